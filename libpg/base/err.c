@@ -1,0 +1,113 @@
+#include "pg/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *pg_status_name(pg_status st)
+{
+    static const char *const names[] = {
+        [PG_OK] = "PG_OK",
+        [PG_E_ARG] = "PG_E_ARG",
+        [PG_E_NOMEM] = "PG_E_NOMEM",
+        [PG_E_IO] = "PG_E_IO",
+        [PG_E_FORMAT] = "PG_E_FORMAT",
+        [PG_E_LIMIT] = "PG_E_LIMIT",
+        [PG_E_UNSUPPORTED] = "PG_E_UNSUPPORTED",
+        [PG_E_UNKNOWN] = "PG_E_UNKNOWN",
+        [PG_E_NO] = "PG_E_NO",
+        [PG_E_AMBIGUOUS] = "PG_E_AMBIGUOUS",
+        [PG_E_MISMATCH] = "PG_E_MISMATCH",
+        [PG_E_CANCELLED] = "PG_E_CANCELLED",
+    };
+    size_t i = (size_t)st;
+    return i < sizeof names / sizeof *names ? names[i] : "PG_E_?";
+}
+
+/* Cuts an incomplete UTF-8 sequence off the end of a text that did not fit. */
+static void trim_utf8(char *s)
+{
+    size_t n = strlen(s), back = 0;
+    while (back < 4 && back < n && ((unsigned char)s[n - 1 - back] & 0xC0) == 0x80)
+        back++;
+    if (back == n)
+        return;
+    const unsigned char lead = (unsigned char)s[n - 1 - back];
+    const size_t want = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
+    if (back < want)
+        s[n - 1 - back] = 0;
+}
+
+PG_PRINTF(3, 0)
+static void format(char *dst, size_t cap, const char *fmt, va_list ap)
+{
+    if (cap && vsnprintf(dst, cap, fmt, ap) >= (int)cap)
+        trim_utf8(dst);
+}
+
+PG_PRINTF(4, 0)
+static void vset(pg_err *err, pg_status code, int sys, const char *fmt, va_list ap)
+{
+    err->code = code;
+    err->sys = sys;
+    err->hint[0] = err->detail[0] = 0;
+    format(err->msg, sizeof err->msg, fmt, ap);
+}
+
+pg_status pg_fail(pg_err *err, pg_status code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (err)
+        vset(err, code, 0, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+pg_status pg_fail_sys(pg_err *err, pg_status code, int errno_value, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (err) {
+        vset(err, code, errno_value, fmt, ap);
+        const size_t n = strlen(err->msg);
+        const char *text = strerrordesc_np(errno_value);
+        snprintf(err->msg + n, sizeof err->msg - n, ": %s", text ? text : "unknown error");
+    }
+    va_end(ap);
+    return code;
+}
+
+void pg_err_hint(pg_err *err, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (err)
+        format(err->hint, sizeof err->hint, fmt, ap);
+    va_end(ap);
+}
+
+void pg_err_detail(pg_err *err, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (err) {
+        size_t n = strlen(err->detail);
+        if (n && n + 1 < sizeof err->detail) {
+            err->detail[n++] = '\n';
+            err->detail[n] = 0;
+        }
+        format(err->detail + n, sizeof err->detail - n, fmt, ap);
+    }
+    va_end(ap);
+}
+
+void pg_err_prefix(pg_err *err, const char *prefix)
+{
+    char old[sizeof err->msg];
+    if (!err)
+        return;
+    memcpy(old, err->msg, sizeof old);
+    if (snprintf(err->msg, sizeof err->msg, "%s: %s", prefix, old) >= (int)sizeof err->msg)
+        trim_utf8(err->msg);
+}

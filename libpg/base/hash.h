@@ -1,0 +1,17 @@
+/* hash.h - checksums. */
+#ifndef PG_BASE_HASH_H
+#define PG_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* zlib's CRC-32 (RFC 1952), continued from crc (0 to start). */
+uint32_t pg__crc32(uint32_t crc, const void *p, size_t n);
+
+/* Bob Jenkins' lookup3, as HDF5 checks its metadata (format specification, "Checksum"). */
+uint32_t pg__lookup3(const void *p, size_t n);
+
+/* Fletcher-32 as HDF5's filter 3 computes it (16-bit big-endian words). */
+uint32_t pg__fletcher32(const void *p, size_t n);
+
+#endif

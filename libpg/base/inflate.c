@@ -1,0 +1,38 @@
+#include "base/inflate.h"
+
+#include <limits.h>
+#include <zlib.h>
+
+pg_status pg__inflate(void *dst, size_t n_dst, const void *src, size_t n_src, pg_err *err)
+{
+    z_stream z = {0};
+    unsigned char spill; /* where a stream that holds too much shows itself */
+    size_t in = 0, out = 0;
+    int rc = inflateInit(&z);
+    if (rc != Z_OK)
+        return pg_fail(err, PG_E_NOMEM, "out of memory");
+    while (rc == Z_OK) {
+        const size_t more_in = n_src - in < UINT_MAX ? n_src - in : UINT_MAX;
+        const size_t more_out = n_dst - out < UINT_MAX ? n_dst - out : UINT_MAX;
+        z.next_in = (z_const Bytef *)(uintptr_t)((const unsigned char *)src + in);
+        z.avail_in = (uInt)more_in;
+        z.next_out = more_out ? (unsigned char *)dst + out : &spill;
+        z.avail_out = more_out ? (uInt)more_out : 1;
+        rc = inflate(&z, Z_NO_FLUSH);
+        in += more_in - z.avail_in;
+        if (more_out)
+            out += more_out - z.avail_out;
+        else if (z.avail_out == 0)
+            rc = Z_BUF_ERROR;
+    }
+    inflateEnd(&z);
+    if (rc == Z_MEM_ERROR)
+        return pg_fail(err, PG_E_NOMEM, "out of memory");
+    if (rc == Z_STREAM_END && out == n_dst)
+        return PG_OK;
+    if (rc == Z_STREAM_END)
+        return pg_fail(err, PG_E_FORMAT, "compressed data expands to %zu bytes, not %zu", out, n_dst);
+    if (rc == Z_BUF_ERROR && out == n_dst)
+        return pg_fail(err, PG_E_LIMIT, "compressed data expands to more than %zu bytes", n_dst);
+    return pg_fail(err, PG_E_FORMAT, "compressed data is damaged");
+}

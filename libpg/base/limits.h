@@ -1,0 +1,21 @@
+/* limits.h - every ceiling that libpg puts on its input, in one place. */
+#ifndef PG_BASE_LIMITS_H
+#define PG_BASE_LIMITS_H
+
+#define PG_LIMIT_CHUNK_BYTES   ((uint64_t)1 << 30) /* one chunk of a chunked dataset */
+#define PG_LIMIT_DEFLATE_RATIO 1032u               /* deflate's best: declared <= ratio * stored + slack */
+#define PG_LIMIT_DEFLATE_SLACK 65536u
+#define PG_LIMIT_ATTR_BYTES    ((uint64_t)64 << 20)
+#define PG_LIMIT_GROUP_DEPTH   64u
+#define PG_LIMIT_OBJECTS       1000000u
+#define PG_LIMIT_ATTRS         65536u /* per object */
+#define PG_LIMIT_NAME_BYTES    65535u
+#define PG_LIMIT_JSON_BYTES    ((uint64_t)64 << 20)
+#define PG_LIMIT_JSON_DEPTH    512u
+#define PG_LIMIT_JSON_TOKENS   5000000u
+#define PG_LIMIT_ST_HEADER     100000000u /* the safetensors reference's own cap */
+#define PG_LIMIT_ZIP_MEMBERS   1000000u
+
+#define PG_COPY_BYTES ((size_t)256 << 10) /* buffer for tensor bytes; larger ones measured slower */
+
+#endif

@@ -1,0 +1,51 @@
+#include "base/mem.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *pg__mem_array(size_t n, size_t size)
+{
+    return n == 0 || size == 0 ? calloc(1, 1) : calloc(n, size);
+}
+
+char *pg__mem_strndup(const char *s, size_t len)
+{
+    char *p = len < SIZE_MAX ? pg__mem_array(len + 1, 1) : NULL;
+    if (p)
+        memcpy(p, s, len);
+    return p;
+}
+
+char *pg__mem_strdup(const char *s)
+{
+    return s ? pg__mem_strndup(s, strlen(s)) : NULL;
+}
+
+int pg__mem_grow(void *items, size_t *cap, size_t n, size_t size)
+{
+    void **p = items;
+    size_t want = *cap ? *cap : 8;
+    if (n <= *cap)
+        return 0;
+    while (want < n && want <= SIZE_MAX / 2)
+        want *= 2;
+    if (want < n || want > SIZE_MAX / size)
+        return -1;
+    void *grown = realloc(*p, want * size);
+    if (!grown)
+        return -1;
+    *p = grown;
+    *cap = want;
+    return 0;
+}
+
+void pg__mem_free(void *p)
+{
+    free(p);
+}
+
+pg_status pg__nomem(pg_err *err)
+{
+    return pg_fail(err, PG_E_NOMEM, "out of memory");
+}

@@ -1,0 +1,160 @@
+#include "base/str.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+pg_status pg__str_add(pg__str *b, const char *s, size_t n, pg_err *err)
+{
+    if (n > SIZE_MAX / 4 || b->n > SIZE_MAX / 4 || pg__mem_grow(&b->s, &b->cap, b->n + n + 1, 1))
+        return pg__nomem(err);
+    if (n)
+        memcpy(b->s + b->n, s, n);
+    b->n += n;
+    b->s[b->n] = 0;
+    return PG_OK;
+}
+
+pg_status pg__str_puts(pg__str *b, const char *s, pg_err *err)
+{
+    return pg__str_add(b, s, strlen(s), err);
+}
+
+PG_PRINTF(3, 0)
+static pg_status add_vprintf(pg__str *b, pg_err *err, const char *fmt, va_list ap)
+{
+    va_list again;
+    va_copy(again, ap);
+    const int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    if (n < 0 || pg__mem_grow(&b->s, &b->cap, b->n + (size_t)n + 1, 1))
+        return pg__nomem(err);
+    vsnprintf(b->s + b->n, (size_t)n + 1, fmt, ap);
+    b->n += (size_t)n;
+    return PG_OK;
+}
+
+pg_status pg__str_printf(pg__str *b, pg_err *err, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const pg_status st = add_vprintf(b, err, fmt, ap);
+    va_end(ap);
+    return st;
+}
+
+void pg__str_fini(pg__str *b)
+{
+    pg__mem_free(b->s);
+    *b = (pg__str){0};
+}
+
+pg_status pg__strs_add(pg__strs *l, const char *s, size_t len, pg_err *err)
+{
+    char *copy = pg__mem_strndup(s, len);
+    if (!copy || pg__mem_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v)) {
+        pg__mem_free(copy);
+        return pg__nomem(err);
+    }
+    l->v[l->n++] = copy;
+    return PG_OK;
+}
+
+pg_status pg__strs_printf(pg__strs *l, pg_err *err, const char *fmt, ...)
+{
+    pg__str text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    pg_status st = add_vprintf(&text, err, fmt, ap);
+    va_end(ap);
+    if (st == PG_OK)
+        st = pg__strs_add(l, text.s, text.n, err);
+    pg__str_fini(&text);
+    return st;
+}
+
+size_t pg__strs_find(const pg__strs *l, const char *s)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (strcmp(l->v[i], s) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+void pg__strs_fini(pg__strs *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        pg__mem_free(l->v[i]);
+    pg__mem_free(l->v);
+    *l = (pg__strs){0};
+}
+
+/* Length of the valid UTF-8 sequence at s, 0 if there is none; *code is its code point. */
+static size_t utf8_at(const unsigned char *s, size_t n, uint32_t *code)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const size_t len = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
+    if (len == 0 || len > n)
+        return 0;
+    uint32_t c = len == 1 ? s[0] : s[0] & (0xFFu >> (len + 1));
+    for (size_t i = 1; i < len; i++) {
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+        c = c << 6 | (s[i] & 0x3F);
+    }
+    if ((len > 1 && c < least[len]) || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF))
+        return 0;
+    *code = c;
+    return len;
+}
+
+/* Characters that change how a terminal shows its neighbours. */
+static int is_disruptive(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0xAD || c == 0x61C || (c >= 0x200B && c <= 0x200F) ||
+           (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF ||
+           (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
+}
+
+const char *pg__printable(char *buf, size_t cap, const char *name, size_t len)
+{
+    static const char hex[] = "0123456789abcdef";
+    const unsigned char *s = (const unsigned char *)name;
+    size_t at = 0;
+    for (size_t i = 0; i < len;) {
+        uint32_t c = 0;
+        size_t n = utf8_at(s + i, len - i, &c);
+        const int plain = n > 0 && !is_disruptive(c) && c != '\\';
+        if (n == 0)
+            n = 1;
+        const size_t need = plain ? n : c == '\\' ? 2 : 4 * n;
+        if (at + need + 4 > cap) { /* keeps room for "..." and the NUL */
+            memcpy(buf + at, "...", 3);
+            at += 3;
+            break;
+        }
+        for (size_t k = 0; k < n; k++) {
+            if (plain) {
+                buf[at++] = (char)s[i + k];
+            } else if (c == '\\') {
+                buf[at++] = '\\', buf[at++] = '\\';
+            } else {
+                buf[at++] = '\\', buf[at++] = 'x';
+                buf[at++] = hex[s[i + k] >> 4], buf[at++] = hex[s[i + k] & 15];
+            }
+        }
+        i += n;
+    }
+    buf[at] = 0;
+    return buf;
+}
+
+pg__shown pg__show(const char *name)
+{
+    pg__shown out;
+    pg__printable(out.s, sizeof out.s, name, strlen(name));
+    return out;
+}

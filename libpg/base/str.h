@@ -1,0 +1,42 @@
+/* str.h - growing byte strings, lists of strings, and names made fit for a terminal. */
+#ifndef PG_BASE_STR_H
+#define PG_BASE_STR_H
+
+#include <stddef.h>
+
+#include "pg/err.h"
+
+/* A growing string; starts as {0}; s is NUL-terminated once anything was added. */
+typedef struct pg__str {
+    char *s;
+    size_t n, cap; /* n excludes the NUL */
+} pg__str;
+
+pg_status pg__str_add(pg__str *b, const char *s, size_t n, pg_err *err);
+pg_status pg__str_puts(pg__str *b, const char *s, pg_err *err);
+pg_status pg__str_printf(pg__str *b, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+void pg__str_fini(pg__str *b);
+
+/* A list of owned strings; starts as {0}. */
+typedef struct pg__strs {
+    char **v;
+    size_t n, cap;
+} pg__strs;
+
+pg_status pg__strs_add(pg__strs *l, const char *s, size_t len, pg_err *err);
+pg_status pg__strs_printf(pg__strs *l, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+size_t pg__strs_find(const pg__strs *l, const char *s); /* index, or (size_t)-1 */
+void pg__strs_fini(pg__strs *l);
+
+/* A name from a file as people may see it: control, bidi and invalid UTF-8 bytes become \xNN, the
+ * end of what does not fit becomes "...". Returns buf, so that it can stand in a printf. */
+const char *pg__printable(char *buf, size_t cap, const char *name, size_t len);
+
+/* Same for a NUL-terminated name, into a buffer of its own: %s with PG_SHOW(name). */
+typedef struct pg__shown {
+    char s[160];
+} pg__shown;
+pg__shown pg__show(const char *name);
+#define PG_SHOW(name) (pg__show(name).s)
+
+#endif

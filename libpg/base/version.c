@@ -1,0 +1,6 @@
+#include "pg/version.h"
+
+const char *pg_version(void)
+{
+    return PG_VERSION;
+}

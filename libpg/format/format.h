@@ -1,0 +1,54 @@
+/* format.h - one file format = one fmt_<name>.c that defines `const pg__format pg__fmt_<name>`
+ * and one line in formats.def (order = order of the probes). */
+#ifndef PG_FORMAT_FORMAT_H
+#define PG_FORMAT_FORMAT_H
+
+#include "io/sink.h"
+#include "store/plan.h"
+
+#define PG_PROBE_BYTES 16
+
+typedef struct pg__format {
+    const char *name;
+    /* 1 if a file that starts with head (n <= PG_PROBE_BYTES bytes) and has this path may be this
+     * format; no allocation. Only folders and JSON indexes may look at the path. */
+    int (*probe)(const uint8_t *head, size_t n);
+    /* PG_E_UNKNOWN means "not mine after all": the next format is tried. References io. Messages
+     * do not name the file: the caller does. path: for files beside it (shards, index). */
+    pg_status (*open)(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
+                      pg_err *err);
+    /* Writes a complete file into sink; NULL where the format is only read. The caller verifies
+     * and commits. */
+    pg_status (*write)(pg__sink *sink, const pg__plan *plan, pg_err *err);
+    /* File name suffixes that mean this format, "\0"-separated, for error messages. */
+    const char *suffixes;
+} pg__format;
+
+#define PG_FORMAT(name) extern const pg__format pg__fmt_##name;
+#include "format/formats.def"
+#undef PG_FORMAT
+
+/* Opens io as the first format that claims it; the message names the file. path may be NULL. */
+pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, const char *path,
+                          const pg_open_opts *opts, pg_err *err);
+
+/* The format that made a store. */
+const pg__format *pg__format_of(const pg_store *s);
+
+typedef struct pg__save_opts {
+    pg__sink_opts sink;
+    int skip_verify;
+} pg__save_opts;
+
+typedef struct pg__save_report {
+    size_t n_verified; /* tensors read back and equal to their source */
+    uint64_t file_bytes;
+} pg__save_report;
+
+/* Carries out a plan: writes `path` in format f through a sink, reopens it with f, checks layer
+ * and weight names, order, shapes, types and texts against the plan and every tensor's bytes
+ * against its source, then commits. report may be NULL. */
+pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan *plan,
+                          const pg__save_opts *opts, pg__save_report *report, pg_err *err);
+
+#endif

@@ -1,0 +1,66 @@
+/* h5_reader.h - our own strict reader of the part of HDF5 that weight files use.
+ *
+ * pg__h5_open() walks the whole file once: superblock, object headers, groups, attributes, layouts,
+ * chunk indexes. It refuses by name whatever it does not understand, allocates only what stored
+ * bytes justify, never recurses on input depth, and does not use libhdf5. What passes is safe to
+ * hand to libhdf5. Section numbers in the sources are those of the HDF5 File Format Specification
+ * 3.0.
+ *
+ * Messages are "OBJECT: reason" (OBJECT = path of the group or dataset, or "file"); the caller puts
+ * the file's name before. PG_E_FORMAT damaged or unsafe, PG_E_LIMIT asks for too much,
+ * PG_E_UNSUPPORTED legal HDF5 that is not covered. */
+#ifndef PG_FORMAT_H5_READER_H
+#define PG_FORMAT_H5_READER_H
+
+#include "format/h5_types.h"
+#include "io/io.h"
+
+typedef struct pg__h5 pg__h5;
+
+typedef enum pg__h5_kind { PG_H5_GROUP, PG_H5_DATASET } pg__h5_kind;
+
+/* Objects are numbered from 0 (the root) in depth-first order; children of a group are sorted by
+ * name as the file's B-tree has them. Views are valid until pg__h5_close(). */
+typedef struct pg__h5_object {
+    const char *name; /* last component; "" for the root */
+    pg__h5_kind kind;
+    uint32_t parent, first_child, n_children; /* children: pg__h5_child(h, obj, k) */
+    uint32_t n_attrs;
+    pg__h5_dtype type;         /* datasets */
+    uint32_t rank;
+    uint64_t dims[PG_MAX_RANK];
+    uint64_t n_bytes;          /* elements x size, uncompressed */
+    int contiguous;            /* 1: the raw data is one extent of the file (n_bytes may be 0) */
+    uint64_t off_bytes;        /* of that extent, from the start of the io */
+    uint64_t addr;             /* of the object header: same address = same object (hard links) */
+} pg__h5_object;
+
+/* References io until closed. */
+pg_status pg__h5_open(pg__h5 **out, pg__io *io, pg_err *err);
+void pg__h5_close(pg__h5 *h);
+
+uint32_t pg__h5_n(const pg__h5 *h);
+const pg__h5_object *pg__h5_at(const pg__h5 *h, uint32_t obj);
+uint32_t pg__h5_child(const pg__h5 *h, uint32_t group, uint32_t k);
+
+#define PG_H5_NONE UINT32_MAX
+/* Object at a path relative to `from` ("a/b/c"; empty components, "." and ".." never match), or
+ * PG_H5_NONE. O(depth x log children). */
+uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path);
+
+/* Full path of an object, "/" for the root, printable, into buf; returns buf. */
+const char *pg__h5_path(const pg__h5 *h, uint32_t obj, char *buf, size_t cap);
+
+/* Attribute k of an object in file order; by name NULL if absent. Strings are decoded, variable
+ * length included; see h5_types.h. */
+const pg__h5_attr *pg__h5_attr_at(const pg__h5 *h, uint32_t obj, uint32_t k);
+const pg__h5_attr *pg__h5_attr_find(const pg__h5 *h, uint32_t obj, const char *name);
+
+/* Raw bytes of a dataset, in the file's byte order, row-major; any layout and allowed filter. One
+ * decoded chunk is kept. PG_E_FORMAT: checksum, inflate or missing data. */
+pg_status pg__h5_read(pg__h5 *h, uint32_t obj, uint64_t off, void *buf, size_t n, pg_err *err);
+
+/* Whether the file has a user block or trailing bytes (reported, not refused): bytes of each. */
+uint64_t pg__h5_user_block(const pg__h5 *h);
+
+#endif

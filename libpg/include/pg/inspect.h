@@ -1,0 +1,58 @@
+/* inspect.h - what a checkpoint is: a single-device model, a parallel wrapper, or neither.
+ *
+ *     pg_err err;
+ *     pg_store *s = NULL;
+ *     pg_finding f = {0};
+ *     if (pg_store_open(&s, "parallel.h5", NULL, &err) == PG_OK && pg_inspect(&f, s, &err) == PG_OK)
+ *         printf("%s: %s\n", pg_verdict_name(f.verdict), f.reason);
+ *     pg_finding_fini(&f);
+ *     pg_store_close(s);
+ */
+#ifndef PG_INSPECT_H
+#define PG_INSPECT_H
+
+#include "pg/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pg_verdict {
+    PG_V_UNKNOWN,    /* not a checkpoint that libpg knows */
+    PG_V_SINGLE,     /* a single-device model */
+    PG_V_WRAPPER,    /* a parallel wrapper around one template */
+    PG_V_NESTED,     /* an ordinary nested model (transfer learning, GAN, multi-view ...) */
+    PG_V_AMBIGUOUS,  /* names alone do not tell a wrapper from a nested model */
+    PG_V_DAMAGED,    /* half-written, truncated or inconsistent */
+    PG_V_NO_WEIGHTS  /* a model without a single weight */
+} pg_verdict;
+
+/* "unknown", "single", "wrapper", "nested", "ambiguous", "damaged", "no-weights". */
+PG_API const char *pg_verdict_name(pg_verdict v);
+
+typedef struct pg_finding {
+    pg_verdict verdict;
+    const char *recogniser;  /* static: name of the wrapper's kind, or NULL */
+    int certain;             /* 1: all evidence agrees; 0: likely, say so */
+    size_t replicas;         /* 0 where it does not apply (PyTorch prefixes) */
+    char *template_name;     /* the nested model, or the PyTorch prefix; owned; may be NULL */
+    char *reason;            /* one sentence for people, never NULL after PG_OK; owned */
+    char **evidence;         /* facts the verdict rests on, one line each; owned */
+    size_t n_evidence;
+    char **slices, **merges; /* names of the layers around the template; owned */
+    size_t n_slices, n_merges;
+} pg_finding;
+
+/* Fills *out (which the caller zeroed or released) from names and, where the file has one, the
+ * model's config; no tensor is read. PG_OK for every verdict. Release with pg_finding_fini().
+ * Errors: PG_E_NOMEM. */
+PG_API PG_MUST_USE pg_status pg_inspect(pg_finding *out, pg_store *s, pg_err *err);
+
+/* Releases what a finding owns and zeroes it. NULL and {0} are allowed. */
+PG_API void pg_finding_fini(pg_finding *f);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,12 @@
+/* pg.h - all of libpg's public headers. */
+#ifndef PG_PG_H
+#define PG_PG_H
+
+#include "pg/err.h"
+#include "pg/inspect.h"
+#include "pg/stats.h"
+#include "pg/store.h"
+#include "pg/unwrap.h"
+#include "pg/version.h"
+
+#endif

@@ -1,0 +1,28 @@
+/* stats.h - what the values of a tensor look like, in one pass and bounded memory. */
+#ifndef PG_STATS_H
+#define PG_STATS_H
+
+#include "pg/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PG_STATS_BINS 8
+
+typedef struct pg_stats {
+    double min, max, mean, std; /* over the finite elements; NaN if there are none */
+    uint64_t n, n_zero, n_nan, n_inf;
+    uint64_t bins[PG_STATS_BINS]; /* equal widths from min to max */
+    uint32_t crc32; /* zlib's CRC-32 of the little-endian, C-order bytes */
+} pg_stats;
+
+/* Reads weight i (twice: the histogram needs min and max) and fills *out.
+ * Errors: those of pg_store_read(). */
+PG_API PG_MUST_USE pg_status pg_store_stats(pg_stats *out, pg_store *s, size_t i, pg_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,126 @@
+/* store.h - the contents of a checkpoint: layers in file order, each with its named tensors.
+ *
+ * Every file format is read into a pg_store and written from one. Opening reads names, shapes and
+ * attributes only; tensor bytes stay in the file until pg_store_read() asks for them, so memory
+ * use does not grow with the model.
+ *
+ *   order    layers and weights keep file order: Keras loads by position, not by name
+ *   strings  UTF-8 as in the file, owned by the store, valid until pg_store_close()
+ *   units    *_bytes are bytes, dims are elements, indices start at 0
+ *   errors   on failure the out arguments are untouched and *err (if not NULL) is filled
+ *   threads  a store may be used by one thread at a time; different stores are independent
+ *
+ *     pg_err err;
+ *     pg_store *s = NULL;
+ *     if (pg_store_open(&s, "model.h5", NULL, &err) != PG_OK)
+ *         fprintf(stderr, "%s\n", err.msg);
+ *     else
+ *         for (size_t i = 0; i < pg_store_n_weights(s); i++)
+ *             puts(pg_store_weight(s, i)->name);
+ *     pg_store_close(s);
+ */
+#ifndef PG_STORE_H
+#define PG_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pg/err.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PG_MAX_RANK 8 /* Keras layers use at most 5 */
+#define PG_NONE     ((size_t)-1)
+
+typedef enum pg_dtype {
+    PG_F16,
+    PG_BF16,
+    PG_F32,
+    PG_F64,
+    PG_I8,
+    PG_I16,
+    PG_I32,
+    PG_I64,
+    PG_U8,
+    PG_U16,
+    PG_U32,
+    PG_U64,
+    PG_BOOL
+} pg_dtype;
+
+/* numpy's word for a type ("float32", "bool"), "bfloat16" for PG_BF16; bytes of one element. */
+PG_API const char *pg_dtype_name(pg_dtype dtype);
+PG_API size_t pg_dtype_bytes(pg_dtype dtype);
+
+typedef struct pg_weight {
+    const char *name;           /* as in the file, e.g. "conv1/kernel:0" */
+    size_t layer;               /* index for pg_store_layer(), PG_NONE where files have no layers */
+    pg_dtype dtype;             /* element type, whatever the byte order in the file */
+    uint32_t rank;              /* 0 for a scalar */
+    uint64_t dims[PG_MAX_RANK]; /* elements; dims[rank] and beyond are 0 */
+    uint64_t n_bytes;           /* size in memory, without padding */
+} pg_weight;
+
+typedef struct pg_layer {
+    const char *name; /* e.g. "model_1"; path layout: the owner's path, "layers/dense" */
+    size_t first;     /* index of its first weight */
+    size_t n_weights; /* 0 for layers such as Lambda */
+} pg_layer;
+
+typedef struct pg_store pg_store;
+
+typedef struct pg_open_opts {
+    int trust_input; /* let libhdf5 read what our own HDF5 reader does not cover */
+    int salvage;     /* open what is left of a half-written or damaged file; see pg_store_damage */
+} pg_open_opts;
+
+/* Opens a checkpoint of any known format, read-only; the format is found from the contents, the
+ * file name is ignored. opts may be NULL. The caller frees *out with pg_store_close().
+ * Errors: PG_E_IO, PG_E_UNKNOWN (no format claims it; the message says what the file is),
+ * PG_E_FORMAT (damaged), PG_E_LIMIT, PG_E_UNSUPPORTED, PG_E_NOMEM. Messages start with the path. */
+PG_API PG_MUST_USE pg_status pg_store_open(pg_store **out, const char *path,
+                                           const pg_open_opts *opts, pg_err *err);
+
+/* Frees the store and closes its file. NULL is allowed. Never fails. */
+PG_API void pg_store_close(pg_store *s);
+
+/* Format in one word: "keras-h5-weights", "keras-h5-model", "keras-weights-h5", "keras-zip",
+ * "keras-sharded", "safetensors", "pytorch-zip", ... Static string. */
+PG_API const char *pg_store_format(const pg_store *s);
+
+/* Who wrote it, e.g. "keras 2.2.4, tensorflow", or NULL if the file does not say. */
+PG_API const char *pg_store_writer(const pg_store *s);
+
+/* What is wrong with a store opened with opts.salvage, or NULL if nothing is. */
+PG_API const char *pg_store_damage(const pg_store *s);
+
+/* Counts and borrowed views; an index out of range returns NULL. Weights are the model's; the
+ * state is what belongs to training (optimizer, metrics), in file order, layer = PG_NONE. */
+PG_API size_t pg_store_n_layers(const pg_store *s);
+PG_API size_t pg_store_n_weights(const pg_store *s);
+PG_API size_t pg_store_n_state(const pg_store *s);
+PG_API const pg_layer *pg_store_layer(const pg_store *s, size_t i);
+PG_API const pg_weight *pg_store_weight(const pg_store *s, size_t i);
+PG_API const pg_weight *pg_store_state(const pg_store *s, size_t i);
+
+typedef enum pg_text { PG_TEXT_MODEL_CONFIG, PG_TEXT_TRAINING_CONFIG, PG_TEXT_METADATA } pg_text;
+
+/* Borrowed text of a description (JSON), or NULL if the file has none; *n_bytes may be NULL. */
+PG_API const char *pg_store_text(const pg_store *s, pg_text which, size_t *n_bytes);
+
+/* Copies n_bytes of weight i, from byte off_bytes of its row-major data, into buf. There are no
+ * short reads: PG_OK means that all of buf is filled. Data is in the byte order of this machine.
+ * pg_store_read_state() does the same for state i.
+ * Errors: PG_E_ARG if the range leaves the tensor, PG_E_IO, PG_E_FORMAT. */
+PG_API PG_MUST_USE pg_status pg_store_read(pg_store *s, size_t i, uint64_t off_bytes, void *buf,
+                                           size_t n_bytes, pg_err *err);
+PG_API PG_MUST_USE pg_status pg_store_read_state(pg_store *s, size_t i, uint64_t off_bytes,
+                                                 void *buf, size_t n_bytes, pg_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,86 @@
+/* unwrap.h - take the template out of a parallel checkpoint, put it back, and repair layer lists.
+ *
+ * Outputs appear whole or not at all: on failure nothing is created and an existing file is left as
+ * it was. After writing, the output is opened again and every tensor is compared with its source.
+ *
+ *     pg_err err;
+ *     pg_rewrite_report rep = {0};
+ *     const pg_unwrap_opts o = {.like = "model.json"};
+ *     if (pg_unwrap_file("parallel.h5", "single.h5", &o, &rep, &err) != PG_OK)
+ *         fprintf(stderr, "%s\n", err.msg);
+ *     pg_rewrite_report_fini(&rep);
+ */
+#ifndef PG_UNWRAP_H
+#define PG_UNWRAP_H
+
+#include "pg/inspect.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pg_write_opts {
+    int force;          /* replace an existing output */
+    int dry_run;        /* check and plan everything, write nothing */
+    int no_sync;        /* do not wait for the disk */
+    int skip_verify;    /* do not read the output back */
+    int trust_input;    /* as pg_open_opts.trust_input */
+    const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
+} pg_write_opts;
+
+typedef struct pg_unwrap_opts {
+    pg_write_opts write;
+    const char *like;          /* model JSON, full .h5 or .keras that the output must fit */
+    const char *template_name; /* take this nested model out, whatever the verdict */
+    const char *strip_prefix;  /* PyTorch: remove this prefix instead of the detected one */
+    int partial;               /* write although layers are missing or extra */
+    int weights_only;          /* drop the configs and the optimizer state */
+    int no_optimizer;          /* drop the optimizer state */
+} pg_unwrap_opts;
+
+typedef struct pg_wrap_opts {
+    pg_write_opts write;
+    const char *like;     /* a wrapper file, weights-only or full: wrap as in there */
+    unsigned n_replicas;  /* without like: layers as multi_gpu_model(gpus=n) makes them */
+    const char *name;     /* without like: name of the template as a layer; NULL = automatic */
+} pg_wrap_opts;
+
+/* What was (or with dry_run: would be) written. */
+typedef struct pg_rewrite_report {
+    const char *action;    /* static: "unwrapped", "wrapped", "repaired", "prefix removed" */
+    char *template_name;   /* owned; may be NULL */
+    size_t replicas;       /* of the wrapper taken off or put on; 0 = not applicable */
+    size_t n_layers;       /* layers of the output, weightless ones included */
+    size_t n_weighted;     /* layers of the output that hold tensors */
+    size_t n_tensors, n_state; /* model tensors; optimizer tensors kept */
+    size_t n_verified;     /* tensors (model and state) read back and equal to their source */
+    uint64_t n_params, n_bytes; /* elements and bytes of the model tensors */
+    uint64_t file_bytes;   /* size of the output (dry_run: an estimate) */
+    char **removed;        /* layers of the input that are not in the output, "name (reason)" */
+    char **kept;           /* e.g. "training_config", "optimizer state (11 tensors)" */
+    char **notes;          /* what was assumed or should be known, one line each */
+    char **missing, **extra; /* with partial: layers only in the model; only in the file */
+    size_t n_removed, n_kept, n_notes, n_missing, n_extra;
+} pg_rewrite_report;
+
+PG_API void pg_rewrite_report_fini(pg_rewrite_report *r);
+
+/* Reads `in`, writes the single-device checkpoint to `out`, in the format of `in`. With opts->like,
+ * a file that is no wrapper is repaired (renamed, reordered, or wrapped) so that it fits the model.
+ * opts and report may be NULL; *report must be zeroed, release it with pg_rewrite_report_fini().
+ * Errors: PG_E_NO (nothing to unwrap), PG_E_AMBIGUOUS (needs like), PG_E_MISMATCH (does not fit
+ * like), PG_E_UNSUPPORTED, PG_E_CANCELLED, and those of pg_store_open(). */
+PG_API PG_MUST_USE pg_status pg_unwrap_file(const char *in, const char *out,
+                                            const pg_unwrap_opts *opts, pg_rewrite_report *report,
+                                            pg_err *err);
+
+/* The reverse: makes a wrapper's file out of a template's. Exactly one of opts->like and
+ * opts->n_replicas is given. Errors as above; PG_E_MISMATCH lists what does not fit. */
+PG_API PG_MUST_USE pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts,
+                                          pg_rewrite_report *report, pg_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

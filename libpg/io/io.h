@@ -1,0 +1,38 @@
+/* io.h - positioned reads over a file, a part of a file, or memory. No short reads. */
+#ifndef PG_IO_IO_H
+#define PG_IO_IO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pg/err.h"
+
+typedef struct pg__io pg__io;
+
+/* Regular files only (O_NONBLOCK, fstat): a FIFO or device is PG_E_UNSUPPORTED, a folder PG_E_IO.
+ * Messages start with the path. */
+pg_status pg__io_open(pg__io **out, const char *path, pg_err *err);
+
+/* Borrows p; it must outlive the io. */
+pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err);
+
+/* Window of n bytes at off of parent; keeps parent open until closed (reference counted). */
+pg_status pg__io_open_window(pg__io **out, pg__io *parent, uint64_t off, uint64_t n, pg_err *err);
+
+/* Takes over fd (e.g. an unlinked temporary); closed with the io, also on failure. */
+pg_status pg__io_open_fd(pg__io **out, int fd, const char *name, pg_err *err);
+
+pg__io *pg__io_ref(pg__io *io);
+void pg__io_close(pg__io *io); /* NULL is allowed; drops one reference */
+
+uint64_t pg__io_size(const pg__io *io);
+const char *pg__io_name(const pg__io *io); /* path as given; "memory" */
+
+/* Fills buf from off. PG_E_FORMAT if that leaves the file ("truncated"), also if the file shrank
+ * since it was opened; PG_E_IO. */
+pg_status pg__io_read(pg__io *io, uint64_t off, void *buf, size_t n, pg_err *err);
+
+/* Descriptor and offset behind byte off, for copy_file_range; -1 for memory. */
+int pg__io_fd(const pg__io *io, uint64_t off, uint64_t *fd_off);
+
+#endif

@@ -1,0 +1,48 @@
+/* sink.h - the one way libpg writes files: an output appears whole or not at all.
+ *
+ *     PG_TRY(pg__sink_open(&s, path, &opts, err));   temporary .NAME.pg-XXXXXX in the same folder
+ *     PG_TRY(pg__sink_reserve(s, n, err));           a full disk is known before the first byte
+ *     PG_TRY(pg__sink_write(s, off, p, n, err));
+ *     PG_TRY(pg__sink_copy(s, off, io, src, n, err));
+ *     PG_TRY(pg__sink_commit(s, err));               mode, fsync, rename, fsync of the folder
+ * done:
+ *     pg__sink_close(s);                             without commit: the temporary is removed
+ *
+ * Steps and reasons: SQLite's and git's practice; each is tested by failing it. */
+#ifndef PG_IO_SINK_H
+#define PG_IO_SINK_H
+
+#include "io/io.h"
+
+typedef struct pg__sink pg__sink;
+
+typedef struct pg__sink_opts {
+    int force;                  /* replace an existing file */
+    int no_sync;                /* no fsync */
+    const volatile int *cancel; /* PG_E_CANCELLED from the next call on once *cancel != 0 */
+    pg__io *input;              /* the output must not be this file (device and inode); may be NULL */
+} pg__sink_opts;
+
+/* Errors: PG_E_ARG "exists; use --force to replace it", PG_E_ARG "output is the input; choose
+ * another name", PG_E_IO. */
+pg_status pg__sink_open(pg__sink **out, const char *path, const pg__sink_opts *opts, pg_err *err);
+
+/* Same checks as open, nothing created: for --dry-run. */
+pg_status pg__sink_check(const char *path, const pg__sink_opts *opts, pg_err *err);
+
+pg_status pg__sink_reserve(pg__sink *s, uint64_t n_bytes, pg_err *err);
+pg_status pg__sink_write(pg__sink *s, uint64_t off, const void *p, size_t n, pg_err *err);
+
+/* Copies n bytes from src_off of io: FICLONERANGE of whole blocks where both offsets agree modulo
+ * 4096, else copy_file_range, else pread/pwrite of 256 KiB. */
+pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
+                        pg_err *err);
+
+/* Reads back what was written, for the proof before commit. The io is closed by the caller. */
+pg_status pg__sink_reopen(pg__sink *s, pg__io **out, pg_err *err);
+
+uint64_t pg__sink_size(const pg__sink *s); /* bytes so far: highest byte written */
+pg_status pg__sink_commit(pg__sink *s, pg_err *err);
+void pg__sink_close(pg__sink *s); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,47 @@
+/* zip.h - ZIP archives, read strictly (PKWARE APPNOTE 6.3.10).
+ *
+ * The central directory is walked by us and compared with every local header (name, method, sizes,
+ * flags) before anything is believed: overlaps, duplicate names, encryption, methods other than
+ * stored and deflated, multi-disk archives, symbolic links, bytes before the first entry or after
+ * the end record are refused. libzip inflates and checks CRCs. */
+#ifndef PG_IO_ZIP_H
+#define PG_IO_ZIP_H
+
+#include "io/io.h"
+#include "io/sink.h"
+
+typedef struct pg__zip pg__zip;
+
+typedef struct pg__zip_member {
+    const char *name;     /* UTF-8; owned by the archive */
+    int deflated;         /* 0: stored, data_off can be read in place */
+    uint64_t data_off;    /* of the (compressed) data in the archive */
+    uint64_t n_stored, n; /* bytes stored; bytes after inflating */
+    uint32_t crc32;
+} pg__zip_member;
+
+pg_status pg__zip_open(pg__zip **out, pg__io *io, pg_err *err); /* references io */
+void pg__zip_close(pg__zip *z);
+size_t pg__zip_n(const pg__zip *z);
+const pg__zip_member *pg__zip_at(const pg__zip *z, size_t i);
+size_t pg__zip_find(const pg__zip *z, const char *name); /* index, or (size_t)-1 */
+
+/* Whole member into fresh memory (NUL after it); at most `limit` bytes. CRC checked. */
+pg_status pg__zip_load(pg__zip *z, size_t i, uint64_t limit, char **out, size_t *n, pg_err *err);
+
+/* Member as an io: a window if stored (CRC checked in one pass), else inflated into an unlinked
+ * temporary file. */
+pg_status pg__zip_open_member(pg__zip *z, size_t i, pg__io **out, pg_err *err);
+
+/* Writing stored members through a sink. Sizes are known beforehand, so that a member's data may be
+ * filled by anyone between begin and end (pg__zip_out_begin returns where its data starts);
+ * pad_to > 1 moves the data to a multiple of it by an extra field, so that HDF5 can open it. */
+typedef struct pg__zip_out pg__zip_out;
+pg_status pg__zip_out_new(pg__zip_out **out, pg__sink *sink, pg_err *err);
+pg_status pg__zip_out_begin(pg__zip_out *z, const char *name, uint64_t n, uint64_t pad_to,
+                            uint64_t *data_off, pg_err *err);
+pg_status pg__zip_out_end(pg__zip_out *z, uint32_t crc32, pg_err *err);
+pg_status pg__zip_out_finish(pg__zip_out *z, pg_err *err); /* central directory, zip64 if needed */
+void pg__zip_out_free(pg__zip_out *z);
+
+#endif

@@ -1,0 +1,70 @@
+/* graph.h - a model as its JSON describes it (Keras 1, 2, tf.keras and 3 dialects): layers, nested
+ * models, calls. Strings are owned by the graph. Nothing in it is executed: Lambda code is a string
+ * like any other. Limits on depth, size and count come from base/limits.h. */
+#ifndef PG_MODEL_GRAPH_H
+#define PG_MODEL_GRAPH_H
+
+#include "base/json.h"
+
+typedef struct pg__model pg__model;
+
+/* One tensor: output `tensor` of call `node` of a layer. Node numbers are those of the file; the
+ * first call of a layer inside a graph need not be 0 (it is 1 where the layer was built before). */
+typedef struct pg__tensor_ref {
+    size_t layer; /* index into pg__model.layers */
+    uint32_t node, tensor;
+} pg__tensor_ref;
+
+typedef struct pg__call {
+    pg__tensor_ref *inputs;
+    size_t n_inputs;
+} pg__call;
+
+typedef struct pg__layer {
+    const char *name;       /* entry key "name", else config.name; made up ("sequential_1") where
+                               the list form of Sequential gives none */
+    const char *class_name; /* "Dense", "Model", "Functional", ... */
+    const char *module, *registered_name; /* Keras 3, else NULL */
+    const pg__json *config;
+    pg__json_span entry, config_span; /* bytes of the layer's entry and of its "config" in the text */
+    int trainable;          /* config.trainable, missing = 1 */
+    pg__model *model;       /* nested model, or NULL */
+    pg__call *calls;        /* inbound nodes; a Sequential's layers have one each but the first */
+    size_t n_calls;
+} pg__layer;
+
+struct pg__model {
+    const char *class_name; /* "Sequential", "Model", "Functional", or a subclass' name */
+    const char *name;       /* may be NULL (list form of Sequential) */
+    int sequential;
+    pg__layer *layers; /* `layers` order of the config */
+    size_t n_layers;
+    pg__tensor_ref *inputs, *outputs; /* input_layers, output_layers; for a Sequential its ends */
+    size_t n_inputs, n_outputs;
+    pg__json_span config_span;
+};
+
+typedef struct pg__graph {
+    char *text; /* a copy of the JSON text */
+    size_t n_text;
+    pg__json *json;
+    int dialect; /* 1, 2 or 3: Keras' major version by its forms */
+    pg__model *root;
+} pg__graph;
+
+/* Parses the text of a model_config, model JSON or config.json ({"class_name", "config", ...}).
+ * PG_E_FORMAT with "LAYER: reason"; PG_E_LIMIT. Errors name layer and key. */
+pg_status pg__graph_parse(pg__graph **out, const char *text, size_t n, pg_err *err);
+void pg__graph_free(pg__graph *g); /* NULL is allowed */
+
+/* A model description from a file: model JSON, full .h5 or .keras. `store` formats are opened with
+ * pg_store_open(). PG_E_MISMATCH if the file holds no description; messages start with the path. */
+pg_status pg__graph_load(pg__graph **out, const char *path, pg_err *err);
+
+/* Layers that Keras lists in `layer_names` for this model: all but the InputLayer of a Sequential. */
+int pg__layer_is_listed(const pg__model *m, size_t i);
+
+/* Index by name, or (size_t)-1. */
+size_t pg__model_find(const pg__model *m, const char *name);
+
+#endif

@@ -1,0 +1,71 @@
+/* match.h - which stored weight belongs to which layer of a model: the strict fit.
+ *
+ * A wrapper's file lists the trainable weights of the template's leaves first, then the others; names
+ * may be renumbered, prefixed or missing. pg__place() finds the one assignment that names, shapes
+ * and order prove, or says why there is none. Rules: by name (exact, without _N suffixes, tail,
+ * flat Keras-1 names), each accepted only if every leaf gets exactly its variables and the sequence
+ * of leaves goes down at most once; else by order, where shapes and prefixes agree. */
+#ifndef PG_MODEL_MATCH_H
+#define PG_MODEL_MATCH_H
+
+#include "model/vars.h"
+
+/* A layer that is not itself a model, depth first, `layers` order, InputLayers skipped; a layer
+ * shared by several calls appears once. */
+typedef struct pg__leaf {
+    const pg__layer *layer;
+    size_t top;      /* index of the top-level layer of the model that holds it */
+    int trainable;   /* the layer and all models around it are */
+    pg__vars vars;
+} pg__leaf;
+
+typedef struct pg__leaves {
+    pg__leaf *v;
+    size_t n, cap;
+    size_t n_vars;
+    int all_known;
+} pg__leaves;
+
+pg_status pg__leaves_of(pg__leaves *out, const pg__model *m, int dialect, pg_err *err);
+void pg__leaves_fini(pg__leaves *l);
+
+/* A stored weight as the matcher sees it. */
+typedef struct pg__stored {
+    const char *name;
+    uint32_t rank;
+    const uint64_t *dims;
+} pg__stored;
+
+typedef enum pg__placed_by { PG_BY_NAME, PG_BY_NAME_WITHOUT_SUFFIX, PG_BY_TAIL, PG_BY_FLAT_NAME,
+                             PG_BY_ORDER } pg__placed_by;
+
+typedef struct pg__placing {
+    size_t n;
+    size_t *leaf; /* per stored weight: index into pg__leaves */
+    size_t *var;  /* per stored weight: index of the variable in that leaf */
+    pg__placed_by how;
+} pg__placing;
+
+/* stored: the flat list of one file layer, in its order. PG_E_MISMATCH with details (missing, extra,
+ * shapes) if no reading fits. */
+pg_status pg__place(pg__placing *out, const pg__leaves *leaves, const pg__stored *stored, size_t n,
+                    pg_err *err);
+void pg__placing_fini(pg__placing *p);
+
+/* Order in which Keras stores a model called as one layer: all trainable variables of the leaves,
+ * then the rest. Fills leaf[] and var[] of n_vars entries. */
+void pg__expected_order(const pg__leaves *leaves, size_t *leaf, size_t *var);
+
+/* A plain (unwrapped) file's layers against a model: for each weighted top-level layer of the model
+ * the file layer that fits it, for the repair. */
+typedef struct pg__alignment {
+    size_t *file_layer; /* per top-level model layer: index of a file layer, or PG_NONE */
+    size_t n;
+    pg__strs missing, extra, candidates;
+    int by_order; /* 1: names did not decide, position and shapes did */
+} pg__alignment;
+pg_status pg__align(pg__alignment *out, const pg__model *m, const pg__leaves *leaves,
+                    const pg_store *file, pg_err *err);
+void pg__alignment_fini(pg__alignment *a);
+
+#endif

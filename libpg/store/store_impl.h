@@ -1,0 +1,59 @@
+/* store_impl.h - how formats and tests fill a pg_store, and what writers ask of one. */
+#ifndef PG_STORE_STORE_IMPL_H
+#define PG_STORE_STORE_IMPL_H
+
+#include "io/io.h"
+#include "pg/store.h"
+
+/* Weights and state share one numbering here: tensor i < n_weights is weight i, the rest is state. */
+typedef struct pg__store_io {
+    /* Raw bytes as in the file (its byte order), row-major. */
+    pg_status (*read)(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err);
+    void (*close)(void *ctx);
+} pg__store_io;
+
+/* Where a tensor's raw bytes lie, for copying without reading; io == NULL: only through read(). */
+typedef struct pg__extent {
+    pg__io *io; /* borrowed from the store */
+    uint64_t off;
+} pg__extent;
+
+/* Empty store that owns ctx from now on (closed by pg_store_close); io may be NULL (no data).
+ * format is a static string, see pg_store_format(). On failure ctx is still the caller's. */
+pg_status pg__store_new(pg_store **out, const char *format, const pg__store_io *io, void *ctx,
+                        pg_err *err);
+void *pg__store_ctx(const pg_store *s); /* for the format that made it */
+
+/* Appends a layer; following weights belong to it. The name is copied. */
+pg_status pg__store_add_layer(pg_store *s, const char *name, pg_err *err);
+
+typedef struct pg__tensor_desc {
+    const char *name;
+    pg_dtype dtype;
+    int big_endian;
+    uint32_t rank;
+    const uint64_t *dims;
+    pg__extent extent;
+} pg__tensor_desc;
+
+/* Appends a weight to the last layer (without any layer: PG_NONE), or a state tensor. All weights
+ * come before all state. Computes n_bytes with overflow checks. */
+pg_status pg__store_add_weight(pg_store *s, const pg__tensor_desc *d, pg_err *err);
+pg_status pg__store_add_state(pg_store *s, const pg__tensor_desc *d, pg_err *err);
+
+/* Copies. n = strlen for text. */
+pg_status pg__store_set_text(pg_store *s, pg_text which, const char *text, size_t n, pg_err *err);
+pg_status pg__store_set_writer(pg_store *s, const char *writer, pg_err *err);
+pg_status pg__store_set_damage(pg_store *s, const char *what, pg_err *err);
+pg_status pg__store_set_path(pg_store *s, const char *path, pg_err *err);
+const char *pg__store_path(const pg_store *s); /* as opened; "" if never set */
+
+/* For writers, tensor numbers as above. */
+size_t pg__store_n_tensors(const pg_store *s);
+const pg_weight *pg__store_tensor(const pg_store *s, size_t tensor);
+int pg__store_big_endian(const pg_store *s, size_t tensor);
+pg__extent pg__store_extent(const pg_store *s, size_t tensor);
+pg_status pg__store_read_raw(pg_store *s, size_t tensor, uint64_t off, void *buf, size_t n,
+                             pg_err *err);
+
+#endif

@@ -1,0 +1,27 @@
+#include "pg_test.h"
+
+#include "base/hash.h"
+
+static void crc32_is_zlibs(void **state)
+{
+    (void)state;
+    assert_int_equal(pg__crc32(0, "123456789", 9), 0xCBF43926);
+    assert_int_equal(pg__crc32(pg__crc32(0, "1234", 4), "56789", 5), 0xCBF43926);
+}
+
+static void lookup3_agrees_with_its_authors_examples(void **state)
+{
+    (void)state;
+    assert_int_equal(pg__lookup3("", 0), 0xDEADBEEF);
+    assert_int_equal(pg__lookup3("Four score and seven years ago", 30), 0x17770551);
+}
+
+static void fletcher32_sums_big_endian_words(void **state)
+{
+    (void)state;
+    assert_int_equal(pg__fletcher32("\0\1\0\2", 4), 4u << 16 | 3);
+    assert_int_equal(pg__fletcher32("\0\1\2", 3), (1u + 0x201) << 16 | 0x201);
+}
+
+PG_TEST_MAIN(cmocka_unit_test(crc32_is_zlibs), cmocka_unit_test(lookup3_agrees_with_its_authors_examples),
+             cmocka_unit_test(fletcher32_sums_big_endian_words))
