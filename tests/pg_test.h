@@ -34,14 +34,15 @@
 
 extern const char *pg_testdata; /* folder testdata/, from argv[1] */
 
-#define PG_TEST_MAIN(...)                                 \
-    const char *pg_testdata = ".";                        \
-    int main(int argc, char **argv)                       \
-    {                                                     \
-        const struct CMUnitTest tests[] = {__VA_ARGS__};  \
-        pg_testdata = argc > 1 ? argv[1] : ".";           \
-        return cmocka_run_group_tests(tests, NULL, NULL); \
+#define PG_TEST_MAIN_WITH(setup, teardown, ...)                      \
+    const char *pg_testdata = ".";                                   \
+    int main(int argc, char **argv)                                  \
+    {                                                                \
+        const struct CMUnitTest tests[] = {__VA_ARGS__};             \
+        pg_testdata = argc > 1 ? argv[1] : ".";                      \
+        return cmocka_run_group_tests(tests, (setup), (teardown));   \
     }
+#define PG_TEST_MAIN(...) PG_TEST_MAIN_WITH(NULL, NULL, __VA_ARGS__)
 
 /* Builds a store without data from text: "layer layer[weight weight] ...". Every weight is a
  * float32 of 2 x 3; a shape may follow after '#': "kernel:0#3x3x1x4". */

@@ -1,0 +1,204 @@
+/* io.c - positioned reads over a regular file, a window of one, or memory.
+ *
+ * pread() rather than mmap(): a file that shrinks while it is read must give an error, not SIGBUS.
+ * The size is taken once, at opening; every range is checked against it before the system is asked,
+ * so that a lying offset never reaches it. */
+#include "io/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#define MAX_READ_BYTES ((size_t)1 << 30) /* Linux moves at most 2 GiB - 4 KiB a call */
+
+struct pg__io {
+    size_t n_refs;
+    int fd;                   /* of a file, else -1 */
+    const unsigned char *mem; /* of memory, else NULL */
+    pg__io *parent;           /* of a window, else NULL */
+    uint64_t off;             /* of a window: in the parent */
+    uint64_t size;
+    char *name;
+};
+
+static pg_status new_io(pg__io **out, const char *name, pg_err *err)
+{
+    pg__io *io = pg__mem_array(1, sizeof *io);
+    char *copy = pg__mem_strdup(name);
+    if (!io || !copy) {
+        pg__mem_free(io);
+        pg__mem_free(copy);
+        return pg__nomem(err);
+    }
+    io->n_refs = 1;
+    io->fd = -1;
+    io->name = copy;
+    *out = io;
+    return PG_OK;
+}
+
+/* Only regular files are read: a FIFO would block, a device has no size. */
+static pg_status check_kind(const struct stat *sb, const char *name, pg_err *err)
+{
+    if (S_ISREG(sb->st_mode))
+        return PG_OK;
+    if (S_ISDIR(sb->st_mode))
+        return pg_fail_sys(err, PG_E_IO, EISDIR, "%s", name);
+    return pg_fail(err, PG_E_UNSUPPORTED,
+                   "%s: not a regular file (a %s); copy its contents to a file", name,
+                   S_ISFIFO(sb->st_mode)   ? "pipe"
+                   : S_ISSOCK(sb->st_mode) ? "socket"
+                                           : "device");
+}
+
+pg_status pg__io_open_fd(pg__io **out, int fd, const char *name, pg_err *err)
+{
+    struct stat sb;
+    char shown[400];
+    pg__io *io = NULL;
+    pg__printable(shown, sizeof shown, name, strlen(name));
+    pg_status st = fstat(fd, &sb) ? pg_fail_sys(err, PG_E_IO, errno, "%s", shown)
+                                  : check_kind(&sb, shown, err);
+    if (st == PG_OK)
+        st = new_io(&io, name, err);
+    if (st != PG_OK) {
+        close(fd);
+        return st;
+    }
+    io->fd = fd;
+    io->size = (uint64_t)sb.st_size;
+    *out = io;
+    return PG_OK;
+}
+
+pg_status pg__io_open(pg__io **out, const char *path, pg_err *err)
+{
+    char shown[400];
+    int fd;
+    do
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    if (fd >= 0)
+        return pg__io_open_fd(out, fd, path, err);
+    const int sys = errno;
+    pg__printable(shown, sizeof shown, path, strlen(path));
+    if (sys == ENXIO) /* sockets, devices without a driver */
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: not a regular file", shown);
+    return pg_fail_sys(err, PG_E_IO, sys, "%s", shown);
+}
+
+pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err)
+{
+    pg__io *io = NULL;
+    const pg_status st = new_io(&io, "memory", err);
+    if (st != PG_OK)
+        return st;
+    io->mem = n ? p : (const void *)"";
+    io->size = n;
+    *out = io;
+    return PG_OK;
+}
+
+pg_status pg__io_open_window(pg__io **out, pg__io *parent, uint64_t off, uint64_t n, pg_err *err)
+{
+    pg__io *io = NULL;
+    if (off > parent->size || n > parent->size - off)
+        return pg_fail(err, PG_E_FORMAT,
+                       "truncated: bytes %" PRIu64 " and %" PRIu64
+                       " more are not in a file of %" PRIu64,
+                       off, n, parent->size);
+    const pg_status st = new_io(&io, parent->name, err);
+    if (st != PG_OK)
+        return st;
+    io->parent = pg__io_ref(parent);
+    io->off = off;
+    io->size = n;
+    *out = io;
+    return PG_OK;
+}
+
+pg__io *pg__io_ref(pg__io *io)
+{
+    io->n_refs++;
+    return io;
+}
+
+void pg__io_close(pg__io *io)
+{
+    while (io && --io->n_refs == 0) {
+        pg__io *parent = io->parent;
+        if (io->fd >= 0)
+            close(io->fd);
+        pg__mem_free(io->name);
+        pg__mem_free(io);
+        io = parent;
+    }
+}
+
+uint64_t pg__io_size(const pg__io *io)
+{
+    return io->size;
+}
+
+const char *pg__io_name(const pg__io *io)
+{
+    return io->name;
+}
+
+/* The io that holds the bytes of a window, and where. */
+static const pg__io *origin(const pg__io *io, uint64_t *off)
+{
+    for (; io->parent; io = io->parent)
+        *off += io->off; /* cannot overflow: a window lies inside its parent */
+    return io;
+}
+
+static pg_status read_file(const pg__io *io, uint64_t off, unsigned char *buf, size_t n,
+                           pg_err *err)
+{
+    while (n) {
+        const ssize_t got = pread(io->fd, buf, n < MAX_READ_BYTES ? n : MAX_READ_BYTES, (off_t)off);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return pg_fail_sys(err, PG_E_IO, errno, "cannot read at byte %" PRIu64, off);
+        if (got == 0)
+            return pg_fail(err, PG_E_FORMAT,
+                           "truncated while it was read: it ends before byte %" PRIu64
+                           ", at first it held %" PRIu64 " bytes",
+                           off, io->size);
+        off += (uint64_t)got;
+        buf += got;
+        n -= (size_t)got;
+    }
+    return PG_OK;
+}
+
+pg_status pg__io_read(pg__io *io, uint64_t off, void *buf, size_t n, pg_err *err)
+{
+    if (off > io->size || n > io->size - off)
+        return pg_fail(err, PG_E_FORMAT,
+                       "truncated: %zu bytes at byte %" PRIu64 " are wanted, it holds %" PRIu64
+                       " bytes",
+                       n, off, io->size);
+    const pg__io *o = origin(io, &off);
+    if (!o->mem)
+        return read_file(o, off, buf, n, err);
+    if (n)
+        memcpy(buf, o->mem + off, n);
+    return PG_OK;
+}
+
+int pg__io_fd(const pg__io *io, uint64_t off, uint64_t *fd_off)
+{
+    const pg__io *o = origin(io, &off);
+    if (fd_off)
+        *fd_off = off;
+    return o->fd;
+}

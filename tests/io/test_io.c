@@ -1,0 +1,199 @@
+#include "pg_test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "io/io.h"
+
+static char dir[] = "/tmp/pg-test-io-XXXXXX";
+
+static const char *in_dir(const char *name)
+{
+    static char path[4][128];
+    static unsigned turn;
+    char *p = path[turn++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", dir, name);
+    return p;
+}
+
+static const char *make_file(const char *name, const char *text)
+{
+    const char *path = in_dir(name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fputs(text, f) >= 0, 1);
+    assert_int_equal(fclose(f), 0);
+    return path;
+}
+
+static void reads_any_range_of_a_file(void **state)
+{
+    (void)state;
+    pg__io *io = NULL;
+    const char *text = "0123456789abcdef", *path = make_file("a", text);
+    char buf[17];
+    assert_ok(pg__io_open(&io, path, NULL));
+    assert_int_equal(pg__io_size(io), 16);
+    assert_string_equal(pg__io_name(io), path);
+    for (size_t off = 0; off <= 16; off++)
+        for (size_t n = 0; off + n <= 16; n++) {
+            assert_ok(pg__io_read(io, off, buf, n, NULL));
+            assert_memory_equal(buf, text + off, n);
+        }
+    pg__io_close(io);
+}
+
+static void refuses_ranges_that_leave_the_file(void **state)
+{
+    (void)state;
+    pg__io *io = NULL;
+    pg_err err = {0};
+    char buf[32];
+    assert_ok(pg__io_open(&io, make_file("a", "0123456789"), NULL));
+    assert_fails(PG_E_FORMAT, pg__io_read(io, 0, buf, 11, &err), &err);
+    assert_non_null(strstr(err.msg, "truncated"));
+    assert_fails(PG_E_FORMAT, pg__io_read(io, 11, buf, 0, &err), &err);
+    assert_fails(PG_E_FORMAT, pg__io_read(io, UINT64_MAX, buf, 2, &err), &err);
+    assert_fails(PG_E_FORMAT, pg__io_read(io, 2, buf, SIZE_MAX, &err), &err);
+    pg__io_close(io);
+}
+
+static void notices_a_file_that_shrinks(void **state)
+{
+    (void)state;
+    pg__io *io = NULL;
+    pg_err err = {0};
+    char buf[10];
+    const char *path = make_file("a", "0123456789");
+    assert_ok(pg__io_open(&io, path, NULL));
+    assert_int_equal(truncate(path, 4), 0);
+    assert_ok(pg__io_read(io, 0, buf, 4, NULL));
+    assert_fails(PG_E_FORMAT, pg__io_read(io, 0, buf, 10, &err), &err);
+    assert_non_null(strstr(err.msg, "truncated while it was read"));
+    pg__io_close(io);
+}
+
+static void reads_memory_and_nothing_beyond(void **state)
+{
+    (void)state;
+    pg__io *io = NULL;
+    pg_err err = {0};
+    char buf[8] = "";
+    uint64_t at = 0;
+    assert_ok(pg__io_open_mem(&io, "abcdef", 6, NULL));
+    assert_ok(pg__io_read(io, 2, buf, 4, NULL));
+    assert_string_equal(buf, "cdef");
+    assert_fails(PG_E_FORMAT, pg__io_read(io, 3, buf, 4, &err), &err);
+    assert_int_equal(pg__io_fd(io, 0, &at), -1);
+    assert_string_equal(pg__io_name(io), "memory");
+    pg__io_close(io);
+    assert_ok(pg__io_open_mem(&io, NULL, 0, NULL));
+    assert_ok(pg__io_read(io, 0, buf, 0, NULL));
+    pg__io_close(io);
+}
+
+static void windows_keep_their_parent_open(void **state)
+{
+    (void)state;
+    pg__io *file = NULL, *outer = NULL, *inner = NULL;
+    pg_err err = {0};
+    char buf[8] = "";
+    uint64_t at = 0;
+    assert_ok(pg__io_open(&file, make_file("a", "0123456789abcdef"), NULL));
+    assert_ok(pg__io_open_window(&outer, file, 2, 10, NULL));
+    assert_ok(pg__io_open_window(&inner, outer, 3, 4, NULL));
+    pg__io_close(file);
+    pg__io_close(outer);
+    assert_int_equal(pg__io_size(inner), 4);
+    assert_ok(pg__io_read(inner, 0, buf, 4, NULL));
+    assert_string_equal(buf, "5678");
+    assert_fails(PG_E_FORMAT, pg__io_read(inner, 1, buf, 4, &err), &err);
+    assert_true(pg__io_fd(inner, 1, &at) >= 0);
+    assert_int_equal(at, 6);
+    assert_fails(PG_E_FORMAT, pg__io_open_window(&outer, inner, 3, 2, &err), &err);
+    assert_fails(PG_E_FORMAT, pg__io_open_window(&outer, inner, UINT64_MAX, 2, &err), &err);
+    pg__io_close(pg__io_ref(inner));
+    pg__io_close(inner);
+}
+
+static void opens_regular_files_only(void **state)
+{
+    (void)state;
+    pg__io *io = NULL;
+    pg_err err = {0};
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
+    alarm(5); /* a FIFO that blocks must not hang the suite */
+    assert_fails(PG_E_UNSUPPORTED, pg__io_open(&io, in_dir("fifo"), &err), &err);
+    assert_non_null(strstr(err.msg, "pipe"));
+    alarm(0);
+    assert_fails(PG_E_UNSUPPORTED, pg__io_open(&io, "/dev/null", &err), &err);
+    assert_fails(PG_E_IO, pg__io_open(&io, dir, &err), &err);
+    assert_int_equal(err.sys, EISDIR);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    snprintf(sa.sun_path, sizeof sa.sun_path, "%s", in_dir("sock"));
+    assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof sa), 0);
+    assert_fails(PG_E_UNSUPPORTED, pg__io_open(&io, in_dir("sock"), &err), &err);
+    close(fd);
+    assert_null(io);
+}
+
+static void names_the_missing_file_on_one_line(void **state)
+{
+    (void)state;
+    pg__io *io = NULL;
+    pg_err err = {0};
+    assert_fails(PG_E_IO, pg__io_open(&io, "no\nsuch/file.h5", &err), &err);
+    assert_int_equal(err.sys, ENOENT);
+    assert_string_equal(err.msg, "no\\x0asuch/file.h5: No such file or directory");
+}
+
+static void takes_over_a_descriptor(void **state)
+{
+    (void)state;
+    pg__io *io = NULL;
+    pg_err err = {0};
+    char c = 0;
+    const int fd = open(make_file("a", "xyz"), O_RDONLY);
+    assert_int_equal(unlink(in_dir("a")), 0);
+    assert_ok(pg__io_open_fd(&io, fd, "member", NULL));
+    assert_string_equal(pg__io_name(io), "member");
+    assert_ok(pg__io_read(io, 2, &c, 1, NULL));
+    assert_int_equal(c, 'z');
+    pg__io_close(io);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    assert_fails(PG_E_UNSUPPORTED, pg__io_open_fd(&io, pipes[0], "pipe", &err), &err);
+    assert_int_equal(fcntl(pipes[0], F_GETFD), -1); /* closed on failure, too */
+    close(pipes[1]);
+}
+
+static int make_dir(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "fifo", "sock"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unlink(in_dir(names[i]));
+    return rmdir(dir);
+}
+
+PG_TEST_MAIN_WITH(make_dir, remove_dir, cmocka_unit_test(reads_any_range_of_a_file),
+                  cmocka_unit_test(refuses_ranges_that_leave_the_file),
+                  cmocka_unit_test(notices_a_file_that_shrinks),
+                  cmocka_unit_test(reads_memory_and_nothing_beyond),
+                  cmocka_unit_test(windows_keep_their_parent_open),
+                  cmocka_unit_test(opens_regular_files_only),
+                  cmocka_unit_test(names_the_missing_file_on_one_line),
+                  cmocka_unit_test(takes_over_a_descriptor))
