@@ -10,8 +10,10 @@
 
 typedef struct pg__format {
     const char *name;
-    /* 1 if a file that starts with head (n <= PG_PROBE_BYTES bytes) and has this path may be this
-     * format; no allocation. Only folders and JSON indexes may look at the path. */
+    /* Values of pg_store_format() that its stores have, "\0"-separated; NULL: the name alone. */
+    const char *words;
+    /* 1 if a file that starts with head (n <= PG_PROBE_BYTES bytes) may be this format; no
+     * allocation. NULL: never asked, another format's open leads to it (fmt_h5.h). */
     int (*probe)(const uint8_t *head, size_t n);
     /* PG_E_UNKNOWN means "not mine after all": the next format is tried. References io. Messages
      * do not name the file: the caller does. path: for files beside it (shards, index). */
@@ -20,6 +22,9 @@ typedef struct pg__format {
     /* Writes a complete file into sink; NULL where the format is only read. The caller verifies
      * and commits. */
     pg_status (*write)(pg__sink *sink, const pg__plan *plan, pg_err *err);
+    /* Compares what a plan carries besides layers, tensors and texts (attributes, members) with
+     * `out`, the written file opened again; NULL: nothing. */
+    pg_status (*verify)(pg_store *out, const pg__plan *plan, pg_err *err);
     /* File name suffixes that mean this format, "\0"-separated, for error messages. */
     const char *suffixes;
 } pg__format;
