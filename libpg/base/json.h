@@ -1,5 +1,6 @@
-/* json.h - JSON as Keras, safetensors and we write it. jansson parses; a scan of our own comes first,
- * because jansson recurses, knows no byte positions and refuses what Python writes (NaN, "\u0000").
+/* json.h - JSON as Keras, safetensors and we write it. jansson parses; a scan of our own comes
+ * first, because jansson recurses, knows no byte positions and refuses what Python writes (NaN,
+ * "\u0000").
  *
  * What is copied into an output is never printed from the parsed form (numbers would change their
  * digits) but cut out of the original text by byte range: pg__json_range(). */
@@ -26,7 +27,10 @@ typedef enum pg__json_type {
 
 /* Checks limits (bytes, depth, tokens) and parses; duplicate keys are refused. The root is freed
  * with pg__json_free(). PG_E_FORMAT says line and column; PG_E_LIMIT. No recursion on input depth
- * before the limit was checked. pg__json_check() does the limits and the syntax without parsing. */
+ * before the limit was checked. pg__json_check() does the limits and the syntax without parsing.
+ *
+ * What Python writes beyond JSON is let in: NaN and Infinity become numbers of the same length,
+ * lone surrogates U+FFFD, integers beyond 64 bits reals, and a byte order mark is skipped. */
 pg_status pg__json_parse(pg__json **out, const char *text, size_t n, pg_err *err);
 pg_status pg__json_check(const char *text, size_t n, pg_err *err);
 void pg__json_free(pg__json *root);
@@ -35,7 +39,7 @@ void pg__json_free(pg__json *root);
 pg__json_type pg__json_type_of(const pg__json *j);
 const pg__json *pg__json_get(const pg__json *obj, const char *key);
 const pg__json *pg__json_at(const pg__json *arr, size_t i);
-size_t pg__json_len(const pg__json *j); /* elements of an array, members of an object */
+size_t pg__json_len(const pg__json *j);      /* elements of an array, members of an object */
 const char *pg__json_str(const pg__json *j); /* NULL unless a string; may hold NULs, see _bytes */
 const char *pg__json_bytes(const pg__json *j, size_t *n);
 const char *pg__json_get_str(const pg__json *obj, const char *key);
@@ -58,12 +62,33 @@ typedef struct pg__json_step {
     size_t index;    /* element of an array */
     int used;        /* 1; 0 ends the path */
 } pg__json_step;
-#define PG_JKEY(k)   {.key = (k), .used = 1}
-#define PG_JINDEX(i) {.index = (i), .used = 1}
+#define PG_JKEY(k)            \
+    {                         \
+        .key = (k), .used = 1 \
+    }
+#define PG_JINDEX(i)            \
+    {                           \
+        .index = (i), .used = 1 \
+    }
 typedef struct pg__json_span {
     size_t off, n; /* n == 0: the path leads nowhere */
 } pg__json_span;
 pg__json_span pg__json_range(const char *text, size_t n, const pg__json_step *path);
+
+/* The elements of an array or the members of an object, as spans, in one pass over its bytes: start
+ * with pg__json_walk_of(), then for as long as pg__json_walk_next() gives 1. Text that the check
+ * refused is walked without harm, but what comes out means nothing. */
+typedef struct pg__json_walk {
+    const char *text;
+    size_t at, end;
+    int is_object;
+    pg__json_span key, value; /* key: quotes included; of objects only */
+} pg__json_walk;
+pg__json_walk pg__json_walk_of(const char *text, pg__json_span container);
+int pg__json_walk_next(pg__json_walk *w);
+
+/* 1 if the string literal at `key` means `name`, escapes undone. */
+int pg__json_key_is(const char *text, pg__json_span key, const char *name);
 
 /* Appends s as a JSON string literal, quotes included; invalid UTF-8 becomes U+FFFD. */
 pg_status pg__json_quote(pg__str *out, const char *s, size_t n, pg_err *err);

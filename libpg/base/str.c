@@ -92,8 +92,7 @@ void pg__strs_fini(pg__strs *l)
     *l = (pg__strs){0};
 }
 
-/* Length of the valid UTF-8 sequence at s, 0 if there is none; *code is its code point. */
-static size_t utf8_at(const unsigned char *s, size_t n, uint32_t *code)
+size_t pg__utf8_at(const unsigned char *s, size_t n, uint32_t *code)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const size_t len = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
@@ -126,7 +125,7 @@ const char *pg__printable(char *buf, size_t cap, const char *name, size_t len)
     size_t at = 0;
     for (size_t i = 0; i < len;) {
         uint32_t c = 0;
-        size_t n = utf8_at(s + i, len - i, &c);
+        size_t n = pg__utf8_at(s + i, len - i, &c);
         const int plain = n > 0 && !is_disruptive(c) && c != '\\';
         if (n == 0)
             n = 1;

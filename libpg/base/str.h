@@ -3,6 +3,7 @@
 #define PG_BASE_STR_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "pg/err.h"
 
@@ -27,6 +28,10 @@ pg_status pg__strs_add(pg__strs *l, const char *s, size_t len, pg_err *err);
 pg_status pg__strs_printf(pg__strs *l, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
 size_t pg__strs_find(const pg__strs *l, const char *s); /* index, or (size_t)-1 */
 void pg__strs_fini(pg__strs *l);
+
+/* Length of the valid UTF-8 sequence at s (n > 0 bytes), 0 if there is none; *code is its code
+ * point. */
+size_t pg__utf8_at(const unsigned char *s, size_t n, uint32_t *code);
 
 /* A name from a file as people may see it: control, bidi and invalid UTF-8 bytes become \xNN, the
  * end of what does not fit becomes "...". Returns buf, so that it can stand in a printf. */
