@@ -8,7 +8,12 @@
  * done:
  *     pg__sink_close(s);                             without commit: the temporary is removed
  *
- * Steps and reasons: SQLite's and git's practice; each is tested by failing it. */
+ * Steps and reasons: SQLite's and git's practice; each is tested by failing it.
+ *
+ * Messages start with the output's path. A symbolic link as the output is followed. A killed run
+ * leaves its temporary; pg__sink_open() of the same output removes those whose run is gone (their
+ * flock is free), so a signal handler has nothing to unlink: it sets the cancel flag, and may
+ * _exit() on a second signal. Programs should ignore SIGXFSZ, or a file size limit kills them. */
 #ifndef PG_IO_SINK_H
 #define PG_IO_SINK_H
 

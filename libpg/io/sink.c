@@ -1,0 +1,572 @@
+/* sink.c - durable, atomic output: temporary file, fsync, rename, fsync of the folder.
+ *
+ * An existing output stays as it was until the rename, so a failure, a kill or a power loss at any
+ * point leaves the old file or the new one, never a mixture. A killed run leaves its temporary
+ * behind; it holds a flock() on it, which the kernel drops with the process, so the next run that
+ * writes the same output can tell and remove it. */
+#include "io/sink.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+
+#define RANDOM_CHARS 6
+#define MAX_NAME     255 /* NAME_MAX of Linux file systems */
+#define BLOCK_BYTES  4096u
+#define CLONE_BYTES  ((uint64_t)1 << 30) /* per call, so that a cancel is heard in between */
+#define KERNEL_BYTES ((uint64_t)16 << 20)
+
+struct pg__sink {
+    pg__sink_opts opts;
+    int dir, fd;
+    char shown[400];         /* path as given, for messages */
+    char name[MAX_NAME + 1]; /* of the output, in dir */
+    char tmp[MAX_NAME + 1];  /* of the temporary; "" once it is gone or renamed */
+    mode_t mode;             /* what the output gets */
+    uint64_t size;           /* highest byte written */
+    uint64_t allocated;      /* size the file may have from pg__sink_reserve() */
+    int broken;              /* a write failed: this output must not be committed */
+    int no_clone, no_cfr;    /* the file system declined once */
+    unsigned char *buf;      /* PG_COPY_BYTES, when first needed */
+};
+
+/* --- the destination ------------------------------------------------------------------------- */
+
+/* Splits path into its folder, opened, and the last component. */
+static pg_status open_folder(pg__sink *s, const char *path, pg_err *err)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    if (!*path)
+        return pg_fail(err, PG_E_ARG, "the output has an empty name");
+    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return pg_fail(err, PG_E_ARG, "%s: is a folder; give a file name", s->shown);
+    if (strlen(name) > MAX_NAME || strlen(path) >= sizeof folder)
+        return pg_fail_sys(err, PG_E_IO, ENAMETOOLONG, "%s", s->shown);
+    snprintf(s->name, sizeof s->name, "%s", name);
+    if (!slash)
+        strcpy(folder, ".");
+    else
+        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    do
+        s->dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (s->dir < 0 && errno == EINTR);
+    if (s->dir >= 0)
+        return PG_OK;
+    if (errno != ENOENT)
+        return pg_fail_sys(err, PG_E_IO, errno, "%s: cannot open the folder", s->shown);
+    (void)pg_fail_sys(err, PG_E_IO, ENOENT, "%s: the folder does not exist", s->shown);
+    pg_err_hint(err, "mkdir -p %s", PG_SHOW(folder));
+    return PG_E_IO;
+}
+
+static int is_input(const pg__sink_opts *o, const struct stat *dst)
+{
+    struct stat in;
+    const int fd = o->input ? pg__io_fd(o->input, 0, NULL) : -1;
+    return fd >= 0 && fstat(fd, &in) == 0 && in.st_dev == dst->st_dev && in.st_ino == dst->st_ino;
+}
+
+/* Finds out what is at path; *old_mode stays (mode_t)-1 if nothing is. */
+static pg_status check_old(const pg__sink *s, const char *path, mode_t *old_mode, pg_err *err)
+{
+    struct stat sb;
+    const int there = lstat(path, &sb) == 0;
+    if (!there && errno != ENOENT && errno != ENOTDIR)
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", s->shown);
+    if (!there)
+        return PG_OK;
+    if (stat(path, &sb)) /* a link to nothing; to write there could surprise */
+        return pg_fail(err, PG_E_ARG,
+                       "%s: is a symbolic link to a missing file; remove it or choose another name",
+                       s->shown);
+    if (is_input(&s->opts, &sb))
+        return pg_fail(err, PG_E_ARG, "%s: output is the input; choose another name", s->shown);
+    if (S_ISDIR(sb.st_mode))
+        return pg_fail(err, PG_E_ARG, "%s: is a folder; give a file name", s->shown);
+    if (!S_ISREG(sb.st_mode))
+        return pg_fail(err, PG_E_ARG, "%s: is not a regular file; choose another name", s->shown);
+    if (!s->opts.force)
+        return pg_fail(err, PG_E_ARG, "%s exists; use --force to replace it", s->shown);
+    *old_mode = sb.st_mode & 0777;
+    return PG_OK;
+}
+
+/* Checks everything that can be known before a file is created, and opens the folder. A symbolic
+ * link is followed, so that the file it leads to is replaced and the link stays. */
+static pg_status prepare(pg__sink *s, const char *path, const pg__sink_opts *opts, pg_err *err)
+{
+    char resolved[PATH_MAX];
+    struct stat sb;
+    pg_status st = PG_OK;
+    *s = (pg__sink){.dir = -1, .fd = -1, .mode = (mode_t)-1};
+    if (opts)
+        s->opts = *opts;
+    pg__printable(s->shown, sizeof s->shown, path, strlen(path));
+    PG_TRY(check_old(s, path, &s->mode, err));
+    if (lstat(path, &sb) == 0 && S_ISLNK(sb.st_mode)) {
+        path = realpath(path, resolved);
+        if (!path)
+            PG_FAIL(PG_E_ARG, "%s: is a symbolic link that leads nowhere", s->shown);
+    }
+    PG_TRY(open_folder(s, path, err));
+    if (faccessat(s->dir, ".", W_OK | X_OK, AT_EACCESS) != 0) {
+        st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot write to the folder", s->shown);
+        goto done;
+    }
+done:
+    return st;
+}
+
+pg_status pg__sink_check(const char *path, const pg__sink_opts *opts, pg_err *err)
+{
+    pg__sink s;
+    const pg_status st = prepare(&s, path, opts, err);
+    if (s.dir >= 0)
+        close(s.dir);
+    return st;
+}
+
+/* --- the temporary --------------------------------------------------------------------------- */
+
+/* ".NAME.pg-" of this output; a NAME that leaves no room for the rest is cut. */
+static size_t temp_prefix(const pg__sink *s, char *out, size_t cap)
+{
+    const int room = MAX_NAME - (int)sizeof "..pg-" + 1 - RANDOM_CHARS;
+    return (size_t)snprintf(out, cap, ".%.*s.pg-", room, s->name);
+}
+
+/* Removes one temporary of a run that is no longer there: its lock is free. */
+static void remove_if_stale(int dir, const char *name)
+{
+    struct stat open_sb, sb;
+    const int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &open_sb) == 0 && S_ISREG(open_sb.st_mode) && open_sb.st_uid == geteuid() &&
+        flock(fd, LOCK_EX | LOCK_NB) == 0 && fstatat(dir, name, &sb, AT_SYMLINK_NOFOLLOW) == 0 &&
+        sb.st_dev == open_sb.st_dev && sb.st_ino == open_sb.st_ino)
+        unlinkat(dir, name, 0);
+    close(fd);
+}
+
+/* Tidying up after a killed run; that it fails is no reason to fail. */
+static void remove_stale(const pg__sink *s)
+{
+    char prefix[MAX_NAME + 1];
+    const size_t n = temp_prefix(s, prefix, sizeof prefix);
+    const int fd = openat(s->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    for (const struct dirent *e = readdir(d); e; e = readdir(d))
+        if (strncmp(e->d_name, prefix, n) == 0 && strlen(e->d_name) == n + RANDOM_CHARS)
+            remove_if_stale(s->dir, e->d_name);
+    closedir(d);
+}
+
+static void random_name(const pg__sink *s, char *out, size_t cap)
+{
+    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    unsigned char r[RANDOM_CHARS];
+    size_t n = temp_prefix(s, out, cap);
+    if (getrandom(r, sizeof r, 0) != sizeof r) { /* a taken name is noticed: any spread will do */
+        const uintptr_t seed = (uintptr_t)s ^ (uintptr_t)getpid();
+        for (size_t i = 0; i < sizeof r; i++)
+            r[i] = (unsigned char)(seed >> (i * 5));
+    }
+    for (size_t i = 0; i < sizeof r; i++)
+        out[n++] = alphabet[r[i] % (sizeof alphabet - 1)];
+    out[n] = 0;
+}
+
+/* A new output gets what the kernel gives a file created with 0666, umask and the folder's default
+ * ACL included: asking umask() would change it for other threads. Until then it is 0600. */
+static pg_status settle_mode(pg__sink *s, pg_err *err)
+{
+    struct stat sb;
+    if (fstat(s->fd, &sb))
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", s->shown);
+    if (s->mode == (mode_t)-1)
+        s->mode = sb.st_mode & 0777;
+    if (fchmod(s->fd, 0600) && errno != EPERM && errno != ENOTSUP && errno != ENOSYS)
+        return pg_fail_sys(err, PG_E_IO, errno, "%s: cannot set its permissions", s->shown);
+    return PG_OK;
+}
+
+/* 1: the file is ours; 0: a run that tidies up took it for stale in the moment before the lock. */
+static int lock_temp(const pg__sink *s)
+{
+    struct stat sb;
+    if (flock(s->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return 0; /* other errors: no locks here, then nobody removes it either */
+    return fstat(s->fd, &sb) == 0 && sb.st_nlink > 0;
+}
+
+static pg_status create_temp(pg__sink *s, pg_err *err)
+{
+    for (unsigned attempt = 0; attempt < 100; attempt++) {
+        random_name(s, s->tmp, sizeof s->tmp);
+        s->fd = openat(s->dir, s->tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (s->fd >= 0 && lock_temp(s))
+            return settle_mode(s, err);
+        if (s->fd < 0)
+            s->tmp[0] = 0; /* not ours: nothing to remove */
+        if (s->fd < 0 && errno != EEXIST && errno != EINTR)
+            return pg_fail_sys(err, PG_E_IO, errno, "%s: cannot create a file in the folder",
+                               s->shown);
+        if (s->fd >= 0)
+            close(s->fd);
+        s->fd = -1;
+    }
+    return pg_fail(err, PG_E_IO, "%s: no free name for a temporary file", s->shown);
+}
+
+pg_status pg__sink_open(pg__sink **out, const char *path, const pg__sink_opts *opts, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__sink *s = pg__mem_array(1, sizeof *s);
+    if (!s)
+        return pg__nomem(err);
+    PG_TRY(prepare(s, path, opts, err));
+    remove_stale(s);
+    PG_TRY(create_temp(s, err));
+    *out = s;
+    s = NULL;
+done:
+    pg__sink_close(s);
+    return st;
+}
+
+void pg__sink_close(pg__sink *s)
+{
+    if (!s)
+        return;
+    if (s->tmp[0])
+        unlinkat(s->dir, s->tmp, 0);
+    if (s->fd >= 0)
+        close(s->fd);
+    if (s->dir >= 0)
+        close(s->dir);
+    pg__mem_free(s->buf);
+    pg__mem_free(s);
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+static pg_status check_cancel(pg__sink *s, pg_err *err)
+{
+    if (!s->opts.cancel || !*s->opts.cancel)
+        return PG_OK;
+    s->broken = 1;
+    return pg_fail(err, PG_E_CANCELLED, "%s: interrupted; nothing written", s->shown);
+}
+
+static pg_status fail_write(pg__sink *s, int sys, pg_err *err)
+{
+    s->broken = 1;
+    return pg_fail_sys(err, PG_E_IO, sys, "%s", s->shown);
+}
+
+/* The checks common to all calls that put n bytes at off. */
+static pg_status begin_write(pg__sink *s, uint64_t off, uint64_t n, pg_err *err)
+{
+    uint64_t end;
+    if (__builtin_add_overflow(off, n, &end) || end > INT64_MAX) {
+        s->broken = 1;
+        return pg_fail_sys(err, PG_E_IO, EFBIG, "%s", s->shown);
+    }
+    const pg_status st = check_cancel(s, err);
+    if (st == PG_OK && n && end > s->size)
+        s->size = end;
+    return st;
+}
+
+/* fallocate() fills a disk before it finds that the rest does not fit, so ask first. */
+static pg_status check_space(pg__sink *s, uint64_t wanted, pg_err *err)
+{
+    struct statvfs vfs;
+    uint64_t n_free;
+    if (fstatvfs(s->fd, &vfs) || vfs.f_blocks == 0 ||
+        __builtin_mul_overflow((uint64_t)vfs.f_bavail, (uint64_t)vfs.f_frsize, &n_free) ||
+        n_free >= wanted)
+        return PG_OK;
+    (void)fail_write(s, ENOSPC, err);
+    pg_err_detail(err, "needs %" PRIu64 " bytes, %" PRIu64 " are free; nothing written", wanted,
+                  n_free);
+    return PG_E_IO;
+}
+
+pg_status pg__sink_reserve(pg__sink *s, uint64_t n_bytes, pg_err *err)
+{
+    int rc;
+    pg_status st = check_cancel(s, err);
+    if (st == PG_OK && n_bytes > INT64_MAX)
+        st = fail_write(s, EFBIG, err);
+    if (st == PG_OK)
+        st = check_space(s, n_bytes, err);
+    if (st != PG_OK || n_bytes == 0)
+        return st;
+    do
+        rc = fallocate(s->fd, 0, 0, (off_t)n_bytes) ? errno : 0;
+    while (rc == EINTR && (st = check_cancel(s, err)) == PG_OK);
+    if (st != PG_OK)
+        return st;
+    if (rc == 0 && n_bytes > s->allocated)
+        s->allocated = n_bytes;
+    if (rc == 0 || rc == EOPNOTSUPP || rc == ENOSYS || rc == EINVAL || rc == ENODEV || rc == EPERM)
+        return PG_OK; /* done, or not to be had on this file system */
+    return fail_write(s, rc, err);
+}
+
+static pg_status write_all(pg__sink *s, uint64_t off, const unsigned char *p, size_t n, pg_err *err)
+{
+    while (n) {
+        const ssize_t put = pwrite(s->fd, p, n < KERNEL_BYTES ? n : KERNEL_BYTES, (off_t)off);
+        const int sys = put < 0 ? errno : EIO; /* a count of 0 must not loop for ever */
+        if (put > 0) {
+            off += (uint64_t)put;
+            p += put;
+            n -= (size_t)put;
+        } else if (sys != EINTR) {
+            return fail_write(s, sys, err);
+        }
+        const pg_status st = n ? check_cancel(s, err) : PG_OK;
+        if (st != PG_OK)
+            return st;
+    }
+    return PG_OK;
+}
+
+pg_status pg__sink_write(pg__sink *s, uint64_t off, const void *p, size_t n, pg_err *err)
+{
+    const pg_status st = begin_write(s, off, n, err);
+    return st == PG_OK ? write_all(s, off, p, n, err) : st;
+}
+
+/* --- copying --------------------------------------------------------------------------------- */
+
+/* The source of a copy: fd and fd_off where the kernel can do it, else fd is -1. */
+typedef struct source {
+    pg__io *io;
+    uint64_t off;
+    int fd;
+    uint64_t fd_off;
+} source;
+
+/* How many of the next n bytes may be shared with the source after *skip that must be copied:
+ * clones need whole blocks of both files. */
+static uint64_t clonable(const pg__sink *s, uint64_t off, const source *src, uint64_t n,
+                         uint64_t *skip)
+{
+    *skip = (BLOCK_BYTES - off % BLOCK_BYTES) % BLOCK_BYTES;
+    if (s->no_clone || src->fd < 0 || off % BLOCK_BYTES != src->fd_off % BLOCK_BYTES || n < *skip)
+        return 0;
+    return (n - *skip) / BLOCK_BYTES * BLOCK_BYTES;
+}
+
+/* Shares blocks with the source; 0 means that the file system cannot and they are to be copied. */
+static uint64_t share(pg__sink *s, uint64_t off, const source *src, uint64_t n)
+{
+    struct file_clone_range r = {.src_fd = src->fd, .src_offset = src->fd_off, .dest_offset = off};
+    r.src_length = n < CLONE_BYTES ? n : CLONE_BYTES;
+    if (ioctl(s->fd, FICLONERANGE, &r) == 0)
+        return r.src_length;
+    s->no_clone = errno != EINTR;
+    return 0;
+}
+
+/* Copies within the kernel; 0 means that it cannot: EXDEV, EINVAL, EOPNOTSUPP, ENOSYS, EPERM, or a
+ * count of 0 from special files. Other failures (ENOSPC, EIO) the plain way meets too, and it knows
+ * which side failed. */
+static uint64_t copy_in_kernel(pg__sink *s, uint64_t off, const source *src, uint64_t n)
+{
+    off_t from = (off_t)src->fd_off, to = (off_t)off;
+    const ssize_t k =
+        copy_file_range(src->fd, &from, s->fd, &to, n < KERNEL_BYTES ? n : KERNEL_BYTES, 0);
+    if (k > 0)
+        return (uint64_t)k;
+    s->no_cfr = k == 0 || errno != EINTR;
+    return 0;
+}
+
+static pg_status copy_plain(pg__sink *s, uint64_t off, const source *src, size_t n, pg_err *err)
+{
+    char shown[200];
+    if (!s->buf && !(s->buf = pg__mem_array(PG_COPY_BYTES, 1)))
+        return pg__nomem(err);
+    const pg_status st = pg__io_read(src->io, src->off, s->buf, n, err);
+    if (st == PG_OK)
+        return write_all(s, off, s->buf, n, err);
+    const char *name = pg__io_name(src->io);
+    pg_err_prefix(err, pg__printable(shown, sizeof shown, name, strlen(name)));
+    return st;
+}
+
+/* Copies the next piece of n bytes, *done of them, by the best means that is left. */
+static pg_status copy_piece(pg__sink *s, uint64_t off, const source *src, uint64_t n,
+                            uint64_t *done, pg_err *err)
+{
+    uint64_t skip = 0;
+    const uint64_t whole = clonable(s, off, src, n, &skip);
+    *done = whole && skip == 0 ? share(s, off, src, whole) : 0;
+    if (*done)
+        return PG_OK;
+    if (whole && skip)
+        n = skip;
+    *done = src->fd >= 0 && !s->no_cfr ? copy_in_kernel(s, off, src, n) : 0;
+    if (*done)
+        return PG_OK;
+    *done = n < PG_COPY_BYTES ? n : PG_COPY_BYTES;
+    return copy_plain(s, off, src, (size_t)*done, err);
+}
+
+pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
+                        pg_err *err)
+{
+    source src = {.io = io, .off = src_off};
+    pg_status st = begin_write(s, off, n, err);
+    if (st == PG_OK && (src_off > pg__io_size(io) || n > pg__io_size(io) - src_off))
+        st = pg_fail(err, PG_E_FORMAT,
+                     "%s: truncated: %" PRIu64 " bytes at byte %" PRIu64
+                     " are wanted, it holds %" PRIu64 " bytes",
+                     PG_SHOW(pg__io_name(io)), n, src_off, pg__io_size(io));
+    src.fd = pg__io_fd(io, src_off, &src.fd_off);
+    while (st == PG_OK && n) {
+        uint64_t done = 0;
+        st = copy_piece(s, off, &src, n, &done, err);
+        off += done;
+        src.off += done;
+        src.fd_off += done;
+        n -= done;
+        if (st == PG_OK && n)
+            st = check_cancel(s, err);
+    }
+    if (st != PG_OK)
+        s->broken = 1;
+    return st;
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+/* Cuts off what was reserved and not needed. */
+static pg_status set_size(pg__sink *s, pg_err *err)
+{
+    int rc = 0;
+    if (s->allocated > s->size) {
+        do
+            rc = ftruncate(s->fd, (off_t)s->size) ? errno : 0;
+        while (rc == EINTR);
+    }
+    if (rc)
+        return fail_write(s, rc, err);
+    s->allocated = s->size;
+    return PG_OK;
+}
+
+pg_status pg__sink_reopen(pg__sink *s, pg__io **out, pg_err *err)
+{
+    pg_status st = check_cancel(s, err);
+    if (st == PG_OK)
+        st = set_size(s, err);
+    if (st != PG_OK)
+        return st;
+    const int fd = fcntl(s->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", s->shown);
+    return pg__io_open_fd(out, fd, s->shown, err);
+}
+
+uint64_t pg__sink_size(const pg__sink *s)
+{
+    return s->size;
+}
+
+/* fsync, and what close() alone would tell: network file systems write at every close of a
+ * descriptor, and a second one keeps the lock. An fsync that failed is not repeated, because the
+ * kernel may have dropped the pages. */
+static pg_status flush(pg__sink *s, pg_err *err)
+{
+    int rc = 0;
+    if (!s->opts.no_sync) {
+        do
+            rc = fsync(s->fd) ? errno : 0;
+        while (rc == EINTR);
+    }
+    if (rc == EINVAL) /* the file system has nothing to sync */
+        rc = 0;
+    const int fd = rc ? -1 : fcntl(s->fd, F_DUPFD_CLOEXEC, 0);
+    if (!rc && (fd < 0 || (close(fd) && errno != EINTR)))
+        rc = errno;
+    return rc ? fail_write(s, rc, err) : PG_OK;
+}
+
+/* Gives the temporary its name where nothing must be replaced. Old kernels and some file systems
+ * lack RENAME_NOREPLACE, some of those also hard links. */
+static int rename_new(const pg__sink *s)
+{
+    struct stat sb;
+    if (renameat2(s->dir, s->tmp, s->dir, s->name, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+        return errno;
+    if (linkat(s->dir, s->tmp, s->dir, s->name, 0) == 0) {
+        unlinkat(s->dir, s->tmp, 0);
+        return 0;
+    }
+    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK)
+        return errno;
+    if (fstatat(s->dir, s->name, &sb, AT_SYMLINK_NOFOLLOW) == 0)
+        return EEXIST;
+    return renameat(s->dir, s->tmp, s->dir, s->name) ? errno : 0;
+}
+
+pg_status pg__sink_commit(pg__sink *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    int rc;
+    if (s->broken || !s->tmp[0])
+        return pg_fail(err, PG_E_ARG, "%s: incomplete; nothing written", s->shown);
+    PG_TRY(check_cancel(s, err));
+    PG_TRY(set_size(s, err));
+    if (fchmod(s->fd, s->mode) && errno != EPERM && errno != ENOTSUP && errno != ENOSYS) {
+        st = fail_write(s, errno, err);
+        goto done;
+    }
+    PG_TRY(flush(s, err));
+    PG_TRY(check_cancel(s, err));
+    rc = !s->opts.force ? rename_new(s) : renameat(s->dir, s->tmp, s->dir, s->name) ? errno : 0;
+    if (rc == EEXIST)
+        PG_FAIL(PG_E_ARG, "%s exists; use --force to replace it", s->shown);
+    if (rc) {
+        st = fail_write(s, rc, err);
+        goto done;
+    }
+    s->tmp[0] = 0;
+    if (!s->opts.no_sync && fsync(s->dir) && errno != EINVAL && errno != EBADF && errno != ENOTSUP)
+        st = pg_fail_sys(err, PG_E_IO, errno, "%s: written, but the folder could not be synced",
+                         s->shown);
+done:
+    return st;
+}
