@@ -3,8 +3,8 @@
  * The first 16 bytes do not tell Keras' layouts apart; what the root group holds does. So there is
  * one probe and one open: pg__hdf5_open() walks the file once and hands the result to the layout
  * that the root shows (fmt_keras_h5.c: layer_names, model_weights, model_config; fmt_keras_v3.c:
- * groups layers or _layer_checkpoint_dependencies). pg__fmt_keras_h5 has the probe; pg__fmt_keras_v3
- * has .probe = NULL and the same .open. */
+ * groups layers or _layer_checkpoint_dependencies). pg__fmt_keras_h5 has the probe;
+ * pg__fmt_keras_v3 has .probe = NULL and the same .open. */
 #ifndef PG_FORMAT_FMT_H5_H
 #define PG_FORMAT_FMT_H5_H
 
@@ -14,8 +14,8 @@
 /* 1: the HDF5 signature. */
 int pg__hdf5_probe(const uint8_t *head, size_t n);
 
-/* Walks io and opens it as the layout that its root shows. PG_E_UNKNOWN: "HDF5, but not a Keras file
- * (no layer_names, model_weights or layers)". */
+/* Walks io and opens it as the layout that its root shows. PG_E_UNKNOWN: "HDF5, but not a Keras
+ * file (no layer_names, model_weights or layers)". */
 pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
                         pg_err *err);
 
