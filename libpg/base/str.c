@@ -157,3 +157,8 @@ pg__shown pg__show(const char *name)
     pg__printable(out.s, sizeof out.s, name, strlen(name));
     return out;
 }
+
+const char *pg_printable(char *buf, size_t cap, const char *name, size_t len)
+{
+    return pg__printable(buf, cap, name, len);
+}

@@ -16,6 +16,8 @@
 #define PG_PRINTF(fmt, args)
 #endif
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -49,7 +51,7 @@ PG_API const char *pg_status_name(pg_status st);
 /* Fills *err (if not NULL) and returns code, so that a failure is one statement:
  *     return pg_fail(err, PG_E_FORMAT, "layer %s has no weight_names", name);
  * Call it where the failure is detected; callers above only pass the code on. hint and detail are
- * emptied. Names taken from files go through pg__printable() first. */
+ * emptied. Names taken from files go through pg_printable() first. */
 PG_API pg_status pg_fail(pg_err *err, pg_status code, const char *fmt, ...) PG_PRINTF(3, 4);
 
 /* Same, with the text of errno_value appended. */
@@ -63,6 +65,11 @@ PG_API void pg_err_detail(pg_err *err, const char *fmt, ...) PG_PRINTF(2, 3);
 
 /* Puts "prefix: " before the message; done once, by the function that knows the path. */
 PG_API void pg_err_prefix(pg_err *err, const char *prefix);
+
+/* Copies a name taken from a file (len bytes) into buf (cap >= 8 bytes) so that a terminal can show
+ * it: control and bidi characters and invalid UTF-8 become \xNN, the end of what does not fit
+ * becomes "...". Returns buf. */
+PG_API const char *pg_printable(char *buf, size_t cap, const char *name, size_t len);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,403 @@
+/* cli.c - the option table at work: parsing, suggestions, errors, signals, standard streams. */
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+cli_common cli;
+
+static const cli_tool *this_tool;
+static int help, version, man;
+static const char *completion;
+
+static const cli_opt everywhere[] = {
+    {'q', "quiet", NULL, &cli.quiet, NULL, NULL, NULL, "print nothing but errors"},
+    {'v', "verbose", NULL, &cli.verbose, NULL, NULL, NULL, "print the reasons too"},
+    {0, "json", NULL, &cli.json, NULL, NULL, NULL, "print one JSON document instead of text"},
+    {0, "color", "WHEN", NULL, &cli.color, NULL, "auto|always|never",
+     "colours: auto, always or never"},
+    {0, "completion", "SHELL", NULL, &completion, NULL, "bash|zsh|fish",
+     "print the completion script for bash, zsh or fish"},
+    {'h', "help", NULL, &help, NULL, NULL, NULL, "print this text"},
+    {'V', "version", NULL, &version, NULL, NULL, NULL, "print the version"},
+    {0},
+};
+
+static const cli_opt hdf5[] = {
+    {0, "trust-input", NULL, &cli.trust_input, NULL, NULL, NULL,
+     "let the HDF5 library itself read what our own reader does not cover"},
+    {0},
+};
+
+static const cli_opt writers[] = {
+    {'o', "output", "FILE", NULL, &cli.output, NULL, NULL, "write FILE (instead of the last operand)"},
+    {'f', "force", NULL, &cli.force, NULL, NULL, NULL, "replace an existing output"},
+    {'n', "dry-run", NULL, &cli.dry_run, NULL, NULL, NULL, "check everything, write nothing"},
+    {0, "no-sync", NULL, &cli.no_sync, NULL, NULL, NULL, "do not wait until the disk has it"},
+    {0, "skip-verify", NULL, &cli.skip_verify, NULL, NULL, NULL, "do not read the output back"},
+    {0},
+};
+
+const cli_opt *cli_option(const cli_tool *t, size_t i)
+{
+    const cli_opt *const groups[] = {t->opts, t->groups & CLI_WRITES ? writers : NULL,
+                                     t->groups & CLI_READS_HDF5 ? hdf5 : NULL, everywhere};
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
+        for (const cli_opt *o = groups[g]; o && o->name; o++)
+            if (i-- == 0)
+                return o;
+    return NULL;
+}
+
+int cli_wants_file(const cli_opt *o)
+{
+    return o->arg && (strcmp(o->arg, "FILE") == 0 || strcmp(o->arg, "MODEL") == 0);
+}
+
+static size_t least3(size_t a, size_t b, size_t c)
+{
+    a = a < b ? a : b;
+    return a < c ? a : c;
+}
+
+/* Letters to insert, drop or replace until a is b (Levenshtein); long words are far from all. */
+static size_t distance(const char *a, const char *b)
+{
+    enum { MAX = 40 };
+    size_t row[MAX + 1];
+    const size_t na = strlen(a), nb = strlen(b);
+    if (na > MAX || nb > MAX)
+        return MAX;
+    for (size_t j = 0; j <= nb; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= na; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= nb; j++) {
+            const size_t old = row[j];
+            row[j] = least3(row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            diagonal = old;
+        }
+    }
+    return row[nb];
+}
+
+static void leave_for_usage(void)
+{
+    fprintf(stderr, "try: %s --help\n", this_tool->name);
+    exit(CLI_TROUBLE);
+}
+
+static void unknown_option(const char *name)
+{
+    const char *best = NULL;
+    size_t least = 3;
+    const cli_opt *o;
+    for (size_t i = 0; (o = cli_option(this_tool, i)); i++) {
+        const size_t d = distance(name, o->name);
+        if (d < least) {
+            least = d;
+            best = o->name;
+        }
+    }
+    for (size_t i = 0; !best && name[0] && (o = cli_option(this_tool, i)); i++)
+        if (strncmp(name, o->name, strlen(name)) == 0)
+            best = o->name;
+    cli_complain(NULL, NULL, "unknown option --%s%s%s%s", cli_name(name).s,
+                 best ? "; did you mean --" : "", best ? best : "", best ? "?" : "");
+    if (best)
+        exit(CLI_TROUBLE);
+    leave_for_usage();
+}
+
+static int is_choice(const char *choices, const char *value)
+{
+    const size_t n = strlen(value);
+    for (const char *p = choices; p; p = strchr(p, '|'), p += p != NULL)
+        if (n && strncmp(p, value, n) == 0 && (p[n] == '|' || p[n] == 0))
+            return 1;
+    return 0;
+}
+
+static void set_option(const cli_opt *o, const char *value)
+{
+    if (o->count) {
+        ++*o->count;
+        return;
+    }
+    if (o->choices && !is_choice(o->choices, value)) {
+        cli_complain(NULL, NULL, "--%s: \"%s\" is not one of %s", o->name, cli_name(value).s,
+                     o->choices);
+        exit(CLI_TROUBLE);
+    }
+    if (o->text) {
+        *o->text = value;
+        return;
+    }
+    char *end = NULL;
+    errno = 0;
+    const unsigned long n = strtoul(value, &end, 10);
+    if (errno || *end || value[0] < '0' || value[0] > '9' || n == 0 || n > 1000000) {
+        cli_complain(NULL, NULL, "--%s: \"%s\" is not a whole number from 1", o->name,
+                     cli_name(value).s);
+        exit(CLI_TROUBLE);
+    }
+    *o->number = (unsigned)n;
+}
+
+/* "--name", "--name=value" or "--name value"; returns how many more arguments were used. */
+static int long_option(const char *arg, const char *next)
+{
+    const char *eq = strchr(arg, '=');
+    char name[64];
+    const cli_opt *o;
+    snprintf(name, sizeof name, "%.*s", eq ? (int)(eq - arg) : (int)strlen(arg), arg);
+    if (strcmp(name, "man") == 0 && !eq) {
+        man = 1;
+        return 0;
+    }
+    for (size_t i = 0; (o = cli_option(this_tool, i)); i++)
+        if (strcmp(name, o->name) == 0)
+            break;
+    if (!o) {
+        unknown_option(name);
+    } else if (!o->arg && eq) {
+        cli_complain(NULL, NULL, "--%s takes no value", name);
+        leave_for_usage();
+    } else if (o->arg && !eq && !next) {
+        cli_complain(NULL, NULL, "--%s needs a value (%s)", name, o->arg);
+        leave_for_usage();
+    } else {
+        set_option(o, eq ? eq + 1 : next);
+        return o->arg && !eq;
+    }
+    return 0;
+}
+
+/* "-x", "-xyz" (switches), "-xvalue" or "-x value"; returns how many more arguments were used. */
+static int short_options(const char *arg, const char *next)
+{
+    for (; *arg; arg++) {
+        const cli_opt *o;
+        for (size_t i = 0; (o = cli_option(this_tool, i)); i++)
+            if (o->letter == *arg)
+                break;
+        if (!o) {
+            const char one[2] = {*arg, 0};
+            cli_complain(NULL, NULL, "unknown option -%s", cli_name(one).s);
+            leave_for_usage();
+        } else if (!o->arg) {
+            set_option(o, NULL);
+        } else if (arg[1]) {
+            set_option(o, arg + 1 + (arg[1] == '='));
+            return 0;
+        } else if (next) {
+            set_option(o, next);
+            return 1;
+        } else {
+            cli_complain(NULL, NULL, "-%c needs a value (%s)", *arg, o->arg);
+            leave_for_usage();
+        }
+    }
+    return 0;
+}
+
+static volatile sig_atomic_t n_signals;
+static volatile int cancelled;
+static int has_cancel;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    if (!has_cancel || n_signals++)
+        _exit(CLI_INTERRUPTED);
+    cancelled = 1;
+}
+
+const volatile int *cli_cancel(void)
+{
+    has_cancel = 1;
+    return &cancelled;
+}
+
+/* Standard streams that the caller closed are filled, so that no output file can take their place
+ * and be written into by an error message; what is open for reading only reports the write. */
+static void start(const cli_tool *t)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction sa, old;
+    this_tool = t;
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0)
+            _exit(CLI_TROUBLE);
+    memset(&sa, 0, sizeof sa);
+    sigemptyset(&sa.sa_mask);
+    sa.sa_handler = on_signal;
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(signals[i], &sa, NULL);
+    /* A reader that went away ends the program quietly, but not in the middle of a save. */
+    sa.sa_handler = t->groups & CLI_WRITES ? SIG_IGN : SIG_DFL;
+    sigaction(SIGPIPE, &sa, NULL);
+}
+
+/* A writer that cannot tell its result says so before it starts. */
+static void require_stdout(void)
+{
+    const int flags = fcntl(STDOUT_FILENO, F_GETFL);
+    if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
+        return;
+    cli_complain(NULL, NULL, "standard output is closed; nothing written");
+    exit(CLI_TROUBLE);
+}
+
+static void print_version(void)
+{
+    if (cli.json)
+        printf("{\"name\": \"%s\", \"version\": \"%s\"}\n", this_tool->name, pg_version());
+    else
+        printf("%s (libpg) %s\n", this_tool->name, pg_version());
+}
+
+static void finish_parsing(const cli_tool *t, int argc, size_t n)
+{
+    cli_term_init();
+    if (help || version || man || completion) {
+        int status = CLI_OK;
+        if (help)
+            cli_help(t);
+        else if (version)
+            print_version();
+        else if (man)
+            cli_man(t);
+        else
+            status = cli_completion(t, completion);
+        exit(cli_finish(status));
+    }
+    if (argc <= 1) {
+        cli_short_help(t, stderr);
+        exit(CLI_TROUBLE);
+    }
+    if (cli.output)
+        n++;
+    if (n < t->min_operands && !(cli.dry_run && n + 1 == t->min_operands)) {
+        cli_complain(NULL, NULL, "%s; usage: %s [OPTION...] %s",
+                     n ? "an operand is missing" : "operands are missing", t->name, t->operands);
+        leave_for_usage();
+    }
+    if (n > t->max_operands) {
+        cli_complain(NULL, NULL, "too many operands; usage: %s [OPTION...] %s", t->name,
+                     t->operands);
+        leave_for_usage();
+    }
+    if (t->groups & CLI_WRITES && !cli.quiet)
+        require_stdout();
+}
+
+size_t cli_parse(const cli_tool *t, int argc, char **argv)
+{
+    size_t n = 0;
+    int only_operands = 0;
+    start(t);
+    cli_term_init();
+    for (int i = 1; i < argc; i++) {
+        char *arg = argv[i];
+        if (only_operands || arg[0] != '-' || arg[1] == 0) {
+            argv[++n] = arg;
+        } else if (strcmp(arg, "--") == 0) {
+            only_operands = 1;
+        } else if (arg[1] == '-') {
+            i += long_option(arg + 2, argv[i + 1]);
+        } else {
+            i += short_options(arg + 1, argv[i + 1]);
+        }
+    }
+    finish_parsing(t, argc, n);
+    for (size_t i = 1; i <= n && !only_operands; i++)
+        if (strcmp(argv[i], "-") == 0)
+            exit(cli_complain(NULL, NULL, "-: a checkpoint cannot come from a pipe, it is read "
+                                          "at many places; give a file name"));
+    return n;
+}
+
+static void print_block(const char *msg, const char *detail, const char *hint)
+{
+    fflush(stdout);
+    cli_color(stderr, CLI_BAD);
+    cli_printf(stderr, "%s:", this_tool->name);
+    cli_color(stderr, CLI_PLAIN);
+    cli_printf(stderr, " %s\n", msg);
+    while (detail && *detail) {
+        const size_t n = strcspn(detail, "\n");
+        cli_printf(stderr, "  %.*s\n", (int)n, detail);
+        detail += n + (detail[n] == '\n');
+    }
+    if (hint && *hint)
+        cli_printf(stderr, "try: %s\n", hint);
+}
+
+int cli_complain(const char *detail, const char *hint, const char *fmt, ...)
+{
+    char msg[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(msg, sizeof msg, fmt, ap);
+    va_end(ap);
+    print_block(msg, detail, hint);
+    return CLI_TROUBLE;
+}
+
+int cli_status(pg_status code)
+{
+    switch (code) {
+    case PG_OK: return CLI_OK;
+    case PG_E_NO:
+    case PG_E_AMBIGUOUS:
+    case PG_E_MISMATCH: return CLI_NO;
+    case PG_E_UNSUPPORTED: return CLI_LACKS;
+    case PG_E_CANCELLED: return CLI_INTERRUPTED;
+    case PG_E_ARG:
+    case PG_E_NOMEM:
+    case PG_E_IO:
+    case PG_E_FORMAT:
+    case PG_E_LIMIT:
+    case PG_E_UNKNOWN: break;
+    }
+    return CLI_TROUBLE;
+}
+
+int cli_worse(int a, int b)
+{
+    static const int order[] = {CLI_OK, CLI_NO, CLI_LACKS, CLI_TROUBLE};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        if (a == order[i])
+            return b;
+        else if (b == order[i])
+            return a;
+    return a;
+}
+
+int cli_fail(const pg_err *err)
+{
+    print_block(err->msg, err->detail, err->hint);
+    return cli_status(err->code);
+}
+
+int cli_finish(int status)
+{
+    const int failed = ferror(stdout);
+    errno = 0;
+    if (fflush(stdout) == 0 && !failed)
+        return status;
+    if (errno == EPIPE) { /* as if the signal had not been ignored: quiet, and seen by the shell */
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    cli_complain(NULL, NULL, "standard output: %s", errno ? strerror(errno) : "could not be written");
+    return CLI_TROUBLE;
+}

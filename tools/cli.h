@@ -1,0 +1,121 @@
+/* cli.h - what all pg tools share: one option table gives parsing, --help, the man page and the
+ * shell completions; one place prints errors, handles signals and knows the terminal.
+ *
+ * Exit status as in diff(1): 0 done, 1 the answer is "no", 2 trouble; 3 valid, but this build
+ * cannot; 130 interrupted. */
+#ifndef CLI_H
+#define CLI_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <pg/pg.h>
+
+enum { CLI_OK = 0, CLI_NO = 1, CLI_TROUBLE = 2, CLI_LACKS = 3, CLI_INTERRUPTED = 130 };
+
+/* One option. Exactly one of count, text and number is set: a switch counts how often it was
+ * given, an option with an argument keeps the last one. The table ends with {0}. */
+typedef struct cli_opt {
+    char letter;         /* 0 = none */
+    const char *name;    /* without "--" */
+    const char *arg;     /* placeholder of the argument; NULL = a switch */
+    int *count;          /* switch */
+    const char **text;   /* argument as it is */
+    unsigned *number;    /* argument as a whole number from 1 */
+    const char *choices; /* "auto|always|never": the only arguments allowed; may be NULL */
+    const char *help;    /* one sentence without a full stop */
+} cli_opt;
+
+typedef struct cli_example {
+    const char *command, *what;
+} cli_example;
+
+enum { CLI_READS_HDF5 = 1, CLI_WRITES = 2 }; /* groups of common options */
+
+typedef struct cli_tool {
+    const char *name;
+    const char *operands; /* as in the synopsis, "IN OUT" */
+    const char *summary;  /* what the tool does: no full stop, not capitalised (man's NAME line) */
+    const cli_example *examples; /* ends with {0} */
+    const char *const *about;    /* paragraphs for --help and the manual; ends with NULL; lines that
+                                  * start with two blanks are shown as they are */
+    const char *status_1;        /* what exit status 1 means here, NULL if it does not occur */
+    const cli_opt *opts;
+    unsigned groups;
+    size_t min_operands, max_operands;
+} cli_tool;
+
+/* Values of the options that several tools have. */
+typedef struct cli_common {
+    int quiet, verbose, json;
+    int trust_input;                           /* CLI_READS_HDF5 */
+    int force, dry_run, no_sync, skip_verify; /* CLI_WRITES */
+    const char *output;                        /* CLI_WRITES: -o FILE, the last operand instead */
+    const char *color;
+} cli_common;
+extern cli_common cli;
+
+/* Parses argv: options and operands in any order. Operands are moved to argv[1], argv[2], ...; their
+ * number is returned. Exits after --help, --version, --man, --completion and usage errors. */
+size_t cli_parse(const cli_tool *tool, int argc, char **argv);
+
+/* The i-th option that a tool has, its own first, then the common ones; NULL at the end. */
+const cli_opt *cli_option(const cli_tool *tool, size_t i);
+
+/* Whether an argument of the option is the name of a file. */
+int cli_wants_file(const cli_opt *o);
+
+/* A signal sets this flag once a tool has asked for it; before, it ends the program at once. */
+const volatile int *cli_cancel(void);
+
+/* Prints "tool: message", indented details and "try: hint" to stderr; returns the exit status that
+ * fits err->code. cli_status() only says the status. */
+int cli_fail(const pg_err *err);
+int cli_status(pg_status code);
+
+/* The one of two exit statuses that matters more: an error over "not covered" over "no". */
+int cli_worse(int a, int b);
+
+/* Same block from pieces; detail and hint may be NULL. Returns CLI_TROUBLE. */
+int cli_complain(const char *detail, const char *hint, const char *fmt, ...) PG_PRINTF(3, 4);
+
+/* Last call of main: flushes stdout; a full or closed one is reported and gives CLI_TROUBLE. */
+int cli_finish(int status);
+
+/* --- cli_help.c, cli_man.c, cli_complete.c: everything that is made from the table --- */
+void cli_help(const cli_tool *tool);
+void cli_short_help(const cli_tool *tool, FILE *f);
+void cli_man(const cli_tool *tool);
+int cli_completion(const cli_tool *tool, const char *shell); /* CLI_TROUBLE: unknown shell */
+
+/* --- cli_term.c: the terminal, and text made fit for it --- */
+
+typedef enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_GOOD, CLI_WARN, CLI_BAD, CLI_FAINT } cli_style;
+
+/* Looks at the locale, NO_COLOR, TERM and --color. */
+void cli_term_init(void);
+
+/* printf of UTF-8 text; where the locale is not UTF-8, "x" stands for a multiplication sign, '#'
+ * and '.' for bars, and \xNN for the rest. */
+void cli_printf(FILE *f, const char *fmt, ...) PG_PRINTF(2, 3);
+void cli_puts(FILE *f, const char *text);
+
+/* Starts (CLI_PLAIN: ends) a colour; nothing where colours are off. */
+void cli_color(FILE *f, cli_style style);
+
+size_t cli_width(const char *utf8); /* columns that text takes, one per character */
+
+/* A buffer for one short piece of text, so that these can stand in a printf. */
+typedef struct cli_buf {
+    char s[256];
+} cli_buf;
+
+cli_buf cli_name(const char *name);    /* a name from a file, control bytes escaped */
+cli_buf cli_name_n(const char *name, size_t len);
+cli_buf cli_count(uint64_t n);         /* 23,626 */
+cli_buf cli_size(uint64_t n_bytes);    /* 94.5 kB */
+cli_buf cli_shape(const pg_weight *w); /* 3x3x1x32 with multiplication signs; "scalar" */
+cli_buf cli_quote(const char *arg);    /* fit to be pasted into a shell */
+
+#endif

@@ -1,0 +1,49 @@
+/* cli_help.c - --help and the short text of a call without operands, from the option table. */
+#include <string.h>
+
+#include "cli.h"
+
+enum { COLUMN = 26 }; /* where the explanations start */
+
+static void print_option(const cli_opt *o)
+{
+    char left[80];
+    const int n = snprintf(left, sizeof left, "  %c%c%c --%s%s%s", o->letter ? '-' : ' ',
+                           o->letter ? o->letter : ' ', o->letter ? ',' : ' ', o->name,
+                           o->arg ? " " : "", o->arg ? o->arg : "");
+    printf("%s%*s%s\n", left, n < COLUMN ? COLUMN - n : 2, "", o->help);
+}
+
+static void print_examples(const cli_tool *t, FILE *f)
+{
+    size_t widest = 0;
+    for (const cli_example *e = t->examples; e->command; e++)
+        widest = strlen(e->command) > widest ? strlen(e->command) : widest;
+    for (const cli_example *e = t->examples; e->command; e++)
+        fprintf(f, "  %-*s   %s\n", (int)widest, e->command, e->what);
+}
+
+void cli_short_help(const cli_tool *t, FILE *f)
+{
+    fprintf(f, "%s - %s\n", t->name, t->summary);
+    fprintf(f, "Usage: %s [OPTION...] %s\n", t->name, t->operands);
+    print_examples(t, f);
+    fprintf(f, "All options: %s --help\n", t->name);
+}
+
+void cli_help(const cli_tool *t)
+{
+    const cli_opt *o;
+    printf("%s - %s\n\nExamples:\n", t->name, t->summary);
+    print_examples(t, stdout);
+    printf("\nUsage: %s [OPTION...] %s\n", t->name, t->operands);
+    for (const char *const *p = t->about; *p; p++)
+        printf("%s%s\n", p[0][0] == ' ' ? "" : "\n", *p);
+    printf("\nOptions:\n");
+    for (size_t i = 0; (o = cli_option(t, i)); i++)
+        print_option(o);
+    printf("\nExit status: 0 done%s%s, 2 error (usage, I/O, damaged or unknown file),\n"
+           "  3 valid but not covered by this version, 130 interrupted\n"
+           "Full manual: man %s\n",
+           t->status_1 ? ", 1 " : "", t->status_1 ? t->status_1 : "", t->name);
+}

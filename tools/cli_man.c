@@ -1,0 +1,118 @@
+/* cli_man.c - the manual page in mdoc(7), from the option table. The build runs each tool with the
+ * hidden option --man and installs what it prints. */
+#include <ctype.h>
+#include <string.h>
+
+#include "cli.h"
+
+#define RELEASE_DATE "November 21, 2025" /* of this text, not of the build: builds are reproducible */
+
+/* mdoc text: a backslash is escaped, and no line starts with a control character. Lines that are
+ * arguments of a macro are quoted by man_quoted(). */
+static void man_text(const char *s)
+{
+    if (*s == '.' || *s == '\'')
+        fputs("\\&", stdout);
+    for (; *s; s++) {
+        if (*s == '\\')
+            fputs("\\e", stdout);
+        else if (*s == '-' && s[1] == '-')
+            fputs("\\-", stdout);
+        else
+            putchar(*s);
+    }
+}
+
+static void man_quoted(const char *s)
+{
+    putchar('"');
+    for (; *s; s++) {
+        if (*s == '"')
+            fputs("\"\"", stdout);
+        else if (*s == '\\')
+            fputs("\\e", stdout);
+        else
+            putchar(*s);
+    }
+    putchar('"');
+}
+
+static void print_options(const cli_tool *t)
+{
+    const cli_opt *o;
+    puts(".Sh OPTIONS\n.Bl -tag -width Ds");
+    for (size_t i = 0; (o = cli_option(t, i)); i++) {
+        fputs(".It ", stdout);
+        if (o->letter)
+            printf("Fl %c , ", o->letter);
+        printf("Fl -%s", o->name);
+        if (o->arg)
+            printf(" Ar %s", o->arg);
+        putchar('\n');
+        putchar(toupper((unsigned char)o->help[0]));
+        man_text(o->help + 1);
+        puts(".");
+    }
+    puts(".El");
+}
+
+static void print_about(const cli_tool *t)
+{
+    int listing = 0;
+    puts(".Sh DESCRIPTION\n.Nm");
+    printf("%s.\n", t->summary);
+    for (const char *const *p = t->about; *p; p++) {
+        const int shown = p[0][0] == ' ';
+        if (listing && !shown)
+            puts(".Ed");
+        if (!shown)
+            puts(".Pp");
+        else if (!listing)
+            puts(".Bd -literal -offset indent");
+        man_text(shown ? *p + 2 : *p);
+        putchar('\n');
+        listing = shown;
+    }
+    if (listing)
+        puts(".Ed");
+}
+
+static void print_status(const cli_tool *t)
+{
+    puts(".Sh EXIT STATUS\n.Bl -tag -width 130 -compact\n.It 0\nDone.");
+    if (t->status_1)
+        printf(".It 1\nThe answer is no: %s.\n", t->status_1);
+    puts(".It 2\nError: usage, I/O, damaged or unknown file.\n"
+         ".It 3\nThe file is valid, but this version does not cover it.\n"
+         ".It 130\nInterrupted.\n.El");
+}
+
+void cli_man(const cli_tool *t)
+{
+    puts(".Dd " RELEASE_DATE);
+    fputs(".Dt ", stdout);
+    for (const char *p = t->name; *p; p++)
+        putchar(toupper((unsigned char)*p));
+    printf(" 1\n.Os libpg %s\n.Sh NAME\n.Nm %s\n.Nd %s\n", pg_version(), t->name, t->summary);
+    printf(".Sh SYNOPSIS\n.Nm\n.Op Ar OPTION ...\n");
+    for (const char *p = t->operands; *p;) {
+        const size_t n = strcspn(p, " ");
+        printf(".Ar %.*s\n", (int)n, p);
+        p += n + (p[n] == ' ');
+    }
+    print_about(t);
+    print_options(t);
+    print_status(t);
+    puts(".Sh ENVIRONMENT\nColours are off where\n.Ev NO_COLOR\nis set or\n.Ev TERM\nis dumb.");
+    puts(".Sh EXAMPLES");
+    for (const cli_example *e = t->examples; e->command; e++) {
+        putchar(toupper((unsigned char)e->what[0]));
+        man_text(e->what + 1);
+        printf(":\n.Pp\n.Dl ");
+        man_quoted(e->command);
+        putchar('\n');
+        if (e[1].command)
+            puts(".Pp");
+    }
+    puts(".Sh SEE ALSO\n.Xr pg 7 ,\n.Xr pginfo 1 ,\n.Xr pgunwrap 1 ,\n.Xr pgwrap 1");
+}

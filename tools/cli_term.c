@@ -1,0 +1,197 @@
+/* cli_term.c - text on its way to people: locale, colour, names, numbers.
+ *
+ * The tools build all text as UTF-8 and decide here, at the last moment, what the locale can show.
+ * The locale is read from the environment, not through setlocale(): its tables cost more time than
+ * the rest of a small tool's start, and bare containers do not have them. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static int utf8, color_out, color_err;
+
+static int wants_color(FILE *f)
+{
+    const char *term = getenv("TERM"), *no = getenv("NO_COLOR"), *force = getenv("CLICOLOR_FORCE");
+    if (cli.color && strcmp(cli.color, "auto") != 0)
+        return strcmp(cli.color, "always") == 0;
+    if (no && *no)
+        return 0;
+    if (force && *force && strcmp(force, "0") != 0)
+        return 1;
+    return term && strcmp(term, "dumb") != 0 && isatty(fileno(f));
+}
+
+void cli_term_init(void)
+{
+    static const char *const vars[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    const char *locale = NULL;
+    for (size_t i = 0; i < 3 && !(locale && *locale); i++)
+        locale = getenv(vars[i]);
+    const char *set = locale ? strchr(locale, '.') : NULL;
+    utf8 = set && (strncasecmp(set, ".utf-8", 6) == 0 || strncasecmp(set, ".utf8", 5) == 0);
+    color_out = wants_color(stdout);
+    color_err = wants_color(stderr);
+}
+
+void cli_color(FILE *f, cli_style style)
+{
+    static const char *const codes[] = {"\033[0m",  "\033[1m",    "\033[32m",
+                                        "\033[33m", "\033[1;31m", "\033[2m"};
+    if (f == stdout ? color_out : color_err)
+        fputs(codes[style], f);
+}
+
+/* What stands for a character of our own texts where only ASCII can be shown. */
+static const struct {
+    const char *from, *to;
+} ascii[] = {
+    {"\xC3\x97", "x"},          /* multiplication sign */
+    {"\xC2\xB7", "."},          /* middle dot */
+    {"\xE2\x80\x93", "-"},      /* en dash */
+    {"\xE2\x80\xA6", "..."},    /* ellipsis */
+    {"\xE2\x86\x92", "->"},     /* arrow */
+    {"\xE2\x96\x81", "."},      /* blocks, one to eight eighths high */
+    {"\xE2\x96\x82", "."},      {"\xE2\x96\x83", "."}, {"\xE2\x96\x84", "."},
+    {"\xE2\x96\x85", "#"},      {"\xE2\x96\x86", "#"}, {"\xE2\x96\x87", "#"},
+    {"\xE2\x96\x88", "#"},
+};
+
+static void put_ascii(FILE *f, const char *s)
+{
+    while (*s) {
+        size_t k = 0;
+        if ((unsigned char)*s < 0x80) {
+            putc(*s++, f);
+            continue;
+        }
+        while (k < sizeof ascii / sizeof *ascii &&
+               strncmp(s, ascii[k].from, strlen(ascii[k].from)) != 0)
+            k++;
+        if (k < sizeof ascii / sizeof *ascii) {
+            fputs(ascii[k].to, f);
+            s += strlen(ascii[k].from);
+        } else {
+            fprintf(f, "\\x%02x", (unsigned)(unsigned char)*s++);
+        }
+    }
+}
+
+void cli_puts(FILE *f, const char *text)
+{
+    if (utf8)
+        fputs(text, f);
+    else
+        put_ascii(f, text);
+}
+
+void cli_printf(FILE *f, const char *fmt, ...)
+{
+    char stack[2048], *text = stack;
+    va_list ap;
+    va_start(ap, fmt);
+    const int n = vsnprintf(stack, sizeof stack, fmt, ap);
+    va_end(ap);
+    if (n >= (int)sizeof stack && (text = malloc((size_t)n + 1))) {
+        va_start(ap, fmt);
+        vsnprintf(text, (size_t)n + 1, fmt, ap);
+        va_end(ap);
+    }
+    cli_puts(f, text ? text : stack);
+    if (text != stack)
+        free(text);
+}
+
+size_t cli_width(const char *s)
+{
+    size_t n = 0;
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+cli_buf cli_name(const char *name)
+{
+    return cli_name_n(name, strlen(name));
+}
+
+cli_buf cli_name_n(const char *name, size_t len)
+{
+    cli_buf shown, out;
+    size_t at = 0;
+    pg_printable(shown.s, sizeof shown.s, name, len);
+    if (utf8)
+        return shown;
+    for (const char *p = shown.s; *p && at + 5 < sizeof out.s; p++) {
+        if ((unsigned char)*p < 0x80)
+            out.s[at++] = *p;
+        else
+            at += (size_t)sprintf(out.s + at, "\\x%02x", (unsigned)(unsigned char)*p);
+    }
+    out.s[at] = 0;
+    return out;
+}
+
+cli_buf cli_count(uint64_t n)
+{
+    char digits[32];
+    cli_buf out;
+    const size_t len = (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
+    size_t at = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0)
+            out.s[at++] = ',';
+        out.s[at++] = digits[i];
+    }
+    out.s[at] = 0;
+    return out;
+}
+
+cli_buf cli_size(uint64_t n_bytes)
+{
+    static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
+    double v = (double)n_bytes / 1000;
+    size_t u = 0;
+    cli_buf out;
+    if (n_bytes < 1000) {
+        snprintf(out.s, sizeof out.s, "%u B", (unsigned)n_bytes);
+        return out;
+    }
+    for (; v >= 999.95 && u + 1 < sizeof units / sizeof *units; u++)
+        v /= 1000;
+    snprintf(out.s, sizeof out.s, "%.1f %s", v, units[u]);
+    return out;
+}
+
+cli_buf cli_shape(const pg_weight *w)
+{
+    cli_buf out = {"scalar"};
+    size_t at = 0;
+    for (uint32_t d = 0; d < w->rank; d++)
+        at += (size_t)snprintf(out.s + at, sizeof out.s - at, "%s%llu", d ? "\xC3\x97" : "",
+                               (unsigned long long)w->dims[d]);
+    return out;
+}
+
+cli_buf cli_quote(const char *arg)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                               "%+,-./:=@_";
+    cli_buf name = cli_name(arg), out;
+    size_t at = 0;
+    if (*name.s && name.s[strspn(name.s, safe)] == 0)
+        return name;
+    out.s[at++] = '\'';
+    for (const char *p = name.s; *p && at + 6 < sizeof out.s; p++) {
+        if (*p == '\'')
+            at += (size_t)sprintf(out.s + at, "'\\''");
+        else
+            out.s[at++] = *p;
+    }
+    out.s[at++] = '\'';
+    out.s[at] = 0;
+    return out;
+}

@@ -1,0 +1,17 @@
+/* json_out.h - JSON on stdout, written as it goes. */
+#ifndef JSON_OUT_H
+#define JSON_OUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A string in quotes, or null. Bytes that are not UTF-8 become U+FFFD. */
+void json_string(const char *text);
+
+/* ', "key": value'; for json_count null where known is 0, for json_real where v is not finite. */
+void json_member(const char *key, const char *text);
+void json_count(const char *key, int known, uint64_t n);
+void json_real(const char *key, double v);
+void json_strings(const char *key, char **items, size_t n);
+
+#endif

@@ -1,0 +1,192 @@
+/* pginfo - what is this checkpoint, and does it load? */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "pginfo.h"
+#include "table.h"
+
+static info_opts opts;
+
+static const cli_opt options[] = {
+    {0, "stats", NULL, &opts.stats, NULL, NULL, NULL,
+     "read the values too: range, mean, zeros, NaN, checksum, histogram"},
+    {0, "layers", "GLOB", NULL, &opts.layers, NULL, NULL, "show only layers whose name matches"},
+    {0, "sort", "KEY", NULL, &opts.sort, NULL, "name|size", "order tensors by name or by size"},
+    {0, "markdown", NULL, &opts.markdown, NULL, NULL, NULL, "print the table as Markdown"},
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"pginfo parallel.h5", "what is in this file, and why does it not load?"},
+    {"pginfo --stats --layers 'conv*' model.h5", "look at the values of some layers"},
+    {"pginfo checkpoints/*.h5", "one line per file"},
+    {"pginfo --json model.h5", "the same for scripts"},
+    {0},
+};
+
+static const char *const about[] = {
+    "Reads Keras weight and model files of every version (.h5, .weights.h5, .keras, sharded\n"
+    ".weights.json) and safetensors. Names, shapes and sizes are read, values only for --stats;\n"
+    "code inside a file (Lambda layers) is never run. A file of a parallel wrapper\n"
+    "(multi_gpu_model and others) is told apart from an ordinary nested model, with the reason.",
+    "Use it when Keras says one of:",
+    "  You are trying to load a weight file containing 1 layers into a model with 4 layers.",
+    "  Layer count mismatch when loading weights from file. Model expected 4 layers, found 1 saved "
+    "layers.",
+    "  Layer 'conv1' expected 2 variables, but received 0 variables during loading.",
+    "  TypeError: arg 4 (defaults) must be None or tuple",
+    "  Unable to open file (truncated file: ...), file signature not found",
+    "A folder stands for the checkpoint files in it. With several files, one line is printed for\n"
+    "each, and the exit status is the worst.",
+    NULL,
+};
+
+static const cli_tool tool = {
+    .name = "pginfo",
+    .operands = "FILE|DIR...",
+    .summary = "tells what a checkpoint file holds and whether a parallel wrapper wrote it",
+    .examples = examples,
+    .about = about,
+    .opts = options,
+    .groups = CLI_READS_HDF5,
+    .min_operands = 1,
+    .max_operands = (size_t)-1,
+};
+
+/* The files to look at: operands, folders replaced by what is in them. */
+typedef struct list {
+    char **v;
+    size_t n, cap;
+} list;
+
+static void add(list *l, const char *dir, const char *name)
+{
+    if (l->n == l->cap) {
+        l->cap = l->cap ? 2 * l->cap : 16;
+        l->v = realloc(l->v, l->cap * sizeof *l->v);
+    }
+    char *path = l->v ? malloc(strlen(dir) + strlen(name) + 2) : NULL;
+    if (!path) {
+        cli_complain(NULL, NULL, "out of memory");
+        exit(CLI_TROUBLE);
+    }
+    const size_t n = strlen(dir);
+    sprintf(path, "%s%s%s", dir, n && dir[n - 1] != '/' ? "/" : "", name);
+    l->v[l->n++] = path;
+}
+
+static int is_checkpoint_name(const char *name)
+{
+    static const char *const suffixes[] = {".h5", ".hdf5", ".keras", ".safetensors",
+                                           ".weights.json", ".pt", ".pth"};
+    const size_t n = strlen(name);
+    for (size_t i = 0; name[0] != '.' && i < sizeof suffixes / sizeof *suffixes; i++)
+        if (n > strlen(suffixes[i]) && strcmp(name + n - strlen(suffixes[i]), suffixes[i]) == 0)
+            return 1;
+    return 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int add_folder(list *l, const char *path)
+{
+    const size_t before = l->n;
+    DIR *d = opendir(path);
+    if (!d)
+        return cli_complain(NULL, NULL, "%s: %s", cli_name(path).s, strerror(errno));
+    for (struct dirent *e; (e = readdir(d));)
+        if (is_checkpoint_name(e->d_name))
+            add(l, path, e->d_name);
+    closedir(d);
+    if (l->n == before)
+        return cli_complain(NULL, NULL, "%s: no checkpoint files in this folder (looked for .h5, "
+                            ".hdf5, .keras, .safetensors, .weights.json, .pt, .pth)",
+                            cli_name(path).s);
+    qsort(l->v + before, l->n - before, sizeof *l->v, by_path);
+    return CLI_OK;
+}
+
+/* Scripts get one document: an object, or an array where several files (or a folder) were given. */
+static int print_json(const list *l, int several)
+{
+    int status = CLI_OK;
+    for (size_t i = 0; i < l->n; i++) {
+        info in;
+        info_open(&in, l->v[i]);
+        fputs(!several ? "" : i ? ",\n" : "[", stdout);
+        status = cli_worse(status, info_print_json(&in, &opts));
+        if (in.err.code != PG_OK)
+            cli_fail(&in.err);
+        info_close(&in);
+    }
+    puts(several ? "]" : "");
+    return status;
+}
+
+/* One line per file. */
+static int print_list(const list *l)
+{
+    table t = {0};
+    int status = CLI_OK;
+    info_list_head(&t);
+    for (size_t i = 0; i < l->n; i++) {
+        info in;
+        info_open(&in, l->v[i]);
+        if (in.err.code != PG_OK)
+            cli_fail(&in.err);
+        info_list_add(&t, &in);
+        status = cli_worse(status, in.status);
+        info_close(&in);
+    }
+    if (!cli.quiet && table_print(&t, "", opts.markdown) < 0)
+        status = cli_complain(NULL, NULL, "out of memory");
+    table_free(&t);
+    return status;
+}
+
+/* A page per file. */
+static int print_pages(const list *l)
+{
+    int status = CLI_OK;
+    for (size_t i = 0; i < l->n; i++) {
+        info in;
+        info_open(&in, l->v[i]);
+        if (i && !cli.quiet)
+            putchar('\n');
+        status = cli_worse(status, info_print_text(&in, &opts));
+        info_close(&in);
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    const size_t n = cli_parse(&tool, argc, argv);
+    list files = {0};
+    int several = n > 1, status = CLI_OK;
+    for (size_t i = 1; i <= n; i++) {
+        struct stat st;
+        if (stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode)) {
+            status = cli_worse(status, add_folder(&files, argv[i]));
+            several = 1;
+        } else {
+            add(&files, "", argv[i]);
+        }
+    }
+    if (files.n && cli.json)
+        status = cli_worse(status, print_json(&files, several));
+    else if (several && !opts.stats && !opts.layers && !opts.sort)
+        status = cli_worse(status, files.n ? print_list(&files) : CLI_OK);
+    else
+        status = cli_worse(status, print_pages(&files));
+    for (size_t i = 0; i < files.n; i++)
+        free(files.v[i]);
+    free(files.v);
+    return cli_finish(status);
+}

@@ -1,0 +1,51 @@
+/* pginfo.h - what the parts of pginfo share: one opened file and what was found out about it. */
+#ifndef PGINFO_H
+#define PGINFO_H
+
+#include "cli.h"
+
+typedef struct info_opts {
+    int stats, markdown;
+    const char *layers; /* glob, or NULL */
+    const char *sort;   /* "name", "size" or NULL: as stored */
+} info_opts;
+
+typedef struct info {
+    const char *path;
+    uint64_t file_bytes; /* 0 if unknown */
+    pg_store *store;     /* NULL if the file could not be opened at all */
+    const char *format;  /* static, NULL if unknown */
+    pg_verdict verdict;
+    pg_finding found;
+    pg_err err; /* code is PG_OK where there is nothing to complain about */
+    int status; /* exit status that this file asks for */
+    size_t n_weighted; /* layers with weights, the template's for a wrapper; 0 = no layers here */
+    uint64_t n_params, n_bytes;
+} info;
+
+/* pginfo_file.c. Opens and judges; never fails, the answer may be a complaint. */
+void info_open(info *in, const char *path);
+void info_close(info *in);
+
+/* Tensors that --layers leaves, in the order of --sort; the caller frees the list. NULL when memory
+ * is short. *n may become 0. */
+size_t *info_rows(const info *in, const info_opts *o, size_t *n);
+
+/* What to call tensor i: the layer's part and the rest, for people. */
+void info_row_names(const info *in, size_t i, cli_buf *layer, cli_buf *tensor);
+
+/* Whether layer i is shown under --layers. */
+int info_layer_wanted(const info *in, const info_opts *o, size_t i);
+
+/* pginfo_text.c: the page about one file; returns the exit status. */
+int info_print_text(const info *in, const info_opts *o);
+
+/* pginfo_json.c: one object, without a newline behind it; returns the exit status. */
+int info_print_json(const info *in, const info_opts *o);
+
+/* pginfo_list.c: one line per file. */
+struct table;
+void info_list_head(struct table *t);
+void info_list_add(struct table *t, const info *in);
+
+#endif

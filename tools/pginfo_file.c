@@ -1,0 +1,202 @@
+/* pginfo_file.c - opens one file and works out everything that the three kinds of output show. */
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "pginfo.h"
+
+static uint64_t n_elements(const pg_weight *w)
+{
+    const size_t one = pg_dtype_bytes(w->dtype);
+    return one ? w->n_bytes / one : 0;
+}
+
+/* Bytes of a weight's name without the variable number that Keras 2 puts behind it (":0"). */
+static size_t bare_length(const char *name)
+{
+    const char *colon = strrchr(name, ':');
+    const size_t n = strlen(name);
+    if (!colon || colon == name || !colon[1] || colon[1 + strspn(colon + 1, "0123456789")])
+        return n;
+    return (size_t)(colon - name);
+}
+
+/* Where the layer ends in a tensor's name, 0 if the name does not tell. Inside a wrapper the name is
+ * all there is: "conv1/kernel:0" in the layer "model_1"; safetensors have "conv1.weight". */
+static size_t layer_length(const info *in, const pg_weight *w)
+{
+    const pg_layer *l = pg_store_layer(in->store, w->layer);
+    const size_t bare = bare_length(w->name);
+    const char *end;
+    if (!l) {
+        end = strrchr(w->name, '.');
+    } else if (in->verdict == PG_V_WRAPPER && in->found.template_name &&
+               strcmp(l->name, in->found.template_name) == 0) {
+        end = strchr(w->name, '/');
+    } else {
+        const size_t n = strlen(l->name);
+        return strncmp(w->name, l->name, n) == 0 && w->name[n] == '/' ? n : 0;
+    }
+    return end && (size_t)(end - w->name) < bare ? (size_t)(end - w->name) : 0;
+}
+
+void info_row_names(const info *in, size_t i, cli_buf *layer, cli_buf *tensor)
+{
+    const pg_weight *w = pg_store_weight(in->store, i);
+    const pg_layer *l = pg_store_layer(in->store, w->layer);
+    const size_t n = layer_length(in, w), bare = bare_length(w->name);
+    *layer = n ? cli_name_n(w->name, n) : cli_name(l ? l->name : "");
+    *tensor = n ? cli_name_n(w->name + n + 1, bare - n - 1) : cli_name_n(w->name, bare);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    const cli_buf *x = a, *y = b;
+    return strcmp(x->s, y->s);
+}
+
+/* Layers that hold tensors, each counted once although a wrapper lists the trainable weights of all
+ * layers before the other ones. */
+static size_t count_weighted(const info *in)
+{
+    const size_t n = pg_store_n_weights(in->store);
+    size_t count = 0;
+    if (in->verdict != PG_V_WRAPPER) {
+        for (size_t i = 0; i < pg_store_n_layers(in->store); i++)
+            count += pg_store_layer(in->store, i)->n_weights > 0;
+        return count;
+    }
+    cli_buf *names = n ? calloc(n, sizeof *names) : NULL, tensor;
+    if (!names || pg_store_n_layers(in->store) == 0) {
+        free(names);
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        info_row_names(in, i, &names[i], &tensor);
+    qsort(names, n, sizeof *names, by_text);
+    for (size_t i = 0; i < n; i++)
+        count += i == 0 || strcmp(names[i - 1].s, names[i].s) != 0;
+    free(names);
+    return count;
+}
+
+/* Which container a file starts as, for files that no reader opened. */
+static const char *sniff(const char *path)
+{
+    static const struct {
+        const char *magic, *format;
+    } known[] = {{"\x89HDF\r\n\x1a\n", "hdf5"}, {"PK\x03\x04", "zip"}, {"\x93NUMPY", "npy"}};
+    char head[8] = "";
+    FILE *f = fopen(path, "rb");
+    const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
+    if (f)
+        fclose(f);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (n >= strlen(known[i].magic) && memcmp(head, known[i].magic, strlen(known[i].magic)) == 0)
+            return known[i].format;
+    return NULL;
+}
+
+static pg_verdict verdict_of_failure(pg_status st)
+{
+    return st == PG_E_FORMAT || st == PG_E_LIMIT ? PG_V_DAMAGED : PG_V_UNKNOWN;
+}
+
+/* The complaint about a file that opened but is no good, worded by whoever judged it. */
+static void complain(info *in)
+{
+    const int damaged = in->verdict == PG_V_DAMAGED;
+    const char *why = in->found.reason ? in->found.reason : pg_store_damage(in->store);
+    if (!damaged && in->verdict != PG_V_UNKNOWN)
+        return;
+    if (in->err.code == PG_OK)
+        pg_fail(&in->err, damaged ? PG_E_FORMAT : PG_E_UNKNOWN, "%s: %s", cli_name(in->path).s,
+                why ? why : damaged ? "damaged" : "not a checkpoint");
+    if (damaged && pg_store_n_weights(in->store) > 0 && in->err.detail[0] == 0)
+        pg_err_detail(&in->err, "left in it: %s layers with weights, %s tensors, %s parameters (%s)",
+                      cli_count(in->n_weighted).s, cli_count(pg_store_n_weights(in->store)).s,
+                      cli_count(in->n_params).s, cli_size(in->n_bytes).s);
+    in->status = CLI_TROUBLE;
+}
+
+void info_open(info *in, const char *path)
+{
+    const pg_open_opts open = {.trust_input = cli.trust_input};
+    const pg_open_opts rescue = {.trust_input = cli.trust_input, .salvage = 1};
+    struct stat st;
+    *in = (info){.path = path};
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
+        in->file_bytes = (uint64_t)st.st_size;
+    const pg_status code = pg_store_open(&in->store, path, &open, &in->err);
+    if (code != PG_OK) {
+        in->status = cli_status(code);
+        in->verdict = verdict_of_failure(code);
+        in->format = in->file_bytes ? sniff(path) : NULL;
+        if (code != PG_E_FORMAT || pg_store_open(&in->store, path, &rescue, NULL) != PG_OK)
+            return;
+    }
+    in->format = pg_store_format(in->store);
+    for (size_t i = 0; i < pg_store_n_weights(in->store); i++) {
+        in->n_params += n_elements(pg_store_weight(in->store, i));
+        in->n_bytes += pg_store_weight(in->store, i)->n_bytes;
+    }
+    pg_err *err = code == PG_OK ? &in->err : NULL;
+    const pg_status judged = pg_inspect(&in->found, in->store, err);
+    if (code == PG_OK && judged != PG_OK)
+        in->status = cli_status(judged);
+    else if (code == PG_OK)
+        in->verdict = pg_store_damage(in->store) ? PG_V_DAMAGED : in->found.verdict;
+    in->n_weighted = count_weighted(in);
+    if (judged == PG_OK)
+        complain(in);
+}
+
+void info_close(info *in)
+{
+    pg_finding_fini(&in->found);
+    pg_store_close(in->store);
+    in->store = NULL;
+}
+
+int info_layer_wanted(const info *in, const info_opts *o, size_t i)
+{
+    return !o->layers || fnmatch(o->layers, pg_store_layer(in->store, i)->name, 0) == 0;
+}
+
+static const info *sorted; /* qsort has no room for it */
+
+static int by_size(const void *a, const void *b)
+{
+    const size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    const uint64_t x = pg_store_weight(sorted->store, i)->n_bytes;
+    const uint64_t y = pg_store_weight(sorted->store, j)->n_bytes;
+    return x < y ? 1 : x > y ? -1 : i < j ? -1 : i > j;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    const int c =
+        strcmp(pg_store_weight(sorted->store, i)->name, pg_store_weight(sorted->store, j)->name);
+    return c ? c : i < j ? -1 : i > j;
+}
+
+size_t *info_rows(const info *in, const info_opts *o, size_t *n)
+{
+    const size_t all = pg_store_n_weights(in->store);
+    size_t *rows = calloc(all ? all : 1, sizeof *rows);
+    *n = 0;
+    for (size_t i = 0; rows && i < all; i++) {
+        cli_buf layer, tensor;
+        info_row_names(in, i, &layer, &tensor);
+        const size_t at = pg_store_weight(in->store, i)->layer;
+        if (!o->layers || fnmatch(o->layers, layer.s, 0) == 0 ||
+            (at != PG_NONE && info_layer_wanted(in, o, at)))
+            rows[(*n)++] = i;
+    }
+    sorted = in;
+    if (rows && o->sort)
+        qsort(rows, *n, sizeof *rows, strcmp(o->sort, "size") == 0 ? by_size : by_name);
+    return rows;
+}

@@ -1,0 +1,98 @@
+/* pginfo_json.c - pginfo --json: keys and meanings are a contract with scripts (man pg). */
+#include <stdlib.h>
+
+#include "json_out.h"
+#include "pginfo.h"
+
+static void put_layers(const info *in, const info_opts *o)
+{
+    const char *comma = "";
+    if (!in->store) {
+        fputs(", \"layers\": null", stdout);
+        return;
+    }
+    fputs(", \"layers\": [", stdout);
+    for (size_t i = 0; i < pg_store_n_layers(in->store); i++) {
+        if (!info_layer_wanted(in, o, i))
+            continue;
+        printf("%s\n  {\"name\": ", comma);
+        json_string(pg_store_layer(in->store, i)->name);
+        printf(", \"tensors\": %zu}", pg_store_layer(in->store, i)->n_weights);
+        comma = ",";
+    }
+    putchar(']');
+}
+
+static int put_stats(const info *in, size_t i)
+{
+    pg_stats s;
+    pg_err err;
+    if (pg_store_stats(&s, in->store, i, &err) != PG_OK) {
+        fputs(", \"stats\": null", stdout);
+        return cli_fail(&err);
+    }
+    printf(", \"stats\": {\"crc32\": \"%08x\"", (unsigned)s.crc32);
+    json_real("min", s.min);
+    json_real("max", s.max);
+    json_real("mean", s.mean);
+    json_real("std", s.std);
+    printf(", \"zeros\": %llu, \"nan\": %llu, \"inf\": %llu}", (unsigned long long)s.n_zero,
+           (unsigned long long)s.n_nan, (unsigned long long)s.n_inf);
+    return CLI_OK;
+}
+
+static int put_tensor(const info *in, const info_opts *o, size_t i)
+{
+    const pg_weight *w = pg_store_weight(in->store, i);
+    const pg_layer *l = pg_store_layer(in->store, w->layer);
+    fputs("\n  {\"name\": ", stdout);
+    json_string(w->name);
+    json_member("layer", l ? l->name : NULL);
+    fputs(", \"shape\": [", stdout);
+    for (uint32_t d = 0; d < w->rank; d++)
+        printf("%s%llu", d ? ", " : "", (unsigned long long)w->dims[d]);
+    printf("], \"dtype\": \"%s\", \"bytes\": %llu", pg_dtype_name(w->dtype),
+           (unsigned long long)w->n_bytes);
+    const int status = o->stats ? put_stats(in, i) : CLI_OK;
+    putchar('}');
+    return status;
+}
+
+static int put_tensors(const info *in, const info_opts *o)
+{
+    size_t n = 0, *rows = in->store ? info_rows(in, o, &n) : NULL;
+    int status = CLI_OK;
+    if (!rows) {
+        fputs(", \"tensors\": null", stdout);
+        return CLI_OK;
+    }
+    fputs(", \"tensors\": [", stdout);
+    for (size_t k = 0; k < n; k++) {
+        fputs(k ? "," : "", stdout);
+        const int one = put_tensor(in, o, rows[k]);
+        status = cli_worse(status, one);
+    }
+    putchar(']');
+    free(rows);
+    return status;
+}
+
+int info_print_json(const info *in, const info_opts *o)
+{
+    const int known = in->store != NULL;
+    fputs("{\"file\": ", stdout);
+    json_string(in->path);
+    json_member("format", in->format);
+    json_member("writer", known ? pg_store_writer(in->store) : NULL);
+    json_member("verdict", pg_verdict_name(in->verdict));
+    json_member("reason", in->err.code != PG_OK ? in->err.msg : in->found.reason);
+    json_count("replicas", in->found.replicas > 0, in->found.replicas);
+    json_member("template", in->found.template_name);
+    put_layers(in, o);
+    const int status = put_tensors(in, o);
+    json_count("parameters", known, in->n_params);
+    json_count("bytes", known, in->n_bytes);
+    json_count("optimizer_tensors", known, known ? pg_store_n_state(in->store) : 0);
+    putchar('}');
+    return cli_worse(status, in->status);
+}

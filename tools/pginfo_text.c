@@ -1,0 +1,300 @@
+/* pginfo_text.c - the page about one file: what it is, the verdict, its tensors, and what to do. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pginfo.h"
+#include "table.h"
+
+enum { LINE = 80 }; /* the size stands flush right on the first line */
+
+static const char *format_words(const char *format)
+{
+    static const struct {
+        const char *format, *words;
+    } known[] = {
+        {"keras-h5-weights", "Keras weights (HDF5, legacy layout)"},
+        {"keras-h5-model", "Keras model (HDF5, legacy layout)"},
+        {"keras-weights-h5", "Keras weights (HDF5, .weights.h5 layout)"},
+        {"keras-zip", "Keras model (.keras)"},
+        {"keras-sharded", "Keras weights (shards with an index)"},
+        {"safetensors", "safetensors"},
+        {"hdf5", "HDF5, not a Keras file"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].format, format) == 0)
+            return known[i].words;
+    return format;
+}
+
+static void print_title(const info *in)
+{
+    const char *writer = pg_store_writer(in->store);
+    const cli_buf name = cli_name(in->path), size = cli_size(in->file_bytes);
+    const cli_buf by = cli_name(writer ? writer : "");
+    const char *words = format_words(in->format);
+    const size_t used = cli_width(name.s) + 2 + cli_width(words) +
+                        (writer ? 2 + cli_width(by.s) : 0) + cli_width(size.s);
+    cli_color(stdout, CLI_BOLD);
+    cli_puts(stdout, name.s);
+    cli_color(stdout, CLI_PLAIN);
+    cli_printf(stdout, "  %s%s%s%*s%s\n", words, writer ? ", " : "", by.s,
+               used + 2 < LINE ? (int)(LINE - used) : 2, "", size.s);
+}
+
+/* "4 layers with weights, 8 tensors, 23,626 parameters (94.5 kB float32)" */
+static void print_totals(const info *in)
+{
+    const size_t n = pg_store_n_weights(in->store);
+    const char *type = n ? pg_dtype_name(pg_store_weight(in->store, 0)->dtype) : "";
+    for (size_t i = 1; i < n; i++)
+        if (pg_store_weight(in->store, i)->dtype != pg_store_weight(in->store, 0)->dtype)
+            type = "of several types";
+    if (in->n_weighted)
+        cli_printf(stdout, "%s layer%s with weights, ", cli_count(in->n_weighted).s,
+                   in->n_weighted == 1 ? "" : "s");
+    cli_printf(stdout, "%s tensor%s, %s parameters (%s%s%s)\n", cli_count(n).s, n == 1 ? "" : "s",
+               cli_count(in->n_params).s, cli_size(in->n_bytes).s, *type ? " " : "", type);
+}
+
+/* "lambda, lambda_1", at most a line of them. */
+static void print_list(char **names, size_t n)
+{
+    size_t width = 0;
+    for (size_t i = 0; i < n; i++) {
+        const cli_buf name = cli_name(names[i]);
+        if ((width += cli_width(name.s) + 2) > LINE && i) {
+            cli_printf(stdout, ", \xE2\x80\xA6 (%zu more)", n - i);
+            return;
+        }
+        cli_printf(stdout, "%s%s", i ? ", " : "", name.s);
+    }
+}
+
+static void print_wrapper(const info *in)
+{
+    const pg_finding *f = &in->found;
+    cli_color(stdout, CLI_WARN);
+    cli_printf(stdout, "  parallel wrapper%s", f->certain ? "" : " (likely)");
+    cli_color(stdout, CLI_PLAIN);
+    if (f->replicas) {
+        cli_printf(stdout, ": %zu replicas", f->replicas);
+        if (f->n_slices) {
+            cli_puts(stdout, " (");
+            print_list(f->slices, f->n_slices);
+            cli_puts(stdout, ")");
+        }
+        cli_puts(stdout, f->n_merges ? ", merged in " : "");
+        for (size_t i = 0; i < f->n_merges; i++)
+            cli_printf(stdout, "%s\"%s\"", i ? ", " : "", cli_name(f->merges[i]).s);
+        cli_printf(stdout, "\n  template \"%s\": ", cli_name(f->template_name).s);
+    } else {
+        cli_printf(stdout, ": %s\n  ", f->reason);
+    }
+    print_totals(in);
+}
+
+static void print_verdict(const info *in)
+{
+    switch (in->verdict) {
+    case PG_V_WRAPPER: print_wrapper(in); break;
+    case PG_V_SINGLE:
+        cli_color(stdout, CLI_GOOD);
+        cli_puts(stdout, "  not wrapped");
+        cli_color(stdout, CLI_PLAIN);
+        cli_puts(stdout, ": ");
+        print_totals(in);
+        break;
+    case PG_V_NESTED:
+    case PG_V_AMBIGUOUS:
+    case PG_V_NO_WEIGHTS:
+        cli_color(stdout, CLI_WARN);
+        cli_printf(stdout, "  %s",
+                   in->verdict == PG_V_NESTED      ? "nested model, not a parallel wrapper"
+                   : in->verdict == PG_V_AMBIGUOUS ? "perhaps a parallel wrapper"
+                                                   : "saved without weights");
+        cli_color(stdout, CLI_PLAIN);
+        cli_printf(stdout, ": %s\n  ", in->found.reason);
+        print_totals(in);
+        break;
+    case PG_V_UNKNOWN:
+    case PG_V_DAMAGED: break; /* said on stderr */
+    }
+    if (pg_store_n_state(in->store))
+        cli_printf(stdout, "  with the state of the optimizer: %s tensors\n",
+                   cli_count(pg_store_n_state(in->store)).s);
+    for (size_t i = 0; cli.verbose && i < in->found.n_evidence; i++)
+        cli_printf(stdout, "  evidence: %s\n", in->found.evidence[i]);
+}
+
+static void add_number(table *t, double v)
+{
+    char s[32];
+    const double a = fabs(v);
+    if (isnan(v))
+        snprintf(s, sizeof s, "\xE2\x80\x93");
+    else if (a != 0 && (a >= 1e5 || a < 1e-4))
+        snprintf(s, sizeof s, "%.2e", v);
+    else
+        snprintf(s, sizeof s, "%.4f", v);
+    table_add(t, s);
+}
+
+/* Eight blocks, as high as the bins are full; an empty bin is a dot. */
+static void add_histogram(table *t, const pg_stats *s)
+{
+    static const char *const blocks[] = {"\xC2\xB7",     "\xE2\x96\x81", "\xE2\x96\x82",
+                                         "\xE2\x96\x83", "\xE2\x96\x84", "\xE2\x96\x85",
+                                         "\xE2\x96\x86", "\xE2\x96\x87", "\xE2\x96\x88"};
+    char text[PG_STATS_BINS * 4 + 1] = "";
+    uint64_t most = 1;
+    for (size_t i = 0; i < PG_STATS_BINS; i++)
+        most = s->bins[i] > most ? s->bins[i] : most;
+    for (size_t i = 0; i < PG_STATS_BINS; i++) {
+        const double share = (double)s->bins[i] / (double)most;
+        strcat(text, blocks[s->bins[i] ? (int)ceil(share * 8) : 0]);
+    }
+    table_add(t, text);
+}
+
+static int add_stats(table *t, const info *in, size_t i)
+{
+    pg_stats s;
+    pg_err err;
+    char text[32];
+    if (pg_store_stats(&s, in->store, i, &err) != PG_OK) {
+        for (size_t c = 2; c < t->n_cols; c++)
+            table_add(t, "?");
+        return cli_fail(&err);
+    }
+    add_number(t, s.min);
+    add_number(t, s.max);
+    add_number(t, s.mean);
+    add_number(t, s.std);
+    const double zeros = s.n ? 100 * (double)s.n_zero / (double)s.n : 0;
+    snprintf(text, sizeof text, "%.0f%%", s.n_zero && s.n_zero < s.n && zeros > 99 ? 99.0 : zeros);
+    table_add(t, text);
+    table_add(t, cli_count(s.n_nan + s.n_inf).s);
+    snprintf(text, sizeof text, "%08x", (unsigned)s.crc32);
+    table_add(t, text);
+    add_histogram(t, &s);
+    return CLI_OK;
+}
+
+static void add_row(table *t, const info *in, const cli_buf *layer, const cli_buf *tensor, size_t i)
+{
+    const pg_weight *w = pg_store_weight(in->store, i);
+    const size_t one = pg_dtype_bytes(w->dtype);
+    table_add(t, layer->s);
+    table_add(t, tensor->s);
+    table_add(t, cli_shape(w).s);
+    table_add(t, cli_count(one ? w->n_bytes / one : 0).s);
+}
+
+static int print_table(const info *in, const info_opts *o)
+{
+    static const char *const plain[] = {"layer", "tensor", "shape", "params"};
+    static const char *const stats[] = {"tensor", "shape",   "min",   "max",   "mean",
+                                        "std",    "zeros", "nan/inf", "crc32", "values"};
+    table t = {.n_cols = o->stats ? 10 : 4, .right = o->stats ? 0xFCu : 0x8u};
+    cli_buf layer = {""}, last = {""}, tensor;
+    int status = CLI_OK;
+    size_t n = 0, *rows = info_rows(in, o, &n);
+    for (size_t c = 0; c < t.n_cols; c++)
+        table_add(&t, o->stats ? stats[c] : plain[c]);
+    for (size_t k = 0; rows && k < n; k++) {
+        info_row_names(in, rows[k], &layer, &tensor);
+        if (o->stats) {
+            char name[2 * sizeof layer.s];
+            snprintf(name, sizeof name, "%s%s%s", layer.s, *layer.s ? "/" : "", tensor.s);
+            table_add(&t, name);
+            table_add(&t, cli_shape(pg_store_weight(in->store, rows[k])).s);
+            const int one = add_stats(&t, in, rows[k]);
+            status = cli_worse(status, one);
+        } else {
+            const cli_buf none = {""};
+            const int again = !o->markdown && k && strcmp(layer.s, last.s) == 0;
+            add_row(&t, in, again ? &none : &layer, &tensor, rows[k]);
+            last = layer;
+        }
+    }
+    if (!rows || (n && putchar('\n') == '\n' && table_print(&t, "  ", o->markdown) < 0))
+        status = cli_complain(NULL, NULL, "out of memory");
+    else if (n == 0 && o->layers)
+        status = cli_complain(NULL, NULL, "%s: no layer matches \"%s\"", cli_name(in->path).s,
+                              cli_name(o->layers).s);
+    free(rows);
+    table_free(&t);
+    return status;
+}
+
+/* What the frameworks say to a wrapper's file, so that people know that it is this. */
+static void print_trouble(const info *in)
+{
+    size_t weighted = 0;
+    for (size_t i = 0; i < pg_store_n_layers(in->store); i++)
+        weighted += pg_store_layer(in->store, i)->n_weights > 0;
+    if (strcmp(in->format, "safetensors") == 0) {
+        cli_printf(stdout, "\nThis file does not load into the bare model. PyTorch reports:\n"
+                           "  Missing key(s) in state_dict: ... Unexpected key(s) in state_dict: "
+                           "\"%s...\"\n",
+                   in->found.template_name ? cli_name(in->found.template_name).s : "");
+        return;
+    }
+    cli_puts(stdout, "\nThis file does not load into the one-device model. Keras reports one of:\n");
+    if (strncmp(in->format, "keras-h5", 8) == 0) {
+        cli_printf(stdout,
+                   "  You are trying to load a weight file containing %zu layers into a model with "
+                   "%zu layers.\n",
+                   weighted, in->n_weighted);
+        cli_printf(stdout,
+                   "  Layer count mismatch when loading weights from file. Model expected %zu "
+                   "layers, found %zu saved layers.\n",
+                   in->n_weighted, weighted);
+    } else {
+        cli_puts(stdout, "  Layer '...' expected 2 variables, but received 0 variables during "
+                         "loading.\n  A total of ... objects could not be loaded.\n");
+    }
+    if (strcmp(in->format, "keras-h5-model") == 0)
+        cli_puts(stdout, "  TypeError: arg 4 (defaults) must be None or tuple   (load_model in Keras 3)\n");
+}
+
+/* A name for the output that is not the input's: "single" with the same suffix. */
+static void print_next(const info *in, const char *option)
+{
+    const char *base = strrchr(in->path, '/');
+    base = base ? base + 1 : in->path;
+    static const char *const doubles[] = {".weights.h5", ".weights.json"};
+    const char *dot = strrchr(base, '.');
+    for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++) {
+        const size_t n = strlen(doubles[i]), len = strlen(base);
+        if (len > n && strcmp(base + len - n, doubles[i]) == 0)
+            dot = ".weights.h5"; /* the shards of an index are joined */
+    }
+    const char *stem = strncmp(base, "single.", 7) == 0 ? "unwrapped" : "single";
+    cli_printf(stdout, "try: pgunwrap %s%s %s%s\n", option, cli_quote(in->path).s, stem,
+               dot && dot != base ? cli_name(dot).s : "");
+}
+
+int info_print_text(const info *in, const info_opts *o)
+{
+    int status = in->status;
+    if (in->err.code != PG_OK)
+        return cli_fail(&in->err);
+    if (cli.quiet)
+        return status;
+    print_title(in);
+    print_verdict(in);
+    if (pg_store_n_weights(in->store)) {
+        const int table = print_table(in, o);
+        status = cli_worse(status, table);
+    }
+    if (in->verdict == PG_V_WRAPPER) {
+        print_trouble(in);
+        print_next(in, "");
+    } else if (in->verdict == PG_V_AMBIGUOUS) {
+        putchar('\n');
+        print_next(in, "--like model.json ");
+    }
+    return status;
+}

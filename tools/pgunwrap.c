@@ -1,0 +1,69 @@
+/* pgunwrap - takes the one-device model out of a checkpoint that a parallel wrapper wrote. */
+#include "rewrite.h"
+
+static pg_unwrap_opts o;
+
+static const cli_opt options[] = {
+    {0, "like", "MODEL", NULL, &o.like, NULL, NULL,
+     "model JSON, full .h5 or .keras that the output must fit; settles what names leave open"},
+    {0, "template", "NAME", NULL, &o.template_name, NULL, NULL,
+     "take this nested model out, whatever the verdict"},
+    {0, "partial", NULL, &o.partial, NULL, NULL, NULL,
+     "write although layers are missing or extra (each is listed)"},
+    {0, "strip-prefix", "PREFIX", NULL, &o.strip_prefix, NULL, NULL,
+     "PyTorch names: remove this prefix, not the one that was found"},
+    {0, "weights-only", NULL, &o.weights_only, NULL, NULL, NULL,
+     "leave out the model description and the optimizer"},
+    {0, "no-optimizer", NULL, &o.no_optimizer, NULL, NULL, NULL, "leave out the optimizer's state"},
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"pgunwrap parallel.h5 single.h5", "weights that load into the one-device model"},
+    {"pgunwrap --like model.json any.h5 out.h5", "make a file fit this model (model.to_json())"},
+    {"pgunwrap -n parallel.h5", "what would be written?"},
+    {"pgunwrap ddp.safetensors clean.safetensors", "remove PyTorch's \"module.\" prefix"},
+    {0},
+};
+
+static const char *const about[] = {
+    "Use it on files of keras.utils.multi_gpu_model and similar wrappers, when Keras says one of:",
+    "  You are trying to load a weight file containing 1 layers into a model with 4 layers.",
+    "  Layer count mismatch when loading weights from file. Model expected 4 layers, found 1 saved "
+    "layers.",
+    "  Layer 'conv1' expected 2 variables, but received 0 variables during loading.",
+    "  TypeError: arg 4 (defaults) must be None or tuple",
+    "or when load_weights(..., by_name=True) says nothing and loads nothing. Layers, names and the\n"
+    "order of weights come out as Keras writes them for the one-device model. The output keeps the\n"
+    "format of IN; a full model keeps its training configuration and optimizer state. Python code\n"
+    "in Lambda layers is never run and does not reach the output.",
+    "OUT appears whole or not at all. After writing it is read back and every tensor is compared\n"
+    "with its source. Where the file alone does not settle the order of weights, nothing is written\n"
+    "(exit status 1) until --like names the model.",
+    NULL,
+};
+
+static const cli_tool tool = {
+    .name = "pgunwrap",
+    .operands = "IN OUT",
+    .summary = "takes the one-device model out of a checkpoint of a parallel wrapper",
+    .examples = examples,
+    .about = about,
+    .status_1 = "nothing to unwrap, not settled by the file, or does not fit the model",
+    .opts = options,
+    .groups = CLI_WRITES | CLI_READS_HDF5,
+    .min_operands = 2,
+    .max_operands = 2,
+};
+
+int main(int argc, char **argv)
+{
+    pg_err err = {0};
+    pg_rewrite_report report = {0};
+    const size_t n = cli_parse(&tool, argc, argv);
+    const char *in = argv[1], *out = rewrite_output(argv, n);
+
+    o.write = rewrite_opts();
+    err.code = pg_unwrap_file(in, out, &o, &report, &err);
+    return cli_finish(rewrite_tell(&report, in, out, &err));
+}

@@ -1,0 +1,59 @@
+/* pgwrap - makes the file of a parallel wrapper out of a one-device checkpoint. */
+#include "rewrite.h"
+
+static pg_wrap_opts o;
+
+static const cli_opt options[] = {
+    {0, "like", "FILE", NULL, &o.like, NULL, NULL,
+     "a file of the wrapper, weights only or full: wrap as in there"},
+    {0, "gpus", "N", NULL, NULL, &o.n_replicas, NULL,
+     "wrap as keras.utils.multi_gpu_model(model, gpus=N) does"},
+    {0, "name", "NAME", NULL, &o.name, NULL, NULL,
+     "with --gpus: name of the template as a layer"},
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"pgwrap --like parallel.h5 single.h5 again.h5", "put changed weights back into a wrapper"},
+    {"pgwrap --gpus 4 single.h5 parallel.h5", "weights for multi_gpu_model(model, gpus=4)"},
+    {0},
+};
+
+static const char *const about[] = {
+    "The reverse of pgunwrap, for the day when Keras says:",
+    "  You are trying to load a weight file containing 3 layers into a model with 1 layers.",
+    "  Layer count mismatch when loading weights from file. Model expected 1 layers, found 3 saved "
+    "layers.",
+    "Exactly one of --like and --gpus is needed. OUT keeps the format of IN, appears whole or not at\n"
+    "all, and is read back and compared with IN tensor by tensor.",
+    NULL,
+};
+
+static const cli_tool tool = {
+    .name = "pgwrap",
+    .operands = "IN OUT",
+    .summary = "turns a one-device checkpoint into the file of a parallel wrapper",
+    .examples = examples,
+    .about = about,
+    .status_1 = "IN does not fit the wrapper, or is one already",
+    .opts = options,
+    .groups = CLI_WRITES | CLI_READS_HDF5,
+    .min_operands = 2,
+    .max_operands = 2,
+};
+
+int main(int argc, char **argv)
+{
+    pg_err err = {0};
+    pg_rewrite_report report = {0};
+    const size_t n = cli_parse(&tool, argc, argv);
+    const char *in = argv[1], *out = rewrite_output(argv, n);
+
+    if (!o.like == !o.n_replicas)
+        return cli_complain(NULL, "pgwrap --help", "give either --like FILE or --gpus N");
+    if (o.name && o.like)
+        return cli_complain(NULL, NULL, "--name goes with --gpus; with --like the name is there");
+    o.write = rewrite_opts();
+    err.code = pg_wrap_file(in, out, &o, &report, &err);
+    return cli_finish(rewrite_tell(&report, in, out, &err));
+}

@@ -1,0 +1,128 @@
+/* rewrite.c - the report of a rewriting tool for people and for scripts. */
+#include "rewrite.h"
+
+#include "json_out.h"
+
+pg_write_opts rewrite_opts(void)
+{
+    return (pg_write_opts){.force = cli.force,
+                           .dry_run = cli.dry_run,
+                           .no_sync = cli.no_sync,
+                           .skip_verify = cli.skip_verify,
+                           .trust_input = cli.trust_input,
+                           .cancel = cli_cancel()};
+}
+
+const char *rewrite_output(char **argv, size_t n)
+{
+    return cli.output ? cli.output : n > 1 ? argv[2] : NULL;
+}
+
+static void print_joined(const char *label, char **items, size_t n)
+{
+    if (n == 0)
+        return;
+    cli_printf(stdout, "  %s: ", label);
+    for (size_t i = 0; i < n; i++)
+        cli_printf(stdout, "%s%s", i ? ", " : "", items[i]);
+    putchar('\n');
+}
+
+static void print_each(const char *label, char **items, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        cli_printf(stdout, "  %s: %s\n", label, items[i]);
+}
+
+static void print_proof(const pg_rewrite_report *r)
+{
+    const size_t all = r->n_tensors + r->n_state;
+    cli_color(stdout, cli.skip_verify ? CLI_WARN : CLI_GOOD);
+    if (cli.skip_verify)
+        cli_puts(stdout, "not verified");
+    else
+        cli_printf(stdout, "%s/%s checksums equal", cli_count(r->n_verified).s, cli_count(all).s);
+    cli_color(stdout, CLI_PLAIN);
+    putchar('\n');
+}
+
+static void print_text(const pg_rewrite_report *r, const char *in, const char *out)
+{
+    cli_printf(stdout, "%s: %s", cli_name(cli.dry_run ? in : out).s,
+               cli.dry_run ? "would write " : "");
+    if (r->template_name)
+        cli_printf(stdout, "%s \"%s\"%s", r->n_layers ? "template" : "prefix",
+                   cli_name(r->template_name).s, r->n_layers ? "" : " removed");
+    else
+        cli_puts(stdout, r->action);
+    if (r->replicas)
+        cli_printf(stdout, " of %zu replicas", r->replicas);
+    cli_puts(stdout, ": ");
+    if (r->n_layers)
+        cli_printf(stdout, "%s layer%s, ", cli_count(r->n_weighted).s, r->n_weighted == 1 ? "" : "s");
+    cli_printf(stdout, "%s tensor%s, %s parameters", cli_count(r->n_tensors).s,
+               r->n_tensors == 1 ? "" : "s", cli_count(r->n_params).s);
+    if (cli.dry_run) {
+        cli_printf(stdout, ", %s; nothing written\n", cli_size(r->file_bytes).s);
+    } else {
+        cli_puts(stdout, "; ");
+        print_proof(r);
+    }
+    print_each("missing", r->missing, r->n_missing);
+    print_each("extra", r->extra, r->n_extra);
+    if (r->n_kept || cli.verbose)
+        print_joined("removed", r->removed, r->n_removed);
+    print_joined("kept", r->kept, r->n_kept);
+    print_each("note", r->notes, r->n_notes);
+}
+
+static void print_json(const pg_rewrite_report *r, const char *in, const char *out)
+{
+    fputs("{\"file\": ", stdout);
+    json_string(out);
+    json_member("input", in);
+    json_member("action", r->action);
+    json_member("template", r->template_name);
+    json_count("replicas", r->replicas > 0, r->replicas);
+    json_count("layers", 1, r->n_weighted);
+    json_count("tensors", 1, r->n_tensors);
+    json_count("optimizer_tensors", 1, r->n_state);
+    json_count("parameters", 1, r->n_params);
+    json_count("bytes", 1, r->n_bytes);
+    json_count("verified", !cli.dry_run && !cli.skip_verify, r->n_verified);
+    printf(", \"written\": %s", cli.dry_run ? "false" : "true");
+    json_strings("removed", r->removed, r->n_removed);
+    json_strings("kept", r->kept, r->n_kept);
+    json_strings("notes", r->notes, r->n_notes);
+    json_strings("missing", r->missing, r->n_missing);
+    json_strings("extra", r->extra, r->n_extra);
+    puts("}");
+}
+
+/* Lists that do not fit into an error stand in the report. */
+static int fail(const pg_rewrite_report *r, const pg_err *err)
+{
+    pg_err full = *err;
+    full.hint[0] = 0;
+    const int status = cli_fail(&full);
+    for (size_t i = 0; i < r->n_missing; i++)
+        cli_printf(stderr, "  missing: %s\n", r->missing[i]);
+    for (size_t i = 0; i < r->n_extra; i++)
+        cli_printf(stderr, "  extra: %s\n", r->extra[i]);
+    if (err->hint[0])
+        cli_printf(stderr, "try: %s\n", err->hint);
+    return status;
+}
+
+int rewrite_tell(pg_rewrite_report *r, const char *in, const char *out, const pg_err *err)
+{
+    int status = CLI_OK;
+    if (err->code != PG_OK)
+        status = fail(r, err);
+    else if (cli.json)
+        print_json(r, in, out);
+    else if (!cli.quiet)
+        print_text(r, in, out);
+    pg_rewrite_report_fini(r);
+    return status;
+}

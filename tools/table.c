@@ -1,0 +1,95 @@
+/* table.c - aligned columns; widths are known only after the last row, so cells are kept. */
+#include "table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+void table_add(table *t, const char *text)
+{
+    if (t->n == t->cap) {
+        const size_t cap = t->cap ? 2 * t->cap : 64;
+        char **more = realloc(t->cells, cap * sizeof *more);
+        if (!more) {
+            t->failed = 1;
+            return;
+        }
+        t->cells = more;
+        t->cap = cap;
+    }
+    t->cells[t->n] = strdup(text);
+    t->failed |= !t->cells[t->n];
+    t->n += t->cells[t->n] != NULL;
+}
+
+static void print_text_row(const table *t, size_t row, const size_t *width, const char *indent)
+{
+    size_t blanks = 0; /* owed, so that no line ends with any */
+    cli_puts(stdout, indent);
+    for (size_t c = 0; c < t->n_cols; c++) {
+        const char *s = t->cells[row * t->n_cols + c];
+        const size_t pad = width[c] - cli_width(s), before = t->right >> c & 1 ? pad : 0;
+        if (*s) {
+            cli_printf(stdout, "%*s%s", (int)(blanks + before), "", s);
+            blanks = pad - before + 2;
+        } else {
+            blanks += width[c] + 2;
+        }
+    }
+    putchar('\n');
+}
+
+/* Names may hold what Markdown takes for its own. */
+static void print_markdown_cell(const char *s)
+{
+    char buf[1024];
+    size_t n = 0;
+    for (; *s && n + 3 < sizeof buf; s++) {
+        if (strchr("|*_`<", *s))
+            buf[n++] = '\\';
+        buf[n++] = *s;
+    }
+    buf[n] = 0;
+    cli_puts(stdout, buf);
+}
+
+static void print_markdown_row(const table *t, size_t row)
+{
+    for (size_t c = 0; c < t->n_cols; c++) {
+        fputs(c ? " | " : "| ", stdout);
+        print_markdown_cell(t->cells[row * t->n_cols + c]);
+    }
+    puts(" |");
+    for (size_t c = 0; row == 0 && c < t->n_cols; c++)
+        fputs(t->right >> c & 1 ? "|--:" : "|---", stdout);
+    if (row == 0)
+        puts("|");
+}
+
+int table_print(const table *t, const char *indent, int markdown)
+{
+    size_t width[16] = {0};
+    if (t->failed)
+        return -1;
+    for (size_t i = 0; i < t->n; i++) {
+        const size_t w = cli_width(t->cells[i]);
+        if (w > width[i % t->n_cols])
+            width[i % t->n_cols] = w;
+    }
+    for (size_t row = 0; row < t->n / t->n_cols; row++) {
+        if (markdown)
+            print_markdown_row(t, row);
+        else
+            print_text_row(t, row, width, indent);
+    }
+    return 0;
+}
+
+void table_free(table *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        free(t->cells[i]);
+    free(t->cells);
+    *t = (table){0};
+}
