@@ -35,7 +35,8 @@ static const cli_opt hdf5[] = {
 };
 
 static const cli_opt writers[] = {
-    {'o', "output", "FILE", NULL, &cli.output, NULL, NULL, "write FILE (instead of the last operand)"},
+    {'o', "output", "FILE", NULL, &cli.output, NULL, NULL,
+     "write FILE (instead of the last operand)"},
     {'f', "force", NULL, &cli.force, NULL, NULL, NULL, "replace an existing output"},
     {'n', "dry-run", NULL, &cli.dry_run, NULL, NULL, NULL, "check everything, write nothing"},
     {0, "no-sync", NULL, &cli.no_sync, NULL, NULL, NULL, "do not wait until the disk has it"},
@@ -320,8 +321,9 @@ size_t cli_parse(const cli_tool *t, int argc, char **argv)
     finish_parsing(t, argc, n);
     for (size_t i = 1; i <= n && !only_operands; i++)
         if (strcmp(argv[i], "-") == 0)
-            exit(cli_complain(NULL, NULL, "-: a checkpoint cannot come from a pipe, it is read "
-                                          "at many places; give a file name"));
+            exit(cli_complain(NULL, NULL,
+                              "-: a checkpoint cannot come from a pipe, it is read "
+                              "at many places; give a file name"));
     return n;
 }
 
@@ -398,6 +400,7 @@ int cli_finish(int status)
         signal(SIGPIPE, SIG_DFL);
         raise(SIGPIPE);
     }
-    cli_complain(NULL, NULL, "standard output: %s", errno ? strerror(errno) : "could not be written");
+    cli_complain(NULL, NULL, "standard output: %s",
+                 errno ? strerror(errno) : "could not be written");
     return CLI_TROUBLE;
 }

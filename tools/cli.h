@@ -49,15 +49,15 @@ typedef struct cli_tool {
 /* Values of the options that several tools have. */
 typedef struct cli_common {
     int quiet, verbose, json;
-    int trust_input;                           /* CLI_READS_HDF5 */
+    int trust_input;                          /* CLI_READS_HDF5 */
     int force, dry_run, no_sync, skip_verify; /* CLI_WRITES */
-    const char *output;                        /* CLI_WRITES: -o FILE, the last operand instead */
+    const char *output;                       /* CLI_WRITES: -o FILE, the last operand instead */
     const char *color;
 } cli_common;
 extern cli_common cli;
 
-/* Parses argv: options and operands in any order. Operands are moved to argv[1], argv[2], ...; their
- * number is returned. Exits after --help, --version, --man, --completion and usage errors. */
+/* Parses argv: options and operands in any order. Operands are moved to argv[1], argv[2], ...;
+ * their number is returned. Exits after --help, --version, --man, --completion and usage errors. */
 size_t cli_parse(const cli_tool *tool, int argc, char **argv);
 
 /* The i-th option that a tool has, its own first, then the common ones; NULL at the end. */
@@ -111,7 +111,7 @@ typedef struct cli_buf {
     char s[256];
 } cli_buf;
 
-cli_buf cli_name(const char *name);    /* a name from a file, control bytes escaped */
+cli_buf cli_name(const char *name); /* a name from a file, control bytes escaped */
 cli_buf cli_name_n(const char *name, size_t len);
 cli_buf cli_count(uint64_t n);         /* 23,626 */
 cli_buf cli_size(uint64_t n_bytes);    /* 94.5 kB */

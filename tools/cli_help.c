@@ -11,7 +11,10 @@ static void print_option(const cli_opt *o)
     const int n = snprintf(left, sizeof left, "  %c%c%c --%s%s%s", o->letter ? '-' : ' ',
                            o->letter ? o->letter : ' ', o->letter ? ',' : ' ', o->name,
                            o->arg ? " " : "", o->arg ? o->arg : "");
-    printf("%s%*s%s\n", left, n < COLUMN ? COLUMN - n : 2, "", o->help);
+    if (n + 2 > COLUMN)
+        printf("%s\n%*s%s\n", left, COLUMN, "", o->help);
+    else
+        printf("%s%*s%s\n", left, COLUMN - n, "", o->help);
 }
 
 static void print_examples(const cli_tool *t, FILE *f)
@@ -42,8 +45,12 @@ void cli_help(const cli_tool *t)
     printf("\nOptions:\n");
     for (size_t i = 0; (o = cli_option(t, i)); i++)
         print_option(o);
-    printf("\nExit status: 0 done%s%s, 2 error (usage, I/O, damaged or unknown file),\n"
-           "  3 valid but not covered by this version, 130 interrupted\n"
+    puts("\nExit status:\n  0    done");
+    if (t->status_1)
+        printf("  1    %s\n", t->status_1);
+    printf("  2    error: usage, I/O, damaged or unknown file\n"
+           "  3    valid, but not covered by this version\n"
+           "  130  interrupted\n"
            "Full manual: man %s\n",
-           t->status_1 ? ", 1 " : "", t->status_1 ? t->status_1 : "", t->name);
+           t->name);
 }

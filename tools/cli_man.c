@@ -5,21 +5,26 @@
 
 #include "cli.h"
 
-#define RELEASE_DATE "November 21, 2025" /* of this text, not of the build: builds are reproducible */
+#define RELEASE_DATE \
+    "November 21, 2025" /* of this text, not of the build: builds are reproducible */
 
-/* mdoc text: a backslash is escaped, and no line starts with a control character. Lines that are
- * arguments of a macro are quoted by man_quoted(). */
+/* mdoc text: every sentence on a line of its own, and no line that starts like a macro. */
 static void man_text(const char *s)
 {
-    if (*s == '.' || *s == '\'')
-        fputs("\\&", stdout);
-    for (; *s; s++) {
+    for (int at_start = 1; *s; s++) {
+        if (at_start && (*s == '.' || *s == '\''))
+            fputs("\\&", stdout);
         if (*s == '\\')
             fputs("\\e", stdout);
         else if (*s == '-' && s[1] == '-')
             fputs("\\-", stdout);
         else
             putchar(*s);
+        at_start = *s == '\n';
+        if (s[0] == '.' && s[1] == ' ' && isupper((unsigned char)s[2])) {
+            putchar('\n');
+            s++;
+        }
     }
 }
 
@@ -89,6 +94,7 @@ static void print_status(const cli_tool *t)
 
 void cli_man(const cli_tool *t)
 {
+    static const char *const all[] = {"pginfo", "pgunwrap", "pgwrap"};
     puts(".Dd " RELEASE_DATE);
     fputs(".Dt ", stdout);
     for (const char *p = t->name; *p; p++)
@@ -102,8 +108,8 @@ void cli_man(const cli_tool *t)
     }
     print_about(t);
     print_options(t);
-    print_status(t);
     puts(".Sh ENVIRONMENT\nColours are off where\n.Ev NO_COLOR\nis set or\n.Ev TERM\nis dumb.");
+    print_status(t);
     puts(".Sh EXAMPLES");
     for (const cli_example *e = t->examples; e->command; e++) {
         putchar(toupper((unsigned char)e->what[0]));
@@ -114,5 +120,9 @@ void cli_man(const cli_tool *t)
         if (e[1].command)
             puts(".Pp");
     }
-    puts(".Sh SEE ALSO\n.Xr pg 7 ,\n.Xr pginfo 1 ,\n.Xr pgunwrap 1 ,\n.Xr pgwrap 1");
+    puts(".Sh SEE ALSO");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i], t->name) != 0)
+            printf(".Xr %s 1 ,\n", all[i]);
+    puts(".Xr pg 7");
 }

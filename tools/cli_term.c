@@ -49,15 +49,14 @@ void cli_color(FILE *f, cli_style style)
 static const struct {
     const char *from, *to;
 } ascii[] = {
-    {"\xC3\x97", "x"},          /* multiplication sign */
-    {"\xC2\xB7", "."},          /* middle dot */
-    {"\xE2\x80\x93", "-"},      /* en dash */
-    {"\xE2\x80\xA6", "..."},    /* ellipsis */
-    {"\xE2\x86\x92", "->"},     /* arrow */
-    {"\xE2\x96\x81", "."},      /* blocks, one to eight eighths high */
-    {"\xE2\x96\x82", "."},      {"\xE2\x96\x83", "."}, {"\xE2\x96\x84", "."},
-    {"\xE2\x96\x85", "#"},      {"\xE2\x96\x86", "#"}, {"\xE2\x96\x87", "#"},
-    {"\xE2\x96\x88", "#"},
+    {"\xC3\x97", "x"},       /* multiplication sign */
+    {"\xC2\xB7", "."},       /* middle dot */
+    {"\xE2\x80\x93", "-"},   /* en dash */
+    {"\xE2\x80\xA6", "..."}, /* ellipsis */
+    {"\xE2\x86\x92", "->"},  /* arrow */
+    {"\xE2\x96\x81", "."},   /* blocks, one to eight eighths high */
+    {"\xE2\x96\x82", "."},   {"\xE2\x96\x83", "."}, {"\xE2\x96\x84", "."}, {"\xE2\x96\x85", "#"},
+    {"\xE2\x96\x86", "#"},   {"\xE2\x96\x87", "#"}, {"\xE2\x96\x88", "#"},
 };
 
 static void put_ascii(FILE *f, const char *s)

@@ -1,5 +1,5 @@
-/* json_out.c - a JSON emitter of a few lines: there is nothing to keep in memory, and names must come
- * out as valid UTF-8 whatever bytes they are. */
+/* json_out.c - a JSON emitter of a few lines: there is nothing to keep in memory, and names must
+ * come out as valid UTF-8 whatever bytes they are. */
 #include "json_out.h"
 
 #include <math.h>

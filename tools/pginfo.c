@@ -28,8 +28,9 @@ static const cli_example examples[] = {
 };
 
 static const char *const about[] = {
-    "Reads Keras weight and model files of every version (.h5, .weights.h5, .keras, sharded\n"
-    ".weights.json) and safetensors. Names, shapes and sizes are read, values only for --stats;\n"
+    "Reads weight and model files of every Keras (.h5, .weights.h5, .keras, .weights.json with "
+    "its\n"
+    "shards) and safetensors. Names, shapes and sizes are read, values only for --stats;\n"
     "code inside a file (Lambda layers) is never run. A file of a parallel wrapper\n"
     "(multi_gpu_model and others) is told apart from an ordinary nested model, with the reason.",
     "Use it when Keras says one of:",
@@ -80,8 +81,8 @@ static void add(list *l, const char *dir, const char *name)
 
 static int is_checkpoint_name(const char *name)
 {
-    static const char *const suffixes[] = {".h5", ".hdf5", ".keras", ".safetensors",
-                                           ".weights.json", ".pt", ".pth"};
+    static const char *const suffixes[] = {".h5",           ".hdf5", ".keras", ".safetensors",
+                                           ".weights.json", ".pt",   ".pth"};
     const size_t n = strlen(name);
     for (size_t i = 0; name[0] != '.' && i < sizeof suffixes / sizeof *suffixes; i++)
         if (n > strlen(suffixes[i]) && strcmp(name + n - strlen(suffixes[i]), suffixes[i]) == 0)
@@ -105,7 +106,8 @@ static int add_folder(list *l, const char *path)
             add(l, path, e->d_name);
     closedir(d);
     if (l->n == before)
-        return cli_complain(NULL, NULL, "%s: no checkpoint files in this folder (looked for .h5, "
+        return cli_complain(NULL, NULL,
+                            "%s: no checkpoint files in this folder (looked for .h5, "
                             ".hdf5, .keras, .safetensors, .weights.json, .pt, .pth)",
                             cli_name(path).s);
     qsort(l->v + before, l->n - before, sizeof *l->v, by_path);

@@ -17,8 +17,8 @@ typedef struct info {
     const char *format;  /* static, NULL if unknown */
     pg_verdict verdict;
     pg_finding found;
-    pg_err err; /* code is PG_OK where there is nothing to complain about */
-    int status; /* exit status that this file asks for */
+    pg_err err;        /* code is PG_OK where there is nothing to complain about */
+    int status;        /* exit status that this file asks for */
     size_t n_weighted; /* layers with weights, the template's for a wrapper; 0 = no layers here */
     uint64_t n_params, n_bytes;
 } info;

@@ -22,8 +22,8 @@ static size_t bare_length(const char *name)
     return (size_t)(colon - name);
 }
 
-/* Where the layer ends in a tensor's name, 0 if the name does not tell. Inside a wrapper the name is
- * all there is: "conv1/kernel:0" in the layer "model_1"; safetensors have "conv1.weight". */
+/* Where the layer ends in a tensor's name, 0 if the name does not tell. Inside a wrapper the name
+ * is all there is: "conv1/kernel:0" in the layer "model_1"; safetensors have "conv1.weight". */
 static size_t layer_length(const info *in, const pg_weight *w)
 {
     const pg_layer *l = pg_store_layer(in->store, w->layer);
@@ -93,7 +93,8 @@ static const char *sniff(const char *path)
     if (f)
         fclose(f);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (n >= strlen(known[i].magic) && memcmp(head, known[i].magic, strlen(known[i].magic)) == 0)
+        if (n >= strlen(known[i].magic) &&
+            memcmp(head, known[i].magic, strlen(known[i].magic)) == 0)
             return known[i].format;
     return NULL;
 }
@@ -112,9 +113,12 @@ static void complain(info *in)
         return;
     if (in->err.code == PG_OK)
         pg_fail(&in->err, damaged ? PG_E_FORMAT : PG_E_UNKNOWN, "%s: %s", cli_name(in->path).s,
-                why ? why : damaged ? "damaged" : "not a checkpoint");
+                why       ? why
+                : damaged ? "damaged"
+                          : "not a checkpoint");
     if (damaged && pg_store_n_weights(in->store) > 0 && in->err.detail[0] == 0)
-        pg_err_detail(&in->err, "left in it: %s layers with weights, %s tensors, %s parameters (%s)",
+        pg_err_detail(&in->err,
+                      "left in it: %s layers with weights, %s tensors, %s parameters (%s)",
                       cli_count(in->n_weighted).s, cli_count(pg_store_n_weights(in->store)).s,
                       cli_count(in->n_params).s, cli_size(in->n_bytes).s);
     in->status = CLI_TROUBLE;

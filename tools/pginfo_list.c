@@ -8,7 +8,7 @@ static const char none[] = "\xE2\x80\x93";
 
 void info_list_head(table *t)
 {
-    static const char *const head[] = {"file",   "format",  "layers",    "tensors",
+    static const char *const head[] = {"file",   "format",  "layers",   "tensors",
                                        "params", "wrapped", "optimizer"};
     *t = (table){.n_cols = sizeof head / sizeof *head, .right = 0x1C};
     for (size_t i = 0; i < t->n_cols; i++)

@@ -194,7 +194,7 @@ static void add_row(table *t, const info *in, const cli_buf *layer, const cli_bu
 static int print_table(const info *in, const info_opts *o)
 {
     static const char *const plain[] = {"layer", "tensor", "shape", "params"};
-    static const char *const stats[] = {"tensor", "shape",   "min",   "max",   "mean",
+    static const char *const stats[] = {"tensor", "shape", "min",     "max",   "mean",
                                         "std",    "zeros", "nan/inf", "crc32", "values"};
     table t = {.n_cols = o->stats ? 10 : 4, .right = o->stats ? 0xFCu : 0x8u};
     cli_buf layer = {""}, last = {""}, tensor;
@@ -235,13 +235,15 @@ static void print_trouble(const info *in)
     for (size_t i = 0; i < pg_store_n_layers(in->store); i++)
         weighted += pg_store_layer(in->store, i)->n_weights > 0;
     if (strcmp(in->format, "safetensors") == 0) {
-        cli_printf(stdout, "\nThis file does not load into the bare model. PyTorch reports:\n"
-                           "  Missing key(s) in state_dict: ... Unexpected key(s) in state_dict: "
-                           "\"%s...\"\n",
+        cli_printf(stdout,
+                   "\nThis file does not load into the bare model. PyTorch reports:\n"
+                   "  Missing key(s) in state_dict: ... Unexpected key(s) in state_dict: "
+                   "\"%s...\"\n",
                    in->found.template_name ? cli_name(in->found.template_name).s : "");
         return;
     }
-    cli_puts(stdout, "\nThis file does not load into the one-device model. Keras reports one of:\n");
+    cli_puts(stdout,
+             "\nThis file does not load into the one-device model. Keras reports one of:\n");
     if (strncmp(in->format, "keras-h5", 8) == 0) {
         cli_printf(stdout,
                    "  You are trying to load a weight file containing %zu layers into a model with "
@@ -256,7 +258,8 @@ static void print_trouble(const info *in)
                          "loading.\n  A total of ... objects could not be loaded.\n");
     }
     if (strcmp(in->format, "keras-h5-model") == 0)
-        cli_puts(stdout, "  TypeError: arg 4 (defaults) must be None or tuple   (load_model in Keras 3)\n");
+        cli_puts(stdout,
+                 "  TypeError: arg 4 (defaults) must be None or tuple   (load_model in Keras 3)\n");
 }
 
 /* A name for the output that is not the input's: "single" with the same suffix. */
@@ -286,8 +289,8 @@ int info_print_text(const info *in, const info_opts *o)
     print_title(in);
     print_verdict(in);
     if (pg_store_n_weights(in->store)) {
-        const int table = print_table(in, o);
-        status = cli_worse(status, table);
+        const int shown = print_table(in, o);
+        status = cli_worse(status, shown);
     }
     if (in->verdict == PG_V_WRAPPER) {
         print_trouble(in);

@@ -5,7 +5,7 @@ static pg_unwrap_opts o;
 
 static const cli_opt options[] = {
     {0, "like", "MODEL", NULL, &o.like, NULL, NULL,
-     "model JSON, full .h5 or .keras that the output must fit; settles what names leave open"},
+     "make the output fit this model: JSON, full .h5 or .keras"},
     {0, "template", "NAME", NULL, &o.template_name, NULL, NULL,
      "take this nested model out, whatever the verdict"},
     {0, "partial", NULL, &o.partial, NULL, NULL, NULL,
@@ -33,12 +33,15 @@ static const char *const about[] = {
     "layers.",
     "  Layer 'conv1' expected 2 variables, but received 0 variables during loading.",
     "  TypeError: arg 4 (defaults) must be None or tuple",
-    "or when load_weights(..., by_name=True) says nothing and loads nothing. Layers, names and the\n"
-    "order of weights come out as Keras writes them for the one-device model. The output keeps the\n"
+    "or when load_weights(..., by_name=True) says nothing and loads nothing. Layers, names and "
+    "the\n"
+    "order of weights come out as Keras writes them for the one-device model. The output keeps "
+    "the\n"
     "format of IN; a full model keeps its training configuration and optimizer state. Python code\n"
     "in Lambda layers is never run and does not reach the output.",
     "OUT appears whole or not at all. After writing it is read back and every tensor is compared\n"
-    "with its source. Where the file alone does not settle the order of weights, nothing is written\n"
+    "with its source. Where the file alone does not settle the order of weights, nothing is "
+    "written\n"
     "(exit status 1) until --like names the model.",
     NULL,
 };

@@ -8,8 +8,7 @@ static const cli_opt options[] = {
      "a file of the wrapper, weights only or full: wrap as in there"},
     {0, "gpus", "N", NULL, NULL, &o.n_replicas, NULL,
      "wrap as keras.utils.multi_gpu_model(model, gpus=N) does"},
-    {0, "name", "NAME", NULL, &o.name, NULL, NULL,
-     "with --gpus: name of the template as a layer"},
+    {0, "name", "NAME", NULL, &o.name, NULL, NULL, "with --gpus: name of the template as a layer"},
     {0},
 };
 
@@ -24,7 +23,8 @@ static const char *const about[] = {
     "  You are trying to load a weight file containing 3 layers into a model with 1 layers.",
     "  Layer count mismatch when loading weights from file. Model expected 1 layers, found 3 saved "
     "layers.",
-    "Exactly one of --like and --gpus is needed. OUT keeps the format of IN, appears whole or not at\n"
+    "Exactly one of --like and --gpus is needed. OUT keeps the format of IN, appears whole or not "
+    "at\n"
     "all, and is read back and compared with IN tensor by tensor.",
     NULL,
 };

@@ -59,7 +59,8 @@ static void print_text(const pg_rewrite_report *r, const char *in, const char *o
         cli_printf(stdout, " of %zu replicas", r->replicas);
     cli_puts(stdout, ": ");
     if (r->n_layers)
-        cli_printf(stdout, "%s layer%s, ", cli_count(r->n_weighted).s, r->n_weighted == 1 ? "" : "s");
+        cli_printf(stdout, "%s layer%s, ", cli_count(r->n_weighted).s,
+                   r->n_weighted == 1 ? "" : "s");
     cli_printf(stdout, "%s tensor%s, %s parameters", cli_count(r->n_tensors).s,
                r->n_tensors == 1 ? "" : "s", cli_count(r->n_params).s);
     if (cli.dry_run) {

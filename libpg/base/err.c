@@ -1,3 +1,4 @@
+/* err.c - filling a pg_err. Text that does not fit is cut at a character boundary, never mid-UTF-8. */
 #include "pg/err.h"
 
 #include <stdarg.h>

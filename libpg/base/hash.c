@@ -1,3 +1,5 @@
+/* hash.c - checksums: zlib's CRC-32, and the two that HDF5 protects its own structures with (format
+ * specification, sections III.A and "Checksum"), which no library offers by themselves. */
 #include "base/hash.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* inflate.c - zlib streams into a buffer of known size: a stream that wants to be larger is refused,
+ * so that a few bytes of file cannot ask for gigabytes. */
 #include "base/inflate.h"
 
 #include <limits.h>

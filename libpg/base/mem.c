@@ -1,3 +1,4 @@
+/* mem.c - the only calls of malloc and its kin in libpg; sizes are multiplied with a check. */
 #include "base/mem.h"
 
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* str.c - growing strings, and names from files made fit to be shown. */
 #include "base/str.h"
 
 #include <stdarg.h>

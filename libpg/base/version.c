@@ -1,3 +1,4 @@
+/* version.c - the version of the running library, which need not be that of the headers. */
 #include "pg/version.h"
 
 const char *pg_version(void)

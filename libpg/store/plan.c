@@ -1,3 +1,5 @@
+/* plan.c - a plan is data only: layers, weights and where their bytes come from. Surgery makes plans,
+ * formats carry them out, so that no surgery touches a file. */
 #include "store/plan.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* store.c - the model of a checkpoint that all formats read into: descriptions in memory, bytes left
+ * in the file behind a reader function. */
 #include "store/store_impl.h"
 
 #include <string.h>

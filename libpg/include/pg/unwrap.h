@@ -63,6 +63,7 @@ typedef struct pg_rewrite_report {
     size_t n_removed, n_kept, n_notes, n_missing, n_extra;
 } pg_rewrite_report;
 
+/* Releases what a report owns and zeroes it. NULL and {0} are allowed. */
 PG_API void pg_rewrite_report_fini(pg_rewrite_report *r);
 
 /* Reads `in`, writes the single-device checkpoint to `out`, in the format of `in`. With opts->like,

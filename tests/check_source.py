@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Rules that a compiler does not know; prints every offending line.
+
+  libpg   no printing, no exit, no abort; memory only through base/mem.h
+  all C   functions of at most 120 lines; but for tests, files of at most 600 lines that open with a
+          comment
+  public  every PG_API function has a comment before it (one may stand for a group without gaps)
+  all     no unfinished words, no trailing blanks"""
+import pathlib
+import re
+import sys
+
+root = pathlib.Path(sys.argv[1])
+bad = 0
+
+
+def report(path, n, why):
+    global bad
+    bad += 1
+    print(f'{path.relative_to(root)}:{n}: {why}')
+
+
+def code_only(text):
+    """Comments and strings blanked out, lines kept."""
+    blank = lambda m: re.sub(r'[^\n]', ' ', m.group(0))
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
+
+
+def check_functions(path, lines):
+    start = None
+    for n, line in enumerate(lines, 1):
+        if line == '{':
+            start = n
+            while start > 1 and lines[start - 2].strip() and not lines[start - 2].startswith(('}', '#')) \
+                    and not lines[start - 2].endswith((';', '*/')):
+                start -= 1
+        elif line == '}' and start:
+            if n - start + 1 > 120:
+                report(path, start, f'a function of {n - start + 1} lines (at most 120)')
+            start = None
+
+
+def check_documented(path, lines):
+    covered = False
+    for n, line in enumerate(lines, 1):
+        if line.rstrip().endswith('*/'):
+            covered = True
+        elif not line.strip():
+            covered = False
+        if line.startswith('PG_API') and not covered:
+            report(path, n, 'a public function without a comment')
+
+
+FORBIDDEN = {
+    r'\b(?:exit|_exit|abort|printf|puts|putchar|perror)\s*\(': 'libpg neither prints nor exits',
+    r'\bfprintf\s*\(\s*std|\bfputs\s*\([^;]*\bstd(?:err|out)\b': 'libpg neither prints nor exits',
+    r'(?<![\w.>])(?:malloc|calloc|realloc|strdup|strndup|asprintf)\s*\(': 'memory comes from base/mem.h',
+}
+
+files = [p for d in ('libpg', 'tools', 'tests') for p in (root / d).rglob('*')
+         if p.suffix in ('.c', '.h', '.in', '.py', '.sh', '.build', '.def')]
+for path in sorted(files):
+    text = path.read_text()
+    lines = text.splitlines()
+    for n, line in enumerate(lines, 1):
+        if line != line.rstrip():
+            report(path, n, 'trailing blanks')
+        if re.search(r'\b(TODO|FIXME|XX[X])\b', line) and path.name != 'check_source.py':
+            report(path, n, 'an unfinished word')
+    if path.suffix not in ('.c', '.h', '.in'):
+        continue
+    check_functions(path, lines)
+    if len(lines) > 600 and path.relative_to(root).parts[0] != 'tests':
+        report(path, len(lines), 'more than 600 lines')
+    rel = path.relative_to(root).as_posix()
+    if path.suffix == '.c' and not rel.startswith('tests/') and not text.startswith('/*'):
+        report(path, 1, 'no opening comment that says what and why')
+    if rel.startswith('libpg/include/'):
+        check_documented(path, lines)
+    if rel.startswith('libpg/'):
+        for n, line in enumerate(code_only(text).splitlines(), 1):
+            for pattern, why in FORBIDDEN.items():
+                if re.search(pattern, line) and not (rel == 'libpg/base/mem.c' and 'mem.h' in why):
+                    report(path, n, why)
+sys.exit(bad != 0)
