@@ -93,6 +93,46 @@ pg_status pg__io_open(pg__io **out, const char *path, pg_err *err)
     return pg_fail_sys(err, PG_E_IO, sys, "%s", shown);
 }
 
+/* The folder is what the user gave and may be reached through links; the name is the file's. */
+static pg_status open_in_folder(int *out, const char *path, const char *name, pg_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == path ? pg__mem_strdup("/")
+                   : slash       ? pg__mem_strndup(path, (size_t)(slash - path))
+                                 : pg__mem_strdup(".");
+    if (!folder)
+        return pg__nomem(err);
+    const int dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int sys = errno;
+    pg__mem_free(folder);
+    if (dir < 0)
+        return pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(name));
+    int fd;
+    do
+        fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+    while (fd < 0 && errno == EINTR);
+    sys = errno;
+    close(dir);
+    if (fd < 0 && sys == ELOOP)
+        return pg_fail(err, PG_E_FORMAT, "%s: a symbolic link, which is not followed here",
+                       PG_SHOW(name));
+    if (fd < 0)
+        return pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(name));
+    *out = fd;
+    return PG_OK;
+}
+
+pg_status pg__io_open_beside(pg__io **out, const char *path, const char *name, pg_err *err)
+{
+    int fd = -1;
+    if (!*name || strchr(name, '/') || strchr(name, '\\') || strcmp(name, ".") == 0 ||
+        strcmp(name, "..") == 0)
+        return pg_fail(err, PG_E_FORMAT, "\"%s\" is not the name of a file beside this one",
+                       PG_SHOW(name));
+    const pg_status st = open_in_folder(&fd, path, name, err);
+    return st == PG_OK ? pg__io_open_fd(out, fd, name, err) : st;
+}
+
 pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err)
 {
     pg__io *io = NULL;

@@ -13,6 +13,11 @@ typedef struct pg__io pg__io;
  * Messages start with the path. */
 pg_status pg__io_open(pg__io **out, const char *path, pg_err *err);
 
+/* Opens the file `name` in the folder that holds `path`, for names that come from a file: one
+ * component, no symbolic link. PG_E_FORMAT for a name that leads elsewhere; PG_E_IO with the
+ * system's number in err->sys. Messages start with the name. */
+pg_status pg__io_open_beside(pg__io **out, const char *path, const char *name, pg_err *err);
+
 /* Borrows p; it must outlive the io. */
 pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err);
 

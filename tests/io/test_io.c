@@ -174,6 +174,25 @@ static void takes_over_a_descriptor(void **state)
     close(pipes[1]);
 }
 
+static void opens_files_beside_another_by_name_only(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", ".", "..", "b/c", "../b", "/etc/hostname", "b\\c"};
+    pg__io *io = NULL;
+    pg_err err = {0};
+    make_file("b", "12345");
+    assert_ok(pg__io_open_beside(&io, in_dir("a"), "b", NULL));
+    assert_int_equal(pg__io_size(io), 5);
+    pg__io_close(io);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_fails(PG_E_FORMAT, pg__io_open_beside(&io, in_dir("a"), bad[i], &err), &err);
+    assert_fails(PG_E_IO, pg__io_open_beside(&io, in_dir("a"), "absent", &err), &err);
+    assert_int_equal(err.sys, ENOENT);
+    assert_int_equal(symlink("b", in_dir("link")), 0);
+    assert_fails(PG_E_FORMAT, pg__io_open_beside(&io, in_dir("a"), "link", &err), &err);
+    assert_non_null(strstr(err.msg, "link: a symbolic link"));
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -183,7 +202,7 @@ static int make_dir(void **state)
 static int remove_dir(void **state)
 {
     (void)state;
-    static const char *const names[] = {"a", "fifo", "sock"};
+    static const char *const names[] = {"a", "b", "fifo", "link", "sock"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(in_dir(names[i]));
     return rmdir(dir);
@@ -196,4 +215,5 @@ PG_TEST_MAIN_WITH(make_dir, remove_dir, cmocka_unit_test(reads_any_range_of_a_fi
                   cmocka_unit_test(windows_keep_their_parent_open),
                   cmocka_unit_test(opens_regular_files_only),
                   cmocka_unit_test(names_the_missing_file_on_one_line),
-                  cmocka_unit_test(takes_over_a_descriptor))
+                  cmocka_unit_test(takes_over_a_descriptor),
+                  cmocka_unit_test(opens_files_beside_another_by_name_only))
