@@ -45,16 +45,39 @@ pg_status pg__plan_set_text(pg__plan *p, pg_text which, const char *text, size_t
     return PG_OK;
 }
 
+int pg__plan_keeps_state(const pg__plan *p, size_t i)
+{
+    static const char *const among_layers[] = {"layers/", "_layer_checkpoint_dependencies/"};
+    const pg_weight *w = pg_store_state(p->src, i);
+    if (!p->keep_state || !w)
+        return 0;
+    for (size_t k = 0; p->root && k < sizeof among_layers / sizeof *among_layers; k++)
+        if (strncmp(w->name, among_layers[k], strlen(among_layers[k])) == 0)
+            return 0;
+    return 1;
+}
+
+size_t pg__plan_n_state(const pg__plan *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < pg_store_n_state(p->src); i++)
+        n += (size_t)pg__plan_keeps_state(p, i);
+    return n;
+}
+
 void pg__plan_fini(pg__plan *p)
 {
-    for (size_t i = 0; i < p->n_layers; i++)
+    for (size_t i = 0; i < p->n_layers; i++) {
         pg__mem_free(p->layers[i].name);
+        pg__mem_free(p->layers[i].label);
+    }
     for (size_t i = 0; i < p->n_items; i++)
         pg__mem_free(p->items[i].name);
     pg__mem_free(p->layers);
     pg__mem_free(p->items);
     pg__mem_free(p->model_config);
     pg__mem_free(p->training_config);
+    pg__mem_free(p->root);
     *p = (pg__plan){0};
 }
 

@@ -8,8 +8,9 @@
 #include "store/store_impl.h"
 
 typedef struct pg__plan_layer {
-    char *name;      /* owned */
-    size_t src;      /* layer of the source whose attributes it keeps, or PG_NONE */
+    char *name;  /* owned */
+    size_t src;  /* layer of the source whose attributes it keeps, or PG_NONE */
+    char *label; /* path layout: name of the layer itself where src is PG_NONE; owned; or NULL */
     size_t first, n; /* its items */
 } pg__plan_layer;
 
@@ -27,8 +28,16 @@ typedef struct pg__plan {
     /* Texts of the output, owned; NULL = none. A format that cannot hold one ignores it. */
     char *model_config, *training_config;
     size_t n_model_config, n_training_config;
-    int keep_state;   /* copy the source's state tensors, with their names, verbatim */
+    int keep_state; /* copy the source's state tensors, with their names, verbatim */
+    /* Path layout: group of the source that becomes the root of the output, owned; NULL = its root.
+     * State that the source keeps among the layers (a template's own optimizer) is then left out.
+     */
+    char *root;
 } pg__plan;
+
+/* Whether state tensor i (as pg_store_state() counts) of the source goes into the output. */
+int pg__plan_keeps_state(const pg__plan *p, size_t i);
+size_t pg__plan_n_state(const pg__plan *p); /* how many do */
 
 /* A plan starts as {.src = store} and is released with pg__plan_fini(); names are copied. */
 pg_status pg__plan_add_layer(pg__plan *p, const char *name, size_t len, size_t src, pg_err *err);

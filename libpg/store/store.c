@@ -92,6 +92,12 @@ void pg_store_close(pg_store *s)
     pg__mem_free(s);
 }
 
+void pg__store_own(pg_store *s, const pg__store_io *io, void *ctx)
+{
+    s->io = io;
+    s->ctx = ctx;
+}
+
 void *pg__store_ctx(const pg_store *s)
 {
     return s->ctx;

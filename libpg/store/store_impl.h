@@ -22,6 +22,10 @@ typedef struct pg__extent {
  * format is a static string, see pg_store_format(). On failure ctx is still the caller's. */
 pg_status pg__store_new(pg_store **out, const char *format, const pg__store_io *io, void *ctx,
                         pg_err *err);
+
+/* Gives a store that was made without io its reader, and with it ctx: for formats that can only fail
+ * before that, with ctx still the caller's. */
+void pg__store_own(pg_store *s, const pg__store_io *io, void *ctx);
 void *pg__store_ctx(const pg_store *s); /* for the format that made it */
 
 /* Appends a layer; following weights belong to it. The name is copied. */
