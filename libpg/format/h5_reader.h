@@ -6,9 +6,10 @@
  * hand to libhdf5. Section numbers in the sources are those of the HDF5 File Format Specification
  * 3.0.
  *
- * Messages are "OBJECT: reason" (OBJECT = path of the group or dataset, or "file"); the caller puts
- * the file's name before. PG_E_FORMAT damaged or unsafe, PG_E_LIMIT asks for too much,
- * PG_E_UNSUPPORTED legal HDF5 that is not covered. */
+ * Messages are "OBJECT: reason" (OBJECT = path of the group or dataset, "/" for the root), or only
+ * the reason where it is about the whole file; the caller puts the file's name before.
+ * PG_E_FORMAT damaged, unsafe or incomplete, PG_E_LIMIT asks for too much, PG_E_UNSUPPORTED legal
+ * HDF5 that is not covered. */
 #ifndef PG_FORMAT_H5_READER_H
 #define PG_FORMAT_H5_READER_H
 
@@ -26,13 +27,13 @@ typedef struct pg__h5_object {
     pg__h5_kind kind;
     uint32_t parent, first_child, n_children; /* children: pg__h5_child(h, obj, k) */
     uint32_t n_attrs;
-    pg__h5_dtype type;         /* datasets */
+    pg__h5_dtype type; /* datasets */
     uint32_t rank;
     uint64_t dims[PG_MAX_RANK];
-    uint64_t n_bytes;          /* elements x size, uncompressed */
-    int contiguous;            /* 1: the raw data is one extent of the file (n_bytes may be 0) */
-    uint64_t off_bytes;        /* of that extent, from the start of the io */
-    uint64_t addr;             /* of the object header: same address = same object (hard links) */
+    uint64_t n_bytes;   /* elements x size, uncompressed */
+    int contiguous;     /* 1: the raw data is one extent of the file (n_bytes may be 0) */
+    uint64_t off_bytes; /* of that extent, from the start of the io */
+    uint64_t addr;      /* of the object header: same address = same object (hard links) */
 } pg__h5_object;
 
 /* References io until closed. */
@@ -48,7 +49,7 @@ uint32_t pg__h5_child(const pg__h5 *h, uint32_t group, uint32_t k);
  * PG_H5_NONE. O(depth x log children). */
 uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path);
 
-/* Full path of an object, "/" for the root, printable, into buf; returns buf. */
+/* Full path of an object ("dense/kernel:0"; "/" for the root), printable, into buf; returns buf. */
 const char *pg__h5_path(const pg__h5 *h, uint32_t obj, char *buf, size_t cap);
 
 /* Attribute k of an object in file order; by name NULL if absent. Strings are decoded, variable
@@ -56,11 +57,12 @@ const char *pg__h5_path(const pg__h5 *h, uint32_t obj, char *buf, size_t cap);
 const pg__h5_attr *pg__h5_attr_at(const pg__h5 *h, uint32_t obj, uint32_t k);
 const pg__h5_attr *pg__h5_attr_find(const pg__h5 *h, uint32_t obj, const char *name);
 
-/* Raw bytes of a dataset, in the file's byte order, row-major; any layout and allowed filter. One
- * decoded chunk is kept. PG_E_FORMAT: checksum, inflate or missing data. */
+/* Raw bytes of a dataset, in the file's byte order, row-major; any layout and allowed filter. Some
+ * decoded chunks are kept. PG_E_FORMAT: checksum or inflate; PG_E_LIMIT: inflates to too much. */
 pg_status pg__h5_read(pg__h5 *h, uint32_t obj, uint64_t off, void *buf, size_t n, pg_err *err);
 
-/* Whether the file has a user block or trailing bytes (reported, not refused): bytes of each. */
+/* Bytes before the superblock and behind the end of the HDF5 data: reported, not refused. */
 uint64_t pg__h5_user_block(const pg__h5 *h);
+uint64_t pg__h5_trailing(const pg__h5 *h);
 
 #endif
