@@ -16,6 +16,7 @@
 #define PG_LIMIT_JSON_TOKENS   5000000u
 #define PG_LIMIT_ST_HEADER     100000000u /* the safetensors reference's own cap */
 #define PG_LIMIT_ZIP_MEMBERS   1000000u
+#define PG_LIMIT_ZIP_DIR_BYTES ((uint64_t)256 << 20)
 
 #define PG_COPY_BYTES ((size_t)256 << 10) /* buffer for tensor bytes; larger ones measured slower */
 

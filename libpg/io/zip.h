@@ -3,7 +3,8 @@
  * The central directory is walked by us and compared with every local header (name, method, sizes,
  * flags) before anything is believed: overlaps, duplicate names, encryption, methods other than
  * stored and deflated, multi-disk archives, symbolic links, bytes before the first entry or after
- * the end record are refused. libzip inflates and checks CRCs. */
+ * the end record are refused. libzip inflates, and must see the same members. Messages are
+ * "MEMBER: reason"; the caller puts the file's name before. */
 #ifndef PG_IO_ZIP_H
 #define PG_IO_ZIP_H
 
@@ -34,8 +35,10 @@ pg_status pg__zip_load(pg__zip *z, size_t i, uint64_t limit, char **out, size_t 
 pg_status pg__zip_open_member(pg__zip *z, size_t i, pg__io **out, pg_err *err);
 
 /* Writing stored members through a sink. Sizes are known beforehand, so that a member's data may be
- * filled by anyone between begin and end (pg__zip_out_begin returns where its data starts);
- * pad_to > 1 moves the data to a multiple of it by an extra field, so that HDF5 can open it. */
+ * filled by anyone between begin and end (pg__zip_out_begin returns where its data starts).
+ * pad_to > 1 moves the data to pad_to, 2 pad_to, 4 pad_to ... by an extra field, if one of 64 KiB
+ * reaches there: with 512, HDF5 opens the archive itself as a file with a user block. The first
+ * member is always reached. */
 typedef struct pg__zip_out pg__zip_out;
 pg_status pg__zip_out_new(pg__zip_out **out, pg__sink *sink, pg_err *err);
 pg_status pg__zip_out_begin(pg__zip_out *z, const char *name, uint64_t n, uint64_t pad_to,
