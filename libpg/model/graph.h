@@ -7,6 +7,7 @@
 #include "base/json.h"
 
 typedef struct pg__model pg__model;
+typedef struct pg__layer pg__layer;
 
 /* One tensor: output `tensor` of call `node` of a layer. Node numbers are those of the file; the
  * first call of a layer inside a graph need not be 0 (it is 1 where the layer was built before). */
@@ -20,18 +21,21 @@ typedef struct pg__call {
     size_t n_inputs;
 } pg__call;
 
-typedef struct pg__layer {
+struct pg__layer {
     const char *name;       /* entry key "name", else config.name; made up ("sequential_1") where
                                the list form of Sequential gives none */
     const char *class_name; /* "Dense", "Model", "Functional", ... */
     const char *module, *registered_name; /* Keras 3, else NULL */
     const pg__json *config;
-    pg__json_span entry, config_span; /* bytes of the layer's entry and of its "config" in the text */
-    int trainable;          /* config.trainable, missing = 1 */
-    pg__model *model;       /* nested model, or NULL */
-    pg__call *calls;        /* inbound nodes; a Sequential's layers have one each but the first */
+    pg__json_span entry,
+        config_span;  /* bytes of the layer's entry and of its "config" in the text */
+    int trainable;    /* config.trainable, missing = 1 */
+    pg__model *model; /* nested model, or NULL */
+    pg__layer *inner; /* of a wrapping layer (TimeDistributed, Bidirectional): its "layer" */
+    pg__call *calls;  /* inbound nodes; a Sequential's layers have one each but the first */
     size_t n_calls;
-} pg__layer;
+    uint32_t first_node; /* number of calls[0] in the refs to this layer */
+};
 
 struct pg__model {
     const char *class_name; /* "Sequential", "Model", "Functional", or a subclass' name */
@@ -42,6 +46,9 @@ struct pg__model {
     pg__tensor_ref *inputs, *outputs; /* input_layers, output_layers; for a Sequential its ends */
     size_t n_inputs, n_outputs;
     pg__json_span config_span;
+    const pg__json *config, *entries; /* its own config, and the list of layers in there */
+    size_t *by_name;                  /* layer indices sorted by name, for pg__model_find() */
+    void *call_mem, *ref_mem;         /* what calls, inputs and outputs point into */
 };
 
 typedef struct pg__graph {
@@ -50,10 +57,14 @@ typedef struct pg__graph {
     pg__json *json;
     int dialect; /* 1, 2 or 3: Keras' major version by its forms */
     pg__model *root;
+    pg__model **models; /* all of them, the root first: each is freed once, without recursion */
+    size_t n_models, cap_models;
+    pg__strs names; /* names that were made up */
 } pg__graph;
 
-/* Parses the text of a model_config, model JSON or config.json ({"class_name", "config", ...}).
- * PG_E_FORMAT with "LAYER: reason"; PG_E_LIMIT. Errors name layer and key. */
+/* Parses the text of a model_config, model JSON or config.json ({"class_name", "config", ...}); a
+ * bare get_config() and a JSON string that holds the JSON are taken too. PG_E_FORMAT with
+ * "LAYER: reason"; PG_E_LIMIT; PG_E_MISMATCH: JSON, but no model. Errors name layer and key. */
 pg_status pg__graph_parse(pg__graph **out, const char *text, size_t n, pg_err *err);
 void pg__graph_free(pg__graph *g); /* NULL is allowed */
 
@@ -61,7 +72,12 @@ void pg__graph_free(pg__graph *g); /* NULL is allowed */
  * pg_store_open(). PG_E_MISMATCH if the file holds no description; messages start with the path. */
 pg_status pg__graph_load(pg__graph **out, const char *path, pg_err *err);
 
-/* Layers that Keras lists in `layer_names` for this model: all but the InputLayer of a Sequential. */
+/* The call that ref names, or NULL for an InputLayer's tensor. Every ref of a graph leads to one.
+ */
+const pg__call *pg__call_of(const pg__model *m, pg__tensor_ref ref);
+
+/* Layers that Keras lists in `layer_names` for this model: all but the InputLayer of a Sequential.
+ */
 int pg__layer_is_listed(const pg__model *m, size_t i);
 
 /* Index by name, or (size_t)-1. */

@@ -1,10 +1,10 @@
 /* match.h - which stored weight belongs to which layer of a model: the strict fit.
  *
- * A wrapper's file lists the trainable weights of the template's leaves first, then the others; names
- * may be renumbered, prefixed or missing. pg__place() finds the one assignment that names, shapes
- * and order prove, or says why there is none. Rules: by name (exact, without _N suffixes, tail,
- * flat Keras-1 names), each accepted only if every leaf gets exactly its variables and the sequence
- * of leaves goes down at most once; else by order, where shapes and prefixes agree. */
+ * A wrapper's file lists the trainable weights of the template's leaves first, then the others;
+ * names may be renumbered, prefixed or missing. pg__place() finds the one assignment that names,
+ * shapes and order prove, or says why there is none. Rules: by name (exact, without _N suffixes,
+ * tail, flat Keras-1 names), each accepted only if every leaf gets exactly its variables and the
+ * sequence of leaves goes down at most once; else by order, where shapes and prefixes agree. */
 #ifndef PG_MODEL_MATCH_H
 #define PG_MODEL_MATCH_H
 
@@ -14,8 +14,8 @@
  * shared by several calls appears once. */
 typedef struct pg__leaf {
     const pg__layer *layer;
-    size_t top;      /* index of the top-level layer of the model that holds it */
-    int trainable;   /* the layer and all models around it are */
+    size_t top;    /* index of the top-level layer of the model that holds it */
+    int trainable; /* the layer and all models around it are */
     pg__vars vars;
 } pg__leaf;
 
@@ -36,8 +36,13 @@ typedef struct pg__stored {
     const uint64_t *dims;
 } pg__stored;
 
-typedef enum pg__placed_by { PG_BY_NAME, PG_BY_NAME_WITHOUT_SUFFIX, PG_BY_TAIL, PG_BY_FLAT_NAME,
-                             PG_BY_ORDER } pg__placed_by;
+typedef enum pg__placed_by {
+    PG_BY_NAME,
+    PG_BY_NAME_WITHOUT_SUFFIX,
+    PG_BY_TAIL,
+    PG_BY_FLAT_NAME,
+    PG_BY_ORDER
+} pg__placed_by;
 
 typedef struct pg__placing {
     size_t n;
@@ -46,8 +51,8 @@ typedef struct pg__placing {
     pg__placed_by how;
 } pg__placing;
 
-/* stored: the flat list of one file layer, in its order. PG_E_MISMATCH with details (missing, extra,
- * shapes) if no reading fits. */
+/* stored: the flat list of one file layer, in its order. PG_E_MISMATCH with details (missing,
+ * extra, shapes) if no reading fits. */
 pg_status pg__place(pg__placing *out, const pg__leaves *leaves, const pg__stored *stored, size_t n,
                     pg_err *err);
 void pg__placing_fini(pg__placing *p);

@@ -1,0 +1,113 @@
+/* layer_dense.c - layers that multiply by a matrix: Dense, EinsumDense, Embedding, and Keras 1's
+ * TimeDistributedDense, MaxoutDense and Highway.
+ *
+ * Keras 3 can put low-rank adapters beside a kernel ("lora_rank"); the kernel is then frozen. */
+#include <string.h>
+
+#include "base/try.h"
+#include "model/layers.h"
+
+static const uint64_t any = PG_DIM_ANY;
+
+/* Is there an adapter; its rank as a dimension. */
+static pg_status lora(uint64_t *rank, const pg__layer *l, pg_err *err)
+{
+    return pg__config_dim_or(rank, l, "lora_rank", 0, err);
+}
+
+pg_status pg__vars_dense(pg__vars *out, const pg__layer *l, int dialect, pg_err *err)
+{
+    const int keras1 = pg__config_has(l, "output_dim");
+    uint64_t units, rank;
+    pg_status st = PG_OK;
+    (void)dialect;
+    if (pg__config_has(l, "quantization_config"))
+        return pg__vars_unknown(out);
+    PG_TRY(pg__config_dim(&units, l, keras1 ? "output_dim" : "units", err));
+    PG_TRY(lora(&rank, l, err));
+    PG_TRY(pg__vars_add(out, "kernel", "W", rank == 0, 2, (uint64_t[]){any, units}, err));
+    if (pg__config_bool(l, keras1 ? "bias" : "use_bias", 1))
+        PG_TRY(pg__vars_add(out, "bias", "b", 1, 1, &units, err));
+    if (rank) {
+        PG_TRY(pg__vars_add(out, "lora_kernel_a", "", 1, 2, (uint64_t[]){any, rank}, err));
+        PG_TRY(pg__vars_add(out, "lora_kernel_b", "", 1, 2, (uint64_t[]){rank, units}, err));
+    }
+done:
+    return st;
+}
+
+/* The letters of the equation's second operand are the kernel's dimensions, those of bias_axes the
+ * bias' (with ones between them): sizes are not looked at. */
+pg_status pg__vars_einsum_dense(pg__vars *out, const pg__layer *l, int dialect, pg_err *err)
+{
+    const uint64_t dims[PG_MAX_RANK] = {any, any, any, any, any, any, any, any};
+    const char *equation = pg__json_get_str(l->config, "equation");
+    const char *comma = equation ? strchr(equation, ',') : NULL;
+    uint32_t kernel_rank = 0;
+    uint64_t rank;
+    pg_status st = PG_OK;
+    (void)dialect;
+    if (!comma)
+        PG_FAIL(PG_E_FORMAT, "%s: \"equation\" is not one of two operands", PG_SHOW(l->name));
+    for (const char *p = comma + 1; *p && *p != '-'; p++)
+        kernel_rank += (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
+    if (kernel_rank > PG_MAX_RANK)
+        PG_FAIL(PG_E_LIMIT, "%s: \"equation\" has a kernel of %u dimensions", PG_SHOW(l->name),
+                kernel_rank);
+    PG_TRY(lora(&rank, l, err));
+    PG_TRY(pg__vars_add(out, "kernel", "", rank == 0, kernel_rank, dims, err));
+    if (pg__config_has(l, "bias_axes"))
+        PG_TRY(pg__vars_add_any(out, "bias", "", 1, err));
+    if (rank) {
+        PG_TRY(pg__vars_add_any(out, "lora_kernel_a", "", 1, err));
+        PG_TRY(pg__vars_add_any(out, "lora_kernel_b", "", 1, err));
+    }
+done:
+    return st;
+}
+
+pg_status pg__vars_embedding(pg__vars *out, const pg__layer *l, int dialect, pg_err *err)
+{
+    uint64_t rows, columns, rank;
+    pg_status st = PG_OK;
+    (void)dialect;
+    PG_TRY(pg__config_dim(&rows, l, "input_dim", err));
+    PG_TRY(pg__config_dim(&columns, l, "output_dim", err));
+    PG_TRY(lora(&rank, l, err));
+    PG_TRY(pg__vars_add(out, "embeddings", "W", rank == 0, 2, (uint64_t[]){rows, columns}, err));
+    if (rank) {
+        PG_TRY(pg__vars_add(out, "lora_embeddings_a", "", 1, 2, (uint64_t[]){rows, rank}, err));
+        PG_TRY(pg__vars_add(out, "lora_embeddings_b", "", 1, 2, (uint64_t[]){rank, columns}, err));
+    }
+done:
+    return st;
+}
+
+pg_status pg__vars_maxout(pg__vars *out, const pg__layer *l, int dialect, pg_err *err)
+{
+    uint64_t units, features;
+    pg_status st = PG_OK;
+    (void)dialect;
+    PG_TRY(pg__config_dim(&units, l, "output_dim", err));
+    PG_TRY(pg__config_dim(&features, l, "nb_feature", err));
+    PG_TRY(pg__vars_add(out, "W", "", 1, 3, (uint64_t[]){features, any, units}, err));
+    if (pg__config_bool(l, "bias", 1))
+        PG_TRY(pg__vars_add(out, "b", "", 1, 2, (uint64_t[]){features, units}, err));
+done:
+    return st;
+}
+
+pg_status pg__vars_highway(pg__vars *out, const pg__layer *l, int dialect, pg_err *err)
+{
+    const uint64_t square[] = {any, any};
+    pg_status st = PG_OK;
+    (void)dialect;
+    PG_TRY(pg__vars_add(out, "W", "", 1, 2, square, err));
+    PG_TRY(pg__vars_add(out, "W_carry", "", 1, 2, square, err));
+    if (pg__config_bool(l, "bias", 1)) {
+        PG_TRY(pg__vars_add(out, "b", "", 1, 1, square, err));
+        PG_TRY(pg__vars_add(out, "b_carry", "", 1, 1, square, err));
+    }
+done:
+    return st;
+}
