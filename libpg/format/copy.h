@@ -1,0 +1,19 @@
+/* copy.h - the bytes of many tensors from a store into an output, forward through the source. */
+#ifndef PG_FORMAT_COPY_H
+#define PG_FORMAT_COPY_H
+
+#include "io/sink.h"
+#include "store/store_impl.h"
+
+typedef struct pg__placed {
+    size_t tensor; /* number in the source store, see store_impl.h */
+    uint64_t off;  /* where its raw bytes go in the sink */
+} pg__placed;
+
+/* Copies n tensors. Neighbours on both sides go in one piece; what is no extent of
+ * the source (chunks, compression) is read 256 KiB at a time. Messages of reading name the source.
+ */
+pg_status pg__copy_tensors(pg__sink *sink, pg_store *src, const pg__placed *v, size_t n,
+                           pg_err *err);
+
+#endif

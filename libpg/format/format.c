@@ -1,0 +1,122 @@
+/* format.c - which format a file has: the table of formats.def, asked in order. */
+#include "format/format.h"
+
+#include <string.h>
+
+#include "base/str.h"
+#include "base/try.h"
+
+#define PG_FORMAT(name) &pg__fmt_##name,
+static const pg__format *const formats[] = {
+#include "format/formats.def"
+    NULL,
+};
+#undef PG_FORMAT
+
+static const uint8_t hdf5_signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+
+/* A user block of 512, 1024, 2048 ... bytes before the signature is legal HDF5 (format
+ * specification II.A). Keras never writes one, MATLAB 7.3 does, and it deserves an answer. */
+static int has_user_block(pg__io *io)
+{
+    const uint64_t size = pg__io_size(io);
+    uint8_t head[sizeof hdf5_signature];
+    for (uint64_t off = 512; off < size && size - off >= sizeof head; off *= 2) {
+        if (pg__io_read(io, off, head, sizeof head, NULL) != PG_OK)
+            return 0;
+        if (memcmp(head, hdf5_signature, sizeof head) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* What all formats are asked about one file. */
+typedef struct question {
+    pg__io *io;
+    const char *path;
+    const pg_open_opts *opts;
+    uint8_t head[PG_PROBE_BYTES];
+    size_t n;
+} question;
+
+/* PG_E_UNKNOWN: nobody wants it; *claimed says whether one tried, and *err why it gave up. */
+static pg_status ask(pg_store **out, const question *q, int *claimed, pg_err *err)
+{
+    pg_status st = PG_E_UNKNOWN;
+    for (size_t i = 0; formats[i] && st == PG_E_UNKNOWN; i++) {
+        if (!formats[i]->probe || !formats[i]->probe(q->head, q->n))
+            continue;
+        *claimed = 1;
+        st = formats[i]->open(out, q->io, q->path, q->opts, err);
+    }
+    return st;
+}
+
+static pg_status find_format(pg_store **out, question *q, pg_err *err)
+{
+    int claimed = 0;
+    const uint64_t size = pg__io_size(q->io);
+    q->n = size < sizeof q->head ? (size_t)size : sizeof q->head;
+    pg_status st = pg__io_read(q->io, 0, q->head, q->n, err);
+    if (st != PG_OK)
+        return st;
+    st = ask(out, q, &claimed, err);
+    if (!claimed && has_user_block(q->io)) {
+        memcpy(q->head, hdf5_signature, sizeof hdf5_signature);
+        st = ask(out, q, &claimed, err);
+    }
+    if (!claimed)
+        st = pg_fail(err, PG_E_UNKNOWN, "not a checkpoint of a known format");
+    return st;
+}
+
+pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, const char *path,
+                          const pg_open_opts *opts, pg_err *err)
+{
+    static const pg_open_opts defaults = {0};
+    pg_status st = PG_OK;
+    pg_store *s = NULL;
+    const char *name = path ? path : pg__io_name(io);
+    question q = {.io = io, .path = path, .opts = opts ? opts : &defaults};
+    st = find_format(&s, &q, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(name));
+        goto done;
+    }
+    PG_TRY(pg__store_set_path(s, name, err));
+    *out = s;
+    if (fmt)
+        *fmt = pg__format_of(s);
+    s = NULL;
+done:
+    pg_store_close(s);
+    return st;
+}
+
+pg_status pg_store_open(pg_store **out, const char *path, const pg_open_opts *opts, pg_err *err)
+{
+    pg__io *io = NULL;
+    pg_status st = pg__io_open(&io, path, err);
+    if (st == PG_OK)
+        st = pg__format_open(out, NULL, io, path, opts, err);
+    pg__io_close(io);
+    return st;
+}
+
+static int has_word(const pg__format *f, const char *word)
+{
+    if (!f->words)
+        return strcmp(f->name, word) == 0;
+    for (const char *w = f->words; *w; w += strlen(w) + 1)
+        if (strcmp(w, word) == 0)
+            return 1;
+    return 0;
+}
+
+const pg__format *pg__format_of(const pg_store *s)
+{
+    for (size_t i = 0; formats[i]; i++)
+        if (has_word(formats[i], pg_store_format(s)))
+            return formats[i];
+    return NULL;
+}

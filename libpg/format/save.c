@@ -1,0 +1,205 @@
+/* save.c - carries out a plan and proves the result before it gets its name.
+ *
+ * The output is a temporary of the sink until the commit: it is opened again by the same reader
+ * that opens every other file, so that what is proven is what the next program will see, and
+ * compared with the plan and, piece by piece, with the source. A disk that lies, a bug in a writer
+ * or in libhdf5 ends as an error and the old file stays. */
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "format/format.h"
+
+/* One proof: the written file opened again beside the plan. */
+typedef struct proof {
+    pg_store *out;
+    const pg__plan *plan;
+    const volatile int *cancel;
+    unsigned char *got, *want; /* PG_COPY_BYTES each */
+    size_t n_verified;
+} proof;
+
+static pg_status differs(const char *what, const char *name, pg_err *err)
+{
+    return pg_fail(err, PG_E_IO, "%s: %s differs from what was to be written; nothing written",
+                   PG_SHOW(name), what);
+}
+
+static pg_status check_layers(const proof *p, pg_err *err)
+{
+    const pg__plan *plan = p->plan;
+    if (plan->n_layers == 0)
+        return PG_OK; /* a flat list; how the format groups it is its business */
+    if (pg_store_n_layers(p->out) != plan->n_layers)
+        return pg_fail(err, PG_E_IO,
+                       "%zu layers read back, %zu were to be written; nothing written",
+                       pg_store_n_layers(p->out), plan->n_layers);
+    for (size_t i = 0; i < plan->n_layers; i++) {
+        const pg_layer *l = pg_store_layer(p->out, i);
+        if (strcmp(l->name, plan->layers[i].name) != 0)
+            return differs("the name of this layer", plan->layers[i].name, err);
+        if (l->n_weights != plan->layers[i].n ||
+            (l->n_weights && l->first != plan->layers[i].first))
+            return differs("the number of its tensors", l->name, err);
+    }
+    return PG_OK;
+}
+
+static pg_status check_text(const proof *p, pg_text which, const char *want, size_t n_want,
+                            pg_err *err)
+{
+    static const char *const names[] = {"model_config", "training_config", "metadata"};
+    size_t n = 0;
+    const char *got = pg_store_text(p->out, which, &n);
+    if (!got) /* a format without a place for it; those with one check in verify() */
+        return PG_OK;
+    if (!want || n != n_want || memcmp(got, want, n) != 0)
+        return differs("its text", names[which], err);
+    return PG_OK;
+}
+
+static int same_shape(const pg_weight *a, const pg_weight *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dims, b->dims, sizeof a->dims) == 0;
+}
+
+static pg_status read_piece(const proof *p, size_t src, size_t dst, int swapped, uint64_t off,
+                            size_t n, pg_err *err)
+{
+    pg_store *in = p->plan->src, *out = p->out;
+    const size_t n_in = pg_store_n_weights(in), n_out = pg_store_n_weights(out);
+    pg_status st = PG_OK;
+    if (!swapped)
+        st = pg__store_read_raw(in, src, off, p->want, n, err);
+    else if (src < n_in)
+        st = pg_store_read(in, src, off, p->want, n, err);
+    else
+        st = pg_store_read_state(in, src - n_in, off, p->want, n, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(pg__store_path(in)));
+        return st;
+    }
+    if (!swapped)
+        return pg__store_read_raw(out, dst, off, p->got, n, err);
+    return dst < n_out ? pg_store_read(out, dst, off, p->got, n, err)
+                       : pg_store_read_state(out, dst - n_out, off, p->got, n, err);
+}
+
+/* Compares tensor src of the source with tensor dst of the output, 256 KiB at a time; through the
+ * machine's byte order where a format stores another one than the source. */
+static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name, pg_err *err)
+{
+    const pg_weight *a = pg__store_tensor(p->plan->src, src);
+    const pg_weight *b = pg__store_tensor(p->out, dst);
+    if (!a || !b || strcmp(b->name, name) != 0)
+        return differs("the name of this tensor", name, err);
+    if (!same_shape(a, b))
+        return differs("its type or shape", name, err);
+    const int swapped =
+        pg__store_big_endian(p->plan->src, src) != pg__store_big_endian(p->out, dst);
+    for (uint64_t off = 0; off < a->n_bytes;) {
+        const uint64_t left = a->n_bytes - off;
+        const size_t n = left < PG_COPY_BYTES ? (size_t)left : PG_COPY_BYTES;
+        if (p->cancel && *p->cancel)
+            return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
+        const pg_status st = read_piece(p, src, dst, swapped, off, n, err);
+        if (st != PG_OK)
+            return st;
+        if (memcmp(p->got, p->want, n) != 0)
+            return differs("its data", name, err);
+        off += n;
+    }
+    p->n_verified++;
+    return PG_OK;
+}
+
+static pg_status check_tensors(proof *p, pg_err *err)
+{
+    const pg__plan *plan = p->plan;
+    const size_t first = pg_store_n_weights(plan->src), n_out = pg_store_n_weights(p->out);
+    pg_status st = PG_OK;
+    size_t n_state = 0;
+    if (n_out != plan->n_items)
+        PG_FAIL(PG_E_IO, "%zu tensors read back, %zu were to be written; nothing written", n_out,
+                plan->n_items);
+    for (size_t i = 0; i < plan->n_items; i++)
+        PG_TRY(check_tensor(p, plan->items[i].src, i, plan->items[i].name, err));
+    for (size_t i = 0; i < pg_store_n_state(plan->src); i++)
+        if (pg__plan_keeps_state(plan, i)) {
+            const char *name = pg_store_state(plan->src, i)->name;
+            PG_TRY(check_tensor(p, first + i, n_out + n_state, name, err));
+            n_state++;
+        }
+    if (n_state != pg_store_n_state(p->out))
+        PG_FAIL(PG_E_IO, "%zu state tensors read back, %zu were to be written; nothing written",
+                pg_store_n_state(p->out), n_state);
+done:
+    return st;
+}
+
+static pg_status prove(const pg__format *f, pg__sink *sink, const char *path, const pg__plan *plan,
+                       const volatile int *cancel, size_t *n_verified, pg_err *err)
+{
+    static const pg_open_opts opts = {0};
+    pg_status st = PG_OK;
+    pg__io *io = NULL;
+    proof p = {.plan = plan, .cancel = cancel};
+    p.got = pg__mem_array(PG_COPY_BYTES, 1);
+    p.want = pg__mem_array(PG_COPY_BYTES, 1);
+    if (!p.got || !p.want) {
+        st = pg__nomem(err);
+        goto done;
+    }
+    PG_TRY(pg__sink_reopen(sink, &io, err));
+    PG_TRY(f->open(&p.out, io, path, &opts, err));
+    PG_TRY(check_layers(&p, err));
+    PG_TRY(check_text(&p, PG_TEXT_MODEL_CONFIG, plan->model_config, plan->n_model_config, err));
+    PG_TRY(check_text(&p, PG_TEXT_TRAINING_CONFIG, plan->training_config, plan->n_training_config,
+                      err));
+    PG_TRY(check_tensors(&p, err));
+    if (f->verify)
+        PG_TRY(f->verify(p.out, plan, err));
+    *n_verified = p.n_verified;
+done:
+    pg_store_close(p.out);
+    pg__io_close(io);
+    pg__mem_free(p.got);
+    pg__mem_free(p.want);
+    return st;
+}
+
+static int starts_with(const char *s, const char *head)
+{
+    return *head && strncmp(s, head, strlen(head)) == 0;
+}
+
+pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan *plan,
+                          const pg__save_opts *opts, pg__save_report *report, pg_err *err)
+{
+    static const pg__save_opts defaults = {0};
+    const pg__save_opts *o = opts ? opts : &defaults;
+    pg_status st = PG_OK;
+    pg__sink *sink = NULL;
+    pg__save_report rep = {0};
+    if (!f || !f->write)
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: this format can be read, not written",
+                       PG_SHOW(path));
+    PG_TRY(pg__sink_open(&sink, path, &o->sink, err));
+    PG_TRY(f->write(sink, plan, err));
+    if (!o->skip_verify)
+        PG_TRY(prove(f, sink, path, plan, o->sink.cancel, &rep.n_verified, err));
+    rep.file_bytes = pg__sink_size(sink);
+    PG_TRY(pg__sink_commit(sink, err));
+    if (report)
+        *report = rep;
+done:
+    /* Messages about the input and those of the sink name their file already. */
+    if (st != PG_OK && err && !starts_with(err->msg, PG_SHOW(path)) &&
+        !starts_with(err->msg, PG_SHOW(pg__store_path(plan->src))))
+        pg_err_prefix(err, PG_SHOW(path));
+    pg__sink_close(sink);
+    return st;
+}
