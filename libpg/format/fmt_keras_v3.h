@@ -78,6 +78,9 @@ uint64_t pg__v3_image_bytes(const pg__v3_image *m);
 /* Writes the image and copies every tensor, the image starting at byte base of sink. */
 pg_status pg__v3_image_write(pg__v3_image *m, pg__sink *sink, uint64_t base, pg_err *err);
 
+/* pg__format.verify of the layout: attributes of the layers' groups. */
+pg_status pg__v3_verify(pg_store *out, const pg__plan *plan, pg_err *err);
+
 /* ---- names and lifting (keras_v3_lift.c) ---- */
 
 /* Fills plan (zeroed) with the template that lies at group ("layers/functional", any depth):

@@ -1,0 +1,174 @@
+/* keras_v3_lift.c - what the path layout has instead of layer names: names made of classes, and the
+ * template's move from its group to the root.
+ *
+ * Keras numbers the repeats of a class within one container, so a template that moves up keeps all
+ * names below it. Its InputLayer is shared with the wrapper and stored there only: the output lacks
+ * that empty group, which no loader asks for. */
+#include "format/fmt_keras_v3.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+
+static int is_upper(char c)
+{
+    return c >= 'A' && c <= 'Z';
+}
+
+static int is_lower(char c)
+{
+    return c >= 'a' && c <= 'z';
+}
+
+/* Python's \w; every byte beyond ASCII counts as a letter. */
+static int is_word(char c)
+{
+    return is_upper(c) || is_lower(c) || (c >= '0' && c <= '9') || c == '_' ||
+           (unsigned char)c > 127;
+}
+
+/* Keras: s/\W+//, then s/(.)([A-Z][a-z]+)/\1_\2/, then s/([a-z])([A-Z])/\1_\2/, then lower case. */
+pg_status pg__v3_snake(pg__str *out, const char *class_name, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str word = {0}, split = {0};
+    for (const char *p = class_name; *p; p++)
+        if (is_word(*p))
+            PG_TRY(pg__str_add(&word, p, 1, err));
+    PG_TRY(pg__str_puts(&word, "", err));
+    for (const char *p = word.s; *p;) {
+        PG_TRY(pg__str_add(&split, p, 1, err));
+        if (!is_upper(p[1]) || !is_lower(p[2])) {
+            p++;
+            continue;
+        }
+        PG_TRY(pg__str_puts(&split, "_", err));
+        PG_TRY(pg__str_add(&split, ++p, 1, err));
+        for (p++; is_lower(*p); p++)
+            PG_TRY(pg__str_add(&split, p, 1, err));
+    }
+    PG_TRY(pg__str_puts(&split, "", err));
+    for (const char *p = split.s; *p; p++) {
+        const char c = is_upper(*p) ? (char)(*p - 'A' + 'a') : *p;
+        PG_TRY(pg__str_add(out, &c, 1, err));
+        if (is_lower(*p) && is_upper(p[1]))
+            PG_TRY(pg__str_puts(out, "_", err));
+    }
+done:
+    pg__str_fini(&word);
+    pg__str_fini(&split);
+    return st;
+}
+
+pg_status pg__v3_find_container(pg__str *out, const char *container, const char *const *classes,
+                                size_t which, const unsigned char *weighted, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str mine = {0}, other = {0};
+    size_t before = 0;
+    PG_TRY(pg__v3_snake(&mine, classes[which], err));
+    for (size_t i = 0; i < which; i++) {
+        if (strcmp(classes[i], classes[which])) { /* two classes may share one snake case */
+            other.n = 0;
+            PG_TRY(pg__v3_snake(&other, classes[i], err));
+            if (other.n != mine.n || memcmp(other.s, mine.s, mine.n))
+                continue;
+        }
+        before += weighted && weighted[i] ? 2 : 1;
+    }
+    PG_TRY(pg__str_printf(out, err, "%s/%s", container, mine.s));
+    if (before)
+        PG_TRY(pg__str_printf(out, err, "_%zu", before));
+done:
+    pg__str_fini(&mine);
+    pg__str_fini(&other);
+    return st;
+}
+
+typedef struct moved {
+    char *to;
+    size_t layer; /* of the source */
+} moved;
+
+static int by_target(const void *a, const void *b)
+{
+    return pg__v3_path_cmp(((const moved *)a)->to, ((const moved *)b)->to);
+}
+
+/* Where a layer of the wrapper's file goes: below the root, "/" for the template itself, NULL = it
+ * goes away. */
+static const char *target(const char *name, const char *group, const char *container)
+{
+    const size_t n = strlen(group), n_container = container ? strlen(container) : 0;
+    if (strncmp(name, group, n) == 0 && (name[n] == '/' || name[n] == 0))
+        return name[n] ? name + n + 1 : "/";
+    if (strcmp(name, "/") == 0 || (n_container && strncmp(name, container, n_container) == 0 &&
+                                   (name[n_container] == '/' || name[n_container] == 0)))
+        return NULL;
+    return name;
+}
+
+static pg_status add_moved(pg__plan *plan, const moved *m, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str name = {0};
+    const pg_layer *l = pg_store_layer(plan->src, m->layer);
+    const size_t cut = strcmp(l->name, "/") ? strlen(l->name) + 1 : 0;
+    PG_TRY(pg__plan_add_layer(plan, m->to, strlen(m->to), m->layer, err));
+    for (size_t i = l->first; i < l->first + l->n_weights; i++) {
+        const char *below = pg_store_weight(plan->src, i)->name + cut;
+        name.n = 0;
+        if (strcmp(m->to, "/"))
+            PG_TRY(pg__str_printf(&name, err, "%s/", m->to));
+        PG_TRY(pg__str_puts(&name, below, err));
+        PG_TRY(pg__plan_add(plan, i, name.s, err));
+    }
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+pg_status pg__v3_lift(pg__plan *plan, pg_store *src, const char *group, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const size_t n = pg_store_n_layers(src);
+    const char *container = pg__v3_container(src);
+    moved *list = pg__mem_array(n, sizeof *list);
+    size_t n_list = 0, below = 0;
+    plan->src = src;
+    plan->keep_state = 1;
+    plan->root = pg__mem_strdup(group);
+    if (!list || !plan->root) {
+        st = pg__nomem(err);
+        goto done;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const pg_layer *l = pg_store_layer(src, i);
+        const char *to = target(l->name, group, container);
+        below += to && to != l->name;
+        if (!to || (strcmp(to, "/") == 0 && l->n_weights == 0))
+            continue;
+        list[n_list] = (moved){pg__mem_strdup(to), i};
+        if (!list[n_list++].to) {
+            st = pg__nomem(err);
+            goto done;
+        }
+    }
+    if (!below)
+        PG_FAIL(PG_E_ARG, "there is no group %s", PG_SHOW(group));
+    if (n_list)
+        qsort(list, n_list, sizeof *list, by_target);
+    for (size_t i = 0; i < n_list; i++) {
+        if (i && strcmp(list[i - 1].to, list[i].to) == 0)
+            PG_FAIL(PG_E_UNSUPPORTED, "%s: the wrapper and its template both have this group",
+                    PG_SHOW(list[i].to));
+        PG_TRY(add_moved(plan, &list[i], err));
+    }
+done:
+    for (size_t i = 0; list && i < n_list; i++)
+        pg__mem_free(list[i].to);
+    pg__mem_free(list);
+    return st;
+}
