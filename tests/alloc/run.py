@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""The n-th allocation fails, for each n: pginfo, pgunwrap and pgwrap end with one clear line, no output and no crash.
+
+usage: run.py --tools DIR --testdata DIR --faultmem faultmem.so [--step N] [-v]
+  --step  try only every N-th allocation (default 1)
+
+Only calls made from libpg or the tools themselves count (FM_FROM): other libraries' answers to an empty memory are theirs.
+Each n is tried twice: once, and sticky (all later calls fail as well). A run that does not need the allocation may succeed; then
+its output must be the right one. Exit 77 (skipped) where the tools are a sanitizer build.
+"""
+import argparse
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from pgbox import Box, Folder, finish, run, sha_file  # noqa: E402
+
+
+def env(lib, **k):
+    return dict({x: y for x, y in os.environ.items() if not x.startswith("FM_")}, LC_ALL="C.UTF-8", LD_PRELOAD=lib, **k)
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--tools", required=True)
+    ap.add_argument("--testdata", required=True)
+    ap.add_argument("--faultmem", required=True)
+    ap.add_argument("--step", type=int, default=1)
+    ap.add_argument("-v", action="store_true")
+    a = ap.parse_args()
+    lib = os.path.abspath(a.faultmem)
+    box = Box(a.tools, None, a.testdata)
+    ldd = subprocess.run(["ldd", os.path.join(box.tools, "pginfo")], stdout=subprocess.PIPE, text=True).stdout
+    if "libasan" in ldd or "libtsan" in ldd:
+        print("skipped: LD_PRELOAD of an allocator does not mix with a sanitizer build")
+        return 77
+    t = lambda *x: os.path.join(box.data, *x)  # noqa: E731
+    d4 = "files/keras-2.2.4/cnnbn-g2/"
+    cases = [
+        ("pginfo", [t(d4, "wrapper_model.h5")], None),
+        ("pginfo", ["--json", t(d4, "wrapper_weights.h5")], None),
+        ("pginfo", ["--stats", t("files/keras-3.6.0-native/cnn4/template.keras")], None),
+        ("pginfo", [t("files/keras-3.10.0-native/cnn4/sharded_wrapper/wrapper.weights.json")], None),
+        ("pginfo", [t("files/pytorch/cnn/dataparallel.safetensors")], None),
+        ("pginfo", [t("negative/truncated_half.h5")], None),
+        ("pgunwrap", ["--no-sync", t(d4, "wrapper_model.h5")], "o.h5"),
+        ("pgunwrap", ["--no-sync", "--like", t(d4, "template.json"), t(d4, "wrapper_weights.h5")], "o.h5"),
+        ("pgunwrap", ["--no-sync", t("files/keras-3.6.0-native/nested/wrapper.keras")], "o.keras"),
+        ("pgunwrap", ["--no-sync", t("files/keras-3.6.0-native/cnn4/wrapper.weights.h5")], "o.weights.h5"),
+        ("pgunwrap", ["--no-sync", t("files/pytorch/cnn/dataparallel.safetensors")], "o.safetensors"),
+        ("pgwrap", ["--no-sync", "--like", t(d4, "wrapper_weights.h5"), t(d4, "template_weights.h5")], "o.h5"),
+        ("pgwrap", ["--no-sync", "--gpus", "2", t(d4, "template_weights.h5")], "o.h5"),
+    ]
+    bad, n_runs = [], 0
+    for tool, args, out in cases:
+        what = tool + " " + " ".join(os.path.relpath(x, box.data) if os.path.isabs(x) else x for x in args)
+        with Folder() as d:
+            argv = [os.path.join(box.tools, tool)] + args
+
+            def go(name, **k):
+                return run(argv + ([d / name] if out else []), env=env(lib, **k))
+
+            whole = go(out and "whole-" + out, FM_FROM="pg", FM_COUNT=d / "count.txt")
+            good = sha_file(d / ("whole-" + out)) if out and whole.rc == 0 else None
+            if whole.rc != (2 if "negative" in what else 0):
+                bad.append((what, "fails with all its memory: " + whole.show()))
+                continue
+            with open(d / "count.txt") as f:
+                count = int(f.readline().split()[1])
+            if count < 20:
+                bad.append((what, "only %d allocations counted: FM_FROM does not see libpg" % count))
+                continue
+            keep = d.names()
+
+            def one(job):
+                n, plus = job
+                name = "%d%s-%s" % (n, "s" if plus else "", out)
+                r = go(name if out else None, FM_FROM="pg", FM_SPEC="malloc:%d%s:ENOMEM" % (n, plus))
+                at = "allocation %d%s of %d: " % (n, plus, count)
+                if not isinstance(r.rc, int) or r.rc < 0 or r.rc > 3:
+                    return at + r.show()
+                if r.rc == whole.rc and r.err == whole.err:
+                    if out and sha_file(d / name) != good:
+                        return at + "exit 0, but another output"
+                    if out:
+                        os.unlink(d / name)
+                    return None
+                if len(r.heads) != 1 or "memory" not in r.heads[0] or r.rc != 2:
+                    return at + "no clear answer: " + r.show()
+                return None
+
+            jobs = [(n, plus) for n in range(1, count + 1, a.step) for plus in ("", "+")]
+            n_runs += len(jobs)
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+                bad += [(what, x) for x in pool.map(one, jobs) if x][:5]
+            if d.names() != keep:
+                bad.append((what, "left behind: %s" % [x for x in d.names() if x not in keep][:5]))
+            if a.v:
+                print("%s: %d allocations" % (what, count))
+    return finish("alloc", bad, n_runs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
