@@ -38,15 +38,20 @@ static pg_status add_block(pg__h5 *h, uint64_t addr, uint64_t n, pg_err *err)
     return pg__h5_fetch(h, addr, w->text + w->n_text - n, (size_t)n, PG_H5_P_HEADER, err);
 }
 
-static pg_status add_msg(pg__h5 *h, const pg__h5_msg *m, unsigned flags, pg_err *err)
+static pg_status check_flags(const pg__h5 *h, uint32_t type, unsigned flags, pg_err *err)
+{
+    if (flags & 0x42)
+        return pg__h5_bad(h, err, PG_E_UNSUPPORTED, "shared object header message");
+    if (flags & 0xA8) /* for messages that a writer did not know */
+        return pg__h5_bad(h, err, PG_E_FORMAT, "message %u has flags 0x%x", type, flags);
+    return PG_OK;
+}
+
+static pg_status add_msg(pg__h5 *h, const pg__h5_msg *m, pg_err *err)
 {
     pg__h5_walk *w = h->walk;
     if (m->type > LAST_KNOWN)
         return pg__h5_bad(h, err, PG_E_UNSUPPORTED, "unknown object header message %u", m->type);
-    if (flags & 0x42)
-        return pg__h5_bad(h, err, PG_E_UNSUPPORTED, "shared object header message");
-    if (flags & 0xA8)
-        return pg__h5_bad(h, err, PG_E_FORMAT, "message %u has flags 0x%x", m->type, flags);
     if (w->n_msgs >= MAX_MESSAGES)
         return pg__h5_bad(h, err, PG_E_LIMIT, "more than %u messages in its header", MAX_MESSAGES);
     if (pg__mem_grow(&w->msgs, &w->cap_msgs, w->n_msgs + 1, sizeof *w->msgs))
@@ -114,13 +119,14 @@ static pg_status cut_messages(pg__h5 *h, const shape *s, block b, size_t *total,
             pg__h5_msg m;
             unsigned flags = 0;
             PG_TRY(cut_message(h, s, &b, &m, &flags, err));
+            PG_TRY(check_flags(h, m.type, flags, err));
             ++*total;
             if (m.type == CONTINUATION) {
                 if (pg__mem_grow(&todo, &cap_todo, n_todo + 1, sizeof *todo))
                     PG_TRY(pg__nomem(err));
                 todo[n_todo++] = m;
             } else if (m.type != NIL) {
-                PG_TRY(add_msg(h, &m, flags, err));
+                PG_TRY(add_msg(h, &m, err));
             }
         }
         PG_H5_NEED(s->v2 || b.at == b.end, "gap in the object header");

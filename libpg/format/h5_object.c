@@ -36,13 +36,14 @@ static pg_status check_attribute_info(const pg__h5 *h, pg__h5_cur c, pg_err *err
     const unsigned version = pg__h5_u32(&c, 1), flags = pg__h5_u32(&c, 1);
     pg__h5_span(&c, flags & 1 ? 2 : 0);
     const uint64_t heap = pg__h5_addr(h, &c);
-    pg__h5_addr(h, &c);
-    if (flags & 2)
-        pg__h5_addr(h, &c);
+    const uint64_t by_name = pg__h5_addr(h, &c);
+    const uint64_t by_order = flags & 2 ? pg__h5_addr(h, &c) : PG_H5_UNDEF;
     PG_H5_NEED(!c.cut && version == 0 && flags <= 3, "attribute info: version %u, flags 0x%x",
                version, flags);
     if (heap != PG_H5_UNDEF)
         PG_H5_FAIL(PG_E_UNSUPPORTED, "attributes in dense storage");
+    PG_H5_NEED(by_name == PG_H5_UNDEF && by_order == PG_H5_UNDEF,
+               "index of attributes that are not there");
 done:
     return st;
 }

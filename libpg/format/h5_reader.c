@@ -3,6 +3,7 @@
  * Objects are visited depth first from a list of links still to follow, no recursion. Each object
  * header is read once: a dataset may have several names, a group may not (that would be a loop, or
  * a lattice with more paths than any limit). */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -171,25 +172,31 @@ uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path)
     return obj;
 }
 
+/* The end of a path says more than its beginning: what does not fit is left out in front. */
 const char *pg__h5_path(const pg__h5 *h, uint32_t obj, char *buf, size_t cap)
 {
     uint32_t up[PG_LIMIT_GROUP_DEPTH + 2], n = 0;
-    size_t at = 0;
-    for (uint32_t o = obj; o < h->n_objs && o != 0 && n < sizeof up / sizeof *up;
-         o = h->objs[o].parent)
-        up[n++] = o;
-    if (n == 0 && cap > 1)
-        buf[at++] = '/';
-    if (cap)
-        buf[at] = 0;
-    while (n-- && at + 1 < cap) {
-        const char *name = h->objs[up[n]].name;
-        pg__printable(buf + at, cap - at, name, strlen(name));
+    size_t at = 0, total = sizeof ".../" + 3;
+    int cut = 0;
+    if (cap < 16) {
+        if (cap)
+            buf[0] = 0;
+        return buf;
+    }
+    for (uint32_t o = obj; o < h->n_objs && o != 0 && n < sizeof up / sizeof *up && !cut;
+         o = h->objs[o].parent) {
+        total += strlen(h->objs[o].name) + 1;
+        cut = n && total > cap;
+        if (!cut)
+            up[n++] = o;
+    }
+    at = (size_t)snprintf(buf, cap, "%s", n == 0 ? "/" : cut ? ".../" : "");
+    while (n-- && cap - at > 8) { /* escapes may still make it longer than expected */
+        pg__printable(buf + at, cap - at - 1, h->objs[up[n]].name, strlen(h->objs[up[n]].name));
         at += strlen(buf + at);
-        if (n && at + 1 < cap) {
+        if (n)
             buf[at++] = '/';
-            buf[at] = 0;
-        }
+        buf[at] = 0;
     }
     return buf;
 }

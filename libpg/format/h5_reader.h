@@ -49,7 +49,8 @@ uint32_t pg__h5_child(const pg__h5 *h, uint32_t group, uint32_t k);
  * PG_H5_NONE. O(depth x log children). */
 uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path);
 
-/* Full path of an object ("dense/kernel:0"; "/" for the root), printable, into buf; returns buf. */
+/* Path of an object ("dense/kernel:0"; "/" for the root), printable, into buf; returns buf. What does
+ * not fit is left out in front (".../kernel:0"). cap: 16 at least. */
 const char *pg__h5_path(const pg__h5 *h, uint32_t obj, char *buf, size_t cap);
 
 /* Attribute k of an object in file order; by name NULL if absent. Strings are decoded, variable
