@@ -105,11 +105,12 @@ static pg_status check_path(const char *path, pg_err *err)
     return PG_OK;
 }
 
-/* 2 KiB (HDF5's default) for small files up to 1 MiB: fewer, larger blocks of metadata. */
+/* 2 KiB (the default) for small files up to 1 MiB: a twentieth of the metadata, so that little is left
+ * unused in the last block. */
 static hsize_t block_size(size_t n_objects)
 {
     hsize_t size = 2048;
-    while (size < (1u << 20) && size / 128 < n_objects)
+    while (size < (1u << 20) && size / 32 < n_objects)
         size *= 2;
     return size;
 }

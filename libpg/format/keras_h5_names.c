@@ -1,0 +1,122 @@
+/* keras_h5_names.c - the lists of names that hold a legacy file together.
+ *
+ * Keras writes `layer_names` and `weight_names`, since 2.1.5 cut into `layer_names0` ... when they
+ * exceed an object header. Every era stores them another way (fixed or variable strings; the empty
+ * list as float64), and loaders trust them blindly, so everything a loader would stumble over or be
+ * misled by is refused here. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/fmt_keras_h5.h"
+
+int pg__keras_is_part(const char *attr, const char *key)
+{
+    const size_t n = strlen(key);
+    if (strncmp(attr, key, n) != 0)
+        return 0;
+    return attr[n + strspn(attr + n, "0123456789")] == 0;
+}
+
+static pg_status check_name(const char *name, const char *where, const char *key, pg_err *err)
+{
+    if (!*name)
+        return pg_fail(err, PG_E_FORMAT, "%s: %s lists an empty name", where, key);
+    for (const char *p = name;; p++) {
+        const size_t n = strcspn(p, "/");
+        if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
+            return pg_fail(err, PG_E_FORMAT, "%s: %s lists \"%s\", which leads elsewhere", where,
+                           key, PG_SHOW(name));
+        p += n;
+        if (!*p)
+            return PG_OK;
+    }
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static pg_status check_twice(const pg__keras_names *names, const char *where, const char *key,
+                             pg_err *err)
+{
+    pg_status st = PG_OK;
+    const char **sorted = pg__mem_array(names->n, sizeof *sorted);
+    if (!sorted)
+        return pg__nomem(err);
+    if (names->n) {
+        memcpy(sorted, names->v, names->n * sizeof *sorted);
+        qsort(sorted, names->n, sizeof *sorted, by_text);
+    }
+    for (size_t i = 1; i < names->n; i++)
+        if (strcmp(sorted[i - 1], sorted[i]) == 0)
+            PG_FAIL(PG_E_FORMAT, "%s: %s lists \"%s\" twice", where, key, PG_SHOW(sorted[i]));
+done:
+    pg__mem_free(sorted);
+    return st;
+}
+
+/* Appends the strings of one attribute. */
+static pg_status add_part(pg__keras_names *out, size_t *cap, const pg__h5_attr *a,
+                          const char *where, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (a->rank != 1)
+        PG_FAIL(PG_E_FORMAT, "%s: %s is not a list", where, PG_SHOW(a->name));
+    if (a->n_elems == 0) /* float64 or strings: the type of nothing says nothing */
+        return PG_OK;
+    if (a->type.cls == PG_H5_NUMBER || !a->strs)
+        PG_FAIL(PG_E_FORMAT, "%s: %s is not a list of strings", where, PG_SHOW(a->name));
+    out->cls = a->type.cls;
+    if (a->n_elems > SIZE_MAX - out->n ||
+        pg__mem_grow(&out->v, cap, out->n + (size_t)a->n_elems, sizeof *out->v))
+        return pg__nomem(err);
+    for (size_t i = 0; i < a->n_elems; i++) {
+        if (strlen(a->strs[i]) != a->lens[i])
+            PG_FAIL(PG_E_FORMAT, "%s: %s lists a name with a NUL inside", where, PG_SHOW(a->name));
+        PG_TRY(check_name(a->strs[i], where, a->name, err));
+        out->v[out->n++] = a->strs[i];
+    }
+done:
+    return st;
+}
+
+pg_status pg__keras_names_read(pg__keras_names *out, const pg__h5 *h5, uint32_t obj,
+                               const char *key, pg_err *err)
+{
+    pg_status st = PG_OK;
+    char where[200], part[64];
+    size_t cap = 0, n_parts = 0;
+    *out = (pg__keras_names){.cls = PG_H5_STR_FIXED};
+    const pg__h5_attr *plain = pg__h5_attr_find(h5, obj, key);
+    (void)pg__h5_path(h5, obj, where, sizeof where);
+    for (uint32_t k = 0; k < pg__h5_at(h5, obj)->n_attrs; k++)
+        n_parts += (size_t)pg__keras_is_part(pg__h5_attr_at(h5, obj, k)->name, key);
+    n_parts -= plain != NULL;
+    if (plain && n_parts)
+        PG_FAIL(PG_E_FORMAT, "%s: both %s and numbered parts of it", where, key);
+    out->present = plain || n_parts;
+    out->chunked = n_parts > 0;
+    if (plain)
+        PG_TRY(add_part(out, &cap, plain, where, err));
+    for (size_t k = 0; k < n_parts; k++) {
+        (void)snprintf(part, sizeof part, "%s%zu", key, k);
+        const pg__h5_attr *a = pg__h5_attr_find(h5, obj, part);
+        if (!a)
+            PG_FAIL(PG_E_FORMAT, "%s: %s is missing among %zu parts of %s", where, part, n_parts,
+                    key);
+        PG_TRY(add_part(out, &cap, a, where, err));
+    }
+    PG_TRY(check_twice(out, where, key, err));
+done:
+    return st;
+}
+
+void pg__keras_names_fini(pg__keras_names *n)
+{
+    pg__mem_free(n->v);
+    *n = (pg__keras_names){0};
+}
