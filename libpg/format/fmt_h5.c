@@ -6,18 +6,12 @@
 #include "base/try.h"
 #include "format/fmt_keras_h5.h"
 
-typedef enum layout { NOT_KERAS, LEGACY, PATHS, KERAS_0 } layout;
+typedef enum layout { LEGACY, KERAS_0, PATHS } layout; /* PATHS: or nothing of Keras */
 
 int pg__hdf5_probe(const uint8_t *head, size_t n)
 {
     static const uint8_t signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
     return n >= sizeof signature && memcmp(head, signature, sizeof signature) == 0;
-}
-
-static int has_group(const pg__h5 *h5, const char *name)
-{
-    const uint32_t obj = pg__h5_find(h5, 0, name);
-    return obj != PG_H5_NONE && pg__h5_at(h5, obj)->kind == PG_H5_GROUP;
 }
 
 static layout find_layout(const pg__h5 *h5)
@@ -31,13 +25,12 @@ static layout find_layout(const pg__h5 *h5)
         keras_0 |= strcmp(name, "nb_layers") == 0;
         stopped |= strcmp(name, "keras_version") == 0 || strcmp(name, "backend") == 0;
     }
-    if (has_group(h5, "model_weights"))
+    const uint32_t weights = pg__h5_find(h5, 0, "model_weights");
+    if (weights != PG_H5_NONE && pg__h5_at(h5, weights)->kind == PG_H5_GROUP)
         return LEGACY;
-    if (has_group(h5, "layers") || has_group(h5, "_layer_checkpoint_dependencies"))
-        return PATHS;
     if (keras_0)
         return KERAS_0;
-    return stopped ? LEGACY : NOT_KERAS; /* what is left of a save that failed at its start */
+    return stopped ? LEGACY : PATHS; /* what is left of a save that failed at its start */
 }
 
 pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
@@ -48,16 +41,16 @@ pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_o
     (void)path;
     PG_TRY(pg__h5_open(&h5, io, err));
     switch (find_layout(h5)) {
-    case LEGACY: PG_TRY(pg__keras_h5_from(out, h5, io, opts, err)); break;
-    case PATHS: PG_TRY(pg__keras_v3_from(out, h5, io, opts, err)); break;
+    case LEGACY: st = pg__keras_h5_from(out, h5, io, opts, err); break;
+    case PATHS: st = pg__keras_v3_from(out, h5, io, opts, err); break;
     case KERAS_0:
         PG_FAIL(PG_E_UNSUPPORTED,
                 "weights of Keras 0.x (nb_layers), which no Keras since 2.0 reads either");
-    case NOT_KERAS:
-        PG_FAIL(PG_E_UNKNOWN,
-                "HDF5, but not a Keras file (no layer_names, model_weights or layers)");
     }
-    h5 = NULL; /* the store's now */
+    if (st == PG_OK)
+        h5 = NULL; /* the store's now */
+    if (st == PG_E_UNKNOWN)
+        PG_FAIL(st, "HDF5, but not a Keras file (no layer_names, model_weights or layers)");
 done:
     pg__h5_close(h5);
     return st;

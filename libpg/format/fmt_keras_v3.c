@@ -518,28 +518,9 @@ done:
     return st;
 }
 
-static int probe(const uint8_t *head, size_t n)
-{
-    return n >= 8 && memcmp(head, "\x89HDF\r\n\x1a\n", 8) == 0;
-}
-
-static pg_status open_file(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
-                           pg_err *err)
-{
-    pg__h5 *h5 = NULL;
-    (void)path;
-    pg_status st = pg__h5_open(&h5, io, err);
-    if (st == PG_OK)
-        st = pg__keras_v3_from(out, h5, io, opts, err);
-    if (st != PG_OK)
-        pg__h5_close(h5);
-    return st;
-}
-
 const pg__format pg__fmt_keras_v3 = {
     .name = FORMAT,
-    .probe = probe,
-    .open = open_file,
+    .open = pg__hdf5_open, /* no probe: the walk of fmt_h5.c leads here */
     .write = write_file,
     .verify = pg__v3_verify,
     .suffixes = ".weights.h5\0",
