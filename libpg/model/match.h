@@ -14,8 +14,9 @@
  * shared by several calls appears once. */
 typedef struct pg__leaf {
     const pg__layer *layer;
-    size_t top;    /* index of the top-level layer of the model that holds it */
-    int trainable; /* the layer and all models around it are */
+    size_t top;         /* index of the top-level layer of the model that holds it */
+    const char *parent; /* name of the nested model that it stands in, "" for the model itself */
+    int trainable;      /* the layer and all models around it are */
     pg__vars vars;
 } pg__leaf;
 
@@ -28,6 +29,9 @@ typedef struct pg__leaves {
 
 pg_status pg__leaves_of(pg__leaves *out, const pg__model *m, int dialect, pg_err *err);
 void pg__leaves_fini(pg__leaves *l);
+
+/* The leaves below one top-level layer: a view into l, not to be released. */
+pg__leaves pg__leaves_below(const pg__leaves *l, size_t top);
 
 /* A stored weight as the matcher sees it. */
 typedef struct pg__stored {
@@ -51,8 +55,9 @@ typedef struct pg__placing {
     pg__placed_by how;
 } pg__placing;
 
-/* stored: the flat list of one file layer, in its order. PG_E_MISMATCH with details (missing,
- * extra, shapes) if no reading fits. */
+/* stored: the flat list of one file layer, in its order. PG_E_MISMATCH if no reading fits, with
+ * lines "missing: ", "extra:   ", "shape:   " or "order:   " in err->detail. *out is released with
+ * pg__placing_fini(). */
 pg_status pg__place(pg__placing *out, const pg__leaves *leaves, const pg__stored *stored, size_t n,
                     pg_err *err);
 void pg__placing_fini(pg__placing *p);
@@ -61,12 +66,16 @@ void pg__placing_fini(pg__placing *p);
  * then the rest. Fills leaf[] and var[] of n_vars entries. */
 void pg__expected_order(const pg__leaves *leaves, size_t *leaf, size_t *var);
 
-/* A plain (unwrapped) file's layers against a model: for each weighted top-level layer of the model
- * the file layer that fits it, for the repair. */
+/* A plain (unwrapped) file's layers against a model, for the repair: for each top-level layer of
+ * the model that holds weights, the file layer that fits it. Layers that found no partner are
+ * listed in missing (the model's) and extra (the file's); the caller decides whether to go on
+ * without them. PG_E_MISMATCH: no layer found a partner, or one of the same name does not fit
+ * (err->detail says why); PG_E_AMBIGUOUS: names say one thing, order and shapes another
+ * (err->detail lists both). */
 typedef struct pg__alignment {
     size_t *file_layer; /* per top-level model layer: index of a file layer, or PG_NONE */
     size_t n;
-    pg__strs missing, extra, candidates;
+    pg__strs missing, extra;
     int by_order; /* 1: names did not decide, position and shapes did */
 } pg__alignment;
 pg_status pg__align(pg__alignment *out, const pg__model *m, const pg__leaves *leaves,

@@ -1,0 +1,193 @@
+/* place_order.c - placing by order alone (keras-files: "When no reading fits"): the flat list that
+ * the model's trainable flags foretell, accepted only if variables and shapes agree in every place
+ * and the file's own names tell the same story: one name for each layer, numbers that rise along
+ * the layers. This places renumbered files and other releases' counting. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "model/fit.h"
+
+/* A weight with the file's own name for its layer. A unit is a leaf, or one layer of the model that
+ * a TimeDistributed holds: what has a number of its own. */
+typedef struct in_order {
+    pg__piece prefix;
+    size_t stem; /* length of the prefix without its number */
+    uint64_t number;
+    size_t unit; /* rises along the leaves */
+} in_order;
+
+static int is_cell(pg__piece p)
+{
+    for (size_t i = 0; i + 4 <= p.n; i++)
+        if (memcmp(p.s + i, "cell", 4) == 0)
+            return 1;
+    return 0;
+}
+
+/* Is this component the name of an inner layer, not of the layer itself? */
+static int is_inner(pg__piece p, const pg__var *v)
+{
+    const size_t n = strlen(v->sub);
+    return is_cell(p) || (n == p.n && n > 0 && memcmp(p.s, v->sub, n) == 0) ||
+           (p.n > 8 && memcmp(p.s, "forward_", 8) == 0) ||
+           (p.n > 9 && memcmp(p.s, "backward_", 9) == 0);
+}
+
+/* "forward_lstm_3" is "lstm_3" in one direction. */
+static pg__piece without_direction(pg__piece p)
+{
+    const size_t n = p.n > 8 && memcmp(p.s, "forward_", 8) == 0    ? 8
+                     : p.n > 9 && memcmp(p.s, "backward_", 9) == 0 ? 9
+                                                                   : 0;
+    return (pg__piece){p.s + n, p.n - n};
+}
+
+/* The file's own name for the layer of a weight that is expected to be v. */
+static int prefix_of(pg__piece *out, const char *name, const pg__var *v)
+{
+    pg__owner o = pg__owner_split(name);
+    if (o.path.n == 0) { /* flat: NAME_W */
+        const char *const words[] = {v->alt, v->name};
+        pg__piece whole = {o.var.s, o.var.n};
+        for (size_t i = 0; i < 4; i++) {
+            const char *word = words[i % 2];
+            const size_t n = strlen(word);
+            if (i == 2)
+                whole.n = pg__without_number(whole.s, whole.n);
+            if (n > 0 && whole.n > n + 1 && whole.s[whole.n - n - 1] == '_' &&
+                memcmp(whole.s + whole.n - n, word, n) == 0) {
+                *out = without_direction((pg__piece){whole.s, whole.n - n - 1});
+                return 1;
+            }
+        }
+        return 0;
+    }
+    if (!pg__var_is_named(v, o.var) || !pg__sub_agrees(v, &o))
+        return 0;
+    for (;;) {
+        const char *slash = memrchr(o.path.s, '/', o.path.n);
+        const size_t start = slash ? (size_t)(slash - o.path.s) + 1 : 0;
+        if (!slash || !is_inner((pg__piece){o.path.s + start, o.path.n - start}, v))
+            break;
+        o.path.n = start - 1;
+    }
+    *out = without_direction(o.path);
+    return 1;
+}
+
+static void read_number(in_order *w)
+{
+    w->stem = pg__without_number(w->prefix.s, w->prefix.n);
+    w->number = 0;
+    for (size_t i = w->stem + 1; i < w->prefix.n; i++)
+        if (w->number < UINT64_MAX / 10 - 1)
+            w->number = 10 * w->number + (uint64_t)(w->prefix.s[i] - '0');
+}
+
+static int compare_pieces(const char *a, size_t na, const char *b, size_t nb)
+{
+    const int c = memcmp(a, b, na < nb ? na : nb);
+    return c ? c : na < nb ? -1 : na > nb;
+}
+
+/* By stem, then by unit. */
+static int compare_in_order(const void *x, const void *y)
+{
+    const in_order *a = x, *b = y;
+    const int c = compare_pieces(a->prefix.s, a->stem, b->prefix.s, b->stem);
+    return c ? c : a->unit < b->unit ? -1 : a->unit > b->unit;
+}
+
+/* Numbers the units of all variables, in leaf order; returns how many there are. */
+static size_t number_units(const pg__leaves *leaves, const size_t *first, size_t *unit)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < leaves->n; i++) {
+        const pg__leaf *l = &leaves->v[i];
+        const int many = l->layer->inner && l->layer->inner->model;
+        for (size_t k = 0; k < l->vars.n; k++) {
+            n += many && k > 0 && strcmp(l->vars.v[k].sub, l->vars.v[k - 1].sub) != 0;
+            unit[first[i] + k] = n;
+        }
+        n += l->vars.n > 0;
+    }
+    return n;
+}
+
+/* One name for each unit, and along the units of one stem rising numbers. */
+static int names_agree(in_order *w, size_t n, size_t *first_of_unit, size_t n_units)
+{
+    for (size_t i = 0; i < n_units; i++)
+        first_of_unit[i] = PG_NONE;
+    for (size_t i = 0; i < n; i++) {
+        size_t *first = &first_of_unit[w[i].unit];
+        if (*first == PG_NONE)
+            *first = i;
+        const pg__piece *a = &w[*first].prefix, *b = &w[i].prefix;
+        if (compare_pieces(a->s, a->n, b->s, b->n) != 0)
+            return 0;
+    }
+    qsort(w, n, sizeof *w, compare_in_order);
+    for (size_t i = 1; i < n; i++) {
+        const in_order *a = &w[i - 1], *b = &w[i];
+        if (a->unit != b->unit && a->number >= b->number &&
+            compare_pieces(a->prefix.s, a->stem, b->prefix.s, b->stem) == 0)
+            return 0;
+    }
+    return 1;
+}
+
+/* Do name and shape of every weight agree with the variable expected in its place? */
+static int list_agrees(in_order *w, const pg__leaves *leaves, const pg__stored *stored,
+                       const pg__placing *p, const size_t *first, const size_t *unit)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        const pg__var *v = &leaves->v[p->leaf[i]].vars.v[p->var[i]];
+        if (!pg__dims_agree(v, &stored[i]) || !prefix_of(&w[i].prefix, stored[i].name, v))
+            return 0;
+        read_number(&w[i]);
+        w[i].unit = unit[first[p->leaf[i]] + p->var[i]];
+    }
+    return 1;
+}
+
+pg_status pg__place_by_order(pg__placing *out, int *holds, const pg__leaves *leaves,
+                             const pg__stored *stored, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__placing p = {.n = n, .how = PG_BY_ORDER};
+    in_order *w = NULL;
+    size_t *first = NULL, *unit = NULL, *first_of_unit = NULL;
+    *holds = 0;
+    if (!leaves->all_known || n != leaves->n_vars)
+        return PG_OK;
+    p.leaf = pg__mem_array(n, sizeof *p.leaf);
+    p.var = pg__mem_array(n, sizeof *p.var);
+    w = pg__mem_array(n, sizeof *w);
+    first = pg__mem_array(leaves->n + 1, sizeof *first);
+    unit = pg__mem_array(n, sizeof *unit);
+    first_of_unit = pg__mem_array(n, sizeof *first_of_unit);
+    if (!p.leaf || !p.var || !w || !first || !unit || !first_of_unit) {
+        st = pg__nomem(err);
+        goto done;
+    }
+    for (size_t i = 0; i < leaves->n; i++)
+        first[i + 1] = first[i] + leaves->v[i].vars.n;
+    const size_t n_units = number_units(leaves, first, unit);
+    pg__expected_order(leaves, p.leaf, p.var);
+    if (list_agrees(w, leaves, stored, &p, first, unit) &&
+        names_agree(w, n, first_of_unit, n_units)) {
+        *holds = 1;
+        *out = p;
+        p = (pg__placing){0};
+    }
+done:
+    pg__placing_fini(&p);
+    pg__mem_free(w);
+    pg__mem_free(first);
+    pg__mem_free(unit);
+    pg__mem_free(first_of_unit);
+    return st;
+}
