@@ -122,50 +122,47 @@ static void keras_3_calls_are_found_in_args_and_kwargs(void **state)
     "{\"class_name\":\"__keras_tensor__\",\"config\":{\"shape\":[1],\"keras_history\":[\"" name \
     "\"," #node ",0]}}"
     pg__graph *g =
-        parse(
-            "{\"module\":\"keras\",\"class_name\":\"Functional\",\"config\":{\"name\":\"m\","
-            "\"layers\":[" INPUT
-            "," LAYER("o",
-                      "[{\"args\":[[" TENSOR(
-                          "i", 0) "," TENSOR("i", 0) "]],\"kwargs\":{\"mask\":null,\"n\":3,"
-                                                     "\"v\":" TENSOR("i", 0) "}},{\"args\":"
-                                                                             "[" TENSOR("o",
-                                                                                        0) "],"
-                                                                                           "\"kwarg"
-                                                                                           "s\":{}}"
-                                                                                           "]") "],"
-                                                                                                "\""
-                                                                                                "in"
-                                                                                                "pu"
-                                                                                                "t_"
-                                                                                                "la"
-                                                                                                "ye"
-                                                                                                "rs"
-                                                                                                "\""
-                                                                                                ":["
-                                                                                                "\""
-                                                                                                "i"
-                                                                                                "\""
-                                                                                                ",0"
-                                                                                                ",0"
-                                                                                                "],"
-                                                                                                "\""
-                                                                                                "ou"
-                                                                                                "tp"
-                                                                                                "ut"
-                                                                                                "_l"
-                                                                                                "ay"
-                                                                                                "er"
-                                                                                                "s"
-                                                                                                "\""
-                                                                                                ":["
-                                                                                                "\""
-                                                                                                "o"
-                                                                                                "\""
-                                                                                                ",1"
-                                                                                                ",0"
-                                                                                                "]}"
-                                                                                                "}");
+        parse("{\"module\":\"keras\",\"class_name\":\"Functional\",\"config\":{\"name\":\"m\","
+              "\"layers\":[" INPUT
+              "," LAYER("o", "[{\"args\":[[" TENSOR("i", 0) "," TENSOR(
+                                 "i", 0) "]],\"kwargs\":{\"mask\":null,\"n\":3,"
+                                         "\"v\":" TENSOR("i", 0) "}},{\"args\":"
+                                                                 "[" TENSOR("o", 0) "],"
+                                                                                    "\"kwarg"
+                                                                                    "s\":{}}"
+                                                                                    "]") "],"
+                                                                                         "\""
+                                                                                         "in"
+                                                                                         "pu"
+                                                                                         "t_"
+                                                                                         "la"
+                                                                                         "ye"
+                                                                                         "rs"
+                                                                                         "\""
+                                                                                         ":["
+                                                                                         "\""
+                                                                                         "i"
+                                                                                         "\""
+                                                                                         ",0"
+                                                                                         ",0"
+                                                                                         "],"
+                                                                                         "\""
+                                                                                         "ou"
+                                                                                         "tp"
+                                                                                         "ut"
+                                                                                         "_l"
+                                                                                         "ay"
+                                                                                         "er"
+                                                                                         "s"
+                                                                                         "\""
+                                                                                         ":["
+                                                                                         "\""
+                                                                                         "o"
+                                                                                         "\""
+                                                                                         ",1"
+                                                                                         ",0"
+                                                                                         "]}"
+                                                                                         "}");
     const pg__layer *o = &g->root->layers[1];
     assert_int_equal(g->dialect, 3);
     assert_int_equal(g->root->n_inputs, 1);
@@ -398,7 +395,7 @@ static void every_model_json_of_the_test_data_is_read(void **state)
         char *text = read_file(e->fts_path, &n);
         if (pg__graph_parse(&g, text, n, &err) != PG_OK)
             fail_msg("%s: %s", e->fts_path, err.msg);
-        const int version = strstr(e->fts_path, "/keras-1.")    ? 1
+        const int version = strstr(e->fts_path, "/keras-1.")   ? 1
                             : strstr(e->fts_path, "/keras-3.") ? 3
                                                                : 2;
         if (g->dialect != version)
@@ -409,6 +406,52 @@ static void every_model_json_of_the_test_data_is_read(void **state)
     }
     fts_close(tree);
     assert_true(n_read >= 69);
+}
+
+static pg_status load(pg__graph **g, const char *file, pg_err *err)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", pg_testdata, file);
+    return pg__graph_load(g, path, err);
+}
+
+static void any_file_with_a_model_can_be_loaded(void **state)
+{
+    (void)state;
+    static const char *const files[] = {
+        "files/keras-2.2.4/cnn4-g2/template.json", "files/keras-2.2.4/cnn4-g2/wrapper_model.h5",
+        "files/keras-3.6.0-native/cnn4/wrapper.keras",
+        "files/keras-1.2.2-py3/make_parallel-cnn4/wrapper_model.h5"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        pg_err err = {0};
+        pg__graph *g = NULL;
+        if (load(&g, files[i], &err) != PG_OK)
+            fail_msg("%s", err.msg);
+        assert_int_equal(g->n_models, i == 0 ? 1 : 2);
+        pg__graph_free(g);
+    }
+}
+
+static void files_without_a_model_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *say;
+        pg_status st;
+    } bad[] = {
+        {"files/keras-2.2.4/cnn4-g2/wrapper_weights.h5", "no model description", PG_E_MISMATCH},
+        {"manifest.json", "no model", PG_E_MISMATCH},
+        {"README.md", "README.md", PG_E_UNKNOWN},
+        {"nowhere.json", "nowhere.json: cannot open", PG_E_IO},
+        {"files", "not a regular file", PG_E_IO},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pg_err err = {0};
+        pg__graph *g = NULL;
+        assert_fails(bad[i].st, load(&g, bad[i].file, &err), &err);
+        if (!strstr(err.msg, bad[i].say) || !strstr(err.msg, bad[i].file))
+            fail_msg("%s: %s", bad[i].file, err.msg);
+    }
 }
 
 PG_TEST_MAIN(cmocka_unit_test(functional_models_have_layers_and_calls),
@@ -425,4 +468,6 @@ PG_TEST_MAIN(cmocka_unit_test(functional_models_have_layers_and_calls),
              cmocka_unit_test(what_is_no_model_is_told_apart),
              cmocka_unit_test(models_nest_only_so_deep),
              cmocka_unit_test(long_chains_and_wide_sharing_are_linear),
-             cmocka_unit_test(every_model_json_of_the_test_data_is_read))
+             cmocka_unit_test(every_model_json_of_the_test_data_is_read),
+             cmocka_unit_test(any_file_with_a_model_can_be_loaded),
+             cmocka_unit_test(files_without_a_model_are_refused_by_name))

@@ -1,0 +1,117 @@
+/* graph_load.c - a model description out of a file: model JSON is read here, everything else is
+ * opened as a checkpoint and asked for its model_config. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/try.h"
+#include "model/graph.h"
+#include "pg/store.h"
+
+/* Reads up to cap bytes from the start of fd. */
+static pg_status read_some(int fd, char *buf, size_t cap, size_t *n, pg_err *err)
+{
+    for (*n = 0; *n < cap;) {
+        const ssize_t got = pread(fd, buf + *n, cap - *n, (off_t)*n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return pg_fail_sys(err, PG_E_IO, errno, "cannot read");
+        if (got == 0)
+            break;
+        *n += (size_t)got;
+    }
+    return PG_OK;
+}
+
+static int looks_like_json(const char *head, size_t n)
+{
+    const size_t bom = n >= 3 && memcmp(head, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    const size_t blank = bom + strspn(head + bom, " \t\r\n");
+    return blank < n && strchr("{[\"", head[blank]);
+}
+
+static int is_utf16(const char *head, size_t n)
+{
+    return n >= 2 && (memcmp(head, "\xFF\xFE", 2) == 0 || memcmp(head, "\xFE\xFF", 2) == 0);
+}
+
+/* The whole text of a JSON file, or *text NULL if it is something else. */
+static pg_status read_json(char **text, size_t *n, const char *path, pg_err *err)
+{
+    char head[65];
+    size_t n_head = 0;
+    pg_status st = PG_OK;
+    struct stat info;
+    char *whole = NULL;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return pg_fail_sys(err, PG_E_IO, errno, "cannot open");
+    if (fstat(fd, &info) != 0) {
+        st = pg_fail_sys(err, PG_E_IO, errno, "cannot read");
+        goto done;
+    }
+    if (!S_ISREG(info.st_mode))
+        PG_FAIL(PG_E_IO, "not a regular file");
+    PG_TRY(read_some(fd, head, sizeof head - 1, &n_head, err));
+    head[n_head] = 0;
+    if (is_utf16(head, n_head))
+        PG_FAIL(PG_E_FORMAT, "text in UTF-16; save it as UTF-8");
+    if (!looks_like_json(head, n_head))
+        goto done;
+    if (info.st_size < 0 || (uint64_t)info.st_size > PG_LIMIT_JSON_BYTES)
+        PG_FAIL(PG_E_LIMIT, "JSON: %lld bytes, more than the limit of %llu",
+                (long long)info.st_size, (unsigned long long)PG_LIMIT_JSON_BYTES);
+    whole = pg__mem_array((size_t)info.st_size + 1, 1);
+    if (!whole) {
+        st = pg__nomem(err);
+        goto done;
+    }
+    PG_TRY(read_some(fd, whole, (size_t)info.st_size, n, err));
+    *text = whole;
+    whole = NULL;
+done:
+    pg__mem_free(whole);
+    (void)close(fd);
+    return st;
+}
+
+static pg_status load_from_store(pg__graph **out, const char *path, pg_err *err)
+{
+    pg_store *s = NULL;
+    pg_status st = PG_OK;
+    size_t n = 0;
+    PG_TRY(pg_store_open(&s, path, NULL, err)); /* puts the path before its message */
+    const char *text = pg_store_text(s, PG_TEXT_MODEL_CONFIG, &n);
+    if (!text) {
+        (void)pg_fail(err, PG_E_MISMATCH, "%s: holds no model description", PG_SHOW(path));
+        pg_err_hint(err, "a model's JSON (model.to_json()), a full model .h5 or a .keras file");
+        st = PG_E_MISMATCH;
+        goto done;
+    }
+    st = pg__graph_parse(out, text, n, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(path));
+done:
+    pg_store_close(s);
+    return st;
+}
+
+pg_status pg__graph_load(pg__graph **out, const char *path, pg_err *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    pg_status st = read_json(&text, &n, path, err);
+    if (st == PG_OK && !text)
+        return load_from_store(out, path, err);
+    if (st == PG_OK)
+        st = pg__graph_parse(out, text, n, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(path));
+    pg__mem_free(text);
+    return st;
+}
