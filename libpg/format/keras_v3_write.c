@@ -28,33 +28,48 @@ static uint32_t group_at(const pg__v3 *v, size_t part, const char *path)
     return obj != PG_H5_NONE && pg__h5_at(h, obj)->kind == PG_H5_GROUP ? obj : PG_H5_NONE;
 }
 
-/* The first part, up to `last`, whose group at path has an attribute; that one's value counts. */
-static size_t first_with(const pg__v3 *v, size_t last, const char *path, const char *attr)
+static int holds_data(const pg__h5 *h, uint32_t group)
 {
-    size_t part = 0;
-    for (; part < last; part++) {
-        const uint32_t obj = group_at(v, part, path);
-        if (obj != PG_H5_NONE && pg__h5_attr_find(v->parts[part].h5, obj, attr))
-            break;
-    }
-    return part;
+    for (uint32_t k = 0; k < pg__h5_at(h, group)->n_children; k++)
+        if (pg__h5_at(h, pg__h5_child(h, group, k))->kind == PG_H5_DATASET)
+            return 1;
+    return 0;
 }
 
-/* The attributes of a group, which shards hold several times. */
+/* The part whose attributes of a group count, or n_parts. A group may be in several shards, begun
+ * in one and filled in the next: the first that holds data counts, else the first that has the
+ * group. So a template out of shards compares equal to the template's own shards. */
+static size_t part_of(const pg__v3 *v, const char *path)
+{
+    size_t first = v->n_parts;
+    for (size_t part = v->n_parts; part-- > 0;) {
+        const uint32_t obj = group_at(v, part, path);
+        if (obj != PG_H5_NONE && (first == v->n_parts || holds_data(v->parts[part].h5, obj) ||
+                                  !holds_data(v->parts[first].h5, group_at(v, first, path))))
+            first = part;
+    }
+    return first;
+}
+
+/* A group of the source with its n attributes, or PG_H5_NONE and none. */
+static uint32_t attrs_of(const pg__v3 *v, const char *path, const pg__h5 **h, uint32_t *n)
+{
+    const size_t part = part_of(v, path);
+    const uint32_t obj = part < v->n_parts ? group_at(v, part, path) : PG_H5_NONE;
+    *h = part < v->n_parts ? v->parts[part].h5 : NULL;
+    *n = *h ? pg__h5_at(*h, obj)->n_attrs : 0;
+    return obj;
+}
+
 static pg_status copy_attrs(pg__v3_image *m, const pg__v3 *v, const char *from, const char *to,
                             pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t part = 0; part < v->n_parts; part++) {
-        const pg__h5 *h = v->parts[part].h5;
-        const uint32_t obj = group_at(v, part, from);
-        const uint32_t n = obj == PG_H5_NONE ? 0 : pg__h5_at(h, obj)->n_attrs;
-        for (uint32_t k = 0; k < n; k++) {
-            const pg__h5_attr *a = pg__h5_attr_at(h, obj, k);
-            if (first_with(v, part, from, a->name) == part)
-                PG_TRY(pg__h5_out_attr(m->h5, to, a, err));
-        }
-    }
+    uint32_t n = 0;
+    const pg__h5 *h = NULL;
+    const uint32_t obj = attrs_of(v, from, &h, &n);
+    for (uint32_t k = 0; k < n; k++)
+        PG_TRY(pg__h5_out_attr(m->h5, to, pg__h5_attr_at(h, obj, k), err));
 done:
     return st;
 }
@@ -272,21 +287,17 @@ static int same_attr(const pg__h5_attr *a, const pg__h5_attr *b)
 static pg_status check_group(const pg__v3 *in, const char *from, const pg__v3 *out, const char *to,
                              pg_err *err)
 {
-    const uint32_t there = group_at(out, 0, to);
-    for (size_t part = 0; part < in->n_parts; part++) {
-        const pg__h5 *h = in->parts[part].h5;
-        const uint32_t obj = group_at(in, part, from);
-        const uint32_t n = obj == PG_H5_NONE ? 0 : pg__h5_at(h, obj)->n_attrs;
-        if (obj != PG_H5_NONE && there == PG_H5_NONE)
-            return pg_fail(err, PG_E_IO, "%s: this group is missing from what was written",
-                           PG_SHOW(to));
-        for (uint32_t k = 0; k < n; k++) {
-            const pg__h5_attr *a = pg__h5_attr_at(h, obj, k);
-            if (first_with(in, part, from, a->name) == part &&
-                !same_attr(a, pg__h5_attr_find(out->parts[0].h5, there, a->name)))
-                return pg_fail(err, PG_E_IO, "%s: attribute %s differs from what was to be written",
-                               PG_SHOW(to), PG_SHOW(a->name));
-        }
+    uint32_t n = 0;
+    const pg__h5 *h = NULL, *written = out->parts[0].h5;
+    const uint32_t obj = attrs_of(in, from, &h, &n), there = group_at(out, 0, to);
+    if (obj != PG_H5_NONE && there == PG_H5_NONE)
+        return pg_fail(err, PG_E_IO, "%s: this group is missing from what was written",
+                       PG_SHOW(to));
+    for (uint32_t k = 0; k < n; k++) {
+        const pg__h5_attr *a = pg__h5_attr_at(h, obj, k);
+        if (!same_attr(a, pg__h5_attr_find(written, there, a->name)))
+            return pg_fail(err, PG_E_IO, "%s: attribute %s differs from what was to be written",
+                           PG_SHOW(to), PG_SHOW(a->name));
     }
     return PG_OK;
 }

@@ -127,7 +127,9 @@ static inline void v3_same_model(pg_store *lifted, pg_store *genuine)
             continue;
         assert_non_null(x);
         assert_string_equal(x->name, y->name);
-        v3_same_text(pg__v3_layer_name(lifted, a), pg__v3_layer_name(genuine, b));
+        /* a name may lie in another shard than the data; then it is not written */
+        if (pg__v3_layer_name(lifted, a) || strcmp(pg_store_format(genuine), "keras-sharded"))
+            v3_same_text(pg__v3_layer_name(lifted, a), pg__v3_layer_name(genuine, b));
         a++;
     }
     assert_int_equal(a, pg_store_n_layers(lifted));
