@@ -1,0 +1,409 @@
+/* libhdf5 is the oracle of our reader: every HDF5 file below testdata, and files of layouts that
+ * Keras does not write, must have the same objects, attributes, types, shapes and bytes in both. */
+#include "pg_test.h"
+
+#include <ftw.h>
+
+#include "base/limits.h"
+#include "h5_image.h"
+
+/* The pieces in which ours reads: odd, so that they cross rows, chunks and elements. */
+#define PIECE 1021
+
+/* ---- types */
+
+static int class_of(hid_t t, pg_dtype *dtype)
+{
+    const size_t size = H5Tget_size(t);
+    switch (H5Tget_class(t)) {
+    case H5T_STRING: return H5Tis_variable_str(t) > 0 ? PG_H5_STR_VLEN : PG_H5_STR_FIXED;
+    case H5T_INTEGER: {
+        static const pg_dtype u[] = {[1] = PG_U8, [2] = PG_U16, [4] = PG_U32, [8] = PG_U64};
+        static const pg_dtype i[] = {[1] = PG_I8, [2] = PG_I16, [4] = PG_I32, [8] = PG_I64};
+        *dtype = H5Tget_sign(t) == H5T_SGN_2 ? i[size] : u[size];
+        break;
+    }
+    case H5T_FLOAT:
+        *dtype = size == 8                ? PG_F64
+                 : size == 4              ? PG_F32
+                 : H5Tget_ebias(t) == 127 ? PG_BF16
+                                          : PG_F16;
+        break;
+    case H5T_ENUM: *dtype = PG_BOOL; break;
+    case H5T_OPAQUE: *dtype = PG_BF16; break;
+    default: fail_msg("a type of class %d", H5Tget_class(t));
+    }
+    return PG_H5_NUMBER;
+}
+
+static void same_type(const pg__h5_dtype *t, hid_t want)
+{
+    pg_dtype dtype = t->dtype;
+    assert_int_equal(t->cls, class_of(want, &dtype));
+    assert_int_equal(t->size, t->cls == PG_H5_STR_VLEN ? 16 : H5Tget_size(want));
+    assert_int_equal(t->dtype, dtype);
+    if (t->cls == PG_H5_NUMBER && t->size > 1 && H5Tget_class(want) != H5T_OPAQUE)
+        assert_int_equal(t->big_endian, H5Tget_order(want) == H5T_ORDER_BE);
+    if (t->cls != PG_H5_NUMBER) {
+        assert_int_equal(t->utf8, H5Tget_cset(want));
+        assert_int_equal(t->pad, H5Tget_strpad(want));
+    }
+}
+
+static void same_shape(uint32_t rank, const uint64_t *dims, hid_t space)
+{
+    hsize_t want[32] = {0};
+    if (H5Sget_simple_extent_type(space) == H5S_NULL) {
+        assert_int_equal(rank, PG_H5_NULL);
+        return;
+    }
+    assert_int_equal(rank, H5Sget_simple_extent_dims(space, want, NULL));
+    for (uint32_t i = 0; i < rank; i++)
+        assert_int_equal(dims[i], want[i]);
+}
+
+/* ---- attributes and data */
+
+static void same_strings(const pg__h5_attr *a, const char *const *want)
+{
+    for (size_t i = 0; i < a->n_elems; i++) {
+        const char *s = want[i] ? want[i] : "";
+        assert_string_equal(a->strs[i], s);
+        assert_int_equal(a->lens[i], strlen(s));
+    }
+}
+
+/* Fixed strings through libhdf5's conversion to null-terminated ones of one byte more. */
+static void same_fixed(const pg__h5_attr *a, hid_t attr)
+{
+    const size_t size = a->type.size + 1;
+    const hid_t mem = image_string(size, a->type.utf8, 0);
+    char *buf = calloc((size_t)a->n_elems, size);
+    assert_true(H5Aread(attr, mem, buf) >= 0);
+    for (size_t i = 0; i < a->n_elems; i++)
+        assert_string_equal(a->strs[i], buf + i * size);
+    free(buf);
+    H5Tclose(mem);
+}
+
+static void same_attr(const pg__h5_attr *a, hid_t obj)
+{
+    const hid_t attr = H5Aopen(obj, a->name, H5P_DEFAULT);
+    assert_true(attr >= 0);
+    const hid_t type = H5Aget_type(attr), space = H5Aget_space(attr);
+    same_type(&a->type, type);
+    same_shape(a->rank, a->dims, space);
+    assert_int_equal(a->n_elems, H5Sget_simple_extent_npoints(space));
+    if (a->n_elems) {
+        void *buf = calloc((size_t)a->n_elems, H5Tget_size(type));
+        assert_true(H5Aread(attr, type, buf) >= 0);
+        if (a->type.cls == PG_H5_STR_VLEN) {
+            same_strings(a, buf);
+            H5Dvlen_reclaim(type, space, H5P_DEFAULT, buf);
+        } else {
+            assert_memory_equal(a->raw, buf, a->n_elems * a->type.size);
+        }
+        free(buf);
+        if (a->type.cls == PG_H5_STR_FIXED)
+            same_fixed(a, attr);
+    }
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Aclose(attr);
+}
+
+static void same_data(pg__h5 *h, uint32_t obj, hid_t d)
+{
+    const pg__h5_object *o = pg__h5_at(h, obj);
+    const hid_t type = H5Dget_type(d), space = H5Dget_space(d);
+    same_type(&o->type, type);
+    same_shape(o->rank, o->dims, space);
+    assert_int_equal(o->n_bytes, (uint64_t)H5Sget_simple_extent_npoints(space) * H5Tget_size(type));
+    uint8_t *want = calloc((size_t)o->n_bytes + 1, 1), *got = calloc((size_t)o->n_bytes + 1, 1);
+    assert_true(H5Dread(d, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, want) >= 0);
+    for (uint64_t off = 0; off < o->n_bytes; off += PIECE) {
+        const uint64_t left = o->n_bytes - off;
+        assert_ok(pg__h5_read(h, obj, off, got + off, left < PIECE ? (size_t)left : PIECE, NULL));
+    }
+    assert_memory_equal(got, want, (size_t)o->n_bytes);
+    free(want);
+    free(got);
+    H5Sclose(space);
+    H5Tclose(type);
+}
+
+/* ---- objects */
+
+/* Depth-first number that the next object should have; children as libhdf5 lists them by name. */
+static void same_object(pg__h5 *h, uint32_t obj, hid_t id, uint32_t *next)
+{
+    const pg__h5_object *o = pg__h5_at(h, obj);
+    H5O_info_t info;
+    H5G_info_t group;
+    assert_int_equal(obj, (*next)++);
+    assert_true(H5Oget_info(id, &info) >= 0);
+    assert_int_equal(o->addr, info.addr);
+    assert_int_equal(o->n_attrs, info.num_attrs);
+    for (uint32_t k = 0; k < o->n_attrs; k++)
+        same_attr(pg__h5_attr_at(h, obj, k), id);
+    assert_int_equal(o->kind, info.type == H5O_TYPE_GROUP ? PG_H5_GROUP : PG_H5_DATASET);
+    if (o->kind == PG_H5_DATASET) {
+        same_data(h, obj, id);
+        return;
+    }
+    assert_true(H5Gget_info(id, &group) >= 0);
+    assert_int_equal(o->n_children, group.nlinks);
+    for (uint32_t k = 0; k < o->n_children; k++) {
+        static char name[PG_LIMIT_NAME_BYTES + 1];
+        const uint32_t child = pg__h5_child(h, obj, k);
+        assert_true(H5Lget_name_by_idx(id, ".", H5_INDEX_NAME, H5_ITER_INC, k, name, sizeof name,
+                                       H5P_DEFAULT) > 0);
+        assert_string_equal(pg__h5_at(h, child)->name, name);
+        assert_int_equal(pg__h5_at(h, child)->parent, obj);
+        if (strcmp(name, "..")) /* never matches: it would mean something else to others */
+            assert_int_equal(pg__h5_find(h, obj, name), child);
+        const hid_t c = H5Oopen(id, name, H5P_DEFAULT);
+        assert_true(c >= 0);
+        same_object(h, child, c, next);
+        H5Oclose(c);
+    }
+}
+
+/* libhdf5 and ours both open the image, or both refuse it. Returns whether they opened it. */
+static int agree(image im, const char *label)
+{
+    pg__h5 *h = NULL;
+    pg_err err = {0};
+    uint32_t next = 0;
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* refusals are expected */
+    const hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_fapl_core(fapl, 4096, 0);
+    H5Pset_file_image(fapl, im.p, im.n);
+    const hid_t f = im.n ? H5Fopen("image", H5F_ACC_RDONLY, fapl) : -1;
+    const pg_status st = image_open(&h, im, &err);
+    H5Pclose(fapl);
+    if ((f >= 0) != (st == PG_OK))
+        fail_msg("%s: libhdf5 %s it, ours says %s", label, f >= 0 ? "opens" : "refuses", err.msg);
+    if (f < 0)
+        return 0;
+    const hid_t root = H5Oopen(f, "/", H5P_DEFAULT);
+    same_object(h, 0, root, &next);
+    assert_int_equal(next, pg__h5_n(h));
+    H5Oclose(root);
+    H5Fclose(f);
+    pg__h5_close(h);
+    return 1;
+}
+
+static size_t n_agreed, n_refused;
+
+static int one_file(const char *path, const struct stat *sb, int kind, struct FTW *ftw)
+{
+    static const char *const suffixes[] = {".h5", ".hdf5", ".keras"};
+    (void)sb;
+    const char *dot = strrchr(path + ftw->base, '.');
+    int wanted = 0;
+    for (size_t i = 0; i < 3; i++)
+        wanted |= dot && !strcmp(dot, suffixes[i]);
+    if (kind != FTW_F || !wanted)
+        return 0;
+    const image im = image_load(path);
+    if (agree(im, path))
+        n_agreed++;
+    else
+        n_refused++;
+    free(im.p);
+    return 0;
+}
+
+static void agrees_on_every_file_of_testdata(void **state)
+{
+    (void)state;
+    assert_int_equal(nftw(pg_testdata, one_file, 16, FTW_PHYS), 0);
+    printf("%zu files read alike, %zu refused by both\n", n_agreed, n_refused);
+    assert_true(n_agreed > 200);
+    assert_true(n_refused >= 5);
+}
+
+/* ---- layouts that testdata has not */
+
+static void agree_on(hid_t f, const char *label)
+{
+    const image im = image_end(f);
+    if (!agree(im, label))
+        fail_msg("%s: both refuse it", label);
+    free(im.p);
+}
+
+static void agrees_on_types_and_byte_orders(void **state)
+{
+    (void)state;
+    for (int latest = 0; latest < 2; latest++) {
+        const hid_t types[] = {H5T_IEEE_F32LE, H5T_IEEE_F32BE, H5T_IEEE_F64LE, H5T_IEEE_F64BE,
+                               H5T_STD_I8LE,   H5T_STD_U8LE,   H5T_STD_I16BE,  H5T_STD_U16LE,
+                               H5T_STD_I32LE,  H5T_STD_U32BE,  H5T_STD_I64LE,  H5T_STD_U64BE};
+        const hid_t f = image_begin(latest), half = H5Tcopy(H5T_IEEE_F32LE);
+        for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+            char path[16];
+            snprintf(path, sizeof path, "g%zu/d%zu", i / 6, i);
+            image_dataset(f, path, types[i], 2, (hsize_t[]){3, 5}, H5P_DEFAULT, 1);
+            image_attr(f, path, "one", types[i], -1, "12345678");
+            image_attr(f, path, "none", types[i], 0, NULL);
+        }
+        H5Tset_fields(half, 15, 10, 5, 0, 10);
+        H5Tset_precision(half, 16);
+        H5Tset_size(half, 2);
+        H5Tset_ebias(half, 15);
+        image_dataset(f, "g2/half", half, 1, (hsize_t[]){7}, H5P_DEFAULT, 1);
+        H5Tset_fields(half, 15, 7, 8, 0, 7);
+        H5Tset_ebias(half, 127);
+        image_dataset(f, "g2/brain", half, 1, (hsize_t[]){7}, H5P_DEFAULT, 1);
+        H5Tclose(half);
+        image_dataset(f, "g3/scalar", H5T_IEEE_F32LE, 0, NULL, H5P_DEFAULT, 1);
+        image_dataset(f, "g3/empty", H5T_IEEE_F32LE, 2, (hsize_t[]){0, 4}, H5P_DEFAULT, 1);
+        agree_on(f, latest ? "types, latest" : "types");
+    }
+}
+
+static void agrees_on_bool_and_bfloat16(void **state)
+{
+    (void)state;
+    const hid_t f = image_begin(0), b = H5Tenum_create(H5T_STD_I8LE), o = H5Tcreate(H5T_OPAQUE, 2);
+    H5Tset_tag(o, "");
+    H5Tenum_insert(b, "FALSE", &(int8_t){0});
+    H5Tenum_insert(b, "TRUE", &(int8_t){1});
+    image_attr(f, "/", "flags", b, 3, "\1\0\1");
+    image_attr(f, "/", "brains", o, 2, "\x80\x3f\0\0");
+    image_dataset(f, "flags", b, 1, (hsize_t[]){0}, H5P_DEFAULT, 0);
+    image_dataset(f, "brains", o, 1, (hsize_t[]){0}, H5P_DEFAULT, 0);
+    H5Tclose(b);
+    H5Tclose(o);
+    agree_on(f, "bool and bfloat16");
+}
+
+static void agrees_on_strings(void **state)
+{
+    (void)state;
+    const char *texts[] = {"a", "", "caf\xc3\xa9", NULL, "a much longer text than the others"};
+    for (int latest = 0; latest < 2; latest++) {
+        const hid_t f = image_begin(latest);
+        for (int i = 0; i < (latest ? 3 : 6); i++) { /* beyond eight attributes it turns dense */
+            char name[8];
+            const hid_t fixed = image_string(4, i & 1, i / 2);
+            const hid_t vlen = image_string(H5T_VARIABLE, i & 1, 0);
+            snprintf(name, sizeof name, "f%d", i);
+            image_attr(f, "/", name, fixed, 4,
+                       i / 2 == 2 ? "ab  c   abcd    " : "ab\0\0c\0\0\0abc\0\0\0\0");
+            snprintf(name, sizeof name, "v%d", i);
+            image_attr(f, "/", name, vlen, 5, texts);
+            H5Tclose(fixed);
+            H5Tclose(vlen);
+        }
+        const hid_t null = H5Screate(H5S_NULL);
+        const hid_t a = H5Acreate2(f, "nothing", H5T_IEEE_F32LE, null, H5P_DEFAULT, H5P_DEFAULT);
+        H5Aclose(a);
+        H5Sclose(null);
+        agree_on(f, latest ? "strings, latest" : "strings");
+    }
+}
+
+/* Chunks of every kind of edge, filters in every combination, more than one B-tree level. */
+static void agrees_on_chunks_and_filters(void **state)
+{
+    (void)state;
+    const hid_t f = image_begin(0);
+    for (int filters = 0; filters < 8; filters++)
+        for (int rank = 1; rank <= 4; rank++) {
+            char path[32];
+            const hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE);
+            H5Pset_chunk(dcpl, rank, (hsize_t[]){3, 2, 2, 3});
+            if (filters & 1)
+                H5Pset_shuffle(dcpl);
+            if (filters & 2)
+                H5Pset_deflate(dcpl, 6);
+            if (filters & 4)
+                H5Pset_fletcher32(dcpl);
+            snprintf(path, sizeof path, "f%d/r%d", filters, rank);
+            image_dataset(f, path, filters & 1 ? H5T_STD_I64BE : H5T_STD_I16LE, rank,
+                          (hsize_t[]){7, 5, 4, 3}, dcpl, 1);
+            H5Pclose(dcpl);
+        }
+    const hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(dcpl, 2, (hsize_t[]){3, 7});
+    image_dataset(f, "many", H5T_STD_I32LE, 2, (hsize_t[]){500, 300}, dcpl, 1);
+    H5Pset_chunk(dcpl, 1, (hsize_t[]){5});
+    image_dataset(f, "none", H5T_STD_I32LE, 1, (hsize_t[]){0}, dcpl, 1);
+    H5Pset_layout(dcpl, H5D_COMPACT);
+    image_dataset(f, "compact", H5T_STD_I32LE, 1, (hsize_t[]){100}, dcpl, 1);
+    H5Pclose(dcpl);
+    agree_on(f, "chunks");
+}
+
+/* A filter that may be left out is, when it gains nothing: the chunk says so. */
+static void agrees_on_chunks_without_their_filter(void **state)
+{
+    (void)state;
+    const hid_t f = image_begin(0), dcpl = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(dcpl, 1, (hsize_t[]){4});
+    H5Pset_shuffle(dcpl);
+    H5Pset_deflate(dcpl, 6);
+    image_dataset(f, "d", H5T_STD_I32LE, 1, (hsize_t[]){8}, dcpl, 1);
+    const hid_t d = H5Dopen2(f, "d", H5P_DEFAULT);
+    assert_true(H5Dwrite_chunk(d, H5P_DEFAULT, 3, (hsize_t[]){4}, 16, "0123456789abcdef") >= 0);
+    H5Dclose(d);
+    H5Pclose(dcpl);
+    agree_on(f, "skipped filters");
+}
+
+/* Groups large enough for inner nodes, holes after deletions, long and odd names. */
+static void agrees_on_large_groups(void **state)
+{
+    (void)state;
+    char path[600], longest[400];
+    const hid_t f = image_begin(0);
+    for (int i = 0; i < 3000; i++) {
+        snprintf(path, sizeof path, "big/%d", (i * 7919) % 3000);
+        H5Gclose(image_group(f, path));
+    }
+    for (int i = 0; i < 3000; i += 3) {
+        snprintf(path, sizeof path, "big/%d", i);
+        assert_true(H5Ldelete(f, path, H5P_DEFAULT) >= 0);
+    }
+    memset(longest, 'n', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    snprintf(path, sizeof path, "odd/%s", longest);
+    H5Gclose(image_group(f, path));
+    H5Gclose(image_group(f, "odd/.."));
+    H5Gclose(image_group(f, "odd/ "));
+    H5Gclose(image_group(f, "odd/caf\xc3\xa9"));
+    H5Gclose(image_group(f, "odd/\xff\x01"));
+    for (int i = 0; i < 300; i++) { /* continuation blocks */
+        snprintf(path, sizeof path, "attribute number %d", i);
+        image_attr(f, "odd", path, H5T_STD_I32LE, -1, &i);
+    }
+    for (int i = 0; i < 300; i += 2) {
+        snprintf(path, sizeof path, "attribute number %d", i);
+        assert_true(H5Adelete_by_name(f, "odd", path, H5P_DEFAULT) >= 0);
+    }
+    agree_on(f, "large groups");
+}
+
+static void agrees_on_hard_links_and_new_groups(void **state)
+{
+    (void)state;
+    const hid_t f = image_begin(1);
+    image_dataset(f, "z", H5T_STD_I32LE, 1, (hsize_t[]){3}, H5P_DEFAULT, 1);
+    image_attr(f, "z", "x", H5T_STD_I32LE, -1, &(int){7});
+    H5Gclose(image_group(f, "b/c"));
+    assert_true(H5Lcreate_hard(f, "z", f, "a", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    assert_true(H5Lcreate_hard(f, "z", f, "b/c/again", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    agree_on(f, "new groups");
+}
+
+PG_TEST_MAIN(cmocka_unit_test(agrees_on_every_file_of_testdata),
+             cmocka_unit_test(agrees_on_types_and_byte_orders),
+             cmocka_unit_test(agrees_on_bool_and_bfloat16), cmocka_unit_test(agrees_on_strings),
+             cmocka_unit_test(agrees_on_chunks_and_filters),
+             cmocka_unit_test(agrees_on_chunks_without_their_filter),
+             cmocka_unit_test(agrees_on_large_groups),
+             cmocka_unit_test(agrees_on_hard_links_and_new_groups))
