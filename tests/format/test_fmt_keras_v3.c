@@ -128,6 +128,10 @@ static void lifts_groups_that_are_there_only(void **state)
     assert_fails(PG_E_ARG, pg__v3_lift(&plan, in, "layers/func", &err), &err);
     pg__plan_fini(&plan);
     pg_store_close(in);
+    in = pg_test_store("layers[layers/vars/0]"); /* of some other format */
+    assert_fails(PG_E_ARG, pg__v3_lift(&plan, in, "layers", &err), &err);
+    pg__plan_fini(&plan);
+    pg_store_close(in);
 }
 
 /* ---- files that Keras could write but the test data lacks ---- */
