@@ -38,6 +38,7 @@ pg_status pg__fit_explain(const pg__fit *f, const pg__leaves *leaves, const pg__
 
 /* Placing by order alone; *holds says whether it is proven, and only then *out is set. */
 pg_status pg__place_by_order(pg__placing *out, int *holds, const pg__leaves *leaves,
-                             const pg__stored *stored, size_t n, pg_err *err);
+                             const pg__owner_table *table, const pg__stored *stored, size_t n,
+                             pg_err *err);
 
 #endif

@@ -67,15 +67,14 @@ void pg__placing_fini(pg__placing *p);
 void pg__expected_order(const pg__leaves *leaves, size_t *leaf, size_t *var);
 
 /* A plain (unwrapped) file's layers against a model, for the repair: for each top-level layer of
- * the model that holds weights, the file layer that fits it. Layers that found no partner are
- * listed in missing (the model's) and extra (the file's); the caller decides whether to go on
- * without them. PG_E_MISMATCH: no layer found a partner, or one of the same name does not fit
- * (err->detail says why); PG_E_AMBIGUOUS: names say one thing, order and shapes another
- * (err->detail lists both). */
+ * the model that holds weights, the file layer that fits it; what found no partner is listed. PG_OK
+ * also then: the caller decides what to do about missing and extra layers. Candidates, if there are
+ * any, are layers for which names say one thing and the order another, and both fit: refuse. */
 typedef struct pg__alignment {
     size_t *file_layer; /* per top-level model layer: index of a file layer, or PG_NONE */
     size_t n;
-    pg__strs missing, extra;
+    pg__strs missing; /* model layers, with the reason if the file's of that name does not fit */
+    pg__strs extra, candidates;
     int by_order; /* 1: names did not decide, position and shapes did */
 } pg__alignment;
 pg_status pg__align(pg__alignment *out, const pg__model *m, const pg__leaves *leaves,

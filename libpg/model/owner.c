@@ -6,6 +6,7 @@
  * since hostile names can consist of separators only. */
 #include "model/owner.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -208,6 +209,20 @@ pg__owner pg__owner_of(const pg__owner_table *t, const char *name, pg__placed_by
     case PG_BY_ORDER: break;
     }
     return o;
+}
+
+int pg__name_is_automatic(const pg__layer *l)
+{
+    const size_t n = pg__without_number(l->name, strlen(l->name));
+    const char *c = l->class_name;
+    for (size_t i = 0; i < n; i++) {
+        if (l->name[i] == '_')
+            continue;
+        if (tolower((unsigned char)*c) != l->name[i])
+            return 0;
+        c++;
+    }
+    return *c == 0;
 }
 
 static int equals(const char *word, pg__piece p)

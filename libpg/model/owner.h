@@ -44,6 +44,9 @@ pg__owner pg__owner_split(const char *name);
 /* n less the "_<digits>" at the end of s, or n if there are none. */
 size_t pg__without_number(const char *s, size_t n);
 
+/* Is this the name that Keras gives a layer of the class by itself: dense, dense_3, conv2d_1? */
+int pg__name_is_automatic(const pg__layer *l);
+
 /* Is the stored variable name this variable's? A "_<digits>" may follow (a second build). */
 int pg__var_is_named(const pg__var *v, pg__piece name);
 

@@ -107,7 +107,7 @@ static pg_status try_all(pg__placing *out, int *holds, attempt *a, const pg__own
         if (read_owners(a->owners, table, a->stored, a->n, how) > 0)
             PG_TRY(try_owners(out, holds, a, how, err));
     if (!*holds)
-        PG_TRY(pg__place_by_order(out, holds, a->leaves, a->stored, a->n, err));
+        PG_TRY(pg__place_by_order(out, holds, a->leaves, table, a->stored, a->n, err));
     if (!*holds && only != PG_NONE) {
         give_to(a->owners, a->stored, a->n, only);
         PG_TRY(try_owners(out, holds, a, PG_BY_ORDER, err));

@@ -139,13 +139,29 @@ static int names_agree(in_order *w, size_t n, size_t *first_of_unit, size_t n_un
     return 1;
 }
 
+/* Does the weight's name say that it is another layer's, in a word that somebody chose? Automatic
+ * names differ from process to process; a layer called "block1" is that layer. */
+static int is_claimed(const pg__leaves *leaves, const pg__owner_table *table, const char *name,
+                      size_t leaf)
+{
+    for (pg__placed_by how = PG_BY_NAME; how <= PG_BY_FLAT_NAME; how++) {
+        const pg__owner o = pg__owner_of(table, name, how);
+        if (o.leaf != PG_NONE && o.leaf != leaf && !o.sub &&
+            !pg__name_is_automatic(leaves->v[o.leaf].layer))
+            return 1;
+    }
+    return 0;
+}
+
 /* Do name and shape of every weight agree with the variable expected in its place? */
-static int list_agrees(in_order *w, const pg__leaves *leaves, const pg__stored *stored,
-                       const pg__placing *p, const size_t *first, const size_t *unit)
+static int list_agrees(in_order *w, const pg__leaves *leaves, const pg__owner_table *table,
+                       const pg__stored *stored, const pg__placing *p, const size_t *first,
+                       const size_t *unit)
 {
     for (size_t i = 0; i < p->n; i++) {
         const pg__var *v = &leaves->v[p->leaf[i]].vars.v[p->var[i]];
-        if (!pg__dims_agree(v, &stored[i]) || !prefix_of(&w[i].prefix, stored[i].name, v))
+        if (!pg__dims_agree(v, &stored[i]) || !prefix_of(&w[i].prefix, stored[i].name, v) ||
+            is_claimed(leaves, table, stored[i].name, p->leaf[i]))
             return 0;
         read_number(&w[i]);
         w[i].unit = unit[first[p->leaf[i]] + p->var[i]];
@@ -154,7 +170,8 @@ static int list_agrees(in_order *w, const pg__leaves *leaves, const pg__stored *
 }
 
 pg_status pg__place_by_order(pg__placing *out, int *holds, const pg__leaves *leaves,
-                             const pg__stored *stored, size_t n, pg_err *err)
+                             const pg__owner_table *table, const pg__stored *stored, size_t n,
+                             pg_err *err)
 {
     pg_status st = PG_OK;
     pg__placing p = {.n = n, .how = PG_BY_ORDER};
@@ -177,7 +194,7 @@ pg_status pg__place_by_order(pg__placing *out, int *holds, const pg__leaves *lea
         first[i + 1] = first[i] + leaves->v[i].vars.n;
     const size_t n_units = number_units(leaves, first, unit);
     pg__expected_order(leaves, p.leaf, p.var);
-    if (list_agrees(w, leaves, stored, &p, first, unit) &&
+    if (list_agrees(w, leaves, table, stored, &p, first, unit) &&
         names_agree(w, n, first_of_unit, n_units)) {
         *holds = 1;
         *out = p;
