@@ -90,6 +90,9 @@ int pg__json_walk_next(pg__json_walk *w);
 /* 1 if the string literal at `key` means `name`, escapes undone. */
 int pg__json_key_is(const char *text, pg__json_span key, const char *name);
 
+/* Appends what the string literal `s` of checked text means; a lone surrogate is PG_E_FORMAT. */
+pg_status pg__json_unquote(pg__str *out, const char *text, pg__json_span s, pg_err *err);
+
 /* Appends s as a JSON string literal, quotes included; invalid UTF-8 becomes U+FFFD. */
 pg_status pg__json_quote(pg__str *out, const char *s, size_t n, pg_err *err);
 

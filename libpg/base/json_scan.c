@@ -446,6 +446,28 @@ int pg__json_key_is(const char *text, pg__json_span key, const char *name)
     return at == len;
 }
 
+pg_status pg__json_unquote(pg__str *out, const char *text, pg__json_span s, pg_err *err)
+{
+    const size_t end = s.n < 2 ? s.off : s.off + s.n - 1;
+    for (size_t at = s.off + 1; at < end;) {
+        const char *escape = memchr(text + at, '\\', end - at);
+        const size_t plain = escape ? (size_t)(escape - text) - at : end - at;
+        size_t used = 0, n = 0;
+        char c[4];
+        pg_status st = pg__str_add(out, text + at, plain, err);
+        at += plain;
+        if (st == PG_OK && escape) {
+            n = unescape((const unsigned char *)escape, end - at, c, &used);
+            at += used;
+            st = n ? pg__str_add(out, c, n, err)
+                   : pg_fail(err, PG_E_FORMAT, "a name with half of a surrogate pair");
+        }
+        if (st != PG_OK)
+            return st;
+    }
+    return pg__str_add(out, "", 0, err);
+}
+
 pg__json_span pg__json_range(const char *text, size_t n, const pg__json_step *path)
 {
     const pg__json_span none = {0};

@@ -159,6 +159,20 @@ pg__shown pg__show(const char *name)
     return out;
 }
 
+pg__num pg__num_of(uint64_t v)
+{
+    pg__num out;
+    char *p = out.s + sizeof out.s;
+    *--p = 0;
+    for (unsigned digits = 0; v || digits == 0; digits++, v /= 10) {
+        if (digits && digits % 3 == 0)
+            *--p = ',';
+        *--p = (char)('0' + v % 10);
+    }
+    memmove(out.s, p, (size_t)(out.s + sizeof out.s - p));
+    return out;
+}
+
 const char *pg_printable(char *buf, size_t cap, const char *name, size_t len)
 {
     return pg__printable(buf, cap, name, len);

@@ -44,4 +44,11 @@ typedef struct pg__shown {
 pg__shown pg__show(const char *name);
 #define PG_SHOW(name) (pg__show(name).s)
 
+/* A number as people read it: 246,000,000. */
+typedef struct pg__num {
+    char s[28];
+} pg__num;
+pg__num pg__num_of(uint64_t v);
+#define PG_NUM(v) (pg__num_of(v).s)
+
 #endif
