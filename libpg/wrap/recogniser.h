@@ -4,23 +4,34 @@
  *
  * What all data-parallel wrappers share (one nested model, called G times on slices, merged along
  * axis 0) is judged once, in wrap/verdict.c, by structure. A recogniser answers the question that
- * differs: is this layer one of my slices, and which part of how many does it take? */
+ * differs: do these layers cut the batch into the G parts, and how surely do they say so? The first
+ * one in table order that says anything decides. */
 #ifndef PG_WRAP_RECOGNISER_H
 #define PG_WRAP_RECOGNISER_H
 
 #include "model/graph.h"
 #include "pg/inspect.h"
 
-typedef struct pg__slice {
-    size_t part, n_parts; /* n_parts == 0: the layer does not tell (closures, SliceBatch) */
-} pg__slice;
+/* The layers between the wrapper's inputs and the calls of the template: the one that feeds input k
+ * of call c is layers[c * n_inputs + k]. */
+typedef struct pg__slices {
+    const pg__layer *const *layers;
+    size_t n_inputs, n_replicas;
+} pg__slices;
+
+typedef enum pg__saying {
+    PG_SAYS_NOTHING,   /* not this kind */
+    PG_SAYS_CERTAINLY, /* the arguments give part k of G for every call */
+    PG_SAYS_LIKELY,    /* slices of this kind that do not tell which part they take */
+    PG_SAYS_OTHERWISE  /* this kind, but its numbers contradict the number of calls */
+} pg__saying;
 
 typedef struct pg__recogniser {
     const char *name; /* shown to users: "multi_gpu_model" */
     const char *doc;  /* one line: who writes it, what it looks like */
-    /* 1 if a layer of the wrapper's config is such a slice; fills *out. NULL: not by config. */
-    int (*slice)(pg__slice *out, const pg__layer *layer);
-    /* 1 if a layer name looks like such a slice in a file without config. NULL: not by name. */
+    /* What the slices of a config say; NULL: this kind has no config. */
+    pg__saying (*slices)(const pg__slices *s);
+    /* 1 if a layer name looks like such a slice in a file without config; NULL: not by name. */
     int (*slice_name)(const char *layer_name);
     /* Names alone, for files without layers (PyTorch): bytes of the prefix that every tensor name
      * has and that the wrapper added, 0 if none. NULL: not of this kind. */
@@ -33,5 +44,25 @@ typedef struct pg__recogniser {
 
 /* All recognisers in table order, NULL-terminated. */
 const pg__recogniser *const *pg__recognisers(void);
+
+/* For recognisers: what their tests have in common (wrap/roles.c). */
+
+/* The object that holds a slice's numbers: a Lambda's "arguments", another class's config. */
+const pg__json *pg__slice_args(const pg__layer *layer);
+
+/* 1 if every slice has integers under both keys; *agree is 1 if the first runs over 0..G-1 for each
+ * input and the second is G everywhere. */
+int pg__slices_have(const pg__slices *s, const char *index_key, const char *count_key, int *agree);
+
+/* 1 if some pair of integer arguments, whatever their keys, plays those two roles. */
+int pg__slices_play_roles(const pg__slices *s);
+
+/* 1 if the slices are ranges of one size that follow each other: {start: k * size, size} or
+ * {k, "size" or the like: size}. */
+int pg__slices_are_ranges(const pg__slices *s);
+
+/* Classes that may cut a batch: Lambda, TensorFlow's and Keras' op layers, custom classes that say
+ * "slice", "split" or "shard" in their name. */
+int pg__class_may_slice(const char *class_name);
 
 #endif

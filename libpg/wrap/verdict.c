@@ -1,0 +1,242 @@
+/* verdict.c - what a store is. With a model config the structure of the graph decides
+ * (verdict_config.c), without one the names of layers and weights (verdict_names.c: legacy layout,
+ * verdict_paths.c: path layout), for PyTorch the prefix of the tensor names. This file chooses, and
+ * holds what the three share. */
+#include "wrap/verdict.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+
+const char *pg_verdict_name(pg_verdict v)
+{
+    switch (v) {
+    case PG_V_UNKNOWN: return "unknown";
+    case PG_V_SINGLE: return "single";
+    case PG_V_WRAPPER: return "wrapper";
+    case PG_V_NESTED: return "nested";
+    case PG_V_AMBIGUOUS: return "ambiguous";
+    case PG_V_DAMAGED: return "damaged";
+    case PG_V_NO_WEIGHTS: return "no-weights";
+    }
+    return "unknown";
+}
+
+static void free_list(char **list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        pg__mem_free(list[i]);
+    pg__mem_free(list);
+}
+
+void pg_finding_fini(pg_finding *f)
+{
+    if (!f)
+        return;
+    pg__mem_free(f->template_name);
+    pg__mem_free(f->reason);
+    free_list(f->evidence, f->n_evidence);
+    free_list(f->slices, f->n_slices);
+    free_list(f->merges, f->n_merges);
+    *f = (pg_finding){0};
+}
+
+void pg__verdict_fini(pg__verdict *v)
+{
+    pg_finding_fini(&v->f);
+    pg__graph_free(v->graph);
+    pg__strs_fini(&v->outputs);
+    pg__strs_fini(&v->originals);
+    pg__strs_fini(&v->names.inputs);
+    pg__strs_fini(&v->names.slices);
+    pg__strs_fini(&v->names.merges);
+    pg__mem_free(v->path);
+    *v = (pg__verdict){0};
+}
+
+PG_PRINTF(3, 0)
+static pg_status vset(char **dst, pg_err *err, const char *fmt, va_list ap)
+{
+    char text[512];
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    char *copy = pg__mem_strdup(text);
+    if (!copy)
+        return pg__nomem(err);
+    pg__mem_free(*dst);
+    *dst = copy;
+    return PG_OK;
+}
+
+pg_status pg__verdict_set(pg__verdict *v, pg_verdict is, pg_err *err, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const pg_status st = vset(&v->f.reason, err, fmt, ap);
+    va_end(ap);
+    v->f.verdict = is;
+    return st;
+}
+
+/* The list's capacity is the next power of two, so that no field of the public struct is needed. */
+pg_status pg__finding_add(char ***list, size_t *n, const char *name, pg_err *err)
+{
+    char *copy = pg__mem_strdup(name);
+    if (!copy)
+        return pg__nomem(err);
+    if ((*n & (*n - 1)) == 0) {
+        const size_t cap = *n ? *n * 2 : 1;
+        char **grown = pg__mem_array(cap, sizeof *grown);
+        if (!grown) {
+            pg__mem_free(copy);
+            return pg__nomem(err);
+        }
+        if (*n)
+            memcpy(grown, *list, *n * sizeof *grown);
+        pg__mem_free(*list);
+        *list = grown;
+    }
+    (*list)[(*n)++] = copy;
+    return PG_OK;
+}
+
+pg_status pg__evidence(pg__verdict *v, pg_err *err, const char *fmt, ...)
+{
+    char *line = NULL;
+    va_list ap;
+    va_start(ap, fmt);
+    pg_status st = vset(&line, err, fmt, ap);
+    va_end(ap);
+    if (st == PG_OK)
+        st = pg__finding_add(&v->f.evidence, &v->f.n_evidence, line, err);
+    pg__mem_free(line);
+    return st;
+}
+
+/* "lambda_1, lambda_2", "lambda_1, lambda_2 ... lambda_8". */
+static pg_status add_names(pg__str *out, char **names, size_t n, const char *quote, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (n > 4 && i >= 2 && i + 1 < n) {
+            if (i == 2)
+                PG_TRY(pg__str_puts(out, " ... ", err));
+            continue;
+        }
+        const char *sep = i == 0 || (n > 4 && i + 1 == n) ? "" : ", ";
+        PG_TRY(pg__str_printf(out, err, "%s%s%s%s", sep, quote, PG_SHOW(names[i]), quote));
+    }
+done:
+    return st;
+}
+
+pg_status pg__describe_wrapper(pg__verdict *v, const char *lead, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str s = {0};
+    const pg_finding *f = &v->f;
+    PG_TRY(pg__str_printf(&s, err, "%s: %zu replicas", lead, f->replicas));
+    if (f->n_slices) {
+        PG_TRY(pg__str_puts(&s, " (", err));
+        PG_TRY(add_names(&s, f->slices, f->n_slices, "", err));
+        PG_TRY(pg__str_puts(&s, ")", err));
+    }
+    if (f->n_merges) {
+        PG_TRY(pg__str_puts(&s, ", merged in ", err));
+        PG_TRY(add_names(&s, f->merges, f->n_merges, "\"", err));
+    }
+    pg__mem_free(v->f.reason);
+    v->f.reason = s.s;
+    s = (pg__str){0};
+done:
+    pg__str_fini(&s);
+    return st;
+}
+
+int pg__store_is_legacy(const pg_store *s)
+{
+    const char *f = pg_store_format(s);
+    return strcmp(f, "keras-h5-weights") == 0 || strcmp(f, "keras-h5-model") == 0;
+}
+
+int pg__store_is_paths(const pg_store *s)
+{
+    const char *f = pg_store_format(s);
+    return strcmp(f, "keras-weights-h5") == 0 || strcmp(f, "keras-zip") == 0 ||
+           strcmp(f, "keras-sharded") == 0;
+}
+
+pg_status pg__judge_prefix(pg__verdict *v, const pg_store *s, pg_err *err)
+{
+    for (const pg__recogniser *const *r = pg__recognisers(); *r; r++) {
+        const size_t n = (*r)->prefix ? (*r)->prefix(s) : 0;
+        if (n == 0)
+            continue;
+        v->f.recogniser = (*r)->name;
+        v->f.certain = 1;
+        v->f.template_name = pg__mem_strndup(pg_store_weight(s, 0)->name, n);
+        if (!v->f.template_name)
+            return pg__nomem(err);
+        return pg__verdict_set(v, PG_V_WRAPPER, err,
+                               "parallel wrapper: all %zu tensors have the prefix \"%s\"",
+                               pg_store_n_weights(s), PG_SHOW(v->f.template_name));
+    }
+    return pg__verdict_set(v, PG_V_SINGLE, err, "no wrapper's prefix is common to all %zu tensors",
+                           pg_store_n_weights(s));
+}
+
+/* A config that does not parse is as good as none; the file is then judged by its names. */
+static pg_status load_config(pg__verdict *v, const pg_store *s, pg_err *err)
+{
+    size_t n = 0;
+    pg_err why = {0};
+    const char *text = pg_store_text(s, PG_TEXT_MODEL_CONFIG, &n);
+    if (!text)
+        return PG_OK;
+    const pg_status st = pg__graph_parse(&v->graph, text, n, &why);
+    if (st == PG_OK)
+        return PG_OK;
+    if (st == PG_E_NOMEM)
+        return pg__nomem(err);
+    return pg__evidence(v, err, "the model config is not usable: %s", why.msg);
+}
+
+pg_status pg__judge(pg__verdict *out, pg_store *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__verdict v = {.layer = PG_NONE, .names.layer = PG_NONE};
+    PG_TRY(load_config(&v, s, err));
+    if (pg_store_damage(s))
+        PG_TRY(pg__verdict_set(&v, PG_V_DAMAGED, err, "%s", pg_store_damage(s)));
+    else if (pg_store_n_weights(s) == 0)
+        PG_TRY(pg__verdict_set(&v, PG_V_NO_WEIGHTS, err,
+                               "saved without weights: none of %zu layers holds a tensor",
+                               pg_store_n_layers(s)));
+    else if (v.graph)
+        PG_TRY(pg__judge_config(&v, s, err));
+    else if (pg__store_is_paths(s))
+        PG_TRY(pg__judge_paths(&v, s, err));
+    else if (pg_store_n_layers(s))
+        PG_TRY(pg__judge_names(&v, s, err));
+    else
+        PG_TRY(pg__judge_prefix(&v, s, err));
+    *out = v;
+    v = (pg__verdict){0};
+done:
+    pg__verdict_fini(&v);
+    return st;
+}
+
+pg_status pg_inspect(pg_finding *out, pg_store *s, pg_err *err)
+{
+    pg__verdict v = {0};
+    const pg_status st = pg__judge(&v, s, err);
+    if (st == PG_OK) {
+        *out = v.f;
+        v.f = (pg_finding){0};
+    }
+    pg__verdict_fini(&v);
+    return st;
+}
