@@ -1,0 +1,200 @@
+/* report.c - the frame of a run: open and judge, check the output's name, save, count. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "wrap/rewrite.h"
+
+static void free_list(char **list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        pg__mem_free(list[i]);
+    pg__mem_free(list);
+}
+
+void pg_rewrite_report_fini(pg_rewrite_report *r)
+{
+    if (!r)
+        return;
+    pg__mem_free(r->template_name);
+    free_list(r->removed, r->n_removed);
+    free_list(r->kept, r->n_kept);
+    free_list(r->notes, r->n_notes);
+    free_list(r->missing, r->n_missing);
+    free_list(r->extra, r->n_extra);
+    *r = (pg_rewrite_report){0};
+}
+
+PG_PRINTF(4, 0)
+static pg_status add(char ***list, size_t *n, pg_err *err, const char *fmt, va_list ap)
+{
+    char line[512];
+    (void)vsnprintf(line, sizeof line, fmt, ap);
+    return pg__finding_add(list, n, line, err);
+}
+
+#define DEFINE_TELL(what, list, count)                                           \
+    pg_status pg__tell_##what(pg__rewrite *r, pg_err *err, const char *fmt, ...) \
+    {                                                                            \
+        va_list ap;                                                              \
+        va_start(ap, fmt);                                                       \
+        const pg_status st = add(&r->rep.list, &r->rep.count, err, fmt, ap);     \
+        va_end(ap);                                                              \
+        return st;                                                               \
+    }
+
+DEFINE_TELL(removed, removed, n_removed)
+DEFINE_TELL(kept, kept, n_kept)
+DEFINE_TELL(note, notes, n_notes)
+DEFINE_TELL(missing, missing, n_missing)
+DEFINE_TELL(extra, extra, n_extra)
+
+pg_status pg__tell_template(pg__rewrite *r, const char *name, pg_err *err)
+{
+    char *copy = pg__mem_strdup(name);
+    if (!copy)
+        return pg__nomem(err);
+    pg__mem_free(r->rep.template_name);
+    r->rep.template_name = copy;
+    return PG_OK;
+}
+
+pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
+{
+    const pg_open_opts opts = {.trust_input = r->write->trust_input};
+    pg_status st = pg_store_open(&r->s, r->in, &opts, err);
+    if (st != PG_OK)
+        return st;
+    st = pg__judge(&r->v, r->s, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(r->in));
+    r->plan.src = r->s;
+    return st;
+}
+
+/* The longest suffix of name that means format f, or 0. */
+static size_t suffix_of(const pg__format *f, const char *name)
+{
+    size_t best = 0;
+    const size_t n = strlen(name);
+    for (const char *s = f->suffixes; s && *s; s += strlen(s) + 1) {
+        const size_t k = strlen(s);
+        if (n > k && strcasecmp(name + n - k, s) == 0 && k > best)
+            best = k;
+    }
+    return best;
+}
+
+static int is_hdf5(const pg__format *f)
+{
+    return f == &pg__fmt_keras_h5 || f == &pg__fmt_keras_v3;
+}
+
+/* A name of another format is a mistake. Between the two HDF5 layouts of Keras it is a matter of
+ * the release that reads it: a note. */
+static pg_status check_suffix(pg__rewrite *r, const pg__format *f, pg_err *err)
+{
+    static const pg__format *const all[] = {
+#define PG_FORMAT(name) &pg__fmt_##name,
+#include "format/formats.def"
+#undef PG_FORMAT
+    };
+    const pg__format *best = NULL;
+    size_t n_best = 0;
+    if (!r->out)
+        return PG_OK;
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        const size_t n = suffix_of(all[k], r->out);
+        if (n > n_best || (n == n_best && n && all[k] == f)) {
+            best = all[k];
+            n_best = n;
+        }
+    }
+    if (!best || best == f)
+        return PG_OK;
+    const char *suffix = r->out + strlen(r->out) - n_best;
+    if (f == &pg__fmt_keras_h5 && (best == &pg__fmt_keras_v3 || suffix_of(best, r->in)))
+        return pg__tell_note(
+            r, err, "Keras 2.12 and later read *%s as another layout; they want this file as .h5",
+            suffix);
+    if (is_hdf5(f) && is_hdf5(best))
+        return pg__tell_note(
+            r, err, "Keras reads *%s as the old layout; this file must be called .weights.h5",
+            suffix);
+    (void)pg_fail(err, PG_E_ARG, "the suffix %s means another format than the one that is kept",
+                  suffix);
+    pg_err_prefix(err, PG_SHOW(r->out));
+    return PG_E_ARG;
+}
+
+static pg_status count(pg__rewrite *r, pg_err *err)
+{
+    pg_rewrite_report *rep = &r->rep;
+    const pg__plan *p = &r->plan;
+    rep->n_layers = p->n_layers;
+    rep->n_tensors = p->n_items;
+    rep->n_state = pg__plan_n_state(p);
+    for (size_t i = 0; i < p->n_layers; i++)
+        rep->n_weighted += p->layers[i].n > 0;
+    for (size_t i = 0; i < p->n_items; i++) {
+        const pg_weight *w = pg__store_tensor(r->s, p->items[i].src);
+        if (__builtin_add_overflow(rep->n_bytes, w->n_bytes, &rep->n_bytes))
+            return pg_fail(err, PG_E_LIMIT, "the tensors are too large together");
+        rep->n_params += w->n_bytes / pg_dtype_bytes(w->dtype);
+    }
+    return PG_OK;
+}
+
+/* Data and a kilobyte for the headers of each object. */
+static uint64_t estimate(const pg__rewrite *r)
+{
+    uint64_t n = r->rep.n_bytes + 1024 * (uint64_t)(r->plan.n_layers + r->plan.n_items) +
+                 r->plan.n_model_config;
+    for (size_t i = 0; i < pg_store_n_state(r->s); i++)
+        if (pg__plan_keeps_state(&r->plan, i))
+            n += pg_store_state(r->s, i)->n_bytes;
+    return n;
+}
+
+pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__io *input = NULL;
+    const pg__format *f = pg__format_of(r->s);
+    if (strcmp(pg_store_format(r->s), "keras-sharded") == 0)
+        f = &pg__fmt_keras_v3; /* shards become one file */
+    PG_TRY(check_suffix(r, f, err));
+    PG_TRY(count(r, err));
+    PG_TRY(pg__io_open(&input, r->in, err));
+    const pg__save_opts opts = {.sink = {.force = r->write->force,
+                                         .no_sync = r->write->no_sync,
+                                         .cancel = r->write->cancel,
+                                         .input = input},
+                                .skip_verify = r->write->skip_verify};
+    if (r->write->dry_run) {
+        if (r->out)
+            PG_TRY(pg__sink_check(r->out, &opts.sink, err));
+        r->rep.file_bytes = estimate(r);
+    } else {
+        pg__save_report saved = {0};
+        PG_TRY(pg__format_save(f, r->out, &r->plan, &opts, &saved, err));
+        r->rep.n_verified = saved.n_verified;
+        r->rep.file_bytes = saved.file_bytes;
+    }
+done:
+    pg__io_close(input);
+    return st;
+}
+
+void pg__rewrite_fini(pg__rewrite *r)
+{
+    pg__plan_fini(&r->plan);
+    pg__verdict_fini(&r->v);
+    pg_rewrite_report_fini(&r->rep);
+    pg_store_close(r->s);
+    *r = (pg__rewrite){0};
+}

@@ -1,0 +1,383 @@
+/* rewrap.c - pg_wrap_file(): a single-device checkpoint put into the file of a wrapper.
+ *
+ * A loader of the wrapper pairs the one list of weights by position, so all that matters is its
+ * order: the trainable weights of all layers, then the others. It comes from a wrapper's file
+ * (--like), else from the description in a full file, else it is known only if nothing is frozen,
+ * which the report then says. A full wrapper file needs the Python code of its slices, so only
+ * --like a full wrapper gives one: its config is taken over where both describe the same template.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "wrap/order.h"
+#include "wrap/pairing.h"
+#include "wrap/rewrite.h"
+
+/* ---- --like, legacy layout ---- */
+
+/* Full to full: the wrapper's config as it stands, if it describes its template as IN does. */
+static pg_status take_config(pg__rewrite *r, const pg_store *like, const pg__verdict *lv,
+                             pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str training = {0};
+    size_t n = 0;
+    int clash = 0, same = 0;
+    const char *text = pg_store_text(like, PG_TEXT_MODEL_CONFIG, &n);
+    const pg__graph *g = r->v.graph;
+    if (!g)
+        return PG_OK;
+    if (!text || !lv->tmpl)
+        return pg__tell_note(
+            r, err,
+            "written as weights only: a full wrapper needs the config of one (--like FULL.h5)");
+    const pg__json_step config[] = {PG_JKEY("config"), {0}};
+    const pg__json_span own = pg__json_range(g->text, g->n_text, config);
+    PG_TRY(pg__text_same(&same, g->text + own.off, own.n,
+                         lv->graph->text + lv->tmpl->config_span.off, lv->tmpl->config_span.n,
+                         err));
+    if (!same) {
+        st = pg__tell_note(
+            r, err, "written as weights only: the two files describe their template differently");
+        goto done;
+    }
+    PG_TRY(pg__plan_set_text(&r->plan, PG_TEXT_MODEL_CONFIG, text, n, err));
+    text = pg_store_text(r->s, PG_TEXT_TRAINING_CONFIG, &n);
+    if (text) {
+        PG_TRY(pg__text_training(&training, text, n, &lv->originals, &lv->outputs, &clash, err));
+        PG_TRY(pg__plan_set_text(&r->plan, PG_TEXT_TRAINING_CONFIG, training.s, training.n, err));
+        PG_TRY(pg__tell_kept(r, err, "training_config"));
+    }
+    r->plan.keep_state = 1;
+    if (pg_store_n_state(r->s))
+        PG_TRY(pg__tell_kept(r, err, "optimizer state (%zu tensors)", pg_store_n_state(r->s)));
+done:
+    pg__str_fini(&training);
+    return st;
+}
+
+static pg_status wrap_like_h5(pg__rewrite *r, const pg_store *like, const pg__verdict *lv,
+                              pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t *pairs = NULL;
+    int renumbered = 0;
+    const pg_layer *t = pg_store_layer(like, lv->layer);
+    PG_TRY(pg__pair(&pairs, &renumbered, r->s, like, t->first, t->n_weights, err));
+    for (size_t i = 0; i < pg_store_n_layers(like); i++) {
+        const char *name = pg_store_layer(like, i)->name;
+        PG_TRY(pg__plan_add_layer(&r->plan, name, strlen(name), PG_NONE, err));
+        for (size_t k = 0; i == lv->layer && k < t->n_weights; k++)
+            PG_TRY(
+                pg__plan_add(&r->plan, pairs[k], pg_store_weight(like, t->first + k)->name, err));
+    }
+    if (renumbered)
+        PG_TRY(pg__tell_note(r, err, "names differ in their numbers only; paired by these"));
+    PG_TRY(pg__tell_template(r, t->name, err));
+    PG_TRY(take_config(r, like, lv, err));
+done:
+    pg__mem_free(pairs);
+    return st;
+}
+
+/* ---- --like, path layout and PyTorch ---- */
+
+static size_t find_weight(const pg_store *s, const char *name)
+{
+    for (size_t i = 0; i < pg_store_n_weights(s); i++)
+        if (strcmp(pg_store_weight(s, i)->name, name) == 0)
+            return i;
+    return PG_NONE;
+}
+
+static pg_status add_same(pg__rewrite *r, const pg_weight *want, const char *own_name,
+                          size_t *n_used, pg_err *err)
+{
+    const size_t i = find_weight(r->s, own_name);
+    const pg_weight *w = i == PG_NONE ? NULL : pg_store_weight(r->s, i);
+    if (!w)
+        return pg_fail(err, PG_E_MISMATCH,
+                       "does not fit the template: \"%s\" is missing; nothing written",
+                       PG_SHOW(own_name));
+    if (w->rank != want->rank || memcmp(w->dims, want->dims, w->rank * sizeof *w->dims) != 0)
+        return pg_fail(err, PG_E_MISMATCH,
+                       "does not fit the template: \"%s\" is %s, not %s; nothing written",
+                       PG_SHOW(own_name), pg__shape_text(w).s, pg__shape_text(want).s);
+    ++*n_used;
+    return pg__plan_add(&r->plan, i, want->name, err);
+}
+
+static pg_status all_used(const pg__rewrite *r, size_t n_used, pg_err *err)
+{
+    if (n_used == pg_store_n_weights(r->s))
+        return PG_OK;
+    return pg_fail(
+        err, PG_E_MISMATCH,
+        "does not fit the template: it holds %zu tensors, the template %zu; nothing written",
+        pg_store_n_weights(r->s), n_used);
+}
+
+static pg_status wrap_like_prefix(pg__rewrite *r, const pg_store *like, const pg__verdict *lv,
+                                  pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t n_used = 0;
+    const size_t skip = strlen(lv->f.template_name);
+    for (size_t i = 0; i < pg_store_n_weights(like); i++)
+        PG_TRY(add_same(r, pg_store_weight(like, i), pg_store_weight(like, i)->name + skip, &n_used,
+                        err));
+    PG_TRY(all_used(r, n_used, err));
+    PG_TRY(pg__tell_template(r, lv->f.template_name, err));
+    r->plan.keep_state = 1;
+done:
+    return st;
+}
+
+/* ---- --gpus N ---- */
+
+/* A layer called name, or name_k where k is not 0. */
+static pg_status add_layer(pg__rewrite *r, const char *name, size_t k, pg_err *err)
+{
+    pg__str s = {0};
+    pg_status st = k ? pg__str_printf(&s, err, "%s_%zu", name, k) : pg__str_puts(&s, name, err);
+    if (st == PG_OK)
+        st = pg__plan_add_layer(&r->plan, s.s, s.n, PG_NONE, err);
+    pg__str_fini(&s);
+    return st;
+}
+
+/* Inputs and outputs of the template as far as they are known. */
+typedef struct ends {
+    pg__strs inputs, outputs;
+    const char *own_name; /* of the template, from its config; or NULL */
+    int sequential;
+} ends;
+
+static pg_status ends_of_config(ends *e, const pg__model *m, pg_err *err)
+{
+    pg_status st = PG_OK;
+    e->own_name = m->name;
+    e->sequential = m->sequential;
+    for (size_t i = 0; i < m->n_inputs; i++) {
+        const pg__layer *l = &m->layers[m->inputs[i].layer];
+        const int is_input = strcmp(l->class_name, "InputLayer") == 0;
+        PG_TRY(pg__strs_printf(&e->inputs, err, "%s%s", l->name, is_input ? "" : "_input"));
+    }
+    for (size_t i = 0; i < m->n_outputs; i++) {
+        const char *name = m->layers[m->outputs[i].layer].name;
+        PG_TRY(pg__strs_add(&e->outputs, name, strlen(name), err));
+    }
+done:
+    return st;
+}
+
+static pg_status ends_of_names(ends *e, const pg_store *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const char *last = "";
+    for (size_t i = 0; i < pg_store_n_layers(s); i++) {
+        const pg_layer *l = pg_store_layer(s, i);
+        if (l->n_weights == 0 && strcasestr(l->name, "input"))
+            PG_TRY(pg__strs_add(&e->inputs, l->name, strlen(l->name), err));
+        last = l->name;
+    }
+    if (e->inputs.n == 0) {
+        e->sequential = 1;
+        PG_TRY(pg__strs_printf(&e->inputs, err, "%s_input", pg_store_layer(s, 0)->name));
+    }
+    PG_TRY(pg__strs_add(&e->outputs, last, strlen(last), err));
+done:
+    return st;
+}
+
+/* Automatic numbers go on where the template's own Lambda layers end. */
+static unsigned long next_lambda(const pg_store *s, unsigned long first)
+{
+    unsigned long next = first;
+    for (size_t i = 0; i < pg_store_n_layers(s); i++) {
+        const char *name = pg_store_layer(s, i)->name;
+        unsigned long k = 0;
+        if (strcmp(name, "lambda") == 0)
+            k = 0;
+        else if (strncmp(name, "lambda_", 7) == 0 && name[7] &&
+                 !name[7 + strspn(name + 7, "0123456789")])
+            k = strtoul(name + 7, NULL, 10);
+        else
+            continue;
+        if (k >= next && k < 1000000)
+            next = k + 1;
+    }
+    return next;
+}
+
+/* All but statistics are taken as trainable: right for every model of which nothing is frozen. */
+static pg_status flat_by_names(pg__rewrite *r, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (int statistics = 0; statistics < 2; statistics++)
+        for (size_t i = 0; i < pg_store_n_weights(r->s); i++) {
+            const char *name = pg_store_weight(r->s, i)->name;
+            if (pg__is_statistic(name) == statistics)
+                PG_TRY(pg__plan_add(&r->plan, i, name, err));
+        }
+    PG_TRY(pg__tell_note(
+        r, err, "assumed: nothing frozen (the file does not tell; --like a wrapper's file would)"));
+done:
+    return st;
+}
+
+static int all_known(const pg__graph *g, pg_err *err)
+{
+    pg__leaves leaves = {0};
+    const int known = pg__leaves_of(&leaves, g->root, g->dialect, err) == PG_OK && leaves.all_known;
+    pg__leaves_fini(&leaves);
+    return known;
+}
+
+static pg_status template_layer(pg__rewrite *r, const ends *e, const char *name, int from_nothing,
+                                pg_err *err)
+{
+    pg_status st = PG_OK;
+    const char *automatic = e->sequential ? (from_nothing ? "sequential" : "sequential_1")
+                                          : (from_nothing ? "model" : "model_1");
+    name = name ? name : e->own_name ? e->own_name : automatic;
+    PG_TRY(pg__plan_add_layer(&r->plan, name, strlen(name), PG_NONE, err));
+    PG_TRY(pg__tell_template(r, name, err));
+    if (r->v.graph && all_known(r->v.graph, NULL))
+        st = pg__plan_flat(r, r->v.graph->root, r->v.graph->dialect, err);
+    else
+        st = flat_by_names(r, err);
+done:
+    return st;
+}
+
+static size_t times(const pg__strs *names, const char *name)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < names->n; i++)
+        n += strcmp(names->v[i], name) == 0;
+    return n;
+}
+
+static pg_status merges(pg__rewrite *r, const ends *e, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < e->outputs.n; i++) {
+        const char *name = e->outputs.v[i];
+        size_t nth = 1;
+        for (size_t k = 0; k < i; k++)
+            nth += strcmp(e->outputs.v[k], name) == 0;
+        PG_TRY(add_layer(r, name, times(&e->outputs, name) > 1 ? nth : 0, err));
+    }
+done:
+    return st;
+}
+
+static pg_status wrap_gpus(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
+{
+    pg_status st = PG_OK;
+    ends e = {0};
+    const int from_nothing = pg__counts_from_nothing(r->s);
+    if (o->n_replicas < 2 || o->n_replicas > 1024)
+        PG_FAIL(PG_E_ARG, "--gpus takes 2 to 1024");
+    PG_TRY(r->v.graph ? ends_of_config(&e, r->v.graph->root, err) : ends_of_names(&e, r->s, err));
+    for (size_t i = 0; i < e.inputs.n; i++)
+        PG_TRY(add_layer(r, e.inputs.v[i], 0, err));
+    const unsigned long first = next_lambda(r->s, from_nothing ? 0 : 1);
+    for (size_t i = 0; i < e.inputs.n * o->n_replicas; i++)
+        PG_TRY(add_layer(r, "lambda", first + i, err));
+    PG_TRY(template_layer(r, &e, o->name, from_nothing, err));
+    PG_TRY(merges(r, &e, err));
+    r->rep.replicas = o->n_replicas;
+    if (r->v.graph)
+        PG_TRY(pg__tell_note(
+            r, err,
+            "written as weights only: a full wrapper needs the config of one (--like FULL.h5)"));
+done:
+    pg__strs_fini(&e.inputs);
+    pg__strs_fini(&e.outputs);
+    return st;
+}
+
+/* ---- which ---- */
+
+static pg_status wrap_like(pg__rewrite *r, const char *path, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_store *like = NULL;
+    pg__verdict v = {0};
+    const pg_open_opts opts = {.trust_input = r->write->trust_input};
+    st = pg_store_open(&like, path, &opts, err);
+    if (st != PG_OK)
+        return st;
+    PG_TRY(pg__judge(&v, like, err));
+    if (v.f.verdict == PG_V_AMBIGUOUS && pg__store_is_legacy(like) && v.layer != PG_NONE)
+        PG_TRY(pg__tell_note(
+            r, err, "by its names %s may be no wrapper; its layers were taken over as they are",
+            PG_SHOW(path)));
+    else if (v.f.verdict != PG_V_WRAPPER)
+        PG_FAIL(PG_E_MISMATCH, "%s is no file of a wrapper (%s)", PG_SHOW(path), v.f.reason);
+    r->rep.replicas = v.f.replicas;
+    if (pg__store_is_legacy(r->s) && pg__store_is_legacy(like) && v.layer != PG_NONE)
+        st = wrap_like_h5(r, like, &v, err);
+    else if (pg__store_is_paths(r->s) && pg__store_is_paths(like))
+        st = pg__wrap_paths(r, like, &v, err);
+    else if (pg_store_n_layers(r->s) == 0 && pg_store_n_layers(like) == 0 && v.f.template_name)
+        st = wrap_like_prefix(r, like, &v, err);
+    else
+        st = pg_fail(err, PG_E_MISMATCH, "its format (%s) is not that of %s (%s)",
+                     pg_store_format(r->s), PG_SHOW(path), pg_store_format(like));
+done:
+    pg__verdict_fini(&v);
+    pg_store_close(like);
+    return st;
+}
+
+static pg_status make_plan(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
+{
+    const pg_verdict is = r->v.f.verdict;
+    r->rep.action = "wrapped";
+    if (is == PG_V_WRAPPER)
+        return pg_fail(err, PG_E_NO, "already the file of a wrapper (%s); nothing written",
+                       r->v.f.reason);
+    if (is == PG_V_NO_WEIGHTS)
+        return pg_fail(err, PG_E_NO, "%s; nothing written", r->v.f.reason);
+    if (is == PG_V_DAMAGED)
+        return pg_fail(err, PG_E_FORMAT, "%s", r->v.f.reason);
+    if (o->like)
+        return wrap_like(r, o->like, err);
+    if (pg__store_is_legacy(r->s))
+        return wrap_gpus(r, o, err);
+    const pg_status st =
+        pg_fail(err, PG_E_UNSUPPORTED, "--gpus makes files of the legacy layout only");
+    pg_err_hint(err, "pgwrap --like WRAPPER %s OUT", PG_SHOW(r->in));
+    return st;
+}
+
+pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts,
+                       pg_rewrite_report *report, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (!in || !opts || (!out && !opts->write.dry_run) || !opts->like == !opts->n_replicas)
+        return pg_fail(err, PG_E_ARG,
+                       "an input, an output, and one of like and n_replicas are needed");
+    pg__rewrite r = {.in = in, .out = out, .write = &opts->write};
+    PG_TRY(pg__rewrite_open(&r, err));
+    st = make_plan(&r, opts, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(in));
+        goto done;
+    }
+    PG_TRY(pg__rewrite_save(&r, err));
+    if (report) {
+        *report = r.rep;
+        r.rep = (pg_rewrite_report){0};
+    }
+done:
+    pg__rewrite_fini(&r);
+    return st;
+}

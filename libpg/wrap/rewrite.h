@@ -1,0 +1,122 @@
+/* rewrite.h - one run of pgunwrap or pgwrap: the input, what it is, the plan, the report. The parts
+ * that make plans share it; unwrap.c and rewrap.c drive it. */
+#ifndef PG_WRAP_REWRITE_H
+#define PG_WRAP_REWRITE_H
+
+#include "format/format.h"
+#include "model/match.h"
+#include "pg/unwrap.h"
+#include "wrap/verdict.h"
+
+typedef struct pg__rewrite {
+    const char *in, *out; /* out may be NULL in a dry run */
+    const pg_write_opts *write;
+    pg_store *s;
+    pg__verdict v;
+    pg__plan plan;
+    pg_rewrite_report rep; /* lists of it are filled by pg__tell_*() */
+} pg__rewrite;
+
+/* Opens r->in and judges it. Messages name the file. */
+pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err);
+/* Writes r->plan, or with dry_run only checks that it could be; completes r->rep. */
+pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err);
+void pg__rewrite_fini(pg__rewrite *r);
+
+/* Lines of the report. */
+pg_status pg__tell_removed(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__tell_kept(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__tell_note(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__tell_missing(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__tell_extra(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__tell_template(pg__rewrite *r, const char *name, pg_err *err);
+
+/* ---- template.c: legacy layout, the template is known ---- */
+
+/* Plans model m out of store layer `layer`, which holds all its weights in one list. rename: names
+ * of weights that had to be placed by order become the model's. PG_E_MISMATCH if they do not fit.
+ */
+pg_status pg__plan_template(pg__rewrite *r, size_t layer, const pg__model *m, int dialect,
+                            int rename, pg_err *err);
+
+/* PG_OK if the weights of store layer `layer` fit m exactly; nothing is planned. */
+pg_status pg__fits_template(const pg_store *s, size_t layer, const pg__model *m, int dialect,
+                            pg_err *err);
+
+/* The list of one store layer as the matcher wants it; released with pg__mem_free(). */
+pg_status pg__stored_of(pg__stored **out, const pg_store *s, size_t layer, pg_err *err);
+
+/* "model_2/dense_5/kernel:0" for variable var of leaf: "dense/kernel:0". The era's manner is kept.
+ */
+pg_status pg__rename_weight(pg__str *out, const char *old, const pg__leaf *leaf, const pg__var *var,
+                            pg_err *err);
+
+/* Puts items into layers: layer_of[i] is the plan layer of the store's weight first + i; their
+ * order in the store is kept within a layer. names: new name per weight, or NULL for the old ones.
+ */
+typedef struct pg__grouping {
+    size_t n_layers, n_weights, first;
+    const size_t *layer_of;
+    char **names;
+} pg__grouping;
+pg_status pg__plan_groups(pg__plan *plan, const pg__grouping *g,
+                          const char *(*layer_name)(const void *, size_t), const void *ctx,
+                          pg_err *err);
+
+/* ---- texts.c: model_config, training_config, config.json ---- */
+
+/* {"class_name", "config"} of model `layer` (an entry of the graph), its config cut out as bytes.
+ */
+pg_status pg__text_model(pg__str *out, const pg__graph *g, const pg__layer *layer, pg_err *err);
+
+/* config.json of a .keras: the keys of a model's entry in `text`, and the compile_config of the
+ * model that was compiled, its dicts renamed from[k] -> to[k]. */
+pg_status pg__text_zip(pg__str *out, const char *text, pg__json_span entry,
+                       const pg__graph *compiled, const pg__strs *from, const pg__strs *to,
+                       pg_err *err);
+
+/* *same = 1 if two descriptions differ in nothing but white space and shared_object_id, which Keras
+ * counts anew in every save. */
+pg_status pg__text_same(int *same, const char *a, size_t na, const char *b, size_t nb, pg_err *err);
+
+/* A training_config (or compile_config) whose dicts are keyed by output names from[k]: to[k]
+ * instead. *clash is 1 if names coincide, so that some dict was left as it was. */
+pg_status pg__text_training(pg__str *out, const char *text, size_t n, const pg__strs *from,
+                            const pg__strs *to, int *clash, pg_err *err);
+
+/* ---- the ways to make a plan ---- */
+
+/* unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c */
+pg_status pg__unwrap_h5(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
+pg_status pg__unwrap_paths(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
+pg_status pg__unwrap_prefix(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
+
+/* repair.c: a legacy file that is no wrapper, made to fit a model; also one layer's list into one
+ * that is a wrapper. */
+pg_status pg__repair(pg__rewrite *r, const pg__graph *like, const pg_unwrap_opts *o, pg_err *err);
+
+/* Where the weights of a plain legacy file belong in a model: per weight of the store a leaf and a
+ * variable, or PG_NONE. align as pg__align() gave it. PG_E_MISMATCH with details. */
+typedef struct pg__location {
+    size_t n;
+    size_t *leaf, *var;
+} pg__location;
+pg_status pg__locate(pg__location *out, const pg_store *s, const pg__alignment *align,
+                     const pg__leaves *leaves, pg_err *err);
+void pg__location_fini(pg__location *l);
+
+/* Adds the weights of a plain file that fits model t to the plan's last layer, in the order in
+ * which Keras stores t as one layer: trainable ones first, by the description's flags. */
+pg_status pg__plan_flat(pg__rewrite *r, const pg__model *t, int dialect, pg_err *err);
+
+/* unwrap_paths.c: the group that holds the template of a judged wrapper, "layers/functional". */
+pg_status pg__template_group(pg__str *out, const pg_store *s, const pg__verdict *v, pg_err *err);
+
+/* rewrap_paths.c: IN of the path layout into the groups of the wrapper file `like`. */
+pg_status pg__wrap_paths(pg__rewrite *r, const pg_store *like, const pg__verdict *lv, pg_err *err);
+
+/* The model whose file the user means with --like: a wrapper's description stands for its template
+ * where the file at hand is a wrapper's too. Sets *tmpl to the template's entry, or NULL. */
+pg_status pg__like_template(const pg__layer **tmpl, const pg__graph *like, pg_err *err);
+
+#endif

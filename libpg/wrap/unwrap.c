@@ -1,0 +1,47 @@
+/* unwrap.c - pg_unwrap_file(): open, judge, plan, write, prove. How a plan is made differs by
+ * layout: unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c. */
+#include "pg/unwrap.h"
+
+#include "base/str.h"
+#include "base/try.h"
+#include "wrap/rewrite.h"
+
+static pg_status make_plan(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
+{
+    if (o->strip_prefix && pg_store_n_layers(r->s))
+        return pg_fail(err, PG_E_ARG, "--strip-prefix is for PyTorch names; this file has layers");
+    if (pg__store_is_legacy(r->s))
+        return pg__unwrap_h5(r, o, err);
+    if (pg__store_is_paths(r->s))
+        return pg__unwrap_paths(r, o, err);
+    if (pg_store_n_layers(r->s) == 0)
+        return pg__unwrap_prefix(r, o, err);
+    return pg_fail(err, PG_E_UNSUPPORTED, "files of format %s are not rewritten",
+                   pg_store_format(r->s));
+}
+
+pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *opts,
+                         pg_rewrite_report *report, pg_err *err)
+{
+    static const pg_unwrap_opts defaults = {0};
+    const pg_unwrap_opts *o = opts ? opts : &defaults;
+    pg_status st = PG_OK;
+    pg__rewrite r = {.in = in, .out = out, .write = &o->write};
+    if (!in || (!out && !o->write.dry_run))
+        return pg_fail(err, PG_E_ARG, "an input and an output are needed");
+    PG_TRY(pg__rewrite_open(&r, err));
+    st = make_plan(&r, o, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(in));
+        goto done;
+    }
+    PG_TRY(pg__rewrite_save(&r, err));
+done:
+    /* What is missing or extra is worth telling on failure too. */
+    if (report && (st == PG_OK || st == PG_E_MISMATCH)) {
+        *report = r.rep;
+        r.rep = (pg_rewrite_report){0};
+    }
+    pg__rewrite_fini(&r);
+    return st;
+}

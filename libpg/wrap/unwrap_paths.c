@@ -1,0 +1,298 @@
+/* unwrap_paths.c - path layout (.weights.h5, .keras, shards): the template's group moves up.
+ * Nothing is reordered there, because every layer has a place of its own (keras-files, path
+ * layout). */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "format/fmt_keras_v3.h"
+#include "wrap/rewrite.h"
+
+/* Appends the group of layer i of m below container; classes are counted in `layers` order. */
+static pg_status path_of(pg__str *out, const char *container, const pg__model *m, size_t i,
+                         pg_err *err)
+{
+    const char **classes = pg__mem_array(m->n_layers, sizeof *classes);
+    if (!classes)
+        return pg__nomem(err);
+    for (size_t k = 0; k < m->n_layers; k++)
+        classes[k] = m->layers[k].class_name;
+    const pg_status st = pg__v3_find_container(out, container, classes, i, NULL, err);
+    pg__mem_free(classes);
+    return st;
+}
+
+static int has_group(const pg_store *s, const char *path)
+{
+    const size_t n = strlen(path);
+    for (size_t i = 0; i < pg_store_n_layers(s); i++) {
+        const char *name = pg_store_layer(s, i)->name;
+        if (strncmp(name, path, n) == 0 && (name[n] == 0 || name[n] == '/'))
+            return 1;
+    }
+    return 0;
+}
+
+/* Path of the layer `target` of the graph, however deep: "layers/functional/layers/functional". */
+static pg_status find_path(pg__str *out, const pg_store *s, const pg__model *m,
+                           const char *container, const pg__layer *target, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str prefix = {0};
+    const char *word = pg__v3_container(s);
+    PG_TRY(pg__str_puts(&prefix, container, err));
+    while (m) {
+        const pg__model *next = NULL;
+        out->n = 0;
+        for (size_t i = 0; i < m->n_layers; i++) {
+            if (!m->layers[i].model)
+                continue;
+            out->n = 0;
+            PG_TRY(path_of(out, prefix.s, m, i, err));
+            if (&m->layers[i] == target)
+                goto done;
+            next = next ? next : m->layers[i].model;
+        }
+        prefix.n = 0;
+        PG_TRY(pg__str_printf(&prefix, err, "%s/%s", out->s ? out->s : "", word));
+        m = next;
+    }
+    st = pg_fail(err, PG_E_NO, "no group of the file is that model");
+done:
+    pg__str_fini(&prefix);
+    return st;
+}
+
+pg_status pg__template_group(pg__str *out, const pg_store *s, const pg__verdict *v, pg_err *err)
+{
+    if (v->tmpl)
+        return find_path(out, s, v->graph->root, pg__v3_container(s), v->tmpl, err);
+    out->n = 0;
+    return pg__str_puts(out, v->path ? v->path : "", err);
+}
+
+/* By config: a top-level nested model of that name. By paths: a group, or a stored layer name. */
+static pg_status find_named(pg__rewrite *r, const char *name, pg__str *path,
+                            const pg__layer **entry, pg_err *err)
+{
+    const char *word = pg__v3_container(r->s);
+    if (r->v.graph) {
+        const pg__model *m = r->v.graph->root;
+        const size_t i = pg__model_find(m, name);
+        if (r->v.tmpl && strcmp(r->v.tmpl->name, name) == 0)
+            *entry = r->v.tmpl;
+        else if (i != PG_NONE && m->layers[i].model)
+            *entry = &m->layers[i];
+        else
+            return pg_fail(err, PG_E_NO, "it has no nested model \"%s\"; nothing written",
+                           PG_SHOW(name));
+        return find_path(path, r->s, m, word, *entry, err);
+    }
+    for (size_t i = 0; word && i < pg_store_n_layers(r->s); i++) {
+        const char *group = pg_store_layer(r->s, i)->name, *own = pg__v3_layer_name(r->s, i);
+        pg__str below = {0};
+        const char *last = strrchr(group, '/');
+        pg_status st = pg__str_printf(&below, err, "%s/%s", group, word);
+        if (st != PG_OK)
+            return st;
+        const int model = has_group(r->s, below.s);
+        pg__str_fini(&below);
+        if (model && ((own && strcmp(own, name) == 0) || (last && strcmp(last + 1, name) == 0)))
+            return pg__str_puts(path, group, err);
+    }
+    return pg_fail(err, PG_E_NO, "it has no nested model \"%s\"; nothing written", PG_SHOW(name));
+}
+
+static pg_status refuse(pg__rewrite *r, pg_err *err)
+{
+    const pg_finding *f = &r->v.f;
+    const int unclear = f->verdict == PG_V_AMBIGUOUS;
+    const pg_status st =
+        pg_fail(err, unclear ? PG_E_AMBIGUOUS : PG_E_NO, "%s; nothing written", f->reason);
+    const char *index = pg__v3_shard_index(r->s);
+    if (index)
+        pg_err_hint(err, "pgunwrap %s OUT.weights.h5", PG_SHOW(index));
+    else if (f->template_name)
+        pg_err_hint(err, "pgunwrap --template %s %s OUT", PG_SHOW(f->template_name),
+                    PG_SHOW(r->in));
+    return st;
+}
+
+/* Shapes of what is below group, leaf by leaf, against the model: each leaf's variables must be
+ * there, no group may be left over. */
+typedef struct check {
+    const pg_store *s;
+    const char *word;
+    int dialect;
+    size_t n_found; /* weights that belong to a leaf */
+} check;
+
+static pg_status check_leaf(check *c, const pg__layer *l, const char *path, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__vars vars = {0};
+    const size_t n = strlen(path);
+    size_t held = 0;
+    PG_TRY(pg__layer_vars(&vars, l, c->dialect, err));
+    for (size_t i = 0; i < pg_store_n_layers(c->s); i++) {
+        const pg_layer *g = pg_store_layer(c->s, i);
+        if (strncmp(g->name, path, n) != 0 || (g->name[n] != 0 && g->name[n] != '/'))
+            continue;
+        for (size_t k = 0; k < g->n_weights; k++, held++) {
+            const pg_weight *w = pg_store_weight(c->s, g->first + k);
+            const pg__var *v = g->name[n] == 0 && held < vars.n ? &vars.v[held] : NULL;
+            int same = !v || v->any_rank || v->rank == w->rank;
+            for (uint32_t d = 0; same && v && !v->any_rank && d < w->rank; d++)
+                same = v->dims[d] == PG_DIM_ANY || v->dims[d] == w->dims[d];
+            if (!same)
+                PG_FAIL(PG_E_MISMATCH, "layer \"%s\" of the model: %s has another shape",
+                        PG_SHOW(l->name), PG_SHOW(w->name));
+        }
+    }
+    if (vars.known && held != vars.n)
+        PG_FAIL(PG_E_MISMATCH,
+                "layer \"%s\" of the model has %zu variables, the file has %zu in %s",
+                PG_SHOW(l->name), vars.n, held, PG_SHOW(path));
+    c->n_found += held;
+done:
+    pg__vars_fini(&vars);
+    return st;
+}
+
+/* Depth of models is limited by the JSON depth. */
+static pg_status check_model(check *c, const pg__model *m, const char *container, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str path = {0};
+    for (size_t i = 0; i < m->n_layers; i++) {
+        const pg__layer *l = &m->layers[i];
+        path.n = 0;
+        PG_TRY(path_of(&path, container, m, i, err));
+        if (l->model) {
+            PG_TRY(pg__str_printf(&path, err, "/%s", c->word));
+            PG_TRY(check_model(c, l->model, path.s, err));
+        } else {
+            PG_TRY(check_leaf(c, l, path.s, err));
+        }
+    }
+done:
+    pg__str_fini(&path);
+    return st;
+}
+
+static pg_status check_like(pg__rewrite *r, const char *group, const char *like, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__graph *g = NULL;
+    const pg__layer *inner = NULL;
+    pg__str container = {0};
+    size_t n_below = 0;
+    check c = {.s = r->s, .word = pg__v3_container(r->s)};
+    if (c.word && strcmp(c.word, "layers") != 0)
+        return pg__tell_note(
+            r, err, "not compared with the model: Keras 2.12 and 2.13 count groups in another way");
+    PG_TRY(pg__graph_load(&g, like, err));
+    PG_TRY(pg__like_template(&inner, g, err));
+    c.dialect = g->dialect;
+    PG_TRY(pg__str_printf(&container, err, "%s%s%s", group, *group ? "/" : "",
+                          c.word ? c.word : "layers"));
+    for (size_t i = 0; i < pg_store_n_layers(r->s); i++) {
+        const pg_layer *l = pg_store_layer(r->s, i);
+        if (strncmp(l->name, container.s, container.n) == 0)
+            n_below += l->n_weights;
+    }
+    PG_TRY(check_model(&c, inner ? inner->model : g->root, container.s, err));
+    if (c.n_found != n_below)
+        PG_FAIL(PG_E_MISMATCH, "the file holds %zu tensors, of which %zu have a place in the model",
+                n_below, c.n_found);
+done:
+    pg__str_fini(&container);
+    pg__graph_free(g);
+    return st;
+}
+
+static pg_status tell(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg_finding *f = &r->v.f;
+    r->rep.action = "unwrapped";
+    r->rep.replicas = f->verdict == PG_V_WRAPPER ? f->replicas : 0;
+    PG_TRY(pg__tell_template(r, o->template_name ? o->template_name : f->template_name, err));
+    for (size_t i = 0; f->verdict == PG_V_WRAPPER && i < f->n_slices; i++)
+        PG_TRY(pg__tell_removed(r, err, "%s%s", PG_SHOW(f->slices[i]),
+                                r->v.graph && i + 1 == f->n_slices ? " (Python code, not executed)"
+                                                                   : ""));
+    for (size_t i = 0; f->verdict == PG_V_WRAPPER && i < f->n_merges; i++)
+        PG_TRY(pg__tell_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
+    if (r->plan.model_config)
+        PG_TRY(pg__tell_kept(r, err, "compile_config"));
+    if (r->plan.keep_state && pg__plan_n_state(&r->plan))
+        PG_TRY(pg__tell_kept(r, err, "optimizer and metrics (%zu tensors)",
+                             pg__plan_n_state(&r->plan)));
+    if (f->verdict == PG_V_WRAPPER && !f->certain)
+        PG_TRY(pg__tell_note(r, err, "likely a wrapper: %s",
+                             f->n_evidence ? f->evidence[f->n_evidence - 1] : f->reason));
+done:
+    return st;
+}
+
+static pg_status config_for(pg__rewrite *r, const pg__layer *entry, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str text = {0};
+    if (!entry)
+        return PG_OK;
+    PG_TRY(pg__text_zip(&text, r->v.graph->text, entry->entry, r->v.graph, &r->v.outputs,
+                        &r->v.originals, err));
+    PG_TRY(pg__plan_set_text(&r->plan, PG_TEXT_MODEL_CONFIG, text.s, text.n, err));
+done:
+    pg__str_fini(&text);
+    return st;
+}
+
+/* A file that is no wrapper, with --like: nothing to change, but it may be asked whether it fits.
+ */
+static pg_status copy_checked(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(check_like(r, "", o->like, err));
+    PG_TRY(pg__plan_copy_of(&r->plan, r->s, err));
+    r->rep.action = "repaired";
+    PG_TRY(pg__tell_note(r, err, "it fits the model as it is; copied"));
+done:
+    return st;
+}
+
+pg_status pg__unwrap_paths(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str path = {0};
+    const pg__layer *entry = NULL;
+    const pg_verdict is = r->v.f.verdict;
+    if (pg__v3_shard_index(r->s))
+        return refuse(r, err);
+    if (o->template_name) {
+        PG_TRY(find_named(r, o->template_name, &path, &entry, err));
+    } else if (is == PG_V_WRAPPER && r->v.tmpl) {
+        entry = r->v.tmpl;
+        PG_TRY(find_path(&path, r->s, r->v.graph->root, pg__v3_container(r->s), entry, err));
+    } else if ((is == PG_V_WRAPPER || (is == PG_V_AMBIGUOUS && o->like)) && r->v.path) {
+        PG_TRY(pg__str_puts(&path, r->v.path, err));
+    } else if (o->like) {
+        st = copy_checked(r, o, err);
+        goto done;
+    } else {
+        st = refuse(r, err);
+        goto done;
+    }
+    if (o->like)
+        PG_TRY(check_like(r, path.s, o->like, err));
+    PG_TRY(pg__v3_lift(&r->plan, r->s, path.s, err));
+    PG_TRY(config_for(r, entry, err));
+    r->plan.keep_state = !o->weights_only && !o->no_optimizer;
+    PG_TRY(tell(r, o, err));
+done:
+    pg__str_fini(&path);
+    return st;
+}
