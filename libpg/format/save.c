@@ -94,7 +94,10 @@ static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name
 {
     const pg_weight *a = pg__store_tensor(p->plan->src, src);
     const pg_weight *b = pg__store_tensor(p->out, dst);
-    if (!a || !b || strcmp(b->name, name) != 0)
+    if (!b)
+        return pg_fail(err, PG_E_IO, "%s: missing in what was written; nothing written",
+                       PG_SHOW(name));
+    if (!a || strcmp(b->name, name) != 0)
         return differs("the name of this tensor", name, err);
     if (!same_shape(a, b))
         return differs("its type or shape", name, err);
