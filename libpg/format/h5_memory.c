@@ -79,8 +79,11 @@ static H5FD_t *memory_open(const char *name, unsigned flags, hid_t fapl, haddr_t
     (void)name, (void)flags, (void)max;
     const driver_info *info = H5Pget_driver_info(fapl);
     memory_file *f = info ? pg__mem_array(1, sizeof *f) : NULL;
-    if (!f)
+    if (!f) {
+        if (info)
+            info->m->failed = 1;
         return NULL;
+    }
     f->m = info->m;
     f->eof = info->m->end;
     return &f->pub;
