@@ -19,7 +19,8 @@ done:
     return st;
 }
 
-/* MultiHeadAttention, GroupQueryAttention (whose keys and values have fewer heads). */
+/* MultiHeadAttention; GroupedQueryAttention, called GroupQueryAttention in files, where keys and
+ * values have fewer heads. */
 pg_status pg__vars_multi_head(pg__vars *out, const pg__layer *l, int dialect, pg_err *err)
 {
     const int grouped = pg__config_has(l, "num_query_heads");
