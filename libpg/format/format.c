@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "base/try.h"
+#include "format/identify.h"
 
 #define PG_FORMAT(name) &pg__fmt_##name,
 static const pg__format *const formats[] = {
@@ -65,8 +66,8 @@ static pg_status find_format(pg_store **out, question *q, pg_err *err)
         memcpy(q->head, hdf5_signature, sizeof hdf5_signature);
         st = ask(out, q, &claimed, err);
     }
-    if (!claimed)
-        st = pg_fail(err, PG_E_UNKNOWN, "not a checkpoint of a known format");
+    if (st == PG_E_UNKNOWN && memcmp(q->head, hdf5_signature, sizeof hdf5_signature) != 0)
+        st = pg__identify(q->io, q->path, err);
     return st;
 }
 

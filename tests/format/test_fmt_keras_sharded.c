@@ -175,7 +175,10 @@ static void leaves_other_json_alone(void **state)
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         pg_err err = {0};
         pg_store *s = NULL;
-        assert_fails(PG_E_UNKNOWN, open_text(&s, other[i], &err), &err);
+        pg__io *io = NULL;
+        assert_ok(pg__io_open_mem(&io, other[i], strlen(other[i]), NULL));
+        assert_fails(PG_E_UNKNOWN, pg__fmt_keras_sharded.open(&s, io, NULL, NULL, &err), &err);
+        pg__io_close(io);
     }
     pg_err err = {0};
     pg_store *s = NULL;
