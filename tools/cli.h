@@ -113,9 +113,10 @@ typedef struct cli_buf {
 
 cli_buf cli_name(const char *name); /* a name from a file, control bytes escaped */
 cli_buf cli_name_n(const char *name, size_t len);
-cli_buf cli_count(uint64_t n);         /* 23,626 */
-cli_buf cli_size(uint64_t n_bytes);    /* 94.5 kB */
-cli_buf cli_shape(const pg_weight *w); /* 3x3x1x32 with multiplication signs; "scalar" */
-cli_buf cli_quote(const char *arg);    /* fit to be pasted into a shell */
+cli_buf cli_count(uint64_t n);                    /* 23,626 */
+cli_buf cli_plural(uint64_t n, const char *what); /* 1 layer, 4 layers */
+cli_buf cli_size(uint64_t n_bytes);               /* 94.5 kB */
+cli_buf cli_shape(const pg_weight *w);            /* 3x3x1x32 with multiplication signs; "scalar" */
+cli_buf cli_quote(const char *arg);               /* fit to be pasted into a shell */
 
 #endif

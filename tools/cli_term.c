@@ -149,6 +149,13 @@ cli_buf cli_count(uint64_t n)
     return out;
 }
 
+cli_buf cli_plural(uint64_t n, const char *what)
+{
+    cli_buf out;
+    snprintf(out.s, sizeof out.s, "%.40s %.100s%s", cli_count(n).s, what, n == 1 ? "" : "s");
+    return out;
+}
+
 cli_buf cli_size(uint64_t n_bytes)
 {
     static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB"};

@@ -123,11 +123,11 @@ static int print_json(const list *l, int several)
         info_open(&in, l->v[i]);
         fputs(!several ? "" : i ? ",\n" : "[", stdout);
         status = cli_worse(status, info_print_json(&in, &opts));
+        fputs(!several ? "\n" : i + 1 == l->n ? "]\n" : "", stdout);
         if (in.err.code != PG_OK)
             cli_fail(&in.err);
         info_close(&in);
     }
-    puts(several ? "]" : "");
     return status;
 }
 

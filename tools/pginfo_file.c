@@ -41,12 +41,31 @@ static size_t layer_length(const info *in, const pg_weight *w)
     return end && (size_t)(end - w->name) < bare ? (size_t)(end - w->name) : 0;
 }
 
+/* A path of the path layout without what is the same in all: "layers/", and inside a wrapper
+ * "layers/functional/layers/". */
+static const char *short_path(const info *in, const char *path)
+{
+    static const char container[] = "layers/";
+    const size_t n = sizeof container - 1;
+    const char *of = in->verdict == PG_V_WRAPPER ? in->found.template_name : NULL;
+    if (strncmp(path, container, n) != 0)
+        return path;
+    path += n;
+    if (of && strncmp(path, of, strlen(of)) == 0 && path[strlen(of)] == '/' &&
+        strncmp(path + strlen(of) + 1, container, n) == 0)
+        path += strlen(of) + 1 + n;
+    return path;
+}
+
 void info_row_names(const info *in, size_t i, cli_buf *layer, cli_buf *tensor)
 {
     const pg_weight *w = pg_store_weight(in->store, i);
     const pg_layer *l = pg_store_layer(in->store, w->layer);
     const size_t n = layer_length(in, w), bare = bare_length(w->name);
-    *layer = n ? cli_name_n(w->name, n) : cli_name(l ? l->name : "");
+    const char *from = short_path(in, w->name);
+    if (from > w->name + n)
+        from = w->name;
+    *layer = n ? cli_name_n(from, (size_t)(w->name + n - from)) : cli_name(l ? l->name : "");
     *tensor = n ? cli_name_n(w->name + n + 1, bare - n - 1) : cli_name_n(w->name, bare);
 }
 
@@ -117,9 +136,9 @@ static void complain(info *in)
                 : damaged ? "damaged"
                           : "not a checkpoint");
     if (damaged && pg_store_n_weights(in->store) > 0 && in->err.detail[0] == 0)
-        pg_err_detail(&in->err,
-                      "left in it: %s layers with weights, %s tensors, %s parameters (%s)",
-                      cli_count(in->n_weighted).s, cli_count(pg_store_n_weights(in->store)).s,
+        pg_err_detail(&in->err, "left in it: %s with weights, %s, %s parameters (%s)",
+                      cli_plural(in->n_weighted, "layer").s,
+                      cli_plural(pg_store_n_weights(in->store), "tensor").s,
                       cli_count(in->n_params).s, cli_size(in->n_bytes).s);
     in->status = CLI_TROUBLE;
 }

@@ -51,9 +51,8 @@ static void print_totals(const info *in)
         if (pg_store_weight(in->store, i)->dtype != pg_store_weight(in->store, 0)->dtype)
             type = "of several types";
     if (in->n_weighted)
-        cli_printf(stdout, "%s layer%s with weights, ", cli_count(in->n_weighted).s,
-                   in->n_weighted == 1 ? "" : "s");
-    cli_printf(stdout, "%s tensor%s, %s parameters (%s%s%s)\n", cli_count(n).s, n == 1 ? "" : "s",
+        cli_printf(stdout, "%s with weights, ", cli_plural(in->n_weighted, "layer").s);
+    cli_printf(stdout, "%s, %s parameters (%s%s%s)\n", cli_plural(n, "tensor").s,
                cli_count(in->n_params).s, cli_size(in->n_bytes).s, *type ? " " : "", type);
 }
 
@@ -71,26 +70,36 @@ static void print_list(char **names, size_t n)
     }
 }
 
+/* The verdict in a sentence, as the library words it. */
+static void print_reason(const info *in, cli_style style)
+{
+    cli_color(stdout, style);
+    cli_printf(stdout, "  %s", in->found.reason);
+    cli_color(stdout, CLI_PLAIN);
+    cli_puts(stdout, in->found.certain || in->verdict != PG_V_WRAPPER ? "\n  " : " (likely)\n  ");
+}
+
 static void print_wrapper(const info *in)
 {
     const pg_finding *f = &in->found;
+    if (!f->replicas) {
+        print_reason(in, CLI_WARN);
+        print_totals(in);
+        return;
+    }
     cli_color(stdout, CLI_WARN);
     cli_printf(stdout, "  parallel wrapper%s", f->certain ? "" : " (likely)");
     cli_color(stdout, CLI_PLAIN);
-    if (f->replicas) {
-        cli_printf(stdout, ": %zu replicas", f->replicas);
-        if (f->n_slices) {
-            cli_puts(stdout, " (");
-            print_list(f->slices, f->n_slices);
-            cli_puts(stdout, ")");
-        }
-        cli_puts(stdout, f->n_merges ? ", merged in " : "");
-        for (size_t i = 0; i < f->n_merges; i++)
-            cli_printf(stdout, "%s\"%s\"", i ? ", " : "", cli_name(f->merges[i]).s);
-        cli_printf(stdout, "\n  template \"%s\": ", cli_name(f->template_name).s);
-    } else {
-        cli_printf(stdout, ": %s\n  ", f->reason);
+    cli_printf(stdout, ": %zu replicas", f->replicas);
+    if (f->n_slices) {
+        cli_puts(stdout, " (");
+        print_list(f->slices, f->n_slices);
+        cli_puts(stdout, ")");
     }
+    cli_puts(stdout, f->n_merges ? ", merged in " : "");
+    for (size_t i = 0; i < f->n_merges; i++)
+        cli_printf(stdout, "%s\"%s\"", i ? ", " : "", cli_name(f->merges[i]).s);
+    cli_printf(stdout, "\n  template \"%s\": ", cli_name(f->template_name).s);
     print_totals(in);
 }
 
@@ -108,21 +117,15 @@ static void print_verdict(const info *in)
     case PG_V_NESTED:
     case PG_V_AMBIGUOUS:
     case PG_V_NO_WEIGHTS:
-        cli_color(stdout, CLI_WARN);
-        cli_printf(stdout, "  %s",
-                   in->verdict == PG_V_NESTED      ? "nested model, not a parallel wrapper"
-                   : in->verdict == PG_V_AMBIGUOUS ? "perhaps a parallel wrapper"
-                                                   : "saved without weights");
-        cli_color(stdout, CLI_PLAIN);
-        cli_printf(stdout, ": %s\n  ", in->found.reason);
+        print_reason(in, CLI_WARN);
         print_totals(in);
         break;
     case PG_V_UNKNOWN:
     case PG_V_DAMAGED: break; /* said on stderr */
     }
     if (pg_store_n_state(in->store))
-        cli_printf(stdout, "  with the state of the optimizer: %s tensors\n",
-                   cli_count(pg_store_n_state(in->store)).s);
+        cli_printf(stdout, "  with the state of the optimizer: %s\n",
+                   cli_plural(pg_store_n_state(in->store), "tensor").s);
     for (size_t i = 0; cli.verbose && i < in->found.n_evidence; i++)
         cli_printf(stdout, "  evidence: %s\n", in->found.evidence[i]);
 }
@@ -136,7 +139,7 @@ static void add_number(table *t, double v)
     else if (a != 0 && (a >= 1e5 || a < 1e-4))
         snprintf(s, sizeof s, "%.2e", v);
     else
-        snprintf(s, sizeof s, "%.4f", v);
+        snprintf(s, sizeof s, "%.4f", v + 0.0); /* no minus before a zero */
     table_add(t, s);
 }
 

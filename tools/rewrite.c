@@ -1,6 +1,8 @@
 /* rewrite.c - the report of a rewriting tool for people and for scripts. */
 #include "rewrite.h"
 
+#include <string.h>
+
 #include "json_out.h"
 
 pg_write_opts rewrite_opts(void)
@@ -46,23 +48,32 @@ static void print_proof(const pg_rewrite_report *r)
     putchar('\n');
 }
 
+/* template "model" of 2 replicas | "model" wrapped for 2 replicas | prefix "module." removed */
+static void print_subject(const pg_rewrite_report *r)
+{
+    const char *name = r->template_name ? r->template_name : "";
+    if (strcmp(r->action, "wrapped") == 0)
+        cli_printf(stdout, "\"%s\" wrapped for %zu replicas", cli_name(name).s, r->replicas);
+    else if (strcmp(r->action, "prefix removed") == 0)
+        cli_printf(stdout, "prefix \"%s\" removed", cli_name(name).s);
+    else if (*name)
+        cli_printf(stdout, "template \"%s\"", cli_name(name).s);
+    else
+        cli_puts(stdout, r->action);
+    if (r->replicas && strcmp(r->action, "unwrapped") == 0)
+        cli_printf(stdout, " of %zu replicas", r->replicas);
+}
+
 static void print_text(const pg_rewrite_report *r, const char *in, const char *out)
 {
     cli_printf(stdout, "%s: %s", cli_name(cli.dry_run ? in : out).s,
                cli.dry_run ? "would write " : "");
-    if (r->template_name)
-        cli_printf(stdout, "%s \"%s\"%s", r->n_layers ? "template" : "prefix",
-                   cli_name(r->template_name).s, r->n_layers ? "" : " removed");
-    else
-        cli_puts(stdout, r->action);
-    if (r->replicas)
-        cli_printf(stdout, " of %zu replicas", r->replicas);
+    print_subject(r);
     cli_puts(stdout, ": ");
-    if (r->n_layers)
-        cli_printf(stdout, "%s layer%s, ", cli_count(r->n_weighted).s,
-                   r->n_weighted == 1 ? "" : "s");
-    cli_printf(stdout, "%s tensor%s, %s parameters", cli_count(r->n_tensors).s,
-               r->n_tensors == 1 ? "" : "s", cli_count(r->n_params).s);
+    if (r->n_weighted && strcmp(r->action, "wrapped") != 0)
+        cli_printf(stdout, "%s, ", cli_plural(r->n_weighted, "layer").s);
+    cli_printf(stdout, "%s, %s parameters", cli_plural(r->n_tensors, "tensor").s,
+               cli_count(r->n_params).s);
     if (cli.dry_run) {
         cli_printf(stdout, ", %s; nothing written\n", cli_size(r->file_bytes).s);
     } else {

@@ -1,0 +1,1 @@
+pgunwrap -h

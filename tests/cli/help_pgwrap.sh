@@ -1,0 +1,1 @@
+pgwrap --help

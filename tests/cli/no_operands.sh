@@ -1,0 +1,4 @@
+# A bare call explains itself on stderr and is a usage error.
+pginfo || echo "exit $?"
+pgunwrap || echo "exit $?"
+pgwrap || echo "exit $?"

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""usage: run.py TESTDATA TOOLS [--update] [NAME...]
+
+Runs every NAME.sh beside this file in an empty folder; stdout, stderr and exit status must equal
+NAME.out, NAME.err (default: empty) and NAME.exit (default: 0). --update rewrites them: read the
+diff before committing it. A script may ask for a locale in its first line: "# locale: C"."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+here = pathlib.Path(__file__).parent
+args = [a for a in sys.argv[1:] if a != '--update']
+testdata, tools, names = os.path.abspath(args[0]), os.path.abspath(args[1]), args[2:]
+env = {'PATH': tools + ':/usr/bin:/bin', 'TESTDATA': testdata, 'HOME': '/nonexistent',
+       'ASAN_OPTIONS': 'abort_on_error=0:exitcode=99:detect_leaks=1',
+       'UBSAN_OPTIONS': 'halt_on_error=1:exitcode=99'}
+bad = 0
+for script in sorted(here.glob('*.sh')):
+    if names and script.stem not in names:
+        continue
+    text = script.read_text()
+    locale = 'C' if text.startswith('# locale: C\n') else 'C.UTF-8'
+    with tempfile.TemporaryDirectory() as d:
+        r = subprocess.run(['sh', '-e', script], cwd=d, env={**env, 'LC_ALL': locale, 'TMPDIR': d},
+                           capture_output=True, timeout=120)
+    got = {'.out': r.stdout.decode(errors='backslashreplace'),
+           '.err': r.stderr.decode(errors='backslashreplace'), '.exit': f'{r.returncode}\n'}
+    for suffix, output in got.items():
+        output = output.replace(testdata, 'TESTDATA')
+        golden = script.with_suffix(suffix)
+        default = '0\n' if suffix == '.exit' else ''
+        want = golden.read_text() if golden.exists() else default
+        if output == want:
+            continue
+        if '--update' in sys.argv:
+            golden.write_text(output) if output != default else golden.unlink(missing_ok=True)
+            continue
+        bad += 1
+        print(f'--- {golden.name}: expected\n{want}--- got\n{output}')
+sys.exit(bad != 0)

@@ -1,0 +1,3 @@
+pginfo --version
+pgunwrap -V
+pgwrap --version --json

@@ -1,0 +1,50 @@
+#!/bin/sh
+# The main job on files that Keras itself wrote, as `meson compile -C build demo` shows it.
+# usage: demo.sh TOOLS TESTDATA OUT; every step is checked, the first that fails ends the show.
+set -eu
+PATH=$1:$PATH
+files=$2/files
+out=$3
+rm -rf "$out"
+mkdir -p "$out"
+export LC_ALL=C.UTF-8
+
+now() { date +%s%N; }
+start=$(now)
+# step NUMBER WHAT: one line with the time since the last one; tell: what came of it
+step() {
+    ms=$((($(now) - start) / 1000000))
+    printf '%-5s%-60s%6d.%02d s\n' "$1" "$2" $((ms / 1000)) $((ms % 1000 / 10))
+    start=$(now)
+}
+tell() { sed 's/^ */       /'; }
+values() { pginfo --stats "$1" | sed -n 's/ *[·▁▂▃▄▅▆▇█]*$//; /^  [^ ].*\/.* [0-9a-f]\{8\}$/p'; }
+
+case=keras-2.2.4/cnn4-g2
+said=$(pginfo "$files/$case/wrapper_weights.h5")
+step 1/5 "a weight file that Keras refuses"
+echo "$said" | sed -n '1p; 2p; s/^  \(You are trying\)/Keras: \1/p' | sed "s#^$files/##" | tell
+
+said=$(pgunwrap "$files/$case/wrapper_weights.h5" "$out/single.h5")
+step 2/5 "pgunwrap"
+echo "$said" | sed 's#^[^:]*/##' | tell
+
+values "$out/single.h5" >"$out/ours.txt"
+values "$files/$case/template_weights.h5" >"$out/keras.txt"
+test -s "$out/ours.txt"
+cmp "$out/ours.txt" "$out/keras.txt"
+step 3/5 "compared with the one-device file that Keras itself wrote"
+echo "$(wc -l <"$out/ours.txt") tensors: same names, order, shapes and checksums" | tell
+
+said=$(pgunwrap "$files/$case/wrapper_model.h5" "$out/single_model.h5")
+step 4/5 "a full model: architecture, training, optimizer"
+echo "$said" | sed 's#^[^:]*/##' | tell
+
+said=$(pgwrap --like "$files/$case/wrapper_weights.h5" "$out/single.h5" "$out/parallel.h5")
+pgunwrap -q "$out/parallel.h5" "$out/again.h5"
+values "$out/again.h5" | cmp - "$out/ours.txt"
+step 5/5 "pgwrap, and out again: the same tensors"
+echo "$said" | sed 's#^[^:]*/##' | tell
+
+echo "Everything ran without Python, GPU or network; the outputs are in $out."
+echo "Next: pginfo YOUR_FILE.h5        (build: $1/pginfo; install: meson install -C build)"
