@@ -129,7 +129,7 @@ static int open_lists(pg__h5_out *h, size_t n_objects)
         H5Pset_fclose_degree(h->fapl, H5F_CLOSE_STRONG) < 0 ||
         H5Pset_meta_block_size(h->fapl, block_size(n_objects)) < 0)
         return -1;
-#if H5_VERSION_GE(1, 12, 0)
+#if H5_VERSION_GE(1, 12, 0) && defined H5VL_NATIVE
     if (H5Pset_vol(h->fapl, H5VL_NATIVE, NULL) < 0) /* whatever HDF5_VOL_CONNECTOR says */
         return -1;
 #endif
