@@ -245,6 +245,9 @@ static void start(const cli_tool *t)
     /* A reader that went away ends the program quietly, but not in the middle of a save. */
     sa.sa_handler = t->groups & CLI_WRITES ? SIG_IGN : SIG_DFL;
     sigaction(SIGPIPE, &sa, NULL);
+    /* A limit on file sizes (ulimit -f) is an error of the write that meets it, not the end. */
+    sa.sa_handler = SIG_IGN;
+    sigaction(SIGXFSZ, &sa, NULL);
 }
 
 /* A writer that cannot tell its result says so before it starts. */
