@@ -39,7 +39,7 @@ pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_o
     pg_status st = PG_OK;
     pg__h5 *h5 = NULL;
     (void)path;
-    PG_TRY(pg__h5_open(&h5, io, err));
+    PG_TRY(pg__h5_open_or_trust(&h5, io, opts && opts->trust_input, err));
     switch (find_layout(h5)) {
     case LEGACY: st = pg__keras_h5_from(out, h5, io, opts, err); break;
     case PATHS: st = pg__keras_v3_from(out, h5, io, opts, err); break;

@@ -16,7 +16,7 @@ static pg__h5_cur part(pg__h5_cur *c, unsigned version, size_t n)
 
 /* Length of a fixed string without its padding. A null-terminated one ends at the first NUL, a
  * null-padded one at the last byte that is none: embedded NULs are kept, to be judged above. */
-static size_t fixed_len(const char *s, size_t n, int pad)
+size_t pg__h5_fixed_len(const char *s, size_t n, int pad)
 {
     const char *nul = pad == 0 ? memchr(s, 0, n) : NULL;
     if (nul)
@@ -60,7 +60,7 @@ static pg_status decode_strings(pg__h5 *h, pg__h5_attr *a, const uint8_t *bytes,
             continue;
         }
         const char *s = (const char *)pg__h5_span(&c, size);
-        lens[i] = fixed_len(s, size, a->type.pad);
+        lens[i] = pg__h5_fixed_len(s, size, a->type.pad);
         strs[i] = pg__h5_text(h, s, lens[i]);
         if (!strs[i])
             PG_TRY(pg__nomem(err));
@@ -93,6 +93,14 @@ done:
     return st;
 }
 
+pg_status pg__h5_attr_add(pg__h5 *h, const pg__h5_attr *a, pg_err *err)
+{
+    if (pg__mem_grow(&h->attrs, &h->cap_attrs, h->n_attrs + 1, sizeof *h->attrs))
+        return pg__nomem(err);
+    h->attrs[h->n_attrs++] = *a;
+    return PG_OK;
+}
+
 pg_status pg__h5_attr_read(pg__h5 *h, pg__h5_cur *c, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -110,15 +118,13 @@ pg_status pg__h5_attr_read(pg__h5 *h, pg__h5_cur *c, pg_err *err)
         PG_TRY(pg__nomem(err));
     h->walk->attr = a.name;
     if (version > 1 && (flags & 3))
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "shared type or dataspace");
+        PG_H5_UNCOVERED("shared type or dataspace");
     PG_H5_NEED(flags == 0, "flags 0x%x", flags);
     pg__h5_cur type = part(c, version, n_type), space = part(c, version, n_space);
     PG_TRY(pg__h5_type_read(h, &type, &a.type, err));
     PG_TRY(pg__h5_space_read(h, &space, &a.rank, a.dims, &a.n_elems, err));
     PG_TRY(read_value(h, &a, c, err));
-    if (pg__mem_grow(&h->attrs, &h->cap_attrs, h->n_attrs + 1, sizeof *h->attrs))
-        PG_TRY(pg__nomem(err));
-    h->attrs[h->n_attrs++] = a;
+    PG_TRY(pg__h5_attr_add(h, &a, err));
     h->walk->attr = NULL;
 done:
     return st;

@@ -24,16 +24,15 @@ static pg_status bad_link(const pg__h5 *h, pg_err *err, pg_status code, const ch
                    PG_SHOW(name), text);
 }
 
-static pg_status bad_target(const pg__h5 *h, pg_err *err, const char *name, const char *kind,
-                            const char *target)
+pg_status pg__h5_link_refuse(const pg__h5 *h, const char *name, const char *kind,
+                             const char *target, pg_err *err)
 {
     char text[220];
     snprintf(text, sizeof text, "%s link to \"%s\" is not followed", kind, PG_SHOW(target));
     return bad_link(h, err, PG_E_FORMAT, name, text);
 }
 
-/* name: in the arena. */
-static pg_status push(pg__h5 *h, const char *name, uint64_t addr, uint32_t depth, pg_err *err)
+pg_status pg__h5_link_add(pg__h5 *h, const char *name, uint64_t addr, uint32_t depth, pg_err *err)
 {
     pg__h5_walk *w = h->walk;
     pg_status st = PG_OK;
@@ -69,6 +68,25 @@ static pg_status place(pg__h5 *h, size_t first, pg_err *err)
         w->links[first + n - 1 - i] = swap;
     }
     return PG_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const pg__h5_link *)a)->name, ((const pg__h5_link *)b)->name);
+}
+
+pg_status pg__h5_links_end(pg__h5 *h, size_t first, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__h5_walk *w = h->walk;
+    if (w->n_links > first)
+        qsort(w->links + first, w->n_links - first, sizeof *w->links, by_name);
+    for (size_t i = first + 1; i < w->n_links; i++)
+        PG_H5_NEED(strcmp(w->links[i - 1].name, w->links[i].name), "two links with the name \"%s\"",
+                   PG_SHOW(w->links[i].name));
+    PG_TRY(place(h, first, err));
+done:
+    return st;
 }
 
 /* ---- old groups */
@@ -168,12 +186,12 @@ static pg_status read_entry(names *s, pg__h5_cur *c, const char *lo, const char 
     PG_H5_NEED(cached <= 2, "link \"%s\" of type %u", PG_SHOW(name), cached);
     if (cached == 2) {
         const char *to = name_at(s, target);
-        PG_TRY(bad_target(h, err, name, "soft", to ? to : "?"));
+        PG_TRY(pg__h5_link_refuse(h, name, "soft", to ? to : "?", err));
     }
     s->prev = pg__h5_text(h, name, n);
     if (!s->prev)
         PG_TRY(pg__nomem(err));
-    PG_TRY(push(h, s->prev, addr, s->depth, err));
+    PG_TRY(pg__h5_link_add(h, s->prev, addr, s->depth, err));
 done:
     return st;
 }
@@ -232,7 +250,7 @@ static pg_status read_info(pg__h5 *h, pg__h5_cur c, pg_err *err)
     PG_H5_NEED(!c.cut && version == 0 && flags <= 3, "link info: version %u, flags 0x%x", version,
                flags);
     if (heap != PG_H5_UNDEF)
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "links in dense storage");
+        PG_H5_UNCOVERED("links in dense storage");
     PG_H5_NEED(by_name == PG_H5_UNDEF && by_order == PG_H5_UNDEF,
                "index of links that are not there");
 done:
@@ -251,7 +269,7 @@ static pg_status refuse_other(pg__h5 *h, pg__h5_cur *c, unsigned type, const cha
     const size_t n_value = (size_t)n - skip < sizeof target ? (size_t)n - skip : sizeof target - 1;
     memcpy(target, value + skip, n_value);
     if (type == SOFT || type == EXTERNAL)
-        PG_TRY(bad_target(h, err, name, type == SOFT ? "soft" : "external", target));
+        PG_TRY(pg__h5_link_refuse(h, name, type == SOFT ? "soft" : "external", target, err));
     snprintf(text, sizeof text, "link of type %u is not followed", type);
     PG_TRY(bad_link(h, err, PG_E_FORMAT, name, text));
 done:
@@ -279,14 +297,9 @@ static pg_status read_link(pg__h5 *h, pg__h5_cur *c, uint32_t depth, pg_err *err
         PG_TRY(refuse_other(h, c, type, name, err));
     const uint64_t addr = pg__h5_addr(h, c);
     PG_H5_NEED(!c->cut, "link \"%s\" is cut short", PG_SHOW(name));
-    PG_TRY(push(h, name, addr, depth, err));
+    PG_TRY(pg__h5_link_add(h, name, addr, depth, err));
 done:
     return st;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const pg__h5_link *)a)->name, ((const pg__h5_link *)b)->name);
 }
 
 pg_status pg__h5_group_new(pg__h5 *h, uint32_t depth, pg_err *err)
@@ -301,12 +314,7 @@ pg_status pg__h5_group_new(pg__h5 *h, uint32_t depth, pg_err *err)
         else if (w->msgs[i].type == LINK)
             PG_TRY(read_link(h, &c, depth, err));
     }
-    if (w->n_links > first)
-        qsort(w->links + first, w->n_links - first, sizeof *w->links, by_name);
-    for (size_t i = first + 1; i < w->n_links; i++)
-        PG_H5_NEED(strcmp(w->links[i - 1].name, w->links[i].name), "two links with the name \"%s\"",
-                   PG_SHOW(w->links[i].name));
-    PG_TRY(place(h, first, err));
+    PG_TRY(pg__h5_links_end(h, first, err));
 done:
     return st;
 }

@@ -38,26 +38,30 @@ static pg_status add_block(pg__h5 *h, uint64_t addr, uint64_t n, pg_err *err)
     return pg__h5_fetch(h, addr, w->text + w->n_text - n, (size_t)n, PG_H5_P_HEADER, err);
 }
 
-static pg_status check_flags(const pg__h5 *h, uint32_t type, unsigned flags, pg_err *err)
+static pg_status check_flags(pg__h5 *h, uint32_t type, unsigned flags, pg_err *err)
 {
+    pg_status st = PG_OK;
     if (flags & 0x42)
-        return pg__h5_bad(h, err, PG_E_UNSUPPORTED, "shared object header message");
-    if (flags & 0xA8) /* for messages that a writer did not know */
-        return pg__h5_bad(h, err, PG_E_FORMAT, "message %u has flags 0x%x", type, flags);
-    return PG_OK;
+        PG_H5_UNCOVERED("shared object header message");
+    /* the others are for messages that a writer did not know */
+    PG_H5_NEED(!(flags & 0xA8), "message %u has flags 0x%x", type, flags);
+done:
+    return st;
 }
 
 static pg_status add_msg(pg__h5 *h, const pg__h5_msg *m, pg_err *err)
 {
+    pg_status st = PG_OK;
     pg__h5_walk *w = h->walk;
     if (m->type > LAST_KNOWN)
-        return pg__h5_bad(h, err, PG_E_UNSUPPORTED, "unknown object header message %u", m->type);
+        PG_H5_UNCOVERED("unknown object header message %u", m->type);
     if (w->n_msgs >= MAX_MESSAGES)
-        return pg__h5_bad(h, err, PG_E_LIMIT, "more than %u messages in its header", MAX_MESSAGES);
+        PG_H5_FAIL(PG_E_LIMIT, "more than %u messages in its header", MAX_MESSAGES);
     if (pg__mem_grow(&w->msgs, &w->cap_msgs, w->n_msgs + 1, sizeof *w->msgs))
-        return pg__nomem(err);
+        PG_TRY(pg__nomem(err));
     w->msgs[w->n_msgs++] = *m;
-    return PG_OK;
+done:
+    return st;
 }
 
 /* A block in walk.text: messages in [at, end), the byte at `start` being at addr in the file. */

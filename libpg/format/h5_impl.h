@@ -7,6 +7,7 @@
  *   h5_attr.c    attributes                      h5_gheap.c   global heaps behind strings
  *   h5_chunk.c   layouts, filters, chunk index   h5_read.c    bytes of a dataset
  *   h5_file.c    what they all stand on: checked reads, extents, the set of seen objects, memory
+ *   h5_trusted.c the same objects out of libhdf5 instead, over h5_source.c, if a user insists
  *
  * Two rules keep hostile files harmless. Every structure is claimed with pg__h5_own() before it is
  * read, and all claims together may not exceed the file: so whatever loops or overlaps comes to an
@@ -97,7 +98,8 @@ typedef struct pg__h5_chunked {
 /* What the public view of an object does not show. */
 typedef struct pg__h5_more {
     size_t first_attr;
-    uint32_t chunked; /* in chunked[], or PG_H5_NONE */
+    uint32_t chunked;   /* in chunked[], or PG_H5_NONE */
+    const void *values; /* trusted: those of a compact dataset, else NULL */
 } pg__h5_more;
 
 /* Decoded chunks of the dataset that was read last, a direct-mapped table: chunk k is in slot
@@ -199,7 +201,9 @@ struct pg__h5 {
     size_t n_chunks, cap_chunks;
     pg__h5_arena arena;
     pg__h5_decoded decoded;
-    pg__h5_walk *walk; /* NULL once open */
+    struct trusted *trusted; /* only while h5_trusted.c fills it */
+    int uncovered;           /* it was refused for what libhdf5 could read */
+    pg__h5_walk *walk;       /* NULL once open */
 };
 
 /* ---- h5_file.c */
@@ -219,6 +223,13 @@ pg_status pg__h5_bad(const pg__h5 *h, pg_err *err, pg_status code, const char *f
     do {                                          \
         if (!(cond))                              \
             PG_H5_FAIL(PG_E_FORMAT, __VA_ARGS__); \
+    } while (0)
+
+/* Legal and harmless, but not decoded here: --trust-input is a way. */
+#define PG_H5_UNCOVERED(...)                       \
+    do {                                           \
+        h->uncovered = 1;                          \
+        PG_H5_FAIL(PG_E_UNSUPPORTED, __VA_ARGS__); \
     } while (0)
 
 /* A number with commas, for messages. */
@@ -245,6 +256,7 @@ pg_status pg__h5_check_extents(pg__h5 *h, pg_err *err);
 pg_status pg__h5_map_put(pg__h5_map *m, uint64_t key, uint64_t value, pg_err *err);
 int pg__h5_map_get(const pg__h5_map *m, uint64_t key, uint64_t *value); /* 1 if it is there */
 
+pg_status pg__h5_new(pg__h5 **out, pg__io *io, pg_err *err); /* nothing read yet */
 pg_status pg__h5_walk_new(pg__h5_walk **out, uint64_t n_file, pg_err *err);
 void pg__h5_walk_free(pg__h5_walk *w);
 void pg__h5_arena_fini(pg__h5_arena *a);
@@ -281,24 +293,48 @@ typedef struct pg__h5_btree {
 } pg__h5_btree;
 pg_status pg__h5_btree_walk(pg__h5 *h, const pg__h5_btree *t, uint64_t root, pg_err *err);
 
+/* Visits all objects from the root on, depth first: `read` fills in walk.obj, whose header is at
+ * addr, and adds its links. The caller made h->walk. */
+typedef pg_status (*pg__h5_read_object)(pg__h5 *h, uint64_t addr, uint32_t depth, pg_err *err);
+pg_status pg__h5_walk_all(pg__h5 *h, uint64_t root, pg__h5_read_object read, pg_err *err);
+
+/* Adds a link of walk.obj, the name being in the arena; and when the last one from `first` on was
+ * added: sorts them, makes them children of walk.obj and next in line. */
+pg_status pg__h5_link_add(pg__h5 *h, const char *name, uint64_t addr, uint32_t depth, pg_err *err);
+pg_status pg__h5_links_end(pg__h5 *h, size_t first, pg_err *err);
+
+/* Refuses a soft or external link of walk.obj: "GROUP/NAME: KIND link to TARGET is not followed".
+ */
+pg_status pg__h5_link_refuse(const pg__h5 *h, const char *name, const char *kind,
+                             const char *target, pg_err *err);
+
 /* Both push the links of walk.obj; the first reads a symbol table message, the second all link
  * messages. */
 pg_status pg__h5_group_old(pg__h5 *h, pg__h5_cur *c, uint32_t depth, pg_err *err);
 pg_status pg__h5_group_new(pg__h5 *h, uint32_t depth, pg_err *err);
 
 pg_status pg__h5_attr_read(pg__h5 *h, pg__h5_cur *c, pg_err *err);
+pg_status pg__h5_attr_add(pg__h5 *h, const pg__h5_attr *a, pg_err *err);
 pg_status pg__h5_attrs_check(pg__h5 *h, size_t first,
                              pg_err *err); /* names differ, from first on */
+
+size_t pg__h5_fixed_len(const char *s, size_t n, int pad); /* of a fixed string, without padding */
 
 /* The text of object index in the collection at addr, which must have exactly n bytes. */
 pg_status pg__h5_gheap_text(pg__h5 *h, uint64_t addr, uint32_t index, uint64_t n, const char **text,
                             pg_err *err);
 
+/* Refuses a filter by its number, and name if we know it. */
+pg_status pg__h5_filter_refuse(const pg__h5 *h, unsigned id, pg_err *err);
 pg_status pg__h5_filters_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_filters *f, pg_err *err);
 
 /* Reads the layout of walk.obj, whose type and dims are known. at: of the message, in the io. */
 pg_status pg__h5_layout_read(pg__h5 *h, pg__h5_cur *c, uint64_t at, const pg__h5_filters *f,
                              pg_err *err);
+
+/* The stored size of a chunk against its decoded one: exact, or within what deflate can do. */
+pg_status pg__h5_chunk_check(const pg__h5 *h, const pg__h5_chunked *ch, uint32_t stored,
+                             uint32_t mask, pg_err *err);
 
 void pg__h5_decoded_fini(pg__h5_decoded *d);
 

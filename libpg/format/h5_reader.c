@@ -48,7 +48,7 @@ done:
     return st;
 }
 
-static pg_status visit(pg__h5 *h, const pg__h5_link *l, pg_err *err)
+static pg_status visit(pg__h5 *h, const pg__h5_link *l, pg__h5_read_object read, pg_err *err)
 {
     pg_status st = PG_OK;
     uint64_t first = 0;
@@ -58,49 +58,84 @@ static pg_status visit(pg__h5 *h, const pg__h5_link *l, pg_err *err)
         PG_TRY(meet_again(h, (uint32_t)first, err));
     } else {
         PG_TRY(pg__h5_map_put(&h->walk->seen, l->addr + 1, h->walk->obj, err));
-        PG_TRY(pg__h5_header_read(h, l->addr, err));
-        PG_TRY(pg__h5_object_read(h, l->depth, err));
+        PG_TRY(read(h, l->addr, l->depth, err));
     }
 done:
     return st;
 }
 
-static pg_status walk(pg__h5 *h, pg_err *err)
+pg_status pg__h5_walk_all(pg__h5 *h, uint64_t root, pg__h5_read_object read, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__h5_walk *w = h->walk;
-    pg__h5_link link = {.name = "", .parent = PG_H5_NONE, .slot = PG_H5_NONE};
-    PG_TRY(pg__h5_super_read(h, err));
-    link.addr = h->root;
+    pg__h5_link link = {.name = "", .addr = root, .parent = PG_H5_NONE, .slot = PG_H5_NONE};
     for (;;) {
-        PG_TRY(visit(h, &link, err));
+        PG_TRY(visit(h, &link, read, err));
         if (!w->n_links)
             break;
         link = w->links[--w->n_links];
     }
     PG_H5_NEED(h->objs[0].kind == PG_H5_GROUP, "the root is not a group");
-    PG_TRY(pg__h5_check_extents(h, err));
 done:
     return st;
 }
 
-pg_status pg__h5_open(pg__h5 **out, pg__io *io, pg_err *err)
+static pg_status read_object(pg__h5 *h, uint64_t addr, uint32_t depth, pg_err *err)
 {
-    pg_status st = PG_OK;
+    const pg_status st = pg__h5_header_read(h, addr, err);
+    return st == PG_OK ? pg__h5_object_read(h, depth, err) : st;
+}
+
+pg_status pg__h5_new(pg__h5 **out, pg__io *io, pg_err *err)
+{
     pg__h5 *h = pg__mem_array(1, sizeof *h);
     if (!h)
         return pg__nomem(err);
     h->io = pg__io_ref(io);
     h->end = pg__io_size(io);
     h->decoded.chunked = PG_H5_NONE;
-    PG_TRY(pg__h5_walk_new(&h->walk, h->end, err));
-    PG_TRY(walk(h, err));
+    const pg_status st = pg__h5_walk_new(&h->walk, h->end, err);
+    if (st == PG_OK)
+        *out = h;
+    else
+        pg__h5_close(h);
+    return st;
+}
+
+/* *uncovered: set if it was refused for what libhdf5 could read. */
+static pg_status open_strictly(pg__h5 **out, pg__io *io, int *uncovered, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__h5 *h = NULL;
+    PG_TRY(pg__h5_new(&h, io, err));
+    PG_TRY(pg__h5_super_read(h, err));
+    PG_TRY(pg__h5_walk_all(h, h->root, read_object, err));
+    PG_TRY(pg__h5_check_extents(h, err));
     pg__h5_walk_free(h->walk);
     h->walk = NULL;
     *out = h;
-    return PG_OK;
+    h = NULL;
 done:
+    *uncovered = h && h->uncovered;
     pg__h5_close(h);
+    return st;
+}
+
+pg_status pg__h5_open(pg__h5 **out, pg__io *io, pg_err *err)
+{
+    int uncovered = 0;
+    return open_strictly(out, io, &uncovered, err);
+}
+
+pg_status pg__h5_open_or_trust(pg__h5 **out, pg__io *io, int trust, pg_err *err)
+{
+    int uncovered = 0;
+    const pg_status st = open_strictly(out, io, &uncovered, err);
+    if (uncovered && trust)
+        return pg__h5_open_trusted(out, io, err);
+    if (uncovered)
+        pg_err_hint(err, "--trust-input lets the HDF5 library read it, which damaged files can "
+                         "crash: only if you know where it comes from");
     return st;
 }
 

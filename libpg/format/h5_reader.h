@@ -38,6 +38,15 @@ typedef struct pg__h5_object {
 
 /* References io until closed. */
 pg_status pg__h5_open(pg__h5 **out, pg__io *io, pg_err *err);
+
+/* The same, but what is refused as legal HDF5 that is not covered is read by libhdf5 if trust is set;
+ * else the error's hint says that --trust-input would. */
+pg_status pg__h5_open_or_trust(pg__h5 **out, pg__io *io, int trust, pg_err *err);
+
+/* Fills the same object through libhdf5, in this process: on a damaged file it may crash or hang.
+ * Types, links, filters and storage are held to the same rules, absent data is an error too. */
+pg_status pg__h5_open_trusted(pg__h5 **out, pg__io *io, pg_err *err);
+
 void pg__h5_close(pg__h5 *h);
 
 uint32_t pg__h5_n(const pg__h5 *h);

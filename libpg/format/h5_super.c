@@ -29,12 +29,15 @@ static pg_status find_signature(const pg__h5 *h, uint64_t *at, pg_err *err)
 
 static pg_status check_sizes(pg__h5 *h, pg_err *err)
 {
+    pg_status st = PG_OK;
     const unsigned o = h->off_size, l = h->len_size;
     if ((o == 4 || o == 8) && (l == 4 || l == 8))
         return PG_OK;
     if ((o == 2 || o == 16 || o == 32) && (l == 2 || l == 16 || l == 32))
-        return pg_fail(err, PG_E_UNSUPPORTED, "addresses of %u and lengths of %u bytes", o, l);
-    return pg_fail(err, PG_E_FORMAT, "superblock: addresses of %u and lengths of %u bytes", o, l);
+        PG_H5_UNCOVERED("addresses of %u and lengths of %u bytes", o, l);
+    PG_H5_FAIL(PG_E_FORMAT, "superblock: addresses of %u and lengths of %u bytes", o, l);
+done:
+    return st;
 }
 
 /* A superblock may have been moved behind a user block without being told. */
@@ -131,7 +134,7 @@ static pg_status read_new(pg__h5 *h, uint64_t at, const uint8_t *start, pg__h5_c
     PG_TRY(check_end(h, at, base, end, err));
     PG_TRY(check_closed(h, flags, err));
     if (ext != PG_H5_UNDEF)
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "superblock extension");
+        PG_H5_UNCOVERED("superblock extension");
 done:
     return st;
 }
@@ -149,7 +152,7 @@ pg_status pg__h5_super_read(pg__h5 *h, pg_err *err)
     const unsigned version = pg__h5_u32(&c, 1);
     PG_H5_NEED(!c.cut, "truncated: the file ends inside its superblock");
     if (version > 3)
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "written by a newer HDF5 (superblock version %u)", version);
+        PG_H5_UNCOVERED("written by a newer HDF5 (superblock version %u)", version);
     if (version < 2)
         PG_TRY(read_old(h, version, at, &c, err));
     else

@@ -3,15 +3,10 @@
  * Layout (keras-files: every loader since HDF5 1.8 reads it): superblock 0, old groups, version 1
  * object headers, contiguous datasets. Datasets get their space when they are created (early
  * allocation, no fill value), which only moves the end of the file: libhdf5 never sees their bytes,
- * and the offset is known at once.
- *
- * libhdf5 is not reentrant as distributions build it: one lock is held inside every function here,
- * the only state that libpg shares between stores. Within it libhdf5's habit of printing errors is
- * off; a caller who uses libhdf5 itself finds its own setting back afterwards. */
+ * and the offset is known at once. */
 #include "format/h5_writer.h"
 
 #include <hdf5.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +16,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/h5_memory.h"
+#include "format/h5_session.h"
 #include "format/h5_write_type.h"
 
 /* What Keras leaves of the 64 KiB of an object header message for one list of names. */
@@ -43,53 +39,14 @@ struct pg__h5_out {
     uint64_t bytes; /* of the image; 0 until finish */
 };
 
-typedef struct session {
-    H5E_auto2_t print;
-    void *data;
-} session;
-
-static pthread_mutex_t hdf5_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static session enter(void)
-{
-    session s = {0};
-    (void)pthread_mutex_lock(&hdf5_lock);
-    (void)H5dont_atexit(); /* its cleanup at exit has crashed after failed writes */
-    (void)H5Eget_auto2(H5E_DEFAULT, &s.print, &s.data);
-    (void)H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    return s;
-}
-
-static void leave(session s)
-{
-    (void)H5Eclear2(H5E_DEFAULT);
-    (void)H5Eset_auto2(H5E_DEFAULT, s.print, s.data);
-    (void)pthread_mutex_unlock(&hdf5_lock);
-}
-
-typedef struct reason {
-    char text[160];
-    int no_memory;
-} reason;
-
-static herr_t innermost(unsigned depth, const H5E_error2_t *e, void *out)
-{
-    reason *r = out;
-    if (depth == 0)
-        (void)pg__printable(r->text, sizeof r->text, e->desc, strlen(e->desc));
-    r->no_memory |= e->min_num == H5E_NOSPACE && e->maj_num == H5E_RESOURCE;
-    return 0;
-}
-
 /* The one way a failure of libhdf5 is told: the object, what was tried, libhdf5's first reason. */
 static pg_status fail(const pg__h5_out *h, const char *path, const char *what, pg_err *err)
 {
-    reason r = {"no reason given", 0};
-    (void)H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, &r);
-    if (h->mem.failed || r.no_memory)
+    char reason[160];
+    if (pg__h5_reason(reason, sizeof reason) || h->mem.failed)
         return pg__nomem(err);
     return pg_fail(err, PG_E_FORMAT, "%s: HDF5 cannot %s: %s", *path ? PG_SHOW(path) : "/", what,
-                   r.text);
+                   reason);
 }
 
 /* "a/b/c" without empty components and without ".", which HDF5 would skip. "" is the root. */
@@ -105,8 +62,8 @@ static pg_status check_path(const char *path, pg_err *err)
     return PG_OK;
 }
 
-/* 2 KiB (the default) for small files up to 1 MiB: a twentieth of the metadata, so that little is left
- * unused in the last block. */
+/* 2 KiB (the default) for small files up to 1 MiB: a twentieth of the metadata, so that little is
+ * left unused in the last block. */
 static hsize_t block_size(size_t n_objects)
 {
     hsize_t size = 2048;
@@ -147,9 +104,8 @@ pg_status pg__h5_out_new(pg__h5_out **out, size_t n_objects, pg_err *err)
     pg__h5_out *h = pg__mem_array(1, sizeof *h);
     if (!h)
         return pg__nomem(err);
-    const session s = enter();
+    pg__h5_enter();
     h->driver = h->file = h->fapl = h->lcpl = h->gcpl = h->dcpl = h->object = -1;
-    (void)H5PLset_loading_state(0); /* no plug-in is ever wanted */
     fcpl = H5Pcreate(H5P_FILE_CREATE);
     if (fcpl < 0 || H5Pset_obj_track_times(fcpl, 0) < 0 || open_lists(h, n_objects)) {
         st = fail(h, "file", "be set up", err);
@@ -165,7 +121,7 @@ pg_status pg__h5_out_new(pg__h5_out **out, size_t n_objects, pg_err *err)
 done:
     if (fcpl >= 0)
         (void)H5Pclose(fcpl);
-    leave(s);
+    pg__h5_leave();
     pg__h5_out_free(h);
     return st;
 }
@@ -200,9 +156,9 @@ void pg__h5_out_free(pg__h5_out *h)
 {
     if (!h)
         return;
-    const session s = enter();
+    pg__h5_enter();
     (void)close_all(h);
-    leave(s);
+    pg__h5_leave();
     pg__h5_memory_fini(&h->mem);
     pg__mem_free(h->ext);
     pg__mem_free(h);
@@ -226,7 +182,7 @@ pg_status pg__h5_out_group(pg__h5_out *h, const char *path, pg_err *err)
     pg_status st = check_path(path, err);
     if (st != PG_OK || !*path)
         return st;
-    const session s = enter();
+    pg__h5_enter();
     hid_t g = H5Gopen2(h->file, path, H5P_DEFAULT);
     if (g < 0) {
         (void)H5Eclear2(H5E_DEFAULT);
@@ -236,7 +192,7 @@ pg_status pg__h5_out_group(pg__h5_out *h, const char *path, pg_err *err)
         st = fail(h, path, "create this group", err);
     if (g >= 0)
         (void)H5Gclose(g);
-    leave(s);
+    pg__h5_leave();
     return st;
 }
 
@@ -331,9 +287,9 @@ pg_status pg__h5_out_attr(pg__h5_out *h, const char *path, const pg__h5_attr *at
         PG_TRY(check_nuls(attr, err));
         data = attr->strs;
     }
-    const session s = enter();
+    pg__h5_enter();
     st = write_attr(h, path, attr, &type, data, err);
-    leave(s);
+    pg__h5_leave();
 done:
     pg__mem_free(packed);
     return st;
@@ -449,9 +405,9 @@ pg_status pg__h5_out_dataset(pg__h5_out *h, const char *path, const pg__h5_dtype
         st = pg__nomem(err);
         goto done;
     }
-    const session s = enter();
+    pg__h5_enter();
     st = create_dataset(h, path, type, rank, dims, &e, err);
-    leave(s);
+    pg__h5_leave();
     if (st == PG_OK) {
         *id = h->n_ext;
         h->ext[h->n_ext++] = e;
@@ -463,10 +419,10 @@ done:
 pg_status pg__h5_out_finish(pg__h5_out *h, pg_err *err)
 {
     pg_status st = PG_OK;
-    const session s = enter();
+    pg__h5_enter();
     if (close_all(h) || h->mem.failed)
         st = fail(h, "file", "close it", err);
-    leave(s);
+    pg__h5_leave();
     h->bytes = h->mem.end;
     pg__h5_memory_sort(&h->mem);
     return st;

@@ -169,8 +169,10 @@ static void same_object(pg__h5 *h, uint32_t obj, hid_t id, uint32_t *next)
     }
 }
 
+typedef pg_status (*opener)(pg__h5 **h, pg__io *io, pg_err *err);
+
 /* libhdf5 and ours both open the image, or both refuse it. Returns whether they opened it. */
-static int agree(image im, const char *label)
+static int agree(image im, const char *label, opener open)
 {
     pg__h5 *h = NULL;
     pg_err err = {0};
@@ -180,7 +182,10 @@ static int agree(image im, const char *label)
     H5Pset_fapl_core(fapl, 4096, 0);
     H5Pset_file_image(fapl, im.p, im.n);
     const hid_t f = im.n ? H5Fopen("image", H5F_ACC_RDONLY, fapl) : -1;
-    const pg_status st = image_open(&h, im, &err);
+    pg__io *io = NULL;
+    assert_ok(pg__io_open_mem(&io, im.p, im.n, NULL));
+    const pg_status st = open(&h, io, &err);
+    pg__io_close(io);
     H5Pclose(fapl);
     if ((f >= 0) != (st == PG_OK))
         fail_msg("%s: libhdf5 %s it, ours says %s", label, f >= 0 ? "opens" : "refuses", err.msg);
@@ -208,7 +213,7 @@ static int one_file(const char *path, const struct stat *sb, int kind, struct FT
     if (kind != FTW_F || !wanted)
         return 0;
     const image im = image_load(path);
-    if (agree(im, path))
+    if (agree(im, path, pg__h5_open))
         n_agreed++;
     else
         n_refused++;
@@ -230,7 +235,7 @@ static void agrees_on_every_file_of_testdata(void **state)
 static void agree_on(hid_t f, const char *label)
 {
     const image im = image_end(f);
-    if (!agree(im, label))
+    if (!agree(im, label, pg__h5_open))
         fail_msg("%s: both refuse it", label);
     free(im.p);
 }
@@ -400,10 +405,160 @@ static void agrees_on_hard_links_and_new_groups(void **state)
     agree_on(f, "new groups");
 }
 
+/* ---- what only libhdf5 covers */
+
+static void agree_if_trusted(hid_t f, const char *label)
+{
+    const image im = image_end(f);
+    pg__h5 *h = NULL;
+    pg__io *io = NULL;
+    pg_err err = {0};
+    assert_fails(PG_E_UNSUPPORTED, image_open(&h, im, &err), &err);
+    assert_string_equal(err.hint, "");
+    assert_ok(pg__io_open_mem(&io, im.p, im.n, NULL));
+    assert_fails(PG_E_UNSUPPORTED, pg__h5_open_or_trust(&h, io, 0, &err), &err);
+    assert_non_null(strstr(err.hint, "--trust-input"));
+    assert_ok(pg__h5_open_or_trust(&h, io, 1, &err));
+    pg__h5_close(h);
+    pg__io_close(io);
+    if (!agree(im, label, pg__h5_open_trusted))
+        fail_msg("%s: both refuse it", label);
+    free(im.p);
+}
+
+static void agrees_if_trusted_on_dense_storage(void **state)
+{
+    (void)state;
+    const char *text = "variable";
+    const hid_t f = image_begin(1), vlen = image_string(H5T_VARIABLE, 1, 0);
+    const hid_t fixed = image_string(8, 0, 1);
+    for (int i = 0; i < 40; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "g/d%d", i);
+        image_dataset(f, path, H5T_IEEE_F32BE, 2, (hsize_t[]){2, 3}, H5P_DEFAULT, 1);
+        image_attr(f, "g", path,
+                   i % 3 == 0   ? vlen
+                   : i % 3 == 1 ? fixed
+                                : H5T_STD_I64LE,
+                   1, i % 3 == 0 ? (const void *)&text : "fixed\0\0");
+    }
+    H5Lcreate_hard(f, "g/d3", f, "again", H5P_DEFAULT, H5P_DEFAULT);
+    H5Tclose(vlen);
+    H5Tclose(fixed);
+    agree_if_trusted(f, "dense storage");
+}
+
+static void agrees_if_trusted_on_every_chunk_index(void **state)
+{
+    (void)state;
+    const hid_t f = image_begin(1);
+    for (int filters = 0; filters < 8; filters++)
+        for (int index = 0; index < 4; index++) { /* single, fixed, extensible, B-tree 2 */
+            char path[32];
+            const hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE);
+            const hsize_t dims[] = {7, 5}, chunk[] = {index ? 3 : 7, index ? 2 : 5};
+            const hsize_t most[] = {index > 1 ? H5S_UNLIMITED : 7, index > 2 ? H5S_UNLIMITED : 5};
+            const hid_t space = H5Screate_simple(2, dims, most);
+            int values[35];
+            for (int i = 0; i < 35; i++)
+                values[i] = i * i;
+            H5Pset_chunk(dcpl, 2, chunk);
+            if (filters & 1)
+                H5Pset_shuffle(dcpl);
+            if (filters & 2)
+                H5Pset_deflate(dcpl, 6);
+            if (filters & 4)
+                H5Pset_fletcher32(dcpl);
+            snprintf(path, sizeof path, "f%di%d", filters, index);
+            const hid_t d =
+                H5Dcreate2(f, path, H5T_STD_I32LE, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+            assert_true(H5Dwrite(d, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+            H5Dclose(d);
+            H5Sclose(space);
+            H5Pclose(dcpl);
+        }
+    const hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_layout(dcpl, H5D_COMPACT);
+    image_dataset(f, "compact", H5T_STD_I32LE, 1, (hsize_t[]){10}, dcpl, 1);
+    H5Pclose(dcpl);
+    image_dataset(f, "empty", H5T_STD_I32LE, 1, (hsize_t[]){0}, H5P_DEFAULT, 0);
+    agree_if_trusted(f, "chunk indexes");
+}
+
+static void refuses_the_same_even_if_trusted(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"x: soft link to \"/g\" is not followed",
+                                        "x: external link to \"secret.h5\" is not followed",
+                                        "x: external storage",
+                                        "x: virtual dataset",
+                                        "x: filter 5 (nbit)",
+                                        "g/x: loop",
+                                        "x: compound type",
+                                        "x: declares 12 bytes, 0 are stored",
+                                        "x: 0 of its 3 chunks"};
+    for (int i = 0; i < 9; i++) {
+        pg__h5 *h = NULL;
+        pg__io *io = NULL;
+        pg_err err = {0};
+        const hid_t f = image_begin(1), dcpl = H5Pcreate(H5P_DATASET_CREATE);
+        const hid_t pair = H5Tcreate(H5T_COMPOUND, 4), three = image_space(1, (hsize_t[]){3});
+        H5Tinsert(pair, "a", 0, H5T_STD_I32LE);
+        H5Gclose(image_group(f, "g"));
+        if (i == 0)
+            H5Lcreate_soft("/g", f, "x", H5P_DEFAULT, H5P_DEFAULT);
+        else if (i == 1)
+            H5Lcreate_external("secret.h5", "/g", f, "x", H5P_DEFAULT, H5P_DEFAULT);
+        else if (i == 2)
+            H5Pset_external(dcpl, "secret.txt", 0, 12);
+        else if (i == 3)
+            H5Pset_virtual(dcpl, three, "secret.h5", "s", three);
+        else if (i == 5)
+            H5Lcreate_hard(f, "/", f, "g/x", H5P_DEFAULT, H5P_DEFAULT);
+        if (i == 4 || i == 8)
+            H5Pset_chunk(dcpl, 1, (hsize_t[]){1});
+        if (i == 4)
+            H5Pset_nbit(dcpl);
+        if (i == 8)
+            H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_INCR);
+        if ((i > 1 && i < 5) || i > 5)
+            image_dataset(f, "x", i == 6 ? pair : H5T_STD_I32LE, 1, (hsize_t[]){3}, dcpl, 0);
+        H5Sclose(three);
+        H5Tclose(pair);
+        H5Pclose(dcpl);
+        const image im = image_end(f);
+        assert_ok(pg__io_open_mem(&io, im.p, im.n, NULL));
+        if (pg__h5_open_trusted(&h, io, &err) == PG_OK || !strstr(err.msg, words[i]))
+            fail_msg("%s: %s", words[i], err.msg);
+        pg__io_close(io);
+        free(im.p);
+    }
+}
+
+static void refuses_damage_even_if_trusted(void **state)
+{
+    (void)state;
+    pg__h5 *h = NULL;
+    pg__io *io = NULL;
+    pg_err err = {0};
+    const image im = image_end(image_keras());
+    assert_ok(pg__io_open_mem(&io, im.p, im.n - 1, NULL));
+    assert_fails(PG_E_FORMAT, pg__h5_open_or_trust(&h, io, 1, &err), &err); /* not asked */
+    assert_non_null(strstr(err.msg, "truncated: holds"));
+    assert_fails(PG_E_FORMAT, pg__h5_open_trusted(&h, io, &err), &err);
+    assert_non_null(strstr(err.msg, "the HDF5 library cannot open the file: "));
+    pg__io_close(io);
+    free(im.p);
+}
+
 PG_TEST_MAIN(cmocka_unit_test(agrees_on_every_file_of_testdata),
              cmocka_unit_test(agrees_on_types_and_byte_orders),
              cmocka_unit_test(agrees_on_bool_and_bfloat16), cmocka_unit_test(agrees_on_strings),
              cmocka_unit_test(agrees_on_chunks_and_filters),
              cmocka_unit_test(agrees_on_chunks_without_their_filter),
              cmocka_unit_test(agrees_on_large_groups),
-             cmocka_unit_test(agrees_on_hard_links_and_new_groups))
+             cmocka_unit_test(agrees_on_hard_links_and_new_groups),
+             cmocka_unit_test(agrees_if_trusted_on_dense_storage),
+             cmocka_unit_test(agrees_if_trusted_on_every_chunk_index),
+             cmocka_unit_test(refuses_the_same_even_if_trusted),
+             cmocka_unit_test(refuses_damage_even_if_trusted))
