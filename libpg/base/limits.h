@@ -10,6 +10,7 @@
 #define PG_LIMIT_OBJECTS       1000000u
 #define PG_LIMIT_ATTRS         65536u /* per object */
 #define PG_LIMIT_STRINGS       5000000u /* in the attributes of an HDF5 file */
+#define PG_LIMIT_KEPT_ATTRS    4096u /* copied per object; HDF5 takes quadratic time to write them */
 #define PG_LIMIT_NAME_BYTES    65535u
 #define PG_LIMIT_JSON_BYTES    ((uint64_t)64 << 20)
 #define PG_LIMIT_JSON_DEPTH    512u

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
 
@@ -54,6 +55,10 @@ static int has_attr(const pg__keep *k, const char *path, const char *name)
 static pg_status keep_attrs(pg__keep *k, const pg__h5 *h5, uint32_t obj, const char *path, int how,
                             pg_err *err)
 {
+    if (pg__h5_at(h5, obj)->n_attrs > PG_LIMIT_KEPT_ATTRS)
+        return pg_fail(err, PG_E_LIMIT, "%s: %u attributes, at most %u are copied",
+                       *path ? PG_SHOW(path) : "/", pg__h5_at(h5, obj)->n_attrs,
+                       PG_LIMIT_KEPT_ATTRS);
     for (uint32_t i = 0; i < pg__h5_at(h5, obj)->n_attrs; i++) {
         pg__h5_attr a = *pg__h5_attr_at(h5, obj, i);
         const int version = is_version(a.name);

@@ -4,7 +4,6 @@
  * exceed an object header. Every era stores them another way (fixed or variable strings; the empty
  * list as float64), and loaders trust them blindly, so everything a loader would stumble over or be
  * misled by is refused here. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,11 +83,47 @@ done:
     return st;
 }
 
+/* Puts the numbered parts of `key` in order; a number that is missing leaves its place NULL. */
+static void sort_parts(const pg__h5_attr **parts, size_t n, const pg__h5 *h5, uint32_t obj,
+                       const char *key)
+{
+    for (uint32_t k = 0; k < pg__h5_at(h5, obj)->n_attrs; k++) {
+        const pg__h5_attr *a = pg__h5_attr_at(h5, obj, k);
+        if (!pg__keras_is_part(a->name, key))
+            continue;
+        const char *digits = a->name + strlen(key);
+        size_t number = 0;
+        for (const char *p = digits; *p && number < n; p++)
+            number = number * 10 + (size_t)(*p - '0');
+        if (*digits && (*digits != '0' || !digits[1]) && number < n)
+            parts[number] = a;
+    }
+}
+
+static pg_status add_parts(pg__keras_names *out, size_t *cap, const pg__h5 *h5, uint32_t obj,
+                           const char *key, size_t n, const char *where, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__h5_attr **parts = pg__mem_array(n, sizeof *parts);
+    if (!parts)
+        return pg__nomem(err);
+    sort_parts(parts, n, h5, obj, key);
+    for (size_t k = 0; k < n; k++) {
+        if (!parts[k])
+            PG_FAIL(PG_E_FORMAT, "%s: %s%zu is missing among %zu parts of %s", where, key, k, n,
+                    key);
+        PG_TRY(add_part(out, cap, parts[k], where, err));
+    }
+done:
+    pg__mem_free(parts);
+    return st;
+}
+
 pg_status pg__keras_names_read(pg__keras_names *out, const pg__h5 *h5, uint32_t obj,
                                const char *key, pg_err *err)
 {
     pg_status st = PG_OK;
-    char where[200], part[64];
+    char where[200];
     size_t cap = 0, n_parts = 0;
     *out = (pg__keras_names){.cls = PG_H5_STR_FIXED};
     const pg__h5_attr *plain = pg__h5_attr_find(h5, obj, key);
@@ -102,14 +137,8 @@ pg_status pg__keras_names_read(pg__keras_names *out, const pg__h5 *h5, uint32_t 
     out->chunked = n_parts > 0;
     if (plain)
         PG_TRY(add_part(out, &cap, plain, where, err));
-    for (size_t k = 0; k < n_parts; k++) {
-        (void)snprintf(part, sizeof part, "%s%zu", key, k);
-        const pg__h5_attr *a = pg__h5_attr_find(h5, obj, part);
-        if (!a)
-            PG_FAIL(PG_E_FORMAT, "%s: %s is missing among %zu parts of %s", where, part, n_parts,
-                    key);
-        PG_TRY(add_part(out, &cap, a, where, err));
-    }
+    else
+        PG_TRY(add_parts(out, &cap, h5, obj, key, n_parts, where, err));
     PG_TRY(check_twice(out, where, key, err));
 done:
     return st;

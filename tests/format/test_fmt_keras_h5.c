@@ -523,6 +523,54 @@ static void cuts_no_list_for_a_keras_that_cannot_read_it(void **state)
     }
 }
 
+static void joins_a_list_of_many_parts_in_order(void **state)
+{
+    (void)state;
+    enum { N = 120, WIDTH = 6000 }; /* 10 to a part: names2 must not follow names11 */
+    char *text_of[N];
+    pg_store *s = NULL;
+    pg__h5_out *h = fresh();
+    for (int i = 0; i < N; i++) {
+        text_of[i] = malloc(WIDTH + 1);
+        snprintf(text_of[i], WIDTH + 1, "%0*d", WIDTH, i);
+        assert_ok(pg__h5_out_group(h, text_of[i], NULL));
+        assert_ok(pg__h5_out_names(h, text_of[i], "weight_names", NULL, 0, PG_H5_STR_FIXED, NULL));
+    }
+    assert_ok(pg__h5_out_names(h, "", "layer_names", (const char *const *)text_of, N,
+                               PG_H5_STR_FIXED, NULL));
+    text(h, "", "keras_version", "2.2.4", 0);
+    finish(h);
+    assert_ok(pg_store_open(&s, made, NULL, NULL));
+    assert_non_null(pg__h5_attr_find(pg__keras_h5_of(s)->h5, 0, "layer_names11"));
+    assert_int_equal(pg_store_n_layers(s), N);
+    for (int i = 0; i < N; i++) {
+        assert_string_equal(pg_store_layer(s, (size_t)i)->name, text_of[i]);
+        free(text_of[i]);
+    }
+    pg_store_close(s);
+}
+
+/* HDF5 would need minutes to write what a hostile file can hold. */
+static void copies_no_thousands_of_attributes(void **state)
+{
+    (void)state;
+    pg_err err = {0};
+    pg_store *s = NULL;
+    pg__h5_out *h = two_layers();
+    LIST(h, "a", "weight_names", "w", "b");
+    for (int i = 0; i < 4097; i++) {
+        char name[16];
+        const pg__h5_attr a = {
+            .name = name, .type = {.cls = PG_H5_NUMBER, .dtype = PG_I8}, .n_elems = 1, .raw = "x"};
+        snprintf(name, sizeof name, "x%d", i);
+        assert_ok(pg__h5_out_attr(h, "c", &a, NULL));
+    }
+    finish(h);
+    assert_ok(pg_store_open(&s, made, NULL, NULL));
+    assert_fails(PG_E_LIMIT, copy_store(s, NULL, &err), &err);
+    pg_store_close(s);
+}
+
 static void unpacks_compressed_data(void **state)
 {
     (void)state;
@@ -584,6 +632,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(makes_weights_of_a_full_model),
         cmocka_unit_test(writes_other_sources_as_keras_2_15_does),
         cmocka_unit_test(cuts_no_list_for_a_keras_that_cannot_read_it),
+        cmocka_unit_test(joins_a_list_of_many_parts_in_order),
+        cmocka_unit_test(copies_no_thousands_of_attributes),
         cmocka_unit_test(unpacks_compressed_data),
     };
     pg_testdata = argc > 1 ? argv[1] : ".";

@@ -43,7 +43,7 @@ static pg_store *source(void)
 }
 
 /* What the writer below does wrong. */
-static enum {
+typedef enum fault_kind {
     NOTHING,
     FLIP_DATA,
     RENAME_LAYER,
@@ -52,7 +52,8 @@ static enum {
     NO_STATE,
     NO_TEXT,
     FAIL
-} fault;
+} fault_kind;
+static fault_kind fault;
 
 static void rename_to(char *name)
 {
@@ -100,7 +101,7 @@ static pg_status write_wrongly(pg__sink *sink, const pg__plan *plan, pg_err *err
     return st;
 }
 
-static pg_status save(int this_fault, const pg__save_opts *opts, pg__save_report *report,
+static pg_status save(fault_kind this_fault, const pg__save_opts *opts, pg__save_report *report,
                       pg_err *err)
 {
     pg__format f = pg__fmt_keras_h5;
@@ -131,7 +132,7 @@ static void notices_every_difference_and_writes_nothing(void **state)
 {
     (void)state;
     static const struct {
-        int fault;
+        fault_kind fault;
         const char *says;
     } cases[] = {
         {FLIP_DATA, "its data"},         {RENAME_LAYER, "name of this layer"},
