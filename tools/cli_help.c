@@ -26,12 +26,12 @@ static void print_examples(const cli_tool *t, FILE *f)
         fprintf(f, "  %-*s   %s\n", (int)widest, e->command, e->what);
 }
 
+/* In the shape of every other error. */
 void cli_short_help(const cli_tool *t, FILE *f)
 {
-    fprintf(f, "%s - %s\n", t->name, t->summary);
-    fprintf(f, "Usage: %s [OPTION...] %s\n", t->name, t->operands);
+    fprintf(f, "%s: what file? usage: %s [OPTION...] %s\n", t->name, t->name, t->operands);
     print_examples(t, f);
-    fprintf(f, "All options: %s --help\n", t->name);
+    fprintf(f, "try: %s --help\n", t->name);
 }
 
 void cli_help(const cli_tool *t)

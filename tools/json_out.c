@@ -19,6 +19,34 @@ static size_t utf8_length(const unsigned char *s)
     return n;
 }
 
+/* Characters that would change how a terminal shows their neighbours: controls, directions of text,
+ * invisible ones. JSON has an escape for them. */
+static int is_disruptive(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0xAD || c == 0x61C ||
+           (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) ||
+           (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF || (c >= 0xFFF9 && c <= 0xFFFB) ||
+           (c >= 0xE0000 && c <= 0xE007F);
+}
+
+/* The code point of the n bytes at s, and its escape, as a UTF-16 pair beyond the first 65,536. */
+static uint32_t code_point(const unsigned char *s, size_t n)
+{
+    uint32_t c = n == 1 ? *s : *s & (0xFFu >> (n + 1));
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | (s[i] & 0x3F);
+    return c;
+}
+
+static void put_escape(uint32_t c)
+{
+    if (c < 0x10000)
+        printf("\\u%04x", (unsigned)c);
+    else
+        printf("\\u%04x\\u%04x", (unsigned)(0xD800 + ((c - 0x10000) >> 10)),
+               (unsigned)(0xDC00 + ((c - 0x10000) & 0x3FF)));
+}
+
 void json_string(const char *text)
 {
     if (!text) {
@@ -32,8 +60,8 @@ void json_string(const char *text)
             fputs("\xEF\xBF\xBD", stdout); /* U+FFFD */
         else if (*s == '"' || *s == '\\')
             printf("\\%c", *s);
-        else if (*s < 0x20 || *s == 0x7F)
-            printf("\\u%04x", *s);
+        else if (is_disruptive(code_point(s, n)))
+            put_escape(code_point(s, n));
         else
             fwrite(s, 1, n, stdout);
         s += n ? n : 1;

@@ -105,7 +105,9 @@ static int add_folder(list *l, const char *path)
         if (is_checkpoint_name(e->d_name))
             add(l, path, e->d_name);
     closedir(d);
-    if (l->n == before)
+    if (l->n == before && cli.json)
+        add(l, "", path); /* scripts get an object that says no */
+    else if (l->n == before)
         return cli_complain(NULL, NULL,
                             "%s: no checkpoint files in this folder (looked for .h5, "
                             ".hdf5, .keras, .safetensors, .weights.json, .pt, .pth)",
@@ -120,9 +122,10 @@ static int print_json(const list *l, int several)
     int status = CLI_OK;
     for (size_t i = 0; i < l->n; i++) {
         info in;
-        info_open(&in, l->v[i]);
+        info_open(&in, l->v[i], &opts);
         fputs(!several ? "" : i ? ",\n" : "[", stdout);
-        status = cli_worse(status, info_print_json(&in, &opts));
+        info_print_json(&in, &opts);
+        status = cli_worse(status, in.status);
         fputs(!several ? "\n" : i + 1 == l->n ? "]\n" : "", stdout);
         if (in.err.code != PG_OK)
             cli_fail(&in.err);
@@ -139,7 +142,7 @@ static int print_list(const list *l)
     info_list_head(&t);
     for (size_t i = 0; i < l->n; i++) {
         info in;
-        info_open(&in, l->v[i]);
+        info_open(&in, l->v[i], &opts);
         if (in.err.code != PG_OK)
             cli_fail(&in.err);
         info_list_add(&t, &in);
@@ -158,7 +161,7 @@ static int print_pages(const list *l)
     int status = CLI_OK;
     for (size_t i = 0; i < l->n; i++) {
         info in;
-        info_open(&in, l->v[i]);
+        info_open(&in, l->v[i], &opts);
         if (i && !cli.quiet)
             putchar('\n');
         status = cli_worse(status, info_print_text(&in, &opts));
@@ -176,7 +179,7 @@ int main(int argc, char **argv)
         struct stat st;
         if (stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode)) {
             status = cli_worse(status, add_folder(&files, argv[i]));
-            several = 1;
+            several |= files.n != 1 || strcmp(files.v[0], argv[i]) != 0;
         } else {
             add(&files, "", argv[i]);
         }

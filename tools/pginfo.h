@@ -21,10 +21,12 @@ typedef struct info {
     int status;        /* exit status that this file asks for */
     size_t n_weighted; /* layers with weights, the template's for a wrapper; 0 = no layers here */
     uint64_t n_params, n_bytes;
+    pg_stats *stats; /* with --stats: of tensor i, zero where --layers leaves it out; else NULL */
 } info;
 
-/* pginfo_file.c. Opens and judges; never fails, the answer may be a complaint. */
-void info_open(info *in, const char *path);
+/* pginfo_file.c. Opens, judges and, for --stats, reads; never fails, the answer may be a complaint.
+ */
+void info_open(info *in, const char *path, const info_opts *o);
 void info_close(info *in);
 
 /* Tensors that --layers leaves, in the order of --sort; the caller frees the list. NULL when memory
@@ -40,8 +42,8 @@ int info_layer_wanted(const info *in, const info_opts *o, size_t i);
 /* pginfo_text.c: the page about one file; returns the exit status. */
 int info_print_text(const info *in, const info_opts *o);
 
-/* pginfo_json.c: one object, without a newline behind it; returns the exit status. */
-int info_print_json(const info *in, const info_opts *o);
+/* pginfo_json.c: one object, without a newline behind it. */
+void info_print_json(const info *in, const info_opts *o);
 
 /* pginfo_list.c: one line per file. */
 struct table;

@@ -100,22 +100,29 @@ static size_t count_weighted(const info *in)
     return count;
 }
 
-/* Which container a file starts as, for files that no reader opened. */
-static const char *sniff(const char *path)
+static int starts_with(FILE *f, long off, const char *magic, size_t n)
 {
-    static const struct {
-        const char *magic, *format;
-    } known[] = {{"\x89HDF\r\n\x1a\n", "hdf5"}, {"PK\x03\x04", "zip"}, {"\x93NUMPY", "npy"}};
-    char head[8] = "";
+    char head[8];
+    return fseek(f, off, SEEK_SET) == 0 && fread(head, 1, n, f) == n && memcmp(head, magic, n) == 0;
+}
+
+/* Which container a file is, for those that no reader opened: a word for --json. The signature of
+ * HDF5 may stand behind a user block of 512, 1024, 2048 ... bytes. */
+static const char *sniff(const char *path, pg_status failure)
+{
+    const char *format = NULL;
     FILE *f = fopen(path, "rb");
-    const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
-    if (f)
-        fclose(f);
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (n >= strlen(known[i].magic) &&
-            memcmp(head, known[i].magic, strlen(known[i].magic)) == 0)
-            return known[i].format;
-    return NULL;
+    if (!f)
+        return NULL;
+    for (long off = 0; off <= 1L << 20 && !format; off = off ? 2 * off : 512)
+        if (starts_with(f, off, "\x89HDF\r\n\x1a\n", 8))
+            format = "hdf5";
+    if (starts_with(f, 0, "PK\x03\x04", 4))
+        format = failure == PG_E_UNSUPPORTED ? "pytorch-zip" : "zip";
+    else if (starts_with(f, 0, "\x93NUMPY", 6))
+        format = "npy";
+    fclose(f);
+    return format;
 }
 
 static pg_verdict verdict_of_failure(pg_status st)
@@ -143,7 +150,27 @@ static void complain(info *in)
     in->status = CLI_TROUBLE;
 }
 
-void info_open(info *in, const char *path)
+/* Reads all values before anything is printed: a file with a damaged tensor is refused as a whole.
+ */
+static void read_stats(info *in, const info_opts *o)
+{
+    size_t n = 0, *rows = info_rows(in, o, &n);
+    const size_t all = pg_store_n_weights(in->store);
+    in->stats = calloc(all ? all : 1, sizeof *in->stats);
+    pg_status st = rows && in->stats ? PG_OK : pg_fail(&in->err, PG_E_NOMEM, "out of memory");
+    for (size_t k = 0; k < n && st == PG_OK; k++)
+        st = pg_store_stats(&in->stats[rows[k]], in->store, rows[k], &in->err);
+    free(rows);
+    if (st == PG_OK)
+        return;
+    pg_err_prefix(&in->err, cli_name(in->path).s);
+    in->status = cli_status(st);
+    in->verdict = verdict_of_failure(st);
+    free(in->stats);
+    in->stats = NULL;
+}
+
+void info_open(info *in, const char *path, const info_opts *o)
 {
     const pg_open_opts open = {.trust_input = cli.trust_input};
     const pg_open_opts rescue = {.trust_input = cli.trust_input, .salvage = 1};
@@ -155,7 +182,7 @@ void info_open(info *in, const char *path)
     if (code != PG_OK) {
         in->status = cli_status(code);
         in->verdict = verdict_of_failure(code);
-        in->format = in->file_bytes ? sniff(path) : NULL;
+        in->format = in->file_bytes ? sniff(path, code) : NULL;
         if (code != PG_E_FORMAT || pg_store_open(&in->store, path, &rescue, NULL) != PG_OK)
             return;
     }
@@ -173,13 +200,16 @@ void info_open(info *in, const char *path)
     in->n_weighted = count_weighted(in);
     if (judged == PG_OK)
         complain(in);
+    if (o->stats && in->err.code == PG_OK)
+        read_stats(in, o);
 }
 
 void info_close(info *in)
 {
+    free(in->stats);
     pg_finding_fini(&in->found);
     pg_store_close(in->store);
-    in->store = NULL;
+    *in = (info){0};
 }
 
 int info_layer_wanted(const info *in, const info_opts *o, size_t i)
