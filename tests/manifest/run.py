@@ -521,7 +521,8 @@ class Suite:
                 r = self.box.tool("pgunwrap", "--in-place", d / "m.h5")
                 self.refused(r, {1}, d, ["m.h5"])
                 same("not a byte changed", sha_file(d / "m.h5"), before)
-        out.append(("--in-place on a plain file", in_place))
+        if "--in-place" in self.box.tool("pgunwrap", "--help").out:
+            out.append(("--in-place on a plain file", in_place))
 
         def template_name():
             with Folder() as d:
