@@ -50,7 +50,7 @@ static pg_status fail_array(const char *what, const char *how, pg_err *err)
 
 static pg_status open_npy(pg__io *io, pg_err *err)
 {
-    char head[LOOK_BYTES];
+    char head[LOOK_BYTES] = "";
     const size_t n = pg__io_size(io) < sizeof head ? (size_t)pg__io_size(io) : sizeof head;
     const pg_status st = pg__io_read(io, 0, head, n, err);
     if (st != PG_OK)
@@ -64,7 +64,7 @@ static pg_status open_npy(pg__io *io, pg_err *err)
 static pg_status look_at_member(int *objects, pg__io *io, pg__zip *z, size_t i, pg_err *err)
 {
     const pg__zip_member *m = pg__zip_at(z, i);
-    char head[LOOK_BYTES], *all = NULL;
+    char head[LOOK_BYTES] = "", *all = NULL;
     const size_t n = m->n < sizeof head ? (size_t)m->n : sizeof head;
     *objects = 0;
     if (m->deflated && m->n > UNPACK_BYTES)

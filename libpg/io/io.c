@@ -27,20 +27,20 @@ struct pg__io {
     char *name;
 };
 
-static pg_status new_io(pg__io **out, const char *name, pg_err *err)
+/* NULL if there is no memory. */
+static pg__io *new_io(const char *name)
 {
     pg__io *io = pg__mem_array(1, sizeof *io);
     char *copy = pg__mem_strdup(name);
     if (!io || !copy) {
         pg__mem_free(io);
         pg__mem_free(copy);
-        return pg__nomem(err);
+        return NULL;
     }
     io->n_refs = 1;
     io->fd = -1;
     io->name = copy;
-    *out = io;
-    return PG_OK;
+    return io;
 }
 
 /* Only regular files are read: a FIFO would block, a device has no size. */
@@ -61,15 +61,13 @@ pg_status pg__io_open_fd(pg__io **out, int fd, const char *name, pg_err *err)
 {
     struct stat sb;
     char shown[400];
-    pg__io *io = NULL;
     pg__printable(shown, sizeof shown, name, strlen(name));
-    pg_status st = fstat(fd, &sb) ? pg_fail_sys(err, PG_E_IO, errno, "%s", shown)
-                                  : check_kind(&sb, shown, err);
-    if (st == PG_OK)
-        st = new_io(&io, name, err);
-    if (st != PG_OK) {
+    const pg_status st = fstat(fd, &sb) ? pg_fail_sys(err, PG_E_IO, errno, "%s", shown)
+                                        : check_kind(&sb, shown, err);
+    pg__io *io = st == PG_OK ? new_io(name) : NULL;
+    if (!io) {
         close(fd);
-        return st;
+        return st == PG_OK ? pg__nomem(err) : st;
     }
     io->fd = fd;
     io->size = (uint64_t)sb.st_size;
@@ -135,10 +133,9 @@ pg_status pg__io_open_beside(pg__io **out, const char *path, const char *name, p
 
 pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err)
 {
-    pg__io *io = NULL;
-    const pg_status st = new_io(&io, "memory", err);
-    if (st != PG_OK)
-        return st;
+    pg__io *io = new_io("memory");
+    if (!io)
+        return pg__nomem(err);
     io->mem = n ? p : (const void *)"";
     io->size = n;
     *out = io;
@@ -147,15 +144,14 @@ pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err)
 
 pg_status pg__io_open_window(pg__io **out, pg__io *parent, uint64_t off, uint64_t n, pg_err *err)
 {
-    pg__io *io = NULL;
     if (off > parent->size || n > parent->size - off)
         return pg_fail(err, PG_E_FORMAT,
                        "truncated: bytes %" PRIu64 " and %" PRIu64
                        " more are not in a file of %" PRIu64,
                        off, n, parent->size);
-    const pg_status st = new_io(&io, parent->name, err);
-    if (st != PG_OK)
-        return st;
+    pg__io *io = new_io(parent->name);
+    if (!io)
+        return pg__nomem(err);
     io->parent = pg__io_ref(parent);
     io->off = off;
     io->size = n;

@@ -201,8 +201,10 @@ static pg_status cached(const unsigned char **out, cache *c, uint64_t off, size_
             return st;
         }
     }
-    if (n > c->n - (size_t)(off - c->off))
-        return pg_fail(err, PG_E_FORMAT, "truncated ZIP archive");
+    if (n > c->n - (size_t)(off - c->off)) {
+        (void)pg_fail(err, PG_E_FORMAT, "truncated ZIP archive");
+        return PG_E_FORMAT;
+    }
     *out = c->buf + (off - c->off);
     return PG_OK;
 }

@@ -128,13 +128,13 @@ pg_status pg__zip_out_end(pg__zip_out *z, uint32_t crc32, pg_err *err)
     out_member *m = &z->members[z->n - 1];
     const size_t n_name = strlen(m->name), len = (size_t)(m->data_off - m->header_off);
     const size_t n_extra = len - LOCAL_BYTES - n_name, wide = m->n >= UINT32_MAX ? 20 : 0;
-    unsigned char *p = pg__mem_array(len, 1), *extra = p ? p + LOCAL_BYTES + n_name : NULL;
+    unsigned char *p = pg__mem_array(len + 1, 1), *extra = p ? p + LOCAL_BYTES + n_name : NULL;
     if (!p)
         return pg__nomem(err);
     m->crc32 = crc32;
-    memcpy(p, "PK\3\4", 4);
+    pg__put_le(p, SIGNATURE, 4);
     put_common(p + 4, m, low32(m->n), n_extra);
-    memcpy(p + LOCAL_BYTES, m->name, n_name);
+    memcpy(p + LOCAL_BYTES, m->name, n_name + 1);
     if (wide) {
         pg__put_le(extra, 1, 2);
         pg__put_le(extra + 2, 16, 2);
