@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "io/zip.h"
 
+#define SIGNATURE     0x04034B50u /* of a local header */
 #define LOCAL_BYTES   30u
 #define ENTRY_BYTES   46u
 #define PAD_ID        0xD935u /* 4.6, "Android ZIP Alignment": a multiple, then zeros */
