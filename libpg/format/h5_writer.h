@@ -1,5 +1,5 @@
-/* h5_writer.h - new HDF5 files, laid out by libhdf5, as Keras writes them: superblock 0, old groups,
- * contiguous datasets, no filters, no times.
+/* h5_writer.h - new HDF5 files, laid out by libhdf5, as Keras writes them: superblock 0, old
+ * groups, contiguous datasets, no filters, no times.
  *
  * libhdf5 works on memory of ours (a file driver that keeps what it writes): its own failures never
  * reach a disk. Datasets are allocated but never written by it; after pg__h5_out_finish() the
@@ -22,8 +22,8 @@ void pg__h5_out_free(pg__h5_out *h); /* NULL is allowed; at any time */
 /* Creates a group and its missing parents; it exists already: fine. "" is the root. */
 pg_status pg__h5_out_group(pg__h5_out *h, const char *path, pg_err *err);
 
-/* Writes an attribute on the group at path. Strings: type.cls says fixed (size 0 = longest) or
- * variable; n_elems 0 writes an empty array of the type. */
+/* Writes an attribute on the group or dataset at path. Strings: type.cls says fixed (size 0 =
+ * longest) or variable; n_elems 0 writes an empty array of the type. */
 pg_status pg__h5_out_attr(pg__h5_out *h, const char *path, const pg__h5_attr *attr, pg_err *err);
 
 /* A list of names as Keras stores it (`name`, or `name`0, `name`1 ... if it exceeds what an object
@@ -40,7 +40,8 @@ pg_status pg__h5_out_finish(pg__h5_out *h, pg_err *err);
 uint64_t pg__h5_out_bytes(const pg__h5_out *h);
 uint64_t pg__h5_out_offset(const pg__h5_out *h, size_t id); /* from the start of the image */
 
-/* Writes all metadata (not the datasets' bytes) to sink, the image starting at byte base. */
+/* Writes all metadata to sink, the image starting at byte base. Bytes of datasets are left alone,
+ * so they may be copied before or after. */
 pg_status pg__h5_out_flush(pg__h5_out *h, pg__sink *sink, uint64_t base, pg_err *err);
 
 #endif
