@@ -162,14 +162,16 @@ pg__shown pg__show(const char *name)
 pg__num pg__num_of(uint64_t v)
 {
     pg__num out;
-    char *p = out.s + sizeof out.s;
-    *--p = 0;
-    for (unsigned digits = 0; v || digits == 0; digits++, v /= 10) {
-        if (digits && digits % 3 == 0)
-            *--p = ',';
-        *--p = (char)('0' + v % 10);
+    size_t n_digits = 1;
+    for (uint64_t rest = v / 10; rest; rest /= 10)
+        n_digits++;
+    size_t at = n_digits + (n_digits - 1) / 3;
+    out.s[at] = 0;
+    for (size_t digit = 0; digit < n_digits; digit++, v /= 10) {
+        if (digit && digit % 3 == 0)
+            out.s[--at] = ',';
+        out.s[--at] = (char)('0' + v % 10);
     }
-    memmove(out.s, p, (size_t)(out.s + sizeof out.s - p));
     return out;
 }
 
