@@ -95,10 +95,14 @@ done:
 
 pg_status pg__h5_attr_add(pg__h5 *h, const pg__h5_attr *a, pg_err *err)
 {
+    pg_status st = PG_OK;
+    if (h->n_attrs >= PG_LIMIT_OBJECTS)
+        PG_H5_FAIL(PG_E_LIMIT, "more than %u attributes in the file", PG_LIMIT_OBJECTS);
     if (pg__mem_grow(&h->attrs, &h->cap_attrs, h->n_attrs + 1, sizeof *h->attrs))
-        return pg__nomem(err);
+        PG_TRY(pg__nomem(err));
     h->attrs[h->n_attrs++] = *a;
-    return PG_OK;
+done:
+    return st;
 }
 
 pg_status pg__h5_attr_read(pg__h5 *h, pg__h5_cur *c, pg_err *err)

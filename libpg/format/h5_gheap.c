@@ -38,6 +38,7 @@ static pg_status read_objects(pg__h5 *h, uint64_t addr, uint64_t size, pg_err *e
     pg_status st = PG_OK;
     pg__h5_walk *w = h->walk;
     const uint64_t n_head = 8 + h->len_size;
+    const size_t first = w->n_gobjs;
     uint8_t head[16];
     for (uint64_t at = n_head; size - at >= n_head;) { /* less than a head may be left over */
         PG_TRY(pg__h5_fetch(h, addr + at, head, (size_t)n_head, PG_H5_P_GHEAP, err));
@@ -53,6 +54,8 @@ static pg_status read_objects(pg__h5 *h, uint64_t addr, uint64_t size, pg_err *e
         PG_H5_NEED(n <= room && (n + 7) / 8 * 8 <= room,
                    "global heap at byte %s: object of %s bytes where %s are left", PG_H5_NUM(addr),
                    PG_H5_NUM(n), PG_H5_NUM(room));
+        PG_H5_NEED(w->n_gobjs - first < UINT16_MAX,
+                   "global heap at byte %s: more objects than indices", PG_H5_NUM(addr));
         if (pg__mem_grow(&w->gobjs, &w->cap_gobjs, w->n_gobjs + 1, sizeof *w->gobjs))
             PG_TRY(pg__nomem(err));
         w->gobjs[w->n_gobjs++] = (pg__h5_gobj){.index = index, .at = addr + at + n_head, .n = n};
