@@ -396,9 +396,14 @@ pg_status pg__stack_is_unique(const pg__group *g, size_t n, int last_known, int 
 {
     pg_status st = PG_OK;
     size_t n_states = 0;
+    size_t n_normed = 0;
     *unique = 1;
+    for (size_t i = 0; i < n; i++)
+        n_normed += g[i].n_stats > 0;
     for (size_t k = n; k-- > 1 && *unique == 1 && st == PG_OK;) {
-        if (g[k].n_stats)
+        /* Frozen, a normalisation stands in one piece, before the statistics of all trainable ones
+         * that follow it. Only the last one of the list, if alone, looks the same either way. */
+        if (g[k].n_stats && !(k == n - 1 && n_normed == 1))
             break; /* trainable, and so is everything before it */
         if (g[k].prev == k - 1)
             continue; /* the first of S cannot move */

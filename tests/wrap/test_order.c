@@ -246,6 +246,87 @@ static void takes_a_nested_model_by_numbers_only(void **state)
     assert_int_equal(got[0], '?');
 }
 
+/* ---- random plain stacks, with random layers frozen ---- */
+
+typedef struct random_layer {
+    char name[16], trainable[200], other[200];
+} random_layer;
+
+static unsigned dice(unsigned *seed, unsigned n)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (*seed >> 16) % n;
+}
+
+/* A layer on top of a width: Conv2D until `dense`, BatchNormalization, Dense. */
+static void roll_layer(random_layer *l, unsigned *seed, unsigned *width, int *flat, int *dense,
+                       unsigned style, unsigned *counts)
+{
+    static const char *const kinds[] = {"conv2d", "dense", "batch_normalization"};
+    const unsigned kind = dice(seed, 4) == 0 ? 2 : *dense || dice(seed, 3) == 0 ? 1 : 0;
+    const unsigned out = 4 + dice(seed, 2),
+                   in = kind == 1 && *flat && dice(seed, 2) ? *width * 9 : *width;
+    char *t = l->trainable;
+    const size_t n = sizeof l->trainable;
+    counts[kind]++;
+    if (style == 0)
+        snprintf(l->name, sizeof l->name, "%.10s_%u", kinds[kind], counts[kind]);
+    else if (style == 1)
+        snprintf(l->name, sizeof l->name, "%c%c", 'a' + (int)dice(seed, 26),
+                 'a' + (int)(counts[0] + counts[1] + counts[2]));
+    else
+        snprintf(l->name, sizeof l->name, "b%u_%c%u", 1 + (counts[0] + counts[1] + counts[2]) / 3,
+                 "cdn"[kind], counts[kind]);
+    l->other[0] = 0;
+    if (kind == 2) {
+        snprintf(t, n, "%s/gamma:0#%u %s/beta:0#%u ", l->name, *width, l->name, *width);
+        snprintf(l->other, n, "%s/moving_mean:0#%u %s/moving_variance:0#%u ", l->name, *width,
+                 l->name, *width);
+        return;
+    }
+    if (kind == 0)
+        snprintf(t, n, "%s/kernel:0#3x3x%ux%u %s/bias:0#%u ", l->name, in, out, l->name, out);
+    else
+        snprintf(t, n, "%s/kernel:0#%ux%u %s/bias:0#%u ", l->name, in, out, l->name, out);
+    *flat = kind == 0;
+    *dense |= kind == 1;
+    *width = out;
+}
+
+static void never_follows_a_wrong_order(void **state)
+{
+    (void)state;
+    unsigned seed = 7, written = 0;
+    for (unsigned round = 0; round < 20000; round++) {
+        random_layer l[8];
+        unsigned width = 4, counts[3] = {0}, frozen = 0;
+        int flat = 0, dense = 0;
+        const unsigned n = 2 + dice(&seed, 6), style = dice(&seed, 3), often = dice(&seed, 3);
+        char text[4096] = "", want[512] = "", got[600];
+        for (unsigned i = 0; i < n; i++) {
+            roll_layer(&l[i], &seed, &width, &flat, &dense, style, counts);
+            if (often && dice(&seed, 1 + often * 2) == 0)
+                frozen |= 1u << i;
+            sprintf(want + strlen(want), "%s%s", i ? " " : "", l[i].name);
+        }
+        strcpy(text, "input_1 lambda_1 lambda_2 net[");
+        for (unsigned i = 0; i < n; i++)
+            strcat(text, frozen & (1u << i) ? "" : l[i].trainable);
+        for (unsigned i = 0; i < n; i++) {
+            strcat(text, frozen & (1u << i) ? l[i].trainable : "");
+            strcat(text, l[i].other);
+        }
+        sprintf(text + strlen(text), "] %s", l[n - 1].name);
+        order_in(got, sizeof got, text, NULL, NULL);
+        if (got[0] == '?')
+            continue;
+        if (strcmp(got, want) != 0)
+            fail_msg("%s: %s, not %s", text, got, want);
+        written++;
+    }
+    assert_true(written > 1000);
+}
+
 static void copes_with_very_many_layers(void **state)
 {
     (void)state;
@@ -276,4 +357,5 @@ PG_TEST_MAIN(cmocka_unit_test(follows_a_plain_stack),
              cmocka_unit_test(takes_the_suffix_of_a_relocated_template_off),
              cmocka_unit_test(believes_the_user_about_a_default_merge),
              cmocka_unit_test(takes_a_nested_model_by_numbers_only),
+             cmocka_unit_test(never_follows_a_wrong_order),
              cmocka_unit_test(copes_with_very_many_layers))
