@@ -15,12 +15,16 @@ typedef struct scan {
     const unsigned char *s;
     size_t n, at;
     size_t tokens;
+    uint64_t cost; /* of the values so far, once jansson has them */
     unsigned depth;
     char *copy;
     int odd;
     pg_err *err;
     unsigned char is_object[PG_LIMIT_JSON_DEPTH]; /* per open container */
 } scan;
+
+/* What jansson 2.14 allocates for a value on a 64-bit machine, its text aside, as measured. */
+enum { COST_OBJECT = 256, COST_ARRAY = 144, COST_STRING = 96, COST_KEY = 80, COST_NUMBER = 48 };
 
 typedef enum expect {
     VALUE,
@@ -229,15 +233,16 @@ static pg_status scan_value(scan *c, expect *next)
             return pg_fail(c->err, PG_E_LIMIT, "JSON: nested deeper than %u levels",
                            PG_LIMIT_JSON_DEPTH);
         c->is_object[c->depth++] = b == '{';
+        c->cost += b == '{' ? COST_OBJECT : COST_ARRAY;
         c->at++;
         *next = b == '{' ? KEY_OR_END : VALUE_OR_END;
         return PG_OK;
-    case '"': return scan_string(c);
+    case '"': c->cost += COST_STRING; return scan_string(c);
     case 't': return scan_word(c, "true");
     case 'f': return scan_word(c, "false");
     case 'n': return scan_word(c, "null");
     case 0: return fail_at(c, c->at, "expected a value");
-    default: return scan_number(c);
+    default: c->cost += COST_NUMBER; return scan_number(c);
     }
 }
 
@@ -245,6 +250,7 @@ static pg_status scan_key(scan *c, expect *next)
 {
     if (c->at == c->n || c->s[c->at] != '"')
         return fail_at(c, c->at, "expected a key in double quotes");
+    c->cost += COST_KEY;
     const pg_status st = scan_string(c);
     if (st != PG_OK)
         return st;
@@ -263,6 +269,9 @@ static pg_status scan_token(scan *c, expect *what)
     const unsigned char b = c->at < c->n ? c->s[c->at] : 0;
     if (++c->tokens > PG_LIMIT_JSON_TOKENS)
         return pg_fail(c->err, PG_E_LIMIT, "JSON: more than %u values", PG_LIMIT_JSON_TOKENS);
+    if (c->cost > PG_LIMIT_JSON_MEMORY)
+        return pg_fail(c->err, PG_E_LIMIT, "JSON: its values take more than %llu MiB of memory",
+                       (unsigned long long)PG_LIMIT_JSON_MEMORY >> 20);
     if (*what != VALUE && *what != KEY && b && b == (in_object ? '}' : ']')) {
         c->at++;
         c->depth--;

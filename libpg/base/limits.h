@@ -15,6 +15,7 @@
 #define PG_LIMIT_JSON_BYTES    ((uint64_t)64 << 20)
 #define PG_LIMIT_JSON_DEPTH    512u
 #define PG_LIMIT_JSON_TOKENS   5000000u
+#define PG_LIMIT_JSON_MEMORY   ((uint64_t)320 << 20) /* of the parsed form */
 #define PG_LIMIT_MODEL_DEPTH   32u /* models inside models */
 #define PG_LIMIT_ST_HEADER     100000000u /* the safetensors reference's own cap */
 #define PG_LIMIT_ZIP_MEMBERS   1000000u

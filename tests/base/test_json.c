@@ -128,6 +128,11 @@ static void depth_and_count_are_limited(void **state)
     for (size_t i = 0; i < n; i += 2)
         text[i] = i ? ',' : '[', text[i + 1] = '1';
     assert_fails(PG_E_LIMIT, pg__json_check(text, n, &err), &err);
+    memcpy(text, "[{}", 3); /* objects take more memory than numbers */
+    for (size_t i = 3; i + 3 <= n; i += 3)
+        memcpy(text + i, ",{}", 3);
+    assert_fails(PG_E_LIMIT, pg__json_check(text, n, &err), &err);
+    assert_non_null(strstr(err.msg, "memory"));
     free(text);
     assert_fails(PG_E_LIMIT, pg__json_check("", (size_t)PG_LIMIT_JSON_BYTES + 1, &err), &err);
 }
