@@ -219,7 +219,7 @@ done:
 static pg_status name_layers(build *b, pg__model *m, int may_lack)
 {
     pg_err *err = b->err;
-    size_t n_named, n, count = 0;
+    size_t n_named = 0, n = 0, count = 0;
     pg_status st = PG_OK;
     PG_TRY(sort_names(m, &n_named, b->err));
     for (size_t i = 0; i < m->n_layers && n_named < m->n_layers; i++) {
