@@ -311,7 +311,7 @@ pg_status pg__json_scan(const char *text, size_t n, char *copy, int *odd, pg_err
     }
     c.at = skip_space(c.s, n, c.at);
     if (c.at != n)
-        return fail_at(&c, c.at, "nothing more expected");
+        return fail_at(&c, c.at, "unexpected text after the value");
     if (odd)
         *odd = c.odd;
     return PG_OK;

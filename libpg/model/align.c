@@ -167,9 +167,10 @@ static pg_status list_candidates(pg__alignment *out, const align *a)
     pg_status st = PG_OK;
     for (size_t i = 0; i < a->n_rows; i++) {
         const row *r = &a->rows[i];
+        const pg__shown name = pg__show(r->layer->name);
         if (r->name_fits && r->order_fits && r->by_name != a->layers[i])
             PG_TRY(pg__strs_printf(&out->candidates, a->err, "%s: \"%s\" by name, \"%s\" by order",
-                                   r->layer->name, r->layer->name, file_name(a, a->layers[i])));
+                                   name.s, name.s, PG_SHOW(file_name(a, a->layers[i]))));
     }
 done:
     return st;
@@ -187,9 +188,9 @@ static pg_status decide(pg__alignment *out, const align *a)
 
 static pg_status list_missing(pg__alignment *out, const align *a, const row *r)
 {
-    const char *name = r->layer->name;
-    return r->why ? pg__strs_printf(&out->missing, a->err, "%s (%s)", name, r->why)
-                  : pg__strs_add(&out->missing, name, strlen(name), a->err);
+    const pg__shown name = pg__show(r->layer->name);
+    return r->why ? pg__strs_printf(&out->missing, a->err, "%s (%s)", name.s, r->why)
+                  : pg__strs_add(&out->missing, name.s, strlen(name.s), a->err);
 }
 
 static pg_status fill(pg__alignment *out, const align *a)
@@ -209,9 +210,9 @@ static pg_status fill(pg__alignment *out, const align *a)
         }
     }
     for (size_t i = 0; i < a->n_layers; i++) {
-        const char *name = file_name(a, a->layers[i]);
+        const pg__shown name = pg__show(file_name(a, a->layers[i]));
         if (!taken[a->layers[i]])
-            PG_TRY(pg__strs_add(&out->extra, name, strlen(name), a->err));
+            PG_TRY(pg__strs_add(&out->extra, name.s, strlen(name.s), a->err));
     }
 done:
     pg__mem_free(taken);

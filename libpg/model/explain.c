@@ -23,7 +23,7 @@ static void shape_text(char *buf, size_t cap, uint32_t rank, const uint64_t *dim
 
 /* A line of detail that lists things with commas until it is full. */
 typedef struct list {
-    char text[400];
+    char text[720];
     size_t n, n_listed;
 } list;
 
@@ -51,12 +51,12 @@ static void explain_missing(const pg__fit *f, const pg__leaves *leaves, pg_err *
     for (size_t i = 0; i < leaves->n; i++)
         for (size_t k = 0; k < leaves->v[i].vars.n; k++) {
             const pg__var *v = &leaves->v[i].vars.v[k];
-            char shape[200], item[400];
+            char shape[200], item[640];
             if (f->used[f->first[i] + k])
                 continue;
             shape_text(shape, sizeof shape, v->rank, v->dims, v->any_rank);
-            snprintf(item, sizeof item, "%s/%s%s%s (%s)", PG_SHOW(leaves->v[i].layer->name), v->sub,
-                     v->sub[0] ? "/" : "", v->name, shape);
+            snprintf(item, sizeof item, "%s/%s%s%s (%s)", PG_SHOW(leaves->v[i].layer->name),
+                     PG_SHOW(v->sub), v->sub[0] ? "/" : "", v->name, shape);
             list_add(&missing, item);
         }
     list_show(&missing, "missing: ", err);
@@ -68,7 +68,7 @@ static void explain_weights(const pg__fit *f, const pg__leaves *leaves, const pg
     list extra = {0};
     size_t n_shapes = 0;
     for (size_t i = 0; i < n; i++) {
-        char is[200], wanted[200], item[400];
+        char is[200], wanted[200], item[640];
         if (f->misfit[i] == PG_FITS)
             continue;
         shape_text(is, sizeof is, stored[i].rank, stored[i].dims, 0);

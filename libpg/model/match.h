@@ -69,7 +69,8 @@ void pg__expected_order(const pg__leaves *leaves, size_t *leaf, size_t *var);
 /* A plain (unwrapped) file's layers against a model, for the repair: for each top-level layer of
  * the model that holds weights, the file layer that fits it; what found no partner is listed. PG_OK
  * also then: the caller decides what to do about missing and extra layers. Candidates, if there are
- * any, are layers for which names say one thing and the order another, and both fit: refuse. */
+ * any, are layers for which names say one thing and the order another, and both fit: refuse. The
+ * lists are for people: names in them are fit for a terminal. */
 typedef struct pg__alignment {
     size_t *file_layer; /* per top-level model layer: index of a file layer, or PG_NONE */
     size_t n;

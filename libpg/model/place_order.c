@@ -9,6 +9,8 @@
 #include "base/try.h"
 #include "model/fit.h"
 
+#define MAX_SORTED 64 /* weights of one leaf */
+
 /* A weight with the file's own name for its layer. A unit is a leaf, or one layer of the model that
  * a TimeDistributed holds: what has a number of its own. */
 typedef struct in_order {
@@ -26,12 +28,21 @@ static int is_cell(pg__piece p)
     return 0;
 }
 
-/* Is this component the name of an inner layer, not of the layer itself? */
-static int is_inner(pg__piece p, const pg__var *v)
+/* Does a TimeDistributed hold a whole model? Then its layers have numbers of their own. */
+static int holds_model(const pg__leaf *l)
 {
-    const size_t n = strlen(v->sub);
-    return is_cell(p) || (n == p.n && n > 0 && memcmp(p.s, v->sub, n) == 0) ||
-           (p.n > 8 && memcmp(p.s, "forward_", 8) == 0) ||
+    return l->layer->inner && l->layer->inner->model;
+}
+
+/* Is this component the name of an inner layer, perhaps under another number, and not of the layer
+ * itself? */
+static int is_inner(pg__piece p, const pg__leaf *l, const pg__var *v)
+{
+    const size_t n = pg__without_number(v->sub, strlen(v->sub));
+    if (n > 0 && !holds_model(l) && pg__without_number(p.s, p.n) == n &&
+        memcmp(p.s, v->sub, n) == 0)
+        return 1;
+    return is_cell(p) || (p.n > 8 && memcmp(p.s, "forward_", 8) == 0) ||
            (p.n > 9 && memcmp(p.s, "backward_", 9) == 0);
 }
 
@@ -45,7 +56,7 @@ static pg__piece without_direction(pg__piece p)
 }
 
 /* The file's own name for the layer of a weight that is expected to be v. */
-static int prefix_of(pg__piece *out, const char *name, const pg__var *v)
+static int prefix_of(pg__piece *out, const char *name, const pg__leaf *l, const pg__var *v)
 {
     pg__owner o = pg__owner_split(name);
     if (o.path.n == 0) { /* flat: NAME_W */
@@ -69,7 +80,7 @@ static int prefix_of(pg__piece *out, const char *name, const pg__var *v)
     for (;;) {
         const char *slash = memrchr(o.path.s, '/', o.path.n);
         const size_t start = slash ? (size_t)(slash - o.path.s) + 1 : 0;
-        if (!slash || !is_inner((pg__piece){o.path.s + start, o.path.n - start}, v))
+        if (!slash || !is_inner((pg__piece){o.path.s + start, o.path.n - start}, l, v))
             break;
         o.path.n = start - 1;
     }
@@ -106,9 +117,8 @@ static size_t number_units(const pg__leaves *leaves, const size_t *first, size_t
     size_t n = 0;
     for (size_t i = 0; i < leaves->n; i++) {
         const pg__leaf *l = &leaves->v[i];
-        const int many = l->layer->inner && l->layer->inner->model;
         for (size_t k = 0; k < l->vars.n; k++) {
-            n += many && k > 0 && strcmp(l->vars.v[k].sub, l->vars.v[k - 1].sub) != 0;
+            n += holds_model(l) && k > 0 && strcmp(l->vars.v[k].sub, l->vars.v[k - 1].sub) != 0;
             unit[first[i] + k] = n;
         }
         n += l->vars.n > 0;
@@ -153,6 +163,29 @@ static int is_claimed(const pg__leaves *leaves, const pg__owner_table *table, co
     return 0;
 }
 
+/* Some wrapping layers store frozen weights in another order than they make them: inside the run of
+ * one leaf the names decide. Long runs (whole models) keep their order. */
+static void sort_runs(pg__placing *p, const pg__leaves *leaves, const pg__stored *stored)
+{
+    for (size_t i = 0, end; i < p->n; i = end) {
+        for (end = i + 1; end < p->n && p->leaf[end] == p->leaf[i];)
+            end++;
+        for (size_t k = i; k < end && leaves->v[p->leaf[i]].layer->inner && end - i <= MAX_SORTED;
+             k++) {
+            const pg__owner o = pg__owner_split(stored[k].name);
+            for (size_t j = k; j < end; j++) {
+                const pg__var *v = &leaves->v[p->leaf[i]].vars.v[p->var[j]];
+                if (!pg__var_is_named(v, o.var) || !pg__sub_agrees(v, &o))
+                    continue;
+                const size_t var = p->var[j];
+                memmove(p->var + k + 1, p->var + k, (j - k) * sizeof var);
+                p->var[k] = var;
+                break;
+            }
+        }
+    }
+}
+
 /* Do name and shape of every weight agree with the variable expected in its place? */
 static int list_agrees(in_order *w, const pg__leaves *leaves, const pg__owner_table *table,
                        const pg__stored *stored, const pg__placing *p, const size_t *first,
@@ -160,7 +193,8 @@ static int list_agrees(in_order *w, const pg__leaves *leaves, const pg__owner_ta
 {
     for (size_t i = 0; i < p->n; i++) {
         const pg__var *v = &leaves->v[p->leaf[i]].vars.v[p->var[i]];
-        if (!pg__dims_agree(v, &stored[i]) || !prefix_of(&w[i].prefix, stored[i].name, v) ||
+        if (!pg__dims_agree(v, &stored[i]) ||
+            !prefix_of(&w[i].prefix, stored[i].name, &leaves->v[p->leaf[i]], v) ||
             is_claimed(leaves, table, stored[i].name, p->leaf[i]))
             return 0;
         read_number(&w[i]);
@@ -194,6 +228,7 @@ pg_status pg__place_by_order(pg__placing *out, int *holds, const pg__leaves *lea
         first[i + 1] = first[i] + leaves->v[i].vars.n;
     const size_t n_units = number_units(leaves, first, unit);
     pg__expected_order(leaves, p.leaf, p.var);
+    sort_runs(&p, leaves, stored);
     if (list_agrees(w, leaves, table, stored, &p, first, unit) &&
         names_agree(w, n, first_of_unit, n_units)) {
         *holds = 1;

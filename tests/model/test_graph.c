@@ -240,6 +240,22 @@ static void wrapping_layers_show_what_they_wrap(void **state)
     pg__graph_free(g);
 }
 
+static void a_merge_of_keras_1_holds_models(void **state)
+{
+    (void)state;
+    pg__graph *g = parse(
+        "{\"class_name\":\"Sequential\",\"config\":[{\"class_name\":\"Merge\",\"config\":"
+        "{\"name\":\"merge_1\",\"mode\":\"concat\",\"layers\":[{\"class_name\":\"Sequential\","
+        "\"config\":[" LAYER(
+            "d", "[]") "]},{\"class_name\":\"Sequential\",\"config\":[]}]}}," LAYER("o",
+                                                                                    "[]") "]}");
+    const pg__model *merge = g->root->layers[0].model;
+    assert_int_equal(g->n_models, 4);
+    assert_string_equal(merge->layers[0].model->layers[0].name, "d");
+    assert_int_equal(g->root->layers[1].calls[0].inputs[0].layer, 0);
+    pg__graph_free(g);
+}
+
 static void descriptions_in_other_clothes_are_read(void **state)
 {
     (void)state;
@@ -463,6 +479,7 @@ PG_TEST_MAIN(cmocka_unit_test(functional_models_have_layers_and_calls),
              cmocka_unit_test(calls_of_a_template_may_count_from_one),
              cmocka_unit_test(versions_are_told_by_their_forms),
              cmocka_unit_test(wrapping_layers_show_what_they_wrap),
+             cmocka_unit_test(a_merge_of_keras_1_holds_models),
              cmocka_unit_test(descriptions_in_other_clothes_are_read),
              cmocka_unit_test(defects_are_named_with_layer_and_key),
              cmocka_unit_test(what_is_no_model_is_told_apart),

@@ -175,6 +175,22 @@ static void renumbered_files_are_placed_by_order(void **state)
                         "order: dense_1.kernel dense_1.bias dense_2.kernel dense_2.bias");
 }
 
+static void inner_layers_may_be_renumbered_too(void **state)
+{
+    (void)state;
+#define SN(name, more) \
+    ITEM("SpectralNormalization", "\"name\":\"" name "\"," more "\"layer\":" DENSE("dense", 3))
+    assert_string_equal(place(SEQ(DENSE("dense_1", 3) "," SN("sn", "")),
+                              "dense_8/kernel#3x3 dense_8/bias#3 sn/dense_9/kernel#3x3 "
+                              "sn/dense_9/bias#3 sn/vector_u#1x3"),
+                        "order: dense_1.kernel dense_1.bias sn.kernel sn.bias sn.vector_u");
+    /* frozen: Keras 2.15 stores its own variables before those of the inner layer */
+    assert_string_equal(place(SEQ(DENSE("dense_1", 3) "," SN("sn", "\"trainable\":false,")),
+                              "dense_8/kernel#3x3 dense_8/bias#3 sn/kernel#3x3 sn/vector_u#1x3 "
+                              "sn/bias#3"),
+                        "order: dense_1.kernel dense_1.bias sn.kernel sn.vector_u sn.bias");
+}
+
 static void the_order_must_agree_with_the_files_own_names(void **state)
 {
     (void)state;
@@ -285,6 +301,7 @@ PG_TEST_MAIN(cmocka_unit_test(trainable_weights_come_first),
              cmocka_unit_test(both_directions_keep_their_weights),
              cmocka_unit_test(models_inside_time_distributed_are_one_leaf),
              cmocka_unit_test(renumbered_files_are_placed_by_order),
+             cmocka_unit_test(inner_layers_may_be_renumbered_too),
              cmocka_unit_test(the_order_must_agree_with_the_files_own_names),
              cmocka_unit_test(names_that_lie_are_caught_by_shapes),
              cmocka_unit_test(layers_of_unknown_classes_are_held_by_the_invariant),
