@@ -13,54 +13,9 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "store/store_impl.h"
+#include "store/values.h"
 
 #define PIECE_BYTES PG_COPY_BYTES
-
-/* IEEE binary16: 1 sign, 5 exponent, 10 mantissa bits. */
-static double from_half(uint16_t h)
-{
-    const int exponent = h >> 10 & 31, mantissa = h & 1023;
-    const double sign = h & 0x8000 ? -1 : 1;
-    if (exponent == 31)
-        return mantissa ? (double)NAN : sign * (double)INFINITY;
-    return sign * (exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24));
-}
-
-static double from_bfloat16(uint16_t b)
-{
-    const uint32_t bits = (uint32_t)b << 16;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return (double)f;
-}
-
-#define LOAD(type)               \
-    do {                         \
-        type v;                  \
-        memcpy(&v, p, sizeof v); \
-        return (double)v;        \
-    } while (0)
-
-static double element(const unsigned char *p, pg_dtype dtype)
-{
-    uint16_t bits;
-    switch (dtype) {
-    case PG_F16: memcpy(&bits, p, sizeof bits); return from_half(bits);
-    case PG_BF16: memcpy(&bits, p, sizeof bits); return from_bfloat16(bits);
-    case PG_F32: LOAD(float);
-    case PG_F64: LOAD(double);
-    case PG_I8: LOAD(int8_t);
-    case PG_I16: LOAD(int16_t);
-    case PG_I32: LOAD(int32_t);
-    case PG_I64: LOAD(int64_t);
-    case PG_U16: LOAD(uint16_t);
-    case PG_U32: LOAD(uint32_t);
-    case PG_U64: LOAD(uint64_t);
-    case PG_U8:
-    case PG_BOOL: return *p;
-    }
-    return 0;
-}
 
 typedef struct sums {
     pg_stats *out;
@@ -133,8 +88,8 @@ pg_status pg_store_stats(pg_stats *out, pg_store *s, size_t i, pg_err *err)
             const size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
             PG_TRY(pg_store_read(s, i, off, buf, n, err));
             for (size_t k = 0; k < n; k += size)
-                pass == 0 ? add_value(&sum, element(buf + k, w->dtype))
-                          : add_bin(&o, element(buf + k, w->dtype));
+                pass == 0 ? add_value(&sum, pg__value_at(buf + k, w->dtype))
+                          : add_bin(&o, pg__value_at(buf + k, w->dtype));
             if (pass == 0)
                 o.crc32 = crc_piece(o.crc32, buf, n, size);
             off += n;
