@@ -51,6 +51,7 @@ static const struct {
 } ascii[] = {
     {"\xC3\x97", "x"},       /* multiplication sign */
     {"\xC2\xB7", "."},       /* middle dot */
+    {"\xCE\x94", "d"},       /* capital delta */
     {"\xE2\x80\x93", "-"},   /* en dash */
     {"\xE2\x80\xA6", "..."}, /* ellipsis */
     {"\xE2\x86\x92", "->"},  /* arrow */

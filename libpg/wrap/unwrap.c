@@ -6,7 +6,7 @@
 #include "base/try.h"
 #include "wrap/rewrite.h"
 
-static pg_status make_plan(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
+pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
     if (o->strip_prefix && pg_store_n_layers(r->s))
         return pg_fail(err, PG_E_ARG, "--strip-prefix is for PyTorch names; this file has layers");
@@ -30,7 +30,7 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
     if (!in || (!out && !o->write.dry_run))
         return pg_fail(err, PG_E_ARG, "an input and an output are needed");
     PG_TRY(pg__rewrite_open(&r, err));
-    st = make_plan(&r, o, err);
+    st = pg__plan_unwrap(&r, o, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(in));
         goto done;

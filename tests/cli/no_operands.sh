@@ -2,3 +2,4 @@
 pginfo || echo "exit $?"
 pgunwrap || echo "exit $?"
 pgwrap || echo "exit $?"
+pgdiff || echo "exit $?"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs pginfo, pginfo --stats, pginfo --json and pgunwrap over the hostile corpus and judges every answer.
+"""Runs pginfo, pginfo --stats, pginfo --json, pgdiff and pgunwrap over the hostile corpus and judges every answer.
 
 usage: run.py --tools DIR --testdata DIR [--faultrun BIN] [--sanitizer] [--only PREFIX] [-j N] [-v]
   --faultrun   also see which files a tool opens (tests/faults, where ptrace is allowed)
@@ -149,6 +149,12 @@ class Judge:
                         why.append("--json: verdict %s with exit %s" % (o["verdict"], r.rc))
                 except (ValueError, KeyError, TypeError) as e:
                     why.append("--json is no object (%s): %r" % (e, r.out[:200]))
+        r = self.run("pgdiff", path, path)
+        self.common(c, path, r, why)
+        if c["verdict"] == "refuse" or r.rc not in (0, 1):
+            self.refusal(c, path, "pgdiff", r, why, (2, 3), c["verdict"] == "refuse")
+            if r.out:
+                why.append("pgdiff: refused, yet stdout holds %r" % r.out[:200])
         with Folder() as d:
             out = d / ("out" + os.path.basename(path)[os.path.basename(path).index("."):])
             r = self.run("pgunwrap", path, out)

@@ -2,6 +2,7 @@
 #ifndef PG_PG_H
 #define PG_PG_H
 
+#include "pg/compare.h"
 #include "pg/err.h"
 #include "pg/inspect.h"
 #include "pg/stats.h"

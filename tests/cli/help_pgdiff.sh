@@ -1,0 +1,1 @@
+pgdiff --help
