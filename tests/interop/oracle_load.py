@@ -2,7 +2,8 @@
 """Independent judge: does real Keras load FILE strictly into MODEL on one device, and does it predict what it should?
 
 usage: oracle_load.py FILE MODEL [--x x0.npy ...] [--y y0.npy ...] [--weights TEMPLATE_FILE] [options]
-       oracle_load.py --batch JOBS.json    a list of such argument lists; one JSON report a line on stdout
+       oracle_load.py --batch JOBS.json    a list of [argument list, index of a job that must have passed, or null];
+                                           one JSON report a line on stdout
   FILE    weights or full model: .h5, .weights.h5, .weights.json, .keras (whatever this Keras accepts);
           "-" = the weights stored in MODEL itself
   MODEL   architecture: model.json, full .h5, .keras, or build.py that defines build() -> uncompiled model
@@ -18,13 +19,14 @@ usage: oracle_load.py FILE MODEL [--x x0.npy ...] [--y y0.npy ...] [--weights TE
 Stricter than Keras: before loading, every weight is filled with NaN (integers: a marker), so "loaded, but nothing
 assigned" fails; shapes are compared before and after (Keras 2.3.1 on TF 1.15 accepts a wrong shape silently).
 Prints one line. Exit: 0 loads, clean and equal; 1 refused, not clean or different; 2 usage, or MODEL unusable here.
-Where MODEL cannot be built: Keras 2.15 builds no Keras 1 JSON; Keras 3 no Keras 2 JSON of class Functional (give a full .h5,
-or --engine tf_keras); templates with a Lambda need build.py. A GRU of an early Keras has no "reset_after" in its JSON, which
+Where MODEL cannot be built: Keras 2.15 builds no Keras 1 JSON; Keras 3 no Keras 2 JSON by its own reader (its reader for the
+.h5 of Keras 2 is used instead; on some nested models it never ends, hence the time limit); templates with a Lambda need build.py. A GRU of an early Keras has no "reset_after" in its JSON, which
 meant false then and means true now: it is added here. Needs numpy, h5py and a Keras (tried: 2.15, 3.6)."""
 import argparse
 import hashlib
 import json
 import os
+import signal
 import sys
 import warnings
 
@@ -86,7 +88,12 @@ def architecture(k, path):
         return ns["build"]()
     if path.endswith(".json"):
         with open(path) as f:
-            return k.models.model_from_json(json.dumps(old_gru(json.load(f))))
+            config = old_gru(json.load(f))
+        if k.__version__ >= "3" and config.get("class_name") in ("Model", "Sequential", "Functional") and "module" not in config:
+            from keras.src.legacy.saving import saving_utils  # how Keras 3 opens the .h5 of Keras 2
+
+            return saving_utils.model_from_config(config)
+        return k.models.model_from_json(json.dumps(config))
     return k.models.load_model(path, compile=False)
 
 
@@ -250,19 +257,31 @@ def parser():
     return p
 
 
+def too_long(*_):
+    raise TimeoutError("no end within 20 s")
+
+
 def batch(path):
     """Importing Keras takes longer than a dozen cases: one process judges a whole list."""
     out = os.fdopen(os.dup(1), "w")
+    signal.signal(signal.SIGALRM, too_long)
     os.dup2(2, 1)  # whatever Keras prints must not get between the reports
     with open(path) as f:
         jobs = json.load(f)
-    for job in jobs:
+    passed = []
+    for job, needs in jobs:
         a = parser().parse_args(job)
         rep = {"file": a.file, "model": a.model, "error": None}
-        try:
-            rep["rc"] = judge(a, rep)
-        except Exception as e:
-            rep["rc"], rep["error"] = 1, text(e, 500)
+        if needs is not None and not passed[needs]:
+            rep["rc"], rep["error"] = 2, "its control failed"
+        else:
+            signal.alarm(20)
+            try:
+                rep["rc"] = judge(a, rep)
+            except Exception as e:
+                rep["rc"], rep["error"] = 1, text(e, 500)
+            signal.alarm(0)
+        passed.append(rep["rc"] == 0)
         out.write(json.dumps(rep) + "\n")
         out.flush()
     return 0

@@ -136,7 +136,8 @@ class Suite:
         jobs, meaning, control = [], [], {}
 
         def ask(kind, f, how, o, args):
-            jobs.append(args)
+            key = (f["case"], {"weights": "w", "refused": "w", "full": f["kind"], "compiled": "compiled"}.get(kind))
+            jobs.append([args, None if kind == "control" else control[key]])
             meaning.append((kind, f, how, o))
 
         for f, how, o in outs:
