@@ -71,7 +71,7 @@ def main():
                 continue
             with open(d / "count.txt") as f:
                 count = int(f.readline().split()[1])
-            if count < 20:
+            if count < 10:
                 bad.append((what, "only %d allocations counted: FM_FROM does not see libpg" % count))
                 continue
             keep = d.names()
