@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compares an output file with the genuine file that Keras wrote from the template. Needs h5py and numpy, no Keras.
 
-usage: oracle_diff.py OUT GENUINE [--values] [--optimizer] [--quiet]
+usage: oracle_diff.py OUT GENUINE [--values] [--optimizer] [--any-version] [--quiet]
        oracle_diff.py --batch JOBS.json    a list of such argument lists; one JSON report a line on stdout
   OUT, GENUINE   legacy .h5 (weights-only or full), path-layout .weights.h5, .keras, or sharded .weights.json; a sharded
                  GENUINE may be compared with one .weights.h5
   --values       legacy: compare what a strict load sees (layers with weights, order, shapes, types, bytes), not the names
+  --any-version  GENUINE was written by another release: keras_version may differ
   --optimizer    also compare the optimizer state (order, shapes, bytes; names are free)
 Default, legacy: layer names with weightless layers, weight names, order, shapes, types, bytes, backend and keras_version of
 the weights group, model_config (as JSON, without shared_object_id), training_config without optimizer_config (only if
@@ -151,7 +152,7 @@ def diff_legacy(a, b, o, bad):
         if nx != ny:
             bad.append("names: %s" % ([(u, v) for u, v in zip(nx, ny) if u != v][:3] or "%d layers, expected %d" % (len(nx), len(ny))))
         for k in ("backend", "keras_version", "model_config", "training_config"):
-            if a.get(k) != b.get(k) and (k != "training_config" or k in b):
+            if a.get(k) != b.get(k) and (k != "training_config" or k in b) and not (o.any_version and k == "keras_version"):
                 bad.append("%s: %s, expected %s" % (k, str(a.get(k))[:200], str(b.get(k))[:200]))
     if o.optimizer and a["optimizer"] != b["optimizer"]:
         bad.append("optimizer state differs")
@@ -178,6 +179,7 @@ def judge(argv):
     p.add_argument("genuine")
     p.add_argument("--values", action="store_true")
     p.add_argument("--optimizer", action="store_true")
+    p.add_argument("--any-version", action="store_true")
     p.add_argument("--quiet", action="store_true")
     o = p.parse_args(argv)
     try:

@@ -98,9 +98,17 @@ class Suite:
             if g:
                 jobs.append([o, g] + (["--optimizer"] if g.endswith("expected_model.h5") else [])
                             + (["--values"] if how == "plain" and f["kind"].startswith("weights only") or
-                               f["kind"].startswith("full") and g.endswith("_weights.h5") else []))
+                               f["kind"].startswith("full") and g.endswith("_weights.h5") else [])
+                            + (["--any-version"] if "bignames" in f["file"] else []))
             else:
                 jobs.append(None)
+        if shutil.which("h5dump"):  # the system's libhdf5 is older than h5py's own
+            for f, how, o in outs:
+                if o.endswith(".h5"):
+                    q = subprocess.run(["h5dump", "-o", os.devnull, o], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                    self.n += 1
+                    if q.returncode or q.stderr:
+                        self.fail("h5dump: %s (%s)" % (f["file"], how), q.stderr[-500:])
         asked = [j for j in jobs if j]
         rep = self.ask(python, "oracle_diff.py", asked)
         for (f, how, o), r in zip([x for x, j in zip(outs, jobs) if j], rep):
@@ -151,7 +159,11 @@ class Suite:
             full = f["kind"].startswith(("full", "keras-zip"))
             if tj and g and not (full and f["kind"] == "keras-zip"):
                 w = g if not full else self.p(f["template_file"])
-                if not full:
+                if not full and f["kind"].startswith("sharded"):  # Keras 3.6 reads the output, but no shards to compare with
+                    if name == "Keras 3.6":
+                        jobs.append([[o, tj] + xy, None])
+                        meaning.append(("alone", f, how, o))
+                elif not full:
                     if (f["case"], "w") not in control:
                         control[f["case"], "w"] = len(jobs)
                         ask("control", f, "", w, [w, tj] + xy)
@@ -174,9 +186,9 @@ class Suite:
             key = {"weights": "w", "refused": "w", "full": f["kind"], "compiled": "compiled"}.get(kind)
             if kind == "control":
                 continue
-            c = rep[control[f["case"], key]]
+            c = rep[control[f["case"], key]] if kind != "alone" else {"rc": 0}
             if c["rc"]:
-                unbuilt.add("%s: %s cannot use the genuine template of %s (%s)" % (name, name, f["case"], (c["error"] or "")[:70]))
+                unbuilt.add("%s cannot use the genuine template of %s (%s)" % (name, f["case"], (c["error"] or "")[:70]))
                 continue
             self.n += 1
             what = "%s: %s (%s %s)" % (name, f["file"], kind, how)
