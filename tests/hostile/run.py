@@ -30,6 +30,7 @@ sys.path.insert(0, os.path.join(HERE, "gen"))
 sys.dont_write_bytecode = True
 from pgbox import Box, Folder, finish  # noqa: E402
 
+FIFOS = {"h5-fifo": "w.h5", "shard-fifo": "w_00001.weights.h5"}  # an archive is no place for them
 SECRETS = ("TOP-SECRET", "1234.5")
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -44,9 +45,9 @@ def corpus(testdata, out):
     with open(os.path.join(testdata, "hostile", "manifest.json")) as f:
         man = json.load(f)
     for c in man:
-        if c["id"] == "h5-fifo":
+        if c["id"] in FIFOS:
             os.makedirs(os.path.join(out, c["id"]), exist_ok=True)
-            os.mkfifo(os.path.join(out, c["path"]))
+            os.mkfifo(os.path.join(out, c["id"], FIFOS[c["id"]]))
     with open(os.devnull, "w") as null:
         stdout, sys.stdout = sys.stdout, null
         try:
@@ -157,7 +158,8 @@ class Judge:
             if r.out:
                 why.append("pgdiff: refused, yet stdout holds %r" % r.out[:200])
         with Folder() as d:
-            out = d / ("out" + os.path.basename(path)[os.path.basename(path).index("."):])
+            name = os.path.basename(path)
+            out = d / ("out" + (".weights.h5" if name.endswith(".json") else name[name.index("."):]))
             r = self.run("pgunwrap", path, out)
             self.common(c, path, r, why)
             v = c.get("unwrap", "either" if c["verdict"] == "either" else "refuse")
@@ -166,6 +168,9 @@ class Judge:
             if v == "refuse" and r.rc == 0:
                 why.append("pgunwrap: writes an output: %s" % r.out[:300])
             if r.rc == 0:
+                miss = [x for x in c.get("tell", ()) if x not in r.out + r.err]
+                if miss:
+                    why.append("pgunwrap: writes an output and does not tell of %s: %s" % (", ".join(miss), r.out[:300]))
                 if d.names() != [os.path.basename(out)]:
                     why.append("pgunwrap: leaves %s" % d.names())
                 q = self.run("pginfo", "--stats", out)

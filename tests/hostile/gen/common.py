@@ -7,6 +7,7 @@ kind     corrupt (damaged), limit (asks for too much), unsafe (reaches outside t
          names (names that cannot become file names), newer (written by a later library), fine
 stage    meta: the refusal is due as soon as the metadata is read; data: only a tool that reads the bytes has to notice
 unwrap   what `pgunwrap FILE OUT` must do, default: refuse (nothing here to unwrap), with the status of pginfo where that refuses
+tell     strings that pgunwrap must print when it writes an output all the same
 caps     5 s of CPU, 512 MiB of resident memory beyond the file size, no file opened but the named one, no process started, unless the case says more
 """
 

@@ -15,8 +15,8 @@ def T(dtype="F32", shape=(3, 4), off=(0, 48), **k):
     return dict({"dtype": dtype, "shape": list(shape), "data_offsets": list(off)}, **k)
 
 
-def c(cid, data, verdict="refuse", kind="corrupt", say=("w.safetensors",), note=""):
-    @case("st-" + cid, "w.safetensors", verdict, kind, say, note)
+def c(cid, data, verdict="refuse", kind="corrupt", say=("w.safetensors",), note="", **more):
+    @case("st-" + cid, "w.safetensors", verdict, kind, say, note, **more)
     def _(p):
         open(p, "wb").write(data() if callable(data) else data)
 
@@ -137,3 +137,17 @@ for nm, key in (
         [],
         "tensor name: shown escaped, never used as a path, survives a round trip",
     )
+
+two = lambda a, b: st({a: T(shape=(1, 4), off=(0, 16)), b: T(shape=(2, 4), off=(16, 48))})
+for nm, a, b, what in (
+    ("module", "module.a", "module.b", "accept"),
+    ("compiled", "module._orig_mod.a", "module._orig_mod.b", "accept"),
+    ("mixed", "module.a", "b", "refuse"),
+    ("empty-name", "module.", "module.b", "refuse"),
+    ("no-dot", "modulea", "moduleb", "refuse"),
+    ("middle", "x.module.a", "x.module.b", "refuse"),
+    ("control", "module.a\nb", "module.\x1b[2J", "either"),
+):
+    c("prefix-" + nm, two(a, b), "accept", "fine", [], "the prefix of DataParallel or torch.compile", unwrap=what)
+c("prefix-meta", st({"__metadata__": {"module.a": "module.b", "format": "pt"}, "module.a": T()}), "accept", "fine", [],
+  "metadata may name tensors", unwrap="accept")

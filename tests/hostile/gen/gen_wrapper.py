@@ -77,8 +77,8 @@ def build(p, cfg=None, names=NAMES, gpus=2, name="model_1", layers=None, skip=()
     return f
 
 
-def c(cid, verdict, unwrap, kind="corrupt", say=(), note="", after=None, file="m.h5", **k):
-    @case("wrap-" + cid, file, verdict, kind, say, note, unwrap=unwrap)
+def c(cid, verdict, unwrap, kind="corrupt", say=(), note="", after=None, file="m.h5", tell=(), **k):
+    @case("wrap-" + cid, file, verdict, kind, say, note, unwrap=unwrap, tell=list(tell))
     def _(p):
         f = build(p, **{a: b() if callable(b) else b for a, b in k.items()})
         if after:
@@ -118,19 +118,19 @@ c("parts-lie", "accept", "refuse", "fine", cfg=lambda: wrapper(T2(), 2, parts=3)
 c("calls-lie", "accept", "refuse", "fine", cfg=lambda: wrapper(T2(), 2, calls=[1, 1]), note="the merge takes one replica twice")
 c("axis", "accept", "refuse", "fine", cfg=lambda: wrapper(T2(), axis=-1), note="features of two views side by side: no batch merge")
 c("replicas-3000", "either", "either", "limit", gpus=3000, cfg=lambda: wrapper(T2(), 3000), note="3,000 slices; must stay fast")
-c("nested-400", "either", "either", "limit", [], cfg=lambda: nest(400), note="a template within a template, 400 times")
+c("nested-400", "either", "either", "limit", [], cfg=lambda: nest(400), note="a template within a template, 400 times", tell=["model_config"])
 c("template-more", "accept", "refuse", "corrupt", [], cfg=lambda: wrapper(template([dense("d1"), dense("d3"), dense("d2")])),
   note="the config has one layer more than the file has weights for")
 c("template-less", "accept", "refuse", "corrupt", [], cfg=lambda: wrapper(template([dense("d2")])), note="weights of a layer that the config does not know")
 c("template-units", "accept", "refuse", "corrupt", [], cfg=lambda: wrapper(template([dense("d1", 5), dense("d2")])), note="config and shapes disagree")
-c("template-dup-layer", "either", "refuse", "corrupt", [], cfg=lambda: wrapper(template([dense("d1"), dense("d1"), dense("d2")])), note="two layers of one name")
-c("template-cycle", "either", "either", "corrupt", [], cfg=lambda: cycle(), note="layers that feed each other")
-c("config-dupkey", "either", "either", "corrupt", [], text=lambda: json.dumps(wrapper(T2())).replace('"layers":', '"layers": [], "layers":', 1))
-c("config-names-int", "either", "refuse", "corrupt", [], text=lambda: json.dumps(wrapper(T2())).replace('"d1"', "7"))
-c("config-null-layers", "either", "refuse", "corrupt", [], text=lambda: json.dumps(wrapper(T2())).replace('"inbound_nodes": [[["lambda_1"', '"inbound_nodes": null, "x": [[["lambda_1"'))
-c("config-index-huge", "either", "refuse", "corrupt", [], text=lambda: json.dumps(wrapper(T2(), calls=[1, 2 ** 63])))
-c("config-deep", "either", "either", "limit", [], text=lambda: json.dumps(wrapper(T2())).replace('"use_bias": true', '"use_bias": true, "z": ' + "[" * 5000 + "]" * 5000, 1))
-c("config-truncated", "either", "either", "corrupt", [], text=lambda: json.dumps(wrapper(T2()))[:-40])
+c("template-dup-layer", "either", "either", "corrupt", [], cfg=lambda: wrapper(template([dense("d1"), dense("d1"), dense("d2")])), note="two layers of one name", tell=["model_config"])
+c("template-cycle", "either", "either", "corrupt", [], cfg=lambda: cycle(), note="layers that feed each other", tell=["model_config"])
+c("config-dupkey", "either", "either", "corrupt", [], text=lambda: json.dumps(wrapper(T2())).replace('"layers":', '"layers": [], "layers":', 1), tell=["model_config"])
+c("config-names-int", "either", "either", "corrupt", [], text=lambda: json.dumps(wrapper(T2())).replace('"d1"', "7"), tell=["model_config"])
+c("config-null-layers", "either", "either", "corrupt", [], text=lambda: json.dumps(wrapper(T2())).replace('"inbound_nodes": [[["lambda_1"', '"inbound_nodes": null, "x": [[["lambda_1"'), tell=["model_config"])
+c("config-index-huge", "either", "either", "corrupt", [], text=lambda: json.dumps(wrapper(T2(), calls=[1, 2 ** 63])), tell=["model_config"])
+c("config-deep", "either", "either", "limit", [], text=lambda: json.dumps(wrapper(T2())).replace('"use_bias": true', '"use_bias": true, "z": ' + "[" * 5000 + "]" * 5000, 1), tell=["model_config"])
+c("config-truncated", "either", "either", "corrupt", [], text=lambda: json.dumps(wrapper(T2()))[:-40], tell=["model_config"])
 c("config-units-huge", "either", "refuse", "limit", [], cfg=lambda: wrapper(template([dense("d1", 2 ** 62), dense("d2")])))
 c("config-units-neg", "either", "refuse", "corrupt", [], cfg=lambda: wrapper(template([dense("d1", -4), dense("d2")])))
 c("training-broken", "either", "either", "corrupt", [], training='{"loss": ["mse"', opt=["a:0"])

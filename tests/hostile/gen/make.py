@@ -15,6 +15,7 @@ import common  # noqa: E402
 import gen_h5  # noqa: E402,F401
 import gen_zip  # noqa: E402,F401
 import gen_wrapper  # noqa: E402,F401
+import gen_shards  # noqa: E402,F401
 
 
 def pack(folder):
@@ -27,11 +28,11 @@ def pack(folder):
                 dirs.sort()
                 for n in sorted(files + dirs):
                     p = os.path.join(root, n)
-                    if not (os.path.isfile(p) or os.path.isdir(p)) or p == os.path.join(d, "manifest.json"):
+                    if not (os.path.islink(p) or os.path.isfile(p) or os.path.isdir(p)) or p == os.path.join(d, "manifest.json"):
                         continue  # a FIFO is made by the runner
                     i = t.gettarinfo(p, os.path.relpath(p, d))
                     i.mtime, i.uid, i.gid, i.uname, i.gname, i.mode = 0, 0, 0, "", "", 0o755 if i.isdir() else 0o644
-                    t.addfile(i, open(p, "rb") if i.isfile() else None)
+                    t.addfile(i, open(p, "rb") if i.isreg() else None)
         with open(os.path.join(folder, "corpus.tar.xz"), "wb") as f:
             f.write(lzma.compress(buf.getvalue(), preset=9 | lzma.PRESET_EXTREME))
         with open(os.path.join(folder, "manifest.json"), "w") as f:
