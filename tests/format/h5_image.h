@@ -8,6 +8,9 @@
 
 #include "format/h5_reader.h"
 
+#define KERNEL "dense/dense/kernel:0"
+#define BIAS   "dense/dense/bias:0"
+
 typedef struct image {
     uint8_t *p;
     size_t n;
@@ -17,7 +20,7 @@ static char image_path[] = "/tmp/pg-test-image-XXXXXX";
 
 /* A new file; latest: with everything of HDF5 1.10 instead of 1.0's layouts. On disk until its end,
  * because H5Fget_file_image() leaves a wrong checksum in newer superblocks. */
-static inline hid_t image_begin(int latest)
+static inline hid_t image_begin_with(hid_t fcpl, int latest)
 {
     const hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
     memcpy(image_path + sizeof image_path - 7, "XXXXXX", 6);
@@ -26,10 +29,15 @@ static inline hid_t image_begin(int latest)
     close(fd);
     if (latest)
         H5Pset_libver_bounds(fapl, H5F_LIBVER_V110, H5F_LIBVER_V110);
-    const hid_t f = H5Fcreate(image_path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
+    const hid_t f = H5Fcreate(image_path, H5F_ACC_TRUNC, fcpl, fapl);
     H5Pclose(fapl);
     assert_true(f >= 0);
     return f;
+}
+
+static inline hid_t image_begin(int latest)
+{
+    return image_begin_with(H5P_DEFAULT, latest);
 }
 
 static inline image image_load(const char *path)
@@ -150,6 +158,33 @@ static inline pg_status image_open(pg__h5 **h, image im, pg_err *err)
     const pg_status st = pg__h5_open(h, io, err);
     pg__io_close(io);
     return st;
+}
+
+static inline image keras(void)
+{
+    return image_end(image_keras());
+}
+
+static inline pg__h5 *opened(image im)
+{
+    pg__h5 *h = NULL;
+    pg_err err = {0};
+    if (image_open(&h, im, &err) != PG_OK)
+        fail_msg("refused: %s", err.msg);
+    return h;
+}
+
+/* Opening fails with that code and those words; frees the image. */
+static inline void refused(image im, const char *label, pg_status code, const char *words)
+{
+    pg__h5 *h = NULL;
+    pg_err err = {0};
+    const pg_status st = image_open(&h, im, &err);
+    if (st != code || !strstr(err.msg, words) || strchr(err.msg, '\n'))
+        fail_msg("%s: %s (%s), not %s (...%s...)", label, pg_status_name(st), err.msg,
+                 pg_status_name(code), words);
+    assert_null(h);
+    free(im.p);
 }
 
 #endif
