@@ -1,0 +1,85 @@
+/* shard.h - cut an oversized checkpoint into shards, and put shards together again.
+ *
+ * An .npy folder holds one file per tensor (tensors beyond max_shard_bytes are cut along axis 0)
+ * and manifest.json, which comes last: a folder without it is an interrupted split, and the same
+ * call continues it. The other formats fill shards in order and have an index of their own.
+ *
+ *     pg_err err;
+ *     pg_shard_report rep = {0};
+ *     if (pg_split_file("big.h5", "out", NULL, &rep, &err) != PG_OK)
+ *         fprintf(stderr, "%s\n", err.msg);
+ *     pg_shard_report_fini(&rep);
+ */
+#ifndef PG_SHARD_H
+#define PG_SHARD_H
+
+#include "pg/unwrap.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pg_shard_format {
+    PG_SHARD_NPY,         /* NAME/kernel.npy ... and manifest.json */
+    PG_SHARD_NPZ,         /* model-00001-of-00003.npz ... and manifest.json */
+    PG_SHARD_SAFETENSORS, /* model-00001-of-00003.safetensors ... and model.safetensors.index.json
+                           */
+    PG_SHARD_KERAS        /* model_00000.weights.h5 ... and model.weights.json (Keras 3.10) */
+} pg_shard_format;
+
+/* By its name on the command line ("npy", "npz", "safetensors", "keras"); 0 if there is none. */
+PG_API int pg_shard_format_by_name(pg_shard_format *out, const char *name);
+
+typedef struct pg_split_opts {
+    pg_write_opts write; /* force replaces an earlier split, nothing else */
+    pg_shard_format format;
+    uint64_t max_shard_bytes; /* 0: npy never cuts, the other formats use 5 GB */
+    size_t max_tensors;       /* per shard, npy excepted; 0 = no limit */
+    int unwrap;               /* split the template of a wrapper's file */
+    int sha256;               /* also write SHA256SUMS, as sha256sum -c reads it */
+    unsigned n_threads;       /* 0 or 1 = one */
+} pg_split_opts;
+
+typedef struct pg_join_opts {
+    pg_write_opts write;
+    const char *only; /* tensors whose "layer/weight" matches this glob; NULL = all */
+} pg_join_opts;
+
+typedef struct pg_shard_file {
+    char *path; /* relative to the folder, owned */
+    size_t n_tensors;
+    uint64_t n_bytes;
+} pg_shard_file;
+
+typedef struct pg_shard_report {
+    pg_shard_file *files;     /* written (or with dry_run: planned), the index last */
+    size_t n_files, n_reused; /* n_reused: whole since an interrupted run */
+    size_t n_layers, n_tensors, n_state, n_verified;
+    uint64_t n_params, n_bytes;
+    size_t n_chunked_lists;    /* join: name lists cut because they exceed an object header */
+    char **missing, **damaged; /* join, salvage: "path (reason)", all of them */
+    size_t n_missing, n_damaged;
+    char **notes;
+    size_t n_notes;
+} pg_shard_report;
+
+PG_API void pg_shard_report_fini(pg_shard_report *r);
+
+/* Writes the checkpoint `in` (anything pg_store_open() reads, a half-written file too: what is lost
+ * is listed in the report) as shards into folder `dir`, which is made if needed.
+ * Errors: PG_E_ARG (dir is not empty), PG_E_IO, and those of pg_store_open(). */
+PG_API PG_MUST_USE pg_status pg_split_file(const char *in, const char *dir,
+                                           const pg_split_opts *opts, pg_shard_report *report,
+                                           pg_err *err);
+
+/* Joins a folder, its manifest or index, or a first shard into `out`, in the format that was split.
+ * Everything is checked before the first byte is written; PG_E_FORMAT lists missing and damaged
+ * shards in the report. */
+PG_API PG_MUST_USE pg_status pg_join_file(const char *in, const char *out, const pg_join_opts *opts,
+                                          pg_shard_report *report, pg_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
