@@ -95,6 +95,20 @@ static int by_path(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* 1 if a folder is one split model: the library finds its index. */
+static int is_split(const char *path)
+{
+    static const char *const names[] = {"manifest.json", "model.safetensors.index.json"};
+    char at[4096];
+    struct stat st;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const int n = snprintf(at, sizeof at, "%s/%s", path, names[i]);
+        if (n > 0 && (size_t)n < sizeof at && stat(at, &st) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 static int add_folder(list *l, const char *path)
 {
     const size_t before = l->n;
@@ -177,7 +191,7 @@ int main(int argc, char **argv)
     int several = n > 1, status = CLI_OK;
     for (size_t i = 1; i <= n; i++) {
         struct stat st;
-        if (stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode)) {
+        if (stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode) && !is_split(argv[i])) {
             status = cli_worse(status, add_folder(&files, argv[i]));
             several |= files.n != 1 || strcmp(files.v[0], argv[i]) != 0;
         } else {

@@ -18,6 +18,7 @@ static const char *format_words(const char *format)
         {"keras-weights-h5", "Keras weights (HDF5, .weights.h5 layout)"},
         {"keras-zip", "Keras model (.keras)"},
         {"keras-sharded", "Keras weights (shards with an index)"},
+        {"npy-shards", "split model (manifest.json)"},
         {"safetensors", "safetensors"},
         {"hdf5", "HDF5, not a Keras file"},
     };

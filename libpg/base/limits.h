@@ -13,6 +13,7 @@
 #define PG_LIMIT_KEPT_ATTRS    4096u /* copied per object; HDF5 takes quadratic time to write them */
 #define PG_LIMIT_NAME_BYTES    65535u
 #define PG_LIMIT_JSON_BYTES    ((uint64_t)64 << 20)
+#define PG_LIMIT_MANIFEST_BYTES PG_LIMIT_JSON_BYTES
 #define PG_LIMIT_JSON_DEPTH    512u
 #define PG_LIMIT_JSON_TOKENS   5000000u
 #define PG_LIMIT_JSON_MEMORY   ((uint64_t)320 << 20) /* of the parsed form */

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -68,7 +69,9 @@ pg_status pg__copy_tensors(pg__sink *sink, pg_store *src, const pg__placed *v, s
     piece *p = pg__mem_array(n, sizeof *p);
     if (!p)
         return pg__nomem(err);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; pg__store_copies(src) && i < n; i++)
+        PG_TRY(pg__store_copy(src, v[i].tensor, sink, v[i].off, err));
+    for (size_t i = 0; !pg__store_copies(src) && i < n; i++) {
         const pg__extent e = pg__store_extent(src, v[i].tensor);
         const uint64_t n_bytes = pg__store_tensor(src, v[i].tensor)->n_bytes;
         if (n_bytes)
@@ -91,5 +94,26 @@ pg_status pg__copy_tensors(pg__sink *sink, pg_store *src, const pg__placed *v, s
 done:
     pg__mem_free(buf);
     pg__mem_free(p);
+    return st;
+}
+
+pg_status pg__crc_written(uint32_t *crc, pg__sink *sink, uint64_t off, uint64_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__io *io = NULL;
+    unsigned char *buf = pg__mem_array(PG_COPY_BYTES, 1);
+    if (!buf)
+        return pg__nomem(err);
+    *crc = 0;
+    PG_TRY(pg__sink_reopen(sink, &io, err));
+    for (uint64_t at = 0; at < n;) {
+        const size_t k = n - at < PG_COPY_BYTES ? (size_t)(n - at) : PG_COPY_BYTES;
+        PG_TRY(pg__io_read(io, off + at, buf, k, err));
+        *crc = pg__crc32(*crc, buf, k);
+        at += k;
+    }
+done:
+    pg__io_close(io);
+    pg__mem_free(buf);
     return st;
 }

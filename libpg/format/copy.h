@@ -16,4 +16,7 @@ typedef struct pg__placed {
 pg_status pg__copy_tensors(pg__sink *sink, pg_store *src, const pg__placed *v, size_t n,
                            pg_err *err);
 
+/* CRC-32 of n bytes at off that were written to sink before. */
+pg_status pg__crc_written(uint32_t *crc, pg__sink *sink, uint64_t off, uint64_t n, pg_err *err);
+
 #endif

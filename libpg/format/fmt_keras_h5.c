@@ -46,7 +46,7 @@ static void close_file(void *ctx)
     pg__mem_free(k);
 }
 
-static const pg__store_io store_io = {read_tensor, close_file};
+static const pg__store_io store_io = {.read = read_tensor, .close = close_file};
 
 const pg__keras_h5 *pg__keras_h5_of(const pg_store *s)
 {

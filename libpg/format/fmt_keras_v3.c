@@ -101,7 +101,7 @@ static void close_ctx(void *ctx)
     pg__v3_free(ctx);
 }
 
-static const pg__store_io store_io = {read_raw, close_ctx};
+static const pg__store_io store_io = {.read = read_raw, .close = close_ctx};
 
 const pg__v3 *pg__v3_of(const pg_store *s)
 {
@@ -511,7 +511,8 @@ static pg_status write_file(pg__sink *sink, const pg__plan *plan, pg_err *err)
     pg_status st = PG_OK;
     pg__v3_image *m = NULL;
     PG_TRY(pg__v3_image_new(&m, plan, err));
-    PG_TRY(pg__sink_reserve(sink, pg__v3_image_bytes(m), err));
+    if (!plan->layout_only)
+        PG_TRY(pg__sink_reserve(sink, pg__v3_image_bytes(m), err));
     PG_TRY(pg__v3_image_write(m, sink, 0, err));
 done:
     pg__v3_image_free(m);

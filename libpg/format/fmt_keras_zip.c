@@ -9,6 +9,7 @@
  * Writing: the weights come first, their data at byte 512. HDF5 looks for its signature at 0, 512,
  * 1024, 2048 ..., so that h5ls, h5py and everything else can open the .keras file itself; a fixed
  * place near the front needs the least padding, and to Keras the order of members is all one. */
+#include "format/copy.h"
 #include "format/fmt_keras_v3.h"
 
 #include <string.h>
@@ -257,29 +258,6 @@ done:
 
 /* ---- writing ---- */
 
-/* CRC-32 of what was written at off: the image is laid out by libhdf5 and filled by copying inside
- * the kernel, so nobody has seen its bytes in order before. */
-static pg_status crc_of(uint32_t *crc, pg__sink *sink, uint64_t off, uint64_t n, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__io *io = NULL;
-    unsigned char *buf = pg__mem_array(PG_COPY_BYTES, 1);
-    if (!buf)
-        return pg__nomem(err);
-    *crc = 0;
-    PG_TRY(pg__sink_reopen(sink, &io, err));
-    for (uint64_t at = 0; at < n;) {
-        const size_t k = n - at < PG_COPY_BYTES ? (size_t)(n - at) : PG_COPY_BYTES;
-        PG_TRY(pg__io_read(io, off + at, buf, k, err));
-        *crc = pg__crc32(*crc, buf, k);
-        at += k;
-    }
-done:
-    pg__io_close(io);
-    pg__mem_free(buf);
-    return st;
-}
-
 static pg_status write_weights(pg__zip_out *zip, pg__sink *sink, const pg__plan *plan, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -288,10 +266,13 @@ static pg_status write_weights(pg__zip_out *zip, pg__sink *sink, const pg__plan 
     uint32_t crc = 0;
     PG_TRY(pg__v3_image_new(&m, plan, err));
     const uint64_t n = pg__v3_image_bytes(m);
-    PG_TRY(pg__sink_reserve(sink, n + HDF5_ALIGN, err));
+    if (!plan->layout_only)
+        PG_TRY(pg__sink_reserve(sink, n + HDF5_ALIGN, err));
     PG_TRY(pg__zip_out_begin(zip, WEIGHTS, n, HDF5_ALIGN, &off, err));
     PG_TRY(pg__v3_image_write(m, sink, off, err));
-    PG_TRY(crc_of(&crc, sink, off, n, err));
+    /* The image is laid out by libhdf5 and filled by copying inside the kernel, so nobody has seen
+     * its bytes in order before. */
+    PG_TRY(pg__crc_written(&crc, sink, off, n, err));
     PG_TRY(pg__zip_out_end(zip, crc, err));
 done:
     pg__v3_image_free(m);

@@ -1,8 +1,10 @@
 /* format.c - which format a file has: the table of formats.def, asked in order. */
 #include "format/format.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
 #include "format/identify.h"
@@ -94,13 +96,53 @@ done:
     return st;
 }
 
+/* A folder stands for the index of a split model in it. */
+pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
+{
+    static const char *const names[] = {"manifest.json", "model.safetensors.index.json",
+                                        "model.weights.json", "model.safetensors"};
+    pg_status st = PG_OK;
+    pg__str path = {0};
+    const size_t n = strlen(folder);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        pg__io *io = NULL;
+        path.n = 0;
+        PG_TRY(pg__str_printf(&path, err, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/",
+                              names[i]));
+        st = pg__io_open(&io, path.s, err);
+        pg__io_close(io);
+        if (st == PG_OK) {
+            *out = path.s;
+            path.s = NULL;
+            goto done;
+        }
+        if (st != PG_E_IO || (err && err->sys != ENOENT))
+            goto done;
+    }
+    st = pg_fail_sys(err, PG_E_IO, EISDIR, "%s", PG_SHOW(folder));
+    pg_err_detail(err, "no manifest.json or index of a split model is in this folder");
+done:
+    pg__str_fini(&path);
+    return st;
+}
+
 pg_status pg_store_open(pg_store **out, const char *path, const pg_open_opts *opts, pg_err *err)
 {
+    pg_err e = {0};
     pg__io *io = NULL;
-    pg_status st = pg__io_open(&io, path, err);
+    char *index = NULL;
+    pg_status st = pg__io_open(&io, path, &e);
+    if (st == PG_E_IO && e.sys == EISDIR) {
+        st = pg__folder_index(&index, path, &e);
+        if (st == PG_OK)
+            st = pg__io_open(&io, index, &e);
+    }
     if (st == PG_OK)
-        st = pg__format_open(out, NULL, io, path, opts, err);
+        st = pg__format_open(out, NULL, io, index ? index : path, opts, &e);
+    if (st != PG_OK && err)
+        *err = e;
     pg__io_close(io);
+    pg__mem_free(index);
     return st;
 }
 

@@ -37,6 +37,10 @@ typedef struct pg__format {
 pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, const char *path,
                           const pg_open_opts *opts, pg_err *err);
 
+/* Path, fresh, of the manifest or index that makes a folder a split model. PG_E_IO with EISDIR if
+ * there is none. */
+pg_status pg__folder_index(char **out, const char *folder, pg_err *err);
+
 /* The format that made a store. */
 const pg__format *pg__format_of(const pg_store *s);
 

@@ -251,11 +251,15 @@ pg_status pg__keras_h5_write(pg__sink *sink, const pg__plan *plan, pg_err *err)
     }
     PG_TRY(pg__h5_out_new(&w.h5, w.n_wanted + 2 * plan->n_layers, err));
     PG_TRY(write_metadata(&w, err));
-    PG_TRY(pg__sink_reserve(sink, pg__h5_out_bytes(w.h5), err));
+    if (!plan->layout_only)
+        PG_TRY(pg__sink_reserve(sink, pg__h5_out_bytes(w.h5), err));
     PG_TRY(pg__h5_out_flush(w.h5, sink, 0, err));
     for (size_t i = 0; i < w.n_placed; i++)
         w.placed[i].off = pg__h5_out_offset(w.h5, (size_t)w.placed[i].off);
-    PG_TRY(pg__copy_tensors(sink, plan->src, w.placed, w.n_placed, err));
+    if (plan->layout_only) /* the end of the file is where HDF5 says it is */
+        PG_TRY(pg__sink_extend(sink, pg__h5_out_bytes(w.h5), err));
+    else
+        PG_TRY(pg__copy_tensors(sink, plan->src, w.placed, w.n_placed, err));
     PG_TRY(copy_kept(&w, sink, err));
 done:
     pg__h5_out_free(w.h5);

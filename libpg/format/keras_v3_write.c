@@ -264,7 +264,10 @@ pg_status pg__v3_image_write(pg__v3_image *m, pg__sink *sink, uint64_t base, pg_
     for (size_t id = 0; id < m->n_data; id++)
         m->data[id].off = base + pg__h5_out_offset(m->h5, id);
     PG_TRY(pg__h5_out_flush(m->h5, sink, base, err));
-    PG_TRY(pg__copy_tensors(sink, m->plan->src, m->data, m->n_data, err));
+    if (m->plan->layout_only)
+        PG_TRY(pg__sink_extend(sink, base + pg__v3_image_bytes(m), err));
+    else
+        PG_TRY(pg__copy_tensors(sink, m->plan->src, m->data, m->n_data, err));
 done:
     return st;
 }

@@ -86,7 +86,9 @@ static pg_status make_metadata(pg__str *out, const pg__plan *plan, pg_err *err)
     const char *text = pg_store_text(plan->src, PG_TEXT_METADATA, &n_text);
     pg_status st = PG_OK;
     renamed *list = NULL;
-    if (!text || strcmp(pg_store_format(plan->src), pg__fmt_safetensors.name) != 0)
+    const char *format = pg_store_format(plan->src);
+    if (!text || (strcmp(format, pg__fmt_safetensors.name) != 0 &&
+                  strcmp(format, pg__fmt_npy_shards.name) != 0))
         return PG_OK;
     list = pg__mem_array(plan->n_items, sizeof *list);
     if (!list)
@@ -201,11 +203,15 @@ pg_status pg__st_write(pg__sink *sink, const pg__plan *plan, pg_err *err)
         if (pg__plan_keeps_state(plan, i))
             PG_FAIL(PG_E_UNSUPPORTED, "optimizer state has no place in safetensors");
     PG_TRY(make_header(&h, places, &n_data, plan, err));
-    PG_TRY(pg__sink_reserve(sink, h.n + n_data, err));
+    if (!plan->layout_only)
+        PG_TRY(pg__sink_reserve(sink, h.n + n_data, err));
     PG_TRY(pg__sink_write(sink, 0, h.s, h.n, err));
     for (size_t i = 0; i < plan->n_items; i++)
         places[i].off += h.n;
-    PG_TRY(pg__copy_tensors(sink, plan->src, places, plan->n_items, err));
+    if (plan->layout_only)
+        PG_TRY(pg__sink_extend(sink, h.n + n_data, err));
+    else
+        PG_TRY(pg__copy_tensors(sink, plan->src, places, plan->n_items, err));
 done:
     pg__str_fini(&h);
     pg__mem_free(places);

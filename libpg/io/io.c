@@ -91,8 +91,9 @@ pg_status pg__io_open(pg__io **out, const char *path, pg_err *err)
     return pg_fail_sys(err, PG_E_IO, sys, "%s", shown);
 }
 
-/* The folder is what the user gave and may be reached through links; the name is the file's. */
-static pg_status open_in_folder(int *out, const char *path, const char *name, pg_err *err)
+/* Descriptor of the folder that holds path. It is what the user gave and may be reached through
+ * links; the names below it come from a file. */
+static pg_status open_folder_of(int *out, const char *path, const char *name, pg_err *err)
 {
     const char *slash = strrchr(path, '/');
     char *folder = slash == path ? pg__mem_strdup("/")
@@ -100,35 +101,73 @@ static pg_status open_in_folder(int *out, const char *path, const char *name, pg
                                  : pg__mem_strdup(".");
     if (!folder)
         return pg__nomem(err);
-    const int dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int sys = errno;
+    *out = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const int sys = errno;
     pg__mem_free(folder);
-    if (dir < 0)
-        return pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(name));
+    return *out < 0 ? pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(name)) : PG_OK;
+}
+
+/* A link in the place of a folder is ENOTDIR with O_DIRECTORY | O_NOFOLLOW. */
+static int is_link(int dir, const char *name)
+{
+    struct stat sb;
+    return fstatat(dir, name, &sb, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(sb.st_mode);
+}
+
+/* Opens component `name` of `shown` in dir, a folder or the file itself; closes dir. */
+static pg_status open_component(int *out, int dir, const char *name, int folder, const char *shown,
+                                pg_err *err)
+{
+    const int how = folder ? O_PATH | O_DIRECTORY : O_RDONLY | O_NONBLOCK | O_NOCTTY;
     int fd;
     do
-        fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+        fd = openat(dir, name, how | O_CLOEXEC | O_NOFOLLOW);
     while (fd < 0 && errno == EINTR);
-    sys = errno;
+    const int sys = errno, linked = fd < 0 && is_link(dir, name);
     close(dir);
-    if (fd < 0 && sys == ELOOP)
+    if (linked)
         return pg_fail(err, PG_E_FORMAT, "%s: a symbolic link, which is not followed here",
-                       PG_SHOW(name));
+                       PG_SHOW(shown));
     if (fd < 0)
-        return pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(name));
+        return pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(shown));
     *out = fd;
     return PG_OK;
 }
 
+static int is_component(const char *name, size_t n)
+{
+    return n > 0 && !(n == 1 && name[0] == '.') && !(n == 2 && name[0] == '.' && name[1] == '.') &&
+           !memchr(name, '\\', n) && !memchr(name, '/', n);
+}
+
+pg_status pg__io_open_beneath(pg__io **out, const char *path, const char *name, pg_err *err)
+{
+    char part[256];
+    int fd = -1;
+    pg_status st = open_folder_of(&fd, path, name, err);
+    for (const char *p = name; st == PG_OK; p++) {
+        const size_t n = strcspn(p, "/");
+        if (!is_component(p, n) || n >= sizeof part) {
+            close(fd);
+            return pg_fail(err, PG_E_FORMAT, "\"%s\" is not the name of a file below this folder",
+                           PG_SHOW(name));
+        }
+        memcpy(part, p, n);
+        part[n] = 0;
+        p += n;
+        st = open_component(&fd, fd, part, *p != 0, name, err);
+        if (!*p)
+            break;
+    }
+    return st == PG_OK ? pg__io_open_fd(out, fd, name, err) : st;
+}
+
 pg_status pg__io_open_beside(pg__io **out, const char *path, const char *name, pg_err *err)
 {
-    int fd = -1;
-    if (!*name || strchr(name, '/') || strchr(name, '\\') || strcmp(name, ".") == 0 ||
-        strcmp(name, "..") == 0)
+    if (!is_component(name, strlen(name)))
         return pg_fail(err, PG_E_FORMAT, "\"%s\" is not the name of a file beside this one",
                        PG_SHOW(name));
-    const pg_status st = open_in_folder(&fd, path, name, err);
-    return st == PG_OK ? pg__io_open_fd(out, fd, name, err) : st;
+    return pg__io_open_beneath(out, path, name, err);
 }
 
 pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err)

@@ -18,6 +18,10 @@ pg_status pg__io_open(pg__io **out, const char *path, pg_err *err);
  * system's number in err->sys. Messages start with the name. */
 pg_status pg__io_open_beside(pg__io **out, const char *path, const char *name, pg_err *err);
 
+/* The same for a path of several components ("conv1/kernel.npy") below that folder: none of them
+ * may be a symbolic link, "." or "..". Messages start with the path. */
+pg_status pg__io_open_beneath(pg__io **out, const char *path, const char *name, pg_err *err);
+
 /* Borrows p; it must outlive the io. */
 pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err);
 

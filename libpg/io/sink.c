@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -259,6 +260,21 @@ done:
     return st;
 }
 
+pg_status pg__sink_open_memory(pg__sink **out, pg_err *err)
+{
+    pg__sink *s = pg__mem_array(1, sizeof *s);
+    if (!s)
+        return pg__nomem(err);
+    *s = (pg__sink){.dir = -1, .shown = "memory"};
+    s->fd = memfd_create("pg", MFD_CLOEXEC);
+    if (s->fd < 0) {
+        pg__mem_free(s);
+        return pg_fail_sys(err, PG_E_IO, errno, "cannot create a file in memory");
+    }
+    *out = s;
+    return PG_OK;
+}
+
 void pg__sink_close(pg__sink *s)
 {
     if (!s)
@@ -363,6 +379,17 @@ pg_status pg__sink_write(pg__sink *s, uint64_t off, const void *p, size_t n, pg_
 {
     const pg_status st = begin_write(s, off, n, err);
     return st == PG_OK ? write_all(s, off, p, n, err) : st;
+}
+
+pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err)
+{
+    struct stat sb;
+    pg_status st = begin_write(s, 0, n_bytes, err);
+    if (st == PG_OK && fstat(s->fd, &sb))
+        return fail_write(s, errno, err);
+    if (st == PG_OK && (uint64_t)sb.st_size < n_bytes && ftruncate(s->fd, (off_t)n_bytes))
+        return fail_write(s, errno, err);
+    return st;
 }
 
 /* --- copying --------------------------------------------------------------------------------- */

@@ -25,18 +25,24 @@ typedef struct pg__sink_opts {
     int force;                  /* replace an existing file */
     int no_sync;                /* no fsync */
     const volatile int *cancel; /* PG_E_CANCELLED from the next call on once *cancel != 0 */
-    pg__io *input;              /* the output must not be this file (device and inode); may be NULL */
+    pg__io *input; /* the output must not be this file (device and inode); may be NULL */
 } pg__sink_opts;
 
 /* Errors: PG_E_ARG "exists; use --force to replace it", PG_E_ARG "output is the input; choose
  * another name", PG_E_IO. */
 pg_status pg__sink_open(pg__sink **out, const char *path, const pg__sink_opts *opts, pg_err *err);
 
+/* A sink in memory that can be reopened, never committed: what is never written takes no room. */
+pg_status pg__sink_open_memory(pg__sink **out, pg_err *err);
+
 /* Same checks as open, nothing created: for --dry-run. */
 pg_status pg__sink_check(const char *path, const pg__sink_opts *opts, pg_err *err);
 
 pg_status pg__sink_reserve(pg__sink *s, uint64_t n_bytes, pg_err *err);
 pg_status pg__sink_write(pg__sink *s, uint64_t off, const void *p, size_t n, pg_err *err);
+
+/* Makes the output n_bytes long at least; what nobody writes is a hole. */
+pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err);
 
 /* Copies n bytes from src_off of io: FICLONERANGE of whole blocks where both offsets agree modulo
  * 4096, else copy_file_range, else pread/pwrite of 256 KiB. */

@@ -33,6 +33,9 @@ typedef struct pg__plan {
      * State that the source keeps among the layers (a template's own optimizer) is then left out.
      */
     char *root;
+    /* Write everything but the tensors' bytes, which stay holes: to learn how the output will be
+     * laid out. */
+    int layout_only;
 } pg__plan;
 
 /* Whether state tensor i (as pg_store_state() counts) of the source goes into the output. */

@@ -1,5 +1,5 @@
-/* store.c - the model of a checkpoint that all formats read into: descriptions in memory, bytes left
- * in the file behind a reader function. */
+/* store.c - the model of a checkpoint that all formats read into: descriptions in memory, bytes
+ * left in the file behind a reader function. */
 #include "store/store_impl.h"
 
 #include <string.h>
@@ -126,7 +126,8 @@ static pg_status add_tensor(pg_store *s, const pg__tensor_desc *d, size_t layer,
                        PG_SHOW(d->name), d->rank, PG_MAX_RANK);
     for (uint32_t k = 0; k < d->rank; k++) {
         t.w.dims[k] = d->dims[k];
-        if (__builtin_mul_overflow(t.w.n_bytes, d->dims[k], &t.w.n_bytes) || t.w.n_bytes > INT64_MAX)
+        if (__builtin_mul_overflow(t.w.n_bytes, d->dims[k], &t.w.n_bytes) ||
+            t.w.n_bytes > INT64_MAX)
             return pg_fail(err, PG_E_LIMIT, "%s: shape is too large", PG_SHOW(d->name));
     }
     char *copy = pg__mem_strdup(d->name);
@@ -283,6 +284,16 @@ pg_status pg__store_read_raw(pg_store *s, size_t i, uint64_t off, void *buf, siz
     if (!s->io)
         return pg_fail(err, PG_E_UNSUPPORTED, "this store has no data");
     return s->io->read(s->ctx, i, off, buf, n, err);
+}
+
+int pg__store_copies(const pg_store *s)
+{
+    return s->io && s->io->copy;
+}
+
+pg_status pg__store_copy(pg_store *s, size_t i, pg__sink *sink, uint64_t off, pg_err *err)
+{
+    return s->io->copy(s->ctx, i, sink, off, err);
 }
 
 static void swap_elements(unsigned char *p, size_t n_bytes, size_t size)

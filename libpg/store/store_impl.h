@@ -2,14 +2,18 @@
 #ifndef PG_STORE_STORE_IMPL_H
 #define PG_STORE_STORE_IMPL_H
 
-#include "io/io.h"
+#include "io/sink.h"
 #include "pg/store.h"
 
-/* Weights and state share one numbering here: tensor i < n_weights is weight i, the rest is state. */
+/* Weights and state share one numbering here: tensor i < n_weights is weight i, the rest is state.
+ */
 typedef struct pg__store_io {
     /* Raw bytes as in the file (its byte order), row-major. */
     pg_status (*read)(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err);
     void (*close)(void *ctx);
+    /* Copies a whole tensor to byte off of sink and checks it on the way; NULL: by extents or read.
+     */
+    pg_status (*copy)(void *ctx, size_t tensor, pg__sink *sink, uint64_t off, pg_err *err);
 } pg__store_io;
 
 /* Where a tensor's raw bytes lie, for copying without reading; io == NULL: only through read(). */
@@ -23,8 +27,8 @@ typedef struct pg__extent {
 pg_status pg__store_new(pg_store **out, const char *format, const pg__store_io *io, void *ctx,
                         pg_err *err);
 
-/* Gives a store that was made without io its reader, and with it ctx: for formats that can only fail
- * before that, with ctx still the caller's. */
+/* Gives a store that was made without io its reader, and with it ctx: for formats that can only
+ * fail before that, with ctx still the caller's. */
 void pg__store_own(pg_store *s, const pg__store_io *io, void *ctx);
 void *pg__store_ctx(const pg_store *s); /* for the format that made it */
 
@@ -59,5 +63,9 @@ int pg__store_big_endian(const pg_store *s, size_t tensor);
 pg__extent pg__store_extent(const pg_store *s, size_t tensor);
 pg_status pg__store_read_raw(pg_store *s, size_t tensor, uint64_t off, void *buf, size_t n,
                              pg_err *err);
+
+/* 1 if the store copies by itself, with pg__store_copy(). */
+int pg__store_copies(const pg_store *s);
+pg_status pg__store_copy(pg_store *s, size_t tensor, pg__sink *sink, uint64_t off, pg_err *err);
 
 #endif

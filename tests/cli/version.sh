@@ -1,3 +1,5 @@
 pginfo --version
 pgunwrap -V
 pgwrap --version --json
+pgjoin --version
+pgsplit --version

@@ -471,7 +471,7 @@ static void nothing(void *ctx)
 static void writes_other_sources_as_keras_2_15_does(void **state)
 {
     (void)state;
-    static const pg__store_io io = {count_up, nothing};
+    static const pg__store_io io = {.read = count_up, .close = nothing};
     const uint64_t dims[] = {300, 300}; /* more than one piece of 256 KiB */
     pg_store *s = NULL;
     assert_ok(pg__store_new(&s, "test", &io, NULL, NULL));

@@ -25,7 +25,7 @@ static void nothing(void *ctx)
 /* Layers a (w: two pieces of 256 KiB, b) and c; one state tensor. */
 static pg_store *source(void)
 {
-    static const pg__store_io io = {count_up, nothing};
+    static const pg__store_io io = {.read = count_up, .close = nothing};
     const uint64_t dims[] = {300, 300};
     pg_store *s = NULL;
     pg__tensor_desc d = {.name = "a/w", .dtype = PG_F32, .rank = 2, .dims = dims};

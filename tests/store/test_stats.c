@@ -20,7 +20,7 @@ static void nothing(void *ctx)
 
 static pg_stats stats_of(void *data, size_t n, pg_dtype dtype, int big_endian)
 {
-    static const pg__store_io io = {from_memory, nothing};
+    static const pg__store_io io = {.read = from_memory, .close = nothing};
     const uint64_t dims[] = {n};
     const pg__tensor_desc d = {
         .name = "w", .dtype = dtype, .rank = 1, .dims = dims, .big_endian = big_endian};

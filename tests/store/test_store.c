@@ -43,9 +43,12 @@ static void nothing(void *ctx)
 static void turns_big_endian_data_round(void **state)
 {
     (void)state;
-    static const pg__store_io io = {count_up, nothing};
+    static const pg__store_io io = {.read = count_up, .close = nothing};
     const uint64_t dims[] = {4};
-    const pg__tensor_desc d = {.name = "w", .dtype = PG_F32, .rank = 1, .dims = dims,
+    const pg__tensor_desc d = {.name = "w",
+                               .dtype = PG_F32,
+                               .rank = 1,
+                               .dims = dims,
                                .big_endian = __BYTE_ORDER__ != __ORDER_BIG_ENDIAN__};
     const unsigned char want[] = {3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12};
     pg_store *s = NULL;
@@ -73,4 +76,5 @@ static void reads_nothing_outside_a_tensor(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(keeps_file_order), cmocka_unit_test(refuses_a_shape_that_overflows),
-             cmocka_unit_test(turns_big_endian_data_round), cmocka_unit_test(reads_nothing_outside_a_tensor))
+             cmocka_unit_test(turns_big_endian_data_round),
+             cmocka_unit_test(reads_nothing_outside_a_tensor))

@@ -5,6 +5,7 @@
 #include "pg/compare.h"
 #include "pg/err.h"
 #include "pg/inspect.h"
+#include "pg/shard.h"
 #include "pg/stats.h"
 #include "pg/store.h"
 #include "pg/unwrap.h"

@@ -1,0 +1,511 @@
+/* shards.c - the files behind a manifest.
+ *
+ * A model may have more tensors than a process may have files open, so one file is open at a time;
+ * archives (npz) stay open, there are few. Names are opened below the manifest's folder and never
+ * through a link. What a header says must be what the manifest says: a file in the place of another
+ * is then found before anything is written if shapes differ, and by its checksum if not. */
+#include "format/shards.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/npy.h"
+#include "io/zip.h"
+
+typedef struct archive {
+    const char *path; /* of some piece */
+    pg__io *io;       /* NULL: missing or damaged */
+    pg__zip *zip;
+    uint32_t crc;
+} archive;
+
+struct pg__shards {
+    pg__manifest m;
+    char *path;                /* of the manifest */
+    unsigned char *big_endian; /* by tensor */
+    uint64_t *data_off;        /* by piece: where the data begins in its file or member */
+    archive *archives;
+    size_t n_archives, cap_archives;
+    size_t open_piece; /* which `io` is, or PG_NONE */
+    pg__io *io;
+    unsigned char *buf; /* PG_COPY_BYTES */
+    pg__strs damages;
+    size_t n_verified;
+};
+
+void pg__shard_faults_fini(pg__shard_faults *f)
+{
+    pg__strs_fini(&f->missing);
+    pg__strs_fini(&f->damaged);
+}
+
+void pg__shards_close(pg__shards *s)
+{
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->n_archives; i++) {
+        pg__zip_close(s->archives[i].zip);
+        pg__io_close(s->archives[i].io);
+    }
+    pg__io_close(s->io);
+    pg__manifest_fini(&s->m);
+    pg__strs_fini(&s->damages);
+    pg__mem_free(s->archives);
+    pg__mem_free(s->path);
+    pg__mem_free(s->big_endian);
+    pg__mem_free(s->data_off);
+    pg__mem_free(s->buf);
+    pg__mem_free(s);
+}
+
+const pg__manifest *pg__shards_manifest(const pg__shards *s)
+{
+    return &s->m;
+}
+
+int pg__shards_big_endian(const pg__shards *s, size_t tensor)
+{
+    return s->big_endian[tensor];
+}
+
+size_t pg__shards_n_files(const pg__shards *s)
+{
+    return s->n_archives ? s->n_archives : s->m.n_pieces;
+}
+
+const pg__strs *pg__shards_damages(const pg__shards *s)
+{
+    return &s->damages;
+}
+
+size_t pg__shards_n_verified(const pg__shards *s)
+{
+    return s->n_verified;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------
+ */
+
+static uint64_t piece_bytes(const pg__shard_tensor *t, const pg__piece *p)
+{
+    return t->rank == 0 ? t->n_bytes : t->dims[0] ? t->n_bytes / t->dims[0] * p->rows : 0;
+}
+
+static archive *find_archive(const pg__shards *s, const char *path)
+{
+    for (size_t i = 0; i < s->n_archives; i++)
+        if (strcmp(s->archives[i].path, path) == 0)
+            return &s->archives[i];
+    return NULL;
+}
+
+/* The file of a piece, or the member of its archive, as an io; closed by the caller. */
+static pg_status open_piece(pg__io **out, pg__shards *s, size_t piece, pg_err *err)
+{
+    const pg__piece *p = &s->m.pieces[piece];
+    if (!p->member)
+        return pg__io_open_beneath(out, s->path, p->path, err);
+    const archive *a = find_archive(s, p->path);
+    const size_t i = a && a->zip ? pg__zip_find(a->zip, p->member) : SIZE_MAX;
+    if (i == SIZE_MAX)
+        return pg_fail_sys(err, PG_E_IO, ENOENT, "%s: member %s", PG_SHOW(p->path),
+                           PG_SHOW(p->member));
+    const pg__zip_member *m = pg__zip_at(a->zip, i);
+    return m->deflated ? pg__zip_open_member(a->zip, i, out, err)
+                       : pg__io_open_window(out, a->io, m->data_off, m->n, err);
+}
+
+static pg_status check_header(pg__shards *s, size_t tensor, size_t piece, const pg__npy *h,
+                              pg_err *err)
+{
+    const pg__shard_tensor *t = &s->m.tensors[tensor];
+    const pg__piece *p = &s->m.pieces[piece];
+    uint64_t dims[PG_MAX_RANK];
+    memcpy(dims, t->dims, sizeof dims);
+    if (t->rank)
+        dims[0] = p->rows;
+    if (h->dtype != t->dtype)
+        return pg_fail(err, PG_E_FORMAT, "holds %s, manifest has %s", pg_dtype_name(h->dtype),
+                       pg_dtype_name(t->dtype));
+    if (h->rank != t->rank || memcmp(h->dims, dims, t->rank * sizeof *dims) != 0)
+        return pg_fail(err, PG_E_FORMAT, "its shape is not the manifest's");
+    if (h->fortran_order && t->rank > 1)
+        return pg_fail(err, PG_E_FORMAT, "in Fortran order, pgsplit writes C order");
+    if (piece > t->first && h->big_endian != s->big_endian[tensor] && pg_dtype_bytes(t->dtype) > 1)
+        return pg_fail(err, PG_E_FORMAT, "its byte order is not that of the rows before it");
+    s->big_endian[tensor] = (unsigned char)h->big_endian;
+    s->data_off[piece] = h->data_off;
+    return PG_OK;
+}
+
+/* Notes a failure about a file; what is no fault of a file goes on to the caller. */
+static pg_status note(pg__shard_faults *f, const pg__piece *p, pg_status st, const pg_err *e,
+                      pg_err *err)
+{
+    const char *what = e->msg;
+    const size_t n = strlen(p->path);
+    const int missing = st == PG_E_IO && e->sys == ENOENT;
+    if (st == PG_E_NOMEM || (st == PG_E_IO && !missing)) {
+        if (err)
+            *err = *e;
+        return st;
+    }
+    if (strncmp(what, p->path, n) == 0 && strncmp(what + n, ": ", 2) == 0)
+        what += n + 2;
+    if (missing && !p->member)
+        return pg__strs_printf(&f->missing, err, "%s", PG_SHOW(p->path));
+    if (missing)
+        return pg__strs_printf(&f->missing, err, "%s in %s", PG_SHOW(p->member), PG_SHOW(p->path));
+    return pg__strs_printf(&f->damaged, err, "%s (%s)", PG_SHOW(p->path), what);
+}
+
+static pg_status look_at(pg__shards *s, size_t tensor, size_t piece, pg__shard_faults *f,
+                         pg_err *err)
+{
+    pg__io *io = NULL;
+    pg__npy h = {0};
+    pg_err e = {0};
+    const pg__piece *p = &s->m.pieces[piece];
+    const archive *a = p->member ? find_archive(s, p->path) : NULL;
+    if (a && !a->zip)
+        return PG_OK; /* noted */
+    pg_status st = open_piece(&io, s, piece, &e);
+    if (st == PG_OK)
+        st = pg__npy_read_header(&h, io, &e);
+    if (st == PG_OK)
+        st = check_header(s, tensor, piece, &h, &e);
+    pg__io_close(io);
+    return st == PG_OK ? PG_OK : note(f, p, st, &e, err);
+}
+
+/* Opens the archive of a piece, once. */
+static pg_status add_archive(pg__shards *s, const pg__piece *p, pg__shard_faults *f, pg_err *err)
+{
+    pg_err e = {0};
+    if (find_archive(s, p->path))
+        return PG_OK;
+    if (pg__mem_grow(&s->archives, &s->cap_archives, s->n_archives + 1, sizeof *s->archives))
+        return pg__nomem(err);
+    archive *a = &s->archives[s->n_archives++];
+    *a = (archive){.path = p->path, .crc = p->crc};
+    const pg__piece file = {.path = p->path};
+    pg_status st = pg__io_open_beneath(&a->io, s->path, p->path, &e);
+    if (st == PG_OK)
+        st = pg__zip_open(&a->zip, a->io, &e);
+    return st == PG_OK ? PG_OK : note(f, &file, st, &e, err);
+}
+
+static pg_status look_at_all(pg__shards *s, pg__shard_faults *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < s->m.n_pieces; i++)
+        if (s->m.pieces[i].member)
+            PG_TRY(add_archive(s, &s->m.pieces[i], f, err));
+    for (size_t t = 0; t < s->m.n_tensors; t++)
+        for (size_t i = 0; i < s->m.tensors[t].n; i++)
+            PG_TRY(look_at(s, t, s->m.tensors[t].first + i, f, err));
+done:
+    return st;
+}
+
+static int matches(const pg__manifest *m, const pg__shard_tensor *t, const char *glob)
+{
+    char both[1024];
+    if (fnmatch(glob, t->name, 0) == 0 || fnmatch(glob, m->pieces[t->first].path, 0) == 0)
+        return 1;
+    if (t->layer == PG_NONE)
+        return 0;
+    const char *layer = m->layers.v[t->layer];
+    const int n = snprintf(both, sizeof both, "%s/%s", layer, t->name);
+    return fnmatch(glob, layer, 0) == 0 ||
+           (n > 0 && (size_t)n < sizeof both && fnmatch(glob, both, 0) == 0);
+}
+
+/* Drops what does not match; pieces of dropped tensors are freed, the others keep their order. */
+static void select_tensors(pg__manifest *m, const char *glob)
+{
+    size_t n = 0, n_pieces = 0;
+    m->n_weights = m->n_state = 0;
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        pg__shard_tensor t = m->tensors[i];
+        const int keep = t.role != PG_ROLE_DATASET && matches(m, &t, glob);
+        for (size_t k = t.first; k < t.first + t.n; k++) {
+            const pg__piece p = m->pieces[k];
+            if (keep) {
+                m->pieces[n_pieces + k - t.first] = p;
+            } else {
+                pg__mem_free(p.path);
+                pg__mem_free(p.member);
+            }
+        }
+        if (!keep) {
+            pg__mem_free(t.name);
+            pg__mem_free(t.h5);
+            continue;
+        }
+        t.first = n_pieces;
+        n_pieces += t.n;
+        m->n_weights += t.role == PG_ROLE_WEIGHT;
+        m->n_state += t.role == PG_ROLE_STATE;
+        m->tensors[n++] = t;
+    }
+    m->n_tensors = n;
+    m->n_pieces = n_pieces;
+}
+
+/* All faults in one error. */
+static pg_status tell(const pg__shards *s, const pg__shard_faults *f, int details, pg_err *err)
+{
+    if (f->missing.n == 0 && f->damaged.n == 0)
+        return PG_OK;
+    const size_t all = pg__shards_n_files(s);
+    if (f->damaged.n == 0)
+        (void)pg_fail(err, PG_E_FORMAT, "%zu of %zu shards missing", f->missing.n, all);
+    else if (f->missing.n == 0)
+        (void)pg_fail(err, PG_E_FORMAT, "%zu of %zu shards damaged", f->damaged.n, all);
+    else
+        (void)pg_fail(err, PG_E_FORMAT, "%zu of %zu shards missing, %zu damaged", f->missing.n, all,
+                      f->damaged.n);
+    for (size_t i = 0; details && i < f->missing.n; i++)
+        pg_err_detail(err, "missing  %s", f->missing.v[i]);
+    for (size_t i = 0; details && i < f->damaged.n; i++)
+        pg_err_detail(err, "damaged  %s", f->damaged.v[i]);
+    return PG_E_FORMAT;
+}
+
+static pg_status load(pg__manifest *out, pg__io *io, const char *path, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const uint64_t n = pg__io_size(io);
+    const char *slash = strrchr(path, '/');
+    const int named = strcmp(slash ? slash + 1 : path, PG_MANIFEST) == 0;
+    char *text = NULL;
+    if (n > PG_LIMIT_MANIFEST_BYTES)
+        return pg_fail(err, named ? PG_E_LIMIT : PG_E_UNKNOWN, "more than %llu MiB of JSON",
+                       (unsigned long long)PG_LIMIT_MANIFEST_BYTES >> 20);
+    text = pg__mem_array((size_t)n + 1, 1);
+    if (!text)
+        return pg__nomem(err);
+    PG_TRY(pg__io_read(io, 0, text, (size_t)n, err));
+    if (!named && !memmem(text, (size_t)n, "\"tensors\"", 9))
+        PG_FAIL(PG_E_UNKNOWN, "JSON, but no " PG_MANIFEST " of a split model");
+    PG_TRY(pg__manifest_parse(out, text, (size_t)n, err));
+done:
+    pg__mem_free(text);
+    return st;
+}
+
+pg_status pg__shards_open(pg__shards **out, pg__io *io, const char *path, const char *only,
+                          pg__shard_faults *faults, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__shard_faults own = {0};
+    pg__shards *s = pg__mem_array(1, sizeof *s);
+    if (!s)
+        return pg__nomem(err);
+    s->open_piece = PG_NONE;
+    PG_TRY(load(&s->m, io, path, err));
+    if (only)
+        select_tensors(&s->m, only);
+    if (only && s->m.n_tensors == 0)
+        PG_FAIL(PG_E_ARG, "no tensor matches \"%s\"", PG_SHOW(only));
+    s->path = pg__mem_strdup(path);
+    s->big_endian = pg__mem_array(s->m.n_tensors, 1);
+    s->data_off = pg__mem_array(s->m.n_pieces, sizeof *s->data_off);
+    s->buf = pg__mem_array(PG_COPY_BYTES, 1);
+    if (!s->path || !s->big_endian || !s->data_off || !s->buf) {
+        st = pg__nomem(err);
+        goto done;
+    }
+    PG_TRY(look_at_all(s, faults ? faults : &own, err));
+    PG_TRY(tell(s, faults ? faults : &own, faults == NULL, err));
+    *out = s;
+    s = NULL;
+done:
+    pg__shard_faults_fini(&own);
+    pg__shards_close(s);
+    return st;
+}
+
+/* ---- data ------------------------------------------------------------------------------------
+ */
+
+/* s->io becomes the file of a piece. */
+static pg_status turn_to(pg__shards *s, size_t piece, pg_err *err)
+{
+    if (s->open_piece == piece)
+        return PG_OK;
+    pg__io_close(s->io);
+    s->io = NULL;
+    s->open_piece = PG_NONE;
+    const pg_status st = open_piece(&s->io, s, piece, err);
+    if (st == PG_OK)
+        s->open_piece = piece;
+    return st;
+}
+
+static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n,
+                             pg_err *err)
+{
+    pg__shards *s = ctx;
+    unsigned char *to = buf;
+    const pg__shard_tensor *t = &s->m.tensors[tensor];
+    for (size_t i = t->first; n && i < t->first + t->n; i++) {
+        const pg__piece *p = &s->m.pieces[i];
+        const uint64_t here = piece_bytes(t, p);
+        if (off >= here) {
+            off -= here;
+            continue;
+        }
+        const size_t k = n < here - off ? n : (size_t)(here - off);
+        pg_status st = turn_to(s, i, err);
+        if (st == PG_OK)
+            st = pg__io_read(s->io, s->data_off[i] + off, to, k, err);
+        if (st != PG_OK)
+            return st;
+        to += k;
+        n -= k;
+        off = 0;
+    }
+    return PG_OK;
+}
+
+/* Copies one file's data; *crc is that of the whole file, header included. */
+static pg_status copy_piece(pg__shards *s, size_t piece, pg__sink *sink, uint64_t off,
+                            uint32_t *crc, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(turn_to(s, piece, err));
+    const uint64_t size = pg__io_size(s->io), head = s->data_off[piece];
+    *crc = 0;
+    for (uint64_t at = 0; at < size;) {
+        const size_t n = size - at < PG_COPY_BYTES ? (size_t)(size - at) : PG_COPY_BYTES;
+        const size_t skip = at < head ? (head - at < n ? (size_t)(head - at) : n) : 0;
+        PG_TRY(pg__io_read(s->io, at, s->buf, n, err));
+        *crc = pg__crc32(*crc, s->buf, n);
+        if (n > skip)
+            PG_TRY(pg__sink_write(sink, off + (at + skip - head), s->buf + skip, n - skip, err));
+        at += n;
+    }
+done:
+    return st;
+}
+
+pg_status pg__shards_copy(pg__shards *s, size_t tensor, pg__sink *sink, uint64_t off, pg_err *err)
+{
+    const pg__shard_tensor *t = &s->m.tensors[tensor];
+    int good = 1;
+    for (size_t i = t->first; i < t->first + t->n; i++) {
+        const pg__piece *p = &s->m.pieces[i];
+        uint32_t crc = 0, want = p->crc;
+        if (p->member) {
+            const archive *a = find_archive(s, p->path);
+            want = pg__zip_at(a->zip, pg__zip_find(a->zip, p->member))->crc32;
+        }
+        const pg_status st = copy_piece(s, i, sink, off, &crc, err);
+        if (st != PG_OK)
+            return st;
+        off += piece_bytes(t, p);
+        if (crc == want)
+            continue;
+        good = 0;
+        const pg_status told =
+            pg__strs_printf(&s->damages, err, "%s (crc32 %08" PRIx32 ", %s has %08" PRIx32 ")",
+                            PG_SHOW(p->member ? p->member : p->path), crc,
+                            p->member ? "archive" : "manifest", want);
+        if (told != PG_OK)
+            return told;
+    }
+    s->n_verified += (size_t)good;
+    return PG_OK;
+}
+
+/* ---- the store -------------------------------------------------------------------------------
+ */
+
+static pg_status copy_tensor(void *ctx, size_t tensor, pg__sink *sink, uint64_t off, pg_err *err)
+{
+    return pg__shards_copy(ctx, tensor, sink, off, err);
+}
+
+static void close_shards(void *ctx)
+{
+    pg__shards_close(ctx);
+}
+
+/* A scalar text attribute of the HDF5 root, or a member of the archive, becomes a text of the
+ * store.
+ */
+static pg_status set_texts(pg_store *out, const pg__manifest *m, pg_err *err)
+{
+    static const char *const names[][2] = {
+        {"model_config", "config.json"}, {"training_config", NULL}, {NULL, "metadata.json"}};
+    pg_status st = PG_OK;
+    for (int t = PG_TEXT_MODEL_CONFIG; t <= PG_TEXT_METADATA; t++) {
+        for (size_t i = 0; names[t][0] && m->n_objects && i < m->objects[0].n; i++) {
+            const pg__h5_attr *a = &m->attrs[m->objects[0].first + i];
+            if (!*m->objects[0].path && a->strs && a->n_elems == 1 &&
+                strcmp(a->name, names[t][0]) == 0)
+                PG_TRY(pg__store_set_text(out, (pg_text)t, a->strs[0], a->lens[0], err));
+        }
+        for (size_t i = 0; names[t][1] && i < m->n_members; i++)
+            if (strcmp(m->members[i].name, names[t][1]) == 0)
+                PG_TRY(
+                    pg__store_set_text(out, (pg_text)t, m->members[i].text, m->members[i].n, err));
+    }
+    if (m->metadata)
+        PG_TRY(pg__store_set_text(out, PG_TEXT_METADATA, m->metadata, m->n_metadata, err));
+    if (m->writer)
+        PG_TRY(pg__store_set_writer(out, m->writer, err));
+done:
+    return st;
+}
+
+static pg_status add_tensors(pg_store *out, const pg__shards *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__manifest *m = &s->m;
+    size_t layer = 0;
+    for (size_t i = 0; i < m->n_weights + m->n_state; i++) {
+        const pg__shard_tensor *t = &m->tensors[i];
+        const pg__tensor_desc d = {.name = t->name,
+                                   .dtype = t->dtype,
+                                   .big_endian = s->big_endian[i],
+                                   .rank = t->rank,
+                                   .dims = t->dims};
+        for (; t->layer != PG_NONE && layer <= t->layer; layer++)
+            PG_TRY(pg__store_add_layer(out, m->layers.v[layer], err));
+        if (t->role == PG_ROLE_STATE)
+            PG_TRY(pg__store_add_state(out, &d, err));
+        else
+            PG_TRY(pg__store_add_weight(out, &d, err));
+    }
+    for (; layer < m->layers.n; layer++)
+        PG_TRY(pg__store_add_layer(out, m->layers.v[layer], err));
+done:
+    return st;
+}
+
+pg_status pg__shards_store(pg_store **out, pg__shards *s, pg_err *err)
+{
+    static const pg__store_io io = {read_tensor, close_shards, copy_tensor};
+    pg_status st = PG_OK;
+    pg_store *store = NULL;
+    PG_TRY(pg__store_new(&store, pg__fmt_npy_shards.name, NULL, NULL, err));
+    PG_TRY(add_tensors(store, s, err));
+    PG_TRY(set_texts(store, &s->m, err));
+    pg__store_own(store, &io, s);
+    *out = store;
+    store = NULL;
+done:
+    pg_store_close(store);
+    return st;
+}

@@ -1,0 +1,43 @@
+/* shards.h - the files behind a manifest: opened, checked, copied. fmt_npy_shards.c makes a store
+ * of them, shards_tree.c the original HDF5 file. */
+#ifndef PG_FORMAT_SHARDS_H
+#define PG_FORMAT_SHARDS_H
+
+#include "format/format.h"
+#include "format/manifest.h"
+
+typedef struct pg__shards pg__shards;
+
+/* What is wrong with the files, one line each: "conv1/kernel.npy (reason)". */
+typedef struct pg__shard_faults {
+    pg__strs missing, damaged;
+} pg__shard_faults;
+
+void pg__shard_faults_fini(pg__shard_faults *f);
+
+/* Reads the manifest io, whose path is `path`, and looks at every file it names (existence, header,
+ * size; not at the data). only: glob, tensors that do not match are as if not there; may be NULL.
+ * Files that are missing or damaged are listed in faults (NULL: as details of the error), and
+ * PG_E_FORMAT is returned. */
+pg_status pg__shards_open(pg__shards **out, pg__io *io, const char *path, const char *only,
+                          pg__shard_faults *faults, pg_err *err);
+void pg__shards_close(pg__shards *s);
+const pg__manifest *pg__shards_manifest(const pg__shards *s);
+int pg__shards_big_endian(const pg__shards *s, size_t tensor);
+size_t pg__shards_n_files(const pg__shards *s); /* different ones */
+
+/* Copies tensor i of the manifest to byte off of sink. Checksums are computed on the way; a file
+ * that fails goes to the list of damages and copying goes on, so that all are found. */
+pg_status pg__shards_copy(pg__shards *s, size_t tensor, pg__sink *sink, uint64_t off, pg_err *err);
+const pg__strs *pg__shards_damages(const pg__shards *s);
+size_t pg__shards_n_verified(const pg__shards *s); /* tensors whose files had their checksums */
+
+/* A store over s, which it owns then. */
+pg_status pg__shards_store(pg_store **out, pg__shards *s, pg_err *err);
+
+/* Writes the HDF5 file or .keras archive that was split. only: as above, lists of names are then
+ * those of what is left. *n_chunked counts lists that had to be cut. */
+pg_status pg__shards_write_tree(pg__shards *s, pg__sink *sink, int only, size_t *n_chunked,
+                                pg_err *err);
+
+#endif

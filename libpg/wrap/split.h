@@ -1,0 +1,95 @@
+/* split.h - one run of pgsplit. split.c finds out what there is, split_npy.c, split_npz.c and
+ * split_index.c write it. */
+#ifndef PG_WRAP_SPLIT_H
+#define PG_WRAP_SPLIT_H
+
+#include "base/sha256.h"
+#include "format/h5_reader.h"
+#include "format/manifest.h"
+#include "pg/shard.h"
+#include "wrap/rewrite.h"
+
+/* Something with bytes: a tensor of the store, or a dataset that is none. */
+typedef struct pg__split_tensor {
+    const char *name; /* in the view */
+    size_t layer;     /* of the view, or PG_NONE */
+    pg__shard_role role;
+    size_t data;  /* tensor of r.s; PG_NONE: dataset `obj` of the tree */
+    uint32_t obj; /* in the tree, or PG_H5_NONE */
+    pg_weight w;  /* type and shape */
+    int big_endian;
+} pg__split_tensor;
+
+typedef struct pg__split {
+    const char *dir; /* as given */
+    char *into;      /* where files go: dir, or beside it until it is replaced */
+    int replaces;
+    const pg_split_opts *o;
+    pg__rewrite r;    /* r.s: the input; r.plan: with --unwrap */
+    pg_store *view;   /* what is split: the input itself, or the layout of its template */
+    pg__sink *layout; /* of the latter */
+    pg__io *layout_io;
+    pg__h5 *tree; /* of the view, borrowed; NULL if it is no single HDF5 file */
+    pg__split_tensor *v;
+    size_t n, cap;
+    pg_shard_report rep;
+    pg__strs sums;            /* lines of SHA256SUMS */
+    uint64_t n_bytes;         /* of all tensors */
+    unsigned char *buf, *old; /* PG_COPY_BYTES each */
+} pg__split;
+
+/* Raw bytes of a tensor. */
+pg_status pg__split_read(pg__split *s, size_t i, uint64_t off, void *buf, size_t n, pg_err *err);
+
+/* Where "path" is written, into out (emptied before). */
+pg_status pg__split_path(pg__str *out, const pg__split *s, const char *path, pg_err *err);
+
+/* Names the report's next file. */
+pg_status pg__split_file(pg__split *s, const char *path, size_t n_tensors, uint64_t n_bytes,
+                         pg_err *err);
+
+pg_status pg__split_note(pg__split *s, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+
+/* A file that is produced piece by piece, in order: written, or first compared with what an
+ * interrupted run left of it. */
+typedef struct pg__split_out {
+    pg__sink *sink; /* NULL: a comparison */
+    pg__io *old;    /* of a comparison */
+    int same;
+    uint64_t at;
+    uint32_t crc;
+    pg__sha256 sha;
+} pg__split_out;
+pg_status pg__split_put(pg__split *s, pg__split_out *f, const void *p, size_t n, pg_err *err);
+
+/* Produces file `path`: fill() puts its bytes, and is called twice where an older file differs. */
+pg_status pg__split_make(pg__split *s, const char *path, size_t n_tensors, uint64_t n_bytes,
+                         pg_status (*fill)(pg__split *s, pg__split_out *f, void *ctx, pg_err *err),
+                         void *ctx, uint32_t *crc, pg_err *err);
+
+/* Fills the manifest with everything but pieces' checksums. */
+pg_status pg__split_npy(pg__split *s, pg_err *err);
+pg_status pg__split_npz(pg__split *s, pg_err *err);
+pg_status pg__split_safetensors(pg__split *s, pg_err *err);
+pg_status pg__split_keras(pg__split *s, pg_err *err);
+
+/* What stands in a manifest besides tensors. */
+pg_status pg__split_describe(pg__manifest *m, pg__split *s, const char *format, pg_err *err);
+/* Adds tensor i without its pieces. */
+pg_status pg__split_add(pg__manifest *m, pg__split *s, size_t i, pg_err *err);
+/* Its raw name for shard_names.h: "conv1/kernel:0". */
+pg_status pg__split_raw_name(pg__str *out, const pg__split *s, size_t i, pg_err *err);
+
+/* ---- split_folder.c ---- */
+
+/* Makes the folder, or checks that what is in it is an interrupted run of this split: none but
+ * these files. With force, an earlier split in it is replaced when this one is whole; until then
+ * all is written beside it. n_bytes: room that is needed. Nothing is made in a dry run. */
+pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *files,
+                            uint64_t n_bytes, pg_err *err);
+
+/* Ends a split: SHA256SUMS, one sync, then the index, which makes it a whole one. */
+pg_status pg__split_finish(pg__split *s, const char *index, const pg__str *text, size_t n_entries,
+                           pg_err *err);
+
+#endif

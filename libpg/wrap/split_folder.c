@@ -1,0 +1,489 @@
+/* split_folder.c - the folder of a split: made, continued, replaced, committed.
+ *
+ * Files appear whole (io/sink.c) but without a sync each; one sync of the file system comes before
+ * the index, which is the commit record. So a folder without an index is an interrupted split: the
+ * same command compares what is there, byte by byte, with what it would write, and keeps it. A
+ * folder that holds anything else is not touched. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/try.h"
+#include "wrap/split.h"
+
+#define SUMS      "SHA256SUMS"
+#define MAX_DEPTH 16u
+
+static const char *const indexes[] = {PG_MANIFEST, "model.safetensors.index.json",
+                                      "model.weights.json"};
+
+pg_status pg__split_path(pg__str *out, const pg__split *s, const char *path, pg_err *err)
+{
+    out->n = 0;
+    return pg__str_printf(out, err, "%s/%s", s->into ? s->into : s->dir, path);
+}
+
+/* ---- what a folder holds ---------------------------------------------------------------------
+ */
+
+/* A walk over a folder: counts what is listed, keeps the first that is not, or removes the former.
+ */
+typedef struct walk {
+    const char **known; /* sorted */
+    size_t n_known, n_files;
+    int remove;
+    pg__str path, foreign;
+} walk;
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* ".NAME.pg-XXXXXX": a temporary of a run that was killed. */
+static int is_temporary(const char *name)
+{
+    const size_t n = strlen(name);
+    return name[0] == '.' && n > 11 && strncmp(name + n - 10, ".pg-", 4) == 0;
+}
+
+static pg_status walk_folder(walk *w, size_t base, unsigned depth, pg_err *err);
+
+static pg_status walk_entry(walk *w, size_t base, const char *name, unsigned depth, pg_err *err)
+{
+    struct stat sb;
+    pg_status st = PG_OK;
+    const size_t n = w->path.n;
+    PG_TRY(pg__str_printf(&w->path, err, "/%s", name));
+    const char *rel = w->path.s + base + 1;
+    if (lstat(w->path.s, &sb))
+        goto done; /* gone meanwhile */
+    if (S_ISDIR(sb.st_mode) && depth < MAX_DEPTH) {
+        PG_TRY(walk_folder(w, base, depth + 1, err));
+        if (w->remove)
+            (void)rmdir(w->path.s);
+    } else if (S_ISREG(sb.st_mode) &&
+               (is_temporary(name) ||
+                (w->n_known && bsearch(&rel, w->known, w->n_known, sizeof *w->known, by_text)))) {
+        w->n_files++;
+        if (w->remove)
+            (void)unlink(w->path.s);
+    } else if (!w->foreign.n) {
+        PG_TRY(pg__str_puts(&w->foreign, rel, err));
+    }
+done:
+    w->path.n = n;
+    if (w->path.s)
+        w->path.s[n] = 0;
+    return st;
+}
+
+static pg_status walk_folder(walk *w, size_t base, unsigned depth, pg_err *err)
+{
+    pg_status st = PG_OK;
+    DIR *d = opendir(w->path.s);
+    if (!d)
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(w->path.s));
+    for (const struct dirent *e = readdir(d); e && st == PG_OK; e = readdir(d))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            st = walk_entry(w, base, e->d_name, depth, err);
+    closedir(d);
+    return st;
+}
+
+static void walk_fini(walk *w)
+{
+    pg__mem_free(w->known);
+    pg__str_fini(&w->path);
+    pg__str_fini(&w->foreign);
+}
+
+/* Walks folder `dir`, of which the files of a split are known. */
+static pg_status walk_split(walk *w, const char *dir, const pg__strs *files, pg_err *err)
+{
+    pg_status st = PG_OK;
+    w->known = pg__mem_array(files->n + 4, sizeof *w->known);
+    if (!w->known)
+        return pg__nomem(err);
+    for (size_t i = 0; i < files->n; i++)
+        w->known[w->n_known++] = files->v[i];
+    w->known[w->n_known++] = SUMS;
+    for (size_t i = 0; i < sizeof indexes / sizeof *indexes; i++)
+        w->known[w->n_known++] = indexes[i];
+    qsort(w->known, w->n_known, sizeof *w->known, by_text);
+    PG_TRY(pg__str_puts(&w->path, dir, err));
+    PG_TRY(walk_folder(w, w->path.n, 0, err));
+done:
+    return st;
+}
+
+static pg_status add_mapped(pg__strs *out, const pg__json *value, pg_err *err)
+{
+    const char *s = pg__json_str(value);
+    return s ? pg__strs_add(out, s, strlen(s), err) : PG_OK;
+}
+
+/* The files that an index of any format names. */
+static pg_status list_indexed(pg__strs *out, const char *path, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__io *io = NULL;
+    pg__json *root = NULL;
+    char *text = NULL;
+    PG_TRY(pg__io_open(&io, path, err));
+    const uint64_t n = pg__io_size(io);
+    text = n > PG_LIMIT_JSON_BYTES ? NULL : pg__mem_array((size_t)n + 1, 1);
+    if (!text)
+        PG_FAIL(PG_E_LIMIT, "%s: not read", PG_SHOW(path));
+    PG_TRY(pg__io_read(io, 0, text, (size_t)n, err));
+    PG_TRY(pg__json_parse(&root, text, (size_t)n, err));
+    static const char *const lists[] = {"tensors", "datasets"};
+    for (size_t l = 0; l < 2; l++) {
+        const pg__json *list = pg__json_get(root, lists[l]);
+        for (size_t i = 0; i < pg__json_len(list); i++) {
+            const pg__json *files = pg__json_get(pg__json_at(list, i), "files");
+            for (size_t k = 0; k < pg__json_len(files); k++)
+                PG_TRY(add_mapped(out, pg__json_get(pg__json_at(files, k), "path"), err));
+        }
+    }
+    pg__json_iter it = {.obj = pg__json_get(root, "weight_map")};
+    while (pg__json_next(&it)) {
+        PG_TRY(add_mapped(out, it.value, err));
+        for (size_t k = 0; k < pg__json_len(it.value); k++)
+            PG_TRY(add_mapped(out, pg__json_at(it.value, k), err));
+    }
+done:
+    pg__json_free(root);
+    pg__mem_free(text);
+    pg__io_close(io);
+    return st;
+}
+
+/* ---- preparing -------------------------------------------------------------------------------
+ */
+
+static pg_status check_space(const pg__split *s, uint64_t n_bytes, pg_err *err)
+{
+    struct statvfs vfs;
+    uint64_t n_free;
+    if (statvfs(s->dir, &vfs) || vfs.f_blocks == 0 ||
+        __builtin_mul_overflow((uint64_t)vfs.f_bavail, (uint64_t)vfs.f_frsize, &n_free) ||
+        n_free >= n_bytes)
+        return PG_OK;
+    (void)pg_fail_sys(err, PG_E_IO, ENOSPC, "%s", PG_SHOW(s->dir));
+    pg_err_detail(err, "needs %s bytes, %s are free; nothing written", PG_NUM(n_bytes),
+                  PG_NUM(n_free));
+    return PG_E_IO;
+}
+
+/* Makes a folder and those above it. */
+static pg_status make_folders(const char *path, size_t fixed, pg_err *err)
+{
+    pg_status st = PG_OK;
+    char *copy = pg__mem_strdup(path);
+    if (!copy)
+        return pg__nomem(err);
+    for (char *p = copy + fixed;; p++) {
+        if (*p && *p != '/')
+            continue;
+        const char end = *p;
+        *p = 0;
+        if (*copy && mkdir(copy, 0777) && errno != EEXIST)
+            st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot make this folder", PG_SHOW(copy));
+        *p = end;
+        if (!end || st != PG_OK)
+            break;
+    }
+    pg__mem_free(copy);
+    return st;
+}
+
+/* 1 if there is an index in the folder; its path. */
+static int find_index(pg__str *out, const char *dir)
+{
+    struct stat sb;
+    for (size_t i = 0; i < sizeof indexes / sizeof *indexes; i++) {
+        out->n = 0;
+        if (pg__str_printf(out, NULL, "%s/%s", dir, indexes[i]) == PG_OK && lstat(out->s, &sb) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static pg_status refuse(const char *dir, const walk *w, int whole, pg_err *err)
+{
+    if (w->foreign.n)
+        return pg_fail(err, PG_E_ARG, "%s: not empty (\"%s\" is no part of %s)", PG_SHOW(dir),
+                       PG_SHOW(w->foreign.s), whole ? "the split there" : "this split");
+    return pg_fail(err, PG_E_ARG,
+                   "%s: not empty (%zu files of an earlier split); use --force to replace that "
+                   "split",
+                   PG_SHOW(dir), w->n_files);
+}
+
+/* The folder is there. */
+static pg_status check_folder(pg__split *s, const char *dir, const pg__strs *files, pg_err *err)
+{
+    pg_status st = PG_OK;
+    walk w = {0};
+    pg__str index = {0};
+    pg__strs old = {0};
+    const int whole = find_index(&index, dir);
+    if (whole)
+        PG_TRY(list_indexed(&old, index.s, err));
+    PG_TRY(walk_split(&w, dir, whole ? &old : files, err));
+    if (w.foreign.n || (whole && !s->o->write.force)) {
+        st = refuse(dir, &w, whole, err);
+        goto done;
+    }
+    s->replaces = whole;
+done:
+    walk_fini(&w);
+    pg__str_fini(&index);
+    pg__strs_fini(&old);
+    return st;
+}
+
+pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *files,
+                            uint64_t n_bytes, pg_err *err)
+{
+    pg_status st = PG_OK;
+    struct stat sb;
+    pg__str into = {0};
+    size_t n = strlen(s->dir);
+    (void)index;
+    while (n > 1 && s->dir[n - 1] == '/')
+        n--;
+    PG_TRY(pg__str_add(&into, s->dir, n, err));
+    const int there = stat(into.s, &sb) == 0;
+    if (there && !S_ISDIR(sb.st_mode))
+        PG_FAIL(PG_E_ARG, "%s: is not a folder", PG_SHOW(s->dir));
+    if (there)
+        PG_TRY(check_folder(s, into.s, files, err));
+    if (s->replaces) {
+        const int fresh = !s->o->write.dry_run;
+        PG_TRY(pg__str_puts(&into, ".pg-new", err));
+        if (fresh && stat(into.s, &sb) == 0) {
+            walk w = {0};
+            st = walk_split(&w, into.s, files, err);
+            if (st == PG_OK && w.foreign.n)
+                st = refuse(into.s, &w, 0, err);
+            walk_fini(&w);
+            if (st != PG_OK)
+                goto done;
+        }
+    }
+    s->into = pg__mem_strdup(into.s);
+    if (!s->into) {
+        st = pg__nomem(err);
+        goto done;
+    }
+    if (!s->o->write.dry_run) {
+        PG_TRY(make_folders(s->into, 1, err));
+        PG_TRY(check_space(s, n_bytes, err));
+    }
+done:
+    pg__str_fini(&into);
+    return st;
+}
+
+/* ---- files -----------------------------------------------------------------------------------
+ */
+
+pg_status pg__split_put(pg__split *s, pg__split_out *f, const void *p, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (f->sink) {
+        PG_TRY(pg__sink_write(f->sink, f->at, p, n, err));
+    } else if (f->same) {
+        if (s->o->write.cancel && *s->o->write.cancel)
+            PG_FAIL(PG_E_CANCELLED, "%s: interrupted", PG_SHOW(s->dir));
+        PG_TRY(pg__io_read(f->old, f->at, s->old, n, err)); /* n <= PG_COPY_BYTES */
+        f->same = memcmp(s->old, p, n) == 0;
+    }
+    f->at += n;
+    if (f->sink || f->same)
+        f->crc = pg__crc32(f->crc, p, n);
+    if (s->o->sha256 && (f->sink || f->same))
+        pg__sha256_add(&f->sha, p, n);
+done:
+    return st;
+}
+
+typedef pg_status (*fill_fn)(pg__split *, pg__split_out *, void *, pg_err *);
+
+/* Compares with an older file of the right size; *same says what came out. */
+static pg_status compare(pg__split *s, pg__split_out *f, const char *path, uint64_t n_bytes,
+                         fill_fn fill, void *ctx, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (pg__io_open(&f->old, path, NULL) != PG_OK)
+        return PG_OK; /* not there, or nothing to keep */
+    if (pg__io_size(f->old) == n_bytes) {
+        f->same = 1;
+        pg__sha256_init(&f->sha);
+        st = fill(s, f, ctx, err);
+    }
+    pg__io_close(f->old);
+    f->old = NULL;
+    return st;
+}
+
+static pg_status add_sum(pg__split *s, const char *path, pg__split_out *f, pg_err *err)
+{
+    char hex[65];
+    if (!s->o->sha256)
+        return PG_OK;
+    pg__sha256_hex(&f->sha, hex);
+    return pg__strs_printf(&s->sums, err, "%s  %s", hex, path);
+}
+
+pg_status pg__split_make(pg__split *s, const char *path, size_t n_tensors, uint64_t n_bytes,
+                         fill_fn fill, void *ctx, uint32_t *crc, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str full = {0};
+    pg__split_out f = {0};
+    const pg__sink_opts o = {.force = 1, .no_sync = 1, .cancel = s->o->write.cancel};
+    PG_TRY(pg__split_file(s, path, n_tensors, n_bytes, err));
+    PG_TRY(pg__split_path(&full, s, path, err));
+    PG_TRY(compare(s, &f, full.s, n_bytes, fill, ctx, err));
+    if (f.same) {
+        s->rep.n_reused++;
+    } else {
+        const char *slash = strrchr(full.s, '/');
+        f = (pg__split_out){0};
+        pg__sha256_init(&f.sha);
+        st = pg__sink_open(&f.sink, full.s, &o, err);
+        if (st == PG_E_IO && strchr(path, '/')) { /* its folder is not there yet */
+            full.s[slash - full.s] = 0;
+            PG_TRY(make_folders(full.s, strlen(s->into), err));
+            full.s[slash - full.s] = '/';
+            st = pg__sink_open(&f.sink, full.s, &o, err);
+        }
+        if (st == PG_OK && n_bytes > PG_COPY_BYTES)
+            st = pg__sink_reserve(f.sink, n_bytes, err);
+        if (st == PG_OK)
+            st = fill(s, &f, ctx, err);
+        if (st == PG_OK && f.at != n_bytes)
+            st = pg_fail(err, PG_E_IO, "%s: %s bytes instead of %s", PG_SHOW(path), PG_NUM(f.at),
+                         PG_NUM(n_bytes));
+        if (st == PG_OK)
+            st = pg__sink_commit(f.sink, err);
+        if (st != PG_OK && st != PG_E_CANCELLED && s->rep.n_files > 1)
+            pg_err_detail(err,
+                          "%zu complete shards kept; run the same command again to continue, "
+                          "or remove %s",
+                          s->rep.n_files - 1, PG_SHOW(s->dir));
+        PG_TRY(st);
+    }
+    if (crc)
+        *crc = f.crc;
+    PG_TRY(add_sum(s, path, &f, err));
+done:
+    pg__sink_close(f.sink);
+    pg__str_fini(&full);
+    return st;
+}
+
+/* ---- the end ---------------------------------------------------------------------------------
+ */
+
+static pg_status put_text(pg__split *s, pg__split_out *f, void *ctx, pg_err *err)
+{
+    const pg__str *text = ctx;
+    pg_status st = PG_OK;
+    for (size_t at = 0; at < text->n && st == PG_OK;) {
+        const size_t n = text->n - at < PG_COPY_BYTES ? text->n - at : PG_COPY_BYTES;
+        st = pg__split_put(s, f, text->s + at, n, err);
+        at += n;
+    }
+    return st;
+}
+
+static pg_status write_sums(pg__split *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str text = {0};
+    const int wanted = s->o->sha256;
+    for (size_t i = 0; i < s->sums.n; i++)
+        PG_TRY(pg__str_printf(&text, err, "%s\n", s->sums.v[i]));
+    if (wanted)
+        PG_TRY(pg__split_make(s, SUMS, 0, text.n, put_text, &text, NULL, err));
+done:
+    pg__str_fini(&text);
+    return st;
+}
+
+static pg_status sync_all(const pg__split *s, pg_err *err)
+{
+    if (s->o->write.no_sync)
+        return PG_OK;
+    const int fd = open(s->into, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int rc = fd < 0 || syncfs(fd) ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return rc ? pg_fail_sys(err, PG_E_IO, rc, "%s", PG_SHOW(s->dir)) : PG_OK;
+}
+
+/* The new folder takes the place of the old one, whose files are then removed. */
+static pg_status replace(pg__split *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str index = {0};
+    pg__strs old = {0};
+    walk w = {.remove = 1};
+    char *dir = pg__mem_strndup(s->into, strlen(s->into) - strlen(".pg-new"));
+    if (!dir)
+        return pg__nomem(err);
+    if (renameat2(AT_FDCWD, s->into, AT_FDCWD, dir, RENAME_EXCHANGE)) {
+        st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot take the place of the earlier split",
+                         PG_SHOW(s->into));
+        goto done;
+    }
+    if (find_index(&index, s->into))
+        PG_TRY(list_indexed(&old, index.s, err));
+    PG_TRY(walk_split(&w, s->into, &old, err));
+    if (rmdir(s->into))
+        st = pg_fail_sys(err, PG_E_IO, errno, "%s: the earlier split cannot be removed",
+                         PG_SHOW(s->into));
+done:
+    walk_fini(&w);
+    pg__str_fini(&index);
+    pg__strs_fini(&old);
+    pg__mem_free(dir);
+    return st;
+}
+
+pg_status pg__split_finish(pg__split *s, const char *index, const pg__str *text, size_t n_entries,
+                           pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str path = {0};
+    pg__sink *sink = NULL;
+    const pg__sink_opts o = {
+        .force = 1, .no_sync = s->o->write.no_sync, .cancel = s->o->write.cancel};
+    PG_TRY(write_sums(s, err));
+    PG_TRY(sync_all(s, err));
+    PG_TRY(pg__split_path(&path, s, index, err));
+    PG_TRY(pg__sink_open(&sink, path.s, &o, err));
+    PG_TRY(pg__sink_write(sink, 0, text->s, text->n, err));
+    PG_TRY(pg__sink_commit(sink, err));
+    PG_TRY(pg__split_file(s, index, n_entries, text->n, err));
+    if (s->replaces)
+        PG_TRY(replace(s, err));
+done:
+    pg__sink_close(sink);
+    pg__str_fini(&path);
+    return st;
+}

@@ -1,0 +1,143 @@
+/* split_npy.c - one .npy file per tensor, those beyond max_shard_bytes cut along axis 0, and
+ * manifest.json. */
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/npy.h"
+#include "wrap/shard_names.h"
+#include "wrap/split.h"
+
+#define NPY_ALIGN 64u /* of the data in its file, as numpy has it */
+
+/* One file: rows of a tensor behind their header. */
+typedef struct piece {
+    size_t tensor;
+    uint64_t off, n; /* bytes of the tensor */
+    pg__str head;
+} piece;
+
+static uint64_t row_bytes(const pg_weight *w)
+{
+    return w->rank && w->dims[0] ? w->n_bytes / w->dims[0] : w->n_bytes;
+}
+
+/* Rows of the largest piece. */
+static uint64_t rows_per_piece(const pg__split *s, const pg_weight *w)
+{
+    const uint64_t max = s->o->max_shard_bytes, row = row_bytes(w);
+    const uint64_t all = w->rank ? w->dims[0] : 1;
+    if (max == 0 || w->rank == 0 || w->n_bytes <= max || row == 0)
+        return all;
+    return row >= max ? 1 : max / row;
+}
+
+static pg_status add_pieces(pg__manifest *m, pg__split *s, size_t i, pg__shard_names *names,
+                            pg__strs *files, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str raw = {0};
+    const pg_weight *w = &s->v[i].w;
+    const uint64_t all = w->rank ? w->dims[0] : 1, most = rows_per_piece(s, w);
+    const uint64_t n = most ? (all + most - 1) / most : 1;
+    const size_t first = files->n;
+    if (n > PG_LIMIT_OBJECTS)
+        PG_FAIL(PG_E_LIMIT, "%s: would be cut into %s files; use a larger --max-shard-size",
+                PG_SHOW(s->v[i].name), PG_NUM(n));
+    PG_TRY(pg__split_raw_name(&raw, s, i, err));
+    PG_TRY(pg__shard_names_add(names, files, raw.s, (size_t)n, ".npy", err));
+    PG_TRY(pg__split_add(m, s, i, err));
+    for (uint64_t k = 0; k < n; k++) {
+        const pg__piece p = {.path = files->v[first + k],
+                             .off_rows = k * most,
+                             .rows = all - k * most < most ? all - k * most : most};
+        PG_TRY(pg__manifest_add_piece(m, &p, err));
+    }
+done:
+    pg__str_fini(&raw);
+    return st;
+}
+
+static pg_status start_piece(piece *p, const pg__split *s, const pg__manifest *m, size_t tensor,
+                             size_t k, pg_err *err)
+{
+    uint64_t dims[PG_MAX_RANK];
+    const pg_weight *w = &s->v[tensor].w;
+    const pg__piece *at = &m->pieces[k];
+    memcpy(dims, w->dims, sizeof dims);
+    if (w->rank)
+        dims[0] = at->rows;
+    p->tensor = tensor;
+    p->off = at->off_rows * row_bytes(w);
+    p->n = w->rank ? (w->dims[0] ? row_bytes(w) * at->rows : 0) : w->n_bytes;
+    p->head.n = 0;
+    return pg__npy_add_header(&p->head, w->dtype, s->v[tensor].big_endian, w->rank, dims, NPY_ALIGN,
+                              0, err);
+}
+
+/* Header and data in one buffer, so that a small tensor is one write. */
+static pg_status fill(pg__split *s, pg__split_out *f, void *ctx, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const piece *p = ctx;
+    size_t held = p->head.n;
+    memcpy(s->buf, p->head.s, held); /* some hundred bytes */
+    for (uint64_t at = 0; at < p->n || held;) {
+        const size_t room = PG_COPY_BYTES - held;
+        const size_t n = p->n - at < room ? (size_t)(p->n - at) : room;
+        PG_TRY(pg__split_read(s, p->tensor, p->off + at, s->buf + held, n, err));
+        PG_TRY(pg__split_put(s, f, s->buf, held + n, err));
+        held = 0;
+        at += n;
+    }
+done:
+    return st;
+}
+
+static pg_status plan_all(pg__manifest *m, pg__split *s, pg__strs *files, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__shard_names *names = NULL;
+    PG_TRY(pg__shard_names_new(&names, err));
+    PG_TRY(pg__shard_names_reserve(names, PG_MANIFEST, err));
+    PG_TRY(pg__shard_names_reserve(names, "SHA256SUMS", err));
+    PG_TRY(pg__split_describe(m, s, "npy", err));
+    for (size_t i = 0; i < s->n; i++)
+        PG_TRY(add_pieces(m, s, i, names, files, err));
+done:
+    pg__shard_names_free(names);
+    return st;
+}
+
+pg_status pg__split_npy(pg__split *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__manifest m = {0};
+    pg__strs files = {0};
+    pg__str text = {0};
+    piece p = {0};
+    PG_TRY(plan_all(&m, s, &files, err));
+    PG_TRY(pg__split_prepare(s, PG_MANIFEST, &files, s->n_bytes, err));
+    for (size_t i = 0; i < m.n_tensors; i++)
+        for (size_t k = m.tensors[i].first; k < m.tensors[i].first + m.tensors[i].n; k++) {
+            PG_TRY(start_piece(&p, s, &m, i, k, err));
+            const uint64_t n = p.head.n + p.n;
+            s->rep.n_bytes += n;
+            if (s->o->write.dry_run)
+                PG_TRY(pg__split_file(s, m.pieces[k].path, 1, n, err));
+            else
+                PG_TRY(pg__split_make(s, m.pieces[k].path, 1, n, fill, &p, &m.pieces[k].crc, err));
+        }
+    PG_TRY(pg__manifest_print(&text, &m, err));
+    if (s->o->write.dry_run)
+        PG_TRY(pg__split_file(s, PG_MANIFEST, m.n_tensors, text.n, err));
+    else
+        PG_TRY(pg__split_finish(s, PG_MANIFEST, &text, m.n_tensors, err));
+done:
+    pg__manifest_fini(&m);
+    pg__strs_fini(&files);
+    pg__str_fini(&text);
+    pg__str_fini(&p.head);
+    return st;
+}

@@ -1,0 +1,1 @@
+pgjoin --help

@@ -1,0 +1,1 @@
+pgsplit --help

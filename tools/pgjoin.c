@@ -1,0 +1,94 @@
+/* pgjoin - puts the shards of a model together again. */
+#include "json_out.h"
+#include "shards.h"
+
+static pg_join_opts o;
+
+static const cli_opt options[] = {
+    {0, "only", "GLOB", NULL, &o.only, NULL, NULL,
+     "join what matches: layer, layer/weight or path of the shard"},
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"pgjoin out/ back.h5", "the file that pgsplit was given"},
+    {"pgjoin model.safetensors.index.json all.safetensors", "shards of Hugging Face"},
+    {"pgjoin model.weights.json all.weights.h5", "shards of Keras 3"},
+    {"pgjoin --only 'conv*' out/ part.h5", "some layers (load with by_name=True)"},
+    {0},
+};
+
+static const char *const about[] = {
+    "IN is the folder, its manifest.json or index, or a shard. All shards are looked at before OUT "
+    "is\n"
+    "begun, missing and damaged ones are listed together. Checksums are compared while copying; "
+    "OUT\n"
+    "appears only if all were right.",
+    "Lists of names that exceed an HDF5 object header are cut as Keras cuts them (layer_names0,\n"
+    "layer_names1 ...), so that Keras loads models of any number of layers.",
+    NULL,
+};
+
+static const cli_tool tool = {
+    .name = "pgjoin",
+    .operands = "IN OUT",
+    .summary = "puts the shards of a model together again",
+    .examples = examples,
+    .about = about,
+    .opts = options,
+    .groups = CLI_WRITES,
+    .min_operands = 2,
+    .max_operands = 2,
+};
+
+static void print_text(const pg_shard_report *r, const char *out, double seconds)
+{
+    const size_t all = r->n_tensors + r->n_state;
+    cli_printf(stdout, "%s: %s%s, %s parameters; ", cli_name(out).s,
+               cli.dry_run ? "would write " : "", cli_plural(r->n_tensors, "tensor").s,
+               cli_count(r->n_params).s);
+    if (cli.dry_run) {
+        cli_puts(stdout, "nothing written (dry run)\n");
+        return;
+    }
+    cli_color(stdout, CLI_GOOD);
+    cli_printf(stdout, "%s/%s checksums equal", cli_count(r->n_verified).s, cli_count(all).s);
+    cli_color(stdout, CLI_PLAIN);
+    shards_speed(r->n_bytes, seconds);
+    if (r->n_chunked_lists)
+        cli_printf(stdout,
+                   "  %s of names exceed HDF5's 64 kB header and are cut in parts, as Keras does\n",
+                   cli_plural(r->n_chunked_lists, "list").s);
+    for (size_t i = 0; i < r->n_notes; i++)
+        cli_printf(stdout, "  note: %s\n", r->notes[i]);
+}
+
+int main(int argc, char **argv)
+{
+    pg_err err = {0};
+    pg_shard_report r = {0};
+    int status = CLI_OK;
+    const size_t n = cli_parse(&tool, argc, argv);
+    const char *in = argv[1], *out = cli.output ? cli.output : n > 1 ? argv[2] : NULL;
+    const double start = shards_now();
+    o.write = (pg_write_opts){.force = cli.force,
+                              .dry_run = cli.dry_run,
+                              .no_sync = cli.no_sync,
+                              .skip_verify = cli.skip_verify,
+                              .cancel = cli_cancel()};
+    err.code = pg_join_file(in, out, &o, &r, &err);
+    if (err.code != PG_OK) {
+        status = shards_fail(&r, &err);
+    } else if (cli.json) {
+        fputs("{\"file\": ", stdout);
+        json_string(out);
+        json_member("input", in);
+        shards_json(&r);
+        json_count("verified", !cli.dry_run, r.n_verified);
+        puts("}");
+    } else if (!cli.quiet) {
+        print_text(&r, out ? out : in, shards_now() - start);
+    }
+    pg_shard_report_fini(&r);
+    return cli_finish(status);
+}

@@ -1,0 +1,198 @@
+/* pgsplit - cuts an oversized model into shards. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json_out.h"
+#include "shards.h"
+
+static pg_split_opts o;
+static const char *format = "npy", *max_size;
+static unsigned max_tensors;
+
+static const cli_opt options[] = {
+    {0, "max-shard-size", "SIZE", NULL, &max_size, NULL, NULL,
+     "largest shard, as 100MB, 100MiB or 1GB; npy: cut larger tensors along axis 0"},
+    {0, "max-tensors", "N", NULL, NULL, &max_tensors, NULL, "tensors in one shard, npy excepted"},
+    {0, "format", "FORMAT", NULL, &format, NULL, "npy", "format of the shards"},
+    {0, "unwrap", NULL, &o.unwrap, NULL, NULL, NULL,
+     "split the one-device model of a parallel wrapper's file"},
+    {0, "sha256", NULL, &o.sha256, NULL, NULL, NULL, "write SHA256SUMS too, for sha256sum -c"},
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"pgsplit big.h5 out/", "one .npy file per tensor, and manifest.json"},
+    {"pgsplit -n --max-shard-size 2GB big.h5 out/", "what would be written?"},
+    {"pgsplit --unwrap parallel.h5 out/", "the template of a wrapper, as shards"},
+    {"pgjoin out/ back.h5", "put it together again"},
+    {0},
+};
+
+static const char *const about[] = {
+    "For models too large for one HDF5 file (\"object header message is too large\"), for copying\n"
+    "in parts, and for loading tensor by tensor. The manifest holds the order of the layers, "
+    "types,\n"
+    "shapes, checksums, configurations and attributes: pgjoin restores the file that was split.",
+    "The manifest comes last: a folder without it is an interrupted split, which the same command\n"
+    "continues. A file that Keras left half-written is split as far as it goes; what is lost is "
+    "said\n"
+    "on stderr.",
+    "Loading without these tools:",
+    "  numpy.load(\"out/conv1/kernel.npy\", mmap_mode=\"r\")",
+    NULL,
+};
+
+static const cli_tool tool = {
+    .name = "pgsplit",
+    .operands = "IN DIR",
+    .summary = "cuts an oversized model into shards",
+    .examples = examples,
+    .about = about,
+    .status_1 = "with --unwrap: nothing to unwrap, or not settled by the file",
+    .opts = options,
+    .groups = CLI_WRITES | CLI_READS_HDF5,
+    .min_operands = 2,
+    .max_operands = 2,
+};
+
+/* 100MB, 1.5GiB; a number alone could mean anything. */
+static int parse_size(uint64_t *out, const char *text)
+{
+    static const struct {
+        const char *unit;
+        double bytes;
+    } units[] = {{"B", 1},
+                 {"kB", 1e3},
+                 {"KB", 1e3},
+                 {"MB", 1e6},
+                 {"GB", 1e9},
+                 {"TB", 1e12},
+                 {"KiB", 1024},
+                 {"MiB", 1048576},
+                 {"GiB", 1073741824},
+                 {"TiB", 1099511627776.0}};
+    char *end = NULL;
+    const double v = strtod(text, &end);
+    if (text[0] >= '0' && text[0] <= '9' && end > text && v > 0)
+        for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+            if (strcmp(end, units[i].unit) == 0 && v * units[i].bytes < 9e18) {
+                *out = (uint64_t)floor(v * units[i].bytes);
+                return *out > 0;
+            }
+    if (end && end > text && !*end)
+        (void)cli_complain(NULL, NULL,
+                           "--max-shard-size: \"%s\" has no unit; write %sMB, %sMiB or 1GB",
+                           cli_name(text).s, cli_name(text).s, cli_name(text).s);
+    else
+        (void)cli_complain(NULL, NULL, "--max-shard-size: \"%s\" is no size; write 100MB or 1GB",
+                           cli_name(text).s);
+    return 0;
+}
+
+static int ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+static void print_plan(const pg_shard_report *r)
+{
+    for (size_t i = 0; i < r->n_files; i++) {
+        const pg_shard_file *f = &r->files[i];
+        cli_printf(stdout, "  %-38s %8s ", cli_name(f->path).s, cli_count(f->n_tensors).s);
+        if (ends_with(f->path, ".json"))
+            cli_puts(stdout, "entries\n");
+        else
+            cli_printf(stdout, "%-8s %s\n", f->n_tensors == 1 ? "tensor" : "tensors",
+                       cli_size(f->n_bytes).s);
+    }
+    cli_puts(stdout, "nothing written (dry run)\n");
+}
+
+static void print_text(const pg_shard_report *r, const char *dir, double seconds)
+{
+    const size_t n = strlen(dir);
+    if (cli.dry_run) {
+        print_plan(r);
+        return;
+    }
+    size_t n_shards = 0;
+    const char *index = NULL;
+    for (size_t i = 0; i < r->n_files; i++)
+        if (ends_with(r->files[i].path, ".json"))
+            index = r->files[i].path;
+        else
+            n_shards += strcmp(r->files[i].path, "SHA256SUMS") != 0;
+    cli_printf(stdout, "%s%s: %s .%s %s%s%s, %s, %s parameters", cli_name(dir).s,
+               n && dir[n - 1] == '/' ? "" : "/", cli_count(n_shards).s,
+               strcmp(format, "keras") == 0 ? "weights.h5" : format,
+               n_shards == 1 ? "file" : "files", index ? " + " : "", index ? index : "",
+               cli_size(r->n_bytes).s, cli_count(r->n_params).s);
+    if (r->n_reused)
+        cli_printf(stdout, "; %s there already", cli_count(r->n_reused).s);
+    shards_speed(r->n_bytes, seconds);
+}
+
+static void print_json(const pg_shard_report *r, const char *in, const char *dir)
+{
+    fputs("{\"folder\": ", stdout);
+    json_string(dir);
+    json_member("input", in);
+    json_member("format", format);
+    shards_json(r);
+    json_count("reused", 1, r->n_reused);
+    fputs(", \"files\": [", stdout);
+    for (size_t i = 0; i < r->n_files; i++) {
+        fputs(i ? ", {\"path\": " : "{\"path\": ", stdout);
+        json_string(r->files[i].path);
+        json_count("tensors", 1, r->files[i].n_tensors);
+        json_count("bytes", 1, r->files[i].n_bytes);
+        putchar('}');
+    }
+    putchar(']');
+    json_strings("lost", r->damaged, r->n_damaged);
+    puts("}");
+}
+
+static void print_lost(const pg_shard_report *r, const char *in)
+{
+    for (size_t i = 0; i < r->n_damaged; i++)
+        cli_printf(stderr, "pgsplit: %s: %s\n", cli_name(in).s, r->damaged[i]);
+    for (size_t i = 0; i < r->n_notes && !cli.json; i++)
+        cli_printf(stderr, "pgsplit: note: %s\n", r->notes[i]);
+}
+
+int main(int argc, char **argv)
+{
+    pg_err err = {0};
+    pg_shard_report r = {0};
+    int status = CLI_OK;
+    const size_t n = cli_parse(&tool, argc, argv);
+    const char *in = argv[1], *dir = cli.output ? cli.output : n > 1 ? argv[2] : NULL;
+    const double start = shards_now();
+    o.write = (pg_write_opts){.force = cli.force,
+                              .dry_run = cli.dry_run,
+                              .no_sync = cli.no_sync,
+                              .skip_verify = cli.skip_verify,
+                              .trust_input = cli.trust_input,
+                              .cancel = cli_cancel()};
+    o.max_tensors = max_tensors;
+    (void)pg_shard_format_by_name(&o.format, format);
+    if (max_size && !parse_size(&o.max_shard_bytes, max_size))
+        return cli_finish(CLI_TROUBLE);
+    if (!dir)
+        return cli_finish(cli_complain(NULL, NULL, "a folder for the shards is missing"));
+    err.code = pg_split_file(in, dir, &o, &r, &err);
+    if (err.code != PG_OK) {
+        status = shards_fail(&r, &err);
+    } else {
+        print_lost(&r, in);
+        if (cli.json)
+            print_json(&r, in, dir);
+        else if (!cli.quiet)
+            print_text(&r, dir, shards_now() - start);
+    }
+    pg_shard_report_fini(&r);
+    return cli_finish(status);
+}
