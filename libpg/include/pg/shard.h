@@ -63,6 +63,7 @@ typedef struct pg_shard_report {
     size_t n_notes;
 } pg_shard_report;
 
+/* Releases what a report owns and zeroes it. NULL and {0} are allowed. */
 PG_API void pg_shard_report_fini(pg_shard_report *r);
 
 /* Writes the checkpoint `in` (anything pg_store_open() reads, a half-written file too: what is lost
