@@ -61,8 +61,8 @@ int pg__slices_play_roles(const pg__slices *s);
  * {k, "size" or the like: size}. */
 int pg__slices_are_ranges(const pg__slices *s);
 
-/* Classes that may cut a batch: Lambda, TensorFlow's and Keras' op layers, custom classes that say
- * "slice", "split" or "shard" in their name. */
-int pg__class_may_slice(const char *class_name);
+/* 1 if a layer of this class may cut a batch: Lambda, TensorFlow's op layers for slices and splits,
+ * custom classes that say "slice", "split" or "shard" in their name. */
+int pg__may_slice(const pg__layer *layer);
 
 #endif

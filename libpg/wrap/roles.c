@@ -131,16 +131,23 @@ int pg__slices_are_ranges(const pg__slices *s)
     return 0;
 }
 
-int pg__class_may_slice(const char *class_name)
+static int mentions_a_cut(const char *text)
 {
-    static const char *const exact[] = {"Lambda", "TFOpLambda", "SlicingOpLambda",
-                                        "TensorFlowOpLayer"};
     static const char *const parts[] = {"slice", "split", "shard"};
-    for (size_t k = 0; k < sizeof exact / sizeof *exact; k++)
-        if (strcmp(class_name, exact[k]) == 0)
-            return 1;
-    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
-        if (strcasestr(class_name, parts[k]))
+    for (size_t k = 0; text && k < sizeof parts / sizeof *parts; k++)
+        if (strcasestr(text, parts[k]))
             return 1;
     return 0;
+}
+
+int pg__may_slice(const pg__layer *layer)
+{
+    const char *c = layer->class_name;
+    if (strcmp(c, "Lambda") == 0 || strcmp(c, "SlicingOpLambda") == 0)
+        return 1;
+    if (strcmp(c, "TFOpLambda") == 0)
+        return mentions_a_cut(pg__json_get_str(layer->config, "function"));
+    if (strcmp(c, "TensorFlowOpLayer") == 0)
+        return mentions_a_cut(pg__json_get_str(layer->config, "node_def"));
+    return mentions_a_cut(c);
 }

@@ -137,7 +137,10 @@ pg_status pg__describe_wrapper(pg__verdict *v, const char *lead, pg_err *err)
     pg_status st = PG_OK;
     pg__str s = {0};
     const pg_finding *f = &v->f;
-    PG_TRY(pg__str_printf(&s, err, "%s: %zu replicas", lead, f->replicas));
+    if (f->replicas)
+        PG_TRY(pg__str_printf(&s, err, "%s: %zu replicas", lead, f->replicas));
+    else
+        PG_TRY(pg__str_printf(&s, err, "%s: replicas", lead));
     if (f->n_slices) {
         PG_TRY(pg__str_puts(&s, " (", err));
         PG_TRY(add_names(&s, f->slices, f->n_slices, "", err));

@@ -15,6 +15,7 @@
 
 /* One wrapper under examination. */
 typedef struct examined {
+    const char *text; /* of the config */
     const pg__model *m;
     const pg__layer *t; /* the nested model */
     size_t t_index, n_replicas, n_inputs;
@@ -30,6 +31,38 @@ static int is_class(const pg__layer *l, const char *class_name)
     return strcmp(l->class_name, class_name) == 0;
 }
 
+static int is_null(const char *text, pg__json_span within, const char *key)
+{
+    const pg__json_step path[] = {PG_JKEY(key), {0}};
+    const pg__json_span s = pg__json_range(text + within.off, within.n, path);
+    return s.n == 4 && memcmp(text + within.off + s.off, "null", 4) == 0;
+}
+
+/* tf.keras writes x[a:b] as a layer with the bounds in its call, whose list may be flat; x[:, ::-1]
+ * leaves the batch whole. */
+static int cuts_batch(const char *text, const pg__layer *l)
+{
+    const pg__json_step flat[] = {
+        PG_JKEY("inbound_nodes"), PG_JINDEX(0), PG_JINDEX(3), PG_JKEY("slice_spec"), {0}};
+    const pg__json_step deep[] = {
+        PG_JKEY("inbound_nodes"), PG_JINDEX(0), PG_JINDEX(0), PG_JINDEX(3),
+        PG_JKEY("slice_spec"),    {0}};
+    const pg__json_step head[] = {PG_JINDEX(0), {0}};
+    if (strcmp(l->class_name, "SlicingOpLambda") != 0)
+        return 1;
+    pg__json_span spec = pg__json_range(text + l->entry.off, l->entry.n, flat);
+    if (spec.n == 0)
+        spec = pg__json_range(text + l->entry.off, l->entry.n, deep);
+    if (spec.n == 0)
+        return 1;
+    spec.off += l->entry.off;
+    if (text[spec.off] == '[') {
+        const pg__json_span first = pg__json_range(text + spec.off, spec.n, head);
+        spec = (pg__json_span){spec.off + first.off, first.n};
+    }
+    return !(is_null(text, spec, "start") && is_null(text, spec, "stop"));
+}
+
 /* Calls of the template are fed by slices only, replica by replica from the same inputs. */
 static int slices_ok(examined *x)
 {
@@ -41,7 +74,7 @@ static int slices_ok(examined *x)
             if (is_class(s, "InputLayer"))
                 (void)snprintf(x->why_not, sizeof x->why_not, "an input feeds it directly");
             else if (s->model || s->n_calls != 1 || s->calls[0].n_inputs == 0 ||
-                     !pg__class_may_slice(s->class_name))
+                     !pg__may_slice(s) || !cuts_batch(x->text, s))
                 (void)snprintf(x->why_not, sizeof x->why_not,
                                "layer \"%s\", which feeds it, is no slice of an input",
                                PG_SHOW(s->name));
@@ -180,9 +213,10 @@ static size_t count_nested(const pg__model *m, size_t *first)
 
 /* Fills *x (to be released); x->why_not stays empty for a wrapper. m has exactly one nested model.
  */
-static pg_status examine(examined *x, const pg__model *m, size_t t, pg_err *err)
+static pg_status examine(examined *x, const char *text, const pg__model *m, size_t t, pg_err *err)
 {
-    *x = (examined){.m = m, .t = &m->layers[t], .t_index = t, .n_replicas = m->layers[t].n_calls};
+    *x = (examined){
+        .text = text, .m = m, .t = &m->layers[t], .t_index = t, .n_replicas = m->layers[t].n_calls};
     x->role = pg__mem_array(m->n_layers, 1);
     if (!x->role)
         return pg__nomem(err);
@@ -348,7 +382,7 @@ pg_status pg__judge_config(pg__verdict *v, const pg_store *s, pg_err *err)
         examined_fini(&x);
         x = (examined){0};
         if (n == 1)
-            PG_TRY(examine(&x, m, first, err));
+            PG_TRY(examine(&x, v->graph->text, m, first, err));
         if (n != 1 || x.why_not[0]) {
             if (v->depth == 0)
                 PG_TRY(not_a_wrapper(v, s, n, first, x.why_not, err));

@@ -230,6 +230,9 @@ static pg_status fill_finding(pg__verdict *v, const pg_store *s, pg_err *err)
     pg__names *names = &v->names;
     v->layer = names->layer;
     v->f.replicas = names->slices.n / names->inputs.n;
+    for (size_t i = 0; i < names->slices.n; i++)
+        if (pg__rec_closure.slice_name(names->slices.v[i]))
+            v->f.replicas = 0; /* tf.* layers also compute the bounds: their number tells nothing */
     PG_TRY(set_template(v, pg_store_layer(s, names->layer)->name, err));
     for (size_t i = 0; i < names->slices.n; i++)
         PG_TRY(pg__finding_add(&v->f.slices, &v->f.n_slices, names->slices.v[i], err));

@@ -124,6 +124,28 @@ static void refuses_layers_behind_the_merge(void **state)
                             "\"inbound_nodes\": [[[\"model_1\", 1, 0, {}]]]}");
 }
 
+static void tells_op_layers_that_cut_from_others(void **state)
+{
+    (void)state;
+    static const char *const split[] = {"\"function\": \"strided_slice\"",
+                                        "\"function\": \"strided_slice\""};
+    static const char *const flip[] = {"\"function\": \"reverse\"", "\"function\": \"reverse\""};
+    assert_judged("wrapper closure likely 2", .slices = split, .n = 2, .slice_class = "TFOpLambda");
+    assert_refused("no slice", .slices = flip, .n = 2, .slice_class = "TFOpLambda");
+    assert_judged("wrapper closure likely 2", .slices = split, .n = 2,
+                  .slice_class = "SlicingOpLambda",
+                  .call = "{\"slice_spec\": {\"start\": 0, \"stop\": 8, \"step\": null}}");
+    assert_refused("no slice", .slices = split, .n = 2, .slice_class = "SlicingOpLambda",
+                   .call = "{\"slice_spec\": [{\"start\": null, \"stop\": null, \"step\": null}, "
+                           "{\"start\": 0}]}");
+}
+
+static void counts_no_replicas_in_op_layers(void **state)
+{
+    (void)state;
+    assert_verdict("wrapper 0", "x tf.shape tf.getitem tf.floordiv m[a/kernel:0 out/kernel:0] out");
+}
+
 static void believes_an_average_only_beside_certain_slices(void **state)
 {
     (void)state;
@@ -187,6 +209,8 @@ PG_TEST_MAIN(cmocka_unit_test(knows_a_wrapper_by_the_names_of_its_merges),
              cmocka_unit_test(knows_files_without_weights),
              cmocka_unit_test(reads_the_structure_of_a_config),
              cmocka_unit_test(refuses_layers_behind_the_merge),
+             cmocka_unit_test(tells_op_layers_that_cut_from_others),
+             cmocka_unit_test(counts_no_replicas_in_op_layers),
              cmocka_unit_test(believes_an_average_only_beside_certain_slices),
              cmocka_unit_test(names_evidence_and_layers),
              cmocka_unit_test(falls_back_to_names_where_the_config_is_unusable),

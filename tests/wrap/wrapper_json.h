@@ -17,6 +17,7 @@ typedef struct wrapper_json {
     const char *merge_class, *merge_config; /* NULL: Concatenate, "axis": 0 */
     const char *after;                      /* more layers, "" or ", {...}" */
     const char *feed;   /* layer that feeds the calls instead of the slices, or NULL */
+    const char *call;   /* keyword arguments of the slices' calls, NULL: {} */
     const char *output; /* output layer, NULL: dense_1 */
 } wrapper_json;
 
@@ -36,9 +37,9 @@ static inline char *wrapper_text(const wrapper_json *w)
         assert_ok(pg__str_printf(
             &s, NULL,
             ", {\"name\": \"lambda_%zu\", \"class_name\": \"%s\", \"config\": {\"name\": "
-            "\"lambda_%zu\"%s%s}, \"inbound_nodes\": [[[\"input_1\", 0, 0, {}]]]}",
+            "\"lambda_%zu\"%s%s}, \"inbound_nodes\": [[[\"input_1\", 0, 0, %s]]]}",
             i + 1, w->slice_class ? w->slice_class : "Lambda", i + 1, *w->slices[i] ? ", " : "",
-            w->slices[i]));
+            w->slices[i], w->call ? w->call : "{}"));
     add(&s, ", {\"name\": \"model_1\", \"class_name\": \"Model\", \"config\": {\"name\": "
             "\"model_1\", \"layers\": ["
             "{\"name\": \"input_1\", \"class_name\": \"InputLayer\", \"config\": {\"name\": "
