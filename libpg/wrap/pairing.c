@@ -216,6 +216,8 @@ pg_status pg__pair(size_t **out, int *renumbered, const pg_store *from, const pg
         *renumbered = 1;
         if (all_pair(a, b, n, by_kind))
             PG_TRY(stay_together(a, b, n, &ok, err));
+        if (ok)
+            PG_TRY(stay_together(b, a, n, &ok, err));
     }
     if (!ok) {
         qsort(a, na, sizeof *a, by_name);

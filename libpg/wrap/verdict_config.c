@@ -20,7 +20,8 @@ typedef struct examined {
     const pg__layer *t; /* the nested model */
     size_t t_index, n_replicas, n_inputs;
     const pg__layer **slices; /* n_replicas * n_inputs */
-    char *role; /* per layer of m: 0 unseen, 'i' input, 's' slice, 't' template, 'm' merge */
+    char *role; /* per layer of m: 0 unseen, 'i' input, 'b' bounds, 's' slice, 't' template, 'm'
+                   merge */
     const pg__recogniser *by;
     int certain;
     char why_not[512]; /* "" = it is a wrapper */
@@ -63,9 +64,47 @@ static int cuts_batch(const char *text, const pg__layer *l)
     return !(is_null(text, spec, "start") && is_null(text, spec, "stop"));
 }
 
+static int is_op_layer(const pg__layer *l)
+{
+    return is_class(l, "TFOpLambda") || is_class(l, "SlicingOpLambda") ||
+           is_class(l, "TensorFlowOpLayer");
+}
+
+/* Op layers that compute with nothing but the inputs: tf.shape(x)[0] // parts * i. `layers` lists a
+ * layer after those that feed it. */
+static void mark_bounds(examined *x)
+{
+    for (size_t i = 0; i < x->m->n_layers; i++) {
+        const pg__layer *l = &x->m->layers[i];
+        int ok = is_op_layer(l) && l->n_calls == 1;
+        for (size_t k = 0; ok && k < l->calls[0].n_inputs; k++)
+            ok = strchr("ib", x->role[l->calls[0].inputs[k].layer]) != NULL &&
+                 x->role[l->calls[0].inputs[k].layer];
+        if (is_class(l, "InputLayer"))
+            x->role[i] = 'i';
+        else if (ok)
+            x->role[i] = 'b';
+    }
+}
+
+/* Why layer s is no slice, or NULL. */
+static const char *no_slice(const examined *x, const pg__layer *s)
+{
+    if (s->model || s->n_calls != 1 || s->calls[0].n_inputs == 0 || !pg__may_slice(s) ||
+        !cuts_batch(x->text, s))
+        return "is no slice of an input";
+    for (size_t i = 0; i < s->calls[0].n_inputs; i++) {
+        const char from = x->role[s->calls[0].inputs[i].layer];
+        if (from != 'i' && (i == 0 || (from != 'b' && from != 's')))
+            return "does not slice an input";
+    }
+    return NULL;
+}
+
 /* Calls of the template are fed by slices only, replica by replica from the same inputs. */
 static int slices_ok(examined *x)
 {
+    mark_bounds(x);
     for (size_t c = 0; c < x->n_replicas; c++)
         for (size_t k = 0; k < x->n_inputs; k++) {
             const pg__layer *s = &x->m->layers[x->t->calls[c].inputs[k].layer];
@@ -73,22 +112,13 @@ static int slices_ok(examined *x)
             x->slices[c * x->n_inputs + k] = s;
             if (is_class(s, "InputLayer"))
                 (void)snprintf(x->why_not, sizeof x->why_not, "an input feeds it directly");
-            else if (s->model || s->n_calls != 1 || s->calls[0].n_inputs == 0 ||
-                     !pg__may_slice(s) || !cuts_batch(x->text, s))
-                (void)snprintf(x->why_not, sizeof x->why_not,
-                               "layer \"%s\", which feeds it, is no slice of an input",
-                               PG_SHOW(s->name));
-            for (size_t i = 0; !x->why_not[0] && i < s->calls[0].n_inputs; i++)
-                if (!is_class(&x->m->layers[s->calls[0].inputs[i].layer], "InputLayer"))
-                    (void)snprintf(x->why_not, sizeof x->why_not,
-                                   "layer \"%s\", which feeds it, does not slice an input",
-                                   PG_SHOW(s->name));
+            else if (no_slice(x, s))
+                (void)snprintf(x->why_not, sizeof x->why_not, "layer \"%s\", which feeds it, %s",
+                               PG_SHOW(s->name), no_slice(x, s));
+            else if (c && s->calls[0].inputs[0].layer != first->calls[0].inputs[0].layer)
+                (void)snprintf(x->why_not, sizeof x->why_not, "its calls take different inputs");
             if (x->why_not[0])
                 return 0;
-            if (c && s->calls[0].inputs[0].layer != first->calls[0].inputs[0].layer) {
-                (void)snprintf(x->why_not, sizeof x->why_not, "its calls take different inputs");
-                return 0;
-            }
             x->role[(size_t)(s - x->m->layers)] = 's';
         }
     return 1;

@@ -2,6 +2,8 @@
 #ifndef WRAPPER_JSON_H
 #define WRAPPER_JSON_H
 
+#include "pg_test.h"
+
 #include "base/mem.h"
 #include "base/str.h"
 #include "wrap/verdict.h"
