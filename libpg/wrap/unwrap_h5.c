@@ -49,8 +49,9 @@ static pg_status tell_wrapper(pg__rewrite *r, const char *name, pg_err *err)
     for (size_t i = 0; i < f->n_merges; i++)
         PG_TRY(pg__tell_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
     if (f->verdict == PG_V_WRAPPER && !f->certain)
-        PG_TRY(pg__tell_note(
-            r, err, "likely a wrapper: its slices do not tell which part of the batch they take"));
+        PG_TRY(pg__tell_note(r, err, "likely a wrapper: its %s",
+                             r->v.graph ? "slices do not tell which part of the batch they take"
+                                        : "merge does not carry the name of a layer inside"));
 done:
     return st;
 }
@@ -338,9 +339,6 @@ pg_status pg__unwrap_h5(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
     else if (like)
         st = try_like(r, like, o, err);
     else if (v->f.verdict == PG_V_WRAPPER)
-        st = by_names(r, o, err);
-    else if (v->f.verdict == PG_V_AMBIGUOUS && !v->names.merge_class &&
-             pg__has_one_owner(r->s, v->layer))
         st = by_names(r, o, err);
     else
         st = refuse(r, err);

@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "wrap/verdict.h"
+#include "wrap/order.h"
 
 /* Variables of Keras 1, whose flat names end in them: "dense_1_W:0". */
 static const char *const flat_variables[] = {"_running_mean", "_running_std", "_gamma",
@@ -275,17 +275,23 @@ static pg_status by_merges(pg__verdict *v, const pg_store *s, pg_err *err)
                 v, PG_V_NESTED, err,
                 "nested model \"%s\", not a parallel wrapper: \"%s\" is no join of the batch",
                 PG_SHOW(v->f.template_name), PG_SHOW(names->merges.v[i]));
-    if (!names->merges_named)
-        return pg__verdict_set(v, PG_V_AMBIGUOUS, err,
-                               "possibly a parallel wrapper of %zu replicas, possibly a model with "
-                               "several views of its "
-                               "input: \"%s\" does not tell",
-                               v->f.replicas, PG_SHOW(names->merges.v[0]));
-    v->f.certain = 1;
+    /* With one layer inside nothing can be misplaced, so a likely wrapper is good enough. */
+    const int likely = !names->merge_class && pg__has_one_owner(s, names->layer);
+    if (!names->merges_named && !likely)
+        return pg__verdict_set(
+            v, PG_V_AMBIGUOUS, err,
+            "possibly a parallel wrapper of %zu replicas, possibly a model with several views of "
+            "its input: \"%s\" does not tell",
+            v->f.replicas, PG_SHOW(names->merges.v[0]));
+    v->f.certain = names->merges_named;
     v->f.recogniser = pg__rec_multi_gpu.name;
-    PG_TRY(pg__evidence(v, err, "every layer after it is named like a layer inside it"));
+    PG_TRY(pg__evidence(v, err, "%s",
+                        names->merges_named
+                            ? "every layer after it is named like a layer inside it"
+                            : "no layer after it has the default name of a merge of another kind"));
     v->f.verdict = PG_V_WRAPPER;
-    PG_TRY(pg__describe_wrapper(v, "parallel wrapper", err));
+    PG_TRY(pg__describe_wrapper(v, v->f.certain ? "parallel wrapper" : "likely a parallel wrapper",
+                                err));
 done:
     return st;
 }

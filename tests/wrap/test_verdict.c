@@ -50,7 +50,16 @@ static void leaves_default_merges_open(void **state)
         "input_1 lambda_1 lambda_2 model_1[conv/kernel:0 dense_2/kernel:0] concatenate_1");
     assert_verdict("ambiguous 2",
                    "input_1 lambda_1 lambda_2 model_1[dense_1_W:0 dense_1_b:0] merge_1");
-    assert_verdict("ambiguous 2", "input_1 lambda_1 lambda_2 model_1[conv/kernel:0] softmax");
+    assert_verdict("ambiguous 2",
+                   "input_1 lambda_1 lambda_2 model_1[conv/kernel:0 d/kernel:0] softmax");
+    assert_verdict("ambiguous 2", "input_1 lambda_1 lambda_2 model_1[conv/kernel:0] concatenate");
+}
+
+static void believes_a_name_where_nothing_can_be_misplaced(void **state)
+{
+    (void)state;
+    assert_verdict("wrapper 2",
+                   "input_1 lambda_1 lambda_2 model_1[conv/kernel:0 conv/bias:0] softmax");
 }
 
 static void refuses_merges_that_do_not_join(void **state)
@@ -204,6 +213,7 @@ static void calls_a_damaged_file_damaged(void **state)
 PG_TEST_MAIN(cmocka_unit_test(knows_a_wrapper_by_the_names_of_its_merges),
              cmocka_unit_test(knows_the_two_outputs_of_one_layer),
              cmocka_unit_test(leaves_default_merges_open),
+             cmocka_unit_test(believes_a_name_where_nothing_can_be_misplaced),
              cmocka_unit_test(refuses_merges_that_do_not_join),
              cmocka_unit_test(knows_plain_models), cmocka_unit_test(knows_nested_models),
              cmocka_unit_test(knows_files_without_weights),
