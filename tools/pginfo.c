@@ -98,7 +98,8 @@ static int by_path(const void *a, const void *b)
 /* 1 if a folder is one split model: the library finds its index. */
 static int is_split(const char *path)
 {
-    static const char *const names[] = {"manifest.json", "model.safetensors.index.json"};
+    static const char *const names[] = {"manifest.json", "model.safetensors.index.json",
+                                        "model.weights.json"};
     char at[4096];
     struct stat st;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

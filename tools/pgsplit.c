@@ -14,7 +14,8 @@ static const cli_opt options[] = {
     {0, "max-shard-size", "SIZE", NULL, &max_size, NULL, NULL,
      "largest shard, as 100MB, 100MiB or 1GB; npy: cut larger tensors along axis 0"},
     {0, "max-tensors", "N", NULL, NULL, &max_tensors, NULL, "tensors in one shard, npy excepted"},
-    {0, "format", "FORMAT", NULL, &format, NULL, "npy", "format of the shards"},
+    {0, "format", "FORMAT", NULL, &format, NULL, "npy|npz|safetensors|keras",
+     "format of the shards"},
     {0, "unwrap", NULL, &o.unwrap, NULL, NULL, NULL,
      "split the one-device model of a parallel wrapper's file"},
     {0, "sha256", NULL, &o.sha256, NULL, NULL, NULL, "write SHA256SUMS too, for sha256sum -c"},
@@ -23,7 +24,7 @@ static const cli_opt options[] = {
 
 static const cli_example examples[] = {
     {"pgsplit big.h5 out/", "one .npy file per tensor, and manifest.json"},
-    {"pgsplit -n --max-shard-size 2GB big.h5 out/", "what would be written?"},
+    {"pgsplit -n --format safetensors --max-shard-size 2GB big.h5 out/", "what would be written?"},
     {"pgsplit --unwrap parallel.h5 out/", "the template of a wrapper, as shards"},
     {"pgjoin out/ back.h5", "put it together again"},
     {0},

@@ -428,6 +428,28 @@ pg_status pg__shards_copy(pg__shards *s, size_t tensor, pg__sink *sink, uint64_t
     return PG_OK;
 }
 
+pg_status pg__shards_check_archives(pg__shards *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < s->n_archives; i++) {
+        const archive *a = &s->archives[i];
+        const uint64_t size = pg__io_size(a->io);
+        uint32_t crc = 0;
+        for (uint64_t at = 0; at < size;) {
+            const size_t n = size - at < PG_COPY_BYTES ? (size_t)(size - at) : PG_COPY_BYTES;
+            PG_TRY(pg__io_read(a->io, at, s->buf, n, err));
+            crc = pg__crc32(crc, s->buf, n);
+            at += n;
+        }
+        if (crc != a->crc)
+            PG_TRY(pg__strs_printf(&s->damages, err,
+                                   "%s (crc32 %08" PRIx32 ", manifest has %08" PRIx32 ")",
+                                   PG_SHOW(a->path), crc, a->crc));
+    }
+done:
+    return st;
+}
+
 /* ---- the store -------------------------------------------------------------------------------
  */
 

@@ -4,12 +4,13 @@
  * in the pass that copies, into the sink's temporary, which gets its name only if all were right.
  */
 #include <errno.h>
-#include <libgen.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/fmt_keras_v3.h"
 #include "format/shards.h"
 #include "pg/shard.h"
 #include "wrap/rewrite.h"
@@ -191,6 +192,8 @@ static pg_status write_manifest(join *j, pg__shards *s, pg_err *err)
         pg__shards_close(s);
         return st;
     }
+    PG_TRY(pg__shards_check_archives(s, err));
+    PG_TRY(check_sums(j, s, err));
     if (j->o->write.dry_run) {
         if (j->out)
             PG_TRY(pg__sink_check(j->out, &o, err));
@@ -237,6 +240,129 @@ done:
     return st;
 }
 
+/* ---- from an index ---------------------------------------------------------------------------
+ */
+
+static int is_manifest(pg__io *io)
+{
+    char head[512] = "";
+    const uint64_t n = pg__io_size(io);
+    if (pg__io_read(io, 0, head, n < sizeof head - 1 ? (size_t)n : sizeof head - 1, NULL) != PG_OK)
+        return 0;
+    return strstr(head, "\"source_format\"") || strstr(head, "\"format\": \"np") ||
+           strstr(head, "\"layers\"");
+}
+
+/* "model-00002-of-00003.safetensors" stands for its index. */
+static pg_status find_safetensors_index(join *j, pg_err *err)
+{
+    static const char of[] = "-of-", end[] = ".safetensors";
+    const char *slash = strrchr(j->in, '/'), *name = slash ? slash + 1 : j->in;
+    const size_t n = strlen(name);
+    pg_status st = PG_OK;
+    pg__str index = {0};
+    char *path = NULL;
+    if (!ends_with(name, end) || n < 15 + sizeof end || strncmp(name + n - 21, of, 4) != 0)
+        return PG_OK;
+    PG_TRY(pg__str_printf(&index, err, "%.*s%s.index.json", (int)(n - 27), name, end));
+    PG_TRY(find_above(&path, j->in, index.s, 0, err));
+    pg__mem_free(j->index);
+    j->index = path;
+    pg__io_close(j->io);
+    j->io = NULL;
+    PG_TRY(pg__io_open(&j->io, path, err));
+done:
+    pg__str_fini(&index);
+    return st;
+}
+
+/* Drops from a plan what does not match --only. */
+static pg_status plan_only(pg__plan *plan, const char *glob, pg_err *err)
+{
+    pg__plan some = {.src = plan->src, .keep_state = plan->keep_state};
+    pg_status st = PG_OK;
+    if (!glob)
+        return PG_OK;
+    for (size_t l = 0; l < plan->n_layers || (l == 0 && !plan->n_layers); l++) {
+        const pg__plan_layer *layer = plan->n_layers ? &plan->layers[l] : NULL;
+        const size_t first = layer ? layer->first : 0, n = layer ? layer->n : plan->n_items;
+        int begun = 0;
+        for (size_t i = first; i < first + n; i++) {
+            const pg__plan_item *item = &plan->items[i];
+            if (fnmatch(glob, item->name, 0) != 0 && !(layer && !fnmatch(glob, layer->name, 0)))
+                continue;
+            if (layer && !begun++)
+                PG_TRY(
+                    pg__plan_add_layer(&some, layer->name, strlen(layer->name), layer->src, err));
+            PG_TRY(pg__plan_add(&some, item->src, item->name, err));
+        }
+    }
+    some.keep_state = 0;
+    if (some.n_items == 0)
+        PG_FAIL(PG_E_ARG, "no tensor matches \"%s\"", PG_SHOW(glob));
+    pg__plan_fini(plan);
+    *plan = some;
+    some = (pg__plan){0};
+done:
+    pg__plan_fini(&some);
+    return st;
+}
+
+static pg_status count_plan(join *j, const pg__plan *p, pg_err *err)
+{
+    for (size_t i = 0; i < p->n_items; i++) {
+        const pg_weight *w = pg__store_tensor(p->src, p->items[i].src);
+        if (__builtin_add_overflow(j->rep.n_bytes, w->n_bytes, &j->rep.n_bytes))
+            return pg_fail(err, PG_E_LIMIT, "the tensors are too large together");
+        j->rep.n_params += w->n_bytes / pg_dtype_bytes(w->dtype);
+    }
+    j->rep.n_layers = p->n_layers;
+    j->rep.n_tensors = p->n_items;
+    j->rep.n_state = pg__plan_n_state(p);
+    return PG_OK;
+}
+
+/* Shards of Hugging Face and of Keras have no checksums: the output is read back and compared. */
+static pg_status join_index(join *j, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__plan plan = {0};
+    pg_store *s = NULL;
+    pg__save_report saved = {0};
+    pg__save_opts o = {.skip_verify = j->o->write.skip_verify};
+    PG_TRY(find_safetensors_index(j, err));
+    PG_TRY(pg_store_open(&s, j->index, NULL, err));
+    const int keras = strcmp(pg_store_format(s), "keras-sharded") == 0;
+    const char *index = pg__v3_shard_index(s);
+    if (index) { /* a shard alone */
+        char *path = NULL;
+        PG_TRY(find_above(&path, j->in, index, 0, err));
+        pg__mem_free(j->index);
+        j->index = path;
+        pg_store_close(s);
+        s = NULL;
+        PG_TRY(pg_store_open(&s, path, NULL, err));
+    } else if (!keras && strcmp(pg_store_format(s), "safetensors") != 0) {
+        PG_FAIL(PG_E_ARG, "%s: a whole file, no shard or index", PG_SHOW(j->in));
+    }
+    PG_TRY(pg__plan_copy_of(&plan, s, err));
+    PG_TRY(plan_only(&plan, j->o->only, err));
+    PG_TRY(count_plan(j, &plan, err));
+    o.sink = sink_opts(j);
+    if (j->o->write.dry_run) {
+        if (j->out)
+            PG_TRY(pg__sink_check(j->out, &o.sink, err));
+        goto done;
+    }
+    PG_TRY(pg__format_save(keras || index ? &pg__fmt_keras_v3 : &pg__fmt_safetensors, j->out, &plan,
+                           &o, &saved, err));
+    j->rep.n_verified = saved.n_verified;
+done:
+    pg__plan_fini(&plan);
+    pg_store_close(s);
+    return st;
+}
+
 pg_status pg_join_file(const char *in, const char *out, const pg_join_opts *opts,
                        pg_shard_report *report, pg_err *err)
 {
@@ -246,7 +372,10 @@ pg_status pg_join_file(const char *in, const char *out, const pg_join_opts *opts
     if (!in || (!out && !j.o->write.dry_run))
         return pg_fail(err, PG_E_ARG, "an input and an output are needed");
     PG_TRY(find_index(&j, err));
-    PG_TRY(join_manifest(&j, err));
+    if (is_manifest(j.io))
+        PG_TRY(join_manifest(&j, err));
+    else
+        PG_TRY(join_index(&j, err));
 done:
     if (report) {
         *report = j.rep;

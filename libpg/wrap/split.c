@@ -204,7 +204,8 @@ static pg_status list_tensors(pg__split *s, unsigned char *seen, pg_err *err)
         if (s->tree)
             seen[t.obj] = 1;
         PG_TRY(push(s, &t, err));
-        s->rep.n_params += w->n_bytes / pg_dtype_bytes(w->dtype);
+        if (t.role == PG_ROLE_WEIGHT)
+            s->rep.n_params += w->n_bytes / pg_dtype_bytes(w->dtype);
     }
     s->rep.n_layers = pg_store_n_layers(s->view);
     s->rep.n_tensors = n_weights;
@@ -262,6 +263,21 @@ pg_status pg__split_read(pg__split *s, size_t i, uint64_t off, void *buf, size_t
                                             : pg__store_read_raw(s->r.s, t->data, off, buf, n, err);
     if (st != PG_OK)
         pg_err_prefix(err, PG_SHOW(s->r.in));
+    return st;
+}
+
+pg_status pg__split_read_little(pg__split *s, size_t i, uint64_t off, void *buf, size_t n,
+                                pg_err *err)
+{
+    const size_t size = pg_dtype_bytes(s->v[i].w.dtype);
+    unsigned char *p = buf;
+    const pg_status st = pg__split_read(s, i, off, buf, n, err);
+    for (size_t at = 0; st == PG_OK && s->v[i].big_endian && size > 1 && at < n; at += size)
+        for (size_t a = at, b = at + size - 1; a < b; a++, b--) {
+            const unsigned char c = p[a];
+            p[a] = p[b];
+            p[b] = c;
+        }
     return st;
 }
 
@@ -400,7 +416,8 @@ pg_status pg_split_file(const char *in, const char *dir, const pg_split_opts *op
                         pg_shard_report *report, pg_err *err)
 {
     static const pg_split_opts defaults = {0};
-    static pg_status (*const write[])(pg__split *, pg_err *) = {pg__split_npy};
+    static pg_status (*const write[])(pg__split *, pg_err *) = {
+        pg__split_npy, pg__split_npz, pg__split_safetensors, pg__split_keras};
     pg_status st = PG_OK;
     pg__split s = {.dir = dir, .o = opts ? opts : &defaults};
     if ((unsigned)s.o->format >= sizeof write / sizeof *write)

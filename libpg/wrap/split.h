@@ -38,8 +38,12 @@ typedef struct pg__split {
     unsigned char *buf, *old; /* PG_COPY_BYTES each */
 } pg__split;
 
-/* Raw bytes of a tensor. */
+/* Raw bytes of a tensor; with the other function little-endian ones (off and n in elements' sizes).
+ */
 pg_status pg__split_read(pg__split *s, size_t i, uint64_t off, void *buf, size_t n, pg_err *err);
+
+pg_status pg__split_read_little(pg__split *s, size_t i, uint64_t off, void *buf, size_t n,
+                                pg_err *err);
 
 /* Where "path" is written, into out (emptied before). */
 pg_status pg__split_path(pg__str *out, const pg__split *s, const char *path, pg_err *err);
@@ -80,7 +84,20 @@ pg_status pg__split_add(pg__manifest *m, pg__split *s, size_t i, pg_err *err);
 /* Its raw name for shard_names.h: "conv1/kernel:0". */
 pg_status pg__split_raw_name(pg__str *out, const pg__split *s, size_t i, pg_err *err);
 
+/* Shard of each of the first n_tensors tensors (split_fill.c). */
+typedef struct pg__filling {
+    size_t *shard, n;
+} pg__filling;
+pg_status pg__split_fill(pg__filling *out, const pg__split *s, size_t n_tensors, pg_err *err);
+size_t pg__filling_count(const pg__filling *f, size_t n_tensors, size_t shard);
+void pg__filling_fini(pg__filling *f);
+
 /* ---- split_folder.c ---- */
+
+/* A file that is not written front to back: a sink for `path`, and its end (commit, SHA-256). */
+pg_status pg__split_open(pg__split *s, const char *path, pg__sink **out, pg_err *err);
+pg_status pg__split_close(pg__split *s, const char *path, pg__sink *sink, size_t n_tensors,
+                          uint32_t *crc, pg_err *err);
 
 /* Makes the folder, or checks that what is in it is an interrupted run of this split: none but
  * these files. With force, an earlier split in it is replaced when this one is whole; until then

@@ -348,29 +348,76 @@ static pg_status add_sum(pg__split *s, const char *path, pg__split_out *f, pg_er
     return pg__strs_printf(&s->sums, err, "%s  %s", hex, path);
 }
 
+pg_status pg__split_open(pg__split *s, const char *path, pg__sink **out, pg_err *err)
+{
+    const pg__sink_opts o = {.force = 1, .no_sync = 1, .cancel = s->o->write.cancel};
+    pg__str full = {0};
+    pg_status st = pg__split_path(&full, s, path, err);
+    if (st == PG_OK)
+        st = pg__sink_open(out, full.s, &o, err);
+    if (st == PG_E_IO && full.s && strchr(path, '/')) { /* its folder is not there yet */
+        char *slash = strrchr(full.s, '/');
+        *slash = 0;
+        st = make_folders(full.s, strlen(s->into), err);
+        *slash = '/';
+        if (st == PG_OK)
+            st = pg__sink_open(out, full.s, &o, err);
+    }
+    pg__str_fini(&full);
+    return st;
+}
+
+/* Both sums of what was written. */
+static pg_status sum_written(pg__split *s, pg__sink *sink, pg__split_out *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__io *io = NULL;
+    pg__sha256_init(&f->sha);
+    PG_TRY(pg__sink_reopen(sink, &io, err));
+    for (uint64_t size = pg__io_size(io); f->at < size;) {
+        const size_t n = size - f->at < PG_COPY_BYTES ? (size_t)(size - f->at) : PG_COPY_BYTES;
+        PG_TRY(pg__io_read(io, f->at, s->old, n, err));
+        f->crc = pg__crc32(f->crc, s->old, n);
+        if (s->o->sha256)
+            pg__sha256_add(&f->sha, s->old, n);
+        f->at += n;
+    }
+done:
+    pg__io_close(io);
+    return st;
+}
+
+pg_status pg__split_close(pg__split *s, const char *path, pg__sink *sink, size_t n_tensors,
+                          uint32_t *crc, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__split_out f = {0};
+    if (crc || s->o->sha256)
+        PG_TRY(sum_written(s, sink, &f, err));
+    PG_TRY(pg__sink_commit(sink, err));
+    PG_TRY(pg__split_file(s, path, n_tensors, pg__sink_size(sink), err));
+    PG_TRY(add_sum(s, path, &f, err));
+    if (crc)
+        *crc = f.crc;
+done:
+    return st;
+}
+
 pg_status pg__split_make(pg__split *s, const char *path, size_t n_tensors, uint64_t n_bytes,
                          fill_fn fill, void *ctx, uint32_t *crc, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str full = {0};
     pg__split_out f = {0};
-    const pg__sink_opts o = {.force = 1, .no_sync = 1, .cancel = s->o->write.cancel};
     PG_TRY(pg__split_file(s, path, n_tensors, n_bytes, err));
     PG_TRY(pg__split_path(&full, s, path, err));
     PG_TRY(compare(s, &f, full.s, n_bytes, fill, ctx, err));
     if (f.same) {
         s->rep.n_reused++;
     } else {
-        const char *slash = strrchr(full.s, '/');
         f = (pg__split_out){0};
         pg__sha256_init(&f.sha);
-        st = pg__sink_open(&f.sink, full.s, &o, err);
-        if (st == PG_E_IO && strchr(path, '/')) { /* its folder is not there yet */
-            full.s[slash - full.s] = 0;
-            PG_TRY(make_folders(full.s, strlen(s->into), err));
-            full.s[slash - full.s] = '/';
-            st = pg__sink_open(&f.sink, full.s, &o, err);
-        }
+        st = pg__split_open(s, path, &f.sink, err);
         if (st == PG_OK && n_bytes > PG_COPY_BYTES)
             st = pg__sink_reserve(f.sink, n_bytes, err);
         if (st == PG_OK)

@@ -1,0 +1,258 @@
+/* fmt_st_index.c - safetensors in several files (huggingface_hub, transformers), through their
+ * index:
+ *
+ *     {"metadata": {"total_size": 592}, "weight_map": {"dense.weight":
+ * "model-00001-of-00002.safetensors"}}
+ *
+ * The store is that of one safetensors file with all tensors, in the order of the shards. Names of
+ * shards are file names, looked up beside the index; every tensor must be in the shard that the
+ * index says, and nowhere else. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/safetensors.h"
+
+typedef struct parts {
+    pg_store **v;
+    size_t n;
+} parts;
+
+typedef struct mapped {
+    const char *tensor, *shard;
+    int seen;
+} mapped;
+
+static int probe(const uint8_t *head, size_t n)
+{
+    size_t i = 0;
+    while (i < n && (head[i] == ' ' || head[i] == '\t' || head[i] == '\n' || head[i] == '\r'))
+        i++;
+    return i < n && head[i] == '{';
+}
+
+static int ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+static int by_tensor(const void *a, const void *b)
+{
+    return strcmp(((const mapped *)a)->tensor, ((const mapped *)b)->tensor);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static pg_status parse(pg__json **out, pg__io *io, const char *path, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const uint64_t n = pg__io_size(io);
+    const int named = path && ends_with(path, ".safetensors.index.json");
+    char *text = NULL;
+    if (n > PG_LIMIT_JSON_BYTES)
+        return pg_fail(err, named ? PG_E_LIMIT : PG_E_UNKNOWN, "more than %llu MiB of JSON",
+                       (unsigned long long)PG_LIMIT_JSON_BYTES >> 20);
+    text = pg__mem_array((size_t)n + 1, 1);
+    if (!text)
+        return pg__nomem(err);
+    PG_TRY(pg__io_read(io, 0, text, (size_t)n, err));
+    if (!named && !memmem(text, (size_t)n, ".safetensors", 12))
+        PG_FAIL(PG_E_UNKNOWN, "JSON, but no index of shards");
+    st = pg__json_parse(out, text, (size_t)n, err);
+    if ((st == PG_E_FORMAT || st == PG_E_LIMIT) && !named)
+        st = pg_fail(err, PG_E_UNKNOWN, "no JSON index of shards");
+done:
+    pg__mem_free(text);
+    return st;
+}
+
+/* The map sorted by tensor, and the shards, each once, sorted. */
+static pg_status read_map(mapped **map, size_t *n_map, pg__strs *shards, const pg__json *json,
+                          pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__json_iter it = {.obj = pg__json_get(json, "weight_map")};
+    const size_t n = pg__json_len(it.obj);
+    size_t kept = 0;
+    mapped *v = NULL;
+    if (pg__json_type_of(it.obj) != PG_J_OBJECT)
+        PG_FAIL(PG_E_UNKNOWN, "JSON, but no index of shards (no weight_map)");
+    v = pg__mem_array(n, sizeof *v);
+    if (!v)
+        PG_TRY(pg__nomem(err));
+    for (size_t i = 0; pg__json_next(&it); i++) {
+        size_t len = 0;
+        const char *shard = pg__json_bytes(it.value, &len);
+        if (!shard || strlen(shard) != len || !ends_with(shard, ".safetensors"))
+            PG_FAIL(i ? PG_E_FORMAT : PG_E_UNKNOWN,
+                    "weight_map: %s: no name of a .safetensors file", PG_SHOW(it.key));
+        v[i] = (mapped){.tensor = it.key, .shard = shard};
+        if (shards->n == 0 || strcmp(shards->v[shards->n - 1], shard) != 0)
+            PG_TRY(pg__strs_add(shards, shard, len, err));
+    }
+    if (n)
+        qsort(v, n, sizeof *v, by_tensor);
+    if (shards->n)
+        qsort(shards->v, shards->n, sizeof *shards->v, by_name);
+    for (size_t i = 0; i < shards->n; i++)
+        if (kept && strcmp(shards->v[kept - 1], shards->v[i]) == 0)
+            pg__mem_free(shards->v[i]);
+        else
+            shards->v[kept++] = shards->v[i];
+    shards->n = kept;
+    *map = v;
+    *n_map = n;
+    v = NULL;
+done:
+    pg__mem_free(v);
+    return st;
+}
+
+/* Opens every shard; all that is wrong with them is told at once. */
+static pg_status open_shards(parts *p, const pg__strs *shards, const char *path,
+                             const pg_open_opts *opts, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs missing = {0}, damaged = {0};
+    p->v = pg__mem_array(shards->n, sizeof(pg_store *));
+    if (!p->v)
+        return pg__nomem(err);
+    p->n = shards->n;
+    for (size_t i = 0; i < shards->n; i++) {
+        pg_err e = {0};
+        pg__io *io = NULL;
+        pg_status one = pg__io_open_beside(&io, path, shards->v[i], &e);
+        const int gone = one == PG_E_IO && e.sys == ENOENT;
+        if (one == PG_OK && pg__io_size(io) < 9)
+            one = pg_fail(&e, PG_E_FORMAT, "not a safetensors file");
+        if (one == PG_OK)
+            one = pg__fmt_safetensors.open(&p->v[i], io, shards->v[i], opts, &e);
+        pg__io_close(io);
+        if (one == PG_E_NOMEM)
+            PG_TRY(pg__nomem(err));
+        if (gone)
+            PG_TRY(pg__strs_printf(&missing, err, "%s", PG_SHOW(shards->v[i])));
+        else if (one != PG_OK)
+            PG_TRY(pg__strs_printf(&damaged, err, "%s (%s)", PG_SHOW(shards->v[i]), e.msg));
+    }
+    if (missing.n + damaged.n == 0)
+        goto done;
+    st = PG_E_FORMAT;
+    if (damaged.n == 0)
+        (void)pg_fail(err, st, "%zu of %zu shards missing", missing.n, shards->n);
+    else
+        (void)pg_fail(err, st, "%zu of %zu shards missing, %zu damaged", missing.n, shards->n,
+                      damaged.n);
+    for (size_t i = 0; i < missing.n; i++)
+        pg_err_detail(err, "missing  %s", missing.v[i]);
+    for (size_t i = 0; i < damaged.n; i++)
+        pg_err_detail(err, "damaged  %s", damaged.v[i]);
+done:
+    pg__strs_fini(&missing);
+    pg__strs_fini(&damaged);
+    return st;
+}
+
+static void close_parts(void *ctx)
+{
+    parts *p = ctx;
+    for (size_t i = 0; i < p->n; i++)
+        pg_store_close(p->v[i]);
+    pg__mem_free(p->v);
+    pg__mem_free(p);
+}
+
+/* Adds the tensors of one shard; each must be mapped to it. */
+static pg_status add_part(pg_store *out, const pg_store *part, const char *shard, mapped *map,
+                          size_t n_map, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < pg_store_n_weights(part); i++) {
+        const pg_weight *w = pg_store_weight(part, i);
+        const mapped key = {.tensor = w->name};
+        mapped *m = n_map ? bsearch(&key, map, n_map, sizeof *map, by_tensor) : NULL;
+        if (!m || strcmp(m->shard, shard) != 0)
+            PG_FAIL(PG_E_FORMAT, "%s: holds %s, which the index has in %s", PG_SHOW(shard),
+                    PG_SHOW(w->name), m ? PG_SHOW(m->shard) : "no shard");
+        m->seen = 1;
+        const pg__tensor_desc d = {.name = w->name,
+                                   .dtype = w->dtype,
+                                   .rank = w->rank,
+                                   .dims = w->dims,
+                                   .extent = pg__store_extent(part, i)};
+        PG_TRY(pg__store_add_weight(out, &d, err));
+    }
+done:
+    return st;
+}
+
+static pg_status add_parts(pg_store *out, const parts *p, const pg__strs *shards, mapped *map,
+                           size_t n_map, pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t n = 0;
+    for (size_t i = 0; i < p->n; i++)
+        PG_TRY(add_part(out, p->v[i], shards->v[i], map, n_map, err));
+    const char *text = p->n ? pg_store_text(p->v[0], PG_TEXT_METADATA, &n) : NULL;
+    const char *writer = p->n ? pg_store_writer(p->v[0]) : NULL;
+    if (text)
+        PG_TRY(pg__store_set_text(out, PG_TEXT_METADATA, text, n, err));
+    if (writer)
+        PG_TRY(pg__store_set_writer(out, writer, err));
+    for (size_t i = 0; i < n_map; i++)
+        if (!map[i].seen)
+            PG_FAIL(PG_E_FORMAT, "%s: %s is not in it", PG_SHOW(map[i].shard),
+                    PG_SHOW(map[i].tensor));
+done:
+    return st;
+}
+
+static pg_status open_index(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
+                            pg_err *err)
+{
+    static const pg__store_io data = {.close = close_parts};
+    pg_status st = PG_OK;
+    pg__json *json = NULL;
+    pg__strs shards = {0};
+    mapped *map = NULL;
+    size_t n_map = 0;
+    pg_store *s = NULL;
+    parts *p = NULL;
+    if (!path)
+        return pg_fail(err, PG_E_UNKNOWN, "an index of shards is read from a file, beside them");
+    PG_TRY(parse(&json, io, path, err));
+    PG_TRY(read_map(&map, &n_map, &shards, json, err));
+    p = pg__mem_array(1, sizeof *p);
+    if (!p)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(open_shards(p, &shards, path, opts, err));
+    PG_TRY(pg__store_new(&s, pg__fmt_safetensors.name, NULL, NULL, err));
+    PG_TRY(add_parts(s, p, &shards, map, n_map, err));
+    pg__store_own(s, &data, p);
+    p = NULL;
+    *out = s;
+    s = NULL;
+done:
+    if (p)
+        close_parts(p);
+    pg_store_close(s);
+    pg__mem_free(map);
+    pg__strs_fini(&shards);
+    pg__json_free(json);
+    return st;
+}
+
+const pg__format pg__fmt_st_index = {
+    .name = "safetensors-index",
+    .probe = probe,
+    .open = open_index,
+    .suffixes = ".safetensors.index.json\0",
+};
