@@ -6,6 +6,7 @@
  * on a UTF-8 tag. From any other format: what Keras 2.15 writes. */
 #include "format/keras_h5_keep.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -189,6 +190,19 @@ done:
     return st;
 }
 
+/* What a store of another format says of its writer ("keras 3.6.0, tensorflow"), else Keras 2.15.
+ */
+static void name_writer(pg__keep *k, const char *writer)
+{
+    const char *version = writer && strncmp(writer, "keras ", 6) == 0 ? writer + 6 : "2.15.0";
+    const size_t n = strcspn(version, ",");
+    const char *backend = version[n] && version[n + 1] ? version + n + 2 : "tensorflow";
+    (void)snprintf(k->version_text, sizeof k->version_text, "%.*s", (int)n, version);
+    (void)snprintf(k->backend_text, sizeof k->backend_text, "%s", backend);
+    k->version[0] = k->version_text;
+    k->backend[0] = k->backend_text;
+}
+
 pg_status pg__keep_of(pg__keep *out, const pg__plan *plan, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -198,8 +212,7 @@ pg_status pg__keep_of(pg__keep *out, const pg__plan *plan, pg_err *err)
     out->w = out->full ? "model_weights" : "";
     if (!src) {
         out->has_top = 1;
-        out->backend[0] = "tensorflow";
-        out->version[0] = "2.15.0";
+        name_writer(out, pg_store_writer(plan->src));
         PG_TRY(add_versions(out, out->w, 0, err));
         if (out->full)
             PG_TRY(add_versions(out, "", 1, err));

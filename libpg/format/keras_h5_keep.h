@@ -25,7 +25,8 @@ typedef struct pg__keep {
     size_t n_data, cap_data;
     pg__keras_names top; /* weight_names of top_level_model_weights */
     int has_top;
-    const char *backend[1], *version[1]; /* what attrs point to for sources of other formats */
+    char backend_text[40], version_text[40]; /* for sources of other formats, and ... */
+    const char *backend[1], *version[1];     /* ... what attrs point to */
 } pg__keep;
 
 /* Fills *out, which starts as {0}; release with pg__keep_fini(), also after a failure. It lives no

@@ -92,6 +92,20 @@ static pg_status name_layer(pg__v3_image *m, const char *vars, const char *name,
     return pg__h5_out_attr(m->h5, vars, &a, err);
 }
 
+/* HDF5 has no such type: Keras stores two opaque bytes and says on the dataset what they are. */
+static pg_status mark_bfloat16(pg__v3_image *m, const char *path, pg_err *err)
+{
+    static const char *const word = "bfloat16";
+    const size_t len = strlen(word);
+    const char *strs[] = {word};
+    const pg__h5_attr a = {.name = "dtype",
+                           .type = {.cls = PG_H5_STR_VLEN, .utf8 = 1},
+                           .n_elems = 1,
+                           .strs = strs,
+                           .lens = &len};
+    return pg__h5_out_attr(m->h5, path, &a, err);
+}
+
 /* "" for the layer "/", which is the model itself. */
 static const char *path_of_layer(const char *name)
 {
@@ -117,7 +131,8 @@ done:
     return st;
 }
 
-/* A layer: its groups, and its name where the source has names at all (Keras 3.6 and later). */
+/* A layer: its groups, and its name where the plan has one or the source has names at all
+ * (Keras 3.6 and later). */
 static pg_status add_layer(pg__v3_image *m, const pg__v3 *v, const pg__plan_layer *l, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -127,7 +142,7 @@ static pg_status add_layer(pg__v3_image *m, const pg__v3 *v, const pg__plan_laye
     if (!*to)
         goto done; /* add_root() did it */
     PG_TRY(add_group(m, v, src ? path_of_layer(src->name) : NULL, to, err));
-    if (src || !v || (!l->label && !pg__v3_model_name(m->plan->src)))
+    if ((src && v) || (!l->label && !(v && pg__v3_model_name(m->plan->src))))
         goto done;
     const char *slash = strrchr(to, '/');
     PG_TRY(join(&vars, to, "vars", err));
@@ -167,6 +182,8 @@ static pg_status add_dataset(pg__v3_image *m, const pg__v3 *v, size_t tensor, co
         return pg__nomem(err);
     PG_TRY(pg__h5_out_dataset(m->h5, name, &type, w->rank, w->dims, &id, err));
     m->data[m->n_data++] = (pg__placed){.tensor = tensor};
+    if (!v && w->dtype == PG_BF16)
+        PG_TRY(mark_bfloat16(m, name, err));
     if (!v)
         goto done;
     const pg__v3_place at = v->tensors[tensor];

@@ -22,6 +22,10 @@ typedef struct pg__extent {
     uint64_t off;
 } pg__extent;
 
+/* pg_store_format() of a store that shows what a conversion will write (wrap/convert_outline.c). Its
+ * metadata is meant for the output. */
+#define PG_CONVERTED "converted"
+
 /* Empty store that owns ctx from now on (closed by pg_store_close); io may be NULL (no data).
  * format is a static string, see pg_store_format(). On failure ctx is still the caller's. */
 pg_status pg__store_new(pg_store **out, const char *format, const pg__store_io *io, void *ctx,

@@ -3,6 +3,7 @@
 #define PG_PG_H
 
 #include "pg/compare.h"
+#include "pg/convert.h"
 #include "pg/err.h"
 #include "pg/inspect.h"
 #include "pg/shard.h"

@@ -1,0 +1,64 @@
+/* convert.h - the same weights in another container: legacy .h5, .weights.h5, .keras, safetensors.
+ *
+ *     pg_err err;
+ *     pg_convert_report rep = {0};
+ *     if (pg_convert_file("model.h5", "model.safetensors", NULL, &rep, &err) != PG_OK)
+ *         fprintf(stderr, "%s\n", err.msg);
+ *     pg_convert_report_fini(&rep);
+ */
+#ifndef PG_CONVERT_H
+#define PG_CONVERT_H
+
+#include "pg/unwrap.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pg_layout { PG_LAYOUT_KERAS, PG_LAYOUT_PYTORCH } pg_layout;
+
+typedef struct pg_convert_opts {
+    pg_write_opts write;
+    const char *to;     /* "h5", "weights.h5", "keras", "safetensors"; NULL = by suffix of the output */
+    const char *model;  /* description, where `in` has none and the target needs one */
+    int unwrap;         /* convert the template of a wrapper's file */
+    pg_layout layout;   /* PG_LAYOUT_PYTORCH: kernels transposed, names mapped */
+    const char *rename; /* JSON file {"old": "new"} applied to tensor names; NULL = none */
+    const char *dtype;  /* "float32", "float16", "bfloat16": of all floating-point weights; NULL = as
+                           they are */
+    int keras;          /* 2 or 3: whose dialect of the config; 0 = the input's */
+} pg_convert_opts;
+
+typedef struct pg_convert_report {
+    const char *format;         /* static: of the output, see pg_store_format() */
+    size_t n_tensors, n_state;  /* model tensors; optimizer tensors kept */
+    size_t n_verified;          /* read back and equal to what the conversion gives again */
+    uint64_t n_params, n_bytes; /* elements and bytes of the model tensors written */
+    uint64_t file_bytes;        /* size of the output; dry_run: 0 */
+    size_t n_changed;           /* tensors whose bytes are not the input's */
+    size_t n_hwio, n_transposed; /* PyTorch: kernels of convolutions; other kernels */
+    size_t n_class_paths;       /* config: module paths rewritten for another Keras */
+    double max_rel_error;       /* of rounding, with dtype; dry_run: 0 */
+    uint64_t n_overflow;        /* elements that became infinite */
+    uint64_t n_underflow;       /* elements that became zero */
+    char **notes;               /* what was dropped or assumed, one line each */
+    size_t n_notes;
+} pg_convert_report;
+
+/* Releases what a report owns and zeroes it. NULL and {0} are allowed. */
+PG_API void pg_convert_report_fini(pg_convert_report *r);
+
+/* Reads `in`, writes the same weights to `out`, which appears whole or not at all and is compared
+ * with the conversion done once more. opts and report may be NULL; *report must be zeroed.
+ * Errors: PG_E_MISMATCH (the target needs a model description, or the one given does not fit),
+ * PG_E_UNSUPPORTED (the message lists what the target cannot hold), PG_E_CANCELLED, and those of
+ * pg_store_open(). */
+PG_API PG_MUST_USE pg_status pg_convert_file(const char *in, const char *out,
+                                             const pg_convert_opts *opts, pg_convert_report *report,
+                                             pg_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,298 @@
+/* convert.c - pg_convert_file(): open and judge, outline, steps, write, prove. The steps stand in
+ * convert_*.c, one concern each; here is their order. */
+#include <string.h>
+#include <strings.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/fmt_keras_v3.h"
+#include "wrap/convert.h"
+
+static const struct {
+    const char *word, *suffix;
+    const pg__format *format;
+    const char *says; /* pg_store_format() of the output */
+} targets[] = {
+    [PG_TO_H5] = {"h5", ".h5", &pg__fmt_keras_h5, "keras-h5-weights"},
+    [PG_TO_WEIGHTS_H5] = {"weights.h5", ".weights.h5", &pg__fmt_keras_v3, "keras-weights-h5"},
+    [PG_TO_KERAS] = {"keras", ".keras", &pg__fmt_keras_zip, "keras-zip"},
+    [PG_TO_SAFETENSORS] = {"safetensors", ".safetensors", &pg__fmt_safetensors, "safetensors"},
+};
+#define N_TARGETS (sizeof targets / sizeof *targets)
+
+void pg_convert_report_fini(pg_convert_report *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; i < r->n_notes; i++)
+        pg__mem_free(r->notes[i]);
+    pg__mem_free(r->notes);
+    *r = (pg_convert_report){0};
+}
+
+/* ---- options ---- */
+
+static int ends_with(const char *s, const char *tail)
+{
+    const size_t n = strlen(s), k = strlen(tail);
+    return n > k && strcasecmp(s + n - k, tail) == 0;
+}
+
+static pg_status choose_target(pg__convert *c, pg_err *err)
+{
+    const char *out = c->r.out;
+    size_t best = N_TARGETS;
+    for (size_t i = 0; i < N_TARGETS; i++)
+        if (c->o->to ? strcmp(c->o->to, targets[i].word) == 0
+                     : out && (ends_with(out, targets[i].suffix) ||
+                               (i == PG_TO_H5 && ends_with(out, ".hdf5"))))
+            best = best < N_TARGETS && strlen(targets[best].suffix) > strlen(targets[i].suffix)
+                       ? best
+                       : i;
+    if (best < N_TARGETS) {
+        c->target = (pg__target)best;
+        return PG_OK;
+    }
+    if (c->o->to)
+        return pg_fail(err, PG_E_ARG,
+                       "there is no format \"%s\" to write: h5, weights.h5, keras, "
+                       "safetensors",
+                       PG_SHOW(c->o->to));
+    (void)pg_fail(err, PG_E_ARG, "%s: the suffix does not say which format is meant",
+                  out ? PG_SHOW(out) : "output");
+    pg_err_hint(err, "pgconvert --to h5|weights.h5|keras|safetensors %s %s", PG_SHOW(c->r.in),
+                out ? PG_SHOW(out) : "OUT");
+    return PG_E_ARG;
+}
+
+static pg_status check_options(const pg_convert_opts *o, pg__target target, pg_err *err)
+{
+    if (o->keras && o->keras != 2 && o->keras != 3)
+        return pg_fail(err, PG_E_ARG, "the config is that of Keras 2 or 3, not %d", o->keras);
+    if (o->layout == PG_LAYOUT_PYTORCH && target != PG_TO_SAFETENSORS)
+        return pg_fail(err, PG_E_ARG, "PyTorch's layout is written as safetensors");
+    return PG_OK;
+}
+
+pg_status pg__convert_needs_model(const pg__convert *c, const char *what, pg_err *err)
+{
+    (void)pg_fail(err, PG_E_MISMATCH, "has no model description; %s needs one", what);
+    pg_err_hint(err, "pgconvert --model model.json %s %s", PG_SHOW(c->r.in),
+                c->r.out ? PG_SHOW(c->r.out) : "OUT");
+    return PG_E_MISMATCH;
+}
+
+/* ---- steps ---- */
+
+/* The plan of what is converted: the file as it is, or its template. */
+static pg_status plan_input(pg__convert *c, pg_err *err)
+{
+    const pg_unwrap_opts u = {.like = c->o->model};
+    pg_status st = PG_OK;
+    if (pg__v3_shard_index(c->r.s))
+        PG_FAIL(PG_E_NO, "one of several shards; convert its index, %s",
+                PG_SHOW(pg__v3_shard_index(c->r.s)));
+    if (c->o->unwrap)
+        return pg__plan_unwrap(&c->r, &u, err);
+    if (c->r.v.f.verdict == PG_V_WRAPPER)
+        PG_TRY(pg__tell_note(&c->r, err,
+                             "this is a parallel wrapper's file, converted as it is; --unwrap "
+                             "converts its one-device model"));
+    PG_TRY(pg__plan_copy_of(&c->r.plan, c->r.s, err));
+done:
+    return st;
+}
+
+/* The description that the tensors follow: --model, else the input's own. */
+static pg_status find_graph(pg__convert *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (c->o->model && !c->o->unwrap)
+        return pg__graph_load(&c->graph, c->o->model, err);
+    if (c->at.model_config.n) {
+        st = pg__graph_parse(&c->graph, c->at.model_config.s, c->at.model_config.n, NULL);
+        c->graph_is_own = st == PG_OK;
+        if (st != PG_OK && st != PG_E_NOMEM) {
+            st = pg__tell_note(&c->r, err, "its model description is damaged and was left out");
+            c->at.model_config.n = c->at.training_config.n = 0;
+        }
+        return st;
+    }
+    return c->o->model ? pg__graph_load(&c->graph, c->o->model, err) : PG_OK;
+}
+
+/* Types of all floating-point weights; counters and optimizer state stay as they are. */
+static pg_status change_dtype(pg__convert *c, pg_err *err)
+{
+    static const pg_dtype types[] = {PG_F32, PG_F16, PG_BF16};
+    const char *word = c->o->dtype;
+    if (!word)
+        return PG_OK;
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        if (strcmp(word, pg_dtype_name(types[k])) != 0)
+            continue;
+        for (size_t i = 0; i < c->at.n_tensors; i++)
+            if (pg__dtype_is_float(c->at.tensors[i].take.from))
+                c->at.tensors[i].take.to = types[k];
+        if (types[k] == PG_BF16 && c->target == PG_TO_H5)
+            return pg__tell_note(&c->r, err, "no Keras reads bfloat16 from a legacy .h5");
+        return PG_OK;
+    }
+    return pg_fail(err, PG_E_ARG, "no such type to convert to: %s", PG_SHOW(word));
+}
+
+static pg_status note_lost_state(pg__convert *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (c->at.n_state)
+        PG_TRY(pg__tell_note(
+            &c->r, err, "optimizer state (%zu tensor%s) dropped: the format holds weights only",
+            c->at.n_state, c->at.n_state == 1 ? "" : "s"));
+    for (size_t i = 0; i < c->at.n_state; i++)
+        pg__mem_free(c->at.state[i].name);
+    c->at.n_state = 0;
+done:
+    return st;
+}
+
+static pg_status steps(pg__convert *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__outline_of(&c->at, &c->r.plan, err));
+    if (c->at.shape == PG_SHAPE_FLAT)
+        PG_TRY(pg__unflatten(c, err));
+    PG_TRY(find_graph(c, err));
+    c->dialect = c->o->keras ? c->o->keras : c->graph && c->graph->dialect == 3 ? 3 : 2;
+    c->keras1 = c->at.shape == PG_SHAPE_LAYERS && c->at.writer.n &&
+                strncmp(c->at.writer.s, "keras 1", 7) == 0;
+    if (c->keras1 && !c->graph)
+        return pg__convert_needs_model(c, "converting kernels of Keras 1", err);
+    if (c->target == PG_TO_KERAS && !c->graph)
+        return pg__convert_needs_model(c, "a .keras file", err);
+    if (c->target == PG_TO_H5)
+        PG_TRY(pg__arrange(c, PG_SHAPE_LAYERS, err));
+    else if (c->target != PG_TO_SAFETENSORS)
+        PG_TRY(pg__arrange(c, PG_SHAPE_PATHS, err));
+    else if (c->graph || c->keras1)
+        PG_TRY(pg__arrange(c, PG_SHAPE_LAYERS, err));
+    if (c->keras1) {
+        c->at.writer.n = 0;
+        PG_TRY(pg__str_puts(&c->at.writer, "keras 2.15.0, tensorflow", err));
+    }
+    PG_TRY(change_dtype(c, err));
+    if (c->target == PG_TO_SAFETENSORS) {
+        PG_TRY(note_lost_state(c, err));
+        PG_TRY(pg__flatten(c, err));
+        PG_TRY(pg__outline_check_names(&c->at, err));
+    } else {
+        PG_TRY(pg__convert_texts(c, err));
+    }
+done:
+    return st;
+}
+
+/* ---- writing ---- */
+
+static pg_status count(pg_convert_report *rep, const pg__convert *c, pg_err *err)
+{
+    for (size_t i = 0; i < c->at.n_tensors; i++) {
+        const pg__take *t = &c->at.tensors[i].take;
+        const uint64_t n = pg__take_bytes(t);
+        if (__builtin_add_overflow(rep->n_bytes, n, &rep->n_bytes))
+            return pg_fail(err, PG_E_LIMIT, "the tensors are too large together");
+        rep->n_params += n / pg_dtype_bytes(t->to);
+        rep->n_changed += !pg__take_is_copy(t, c->r.s);
+    }
+    rep->n_tensors = c->at.n_tensors;
+    rep->n_state = c->at.n_state;
+    rep->n_hwio = c->n_hwio;
+    rep->n_transposed = c->n_transposed;
+    rep->n_class_paths = c->n_class_paths;
+    rep->format =
+        c->target == PG_TO_H5 && c->at.model_config.n ? "keras-h5-model" : targets[c->target].says;
+    return PG_OK;
+}
+
+static pg_status label_layers(pg__plan *p, const pg__outline *o, pg_err *err)
+{
+    for (size_t i = 0; i < p->n_layers && i < o->n_layers; i++)
+        if (o->layers[i].label && !(p->layers[i].label = pg__mem_strdup(o->layers[i].label)))
+            return pg__nomem(err);
+    return PG_OK;
+}
+
+static pg_status write(pg_convert_report *rep, pg__convert *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_store *view = NULL;
+    pg__plan plan = {0};
+    pg__io *input = NULL;
+    pg__save_report saved = {0};
+    const pg__rounding *rounding = NULL;
+    const pg_write_opts *w = c->r.write;
+    PG_TRY(pg__outline_store(&view, &rounding, &c->at, c->r.s, err));
+    PG_TRY(pg__plan_copy_of(&plan, view, err));
+    PG_TRY(label_layers(&plan, &c->at, err));
+    PG_TRY(pg__io_open(&input, c->r.in, err));
+    const pg__save_opts opts = {
+        .sink = {.force = w->force, .no_sync = w->no_sync, .cancel = w->cancel, .input = input},
+        .skip_verify = w->skip_verify};
+    if (w->dry_run) {
+        if (c->r.out)
+            PG_TRY(pg__sink_check(c->r.out, &opts.sink, err));
+        goto done;
+    }
+    PG_TRY(pg__format_save(targets[c->target].format, c->r.out, &plan, &opts, &saved, err));
+    rep->n_verified = saved.n_verified;
+    rep->file_bytes = saved.file_bytes;
+    rep->max_rel_error = rounding->max_rel_error;
+    rep->n_overflow = rounding->n_overflow;
+    rep->n_underflow = rounding->n_underflow;
+done:
+    pg__plan_fini(&plan);
+    pg_store_close(view);
+    pg__io_close(input);
+    return st;
+}
+
+static void convert_fini(pg__convert *c)
+{
+    pg__outline_fini(&c->at);
+    pg__graph_free(c->graph);
+    pg__rewrite_fini(&c->r);
+}
+
+pg_status pg_convert_file(const char *in, const char *out, const pg_convert_opts *opts,
+                          pg_convert_report *report, pg_err *err)
+{
+    static const pg_convert_opts defaults = {0};
+    pg__convert c = {.o = opts ? opts : &defaults};
+    pg_convert_report rep = {0};
+    pg_status st = PG_OK;
+    if (!in || (!out && !c.o->write.dry_run))
+        return pg_fail(err, PG_E_ARG, "an input and an output are needed");
+    c.r = (pg__rewrite){.in = in, .out = out, .write = &c.o->write};
+    PG_TRY(choose_target(&c, err));
+    PG_TRY(check_options(c.o, c.target, err));
+    PG_TRY(pg__rewrite_open(&c.r, err));
+    st = plan_input(&c, err);
+    if (st == PG_OK)
+        st = steps(&c, err);
+    if (st == PG_OK)
+        st = count(&rep, &c, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(in));
+        goto done;
+    }
+    PG_TRY(write(&rep, &c, err));
+    if (report) {
+        rep.notes = c.r.rep.notes;
+        rep.n_notes = c.r.rep.n_notes;
+        c.r.rep.notes = NULL;
+        c.r.rep.n_notes = 0;
+        *report = rep;
+    }
+done:
+    convert_fini(&c);
+    return st;
+}

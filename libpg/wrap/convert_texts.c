@@ -1,0 +1,403 @@
+/* convert_texts.c - the model's description in the form that the output wants, and what becomes of
+ * the optimizer's state.
+ *
+ *     legacy .h5   model_config {class_name, config}, training_config {loss, ..., optimizer_config}
+ *     .keras       config.json {module, class_name, config, registered_name, compile_config}
+ *
+ * Values are cut out of the text of the input as bytes; numbers are never printed again. State is
+ * kept where the other container lists it in the same order, which holds for the optimizers of
+ * Keras 2.11 and later (their `variables`); the older ones are not stored in .keras at all. */
+#include <string.h>
+#include <strings.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "wrap/convert.h"
+
+static const char functional_2[] = "keras.src.engine.functional",
+                  functional_3[] = "keras.src.models.functional";
+
+static pg__json_span member_of(const char *text, pg__json_span within, const char *key)
+{
+    const pg__json_step path[] = {PG_JKEY(key), {0}};
+    pg__json_span s = pg__json_range(text + within.off, within.n, path);
+    s.off += within.off;
+    return s;
+}
+
+static int is_text(const char *text, pg__json_span s, const char *word)
+{
+    return s.n > 1 && text[s.off] == '"' && pg__json_key_is(text, s, word);
+}
+
+static int is_null(const char *text, pg__json_span s)
+{
+    return s.n == 0 || (s.n == 4 && memcmp(text + s.off, "null", 4) == 0);
+}
+
+static pg_status add_raw(pg__str *out, const char *key, const char *value, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__str_printf(out, err, "%s\"%s\": ", out->n > 1 ? ", " : "", key));
+    PG_TRY(pg__str_add(out, value, n, err));
+done:
+    return st;
+}
+
+static pg_status add_span(pg__str *out, const char *key, const char *text, pg__json_span s,
+                          pg_err *err)
+{
+    return s.n ? add_raw(out, key, text + s.off, s.n, err) : PG_OK;
+}
+
+static pg_status add_word(pg__str *out, const char *key, const char *word, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__str_printf(out, err, "%s\"%s\": ", out->n > 1 ? ", " : "", key));
+    PG_TRY(pg__json_quote(out, word, strlen(word), err));
+done:
+    return st;
+}
+
+/* ---- optimizers ---- */
+
+/* Class names of the strings that compile(optimizer="adam") takes. */
+static const char *const optimizers[] = {"Adadelta", "Adafactor", "Adagrad", "Adam",
+                                         "Adamax",   "AdamW",     "Ftrl",    "Lion",
+                                         "Nadam",    "RMSprop",   "SGD"};
+
+static const char *optimizer_class(const char *text, pg__json_span s)
+{
+    for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
+        if (s.n == strlen(optimizers[i]) + 2 && text[s.off] == '"' &&
+            strncasecmp(text + s.off + 1, optimizers[i], s.n - 2) == 0)
+            return optimizers[i];
+    return NULL;
+}
+
+/* compile_config.optimizer as optimizer_config; nothing is added if that cannot be said. */
+static pg_status legacy_optimizer(pg__str *out, const char *text, pg__json_span s, int dialect,
+                                  pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str name = {0};
+    const char *by_word = optimizer_class(text, s);
+    const pg__json_span class_name = member_of(text, s, "class_name"),
+                        config = member_of(text, s, "config"),
+                        custom = member_of(text, s, "registered_name");
+    if (!by_word && (!class_name.n || !config.n || !is_null(text, custom)))
+        goto done;
+    if (by_word)
+        PG_TRY(pg__str_puts(&name, by_word, err));
+    else
+        PG_TRY(pg__json_unquote(&name, text, class_name, err));
+    PG_TRY(pg__str_printf(out, err, "{\"class_name\": \"%s%s\", \"config\": ",
+                          dialect == 2 ? "Custom>" : "", name.s));
+    if (by_word)
+        PG_TRY(pg__str_puts(out, "{}", err));
+    else
+        PG_TRY(pg__str_add(out, text + config.off, config.n, err));
+    PG_TRY(pg__str_puts(out, "}", err));
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+/* And back. "Custom>Adam" is how Keras 2.11 to 2.15 call their optimizers in a legacy file; plain
+ * "Adam" is an older one there, for which nothing is added. */
+static pg_status zip_optimizer(pg__str *out, const char *text, pg__json_span s, int dialect,
+                               pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str name = {0};
+    const pg__json_span class_name = member_of(text, s, "class_name"),
+                        config = member_of(text, s, "config");
+    if (!class_name.n || !config.n || text[class_name.off] != '"')
+        goto done;
+    PG_TRY(pg__json_unquote(&name, text, class_name, err));
+    const int custom = strncmp(name.s, "Custom>", 7) == 0;
+    if (custom != (dialect == 2))
+        goto done;
+    PG_TRY(pg__str_puts(out, "{\"module\": \"keras.optimizers\", \"class_name\": ", err));
+    PG_TRY(pg__json_quote(out, name.s + (custom ? 7 : 0), name.n - (custom ? 7 : 0), err));
+    PG_TRY(pg__str_puts(out, ", \"config\": ", err));
+    PG_TRY(pg__str_add(out, text + config.off, config.n, err));
+    PG_TRY(pg__str_puts(out, ", \"registered_name\": null}", err));
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+/* What compile() takes besides the optimizer, in both forms under the same key. */
+static const char *const compile_keys[] = {"loss", "metrics", "weighted_metrics", "loss_weights"};
+
+/* Does a loss or metric say what it is by name alone: strings, in lists and dicts? Objects are
+ * serialised differently by the two containers. */
+static int by_names(const char *text, pg__json_span s)
+{
+    for (size_t i = s.off; i + 11 < s.off + s.n; i++)
+        if (memcmp(text + i, "\"class_name\"", 12) == 0)
+            return 0;
+    return 1;
+}
+
+/* The training configuration for the other container. *lost: a key that could not be said. */
+static pg_status compile_args(pg__str *out, const char **lost, const char *text, pg__json_span from,
+                              int to_zip, int dialect, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str optimizer = {0};
+    const pg__json_span o = member_of(text, from, to_zip ? "optimizer_config" : "optimizer");
+    *lost = NULL;
+    PG_TRY(to_zip ? zip_optimizer(&optimizer, text, o, dialect, err)
+                  : legacy_optimizer(&optimizer, text, o, dialect, err));
+    if (!optimizer.n) {
+        *lost = "optimizer";
+        goto done;
+    }
+    PG_TRY(pg__str_puts(out, "{", err));
+    if (to_zip)
+        PG_TRY(add_raw(out, "optimizer", optimizer.s, optimizer.n, err));
+    for (size_t i = 0; i < sizeof compile_keys / sizeof *compile_keys; i++) {
+        const pg__json_span v = member_of(text, from, compile_keys[i]);
+        const int named = by_names(text, v);
+        if (!named && i == 0) {
+            *lost = "loss";
+            goto done;
+        }
+        if (!named)
+            *lost = compile_keys[i];
+        if (named)
+            PG_TRY(add_span(out, compile_keys[i], text, v, err));
+        else
+            PG_TRY(add_raw(out, compile_keys[i], "null", 4, err));
+    }
+    if (!to_zip)
+        PG_TRY(add_raw(out, "optimizer_config", optimizer.s, optimizer.n, err));
+    PG_TRY(pg__str_puts(out, "}", err));
+done:
+    if (*lost && (strcmp(*lost, "optimizer") == 0 || strcmp(*lost, "loss") == 0))
+        out->n = 0;
+    pg__str_fini(&optimizer);
+    return st;
+}
+
+/* ---- the model ---- */
+
+static pg_status to_legacy_model(pg__str *out, const char *text, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__json_span all = {0, n};
+    PG_TRY(pg__str_puts(out, "{", err));
+    PG_TRY(add_span(out, "class_name", text, member_of(text, all, "class_name"), err));
+    PG_TRY(add_span(out, "config", text, member_of(text, all, "config"), err));
+    PG_TRY(pg__str_puts(out, "}", err));
+done:
+    return st;
+}
+
+/* config.json. Functional models are called Model up to TF 2.2. */
+static pg_status to_zip_model(pg__str *out, const char *text, size_t n, const char *compile,
+                              size_t n_compile, int dialect, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__json_span all = {0, n}, class_name = member_of(text, all, "class_name"),
+                        build = member_of(text, all, "build_config");
+    const int sequential = is_text(text, class_name, "Sequential");
+    const int functional =
+        is_text(text, class_name, "Model") || is_text(text, class_name, "Functional");
+    if (!sequential && !functional)
+        PG_FAIL(PG_E_UNSUPPORTED, "the model's class is its author's own; a .keras file needs the "
+                                  "module that it comes from");
+    PG_TRY(pg__str_puts(out, "{", err));
+    PG_TRY(add_word(out, "module",
+                    sequential     ? "keras"
+                    : dialect == 3 ? functional_3
+                                   : functional_2,
+                    err));
+    PG_TRY(add_word(out, "class_name", sequential ? "Sequential" : "Functional", err));
+    PG_TRY(add_span(out, "config", text, member_of(text, all, "config"), err));
+    if (sequential)
+        PG_TRY(add_raw(out, "registered_name", "null", 4, err));
+    else
+        PG_TRY(add_word(out, "registered_name", "Functional", err));
+    PG_TRY(add_span(out, "build_config", text, build, err));
+    if (n_compile)
+        PG_TRY(add_raw(out, "compile_config", compile, n_compile, err));
+    PG_TRY(pg__str_puts(out, "}", err));
+done:
+    return st;
+}
+
+/* ---- state ---- */
+
+static void drop_state(pg__outline *o)
+{
+    for (size_t i = 0; i < o->n_state; i++)
+        pg__mem_free(o->state[i].name);
+    o->n_state = 0;
+}
+
+static pg_status lose_state(pg__convert *c, const char *why, pg_err *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->at.n_state; i++)
+        n += strncmp(c->at.state[i].name, "metrics/", 8) != 0;
+    const pg_status st = n ? pg__tell_note(&c->r, err, "optimizer state (%zu tensor%s) dropped: %s",
+                                           n, n == 1 ? "" : "s", why)
+                           : PG_OK;
+    drop_state(&c->at);
+    return st;
+}
+
+/* Is a legacy list that of an optimizer whose variables .keras holds in the same order? */
+static int is_new_optimizer(const pg__outline *o)
+{
+    const char *name = o->n_state ? o->state[0].name : "", *slash = strrchr(name, '/');
+    return strncmp(slash ? slash + 1 : name, "iteration", 9) == 0 &&
+           strncmp(slash ? slash + 1 : name, "iterations", 10) != 0;
+}
+
+/* Legacy names to optimizer/vars/<i>, or back to a list. Metrics' counters start anew. */
+static pg_status rename_state(pg__outline *o, int to_paths, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str name = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < o->n_state; i++) {
+        pg__out_tensor *x = &o->state[i];
+        const int mine = to_paths || strncmp(x->name, "optimizer/vars/", 15) == 0;
+        const size_t number = n;
+        char *copy = NULL;
+        name.n = 0;
+        PG_TRY(pg__str_printf(
+            &name, err, to_paths ? "optimizer/vars/%zu" : "optimizer/variable_%zu:0", number));
+        copy = mine ? pg__mem_strdup(name.s) : NULL;
+        if (mine && !copy) {
+            st = pg__nomem(err);
+            goto done;
+        }
+        pg__mem_free(x->name);
+        x->name = NULL;
+        if (mine) {
+            o->state[n].take = x->take;
+            o->state[n++].name = copy;
+        }
+    }
+    o->n_state = n;
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+/* from: shape of the input; the state still has its names. */
+static pg_status convert_state(pg__convert *c, pg__shape from, int compiled, pg_err *err)
+{
+    const pg__shape to = c->target == PG_TO_H5 ? PG_SHAPE_LAYERS : PG_SHAPE_PATHS;
+    const int keras = c->graph && c->graph->dialect == 3 ? 3 : 2;
+    if (c->at.n_state == 0)
+        return PG_OK;
+    if (c->target == PG_TO_H5 && !c->at.model_config.n)
+        return lose_state(c, "a weights-only .h5 has no place for it", err);
+    if (from == PG_SHAPE_FLAT)
+        return lose_state(c, "its order is not known", err);
+    if (c->graph && keras != c->dialect)
+        return lose_state(c, "Keras 2 and 3 keep it in different orders", err);
+    if (from == to)
+        return PG_OK;
+    if (from == PG_SHAPE_LAYERS && !is_new_optimizer(&c->at))
+        return lose_state(
+            c, "the optimizers of Keras 2.10 and earlier have no place in this layout", err);
+    if (to == PG_SHAPE_LAYERS && !compiled)
+        return lose_state(c, "without a training configuration nothing says whose it is", err);
+    return rename_state(&c->at, to == PG_SHAPE_PATHS, err);
+}
+
+/* ---- the step ---- */
+
+static pg_status set(pg__str *to, pg__str *from)
+{
+    pg__str_fini(to);
+    *to = *from;
+    *from = (pg__str){0};
+    return PG_OK;
+}
+
+/* {"keras_version": ...}: the input's where it is a .keras of the same Keras. */
+static pg_status metadata(pg__convert *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t n = 0;
+    const char *own = pg_store_text(c->r.s, PG_TEXT_METADATA, &n);
+    const int zip = strcmp(pg_store_format(c->r.s), "keras-zip") == 0;
+    const int same = !c->r.v.graph || (c->r.v.graph->dialect == 3) == (c->dialect == 3);
+    c->at.metadata.n = 0;
+    if (own && zip && same)
+        return pg__str_add(&c->at.metadata, own, n, err);
+    PG_TRY(pg__str_puts(&c->at.metadata, "{\"keras_version\": ", err));
+    PG_TRY(pg__str_puts(&c->at.metadata, c->dialect == 3 ? "\"3.6.0\"}" : "\"2.15.0\"}", err));
+done:
+    return st;
+}
+
+/* The configuration of training that the input has, for the other container. */
+static pg_status training(pg__convert *c, pg__str *out, int to_zip, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__outline *o = &c->at;
+    const char *lost = NULL, *text = to_zip ? o->training_config.s : o->model_config.s;
+    pg__json_span from = {0, to_zip ? o->training_config.n : o->model_config.n};
+    if (from.n && !to_zip)
+        from = member_of(text, from, "compile_config");
+    if (is_null(text, from))
+        return PG_OK;
+    if (c->graph->dialect != c->dialect && (c->graph->dialect == 3 || c->dialect == 3))
+        return pg__tell_note(&c->r, err,
+                             "training configuration dropped: Keras 2 and 3 write it differently");
+    PG_TRY(compile_args(out, &lost, text, from, to_zip, c->dialect, err));
+    if (lost && !out->n)
+        PG_TRY(pg__tell_note(&c->r, err,
+                             "training configuration dropped: its %s cannot be said in "
+                             "this container",
+                             lost));
+    else if (lost)
+        PG_TRY(pg__tell_note(&c->r, err, "%s dropped from the training configuration", lost));
+done:
+    return st;
+}
+
+pg_status pg__convert_texts(pg__convert *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__outline *o = &c->at;
+    pg__str model = {0}, compile = {0};
+    const pg__shape from = pg__store_is_legacy(c->r.s)  ? PG_SHAPE_LAYERS
+                           : pg__store_is_paths(c->r.s) ? PG_SHAPE_PATHS
+                                                        : PG_SHAPE_FLAT;
+    const int zip = strcmp(pg_store_format(c->r.s), "keras-zip") == 0;
+    const int same = c->graph && (c->graph->dialect == 3) == (c->dialect == 3);
+    if (c->target == PG_TO_H5 && zip) {
+        PG_TRY(training(c, &compile, 0, err));
+        PG_TRY(to_legacy_model(&model, o->model_config.s, o->model_config.n, err));
+        (void)set(&o->training_config, &compile);
+        (void)set(&o->model_config, &model);
+    } else if (c->target == PG_TO_KERAS && !(zip && same && c->graph_is_own)) {
+        const char *text = c->graph_is_own ? o->model_config.s : c->graph->text;
+        const size_t n = c->graph_is_own ? o->model_config.n : c->graph->n_text;
+        if (c->graph_is_own && !zip)
+            PG_TRY(training(c, &compile, 1, err));
+        PG_TRY(to_zip_model(&model, text, n, compile.s, compile.n, c->dialect, err));
+        (void)set(&o->model_config, &model);
+    }
+    PG_TRY(convert_state(c, from, o->training_config.n > 0, err));
+    if (c->target != PG_TO_H5)
+        pg__str_fini(&o->training_config);
+    if (c->target == PG_TO_WEIGHTS_H5)
+        pg__str_fini(&o->model_config);
+    if (c->target == PG_TO_KERAS)
+        PG_TRY(metadata(c, err));
+done:
+    pg__str_fini(&model);
+    pg__str_fini(&compile);
+    return st;
+}

@@ -1,0 +1,1 @@
+pgconvert --help

@@ -1,0 +1,142 @@
+/* pgconvert - the same weights in another container. */
+#include "json_out.h"
+#include "rewrite.h"
+
+static pg_convert_opts o;
+
+static const cli_opt options[] = {
+    {0, "to", "FORMAT", NULL, &o.to, NULL, "h5|weights.h5|keras|safetensors",
+     "format of OUT, whatever its suffix says"},
+    {0, "model", "MODEL", NULL, &o.model, NULL, NULL,
+     "the model's description (JSON, full .h5 or .keras), where IN has none"},
+    {0, "unwrap", NULL, &o.unwrap, NULL, NULL, NULL,
+     "convert the one-device model inside a parallel wrapper's file"},
+    {0, "dtype", "TYPE", NULL, &o.dtype, NULL, "float32|float16|bfloat16",
+     "store weights in this type; the rounding error is told"},
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"pgconvert model.h5 model.safetensors", "weights, order and description as safetensors"},
+    {"pgconvert --model model.json old.h5 new.weights.h5",
+     "an old file for today's load_weights()"},
+    {"pgconvert model.h5 model.keras", "a full model in the newer container"},
+    {"pgconvert --dtype bfloat16 model.h5 half.safetensors", "half the size"},
+    {0},
+};
+
+static const char *const about[] = {
+    "Containers: legacy .h5 (weights or full model), .weights.h5, .keras, safetensors; IN may be\n"
+    "anything that pginfo reads. The suffix of OUT decides unless --to says it. Between a legacy\n"
+    "file, which lists layers by name, and the others, which list them by class, the model's\n"
+    "description is needed: from IN, or --model. Kernels of Keras 1 are turned as Keras 2 does on\n"
+    "loading.",
+    "Optimizer state is kept where the other container holds it in the same order, else it is "
+    "left\n"
+    "out and said. OUT appears whole or not at all; it is read back and compared with the\n"
+    "conversion done once more.",
+    NULL,
+};
+
+static const cli_tool tool = {
+    .name = "pgconvert",
+    .operands = "IN OUT",
+    .summary = "writes the weights of a checkpoint in another container",
+    .examples = examples,
+    .about = about,
+    .status_1 = "OUT needs a model description, or the one given does not fit",
+    .opts = options,
+    .groups = CLI_WRITES | CLI_READS_HDF5,
+    .min_operands = 2,
+    .max_operands = 2,
+};
+
+static void print_kernels(const pg_convert_report *r)
+{
+    if (r->n_hwio)
+        cli_printf(stdout, "; %s HWIO\u2192OIHW", cli_plural(r->n_hwio, "kernel").s);
+    if (r->n_transposed)
+        cli_printf(stdout, "%s %s transposed", r->n_hwio ? "," : ";",
+                   cli_plural(r->n_transposed, "kernel").s);
+}
+
+static void print_proof(const pg_convert_report *r)
+{
+    const size_t all = r->n_tensors + r->n_state;
+    cli_puts(stdout, "; ");
+    cli_color(stdout, cli.skip_verify ? CLI_WARN : CLI_GOOD);
+    if (cli.skip_verify)
+        cli_puts(stdout, "not verified");
+    else if (r->n_changed)
+        cli_printf(stdout, "%s/%s as converted", cli_count(r->n_verified).s, cli_count(all).s);
+    else
+        cli_printf(stdout, "%s/%s bit-equal", cli_count(r->n_verified).s, cli_count(all).s);
+    cli_color(stdout, CLI_PLAIN);
+}
+
+static void print_text(const pg_convert_report *r, const char *out)
+{
+    if (cli.dry_run)
+        cli_printf(stdout, "%s: would write %s", cli_name(out ? out : "OUT").s, r->format);
+    else
+        cli_printf(stdout, "%s: %s", cli_name(out).s, r->format);
+    cli_printf(stdout, ", %s, %s data", cli_plural(r->n_tensors, "tensor").s,
+               cli_size(r->n_bytes).s);
+    print_kernels(r);
+    if (cli.dry_run)
+        cli_puts(stdout, "; nothing written");
+    else
+        print_proof(r);
+    if (o.dtype && !cli.dry_run)
+        cli_printf(stdout, "; largest rounding error %.1e relative", r->max_rel_error);
+    putchar('\n');
+    if (r->n_overflow)
+        cli_printf(stdout, "  note: %s too large for %s: now infinite\n",
+                   cli_plural(r->n_overflow, "element").s, o.dtype);
+    if (r->n_underflow)
+        cli_printf(stdout, "  note: %s too small for %s: now zero\n",
+                   cli_plural(r->n_underflow, "element").s, o.dtype);
+    for (size_t i = 0; i < r->n_notes; i++)
+        cli_printf(stdout, "  note: %s\n", r->notes[i]);
+}
+
+static void print_json(const pg_convert_report *r, const char *in, const char *out)
+{
+    fputs("{\"file\": ", stdout);
+    json_string(out);
+    json_member("input", in);
+    json_member("format", r->format);
+    json_count("tensors", 1, r->n_tensors);
+    json_count("optimizer_tensors", 1, r->n_state);
+    json_count("parameters", 1, r->n_params);
+    json_count("bytes", 1, r->n_bytes);
+    json_count("changed", 1, r->n_changed);
+    json_count("verified", !cli.dry_run && !cli.skip_verify, r->n_verified);
+    if (o.dtype && !cli.dry_run)
+        printf(", \"max_relative_error\": %.9g", r->max_rel_error);
+    json_count("overflowed", o.dtype && !cli.dry_run, r->n_overflow);
+    json_count("underflowed", o.dtype && !cli.dry_run, r->n_underflow);
+    printf(", \"written\": %s", cli.dry_run ? "false" : "true");
+    json_strings("notes", r->notes, r->n_notes);
+    puts("}");
+}
+
+int main(int argc, char **argv)
+{
+    pg_err err = {0};
+    pg_convert_report r = {0};
+    const size_t n = cli_parse(&tool, argc, argv);
+    const char *in = argv[1], *out = rewrite_output(argv, n);
+    int status = CLI_OK;
+
+    o.write = rewrite_opts();
+    err.code = pg_convert_file(in, out, &o, &r, &err);
+    if (err.code != PG_OK)
+        status = cli_fail(&err);
+    else if (cli.json)
+        print_json(&r, in, out);
+    else if (!cli.quiet)
+        print_text(&r, out);
+    pg_convert_report_fini(&r);
+    return cli_finish(status);
+}
