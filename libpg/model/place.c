@@ -12,6 +12,9 @@
 #include "base/try.h"
 #include "model/fit.h"
 
+/* Weights without a layer in their names: a few at most, each costs a walk through the model. */
+#define MAX_BARE 64
+
 void pg__placing_fini(pg__placing *p)
 {
     pg__mem_free(p->leaf);
@@ -55,6 +58,44 @@ static size_t read_owners(pg__owner *owners, const pg__owner_table *table, const
         n_owned += owners[i].leaf != PG_NONE;
     }
     return n_owned;
+}
+
+/* The one leaf that nobody has claimed yet and that has a variable of this name; PG_NONE if there
+ * are none or more. */
+static size_t unclaimed_leaf(const pg__leaves *leaves, const unsigned char *claimed, pg__piece var)
+{
+    size_t found = PG_NONE;
+    for (size_t i = 0; i < leaves->n; i++)
+        for (size_t k = 0; k < leaves->v[i].vars.n && !claimed[i]; k++)
+            if (pg__var_is_named(&leaves->v[i].vars.v[k], var)) {
+                if (found != PG_NONE)
+                    return PG_NONE;
+                found = i;
+                break;
+            }
+    return found;
+}
+
+/* A layer that was built before it was called, as adapt() builds a Normalization, has names without
+ * the layer: "mean:0". They can only mean a layer that no other weight names. */
+static pg_status give_bare_names(pg__owner *owners, const pg__leaves *leaves,
+                                 const pg__stored *stored, size_t n, pg_err *err)
+{
+    unsigned char *claimed = pg__mem_array(leaves->n, 1);
+    size_t n_bare = 0;
+    if (!claimed)
+        return pg__nomem(err);
+    for (size_t i = 0; i < n; i++)
+        if (owners[i].leaf != PG_NONE)
+            claimed[owners[i].leaf] = 1;
+    for (size_t i = 0; i < n && n_bare < MAX_BARE; i++)
+        if (owners[i].leaf == PG_NONE && !strchr(stored[i].name, '/')) {
+            owners[i] = pg__owner_split(stored[i].name);
+            owners[i].leaf = unclaimed_leaf(leaves, claimed, owners[i].var);
+            n_bare++;
+        }
+    pg__mem_free(claimed);
+    return PG_OK;
 }
 
 /* All weights to the only leaf that can hold any: names do not matter then. */
@@ -104,8 +145,10 @@ static pg_status try_all(pg__placing *out, int *holds, attempt *a, const pg__own
     pg_status st = PG_OK;
     const size_t only = only_leaf(a->leaves);
     for (pg__placed_by how = PG_BY_NAME; how <= PG_BY_FLAT_NAME && !*holds; how++)
-        if (read_owners(a->owners, table, a->stored, a->n, how) > 0)
+        if (read_owners(a->owners, table, a->stored, a->n, how) > 0) {
+            PG_TRY(give_bare_names(a->owners, a->leaves, a->stored, a->n, err));
             PG_TRY(try_owners(out, holds, a, how, err));
+        }
     if (!*holds)
         PG_TRY(pg__place_by_order(out, holds, a->leaves, table, a->stored, a->n, err));
     if (!*holds && only != PG_NONE) {

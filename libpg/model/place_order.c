@@ -17,7 +17,8 @@ typedef struct in_order {
     pg__piece prefix;
     size_t stem; /* length of the prefix without its number */
     uint64_t number;
-    size_t unit; /* rises along the leaves */
+    size_t unit;      /* rises along the leaves */
+    const char *like; /* the model's name for it, if Keras gave that name by itself, or NULL */
 } in_order;
 
 static int is_cell(pg__piece p)
@@ -73,7 +74,8 @@ static int prefix_of(pg__piece *out, const char *name, const pg__leaf *l, const 
                 return 1;
             }
         }
-        return 0;
+        *out = (pg__piece){name, 0}; /* built before it was called: "mean:0" */
+        return pg__var_is_named(v, o.var);
     }
     if (!pg__var_is_named(v, o.var) || !pg__sub_agrees(v, &o))
         return 0;
@@ -88,13 +90,14 @@ static int prefix_of(pg__piece *out, const char *name, const pg__leaf *l, const 
     return 1;
 }
 
-static void read_number(in_order *w)
+/* The number at the end of a name whose first stem bytes stand before it; 0 if there is none. */
+static uint64_t number_of(pg__piece name, size_t stem)
 {
-    w->stem = pg__without_number(w->prefix.s, w->prefix.n);
-    w->number = 0;
-    for (size_t i = w->stem + 1; i < w->prefix.n; i++)
-        if (w->number < UINT64_MAX / 10 - 1)
-            w->number = 10 * w->number + (uint64_t)(w->prefix.s[i] - '0');
+    uint64_t n = 0;
+    for (size_t i = stem + 1; i < name.n; i++)
+        if (n < UINT64_MAX / 10 - 1)
+            n = 10 * n + (uint64_t)(name.s[i] - '0');
+    return n;
 }
 
 static int compare_pieces(const char *a, size_t na, const char *b, size_t nb)
@@ -109,6 +112,45 @@ static int compare_in_order(const void *x, const void *y)
     const in_order *a = x, *b = y;
     const int c = compare_pieces(a->prefix.s, a->stem, b->prefix.s, b->stem);
     return c ? c : a->unit < b->unit ? -1 : a->unit > b->unit;
+}
+
+/* The number in the model's own name. */
+static uint64_t like_number(const in_order *w)
+{
+    const pg__piece p = {w->like, strlen(w->like)};
+    return number_of(p, pg__without_number(p.s, p.n));
+}
+
+/* By the model's own numbers, for weights of one stem on both sides. */
+static int compare_like(const void *x, const void *y)
+{
+    const uint64_t a = like_number(x), b = like_number(y);
+    return a < b ? -1 : a > b;
+}
+
+/* Have all n weights, of one stem in the file, names of one stem in the model, all given by Keras?
+ * Then the numbers of both count the same calls, in whatever order the layers stand. */
+static int counted_alike(const in_order *w, size_t n)
+{
+    if (!w[0].like)
+        return 0;
+    const size_t stem = pg__without_number(w[0].like, strlen(w[0].like));
+    for (size_t i = 1; i < n; i++)
+        if (!w[i].like || pg__without_number(w[i].like, strlen(w[i].like)) != stem ||
+            memcmp(w[i].like, w[0].like, stem) != 0)
+            return 0;
+    return 1;
+}
+
+/* Do the numbers of n weights of one stem rise along the units? */
+static int numbers_rise(in_order *w, size_t n)
+{
+    if (counted_alike(w, n))
+        qsort(w, n, sizeof *w, compare_like);
+    for (size_t i = 1; i < n; i++)
+        if (w[i - 1].unit != w[i].unit && w[i - 1].number >= w[i].number)
+            return 0;
+    return 1;
 }
 
 /* Numbers the units of all variables, in leaf order; returns how many there are. */
@@ -126,7 +168,9 @@ static size_t number_units(const pg__leaves *leaves, const size_t *first, size_t
     return n;
 }
 
-/* One name for each unit, and along the units of one stem rising numbers. */
+/* One name for each unit, and along the units of one stem rising numbers. Where the model's own
+ * numbers do not rise along its layers, as in Dense(2)(Dense(3)(x)), the file's must do as they do.
+ */
 static int names_agree(in_order *w, size_t n, size_t *first_of_unit, size_t n_units)
 {
     for (size_t i = 0; i < n_units; i++)
@@ -140,10 +184,11 @@ static int names_agree(in_order *w, size_t n, size_t *first_of_unit, size_t n_un
             return 0;
     }
     qsort(w, n, sizeof *w, compare_in_order);
-    for (size_t i = 1; i < n; i++) {
-        const in_order *a = &w[i - 1], *b = &w[i];
-        if (a->unit != b->unit && a->number >= b->number &&
-            compare_pieces(a->prefix.s, a->stem, b->prefix.s, b->stem) == 0)
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && compare_pieces(w[i].prefix.s, w[i].stem, w[end].prefix.s,
+                                                    w[end].stem) == 0;)
+            end++;
+        if (!numbers_rise(w + i, end - i))
             return 0;
     }
     return 1;
@@ -197,8 +242,11 @@ static int list_agrees(in_order *w, const pg__leaves *leaves, const pg__owner_ta
             !prefix_of(&w[i].prefix, stored[i].name, &leaves->v[p->leaf[i]], v) ||
             is_claimed(leaves, table, stored[i].name, p->leaf[i]))
             return 0;
-        read_number(&w[i]);
+        const pg__leaf *l = &leaves->v[p->leaf[i]];
+        w[i].stem = pg__without_number(w[i].prefix.s, w[i].prefix.n);
+        w[i].number = number_of(w[i].prefix, w[i].stem);
         w[i].unit = unit[first[p->leaf[i]] + p->var[i]];
+        w[i].like = !l->layer->inner && pg__name_is_automatic(l->layer) ? l->layer->name : NULL;
     }
     return 1;
 }

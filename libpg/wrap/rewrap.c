@@ -214,14 +214,34 @@ static unsigned long next_lambda(const pg_store *s, unsigned long first)
     return next;
 }
 
+/* A Normalization layer holds what adapt() has seen of the data: nothing of it is trained. */
+static int is_adapted(const pg_store *s, const pg_layer *l)
+{
+    static const char *const names[] = {"mean", "variance", "count"};
+    if (!l || l->n_weights != 3)
+        return 0;
+    for (size_t i = 0; i < 3; i++) {
+        const char *name = pg_store_weight(s, l->first + i)->name;
+        const char *slash = strrchr(name, '/');
+        const char *var = slash ? slash + 1 : name;
+        const size_t n = strlen(names[i]);
+        if (strncmp(var, names[i], n) != 0 || (var[n] && var[n] != ':'))
+            return 0;
+    }
+    return 1;
+}
+
 /* All but statistics are taken as trainable: right for every model of which nothing is frozen. */
 static pg_status flat_by_names(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
     for (int statistics = 0; statistics < 2; statistics++)
         for (size_t i = 0; i < pg_store_n_weights(r->s); i++) {
-            const char *name = pg_store_weight(r->s, i)->name;
-            if (pg__is_statistic(name) == statistics)
+            const pg_weight *w = pg_store_weight(r->s, i);
+            const char *name = w->name;
+            const int untrained =
+                pg__is_statistic(name) || is_adapted(r->s, pg_store_layer(r->s, w->layer));
+            if (untrained == statistics)
                 PG_TRY(pg__plan_add(&r->plan, i, name, err));
         }
     PG_TRY(pg__tell_note(

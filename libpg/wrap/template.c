@@ -45,6 +45,11 @@ pg_status pg__rename_weight(pg__str *out, const char *old, const pg__leaf *leaf,
     const char *last = strrchr(old, '/');
     int said = 0;
     out->n = 0;
+    if (!last && strncmp(old, var->name, strlen(var->name)) == 0 &&
+        strchr(":", old[strlen(var->name)])) { /* "mean:0": built before it was called */
+        PG_TRY(pg__str_puts(out, old, err));
+        goto done;
+    }
     if (!last) { /* Keras 1: dense_5_W:0 */
         const size_t owner = pg__owner_len(old);
         PG_TRY(pg__str_printf(out, err, "%s%s", var->sub[0] ? var->sub : layer,

@@ -71,6 +71,41 @@ static void the_layers_may_turn_back_only_once(void **state)
     assert_non_null(strstr(got, "order:   "));
 }
 
+#define NORMALIZATION(name) ITEM("Normalization", "\"name\":\"" name "\",\"axis\":[-1]")
+
+static void names_without_a_layer_are_the_only_layer_that_can_have_them(void **state)
+{
+    (void)state;
+    const char *one = SEQ(NORMALIZATION("n") "," DENSE("d", 3));
+    const char *two = SEQ(NORMALIZATION("n") "," NORMALIZATION("m") "," DENSE("d", 3));
+    assert_string_equal(place(one, "d/kernel:0#4x3 d/bias:0#3 mean:0#4 variance:0#4 count:0#"),
+                        "name: d.kernel d.bias n.mean n.variance n.count");
+    assert_string_equal(
+        place(one, "dense_7/kernel:0#4x3 dense_7/bias:0#3 mean:0#4 variance:0#4 count:0#"),
+        "order: d.kernel d.bias n.mean n.variance n.count");
+    assert_non_null(strstr(place(two, "d/kernel:0#4x3 d/bias:0#3 mean:0#4 variance:0#4 count:0# "
+                                      "mean:0#4 variance:0#4 count:0#"),
+                           "extra:   "));
+    assert_string_equal(place(SEQ(DENSE("a", 3) "," DENSE("b", 3)),
+                              "a/kernel:0#3x3 a/bias:0#3 kernel:0#3x3 bias:0#3"),
+                        "name: a.kernel a.bias b.kernel b.bias");
+}
+
+static void numbers_go_with_those_of_the_model(void **state)
+{
+    (void)state;
+    const char *falling = SEQ(DENSE("dense_1", 3) "," DENSE("dense", 3));
+    const char *rising = SEQ(DENSE("dense", 3) "," DENSE("dense_1", 3));
+    const char *file =
+        "dense_9/kernel:0#3x3 dense_9/bias:0#3 dense_8/kernel:0#3x3 dense_8/bias:0#3";
+    assert_string_equal(place(falling, file),
+                        "order: dense_1.kernel dense_1.bias dense.kernel dense.bias");
+    assert_non_null(strstr(place(rising, file), "missing: "));
+    assert_non_null(strstr(place(falling, "dense_8/kernel:0#3x3 dense_8/bias:0#3 "
+                                          "dense_9/kernel:0#3x3 dense_9/bias:0#3"),
+                           "missing: "));
+}
+
 static void slashes_may_be_part_of_a_name(void **state)
 {
     (void)state;
@@ -293,6 +328,8 @@ static void long_lists_are_placed_in_good_time(void **state)
 PG_TEST_MAIN(cmocka_unit_test(trainable_weights_come_first),
              cmocka_unit_test(layers_frozen_after_the_description_are_found_by_name),
              cmocka_unit_test(the_layers_may_turn_back_only_once),
+             cmocka_unit_test(names_without_a_layer_are_the_only_layer_that_can_have_them),
+             cmocka_unit_test(numbers_go_with_those_of_the_model),
              cmocka_unit_test(slashes_may_be_part_of_a_name),
              cmocka_unit_test(a_second_build_adds_numbers),
              cmocka_unit_test(the_tail_of_a_path_may_name_the_layer),
