@@ -115,6 +115,17 @@ pg_status pg__plan_flat(pg__rewrite *r, const pg__model *t, int dialect, pg_err 
 /* unwrap_paths.c: the group that holds the template of a judged wrapper, "layers/functional". */
 pg_status pg__template_group(pg__str *out, const pg_store *s, const pg__verdict *v, pg_err *err);
 
+/* The first layer of a model that a file of the path layout does not fill. */
+typedef struct pg__path_misfit {
+    const pg__layer *layer; /* NULL: it is not the number of variables */
+    size_t n_expected, n_held;
+} pg__path_misfit;
+
+/* What a store of the path layout holds below group ("": all of it) against model m: every leaf has
+ * its variables, of its shapes, and nothing is left over. PG_E_MISMATCH; misfit may be NULL. */
+pg_status pg__fits_paths(const pg_store *s, const char *group, const pg__model *m, int dialect,
+                         pg__path_misfit *misfit, pg_err *err);
+
 /* rewrap_paths.c: IN of the path layout into the groups of the wrapper file `like`. */
 pg_status pg__wrap_paths(pg__rewrite *r, const pg_store *like, const pg__verdict *lv, pg_err *err);
 

@@ -126,6 +126,7 @@ typedef struct check {
     const char *word;
     int dialect;
     size_t n_found; /* weights that belong to a leaf */
+    pg__path_misfit *misfit;
 } check;
 
 static pg_status check_leaf(check *c, const pg__layer *l, const char *path, pg_err *err)
@@ -150,6 +151,8 @@ static pg_status check_leaf(check *c, const pg__layer *l, const char *path, pg_e
                         PG_SHOW(l->name), PG_SHOW(w->name));
         }
     }
+    if (vars.known && held != vars.n && c->misfit)
+        *c->misfit = (pg__path_misfit){l, vars.n, held};
     if (vars.known && held != vars.n)
         PG_FAIL(PG_E_MISMATCH,
                 "layer \"%s\" of the model has %zu variables, the file has %zu in %s",
@@ -181,33 +184,42 @@ done:
     return st;
 }
 
-static pg_status check_like(pg__rewrite *r, const char *group, const char *like, pg_err *err)
+pg_status pg__fits_paths(const pg_store *s, const char *group, const pg__model *m, int dialect,
+                         pg__path_misfit *misfit, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__graph *g = NULL;
-    const pg__layer *inner = NULL;
     pg__str container = {0};
     size_t n_below = 0;
-    check c = {.s = r->s, .word = pg__v3_container(r->s)};
-    if (c.word && strcmp(c.word, "layers") != 0)
-        return pg__tell_note(
-            r, err, "not compared with the model: Keras 2.12 and 2.13 count groups in another way");
-    PG_TRY(pg__graph_load(&g, like, err));
-    PG_TRY(pg__like_template(&inner, g, err));
-    c.dialect = g->dialect;
-    PG_TRY(pg__str_printf(&container, err, "%s%s%s", group, *group ? "/" : "",
-                          c.word ? c.word : "layers"));
-    for (size_t i = 0; i < pg_store_n_layers(r->s); i++) {
-        const pg_layer *l = pg_store_layer(r->s, i);
+    check c = {.s = s, .word = pg__v3_container(s), .dialect = dialect, .misfit = misfit};
+    c.word = c.word ? c.word : "layers";
+    PG_TRY(pg__str_printf(&container, err, "%s%s%s", group, *group ? "/" : "", c.word));
+    for (size_t i = 0; i < pg_store_n_layers(s); i++) {
+        const pg_layer *l = pg_store_layer(s, i);
         if (strncmp(l->name, container.s, container.n) == 0)
             n_below += l->n_weights;
     }
-    PG_TRY(check_model(&c, inner ? inner->model : g->root, container.s, err));
+    PG_TRY(check_model(&c, m, container.s, err));
     if (c.n_found != n_below)
         PG_FAIL(PG_E_MISMATCH, "the file holds %zu tensors, of which %zu have a place in the model",
                 n_below, c.n_found);
 done:
     pg__str_fini(&container);
+    return st;
+}
+
+static pg_status check_like(pg__rewrite *r, const char *group, const char *like, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__graph *g = NULL;
+    const pg__layer *inner = NULL;
+    const char *word = pg__v3_container(r->s);
+    if (word && strcmp(word, "layers") != 0)
+        return pg__tell_note(
+            r, err, "not compared with the model: Keras 2.12 and 2.13 count groups in another way");
+    PG_TRY(pg__graph_load(&g, like, err));
+    PG_TRY(pg__like_template(&inner, g, err));
+    PG_TRY(pg__fits_paths(r->s, group, inner ? inner->model : g->root, g->dialect, NULL, err));
+done:
     pg__graph_free(g);
     return st;
 }

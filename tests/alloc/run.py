@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The n-th allocation fails, for each n: pginfo, pgdiff, pgunwrap and pgwrap end with one clear line, no output and no crash.
+"""The n-th allocation fails, for each n: pginfo, pgcheck, pgdiff, pgunwrap and pgwrap end with one clear line, no output and no crash.
 
 usage: run.py --tools DIR --testdata DIR --faultmem faultmem.so [--step N] [-v]
   --step  try only every N-th allocation (default 1)
@@ -45,6 +45,8 @@ def main():
         ("pginfo", [t("files/keras-3.10.0-native/cnn4/sharded_wrapper/wrapper.weights.json")], None),
         ("pginfo", [t("files/pytorch/cnn/dataparallel.safetensors")], None),
         ("pginfo", [t("negative/truncated_half.h5")], None),
+        ("pgcheck", ["--model", t(d4, "template.json"), t(d4, "template_weights.h5")], None),
+        ("pgcheck", ["--model", t("files/keras-3.6.0-native/cnn4/template.json"), t("files/keras-3.6.0-native/cnn4/template.keras")], None),
         ("pgdiff", [t(d4, "wrapper_model.h5"), t(d4, "template_weights.h5")], None),
         ("pgdiff", [t("files/keras-3.6.0-native/cnn4/template.keras"), t("files/keras-3.6.0-native/cnn4/wrapper.weights.h5")], None),
         ("pgunwrap", ["--no-sync", t(d4, "wrapper_model.h5")], "o.h5"),

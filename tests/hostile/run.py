@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs pginfo, pginfo --stats, pginfo --json, pgdiff and pgunwrap over the hostile corpus and judges every answer.
+"""Runs pginfo, pginfo --stats, pginfo --json, pgdiff, pgcheck and pgunwrap over the hostile corpus and judges every answer.
 
 usage: run.py --tools DIR --testdata DIR [--faultrun BIN] [--sanitizer] [--only PREFIX] [-j N] [-v]
   --faultrun   also see which files a tool opens (tests/faults, where ptrace is allowed)
@@ -157,6 +157,10 @@ class Judge:
             self.refusal(c, path, "pgdiff", r, why, (2, 3), c["verdict"] == "refuse")
             if r.out:
                 why.append("pgdiff: refused, yet stdout holds %r" % r.out[:200])
+        r = self.run("pgcheck", path)
+        self.common(c, path, r, why)
+        if c["verdict"] == "refuse" and (r.rc not in (1, 2, 3) or (r.rc != 3 and "not ok" not in r.out and not r.heads)):
+            why.append("pgcheck: exit %s, must not pass: %s" % (r.rc, r.out[:300]))
         with Folder() as d:
             name = os.path.basename(path)
             out = d / ("out" + (".weights.h5" if name.endswith(".json") else name[name.index("."):]))

@@ -2,6 +2,7 @@
 #ifndef PG_PG_H
 #define PG_PG_H
 
+#include "pg/check.h"
 #include "pg/compare.h"
 #include "pg/convert.h"
 #include "pg/err.h"

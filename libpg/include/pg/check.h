@@ -1,0 +1,66 @@
+/* check.h - will this file load, strictly, on one device? A list of named checks with their facts.
+ *
+ *     pg_err err;
+ *     pg_check_report r = {0};
+ *     if (pg_check_file(&r, "model.h5", &(pg_check_opts){.model = "model.json"}, &err) == PG_OK)
+ *         for (size_t i = 0; i < r.n_checks; i++)
+ *             printf("%s %s\n", r.checks[i].ok ? "ok" : "not ok", r.checks[i].name);
+ *     pg_check_report_fini(&r);
+ */
+#ifndef PG_CHECK_H
+#define PG_CHECK_H
+
+#include "pg/inspect.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pg_check_opts {
+    const char *model; /* description the file must fit: JSON, full .h5 or .keras; NULL: its own */
+    int only_finite, only_no_wrapper; /* run just these, "container", and what model and sha256
+                                         ask for; both 0 = everything */
+    int strict;                       /* layers of unknown classes fail instead of being noted */
+    const char *sha256; /* a SHA256SUMS file that must hold the right sum of this file */
+    const char *input, *expect, *device; /* forward pass; needs the trainer's executor */
+    int trust_input;                     /* as pg_open_opts.trust_input */
+    const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
+} pg_check_opts;
+
+typedef struct pg_check {
+    const char *name; /* static: "container", "structure", "wrapper", "values", "checksums" */
+    int ok;
+    char *summary;  /* one line, owned */
+    char **details; /* more lines, owned */
+    size_t n_details;
+} pg_check;
+
+typedef struct pg_check_report {
+    pg_check *checks;
+    size_t n_checks;
+    int ok;      /* all of them */
+    int damaged; /* the file itself is broken: its container, or bytes of a tensor */
+    int fitted;  /* the structure was compared with a model */
+    char *hint;  /* what to do next, or NULL */
+    char **notes;
+    size_t n_notes;
+} pg_check_report;
+
+/* Releases what a report owns and zeroes it. NULL and {0} are allowed. */
+PG_API void pg_check_report_fini(pg_check_report *r);
+
+/* Runs the checks on one file and fills *out, which the caller zeroed or released. The structure
+ * fits if Keras' strict loader takes the file: layers with weights by position, each with its
+ * variables and shapes. PG_OK if the checks could be made, whatever they found; a damaged or
+ * unknown file is a failed check "container", not an error. opts may be NULL. Errors: PG_E_IO;
+ * PG_E_UNSUPPORTED for legal files that are not covered, and for input, expect and device (this
+ * version has no executor); PG_E_CANCELLED; those of reading the model description and the list of
+ * sums. */
+PG_API PG_MUST_USE pg_status pg_check_file(pg_check_report *out, const char *path,
+                                           const pg_check_opts *opts, pg_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,34 @@
+/* check_impl.h - one run of pg_check_file(): check.c drives it, the larger checks have files of
+ * their own. */
+#ifndef PG_WRAP_CHECK_IMPL_H
+#define PG_WRAP_CHECK_IMPL_H
+
+#include "pg/check.h"
+#include "wrap/view.h"
+
+typedef struct pg__checking {
+    const char *path;
+    const pg_check_opts *o;
+    pg__view view;
+    pg__graph *given;       /* the description of opts.model, or NULL */
+    int repairable;         /* the structure fails, but pgunwrap --like may help */
+    pg_check_report report; /* details and notes by pg__check_detail(), pg__check_note() */
+} pg__checking;
+
+/* Appends a check; details that follow belong to it. */
+pg_status pg__check_add(pg__checking *c, const char *name, int ok, pg_err *err, const char *fmt,
+                        ...) PG_PRINTF(5, 6);
+pg_status pg__check_detail(pg__checking *c, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__check_note(pg__checking *c, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+
+/* check_structure.c: against the given model, or the file's own description, or nothing. */
+pg_status pg__check_structure(pg__checking *c, pg_err *err);
+
+/* check_values.c: every element of the model's tensors; the sum of the file. */
+pg_status pg__check_values(pg__checking *c, pg_err *err);
+pg_status pg__check_sum(pg__checking *c, pg_err *err);
+
+/* Last component of a path. */
+const char *pg__base_name(const char *path);
+
+#endif

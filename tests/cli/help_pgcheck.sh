@@ -1,0 +1,1 @@
+pgcheck --help

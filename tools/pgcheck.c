@@ -1,0 +1,153 @@
+/* pgcheck - will this file load, strictly, on one device? */
+#include "pgcheck.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static pg_check_opts o;
+static const char *format;
+
+static const cli_opt options[] = {
+    {0, "model", "MODEL", NULL, &o.model, NULL, NULL,
+     "the model it must fit: JSON (model.to_json()), full .h5 or .keras"},
+    {0, "finite", NULL, &o.only_finite, NULL, NULL, NULL, "only: every value is a finite number"},
+    {0, "no-wrapper", NULL, &o.only_no_wrapper, NULL, NULL, NULL,
+     "only: no parallel wrapper wrote it"},
+    {0, "strict", NULL, &o.strict, NULL, NULL, NULL,
+     "layers of unknown classes fail instead of being noted"},
+    {0, "sha256", "FILE", NULL, &o.sha256, NULL, NULL,
+     "also: its SHA-256 is the one in FILE (a SHA256SUMS)"},
+    {0, "input", "FILE", NULL, &o.input, NULL, NULL, "predict from these (not in this version)"},
+    {0, "expect", "FILE", NULL, &o.expect, NULL, NULL,
+     "and compare with these predictions (not in this version)"},
+    {0, "device", "DEVICE", NULL, &o.device, NULL, NULL, "predict there (not in this version)"},
+    {0, "format", "FORMAT", NULL, &format, NULL, "text|tap|junit|github",
+     "text, tap (version 13), junit (XML) or github (annotations)"},
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"pgcheck --model model.json single.h5", "will load_weights() take it?"},
+    {"pgcheck --finite checkpoints/*.h5", "did the training diverge?"},
+    {"pgcheck --format github --model m.json *.h5", "the same in a workflow of GitHub"},
+    {"pgcheck --sha256 SHA256SUMS model.keras", "is it the published file?"},
+    {0},
+};
+
+static const char *const about[] = {
+    "Checks, in this order:",
+    "  container  every structure of the file lies in it and is what it claims to be\n"
+    "  structure  layers, order, variables, shapes and types are those of the model: Keras' "
+    "strict\n"
+    "             load_weights() takes it; without --model, of the description in the file\n"
+    "  wrapper    it was not written by a parallel wrapper (multi_gpu_model and others)\n"
+    "  values     no NaN, no infinity\n"
+    "  checksums  with --sha256 only",
+    "With --finite or --no-wrapper only these run, and what --model and --sha256 ask for. Layers "
+    "of\n"
+    "unknown classes are checked by the number of their weights and noted. With several files the\n"
+    "exit status is the worst.",
+    NULL,
+};
+
+static const cli_tool tool = {
+    .name = "pgcheck",
+    .operands = "FILE...",
+    .summary =
+        "checks that a checkpoint loads strictly on one device, and that its values are sane",
+    .examples = examples,
+    .about = about,
+    .status_1 = "a check failed",
+    .opts = options,
+    .groups = CLI_READS_HDF5,
+    .min_operands = 1,
+    .max_operands = (size_t)-1,
+};
+
+static void print_check(const pg_check *c, int width)
+{
+    const char *word = c->ok ? "ok" : "not ok";
+    cli_color(stdout, c->ok ? CLI_GOOD : CLI_BAD);
+    cli_puts(stdout, word);
+    cli_color(stdout, CLI_PLAIN);
+    cli_printf(stdout, "%*s  %-9s    %s\n", width - (int)strlen(word), "", c->name, c->summary);
+    for (size_t i = 0; i < c->n_details; i++)
+        cli_printf(stdout, "%*s    %s\n", width, "", c->details[i]);
+}
+
+static void print_text(const checked *f, int several)
+{
+    int width = 2;
+    for (size_t i = 0; i < f->r.n_checks; i++)
+        width = f->r.checks[i].ok ? width : 6;
+    if (several && !(f->r.ok && !cli.verbose))
+        cli_printf(stdout, "%s\n", cli_name(f->path).s);
+    for (size_t i = 0; i < f->r.n_checks && !(several && f->r.ok && !cli.verbose); i++)
+        print_check(&f->r.checks[i], width);
+    for (size_t i = 0; i < f->r.n_notes; i++)
+        cli_printf(stdout, "  note: %s\n", f->r.notes[i]);
+    if (f->r.ok)
+        cli_printf(stdout, "%s: %s\n", cli_name(f->path).s,
+                   f->r.fitted ? "loads strictly on one device" : "all checks passed");
+    else if (f->r.hint)
+        cli_printf(stdout, "try: %s\n", f->r.hint);
+}
+
+static void check(checked *f, const char *path)
+{
+    f->path = path;
+    if (pg_check_file(&f->r, path, &o, &f->err) != PG_OK)
+        f->status = cli_status(f->err.code);
+    else if (f->r.damaged)
+        f->status = CLI_TROUBLE;
+    else
+        f->status = f->r.ok ? CLI_OK : CLI_NO;
+    /* a model that does not read is trouble with the command, no answer about the file */
+    if (f->err.code == PG_E_MISMATCH)
+        f->status = CLI_TROUBLE;
+}
+
+static void print(const checked *files, size_t n)
+{
+    if (cli.json)
+        check_print_json(files, n);
+    else if (cli.quiet)
+        return;
+    else if (!format || strcmp(format, "text") == 0)
+        for (size_t i = 0; i < n; i++) {
+            if (files[i].err.code == PG_OK)
+                print_text(&files[i], n > 1);
+        }
+    else if (strcmp(format, "tap") == 0)
+        check_print_tap(files, n);
+    else if (strcmp(format, "junit") == 0)
+        check_print_junit(files, n);
+    else
+        check_print_github(files, n);
+}
+
+int main(int argc, char **argv)
+{
+    const size_t n = cli_parse(&tool, argc, argv);
+    int status = CLI_OK;
+    checked *files = calloc(n, sizeof *files);
+    if (!files)
+        return cli_finish(cli_complain(NULL, NULL, "out of memory"));
+    o.trust_input = cli.trust_input;
+    o.cancel = cli_cancel();
+    size_t done = 0;
+    while (done < n && (done == 0 || files[done - 1].err.code != PG_E_CANCELLED))
+        check(&files[done], argv[done + 1]), done++;
+    print(files, done);
+    for (size_t i = 0; i < done; i++) {
+        /* a model that cannot be read is told once, not for each file */
+        if (files[i].err.code != PG_OK &&
+            (i == 0 || strcmp(files[i].err.msg, files[i - 1].err.msg)))
+            cli_fail(&files[i].err);
+        status = files[i].status == CLI_INTERRUPTED ? CLI_INTERRUPTED
+                                                    : cli_worse(status, files[i].status);
+        pg_check_report_fini(&files[i].r);
+    }
+    free(files);
+    return cli_finish(status);
+}

@@ -1,0 +1,20 @@
+/* pgcheck.h - the results of a run, and the forms in which they are told. */
+#ifndef PGCHECK_H
+#define PGCHECK_H
+
+#include "cli.h"
+
+typedef struct checked {
+    const char *path;
+    pg_check_report r;
+    pg_err err; /* code PG_OK if the checks could be made */
+    int status; /* exit status for this file alone */
+} checked;
+
+/* For continuous integration: Test Anything Protocol 13, JUnit's XML, GitHub's annotations. */
+void check_print_tap(const checked *files, size_t n);
+void check_print_junit(const checked *files, size_t n);
+void check_print_github(const checked *files, size_t n);
+void check_print_json(const checked *files, size_t n);
+
+#endif
