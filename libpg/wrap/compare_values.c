@@ -69,9 +69,10 @@ uint64_t pg__count_nan(const unsigned char *p, size_t n, pg_dtype dtype)
 typedef double lanes __attribute__((vector_size(32)));
 typedef int64_t masks __attribute__((vector_size(32)));
 
-static double total(lanes v)
+/* By address: how vectors are passed depends on the compiler's target. */
+static double total(const lanes *v)
 {
-    return (v[0] + v[1]) + (v[2] + v[3]);
+    return ((*v)[0] + (*v)[1]) + ((*v)[2] + (*v)[3]);
 }
 
 /* A block without NaN and infinities; the caller padded it with zeros to a multiple of 4. */
@@ -96,7 +97,7 @@ static void add_finite(sums *s, const double *a, const double *b, size_t n,
         bb += y * y;
         ab += x * y;
     }
-    s->dd += total(dd), s->aa += total(aa), s->bb += total(bb), s->ab += total(ab);
+    s->dd += total(&dd), s->aa += total(&aa), s->bb += total(&bb), s->ab += total(&ab);
     for (int i = 0; i < 4; i++) {
         s->changed += (uint64_t)changed[i];
         s->max = max[i] > s->max ? max[i] : s->max;
@@ -136,7 +137,7 @@ static int all_finite(const double *a, const double *b, size_t n)
         memcpy(&y, b + i, sizeof y);
         zero += x * 0.0 + y * 0.0; /* NaN from the first that is not finite on */
     }
-    return total(zero) == 0;
+    return total(&zero) == 0;
 }
 
 typedef struct piece {
