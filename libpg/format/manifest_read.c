@@ -265,18 +265,24 @@ done:
     return st;
 }
 
-static pg_status parse_tensors(pg__manifest *m, const pg__json *root, const char *key,
+/* The list that span s of the text is, one element parsed at a time: a tree of 20,000 tensors would
+ * take a hundred megabytes. */
+static pg_status parse_tensors(pg__manifest *m, const char *text, pg__json_span s,
                                pg__shard_role role, pg_err *err)
 {
     pg_status st = PG_OK;
     size_t last_layer = 0;
-    const pg__json *list = pg__json_get(root, key);
-    const size_t n = pg__json_len(list);
-    if (pg__json_type_of(list) != PG_J_ARRAY)
-        return role == PG_ROLE_DATASET && !list ? PG_OK
-                                                : pg_fail(err, PG_E_FORMAT, "%s is no list", key);
-    for (size_t i = 0; i < n; i++)
-        PG_TRY(parse_tensor(m, pg__json_at(list, i), role, &last_layer, err));
+    pg__json_walk w = pg__json_walk_of(text, s);
+    if (text[s.off] != '[')
+        return pg_fail(err, PG_E_FORMAT, "tensors or datasets is no list");
+    while (pg__json_walk_next(&w)) {
+        pg__json *j = NULL;
+        st = pg__json_parse(&j, text + w.value.off, w.value.n, err);
+        if (st == PG_OK)
+            st = parse_tensor(m, j, role, &last_layer, err);
+        pg__json_free(j);
+        PG_TRY(st);
+    }
 done:
     return st;
 }
@@ -381,11 +387,12 @@ done:
     return st != PG_OK ? st : kept;
 }
 
-static pg_status parse_objects(pg__manifest *m, const pg__json *root, pg_err *err)
+/* One object: {"/path": {"name": {...}}}. */
+static pg_status parse_object(pg__manifest *m, const pg__json *root, pg_err *err)
 {
     pg_status st = PG_OK;
     char *path = NULL;
-    pg__json_iter objects = {.obj = pg__json_get(root, "attributes")};
+    pg__json_iter objects = {.obj = root};
     while (pg__json_next(&objects)) {
         PG_TRY(get_key(&path, &objects, err));
         if (path[0] != '/' || (path[1] && !pg__manifest_is_safe_path(path + 1)))
@@ -407,6 +414,40 @@ static pg_status parse_objects(pg__manifest *m, const pg__json *root, pg_err *er
     }
 done:
     pg__mem_free(path);
+    return st;
+}
+
+/* Wraps members [off, off + n) of an object in braces and parses them. */
+static pg_status parse_braced(pg__json **out, pg__str *buf, const char *members, size_t n,
+                              pg_err *err)
+{
+    pg_status st = PG_OK;
+    buf->n = 0;
+    PG_TRY(pg__str_puts(buf, "{", err));
+    PG_TRY(pg__str_add(buf, members, n, err));
+    PG_TRY(pg__str_puts(buf, "}", err));
+    PG_TRY(pg__json_parse(out, buf->s, buf->n, err));
+done:
+    return st;
+}
+
+static pg_status parse_objects(pg__manifest *m, const char *text, pg__json_span s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str buf = {0};
+    pg__json_walk w = pg__json_walk_of(text, s);
+    if (text[s.off] != '{')
+        return pg_fail(err, PG_E_FORMAT, "attributes is no object");
+    while (pg__json_walk_next(&w)) {
+        pg__json *j = NULL;
+        st = parse_braced(&j, &buf, text + w.key.off, w.value.off + w.value.n - w.key.off, err);
+        if (st == PG_OK)
+            st = parse_object(m, j, err);
+        pg__json_free(j);
+        PG_TRY(st);
+    }
+done:
+    pg__str_fini(&buf);
     return st;
 }
 
@@ -443,7 +484,7 @@ static pg_status parse_head(pg__manifest *m, const pg__json *root, pg_err *err)
     char *name = NULL;
     const pg__json *layers = pg__json_get(root, "layers");
     const char *format = pg__json_get_str(root, "format");
-    if (!pg__json_get(root, "tensors") || !layers || !format)
+    if (!layers || !format)
         PG_FAIL(PG_E_UNKNOWN, "JSON, but no " PG_MANIFEST " of a split model");
     if (!pg__json_int(pg__json_get(root, "version"), &version) || version != PG_MANIFEST_VERSION)
         PG_FAIL(PG_E_UNSUPPORTED, "a manifest of another version than %d", PG_MANIFEST_VERSION);
@@ -465,17 +506,57 @@ done:
     return st;
 }
 
+/* The long members as spans of the text, all others parsed. */
+enum { TENSORS, DATASETS, ATTRIBUTES, N_LONG };
+
+static pg_status take_apart(pg__json_span *longs, pg__json **head, const char *text, size_t n,
+                            pg_err *err)
+{
+    static const char *const names[N_LONG] = {"tensors", "datasets", "attributes"};
+    pg_status st = PG_OK;
+    pg__str rest = {0}, buf = {0};
+    const size_t start = strspn(text, " \t\r\n"); /* the text ends with a NUL */
+    pg__json_walk w = pg__json_walk_of(text, (pg__json_span){start, n - start});
+    while (pg__json_walk_next(&w)) {
+        size_t k = 0;
+        while (k < N_LONG && !(w.is_object && pg__json_key_is(text, w.key, names[k])))
+            k++;
+        if (k < N_LONG && longs[k].n)
+            PG_FAIL(PG_E_FORMAT, "%s comes twice", names[k]);
+        if (k < N_LONG) {
+            longs[k] = w.value;
+            continue;
+        }
+        if (!w.is_object)
+            break;
+        if (rest.n)
+            PG_TRY(pg__str_puts(&rest, ",", err));
+        PG_TRY(pg__str_add(&rest, text + w.key.off, w.value.off + w.value.n - w.key.off, err));
+    }
+    if (!w.is_object || !longs[TENSORS].n || !rest.n)
+        PG_FAIL(PG_E_UNKNOWN, "JSON, but no " PG_MANIFEST " of a split model");
+    PG_TRY(parse_braced(head, &buf, rest.s, rest.n, err));
+done:
+    pg__str_fini(&rest);
+    pg__str_fini(&buf);
+    return st;
+}
+
 pg_status pg__manifest_parse(pg__manifest *out, const char *text, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__json *root = NULL;
+    pg__json_span longs[N_LONG] = {{0}};
     pg__manifest m = {.own_attrs = 1};
     const pg__json *metadata;
-    PG_TRY(pg__json_parse(&root, text, n, err));
+    PG_TRY(pg__json_check(text, n, err));
+    PG_TRY(take_apart(longs, &root, text, n, err));
     PG_TRY(parse_head(&m, root, err));
-    PG_TRY(parse_tensors(&m, root, "tensors", PG_ROLE_WEIGHT, err));
-    PG_TRY(parse_tensors(&m, root, "datasets", PG_ROLE_DATASET, err));
-    PG_TRY(parse_objects(&m, root, err));
+    PG_TRY(parse_tensors(&m, text, longs[TENSORS], PG_ROLE_WEIGHT, err));
+    if (longs[DATASETS].n)
+        PG_TRY(parse_tensors(&m, text, longs[DATASETS], PG_ROLE_DATASET, err));
+    if (longs[ATTRIBUTES].n)
+        PG_TRY(parse_objects(&m, text, longs[ATTRIBUTES], err));
     PG_TRY(parse_members(&m, root, err));
     metadata = pg__json_get(root, "metadata");
     if (metadata)

@@ -19,43 +19,54 @@
 #define HEADER_VLEN    4090u  /* variable strings that it may hold */
 #define WEIGHTS_MEMBER "model.weights.h5"
 
+typedef struct entry {
+    const char *path;
+    size_t tensor;
+} entry;
+
 typedef struct tree {
     pg__shards *s;
     const pg__manifest *m;
     pg__h5_out *h5;
-    size_t *ids;         /* dataset by tensor */
-    const char **sorted; /* paths of all datasets */
+    size_t *ids;   /* dataset by tensor */
+    entry *sorted; /* all datasets by path */
     size_t n_chunked;
     int only;
 } tree;
 
-static int by_text(const void *a, const void *b)
+static int by_path(const void *a, const void *b)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    return strcmp(((const entry *)a)->path, ((const entry *)b)->path);
 }
 
 static int is_dataset(const tree *t, const char *path)
 {
+    const entry key = {.path = path};
     return t->m->n_tensors &&
-           bsearch(&path, t->sorted, t->m->n_tensors, sizeof *t->sorted, by_text) != NULL;
+           bsearch(&key, t->sorted, t->m->n_tensors, sizeof *t->sorted, by_path) != NULL;
 }
 
-/* 1 if some dataset lies below group `path`: the first one that is not before "path/". */
-static int leads_to_dataset(const tree *t, const char *path)
+/* 1 if dataset k of the sorted ones lies below group `path` of n bytes. */
+static int is_below(const tree *t, size_t k, const char *path, size_t n)
+{
+    return k < t->m->n_tensors &&
+           (n == 0 || (strncmp(t->sorted[k].path, path, n) == 0 && t->sorted[k].path[n] == '/'));
+}
+
+/* The first dataset that is not before what lies below group `path`. */
+static size_t first_below(const tree *t, const char *path)
 {
     const size_t n = strlen(path);
-    size_t lo = 0, hi = t->m->n_tensors;
-    if (n == 0)
-        return 1;
+    size_t lo = 0, hi = n ? t->m->n_tensors : 0;
     while (lo < hi) {
         const size_t mid = lo + (hi - lo) / 2;
-        const int c = strncmp(t->sorted[mid], path, n);
-        if (c < 0 || (c == 0 && (unsigned char)t->sorted[mid][n] < '/'))
+        const int c = strncmp(t->sorted[mid].path, path, n);
+        if (c < 0 || (c == 0 && (unsigned char)t->sorted[mid].path[n] < '/'))
             lo = mid + 1;
         else
             hi = mid;
     }
-    return lo < t->m->n_tensors && strncmp(t->sorted[lo], path, n) == 0 && t->sorted[lo][n] == '/';
+    return lo;
 }
 
 static const char *list_key(const char *attr)
@@ -135,27 +146,54 @@ static pg_status put_dataset(tree *t, size_t i, pg_err *err)
     return pg__h5_out_dataset(t->h5, s->h5, &type, s->rank, s->dims, &t->ids[i], err);
 }
 
+/* The datasets of a group, not of those in it: HDF5 forgets a group once the next one is at hand.
+ */
+static pg_status put_datasets(tree *t, const char *group, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const size_t n = strlen(group);
+    for (size_t k = first_below(t, group); is_below(t, k, group, n); k++)
+        if (!strchr(t->sorted[k].path + n + (n > 0), '/'))
+            PG_TRY(put_dataset(t, t->sorted[k].tensor, err));
+done:
+    return st;
+}
+
+static pg_status sort_datasets(tree *t, pg_err *err)
+{
+    const pg__manifest *m = t->m;
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        if (!m->tensors[i].h5)
+            return pg_fail(err, PG_E_FORMAT, "%s: h5 is missing", PG_SHOW(m->tensors[i].name));
+        t->sorted[i] = (entry){m->tensors[i].h5, i};
+        t->ids[i] = PG_NONE;
+    }
+    if (m->n_tensors)
+        qsort(t->sorted, m->n_tensors, sizeof *t->sorted, by_path);
+    for (size_t i = 1; i < m->n_tensors; i++)
+        if (strcmp(t->sorted[i - 1].path, t->sorted[i].path) == 0)
+            return pg_fail(err, PG_E_FORMAT, "h5 /%s comes twice", PG_SHOW(t->sorted[i].path));
+    return PG_OK;
+}
+
 static pg_status lay_out(tree *t, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__manifest *m = t->m;
-    for (size_t i = 0; i < m->n_tensors; i++) {
-        if (!m->tensors[i].h5)
-            PG_FAIL(PG_E_FORMAT, "%s: h5 is missing", PG_SHOW(m->tensors[i].name));
-        t->sorted[i] = m->tensors[i].h5;
-    }
-    if (m->n_tensors)
-        qsort(t->sorted, m->n_tensors, sizeof *t->sorted, by_text);
+    PG_TRY(sort_datasets(t, err));
     PG_TRY(pg__h5_out_new(&t->h5, m->n_objects + m->n_tensors, err));
     for (size_t i = 0; i < m->n_objects; i++) {
         const pg__shard_object *o = &m->objects[i];
-        if (is_dataset(t, o->path) || (t->only && !leads_to_dataset(t, o->path)))
+        if (is_dataset(t, o->path) ||
+            (t->only && !is_below(t, first_below(t, o->path), o->path, strlen(o->path))))
             continue;
         PG_TRY(pg__h5_out_group(t->h5, o->path, err));
         PG_TRY(put_attrs(t, o, err));
+        PG_TRY(put_datasets(t, o->path, err));
     }
-    for (size_t i = 0; i < m->n_tensors; i++)
-        PG_TRY(put_dataset(t, i, err));
+    for (size_t i = 0; i < m->n_tensors; i++) /* whose group is not listed */
+        if (t->ids[i] == PG_NONE)
+            PG_TRY(put_dataset(t, i, err));
     for (size_t i = 0; i < m->n_objects; i++)
         if (is_dataset(t, m->objects[i].path))
             PG_TRY(put_attrs(t, &m->objects[i], err));
