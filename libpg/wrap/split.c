@@ -148,6 +148,9 @@ static pg_status open_input(pg__split *s, pg_err *err)
     }
     PG_TRY(pg_store_open(&s->r.s, s->r.in, &opts, err));
     s->r.plan.src = s->r.s;
+    if (pg__v3_shard_index(s->r.s))
+        PG_FAIL(PG_E_ARG, "%s: one of several shards; give its index, %s", PG_SHOW(s->r.in),
+                PG_SHOW(pg__v3_shard_index(s->r.s)));
     const char *damage = pg_store_damage(s->r.s);
     if (!damage)
         goto done;
