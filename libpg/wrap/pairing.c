@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "store/store_impl.h"
 #include "wrap/verdict.h"
 
 pg__shown pg__shape_text(const pg_weight *w)
@@ -164,23 +165,31 @@ static pg_status stay_together(const entry *a, const entry *b, size_t n, int *ok
     return PG_OK;
 }
 
+/* A weight's name as people know it: without ":0". */
+static pg__shown plain(const char *name)
+{
+    pg__shown s;
+    (void)pg__printable(s.s, sizeof s.s, name, strcspn(name, ":"));
+    return s;
+}
+
 /* Both lists sorted by name; a few lines of each kind are told. */
-static pg_status tell_difference(const entry *a, size_t na, const entry *b, size_t nb, pg_err *err)
+static pg_status tell_difference(const entry *a, size_t na, const entry *b, size_t nb,
+                                 const char *path, pg_err *err)
 {
     const pg_status st =
         pg_fail(err, PG_E_MISMATCH,
-                "it does not fit the template: %zu tensors against %zu, or other names and "
-                "shapes; nothing written",
-                na, nb);
+                "does not fit the template of %s (%zu tensors there, %zu here); nothing written",
+                PG_SHOW(path), nb, na);
     size_t i = 0, k = 0, lines = 0;
     while ((i < na || k < nb) && lines < 8) {
         const int c = i == na ? 1 : k == nb ? -1 : strcmp(a[i].name, b[k].name);
         if (c < 0) {
-            pg_err_detail(err, "extra:   %s (%s)", PG_SHOW(a[i].name), pg__shape_text(a[i].w).s);
+            pg_err_detail(err, "extra:   %s (%s)", plain(a[i].name).s, pg__shape_text(a[i].w).s);
         } else if (c > 0) {
-            pg_err_detail(err, "missing: %s (%s)", PG_SHOW(b[k].name), pg__shape_text(b[k].w).s);
+            pg_err_detail(err, "missing: %s (%s)", plain(b[k].name).s, pg__shape_text(b[k].w).s);
         } else if (!same_shape(a[i].w, b[k].w)) {
-            pg_err_detail(err, "shape:   %s is %s, the template has %s", PG_SHOW(a[i].name),
+            pg_err_detail(err, "shape:   %s is %s, the template has %s", plain(a[i].name).s,
                           pg__shape_text(a[i].w).s, pg__shape_text(b[k].w).s);
         } else {
             lines--; /* equal: no line */
@@ -222,7 +231,7 @@ pg_status pg__pair(size_t **out, int *renumbered, const pg_store *from, const pg
     if (!ok) {
         qsort(a, na, sizeof *a, by_name);
         qsort(b, n, sizeof *b, by_name);
-        st = tell_difference(a, na, b, n, err);
+        st = tell_difference(a, na, b, n, pg__store_path(to), err);
         goto done;
     }
     for (size_t i = 0; i < n; i++)

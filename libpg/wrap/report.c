@@ -125,8 +125,11 @@ static pg_status check_suffix(pg__rewrite *r, const pg__format *f, pg_err *err)
         return pg__tell_note(
             r, err, "Keras reads *%s as the old layout; this file must be called .weights.h5",
             suffix);
-    (void)pg_fail(err, PG_E_ARG, "the suffix %s means another format than the one that is kept",
-                  suffix);
+    (void)pg_fail(err, PG_E_ARG,
+                  "the suffix %s means another format than that of %s, which is kept", suffix,
+                  PG_SHOW(r->in));
+    if (f->suffixes && *f->suffixes)
+        pg_err_hint(err, "a name that ends in %s", f->suffixes);
     pg_err_prefix(err, PG_SHOW(r->out));
     return PG_E_ARG;
 }
@@ -165,8 +168,10 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
     pg_status st = PG_OK;
     pg__io *input = NULL;
     const pg__format *f = pg__format_of(r->s);
-    if (strcmp(pg_store_format(r->s), "keras-sharded") == 0)
-        f = &pg__fmt_keras_v3; /* shards become one file */
+    /* Shards become one file; a .keras without its description is a .weights.h5. */
+    if (strcmp(pg_store_format(r->s), "keras-sharded") == 0 ||
+        (f == &pg__fmt_keras_zip && !r->plan.model_config))
+        f = &pg__fmt_keras_v3;
     PG_TRY(check_suffix(r, f, err));
     PG_TRY(count(r, err));
     PG_TRY(pg__io_open(&input, r->in, err));
@@ -194,6 +199,7 @@ void pg__rewrite_fini(pg__rewrite *r)
 {
     pg__plan_fini(&r->plan);
     pg__verdict_fini(&r->v);
+    pg__graph_free(r->like);
     pg_rewrite_report_fini(&r->rep);
     pg_store_close(r->s);
     *r = (pg__rewrite){0};

@@ -325,15 +325,11 @@ done:
 
 /* ---- which ---- */
 
-static pg_status wrap_like(pg__rewrite *r, const char *path, pg_err *err)
+static pg_status wrap_like(pg__rewrite *r, pg_store *like, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg_store *like = NULL;
     pg__verdict v = {0};
-    const pg_open_opts opts = {.trust_input = r->write->trust_input};
-    st = pg_store_open(&like, path, &opts, err);
-    if (st != PG_OK)
-        return st;
+    const char *path = pg__store_path(like);
     PG_TRY(pg__judge(&v, like, err));
     if (v.f.verdict == PG_V_AMBIGUOUS && pg__store_is_legacy(like) && v.layer != PG_NONE)
         PG_TRY(pg__tell_note(
@@ -353,11 +349,10 @@ static pg_status wrap_like(pg__rewrite *r, const char *path, pg_err *err)
                      pg_store_format(r->s), PG_SHOW(path), pg_store_format(like));
 done:
     pg__verdict_fini(&v);
-    pg_store_close(like);
     return st;
 }
 
-static pg_status make_plan(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
+static pg_status make_plan(pg__rewrite *r, pg_store *like, const pg_wrap_opts *o, pg_err *err)
 {
     const pg_verdict is = r->v.f.verdict;
     r->rep.action = "wrapped";
@@ -368,8 +363,8 @@ static pg_status make_plan(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
         return pg_fail(err, PG_E_NO, "%s; nothing written", r->v.f.reason);
     if (is == PG_V_DAMAGED)
         return pg_fail(err, PG_E_FORMAT, "%s", r->v.f.reason);
-    if (o->like)
-        return wrap_like(r, o->like, err);
+    if (like)
+        return wrap_like(r, like, err);
     if (pg__store_is_legacy(r->s))
         return wrap_gpus(r, o, err);
     const pg_status st =
@@ -386,8 +381,12 @@ pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts
         return pg_fail(err, PG_E_ARG,
                        "an input, an output, and one of like and n_replicas are needed");
     pg__rewrite r = {.in = in, .out = out, .write = &opts->write};
+    pg_store *like = NULL;
+    const pg_open_opts open_opts = {.trust_input = opts->write.trust_input};
     PG_TRY(pg__rewrite_open(&r, err));
-    st = make_plan(&r, opts, err);
+    if (opts->like)
+        PG_TRY(pg_store_open(&like, opts->like, &open_opts, err));
+    st = make_plan(&r, like, opts, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(in));
         goto done;
@@ -398,6 +397,7 @@ pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts
         r.rep = (pg_rewrite_report){0};
     }
 done:
+    pg_store_close(like);
     pg__rewrite_fini(&r);
     return st;
 }

@@ -14,6 +14,7 @@ typedef struct pg__rewrite {
     pg_store *s;
     pg__verdict v;
     pg__plan plan;
+    pg__graph *like;       /* the model of --like, or NULL */
     pg_rewrite_report rep; /* lists of it are filled by pg__tell_*() */
 } pg__rewrite;
 

@@ -30,6 +30,8 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
     if (!in || (!out && !o->write.dry_run))
         return pg_fail(err, PG_E_ARG, "an input and an output are needed");
     PG_TRY(pg__rewrite_open(&r, err));
+    if (o->like)
+        PG_TRY(pg__graph_load(&r.like, o->like, err));
     st = pg__plan_unwrap(&r, o, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(in));

@@ -43,9 +43,9 @@ static pg_status tell_wrapper(pg__rewrite *r, const char *name, pg_err *err)
         goto done;
     r->rep.replicas = f->replicas;
     for (size_t i = 0; i < f->n_slices; i++)
-        PG_TRY(pg__tell_removed(r, err, "%s%s", PG_SHOW(f->slices[i]),
-                                r->v.graph && i + 1 == f->n_slices ? " (Python code, not executed)"
-                                                                   : ""));
+        PG_TRY(pg__tell_removed(
+            r, err, "%s%s", PG_SHOW(f->slices[i]),
+            r->v.graph && i + 1 == f->n_slices ? " (Python bytecode, not executed)" : ""));
     for (size_t i = 0; i < f->n_merges; i++)
         PG_TRY(pg__tell_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
     if (f->verdict == PG_V_WRAPPER && !f->certain)
@@ -119,16 +119,15 @@ static pg_status store_layer_of(size_t *out, const pg__rewrite *r, const char *n
 /* The leaf each weight belongs to, by either model: a --like is believed only if both say the same.
  */
 static pg_status same_grouping(const pg__rewrite *r, size_t layer, const pg__model *mine,
-                               int my_dialect, const char *path, pg_err *err)
+                               int my_dialect, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__graph *like = NULL;
+    const pg__graph *like = r->like;
     const pg__layer *inner = NULL;
     pg__leaves a = {0}, b = {0};
     pg__placing pa = {0}, pb = {0};
     pg__stored *stored = NULL;
     const size_t n = pg_store_layer(r->s, layer)->n_weights;
-    PG_TRY(pg__graph_load(&like, path, err));
     PG_TRY(pg__like_template(&inner, like, err));
     PG_TRY(pg__leaves_of(&a, mine, my_dialect, err));
     PG_TRY(pg__leaves_of(&b, inner ? inner->model : like->root, like->dialect, err));
@@ -140,10 +139,10 @@ static pg_status same_grouping(const pg__rewrite *r, size_t layer, const pg__mod
             if ((a.v[pa.leaf[i]].top == a.v[pa.leaf[k]].top) !=
                 (b.v[pb.leaf[i]].top == b.v[pb.leaf[k]].top))
                 PG_FAIL(PG_E_MISMATCH,
-                        "the model config in the file and %s put %s and %s into layers differently",
-                        PG_SHOW(path), PG_SHOW(stored[i].name), PG_SHOW(stored[k].name));
+                        "the model config in the file and the given one put %s and %s into layers "
+                        "differently",
+                        PG_SHOW(stored[i].name), PG_SHOW(stored[k].name));
 done:
-    pg__graph_free(like);
     pg__leaves_fini(&a);
     pg__leaves_fini(&b);
     pg__placing_fini(&pa);
@@ -161,8 +160,8 @@ static pg_status by_config(pg__rewrite *r, const pg__layer *entry, size_t layer,
         if (i != layer && pg_store_layer(r->s, i)->n_weights)
             PG_FAIL(PG_E_FORMAT, "by its config a wrapper, yet layer \"%s\" holds weights too",
                     PG_SHOW(pg_store_layer(r->s, i)->name));
-    if (o->like)
-        PG_TRY(same_grouping(r, layer, entry->model, r->v.graph->dialect, o->like, err));
+    if (r->like)
+        PG_TRY(same_grouping(r, layer, entry->model, r->v.graph->dialect, err));
     PG_TRY(pg__plan_template(r, layer, entry->model, r->v.graph->dialect, 0, err));
     PG_TRY(tell_wrapper(r, entry->name, err));
     PG_TRY(full_texts(r, entry, trained, o, err));
@@ -227,6 +226,16 @@ done:
 
 /* ---- which ---- */
 
+/* Where several models are inside, one to propose. */
+static const char *first_nested(const pg__rewrite *r)
+{
+    const pg__model *m = r->v.graph ? r->v.graph->root : NULL;
+    for (size_t i = 0; m && i < m->n_layers; i++)
+        if (m->layers[i].model)
+            return m->layers[i].name;
+    return NULL;
+}
+
 static pg_status refuse(const pg__rewrite *r, pg_err *err)
 {
     const pg_finding *f = &r->v.f;
@@ -250,9 +259,9 @@ static pg_status refuse(const pg__rewrite *r, pg_err *err)
     default: break;
     }
     st = pg_fail(err, PG_E_NO, "%s; nothing written", f->reason);
-    if (f->verdict == PG_V_NESTED && f->template_name)
-        pg_err_hint(err, "pgunwrap --template %s %s OUT", PG_SHOW(f->template_name),
-                    PG_SHOW(r->in));
+    const char *nested = f->template_name ? f->template_name : first_nested(r);
+    if (f->verdict == PG_V_NESTED && nested)
+        pg_err_hint(err, "pgunwrap --template %s %s OUT", PG_SHOW(nested), PG_SHOW(r->in));
     return st;
 }
 
@@ -318,31 +327,22 @@ done:
 
 pg_status pg__unwrap_h5(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
-    pg_status st = PG_OK;
-    pg__graph *like = NULL;
+    const pg__graph *like = r->like;
     const pg__verdict *v = &r->v;
     const int has_data = v->f.verdict != PG_V_NO_WEIGHTS && v->f.verdict != PG_V_DAMAGED;
     const int own = v->graph != NULL && v->f.verdict == PG_V_WRAPPER;
     if (!has_data)
         return refuse(r, err);
-    if (o->like && !own)
-        PG_TRY(pg__graph_load(&like, o->like, err));
     if (o->template_name)
-        st = named(r, like, o, err);
-    else if (own && v->layer == PG_NONE)
-        st = pg_fail(
+        return named(r, like, o, err);
+    if (own && v->layer == PG_NONE)
+        return pg_fail(
             err, PG_E_FORMAT,
             "by its config a wrapper, yet its template \"%s\" has no group among the weights",
             PG_SHOW(v->f.template_name));
-    else if (own)
-        st = by_config(r, v->tmpl, v->layer, o, err);
-    else if (like)
-        st = try_like(r, like, o, err);
-    else if (v->f.verdict == PG_V_WRAPPER)
-        st = by_names(r, o, err);
-    else
-        st = refuse(r, err);
-done:
-    pg__graph_free(like);
-    return st;
+    if (own)
+        return by_config(r, v->tmpl, v->layer, o, err);
+    if (like)
+        return try_like(r, like, o, err);
+    return v->f.verdict == PG_V_WRAPPER ? by_names(r, o, err) : refuse(r, err);
 }

@@ -110,9 +110,11 @@ static pg_status refuse(pg__rewrite *r, pg_err *err)
     const int unclear = f->verdict == PG_V_AMBIGUOUS;
     const pg_status st =
         pg_fail(err, unclear ? PG_E_AMBIGUOUS : PG_E_NO, "%s; nothing written", f->reason);
-    const char *index = pg__v3_shard_index(r->s);
+    const char *index = pg__v3_shard_index(r->s), *slash = strrchr(r->in, '/');
     if (index)
-        pg_err_hint(err, "pgunwrap %s OUT.weights.h5", PG_SHOW(index));
+        pg_err_hint(err, "pgunwrap %.*s%s OUT.weights.h5",
+                    slash && slash - r->in < 200 ? (int)(slash + 1 - r->in) : 0, r->in,
+                    PG_SHOW(index));
     else if (f->template_name)
         pg_err_hint(err, "pgunwrap --template %s %s OUT", PG_SHOW(f->template_name),
                     PG_SHOW(r->in));
@@ -207,20 +209,18 @@ done:
     return st;
 }
 
-static pg_status check_like(pg__rewrite *r, const char *group, const char *like, pg_err *err)
+static pg_status check_like(pg__rewrite *r, const char *group, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__graph *g = NULL;
     const pg__layer *inner = NULL;
     const char *word = pg__v3_container(r->s);
     if (word && strcmp(word, "layers") != 0)
         return pg__tell_note(
             r, err, "not compared with the model: Keras 2.12 and 2.13 count groups in another way");
-    PG_TRY(pg__graph_load(&g, like, err));
-    PG_TRY(pg__like_template(&inner, g, err));
-    PG_TRY(pg__fits_paths(r->s, group, inner ? inner->model : g->root, g->dialect, NULL, err));
+    PG_TRY(pg__like_template(&inner, r->like, err));
+    PG_TRY(pg__fits_paths(r->s, group, inner ? inner->model : r->like->root, r->like->dialect, NULL,
+                          err));
 done:
-    pg__graph_free(g);
     return st;
 }
 
@@ -232,9 +232,9 @@ static pg_status tell(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
     r->rep.replicas = f->verdict == PG_V_WRAPPER ? f->replicas : 0;
     PG_TRY(pg__tell_template(r, o->template_name ? o->template_name : f->template_name, err));
     for (size_t i = 0; f->verdict == PG_V_WRAPPER && i < f->n_slices; i++)
-        PG_TRY(pg__tell_removed(r, err, "%s%s", PG_SHOW(f->slices[i]),
-                                r->v.graph && i + 1 == f->n_slices ? " (Python code, not executed)"
-                                                                   : ""));
+        PG_TRY(pg__tell_removed(
+            r, err, "%s%s", PG_SHOW(f->slices[i]),
+            r->v.graph && i + 1 == f->n_slices ? " (Python bytecode, not executed)" : ""));
     for (size_t i = 0; f->verdict == PG_V_WRAPPER && i < f->n_merges; i++)
         PG_TRY(pg__tell_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
     if (r->plan.model_config)
@@ -249,11 +249,12 @@ done:
     return st;
 }
 
-static pg_status config_for(pg__rewrite *r, const pg__layer *entry, pg_err *err)
+static pg_status config_for(pg__rewrite *r, const pg__layer *entry, const pg_unwrap_opts *o,
+                            pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str text = {0};
-    if (!entry)
+    if (!entry || o->weights_only)
         return PG_OK;
     PG_TRY(pg__text_zip(&text, r->v.graph->text, entry->entry, r->v.graph, &r->v.outputs,
                         &r->v.originals, err));
@@ -268,8 +269,13 @@ done:
 static pg_status copy_checked(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(check_like(r, "", o->like, err));
+    PG_TRY(check_like(r, "", err));
     PG_TRY(pg__plan_copy_of(&r->plan, r->s, err));
+    if (o->weights_only) {
+        pg__mem_free(r->plan.model_config);
+        r->plan.model_config = NULL;
+    }
+    r->plan.keep_state = !o->weights_only && !o->no_optimizer;
     r->rep.action = "repaired";
     PG_TRY(pg__tell_note(r, err, "it fits the model as it is; copied"));
 done:
@@ -292,16 +298,16 @@ pg_status pg__unwrap_paths(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
     } else if ((is == PG_V_WRAPPER || (is == PG_V_AMBIGUOUS && o->like)) && r->v.path) {
         PG_TRY(pg__str_puts(&path, r->v.path, err));
     } else if (o->like) {
-        st = copy_checked(r, o, err);
+        PG_TRY(copy_checked(r, o, err));
         goto done;
     } else {
         st = refuse(r, err);
         goto done;
     }
     if (o->like)
-        PG_TRY(check_like(r, path.s, o->like, err));
+        PG_TRY(check_like(r, path.s, err));
     PG_TRY(pg__v3_lift(&r->plan, r->s, path.s, err));
-    PG_TRY(config_for(r, entry, err));
+    PG_TRY(config_for(r, entry, o, err));
     r->plan.keep_state = !o->weights_only && !o->no_optimizer;
     PG_TRY(tell(r, o, err));
 done:

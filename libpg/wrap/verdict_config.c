@@ -375,6 +375,26 @@ static int begins_nested(const pg__model *m)
     return 0;
 }
 
+/* "2 nested models: "encoder" (12 layers), "decoder" (9 layers); a data-parallel wrapper has one".
+ */
+static pg_status several_nested(pg__verdict *v, pg_verdict is, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str list = {0};
+    size_t shown = 0;
+    const pg__model *m = v->graph->root;
+    for (size_t i = 0; i < m->n_layers && shown < 4; i++)
+        if (m->layers[i].model)
+            PG_TRY(pg__str_printf(&list, err, "%s\"%s\" (%zu layers)", shown++ ? ", " : "",
+                                  PG_SHOW(m->layers[i].name), m->layers[i].model->n_layers));
+    st = pg__verdict_set(v, is, err,
+                         "%zu nested models: %s%s; a data-parallel wrapper has exactly one", n,
+                         list.s, shown < n ? ", ..." : "");
+done:
+    pg__str_fini(&list);
+    return st;
+}
+
 static pg_status not_a_wrapper(pg__verdict *v, const pg_store *s, size_t n, size_t first,
                                const char *why, pg_err *err)
 {
@@ -396,10 +416,7 @@ static pg_status not_a_wrapper(pg__verdict *v, const pg_store *s, size_t n, size
         return pg__verdict_set(v, is, err, "nested model \"%s\"%s, not a parallel wrapper: %s",
                                PG_SHOW(l->name), count, why);
     }
-    return pg__verdict_set(
-        v, is, err,
-        "%zu nested models (\"%s\" is the first), not a parallel wrapper: that has exactly one", n,
-        PG_SHOW(l->name));
+    return several_nested(v, is, n, err);
 }
 
 pg_status pg__judge_config(pg__verdict *v, const pg_store *s, pg_err *err)

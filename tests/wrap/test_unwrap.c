@@ -237,6 +237,34 @@ static void moves_groups_up_in_the_path_layout(void **state)
     }
 }
 
+static void writes_the_weights_of_a_zip_alone(void **state)
+{
+    (void)state;
+    const char *out = tmp("out.weights.h5");
+    pg_rewrite_report r = unwrap(data("files/keras-3.6.0-native/nested/wrapper.keras"), out,
+                                 (pg_unwrap_opts){.weights_only = 1});
+    assert_int_equal(r.n_state, 0);
+    pg_rewrite_report_fini(&r);
+    pg_store *s = open_file(out);
+    assert_string_equal(pg_store_format(s), "keras-weights-h5");
+    assert_int_equal(pg_store_n_state(s), 0);
+    pg_store_close(s);
+    forget(out);
+}
+
+static void fits_path_layouts_to_a_model(void **state)
+{
+    (void)state;
+    const char *in = data("files/keras-3.6.0-native/nested/wrapper.weights.h5"),
+               *out = tmp("out.weights.h5");
+    pg_rewrite_report r = unwrap(
+        in, out, (pg_unwrap_opts){.like = data("files/keras-3.6.0-native/nested/template.json")});
+    pg_rewrite_report_fini(&r);
+    forget(out);
+    refuse(PG_E_MISMATCH, "", in,
+           (pg_unwrap_opts){.like = data("files/keras-3.6.0-native/cnn4/template.json")});
+}
+
 static void asks_for_the_index_of_a_shard(void **state)
 {
     (void)state;
@@ -370,6 +398,8 @@ PG_TEST_MAIN(cmocka_unit_test(writes_what_keras_wrote_for_the_template),
              cmocka_unit_test(leaves_look_alikes_alone),
              cmocka_unit_test(takes_a_nested_model_by_its_name),
              cmocka_unit_test(moves_groups_up_in_the_path_layout),
+             cmocka_unit_test(writes_the_weights_of_a_zip_alone),
+             cmocka_unit_test(fits_path_layouts_to_a_model),
              cmocka_unit_test(asks_for_the_index_of_a_shard), cmocka_unit_test(removes_prefixes),
              cmocka_unit_test(refuses_a_suffix_of_another_format),
              cmocka_unit_test(writes_nothing_in_a_dry_run),
