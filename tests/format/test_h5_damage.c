@@ -241,6 +241,28 @@ static image large(void)
     return image_end(f);
 }
 
+/* "g" has the links b and c and one whose name is 200 times the letter a. */
+static image repeated(void)
+{
+    char path[203] = "g/";
+    const hid_t f = image_begin(0);
+    memset(path + 2, 'a', 200);
+    H5Gclose(image_group(f, path));
+    H5Gclose(image_group(f, "g/b"));
+    H5Gclose(image_group(f, "g/c"));
+    return image_end(f);
+}
+
+/* All names become ends of the long one: 198, 199 and 200 letters in the space of one name. */
+static void share_names(image im)
+{
+    const uint64_t node = get(im, get(im, msg(im, "g", STAB) + 8, 8) + 32, 8);
+    const uint64_t name = get(im, node + 8, 8);
+    put(im, get(im, msg(im, "g", STAB) + 8, 8) + 40, 8, get(im, node + 8 + 80, 8));
+    for (uint64_t i = 0; i < 3; i++)
+        put(im, node + 8 + 40 * i, 8, name + 2 - i);
+}
+
 /* The last entry of the first inner node of large(): its last key becomes the name of the first
  * link below it, so that the child's own last key lies beyond. */
 static void lower_last_key(image im)
