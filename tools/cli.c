@@ -270,6 +270,7 @@ static void print_version(void)
 
 static void finish_parsing(const cli_tool *t, int argc, size_t n)
 {
+    const size_t given = n;
     cli_term_init();
     if (help || version || man || completion) {
         int status = CLI_OK;
@@ -289,7 +290,7 @@ static void finish_parsing(const cli_tool *t, int argc, size_t n)
     }
     if (cli.output)
         n++;
-    if (n < t->min_operands && !(cli.dry_run && n + 1 == t->min_operands)) {
+    if (n < t->min_operands && !(cli.dry_run && given && n + 1 == t->min_operands)) {
         cli_complain(NULL, NULL, "%s; usage: %s [OPTION...] %s",
                      n ? "an operand is missing" : "operands are missing", t->name, t->operands);
         leave_for_usage();
@@ -301,6 +302,20 @@ static void finish_parsing(const cli_tool *t, int argc, size_t n)
     }
     if (t->groups & CLI_WRITES && !cli.quiet)
         require_stdout();
+}
+
+/* "" is a shell variable that was never set; "-" means a pipe to other programs. */
+static void refuse_name(const char *name, int may_be_pipe)
+{
+    if (!*name)
+        cli_complain(NULL, NULL, "an empty file name was given (a variable that is not set?)");
+    else if (may_be_pipe && strcmp(name, "-") == 0)
+        cli_complain(NULL, NULL,
+                     "-: a checkpoint cannot come from a pipe or go to one, its parts are reached "
+                     "at many places; give a file name");
+    else
+        return;
+    exit(CLI_TROUBLE);
 }
 
 size_t cli_parse(const cli_tool *t, int argc, char **argv)
@@ -322,11 +337,10 @@ size_t cli_parse(const cli_tool *t, int argc, char **argv)
         }
     }
     finish_parsing(t, argc, n);
-    for (size_t i = 1; i <= n && !only_operands; i++)
-        if (strcmp(argv[i], "-") == 0)
-            exit(cli_complain(NULL, NULL,
-                              "-: a checkpoint cannot come from a pipe, it is read "
-                              "at many places; give a file name"));
+    for (size_t i = 1; i <= n; i++)
+        refuse_name(argv[i], !only_operands);
+    if (cli.output)
+        refuse_name(cli.output, 1);
     return n;
 }
 

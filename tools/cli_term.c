@@ -189,9 +189,13 @@ cli_buf cli_quote(const char *arg)
                                "%+,-./:=@_";
     cli_buf name = cli_name(arg), out;
     size_t at = 0;
-    if (*name.s && name.s[strspn(name.s, safe)] == 0)
+    if (*name.s && *name.s != '-' && name.s[strspn(name.s, safe)] == 0)
         return name;
     out.s[at++] = '\'';
+    if (*name.s == '-') { /* an operand that looks like an option */
+        out.s[at++] = '.';
+        out.s[at++] = '/';
+    }
     for (const char *p = name.s; *p && at + 6 < sizeof out.s; p++) {
         if (*p == '\'')
             at += (size_t)sprintf(out.s + at, "'\\''");

@@ -9,6 +9,11 @@ try pginfo --sort=shape y.h5
 try pginfo --json=yes y.h5
 try pginfo y.h5 --layers
 try pginfo -
+try pginfo ''
+try pgunwrap one.h5 -
+try pgunwrap one.h5 -o -
+try pgunwrap -o '' one.h5
+try pgunwrap -n -o x.h5
 try pgunwrap one.h5
 try pgunwrap one.h5 two.h5 three.h5
 try pgunwrap --dry one.h5
