@@ -159,6 +159,35 @@ pg__shown pg__show(const char *name)
     return out;
 }
 
+pg__quoted pg__quote(const char *name)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                               "%+,-./:=@_";
+    pg__quoted out;
+    char shown[sizeof out.s / 2];
+    size_t at = 0;
+    pg__printable(shown, sizeof shown, name, strlen(name));
+    const int plain = *shown && shown[strspn(shown, safe)] == 0;
+    if (!plain)
+        out.s[at++] = '\'';
+    if (*shown == '-') {
+        out.s[at++] = '.';
+        out.s[at++] = '/';
+    }
+    for (const char *p = shown; *p && at + 6 < sizeof out.s; p++) {
+        if (*p == '\'') {
+            memcpy(out.s + at, "'\\''", 4);
+            at += 4;
+        } else {
+            out.s[at++] = *p;
+        }
+    }
+    if (!plain)
+        out.s[at++] = '\'';
+    out.s[at] = 0;
+    return out;
+}
+
 pg__num pg__num_of(uint64_t v)
 {
     pg__num out;

@@ -44,6 +44,13 @@ typedef struct pg__shown {
 pg__shown pg__show(const char *name);
 #define PG_SHOW(name) (pg__show(name).s)
 
+/* The same, fit to be pasted into a shell as one operand: quoted where needed, "./-x" for "-x". */
+typedef struct pg__quoted {
+    char s[320];
+} pg__quoted;
+pg__quoted pg__quote(const char *name);
+#define PG_QUOTE(name) (pg__quote(name).s)
+
 /* A number as people read it: 246,000,000. */
 typedef struct pg__num {
     char s[28];

@@ -202,12 +202,12 @@ static pg_status by_json_contents(const subject *f, const pg__json *json, pg_err
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "the index of a model in several files, which are not read together yet");
         if (shard)
-            pg_err_hint(err, "give one of the files, such as %s", PG_SHOW(shard));
+            pg_err_hint(err, "give one of the files, such as %s", PG_QUOTE(shard));
         return PG_E_UNSUPPORTED;
     }
     if (pg__json_get_str(json, "class_name") && pg__json_get(json, "config")) {
         (void)pg_fail(err, PG_E_UNKNOWN, "a model description without weights (JSON)");
-        pg_err_hint(err, "pgunwrap --like %s WEIGHTS OUT", PG_SHOW(f->path));
+        pg_err_hint(err, "pgunwrap --like %s WEIGHTS OUT", PG_QUOTE(f->path));
         return PG_E_UNKNOWN;
     }
     return pg_fail(err, PG_E_UNKNOWN, "a JSON file without weights");

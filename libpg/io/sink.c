@@ -75,7 +75,7 @@ static pg_status open_folder(pg__sink *s, const char *path, pg_err *err)
     if (errno != ENOENT)
         return pg_fail_sys(err, PG_E_IO, errno, "%s: cannot open the folder", s->shown);
     (void)pg_fail_sys(err, PG_E_IO, ENOENT, "%s: the folder does not exist", s->shown);
-    pg_err_hint(err, "mkdir -p %s", PG_SHOW(folder));
+    pg_err_hint(err, "mkdir -p %s", PG_QUOTE(folder));
     return PG_E_IO;
 }
 

@@ -153,7 +153,7 @@ static pg_status share_nothing(const compare *c, pg_err *err)
         err, PG_E_MISMATCH, "%s and %s share no tensor names; %zu of %zu shapes match in order",
         PG_SHOW(c->path_a), PG_SHOW(c->path_b), n, most);
     if (n)
-        pg_err_hint(err, "pgdiff --by-order %s %s", PG_SHOW(c->path_a), PG_SHOW(c->path_b));
+        pg_err_hint(err, "pgdiff --by-order %s %s", PG_QUOTE(c->path_a), PG_QUOTE(c->path_b));
     return st;
 }
 

@@ -136,7 +136,7 @@ static pg_status list_gaps(pg__rewrite *r, const pg__alignment *a, const pg_unwr
                      PG_SHOW(o->like), a->missing.n, a->missing.n == 1 ? "" : "s", a->extra.n);
         pg_err_hint(
             err, "pgunwrap --partial --like %s %s OUT   (such a file loads with by_name=True only)",
-            PG_SHOW(o->like), PG_SHOW(r->in));
+            PG_QUOTE(o->like), PG_QUOTE(r->in));
         goto done;
     }
     if (a->missing.n || a->extra.n)

@@ -369,7 +369,7 @@ static pg_status make_plan(pg__rewrite *r, pg_store *like, const pg_wrap_opts *o
         return wrap_gpus(r, o, err);
     const pg_status st =
         pg_fail(err, PG_E_UNSUPPORTED, "--gpus makes files of the legacy layout only");
-    pg_err_hint(err, "pgwrap --like WRAPPER %s OUT", PG_SHOW(r->in));
+    pg_err_hint(err, "pgwrap --like WRAPPER %s OUT", PG_QUOTE(r->in));
     return st;
 }
 

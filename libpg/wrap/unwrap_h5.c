@@ -186,7 +186,7 @@ static pg_status by_names(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
         pg_err_hint(err,
                     "pgunwrap --like MODEL %s OUT   (MODEL: the one-device model as JSON, full .h5 "
                     "or .keras)",
-                    PG_SHOW(r->in));
+                    PG_QUOTE(r->in));
     if (st != PG_OK)
         goto done;
     const pg__grouping g = {.n_layers = order.n,
@@ -246,7 +246,7 @@ static pg_status refuse(const pg__rewrite *r, pg_err *err)
         pg_err_hint(err,
                     "pgunwrap --like MODEL %s OUT   (MODEL: the one-device model as JSON, full .h5 "
                     "or .keras)",
-                    PG_SHOW(r->in));
+                    PG_QUOTE(r->in));
         return st;
     case PG_V_NO_WEIGHTS:
         st = pg_fail(err, PG_E_NO, "%s; nothing written", f->reason);
@@ -261,7 +261,7 @@ static pg_status refuse(const pg__rewrite *r, pg_err *err)
     st = pg_fail(err, PG_E_NO, "%s; nothing written", f->reason);
     const char *nested = f->template_name ? f->template_name : first_nested(r);
     if (f->verdict == PG_V_NESTED && nested)
-        pg_err_hint(err, "pgunwrap --template %s %s OUT", PG_SHOW(nested), PG_SHOW(r->in));
+        pg_err_hint(err, "pgunwrap --template %s %s OUT", PG_QUOTE(nested), PG_QUOTE(r->in));
     return st;
 }
 

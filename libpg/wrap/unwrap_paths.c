@@ -116,8 +116,8 @@ static pg_status refuse(pg__rewrite *r, pg_err *err)
                     slash && slash - r->in < 200 ? (int)(slash + 1 - r->in) : 0, r->in,
                     PG_SHOW(index));
     else if (f->template_name)
-        pg_err_hint(err, "pgunwrap --template %s %s OUT", PG_SHOW(f->template_name),
-                    PG_SHOW(r->in));
+        pg_err_hint(err, "pgunwrap --template %s %s OUT", PG_QUOTE(f->template_name),
+                    PG_QUOTE(r->in));
     return st;
 }
 

@@ -20,4 +20,24 @@ static void groups_the_digits_of_numbers(void **state)
         assert_string_equal(PG_NUM(cases[i].v), cases[i].text);
 }
 
-PG_TEST_MAIN(cmocka_unit_test(groups_the_digits_of_numbers))
+static void quotes_names_for_a_shell(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {{"run7/unet-01.h5", "run7/unet-01.h5"},
+                                           {"a b.h5", "'a b.h5'"},
+                                           {"it's.h5", "'it'\\''s.h5'"},
+                                           {"-x.h5", "./-x.h5"},
+                                           {"-x y.h5", "'./-x y.h5'"},
+                                           {"$(rm).h5", "'$(rm).h5'"},
+                                           {"", "''"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(PG_QUOTE(cases[i][0]), cases[i][1]);
+    char many[1000];
+    memset(many, '\'', sizeof many - 1);
+    many[sizeof many - 1] = 0;
+    const pg__quoted q = pg__quote(many); /* cut, and still closed */
+    assert_int_equal(q.s[strlen(q.s) - 1], '\'');
+}
+
+PG_TEST_MAIN(cmocka_unit_test(groups_the_digits_of_numbers),
+             cmocka_unit_test(quotes_names_for_a_shell))
