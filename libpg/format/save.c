@@ -174,9 +174,12 @@ done:
     return st;
 }
 
-static int starts_with(const char *s, const char *head)
+/* 1 if the message begins with a file's name, and not with a word that begins like it. */
+static int names_file(const char *msg, const char *path)
 {
-    return *head && strncmp(s, head, strlen(head)) == 0;
+    const pg__shown name = pg__show(path);
+    const size_t n = strlen(name.s);
+    return n && strncmp(msg, name.s, n) == 0 && (msg[n] == ':' || msg[n] == ' ');
 }
 
 pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan *plan,
@@ -200,8 +203,8 @@ pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan 
         *report = rep;
 done:
     /* Messages about the input and those of the sink name their file already. */
-    if (st != PG_OK && err && !starts_with(err->msg, PG_SHOW(path)) &&
-        !starts_with(err->msg, PG_SHOW(pg__store_path(plan->src))))
+    if (st != PG_OK && err && !names_file(err->msg, path) &&
+        !names_file(err->msg, pg__store_path(plan->src)))
         pg_err_prefix(err, PG_SHOW(path));
     pg__sink_close(sink);
     return st;

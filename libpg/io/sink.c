@@ -37,15 +37,15 @@
 struct pg__sink {
     pg__sink_opts opts;
     int dir, fd;
-    char shown[400];         /* path as given, for messages */
-    char name[MAX_NAME + 1]; /* of the output, in dir */
-    char tmp[MAX_NAME + 1];  /* of the temporary; "" once it is gone or renamed */
-    mode_t mode;             /* what the output gets */
-    uint64_t size;           /* highest byte written */
-    uint64_t allocated;      /* size the file may have from pg__sink_reserve() */
-    int broken;              /* a write failed: this output must not be committed */
-    int no_clone, no_cfr;    /* the file system declined once */
-    unsigned char *buf;      /* PG_COPY_BYTES, when first needed */
+    char shown[sizeof(pg__shown)]; /* path as given, for messages: as PG_SHOW() has it */
+    char name[MAX_NAME + 1];       /* of the output, in dir */
+    char tmp[MAX_NAME + 1];        /* of the temporary; "" once it is gone or renamed */
+    mode_t mode;                   /* what the output gets */
+    uint64_t size;                 /* highest byte written */
+    uint64_t allocated;            /* size the file may have from pg__sink_reserve() */
+    int broken;                    /* a write failed: this output must not be committed */
+    int no_clone, no_cfr;          /* the file system declined once */
+    unsigned char *buf;            /* PG_COPY_BYTES, when first needed */
 };
 
 /* --- the destination ------------------------------------------------------------------------- */
@@ -79,11 +79,15 @@ static pg_status open_folder(pg__sink *s, const char *path, pg_err *err)
     return PG_E_IO;
 }
 
-static int is_input(const pg__sink_opts *o, const struct stat *dst)
+static int is_one_of(pg__io *const *ios, size_t n, const struct stat *dst)
 {
     struct stat in;
-    const int fd = o->input ? pg__io_fd(o->input, 0, NULL) : -1;
-    return fd >= 0 && fstat(fd, &in) == 0 && in.st_dev == dst->st_dev && in.st_ino == dst->st_ino;
+    for (size_t i = 0; i < n; i++) {
+        const int fd = ios[i] ? pg__io_fd(ios[i], 0, NULL) : -1;
+        if (fd >= 0 && fstat(fd, &in) == 0 && in.st_dev == dst->st_dev && in.st_ino == dst->st_ino)
+            return 1;
+    }
+    return 0;
 }
 
 /* Finds out what is at path; *old_mode stays (mode_t)-1 if nothing is. */
@@ -99,8 +103,10 @@ static pg_status check_old(const pg__sink *s, const char *path, mode_t *old_mode
         return pg_fail(err, PG_E_ARG,
                        "%s: is a symbolic link to a missing file; remove it or choose another name",
                        s->shown);
-    if (is_input(&s->opts, &sb))
+    if (is_one_of(&s->opts.input, 1, &sb))
         return pg_fail(err, PG_E_ARG, "%s: output is the input; choose another name", s->shown);
+    if (is_one_of(s->opts.also, s->opts.n_also, &sb))
+        return pg_fail(err, PG_E_ARG, "%s: output is read too; choose another name", s->shown);
     if (S_ISDIR(sb.st_mode))
         return pg_fail(err, PG_E_ARG, "%s: is a folder; give a file name", s->shown);
     if (!S_ISREG(sb.st_mode))

@@ -25,7 +25,9 @@ typedef struct pg__sink_opts {
     int force;                  /* replace an existing file */
     int no_sync;                /* no fsync */
     const volatile int *cancel; /* PG_E_CANCELLED from the next call on once *cancel != 0 */
-    pg__io *input; /* the output must not be this file (device and inode); may be NULL */
+    pg__io *input;       /* the output must not be this file (device and inode); may be NULL */
+    pg__io *const *also; /* nor one of these, NULLs among them: shards, the file of --like */
+    size_t n_also;
 } pg__sink_opts;
 
 /* Errors: PG_E_ARG "exists; use --force to replace it", PG_E_ARG "output is the input; choose

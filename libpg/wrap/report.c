@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "format/fmt_keras_v3.h"
 #include "wrap/rewrite.h"
 
 static void free_list(char **list, size_t n)
@@ -74,6 +75,19 @@ pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
         pg_err_prefix(err, PG_SHOW(r->in));
     r->plan.src = r->s;
     return st;
+}
+
+void pg__rewrite_blame(const pg__rewrite *r, pg_err *err)
+{
+    if (!err)
+        return;
+    if (r->like_path) {
+        const pg__shown like = pg__show(r->like_path);
+        const size_t n = strlen(like.s);
+        if (n && strncmp(err->msg, like.s, n) == 0 && err->msg[n] == ':')
+            return;
+    }
+    pg_err_prefix(err, PG_SHOW(r->in));
 }
 
 /* The longest suffix of name that means format f, or 0. */
@@ -163,10 +177,31 @@ static uint64_t estimate(const pg__rewrite *r)
     return n;
 }
 
+/* Everything but IN that is read: none of it may be replaced, not even with force. The entries are
+ * borrowed but the first, the file of --like, which is the caller's to close. */
+static pg_status list_inputs(pg__io ***out, size_t *n, const pg__rewrite *r, pg_err *err)
+{
+    const pg__v3 *v = pg__v3_of(r->s);
+    pg__io **all = pg__mem_array(1 + (v ? v->n_parts : 0), sizeof(pg__io *));
+    if (!all)
+        return pg__nomem(err);
+    const pg_status st = r->like_path ? pg__io_open(&all[0], r->like_path, err) : PG_OK;
+    if (st != PG_OK) {
+        pg__mem_free(all);
+        return st;
+    }
+    *n = 1;
+    for (size_t i = 0; v && i < v->n_parts; i++)
+        all[(*n)++] = v->parts[i].io;
+    *out = all;
+    return PG_OK;
+}
+
 pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__io *input = NULL;
+    pg__io *input = NULL, **also = NULL;
+    size_t n_also = 0;
     const pg__format *f = pg__format_of(r->s);
     /* Shards become one file; a .keras without its description is a .weights.h5. */
     if (strcmp(pg_store_format(r->s), "keras-sharded") == 0 ||
@@ -175,10 +210,13 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
     PG_TRY(check_suffix(r, f, err));
     PG_TRY(count(r, err));
     PG_TRY(pg__io_open(&input, r->in, err));
+    PG_TRY(list_inputs(&also, &n_also, r, err));
     const pg__save_opts opts = {.sink = {.force = r->write->force,
                                          .no_sync = r->write->no_sync,
                                          .cancel = r->write->cancel,
-                                         .input = input},
+                                         .input = input,
+                                         .also = also,
+                                         .n_also = n_also},
                                 .skip_verify = r->write->skip_verify};
     if (r->write->dry_run) {
         if (r->out)
@@ -191,6 +229,9 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
         r->rep.file_bytes = saved.file_bytes;
     }
 done:
+    if (also)
+        pg__io_close(also[0]);
+    pg__mem_free(also);
     pg__io_close(input);
     return st;
 }

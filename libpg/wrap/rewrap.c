@@ -297,13 +297,25 @@ done:
     return st;
 }
 
+/* The template is a layer among the wrapper's own: Keras refuses two of one name. */
+static pg_status check_name(const pg__rewrite *r, pg_err *err)
+{
+    const char *name = r->rep.template_name;
+    size_t n = 0;
+    for (size_t i = 0; i < r->plan.n_layers; i++)
+        n += strcmp(r->plan.layers[i].name, name) == 0;
+    if (n == 1)
+        return PG_OK;
+    return pg_fail(err, PG_E_ARG,
+                   "\"%s\" is also the name of another layer of the wrapper; choose another --name",
+                   PG_SHOW(name));
+}
+
 static pg_status wrap_gpus(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
     ends e = {0};
     const int from_nothing = pg__counts_from_nothing(r->s);
-    if (o->n_replicas < 2 || o->n_replicas > 1024)
-        PG_FAIL(PG_E_ARG, "--gpus takes 2 to 1024");
     PG_TRY(r->v.graph ? ends_of_config(&e, r->v.graph->root, err) : ends_of_names(&e, r->s, err));
     for (size_t i = 0; i < e.inputs.n; i++)
         PG_TRY(add_layer(r, e.inputs.v[i], 0, err));
@@ -312,6 +324,7 @@ static pg_status wrap_gpus(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
         PG_TRY(add_layer(r, "lambda", first + i, err));
     PG_TRY(template_layer(r, &e, o->name, from_nothing, err));
     PG_TRY(merges(r, &e, err));
+    PG_TRY(check_name(r, err));
     r->rep.replicas = o->n_replicas;
     if (r->v.graph)
         PG_TRY(pg__tell_note(
@@ -380,7 +393,11 @@ pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts
     if (!in || !opts || (!out && !opts->write.dry_run) || !opts->like == !opts->n_replicas)
         return pg_fail(err, PG_E_ARG,
                        "an input, an output, and one of like and n_replicas are needed");
-    pg__rewrite r = {.in = in, .out = out, .write = &opts->write};
+    if (!opts->like && (opts->n_replicas < 2 || opts->n_replicas > 1024))
+        return pg_fail(err, PG_E_ARG, "--gpus takes 2 to 1024");
+    if (opts->name && !*opts->name)
+        return pg_fail(err, PG_E_ARG, "--name: a layer needs a name");
+    pg__rewrite r = {.in = in, .out = out, .like_path = opts->like, .write = &opts->write};
     pg_store *like = NULL;
     const pg_open_opts open_opts = {.trust_input = opts->write.trust_input};
     PG_TRY(pg__rewrite_open(&r, err));
@@ -388,7 +405,7 @@ pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts
         PG_TRY(pg_store_open(&like, opts->like, &open_opts, err));
     st = make_plan(&r, like, opts, err);
     if (st != PG_OK) {
-        pg_err_prefix(err, PG_SHOW(in));
+        pg__rewrite_blame(&r, err);
         goto done;
     }
     PG_TRY(pg__rewrite_save(&r, err));

@@ -10,6 +10,7 @@
 
 typedef struct pg__rewrite {
     const char *in, *out; /* out may be NULL in a dry run */
+    const char *like_path; /* file of --like, or NULL */
     const pg_write_opts *write;
     pg_store *s;
     pg__verdict v;
@@ -20,6 +21,8 @@ typedef struct pg__rewrite {
 
 /* Opens r->in and judges it. Messages name the file. */
 pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err);
+/* Puts IN before a message that does not begin with the file of --like already. */
+void pg__rewrite_blame(const pg__rewrite *r, pg_err *err);
 /* Writes r->plan, or with dry_run only checks that it could be; completes r->rep. */
 pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err);
 void pg__rewrite_fini(pg__rewrite *r);
@@ -71,7 +74,7 @@ pg_status pg__plan_groups(pg__plan *plan, const pg__grouping *g,
 pg_status pg__text_model(pg__str *out, const pg__graph *g, const pg__layer *layer, pg_err *err);
 
 /* config.json of a .keras: the keys of a model's entry in `text`, and the compile_config of the
- * model that was compiled, its dicts renamed from[k] -> to[k]. */
+ * model that was compiled (NULL: none), its dicts renamed from[k] -> to[k]. */
 pg_status pg__text_zip(pg__str *out, const char *text, pg__json_span entry,
                        const pg__graph *compiled, const pg__strs *from, const pg__strs *to,
                        pg_err *err);

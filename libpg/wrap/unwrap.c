@@ -26,7 +26,7 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
     static const pg_unwrap_opts defaults = {0};
     const pg_unwrap_opts *o = opts ? opts : &defaults;
     pg_status st = PG_OK;
-    pg__rewrite r = {.in = in, .out = out, .write = &o->write};
+    pg__rewrite r = {.in = in, .out = out, .like_path = o->like, .write = &o->write};
     if (!in || (!out && !o->write.dry_run))
         return pg_fail(err, PG_E_ARG, "an input and an output are needed");
     PG_TRY(pg__rewrite_open(&r, err));
@@ -34,7 +34,7 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
         PG_TRY(pg__graph_load(&r.like, o->like, err));
     st = pg__plan_unwrap(&r, o, err);
     if (st != PG_OK) {
-        pg_err_prefix(err, PG_SHOW(in));
+        pg__rewrite_blame(&r, err);
         goto done;
     }
     PG_TRY(pg__rewrite_save(&r, err));
