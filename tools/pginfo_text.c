@@ -127,6 +127,8 @@ static void print_verdict(const info *in)
     if (pg_store_n_state(in->store))
         cli_printf(stdout, "  with the state of the optimizer: %s\n",
                    cli_plural(pg_store_n_state(in->store), "tensor").s);
+    if (in->found.index)
+        cli_printf(stdout, "  one shard of several; the whole: %s\n", cli_name(in->found.index).s);
     for (size_t i = 0; cli.verbose && i < in->found.n_evidence; i++)
         cli_printf(stdout, "  evidence: %s\n", in->found.evidence[i]);
 }
@@ -270,7 +272,8 @@ static void print_next(const info *in, const char *option)
             dot = ".weights.h5"; /* the shards of an index are joined */
     }
     const char *stem = strncmp(base, "single.", 7) == 0 ? "unwrapped" : "single";
-    cli_printf(stdout, "try: pgunwrap %s%s %s%s\n", option, cli_quote(in->path).s, stem,
+    const char *from = in->found.index ? in->found.index : in->path;
+    cli_printf(stdout, "try: pgunwrap %s%s %s%s\n", option, cli_quote(from).s, stem,
                dot && dot != base ? cli_name(dot).s : "");
 }
 

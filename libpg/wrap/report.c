@@ -208,6 +208,9 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
         (f == &pg__fmt_keras_zip && !r->plan.model_config))
         f = &pg__fmt_keras_v3;
     PG_TRY(check_suffix(r, f, err));
+    if (r->v.misfit && !r->plan.model_config)
+        PG_TRY(pg__tell_note(r, err, "weights only: model_config could not be used (%s)",
+                             r->v.misfit));
     PG_TRY(count(r, err));
     PG_TRY(pg__io_open(&input, r->in, err));
     PG_TRY(list_inputs(&also, &n_also, r, err));

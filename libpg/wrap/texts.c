@@ -155,8 +155,9 @@ pg_status pg__text_zip(pg__str *out, const char *text, pg__json_span entry,
     pg_status st = PG_OK;
     pg__str compile = {0};
     int clash = 0;
-    const pg__json_span outer =
-        member_of(compiled->text, (pg__json_span){0, compiled->n_text}, "compile_config");
+    pg__json_span outer = {0};
+    if (compiled)
+        outer = member_of(compiled->text, (pg__json_span){0, compiled->n_text}, "compile_config");
     PG_TRY(pg__str_puts(out, "{", err));
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         PG_TRY(add_member(out, keys[k], text, member_of(text, entry, keys[k]), err));

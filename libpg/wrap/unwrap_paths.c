@@ -110,11 +110,8 @@ static pg_status refuse(pg__rewrite *r, pg_err *err)
     const int unclear = f->verdict == PG_V_AMBIGUOUS;
     const pg_status st =
         pg_fail(err, unclear ? PG_E_AMBIGUOUS : PG_E_NO, "%s; nothing written", f->reason);
-    const char *index = pg__v3_shard_index(r->s), *slash = strrchr(r->in, '/');
-    if (index)
-        pg_err_hint(err, "pgunwrap %.*s%s OUT.weights.h5",
-                    slash && slash - r->in < 200 ? (int)(slash + 1 - r->in) : 0, r->in,
-                    PG_SHOW(index));
+    if (f->index)
+        pg_err_hint(err, "pgunwrap %s OUT.weights.h5", PG_QUOTE(f->index));
     else if (f->template_name)
         pg_err_hint(err, "pgunwrap --template %s %s OUT", PG_QUOTE(f->template_name),
                     PG_QUOTE(r->in));
@@ -224,12 +221,20 @@ done:
     return st;
 }
 
-static pg_status tell(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
+static int is_compiled(const pg__graph *g)
+{
+    const pg__json_step path[] = {PG_JKEY("compile_config"), {0}};
+    const pg__json_span span = pg__json_range(g->text, g->n_text, path);
+    return span.n && g->text[span.off] == '{';
+}
+
+/* trained: it is the wrapper's template, to which compile_config and optimizer belong. */
+static pg_status tell(pg__rewrite *r, int trained, const pg_unwrap_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg_finding *f = &r->v.f;
     r->rep.action = "unwrapped";
-    r->rep.replicas = f->verdict == PG_V_WRAPPER ? f->replicas : 0;
+    r->rep.replicas = f->verdict == PG_V_WRAPPER && trained ? f->replicas : 0;
     PG_TRY(pg__tell_template(r, o->template_name ? o->template_name : f->template_name, err));
     for (size_t i = 0; f->verdict == PG_V_WRAPPER && i < f->n_slices; i++)
         PG_TRY(pg__tell_removed(
@@ -237,7 +242,7 @@ static pg_status tell(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
             r->v.graph && i + 1 == f->n_slices ? " (Python bytecode, not executed)" : ""));
     for (size_t i = 0; f->verdict == PG_V_WRAPPER && i < f->n_merges; i++)
         PG_TRY(pg__tell_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
-    if (r->plan.model_config)
+    if (r->plan.model_config && trained && is_compiled(r->v.graph))
         PG_TRY(pg__tell_kept(r, err, "compile_config"));
     if (r->plan.keep_state && pg__plan_n_state(&r->plan))
         PG_TRY(pg__tell_kept(r, err, "optimizer and metrics (%zu tensors)",
@@ -249,15 +254,15 @@ done:
     return st;
 }
 
-static pg_status config_for(pg__rewrite *r, const pg__layer *entry, const pg_unwrap_opts *o,
-                            pg_err *err)
+static pg_status config_for(pg__rewrite *r, const pg__layer *entry, int trained,
+                            const pg_unwrap_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str text = {0};
     if (!entry || o->weights_only)
         return PG_OK;
-    PG_TRY(pg__text_zip(&text, r->v.graph->text, entry->entry, r->v.graph, &r->v.outputs,
-                        &r->v.originals, err));
+    PG_TRY(pg__text_zip(&text, r->v.graph->text, entry->entry, trained ? r->v.graph : NULL,
+                        &r->v.outputs, &r->v.originals, err));
     PG_TRY(pg__plan_set_text(&r->plan, PG_TEXT_MODEL_CONFIG, text.s, text.n, err));
 done:
     pg__str_fini(&text);
@@ -307,9 +312,12 @@ pg_status pg__unwrap_paths(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
     if (o->like)
         PG_TRY(check_like(r, path.s, err));
     PG_TRY(pg__v3_lift(&r->plan, r->s, path.s, err));
-    PG_TRY(config_for(r, entry, o, err));
-    r->plan.keep_state = !o->weights_only && !o->no_optimizer;
-    PG_TRY(tell(r, o, err));
+    const int trained = entry ? entry == r->v.tmpl
+                              : (is == PG_V_WRAPPER || is == PG_V_AMBIGUOUS) && r->v.path &&
+                                    strcmp(path.s, r->v.path) == 0;
+    PG_TRY(config_for(r, entry, trained, o, err));
+    r->plan.keep_state = trained && !o->weights_only && !o->no_optimizer;
+    PG_TRY(tell(r, trained, o, err));
 done:
     pg__str_fini(&path);
     return st;

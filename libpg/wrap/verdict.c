@@ -41,6 +41,7 @@ void pg_finding_fini(pg_finding *f)
     free_list(f->evidence, f->n_evidence);
     free_list(f->slices, f->n_slices);
     free_list(f->merges, f->n_merges);
+    pg__mem_free(f->index);
     *f = (pg_finding){0};
 }
 
@@ -53,6 +54,7 @@ void pg__verdict_fini(pg__verdict *v)
     pg__strs_fini(&v->names.inputs);
     pg__strs_fini(&v->names.slices);
     pg__strs_fini(&v->names.merges);
+    pg__mem_free(v->misfit);
     pg__mem_free(v->path);
     *v = (pg__verdict){0};
 }
@@ -202,6 +204,9 @@ static pg_status load_config(pg__verdict *v, const pg_store *s, pg_err *err)
     if (st == PG_OK)
         return PG_OK;
     if (st == PG_E_NOMEM)
+        return pg__nomem(err);
+    v->misfit = pg__mem_strdup(why.msg);
+    if (!v->misfit)
         return pg__nomem(err);
     return pg__evidence(v, err, "the model config is not usable: %s", why.msg);
 }

@@ -17,6 +17,7 @@ typedef struct pg__names {
 typedef struct pg__verdict {
     pg_finding f;
     pg__graph *graph; /* the file's model config; NULL if there is none, or none that parses */
+    char *misfit;     /* why a config that is there could not be used, or NULL; owned */
     const pg__model *outer; /* config: the innermost wrapper around the template, or NULL */
     const pg__layer *tmpl;  /* config: the innermost template's entry, or NULL */
     size_t depth;           /* config: wrappers around it */

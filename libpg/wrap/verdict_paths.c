@@ -214,6 +214,11 @@ static pg_status judge_shard(pg__verdict *v, const pg_store *s, const char *inde
     const char *mine = pg__store_path(s), *slash = strrchr(mine, '/');
     PG_TRY(pg__str_add(&path, mine, slash ? (size_t)(slash + 1 - mine) : 0, err));
     PG_TRY(pg__str_puts(&path, index, err));
+    v->f.index = pg__mem_strdup(path.s);
+    if (!v->f.index) {
+        st = pg__nomem(err);
+        goto done;
+    }
     if (pg_store_open(&whole, path.s, NULL, NULL) != PG_OK) {
         st = pg__verdict_set(v, PG_V_AMBIGUOUS, err,
                              "one shard of several; its index %s is not beside it or not readable",

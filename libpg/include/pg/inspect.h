@@ -41,6 +41,7 @@ typedef struct pg_finding {
     size_t n_evidence;
     char **slices, **merges; /* names of the layers around the template; owned */
     size_t n_slices, n_merges;
+    char *index; /* one shard of several: path of the index, which tells of the whole; owned */
 } pg_finding;
 
 /* Fills *out (which the caller zeroed or released) from names and, where the file has one, the
