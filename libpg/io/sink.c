@@ -1,9 +1,8 @@
 /* sink.c - durable, atomic output: temporary file, fsync, rename, fsync of the folder.
  *
- * An existing output stays as it was until the rename, so a failure, a kill or a power loss at any
- * point leaves the old file or the new one, never a mixture. A killed run leaves its temporary
- * behind; it holds a flock() on it, which the kernel drops with the process, so the next run that
- * writes the same output can tell and remove it. */
+ * An existing output stays as it was until the rename: a failure, a kill or a power loss leaves the
+ * old file or the new one, never a mixture. A killed run leaves its temporary behind; its flock()
+ * is gone with the process, so the next run that writes the same output can tell and remove it. */
 #include "io/sink.h"
 
 #include <dirent.h>
@@ -37,7 +36,7 @@
 struct pg__sink {
     pg__sink_opts opts;
     int dir, fd;
-    char shown[sizeof(pg__shown)]; /* path as given, for messages: as PG_SHOW() has it */
+    char shown[sizeof(pg__shown)]; /* path as given, for messages */
     char name[MAX_NAME + 1];       /* of the output, in dir */
     char tmp[MAX_NAME + 1];        /* of the temporary; "" once it is gone or renamed */
     mode_t mode;                   /* what the output gets */
@@ -82,11 +81,10 @@ static pg_status open_folder(pg__sink *s, const char *path, pg_err *err)
 static int is_one_of(pg__io *const *ios, size_t n, const struct stat *dst)
 {
     struct stat in;
-    for (size_t i = 0; i < n; i++) {
-        const int fd = ios[i] ? pg__io_fd(ios[i], 0, NULL) : -1;
-        if (fd >= 0 && fstat(fd, &in) == 0 && in.st_dev == dst->st_dev && in.st_ino == dst->st_ino)
+    for (size_t i = 0; i < n; i++)
+        if (ios[i] && fstat(pg__io_fd(ios[i], 0, NULL), &in) == 0 && in.st_dev == dst->st_dev &&
+            in.st_ino == dst->st_ino)
             return 1;
-    }
     return 0;
 }
 
@@ -94,11 +92,10 @@ static int is_one_of(pg__io *const *ios, size_t n, const struct stat *dst)
 static pg_status check_old(const pg__sink *s, const char *path, mode_t *old_mode, pg_err *err)
 {
     struct stat sb;
-    const int there = lstat(path, &sb) == 0;
-    if (!there && errno != ENOENT && errno != ENOTDIR)
-        return pg_fail_sys(err, PG_E_IO, errno, "%s", s->shown);
-    if (!there)
+    if (lstat(path, &sb) && (errno == ENOENT || errno == ENOTDIR))
         return PG_OK;
+    if (lstat(path, &sb))
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", s->shown);
     if (stat(path, &sb)) /* a link to nothing; to write there could surprise */
         return pg_fail(err, PG_E_ARG,
                        "%s: is a symbolic link to a missing file; remove it or choose another name",
@@ -107,10 +104,10 @@ static pg_status check_old(const pg__sink *s, const char *path, mode_t *old_mode
         return pg_fail(err, PG_E_ARG, "%s: output is the input; choose another name", s->shown);
     if (is_one_of(s->opts.also, s->opts.n_also, &sb))
         return pg_fail(err, PG_E_ARG, "%s: output is read too; choose another name", s->shown);
-    if (S_ISDIR(sb.st_mode))
-        return pg_fail(err, PG_E_ARG, "%s: is a folder; give a file name", s->shown);
     if (!S_ISREG(sb.st_mode))
-        return pg_fail(err, PG_E_ARG, "%s: is not a regular file; choose another name", s->shown);
+        return pg_fail(err, PG_E_ARG, "%s: %s", s->shown,
+                       S_ISDIR(sb.st_mode) ? "is a folder; give a file name"
+                                           : "is not a regular file; choose another name");
     if (!s->opts.force)
         return pg_fail(err, PG_E_ARG, "%s exists; use --force to replace it", s->shown);
     *old_mode = sb.st_mode & 0777;
@@ -430,9 +427,8 @@ static uint64_t share(pg__sink *s, uint64_t off, const source *src, uint64_t n)
     return 0;
 }
 
-/* Copies within the kernel; 0 means that it cannot: EXDEV, EINVAL, EOPNOTSUPP, ENOSYS, EPERM, or a
- * count of 0 from special files. Other failures (ENOSPC, EIO) the plain way meets too, and it knows
- * which side failed. */
+/* Copies within the kernel; 0 means that it cannot (EXDEV, ENOSYS, special files ...). Failures
+ * such as ENOSPC the plain way meets too, and it knows which side failed. */
 static uint64_t copy_in_kernel(pg__sink *s, uint64_t off, const source *src, uint64_t n)
 {
     off_t from = (off_t)src->fd_off, to = (off_t)off;
@@ -536,9 +532,8 @@ uint64_t pg__sink_size(const pg__sink *s)
     return s->size;
 }
 
-/* fsync, and what close() alone would tell: network file systems write at every close of a
- * descriptor, and a second one keeps the lock. An fsync that failed is not repeated, because the
- * kernel may have dropped the pages. */
+/* fsync, and what close() alone would tell: network file systems write at every close, and a second
+ * descriptor keeps the lock. A failed fsync is not repeated: the kernel may have dropped pages. */
 static pg_status flush(pg__sink *s, pg_err *err)
 {
     int rc = 0;
