@@ -108,7 +108,8 @@ static pg_status count(join *j, const pg__manifest *m, pg_err *err)
         const pg__shard_tensor *t = &m->tensors[i];
         if (__builtin_add_overflow(j->rep.n_bytes, t->n_bytes, &j->rep.n_bytes))
             return pg_fail(err, PG_E_LIMIT, "the tensors are too large together");
-        j->rep.n_params += t->n_bytes / pg_dtype_bytes(t->dtype);
+        if (t->role == PG_ROLE_WEIGHT)
+            j->rep.n_params += t->n_bytes / pg_dtype_bytes(t->dtype);
     }
     j->rep.n_layers = m->layers.n;
     j->rep.n_tensors = m->n_weights;

@@ -6,7 +6,7 @@
  *
  *     pg_err err;
  *     pg_shard_report rep = {0};
- *     if (pg_split_file("big.h5", "out", NULL, &rep, &err) != PG_OK)
+ *     if (pg_split_file("model.h5", "out", NULL, &rep, &err) != PG_OK)
  *         fprintf(stderr, "%s\n", err.msg);
  *     pg_shard_report_fini(&rep);
  */
@@ -37,7 +37,6 @@ typedef struct pg_split_opts {
     size_t max_tensors;       /* per shard, npy excepted; 0 = no limit */
     int unwrap;               /* split the template of a wrapper's file */
     int sha256;               /* also write SHA256SUMS, as sha256sum -c reads it */
-    unsigned n_threads;       /* 0 or 1 = one */
 } pg_split_opts;
 
 typedef struct pg_join_opts {
