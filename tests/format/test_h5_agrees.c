@@ -293,7 +293,7 @@ static void agrees_on_strings(void **state)
     for (int latest = 0; latest < 2; latest++) {
         const hid_t f = image_begin(latest);
         for (int i = 0; i < (latest ? 3 : 6); i++) { /* beyond eight attributes it turns dense */
-            char name[8];
+            char name[16];
             const hid_t fixed = image_string(4, i & 1, i / 2);
             const hid_t vlen = image_string(H5T_VARIABLE, i & 1, 0);
             snprintf(name, sizeof name, "f%d", i);
