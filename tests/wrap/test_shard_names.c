@@ -66,8 +66,7 @@ static void lets_no_name_leave_the_folder(void **state)
                                           "lpt1.npy",
                                           "nul",
                                           "\x80\xff",
-                                          "\xe2\x80\xae"
-                                          "txt",
+                                          "\342\200\256txt",
                                           "*?<>|\"",
                                           "a/./b",
                                           "$(reboot)",
