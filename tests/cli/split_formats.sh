@@ -1,7 +1,7 @@
 # Shards of Hugging Face, of Keras 3.10, and .npz; each joined again.
 cp "$TESTDATA/files/keras-2.2.4/cnn4-g2/template_model.h5" model.h5
 pgsplit --format npz --max-shard-size 2KB --sha256 model.h5 npz
-(cd npz && sha256sum --quiet -c SHA256SUMS && for f in *.npz; do unzip -qq -t "$f"; done)
+(cd npz && sha256sum --quiet -c SHA256SUMS && for f in *.npz; do python3 -m zipfile -t "$f" >/dev/null; done)
 pgjoin npz npz.h5
 h5diff model.h5 npz.h5 && echo same
 printf x | dd of=npz/model-00002-of-00002.npz bs=1 seek=300 conv=notrunc 2>/dev/null
