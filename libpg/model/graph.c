@@ -140,7 +140,18 @@ void pg__graph_free(pg__graph *g)
     pg__mem_free(g);
 }
 
+int pg__layer_is_op(const pg__layer *l)
+{
+    if (l->module)
+        return strstr(l->module, ".ops.") != NULL;
+    /* A .h5 does not tell modules; every layer, though, has its name in its config. */
+    return strcmp(l->class_name, "Cast") == 0 && !pg__json_get(l->config, "name");
+}
+
 int pg__layer_is_listed(const pg__model *m, size_t i)
 {
-    return !m->sequential || strcmp(m->layers[i].class_name, "InputLayer") != 0;
+    const pg__layer *l = &m->layers[i];
+    if (pg__layer_is_op(l))
+        return 0;
+    return !m->sequential || strcmp(l->class_name, "InputLayer") != 0;
 }

@@ -76,8 +76,12 @@ pg_status pg__graph_load(pg__graph **out, const char *path, pg_err *err);
  */
 const pg__call *pg__call_of(const pg__model *m, pg__tensor_ref ref);
 
-/* Layers that Keras lists in `layer_names` for this model: all but the InputLayer of a Sequential.
- */
+/* Keras 3 lists operations among the layers of a config (keras.src.ops.core Cast, x + y): they are
+ * no layers and appear nowhere else. */
+int pg__layer_is_op(const pg__layer *l);
+
+/* Layers that Keras lists in `layer_names` for this model: all but operations and the InputLayer of
+ * a Sequential. */
 int pg__layer_is_listed(const pg__model *m, size_t i);
 
 /* Index by name, or (size_t)-1. */

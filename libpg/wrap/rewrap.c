@@ -231,18 +231,56 @@ static int is_adapted(const pg_store *s, const pg_layer *l)
     return 1;
 }
 
+/* Is the variable one that every layer of Keras trains? Custom layers may have others, which are
+ * stored behind these or not: a wrong guess would load without an error. */
+static int is_trained_kind(const char *weight)
+{
+    static const char *const names[] = {"kernel", "recurrent_kernel",    "depthwise_kernel",
+                                        "bias",   "pointwise_kernel",    "gamma",
+                                        "beta",   "embeddings",          "alpha",
+                                        "scale",  "concat_score_weight", NULL};
+    const char *slash = strrchr(weight, '/');
+    const char *var = slash ? slash + 1 : weight;
+    const size_t stem = strcspn(var, ":");
+    if (!slash) /* Keras 1: dense_1_W, lstm_1_U_i */
+        return 1;
+    for (size_t i = 0; names[i]; i++) {
+        const size_t n = strlen(names[i]);
+        if (strncmp(var, names[i], n) != 0)
+            continue;
+        const size_t number = var[n] == '_' ? 1 + strspn(var + n + 1, "0123456789") : 0;
+        if (n + number == stem)
+            return 1;
+    }
+    return 0;
+}
+
+static int is_untrained(const pg_store *s, const pg_weight *w)
+{
+    return pg__is_statistic(w->name) || is_adapted(s, pg_store_layer(s, w->layer));
+}
+
 /* All but statistics are taken as trainable: right for every model of which nothing is frozen. */
 static pg_status flat_by_names(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
+    for (size_t i = 0; i < pg_store_n_weights(r->s); i++) {
+        const pg_weight *w = pg_store_weight(r->s, i);
+        if (is_trained_kind(w->name) || is_untrained(r->s, w))
+            continue;
+        st =
+            pg_fail(err, PG_E_AMBIGUOUS,
+                    "whether \"%s\" is trained is not known, and wrappers store what is not at the "
+                    "end",
+                    PG_SHOW(w->name));
+        pg_err_hint(err, "--like PARALLEL.h5, a file of such a wrapper");
+        goto done;
+    }
     for (int statistics = 0; statistics < 2; statistics++)
         for (size_t i = 0; i < pg_store_n_weights(r->s); i++) {
             const pg_weight *w = pg_store_weight(r->s, i);
-            const char *name = w->name;
-            const int untrained =
-                pg__is_statistic(name) || is_adapted(r->s, pg_store_layer(r->s, w->layer));
-            if (untrained == statistics)
-                PG_TRY(pg__plan_add(&r->plan, i, name, err));
+            if (is_untrained(r->s, w) == statistics)
+                PG_TRY(pg__plan_add(&r->plan, i, w->name, err));
         }
     PG_TRY(pg__tell_note(
         r, err, "assumed: nothing frozen (the file does not tell; --like a wrapper's file would)"));

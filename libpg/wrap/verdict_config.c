@@ -21,7 +21,7 @@ typedef struct examined {
     size_t t_index, n_replicas, n_inputs;
     const pg__layer **slices; /* n_replicas * n_inputs */
     char *role; /* per layer of m: 0 unseen, 'i' input, 'b' bounds, 's' slice, 't' template, 'm'
-                   merge */
+                   merge, 'c' cast */
     const pg__recogniser *by;
     int certain;
     char why_not[512]; /* "" = it is a wrapper */
@@ -30,6 +30,22 @@ typedef struct examined {
 static int is_class(const pg__layer *l, const char *class_name)
 {
     return strcmp(l->class_name, class_name) == 0;
+}
+
+/* Keras 3 puts a Cast between two layers of different types (mixed precision): it changes nothing
+ * that a wrapper is recognised by. */
+static int is_cast(const pg__layer *l)
+{
+    return is_class(l, "Cast") && pg__layer_is_op(l) && l->n_calls == 1 && !l->model &&
+           l->calls[0].n_inputs == 1;
+}
+
+/* The tensor that comes in where casts begin. */
+static pg__tensor_ref before_casts(const pg__model *m, pg__tensor_ref r)
+{
+    for (size_t i = 0; i < m->n_layers && is_cast(&m->layers[r.layer]); i++)
+        r = m->layers[r.layer].calls[0].inputs[0];
+    return r;
 }
 
 static int is_null(const char *text, pg__json_span within, const char *key)
@@ -82,6 +98,8 @@ static void mark_bounds(examined *x)
                  x->role[l->calls[0].inputs[k].layer];
         if (is_class(l, "InputLayer"))
             x->role[i] = 'i';
+        else if (is_cast(l))
+            x->role[i] = 'c';
         else if (ok)
             x->role[i] = 'b';
     }
@@ -94,7 +112,7 @@ static const char *no_slice(const examined *x, const pg__layer *s)
         !cuts_batch(x->text, s))
         return "is no slice of an input";
     for (size_t i = 0; i < s->calls[0].n_inputs; i++) {
-        const char from = x->role[s->calls[0].inputs[i].layer];
+        const char from = x->role[before_casts(x->m, s->calls[0].inputs[i]).layer];
         if (from != 'i' && (i == 0 || (from != 'b' && from != 's')))
             return "does not slice an input";
     }
@@ -107,7 +125,7 @@ static int slices_ok(examined *x)
     mark_bounds(x);
     for (size_t c = 0; c < x->n_replicas; c++)
         for (size_t k = 0; k < x->n_inputs; k++) {
-            const pg__layer *s = &x->m->layers[x->t->calls[c].inputs[k].layer];
+            const pg__layer *s = &x->m->layers[before_casts(x->m, x->t->calls[c].inputs[k]).layer];
             const pg__layer *first = x->slices[k];
             x->slices[c * x->n_inputs + k] = s;
             if (is_class(s, "InputLayer"))
@@ -115,7 +133,8 @@ static int slices_ok(examined *x)
             else if (no_slice(x, s))
                 (void)snprintf(x->why_not, sizeof x->why_not, "layer \"%s\", which feeds it, %s",
                                PG_SHOW(s->name), no_slice(x, s));
-            else if (c && s->calls[0].inputs[0].layer != first->calls[0].inputs[0].layer)
+            else if (c && before_casts(x->m, s->calls[0].inputs[0]).layer !=
+                              before_casts(x->m, first->calls[0].inputs[0]).layer)
                 (void)snprintf(x->why_not, sizeof x->why_not, "its calls take different inputs");
             if (x->why_not[0])
                 return 0;
@@ -130,11 +149,12 @@ static int slices_are_distinct(examined *x)
     for (size_t k = 0; k < x->n_inputs; k++)
         for (size_t a = 0; a < x->n_replicas; a++)
             for (size_t b = 0; b < a; b++) {
-                const pg__tensor_ref *p = &x->t->calls[a].inputs[k], *q = &x->t->calls[b].inputs[k];
-                if (p->layer == q->layer && p->node == q->node && p->tensor == q->tensor) {
+                const pg__tensor_ref p = before_casts(x->m, x->t->calls[a].inputs[k]);
+                const pg__tensor_ref q = before_casts(x->m, x->t->calls[b].inputs[k]);
+                if (p.layer == q.layer && p.node == q.node && p.tensor == q.tensor) {
                     (void)snprintf(x->why_not, sizeof x->why_not,
                                    "two calls take the same tensor of layer \"%s\"",
-                                   PG_SHOW(x->m->layers[p->layer].name));
+                                   PG_SHOW(x->m->layers[p.layer].name));
                     return 0;
                 }
             }
@@ -162,12 +182,13 @@ static int takes_every_call(const examined *x, const pg__layer *l)
     const pg__call *call = &l->calls[0];
     if (l->n_calls != 1 || call->n_inputs != x->n_replicas)
         return 0;
+    const uint32_t tensor = before_casts(x->m, call->inputs[0]).tensor;
     for (size_t i = 0; i < call->n_inputs; i++) {
-        const pg__tensor_ref *r = &call->inputs[i];
-        if (r->layer != x->t_index || r->tensor != call->inputs[0].tensor)
+        const pg__tensor_ref r = before_casts(x->m, call->inputs[i]);
+        if (r.layer != x->t_index || r.tensor != tensor)
             return 0;
         for (size_t j = 0; j < i; j++)
-            if (call->inputs[j].node == r->node)
+            if (before_casts(x->m, call->inputs[j]).node == r.node)
                 return 0;
     }
     return 1;
@@ -183,7 +204,7 @@ static int merges_ok(examined *x)
         if (x->role[i])
             continue;
         if (!is_merge_class(l) || l->n_calls != 1 || l->calls[0].n_inputs == 0 ||
-            l->calls[0].inputs[0].layer != x->t_index)
+            before_casts(x->m, l->calls[0].inputs[0]).layer != x->t_index)
             (void)snprintf(x->why_not, sizeof x->why_not,
                            "layer \"%s\" (%s) is no merge of its outputs", PG_SHOW(l->name),
                            PG_SHOW(l->class_name));
@@ -205,7 +226,7 @@ static int merges_ok(examined *x)
         return 0;
     }
     for (size_t i = 0; i < x->m->n_outputs; i++)
-        if (x->role[x->m->outputs[i].layer] != 'm') {
+        if (x->role[before_casts(x->m, x->m->outputs[i]).layer] != 'm') {
             (void)snprintf(x->why_not, sizeof x->why_not, "an output of the model is not a merge");
             return 0;
         }
@@ -278,14 +299,14 @@ static void examined_fini(examined *x)
 static const char *original_output(const pg__model *m, size_t t, const pg__model *innermost)
 {
     while (t < m->n_outputs) {
-        const pg__layer *l = &m->layers[m->outputs[t].layer];
+        const pg__layer *l = &m->layers[before_casts(m, m->outputs[t]).layer];
         if (m == innermost || l->n_calls != 1 || l->calls[0].n_inputs == 0)
             return l->name;
-        const pg__tensor_ref *r = &l->calls[0].inputs[0];
-        const pg__model *below = m->layers[r->layer].model;
+        const pg__tensor_ref r = before_casts(m, l->calls[0].inputs[0]);
+        const pg__model *below = m->layers[r.layer].model;
         if (!below)
             return l->name;
-        t = r->tensor;
+        t = r.tensor;
         m = below;
     }
     return NULL;

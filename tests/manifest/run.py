@@ -614,8 +614,61 @@ class Suite:
         out.append(("options and operands in any order", order_free))
         return out
 
+    # ---------------------------------------------------------------- testdata/extra
+    def extra(self, case):
+        """Every wrapper of a folder against the template file of its kind; see testdata/extra/gen.py."""
+        here = "extra/" + case + "/"
+        again = case.endswith("-renumbered")  # built after other models: names differ, all else does not
+        for kind, x in (("_weights.h5", ".h5"), ("_model.h5", ".h5"), (".keras", ".keras")):
+            src, tpl = self.p(here + "wrapper" + kind), self.p(here + "template" + kind)
+            if not os.path.exists(src):
+                continue
+            opts = ["--like", self.p(here + "template.json")] if kind == "_weights.h5" else []
+            with Folder() as d:
+                r = self.box.tool("pgunwrap", *opts, src, d / ("o" + x))
+                need(r.rc == 0, "%s: exit %s\n%s", kind, r.rc, r.show())
+                got, want = self.box.dump(d / ("o" + x)), self.box.dump(tpl)
+                if x == ".keras":
+                    same("weights of " + kind, [(n, [w.key() for w in ws]) for n, ws in got.by_layer() if ws],
+                         [(n, [w.key() for w in ws]) for n, ws in want.by_layer() if ws])
+                else:
+                    same("values of " + kind, [[w.value() for w in ws] for _, ws in got.by_layer()],
+                         [[w.value() for w in ws] for _, ws in want.by_layer()])
+                    if not again or opts:
+                        same("layers of " + kind, got.layers, want.layers)
+                    if not again:
+                        same("names of " + kind, [w.name for w in got.weights], [w.name for w in want.weights])
+                if kind != "_weights.h5" and not again:
+                    a, b = [without_shared_ids(c.config(0)["config"]) for c in (got, want)]
+                    same("config of " + kind, a, b)
+                r = self.box.tool("pgwrap", "--like", src, d / ("o" + x), d / ("w" + x))
+                need(r.rc == 0, "pgwrap --like: exit %s\n%s", r.rc, r.show())
+                if x == ".h5":
+                    got, want = self.box.dump(d / ("w" + x)), self.box.dump(src)
+                    same("pgwrap of " + kind, [w.value() for w in got.weights], [w.value() for w in want.weights])
+            if kind == "_weights.h5":
+                with Folder() as d:
+                    r = self.box.tool("pgunwrap", src, d / "o.h5")
+                    if r.rc == 0:
+                        got, want = self.box.dump(d / "o.h5"), self.box.dump(tpl)
+                        same("without --like", [[w.value() for w in ws] for _, ws in got.by_layer() if ws],
+                             [[w.value() for w in ws] for _, ws in want.by_layer() if ws])
+                    else:
+                        self.refused(r, {1}, d, [])
+                    r = self.box.tool("pgwrap", "--gpus", 2, tpl, d / "g.h5")
+                    if case.endswith("custom"):  # which of an unknown class' weights are trained cannot be known
+                        need(r.rc == 1 and not os.path.exists(d / "g.h5"), "pgwrap --gpus: exit %s\n%s", r.rc, r.show())
+                    else:
+                        need(r.rc == 0, "pgwrap --gpus: exit %s\n%s", r.rc, r.show())
+                        same("pgwrap --gpus", [w.value() for w in self.box.dump(d / "g.h5").weights],
+                             [w.value() for w in self.box.dump(src).weights])
+
     def jobs(self):
         out = []
+        for release in ("keras-2.15", "keras-3.6"):
+            for case in sorted(os.listdir(self.p("extra/" + release))):
+                case = release + "/" + case
+                out.append(("extra/" + case, lambda case=case: self.extra(case)))
         for f in self.man["files"]:
             out.append(("pginfo " + f["file"], lambda f=f: self.info(f)))
             if f["kind"] != "npy rescue":

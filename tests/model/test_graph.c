@@ -66,6 +66,28 @@ static void functional_models_have_layers_and_calls(void **state)
     pg__graph_free(NULL);
 }
 
+static void operations_are_no_layers(void **state)
+{
+    (void)state;
+#define OP(cls, module, config)                                               \
+    "{\"class_name\":\"" cls "\",\"name\":\"a\"" module ",\"config\":" config \
+    ",\"inbound_nodes\":" FROM("i") "}"
+    static const char *const models[] = {
+        MODEL(INPUT "," OP("Add", ",\"module\":\"keras.src.ops.numpy\"",
+                           "{\"name\":\"a\"}") "," LAYER("o", FROM("a"))),
+        MODEL(INPUT "," OP("Cast", "", "{\"dtype\":\"float32\"}") "," LAYER("o", FROM("a"))),
+        MODEL(INPUT "," OP("Add", ",\"module\":\"keras.layers\"",
+                           "{\"name\":\"a\"}") "," LAYER("o", FROM("a"))),
+        MODEL(INPUT "," OP("Cast", "", "{\"name\":\"a\"}") "," LAYER("o", FROM("a"))),
+    };
+    for (size_t i = 0; i < 4; i++) {
+        pg__graph *g = parse(models[i]);
+        assert_int_equal(pg__layer_is_op(&g->root->layers[1]), i < 2);
+        assert_int_equal(pg__layer_is_listed(g->root, 1), i >= 2);
+        pg__graph_free(g);
+    }
+}
+
 static void both_forms_of_sequential_are_chains(void **state)
 {
     (void)state;
@@ -471,6 +493,7 @@ static void files_without_a_model_are_refused_by_name(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(functional_models_have_layers_and_calls),
+             cmocka_unit_test(operations_are_no_layers),
              cmocka_unit_test(both_forms_of_sequential_are_chains),
              cmocka_unit_test(made_up_names_avoid_those_that_are_taken),
              cmocka_unit_test(the_input_of_a_sequential_is_not_listed),

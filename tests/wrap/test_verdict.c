@@ -165,6 +165,30 @@ static void believes_an_average_only_beside_certain_slices(void **state)
                    .merge_config = "\"x\": 0");
 }
 
+/* Keras 3 puts Cast operations between layers of different types. */
+static void looks_through_casts(void **state)
+{
+    (void)state;
+    static const char *const files[] = {
+        "keras-3.6/casts/wrapper.keras", "keras-3.6/casts/wrapper_model.h5",
+        "keras-3.6/bfloat16/wrapper.keras", "keras-3.6/bfloat16/wrapper_model.h5"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[512];
+        pg_store *s = NULL;
+        pg_finding f = {0};
+        snprintf(path, sizeof path, "%s/extra/%s", pg_testdata, files[i]);
+        assert_ok(pg_store_open(&s, path, NULL, NULL));
+        assert_ok(pg_inspect(&f, s, NULL));
+        assert_int_equal(f.verdict, PG_V_WRAPPER);
+        assert_true(f.certain);
+        assert_int_equal(f.replicas, 2);
+        assert_int_equal(f.n_slices, 2);
+        assert_int_equal(f.n_merges, 1);
+        pg_finding_fini(&f);
+        pg_store_close(s);
+    }
+}
+
 static void names_evidence_and_layers(void **state)
 {
     (void)state;
@@ -222,6 +246,6 @@ PG_TEST_MAIN(cmocka_unit_test(knows_a_wrapper_by_the_names_of_its_merges),
              cmocka_unit_test(tells_op_layers_that_cut_from_others),
              cmocka_unit_test(counts_no_replicas_in_op_layers),
              cmocka_unit_test(believes_an_average_only_beside_certain_slices),
-             cmocka_unit_test(names_evidence_and_layers),
+             cmocka_unit_test(looks_through_casts), cmocka_unit_test(names_evidence_and_layers),
              cmocka_unit_test(falls_back_to_names_where_the_config_is_unusable),
              cmocka_unit_test(calls_a_damaged_file_damaged))
