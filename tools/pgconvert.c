@@ -1,8 +1,11 @@
 /* pgconvert - the same weights in another container. */
+#include <string.h>
+
 #include "json_out.h"
 #include "rewrite.h"
 
 static pg_convert_opts o;
+static const char *layout, *keras;
 
 static const cli_opt options[] = {
     {0, "to", "FORMAT", NULL, &o.to, NULL, "h5|weights.h5|keras|safetensors",
@@ -11,8 +14,13 @@ static const cli_opt options[] = {
      "the model's description (JSON, full .h5 or .keras), where IN has none"},
     {0, "unwrap", NULL, &o.unwrap, NULL, NULL, NULL,
      "convert the one-device model inside a parallel wrapper's file"},
+    {0, "layout", "LAYOUT", NULL, &layout, NULL, "keras|pytorch",
+     "pytorch: transpose kernels and give tensors PyTorch's names"},
+    {0, "rename", "MAP.json", NULL, &o.rename, NULL, NULL,
+     "rename tensors of a safetensors output: {\"old\": \"new\"}"},
     {0, "dtype", "TYPE", NULL, &o.dtype, NULL, "float32|float16|bfloat16",
      "store weights in this type; the rounding error is told"},
+    {0, "keras", "2|3", NULL, &keras, NULL, "2|3", "write the description for this Keras"},
     {0},
 };
 
@@ -21,6 +29,7 @@ static const cli_example examples[] = {
     {"pgconvert --model model.json old.h5 new.weights.h5",
      "an old file for today's load_weights()"},
     {"pgconvert model.h5 model.keras", "a full model in the newer container"},
+    {"pgconvert --layout pytorch model.h5 model.safetensors", "for torch's load_state_dict()"},
     {"pgconvert --dtype bfloat16 model.h5 half.safetensors", "half the size"},
     {0},
 };
@@ -130,6 +139,8 @@ int main(int argc, char **argv)
     int status = CLI_OK;
 
     o.write = rewrite_opts();
+    o.layout = layout && strcmp(layout, "pytorch") == 0 ? PG_LAYOUT_PYTORCH : PG_LAYOUT_KERAS;
+    o.keras = keras ? *keras - '0' : 0;
     err.code = pg_convert_file(in, out, &o, &r, &err);
     if (err.code != PG_OK)
         status = cli_fail(&err);

@@ -173,6 +173,8 @@ static pg_status steps(pg__convert *c, pg_err *err)
         PG_TRY(pg__arrange(c, PG_SHAPE_LAYERS, err));
     else if (c->target != PG_TO_SAFETENSORS)
         PG_TRY(pg__arrange(c, PG_SHAPE_PATHS, err));
+    else if (c->o->layout == PG_LAYOUT_PYTORCH)
+        PG_TRY(pg__torch(c, err));
     else if (c->graph || c->keras1)
         PG_TRY(pg__arrange(c, PG_SHAPE_LAYERS, err));
     if (c->keras1) {

@@ -29,6 +29,7 @@ typedef struct pg__take {
     uint64_t stride[PG_MAX_RANK]; /* elements of the input */
     pg__take_block block[PG_TAKE_BLOCKS];
     pg_dtype from, to;
+    uint32_t shown_rank; /* if not 0: the axes from shown_rank - 1 on are shown as one */
 } pg__take;
 
 void pg__take_whole(pg__take *t, const pg_store *s, size_t src);
@@ -46,6 +47,8 @@ int pg__take_join(pg__take *t, const pg__take *parts, uint32_t n, uint32_t axis)
 /* 1 if the output's bytes are the input's. */
 int pg__take_is_copy(const pg__take *t, const pg_store *s);
 uint64_t pg__take_bytes(const pg__take *t);
+/* Shape of the output as the file says it; returns the rank. */
+uint32_t pg__take_shape(const pg__take *t, uint64_t *dims);
 
 /* Reads bytes [off, off + n) of such a tensor; through one window of bounded size. */
 typedef struct pg__taker pg__taker;
@@ -180,6 +183,10 @@ void pg__slots_fini(pg__slots *s);
  * as Keras 2 does on loading (keras-files, "Conversions on load"). *why: what has no counterpart.
  */
 void pg__keras1_take(pg__slot *slot, const pg__leaf *leaf, const pg__take *takes, const char **why);
+
+/* ---- convert_torch.c: kernels transposed, names mapped ---- */
+
+pg_status pg__torch(pg__convert *c, pg_err *err);
 
 /* ---- convert_arrange.c: the same tensors by layer or by path ---- */
 

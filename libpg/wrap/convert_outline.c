@@ -290,13 +290,13 @@ static void close_view(void *ctx)
     pg__mem_free(v);
 }
 
-static pg__tensor_desc describe(const pg__out_tensor *x, const pg_store *src)
+static pg__tensor_desc describe(const pg__out_tensor *x, const pg_store *src, uint64_t *dims)
 {
     pg__tensor_desc d = {.name = x->name,
                          .dtype = x->take.to,
                          .big_endian = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__,
-                         .rank = x->take.rank,
-                         .dims = x->take.dims};
+                         .rank = pg__take_shape(&x->take, dims),
+                         .dims = dims};
     if (pg__take_is_copy(&x->take, src)) {
         d.extent = pg__store_extent(src, x->take.block[0].src);
         d.big_endian = pg__store_big_endian(src, x->take.block[0].src);
@@ -308,16 +308,17 @@ static pg_status fill(pg_store *s, const pg__outline *o, const pg_store *src, pg
 {
     pg_status st = PG_OK;
     size_t at = 0;
+    uint64_t dims[PG_MAX_RANK];
     for (size_t i = 0; i < o->n_tensors; i++) {
         for (; at < o->n_layers && o->layers[at].first <= i; at++)
             PG_TRY(pg__store_add_layer(s, o->layers[at].name, err));
-        const pg__tensor_desc d = describe(&o->tensors[i], src);
+        const pg__tensor_desc d = describe(&o->tensors[i], src, dims);
         PG_TRY(pg__store_add_weight(s, &d, err));
     }
     for (; at < o->n_layers; at++)
         PG_TRY(pg__store_add_layer(s, o->layers[at].name, err));
     for (size_t i = 0; i < o->n_state; i++) {
-        const pg__tensor_desc d = describe(&o->state[i], src);
+        const pg__tensor_desc d = describe(&o->state[i], src, dims);
         PG_TRY(pg__store_add_state(s, &d, err));
     }
     if (o->model_config.n)

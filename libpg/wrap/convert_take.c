@@ -113,12 +113,22 @@ uint64_t pg__take_bytes(const pg__take *t)
     return n_elements(t) * pg_dtype_bytes(t->to);
 }
 
+uint32_t pg__take_shape(const pg__take *t, uint64_t *dims)
+{
+    const uint32_t rank = t->shown_rank ? t->shown_rank : t->rank;
+    for (uint32_t k = 0; k < rank; k++)
+        dims[k] = t->dims[k];
+    for (uint32_t k = rank; k < t->rank; k++)
+        dims[rank - 1] *= t->dims[k];
+    return rank;
+}
+
 int pg__take_is_copy(const pg__take *t, const pg_store *s)
 {
     const int here_big = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
     const pg_weight *w = t->block[0].src == PG_NONE ? NULL : pg__store_tensor(s, t->block[0].src);
     uint64_t step = 1;
-    if (!w || t->n_blocks != 1 || t->block[0].base || t->from != t->to)
+    if (!w || t->shown_rank || t->n_blocks != 1 || t->block[0].base || t->from != t->to)
         return 0;
     if (pg_dtype_bytes(w->dtype) > 1 && pg__store_big_endian(s, t->block[0].src) != here_big)
         return 0;
