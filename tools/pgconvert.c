@@ -8,8 +8,8 @@ static pg_convert_opts o;
 static const char *layout, *keras;
 
 static const cli_opt options[] = {
-    {0, "to", "FORMAT", NULL, &o.to, NULL, "h5|weights.h5|keras|safetensors",
-     "format of OUT, whatever its suffix says"},
+    {0, "to", "FORMAT", NULL, &o.to, NULL, "h5|weights.h5|keras|safetensors|npy|npz",
+     "format of OUT, whatever its suffix says (npy, npz: a folder)"},
     {0, "model", "MODEL", NULL, &o.model, NULL, NULL,
      "the model's description (JSON, full .h5 or .keras), where IN has none"},
     {0, "unwrap", NULL, &o.unwrap, NULL, NULL, NULL,
@@ -72,6 +72,10 @@ static void print_kernels(const pg_convert_report *r)
 static void print_proof(const pg_convert_report *r)
 {
     const size_t all = r->n_tensors + r->n_state;
+    if (strcmp(r->format, "npy-shards") == 0) {
+        cli_puts(stdout, "; checksums in manifest.json");
+        return;
+    }
     cli_puts(stdout, "; ");
     cli_color(stdout, cli.skip_verify ? CLI_WARN : CLI_GOOD);
     if (cli.skip_verify)

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
+#include "pg/shard.h"
 #include "wrap/convert.h"
 
 static const struct {
@@ -71,6 +72,10 @@ static pg_status check_options(const pg_convert_opts *o, pg__target target, pg_e
         return pg_fail(err, PG_E_ARG, "the config is that of Keras 2 or 3, not %d", o->keras);
     if (o->layout == PG_LAYOUT_PYTORCH && target != PG_TO_SAFETENSORS)
         return pg_fail(err, PG_E_ARG, "PyTorch's layout is written as safetensors");
+    if (o->rename && target != PG_TO_SAFETENSORS)
+        return pg_fail(err, PG_E_ARG,
+                       "tensors are renamed in safetensors only: elsewhere their "
+                       "names are part of the format");
     return PG_OK;
 }
 
@@ -161,6 +166,7 @@ static pg_status steps(pg__convert *c, pg_err *err)
     PG_TRY(pg__outline_of(&c->at, &c->r.plan, err));
     if (c->at.shape == PG_SHAPE_FLAT)
         PG_TRY(pg__unflatten(c, err));
+    c->from = c->at.shape;
     PG_TRY(find_graph(c, err));
     c->dialect = c->o->keras ? c->o->keras : c->graph && c->graph->dialect == 3 ? 3 : 2;
     c->keras1 = c->at.shape == PG_SHAPE_LAYERS && c->at.writer.n &&
@@ -193,9 +199,43 @@ done:
     return st;
 }
 
+/* ---- .npy folders and .npz: pg_split_file() writes them ---- */
+
+static int to_shards(const pg_convert_opts *o, pg_shard_format *format)
+{
+    return o->to && (strcmp(o->to, "npy") == 0 || strcmp(o->to, "npz") == 0) &&
+           pg_shard_format_by_name(format, o->to);
+}
+
+static pg_status write_shards(pg_convert_report *rep, const char *in, const char *dir,
+                              const pg_convert_opts *o, pg_shard_format format, pg_err *err)
+{
+    pg_shard_report split = {0};
+    const pg_split_opts s = {.write = o->write, .format = format, .unwrap = o->unwrap};
+    if (o->dtype || o->rename || o->keras || o->layout == PG_LAYOUT_PYTORCH)
+        return pg_fail(err, PG_E_ARG,
+                       "shards hold the tensors as they are; convert to safetensors "
+                       "first and split that");
+    const pg_status st = pg_split_file(in, dir, &s, &split, err);
+    if (st == PG_OK) {
+        *rep = (pg_convert_report){.format = "npy-shards",
+                                   .n_tensors = split.n_tensors,
+                                   .n_state = split.n_state,
+                                   .n_verified = split.n_verified,
+                                   .n_params = split.n_params,
+                                   .n_bytes = split.n_bytes,
+                                   .notes = split.notes,
+                                   .n_notes = split.n_notes};
+        split.notes = NULL;
+        split.n_notes = 0;
+    }
+    pg_shard_report_fini(&split);
+    return st;
+}
+
 /* ---- writing ---- */
 
-static pg_status count(pg_convert_report *rep, const pg__convert *c, pg_err *err)
+static pg_status count(pg_convert_report *rep, pg__convert *c, pg_err *err)
 {
     for (size_t i = 0; i < c->at.n_tensors; i++) {
         const pg__take *t = &c->at.tensors[i].take;
@@ -204,6 +244,14 @@ static pg_status count(pg_convert_report *rep, const pg__convert *c, pg_err *err
             return pg_fail(err, PG_E_LIMIT, "the tensors are too large together");
         rep->n_params += n / pg_dtype_bytes(t->to);
         rep->n_changed += !pg__take_is_copy(t, c->r.s);
+    }
+    if (rep->n_changed && strcmp(pg_store_format(c->r.s), pg__fmt_npy_shards.name) == 0) {
+        const pg_status st = pg__tell_note(&c->r, err,
+                                           "checksums of %zu changed tensors were not "
+                                           "compared",
+                                           rep->n_changed);
+        if (st != PG_OK)
+            return st;
     }
     rep->n_tensors = c->at.n_tensors;
     rep->n_state = c->at.n_state;
@@ -270,9 +318,18 @@ pg_status pg_convert_file(const char *in, const char *out, const pg_convert_opts
     static const pg_convert_opts defaults = {0};
     pg__convert c = {.o = opts ? opts : &defaults};
     pg_convert_report rep = {0};
+    pg_shard_format shards = PG_SHARD_NPY;
     pg_status st = PG_OK;
     if (!in || (!out && !c.o->write.dry_run))
         return pg_fail(err, PG_E_ARG, "an input and an output are needed");
+    if (to_shards(c.o, &shards)) {
+        st = write_shards(&rep, in, out, c.o, shards, err);
+        if (st == PG_OK && report)
+            *report = rep;
+        else
+            pg_convert_report_fini(&rep);
+        return st;
+    }
     c.r = (pg__rewrite){.in = in, .out = out, .write = &c.o->write};
     PG_TRY(choose_target(&c, err));
     PG_TRY(check_options(c.o, c.target, err));

@@ -5,7 +5,6 @@
 #ifndef PG_WRAP_CONVERT_H
 #define PG_WRAP_CONVERT_H
 
-#include "model/fit.h"
 #include "pg/convert.h"
 #include "store/values.h"
 #include "wrap/rewrite.h"
@@ -135,6 +134,7 @@ typedef struct pg__convert {
     int graph_is_own; /* it is the input's, so it may be written as the output's */
     int dialect;      /* Keras major version of the output */
     int keras1;       /* the input's kernels are Keras 1's */
+    pg__shape from;   /* of the input */
     pg__outline at;   /* the outline so far */
     size_t n_transposed, n_hwio, n_class_paths;
 } pg__convert;
@@ -197,6 +197,16 @@ pg_status pg__fill_slots(pg__slots *out, pg__convert *c, pg_err *err);
 /* The tensors of filled slots as a legacy file lists them. */
 pg_status pg__emit_layers(pg__outline *to, const pg__slots *s, const pg__graph *g, pg_err *err);
 
+/* ---- convert_rename.c: --rename, on flat names ---- */
+
+pg_status pg__rename(pg__convert *c, pg_err *err);
+
+/* ---- convert_dialect.c: a description for the other Keras ---- */
+
+/* text of a model, to Keras 2 or 3. PG_E_UNSUPPORTED lists what that one lacks. */
+pg_status pg__translate(pg__str *out, size_t *n_classes, const char *text, size_t n, int to,
+                        pg_err *err);
+
 /* ---- convert_texts.c: the description in the output's form ---- */
 
 /* Sets model_config, training_config and metadata of c->at for a legacy full model or a .keras, and
@@ -209,6 +219,8 @@ pg_status pg__convert_texts(pg__convert *c, pg_err *err);
 pg_status pg__flat_name(pg__str *out, const char *layer, const char *weight, pg_err *err);
 /* Layers to flat names; what is lost goes into the metadata. */
 pg_status pg__flatten(pg__convert *c, pg_err *err);
+/* 1 if all names are those of the path layout. */
+int pg__names_are_paths(const pg__outline *o);
 /* And back; c->at is flat. Leaves it so if neither metadata nor names tell the layers. */
 pg_status pg__unflatten(pg__convert *c, pg_err *err);
 

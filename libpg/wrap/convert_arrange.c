@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
+#include "model/fit.h"
 #include "wrap/convert.h"
 
 /* ---- filling slots ---- */
@@ -414,6 +415,33 @@ done:
     return st;
 }
 
+static int by_path(const void *a, const void *b)
+{
+    return pg__v3_path_cmp(((const pg__out_layer *)a)->name, ((const pg__out_layer *)b)->name);
+}
+
+/* Groups in the order in which a reader lists them. */
+static pg_status sort_paths(pg__outline *o, pg_err *err)
+{
+    pg__out_tensor *sorted = pg__mem_array(o->n_tensors, sizeof *sorted);
+    size_t n = 0;
+    if (!sorted)
+        return pg__nomem(err);
+    if (o->n_layers)
+        qsort(o->layers, o->n_layers, sizeof *o->layers, by_path);
+    for (size_t i = 0; i < o->n_layers; i++) {
+        pg__out_layer *l = &o->layers[i];
+        for (size_t k = 0; k < l->n; k++)
+            sorted[n + k] = o->tensors[l->first + k];
+        l->first = n;
+        n += l->n;
+    }
+    pg__mem_free(o->tensors);
+    o->tensors = sorted;
+    o->cap_tensors = o->n_tensors;
+    return PG_OK;
+}
+
 pg_status pg__arrange(pg__convert *c, pg__shape to, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -423,7 +451,7 @@ pg_status pg__arrange(pg__convert *c, pg__shape to, pg_err *err)
     if (c->at.shape == PG_SHAPE_PATHS && to == PG_SHAPE_PATHS) {
         if (c->o->keras && c->o->keras != keras)
             st = rename_attention(&c->at, c->o->keras, err);
-        return st;
+        return st == PG_OK ? sort_paths(&c->at, err) : st;
     }
     if (c->at.shape == to && !c->keras1)
         return PG_OK;

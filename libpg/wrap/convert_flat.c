@@ -129,11 +129,13 @@ pg_status pg__flatten(pg__convert *c, pg_err *err)
     pg__str layers = {0};
     pg__outline *o = &c->at;
     const int pytorch = c->o->layout == PG_LAYOUT_PYTORCH;
-    if (o->shape == PG_SHAPE_LAYERS && !pytorch) {
+    if (o->shape == PG_SHAPE_LAYERS && !c->o->rename) /* with other names the list would not fit */
         PG_TRY(list_layers(&layers, o, err));
+    if (o->shape == PG_SHAPE_LAYERS)
         PG_TRY(flatten_names(o, err));
-    }
     drop_layers(o);
+    if (c->o->rename)
+        PG_TRY(pg__rename(c, err));
     PG_TRY(make_metadata(o, layers.s, layers.n, pytorch, err));
 done:
     pg__str_fini(&layers);
@@ -211,7 +213,7 @@ done:
 }
 
 /* layers/.../vars/<k>, every one of them, in a file's order. */
-static int are_paths(const pg__outline *o)
+int pg__names_are_paths(const pg__outline *o)
 {
     for (size_t i = 0; i < o->n_tensors; i++) {
         const char *name = o->tensors[i].name, *tail = strrchr(name, '/');
@@ -243,7 +245,7 @@ pg_status pg__unflatten(pg__convert *c, pg_err *err)
         PG_TRY(pg__json_parse(&list, text.s, text.n, err));
         PG_TRY(regroup(&next, &c->at, list, err));
         next.shape = PG_SHAPE_LAYERS;
-    } else if (are_paths(&c->at)) {
+    } else if (pg__names_are_paths(&c->at)) {
         PG_TRY(regroup_paths(&next, &c->at, err));
         next.shape = PG_SHAPE_PATHS;
     } else {

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
+#include "format/shards.h"
 #include "wrap/convert.h"
 
 static void free_tensors(pg__out_tensor *v, size_t n)
@@ -96,9 +98,12 @@ pg_status pg__outline_of(pg__outline *out, const pg__plan *p, pg_err *err)
     const char *writer = pg_store_writer(p->src);
     out->shape = pg__store_is_legacy(p->src)  ? PG_SHAPE_LAYERS
                  : pg__store_is_paths(p->src) ? PG_SHAPE_PATHS
+                 : p->n_layers                ? PG_SHAPE_LAYERS
                                               : PG_SHAPE_FLAT;
     for (size_t i = 0; i < p->n_layers; i++)
         PG_TRY(copy_layer(out, p, &p->layers[i], err));
+    if (out->shape == PG_SHAPE_LAYERS && pg__names_are_paths(out)) /* shards of a .weights.h5 */
+        out->shape = PG_SHAPE_PATHS;
     for (size_t i = 0; p->n_layers == 0 && i < p->n_items; i++) {
         pg__take_whole(&t, p->src, p->items[i].src);
         PG_TRY(pg__outline_add(out, p->items[i].name, &t, err));
@@ -283,6 +288,38 @@ static pg_status read_view(void *ctx, size_t tensor, uint64_t off, void *buf, si
     return pg__taker_read(v->taker, t, tensor, off, buf, n, err);
 }
 
+/* Of stores that check what they copy: manifests hold checksums. */
+static pg_status copy_view(void *ctx, size_t tensor, pg__sink *sink, uint64_t off, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const view *v = ctx;
+    const pg__take *t = &tensor_at(v->o, tensor)->take;
+    const uint64_t n_bytes = pg__take_bytes(t);
+    unsigned char *buf = NULL;
+    if (pg__take_is_copy(t, v->src)) {
+        PG_TRY(pg__store_copy(v->src, t->block[0].src, sink, off, err));
+        if (strcmp(pg_store_format(v->src), pg__fmt_npy_shards.name) != 0)
+            return PG_OK;
+        const pg__strs *damages = pg__shards_damages(pg__store_ctx(v->src));
+        if (damages->n)
+            PG_FAIL(PG_E_FORMAT, "%s: damaged: %s; nothing written",
+                    PG_SHOW(pg__store_path(v->src)), PG_SHOW(damages->v[0]));
+        return PG_OK;
+    }
+    buf = pg__mem_array(PG_COPY_BYTES, 1);
+    if (!buf)
+        return pg__nomem(err);
+    for (uint64_t at = 0; at < n_bytes;) {
+        const size_t n = n_bytes - at < PG_COPY_BYTES ? (size_t)(n_bytes - at) : PG_COPY_BYTES;
+        PG_TRY(read_view(ctx, tensor, at, buf, n, err));
+        PG_TRY(pg__sink_write(sink, off + at, buf, n, err));
+        at += n;
+    }
+done:
+    pg__mem_free(buf);
+    return st;
+}
+
 static void close_view(void *ctx)
 {
     view *v = ctx;
@@ -339,7 +376,8 @@ done:
 pg_status pg__outline_store(pg_store **out, const pg__rounding **rounding, const pg__outline *o,
                             pg_store *src, pg_err *err)
 {
-    static const pg__store_io io = {.read = read_view, .close = close_view};
+    static const pg__store_io plain = {.read = read_view, .close = close_view},
+                              checked = {.read = read_view, .close = close_view, .copy = copy_view};
     pg_status st = PG_OK;
     pg_store *s = NULL;
     view *v = pg__mem_array(1, sizeof *v);
@@ -347,7 +385,7 @@ pg_status pg__outline_store(pg_store **out, const pg__rounding **rounding, const
         return pg__nomem(err);
     *v = (view){.o = o, .src = src};
     PG_TRY(pg__taker_new(&v->taker, src, o->n_tensors + o->n_state, err));
-    PG_TRY(pg__store_new(&s, PG_CONVERTED, &io, v, err));
+    PG_TRY(pg__store_new(&s, PG_CONVERTED, pg__store_copies(src) ? &checked : &plain, v, err));
     if (rounding)
         *rounding = pg__taker_rounding(v->taker);
     v = NULL; /* the store's */

@@ -340,25 +340,35 @@ done:
     return st;
 }
 
-/* The configuration of training that the input has, for the other container. */
-static pg_status training(pg__convert *c, pg__str *out, int to_zip, pg_err *err)
+/* Does a text have the form of config.json? Its training configuration stands in it. */
+static int is_zip_form(const pg__str *text)
+{
+    return text->n && member_of(text->s, (pg__json_span){0, text->n}, "module").n > 0;
+}
+
+/* The input's configuration of training, for the other container. keep: 0 if it cannot go along. */
+static pg_status training(pg__convert *c, pg__str *out, int keep, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__outline *o = &c->at;
-    const char *lost = NULL, *text = to_zip ? o->training_config.s : o->model_config.s;
-    pg__json_span from = {0, to_zip ? o->training_config.n : o->model_config.n};
-    if (from.n && !to_zip)
-        from = member_of(text, from, "compile_config");
+    const int zip = is_zip_form(&o->model_config);
+    const char *lost = NULL, *text = zip ? o->model_config.s : o->training_config.s;
+    pg__json_span from = {0, o->training_config.n};
+    if (zip)
+        from = member_of(text, (pg__json_span){0, o->model_config.n}, "compile_config");
     if (is_null(text, from))
         return PG_OK;
-    if (c->graph->dialect != c->dialect && (c->graph->dialect == 3 || c->dialect == 3))
-        return pg__tell_note(&c->r, err,
-                             "training configuration dropped: Keras 2 and 3 write it differently");
-    PG_TRY(compile_args(out, &lost, text, from, to_zip, c->dialect, err));
+    if (!keep)
+        return pg__tell_note(&c->r, err, "training configuration dropped: %s",
+                             c->graph_is_own ? "Keras 2 and 3 write it differently"
+                                             : "the description is another one's");
+    if (zip == (c->target == PG_TO_KERAS))
+        return pg__str_add(out, text + from.off, from.n, err);
+    PG_TRY(compile_args(out, &lost, text, from, !zip, c->dialect, err));
     if (lost && !out->n)
         PG_TRY(pg__tell_note(&c->r, err,
-                             "training configuration dropped: its %s cannot be said in "
-                             "this container",
+                             "training configuration dropped: its %s cannot be said in this "
+                             "container",
                              lost));
     else if (lost)
         PG_TRY(pg__tell_note(&c->r, err, "%s dropped from the training configuration", lost));
@@ -366,38 +376,62 @@ done:
     return st;
 }
 
+/* The description that goes into the output, in the output's dialect; "" if there is none. */
+static pg_status describe(pg__convert *c, pg__str *out, pg_err *err)
+{
+    const pg__outline *o = &c->at;
+    const char *text = c->graph_is_own ? o->model_config.s : c->graph->text;
+    const size_t n = c->graph_is_own ? o->model_config.n : c->graph->n_text;
+    if (c->target == PG_TO_WEIGHTS_H5 || (c->target == PG_TO_H5 && !c->graph_is_own))
+        return PG_OK;
+    if (c->graph->dialect == 1 && c->target == PG_TO_KERAS)
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "its description is Keras 1's, which later releases do not read; give "
+                       "--model of a newer one, or write a .weights.h5");
+    if (c->graph->dialect == 1)
+        return pg__tell_note(&c->r, err,
+                             "description dropped: later releases do not read Keras 1's");
+    if ((c->graph->dialect == 3) == (c->dialect == 3))
+        return pg__str_add(out, text, n, err);
+    const pg_status st = pg__translate(out, &c->n_class_paths, text, n, c->dialect, err);
+    if (st == PG_E_UNSUPPORTED)
+        pg_err_hint(err, "pgconvert %s OUT.weights.h5", PG_SHOW(c->r.in));
+    return st;
+}
+
 pg_status pg__convert_texts(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__outline *o = &c->at;
-    pg__str model = {0}, compile = {0};
-    const pg__shape from = pg__store_is_legacy(c->r.s)  ? PG_SHAPE_LAYERS
-                           : pg__store_is_paths(c->r.s) ? PG_SHAPE_PATHS
-                                                        : PG_SHAPE_FLAT;
-    const int zip = strcmp(pg_store_format(c->r.s), "keras-zip") == 0;
+    pg__str model = {0}, compile = {0}, text = {0};
     const int same = c->graph && (c->graph->dialect == 3) == (c->dialect == 3);
-    if (c->target == PG_TO_H5 && zip) {
-        PG_TRY(training(c, &compile, 0, err));
-        PG_TRY(to_legacy_model(&model, o->model_config.s, o->model_config.n, err));
-        (void)set(&o->training_config, &compile);
-        (void)set(&o->model_config, &model);
-    } else if (c->target == PG_TO_KERAS && !(zip && same && c->graph_is_own)) {
-        const char *text = c->graph_is_own ? o->model_config.s : c->graph->text;
-        const size_t n = c->graph_is_own ? o->model_config.n : c->graph->n_text;
-        if (c->graph_is_own && !zip)
-            PG_TRY(training(c, &compile, 1, err));
-        PG_TRY(to_zip_model(&model, text, n, compile.s, compile.n, c->dialect, err));
-        (void)set(&o->model_config, &model);
-    }
-    PG_TRY(convert_state(c, from, o->training_config.n > 0, err));
+    const int whole =
+        same && c->graph_is_own && (c->target == PG_TO_KERAS) == is_zip_form(&o->model_config);
+    if (c->graph)
+        PG_TRY(describe(c, &text, err));
+    if (text.n)
+        PG_TRY(training(c, &compile, same && c->graph_is_own, err));
+    if (whole)
+        PG_TRY(pg__str_add(&model, text.s, text.n, err));
+    else if (text.n && c->target == PG_TO_H5)
+        PG_TRY(to_legacy_model(&model, text.s, text.n, err));
+    else if (text.n)
+        PG_TRY(to_zip_model(&model, text.s, text.n, compile.s, compile.n, c->dialect, err));
+    (void)set(&o->training_config, &compile);
+    (void)set(&o->model_config, &model);
+    PG_TRY(convert_state(c, c->from, o->training_config.n > 0, err));
     if (c->target != PG_TO_H5)
         pg__str_fini(&o->training_config);
-    if (c->target == PG_TO_WEIGHTS_H5)
-        pg__str_fini(&o->model_config);
     if (c->target == PG_TO_KERAS)
         PG_TRY(metadata(c, err));
+    if (c->graph && !same && c->target != PG_TO_WEIGHTS_H5) {
+        o->writer.n = 0;
+        PG_TRY(pg__str_printf(&o->writer, err, "keras %s, tensorflow",
+                              c->dialect == 3 ? "3.6.0" : "2.15.0"));
+    }
 done:
     pg__str_fini(&model);
     pg__str_fini(&compile);
+    pg__str_fini(&text);
     return st;
 }

@@ -19,7 +19,8 @@ typedef enum pg_layout { PG_LAYOUT_KERAS, PG_LAYOUT_PYTORCH } pg_layout;
 
 typedef struct pg_convert_opts {
     pg_write_opts write;
-    const char *to;     /* "h5", "weights.h5", "keras", "safetensors"; NULL = by suffix of the output */
+    const char *to;     /* "h5", "weights.h5", "keras", "safetensors"; NULL = by suffix of the output;
+                           "npy", "npz": a folder, as pg_split_file() writes it */
     const char *model;  /* description, where `in` has none and the target needs one */
     int unwrap;         /* convert the template of a wrapper's file */
     pg_layout layout;   /* PG_LAYOUT_PYTORCH: kernels transposed, names mapped */
