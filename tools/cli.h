@@ -117,6 +117,12 @@ cli_buf cli_count(uint64_t n);                    /* 23,626 */
 cli_buf cli_plural(uint64_t n, const char *what); /* 1 layer, 4 layers */
 cli_buf cli_size(uint64_t n_bytes);               /* 94.5 kB */
 cli_buf cli_shape(const pg_weight *w);            /* 3x3x1x32 with multiplication signs; "scalar" */
-cli_buf cli_quote(const char *arg);               /* fit to be pasted into a shell */
+
+/* An argument fit to be pasted into a shell; "" if it is too long, for a command that was cut short
+ * must not be proposed. */
+typedef struct cli_quoted {
+    char s[1024];
+} cli_quoted;
+cli_quoted cli_quote(const char *arg);
 
 #endif

@@ -118,20 +118,29 @@ cli_buf cli_name(const char *name)
     return cli_name_n(name, strlen(name));
 }
 
+/* A name in the locale's characters. */
+static void show(char *out, size_t cap, const char *name, size_t len)
+{
+    char shown[sizeof(cli_quoted)];
+    size_t at = 0;
+    if (utf8) {
+        pg_printable(out, cap, name, len);
+        return;
+    }
+    pg_printable(shown, cap, name, len);
+    for (const char *p = shown; *p && at + 5 < cap; p++) {
+        if ((unsigned char)*p < 0x80)
+            out[at++] = *p;
+        else
+            at += (size_t)sprintf(out + at, "\\x%02x", (unsigned)(unsigned char)*p);
+    }
+    out[at] = 0;
+}
+
 cli_buf cli_name_n(const char *name, size_t len)
 {
-    cli_buf shown, out;
-    size_t at = 0;
-    pg_printable(shown.s, sizeof shown.s, name, len);
-    if (utf8)
-        return shown;
-    for (const char *p = shown.s; *p && at + 5 < sizeof out.s; p++) {
-        if ((unsigned char)*p < 0x80)
-            out.s[at++] = *p;
-        else
-            at += (size_t)sprintf(out.s + at, "\\x%02x", (unsigned)(unsigned char)*p);
-    }
-    out.s[at] = 0;
+    cli_buf out;
+    show(out.s, sizeof out.s, name, len);
     return out;
 }
 
@@ -183,20 +192,23 @@ cli_buf cli_shape(const pg_weight *w)
     return out;
 }
 
-cli_buf cli_quote(const char *arg)
+cli_quoted cli_quote(const char *arg)
 {
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                "%+,-./:=@_";
-    cli_buf name = cli_name(arg), out;
+    cli_quoted name, out = {""};
     size_t at = 0;
+    const char *open = *arg == '-' ? "'./" : "'"; /* an operand that looks like an option */
+    if (strlen(arg) + 4 > sizeof name.s)
+        return out;
+    show(name.s, sizeof name.s, arg, strlen(arg));
     if (*name.s && *name.s != '-' && name.s[strspn(name.s, safe)] == 0)
         return name;
-    out.s[at++] = '\'';
-    if (*name.s == '-') { /* an operand that looks like an option */
-        out.s[at++] = '.';
-        out.s[at++] = '/';
-    }
-    for (const char *p = name.s; *p && at + 6 < sizeof out.s; p++) {
+    for (const char *p = open; *p; p++)
+        out.s[at++] = *p;
+    for (const char *p = name.s; *p; p++) {
+        if (at + 6 >= sizeof out.s)
+            return (cli_quoted){""};
         if (*p == '\'')
             at += (size_t)sprintf(out.s + at, "'\\''");
         else

@@ -16,12 +16,16 @@ static const cli_opt options[] = {
     {0, "layers", "GLOB", NULL, &opts.layers, NULL, NULL, "show only layers whose name matches"},
     {0, "sort", "KEY", NULL, &opts.sort, NULL, "name|size", "order tensors by name or by size"},
     {0, "markdown", NULL, &opts.markdown, NULL, NULL, NULL, "print the table as Markdown"},
+    {0, "html", "FILE", NULL, &opts.html, NULL, NULL,
+     "write a page for browsers, with a histogram per tensor, to FILE"},
+    {'f', "force", NULL, &opts.force, NULL, NULL, NULL, "--html: replace an existing FILE"},
     {0},
 };
 
 static const cli_example examples[] = {
     {"pginfo parallel.h5", "what is in this file, and why does it not load?"},
     {"pginfo --stats --layers 'conv*' model.h5", "look at the values of some layers"},
+    {"pginfo --html report.html model.h5", "a page to look at and to pass on"},
     {"pginfo checkpoints/*.h5", "one line per file"},
     {"pginfo --json model.h5", "the same for scripts"},
     {0},
@@ -40,6 +44,11 @@ static const char *const about[] = {
     "  Layer 'conv1' expected 2 variables, but received 0 variables during loading.",
     "  TypeError: arg 4 (defaults) must be None or tuple",
     "  Unable to open file (truncated file: ...), file signature not found",
+    "--html reads the values as --stats does and writes one page without scripts that loads "
+    "nothing\n"
+    "from elsewhere: the tree of layers with sizes, ranges and histograms, the verdict, and what "
+    "to\n"
+    "type next.",
     "A folder stands for the checkpoint files in it. With several files, one line is printed for\n"
     "each, and the exit status is the worst.",
     NULL,
@@ -185,6 +194,18 @@ static int print_pages(const list *l)
     return status;
 }
 
+/* The page about one file. */
+static int write_html(const list *l, int several)
+{
+    info in;
+    if (several || l->n != 1 || cli.json || opts.markdown)
+        return cli_complain(NULL, NULL, "--html takes one file, and neither --json nor --markdown");
+    info_open(&in, l->v[0], &opts);
+    const int status = info_write_html(&in, &opts);
+    info_close(&in);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     const size_t n = cli_parse(&tool, argc, argv);
@@ -199,7 +220,9 @@ int main(int argc, char **argv)
             add(&files, "", argv[i]);
         }
     }
-    if (files.n && cli.json)
+    if (files.n && opts.html)
+        status = cli_worse(status, write_html(&files, several));
+    else if (files.n && cli.json)
         status = cli_worse(status, print_json(&files, several));
     else if (several && !opts.stats && !opts.layers && !opts.sort)
         status = cli_worse(status, files.n ? print_list(&files) : CLI_OK);

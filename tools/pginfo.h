@@ -8,7 +8,15 @@ typedef struct info_opts {
     int stats, markdown;
     const char *layers; /* glob, or NULL */
     const char *sort;   /* "name", "size" or NULL: as stored */
+    const char *html;   /* page to write, or NULL */
+    int force;          /* --html: replace it */
 } info_opts;
+
+enum {
+    INFO_BINS = 40,   /* of a histogram on the page */
+    INFO_HEIGHT = 24, /* of its fullest bin */
+    INFO_NEXT = 1024, /* a command */
+};
 
 typedef struct info {
     const char *path;
@@ -22,6 +30,7 @@ typedef struct info {
     size_t n_weighted; /* layers with weights, the template's for a wrapper; 0 = no layers here */
     uint64_t n_params, n_bytes;
     pg_stats *stats; /* with --stats: of tensor i, zero where --layers leaves it out; else NULL */
+    unsigned char (*heights)[INFO_BINS]; /* with --html: of its histogram */
 } info;
 
 /* pginfo_file.c. Opens, judges and, for --stats, reads; never fails, the answer may be a complaint.
@@ -33,6 +42,9 @@ void info_close(info *in);
  * is short. *n may become 0. */
 size_t *info_rows(const info *in, const info_opts *o, size_t *n);
 
+/* Bytes of a weight's name without the variable number that Keras 2 puts behind it (":0"). */
+size_t info_bare_length(const char *name);
+
 /* What to call tensor i: the layer's part and the rest, for people. */
 void info_row_names(const info *in, size_t i, cli_buf *layer, cli_buf *tensor);
 
@@ -41,6 +53,17 @@ int info_layer_wanted(const info *in, const info_opts *o, size_t i);
 
 /* pginfo_text.c: the page about one file; returns the exit status. */
 int info_print_text(const info *in, const info_opts *o);
+const char *info_format_words(const char *format);
+cli_buf info_number(double v);
+int info_no_layer(const info *in,
+                  const info_opts *o); /* the complaint that --layers left nothing */
+
+/* The command that mends the file; 0 if there is none, or its name is too long to be shown whole.
+ */
+int info_next(char out[INFO_NEXT], const info *in);
+
+/* pginfo_html.c: the same as a page for browsers, into the file o->html. */
+int info_write_html(const info *in, const info_opts *o);
 
 /* pginfo_json.c: one object, without a newline behind it. */
 void info_print_json(const info *in, const info_opts *o);

@@ -1,5 +1,6 @@
 /* pginfo_file.c - opens one file and works out everything that the three kinds of output show. */
 #include <fnmatch.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,8 +13,7 @@ static uint64_t n_elements(const pg_weight *w)
     return one ? w->n_bytes / one : 0;
 }
 
-/* Bytes of a weight's name without the variable number that Keras 2 puts behind it (":0"). */
-static size_t bare_length(const char *name)
+size_t info_bare_length(const char *name)
 {
     const char *colon = strrchr(name, ':');
     const size_t n = strlen(name);
@@ -27,7 +27,7 @@ static size_t bare_length(const char *name)
 static size_t layer_length(const info *in, const pg_weight *w)
 {
     const pg_layer *l = pg_store_layer(in->store, w->layer);
-    const size_t bare = bare_length(w->name);
+    const size_t bare = info_bare_length(w->name);
     const char *end;
     if (!l) {
         end = strrchr(w->name, '.');
@@ -61,7 +61,7 @@ void info_row_names(const info *in, size_t i, cli_buf *layer, cli_buf *tensor)
 {
     const pg_weight *w = pg_store_weight(in->store, i);
     const pg_layer *l = pg_store_layer(in->store, w->layer);
-    const size_t n = layer_length(in, w), bare = bare_length(w->name);
+    const size_t n = layer_length(in, w), bare = info_bare_length(w->name);
     const char *from = short_path(in, w->name);
     if (from > w->name + n)
         from = w->name;
@@ -150,6 +150,22 @@ static void complain(info *in)
     in->status = CLI_TROUBLE;
 }
 
+/* Statistics of tensor i, and for a page the heights of its histogram: 1 for a bin that is not
+ * empty, however full the fullest is. */
+static pg_status read_one(info *in, size_t i)
+{
+    uint64_t bins[INFO_BINS], most = 1;
+    if (!in->heights)
+        return pg_store_stats(&in->stats[i], in->store, i, &in->err);
+    const pg_status st = pg_store_histogram(&in->stats[i], bins, INFO_BINS, in->store, i, &in->err);
+    for (size_t k = 0; st == PG_OK && k < INFO_BINS; k++)
+        most = bins[k] > most ? bins[k] : most;
+    for (size_t k = 0; st == PG_OK && k < INFO_BINS; k++)
+        in->heights[i][k] =
+            (unsigned char)ceil((double)bins[k] / (double)most * (double)INFO_HEIGHT);
+    return st;
+}
+
 /* Reads all values before anything is printed: a file with a damaged tensor is refused as a whole.
  */
 static void read_stats(info *in, const info_opts *o)
@@ -157,9 +173,11 @@ static void read_stats(info *in, const info_opts *o)
     size_t n = 0, *rows = info_rows(in, o, &n);
     const size_t all = pg_store_n_weights(in->store);
     in->stats = calloc(all ? all : 1, sizeof *in->stats);
-    pg_status st = rows && in->stats ? PG_OK : pg_fail(&in->err, PG_E_NOMEM, "out of memory");
+    in->heights = o->html ? calloc(all ? all : 1, sizeof *in->heights) : NULL;
+    const int ready = rows && in->stats && (in->heights || !o->html);
+    pg_status st = ready ? PG_OK : pg_fail(&in->err, PG_E_NOMEM, "out of memory");
     for (size_t k = 0; k < n && st == PG_OK; k++)
-        st = pg_store_stats(&in->stats[rows[k]], in->store, rows[k], &in->err);
+        st = read_one(in, rows[k]);
     free(rows);
     if (st == PG_OK)
         return;
@@ -167,7 +185,9 @@ static void read_stats(info *in, const info_opts *o)
     in->status = cli_status(st);
     in->verdict = verdict_of_failure(st);
     free(in->stats);
+    free(in->heights);
     in->stats = NULL;
+    in->heights = NULL;
 }
 
 void info_open(info *in, const char *path, const info_opts *o)
@@ -200,13 +220,14 @@ void info_open(info *in, const char *path, const info_opts *o)
     in->n_weighted = count_weighted(in);
     if (judged == PG_OK)
         complain(in);
-    if (o->stats && in->err.code == PG_OK)
+    if ((o->stats || o->html) && in->err.code == PG_OK)
         read_stats(in, o);
 }
 
 void info_close(info *in)
 {
     free(in->stats);
+    free(in->heights);
     pg_finding_fini(&in->found);
     pg_store_close(in->store);
     *in = (info){0};

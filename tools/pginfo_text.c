@@ -8,7 +8,7 @@
 
 enum { LINE = 80 }; /* the size stands flush right on the first line */
 
-static const char *format_words(const char *format)
+const char *info_format_words(const char *format)
 {
     static const struct {
         const char *format, *words;
@@ -33,7 +33,7 @@ static void print_title(const info *in)
     const char *writer = pg_store_writer(in->store);
     const cli_buf name = cli_name(in->path), size = cli_size(in->file_bytes);
     const cli_buf by = cli_name(writer ? writer : "");
-    const char *words = format_words(in->format);
+    const char *words = info_format_words(in->format);
     const size_t used = cli_width(name.s) + 2 + cli_width(words) +
                         (writer ? 2 + cli_width(by.s) : 0) + cli_width(size.s);
     cli_color(stdout, CLI_BOLD);
@@ -133,17 +133,22 @@ static void print_verdict(const info *in)
         cli_printf(stdout, "  evidence: %s\n", in->found.evidence[i]);
 }
 
-static void add_number(table *t, double v)
+cli_buf info_number(double v)
 {
-    char s[32];
+    cli_buf out;
     const double a = fabs(v);
     if (isnan(v))
-        snprintf(s, sizeof s, "\xE2\x80\x93");
-    else if (a != 0 && (a >= 1e5 || a < 1e-4))
-        snprintf(s, sizeof s, "%.2e", v);
+        snprintf(out.s, sizeof out.s, "\xE2\x80\x93");
+    else if (a != 0 && (a >= 1e4 || a < 1e-4))
+        snprintf(out.s, sizeof out.s, "%.2e", v);
     else
-        snprintf(s, sizeof s, "%.4f", v + 0.0); /* no minus before a zero */
-    table_add(t, s);
+        snprintf(out.s, sizeof out.s, "%.4f", v + 0.0); /* no minus before a zero */
+    return out;
+}
+
+static void add_number(table *t, double v)
+{
+    table_add(t, info_number(v).s);
 }
 
 /* Eight blocks, as high as the bins are full; an empty bin is a dot. */
@@ -189,6 +194,12 @@ static void add_row(table *t, const info *in, const cli_buf *layer, const cli_bu
     table_add(t, cli_count(one ? w->n_bytes / one : 0).s);
 }
 
+int info_no_layer(const info *in, const info_opts *o)
+{
+    return cli_complain(NULL, NULL, "%s: no layer matches \"%s\"", cli_name(in->path).s,
+                        cli_name(o->layers).s);
+}
+
 static int print_table(const info *in, const info_opts *o)
 {
     static const char *const plain[] = {"layer", "tensor", "shape", "params"};
@@ -218,8 +229,7 @@ static int print_table(const info *in, const info_opts *o)
     if (!rows || (n && putchar('\n') == '\n' && table_print(&t, "  ", o->markdown) < 0))
         status = cli_complain(NULL, NULL, "out of memory");
     else if (n == 0 && o->layers)
-        status = cli_complain(NULL, NULL, "%s: no layer matches \"%s\"", cli_name(in->path).s,
-                              cli_name(o->layers).s);
+        status = info_no_layer(in, o);
     free(rows);
     table_free(&t);
     return status;
@@ -259,11 +269,14 @@ static void print_trouble(const info *in)
                  "  TypeError: arg 4 (defaults) must be None or tuple   (load_model in Keras 3)\n");
 }
 
-/* A name for the output that is not the input's: "single" with the same suffix. */
-static void print_next(const info *in, const char *option)
+/* The output's name is not the input's: "single" with the same suffix. */
+int info_next(char out[INFO_NEXT], const info *in)
 {
     const char *base = strrchr(in->path, '/');
+    const char *option = in->verdict == PG_V_AMBIGUOUS ? "--like model.json " : "";
     base = base ? base + 1 : in->path;
+    if (in->verdict != PG_V_WRAPPER && in->verdict != PG_V_AMBIGUOUS)
+        return 0;
     static const char *const doubles[] = {".weights.h5", ".weights.json"};
     const char *dot = strrchr(base, '.');
     for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++) {
@@ -273,8 +286,17 @@ static void print_next(const info *in, const char *option)
     }
     const char *stem = strncmp(base, "single.", 7) == 0 ? "unwrapped" : "single";
     const char *from = in->found.index ? in->found.index : in->path;
-    cli_printf(stdout, "try: pgunwrap %s%s %s%s\n", option, cli_quote(from).s, stem,
-               dot && dot != base ? cli_name(dot).s : "");
+    const cli_quoted quoted = cli_quote(from);
+    const int n = snprintf(out, INFO_NEXT, "pgunwrap %s%s %s%s", option, quoted.s, stem,
+                           dot && dot != base ? cli_name(dot).s : "");
+    return *quoted.s && n > 0 && n < INFO_NEXT;
+}
+
+static void print_next(const info *in)
+{
+    char next[INFO_NEXT];
+    if (info_next(next, in))
+        cli_printf(stdout, "try: %s\n", next);
 }
 
 int info_print_text(const info *in, const info_opts *o)
@@ -292,10 +314,10 @@ int info_print_text(const info *in, const info_opts *o)
     }
     if (in->verdict == PG_V_WRAPPER) {
         print_trouble(in);
-        print_next(in, "");
+        print_next(in);
     } else if (in->verdict == PG_V_AMBIGUOUS) {
         putchar('\n');
-        print_next(in, "--like model.json ");
+        print_next(in);
     }
     return status;
 }

@@ -45,15 +45,40 @@ static void add_value(sums *s, double v)
     s->m2 += delta * (v - o->mean);
 }
 
-static void add_bin(pg_stats *o, double v)
+/* Bounds of bins as numpy.histogram() makes them, so that counts agree to the last element: the
+ * quotient only guesses a bin, the bounds decide. */
+typedef struct bounds {
+    uint64_t *bins;
+    double *edges; /* n + 1 */
+    size_t n;
+    double min, max;
+} bounds;
+
+static void set_bounds(bounds *b, const pg_stats *o)
+{
+    const double n = (double)b->n, width = o->max - o->min;
+    b->min = o->min;
+    b->max = o->max;
+    const double half = (o->max / 2 - o->min / 2) / n; /* the whole width may overflow */
+    for (size_t k = 0; k < b->n; k++)
+        b->edges[k] =
+            isinf(width) ? 2 * (o->min / 2 + half * (double)k) : o->min + width / n * (double)k;
+    b->edges[b->n] = o->max;
+}
+
+static void add_bin(bounds *b, double v)
 {
     if (!isfinite(v))
         return;
-    /* Halves first: max - min may overflow. */
-    const double width = o->max / 2 - o->min / 2;
-    const double at = width > 0 ? (v / 2 - o->min / 2) / width * PG_STATS_BINS : 0;
-    const size_t bin = at > 0 ? (size_t)at : 0;
-    o->bins[bin < PG_STATS_BINS ? bin : PG_STATS_BINS - 1]++;
+    const double half = b->max / 2 - b->min / 2; /* the whole width may overflow */
+    const double at = half > 0 ? (v / 2 - b->min / 2) / half * (double)b->n : 0;
+    size_t k = at > 0 ? (size_t)at : 0;
+    k = k < b->n ? k : b->n - 1;
+    if (half > 0 && k > 0 && v < b->edges[k])
+        k--;
+    else if (half > 0 && k + 1 < b->n && v >= b->edges[k + 1])
+        k++;
+    b->bins[k]++;
 }
 
 /* The checksum is that of little-endian bytes on every machine. */
@@ -69,35 +94,81 @@ static uint32_t crc_piece(uint32_t crc, unsigned char *p, size_t n, size_t size)
     return pg__crc32(crc, p, n);
 }
 
-pg_status pg_store_stats(pg_stats *out, pg_store *s, size_t i, pg_err *err)
+/* Counts one piece: its values in the first pass, bins in the second. */
+static void add_piece(sums *sum, bounds *b, const unsigned char *p, size_t n, pg_dtype dtype)
+{
+    const size_t size = pg_dtype_bytes(dtype);
+    for (size_t k = 0; k < n; k += size) {
+        const double v = pg__value_at(p + k, dtype);
+        if (sum)
+            add_value(sum, v);
+        else
+            add_bin(b, v);
+    }
+}
+
+static pg_status two_passes(pg_stats *o, bounds *b, pg_store *s, size_t i, pg_err *err)
 {
     pg_status st = PG_OK;
-    unsigned char *buf = NULL;
     const pg_weight *w = pg_store_weight(s, i);
-    if (!w)
-        return pg_fail(err, PG_E_ARG, "there is no weight %zu", i);
     const size_t size = pg_dtype_bytes(w->dtype);
-    pg_stats o = {.min = (double)NAN, .max = (double)NAN, .mean = (double)NAN, .std = (double)NAN};
-    sums sum = {.out = &o};
-    buf = pg__mem_array(PIECE_BYTES, 1);
+    sums sum = {.out = o};
+    unsigned char *buf = pg__mem_array(PIECE_BYTES, 1);
     if (!buf)
         return pg__nomem(err);
-    for (int pass = 0; pass < 2; pass++)
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 1)
+            set_bounds(b, o);
         for (uint64_t off = 0; off < w->n_bytes;) {
             const uint64_t left = w->n_bytes - off;
             const size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
             PG_TRY(pg_store_read(s, i, off, buf, n, err));
-            for (size_t k = 0; k < n; k += size)
-                pass == 0 ? add_value(&sum, pg__value_at(buf + k, w->dtype))
-                          : add_bin(&o, pg__value_at(buf + k, w->dtype));
+            add_piece(pass == 0 ? &sum : NULL, b, buf, n, w->dtype);
             if (pass == 0)
-                o.crc32 = crc_piece(o.crc32, buf, n, size);
+                o->crc32 = crc_piece(o->crc32, buf, n, size);
             off += n;
         }
+    }
     if (sum.n_finite)
-        o.std = sqrt(sum.m2 / (double)sum.n_finite);
-    *out = o;
+        o->std = sqrt(sum.m2 / (double)sum.n_finite);
 done:
     pg__mem_free(buf);
     return st;
+}
+
+pg_status pg_store_histogram(pg_stats *out, uint64_t *bins, size_t n_bins, pg_store *s, size_t i,
+                             pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_stats o = {.min = (double)NAN, .max = (double)NAN, .mean = (double)NAN, .std = (double)NAN};
+    if (!pg_store_weight(s, i))
+        return pg_fail(err, PG_E_ARG, "there is no weight %zu", i);
+    if (n_bins == 0 || n_bins == SIZE_MAX)
+        return pg_fail(err, PG_E_ARG, "a histogram of %zu bins was asked for", n_bins);
+    bounds b = {.n = n_bins};
+    b.bins = pg__mem_array(n_bins, sizeof *b.bins);
+    b.edges = pg__mem_array(n_bins + 1, sizeof *b.edges);
+    if (!b.bins || !b.edges) {
+        st = pg__nomem(err);
+        goto done;
+    }
+    PG_TRY(two_passes(&o, &b, s, i, err));
+    memcpy(bins, b.bins, n_bins * sizeof *bins);
+    *out = o;
+done:
+    pg__mem_free(b.bins);
+    pg__mem_free(b.edges);
+    return st;
+}
+
+pg_status pg_store_stats(pg_stats *out, pg_store *s, size_t i, pg_err *err)
+{
+    pg_stats o;
+    uint64_t bins[PG_STATS_BINS];
+    const pg_status st = pg_store_histogram(&o, bins, PG_STATS_BINS, s, i, err);
+    if (st != PG_OK)
+        return st;
+    memcpy(o.bins, bins, sizeof bins);
+    *out = o;
+    return PG_OK;
 }

@@ -63,6 +63,30 @@ static void spreads_values_over_bins_of_equal_width(void **state)
     assert_true(s.bins[0] == 1 && s.bins[PG_STATS_BINS - 1] == 1);
 }
 
+static void sets_bounds_of_any_fineness_as_numpy_does(void **state)
+{
+    (void)state;
+    float v[11];
+    uint64_t bins[10];
+    pg_stats s;
+    pg_err err = {0};
+    static const pg__store_io io = {.read = from_memory, .close = nothing};
+    const uint64_t dims[] = {11};
+    const pg__tensor_desc d = {.name = "w", .dtype = PG_F32, .rank = 1, .dims = dims};
+    /* numpy.histogram(x.astype(float64), 10) of these tenths */
+    const uint64_t want[10] = {1, 1, 1, 1, 1, 1, 2, 0, 2, 1};
+    pg_store *store = NULL;
+    for (int i = 0; i < 11; i++)
+        v[i] = (float)i / 10;
+    assert_ok(pg__store_new(&store, "test", &io, v, NULL));
+    assert_ok(pg__store_add_weight(store, &d, NULL));
+    assert_ok(pg_store_histogram(&s, bins, 10, store, 0, NULL));
+    assert_memory_equal(bins, want, sizeof want);
+    assert_true(s.n == 11 && s.max == 1);
+    assert_fails(PG_E_ARG, pg_store_histogram(&s, bins, 0, store, 0, &err), &err);
+    pg_store_close(store);
+}
+
 static void knows_every_type(void **state)
 {
     (void)state;
@@ -121,6 +145,7 @@ static void says_nothing_about_nothing(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(counts_zeros_nans_and_infinities_apart),
              cmocka_unit_test(spreads_values_over_bins_of_equal_width),
+             cmocka_unit_test(sets_bounds_of_any_fineness_as_numpy_does),
              cmocka_unit_test(knows_every_type),
              cmocka_unit_test(sums_the_same_bytes_whatever_their_order_in_the_file),
              cmocka_unit_test(reads_on_after_the_first_piece),

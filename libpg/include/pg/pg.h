@@ -6,6 +6,7 @@
 #include "pg/compare.h"
 #include "pg/convert.h"
 #include "pg/err.h"
+#include "pg/file.h"
 #include "pg/inspect.h"
 #include "pg/shard.h"
 #include "pg/stats.h"
