@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""usage: html.py --tools DIR --testdata DIR
+"""usage: report.py --tools DIR --testdata DIR
 
 pginfo --html, judged by numpy (in the environment PG_JUDGE_PYTHON, with h5py; without it the test is skipped, exit 77): every
 number and every histogram of the page against numpy's own of the same tensor, read by h5py. The page must be HTML that
