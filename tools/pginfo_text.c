@@ -20,6 +20,10 @@ const char *info_format_words(const char *format)
         {"keras-sharded", "Keras weights (shards with an index)"},
         {"npy-shards", "split model (manifest.json)"},
         {"safetensors", "safetensors"},
+        {"pytorch-zip", "PyTorch checkpoint"},
+        {"pytorch-stream", "PyTorch checkpoint (torch before 1.6)"},
+        {"npy", "NumPy array (.npy)"},
+        {"npz", "NumPy arrays (.npz)"},
         {"hdf5", "HDF5, not a Keras file"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -127,6 +131,8 @@ static void print_verdict(const info *in)
     if (pg_store_n_state(in->store))
         cli_printf(stdout, "  with the state of the optimizer: %s\n",
                    cli_plural(pg_store_n_state(in->store), "tensor").s);
+    if (pg_store_others(in->store))
+        cli_printf(stdout, "  other contents: %s\n", pg_store_others(in->store));
     if (in->found.index)
         cli_printf(stdout, "  one shard of several; the whole: %s\n", cli_name(in->found.index).s);
     for (size_t i = 0; cli.verbose && i < in->found.n_evidence; i++)

@@ -19,6 +19,11 @@
 #define PG_LIMIT_JSON_MEMORY   ((uint64_t)320 << 20) /* of the parsed form */
 #define PG_LIMIT_MODEL_DEPTH   32u /* models inside models */
 #define PG_LIMIT_ST_HEADER     100000000u /* the safetensors reference's own cap */
+#define PG_LIMIT_PICKLE_BYTES  ((uint64_t)256 << 20)
+#define PG_LIMIT_PICKLE_OPS    10000000u
+#define PG_LIMIT_PICKLE_STACK  1000000u
+#define PG_LIMIT_PICKLE_MEMO   1000000u
+#define PG_LIMIT_PICKLE_DEPTH  64u
 #define PG_LIMIT_ZIP_MEMBERS   1000000u
 #define PG_LIMIT_ZIP_DIR_BYTES ((uint64_t)256 << 20)
 

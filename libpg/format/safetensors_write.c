@@ -89,6 +89,7 @@ static pg_status make_metadata(pg__str *out, const pg__plan *plan, pg_err *err)
     const char *format = pg_store_format(plan->src);
     if (!text || (strcmp(format, pg__fmt_safetensors.name) != 0 &&
                   strcmp(format, pg__fmt_npy_shards.name) != 0 &&
+                  pg__format_of(plan->src) != &pg__fmt_pytorch &&
                   strcmp(format, PG_CONVERTED) != 0))
         return PG_OK;
     list = pg__mem_array(plan->n_items, sizeof *list);

@@ -19,9 +19,21 @@
 #include "base/try.h"
 #include "io/zip_dir.h"
 
+/* How far the bytes of a member are known to be those that its CRC stands for. */
+typedef struct progress {
+    uint64_t at; /* read in order so far */
+    uint32_t crc;
+    int checked;
+} progress;
+
+#define MAX_GAP 4096u
+
 struct pg__zip {
     pg__io *io;
     pg__zip_dir dir;
+    progress *progress; /* by member, made with the first pg__zip_read() */
+    pg__io *unpacked;   /* the deflated member read last */
+    size_t unpacked_i;
     zip_t *lib;        /* opened with the first deflated member */
     zip_error_t error; /* of the source below */
     uint64_t pos;
@@ -51,6 +63,8 @@ void pg__zip_close(pg__zip *z)
     if (z->lib)
         zip_discard(z->lib);
     zip_error_fini(&z->error);
+    pg__io_close(z->unpacked);
+    pg__mem_free(z->progress);
     pg__zip_dir_fini(&z->dir);
     pg__io_close(z->io);
     pg__mem_free(z);
@@ -356,4 +370,82 @@ pg_status pg__zip_open_member(pg__zip *z, size_t i, pg__io **out, pg_err *err)
         return unpack(z, i, out, err);
     const pg_status st = check_stored(z, m, err);
     return st == PG_OK ? pg__io_open_window(out, z->io, m->data_off, m->n, err) : st;
+}
+
+/* --- parts of members ------------------------------------------------------------------------ */
+
+pg_status pg__zip_peek(pg__zip *z, size_t i, void *buf, size_t n, pg_err *err)
+{
+    const pg__zip_member *m = &z->dir.members[i];
+    zip_file_t *f = NULL;
+    pg_status st = PG_OK;
+    if (n > m->n)
+        return pg_fail(err, PG_E_FORMAT, "%s: has %" PRIu64 " bytes only", PG_SHOW(m->name), m->n);
+    if (!m->deflated)
+        return pg__io_read(z->io, m->data_off, buf, n, err);
+    PG_TRY(open_deflated(&f, z, i, err));
+    PG_TRY(inflate_some(z, f, m, buf, n, err));
+done:
+    if (f)
+        zip_fclose(f);
+    return st;
+}
+
+static pg_status read_unpacked(pg__zip *z, size_t i, uint64_t off, void *buf, size_t n, pg_err *err)
+{
+    if (!z->unpacked || z->unpacked_i != i) {
+        pg__io_close(z->unpacked);
+        z->unpacked = NULL;
+        const pg_status st = unpack(z, i, &z->unpacked, err);
+        if (st != PG_OK)
+            return st;
+        z->unpacked_i = i;
+    }
+    return pg__io_read(z->unpacked, off, buf, n, err);
+}
+
+/* Bytes that a reader in order leaves out, such as the header of an .npy. */
+static pg_status read_gap(pg__zip *z, size_t i, uint64_t off, pg_err *err)
+{
+    progress *p = &z->progress[i];
+    unsigned char gap[MAX_GAP];
+    if (off <= p->at || off - p->at > sizeof gap)
+        return PG_OK;
+    const size_t n = (size_t)(off - p->at);
+    const pg_status st = pg__io_read(z->io, z->dir.members[i].data_off + p->at, gap, n, err);
+    if (st == PG_OK) {
+        p->crc = pg__crc32(p->crc, gap, n);
+        p->at = off;
+    }
+    return st;
+}
+
+pg_status pg__zip_read(pg__zip *z, size_t i, uint64_t off, void *buf, size_t n, pg_err *err)
+{
+    const pg__zip_member *m = &z->dir.members[i];
+    pg_status st = PG_OK;
+    if (off > m->n || n > m->n - off)
+        return pg_fail(err, PG_E_FORMAT, "%s: has %" PRIu64 " bytes only", PG_SHOW(m->name), m->n);
+    if (m->deflated)
+        return read_unpacked(z, i, off, buf, n, err);
+    if (!z->progress && !(z->progress = pg__mem_array(z->dir.n, sizeof *z->progress)))
+        return pg__nomem(err);
+    progress *p = &z->progress[i];
+    if (!p->checked)
+        PG_TRY(read_gap(z, i, off, err));
+    if (!p->checked && off != p->at) {
+        PG_TRY(check_stored(z, m, err));
+        p->checked = 1;
+    }
+    PG_TRY(pg__io_read(z->io, m->data_off + off, buf, n, err));
+    if (p->checked)
+        goto done;
+    p->crc = pg__crc32(p->crc, buf, n);
+    p->at += n;
+    if (p->at == m->n) {
+        PG_TRY(check_crc(m, p->crc, err));
+        p->checked = 1;
+    }
+done:
+    return st;
 }

@@ -34,6 +34,15 @@ pg_status pg__zip_load(pg__zip *z, size_t i, uint64_t limit, char **out, size_t 
  * temporary file. */
 pg_status pg__zip_open_member(pg__zip *z, size_t i, pg__io **out, pg_err *err);
 
+/* n bytes from byte off of a member, for data too large to hold. The CRC is checked before the last
+ * of them are handed out: in passing where a member is read from its first byte to its last, else
+ * by reading all of it once. A deflated member is inflated into an unlinked temporary file, one at
+ * a time. */
+pg_status pg__zip_read(pg__zip *z, size_t i, uint64_t off, void *buf, size_t n, pg_err *err);
+
+/* The first n bytes of a member, which has as many, without a check of its CRC. */
+pg_status pg__zip_peek(pg__zip *z, size_t i, void *buf, size_t n, pg_err *err);
+
 /* Writing stored members through a sink. Sizes are known beforehand, so that a member's data may be
  * filled by anyone between begin and end (pg__zip_out_begin returns where its data starts).
  * pad_to > 1 moves the data to pad_to, 2 pad_to, 4 pad_to ... by an extra field, if one of 64 KiB

@@ -27,7 +27,7 @@ struct pg_store {
     tensor *tensors; /* weights, then state */
     size_t n_weights, n_tensors, cap_tensors;
     text texts[3];
-    char *writer, *damage, *path;
+    char *writer, *damage, *others, *path;
 };
 
 const char *pg_dtype_name(pg_dtype dtype)
@@ -88,6 +88,7 @@ void pg_store_close(pg_store *s)
     pg__mem_free(s->tensors);
     pg__mem_free(s->writer);
     pg__mem_free(s->damage);
+    pg__mem_free(s->others);
     pg__mem_free(s->path);
     pg__mem_free(s);
 }
@@ -187,6 +188,11 @@ pg_status pg__store_set_damage(pg_store *s, const char *what, pg_err *err)
     return replace(&s->damage, what, strlen(what), err);
 }
 
+pg_status pg__store_set_others(pg_store *s, const char *what, pg_err *err)
+{
+    return replace(&s->others, what, strlen(what), err);
+}
+
 pg_status pg__store_set_path(pg_store *s, const char *path, pg_err *err)
 {
     return replace(&s->path, path, strlen(path), err);
@@ -210,6 +216,11 @@ const char *pg_store_writer(const pg_store *s)
 const char *pg_store_damage(const pg_store *s)
 {
     return s->damage;
+}
+
+const char *pg_store_others(const pg_store *s)
+{
+    return s->others;
 }
 
 size_t pg_store_n_layers(const pg_store *s)

@@ -74,6 +74,8 @@ pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
     if (st != PG_OK)
         pg_err_prefix(err, PG_SHOW(r->in));
     r->plan.src = r->s;
+    if (st == PG_OK && pg_store_others(r->s))
+        st = pg__tell_note(r, err, "left out: %s", pg_store_others(r->s));
     return st;
 }
 
@@ -108,6 +110,18 @@ static int is_hdf5(const pg__format *f)
     return f == &pg__fmt_keras_h5 || f == &pg__fmt_keras_v3;
 }
 
+/* PyTorch's pickles are read only; what they hold goes into a safetensors. */
+static pg_status fail_read_only(const pg__rewrite *r, size_t n_suffix, pg_err *err)
+{
+    const int n = (int)(strlen(r->out) - n_suffix);
+    char better[256];
+    (void)snprintf(better, sizeof better, "%.*s.safetensors", n, r->out);
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: files of this kind are read, not written",
+                  PG_SHOW(r->out));
+    pg_err_hint(err, "pgunwrap %s %s", PG_QUOTE(r->in), PG_QUOTE(better));
+    return PG_E_UNSUPPORTED;
+}
+
 /* A name of another format is a mistake. Between the two HDF5 layouts of Keras it is a matter of
  * the release that reads it: a note. */
 static pg_status check_suffix(pg__rewrite *r, const pg__format *f, pg_err *err)
@@ -130,6 +144,8 @@ static pg_status check_suffix(pg__rewrite *r, const pg__format *f, pg_err *err)
     }
     if (!best || best == f)
         return PG_OK;
+    if (!best->write && best == pg__format_of(r->s))
+        return fail_read_only(r, n_best, err);
     const char *suffix = r->out + strlen(r->out) - n_best;
     if (f == &pg__fmt_keras_h5 && (best == &pg__fmt_keras_v3 || suffix_of(best, r->in)))
         return pg__tell_note(
@@ -207,6 +223,8 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
     if (strcmp(pg_store_format(r->s), "keras-sharded") == 0 ||
         (f == &pg__fmt_keras_zip && !r->plan.model_config))
         f = &pg__fmt_keras_v3;
+    if (!f->write)
+        f = &pg__fmt_safetensors;
     PG_TRY(check_suffix(r, f, err));
     if (r->v.misfit && !r->plan.model_config)
         PG_TRY(pg__tell_note(r, err, "weights only: model_config could not be used (%s)",

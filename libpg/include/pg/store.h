@@ -87,7 +87,7 @@ PG_API PG_MUST_USE pg_status pg_store_open(pg_store **out, const char *path,
 PG_API void pg_store_close(pg_store *s);
 
 /* Format in one word: "keras-h5-weights", "keras-h5-model", "keras-weights-h5", "keras-zip",
- * "keras-sharded", "safetensors", "pytorch-zip", ... Static string. */
+ * "keras-sharded", "safetensors", "pytorch-zip", "npz", ... Static string. */
 PG_API const char *pg_store_format(const pg_store *s);
 
 /* Who wrote it, e.g. "keras 2.2.4, tensorflow", or NULL if the file does not say. */
@@ -95,6 +95,10 @@ PG_API const char *pg_store_writer(const pg_store *s);
 
 /* What is wrong with a store opened with opts.salvage, or NULL if nothing is. */
 PG_API const char *pg_store_damage(const pg_store *s);
+
+/* What else a file holds that is no tensor of the model, in words ("optimizer (14 tensors), epoch
+ * 3"), or NULL. It is not read. */
+PG_API const char *pg_store_others(const pg_store *s);
 
 /* Counts and borrowed views; an index out of range returns NULL. Weights are the model's; the
  * state is what belongs to training (optimizer, metrics), in file order, layer = PG_NONE. */
