@@ -34,8 +34,9 @@ static const cli_example examples[] = {
 static const char *const about[] = {
     "Reads weight and model files of every Keras (.h5, .weights.h5, .keras, .weights.json with "
     "its\n"
-    "shards) and safetensors. Names, shapes and sizes are read, values only for --stats;\n"
-    "code inside a file (Lambda layers) is never run. A file of a parallel wrapper\n"
+    "shards), safetensors, PyTorch (.pt, .pth) and NumPy (.npy, .npz). Names, shapes and sizes\n"
+    "are read, values only for --stats; code inside a file (Lambda layers, pickles) is never\n"
+    "run. A file of a parallel wrapper\n"
     "(multi_gpu_model and others) is told apart from an ordinary nested model, with the reason.",
     "Use it when Keras says one of:",
     "  You are trying to load a weight file containing 1 layers into a model with 4 layers.",
@@ -90,8 +91,9 @@ static void add(list *l, const char *dir, const char *name)
 
 static int is_checkpoint_name(const char *name)
 {
-    static const char *const suffixes[] = {".h5",           ".hdf5", ".keras", ".safetensors",
-                                           ".weights.json", ".pt",   ".pth"};
+    static const char *const suffixes[] = {".h5",          ".hdf5",         ".keras",
+                                           ".safetensors", ".weights.json", ".pt",
+                                           ".pth",         ".pth.tar",      ".npz"};
     const size_t n = strlen(name);
     for (size_t i = 0; name[0] != '.' && i < sizeof suffixes / sizeof *suffixes; i++)
         if (n > strlen(suffixes[i]) && strcmp(name + n - strlen(suffixes[i]), suffixes[i]) == 0)
@@ -134,7 +136,7 @@ static int add_folder(list *l, const char *path)
     else if (l->n == before)
         return cli_complain(NULL, NULL,
                             "%s: no checkpoint files in this folder (looked for .h5, "
-                            ".hdf5, .keras, .safetensors, .weights.json, .pt, .pth)",
+                            ".hdf5, .keras, .safetensors, .weights.json, .pt, .pth, .npz)",
                             cli_name(path).s);
     qsort(l->v + before, l->n - before, sizeof *l->v, by_path);
     return CLI_OK;

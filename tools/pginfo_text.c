@@ -247,7 +247,7 @@ static void print_trouble(const info *in)
     size_t weighted = 0;
     for (size_t i = 0; i < pg_store_n_layers(in->store); i++)
         weighted += pg_store_layer(in->store, i)->n_weights > 0;
-    if (strcmp(in->format, "safetensors") == 0) {
+    if (pg_store_n_layers(in->store) == 0) {
         cli_printf(stdout,
                    "\nThis file does not load into the bare model. PyTorch reports:\n"
                    "  Missing key(s) in state_dict: ... Unexpected key(s) in state_dict: "
@@ -275,7 +275,7 @@ static void print_trouble(const info *in)
                  "  TypeError: arg 4 (defaults) must be None or tuple   (load_model in Keras 3)\n");
 }
 
-/* The output's name is not the input's: "single" with the same suffix. */
+/* The output's name is not the input's: "single" with the suffix of what is written. */
 int info_next(char out[INFO_NEXT], const info *in)
 {
     const char *base = strrchr(in->path, '/');
@@ -290,6 +290,8 @@ int info_next(char out[INFO_NEXT], const info *in)
         if (len > n && strcmp(base + len - n, doubles[i]) == 0)
             dot = ".weights.h5"; /* the shards of an index are joined */
     }
+    if (strncmp(in->format, "pytorch-", 8) == 0 || strcmp(in->format, "npz") == 0)
+        dot = ".safetensors"; /* read, not written */
     const char *stem = strncmp(base, "single.", 7) == 0 ? "unwrapped" : "single";
     const char *from = in->found.index ? in->found.index : in->path;
     const cli_quoted quoted = cli_quote(from);

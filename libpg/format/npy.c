@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/identify.h"
 
 #define MAX_HEADER_BYTES ((size_t)1 << 20)
 #define MAGIC            "\x93NUMPY"
@@ -92,9 +93,7 @@ static pg_status parse_descr(pg__npy *out, literal *l)
     if (!take_string(l, d, sizeof d))
         return bad_header(l, "descr is not a plain string");
     if (strcmp(d, "|O") == 0 || strcmp(d, "O") == 0)
-        return pg_fail(l->err, PG_E_UNSUPPORTED,
-                       "an array of Python objects (descr '|O') is a pickle; not read because "
-                       "loading it would run code");
+        return pg__fail_pickle("a pickle (NumPy array of Python objects)", l->err);
     for (size_t i = 0; d[0] && strchr("<>|=", d[0]) && i < sizeof types / sizeof *types; i++) {
         if (strcmp(d + 1, types[i].code) != 0)
             continue;
@@ -191,10 +190,9 @@ static pg_status parse_dict(pg__npy *out, literal *l)
 }
 
 /* Where the dict lies; all lengths are checked against the file. */
-static pg_status locate(pg__io *io, uint64_t *off, size_t *n, pg_err *err)
+static pg_status locate(pg__io *io, uint64_t size, uint64_t *off, size_t *n, pg_err *err)
 {
     unsigned char head[12] = {0};
-    const uint64_t size = pg__io_size(io);
     const pg_status st =
         pg__io_read(io, 0, head, size < sizeof head ? (size_t)size : sizeof head, err);
     if (st != PG_OK)
@@ -220,13 +218,18 @@ static pg_status locate(pg__io *io, uint64_t *off, size_t *n, pg_err *err)
 
 pg_status pg__npy_read_header(pg__npy *out, pg__io *io, pg_err *err)
 {
+    return pg__npy_read_head(out, io, pg__io_size(io), err);
+}
+
+pg_status pg__npy_read_head(pg__npy *out, pg__io *io, uint64_t size, pg_err *err)
+{
     pg_status st = PG_OK;
     pg__npy h = {0};
     uint64_t off = 0;
     size_t n = 0;
     char *text = NULL;
 
-    PG_TRY(locate(io, &off, &n, err));
+    PG_TRY(locate(io, size, &off, &n, err));
     text = pg__mem_array(n + 1, 1);
     if (!text)
         PG_TRY(pg__nomem(err));
@@ -238,10 +241,10 @@ pg_status pg__npy_read_header(pg__npy *out, pg__io *io, pg_err *err)
     for (uint32_t k = 0; k < h.rank; k++)
         if (__builtin_mul_overflow(h.n_bytes, h.dims[k], &h.n_bytes))
             PG_FAIL(PG_E_LIMIT, "npy header: shape is too large");
-    if (h.n_bytes != pg__io_size(io) - h.data_off)
+    if (h.n_bytes != size - h.data_off)
         PG_FAIL(h.n_bytes > INT64_MAX ? PG_E_LIMIT : PG_E_FORMAT,
                 "npy header: shape asks for %" PRIu64 " bytes, %" PRIu64 " follow", h.n_bytes,
-                pg__io_size(io) - h.data_off);
+                size - h.data_off);
     *out = h;
 done:
     pg__mem_free(text);

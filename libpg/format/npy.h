@@ -26,6 +26,9 @@ typedef struct pg__npy {
  * PG_E_FORMAT, PG_E_LIMIT; PG_E_UNSUPPORTED names descr. Messages do not name the file. */
 pg_status pg__npy_read_header(pg__npy *out, pg__io *io, pg_err *err);
 
+/* The same where io holds only the beginning of a file of `size` bytes. */
+pg_status pg__npy_read_head(pg__npy *out, pg__io *io, uint64_t size, pg_err *err);
+
 /* Appends a version 1.0 header (2.0 where it is too long) whose end, and so the data, lies at
  * `phase` modulo `align` bytes of the file; align a power of two, at least 64 (what numpy pads to).
  */

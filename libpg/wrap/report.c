@@ -110,14 +110,14 @@ static int is_hdf5(const pg__format *f)
     return f == &pg__fmt_keras_h5 || f == &pg__fmt_keras_v3;
 }
 
-/* PyTorch's pickles are read only; what they hold goes into a safetensors. */
+/* PyTorch's and NumPy's files are read only; what they hold goes into a safetensors. */
 static pg_status fail_read_only(const pg__rewrite *r, size_t n_suffix, pg_err *err)
 {
     const int n = (int)(strlen(r->out) - n_suffix);
     char better[256];
     (void)snprintf(better, sizeof better, "%.*s.safetensors", n, r->out);
-    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: files of this kind are read, not written",
-                  PG_SHOW(r->out));
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: %s files are read, not written", PG_SHOW(r->out),
+                  r->out + n);
     pg_err_hint(err, "pgunwrap %s %s", PG_QUOTE(r->in), PG_QUOTE(better));
     return PG_E_UNSUPPORTED;
 }
@@ -144,7 +144,7 @@ static pg_status check_suffix(pg__rewrite *r, const pg__format *f, pg_err *err)
     }
     if (!best || best == f)
         return PG_OK;
-    if (!best->write && best == pg__format_of(r->s))
+    if (!best->write && best == pg__format_of(r->s) && pg_store_n_layers(r->s) == 0)
         return fail_read_only(r, n_best, err);
     const char *suffix = r->out + strlen(r->out) - n_best;
     if (f == &pg__fmt_keras_h5 && (best == &pg__fmt_keras_v3 || suffix_of(best, r->in)))

@@ -124,6 +124,8 @@ static pg_status open_view(pg__split *s, pg_err *err)
     } else {
         if (!s->o->unwrap)
             PG_TRY(pg__plan_copy_of(&s->r.plan, s->r.s, err));
+        if (f && !f->write && pg_store_n_layers(s->r.s) == 0)
+            f = &pg__fmt_safetensors;
         if (!f || !f->write)
             PG_FAIL(PG_E_UNSUPPORTED, "files of format %s are split as they are only",
                     pg_store_format(s->r.s));
@@ -152,6 +154,8 @@ static pg_status open_input(pg__split *s, pg_err *err)
         PG_FAIL(PG_E_ARG, "%s: one of several shards; give its index, %s", PG_SHOW(s->r.in),
                 PG_SHOW(pg__v3_shard_index(s->r.s)));
     const char *damage = pg_store_damage(s->r.s);
+    if (pg_store_others(s->r.s))
+        PG_TRY(pg__split_note(s, err, "left out: %s", pg_store_others(s->r.s)));
     if (!damage)
         goto done;
     if (pg_store_n_weights(s->r.s) + pg_store_n_state(s->r.s) == 0)

@@ -57,6 +57,11 @@ def same(what, got, want):
          else "is %.300s, expected %.300s" % (got, want))
 
 
+def torch_file(f):
+    """Written by torch.save(): read, and written as safetensors."""
+    return f["file"].endswith((".pt", ".pth.tar"))
+
+
 class Suite:
     def __init__(self, box, man):
         self.box, self.man = box, man
@@ -133,8 +138,7 @@ class Suite:
             r = self.box.tool("pginfo", "--json", src)
             same("input afterwards", sha_file(src), before)
             same("files in the folder", d.names(), names)
-            pickle = f["kind"] == "npy rescue" or f["file"].endswith((".pt", ".pth.tar"))
-            if pickle:
+            if f["kind"] == "npy rescue":
                 need(r.rc == 3, "exit %s, expected 3 (a pickle)\n%s", r.rc, r.show())
                 need(len(r.heads) == 1, "%d lines on stderr\n%s", len(r.heads), r.show())
                 need(r.heads[0].count(src) == 1, "the line does not name the file once: %s", r.heads[0])
@@ -217,10 +221,12 @@ class Suite:
         same("output opens", (got.status, got.message), ("PG_OK", ""))
         kind = f["kind"]
         want_format = "keras-weights-h5" if kind.startswith("sharded") else FORMATS.get(kind)
+        if torch_file(f):
+            want_format = "safetensors"
         same("format of the output", got.format, want_format)
         case = self.man["cases"].get(f.get("case"), {})
         g = self.genuine(f)
-        if kind == "safetensors":
+        if kind == "safetensors" or torch_file(f):
             keys = sorted((k["key"], tuple(k["shape"]), k["dtype"].replace("torch.", ""), k["sha256"]) for k in case["keys"])
             same("tensors", sorted((w.name, w.shape, w.dtype, w.sha) for w in got.weights), keys)
             return got
@@ -295,6 +301,8 @@ class Suite:
 
     def suffix(self, f):
         n = os.path.basename(f["file"])
+        if torch_file(f):
+            return ".safetensors"
         if f["kind"].startswith(("path-layout", "sharded")):
             return ".weights.h5"
         return n[n.index("."):] if not n.endswith(".aborted.h5") else ".h5"
@@ -305,10 +313,8 @@ class Suite:
             before = sha_file(src)
             x = self.suffix(f)
             like = self.json.get(f["file"])
-            pickle = f["file"].endswith((".pt", ".pth.tar"))
-            if pickle:
+            if torch_file(f) and f["expected"] == "strip prefix":
                 self.refused(self.box.tool("pgunwrap", src, d / "out.pt"), {3}, d, names)
-                return
             if f["expected"].startswith("unwrap, "):
                 # nan.h5 and wrong_shape.h5 are right in shape: what was flattened in the latter is a gamma, 1-D before and after
                 r = self.box.tool("pgunwrap", "--like", self.p("files/keras-2.2.4/cnnbn-g2/template.json"), src, d / "o.h5")
@@ -335,7 +341,7 @@ class Suite:
                     self.right(f, d, src, names, "plain" + x)
                 os.unlink(d / ("plain" + x))
             else:
-                full = f["kind"].startswith(("full", "keras-zip", "safetensors", "sharded"))
+                full = f["kind"].startswith(("full", "keras-zip", "safetensors", "sharded")) or torch_file(f)
                 status = {"unwrap": {1}, "strip prefix": set()}.get(f["expected"], {2} if f["expected"].startswith(("damaged", "not-")) else {1})
                 if f["expected"] == "unwrap" and full:
                     status = set()
