@@ -18,7 +18,6 @@ FILES = {  # name in the documents: test file
     'model.h5': 'files/keras-2.2.4/cnn4-g2/template_model.h5',
     'model.json': 'files/keras-2.2.4/cnn4-g2/template.json',
     'checkpoint.pth.tar': 'files/pytorch/cnn/checkpoint.pth.tar',
-    'ddp.safetensors': 'files/pytorch/cnn/dataparallel.safetensors',
     'before.h5': 'golden/mlp_digits/init_weights.h5',
     'after.h5': 'golden/mlp_digits/final_weights.h5',
     'a.h5': 'files/keras-3.6.0-native/cnn4/template_legacy.h5',
