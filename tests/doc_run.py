@@ -19,6 +19,8 @@ FILES = {  # name in the documents: test file
     'model.json': 'files/keras-2.2.4/cnn4-g2/template.json',
     'checkpoint.pth.tar': 'files/pytorch/cnn/checkpoint.pth.tar',
     'before.h5': 'golden/mlp_digits/init_weights.h5',
+    'mlp.json': 'golden/mlp_digits/model.json',
+    'digits.npz': 'golden/mlp_digits/data.npz',
     'after.h5': 'golden/mlp_digits/final_weights.h5',
     'a.h5': 'files/keras-3.6.0-native/cnn4/template_legacy.h5',
     'b.keras': 'files/keras-3.6.0-native/cnn4/template.keras',

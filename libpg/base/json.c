@@ -133,6 +133,14 @@ int pg__json_int(const pg__json *j, int64_t *out)
     return 1;
 }
 
+int pg__json_num(const pg__json *j, double *out)
+{
+    if (!json_is_number((const json_t *)j))
+        return 0;
+    *out = json_number_value((const json_t *)j);
+    return 1;
+}
+
 int pg__json_bool(const pg__json *j, int fallback)
 {
     return pg__json_type_of(j) == PG_J_BOOL ? json_is_true(view(j)) : fallback;

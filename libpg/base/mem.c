@@ -10,6 +10,18 @@ void *pg__mem_array(size_t n, size_t size)
     return n == 0 || size == 0 ? calloc(1, 1) : calloc(n, size);
 }
 
+void *pg__mem_aligned(size_t n)
+{
+    const size_t line = 64;
+    if (n > SIZE_MAX - line)
+        return NULL;
+    const size_t whole = n == 0 ? line : (n + line - 1) / line * line;
+    void *p = aligned_alloc(line, whole);
+    if (p)
+        memset(p, 0, whole);
+    return p;
+}
+
 char *pg__mem_strndup(const char *s, size_t len)
 {
     char *p = len < SIZE_MAX ? pg__mem_array(len + 1, 1) : NULL;

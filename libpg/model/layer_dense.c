@@ -111,3 +111,30 @@ pg_status pg__vars_highway(pg__vars *out, const pg__layer *l, int dialect, pg_er
 done:
     return st;
 }
+
+pg_status pg__lower_dense(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                          pg__results *out, pg_err *err)
+{
+    const int keras1 = pg__config_has(l, "output_dim");
+    pg__val operands[3] = {in[0], PG__NO_VAL, PG__NO_VAL};
+    uint64_t units;
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_one_input(l, n_in, err));
+    if (pg__config_has(l, "lora_rank") || pg__config_has(l, "quantization_config"))
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: low-rank adapters and quantized kernels", PG_SHOW(l->name));
+    PG_TRY(pg__config_dim(&units, l, keras1 ? "output_dim" : "units", err));
+    const pg__dims *x = pg__dims_at(lw, in[0]);
+    if (x->rank < 2 || x->d[x->rank - 1] == PG_DIM_ANY)
+        PG_FAIL(PG_E_MISMATCH, "input %s needs a known last dimension", PG_SHAPE(x));
+    const uint64_t kernel[] = {x->d[x->rank - 1], units};
+    PG_TRY(pg__lower_param(lw, "kernel", 2, kernel, &operands[1], err));
+    if (pg__config_bool(l, keras1 ? "bias" : "use_bias", 1))
+        PG_TRY(pg__lower_param(lw, "bias", 1, &units, &operands[2], err));
+    PG_TRY(pg__emit(&lw->to->tape, PG__OP_dense, NULL, operands, 3, &out->v[0], err));
+    out->n = 1;
+    PG_TRY(pg__lower_activation_of(lw, l, pg__json_get(l->config, "activation"), out->v[0],
+                                   &out->v[0], err));
+    PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
+done:
+    return st;
+}

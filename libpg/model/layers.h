@@ -1,11 +1,14 @@
-/* layers.h - declares pg__vars_<family>() for every family of layers.def. */
+/* layers.h - declares what layers.def names: pg__vars_<family>() and pg__lower_<lowering>(). */
 #ifndef PG_MODEL_LAYERS_H
 #define PG_MODEL_LAYERS_H
 
+#include "model/lower.h"
 #include "model/vars.h"
 
-#define PG_LAYER(class_name, family, outputs) \
-    pg_status pg__vars_##family(pg__vars *out, const pg__layer *layer, int dialect, pg_err *err);
+#define PG_LAYER(class_name, family, outputs, lowering)                                           \
+    pg_status pg__vars_##family(pg__vars *out, const pg__layer *layer, int dialect, pg_err *err); \
+    pg_status pg__lower_##lowering(pg__lowering *lw, const pg__layer *l, const pg__val *in,       \
+                                   size_t n_in, pg__results *out, pg_err *err);
 #include "model/layers.def"
 #undef PG_LAYER
 

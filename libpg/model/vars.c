@@ -14,10 +14,14 @@ typedef struct layer_class {
     const char *name;
     pg__vars_fn family;
     int outputs;
+    pg__lower_fn lower; /* NULL: cannot be trained */
 } layer_class;
 
+#define pg__lower_untrained NULL
+
 static const layer_class classes[] = {
-#define PG_LAYER(class_name, family, outputs) {#class_name, pg__vars_##family, outputs},
+#define PG_LAYER(class_name, family, outputs, lowering) \
+    {#class_name, pg__vars_##family, outputs, pg__lower_##lowering},
 #include "model/layers.def"
 #undef PG_LAYER
 };
@@ -46,6 +50,12 @@ int pg__class_has_one_output(const char *class_name)
 {
     const layer_class *c = find_class(class_name);
     return c && c->outputs == 1;
+}
+
+pg__lower_fn pg__lower_fn_of(const char *class_name)
+{
+    const layer_class *c = find_class(class_name);
+    return c ? c->lower : NULL;
 }
 
 pg_status pg__layer_vars(pg__vars *out, const pg__layer *layer, int dialect, pg_err *err)

@@ -7,9 +7,10 @@
 #define PG_MODEL_VARS_H
 
 #include "model/graph.h"
+#include "ops/op.h"
 #include "pg/store.h"
 
-#define PG_DIM_ANY UINT64_MAX /* not fixed by the config */
+
 
 typedef struct pg__var {
     const char *name; /* last component, as Keras 2 names it: "kernel", "moving_mean" (static) */

@@ -34,7 +34,7 @@ static void every_listed_class_is_found(void **state)
 {
     (void)state;
     static const char *const names[] = {
-#define PG_LAYER(class_name, family, outputs) #class_name,
+#define PG_LAYER(class_name, family, outputs, lowering) #class_name,
 #include "model/layers.def"
 #undef PG_LAYER
     };

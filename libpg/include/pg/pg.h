@@ -11,6 +11,7 @@
 #include "pg/shard.h"
 #include "pg/stats.h"
 #include "pg/store.h"
+#include "pg/train.h"
 #include "pg/unwrap.h"
 #include "pg/version.h"
 

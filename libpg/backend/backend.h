@@ -1,0 +1,60 @@
+/* backend.h - who executes operations: the interface of the CPU, of the reference, and of the
+ * plug-in for CUDA.
+ *
+ * At compile time a back end is asked what it can do and prepares each instruction; at run time it
+ * is handed pointers and neither allocates nor fails for reasons that could have been known before.
+ * Layouts other than Keras' never leave a back end. */
+#ifndef PG_BACKEND_BACKEND_H
+#define PG_BACKEND_BACKEND_H
+
+#include "ops/op.h"
+#include "ops/optimiser.h"
+
+#define PG_BACKEND_ABI 1u
+
+typedef struct pg__dev pg__dev;       /* an open device */
+typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
+
+typedef struct pg__dev_opts {
+    int n_threads;     /* that a device may use inside an operation */
+    int deterministic; /* equal runs give equal bits */
+} pg__dev_opts;
+
+typedef struct pg__backend {
+    uint32_t abi, size; /* compared before anything else is read */
+    const char *name;   /* "cpu", "cuda", "ref": what stands before the colon in "cpu:0" */
+    size_t real_bytes;  /* of one PG__REAL element: 4, or 8 in the reference */
+    int host_memory;    /* the host reads and writes its memory directly */
+
+    pg_status (*count)(size_t *n, pg_err *err);
+    /* PG_E_ARG: no such device; PG_E_UNSUPPORTED: something is missing, named in the message. */
+    pg_status (*open)(pg__dev **out, size_t ordinal, const pg__dev_opts *o, pg_err *err);
+    void (*close)(pg__dev *d);
+    pg_status (*memory)(pg__dev *d, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err);
+
+    /* Is the instruction covered? If not, why[] says what is missing. */
+    int (*supports)(pg__dev *d, const pg__tape *t, const pg__inst *i, char why[128]);
+    pg_status (*prepare)(pg__kernel **out, pg__dev *d, const pg__tape *t, const pg__inst *i,
+                         size_t *scratch_bytes, pg_err *err);
+    void (*release)(pg__kernel *k);
+    /* args: memory of the operands, then of the results; NULL where an operand is absent or a
+     * result is not wanted. scratch: as prepare() asked, for this run alone. */
+    pg_status (*run)(pg__dev *d, const pg__kernel *k, void *const *args, void *scratch);
+
+    pg_status (*alloc)(pg__dev *d, void **p, size_t n_bytes, pg_err *err); /* zeroed */
+    void (*free)(pg__dev *d, void *p);
+    pg_status (*put)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* from the host */
+    pg_status (*get)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* to the host */
+    pg_status (*update)(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
+                        const void *g, void *const *slots, size_t n);
+    /* into[i] += from[i]; the order of the sum is the caller's. */
+    pg_status (*accumulate)(pg__dev *d, void *into, const void *from, size_t n);
+} pg__backend;
+
+/* "cpu:1", "cpu", "ref:0": back end and ordinal. PG_E_ARG: not a device's name; PG_E_UNSUPPORTED:
+ * the back end is not there, with what to install. */
+pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *device, pg_err *err);
+
+extern const pg__backend pg__backend_cpu, pg__backend_ref;
+
+#endif

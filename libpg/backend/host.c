@@ -1,0 +1,174 @@
+/* host.c - back ends in the host's own memory: the reference, which runs the plain C answers in
+ * double, and the CPU, which falls back on them in float. */
+#include "backend/backend.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+
+struct pg__dev {
+    pg__dev_opts opts;
+    int f64;
+};
+
+struct pg__kernel {
+    pg__ref_fn fn;
+    const void *attrs;
+    size_t n_in, n_out;
+    pg__dims *shapes; /* of operands and results */
+    uint64_t *n;      /* elements */
+};
+
+/* Cores that this process may use. */
+static pg_status host_count(size_t *n, pg_err *err)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    (void)err;
+    *n = cores > 0 ? (size_t)cores : 1;
+    return PG_OK;
+}
+
+static pg_status open_dev(pg__dev **out, const pg__dev_opts *o, int f64, pg_err *err)
+{
+    pg__dev *d = pg__mem_array(1, sizeof *d);
+    if (!d)
+        return pg__nomem(err);
+    *d = (pg__dev){.opts = *o, .f64 = f64};
+    *out = d;
+    return PG_OK;
+}
+static pg_status open_cpu(pg__dev **out, size_t ordinal, const pg__dev_opts *o, pg_err *err)
+{
+    (void)ordinal;
+    return open_dev(out, o, 0, err);
+}
+static pg_status open_ref(pg__dev **out, size_t ordinal, const pg__dev_opts *o, pg_err *err)
+{
+    (void)ordinal;
+    return open_dev(out, o, 1, err);
+}
+
+static void host_close(pg__dev *d)
+{
+    pg__mem_free(d);
+}
+
+static pg_status host_memory(pg__dev *d, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err)
+{
+    const long page = sysconf(_SC_PAGESIZE);
+    const long avail = sysconf(_SC_AVPHYS_PAGES), all = sysconf(_SC_PHYS_PAGES);
+    (void)d;
+    if (page <= 0 || avail < 0 || all < 0)
+        return pg_fail(err, PG_E_IO, "the system does not tell its memory");
+    *free_bytes = (uint64_t)avail * (uint64_t)page;
+    *total_bytes = (uint64_t)all * (uint64_t)page;
+    return PG_OK;
+}
+
+static int host_supports(pg__dev *d, const pg__tape *t, const pg__inst *i, char why[128])
+{
+    (void)d, (void)t, (void)i;
+    why[0] = '\0';
+    return 1;
+}
+
+static void host_release(pg__kernel *k)
+{
+    if (!k)
+        return;
+    pg__mem_free(k->shapes);
+    pg__mem_free(k->n);
+    pg__mem_free(k);
+}
+
+static pg_status host_prepare(pg__kernel **out, pg__dev *d, const pg__tape *t, const pg__inst *i,
+                              size_t *scratch_bytes, pg_err *err)
+{
+    const size_t n = (size_t)i->n_in + i->n_out;
+    pg_status st = PG_OK;
+    pg__kernel *k = pg__mem_array(1, sizeof *k);
+    if (!k)
+        return pg__nomem(err);
+    *k = (pg__kernel){.fn = d->f64 ? i->op->ref_f64 : i->op->ref_f32,
+                      .attrs = i->attrs,
+                      .n_in = i->n_in,
+                      .n_out = i->n_out};
+    k->shapes = pg__mem_array(n, sizeof *k->shapes);
+    k->n = pg__mem_array(n, sizeof *k->n);
+    if (!k->shapes || !k->n)
+        PG_TRY(pg__nomem(err));
+    for (size_t v = 0; v < n; v++) {
+        const pg__val at = v < i->n_in ? pg__in(t, i, v) : pg__out(t, i, v - i->n_in);
+        if (at == PG__NO_VAL)
+            continue;
+        k->shapes[v] = t->values[at].shape;
+        k->n[v] = pg__dims_elems(&k->shapes[v]);
+    }
+    *scratch_bytes = n * sizeof(pg__arg);
+    *out = k;
+    k = NULL;
+done:
+    host_release(k);
+    return st;
+}
+
+static pg_status host_run(pg__dev *d, const pg__kernel *k, void *const *args, void *scratch)
+{
+    pg__arg *v = scratch;
+    (void)d;
+    for (size_t i = 0; i < k->n_in + k->n_out; i++)
+        v[i] = (pg__arg){&k->shapes[i], args[i], k->n[i]};
+    k->fn(k->attrs, v, k->n_in, v + k->n_in, k->n_out);
+    return PG_OK;
+}
+
+static pg_status host_alloc(pg__dev *d, void **p, size_t n_bytes, pg_err *err)
+{
+    (void)d;
+    *p = pg__mem_aligned(n_bytes);
+    return *p ? PG_OK : pg__nomem(err);
+}
+static void host_free(pg__dev *d, void *p)
+{
+    (void)d;
+    pg__mem_free(p);
+}
+static pg_status host_copy(pg__dev *d, void *dst, const void *src, size_t n_bytes)
+{
+    (void)d;
+    memcpy(dst, src, n_bytes);
+    return PG_OK;
+}
+
+static pg_status host_update(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
+                             const void *g, void *const *slots, size_t n)
+{
+    const pg__optimiser_type *type = pg__optimiser_of(kind);
+    (d->f64 ? type->f64 : type->f32)(u, w, g, slots, n);
+    return PG_OK;
+}
+
+static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_t n)
+{
+    if (d->f64)
+        for (size_t i = 0; i < n; i++)
+            ((double *)into)[i] += ((const double *)from)[i];
+    else
+        for (size_t i = 0; i < n; i++)
+            ((float *)into)[i] += ((const float *)from)[i];
+    return PG_OK;
+}
+
+#define HOST_BACKEND(word, bytes, open_fn)                                                        \
+    {                                                                                             \
+        .abi = PG_BACKEND_ABI, .size = sizeof(pg__backend), .name = word, .real_bytes = bytes,    \
+        .host_memory = 1, .count = host_count, .open = open_fn, .close = host_close,              \
+        .memory = host_memory, .supports = host_supports, .prepare = host_prepare,                \
+        .release = host_release, .run = host_run, .alloc = host_alloc, .free = host_free,         \
+        .put = host_copy, .get = host_copy, .update = host_update, .accumulate = host_accumulate, \
+    }
+
+const pg__backend pg__backend_cpu = HOST_BACKEND("cpu", sizeof(float), open_cpu);
+const pg__backend pg__backend_ref = HOST_BACKEND("ref", sizeof(double), open_ref);

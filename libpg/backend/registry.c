@@ -1,0 +1,28 @@
+/* registry.c - from a device's name to its back end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "base/str.h"
+
+static const pg__backend *const backends[] = {&pg__backend_cpu, &pg__backend_ref};
+
+pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *device, pg_err *err)
+{
+    const char *colon = strchr(device, ':');
+    const size_t len = colon ? (size_t)(colon - device) : strlen(device);
+    char *end = NULL;
+    const unsigned long number = colon ? strtoul(colon + 1, &end, 10) : 0;
+    if (colon && (colon[1] < '0' || colon[1] > '9' || *end != '\0'))
+        return pg_fail(err, PG_E_ARG, "\"%s\" is no device: write cpu:0", PG_SHOW(device));
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+        if (strlen(backends[i]->name) == len && strncmp(device, backends[i]->name, len) == 0) {
+            *out = backends[i];
+            *ordinal = number;
+            return PG_OK;
+        }
+    if (len == 4 && (strncmp(device, "cuda", 4) == 0))
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: this build trains on CPUs only",
+                       PG_SHOW(device));
+    return pg_fail(err, PG_E_ARG, "\"%s\" is no device: there are cpu and ref", PG_SHOW(device));
+}

@@ -1,0 +1,122 @@
+/* train.h - training a model that Keras describes.
+ *
+ * A trainer is a model, its weights and optimizer, on one or more devices. What it computes is what
+ * Keras computes: losses, metrics, optimizers and layers follow the version that wrote the model,
+ * or the version asked for (`rules`).
+ *
+ *   names    everything that has a name in Keras is given by that name, as text
+ *   errors   on failure the out arguments are untouched and *err (if not NULL) is filled
+ *   threads  a trainer and its data may be used by one thread at a time
+ *
+ *     pg_err err;
+ *     pg_data *data = NULL;
+ *     pg_trainer *t = NULL;
+ *     pg_train_opts opts = {.model = "mlp.json", .weights = "before.h5", .optimizer = "adam",
+ *                           .loss = "categorical_crossentropy", .metrics = "accuracy"};
+ *     if (pg_data_open(&data, "digits.npz", &err) != PG_OK ||
+ *         pg_trainer_open(&t, &opts, &err) != PG_OK ||
+ *         pg_fit(t, data, &(pg_fit_opts){.epochs = 2}, NULL, &err) != PG_OK)
+ *         fprintf(stderr, "%s\n", err.msg);
+ *     pg_trainer_close(t);
+ *     pg_data_close(data);
+ */
+#ifndef PG_TRAIN_H
+#define PG_TRAIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pg/err.h"
+#include "pg/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- data ---- */
+
+typedef struct pg_data pg_data;
+
+/* Arrays of one number of rows: an .npz with keys x0, x1, ... and y0, y1, ... in the order of the
+ * model's inputs and outputs (or their names, or x and y), w0, w1, ... for weights of rows; xval0,
+ * yval0, ... are the validation's. Values are read when they are needed. Errors: PG_E_IO,
+ * PG_E_FORMAT, PG_E_MISMATCH (numbers of rows differ), PG_E_UNSUPPORTED. */
+PG_API PG_MUST_USE pg_status pg_data_open(pg_data **out, const char *path, pg_err *err);
+PG_API void pg_data_close(pg_data *d); /* NULL is allowed */
+
+/* ---- trainers ---- */
+
+typedef struct pg_trainer pg_trainer;
+
+typedef struct pg_train_opts {
+    const char *model;   /* model JSON, full .h5 or .keras */
+    const char *weights; /* file with initial weights; NULL: those in `model` */
+    const char
+        *optimizer; /* "adam", "SGD:learning_rate=0.05,momentum=0.9,nesterov"; NULL: RMSprop */
+    const char *optimizer_json; /* instead: {"class_name", "config"} as Keras writes it */
+    int optimizer_rules; /* 0: as the version says; 1: to 2.10 ("legacy"); 2: from 2.11 ("new") */
+    const char *loss;    /* "mse", or "OUT=NAME,OUT=NAME" */
+    const char *loss_weights;    /* "1,0.3", or "OUT=1,OUT=0.3"; NULL: 1 each */
+    const char *metrics;         /* "accuracy,mae", or "OUT=accuracy,OUT=mae"; NULL: none */
+    const char *rules;           /* a version of Keras; NULL: the one that wrote the model */
+    const char *devices;         /* "cpu:0"; NULL: cpu:0 */
+    int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */
+} pg_train_opts;
+
+/* Reads model and weights and checks that everything can be trained. PG_E_UNSUPPORTED names all
+ * layers that cannot, PG_E_MISMATCH weights that do not fit, PG_E_ARG an unknown name with the
+ * known ones in err->detail. */
+PG_API PG_MUST_USE pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *opts,
+                                             pg_err *err);
+PG_API void pg_trainer_close(pg_trainer *t); /* NULL is allowed */
+
+/* ---- weights ---- */
+
+/* Variables in the order of Keras' get_weights(); names are "layer/variable". */
+PG_API size_t pg_trainer_n_weights(const pg_trainer *t);
+PG_API const pg_weight *pg_trainer_weight(const pg_trainer *t, size_t i);
+
+/* Copies variable i, or (pg_trainer_read_grad) its gradient in the step just made, into n_elems
+ * doubles. PG_E_ARG: no such variable, another size, or no gradient. */
+PG_API PG_MUST_USE pg_status pg_trainer_read(pg_trainer *t, size_t i, double *out, size_t n_elems,
+                                             pg_err *err);
+PG_API PG_MUST_USE pg_status pg_trainer_read_grad(pg_trainer *t, size_t i, double *out,
+                                                  size_t n_elems, pg_err *err);
+
+/* ---- training ---- */
+
+/* Named numbers, as a callback in Keras is given: "loss", "accuracy", "val_loss", ... */
+typedef struct pg_logs {
+    const char *const *names;
+    const double *values;
+    size_t n;
+} pg_logs;
+
+/* Called by pg_fit(); members may be NULL. A status other than PG_OK stops the training and is
+ * returned by it. */
+typedef struct pg_callback {
+    void *user;
+    pg_status (*epoch_begin)(void *user, size_t epoch, pg_err *err);
+    /* own: of this batch alone; running: means since the epoch began */
+    pg_status (*batch_end)(void *user, size_t batch, const pg_logs *own, const pg_logs *running,
+                           pg_err *err);
+    pg_status (*epoch_end)(void *user, size_t epoch, const pg_logs *logs, pg_err *err);
+} pg_callback;
+
+typedef struct pg_fit_opts {
+    size_t batch_size; /* of all devices together; 0: 32 */
+    size_t epochs;     /* 0: 1 */
+    int no_shuffle;
+    uint64_t seed;
+    const pg_data *validation; /* NULL: none; may be the training data where it holds xval0, ... */
+} pg_fit_opts;
+
+/* Errors of the data, of a callback; PG_E_MISMATCH where data do not fit the model. */
+PG_API PG_MUST_USE pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
+                                    const pg_callback *cb, pg_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

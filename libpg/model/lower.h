@@ -1,0 +1,125 @@
+/* lower.h - from a model to operations: one tape for a given number of rows.
+ *
+ * Lowering walks the calls of the graph in the order of their inputs; every layer class appends its
+ * operations (pg__lower_<family>() in a layer_*.c, named by layers.def). A layer called twice uses
+ * the same parameters; a nested model is lowered in place. Parameters are numbered as the leaves of
+ * the model hold them (match.h), so that they have the same numbers on every tape of a model, and
+ * the order of the file formats. */
+#ifndef PG_MODEL_LOWER_H
+#define PG_MODEL_LOWER_H
+
+#include "model/match.h"
+#include "model/rules.h"
+#include "ops/attrs.h"
+#include "ops/op.h"
+
+/* One variable of one leaf. */
+typedef struct pg__param {
+    const pg__leaf *leaf;
+    const pg__var *var;
+    pg__dims shape; /* set by the first call of its layer */
+    int is_built;   /* it was */
+    int trained;    /* the variable is trainable, and so are its layer and all models around it */
+    pg__val value;  /* on this tape, PG__NO_VAL before its layer is called */
+} pg__param;
+
+/* What a softmax or sigmoid was given, for losses that start from there. */
+typedef enum pg__squash { PG__NOT_SQUASHED, PG__SOFTMAX_OF, PG__SIGMOID_OF } pg__squash;
+typedef struct pg__origin {
+    pg__squash squash;
+    pg__val logits;
+    pg__val mask; /* 1 and 0 for every step, or PG__NO_VAL */
+} pg__origin;
+
+/* What the summary tells of a layer of the model itself. */
+typedef struct pg__called {
+    const pg__layer *layer;
+    pg__dims *out; /* of its first call; n_out of them */
+    size_t n_out;
+} pg__called;
+
+typedef struct pg__lowered {
+    pg__tape tape;
+    pg__param *params;
+    size_t n_params;
+    pg__val *inputs, *outputs; /* in the model's order */
+    size_t n_inputs, n_outputs;
+    pg__called *called; /* per layer of the root model */
+    size_t n_called;
+    pg__origin *origins; /* per value of the forward pass */
+    size_t cap_origins;
+} pg__lowered;
+
+typedef struct pg__lower_opts {
+    const pg__graph *graph;
+    const pg__leaves *leaves;
+    const pg__rules *rules;
+    uint64_t n_rows; /* PG_DIM_ANY: not known yet, the tape cannot run */
+    const pg__dims
+        *inputs; /* of one row each, or NULL: as the model says; for unknown dimensions */
+    int training;
+} pg__lower_opts;
+
+/* Errors name the layer: PG_E_UNSUPPORTED lists every class that cannot be trained in err->detail;
+ * PG_E_MISMATCH where shapes do not fit, PG_E_FORMAT for a config that makes no sense. */
+pg_status pg__lower(pg__lowered *out, const pg__lower_opts *opts, pg_err *err);
+void pg__lowered_fini(pg__lowered *l);
+
+/* ---- for the families ---- */
+
+typedef struct pg__lowering {
+    pg__lowered *to;
+    const pg__lower_opts *opts;
+    const pg__leaf *leaf; /* whose parameters are asked for */
+    const char *sub;      /* inner layer of it, or "" */
+} pg__lowering;
+
+#define PG_MAX_OUTPUTS 64 /* of one call */
+
+/* The results of one call. */
+typedef struct pg__results {
+    pg__val v[PG_MAX_OUTPUTS];
+    size_t n;
+} pg__results;
+
+typedef pg_status (*pg__lower_fn)(pg__lowering *lw, const pg__layer *l, const pg__val *in,
+                                  size_t n_in, pg__results *out, pg_err *err);
+
+/* The parameter `name` (as Keras 2 names the variable) of the layer in hand, with this shape. */
+pg_status pg__lower_param(pg__lowering *lw, const char *name, uint32_t rank, const uint64_t *dims,
+                          pg__val *out, pg_err *err);
+
+/* PG_E_FORMAT unless the layer is called with one tensor. */
+pg_status pg__lower_one_input(const pg__layer *l, size_t n_in, pg_err *err);
+
+/* Appends the activation that a config value names (string, object or null). */
+pg_status pg__lower_activation_of(pg__lowering *lw, const pg__layer *l, const pg__json *which,
+                                  pg__val x, pg__val *out, pg_err *err);
+
+pg_status pg__lower_reshape(pg__lowering *lw, pg__val x, const pg__dims *to, pg__val *out,
+                            pg_err *err);
+
+/* The family of a class, or NULL: it cannot be trained. */
+pg__lower_fn pg__lower_fn_of(const char *class_name);
+
+static inline const pg__dims *pg__dims_at(const pg__lowering *lw, pg__val v)
+{
+    return &lw->to->tape.values[v].shape;
+}
+
+/* Remembers that v is the softmax (sigmoid) of logits. */
+pg_status pg__set_logits(pg__lowering *lw, pg__val v, pg__squash squash, pg__val logits,
+                         pg_err *err);
+
+/* What a model's input takes, by its InputLayer or by the first layer of a Sequential: dimension 0
+ * is the batch (PG_DIM_ANY unless the model fixes it). Integer inputs are those that an Embedding
+ * reads. PG_E_MISMATCH if the model does not say. */
+pg_status pg__input_shape(pg__dims *out, pg__elem *elem, const pg__model *m, const pg__layer *l,
+                          pg_err *err);
+
+/* The mask of v, or PG__NO_VAL; setting it; giving `to` the mask of `from`, if there is one. */
+pg__val pg__mask_of(const pg__lowering *lw, pg__val v);
+pg_status pg__set_mask(pg__lowering *lw, pg__val v, pg__val mask, pg_err *err);
+pg_status pg__pass_mask(pg__lowering *lw, pg__val from, pg__val to, pg_err *err);
+
+#endif

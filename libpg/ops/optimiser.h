@@ -1,0 +1,40 @@
+/* optimiser.h - one update of flat parameters by their gradients. State has its parameter's layout,
+ * so that a rule is a loop over flat memory. Source: keras/optimizers and keras/optimizers/legacy
+ * of 2.15, keras/src/optimizers of 3.6. */
+#ifndef PG_OPS_OPTIMISER_H
+#define PG_OPS_OPTIMISER_H
+
+#include <stddef.h>
+
+#define PG_MAX_SLOTS 3
+
+/* What a rule needs, the step's own numbers worked out: they change from step to step. */
+typedef struct pg__update {
+    double lr; /* decayed */
+    double momentum, rho, beta_1, beta_2, epsilon, weight_decay;
+    int nesterov, amsgrad, centered;
+    double alpha; /* adam: lr sqrt(1 - beta_2^t) / (1 - beta_1^t); adamax: lr / (1 - beta_1^t) */
+    double m_share, g_share; /* nadam: factors of the average and of the gradient */
+    double v_correction;     /* nadam: 1 - beta_2^t */
+} pg__update;
+
+typedef enum pg__optimiser_kind {
+#define PG_OPTIMISER(name, slots) PG__OPT_##name,
+#include "ops/optimisers.def"
+#undef PG_OPTIMISER
+    PG__N_OPTIMISERS
+} pg__optimiser_kind;
+
+/* w, g and slots are float (f32) or double (f64) arrays of n numbers; unused slots may be NULL. */
+typedef void (*pg__update_fn)(const pg__update *u, void *w, const void *g, void *const *slots,
+                              size_t n);
+
+typedef struct pg__optimiser_type {
+    const char *name;
+    size_t n_slots;
+    pg__update_fn f32, f64;
+} pg__optimiser_type;
+
+const pg__optimiser_type *pg__optimiser_of(pg__optimiser_kind kind);
+
+#endif

@@ -1,0 +1,26 @@
+/* names.h - losses and metrics by the names that people and files use. */
+#ifndef PG_TRAIN_NAMES_H
+#define PG_TRAIN_NAMES_H
+
+#include "model/rules.h"
+#include "ops/attrs.h"
+
+/* Fills *out for "mse", "mean_squared_error", "MeanSquaredError", "huber:delta=2". PG_E_ARG lists
+ * the known names. */
+pg_status pg__loss_of(pg__loss_attrs *out, const char *name, size_t len, const pg__rules *rules,
+                      pg_err *err);
+
+/* Names are equal but for case and underscores: CategoricalCrossentropy, categorical_crossentropy.
+ */
+int pg__same_name(const char *a, size_t n, const char *b);
+
+/* Cuts "a,b" or "out1=a,out2=b" into one text per output. *of_output[k] points into text. Without
+ * names: one for all outputs, or one each in their order. PG_E_ARG: an unknown output, too many. */
+typedef struct pg__piece_of {
+    const char *s;
+    size_t n; /* 0: none */
+} pg__piece_of;
+pg_status pg__per_output(pg__piece_of *out, size_t n_outputs, const char *const *output_names,
+                         const char *what, const char *text, pg_err *err);
+
+#endif

@@ -1,0 +1,263 @@
+/* optimiser.c - optimizers by Keras' names and config keys, and the numbers of each step. Sources:
+ * keras/optimizers and keras/optimizers/legacy of 2.15; standalone Keras 2.0.9 and 2.3.1. */
+#include "train/optimiser.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/try.h"
+
+#define MAX_TEXT 256
+
+/* Keras' keys and where they go; `is_flag` for booleans. */
+static const struct {
+    const char *key;
+    size_t off;
+    int is_flag;
+} keys[] = {
+#define NUMBER(key, field)                     \
+    {                                          \
+        key, offsetof(pg__optimiser, field), 0 \
+    }
+#define FLAG(key, field)                       \
+    {                                          \
+        key, offsetof(pg__optimiser, field), 1 \
+    }
+    NUMBER("learning_rate", lr),
+    NUMBER("lr", lr),
+    NUMBER("decay", decay),
+    NUMBER("momentum", momentum),
+    NUMBER("rho", rho),
+    NUMBER("beta_1", beta_1),
+    NUMBER("beta_2", beta_2),
+    NUMBER("epsilon", epsilon),
+    NUMBER("weight_decay", weight_decay),
+    NUMBER("initial_accumulator_value", initial_accumulator),
+    NUMBER("clipnorm", clipnorm),
+    NUMBER("global_clipnorm", global_clipnorm),
+    NUMBER("clipvalue", clipvalue),
+    NUMBER("schedule_decay", nadam_decay),
+    FLAG("nesterov", nesterov),
+    FLAG("amsgrad", amsgrad),
+    FLAG("centered", centered),
+#undef NUMBER
+#undef FLAG
+};
+
+/* What Keras takes where nothing is given; old_lr: of standalone Keras 2.0 to 2.3. */
+static const struct {
+    const char *name;
+    double lr, old_lr, rho, beta_2, weight_decay, accumulator, old_accumulator;
+} known[] = {
+    {"SGD", 0.01, 0.01, 0, 0, 0, 0, 0},          {"RMSprop", 0.001, 0.001, 0.9, 0, 0, 0, 0},
+    {"Adam", 0.001, 0.001, 0, 0.999, 0, 0, 0},   {"AdamW", 0.001, 0.001, 0, 0.999, 0.004, 0, 0},
+    {"Adagrad", 0.001, 0.01, 0, 0, 0, 0.1, 0},   {"Adadelta", 0.001, 1.0, 0.95, 0, 0, 0, 0},
+    {"Adamax", 0.001, 0.002, 0, 0.999, 0, 0, 0}, {"Nadam", 0.001, 0.002, 0, 0.999, 0, 0, 0},
+};
+#define N_KNOWN (sizeof known / sizeof *known)
+
+static double as_float(double v)
+{
+    return (float)v;
+}
+
+static pg_status set_defaults(pg__optimiser *o, const char *name, size_t len,
+                              const pg__rules *rules, int legacy, pg_err *err)
+{
+    const int standalone = rules->clip_all_together; /* 2.0 to 2.3 */
+    for (size_t i = 0; i < N_KNOWN; i++) {
+        if (strlen(known[i].name) != len || strncasecmp(name, known[i].name, len) != 0)
+            continue;
+        *o = (pg__optimiser){.name = known[i].name,
+                             .legacy = legacy < 0 ? !rules->new_optimizers : legacy,
+                             .lr = standalone ? known[i].old_lr : known[i].lr,
+                             .rho = known[i].rho,
+                             .beta_1 = 0.9,
+                             .beta_2 = known[i].beta_2,
+                             .epsilon = rules->epsilon,
+                             .weight_decay = known[i].weight_decay,
+                             .initial_accumulator =
+                                 standalone ? known[i].old_accumulator : known[i].accumulator,
+                             .nadam_decay = 0.004,
+                             .nadam_product = 1};
+        return PG_OK;
+    }
+    (void)pg_fail(err, PG_E_ARG, "unknown optimizer \"%.*s\"", (int)len, name);
+    pg_err_detail(err, "known: SGD, RMSprop, Adam, AdamW, Adagrad, Adadelta, Adamax, Nadam");
+    return PG_E_ARG;
+}
+
+static pg_status set_key(pg__optimiser *o, const char *key, size_t len, double v, pg_err *err)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strlen(keys[i].key) != len || strncmp(key, keys[i].key, len) != 0)
+            continue;
+        void *field = (char *)o + keys[i].off;
+        if (keys[i].is_flag)
+            *(int *)field = v != 0;
+        else
+            *(double *)field = as_float(v);
+        return PG_OK;
+    }
+    (void)pg_fail(err, PG_E_ARG, "optimizer %s has no \"%.*s\"", o->name, (int)len, key);
+    pg_err_detail(err, "known: learning_rate, decay, momentum, nesterov, rho, beta_1, beta_2, "
+                       "epsilon, amsgrad, centered, weight_decay, initial_accumulator_value, "
+                       "clipnorm, global_clipnorm, clipvalue");
+    return PG_E_ARG;
+}
+
+/* The learning rates and decays that no step can use; `decay` belongs to the older rules. */
+static pg_status check(pg__optimiser *o, pg_err *err)
+{
+    if (!(o->lr >= 0) || !isfinite(o->lr))
+        return pg_fail(err, PG_E_ARG, "optimizer %s: learning rate %g", o->name, o->lr);
+    if (!(o->beta_1 >= 0 && o->beta_1 < 1 && o->beta_2 >= 0 && o->beta_2 < 1))
+        return pg_fail(err, PG_E_ARG, "optimizer %s: beta_1 and beta_2 lie between 0 and 1",
+                       o->name);
+    if (o->decay > 0)
+        o->legacy = 1;
+    return PG_OK;
+}
+
+static pg_status read_value(double *out, const char *at, const char *end, pg_err *err)
+{
+    char text[MAX_TEXT], *stop;
+    const size_t n = (size_t)(end - at);
+    if (n >= sizeof text)
+        return pg_fail(err, PG_E_ARG, "optimizer: a number of %zu characters", n);
+    memcpy(text, at, n);
+    text[n] = '\0';
+    if (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0) {
+        *out = strcasecmp(text, "true") == 0;
+        return PG_OK;
+    }
+    *out = strtod(text, &stop);
+    if (n == 0 || *stop != '\0')
+        return pg_fail(err, PG_E_ARG, "optimizer: \"%s\" is not a number", PG_SHOW(text));
+    return PG_OK;
+}
+
+pg_status pg__optimiser_parse(pg__optimiser *out, const char *text, const pg__rules *rules,
+                              int legacy, pg_err *err)
+{
+    const char *at = strchr(text, ':');
+    const size_t len = at ? (size_t)(at - text) : strlen(text);
+    pg_status st = PG_OK;
+    PG_TRY(set_defaults(out, text, len, rules, legacy, err));
+    while (at && *at != '\0') {
+        const char *key = at + 1, *end = key + strcspn(key, ",");
+        const char *equals = memchr(key, '=', (size_t)(end - key));
+        double v = 1; /* "nesterov" alone */
+        if (equals)
+            PG_TRY(read_value(&v, equals + 1, end, err));
+        PG_TRY(set_key(out, key, (size_t)((equals ? equals : end) - key), v, err));
+        at = end;
+    }
+    PG_TRY(check(out, err));
+done:
+    return st;
+}
+
+pg_status pg__optimiser_of_json(pg__optimiser *out, const pg__json *j, const pg__rules *rules,
+                                int legacy, pg_err *err)
+{
+    const char *name = pg__json_get_str(j, "class_name");
+    pg__json_iter it = {.obj = pg__json_get(j, "config")};
+    pg_status st = PG_OK;
+    if (!name)
+        PG_FAIL(PG_E_FORMAT, "the optimizer's config has no \"class_name\"");
+    PG_TRY(set_defaults(out, name, strlen(name), rules, legacy, err));
+    while (pg__json_next(&it)) {
+        double v;
+        if (pg__json_type_of(it.value) == PG_J_BOOL)
+            v = pg__json_bool(it.value, 0);
+        else if (!pg__json_num(it.value, &v))
+            continue;
+        (void)set_key(out, it.key, it.key_len, v, NULL);
+    }
+    PG_TRY(check(out, err));
+done:
+    return st;
+}
+
+static int is(const pg__optimiser *o, const char *name)
+{
+    return strcmp(o->name, name) == 0;
+}
+
+pg__optimiser_kind pg__optimiser_kind_of(const pg__optimiser *o)
+{
+    if (is(o, "RMSprop"))
+        return o->legacy ? PG__OPT_rmsprop_legacy : PG__OPT_rmsprop;
+    if (is(o, "Adam") || is(o, "AdamW"))
+        return PG__OPT_adam;
+    if (is(o, "Adagrad"))
+        return o->legacy ? PG__OPT_adagrad_legacy : PG__OPT_adagrad;
+    if (is(o, "Adadelta"))
+        return PG__OPT_adadelta;
+    if (is(o, "Adamax"))
+        return PG__OPT_adamax;
+    if (is(o, "Nadam"))
+        return PG__OPT_nadam;
+    return o->momentum > 0 ? PG__OPT_sgd_momentum : PG__OPT_sgd;
+}
+
+int pg__optimiser_uses_slot(const pg__optimiser *o, size_t slot)
+{
+    const pg__optimiser_kind kind = pg__optimiser_kind_of(o);
+    if (slot >= pg__optimiser_of(kind)->n_slots)
+        return 0;
+    if (kind == PG__OPT_adam && slot == 2)
+        return o->amsgrad;
+    if (kind == PG__OPT_rmsprop || kind == PG__OPT_rmsprop_legacy)
+        return slot == 0 || (slot == 1 ? o->momentum > 0 : o->centered);
+    return 1;
+}
+
+double pg__optimiser_slot_start(const pg__optimiser *o, size_t slot)
+{
+    return is(o, "Adagrad") && slot == 0 ? o->initial_accumulator : 0;
+}
+
+/* beta^t: the later rules raise float32 numbers, the older ones compute in double. */
+static double power(const pg__optimiser *o, double base, uint64_t t)
+{
+    return o->legacy ? pow(base, (double)t) : (double)powf((float)base, (float)t);
+}
+
+static double nadam_momentum(const pg__optimiser *o, uint64_t t)
+{
+    const double c = o->legacy ? o->nadam_decay : 1;
+    return o->beta_1 * (1 - 0.5 * pow(0.96, c * (double)t));
+}
+
+pg__update pg__optimiser_step(pg__optimiser *o)
+{
+    const uint64_t t = o->iterations + 1;
+    const double lr =
+        o->decay > 0 && !is(o, "Nadam") ? o->lr / (1 + o->decay * (double)o->iterations) : o->lr;
+    const double b1 = 1 - power(o, o->beta_1, t), b2 = 1 - power(o, o->beta_2, t);
+    pg__update u = {.lr = lr,
+                    .momentum = o->momentum,
+                    .rho = o->rho,
+                    .beta_1 = o->beta_1,
+                    .beta_2 = o->beta_2,
+                    .epsilon = o->epsilon,
+                    .weight_decay = o->weight_decay,
+                    .nesterov = o->nesterov,
+                    .amsgrad = o->amsgrad,
+                    .centered = o->centered};
+    u.alpha = is(o, "Adamax") ? lr / b1 : lr * sqrt(b2) / b1;
+    if (is(o, "Nadam")) {
+        const double now = nadam_momentum(o, t), next = nadam_momentum(o, t + 1);
+        o->nadam_product *= now;
+        u.m_share = next / (1 - o->nadam_product * next);
+        u.g_share = (1 - now) / (1 - o->nadam_product);
+        u.v_correction = b2;
+    }
+    o->iterations = t;
+    return u;
+}

@@ -1,0 +1,41 @@
+/* optimiser.h - which rule, with which numbers, at which step. */
+#ifndef PG_TRAIN_OPTIMISER_H
+#define PG_TRAIN_OPTIMISER_H
+
+#include "base/json.h"
+#include "model/rules.h"
+#include "ops/optimiser.h"
+
+/* One optimizer as Keras configures it. Numbers are float32 variables in Keras: 0.3 is kept, and
+ * shown, as 0.30000001192092896. */
+typedef struct pg__optimiser {
+    const char *name; /* "Adam": Keras' class name (static) */
+    int legacy;       /* rules of Keras to 2.10 */
+    double lr, decay; /* lr: as set by the user or by a callback */
+    double momentum, rho, beta_1, beta_2, epsilon, weight_decay, initial_accumulator;
+    double clipnorm, global_clipnorm, clipvalue; /* 0: none */
+    int nesterov, amsgrad, centered;
+    double nadam_decay; /* 0.004 by itself */
+    uint64_t iterations;
+    double nadam_product; /* of the momenta so far */
+} pg__optimiser;
+
+/* From "adam", "SGD:learning_rate=0.01,momentum=0.9". legacy: 1, 0, or -1 for what the rules say.
+ * PG_E_ARG lists the known names or keys. */
+pg_status pg__optimiser_parse(pg__optimiser *out, const char *text, const pg__rules *rules,
+                              int legacy, pg_err *err);
+
+/* From a Keras config: {"class_name": "Adam", "config": {...}}; unknown keys are left alone. */
+pg_status pg__optimiser_of_json(pg__optimiser *out, const pg__json *j, const pg__rules *rules,
+                                int legacy, pg_err *err);
+
+pg__optimiser_kind pg__optimiser_kind_of(const pg__optimiser *o);
+
+/* Slots that the rule really uses: adam without amsgrad has two of three. */
+int pg__optimiser_uses_slot(const pg__optimiser *o, size_t slot);
+double pg__optimiser_slot_start(const pg__optimiser *o, size_t slot);
+
+/* The numbers of the next step; counts it. */
+pg__update pg__optimiser_step(pg__optimiser *o);
+
+#endif

@@ -1,0 +1,55 @@
+/* program.h - a model compiled for a number of rows on one device: the forward pass, and for
+ * training losses and gradients, as an array of prepared calls over one arena. */
+#ifndef PG_TRAIN_PROGRAM_H
+#define PG_TRAIN_PROGRAM_H
+
+#include "backend/backend.h"
+#include "model/lower.h"
+
+/* What one output is trained for. */
+typedef struct pg__objective {
+    int has_loss;
+    pg__loss_attrs loss; /* logits is set by the compiler */
+} pg__objective;
+
+typedef struct pg__program_opts {
+    pg__lower_opts lower;            /* n_rows known */
+    const pg__objective *objectives; /* per output, or NULL: predictions only */
+    int from_probabilities;          /* no shortcut to the logits */
+    const pg__backend *backend;
+    pg__dev *dev;
+} pg__program_opts;
+
+typedef struct pg__program pg__program;
+
+/* Memory that one run works on. Arrays by slot; elements as the device holds them. */
+typedef struct pg__frame {
+    const void *const *inputs;
+    const void *const *targets; /* per output */
+    const void *const *weights; /* per output, entries may be NULL */
+    void *const *params;        /* per parameter */
+    void *const *grads;         /* per parameter; NULL, or entries NULL, where not wanted */
+    const void *const *seeds;   /* per output: pointer to the scalar */
+    void *arena, *scratch;
+} pg__frame;
+
+/* Errors of pg__lower(); PG_E_UNSUPPORTED names the layers that the device cannot run. */
+pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_err *err);
+void pg__program_free(pg__program *p);
+
+const pg__lowered *pg__program_model(const pg__program *p);
+uint64_t pg__program_arena_bytes(const pg__program *p);
+size_t pg__program_scratch_bytes(const pg__program *p);
+
+/* Shape and type of what output k is compared with (its shape[0] = rows), and of its loss. */
+const pg__value *pg__program_target(const pg__program *p, size_t k);
+const pg__value *pg__program_loss_value(const pg__program *p, size_t k);
+
+pg_status pg__program_run(const pg__program *p, const pg__frame *f);
+
+/* Where a run left prediction k and the losses of output k (one number per row of the last axis).
+ */
+const void *pg__program_prediction(const pg__program *p, const pg__frame *f, size_t k);
+const void *pg__program_loss(const pg__program *p, const pg__frame *f, size_t k);
+
+#endif

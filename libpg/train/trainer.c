@@ -1,0 +1,248 @@
+/* trainer.c - from options to a model that can be trained. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/names.h"
+#include "train/trainer.h"
+
+static pg_status open_device(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    const pg__dev_opts opts = {.n_threads = 1};
+    size_t ordinal;
+    pg_status st = PG_OK;
+    PG_TRY(pg__backend_of(&t->backend, &ordinal, o->devices ? o->devices : "cpu:0", err));
+    PG_TRY(t->backend->open(&t->dev, ordinal, &opts, err));
+done:
+    return st;
+}
+
+/* Inputs and outputs are known by their layers. */
+static pg_status name_ends(pg_trainer *t, pg_err *err)
+{
+    const pg__model *m = t->graph->root;
+    t->n_inputs = m->n_inputs;
+    t->n_outputs = m->n_outputs;
+    t->input_names = pg__mem_array(t->n_inputs, sizeof *t->input_names);
+    t->output_names = pg__mem_array(t->n_outputs, sizeof *t->output_names);
+    t->input_dims = pg__mem_array(t->n_inputs, sizeof *t->input_dims);
+    t->objectives = pg__mem_array(t->n_outputs, sizeof *t->objectives);
+    t->loss_weights = pg__mem_array(t->n_outputs, sizeof *t->loss_weights);
+    if (!t->input_names || !t->output_names || !t->input_dims || !t->objectives || !t->loss_weights)
+        return pg__nomem(err);
+    for (size_t k = 0; k < t->n_inputs; k++)
+        t->input_names[k] = m->layers[m->inputs[k].layer].name;
+    for (size_t k = 0; k < t->n_outputs; k++)
+        t->output_names[k] = m->layers[m->outputs[k].layer].name;
+    return PG_OK;
+}
+
+/* ---- the variables ---- */
+
+static pg_status describe_param(pg_trainer *t, size_t at, size_t param, const pg__param *p,
+                                pg_err *err)
+{
+    pg_weight *w = &t->weights[at];
+    pg_status st = PG_OK;
+    PG_TRY(pg__strs_printf(&t->names, err, "%s%s%s/%s", p->leaf->layer->name,
+                           p->var->sub[0] ? "/" : "", p->var->sub, p->var->name));
+    *w = (pg_weight){.name = t->names.v[t->names.n - 1],
+                     .layer = PG_NONE,
+                     .dtype = t->backend->real_bytes == 8 ? PG_F64 : PG_F32,
+                     .rank = p->shape.rank};
+    memcpy(w->dims, p->shape.d, p->shape.rank * sizeof *w->dims);
+    t->order[at] = param;
+    t->n_elems[param] = (size_t)pg__dims_elems(&p->shape);
+    w->n_bytes = (uint64_t)t->n_elems[param] * t->backend->real_bytes;
+    t->trained[param] = (unsigned char)p->trained;
+done:
+    return st;
+}
+
+/* get_weights() of Keras: all of a layer's trainable variables, then its others, layer by layer of
+ * the model itself. */
+static pg_status order_params(pg_trainer *t, const pg__lowered *low, pg_err *err)
+{
+    size_t at = 0, first = 0;
+    pg_status st = PG_OK;
+    while (first < low->n_params) {
+        size_t end = first;
+        while (end < low->n_params && low->params[end].leaf->top == low->params[first].leaf->top)
+            end++;
+        for (int trained = 1; trained >= 0; trained--)
+            for (size_t i = first; i < end; i++)
+                if (low->params[i].trained == trained)
+                    PG_TRY(describe_param(t, at++, i, &low->params[i], err));
+        first = end;
+    }
+done:
+    return st;
+}
+
+static pg_status make_params(pg_trainer *t, pg_err *err)
+{
+    pg__lowered low = {.n_params = 0};
+    pg_status st = PG_OK;
+    const pg__lower_opts opts = {.graph = t->graph,
+                                 .leaves = &t->leaves,
+                                 .rules = t->rules,
+                                 .n_rows = PG_DIM_ANY,
+                                 .training = 1};
+    PG_TRY(pg__lower(&low, &opts, err));
+    t->n_params = low.n_params;
+    t->weights = pg__mem_array(t->n_params, sizeof *t->weights);
+    t->order = pg__mem_array(t->n_params, sizeof *t->order);
+    t->n_elems = pg__mem_array(t->n_params, sizeof *t->n_elems);
+    t->trained = pg__mem_array(t->n_params, 1);
+    if (!t->weights || !t->order || !t->n_elems || !t->trained)
+        PG_TRY(pg__nomem(err));
+    for (size_t i = 0; i < low.n_params; i++)
+        if (!low.params[i].is_built)
+            PG_FAIL(PG_E_FORMAT, "%s: is never called", PG_SHOW(low.params[i].leaf->layer->name));
+    PG_TRY(order_params(t, &low, err));
+    for (size_t k = 0; k < t->n_inputs; k++)
+        t->input_dims[k] = low.tape.values[low.inputs[k]].shape;
+    PG_TRY(pg__flat_alloc(t, &t->params, 0, err));
+    PG_TRY(pg__flat_alloc(t, &t->grads, 0, err));
+    for (size_t s = 0; s < PG_MAX_SLOTS; s++)
+        if (pg__optimiser_uses_slot(&t->optimiser, s))
+            PG_TRY(
+                pg__flat_alloc(t, &t->slots[s], pg__optimiser_slot_start(&t->optimiser, s), err));
+done:
+    pg__lowered_fini(&low);
+    return st;
+}
+
+/* ---- what it is trained for ---- */
+
+static pg_status read_optimiser(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    const int legacy = o->optimizer_rules == 0 ? -1 : o->optimizer_rules == 1;
+    pg__json *j = NULL;
+    pg_status st = PG_OK;
+    if (!o->optimizer_json)
+        return pg__optimiser_parse(&t->optimiser, o->optimizer ? o->optimizer : "RMSprop", t->rules,
+                                   legacy, err);
+    PG_TRY(pg__json_parse(&j, o->optimizer_json, strlen(o->optimizer_json), err));
+    PG_TRY(pg__optimiser_of_json(&t->optimiser, j, t->rules, legacy, err));
+done:
+    pg__json_free(j);
+    return st;
+}
+
+static pg_status read_loss_weights(pg_trainer *t, const pg__piece_of *pieces, pg_err *err)
+{
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        char *end = NULL;
+        t->loss_weights[k] = 1;
+        if (pieces[k].n == 0)
+            continue;
+        t->loss_weights[k] = strtod(pieces[k].s, &end);
+        if (end != pieces[k].s + pieces[k].n)
+            return pg_fail(err, PG_E_ARG, "loss weights: \"%.*s\" is not a number",
+                           (int)pieces[k].n, pieces[k].s);
+    }
+    return PG_OK;
+}
+
+static pg_status read_objectives(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    pg__piece_of *pieces = pg__mem_array(t->n_outputs, sizeof *pieces);
+    pg_status st = PG_OK;
+    size_t n = 0;
+    if (!pieces)
+        return pg__nomem(err);
+    PG_TRY(pg__per_output(pieces, t->n_outputs, t->output_names, "loss", o->loss, err));
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        if (pieces[k].n == 0)
+            continue;
+        t->objectives[k].has_loss = 1;
+        n++;
+        PG_TRY(pg__loss_of(&t->objectives[k].loss, pieces[k].s, pieces[k].n, t->rules, err));
+    }
+    if (n == 0)
+        PG_FAIL(PG_E_ARG, "no loss given");
+    PG_TRY(pg__per_output(pieces, t->n_outputs, t->output_names, "loss weights", o->loss_weights,
+                          err));
+    PG_TRY(read_loss_weights(t, pieces, err));
+    if (o->metrics && !(t->metric_text = pg__mem_strdup(o->metrics)))
+        PG_TRY(pg__nomem(err));
+done:
+    pg__mem_free(pieces);
+    return st;
+}
+
+static pg_status read_rules(pg_trainer *t, const char *asked, pg_err *err)
+{
+    const char *written = pg__json_get_str(t->graph->json, "keras_version");
+    if (asked)
+        return pg__rules_of(&t->rules, asked, err);
+    if (!written && t->graph->dialect != 2)
+        written = t->graph->dialect == 1 ? "1.2" : "3.0";
+    if (pg__rules_of(&t->rules, written, NULL) != PG_OK)
+        return pg__rules_of(&t->rules, NULL, err);
+    return PG_OK;
+}
+
+pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_trainer *t = pg__mem_array(1, sizeof *t);
+    if (!t)
+        return pg__nomem(err);
+    t->from_probabilities = o->loss_from_probabilities;
+    PG_TRY(open_device(t, o, err));
+    PG_TRY(pg__graph_load(&t->graph, o->model, err));
+    PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
+    PG_TRY(read_rules(t, o->rules, err));
+    PG_TRY(name_ends(t, err));
+    PG_TRY(read_optimiser(t, o, err));
+    PG_TRY(read_objectives(t, o, err));
+    st = make_params(t, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, o->model);
+        goto done;
+    }
+    PG_TRY(pg__trainer_load(t, o->weights ? o->weights : o->model, err));
+    *out = t;
+    t = NULL;
+done:
+    pg_trainer_close(t);
+    return st;
+}
+
+void pg_trainer_close(pg_trainer *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->n_built; i++)
+        pg__program_free(t->built[i].program);
+    pg__mem_free(t->built);
+    if (t->dev) {
+        t->backend->free(t->dev, t->arena);
+        t->backend->free(t->dev, t->scratch);
+        pg__flat_free(t, &t->params);
+        pg__flat_free(t, &t->grads);
+        for (size_t s = 0; s < PG_MAX_SLOTS; s++)
+            pg__flat_free(t, &t->slots[s]);
+        t->backend->close(t->dev);
+    }
+    for (size_t i = 0; i < t->n_metrics; i++)
+        pg__mem_free(t->metrics[i].name);
+    pg__mem_free(t->metrics);
+    pg__mem_free(t->metric_text);
+    pg__mem_free(t->loss_weights);
+    pg__mem_free(t->objectives);
+    pg__mem_free(t->input_dims);
+    pg__mem_free(t->input_names);
+    pg__mem_free(t->output_names);
+    pg__mem_free(t->weights);
+    pg__mem_free(t->order);
+    pg__mem_free(t->n_elems);
+    pg__mem_free(t->trained);
+    pg__strs_fini(&t->names);
+    pg__leaves_fini(&t->leaves);
+    pg__graph_free(t->graph);
+    pg__mem_free(t);
+}

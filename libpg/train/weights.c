@@ -1,0 +1,202 @@
+/* weights.c - a trainer's variables: their memory, and reading them from a checkpoint. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "store/values.h"
+#include "train/plan.h"
+#include "train/trainer.h"
+
+#define ROUND(n) (((n) + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN)
+#define PIECE    4096 /* elements that are converted at a time */
+
+pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, double start, pg_err *err)
+{
+    const size_t bytes = t->backend->real_bytes;
+    uint64_t total = 0;
+    pg_status st = PG_OK;
+    f->at = pg__mem_array(t->n_params, sizeof *f->at);
+    if (!f->at)
+        return pg__nomem(err);
+    for (size_t i = 0; i < t->n_params; i++)
+        total += ROUND((uint64_t)t->n_elems[i] * bytes);
+    PG_TRY(t->backend->alloc(t->dev, &f->mem, (size_t)total, err));
+    total = 0;
+    for (size_t i = 0; i < t->n_params; i++) {
+        f->at[i] = (char *)f->mem + total;
+        total += ROUND((uint64_t)t->n_elems[i] * bytes);
+        for (size_t k = 0; start != 0 && k < t->n_elems[i]; k++) {
+            const double d = start;
+            const float s = (float)start;
+            const void *from = bytes == sizeof d ? (const void *)&d : (const void *)&s;
+            PG_TRY(t->backend->put(t->dev, (char *)f->at[i] + k * bytes, from, bytes));
+        }
+    }
+done:
+    return st;
+}
+
+void pg__flat_free(pg_trainer *t, pg__flat *f)
+{
+    if (f->mem)
+        t->backend->free(t->dev, f->mem);
+    pg__mem_free(f->at);
+    *f = (pg__flat){0};
+}
+
+/* Weight w of the store into parameter i, piece by piece. */
+static pg_status read_weight(pg_trainer *t, size_t i, pg_store *s, size_t w, pg_err *err)
+{
+    const pg_weight *weight = pg_store_weight(s, w);
+    const size_t from_bytes = pg_dtype_bytes(weight->dtype), bytes = t->backend->real_bytes;
+    unsigned char raw[PIECE * 8];
+    double exact[PIECE];
+    float rounded[PIECE];
+    pg_status st = PG_OK;
+    for (size_t at = 0, n; at < t->n_elems[i]; at += n) {
+        n = t->n_elems[i] - at < PIECE ? t->n_elems[i] - at : PIECE;
+        PG_TRY(pg_store_read(s, w, (uint64_t)at * from_bytes, raw, n * from_bytes, err));
+        pg__values(exact, raw, n, weight->dtype);
+        for (size_t k = 0; k < n; k++)
+            rounded[k] = (float)exact[k];
+        PG_TRY(t->backend->put(t->dev, (char *)t->params.at[i] + at * bytes,
+                               bytes == sizeof *exact ? (const void *)exact : (const void *)rounded,
+                               n * bytes));
+    }
+done:
+    return st;
+}
+
+/* The first parameter of a leaf. */
+static size_t first_param(const pg_trainer *t, const pg__leaf *leaf)
+{
+    size_t n = 0;
+    for (const pg__leaf *l = t->leaves.v; l != leaf; l++)
+        n += l->vars.n;
+    return n;
+}
+
+static pg_status same_shape(const pg_trainer *t, size_t param, const pg_weight *w, pg_err *err)
+{
+    for (size_t i = 0; i < t->n_params; i++) {
+        const pg_weight *mine = &t->weights[i];
+        if (t->order[i] != param)
+            continue;
+        const pg__dims a = pg__dims_of(mine->rank, mine->dims), b = pg__dims_of(w->rank, w->dims);
+        if (!pg__dims_equal(&a, &b))
+            return pg_fail(err, PG_E_MISMATCH, "%s is %s, the model wants %s", PG_SHOW(w->name),
+                           PG_SHAPE(&b), PG_SHAPE(&a));
+    }
+    return PG_OK;
+}
+
+/* The file's layer against the leaves of the model's layer `top`. */
+static pg_status load_layer(pg_trainer *t, size_t top, pg_store *s, size_t file_layer, pg_err *err)
+{
+    const pg__leaves below = pg__leaves_below(&t->leaves, top);
+    const pg_layer *l = pg_store_layer(s, file_layer);
+    pg__stored *stored = pg__mem_array(l->n_weights, sizeof *stored);
+    pg__placing placing = {0};
+    pg_status st = PG_OK;
+    if (!stored)
+        return pg__nomem(err);
+    for (size_t i = 0; i < l->n_weights; i++) {
+        const pg_weight *w = pg_store_weight(s, l->first + i);
+        stored[i] = (pg__stored){w->name, w->rank, w->dims};
+    }
+    PG_TRY(pg__place(&placing, &below, stored, l->n_weights, err));
+    for (size_t i = 0; i < l->n_weights; i++) {
+        const size_t param = first_param(t, &below.v[placing.leaf[i]]) + placing.var[i];
+        PG_TRY(same_shape(t, param, pg_store_weight(s, l->first + i), err));
+        PG_TRY(read_weight(t, param, s, l->first + i, err));
+    }
+done:
+    pg__placing_fini(&placing);
+    pg__mem_free(stored);
+    return st;
+}
+
+static pg_status list_all(const char *what, const pg__strs *names, pg_status st, pg_err *err)
+{
+    for (size_t i = 0; i < names->n; i++)
+        pg_err_detail(err, "%s: %s", what, names->v[i]);
+    return st;
+}
+
+static pg_status load_aligned(pg_trainer *t, pg_store *s, pg_err *err)
+{
+    pg__alignment a = {0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__align(&a, t->graph->root, &t->leaves, s, err));
+    if (a.missing.n > 0 || a.extra.n > 0 || a.candidates.n > 0) {
+        st = pg_fail(err, PG_E_MISMATCH, "does not fit the model");
+        (void)list_all("missing", &a.missing, st, err);
+        (void)list_all("extra", &a.extra, st, err);
+        (void)list_all("either", &a.candidates, st, err);
+        goto done;
+    }
+    for (size_t top = 0; top < a.n; top++)
+        if (a.file_layer[top] != PG_NONE)
+            PG_TRY(load_layer(t, top, s, a.file_layer[top], err));
+done:
+    pg__alignment_fini(&a);
+    return st;
+}
+
+pg_status pg__trainer_load(pg_trainer *t, const char *path, pg_err *err)
+{
+    pg_store *s = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg_store_open(&s, path, NULL, err));
+    st = load_aligned(t, s, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, path);
+done:
+    pg_store_close(s);
+    return st;
+}
+
+/* ---- reading ---- */
+
+size_t pg_trainer_n_weights(const pg_trainer *t)
+{
+    return t->n_params;
+}
+
+const pg_weight *pg_trainer_weight(const pg_trainer *t, size_t i)
+{
+    return i < t->n_params ? &t->weights[i] : NULL;
+}
+
+static pg_status read_flat(pg_trainer *t, const pg__flat *f, size_t i, double *out, size_t n_elems,
+                           pg_err *err)
+{
+    const size_t bytes = t->backend->real_bytes;
+    float piece[PIECE];
+    pg_status st = PG_OK;
+    if (i >= t->n_params || n_elems != t->n_elems[t->order[i]])
+        return pg_fail(err, PG_E_ARG, "no variable %zu of %zu elements", i, n_elems);
+    const char *from = f->at[t->order[i]];
+    if (bytes == sizeof *out)
+        return t->backend->get(t->dev, out, from, n_elems * bytes);
+    for (size_t at = 0, n; at < n_elems; at += n) {
+        n = n_elems - at < PIECE ? n_elems - at : PIECE;
+        PG_TRY(t->backend->get(t->dev, piece, from + at * bytes, n * bytes));
+        for (size_t k = 0; k < n; k++)
+            out[at + k] = piece[k];
+    }
+done:
+    return st;
+}
+
+pg_status pg_trainer_read(pg_trainer *t, size_t i, double *out, size_t n_elems, pg_err *err)
+{
+    return read_flat(t, &t->params, i, out, n_elems, err);
+}
+
+pg_status pg_trainer_read_grad(pg_trainer *t, size_t i, double *out, size_t n_elems, pg_err *err)
+{
+    if (!t->has_gradients || (i < t->n_params && !t->trained[t->order[i]]))
+        return pg_fail(err, PG_E_ARG, "variable %zu has no gradient", i);
+    return read_flat(t, &t->grads, i, out, n_elems, err);
+}

@@ -1,0 +1,367 @@
+/* Every operation of ops.def, at shapes that are awkward on purpose: gradients against finite
+ * differences in double, float against double within the operation's own bound. */
+#include "pg_test.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+#include "ops/attrs.h"
+#include "ops/op.h"
+
+#define MAX_IN 8
+
+/* How an operand is filled; what is not smooth is kept away from its kinks. */
+typedef enum fill { NONE, NORMAL, POSITIVE, PROBABILITY, ONE_HOT, CLASS, SCALAR } fill;
+
+typedef struct operand {
+    fill fill;
+    pg__dims shape;
+} operand;
+
+typedef struct op_case {
+    pg__op_kind kind;
+    const void *attrs;
+    operand in[MAX_IN];
+    size_t n_in;
+    size_t n_grads; /* the first operands have gradients to check */
+} op_case;
+
+#define S(...)                                                \
+    {                                                         \
+        sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), \
+        {                                                     \
+            __VA_ARGS__                                       \
+        }                                                     \
+    }
+#define ACT(...)           \
+    &(const pg__act_attrs) \
+    {                      \
+        __VA_ARGS__        \
+    }
+#define LOSS(...)           \
+    &(const pg__loss_attrs) \
+    {                       \
+        __VA_ARGS__         \
+    }
+#define RESHAPE(...)           \
+    &(const pg__reshape_attrs) \
+    {                          \
+        S(__VA_ARGS__)         \
+    }
+#define ROW_LOSS(...)                                                                     \
+    {                                                                                     \
+        PG__OP_loss, LOSS(__VA_ARGS__),                                                   \
+            {{NORMAL, S(3, 5)}, {NORMAL, S(3, 5)}, {POSITIVE, S(3)}, {SCALAR, {0}}}, 4, 1 \
+    }
+#define PROB_LOSS(target, ...)                                                                 \
+    {                                                                                          \
+        PG__OP_loss, LOSS(__VA_ARGS__),                                                        \
+            {{PROBABILITY, S(4, 5)}, {target, S(4, 5)}, {POSITIVE, S(4)}, {SCALAR, {0}}}, 4, 1 \
+    }
+#define CLASS_LOSS(from, ...)                                                        \
+    {                                                                                \
+        PG__OP_loss, LOSS(__VA_ARGS__),                                              \
+            {{from, S(2, 3, 5)}, {CLASS, S(2, 3)}, {NONE, {0}}, {SCALAR, {0}}}, 4, 1 \
+    }
+#define ACT_CASE(...)                                            \
+    {                                                            \
+        PG__OP_act, ACT(__VA_ARGS__), {{NORMAL, S(3, 17)}}, 1, 1 \
+    }
+
+static const op_case cases[] = {
+    {PG__OP_dense, NULL, {{NORMAL, S(3, 5)}, {NORMAL, S(5, 7)}, {NORMAL, S(7)}}, 3, 3},
+    {PG__OP_dense, NULL, {{NORMAL, S(2, 3, 1)}, {NORMAL, S(1, 17)}, {NONE, {0}}}, 3, 2},
+    {PG__OP_add, NULL, {{NORMAL, S(3, 5)}, {NORMAL, S(3, 5)}}, 2, 2},
+    {PG__OP_softmax, NULL, {{NORMAL, S(3, 2, 5)}}, 1, 1},
+    {PG__OP_softmax, NULL, {{NORMAL, S(3, 1)}}, 1, 1},
+    {PG__OP_reshape, RESHAPE(3, 10), {{NORMAL, S(3, 2, 5)}}, 1, 1},
+    ACT_CASE(PG__ACT_RELU, INFINITY, 0, 0),
+    ACT_CASE(PG__ACT_RELU, 0.9, 0.1, 0.3),
+    ACT_CASE(PG__ACT_RELU, INFINITY, 0.2, 0),
+    ACT_CASE(PG__ACT_SIGMOID, 0, 0, 0),
+    ACT_CASE(PG__ACT_TANH, 0, 0, 0),
+    ACT_CASE(PG__ACT_HARD_SIGMOID, 0.2, 0.5, 0),
+    ACT_CASE(PG__ACT_HARD_SIGMOID, 1.0 / 6, 0.5, 0),
+    ACT_CASE(PG__ACT_ELU, 1, 0, 0),
+    ACT_CASE(PG__ACT_ELU, -0.5, 0, 0),
+    ACT_CASE(PG__ACT_SELU, 0, 0, 0),
+    ACT_CASE(PG__ACT_SOFTPLUS, 0, 0, 0),
+    ACT_CASE(PG__ACT_SOFTSIGN, 0, 0, 0),
+    ACT_CASE(PG__ACT_EXPONENTIAL, 0, 0, 0),
+    ACT_CASE(PG__ACT_GELU, 0, 0, 0),
+    ACT_CASE(PG__ACT_GELU_TANH, 0, 0, 0),
+    ACT_CASE(PG__ACT_SWISH, 0, 0, 0),
+    ACT_CASE(PG__ACT_MISH, 0, 0, 0),
+    ROW_LOSS(.kind = PG__LOSS_mean_squared_error),
+    ROW_LOSS(.kind = PG__LOSS_mean_absolute_error),
+    ROW_LOSS(.kind = PG__LOSS_mean_absolute_percentage_error),
+    ROW_LOSS(.kind = PG__LOSS_log_cosh),
+    ROW_LOSS(.kind = PG__LOSS_huber, .param = 0.7),
+    ROW_LOSS(.kind = PG__LOSS_cosine_similarity),
+    ROW_LOSS(.kind = PG__LOSS_hinge),
+    ROW_LOSS(.kind = PG__LOSS_squared_hinge),
+    ROW_LOSS(.kind = PG__LOSS_categorical_crossentropy, .logits = 1),
+    ROW_LOSS(.kind = PG__LOSS_binary_crossentropy, .logits = 1, .smoothing = 0.1),
+    PROB_LOSS(PROBABILITY, .kind = PG__LOSS_mean_squared_logarithmic_error),
+    PROB_LOSS(PROBABILITY, .kind = PG__LOSS_poisson),
+    PROB_LOSS(PROBABILITY, .kind = PG__LOSS_kl_divergence),
+    PROB_LOSS(PROBABILITY, .kind = PG__LOSS_jaccard_distance, .param = 100),
+    PROB_LOSS(ONE_HOT, .kind = PG__LOSS_categorical_hinge),
+    PROB_LOSS(ONE_HOT, .kind = PG__LOSS_categorical_crossentropy, .smoothing = 0.1),
+    PROB_LOSS(ONE_HOT, .kind = PG__LOSS_binary_crossentropy, .bce = PG__BCE_ADD_EPSILON),
+    PROB_LOSS(ONE_HOT, .kind = PG__LOSS_binary_crossentropy, .bce = PG__BCE_CLIP),
+    CLASS_LOSS(NORMAL, .kind = PG__LOSS_sparse_categorical_crossentropy, .logits = 1),
+    CLASS_LOSS(PROBABILITY, .kind = PG__LOSS_sparse_categorical_crossentropy),
+};
+#define N_CASES (sizeof cases / sizeof *cases)
+
+/* xorshift: the same numbers on every machine. */
+static double uniform(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return (double)(*state >> 11) / 9007199254740992.0;
+}
+
+static void fill_values(double *v, uint64_t n, const operand *o, uint64_t *state)
+{
+    const uint64_t last = o->shape.rank ? o->shape.d[o->shape.rank - 1] : 1;
+    for (uint64_t i = 0; i < n; i++) {
+        const double u = uniform(state);
+        const double sign = uniform(state) < 0.5 ? -1 : 1;
+        const double value = o->fill == NORMAL || o->fill == SCALAR ? sign * (0.05 + 1.7 * u)
+                             : o->fill == ONE_HOT ? (double)(i % last == (i / last) % last)
+                             : o->fill == CLASS   ? (double)(i % 5)
+                                                  : 0.1 + 0.8 * u;
+        v[i] = (float)value; /* the same operands for both types */
+    }
+}
+
+/* The tape of a case: its operands are parameters, so that all have gradients. */
+typedef struct built {
+    pg__tape tape;
+    pg__val in[MAX_IN], out;
+    double *in_values[MAX_IN];
+    double **values;    /* per value of the tape */
+    const double *seed; /* of the gradient of `out`, for operations that are no losses */
+} built;
+
+static uint64_t elems(const built *b, pg__val v)
+{
+    return pg__dims_elems(&b->tape.values[v].shape);
+}
+
+static void build(built *b, const op_case *c)
+{
+    uint64_t state = 0x9E3779B97F4A7C15u;
+    *b = (built){0};
+    for (size_t k = 0; k < c->n_in; k++) {
+        b->in[k] = PG__NO_VAL;
+        if (c->in[k].fill == NONE)
+            continue;
+        assert_ok(pg__tape_value(&b->tape, &c->in[k].shape,
+                                 c->in[k].fill == CLASS ? PG__INT : PG__REAL, PG__PARAM,
+                                 (uint32_t)k, k < c->n_grads, &b->in[k], NULL));
+    }
+    assert_ok(pg__emit(&b->tape, c->kind, c->attrs, b->in, c->n_in, &b->out, NULL));
+    for (size_t k = 0; k < c->n_in; k++)
+        if (b->in[k] != PG__NO_VAL) {
+            b->in_values[k] = pg__mem_array(elems(b, b->in[k]), sizeof(double));
+            fill_values(b->in_values[k], elems(b, b->in[k]), &c->in[k], &state);
+        }
+}
+
+/* Numbers in the element type of a run. */
+static void store(void *p, pg__elem elem, int f64, uint64_t i, double v)
+{
+    if (elem == PG__INT)
+        ((int32_t *)p)[i] = (int32_t)v;
+    else if (f64)
+        ((double *)p)[i] = v;
+    else
+        ((float *)p)[i] = (float)v;
+}
+
+static void run_all(built *b, int f64, void **mem)
+{
+    for (uint32_t at = 0; at < b->tape.n_insts; at++) {
+        const pg__inst *i = &b->tape.insts[at];
+        pg__arg in[MAX_IN] = {{0}}, out[MAX_IN] = {{0}};
+        for (uint32_t k = 0; k < i->n_in; k++) {
+            const pg__val v = pg__in(&b->tape, i, k);
+            if (v != PG__NO_VAL)
+                in[k] = (pg__arg){&b->tape.values[v].shape, mem[v], elems(b, v)};
+        }
+        for (uint32_t k = 0; k < i->n_out; k++) {
+            const pg__val v = pg__out(&b->tape, i, k);
+            out[k] = (pg__arg){&b->tape.values[v].shape, mem[v], elems(b, v)};
+        }
+        (f64 ? i->op->ref_f64 : i->op->ref_f32)(i->attrs, in, i->n_in, out, i->n_out);
+    }
+}
+
+static void **alloc_all(const built *b, int f64)
+{
+    void **mem = pg__mem_array(b->tape.n_values, sizeof *mem);
+    for (pg__val v = 0; v < b->tape.n_values; v++) {
+        mem[v] = pg__mem_array(elems(b, v), sizeof(double));
+        for (size_t k = 0; k < MAX_IN; k++)
+            if (b->in_values[k] && b->in[k] == v)
+                for (uint64_t i = 0; i < elems(b, v); i++)
+                    store(mem[v], b->tape.values[v].elem, f64, i, b->in_values[k][i]);
+    }
+    return mem;
+}
+
+static void free_all(const built *b, void **mem)
+{
+    for (pg__val v = 0; v < b->tape.n_values; v++)
+        pg__mem_free(mem[v]);
+    pg__mem_free(mem);
+}
+
+static void drop(built *b)
+{
+    for (size_t k = 0; k < MAX_IN; k++)
+        pg__mem_free(b->in_values[k]);
+    pg__tape_fini(&b->tape);
+}
+
+/* The number whose gradient is checked: the sum of all results, each times a number of its own; the
+ * weights of a loss are part of it, its seed is the common factor. */
+static double factor(const built *b, uint64_t i)
+{
+    const int is_loss = b->tape.insts[0].op == pg__op_of(PG__OP_loss);
+    return is_loss ? b->in_values[3][0] : (float)(0.3 + 0.1 * (double)(i % 7));
+}
+
+static double objective(built *b)
+{
+    void **mem = alloc_all(b, 1);
+    const uint32_t all = b->tape.n_insts;
+    double sum = 0;
+    b->tape.n_insts = 1;
+    run_all(b, 1, mem);
+    b->tape.n_insts = all;
+    for (uint64_t i = 0; i < elems(b, b->out); i++)
+        sum += factor(b, i) * ((double *)mem[b->out])[i];
+    free_all(b, mem);
+    return sum;
+}
+
+/* Adds the backward pass; a result that is no loss gets the factors as its gradient. */
+static pg__val add_backward(built *b)
+{
+    pg__val seed = PG__NO_VAL;
+    if (b->tape.insts[0].op != pg__op_of(PG__OP_loss)) {
+        assert_ok(pg__tape_value(&b->tape, &b->tape.values[b->out].shape, PG__REAL, PG__SEED, 0, 0,
+                                 &seed, NULL));
+        b->tape.values[b->out].grad = seed;
+    }
+    assert_ok(pg__tape_backward(&b->tape, NULL));
+    return seed;
+}
+
+static void **run_case(built *b, pg__val seed, int f64)
+{
+    void **mem = alloc_all(b, f64);
+    for (uint64_t i = 0; seed != PG__NO_VAL && i < elems(b, seed); i++)
+        store(mem[seed], PG__REAL, f64, i, factor(b, i));
+    run_all(b, f64, mem);
+    return mem;
+}
+
+static void gradients_equal_finite_differences(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < N_CASES; c++) {
+        built b;
+        build(&b, &cases[c]);
+        const pg__val seed = add_backward(&b);
+        void **mem = run_case(&b, seed, 1);
+        for (size_t k = 0; k < cases[c].n_grads; k++) {
+            const double *grad = mem[b.tape.values[b.in[k]].grad];
+            for (uint64_t i = 0; i < elems(&b, b.in[k]); i++) {
+                const double was = b.in_values[k][i], h = 1e-5;
+                b.in_values[k][i] = was + h;
+                const double up = objective(&b);
+                b.in_values[k][i] = was - h;
+                const double slope = (up - objective(&b)) / (2 * h);
+                b.in_values[k][i] = was;
+                if (!(fabs(slope - grad[i]) <= 1e-6 * (1 + fabs(slope))))
+                    fail_msg("case %zu (%s), operand %zu, element %llu: %.9g by differences, %.9g "
+                             "by the rule",
+                             c, b.tape.insts[0].op->name, k, (unsigned long long)i, slope, grad[i]);
+            }
+        }
+        free_all(&b, mem);
+        drop(&b);
+    }
+}
+
+static void float_agrees_with_double(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < N_CASES; c++) {
+        built b;
+        build(&b, &cases[c]);
+        const pg__val seed = add_backward(&b);
+        void **exact = run_case(&b, seed, 1), **mem = run_case(&b, seed, 0);
+        for (uint32_t at = 0; at < b.tape.n_insts; at++) {
+            const pg__inst *i = &b.tape.insts[at];
+            for (uint32_t k = 0; k < i->n_out; k++) {
+                const pg__val v = pg__out(&b.tape, i, k);
+                double top = 0, worst = 0;
+                for (uint64_t e = 0; e < elems(&b, v); e++) {
+                    const double want = ((double *)exact[v])[e], got = ((float *)mem[v])[e];
+                    top = fmax(top, fabs(want));
+                    worst = fmax(worst, fabs(want - got));
+                }
+                if (!(worst <= i->op->tol_f32 * top))
+                    fail_msg("case %zu, %s: off by %.3g of %.3g", c, i->op->name, worst, top);
+            }
+        }
+        free_all(&b, mem);
+        free_all(&b, exact);
+        drop(&b);
+    }
+}
+
+static void every_operation_has_a_case(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < PG__N_OPS; kind++) {
+        const pg__op *op = pg__op_of((pg__op_kind)kind);
+        int found = !op->backward; /* gradients come with their operation */
+        for (size_t c = 0; c < N_CASES; c++)
+            found |= pg__op_of(cases[c].kind) == op;
+        if (!found)
+            fail_msg("no case for %s", op->name);
+    }
+}
+
+static void operands_that_do_not_fit_are_refused(void **state)
+{
+    pg__tape t = {0};
+    pg_err err;
+    pg__val x, w, y;
+    (void)state;
+    assert_ok(pg__tape_value(&t, &(pg__dims)S(3, 5), PG__REAL, PG__INPUT, 0, 0, &x, NULL));
+    assert_ok(pg__tape_value(&t, &(pg__dims)S(4, 7), PG__REAL, PG__PARAM, 0, 1, &w, NULL));
+    assert_int_equal(pg__emit2(&t, PG__OP_dense, NULL, x, w, &y, &err), PG_E_MISMATCH);
+    assert_string_equal(err.msg, "input (3, 5) does not fit the kernel (4, 7)");
+    assert_int_equal(t.n_insts, 0);
+    pg__tape_fini(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_equal_finite_differences),
+        cmocka_unit_test(float_agrees_with_double),
+        cmocka_unit_test(every_operation_has_a_case),
+        cmocka_unit_test(operands_that_do_not_fit_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,293 @@
+/* Training runs of real Keras 2.15 (testdata/golden), done again: gradients of the first batch, the
+ * loss of every batch, the history, the final weights, within the bounds of testdata/README.md. */
+#include "pg_test.h"
+
+#include <math.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "pg/train.h"
+#include "train/data.h"
+
+typedef struct golden {
+    const char *device;
+    char folder[512];
+    char *text;
+    pg__json *run;
+    pg__str optimizer, loss, loss_weights, metrics;
+    pg_trainer *trainer;
+    pg_data *data, *first;
+    size_t n_batches, n_epochs;
+    double d64; /* largest relative difference of Keras' own float32 and float64 so far */
+} golden;
+
+static const char *path_of(const golden *g, const char *file, char path[600])
+{
+    snprintf(path, 600, "%s/%s", g->folder, file);
+    return path;
+}
+
+static char *read_text(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    *n = (size_t)ftell(f);
+    rewind(f);
+    char *text = pg__mem_array(*n + 1, 1);
+    assert_int_equal(fread(text, 1, *n, f), *n);
+    fclose(f);
+    return text;
+}
+
+static double number(const pg__json *j)
+{
+    double v = 0;
+    if (!pg__json_num(j, &v))
+        v = pg__json_bool(j, 0);
+    return v;
+}
+
+/* "a,b" of a list, "out=a,out=b" of an object, "a" of a string. */
+static void add_names(pg__str *out, const pg__json *j)
+{
+    pg__json_iter it = {.obj = j};
+    if (pg__json_str(j))
+        assert_ok(pg__str_puts(out, pg__json_str(j), NULL));
+    for (size_t i = 0; pg__json_type_of(j) == PG_J_ARRAY && i < pg__json_len(j); i++)
+        assert_ok(pg__str_printf(out, NULL, "%s%s", i ? "," : "", pg__json_str(pg__json_at(j, i))));
+    while (pg__json_type_of(j) == PG_J_OBJECT && pg__json_next(&it)) {
+        assert_ok(pg__str_printf(out, NULL, "%s%s=", out->n ? "," : "", it.key));
+        if (pg__json_str(it.value))
+            assert_ok(pg__str_puts(out, pg__json_str(it.value), NULL));
+        else
+            assert_ok(pg__str_printf(out, NULL, "%.17g", number(it.value)));
+    }
+}
+
+static void add_optimizer(pg__str *out, const pg__json *j)
+{
+    pg__json_iter it = {.obj = pg__json_get(j, "config")};
+    const char *sep = ":";
+    assert_ok(pg__str_puts(out, pg__json_get_str(j, "class"), NULL));
+    for (; pg__json_next(&it); sep = ",")
+        assert_ok(pg__str_printf(out, NULL, "%s%s=%.17g", sep, it.key, number(it.value)));
+}
+
+static void open_golden(golden *g, const char *name, const char *device)
+{
+    char model[600], weights[600], path[600];
+    size_t n;
+    pg_err err = {0};
+    *g = (golden){.device = device};
+    snprintf(g->folder, sizeof g->folder, "%s/golden/%s", pg_testdata, name);
+    g->text = read_text(path_of(g, "run.json", path), &n);
+    assert_ok(pg__json_parse(&g->run, g->text, n, NULL));
+    add_optimizer(&g->optimizer, pg__json_get(g->run, "optimizer"));
+    add_names(&g->loss, pg__json_get(g->run, "loss"));
+    add_names(&g->loss_weights, pg__json_get(g->run, "loss_weights"));
+    add_names(&g->metrics, pg__json_get(g->run, "metrics"));
+    const pg_train_opts opts = {.model = path_of(g, "model.json", model),
+                                .weights = path_of(g, "init_weights.h5", weights),
+                                .optimizer = g->optimizer.s,
+                                .optimizer_rules = 1,
+                                .loss = g->loss.s,
+                                .loss_weights = g->loss_weights.s,
+                                .metrics = g->metrics.s,
+                                .devices = device};
+    if (pg_trainer_open(&g->trainer, &opts, &err) != PG_OK)
+        fail_msg("%s\n%s", err.msg, err.detail);
+    assert_ok(pg_data_open(&g->data, path_of(g, "data.npz", path), &err));
+    assert_ok(pg_data_open(&g->first, path_of(g, "first_batch.npz", path), &err));
+}
+
+static void close_golden(golden *g)
+{
+    pg_data_close(g->data);
+    pg_data_close(g->first);
+    pg_trainer_close(g->trainer);
+    pg__str_fini(&g->optimizer);
+    pg__str_fini(&g->loss);
+    pg__str_fini(&g->loss_weights);
+    pg__str_fini(&g->metrics);
+    pg__json_free(g->run);
+    pg__mem_free(g->text);
+}
+
+/* ---- the first batch's gradients ---- */
+
+static double *read_array(const pg__array *a, uint64_t *n)
+{
+    const pg__dims dims = pg__array_dims(a);
+    *n = pg__dims_elems(&dims);
+    double *v = pg__mem_array(*n, sizeof *v);
+    uint64_t *rows = pg__mem_array(dims.d[0], sizeof *rows);
+    for (uint64_t i = 0; i < dims.d[0]; i++)
+        rows[i] = i;
+    assert_ok(pg__array_read(a, rows, dims.d[0], PG__AS_F64, v, NULL));
+    pg__mem_free(rows);
+    return v;
+}
+
+static int is_listed(const pg__json *list, const char *name)
+{
+    for (size_t i = 0; i < pg__json_len(list); i++)
+        if (strcmp(pg__json_str(pg__json_at(list, i)), name) == 0)
+            return 1;
+    return 0;
+}
+
+static void check_gradients(golden *g)
+{
+    const pg__json *list = pg__json_get(g->run, "weights");
+    const pg__json *noisy = pg__json_get(g->run, "noise_driven_weights");
+    size_t checked = 0;
+    assert_int_equal(pg__json_len(list), pg_trainer_n_weights(g->trainer));
+    for (size_t i = 0; i < pg__json_len(list); i++) {
+        const char *variable = pg__json_get_str(pg__json_at(list, i), "variable");
+        char key[300];
+        uint64_t n;
+        double wrong = 0, size = 0;
+        snprintf(key, sizeof key, "grad/%s", variable);
+        for (char *c = key + strlen("grad/"); *c; c++)
+            *c = *c == '/' ? '.' : *c;
+        const pg__array *a = pg__data_find(g->first, key);
+        if (!a || is_listed(noisy, variable))
+            continue;
+        double *want = read_array(a, &n), *got = pg__mem_array(n, sizeof *got);
+        assert_ok(pg_trainer_read_grad(g->trainer, i, got, n, NULL));
+        for (uint64_t k = 0; k < n; k++) {
+            wrong += (want[k] - got[k]) * (want[k] - got[k]);
+            size += want[k] * want[k];
+        }
+        if (!(sqrt(wrong) <= 1e-4 * sqrt(size)))
+            fail_msg("%s: gradient of %s off by %.3g of %.3g", g->folder, variable, sqrt(wrong),
+                     sqrt(size));
+        checked++;
+        pg__mem_free(want);
+        pg__mem_free(got);
+    }
+    assert_true(checked > 0);
+}
+
+/* ---- batches and epochs ---- */
+
+static double bound(const golden *g)
+{
+    return fmax(1e-4, 50 * g->d64);
+}
+
+static pg_status batch_end(void *user, size_t batch, const pg_logs *own, const pg_logs *running,
+                           pg_err *err)
+{
+    golden *g = user;
+    const pg__json *single = pg__json_get(g->run, "single");
+    const size_t at = g->n_batches++;
+    const double want =
+        number(pg__json_get(pg__json_at(pg__json_get(single, "values_per_batch"), at), "loss"));
+    const double exact = number(
+        pg__json_at(pg__json_get(pg__json_get(g->run, "float64_twin"), "loss_per_batch"), at));
+    (void)batch, (void)running, (void)err;
+    if (at == 0)
+        check_gradients(g);
+    g->d64 = fmax(g->d64, fabs(want - exact) / fabs(exact));
+    assert_string_equal(own->names[0], "loss");
+    if (!(fabs(own->values[0] - want) <= bound(g) * fabs(want)))
+        fail_msg("%s: loss of batch %zu is %.9g, Keras has %.9g", g->folder, at, own->values[0],
+                 want);
+    return PG_OK;
+}
+
+static pg_status epoch_end(void *user, size_t epoch, const pg_logs *logs, pg_err *err)
+{
+    golden *g = user;
+    pg__json_iter it = {.obj = pg__json_get(pg__json_get(g->run, "single"), "history_per_epoch")};
+    size_t i = 0;
+    (void)err;
+    g->n_epochs++;
+    for (; pg__json_next(&it); i++) {
+        const double want = number(pg__json_at(it.value, epoch));
+        const int is_val = strncmp(it.key, "val_", 4) == 0;
+        const double samples =
+            number(pg__json_get(g->run, is_val ? "validation_samples" : "samples"));
+        const double allowed =
+            strstr(it.key, "accuracy") ? 1.0001 / samples : bound(g) * fabs(want);
+        assert_true(i < logs->n);
+        assert_string_equal(logs->names[i], it.key);
+        if (!(fabs(logs->values[i] - want) <= allowed))
+            fail_msg("%s: %s of epoch %zu is %.9g, Keras has %.9g", g->folder, it.key, epoch,
+                     logs->values[i], want);
+    }
+    assert_int_equal(i, logs->n);
+    return PG_OK;
+}
+
+/* ---- final weights ---- */
+
+static double allowed_difference(const golden *g, size_t i)
+{
+    const pg__json *w =
+        pg__json_at(pg__json_get(pg__json_get(g->run, "float64_twin"), "per_weight"), i);
+    return fmax(1e-6, fmax(1e-4 * number(pg__json_get(w, "max_abs_change")),
+                           20 * number(pg__json_get(w, "max_abs_difference_to_float64"))));
+}
+
+static void check_final_weights(golden *g)
+{
+    const pg__json *noisy = pg__json_get(g->run, "noise_driven_weights");
+    const pg__json *list = pg__json_get(g->run, "weights");
+    char path[600];
+    pg_store *s = NULL;
+    assert_ok(pg_store_open(&s, path_of(g, "final_weights.h5", path), NULL, NULL));
+    assert_int_equal(pg_store_n_weights(s), pg_trainer_n_weights(g->trainer));
+    for (size_t i = 0; i < pg_store_n_weights(s); i++) {
+        const pg_weight *w = pg_store_weight(s, i);
+        const size_t n = (size_t)(w->n_bytes / sizeof(float));
+        float *want = pg__mem_array(n, sizeof *want);
+        double *got = pg__mem_array(n, sizeof *got), worst = 0;
+        assert_ok(pg_store_read(s, i, 0, want, (size_t)w->n_bytes, NULL));
+        assert_ok(pg_trainer_read(g->trainer, i, got, n, NULL));
+        for (size_t k = 0; k < n; k++)
+            worst = fmax(worst, fabs(want[k] - got[k]));
+        if (!is_listed(noisy, pg__json_get_str(pg__json_at(list, i), "variable")) &&
+            !(worst <= allowed_difference(g, i)))
+            fail_msg("%s: %s is off by %.3g, allowed %.3g", g->folder, w->name, worst,
+                     allowed_difference(g, i));
+        pg__mem_free(want);
+        pg__mem_free(got);
+    }
+    pg_store_close(s);
+}
+
+static void run_golden(const char *name, const char *device)
+{
+    golden g;
+    pg_err err = {0};
+    open_golden(&g, name, device);
+    const pg_callback cb = {.user = &g, .batch_end = batch_end, .epoch_end = epoch_end};
+    const pg_fit_opts opts = {
+        .batch_size = (size_t)number(pg__json_get(g.run, "batch_size")),
+        .epochs = (size_t)number(pg__json_get(g.run, "epochs")),
+        .no_shuffle = 1,
+        .validation = number(pg__json_get(g.run, "validation_samples")) > 0 ? g.data : NULL};
+    if (pg_fit(g.trainer, g.data, &opts, &cb, &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(g.n_epochs, opts.epochs);
+    assert_true(g.n_batches > 1);
+    check_final_weights(&g);
+    close_golden(&g);
+}
+
+static void mlp_digits_on_the_reference(void **state)
+{
+    (void)state;
+    run_golden("mlp_digits", "ref:0");
+}
+static void mlp_digits_on_the_cpu(void **state)
+{
+    (void)state;
+    run_golden("mlp_digits", "cpu:0");
+}
+
+PG_TEST_MAIN(cmocka_unit_test(mlp_digits_on_the_reference), cmocka_unit_test(mlp_digits_on_the_cpu))
