@@ -105,7 +105,6 @@ done:
 static pg_status add(walker *w, const pg__pk_value *v)
 {
     pg__pt_tree *t = w->out;
-    const char *name = w->path.n ? w->path.s : "tensor";
     pg_status st = PG_OK;
     if (pg__mem_grow(&t->list, &t->cap, t->n + 1, sizeof *t->list))
         return pg__nomem(w->err);
@@ -113,11 +112,11 @@ static pg_status add(walker *w, const pg__pk_value *v)
     *x = (pg__pt_tensor){.name = t->names.n};
     st = pg__pt_read_tensor(x, w->p, v, w->err);
     if (st != PG_OK) {
-        pg_err_prefix(w->err, PG_SHOW(name));
+        pg_err_prefix(w->err, PG_SHOW(w->path.s));
         return st;
     }
     t->n++;
-    return pg__str_add(&t->names, name, (w->path.n ? w->path.n : strlen(name)) + 1, w->err);
+    return pg__str_add(&t->names, w->path.s, w->path.n + 1, w->err);
 }
 
 /* The tensors that stand in a dictionary itself. */
@@ -261,6 +260,10 @@ static pg_status find(walker *w, const pg__pk_value *root)
     pg_err *err = w->err;
     size_t n = 0;
     pg_status st = PG_OK;
+    if (pg__pt_is_tensor(w->p, root)) {
+        PG_TRY(pg__str_puts(&w->path, "tensor", err));
+        return add(w, root);
+    }
     if (has_tensors(w->p, root)) {
         PG_TRY(add_members(w, root));
         return tell_others(w, root, NULL, 0);
