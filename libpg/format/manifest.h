@@ -25,7 +25,7 @@
 
 typedef struct pg__piece {
     char *path;   /* of the shard, below the folder; owned */
-    char *member; /* npz: entry of the archive; owned; else NULL */
+    char *member; /* entry of an .npz archive, tensor of a safetensors file; owned; else NULL */
     uint64_t off_rows, rows;
     uint32_t crc; /* of the file */
 } pg__piece;
@@ -56,7 +56,7 @@ typedef struct pg__shard_member {
 } pg__shard_member;
 
 typedef struct pg__manifest {
-    char *format;        /* "npy", "npz" */
+    char *format;        /* "npy", "npz", "safetensors" */
     char *source;        /* file name without folder */
     char *source_format; /* as pg_store_format() */
     char *writer;        /* as pg_store_writer(), or NULL */

@@ -173,9 +173,9 @@ static pg_status parse_piece(pg__manifest *m, const pg__json *j, const char *for
         PG_FAIL(PG_E_FORMAT, "%s: offset_rows or rows is no count", PG_SHOW(p.path));
     if (!hex || strlen(hex) != 8 || sscanf(hex, "%8x%n", &crc, &end) != 1 || end != 8)
         PG_FAIL(PG_E_FORMAT, "%s: crc32 is not made of 8 hex digits", PG_SHOW(p.path));
-    if ((strcmp(format, "npz") == 0) != (p.member != NULL))
+    if ((strcmp(format, "npy") != 0) != (p.member != NULL))
         PG_FAIL(PG_E_FORMAT, "%s: member is %s", PG_SHOW(p.path),
-                p.member ? "for npz only" : "missing");
+                p.member ? "not for npy" : "missing");
     p.crc = crc;
     PG_TRY(pg__manifest_add_piece(m, &p, err));
 done:
@@ -488,7 +488,8 @@ static pg_status parse_head(pg__manifest *m, const pg__json *root, pg_err *err)
         PG_FAIL(PG_E_UNKNOWN, "JSON, but no " PG_MANIFEST " of a split model");
     if (!pg__json_int(pg__json_get(root, "version"), &version) || version != PG_MANIFEST_VERSION)
         PG_FAIL(PG_E_UNSUPPORTED, "a manifest of another version than %d", PG_MANIFEST_VERSION);
-    if (strcmp(format, "npy") != 0 && strcmp(format, "npz") != 0)
+    if (strcmp(format, "npy") != 0 && strcmp(format, "npz") != 0 &&
+        strcmp(format, "safetensors") != 0)
         PG_FAIL(PG_E_UNSUPPORTED, "a manifest of format %s", PG_SHOW(format));
     PG_TRY(get_name(&m->format, pg__json_get(root, "format"), "format", err));
     PG_TRY(get_optional(&m->source, pg__json_get(root, "source"), "source", err));

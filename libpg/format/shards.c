@@ -1,9 +1,10 @@
 /* shards.c - the files behind a manifest.
  *
  * A model may have more tensors than a process may have files open, so one file is open at a time;
- * archives (npz) stay open, there are few. Names are opened below the manifest's folder and never
- * through a link. What a header says must be what the manifest says: a file in the place of another
- * is then found before anything is written if shapes differ, and by its checksum if not. */
+ * archives (shards_archive.c) stay open, there are few. Names are opened below the manifest's
+ * folder and never through a link. What a header says must be what the manifest says: a file in the
+ * place of another is then found before anything is written if shapes differ, and by its checksum
+ * if not. */
 #include "format/shards.h"
 
 #include <errno.h>
@@ -18,12 +19,11 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/npy.h"
-#include "io/zip.h"
+#include "format/shards_archive.h"
 
 typedef struct archive {
     const char *path; /* of some piece */
-    pg__io *io;       /* NULL: missing or damaged */
-    pg__zip *zip;
+    pg__archive *a;   /* NULL: missing or damaged */
     uint32_t crc;
 } archive;
 
@@ -33,8 +33,11 @@ struct pg__shards {
     unsigned char *big_endian; /* by tensor */
     uint64_t *data_off;        /* by piece: where the data begins in its file or member */
     archive *archives;
-    size_t n_archives, cap_archives;
-    size_t open_piece; /* which `io` is, or PG_NONE */
+    size_t n_archives;
+    size_t *archive_of; /* by piece; PG_NONE: a file of its own */
+    uint32_t *want;     /* by piece: CRC-32 of its file or member */
+    int sums_of_files;  /* members have none: pg__shards_check_archives() is all there is */
+    size_t open_piece;  /* which `io` is, or PG_NONE */
     pg__io *io;
     unsigned char *buf; /* PG_COPY_BYTES */
     pg__strs damages;
@@ -51,10 +54,10 @@ void pg__shards_close(pg__shards *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; i < s->n_archives; i++) {
-        pg__zip_close(s->archives[i].zip);
-        pg__io_close(s->archives[i].io);
-    }
+    for (size_t i = 0; i < s->n_archives; i++)
+        pg__archive_close(s->archives[i].a);
+    pg__mem_free(s->archive_of);
+    pg__mem_free(s->want);
     pg__io_close(s->io);
     pg__manifest_fini(&s->m);
     pg__strs_fini(&s->damages);
@@ -99,28 +102,15 @@ static uint64_t piece_bytes(const pg__shard_tensor *t, const pg__piece *p)
     return t->rank == 0 ? t->n_bytes : t->dims[0] ? t->n_bytes / t->dims[0] * p->rows : 0;
 }
 
-static archive *find_archive(const pg__shards *s, const char *path)
-{
-    for (size_t i = 0; i < s->n_archives; i++)
-        if (strcmp(s->archives[i].path, path) == 0)
-            return &s->archives[i];
-    return NULL;
-}
-
-/* The file of a piece, or the member of its archive, as an io; closed by the caller. */
-static pg_status open_piece(pg__io **out, pg__shards *s, size_t piece, pg_err *err)
+/* The file of a piece, or the member of its archive, as an io; closed by the caller. what: of a
+ * member; may be NULL. */
+static pg_status open_piece(pg__io **out, pg__member *what, pg__shards *s, size_t piece,
+                            pg_err *err)
 {
     const pg__piece *p = &s->m.pieces[piece];
-    if (!p->member)
-        return pg__io_open_beneath(out, s->path, p->path, err);
-    const archive *a = find_archive(s, p->path);
-    const size_t i = a && a->zip ? pg__zip_find(a->zip, p->member) : SIZE_MAX;
-    if (i == SIZE_MAX)
-        return pg_fail_sys(err, PG_E_IO, ENOENT, "%s: member %s", PG_SHOW(p->path),
-                           PG_SHOW(p->member));
-    const pg__zip_member *m = pg__zip_at(a->zip, i);
-    return m->deflated ? pg__zip_open_member(a->zip, i, out, err)
-                       : pg__io_open_window(out, a->io, m->data_off, m->n, err);
+    return p->member
+               ? pg__archive_member(out, what, s->archives[s->archive_of[piece]].a, p->member, err)
+               : pg__io_open_beneath(out, s->path, p->path, err);
 }
 
 static pg_status check_header(pg__shards *s, size_t tensor, size_t piece, const pg__npy *h,
@@ -171,44 +161,88 @@ static pg_status look_at(pg__shards *s, size_t tensor, size_t piece, pg__shard_f
                          pg_err *err)
 {
     pg__io *io = NULL;
-    pg__npy h = {0};
+    pg__member what = {0};
     pg_err e = {0};
     const pg__piece *p = &s->m.pieces[piece];
-    const archive *a = p->member ? find_archive(s, p->path) : NULL;
-    if (a && !a->zip)
+    if (p->member && !s->archives[s->archive_of[piece]].a)
         return PG_OK; /* noted */
-    pg_status st = open_piece(&io, s, piece, &e);
+    pg_status st = open_piece(&io, &what, s, piece, &e);
+    if (st == PG_OK && !p->member)
+        st = pg__npy_read_header(&what.head, io, &e);
     if (st == PG_OK)
-        st = pg__npy_read_header(&h, io, &e);
-    if (st == PG_OK)
-        st = check_header(s, tensor, piece, &h, &e);
+        st = check_header(s, tensor, piece, &what.head, &e);
+    s->want[piece] = p->member ? what.crc : p->crc;
     pg__io_close(io);
     return st == PG_OK ? PG_OK : note(f, p, st, &e, err);
 }
 
-/* Opens the archive of a piece, once. */
-static pg_status add_archive(pg__shards *s, const pg__piece *p, pg__shard_faults *f, pg_err *err)
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const archive *)a)->path, ((const archive *)b)->path);
+}
+
+static pg_status open_archive(pg__shards *s, archive *a, pg__shard_faults *f, pg_err *err)
 {
     pg_err e = {0};
-    if (find_archive(s, p->path))
-        return PG_OK;
-    if (pg__mem_grow(&s->archives, &s->cap_archives, s->n_archives + 1, sizeof *s->archives))
+    pg__io *io = NULL;
+    char *path = pg__mem_strdup(a->path); /* note() wants one that may change */
+    const pg__piece file = {.path = path};
+    if (!path)
         return pg__nomem(err);
-    archive *a = &s->archives[s->n_archives++];
-    *a = (archive){.path = p->path, .crc = p->crc};
-    const pg__piece file = {.path = p->path};
-    pg_status st = pg__io_open_beneath(&a->io, s->path, p->path, &e);
+    pg_status st = pg__io_open_beneath(&io, s->path, a->path, &e);
     if (st == PG_OK)
-        st = pg__zip_open(&a->zip, a->io, &e);
-    return st == PG_OK ? PG_OK : note(f, &file, st, &e, err);
+        st = pg__archive_open(&a->a, io, s->sums_of_files, &e);
+    pg__io_close(io);
+    if (st != PG_OK)
+        st = note(f, &file, st, &e, err);
+    pg__mem_free(path);
+    return st;
+}
+
+/* Opens every archive once, in the order of their names, and tells the pieces which is theirs. */
+static pg_status open_archives(pg__shards *s, pg__shard_faults *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t n = 0;
+    for (size_t i = 0; i < s->m.n_pieces; i++)
+        n += s->m.pieces[i].member != NULL;
+    s->archives = pg__mem_array(n, sizeof *s->archives);
+    s->archive_of = pg__mem_array(s->m.n_pieces, sizeof *s->archive_of);
+    s->want = pg__mem_array(s->m.n_pieces, sizeof *s->want);
+    s->sums_of_files = strcmp(s->m.format, "safetensors") == 0;
+    if (!s->archives || !s->archive_of || !s->want)
+        return pg__nomem(err);
+    for (size_t i = 0; i < s->m.n_pieces; i++) {
+        const pg__piece *p = &s->m.pieces[i];
+        if (p->member && (i == 0 || strcmp(p->path, p[-1].path) != 0))
+            s->archives[s->n_archives++] = (archive){.path = p->path, .crc = p->crc};
+    }
+    if (s->n_archives)
+        qsort(s->archives, s->n_archives, sizeof *s->archives, by_path);
+    n = s->n_archives;
+    s->n_archives = 0;
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || strcmp(s->archives[i].path, s->archives[s->n_archives - 1].path) != 0)
+            s->archives[s->n_archives++] = s->archives[i];
+    for (size_t i = 0; i < s->n_archives; i++)
+        PG_TRY(open_archive(s, &s->archives[i], f, err));
+    for (size_t i = 0; i < s->m.n_pieces; i++) {
+        const archive key = {.path = s->m.pieces[i].path};
+        const archive *a = s->m.pieces[i].member
+                               ? bsearch(&key, s->archives, s->n_archives, sizeof key, by_path)
+                               : NULL;
+        s->archive_of[i] = a ? (size_t)(a - s->archives) : PG_NONE;
+        if (a && a->crc != s->m.pieces[i].crc)
+            PG_FAIL(PG_E_FORMAT, "%s: has two checksums", PG_SHOW(a->path));
+    }
+done:
+    return st;
 }
 
 static pg_status look_at_all(pg__shards *s, pg__shard_faults *f, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t i = 0; i < s->m.n_pieces; i++)
-        if (s->m.pieces[i].member)
-            PG_TRY(add_archive(s, &s->m.pieces[i], f, err));
+    PG_TRY(open_archives(s, f, err));
     for (size_t t = 0; t < s->m.n_tensors; t++)
         for (size_t i = 0; i < s->m.tensors[t].n; i++)
             PG_TRY(look_at(s, t, s->m.tensors[t].first + i, f, err));
@@ -346,7 +380,7 @@ static pg_status turn_to(pg__shards *s, size_t piece, pg_err *err)
     pg__io_close(s->io);
     s->io = NULL;
     s->open_piece = PG_NONE;
-    const pg_status st = open_piece(&s->io, s, piece, err);
+    const pg_status st = open_piece(&s->io, NULL, s, piece, err);
     if (st == PG_OK)
         s->open_piece = piece;
     return st;
@@ -405,16 +439,13 @@ pg_status pg__shards_copy(pg__shards *s, size_t tensor, pg__sink *sink, uint64_t
     int good = 1;
     for (size_t i = t->first; i < t->first + t->n; i++) {
         const pg__piece *p = &s->m.pieces[i];
-        uint32_t crc = 0, want = p->crc;
-        if (p->member) {
-            const archive *a = find_archive(s, p->path);
-            want = pg__zip_at(a->zip, pg__zip_find(a->zip, p->member))->crc32;
-        }
+        const uint32_t want = s->want[i];
+        uint32_t crc = 0;
         const pg_status st = copy_piece(s, i, sink, off, &crc, err);
         if (st != PG_OK)
             return st;
         off += piece_bytes(t, p);
-        if (crc == want)
+        if (crc == want || s->sums_of_files)
             continue;
         good = 0;
         const pg_status told =
@@ -433,14 +464,8 @@ pg_status pg__shards_check_archives(pg__shards *s, pg_err *err)
     pg_status st = PG_OK;
     for (size_t i = 0; i < s->n_archives; i++) {
         const archive *a = &s->archives[i];
-        const uint64_t size = pg__io_size(a->io);
         uint32_t crc = 0;
-        for (uint64_t at = 0; at < size;) {
-            const size_t n = size - at < PG_COPY_BYTES ? (size_t)(size - at) : PG_COPY_BYTES;
-            PG_TRY(pg__io_read(a->io, at, s->buf, n, err));
-            crc = pg__crc32(crc, s->buf, n);
-            at += n;
-        }
+        PG_TRY(pg__archive_sum(&crc, a->a, s->buf, err));
         if (crc != a->crc)
             PG_TRY(pg__strs_printf(&s->damages, err,
                                    "%s (crc32 %08" PRIx32 ", manifest has %08" PRIx32 ")",

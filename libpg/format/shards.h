@@ -29,7 +29,8 @@ size_t pg__shards_n_files(const pg__shards *s); /* different ones */
 /* Copies tensor i of the manifest to byte off of sink. Checksums are computed on the way; a file
  * that fails goes to the list of damages and copying goes on, so that all are found. */
 pg_status pg__shards_copy(pg__shards *s, size_t tensor, pg__sink *sink, uint64_t off, pg_err *err);
-/* Compares whole archives (npz) with their checksums: what differs goes to the list of damages. */
+/* Compares whole archives (npz, safetensors) with their checksums: what differs goes to the list of
+ * damages. */
 pg_status pg__shards_check_archives(pg__shards *s, pg_err *err);
 const pg__strs *pg__shards_damages(const pg__shards *s);
 size_t pg__shards_n_verified(const pg__shards *s); /* tensors whose files had their checksums */

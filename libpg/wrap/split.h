@@ -1,5 +1,5 @@
-/* split.h - one run of pgsplit. split.c finds out what there is, split_npy.c, split_npz.c and
- * split_index.c write it. */
+/* split.h - one run of pgsplit. split.c finds out what there is, split_npy.c, split_npz.c,
+ * split_safetensors.c and split_keras.c write it. */
 #ifndef PG_WRAP_SPLIT_H
 #define PG_WRAP_SPLIT_H
 
@@ -71,6 +71,34 @@ pg_status pg__split_make(pg__split *s, const char *path, size_t n_tensors, uint6
                          pg_status (*fill)(pg__split *s, pg__split_out *f, void *ctx, pg_err *err),
                          void *ctx, uint32_t *crc, pg_err *err);
 
+/* ---- split_image.c ---- */
+
+typedef struct pg__split_range {
+    uint64_t off, n;
+} pg__split_range;
+
+/* A file that is not written front to back. What is no tensor's goes to `sink`: the file, or, while
+ * an older file is compared, memory. */
+typedef struct pg__split_image {
+    pg__sink *sink;
+    pg__io *old; /* of a comparison, else NULL */
+    int same;
+    pg__split_range *data; /* of a comparison: where tensors lie */
+    size_t n, cap;
+} pg__split_image;
+
+/* Puts all of tensor i to byte off; *crc (may be NULL) is continued. */
+pg_status pg__split_put_tensor(pg__split *s, pg__split_image *f, size_t i, uint64_t off,
+                               uint32_t *crc, pg_err *err);
+
+/* Produces file `path`: fill() writes it, and is called twice where an older file differs. */
+pg_status pg__split_build(pg__split *s, const char *path, size_t n_tensors,
+                          pg_status (*fill)(pg__split *s, pg__split_image *f, void *ctx,
+                                            pg_err *err),
+                          void *ctx, uint32_t *crc, pg_err *err);
+
+/* ---- one file per format ---- */
+
 /* Fills the manifest with everything but pieces' checksums. */
 pg_status pg__split_npy(pg__split *s, pg_err *err);
 pg_status pg__split_npz(pg__split *s, pg_err *err);
@@ -94,10 +122,20 @@ void pg__filling_fini(pg__filling *f);
 
 /* ---- split_folder.c ---- */
 
-/* A file that is not written front to back: a sink for `path`, and its end (commit, SHA-256). */
+/* A sink for `path`, and its end (commit, both sums). */
 pg_status pg__split_open(pg__split *s, const char *path, pg__sink **out, pg_err *err);
 pg_status pg__split_close(pg__split *s, const char *path, pg__sink *sink, size_t n_tensors,
                           uint32_t *crc, pg_err *err);
+
+/* Counts a file that an interrupted run left, and that is as it must be. */
+pg_status pg__split_keep(pg__split *s, const char *path, pg__io *old, size_t n_tensors,
+                         uint32_t *crc, pg_err *err);
+
+/* Gives st back; where it is a failure, says what was reached. */
+pg_status pg__split_kept(const pg__split *s, pg_status st, pg_err *err);
+
+/* Fills a file with a text: ctx is a pg__str. */
+pg_status pg__split_put_text(pg__split *s, pg__split_out *f, void *ctx, pg_err *err);
 
 /* Makes the folder, or checks that what is in it is an interrupted run of this split: none but
  * these files. With force, an earlier split in it is replaced when this one is whole; until then

@@ -208,13 +208,29 @@ static pg_status make_folders(const char *path, size_t fixed, pg_err *err)
     return st;
 }
 
+/* The manifest beside safetensors comes before their index, so it ends no split. */
+static int is_side_manifest(const char *path)
+{
+    char head[64] = "";
+    pg__io *io = NULL;
+    if (pg__io_open(&io, path, NULL) != PG_OK)
+        return 0;
+    const uint64_t n = pg__io_size(io);
+    const pg_status st =
+        pg__io_read(io, 0, head, n < sizeof head - 1 ? (size_t)n : sizeof head - 1, NULL);
+    pg__io_close(io);
+    return st == PG_OK && strstr(head, "\"format\": \"safetensors\"");
+}
+
 /* 1 if there is an index in the folder; its path. */
 static int find_index(pg__str *out, const char *dir)
 {
     struct stat sb;
     for (size_t i = 0; i < sizeof indexes / sizeof *indexes; i++) {
         out->n = 0;
-        if (pg__str_printf(out, NULL, "%s/%s", dir, indexes[i]) == PG_OK && lstat(out->s, &sb) == 0)
+        if (pg__str_printf(out, NULL, "%s/%s", dir, indexes[i]) == PG_OK &&
+            lstat(out->s, &sb) == 0 &&
+            (strcmp(indexes[i], PG_MANIFEST) != 0 || !is_side_manifest(out->s)))
             return 1;
     }
     return 0;
@@ -367,13 +383,11 @@ pg_status pg__split_open(pg__split *s, const char *path, pg__sink **out, pg_err 
     return st;
 }
 
-/* Both sums of what was written. */
-static pg_status sum_written(pg__split *s, pg__sink *sink, pg__split_out *f, pg_err *err)
+/* Both sums of a whole file. */
+static pg_status sum_all(pg__split *s, pg__io *io, pg__split_out *f, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__io *io = NULL;
     pg__sha256_init(&f->sha);
-    PG_TRY(pg__sink_reopen(sink, &io, err));
     for (uint64_t size = pg__io_size(io); f->at < size;) {
         const size_t n = size - f->at < PG_COPY_BYTES ? (size_t)(size - f->at) : PG_COPY_BYTES;
         PG_TRY(pg__io_read(io, f->at, s->old, n, err));
@@ -383,7 +397,22 @@ static pg_status sum_written(pg__split *s, pg__sink *sink, pg__split_out *f, pg_
         f->at += n;
     }
 done:
-    pg__io_close(io);
+    return st;
+}
+
+pg_status pg__split_keep(pg__split *s, const char *path, pg__io *old, size_t n_tensors,
+                         uint32_t *crc, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__split_out f = {0};
+    if (crc || s->o->sha256)
+        PG_TRY(sum_all(s, old, &f, err));
+    PG_TRY(pg__split_file(s, path, n_tensors, pg__io_size(old), err));
+    PG_TRY(add_sum(s, path, &f, err));
+    s->rep.n_reused++;
+    if (crc)
+        *crc = f.crc;
+done:
     return st;
 }
 
@@ -392,14 +421,28 @@ pg_status pg__split_close(pg__split *s, const char *path, pg__sink *sink, size_t
 {
     pg_status st = PG_OK;
     pg__split_out f = {0};
-    if (crc || s->o->sha256)
-        PG_TRY(sum_written(s, sink, &f, err));
+    pg__io *io = NULL;
+    if (crc || s->o->sha256) {
+        PG_TRY(pg__sink_reopen(sink, &io, err));
+        PG_TRY(sum_all(s, io, &f, err));
+    }
     PG_TRY(pg__sink_commit(sink, err));
     PG_TRY(pg__split_file(s, path, n_tensors, pg__sink_size(sink), err));
     PG_TRY(add_sum(s, path, &f, err));
     if (crc)
         *crc = f.crc;
 done:
+    pg__io_close(io);
+    return st;
+}
+
+pg_status pg__split_kept(const pg__split *s, pg_status st, pg_err *err)
+{
+    if (st != PG_OK && st != PG_E_CANCELLED && s->rep.n_files > 0)
+        pg_err_detail(err,
+                      "%zu complete shard%s kept; run the same command again to continue, "
+                      "or remove %s",
+                      s->rep.n_files, s->rep.n_files == 1 ? "" : "s", PG_SHOW(s->dir));
     return st;
 }
 
@@ -409,7 +452,6 @@ pg_status pg__split_make(pg__split *s, const char *path, size_t n_tensors, uint6
     pg_status st = PG_OK;
     pg__str full = {0};
     pg__split_out f = {0};
-    PG_TRY(pg__split_file(s, path, n_tensors, n_bytes, err));
     PG_TRY(pg__split_path(&full, s, path, err));
     PG_TRY(compare(s, &f, full.s, n_bytes, fill, ctx, err));
     if (f.same) {
@@ -427,15 +469,11 @@ pg_status pg__split_make(pg__split *s, const char *path, size_t n_tensors, uint6
                          PG_NUM(n_bytes));
         if (st == PG_OK)
             st = pg__sink_commit(f.sink, err);
-        if (st != PG_OK && st != PG_E_CANCELLED && s->rep.n_files > 1)
-            pg_err_detail(err,
-                          "%zu complete shards kept; run the same command again to continue, "
-                          "or remove %s",
-                          s->rep.n_files - 1, PG_SHOW(s->dir));
-        PG_TRY(st);
+        PG_TRY(pg__split_kept(s, st, err));
     }
     if (crc)
         *crc = f.crc;
+    PG_TRY(pg__split_file(s, path, n_tensors, n_bytes, err));
     PG_TRY(add_sum(s, path, &f, err));
 done:
     pg__sink_close(f.sink);
@@ -446,7 +484,7 @@ done:
 /* ---- the end ---------------------------------------------------------------------------------
  */
 
-static pg_status put_text(pg__split *s, pg__split_out *f, void *ctx, pg_err *err)
+pg_status pg__split_put_text(pg__split *s, pg__split_out *f, void *ctx, pg_err *err)
 {
     const pg__str *text = ctx;
     pg_status st = PG_OK;
@@ -466,7 +504,7 @@ static pg_status write_sums(pg__split *s, pg_err *err)
     for (size_t i = 0; i < s->sums.n; i++)
         PG_TRY(pg__str_printf(&text, err, "%s\n", s->sums.v[i]));
     if (wanted)
-        PG_TRY(pg__split_make(s, SUMS, 0, text.n, put_text, &text, NULL, err));
+        PG_TRY(pg__split_make(s, SUMS, 0, text.n, pg__split_put_text, &text, NULL, err));
 done:
     pg__str_fini(&text);
     return st;

@@ -20,7 +20,9 @@ typedef struct keras {
     pg__split *s;
     pg__filling f;
     pg__strs files;
-    size_t *ids; /* dataset of each tensor in its shard */
+    size_t *ids;    /* dataset of each tensor in its shard */
+    pg__h5_out *h5; /* the shard at hand */
+    size_t shard;
 } keras;
 
 static pg_status put_attrs(keras *k, pg__h5_out *h5, uint32_t obj, const char *path, pg_err *err)
@@ -76,17 +78,16 @@ done:
     return st;
 }
 
-static pg_status put_data(keras *k, const pg__h5_out *h5, pg__sink *sink, size_t i, pg_err *err)
+static pg_status fill(pg__split *s, pg__split_image *f, void *ctx, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__split *s = k->s;
-    const uint64_t n_bytes = s->v[i].w.n_bytes, to = pg__h5_out_offset(h5, k->ids[i]);
-    for (uint64_t at = 0; at < n_bytes;) {
-        const size_t n = n_bytes - at < PG_COPY_BYTES ? (size_t)(n_bytes - at) : PG_COPY_BYTES;
-        PG_TRY(pg__split_read(s, i, at, s->buf, n, err));
-        PG_TRY(pg__sink_write(sink, to + at, s->buf, n, err));
-        at += n;
-    }
+    const keras *k = ctx;
+    if (!f->old)
+        PG_TRY(pg__sink_reserve(f->sink, pg__h5_out_bytes(k->h5), err));
+    PG_TRY(pg__h5_out_flush(k->h5, f->sink, 0, err));
+    for (size_t i = 0; i < s->n; i++)
+        if (k->f.shard[i] == k->shard)
+            PG_TRY(pg__split_put_tensor(s, f, i, pg__h5_out_offset(k->h5, k->ids[i]), NULL, err));
 done:
     return st;
 }
@@ -94,28 +95,20 @@ done:
 static pg_status write_shard(keras *k, size_t shard, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__h5_out *h5 = NULL;
-    pg__sink *sink = NULL;
     pg__split *s = k->s;
     const char *path = k->files.v[shard];
     const size_t n = pg__filling_count(&k->f, s->n, shard);
-    PG_TRY(pg__h5_out_new(&h5, n + (shard ? n : pg__h5_n(s->tree)), err));
-    PG_TRY(lay_out(k, h5, shard, err));
-    s->rep.n_bytes += pg__h5_out_bytes(h5);
-    if (s->o->write.dry_run) {
-        st = pg__split_file(s, path, n, pg__h5_out_bytes(h5), err);
-        goto done;
-    }
-    PG_TRY(pg__split_open(s, path, &sink, err));
-    PG_TRY(pg__sink_reserve(sink, pg__h5_out_bytes(h5), err));
-    PG_TRY(pg__h5_out_flush(h5, sink, 0, err));
-    for (size_t i = 0; i < s->n; i++)
-        if (k->f.shard[i] == shard)
-            PG_TRY(put_data(k, h5, sink, i, err));
-    PG_TRY(pg__split_close(s, path, sink, n, NULL, err));
+    k->shard = shard;
+    PG_TRY(pg__h5_out_new(&k->h5, n + (shard ? n : pg__h5_n(s->tree)), err));
+    PG_TRY(lay_out(k, k->h5, shard, err));
+    s->rep.n_bytes += pg__h5_out_bytes(k->h5);
+    if (s->o->write.dry_run)
+        st = pg__split_file(s, path, n, pg__h5_out_bytes(k->h5), err);
+    else
+        st = pg__split_build(s, path, n, fill, k, NULL, err);
 done:
-    pg__sink_close(sink);
-    pg__h5_out_free(h5);
+    pg__h5_out_free(k->h5);
+    k->h5 = NULL;
     return st;
 }
 

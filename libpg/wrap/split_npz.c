@@ -17,6 +17,7 @@ typedef struct npz {
     pg__manifest m;
     pg__filling f;
     pg__strs members, files; /* by tensor; by shard */
+    size_t shard;            /* at hand */
 } npz;
 
 static pg_status plan_all(npz *z, pg_err *err)
@@ -49,51 +50,49 @@ done:
     return st;
 }
 
-static pg_status write_member(npz *z, pg__zip_out *zip, pg__sink *sink, size_t i, pg_err *err)
+static pg_status write_member(const npz *z, pg__zip_out *zip, pg__split_image *f, size_t i,
+                              pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str head = {0};
     uint64_t off = 0;
-    pg__split *s = z->s;
-    const pg_weight *w = &s->v[i].w;
-    PG_TRY(pg__npy_add_header(&head, w->dtype, s->v[i].big_endian, w->rank, w->dims, 64, 0, err));
+    const pg_weight *w = &z->s->v[i].w;
+    PG_TRY(
+        pg__npy_add_header(&head, w->dtype, z->s->v[i].big_endian, w->rank, w->dims, 64, 0, err));
     PG_TRY(pg__zip_out_begin(zip, z->members.v[i], head.n + w->n_bytes, 1, &off, err));
-    PG_TRY(pg__sink_write(sink, off, head.s, head.n, err));
+    PG_TRY(pg__sink_write(f->sink, off, head.s, head.n, err));
     uint32_t crc = pg__crc32(0, head.s, head.n);
-    for (uint64_t at = 0; at < w->n_bytes;) {
-        const size_t n =
-            w->n_bytes - at < PG_COPY_BYTES ? (size_t)(w->n_bytes - at) : PG_COPY_BYTES;
-        PG_TRY(pg__split_read(s, i, at, s->buf, n, err));
-        PG_TRY(pg__sink_write(sink, off + head.n + at, s->buf, n, err));
-        crc = pg__crc32(crc, s->buf, n);
-        at += n;
-    }
+    PG_TRY(pg__split_put_tensor(z->s, f, i, off + head.n, &crc, err));
     PG_TRY(pg__zip_out_end(zip, crc, err));
 done:
     pg__str_fini(&head);
     return st;
 }
 
-static pg_status write_archive(npz *z, size_t shard, pg_err *err)
+static pg_status fill(pg__split *s, pg__split_image *f, void *ctx, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__sink *sink = NULL;
+    const npz *z = ctx;
     pg__zip_out *zip = NULL;
-    uint32_t crc = 0;
-    const char *path = z->files.v[shard];
-    PG_TRY(pg__split_open(z->s, path, &sink, err));
-    PG_TRY(pg__zip_out_new(&zip, sink, err));
-    for (size_t i = 0; i < z->s->n; i++)
-        if (z->f.shard[i] == shard)
-            PG_TRY(write_member(z, zip, sink, i, err));
+    PG_TRY(pg__zip_out_new(&zip, f->sink, err));
+    for (size_t i = 0; i < s->n && (!f->old || f->same); i++)
+        if (z->f.shard[i] == z->shard)
+            PG_TRY(write_member(z, zip, f, i, err));
     PG_TRY(pg__zip_out_finish(zip, err));
-    PG_TRY(pg__split_close(z->s, path, sink, pg__filling_count(&z->f, z->s->n, shard), &crc, err));
+done:
+    pg__zip_out_free(zip);
+    return st;
+}
+
+static pg_status write_archive(npz *z, size_t shard, pg_err *err)
+{
+    uint32_t crc = 0;
+    z->shard = shard;
+    const pg_status st = pg__split_build(
+        z->s, z->files.v[shard], pg__filling_count(&z->f, z->s->n, shard), fill, z, &crc, err);
     for (size_t i = 0; i < z->m.n_pieces; i++)
         if (z->f.shard[i] == shard)
             z->m.pieces[i].crc = crc;
-done:
-    pg__zip_out_free(zip);
-    pg__sink_close(sink);
     return st;
 }
 

@@ -1,0 +1,143 @@
+/* shards_archive.c - shards of several tensors, member by member.
+ *
+ * A split has few of them, so they stay open; their members are found by name in a sorted list. */
+#include "format/shards_archive.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "format/format.h"
+#include "io/zip.h"
+
+typedef struct named {
+    const char *name;
+    size_t tensor;
+} named;
+
+struct pg__archive {
+    pg__io *io;
+    pg__zip *zip;    /* .npz */
+    pg_store *store; /* .safetensors */
+    named *sorted;   /* its tensors by name */
+    size_t n;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const named *)a)->name, ((const named *)b)->name);
+}
+
+static pg_status open_safetensors(pg__archive *a, pg_err *err)
+{
+    static const pg_open_opts opts = {0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__fmt_safetensors.open(&a->store, a->io, NULL, &opts, err));
+    a->n = pg__store_n_tensors(a->store);
+    a->sorted = pg__mem_array(a->n, sizeof *a->sorted);
+    if (!a->sorted)
+        return pg__nomem(err);
+    for (size_t i = 0; i < a->n; i++)
+        a->sorted[i] = (named){pg__store_tensor(a->store, i)->name, i};
+    if (a->n)
+        qsort(a->sorted, a->n, sizeof *a->sorted, by_name);
+done:
+    return st;
+}
+
+pg_status pg__archive_open(pg__archive **out, pg__io *io, int is_safetensors, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__archive *a = pg__mem_array(1, sizeof *a);
+    if (!a)
+        return pg__nomem(err);
+    a->io = pg__io_ref(io);
+    PG_TRY(is_safetensors ? open_safetensors(a, err) : pg__zip_open(&a->zip, a->io, err));
+    *out = a;
+    a = NULL;
+done:
+    pg__archive_close(a);
+    return st;
+}
+
+void pg__archive_close(pg__archive *a)
+{
+    if (!a)
+        return;
+    pg__zip_close(a->zip);
+    pg_store_close(a->store);
+    pg__io_close(a->io);
+    pg__mem_free(a->sorted);
+    pg__mem_free(a);
+}
+
+static pg_status no_member(const pg__archive *a, const char *name, pg_err *err)
+{
+    return pg_fail_sys(err, PG_E_IO, ENOENT, "%s: %s %s", PG_SHOW(pg__io_name(a->io)),
+                       a->zip ? "member" : "tensor", PG_SHOW(name));
+}
+
+static pg_status zip_member(pg__io **out, pg__member *what, pg__archive *a, const char *name,
+                            pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__io *io = NULL;
+    const size_t i = pg__zip_find(a->zip, name);
+    if (i == (size_t)-1)
+        return no_member(a, name, err);
+    const pg__zip_member *m = pg__zip_at(a->zip, i);
+    PG_TRY(m->deflated ? pg__zip_open_member(a->zip, i, &io, err)
+                       : pg__io_open_window(&io, a->io, m->data_off, m->n, err));
+    if (what) {
+        what->crc = m->crc32;
+        PG_TRY(pg__npy_read_header(&what->head, io, err));
+    }
+    *out = io;
+    io = NULL;
+done:
+    pg__io_close(io);
+    return st;
+}
+
+static pg_status safetensors_member(pg__io **out, pg__member *what, pg__archive *a,
+                                    const char *name, pg_err *err)
+{
+    const named key = {.name = name};
+    const named *f = a->n ? bsearch(&key, a->sorted, a->n, sizeof key, by_name) : NULL;
+    if (!f)
+        return no_member(a, name, err);
+    const pg_weight *w = pg__store_tensor(a->store, f->tensor);
+    if (what) {
+        *what = (pg__member){.head = {.dtype = w->dtype, .rank = w->rank, .n_bytes = w->n_bytes}};
+        memcpy(what->head.dims, w->dims, sizeof w->dims);
+    }
+    return pg__io_open_window(out, a->io, pg__store_extent(a->store, f->tensor).off, w->n_bytes,
+                              err);
+}
+
+pg_status pg__archive_member(pg__io **out, pg__member *what, pg__archive *a, const char *name,
+                             pg_err *err)
+{
+    return a->zip ? zip_member(out, what, a, name, err)
+                  : safetensors_member(out, what, a, name, err);
+}
+
+pg_status pg__archive_sum(uint32_t *crc, const pg__archive *a, unsigned char *buf, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const uint64_t size = pg__io_size(a->io);
+    *crc = 0;
+    for (uint64_t at = 0; at < size;) {
+        const size_t n = size - at < PG_COPY_BYTES ? (size_t)(size - at) : PG_COPY_BYTES;
+        PG_TRY(pg__io_read(a->io, at, buf, n, err));
+        *crc = pg__crc32(*crc, buf, n);
+        at += n;
+    }
+done:
+    return st;
+}
