@@ -24,6 +24,10 @@ static const char *const about[] = {
     "begun, missing and damaged ones are listed together. Checksums are compared while copying; "
     "OUT\n"
     "appears only if all were right.",
+    "Shards of every format come back as the file that was split. An OUT that ends with "
+    ".safetensors\n"
+    "(shards that are safetensors) or .weights.h5 (shards of a .keras archive) gets the weights "
+    "alone.",
     "Lists of names that exceed an HDF5 object header are cut as Keras cuts them (layer_names0,\n"
     "layer_names1 ...), so that Keras loads models of any number of layers.",
     NULL,

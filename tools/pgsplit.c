@@ -35,8 +35,13 @@ static const char *const about[] = {
     "in parts, and for loading tensor by tensor. The manifest holds the order of the layers, "
     "types,\n"
     "shapes, checksums, configurations and attributes: pgjoin restores the file that was split.",
-    "The manifest comes last: a folder without it is an interrupted split, which the same command\n"
-    "continues. A file that Keras left half-written is split as far as it goes; what is lost is "
+    "safetensors and keras are what Hugging Face and Keras 3 load, with their index; "
+    "manifest.json\n"
+    "stands beside it.",
+    "The index or manifest comes last: a folder without it is an interrupted split, which the "
+    "same\n"
+    "command continues. A file that Keras left half-written is split as far as it goes; what is "
+    "lost is "
     "said\n"
     "on stderr.",
     "Loading without these tools:",

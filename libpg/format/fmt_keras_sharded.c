@@ -4,11 +4,12 @@
  *      "weight_map": {"/layers/dense/vars": "x_00000.weights.h5", "/layers/conv2d/vars":
  * ["x_00000...", ...]}}
  *
- * All shards together are one path layout (fmt_keras_v3.c). The index is believed for the list of
- * shards only: genuine ones give one shard for a group that lies in two, and a total_size that
- * counts optimizer variables which Keras 3.10 did not write (it loses what follows the first
- * overflow of the last group). Names of shards are file names, looked up beside the index. There is
- * no writer: what comes out of a sharded checkpoint is one .weights.h5. */
+ * All shards together are one path layout (fmt_keras_v3.c). What the index says of a group is
+ * checked, what it does not say is looked for: genuine ones give one shard for a group that lies in
+ * two, and a total_size that counts optimizer variables which Keras 3.10 did not write (it loses
+ * what follows the first overflow of the last group). Names of shards are file names, looked up
+ * beside the index. There is no writer: what comes out of a sharded checkpoint is one .weights.h5.
+ */
 #include "format/fmt_keras_v3.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/shards.h"
 
 static int ends_with(const char *s, const char *end)
 {
@@ -88,64 +90,87 @@ done:
     return st;
 }
 
-/* Opens every shard; those that are not there are told all at once. */
-static pg_status open_shards(pg__io **ios, const pg__strs *names, const char *path, pg_err *err)
+/* Opens every shard; those that are not there, or no HDF5 files, are told all at once. */
+static pg_status open_shards(pg__io **ios, pg__h5 **h5s, const pg__strs *names, const char *path,
+                             pg_err *err)
 {
-    size_t missing = 0;
-    pg_err e = {0};
+    pg_status st = PG_OK;
+    pg__shard_faults f = {0};
     for (size_t i = 0; i < names->n; i++) {
-        e = (pg_err){0};
-        const pg_status st = pg__io_open_beside(&ios[i], path, names->v[i], &e);
-        if (st == PG_OK)
-            continue;
-        if (st != PG_E_IO || e.sys != ENOENT) {
+        pg_err e = {0};
+        pg_status one = pg__io_open_beside(&ios[i], path, names->v[i], &e);
+        const int gone = one == PG_E_IO && e.sys == ENOENT;
+        if (one == PG_OK)
+            one = pg__h5_open(&h5s[i], ios[i], &e);
+        if (gone) {
+            PG_TRY(pg__strs_printf(&f.missing, err, "%s", PG_SHOW(names->v[i])));
+        } else if (one == PG_E_FORMAT || one == PG_E_LIMIT) {
+            PG_TRY(pg__strs_printf(&f.damaged, err, "%s (%s)", PG_SHOW(names->v[i]), e.msg));
+        } else if (one != PG_OK) {
+            if (one != PG_E_IO) /* whose message has the path */
+                pg_err_prefix(&e, PG_SHOW(names->v[i]));
             if (err)
                 *err = e;
-            return st;
+            st = one;
+            goto done;
         }
-        missing++;
     }
-    if (!missing)
-        return PG_OK;
-    (void)pg_fail_sys(err, PG_E_IO, ENOENT, "%zu of %zu shards cannot be opened", missing,
-                      names->n);
-    for (size_t i = 0; i < names->n; i++)
-        if (!ios[i])
-            pg_err_detail(err, "missing: %s", PG_SHOW(names->v[i]));
-    return PG_E_IO;
+    st = pg__shard_faults_tell(&f, names->n, 1, err);
+done:
+    pg__shard_faults_fini(&f);
+    return st;
 }
 
-static pg_status add_parts(pg__v3 *v, pg__io *const *ios, const pg__strs *names, pg_err *err)
+/* The parts own the HDF5 files that they were given. */
+static pg_status add_parts(pg__v3 *v, pg__io *const *ios, pg__h5 **h5s, const pg__strs *names,
+                           pg_err *err)
 {
     for (size_t i = 0; i < names->n; i++) {
-        pg__h5 *h5 = NULL;
-        pg_status st = pg__h5_open(&h5, ios[i], err);
-        if (st == PG_OK)
-            st = pg__v3_add_part(v, h5, ios[i], names->v[i], err);
+        const pg_status st = pg__v3_add_part(v, h5s[i], ios[i], names->v[i], err);
         if (st != PG_OK) {
-            pg__h5_close(h5);
             pg_err_prefix(err, PG_SHOW(names->v[i]));
             return st;
         }
+        h5s[i] = NULL;
     }
     return PG_OK;
 }
 
-/* Every group that the index names must be in some shard. */
-static pg_status check_map(const pg__v3 *v, const pg__json *map, pg_err *err)
+/* Number of a shard; names are sorted, and parts are in their order. */
+static size_t part_of(const pg__strs *names, const pg__json *name)
 {
+    const char *key = pg__json_str(name);
+    char *const *at = bsearch(&key, names->v, names->n, sizeof *names->v, by_name);
+    return (size_t)(at - names->v);
+}
+
+/* Every group that the index names must be in the shards that it names, or they are other files. */
+static pg_status check_map(const pg__v3 *v, const pg__strs *names, const pg__json *map, pg_err *err)
+{
+    pg_status st = PG_OK;
     pg__json_iter it = {.obj = map};
+    pg__shard_faults f = {0};
+    unsigned char *told = pg__mem_array(v->n_parts, 1);
+    if (!told)
+        return pg__nomem(err);
     while (pg__json_next(&it)) {
-        size_t i = 0;
+        const int list = pg__json_type_of(it.value) == PG_J_ARRAY;
+        const size_t n = list ? pg__json_len(it.value) : 1;
         if (it.key[0] != '/' || strlen(it.key) != it.key_len)
-            return pg_fail(err, PG_E_FORMAT, "weight_map: \"%s\" is no path", PG_SHOW(it.key));
-        while (i < v->n_parts && pg__h5_find(v->parts[i].h5, 0, it.key + 1) == PG_H5_NONE)
-            i++;
-        if (i == v->n_parts)
-            return pg_fail(err, PG_E_FORMAT, "weight_map: %s is in none of the %zu shards",
-                           PG_SHOW(it.key), v->n_parts);
+            PG_FAIL(PG_E_FORMAT, "weight_map: \"%s\" is no path", PG_SHOW(it.key));
+        for (size_t k = 0; k < n; k++) {
+            const pg__json *name = list ? pg__json_at(it.value, k) : it.value;
+            const size_t i = part_of(names, name);
+            if (pg__h5_find(v->parts[i].h5, 0, it.key + 1) == PG_H5_NONE && !told[i]++)
+                PG_TRY(pg__strs_printf(&f.damaged, err, "%s (holds no %s)",
+                                       PG_SHOW(v->parts[i].name), PG_SHOW(it.key)));
+        }
     }
-    return PG_OK;
+    st = pg__shard_faults_tell(&f, v->n_parts, 1, err);
+done:
+    pg__shard_faults_fini(&f);
+    pg__mem_free(told);
+    return st;
 }
 
 /* Parses the text. What is not JSON may be some other format; only a name of ours makes it an
@@ -178,6 +203,7 @@ static pg_status open_index(pg_store **out, pg__io *io, const char *path, const 
     pg__json *json = NULL;
     pg__strs names = {0};
     pg__io **ios = NULL;
+    pg__h5 **h5s = NULL;
     pg__v3 *v = NULL;
     PG_TRY(parse(&json, io, path, err));
     if (!is_index(json))
@@ -187,20 +213,24 @@ static pg_status open_index(pg_store **out, pg__io *io, const char *path, const 
     const pg__json *map = pg__json_get(json, "weight_map");
     PG_TRY(list_shards(&names, map, err));
     ios = pg__mem_array(names.n, sizeof(pg__io *));
-    if (!ios) {
+    h5s = pg__mem_array(names.n, sizeof(pg__h5 *));
+    if (!ios || !h5s) {
         st = pg__nomem(err);
         goto done;
     }
-    PG_TRY(open_shards(ios, &names, path, err));
+    PG_TRY(open_shards(ios, h5s, &names, path, err));
     PG_TRY(pg__v3_new(&v, err));
-    PG_TRY(add_parts(v, ios, &names, err));
-    PG_TRY(check_map(v, map, err));
+    PG_TRY(add_parts(v, ios, h5s, &names, err));
+    PG_TRY(check_map(v, &names, map, err));
     PG_TRY(pg__v3_store(out, "keras-sharded", v, opts, err));
     v = NULL;
 done:
-    for (size_t i = 0; ios && i < names.n; i++)
+    for (size_t i = 0; ios && h5s && i < names.n; i++) {
+        pg__h5_close(h5s[i]);
         pg__io_close(ios[i]);
+    }
     pg__mem_free(ios);
+    pg__mem_free(h5s);
     pg__v3_free(v);
     pg__strs_fini(&names);
     pg__json_free(json);

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/safetensors.h"
+#include "format/shards.h"
 
 typedef struct parts {
     pg_store **v;
@@ -116,48 +117,40 @@ done:
     return st;
 }
 
+static pg_status open_shard(pg_store **out, pg__shard_faults *f, const char *name, const char *path,
+                            const pg_open_opts *opts, pg_err *err)
+{
+    pg_err e = {0};
+    pg__io *io = NULL;
+    pg_status st = pg__io_open_beside(&io, path, name, &e);
+    const int gone = st == PG_E_IO && e.sys == ENOENT;
+    if (st == PG_OK && pg__io_size(io) < 9)
+        st = pg_fail(&e, PG_E_FORMAT, "not a safetensors file");
+    if (st == PG_OK)
+        st = pg__fmt_safetensors.open(out, io, name, opts, &e);
+    pg__io_close(io);
+    if (st == PG_OK)
+        return PG_OK;
+    return st == PG_E_NOMEM ? pg__nomem(err)
+           : gone           ? pg__strs_printf(&f->missing, err, "%s", PG_SHOW(name))
+                            : pg__strs_printf(&f->damaged, err, "%s (%s)", PG_SHOW(name), e.msg);
+}
+
 /* Opens every shard; all that is wrong with them is told at once. */
 static pg_status open_shards(parts *p, const pg__strs *shards, const char *path,
                              const pg_open_opts *opts, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__strs missing = {0}, damaged = {0};
+    pg__shard_faults f = {0};
     p->v = pg__mem_array(shards->n, sizeof(pg_store *));
     if (!p->v)
         return pg__nomem(err);
     p->n = shards->n;
-    for (size_t i = 0; i < shards->n; i++) {
-        pg_err e = {0};
-        pg__io *io = NULL;
-        pg_status one = pg__io_open_beside(&io, path, shards->v[i], &e);
-        const int gone = one == PG_E_IO && e.sys == ENOENT;
-        if (one == PG_OK && pg__io_size(io) < 9)
-            one = pg_fail(&e, PG_E_FORMAT, "not a safetensors file");
-        if (one == PG_OK)
-            one = pg__fmt_safetensors.open(&p->v[i], io, shards->v[i], opts, &e);
-        pg__io_close(io);
-        if (one == PG_E_NOMEM)
-            PG_TRY(pg__nomem(err));
-        if (gone)
-            PG_TRY(pg__strs_printf(&missing, err, "%s", PG_SHOW(shards->v[i])));
-        else if (one != PG_OK)
-            PG_TRY(pg__strs_printf(&damaged, err, "%s (%s)", PG_SHOW(shards->v[i]), e.msg));
-    }
-    if (missing.n + damaged.n == 0)
-        goto done;
-    st = PG_E_FORMAT;
-    if (damaged.n == 0)
-        (void)pg_fail(err, st, "%zu of %zu shards missing", missing.n, shards->n);
-    else
-        (void)pg_fail(err, st, "%zu of %zu shards missing, %zu damaged", missing.n, shards->n,
-                      damaged.n);
-    for (size_t i = 0; i < missing.n; i++)
-        pg_err_detail(err, "missing  %s", missing.v[i]);
-    for (size_t i = 0; i < damaged.n; i++)
-        pg_err_detail(err, "damaged  %s", damaged.v[i]);
+    for (size_t i = 0; i < shards->n; i++)
+        PG_TRY(open_shard(&p->v[i], &f, shards->v[i], path, opts, err));
+    st = pg__shard_faults_tell(&f, shards->n, 1, err);
 done:
-    pg__strs_fini(&missing);
-    pg__strs_fini(&damaged);
+    pg__shard_faults_fini(&f);
     return st;
 }
 
@@ -170,9 +163,9 @@ static void close_parts(void *ctx)
     pg__mem_free(p);
 }
 
-/* Adds the tensors of one shard; each must be mapped to it. */
+/* Adds the tensors of one shard; each must be mapped to it, or the shard is some other file. */
 static pg_status add_part(pg_store *out, const pg_store *part, const char *shard, mapped *map,
-                          size_t n_map, pg_err *err)
+                          size_t n_map, pg__shard_faults *f, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < pg_store_n_weights(part); i++) {
@@ -180,8 +173,9 @@ static pg_status add_part(pg_store *out, const pg_store *part, const char *shard
         const mapped key = {.tensor = w->name};
         mapped *m = n_map ? bsearch(&key, map, n_map, sizeof *map, by_tensor) : NULL;
         if (!m || strcmp(m->shard, shard) != 0)
-            PG_FAIL(PG_E_FORMAT, "%s: holds %s, which the index has in %s", PG_SHOW(shard),
-                    PG_SHOW(w->name), m ? PG_SHOW(m->shard) : "no shard");
+            return pg__strs_printf(&f->damaged, err, "%s (holds %s, which the index has in %s)",
+                                   PG_SHOW(shard), PG_SHOW(w->name),
+                                   m ? PG_SHOW(m->shard) : "no shard");
         m->seen = 1;
         const pg__tensor_desc d = {.name = w->name,
                                    .dtype = w->dtype,
@@ -199,8 +193,10 @@ static pg_status add_parts(pg_store *out, const parts *p, const pg__strs *shards
 {
     pg_status st = PG_OK;
     size_t n = 0;
+    pg__shard_faults f = {0};
     for (size_t i = 0; i < p->n; i++)
-        PG_TRY(add_part(out, p->v[i], shards->v[i], map, n_map, err));
+        PG_TRY(add_part(out, p->v[i], shards->v[i], map, n_map, &f, err));
+    PG_TRY(pg__shard_faults_tell(&f, p->n, 1, err));
     const char *text = p->n ? pg_store_text(p->v[0], PG_TEXT_METADATA, &n) : NULL;
     const char *writer = p->n ? pg_store_writer(p->v[0]) : NULL;
     if (text)
@@ -212,6 +208,7 @@ static pg_status add_parts(pg_store *out, const parts *p, const pg__strs *shards
             PG_FAIL(PG_E_FORMAT, "%s: %s is not in it", PG_SHOW(map[i].shard),
                     PG_SHOW(map[i].tensor));
 done:
+    pg__shard_faults_fini(&f);
     return st;
 }
 

@@ -379,3 +379,10 @@ pg_status pg__manifest_print(pg__str *out, const pg__manifest *m, pg_err *err)
 done:
     return st;
 }
+
+int pg__manifest_is_side(const char *head)
+{
+    static const char *const starts[] = {"{\"format\": \"safetensors\"", "{\"format\": \"keras\""};
+    return strncmp(head, starts[0], strlen(starts[0])) == 0 ||
+           strncmp(head, starts[1], strlen(starts[1])) == 0;
+}

@@ -25,7 +25,7 @@
 
 typedef struct pg__piece {
     char *path;   /* of the shard, below the folder; owned */
-    char *member; /* entry of an .npz archive, tensor of a safetensors file; owned; else NULL */
+    char *member; /* in a shard of several tensors: entry, tensor or dataset; owned; else NULL */
     uint64_t off_rows, rows;
     uint32_t crc; /* of the file */
 } pg__piece;
@@ -56,7 +56,7 @@ typedef struct pg__shard_member {
 } pg__shard_member;
 
 typedef struct pg__manifest {
-    char *format;        /* "npy", "npz", "safetensors" */
+    char *format;        /* "npy", "npz", "safetensors", "keras" */
     char *source;        /* file name without folder */
     char *source_format; /* as pg_store_format() */
     char *writer;        /* as pg_store_writer(), or NULL */
@@ -92,6 +92,10 @@ pg_status pg__manifest_print(pg__str *out, const pg__manifest *m, pg_err *err);
 /* Parses and checks: every path stays below the folder, pieces tile their tensors, sizes fit.
  * PG_E_UNKNOWN if the JSON is no manifest, PG_E_FORMAT and PG_E_LIMIT name the entry. */
 pg_status pg__manifest_parse(pg__manifest *out, const char *text, size_t n, pg_err *err);
+
+/* 1 if a manifest that begins with `head` (100 bytes are enough) stands beside the index of its
+ * shards, which are safetensors or Keras'. */
+int pg__manifest_is_side(const char *head);
 
 /* 1 if a relative path has only harmless components: none empty, "." or "..", no backslash. */
 int pg__manifest_is_safe_path(const char *path);

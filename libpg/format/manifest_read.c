@@ -489,7 +489,7 @@ static pg_status parse_head(pg__manifest *m, const pg__json *root, pg_err *err)
     if (!pg__json_int(pg__json_get(root, "version"), &version) || version != PG_MANIFEST_VERSION)
         PG_FAIL(PG_E_UNSUPPORTED, "a manifest of another version than %d", PG_MANIFEST_VERSION);
     if (strcmp(format, "npy") != 0 && strcmp(format, "npz") != 0 &&
-        strcmp(format, "safetensors") != 0)
+        strcmp(format, "safetensors") != 0 && strcmp(format, "keras") != 0)
         PG_FAIL(PG_E_UNSUPPORTED, "a manifest of format %s", PG_SHOW(format));
     PG_TRY(get_name(&m->format, pg__json_get(root, "format"), "format", err));
     PG_TRY(get_optional(&m->source, pg__json_get(root, "source"), "source", err));

@@ -25,6 +25,7 @@ typedef struct archive {
     const char *path; /* of some piece */
     pg__archive *a;   /* NULL: missing or damaged */
     uint32_t crc;
+    int told; /* that it does not hold what it must */
 } archive;
 
 struct pg__shards {
@@ -36,8 +37,9 @@ struct pg__shards {
     size_t n_archives;
     size_t *archive_of; /* by piece; PG_NONE: a file of its own */
     uint32_t *want;     /* by piece: CRC-32 of its file or member */
-    int sums_of_files;  /* members have none: pg__shards_check_archives() is all there is */
-    size_t open_piece;  /* which `io` is, or PG_NONE */
+    pg__archive_kind kind;
+    int sums_of_files; /* members have none: pg__shards_check_archives() is all there is */
+    size_t open_piece; /* which `io` is, or PG_NONE */
     pg__io *io;
     unsigned char *buf; /* PG_COPY_BYTES */
     pg__strs damages;
@@ -152,8 +154,6 @@ static pg_status note(pg__shard_faults *f, const pg__piece *p, pg_status st, con
         what += n + 2;
     if (missing && !p->member)
         return pg__strs_printf(&f->missing, err, "%s", PG_SHOW(p->path));
-    if (missing)
-        return pg__strs_printf(&f->missing, err, "%s in %s", PG_SHOW(p->member), PG_SHOW(p->path));
     return pg__strs_printf(&f->damaged, err, "%s (%s)", PG_SHOW(p->path), what);
 }
 
@@ -173,7 +173,9 @@ static pg_status look_at(pg__shards *s, size_t tensor, size_t piece, pg__shard_f
         st = check_header(s, tensor, piece, &what.head, &e);
     s->want[piece] = p->member ? what.crc : p->crc;
     pg__io_close(io);
-    return st == PG_OK ? PG_OK : note(f, p, st, &e, err);
+    if (st == PG_OK || (p->member && s->archives[s->archive_of[piece]].told++))
+        return PG_OK; /* an archive in the place of another is told once */
+    return note(f, p, st, &e, err);
 }
 
 static int by_path(const void *a, const void *b)
@@ -191,7 +193,7 @@ static pg_status open_archive(pg__shards *s, archive *a, pg__shard_faults *f, pg
         return pg__nomem(err);
     pg_status st = pg__io_open_beneath(&io, s->path, a->path, &e);
     if (st == PG_OK)
-        st = pg__archive_open(&a->a, io, s->sums_of_files, &e);
+        st = pg__archive_open(&a->a, io, s->kind, &e);
     pg__io_close(io);
     if (st != PG_OK)
         st = note(f, &file, st, &e, err);
@@ -209,7 +211,10 @@ static pg_status open_archives(pg__shards *s, pg__shard_faults *f, pg_err *err)
     s->archives = pg__mem_array(n, sizeof *s->archives);
     s->archive_of = pg__mem_array(s->m.n_pieces, sizeof *s->archive_of);
     s->want = pg__mem_array(s->m.n_pieces, sizeof *s->want);
-    s->sums_of_files = strcmp(s->m.format, "safetensors") == 0;
+    s->kind = strcmp(s->m.format, "safetensors") == 0 ? PG_ARCHIVE_SAFETENSORS
+              : strcmp(s->m.format, "keras") == 0     ? PG_ARCHIVE_H5
+                                                      : PG_ARCHIVE_NPZ;
+    s->sums_of_files = s->kind != PG_ARCHIVE_NPZ;
     if (!s->archives || !s->archive_of || !s->want)
         return pg__nomem(err);
     for (size_t i = 0; i < s->m.n_pieces; i++) {
@@ -295,23 +300,23 @@ static void select_tensors(pg__manifest *m, const char *glob)
     m->n_pieces = n_pieces;
 }
 
-/* All faults in one error. */
-static pg_status tell(const pg__shards *s, const pg__shard_faults *f, int details, pg_err *err)
+pg_status pg__shard_faults_tell(const pg__shard_faults *f, size_t n_files, int details, pg_err *err)
 {
+    char text[96];
     if (f->missing.n == 0 && f->damaged.n == 0)
         return PG_OK;
-    const size_t all = pg__shards_n_files(s);
-    if (f->damaged.n == 0)
-        (void)pg_fail(err, PG_E_FORMAT, "%zu of %zu shards missing", f->missing.n, all);
-    else if (f->missing.n == 0)
-        (void)pg_fail(err, PG_E_FORMAT, "%zu of %zu shards damaged", f->damaged.n, all);
+    if (f->missing.n && f->damaged.n)
+        (void)snprintf(text, sizeof text, "%zu of %zu shards missing, %zu damaged", f->missing.n,
+                       n_files, f->damaged.n);
     else
-        (void)pg_fail(err, PG_E_FORMAT, "%zu of %zu shards missing, %zu damaged", f->missing.n, all,
-                      f->damaged.n);
+        (void)snprintf(text, sizeof text, "%zu of %zu shards %s", f->missing.n + f->damaged.n,
+                       n_files, f->missing.n ? "missing" : "damaged");
+    (void)pg_fail(err, PG_E_FORMAT, "%s", text);
     for (size_t i = 0; details && i < f->missing.n; i++)
         pg_err_detail(err, "missing  %s", f->missing.v[i]);
     for (size_t i = 0; details && i < f->damaged.n; i++)
         pg_err_detail(err, "damaged  %s", f->damaged.v[i]);
+    pg_err_hint(err, "copy these files again");
     return PG_E_FORMAT;
 }
 
@@ -360,7 +365,8 @@ pg_status pg__shards_open(pg__shards **out, pg__io *io, const char *path, const 
         goto done;
     }
     PG_TRY(look_at_all(s, faults ? faults : &own, err));
-    PG_TRY(tell(s, faults ? faults : &own, faults == NULL, err));
+    PG_TRY(
+        pg__shard_faults_tell(faults ? faults : &own, pg__shards_n_files(s), faults == NULL, err));
     *out = s;
     s = NULL;
 done:

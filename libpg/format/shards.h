@@ -15,6 +15,11 @@ typedef struct pg__shard_faults {
 
 void pg__shard_faults_fini(pg__shard_faults *f);
 
+/* PG_OK if there are none, else PG_E_FORMAT and all of them in one error: how many of n_files, and
+ * with `details` which. */
+pg_status pg__shard_faults_tell(const pg__shard_faults *f, size_t n_files, int details,
+                                pg_err *err);
+
 /* Reads the manifest io, whose path is `path`, and looks at every file it names (existence, header,
  * size; not at the data). only: glob, tensors that do not match are as if not there; may be NULL.
  * Files that are missing or damaged are listed in faults (NULL: as details of the error), and

@@ -4,6 +4,7 @@
 #include "format/shards_archive.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/format.h"
+#include "format/h5_reader.h"
 #include "io/zip.h"
 
 typedef struct named {
@@ -23,6 +25,7 @@ typedef struct named {
 struct pg__archive {
     pg__io *io;
     pg__zip *zip;    /* .npz */
+    pg__h5 *h5;      /* .weights.h5 */
     pg_store *store; /* .safetensors */
     named *sorted;   /* its tensors by name */
     size_t n;
@@ -50,14 +53,18 @@ done:
     return st;
 }
 
-pg_status pg__archive_open(pg__archive **out, pg__io *io, int is_safetensors, pg_err *err)
+pg_status pg__archive_open(pg__archive **out, pg__io *io, pg__archive_kind kind, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__archive *a = pg__mem_array(1, sizeof *a);
     if (!a)
         return pg__nomem(err);
     a->io = pg__io_ref(io);
-    PG_TRY(is_safetensors ? open_safetensors(a, err) : pg__zip_open(&a->zip, a->io, err));
+    switch (kind) {
+    case PG_ARCHIVE_NPZ: PG_TRY(pg__zip_open(&a->zip, a->io, err)); break;
+    case PG_ARCHIVE_SAFETENSORS: PG_TRY(open_safetensors(a, err)); break;
+    case PG_ARCHIVE_H5: PG_TRY(pg__h5_open(&a->h5, a->io, err)); break;
+    }
     *out = a;
     a = NULL;
 done:
@@ -70,16 +77,19 @@ void pg__archive_close(pg__archive *a)
     if (!a)
         return;
     pg__zip_close(a->zip);
+    pg__h5_close(a->h5);
     pg_store_close(a->store);
     pg__io_close(a->io);
     pg__mem_free(a->sorted);
     pg__mem_free(a);
 }
 
-static pg_status no_member(const pg__archive *a, const char *name, pg_err *err)
+static pg_status no_member(const char *name, pg_err *err)
 {
-    return pg_fail_sys(err, PG_E_IO, ENOENT, "%s: %s %s", PG_SHOW(pg__io_name(a->io)),
-                       a->zip ? "member" : "tensor", PG_SHOW(name));
+    (void)pg_fail_sys(err, PG_E_IO, ENOENT, "%s", PG_SHOW(name));
+    if (err)
+        (void)snprintf(err->msg, sizeof err->msg, "holds no %s", PG_SHOW(name));
+    return PG_E_IO;
 }
 
 static pg_status zip_member(pg__io **out, pg__member *what, pg__archive *a, const char *name,
@@ -89,7 +99,7 @@ static pg_status zip_member(pg__io **out, pg__member *what, pg__archive *a, cons
     pg__io *io = NULL;
     const size_t i = pg__zip_find(a->zip, name);
     if (i == (size_t)-1)
-        return no_member(a, name, err);
+        return no_member(name, err);
     const pg__zip_member *m = pg__zip_at(a->zip, i);
     PG_TRY(m->deflated ? pg__zip_open_member(a->zip, i, &io, err)
                        : pg__io_open_window(&io, a->io, m->data_off, m->n, err));
@@ -110,7 +120,7 @@ static pg_status safetensors_member(pg__io **out, pg__member *what, pg__archive 
     const named key = {.name = name};
     const named *f = a->n ? bsearch(&key, a->sorted, a->n, sizeof key, by_name) : NULL;
     if (!f)
-        return no_member(a, name, err);
+        return no_member(name, err);
     const pg_weight *w = pg__store_tensor(a->store, f->tensor);
     if (what) {
         *what = (pg__member){.head = {.dtype = w->dtype, .rank = w->rank, .n_bytes = w->n_bytes}};
@@ -120,11 +130,31 @@ static pg_status safetensors_member(pg__io **out, pg__member *what, pg__archive 
                               err);
 }
 
+static pg_status h5_member(pg__io **out, pg__member *what, pg__archive *a, const char *name,
+                           pg_err *err)
+{
+    const uint32_t obj = pg__h5_find(a->h5, 0, name);
+    const pg__h5_object *o = obj == PG_H5_NONE ? NULL : pg__h5_at(a->h5, obj);
+    if (!o || o->kind != PG_H5_DATASET)
+        return no_member(name, err);
+    if (o->type.cls != PG_H5_NUMBER || !o->contiguous)
+        return pg_fail(err, PG_E_FORMAT, "%s: not stored as pgsplit stores it", PG_SHOW(name));
+    if (what) {
+        *what = (pg__member){.head = {.dtype = o->type.dtype,
+                                      .big_endian = o->type.big_endian,
+                                      .rank = o->rank,
+                                      .n_bytes = o->n_bytes}};
+        memcpy(what->head.dims, o->dims, sizeof o->dims);
+    }
+    return pg__io_open_window(out, a->io, o->off_bytes, o->n_bytes, err);
+}
+
 pg_status pg__archive_member(pg__io **out, pg__member *what, pg__archive *a, const char *name,
                              pg_err *err)
 {
-    return a->zip ? zip_member(out, what, a, name, err)
-                  : safetensors_member(out, what, a, name, err);
+    return a->zip  ? zip_member(out, what, a, name, err)
+           : a->h5 ? h5_member(out, what, a, name, err)
+                   : safetensors_member(out, what, a, name, err);
 }
 
 pg_status pg__archive_sum(uint32_t *crc, const pg__archive *a, unsigned char *buf, pg_err *err)

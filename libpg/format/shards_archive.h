@@ -1,4 +1,5 @@
-/* shards_archive.h - a shard that holds several tensors: an .npz archive or a .safetensors file. */
+/* shards_archive.h - a shard that holds several tensors: an .npz archive, a .safetensors file, or a
+ * .weights.h5 file. */
 #ifndef PG_FORMAT_SHARDS_ARCHIVE_H
 #define PG_FORMAT_SHARDS_ARCHIVE_H
 
@@ -6,19 +7,26 @@
 
 typedef struct pg__archive pg__archive;
 
-/* What a member is. The io that pg__archive_member() gives starts with an .npy header in an
- * archive, with the data in a safetensors file, which has no checksum of its own. */
+typedef enum pg__archive_kind {
+    PG_ARCHIVE_NPZ,
+    PG_ARCHIVE_SAFETENSORS,
+    PG_ARCHIVE_H5
+} pg__archive_kind;
+
+/* What a member is. The io that pg__archive_member() gives starts with an .npy header in an .npz
+ * archive, with the data in the other files, which have no checksum of a member either. */
 typedef struct pg__member {
     pg__npy head;
     uint32_t crc; /* of an archive's member */
 } pg__member;
 
-/* Opens io (referenced) as what its path says it is; checks its directory or header. */
-pg_status pg__archive_open(pg__archive **out, pg__io *io, int is_safetensors, pg_err *err);
+/* Opens io (referenced); checks its directory, header or objects. */
+pg_status pg__archive_open(pg__archive **out, pg__io *io, pg__archive_kind kind, pg_err *err);
 void pg__archive_close(pg__archive *a); /* NULL is allowed */
 
-/* Member `name` as an io, closed by the caller; what may be NULL. PG_E_IO with ENOENT: it is not
- * there. */
+/* Member `name` (of a .weights.h5 file: the path of a dataset) as an io, closed by the caller; what
+ * may be NULL. PG_E_IO with ENOENT: it is not there; the message says so without the file's name.
+ */
 pg_status pg__archive_member(pg__io **out, pg__member *what, pg__archive *a, const char *name,
                              pg_err *err);
 

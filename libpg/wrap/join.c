@@ -91,6 +91,85 @@ static pg_status find_index(join *j, pg_err *err)
     return st == PG_OK ? pg__io_open(&j->io, j->index, err) : st;
 }
 
+static void read_head(char head[512], pg__io *io)
+{
+    const uint64_t n = pg__io_size(io);
+    memset(head, 0, 512);
+    if (pg__io_read(io, 0, head, n < 511 ? (size_t)n : 511, NULL) != PG_OK)
+        head[0] = 0;
+}
+
+static int is_manifest(pg__io *io)
+{
+    char head[512];
+    read_head(head, io);
+    return pg__manifest_is_side(head) || strstr(head, "\"source_format\"") ||
+           strstr(head, "\"format\": \"np") || strstr(head, "\"layers\"");
+}
+
+/* Takes over both. */
+static void use_index(join *j, char **path, pg__io **io)
+{
+    pg__mem_free(j->index);
+    pg__io_close(j->io);
+    j->index = *path;
+    j->io = *io;
+    *path = NULL;
+    *io = NULL;
+}
+
+/* The index of a shard by its name: "model-00002-of-00003.safetensors", "model_00001.weights.h5".
+ */
+static pg_status find_shard_index(join *j, pg_err *err)
+{
+    static const char st_end[] = ".safetensors", h5_end[] = ".weights.h5";
+    const char *slash = strrchr(j->in, '/'), *name = slash ? slash + 1 : j->in;
+    const size_t n = strlen(name);
+    pg_status st = PG_OK;
+    pg__str index = {0};
+    pg__io *io = NULL;
+    char *path = NULL;
+    const int keras = ends_with(name, h5_end) && n > 17 && name[n - 17] == '_' &&
+                      strspn(name + n - 16, "0123456789") == 5;
+    if (ends_with(name, st_end) && n > 27 && strncmp(name + n - 21, "-of-", 4) == 0)
+        PG_TRY(pg__str_printf(&index, err, "%.*s%s.index.json", (int)(n - 27), name, st_end));
+    else if (keras)
+        PG_TRY(pg__str_printf(&index, err, "%.*s.weights.json", (int)(n - 17), name));
+    else
+        goto done;
+    st = find_above(&path, j->in, index.s, 0, err);
+    if (st != PG_OK && keras) /* perhaps only called so; opening it will tell */
+        st = PG_OK;
+    if (st != PG_OK || !path)
+        goto done;
+    PG_TRY(pg__io_open(&io, path, err));
+    use_index(j, &path, &io);
+done:
+    pg__mem_free(path);
+    pg__str_fini(&index);
+    return st;
+}
+
+/* The manifest beside an index of safetensors or Keras' shards says more than the index. */
+static pg_status prefer_manifest(join *j, pg_err *err)
+{
+    pg_status st = PG_OK;
+    char *path = NULL, head[512];
+    pg__io *io = NULL;
+    if (!ends_with(j->index, ".safetensors.index.json") && !ends_with(j->index, ".weights.json"))
+        return PG_OK;
+    if (find_above(&path, j->index, PG_MANIFEST, 0, NULL) != PG_OK)
+        return PG_OK; /* of another program */
+    PG_TRY(pg__io_open(&io, path, err));
+    read_head(head, io);
+    if (pg__manifest_is_side(head))
+        use_index(j, &path, &io);
+done:
+    pg__mem_free(path);
+    pg__io_close(io);
+    return st;
+}
+
 static pg__sink_opts sink_opts(const join *j)
 {
     return (pg__sink_opts){.force = j->o->write.force,
@@ -129,6 +208,34 @@ static const pg__format *format_of(const pg__manifest *m)
         if (strcmp(known[i].word, m->source_format) == 0)
             return known[i].f;
     return m->n_objects ? &pg__fmt_keras_h5 : &pg__fmt_safetensors;
+}
+
+/* 1 if the output's name asks for the shards' own format, not for that of the file that was split:
+ * one safetensors file of a Keras file's shards, one .weights.h5 of a .keras archive's. */
+static int wants_plain(const join *j, const pg__manifest *m)
+{
+    const pg__format *f = format_of(m);
+    if (!j->out)
+        return 0;
+    return strcmp(m->format, "safetensors") == 0
+               ? f != &pg__fmt_safetensors && ends_with(j->out, ".safetensors")
+               : strcmp(m->format, "keras") == 0 && f == &pg__fmt_keras_zip &&
+                     !ends_with(j->out, ".keras");
+}
+
+/* To the index beside the manifest. */
+static pg_status use_plain_index(join *j, int keras, pg_err *err)
+{
+    pg_status st = PG_OK;
+    char *path = NULL;
+    pg__io *io = NULL;
+    PG_TRY(find_above(&path, j->index,
+                      keras ? "model.weights.json" : "model.safetensors.index.json", 0, err));
+    PG_TRY(pg__io_open(&io, path, err));
+    use_index(j, &path, &io);
+done:
+    pg__mem_free(path);
+    return st;
 }
 
 /* The written file must open as what it is and list what the manifest lists. */
@@ -173,9 +280,24 @@ static pg_status check_sums(join *j, const pg__shards *s, pg_err *err)
     if (bad->n == 0)
         return PG_OK;
     const pg_status st = add_all(&j->rep.damaged, &j->rep.n_damaged, bad, err);
-    return st != PG_OK ? st
-                       : pg_fail(err, PG_E_FORMAT, "%s: %zu of %zu shards damaged; nothing written",
-                                 PG_SHOW(j->in), bad->n, pg__shards_n_files(s));
+    if (st != PG_OK)
+        return st;
+    (void)pg_fail(err, PG_E_FORMAT, "%s: %zu of %zu shards damaged; nothing written",
+                  PG_SHOW(j->in), bad->n, pg__shards_n_files(s));
+    pg_err_hint(err, "copy these files again, or leave their tensors out: pgjoin --only GLOB");
+    return PG_E_FORMAT;
+}
+
+/* Checks the sums of the whole shards, for a join that goes by their own index. */
+static pg_status check_shards(join *j, pg__shards *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__shards_check_archives(s, err));
+    PG_TRY(check_sums(j, s, err));
+    PG_TRY(use_plain_index(j, strcmp(pg__shards_manifest(s)->format, "keras") == 0, err));
+done:
+    pg__shards_close(s);
+    return st;
 }
 
 static pg_status write_manifest(join *j, pg__shards *s, pg_err *err)
@@ -216,14 +338,16 @@ done:
     return st;
 }
 
-static pg_status join_manifest(join *j, pg_err *err)
+/* *plain: all was checked, and the join is to go by the shards' own index. */
+static pg_status join_manifest(join *j, int *plain, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__shards *s = NULL;
     pg__shard_faults faults = {0};
     st = pg__shards_open(&s, j->io, j->index, j->o->only, &faults, err);
     if (st == PG_OK) {
-        st = write_manifest(j, s, err);
+        *plain = wants_plain(j, pg__shards_manifest(s));
+        st = *plain ? check_shards(j, s, err) : write_manifest(j, s, err);
         goto done;
     }
     if (faults.missing.n + faults.damaged.n) {
@@ -243,39 +367,6 @@ done:
 
 /* ---- from an index ---------------------------------------------------------------------------
  */
-
-static int is_manifest(pg__io *io)
-{
-    char head[512] = "";
-    const uint64_t n = pg__io_size(io);
-    if (pg__io_read(io, 0, head, n < sizeof head - 1 ? (size_t)n : sizeof head - 1, NULL) != PG_OK)
-        return 0;
-    return strstr(head, "\"source_format\"") || strstr(head, "\"format\": \"np") ||
-           strstr(head, "\"layers\"");
-}
-
-/* "model-00002-of-00003.safetensors" stands for its index. */
-static pg_status find_safetensors_index(join *j, pg_err *err)
-{
-    static const char of[] = "-of-", end[] = ".safetensors";
-    const char *slash = strrchr(j->in, '/'), *name = slash ? slash + 1 : j->in;
-    const size_t n = strlen(name);
-    pg_status st = PG_OK;
-    pg__str index = {0};
-    char *path = NULL;
-    if (!ends_with(name, end) || n < 15 + sizeof end || strncmp(name + n - 21, of, 4) != 0)
-        return PG_OK;
-    PG_TRY(pg__str_printf(&index, err, "%.*s%s.index.json", (int)(n - 27), name, end));
-    PG_TRY(find_above(&path, j->in, index.s, 0, err));
-    pg__mem_free(j->index);
-    j->index = path;
-    pg__io_close(j->io);
-    j->io = NULL;
-    PG_TRY(pg__io_open(&j->io, path, err));
-done:
-    pg__str_fini(&index);
-    return st;
-}
 
 /* Drops from a plan what does not match --only. */
 static pg_status plan_only(pg__plan *plan, const char *glob, pg_err *err)
@@ -331,7 +422,6 @@ static pg_status join_index(join *j, pg_err *err)
     pg_store *s = NULL;
     pg__save_report saved = {0};
     pg__save_opts o = {.skip_verify = j->o->write.skip_verify};
-    PG_TRY(find_safetensors_index(j, err));
     PG_TRY(pg_store_open(&s, j->index, NULL, err));
     const int keras = strcmp(pg_store_format(s), "keras-sharded") == 0;
     const char *index = pg__v3_shard_index(s);
@@ -373,9 +463,12 @@ pg_status pg_join_file(const char *in, const char *out, const pg_join_opts *opts
     if (!in || (!out && !j.o->write.dry_run))
         return pg_fail(err, PG_E_ARG, "an input and an output are needed");
     PG_TRY(find_index(&j, err));
+    PG_TRY(find_shard_index(&j, err));
+    PG_TRY(prefer_manifest(&j, err));
+    int plain = 1;
     if (is_manifest(j.io))
-        PG_TRY(join_manifest(&j, err));
-    else
+        PG_TRY(join_manifest(&j, &plain, err));
+    if (plain)
         PG_TRY(join_index(&j, err));
 done:
     if (report) {

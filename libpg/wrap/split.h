@@ -134,8 +134,8 @@ pg_status pg__split_keep(pg__split *s, const char *path, pg__io *old, size_t n_t
 /* Gives st back; where it is a failure, says what was reached. */
 pg_status pg__split_kept(const pg__split *s, pg_status st, pg_err *err);
 
-/* Fills a file with a text: ctx is a pg__str. */
-pg_status pg__split_put_text(pg__split *s, pg__split_out *f, void *ctx, pg_err *err);
+/* Writes manifest.json of a split that ends with another index: it is there before that. */
+pg_status pg__split_side_manifest(pg__split *s, const pg__manifest *m, pg_err *err);
 
 /* Makes the folder, or checks that what is in it is an interrupted run of this split: none but
  * these files. With force, an earlier split in it is replaced when this one is whole; until then

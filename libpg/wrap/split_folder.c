@@ -208,7 +208,7 @@ static pg_status make_folders(const char *path, size_t fixed, pg_err *err)
     return st;
 }
 
-/* The manifest beside safetensors comes before their index, so it ends no split. */
+/* The manifest beside safetensors and Keras' shards comes before their index: it ends no split. */
 static int is_side_manifest(const char *path)
 {
     char head[64] = "";
@@ -219,7 +219,7 @@ static int is_side_manifest(const char *path)
     const pg_status st =
         pg__io_read(io, 0, head, n < sizeof head - 1 ? (size_t)n : sizeof head - 1, NULL);
     pg__io_close(io);
-    return st == PG_OK && strstr(head, "\"format\": \"safetensors\"");
+    return st == PG_OK && pg__manifest_is_side(head);
 }
 
 /* 1 if there is an index in the folder; its path. */
@@ -484,7 +484,7 @@ done:
 /* ---- the end ---------------------------------------------------------------------------------
  */
 
-pg_status pg__split_put_text(pg__split *s, pg__split_out *f, void *ctx, pg_err *err)
+static pg_status put_text(pg__split *s, pg__split_out *f, void *ctx, pg_err *err)
 {
     const pg__str *text = ctx;
     pg_status st = PG_OK;
@@ -496,6 +496,20 @@ pg_status pg__split_put_text(pg__split *s, pg__split_out *f, void *ctx, pg_err *
     return st;
 }
 
+pg_status pg__split_side_manifest(pg__split *s, const pg__manifest *m, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str text = {0};
+    PG_TRY(pg__manifest_print(&text, m, err));
+    if (s->o->write.dry_run)
+        st = pg__split_file(s, PG_MANIFEST, m->n_tensors, text.n, err);
+    else
+        st = pg__split_make(s, PG_MANIFEST, m->n_tensors, text.n, put_text, &text, NULL, err);
+done:
+    pg__str_fini(&text);
+    return st;
+}
+
 static pg_status write_sums(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -504,7 +518,7 @@ static pg_status write_sums(pg__split *s, pg_err *err)
     for (size_t i = 0; i < s->sums.n; i++)
         PG_TRY(pg__str_printf(&text, err, "%s\n", s->sums.v[i]));
     if (wanted)
-        PG_TRY(pg__split_make(s, SUMS, 0, text.n, pg__split_put_text, &text, NULL, err));
+        PG_TRY(pg__split_make(s, SUMS, 0, text.n, put_text, &text, NULL, err));
 done:
     pg__str_fini(&text);
     return st;

@@ -1,7 +1,10 @@
 /* split_keras.c - shards as Keras 3.10 writes them: model_00000.weights.h5 ... and
  * model.weights.json, whose weight_map says which shards hold a `vars` group (a list where it is in
  * several) and whose total_size is a float. Groups of layers without weights are in the first
- * shard, every shard has what hangs on the groups that it holds. */
+ * shard, every shard has what hangs on the groups that it holds.
+ *
+ * manifest.json beside them has what Keras' index has no place for: checksums, and the other files
+ * of a .keras archive, so that pgjoin restores the file that was split. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +26,7 @@ typedef struct keras {
     size_t *ids;    /* dataset of each tensor in its shard */
     pg__h5_out *h5; /* the shard at hand */
     size_t shard;
+    pg__manifest m;
 } keras;
 
 static pg_status put_attrs(keras *k, pg__h5_out *h5, uint32_t obj, const char *path, pg_err *err)
@@ -98,6 +102,7 @@ static pg_status write_shard(keras *k, size_t shard, pg_err *err)
     pg__split *s = k->s;
     const char *path = k->files.v[shard];
     const size_t n = pg__filling_count(&k->f, s->n, shard);
+    uint32_t crc = 0;
     k->shard = shard;
     PG_TRY(pg__h5_out_new(&k->h5, n + (shard ? n : pg__h5_n(s->tree)), err));
     PG_TRY(lay_out(k, k->h5, shard, err));
@@ -105,7 +110,10 @@ static pg_status write_shard(keras *k, size_t shard, pg_err *err)
     if (s->o->write.dry_run)
         st = pg__split_file(s, path, n, pg__h5_out_bytes(k->h5), err);
     else
-        st = pg__split_build(s, path, n, fill, k, NULL, err);
+        st = pg__split_build(s, path, n, fill, k, &crc, err);
+    for (size_t i = 0; i < k->m.n_pieces; i++)
+        if (k->f.shard[i] == shard)
+            k->m.pieces[i].crc = crc;
 done:
     pg__h5_out_free(k->h5);
     k->h5 = NULL;
@@ -162,6 +170,25 @@ done:
     return st;
 }
 
+static pg_status plan_manifest(keras *k, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__split *s = k->s;
+    pg__str path = {0};
+    PG_TRY(pg__split_describe(&k->m, s, "keras", err));
+    for (size_t i = 0; i < s->n; i++) {
+        const pg_weight *w = &s->v[i].w;
+        PG_TRY(pg__v3_object_path(&path, s->tree, s->v[i].obj, err));
+        const pg__piece p = {
+            .path = k->files.v[k->f.shard[i]], .member = path.s, .rows = w->rank ? w->dims[0] : 1};
+        PG_TRY(pg__split_add(&k->m, s, i, err));
+        PG_TRY(pg__manifest_add_piece(&k->m, &p, err));
+    }
+done:
+    pg__str_fini(&path);
+    return st;
+}
+
 pg_status pg__split_keras(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -183,15 +210,18 @@ pg_status pg__split_keras(pg__split *s, pg_err *err)
         (void)snprintf(file, sizeof file, "model_%05zu.weights.h5", i);
         PG_TRY(pg__strs_add(&k.files, file, strlen(file), err));
     }
+    PG_TRY(plan_manifest(&k, err));
     PG_TRY(pg__split_prepare(s, INDEX, &k.files, s->n_bytes, err));
     for (size_t i = 0; i < k.f.n; i++)
         PG_TRY(write_shard(&k, i, err));
+    PG_TRY(pg__split_side_manifest(s, &k.m, err));
     PG_TRY(make_index(&index, &k, err));
     if (s->o->write.dry_run)
         PG_TRY(pg__split_file(s, INDEX, s->n, index.n, err));
     else
         PG_TRY(pg__split_finish(s, INDEX, &index, s->n, err));
 done:
+    pg__manifest_fini(&k.m);
     pg__filling_fini(&k.f);
     pg__strs_fini(&k.files);
     pg__str_fini(&index);

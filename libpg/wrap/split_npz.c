@@ -62,7 +62,8 @@ static pg_status write_member(const npz *z, pg__zip_out *zip, pg__split_image *f
     PG_TRY(pg__zip_out_begin(zip, z->members.v[i], head.n + w->n_bytes, 1, &off, err));
     PG_TRY(pg__sink_write(f->sink, off, head.s, head.n, err));
     uint32_t crc = pg__crc32(0, head.s, head.n);
-    PG_TRY(pg__split_put_tensor(z->s, f, i, off + head.n, &crc, err));
+    if (!z->s->o->write.dry_run)
+        PG_TRY(pg__split_put_tensor(z->s, f, i, off + head.n, &crc, err));
     PG_TRY(pg__zip_out_end(zip, crc, err));
 done:
     pg__str_fini(&head);
@@ -96,14 +97,19 @@ static pg_status write_archive(npz *z, size_t shard, pg_err *err)
     return st;
 }
 
+/* Made in memory without the tensors, for its size. */
 static pg_status tell_archive(npz *z, size_t shard, pg_err *err)
 {
-    uint64_t n = 0;
-    for (size_t i = 0; i < z->s->n; i++)
-        if (z->f.shard[i] == shard)
-            n += z->s->v[i].w.n_bytes;
-    return pg__split_file(z->s, z->files.v[shard], pg__filling_count(&z->f, z->s->n, shard), n,
-                          err);
+    pg_status st = PG_OK;
+    pg__split_image f = {0};
+    z->shard = shard;
+    PG_TRY(pg__sink_open_memory(&f.sink, err));
+    PG_TRY(fill(z->s, &f, z, err));
+    PG_TRY(pg__split_file(z->s, z->files.v[shard], pg__filling_count(&z->f, z->s->n, shard),
+                          pg__sink_size(f.sink), err));
+done:
+    pg__sink_close(f.sink);
+    return st;
 }
 
 pg_status pg__split_npz(pg__split *s, pg_err *err)

@@ -4,7 +4,9 @@
  *
  * safetensors holds bytes in little-endian order and no layers: names of Keras' tensors get their
  * layer's where they would not differ without it. Metadata of the source stays; a Keras model's
- * configurations become metadata. */
+ * configurations become metadata. What safetensors have no place for - checksums, layers, groups,
+ * attributes, the files of a .keras archive - stands in manifest.json beside them, so that pgjoin
+ * restores the file that was split. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +28,7 @@ typedef struct st_split {
     pg__filling f;
     pg__strs names; /* by tensor */
     size_t n;
+    pg__manifest m;
     pg__str head; /* of the shard at hand */
     size_t shard;
 } st_split;
@@ -199,17 +202,42 @@ static void shard_name(char *out, size_t cap, size_t i, size_t n)
 static pg_status write_shard(st_split *t, size_t shard, pg_err *err)
 {
     char name[64];
+    uint32_t crc = 0;
     uint64_t n_data = 0;
     t->shard = shard;
     shard_name(name, sizeof name, shard, t->f.n);
-    const pg_status st = make_head(t, &n_data, err);
+    pg_status st = make_head(t, &n_data, err);
     const size_t n = pg__filling_count(&t->f, t->n, shard);
     t->s->rep.n_bytes += n_data;
     if (st != PG_OK)
         return st;
-    return t->s->o->write.dry_run
-               ? pg__split_file(t->s, name, n, t->head.n + n_data, err)
-               : pg__split_make(t->s, name, n, t->head.n + n_data, fill, t, NULL, err);
+    if (t->s->o->write.dry_run)
+        return pg__split_file(t->s, name, n, t->head.n + n_data, err);
+    st = pg__split_make(t->s, name, n, t->head.n + n_data, fill, t, &crc, err);
+    for (size_t i = 0; i < t->m.n_pieces; i++)
+        if (t->f.shard[i] == shard)
+            t->m.pieces[i].crc = crc;
+    return st;
+}
+
+/* ---- the manifest ----------------------------------------------------------------------------
+ */
+
+static pg_status plan_manifest(st_split *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    char name[64];
+    PG_TRY(pg__split_describe(&t->m, t->s, "safetensors", err));
+    for (size_t i = 0; i < t->n; i++) {
+        const pg_weight *w = &t->s->v[i].w;
+        shard_name(name, sizeof name, t->f.shard[i], t->f.n);
+        const pg__piece p = {
+            .path = name, .member = t->names.v[i], .rows = w->rank ? w->dims[0] : 1};
+        PG_TRY(pg__split_add(&t->m, t->s, i, err));
+        PG_TRY(pg__manifest_add_piece(&t->m, &p, err));
+    }
+done:
+    return st;
 }
 
 /* ---- the index -------------------------------------------------------------------------------
@@ -245,7 +273,7 @@ done:
 pg_status pg__split_safetensors(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
-    st_split t = {.s = s, .n = s->rep.n_tensors + s->rep.n_state};
+    st_split t = {.s = s, .n = s->n};
     pg__strs files = {0};
     pg__str index = {0};
     char name[64];
@@ -255,15 +283,18 @@ pg_status pg__split_safetensors(pg__split *s, pg_err *err)
         shard_name(name, sizeof name, i, t.f.n);
         PG_TRY(pg__strs_add(&files, name, strlen(name), err));
     }
+    PG_TRY(plan_manifest(&t, err));
     PG_TRY(pg__split_prepare(s, INDEX, &files, s->n_bytes, err));
     for (size_t i = 0; i < t.f.n; i++)
         PG_TRY(write_shard(&t, i, err));
+    PG_TRY(pg__split_side_manifest(s, &t.m, err));
     PG_TRY(make_index(&index, &t, err));
     if (s->o->write.dry_run)
         PG_TRY(pg__split_file(s, INDEX, t.n, index.n, err));
     else
         PG_TRY(pg__split_finish(s, INDEX, &index, t.n, err));
 done:
+    pg__manifest_fini(&t.m);
     pg__filling_fini(&t.f);
     pg__strs_fini(&t.names);
     pg__strs_fini(&files);

@@ -9,6 +9,8 @@ pgjoin npz bad.h5 || echo "exit $?"
 pgsplit -n --format safetensors --max-shard-size 2KB model.h5 st
 pgsplit -q --format safetensors --max-shard-size 2KB model.h5 st
 cat st/model.safetensors.index.json
+pgjoin st st.h5
+h5diff model.h5 st.h5 && echo same
 pgjoin st all.safetensors
 pgjoin st/model-00002-of-00002.safetensors all2.safetensors
 cmp all.safetensors all2.safetensors
@@ -23,5 +25,9 @@ pgjoin ke b.weights.h5
 h5diff a.weights.h5 b.weights.h5 && echo same
 pgjoin ke/model_00001.weights.h5 c.weights.h5
 cmp b.weights.h5 c.weights.h5
+pgsplit -q --format keras --max-tensors 5 "$TESTDATA/files/keras-2.15.0-native/cnn4/template.keras" kk
+pgjoin kk back.keras
+pgjoin kk back.weights.h5
+pgdiff back.keras back.weights.h5
 pgsplit --format keras model.h5 kx || echo "exit $?"
 ls

@@ -2,7 +2,8 @@
  *
  * An .npy folder holds one file per tensor (tensors beyond max_shard_bytes are cut along axis 0)
  * and manifest.json, which comes last: a folder without it is an interrupted split, and the same
- * call continues it. The other formats fill shards in order and have an index of their own.
+ * call continues it. The other formats fill shards in order; safetensors and Keras' have an index
+ * of their own, which then comes last.
  *
  *     pg_err err;
  *     pg_shard_report rep = {0};
@@ -72,9 +73,10 @@ PG_API PG_MUST_USE pg_status pg_split_file(const char *in, const char *dir,
                                            const pg_split_opts *opts, pg_shard_report *report,
                                            pg_err *err);
 
-/* Joins a folder, its manifest or index, or a first shard into `out`, in the format that was split.
- * Everything is checked before the first byte is written; PG_E_FORMAT lists missing and damaged
- * shards in the report. */
+/* Joins a folder, its manifest or index, or a shard into `out`, in the format that was split; only
+ * the weights where `out` ends with ".safetensors" or ".weights.h5", the shards are of that kind,
+ * and the file was not. Everything is checked before the first byte is written; PG_E_FORMAT lists
+ * missing and damaged shards in the report. */
 PG_API PG_MUST_USE pg_status pg_join_file(const char *in, const char *out, const pg_join_opts *opts,
                                           pg_shard_report *report, pg_err *err);
 
