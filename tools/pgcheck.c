@@ -31,6 +31,7 @@ static const cli_example examples[] = {
     {"pgcheck --finite checkpoints/*.h5", "did the training diverge?"},
     {"pgcheck --format github --model m.json *.h5", "the same in a workflow of GitHub"},
     {"pgcheck --sha256 SHA256SUMS model.keras", "is it the published file?"},
+    {"pgcheck out/", "a split model: are all its shards whole?"},
     {0},
 };
 
@@ -42,7 +43,9 @@ static const char *const about[] = {
     "             load_weights() takes it; without --model, of the description in the file\n"
     "  wrapper    it was not written by a parallel wrapper (multi_gpu_model and others)\n"
     "  values     no NaN, no infinity\n"
-    "  checksums  with --sha256 only",
+    "  checksums  of the shards of a split model, as its manifest has them; SHA-256 with "
+    "--sha256,\n"
+    "             for a folder those of all files in it",
     "With --finite or --no-wrapper only these run, and what --model and --sha256 ask for. Layers "
     "of\n"
     "unknown classes are checked by the number of their weights and noted. With several files the\n"

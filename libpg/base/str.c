@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -85,6 +86,23 @@ size_t pg__strs_find(const pg__strs *l, const char *s)
     return SIZE_MAX;
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void pg__strs_sort(pg__strs *l)
+{
+    if (l->n)
+        qsort(l->v, l->n, sizeof *l->v, by_text);
+}
+
+size_t pg__strs_search(const pg__strs *l, const char *s)
+{
+    char *const *at = l->n ? bsearch(&s, l->v, l->n, sizeof *l->v, by_text) : NULL;
+    return at ? (size_t)(at - l->v) : SIZE_MAX;
+}
+
 void pg__strs_fini(pg__strs *l)
 {
     for (size_t i = 0; i < l->n; i++)
@@ -96,7 +114,12 @@ void pg__strs_fini(pg__strs *l)
 size_t pg__utf8_at(const unsigned char *s, size_t n, uint32_t *code)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const size_t len = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
+    const size_t len = s[0] < 0x80   ? 1
+                       : s[0] < 0xC2 ? 0
+                       : s[0] < 0xE0 ? 2
+                       : s[0] < 0xF0 ? 3
+                       : s[0] < 0xF5 ? 4
+                                     : 0;
     if (len == 0 || len > n)
         return 0;
     uint32_t c = len == 1 ? s[0] : s[0] & (0xFFu >> (len + 1));
@@ -114,9 +137,10 @@ size_t pg__utf8_at(const unsigned char *s, size_t n, uint32_t *code)
 /* Characters that change how a terminal shows its neighbours. */
 static int is_disruptive(uint32_t c)
 {
-    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0xAD || c == 0x61C || (c >= 0x200B && c <= 0x200F) ||
-           (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF ||
-           (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
+    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0xAD || c == 0x61C ||
+           (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) ||
+           (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF || (c >= 0xFFF9 && c <= 0xFFFB) ||
+           (c >= 0xE0000 && c <= 0xE007F);
 }
 
 const char *pg__printable(char *buf, size_t cap, const char *name, size_t len)

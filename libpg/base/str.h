@@ -27,6 +27,8 @@ typedef struct pg__strs {
 pg_status pg__strs_add(pg__strs *l, const char *s, size_t len, pg_err *err);
 pg_status pg__strs_printf(pg__strs *l, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
 size_t pg__strs_find(const pg__strs *l, const char *s); /* index, or (size_t)-1 */
+void pg__strs_sort(pg__strs *l);
+size_t pg__strs_search(const pg__strs *l, const char *s); /* the same, of a sorted list */
 void pg__strs_fini(pg__strs *l);
 
 /* Length of the valid UTF-8 sequence at s (n > 0 bytes), 0 if there is none; *code is its code

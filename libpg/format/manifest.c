@@ -2,7 +2,9 @@
  * people can read and grep it. */
 #include "format/manifest.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -378,6 +380,51 @@ pg_status pg__manifest_print(pg__str *out, const pg__manifest *m, pg_err *err)
     PG_TRY(pg__str_puts(out, "}\n", err));
 done:
     return st;
+}
+
+static int matches(const pg__manifest *m, const pg__shard_tensor *t, const char *glob)
+{
+    char both[1024];
+    if (fnmatch(glob, t->name, 0) == 0 || fnmatch(glob, m->pieces[t->first].path, 0) == 0)
+        return 1;
+    if (t->layer == PG_NONE)
+        return 0;
+    const char *layer = m->layers.v[t->layer];
+    const int n = snprintf(both, sizeof both, "%s/%s", layer, t->name);
+    return fnmatch(glob, layer, 0) == 0 ||
+           (n > 0 && (size_t)n < sizeof both && fnmatch(glob, both, 0) == 0);
+}
+
+/* Drops what does not match; pieces of dropped tensors are freed, the others keep their order. */
+void pg__manifest_select(pg__manifest *m, const char *glob)
+{
+    size_t n = 0, n_pieces = 0;
+    m->n_weights = m->n_state = 0;
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        pg__shard_tensor t = m->tensors[i];
+        const int keep = t.role != PG_ROLE_DATASET && matches(m, &t, glob);
+        for (size_t k = t.first; k < t.first + t.n; k++) {
+            const pg__piece p = m->pieces[k];
+            if (keep) {
+                m->pieces[n_pieces + k - t.first] = p;
+            } else {
+                pg__mem_free(p.path);
+                pg__mem_free(p.member);
+            }
+        }
+        if (!keep) {
+            pg__mem_free(t.name);
+            pg__mem_free(t.h5);
+            continue;
+        }
+        t.first = n_pieces;
+        n_pieces += t.n;
+        m->n_weights += t.role == PG_ROLE_WEIGHT;
+        m->n_state += t.role == PG_ROLE_STATE;
+        m->tensors[n++] = t;
+    }
+    m->n_tensors = n;
+    m->n_pieces = n_pieces;
 }
 
 int pg__manifest_is_side(const char *head)

@@ -86,6 +86,9 @@ pg_status pg__manifest_add_attr(pg__manifest *m, const pg__h5_attr *a, pg_err *e
 pg_status pg__manifest_add_member(pg__manifest *m, const char *name, const char *text, size_t n,
                                   pg_err *err);
 
+/* Drops the tensors whose name, layer, layer/name and file do not match, and all other datasets. */
+void pg__manifest_select(pg__manifest *m, const char *glob);
+
 /* As JSON text. */
 pg_status pg__manifest_print(pg__str *out, const pg__manifest *m, pg_err *err);
 

@@ -8,7 +8,6 @@
 #include "format/shards.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -255,51 +254,6 @@ done:
     return st;
 }
 
-static int matches(const pg__manifest *m, const pg__shard_tensor *t, const char *glob)
-{
-    char both[1024];
-    if (fnmatch(glob, t->name, 0) == 0 || fnmatch(glob, m->pieces[t->first].path, 0) == 0)
-        return 1;
-    if (t->layer == PG_NONE)
-        return 0;
-    const char *layer = m->layers.v[t->layer];
-    const int n = snprintf(both, sizeof both, "%s/%s", layer, t->name);
-    return fnmatch(glob, layer, 0) == 0 ||
-           (n > 0 && (size_t)n < sizeof both && fnmatch(glob, both, 0) == 0);
-}
-
-/* Drops what does not match; pieces of dropped tensors are freed, the others keep their order. */
-static void select_tensors(pg__manifest *m, const char *glob)
-{
-    size_t n = 0, n_pieces = 0;
-    m->n_weights = m->n_state = 0;
-    for (size_t i = 0; i < m->n_tensors; i++) {
-        pg__shard_tensor t = m->tensors[i];
-        const int keep = t.role != PG_ROLE_DATASET && matches(m, &t, glob);
-        for (size_t k = t.first; k < t.first + t.n; k++) {
-            const pg__piece p = m->pieces[k];
-            if (keep) {
-                m->pieces[n_pieces + k - t.first] = p;
-            } else {
-                pg__mem_free(p.path);
-                pg__mem_free(p.member);
-            }
-        }
-        if (!keep) {
-            pg__mem_free(t.name);
-            pg__mem_free(t.h5);
-            continue;
-        }
-        t.first = n_pieces;
-        n_pieces += t.n;
-        m->n_weights += t.role == PG_ROLE_WEIGHT;
-        m->n_state += t.role == PG_ROLE_STATE;
-        m->tensors[n++] = t;
-    }
-    m->n_tensors = n;
-    m->n_pieces = n_pieces;
-}
-
 pg_status pg__shard_faults_tell(const pg__shard_faults *f, size_t n_files, int details, pg_err *err)
 {
     char text[96];
@@ -353,7 +307,7 @@ pg_status pg__shards_open(pg__shards **out, pg__io *io, const char *path, const 
     s->open_piece = PG_NONE;
     PG_TRY(load(&s->m, io, path, err));
     if (only)
-        select_tensors(&s->m, only);
+        pg__manifest_select(&s->m, only);
     if (only && s->m.n_tensors == 0)
         PG_FAIL(PG_E_ARG, "no tensor matches \"%s\"", PG_SHOW(only));
     s->path = pg__mem_strdup(path);
@@ -418,7 +372,9 @@ static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, 
     return PG_OK;
 }
 
-/* Copies one file's data; *crc is that of the whole file, header included. */
+/* Copies one file's data (sink NULL: only reads it); *crc is that of the whole file, header
+ * included.
+ */
 static pg_status copy_piece(pg__shards *s, size_t piece, pg__sink *sink, uint64_t off,
                             uint32_t *crc, pg_err *err)
 {
@@ -431,7 +387,7 @@ static pg_status copy_piece(pg__shards *s, size_t piece, pg__sink *sink, uint64_
         const size_t skip = at < head ? (head - at < n ? (size_t)(head - at) : n) : 0;
         PG_TRY(pg__io_read(s->io, at, s->buf, n, err));
         *crc = pg__crc32(*crc, s->buf, n);
-        if (n > skip)
+        if (sink && n > skip)
             PG_TRY(pg__sink_write(sink, off + (at + skip - head), s->buf + skip, n - skip, err));
         at += n;
     }
@@ -478,6 +434,36 @@ pg_status pg__shards_check_archives(pg__shards *s, pg_err *err)
                                    PG_SHOW(a->path), crc, a->crc));
     }
 done:
+    return st;
+}
+
+pg_status pg__shards_check_files(pg__shards *s, const volatile int *cancel, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < s->m.n_pieces; i++) {
+        uint32_t crc = 0;
+        const pg__piece *p = &s->m.pieces[i];
+        if (cancel && *cancel)
+            PG_FAIL(PG_E_CANCELLED, "interrupted");
+        if (p->member)
+            continue;
+        PG_TRY(copy_piece(s, i, NULL, 0, &crc, err));
+        if (crc != p->crc)
+            PG_TRY(pg__strs_printf(&s->damages, err,
+                                   "%s (crc32 %08" PRIx32 ", manifest has %08" PRIx32 ")",
+                                   PG_SHOW(p->path), crc, p->crc));
+    }
+    PG_TRY(pg__shards_check_archives(s, err));
+done:
+    return st;
+}
+
+pg_status pg__shards_files(pg__strs *out, const pg__shards *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < s->m.n_pieces && st == PG_OK; i++)
+        if (i == 0 || strcmp(s->m.pieces[i].path, s->m.pieces[i - 1].path) != 0)
+            st = pg__strs_add(out, s->m.pieces[i].path, strlen(s->m.pieces[i].path), err);
     return st;
 }
 
@@ -561,4 +547,9 @@ pg_status pg__shards_store(pg_store **out, pg__shards *s, pg_err *err)
 done:
     pg_store_close(store);
     return st;
+}
+
+pg__shards *pg__shards_of(const pg_store *s)
+{
+    return strcmp(pg_store_format(s), pg__fmt_npy_shards.name) == 0 ? pg__store_ctx(s) : NULL;
 }

@@ -37,11 +37,18 @@ pg_status pg__shards_copy(pg__shards *s, size_t tensor, pg__sink *sink, uint64_t
 /* Compares whole archives (npz, safetensors) with their checksums: what differs goes to the list of
  * damages. */
 pg_status pg__shards_check_archives(pg__shards *s, pg_err *err);
+/* Compares every file with its checksum: what differs goes to the list of damages. cancel may be
+ * NULL. */
+pg_status pg__shards_check_files(pg__shards *s, const volatile int *cancel, pg_err *err);
 const pg__strs *pg__shards_damages(const pg__shards *s);
 size_t pg__shards_n_verified(const pg__shards *s); /* tensors whose files had their checksums */
 
 /* A store over s, which it owns then. */
 pg_status pg__shards_store(pg_store **out, pg__shards *s, pg_err *err);
+pg__shards *pg__shards_of(const pg_store *s); /* NULL if it is another's */
+
+/* Adds the names of all files, some perhaps twice. */
+pg_status pg__shards_files(pg__strs *out, const pg__shards *s, pg_err *err);
 
 /* Writes the HDF5 file or .keras archive that was split. only: as above, lists of names are then
  * those of what is left. *n_chunked counts lists that had to be cut. */

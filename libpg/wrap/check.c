@@ -41,7 +41,7 @@ const char *pg__base_name(const char *path)
 
 /* ---- lines of the report ---- */
 
-enum { N_CHECKS = 5 };
+enum { N_CHECKS = 6 };
 
 PG_PRINTF(4, 0)
 static pg_status add_line(char ***list, size_t *n, pg_err *err, const char *fmt, va_list ap)
@@ -252,6 +252,8 @@ static pg_status run(pg__checking *c, pg_err *err)
         PG_TRY(check_wrapper(c, err));
     if (all || c->o->only_finite)
         PG_TRY(pg__check_values(c, err));
+    if (all)
+        PG_TRY(pg__check_shards(c, err));
     if (c->o->sha256)
         PG_TRY(pg__check_sum(c, err));
     PG_TRY(make_hint(c, err));

@@ -24,9 +24,12 @@ pg_status pg__check_note(pg__checking *c, pg_err *err, const char *fmt, ...) PG_
 /* check_structure.c: against the given model, or the file's own description, or nothing. */
 pg_status pg__check_structure(pg__checking *c, pg_err *err);
 
-/* check_values.c: every element of the model's tensors; the sum of the file. */
+/* check_values.c: every element of the model's tensors. */
 pg_status pg__check_values(pg__checking *c, pg_err *err);
+
+/* check_sums.c: SHA-256 against opts.sha256; of a split model, CRC-32 against its manifest. */
 pg_status pg__check_sum(pg__checking *c, pg_err *err);
+pg_status pg__check_shards(pg__checking *c, pg_err *err);
 
 /* Last component of a path. */
 const char *pg__base_name(const char *path);

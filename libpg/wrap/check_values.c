@@ -1,15 +1,13 @@
-/* check_values.c - are all values numbers, and are the file's bytes those that were published?
+/* check_values.c - are all values numbers?
  *
  * One pass over pieces of 256 KiB. A block without NaN and infinities, which is all of nearly every
  * file, is only counted for zeros; both tests are integer loops of fixed length, so that compilers
  * make vectors of them. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
-#include "base/sha256.h"
 #include "base/str.h"
 #include "base/try.h"
 #include "store/values.h"
@@ -175,117 +173,5 @@ pg_status pg__check_values(pg__checking *c, pg_err *err)
 done:
     pg__strs_fini(&lines);
     pg__mem_free(buf);
-    return st;
-}
-
-/* ---- SHA256SUMS ---- */
-
-static pg_status sum_of_file(char out[65], const char *path, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__io *io = NULL;
-    pg__sha256 s;
-    unsigned char *buf = pg__mem_array(PG_COPY_BYTES, 1);
-    if (!buf)
-        return pg__nomem(err);
-    pg__sha256_init(&s);
-    PG_TRY(pg__io_open(&io, path, err));
-    for (uint64_t off = 0, size = pg__io_size(io); off < size;) {
-        const size_t n = size - off < PG_COPY_BYTES ? (size_t)(size - off) : PG_COPY_BYTES;
-        st = pg__io_read(io, off, buf, n, err);
-        if (st != PG_OK) {
-            pg_err_prefix(err, PG_SHOW(path));
-            goto done;
-        }
-        pg__sha256_add(&s, buf, n);
-        off += n;
-    }
-    pg__sha256_hex(&s, out);
-done:
-    pg__io_close(io);
-    pg__mem_free(buf);
-    return st;
-}
-
-/* The line of a list whose name is this file's, by path or by its last component: "<hex>  <name>",
- * "<hex> *<name>". NULL if there is none. */
-static const char *find_line(const char *text, const char *path)
-{
-    const char *base = pg__base_name(path), *by_base = NULL;
-    for (const char *line = text; *line;) {
-        const size_t n = strcspn(line, "\r\n"), hex = strspn(line, "0123456789abcdefABCDEF");
-        if (hex == 64 && n > 66 && line[64] == ' ' && (line[65] == ' ' || line[65] == '*')) {
-            const char *name = line + 66;
-            const size_t len = n - 66;
-            if (strlen(path) == len && memcmp(name, path, len) == 0)
-                return line;
-            const char *last = name + len;
-            while (last > name && last[-1] != '/')
-                last--;
-            const size_t k = (size_t)(name + len - last);
-            if (strlen(base) == k && memcmp(last, base, k) == 0 && !by_base)
-                by_base = line;
-        }
-        line += n;
-        line += strspn(line, "\r\n");
-    }
-    return by_base;
-}
-
-static pg_status load_list(char **out, const char *path, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__io *io = NULL;
-    char *text = NULL;
-    PG_TRY(pg__io_open(&io, path, err));
-    const uint64_t size = pg__io_size(io);
-    if (size > PG_LIMIT_JSON_BYTES) {
-        st = pg_fail(err, PG_E_LIMIT, "%s: too large for a list of checksums", PG_SHOW(path));
-        goto done;
-    }
-    text = pg__mem_array((size_t)size + 1, 1);
-    if (!text) {
-        st = pg__nomem(err);
-        goto done;
-    }
-    st = pg__io_read(io, 0, text, (size_t)size, err);
-    if (st != PG_OK) {
-        pg_err_prefix(err, PG_SHOW(path));
-        goto done;
-    }
-    *out = text;
-    text = NULL;
-done:
-    pg__mem_free(text);
-    pg__io_close(io);
-    return st;
-}
-
-pg_status pg__check_sum(pg__checking *c, pg_err *err)
-{
-    pg_status st = PG_OK;
-    char *list = NULL, is[65], lower[65];
-    PG_TRY(load_list(&list, c->o->sha256, err));
-    const char *line = find_line(list, c->path);
-    if (!line) {
-        st = pg__check_add(c, "checksums", 0, err, "%s has no sum of this file",
-                           PG_SHOW(pg__base_name(c->o->sha256)));
-        goto done;
-    }
-    PG_TRY(sum_of_file(is, c->path, err));
-    for (size_t i = 0; i < 64; i++)
-        lower[i] = (char)tolower((unsigned char)line[i]);
-    lower[64] = 0;
-    if (strcmp(is, lower) == 0) {
-        st = pg__check_add(c, "checksums", 1, err, "SHA-256 as in %s",
-                           PG_SHOW(pg__base_name(c->o->sha256)));
-        goto done;
-    }
-    PG_TRY(pg__check_add(c, "checksums", 0, err, "SHA-256 differs from that in %s",
-                         PG_SHOW(pg__base_name(c->o->sha256))));
-    PG_TRY(pg__check_detail(c, err, "file    %s", is));
-    PG_TRY(pg__check_detail(c, err, "list    %s", lower));
-done:
-    pg__mem_free(list);
     return st;
 }

@@ -21,7 +21,8 @@ typedef struct pg_check_opts {
     int only_finite, only_no_wrapper; /* run just these, "container", and what model and sha256
                                          ask for; both 0 = everything */
     int strict;                       /* layers of unknown classes fail instead of being noted */
-    const char *sha256; /* a SHA256SUMS file that must hold the right sum of this file */
+    const char *sha256; /* a SHA256SUMS file that must hold the right sum of this file, or of all
+                           files of this folder */
     const char *input, *expect, *device; /* forward pass; needs the trainer's executor */
     int trust_input;                     /* as pg_open_opts.trust_input */
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
