@@ -229,40 +229,6 @@ done:
 
 /* ---- logs ---- */
 
-static pg_status alloc_totals(const pg_trainer *t, pg__totals *totals, pg_err *err)
-{
-    totals->loss_sums = pg__mem_array(t->n_outputs, sizeof *totals->loss_sums);
-    totals->loss_counts = pg__mem_array(t->n_outputs, sizeof *totals->loss_counts);
-    totals->metrics = pg__mem_array(t->n_metrics, sizeof *totals->metrics);
-    return totals->loss_sums && totals->loss_counts && totals->metrics ? PG_OK : pg__nomem(err);
-}
-
-static void free_totals(pg__totals *totals)
-{
-    pg__mem_free(totals->loss_sums);
-    pg__mem_free(totals->loss_counts);
-    pg__mem_free(totals->metrics);
-}
-
-static void clear_totals(const pg_trainer *t, pg__totals *totals)
-{
-    memset(totals->loss_sums, 0, t->n_outputs * sizeof *totals->loss_sums);
-    memset(totals->loss_counts, 0, t->n_outputs * sizeof *totals->loss_counts);
-    memset(totals->metrics, 0, t->n_metrics * sizeof *totals->metrics);
-}
-
-static void merge_totals(const pg_trainer *t, pg__totals *into, const pg__totals *from)
-{
-    for (size_t k = 0; k < t->n_outputs; k++) {
-        into->loss_sums[k] += from->loss_sums[k];
-        into->loss_counts[k] += from->loss_counts[k];
-    }
-    for (size_t i = 0; i < t->n_metrics; i++) {
-        into->metrics[i].sum += from->metrics[i].sum;
-        into->metrics[i].count += from->metrics[i].count;
-    }
-}
-
 /* "loss", with several outputs one for each, then the metrics. */
 static pg_status name_logs(run *r, pg_err *err)
 {
@@ -368,16 +334,16 @@ static pg_status run_batches(run *r, const feed *f, int training, pg_err *err)
     const pg__program *p = NULL;
     size_t batch = 0;
     pg_status st = PG_OK;
-    clear_totals(r->t, &r->epoch);
+    pg__totals_clear(r->t, &r->epoch);
     for (uint64_t at = 0; at < f->n_rows; at += r->batch_size, batch++) {
         const uint64_t left = f->n_rows - at;
         const size_t n = left < r->batch_size ? (size_t)left : r->batch_size;
         PG_TRY(pg__trainer_program(r->t, n, training, &p, err));
         pick_rows(r, at, n);
         PG_TRY(read_batch(r, f, p, n, err));
-        clear_totals(r->t, &r->own);
+        pg__totals_clear(r->t, &r->own);
         PG_TRY(pg__trainer_step(r->t, &r->batch, training, &r->own, err));
-        merge_totals(r->t, &r->epoch, &r->own);
+        pg__totals_add(r->t, &r->epoch, &r->own);
         if (training && r->cb && r->cb->batch_end) {
             double *running = r->values + r->n_logs; /* the validation's place is free now */
             fill_logs(r, r->values, &r->own);
@@ -429,8 +395,8 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     PG_TRY(pg__trainer_program(t, r.batch_size, 1, &p, err));
     PG_TRY(resolve_metrics(t, p, err));
     PG_TRY(alloc_batch(&r, p, err));
-    PG_TRY(alloc_totals(t, &r.own, err));
-    PG_TRY(alloc_totals(t, &r.epoch, err));
+    PG_TRY(pg__totals_alloc(t, &r.own, err));
+    PG_TRY(pg__totals_alloc(t, &r.epoch, err));
     PG_TRY(name_logs(&r, err));
     r.rows = pg__mem_array(r.batch_size, sizeof *r.rows);
     if (!r.rows)
@@ -442,8 +408,8 @@ done:
     pg__mem_free(r.values);
     pg__mem_free(r.shown);
     pg__strs_fini(&r.names);
-    free_totals(&r.own);
-    free_totals(&r.epoch);
+    pg__totals_free(&r.own);
+    pg__totals_free(&r.epoch);
     free_batch(&r);
     free_feed(&r.train);
     free_feed(&r.val);

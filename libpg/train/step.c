@@ -1,22 +1,10 @@
-/* step.c - one batch: forward pass, losses and metrics, gradients, update. */
+/* step.c - one batch: every lane forward and backward by its worker, gradients summed and applied
+ * by all workers, each for its range of the parameters. Workers meet twice. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/trainer.h"
-
-static pg_status grow(pg_trainer *t, void **mem, uint64_t had, uint64_t n, pg_err *err)
-{
-    void *more = NULL;
-    if (n <= had && *mem)
-        return PG_OK;
-    const pg_status st = t->backend->alloc(t->dev, &more, (size_t)n, err);
-    if (st != PG_OK)
-        return st;
-    t->backend->free(t->dev, *mem);
-    *mem = more;
-    return PG_OK;
-}
 
 pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, int training, const pg__program **out,
                               pg_err *err)
@@ -39,12 +27,6 @@ pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, int training, cons
             return PG_OK;
         }
     PG_TRY(pg__program_new(&p, &opts, err));
-    PG_TRY(grow(t, &t->arena, t->arena_bytes, pg__program_arena_bytes(p), err));
-    if (pg__program_arena_bytes(p) > t->arena_bytes)
-        t->arena_bytes = pg__program_arena_bytes(p);
-    PG_TRY(grow(t, &t->scratch, t->scratch_bytes, pg__program_scratch_bytes(p), err));
-    if (pg__program_scratch_bytes(p) > t->scratch_bytes)
-        t->scratch_bytes = pg__program_scratch_bytes(p);
     if (pg__mem_grow(&t->built, &t->cap_built, t->n_built + 1, sizeof *t->built))
         PG_TRY(pg__nomem(err));
     t->built[t->n_built++] = (pg__built){n_rows, training, p};
@@ -57,7 +39,7 @@ done:
 
 /* ---- what a run tells ---- */
 
-/* n elements of the device as doubles, fresh memory. */
+/* n elements as doubles, fresh memory; from the device's memory or from the batch. */
 static pg_status as_doubles(pg_trainer *t, double **out, const void *from, uint64_t n,
                             pg__elem elem, int on_device, pg_err *err)
 {
@@ -102,7 +84,7 @@ static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame
 }
 
 static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t k,
-                             const pg__batch *b, pg__totals *totals, pg_err *err)
+                             pg__totals *totals, pg_err *err)
 {
     const pg__lowered *m = pg__program_model(p);
     const pg__dims *shape = &m->tape.values[m->outputs[k]].shape;
@@ -116,7 +98,7 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
     if (wanted == 0 || !target || last == 0)
         return PG_OK;
     PG_TRY(as_doubles(t, &guess, pg__program_prediction(p, f, k), n, PG__REAL, 1, err));
-    PG_TRY(as_doubles(t, &y, b->targets[k], pg__dims_elems(&target->shape), target->elem, 0, err));
+    PG_TRY(as_doubles(t, &y, f->targets[k], pg__dims_elems(&target->shape), target->elem, 0, err));
     for (size_t i = 0; i < t->n_metrics; i++)
         if (t->metrics[i].output == k)
             pg__metric_add(&t->metrics[i], &totals->metrics[i], y, target->elem == PG__INT, guess,
@@ -127,80 +109,252 @@ done:
     return st;
 }
 
-double pg__total_loss(const pg_trainer *t, const pg__totals *totals)
+/* ---- one step's work ---- */
+
+typedef struct lane_job {
+    pg__lane lane;
+    const pg__program *program; /* NULL: no rows */
+    pg__totals totals;
+} lane_job;
+
+typedef struct step {
+    pg_trainer *t;
+    const pg__batch *batch;
+    int training;
+    lane_job *lanes;
+    size_t n_lanes;
+    const void **seeds;
+    double *seed_mem;
+    pg__optimiser_kind kind;
+    pg__update update;
+} step;
+
+/* The lane's rows of an array of the batch. */
+static const void *rows_of(const step *s, const void *batch, const pg__dims *lane_dims,
+                           pg__elem elem, uint64_t first)
 {
-    double loss = 0;
-    for (size_t k = 0; k < t->n_outputs; k++)
-        if (totals->loss_counts[k] > 0)
-            loss += t->loss_weights[k] * totals->loss_sums[k] / totals->loss_counts[k];
-    return loss;
+    const size_t bytes = elem == PG__INT ? sizeof(int32_t) : s->t->backend->real_bytes;
+    const uint64_t row = pg__dims_elems(lane_dims) / lane_dims->d[0];
+    return batch ? (const char *)batch + first * row * bytes : NULL;
 }
 
-/* ---- the step ---- */
-
-static pg_status update(pg_trainer *t, pg_err *err)
+/* Pointers of a lane's frame: inputs, targets, weights; one block, freed by the caller. */
+static pg_status bind_rows(const step *s, const lane_job *job, pg__frame *f, const void ***mem,
+                           pg_err *err)
 {
-    const pg__optimiser_kind kind = pg__optimiser_kind_of(&t->optimiser);
-    const pg__update u = pg__optimiser_step(&t->optimiser);
+    const pg_trainer *t = s->t;
+    const pg__lowered *m = pg__program_model(job->program);
+    const void **inputs = pg__mem_array(t->n_inputs + 2 * t->n_outputs, sizeof *inputs);
+    const void **targets = inputs + t->n_inputs, **weights = targets + t->n_outputs;
+    *mem = inputs;
+    if (!inputs)
+        return pg__nomem(err);
+    for (size_t k = 0; k < t->n_inputs; k++) {
+        const pg__value *v = &m->tape.values[m->inputs[k]];
+        inputs[k] = rows_of(s, s->batch->inputs[k], &v->shape, v->elem, job->lane.first);
+    }
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        const pg__value *target = pg__program_target(job->program, k);
+        const pg__value *loss = pg__program_loss_value(job->program, k);
+        if (!target)
+            continue;
+        targets[k] =
+            rows_of(s, s->batch->targets[k], &target->shape, target->elem, job->lane.first);
+        weights[k] = rows_of(s, s->batch->weights[k], &loss->shape, PG__REAL, job->lane.first);
+    }
+    f->inputs = inputs;
+    f->targets = targets;
+    f->weights = weights;
+    return PG_OK;
+}
+
+static pg_status run_lane(const step *s, lane_job *job, size_t index, pg__worker *w, pg_err *err)
+{
+    pg_trainer *t = s->t;
+    pg__flat *grads = NULL;
+    const void **mem = NULL;
+    pg__frame f = {
+        .params = t->params.at, .seeds = s->seeds, .arena = w->arena, .scratch = w->scratch};
     pg_status st = PG_OK;
-    (void)err;
-    for (size_t i = 0; i < t->n_params; i++) {
+    if (job->program) {
+        if (s->training)
+            PG_TRY(pg__partials_begin(t, w, &grads, err));
+        f.grads = grads ? grads->at : NULL;
+        PG_TRY(bind_rows(s, job, &f, &mem, err));
+        PG_TRY(pg__program_run(job->program, &f));
+        for (size_t k = 0; k < t->n_outputs; k++) {
+            PG_TRY(add_losses(t, job->program, &f, k, &job->totals, err));
+            PG_TRY(add_metrics(t, job->program, &f, k, &job->totals, err));
+        }
+    }
+    if (s->training)
+        PG_TRY(pg__partials_end(t, w, index, grads));
+done:
+    pg__mem_free(mem);
+    return st;
+}
+
+static void work_on_lanes(void *arg, size_t worker)
+{
+    step *s = arg;
+    pg__worker *w = &s->t->workers[worker];
+    pg__partials_reset(w);
+    w->st = PG_OK;
+    for (size_t k = 0; k < s->n_lanes && w->st == PG_OK; k++)
+        if (s->lanes[k].lane.worker == worker)
+            w->st = run_lane(s, &s->lanes[k], k, w, &w->err);
+}
+
+/* The part of every parameter that lies in [from, to). */
+static pg_status update_range(const step *s, pg__flat *grads, uint64_t from, uint64_t to)
+{
+    pg_trainer *t = s->t;
+    const size_t bytes = t->backend->real_bytes;
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < t->n_params && t->offsets[i] < to; i++) {
+        const uint64_t end = t->offsets[i] + t->n_elems[i];
+        const uint64_t lo = from > t->offsets[i] ? from : t->offsets[i], hi = to < end ? to : end;
         void *slots[PG_MAX_SLOTS];
-        for (size_t s = 0; s < PG_MAX_SLOTS; s++)
-            slots[s] = t->slots[s].at ? t->slots[s].at[i] : NULL;
-        if (t->trained[i])
-            PG_TRY(t->backend->update(t->dev, kind, &u, t->params.at[i], t->grads.at[i], slots,
-                                      t->n_elems[i]));
+        if (!t->trained[i] || lo >= hi)
+            continue;
+        for (size_t k = 0; k < PG_MAX_SLOTS; k++)
+            slots[k] = t->slots[k].mem ? (char *)t->slots[k].mem + lo * bytes : NULL;
+        PG_TRY(t->backend->update(t->dev, s->kind, &s->update, (char *)t->params.mem + lo * bytes,
+                                  (const char *)grads->mem + lo * bytes, slots, (size_t)(hi - lo)));
     }
 done:
     return st;
 }
 
-/* Gradient of the batch's loss by one row's: weight / number of rows, as the device holds it. */
-static pg_status make_seeds(pg_trainer *t, const pg__program *p, double *mem, const void **seeds)
+#define GRAIN 16u /* elements: no cache line is written by two */
+
+static void work_on_update(void *arg, size_t worker)
 {
+    step *s = arg;
+    pg_trainer *t = s->t;
+    pg__worker *w = &t->workers[worker];
+    const uint64_t n = t->offsets[t->n_params] / GRAIN, all = t->cut.n_workers;
+    const uint64_t from = n * worker / all * GRAIN, to = n * (worker + 1) / all * GRAIN;
+    pg__flat *grads = NULL;
+    if (from == to)
+        return;
+    w->st = pg__partials_sum(t, from, to, &grads);
+    if (w->st == PG_OK && grads)
+        w->st = update_range(s, grads, from, to);
+}
+
+static pg_status first_error(const pg_trainer *t, pg_err *err)
+{
+    for (size_t w = 0; w < t->cut.n_workers; w++)
+        if (t->workers[w].st != PG_OK) {
+            if (err)
+                *err = t->workers[w].err;
+            return t->workers[w].st;
+        }
+    return PG_OK;
+}
+
+/* ---- before and after ---- */
+
+static pg_status grow(pg_trainer *t, void **mem, uint64_t had, uint64_t n, pg_err *err)
+{
+    void *more = NULL;
+    if (n <= had && *mem)
+        return PG_OK;
+    const pg_status st = t->backend->alloc(t->dev, &more, (size_t)n, err);
+    if (st != PG_OK)
+        return st;
+    t->backend->free(t->dev, *mem);
+    *mem = more;
+    return PG_OK;
+}
+
+static pg_status give_memory(pg_trainer *t, pg__worker *w, const pg__program *p, pg_err *err)
+{
+    const uint64_t arena = pg__program_arena_bytes(p);
+    const size_t scratch = pg__program_scratch_bytes(p);
+    pg_status st = PG_OK;
+    PG_TRY(grow(t, &w->arena, w->arena_bytes, arena, err));
+    PG_TRY(grow(t, &w->scratch, w->scratch_bytes, scratch, err));
+    w->arena_bytes = arena > w->arena_bytes ? arena : w->arena_bytes;
+    w->scratch_bytes = scratch > w->scratch_bytes ? scratch : w->scratch_bytes;
+done:
+    return st;
+}
+
+/* Gradient of the batch's loss by one term's: weight / number of terms of the whole batch. */
+static void make_seeds(step *s, const pg__program *p, uint64_t lane_rows)
+{
+    const pg_trainer *t = s->t;
     for (size_t k = 0; k < t->n_outputs; k++) {
         const pg__value *v = pg__program_loss_value(p, k);
-        const double seed = v ? t->loss_weights[k] / (double)pg__dims_elems(&v->shape) : 0;
+        const double terms =
+            v ? (double)(pg__dims_elems(&v->shape) / lane_rows * s->batch->n_rows) : 1;
+        const double seed = t->loss_weights[k] / terms;
         const float rounded = (float)seed;
         if (t->backend->real_bytes == sizeof seed)
-            memcpy(&mem[k], &seed, sizeof seed);
+            memcpy(&s->seed_mem[k], &seed, sizeof seed);
         else
-            memcpy(&mem[k], &rounded, sizeof rounded);
-        seeds[k] = &mem[k];
+            memcpy(&s->seed_mem[k], &rounded, sizeof rounded);
+        s->seeds[k] = &s->seed_mem[k];
     }
-    return PG_OK;
+}
+
+static pg_status cut_batch(step *s, pg_err *err)
+{
+    pg_trainer *t = s->t;
+    pg_status st = PG_OK;
+    s->n_lanes = pg__lane_count(&t->cut);
+    s->lanes = pg__mem_array(s->n_lanes, sizeof *s->lanes);
+    s->seeds = pg__mem_array(t->n_outputs, sizeof *s->seeds);
+    s->seed_mem = pg__mem_array(t->n_outputs, sizeof *s->seed_mem);
+    if (!s->lanes || !s->seeds || !s->seed_mem)
+        PG_TRY(pg__nomem(err));
+    for (size_t k = 0; k < s->n_lanes; k++) {
+        lane_job *job = &s->lanes[k];
+        job->lane = pg__lane_of(&t->cut, s->batch->n_rows, k);
+        PG_TRY(pg__totals_alloc(t, &job->totals, err));
+        if (job->lane.n == 0)
+            continue;
+        PG_TRY(pg__trainer_program(t, job->lane.n, s->training, &job->program, err));
+        PG_TRY(give_memory(t, &t->workers[job->lane.worker], job->program, err));
+        make_seeds(s, job->program, job->lane.n);
+    }
+done:
+    return st;
+}
+
+/* Losses and metrics are summed in the same tree as gradients. */
+static void sum_totals(step *s, pg__totals *totals)
+{
+    for (size_t size = 1; size < s->n_lanes; size *= 2)
+        for (size_t lo = 0; lo + size < s->n_lanes; lo += 2 * size)
+            pg__totals_add(s->t, &s->lanes[lo].totals, &s->lanes[lo + size].totals);
+    pg__totals_add(s->t, totals, &s->lanes[0].totals);
 }
 
 pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__totals *totals,
                            pg_err *err)
 {
-    const pg__program *p = NULL;
-    const void **seeds = pg__mem_array(t->n_outputs, sizeof *seeds);
-    double *seed_mem = pg__mem_array(t->n_outputs, sizeof *seed_mem);
+    step s = {.t = t, .batch = b, .training = training};
     pg_status st = PG_OK;
-    if (!seeds || !seed_mem)
-        PG_TRY(pg__nomem(err));
-    PG_TRY(pg__trainer_program(t, b->n_rows, training, &p, err));
-    PG_TRY(make_seeds(t, p, seed_mem, seeds));
-    const pg__frame f = {.inputs = (const void *const *)b->inputs,
-                         .targets = (const void *const *)b->targets,
-                         .weights = (const void *const *)b->weights,
-                         .params = t->params.at,
-                         .grads = training ? t->grads.at : NULL,
-                         .seeds = seeds,
-                         .arena = t->arena,
-                         .scratch = t->scratch};
-    PG_TRY(pg__program_run(p, &f));
-    for (size_t k = 0; k < t->n_outputs; k++) {
-        PG_TRY(add_losses(t, p, &f, k, totals, err));
-        PG_TRY(add_metrics(t, p, &f, k, b, totals, err));
+    t->grads = NULL;
+    PG_TRY(cut_batch(&s, err));
+    pg__team_run(t->team, work_on_lanes, &s);
+    PG_TRY(first_error(t, err));
+    sum_totals(&s, totals);
+    if (training) {
+        s.kind = pg__optimiser_kind_of(&t->optimiser);
+        s.update = pg__optimiser_step(&t->optimiser);
+        pg__team_run(t->team, work_on_update, &s);
+        PG_TRY(first_error(t, err));
+        PG_TRY(pg__partials_sum(t, 0, 0, &t->grads)); /* where the sum lies */
     }
-    t->has_gradients = training;
-    if (training)
-        PG_TRY(update(t, err));
 done:
-    pg__mem_free(seed_mem);
-    pg__mem_free(seeds);
+    for (size_t k = 0; s.lanes && k < s.n_lanes; k++)
+        pg__totals_free(&s.lanes[k].totals);
+    pg__mem_free(s.lanes);
+    pg__mem_free(s.seeds);
+    pg__mem_free(s.seed_mem);
     return st;
 }

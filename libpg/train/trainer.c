@@ -5,17 +5,73 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/names.h"
+#include "train/plan.h"
 #include "train/trainer.h"
 
-static pg_status open_device(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+#define MAX_DEVICES   64
+#define DEFAULT_LANES 8
+
+/* "cpu:0,cpu:1": replicas, in this order; a device may be named more than once. All of one kind. */
+static pg_status open_devices(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
-    const pg__dev_opts opts = {.n_threads = 1};
-    size_t ordinal;
+    const char *at = o->devices && *o->devices ? o->devices : "cpu:0";
+    const pg__dev_opts opts = {.n_threads = 1, .deterministic = o->deterministic};
+    char name[64];
+    size_t ordinal = 0, len;
     pg_status st = PG_OK;
-    PG_TRY(pg__backend_of(&t->backend, &ordinal, o->devices ? o->devices : "cpu:0", err));
+    for (; *at != '\0'; at += len + (at[len] == ',')) {
+        const pg__backend *backend;
+        len = strcspn(at, ",");
+        if (len >= sizeof name || t->cut.n_replicas == MAX_DEVICES)
+            PG_FAIL(PG_E_ARG, "devices: more or longer names than there can be devices");
+        memcpy(name, at, len);
+        name[len] = '\0';
+        PG_TRY(pg__backend_of(&backend, &ordinal, name, err));
+        if (t->backend && t->backend != backend)
+            PG_FAIL(PG_E_UNSUPPORTED, "devices: %s and %s cannot share a batch", t->backend->name,
+                    backend->name);
+        t->backend = backend;
+        t->cut.n_replicas++;
+    }
     PG_TRY(t->backend->open(&t->dev, ordinal, &opts, err));
 done:
     return st;
+}
+
+/* Cores are dealt evenly over the replicas, at least one to each. */
+static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    size_t cores = o->threads;
+    pg_status st = PG_OK;
+    if (cores == 0)
+        PG_TRY(t->backend->count(&cores, err));
+    const size_t each = cores > t->cut.n_replicas ? cores / t->cut.n_replicas : 1;
+    t->cut.n_workers = each * t->cut.n_replicas;
+    if (o->deterministic)
+        t->cut.n_lanes = o->lanes ? o->lanes : DEFAULT_LANES;
+    if (t->cut.n_lanes & (t->cut.n_lanes - 1) || t->cut.n_lanes > 1024)
+        PG_FAIL(PG_E_ARG, "lanes: %zu is no power of two up to 1024", t->cut.n_lanes);
+    if (t->cut.n_lanes && t->cut.n_replicas > t->cut.n_lanes)
+        PG_FAIL(PG_E_ARG, "%zu devices need at least as many lanes: --lanes %zu", t->cut.n_replicas,
+                pg__tree_top(t->cut.n_replicas));
+    t->workers = pg__mem_array(t->cut.n_workers, sizeof *t->workers);
+    if (!t->workers)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(pg__team_new(&t->team, t->cut.n_workers, err));
+done:
+    return st;
+}
+
+static void stop_workers(pg_trainer *t)
+{
+    pg__team_free(t->team);
+    for (size_t w = 0; t->workers && w < t->cut.n_workers; w++) {
+        t->backend->free(t->dev, t->workers[w].arena);
+        t->backend->free(t->dev, t->workers[w].scratch);
+        for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
+            pg__flat_free(t, &t->workers[w].grads[k]);
+    }
+    pg__mem_free(t->workers);
 }
 
 /* Inputs and outputs are known by their layers. */
@@ -95,20 +151,26 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
     t->order = pg__mem_array(t->n_params, sizeof *t->order);
     t->n_elems = pg__mem_array(t->n_params, sizeof *t->n_elems);
     t->trained = pg__mem_array(t->n_params, 1);
-    if (!t->weights || !t->order || !t->n_elems || !t->trained)
+    t->offsets = pg__mem_array(t->n_params + 1, sizeof *t->offsets);
+    if (!t->offsets || !t->weights || !t->order || !t->n_elems || !t->trained)
         PG_TRY(pg__nomem(err));
     for (size_t i = 0; i < low.n_params; i++)
         if (!low.params[i].is_built)
             PG_FAIL(PG_E_FORMAT, "%s: is never called", PG_SHOW(low.params[i].leaf->layer->name));
     PG_TRY(order_params(t, &low, err));
+    for (size_t i = 0; i < t->n_params; i++) /* 64-byte pieces in every type */
+        t->offsets[i + 1] =
+            t->offsets[i] + (t->n_elems[i] + PG_ALIGN / 4 - 1) / (PG_ALIGN / 4) * (PG_ALIGN / 4);
     for (size_t k = 0; k < t->n_inputs; k++)
         t->input_dims[k] = low.tape.values[low.inputs[k]].shape;
-    PG_TRY(pg__flat_alloc(t, &t->params, 0, err));
-    PG_TRY(pg__flat_alloc(t, &t->grads, 0, err));
-    for (size_t s = 0; s < PG_MAX_SLOTS; s++)
-        if (pg__optimiser_uses_slot(&t->optimiser, s))
-            PG_TRY(
-                pg__flat_alloc(t, &t->slots[s], pg__optimiser_slot_start(&t->optimiser, s), err));
+    PG_TRY(pg__flat_alloc(t, &t->params, err));
+    for (size_t s = 0; s < PG_MAX_SLOTS; s++) {
+        if (!pg__optimiser_uses_slot(&t->optimiser, s))
+            continue;
+        PG_TRY(pg__flat_alloc(t, &t->slots[s], err));
+        if (pg__optimiser_slot_start(&t->optimiser, s) != 0)
+            PG_TRY(pg__flat_fill(t, &t->slots[s], pg__optimiser_slot_start(&t->optimiser, s)));
+    }
 done:
     pg__lowered_fini(&low);
     return st;
@@ -192,7 +254,8 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
     if (!t)
         return pg__nomem(err);
     t->from_probabilities = o->loss_from_probabilities;
-    PG_TRY(open_device(t, o, err));
+    PG_TRY(open_devices(t, o, err));
+    PG_TRY(start_workers(t, o, err));
     PG_TRY(pg__graph_load(&t->graph, o->model, err));
     PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
     PG_TRY(read_rules(t, o->rules, err));
@@ -220,10 +283,8 @@ void pg_trainer_close(pg_trainer *t)
         pg__program_free(t->built[i].program);
     pg__mem_free(t->built);
     if (t->dev) {
-        t->backend->free(t->dev, t->arena);
-        t->backend->free(t->dev, t->scratch);
+        stop_workers(t);
         pg__flat_free(t, &t->params);
-        pg__flat_free(t, &t->grads);
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)
             pg__flat_free(t, &t->slots[s]);
         t->backend->close(t->dev);
@@ -241,6 +302,7 @@ void pg_trainer_close(pg_trainer *t)
     pg__mem_free(t->order);
     pg__mem_free(t->n_elems);
     pg__mem_free(t->trained);
+    pg__mem_free(t->offsets);
     pg__strs_fini(&t->names);
     pg__leaves_fini(&t->leaves);
     pg__graph_free(t->graph);

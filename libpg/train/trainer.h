@@ -4,9 +4,11 @@
 
 #include "pg/train.h"
 #include "train/data.h"
+#include "train/lanes.h"
 #include "train/metric.h"
 #include "train/optimiser.h"
 #include "train/program.h"
+#include "train/team.h"
 
 /* A program for one number of rows. */
 typedef struct pg__built {
@@ -15,11 +17,33 @@ typedef struct pg__built {
     pg__program *program;
 } pg__built;
 
-/* Flat memory on the device with one piece per parameter. */
+/* Flat memory on the device with one piece per parameter; all have the same offsets. */
 typedef struct pg__flat {
     void *mem;
     void **at; /* per parameter */
 } pg__flat;
+
+/* The sum of the gradients of lanes [lo, lo + size); NULL: none of them has rows. */
+typedef struct pg__partial {
+    size_t lo, size;
+    pg__flat *grads;
+} pg__partial;
+
+#define PG_MAX_PARTIALS 16
+
+/* One thread's own memory. */
+typedef struct pg__worker {
+    void *arena, *scratch;
+    uint64_t arena_bytes;
+    size_t scratch_bytes;
+    pg__flat grads[PG_MAX_PARTIALS]; /* allocated when first needed */
+    pg__flat *spare[PG_MAX_PARTIALS];
+    size_t n_spare;
+    pg__partial partials[PG_MAX_PARTIALS];
+    size_t n_partials;
+    pg_status st;
+    pg_err err;
+} pg__worker;
 
 struct pg_trainer {
     pg__graph *graph;
@@ -34,7 +58,9 @@ struct pg_trainer {
     size_t *n_elems;    /* per parameter */
     unsigned char *trained;
     pg__strs names;
-    pg__flat params, grads, slots[PG_MAX_SLOTS];
+    uint64_t *offsets; /* per parameter, and the end: elements from the start of a flat */
+    pg__flat params, slots[PG_MAX_SLOTS];
+    pg__flat *grads; /* sum of the step just made, or NULL */
 
     size_t n_inputs, n_outputs;
     const char **output_names; /* point into the graph */
@@ -50,13 +76,12 @@ struct pg_trainer {
 
     pg__built *built;
     size_t n_built, cap_built;
-    void *arena, *scratch; /* for the largest program */
-    uint64_t arena_bytes;
-    size_t scratch_bytes;
-    int has_gradients; /* of a step that was made */
+    pg__cut cut;
+    pg__team *team;
+    pg__worker *workers; /* as many as the team has */
 };
 
-/* The program for n rows, compiled at its first use. */
+/* The program for n rows, compiled at its first use; not from several threads. */
 pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, int training, const pg__program **out,
                               pg_err *err);
 
@@ -64,8 +89,9 @@ pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, int training, cons
  * other. Messages name the file. */
 pg_status pg__trainer_load(pg_trainer *t, const char *path, pg_err *err);
 
-/* Memory for one number per element of every parameter; `start` fills it. */
-pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, double start, pg_err *err);
+/* Memory for one number per element of every parameter, all zero. */
+pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err);
+pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v);
 void pg__flat_free(pg_trainer *t, pg__flat *f);
 
 /* One batch in host memory, elements as the device takes them. */
@@ -79,6 +105,21 @@ typedef struct pg__totals {
     double *loss_sums, *loss_counts; /* per output */
     pg__mean *metrics;
 } pg__totals;
+
+void pg__totals_clear(const pg_trainer *t, pg__totals *totals);
+pg_status pg__totals_alloc(const pg_trainer *t, pg__totals *totals, pg_err *err);
+void pg__totals_free(pg__totals *totals);
+void pg__totals_add(const pg_trainer *t, pg__totals *into, const pg__totals *from);
+
+/* Gradients of a worker's lanes, one after the other (reduce.c): begin gives the buffer to write
+ * lane k's into (NULL: it has no rows), end sums what can be summed. */
+void pg__partials_reset(pg__worker *w);
+pg_status pg__partials_begin(pg_trainer *t, pg__worker *w, pg__flat **out, pg_err *err);
+pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, pg__flat *grads);
+
+/* Sums the partials of all workers over elements [from, to) of the flats in the order of the tree;
+ * *out is where the sum lies. Each worker does it for a range of its own. */
+pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out);
 
 /* Forward pass, and with `training` gradients and an update; adds to *totals. */
 pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__totals *totals,

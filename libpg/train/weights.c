@@ -4,34 +4,33 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "store/values.h"
-#include "train/plan.h"
 #include "train/trainer.h"
 
-#define ROUND(n) (((n) + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN)
-#define PIECE    4096 /* elements that are converted at a time */
+#define PIECE 4096 /* elements that are converted at a time */
 
-pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, double start, pg_err *err)
+pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err)
 {
     const size_t bytes = t->backend->real_bytes;
-    uint64_t total = 0;
     pg_status st = PG_OK;
     f->at = pg__mem_array(t->n_params, sizeof *f->at);
     if (!f->at)
         return pg__nomem(err);
+    PG_TRY(t->backend->alloc(t->dev, &f->mem, (size_t)t->offsets[t->n_params] * bytes, err));
     for (size_t i = 0; i < t->n_params; i++)
-        total += ROUND((uint64_t)t->n_elems[i] * bytes);
-    PG_TRY(t->backend->alloc(t->dev, &f->mem, (size_t)total, err));
-    total = 0;
-    for (size_t i = 0; i < t->n_params; i++) {
-        f->at[i] = (char *)f->mem + total;
-        total += ROUND((uint64_t)t->n_elems[i] * bytes);
-        for (size_t k = 0; start != 0 && k < t->n_elems[i]; k++) {
-            const double d = start;
-            const float s = (float)start;
-            const void *from = bytes == sizeof d ? (const void *)&d : (const void *)&s;
+        f->at[i] = (char *)f->mem + t->offsets[i] * bytes;
+done:
+    return st;
+}
+
+pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v)
+{
+    const size_t bytes = t->backend->real_bytes;
+    const float rounded = (float)v;
+    const void *from = bytes == sizeof v ? (const void *)&v : (const void *)&rounded;
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < t->n_params; i++)
+        for (size_t k = 0; k < t->n_elems[i]; k++)
             PG_TRY(t->backend->put(t->dev, (char *)f->at[i] + k * bytes, from, bytes));
-        }
-    }
 done:
     return st;
 }
@@ -196,7 +195,7 @@ pg_status pg_trainer_read(pg_trainer *t, size_t i, double *out, size_t n_elems, 
 
 pg_status pg_trainer_read_grad(pg_trainer *t, size_t i, double *out, size_t n_elems, pg_err *err)
 {
-    if (!t->has_gradients || (i < t->n_params && !t->trained[t->order[i]]))
+    if (!t->grads || (i < t->n_params && !t->trained[t->order[i]]))
         return pg_fail(err, PG_E_ARG, "variable %zu has no gradient", i);
-    return read_flat(t, &t->grads, i, out, n_elems, err);
+    return read_flat(t, t->grads, i, out, n_elems, err);
 }

@@ -56,10 +56,13 @@ typedef struct pg_train_opts {
     const char *optimizer_json; /* instead: {"class_name", "config"} as Keras writes it */
     int optimizer_rules; /* 0: as the version says; 1: to 2.10 ("legacy"); 2: from 2.11 ("new") */
     const char *loss;    /* "mse", or "OUT=NAME,OUT=NAME" */
-    const char *loss_weights;    /* "1,0.3", or "OUT=1,OUT=0.3"; NULL: 1 each */
-    const char *metrics;         /* "accuracy,mae", or "OUT=accuracy,OUT=mae"; NULL: none */
-    const char *rules;           /* a version of Keras; NULL: the one that wrote the model */
-    const char *devices;         /* "cpu:0"; NULL: cpu:0 */
+    const char *loss_weights; /* "1,0.3", or "OUT=1,OUT=0.3"; NULL: 1 each */
+    const char *metrics;      /* "accuracy,mae", or "OUT=accuracy,OUT=mae"; NULL: none */
+    const char *rules;        /* a version of Keras; NULL: the one that wrote the model */
+    const char *devices;      /* "cpu:0,cpu:1": replicas, a name may repeat; NULL: cpu:0 */
+    size_t threads;           /* cores to use, dealt over the devices; 0: all */
+    int deterministic; /* equal bits on every run and for every number of devices and threads */
+    size_t lanes;      /* deterministic: parts a batch is cut into, a power of two; 0: 8 */
     int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */
 } pg_train_opts;
 

@@ -1,0 +1,33 @@
+/* lanes.h - how a batch is cut, and the tree in which what its parts give is summed.
+ *
+ * A lane is a range of rows that one worker takes from input to gradients. Equal bits for every
+ * number of workers and replicas need equal parts and an equal order of sums: in deterministic mode
+ * there are always `lanes` of them, and the sum is ((0+1)+(2+3))+((4+5)+(6+7)); lanes without rows
+ * are absent, not zero. Otherwise each replica takes its slice as multi_gpu_model cuts it, and each
+ * of its workers a part of that. */
+#ifndef PG_TRAIN_LANES_H
+#define PG_TRAIN_LANES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct pg__lane {
+    uint64_t first, n; /* rows of the batch */
+    size_t replica, worker;
+} pg__lane;
+
+typedef struct pg__cut {
+    size_t n_replicas, n_workers; /* workers: a multiple of replicas, neighbours belong together */
+    size_t n_lanes;               /* deterministic: a power of two; 0: as many as workers */
+} pg__cut;
+
+size_t pg__lane_count(const pg__cut *cut);
+
+/* Lane k of a batch of n rows. */
+pg__lane pg__lane_of(const pg__cut *cut, uint64_t n_rows, size_t k);
+
+/* The tree over lanes, walked from below by whoever sums. Complete subtrees are [lo, lo + size)
+ * with size a power of two and lo a multiple of it; `top` is the whole. */
+size_t pg__tree_top(size_t n_lanes);
+
+#endif

@@ -1,0 +1,94 @@
+/* reduce.c - summing gradients in the order of the tree of lanes.h, whoever computed them. */
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/trainer.h"
+
+void pg__partials_reset(pg__worker *w)
+{
+    w->n_partials = w->n_spare = 0;
+    for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
+        if (w->grads[k].mem)
+            w->spare[w->n_spare++] = &w->grads[k];
+}
+
+pg_status pg__partials_begin(pg_trainer *t, pg__worker *w, pg__flat **out, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (w->n_spare == 0) {
+        size_t k = 0;
+        while (k < PG_MAX_PARTIALS && w->grads[k].mem)
+            k++;
+        if (k == PG_MAX_PARTIALS)
+            PG_FAIL(PG_E_LIMIT, "more partial sums than %d", PG_MAX_PARTIALS);
+        PG_TRY(pg__flat_alloc(t, &w->grads[k], err));
+        w->spare[w->n_spare++] = &w->grads[k];
+    }
+    *out = w->spare[--w->n_spare];
+done:
+    return st;
+}
+
+/* a += b for elements [from, to); what has no rows adds nothing. */
+static pg_status add(pg_trainer *t, pg__flat **a, pg__flat *b, uint64_t from, uint64_t to)
+{
+    const size_t bytes = t->backend->real_bytes;
+    if (!*a)
+        *a = b;
+    else if (b)
+        return t->backend->accumulate(t->dev, (char *)(*a)->mem + from * bytes,
+                                      (const char *)b->mem + from * bytes, (size_t)(to - from));
+    return PG_OK;
+}
+
+/* A binary counter: two neighbours of one size that make up a subtree become one. */
+pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, pg__flat *grads)
+{
+    pg_status st = PG_OK;
+    w->partials[w->n_partials++] = (pg__partial){lane, 1, grads};
+    while (w->n_partials > 1) {
+        pg__partial *a = &w->partials[w->n_partials - 2], *b = a + 1;
+        if (a->size != b->size || a->lo % (2 * a->size) != 0 || b->lo != a->lo + a->size)
+            break;
+        pg__flat *had = a->grads;
+        PG_TRY(add(t, &a->grads, b->grads, 0, t->offsets[t->n_params]));
+        if (had && b->grads)
+            w->spare[w->n_spare++] = b->grads;
+        a->size *= 2;
+        w->n_partials--;
+    }
+done:
+    return st;
+}
+
+static const pg__partial *find(const pg_trainer *t, size_t lo, size_t size)
+{
+    for (size_t w = 0; w < t->cut.n_workers; w++)
+        for (size_t k = 0; k < t->workers[w].n_partials; k++) {
+            const pg__partial *p = &t->workers[w].partials[k];
+            if (p->lo == lo && p->size == size)
+                return p;
+        }
+    return NULL;
+}
+
+/* Depth: the tree's, at most ten. */
+static pg_status sum(pg_trainer *t, size_t lo, size_t size, uint64_t from, uint64_t to,
+                     pg__flat **out)
+{
+    const pg__partial *p = find(t, lo, size);
+    pg__flat *right = NULL;
+    pg_status st = PG_OK;
+    *out = p ? p->grads : NULL;
+    if (p || size == 1)
+        return PG_OK;
+    PG_TRY(sum(t, lo, size / 2, from, to, out));
+    PG_TRY(sum(t, lo + size / 2, size / 2, from, to, &right));
+    PG_TRY(add(t, out, right, from, to));
+done:
+    return st;
+}
+
+pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out)
+{
+    return sum(t, 0, pg__tree_top(pg__lane_count(&t->cut)), from, to, out);
+}

@@ -1,0 +1,20 @@
+/* team.h - threads that work together and meet: the caller is worker 0. */
+#ifndef PG_TRAIN_TEAM_H
+#define PG_TRAIN_TEAM_H
+
+#include <stddef.h>
+
+#include "pg/err.h"
+
+typedef struct pg__team pg__team;
+
+/* n >= 1 workers; n - 1 threads are started. PG_E_NOMEM, PG_E_IO. */
+pg_status pg__team_new(pg__team **out, size_t n, pg_err *err);
+void pg__team_free(pg__team *t); /* NULL is allowed */
+size_t pg__team_size(const pg__team *t);
+
+/* Calls work(arg, w) for every worker w, each in its thread, and returns when all have ended. */
+typedef void (*pg__work)(void *arg, size_t worker);
+void pg__team_run(pg__team *t, pg__work work, void *arg);
+
+#endif

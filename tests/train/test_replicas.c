@@ -1,0 +1,120 @@
+/* Deterministic training gives the same bits however many devices and threads share the work. */
+#include "pg_test.h"
+
+#include "base/mem.h"
+#include "pg/train.h"
+
+typedef struct result {
+    double *weights;
+    size_t n;
+    double loss; /* of the last epoch */
+} result;
+
+static pg_status keep_loss(void *user, size_t epoch, const pg_logs *logs, pg_err *err)
+{
+    (void)epoch, (void)err;
+    ((result *)user)->loss = logs->values[0];
+    return PG_OK;
+}
+
+static result train(const char *run, const char *devices, size_t threads, size_t batch_size,
+                    int deterministic)
+{
+    char model[512], weights[512], data[512];
+    result r = {0};
+    pg_err err = {0};
+    pg_trainer *t = NULL;
+    pg_data *d = NULL;
+    snprintf(model, sizeof model, "%s/golden/%s/model.json", pg_testdata, run);
+    snprintf(weights, sizeof weights, "%s/golden/%s/init_weights.h5", pg_testdata, run);
+    snprintf(data, sizeof data, "%s/golden/%s/data.npz", pg_testdata, run);
+    const pg_train_opts opts = {.model = model,
+                                .weights = weights,
+                                .devices = devices,
+                                .threads = threads,
+                                .deterministic = deterministic,
+                                .optimizer = "adam",
+                                .loss = "categorical_crossentropy",
+                                .metrics = "accuracy"};
+    if (pg_trainer_open(&t, &opts, &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    assert_ok(pg_data_open(&d, data, &err));
+    const pg_callback cb = {.user = &r, .epoch_end = keep_loss};
+    if (pg_fit(t, d, &(pg_fit_opts){.batch_size = batch_size, .epochs = 2, .no_shuffle = 1}, &cb,
+               &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    for (size_t i = 0; i < pg_trainer_n_weights(t); i++) {
+        const pg_weight *w = pg_trainer_weight(t, i);
+        const size_t n = (size_t)(w->n_bytes / pg_dtype_bytes(w->dtype));
+        double *more = realloc(r.weights, (r.n + n) * sizeof *more);
+        assert_non_null(more);
+        r.weights = more;
+        assert_ok(pg_trainer_read(t, i, r.weights + r.n, n, NULL));
+        r.n += n;
+    }
+    pg_data_close(d);
+    pg_trainer_close(t);
+    return r;
+}
+
+static void replicas_and_threads_give_the_same_bits(void **state)
+{
+    static const char *const devices[] = {"cpu:0,cpu:0", "cpu:0,cpu:1,cpu:2",
+                                          "cpu:0,cpu:1,cpu:2,cpu:3",
+                                          "cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0"};
+    (void)state;
+    const result one = train("mlp_digits", "cpu:0", 1, 33, 1);
+    for (size_t i = 0; i < 4; i++)
+        for (size_t threads = 1; threads <= 5; threads += 4) {
+            const result many = train("mlp_digits", devices[i], threads, 33, 1);
+            assert_int_equal(many.n, one.n);
+            assert_memory_equal(many.weights, one.weights, one.n * sizeof *one.weights);
+            assert_true(many.loss == one.loss);
+            free(many.weights);
+        }
+    free(one.weights);
+}
+
+static void replicas_differ_from_one_device_by_rounding_only(void **state)
+{
+    (void)state;
+    const result one = train("mlp_digits", "cpu:0", 1, 32, 0);
+    const result three = train("mlp_digits", "cpu:0,cpu:1,cpu:2", 3, 32, 0);
+    double worst = 0;
+    for (size_t i = 0; i < one.n; i++) {
+        const double d = one.weights[i] - three.weights[i];
+        worst = d > worst ? d : -d > worst ? -d : worst;
+    }
+    assert_true(worst < 2e-6 && worst > 0);
+    free(one.weights);
+    free(three.weights);
+}
+
+static void batches_smaller_than_the_replicas_train(void **state)
+{
+    (void)state;
+    const result r = train("mlp_digits", "cpu:0,cpu:1,cpu:2,cpu:3", 4, 3, 0);
+    assert_true(r.loss > 0 && r.loss < 3);
+    free(r.weights);
+}
+
+static void more_devices_than_lanes_are_refused(void **state)
+{
+    char model[512];
+    pg_err err;
+    pg_trainer *t = NULL;
+    (void)state;
+    snprintf(model, sizeof model, "%s/golden/mlp_digits/init_model.h5", pg_testdata);
+    const pg_train_opts opts = {.model = model,
+                                .loss = "mse",
+                                .deterministic = 1,
+                                .lanes = 2,
+                                .devices = "cpu:0,cpu:0,cpu:0"};
+    assert_fails(PG_E_ARG, pg_trainer_open(&t, &opts, &err), &err);
+    assert_string_equal(err.msg, "3 devices need at least as many lanes: --lanes 4");
+}
+
+PG_TEST_MAIN(cmocka_unit_test(replicas_and_threads_give_the_same_bits),
+             cmocka_unit_test(replicas_differ_from_one_device_by_rounding_only),
+             cmocka_unit_test(batches_smaller_than_the_replicas_train),
+             cmocka_unit_test(more_devices_than_lanes_are_refused))
