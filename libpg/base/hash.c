@@ -1,14 +1,75 @@
 /* hash.c - checksums: zlib's CRC-32, and the two that HDF5 protects its own structures with (format
- * specification, sections III.A and "Checksum"), which no library offers by themselves. */
+ * specification, sections III.A and "Checksum"), which no library offers by themselves.
+ *
+ * Where the processor multiplies without carries (PCLMULQDQ, x86 since 2010), long pieces of CRC-32
+ * go that way, more than twice as fast as zlib 1.2.13; zlib does the rest and is the oracle. */
 #include "base/hash.h"
 
 #include <string.h>
 #include <zlib.h>
 
-uint32_t pg__crc32(uint32_t crc, const void *p, size_t n)
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+#define FOLDS __attribute__((target("pclmul,sse4.1")))
+
+FOLDS static inline __m128i load16(const unsigned char *p)
 {
-    return (uint32_t)crc32_z(crc, p, n);
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
+
+/* x, moved on by as many bits as k says, plus what stands there. */
+FOLDS static inline __m128i fold(__m128i x, __m128i k, __m128i there)
+{
+    const __m128i low = _mm_clmulepi64_si128(x, k, 0x00), high = _mm_clmulepi64_si128(x, k, 0x11);
+    return _mm_xor_si128(_mm_xor_si128(low, high), there);
+}
+
+/* Source: V. Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+ * Instruction", Intel 2009, with its constants for the reflected polynomial of gzip. n: at least 64
+ * and a multiple of 16. */
+FOLDS static uint32_t crc32_folded(uint32_t crc, const unsigned char *p, size_t n)
+{
+    const __m128i by_512 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
+    const __m128i by_128 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
+    const __m128i by_32 = _mm_set_epi64x(0, 0x0163cd6124);
+    const __m128i barrett = _mm_set_epi64x(0x01f7011641, 0x01db710641);
+    const __m128i even = _mm_setr_epi32(~0, 0, ~0, 0);
+    __m128i lane[4], x;
+    for (int i = 0; i < 4; i++)
+        lane[i] = load16(p + 16 * i);
+    lane[0] = _mm_xor_si128(lane[0], _mm_cvtsi32_si128((int)~crc));
+    for (p += 64, n -= 64; n >= 64; p += 64, n -= 64)
+        for (int i = 0; i < 4; i++)
+            lane[i] = fold(lane[i], by_512, load16(p + 16 * i));
+    x = lane[0];
+    for (int i = 1; i < 4; i++)
+        x = fold(x, by_128, lane[i]);
+    for (; n >= 16; p += 16, n -= 16)
+        x = fold(x, by_128, load16(p));
+    x = _mm_xor_si128(_mm_srli_si128(x, 8), _mm_clmulepi64_si128(x, by_128, 0x10));
+    x = _mm_xor_si128(_mm_srli_si128(x, 4),
+                      _mm_clmulepi64_si128(_mm_and_si128(x, even), by_32, 0x00));
+    __m128i q = _mm_clmulepi64_si128(_mm_and_si128(x, even), barrett, 0x10);
+    q = _mm_clmulepi64_si128(_mm_and_si128(q, even), barrett, 0x00);
+    return ~(uint32_t)_mm_extract_epi32(_mm_xor_si128(x, q), 1);
+}
+
+uint32_t pg__crc32(uint32_t crc, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    const int folds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+    const size_t most = folds && n >= 64 ? n / 16 * 16 : 0;
+    if (most)
+        crc = crc32_folded(crc, p, most);
+    return n > most ? (uint32_t)crc32_z(crc, p + most, n - most) : crc;
+}
+#else
+uint32_t pg__crc32(uint32_t crc, const void *data, size_t n)
+{
+    return n ? (uint32_t)crc32_z(crc, data, n) : crc;
+}
+#endif
 
 static uint32_t rot(uint32_t x, int k)
 {

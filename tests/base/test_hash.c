@@ -1,5 +1,7 @@
 #include "pg_test.h"
 
+#include <zlib.h>
+
 #include "base/hash.h"
 
 static void crc32_is_zlibs(void **state)
@@ -7,6 +9,24 @@ static void crc32_is_zlibs(void **state)
     (void)state;
     assert_int_equal(pg__crc32(0, "123456789", 9), 0xCBF43926);
     assert_int_equal(pg__crc32(pg__crc32(0, "1234", 4), "56789", 5), 0xCBF43926);
+}
+
+/* Every length and alignment around the blocks of the fast way, and several blocks after another. */
+static void crc32_of_any_piece_is_zlibs(void **state)
+{
+    (void)state;
+    static unsigned char data[5100];
+    uint32_t x = 1;
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)((x = x * 1664525u + 1013904223u) >> 24);
+    for (size_t n = 0, at = 0; n < 5000; n++, at = (at + 7) % 61)
+        assert_int_equal(pg__crc32(x + (uint32_t)n, data + at, n), crc32(x + (uint32_t)n, data + at, (uInt)n));
+}
+
+static void crc32_of_nothing_changes_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(pg__crc32(0xCBF43926, NULL, 0), 0xCBF43926);
 }
 
 static void lookup3_agrees_with_its_authors_examples(void **state)
@@ -23,5 +43,7 @@ static void fletcher32_sums_big_endian_words(void **state)
     assert_int_equal(pg__fletcher32("\0\1\2", 3), (1u + 0x201) << 16 | 0x201);
 }
 
-PG_TEST_MAIN(cmocka_unit_test(crc32_is_zlibs), cmocka_unit_test(lookup3_agrees_with_its_authors_examples),
+PG_TEST_MAIN(cmocka_unit_test(crc32_is_zlibs), cmocka_unit_test(crc32_of_any_piece_is_zlibs),
+             cmocka_unit_test(crc32_of_nothing_changes_nothing),
+             cmocka_unit_test(lookup3_agrees_with_its_authors_examples),
              cmocka_unit_test(fletcher32_sums_big_endian_words))
