@@ -8,7 +8,7 @@
 
 static pg_split_opts o;
 static const char *format = "npy", *max_size;
-static unsigned max_tensors;
+static unsigned max_tensors, n_threads;
 
 static const cli_opt options[] = {
     {0, "max-shard-size", "SIZE", NULL, &max_size, NULL, NULL,
@@ -18,6 +18,8 @@ static const cli_opt options[] = {
      "format of the shards"},
     {0, "unwrap", NULL, &o.unwrap, NULL, NULL, NULL,
      "split the one-device model of a parallel wrapper's file"},
+    {'j', "jobs", "N", NULL, NULL, &n_threads, NULL,
+     "npy: write N files at a time (1); they are the same files"},
     {0, "sha256", NULL, &o.sha256, NULL, NULL, NULL, "write SHA256SUMS too, for sha256sum -c"},
     {0},
 };
@@ -184,6 +186,7 @@ int main(int argc, char **argv)
                               .trust_input = cli.trust_input,
                               .cancel = cli_cancel()};
     o.max_tensors = max_tensors;
+    o.n_threads = n_threads;
     (void)pg_shard_format_by_name(&o.format, format);
     if (max_size && !parse_size(&o.max_shard_bytes, max_size))
         return cli_finish(CLI_TROUBLE);

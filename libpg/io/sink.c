@@ -3,19 +3,17 @@
  * An existing output stays as it was until the rename: a failure, a kill or a power loss leaves the
  * old file or the new one, never a mixture. A killed run leaves its temporary behind; its flock()
  * is gone with the process, so the next run that writes the same output can tell and remove it. */
-#include "io/sink.h"
+#include "io/sink_impl.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -28,24 +26,6 @@
 #include "base/try.h"
 
 #define RANDOM_CHARS 6
-#define MAX_NAME     255 /* NAME_MAX of Linux file systems */
-#define BLOCK_BYTES  4096u
-#define CLONE_BYTES  ((uint64_t)1 << 30) /* per call, so that a cancel is heard in between */
-#define KERNEL_BYTES ((uint64_t)16 << 20)
-
-struct pg__sink {
-    pg__sink_opts opts;
-    int dir, fd;
-    char shown[sizeof(pg__shown)]; /* path as given, for messages */
-    char name[MAX_NAME + 1];       /* of the output, in dir */
-    char tmp[MAX_NAME + 1];        /* of the temporary; "" once it is gone or renamed */
-    mode_t mode;                   /* what the output gets */
-    uint64_t size;                 /* highest byte written */
-    uint64_t allocated;            /* size the file may have from pg__sink_reserve() */
-    int broken;                    /* a write failed: this output must not be committed */
-    int no_clone, no_cfr;          /* the file system declined once */
-    unsigned char *buf;            /* PG_COPY_BYTES, when first needed */
-};
 
 /* --- the destination ------------------------------------------------------------------------- */
 
@@ -59,7 +39,7 @@ static pg_status open_folder(pg__sink *s, const char *path, pg_err *err)
         return pg_fail(err, PG_E_ARG, "the output has an empty name");
     if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return pg_fail(err, PG_E_ARG, "%s: is a folder; give a file name", s->shown);
-    if (strlen(name) > MAX_NAME || strlen(path) >= sizeof folder)
+    if (strlen(name) > PG_SINK_NAME || strlen(path) >= sizeof folder)
         return pg_fail_sys(err, PG_E_IO, ENAMETOOLONG, "%s", s->shown);
     snprintf(s->name, sizeof s->name, "%s", name);
     if (!slash)
@@ -154,7 +134,7 @@ pg_status pg__sink_check(const char *path, const pg__sink_opts *opts, pg_err *er
 /* ".NAME.pg-" of this output; a NAME that leaves no room for the rest is cut. */
 static size_t temp_prefix(const pg__sink *s, char *out, size_t cap)
 {
-    const int room = MAX_NAME - (int)sizeof "..pg-" + 1 - RANDOM_CHARS;
+    const int room = PG_SINK_NAME - (int)sizeof "..pg-" + 1 - RANDOM_CHARS;
     return (size_t)snprintf(out, cap, ".%.*s.pg-", room, s->name);
 }
 
@@ -175,7 +155,7 @@ static void remove_if_stale(int dir, const char *name)
 /* Tidying up after a killed run; that it fails is no reason to fail. */
 static void remove_stale(const pg__sink *s)
 {
-    char prefix[MAX_NAME + 1];
+    char prefix[PG_SINK_NAME + 1];
     const size_t n = temp_prefix(s, prefix, sizeof prefix);
     const int fd = openat(s->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
@@ -254,7 +234,8 @@ pg_status pg__sink_open(pg__sink **out, const char *path, const pg__sink_opts *o
     if (!s)
         return pg__nomem(err);
     PG_TRY(prepare(s, path, opts, err));
-    remove_stale(s);
+    if (!s->opts.fresh)
+        remove_stale(s);
     PG_TRY(create_temp(s, err));
     *out = s;
     s = NULL;
@@ -294,9 +275,9 @@ void pg__sink_close(pg__sink *s)
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static pg_status check_cancel(pg__sink *s, pg_err *err)
+pg_status pg__sink_check_cancel(pg__sink *s, pg_err *err)
 {
-    if (!s->opts.cancel || !*s->opts.cancel)
+    if (!pg__cancelled(s->opts.cancel))
         return PG_OK;
     s->broken = 1;
     return pg_fail(err, PG_E_CANCELLED, "%s: interrupted; nothing written", s->shown);
@@ -308,15 +289,14 @@ static pg_status fail_write(pg__sink *s, int sys, pg_err *err)
     return pg_fail_sys(err, PG_E_IO, sys, "%s", s->shown);
 }
 
-/* The checks common to all calls that put n bytes at off. */
-static pg_status begin_write(pg__sink *s, uint64_t off, uint64_t n, pg_err *err)
+pg_status pg__sink_begin(pg__sink *s, uint64_t off, uint64_t n, pg_err *err)
 {
     uint64_t end;
     if (__builtin_add_overflow(off, n, &end) || end > INT64_MAX) {
         s->broken = 1;
         return pg_fail_sys(err, PG_E_IO, EFBIG, "%s", s->shown);
     }
-    const pg_status st = check_cancel(s, err);
+    const pg_status st = pg__sink_check_cancel(s, err);
     if (st == PG_OK && n && end > s->size)
         s->size = end;
     return st;
@@ -340,7 +320,7 @@ static pg_status check_space(pg__sink *s, uint64_t wanted, pg_err *err)
 pg_status pg__sink_reserve(pg__sink *s, uint64_t n_bytes, pg_err *err)
 {
     int rc;
-    pg_status st = check_cancel(s, err);
+    pg_status st = pg__sink_check_cancel(s, err);
     if (st == PG_OK && n_bytes > INT64_MAX)
         st = fail_write(s, EFBIG, err);
     if (st == PG_OK)
@@ -349,7 +329,7 @@ pg_status pg__sink_reserve(pg__sink *s, uint64_t n_bytes, pg_err *err)
         return st;
     do
         rc = fallocate(s->fd, 0, 0, (off_t)n_bytes) ? errno : 0;
-    while (rc == EINTR && (st = check_cancel(s, err)) == PG_OK);
+    while (rc == EINTR && (st = pg__sink_check_cancel(s, err)) == PG_OK);
     if (st != PG_OK)
         return st;
     if (rc == 0 && n_bytes > s->allocated)
@@ -359,10 +339,11 @@ pg_status pg__sink_reserve(pg__sink *s, uint64_t n_bytes, pg_err *err)
     return fail_write(s, rc, err);
 }
 
-static pg_status write_all(pg__sink *s, uint64_t off, const unsigned char *p, size_t n, pg_err *err)
+pg_status pg__sink_put(pg__sink *s, uint64_t off, const unsigned char *p, size_t n, pg_err *err)
 {
     while (n) {
-        const ssize_t put = pwrite(s->fd, p, n < KERNEL_BYTES ? n : KERNEL_BYTES, (off_t)off);
+        const ssize_t put =
+            pwrite(s->fd, p, n < PG_SINK_KERNEL_BYTES ? n : PG_SINK_KERNEL_BYTES, (off_t)off);
         const int sys = put < 0 ? errno : EIO; /* a count of 0 must not loop for ever */
         if (put > 0) {
             off += (uint64_t)put;
@@ -371,7 +352,7 @@ static pg_status write_all(pg__sink *s, uint64_t off, const unsigned char *p, si
         } else if (sys != EINTR) {
             return fail_write(s, sys, err);
         }
-        const pg_status st = n ? check_cancel(s, err) : PG_OK;
+        const pg_status st = n ? pg__sink_check_cancel(s, err) : PG_OK;
         if (st != PG_OK)
             return st;
     }
@@ -380,120 +361,22 @@ static pg_status write_all(pg__sink *s, uint64_t off, const unsigned char *p, si
 
 pg_status pg__sink_write(pg__sink *s, uint64_t off, const void *p, size_t n, pg_err *err)
 {
-    const pg_status st = begin_write(s, off, n, err);
-    return st == PG_OK ? write_all(s, off, p, n, err) : st;
+    pg_status st = pg__sink_begin(s, off, n, err);
+    if (st == PG_OK)
+        st = pg__sink_put(s, off, p, n, err);
+    if (st == PG_OK)
+        pg__progress_add(s->opts.progress, n);
+    return st;
 }
 
 pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err)
 {
     struct stat sb;
-    pg_status st = begin_write(s, 0, n_bytes, err);
+    pg_status st = pg__sink_begin(s, 0, n_bytes, err);
     if (st == PG_OK && fstat(s->fd, &sb))
         return fail_write(s, errno, err);
     if (st == PG_OK && (uint64_t)sb.st_size < n_bytes && ftruncate(s->fd, (off_t)n_bytes))
         return fail_write(s, errno, err);
-    return st;
-}
-
-/* --- copying --------------------------------------------------------------------------------- */
-
-/* The source of a copy: fd and fd_off where the kernel can do it, else fd is -1. */
-typedef struct source {
-    pg__io *io;
-    uint64_t off;
-    int fd;
-    uint64_t fd_off;
-} source;
-
-/* How many of the next n bytes may be shared with the source after *skip that must be copied:
- * clones need whole blocks of both files. */
-static uint64_t clonable(const pg__sink *s, uint64_t off, const source *src, uint64_t n,
-                         uint64_t *skip)
-{
-    *skip = (BLOCK_BYTES - off % BLOCK_BYTES) % BLOCK_BYTES;
-    if (s->no_clone || src->fd < 0 || off % BLOCK_BYTES != src->fd_off % BLOCK_BYTES || n < *skip)
-        return 0;
-    return (n - *skip) / BLOCK_BYTES * BLOCK_BYTES;
-}
-
-/* Shares blocks with the source; 0 means that the file system cannot and they are to be copied. */
-static uint64_t share(pg__sink *s, uint64_t off, const source *src, uint64_t n)
-{
-    struct file_clone_range r = {.src_fd = src->fd, .src_offset = src->fd_off, .dest_offset = off};
-    r.src_length = n < CLONE_BYTES ? n : CLONE_BYTES;
-    if (ioctl(s->fd, FICLONERANGE, &r) == 0)
-        return r.src_length;
-    s->no_clone = errno != EINTR;
-    return 0;
-}
-
-/* Copies within the kernel; 0 means that it cannot (EXDEV, ENOSYS, special files ...). Failures
- * such as ENOSPC the plain way meets too, and it knows which side failed. */
-static uint64_t copy_in_kernel(pg__sink *s, uint64_t off, const source *src, uint64_t n)
-{
-    off_t from = (off_t)src->fd_off, to = (off_t)off;
-    const ssize_t k =
-        copy_file_range(src->fd, &from, s->fd, &to, n < KERNEL_BYTES ? n : KERNEL_BYTES, 0);
-    if (k > 0)
-        return (uint64_t)k;
-    s->no_cfr = k == 0 || errno != EINTR;
-    return 0;
-}
-
-static pg_status copy_plain(pg__sink *s, uint64_t off, const source *src, size_t n, pg_err *err)
-{
-    char shown[200];
-    if (!s->buf && !(s->buf = pg__mem_array(PG_COPY_BYTES, 1)))
-        return pg__nomem(err);
-    const pg_status st = pg__io_read(src->io, src->off, s->buf, n, err);
-    if (st == PG_OK)
-        return write_all(s, off, s->buf, n, err);
-    const char *name = pg__io_name(src->io);
-    pg_err_prefix(err, pg__printable(shown, sizeof shown, name, strlen(name)));
-    return st;
-}
-
-/* Copies the next piece of n bytes, *done of them, by the best means that is left. */
-static pg_status copy_piece(pg__sink *s, uint64_t off, const source *src, uint64_t n,
-                            uint64_t *done, pg_err *err)
-{
-    uint64_t skip = 0;
-    const uint64_t whole = clonable(s, off, src, n, &skip);
-    *done = whole && skip == 0 ? share(s, off, src, whole) : 0;
-    if (*done)
-        return PG_OK;
-    if (whole && skip)
-        n = skip;
-    *done = src->fd >= 0 && !s->no_cfr ? copy_in_kernel(s, off, src, n) : 0;
-    if (*done)
-        return PG_OK;
-    *done = n < PG_COPY_BYTES ? n : PG_COPY_BYTES;
-    return copy_plain(s, off, src, (size_t)*done, err);
-}
-
-pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
-                        pg_err *err)
-{
-    source src = {.io = io, .off = src_off};
-    pg_status st = begin_write(s, off, n, err);
-    if (st == PG_OK && (src_off > pg__io_size(io) || n > pg__io_size(io) - src_off))
-        st = pg_fail(err, PG_E_FORMAT,
-                     "%s: truncated: %" PRIu64 " bytes at byte %" PRIu64
-                     " are wanted, it holds %" PRIu64 " bytes",
-                     PG_SHOW(pg__io_name(io)), n, src_off, pg__io_size(io));
-    src.fd = pg__io_fd(io, src_off, &src.fd_off);
-    while (st == PG_OK && n) {
-        uint64_t done = 0;
-        st = copy_piece(s, off, &src, n, &done, err);
-        off += done;
-        src.off += done;
-        src.fd_off += done;
-        n -= done;
-        if (st == PG_OK && n)
-            st = check_cancel(s, err);
-    }
-    if (st != PG_OK)
-        s->broken = 1;
     return st;
 }
 
@@ -516,7 +399,7 @@ static pg_status set_size(pg__sink *s, pg_err *err)
 
 pg_status pg__sink_reopen(pg__sink *s, pg__io **out, pg_err *err)
 {
-    pg_status st = check_cancel(s, err);
+    pg_status st = pg__sink_check_cancel(s, err);
     if (st == PG_OK)
         st = set_size(s, err);
     if (st != PG_OK)
@@ -576,14 +459,14 @@ pg_status pg__sink_commit(pg__sink *s, pg_err *err)
     int rc;
     if (s->broken || !s->tmp[0])
         return pg_fail(err, PG_E_ARG, "%s: incomplete; nothing written", s->shown);
-    PG_TRY(check_cancel(s, err));
+    PG_TRY(pg__sink_check_cancel(s, err));
     PG_TRY(set_size(s, err));
     if (fchmod(s->fd, s->mode) && errno != EPERM && errno != ENOTSUP && errno != ENOSYS) {
         st = fail_write(s, errno, err);
         goto done;
     }
     PG_TRY(flush(s, err));
-    PG_TRY(check_cancel(s, err));
+    PG_TRY(pg__sink_check_cancel(s, err));
     rc = !s->opts.force ? rename_new(s) : renameat(s->dir, s->tmp, s->dir, s->name) ? errno : 0;
     if (rc == EEXIST)
         PG_FAIL(PG_E_ARG, "%s exists; use --force to replace it", s->shown);

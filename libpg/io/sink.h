@@ -17,6 +17,7 @@
 #ifndef PG_IO_SINK_H
 #define PG_IO_SINK_H
 
+#include "base/watch.h"
 #include "io/io.h"
 
 typedef struct pg__sink pg__sink;
@@ -24,7 +25,9 @@ typedef struct pg__sink pg__sink;
 typedef struct pg__sink_opts {
     int force;                  /* replace an existing file */
     int no_sync;                /* no fsync */
+    int fresh;                  /* no killed run can have left a temporary in the folder */
     const volatile int *cancel; /* PG_E_CANCELLED from the next call on once *cancel != 0 */
+    pg_progress *progress;      /* is told of bytes written and copied; may be NULL */
     pg__io *input;       /* the output must not be this file (device and inode); may be NULL */
     pg__io *const *also; /* nor one of these, NULLs among them: shards, the file of --like */
     size_t n_also;
@@ -50,6 +53,11 @@ pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err);
  * 4096, else copy_file_range, else pread/pwrite of 256 KiB. */
 pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
                         pg_err *err);
+
+/* Shares with the source what whole blocks of those n bytes can be, and nothing else: *n_shared
+ * bytes from byte *first of the output (0: the file system cannot); the caller writes the rest. */
+pg_status pg__sink_share(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
+                         uint64_t *first, uint64_t *n_shared, pg_err *err);
 
 /* Reads back what was written, for the proof before commit. The io is closed by the caller. */
 pg_status pg__sink_reopen(pg__sink *s, pg__io **out, pg_err *err);

@@ -13,6 +13,7 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/try.h"
 #include "format/fmt_keras_h5.h"
 #include "format/fmt_keras_v3.h"
@@ -263,6 +264,12 @@ done:
     return st;
 }
 
+pg__extent pg__split_extent(const pg__split *s, size_t i)
+{
+    const size_t data = s->v[i].data;
+    return data == PG_NONE ? (pg__extent){0} : pg__store_extent(s->r.s, data);
+}
+
 pg_status pg__split_read(pg__split *s, size_t i, uint64_t off, void *buf, size_t n, pg_err *err)
 {
     const pg__split_tensor *t = &s->v[i];
@@ -415,7 +422,7 @@ static void fini(pg__split *s)
     pg__strs_fini(&s->sums);
     pg__mem_free(s->v);
     pg__mem_free(s->buf);
-    pg__mem_free(s->old);
+    pg__mem_free(s->room);
     pg__mem_free(s->into);
 }
 
@@ -433,9 +440,12 @@ pg_status pg_split_file(const char *in, const char *dir, const pg_split_opts *op
         return pg_fail(err, PG_E_ARG, "an input and a folder are needed");
     s.r.in = in;
     s.r.write = &s.o->write;
-    s.buf = pg__mem_array(PG_COPY_BYTES, 1);
-    s.old = pg__mem_array(PG_COPY_BYTES, 1);
-    if (!s.buf || !s.old) {
+    s.n_threads = s.o->n_threads < 1                ? 1
+                  : s.o->n_threads > PG_MAX_THREADS ? PG_MAX_THREADS
+                                                    : s.o->n_threads;
+    s.buf = pg__mem_array(s.n_threads, PG_COPY_BYTES);
+    s.room = pg__mem_array(s.n_threads, PG_COPY_BYTES);
+    if (!s.buf || !s.room) {
         st = pg__nomem(err);
         goto done;
     }
@@ -447,6 +457,7 @@ pg_status pg_split_file(const char *in, const char *dir, const pg_split_opts *op
         pg_err_prefix(err, PG_SHOW(in));
         goto done;
     }
+    pg__progress_start(s.o->write.progress, s.n_bytes);
     PG_TRY(write[s.o->format](&s, err));
 done:
     if (report) {

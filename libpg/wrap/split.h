@@ -33,9 +33,11 @@ typedef struct pg__split {
     pg__split_tensor *v;
     size_t n, cap;
     pg_shard_report rep;
-    pg__strs sums;            /* lines of SHA256SUMS */
-    uint64_t n_bytes;         /* of all tensors */
-    unsigned char *buf, *old; /* PG_COPY_BYTES each */
+    pg__strs sums;    /* lines of SHA256SUMS */
+    uint64_t n_bytes; /* of all tensors */
+    int fresh;        /* nothing of an earlier run is in the folder */
+    size_t n_threads;
+    unsigned char *buf, *room; /* PG_COPY_BYTES each for every thread */
 } pg__split;
 
 /* Raw bytes of a tensor; with the other function little-endian ones (off and n in elements' sizes).
@@ -44,6 +46,10 @@ pg_status pg__split_read(pg__split *s, size_t i, uint64_t off, void *buf, size_t
 
 pg_status pg__split_read_little(pg__split *s, size_t i, uint64_t off, void *buf, size_t n,
                                 pg_err *err);
+
+/* Where its raw bytes lie as they are; io NULL: they must be read through pg__split_read(), which
+ * then only one thread may do. */
+pg__extent pg__split_extent(const pg__split *s, size_t i);
 
 /* Where "path" is written, into out (emptied before). */
 pg_status pg__split_path(pg__str *out, const pg__split *s, const char *path, pg_err *err);
@@ -61,15 +67,38 @@ typedef struct pg__split_out {
     pg__io *old;    /* of a comparison */
     int same;
     uint64_t at;
+    uint64_t shared, shared_end; /* what of it is there without being written */
+    unsigned char *buf, *room;   /* PG_COPY_BYTES each: the filler's, pg__split_put()'s */
     uint32_t crc;
     pg__sha256 sha;
 } pg__split_out;
 pg_status pg__split_put(pg__split *s, pg__split_out *f, const void *p, size_t n, pg_err *err);
 
-/* Produces file `path`: fill() puts its bytes, and is called twice where an older file differs. */
+/* Before anything is put: shares with the input what blocks of the file, which will hold n bytes of
+ * a tensor (those from byte `from`) at `off`, the file system can. They are put all the same, for
+ * the checksums. */
+pg_status pg__split_share(pg__split *s, pg__split_out *f, uint64_t off, size_t tensor,
+                          uint64_t from, uint64_t n, pg_err *err);
+
+/* What came of a file. */
+typedef struct pg__split_made {
+    int done, reused;
+    uint64_t n_bytes;
+    uint32_t crc;
+    char sha256[65];
+} pg__split_made;
+
+/* Produces file `path`: the filler puts its bytes, and is called twice where an older file differs.
+ * Safe from thread `worker` if the filler is. */
+typedef pg_status (*pg__split_filler)(pg__split *s, pg__split_out *f, void *ctx, pg_err *err);
+pg_status pg__split_produce(pg__split *s, size_t worker, const char *path, uint64_t n_bytes,
+                            pg__split_filler fill, void *ctx, pg__split_made *made, pg_err *err);
+/* Its place in the report and in SHA256SUMS. */
+pg_status pg__split_record(pg__split *s, const char *path, size_t n_tensors,
+                           const pg__split_made *made, pg_err *err);
+/* Both, and pg__split_kept(). */
 pg_status pg__split_make(pg__split *s, const char *path, size_t n_tensors, uint64_t n_bytes,
-                         pg_status (*fill)(pg__split *s, pg__split_out *f, void *ctx, pg_err *err),
-                         void *ctx, uint32_t *crc, pg_err *err);
+                         pg__split_filler fill, void *ctx, uint32_t *crc, pg_err *err);
 
 /* ---- split_image.c ---- */
 
@@ -120,7 +149,7 @@ pg_status pg__split_fill(pg__filling *out, const pg__split *s, size_t n_tensors,
 size_t pg__filling_count(const pg__filling *f, size_t n_tensors, size_t shard);
 void pg__filling_fini(pg__filling *f);
 
-/* ---- split_folder.c ---- */
+/* ---- split_files.c ---- */
 
 /* A sink for `path`, and its end (commit, both sums). */
 pg_status pg__split_open(pg__split *s, const char *path, pg__sink **out, pg_err *err);
@@ -136,6 +165,11 @@ pg_status pg__split_kept(const pg__split *s, pg_status st, pg_err *err);
 
 /* Writes manifest.json of a split that ends with another index: it is there before that. */
 pg_status pg__split_side_manifest(pg__split *s, const pg__manifest *m, pg_err *err);
+
+/* ---- split_folder.c ---- */
+
+/* Makes a folder and those above it; the first `fixed` characters of path exist. */
+pg_status pg__split_make_folders(const char *path, size_t fixed, pg_err *err);
 
 /* Makes the folder, or checks that what is in it is an interrupted run of this split: none but
  * these files. With force, an earlier split in it is replaced when this one is whole; until then

@@ -186,8 +186,7 @@ static pg_status check_space(const pg__split *s, uint64_t n_bytes, pg_err *err)
     return PG_E_IO;
 }
 
-/* Makes a folder and those above it. */
-static pg_status make_folders(const char *path, size_t fixed, pg_err *err)
+pg_status pg__split_make_folders(const char *path, size_t fixed, pg_err *err)
 {
     pg_status st = PG_OK;
     char *copy = pg__mem_strdup(path);
@@ -263,6 +262,7 @@ static pg_status check_folder(pg__split *s, const char *dir, const pg__strs *fil
         goto done;
     }
     s->replaces = whole;
+    s->fresh = w.n_files == 0;
 done:
     walk_fini(&w);
     pg__str_fini(&index);
@@ -282,14 +282,15 @@ pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *fil
         n--;
     PG_TRY(pg__str_add(&into, s->dir, n, err));
     const int there = stat(into.s, &sb) == 0;
+    s->fresh = !there;
     if (there && !S_ISDIR(sb.st_mode))
         PG_FAIL(PG_E_ARG, "%s: is not a folder", PG_SHOW(s->dir));
     if (there)
         PG_TRY(check_folder(s, into.s, files, err));
     if (s->replaces) {
-        const int fresh = !s->o->write.dry_run;
         PG_TRY(pg__str_puts(&into, ".pg-new", err));
-        if (fresh && stat(into.s, &sb) == 0) {
+        s->fresh = stat(into.s, &sb) != 0;
+        if (!s->o->write.dry_run && !s->fresh) {
             walk w = {0};
             st = walk_split(&w, into.s, files, err);
             if (st == PG_OK && w.foreign.n)
@@ -305,179 +306,11 @@ pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *fil
         goto done;
     }
     if (!s->o->write.dry_run) {
-        PG_TRY(make_folders(s->into, 1, err));
+        PG_TRY(pg__split_make_folders(s->into, 1, err));
         PG_TRY(check_space(s, n_bytes, err));
     }
 done:
     pg__str_fini(&into);
-    return st;
-}
-
-/* ---- files -----------------------------------------------------------------------------------
- */
-
-pg_status pg__split_put(pg__split *s, pg__split_out *f, const void *p, size_t n, pg_err *err)
-{
-    pg_status st = PG_OK;
-    if (f->sink) {
-        PG_TRY(pg__sink_write(f->sink, f->at, p, n, err));
-    } else if (f->same) {
-        if (s->o->write.cancel && *s->o->write.cancel)
-            PG_FAIL(PG_E_CANCELLED, "%s: interrupted", PG_SHOW(s->dir));
-        PG_TRY(pg__io_read(f->old, f->at, s->old, n, err)); /* n <= PG_COPY_BYTES */
-        f->same = memcmp(s->old, p, n) == 0;
-    }
-    f->at += n;
-    if (f->sink || f->same)
-        f->crc = pg__crc32(f->crc, p, n);
-    if (s->o->sha256 && (f->sink || f->same))
-        pg__sha256_add(&f->sha, p, n);
-done:
-    return st;
-}
-
-typedef pg_status (*fill_fn)(pg__split *, pg__split_out *, void *, pg_err *);
-
-/* Compares with an older file of the right size; *same says what came out. */
-static pg_status compare(pg__split *s, pg__split_out *f, const char *path, uint64_t n_bytes,
-                         fill_fn fill, void *ctx, pg_err *err)
-{
-    pg_status st = PG_OK;
-    if (pg__io_open(&f->old, path, NULL) != PG_OK)
-        return PG_OK; /* not there, or nothing to keep */
-    if (pg__io_size(f->old) == n_bytes) {
-        f->same = 1;
-        pg__sha256_init(&f->sha);
-        st = fill(s, f, ctx, err);
-    }
-    pg__io_close(f->old);
-    f->old = NULL;
-    return st;
-}
-
-static pg_status add_sum(pg__split *s, const char *path, pg__split_out *f, pg_err *err)
-{
-    char hex[65];
-    if (!s->o->sha256)
-        return PG_OK;
-    pg__sha256_hex(&f->sha, hex);
-    return pg__strs_printf(&s->sums, err, "%s  %s", hex, path);
-}
-
-pg_status pg__split_open(pg__split *s, const char *path, pg__sink **out, pg_err *err)
-{
-    const pg__sink_opts o = {.force = 1, .no_sync = 1, .cancel = s->o->write.cancel};
-    pg__str full = {0};
-    pg_status st = pg__split_path(&full, s, path, err);
-    if (st == PG_OK)
-        st = pg__sink_open(out, full.s, &o, err);
-    if (st == PG_E_IO && full.s && strchr(path, '/')) { /* its folder is not there yet */
-        char *slash = strrchr(full.s, '/');
-        *slash = 0;
-        st = make_folders(full.s, strlen(s->into), err);
-        *slash = '/';
-        if (st == PG_OK)
-            st = pg__sink_open(out, full.s, &o, err);
-    }
-    pg__str_fini(&full);
-    return st;
-}
-
-/* Both sums of a whole file. */
-static pg_status sum_all(pg__split *s, pg__io *io, pg__split_out *f, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__sha256_init(&f->sha);
-    for (uint64_t size = pg__io_size(io); f->at < size;) {
-        const size_t n = size - f->at < PG_COPY_BYTES ? (size_t)(size - f->at) : PG_COPY_BYTES;
-        PG_TRY(pg__io_read(io, f->at, s->old, n, err));
-        f->crc = pg__crc32(f->crc, s->old, n);
-        if (s->o->sha256)
-            pg__sha256_add(&f->sha, s->old, n);
-        f->at += n;
-    }
-done:
-    return st;
-}
-
-pg_status pg__split_keep(pg__split *s, const char *path, pg__io *old, size_t n_tensors,
-                         uint32_t *crc, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__split_out f = {0};
-    if (crc || s->o->sha256)
-        PG_TRY(sum_all(s, old, &f, err));
-    PG_TRY(pg__split_file(s, path, n_tensors, pg__io_size(old), err));
-    PG_TRY(add_sum(s, path, &f, err));
-    s->rep.n_reused++;
-    if (crc)
-        *crc = f.crc;
-done:
-    return st;
-}
-
-pg_status pg__split_close(pg__split *s, const char *path, pg__sink *sink, size_t n_tensors,
-                          uint32_t *crc, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__split_out f = {0};
-    pg__io *io = NULL;
-    if (crc || s->o->sha256) {
-        PG_TRY(pg__sink_reopen(sink, &io, err));
-        PG_TRY(sum_all(s, io, &f, err));
-    }
-    PG_TRY(pg__sink_commit(sink, err));
-    PG_TRY(pg__split_file(s, path, n_tensors, pg__sink_size(sink), err));
-    PG_TRY(add_sum(s, path, &f, err));
-    if (crc)
-        *crc = f.crc;
-done:
-    pg__io_close(io);
-    return st;
-}
-
-pg_status pg__split_kept(const pg__split *s, pg_status st, pg_err *err)
-{
-    if (st != PG_OK && st != PG_E_CANCELLED && s->rep.n_files > 0)
-        pg_err_detail(err,
-                      "%zu complete shard%s kept; run the same command again to continue, "
-                      "or remove %s",
-                      s->rep.n_files, s->rep.n_files == 1 ? "" : "s", PG_SHOW(s->dir));
-    return st;
-}
-
-pg_status pg__split_make(pg__split *s, const char *path, size_t n_tensors, uint64_t n_bytes,
-                         fill_fn fill, void *ctx, uint32_t *crc, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__str full = {0};
-    pg__split_out f = {0};
-    PG_TRY(pg__split_path(&full, s, path, err));
-    PG_TRY(compare(s, &f, full.s, n_bytes, fill, ctx, err));
-    if (f.same) {
-        s->rep.n_reused++;
-    } else {
-        f = (pg__split_out){0};
-        pg__sha256_init(&f.sha);
-        st = pg__split_open(s, path, &f.sink, err);
-        if (st == PG_OK && n_bytes > PG_COPY_BYTES)
-            st = pg__sink_reserve(f.sink, n_bytes, err);
-        if (st == PG_OK)
-            st = fill(s, &f, ctx, err);
-        if (st == PG_OK && f.at != n_bytes)
-            st = pg_fail(err, PG_E_IO, "%s: %s bytes instead of %s", PG_SHOW(path), PG_NUM(f.at),
-                         PG_NUM(n_bytes));
-        if (st == PG_OK)
-            st = pg__sink_commit(f.sink, err);
-        PG_TRY(pg__split_kept(s, st, err));
-    }
-    if (crc)
-        *crc = f.crc;
-    PG_TRY(pg__split_file(s, path, n_tensors, n_bytes, err));
-    PG_TRY(add_sum(s, path, &f, err));
-done:
-    pg__sink_close(f.sink);
-    pg__str_fini(&full);
     return st;
 }
 

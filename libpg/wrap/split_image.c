@@ -32,14 +32,15 @@ static pg_status put(pg__split *s, pg__split_image *f, uint64_t off, size_t n, p
     pg_status st = PG_OK;
     if (!f->old)
         return pg__sink_write(f->sink, off, s->buf, n, err);
-    if (s->o->write.cancel && *s->o->write.cancel)
+    if (pg__cancelled(s->o->write.cancel))
         PG_FAIL(PG_E_CANCELLED, "%s: interrupted", PG_SHOW(s->dir));
     if (off + n > pg__io_size(f->old)) {
         f->same = 0;
         goto done;
     }
-    PG_TRY(pg__io_read(f->old, off, s->old, n, err));
-    f->same = memcmp(s->old, s->buf, n) == 0;
+    PG_TRY(pg__io_read(f->old, off, s->room, n, err));
+    f->same = memcmp(s->room, s->buf, n) == 0;
+    pg__progress_add(s->o->write.progress, n);
 done:
     return st;
 }

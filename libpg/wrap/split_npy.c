@@ -1,15 +1,21 @@
 /* split_npy.c - one .npy file per tensor, those beyond max_shard_bytes cut along axis 0, and
- * manifest.json. */
+ * manifest.json.
+ *
+ * Headers of large files are padded so that the data begin at the offset modulo 4096 that they have
+ * in the input (any reader takes that): file systems that can then share the blocks of both. */
 #include <string.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/try.h"
 #include "format/npy.h"
 #include "wrap/shard_names.h"
 #include "wrap/split.h"
 
-#define NPY_ALIGN 64u /* of the data in its file, as numpy has it */
+#define NPY_ALIGN   64u /* of the data in its file, as numpy has it */
+#define BLOCK_ALIGN 4096u
+#define SHARE_BYTES 65536u /* from here on a padded header is nothing beside the data */
 
 /* One file: rows of a tensor behind their header. */
 typedef struct piece {
@@ -62,18 +68,20 @@ done:
 static pg_status start_piece(piece *p, const pg__split *s, const pg__manifest *m, size_t tensor,
                              size_t k, pg_err *err)
 {
-    uint64_t dims[PG_MAX_RANK];
+    uint64_t dims[PG_MAX_RANK], align = NPY_ALIGN, phase = 0;
     const pg_weight *w = &s->v[tensor].w;
     const pg__piece *at = &m->pieces[k];
+    const pg__extent e = pg__split_extent(s, tensor);
     memcpy(dims, w->dims, sizeof dims);
     if (w->rank)
         dims[0] = at->rows;
     p->tensor = tensor;
     p->off = at->off_rows * row_bytes(w);
     p->n = w->rank ? (w->dims[0] ? row_bytes(w) * at->rows : 0) : w->n_bytes;
-    p->head.n = 0;
-    return pg__npy_add_header(&p->head, w->dtype, s->v[tensor].big_endian, w->rank, dims, NPY_ALIGN,
-                              0, err);
+    if (p->n >= SHARE_BYTES && e.io && pg__io_fd(e.io, e.off + p->off, &phase) >= 0)
+        align = BLOCK_ALIGN;
+    return pg__npy_add_header(&p->head, w->dtype, s->v[tensor].big_endian, w->rank, dims, align,
+                              align == BLOCK_ALIGN ? phase % align : 0, err);
 }
 
 /* Header and data in one buffer, so that a small tensor is one write. */
@@ -82,12 +90,16 @@ static pg_status fill(pg__split *s, pg__split_out *f, void *ctx, pg_err *err)
     pg_status st = PG_OK;
     const piece *p = ctx;
     size_t held = p->head.n;
-    memcpy(s->buf, p->head.s, held); /* some hundred bytes */
+    if (p->n >= SHARE_BYTES)
+        PG_TRY(pg__split_share(s, f, held, p->tensor, p->off, p->n, err));
+    if (f->sink && f->shared_end == f->shared && p->n > PG_COPY_BYTES)
+        PG_TRY(pg__sink_reserve(f->sink, held + p->n, err));
+    memcpy(f->buf, p->head.s, held); /* at most some thousand bytes */
     for (uint64_t at = 0; at < p->n || held;) {
         const size_t room = PG_COPY_BYTES - held;
         const size_t n = p->n - at < room ? (size_t)(p->n - at) : room;
-        PG_TRY(pg__split_read(s, p->tensor, p->off + at, s->buf + held, n, err));
-        PG_TRY(pg__split_put(s, f, s->buf, held + n, err));
+        PG_TRY(pg__split_read(s, p->tensor, p->off + at, f->buf + held, n, err));
+        PG_TRY(pg__split_put(s, f, f->buf, held + n, err));
         held = 0;
         at += n;
     }
@@ -110,34 +122,82 @@ done:
     return st;
 }
 
+typedef struct files {
+    pg__split *s;
+    pg__manifest m;
+    size_t *tensor;       /* by piece */
+    pg__split_made *made; /* by piece */
+} files;
+
+static pg_status make_piece(void *ctx, size_t worker, size_t k, pg_err *err)
+{
+    pg_status st = PG_OK;
+    files *f = ctx;
+    piece p = {0};
+    PG_TRY(start_piece(&p, f->s, &f->m, f->tensor[k], k, err));
+    f->made[k].n_bytes = p.head.n + p.n;
+    if (!f->s->o->write.dry_run)
+        PG_TRY(pg__split_produce(f->s, worker, f->m.pieces[k].path, p.head.n + p.n, fill, &p,
+                                 &f->made[k], err));
+done:
+    pg__str_fini(&p.head);
+    return st;
+}
+
+/* What has no extent is read by code that only one thread may be in. */
+static size_t threads_for(const pg__split *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->v[i].w.n_bytes && !pg__split_extent(s, i).io)
+            return 1;
+    return s->n_threads;
+}
+
+static pg_status make_pieces(files *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__split *s = f->s;
+    const int dry = s->o->write.dry_run;
+    f->tensor = pg__mem_array(f->m.n_pieces, sizeof *f->tensor);
+    f->made = pg__mem_array(f->m.n_pieces, sizeof *f->made);
+    if (!f->tensor || !f->made)
+        return pg__nomem(err);
+    for (size_t i = 0; i < f->m.n_tensors; i++)
+        for (size_t k = 0; k < f->m.tensors[i].n; k++)
+            f->tensor[f->m.tensors[i].first + k] = i;
+    st = pg__parallel(threads_for(s), f->m.n_pieces, make_piece, f, err);
+    for (size_t k = 0; k < f->m.n_pieces; k++) {
+        f->m.pieces[k].crc = f->made[k].crc;
+        s->rep.n_bytes += f->made[k].n_bytes;
+        const pg_status told =
+            f->made[k].done ? pg__split_record(s, f->m.pieces[k].path, 1, &f->made[k], err)
+            : dry           ? pg__split_file(s, f->m.pieces[k].path, 1, f->made[k].n_bytes, err)
+                            : PG_OK; /* not made: st says why */
+        if (told != PG_OK)
+            return told;
+    }
+    return pg__split_kept(s, st, err);
+}
+
 pg_status pg__split_npy(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__manifest m = {0};
-    pg__strs files = {0};
+    files f = {.s = s};
+    pg__strs paths = {0};
     pg__str text = {0};
-    piece p = {0};
-    PG_TRY(plan_all(&m, s, &files, err));
-    PG_TRY(pg__split_prepare(s, PG_MANIFEST, &files, s->n_bytes, err));
-    for (size_t i = 0; i < m.n_tensors; i++)
-        for (size_t k = m.tensors[i].first; k < m.tensors[i].first + m.tensors[i].n; k++) {
-            PG_TRY(start_piece(&p, s, &m, i, k, err));
-            const uint64_t n = p.head.n + p.n;
-            s->rep.n_bytes += n;
-            if (s->o->write.dry_run)
-                PG_TRY(pg__split_file(s, m.pieces[k].path, 1, n, err));
-            else
-                PG_TRY(pg__split_make(s, m.pieces[k].path, 1, n, fill, &p, &m.pieces[k].crc, err));
-        }
-    PG_TRY(pg__manifest_print(&text, &m, err));
+    PG_TRY(plan_all(&f.m, s, &paths, err));
+    PG_TRY(pg__split_prepare(s, PG_MANIFEST, &paths, s->n_bytes, err));
+    PG_TRY(make_pieces(&f, err));
+    PG_TRY(pg__manifest_print(&text, &f.m, err));
     if (s->o->write.dry_run)
-        PG_TRY(pg__split_file(s, PG_MANIFEST, m.n_tensors, text.n, err));
+        PG_TRY(pg__split_file(s, PG_MANIFEST, f.m.n_tensors, text.n, err));
     else
-        PG_TRY(pg__split_finish(s, PG_MANIFEST, &text, m.n_tensors, err));
+        PG_TRY(pg__split_finish(s, PG_MANIFEST, &text, f.m.n_tensors, err));
 done:
-    pg__manifest_fini(&m);
-    pg__strs_fini(&files);
+    pg__manifest_fini(&f.m);
+    pg__mem_free(f.tensor);
+    pg__mem_free(f.made);
+    pg__strs_fini(&paths);
     pg__str_fini(&text);
-    pg__str_fini(&p.head);
     return st;
 }

@@ -38,6 +38,7 @@ typedef struct pg_split_opts {
     size_t max_tensors;       /* per shard, npy excepted; 0 = no limit */
     int unwrap;               /* split the template of a wrapper's file */
     int sha256;               /* also write SHA256SUMS, as sha256sum -c reads it */
+    size_t n_threads;         /* npy: write so many files at a time; 0 = 1. The files are the same */
 } pg_split_opts;
 
 typedef struct pg_join_opts {

@@ -14,6 +14,7 @@
 #define PG_UNWRAP_H
 
 #include "pg/inspect.h"
+#include "pg/progress.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,6 +27,7 @@ typedef struct pg_write_opts {
     int skip_verify;    /* do not read the output back */
     int trust_input;    /* as pg_open_opts.trust_input */
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
+    pg_progress *progress;      /* is told of bytes written and, after that, proven; may be NULL */
 } pg_write_opts;
 
 typedef struct pg_unwrap_opts {

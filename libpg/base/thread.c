@@ -1,0 +1,68 @@
+/* thread.c - one job for many items, on several threads.
+ *
+ * Items are handed out by a counter. Which thread does which is left to chance, so a job keeps its
+ * results by item: then the outcome does not depend on the number of threads. */
+#include "base/thread.h"
+
+#include <pthread.h>
+
+#include "base/mem.h"
+
+typedef struct work {
+    pg__job job;
+    void *ctx;
+    size_t n_items;
+    size_t next; /* atomic */
+    int failed;  /* atomic */
+} work;
+
+typedef struct worker {
+    work *w;
+    size_t number;
+    pthread_t thread;
+    size_t item; /* the last one it did */
+    pg_status st;
+    pg_err err;
+} worker;
+
+static void *run(void *arg)
+{
+    worker *me = arg;
+    work *w = me->w;
+    while (me->st == PG_OK && !__atomic_load_n(&w->failed, __ATOMIC_RELAXED)) {
+        me->item = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
+        if (me->item >= w->n_items)
+            break;
+        me->st = w->job(w->ctx, me->number, me->item, &me->err);
+    }
+    if (me->st != PG_OK)
+        __atomic_store_n(&w->failed, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+/* A thread that cannot be had is done without. */
+pg_status pg__parallel(size_t n_threads, size_t n_items, pg__job job, void *ctx, pg_err *err)
+{
+    work w = {.job = job, .ctx = ctx, .n_items = n_items};
+    size_t n = n_threads < n_items ? n_threads : n_items, started = 1;
+    const worker *first = NULL;
+    n = n < 1 ? 1 : n > PG_MAX_THREADS ? PG_MAX_THREADS : n;
+    worker *v = pg__mem_array(n, sizeof *v);
+    if (!v)
+        return pg__nomem(err);
+    for (size_t i = 0; i < n; i++)
+        v[i] = (worker){.w = &w, .number = i};
+    while (started < n && pthread_create(&v[started].thread, NULL, run, &v[started]) == 0)
+        started++;
+    (void)run(&v[0]);
+    for (size_t i = 1; i < started; i++)
+        (void)pthread_join(v[i].thread, NULL);
+    for (size_t i = 0; i < started; i++)
+        if (v[i].st != PG_OK && (!first || v[i].item < first->item))
+            first = &v[i];
+    const pg_status st = first ? first->st : PG_OK;
+    if (first && err)
+        *err = first->err;
+    pg__mem_free(v);
+    return st;
+}

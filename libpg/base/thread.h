@@ -1,0 +1,19 @@
+/* thread.h - one job for many items, on several threads. */
+#ifndef PG_BASE_THREAD_H
+#define PG_BASE_THREAD_H
+
+#include <stddef.h>
+
+#include "pg/err.h"
+
+#define PG_MAX_THREADS 64u
+
+/* Does one item. worker: number of the thread, from 0, for what only one may use at a time. */
+typedef pg_status (*pg__job)(void *ctx, size_t worker, size_t item, pg_err *err);
+
+/* Does items 0 to n_items - 1, each once, begun in this order, on n_threads threads (the caller's
+ * among them; 1 starts none; at most PG_MAX_THREADS). After a failure no more are begun. Returns
+ * that of the lowest item that failed, which is the same on any number of threads. */
+pg_status pg__parallel(size_t n_threads, size_t n_items, pg__job job, void *ctx, pg_err *err);
+
+#endif

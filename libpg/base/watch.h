@@ -1,0 +1,16 @@
+/* watch.h - what a caller holds on to while a call runs: its wish to stop, and the progress. */
+#ifndef PG_BASE_WATCH_H
+#define PG_BASE_WATCH_H
+
+#include <stdint.h>
+
+#include "pg/progress.h"
+
+/* 1 once *flag, which a signal handler or another thread sets, is not 0. NULL is allowed. */
+int pg__cancelled(const volatile int *flag);
+
+/* NULL is allowed in both. Adding is safe from any thread. */
+void pg__progress_start(pg_progress *p, uint64_t n_total);
+void pg__progress_add(pg_progress *p, uint64_t n_bytes);
+
+#endif

@@ -1,0 +1,151 @@
+/* sink_copy.c - bytes from a file into a sink by the cheapest means: blocks shared between files
+ * where the file system can (XFS, btrfs), else within the kernel, else through a buffer. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/fs.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "io/sink_impl.h"
+
+#define BLOCK_BYTES 4096u
+#define CLONE_BYTES ((uint64_t)1 << 30) /* per call, so that a cancel is heard in between */
+
+/* The source of a copy: fd and fd_off where the kernel can do it, else fd is -1. */
+typedef struct source {
+    pg__io *io;
+    uint64_t off;
+    int fd;
+    uint64_t fd_off;
+} source;
+
+/* How many of the next n bytes may be shared with the source after *skip that must be copied:
+ * clones need whole blocks of both files. */
+static uint64_t clonable(const pg__sink *s, uint64_t off, const source *src, uint64_t n,
+                         uint64_t *skip)
+{
+    *skip = (BLOCK_BYTES - off % BLOCK_BYTES) % BLOCK_BYTES;
+    if (s->no_clone || src->fd < 0 || off % BLOCK_BYTES != src->fd_off % BLOCK_BYTES || n < *skip)
+        return 0;
+    return (n - *skip) / BLOCK_BYTES * BLOCK_BYTES;
+}
+
+/* Shares blocks with the source; 0 means that the file system cannot and they are to be copied. */
+static uint64_t share(pg__sink *s, uint64_t off, const source *src, uint64_t n)
+{
+    struct file_clone_range r = {.src_fd = src->fd, .src_offset = src->fd_off, .dest_offset = off};
+    r.src_length = n < CLONE_BYTES ? n : CLONE_BYTES;
+    if (ioctl(s->fd, FICLONERANGE, &r) == 0)
+        return r.src_length;
+    s->no_clone = errno != EINTR;
+    return 0;
+}
+
+/* Copies within the kernel; 0 means that it cannot (EXDEV, ENOSYS, special files ...). Failures
+ * such as ENOSPC the plain way meets too, and it knows which side failed. */
+static uint64_t copy_in_kernel(pg__sink *s, uint64_t off, const source *src, uint64_t n)
+{
+    off_t from = (off_t)src->fd_off, to = (off_t)off;
+    const ssize_t k = copy_file_range(src->fd, &from, s->fd, &to,
+                                      n < PG_SINK_KERNEL_BYTES ? n : PG_SINK_KERNEL_BYTES, 0);
+    if (k > 0)
+        return (uint64_t)k;
+    s->no_cfr = k == 0 || errno != EINTR;
+    return 0;
+}
+
+static pg_status copy_plain(pg__sink *s, uint64_t off, const source *src, size_t n, pg_err *err)
+{
+    char shown[200];
+    if (!s->buf && !(s->buf = pg__mem_array(PG_COPY_BYTES, 1)))
+        return pg__nomem(err);
+    const pg_status st = pg__io_read(src->io, src->off, s->buf, n, err);
+    if (st == PG_OK)
+        return pg__sink_put(s, off, s->buf, n, err);
+    const char *name = pg__io_name(src->io);
+    pg_err_prefix(err, pg__printable(shown, sizeof shown, name, strlen(name)));
+    return st;
+}
+
+/* Copies the next piece of n bytes, *done of them, by the best means that is left. */
+static pg_status copy_piece(pg__sink *s, uint64_t off, const source *src, uint64_t n,
+                            uint64_t *done, pg_err *err)
+{
+    uint64_t skip = 0;
+    const uint64_t whole = clonable(s, off, src, n, &skip);
+    *done = whole && skip == 0 ? share(s, off, src, whole) : 0;
+    if (*done)
+        return PG_OK;
+    if (whole && skip)
+        n = skip;
+    *done = src->fd >= 0 && !s->no_cfr ? copy_in_kernel(s, off, src, n) : 0;
+    if (*done)
+        return PG_OK;
+    *done = n < PG_COPY_BYTES ? n : PG_COPY_BYTES;
+    return copy_plain(s, off, src, (size_t)*done, err);
+}
+
+static pg_status check_source(pg__io *io, uint64_t off, uint64_t n, pg_err *err)
+{
+    const uint64_t size = pg__io_size(io);
+    if (off <= size && n <= size - off)
+        return PG_OK;
+    return pg_fail(err, PG_E_FORMAT,
+                   "%s: truncated: %" PRIu64 " bytes at byte %" PRIu64
+                   " are wanted, it holds %" PRIu64 " bytes",
+                   PG_SHOW(pg__io_name(io)), n, off, size);
+}
+
+pg_status pg__sink_share(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
+                         uint64_t *first, uint64_t *n_shared, pg_err *err)
+{
+    source src = {.io = io, .off = src_off};
+    uint64_t skip = 0, done = 0;
+    pg_status st = check_source(io, src_off, n, err);
+    if (st == PG_OK)
+        st = pg__sink_begin(s, off, n, err);
+    src.fd = pg__io_fd(io, src_off, &src.fd_off);
+    const uint64_t whole = st == PG_OK ? clonable(s, off, &src, n, &skip) : 0;
+    src.fd_off += skip;
+    while (st == PG_OK && done < whole) {
+        const uint64_t k = share(s, off + skip + done, &src, whole - done);
+        if (k == 0)
+            break;
+        done += k;
+        src.fd_off += k;
+        st = pg__sink_check_cancel(s, err);
+    }
+    *first = off + skip;
+    *n_shared = done;
+    return st;
+}
+
+pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
+                        pg_err *err)
+{
+    source src = {.io = io, .off = src_off};
+    pg_status st = pg__sink_begin(s, off, n, err);
+    if (st == PG_OK)
+        st = check_source(io, src_off, n, err);
+    src.fd = pg__io_fd(io, src_off, &src.fd_off);
+    while (st == PG_OK && n) {
+        uint64_t done = 0;
+        st = copy_piece(s, off, &src, n, &done, err);
+        off += done;
+        src.off += done;
+        src.fd_off += done;
+        n -= done;
+        if (st == PG_OK)
+            pg__progress_add(s->opts.progress, done);
+        if (st == PG_OK && n)
+            st = pg__sink_check_cancel(s, err);
+    }
+    if (st != PG_OK)
+        s->broken = 1;
+    return st;
+}
