@@ -21,6 +21,9 @@ static const cli_opt everywhere[] = {
     {0, "json", NULL, &cli.json, NULL, NULL, NULL, "print one JSON document instead of text"},
     {0, "color", "WHEN", NULL, &cli.color, NULL, "auto|always|never",
      "colours: auto, always or never"},
+    {0, "progress", "WHEN", NULL, &cli.progress, NULL, "auto|always|never",
+     "tell how far it is on stderr: auto (from 0.5 s on; if no terminal, every 10 s), always or "
+     "never"},
     {0, "completion", "SHELL", NULL, &completion, NULL, "bash|zsh|fish",
      "print the completion script for bash, zsh or fish"},
     {'h', "help", NULL, &help, NULL, NULL, NULL, "print this text"},
@@ -53,6 +56,11 @@ const cli_opt *cli_option(const cli_tool *t, size_t i)
             if (i-- == 0)
                 return o;
     return NULL;
+}
+
+const char *cli_tool_name(void)
+{
+    return this_tool->name;
 }
 
 int cli_wants_file(const cli_opt *o)
@@ -217,7 +225,7 @@ static void on_signal(int sig)
     (void)sig;
     if (!has_cancel || n_signals++)
         _exit(CLI_INTERRUPTED);
-    cancelled = 1;
+    __atomic_store_n(&cancelled, 1, __ATOMIC_RELAXED); /* a tool may use threads */
 }
 
 const volatile int *cli_cancel(void)
@@ -346,6 +354,7 @@ size_t cli_parse(const cli_tool *t, int argc, char **argv)
 
 static void print_block(const char *msg, const char *detail, const char *hint)
 {
+    cli_progress_end();
     fflush(stdout);
     cli_color(stderr, CLI_BAD);
     cli_printf(stderr, "%s:", this_tool->name);

@@ -52,13 +52,16 @@ typedef struct cli_common {
     int trust_input;                          /* CLI_READS_HDF5 */
     int force, dry_run, no_sync, skip_verify; /* CLI_WRITES */
     const char *output;                       /* CLI_WRITES: -o FILE, the last operand instead */
-    const char *color;
+    const char *color, *progress;
 } cli_common;
 extern cli_common cli;
 
 /* Parses argv: options and operands in any order. Operands are moved to argv[1], argv[2], ...;
  * their number is returned. Exits after --help, --version, --man, --completion and usage errors. */
 size_t cli_parse(const cli_tool *tool, int argc, char **argv);
+
+/* Of the tool that was parsed for. */
+const char *cli_tool_name(void);
 
 /* The i-th option that a tool has, its own first, then the common ones; NULL at the end. */
 const cli_opt *cli_option(const cli_tool *tool, size_t i);
@@ -82,6 +85,14 @@ int cli_complain(const char *detail, const char *hint, const char *fmt, ...) PG_
 
 /* Last call of main: flushes stdout; a full or closed one is reported and gives CLI_TROUBLE. */
 int cli_finish(int status);
+
+/* --- cli_progress.c --- */
+
+/* What goes into the options of a call that moves bytes: NULL with -q or --progress=never. */
+pg_progress *cli_progress(void);
+
+/* After that call: nothing of the progress stays on the terminal. */
+void cli_progress_end(void);
 
 /* --- cli_help.c, cli_man.c, cli_complete.c: everything that is made from the table --- */
 void cli_help(const cli_tool *tool);

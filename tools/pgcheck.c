@@ -99,7 +99,10 @@ static void print_text(const checked *f, int several)
 static void check(checked *f, const char *path)
 {
     f->path = path;
-    if (pg_check_file(&f->r, path, &o, &f->err) != PG_OK)
+    o.progress = cli_progress();
+    f->err.code = pg_check_file(&f->r, path, &o, &f->err);
+    cli_progress_end();
+    if (f->err.code != PG_OK)
         f->status = cli_status(f->err.code);
     else if (f->r.damaged)
         f->status = CLI_TROUBLE;

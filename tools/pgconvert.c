@@ -146,6 +146,7 @@ int main(int argc, char **argv)
     o.layout = layout && strcmp(layout, "pytorch") == 0 ? PG_LAYOUT_PYTORCH : PG_LAYOUT_KERAS;
     o.keras = keras ? *keras - '0' : 0;
     err.code = pg_convert_file(in, out, &o, &r, &err);
+    cli_progress_end();
     if (err.code != PG_OK)
         status = cli_fail(&err);
     else if (cli.json)

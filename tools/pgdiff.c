@@ -398,8 +398,10 @@ int main(int argc, char **argv)
     o.quick = cli.quiet && !cli.json;
     o.trust_input = cli.trust_input;
     o.cancel = cli_cancel();
+    o.progress = cli_progress();
     if (pg_compare_files(&c, argv[1], argv[2], &o, &err) != PG_OK)
         return cli_finish(cli_fail(&err));
+    cli_progress_end();
     if (cli.json)
         print_json(&c, argv[1], argv[2]);
     else if (!cli.quiet)

@@ -79,8 +79,10 @@ int main(int argc, char **argv)
                               .dry_run = cli.dry_run,
                               .no_sync = cli.no_sync,
                               .skip_verify = cli.skip_verify,
-                              .cancel = cli_cancel()};
+                              .cancel = cli_cancel(),
+                              .progress = cli_progress()};
     err.code = pg_join_file(in, out, &o, &r, &err);
+    cli_progress_end();
     if (err.code != PG_OK) {
         status = shards_fail(&r, &err);
     } else if (cli.json) {

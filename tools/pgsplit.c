@@ -184,7 +184,8 @@ int main(int argc, char **argv)
                               .no_sync = cli.no_sync,
                               .skip_verify = cli.skip_verify,
                               .trust_input = cli.trust_input,
-                              .cancel = cli_cancel()};
+                              .cancel = cli_cancel(),
+                              .progress = cli_progress()};
     o.max_tensors = max_tensors;
     o.n_threads = n_threads;
     (void)pg_shard_format_by_name(&o.format, format);
@@ -193,6 +194,7 @@ int main(int argc, char **argv)
     if (!dir)
         return cli_finish(cli_complain(NULL, NULL, "a folder for the shards is missing"));
     err.code = pg_split_file(in, dir, &o, &r, &err);
+    cli_progress_end();
     if (err.code != PG_OK) {
         status = shards_fail(&r, &err);
     } else {

@@ -12,7 +12,8 @@ pg_write_opts rewrite_opts(void)
                            .no_sync = cli.no_sync,
                            .skip_verify = cli.skip_verify,
                            .trust_input = cli.trust_input,
-                           .cancel = cli_cancel()};
+                           .cancel = cli_cancel(),
+                           .progress = cli_progress()};
 }
 
 const char *rewrite_output(char **argv, size_t n)
@@ -129,6 +130,7 @@ static int fail(const pg_rewrite_report *r, const pg_err *err)
 int rewrite_tell(pg_rewrite_report *r, const char *in, const char *out, const pg_err *err)
 {
     int status = CLI_OK;
+    cli_progress_end();
     if (err->code != PG_OK)
         status = fail(r, err);
     else if (cli.json)

@@ -16,7 +16,7 @@
 typedef struct proof {
     pg_store *out;
     const pg__plan *plan;
-    const volatile int *cancel;
+    const pg__sink_opts *opts; /* cancel and progress */
     unsigned char *got, *want; /* PG_COPY_BYTES each */
     size_t n_verified;
 } proof;
@@ -106,13 +106,14 @@ static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name
     for (uint64_t off = 0; off < a->n_bytes;) {
         const uint64_t left = a->n_bytes - off;
         const size_t n = left < PG_COPY_BYTES ? (size_t)left : PG_COPY_BYTES;
-        if (p->cancel && *p->cancel)
+        if (pg__cancelled(p->opts->cancel))
             return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
         const pg_status st = read_piece(p, src, dst, swapped, off, n, err);
         if (st != PG_OK)
             return st;
         if (memcmp(p->got, p->want, n) != 0)
             return differs("its data", name, err);
+        pg__progress_add(p->opts->progress, n);
         off += n;
     }
     p->n_verified++;
@@ -144,12 +145,12 @@ done:
 }
 
 static pg_status prove(const pg__format *f, pg__sink *sink, const char *path, const pg__plan *plan,
-                       const volatile int *cancel, size_t *n_verified, pg_err *err)
+                       const pg__sink_opts *sink_opts, size_t *n_verified, pg_err *err)
 {
     static const pg_open_opts opts = {0};
     pg_status st = PG_OK;
     pg__io *io = NULL;
-    proof p = {.plan = plan, .cancel = cancel};
+    proof p = {.plan = plan, .opts = sink_opts};
     p.got = pg__mem_array(PG_COPY_BYTES, 1);
     p.want = pg__mem_array(PG_COPY_BYTES, 1);
     if (!p.got || !p.want) {
@@ -182,6 +183,19 @@ static int names_file(const char *msg, const char *path)
     return n && strncmp(msg, name.s, n) == 0 && (msg[n] == ':' || msg[n] == ' ');
 }
 
+static uint64_t n_bytes_of(const pg__plan *plan)
+{
+    const size_t first = pg_store_n_weights(plan->src);
+    uint64_t n = 0;
+    for (size_t i = 0; i < plan->n_items; i++) {
+        const pg_weight *w = pg__store_tensor(plan->src, plan->items[i].src);
+        n += w ? w->n_bytes : 0;
+    }
+    for (size_t i = 0; i < pg_store_n_state(plan->src); i++)
+        n += pg__plan_keeps_state(plan, i) ? pg__store_tensor(plan->src, first + i)->n_bytes : 0;
+    return n;
+}
+
 pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan *plan,
                           const pg__save_opts *opts, pg__save_report *report, pg_err *err)
 {
@@ -193,10 +207,11 @@ pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan 
     if (!f || !f->write)
         return pg_fail(err, PG_E_UNSUPPORTED, "%s: this format can be read, not written",
                        PG_SHOW(path));
+    pg__progress_start(o->sink.progress, n_bytes_of(plan) * (o->skip_verify ? 1 : 2));
     PG_TRY(pg__sink_open(&sink, path, &o->sink, err));
     PG_TRY(f->write(sink, plan, err));
     if (!o->skip_verify)
-        PG_TRY(prove(f, sink, path, plan, o->sink.cancel, &rep.n_verified, err));
+        PG_TRY(prove(f, sink, path, plan, &o->sink, &rep.n_verified, err));
     rep.file_bytes = pg__sink_size(sink);
     PG_TRY(pg__sink_commit(sink, err));
     if (report)

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "base/watch.h"
 #include "store/values.h"
 #include "wrap/check_impl.h"
 
@@ -78,7 +79,7 @@ static pg_status scan_tensor(tally *t, pg__checking *c, size_t i, unsigned char 
     for (uint64_t off = 0; off < w->n_bytes;) {
         const uint64_t left = w->n_bytes - off;
         const size_t n = left < PG_COPY_BYTES ? (size_t)left : PG_COPY_BYTES;
-        if (c->o->cancel && *c->o->cancel)
+        if (pg__cancelled(c->o->cancel))
             return pg_fail(err, PG_E_CANCELLED, "interrupted");
         const size_t src = c->view.v[i].src, weights = pg_store_n_weights(s);
         const pg_status st = src < weights
@@ -87,6 +88,7 @@ static pg_status scan_tensor(tally *t, pg__checking *c, size_t i, unsigned char 
         if (st != PG_OK)
             return st;
         scan(t, buf, n / size, w->dtype);
+        pg__progress_add(c->o->progress, n);
         off += n;
     }
     return PG_OK;
@@ -135,11 +137,14 @@ pg_status pg__check_values(pg__checking *c, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__strs lines = {0};
-    uint64_t n = 0, zeros = 0, bad = 0;
+    uint64_t n = 0, zeros = 0, bad = 0, n_bytes = 0;
     size_t unread = 0;
     unsigned char *buf = pg__mem_array(PG_COPY_BYTES, 1);
     if (!buf)
         return pg__nomem(err);
+    for (size_t i = 0; i < c->view.n; i++)
+        n_bytes += pg__view_weight(&c->view, i)->n_bytes;
+    pg__progress_start(c->o->progress, n_bytes);
     for (size_t i = 0; i < c->view.n; i++) {
         tally t = {0};
         pg_err why = {0};

@@ -186,6 +186,15 @@ static pg_status require_tensors(const pg__view *v, const char *path, pg_err *er
                           PG_SHOW(path));
 }
 
+/* Of A in the pairs. */
+static uint64_t n_bytes_of(const compare *c)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < c->a.n; i++)
+        n += c->of_a[i] != PG_NONE ? pg__view_weight(&c->a, i)->n_bytes : 0;
+    return n;
+}
+
 pg_status pg_compare_files(pg_comparison *out, const char *a, const char *b,
                            const pg_compare_opts *opts, pg_err *err)
 {
@@ -202,6 +211,7 @@ pg_status pg_compare_files(pg_comparison *out, const char *a, const char *b,
     PG_TRY(require_tensors(&c.a, a, err));
     PG_TRY(require_tensors(&c.b, b, err));
     PG_TRY(pair(&c, err));
+    pg__progress_start(c.o->progress, n_bytes_of(&c));
     PG_TRY(compare_all(&c, err));
     c.out.through_wrapper = c.a.unwrapped || c.b.unwrapped;
     *out = c.out;

@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "base/watch.h"
 #include "store/store_impl.h"
 #include "store/values.h"
 
@@ -318,7 +319,7 @@ pg_status pg__compare_values(pg_compare_row *row, pg__operand a, pg__operand b,
     }
     for (uint64_t at = 0; at < row->n;) {
         const size_t n = row->n - at < step ? (size_t)(row->n - at) : step;
-        if (o->cancel && *o->cancel)
+        if (pg__cancelled(o->cancel))
             PG_FAIL(PG_E_CANCELLED, "interrupted");
         PG_TRY(pg__operand_read(a, at * size_a, buf, n * size_a, err));
         PG_TRY(pg__operand_read(b, at * size_b, buf + PG_COPY_BYTES, n * size_b, err));
@@ -335,6 +336,7 @@ pg_status pg__compare_values(pg_compare_row *row, pg__operand a, pg__operand b,
             add(&s, pa, equal ? pa : pb, n, o);
         }
         at += n;
+        pg__progress_add(o->progress, n * size_a);
         if (o->quick && s.changed)
             break;
     }

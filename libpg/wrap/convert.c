@@ -284,9 +284,12 @@ static pg_status write(pg_convert_report *rep, pg__convert *c, pg_err *err)
     PG_TRY(pg__plan_copy_of(&plan, view, err));
     PG_TRY(label_layers(&plan, &c->at, err));
     PG_TRY(pg__io_open(&input, c->r.in, err));
-    const pg__save_opts opts = {
-        .sink = {.force = w->force, .no_sync = w->no_sync, .cancel = w->cancel, .input = input},
-        .skip_verify = w->skip_verify};
+    const pg__save_opts opts = {.sink = {.force = w->force,
+                                         .no_sync = w->no_sync,
+                                         .cancel = w->cancel,
+                                         .progress = w->progress,
+                                         .input = input},
+                                .skip_verify = w->skip_verify};
     if (w->dry_run) {
         if (c->r.out)
             PG_TRY(pg__sink_check(c->r.out, &opts.sink, err));

@@ -175,6 +175,7 @@ static pg__sink_opts sink_opts(const join *j)
     return (pg__sink_opts){.force = j->o->write.force,
                            .no_sync = j->o->write.no_sync,
                            .cancel = j->o->write.cancel,
+                           .progress = j->o->write.progress,
                            .input = j->io};
 }
 
@@ -322,6 +323,7 @@ static pg_status write_manifest(join *j, pg__shards *s, pg_err *err)
             PG_TRY(pg__sink_check(j->out, &o, err));
         goto done;
     }
+    pg__progress_start(o.progress, j->rep.n_bytes);
     PG_TRY(pg__sink_open(&sink, j->out, &o, err));
     if (m->n_objects)
         st = pg__shards_write_tree(s, sink, j->o->only != NULL, &j->rep.n_chunked_lists, err);

@@ -235,6 +235,7 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
     const pg__save_opts opts = {.sink = {.force = r->write->force,
                                          .no_sync = r->write->no_sync,
                                          .cancel = r->write->cancel,
+                                         .progress = r->write->progress,
                                          .input = input,
                                          .also = also,
                                          .n_also = n_also},

@@ -11,6 +11,7 @@
 #define PG_CHECK_H
 
 #include "pg/inspect.h"
+#include "pg/progress.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,6 +27,7 @@ typedef struct pg_check_opts {
     const char *input, *expect, *device; /* forward pass; needs the trainer's executor */
     int trust_input;                     /* as pg_open_opts.trust_input */
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
+    pg_progress *progress;      /* is told of bytes whose values were looked at; may be NULL */
 } pg_check_opts;
 
 typedef struct pg_check {

@@ -11,6 +11,7 @@
 #define PG_COMPARE_H
 
 #include "pg/inspect.h"
+#include "pg/progress.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,6 +24,7 @@ typedef struct pg_compare_opts {
     int quick;          /* stop at the first difference: rows may be incomplete */
     int trust_input;    /* as pg_open_opts.trust_input */
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
+    pg_progress *progress;      /* is told of bytes of A that were compared; may be NULL */
 } pg_compare_opts;
 
 typedef enum pg_row_kind {

@@ -1,0 +1,86 @@
+/* cli_progress.c - how far a long call is: on a terminal a line that is drawn again and again from
+ * half a second on, elsewhere a line every ten seconds. Both on stderr, neither with -q. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+#define ERASE "\r\033[K"
+
+static const double first_s = 0.5, redraw_s = 0.1, line_s = 10;
+
+static struct {
+    int redraws, shown;
+    double start, next;
+} bar;
+
+static double now(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* 0:07, 12:30, 3:05:00 */
+static cli_buf duration(double seconds)
+{
+    cli_buf out;
+    const unsigned s = seconds < 359999 ? (unsigned)(seconds + 0.5) : 359999;
+    if (s < 3600)
+        snprintf(out.s, sizeof out.s, "%u:%02u", s / 60, s % 60);
+    else
+        snprintf(out.s, sizeof out.s, "%u:%02u:%02u", s / 3600, s / 60 % 60, s % 60);
+    return out;
+}
+
+static int columns(void)
+{
+    struct winsize w = {0};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
+}
+
+static void show(void *ctx, uint64_t n_done, uint64_t n_total)
+{
+    const double t = now(), run = t - bar.start;
+    (void)ctx;
+    if (t < bar.next || n_total == 0 || n_done == 0)
+        return;
+    bar.next = t + (bar.redraws ? redraw_s : line_s);
+    const unsigned percent = (unsigned)((double)n_done / (double)n_total * 100);
+    const double rate = (double)n_done / (run > 1e-6 ? run : 1e-6);
+    const cli_buf left = duration((double)(n_total - n_done) / rate);
+    if (bar.redraws && columns() < 60)
+        cli_printf(stderr, ERASE "%3u%%  ETA %s", percent, left.s);
+    else
+        cli_printf(stderr, "%s%s%s%3u%%  %s of %s  %s/s  ETA %s%s", bar.redraws ? ERASE : "",
+                   bar.redraws ? "" : cli_tool_name(), bar.redraws ? "" : ": ", percent,
+                   cli_size(n_done).s, cli_size(n_total).s, cli_size((uint64_t)rate).s, left.s,
+                   bar.redraws ? "" : "\n");
+    bar.shown = bar.redraws;
+    fflush(stderr);
+}
+
+pg_progress *cli_progress(void)
+{
+    static pg_progress p;
+    const char *term = getenv("TERM"), *when = cli.progress ? cli.progress : "auto";
+    const int always = strcmp(when, "always") == 0;
+    if (cli.quiet || strcmp(when, "never") == 0)
+        return NULL;
+    bar.redraws = always || (isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0);
+    bar.start = now();
+    bar.next = bar.start + (always ? 0 : bar.redraws ? first_s : line_s);
+    p = (pg_progress){.tell = show};
+    return &p;
+}
+
+void cli_progress_end(void)
+{
+    if (bar.shown)
+        fputs(ERASE, stderr);
+    bar.shown = 0;
+    fflush(stderr);
+}
