@@ -356,6 +356,80 @@ static void copies_any_range_from_anywhere(void **state)
     assert_folder("src");
 }
 
+/* Whatever the file system could share: the rest written, the bytes are those of the source. */
+static void shares_whole_blocks_or_nothing(void **state)
+{
+    (void)state;
+    static const uint64_t cases[][3] = {
+        /* to, from, n */
+        {4100, 4, N_PATTERN - 4}, {128, 128, 70000}, {128, 129, 70000}, {10, 10, 4086}, {0, 0, 0}};
+    unsigned char *p = pattern();
+    pg__io *mem = NULL, *file = NULL;
+    pg__sink *s = NULL;
+    assert_ok(pg__sink_open(&s, "src", NULL, NULL));
+    assert_ok(pg__sink_write(s, 0, p, N_PATTERN, NULL));
+    assert_ok(pg__sink_commit(s, NULL));
+    pg__sink_close(s);
+    assert_ok(pg__io_open_mem(&mem, p, N_PATTERN, NULL));
+    assert_ok(pg__io_open(&file, "src", NULL));
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        const uint64_t *c = cases[i / 2];
+        uint64_t first = 0, n = 0;
+        pg__io *back = NULL;
+        unsigned char *got = malloc(N_PATTERN);
+        assert_non_null(got);
+        assert_ok(pg__sink_open(&s, "copy", NULL, NULL));
+        assert_ok(pg__sink_share(s, c[0], i % 2 ? file : mem, c[1], c[2], &first, &n, NULL));
+        assert_int_equal(n % 4096, 0);
+        assert_true(n == 0 || (i % 2 && c[0] % 4096 == c[1] % 4096));
+        if (n) {
+            assert_true(first >= c[0] && first % 4096 == 0 && first + n <= c[0] + c[2]);
+            assert_ok(pg__sink_write(s, c[0], p + c[1], (size_t)(first - c[0]), NULL));
+        } else {
+            first = c[0];
+        }
+        const uint64_t done = first - c[0] + n;
+        assert_ok(pg__sink_write(s, c[0] + done, p + c[1] + done, (size_t)(c[2] - done), NULL));
+        assert_ok(pg__sink_reopen(s, &back, NULL));
+        assert_ok(pg__io_read(back, c[2] ? c[0] : 0, got, (size_t)c[2], NULL));
+        assert_memory_equal(got, p + c[1], c[2]);
+        pg__io_close(back);
+        pg__sink_close(s);
+        free(got);
+    }
+    assert_ok(pg__sink_open(&s, "copy", NULL, NULL));
+    assert_int_equal(pg__sink_share(s, 0, file, 1, N_PATTERN, &(uint64_t){0}, &(uint64_t){0}, NULL), PG_E_FORMAT);
+    pg__sink_close(s);
+    pg__io_close(mem);
+    pg__io_close(file);
+    free(p);
+}
+
+static void count_bytes(void *ctx, uint64_t n_done, uint64_t n_total)
+{
+    (void)n_total;
+    *(uint64_t *)ctx = n_done;
+}
+
+static void tells_of_what_it_wrote_and_copied(void **state)
+{
+    (void)state;
+    unsigned char *p = pattern();
+    uint64_t told = 0;
+    pg_progress progress = {.tell = count_bytes, .ctx = &told, .n_total = UINT64_MAX};
+    pg__io *mem = NULL;
+    pg__sink *s = NULL;
+    assert_ok(pg__io_open_mem(&mem, p, N_PATTERN, NULL));
+    assert_ok(pg__sink_open(&s, "a", &(pg__sink_opts){.progress = &progress}, NULL));
+    assert_ok(pg__sink_write(s, 0, p, 100, NULL));
+    assert_int_equal(told, 100);
+    assert_ok(pg__sink_copy(s, 100, mem, 0, N_PATTERN, NULL));
+    assert_int_equal(told, 100 + N_PATTERN);
+    pg__sink_close(s);
+    pg__io_close(mem);
+    free(p);
+}
+
 static void copies_nothing_outside_its_source(void **state)
 {
     (void)state;
@@ -633,7 +707,8 @@ PG_TEST_MAIN(TEST(writes_a_new_file_with_the_mode_of_the_umask),
              TEST(takes_the_longest_names), TEST(follows_a_link_and_keeps_it),
              TEST(leaves_nothing_without_a_commit), TEST(commits_once),
              TEST(reopens_exactly_what_was_written), TEST(copies_any_range_from_anywhere),
-             TEST(copies_nothing_outside_its_source), TEST(asks_the_cancel_flag_in_every_call),
+             TEST(copies_nothing_outside_its_source),
+             TEST(shares_whole_blocks_or_nothing), TEST(tells_of_what_it_wrote_and_copied), TEST(asks_the_cancel_flag_in_every_call),
              TEST(stops_in_the_middle_of_a_copy), TEST(removes_what_a_killed_run_left),
              TEST(leaves_alone_what_is_not_a_stale_temporary),
              TEST(knows_a_full_disk_before_the_first_byte),

@@ -123,12 +123,12 @@ def kill_splits(out):
         last = [n for n in want if n.endswith('.json') and (form != 'safetensors' or 'index' in n)][0]
         for i in range(12):
             folder = out / f'{form}{i}'
-            p = subprocess.Popen([*command, folder], stderr=subprocess.DEVNULL)
+            p = subprocess.Popen([*command, '-j', str(1 + i % 2 * 4), folder], stderr=subprocess.DEVNULL)
             time.sleep(took * (i + 1) / 13)
             p.kill()
             p.wait()
             partial += folder.exists() and last not in tree(folder)
-            r = subprocess.run([*command, folder], capture_output=True, text=True)
+            r = subprocess.run([*command, '-j', '3', folder], capture_output=True, text=True)
             whole = 'earlier split' in r.stderr  # the kill came too late
             if r.returncode and not whole:
                 fail(f'{form}, kill {i}: exit {r.returncode}', r)

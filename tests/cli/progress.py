@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""usage: progress.py TESTDATA TOOLS
+
+What the tools tell while they work: on stderr only, redrawn with --progress=always, gone at the end, and
+nothing at all with -q, with --progress=never, and in a pipe for what takes less than ten seconds."""
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+
+testdata, tools = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
+single = testdata / 'files/keras-2.2.4/cnn4-g2/template_model.h5'
+parallel = testdata / 'files/keras-2.2.4/cnn4-g2/wrapper_model.h5'
+LINE = re.compile(rb'(\r\x1b\[K *\d+%  \S+ k?B of \S+ kB  \S+ \S?B/s  ETA \d+:\d\d(:\d\d)?)+\r\x1b\[K')
+bad = []
+
+
+def expect(what, ok, text):
+    if not ok:
+        bad.append(what)
+        print(f'FAIL {what}: {text!r}')
+
+
+with tempfile.TemporaryDirectory() as d:
+    commands = [['pgsplit', single, f'{d}/split'], ['pgjoin', f'{d}/split', f'{d}/joined.h5'],
+                ['pgunwrap', parallel, f'{d}/one.h5'], ['pgwrap', '--like', parallel, single, f'{d}/two.h5'],
+                ['pgconvert', single, f'{d}/s.safetensors'], ['pgdiff', single, f'{d}/joined.h5'],
+                ['pgcheck', single]]
+    for tool, *operands in commands:
+        for options, pattern in ((['--progress=always'], LINE), ([], re.compile(rb'')), (['-q'], re.compile(rb'')),
+                                 (['--progress=never'], re.compile(rb''))):
+            force = ['-f'] if tool not in ('pgdiff', 'pgcheck') else []
+            r = subprocess.run([tools / tool, *options, *force, *operands], capture_output=True)
+            expect(f'{tool} {options}: status', r.returncode == 0, r.stderr)
+            expect(f'{tool} {options}: stderr', pattern.fullmatch(r.stderr), r.stderr)
+            expect(f'{tool} {options}: stdout', b'\x1b' not in r.stdout and b'ETA' not in r.stdout, r.stdout)
+    ours, theirs = pty.openpty()  # a terminal, but all is done within half a second
+    subprocess.run([tools / 'pgcheck', single], stdout=subprocess.DEVNULL, stderr=theirs,
+                   env={**os.environ, 'TERM': 'xterm'})
+    os.close(theirs)
+    try:
+        expect('terminal', not os.read(ours, 100), 'something was drawn')
+    except OSError:
+        pass  # closed without a byte
+sys.exit(bool(bad))
