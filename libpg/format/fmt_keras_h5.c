@@ -9,12 +9,15 @@
  * something is missing, because the answer to a half-written file is what is left in it: with
  * opts.salvage that is the store, without it the error's detail. Keras writes such files when a
  * list of names exceeds an object header ("object header message is too large"): up to 2.1.4
- * always, later where it cuts the wrong list. Everything it had finished by then is intact. */
+ * always, later where it cuts the wrong list. Everything it had finished by then is intact. Where a
+ * list is missing, what is in the group counts, in the order in which it was written. */
 #include "format/fmt_keras_h5.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
 
@@ -27,6 +30,7 @@ typedef struct reading {
     const char *hint;         /* set if the first one is the doing of Keras itself */
     size_t n_listed, n_whole; /* layers */
     size_t n_tensors;         /* in whole layers */
+    size_t n_unlisted;        /* tensors that no list names, found in their groups */
 } reading;
 
 static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n,
@@ -124,6 +128,91 @@ done:
     return st;
 }
 
+/* ---- what no list names -------------------------------------------------------------
+ */
+
+typedef struct stray {
+    uint64_t addr;
+    uint32_t obj;
+} stray;
+
+/* Object headers are allocated one after the other, so their addresses tell the order of writing;
+ * names do not: "bias:0" would come before "kernel:0". */
+static int by_addr(const void *a, const void *b)
+{
+    const stray *x = a, *y = b;
+    return x->addr < y->addr ? -1 : x->addr > y->addr ? 1 : x->obj < y->obj ? -1 : x->obj > y->obj;
+}
+
+/* 1 if obj lies in group, at any depth. */
+static int is_inside(const pg__h5 *h, uint32_t obj, uint32_t group)
+{
+    while (obj > group)
+        obj = pg__h5_at(h, obj)->parent;
+    return obj == group;
+}
+
+/* Path of a dataset below its layer's group: what weight_names would list. */
+static pg_status path_below(pg__str *out, const pg__h5 *h, uint32_t obj, uint32_t group,
+                            pg_err *err)
+{
+    pg_status st = PG_OK;
+    uint32_t up[PG_LIMIT_GROUP_DEPTH + 1];
+    size_t n = 0;
+    for (; obj != group && n <= PG_LIMIT_GROUP_DEPTH; obj = pg__h5_at(h, obj)->parent)
+        up[n++] = obj;
+    out->n = 0;
+    while (n-- > 0)
+        PG_TRY(pg__str_printf(out, err, "%s%s", pg__h5_at(h, up[n])->name, n ? "/" : ""));
+done:
+    return st;
+}
+
+/* Numbers of the objects in a group, in the order of their headers: its datasets of numbers at any
+ * depth, or the groups right below it. Fresh. */
+static pg_status list_strays(stray **out, size_t *n_out, const pg__h5 *h, uint32_t group,
+                             pg__h5_kind kind, pg_err *err)
+{
+    size_t n = 0;
+    stray *v = pg__mem_array(pg__h5_n(h), sizeof *v);
+    if (!v)
+        return pg__nomem(err);
+    for (uint32_t obj = group + 1; obj < pg__h5_n(h) && is_inside(h, obj, group); obj++) {
+        const pg__h5_object *o = pg__h5_at(h, obj);
+        if (o->kind == kind &&
+            (kind == PG_H5_DATASET ? o->type.cls == PG_H5_NUMBER : o->parent == group))
+            v[n++] = (stray){o->addr, obj};
+    }
+    if (n)
+        qsort(v, n, sizeof *v, by_addr);
+    *out = v;
+    *n_out = n;
+    return PG_OK;
+}
+
+/* Adds all datasets of a group whose list is missing. */
+static pg_status add_unlisted(reading *r, uint32_t group, int is_state)
+{
+    pg_status st = PG_OK;
+    stray *v = NULL;
+    size_t n = 0;
+    pg__str name = {0};
+    PG_TRY(list_strays(&v, &n, r->k->h5, group, PG_H5_DATASET, &r->now));
+    for (size_t i = 0; i < n; i++) {
+        PG_TRY(path_below(&name, r->k->h5, v[i].obj, group, &r->now));
+        const size_t before = r->k->n_tensors;
+        PG_TRY(note(r, add_tensor(r, group, name.s, is_state)));
+        r->n_unlisted += r->k->n_tensors - before;
+    }
+done:
+    pg__mem_free(v);
+    pg__str_fini(&name);
+    return st;
+}
+
+/* ---- lists -----------------------------------------------------------------------------------
+ */
+
 /* Reads weight_names of a group and adds what they list; *n_added counts them. PG_E_FORMAT is
  * noted. */
 static pg_status add_listed(reading *r, uint32_t group, const char *what, int is_state,
@@ -142,6 +231,8 @@ static pg_status add_listed(reading *r, uint32_t group, const char *what, int is
         else
             PG_TRY(note(r, pg_fail(&r->now, PG_E_FORMAT, "%s: weight_names is missing", where)));
     }
+    if (!names.present)
+        PG_TRY(add_unlisted(r, group, is_state));
     if (!names.chunked && names.cls == PG_H5_STR_VLEN)
         r->k->names = PG_H5_STR_VLEN;
     for (size_t i = 0; i < names.n; i++) {
@@ -194,6 +285,26 @@ static pg_status note_no_layers(reading *r)
     return note(r, pg_fail(&r->now, PG_E_FORMAT, "layer_names is missing"));
 }
 
+/* Every group is a layer where no list says which are. */
+static pg_status add_unlisted_layers(reading *r)
+{
+    pg_status st = PG_OK;
+    const pg__h5 *h = r->k->h5;
+    stray *v = NULL;
+    size_t n = 0;
+    PG_TRY(list_strays(&v, &n, h, r->k->w, PG_H5_GROUP, &r->now));
+    for (size_t i = 0; i < n; i++) {
+        const char *name = pg__h5_at(h, v[i].obj)->name;
+        if (v[i].obj == r->k->top || v[i].obj == r->k->optimizer)
+            continue;
+        PG_TRY(add_layer(r, name));
+        r->n_listed++;
+    }
+done:
+    pg__mem_free(v);
+    return st;
+}
+
 static pg_status add_layers(reading *r)
 {
     pg__keras_h5 *k = r->k;
@@ -208,6 +319,8 @@ static pg_status add_layers(reading *r)
     r->n_listed = names.n;
     for (size_t i = 0; i < names.n; i++)
         PG_TRY(add_layer(r, names.v[i]));
+    if (!names.present)
+        PG_TRY(add_unlisted_layers(r));
 done:
     pg__keras_names_fini(&names);
     return st;
@@ -303,6 +416,11 @@ static pg_status tell_rest(const reading *r, pg__str *out, pg_err *err)
     const size_t n_left = pg_store_n_weights(r->s);
     if (n_left == 0)
         return pg__str_printf(out, err, "no weights inside, nothing to rescue%s", also);
+    if (r->n_unlisted)
+        return pg__str_printf(out, err,
+                              "%zu tensor%s left, %zu of them on no list: in the order in which "
+                              "they were written%s",
+                              n_left, n_left == 1 ? " is" : "s are", r->n_unlisted, also);
     if (r->n_tensors == 0)
         return pg__str_printf(out, err, "%zu tensors are left, but no whole layer%s", n_left, also);
     return pg__str_printf(out, err,

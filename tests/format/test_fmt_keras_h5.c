@@ -335,6 +335,23 @@ static void rescues_the_layers_before_the_one_that_failed(void **state)
     pg_store_close(s);
 }
 
+static void takes_what_no_list_names_in_the_order_of_writing(void **state)
+{
+    (void)state;
+    const pg_open_opts salvage = {.salvage = 1};
+    pg_store *s = NULL;
+    pg__h5_out *h = two_layers();
+    dataset(h, "a/sub/u");
+    finish(h);
+    assert_ok(pg_store_open(&s, made, &salvage, NULL));
+    assert_non_null(strstr(pg_store_damage(s), "3 tensors are left, 3 of them on no list"));
+    assert_int_equal(pg_store_n_weights(s), 3);
+    assert_string_equal(pg_store_weight(s, 0)->name, "w"); /* not b */
+    assert_string_equal(pg_store_weight(s, 1)->name, "b");
+    assert_string_equal(pg_store_weight(s, 2)->name, "sub/u");
+    pg_store_close(s);
+}
+
 /* ---- what stays -------------------------------------------------------------------------------
  */
 
@@ -628,6 +645,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(refuses_lists_of_another_type),
         cmocka_unit_test(refuses_layers_that_are_not_there),
         cmocka_unit_test(rescues_the_layers_before_the_one_that_failed),
+        cmocka_unit_test(takes_what_no_list_names_in_the_order_of_writing),
         cmocka_unit_test(keeps_what_keras_does_not_know),
         cmocka_unit_test(makes_weights_of_a_full_model),
         cmocka_unit_test(writes_other_sources_as_keras_2_15_does),
