@@ -61,4 +61,109 @@ typedef struct pg__reshape_attrs {
     pg__dims to;
 } pg__reshape_attrs;
 
+/* Images: values are (rows, spatial dimensions, channels), 1 to 3 of them spatial. */
+#define PG__MAX_SPATIAL 3
+
+/* conv(x, kernel, bias or absent); kernel is (spatial, channels / groups, filters). conv_dx(dy,
+ * kernel) gives the convolution's operand from its result, so it is also the transposed
+ * convolution; conv_dw(x, dy) gives kernel and bias. */
+typedef struct pg__conv_attrs {
+    uint32_t rank; /* spatial dimensions */
+    uint64_t groups;
+    uint64_t kernel[PG__MAX_SPATIAL], stride[PG__MAX_SPATIAL], dilation[PG__MAX_SPATIAL];
+    uint64_t before[PG__MAX_SPATIAL], after[PG__MAX_SPATIAL]; /* cells of zeros */
+    uint64_t size[PG__MAX_SPATIAL]; /* of x: where conv_dx cannot know it */
+} pg__conv_attrs;
+
+/* pool(x); pool_grad(x or absent for the average, dy). The average is over cells that exist, the
+ * maximum's gradient goes to the first of equals. */
+typedef struct pg__pool_attrs {
+    uint32_t rank;
+    int max;
+    uint64_t window[PG__MAX_SPATIAL], stride[PG__MAX_SPATIAL]; /* window 0: all there is */
+    uint64_t before[PG__MAX_SPATIAL], after[PG__MAX_SPATIAL];
+    uint64_t size[PG__MAX_SPATIAL]; /* of x: for pool_grad */
+} pg__pool_attrs;
+
+/* Batch normalisation over all axes but the last. bn_stats(x, mask or absent) gives mean, sum of
+ * squared distances and count, which slices of a batch can merge; bn_var(distances, count) the
+ * variance; bn_apply(x, mean, variance, gamma, beta, count, mask) the result: gamma and beta may be
+ * absent, with count (and mask) the statistics are those of x, without they are constants.
+ * bn_sums(x, dy, mean, variance) gives the sums of dy and of dy times the normalised x, which
+ * slices can add, and bn_dx(x, dy, mean, variance, gamma, sum, sum, count, mask) the gradient. */
+typedef enum pg__bn_correction {
+    PG__BN_NONE,   /* biased */
+    PG__BN_SAMPLE, /* n / max(n - 1, 1): TensorFlow's fused kernel */
+    PG__BN_LAYER,  /* n / (n - (1 + epsilon)): standalone Keras */
+    PG__BN_TWICE   /* both */
+} pg__bn_correction;
+
+typedef struct pg__bn_attrs {
+    double epsilon;
+    pg__bn_correction correction; /* bn_var */
+} pg__bn_attrs;
+
+/* Two operands, axes aligned at the last and those of size 1 repeated. binary_pick(a, b, dy): the
+ * gradients of maximum and minimum, equals go to a; shaped as dy. */
+typedef enum pg__binary_kind {
+    PG__ADD,
+    PG__SUBTRACT,
+    PG__MULTIPLY,
+    PG__DIVIDE,
+    PG__MAXIMUM,
+    PG__MINIMUM
+} pg__binary_kind;
+
+typedef struct pg__binary_attrs {
+    pg__binary_kind kind;
+} pg__binary_attrs;
+
+/* scale x + offset */
+typedef struct pg__affine_attrs {
+    double scale, offset;
+} pg__affine_attrs;
+
+/* spread repeats axes of size 1, sum_to adds up what spread repeats; axes are aligned at the last.
+ */
+typedef struct pg__spread_attrs {
+    pg__dims to;
+} pg__spread_attrs;
+
+/* Zeros before and after along each axis; where negative, cells are left out. */
+typedef struct pg__pad_attrs {
+    int64_t before[PG_MAX_RANK], after[PG_MAX_RANK];
+} pg__pad_attrs;
+
+typedef struct pg__concat_attrs {
+    uint32_t axis;
+} pg__concat_attrs;
+
+/* Axis i of the result is axis perm[i] of the operand. */
+typedef struct pg__transpose_attrs {
+    uint32_t perm[PG_MAX_RANK];
+} pg__transpose_attrs;
+
+/* Images made larger by whole factors: the nearest cell, or (two spatial dimensions) bilinear
+ * between the centres of cells. */
+typedef struct pg__resize_attrs {
+    uint32_t rank;
+    int bilinear;
+    uint64_t factor[PG__MAX_SPATIAL];
+} pg__resize_attrs;
+
+/* dropout(x, step): x / (1 - rate) where kept, else 0. Numbers are drawn for the elements of
+ * `noise`, which is x's shape with 1 where an axis shares them. */
+typedef struct pg__dropout_attrs {
+    double rate;
+    uint32_t stream; /* of random numbers: one for each place in the model */
+    int rows_share;  /* all rows of the batch have the same noise */
+    pg__dims noise;
+} pg__dropout_attrs;
+
+/* Numbers known beforehand; `values` belongs to the tape. */
+typedef struct pg__constant_attrs {
+    pg__dims shape;
+    const double *values;
+} pg__constant_attrs;
+
 #endif

@@ -37,8 +37,18 @@ typedef enum pg__role {
     PG__WEIGHT, /* slot: output of the model; one number per row (or step), sample and class weight
                  */
     PG__PARAM,  /* slot: parameter, trained or not */
+    PG__STEP,   /* PG__STEP_N integers that change from step to step, see pg__step_slot */
     PG__SEED    /* slot: output; a scalar, gradient of the batch's loss by one row's: weight / N */
 } pg__role;
+
+/* What random numbers are a function of, as a PG__STEP value holds it: 64-bit numbers in two
+ * halves, the low one first. */
+typedef enum pg__step_slot {
+    PG__STEP_SEED = 0,
+    PG__STEP_COUNT = 2, /* steps made */
+    PG__STEP_ROW = 4,   /* of the whole batch, that these rows begin with */
+    PG__STEP_N = 6
+} pg__step_slot;
 
 typedef uint32_t pg__val; /* index of a value on its tape */
 #define PG__NO_VAL UINT32_MAX
@@ -96,7 +106,7 @@ struct pg__op {
     uint32_t n_out;
     double tol_f32; /* bound of float against double: largest error by largest magnitude */
     pg__shape_fn shape;
-    pg__backward_fn backward; /* NULL: an operation of the backward pass itself */
+    pg__backward_fn backward; /* NULL: nothing flows back through it */
     pg__ref_fn ref_f32, ref_f64;
     size_t attrs_bytes;
 };
@@ -112,11 +122,13 @@ typedef enum pg__op_kind {
 
 const pg__op *pg__op_of(pg__op_kind kind);
 
-/* Shapes. Products with an unknown dimension are unknown. */
+/* Shapes. Products and sums with an unknown dimension are unknown. */
 pg__dims pg__dims_of(uint32_t rank, const uint64_t *d);
 int pg__dims_equal(const pg__dims *a, const pg__dims *b);
 uint64_t pg__dim_mul(uint64_t a, uint64_t b);
+uint64_t pg__dim_add(uint64_t a, uint64_t b);
 uint64_t pg__dims_elems(const pg__dims *s); /* 1 for a scalar */
+int pg__dim_fits(uint64_t a, uint64_t b);   /* equal, or one is not known */
 typedef struct pg__dims_text {
     char s[PG_MAX_RANK * 24];
 } pg__dims_text;
@@ -132,6 +144,9 @@ pg_status pg__tape_value(pg__tape *t, const pg__dims *shape, pg__elem elem, pg__
  * to out[0 .. op->n_out). Errors of the operation's shape rule, PG_E_NOMEM. */
 pg_status pg__emit(pg__tape *t, pg__op_kind kind, const void *attrs, const pg__val *in, size_t n_in,
                    pg__val *out, pg_err *err);
+/* Makes `mem` (of pg__mem_array()) the tape's; it is freed at once if that fails. */
+pg_status pg__tape_own(pg__tape *t, void *mem, pg_err *err);
+
 /* The common forms: one result, one to three operands. */
 pg_status pg__emit1(pg__tape *t, pg__op_kind kind, const void *attrs, pg__val a, pg__val *out,
                     pg_err *err);

@@ -49,6 +49,19 @@ uint64_t pg__dim_mul(uint64_t a, uint64_t b)
     return product;
 }
 
+uint64_t pg__dim_add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    if (a == PG_DIM_ANY || b == PG_DIM_ANY || __builtin_add_overflow(a, b, &sum))
+        return PG_DIM_ANY;
+    return sum;
+}
+
+int pg__dim_fits(uint64_t a, uint64_t b)
+{
+    return a == b || a == PG_DIM_ANY || b == PG_DIM_ANY;
+}
+
 uint64_t pg__dims_elems(const pg__dims *s)
 {
     uint64_t n = 1;

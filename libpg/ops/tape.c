@@ -46,21 +46,28 @@ static pg_status push_operand(pg__tape *t, pg__val v, pg_err *err)
     return PG_OK;
 }
 
+pg_status pg__tape_own(pg__tape *t, void *mem, pg_err *err)
+{
+    if (!mem || t->n_attrs >= MAX_OPERANDS ||
+        pg__mem_grow(&t->attrs, &t->cap_attrs, (size_t)t->n_attrs + 1, sizeof *t->attrs)) {
+        pg__mem_free(mem);
+        return pg__nomem(err);
+    }
+    t->attrs[t->n_attrs++] = mem;
+    return PG_OK;
+}
+
 static pg_status keep_attrs(pg__tape *t, const pg__op *op, const void *attrs, const void **out,
                             pg_err *err)
 {
     *out = NULL;
     if (!attrs)
         return PG_OK;
-    if (pg__mem_grow(&t->attrs, &t->cap_attrs, (size_t)t->n_attrs + 1, sizeof *t->attrs))
-        return pg__nomem(err);
     void *copy = pg__mem_array(1, op->attrs_bytes);
-    if (!copy)
-        return pg__nomem(err);
-    memcpy(copy, attrs, op->attrs_bytes);
-    t->attrs[t->n_attrs++] = copy;
+    if (copy)
+        memcpy(copy, attrs, op->attrs_bytes);
     *out = copy;
-    return PG_OK;
+    return pg__tape_own(t, copy, err);
 }
 
 /* Creates the results; they need a gradient if an operand does. */

@@ -30,6 +30,7 @@ typedef struct pg__frame {
     void *const *params;        /* per parameter */
     void *const *grads;         /* per parameter; NULL, or entries NULL, where not wanted */
     const void *const *seeds;   /* per output: pointer to the scalar */
+    const void *step;           /* PG__STEP_N integers */
     void *arena, *scratch;
 } pg__frame;
 

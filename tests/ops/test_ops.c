@@ -7,8 +7,9 @@
 #include "base/mem.h"
 #include "ops/attrs.h"
 #include "ops/op.h"
+#include "ops/philox.h"
 
-#define MAX_IN 8
+#define MAX_IN 10
 
 /* How an operand is filled; what is not smooth is kept away from its kinks. */
 typedef enum fill { NONE, NORMAL, POSITIVE, PROBABILITY, ONE_HOT, CLASS, SCALAR } fill;
@@ -68,6 +69,14 @@ typedef struct op_case {
         PG__OP_act, ACT(__VA_ARGS__), {{NORMAL, S(3, 17)}}, 1, 1 \
     }
 
+#define ATTRS(type, ...)        \
+    &(const pg__##type##_attrs) \
+    {                           \
+        __VA_ARGS__             \
+    }
+#define CONV(...) ATTRS(conv, __VA_ARGS__)
+#define POOL(...) ATTRS(pool, __VA_ARGS__)
+
 static const op_case cases[] = {
     {PG__OP_dense, NULL, {{NORMAL, S(3, 5)}, {NORMAL, S(5, 7)}, {NORMAL, S(7)}}, 3, 3},
     {PG__OP_dense, NULL, {{NORMAL, S(2, 3, 1)}, {NORMAL, S(1, 17)}, {NONE, {0}}}, 3, 2},
@@ -92,6 +101,114 @@ static const op_case cases[] = {
     ACT_CASE(PG__ACT_GELU_TANH, 0, 0, 0),
     ACT_CASE(PG__ACT_SWISH, 0, 0, 0),
     ACT_CASE(PG__ACT_MISH, 0, 0, 0),
+    /* strides and padding of "same"; one channel; one row */
+    {PG__OP_conv,
+     CONV(.rank = 2, .kernel = {3, 2}, .stride = {2, 1}, .before = {1, 0}, .after = {1, 1},
+          .groups = 1, .dilation = {1, 1, 1}),
+     {{NORMAL, S(2, 5, 4, 3)}, {NORMAL, S(3, 2, 3, 17)}, {NORMAL, S(17)}},
+     3,
+     3},
+    {PG__OP_conv,
+     CONV(.rank = 2, .kernel = {2, 2}, .dilation = {2, 1}, .groups = 1, .stride = {1, 1, 1}),
+     {{NORMAL, S(1, 5, 4, 1)}, {NORMAL, S(2, 2, 1, 1)}, {NONE, {0}}},
+     3,
+     2},
+    {PG__OP_conv,
+     CONV(.rank = 2, .kernel = {3, 3}, .groups = 3, .before = {1, 1}, .after = {1, 1},
+          .stride = {1, 1, 1}, .dilation = {1, 1, 1}),
+     {{NORMAL, S(1, 3, 3, 3)}, {NORMAL, S(3, 3, 1, 3)}, {NORMAL, S(3)}},
+     3,
+     3},
+    {PG__OP_conv,
+     CONV(.rank = 1, .kernel = {3}, .groups = 2, .before = {2}, .stride = {1, 1, 1},
+          .dilation = {1, 1, 1}),
+     {{NORMAL, S(2, 5, 4)}, {NORMAL, S(3, 2, 6)}, {NORMAL, S(6)}},
+     3,
+     3},
+    {PG__OP_conv,
+     CONV(.rank = 3, .kernel = {2, 1, 2}, .stride = {1, 2, 2}, .groups = 1, .dilation = {1, 1, 1}),
+     {{NORMAL, S(1, 3, 3, 4, 2)}, {NORMAL, S(2, 1, 2, 2, 3)}},
+     2,
+     2},
+    {PG__OP_conv_dx,
+     CONV(.rank = 2, .kernel = {3, 2}, .stride = {2, 2}, .before = {0, 0}, .after = {1, 0},
+          .size = {6, 5}, .groups = 1, .dilation = {1, 1, 1}),
+     {{NORMAL, S(2, 3, 2, 5)}, {NORMAL, S(3, 2, 3, 5)}},
+     2,
+     2},
+    {PG__OP_pool,
+     POOL(.rank = 2, .max = 1, .window = {2, 3}, .stride = {2, 1}, .before = {0, 1},
+          .after = {1, 1}),
+     {{NORMAL, S(2, 5, 4, 3)}},
+     1,
+     1},
+    {PG__OP_pool,
+     POOL(.rank = 2, .window = {2, 3}, .stride = {2, 1}, .before = {0, 1}, .after = {1, 1}),
+     {{NORMAL, S(2, 5, 4, 17)}},
+     1,
+     1},
+    {PG__OP_pool, POOL(.rank = 1, .max = 1, .stride = {1, 1, 1}), {{NORMAL, S(3, 7, 1)}}, 1, 1},
+    {PG__OP_pool, POOL(.rank = 3, .stride = {1, 1, 1}), {{NORMAL, S(1, 2, 3, 2, 3)}}, 1, 1},
+    {PG__OP_pool, POOL(.rank = 1, .window = {3}, .stride = {2}), {{NORMAL, S(1, 8, 1)}}, 1, 1},
+    {PG__OP_bn_apply,
+     ATTRS(bn, 1e-3, PG__BN_NONE),
+     {{NORMAL, S(3, 2, 17)}, {NORMAL, S(17)}, {POSITIVE, S(17)}, {NORMAL, S(17)}, {NORMAL, S(17)}},
+     5,
+     1},
+    {PG__OP_bn_stats,
+     ATTRS(bn, 1e-3, PG__BN_NONE),
+     {{NORMAL, S(3, 2, 40)}, {NORMAL, S(40)}, {NORMAL, S(40)}, {NONE, {0}}},
+     4,
+     3},
+    {PG__OP_bn_stats,
+     ATTRS(bn, 1e-2, PG__BN_NONE),
+     {{NORMAL, S(3, 2, 1, 3)}, {NONE, {0}}, {NONE, {0}}, {ONE_HOT, S(3, 2)}},
+     4,
+     1},
+    {PG__OP_bn_stats,
+     ATTRS(bn, 1e-2, PG__BN_NONE),
+     {{NORMAL, S(5, 1)}, {NORMAL, S(1)}, {NONE, {0}}, {NONE, {0}}},
+     4,
+     2},
+    {PG__OP_binary, ATTRS(binary, PG__ADD), {{NORMAL, S(2, 3, 5)}, {NORMAL, S(5)}}, 2, 2},
+    {PG__OP_binary, ATTRS(binary, PG__SUBTRACT), {{NORMAL, S(3, 1)}, {NORMAL, S(2, 1, 4)}}, 2, 2},
+    {PG__OP_binary,
+     ATTRS(binary, PG__MULTIPLY),
+     {{NORMAL, S(2, 1, 1, 3)}, {NORMAL, S(2, 2, 2, 3)}},
+     2,
+     2},
+    {PG__OP_binary, ATTRS(binary, PG__MULTIPLY), {{NORMAL, S(3, 5)}, {NORMAL, S(3, 5)}}, 2, 2},
+    {PG__OP_binary, ATTRS(binary, PG__DIVIDE), {{NORMAL, S(2, 3)}, {POSITIVE, S(2, 1)}}, 2, 2},
+    {PG__OP_binary, ATTRS(binary, PG__MAXIMUM), {{NORMAL, S(2, 3, 5)}, {NORMAL, S(3, 1)}}, 2, 2},
+    {PG__OP_binary, ATTRS(binary, PG__MINIMUM), {{NORMAL, S(17)}, {NORMAL, S(1, 17)}}, 2, 2},
+    {PG__OP_affine, ATTRS(affine, -0.3, 2), {{NORMAL, S(3, 5)}}, 1, 1},
+    {PG__OP_spread, ATTRS(spread, S(2, 4, 3)), {{NORMAL, S(2, 1, 3)}}, 1, 1},
+    {PG__OP_spread, ATTRS(spread, S(2, 4, 3)), {{NORMAL, S(1, 1)}}, 1, 1},
+    {PG__OP_sum_to, ATTRS(spread, S(1, 3)), {{NORMAL, S(2, 4, 3)}}, 1, 1},
+    {PG__OP_sum_to, ATTRS(spread, S(2, 1, 1)), {{NORMAL, S(2, 4, 17)}}, 1, 1},
+    {PG__OP_concat,
+     ATTRS(concat, 1),
+     {{NORMAL, S(2, 3, 5)}, {NORMAL, S(2, 1, 5)}, {NORMAL, S(2, 2, 5)}},
+     3,
+     3},
+    {PG__OP_concat, ATTRS(concat, 2), {{NORMAL, S(2, 2, 1)}, {NORMAL, S(2, 2, 17)}}, 2, 2},
+    {PG__OP_pad, ATTRS(pad, {0, 1, -1}, {0, -2, 2}), {{NORMAL, S(2, 5, 3)}}, 1, 1},
+    {PG__OP_transpose, ATTRS(transpose, {0, 3, 1, 2}), {{NORMAL, S(2, 3, 1, 5)}}, 1, 1},
+    {PG__OP_transpose, ATTRS(transpose, {2, 0, 1}), {{NORMAL, S(2, 3, 5)}}, 1, 1},
+    {PG__OP_resize, ATTRS(resize, 2, 0, {2, 3}), {{NORMAL, S(2, 3, 2, 5)}}, 1, 1},
+    {PG__OP_resize, ATTRS(resize, 2, 1, {3, 2}), {{NORMAL, S(1, 3, 2, 3)}}, 1, 1},
+    {PG__OP_resize, ATTRS(resize, 3, 0, {1, 2, 2}), {{NORMAL, S(1, 2, 1, 3, 1)}}, 1, 1},
+    {PG__OP_dropout,
+     ATTRS(dropout, 0.4, 7, 0, S(3, 17)),
+     {{NORMAL, S(3, 17)}, {CLASS, S(PG__STEP_N)}},
+     2,
+     1},
+    {PG__OP_dropout,
+     ATTRS(dropout, 0.5, 7, 0, S(2, 1, 5)),
+     {{NORMAL, S(2, 3, 5)}, {CLASS, S(PG__STEP_N)}},
+     2,
+     1},
+    {PG__OP_constant, ATTRS(constant, S(3), (const double[]){0.25, -1, 7}), {{NONE, {0}}}, 0, 0},
     ROW_LOSS(.kind = PG__LOSS_mean_squared_error),
     ROW_LOSS(.kind = PG__LOSS_mean_absolute_error),
     ROW_LOSS(.kind = PG__LOSS_mean_absolute_percentage_error),
@@ -142,6 +259,7 @@ static void fill_values(double *v, uint64_t n, const operand *o, uint64_t *state
 typedef struct built {
     pg__tape tape;
     pg__val in[MAX_IN], out;
+    uint32_t n_forward;
     double *in_values[MAX_IN];
     double **values;    /* per value of the tape */
     const double *seed; /* of the gradient of `out`, for operations that are no losses */
@@ -150,6 +268,16 @@ typedef struct built {
 static uint64_t elems(const built *b, pg__val v)
 {
     return pg__dims_elems(&b->tape.values[v].shape);
+}
+
+/* Operands x, gamma, beta, mask: normalised with x's own statistics. */
+static void emit_batch_norm(built *b, const void *attrs)
+{
+    pg__val stats[3], variance;
+    assert_ok(pg__emit2(&b->tape, PG__OP_bn_stats, NULL, b->in[0], b->in[3], stats, NULL));
+    assert_ok(pg__emit2(&b->tape, PG__OP_bn_var, attrs, stats[1], stats[2], &variance, NULL));
+    const pg__val in[] = {b->in[0], stats[0], variance, b->in[1], b->in[2], stats[2], b->in[3]};
+    assert_ok(pg__emit(&b->tape, PG__OP_bn_apply, attrs, in, 7, &b->out, NULL));
 }
 
 static void build(built *b, const op_case *c)
@@ -164,7 +292,11 @@ static void build(built *b, const op_case *c)
                                  c->in[k].fill == CLASS ? PG__INT : PG__REAL, PG__PARAM,
                                  (uint32_t)k, k < c->n_grads, &b->in[k], NULL));
     }
-    assert_ok(pg__emit(&b->tape, c->kind, c->attrs, b->in, c->n_in, &b->out, NULL));
+    if (c->kind == PG__OP_bn_stats)
+        emit_batch_norm(b, c->attrs);
+    else
+        assert_ok(pg__emit(&b->tape, c->kind, c->attrs, b->in, c->n_in, &b->out, NULL));
+    b->n_forward = b->tape.n_insts;
     for (size_t k = 0; k < c->n_in; k++)
         if (b->in[k] != PG__NO_VAL) {
             b->in_values[k] = pg__mem_array(elems(b, b->in[k]), sizeof(double));
@@ -241,7 +373,7 @@ static double objective(built *b)
     void **mem = alloc_all(b, 1);
     const uint32_t all = b->tape.n_insts;
     double sum = 0;
-    b->tape.n_insts = 1;
+    b->tape.n_insts = b->n_forward;
     run_all(b, 1, mem);
     b->tape.n_insts = all;
     for (uint64_t i = 0; i < elems(b, b->out); i++)
@@ -355,6 +487,90 @@ static void operands_that_do_not_fit_are_refused(void **state)
     pg__tape_fini(&t);
 }
 
+/* Random123's known answers. */
+static void philox_gives_the_published_numbers(void **state)
+{
+    static const struct {
+        uint32_t counter[4], key[2], want[4];
+    } known[] = {
+        {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const pg__philox got = pg__philox_of(known[i].counter, known[i].key);
+        assert_memory_equal(got.x, known[i].want, sizeof got.x);
+    }
+}
+
+/* Rows first .. first + n of a batch of ones through dropout. */
+static void drop_rows(float *y, const pg__dropout_attrs *all, int32_t first, size_t n,
+                      int32_t count)
+{
+    const int32_t step[PG__STEP_N] = {5, 0, count, 0, first, 0};
+    const pg__dims shape = S(n, 3, 5), six = S(PG__STEP_N);
+    float ones[8 * 15];
+    pg__dropout_attrs a = *all;
+    for (size_t i = 0; i < n * 15; i++)
+        ones[i] = 1;
+    a.noise.d[0] = a.rows_share ? 1 : n;
+    const pg__arg in[] = {{&shape, ones, n * 15}, {&six, (int32_t *)(uintptr_t)step, PG__STEP_N}};
+    const pg__arg out = {&shape, y, n * 15};
+    pg__op_of(PG__OP_dropout)->ref_f32(&a, in, 2, &out, 1);
+}
+
+static void dropout_is_a_function_of_the_row_in_the_batch(void **state)
+{
+    const pg__dropout_attrs kinds[] = {{0.5, 3, 0, S(8, 3, 5)}, {0.5, 3, 0, S(8, 1, 5)}};
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        float whole[120], part[120], later[120];
+        drop_rows(whole, &kinds[k], 0, 8, 0);
+        drop_rows(part, &kinds[k], 0, 3, 0);
+        drop_rows(part + 45, &kinds[k], 3, 1, 0);
+        drop_rows(part + 60, &kinds[k], 4, 4, 0);
+        assert_memory_equal(whole, part, sizeof whole);
+        drop_rows(later, &kinds[k], 0, 8, 1);
+        assert_memory_not_equal(whole, later, sizeof whole);
+    }
+}
+
+static void dropout_keeps_its_share(void **state)
+{
+    const pg__dims shape = S(1000, 20), six = S(PG__STEP_N);
+    const pg__dropout_attrs a = {0.3, 1, 0, shape};
+    int32_t step[PG__STEP_N] = {1, 2, 3, 0, 0, 0};
+    static double x[20000], y[20000];
+    size_t kept = 0;
+    (void)state;
+    for (size_t i = 0; i < 20000; i++)
+        x[i] = 1;
+    const pg__arg in[] = {{&shape, x, 20000}, {&six, step, PG__STEP_N}}, out = {&shape, y, 20000};
+    pg__op_of(PG__OP_dropout)->ref_f64(&a, in, 2, &out, 1);
+    for (size_t i = 0; i < 20000; i++) {
+        assert_true(y[i] == 0 || fabs(y[i] - 1 / 0.7) < 1e-12);
+        kept += y[i] != 0;
+    }
+    assert_true(kept > 13740 && kept < 14260); /* four standard deviations */
+}
+
+static void equal_cells_of_a_window_give_all_to_the_first(void **state)
+{
+    const pg__pool_attrs a = {.rank = 1, .max = 1, .window = {3}, .stride = {3}, .size = {6}};
+    const pg__dims x = S(1, 6, 1), y = S(1, 2, 1);
+    double cells[] = {1, 2, 2, 3, 3, 3}, dy[] = {10, 20}, dx[6];
+    const double want[] = {0, 10, 0, 20, 0, 0};
+    const pg__arg in[] = {{&x, cells, 6}, {&y, dy, 2}}, out = {&x, dx, 6};
+    (void)state;
+    pg__op_of(PG__OP_pool_grad)->ref_f64(&a, in, 2, &out, 1);
+    assert_memory_equal(dx, want, sizeof want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +578,10 @@ int main(void)
         cmocka_unit_test(float_agrees_with_double),
         cmocka_unit_test(every_operation_has_a_case),
         cmocka_unit_test(operands_that_do_not_fit_are_refused),
+        cmocka_unit_test(philox_gives_the_published_numbers),
+        cmocka_unit_test(dropout_is_a_function_of_the_row_in_the_batch),
+        cmocka_unit_test(dropout_keeps_its_share),
+        cmocka_unit_test(equal_cells_of_a_window_give_all_to_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,87 @@
+/* ref_binary.c - two operands, row by row of the result's last axis. */
+#include "ops/real.h"
+#include "ops/strides.h"
+
+static inline real combine(pg__binary_kind kind, real a, real b)
+{
+    switch (kind) {
+    case PG__ADD: return a + b;
+    case PG__SUBTRACT: return a - b;
+    case PG__MULTIPLY: return a * b;
+    case PG__DIVIDE: return a / b;
+    case PG__MAXIMUM: return a >= b || isnan(a) ? a : b;
+    case PG__MINIMUM: return a <= b || isnan(a) ? a : b;
+    }
+    return 0;
+}
+
+/* One row; sa and sb are 1, or 0 where the operand repeats. */
+static inline void row_of(pg__binary_kind kind, const real *a, size_t sa, const real *b, size_t sb,
+                          real *y, size_t n)
+{
+    if (sa == 1 && sb == 1)
+        for (size_t i = 0; i < n; i++)
+            y[i] = combine(kind, a[i], b[i]);
+    else
+        for (size_t i = 0; i < n; i++)
+            y[i] = combine(kind, a[i * sa], b[i * sb]);
+}
+
+static void row(pg__binary_kind kind, const real *a, size_t sa, const real *b, size_t sb, real *y,
+                size_t n)
+{
+    switch (kind) { /* constants, so that each has a loop of its own */
+    case PG__ADD: row_of(PG__ADD, a, sa, b, sb, y, n); break;
+    case PG__SUBTRACT: row_of(PG__SUBTRACT, a, sa, b, sb, y, n); break;
+    case PG__MULTIPLY: row_of(PG__MULTIPLY, a, sa, b, sb, y, n); break;
+    case PG__DIVIDE: row_of(PG__DIVIDE, a, sa, b, sb, y, n); break;
+    case PG__MAXIMUM: row_of(PG__MAXIMUM, a, sa, b, sb, y, n); break;
+    case PG__MINIMUM: row_of(PG__MINIMUM, a, sa, b, sb, y, n); break;
+    }
+}
+
+static pg__rowwalk walk_of(const pg__dims *whole, const pg__dims *a, const pg__dims *b)
+{
+    pg__rowwalk w = {.off = {0, 0}};
+    pg__strides(w.stride[0], whole, a);
+    pg__strides(w.stride[1], whole, b);
+    return w;
+}
+
+void PG_REF(binary)(PG_REF_ARGS)
+{
+    const pg__binary_kind kind = ((const pg__binary_attrs *)attrs_)->kind;
+    const pg__dims *whole = out[0].shape;
+    const real *a = pg__reals(&in[0]), *b = pg__reals(&in[1]);
+    real *y = pg__reals_out(&out[0]);
+    const size_t n = pg__last(whole), last = whole->rank ? whole->rank - 1 : 0;
+    pg__rowwalk w = walk_of(whole, in[0].shape, in[1].shape);
+    PG_UNUSED(n_in), PG_UNUSED(n_out);
+    if (in[0].n == out[0].n && in[1].n == out[0].n) {
+        row(kind, a, 1, b, 1, y, (size_t)out[0].n);
+        return;
+    }
+    for (size_t r = pg__n_rows(whole); r-- > 0; y += n, pg__rowwalk_next(&w, whole))
+        row(kind, a + w.off[0], w.stride[0][last], b + w.off[1], w.stride[1][last], y, n);
+}
+
+void PG_REF(binary_pick)(PG_REF_ARGS)
+{
+    const int max = ((const pg__binary_attrs *)attrs_)->kind == PG__MAXIMUM;
+    const pg__dims *whole = out[0].shape;
+    const real *dy = pg__reals(&in[2]);
+    real *da = pg__reals_out(&out[0]), *db = pg__reals_out(&out[1]);
+    const size_t n = pg__last(whole), last = whole->rank ? whole->rank - 1 : 0;
+    pg__rowwalk w = walk_of(whole, in[0].shape, in[1].shape);
+    PG_UNUSED(n_in), PG_UNUSED(n_out);
+    for (size_t r = 0; r < pg__n_rows(whole); r++, pg__rowwalk_next(&w, whole))
+        for (size_t i = 0; i < n; i++) {
+            const real a = pg__reals(&in[0])[w.off[0] + i * w.stride[0][last]];
+            const real b = pg__reals(&in[1])[w.off[1] + i * w.stride[1][last]];
+            const int first = max ? a >= b : a <= b;
+            if (da)
+                da[r * n + i] = first ? dy[r * n + i] : 0;
+            if (db)
+                db[r * n + i] = first ? 0 : dy[r * n + i];
+        }
+}

@@ -1,0 +1,159 @@
+/* ref_bn.c - batch normalisation of rows x channels. Sums run over thousands of rows, so they are
+ * kept in double, for a few channels at a time. */
+#include "ops/real.h"
+
+#define PIECE 32 /* channels: two lines of cache of a row */
+
+/* Weight of a row: `inner` rows share one number of the mask. */
+static inline real weight(const real *mask, size_t row, size_t inner)
+{
+    return mask ? mask[row / inner] : 1;
+}
+
+static inline size_t rows_per_mask(const pg__arg *x, const pg__arg *mask)
+{
+    return mask && mask->p && mask->n ? pg__rows(x) / (size_t)mask->n : 1;
+}
+
+static double count_rows(const pg__arg *x, const real *mask, size_t inner)
+{
+    double n = 0;
+    if (!mask)
+        return (double)pg__rows(x);
+    for (size_t r = 0; r < pg__rows(x); r++)
+        n += weight(mask, r, inner);
+    return n;
+}
+
+/* sum[c] += weight (x - from[c]), or its square. */
+static inline void sum_piece(double *sum, const real *x, const double *from, size_t rows, size_t n,
+                             size_t width, int square, const real *mask, size_t inner)
+{
+    for (size_t r = 0; r < rows; r++, x += width) {
+        const double w = weight(mask, r, inner);
+        for (size_t c = 0; c < n; c++) {
+            const double d = (double)x[c] - from[c];
+            sum[c] += w * (square ? d * d : d);
+        }
+    }
+}
+
+void PG_REF(bn_stats)(PG_REF_ARGS)
+{
+    const size_t rows = pg__rows(&in[0]), width = pg__last(in[0].shape);
+    const real *mask = n_in > 1 ? pg__reals(&in[1]) : NULL;
+    const size_t inner = rows_per_mask(&in[0], n_in > 1 ? &in[1] : NULL);
+    const double count = count_rows(&in[0], mask, inner);
+    real *mean = pg__reals_out(&out[0]), *m2 = pg__reals_out(&out[1]), *n = pg__reals_out(&out[2]);
+    PG_UNUSED(attrs_), PG_UNUSED(n_out);
+    if (n)
+        *n = (real)count;
+    for (size_t at = 0; at < width; at += PIECE) {
+        const size_t some = width - at < PIECE ? width - at : PIECE;
+        double average[PIECE] = {0}, zero[PIECE] = {0}, squares[PIECE] = {0};
+        sum_piece(average, pg__reals(&in[0]) + at, zero, rows, some, width, 0, mask, inner);
+        for (size_t c = 0; c < some; c++)
+            average[c] /= count;
+        sum_piece(squares, pg__reals(&in[0]) + at, average, rows, some, width, 1, mask, inner);
+        for (size_t c = 0; c < some; c++) {
+            if (mean)
+                mean[at + c] = (real)average[c];
+            if (m2)
+                m2[at + c] = (real)squares[c];
+        }
+    }
+}
+
+void PG_REF(bn_var)(PG_REF_ARGS)
+{
+    const pg__bn_attrs *a = attrs_;
+    const real *m2 = pg__reals(&in[0]);
+    const double n = (double)*pg__reals(&in[1]);
+    const int sample = a->correction == PG__BN_SAMPLE || a->correction == PG__BN_TWICE;
+    const int layer = a->correction == PG__BN_LAYER || a->correction == PG__BN_TWICE;
+    real *v = pg__reals_out(&out[0]);
+    double by = sample ? (n > 2 ? n - 1 : 1) : n;
+    PG_UNUSED(n_in), PG_UNUSED(n_out);
+    if (layer)
+        by *= (n - (1 + a->epsilon)) / n;
+    for (uint64_t c = 0; c < out[0].n; c++)
+        v[c] = (real)((double)m2[c] / by);
+}
+
+void PG_REF(bn_apply)(PG_REF_ARGS)
+{
+    const real eps = (real)((const pg__bn_attrs *)attrs_)->epsilon;
+    const size_t rows = pg__rows(&in[0]), width = pg__last(in[0].shape);
+    const real *x = pg__reals(&in[0]), *mean = pg__reals(&in[1]), *var = pg__reals(&in[2]);
+    const real *gamma = n_in > 3 ? pg__reals(&in[3]) : NULL;
+    const real *beta = n_in > 4 ? pg__reals(&in[4]) : NULL;
+    real *y = pg__reals_out(&out[0]), scale[PIECE], shift[PIECE];
+    PG_UNUSED(n_out);
+    for (size_t at = 0; at < width; at += PIECE) {
+        const size_t some = width - at < PIECE ? width - at : PIECE;
+        for (size_t c = 0; c < some; c++) {
+            scale[c] = (gamma ? gamma[at + c] : 1) / R(sqrt)(var[at + c] + eps);
+            shift[c] = beta ? beta[at + c] : 0;
+        }
+        for (size_t r = 0; r < rows; r++)
+            for (size_t c = 0; c < some; c++)
+                y[r * width + at + c] =
+                    (x[r * width + at + c] - mean[at + c]) * scale[c] + shift[c];
+    }
+}
+
+void PG_REF(bn_sums)(PG_REF_ARGS)
+{
+    const double eps = ((const pg__bn_attrs *)attrs_)->epsilon;
+    const size_t rows = pg__rows(&in[0]), width = pg__last(in[0].shape);
+    const real *mean = pg__reals(&in[2]), *var = pg__reals(&in[3]);
+    real *sum = pg__reals_out(&out[0]), *sum_x = pg__reals_out(&out[1]);
+    PG_UNUSED(n_in), PG_UNUSED(n_out);
+    for (size_t at = 0; at < width; at += PIECE) {
+        const size_t some = width - at < PIECE ? width - at : PIECE;
+        double s[PIECE] = {0}, sx[PIECE] = {0};
+        for (size_t r = 0; r < rows; r++) {
+            const real *x = pg__reals(&in[0]) + r * width + at;
+            const real *dy = pg__reals(&in[1]) + r * width + at;
+            for (size_t c = 0; c < some; c++) {
+                s[c] += (double)dy[c];
+                sx[c] += (double)dy[c] * ((double)x[c] - (double)mean[at + c]);
+            }
+        }
+        for (size_t c = 0; c < some; c++) {
+            if (sum)
+                sum[at + c] = (real)s[c];
+            if (sum_x)
+                sum_x[at + c] = (real)(sx[c] / sqrt((double)var[at + c] + eps));
+        }
+    }
+}
+
+void PG_REF(bn_dx)(PG_REF_ARGS)
+{
+    const real eps = (real)((const pg__bn_attrs *)attrs_)->epsilon;
+    const size_t rows = pg__rows(&in[0]), width = pg__last(in[0].shape);
+    const real *mean = pg__reals(&in[2]), *var = pg__reals(&in[3]), *gamma = pg__reals(&in[4]);
+    const real *sum = pg__reals(&in[5]), *sum_x = pg__reals(&in[6]);
+    const real n = sum ? *pg__reals(&in[7]) : 1, *mask = sum ? pg__reals(&in[8]) : NULL;
+    const size_t inner = rows_per_mask(&in[0], &in[8]);
+    real rstd[PIECE], scale[PIECE], all[PIECE] = {0}, slope[PIECE] = {0};
+    PG_UNUSED(n_in), PG_UNUSED(n_out);
+    for (size_t at = 0; at < width; at += PIECE) {
+        const size_t some = width - at < PIECE ? width - at : PIECE;
+        for (size_t c = 0; c < some; c++) {
+            rstd[c] = 1 / R(sqrt)(var[at + c] + eps);
+            scale[c] = (gamma ? gamma[at + c] : 1) * rstd[c];
+            all[c] = sum ? sum[at + c] / n : 0;
+            slope[c] = sum ? rstd[c] * sum_x[at + c] / n : 0;
+        }
+        for (size_t r = 0; r < rows; r++) {
+            const real *x = pg__reals(&in[0]) + r * width + at;
+            const real *dy = pg__reals(&in[1]) + r * width + at;
+            const real w = weight(mask, r, inner);
+            real *dx = pg__reals_out(&out[0]) + r * width + at;
+            for (size_t c = 0; c < some; c++)
+                dx[c] = scale[c] * (dy[c] - w * (all[c] + (x[c] - mean[at + c]) * slope[c]));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+/* ref_dropout.c - dropout: the number that decides over an element is drawn by the element's index
+ * in the noise of the whole batch. Key: seed; counter: (index / 4, step, stream). */
+#include "ops/philox.h"
+#include "ops/real.h"
+#include "ops/strides.h"
+
+typedef struct source {
+    uint32_t key[2], counter[4]; /* counter[0], [1]: of `block` */
+    uint64_t block;
+    int drawn;
+    pg__philox numbers;
+} source;
+
+static uint64_t step_number(const int32_t *step, pg__step_slot slot)
+{
+    return (uint32_t)step[slot] | (uint64_t)(uint32_t)step[slot + 1] << 32;
+}
+
+/* The high half of the step goes into the stream's upper bits. */
+static source source_of(const pg__dropout_attrs *a, const int32_t *step)
+{
+    const uint64_t seed = step_number(step, PG__STEP_SEED);
+    const uint64_t count = step_number(step, PG__STEP_COUNT);
+    return (source){.key = {(uint32_t)seed, (uint32_t)(seed >> 32)},
+                    .counter = {0, 0, (uint32_t)count, a->stream ^ (uint32_t)(count >> 32) << 24}};
+}
+
+static int is_kept(source *s, uint64_t at, float rate)
+{
+    if (!s->drawn || s->block != at / 4) {
+        s->block = at / 4;
+        s->counter[0] = (uint32_t)s->block;
+        s->counter[1] = (uint32_t)(s->block >> 32);
+        s->numbers = pg__philox_of(s->counter, s->key);
+        s->drawn = 1;
+    }
+    return pg__philox_unit(s->numbers.x[at % 4]) >= rate;
+}
+
+void PG_REF(dropout)(PG_REF_ARGS)
+{
+    const pg__dropout_attrs *a = attrs_;
+    const pg__dims *s = out[0].shape;
+    const size_t n = pg__last(s), last = s->rank ? s->rank - 1 : 0;
+    const float rate = (float)a->rate;
+    const real scale = (real)1 / ((real)1 - (real)a->rate), *x = pg__reals(&in[0]);
+    real *y = pg__reals_out(&out[0]);
+    source from = source_of(a, in[1].p);
+    pg__rowwalk w = {.off = {0, 0}};
+    uint64_t first = 0;
+    PG_UNUSED(n_in), PG_UNUSED(n_out);
+    pg__strides(w.stride[0], s, &a->noise);
+    if (s->rank > 0 && !a->rows_share)
+        first = step_number(in[1].p, PG__STEP_ROW) * (pg__dims_elems(&a->noise) / a->noise.d[0]);
+    for (size_t r = pg__n_rows(s); r-- > 0; x += n, y += n, pg__rowwalk_next(&w, s))
+        for (size_t i = 0; i < n; i++)
+            y[i] =
+                is_kept(&from, first + w.off[0] + i * w.stride[0][last], rate) ? x[i] * scale : 0;
+}
