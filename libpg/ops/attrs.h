@@ -166,4 +166,44 @@ typedef struct pg__constant_attrs {
     const double *values;
 } pg__constant_attrs;
 
+/* Recurrent layers, the whole sequence at once. Operands: x W + b for every step (rows, steps,
+ * gates * units), recurrent kernel, recurrent bias (gru only), initial state, initial cell state
+ * (lstm only), mask of the steps, factors of the state given to each gate (rows, 1 or gates,
+ * units). All from the initial state on may be absent. Results: outputs of all steps, that of the
+ * last one, final state, final cell state (lstm only); the rest is kept for the gradient. */
+typedef struct pg__rnn_attrs {
+    pg__act_attrs act, gate; /* of the candidate and of the gates */
+    int reverse;             /* takes the steps from the last to the first */
+    int flip;                /* gives the outputs in the opposite order of that */
+    int zero_masked;         /* a masked step's output is 0, not that of the step before */
+    int reset_after;         /* gru: the reset gate acts on the product with the kernel */
+    int drop_carried;        /* gru: the factors act on the state that is carried over too */
+} pg__rnn_attrs;
+
+/* softmax(scale q k') v. Operands: q (rows, T, heads * a), k (rows, S, heads * a), v (rows, S,
+ * heads
+ * * b); masks of q, of v and of k (rows, T or S); a mask (rows or 1, [heads or 1,] T or 1, S or 1);
+ * factors of the probabilities (rows, heads, T, S). All from the masks on may be absent. Results: y
+ * (rows, T, heads * b), the probabilities. */
+typedef struct pg__attention_attrs {
+    uint64_t heads;
+    double scale;
+    int causal; /* a step sees none that come later */
+} pg__attention_attrs;
+
+typedef struct pg__layer_norm_attrs {
+    uint32_t n_axes; /* the last so many are normalised together */
+    double epsilon;
+} pg__layer_norm_attrs;
+
+/* Numbers to ids and back: fractions are cut off. */
+typedef struct pg__cast_attrs {
+    pg__elem from, to;
+} pg__cast_attrs;
+
+/* A step counts if any of its features differs from `value`. */
+typedef struct pg__mask_attrs {
+    double value;
+} pg__mask_attrs;
+
 #endif

@@ -104,12 +104,16 @@ typedef void (*pg__ref_fn)(const void *attrs, const pg__arg *in, size_t n_in, co
 struct pg__op {
     const char *name;
     uint32_t n_out;
-    double tol_f32; /* bound of float against double: largest error by largest magnitude */
+    uint32_t n_kept; /* the last results that have memory even where nobody reads them */
+    double tol_f32;  /* bound of float against double: largest error by largest magnitude */
     pg__shape_fn shape;
     pg__backward_fn backward; /* NULL: nothing flows back through it */
     pg__ref_fn ref_f32, ref_f64;
     size_t attrs_bytes;
 };
+
+/* In ops.def, the number of results of an operation that works in the last `kept` of them. */
+#define PG_KEEPS(results, kept) ((results) | (kept) << 8)
 
 typedef enum pg__op_kind {
 #define PG_OP(name, n_out, tol, attrs)      PG__OP_##name,

@@ -8,7 +8,8 @@
 static const pg__op ops[PG__N_OPS] = {
 #define PG_ENTRY(op, outs, tol, back, attrs) \
     {.name = #op,                            \
-     .n_out = outs,                          \
+     .n_out = (outs)&255,                    \
+     .n_kept = (outs) >> 8,                  \
      .tol_f32 = tol,                         \
      .shape = pg__shape_##op,                \
      .backward = back,                       \

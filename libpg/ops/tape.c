@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "ops/attrs.h"
 #include "ops/rules.h"
 
 /* A tape counts in 32 bits; a model that comes near is no model. */
@@ -113,8 +114,12 @@ pg_status pg__emit(pg__tape *t, pg__op_kind kind, const void *attrs, const pg__v
     if (pg__mem_grow(&t->insts, &t->cap_insts, (size_t)t->n_insts + 1, sizeof *t->insts))
         PG_TRY(pg__nomem(err));
     t->insts[t->n_insts++] = i;
-    if (kind == PG__OP_reshape)
+    if (kind == PG__OP_reshape) {
         t->values[pg__out(t, &i, 0)].alias = in[0];
+        t->values[pg__out(t, &i, 0)].elem = t->values[in[0]].elem;
+    }
+    if (kind == PG__OP_cast)
+        t->values[pg__out(t, &i, 0)].elem = ((const pg__cast_attrs *)attrs)->to;
     for (uint32_t k = 0; k < i.n_out; k++)
         out[k] = pg__out(t, &i, k);
 done:

@@ -209,6 +209,8 @@ static void find_liveness(const pg__program *p, liveness *l)
                 touch(l, root_of(t, pg__in(t, i, k)), at);
         for (uint32_t k = 0; k < i->n_out; k++)
             touch(l, root_of(t, pg__out(t, i, k)), at);
+        for (uint32_t k = i->n_out - i->op->n_kept; k < i->n_out; k++) /* there, read or not */
+            touch(l, root_of(t, pg__out(t, i, k)), at + 1);
     }
     for (size_t k = 0; k < p->model.n_outputs; k++) { /* read after the run */
         touch(l, root_of(t, p->model.outputs[k]), t->n_insts);

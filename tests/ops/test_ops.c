@@ -9,10 +9,11 @@
 #include "ops/op.h"
 #include "ops/philox.h"
 
-#define MAX_IN 10
+#define MAX_IN  16
+#define MAX_OUT 8
 
 /* How an operand is filled; what is not smooth is kept away from its kinks. */
-typedef enum fill { NONE, NORMAL, POSITIVE, PROBABILITY, ONE_HOT, CLASS, SCALAR } fill;
+typedef enum fill { NONE, NORMAL, POSITIVE, PROBABILITY, ONE_HOT, CLASS, MASK, OPEN, SCALAR } fill;
 
 typedef struct operand {
     fill fill;
@@ -24,7 +25,7 @@ typedef struct op_case {
     const void *attrs;
     operand in[MAX_IN];
     size_t n_in;
-    size_t n_grads; /* the first operands have gradients to check */
+    size_t n_grads; /* the first operands, as far as they are numbers, have gradients to check */
 } op_case;
 
 #define S(...)                                                \
@@ -76,8 +77,74 @@ typedef struct op_case {
     }
 #define CONV(...) ATTRS(conv, __VA_ARGS__)
 #define POOL(...) ATTRS(pool, __VA_ARGS__)
+#define RNN(...)  ATTRS(rnn, __VA_ARGS__)
+#define TANH      .act = {PG__ACT_TANH, 0, 0, 0}
+#define SIGMOID   .gate = {PG__ACT_SIGMOID, 0, 0, 0}
+/* clang-format off */
+#define ABSENT {NONE, {0}}
+/* Rows, steps, units, gates: everything given; then only what must be. */
+#define RNN_CASE(op, B, T, H, G, bias, cell, n_factors, ...)                                      \
+    {PG__OP_##op, RNN(__VA_ARGS__),                                                               \
+     {{NORMAL, S(B, T, (G) * (H))}, {NORMAL, S(H, (G) * (H))}, {bias, S((G) * (H))},              \
+      {NORMAL, S(B, H)}, {cell, S(B, H)}, {MASK, S(B, T)}, {POSITIVE, S(B, n_factors, H)}},       \
+     7, 5}
+#define BARE_RNN_CASE(op, B, T, H, G, ...)                                                        \
+    {PG__OP_##op, RNN(__VA_ARGS__),                                                               \
+     {{NORMAL, S(B, T, (G) * (H))}, {NORMAL, S(H, (G) * (H))}, ABSENT, ABSENT, ABSENT, ABSENT,    \
+      ABSENT},                                                                                    \
+     7, 2}
+/* clang-format on */
+#define ATTENTION(...) ATTRS(attention, __VA_ARGS__)
 
 static const op_case cases[] = {
+    RNN_CASE(lstm, 3, 5, 3, 4, NONE, NORMAL, 4, TANH, SIGMOID),
+    RNN_CASE(lstm, 3, 5, 3, 4, NONE, NORMAL, 1, TANH, SIGMOID, .reverse = 1, .zero_masked = 1),
+    BARE_RNN_CASE(lstm, 1, 4, 5, 4, TANH, .gate = {PG__ACT_HARD_SIGMOID, 0.2, 0.5, 0}, .flip = 1),
+    BARE_RNN_CASE(lstm, 2, 1, 1, 4, .act = {PG__ACT_SOFTSIGN, 0, 0, 0}, SIGMOID),
+    RNN_CASE(gru, 3, 5, 3, 3, NORMAL, NONE, 3, TANH, SIGMOID, .reset_after = 1),
+    RNN_CASE(gru, 3, 5, 3, 3, NORMAL, NONE, 1, TANH, SIGMOID, .reset_after = 1, .drop_carried = 1,
+             .reverse = 1, .flip = 1),
+    RNN_CASE(gru, 3, 5, 3, 3, NONE, NONE, 3, TANH, SIGMOID, .zero_masked = 1),
+    BARE_RNN_CASE(gru, 1, 4, 5, 3, TANH, .gate = {PG__ACT_HARD_SIGMOID, 0.2, 0.5, 0}),
+    BARE_RNN_CASE(gru, 2, 3, 1, 3, TANH, SIGMOID, .reset_after = 1),
+    RNN_CASE(rnn, 3, 5, 3, 1, NONE, NONE, 1, TANH, SIGMOID),
+    BARE_RNN_CASE(rnn, 2, 4, 5, 1, .act = {PG__ACT_RELU, INFINITY, 1, 0}, SIGMOID, .reverse = 1),
+    {PG__OP_attention,
+     ATTENTION(.heads = 2, .scale = 0.5),
+     {{NORMAL, S(3, 5, 6)},
+      {NORMAL, S(3, 4, 6)},
+      {NORMAL, S(3, 4, 2)},
+      {OPEN, S(3, 5)},
+      {MASK, S(3, 4)},
+      {MASK, S(3, 4)},
+      {MASK, S(3, 1, 4)},
+      {POSITIVE, S(3, 2, 5, 4)}},
+     8,
+     3},
+    {PG__OP_attention,
+     ATTENTION(.heads = 3, .scale = 1, .causal = 1),
+     {{NORMAL, S(1, 4, 3)},
+      {NORMAL, S(1, 4, 3)},
+      {NORMAL, S(1, 4, 51)},
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      {MASK, S(1, 1, 4, 4)},
+      ABSENT},
+     8,
+     3},
+    {PG__OP_layer_norm,
+     &(const pg__layer_norm_attrs){1, 1e-3},
+     {{NORMAL, S(3, 2, 7)}, {NORMAL, S(7)}, {NORMAL, S(7)}},
+     3,
+     3},
+    {PG__OP_layer_norm,
+     &(const pg__layer_norm_attrs){2, 1e-12},
+     {{NORMAL, S(1, 3, 5)}, {NORMAL, S(3, 5)}, ABSENT},
+     3,
+     2},
+    {PG__OP_embedding, NULL, {{CLASS, S(2, 7)}, {NORMAL, S(5, 3)}}, 2, 2},
+    {PG__OP_mask_rows, NULL, {{NORMAL, S(3, 2, 5)}, {MASK, S(3, 2)}}, 2, 1},
     {PG__OP_dense, NULL, {{NORMAL, S(3, 5)}, {NORMAL, S(5, 7)}, {NORMAL, S(7)}}, 3, 3},
     {PG__OP_dense, NULL, {{NORMAL, S(2, 3, 1)}, {NORMAL, S(1, 17)}, {NONE, {0}}}, 3, 2},
     {PG__OP_add, NULL, {{NORMAL, S(3, 5)}, {NORMAL, S(3, 5)}}, 2, 2},
@@ -250,6 +317,8 @@ static void fill_values(double *v, uint64_t n, const operand *o, uint64_t *state
         const double value = o->fill == NORMAL || o->fill == SCALAR ? sign * (0.05 + 1.7 * u)
                              : o->fill == ONE_HOT ? (double)(i % last == (i / last) % last)
                              : o->fill == CLASS   ? (double)(i % 5)
+                             : o->fill == MASK    ? (double)(i % 3 != 1)
+                             : o->fill == OPEN    ? 1
                                                   : 0.1 + 0.8 * u;
         v[i] = (float)value; /* the same operands for both types */
     }
@@ -258,11 +327,11 @@ static void fill_values(double *v, uint64_t n, const operand *o, uint64_t *state
 /* The tape of a case: its operands are parameters, so that all have gradients. */
 typedef struct built {
     pg__tape tape;
-    pg__val in[MAX_IN], out;
+    pg__val in[MAX_IN], out[MAX_OUT];
+    size_t n_read;
     uint32_t n_forward;
     double *in_values[MAX_IN];
-    double **values;    /* per value of the tape */
-    const double *seed; /* of the gradient of `out`, for operations that are no losses */
+    double **values; /* per value of the tape */
 } built;
 
 static uint64_t elems(const built *b, pg__val v)
@@ -277,26 +346,35 @@ static void emit_batch_norm(built *b, const void *attrs)
     assert_ok(pg__emit2(&b->tape, PG__OP_bn_stats, NULL, b->in[0], b->in[3], stats, NULL));
     assert_ok(pg__emit2(&b->tape, PG__OP_bn_var, attrs, stats[1], stats[2], &variance, NULL));
     const pg__val in[] = {b->in[0], stats[0], variance, b->in[1], b->in[2], stats[2], b->in[3]};
-    assert_ok(pg__emit(&b->tape, PG__OP_bn_apply, attrs, in, 7, &b->out, NULL));
+    assert_ok(pg__emit(&b->tape, PG__OP_bn_apply, attrs, in, 7, b->out, NULL));
+}
+
+static int has_grad(const operand *o)
+{
+    return o->fill != NONE && o->fill != CLASS && o->fill != MASK && o->fill != OPEN;
 }
 
 static void build(built *b, const op_case *c)
 {
+    const pg__op *op = pg__op_of(c->kind);
     uint64_t state = 0x9E3779B97F4A7C15u;
     *b = (built){0};
     for (size_t k = 0; k < c->n_in; k++) {
         b->in[k] = PG__NO_VAL;
         if (c->in[k].fill == NONE)
             continue;
-        assert_ok(pg__tape_value(&b->tape, &c->in[k].shape,
-                                 c->in[k].fill == CLASS ? PG__INT : PG__REAL, PG__PARAM,
-                                 (uint32_t)k, k < c->n_grads, &b->in[k], NULL));
+        assert_ok(pg__tape_value(
+            &b->tape, &c->in[k].shape, c->in[k].fill == CLASS ? PG__INT : PG__REAL, PG__PARAM,
+            (uint32_t)k, k < c->n_grads && has_grad(&c->in[k]), &b->in[k], NULL));
     }
     if (c->kind == PG__OP_bn_stats)
         emit_batch_norm(b, c->attrs);
     else
-        assert_ok(pg__emit(&b->tape, c->kind, c->attrs, b->in, c->n_in, &b->out, NULL));
+        assert_ok(pg__emit(&b->tape, c->kind, c->attrs, b->in, c->n_in, b->out, NULL));
     b->n_forward = b->tape.n_insts;
+    b->n_read = c->kind == PG__OP_bn_stats    ? 1
+                : c->kind == PG__OP_attention ? op->n_out
+                                              : op->n_out - op->n_kept;
     for (size_t k = 0; k < c->n_in; k++)
         if (b->in[k] != PG__NO_VAL) {
             b->in_values[k] = pg__mem_array(elems(b, b->in[k]), sizeof(double));
@@ -376,30 +454,32 @@ static double objective(built *b)
     b->tape.n_insts = b->n_forward;
     run_all(b, 1, mem);
     b->tape.n_insts = all;
-    for (uint64_t i = 0; i < elems(b, b->out); i++)
-        sum += factor(b, i) * ((double *)mem[b->out])[i];
+    for (size_t k = 0; k < b->n_read; k++)
+        for (uint64_t i = 0; i < elems(b, b->out[k]); i++)
+            sum += factor(b, i) * ((double *)mem[b->out[k]])[i];
     free_all(b, mem);
     return sum;
 }
 
-/* Adds the backward pass; a result that is no loss gets the factors as its gradient. */
-static pg__val add_backward(built *b)
+/* Adds the backward pass; results of no loss get the factors as their gradients. */
+static void add_backward(built *b)
 {
-    pg__val seed = PG__NO_VAL;
-    if (b->tape.insts[0].op != pg__op_of(PG__OP_loss)) {
-        assert_ok(pg__tape_value(&b->tape, &b->tape.values[b->out].shape, PG__REAL, PG__SEED, 0, 0,
-                                 &seed, NULL));
-        b->tape.values[b->out].grad = seed;
-    }
+    if (b->tape.insts[0].op != pg__op_of(PG__OP_loss))
+        for (size_t k = 0; k < b->n_read; k++) {
+            const pg__dims shape = b->tape.values[b->out[k]].shape; /* the array moves */
+            pg__val seed;
+            assert_ok(pg__tape_value(&b->tape, &shape, PG__REAL, PG__SEED, 0, 0, &seed, NULL));
+            b->tape.values[b->out[k]].grad = seed;
+        }
     assert_ok(pg__tape_backward(&b->tape, NULL));
-    return seed;
 }
 
-static void **run_case(built *b, pg__val seed, int f64)
+static void **run_case(built *b, int f64)
 {
     void **mem = alloc_all(b, f64);
-    for (uint64_t i = 0; seed != PG__NO_VAL && i < elems(b, seed); i++)
-        store(mem[seed], PG__REAL, f64, i, factor(b, i));
+    for (pg__val v = 0; v < b->tape.n_values; v++)
+        for (uint64_t i = 0; b->tape.values[v].role == PG__SEED && i < elems(b, v); i++)
+            store(mem[v], PG__REAL, f64, i, factor(b, i));
     run_all(b, f64, mem);
     return mem;
 }
@@ -410,9 +490,11 @@ static void gradients_equal_finite_differences(void **state)
     for (size_t c = 0; c < N_CASES; c++) {
         built b;
         build(&b, &cases[c]);
-        const pg__val seed = add_backward(&b);
-        void **mem = run_case(&b, seed, 1);
+        add_backward(&b);
+        void **mem = run_case(&b, 1);
         for (size_t k = 0; k < cases[c].n_grads; k++) {
+            if (!has_grad(&cases[c].in[k]))
+                continue;
             const double *grad = mem[b.tape.values[b.in[k]].grad];
             for (uint64_t i = 0; i < elems(&b, b.in[k]); i++) {
                 const double was = b.in_values[k][i], h = 1e-5;
@@ -438,8 +520,8 @@ static void float_agrees_with_double(void **state)
     for (size_t c = 0; c < N_CASES; c++) {
         built b;
         build(&b, &cases[c]);
-        const pg__val seed = add_backward(&b);
-        void **exact = run_case(&b, seed, 1), **mem = run_case(&b, seed, 0);
+        add_backward(&b);
+        void **exact = run_case(&b, 1), **mem = run_case(&b, 0);
         for (uint32_t at = 0; at < b.tape.n_insts; at++) {
             const pg__inst *i = &b.tape.insts[at];
             for (uint32_t k = 0; k < i->n_out; k++) {
@@ -471,6 +553,55 @@ static void every_operation_has_a_case(void **state)
         if (!found)
             fail_msg("no case for %s", op->name);
     }
+}
+
+static void steps_masked_everywhere_attend_to_all_alike(void **state)
+{
+    const op_case c = {PG__OP_attention,
+                       ATTENTION(.heads = 1, .scale = 1),
+                       {{NORMAL, S(1, 2, 3)},
+                        {NORMAL, S(1, 4, 3)},
+                        {NORMAL, S(1, 4, 3)},
+                        {MASK, S(1, 2)},
+                        ABSENT,
+                        ABSENT,
+                        ABSENT,
+                        ABSENT},
+                       8,
+                       3};
+    (void)state;
+    for (int f64 = 0; f64 < 2; f64++) {
+        built b;
+        build(&b, &c);
+        void **mem = run_case(&b, f64);
+        for (size_t s = 0; s < 4; s++) { /* the second step is masked */
+            const size_t at = 4 + s;
+            const void *p = mem[b.out[1]];
+            assert_true((f64 ? ((const double *)p)[at] : (double)((const float *)p)[at]) == 0.25);
+        }
+        free_all(&b, mem);
+        drop(&b);
+    }
+}
+
+static void ids_beyond_the_table_give_no_numbers(void **state)
+{
+    const int32_t ids[] = {-1, 1, 2};
+    const float table[] = {1, 2, 3, 4};
+    float y[6], dw[4], ones[] = {1, 1, 1, 1, 1, 1};
+    const pg__dims three = S(3), square = S(2, 2), result = S(3, 2);
+    union {
+        const void *in;
+        void *p;
+    } from = {ids}, of = {table};
+    (void)state;
+    const pg__arg in[] = {{&three, from.p, 3}, {&square, of.p, 4}}, out = {&result, y, 6};
+    pg__op_of(PG__OP_embedding)->ref_f32(NULL, in, 2, &out, 1);
+    assert_true(isnan(y[0]) && isnan(y[1]) && y[2] == 3 && y[3] == 4 && isnan(y[4]));
+    const pg__arg grad[] = {{&three, from.p, 3}, {&result, ones, 6}, {&square, of.p, 4}};
+    const pg__arg to = {&square, dw, 4};
+    pg__op_of(PG__OP_embedding_dw)->ref_f32(NULL, grad, 3, &to, 1);
+    assert_true(dw[0] == 0 && dw[1] == 0 && dw[2] == 1 && dw[3] == 1);
 }
 
 static void operands_that_do_not_fit_are_refused(void **state)
@@ -577,6 +708,8 @@ int main(void)
         cmocka_unit_test(gradients_equal_finite_differences),
         cmocka_unit_test(float_agrees_with_double),
         cmocka_unit_test(every_operation_has_a_case),
+        cmocka_unit_test(steps_masked_everywhere_attend_to_all_alike),
+        cmocka_unit_test(ids_beyond_the_table_give_no_numbers),
         cmocka_unit_test(operands_that_do_not_fit_are_refused),
         cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(dropout_is_a_function_of_the_row_in_the_batch),
