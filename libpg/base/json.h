@@ -91,6 +91,12 @@ int pg__json_walk_next(pg__json_walk *w);
 /* 1 if the string literal at `key` means `name`, escapes undone. */
 int pg__json_key_is(const char *text, pg__json_span key, const char *name);
 
+/* The value under a key of an object; n == 0: `within` is none, or has no such key. */
+pg__json_span pg__json_member(const char *text, pg__json_span within, const char *key);
+/* 1 if s is the string literal `word`; if it is null, or nothing (n == 0). */
+int pg__json_is_text(const char *text, pg__json_span s, const char *word);
+int pg__json_is_null(const char *text, pg__json_span s);
+
 /* Appends what the string literal `s` of checked text means; a lone surrogate is PG_E_FORMAT. */
 pg_status pg__json_unquote(pg__str *out, const char *text, pg__json_span s, pg_err *err);
 

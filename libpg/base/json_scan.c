@@ -496,3 +496,23 @@ pg__json_span pg__json_range(const char *text, size_t n, const pg__json_step *pa
     }
     return v;
 }
+
+pg__json_span pg__json_member(const char *text, pg__json_span within, const char *key)
+{
+    const pg__json_step path[] = {PG_JKEY(key), {0}};
+    if (within.n == 0)
+        return (pg__json_span){0};
+    pg__json_span s = pg__json_range(text + within.off, within.n, path);
+    s.off += within.off;
+    return s;
+}
+
+int pg__json_is_text(const char *text, pg__json_span s, const char *word)
+{
+    return s.n > 1 && text[s.off] == '"' && pg__json_key_is(text, s, word);
+}
+
+int pg__json_is_null(const char *text, pg__json_span s)
+{
+    return s.n == 0 || (s.n == 4 && memcmp(text + s.off, "null", 4) == 0);
+}

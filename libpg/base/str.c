@@ -103,6 +103,14 @@ size_t pg__strs_search(const pg__strs *l, const char *s)
     return at ? (size_t)(at - l->v) : SIZE_MAX;
 }
 
+int pg__is_any(const char *s, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(s, list[i]) == 0)
+            return 1;
+    return 0;
+}
+
 void pg__strs_fini(pg__strs *l)
 {
     for (size_t i = 0; i < l->n; i++)

@@ -31,6 +31,10 @@ void pg__strs_sort(pg__strs *l);
 size_t pg__strs_search(const pg__strs *l, const char *s); /* the same, of a sorted list */
 void pg__strs_fini(pg__strs *l);
 
+/* Is s one of the n strings of list? PG_IS_ANY takes an array. */
+int pg__is_any(const char *s, const char *const *list, size_t n);
+#define PG_IS_ANY(s, list) pg__is_any(s, list, sizeof(list) / sizeof *(list))
+
 /* Length of the valid UTF-8 sequence at s (n > 0 bytes), 0 if there is none; *code is its code
  * point. */
 size_t pg__utf8_at(const unsigned char *s, size_t n, uint32_t *code);

@@ -283,7 +283,7 @@ static pg_status write(pg_convert_report *rep, pg__convert *c, pg_err *err)
     PG_TRY(pg__outline_store(&view, &rounding, &c->at, c->r.s, err));
     PG_TRY(pg__plan_copy_of(&plan, view, err));
     PG_TRY(label_layers(&plan, &c->at, err));
-    PG_TRY(pg__io_open(&input, c->r.in, err));
+    PG_TRY(pg__io_open(&input, pg__store_path(c->r.s), err)); /* a folder: its index */
     const pg__save_opts opts = {.sink = {.force = w->force,
                                          .no_sync = w->no_sync,
                                          .cancel = w->cancel,

@@ -11,15 +11,6 @@ static int is_th(const pg__layer *l)
     return order && strcmp(order, "th") == 0;
 }
 
-static int is_any(const char *s, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(s, list[i]) == 0)
-            return 1;
-    return 0;
-}
-#define IS_ANY(s, list) is_any(s, list, sizeof(list) / sizeof *(list))
-
 /* Gates in the order of Keras 2: an LSTM's i, c, f, o become i, f, c, o. */
 static const char *join_gates(pg__slot *slot, const pg__layer *l, const pg__take *takes)
 {
@@ -65,19 +56,19 @@ void pg__keras1_take(pg__slot *slot, const pg__leaf *leaf, const pg__take *takes
     const pg__layer *l = leaf->layer->inner ? leaf->layer->inner : leaf->layer;
     const int kernel = strcmp(slot->kind, "kernel") == 0;
     *why = NULL;
-    if (IS_ANY(l->class_name, gone)) {
+    if (PG_IS_ANY(l->class_name, gone)) {
         *why = "later releases have no such layer";
     } else if (slot->n_gates > 1) {
         *why = join_gates(slot, l, takes);
-    } else if (IS_ANY(l->class_name, turned)) {
+    } else if (PG_IS_ANY(l->class_name, turned)) {
         *why = is_th(l) ? "dim_ordering \"th\" is not converted here" : NULL;
-    } else if (kernel && IS_ANY(l->class_name, conv1)) {
+    } else if (kernel && PG_IS_ANY(l->class_name, conv1)) {
         turn_conv1d(&slot->take, l);
-    } else if (kernel && IS_ANY(l->class_name, conv2) && is_th(l)) {
+    } else if (kernel && PG_IS_ANY(l->class_name, conv2) && is_th(l)) {
         pg__take_permute(&slot->take, th2);
-    } else if (kernel && IS_ANY(l->class_name, conv3) && is_th(l)) {
+    } else if (kernel && PG_IS_ANY(l->class_name, conv3) && is_th(l)) {
         pg__take_permute(&slot->take, th3);
-    } else if (kernel && IS_ANY(l->class_name, deconv)) {
+    } else if (kernel && PG_IS_ANY(l->class_name, deconv)) {
         pg__take_permute(&slot->take, is_th(l) ? back : last);
     }
 }

@@ -29,15 +29,6 @@ typedef struct spot {
     size_t first, n; /* its part of the leaf's variables */
 } spot;
 
-static int is_any(const char *s, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(s, list[i]) == 0)
-            return 1;
-    return 0;
-}
-#define IS_ANY(s, list) is_any(s, list, sizeof(list) / sizeof *(list))
-
 /* Classes that were renamed: the name that Keras 2.15 and 3 know. */
 static const char *modern_class(const char *name)
 {
@@ -259,11 +250,11 @@ static pg_status place(placing *p, const spot *at)
     static const char *const no_place[] = {"CuDNNGRU", "CuDNNLSTM", "SpectralNormalization",
                                            "GroupedQueryAttention", "GroupQueryAttention"};
     const char *class_name = at->layer ? modern_class(at->layer->class_name) : "";
-    if (at->layer && IS_ANY(class_name, no_place))
+    if (at->layer && PG_IS_ANY(class_name, no_place))
         return lack(p, "this class has no counterpart, or stores its variables in another way");
     if (at->layer && pg__config_has(at->layer, "lora_rank"))
         return lack(p, "it has an adapter (lora_rank)");
-    if (IS_ANY(class_name, recurrent))
+    if (PG_IS_ANY(class_name, recurrent))
         return place_recurrent(p, at, class_name);
     if (strcmp(class_name, "RNN") == 0)
         return place_cells(p, at);

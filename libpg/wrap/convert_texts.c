@@ -17,24 +17,6 @@
 static const char functional_2[] = "keras.src.engine.functional",
                   functional_3[] = "keras.src.models.functional";
 
-static pg__json_span member_of(const char *text, pg__json_span within, const char *key)
-{
-    const pg__json_step path[] = {PG_JKEY(key), {0}};
-    pg__json_span s = pg__json_range(text + within.off, within.n, path);
-    s.off += within.off;
-    return s;
-}
-
-static int is_text(const char *text, pg__json_span s, const char *word)
-{
-    return s.n > 1 && text[s.off] == '"' && pg__json_key_is(text, s, word);
-}
-
-static int is_null(const char *text, pg__json_span s)
-{
-    return s.n == 0 || (s.n == 4 && memcmp(text + s.off, "null", 4) == 0);
-}
-
 static pg_status add_raw(pg__str *out, const char *key, const char *value, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -82,10 +64,10 @@ static pg_status legacy_optimizer(pg__str *out, const char *text, pg__json_span 
     pg_status st = PG_OK;
     pg__str name = {0};
     const char *by_word = optimizer_class(text, s);
-    const pg__json_span class_name = member_of(text, s, "class_name"),
-                        config = member_of(text, s, "config"),
-                        custom = member_of(text, s, "registered_name");
-    if (!by_word && (!class_name.n || !config.n || !is_null(text, custom)))
+    const pg__json_span class_name = pg__json_member(text, s, "class_name"),
+                        config = pg__json_member(text, s, "config"),
+                        custom = pg__json_member(text, s, "registered_name");
+    if (!by_word && (!class_name.n || !config.n || !pg__json_is_null(text, custom)))
         goto done;
     if (by_word)
         PG_TRY(pg__str_puts(&name, by_word, err));
@@ -110,8 +92,8 @@ static pg_status zip_optimizer(pg__str *out, const char *text, pg__json_span s, 
 {
     pg_status st = PG_OK;
     pg__str name = {0};
-    const pg__json_span class_name = member_of(text, s, "class_name"),
-                        config = member_of(text, s, "config");
+    const pg__json_span class_name = pg__json_member(text, s, "class_name"),
+                        config = pg__json_member(text, s, "config");
     if (!class_name.n || !config.n || text[class_name.off] != '"')
         goto done;
     PG_TRY(pg__json_unquote(&name, text, class_name, err));
@@ -147,7 +129,7 @@ static pg_status compile_args(pg__str *out, const char **lost, const char *text,
 {
     pg_status st = PG_OK;
     pg__str optimizer = {0};
-    const pg__json_span o = member_of(text, from, to_zip ? "optimizer_config" : "optimizer");
+    const pg__json_span o = pg__json_member(text, from, to_zip ? "optimizer_config" : "optimizer");
     *lost = NULL;
     PG_TRY(to_zip ? zip_optimizer(&optimizer, text, o, dialect, err)
                   : legacy_optimizer(&optimizer, text, o, dialect, err));
@@ -159,7 +141,7 @@ static pg_status compile_args(pg__str *out, const char **lost, const char *text,
     if (to_zip)
         PG_TRY(add_raw(out, "optimizer", optimizer.s, optimizer.n, err));
     for (size_t i = 0; i < sizeof compile_keys / sizeof *compile_keys; i++) {
-        const pg__json_span v = member_of(text, from, compile_keys[i]);
+        const pg__json_span v = pg__json_member(text, from, compile_keys[i]);
         const int named = by_names(text, v);
         if (!named && i == 0) {
             *lost = "loss";
@@ -189,8 +171,8 @@ static pg_status to_legacy_model(pg__str *out, const char *text, size_t n, pg_er
     pg_status st = PG_OK;
     const pg__json_span all = {0, n};
     PG_TRY(pg__str_puts(out, "{", err));
-    PG_TRY(add_span(out, "class_name", text, member_of(text, all, "class_name"), err));
-    PG_TRY(add_span(out, "config", text, member_of(text, all, "config"), err));
+    PG_TRY(add_span(out, "class_name", text, pg__json_member(text, all, "class_name"), err));
+    PG_TRY(add_span(out, "config", text, pg__json_member(text, all, "config"), err));
     PG_TRY(pg__str_puts(out, "}", err));
 done:
     return st;
@@ -201,11 +183,11 @@ static pg_status to_zip_model(pg__str *out, const char *text, size_t n, const ch
                               size_t n_compile, int dialect, pg_err *err)
 {
     pg_status st = PG_OK;
-    const pg__json_span all = {0, n}, class_name = member_of(text, all, "class_name"),
-                        build = member_of(text, all, "build_config");
-    const int sequential = is_text(text, class_name, "Sequential");
-    const int functional =
-        is_text(text, class_name, "Model") || is_text(text, class_name, "Functional");
+    const pg__json_span all = {0, n}, class_name = pg__json_member(text, all, "class_name"),
+                        build = pg__json_member(text, all, "build_config");
+    const int sequential = pg__json_is_text(text, class_name, "Sequential");
+    const int functional = pg__json_is_text(text, class_name, "Model") ||
+                           pg__json_is_text(text, class_name, "Functional");
     if (!sequential && !functional)
         PG_FAIL(PG_E_UNSUPPORTED, "the model's class is its author's own; a .keras file needs the "
                                   "module that it comes from");
@@ -216,7 +198,7 @@ static pg_status to_zip_model(pg__str *out, const char *text, size_t n, const ch
                                    : functional_2,
                     err));
     PG_TRY(add_word(out, "class_name", sequential ? "Sequential" : "Functional", err));
-    PG_TRY(add_span(out, "config", text, member_of(text, all, "config"), err));
+    PG_TRY(add_span(out, "config", text, pg__json_member(text, all, "config"), err));
     if (sequential)
         PG_TRY(add_raw(out, "registered_name", "null", 4, err));
     else
@@ -270,8 +252,11 @@ static pg_status rename_state(pg__outline *o, int to_paths, pg_err *err)
         const size_t number = n;
         char *copy = NULL;
         name.n = 0;
-        PG_TRY(pg__str_printf(
-            &name, err, to_paths ? "optimizer/vars/%zu" : "optimizer/variable_%zu:0", number));
+        PG_TRY(pg__str_printf(&name, err,
+                              to_paths ? "optimizer/vars/%zu"
+                              : number ? "optimizer/variable_%zu:0"
+                                       : "optimizer/iteration:%zu",
+                              number));
         copy = mine ? pg__mem_strdup(name.s) : NULL;
         if (mine && !copy) {
             st = pg__nomem(err);
@@ -343,7 +328,7 @@ done:
 /* Does a text have the form of config.json? Its training configuration stands in it. */
 static int is_zip_form(const pg__str *text)
 {
-    return text->n && member_of(text->s, (pg__json_span){0, text->n}, "module").n > 0;
+    return text->n && pg__json_member(text->s, (pg__json_span){0, text->n}, "module").n > 0;
 }
 
 /* The input's configuration of training, for the other container. keep: 0 if it cannot go along. */
@@ -355,8 +340,8 @@ static pg_status training(pg__convert *c, pg__str *out, int keep, pg_err *err)
     const char *lost = NULL, *text = zip ? o->model_config.s : o->training_config.s;
     pg__json_span from = {0, o->training_config.n};
     if (zip)
-        from = member_of(text, (pg__json_span){0, o->model_config.n}, "compile_config");
-    if (is_null(text, from))
+        from = pg__json_member(text, (pg__json_span){0, o->model_config.n}, "compile_config");
+    if (pg__json_is_null(text, from))
         return PG_OK;
     if (!keep)
         return pg__tell_note(&c->r, err, "training configuration dropped: %s",

@@ -6,15 +6,6 @@
 
 #include "wrap/convert_torch.h"
 
-static int is_any(const char *s, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(s, list[i]) == 0)
-            return 1;
-    return 0;
-}
-#define IS_ANY(s, list) is_any(s, list, sizeof(list) / sizeof *(list))
-
 static const char *const elementwise[] = {"Activation",
                                           "ActivityRegularization",
                                           "AlphaDropout",
@@ -90,20 +81,20 @@ static pg__flattened flattened_from(uint64_t *channels, const pg__model *m, size
         const size_t rank = shape_of(&last, l);
         if (channels_first(l))
             return PG_FLAT_SAME;
-        if (IS_ANY(l->class_name, convolutions)) {
+        if (PG_IS_ANY(l->class_name, convolutions)) {
             const char *key = pg__config_has(l, "filters") ? "filters" : "nb_filter";
             if (!pg__json_int(pg__json_get(l->config, key), &last) || last <= 0)
                 return PG_FLAT_UNKNOWN;
             *channels = (uint64_t)last;
             return PG_FLAT_TURNED;
         }
-        if (IS_ANY(l->class_name, plain))
+        if (PG_IS_ANY(l->class_name, plain))
             return PG_FLAT_SAME; /* features last in both */
         if (strcmp(l->class_name, "InputLayer") == 0) {
             *channels = last > 0 ? (uint64_t)last : 0;
             return rank && rank <= 3 ? PG_FLAT_SAME : last > 0 ? PG_FLAT_TURNED : PG_FLAT_UNKNOWN;
         }
-        if (!IS_ANY(l->class_name, elementwise) && !IS_ANY(l->class_name, spatial))
+        if (!PG_IS_ANY(l->class_name, elementwise) && !PG_IS_ANY(l->class_name, spatial))
             return PG_FLAT_UNKNOWN;
         if (layer == 0 && m->sequential) { /* a Sequential without an InputLayer */
             *channels = last > 0 ? (uint64_t)last : 0;
@@ -171,11 +162,11 @@ pg__flattened pg__torch_flattened(uint64_t *channels, const pg__graph *g, const 
         const pg__layer *l = &m->layers[from];
         if (strcmp(l->class_name, "Flatten") == 0)
             return behind_flatten(channels, m, from);
-        if (IS_ANY(l->class_name, mixing) || IS_ANY(l->class_name, convolutions) ||
-            IS_ANY(l->class_name, spatial) ||
+        if (PG_IS_ANY(l->class_name, mixing) || PG_IS_ANY(l->class_name, convolutions) ||
+            PG_IS_ANY(l->class_name, spatial) ||
             (m == g->root && strcmp(l->class_name, "InputLayer") == 0))
             return PG_FLAT_SAME;
-        if (!IS_ANY(l->class_name, elementwise))
+        if (!PG_IS_ANY(l->class_name, elementwise))
             return other;
         at = from;
     }
