@@ -1,4 +1,5 @@
 /* pgconvert - the same weights in another container. */
+#include <stdio.h>
 #include <string.h>
 
 #include "json_out.h"
@@ -30,22 +31,44 @@ static const cli_example examples[] = {
      "an old file for today's load_weights()"},
     {"pgconvert model.h5 model.keras", "a full model in the newer container"},
     {"pgconvert --layout pytorch model.h5 model.safetensors", "for torch's load_state_dict()"},
+    {"pgconvert --model model.json torch.safetensors model.weights.h5", "and from there to Keras"},
+    {"pgconvert --keras 3 old.keras new.keras", "a model of Keras 2 for Keras 3"},
     {"pgconvert --dtype bfloat16 model.h5 half.safetensors", "half the size"},
     {0},
 };
 
-static const char *const about[] = {
-    "Containers: legacy .h5 (weights or full model), .weights.h5, .keras, safetensors; IN may be\n"
-    "anything that pginfo reads. The suffix of OUT decides unless --to says it. Between a legacy\n"
-    "file, which lists layers by name, and the others, which list them by class, the model's\n"
-    "description is needed: from IN, or --model. Kernels of Keras 1 are turned as Keras 2 does on\n"
-    "loading.",
+#define N_ABOUT 4
+static char table[32][160];
+static const char *about[N_ABOUT + 33] = {
+    "Containers: legacy .h5 (weights or full model), .weights.h5, .keras, safetensors, folders of\n"
+    ".npy or .npz; IN may be anything that pginfo reads. The suffix of OUT decides unless --to "
+    "says\n"
+    "it. Between a legacy file, which lists layers by name, and the others, which list them by\n"
+    "class, the model's description is needed: from IN, or --model. Kernels of Keras 1 are turned\n"
+    "as Keras 2 does on loading.",
     "Optimizer state is kept where the other container holds it in the same order, else it is "
     "left\n"
     "out and said. OUT appears whole or not at all; it is read back and compared with the\n"
     "conversion done once more.",
-    NULL,
+    "--keras rewrites the description for the other Keras, in .keras and full .h5. What that "
+    "Keras\n"
+    "lacks, or computes differently, is refused by name; weights alone go through .weights.h5.",
+    "--layout pytorch writes safetensors for load_state_dict(strict=True). A file in that layout "
+    "is\n"
+    "turned back when it is converted with --model. A layer that is not listed here is refused:",
 };
+
+/* The library's table as lines that nobody wraps. */
+static void list_layouts(void)
+{
+    size_t n = 0;
+    const pg_layout_row *rows = pg_layout_rows(&n);
+    for (size_t i = 0; i < n && i < sizeof table / sizeof *table; i++) {
+        snprintf(table[i], sizeof table[i], "  %s: %s\n    %s", rows[i].keras, rows[i].pytorch,
+                 rows[i].tensors);
+        about[N_ABOUT + i] = table[i];
+    }
+}
 
 static const cli_tool tool = {
     .name = "pgconvert",
@@ -102,6 +125,8 @@ static void print_text(const pg_convert_report *r, const char *out)
         print_proof(r);
     if (o.dtype && !cli.dry_run)
         cli_printf(stdout, "; largest rounding error %.1e relative", r->max_rel_error);
+    if (r->n_class_paths)
+        cli_printf(stdout, "; config rewritten for Keras %d", o.keras);
     putchar('\n');
     if (r->n_overflow)
         cli_printf(stdout, "  note: %s too large for %s: now infinite\n",
@@ -138,6 +163,7 @@ int main(int argc, char **argv)
 {
     pg_err err = {0};
     pg_convert_report r = {0};
+    list_layouts();
     const size_t n = cli_parse(&tool, argc, argv);
     const char *in = argv[1], *out = rewrite_output(argv, n);
     int status = CLI_OK;

@@ -161,6 +161,7 @@ static pg_status pair(compare *c, pg_err *err)
 {
     pg_status st = PG_OK;
     size_t n = 0;
+    int by_model = 0;
     c->of_a = pg__mem_array(c->a.n, sizeof *c->of_a);
     c->of_b = pg__mem_array(c->b.n, sizeof *c->of_b);
     if (!c->of_a || !c->of_b)
@@ -169,9 +170,18 @@ static pg_status pair(compare *c, pg_err *err)
         pair_by_order(c);
         return PG_OK;
     }
+    if (pg__store_is_paths(c->a.r.s) != pg__store_is_paths(c->b.r.s))
+        PG_TRY(pg__view_pair_by_model(&by_model, c->of_a, c->of_b, &c->a, &c->b, err));
+    if (by_model)
+        return PG_OK;
     PG_TRY(pg__view_pair(c->of_a, c->of_b, &c->a, &c->b, err));
     for (size_t i = 0; i < c->a.n; i++)
         n += c->of_a[i] != PG_NONE;
+    if (n < c->a.n || n < c->b.n) { /* attention is called otherwise in Keras 2 and 3 */
+        PG_TRY(pg__view_pair_by_model(&by_model, c->of_a, c->of_b, &c->a, &c->b, err));
+        if (by_model)
+            return PG_OK;
+    }
     if (n == 0)
         st = share_nothing(c, err);
 done:

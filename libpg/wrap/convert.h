@@ -11,10 +11,12 @@
 
 /* ---- convert_take.c: where the elements of one tensor come from ---- */
 
-#define PG_TAKE_BLOCKS 4 /* an LSTM has four gates */
+#define PG_TAKE_BLOCKS 6 /* an LSTM has four gates, a GRU three in each of two biases */
+
+#define PG_SHOWN_RANK  4
 
 typedef struct pg__take_block {
-    size_t src;    /* tensor of the input; PG_NONE: zeros */
+    size_t src;    /* tensor of the input; PG_NONE: the same value everywhere */
     uint64_t base; /* its element that stands first in the block */
 } pg__take_block;
 
@@ -28,12 +30,17 @@ typedef struct pg__take {
     uint64_t stride[PG_MAX_RANK]; /* elements of the input */
     pg__take_block block[PG_TAKE_BLOCKS];
     pg_dtype from, to;
-    uint32_t shown_rank; /* if not 0: the axes from shown_rank - 1 on are shown as one */
+    double value;        /* where there is no input */
+    size_t plus;         /* 1 + a tensor of the same shape that is added; 0: none */
+    uint32_t shown_rank; /* if not 0: the elements are shown in this shape, in the same order */
+    uint64_t shown[PG_SHOWN_RANK];
 } pg__take;
 
 void pg__take_whole(pg__take *t, const pg_store *s, size_t src);
-/* A vector of n zeros. */
-void pg__take_zeros(pg__take *t, uint64_t n, pg_dtype dtype);
+/* A vector of n times the same value. */
+void pg__take_constant(pg__take *t, uint64_t n, pg_dtype dtype, double value);
+/* The same elements in another shape; 0 if it has another number of them. */
+int pg__take_show(pg__take *t, uint32_t rank, const uint64_t *dims);
 /* Axis k of the output becomes axis perm[k] of what it was. */
 void pg__take_permute(pg__take *t, const uint32_t *perm);
 /* Removes an axis of extent 1, or, with extent n, everything but index i of it. */
@@ -176,6 +183,8 @@ typedef struct pg__slots {
  * no known place. */
 pg_status pg__slots_of(pg__slots *out, const pg__graph *g, int dialect, pg_err *err);
 void pg__slots_fini(pg__slots *s);
+/* What Keras 2.15 and 3 call a class that was renamed. */
+const char *pg__modern_class(const char *name);
 
 /* ---- convert_keras1.c: kernels of Keras 1 ---- */
 
@@ -203,9 +212,10 @@ pg_status pg__rename(pg__convert *c, pg_err *err);
 
 /* ---- convert_dialect.c: a description for the other Keras ---- */
 
-/* text of a model, to Keras 2 or 3. PG_E_UNSUPPORTED lists what that one lacks. */
+/* text of a model, from any release to Keras 2.15 or 3. same: it is that Keras' already, perhaps of
+ * an older release. PG_E_UNSUPPORTED lists what is lacking there. */
 pg_status pg__translate(pg__str *out, size_t *n_classes, const char *text, size_t n, int to,
-                        pg_err *err);
+                        int same, pg_err *err);
 
 /* ---- convert_texts.c: the description in the output's form ---- */
 

@@ -10,7 +10,7 @@
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
 #include "model/fit.h"
-#include "wrap/convert.h"
+#include "wrap/convert_torch.h"
 
 /* ---- filling slots ---- */
 
@@ -267,6 +267,8 @@ pg_status pg__fill_slots(pg__slots *out, pg__convert *c, pg_err *err)
         PG_TRY(fill_from_paths(&s, c, err));
     else if (c->at.shape == PG_SHAPE_LAYERS)
         PG_TRY(fill_from_layers(&s, c, err));
+    else if (pg__names_are_torch(&c->at))
+        PG_TRY(pg__fill_from_torch(&s, c, err));
     else
         PG_TRY(fill_from_names(&s, c, err));
     if (s.n)

@@ -111,38 +111,19 @@ pg_status pg__edit_lack(pg__translating *t, const char *what, const char *why)
 /* Classes that were renamed: old name, new name. */
 static pg_status rename_class(pg__translating *t, pg__json_span at, const char *class_name)
 {
-    static const char *const names[][3] = {
-        {"2", "OrthogonalInitializer", "\"Orthogonal\""},
-        {"2", "IdentityInitializer", "\"Identity\""},
-        {"3", "Model", "\"Functional\""},
-        {"3", "BatchNormalizationV1", "\"BatchNormalization\""},
-        {"3", "BatchNormalizationV2", "\"BatchNormalization\""},
-        {"3", "UnifiedLSTM", "\"LSTM\""},
-        {"3", "UnifiedGRU", "\"GRU\""},
+    static const char *const names[][2] = {
+        {"OrthogonalInitializer", "\"Orthogonal\""},
+        {"IdentityInitializer", "\"Identity\""},
+        {"Model", "\"Functional\""},
+        {"BatchNormalizationV1", "\"BatchNormalization\""},
+        {"BatchNormalizationV2", "\"BatchNormalization\""},
+        {"UnifiedLSTM", "\"LSTM\""},
+        {"UnifiedGRU", "\"GRU\""},
     };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (names[i][0][0] - '0' == t->to && strcmp(class_name, names[i][1]) == 0)
-            return pg__edit_replace(t, at, names[i][2]);
+    for (size_t i = t->to == 3 ? 2 : 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(class_name, names[i][0]) == 0)
+            return pg__edit_replace(t, at, names[i][1]);
     return PG_OK;
-}
-
-static pg_status to_keras_2(pg__translating *t, pg__json_span entry, const char *class_name,
-                            const char *name)
-{
-    pg_status st = PG_OK;
-    const pg__json_span module = pg__json_member(t->text, entry, "module");
-    if (PG_IS_ANY(class_name, only_3))
-        PG_TRY(pg__edit_lack(t, class_name, ""));
-    if (strcmp(class_name, "SpectralNormalization") == 0)
-        PG_TRY(pg__edit_lack(t, class_name, "Keras 2.15 cannot load it"));
-    if (pg__json_is_text(t->text, module, "keras.src.models.functional")) {
-        PG_TRY(pg__edit_replace(t, module, "\"keras.src.engine.functional\""));
-        t->n_classes++;
-    } else if (module.n > 15 && memcmp(t->text + module.off, "\"keras.src.ops.", 15) == 0) {
-        PG_TRY(pg__edit_lack(t, name, "an operation used as a layer"));
-    }
-done:
-    return st;
 }
 
 static int is_model(const char *class_name)
@@ -156,14 +137,37 @@ static pg_status add_module(pg__translating *t, pg__json_span entry, const char 
                             int layer)
 {
     const int sequential = strcmp(class_name, "Sequential") == 0;
+    const char *functional =
+        t->to == 3 ? "\"keras.src.models.functional\"" : "\"keras.src.engine.functional\"";
     const char *module = sequential             ? "\"keras\""
-                         : is_model(class_name) ? "\"keras.src.models.functional\""
+                         : is_model(class_name) ? functional
                          : layer                ? "\"keras.layers\""
                                                 : NULL;
     if (!module)
         return PG_OK;
     t->n_classes++;
     return pg__edit_insert(t, entry, "module", module);
+}
+
+static pg_status to_keras_2(pg__translating *t, pg__json_span entry, const char *class_name,
+                            const char *name, int layer)
+{
+    pg_status st = PG_OK;
+    const pg__json_span module = pg__json_member(t->text, entry, "module");
+    if (PG_IS_ANY(class_name, only_3))
+        PG_TRY(pg__edit_lack(t, class_name, ""));
+    if (!t->same && strcmp(class_name, "SpectralNormalization") == 0)
+        PG_TRY(pg__edit_lack(t, class_name, "Keras 2.15 cannot load it"));
+    if (pg__json_is_text(t->text, module, "keras.src.models.functional")) {
+        PG_TRY(pg__edit_replace(t, module, "\"keras.src.engine.functional\""));
+        t->n_classes++;
+    } else if (module.n > 15 && memcmp(t->text + module.off, "\"keras.src.ops.", 15) == 0) {
+        PG_TRY(pg__edit_lack(t, name, "an operation used as a layer"));
+    } else if (!module.n) {
+        PG_TRY(add_module(t, entry, class_name, layer));
+    }
+done:
+    return st;
 }
 
 /* Sequential models of early releases say the shape of their input in their first layer. */
@@ -250,15 +254,16 @@ static pg_status visit(pg__translating *t, pg__json_span object, int layer)
         PG_TRY(pg__str_puts(&name, class_name.s ? class_name.s : "", t->err));
     if (!class_name.s)
         goto done;
-    if (layer && PG_IS_ANY(class_name.s, differ))
+    if (layer && !t->same && PG_IS_ANY(class_name.s, differ))
         PG_TRY(pg__edit_lack(t, name.s, "this class computes something else there"));
     if (t->to == 2)
-        PG_TRY(to_keras_2(t, object, class_name.s, name.s));
+        PG_TRY(to_keras_2(t, object, class_name.s, name.s, layer));
     else
         PG_TRY(to_keras_3(t, object, class_name.s, layer));
     PG_TRY(rename_class(t, class_at, class_name.s));
     PG_TRY(pg__translate_keys(t, config, class_name.s, name.s));
-    PG_TRY(pg__translate_calls(t, config));
+    if (!t->same)
+        PG_TRY(pg__translate_calls(t, config));
 done:
     pg__str_fini(&class_name);
     pg__str_fini(&name);
@@ -347,17 +352,17 @@ static pg_status tell_lacking(const pg__translating *t, pg_err *err)
     for (size_t i = 0; st == PG_OK && i < t->lacking.n && i < 8; i++)
         st = pg__str_printf(&list, err, "%s%s", i ? ", " : "", t->lacking.v[i]);
     if (st == PG_OK)
-        st = pg_fail(err, PG_E_UNSUPPORTED, "%zu feature%s that Keras %d lacks (%s)", t->lacking.n,
-                     t->lacking.n == 1 ? "" : "s", t->to, list.s);
+        st = pg_fail(err, PG_E_UNSUPPORTED, "uses %zu feature%s that Keras %d lacks (%s)",
+                     t->lacking.n, t->lacking.n == 1 ? "" : "s", t->to, list.s);
     pg__str_fini(&list);
     return st;
 }
 
 pg_status pg__translate(pg__str *out, size_t *n_classes, const char *text, size_t n, int to,
-                        pg_err *err)
+                        int same, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__translating t = {.text = text, .to = to, .err = err};
+    pg__translating t = {.text = text, .to = to, .same = same, .err = err};
     pg__graph *graph = NULL;
     PG_TRY(walk(&t, (pg__json_span){0, n}));
     if (t.lacking.n) {

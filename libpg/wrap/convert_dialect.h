@@ -12,7 +12,8 @@ typedef struct pg__edit {
 
 typedef struct pg__translating {
     const char *text;
-    int to; /* 2 or 3 */
+    int to;   /* 2 or 3 */
+    int same; /* from an older release of the same Keras: only what has another form since then */
     pg__edit *edits;
     size_t n, cap;
     size_t n_classes; /* module paths among them */

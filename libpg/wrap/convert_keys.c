@@ -81,6 +81,7 @@ static const struct {
 static int applies(const pg__translating *t, size_t rule, const char *class_name)
 {
     return (rules[rule].to == 0 || rules[rule].to == t->to) &&
+           (!t->same || rules[rule].what == ADD) &&
            fnmatch(rules[rule].classes, class_name, 0) == 0;
 }
 

@@ -29,8 +29,7 @@ typedef struct spot {
     size_t first, n; /* its part of the leaf's variables */
 } spot;
 
-/* Classes that were renamed: the name that Keras 2.15 and 3 know. */
-static const char *modern_class(const char *name)
+const char *pg__modern_class(const char *name)
 {
     static const char *const renamed[][2] = {{"Model", "Functional"},
                                              {"Convolution1D", "Conv1D"},
@@ -249,7 +248,7 @@ static pg_status place(placing *p, const spot *at)
 {
     static const char *const no_place[] = {"CuDNNGRU", "CuDNNLSTM", "SpectralNormalization",
                                            "GroupedQueryAttention", "GroupQueryAttention"};
-    const char *class_name = at->layer ? modern_class(at->layer->class_name) : "";
+    const char *class_name = at->layer ? pg__modern_class(at->layer->class_name) : "";
     if (at->layer && PG_IS_ANY(class_name, no_place))
         return lack(p, "this class has no counterpart, or stores its variables in another way");
     if (at->layer && pg__config_has(at->layer, "lora_rank"))
@@ -299,7 +298,7 @@ static pg_status next_group(pg__str *out, counts *c, const char *container, cons
 {
     pg_status st = PG_OK;
     pg__str word = {0};
-    PG_TRY(pg__v3_snake(&word, modern_class(class_name), err));
+    PG_TRY(pg__v3_snake(&word, pg__modern_class(class_name), err));
     size_t k = pg__strs_find(&c->words, word.s);
     if (k == PG_NONE) {
         k = c->words.n;

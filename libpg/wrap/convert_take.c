@@ -27,10 +27,34 @@ void pg__take_whole(pg__take *t, const pg_store *s, size_t src)
     t->block[0].src = src;
 }
 
-void pg__take_zeros(pg__take *t, uint64_t n, pg_dtype dtype)
+static uint64_t n_elements(const pg__take *t)
 {
-    *t = (pg__take){.rank = 1, .n_blocks = 1, .dims = {n}, .from = dtype, .to = dtype};
+    uint64_t n = 1;
+    for (uint32_t k = 0; k < t->rank; k++)
+        n *= t->dims[k];
+    return n;
+}
+
+void pg__take_constant(pg__take *t, uint64_t n, pg_dtype dtype, double value)
+{
+    *t = (pg__take){
+        .rank = 1, .n_blocks = 1, .dims = {n}, .from = dtype, .to = dtype, .value = value};
     t->block[0].src = PG_NONE;
+}
+
+int pg__take_show(pg__take *t, uint32_t rank, const uint64_t *dims)
+{
+    uint64_t n = 1;
+    if (rank == 0 || rank > PG_SHOWN_RANK)
+        return 0;
+    for (uint32_t k = 0; k < rank; k++)
+        if (__builtin_mul_overflow(n, dims[k], &n))
+            return 0;
+    if (n != n_elements(t))
+        return 0;
+    t->shown_rank = rank;
+    memcpy(t->shown, dims, rank * sizeof *dims);
+    return 1;
 }
 
 void pg__take_permute(pg__take *t, const uint32_t *perm)
@@ -100,14 +124,6 @@ int pg__take_join(pg__take *t, const pg__take *parts, uint32_t n, uint32_t axis)
     return !__builtin_mul_overflow(t->dims[axis], (uint64_t)n, &t->dims[axis]);
 }
 
-static uint64_t n_elements(const pg__take *t)
-{
-    uint64_t n = 1;
-    for (uint32_t k = 0; k < t->rank; k++)
-        n *= t->dims[k];
-    return n;
-}
-
 uint64_t pg__take_bytes(const pg__take *t)
 {
     return n_elements(t) * pg_dtype_bytes(t->to);
@@ -116,10 +132,7 @@ uint64_t pg__take_bytes(const pg__take *t)
 uint32_t pg__take_shape(const pg__take *t, uint64_t *dims)
 {
     const uint32_t rank = t->shown_rank ? t->shown_rank : t->rank;
-    for (uint32_t k = 0; k < rank; k++)
-        dims[k] = t->dims[k];
-    for (uint32_t k = rank; k < t->rank; k++)
-        dims[rank - 1] *= t->dims[k];
+    memcpy(dims, t->shown_rank ? t->shown : t->dims, rank * sizeof *dims);
     return rank;
 }
 
@@ -128,7 +141,7 @@ int pg__take_is_copy(const pg__take *t, const pg_store *s)
     const int here_big = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
     const pg_weight *w = t->block[0].src == PG_NONE ? NULL : pg__store_tensor(s, t->block[0].src);
     uint64_t step = 1;
-    if (!w || t->shown_rank || t->n_blocks != 1 || t->block[0].base || t->from != t->to)
+    if (!w || t->plus || t->n_blocks != 1 || t->block[0].base || t->from != t->to)
         return 0;
     if (pg_dtype_bytes(w->dtype) > 1 && pg__store_big_endian(s, t->block[0].src) != here_big)
         return 0;
@@ -348,6 +361,49 @@ static int buffers(pg__taker *r)
     return 1;
 }
 
+static void fill(unsigned char *to, const pg__take *t, size_t n)
+{
+    const size_t size = pg_dtype_bytes(t->from);
+    unsigned char one[8];
+    pg__round(one, t->from, &t->value, PG_F64, 1, NULL);
+    for (size_t i = 0; i < n; i++)
+        memcpy(to + i * size, one, size);
+}
+
+/* The window's elements of the input, into r->gathered. */
+static pg_status gather_window(pg__taker *r, const pg__take *t, const window *w, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (uint32_t b = 0; b < t->n_blocks; b++) {
+        box part;
+        if (t->block[b].src == PG_NONE)
+            fill(r->gathered, t, (size_t)(w->count * w->inner));
+        else if (box_of(&part, t, w, b))
+            PG_TRY(gather(r, &part, err));
+    }
+done:
+    return st;
+}
+
+/* Adds what lies in the same place of another tensor: in the type that both have. */
+static pg_status add_window(pg__taker *r, const pg__take *t, const window *w, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__take other = *t;
+    const size_t n = (size_t)(w->count * w->inner), size = pg_dtype_bytes(t->from);
+    for (uint32_t b = 0; b < t->n_blocks; b++)
+        other.block[b].src = t->plus - 1;
+    memcpy(r->output, r->gathered, n * size);
+    PG_TRY(gather_window(r, &other, w, err));
+    for (size_t i = 0; i < n; i++) {
+        const double sum = pg__value_at(r->output + i * size, t->from) +
+                           pg__value_at(r->gathered + i * size, t->from);
+        pg__round(r->gathered + i * size, t->from, &sum, PG_F64, 1, NULL);
+    }
+done:
+    return st;
+}
+
 /* Makes the window that holds an element. */
 static pg_status load(pg__taker *r, const pg__take *t, size_t which, uint64_t element, pg_err *err)
 {
@@ -360,13 +416,9 @@ static pg_status load(pg__taker *r, const pg__take *t, size_t which, uint64_t el
         return pg__nomem(err);
     for (uint32_t k = 0; k < t->rank; k++)
         lo = lo * t->dims[k] + w.index[k];
-    if (t->block[0].src == PG_NONE)
-        memset(r->gathered, 0, (size_t)n * pg_dtype_bytes(t->from));
-    for (uint32_t b = 0; b < t->n_blocks && t->block[0].src != PG_NONE; b++) {
-        box part;
-        if (box_of(&part, t, &w, b))
-            PG_TRY(gather(r, &part, err));
-    }
+    PG_TRY(gather_window(r, t, &w, err));
+    if (t->plus)
+        PG_TRY(add_window(r, t, &w, err));
     pg__round(r->output, t->to, r->gathered, t->from, (size_t)n,
               lo == r->counted[which] ? &r->rounding : NULL);
     if (lo == r->counted[which])

@@ -376,9 +376,12 @@ static pg_status describe(pg__convert *c, pg__str *out, pg_err *err)
     if (c->graph->dialect == 1)
         return pg__tell_note(&c->r, err,
                              "description dropped: later releases do not read Keras 1's");
-    if ((c->graph->dialect == 3) == (c->dialect == 3))
+    const int same = (c->graph->dialect == 3) == (c->dialect == 3);
+    if (same && (c->dialect == 3 || c->target == PG_TO_H5))
         return pg__str_add(out, text, n, err);
-    const pg_status st = pg__translate(out, &c->n_class_paths, text, n, c->dialect, err);
+    size_t n_classes = 0; /* told only where another Keras is asked for */
+    const pg_status st =
+        pg__translate(out, same ? &n_classes : &c->n_class_paths, text, n, c->dialect, same, err);
     if (st == PG_E_UNSUPPORTED)
         pg_err_hint(err, "pgconvert %s OUT.weights.h5", PG_SHOW(c->r.in));
     return st;

@@ -108,25 +108,31 @@ static pg_status add_as_is(turning *p, const char *kind, const char *tensor)
 
 /* ---- layers ---- */
 
-/* How many channels the flattened inputs of the layer at hand had, if PyTorch flattens them in
- * another order; else 0. n: of inputs. */
-static pg_status channels_of(turning *p, uint64_t *channels, uint64_t n)
+pg_status pg__torch_channels(pg__convert *c, const pg__layer *l, uint64_t *channels, uint64_t n,
+                             int tell, pg_err *err)
 {
-    const pg__layer *l = p->s->leaves.v[p->leaf].layer;
     uint64_t found = 0;
-    const pg__flattened how = pg__torch_flattened(&found, p->c->graph, l);
+    const pg__flattened how = pg__torch_flattened(&found, c->graph, l);
     *channels = 0;
     if (how == PG_FLAT_SAME)
         return PG_OK;
     if (how == PG_FLAT_UNKNOWN || found == 0 || n % found)
-        return pg__tell_note(
-            &p->c->r, p->err,
-            "%s: inputs kept in Keras' order of a Flatten or Reshape before it; in "
-            "PyTorch put channels last there",
-            PG_SHOW(l->name));
+        return tell ? pg__tell_note(&c->r, err,
+                                    "%s: inputs kept in Keras' order of a Flatten or Reshape "
+                                    "before it; in PyTorch put channels last there",
+                                    PG_SHOW(l->name))
+                    : PG_OK;
     *channels = found;
-    return pg__tell_note(&p->c->r, p->err, "%s: inputs reordered for nn.Flatten of (channels, ...)",
-                         PG_SHOW(l->name));
+    return tell
+               ? pg__tell_note(&c->r, err, "%s: inputs reordered for nn.Flatten of (channels, ...)",
+                               PG_SHOW(l->name))
+               : PG_OK;
+}
+
+static pg_status channels_of(turning *p, uint64_t *channels, uint64_t n)
+{
+    const pg__layer *l = p->s->leaves.v[p->leaf].layer;
+    return pg__torch_channels(p->c, l, channels, n, 1, p->err);
 }
 
 /* Axis 0, which counts (position, channel), is cut in two: (channel, position). */
@@ -155,7 +161,7 @@ static pg_status turn_dense(turning *p)
     if (channels) {
         split_channels(&t, channels);
         pg__take_permute(&t, (uint32_t[]){2, 0, 1});
-        t.shown_rank = 2; /* (out, channel, position) is shown as (out, in) */
+        (void)pg__take_show(&t, 2, (uint64_t[]){t.dims[0], t.dims[1] * t.dims[2]});
     } else {
         pg__take_permute(&t, (uint32_t[]){1, 0});
     }
@@ -219,20 +225,25 @@ static pg_status turn_norm(turning *p)
                                            {"moving_variance", "running_var"}};
     pg_status st = PG_OK;
     uint64_t channels = 0;
-    const int statistics = find(p, "moving_mean") != NULL;
-    if (!find(p, "gamma") != !find(p, "beta") && (statistics || !find(p, "gamma")))
-        return lack(p, "has only one of scale and center; PyTorch has both or none");
+    const pg__slot *gamma = find(p, "gamma"), *beta = find(p, "beta");
     for (size_t i = p->first; i < p->end; i++) {
         pg__take t = p->s->v[i].take;
         if (i == p->first && t.rank == 1)
             PG_TRY(channels_of(p, &channels, t.dims[0]));
         if (channels) {
+            const uint64_t n = t.dims[0];
             split_channels(&t, channels);
-            t.shown_rank = 1;
+            (void)pg__take_show(&t, 1, &n);
         }
         for (size_t k = 0; k < 4; k++)
             if (strcmp(p->s->v[i].kind, names[k][0]) == 0)
                 PG_TRY(add(p, names[k][1], &t));
+    }
+    if (!gamma != !beta) { /* PyTorch has both or none */
+        const pg__take *like = gamma ? &gamma->take : &beta->take;
+        pg__take one;
+        pg__take_constant(&one, like->dims[0], like->from, gamma ? 0 : 1);
+        PG_TRY(add(p, gamma ? "bias" : "weight", &one));
     }
 done:
     return st;
@@ -259,11 +270,11 @@ static int word_is(const pg__layer *l, const char *key, const char *word, const 
     return strcmp(got ? got : fallback, word) == 0;
 }
 
-/* What PyTorch's recurrent modules cannot do, or NULL. */
-static const char *recurrent_lack(const turning *p, int gru, int simple)
+const char *pg__torch_recurrent_lack(const pg__layer *l, int reverse)
 {
-    const pg__layer *l = p->layer;
-    if (pg__config_bool(l, "go_backwards", 0) && !*p->reverse)
+    const int gru = strcmp(l->class_name, "GRU") == 0,
+              simple = strcmp(l->class_name, "SimpleRNN") == 0;
+    if (pg__config_bool(l, "go_backwards", 0) && !reverse)
         return "has go_backwards=True; PyTorch has no such layer";
     if (gru && !pg__config_bool(l, "reset_after", 0))
         return "has reset_after=False; PyTorch has no such GRU";
@@ -279,11 +290,10 @@ static pg_status turn_recurrent(turning *p)
 {
     static const uint32_t turn[] = {1, 0}, gates[] = {1, 0, 2};
     pg_status st = PG_OK;
-    const int gru = strcmp(p->class_name, "GRU") == 0,
-              simple = strcmp(p->class_name, "SimpleRNN") == 0;
+    const int gru = strcmp(p->class_name, "GRU") == 0;
     const pg__slot *slots[] = {find(p, "kernel"), find(p, "recurrent_kernel"), find(p, "bias")};
     static const char *const names[] = {"weight_ih_l0", "weight_hh_l0"};
-    const char *why = recurrent_lack(p, gru, simple);
+    const char *why = pg__torch_recurrent_lack(p->layer, *p->reverse != 0);
     pg__take t;
     if (why || !slots[0] || !slots[1])
         return lack(p, why ? why : "has no plain kernels");
@@ -300,7 +310,7 @@ static pg_status turn_recurrent(turning *p)
         if (t.rank == 2)
             pg__take_index(&t, 0, k);
         else if (k == 1)
-            pg__take_zeros(&t, t.dims[0], t.from);
+            pg__take_constant(&t, t.dims[0], t.from, 0);
         if (gru && !pg__take_reorder(&t, 0, 3, gates))
             return lack(p, "has a bias of another shape");
         PG_TRY(add(p, k ? "bias_hh_l0" : "bias_ih_l0", &t));
@@ -370,9 +380,8 @@ static pg_status turn_bidirectional(turning *p)
     if (!word_is(outer, "merge_mode", "concat", "concat"))
         return lack(p, "merges its directions in another way than concat");
     p->layer = outer->inner;
-    p->class_name = outer->inner->class_name;
-    if (strcmp(p->class_name, "LSTM") != 0 && strcmp(p->class_name, "GRU") != 0 &&
-        strcmp(p->class_name, "SimpleRNN") != 0)
+    p->class_name = pg__modern_class(outer->inner->class_name);
+    if (pg__torch_kind_of(p->class_name) != PG_TORCH_RECURRENT)
         return lack(p, "is no LSTM, GRU or SimpleRNN in two directions");
     p->end = half;
     PG_TRY(turn_recurrent(p));
@@ -390,49 +399,30 @@ static pg_status turn_inner(turning *p)
     if (!p->layer->inner || p->layer->inner->model || p->layer->inner->inner)
         return lack(p, "holds something that is no plain layer");
     p->layer = p->layer->inner;
-    p->class_name = p->layer->class_name;
+    p->class_name = pg__modern_class(p->layer->class_name);
     return turn_class(p);
 }
 
-static const struct {
-    const char *class_name;
-    pg_status (*turn)(turning *p);
-} modules[] = {
-    {"Dense", turn_dense},
-    {"Conv1D", turn_conv},
-    {"Conv2D", turn_conv},
-    {"Conv3D", turn_conv},
-    {"Convolution1D", turn_conv},
-    {"Convolution2D", turn_conv},
-    {"Convolution3D", turn_conv},
-    {"Conv1DTranspose", turn_conv},
-    {"Conv2DTranspose", turn_conv},
-    {"Conv3DTranspose", turn_conv},
-    {"DepthwiseConv1D", turn_depthwise},
-    {"DepthwiseConv2D", turn_depthwise},
-    {"SeparableConv1D", turn_depthwise},
-    {"SeparableConv2D", turn_depthwise},
-    {"BatchNormalization", turn_norm},
-    {"BatchNormalizationV1", turn_norm},
-    {"BatchNormalizationV2", turn_norm},
-    {"LayerNormalization", turn_norm},
-    {"GroupNormalization", turn_norm},
-    {"PReLU", turn_prelu},
-    {"Embedding", turn_embedding},
-    {"LSTM", turn_recurrent},
-    {"GRU", turn_recurrent},
-    {"SimpleRNN", turn_recurrent},
-    {"Bidirectional", turn_bidirectional},
-    {"TimeDistributed", turn_inner},
-    {"MultiHeadAttention", turn_attention},
-};
-
 static pg_status turn_class(turning *p)
 {
+    static pg_status (*const turn[])(turning *) = {
+        [PG_TORCH_DENSE] = turn_dense,
+        [PG_TORCH_CONV] = turn_conv,
+        [PG_TORCH_CONV_TRANSPOSE] = turn_conv,
+        [PG_TORCH_DEPTHWISE] = turn_depthwise,
+        [PG_TORCH_SEPARABLE] = turn_depthwise,
+        [PG_TORCH_NORM] = turn_norm,
+        [PG_TORCH_PRELU] = turn_prelu,
+        [PG_TORCH_EMBEDDING] = turn_embedding,
+        [PG_TORCH_RECURRENT] = turn_recurrent,
+        [PG_TORCH_BIDIRECTIONAL] = turn_bidirectional,
+        [PG_TORCH_TIME_DISTRIBUTED] = turn_inner,
+        [PG_TORCH_ATTENTION] = turn_attention,
+    };
+    const pg__torch_kind kind = pg__torch_kind_of(p->class_name);
     pg__str why = {0};
-    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
-        if (strcmp(p->class_name, modules[i].class_name) == 0)
-            return modules[i].turn(p);
+    if (kind != PG_TORCH_NONE)
+        return turn[kind](p);
     pg_status st = pg__str_printf(&why, p->err, "is a %s; that has no PyTorch module here",
                                   PG_SHOW(p->class_name));
     if (st == PG_OK)
@@ -444,7 +434,7 @@ static pg_status turn_class(turning *p)
 /* ---- the step ---- */
 
 /* "enc.dense": the groups on the way to a leaf are models. Dots and slashes in names become "_". */
-static pg_status name_module(pg__str *out, const pg__slots *s, size_t leaf, pg_err *err)
+pg_status pg__torch_module(pg__str *out, const pg__slots *s, size_t leaf, pg_err *err)
 {
     pg_status st = PG_OK;
     const char *path = s->leaf_path[leaf];
@@ -484,8 +474,8 @@ pg_status pg__torch(pg__convert *c, pg_err *err)
         if (p.first == p.end)
             continue;
         p.layer = s.leaves.v[p.leaf].layer;
-        p.class_name = p.layer->class_name;
-        PG_TRY(name_module(&module, &s, p.leaf, err));
+        p.class_name = pg__modern_class(p.layer->class_name);
+        PG_TRY(pg__torch_module(&module, &s, p.leaf, err));
         p.module = module.s;
         PG_TRY(turn_class(&p));
     }

@@ -45,4 +45,9 @@ const pg_weight *pg__view_weight(const pg__view *v, size_t i);
 pg_status pg__view_pair(size_t *of_a, size_t *of_b, const pg__view *a, const pg__view *b,
                         pg_err *err);
 
+/* The same by the variables of the model that one of the files describes; *paired is 0, and nothing
+ * changed, if neither does or it does not fit both files one to one. */
+pg_status pg__view_pair_by_model(int *paired, size_t *of_a, size_t *of_b, const pg__view *a,
+                                 const pg__view *b, pg_err *err);
+
 #endif

@@ -102,18 +102,53 @@ def video():
     return Model(i, L.Dense(2)(L.GlobalAveragePooling3D()(L.LeakyReLU(0.3)(x))))
 
 
-GALLERY = [cnn, image, sequence, attention, nested, lists, video]
+def torch_image():
+    i = Input((9, 9, 3))
+    x = L.BatchNormalization()(L.Conv2D(4, 3, activation="relu")(i))
+    x = L.SeparableConv2D(6, 2)(L.DepthwiseConv2D(3, depth_multiplier=2)(x))
+    x = L.Conv2DTranspose(5, 3, strides=2)(L.PReLU(shared_axes=[1, 2])(x))
+    x = L.Flatten()(L.Dropout(0.2)(L.MaxPooling2D(2)(L.Activation("tanh")(x))))
+    x = L.Dense(7, activation="relu")(L.BatchNormalization()(x))
+    return Model(i, L.Dense(3)(x))
+
+
+def torch_text():
+    i = Input((6,))
+    x = L.Embedding(VOCABULARY, 8)(i)
+    x = L.LayerNormalization()(L.Add()([x, L.MultiHeadAttention(2, 4)(x, x)]))
+    x = L.GRU(5, return_sequences=True)(L.Conv1D(6, 3)(x))
+    x = L.TimeDistributed(L.Dense(4))(L.Bidirectional(L.GRU(3, return_sequences=True))(x))
+    return Model(i, L.Dense(2)(L.SimpleRNN(4)(x)))
+
+
+def torch_rnn():
+    i = Input((6, 4))
+    x = L.LayerNormalization()(L.LSTM(5, return_sequences=True)(i))
+    return Model(i, L.Dense(2)(L.Bidirectional(L.LSTM(3))(x)))
+
+
+def torch_nested():
+    """Models inside of one, a shared layer, no biases; 1-D and 3-D convolutions."""
+    inner = Sequential([Input((5, 5, 2)), L.Conv2D(3, 2, use_bias=False), L.Flatten(), L.Dense(4)], name="enc")
+    a = Input((5, 5, 2))
+    deep = Sequential([Input((4,)), L.Dense(3, activation="relu"), L.BatchNormalization()], name="head")
+    v = L.Reshape((5, 5, 2, 1))(a)
+    v = L.GlobalAveragePooling3D()(L.Conv3DTranspose(2, 2)(L.Conv3D(3, 2, activation="relu")(v)))
+    return Model(a, L.Dense(2, name="o.ut" if not V3 else "o_ut")(L.Concatenate()([deep(inner(a)), v])))
+
+
+GALLERY = [torch_image, torch_text, torch_rnn, torch_nested, cnn, image, sequence, attention, nested, lists, video]
 
 
 def zoos():
     """[(name, model)]"""
     recipes = [r for r in layer_vars.recipes(L, V3) if "lora_rank" not in str(r[1].get_config().get("lora_rank", ""))]
-    plain = [r for r in recipes if r[0] not in ALONE and not getattr(r[1], "lora_rank", None) and not (V3 and getattr(r[1], "rms_scaling", False))]
-    alone = [r for r in recipes if r[0] in ALONE]
+    alone = [r for r in recipes if r[0] in ALONE or r[0] == "TimeDistributed" and isinstance(r[1].layer, Model)]
+    plain = [r for r in recipes if r not in alone and not getattr(r[1], "lora_rank", None) and not (V3 and getattr(r[1], "rms_scaling", False))]
     for k in range(0, len(plain), 12):
         yield "zoo%d" % (k // 12), zoo(plain[k:k + 12])
     for name, layer, shape in alone:
-        yield "alone-" + layer.name, zoo([(name, layer, shape)])
+        yield "alone-" + ("time_distributed_model" if name == "TimeDistributed" else layer.name), zoo([(name, layer, shape)])
 
 
 def zoo(recipes):

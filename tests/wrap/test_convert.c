@@ -149,7 +149,7 @@ static void takes_one_row(void **state)
     take_all(s, &t, got, 6);
     const float want[] = {8, 9, 6, 7, 10, 11};
     assert_memory_equal(got, want, sizeof want);
-    pg__take_zeros(&t, 6, PG_F32);
+    pg__take_constant(&t, 6, PG_F32, 0);
     take_all(s, &t, got, 6);
     for (size_t i = 0; i < 6; i++)
         assert_true(got[i] == 0);
@@ -248,7 +248,7 @@ static void numbers_names_that_occur_twice(void **state)
     (void)state;
     pg__outline o = {0};
     pg__take t;
-    pg__take_zeros(&t, 1, PG_F32);
+    pg__take_constant(&t, 1, PG_F32, 0);
     assert_ok(pg__outline_layer(&o, "m", NULL, NULL));
     for (size_t i = 0; i < 3; i++)
         assert_ok(pg__outline_add(&o, "d/kernel:0", &t, NULL));

@@ -19,35 +19,43 @@ typedef enum pg_layout { PG_LAYOUT_KERAS, PG_LAYOUT_PYTORCH } pg_layout;
 
 typedef struct pg_convert_opts {
     pg_write_opts write;
-    const char *to;     /* "h5", "weights.h5", "keras", "safetensors"; NULL = by suffix of the output;
-                           "npy", "npz": a folder, as pg_split_file() writes it */
+    const char *to; /* "h5", "weights.h5", "keras", "safetensors"; NULL = by suffix of the output;
+                       "npy", "npz": a folder, as pg_split_file() writes it */
     const char *model;  /* description, where `in` has none and the target needs one */
     int unwrap;         /* convert the template of a wrapper's file */
     pg_layout layout;   /* PG_LAYOUT_PYTORCH: kernels transposed, names mapped */
     const char *rename; /* JSON file {"old": "new"} applied to tensor names; NULL = none */
-    const char *dtype;  /* "float32", "float16", "bfloat16": of all floating-point weights; NULL = as
-                           they are */
-    int keras;          /* 2 or 3: whose dialect of the config; 0 = the input's */
+    const char *dtype; /* "float32", "float16", "bfloat16": of all floating-point weights; NULL = as
+                          they are */
+    int keras;         /* 2 or 3: whose dialect of the config; 0 = the input's */
 } pg_convert_opts;
 
 typedef struct pg_convert_report {
-    const char *format;         /* static: of the output, see pg_store_format() */
-    size_t n_tensors, n_state;  /* model tensors; optimizer tensors kept */
-    size_t n_verified;          /* read back and equal to what the conversion gives again */
-    uint64_t n_params, n_bytes; /* elements and bytes of the model tensors written */
-    uint64_t file_bytes;        /* size of the output; dry_run: 0 */
-    size_t n_changed;           /* tensors whose bytes are not the input's */
+    const char *format;          /* static: of the output, see pg_store_format() */
+    size_t n_tensors, n_state;   /* model tensors; optimizer tensors kept */
+    size_t n_verified;           /* read back and equal to what the conversion gives again */
+    uint64_t n_params, n_bytes;  /* elements and bytes of the model tensors written */
+    uint64_t file_bytes;         /* size of the output; dry_run: 0 */
+    size_t n_changed;            /* tensors whose bytes are not the input's */
     size_t n_hwio, n_transposed; /* PyTorch: kernels of convolutions; other kernels */
-    size_t n_class_paths;       /* config: module paths rewritten for another Keras */
-    double max_rel_error;       /* of rounding, with dtype; dry_run: 0 */
-    uint64_t n_overflow;        /* elements that became infinite */
-    uint64_t n_underflow;       /* elements that became zero */
-    char **notes;               /* what was dropped or assumed, one line each */
+    size_t n_class_paths;        /* config: module paths rewritten for another Keras */
+    double max_rel_error;        /* of rounding, with dtype; dry_run: 0 */
+    uint64_t n_overflow;         /* elements that became infinite */
+    uint64_t n_underflow;        /* elements that became zero */
+    char **notes;                /* what was dropped or assumed, one line each */
     size_t n_notes;
 } pg_convert_report;
 
 /* Releases what a report owns and zeroes it. NULL and {0} are allowed. */
 PG_API void pg_convert_report_fini(pg_convert_report *r);
+
+/* What PG_LAYOUT_PYTORCH covers: a layer that is in no row is refused by name. All strings are
+ * static; words of keras and pytorch are separated by blanks. */
+typedef struct pg_layout_row {
+    const char *keras, *pytorch; /* classes; modules of torch.nn */
+    const char *tensors;         /* what becomes of its tensors */
+} pg_layout_row;
+PG_API const pg_layout_row *pg_layout_rows(size_t *n);
 
 /* Reads `in`, writes the same weights to `out`, which appears whole or not at all and is compared
  * with the conversion done once more. opts and report may be NULL; *report must be zeroed.
