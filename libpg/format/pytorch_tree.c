@@ -170,8 +170,10 @@ static size_t count(walker *w, const pg__pk_value *v, unsigned depth)
         return 1;
     if (depth > PG_LIMIT_PICKLE_DEPTH)
         return 0;
-    for (entries e = entries_of(w->p, v); w->steps && next(&e); w->steps--)
+    for (entries e = entries_of(w->p, v); w->steps && next(&e);) {
+        w->steps--;
         n += count(w, e.value, depth + 1);
+    }
     return n;
 }
 
@@ -309,7 +311,7 @@ done:
 pg_status pg__pt_tree_read(pg__pt_tree *out, const pg__pickle *p, pg_err *err)
 {
     pg__pt_tree t = {0};
-    walker w = {.p = p, .out = &t, .steps = PG_LIMIT_PICKLE_OPS, .err = err};
+    walker w = {.p = p, .out = &t, .steps = 4 * p->n, .err = err};
     pg_status st = PG_OK;
     PG_TRY(find(&w, &p->v[p->root]));
     PG_TRY(check_unique(&t, err));

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs pginfo, pginfo --stats, pginfo --json, pgdiff, pgcheck and pgunwrap over the hostile corpus and judges every answer.
+"""Runs pginfo, pginfo --stats, pginfo --json, pgdiff, pgcheck, pgunwrap and pgsplit over the hostile corpus and judges every answer.
 
 usage: run.py --tools DIR --testdata DIR [--faultrun BIN] [--sanitizer] [--only PREFIX] [-j N] [-v]
   --faultrun   also see which files a tool opens (tests/faults, where ptrace is allowed)
   --sanitizer  the tools are ASan builds: no limit of address space, three times the CPU time
 
-The corpus is testdata/hostile/corpus.tar.xz (made by gen/make.py --pack) plus the safetensors cases, which are made here.
+The corpus is testdata/hostile/corpus.tar.xz (made by gen/make.py --pack) plus the cases whose generators need the standard library
+only, which are made here.
 What the fields of its manifest mean stands in gen/common.py. Judged for every case and command:
   - the verdict: exit 0, or 2 (3: legal, but not read by this build; pgunwrap: 1 where there is nothing to unwrap)
   - a refusal is one line on stderr, "tool: file: ...", with every string of `say`; indented facts and a "try:" line may follow
@@ -38,6 +39,10 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u206
 def corpus(testdata, out):
     """Unpacks and makes the corpus under out; returns the cases."""
     import common
+    import gen_names  # noqa: F401
+    import gen_npy  # noqa: F401
+    import gen_npz  # noqa: F401
+    import gen_pickle  # noqa: F401
     import gen_safetensors  # noqa: F401
 
     with tarfile.open(os.path.join(testdata, "hostile", "corpus.tar.xz")) as t:
@@ -123,6 +128,32 @@ class Judge:
             if miss:
                 why.append("%s: message lacks %s: %s" % (tool, "|".join(miss), r.err[:300]))
 
+    def split(self, c, path, why):
+        """pgsplit: what it makes of names stays in its folder, and is the same model. It rescues what damaged HDF5 holds."""
+        with Folder() as d:
+            home = os.path.join(d.path, "deep", "er")
+            out = os.path.join(home, "out")
+            os.makedirs(home)
+            r = self.run("pgsplit", "--no-sync", path, out)
+            self.common(c, path, r, why)
+            if r.rc not in (0, 1, 2, 3) or (c.get("split") and c["verdict"] == "accept" and r.rc != 0):
+                why.append("pgsplit: exit %s: %s" % (r.rc, r.err[:300]))
+            rescued = c["id"].startswith(("h5-", "x-", "wrap-", "shard-", "path-"))
+            if c["verdict"] == "refuse" and r.rc == 0 and not rescued:
+                why.append("pgsplit: makes shards of it: %s" % r.out[:300])
+            if os.listdir(d.path) != ["deep"] or os.listdir(os.path.dirname(home)) != ["er"] or not set(os.listdir(home)) <= {"out"}:
+                why.append("pgsplit: writes outside of its folder: %s" % [p for p, _, _ in os.walk(d.path)])
+            for folder, folders, names in os.walk(out):
+                for n in folders + names:
+                    if len(os.fsencode(n)) > 200 or CONTROL.search(n) or n != n.strip() or n.startswith(("-", "~")) or os.path.islink(os.path.join(folder, n)):
+                        why.append("pgsplit: makes a file called %r" % n)
+                if len({n.casefold() for n in folders + names}) != len(folders + names):
+                    why.append("pgsplit: names that differ in case only: %s" % sorted(folders + names))
+            if r.rc == 0 and c["verdict"] == "accept" and not rescued:
+                q = self.run("pgdiff", out, path)
+                if q.rc != 0 and "holds no tensors" not in q.err:
+                    why.append("pgsplit: its shards differ: %s" % (q.out + q.err)[:300])
+
     def one(self, c):
         why = []
         path = os.path.abspath(os.path.join(self.root, c["path"]))
@@ -186,6 +217,7 @@ class Judge:
                 self.refusal(c, path, "pgunwrap", r, why, statuses, c["verdict"] == "refuse" and r.rc in (2, 3))
                 if d.names():
                     why.append("pgunwrap: refused, yet leaves %s" % d.names())
+        self.split(c, path, why)
         if sorted(os.listdir(os.path.dirname(path))) != before:
             why.append("wrote beside the input: %s" % sorted(os.listdir(os.path.dirname(path))))
         return why

@@ -1,0 +1,68 @@
+/* fuzz_pickle.c - any bytes as the pickle of a .pt: run as data, then searched for tensors.
+ * Whatever comes out must be within the bounds that the reader promises. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/pytorch.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void require(int holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void check_values(const pg__pickle *p, const char *text, size_t n)
+{
+    require(p->root < p->n);
+    for (size_t i = 0; i < p->n; i++) {
+        const pg__pk_value *v = &p->v[i];
+        if (v->kind == PG_PK_STR || v->kind == PG_PK_BYTES)
+            require(v->n == 0 || (v->u.text >= text && v->n <= (size_t)(text + n - v->u.text)));
+        if (v->kind >= PG_PK_TUPLE && v->kind != PG_PK_GLOBAL)
+            for (uint32_t k = 0; k < v->n; k++)
+                require(v->u.items[k] < p->n);
+        if (v->kind == PG_PK_DICT || v->kind == PG_PK_CALL)
+            require(v->n % 2 == 0);
+    }
+}
+
+static void check_tree(const pg__pt_tree *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        const pg__strided *v = &t->list[i].view;
+        uint64_t last = v->first;
+        require(memchr(t->names.s + t->list[i].name, 0, t->names.n - t->list[i].name) != NULL);
+        for (uint32_t k = 0; k < v->rank; k++) {
+            if (v->dims[k] == 0)
+                last = 0;
+            if (v->dims[k] == 0)
+                break;
+            last += (v->dims[k] - 1) * v->strides[k];
+        }
+        require(last < v->n_source || last == 0);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    pg_err err = {0};
+    pg__pickle p = {0};
+    pg__pt_tree t = {0};
+    size_t used = 0;
+    int cut = 0;
+    if (pg__pickle_read(&p, (const char *)data, n, pg__pt_globals, &used, &cut, &err) != PG_OK) {
+        require(err.code != PG_OK && err.msg[0] && !strchr(err.msg, '\n') && !p.v);
+        return 0;
+    }
+    require(used > 0 && used <= n && !cut);
+    check_values(&p, (const char *)data, n);
+    if (pg__pt_tree_read(&t, &p, &err) == PG_OK)
+        check_tree(&t);
+    else
+        require(err.code != PG_OK && err.msg[0] && !strchr(err.msg, '\n'));
+    pg__pt_tree_fini(&t);
+    pg__pickle_fini(&p);
+    return 0;
+}
