@@ -47,6 +47,12 @@ typedef struct pg__backend {
     pg_status (*get)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* to the host */
     pg_status (*update)(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
                         const void *g, void *const *slots, size_t n);
+    /* g += l1 sign(w) + 2 l2 w, where g is not NULL; adds l1 |w| + l2 w^2 to *penalty. */
+    pg_status (*regularise)(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
+                            double *penalty);
+    pg_status (*squares)(pg__dev *d, const void *g, size_t n, double *sum); /* in order */
+    /* g *= scale, then each within +-limit; 0: no limit. */
+    pg_status (*clip)(pg__dev *d, void *g, size_t n, double scale, double limit);
     /* into[i] += from[i]; the order of the sum is the caller's. */
     pg_status (*accumulate)(pg__dev *d, void *into, const void *from, size_t n);
 } pg__backend;

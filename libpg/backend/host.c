@@ -2,6 +2,7 @@
  * double, and the CPU, which falls back on them in float. */
 #include "backend/backend.h"
 
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -150,6 +151,45 @@ static pg_status host_update(pg__dev *d, pg__optimiser_kind kind, const pg__upda
     return PG_OK;
 }
 
+static pg_status host_regularise(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
+                                 double *penalty)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double v = d->f64 ? ((const double *)w)[i] : (double)((const float *)w)[i];
+        const double slope = l1 * ((v > 0) - (v < 0)) + 2 * l2 * v;
+        if (g && d->f64)
+            ((double *)g)[i] += slope;
+        else if (g)
+            ((float *)g)[i] += (float)slope;
+        *penalty += l1 * fabs(v) + l2 * v * v;
+    }
+    return PG_OK;
+}
+
+static pg_status host_squares(pg__dev *d, const void *g, size_t n, double *sum)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double v = d->f64 ? ((const double *)g)[i] : (double)((const float *)g)[i];
+        *sum += v * v;
+    }
+    return PG_OK;
+}
+
+static double within(double v, double limit)
+{
+    return limit > 0 ? fmin(fmax(v, -limit), limit) : v;
+}
+
+static pg_status host_clip(pg__dev *d, void *g, size_t n, double scale, double limit)
+{
+    for (size_t i = 0; i < n; i++)
+        if (d->f64)
+            ((double *)g)[i] = within(((double *)g)[i] * scale, limit);
+        else
+            ((float *)g)[i] = (float)within(((float *)g)[i] * (float)scale, limit);
+    return PG_OK;
+}
+
 static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_t n)
 {
     if (d->f64)
@@ -167,7 +207,8 @@ static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_
         .host_memory = 1, .count = host_count, .open = open_fn, .close = host_close,              \
         .memory = host_memory, .supports = host_supports, .prepare = host_prepare,                \
         .release = host_release, .run = host_run, .alloc = host_alloc, .free = host_free,         \
-        .put = host_copy, .get = host_copy, .update = host_update, .accumulate = host_accumulate, \
+        .put = host_copy, .get = host_copy, .update = host_update, .regularise = host_regularise, \
+        .squares = host_squares, .clip = host_clip, .accumulate = host_accumulate,                \
     }
 
 const pg__backend pg__backend_cpu = HOST_BACKEND("cpu", sizeof(float), open_cpu);

@@ -13,6 +13,7 @@
 
 struct pg__array {
     char *key;
+    const char *path; /* of the file, for messages */
     pg__io *io;
     pg__npy header;
     uint64_t row_elems;
@@ -41,7 +42,7 @@ void pg_data_close(pg_data *d)
 /* Takes over io. */
 static pg_status add_array(pg_data *d, const char *key, size_t key_len, pg__io *io, pg_err *err)
 {
-    pg__array a = {.io = io, .row_elems = 1};
+    pg__array a = {.path = d->path, .io = io, .row_elems = 1};
     pg_status st = PG_OK;
     a.key = pg__mem_strndup(key, key_len);
     if (!a.key || pg__mem_grow(&d->arrays, &d->cap_arrays, d->n_arrays + 1, sizeof *d->arrays))
@@ -142,8 +143,8 @@ static pg_status cast_values(const pg__array *a, const unsigned char *from, size
         else if (cast == PG__AS_F64)
             ((double *)dst)[i] = v;
         else if (v != floor(v) || fabs(v) > INT32_MAX)
-            return pg_fail(err, PG_E_MISMATCH, "%s: %g where a class or an id is needed",
-                           PG_SHOW(a->key), v);
+            return pg_fail(err, PG_E_MISMATCH, "%s: %s: %g where a class or an id is needed",
+                           a->path, PG_SHOW(a->key), v);
         else
             ((int32_t *)dst)[i] = (int32_t)v;
     }
@@ -167,8 +168,12 @@ pg_status pg__array_read(const pg__array *a, const uint64_t *rows, size_t n, pg_
         run = 1;
         while (i + run < n && rows[i + run] == rows[i] + run)
             run++;
-        PG_TRY(pg__io_read(a->io, a->header.data_off + rows[i] * a->row_bytes, to,
-                           run * a->row_bytes, err));
+        st = pg__io_read(a->io, a->header.data_off + rows[i] * a->row_bytes, to,
+                         run * a->row_bytes, err);
+        if (st != PG_OK) {
+            pg_err_prefix(err, a->path);
+            goto done;
+        }
     }
     if (!same)
         PG_TRY(cast_values(a, raw, n * (size_t)a->row_elems, cast, dst, err));

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/trainer.h"
+#include "train/update.h"
 
 pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, int training, const pg__program **out,
                               pg_err *err)
@@ -125,8 +125,6 @@ typedef struct step {
     size_t n_lanes;
     const void **seeds;
     double *seed_mem;
-    pg__optimiser_kind kind;
-    pg__update update;
 } step;
 
 /* The lane's rows of an array of the batch. */
@@ -203,44 +201,6 @@ static void work_on_lanes(void *arg, size_t worker)
     for (size_t k = 0; k < s->n_lanes && w->st == PG_OK; k++)
         if (s->lanes[k].lane.worker == worker)
             w->st = run_lane(s, &s->lanes[k], k, w, &w->err);
-}
-
-/* The part of every parameter that lies in [from, to). */
-static pg_status update_range(const step *s, pg__flat *grads, uint64_t from, uint64_t to)
-{
-    pg_trainer *t = s->t;
-    const size_t bytes = t->backend->real_bytes;
-    pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_params && t->offsets[i] < to; i++) {
-        const uint64_t end = t->offsets[i] + t->n_elems[i];
-        const uint64_t lo = from > t->offsets[i] ? from : t->offsets[i], hi = to < end ? to : end;
-        void *slots[PG_MAX_SLOTS];
-        if (!t->trained[i] || lo >= hi)
-            continue;
-        for (size_t k = 0; k < PG_MAX_SLOTS; k++)
-            slots[k] = t->slots[k].mem ? (char *)t->slots[k].mem + lo * bytes : NULL;
-        PG_TRY(t->backend->update(t->dev, s->kind, &s->update, (char *)t->params.mem + lo * bytes,
-                                  (const char *)grads->mem + lo * bytes, slots, (size_t)(hi - lo)));
-    }
-done:
-    return st;
-}
-
-#define GRAIN 16u /* elements: no cache line is written by two */
-
-static void work_on_update(void *arg, size_t worker)
-{
-    step *s = arg;
-    pg_trainer *t = s->t;
-    pg__worker *w = &t->workers[worker];
-    const uint64_t n = t->offsets[t->n_params] / GRAIN, all = t->cut.n_workers;
-    const uint64_t from = n * worker / all * GRAIN, to = n * (worker + 1) / all * GRAIN;
-    pg__flat *grads = NULL;
-    if (from == to)
-        return;
-    w->st = pg__partials_sum(t, from, to, &grads);
-    if (w->st == PG_OK && grads)
-        w->st = update_range(s, grads, from, to);
 }
 
 static pg_status first_error(const pg_trainer *t, pg_err *err)
@@ -343,13 +303,9 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__
     pg__team_run(t->team, work_on_lanes, &s);
     PG_TRY(first_error(t, err));
     sum_totals(&s, totals);
-    if (training) {
-        s.kind = pg__optimiser_kind_of(&t->optimiser);
-        s.update = pg__optimiser_step(&t->optimiser);
-        pg__team_run(t->team, work_on_update, &s);
-        PG_TRY(first_error(t, err));
-        PG_TRY(pg__partials_sum(t, 0, 0, &t->grads)); /* where the sum lies */
-    }
+    PG_TRY(pg__trainer_penalty(t, b->n_rows, totals, err));
+    if (training)
+        PG_TRY(pg__trainer_update(t, err));
 done:
     for (size_t k = 0; s.lanes && k < s.n_lanes; k++)
         pg__totals_free(&s.lanes[k].totals);

@@ -24,6 +24,8 @@ void pg__totals_clear(const pg_trainer *t, pg__totals *totals)
     memset(totals->loss_sums, 0, t->n_outputs * sizeof *totals->loss_sums);
     memset(totals->loss_counts, 0, t->n_outputs * sizeof *totals->loss_counts);
     memset(totals->metrics, 0, t->n_metrics * sizeof *totals->metrics);
+    totals->penalty_sum = 0;
+    totals->n_rows = 0;
 }
 
 void pg__totals_add(const pg_trainer *t, pg__totals *into, const pg__totals *from)
@@ -36,11 +38,13 @@ void pg__totals_add(const pg_trainer *t, pg__totals *into, const pg__totals *fro
         into->metrics[i].sum += from->metrics[i].sum;
         into->metrics[i].count += from->metrics[i].count;
     }
+    into->penalty_sum += from->penalty_sum;
+    into->n_rows += from->n_rows;
 }
 
 double pg__total_loss(const pg_trainer *t, const pg__totals *totals)
 {
-    double loss = 0;
+    double loss = totals->n_rows > 0 ? totals->penalty_sum / (double)totals->n_rows : 0;
     for (size_t k = 0; k < t->n_outputs; k++)
         if (totals->loss_counts[k] > 0)
             loss += t->loss_weights[k] * totals->loss_sums[k] / totals->loss_counts[k];

@@ -136,33 +136,51 @@ done:
     return st;
 }
 
+static pg_status read_penalties(pg_trainer *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    t->penalties = pg__mem_array(t->n_params, sizeof *t->penalties);
+    if (!t->penalties)
+        return pg__nomem(err);
+    for (size_t i = 0; i < t->n_params; i++) {
+        pg__penalty *p = &t->penalties[i];
+        PG_TRY(pg__penalty_of(p, &t->built_params.params[i], err));
+        t->has_regularizers |= p->l1 != 0 || p->l2 != 0;
+        t->has_constraints |= p->constraint != PG__FREE;
+    }
+done:
+    return st;
+}
+
 static pg_status make_params(pg_trainer *t, pg_err *err)
 {
-    pg__lowered low = {.n_params = 0};
+    pg__lowered *low = &t->built_params;
     pg_status st = PG_OK;
     const pg__lower_opts opts = {.graph = t->graph,
                                  .leaves = &t->leaves,
                                  .rules = t->rules,
                                  .n_rows = PG_DIM_ANY,
                                  .training = 1};
-    PG_TRY(pg__lower(&low, &opts, err));
-    t->n_params = low.n_params;
+    PG_TRY(pg__lower(low, &opts, err));
+    t->n_params = low->n_params;
     t->weights = pg__mem_array(t->n_params, sizeof *t->weights);
     t->order = pg__mem_array(t->n_params, sizeof *t->order);
     t->n_elems = pg__mem_array(t->n_params, sizeof *t->n_elems);
     t->trained = pg__mem_array(t->n_params, 1);
+    t->file_names = pg__mem_array(t->n_params, sizeof *t->file_names);
     t->offsets = pg__mem_array(t->n_params + 1, sizeof *t->offsets);
-    if (!t->offsets || !t->weights || !t->order || !t->n_elems || !t->trained)
+    if (!t->offsets || !t->file_names || !t->weights || !t->order || !t->n_elems || !t->trained)
         PG_TRY(pg__nomem(err));
-    for (size_t i = 0; i < low.n_params; i++)
-        if (!low.params[i].is_built)
-            PG_FAIL(PG_E_FORMAT, "%s: is never called", PG_SHOW(low.params[i].leaf->layer->name));
-    PG_TRY(order_params(t, &low, err));
+    for (size_t i = 0; i < low->n_params; i++)
+        if (!low->params[i].is_built)
+            PG_FAIL(PG_E_FORMAT, "%s: is never called", PG_SHOW(low->params[i].leaf->layer->name));
+    PG_TRY(order_params(t, low, err));
+    PG_TRY(read_penalties(t, err));
     for (size_t i = 0; i < t->n_params; i++) /* 64-byte pieces in every type */
         t->offsets[i + 1] =
             t->offsets[i] + (t->n_elems[i] + PG_ALIGN / 4 - 1) / (PG_ALIGN / 4) * (PG_ALIGN / 4);
     for (size_t k = 0; k < t->n_inputs; k++)
-        t->input_dims[k] = low.tape.values[low.inputs[k]].shape;
+        t->input_dims[k] = low->tape.values[low->inputs[k]].shape;
     PG_TRY(pg__flat_alloc(t, &t->params, err));
     for (size_t s = 0; s < PG_MAX_SLOTS; s++) {
         if (!pg__optimiser_uses_slot(&t->optimiser, s))
@@ -172,7 +190,6 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
             PG_TRY(pg__flat_fill(t, &t->slots[s], pg__optimiser_slot_start(&t->optimiser, s)));
     }
 done:
-    pg__lowered_fini(&low);
     return st;
 }
 
@@ -247,6 +264,17 @@ static pg_status read_rules(pg_trainer *t, const char *asked, pg_err *err)
     return PG_OK;
 }
 
+/* From the file given, from the model's own, or by the initializers of its config. */
+static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    pg_store *s = NULL;
+    const char *path = o->weights ? o->weights : o->model;
+    pg_status st = o->weights ? PG_OK : pg_store_open(&s, path, NULL, NULL);
+    const int has_weights = o->weights || (st == PG_OK && pg_store_n_weights(s) > 0);
+    pg_store_close(s);
+    return has_weights ? pg__trainer_load(t, path, err) : pg__trainer_initialise(t, o->seed, err);
+}
+
 pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -267,7 +295,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
         pg_err_prefix(err, o->model);
         goto done;
     }
-    PG_TRY(pg__trainer_load(t, o->weights ? o->weights : o->model, err));
+    PG_TRY(start_weights(t, o, err));
     *out = t;
     t = NULL;
 done:
@@ -303,7 +331,12 @@ void pg_trainer_close(pg_trainer *t)
     pg__mem_free(t->n_elems);
     pg__mem_free(t->trained);
     pg__mem_free(t->offsets);
+    pg__mem_free(t->penalties);
+    for (size_t i = 0; t->file_names && i < t->n_params; i++)
+        pg__mem_free(t->file_names[i]);
+    pg__mem_free(t->file_names);
     pg__strs_fini(&t->names);
+    pg__lowered_fini(&t->built_params);
     pg__leaves_fini(&t->leaves);
     pg__graph_free(t->graph);
     pg__mem_free(t);

@@ -7,6 +7,7 @@
 #include "train/lanes.h"
 #include "train/metric.h"
 #include "train/optimiser.h"
+#include "train/penalty.h"
 #include "train/program.h"
 #include "train/team.h"
 
@@ -57,8 +58,12 @@ struct pg_trainer {
     size_t *order;      /* per entry of `weights`: the parameter */
     size_t *n_elems;    /* per parameter */
     unsigned char *trained;
+    pg__penalty *penalties; /* per parameter */
+    int has_regularizers, has_constraints;
     pg__strs names;
-    uint64_t *offsets; /* per parameter, and the end: elements from the start of a flat */
+    char **file_names;        /* per parameter: as in the file that it was read from, or NULL */
+    pg__lowered built_params; /* shapes and owners of the parameters; no rows */
+    uint64_t *offsets;        /* per parameter, and the end: elements from the start of a flat */
     pg__flat params, slots[PG_MAX_SLOTS];
     pg__flat *grads; /* sum of the step just made, or NULL */
 
@@ -89,10 +94,17 @@ pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, int training, cons
  * other. Messages name the file. */
 pg_status pg__trainer_load(pg_trainer *t, const char *path, pg_err *err);
 
+/* Fills the parameters by the initializers of the model's config. */
+pg_status pg__trainer_initialise(pg_trainer *t, uint64_t seed, pg_err *err);
+
 /* Memory for one number per element of every parameter, all zero. */
 pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err);
 pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v);
 void pg__flat_free(pg_trainer *t, pg__flat *f);
+
+/* All values of parameter i. */
+pg_status pg__param_get(pg_trainer *t, size_t i, double *out);
+pg_status pg__param_put(pg_trainer *t, size_t i, const double *values);
 
 /* One batch in host memory, elements as the device takes them. */
 typedef struct pg__batch {
@@ -104,6 +116,8 @@ typedef struct pg__batch {
 typedef struct pg__totals {
     double *loss_sums, *loss_counts; /* per output */
     pg__mean *metrics;
+    double penalty_sum; /* of regularizers, times rows */
+    uint64_t n_rows;
 } pg__totals;
 
 void pg__totals_clear(const pg_trainer *t, pg__totals *totals);

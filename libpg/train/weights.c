@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "store/values.h"
+#include "train/initial.h"
 #include "train/trainer.h"
 
 #define PIECE 4096 /* elements that are converted at a time */
@@ -43,24 +44,60 @@ void pg__flat_free(pg_trainer *t, pg__flat *f)
     *f = (pg__flat){0};
 }
 
+/* Values into parameter i from element `at` on, as the device holds them. */
+static pg_status put_values(pg_trainer *t, size_t i, size_t at, const double *exact, size_t n)
+{
+    const size_t bytes = t->backend->real_bytes;
+    float rounded[PIECE];
+    for (size_t k = 0; k < n; k++)
+        rounded[k] = (float)exact[k];
+    return t->backend->put(t->dev, (char *)t->params.at[i] + at * bytes,
+                           bytes == sizeof *exact ? (const void *)exact : (const void *)rounded,
+                           n * bytes);
+}
+
+pg_status pg__param_put(pg_trainer *t, size_t i, const double *values)
+{
+    pg_status st = PG_OK;
+    for (size_t at = 0, n; at < t->n_elems[i]; at += n) {
+        n = t->n_elems[i] - at < PIECE ? t->n_elems[i] - at : PIECE;
+        PG_TRY(put_values(t, i, at, values + at, n));
+    }
+done:
+    return st;
+}
+
+pg_status pg__trainer_initialise(pg_trainer *t, uint64_t seed, pg_err *err)
+{
+    double *values = NULL;
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < t->n_params; i++) {
+        values = pg__mem_array(t->n_elems[i], sizeof *values);
+        if (!values)
+            PG_TRY(pg__nomem(err));
+        PG_TRY(pg__initial_values(values, &t->built_params.params[i], i, seed, err));
+        PG_TRY(pg__param_put(t, i, values));
+        pg__mem_free(values);
+        values = NULL;
+    }
+done:
+    pg__mem_free(values);
+    return st;
+}
+
 /* Weight w of the store into parameter i, piece by piece. */
 static pg_status read_weight(pg_trainer *t, size_t i, pg_store *s, size_t w, pg_err *err)
 {
     const pg_weight *weight = pg_store_weight(s, w);
-    const size_t from_bytes = pg_dtype_bytes(weight->dtype), bytes = t->backend->real_bytes;
+    const size_t from_bytes = pg_dtype_bytes(weight->dtype);
     unsigned char raw[PIECE * 8];
     double exact[PIECE];
-    float rounded[PIECE];
     pg_status st = PG_OK;
     for (size_t at = 0, n; at < t->n_elems[i]; at += n) {
         n = t->n_elems[i] - at < PIECE ? t->n_elems[i] - at : PIECE;
         PG_TRY(pg_store_read(s, w, (uint64_t)at * from_bytes, raw, n * from_bytes, err));
         pg__values(exact, raw, n, weight->dtype);
-        for (size_t k = 0; k < n; k++)
-            rounded[k] = (float)exact[k];
-        PG_TRY(t->backend->put(t->dev, (char *)t->params.at[i] + at * bytes,
-                               bytes == sizeof *exact ? (const void *)exact : (const void *)rounded,
-                               n * bytes));
+        PG_TRY(put_values(t, i, at, exact, n));
     }
 done:
     return st;
@@ -108,6 +145,9 @@ static pg_status load_layer(pg_trainer *t, size_t top, pg_store *s, size_t file_
         const size_t param = first_param(t, &below.v[placing.leaf[i]]) + placing.var[i];
         PG_TRY(same_shape(t, param, pg_store_weight(s, l->first + i), err));
         PG_TRY(read_weight(t, param, s, l->first + i, err));
+        t->file_names[param] = pg__mem_strdup(stored[i].name);
+        if (!t->file_names[param])
+            PG_TRY(pg__nomem(err));
     }
 done:
     pg__placing_fini(&placing);
@@ -167,15 +207,12 @@ const pg_weight *pg_trainer_weight(const pg_trainer *t, size_t i)
     return i < t->n_params ? &t->weights[i] : NULL;
 }
 
-static pg_status read_flat(pg_trainer *t, const pg__flat *f, size_t i, double *out, size_t n_elems,
-                           pg_err *err)
+static pg_status get_values(pg_trainer *t, const pg__flat *f, size_t i, double *out)
 {
-    const size_t bytes = t->backend->real_bytes;
+    const size_t bytes = t->backend->real_bytes, n_elems = t->n_elems[i];
+    const char *from = f->at[i];
     float piece[PIECE];
     pg_status st = PG_OK;
-    if (i >= t->n_params || n_elems != t->n_elems[t->order[i]])
-        return pg_fail(err, PG_E_ARG, "no variable %zu of %zu elements", i, n_elems);
-    const char *from = f->at[t->order[i]];
     if (bytes == sizeof *out)
         return t->backend->get(t->dev, out, from, n_elems * bytes);
     for (size_t at = 0, n; at < n_elems; at += n) {
@@ -186,6 +223,19 @@ static pg_status read_flat(pg_trainer *t, const pg__flat *f, size_t i, double *o
     }
 done:
     return st;
+}
+
+pg_status pg__param_get(pg_trainer *t, size_t i, double *out)
+{
+    return get_values(t, &t->params, i, out);
+}
+
+static pg_status read_flat(pg_trainer *t, const pg__flat *f, size_t i, double *out, size_t n_elems,
+                           pg_err *err)
+{
+    if (i >= t->n_params || n_elems != t->n_elems[t->order[i]])
+        return pg_fail(err, PG_E_ARG, "no variable %zu of %zu elements", i, n_elems);
+    return get_values(t, f, t->order[i], out);
 }
 
 pg_status pg_trainer_read(pg_trainer *t, size_t i, double *out, size_t n_elems, pg_err *err)

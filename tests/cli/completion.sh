@@ -1,5 +1,5 @@
 # The scripts that the shells read are well formed, and know every long option of --help.
-for tool in pgcheck pgconvert pgdiff pginfo pgjoin pgsplit pgunwrap pgwrap; do
+for tool in pgcheck pgconvert pgdiff pgfit pginfo pgjoin pgsplit pgunwrap pgwrap; do
     $tool --completion bash >bash.sh
     sh -c 'command -v bash' >/dev/null && bash -n bash.sh
     for option in $($tool --help | sed -n 's/^  .*\(--[a-z-]*\) .*/\1/p'); do

@@ -50,7 +50,8 @@ typedef struct pg_trainer pg_trainer;
 
 typedef struct pg_train_opts {
     const char *model;   /* model JSON, full .h5 or .keras */
-    const char *weights; /* file with initial weights; NULL: those in `model` */
+    const char *weights; /* file with initial weights; NULL: those in `model`, if it has any */
+    uint64_t seed;       /* of initial weights that no file gives */
     const char
         *optimizer; /* "adam", "SGD:learning_rate=0.05,momentum=0.9,nesterov"; NULL: RMSprop */
     const char *optimizer_json; /* instead: {"class_name", "config"} as Keras writes it */
@@ -86,6 +87,20 @@ PG_API PG_MUST_USE pg_status pg_trainer_read(pg_trainer *t, size_t i, double *ou
 PG_API PG_MUST_USE pg_status pg_trainer_read_grad(pg_trainer *t, size_t i, double *out,
                                                   size_t n_elems, pg_err *err);
 
+typedef struct pg_save_opts {
+    int force; /* replace an existing file */
+} pg_save_opts;
+
+/* Could pg_trainer_save() write there? To be asked before hours of training. PG_E_ARG: it exists.
+ */
+PG_API PG_MUST_USE pg_status pg_trainer_check_output(const char *path, const pg_save_opts *opts,
+                                                     pg_err *err);
+
+/* Writes the weights as a file that the model loads on one device; it appears whole or not at all,
+ * and was read back. opts may be NULL. */
+PG_API PG_MUST_USE pg_status pg_trainer_save(pg_trainer *t, const char *path,
+                                             const pg_save_opts *opts, pg_err *err);
+
 /* ---- training ---- */
 
 /* Named numbers, as a callback in Keras is given: "loss", "accuracy", "val_loss", ... */
@@ -112,6 +127,7 @@ typedef struct pg_fit_opts {
     int no_shuffle;
     uint64_t seed;
     const pg_data *validation; /* NULL: none; may be the training data where it holds xval0, ... */
+    double validation_split; /* instead: share of the last training rows, never shuffled; 0: none */
 } pg_fit_opts;
 
 /* Errors of the data, of a callback; PG_E_MISMATCH where data do not fit the model. */

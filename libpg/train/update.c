@@ -1,0 +1,242 @@
+/* update.c - summing and updating is one pass over the parameters, a range for each worker. What
+ * needs whole variables (regularizers, norms, constraints) is dealt out by variable, and only where
+ * a model asks for it. Clipping: keras/optimizers of 2.15 and 2.3.1. */
+#include "train/update.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+
+typedef struct work {
+    pg_trainer *t;
+    pg__flat *grads; /* the sum */
+    pg__optimiser_kind kind;
+    pg__update update;
+    double *norms;  /* per parameter: sum of squares */
+    double *scales; /* per parameter */
+    double limit;   /* of each element; 0: none */
+} work;
+
+#define GRAIN 16u /* elements: no cache line is written by two */
+
+static void range_of(const pg_trainer *t, size_t worker, uint64_t *from, uint64_t *to)
+{
+    const uint64_t n = t->offsets[t->n_params] / GRAIN, all = t->cut.n_workers;
+    *from = n * worker / all * GRAIN;
+    *to = n * (worker + 1) / all * GRAIN;
+}
+
+static void sum_range(void *arg, size_t worker)
+{
+    work *w = arg;
+    pg__flat *sum;
+    uint64_t from, to;
+    range_of(w->t, worker, &from, &to);
+    w->t->workers[worker].st = pg__partials_sum(w->t, from, to, &sum);
+}
+
+/* The part of every parameter that lies in the worker's range. */
+static void update_range(void *arg, size_t worker)
+{
+    work *w = arg;
+    pg_trainer *t = w->t;
+    const size_t bytes = t->backend->real_bytes;
+    uint64_t from, to;
+    pg_status st = PG_OK;
+    range_of(t, worker, &from, &to);
+    for (size_t i = 0; i < t->n_params && t->offsets[i] < to && st == PG_OK; i++) {
+        const uint64_t end = t->offsets[i] + t->n_elems[i];
+        const uint64_t lo = from > t->offsets[i] ? from : t->offsets[i], hi = to < end ? to : end;
+        void *slots[PG_MAX_SLOTS];
+        if (!t->trained[i] || lo >= hi)
+            continue;
+        for (size_t k = 0; k < PG_MAX_SLOTS; k++)
+            slots[k] = t->slots[k].mem ? (char *)t->slots[k].mem + lo * bytes : NULL;
+        st = t->backend->update(t->dev, w->kind, &w->update, (char *)t->params.mem + lo * bytes,
+                                (const char *)w->grads->mem + lo * bytes, slots, (size_t)(hi - lo));
+    }
+    t->workers[worker].st = st;
+}
+
+/* ---- by variable ---- */
+
+/* Calls fn for every trained variable that is this worker's. */
+static pg_status each_variable(work *w, size_t worker, pg_status (*fn)(work *w, size_t i))
+{
+    pg_status st = PG_OK;
+    for (size_t i = worker; i < w->t->n_params && st == PG_OK; i += w->t->cut.n_workers)
+        if (w->t->trained[i])
+            st = fn(w, i);
+    return st;
+}
+
+static pg_status regularise(work *w, size_t i)
+{
+    pg_trainer *t = w->t;
+    const pg__penalty *p = &t->penalties[i];
+    double unused = 0;
+    if (p->l1 == 0 && p->l2 == 0)
+        return PG_OK;
+    return t->backend->regularise(t->dev, w->grads->at[i], t->params.at[i], t->n_elems[i], p->l1,
+                                  p->l2, &unused);
+}
+
+static pg_status take_norm(work *w, size_t i)
+{
+    w->norms[i] = 0;
+    return w->t->backend->squares(w->t->dev, w->grads->at[i], w->t->n_elems[i], &w->norms[i]);
+}
+
+static pg_status clip(work *w, size_t i)
+{
+    return w->t->backend->clip(w->t->dev, w->grads->at[i], w->t->n_elems[i], w->scales[i],
+                               w->limit);
+}
+
+static pg_status constrain(work *w, size_t i)
+{
+    pg_trainer *t = w->t;
+    pg_status st = PG_OK;
+    double *values = NULL;
+    if (t->penalties[i].constraint == PG__FREE)
+        return PG_OK;
+    values = pg__mem_array(t->n_elems[i], sizeof *values);
+    if (!values)
+        return PG_E_NOMEM;
+    PG_TRY(pg__param_get(t, i, values));
+    pg__constrain(&t->penalties[i], &t->built_params.params[i].shape, values);
+    PG_TRY(pg__param_put(t, i, values));
+done:
+    pg__mem_free(values);
+    return st;
+}
+
+#define BY_VARIABLE(name)                                          \
+    static void name##_all(void *arg, size_t worker)               \
+    {                                                              \
+        work *w = arg;                                             \
+        w->t->workers[worker].st = each_variable(w, worker, name); \
+    }
+BY_VARIABLE(regularise)
+BY_VARIABLE(take_norm)
+BY_VARIABLE(clip)
+BY_VARIABLE(constrain)
+
+/* ---- clipping ---- */
+
+static int clips(const pg__optimiser *o)
+{
+    return o->clipnorm > 0 || o->global_clipnorm > 0 || o->clipvalue > 0;
+}
+
+static double factor(double limit, double squares)
+{
+    const double norm = sqrt(squares);
+    return limit > 0 && norm > limit ? limit / norm : 1;
+}
+
+/* Which norm decides: each variable's, or that of all gradients together (global_clipnorm; clipnorm
+ * too in standalone Keras). */
+static void find_scales(work *w)
+{
+    const pg_trainer *t = w->t;
+    const pg__optimiser *o = &t->optimiser;
+    const int standalone = t->rules->clip_all_together;
+    const double each = standalone ? 0 : o->clipnorm;
+    const double together = standalone && o->clipnorm > 0 ? o->clipnorm : o->global_clipnorm;
+    double all = 0;
+    for (size_t i = 0; i < t->n_params; i++) {
+        w->scales[i] = factor(each, w->norms[i]);
+        all += t->trained[i] ? w->scales[i] * w->scales[i] * w->norms[i] : 0;
+    }
+    for (size_t i = 0; i < t->n_params && (each == 0 || o->legacy); i++)
+        w->scales[i] *= factor(together, all);
+}
+
+static pg_status meet(work *w, pg__work fn, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    pg__team_run(t->team, fn, w);
+    for (size_t k = 0; k < t->cut.n_workers; k++)
+        if (t->workers[k].st != PG_OK)
+            return pg_fail(err, t->workers[k].st, "%s: the update failed", t->backend->name);
+    return PG_OK;
+}
+
+/* The later optimizers use the first kind of clipping that is given; those of tf.keras to 2.10
+ * limit values before they look at norms, standalone Keras after. */
+static pg_status clip_both_ways(work *w, pg_err *err)
+{
+    const pg__optimiser *o = &w->t->optimiser;
+    const int by_norm = o->clipnorm > 0 || o->global_clipnorm > 0;
+    const int standalone = w->t->rules->clip_all_together;
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < w->t->n_params; i++)
+        w->scales[i] = 1;
+    w->limit = standalone || (by_norm && !o->legacy) ? 0 : o->clipvalue;
+    if (w->limit > 0)
+        PG_TRY(meet(w, clip_all, err));
+    w->limit = standalone ? o->clipvalue : 0;
+    if (by_norm) {
+        PG_TRY(meet(w, take_norm_all, err));
+        find_scales(w);
+    }
+    if (by_norm || w->limit > 0)
+        PG_TRY(meet(w, clip_all, err));
+done:
+    return st;
+}
+
+static pg_status clip_gradients(work *w, pg_err *err)
+{
+    pg_status st = PG_OK;
+    w->norms = pg__mem_array(w->t->n_params, sizeof *w->norms);
+    w->scales = pg__mem_array(w->t->n_params, sizeof *w->scales);
+    if (!w->norms || !w->scales)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(clip_both_ways(w, err));
+done:
+    pg__mem_free(w->norms);
+    pg__mem_free(w->scales);
+    return st;
+}
+
+/* ---- all of it ---- */
+
+pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
+{
+    work w = {.t = t, .kind = pg__optimiser_kind_of(&t->optimiser)};
+    pg_status st = PG_OK;
+    PG_TRY(meet(&w, sum_range, err));
+    PG_TRY(pg__partials_sum(t, 0, 0, &w.grads)); /* where the sum lies */
+    t->grads = w.grads;
+    if (!w.grads)
+        goto done;
+    if (t->has_regularizers)
+        PG_TRY(meet(&w, regularise_all, err));
+    if (clips(&t->optimiser))
+        PG_TRY(clip_gradients(&w, err));
+    w.update = pg__optimiser_step(&t->optimiser);
+    PG_TRY(meet(&w, update_range, err));
+    if (t->has_constraints)
+        PG_TRY(meet(&w, constrain_all, err));
+done:
+    return st;
+}
+
+pg_status pg__trainer_penalty(pg_trainer *t, uint64_t n_rows, pg__totals *totals, pg_err *err)
+{
+    double penalty = 0;
+    pg_status st = PG_OK;
+    (void)err;
+    for (size_t i = 0; t->has_regularizers && i < t->n_params; i++)
+        if (t->penalties[i].l1 != 0 || t->penalties[i].l2 != 0)
+            PG_TRY(t->backend->regularise(t->dev, NULL, t->params.at[i], t->n_elems[i],
+                                          t->penalties[i].l1, t->penalties[i].l2, &penalty));
+    totals->penalty_sum += penalty * (double)n_rows;
+    totals->n_rows += n_rows;
+done:
+    return st;
+}

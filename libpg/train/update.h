@@ -1,0 +1,14 @@
+/* update.h - from the lanes' gradients to new weights. */
+#ifndef PG_TRAIN_UPDATE_H
+#define PG_TRAIN_UPDATE_H
+
+#include "train/trainer.h"
+
+/* Sums the gradients of all lanes, adds those of regularizers, clips, applies the optimizer and the
+ * constraints. t->grads is left where the gradients lie, as the optimizer saw them. */
+pg_status pg__trainer_update(pg_trainer *t, pg_err *err);
+
+/* Adds what the regularizers add to the loss of a batch of n rows. */
+pg_status pg__trainer_penalty(pg_trainer *t, uint64_t n_rows, pg__totals *totals, pg_err *err);
+
+#endif
