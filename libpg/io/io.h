@@ -41,7 +41,7 @@ const char *pg__io_name(const pg__io *io); /* path as given; "memory" */
  * since it was opened; PG_E_IO. */
 pg_status pg__io_read(pg__io *io, uint64_t off, void *buf, size_t n, pg_err *err);
 
-/* Descriptor and offset behind byte off, for copy_file_range; -1 for memory. */
+/* Descriptor and offset behind byte off, for FICLONERANGE; -1 for memory. */
 int pg__io_fd(const pg__io *io, uint64_t off, uint64_t *fd_off);
 
 #endif

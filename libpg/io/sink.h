@@ -50,7 +50,7 @@ pg_status pg__sink_write(pg__sink *s, uint64_t off, const void *p, size_t n, pg_
 pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err);
 
 /* Copies n bytes from src_off of io: FICLONERANGE of whole blocks where both offsets agree modulo
- * 4096, else copy_file_range, else pread/pwrite of 256 KiB. */
+ * 4096, else through 256 KiB of memory. */
 pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
                         pg_err *err);
 

@@ -1,5 +1,6 @@
-/* sink_copy.c - bytes from a file into a sink by the cheapest means: blocks shared between files
- * where the file system can (XFS, btrfs), else within the kernel, else through a buffer. */
+/* sink_copy.c - bytes from a file into a sink: blocks shared between files where the file system
+ * can (XFS, btrfs), else through a buffer. copy_file_range() goes page by page where it does not
+ * share: into allocated blocks of ext4 it cost 1.2 to 1.8 times the buffer's processor time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,7 +17,7 @@
 #define BLOCK_BYTES 4096u
 #define CLONE_BYTES ((uint64_t)1 << 30) /* per call, so that a cancel is heard in between */
 
-/* The source of a copy: fd and fd_off where the kernel can do it, else fd is -1. */
+/* The source of a copy: fd and fd_off of the file that holds it; memory has none, fd is -1. */
 typedef struct source {
     pg__io *io;
     uint64_t off;
@@ -46,19 +47,6 @@ static uint64_t share(pg__sink *s, uint64_t off, const source *src, uint64_t n)
     return 0;
 }
 
-/* Copies within the kernel; 0 means that it cannot (EXDEV, ENOSYS, special files ...). Failures
- * such as ENOSPC the plain way meets too, and it knows which side failed. */
-static uint64_t copy_in_kernel(pg__sink *s, uint64_t off, const source *src, uint64_t n)
-{
-    off_t from = (off_t)src->fd_off, to = (off_t)off;
-    const ssize_t k = copy_file_range(src->fd, &from, s->fd, &to,
-                                      n < PG_SINK_KERNEL_BYTES ? n : PG_SINK_KERNEL_BYTES, 0);
-    if (k > 0)
-        return (uint64_t)k;
-    s->no_cfr = k == 0 || errno != EINTR;
-    return 0;
-}
-
 static pg_status copy_plain(pg__sink *s, uint64_t off, const source *src, size_t n, pg_err *err)
 {
     char shown[200];
@@ -72,7 +60,8 @@ static pg_status copy_plain(pg__sink *s, uint64_t off, const source *src, size_t
     return st;
 }
 
-/* Copies the next piece of n bytes, *done of them, by the best means that is left. */
+/* Copies the next piece of n bytes, *done of them, by the best means that is left. Pieces end where
+ * buffers of the output's page cache do. */
 static pg_status copy_piece(pg__sink *s, uint64_t off, const source *src, uint64_t n,
                             uint64_t *done, pg_err *err)
 {
@@ -83,10 +72,8 @@ static pg_status copy_piece(pg__sink *s, uint64_t off, const source *src, uint64
         return PG_OK;
     if (whole && skip)
         n = skip;
-    *done = src->fd >= 0 && !s->no_cfr ? copy_in_kernel(s, off, src, n) : 0;
-    if (*done)
-        return PG_OK;
-    *done = n < PG_COPY_BYTES ? n : PG_COPY_BYTES;
+    *done = PG_COPY_BYTES - off % PG_COPY_BYTES;
+    *done = n < *done ? n : *done;
     return copy_plain(s, off, src, (size_t)*done, err);
 }
 

@@ -7,9 +7,10 @@
 #include "base/str.h"
 #include "io/sink.h"
 
-#define PG_SINK_NAME         255                  /* NAME_MAX of Linux file systems */
-#define PG_SINK_KERNEL_BYTES ((uint64_t)16 << 20) /* per call, so that a cancel is heard between \
-                                                   */
+#define PG_SINK_NAME 255 /* NAME_MAX of Linux file systems */
+#define PG_SINK_KERNEL_BYTES                                            \
+    ((uint64_t)16 << 20) /* per call, so that a cancel is heard between \
+                          */
 
 struct pg__sink {
     pg__sink_opts opts;
@@ -21,7 +22,7 @@ struct pg__sink {
     uint64_t size;                 /* highest byte written */
     uint64_t allocated;            /* size the file may have from pg__sink_reserve() */
     int broken;                    /* a write failed: this output must not be committed */
-    int no_clone, no_cfr;          /* the file system declined once */
+    int no_clone;                  /* the file system declined once */
     unsigned char *buf;            /* PG_COPY_BYTES, when first needed */
 };
 
