@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "model/layers.h"
+#include "model/spatial.h"
 
 typedef struct named_act {
     const char *name;
@@ -28,17 +29,6 @@ static const named_act acts[] = {
     {"silu", {PG__ACT_SWISH, 0, 0, 0}},
     {"mish", {PG__ACT_MISH, 0, 0, 0}},
 };
-
-/* config.key as a number, `fallback` where it is absent or null; lists of one number count. */
-static pg_status number_or(double *out, const pg__layer *l, const pg__json *config, const char *key,
-                           double fallback, pg_err *err)
-{
-    const pg__json *j = pg__json_get(config, key);
-    *out = fallback;
-    if (pg__json_type_of(j) <= PG_J_NULL || pg__json_num(j, out))
-        return PG_OK;
-    return pg_fail(err, PG_E_FORMAT, "%s: \"%s\" is not a number", PG_SHOW(l->name), key);
-}
 
 static pg_status apply(pg__lowering *lw, const pg__act_attrs *a, pg__val x, pg__val *out,
                        pg_err *err)
@@ -92,9 +82,9 @@ static pg_status apply_relu(pg__lowering *lw, const pg__layer *l, const pg__json
 {
     pg__act_attrs a = {.kind = PG__ACT_RELU};
     pg_status st = PG_OK;
-    PG_TRY(number_or(&a.a, l, config, "max_value", INFINITY, err));
-    PG_TRY(number_or(&a.b, l, config, "negative_slope", 0, err));
-    PG_TRY(number_or(&a.c, l, config, "threshold", 0, err));
+    PG_TRY(pg__config_num_or(&a.a, l, config, "max_value", INFINITY, err));
+    PG_TRY(pg__config_num_or(&a.b, l, config, "negative_slope", 0, err));
+    PG_TRY(pg__config_num_or(&a.c, l, config, "threshold", 0, err));
     PG_TRY(apply(lw, &a, x, out, err));
 done:
     return st;
@@ -106,8 +96,8 @@ static pg_status apply_leaky_relu(pg__lowering *lw, const pg__layer *l, const pg
 {
     pg__act_attrs a = {.kind = PG__ACT_RELU, .a = INFINITY};
     pg_status st = PG_OK;
-    PG_TRY(number_or(&a.b, l, config, "alpha", 0.3, err));
-    PG_TRY(number_or(&a.b, l, config, "negative_slope", a.b, err));
+    PG_TRY(pg__config_num_or(&a.b, l, config, "alpha", 0.3, err));
+    PG_TRY(pg__config_num_or(&a.b, l, config, "negative_slope", a.b, err));
     PG_TRY(apply(lw, &a, x, out, err));
 done:
     return st;
@@ -118,7 +108,7 @@ static pg_status apply_elu(pg__lowering *lw, const pg__layer *l, const pg__json 
 {
     pg__act_attrs a = {.kind = PG__ACT_ELU};
     pg_status st = PG_OK;
-    PG_TRY(number_or(&a.a, l, config, "alpha", 1, err));
+    PG_TRY(pg__config_num_or(&a.a, l, config, "alpha", 1, err));
     PG_TRY(apply(lw, &a, x, out, err));
 done:
     return st;
@@ -131,7 +121,7 @@ static pg_status apply_thresholded_relu(pg__lowering *lw, const pg__layer *l,
 {
     pg__act_attrs a = {.kind = PG__ACT_RELU, .a = INFINITY};
     pg_status st = PG_OK;
-    PG_TRY(number_or(&a.c, l, config, "theta", 1, err));
+    PG_TRY(pg__config_num_or(&a.c, l, config, "theta", 1, err));
     PG_TRY(apply(lw, &a, x, out, err));
 done:
     return st;

@@ -2,6 +2,7 @@
  * stand behind all trainable ones. Keras 1's "running_std" is a variance. */
 #include "base/try.h"
 #include "model/layers.h"
+#include "model/spatial.h"
 
 static const uint64_t any = PG_DIM_ANY;
 
@@ -66,6 +67,132 @@ pg_status pg__vars_normalization(pg__vars *out, const pg__layer *l, int dialect,
     PG_TRY(pg__vars_add_any(out, "mean", "", 0, err));
     PG_TRY(pg__vars_add_any(out, "variance", "", 0, err));
     PG_TRY(pg__vars_add(out, "count", "", 0, 0, NULL, err));
+done:
+    return st;
+}
+
+/* ---- BatchNormalization, channels last ---- */
+
+typedef struct norm {
+    pg__val x, mask, gamma, beta, mean, variance; /* gamma, beta: PG__NO_VAL where absent */
+    double epsilon, momentum;
+    uint32_t axis, rank; /* of the layer's input */
+} norm;
+
+/* Does TensorFlow's fused kernel run: four or five dimensions, channels first or last? It knows
+ * neither masks nor a biased moving variance. */
+static int is_fused(const norm *n)
+{
+    return (n->rank == 4 || n->rank == 5) && (n->axis == 1 || n->axis == n->rank - 1);
+}
+
+static pg_status read_norm(norm *n, pg__lowering *lw, const pg__layer *l, pg__val in, pg_err *err)
+{
+    int64_t mode = 0;
+    pg_status st = PG_OK;
+    if (pg__config_bool(l, "renorm", 0) || pg__config_has(l, "virtual_batch_size"))
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: renorm and virtual_batch_size", PG_SHOW(l->name));
+    if (pg__json_int(pg__json_get(l->config, "mode"), &mode) && mode != 0)
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: mode %lld of Keras 1", PG_SHOW(l->name), (long long)mode);
+    n->rank = pg__dims_at(lw, in)->rank;
+    PG_TRY(pg__config_axis(&n->axis, l, "axis", -1, n->rank, err));
+    PG_TRY(pg__config_num_or(&n->momentum, l, l->config, "momentum", 0.99, err));
+    PG_TRY(pg__config_num_or(&n->epsilon, l, l->config, "epsilon", 1e-3, err));
+    n->mask = pg__mask_of(lw, in);
+done:
+    return st;
+}
+
+static pg_status norm_params(norm *n, pg__lowering *lw, const pg__layer *l, pg_err *err)
+{
+    const pg__dims *x = pg__dims_at(lw, n->x);
+    const uint64_t channels = x->d[x->rank - 1];
+    pg_status st = PG_OK;
+    if (channels == PG_DIM_ANY)
+        PG_FAIL(PG_E_MISMATCH, "input %s needs a known size along the axis", PG_SHAPE(x));
+    n->gamma = n->beta = PG__NO_VAL;
+    if (pg__config_bool(l, "scale", 1))
+        PG_TRY(pg__lower_param(lw, "gamma", 1, &channels, &n->gamma, err));
+    if (pg__config_bool(l, "center", 1))
+        PG_TRY(pg__lower_param(lw, "beta", 1, &channels, &n->beta, err));
+    PG_TRY(pg__lower_param(lw, "moving_mean", 1, &channels, &n->mean, err));
+    PG_TRY(pg__lower_param(lw, "moving_variance", 1, &channels, &n->variance, err));
+done:
+    return st;
+}
+
+/* What the writer does to the variance before it goes into the average. */
+static pg__bn_correction correction_of(const norm *n, const pg__rules *rules)
+{
+    switch (rules->bn_moving) {
+    case PG__BN_BIASED: return PG__BN_NONE;
+    case PG__BN_DEBIASED: return PG__BN_LAYER;
+    case PG__BN_CORRECTED_2X: return is_fused(n) && n->rank == 4 ? PG__BN_TWICE : PG__BN_LAYER;
+    case PG__BN_FUSED: return is_fused(n) ? PG__BN_SAMPLE : PG__BN_NONE;
+    }
+    return PG__BN_NONE;
+}
+
+/* y by the batch's own statistics, which the averages follow if the layer lets them. */
+static pg_status batch_norm(norm *n, pg__lowering *lw, int moves, pg__val *y, pg_err *err)
+{
+    pg__tape *t = &lw->to->tape;
+    const pg__rules *rules = lw->opts->rules;
+    pg__bn_attrs a = {n->epsilon, PG__BN_NONE};
+    pg__val stats[3], variance, moving;
+    pg_status st = PG_OK;
+    if (rules->bn_moving == PG__BN_FUSED && is_fused(n))
+        n->mask = PG__NO_VAL;
+    lw->to->couples_rows = 1;
+    PG_TRY(pg__emit2(t, PG__OP_bn_stats, NULL, n->x, n->mask, stats, err));
+    PG_TRY(pg__emit2(t, PG__OP_bn_var, &a, stats[1], stats[2], &variance, err));
+    const pg__val in[] = {n->x, stats[0], variance, n->gamma, n->beta, stats[2], n->mask};
+    PG_TRY(pg__emit(t, PG__OP_bn_apply, &a, in, sizeof in / sizeof *in, y, err));
+    if (!moves)
+        goto done;
+    a.correction = correction_of(n, rules);
+    moving = variance;
+    if (a.correction != PG__BN_NONE)
+        PG_TRY(pg__emit2(t, PG__OP_bn_var, &a, stats[1], stats[2], &moving, err));
+    PG_TRY(pg__lower_moving(lw, n->mean, stats[0], n->momentum, err));
+    PG_TRY(pg__lower_moving(lw, n->variance, moving, n->momentum, err));
+done:
+    return st;
+}
+
+/* The axis goes last and comes back. A frozen layer infers in tf.keras and Keras 3; before, it went
+ * on normalising with the batch, and to 2.0 its averages moved. */
+pg_status pg__lower_batch_norm(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                               pg__results *out, pg_err *err)
+{
+    const pg__bn_frozen frozen = lw->opts->rules->bn_frozen;
+    const int is_frozen = !lw->leaf->trainable;
+    uint32_t perm[PG_MAX_RANK] = {0}, back[PG_MAX_RANK] = {0};
+    norm n;
+    pg__val y;
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_one_input(l, n_in, err));
+    PG_TRY(read_norm(&n, lw, l, in[0], err));
+    for (uint32_t i = 0; i < n.rank; i++) {
+        perm[i] = i < n.axis ? i : i + 1 < n.rank ? i + 1 : n.axis;
+        back[perm[i]] = i;
+    }
+    n.x = in[0];
+    if (n.axis + 1 != n.rank)
+        PG_TRY(pg__lower_transpose(lw, in[0], perm, &n.x, err));
+    PG_TRY(norm_params(&n, lw, l, err));
+    if (lw->opts->training && !(is_frozen && frozen == PG__BN_FROZEN_INFERS)) {
+        PG_TRY(batch_norm(&n, lw, !is_frozen || frozen == PG__BN_FROZEN_MOVES, &y, err));
+    } else {
+        const pg__bn_attrs a = {n.epsilon, PG__BN_NONE};
+        const pg__val operands[] = {n.x, n.mean, n.variance, n.gamma, n.beta};
+        PG_TRY(pg__emit(&lw->to->tape, PG__OP_bn_apply, &a, operands, 5, &y, err));
+    }
+    if (n.axis + 1 != n.rank)
+        PG_TRY(pg__lower_transpose(lw, y, back, &y, err));
+    out->n = 1;
+    out->v[0] = y;
+    PG_TRY(pg__pass_mask(lw, in[0], y, err));
 done:
     return st;
 }

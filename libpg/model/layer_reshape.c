@@ -1,27 +1,24 @@
-/* layer_reshape.c - layers that give the same elements another shape: Flatten, Reshape. */
+/* layer_reshape.c - layers that give the same elements another shape or order, or repeat them:
+ * Flatten, Reshape, Permute, RepeatVector. */
 #include "base/try.h"
 #include "model/layers.h"
+#include "model/spatial.h"
 
-static int is_channels_first(const pg__layer *l)
-{
-    const char *format = pg__json_get_str(l->config, "data_format");
-    return format && format[0] == 'c' && format[9] == 'f';
-}
-
-/* (rows, product of the rest); channels_first inputs would be transposed first. */
+/* (rows, product of the rest); channels_first inputs are put in the order of channels_last. */
 pg_status pg__lower_flatten(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
                             pg__results *out, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
-    const pg__dims *x = pg__dims_at(lw, in[0]);
+    pg__val from = in[0];
+    if (pg__dims_at(lw, from)->rank > 2)
+        PG_TRY(pg__to_channels_last(lw, l, pg__dims_at(lw, from)->rank - 2, from, &from, err));
+    const pg__dims *x = pg__dims_at(lw, from);
     pg__dims to = {.rank = 2, .d = {x->rank > 0 ? x->d[0] : 1, 1}};
-    if (is_channels_first(l) && x->rank > 2)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: Flatten of channels_first inputs", PG_SHOW(l->name));
     for (uint32_t i = 1; i < x->rank; i++)
         to.d[1] = pg__dim_mul(to.d[1], x->d[i]);
     out->n = 1;
-    PG_TRY(pg__lower_reshape(lw, in[0], &to, &out->v[0], err));
+    PG_TRY(pg__lower_reshape(lw, from, &to, &out->v[0], err));
 done:
     return st;
 }
@@ -58,6 +55,49 @@ pg_status pg__lower_reshape_layer(pg__lowering *lw, const pg__layer *l, const pg
             total == PG_DIM_ANY || known == 0 || total % known ? PG_DIM_ANY : total / known;
     out->n = 1;
     PG_TRY(pg__lower_reshape(lw, in[0], &to, &out->v[0], err));
+done:
+    return st;
+}
+
+/* dims counts from 1 and leaves the rows where they are. */
+pg_status pg__lower_permute(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                            pg__results *out, pg_err *err)
+{
+    const pg__json *dims = pg__json_get(l->config, "dims");
+    uint32_t perm[PG_MAX_RANK] = {0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_one_input(l, n_in, err));
+    const uint32_t rank = pg__dims_at(lw, in[0])->rank;
+    for (uint32_t i = 1; i < rank; i++) {
+        int64_t axis = 0;
+        if (pg__json_len(dims) + 1 != rank || !pg__json_int(pg__json_at(dims, i - 1), &axis) ||
+            axis < 1 || axis >= rank)
+            PG_FAIL(PG_E_FORMAT, "%s: \"dims\" is no order of %u axes", PG_SHOW(l->name), rank - 1);
+        perm[i] = (uint32_t)axis;
+    }
+    out->n = 1;
+    PG_TRY(pg__lower_transpose(lw, in[0], perm, &out->v[0], err));
+done:
+    return st;
+}
+
+/* (rows, features) to (rows, n, features) */
+pg_status pg__lower_repeat_vector(pg__lowering *lw, const pg__layer *l, const pg__val *in,
+                                  size_t n_in, pg__results *out, pg_err *err)
+{
+    uint64_t n;
+    pg__val x;
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_one_input(l, n_in, err));
+    PG_TRY(pg__config_dim(&n, l, "n", err));
+    const pg__dims *s = pg__dims_at(lw, in[0]);
+    if (s->rank != 2)
+        PG_FAIL(PG_E_MISMATCH, "input %s has not two dimensions", PG_SHAPE(s));
+    const pg__dims one = {.rank = 3, .d = {s->d[0], 1, s->d[1]}};
+    const pg__spread_attrs a = {.to = {.rank = 3, .d = {s->d[0], n, s->d[1]}}};
+    PG_TRY(pg__lower_reshape(lw, in[0], &one, &x, err));
+    out->n = 1;
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_spread, &a, x, &out->v[0], err));
 done:
     return st;
 }

@@ -126,6 +126,60 @@ pg_status pg__lower_one_input(const pg__layer *l, size_t n_in, pg_err *err)
                    PG_SHOW(l->name), l->class_name, n_in);
 }
 
+pg_status pg__lower_moving(pg__lowering *lw, pg__val param, pg__val value, double momentum,
+                           pg_err *err)
+{
+    pg__lowered *to = lw->to;
+    if (pg__mem_grow(&to->moving, &to->cap_moving, to->n_moving + 1, sizeof *to->moving))
+        return pg__nomem(err);
+    to->moving[to->n_moving++] =
+        (pg__moving){.param = to->tape.values[param].slot, .value = value, .momentum = momentum};
+    return PG_OK;
+}
+
+/* ---- operations that many families append ---- */
+
+pg_status pg__lower_dropout_of(pg__lowering *lw, pg__val x, double rate, const pg__dims *noise,
+                               int rows_share, pg__val *out, pg_err *err)
+{
+    const uint64_t n = PG__STEP_N;
+    const pg__dims step = pg__dims_of(1, &n);
+    const pg__dropout_attrs a = {
+        .rate = rate, .stream = lw->to->n_streams++, .rows_share = rows_share, .noise = *noise};
+    pg_status st = PG_OK;
+    *out = x;
+    if (!lw->opts->training || rate <= 0)
+        return PG_OK;
+    if (lw->to->step == PG__NO_VAL)
+        PG_TRY(pg__tape_value(&lw->to->tape, &step, PG__INT, PG__STEP, 0, 0, &lw->to->step, err));
+    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_dropout, &a, x, lw->to->step, out, err));
+done:
+    return st;
+}
+
+pg_status pg__lower_constant(pg__lowering *lw, const pg__dims *shape, const double *values,
+                             pg__val *out, pg_err *err)
+{
+    const size_t n = (size_t)pg__dims_elems(shape);
+    double *copy = pg__mem_array(n, sizeof *copy);
+    pg_status st = PG_OK;
+    if (copy)
+        memcpy(copy, values, n * sizeof *copy);
+    PG_TRY(pg__tape_own(&lw->to->tape, copy, err));
+    const pg__constant_attrs a = {.shape = *shape, .values = copy};
+    PG_TRY(pg__emit(&lw->to->tape, PG__OP_constant, &a, NULL, 0, out, err));
+done:
+    return st;
+}
+
+pg_status pg__lower_binary(pg__lowering *lw, pg__binary_kind kind, pg__val a, pg__val b,
+                           pg__val *out, pg_err *err)
+{
+    if (kind == PG__ADD && pg__dims_equal(pg__dims_at(lw, a), pg__dims_at(lw, b)))
+        return pg__emit2(&lw->to->tape, PG__OP_add, NULL, a, b, out, err);
+    return pg__emit2(&lw->to->tape, PG__OP_binary, &(pg__binary_attrs){kind}, a, b, out, err);
+}
+
 pg_status pg__lower_reshape(pg__lowering *lw, pg__val x, const pg__dims *to, pg__val *out,
                             pg_err *err)
 {
@@ -369,7 +423,7 @@ pg_status pg__lower(pg__lowered *out, const pg__lower_opts *opts, pg_err *err)
     pg__lowering lw = {.to = out, .opts = opts, .sub = ""};
     pg__results results = {.n = 0};
     pg_status st = PG_OK;
-    *out = (pg__lowered){.n_called = m->n_layers};
+    *out = (pg__lowered){.n_called = m->n_layers, .step = PG__NO_VAL};
     PG_TRY(check_classes(opts->leaves, err));
     PG_TRY(number_params(out, opts->leaves, err));
     out->called = pg__mem_array(m->n_layers, sizeof *out->called);
@@ -399,6 +453,7 @@ void pg__lowered_fini(pg__lowered *l)
     pg__mem_free(l->inputs);
     pg__mem_free(l->outputs);
     pg__mem_free(l->origins);
+    pg__mem_free(l->moving);
     pg__tape_fini(&l->tape);
     *l = (pg__lowered){0};
 }

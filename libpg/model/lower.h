@@ -31,6 +31,14 @@ typedef struct pg__origin {
     pg__val mask; /* 1 and 0 for every step, or PG__NO_VAL */
 } pg__origin;
 
+/* A parameter that is a moving average: after a step it takes a share of `value`, which the step
+ * computed. */
+typedef struct pg__moving {
+    size_t param;
+    pg__val value;
+    double momentum; /* the share that stays */
+} pg__moving;
+
 /* What the summary tells of a layer of the model itself. */
 typedef struct pg__called {
     const pg__layer *layer;
@@ -48,6 +56,11 @@ typedef struct pg__lowered {
     size_t n_called;
     pg__origin *origins; /* per value of the forward pass */
     size_t cap_origins;
+    pg__moving *moving; /* in the order of calls; only when training */
+    size_t n_moving, cap_moving;
+    int couples_rows;   /* rows of a batch are no longer independent: BatchNormalization */
+    pg__val step;       /* seed and step, or PG__NO_VAL if nothing is random */
+    uint32_t n_streams; /* of random numbers that operations draw */
 } pg__lowered;
 
 typedef struct pg__lower_opts {
@@ -88,6 +101,23 @@ typedef pg_status (*pg__lower_fn)(pg__lowering *lw, const pg__layer *l, const pg
 /* The parameter `name` (as Keras 2 names the variable) of the layer in hand, with this shape. */
 pg_status pg__lower_param(pg__lowering *lw, const char *name, uint32_t rank, const uint64_t *dims,
                           pg__val *out, pg_err *err);
+
+/* Parameter `param` (a value of pg__lower_param()) moves towards `value`. */
+pg_status pg__lower_moving(pg__lowering *lw, pg__val param, pg__val value, double momentum,
+                           pg_err *err);
+
+/* Appends dropout of x. noise: x's shape, 1 along axes that share their noise; rows_share: the
+ * first axis does. Nothing happens outside of training. */
+pg_status pg__lower_dropout_of(pg__lowering *lw, pg__val x, double rate, const pg__dims *noise,
+                               int rows_share, pg__val *out, pg_err *err);
+
+/* Appends numbers known beforehand. */
+pg_status pg__lower_constant(pg__lowering *lw, const pg__dims *shape, const double *values,
+                             pg__val *out, pg_err *err);
+
+/* Appends a op b; axes of size 1 repeat. */
+pg_status pg__lower_binary(pg__lowering *lw, pg__binary_kind kind, pg__val a, pg__val b,
+                           pg__val *out, pg_err *err);
 
 /* PG_E_FORMAT unless the layer is called with one tensor. */
 pg_status pg__lower_one_input(const pg__layer *l, size_t n_in, pg_err *err);

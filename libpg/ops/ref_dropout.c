@@ -1,14 +1,15 @@
 /* ref_dropout.c - dropout: the number that decides over an element is drawn by the element's index
  * in the noise of the whole batch. Key: seed; counter: (index / 4, step, stream). */
-#include "ops/philox.h"
+#include "base/philox.h"
 #include "ops/real.h"
 #include "ops/strides.h"
 
+/* Four numbers are drawn at a time; the last four are kept. */
 typedef struct source {
-    uint32_t key[2], counter[4]; /* counter[0], [1]: of `block` */
-    uint64_t block;
+    uint64_t seed, block;
+    uint32_t count, stream;
     int drawn;
-    pg__philox numbers;
+    pg__random numbers;
 } source;
 
 static uint64_t step_number(const int32_t *step, pg__step_slot slot)
@@ -19,22 +20,20 @@ static uint64_t step_number(const int32_t *step, pg__step_slot slot)
 /* The high half of the step goes into the stream's upper bits. */
 static source source_of(const pg__dropout_attrs *a, const int32_t *step)
 {
-    const uint64_t seed = step_number(step, PG__STEP_SEED);
     const uint64_t count = step_number(step, PG__STEP_COUNT);
-    return (source){.key = {(uint32_t)seed, (uint32_t)(seed >> 32)},
-                    .counter = {0, 0, (uint32_t)count, a->stream ^ (uint32_t)(count >> 32) << 24}};
+    return (source){.seed = step_number(step, PG__STEP_SEED),
+                    .count = (uint32_t)count,
+                    .stream = a->stream ^ (uint32_t)(count >> 32) << 24};
 }
 
 static int is_kept(source *s, uint64_t at, float rate)
 {
     if (!s->drawn || s->block != at / 4) {
         s->block = at / 4;
-        s->counter[0] = (uint32_t)s->block;
-        s->counter[1] = (uint32_t)(s->block >> 32);
-        s->numbers = pg__philox_of(s->counter, s->key);
+        s->numbers = pg__philox_at(s->seed, at, s->count, s->stream);
         s->drawn = 1;
     }
-    return pg__philox_unit(s->numbers.x[at % 4]) >= rate;
+    return (float)(s->numbers.v[at % 4] >> 8) * 0x1p-24f >= rate;
 }
 
 void PG_REF(dropout)(PG_REF_ARGS)

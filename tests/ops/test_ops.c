@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "ops/attrs.h"
 #include "ops/op.h"
-#include "ops/philox.h"
 
 #define MAX_IN  16
 #define MAX_OUT 8
@@ -618,27 +617,6 @@ static void operands_that_do_not_fit_are_refused(void **state)
     pg__tape_fini(&t);
 }
 
-/* Random123's known answers. */
-static void philox_gives_the_published_numbers(void **state)
-{
-    static const struct {
-        uint32_t counter[4], key[2], want[4];
-    } known[] = {
-        {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
-         {0xffffffff, 0xffffffff},
-         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
-         {0xa4093822, 0x299f31d0},
-         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
-    };
-    (void)state;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        const pg__philox got = pg__philox_of(known[i].counter, known[i].key);
-        assert_memory_equal(got.x, known[i].want, sizeof got.x);
-    }
-}
-
 /* Rows first .. first + n of a batch of ones through dropout. */
 static void drop_rows(float *y, const pg__dropout_attrs *all, int32_t first, size_t n,
                       int32_t count)
@@ -711,7 +689,6 @@ int main(void)
         cmocka_unit_test(steps_masked_everywhere_attend_to_all_alike),
         cmocka_unit_test(ids_beyond_the_table_give_no_numbers),
         cmocka_unit_test(operands_that_do_not_fit_are_refused),
-        cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(dropout_is_a_function_of_the_row_in_the_batch),
         cmocka_unit_test(dropout_keeps_its_share),
         cmocka_unit_test(equal_cells_of_a_window_give_all_to_the_first),
