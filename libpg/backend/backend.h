@@ -53,6 +53,9 @@ typedef struct pg__backend {
     pg_status (*squares)(pg__dev *d, const void *g, size_t n, double *sum); /* in order */
     /* g *= scale, then each within +-limit; 0: no limit. */
     pg_status (*clip)(pg__dev *d, void *g, size_t n, double scale, double limit);
+    /* into[i] = keep into[i] + take from[i]: moving averages. */
+    pg_status (*blend)(pg__dev *d, void *into, double keep, const void *from, double take,
+                       size_t n);
     /* into[i] += from[i]; the order of the sum is the caller's. */
     pg_status (*accumulate)(pg__dev *d, void *into, const void *from, size_t n);
 } pg__backend;

@@ -190,6 +190,19 @@ static pg_status host_clip(pg__dev *d, void *g, size_t n, double scale, double l
     return PG_OK;
 }
 
+static pg_status host_blend(pg__dev *d, void *into, double keep, const void *from, double take,
+                            size_t n)
+{
+    if (d->f64)
+        for (size_t i = 0; i < n; i++)
+            ((double *)into)[i] = keep * ((double *)into)[i] + take * ((const double *)from)[i];
+    else
+        for (size_t i = 0; i < n; i++)
+            ((float *)into)[i] =
+                (float)keep * ((float *)into)[i] + (float)take * ((const float *)from)[i];
+    return PG_OK;
+}
+
 static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_t n)
 {
     if (d->f64)
@@ -208,7 +221,8 @@ static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_
         .memory = host_memory, .supports = host_supports, .prepare = host_prepare,                \
         .release = host_release, .run = host_run, .alloc = host_alloc, .free = host_free,         \
         .put = host_copy, .get = host_copy, .update = host_update, .regularise = host_regularise, \
-        .squares = host_squares, .clip = host_clip, .accumulate = host_accumulate,                \
+        .squares = host_squares, .clip = host_clip, .blend = host_blend,                          \
+        .accumulate = host_accumulate,                                                            \
     }
 
 const pg__backend pg__backend_cpu = HOST_BACKEND("cpu", sizeof(float), open_cpu);

@@ -243,6 +243,7 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
              .cb = cb,
              .has_val = opts->validation != NULL || opts->validation_split != 0};
     pg_status st = PG_OK;
+    t->seed = opts->seed;
     PG_TRY(prepare(&r, err));
     for (size_t epoch = 0; epoch < (opts->epochs ? opts->epochs : 1); epoch++)
         PG_TRY(run_epoch(&r, epoch, err));

@@ -145,7 +145,7 @@ done:
 static pg_status prune(pg__program *p, pg_err *err)
 {
     const pg__lowered *m = &p->model;
-    pg__val *keep = pg__mem_array(2 * m->n_outputs + m->n_params, sizeof *keep);
+    pg__val *keep = pg__mem_array(2 * m->n_outputs + m->n_params + m->n_moving, sizeof *keep);
     size_t n = 0;
     if (!keep)
         return pg__nomem(err);
@@ -158,6 +158,8 @@ static pg_status prune(pg__program *p, pg_err *err)
         if (m->params[i].value != PG__NO_VAL &&
             m->tape.values[m->params[i].value].grad != PG__NO_VAL)
             keep[n++] = m->tape.values[m->params[i].value].grad;
+    for (size_t i = 0; i < m->n_moving; i++)
+        keep[n++] = m->moving[i].value;
     const pg_status st = pg__tape_prune(&p->model.tape, keep, n, err);
     pg__mem_free(keep);
     return st;
@@ -217,6 +219,8 @@ static void find_liveness(const pg__program *p, liveness *l)
         if (p->losses[k] != PG__NO_VAL)
             touch(l, root_of(t, p->losses[k]), t->n_insts);
     }
+    for (size_t i = 0; i < p->model.n_moving; i++)
+        touch(l, root_of(t, p->model.moving[i].value), t->n_insts);
 }
 
 static pg_status place_values(pg__program *p, pg_err *err)
@@ -407,6 +411,11 @@ const void *pg__program_prediction(const pg__program *p, const pg__frame *f, siz
 const void *pg__program_loss(const pg__program *p, const pg__frame *f, size_t k)
 {
     return address(p, f, p->losses[k]);
+}
+
+const void *pg__program_moving(const pg__program *p, const pg__frame *f, size_t i)
+{
+    return address(p, f, p->model.moving[i].value);
 }
 
 const pg__value *pg__program_target(const pg__program *p, size_t k)

@@ -53,4 +53,7 @@ pg_status pg__program_run(const pg__program *p, const pg__frame *f);
 const void *pg__program_prediction(const pg__program *p, const pg__frame *f, size_t k);
 const void *pg__program_loss(const pg__program *p, const pg__frame *f, size_t k);
 
+/* Where a run left what moving average i of the model (pg__lowered.moving) takes a share of. */
+const void *pg__program_moving(const pg__program *p, const pg__frame *f, size_t i);
+
 #endif

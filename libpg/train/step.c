@@ -166,13 +166,25 @@ static pg_status bind_rows(const step *s, const lane_job *job, pg__frame *f, con
     return PG_OK;
 }
 
+#define LOW(n)  ((int32_t)(uint32_t)(n))
+#define HIGH(n) ((int32_t)(uint32_t)((n) >> 32))
+
 static pg_status run_lane(const step *s, lane_job *job, size_t index, pg__worker *w, pg_err *err)
 {
     pg_trainer *t = s->t;
     pg__flat *grads = NULL;
     const void **mem = NULL;
-    pg__frame f = {
-        .params = t->params.at, .seeds = s->seeds, .arena = w->arena, .scratch = w->scratch};
+    const int32_t numbers[PG__STEP_N] = {LOW(t->seed),
+                                         HIGH(t->seed),
+                                         LOW(t->optimiser.iterations),
+                                         HIGH(t->optimiser.iterations),
+                                         LOW(job->lane.first),
+                                         HIGH(job->lane.first)};
+    pg__frame f = {.params = t->params.at,
+                   .seeds = s->seeds,
+                   .step = numbers,
+                   .arena = w->arena,
+                   .scratch = w->scratch};
     pg_status st = PG_OK;
     if (job->program) {
         if (s->training)
@@ -284,6 +296,24 @@ done:
     return st;
 }
 
+/* Rows of a replica that depend on each other are one lane, so a lane is a replica here. */
+static pg_status move_averages(step *s)
+{
+    size_t n = 0, at = 0;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < s->n_lanes; k++)
+        n += s->lanes[k].program != NULL;
+    for (size_t k = 0; k < s->n_lanes; k++) {
+        const lane_job *job = &s->lanes[k];
+        const pg__frame f = {.params = s->t->params.at,
+                             .arena = s->t->workers[job->lane.worker].arena};
+        if (job->program)
+            PG_TRY(pg__move_averages(s->t, job->program, &f, at++, n));
+    }
+done:
+    return st;
+}
+
 /* Losses and metrics are summed in the same tree as gradients. */
 static void sum_totals(step *s, pg__totals *totals)
 {
@@ -304,8 +334,10 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__
     PG_TRY(first_error(t, err));
     sum_totals(&s, totals);
     PG_TRY(pg__trainer_penalty(t, b->n_rows, totals, err));
-    if (training)
+    if (training) {
         PG_TRY(pg__trainer_update(t, err));
+        PG_TRY(move_averages(&s));
+    }
 done:
     for (size_t k = 0; s.lanes && k < s.n_lanes; k++)
         pg__totals_free(&s.lanes[k].totals);

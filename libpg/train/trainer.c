@@ -45,6 +45,10 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
     pg_status st = PG_OK;
     if (cores == 0)
         PG_TRY(t->backend->count(&cores, err));
+    if (t->couples_rows && o->deterministic)
+        PG_FAIL(PG_E_UNSUPPORTED, "deterministic training of BatchNormalization is not covered");
+    if (t->couples_rows) /* the rows of a replica are normalised together: one lane */
+        cores = t->cut.n_replicas;
     const size_t each = cores > t->cut.n_replicas ? cores / t->cut.n_replicas : 1;
     t->cut.n_workers = each * t->cut.n_replicas;
     if (o->deterministic)
@@ -163,6 +167,7 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
                                  .training = 1};
     PG_TRY(pg__lower(low, &opts, err));
     t->n_params = low->n_params;
+    t->couples_rows = low->couples_rows;
     t->weights = pg__mem_array(t->n_params, sizeof *t->weights);
     t->order = pg__mem_array(t->n_params, sizeof *t->order);
     t->n_elems = pg__mem_array(t->n_params, sizeof *t->n_elems);
@@ -283,7 +288,6 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
         return pg__nomem(err);
     t->from_probabilities = o->loss_from_probabilities;
     PG_TRY(open_devices(t, o, err));
-    PG_TRY(start_workers(t, o, err));
     PG_TRY(pg__graph_load(&t->graph, o->model, err));
     PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
     PG_TRY(read_rules(t, o->rules, err));
@@ -295,6 +299,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
         pg_err_prefix(err, o->model);
         goto done;
     }
+    PG_TRY(start_workers(t, o, err));
     PG_TRY(start_weights(t, o, err));
     *out = t;
     t = NULL;

@@ -74,6 +74,9 @@ struct pg_trainer {
     pg__objective *objectives;
     double *loss_weights;
     pg__optimiser optimiser;
+    int couples_rows; /* rows of a batch depend on each other */
+    uint64_t seed;    /* of what is random in a step */
+    uint64_t n_moves; /* steps that moved the averages */
     char *metric_text; /* resolved once the data are known */
     pg__metric *metrics;
     size_t n_metrics;
@@ -134,6 +137,11 @@ pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, pg__flat *
 /* Sums the partials of all workers over elements [from, to) of the flats in the order of the tree;
  * *out is where the sum lies. Each worker does it for a range of its own. */
 pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out);
+
+/* What one replica's pass found goes into the model's moving averages; the replicas come one after
+ * the other, `replica` of n_replicas. */
+pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t replica,
+                            size_t n_replicas);
 
 /* Forward pass, and with `training` gradients and an update; adds to *totals. */
 pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__totals *totals,

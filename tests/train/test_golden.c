@@ -279,15 +279,21 @@ static void run_golden(const char *name, const char *device)
     close_golden(&g);
 }
 
-static void mlp_digits_on_the_reference(void **state)
-{
-    (void)state;
-    run_golden("mlp_digits", "ref:0");
-}
-static void mlp_digits_on_the_cpu(void **state)
-{
-    (void)state;
-    run_golden("mlp_digits", "cpu:0");
-}
+#define GOLDEN(run)                                  \
+    static void run##_on_the_reference(void **state) \
+    {                                                \
+        (void)state;                                 \
+        run_golden(#run, "ref:0");                   \
+    }                                                \
+    static void run##_on_the_cpu(void **state)       \
+    {                                                \
+        (void)state;                                 \
+        run_golden(#run, "cpu:0");                   \
+    }
+GOLDEN(cnn_bn)
+GOLDEN(mlp_digits)
+GOLDEN(multiout)
+GOLDEN(unet_seg)
 
-PG_TEST_MAIN(cmocka_unit_test(mlp_digits_on_the_reference), cmocka_unit_test(mlp_digits_on_the_cpu))
+#define BOTH(run) cmocka_unit_test(run##_on_the_reference), cmocka_unit_test(run##_on_the_cpu)
+PG_TEST_MAIN(BOTH(cnn_bn), BOTH(mlp_digits), BOTH(multiout), BOTH(unet_seg))

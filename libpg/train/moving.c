@@ -1,0 +1,48 @@
+/* moving.c - moving averages of BatchNormalization. The rules of Keras' generations are all
+ * new = keep old + take found; what they differ in is the shares:
+ *   plain (2.0, tf.keras, Keras 3): m, 1 - m, replica after replica;
+ *   2.1, 2.2: zero-debiased, average k of b = m b + (1 - m) found from b = 0, over 1 - m^k: what
+ * the average was at the start does not count; 2.3: every replica reads what was there before the
+ * step: the sum of their moves. */
+#include <math.h>
+
+#include "train/trainer.h"
+
+typedef struct shares {
+    double keep, take;
+} shares;
+
+static shares shares_of(pg__bn_moving rule, double m, uint64_t n_before, size_t replica,
+                        size_t n_replicas)
+{
+    switch (rule) {
+    case PG__BN_DEBIASED: {
+        const double k = (double)(n_before + replica), whole = 1 - pow(m, k + 1);
+        return (shares){m * (1 - pow(m, k)) / whole, (1 - m) / whole};
+    }
+    case PG__BN_CORRECTED_2X:
+        return (shares){replica > 0 ? 1 : 1 - (double)n_replicas * (1 - m), 1 - m};
+    case PG__BN_BIASED:
+    case PG__BN_FUSED: break;
+    }
+    return (shares){m, 1 - m};
+}
+
+pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t replica,
+                            size_t n_replicas)
+{
+    const pg__lowered *m = pg__program_model(p);
+    for (size_t i = 0; i < m->n_moving; i++) {
+        const pg__moving *v = &m->moving[i];
+        const shares s =
+            shares_of(t->rules->bn_moving, v->momentum, t->n_moves, replica, n_replicas);
+        const pg_status st =
+            t->backend->blend(t->dev, t->params.at[v->param], s.keep, pg__program_moving(p, f, i),
+                              s.take, t->n_elems[v->param]);
+        if (st != PG_OK)
+            return st;
+    }
+    if (replica + 1 == n_replicas)
+        t->n_moves += n_replicas;
+    return PG_OK;
+}
