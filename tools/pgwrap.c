@@ -1,12 +1,15 @@
 /* pgwrap - makes the file of a parallel wrapper out of a one-device checkpoint. */
+#include <stdlib.h>
+
 #include "rewrite.h"
 
 static pg_wrap_opts o;
+static const char *gpus;
 
 static const cli_opt options[] = {
     {0, "like", "FILE", NULL, &o.like, NULL, NULL,
      "a file of the wrapper, weights only or full: wrap as in there"},
-    {0, "gpus", "N", NULL, NULL, &o.n_replicas, NULL,
+    {0, "gpus", "N", NULL, &gpus, NULL, NULL,
      "wrap as keras.utils.multi_gpu_model(model, gpus=N) does"},
     {0, "name", "NAME", NULL, &o.name, NULL, NULL, "with --gpus: name of the template as a layer"},
     {0},
@@ -49,10 +52,16 @@ int main(int argc, char **argv)
     const size_t n = cli_parse(&tool, argc, argv);
     const char *in = argv[1], *out = rewrite_output(argv, n);
 
-    if (!o.like == !o.n_replicas)
+    if (!o.like == !gpus)
         return cli_complain(NULL, "pgwrap --help", "give either --like FILE or --gpus N");
     if (o.name && o.like)
         return cli_complain(NULL, NULL, "--name goes with --gpus; with --like the name is there");
+    char *end = NULL;
+    const unsigned long replicas = gpus ? strtoul(gpus, &end, 10) : 0;
+    if (gpus && (gpus[0] < '0' || gpus[0] > '9' || *end || replicas < 2 || replicas > 1024))
+        return cli_complain(NULL, NULL, "--gpus: \"%s\" is not a whole number from 2 to 1024",
+                            cli_name(gpus).s);
+    o.n_replicas = (unsigned)replicas;
     o.write = rewrite_opts();
     err.code = pg_wrap_file(in, out, &o, &report, &err);
     return cli_finish(rewrite_tell(&report, in, out, &err));

@@ -93,11 +93,11 @@ pg_status pg__v3_lift(pg__plan *plan, pg_store *src, const char *group, pg_err *
  */
 pg_status pg__v3_snake(pg__str *out, const char *class_name, pg_err *err);
 
-/* Path of layer `which` of a container, appended to out: container + "/" + snake case of its class,
+/* Paths of the n layers of a container, appended to out: container + "/" + snake case of the class,
  * with _k for the k-th repeat of the class in `layers` order. weighted: only for Keras 2.12
  * and 2.13, which count a layer with weights twice (three Dense are dense, dense_2, dense_4); one
  * byte a layer, NULL for all other versions. */
-pg_status pg__v3_find_container(pg__str *out, const char *container, const char *const *classes,
-                                size_t which, const unsigned char *weighted, pg_err *err);
+pg_status pg__v3_layer_paths(pg__strs *out, const char *container, const char *const *classes,
+                             size_t n, const unsigned char *weighted, pg_err *err);
 
 #endif

@@ -159,5 +159,7 @@ pg_status pg__h5_super_read(pg__h5 *h, pg_err *err)
         PG_TRY(read_new(h, at, buf, &c, err));
     PG_TRY(pg__h5_own(h, 0, (uint64_t)(c.p - buf), PG_H5_P_SUPER, err));
 done:
+    if (st == PG_E_FORMAT && err && strncmp(err->msg, "truncated", 9) == 0)
+        pg_err_hint(err, "download or copy it again; the rest cannot be reconstructed");
     return st;
 }

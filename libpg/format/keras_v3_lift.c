@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/index.h"
 #include "base/mem.h"
 #include "base/try.h"
 
@@ -62,28 +63,38 @@ done:
     return st;
 }
 
-pg_status pg__v3_find_container(pg__str *out, const char *container, const char *const *classes,
-                                size_t which, const unsigned char *weighted, pg_err *err)
+/* Two classes may share one snake case, so that is what repeats are counted of. */
+pg_status pg__v3_layer_paths(pg__strs *out, const char *container, const char *const *classes,
+                             size_t n, const unsigned char *weighted, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__str mine = {0}, other = {0};
-    size_t before = 0;
-    PG_TRY(pg__v3_snake(&mine, classes[which], err));
-    for (size_t i = 0; i < which; i++) {
-        if (strcmp(classes[i], classes[which])) { /* two classes may share one snake case */
-            other.n = 0;
-            PG_TRY(pg__v3_snake(&other, classes[i], err));
-            if (other.n != mine.n || memcmp(other.s, mine.s, mine.n))
-                continue;
-        }
-        before += weighted && weighted[i] ? 2 : 1;
+    pg__strs words = {0};
+    pg__index by_word = {0};
+    pg__str word = {0};
+    size_t *before = pg__mem_array(n, sizeof *before);
+    if (!before)
+        return pg__nomem(err);
+    for (size_t i = 0; i < n; i++) {
+        word.n = 0;
+        PG_TRY(pg__v3_snake(&word, classes[i], err));
+        PG_TRY(pg__strs_add(&words, word.s ? word.s : "", word.n, err));
     }
-    PG_TRY(pg__str_printf(out, err, "%s/%s", container, mine.s));
-    if (before)
-        PG_TRY(pg__str_printf(out, err, "_%zu", before));
+    for (size_t i = 0; i < n; i++)
+        PG_TRY(pg__index_add(&by_word, words.v[i], i, err));
+    pg__index_sort(&by_word);
+    for (size_t k = 1; k < n; k++) {
+        const size_t i = by_word.v[k].i, last = by_word.v[k - 1].i;
+        if (strcmp(by_word.v[k].name, by_word.v[k - 1].name) == 0)
+            before[i] = before[last] + (weighted && weighted[last] ? 2 : 1);
+    }
+    for (size_t i = 0; i < n; i++)
+        PG_TRY(before[i] ? pg__strs_printf(out, err, "%s/%s_%zu", container, words.v[i], before[i])
+                         : pg__strs_printf(out, err, "%s/%s", container, words.v[i]));
 done:
-    pg__str_fini(&mine);
-    pg__str_fini(&other);
+    pg__strs_fini(&words);
+    pg__index_fini(&by_word);
+    pg__str_fini(&word);
+    pg__mem_free(before);
     return st;
 }
 

@@ -1,14 +1,14 @@
 /* shards_archive.c - shards of several tensors, member by member.
  *
- * A split has few of them, so they stay open; their members are found by name in a sorted list. */
+ * A split has few of them, so they stay open; their members are found by name in an index. */
 #include "format/shards_archive.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/index.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -17,38 +17,22 @@
 #include "format/h5_reader.h"
 #include "io/zip.h"
 
-typedef struct named {
-    const char *name;
-    size_t tensor;
-} named;
-
 struct pg__archive {
     pg__io *io;
     pg__zip *zip;    /* .npz */
     pg__h5 *h5;      /* .weights.h5 */
     pg_store *store; /* .safetensors */
-    named *sorted;   /* its tensors by name */
-    size_t n;
+    pg__index names; /* of its tensors */
 };
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const named *)a)->name, ((const named *)b)->name);
-}
 
 static pg_status open_safetensors(pg__archive *a, pg_err *err)
 {
     static const pg_open_opts opts = {0};
     pg_status st = PG_OK;
     PG_TRY(pg__fmt_safetensors.open(&a->store, a->io, NULL, &opts, err));
-    a->n = pg__store_n_tensors(a->store);
-    a->sorted = pg__mem_array(a->n, sizeof *a->sorted);
-    if (!a->sorted)
-        return pg__nomem(err);
-    for (size_t i = 0; i < a->n; i++)
-        a->sorted[i] = (named){pg__store_tensor(a->store, i)->name, i};
-    if (a->n)
-        qsort(a->sorted, a->n, sizeof *a->sorted, by_name);
+    for (size_t i = 0; i < pg__store_n_tensors(a->store); i++)
+        PG_TRY(pg__index_add(&a->names, pg__store_tensor(a->store, i)->name, i, err));
+    pg__index_sort(&a->names);
 done:
     return st;
 }
@@ -80,7 +64,7 @@ void pg__archive_close(pg__archive *a)
     pg__h5_close(a->h5);
     pg_store_close(a->store);
     pg__io_close(a->io);
-    pg__mem_free(a->sorted);
+    pg__index_fini(&a->names);
     pg__mem_free(a);
 }
 
@@ -117,17 +101,15 @@ done:
 static pg_status safetensors_member(pg__io **out, pg__member *what, pg__archive *a,
                                     const char *name, pg_err *err)
 {
-    const named key = {.name = name};
-    const named *f = a->n ? bsearch(&key, a->sorted, a->n, sizeof key, by_name) : NULL;
-    if (!f)
+    const size_t i = pg__index_find(&a->names, name);
+    if (i == PG_NONE)
         return no_member(name, err);
-    const pg_weight *w = pg__store_tensor(a->store, f->tensor);
+    const pg_weight *w = pg__store_tensor(a->store, i);
     if (what) {
         *what = (pg__member){.head = {.dtype = w->dtype, .rank = w->rank, .n_bytes = w->n_bytes}};
         memcpy(what->head.dims, w->dims, sizeof w->dims);
     }
-    return pg__io_open_window(out, a->io, pg__store_extent(a->store, f->tensor).off, w->n_bytes,
-                              err);
+    return pg__io_open_window(out, a->io, pg__store_extent(a->store, i).off, w->n_bytes, err);
 }
 
 static pg_status h5_member(pg__io **out, pg__member *what, pg__archive *a, const char *name,

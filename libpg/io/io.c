@@ -50,8 +50,8 @@ static pg_status check_kind(const struct stat *sb, const char *name, pg_err *err
         return PG_OK;
     if (S_ISDIR(sb->st_mode))
         return pg_fail_sys(err, PG_E_IO, EISDIR, "%s", name);
-    return pg_fail(err, PG_E_UNSUPPORTED,
-                   "%s: not a regular file (a %s); copy its contents to a file", name,
+    return pg_fail(err, PG_E_ARG, "%s: not a regular file (a %s); copy its contents to a file",
+                   name,
                    S_ISFIFO(sb->st_mode)   ? "pipe"
                    : S_ISSOCK(sb->st_mode) ? "socket"
                                            : "device");
@@ -87,7 +87,7 @@ pg_status pg__io_open(pg__io **out, const char *path, pg_err *err)
     const int sys = errno;
     pg__printable(shown, sizeof shown, path, strlen(path));
     if (sys == ENXIO) /* sockets, devices without a driver */
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: not a regular file", shown);
+        return pg_fail(err, PG_E_ARG, "%s: not a regular file", shown);
     return pg_fail_sys(err, PG_E_IO, sys, "%s", shown);
 }
 

@@ -23,6 +23,13 @@ static pg_status fail_parts(pg_err *err)
     return pg_fail(err, PG_E_UNSUPPORTED, "ZIP archive in several parts");
 }
 
+static pg_status truncated(pg_err *err)
+{
+    (void)pg_fail(err, PG_E_FORMAT, "truncated ZIP archive: the directory at its end is missing");
+    pg_err_hint(err, "download or copy it again; the rest cannot be reconstructed");
+    return PG_E_FORMAT;
+}
+
 /* 4.3.16: finds the end record in the last bytes of the file, which are in `tail`. */
 static pg_status find_end(size_t *at, const unsigned char *tail, size_t n, pg_err *err)
 {
@@ -35,8 +42,7 @@ static pg_status find_end(size_t *at, const unsigned char *tail, size_t n, pg_er
             found = i, n_found++;
     }
     if (last == SIZE_MAX)
-        return pg_fail(err, PG_E_FORMAT,
-                       "truncated ZIP archive: the directory at its end is missing");
+        return truncated(err);
     if (n_found == 0)
         return pg_fail(err, PG_E_FORMAT, "ZIP archive with other bytes after its end record");
     if (n_found > 1 || last != found)

@@ -88,9 +88,9 @@ static pg_status load_from_store(pg__graph **out, const char *path, pg_err *err)
     PG_TRY(pg_store_open(&s, path, NULL, err)); /* puts the path before its message */
     const char *text = pg_store_text(s, PG_TEXT_MODEL_CONFIG, &n);
     if (!text) {
-        (void)pg_fail(err, PG_E_MISMATCH, "%s: holds no model description", PG_SHOW(path));
+        (void)pg_fail(err, PG_E_UNKNOWN, "%s: holds no model description", PG_SHOW(path));
         pg_err_hint(err, "a model's JSON (model.to_json()), a full model .h5 or a .keras file");
-        st = PG_E_MISMATCH;
+        st = PG_E_UNKNOWN;
         goto done;
     }
     st = pg__graph_parse(out, text, n, err);
@@ -101,17 +101,25 @@ done:
     return st;
 }
 
+/* A description that is none is no description that does not fit. */
+static pg_status not_a_model(pg_status st, pg_err *err)
+{
+    if (st == PG_E_MISMATCH && err)
+        err->code = PG_E_UNKNOWN;
+    return st == PG_E_MISMATCH ? PG_E_UNKNOWN : st;
+}
+
 pg_status pg__graph_load(pg__graph **out, const char *path, pg_err *err)
 {
     char *text = NULL;
     size_t n = 0;
     pg_status st = read_json(&text, &n, path, err);
     if (st == PG_OK && !text)
-        return load_from_store(out, path, err);
+        return not_a_model(load_from_store(out, path, err), err);
     if (st == PG_OK)
         st = pg__graph_parse(out, text, n, err);
     if (st != PG_OK)
         pg_err_prefix(err, PG_SHOW(path));
     pg__mem_free(text);
-    return st;
+    return not_a_model(st, err);
 }

@@ -249,8 +249,9 @@ static pg_status check_ends(const pg__names *names, pg_err *err)
     if (names->inputs.n == 1 && names->merges.n == 1)
         return PG_OK;
     return pg_fail(err, PG_E_AMBIGUOUS,
-                   "with %zu inputs and %zu outputs the layers may stand in another order",
-                   names->inputs.n, names->merges.n);
+                   "with %zu input%s and %zu output%s the layers may stand in another order",
+                   names->inputs.n, names->inputs.n == 1 ? "" : "s", names->merges.n,
+                   names->merges.n == 1 ? "" : "s");
 }
 
 /* After cpu_relocation all weights have a suffix that the layers, and the merge, do not have. */

@@ -165,6 +165,8 @@ static pg_status stay_together(const entry *a, const entry *b, size_t n, int *ok
     return PG_OK;
 }
 
+enum { MAX_TOLD = 8 };
+
 /* A weight's name as people know it: without ":0". */
 static pg__shown plain(const char *name)
 {
@@ -182,22 +184,25 @@ static pg_status tell_difference(const entry *a, size_t na, const entry *b, size
                 "does not fit the template of %s (%zu tensors there, %zu here); nothing written",
                 PG_SHOW(path), nb, na);
     size_t i = 0, k = 0, lines = 0;
-    while ((i < na || k < nb) && lines < 8) {
+    for (; i < na || k < nb; lines++) {
         const int c = i == na ? 1 : k == nb ? -1 : strcmp(a[i].name, b[k].name);
-        if (c < 0) {
+        if (c == 0 && same_shape(a[i].w, b[k].w)) {
+            lines--; /* equal: no line */
+        } else if (lines >= MAX_TOLD) {
+            /* only counted */
+        } else if (c < 0) {
             pg_err_detail(err, "extra:   %s (%s)", plain(a[i].name).s, pg__shape_text(a[i].w).s);
         } else if (c > 0) {
             pg_err_detail(err, "missing: %s (%s)", plain(b[k].name).s, pg__shape_text(b[k].w).s);
-        } else if (!same_shape(a[i].w, b[k].w)) {
+        } else {
             pg_err_detail(err, "shape:   %s is %s, the template has %s", plain(a[i].name).s,
                           pg__shape_text(a[i].w).s, pg__shape_text(b[k].w).s);
-        } else {
-            lines--; /* equal: no line */
         }
-        lines++;
         i += c <= 0;
         k += c >= 0;
     }
+    if (lines > MAX_TOLD)
+        pg_err_detail(err, "\xE2\x80\xA6 and %zu more", lines - MAX_TOLD);
     return st;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/index.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -86,18 +87,10 @@ done:
 
 /* ---- --like, path layout and PyTorch ---- */
 
-static size_t find_weight(const pg_store *s, const char *name)
+static pg_status add_same(pg__rewrite *r, const pg__index *own, const pg_weight *want,
+                          const char *own_name, size_t *n_used, pg_err *err)
 {
-    for (size_t i = 0; i < pg_store_n_weights(s); i++)
-        if (strcmp(pg_store_weight(s, i)->name, name) == 0)
-            return i;
-    return PG_NONE;
-}
-
-static pg_status add_same(pg__rewrite *r, const pg_weight *want, const char *own_name,
-                          size_t *n_used, pg_err *err)
-{
-    const size_t i = find_weight(r->s, own_name);
+    const size_t i = pg__index_find(own, own_name);
     const pg_weight *w = i == PG_NONE ? NULL : pg_store_weight(r->s, i);
     if (!w)
         return pg_fail(err, PG_E_MISMATCH,
@@ -126,14 +119,19 @@ static pg_status wrap_like_prefix(pg__rewrite *r, const pg_store *like, const pg
 {
     pg_status st = PG_OK;
     size_t n_used = 0;
+    pg__index own = {0};
     const size_t skip = strlen(lv->f.template_name);
+    for (size_t i = 0; i < pg_store_n_weights(r->s); i++)
+        PG_TRY(pg__index_add(&own, pg_store_weight(r->s, i)->name, i, err));
+    pg__index_sort(&own);
     for (size_t i = 0; i < pg_store_n_weights(like); i++)
-        PG_TRY(add_same(r, pg_store_weight(like, i), pg_store_weight(like, i)->name + skip, &n_used,
-                        err));
+        PG_TRY(add_same(r, &own, pg_store_weight(like, i), pg_store_weight(like, i)->name + skip,
+                        &n_used, err));
     PG_TRY(all_used(r, n_used, err));
     PG_TRY(pg__tell_template(r, lv->f.template_name, err));
     r->plan.keep_state = 1;
 done:
+    pg__index_fini(&own);
     return st;
 }
 
@@ -313,25 +311,28 @@ done:
     return st;
 }
 
-static size_t times(const pg__strs *names, const char *name)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < names->n; i++)
-        n += strcmp(names->v[i], name) == 0;
-    return n;
-}
-
+/* One merge for each output; those of one name are numbered in order. */
 static pg_status merges(pg__rewrite *r, const ends *e, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t i = 0; i < e->outputs.n; i++) {
-        const char *name = e->outputs.v[i];
-        size_t nth = 1;
-        for (size_t k = 0; k < i; k++)
-            nth += strcmp(e->outputs.v[k], name) == 0;
-        PG_TRY(add_layer(r, name, times(&e->outputs, name) > 1 ? nth : 0, err));
-    }
+    pg__index names = {0};
+    const size_t n = e->outputs.n;
+    size_t *nth = pg__mem_array(n, sizeof *nth); /* 0: the only one of its name */
+    if (!nth)
+        return pg__nomem(err);
+    for (size_t i = 0; i < n; i++)
+        PG_TRY(pg__index_add(&names, e->outputs.v[i], i, err));
+    pg__index_sort(&names);
+    for (size_t k = 1; k < n; k++)
+        if (strcmp(names.v[k - 1].name, names.v[k].name) == 0) {
+            nth[names.v[k - 1].i] += nth[names.v[k - 1].i] == 0;
+            nth[names.v[k].i] = nth[names.v[k - 1].i] + 1;
+        }
+    for (size_t i = 0; i < n; i++)
+        PG_TRY(add_layer(r, e->outputs.v[i], nth[i], err));
 done:
+    pg__index_fini(&names);
+    pg__mem_free(nth);
     return st;
 }
 

@@ -3,6 +3,7 @@
  * layers/functional/layers/dense, and the wrapper's own groups, all empty, come from --like. */
 #include <string.h>
 
+#include "base/index.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -10,25 +11,17 @@
 #include "wrap/pairing.h"
 #include "wrap/rewrite.h"
 
-static size_t find_layer(const pg_store *s, const char *name)
-{
-    for (size_t i = 0; i < pg_store_n_layers(s); i++)
-        if (strcmp(pg_store_layer(s, i)->name, name) == 0)
-            return i;
-    return PG_NONE;
-}
-
 static int same_shape(const pg_weight *a, const pg_weight *b)
 {
     return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
 }
 
 /* The group of IN that fills group l of the wrapper; "" is the model itself. */
-static pg_status fill(pg__rewrite *r, const pg_store *like, const pg_layer *l, const char *own,
-                      size_t *n_used, pg_err *err)
+static pg_status fill(pg__rewrite *r, const pg__index *groups, const pg_store *like,
+                      const pg_layer *l, const char *own, size_t *n_used, pg_err *err)
 {
     pg_status st = PG_OK;
-    const size_t from = find_layer(r->s, *own ? own : "/");
+    const size_t from = pg__index_find(groups, *own ? own : "/");
     const pg_layer *mine = from == PG_NONE ? NULL : pg_store_layer(r->s, from);
     PG_TRY(pg__plan_add_layer(&r->plan, l->name, strlen(l->name), from, err));
     if ((mine ? mine->n_weights : 0) != l->n_weights)
@@ -90,6 +83,10 @@ pg_status pg__wrap_paths(pg__rewrite *r, const pg_store *like, const pg__verdict
     pg_status st = PG_OK;
     size_t n_used = 0;
     pg__str group = {0};
+    pg__index groups = {0};
+    for (size_t i = 0; i < pg_store_n_layers(r->s); i++)
+        PG_TRY(pg__index_add(&groups, pg_store_layer(r->s, i)->name, i, err));
+    pg__index_sort(&groups);
     if (strcmp(pg_store_format(r->s), "keras-zip") == 0)
         PG_TRY(config(r, lv, err));
     PG_TRY(pg__template_group(&group, like, lv, err));
@@ -99,7 +96,7 @@ pg_status pg__wrap_paths(pg__rewrite *r, const pg_store *like, const pg__verdict
         const int inside =
             strncmp(l->name, group.s, n) == 0 && (l->name[n] == '/' || l->name[n] == 0);
         if (inside) {
-            PG_TRY(fill(r, like, l, l->name + n + (l->name[n] == '/'), &n_used, err));
+            PG_TRY(fill(r, &groups, like, l, l->name + n + (l->name[n] == '/'), &n_used, err));
         } else {
             PG_TRY(pg__plan_add_layer(&r->plan, l->name, strlen(l->name), PG_NONE, err));
         }
@@ -114,5 +111,6 @@ pg_status pg__wrap_paths(pg__rewrite *r, const pg_store *like, const pg__verdict
     PG_TRY(pg__tell_template(r, lv->f.template_name, err));
 done:
     pg__str_fini(&group);
+    pg__index_fini(&groups);
     return st;
 }

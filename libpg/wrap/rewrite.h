@@ -125,6 +125,9 @@ typedef struct pg__path_misfit {
     size_t n_expected, n_held;
 } pg__path_misfit;
 
+/* Groups of all layers of m below container ("layers"), appended to out. */
+pg_status pg__layer_paths(pg__strs *out, const pg__model *m, const char *container, pg_err *err);
+
 /* What a store of the path layout holds below group ("": all of it) against model m: every leaf has
  * its variables, of its shapes, and nothing is left over. PG_E_MISMATCH; misfit may be NULL. */
 pg_status pg__fits_paths(const pg_store *s, const char *group, const pg__model *m, int dialect,

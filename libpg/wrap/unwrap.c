@@ -34,6 +34,11 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
         PG_TRY(pg__graph_load(&r.like, o->like, err));
     st = pg__plan_unwrap(&r, o, err);
     if (st != PG_OK) {
+        if (st == PG_E_MISMATCH && o->partial && o->like && r.v.f.verdict == PG_V_WRAPPER)
+            pg_err_hint(err,
+                        "pgunwrap %s TEMPLATE; pgunwrap --partial --like %s TEMPLATE OUT   (a "
+                        "wrapper's template comes out as a whole)",
+                        PG_QUOTE(in), PG_QUOTE(o->like));
         pg__rewrite_blame(&r, err);
         goto done;
     }

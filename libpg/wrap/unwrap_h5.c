@@ -116,6 +116,50 @@ static pg_status store_layer_of(size_t *out, const pg__rewrite *r, const char *n
                    PG_SHOW(name));
 }
 
+/* Where one model places the weights of the template. */
+typedef struct grouped {
+    const pg__model *m;
+    pg__leaves leaves;
+    pg__placing placing;
+} grouped;
+
+/* Layers of both models that hold the same weights are paired, both ways, and must stand in the
+ * same order: Keras goes by position. */
+static pg_status same_tops(const grouped *a, const grouped *b, const pg__stored *stored, size_t n,
+                           pg_err *err)
+{
+    pg_status st = PG_OK;
+    const size_t na = a->m->n_layers;
+    size_t *to = pg__mem_array(na, sizeof *to);
+    size_t *from = pg__mem_array(b->m->n_layers, sizeof *from);
+    if (!to || !from) {
+        st = pg__nomem(err);
+        goto done;
+    }
+    for (size_t i = 0; i < n; i++) { /* 0: not paired yet */
+        const size_t x = a->leaves.v[a->placing.leaf[i]].top;
+        const size_t y = b->leaves.v[b->placing.leaf[i]].top;
+        if ((to[x] && to[x] != y + 1) || (from[y] && from[y] != x + 1))
+            PG_FAIL(PG_E_MISMATCH,
+                    "the model config in the file and the given one put %s into layers differently",
+                    PG_SHOW(stored[i].name));
+        to[x] = y + 1;
+        from[y] = x + 1;
+    }
+    for (size_t x = 0, last = 0; x < na; x++) {
+        if (to[x] && to[x] < last)
+            PG_FAIL(PG_E_MISMATCH,
+                    "layer \"%s\" stands in another place in the model config in the file than in "
+                    "the given one",
+                    PG_SHOW(a->m->layers[x].name));
+        last = to[x] ? to[x] : last;
+    }
+done:
+    pg__mem_free(to);
+    pg__mem_free(from);
+    return st;
+}
+
 /* The leaf each weight belongs to, by either model: a --like is believed only if both say the same.
  */
 static pg_status same_grouping(const pg__rewrite *r, size_t layer, const pg__model *mine,
@@ -124,29 +168,22 @@ static pg_status same_grouping(const pg__rewrite *r, size_t layer, const pg__mod
     pg_status st = PG_OK;
     const pg__graph *like = r->like;
     const pg__layer *inner = NULL;
-    pg__leaves a = {0}, b = {0};
-    pg__placing pa = {0}, pb = {0};
+    grouped a = {.m = mine}, b = {0};
     pg__stored *stored = NULL;
     const size_t n = pg_store_layer(r->s, layer)->n_weights;
     PG_TRY(pg__like_template(&inner, like, err));
-    PG_TRY(pg__leaves_of(&a, mine, my_dialect, err));
-    PG_TRY(pg__leaves_of(&b, inner ? inner->model : like->root, like->dialect, err));
+    b.m = inner ? inner->model : like->root;
+    PG_TRY(pg__leaves_of(&a.leaves, a.m, my_dialect, err));
+    PG_TRY(pg__leaves_of(&b.leaves, b.m, like->dialect, err));
     PG_TRY(pg__stored_of(&stored, r->s, layer, err));
-    PG_TRY(pg__place(&pa, &a, stored, n, err));
-    PG_TRY(pg__place(&pb, &b, stored, n, err));
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = i + 1; k == i + 1 && k < n; k++)
-            if ((a.v[pa.leaf[i]].top == a.v[pa.leaf[k]].top) !=
-                (b.v[pb.leaf[i]].top == b.v[pb.leaf[k]].top))
-                PG_FAIL(PG_E_MISMATCH,
-                        "the model config in the file and the given one put %s and %s into layers "
-                        "differently",
-                        PG_SHOW(stored[i].name), PG_SHOW(stored[k].name));
+    PG_TRY(pg__place(&a.placing, &a.leaves, stored, n, err));
+    PG_TRY(pg__place(&b.placing, &b.leaves, stored, n, err));
+    PG_TRY(same_tops(&a, &b, stored, n, err));
 done:
-    pg__leaves_fini(&a);
-    pg__leaves_fini(&b);
-    pg__placing_fini(&pa);
-    pg__placing_fini(&pb);
+    pg__leaves_fini(&a.leaves);
+    pg__leaves_fini(&b.leaves);
+    pg__placing_fini(&a.placing);
+    pg__placing_fini(&b.placing);
     pg__mem_free(stored);
     return st;
 }

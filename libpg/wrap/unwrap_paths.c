@@ -3,35 +3,41 @@
  * layout). */
 #include <string.h>
 
+#include "base/index.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
 #include "wrap/rewrite.h"
 
-/* Appends the group of layer i of m below container; classes are counted in `layers` order. */
-static pg_status path_of(pg__str *out, const char *container, const pg__model *m, size_t i,
-                         pg_err *err)
+pg_status pg__layer_paths(pg__strs *out, const pg__model *m, const char *container, pg_err *err)
 {
     const char **classes = pg__mem_array(m->n_layers, sizeof *classes);
     if (!classes)
         return pg__nomem(err);
     for (size_t k = 0; k < m->n_layers; k++)
         classes[k] = m->layers[k].class_name;
-    const pg_status st = pg__v3_find_container(out, container, classes, i, NULL, err);
+    const pg_status st = pg__v3_layer_paths(out, container, classes, m->n_layers, NULL, err);
     pg__mem_free(classes);
     return st;
 }
 
-static int has_group(const pg_store *s, const char *path)
+/* All groups of a file by their paths. */
+static pg_status index_groups(pg__index *out, const pg_store *s, pg_err *err)
 {
-    const size_t n = strlen(path);
-    for (size_t i = 0; i < pg_store_n_layers(s); i++) {
-        const char *name = pg_store_layer(s, i)->name;
-        if (strncmp(name, path, n) == 0 && (name[n] == 0 || name[n] == '/'))
-            return 1;
-    }
-    return 0;
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < pg_store_n_layers(s) && st == PG_OK; i++)
+        st = pg__index_add(out, pg_store_layer(s, i)->name, i, err);
+    pg__index_sort(out);
+    return st;
+}
+
+/* 1 if a group is at path, or below it: "path/", which the caller made. */
+static int has_group(const pg__index *groups, const char *path, const char *below)
+{
+    const size_t k = pg__index_from(groups, below);
+    return pg__index_find(groups, path) != PG_NONE ||
+           (k < groups->n && strncmp(groups->v[k].name, below, strlen(below)) == 0);
 }
 
 /* Path of the layer `target` of the graph, however deep: "layers/functional/layers/functional". */
@@ -40,26 +46,30 @@ static pg_status find_path(pg__str *out, const pg_store *s, const pg__model *m,
 {
     pg_status st = PG_OK;
     pg__str prefix = {0};
+    pg__strs own = {0};
     const char *word = pg__v3_container(s);
     PG_TRY(pg__str_puts(&prefix, container, err));
     while (m) {
         const pg__model *next = NULL;
         out->n = 0;
+        PG_TRY(pg__layer_paths(&own, m, prefix.s, err));
         for (size_t i = 0; i < m->n_layers; i++) {
             if (!m->layers[i].model)
                 continue;
             out->n = 0;
-            PG_TRY(path_of(out, prefix.s, m, i, err));
+            PG_TRY(pg__str_puts(out, own.v[i], err));
             if (&m->layers[i] == target)
                 goto done;
             next = next ? next : m->layers[i].model;
         }
+        pg__strs_fini(&own);
         prefix.n = 0;
         PG_TRY(pg__str_printf(&prefix, err, "%s/%s", out->s ? out->s : "", word));
         m = next;
     }
     st = pg_fail(err, PG_E_NO, "no group of the file is that model");
 done:
+    pg__strs_fini(&own);
     pg__str_fini(&prefix);
     return st;
 }
@@ -72,36 +82,74 @@ pg_status pg__template_group(pg__str *out, const pg_store *s, const pg__verdict 
     return pg__str_puts(out, v->path ? v->path : "", err);
 }
 
+static pg_status no_such_template(const char *name, const pg__strs *nested, pg_err *err)
+{
+    (void)pg_fail(err, PG_E_NO, "it has no nested model \"%s\"; nothing written", PG_SHOW(name));
+    for (size_t i = 0; i < nested->n; i++)
+        pg_err_detail(err, "nested model: %s", PG_SHOW(nested->v[i]));
+    return PG_E_NO;
+}
+
+static pg_status named_by_config(pg__rewrite *r, const char *name, pg__str *path,
+                                 const pg__layer **entry, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs nested = {0};
+    const pg__model *m = r->v.graph->root;
+    const size_t i = pg__model_find(m, name);
+    if (r->v.tmpl && strcmp(r->v.tmpl->name, name) == 0)
+        *entry = r->v.tmpl;
+    else if (i != PG_NONE && m->layers[i].model)
+        *entry = &m->layers[i];
+    if (*entry)
+        return find_path(path, r->s, m, pg__v3_container(r->s), *entry, err);
+    for (size_t k = 0; k < m->n_layers; k++)
+        if (m->layers[k].model)
+            PG_TRY(pg__strs_add(&nested, m->layers[k].name, strlen(m->layers[k].name), err));
+    st = no_such_template(name, &nested, err);
+done:
+    pg__strs_fini(&nested);
+    return st;
+}
+
+static pg_status named_by_paths(pg__rewrite *r, const char *name, pg__str *path, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs nested = {0};
+    pg__index groups = {0};
+    pg__str inside = {0}, below = {0};
+    const char *word = pg__v3_container(r->s);
+    PG_TRY(index_groups(&groups, r->s, err));
+    for (size_t i = 0; word && i < pg_store_n_layers(r->s); i++) {
+        const char *group = pg_store_layer(r->s, i)->name, *own = pg__v3_layer_name(r->s, i);
+        const char *last = strrchr(group, '/');
+        inside.n = below.n = 0;
+        PG_TRY(pg__str_printf(&inside, err, "%s/%s", group, word));
+        PG_TRY(pg__str_printf(&below, err, "%s/", inside.s));
+        if (!has_group(&groups, inside.s, below.s))
+            continue;
+        if ((own && strcmp(own, name) == 0) || (last && strcmp(last + 1, name) == 0)) {
+            st = pg__str_puts(path, group, err);
+            goto done;
+        }
+        own = own ? own : last ? last + 1 : group;
+        PG_TRY(pg__strs_add(&nested, own, strlen(own), err));
+    }
+    st = no_such_template(name, &nested, err);
+done:
+    pg__strs_fini(&nested);
+    pg__index_fini(&groups);
+    pg__str_fini(&inside);
+    pg__str_fini(&below);
+    return st;
+}
+
 /* By config: a top-level nested model of that name. By paths: a group, or a stored layer name. */
 static pg_status find_named(pg__rewrite *r, const char *name, pg__str *path,
                             const pg__layer **entry, pg_err *err)
 {
-    const char *word = pg__v3_container(r->s);
-    if (r->v.graph) {
-        const pg__model *m = r->v.graph->root;
-        const size_t i = pg__model_find(m, name);
-        if (r->v.tmpl && strcmp(r->v.tmpl->name, name) == 0)
-            *entry = r->v.tmpl;
-        else if (i != PG_NONE && m->layers[i].model)
-            *entry = &m->layers[i];
-        else
-            return pg_fail(err, PG_E_NO, "it has no nested model \"%s\"; nothing written",
-                           PG_SHOW(name));
-        return find_path(path, r->s, m, word, *entry, err);
-    }
-    for (size_t i = 0; word && i < pg_store_n_layers(r->s); i++) {
-        const char *group = pg_store_layer(r->s, i)->name, *own = pg__v3_layer_name(r->s, i);
-        pg__str below = {0};
-        const char *last = strrchr(group, '/');
-        pg_status st = pg__str_printf(&below, err, "%s/%s", group, word);
-        if (st != PG_OK)
-            return st;
-        const int model = has_group(r->s, below.s);
-        pg__str_fini(&below);
-        if (model && ((own && strcmp(own, name) == 0) || (last && strcmp(last + 1, name) == 0)))
-            return pg__str_puts(path, group, err);
-    }
-    return pg_fail(err, PG_E_NO, "it has no nested model \"%s\"; nothing written", PG_SHOW(name));
+    return r->v.graph ? named_by_config(r, name, path, entry, err)
+                      : named_by_paths(r, name, path, err);
 }
 
 static pg_status refuse(pg__rewrite *r, pg_err *err)
@@ -126,30 +174,41 @@ typedef struct check {
     int dialect;
     size_t n_found; /* weights that belong to a leaf */
     pg__path_misfit *misfit;
+    pg__index groups;
 } check;
+
+/* The weights of one group of a leaf; vars: the leaf's, if it is its own group and not one below.
+ */
+static pg_status check_group(const check *c, const pg__layer *l, const pg_layer *g,
+                             const pg__vars *vars, size_t *held, pg_err *err)
+{
+    for (size_t k = 0; k < g->n_weights; k++, ++*held) {
+        const pg_weight *w = pg_store_weight(c->s, g->first + k);
+        const pg__var *v = vars && *held < vars->n ? &vars->v[*held] : NULL;
+        int same = !v || v->any_rank || v->rank == w->rank;
+        for (uint32_t d = 0; same && v && !v->any_rank && d < w->rank; d++)
+            same = v->dims[d] == PG_DIM_ANY || v->dims[d] == w->dims[d];
+        if (!same)
+            return pg_fail(err, PG_E_MISMATCH, "layer \"%s\" of the model: %s has another shape",
+                           PG_SHOW(l->name), PG_SHOW(w->name));
+    }
+    return PG_OK;
+}
 
 static pg_status check_leaf(check *c, const pg__layer *l, const char *path, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__vars vars = {0};
-    const size_t n = strlen(path);
+    pg__str below = {0};
     size_t held = 0;
     PG_TRY(pg__layer_vars(&vars, l, c->dialect, err));
-    for (size_t i = 0; i < pg_store_n_layers(c->s); i++) {
-        const pg_layer *g = pg_store_layer(c->s, i);
-        if (strncmp(g->name, path, n) != 0 || (g->name[n] != 0 && g->name[n] != '/'))
-            continue;
-        for (size_t k = 0; k < g->n_weights; k++, held++) {
-            const pg_weight *w = pg_store_weight(c->s, g->first + k);
-            const pg__var *v = g->name[n] == 0 && held < vars.n ? &vars.v[held] : NULL;
-            int same = !v || v->any_rank || v->rank == w->rank;
-            for (uint32_t d = 0; same && v && !v->any_rank && d < w->rank; d++)
-                same = v->dims[d] == PG_DIM_ANY || v->dims[d] == w->dims[d];
-            if (!same)
-                PG_FAIL(PG_E_MISMATCH, "layer \"%s\" of the model: %s has another shape",
-                        PG_SHOW(l->name), PG_SHOW(w->name));
-        }
-    }
+    PG_TRY(pg__str_printf(&below, err, "%s/", path));
+    for (size_t k = pg__index_from(&c->groups, path);
+         k < c->groups.n && strcmp(c->groups.v[k].name, path) == 0; k++)
+        PG_TRY(check_group(c, l, pg_store_layer(c->s, c->groups.v[k].i), &vars, &held, err));
+    for (size_t k = pg__index_from(&c->groups, below.s);
+         k < c->groups.n && strncmp(c->groups.v[k].name, below.s, below.n) == 0; k++)
+        PG_TRY(check_group(c, l, pg_store_layer(c->s, c->groups.v[k].i), NULL, &held, err));
     if (vars.known && held != vars.n && c->misfit)
         *c->misfit = (pg__path_misfit){l, vars.n, held};
     if (vars.known && held != vars.n)
@@ -159,6 +218,7 @@ static pg_status check_leaf(check *c, const pg__layer *l, const char *path, pg_e
     c->n_found += held;
 done:
     pg__vars_fini(&vars);
+    pg__str_fini(&below);
     return st;
 }
 
@@ -166,20 +226,19 @@ done:
 static pg_status check_model(check *c, const pg__model *m, const char *container, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__str path = {0};
+    pg__strs paths = {0};
+    pg__str inside = {0};
+    PG_TRY(pg__layer_paths(&paths, m, container, err));
     for (size_t i = 0; i < m->n_layers; i++) {
         const pg__layer *l = &m->layers[i];
-        path.n = 0;
-        PG_TRY(path_of(&path, container, m, i, err));
-        if (l->model) {
-            PG_TRY(pg__str_printf(&path, err, "/%s", c->word));
-            PG_TRY(check_model(c, l->model, path.s, err));
-        } else {
-            PG_TRY(check_leaf(c, l, path.s, err));
-        }
+        inside.n = 0;
+        PG_TRY(pg__str_printf(&inside, err, "%s/%s", paths.v[i], c->word));
+        PG_TRY(l->model ? check_model(c, l->model, inside.s, err)
+                        : check_leaf(c, l, paths.v[i], err));
     }
 done:
-    pg__str_fini(&path);
+    pg__strs_fini(&paths);
+    pg__str_fini(&inside);
     return st;
 }
 
@@ -197,11 +256,13 @@ pg_status pg__fits_paths(const pg_store *s, const char *group, const pg__model *
         if (strncmp(l->name, container.s, container.n) == 0)
             n_below += l->n_weights;
     }
+    PG_TRY(index_groups(&c.groups, s, err));
     PG_TRY(check_model(&c, m, container.s, err));
     if (c.n_found != n_below)
         PG_FAIL(PG_E_MISMATCH, "the file holds %zu tensors, of which %zu have a place in the model",
                 n_below, c.n_found);
 done:
+    pg__index_fini(&c.groups);
     pg__str_fini(&container);
     return st;
 }

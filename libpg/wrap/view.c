@@ -188,16 +188,11 @@ static void paths_fini(paths *l)
 static pg_status add_model(paths *l, const pg__model *m, const char *container, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__str path = {0};
-    const char **classes = pg__mem_array(m->n_layers, sizeof *classes);
-    if (!classes)
-        return pg__nomem(err);
-    for (size_t i = 0; i < m->n_layers; i++)
-        classes[i] = m->layers[i].class_name;
+    pg__strs own = {0};
+    pg__str inside = {0};
+    PG_TRY(pg__layer_paths(&own, m, container, err));
     for (size_t i = 0; i < m->n_layers; i++) {
-        path.n = 0;
-        PG_TRY(pg__v3_find_container(&path, container, classes, i, NULL, err));
-        char *copy = pg__mem_strndup(path.s, path.n);
+        char *copy = pg__mem_strdup(own.v[i]);
         if (!copy || pg__mem_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v)) {
             pg__mem_free(copy);
             st = pg__nomem(err);
@@ -205,13 +200,14 @@ static pg_status add_model(paths *l, const pg__model *m, const char *container, 
         }
         l->v[l->n++] = (known_path){copy, m->layers[i].name};
         if (m->layers[i].model) {
-            PG_TRY(pg__str_puts(&path, "/layers", err));
-            PG_TRY(add_model(l, m->layers[i].model, path.s, err));
+            inside.n = 0;
+            PG_TRY(pg__str_printf(&inside, err, "%s/layers", own.v[i]));
+            PG_TRY(add_model(l, m->layers[i].model, inside.s, err));
         }
     }
 done:
-    pg__str_fini(&path);
-    pg__mem_free(classes);
+    pg__strs_fini(&own);
+    pg__str_fini(&inside);
     return st;
 }
 

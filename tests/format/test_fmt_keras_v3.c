@@ -390,15 +390,15 @@ static void numbers_the_repeats_of_a_class(void **state)
                                       "layers/dense_1",     "layers/functional", "layers/dense_2"};
     static const char *const then[] = {"layers/input_layer", "layers/dense",      "layers/re_lu",
                                        "layers/dense_2",     "layers/functional", "layers/dense_4"};
+    pg__strs a = {0}, b = {0};
+    assert_ok(pg__v3_layer_paths(&a, "layers", classes, 6, NULL, NULL));
+    assert_ok(pg__v3_layer_paths(&b, "layers", classes, 6, weighted, NULL));
     for (size_t i = 0; i < 6; i++) {
-        pg__str a = {0}, b = {0};
-        assert_ok(pg__v3_find_container(&a, "layers", classes, i, NULL, NULL));
-        assert_string_equal(a.s, now[i]);
-        assert_ok(pg__v3_find_container(&b, "layers", classes, i, weighted, NULL));
-        assert_string_equal(b.s, then[i]);
-        pg__str_fini(&a);
-        pg__str_fini(&b);
+        assert_string_equal(a.v[i], now[i]);
+        assert_string_equal(b.v[i], then[i]);
     }
+    pg__strs_fini(&a);
+    pg__strs_fini(&b);
 }
 
 V3_TEST_MAIN(cmocka_unit_test(lists_groups_that_own_vars),
