@@ -62,7 +62,7 @@ for m in ('resnet', 'vgg', 'bert', 'tiny', 'huge'):
                                 cases=[case('cat', 'cat {src}'), case('cksum', 'cksum {src}'),
                                        case('sha256sum', 'sha256sum {src}'), peer('numpy', 'stats {src}')] + tool(
         'pginfo', '--stats {src}') + tool('pgcheck', '--finite {src}', status=(0, 1)) + [
-        case('pgcheck of shards, CRC-32 too', f'{{pg}}/pgcheck {folder}')])
+        case('pgcheck of shards with CRC-32', f'{{pg}}/pgcheck {folder}')])
     for suite, setup in (('diff', f'cp {same} {other}'), ('changed', f'{{py}} {{peers}} change {same} {other}')):
         SUITES[f'{suite}-{m}'] = dict(src=src, setup=[f'cp {{src}} {same}', setup], inputs=[same, other], cases=[
             case('cmp of equal files', f'cmp {{src}} {same}'),
