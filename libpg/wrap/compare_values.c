@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "base/watch.h"
+#include "store/lanes.h"
 #include "store/store_impl.h"
 #include "store/values.h"
 
@@ -66,42 +67,25 @@ uint64_t pg__count_nan(const unsigned char *p, size_t n, pg_dtype dtype)
     return count;
 }
 
-/* Four lanes: the sums of one lane would wait for each other. */
-typedef double lanes __attribute__((vector_size(32)));
-typedef int64_t masks __attribute__((vector_size(32)));
-typedef float floats __attribute__((vector_size(16)));
-
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-
-static ALWAYS_INLINE void load(lanes *out, const unsigned char *p, size_t i, int single)
-{
-    floats f;
-    if (single) {
-        memcpy(&f, p + 4 * i, sizeof f);
-        *out = __builtin_convertvector(f, lanes);
-    } else {
-        memcpy(out, p + 8 * i, sizeof *out);
-    }
-}
-
 /* Sums over n elements, a multiple of 4, of float32 (single) or double. A NaN or an infinity among
  * them shows in aa or bb, which then are neither: no test of its own is needed. */
-static ALWAYS_INLINE void sum_up(sums *s, const unsigned char *a, const unsigned char *b, size_t n,
-                                 int single, const pg_compare_opts *o)
+static PG_ALWAYS_INLINE void sum_up(sums *s, const unsigned char *a, const unsigned char *b,
+                                    size_t n, int single, const pg_compare_opts *o)
 {
-    lanes dd = {0}, aa = {0}, bb = {0}, ab = {0}, max = {0};
-    masks changed = {0};
-    const lanes abs_limit = {o->abs, o->abs, o->abs, o->abs};
+    pg__lanes dd = {0}, aa = {0}, bb = {0}, ab = {0}, max = {0};
+    pg__masks changed = {0};
+    const pg__lanes abs_limit = {o->abs, o->abs, o->abs, o->abs};
     for (size_t i = 0; i < n; i += 4) {
-        lanes x, y;
-        load(&x, a, i, single);
-        load(&y, b, i, single);
-        const lanes d = x - y;
-        const lanes far = (lanes)((masks)d & INT64_MAX), size = (lanes)((masks)x & INT64_MAX);
-        const lanes rel_limit = size * o->rel;
-        changed -= (masks)(far > abs_limit) & (masks)(far > rel_limit);
-        const masks larger = far > max;
-        max = (lanes)(((masks)far & larger) | ((masks)max & ~larger));
+        pg__lanes x, y;
+        pg__lanes_load(&x, a, i, single);
+        pg__lanes_load(&y, b, i, single);
+        const pg__lanes d = x - y;
+        const pg__lanes far = (pg__lanes)((pg__masks)d & INT64_MAX),
+                        size = (pg__lanes)((pg__masks)x & INT64_MAX);
+        const pg__lanes rel_limit = size * o->rel;
+        changed -= (pg__masks)(far > abs_limit) & (pg__masks)(far > rel_limit);
+        const pg__masks larger = far > max;
+        max = (pg__lanes)(((pg__masks)far & larger) | ((pg__masks)max & ~larger));
         dd += d * d;
         aa += x * x;
         bb += y * y;
@@ -124,29 +108,22 @@ static void sum_plain(sums *s, const unsigned char *a, const unsigned char *b, s
         sum_up(s, a, b, n, 0, o);
 }
 
-#ifdef __x86_64__
-/* The same code in wider registers; without fused operations, so that the figures are the same. */
-__attribute__((target("avx2"))) static void sum_avx2(sums *s, const unsigned char *a,
-                                                     const unsigned char *b, size_t n, int single,
-                                                     const pg_compare_opts *o)
+PG_AVX2 static void sum_avx2(sums *s, const unsigned char *a, const unsigned char *b, size_t n,
+                             int single, const pg_compare_opts *o)
 {
     if (single)
         sum_up(s, a, b, n, 1, o);
     else
         sum_up(s, a, b, n, 0, o);
 }
-#endif
 
 static void sum_block(sums *s, const unsigned char *a, const unsigned char *b, size_t n, int single,
                       const pg_compare_opts *o)
 {
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2")) {
+    if (PG_HAS_AVX2())
         sum_avx2(s, a, b, n, single, o);
-        return;
-    }
-#endif
-    sum_plain(s, a, b, n, single, o);
+    else
+        sum_plain(s, a, b, n, single, o);
 }
 
 /* One pair with a NaN or infinity in its block. same: their bytes are equal. */

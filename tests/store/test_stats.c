@@ -63,6 +63,42 @@ static void spreads_values_over_bins_of_equal_width(void **state)
     assert_true(s.bins[0] == 1 && s.bins[PG_STATS_BINS - 1] == 1);
 }
 
+/* Blocks and single values, what is finite and what is not, against plain sums in one order. */
+static void agrees_with_plain_sums_at_any_length(void **state)
+{
+    (void)state;
+    static float v[5000];
+    uint32_t x = 1;
+    for (size_t n = 1; n < 5000; n = n * 2 + 1) {
+        double sum = 0, squares = 0, finite = 0;
+        uint64_t want[PG_STATS_BINS] = {0}, zeros = 0;
+        for (size_t i = 0; i < n; i++) {
+            x = x * 1664525u + 1013904223u;
+            v[i] = x >> 24 == 7 && i > 2000 ? (x & 1 << 20 ? NAN : x & 1 << 21 ? INFINITY : -INFINITY)
+                                            : (float)(x >> 8) / 65536 - 100 - (float)(i & 1);
+            v[i] = x >> 24 == 9 ? 0 : v[i];
+            zeros += v[i] == 0;
+        }
+        const pg_stats s = stats_of(v, n, PG_F32, 0);
+        for (size_t i = 0; i < n; i++)
+            if (isfinite(v[i])) {
+                const double d = ((double)v[i] - s.min) / (s.max - s.min) * PG_STATS_BINS;
+                sum += (double)v[i], finite++;
+                want[n == 1 ? 0 : d >= PG_STATS_BINS ? PG_STATS_BINS - 1 : (size_t)d]++;
+            }
+        for (size_t i = 0; i < n; i++)
+            if (isfinite(v[i]))
+                squares += ((double)v[i] - sum / finite) * ((double)v[i] - sum / finite);
+        assert_int_equal(s.n, n);
+        assert_int_equal(s.n_zero, zeros);
+        assert_true((double)(s.n - s.n_nan - s.n_inf) == finite);
+        assert_true(fabs(s.mean - sum / finite) < 1e-10);
+        assert_true(fabs(s.std - sqrt(squares / finite)) < 1e-10);
+        for (size_t k = 0; k < PG_STATS_BINS; k++)
+            assert_int_equal(s.bins[k], want[k]);
+    }
+}
+
 static void sets_bounds_of_any_fineness_as_numpy_does(void **state)
 {
     (void)state;
@@ -144,6 +180,7 @@ static void says_nothing_about_nothing(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(counts_zeros_nans_and_infinities_apart),
+             cmocka_unit_test(agrees_with_plain_sums_at_any_length),
              cmocka_unit_test(spreads_values_over_bins_of_equal_width),
              cmocka_unit_test(sets_bounds_of_any_fineness_as_numpy_does),
              cmocka_unit_test(knows_every_type),
