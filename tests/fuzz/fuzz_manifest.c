@@ -21,9 +21,11 @@ static void check(const pg__manifest *m)
                 t->n <= m->n_pieces - t->first);
         require(t->layer == PG_NONE || t->layer < m->layers.n);
     }
-    for (size_t i = 0; i < m->n_pieces; i++)
-        require(m->pieces[i].path && m->pieces[i].path[0] != '/' &&
-                !strstr(m->pieces[i].path, "../"));
+    for (size_t i = 0; i < m->n_pieces; i++) {
+        const char *path = m->pieces[i].path;
+        require(path && *path && *path != '/' && strncmp(path, "../", 3) != 0 &&
+                !strstr(path, "/../"));
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
