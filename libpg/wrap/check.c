@@ -197,8 +197,8 @@ static pg_status check_wrapper(pg__checking *c, pg_err *err)
 
 /* ---- hint ---- */
 
-/* "single.h5" for an output: the same suffix, another name. */
-static pg_status output_name(pg__str *out, const char *path, pg_err *err)
+/* "single.h5" for an output: another name, and the suffix of what is written for such a store. */
+static pg_status output_name(pg__str *out, const char *path, const pg_store *s, pg_err *err)
 {
     static const char *const doubles[] = {".weights.h5", ".weights.json"};
     const char *base = pg__base_name(path), *dot = strrchr(base, '.');
@@ -208,6 +208,9 @@ static pg_status output_name(pg__str *out, const char *path, pg_err *err)
         if (len > n && strcmp(base + len - n, doubles[i]) == 0)
             dot = ".weights.h5"; /* shards are joined */
     }
+    const pg__format *f = pg__format_of(s);
+    if (f && !f->write && pg_store_n_layers(s) == 0)
+        dot = ".safetensors";
     return pg__str_printf(out, err, "%s%s", strncmp(base, "single.", 7) ? "single" : "unwrapped",
                           dot && dot != base ? PG_SHOW(dot) : "");
 }
@@ -222,7 +225,7 @@ static pg_status make_hint(pg__checking *c, pg_err *err)
         wrapped |= !c->report.checks[i].ok && strcmp(c->report.checks[i].name, "wrapper") == 0;
     if ((!wrapped && !(c->repairable && c->given)) || c->report.hint)
         return PG_OK;
-    PG_TRY(output_name(&out, c->path, err));
+    PG_TRY(output_name(&out, c->path, c->view.r.s, err));
     PG_TRY(pg__str_puts(&hint, "pgunwrap ", err));
     if (is == PG_V_AMBIGUOUS || !wrapped)
         PG_TRY(pg__str_printf(&hint, err, "--like %s ", c->given ? PG_SHOW(c->o->model) : "MODEL"));

@@ -11,6 +11,7 @@ pgunwrap compiled.pt clean.pt || echo "exit $?"
 pgunwrap -n compiled.pt clean2.safetensors
 pgunwrap single.pt x.safetensors || echo "exit $?"
 pgcheck single.pt
+pgcheck compiled.pt || echo "exit $?"
 pgconvert --unwrap checkpoint.pth.tar converted.safetensors
 pgsplit checkpoint.pth.tar out
 pgdiff out checkpoint.pth.tar
