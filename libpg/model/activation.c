@@ -25,6 +25,9 @@ static const named_act acts[] = {
     {"softsign", {PG__ACT_SOFTSIGN, 0, 0, 0}},
     {"exponential", {PG__ACT_EXPONENTIAL, 0, 0, 0}},
     {"gelu", {PG__ACT_GELU, 0, 0, 0}},
+    {"gelu_approximate", {PG__ACT_GELU_TANH, 0, 0, 0}}, /* keras_nlp's and keras_hub's */
+    {"keras_hub>gelu_approximate", {PG__ACT_GELU_TANH, 0, 0, 0}},
+    {"keras_nlp>gelu_approximate", {PG__ACT_GELU_TANH, 0, 0, 0}},
     {"swish", {PG__ACT_SWISH, 0, 0, 0}},
     {"silu", {PG__ACT_SWISH, 0, 0, 0}},
     {"mish", {PG__ACT_MISH, 0, 0, 0}},
@@ -50,11 +53,10 @@ done:
     return st;
 }
 
-static pg_status apply_hard_sigmoid(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
+static pg__act_attrs hard_sigmoid(const pg__lowering *lw)
 {
     const int six = lw->opts->rules->hard_sigmoid_six;
-    return apply(lw, &(pg__act_attrs){PG__ACT_HARD_SIGMOID, six ? 1.0 / 6 : 0.2, 0.5, 0}, x, out,
-                 err);
+    return (pg__act_attrs){PG__ACT_HARD_SIGMOID, six ? 1.0 / 6 : 0.2, 0.5, 0};
 }
 
 static pg_status apply_named(pg__lowering *lw, const pg__layer *l, const char *name, pg__val x,
@@ -66,13 +68,65 @@ static pg_status apply_named(pg__lowering *lw, const pg__layer *l, const char *n
     }
     if (strcmp(name, "softmax") == 0)
         return apply_softmax(lw, x, out, err);
-    if (strcmp(name, "hard_sigmoid") == 0)
-        return apply_hard_sigmoid(lw, x, out, err);
+    if (strcmp(name, "hard_sigmoid") == 0) {
+        const pg__act_attrs a = hard_sigmoid(lw);
+        return apply(lw, &a, x, out, err);
+    }
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         if (strcmp(name, acts[i].name) == 0)
             return apply(lw, &acts[i].attrs, x, out, err);
     return pg_fail(err, PG_E_UNSUPPORTED, "%s: activation \"%s\" is not one of Keras'",
                    PG_SHOW(l->name), PG_SHOW(name));
+}
+
+/* ---- activations inside operations ---- */
+
+/* Can its slope be told from its result? */
+static int invertible(const pg__act_attrs *a)
+{
+    switch (a->kind) {
+    case PG__ACT_RELU: return a->b == 0 && a->c == 0;
+    case PG__ACT_ELU: return a->a > 0;
+    case PG__ACT_SIGMOID:
+    case PG__ACT_TANH:
+    case PG__ACT_HARD_SIGMOID:
+    case PG__ACT_SELU:
+    case PG__ACT_SOFTPLUS:
+    case PG__ACT_SOFTSIGN:
+    case PG__ACT_EXPONENTIAL: return 1;
+    case PG__ACT_GELU:
+    case PG__ACT_GELU_TANH:
+    case PG__ACT_SWISH:
+    case PG__ACT_MISH: return 0;
+    }
+    return 0;
+}
+
+pg_status pg__activation_attrs(pg__lowering *lw, const pg__layer *l, const pg__json *which,
+                               const char *fallback, pg__act_attrs *out, pg_err *err)
+{
+    const char *name = pg__json_str(which);
+    if (pg__json_type_of(which) == PG_J_OBJECT) {
+        name = pg__json_str(pg__json_get(which, "config"));
+        name = name ? name : pg__json_get_str(which, "class_name");
+    }
+    if (pg__json_type_of(which) == PG_J_NONE)
+        name = fallback;
+    if (pg__json_type_of(which) == PG_J_NULL || (name && strcmp(name, "linear") == 0)) {
+        *out = (pg__act_attrs){PG__ACT_RELU, INFINITY, 1, 0}; /* x on both sides of 0 */
+        return PG_OK;
+    }
+    if (name && strcmp(name, "hard_sigmoid") == 0) {
+        *out = hard_sigmoid(lw);
+        return PG_OK;
+    }
+    for (size_t i = 0; name && i < sizeof acts / sizeof *acts; i++)
+        if (strcmp(name, acts[i].name) == 0 && invertible(&acts[i].attrs)) {
+            *out = acts[i].attrs;
+            return PG_OK;
+        }
+    return pg_fail(err, PG_E_UNSUPPORTED, "%s: activation \"%s\" inside a recurrent layer",
+                   PG_SHOW(l->name), name ? PG_SHOW(name) : "?");
 }
 
 /* ---- activations that are layers ---- */

@@ -124,6 +124,7 @@ static void model_free(pg__model *m)
     pg__mem_free(m->by_name);
     pg__mem_free(m->call_mem);
     pg__mem_free(m->ref_mem);
+    pg__mem_free(m->arg_mem);
     pg__mem_free(m);
 }
 

@@ -18,7 +18,9 @@ typedef struct pg__tensor_ref {
 
 typedef struct pg__call {
     pg__tensor_ref *inputs;
+    const char **args; /* per input: the keyword it was given by ("value", "mask"), or NULL */
     size_t n_inputs;
+    const pg__json *kwargs; /* keyword arguments, plain values among them; NULL if there are none */
 } pg__call;
 
 struct pg__layer {
@@ -46,9 +48,9 @@ struct pg__model {
     pg__tensor_ref *inputs, *outputs; /* input_layers, output_layers; for a Sequential its ends */
     size_t n_inputs, n_outputs;
     pg__json_span config_span;
-    const pg__json *config, *entries; /* its own config, and the list of layers in there */
-    size_t *by_name;                  /* layer indices sorted by name, for pg__model_find() */
-    void *call_mem, *ref_mem;         /* what calls, inputs and outputs point into */
+    const pg__json *config, *entries;   /* its own config, and the list of layers in there */
+    size_t *by_name;                    /* layer indices sorted by name, for pg__model_find() */
+    void *call_mem, *ref_mem, *arg_mem; /* what calls, inputs and outputs point into */
 };
 
 typedef struct pg__graph {

@@ -4,7 +4,8 @@
  * A call (one inbound node) is a list of [layer, node, tensor], since Keras 2 with keyword
  * arguments as fourth element that may hold more of them; in Keras 3 an object whose args and
  * kwargs hold
- * __keras_tensor__ objects at any depth. All are collected by one walk with a stack of its own.
+ * __keras_tensor__ objects at any depth. All are collected by one walk with a stack of its own,
+ * each with the keyword it stands under.
  * References are resolved through the sorted names, and the order of calls is sorted topologically:
  * both in (almost) linear time, however often a tensor is shared. */
 #include <string.h>
@@ -18,13 +19,18 @@
 /* The fields of a call while the arrays still grow. */
 typedef struct raw_call {
     size_t first, n; /* refs */
+    const pg__json *kwargs;
 } raw_call;
 
 typedef struct connect {
     pg__model *m;
     pg__tensor_ref *refs;
     size_t n_refs, cap_refs;
-    raw_call *calls; /* of all layers, in order */
+    const char **args; /* per ref */
+    size_t cap_args;
+    const char *arg;        /* keyword that is looked at, or NULL */
+    const pg__json *kwargs; /* of the call that is looked at */
+    raw_call *calls;        /* of all layers, in order */
     size_t n_calls, cap_calls;
     size_t *first_call; /* per layer, and one more for the end */
     pg_err *err;
@@ -40,7 +46,8 @@ typedef struct frame {
     const pg__json *array;
     size_t next;
     pg__json_iter members;
-    int maybe; /* what looks like a reference need not be one: arguments */
+    int maybe;    /* what looks like a reference need not be one: arguments */
+    int keywords; /* its members are keyword arguments */
 } frame;
 
 static pg_status fail_at(const connect *c, const place *at, const char *why, const char *name)
@@ -48,6 +55,16 @@ static pg_status fail_at(const connect *c, const place *at, const char *why, con
     const char *owner = at->layer ? at->layer : c->m->name ? c->m->name : c->m->class_name;
     return pg_fail(c->err, PG_E_FORMAT, "%s: \"%s\" %s%s%s%s", PG_SHOW(owner), at->key, why,
                    name ? " \"" : "", name ? PG_SHOW(name) : "", name ? "\"" : "");
+}
+
+static pg_status push_ref(connect *c, pg__tensor_ref ref)
+{
+    if (pg__mem_grow(&c->refs, &c->cap_refs, c->n_refs + 1, sizeof *c->refs) ||
+        pg__mem_grow(&c->args, &c->cap_args, c->n_refs + 1, sizeof *c->args))
+        return pg__nomem(c->err);
+    c->args[c->n_refs] = c->arg;
+    c->refs[c->n_refs++] = ref;
+    return PG_OK;
 }
 
 /* Adds the reference [layer, node, tensor] that begins `triple`. */
@@ -66,10 +83,7 @@ static pg_status add_ref(connect *c, const pg__json *triple, int maybe, const pl
         return fail_at(c, at, "names a layer that is not in this model:", name);
     if (node < 0 || node > UINT32_MAX || tensor < 0 || tensor > UINT32_MAX)
         return fail_at(c, at, "has an index out of range for layer", name);
-    if (pg__mem_grow(&c->refs, &c->cap_refs, c->n_refs + 1, sizeof *c->refs))
-        return pg__nomem(c->err);
-    c->refs[c->n_refs++] = (pg__tensor_ref){layer, (uint32_t)node, (uint32_t)tensor};
-    return PG_OK;
+    return push_ref(c, (pg__tensor_ref){layer, (uint32_t)node, (uint32_t)tensor});
 }
 
 static int is_triple(const pg__json *j)
@@ -82,6 +96,7 @@ static int is_triple(const pg__json *j)
 static pg_status visit(connect *c, const pg__json *j, int maybe, frame *stack, size_t *depth,
                        const place *at)
 {
+    int keywords = 0;
     const pg__json_type t = pg__json_type_of(j);
     const char *class_name = pg__json_get_str(j, "class_name");
     if (class_name && strcmp(class_name, "__keras_tensor__") == 0)
@@ -97,13 +112,17 @@ static pg_status visit(connect *c, const pg__json *j, int maybe, frame *stack, s
         if (pg__json_type_of(j) != PG_J_OBJECT)
             return PG_OK;
         maybe = 1;
+        keywords = !c->arg;
     } else if (t != PG_J_ARRAY && t != PG_J_OBJECT) {
         return maybe ? PG_OK
                      : fail_at(c, at, "holds something else than [layer, node, tensor]", NULL);
     }
     if (*depth == PG_LIMIT_JSON_DEPTH)
         return pg_fail(c->err, PG_E_LIMIT, "%s nested too deep", at->key);
-    stack[(*depth)++] = (frame){.array = j, .members = {.obj = j}, .maybe = maybe};
+    if (keywords && !c->kwargs)
+        c->kwargs = j;
+    stack[(*depth)++] =
+        (frame){.array = j, .members = {.obj = j}, .maybe = maybe, .keywords = keywords};
     return PG_OK;
 }
 
@@ -113,22 +132,29 @@ static pg_status collect(connect *c, const pg__json *j, const place *at)
     frame stack[PG_LIMIT_JSON_DEPTH];
     size_t depth = 0;
     /* Keras 3: only __keras_tensor__ counts among the arguments */
+    const pg__json *kwargs = pg__json_get(j, "args") ? pg__json_get(j, "kwargs") : NULL;
     const int is_keras3 = pg__json_get(j, "args") != NULL;
     pg_status st = PG_OK;
+    c->arg = NULL;
+    c->kwargs = kwargs;
     PG_TRY(visit(c, j, is_keras3, stack, &depth, at));
     while (depth > 0) {
         frame *f = &stack[depth - 1];
         const pg__json *next = NULL;
+        f->keywords |= kwargs && f->array == kwargs;
         if (pg__json_type_of(f->array) == PG_J_ARRAY)
             next = pg__json_at(f->array, f->next++);
         else if (pg__json_next(&f->members))
             next = f->members.value;
+        if (f->keywords)
+            c->arg = next ? f->members.key : NULL;
         if (next)
             PG_TRY(visit(c, next, f->maybe, stack, &depth, at));
         else
             depth--;
     }
 done:
+    c->arg = NULL;
     return st;
 }
 
@@ -136,7 +162,8 @@ static pg_status add_call(connect *c, size_t first_ref)
 {
     if (pg__mem_grow(&c->calls, &c->cap_calls, c->n_calls + 1, sizeof *c->calls))
         return pg__nomem(c->err);
-    c->calls[c->n_calls++] = (raw_call){first_ref, c->n_refs - first_ref};
+    c->calls[c->n_calls++] = (raw_call){first_ref, c->n_refs - first_ref, c->kwargs};
+    c->kwargs = NULL;
     return PG_OK;
 }
 
@@ -168,11 +195,7 @@ static pg_status chain_calls(connect *c)
     pg_status st = PG_OK;
     for (size_t i = 0; i < c->m->n_layers; i++) {
         if (i > 0) {
-            if (pg__mem_grow(&c->refs, &c->cap_refs, c->n_refs + 1, sizeof *c->refs)) {
-                st = pg__nomem(c->err);
-                goto done;
-            }
-            c->refs[c->n_refs++] = (pg__tensor_ref){.layer = i - 1};
+            PG_TRY(push_ref(c, (pg__tensor_ref){.layer = i - 1}));
             PG_TRY(add_call(c, c->n_refs - 1));
         }
         c->first_call[i + 1] = c->n_calls;
@@ -317,13 +340,17 @@ static pg_status settle(connect *c)
     if (!calls)
         return pg__nomem(c->err);
     for (size_t i = 0; i < c->n_calls; i++)
-        calls[i] = (pg__call){c->refs ? c->refs + c->calls[i].first : NULL, c->calls[i].n};
+        calls[i] = (pg__call){.inputs = c->refs ? c->refs + c->calls[i].first : NULL,
+                              .args = c->args ? c->args + c->calls[i].first : NULL,
+                              .n_inputs = c->calls[i].n,
+                              .kwargs = c->calls[i].kwargs};
     for (size_t i = 0; i < m->n_layers; i++) {
         m->layers[i].calls = calls + c->first_call[i];
         m->layers[i].n_calls = c->first_call[i + 1] - c->first_call[i];
     }
     m->call_mem = calls;
     m->ref_mem = c->refs;
+    m->arg_mem = c->args;
     return PG_OK;
 }
 
@@ -332,12 +359,9 @@ static pg_status sequential_ends(connect *c, size_t *n_in, size_t *n_out)
 {
     if (c->m->n_layers == 0)
         return PG_OK;
-    if (pg__mem_grow(&c->refs, &c->cap_refs, c->n_refs + 2, sizeof *c->refs))
-        return pg__nomem(c->err);
-    c->refs[c->n_refs++] = (pg__tensor_ref){.layer = 0};
-    c->refs[c->n_refs++] = (pg__tensor_ref){.layer = c->m->n_layers - 1};
     *n_in = *n_out = 1;
-    return PG_OK;
+    const pg_status st = push_ref(c, (pg__tensor_ref){.layer = 0});
+    return st != PG_OK ? st : push_ref(c, (pg__tensor_ref){.layer = c->m->n_layers - 1});
 }
 
 pg_status pg__graph_connect(pg__model *m, pg_err *err)
@@ -377,8 +401,10 @@ pg_status pg__graph_connect(pg__model *m, pg_err *err)
     PG_TRY(check_refs(&c));
     PG_TRY(check_cycles(&c));
 done:
-    if (!m->ref_mem)
+    if (!m->call_mem) { /* not settled */
         pg__mem_free(c.refs);
+        pg__mem_free(c.args);
+    }
     pg__mem_free(c.calls);
     pg__mem_free(c.first_call);
     return st;

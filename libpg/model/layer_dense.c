@@ -1,5 +1,5 @@
 /* layer_dense.c - layers that multiply by a matrix: Dense, EinsumDense, Embedding, and Keras 1's
- * TimeDistributedDense, MaxoutDense and Highway.
+ * TimeDistributedDense, MaxoutDense and Highway; Masking, which like Embedding makes masks.
  *
  * Keras 3 can put low-rank adapters beside a kernel ("lora_rank"); the kernel is then frozen. */
 #include <string.h>
@@ -135,6 +135,52 @@ pg_status pg__lower_dense(pg__lowering *lw, const pg__layer *l, const pg__val *i
     PG_TRY(pg__lower_activation_of(lw, l, pg__json_get(l->config, "activation"), out->v[0],
                                    &out->v[0], err));
     PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
+done:
+    return st;
+}
+
+/* Rows of the table. Ids may arrive as numbers; the mask is made of the ids. */
+pg_status pg__lower_embedding(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                              pg__results *out, pg_err *err)
+{
+    double dropout = 0;
+    uint64_t table[2];
+    pg__val ids, weights, mask;
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_one_input(l, n_in, err));
+    (void)pg__json_num(pg__json_get(l->config, "dropout"), &dropout); /* Keras 1: whole words */
+    if (pg__config_has(l, "lora_rank") || pg__config_has(l, "quantization_config") || dropout > 0)
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: low-rank adapters, quantized tables and dropout of words",
+                PG_SHOW(l->name));
+    PG_TRY(pg__config_dim(&table[0], l, "input_dim", err));
+    PG_TRY(pg__config_dim(&table[1], l, "output_dim", err));
+    PG_TRY(pg__lower_param(lw, "embeddings", 2, table, &weights, err));
+    PG_TRY(pg__lower_as_ids(lw, in[0], &ids, err));
+    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_embedding, NULL, ids, weights, &out->v[0], err));
+    out->n = 1;
+    if (pg__config_bool(l, "mask_zero", 0)) {
+        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_mask_ids, NULL, ids, &mask, err));
+        PG_TRY(pg__set_mask(lw, out->v[0], mask, err));
+    }
+done:
+    return st;
+}
+
+/* Steps whose features all equal mask_value become zeros, and count no more. */
+pg_status pg__lower_masking(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                            pg__results *out, pg_err *err)
+{
+    pg__mask_attrs a = {.value = 0};
+    pg__val mask;
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_one_input(l, n_in, err));
+    if (pg__config_has(l, "mask_value") &&
+        !pg__json_num(pg__json_get(l->config, "mask_value"), &a.value))
+        PG_FAIL(PG_E_FORMAT, "%s: \"mask_value\" is not a number", PG_SHOW(l->name));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_mask_steps, &a, in[0], &mask, err));
+    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_mask_rows, NULL, in[0], mask, &out->v[0], err));
+    PG_TRY(pg__set_mask(lw, out->v[0], mask, err));
+    out->n = 1;
 done:
     return st;
 }

@@ -181,7 +181,7 @@ pg_status pg__lower_batch_norm(pg__lowering *lw, const pg__layer *l, const pg__v
     if (n.axis + 1 != n.rank)
         PG_TRY(pg__lower_transpose(lw, in[0], perm, &n.x, err));
     PG_TRY(norm_params(&n, lw, l, err));
-    if (lw->opts->training && !(is_frozen && frozen == PG__BN_FROZEN_INFERS)) {
+    if (lw->training && !(is_frozen && frozen == PG__BN_FROZEN_INFERS)) {
         PG_TRY(batch_norm(&n, lw, !is_frozen || frozen == PG__BN_FROZEN_MOVES, &y, err));
     } else {
         const pg__bn_attrs a = {n.epsilon, PG__BN_NONE};
@@ -193,6 +193,80 @@ pg_status pg__lower_batch_norm(pg__lowering *lw, const pg__layer *l, const pg__v
     out->n = 1;
     out->v[0] = y;
     PG_TRY(pg__pass_mask(lw, in[0], y, err));
+done:
+    return st;
+}
+
+/* ---- LayerNormalization ---- */
+
+/* The axes as a set; PG_E_FORMAT if the input does not have them. */
+static pg_status read_axes(unsigned *out, const pg__layer *l, uint32_t rank, pg_err *err)
+{
+    const pg__json *axis = pg__json_get(l->config, "axis");
+    const int is_list = pg__json_type_of(axis) == PG_J_ARRAY;
+    const size_t n = is_list ? pg__json_len(axis) : 1;
+    *out = 0;
+    for (size_t i = 0; i < n; i++) {
+        int64_t v = -1;
+        if (pg__json_type_of(axis) > PG_J_NULL &&
+            !pg__json_int(is_list ? pg__json_at(axis, i) : axis, &v))
+            v = INT64_MAX;
+        v += v < 0 ? (int64_t)rank : 0;
+        if (v < 1 || v >= (int64_t)rank)
+            return pg_fail(err, PG_E_FORMAT, "%s: \"axis\" names no axis of the input",
+                           PG_SHOW(l->name));
+        *out |= 1u << v;
+    }
+    return PG_OK;
+}
+
+/* An order that puts the axes last; `back` undoes it. Returns their number. */
+static uint32_t axes_last(unsigned axes, uint32_t rank, pg__transpose_attrs *to,
+                          pg__transpose_attrs *back)
+{
+    uint32_t n = 0;
+    for (int last = 0; last < 2; last++)
+        for (uint32_t i = 0; i < rank; i++)
+            if ((int)(axes >> i & 1) == last) {
+                back->perm[i] = n;
+                to->perm[n++] = i;
+            }
+    return (uint32_t)__builtin_popcount(axes);
+}
+
+pg_status pg__lower_layer_norm(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                               pg__results *out, pg_err *err)
+{
+    pg__layer_norm_attrs a = {.epsilon = 1e-3};
+    pg__transpose_attrs to, back;
+    pg__val operands[3] = {in[0], PG__NO_VAL, PG__NO_VAL}, results[3];
+    unsigned axes;
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_one_input(l, n_in, err));
+    const uint32_t rank = pg__dims_at(lw, in[0])->rank;
+    if (pg__config_bool(l, "rms_scaling", 0))
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"rms_scaling\"", PG_SHOW(l->name));
+    (void)pg__json_num(pg__json_get(l->config, "epsilon"), &a.epsilon);
+    PG_TRY(read_axes(&axes, l, rank, err));
+    a.n_axes = axes_last(axes, rank, &to, &back);
+    const int moved = axes != ((1u << a.n_axes) - 1) << (rank - a.n_axes);
+    if (moved)
+        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_transpose, &to, in[0], &operands[0], err));
+    const pg__dims x = *pg__dims_at(lw, operands[0]);
+    const uint64_t *dims = x.d + (rank - a.n_axes);
+    for (uint32_t i = 0; i < a.n_axes; i++)
+        if (dims[i] == PG_DIM_ANY)
+            PG_FAIL(PG_E_MISMATCH, "input %s: what is normalised needs a known size", PG_SHAPE(&x));
+    if (pg__config_bool(l, "scale", 1))
+        PG_TRY(pg__lower_param(lw, "gamma", a.n_axes, dims, &operands[1], err));
+    if (pg__config_bool(l, "center", 1))
+        PG_TRY(pg__lower_param(lw, "beta", a.n_axes, dims, &operands[2], err));
+    PG_TRY(pg__emit(&lw->to->tape, PG__OP_layer_norm, &a, operands, 3, results, err));
+    out->n = 1;
+    out->v[0] = results[0];
+    if (moved)
+        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_transpose, &back, results[0], &out->v[0], err));
+    PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
 done:
     return st;
 }

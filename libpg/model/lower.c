@@ -1,11 +1,13 @@
 /* lower.c - walks a model's calls in the order of their inputs and lowers each. */
 #include "model/lower.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "model/calls.h"
 #include "model/layers.h"
 
 /* ---- parameters ---- */
@@ -37,160 +39,6 @@ static const pg__leaf *find_leaf(const pg__lowering *lw, const pg__layer *l)
     return NULL;
 }
 
-static pg__param *find_param(const pg__lowering *lw, const char *name)
-{
-    size_t first = 0;
-    for (const pg__leaf *l = lw->opts->leaves->v; l != lw->leaf; l++)
-        first += l->vars.n;
-    for (size_t k = 0; k < lw->leaf->vars.n; k++) {
-        const pg__var *v = &lw->leaf->vars.v[k];
-        if (strcmp(v->name, name) == 0 && strcmp(v->sub, lw->sub) == 0)
-            return &lw->to->params[first + k];
-    }
-    return NULL;
-}
-
-pg_status pg__lower_param(pg__lowering *lw, const char *name, uint32_t rank, const uint64_t *dims,
-                          pg__val *out, pg_err *err)
-{
-    const pg__dims shape = pg__dims_of(rank, dims);
-    pg__param *p = find_param(lw, name);
-    pg_status st = PG_OK;
-    if (!p)
-        return pg_fail(err, PG_E_FORMAT, "%s: has no variable \"%s\"",
-                       PG_SHOW(lw->leaf->layer->name), name);
-    if (p->is_built && !pg__dims_equal(&p->shape, &shape))
-        return pg_fail(err, PG_E_MISMATCH,
-                       "%s: called with inputs of different sizes: %s is %s and %s",
-                       PG_SHOW(lw->leaf->layer->name), name, PG_SHAPE(&p->shape), PG_SHAPE(&shape));
-    p->shape = shape;
-    p->is_built = 1;
-    if (p->value == PG__NO_VAL)
-        PG_TRY(pg__tape_value(&lw->to->tape, &shape, PG__REAL, PG__PARAM,
-                              (uint32_t)(p - lw->to->params), p->trained && lw->opts->training,
-                              &p->value, err));
-    *out = p->value;
-done:
-    return st;
-}
-
-/* ---- what is known of a value beside its shape ---- */
-
-static pg_status origin_at(pg__lowering *lw, pg__val v, pg__origin **out, pg_err *err)
-{
-    const size_t had = lw->to->cap_origins;
-    if (pg__mem_grow(&lw->to->origins, &lw->to->cap_origins, (size_t)v + 1,
-                     sizeof *lw->to->origins))
-        return pg__nomem(err);
-    for (size_t i = had; i < lw->to->cap_origins; i++)
-        lw->to->origins[i] = (pg__origin){PG__NOT_SQUASHED, PG__NO_VAL, PG__NO_VAL};
-    *out = &lw->to->origins[v];
-    return PG_OK;
-}
-
-pg__val pg__mask_of(const pg__lowering *lw, pg__val v)
-{
-    return v < lw->to->cap_origins ? lw->to->origins[v].mask : PG__NO_VAL;
-}
-
-pg_status pg__set_mask(pg__lowering *lw, pg__val v, pg__val mask, pg_err *err)
-{
-    pg__origin *o;
-    const pg_status st = origin_at(lw, v, &o, err);
-    if (st == PG_OK)
-        o->mask = mask;
-    return st;
-}
-
-pg_status pg__pass_mask(pg__lowering *lw, pg__val from, pg__val to, pg_err *err)
-{
-    const pg__val mask = pg__mask_of(lw, from);
-    return mask == PG__NO_VAL ? PG_OK : pg__set_mask(lw, to, mask, err);
-}
-
-pg_status pg__set_logits(pg__lowering *lw, pg__val v, pg__squash squash, pg__val logits,
-                         pg_err *err)
-{
-    pg__origin *o;
-    const pg_status st = origin_at(lw, v, &o, err);
-    if (st == PG_OK)
-        o->squash = squash, o->logits = logits;
-    return st;
-}
-
-pg_status pg__lower_one_input(const pg__layer *l, size_t n_in, pg_err *err)
-{
-    if (n_in == 1)
-        return PG_OK;
-    return pg_fail(err, PG_E_FORMAT, "%s: %s takes one tensor, is called with %zu",
-                   PG_SHOW(l->name), l->class_name, n_in);
-}
-
-pg_status pg__lower_moving(pg__lowering *lw, pg__val param, pg__val value, double momentum,
-                           pg_err *err)
-{
-    pg__lowered *to = lw->to;
-    if (pg__mem_grow(&to->moving, &to->cap_moving, to->n_moving + 1, sizeof *to->moving))
-        return pg__nomem(err);
-    to->moving[to->n_moving++] =
-        (pg__moving){.param = to->tape.values[param].slot, .value = value, .momentum = momentum};
-    return PG_OK;
-}
-
-/* ---- operations that many families append ---- */
-
-pg_status pg__lower_dropout_of(pg__lowering *lw, pg__val x, double rate, const pg__dims *noise,
-                               int rows_share, pg__val *out, pg_err *err)
-{
-    const uint64_t n = PG__STEP_N;
-    const pg__dims step = pg__dims_of(1, &n);
-    const pg__dropout_attrs a = {
-        .rate = rate, .stream = lw->to->n_streams++, .rows_share = rows_share, .noise = *noise};
-    pg_status st = PG_OK;
-    *out = x;
-    if (!lw->opts->training || rate <= 0)
-        return PG_OK;
-    if (lw->to->step == PG__NO_VAL)
-        PG_TRY(pg__tape_value(&lw->to->tape, &step, PG__INT, PG__STEP, 0, 0, &lw->to->step, err));
-    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_dropout, &a, x, lw->to->step, out, err));
-done:
-    return st;
-}
-
-pg_status pg__lower_constant(pg__lowering *lw, const pg__dims *shape, const double *values,
-                             pg__val *out, pg_err *err)
-{
-    const size_t n = (size_t)pg__dims_elems(shape);
-    double *copy = pg__mem_array(n, sizeof *copy);
-    pg_status st = PG_OK;
-    if (copy)
-        memcpy(copy, values, n * sizeof *copy);
-    PG_TRY(pg__tape_own(&lw->to->tape, copy, err));
-    const pg__constant_attrs a = {.shape = *shape, .values = copy};
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_constant, &a, NULL, 0, out, err));
-done:
-    return st;
-}
-
-pg_status pg__lower_binary(pg__lowering *lw, pg__binary_kind kind, pg__val a, pg__val b,
-                           pg__val *out, pg_err *err)
-{
-    if (kind == PG__ADD && pg__dims_equal(pg__dims_at(lw, a), pg__dims_at(lw, b)))
-        return pg__emit2(&lw->to->tape, PG__OP_add, NULL, a, b, out, err);
-    return pg__emit2(&lw->to->tape, PG__OP_binary, &(pg__binary_attrs){kind}, a, b, out, err);
-}
-
-pg_status pg__lower_reshape(pg__lowering *lw, pg__val x, const pg__dims *to, pg__val *out,
-                            pg_err *err)
-{
-    const pg__reshape_attrs attrs = {.to = *to};
-    if (pg__dims_equal(pg__dims_at(lw, x), to)) {
-        *out = x;
-        return PG_OK;
-    }
-    return pg__emit1(&lw->to->tape, PG__OP_reshape, &attrs, x, out, err);
-}
-
 /* ---- one model ---- */
 
 typedef struct walk {
@@ -199,6 +47,7 @@ typedef struct walk {
     pg__results *done; /* per call; n == 0: still to do */
     size_t *first;     /* per layer: index of its first call (an InputLayer has one entry) */
     size_t n_calls;
+    unsigned char *needed; /* per layer */
 } walk;
 
 static int is_input(const pg__layer *l)
@@ -215,20 +64,100 @@ static size_t call_at(const walk *w, pg__tensor_ref ref)
     return w->first[ref.layer] + (l->n_calls ? ref.node - l->first_node : 0);
 }
 
+/* Only these look at ids as they are. */
+static int takes_ids(const char *class_name)
+{
+    static const char *const classes[] = {"Embedding", "Flatten", "Reshape", "TimeDistributed"};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (strcmp(class_name, classes[i]) == 0)
+            return 1;
+    return 0;
+}
+
+static pg_status call_family(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                             pg__results *out, pg_err *err)
+{
+    const pg__lower_fn fn = pg__lower_fn_of(l->class_name);
+    pg__val *real = pg__mem_array(n_in, sizeof *real);
+    pg_status st = PG_OK;
+    if (!real)
+        return pg__nomem(err);
+    if (!fn)
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: %s cannot be trained", PG_SHOW(l->name),
+                PG_SHOW(l->class_name));
+    for (size_t k = 0; k < n_in; k++) {
+        real[k] = in[k];
+        if (!takes_ids(l->class_name))
+            PG_TRY(pg__lower_as_real(lw, in[k], &real[k], err));
+    }
+    st = fn(lw, l, real, n_in, out, err);
+    if (st == PG_E_MISMATCH) /* shapes: operations do not know whose they are */
+        pg_err_prefix(err, PG_SHOW(l->name));
+done:
+    pg__mem_free(real);
+    return st;
+}
+
+/* The variables of a layer of the model that a leaf wraps: they follow each other there. */
+static void find_inner(pg__lowering *lw, const pg__layer *l)
+{
+    lw->first_var = 0;
+    lw->sub = l->name;
+    for (size_t i = 0; i < lw->inner->n; i++) {
+        lw->n_vars = lw->inner->v[i].vars.n;
+        if (lw->inner->v[i].layer == l)
+            return;
+        lw->first_var += lw->n_vars;
+    }
+}
+
 static pg_status call_layer(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
                             pg__results *out, pg_err *err)
 {
-    const pg__leaf *outer = lw->leaf;
+    const pg__lowering outer = *lw;
     pg_status st = PG_OK;
-    if (l->model)
-        return lower_model(lw, l->model, in, n_in, out, err);
-    lw->leaf = find_leaf(lw, l);
-    lw->sub = "";
-    lw->to->tape.origin = (uint32_t)(lw->leaf - lw->opts->leaves->v);
-    st = pg__lower_fn_of(l->class_name)(lw, l, in, n_in, out, err);
-    if (st == PG_E_MISMATCH) /* shapes: operations do not know whose they are */
-        pg_err_prefix(err, PG_SHOW(l->name));
-    lw->leaf = outer;
+    if (!lw->opts->rules->keras3) /* Keras 3's fit() overrules what was recorded */
+        lw->training =
+            pg__json_bool(pg__json_get(lw->kwargs, "training"), lw->training) && lw->opts->training;
+    if (l->model) {
+        lw->args = NULL;
+        lw->kwargs = NULL;
+        st = lower_model(lw, l->model, in, n_in, out, err);
+    } else if (lw->inner) {
+        find_inner(lw, l);
+        st = call_family(lw, l, in, n_in, out, err);
+    } else {
+        lw->leaf = find_leaf(lw, l);
+        lw->sub = "";
+        lw->to->tape.origin = (uint32_t)(lw->leaf - lw->opts->leaves->v);
+        st = call_family(lw, l, in, n_in, out, err);
+    }
+    *lw = outer;
+    return st;
+}
+
+pg_status pg__lower_inner(pg__lowering *lw, const pg__layer *inner, const char *sub, pg__val in,
+                          pg__results *out, pg_err *err)
+{
+    const pg__lowering outer = *lw;
+    pg__leaves leaves = {0};
+    pg_status st = PG_OK;
+    lw->args = NULL;
+    lw->kwargs = NULL;
+    if (!inner->model) {
+        lw->sub = sub;
+        st = call_family(lw, inner, &in, 1, out, err);
+        goto done;
+    }
+    if (lw->inner)
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: a model inside a layer inside another of the kind",
+                PG_SHOW(inner->name));
+    PG_TRY(pg__leaves_of(&leaves, inner->model, lw->opts->graph->dialect, err));
+    lw->inner = &leaves;
+    PG_TRY(lower_model(lw, inner->model, &in, 1, out, err));
+done:
+    pg__leaves_fini(&leaves);
+    *lw = outer;
     return st;
 }
 
@@ -248,26 +177,46 @@ static pg_status note_call(walk *w, size_t layer, const pg__results *r, pg_err *
     return PG_OK;
 }
 
+/* What a call is given: results of others. Operations that only lead to masks were left out. */
+static pg_status gather(const walk *w, const pg__layer *l, const pg__call *call, pg__val *in,
+                        pg_err *err)
+{
+    for (size_t k = 0; k < call->n_inputs; k++) {
+        const pg__results *from = &w->done[call_at(w, call->inputs[k])];
+        in[k] = PG__NO_VAL;
+        if (!w->needed[call->inputs[k].layer])
+            continue;
+        if (call->inputs[k].tensor >= from->n)
+            return pg_fail(err, PG_E_FORMAT, "%s: input %zu is output %u of a call that has %zu",
+                           PG_SHOW(l->name), k, call->inputs[k].tensor, from->n);
+        in[k] = from->v[call->inputs[k].tensor];
+    }
+    return PG_OK;
+}
+
 static pg_status lower_call(walk *w, size_t layer, size_t node, pg_err *err)
 {
     const pg__layer *l = &w->m->layers[layer];
     const pg__call *call = &l->calls[node];
+    const pg__lowering outer = *w->lw;
     pg__results *r = &w->done[w->first[layer] + node];
+    size_t n = 0;
     pg_status st = PG_OK;
     pg__val *in = pg__mem_array(call->n_inputs, sizeof *in);
-    if (!in)
-        return pg__nomem(err);
-    for (size_t k = 0; k < call->n_inputs; k++) {
-        const pg__results *from = &w->done[call_at(w, call->inputs[k])];
-        if (call->inputs[k].tensor >= from->n)
-            PG_FAIL(PG_E_FORMAT, "%s: input %zu is output %u of a call that has %zu",
-                    PG_SHOW(l->name), k, call->inputs[k].tensor, from->n);
-        in[k] = from->v[call->inputs[k].tensor];
-    }
-    st = call_layer(w->lw, l, in, call->n_inputs, r, err);
-    if (st == PG_OK)
-        PG_TRY(note_call(w, layer, r, err));
+    const char **args = pg__mem_array(call->n_inputs, sizeof *args);
+    if (!in || !args)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(gather(w, l, call, in, err));
+    PG_TRY(pg__split_masks(w->lw, call, in, args, &n, err));
+    if (n == 0)
+        PG_FAIL(PG_E_FORMAT, "%s: is called without a tensor", PG_SHOW(l->name));
+    w->lw->args = args;
+    w->lw->kwargs = call->kwargs;
+    PG_TRY(call_layer(w->lw, l, in, n, r, err));
+    PG_TRY(note_call(w, layer, r, err));
 done:
+    *w->lw = outer;
+    pg__mem_free(args);
     pg__mem_free(in);
     return st;
 }
@@ -277,7 +226,7 @@ static size_t push_missing(const walk *w, const pg__call *call, pg__tensor_ref *
 {
     size_t n = 0;
     for (size_t k = call->n_inputs; k-- > 0;)
-        if (w->done[call_at(w, call->inputs[k])].n == 0)
+        if (w->needed[call->inputs[k].layer] && w->done[call_at(w, call->inputs[k])].n == 0)
             stack[n++] = call->inputs[k];
     return n;
 }
@@ -290,7 +239,7 @@ static pg_status lower_calls(walk *w, pg_err *err)
     size_t n = 0, cap = 0;
     pg_status st = PG_OK;
     for (size_t layer = 0; layer < w->m->n_layers; layer++)
-        for (size_t node = 0; node < w->m->layers[layer].n_calls; node++) {
+        for (size_t node = 0; w->needed[layer] && node < w->m->layers[layer].n_calls; node++) {
             const pg__layer *l = &w->m->layers[layer];
             if (pg__mem_grow(&stack, &cap, 1, sizeof *stack))
                 PG_TRY(pg__nomem(err));
@@ -356,6 +305,7 @@ static pg_status lower_model(pg__lowering *lw, const pg__model *m, const pg__val
     w.done = w.first ? pg__mem_array(w.n_calls, sizeof *w.done) : NULL;
     if (!w.done)
         PG_TRY(pg__nomem(err));
+    PG_TRY(pg__layers_needed(&w.needed, m, err));
     PG_TRY(bind_inputs(&w, in, n_in, err));
     PG_TRY(lower_calls(&w, err));
     if (m->n_outputs > PG_MAX_OUTPUTS)
@@ -370,6 +320,7 @@ static pg_status lower_model(pg__lowering *lw, const pg__model *m, const pg__val
         out->v[k] = r->v[m->outputs[k].tensor];
     }
 done:
+    pg__mem_free(w.needed);
     pg__mem_free(w.done);
     pg__mem_free(w.first);
     return st;
@@ -377,20 +328,48 @@ done:
 
 /* ---- the whole ---- */
 
-/* Lists every class that has no lowering, each once, before anything else is done. */
-static pg_status check_classes(const pg__leaves *leaves, pg_err *err)
+typedef struct untrained {
+    pg__strs names;
+    pg_err *err;
+} untrained;
+
+/* The layer itself, and what it wraps. A wrapped model is looked at as a model. */
+static pg_status check_class(untrained *u, const pg__layer *l)
 {
-    size_t n = 0;
     pg_status st = PG_OK;
-    for (size_t i = 0; i < leaves->n; i++)
-        n += pg__lower_fn_of(leaves->v[i].layer->class_name) == NULL;
-    if (n == 0)
-        return PG_OK;
-    st = pg_fail(err, PG_E_UNSUPPORTED, "%zu layer%s cannot be trained", n, n == 1 ? "" : "s");
-    for (size_t i = 0; i < leaves->n; i++)
-        if (!pg__lower_fn_of(leaves->v[i].layer->class_name))
-            pg_err_detail(err, "%s (%s)", PG_SHOW(leaves->v[i].layer->name),
-                          PG_SHOW(leaves->v[i].layer->class_name));
+    for (const pg__layer *at = l; at && !at->model; at = at->inner)
+        if (!pg__lower_fn_of(at->class_name) || pg__layer_is_op(at)) {
+            const pg__shown name = pg__show(l->name);
+            PG_TRY(pg__strs_printf(&u->names, u->err, "%s (%s)", name.s, PG_SHOW(at->class_name)));
+        }
+done:
+    return st;
+}
+
+/* Lists every layer that has no lowering before anything else is done. */
+static pg_status check_classes(const pg__graph *g, pg_err *err)
+{
+    untrained u = {.err = err};
+    unsigned char *needed = NULL;
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < g->n_models; i++) {
+        const pg__model *m = g->models[i];
+        PG_TRY(pg__layers_needed(&needed, m, err));
+        for (size_t k = 0; k < m->n_layers; k++)
+            if (needed[k] && !is_input(&m->layers[k]))
+                PG_TRY(check_class(&u, &m->layers[k]));
+        pg__mem_free(needed);
+        needed = NULL;
+    }
+    if (u.names.n == 0)
+        goto done;
+    st = pg_fail(err, PG_E_UNSUPPORTED, "%zu layer%s cannot be trained", u.names.n,
+                 u.names.n == 1 ? "" : "s");
+    for (size_t i = 0; i < u.names.n; i++)
+        pg_err_detail(err, "%s", u.names.v[i]);
+done:
+    pg__mem_free(needed);
+    pg__strs_fini(&u.names);
     return st;
 }
 
@@ -420,11 +399,11 @@ done:
 pg_status pg__lower(pg__lowered *out, const pg__lower_opts *opts, pg_err *err)
 {
     const pg__model *m = opts->graph->root;
-    pg__lowering lw = {.to = out, .opts = opts, .sub = ""};
+    pg__lowering lw = {.to = out, .opts = opts, .sub = "", .training = opts->training};
     pg__results results = {.n = 0};
     pg_status st = PG_OK;
     *out = (pg__lowered){.n_called = m->n_layers, .step = PG__NO_VAL};
-    PG_TRY(check_classes(opts->leaves, err));
+    PG_TRY(check_classes(opts->graph, err));
     PG_TRY(number_params(out, opts->leaves, err));
     out->called = pg__mem_array(m->n_layers, sizeof *out->called);
     if (!out->called)
@@ -454,6 +433,7 @@ void pg__lowered_fini(pg__lowered *l)
     pg__mem_free(l->outputs);
     pg__mem_free(l->origins);
     pg__mem_free(l->moving);
+    pg__mem_free(l->states);
     pg__tape_fini(&l->tape);
     *l = (pg__lowered){0};
 }

@@ -46,6 +46,15 @@ typedef struct pg__called {
     size_t n_out;
 } pg__called;
 
+/* What a stateful layer keeps from one batch to the next: `before` is read, `after` put in its
+ * place when the step is over. */
+typedef struct pg__state {
+    const pg__leaf *leaf;
+    const char *sub;
+    uint32_t k;
+    pg__val before, after;
+} pg__state;
+
 typedef struct pg__lowered {
     pg__tape tape;
     pg__param *params;
@@ -61,6 +70,8 @@ typedef struct pg__lowered {
     int couples_rows;   /* rows of a batch are no longer independent: BatchNormalization */
     pg__val step;       /* seed and step, or PG__NO_VAL if nothing is random */
     uint32_t n_streams; /* of random numbers that operations draw */
+    pg__state *states;  /* slots of PG__STATE values, in the order of the first calls */
+    size_t n_states, cap_states;
 } pg__lowered;
 
 typedef struct pg__lower_opts {
@@ -83,9 +94,23 @@ void pg__lowered_fini(pg__lowered *l);
 typedef struct pg__lowering {
     pg__lowered *to;
     const pg__lower_opts *opts;
-    const pg__leaf *leaf; /* whose parameters are asked for */
-    const char *sub;      /* inner layer of it, or "" */
+    const pg__leaf *leaf;     /* whose parameters are asked for */
+    const char *sub;          /* inner layer of it, or "" */
+    const pg__leaves *inner;  /* leaf wraps a model: the leaves of that */
+    size_t first_var, n_vars; /* of leaf: those of the layer in hand; n_vars 0: all */
+    int training;             /* the layer in hand works as in training */
+    const char *const *args; /* of the call in hand, per operand; NULL: none was given by keyword */
+    const pg__json *kwargs;  /* of the call in hand, or NULL */
 } pg__lowering;
+
+/* Operand `name` of the call in hand: given by that keyword, or the one at `position` of those
+ * without keyword; PG__NO_VAL if there is none. */
+pg__val pg__operand(const pg__lowering *lw, const pg__val *in, size_t n_in, const char *name,
+                    size_t position);
+
+/* Ids as numbers and numbers as ids; values that are so already stay what they are. */
+pg_status pg__lower_as_real(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err);
+pg_status pg__lower_as_ids(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err);
 
 #define PG_MAX_OUTPUTS 64 /* of one call */
 
@@ -94,6 +119,10 @@ typedef struct pg__results {
     pg__val v[PG_MAX_OUTPUTS];
     size_t n;
 } pg__results;
+
+/* A layer or model inside the layer in hand, named `sub` there, called with one tensor. */
+pg_status pg__lower_inner(pg__lowering *lw, const pg__layer *inner, const char *sub, pg__val in,
+                          pg__results *out, pg_err *err);
 
 typedef pg_status (*pg__lower_fn)(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                   size_t n_in, pg__results *out, pg_err *err);
@@ -121,6 +150,17 @@ pg_status pg__lower_binary(pg__lowering *lw, pg__binary_kind kind, pg__val a, pg
 
 /* PG_E_FORMAT unless the layer is called with one tensor. */
 pg_status pg__lower_one_input(const pg__layer *l, size_t n_in, pg_err *err);
+
+/* The state k of the layer in hand, which is kept from batch to batch: its value before this call,
+ * and what it is after it. dims: (rows, units). */
+pg_status pg__lower_state(pg__lowering *lw, uint32_t k, const uint64_t dims[2], pg__val *out,
+                          pg_err *err);
+void pg__keep_state(pg__lowering *lw, uint32_t k, pg__val now);
+
+/* The activation that a config value names, for operations that apply it themselves and know its
+ * slope from its result; which absent: `fallback`. PG_E_UNSUPPORTED for others. */
+pg_status pg__activation_attrs(pg__lowering *lw, const pg__layer *l, const pg__json *which,
+                               const char *fallback, pg__act_attrs *out, pg_err *err);
 
 /* Appends the activation that a config value names (string, object or null). */
 pg_status pg__lower_activation_of(pg__lowering *lw, const pg__layer *l, const pg__json *which,

@@ -30,14 +30,15 @@ typedef struct pg__rules {
     int logit_shortcut; /* losses on logits where a softmax or sigmoid made the output */
     pg__bn_moving bn_moving;
     pg__bn_frozen bn_frozen;
-    int activity_per_row; /* activity_regularizer is divided by the batch size */
-    int hard_sigmoid_six; /* relu6(x + 3) / 6 instead of 0.2 x + 0.5 */
-    int recurrent_hard;   /* recurrent_activation absent: hard_sigmoid */
-    int masks_or;         /* masks of merged inputs: or, instead of and */
-    int metrics_see_mask; /* unweighted metrics leave masked steps out */
-    int acc_short;        /* the metric accuracy is called acc */
-    int sorted_logs;      /* sorted keys, learning_rate instead of lr */
-    int clip_one_only;    /* only one way of clipping may be given */
+    int activity_per_row;    /* activity_regularizer is divided by the batch size */
+    int hard_sigmoid_six;    /* relu6(x + 3) / 6 instead of 0.2 x + 0.5 */
+    int recurrent_hard;      /* recurrent_activation absent: hard_sigmoid */
+    int bidirectional_zeros; /* Bidirectional gives zeros at masked steps of sequences */
+    int masks_or;            /* masks of merged inputs: or, instead of and */
+    int metrics_see_mask;    /* unweighted metrics leave masked steps out */
+    int acc_short;           /* the metric accuracy is called acc */
+    int sorted_logs;         /* sorted keys, learning_rate instead of lr */
+    int clip_one_only;       /* only one way of clipping may be given */
 } pg__rules;
 
 /* The rules of a version as Keras writes it ("2.2.4", "2.1.6-tf", "3.6.0"); NULL or "": 2.15's.

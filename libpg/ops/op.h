@@ -37,6 +37,7 @@ typedef enum pg__role {
     PG__WEIGHT, /* slot: output of the model; one number per row (or step), sample and class weight
                  */
     PG__PARAM,  /* slot: parameter, trained or not */
+    PG__STATE,  /* slot: state of a layer that goes on from batch to batch */
     PG__STEP,   /* PG__STEP_N integers that change from step to step, see pg__step_slot */
     PG__SEED    /* slot: output; a scalar, gradient of the batch's loss by one row's: weight / N */
 } pg__role;

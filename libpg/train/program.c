@@ -15,6 +15,7 @@ typedef enum place {
     IN_PARAM,
     IN_GRAD,
     IN_SEED,
+    IN_STATE,
     IN_STEP,
     NOWHERE /* nobody reads it */
 } place;
@@ -182,6 +183,7 @@ static home outer_home(const pg__value *v)
     case PG__WEIGHT: return (home){IN_WEIGHT, v->slot};
     case PG__PARAM: return (home){IN_PARAM, v->slot};
     case PG__SEED: return (home){IN_SEED, v->slot};
+    case PG__STATE: return (home){IN_STATE, v->slot};
     case PG__STEP: return (home){IN_STEP, 0};
     case PG__TEMP: break;
     }
@@ -382,6 +384,7 @@ static void *address(const pg__program *p, const pg__frame *f, pg__val v)
     case IN_PARAM: return f->params[h.at];
     case IN_GRAD: return f->grads ? f->grads[h.at] : NULL;
     case IN_SEED: return at_slot(f->seeds, h.at);
+    case IN_STATE: return f->states ? f->states[h.at] : NULL;
     case IN_STEP: return at_slot(&f->step, 0);
     case NOWHERE: break;
     }

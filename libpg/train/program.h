@@ -31,6 +31,7 @@ typedef struct pg__frame {
     void *const *grads;         /* per parameter; NULL, or entries NULL, where not wanted */
     const void *const *seeds;   /* per output: pointer to the scalar */
     const void *step;           /* PG__STEP_N integers */
+    void *const *states;        /* per state of a stateful layer: its rows */
     void *arena, *scratch;
 } pg__frame;
 

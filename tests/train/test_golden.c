@@ -290,10 +290,14 @@ static void run_golden(const char *name, const char *device)
         (void)state;                                 \
         run_golden(#run, "cpu:0");                   \
     }
+GOLDEN(bert_mini)
 GOLDEN(cnn_bn)
+GOLDEN(lstm_stateless)
 GOLDEN(mlp_digits)
 GOLDEN(multiout)
+GOLDEN(siamese)
 GOLDEN(unet_seg)
 
 #define BOTH(run) cmocka_unit_test(run##_on_the_reference), cmocka_unit_test(run##_on_the_cpu)
-PG_TEST_MAIN(BOTH(cnn_bn), BOTH(mlp_digits), BOTH(multiout), BOTH(unet_seg))
+PG_TEST_MAIN(BOTH(bert_mini), BOTH(cnn_bn), BOTH(lstm_stateless), BOTH(mlp_digits), BOTH(multiout),
+             BOTH(siamese), BOTH(unet_seg))
