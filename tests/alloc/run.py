@@ -44,6 +44,10 @@ def main():
         ("pginfo", ["--stats", t("files/keras-3.6.0-native/cnn4/template.keras")], None),
         ("pginfo", [t("files/keras-3.10.0-native/cnn4/sharded_wrapper/wrapper.weights.json")], None),
         ("pginfo", [t("files/pytorch/cnn/dataparallel.safetensors")], None),
+        ("pginfo", ["--stats", t("extra/pytorch/views.pt")], None),
+        ("pginfo", ["--stats", t("extra/pytorch/views_stream.pt")], None),
+        ("pginfo", ["--stats", t("golden/mlp_digits/first_batch.npz")], None),
+        ("pginfo", ["--stats", t("files/pytorch/cnn/x0.npy")], None),
         ("pginfo", [t("negative/truncated_half.h5")], None),
         ("pgcheck", ["--model", t(d4, "template.json"), t(d4, "template_weights.h5")], None),
         ("pgcheck", ["--model", t("files/keras-3.6.0-native/cnn4/template.json"), t("files/keras-3.6.0-native/cnn4/template.keras")], None),
@@ -54,6 +58,7 @@ def main():
         ("pgunwrap", ["--no-sync", t("files/keras-3.6.0-native/nested/wrapper.keras")], "o.keras"),
         ("pgunwrap", ["--no-sync", t("files/keras-3.6.0-native/cnn4/wrapper.weights.h5")], "o.weights.h5"),
         ("pgunwrap", ["--no-sync", t("files/pytorch/cnn/dataparallel.safetensors")], "o.safetensors"),
+        ("pgunwrap", ["--no-sync", t("files/pytorch/trap/checkpoint.pth.tar")], "o.safetensors"),
         ("pgwrap", ["--no-sync", "--like", t(d4, "wrapper_weights.h5"), t(d4, "template_weights.h5")], "o.h5"),
         ("pgwrap", ["--no-sync", "--gpus", "2", t(d4, "template_weights.h5")], "o.h5"),
     ]
