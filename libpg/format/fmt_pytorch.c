@@ -484,5 +484,5 @@ const pg__format pg__fmt_pytorch = {
     .words = "pytorch-zip\0pytorch-stream\0",
     .probe = probe,
     .open = open_pytorch,
-    .suffixes = ".pt\0.pth\0.pth.tar\0",
+    .suffixes = ".pt\0.pth\0.pth.tar\0.bin\0",
 };

@@ -8,6 +8,7 @@ pgunwrap checkpoint.pth.tar clean.safetensors
 pgdiff clean.safetensors "$TESTDATA/files/pytorch/cnn/single.safetensors"
 pgdiff checkpoint.pth.tar dataparallel_oldzip.pt
 pgunwrap compiled.pt clean.pt || echo "exit $?"
+pgunwrap compiled.pt pytorch_model.bin || echo "exit $?"
 pgunwrap -n compiled.pt clean2.safetensors
 pgunwrap single.pt x.safetensors || echo "exit $?"
 pgcheck single.pt
