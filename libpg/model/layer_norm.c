@@ -126,7 +126,7 @@ static pg__bn_correction correction_of(const norm *n, const pg__rules *rules)
 {
     switch (rules->bn_moving) {
     case PG__BN_BIASED: return PG__BN_NONE;
-    case PG__BN_DEBIASED: return PG__BN_LAYER;
+    case PG__BN_DEBIASED:
     case PG__BN_CORRECTED_2X: return is_fused(n) && n->rank == 4 ? PG__BN_TWICE : PG__BN_LAYER;
     case PG__BN_FUSED: return is_fused(n) ? PG__BN_SAMPLE : PG__BN_NONE;
     }

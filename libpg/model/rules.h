@@ -7,8 +7,8 @@
 
 typedef enum pg__bn_moving {
     PG__BN_BIASED,       /* m v + (1-m) x with the batch's biased variance: 2.0, Keras 3 */
-    PG__BN_DEBIASED,     /* zero-debiased average, n/(n-(1+eps)): 2.1, 2.2 */
-    PG__BN_CORRECTED_2X, /* the variance is corrected twice: 2.3 */
+    PG__BN_DEBIASED,     /* zero-debiased average, the variance as in 2.3: 2.1, 2.2 */
+    PG__BN_CORRECTED_2X, /* n/(n-(1+eps)), after the fused kernel's n/(n-1): 2.3 */
     PG__BN_FUSED         /* n/(n-1) where TensorFlow's fused kernel runs, else biased: tf.keras */
 } pg__bn_moving;
 
