@@ -437,3 +437,8 @@ void pg__lowered_fini(pg__lowered *l)
     pg__tape_fini(&l->tape);
     *l = (pg__lowered){0};
 }
+
+pg__val pg__output_mask(const pg__lowered *l, size_t k)
+{
+    return l->outputs[k] < l->cap_origins ? l->origins[l->outputs[k]].mask : PG__NO_VAL;
+}

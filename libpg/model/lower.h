@@ -89,6 +89,9 @@ typedef struct pg__lower_opts {
 pg_status pg__lower(pg__lowered *out, const pg__lower_opts *opts, pg_err *err);
 void pg__lowered_fini(pg__lowered *l);
 
+/* The mask of output k, or PG__NO_VAL. */
+pg__val pg__output_mask(const pg__lowered *l, size_t k);
+
 /* ---- for the families ---- */
 
 typedef struct pg__lowering {

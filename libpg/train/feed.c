@@ -186,6 +186,25 @@ static pg_status check_target(const pg__feed *f, size_t k, const pg__value *want
                    PG_SHAPE(&want->shape), want->elem == PG__INT ? " classes" : "");
 }
 
+/* Weights: one for each row, or one for each loss of it. */
+static pg_status read_weights(const pg__feed *f, size_t k, const pg__value *loss,
+                              const uint64_t *rows, size_t n, void *out, pg_err *err)
+{
+    const size_t bytes = f->t->backend->real_bytes;
+    const pg__dims have = pg__array_dims(f->weights[k]);
+    const uint64_t each = pg__dims_elems(&loss->shape) / n,
+                   given = pg__dims_elems(&have) / have.d[0];
+    if (given != 1 && given != each)
+        return pg_fail(err, PG_E_MISMATCH, "%s: weights of \"%s\" are %s, its losses %s",
+                       pg__data_path(f->data), PG_SHOW(f->t->output_names[k]), PG_SHAPE(&have),
+                       PG_SHAPE(&loss->shape));
+    const pg_status st = pg__array_read(f->weights[k], rows, n, cast_of(f->t, PG__REAL), out, err);
+    for (uint64_t i = n * each;
+         st == PG_OK && given < each && i-- > 0;) /* from the end: in place */
+        memmove((char *)out + i * bytes, (const char *)out + i / each * bytes, bytes);
+    return st;
+}
+
 pg_status pg__feed_read(const pg__feed *f, const pg__program *p, const uint64_t *rows, size_t n,
                         pg__batch *out, pg_err *err)
 {
@@ -204,8 +223,7 @@ pg_status pg__feed_read(const pg__feed *f, const pg__program *p, const uint64_t 
         PG_TRY(
             pg__array_read(f->targets[k], rows, n, cast_of(t, target->elem), out->targets[k], err));
         if (f->weights[k])
-            PG_TRY(
-                pg__array_read(f->weights[k], rows, n, cast_of(t, PG__REAL), out->weights[k], err));
+            PG_TRY(read_weights(f, k, pg__program_loss_value(p, k), rows, n, out->weights[k], err));
     }
 done:
     return st;

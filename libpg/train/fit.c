@@ -7,6 +7,7 @@
 #include "train/feed.h"
 #include "train/names.h"
 #include "train/shuffle.h"
+#include "train/states.h"
 
 #define DEFAULT_BATCH 32
 
@@ -170,9 +171,15 @@ done:
     return st;
 }
 
+static pg_status reset_states(run *r, pg_err *err)
+{
+    return r->opts->reset_states ? pg__states_reset(r->t, err) : PG_OK;
+}
+
 static pg_status run_epoch(run *r, size_t epoch, pg_err *err)
 {
     pg_status st = PG_OK;
+    PG_TRY(reset_states(r, err));
     if (r->order)
         pg__shuffle(r->order, r->train.n_rows, r->opts->seed, epoch);
     if (r->cb && r->cb->epoch_begin)
@@ -180,6 +187,7 @@ static pg_status run_epoch(run *r, size_t epoch, pg_err *err)
     PG_TRY(run_batches(r, &r->train, 1, err));
     fill_logs(r, r->values, &r->epoch);
     if (r->has_val) {
+        PG_TRY(reset_states(r, err));
         PG_TRY(run_batches(r, &r->val, 0, err));
         fill_logs(r, r->values + r->n_logs, &r->epoch);
     }
@@ -213,8 +221,9 @@ static pg_status prepare(run *r, pg_err *err)
     PG_TRY(pg__totals_alloc(r->t, &r->epoch, err));
     PG_TRY(name_logs(r, err));
     r->rows = pg__mem_array(r->batch_size, sizeof *r->rows);
-    r->order = o->no_shuffle ? NULL : pg__mem_array(r->train.n_rows, sizeof *r->order);
-    if (!r->rows || (!o->no_shuffle && !r->order))
+    const int shuffled = !o->no_shuffle && r->t->built_params.n_states == 0;
+    r->order = shuffled ? pg__mem_array(r->train.n_rows, sizeof *r->order) : NULL;
+    if (!r->rows || (shuffled && !r->order))
         PG_TRY(pg__nomem(err));
 done:
     return st;

@@ -54,11 +54,15 @@ static double row_value(const pg__metric *m, const double *y, int classes, const
 }
 
 void pg__metric_add(const pg__metric *m, pg__mean *into, const double *y, int classes,
-                    const double *p, size_t n_rows, size_t n)
+                    const double *p, const double *weights, size_t n_rows, size_t n)
 {
-    for (size_t r = 0; r < n_rows; r++)
-        into->sum += row_value(m, y + r * (classes ? 1 : n), classes, p + r * n, n);
-    into->count += (double)n_rows;
+    for (size_t r = 0; r < n_rows; r++) {
+        const double w = weights ? weights[r] : 1;
+        if (w == 0)
+            continue;
+        into->sum += w * row_value(m, y + r * (classes ? 1 : n), classes, p + r * n, n);
+        into->count += w;
+    }
 }
 
 static int is(const char *name, size_t len, const char *wanted)

@@ -26,9 +26,9 @@ typedef struct pg__mean {
 } pg__mean;
 
 /* Adds the rows of one batch: p has n_rows rows of n numbers; y as many, or with `classes` one
- * number for each row. */
+ * number for each row. weights: how much each row counts, NULL: 1. */
 void pg__metric_add(const pg__metric *m, pg__mean *into, const double *y, int classes,
-                    const double *p, size_t n_rows, size_t n);
+                    const double *p, const double *weights, size_t n_rows, size_t n);
 
 /* "accuracy" and "acc" mean what target and prediction call for: predictions of one number are
  * binary, targets of one class per row sparse, the rest categorical. PG_E_ARG: unknown name. */

@@ -36,7 +36,9 @@ struct pg__program {
     pg__dev *dev;
     pg__lowered model;
     pg__val *targets, *losses; /* per output; PG__NO_VAL without a loss */
-    home *homes;               /* per value */
+    pg__val *masks;            /* per output, PG__NO_VAL without a mask */
+    int masks_only;
+    home *homes; /* per value */
     call *calls;
     size_t n_calls;
     pg__val *operands;
@@ -88,6 +90,9 @@ static pg_status add_loss(pg__program *p, size_t k, const pg__program_opts *opts
     rows.rank -= rows.rank > 0;
     PG_TRY(
         pg__tape_value(&p->model.tape, &rows, PG__REAL, PG__WEIGHT, (uint32_t)k, 0, &in[2], err));
+    if (p->masks[k] != PG__NO_VAL)
+        PG_TRY(
+            pg__emit2(&p->model.tape, PG__OP_mask_weights, NULL, in[2], p->masks[k], &in[2], err));
     PG_TRY(
         pg__tape_value(&p->model.tape, &scalar, PG__REAL, PG__SEED, (uint32_t)k, 0, &in[3], err));
     PG_TRY(pg__emit(&p->model.tape, PG__OP_loss, &a, in, 4, &p->losses[k], err));
@@ -101,14 +106,16 @@ static pg_status add_losses(pg__program *p, const pg__program_opts *opts, pg_err
     pg_status st = PG_OK;
     p->targets = pg__mem_array(n, sizeof *p->targets);
     p->losses = pg__mem_array(n, sizeof *p->losses);
-    if (!p->targets || !p->losses)
+    p->masks = pg__mem_array(n, sizeof *p->masks);
+    if (!p->targets || !p->losses || !p->masks)
         PG_TRY(pg__nomem(err));
     for (size_t k = 0; k < n; k++) {
         p->targets[k] = p->losses[k] = PG__NO_VAL;
-        if (opts->objectives && opts->objectives[k].has_loss)
+        p->masks[k] = pg__output_mask(&p->model, k);
+        if (opts->objectives && opts->objectives[k].has_loss && !opts->masks_only)
             PG_TRY(add_loss(p, k, opts, err));
     }
-    if (opts->lower.training)
+    if (opts->lower.training && !opts->masks_only)
         PG_TRY(pg__tape_backward(&p->model.tape, err));
 done:
     return st;
@@ -143,24 +150,42 @@ done:
     return st;
 }
 
+/* What is read after a run, gradients apart: `out` has room for all, or is NULL to count. */
+static size_t read_after(const pg__program *p, pg__val *out)
+{
+    const pg__lowered *m = &p->model;
+    size_t n = 0;
+#define READ(v)                         \
+    do {                                \
+        if (out && (v) != PG__NO_VAL)   \
+            out[n] = (v);               \
+        n += !out || (v) != PG__NO_VAL; \
+    } while (0)
+    for (size_t k = 0; k < m->n_outputs; k++) {
+        if (!p->masks_only)
+            READ(m->outputs[k]);
+        READ(p->losses[k]);
+        READ(p->masks[k]);
+    }
+    for (size_t i = 0; i < m->n_moving; i++)
+        READ(m->moving[i].value);
+    for (size_t i = 0; i < m->n_states; i++)
+        READ(m->states[i].after);
+#undef READ
+    return n;
+}
+
 static pg_status prune(pg__program *p, pg_err *err)
 {
     const pg__lowered *m = &p->model;
-    pg__val *keep = pg__mem_array(2 * m->n_outputs + m->n_params + m->n_moving, sizeof *keep);
-    size_t n = 0;
+    pg__val *keep = pg__mem_array(read_after(p, NULL) + m->n_params, sizeof *keep);
     if (!keep)
         return pg__nomem(err);
-    for (size_t k = 0; k < m->n_outputs; k++) {
-        keep[n++] = m->outputs[k];
-        if (p->losses[k] != PG__NO_VAL)
-            keep[n++] = p->losses[k];
-    }
+    size_t n = read_after(p, keep);
     for (size_t i = 0; i < m->n_params; i++)
         if (m->params[i].value != PG__NO_VAL &&
             m->tape.values[m->params[i].value].grad != PG__NO_VAL)
             keep[n++] = m->tape.values[m->params[i].value].grad;
-    for (size_t i = 0; i < m->n_moving; i++)
-        keep[n++] = m->moving[i].value;
     const pg_status st = pg__tape_prune(&p->model.tape, keep, n, err);
     pg__mem_free(keep);
     return st;
@@ -202,7 +227,7 @@ static void touch(liveness *l, pg__val v, uint32_t at)
         l->last[v] = at;
 }
 
-static void find_liveness(const pg__program *p, liveness *l)
+static pg_status find_liveness(const pg__program *p, liveness *l, pg_err *err)
 {
     const pg__tape *t = &p->model.tape;
     memset(l->first, 0xff, t->n_values * sizeof *l->first);
@@ -216,13 +241,13 @@ static void find_liveness(const pg__program *p, liveness *l)
         for (uint32_t k = i->n_out - i->op->n_kept; k < i->n_out; k++) /* there, read or not */
             touch(l, root_of(t, pg__out(t, i, k)), at + 1);
     }
-    for (size_t k = 0; k < p->model.n_outputs; k++) { /* read after the run */
-        touch(l, root_of(t, p->model.outputs[k]), t->n_insts);
-        if (p->losses[k] != PG__NO_VAL)
-            touch(l, root_of(t, p->losses[k]), t->n_insts);
-    }
-    for (size_t i = 0; i < p->model.n_moving; i++)
-        touch(l, root_of(t, p->model.moving[i].value), t->n_insts);
+    pg__val *after = pg__mem_array(read_after(p, NULL), sizeof *after);
+    if (!after)
+        return pg__nomem(err);
+    for (size_t n = read_after(p, after); n-- > 0;)
+        touch(l, root_of(t, after[n]), t->n_insts);
+    pg__mem_free(after);
+    return PG_OK;
 }
 
 static pg_status place_values(pg__program *p, pg_err *err)
@@ -237,7 +262,7 @@ static pg_status place_values(pg__program *p, pg_err *err)
     p->homes = pg__mem_array(t->n_values, sizeof *p->homes);
     if (!l.first || !l.last || !spans || !of || !p->homes)
         PG_TRY(pg__nomem(err));
-    find_liveness(p, &l);
+    PG_TRY(find_liveness(p, &l, err));
     for (pg__val v = 0; v < t->n_values; v++)
         p->homes[v] = outer_home(&t->values[v]);
     for (size_t i = 0; i < p->model.n_params; i++) {
@@ -330,7 +355,10 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
         return pg__nomem(err);
     p->backend = opts->backend;
     p->dev = opts->dev;
+    p->masks_only = opts->masks_only;
     PG_TRY(pg__lower(&p->model, &opts->lower, err));
+    if (p->masks_only) /* such a run changes nothing */
+        p->model.n_moving = p->model.n_states = 0;
     PG_TRY(add_losses(p, opts, err));
     PG_TRY(own_gradients(p, err));
     PG_TRY(prune(p, err));
@@ -355,6 +383,7 @@ void pg__program_free(pg__program *p)
     pg__mem_free(p->homes);
     pg__mem_free(p->targets);
     pg__mem_free(p->losses);
+    pg__mem_free(p->masks);
     pg__lowered_fini(&p->model);
     pg__mem_free(p);
 }
@@ -444,4 +473,19 @@ uint64_t pg__program_arena_bytes(const pg__program *p)
 size_t pg__program_scratch_bytes(const pg__program *p)
 {
     return p->scratch_bytes;
+}
+
+const pg__value *pg__program_mask_value(const pg__program *p, size_t k)
+{
+    return p->masks[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->masks[k]];
+}
+
+const void *pg__program_mask(const pg__program *p, const pg__frame *f, size_t k)
+{
+    return address(p, f, p->masks[k]);
+}
+
+const void *pg__program_state(const pg__program *p, const pg__frame *f, size_t k)
+{
+    return address(p, f, p->model.states[k].after);
 }

@@ -16,6 +16,7 @@ typedef struct pg__program_opts {
     pg__lower_opts lower;            /* n_rows known */
     const pg__objective *objectives; /* per output, or NULL: predictions only */
     int from_probabilities;          /* no shortcut to the logits */
+    int masks_only;                  /* no losses, no predictions: the masks of the outputs */
     const pg__backend *backend;
     pg__dev *dev;
 } pg__program_opts;
@@ -46,6 +47,13 @@ size_t pg__program_scratch_bytes(const pg__program *p);
 /* Shape and type of what output k is compared with (its shape[0] = rows), and of its loss. */
 const pg__value *pg__program_target(const pg__program *p, size_t k);
 const pg__value *pg__program_loss_value(const pg__program *p, size_t k);
+
+/* The mask of output k, or NULL: it has none; its memory after a run. */
+const pg__value *pg__program_mask_value(const pg__program *p, size_t k);
+const void *pg__program_mask(const pg__program *p, const pg__frame *f, size_t k);
+
+/* Where a run left what state k of a stateful layer is now. */
+const void *pg__program_state(const pg__program *p, const pg__frame *f, size_t k);
 
 pg_status pg__program_run(const pg__program *p, const pg__frame *f);
 

@@ -4,10 +4,12 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/masks.h"
+#include "train/states.h"
 #include "train/update.h"
 
-pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, int training, const pg__program **out,
-                              pg_err *err)
+static pg_status program_of(pg_trainer *t, uint64_t n_rows, int training, int masks_only,
+                            const pg__program **out, pg_err *err)
 {
     const pg__program_opts opts = {.lower = {.graph = t->graph,
                                              .leaves = &t->leaves,
@@ -17,24 +19,32 @@ pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, int training, cons
                                              .training = training},
                                    .objectives = t->objectives,
                                    .from_probabilities = t->from_probabilities,
+                                   .masks_only = masks_only,
                                    .backend = t->backend,
                                    .dev = t->dev};
     pg__program *p = NULL;
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->n_built; i++)
-        if (t->built[i].n_rows == n_rows && t->built[i].training == training) {
+        if (t->built[i].n_rows == n_rows && t->built[i].training == training &&
+            t->built[i].masks_only == masks_only) {
             *out = t->built[i].program;
             return PG_OK;
         }
     PG_TRY(pg__program_new(&p, &opts, err));
     if (pg__mem_grow(&t->built, &t->cap_built, t->n_built + 1, sizeof *t->built))
         PG_TRY(pg__nomem(err));
-    t->built[t->n_built++] = (pg__built){n_rows, training, p};
+    t->built[t->n_built++] = (pg__built){n_rows, training, masks_only, p};
     *out = p;
     p = NULL;
 done:
     pg__program_free(p);
     return st;
+}
+
+pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, int training, const pg__program **out,
+                              pg_err *err)
+{
+    return program_of(t, n_rows, training, 0, out, err);
 }
 
 /* ---- what a run tells ---- */
@@ -65,8 +75,9 @@ done:
     return st;
 }
 
+/* share: of the terms, that their sum is divided by. */
 static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t k,
-                            pg__totals *totals, pg_err *err)
+                            double share, pg__totals *totals, pg_err *err)
 {
     const pg__value *v = pg__program_loss_value(p, k);
     double *rows = NULL;
@@ -77,10 +88,31 @@ static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame
     if (st != PG_OK)
         return st;
     for (uint64_t i = 0; i < n; i++)
-        totals->loss_sums[k] += rows[i];
+        totals->loss_sums[k] += rows[i] / share;
     totals->loss_counts[k] += (double)n;
     pg__mem_free(rows);
     return PG_OK;
+}
+
+/* How much each of n rows counts by the output's mask, or NULL. */
+static pg_status mask_weights(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t k,
+                              uint64_t n, double **out, pg_err *err)
+{
+    const pg__value *v = pg__program_mask_value(p, k);
+    const uint64_t n_mask = v ? pg__dims_elems(&v->shape) : 0;
+    double *mask = NULL;
+    *out = NULL;
+    if (!t->rules->metrics_see_mask || n_mask == 0 || n % n_mask != 0)
+        return PG_OK;
+    pg_status st = as_doubles(t, &mask, pg__program_mask(p, f, k), n_mask, PG__REAL, 1, err);
+    if (st != PG_OK)
+        return st;
+    double *w = pg__mem_array(n, sizeof *w);
+    for (uint64_t i = 0; w && i < n; i++)
+        w[i] = mask[i / (n / n_mask)];
+    pg__mem_free(mask);
+    *out = w;
+    return w ? PG_OK : pg__nomem(err);
 }
 
 static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t k,
@@ -90,7 +122,7 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
     const pg__dims *shape = &m->tape.values[m->outputs[k]].shape;
     const pg__value *target = pg__program_target(p, k);
     const uint64_t n = pg__dims_elems(shape), last = shape->d[shape->rank - 1];
-    double *y = NULL, *guess = NULL;
+    double *y = NULL, *guess = NULL, *weights = NULL;
     size_t wanted = 0;
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->n_metrics; i++)
@@ -99,11 +131,13 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
         return PG_OK;
     PG_TRY(as_doubles(t, &guess, pg__program_prediction(p, f, k), n, PG__REAL, 1, err));
     PG_TRY(as_doubles(t, &y, f->targets[k], pg__dims_elems(&target->shape), target->elem, 0, err));
+    PG_TRY(mask_weights(t, p, f, k, n / last, &weights, err));
     for (size_t i = 0; i < t->n_metrics; i++)
         if (t->metrics[i].output == k)
             pg__metric_add(&t->metrics[i], &totals->metrics[i], y, target->elem == PG__INT, guess,
-                           (size_t)(n / last), (size_t)last);
+                           weights, (size_t)(n / last), (size_t)last);
 done:
+    pg__mem_free(weights);
     pg__mem_free(guess);
     pg__mem_free(y);
     return st;
@@ -114,7 +148,9 @@ done:
 typedef struct lane_job {
     pg__lane lane;
     const pg__program *program; /* NULL: no rows */
+    const pg__program *masks;   /* NULL: none are needed beforehand */
     pg__totals totals;
+    pg__mask_sum *mask_sums; /* per output */
 } lane_job;
 
 typedef struct step {
@@ -124,7 +160,7 @@ typedef struct step {
     lane_job *lanes;
     size_t n_lanes;
     const void **seeds;
-    double *seed_mem;
+    double *seed_mem, *shares; /* per output */
 } step;
 
 /* The lane's rows of an array of the batch. */
@@ -169,39 +205,84 @@ static pg_status bind_rows(const step *s, const lane_job *job, pg__frame *f, con
 #define LOW(n)  ((int32_t)(uint32_t)(n))
 #define HIGH(n) ((int32_t)(uint32_t)((n) >> 32))
 
+/* Everything that a lane's run needs. */
+typedef struct lane_frame {
+    pg__frame f;
+    int32_t numbers[PG__STEP_N];
+    const void **rows;
+    void **states;
+} lane_frame;
+
+static pg_status open_frame(lane_frame *lf, const step *s, const lane_job *job, const pg__worker *w,
+                            pg_err *err)
+{
+    const pg_trainer *t = s->t;
+    *lf = (lane_frame){.numbers = {LOW(t->seed), HIGH(t->seed), LOW(t->optimiser.iterations),
+                                   HIGH(t->optimiser.iterations), LOW(job->lane.first),
+                                   HIGH(job->lane.first)}};
+    lf->states = pg__mem_array(t->built_params.n_states, sizeof *lf->states);
+    if (!lf->states)
+        return pg__nomem(err);
+    pg__states_bind(t, job->lane.first, lf->states);
+    lf->f = (pg__frame){.params = t->params.at,
+                        .seeds = s->seeds,
+                        .step = lf->numbers,
+                        .states = lf->states,
+                        .arena = w->arena,
+                        .scratch = w->scratch};
+    return bind_rows(s, job, &lf->f, &lf->rows, err);
+}
+
+static void close_frame(lane_frame *lf)
+{
+    pg__mem_free(lf->rows);
+    pg__mem_free(lf->states);
+}
+
 static pg_status run_lane(const step *s, lane_job *job, size_t index, pg__worker *w, pg_err *err)
 {
     pg_trainer *t = s->t;
     pg__flat *grads = NULL;
-    const void **mem = NULL;
-    const int32_t numbers[PG__STEP_N] = {LOW(t->seed),
-                                         HIGH(t->seed),
-                                         LOW(t->optimiser.iterations),
-                                         HIGH(t->optimiser.iterations),
-                                         LOW(job->lane.first),
-                                         HIGH(job->lane.first)};
-    pg__frame f = {.params = t->params.at,
-                   .seeds = s->seeds,
-                   .step = numbers,
-                   .arena = w->arena,
-                   .scratch = w->scratch};
+    lane_frame lf = {.rows = NULL};
     pg_status st = PG_OK;
     if (job->program) {
+        PG_TRY(open_frame(&lf, s, job, w, err));
         if (s->training)
             PG_TRY(pg__partials_begin(t, w, &grads, err));
-        f.grads = grads ? grads->at : NULL;
-        PG_TRY(bind_rows(s, job, &f, &mem, err));
-        PG_TRY(pg__program_run(job->program, &f));
+        lf.f.grads = grads ? grads->at : NULL;
+        PG_TRY(pg__program_run(job->program, &lf.f));
+        PG_TRY(pg__states_keep(t, job->program, &lf.f, job->lane.n, err));
         for (size_t k = 0; k < t->n_outputs; k++) {
-            PG_TRY(add_losses(t, job->program, &f, k, &job->totals, err));
-            PG_TRY(add_metrics(t, job->program, &f, k, &job->totals, err));
+            PG_TRY(add_losses(t, job->program, &lf.f, k, s->shares[k], &job->totals, err));
+            PG_TRY(add_metrics(t, job->program, &lf.f, k, &job->totals, err));
         }
     }
     if (s->training)
         PG_TRY(pg__partials_end(t, w, index, grads));
 done:
-    pg__mem_free(mem);
+    close_frame(&lf);
     return st;
+}
+
+static pg_status sum_masks(const step *s, lane_job *job, const pg__worker *w, pg_err *err)
+{
+    lane_frame lf = {.rows = NULL};
+    pg_status st = PG_OK;
+    PG_TRY(open_frame(&lf, s, job, w, err));
+    PG_TRY(pg__masks_add(s->t, job->masks, &lf.f, job->mask_sums, err));
+done:
+    close_frame(&lf);
+    return st;
+}
+
+static void work_on_masks(void *arg, size_t worker)
+{
+    step *s = arg;
+    pg__worker *w = &s->t->workers[worker];
+    w->st = PG_OK;
+    for (size_t k = 0; k < s->n_lanes && w->st == PG_OK; k++)
+        if (s->lanes[k].masks && s->lanes[k].lane.worker == worker)
+            w->st = sum_masks(s, &s->lanes[k], w, &w->err);
 }
 
 static void work_on_lanes(void *arg, size_t worker)
@@ -254,15 +335,21 @@ done:
     return st;
 }
 
-/* Gradient of the batch's loss by one term's: weight / number of terms of the whole batch. */
-static void make_seeds(step *s, const pg__program *p, uint64_t lane_rows)
+/* Gradient of the batch's loss by one term's: weight / number of terms of the whole batch, or the
+ * share of them that counts. */
+static void make_seeds(step *s, const lane_job *job)
 {
     const pg_trainer *t = s->t;
     for (size_t k = 0; k < t->n_outputs; k++) {
-        const pg__value *v = pg__program_loss_value(p, k);
-        const double terms =
-            v ? (double)(pg__dims_elems(&v->shape) / lane_rows * s->batch->n_rows) : 1;
-        const double seed = t->loss_weights[k] / terms;
+        const pg__value *v = pg__program_loss_value(job->program, k);
+        const uint64_t terms = v ? pg__dims_elems(&v->shape) / job->lane.n * s->batch->n_rows : 1;
+        pg__mask_sum sum = {0};
+        for (size_t i = 0; i < s->n_lanes; i++) {
+            sum.valid += s->lanes[i].mask_sums[k].valid;
+            sum.n += s->lanes[i].mask_sums[k].n;
+        }
+        s->shares[k] = pg__loss_share(t, &sum, s->batch->weights[k], terms);
+        const double seed = t->loss_weights[k] / (double)terms / s->shares[k];
         const float rounded = (float)seed;
         if (t->backend->real_bytes == sizeof seed)
             memcpy(&s->seed_mem[k], &seed, sizeof seed);
@@ -270,6 +357,24 @@ static void make_seeds(step *s, const pg__program *p, uint64_t lane_rows)
             memcpy(&s->seed_mem[k], &rounded, sizeof rounded);
         s->seeds[k] = &s->seed_mem[k];
     }
+}
+
+/* Masks first, if they count: the gradient begins with what they sum to. */
+static pg_status find_shares(step *s, pg_err *err)
+{
+    pg_trainer *t = s->t;
+    const lane_job *any = NULL;
+    pg_status st = PG_OK;
+    if (pg__masks_count(t)) {
+        pg__team_run(t->team, work_on_masks, s);
+        PG_TRY(first_error(t, err));
+    }
+    for (size_t k = 0; k < s->n_lanes; k++)
+        any = s->lanes[k].program ? &s->lanes[k] : any;
+    if (any)
+        make_seeds(s, any);
+done:
+    return st;
 }
 
 static pg_status cut_batch(step *s, pg_err *err)
@@ -280,17 +385,25 @@ static pg_status cut_batch(step *s, pg_err *err)
     s->lanes = pg__mem_array(s->n_lanes, sizeof *s->lanes);
     s->seeds = pg__mem_array(t->n_outputs, sizeof *s->seeds);
     s->seed_mem = pg__mem_array(t->n_outputs, sizeof *s->seed_mem);
-    if (!s->lanes || !s->seeds || !s->seed_mem)
+    s->shares = pg__mem_array(t->n_outputs, sizeof *s->shares);
+    if (!s->lanes || !s->seeds || !s->seed_mem || !s->shares)
         PG_TRY(pg__nomem(err));
+    PG_TRY(pg__states_reserve(t, s->batch->n_rows, err));
     for (size_t k = 0; k < s->n_lanes; k++) {
         lane_job *job = &s->lanes[k];
         job->lane = pg__lane_of(&t->cut, s->batch->n_rows, k);
         PG_TRY(pg__totals_alloc(t, &job->totals, err));
+        job->mask_sums = pg__mem_array(t->n_outputs, sizeof *job->mask_sums);
+        if (!job->mask_sums)
+            PG_TRY(pg__nomem(err));
         if (job->lane.n == 0)
             continue;
         PG_TRY(pg__trainer_program(t, job->lane.n, s->training, &job->program, err));
         PG_TRY(give_memory(t, &t->workers[job->lane.worker], job->program, err));
-        make_seeds(s, job->program, job->lane.n);
+        if (!pg__masks_count(t))
+            continue;
+        PG_TRY(program_of(t, job->lane.n, s->training, 1, &job->masks, err));
+        PG_TRY(give_memory(t, &t->workers[job->lane.worker], job->masks, err));
     }
 done:
     return st;
@@ -330,6 +443,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__
     pg_status st = PG_OK;
     t->grads = NULL;
     PG_TRY(cut_batch(&s, err));
+    PG_TRY(find_shares(&s, err));
     pg__team_run(t->team, work_on_lanes, &s);
     PG_TRY(first_error(t, err));
     sum_totals(&s, totals);
@@ -339,8 +453,11 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__
         PG_TRY(move_averages(&s));
     }
 done:
-    for (size_t k = 0; s.lanes && k < s.n_lanes; k++)
+    for (size_t k = 0; s.lanes && k < s.n_lanes; k++) {
         pg__totals_free(&s.lanes[k].totals);
+        pg__mem_free(s.lanes[k].mask_sums);
+    }
+    pg__mem_free(s.shares);
     pg__mem_free(s.lanes);
     pg__mem_free(s.seeds);
     pg__mem_free(s.seed_mem);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/names.h"
+#include "train/states.h"
 #include "train/plan.h"
 #include "train/trainer.h"
 
@@ -320,6 +321,7 @@ void pg_trainer_close(pg_trainer *t)
         pg__flat_free(t, &t->params);
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)
             pg__flat_free(t, &t->slots[s]);
+        pg__states_free(t);
         t->backend->close(t->dev);
     }
     for (size_t i = 0; i < t->n_metrics; i++)

@@ -14,7 +14,7 @@
 /* A program for one number of rows. */
 typedef struct pg__built {
     uint64_t n_rows;
-    int training;
+    int training, masks_only;
     pg__program *program;
 } pg__built;
 
@@ -74,13 +74,15 @@ struct pg_trainer {
     pg__objective *objectives;
     double *loss_weights;
     pg__optimiser optimiser;
-    int couples_rows; /* rows of a batch depend on each other */
-    uint64_t seed;    /* of what is random in a step */
-    uint64_t n_moves; /* steps that moved the averages */
+    int couples_rows;  /* rows of a batch depend on each other */
+    uint64_t seed;     /* of what is random in a step */
+    uint64_t n_moves;  /* steps that moved the averages */
     char *metric_text; /* resolved once the data are known */
     pg__metric *metrics;
     size_t n_metrics;
     int from_probabilities;
+    void **states; /* of stateful layers, for batches of state_rows rows */
+    uint64_t state_rows;
 
     pg__built *built;
     size_t n_built, cap_built;

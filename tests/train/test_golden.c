@@ -307,6 +307,7 @@ static void run_golden(const char *name, const char *device, const char *replica
         .batch_size = (size_t)number(pg__json_get(g.run, "batch_size")),
         .epochs = (size_t)number(pg__json_get(g.run, "epochs")),
         .no_shuffle = 1,
+        .reset_states = 1,
         .validation = number(pg__json_get(g.run, "validation_samples")) > 0 ? g.data : NULL};
     if (pg_fit(g.trainer, g.data, &opts, &cb, &err) != PG_OK)
         fail_msg("%s", err.msg);
@@ -421,6 +422,7 @@ static void cnn_bn_as_older_keras_trained_it(void **state)
     }
 GOLDEN(bert_mini)
 GOLDEN(cnn_bn)
+GOLDEN(lstm_stateful)
 GOLDEN(lstm_stateless)
 GOLDEN(mlp_digits)
 GOLDEN(multiout)
@@ -428,6 +430,7 @@ GOLDEN(siamese)
 GOLDEN(unet_seg)
 
 #define BOTH(run) cmocka_unit_test(run##_on_the_reference), cmocka_unit_test(run##_on_the_cpu)
-PG_TEST_MAIN(BOTH(bert_mini), BOTH(cnn_bn), BOTH(lstm_stateless), BOTH(mlp_digits), BOTH(multiout),
-             BOTH(siamese), BOTH(unet_seg), cmocka_unit_test(cnn_bn_on_two_and_four_devices),
+PG_TEST_MAIN(BOTH(bert_mini), BOTH(cnn_bn), BOTH(lstm_stateful), BOTH(lstm_stateless),
+             BOTH(mlp_digits), BOTH(multiout), BOTH(siamese), BOTH(unet_seg),
+             cmocka_unit_test(cnn_bn_on_two_and_four_devices),
              cmocka_unit_test(cnn_bn_as_older_keras_trained_it))

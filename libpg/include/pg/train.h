@@ -128,6 +128,8 @@ typedef struct pg_fit_opts {
     uint64_t seed;
     const pg_data *validation; /* NULL: none; may be the training data where it holds xval0, ... */
     double validation_split; /* instead: share of the last training rows, never shuffled; 0: none */
+    int reset_states; /* stateful layers; 0: never, as Keras; 1: zero at the start of each epoch and
+                         around validation. Their rows are never shuffled */
 } pg_fit_opts;
 
 /* Errors of the data, of a callback; PG_E_MISMATCH where data do not fit the model. */

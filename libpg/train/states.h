@@ -1,0 +1,19 @@
+/* states.h - between step.c, fit.c and states.c: what stateful layers keep. */
+#ifndef PG_TRAIN_STATES_H
+#define PG_TRAIN_STATES_H
+
+#include "train/trainer.h"
+
+/* Memory for batches of n_rows, zeros at first. PG_E_MISMATCH: the batches before had others. */
+pg_status pg__states_reserve(pg_trainer *t, uint64_t n_rows, pg_err *err);
+void pg__states_free(pg_trainer *t);
+pg_status pg__states_reset(pg_trainer *t, pg_err *err);
+
+/* The states' rows from `first` on: as many pointers as the model has states. */
+void pg__states_bind(const pg_trainer *t, uint64_t first, void **out);
+
+/* After a run: takes over what the states are now. */
+pg_status pg__states_keep(pg_trainer *t, const pg__program *p, const pg__frame *f, uint64_t n_rows,
+                          pg_err *err);
+
+#endif
