@@ -85,10 +85,16 @@ done:
     return st;
 }
 
+/* Told once of a layer with two directions. */
 static pg_status lack(turning *p, const char *why)
 {
-    return pg__strs_printf(&p->lacking, p->err, "layer %s %s",
-                           PG_SHOW(p->s->leaves.v[p->leaf].layer->name), why);
+    pg__str line = {0};
+    pg_status st = pg__str_printf(&line, p->err, "layer %s %s",
+                                  PG_SHOW(p->s->leaves.v[p->leaf].layer->name), why);
+    if (st == PG_OK && pg__strs_find(&p->lacking, line.s) == PG_NONE)
+        st = pg__strs_add(&p->lacking, line.s, line.n, p->err);
+    pg__str_fini(&line);
+    return st;
 }
 
 /* The slot of a kind among those of the layer at hand, or NULL. */
