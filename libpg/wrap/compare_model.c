@@ -51,9 +51,37 @@ done:
     return st;
 }
 
-static pg__graph *graph_of(const pg__view *v)
+/* The description that a safetensors file has in its metadata. NULL if there is none. */
+static pg_status graph_of_flat(pg__graph **out, const pg__view *v, pg_err *err)
 {
-    return v->unwrapped ? NULL : v->r.v.graph;
+    static const pg_convert_opts none = {0};
+    pg_status st = PG_OK;
+    pg__convert c = {.o = &none};
+    c.r.s = v->r.s;
+    if (pg_store_n_layers(v->r.s) > 0)
+        return PG_OK;
+    PG_TRY(pg__outline_of(&c.at, &v->r.plan, err));
+    PG_TRY(pg__unflatten(&c, err));
+    if (c.at.model_config.n)
+        PG_TRY(pg__graph_parse(out, c.at.model_config.s, c.at.model_config.n, err));
+done:
+    pg__outline_fini(&c.at);
+    return st;
+}
+
+/* The description in one of two files; *owned is to be freed. */
+static pg_status find_graph(pg__graph **out, pg__graph **owned, const pg__view *a,
+                            const pg__view *b, pg_err *err)
+{
+    pg_status st = PG_OK;
+    *out = a->r.v.graph ? a->r.v.graph : b->r.v.graph;
+    if (!*out)
+        st = graph_of_flat(owned, a, err);
+    if (st == PG_OK && !*out && !*owned)
+        st = graph_of_flat(owned, b, err);
+    if (*owned)
+        *out = *owned;
+    return st;
 }
 
 pg_status pg__view_pair_by_model(int *paired, size_t *of_a, size_t *of_b, const pg__view *a,
@@ -61,20 +89,23 @@ pg_status pg__view_pair_by_model(int *paired, size_t *of_a, size_t *of_b, const 
 {
     pg_err why = {0};
     size_t *x = NULL, *y = NULL;
-    pg__graph *g = graph_of(a) ? graph_of(a) : graph_of(b);
+    pg__graph *g = NULL, *owned = NULL;
     *paired = 0;
-    if (!g || a->unwrapped || b->unwrapped || a->n != b->n)
+    if (a->unwrapped || b->unwrapped || a->n != b->n)
         return PG_OK;
-    pg_status st = tensors_of(&x, a, g, &why);
-    if (st == PG_OK)
+    pg_status st = find_graph(&g, &owned, a, b, &why);
+    if (st == PG_OK && g)
+        st = tensors_of(&x, a, g, &why);
+    if (st == PG_OK && g)
         st = tensors_of(&y, b, g, &why);
-    for (size_t i = 0; st == PG_OK && i < a->n; i++) {
+    for (size_t i = 0; st == PG_OK && g && i < a->n; i++) {
         of_a[x[i]] = y[i];
         of_b[y[i]] = x[i];
         *paired = 1;
     }
     pg__mem_free(x);
     pg__mem_free(y);
+    pg__graph_free(owned);
     if (st == PG_E_NOMEM && err)
         *err = why;
     return st == PG_E_NOMEM ? st : PG_OK;

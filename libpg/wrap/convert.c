@@ -97,6 +97,10 @@ static pg_status plan_input(pg__convert *c, pg_err *err)
     if (pg__v3_shard_index(c->r.s))
         PG_FAIL(PG_E_NO, "one of several shards; convert its index, %s",
                 PG_SHOW(pg__v3_shard_index(c->r.s)));
+    if (c->o->unwrap && c->o->model) {
+        c->r.like_path = c->o->model;
+        PG_TRY(pg__graph_load(&c->r.like, c->o->model, err));
+    }
     if (c->o->unwrap)
         return pg__plan_unwrap(&c->r, &u, err);
     if (c->r.v.f.verdict == PG_V_WRAPPER)

@@ -12,7 +12,8 @@ test is skipped (exit 77).
 4. The same with descriptions for the other Keras (--keras 2, --keras 3), loaded there. What cannot go is refused by name.
 5. PyTorch loads --layout pytorch with strict=True and predicts the same; its own file with other values goes back into Keras, which
    then predicts what PyTorch does.
-6. numpy and safetensors read what is theirs; h5py opens a .keras in place; rounding is numpy's.
+6. Kernels of Keras 1.2.2 are turned: the files of testdata predict in today's Keras what Keras 1 did.
+7. numpy and safetensors read what is theirs; h5py opens a .keras in place; rounding is numpy's.
 """
 import argparse
 import json
@@ -133,7 +134,7 @@ class Suite:
             return
         if to in FULL:
             args = ["-", "--full"] + case.xy + (["--compiled", "--resume"] if compiled else [])
-            control = genuine if genuine and genuine.endswith(("m.keras", "m.h5")) else None
+            control = case.path("m." + to) if genuine and case.has("m." + to) else None
         else:
             args = [case.path("m.keras")] + case.xy
             control = genuine if genuine and genuine.endswith(("w.h5", "w.weights.h5")) else None
@@ -177,6 +178,27 @@ class Suite:
         return n
 
     # 6
+    def keras_1(self, kerases):
+        """A case whose jobs are those of all four models."""
+        folder = os.path.join(self.box.data, "files", "keras-1.2.2-py3")
+        c = Case(1, "", folder, {})
+        with open(os.path.join(HERE, "keras1_build.py")) as f:
+            text = f.read()
+        for name in sorted(os.listdir(folder)):
+            here, build = os.path.join(folder, name), os.path.join(self.work, name + ".py")
+            with open(build, "w") as f:
+                f.write("CASE = %r\n%s" % (name.split("-")[1], text))
+            xy = ["--x", here + "/x0.npy", "--y", here + "/y0.npy"]
+            for source, args in (("template_weights.h5", []), ("wrapper_weights.h5", ["--unwrap"])):
+                for to in ("weights.h5", "h5", "keras1.safetensors"):
+                    o = self.convert(c, os.path.join(here, source), "%s-%s.%s" % (name, source[0], to), "--model", here + "/template.json", *args)
+                    if to == "keras1.safetensors" and o:
+                        o = self.convert(c, o, "%s-%s.again.weights.h5" % (name, source[0]), "--model", here + "/template.json")
+                    if o:
+                        c.jobs += [(o, k, [o, build] + xy, None) for k in kerases]
+        return c
+
+    # 7
     def others(self, python, cases):
         jobs = []
         for c in (c for c in cases if c.name in ("image", "sequence", "nested")):
@@ -287,6 +309,8 @@ def main():
             if len(pythons) == 2:
                 s.other(c)
 
+        if a.only in "keras1":
+            cases.append(s.keras_1(pythons))
         for variable, f in (("PG_TORCH_PYTHON", s.torch), ("PG_JUDGE_PYTHON", s.others)):
             python = os.environ.get(variable)
             if python and shutil.which(python):
