@@ -192,6 +192,8 @@ class Suite:
             for source, args in (("template_weights.h5", []), ("wrapper_weights.h5", ["--unwrap"])):
                 for to in ("weights.h5", "h5", "keras1.safetensors"):
                     o = self.convert(c, os.path.join(here, source), "%s-%s.%s" % (name, source[0], to), "--model", here + "/template.json", *args)
+                    if to == "keras1.safetensors" and o and "rnn" in name:
+                        continue  # the description has the gates apart, the file has not
                     if to == "keras1.safetensors" and o:
                         o = self.convert(c, o, "%s-%s.again.weights.h5" % (name, source[0]), "--model", here + "/template.json")
                     if o:
