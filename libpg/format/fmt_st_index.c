@@ -1,5 +1,5 @@
-/* fmt_st_index.c - safetensors in several files (huggingface_hub, transformers), through their
- * index:
+/* fmt_st_index.c - safetensors, or what torch.save() wrote (.bin), in several files
+ * (huggingface_hub, transformers), through their index:
  *
  *     {"metadata": {"total_size": 592}, "weight_map": {"dense.weight":
  * "model-00001-of-00002.safetensors"}}
@@ -20,6 +20,7 @@
 
 typedef struct parts {
     pg_store **v;
+    size_t *first; /* number of the first tensor of each, in the whole */
     size_t n;
 } parts;
 
@@ -65,7 +66,8 @@ static pg_status parse(pg__json **out, pg__io *io, const char *path, pg_err *err
     if (!text)
         return pg__nomem(err);
     PG_TRY(pg__io_read(io, 0, text, (size_t)n, err));
-    if (!named && !memmem(text, (size_t)n, ".safetensors", 12))
+    if (!named && !memmem(text, (size_t)n, ".safetensors", 12) &&
+        !memmem(text, (size_t)n, ".bin", 4))
         PG_FAIL(PG_E_UNKNOWN, "JSON, but no index of shards");
     st = pg__json_parse(out, text, (size_t)n, err);
     if ((st == PG_E_FORMAT || st == PG_E_LIMIT) && !named)
@@ -92,9 +94,10 @@ static pg_status read_map(mapped **map, size_t *n_map, pg__strs *shards, const p
     for (size_t i = 0; pg__json_next(&it); i++) {
         size_t len = 0;
         const char *shard = pg__json_bytes(it.value, &len);
-        if (!shard || strlen(shard) != len || !ends_with(shard, ".safetensors"))
+        if (!shard || strlen(shard) != len ||
+            (!ends_with(shard, ".safetensors") && !ends_with(shard, ".bin")))
             PG_FAIL(i ? PG_E_FORMAT : PG_E_UNKNOWN,
-                    "weight_map: %s: no name of a .safetensors file", PG_SHOW(it.key));
+                    "weight_map: %s: no name of a .safetensors or .bin file", PG_SHOW(it.key));
         v[i] = (mapped){.tensor = it.key, .shard = shard};
         if (shards->n == 0 || strcmp(shards->v[shards->n - 1], shard) != 0)
             PG_TRY(pg__strs_add(shards, shard, len, err));
@@ -127,7 +130,8 @@ static pg_status open_shard(pg_store **out, pg__shard_faults *f, const char *nam
     if (st == PG_OK && pg__io_size(io) < 9)
         st = pg_fail(&e, PG_E_FORMAT, "not a safetensors file");
     if (st == PG_OK)
-        st = pg__fmt_safetensors.open(out, io, name, opts, &e);
+        st = (ends_with(name, ".bin") ? &pg__fmt_pytorch : &pg__fmt_safetensors)
+                 ->open(out, io, name, opts, &e);
     pg__io_close(io);
     if (st == PG_OK)
         return PG_OK;
@@ -143,7 +147,8 @@ static pg_status open_shards(parts *p, const pg__strs *shards, const char *path,
     pg_status st = PG_OK;
     pg__shard_faults f = {0};
     p->v = pg__mem_array(shards->n, sizeof(pg_store *));
-    if (!p->v)
+    p->first = pg__mem_array(shards->n, sizeof *p->first);
+    if (!p->v || !p->first)
         return pg__nomem(err);
     p->n = shards->n;
     for (size_t i = 0; i < shards->n; i++)
@@ -160,7 +165,20 @@ static void close_parts(void *ctx)
     for (size_t i = 0; i < p->n; i++)
         pg_store_close(p->v[i]);
     pg__mem_free(p->v);
+    pg__mem_free(p->first);
     pg__mem_free(p);
+}
+
+/* Of shards whose tensors are no extents of a file. */
+static pg_status read_part(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err)
+{
+    const parts *p = ctx;
+    size_t lo = 0, hi = p->n;
+    while (hi - lo > 1) {
+        const size_t mid = lo + (hi - lo) / 2;
+        *(p->first[mid] <= tensor ? &lo : &hi) = mid;
+    }
+    return pg__store_read_raw(p->v[lo], tensor - p->first[lo], off, buf, n, err);
 }
 
 /* Adds the tensors of one shard; each must be mapped to it, or the shard is some other file. */
@@ -194,8 +212,10 @@ static pg_status add_parts(pg_store *out, const parts *p, const pg__strs *shards
     pg_status st = PG_OK;
     size_t n = 0;
     pg__shard_faults f = {0};
-    for (size_t i = 0; i < p->n; i++)
+    for (size_t i = 0; i < p->n; i++) {
+        p->first[i] = pg_store_n_weights(out);
         PG_TRY(add_part(out, p->v[i], shards->v[i], map, n_map, &f, err));
+    }
     PG_TRY(pg__shard_faults_tell(&f, p->n, 1, err));
     const char *text = p->n ? pg_store_text(p->v[0], PG_TEXT_METADATA, &n) : NULL;
     const char *writer = p->n ? pg_store_writer(p->v[0]) : NULL;
@@ -215,7 +235,7 @@ done:
 static pg_status open_index(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
                             pg_err *err)
 {
-    static const pg__store_io data = {.close = close_parts};
+    static const pg__store_io data = {.read = read_part, .close = close_parts};
     pg_status st = PG_OK;
     pg__json *json = NULL;
     pg__strs shards = {0};

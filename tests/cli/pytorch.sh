@@ -17,6 +17,20 @@ pgconvert --unwrap checkpoint.pth.tar converted.safetensors
 pgsplit checkpoint.pth.tar out
 pgdiff out checkpoint.pth.tar
 ls
+mkdir hub && cp "$TESTDATA/extra/pytorch/two_models.pt" hub/pytorch_model-00001-of-00002.bin
+cp "$TESTDATA/extra/pytorch/views.pt" hub/pytorch_model-00002-of-00002.bin
+python3 - <<'END'
+import json
+shards = {"pytorch_model-00001-of-00002.bin": "G.weight G.bias D.weight D.bias",
+          "pytorch_model-00002-of-00002.bin": "plain transposed slice steps column scalar expanded empty permuted channels_last unfolded bytes"}
+names = {t: s for s, ts in shards.items() for t in ts.split()}
+json.dump({"metadata": {"total_size": 0}, "weight_map": names}, open("hub/pytorch_model.bin.index.json", "w"))
+END
+pgconvert hub/pytorch_model.bin.index.json hub.safetensors
+pgdiff hub/pytorch_model.bin.index.json hub.safetensors
+pgdiff hub.safetensors "$TESTDATA/extra/pytorch/views.safetensors" | tail -1
+rm hub/pytorch_model-00002-of-00002.bin
+pginfo hub/pytorch_model.bin.index.json || echo "exit $?"
 python3 - <<'END'
 import io, pickle, zipfile
 
