@@ -2,7 +2,7 @@
  * Minimum, Concatenate, and Merge of Keras 1, which is one of them by its "mode".
  *
  * Masks: Keras 2 joins them by "and", an unmasked input counts as true everywhere; Keras 3 by "or",
- * and an unmasked input ends them. */
+ * and an unmasked input ends them; its Multiply, Maximum and Minimum leave masked steps out. */
 #include <string.h>
 
 #include "base/try.h"
@@ -40,23 +40,91 @@ done:
     return st;
 }
 
+/* The mask of x as (rows, steps, 1, ...), PG__NO_VAL if there is none. */
+static pg_status steps_of(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
+{
+    pg__dims to = *pg__dims_at(lw, x);
+    *out = pg__mask_of(lw, x);
+    if (*out == PG__NO_VAL)
+        return PG_OK;
+    const pg__dims *mask = pg__dims_at(lw, *out);
+    for (uint32_t i = 0; i < to.rank; i++)
+        to.d[i] = i < mask->rank ? mask->d[i] : 1;
+    return pg__lower_reshape(lw, *out, &to, out, err);
+}
+
+/* a where the mask is 1, else b, or 1 where that is PG__NO_VAL. */
+static pg_status where(pg__lowering *lw, pg__val mask, pg__val a, pg__val b, pg__val *out,
+                       pg_err *err)
+{
+    pg__val rest;
+    pg_status st = PG_OK;
+    if (mask == PG__NO_VAL) {
+        *out = a;
+        return PG_OK;
+    }
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &(pg__affine_attrs){-1, 1}, mask, &rest, err));
+    if (b != PG__NO_VAL)
+        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, b, rest, &rest, err));
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, a, mask, &a, err));
+    PG_TRY(pg__lower_binary(lw, PG__ADD, a, rest, out, err));
+done:
+    return st;
+}
+
+/* Keras 3: of two steps of which one is masked the other one counts, if both are, 0 (a product) or
+ * any (the extremes). mask: that of *sum, then of the result. */
+static pg_status join_masked(pg__lowering *lw, pg__binary_kind kind, pg__val *sum, pg__val *mask,
+                             pg__val next, pg__val next_mask, pg_err *err)
+{
+    const int both = *mask != PG__NO_VAL && next_mask != PG__NO_VAL;
+    const pg__val neutral = kind == PG__MULTIPLY ? PG__NO_VAL : *sum;
+    pg_status st = PG_OK;
+    PG_TRY(where(lw, next_mask, next, neutral, &next, err));
+    PG_TRY(where(lw, *mask, *sum, kind == PG__MULTIPLY ? PG__NO_VAL : next, sum, err));
+    PG_TRY(pg__lower_binary(lw, kind, *sum, next, sum, err));
+    if (both)
+        PG_TRY(pg__lower_binary(lw, PG__MAXIMUM, *mask, next_mask, mask, err));
+    else
+        *mask = PG__NO_VAL;
+    if (both && kind == PG__MULTIPLY)
+        PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, *sum, *mask, sum, err));
+done:
+    return st;
+}
+
+static pg_status combine(pg__lowering *lw, pg__binary_kind kind, uint32_t rank, const pg__val *in,
+                         size_t n_in, pg__val *sum, pg_err *err)
+{
+    const int masked = lw->opts->rules->masks_or && kind != PG__ADD && kind != PG__SUBTRACT;
+    pg__val mask = PG__NO_VAL, next_mask = PG__NO_VAL, next;
+    pg_status st = PG_OK;
+    if (masked)
+        PG_TRY(steps_of(lw, in[0], &mask, err));
+    PG_TRY(align(lw, in[0], rank, sum, err));
+    for (size_t k = 1; k < n_in; k++) {
+        if (masked)
+            PG_TRY(steps_of(lw, in[k], &next_mask, err));
+        PG_TRY(align(lw, in[k], rank, &next, err));
+        PG_TRY(join_masked(lw, kind, sum, &mask, next, next_mask, err));
+    }
+done:
+    return st;
+}
+
 static pg_status merge(pg__lowering *lw, const pg__layer *l, pg__binary_kind kind, int average,
                        const pg__val *in, size_t n_in, pg__results *out, pg_err *err)
 {
     const pg__affine_attrs share = {1.0 / (double)(n_in ? n_in : 1), 0};
     uint32_t rank = 0;
-    pg__val sum, next;
+    pg__val sum;
     pg_status st = PG_OK;
     if (n_in < 1 || (kind == PG__SUBTRACT && n_in != 2))
         PG_FAIL(PG_E_FORMAT, "%s: %s is called with %zu tensors", PG_SHOW(l->name), l->class_name,
                 n_in);
     for (size_t k = 0; k < n_in; k++)
         rank = pg__dims_at(lw, in[k])->rank > rank ? pg__dims_at(lw, in[k])->rank : rank;
-    PG_TRY(align(lw, in[0], rank, &sum, err));
-    for (size_t k = 1; k < n_in; k++) {
-        PG_TRY(align(lw, in[k], rank, &next, err));
-        PG_TRY(pg__lower_binary(lw, kind, sum, next, &sum, err));
-    }
+    PG_TRY(combine(lw, kind, rank, in, n_in, &sum, err));
     if (average)
         PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &share, sum, &sum, err));
     out->n = 1;

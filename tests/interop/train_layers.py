@@ -105,6 +105,26 @@ def recipes(keras):
     add("cf-upsampling2d", L.UpSampling2D((2, 3), data_format="channels_first"), (3, 4, 2))
     add("cf-global", L.GlobalAveragePooling2D(data_format="channels_first"), (3, 4, 2))
     add("cf-global-keepdims", L.GlobalMaxPooling2D(data_format="channels_first", keepdims=True), (3, 4, 2))
+    def flat(f):  # masks end here, so that the loss needs none
+        return lambda *x: L.Dense(2)(L.Flatten()(f(*[L.Masking()(v) for v in x])))
+
+    def mean(f):  # ... or are used up
+        return lambda *x: L.GlobalAveragePooling1D()(f(*[L.Masking()(v) for v in x]))
+
+    add("mask-bn", flat(L.BatchNormalization(momentum=0.5)), SEQ)
+    add("mask-bn-frozen", flat(L.BatchNormalization(trainable=False)), SEQ)
+    for n in ("Add", "Multiply", "Average", "Maximum", "Subtract"):
+        add("mask-" + n, mean(lambda a, b, n=n: getattr(L, n)()([a, b])), SEQ, SEQ)
+        add("mask-one-" + n, lambda a, b, n=n: L.GlobalAveragePooling1D()(getattr(L, n)()([a, L.Masking()(b)])), SEQ, SEQ)
+    for axis in (1, 2):
+        add("mask-concat-%d" % axis, mean(lambda a, b, axis=axis: L.Concatenate(axis=axis)([a, b])), SEQ, SEQ)
+    add("mask-one-concat-2", lambda a, b: L.GlobalAveragePooling1D()(L.Concatenate()([a, L.Masking()(b)])), SEQ, SEQ)
+    add("mask-mean", mean(lambda a: a), SEQ)
+    add("mask-mean-keepdims", lambda a: L.GlobalAveragePooling1D(keepdims=True)(L.Masking()(a)), SEQ)
+    add("mask-max", lambda a: L.GlobalMaxPooling1D()(L.Masking()(a)), SEQ)
+    for n, layer in (("dropout", L.Dropout(0.0)), ("prelu", L.PReLU()), ("rescaling", L.Rescaling(2.0, 0.5)), ("activation", L.Activation("tanh")),
+                     ("dense", L.Dense(3)), ("conv1d", L.Conv1D(3, 2)), ("permute", L.Permute((2, 1))), ("zeropad", L.ZeroPadding1D(1))):
+        add("mask-" + n, mean(layer), SEQ)
     return r
 
 
@@ -127,6 +147,9 @@ def emit_case(name, layer, shapes, folder):
     model.set_weights([rng.uniform(0.5, 1.5, w.shape) if "variance" in (getattr(v, "path", None) or v.name)
                        else rng.normal(0, 0.5, w.shape) for v, w in zip(model.weights, model.get_weights())])
     x = [rng.normal(0, 1, (4,) + s).astype("float32") for s in shapes]
+    for k in range(len(x) if name.startswith("mask") else 0):  # never a whole row
+        x[k][np.arange(4), [(0, 2, 3, 5), (1, 2, 4, 5)][k]] = 0
+        x[k][1, 3 + k:] = 0
     want = {"predictions%d" % k: np.asarray(p) for k, p in enumerate([model(x if len(x) > 1 else x[0], training=False)])}
     y = rng.normal(0, 1, want["predictions0"].shape).astype("float32")
     os.makedirs(folder)
