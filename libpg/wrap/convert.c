@@ -57,12 +57,12 @@ static pg_status choose_target(pg__convert *c, pg_err *err)
     if (c->o->to)
         return pg_fail(err, PG_E_ARG,
                        "there is no format \"%s\" to write: h5, weights.h5, keras, "
-                       "safetensors",
+                       "safetensors, npy, npz",
                        PG_SHOW(c->o->to));
     (void)pg_fail(err, PG_E_ARG, "%s: the suffix does not say which format is meant",
                   out ? PG_SHOW(out) : "output");
-    pg_err_hint(err, "pgconvert --to h5|weights.h5|keras|safetensors %s %s", PG_SHOW(c->r.in),
-                out ? PG_SHOW(out) : "OUT");
+    pg_err_hint(err, "pgconvert --to h5|weights.h5|keras|safetensors|npy|npz %s %s",
+                PG_SHOW(c->r.in), out ? PG_SHOW(out) : "OUT");
     return PG_E_ARG;
 }
 
