@@ -105,7 +105,7 @@ done:
 }
 
 pg_status pg__split_masks(pg__lowering *lw, const pg__call *call, pg__val *in, const char **args,
-                          size_t *n, pg_err *err)
+                          size_t *n, int *given, pg_err *err)
 {
     size_t kept = 0, nth = 0;
     pg_status st = PG_OK;
@@ -123,8 +123,10 @@ pg_status pg__split_masks(pg__lowering *lw, const pg__call *call, pg__val *in, c
         if (!pg__is_mask_arg(call->args[k]))
             continue;
         const size_t to = target_of(call->args[k], nth++, args, kept);
-        if (all[k] != PG__NO_VAL)
-            PG_TRY(set_own_mask(lw, &in[to], all[k], err));
+        if (all[k] == PG__NO_VAL)
+            continue;
+        *given |= pg__mask_of(lw, in[to]) == PG__NO_VAL;
+        PG_TRY(set_own_mask(lw, &in[to], all[k], err));
     }
     *n = kept;
 done:

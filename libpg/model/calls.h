@@ -11,8 +11,9 @@ pg_status pg__layers_needed(unsigned char **out, const pg__model *m, pg_err *err
 int pg__is_mask_arg(const char *arg);
 
 /* Takes the masks out of a call's operands and gives them to those that they are for: *n operands
- * are left in `in`, with their keywords in `args`. PG__NO_VAL is a mask that was left out. */
+ * are left in `in`, with their keywords in `args`. PG__NO_VAL is a mask that was left out. *given:
+ * a mask was given to an operand that had none. */
 pg_status pg__split_masks(pg__lowering *lw, const pg__call *call, pg__val *in, const char **args,
-                          size_t *n, pg_err *err);
+                          size_t *n, int *given, pg_err *err);
 
 #endif

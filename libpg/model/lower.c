@@ -201,18 +201,21 @@ static pg_status lower_call(walk *w, size_t layer, size_t node, pg_err *err)
     const pg__lowering outer = *w->lw;
     pg__results *r = &w->done[w->first[layer] + node];
     size_t n = 0;
+    int given = 0;
     pg_status st = PG_OK;
     pg__val *in = pg__mem_array(call->n_inputs, sizeof *in);
     const char **args = pg__mem_array(call->n_inputs, sizeof *args);
     if (!in || !args)
         PG_TRY(pg__nomem(err));
     PG_TRY(gather(w, l, call, in, err));
-    PG_TRY(pg__split_masks(w->lw, call, in, args, &n, err));
+    PG_TRY(pg__split_masks(w->lw, call, in, args, &n, &given, err));
     if (n == 0)
         PG_FAIL(PG_E_FORMAT, "%s: is called without a tensor", PG_SHOW(l->name));
     w->lw->args = args;
     w->lw->kwargs = call->kwargs;
     PG_TRY(call_layer(w->lw, l, in, n, r, err));
+    for (size_t k = 0; given && w->lw->opts->rules->keras3 && k < r->n; k++)
+        PG_TRY(pg__set_mask(w->lw, r->v[k], PG__NO_VAL, err)); /* it is for this layer alone */
     PG_TRY(note_call(w, layer, r, err));
 done:
     *w->lw = outer;

@@ -13,13 +13,14 @@ import subprocess
 import sys
 import tempfile
 
+import train_sequences
+
 RATE = 0.1
 SEQ, IMG, VOL, VEC = (6, 5), (7, 8, 3), (5, 4, 6, 2), (5,)
 
 
-
 def recipes(keras):
-    """name: (layer or function of the inputs, input shapes)"""
+    """name: (layer or function of the inputs, input shapes or train_sequences.Input)"""
     L, v3 = keras.layers, keras.__version__[0] == "3"
     r = {}
 
@@ -125,6 +126,7 @@ def recipes(keras):
     for n, layer in (("dropout", L.Dropout(0.0)), ("prelu", L.PReLU()), ("rescaling", L.Rescaling(2.0, 0.5)), ("activation", L.Activation("tanh")),
                      ("dense", L.Dense(3)), ("conv1d", L.Conv1D(3, 2)), ("permute", L.Permute((2, 1))), ("zeropad", L.ZeroPadding1D(1))):
         add("mask-" + n, mean(layer), SEQ)
+    train_sequences.recipes(keras, add)
     return r
 
 
@@ -141,27 +143,38 @@ def emit_case(name, layer, shapes, folder):
     """One model, one step; everything that is needed to do it again, and what came out."""
     keras, np, tf = start()
     rng = np.random.default_rng(sum(map(ord, name)))
-    ins = [keras.Input(s) for s in shapes]
+    batch = getattr(shapes[0], "batch", None)
+    ins = [s.make(keras) if hasattr(s, "make") else keras.Input(s, batch_size=batch) for s in shapes]
     out = layer(*ins)
     model = keras.Model(ins, out)
+    many = isinstance(out, (list, tuple))
     model.set_weights([rng.uniform(0.5, 1.5, w.shape) if "variance" in (getattr(v, "path", None) or v.name)
                        else rng.normal(0, 0.5, w.shape) for v, w in zip(model.weights, model.get_weights())])
-    x = [rng.normal(0, 1, (4,) + s).astype("float32") for s in shapes]
-    for k in range(len(x) if name.startswith("mask") else 0):  # never a whole row
+    x = [s.draw(rng) if hasattr(s, "draw") else rng.normal(0, 1, (4,) + s).astype("float32") for s in shapes]
+    for k in range(len(x) if name.startswith("mask-") else 0):  # never a whole row
         x[k][np.arange(4), [(0, 2, 3, 5), (1, 2, 4, 5)][k]] = 0
         x[k][1, 3 + k:] = 0
-    want = {"predictions%d" % k: np.asarray(p) for k, p in enumerate([model(x if len(x) > 1 else x[0], training=False)])}
-    y = rng.normal(0, 1, want["predictions0"].shape).astype("float32")
+    given = x if len(x) > 1 else x[0]
+    said = model(given, training=False)
+    want = {"predictions%d" % k: np.asarray(p) for k, p in enumerate(said if many else [said])}
+    train_sequences.reset_states(model)
+    y = [rng.normal(0, 1, want["predictions%d" % k].shape).astype("float32") for k in range(len(model.outputs))]
+    w = rng.uniform(0, 2, 4).astype("float32") if "weighted" in name else None
+    model.compile(loss="mse")
     os.makedirs(folder)
     with open(os.path.join(folder, "model.json"), "w") as f:
         f.write(model.to_json())
     (model.save if keras.__version__[0] == "3" else model.save_weights)(os.path.join(folder, "weights.h5"))
-    np.savez(os.path.join(folder, "data.npz"), y0=y, **{"x%d" % k: v for k, v in enumerate(x)})
+    arrays = {"x%d" % k: v for k, v in enumerate(x)}
+    arrays.update({"y%d" % k: v for k, v in enumerate(y)})
+    arrays.update({"w%d" % k: w for k in range(len(y)) if w is not None})
+    np.savez(os.path.join(folder, "data.npz"), **arrays)
     names = [getattr(v, "path", None) or v.name for v in model.weights]
     with tf.GradientTape() as tape:
-        loss = tf.reduce_mean(tf.square(model(x if len(x) > 1 else x[0], training=True) - y))
+        truth = [tf.constant(v) for v in y]
+        loss = model.compute_loss(given, truth if many else truth[0], model(given, training=True), None if w is None else tf.constant(w))
     values = [getattr(v, "value", v) if keras.__version__[0] == "3" else v for v in model.trainable_weights]
-    grads = tape.gradient(loss, values)
+    grads = [tf.convert_to_tensor(g) for g in tape.gradient(loss, values)]  # embeddings give slices
     for v, g in zip(model.trainable_weights, grads):
         i = [w is v for w in model.weights].index(True)
         want["gradient%d" % i] = np.asarray(g)
@@ -199,11 +212,13 @@ def differs(np, folder):
         if a.shape != b.shape:
             return "%s has %d elements, Keras has %d" % (key, a.size, b.size)
         worst = np.abs(a - b).max(initial=0)
-        if not worst <= bound * max(np.abs(b).max(initial=0), 1e-3):
+        if not worst <= bound * max(np.abs(b).max(initial=0), 1e-2):
             return "%s is off by %.3g of %.3g" % (key, worst, np.abs(b).max())
         return None
 
-    why = off(got["predictions"][0], "predictions0", 1e-5) or off([got["loss"]], "loss", 1e-5)
+    why = off([got["loss"]], "loss", 1e-5)
+    for k, p in enumerate(got["predictions"]):
+        why = off(p, "predictions%d" % k, 1e-5) or why
     if not why and len(got["weights"]) != len(names):
         why = "%d weights, Keras has %d" % (len(got["weights"]), len(names))
     for i, name in enumerate(names):

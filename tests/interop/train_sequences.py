@@ -1,0 +1,149 @@
+"""Sequences for train_layers.py: recurrent layers, masks, embeddings, attention; what their inputs look like."""
+
+
+class Input:
+    """An input of the model. kind: numbers; steps (some of their ends are zeros); ids (ends are 0, as padding is); flags
+    (0 or 1, never a row without a 1)."""
+
+    def __init__(self, kind, *shape, limit=7, dtype=None, batch=None):
+        self.kind, self.shape, self.limit, self.dtype, self.batch = kind, shape, limit, dtype, batch
+
+    def make(self, keras):
+        return keras.Input(self.shape, dtype=self.dtype, batch_size=self.batch)
+
+    def draw(self, rng):
+        full = (4,) + self.shape
+        if self.kind == "ids":
+            v = rng.integers(1, self.limit, full)
+        elif self.kind == "flags":
+            v = (rng.uniform(0, 1, full) < 0.6).astype("float32")
+            v[..., 0] = 1
+        else:
+            v = rng.normal(0, 1, full)
+        if self.kind in ("ids", "steps"):
+            for row in range(1, 4):  # the first has its full length, the second lacks its first step too
+                v[row, self.shape[0] - row:] = 0
+            v[1, 0] = 0
+        return v.astype("float32" if self.dtype in (None, "bool") else self.dtype)
+
+
+def reset_states(model):
+    for layer in model.layers:
+        if getattr(layer, "stateful", False) and hasattr(layer, "reset_states" if hasattr(layer, "reset_states") else "reset_state"):
+            (layer.reset_states if hasattr(layer, "reset_states") else layer.reset_state)()
+
+
+def recurrent(L, add, v3):
+    seq, masked, ids = Input("numbers", 5, 3), Input("steps", 5, 3), Input("ids", 5)
+    cells = {"lstm": L.LSTM, "gru": L.GRU, "rnn": L.SimpleRNN}
+    for name, cell in cells.items():
+        add(name, cell(4), seq)
+        add(name + "-sequences", cell(4, return_sequences=True), seq)
+        add(name + "-backwards", cell(4, return_sequences=True, go_backwards=True), seq)
+        add(name + "-no-bias", cell(4, use_bias=False), seq)
+        add(name + "-states", lambda x, c=cell: c(4, return_sequences=True, return_state=True)(x), seq)
+        add(name + "-relu", cell(4, activation="relu"), seq)
+        add(name + "-linear", cell(4, activation=None), seq)
+        add(name + "-two", lambda x, c=cell: c(3)(c(4, return_sequences=True)(x)), seq)
+        add(name + "-masked", lambda x, c=cell: c(4)(L.Masking()(x)), masked)
+        add(name + "-masked-sequences", lambda x, c=cell: c(4, return_sequences=True)(L.Masking()(x)), masked)
+        add(name + "-masked-backwards", lambda x, c=cell: c(4, go_backwards=True)(L.Masking()(x)), masked)
+        add(name + "-masked-states", lambda x, c=cell: c(4, return_state=True)(L.Masking()(x)), masked)
+        add(name + "-masked-zeros", lambda x, c=cell: c(4, return_sequences=True, zero_output_for_mask=True)(L.Masking()(x)), masked)
+        add(name + "-embedded", lambda x, c=cell: c(4)(L.Embedding(7, 3, mask_zero=True)(x)), ids)
+        add(name + "-initial", lambda x, *s, c=cell: c(4)(x, initial_state=list(s)), seq,
+            *[Input("numbers", 4)] * (2 if name == "lstm" else 1))
+        add(name + "-stateful", cell(4, stateful=True), Input("numbers", 5, 3, batch=4))
+        add(name + "-unit", cell(1), Input("numbers", 1, 1))
+        both = lambda mode, **k: lambda x, c=cell: L.Bidirectional(c(4, **k), merge_mode=mode)(x)
+        for mode in ("concat", "sum", "mul", "ave"):
+            add("bi-%s-%s" % (name, mode), both(mode), seq)
+            add("bi-%s-%s-sequences" % (name, mode), both(mode, return_sequences=True), seq)
+        add("bi-%s-none" % name, lambda x, c=cell: L.Bidirectional(c(4), merge_mode=None)(x), seq)
+        add("bi-%s-states" % name, both("concat", return_state=True), seq)
+        add("bi-%s-masked" % name, lambda x, c=cell: L.Bidirectional(c(4))(L.Masking()(x)), masked)
+        add("bi-%s-masked-sequences" % name, lambda x, c=cell: L.Bidirectional(c(4, return_sequences=True))(L.Masking()(x)), masked)
+        add("bi-%s-own" % name, lambda x, c=cell: L.Bidirectional(
+            c(4, return_sequences=True), backward_layer=c(2, return_sequences=True, go_backwards=True))(x), seq)
+        add("bi-%s-initial" % name, lambda x, *s, c=cell: L.Bidirectional(c(4))(x, initial_state=list(s)), seq,
+            *[Input("numbers", 4)] * (4 if name == "lstm" else 2))
+        add("td-" + name, lambda x, c=cell: L.TimeDistributed(c(4))(x), Input("numbers", 3, 5, 2))
+        add("given-mask-" + name, lambda x, m, c=cell: c(4, return_sequences=True)(x, mask=m),
+            seq, Input("flags", 5, dtype="bool"))
+    for name in ("lstm", "gru"):
+        add(name + "-hard", cells[name](4, recurrent_activation="hard_sigmoid"), seq)
+        add(name + "-softsign", cells[name](4, activation="softsign", recurrent_activation="softplus"), seq)
+        add(name + "-elu", cells[name](4, activation="elu", recurrent_activation="selu"), seq)
+    for after in (False, True):
+        for bias in (False, True):
+            add("gru-after-%d-bias-%d" % (after, bias), L.GRU(4, reset_after=after, use_bias=bias), seq)
+    shared = L.LSTM(3)
+    add("lstm-shared", lambda a, b: L.Dense(2)(L.Concatenate()([shared(a), shared(b)])), seq, seq)
+    add("seq2seq", lambda a, b: L.LSTM(3, return_sequences=True)(b, initial_state=L.LSTM(3, return_state=True)(a)[1:]), seq, seq)
+    if not v3:
+        add("lstm-time-major", L.LSTM(4, time_major=True, return_sequences=True), seq)
+        add("gru-implementation-1", L.GRU(4, implementation=1), seq)
+
+
+def masks(L, add, v3):
+    masked, ids = Input("steps", 5, 3), Input("ids", 5)
+    add("masked-loss", lambda x: L.Dense(2)(L.Masking()(x)), masked)
+    add("masked-loss-weighted", lambda x: L.Dense(2)(L.Masking()(x)), masked)
+    add("sequence-weighted", L.Dense(2), Input("numbers", 5, 3))
+    add("masked-value", lambda x: L.Dense(2)(L.Masking(mask_value=1.0)(x)), masked)
+    add("masked-embedding", lambda x: L.Embedding(7, 3, mask_zero=True)(x), ids)
+    add("masked-activation", lambda x: L.Activation("relu")(L.Dropout(0.0)(L.Masking()(x))), masked)
+    add("masked-norm", lambda x: L.LayerNormalization()(L.Embedding(7, 3, mask_zero=True)(x)), ids)
+    add("masked-td", lambda x: L.TimeDistributed(L.Dense(2))(L.Masking()(x)), masked)
+    add("masked-flatten", lambda x: L.Dense(2)(L.Flatten()(L.Masking()(x))), masked)
+    add("masked-average", lambda x: L.GlobalAveragePooling1D()(L.Masking()(x)), masked)
+    add("masked-bn", lambda x: L.BatchNormalization()(L.Masking()(x)), masked)
+    add("masked-two-outputs", lambda x: (lambda h: [L.Dense(2)(h), L.Dense(3)(L.Flatten()(h))])(L.Masking()(x)), masked)
+    for n in ("Add", "Multiply", "Average", "Maximum", "Concatenate"):
+        add("masked-" + n, lambda a, b, n=n: getattr(L, n)()([L.Masking()(a), L.Masking(mask_value=1.0)(b)]), masked, masked)
+        add("half-masked-" + n, lambda a, b, n=n: getattr(L, n)()([L.Masking()(a), b]), masked, Input("numbers", 5, 3))
+    add("masked-Concatenate-time", lambda a, b: L.Concatenate(axis=1)([L.Masking()(a), L.Masking()(b)]), masked, Input("steps", 4, 3))
+    add("embedding", L.Embedding(7, 3), ids)
+    add("embedding-int", L.Embedding(7, 3), Input("ids", 5, dtype="int32"))
+    add("embedding-2d", L.Embedding(7, 3), Input("ids", 2, 3))
+    add("td-embedding", L.TimeDistributed(L.Embedding(7, 3)), Input("ids", 3, 2))
+    add("embedding-shared", lambda a, b, e=L.Embedding(7, 3): L.Add()([e(a), e(b)]), ids, ids)
+
+
+def attention(L, add, v3, keras):
+    q, kv, ids = Input("numbers", 4, 6), Input("numbers", 5, 6), Input("ids", 5)
+    M = L.MultiHeadAttention
+    add("mha", lambda a, b: M(2, 3)(a, b), q, kv)
+    add("mha-self", lambda a: M(3, 2)(a, a), q)
+    add("mha-key", lambda a, b, c: M(2, 3)(a, b, key=c), q, kv, kv)
+    add("mha-keywords", lambda a, b, c: M(2, 3)(query=a, key=c, value=b), q, kv, kv)
+    add("mha-value-dim", lambda a, b: M(2, 3, value_dim=4)(a, b), q, kv)
+    add("mha-output", lambda a, b: M(2, 3, output_shape=5)(a, b), q, kv)
+    add("mha-output-2d", lambda a, b: M(2, 3, output_shape=(2, 3))(a, b), q, kv)
+    add("mha-no-bias", lambda a, b: M(2, 3, use_bias=False)(a, b), q, kv)
+    add("mha-causal", lambda a: M(2, 3)(a, a, use_causal_mask=True), q)
+    add("mha-mask", lambda a, b, m: M(2, 3)(a, b, attention_mask=m), q, kv, Input("flags", 4, 5))
+    add("mha-mask-heads", lambda a, b, m: M(2, 3)(a, b, attention_mask=m), q, kv, Input("flags", 2, 4, 5))
+    add("mha-mask-causal", lambda a, m: M(2, 3)(a, a, attention_mask=m, use_causal_mask=True), q, Input("flags", 4, 4))
+    add("mha-masked", lambda a: (lambda e: M(2, 3)(e, e))(L.Embedding(7, 6, mask_zero=True)(a)), ids)
+    add("mha-masked-value", lambda a, b: M(2, 3)(a, L.Embedding(7, 6, mask_zero=True)(b)), q, ids)
+    add("mha-masked-query", lambda a, b: M(2, 3)(L.Embedding(7, 6, mask_zero=True)(a), b), ids, kv)
+    add("mha-scores", lambda a, b: list(M(2, 3)(a, b, return_attention_scores=True)), q, kv)
+    add("mha-4d", lambda a: M(2, 3)(a, a), Input("numbers", 2, 3, 4))
+    add("mha-axes", lambda a: M(2, 3, attention_axes=(1, 2))(a, a), Input("numbers", 2, 3, 4))
+    add("td-mha-model", lambda x: L.TimeDistributed(keras.Sequential([L.Dense(3, activation="gelu"), L.Dense(2)]))(x), Input("numbers", 3, 4))
+    for axis in (-1, 1, [1, 2], [2]):
+        add("layer-norm-%s" % axis, L.LayerNormalization(axis=axis), Input("numbers", 5, 3))
+    add("layer-norm-bare", L.LayerNormalization(center=False, scale=False, epsilon=1e-5), Input("numbers", 5, 3))
+    add("layer-norm-image", L.LayerNormalization(axis=[1, 3]), Input("numbers", 4, 2, 3))
+    add("gelu", L.Dense(4, activation="gelu"), Input("numbers", 6))
+    if not v3:
+        inner = keras.Sequential([L.Dense(3), L.Dropout(0.5), L.BatchNormalization()])
+        add("training-false", lambda x: L.Dense(2)(inner(x, training=False)), Input("numbers", 6))
+
+
+def recipes(keras, add):
+    v3 = keras.__version__[0] == "3"
+    recurrent(keras.layers, add, v3)
+    masks(keras.layers, add, v3)
+    attention(keras.layers, add, v3, keras)
