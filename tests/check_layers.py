@@ -25,6 +25,8 @@ THIRD_PARTY = {  # header: files that may include it
     'openssl/': r'base/.*',
     'zip.h': r'io/zip\.c',
     'dnnl.h': r'backend/cpu/.*',
+    'oneapi/': r'backend/cpu/.*',
+    'omp.h': r'backend/cpu/.*',
     'cuda': r'backend/cuda/.*',
     'cudnn': r'backend/cuda/.*',
     'cublas': r'backend/cuda/.*',

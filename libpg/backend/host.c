@@ -1,6 +1,7 @@
 /* host.c - back ends in the host's own memory: the reference, which runs the plain C answers in
  * double, and the CPU, which falls back on them in float. */
 #include "backend/backend.h"
+#include "backend/cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>
@@ -75,6 +76,17 @@ static int host_supports(pg__dev *d, const pg__tape *t, const pg__inst *i, char 
     return 1;
 }
 
+/* oneDNN's, where there is one. */
+static pg__ref_fn cpu_fn(const pg__op *op)
+{
+#ifdef PG_HAVE_ONEDNN
+    const pg__ref_fn fn = pg__cpu_fn(op);
+    if (fn)
+        return fn;
+#endif
+    return op->ref_f32;
+}
+
 static void host_release(pg__kernel *k)
 {
     if (!k)
@@ -92,7 +104,7 @@ static pg_status host_prepare(pg__kernel **out, pg__dev *d, const pg__tape *t, c
     pg__kernel *k = pg__mem_array(1, sizeof *k);
     if (!k)
         return pg__nomem(err);
-    *k = (pg__kernel){.fn = d->f64 ? i->op->ref_f64 : i->op->ref_f32,
+    *k = (pg__kernel){.fn = d->f64 ? i->op->ref_f64 : cpu_fn(i->op),
                       .attrs = i->attrs,
                       .n_in = i->n_in,
                       .n_out = i->n_out};
