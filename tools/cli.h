@@ -129,8 +129,8 @@ cli_buf cli_plural(uint64_t n, const char *what); /* 1 layer, 4 layers */
 cli_buf cli_size(uint64_t n_bytes);               /* 94.5 kB */
 cli_buf cli_shape(const pg_weight *w);            /* 3x3x1x32 with multiplication signs; "scalar" */
 
-/* An argument fit to be pasted into a shell; "" if it is too long, for a command that was cut short
- * must not be proposed. */
+/* An argument fit to be pasted into a shell; "" if it is too long or holds what a terminal must not
+ * get, for a command that is not right must not be proposed. */
 typedef struct cli_quoted {
     char s[1024];
 } cli_quoted;

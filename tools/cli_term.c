@@ -202,6 +202,8 @@ cli_quoted cli_quote(const char *arg)
     if (strlen(arg) + 4 > sizeof name.s)
         return out;
     show(name.s, sizeof name.s, arg, strlen(arg));
+    if (strcmp(name.s, arg) != 0)
+        return out;
     if (*name.s && *name.s != '-' && name.s[strspn(name.s, safe)] == 0)
         return name;
     for (const char *p = open; *p; p++)

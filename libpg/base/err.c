@@ -1,9 +1,12 @@
-/* err.c - filling a pg_err. Text that does not fit is cut at a character boundary, never mid-UTF-8. */
+/* err.c - filling a pg_err. Text that does not fit is cut at a character boundary, never mid-UTF-8.
+ */
 #include "pg/err.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/str.h"
 
 const char *pg_status_name(pg_status st)
 {
@@ -83,8 +86,9 @@ void pg_err_hint(pg_err *err, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    if (err)
-        format(err->hint, sizeof err->hint, fmt, ap);
+    if (err && (vsnprintf(err->hint, sizeof err->hint, fmt, ap) >= (int)sizeof err->hint ||
+                strstr(err->hint, PG_UNQUOTABLE)))
+        err->hint[0] = 0; /* half a command is worse than none */
     va_end(ap);
 }
 

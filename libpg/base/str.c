@@ -195,18 +195,23 @@ pg__quoted pg__quote(const char *name)
 {
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                "%+,-./:=@_";
+    static const pg__quoted none = {PG_UNQUOTABLE};
     pg__quoted out;
-    char shown[sizeof out.s / 2];
+    char shown[sizeof out.s];
     size_t at = 0;
     pg__printable(shown, sizeof shown, name, strlen(name));
-    const int plain = *shown && shown[strspn(shown, safe)] == 0;
+    const int plain = *name && name[strspn(name, safe)] == 0;
+    if (strcmp(shown, name) != 0)
+        return none;
     if (!plain)
         out.s[at++] = '\'';
-    if (*shown == '-') {
+    if (*name == '-') {
         out.s[at++] = '.';
         out.s[at++] = '/';
     }
-    for (const char *p = shown; *p && at + 6 < sizeof out.s; p++) {
+    for (const char *p = name; *p; p++) {
+        if (at + 6 >= sizeof out.s)
+            return none;
         if (*p == '\'') {
             memcpy(out.s + at, "'\\''", 4);
             at += 4;

@@ -50,10 +50,13 @@ typedef struct pg__shown {
 pg__shown pg__show(const char *name);
 #define PG_SHOW(name) (pg__show(name).s)
 
-/* The same, fit to be pasted into a shell as one operand: quoted where needed, "./-x" for "-x". */
+/* The same, fit to be pasted into a shell as one operand: quoted where needed, "./-x" for "-x". A
+ * name that cannot stand there whole and as it is becomes PG_UNQUOTABLE, and pg_err_hint() keeps no
+ * hint that holds it: a command that was cut short must not be proposed. */
 typedef struct pg__quoted {
-    char s[320];
+    char s[512];
 } pg__quoted;
+#define PG_UNQUOTABLE "\x01"
 pg__quoted pg__quote(const char *name);
 #define PG_QUOTE(name) (pg__quote(name).s)
 

@@ -78,7 +78,6 @@ static const struct signature {
 
 static pg_status by_signature(const subject *f, pg_err *err)
 {
-    char hint[256];
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++) {
         const struct signature *s = &signatures[i];
         if (f->n < s->at + s->n || memcmp(f->head + s->at, s->bytes, s->n) != 0)
@@ -87,9 +86,7 @@ static pg_status by_signature(const subject *f, pg_err *err)
         if (!s->hint)
             return PG_E_UNKNOWN;
         const char *mark = strstr(s->hint, "%s"); /* by hand: a format must be a literal */
-        snprintf(hint, sizeof hint, "%.*s%s%s", (int)(mark - s->hint), s->hint, PG_SHOW(f->path),
-                 mark + 2);
-        pg_err_hint(err, "%s", hint);
+        pg_err_hint(err, "%.*s%s%s", (int)(mark - s->hint), s->hint, PG_QUOTE(f->path), mark + 2);
         return PG_E_UNKNOWN;
     }
     return PG_OK;

@@ -228,8 +228,11 @@ static pg_status make_hint(pg__checking *c, pg_err *err)
     PG_TRY(output_name(&out, c->path, c->view.r.s, err));
     PG_TRY(pg__str_puts(&hint, "pgunwrap ", err));
     if (is == PG_V_AMBIGUOUS || !wrapped)
-        PG_TRY(pg__str_printf(&hint, err, "--like %s ", c->given ? PG_SHOW(c->o->model) : "MODEL"));
-    PG_TRY(pg__str_printf(&hint, err, "%s %s", PG_SHOW(c->path), out.s));
+        PG_TRY(
+            pg__str_printf(&hint, err, "--like %s ", c->given ? PG_QUOTE(c->o->model) : "MODEL"));
+    PG_TRY(pg__str_printf(&hint, err, "%s %s", PG_QUOTE(c->path), PG_QUOTE(out.s)));
+    if (strstr(hint.s, PG_UNQUOTABLE))
+        goto done; /* a name that no shell would take */
     c->report.hint = hint.s;
     hint.s = NULL;
 done:

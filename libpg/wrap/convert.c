@@ -62,7 +62,7 @@ static pg_status choose_target(pg__convert *c, pg_err *err)
     (void)pg_fail(err, PG_E_ARG, "%s: the suffix does not say which format is meant",
                   out ? PG_SHOW(out) : "output");
     pg_err_hint(err, "pgconvert --to h5|weights.h5|keras|safetensors|npy|npz %s %s",
-                PG_SHOW(c->r.in), out ? PG_SHOW(out) : "OUT");
+                PG_QUOTE(c->r.in), out ? PG_QUOTE(out) : "OUT");
     return PG_E_ARG;
 }
 
@@ -82,8 +82,8 @@ static pg_status check_options(const pg_convert_opts *o, pg__target target, pg_e
 pg_status pg__convert_needs_model(const pg__convert *c, const char *what, pg_err *err)
 {
     (void)pg_fail(err, PG_E_MISMATCH, "has no model description; %s needs one", what);
-    pg_err_hint(err, "pgconvert --model model.json %s %s", PG_SHOW(c->r.in),
-                c->r.out ? PG_SHOW(c->r.out) : "OUT");
+    pg_err_hint(err, "pgconvert --model model.json %s %s", PG_QUOTE(c->r.in),
+                c->r.out ? PG_QUOTE(c->r.out) : "OUT");
     return PG_E_MISMATCH;
 }
 

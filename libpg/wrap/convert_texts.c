@@ -383,7 +383,7 @@ static pg_status describe(pg__convert *c, pg__str *out, pg_err *err)
     const pg_status st =
         pg__translate(out, same ? &n_classes : &c->n_class_paths, text, n, c->dialect, same, err);
     if (st == PG_E_UNSUPPORTED)
-        pg_err_hint(err, "pgconvert %s OUT.weights.h5", PG_SHOW(c->r.in));
+        pg_err_hint(err, "pgconvert %s OUT.weights.h5", PG_QUOTE(c->r.in));
     return st;
 }
 

@@ -32,12 +32,27 @@ static void quotes_names_for_a_shell(void **state)
                                            {"", "''"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_string_equal(PG_QUOTE(cases[i][0]), cases[i][1]);
+}
+
+static void proposes_no_command_that_is_not_whole(void **state)
+{
+    (void)state;
     char many[1000];
+    pg_err err = {0};
     memset(many, '\'', sizeof many - 1);
     many[sizeof many - 1] = 0;
-    const pg__quoted q = pg__quote(many); /* cut, and still closed */
-    assert_int_equal(q.s[strlen(q.s) - 1], '\'');
+    assert_string_equal(PG_QUOTE(many), PG_UNQUOTABLE);
+    assert_string_equal(PG_QUOTE("two\nlines"), PG_UNQUOTABLE);
+    (void)pg_fail(&err, PG_E_ARG, "no");
+    pg_err_hint(&err, "rm %s", PG_QUOTE("a"));
+    assert_string_equal(err.hint, "rm a");
+    pg_err_hint(&err, "rm %s", PG_QUOTE("two\nlines"));
+    assert_string_equal(err.hint, "");
+    pg_err_hint(&err, "%600s", "too long");
+    assert_string_equal(err.hint, "");
+    assert_string_equal(err.msg, "no");
 }
 
 PG_TEST_MAIN(cmocka_unit_test(groups_the_digits_of_numbers),
-             cmocka_unit_test(quotes_names_for_a_shell))
+             cmocka_unit_test(quotes_names_for_a_shell),
+             cmocka_unit_test(proposes_no_command_that_is_not_whole))

@@ -38,10 +38,10 @@ typedef enum pg_status {
 } pg_status;
 
 typedef struct pg_err {
-    pg_status code; /* same value as the function returned */
-    int sys;        /* errno of the failing call, 0 if there was none */
-    char msg[512];  /* UTF-8, one line, no final newline, no program name */
-    char hint[512]; /* what to do next ("pgunwrap --like ..."), or "": shown as "try: ..." */
+    pg_status code;    /* same value as the function returned */
+    int sys;           /* errno of the failing call, 0 if there was none */
+    char msg[512];     /* UTF-8, one line, no final newline, no program name */
+    char hint[512];    /* what to do next ("pgunwrap --like ..."), or "": shown as "try: ..." */
     char detail[1024]; /* indented facts under the line, '\n' between them, or "" */
 } pg_err;
 
@@ -58,8 +58,8 @@ PG_API pg_status pg_fail(pg_err *err, pg_status code, const char *fmt, ...) PG_P
 PG_API pg_status pg_fail_sys(pg_err *err, pg_status code, int errno_value, const char *fmt, ...)
     PG_PRINTF(4, 5);
 
-/* Sets the hint, or adds a line of detail, of a filled *err (NULL allowed). Text that does not fit
- * is cut at a character boundary. */
+/* Sets the hint, or adds a line of detail, of a filled *err (NULL allowed). A hint that does not
+ * fit is left out, since it may be a command; a line of detail is cut at a character boundary. */
 PG_API void pg_err_hint(pg_err *err, const char *fmt, ...) PG_PRINTF(2, 3);
 PG_API void pg_err_detail(pg_err *err, const char *fmt, ...) PG_PRINTF(2, 3);
 
