@@ -347,9 +347,10 @@ static uint64_t made_cells(const image *m, uint32_t i, uint64_t n, const uint64_
     if (n == PG_DIM_ANY || n == 0)
         return n;
     if (extra)
-        return (n - 1) * stride + reach - 2 * cut + extra[i];
-    return m->padding == PG__PAD_SAME ? n * stride
-                                      : n * stride + (reach > stride ? reach - stride : 0);
+        return pg__dim_add(pg__dim_mul(n - 1, stride), reach - 2 * cut + extra[i]);
+    if (m->padding == PG__PAD_SAME)
+        return pg__dim_mul(n, stride);
+    return pg__dim_add(pg__dim_mul(n, stride), reach > stride ? reach - stride : 0);
 }
 
 /* Deconvolution2D of Keras 1 is told its output_shape, batch included. */

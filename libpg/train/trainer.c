@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/names.h"
-#include "train/states.h"
 #include "train/plan.h"
+#include "train/states.h"
 #include "train/trainer.h"
 
 #define MAX_DEVICES   64
@@ -47,7 +47,8 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
     if (cores == 0)
         PG_TRY(t->backend->count(&cores, err));
     if (t->couples_rows && o->deterministic)
-        PG_FAIL(PG_E_UNSUPPORTED, "deterministic training of BatchNormalization is not covered");
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "deterministic training does not cover BatchNormalization: train without it");
     if (t->couples_rows) /* the rows of a replica are normalised together: one lane */
         cores = t->cut.n_replicas;
     const size_t each = cores > t->cut.n_replicas ? cores / t->cut.n_replicas : 1;

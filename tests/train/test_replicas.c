@@ -1,6 +1,8 @@
 /* Deterministic training gives the same bits however many devices and threads share the work. */
 #include "pg_test.h"
 
+#include <unistd.h>
+
 #include "base/mem.h"
 #include "pg/train.h"
 
@@ -17,8 +19,11 @@ static pg_status keep_loss(void *user, size_t epoch, const pg_logs *logs, pg_err
     return PG_OK;
 }
 
-static result train(const char *run, const char *devices, size_t threads, size_t batch_size,
-                    int deterministic)
+/* A run of testdata/golden; or, on its data, the model of the file `other` with weights from a
+ * seed.
+ */
+static result train_other(const char *other, const char *run, const char *devices, size_t threads,
+                          size_t batch_size, int deterministic)
 {
     char model[512], weights[512], data[512];
     result r = {0};
@@ -28,8 +33,9 @@ static result train(const char *run, const char *devices, size_t threads, size_t
     snprintf(model, sizeof model, "%s/golden/%s/model.json", pg_testdata, run);
     snprintf(weights, sizeof weights, "%s/golden/%s/init_weights.h5", pg_testdata, run);
     snprintf(data, sizeof data, "%s/golden/%s/data.npz", pg_testdata, run);
-    const pg_train_opts opts = {.model = model,
-                                .weights = weights,
+    const pg_train_opts opts = {.model = other ? other : model,
+                                .weights = other ? NULL : weights,
+                                .seed = 1,
                                 .devices = devices,
                                 .threads = threads,
                                 .deterministic = deterministic,
@@ -55,6 +61,12 @@ static result train(const char *run, const char *devices, size_t threads, size_t
     pg_data_close(d);
     pg_trainer_close(t);
     return r;
+}
+
+static result train(const char *run, const char *devices, size_t threads, size_t batch_size,
+                    int deterministic)
+{
+    return train_other(NULL, run, devices, threads, batch_size, deterministic);
 }
 
 static void replicas_and_threads_give_the_same_bits(void **state)
@@ -90,6 +102,36 @@ static void replicas_differ_from_one_device_by_rounding_only(void **state)
     free(three.weights);
 }
 
+/* What is dropped is a function of the row of the whole batch, whoever holds it. */
+static void replicas_drop_the_same_elements(void **state)
+{
+    static const char model[] =
+        "{\"class_name\":\"Sequential\",\"config\":["
+        "{\"class_name\":\"Dropout\",\"config\":{\"name\":\"a\",\"rate\":0.2,"
+        "\"batch_input_shape\":[null,64]}},"
+        "{\"class_name\":\"Dense\",\"config\":{\"name\":\"b\",\"units\":13,"
+        "\"activation\":\"relu\"}},"
+        "{\"class_name\":\"Dropout\",\"config\":{\"name\":\"c\",\"rate\":0.5}},"
+        "{\"class_name\":\"Dense\",\"config\":{\"name\":\"d\",\"units\":10,"
+        "\"activation\":\"softmax\"}}]}";
+    char path[] = "/tmp/pg-dropout-XXXXXX";
+    const int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, model, strlen(model)), strlen(model));
+    close(fd);
+    const result one = train_other(path, "mlp_digits", "cpu:0", 1, 33, 1);
+    const result again = train_other(path, "mlp_digits", "cpu:0", 2, 33, 1);
+    const result three = train_other(path, "mlp_digits", "cpu:0,cpu:1,cpu:2", 3, 33, 1);
+    assert_memory_equal(one.weights, again.weights, one.n * sizeof *one.weights);
+    assert_memory_equal(one.weights, three.weights, one.n * sizeof *one.weights);
+    assert_true(one.loss == three.loss);
+    unlink(path);
+    free(one.weights);
+    free(again.weights);
+    free(three.weights);
+}
+
 static void batches_smaller_than_the_replicas_train(void **state)
 {
     (void)state;
@@ -116,5 +158,6 @@ static void more_devices_than_lanes_are_refused(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(replicas_and_threads_give_the_same_bits),
              cmocka_unit_test(replicas_differ_from_one_device_by_rounding_only),
+             cmocka_unit_test(replicas_drop_the_same_elements),
              cmocka_unit_test(batches_smaller_than_the_replicas_train),
              cmocka_unit_test(more_devices_than_lanes_are_refused))
