@@ -3,6 +3,7 @@
 
 #include "base/try.h"
 #include "model/layers.h"
+#include "model/spatial.h"
 
 static const uint64_t any = PG_DIM_ANY;
 
@@ -91,6 +92,7 @@ typedef struct mha {
     const pg__layer *l;
     uint64_t heads, key, value;
     int has_bias;
+    double dropout;
 } mha;
 
 /* x times a kernel (in..., out...) of which the first n_in dimensions are the last of x taken
@@ -163,6 +165,7 @@ static pg_status read_mha(mha *m, const pg__layer *l, pg_err *err)
     PG_TRY(pg__config_dim(&m->heads, l, "num_heads", err));
     PG_TRY(pg__config_dim(&m->key, l, "key_dim", err));
     PG_TRY(pg__config_dim_or(&m->value, l, "value_dim", m->key, err));
+    PG_TRY(pg__config_num_or(&m->dropout, l, l->config, "dropout", 0, err));
 done:
     return st;
 }
@@ -229,6 +232,10 @@ pg_status pg__lower_multi_head(pg__lowering *lw, const pg__layer *l, const pg__v
         .scale = 1 / sqrt((double)m.key),
         .causal = pg__json_bool(pg__json_get(lw->kwargs, "use_causal_mask"), 0)};
     PG_TRY(project_all(lw, &m, from, operands, err));
+    const pg__dims scores =
+        pg__dims_of(4, (const uint64_t[]){query.d[0], m.heads, pg__dims_at(lw, operands[0])->d[1],
+                                          pg__dims_at(lw, operands[1])->d[1]});
+    PG_TRY(pg__lower_factors(lw, m.dropout, &scores, &operands[7], err));
     PG_TRY(pg__emit(&lw->to->tape, PG__OP_attention, &a, operands, 8, results, err));
     PG_TRY(project_back(lw, &m, results[0], &query, &out->v[0], err));
     out->n = 1;

@@ -9,6 +9,7 @@
 
 #include "base/try.h"
 #include "model/layers.h"
+#include "model/spatial.h"
 
 typedef struct kind {
     const char *suffix; /* of the class */
@@ -29,6 +30,8 @@ typedef struct cell {
     int is_cudnn, is_keras1, has_bias;
     uint64_t units;
     pg__rnn_attrs attrs;
+    double dropout, recurrent_dropout;
+    int gates_differ;                                /* each gate drops elements of its own */
     pg__val kernel, recurrent, bias, recurrent_bias; /* as the operation wants them */
 } cell;
 
@@ -185,6 +188,29 @@ static pg_status read_activation(pg__lowering *lw, const cell *c, const char *ke
     return pg__activation_attrs(lw, c->l, which, c->is_cudnn ? NULL : fallback, out, err);
 }
 
+/* Which elements are dropped: in Keras 3 the same for all gates; before, so only with
+ * implementation 2, which tf.keras does not use with recurrent dropout. Where it is so, what the
+ * GRU carries over is dropped too. */
+static pg_status read_dropout(pg__lowering *lw, cell *c, pg_err *err)
+{
+    const pg__rules *rules = lw->opts->rules;
+    const pg__layer *l = c->l;
+    int64_t implementation = rules->keras3 ? 2 : 1;
+    pg_status st = PG_OK;
+    PG_TRY(pg__config_num_or(&c->dropout, l, l->config, c->is_keras1 ? "dropout_W" : "dropout", 0,
+                             err));
+    PG_TRY(pg__config_num_or(&c->recurrent_dropout, l, l->config,
+                             c->is_keras1 ? "dropout_U" : "recurrent_dropout", 0, err));
+    if (!rules->keras3)
+        (void)pg__json_int(pg__json_get(l->config, "implementation"), &implementation);
+    if (rules->bidirectional_zeros && !rules->keras3 && c->recurrent_dropout > 0)
+        implementation = 1;
+    c->gates_differ = implementation != 2 && c->kind->gates > 1;
+    c->attrs.drop_carried = !c->gates_differ;
+done:
+    return st;
+}
+
 static pg_status read_cell(pg__lowering *lw, const pg__layer *l, cell *c, pg_err *err)
 {
     const int hard = lw->opts->rules->recurrent_hard || pg__config_has(l, "inner_activation");
@@ -199,9 +225,9 @@ static pg_status read_cell(pg__lowering *lw, const pg__layer *l, cell *c, pg_err
     c->attrs.gate = (pg__act_attrs){.kind = PG__ACT_SIGMOID};
     c->attrs.reset_after =
         c->kind->op == PG__OP_gru && (c->is_cudnn || pg__config_bool(l, "reset_after", 0));
-    c->attrs.drop_carried = lw->opts->rules->keras3;
     c->attrs.reverse = pg__config_bool(l, "go_backwards", 0);
     c->attrs.zero_masked = pg__config_bool(l, "zero_output_for_mask", 0);
+    PG_TRY(read_dropout(lw, c, err));
     if (c->is_cudnn)
         goto done;
     PG_TRY(read_activation(lw, c, "activation", "activation", "tanh", &c->attrs.act, err));
@@ -251,16 +277,44 @@ static pg_status swap_steps(pg__lowering *lw, pg__val *v, pg_err *err)
     return pg__emit1(tape(lw), PG__OP_transpose, &a, *v, v, err);
 }
 
+/* x W + b; every step of a row drops the same features. */
+static pg_status product(pg__lowering *lw, const cell *c, pg__val x, pg__val *out, pg_err *err)
+{
+    const pg__dims d = *pg__dims_at(lw, x);
+    const pg__dims noise = pg__dims_of(3, (const uint64_t[]){d.d[0], 1, d.d[2]});
+    const int apart = c->gates_differ && c->dropout > 0 && lw->training;
+    const uint64_t n = apart ? c->kind->gates : 1, width = c->kind->gates / n * c->units;
+    pg__val z[4];
+    pg_status st = PG_OK;
+    for (uint64_t g = 0; g < n; g++) {
+        pg__val in[3] = {x, c->kernel, c->bias};
+        PG_TRY(pg__lower_dropout_of(lw, x, c->dropout, &noise, 0, &in[0], err));
+        if (apart)
+            PG_TRY(cut(lw, c->kernel, g * width, width, &in[1], err));
+        if (apart && c->bias != PG__NO_VAL)
+            PG_TRY(cut(lw, c->bias, g * width, width, &in[2], err));
+        PG_TRY(pg__emit(tape(lw), PG__OP_dense, NULL, in, 3, &z[g], err));
+    }
+    *out = z[0];
+    if (apart)
+        PG_TRY(join(lw, z, (size_t)n, out, err));
+done:
+    return st;
+}
+
 /* The operation's results; x and mask with the rows first. */
 static pg_status run(pg__lowering *lw, cell *c, const pg__rnn_call *call, pg__val x, pg__val mask,
                      pg__val *results, pg_err *err)
 {
     const uint64_t rows = pg__dims_at(lw, x)->d[0], features = pg__dims_at(lw, x)->d[2];
-    pg__val h0[2], zx, factors = PG__NO_VAL;
+    const pg__dims kept =
+        pg__dims_of(3, (const uint64_t[]){rows, c->gates_differ ? c->kind->gates : 1, c->units});
+    pg__val h0[2], zx, factors;
     pg_status st = PG_OK;
     PG_TRY(first_states(lw, c, call, rows, h0, err));
     PG_TRY(load(lw, c, features, err));
-    PG_TRY(pg__emit3(tape(lw), PG__OP_dense, NULL, x, c->kernel, c->bias, &zx, err));
+    PG_TRY(product(lw, c, x, &zx, err));
+    PG_TRY(pg__lower_factors(lw, c->recurrent_dropout, &kept, &factors, err));
     const pg__val in[] = {zx, c->recurrent, c->recurrent_bias, h0[0], h0[1], mask, factors};
     PG_TRY(pg__emit(tape(lw), c->kind->op, &c->attrs, in, sizeof in / sizeof *in, results, err));
     keep_states(lw, c, call, results);

@@ -182,6 +182,7 @@ pg_status pg__lower_time_distributed(pg__lowering *lw, const pg__layer *l, const
     const pg__dims outer = *pg__dims_at(lw, in[0]);
     const pg__val mask = pg__mask_of(lw, in[0]);
     const int has_inner = mask != PG__NO_VAL && pg__dims_at(lw, mask)->rank > 2;
+    const uint64_t fold = lw->fold;
     pg__val x, inner_mask;
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
@@ -194,7 +195,10 @@ pg_status pg__lower_time_distributed(pg__lowering *lw, const pg__layer *l, const
         PG_TRY(pg__lower_reshape(lw, mask, &to, &inner_mask, err));
         PG_TRY(pg__set_mask(lw, x, inner_mask, err));
     }
-    PG_TRY(pg__lower_inner(lw, l->inner, l->inner->name, x, out, err));
+    lw->fold = pg__dim_mul(fold ? fold : 1, outer.d[1]);
+    st = pg__lower_inner(lw, l->inner, l->inner->name, x, out, err);
+    lw->fold = fold;
+    PG_TRY(st);
     for (size_t k = 0; k < out->n; k++) {
         inner_mask = pg__mask_of(lw, out->v[k]);
         to = unfolded(pg__dims_at(lw, out->v[k]), &outer);

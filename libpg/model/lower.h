@@ -102,6 +102,7 @@ typedef struct pg__lowering {
     const pg__leaves *inner;  /* leaf wraps a model: the leaves of that */
     size_t first_var, n_vars; /* of leaf: those of the layer in hand; n_vars 0: all */
     int training;             /* the layer in hand works as in training */
+    uint64_t fold;            /* steps are rows here: so many for each row of the batch; 0: 1 */
     const char *const *args; /* of the call in hand, per operand; NULL: none was given by keyword */
     const pg__json *kwargs;  /* of the call in hand, or NULL */
 } pg__lowering;
@@ -142,6 +143,10 @@ pg_status pg__lower_moving(pg__lowering *lw, pg__val param, pg__val value, doubl
  * first axis does. Nothing happens outside of training. */
 pg_status pg__lower_dropout_of(pg__lowering *lw, pg__val x, double rate, const pg__dims *noise,
                                int rows_share, pg__val *out, pg_err *err);
+
+/* What dropout multiplies values of this shape by; PG__NO_VAL: nothing is dropped. */
+pg_status pg__lower_factors(pg__lowering *lw, double rate, const pg__dims *shape, pg__val *out,
+                            pg_err *err);
 
 /* Appends numbers known beforehand. */
 pg_status pg__lower_constant(pg__lowering *lw, const pg__dims *shape, const double *values,

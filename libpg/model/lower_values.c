@@ -158,8 +158,11 @@ pg_status pg__lower_dropout_of(pg__lowering *lw, pg__val x, double rate, const p
 {
     const uint64_t n = PG__STEP_N;
     const pg__dims step = pg__dims_of(1, &n);
-    const pg__dropout_attrs a = {
-        .rate = rate, .stream = lw->to->n_streams++, .rows_share = rows_share, .noise = *noise};
+    const pg__dropout_attrs a = {.rate = rate,
+                                 .stream = lw->to->n_streams++,
+                                 .rows_share = rows_share,
+                                 .fold = lw->fold,
+                                 .noise = *noise};
     pg_status st = PG_OK;
     *out = x;
     if (!lw->training || rate <= 0)
@@ -167,6 +170,23 @@ pg_status pg__lower_dropout_of(pg__lowering *lw, pg__val x, double rate, const p
     if (lw->to->step == PG__NO_VAL)
         PG_TRY(pg__tape_value(&lw->to->tape, &step, PG__INT, PG__STEP, 0, 0, &lw->to->step, err));
     PG_TRY(pg__emit2(&lw->to->tape, PG__OP_dropout, &a, x, lw->to->step, out, err));
+done:
+    return st;
+}
+
+pg_status pg__lower_factors(pg__lowering *lw, double rate, const pg__dims *shape, pg__val *out,
+                            pg_err *err)
+{
+    const double one = 1;
+    const pg__dims single = pg__dims_of(1, &(const uint64_t){1});
+    const pg__spread_attrs all = {.to = *shape};
+    pg_status st = PG_OK;
+    *out = PG__NO_VAL;
+    if (!lw->training || rate <= 0)
+        return PG_OK;
+    PG_TRY(pg__lower_constant(lw, &single, &one, out, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_spread, &all, *out, out, err));
+    PG_TRY(pg__lower_dropout_of(lw, *out, rate, shape, 0, out, err));
 done:
     return st;
 }

@@ -158,6 +158,7 @@ typedef struct pg__dropout_attrs {
     uint32_t stream; /* of random numbers: one for each place in the model */
     int rows_share;  /* all rows of the batch have the same noise */
     pg__dims noise;
+    uint64_t fold;   /* rows of x that stand for one row of the batch: steps, when they are rows */
 } pg__dropout_attrs;
 
 /* Numbers known beforehand; `values` belongs to the tape. */

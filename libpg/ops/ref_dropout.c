@@ -50,7 +50,8 @@ void PG_REF(dropout)(PG_REF_ARGS)
     PG_UNUSED(n_in), PG_UNUSED(n_out);
     pg__strides(w.stride[0], s, &a->noise);
     if (s->rank > 0 && !a->rows_share)
-        first = step_number(in[1].p, PG__STEP_ROW) * (pg__dims_elems(&a->noise) / a->noise.d[0]);
+        first = step_number(in[1].p, PG__STEP_ROW) * (a->fold ? a->fold : 1) *
+                (pg__dims_elems(&a->noise) / a->noise.d[0]);
     for (size_t r = pg__n_rows(s); r-- > 0; x += n, y += n, pg__rowwalk_next(&w, s))
         for (size_t i = 0; i < n; i++)
             y[i] =

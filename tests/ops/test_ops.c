@@ -265,12 +265,12 @@ static const op_case cases[] = {
     {PG__OP_resize, ATTRS(resize, 2, 1, {3, 2}), {{NORMAL, S(1, 3, 2, 3)}}, 1, 1},
     {PG__OP_resize, ATTRS(resize, 3, 0, {1, 2, 2}), {{NORMAL, S(1, 2, 1, 3, 1)}}, 1, 1},
     {PG__OP_dropout,
-     ATTRS(dropout, 0.4, 7, 0, S(3, 17)),
+     ATTRS(dropout, 0.4, 7, 0, S(3, 17), 0),
      {{NORMAL, S(3, 17)}, {CLASS, S(PG__STEP_N)}},
      2,
      1},
     {PG__OP_dropout,
-     ATTRS(dropout, 0.5, 7, 0, S(2, 1, 5)),
+     ATTRS(dropout, 0.5, 7, 0, S(2, 1, 5), 0),
      {{NORMAL, S(2, 3, 5)}, {CLASS, S(PG__STEP_N)}},
      2,
      1},
@@ -635,7 +635,7 @@ static void drop_rows(float *y, const pg__dropout_attrs *all, int32_t first, siz
 
 static void dropout_is_a_function_of_the_row_in_the_batch(void **state)
 {
-    const pg__dropout_attrs kinds[] = {{0.5, 3, 0, S(8, 3, 5)}, {0.5, 3, 0, S(8, 1, 5)}};
+    const pg__dropout_attrs kinds[] = {{0.5, 3, 0, S(8, 3, 5), 0}, {0.5, 3, 0, S(8, 1, 5), 0}};
     (void)state;
     for (size_t k = 0; k < 2; k++) {
         float whole[120], part[120], later[120];
@@ -649,10 +649,21 @@ static void dropout_is_a_function_of_the_row_in_the_batch(void **state)
     }
 }
 
+static void dropout_knows_rows_that_are_steps(void **state)
+{
+    const pg__dropout_attrs two_steps = {0.5, 3, 0, S(8, 3, 5), 2};
+    float whole[120], part[120];
+    (void)state;
+    drop_rows(whole, &two_steps, 0, 8, 0); /* four rows of the batch */
+    drop_rows(part, &two_steps, 0, 2, 0);
+    drop_rows(part + 30, &two_steps, 1, 6, 0);
+    assert_memory_equal(whole, part, sizeof whole);
+}
+
 static void dropout_keeps_its_share(void **state)
 {
     const pg__dims shape = S(1000, 20), six = S(PG__STEP_N);
-    const pg__dropout_attrs a = {0.3, 1, 0, shape};
+    const pg__dropout_attrs a = {0.3, 1, 0, shape, 0};
     int32_t step[PG__STEP_N] = {1, 2, 3, 0, 0, 0};
     static double x[20000], y[20000];
     size_t kept = 0;
@@ -690,6 +701,7 @@ int main(void)
         cmocka_unit_test(ids_beyond_the_table_give_no_numbers),
         cmocka_unit_test(operands_that_do_not_fit_are_refused),
         cmocka_unit_test(dropout_is_a_function_of_the_row_in_the_batch),
+        cmocka_unit_test(dropout_knows_rows_that_are_steps),
         cmocka_unit_test(dropout_keeps_its_share),
         cmocka_unit_test(equal_cells_of_a_window_give_all_to_the_first),
     };
