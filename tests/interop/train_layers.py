@@ -183,6 +183,8 @@ def emit_case(name, layer, shapes, folder):
     np.savez(os.path.join(folder, "want.npz"), loss=np.asarray(loss), **want)
     with open(os.path.join(folder, "names.json"), "w") as f:
         json.dump(names, f)
+    if name.startswith("cudnn-"):
+        train_sequences.as_cudnn(folder, RATE)
 
 
 def emit(folder, only):

@@ -1,4 +1,5 @@
 """Sequences for train_layers.py: recurrent layers, masks, embeddings, attention; what their inputs look like."""
+import json
 
 
 class Input:
@@ -31,6 +32,45 @@ def reset_states(model):
     for layer in model.layers:
         if getattr(layer, "stateful", False) and hasattr(layer, "reset_states" if hasattr(layer, "reset_states") else "reset_state"):
             (layer.reset_states if hasattr(layer, "reset_states") else layer.reset_state)()
+
+
+def as_cudnn(folder, rate):
+    """Turns a case with LSTM or GRU layers into one of CuDNNLSTM or CuDNNGRU, by the conversion with which Keras 2.15 loads
+    such files: it permutes kernels, so it does that to gradients too."""
+    import h5py
+    import numpy as np
+    from keras.src.saving.legacy import hdf5_format
+    with open(folder + "/model.json") as f:
+        model = json.load(f)
+    want = dict(np.load(folder + "/want.npz"))
+    first = 0
+    with h5py.File(folder + "/weights.h5", "r+") as h5:
+        for layer in model["config"]["layers"]:
+            group = h5[layer["config"]["name"]]
+            names = group.attrs["weight_names"]
+            if layer["class_name"] in ("LSTM", "GRU"):
+                layer["class_name"] = "CuDNN" + layer["class_name"]
+                target = type(layer["class_name"], (), {"units": layer["config"]["units"], "name": ""})()
+                layer["config"] = {k: v for k, v in layer["config"].items() if "activation" not in k and k != "reset_after"}
+
+                def convert(arrays):
+                    return hdf5_format._convert_rnn_weights(target, arrays)
+
+                old = [group[n][()] for n in names]
+                for n, w in zip(names, convert(old)):
+                    del group[n]
+                    group[n] = w
+                keys = ["gradient%d" % (first + k) for k in range(3)]
+                grads = [want[k] for k in keys]
+                if "LSTM" in layer["class_name"]:  # the bias is split into halves; each has the whole gradient
+                    grads[2] = 2 * grads[2]
+                want.update(zip(keys, convert(grads)))
+                for k in range(3):
+                    want["weight%d" % (first + k)] = group[names[k]][()] - rate * want["gradient%d" % (first + k)]
+            first += len(names)
+    with open(folder + "/model.json", "w") as f:
+        json.dump(model, f)
+    np.savez(folder + "/want.npz", **want)
 
 
 def recurrent(L, add, v3):
@@ -81,6 +121,9 @@ def recurrent(L, add, v3):
     add("lstm-shared", lambda a, b: L.Dense(2)(L.Concatenate()([shared(a), shared(b)])), seq, seq)
     add("seq2seq", lambda a, b: L.LSTM(3, return_sequences=True)(b, initial_state=L.LSTM(3, return_state=True)(a)[1:]), seq, seq)
     if not v3:
+        for name, k in (("lstm", {}), ("gru", {"reset_after": True})):
+            add("cudnn-" + name, cells[name](4, **k), seq)
+            add("cudnn-%s-two" % name, lambda x, c=cells[name], k=k: c(3, **k)(c(5, return_sequences=True, **k)(x)), seq)
         add("lstm-time-major", L.LSTM(4, time_major=True, return_sequences=True), seq)
         add("gru-implementation-1", L.GRU(4, implementation=1), seq)
 

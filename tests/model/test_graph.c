@@ -190,6 +190,11 @@ static void keras_3_calls_are_found_in_args_and_kwargs(void **state)
     assert_int_equal(g->root->n_inputs, 1);
     assert_int_equal(o->n_calls, 2);
     assert_int_equal(o->calls[0].n_inputs, 3);
+    assert_null(o->calls[0].args[0]);
+    assert_null(o->calls[0].args[1]);
+    assert_string_equal(o->calls[0].args[2], "v");
+    assert_int_equal(pg__json_len(o->calls[0].kwargs), 3);
+    assert_null(o->calls[1].args[0]);
     assert_int_equal(o->calls[1].inputs[0].layer, 1);
     assert_ptr_equal(pg__call_of(g->root, g->root->outputs[0]), &o->calls[1]);
     pg__graph_free(g);
@@ -205,6 +210,18 @@ static void keyword_arguments_of_keras_2_may_be_tensors(void **state)
     assert_int_equal(c->n_inputs, 3);
     assert_int_equal(c->inputs[1].layer, 0);
     assert_int_equal(c->inputs[2].layer, 1);
+    assert_null(c->args[0]);
+    assert_string_equal(c->args[1], "value");
+    assert_string_equal(c->args[2], "y");
+    assert_ptr_equal(
+        pg__json_get(c->kwargs, "axis"), /* those of the first tensor */
+        pg__json_get(
+            pg__json_at(
+                pg__json_at(
+                    pg__json_at(pg__json_get(pg__json_at(g->root->entries, 2), "inbound_nodes"), 0),
+                    0),
+                3),
+            "axis"));
     pg__graph_free(g);
 }
 
