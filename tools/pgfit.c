@@ -8,7 +8,7 @@
 
 static pg_train_opts train;
 static pg_fit_opts fit;
-static const char *data, *validation, *validation_split, *rules, *family, *gpus;
+static const char *data, *validation, *validation_split, *rules, *family, *gpus, *reset;
 static unsigned epochs, batch_size, threads, lanes, seed;
 static const char *output;
 static int batches, force, dry_run;
@@ -35,6 +35,8 @@ static const cli_opt options[] = {
     {0, "batch-size", "N", NULL, NULL, &batch_size, NULL,
      "rows per step, all devices together (default 32)"},
     {0, "no-shuffle", NULL, &fit.no_shuffle, NULL, NULL, NULL, "take the rows as they lie"},
+    {0, "reset-states", "WHEN", NULL, &reset, NULL, "never|epoch",
+     "zero what stateful layers keep (default never)"},
     {0, "seed", "N", NULL, NULL, &seed, NULL, "of initial weights and of the order of the rows"},
     {0, "devices", "LIST", NULL, &train.devices, NULL, NULL,
      "replicas, as cpu:0,cpu:1; a name may repeat"},
@@ -181,6 +183,7 @@ static void read_options(const char *model)
 {
     train.model = model;
     train.rules = rules;
+    fit.reset_states = reset && strcmp(reset, "epoch") == 0;
     train.optimizer_rules = !family ? 0 : strcmp(family, "legacy") == 0 ? 1 : 2;
     train.threads = threads;
     train.lanes = lanes;
