@@ -71,7 +71,7 @@ pg_status pg__graph_parse(pg__graph **out, const char *text, size_t n, pg_err *e
 void pg__graph_free(pg__graph *g); /* NULL is allowed */
 
 /* A model description from a file: model JSON, full .h5 or .keras. `store` formats are opened with
- * pg_store_open(). PG_E_MISMATCH if the file holds no description; messages start with the path. */
+ * pg_store_open(). PG_E_UNKNOWN if the file holds no description; messages start with the path. */
 pg_status pg__graph_load(pg__graph **out, const char *path, pg_err *err);
 
 /* The call that ref names, or NULL for an InputLayer's tensor. Every ref of a graph leads to one.
