@@ -201,6 +201,8 @@ pg_status pg__lower_time_distributed(pg__lowering *lw, const pg__layer *l, const
     PG_TRY(st);
     for (size_t k = 0; k < out->n; k++) {
         inner_mask = pg__mask_of(lw, out->v[k]);
+        if (pg__dims_at(lw, out->v[k])->rank == PG_MAX_RANK)
+            PG_FAIL(PG_E_LIMIT, "%s: gives more than %d dimensions", PG_SHOW(l->name), PG_MAX_RANK);
         to = unfolded(pg__dims_at(lw, out->v[k]), &outer);
         PG_TRY(pg__lower_reshape(lw, out->v[k], &to, &out->v[k], err));
         if (inner_mask != PG__NO_VAL) {

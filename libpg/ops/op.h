@@ -134,6 +134,7 @@ uint64_t pg__dim_mul(uint64_t a, uint64_t b);
 uint64_t pg__dim_add(uint64_t a, uint64_t b);
 uint64_t pg__dims_elems(const pg__dims *s); /* 1 for a scalar */
 int pg__dim_fits(uint64_t a, uint64_t b);   /* equal, or one is not known */
+int pg__dims_fit(const pg__dims *a, const pg__dims *b);
 typedef struct pg__dims_text {
     char s[PG_MAX_RANK * 24];
 } pg__dims_text;

@@ -9,10 +9,11 @@ enum { Q, K, V, Q_MASK, V_MASK, K_MASK, MASK, FACTORS, N_IN };
 static int fits(const pg__dims *mask, const pg__dims *scores)
 {
     const uint32_t skip = scores->rank - mask->rank; /* without heads, the mask has three */
-    if (mask->rank < 3 || mask->rank > 4 || (mask->d[0] != 1 && mask->d[0] != scores->d[0]))
+    if (mask->rank < 3 || mask->rank > 4 ||
+        (mask->d[0] != 1 && !pg__dim_fits(mask->d[0], scores->d[0])))
         return 0;
     for (uint32_t i = 1; i < mask->rank; i++)
-        if (mask->d[i] != 1 && mask->d[i] != scores->d[i + skip])
+        if (mask->d[i] != 1 && !pg__dim_fits(mask->d[i], scores->d[i + skip]))
             return 0;
     return 1;
 }
@@ -22,7 +23,7 @@ static pg_status check_masks(const pg__dims *const *in, const pg__dims *scores, 
     const pg__dims steps[] = {pg__dims_of(2, in[Q]->d), pg__dims_of(2, in[V]->d),
                               pg__dims_of(2, in[K]->d)};
     for (size_t k = 0; k < 3; k++)
-        if (in[Q_MASK + k] && !pg__dims_equal(in[Q_MASK + k], &steps[k]))
+        if (in[Q_MASK + k] && !pg__dims_fit(in[Q_MASK + k], &steps[k]))
             return pg_fail(err, PG_E_MISMATCH, "mask %s, wants %s", PG_SHAPE(in[Q_MASK + k]),
                            PG_SHAPE(&steps[k]));
     if (in[MASK] && !fits(in[MASK], scores))
@@ -36,8 +37,9 @@ pg_status pg__shape_attention(const void *attrs, const pg__dims *const *in, size
 {
     const pg__attention_attrs *a = attrs;
     const pg__dims *q = in[Q], *k = in[K], *v = in[V];
-    if (n_in != N_IN || q->rank != 3 || k->rank != 3 || v->rank != 3 || k->d[0] != q->d[0] ||
-        v->d[0] != q->d[0] || k->d[1] != v->d[1] || k->d[2] != q->d[2] || a->heads == 0 ||
+    if (n_in != N_IN || q->rank != 3 || k->rank != 3 || v->rank != 3 ||
+        !pg__dim_fits(k->d[0], q->d[0]) || !pg__dim_fits(v->d[0], q->d[0]) ||
+        !pg__dim_fits(k->d[1], v->d[1]) || k->d[2] != q->d[2] || a->heads == 0 ||
         q->d[2] % a->heads || v->d[2] % a->heads)
         return pg_fail(err, PG_E_MISMATCH, "cannot attend from %s to keys %s and values %s",
                        PG_SHAPE(q), PG_SHAPE(k), PG_SHAPE(v));

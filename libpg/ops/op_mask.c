@@ -35,7 +35,7 @@ pg_status pg__shape_mask_steps(const void *attrs, const pg__dims *const *in, siz
 static int is_prefix(const pg__dims *mask, const pg__dims *of)
 {
     for (uint32_t i = 0; i < mask->rank && i < of->rank; i++)
-        if (mask->d[i] != of->d[i])
+        if (!pg__dim_fits(mask->d[i], of->d[i]))
             return 0;
     return mask->rank <= of->rank;
 }

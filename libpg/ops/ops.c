@@ -63,6 +63,14 @@ int pg__dim_fits(uint64_t a, uint64_t b)
     return a == b || a == PG_DIM_ANY || b == PG_DIM_ANY;
 }
 
+int pg__dims_fit(const pg__dims *a, const pg__dims *b)
+{
+    int fits = a->rank == b->rank;
+    for (uint32_t i = 0; fits && i < a->rank; i++)
+        fits = pg__dim_fits(a->d[i], b->d[i]);
+    return fits;
+}
+
 uint64_t pg__dims_elems(const pg__dims *s)
 {
     uint64_t n = 1;

@@ -6,11 +6,11 @@ class Input:
     """An input of the model. kind: numbers; steps (some of their ends are zeros); ids (ends are 0, as padding is); flags
     (0 or 1, never a row without a 1)."""
 
-    def __init__(self, kind, *shape, limit=7, dtype=None, batch=None):
-        self.kind, self.shape, self.limit, self.dtype, self.batch = kind, shape, limit, dtype, batch
+    def __init__(self, kind, *shape, limit=7, dtype=None, batch=None, known=True):
+        self.kind, self.shape, self.limit, self.dtype, self.batch, self.known = kind, shape, limit, dtype, batch, known
 
-    def make(self, keras):
-        return keras.Input(self.shape, dtype=self.dtype, batch_size=self.batch)
+    def make(self, keras):  # known=False: the model does not say how many steps there are
+        return keras.Input(self.shape if self.known else (None,) + self.shape[1:], dtype=self.dtype, batch_size=self.batch)
 
     def draw(self, rng):
         full = (4,) + self.shape
@@ -179,6 +179,12 @@ def attention(L, add, v3, keras):
         add("layer-norm-%s" % axis, L.LayerNormalization(axis=axis), Input("numbers", 5, 3))
     add("layer-norm-bare", L.LayerNormalization(center=False, scale=False, epsilon=1e-5), Input("numbers", 5, 3))
     add("layer-norm-image", L.LayerNormalization(axis=[1, 3]), Input("numbers", 4, 2, 3))
+    open_ids, open_steps = Input("ids", 5, known=False), Input("steps", 5, 3, known=False)
+    add("open-lstm", lambda x: L.LSTM(4)(L.Embedding(7, 3, mask_zero=True)(x)), open_ids)
+    add("open-bi-gru", lambda x: L.Bidirectional(L.GRU(4, return_sequences=True))(L.Masking()(x)), open_steps)
+    add("open-td", lambda x: L.TimeDistributed(L.Dense(4))(x), open_steps)
+    add("open-mha", lambda a, b: M(2, 3)(L.Embedding(7, 6, mask_zero=True)(a), b, attention_mask=None), open_ids, kv)
+    add("open-mha-mask", lambda a, b, m: M(2, 3)(a, b, attention_mask=m), Input("numbers", 4, 6, known=False), kv, Input("flags", 4, 5))
     add("gelu", L.Dense(4, activation="gelu"), Input("numbers", 6))
     if not v3:
         inner = keras.Sequential([L.Dense(3), L.Dropout(0.5), L.BatchNormalization()])
