@@ -289,15 +289,47 @@ done:
     return st;
 }
 
+/* What a dictionary is called with becomes its entries: Python 2 writes an OrderedDict as a call
+ * with a list of [key, value], a Counter is one with a dict. */
+static pg_status take_entries(pg__pk_machine *m, pg__pk_value *call)
+{
+    pg_status st = PG_OK;
+    const pg__pk_value *v = m->p->v, *args = &v[call->u.items[1]];
+    const pg__pk_value *from = args->n ? &v[args->u.items[0]] : NULL;
+    if (args->n > 1 ||
+        (from && from->kind != PG_PK_LIST && from->kind != PG_PK_TUPLE && from->kind != PG_PK_DICT))
+        return pg__pk_damaged(m, "a dictionary is made of something else than entries");
+    if (from && from->n > PG_LIMIT_PICKLE_OPS - m->ops) /* one list may be given to many calls */
+        return pg__pk_too_many(m, "opcodes");
+    m->ops += from ? from->n : 0;
+    if (from && from->kind == PG_PK_DICT)
+        return pg__pk_append(m, call, from->u.items, from->n);
+    for (uint32_t i = 0; from && i < from->n; i++) {
+        const pg__pk_value *pair = &v[from->u.items[i]];
+        if ((pair->kind != PG_PK_LIST && pair->kind != PG_PK_TUPLE) || pair->n != 2)
+            return pg__pk_damaged(m, "a dictionary is made of something else than entries");
+        PG_TRY(pg__pk_append(m, call, pair->u.items, 2));
+    }
+done:
+    return st;
+}
+
 /* REDUCE and NEWOBJ: remembered, never carried out. */
 static pg_status op_call(pg__pk_machine *m)
 {
+    pg_status st = PG_OK;
+    pg__pk_value *call = NULL;
     if (pg__pk_n_free(m) < 2)
         return pg__pk_damaged(m, "a value is missing on its stack");
     if (m->p->v[m->stack[m->n_stack - 2]].kind != PG_PK_GLOBAL ||
         m->p->v[m->stack[m->n_stack - 1]].kind != PG_PK_TUPLE)
         return pg__pk_damaged(m, "a call of something that is no function");
-    return pg__pk_gather(m, PG_PK_CALL, m->n_stack - 2);
+    PG_TRY(pg__pk_gather(m, PG_PK_CALL, m->n_stack - 2));
+    PG_TRY(pg__pk_top(m, &call));
+    if (calls_dict(m, call))
+        st = take_entries(m, call);
+done:
+    return st;
 }
 
 /* Attributes of an object. Python's state_dict carries versions of its modules, nothing else. */

@@ -73,8 +73,14 @@ static void builds_what_python_pickled(void **state)
         {PK("\x80\x02]K\1aK\2aK\3aK\4aK\5a."), "[1 2 3 4 5]"},
         {PK("\x80\x02}(K\1NK\2]u."), "{1 None 2 []}"},
         {PK("\x80\x04\x8f(K\1\x90."), "{1}"},
-        {PK("\x80\x02" "ccollections\nOrderedDict\n)RX\1\0\0\0aK\1s."), "call:OrderedDict () 'a' 1"},
-        {PK("\x80\x02" "ccollections\nOrderedDict\n)R}X\x09\0\0\0_metadataNsb."),
+        {PK("\x80\x02"
+            "ccollections\nOrderedDict\n)RX\1\0\0\0aK\1s."),
+         "call:OrderedDict () 'a' 1"},
+        {PK("\x80\x02"
+            "ccollections\nOrderedDict\n](](U\1aK\1e](U\1bK\2ee\x85R."), /* Python 2 */
+         "call:OrderedDict ([['a' 1] ['b' 2]]) 'a' 1 'b' 2"},
+        {PK("\x80\x02"
+            "ccollections\nOrderedDict\n)R}X\x09\0\0\0_metadataNsb."),
          "call:OrderedDict ()"},
         {PK("\x80\x04\x8c\1m\x8c\1f\x93K\1\x85R."), "call:f (1)"},
         {PK("\x80\x02K\7Q."), "@7"},
@@ -115,7 +121,9 @@ static void names_what_it_will_not_build(void **state)
         {PK("\x80\x02"
             "ca\x1b\nb\n."),
          "the class a\\x1b.b,"},
-        {PK("\x80\x02" "ccollections\nOrderedDict\n)R}X\1\0\0\0xNsb."), "the attribute x"},
+        {PK("\x80\x02"
+            "ccollections\nOrderedDict\n)R}X\1\0\0\0xNsb."),
+         "the attribute x"},
         {PK("\x80\x02\x82\1."), "opcode 0x82"},
         {PK("\x80\x09N."), "protocol 9"},
     };
@@ -162,6 +170,14 @@ static void refuses_programs_that_do_not_add_up(void **state)
         {PK("\x80\x04\x95\0\0\0\0\0\0\0\x80N.")},
         {PK("\x80\x02\x8b\xff\xff\xff\x7f.")},
         {PK("S'a\\n'\n.")},
+        {PK("\x80\x02"
+            "ccollections\nOrderedDict\n](](U\1aee\x85R.")},
+        {PK("\x80\x02"
+            "ccollections\nOrderedDict\n](Ne\x85R.")},
+        {PK("\x80\x02"
+            "ccollections\nOrderedDict\nN\x85R.")},
+        {PK("\x80\x02"
+            "ccollections\nOrderedDict\n]]\x86R.")},
         {PK("\x80\x02t.")},
         {PK("\x80\x02N(b.")},
     };
@@ -191,6 +207,29 @@ static void keeps_its_limits(void **state)
     for (size_t i = 0; i < n; i++)
         text[i] = i % 2 ? '0' : 'N';
     assert_fails(PG_E_LIMIT, parse(&p, text, n, &err), &err);
+    assert_non_null(strstr(err.msg, "opcodes"));
+    free(text);
+}
+
+/* Each call copies the entries that it is given. */
+static void counts_the_entries_of_calls(void **state)
+{
+    (void)state;
+    static const char call[] = "0ccollections\nOrderedDict\nh\0\x85R";
+    const size_t n_entries = PG_LIMIT_PICKLE_STACK / 2, n_calls = 40;
+    pg_err err;
+    pg__pickle p = {0};
+    char *text = malloc(n_entries + n_calls * sizeof call + 10), *at = text;
+    assert_non_null(text);
+    memcpy(at, "}(", 2);
+    memset(at + 2, 'N', n_entries);
+    at += 2 + n_entries;
+    memcpy(at, "uq\0", 3);
+    at += 3;
+    for (size_t i = 0; i < n_calls; i++, at += sizeof call - 1)
+        memcpy(at, call, sizeof call - 1);
+    *at++ = '.';
+    assert_fails(PG_E_LIMIT, parse(&p, text, (size_t)(at - text), &err), &err);
     assert_non_null(strstr(err.msg, "opcodes"));
     free(text);
 }
@@ -226,5 +265,6 @@ static void takes_the_last_of_equal_keys(void **state)
 PG_TEST_MAIN(cmocka_unit_test(builds_what_python_pickled),
              cmocka_unit_test(names_what_it_will_not_build),
              cmocka_unit_test(refuses_programs_that_do_not_add_up),
-             cmocka_unit_test(keeps_its_limits), cmocka_unit_test(reads_one_pickle_after_the_other),
+             cmocka_unit_test(keeps_its_limits), cmocka_unit_test(counts_the_entries_of_calls),
+             cmocka_unit_test(reads_one_pickle_after_the_other),
              cmocka_unit_test(takes_the_last_of_equal_keys))

@@ -62,6 +62,17 @@ case("views_old", views, views, _use_new_zipfile_serialization=False)
 for protocol in (3, 4, 5):
     case("protocol%d" % protocol, collections.OrderedDict(every), every, pickle_protocol=protocol)
 
+class Python2:
+    """What Python 2 pickles: an OrderedDict as a call with a list of [key, value]."""
+    def __init__(self, tensors):
+        self.tensors = tensors
+
+    def __reduce__(self):
+        return collections.OrderedDict, ([[k, v] for k, v in self.tensors.items()],)
+
+case("python2", Python2(every), every, pickle_protocol=2)
+case("python2_old", {"state_dict": Python2(every), "epoch": 3}, every, _use_new_zipfile_serialization=False)
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
