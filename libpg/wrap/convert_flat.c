@@ -163,6 +163,9 @@ static pg_status regroup(pg__outline *to, const pg__outline *from, const pg__jso
     pg_status st = PG_OK;
     pg__str name = {0};
     size_t *index = NULL;
+    unsigned char *used = pg__mem_array(from->n_tensors, 1);
+    if (!used)
+        return pg__nomem(err);
     PG_TRY(pg__outline_index(&index, from, err));
     for (size_t i = 0; i < pg__json_len(list); i++) {
         const pg__json *pair = pg__json_at(list, i), *weights = pg__json_at(pair, 1);
@@ -179,6 +182,8 @@ static pg_status regroup(pg__outline *to, const pg__outline *from, const pg__jso
             if (at == PG_NONE)
                 PG_FAIL(PG_E_FORMAT, "metadata: \"layers\" lists %s, which is not there",
                         weight ? PG_SHOW(weight) : "something that is no name");
+            if (used[at]++)
+                PG_FAIL(PG_E_FORMAT, "metadata: \"layers\" lists %s twice", PG_SHOW(name.s));
             PG_TRY(pg__outline_add(to, weight, &from->tensors[at].take, err));
         }
     }
@@ -187,6 +192,7 @@ static pg_status regroup(pg__outline *to, const pg__outline *from, const pg__jso
                 to->n_tensors, from->n_tensors);
     PG_TRY(pg__outline_check_layers(to, err));
 done:
+    pg__mem_free(used);
     pg__mem_free(index);
     pg__str_fini(&name);
     return st;

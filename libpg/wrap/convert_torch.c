@@ -241,9 +241,12 @@ static pg_status turn_norm(turning *p)
             split_channels(&t, channels);
             (void)pg__take_show(&t, 1, &n);
         }
-        for (size_t k = 0; k < 4; k++)
-            if (strcmp(p->s->v[i].kind, names[k][0]) == 0)
-                PG_TRY(add(p, names[k][1], &t));
+        size_t k = 0;
+        while (k < 4 && strcmp(p->s->v[i].kind, names[k][0]) != 0)
+            k++;
+        if (k == 4) /* renorm=True */
+            return lack(p, "has averages that PyTorch does not have");
+        PG_TRY(add(p, names[k][1], &t));
     }
     if (!gamma != !beta) { /* PyTorch has both or none */
         const pg__take *like = gamma ? &gamma->take : &beta->take;
@@ -270,10 +273,11 @@ static pg_status turn_prelu(turning *p)
     return add(p, "weight", &t);
 }
 
+/* A value that is no text, such as a function of the author's own, is no word. */
 static int word_is(const pg__layer *l, const char *key, const char *word, const char *fallback)
 {
     const char *got = pg__json_get_str(l->config, key);
-    return strcmp(got ? got : fallback, word) == 0;
+    return strcmp(got ? got : pg__config_has(l, key) ? "" : fallback, word) == 0;
 }
 
 const char *pg__torch_recurrent_lack(const pg__layer *l, int reverse)

@@ -164,8 +164,11 @@ static pg_status back_norm(back *p, pg__take *t)
     pg_status st = PG_OK;
     uint64_t channels = 0;
     size_t k = 0;
-    while (k < 3 && strcmp(p->slot->kind, names[k][0]) != 0)
+    while (k < 4 && strcmp(p->slot->kind, names[k][0]) != 0)
         k++;
+    if (k == 4)
+        return pg_fail(p->err, PG_E_UNSUPPORTED, "layer %s has %s; PyTorch has no such variable",
+                       PG_SHOW(p->leaf->layer->name), p->slot->kind);
     PG_TRY(tensor(p, names[k][1], 0, t));
     if (t->rank != 1)
         return PG_OK;
@@ -209,6 +212,10 @@ static pg_status back_bias(back *p, pg__take *t, int gru)
     pg__take input, state, rows[6];
     PG_TRY(tensor(p, "bias_ih_l0", 1, &input));
     PG_TRY(tensor(p, "bias_hh_l0", 1, &state));
+    if (input.from != state.from)
+        return pg_fail(p->err, PG_E_UNSUPPORTED,
+                       "layer %s: bias_ih_l0 and bias_hh_l0 differ in type; save both as one type",
+                       PG_SHOW(p->leaf->layer->name));
     if (input.dims[0] != state.dims[0] || (gru && input.dims[0] % 3))
         return wrong_shape(p);
     if (!gru) {
