@@ -458,6 +458,17 @@ done:
     return st;
 }
 
+pg_status pg__shards_prove(pg__shards *s, const volatile int *cancel, pg_err *err)
+{
+    pg_status st = pg__shards_check_files(s, cancel, err);
+    const pg__shard_faults faults = {.damaged = s->damages};
+    if (st == PG_OK)
+        st = pg__shard_faults_tell(&faults, pg__shards_n_files(s), 1, err);
+    if (st != PG_OK && st != PG_E_CANCELLED)
+        pg_err_prefix(err, PG_SHOW(s->path));
+    return st;
+}
+
 pg_status pg__shards_files(pg__strs *out, const pg__shards *s, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -40,6 +40,8 @@ pg_status pg__shards_check_archives(pg__shards *s, pg_err *err);
 /* Compares every file with its checksum: what differs goes to the list of damages. cancel may be
  * NULL. */
 pg_status pg__shards_check_files(pg__shards *s, const volatile int *cancel, pg_err *err);
+/* The same as an error that names them all: for whoever copies without comparing. */
+pg_status pg__shards_prove(pg__shards *s, const volatile int *cancel, pg_err *err);
 const pg__strs *pg__shards_damages(const pg__shards *s);
 size_t pg__shards_n_verified(const pg__shards *s); /* tensors whose files had their checksums */
 

@@ -17,6 +17,7 @@
 #include "base/try.h"
 #include "format/fmt_keras_h5.h"
 #include "format/fmt_keras_v3.h"
+#include "format/shards.h"
 #include "io/zip.h"
 
 int pg_shard_format_by_name(pg_shard_format *out, const char *name)
@@ -457,6 +458,8 @@ pg_status pg_split_file(const char *in, const char *dir, const pg_split_opts *op
         pg_err_prefix(err, PG_SHOW(in));
         goto done;
     }
+    if (pg__shards_of(s.r.s) && !s.o->write.dry_run)
+        PG_TRY(pg__shards_prove(pg__shards_of(s.r.s), s.o->write.cancel, err));
     pg__progress_start(s.o->write.progress, s.n_bytes);
     PG_TRY(write[s.o->format](&s, err));
 done:

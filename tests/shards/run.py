@@ -214,6 +214,15 @@ def spoiled(out):
                 if (out / name).exists():
                     fail(f'{form} to {name}, {how}: an output')
                     (out / name).unlink()
+                for command in (('pgconvert', folder, out / 'x.safetensors'), ('pgconvert', '--dtype', 'float16', folder, out / 'x.safetensors'),
+                                ('pgconvert', '--to', 'npy', folder, out / 'again'), ('pgsplit', folder, out / 'again')):
+                    if not manifest:
+                        continue
+                    r = run(*command)
+                    told = [x for x in names if f'  {"missing" if how == "missing" else "damaged"}  {x}' in r.stderr]
+                    if r.returncode != 2 or told != names or 'try: copy' not in r.stderr or (out / 'x.safetensors').exists() or (out / 'again').exists():
+                        fail(f'{form}, {how}: {" ".join(map(str, command))}: {names}', r)
+                        (out / 'x.safetensors').unlink(missing_ok=True)
     print(f'{n} spoiled splits')
 
 
