@@ -17,12 +17,14 @@
  * loses nothing. */
 #include "format/fmt_keras_v3.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/shards.h"
 
 #define FORMAT        "keras-weights-h5"
 #define OLD_CONTAINER "_layer_checkpoint_dependencies"
@@ -409,10 +411,39 @@ static const char *name_at(const pg__v3 *v, const char *path)
     return NULL;
 }
 
+/* The same in a manifest, whose objects stand in the order of the file that was split. */
+static const char *name_in_manifest(const pg__manifest *m, const char *path)
+{
+    char vars[1024];
+    const int n = snprintf(vars, sizeof vars, "%s%svars", path, *path ? "/" : "");
+    size_t lo = 0, hi = n > 0 && (size_t)n < sizeof vars ? m->n_objects : 0;
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        const pg__shard_object *o = &m->objects[mid];
+        const int c = pg__v3_path_cmp(vars, o->path);
+        for (size_t i = o->first; c == 0 && i < o->first + o->n; i++)
+            if (strcmp(m->attrs[i].name, "name") == 0 && m->attrs[i].strs &&
+                m->attrs[i].n_elems == 1)
+                return m->attrs[i].strs[0];
+        if (c == 0)
+            break;
+        if (c < 0)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return NULL;
+}
+
 const char *pg__v3_layer_name(const pg_store *s, size_t layer)
 {
     const pg_layer *l = pg_store_layer(s, layer);
-    return l ? name_at(pg__v3_of(s), strcmp(l->name, "/") ? l->name : "") : NULL;
+    const pg__shards *shards = pg__shards_of(s);
+    const char *path = l && strcmp(l->name, "/") != 0 ? l->name : "";
+    if (!l)
+        return NULL;
+    return shards ? name_in_manifest(pg__shards_manifest(shards), path)
+                  : name_at(pg__v3_of(s), path);
 }
 
 const char *pg__v3_model_name(const pg_store *s)
@@ -434,6 +465,13 @@ const char *pg__v3_container(const pg_store *s)
         for (size_t i = 0; i < v->n_parts; i++)
             if (pg__h5_find(v->parts[i].h5, 0, names[k]) != PG_H5_NONE)
                 return names[k];
+    for (size_t k = 0; !v && k < sizeof names / sizeof *names; k++) /* shards of such a file */
+        for (size_t i = 0; i < pg_store_n_layers(s); i++) {
+            const char *path = pg_store_layer(s, i)->name;
+            const size_t n = strlen(names[k]);
+            if (strncmp(path, names[k], n) == 0 && (path[n] == '/' || !path[n]))
+                return names[k];
+        }
     return NULL;
 }
 

@@ -426,7 +426,7 @@ pg_status pg__check_structure(pg__checking *c, pg_err *err)
     PG_TRY(list_weighted(&t, err));
     if (pg__store_is_legacy(t.s))
         st = check_legacy(&t, err);
-    else if (pg__store_is_paths(t.s))
+    else if (pg__store_has_paths(t.s))
         st = check_paths(&t, err);
     else if (pg_store_n_layers(t.s) == 0)
         st = check_names(&t, err);

@@ -170,7 +170,7 @@ static pg_status pair(compare *c, pg_err *err)
         pair_by_order(c);
         return PG_OK;
     }
-    if (pg__store_is_paths(c->a.r.s) != pg__store_is_paths(c->b.r.s))
+    if (pg__store_has_paths(c->a.r.s) != pg__store_has_paths(c->b.r.s))
         PG_TRY(pg__view_pair_by_model(&by_model, c->of_a, c->of_b, &c->a, &c->b, err));
     if (by_model)
         return PG_OK;

@@ -38,7 +38,7 @@ static pg_status add_key(pg__str *out, const pg__view *v, size_t i, reading how,
     case NUMBER_IN_OWNER:
         return layers ? pg__str_printf(out, err, "%.*s\n%zu", n, t->owner, t->nth) : PG_OK;
     case NUMBER_IN_LAYER:
-        if (pg__store_is_paths(v->r.s))
+        if (pg__store_has_paths(v->r.s))
             return pg__str_printf(out, err, "%.*s\n%zu", n, t->owner, t->nth);
         return t->layer ? pg__str_printf(out, err, "%s\n%zu", t->layer, t->nth_in_layer) : PG_OK;
     case N_READINGS: break;

@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "base/try.h"
+#include "format/shards.h"
 #include "wrap/rewrite.h"
 
 pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
@@ -16,8 +17,11 @@ pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
         return pg__unwrap_paths(r, o, err);
     if (pg_store_n_layers(r->s) == 0)
         return pg__unwrap_prefix(r, o, err);
-    return pg_fail(err, PG_E_UNSUPPORTED, "files of format %s are not rewritten",
-                   pg_store_format(r->s));
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "files of format %s are not rewritten",
+                  pg_store_format(r->s));
+    if (pg__shards_of(r->s))
+        pg_err_hint(err, "pgjoin %s WHOLE; pgunwrap WHOLE OUT", PG_QUOTE(r->in));
+    return PG_E_UNSUPPORTED;
 }
 
 pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *opts,

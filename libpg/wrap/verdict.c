@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/shards.h"
 
 const char *pg_verdict_name(pg_verdict v)
 {
@@ -166,11 +167,22 @@ int pg__store_is_legacy(const pg_store *s)
     return strcmp(f, "keras-h5-weights") == 0 || strcmp(f, "keras-h5-model") == 0;
 }
 
-int pg__store_is_paths(const pg_store *s)
+static int is_path_format(const char *f)
 {
-    const char *f = pg_store_format(s);
     return strcmp(f, "keras-weights-h5") == 0 || strcmp(f, "keras-zip") == 0 ||
            strcmp(f, "keras-sharded") == 0;
+}
+
+int pg__store_is_paths(const pg_store *s)
+{
+    return is_path_format(pg_store_format(s));
+}
+
+int pg__store_has_paths(const pg_store *s)
+{
+    const pg__shards *shards = pg__shards_of(s);
+    const char *of = shards ? pg__shards_manifest(shards)->source_format : NULL;
+    return pg__store_is_paths(s) || (of && is_path_format(of));
 }
 
 pg_status pg__judge_prefix(pg__verdict *v, const pg_store *s, pg_err *err)
@@ -224,7 +236,7 @@ pg_status pg__judge(pg__verdict *out, pg_store *s, pg_err *err)
                                pg_store_n_layers(s)));
     else if (v.graph)
         PG_TRY(pg__judge_config(&v, s, err));
-    else if (pg__store_is_paths(s))
+    else if (pg__store_has_paths(s))
         PG_TRY(pg__judge_paths(&v, s, err));
     else if (pg_store_n_layers(s))
         PG_TRY(pg__judge_names(&v, s, err));

@@ -50,6 +50,7 @@ pg_status pg__describe_wrapper(pg__verdict *v, const char *lead, pg_err *err);
 /* 1 if weights are stored by layers as Keras' legacy layout does; 1 for the path layout. */
 int pg__store_is_legacy(const pg_store *s);
 int pg__store_is_paths(const pg_store *s);
+int pg__store_has_paths(const pg_store *s); /* the same, or the shards of such a file */
 
 /* Names. The owner of "a/b/forward_lstm/kernel:0" is the path "a/b" ("dense_1" of the flat
  * "dense_1_W:0" of Keras 1); returns its length. */

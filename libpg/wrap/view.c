@@ -414,7 +414,7 @@ pg_status pg__view_fill(pg__view *v, pg_err *err)
             t->layer = is_template(v, &plan->layers[i]) ? NULL : plan->layers[i].name;
             t->nth_in_layer = k;
         }
-    if (pg__store_is_paths(v->r.s))
+    if (pg__store_has_paths(v->r.s))
         PG_TRY(name_paths(v, err));
     else
         for (size_t i = 0; i < v->n; i++)
