@@ -186,6 +186,24 @@ static pg_status check_target(const pg__feed *f, size_t k, const pg__value *want
                    PG_SHAPE(&want->shape), want->elem == PG__INT ? " classes" : "");
 }
 
+/* A class beyond the prediction's last axis would be read from memory that is not the row's. */
+static pg_status check_classes(const pg__feed *f, size_t k, const pg__value *target,
+                               const pg__dims *prediction, const void *classes, pg_err *err)
+{
+    const uint64_t n = pg__dims_elems(&target->shape);
+    const uint64_t n_classes = prediction->d[prediction->rank - 1];
+    for (uint64_t i = 0; i < n; i++) {
+        const int32_t c = ((const int32_t *)classes)[i];
+        if (c < 0 || (uint64_t)c >= n_classes)
+            return pg_fail(
+                err, PG_E_MISMATCH,
+                "%s: target of \"%s\" holds the class %d, the model tells %llu (0 to %llu)",
+                pg__data_path(f->data), PG_SHOW(f->t->output_names[k]), c,
+                (unsigned long long)n_classes, (unsigned long long)n_classes - 1);
+    }
+    return PG_OK;
+}
+
 /* Weights: one for each row, or one for each loss of it. */
 static pg_status read_weights(const pg__feed *f, size_t k, const pg__value *loss,
                               const uint64_t *rows, size_t n, void *out, pg_err *err)
@@ -222,6 +240,9 @@ pg_status pg__feed_read(const pg__feed *f, const pg__program *p, const uint64_t 
         PG_TRY(check_target(f, k, target, err));
         PG_TRY(
             pg__array_read(f->targets[k], rows, n, cast_of(t, target->elem), out->targets[k], err));
+        if (target->elem == PG__INT)
+            PG_TRY(check_classes(f, k, target, &m->tape.values[m->outputs[k]].shape,
+                                 out->targets[k], err));
         if (f->weights[k])
             PG_TRY(read_weights(f, k, pg__program_loss_value(p, k), rows, n, out->weights[k], err));
     }

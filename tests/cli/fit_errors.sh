@@ -26,3 +26,15 @@ try pgfit mlp.json --data digits.npz --loss mse --rules 9
 try pgfit mlp.json --data digits.npz --loss mse -o out.txt
 touch there.h5
 try pgfit mlp.json --data digits.npz --loss mse -o there.h5
+# A class that the model does not tell, in row 3 of 4.
+python3 - <<'END'
+import struct, zipfile
+def npy(descr, shape, data):
+    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s}" % (descr, shape)
+    head += ' ' * (117 - len(head)) + '\n'
+    return b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + data
+with zipfile.ZipFile('classes.npz', 'w') as z:
+    z.writestr('x0.npy', npy('<f4', '(4, 64)', bytes(4 * 64 * 4)))
+    z.writestr('y0.npy', npy('<i4', '(4,)', struct.pack('<4i', 0, 9, 10, 3)))
+END
+try pgfit mlp.json --data classes.npz --loss sparse_categorical_crossentropy
