@@ -7,6 +7,7 @@ h5diff model.h5 npz.h5 && echo same
 printf x | dd of=npz/model-00002-of-00002.npz bs=1 seek=300 conv=notrunc 2>/dev/null
 pgjoin npz bad.h5 || echo "exit $?"
 pgsplit -n --format safetensors --max-shard-size 2KB model.h5 st
+pgsplit -n --format safetensors --max-shard-size 1KB model.h5 st
 pgsplit -q --format safetensors --max-shard-size 2KB model.h5 st
 cat st/model.safetensors.index.json
 pgjoin st st.h5

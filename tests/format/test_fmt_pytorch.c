@@ -258,6 +258,10 @@ static void refuses_tensors_that_do_not_add_up(void **state)
     REFUSED(PG_E_LIMIT, TENSOR(FLOATS, "K\0J\0\0\0\x40J\0\0\0\x40\x86K\0K\0\x86"), "w: ");
     REFUSED(PG_E_FORMAT, TENSOR(FLOATS, "K\0))") STR("\1", "w") TENSOR(FLOATS, "K\0))"),
             "w: this key is there twice");
+    REFUSED(PG_E_UNSUPPORTED,
+            REBUILD "(" FLOATS "tQK\0))\x89"
+                    "}}" STR("\3", "neg") "\x88stR",
+            "w: a view that is negated");
     REFUSED(PG_E_UNSUPPORTED, TENSOR(FLOATS, "K\0))") "K\1" TENSOR(FLOATS, "K\0))"), "no text");
     REFUSED(PG_E_UNSUPPORTED, "ctorch._utils\n_rebuild_qtensor\n(tR",
             "m.pt: contains the class torch._utils._rebuild_qtensor, which only Python can build");

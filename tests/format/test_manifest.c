@@ -111,6 +111,7 @@ static void refuses_rows_that_do_not_tile_a_tensor(void **state)
         TENSOR(FILE1("a", "0", "2") ", " FILE1("b", "1", "3")),
         TENSOR(FILE1("a", "0", "2") ", " FILE1("b", "2", "9223372036854775807")),
         TENSOR(FILE1("a", "0", "-4")),
+        TENSOR(FILE1("a", "2", "2") ", " FILE1("b", "0", "2")), /* exchanged */
         TENSOR(""),
     };
     pg_err err;

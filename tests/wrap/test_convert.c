@@ -156,6 +156,22 @@ static void takes_one_row(void **state)
     pg_store_close(s);
 }
 
+static void adds_what_lies_in_the_same_place(void **state)
+{
+    (void)state;
+    pg__take t;
+    float got[6];
+    pg_store *s = numbers(2, 2, (uint64_t[]){2, 3});
+    pg__take_whole(&t, s, 0);
+    t.plus = 2; /* tensor 1 */
+    assert_false(pg__take_is_copy(&t, s));
+    pg__take_permute(&t, (uint32_t[]){1, 0});
+    take_all(s, &t, got, 6);
+    const float want[] = {1000, 1006, 1002, 1008, 1004, 1010};
+    assert_memory_equal(got, want, sizeof want);
+    pg_store_close(s);
+}
+
 /* 24 MB: three windows, and no part of the input that is read at once. */
 static void transposes_more_than_fits_a_window(void **state)
 {
@@ -364,7 +380,8 @@ PG_TEST_MAIN_WITH(
     make_folder, remove_folder, cmocka_unit_test(rounds_to_nearest_ties_to_even),
     cmocka_unit_test(reads_every_half_back), cmocka_unit_test(tells_what_rounding_costs),
     cmocka_unit_test(turns_a_kernel), cmocka_unit_test(puts_gates_side_by_side_and_in_order),
-    cmocka_unit_test(takes_one_row), cmocka_unit_test(transposes_more_than_fits_a_window),
+    cmocka_unit_test(takes_one_row), cmocka_unit_test(adds_what_lies_in_the_same_place),
+    cmocka_unit_test(transposes_more_than_fits_a_window),
     cmocka_unit_test(knows_where_variables_lie), cmocka_unit_test(names_tensors_by_layer),
     cmocka_unit_test(numbers_names_that_occur_twice), cmocka_unit_test(writes_what_keras_writes),
     cmocka_unit_test(goes_through_safetensors_and_back),
