@@ -192,45 +192,8 @@ done:
     return st;
 }
 
-/* ---- folders ---------------------------------------------------------------------------------
+/* ---- copies ----------------------------------------------------------------------------------
  */
-
-/* Path of the folder that holds raw[0..n), with a slash after it, into out; "" for none. */
-static pg_status add_folder(pg__shard_names *names, pg__str *out, const char *raw, size_t n,
-                            pg_err *err)
-{
-    pg_status st = PG_OK;
-    char *key = pg__mem_strndup(raw, n);
-    pg__str base = {0}, path = {0};
-    const slot *known = NULL;
-    out->n = 0;
-    PG_TRY(key ? pg__str_puts(out, "", err) : pg__nomem(err));
-    if (n == 0)
-        goto done;
-    known = find(&names->dirs, key);
-    if (known) {
-        PG_TRY(pg__str_puts(out, known->value, err));
-        goto done;
-    }
-    const char *slash = strrchr(key, '/');
-    const size_t n_up = slash ? (size_t)(slash - key) : 0;
-    PG_TRY(add_folder(names, &base, raw, n_up, err)); /* MAX_DEPTH deep at most */
-    PG_TRY(escape(&base, slash ? slash + 1 : key, slash ? n - n_up - 1 : n, err));
-    PG_TRY(pg__str_puts(&path, base.s, err));
-    for (unsigned k = 2; is_taken(names, path.s); k++) {
-        path.n = 0;
-        PG_TRY(pg__str_printf(&path, err, "%s~%u", base.s, k));
-    }
-    PG_TRY(take(names, path.s, err));
-    PG_TRY(pg__str_puts(&path, "/", err));
-    PG_TRY(put(&names->dirs, key, path.s, err));
-    PG_TRY(pg__str_puts(out, path.s, err));
-done:
-    pg__mem_free(key);
-    pg__str_fini(&base);
-    pg__str_fini(&path);
-    return st;
-}
 
 static pg_status piece_name(pg__str *out, const char *stem, unsigned copy, size_t i, size_t n,
                             const char *suffix, pg_err *err)
@@ -244,6 +207,85 @@ static pg_status piece_name(pg__str *out, const char *stem, unsigned copy, size_
         PG_TRY(pg__str_printf(out, err, "-%05zu-of-%05zu", i + 1, n));
     PG_TRY(pg__str_puts(out, suffix, err));
 done:
+    return st;
+}
+
+/* *free: none of the n names of a copy is taken. */
+static pg_status is_free(int *free, const pg__shard_names *names, const char *stem, unsigned copy,
+                         size_t n, const char *suffix, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str path = {0};
+    *free = 1;
+    for (size_t i = 0; i < n && *free; i++) {
+        PG_TRY(piece_name(&path, stem, copy, i, n, suffix, err));
+        *free = !is_taken(names, path.s);
+    }
+done:
+    pg__str_fini(&path);
+    return st;
+}
+
+/* The first copy that is free where those before it are taken without a gap, else one that is: by
+ * bisection, because a file may have 100,000 names that differ in upper and lower case only. */
+static pg_status find_copy(unsigned *copy, const pg__shard_names *names, const char *stem, size_t n,
+                           const char *suffix, pg_err *err)
+{
+    pg_status st = PG_OK;
+    unsigned lo = 0, hi = 1; /* lo is taken, hi will be free */
+    int free = 0;
+    for (;;) {
+        PG_TRY(is_free(&free, names, stem, hi, n, suffix, err));
+        if (free)
+            break;
+        lo = hi;
+        hi *= 2;
+    }
+    while (hi - lo > 1) {
+        const unsigned mid = lo + (hi - lo) / 2;
+        PG_TRY(is_free(&free, names, stem, mid, n, suffix, err));
+        *(free ? &hi : &lo) = mid;
+    }
+    *copy = hi;
+done:
+    return st;
+}
+
+/* ---- folders ---------------------------------------------------------------------------------
+ */
+
+/* Path of the folder that holds raw[0..n), with a slash after it, into out; "" for none. */
+static pg_status add_folder(pg__shard_names *names, pg__str *out, const char *raw, size_t n,
+                            pg_err *err)
+{
+    pg_status st = PG_OK;
+    char *key = pg__mem_strndup(raw, n);
+    pg__str base = {0}, path = {0};
+    const slot *known = NULL;
+    unsigned copy = 1;
+    out->n = 0;
+    PG_TRY(key ? pg__str_puts(out, "", err) : pg__nomem(err));
+    if (n == 0)
+        goto done;
+    known = find(&names->dirs, key);
+    if (known) {
+        PG_TRY(pg__str_puts(out, known->value, err));
+        goto done;
+    }
+    const char *slash = strrchr(key, '/');
+    const size_t n_up = slash ? (size_t)(slash - key) : 0;
+    PG_TRY(add_folder(names, &base, raw, n_up, err)); /* MAX_DEPTH deep at most */
+    PG_TRY(escape(&base, slash ? slash + 1 : key, slash ? n - n_up - 1 : n, err));
+    PG_TRY(find_copy(&copy, names, base.s, 1, "", err));
+    PG_TRY(piece_name(&path, base.s, copy, 0, 1, "", err));
+    PG_TRY(take(names, path.s, err));
+    PG_TRY(pg__str_puts(&path, "/", err));
+    PG_TRY(put(&names->dirs, key, path.s, err));
+    PG_TRY(pg__str_puts(out, path.s, err));
+done:
+    pg__mem_free(key);
+    pg__str_fini(&base);
+    pg__str_fini(&path);
     return st;
 }
 
@@ -270,22 +312,14 @@ pg_status pg__shard_names_add(pg__shard_names *n, pg__strs *out, const char *raw
     const int flat = depth_of(raw) > MAX_DEPTH || strlen(raw) > MAX_PATH_LEN;
     const char *slash = flat ? NULL : strrchr(raw, '/');
     const char *name = slash ? slash + 1 : raw;
-    int taken = 1;
+    unsigned copy = 1;
     PG_TRY(add_folder(n, &stem, raw, slash ? (size_t)(slash - raw) : 0, err));
     PG_TRY(escape(&stem, name, stem_length(name), err));
-    for (unsigned copy = 1; taken; copy++) {
-        const size_t first = out->n;
-        taken = 0;
-        for (size_t i = 0; i < n_pieces && !taken; i++) {
-            PG_TRY(piece_name(&path, stem.s, copy, i, n_pieces, suffix, err));
-            taken = is_taken(n, path.s);
-            if (!taken)
-                PG_TRY(pg__strs_add(out, path.s, path.n, err));
-        }
-        while (taken && out->n > first)
-            pg__mem_free(out->v[--out->n]);
-        for (size_t i = first; i < out->n; i++)
-            PG_TRY(take(n, out->v[i], err));
+    PG_TRY(find_copy(&copy, n, stem.s, n_pieces, suffix, err));
+    for (size_t i = 0; i < n_pieces; i++) {
+        PG_TRY(piece_name(&path, stem.s, copy, i, n_pieces, suffix, err));
+        PG_TRY(take(n, path.s, err));
+        PG_TRY(pg__strs_add(out, path.s, path.n, err));
     }
 done:
     pg__str_fini(&stem);

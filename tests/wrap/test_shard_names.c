@@ -102,6 +102,24 @@ static void keeps_names_different_where_case_does_not_count(void **state)
     finish(&m);
 }
 
+/* Numbered without a gap, and not by trying all that are taken. */
+static void numbers_many_names_of_one_spelling(void **state)
+{
+    (void)state;
+    enum { N = 1 << 16 };
+    made m;
+    start(&m);
+    for (unsigned i = 0; i < N; i++) {
+        char raw[] = "abcdefghijklmnop", want[40];
+        for (unsigned k = 0; k < 16; k++)
+            if (i >> k & 1)
+                raw[k] = (char)(raw[k] - 'a' + 'A');
+        (void)snprintf(want, sizeof want, i ? "%s~%u.npy" : "%s.npy", raw, i + 1);
+        assert_string_equal(add(&m, raw), want);
+    }
+    finish(&m);
+}
+
 static void numbers_pieces_and_avoids_a_tensor_named_like_one(void **state)
 {
     (void)state;
@@ -146,6 +164,7 @@ int main(void)
         cmocka_unit_test(keeps_names_readable),
         cmocka_unit_test(lets_no_name_leave_the_folder),
         cmocka_unit_test(keeps_names_different_where_case_does_not_count),
+        cmocka_unit_test(numbers_many_names_of_one_spelling),
         cmocka_unit_test(numbers_pieces_and_avoids_a_tensor_named_like_one),
         cmocka_unit_test(shortens_long_names_without_mixing_them_up),
     };
