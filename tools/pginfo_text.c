@@ -295,8 +295,11 @@ int info_next(char out[INFO_NEXT], const info *in)
     const char *stem = strncmp(base, "single.", 7) == 0 ? "unwrapped" : "single";
     const char *from = in->found.index ? in->found.index : in->path;
     const cli_quoted quoted = cli_quote(from);
-    const int n = snprintf(out, INFO_NEXT, "pgunwrap %s%s %s%s", option, quoted.s, stem,
-                           dot && dot != base ? cli_name(dot).s : "");
+    const int split = strcmp(in->format, "npy-shards") == 0; /* pgunwrap takes whole files */
+    const int n =
+        split ? snprintf(out, INFO_NEXT, "pgjoin %s WHOLE; pgunwrap %sWHOLE OUT", quoted.s, option)
+              : snprintf(out, INFO_NEXT, "pgunwrap %s%s %s%s", option, quoted.s, stem,
+                         dot && dot != base ? cli_name(dot).s : "");
     return *quoted.s && n > 0 && n < INFO_NEXT;
 }
 

@@ -54,7 +54,8 @@ const char *pg__v3_model_name(const pg_store *s);
 const char *pg__v3_shard_index(const pg_store *s);
 
 /* Name of the group that holds the layers: "layers", Keras 2.12 and 2.13
- * "_layer_checkpoint_dependencies"; NULL if there is none (subclassed models). */
+ * "_layer_checkpoint_dependencies"; NULL if there is none (subclassed models). Of a store that has
+ * no groups (shards of such a file), as its layers are called. */
 const char *pg__v3_container(const pg_store *s);
 
 /* Full path of an object into out (emptied before), without a leading slash; "" is the root. */

@@ -254,6 +254,18 @@ done:
     return st;
 }
 
+/* Something is wrong already, so nothing will be copied: the data of all other files is read now,
+ * to name in one go what has to be fetched again. */
+static pg_status look_at_data(pg__shards *s, pg__shard_faults *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__shards_check_files(s, f->cancel, err));
+    for (size_t i = 0; i < s->damages.n; i++)
+        PG_TRY(pg__strs_add(&f->damaged, s->damages.v[i], strlen(s->damages.v[i]), err));
+done:
+    return st;
+}
+
 pg_status pg__shard_faults_tell(const pg__shard_faults *f, size_t n_files, int details, pg_err *err)
 {
     char text[96];
@@ -319,6 +331,8 @@ pg_status pg__shards_open(pg__shards **out, pg__io *io, const char *path, const 
         goto done;
     }
     PG_TRY(look_at_all(s, faults ? faults : &own, err));
+    if (faults && faults->missing.n + faults->damaged.n)
+        PG_TRY(look_at_data(s, faults, err));
     PG_TRY(
         pg__shard_faults_tell(faults ? faults : &own, pg__shards_n_files(s), faults == NULL, err));
     *out = s;
@@ -427,6 +441,8 @@ pg_status pg__shards_check_archives(pg__shards *s, pg_err *err)
     for (size_t i = 0; i < s->n_archives; i++) {
         const archive *a = &s->archives[i];
         uint32_t crc = 0;
+        if (!a->a || a->told)
+            continue;
         PG_TRY(pg__archive_sum(&crc, a->a, s->buf, err));
         if (crc != a->crc)
             PG_TRY(pg__strs_printf(&s->damages, err,
@@ -445,7 +461,7 @@ pg_status pg__shards_check_files(pg__shards *s, const volatile int *cancel, pg_e
         const pg__piece *p = &s->m.pieces[i];
         if (cancel && *cancel)
             PG_FAIL(PG_E_CANCELLED, "interrupted");
-        if (p->member)
+        if (p->member || !s->data_off[i]) /* no header, or not the right one: noted */
             continue;
         PG_TRY(copy_piece(s, i, NULL, 0, &crc, err));
         if (crc != p->crc)

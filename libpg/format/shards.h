@@ -11,6 +11,7 @@ typedef struct pg__shards pg__shards;
 /* What is wrong with the files, one line each: "conv1/kernel.npy (reason)". */
 typedef struct pg__shard_faults {
     pg__strs missing, damaged;
+    const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
 } pg__shard_faults;
 
 void pg__shard_faults_fini(pg__shard_faults *f);
@@ -22,8 +23,9 @@ pg_status pg__shard_faults_tell(const pg__shard_faults *f, size_t n_files, int d
 
 /* Reads the manifest io, whose path is `path`, and looks at every file it names (existence, header,
  * size; not at the data). only: glob, tensors that do not match are as if not there; may be NULL.
- * Files that are missing or damaged are listed in faults (NULL: as details of the error), and
- * PG_E_FORMAT is returned. */
+ * Files that are missing or damaged are listed in faults, together with all others whose checksum
+ * is wrong (NULL: as details of the error, without looking at checksums), and PG_E_FORMAT is
+ * returned. */
 pg_status pg__shards_open(pg__shards **out, pg__io *io, const char *path, const char *only,
                           pg__shard_faults *faults, pg_err *err);
 void pg__shards_close(pg__shards *s);

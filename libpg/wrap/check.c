@@ -10,6 +10,7 @@
 #include "base/try.h"
 #include "format/fmt_keras_h5.h"
 #include "format/fmt_keras_v3.h"
+#include "format/shards.h"
 #include "wrap/check_impl.h"
 
 static void free_list(char **list, size_t n)
@@ -220,17 +221,22 @@ static pg_status make_hint(pg__checking *c, pg_err *err)
     pg_status st = PG_OK;
     pg__str hint = {0}, out = {0};
     const pg_verdict is = c->view.r.v.f.verdict;
+    const pg__shards *shards = pg__shards_of(c->view.r.s);
+    const char *source = shards ? pg__shards_manifest(shards)->source : NULL;
+    const char *in = source ? source : c->path;
     int wrapped = 0;
     for (size_t i = 0; i < c->report.n_checks; i++)
         wrapped |= !c->report.checks[i].ok && strcmp(c->report.checks[i].name, "wrapper") == 0;
     if ((!wrapped && !(c->repairable && c->given)) || c->report.hint)
         return PG_OK;
-    PG_TRY(output_name(&out, c->path, c->view.r.s, err));
+    PG_TRY(output_name(&out, in, c->view.r.s, err));
+    if (source) /* pgunwrap takes whole files */
+        PG_TRY(pg__str_printf(&hint, err, "pgjoin %s %s && ", PG_QUOTE(c->path), PG_QUOTE(in)));
     PG_TRY(pg__str_puts(&hint, "pgunwrap ", err));
     if (is == PG_V_AMBIGUOUS || !wrapped)
         PG_TRY(
             pg__str_printf(&hint, err, "--like %s ", c->given ? PG_QUOTE(c->o->model) : "MODEL"));
-    PG_TRY(pg__str_printf(&hint, err, "%s %s", PG_QUOTE(c->path), PG_QUOTE(out.s)));
+    PG_TRY(pg__str_printf(&hint, err, "%s %s", PG_QUOTE(in), PG_QUOTE(out.s)));
     if (strstr(hint.s, PG_UNQUOTABLE))
         goto done; /* a name that no shell would take */
     c->report.hint = hint.s;

@@ -345,14 +345,14 @@ static pg_status join_manifest(join *j, int *plain, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__shards *s = NULL;
-    pg__shard_faults faults = {0};
+    pg__shard_faults faults = {.cancel = j->o->write.cancel};
     st = pg__shards_open(&s, j->io, j->index, j->o->only, &faults, err);
     if (st == PG_OK) {
         *plain = wants_plain(j, pg__shards_manifest(s));
         st = *plain ? check_shards(j, s, err) : write_manifest(j, s, err);
         goto done;
     }
-    if (faults.missing.n + faults.damaged.n) {
+    if (st == PG_E_FORMAT && faults.missing.n + faults.damaged.n) {
         PG_TRY(add_all(&j->rep.missing, &j->rep.n_missing, &faults.missing, NULL));
         PG_TRY(add_all(&j->rep.damaged, &j->rep.n_damaged, &faults.damaged, NULL));
         st = PG_E_FORMAT;

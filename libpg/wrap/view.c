@@ -369,7 +369,9 @@ static pg_status make_plan(pg__view *v, pg_err *err)
     v->r.plan.src = v->r.s;
     v->unwrapped = is == PG_V_WRAPPER || is == PG_V_AMBIGUOUS;
     if (is == PG_V_WRAPPER) {
-        const pg_status st = pg__plan_unwrap(&v->r, &weights_only, &why);
+        const pg_status st = pg__store_has_paths(v->r.s)
+                                 ? pg__unwrap_paths(&v->r, &weights_only, &why)
+                                 : pg__plan_unwrap(&v->r, &weights_only, &why);
         if (st == PG_OK)
             return PG_OK;
         if (st != PG_E_AMBIGUOUS && st != PG_E_NO && st != PG_E_MISMATCH &&
