@@ -12,6 +12,7 @@
 #include "base/index.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/shards.h"
 
 static int is_upper(char c)
 {
@@ -144,7 +145,7 @@ done:
 pg_status pg__v3_lift(pg__plan *plan, pg_store *src, const char *group, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (!pg__v3_of(src) && !pg__v3_container(src))
+    if (!pg__v3_of(src) && !pg__shards_of(src))
         return pg_fail(err, PG_E_ARG, "not the path layout: there are no groups to lift");
     const size_t n = pg_store_n_layers(src);
     const char *container = pg__v3_container(src);
