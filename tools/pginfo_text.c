@@ -35,7 +35,8 @@ const char *info_format_words(const char *format)
 static void print_title(const info *in)
 {
     const char *writer = pg_store_writer(in->store);
-    const cli_buf name = cli_name(in->path), size = cli_size(in->file_bytes);
+    const cli_buf name = cli_name(in->path);
+    const cli_buf size = cli_size(in->file_bytes ? in->file_bytes : in->n_bytes); /* a folder */
     const cli_buf by = cli_name(writer ? writer : "");
     const char *words = info_format_words(in->format);
     const size_t used = cli_width(name.s) + 2 + cli_width(words) +

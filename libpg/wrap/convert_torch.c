@@ -28,6 +28,9 @@ typedef struct turning {
     const char *module;  /* "enc.dense" */
     const char *reverse; /* "_reverse" for the backward half of a Bidirectional, or "" */
     size_t first, end;   /* its slots */
+    double epsilon; /* of the normalisations so far */
+    size_t n_norms;
+    int mixed_epsilons;
     pg__strs lacking;
     pg_err *err;
 } turning;
@@ -223,6 +226,28 @@ done:
     return st;
 }
 
+static void count_epsilon(turning *p)
+{
+    double epsilon = 1e-3; /* Keras' own */
+    (void)pg__json_num(pg__json_get(p->layer->config, "epsilon"), &epsilon);
+    p->mixed_epsilons |= p->n_norms > 0 && epsilon != p->epsilon;
+    p->epsilon = epsilon;
+    p->n_norms++;
+}
+
+/* Epsilon is no tensor: whoever builds the modules must know it, or predictions differ. */
+static pg_status tell_epsilon(turning *p)
+{
+    const double usual = 1e-5; /* torch.nn's */
+    if (p->n_norms == 0 || (p->epsilon == usual && !p->mixed_epsilons))
+        return PG_OK;
+    if (p->mixed_epsilons)
+        return pg__tell_note(&p->c->r, p->err,
+                             "normalisation: build its modules with the eps of each layer's config");
+    return pg__tell_note(&p->c->r, p->err, "normalisation: build its modules with eps=%g",
+                         p->epsilon);
+}
+
 static pg_status turn_norm(turning *p)
 {
     static const char *const names[][2] = {{"gamma", "weight"},
@@ -248,6 +273,7 @@ static pg_status turn_norm(turning *p)
             return lack(p, "has averages that PyTorch does not have");
         PG_TRY(add(p, names[k][1], &t));
     }
+    count_epsilon(p);
     if (!gamma != !beta) { /* PyTorch has both or none */
         const pg__take *like = gamma ? &gamma->take : &beta->take;
         pg__take one;
@@ -495,6 +521,7 @@ pg_status pg__torch(pg__convert *c, pg_err *err)
             pg_err_detail(err, "%s", p.lacking.v[i]);
         goto done;
     }
+    PG_TRY(tell_epsilon(&p));
     pg__outline_replace(&c->at, &next);
 done:
     pg__strs_fini(&p.lacking);
