@@ -238,6 +238,18 @@ static int holds_layers(const char *text, pg__json_span key)
     return 0;
 }
 
+/* Keras 3 refuses "/" in a layer's name, TensorFlow's name scopes what is not of this set. */
+static pg_status check_name(pg__translating *t, const char *name)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.\\/>-";
+    if (t->to == 3)
+        return strchr(name, '/') ? pg__edit_lack(t, name, "a slash in a layer's name") : PG_OK;
+    return name[strspn(name, allowed)] || strchr("_\\/>-", name[0])
+               ? pg__edit_lack(t, name, "a layer's name of other than ASCII letters and digits")
+               : PG_OK;
+}
+
 static pg_status visit(pg__translating *t, pg__json_span object, int layer)
 {
     pg_status st = PG_OK;
@@ -254,6 +266,8 @@ static pg_status visit(pg__translating *t, pg__json_span object, int layer)
         PG_TRY(pg__str_puts(&name, class_name.s ? class_name.s : "", t->err));
     if (!class_name.s)
         goto done;
+    if (layer && !t->same && name_at.n && name.s)
+        PG_TRY(check_name(t, name.s));
     if (layer && !t->same && PG_IS_ANY(class_name.s, differ))
         PG_TRY(pg__edit_lack(t, name.s, "this class computes something else there"));
     if (t->to == 2)

@@ -23,6 +23,8 @@ pgconvert -q --layout pytorch "$cnn" cnn.safetensors
 try pgconvert --model "$TESTDATA/golden/mlp_digits/model.json" cnn.safetensors x.h5
 try pgconvert --dtype float8 "$cnn" x.safetensors
 try pgconvert --keras 4 "$cnn" x.keras
+cp "$TESTDATA/extra/keras-2.15/slashes/template_model.h5" slashes.h5
+try pgconvert --keras 3 slashes.h5 x.keras
 # Metadata that list a tensor twice, biases of two types, a function that has no name.
 python3 - <<'END'
 import json

@@ -14,3 +14,5 @@ pgconvert --to npy "$here/template.keras" folder
 pgconvert folder from_folder.h5
 pgdiff -q from_folder.h5 "$here/template.keras"
 pgconvert --json --dtype float16 "$here/template.keras" half.keras
+# Normalisation: what is no tensor is told.
+pgconvert --layout pytorch "$TESTDATA/files/keras-2.2.4/cnnbn-g2/template_model.h5" bn.safetensors
