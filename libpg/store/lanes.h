@@ -36,11 +36,11 @@ static PG_ALWAYS_INLINE void pg__lanes_load(pg__lanes *out, const unsigned char 
     }
 }
 
-/* a where the mask is set, else b. */
-static PG_ALWAYS_INLINE void pg__lanes_pick(pg__lanes *out, pg__masks mask, pg__lanes a,
-                                            pg__lanes b)
+/* a where the mask is set, else b; by address, since vectors have no ABI where AVX is off. */
+static PG_ALWAYS_INLINE void pg__lanes_pick(pg__lanes *out, const pg__masks *mask,
+                                            const pg__lanes *a, const pg__lanes *b)
 {
-    *out = (pg__lanes)(((pg__masks)a & mask) | ((pg__masks)b & ~mask));
+    *out = (pg__lanes)(((pg__masks)*a & *mask) | ((pg__masks)*b & ~*mask));
 }
 
 #endif

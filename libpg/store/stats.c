@@ -94,8 +94,9 @@ static PG_ALWAYS_INLINE void look(part *out, const unsigned char *p, size_t n, i
     max = min;
     for (size_t i = 0; i < n; i += PG_LANES) {
         pg__lanes_load(&x, p, i, single);
-        pg__lanes_pick(&min, (pg__masks)(x < min), x, min);
-        pg__lanes_pick(&max, (pg__masks)(x > max), x, max);
+        const pg__masks below = (pg__masks)(x < min), above = (pg__masks)(x > max);
+        pg__lanes_pick(&min, &below, &x, &min);
+        pg__lanes_pick(&max, &above, &x, &max);
         zeros -= (pg__masks)(x == 0);
         sum += x;
     }

@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "model/vars.h"
 #include "wrap/convert_dialect.h"
 
 static const char *const only_3[] = {"AugMix",
@@ -208,10 +209,17 @@ static pg_status to_keras_3(pg__translating *t, pg__json_span entry, const char 
                             int layer)
 {
     pg_status st = PG_OK;
+    int weightless;
     const pg__json_span module = pg__json_member(t->text, entry, "module"),
                         built = pg__json_member(t->text, entry, "build_config");
+    if (t->same) /* an .h5 leaves modules out; what is not Keras' own stays as it is */
+        return !module.n && (is_model(class_name) || pg__class_known(class_name, &weightless))
+                   ? add_module(t, entry, class_name, layer)
+                   : PG_OK;
     if (layer && PG_IS_ANY(class_name, only_2))
         PG_TRY(pg__edit_lack(t, class_name, ""));
+    if (strcmp(class_name, "SpectralNormalization") == 0)
+        PG_TRY(pg__edit_lack(t, class_name, "its variables are listed in another way"));
     if (pg__json_is_text(t->text, module, "keras.src.engine.functional")) {
         PG_TRY(pg__edit_replace(t, module, "\"keras.src.models.functional\""));
         t->n_classes++;

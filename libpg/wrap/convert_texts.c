@@ -377,7 +377,7 @@ static pg_status describe(pg__convert *c, pg__str *out, pg_err *err)
         return pg__tell_note(&c->r, err,
                              "description dropped: later releases do not read Keras 1's");
     const int same = (c->graph->dialect == 3) == (c->dialect == 3);
-    if (same && (c->dialect == 3 || c->target == PG_TO_H5))
+    if (same && (c->target == PG_TO_H5 || (c->dialect == 3 && c->target != PG_TO_KERAS)))
         return pg__str_add(out, text, n, err);
     size_t n_classes = 0; /* told only where another Keras is asked for */
     const pg_status st =

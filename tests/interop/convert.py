@@ -34,7 +34,7 @@ LACKS = {"locally_connected": "LocallyConnected", "random_height": "RandomHeight
          "discretization": "discretization", "random_crop": "random_crop: this class computes something else", "conv_lstm": "hard_sigmoid",
          "auto_contrast": "AutoContrast", "solarization": "Solarization", "grouped_query": "GroupQueryAttention",
          "spectral": "SpectralNormalization"}
-NO_PLACE = {"spectral": "SpectralNormalization", "grouped_query": "GroupedQueryAttention", "time_distributed_model": "the layer inside of it is a model"}
+NO_PLACE = {"spectral": "SpectralNormalization", "grouped_query": "QueryAttention", "time_distributed_model": "the layer inside of it is a model"}
 GALLERY = ("attention", "cnn", "image", "lists", "nested", "sequence", "torch_image", "torch_nested", "torch_rnn", "torch_text", "video")
 TORCH = ("cnn", "torch_image", "torch_text", "torch_rnn", "torch_nested")
 
@@ -102,7 +102,7 @@ class Suite:
                     continue
                 made[s, to] = o
                 self.equal(o, case.path(source))
-                if case.has("w.weights.h5"):
+                if case.has("w.weights.h5") and not (s == "h5" and words(NO_PLACE, case.name)):  # pgdiff cannot pair them either
                     self.equal(o, case.path("w.weights.h5"))
                 if compiled or s != to:
                     self.judge(case, o, to, compiled, case.path(source if to != "weights.h5" else "w.weights.h5"))
