@@ -387,6 +387,16 @@ static int print_text(const pg_comparison *c, const char *a, const char *b)
     return CLI_OK;
 }
 
+/* Files that cannot be compared, for scripts that read stdout. */
+static void print_json_error(const pg_err *err, const char *a, const char *b)
+{
+    fputs("{\"a\": ", stdout);
+    json_string(a);
+    json_member("b", b);
+    json_member("error", err->msg);
+    puts("}");
+}
+
 int main(int argc, char **argv)
 {
     pg_err err = {0};
@@ -399,8 +409,11 @@ int main(int argc, char **argv)
     o.trust_input = cli.trust_input;
     o.cancel = cli_cancel();
     o.progress = cli_progress();
-    if (pg_compare_files(&c, argv[1], argv[2], &o, &err) != PG_OK)
+    if (pg_compare_files(&c, argv[1], argv[2], &o, &err) != PG_OK) {
+        if (cli.json)
+            print_json_error(&err, argv[1], argv[2]);
         return cli_finish(cli_fail(&err));
+    }
     cli_progress_end();
     if (cli.json)
         print_json(&c, argv[1], argv[2]);

@@ -6,6 +6,7 @@ cp "$TESTDATA/golden/mlp_digits/init.weights.h5" d.weights.h5
 cp "$TESTDATA/negative/truncated_half.h5" bad.h5
 try() { "$@" || echo "exit $?: $*"; }
 try pgdiff a.h5 b.safetensors
+try pgdiff --json a.h5 b.safetensors
 try pgdiff a.h5 nowhere.h5
 try pgdiff bad.h5 bad.h5
 try pgdiff -d -1 a.h5 a.h5
