@@ -17,13 +17,13 @@ static char *translate(const char *text, int to, int same)
 static void assert_has(const char *text, const char *part)
 {
     if (!strstr(text, part))
-        fail_msg("no %s in %s", part, text);
+        fail_msg("no %s there", part);
 }
 
 static void assert_has_not(const char *text, const char *part)
 {
     if (strstr(text, part))
-        fail_msg("%s in %s", part, text);
+        fail_msg("%s is there", part);
 }
 
 #define INPUT(name)                                                          \
