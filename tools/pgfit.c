@@ -165,6 +165,21 @@ static pg_status epoch_end(void *user, size_t epoch, const pg_logs *logs, pg_err
 
 /* ---- the work ---- */
 
+/* A share above 0 and below 1. */
+static int read_share(pg_err *err)
+{
+    char *end = NULL;
+    if (!validation_split)
+        return 1;
+    fit.validation_split = strtod(validation_split, &end);
+    if (*validation_split != '\0' && *end == '\0' && fit.validation_split > 0 &&
+        fit.validation_split < 1)
+        return 1;
+    (void)pg_fail(err, PG_E_ARG, "--validation-split %s: not a share between 0 and 1",
+                  cli_name(validation_split).s);
+    return 0;
+}
+
 static int check_usage(pg_err *err)
 {
     if (gpus) {
@@ -174,7 +189,7 @@ static int check_usage(pg_err *err)
         (void)pg_fail(err, PG_E_ARG, "no --data given");
         pg_err_hint(err, "pgfit --help");
     } else {
-        return 1;
+        return read_share(err);
     }
     return 0;
 }
@@ -190,7 +205,6 @@ static void read_options(const char *model)
     train.seed = fit.seed = seed;
     fit.epochs = epochs;
     fit.batch_size = batch_size;
-    fit.validation_split = validation_split ? strtod(validation_split, NULL) : 0;
 }
 
 static pg_status run(pg_err *err)

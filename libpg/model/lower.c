@@ -116,6 +116,8 @@ static pg_status call_layer(pg__lowering *lw, const pg__layer *l, const pg__val 
 {
     const pg__lowering outer = *lw;
     pg_status st = PG_OK;
+    if (pg__config_has(l, "activity_regularizer"))
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: activity_regularizer", PG_SHOW(l->name));
     if (!lw->opts->rules->keras3) /* Keras 3's fit() overrules what was recorded */
         lw->training =
             pg__json_bool(pg__json_get(lw->kwargs, "training"), lw->training) && lw->opts->training;

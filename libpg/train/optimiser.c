@@ -117,6 +117,9 @@ static pg_status check(pg__optimiser *o, pg_err *err)
     if (!(o->beta_1 >= 0 && o->beta_1 < 1 && o->beta_2 >= 0 && o->beta_2 < 1))
         return pg_fail(err, PG_E_ARG, "optimizer %s: beta_1 and beta_2 lie between 0 and 1",
                        o->name);
+    if (o->weight_decay > 0 && pg__optimiser_kind_of(o) != PG__OPT_adam)
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "optimizer %s: weight_decay is covered for Adam and AdamW", o->name);
     if (o->decay > 0)
         o->legacy = 1;
     return PG_OK;
@@ -172,6 +175,8 @@ pg_status pg__optimiser_of_json(pg__optimiser *out, const pg__json *j, const pg_
     PG_TRY(set_defaults(out, name, strlen(name), rules, legacy, err));
     while (pg__json_next(&it)) {
         double v;
+        if (strcmp(it.key, "use_ema") == 0 && pg__json_bool(it.value, 0))
+            PG_FAIL(PG_E_UNSUPPORTED, "optimizer %s: use_ema", out->name);
         if (pg__json_type_of(it.value) == PG_J_BOOL)
             v = pg__json_bool(it.value, 0);
         else if (!pg__json_num(it.value, &v))

@@ -299,6 +299,8 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
     st = make_params(t, err);
     if (st != PG_OK) {
         pg_err_prefix(err, o->model);
+        if (st == PG_E_UNSUPPORTED && err && err->detail[0]) /* a wrapper's Lambdas, perhaps */
+            pg_err_hint(err, "pginfo %s", PG_QUOTE(o->model));
         goto done;
     }
     PG_TRY(start_workers(t, o, err));
