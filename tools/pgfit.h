@@ -1,0 +1,31 @@
+/* pgfit.h - what the parts of pgfit share: the arguments, and what is shown of a run. */
+#ifndef PGFIT_H
+#define PGFIT_H
+
+#include "cli.h"
+
+/* pgfit_options.c: the command line, as the library takes it where it can. */
+typedef struct fit_arguments {
+    pg_train_opts train;
+    pg_fit_opts fit; /* without the data */
+    const char *data, *validation;
+    const char *output;
+    int batches, force, dry_run;
+} fit_arguments;
+extern fit_arguments fit_args;
+extern const cli_tool fit_tool;
+
+/* After parsing: fills in what the table cannot, and checks what no library call would refuse;
+ * fit_check_arguments() is 0 and *err filled where something is wrong. */
+void fit_read_arguments(const char *model);
+int fit_check_arguments(pg_err *err);
+
+/* pgfit_screen.c */
+typedef struct fit_screen {
+    size_t epoch, epochs;
+    double begun; /* of the epoch, seconds */
+    int live;     /* a terminal: one line is drawn again and again */
+} fit_screen;
+pg_callback fit_screen_callback(fit_screen *s);
+
+#endif

@@ -1,0 +1,129 @@
+/* pgfit_options.c - pgfit's options: the table, its help, and what becomes of them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pgfit.h"
+
+fit_arguments fit_args;
+
+static const char *validation_split, *rules, *family, *gpus, *reset;
+static unsigned epochs, batch_size, threads, lanes, seed;
+
+static const cli_opt options[] = {
+    {0, "data", "FILE", NULL, &fit_args.data, NULL, NULL, "training data (.npz)"},
+    {0, "val", "FILE", NULL, &fit_args.validation, NULL, NULL, "validation data (.npz)"},
+    {0, "validation-split", "SHARE", NULL, &validation_split, NULL, NULL,
+     "share of the last training rows to validate with"},
+    {0, "weights", "FILE", NULL, &fit_args.train.weights, NULL, NULL, "initial weights"},
+    {0, "optimizer", "NAME[:KEY=VALUE,...]", NULL, &fit_args.train.optimizer, NULL, NULL,
+     "Keras' name and config keys (default RMSprop)"},
+    {0, "optimizer-rules", "FAMILY", NULL, &family, NULL, "legacy|new",
+     "update rules of Keras to 2.10, or of the later ones"},
+    {0, "loss", "NAME|OUT=NAME,...", NULL, &fit_args.train.loss, NULL, NULL,
+     "loss, of each output"},
+    {0, "loss-weights", "OUT=W,...", NULL, &fit_args.train.loss_weights, NULL, NULL,
+     "weight of each output's loss"},
+    {0, "metrics", "NAME,...|OUT=NAME,...", NULL, &fit_args.train.metrics, NULL, NULL,
+     "what to tell beside the loss"},
+    {0, "loss-from-probabilities", NULL, &fit_args.train.loss_from_probabilities, NULL, NULL, NULL,
+     "never compute losses on logits"},
+    {0, "rules", "VERSION", NULL, &rules, NULL, NULL, "compute as this version of Keras"},
+    {0, "epochs", "N", NULL, NULL, &epochs, NULL, "passes over the data (default 1)"},
+    {0, "batch-size", "N", NULL, NULL, &batch_size, NULL,
+     "rows per step, all devices together (default 32)"},
+    {0, "no-shuffle", NULL, &fit_args.fit.no_shuffle, NULL, NULL, NULL,
+     "take the rows as they lie"},
+    {0, "reset-states", "WHEN", NULL, &reset, NULL, "never|epoch",
+     "zero what stateful layers keep (default never)"},
+    {0, "seed", "N", NULL, NULL, &seed, NULL, "of initial weights and of the order of the rows"},
+    {0, "devices", "LIST", NULL, &fit_args.train.devices, NULL, NULL,
+     "replicas, as cpu:0,cpu:1; a name may repeat"},
+    {0, "gpus", "N|IDS", NULL, &gpus, NULL, NULL, "replicas on GPUs"},
+    {'j', "threads", "N", NULL, NULL, &threads, NULL, "cores to use (default all)"},
+    {0, "deterministic", NULL, &fit_args.train.deterministic, NULL, NULL, NULL,
+     "equal bits on every run and for every number of devices"},
+    {0, "lanes", "N", NULL, NULL, &lanes, NULL,
+     "deterministic: parts of a batch, a power of two (default 8)"},
+    {'o', "output", "FILE", NULL, &fit_args.output, NULL, NULL,
+     "save the trained weights here (.h5)"},
+    {'f', "force", NULL, &fit_args.force, NULL, NULL, NULL, "replace an existing output"},
+    {'n', "dry-run", NULL, &fit_args.dry_run, NULL, NULL, NULL,
+     "check model, weights and data only"},
+    {0, "batches", NULL, &fit_args.batches, NULL, NULL, NULL,
+     "with --json: a line for every batch too"},
+    {0},
+};
+
+static const cli_example examples[] = {
+    {"pgfit model.json --data train.npz --loss mse --epochs 10 -o trained.h5",
+     "train from the model's own initializers"},
+    {"pgfit model.h5 --data train.npz --loss categorical_crossentropy --metrics accuracy \\\n"
+     "      --optimizer adam:learning_rate=0.01 --devices cpu:0,cpu:1 -o trained.h5",
+     "go on from a file's weights, on two replicas"},
+    {0},
+};
+
+static const char *const about[] = {
+    "MODEL is a model JSON, a full .h5 or a .keras. Data are the arrays x0, x1, ... and y0, y1, "
+    "...\n"
+    "of an .npz, in the order of the model's inputs and outputs, or under the names of their\n"
+    "layers; w0, ... are weights of rows.",
+    "What is computed follows the version of Keras that wrote the model, or --rules. The batch is\n"
+    "cut over the devices as multi_gpu_model cuts it; there is one set of weights, and what is\n"
+    "saved is the model itself: it loads on one device.",
+    NULL,
+};
+
+const cli_tool fit_tool = {
+    .name = "pgfit",
+    .operands = "MODEL",
+    .summary = "trains a model that Keras describes",
+    .examples = examples,
+    .about = about,
+    .status_1 = "data or weights do not fit the model",
+    .opts = options,
+    .min_operands = 1,
+    .max_operands = 1,
+};
+
+/* A share above 0 and below 1. */
+static int read_share(pg_err *err)
+{
+    char *end = NULL;
+    if (!validation_split)
+        return 1;
+    fit_args.fit.validation_split = strtod(validation_split, &end);
+    if (*validation_split != '\0' && *end == '\0' && fit_args.fit.validation_split > 0 &&
+        fit_args.fit.validation_split < 1)
+        return 1;
+    (void)pg_fail(err, PG_E_ARG, "--validation-split %s: not a share between 0 and 1",
+                  cli_name(validation_split).s);
+    return 0;
+}
+
+int fit_check_arguments(pg_err *err)
+{
+    if (gpus) {
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "--gpus: this build trains on CPUs only");
+        pg_err_hint(err, "--devices cpu:0,cpu:1");
+    } else if (!fit_args.data) {
+        (void)pg_fail(err, PG_E_ARG, "no --data given");
+        pg_err_hint(err, "pgfit --help");
+    } else {
+        return read_share(err);
+    }
+    return 0;
+}
+
+void fit_read_arguments(const char *model)
+{
+    fit_args.train.model = model;
+    fit_args.train.rules = rules;
+    fit_args.fit.reset_states = reset && strcmp(reset, "epoch") == 0;
+    fit_args.train.optimizer_rules = !family ? 0 : strcmp(family, "legacy") == 0 ? 1 : 2;
+    fit_args.train.threads = threads;
+    fit_args.train.lanes = lanes;
+    fit_args.train.seed = fit_args.fit.seed = seed;
+    fit_args.fit.epochs = epochs;
+    fit_args.fit.batch_size = batch_size;
+}
