@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "ops/optimiser.h"
 
-#define PG_BACKEND_ABI 1u
+#define PG_BACKEND_ABI 2u
 
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
@@ -19,6 +19,12 @@ typedef struct pg__dev_opts {
     int n_threads;     /* that a device may use inside an operation */
     int deterministic; /* equal runs give equal bits */
 } pg__dev_opts;
+
+/* What a prepared instruction works with beside its operands and results. */
+typedef struct pg__needs {
+    size_t scratch_bytes; /* of one run, for that run alone */
+    size_t shared_bytes;  /* made by share() from parameters; read by all runs until they change */
+} pg__needs;
 
 typedef struct pg__backend {
     uint32_t abi, size; /* compared before anything else is read */
@@ -35,11 +41,15 @@ typedef struct pg__backend {
     /* Is the instruction covered? If not, why[] says what is missing. */
     int (*supports)(pg__dev *d, const pg__tape *t, const pg__inst *i, char why[128]);
     pg_status (*prepare)(pg__kernel **out, pg__dev *d, const pg__tape *t, const pg__inst *i,
-                         size_t *scratch_bytes, pg_err *err);
+                         pg__needs *needs, pg_err *err);
     void (*release)(pg__kernel *k);
+    /* args: as for run(), but only parameters are set. Called where needs.shared_bytes is not 0,
+     * and again whenever parameters have changed. */
+    pg_status (*share)(pg__dev *d, const pg__kernel *k, void *const *args, void *shared);
     /* args: memory of the operands, then of the results; NULL where an operand is absent or a
-     * result is not wanted. scratch: as prepare() asked, for this run alone. */
-    pg_status (*run)(pg__dev *d, const pg__kernel *k, void *const *args, void *scratch);
+     * result is not wanted. scratch, shared: as prepare() asked. */
+    pg_status (*run)(pg__dev *d, const pg__kernel *k, void *const *args, void *scratch,
+                     const void *shared);
 
     pg_status (*alloc)(pg__dev *d, void **p, size_t n_bytes, pg_err *err); /* zeroed */
     void (*free)(pg__dev *d, void *p);

@@ -19,8 +19,10 @@ struct pg__kernel {
     pg__ref_fn fn;
     const void *attrs;
     size_t n_in, n_out;
-    pg__dims *shapes; /* of operands and results */
-    uint64_t *n;      /* elements */
+    pg__dims *shapes;           /* of operands and results */
+    uint64_t *n;                /* elements */
+    const pg__cpu_kernel *fast; /* NULL: fn does it */
+    void *state;                /* its own */
 };
 
 /* Cores that this process may use. */
@@ -76,35 +78,41 @@ static int host_supports(pg__dev *d, const pg__tape *t, const pg__inst *i, char 
     return 1;
 }
 
-/* oneDNN's, where there is one. */
-static pg__ref_fn cpu_fn(const pg__op *op)
-{
-#ifdef PG_HAVE_ONEDNN
-    const pg__ref_fn fn = pg__cpu_fn(op);
-    if (fn)
-        return fn;
-#endif
-    return op->ref_f32;
-}
-
 static void host_release(pg__kernel *k)
 {
     if (!k)
         return;
+    if (k->state)
+        k->fast->release(k->state);
     pg__mem_free(k->shapes);
     pg__mem_free(k->n);
     pg__mem_free(k);
 }
 
+/* What the CPU does better, if it can do this very instruction. */
+static pg_status prepare_fast(pg__kernel *k, pg__dev *d, const pg__tape *t, const pg__inst *i,
+                              pg__needs *needs, pg_err *err)
+{
+    const pg__cpu_kernel *fast = d->f64 ? NULL : pg__cpu_kernel_of(i->op);
+    if (!fast)
+        return PG_OK;
+    const pg__cpu_inst inst = {
+        .tape = t, .inst = i, .attrs = i->attrs, .shapes = k->shapes, .opts = &d->opts};
+    const pg_status st = fast->prepare(&k->state, &inst, needs, err);
+    if (st == PG_OK && k->state)
+        k->fast = fast;
+    return st;
+}
+
 static pg_status host_prepare(pg__kernel **out, pg__dev *d, const pg__tape *t, const pg__inst *i,
-                              size_t *scratch_bytes, pg_err *err)
+                              pg__needs *needs, pg_err *err)
 {
     const size_t n = (size_t)i->n_in + i->n_out;
     pg_status st = PG_OK;
     pg__kernel *k = pg__mem_array(1, sizeof *k);
     if (!k)
         return pg__nomem(err);
-    *k = (pg__kernel){.fn = d->f64 ? i->op->ref_f64 : cpu_fn(i->op),
+    *k = (pg__kernel){.fn = d->f64 ? i->op->ref_f64 : pg__cpu_fn(i->op),
                       .attrs = i->attrs,
                       .n_in = i->n_in,
                       .n_out = i->n_out};
@@ -119,7 +127,10 @@ static pg_status host_prepare(pg__kernel **out, pg__dev *d, const pg__tape *t, c
         k->shapes[v] = t->values[at].shape;
         k->n[v] = pg__dims_elems(&k->shapes[v]);
     }
-    *scratch_bytes = n * sizeof(pg__arg);
+    *needs = (pg__needs){0};
+    PG_TRY(prepare_fast(k, d, t, i, needs, err));
+    if (!k->fast)
+        needs->scratch_bytes = n * sizeof(pg__arg);
     *out = k;
     k = NULL;
 done:
@@ -127,10 +138,22 @@ done:
     return st;
 }
 
-static pg_status host_run(pg__dev *d, const pg__kernel *k, void *const *args, void *scratch)
+static pg_status host_share(pg__dev *d, const pg__kernel *k, void *const *args, void *shared)
+{
+    (void)d;
+    k->fast->share(k->state, args, shared);
+    return PG_OK;
+}
+
+static pg_status host_run(pg__dev *d, const pg__kernel *k, void *const *args, void *scratch,
+                          const void *shared)
 {
     pg__arg *v = scratch;
     (void)d;
+    if (k->fast) {
+        k->fast->run(k->state, args, scratch, shared);
+        return PG_OK;
+    }
     for (size_t i = 0; i < k->n_in + k->n_out; i++)
         v[i] = (pg__arg){&k->shapes[i], args[i], k->n[i]};
     k->fn(k->attrs, v, k->n_in, v + k->n_in, k->n_out);
@@ -226,15 +249,15 @@ static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_
     return PG_OK;
 }
 
-#define HOST_BACKEND(word, bytes, open_fn)                                                        \
-    {                                                                                             \
-        .abi = PG_BACKEND_ABI, .size = sizeof(pg__backend), .name = word, .real_bytes = bytes,    \
-        .host_memory = 1, .count = host_count, .open = open_fn, .close = host_close,              \
-        .memory = host_memory, .supports = host_supports, .prepare = host_prepare,                \
-        .release = host_release, .run = host_run, .alloc = host_alloc, .free = host_free,         \
-        .put = host_copy, .get = host_copy, .update = host_update, .regularise = host_regularise, \
-        .squares = host_squares, .clip = host_clip, .blend = host_blend,                          \
-        .accumulate = host_accumulate,                                                            \
+#define HOST_BACKEND(word, bytes, open_fn)                                                     \
+    {                                                                                          \
+        .abi = PG_BACKEND_ABI, .size = sizeof(pg__backend), .name = word, .real_bytes = bytes, \
+        .host_memory = 1, .count = host_count, .open = open_fn, .close = host_close,           \
+        .memory = host_memory, .supports = host_supports, .prepare = host_prepare,             \
+        .release = host_release, .share = host_share, .run = host_run, .alloc = host_alloc,    \
+        .free = host_free, .put = host_copy, .get = host_copy, .update = host_update,          \
+        .regularise = host_regularise, .squares = host_squares, .clip = host_clip,             \
+        .blend = host_blend, .accumulate = host_accumulate,                                    \
     }
 
 const pg__backend pg__backend_cpu = HOST_BACKEND("cpu", sizeof(float), open_cpu);

@@ -29,6 +29,7 @@ typedef struct call {
     pg__kernel *kernel;
     uint32_t first; /* of its operands and results in `operands` */
     uint32_t n;
+    size_t shared, shared_bytes; /* what it shares, from the start of the program's */
 } call;
 
 struct pg__program {
@@ -44,7 +45,8 @@ struct pg__program {
     pg__val *operands;
     size_t max_args;
     uint64_t arena_bytes;
-    size_t scratch_bytes;
+    size_t scratch_bytes, shared_bytes;
+    void *shared; /* what kernels make of parameters, for all lanes */
 };
 
 /* ---- losses ---- */
@@ -325,7 +327,7 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
     for (uint32_t at = 0; at < t->n_insts; at++) {
         const pg__inst *i = &t->insts[at];
         call *c = &p->calls[p->n_calls];
-        size_t scratch = 0;
+        pg__needs needs = {0};
         if (t->values[pg__out(t, i, 0)].alias != PG__NO_VAL)
             continue; /* the same memory */
         *c = (call){.first = n_operands, .n = i->n_in + i->n_out};
@@ -333,16 +335,21 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
             p->operands[n_operands++] = pg__in(t, i, k);
         for (uint32_t k = 0; k < i->n_out; k++)
             p->operands[n_operands++] = pg__out(t, i, k);
-        PG_TRY(p->backend->prepare(&c->kernel, p->dev, t, i, &scratch, err));
+        PG_TRY(p->backend->prepare(&c->kernel, p->dev, t, i, &needs, err));
         p->n_calls++;
-        if (scratch > p->scratch_bytes)
-            p->scratch_bytes = scratch;
+        c->shared = p->shared_bytes;
+        c->shared_bytes = needs.shared_bytes;
+        p->shared_bytes += (needs.shared_bytes + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
+        if (needs.scratch_bytes > p->scratch_bytes)
+            p->scratch_bytes = needs.scratch_bytes;
         if (c->n > p->max_args)
             p->max_args = c->n;
     }
     /* The pointers of a call lie in front of its scratch. */
     p->max_args = (p->max_args * sizeof(void *) + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
     p->scratch_bytes += p->max_args;
+    if (p->shared_bytes > 0)
+        PG_TRY(p->backend->alloc(p->dev, &p->shared, p->shared_bytes, err));
 done:
     return st;
 }
@@ -378,6 +385,8 @@ void pg__program_free(pg__program *p)
         return;
     for (size_t i = 0; i < p->n_calls; i++)
         p->backend->release(p->calls[i].kernel);
+    if (p->shared)
+        p->backend->free(p->dev, p->shared);
     pg__mem_free(p->calls);
     pg__mem_free(p->operands);
     pg__mem_free(p->homes);
@@ -420,6 +429,27 @@ static void *address(const pg__program *p, const pg__frame *f, pg__val v)
     return NULL;
 }
 
+pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t part, size_t n_parts)
+{
+    void **args = f->scratch;
+    size_t k = 0;
+    for (size_t i = 0; i < p->n_calls; i++) {
+        const call *c = &p->calls[i];
+        if (c->shared_bytes == 0 || k++ % n_parts != part)
+            continue;
+        for (uint32_t a = 0; a < c->n; a++) {
+            const pg__val v = p->operands[c->first + a];
+            const int is_param = v != PG__NO_VAL && p->homes[v].place == IN_PARAM;
+            args[a] = is_param ? address(p, f, v) : NULL;
+        }
+        const pg_status st =
+            p->backend->share(p->dev, c->kernel, args, (char *)p->shared + c->shared);
+        if (st != PG_OK)
+            return st;
+    }
+    return PG_OK;
+}
+
 pg_status pg__program_run(const pg__program *p, const pg__frame *f)
 {
     void **args = f->scratch;
@@ -428,7 +458,8 @@ pg_status pg__program_run(const pg__program *p, const pg__frame *f)
         const call *c = &p->calls[i];
         for (uint32_t k = 0; k < c->n; k++)
             args[k] = address(p, f, p->operands[c->first + k]);
-        const pg_status st = p->backend->run(p->dev, c->kernel, args, scratch);
+        const pg_status st =
+            p->backend->run(p->dev, c->kernel, args, scratch, (char *)p->shared + c->shared);
         if (st != PG_OK)
             return st;
     }
@@ -473,6 +504,11 @@ uint64_t pg__program_arena_bytes(const pg__program *p)
 size_t pg__program_scratch_bytes(const pg__program *p)
 {
     return p->scratch_bytes;
+}
+
+size_t pg__program_shared_bytes(const pg__program *p)
+{
+    return p->shared_bytes;
 }
 
 const pg__value *pg__program_mask_value(const pg__program *p, size_t k)

@@ -43,6 +43,7 @@ void pg__program_free(pg__program *p);
 const pg__lowered *pg__program_model(const pg__program *p);
 uint64_t pg__program_arena_bytes(const pg__program *p);
 size_t pg__program_scratch_bytes(const pg__program *p);
+size_t pg__program_shared_bytes(const pg__program *p);
 
 /* Shape and type of what output k is compared with (its shape[0] = rows), and of its loss. */
 const pg__value *pg__program_target(const pg__program *p, size_t k);
@@ -54,6 +55,10 @@ const void *pg__program_mask(const pg__program *p, const pg__frame *f, size_t k)
 
 /* Where a run left what state k of a stateful layer is now. */
 const void *pg__program_state(const pg__program *p, const pg__frame *f, size_t k);
+
+/* What kernels make of the parameters, once for all runs until those change: part `part` of
+ * n_parts, which may be made at the same time. The frame needs params and scratch only. */
+pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t part, size_t n_parts);
 
 pg_status pg__program_run(const pg__program *p, const pg__frame *f);
 

@@ -33,7 +33,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, int training, int ma
     PG_TRY(pg__program_new(&p, &opts, err));
     if (pg__mem_grow(&t->built, &t->cap_built, t->n_built + 1, sizeof *t->built))
         PG_TRY(pg__nomem(err));
-    t->built[t->n_built++] = (pg__built){n_rows, training, masks_only, p};
+    t->built[t->n_built++] = (pg__built){n_rows, training, masks_only, p, 0};
     *out = p;
     p = NULL;
 done:
@@ -409,6 +409,44 @@ done:
     return st;
 }
 
+/* ---- what kernels make of parameters ---- */
+
+typedef struct sharing {
+    pg_trainer *t;
+    const pg__program *program;
+} sharing;
+
+static void share_part(void *arg, size_t worker)
+{
+    const sharing *s = arg;
+    pg__worker *w = &s->t->workers[worker];
+    const pg__frame f = {.params = s->t->params.at, .scratch = w->scratch};
+    w->st = pg__program_share(s->program, &f, worker, s->t->cut.n_workers);
+}
+
+/* By all workers, for every program of this step whose parameters have changed since. */
+static pg_status share(step *s, pg_err *err)
+{
+    pg_trainer *t = s->t;
+    pg_status st = PG_OK;
+    for (size_t b = 0; b < t->n_built; b++) {
+        sharing one = {t, t->built[b].program};
+        int used = 0;
+        for (size_t k = 0; k < s->n_lanes; k++)
+            used |= s->lanes[k].program == one.program || s->lanes[k].masks == one.program;
+        if (!used || t->built[b].shared_at == t->version ||
+            pg__program_shared_bytes(one.program) == 0)
+            continue;
+        for (size_t w = 0; w < t->cut.n_workers; w++)
+            PG_TRY(give_memory(t, &t->workers[w], one.program, err));
+        pg__team_run(t->team, share_part, &one);
+        PG_TRY(first_error(t, err));
+        t->built[b].shared_at = t->version;
+    }
+done:
+    return st;
+}
+
 /* Rows of a replica that depend on each other are one lane, so a lane is a replica here. */
 static pg_status move_averages(step *s)
 {
@@ -443,6 +481,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__
     pg_status st = PG_OK;
     t->grads = NULL;
     PG_TRY(cut_batch(&s, err));
+    PG_TRY(share(&s, err));
     PG_TRY(find_shares(&s, err));
     pg__team_run(t->team, work_on_lanes, &s);
     PG_TRY(first_error(t, err));
@@ -451,6 +490,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__
     if (training) {
         PG_TRY(pg__trainer_update(t, err));
         PG_TRY(move_averages(&s));
+        t->version++;
     }
 done:
     for (size_t k = 0; s.lanes && k < s.n_lanes; k++) {

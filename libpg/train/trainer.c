@@ -288,6 +288,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
     pg_trainer *t = pg__mem_array(1, sizeof *t);
     if (!t)
         return pg__nomem(err);
+    t->version = 1;
     t->from_probabilities = o->loss_from_probabilities;
     PG_TRY(open_devices(t, o, err));
     PG_TRY(pg__graph_load(&t->graph, o->model, err));

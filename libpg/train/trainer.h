@@ -16,6 +16,7 @@ typedef struct pg__built {
     uint64_t n_rows;
     int training, masks_only;
     pg__program *program;
+    uint64_t shared_at; /* version of the parameters that its kernels have prepared; 0: none */
 } pg__built;
 
 /* Flat memory on the device with one piece per parameter; all have the same offsets. */
@@ -65,7 +66,8 @@ struct pg_trainer {
     pg__lowered built_params; /* shapes and owners of the parameters; no rows */
     uint64_t *offsets;        /* per parameter, and the end: elements from the start of a flat */
     pg__flat params, slots[PG_MAX_SLOTS];
-    pg__flat *grads; /* sum of the step just made, or NULL */
+    _Atomic uint64_t version; /* of the parameters: counts their changes */
+    pg__flat *grads;          /* sum of the step just made, or NULL */
 
     size_t n_inputs, n_outputs;
     const char **output_names; /* point into the graph */

@@ -59,6 +59,7 @@ static pg_status put_values(pg_trainer *t, size_t i, size_t at, const double *ex
 pg_status pg__param_put(pg_trainer *t, size_t i, const double *values)
 {
     pg_status st = PG_OK;
+    t->version++;
     for (size_t at = 0, n; at < t->n_elems[i]; at += n) {
         n = t->n_elems[i] - at < PIECE ? t->n_elems[i] - at : PIECE;
         PG_TRY(put_values(t, i, at, values + at, n));

@@ -1,21 +1,62 @@
-/* cpu.c - the table of what is done by oneDNN. */
+/* cpu.c - the tables of what is done better than by plain C. */
 #include "backend/cpu/cpu.h"
 
+#ifdef PG_HAVE_ONEDNN
 #include "backend/cpu/dense.h"
+#endif
 
-static const struct {
+typedef struct function {
     pg__op_kind kind;
     pg__ref_fn fn;
-} faster[] = {
+} function;
+
+static const function functions[] = {
+#ifdef PG_HAVE_ONEDNN
     {PG__OP_dense, pg__cpu_dense},
     {PG__OP_dense_dw, pg__cpu_dense_dw},
     {PG__OP_dense_dx, pg__cpu_dense_dx},
+#endif
+    {PG__N_OPS, NULL},
 };
+
+#define PG_CPU(name) extern const pg__cpu_kernel pg__cpu_##name;
+#include "backend/cpu/kernels.def"
+#undef PG_CPU
+
+typedef struct kernel {
+    pg__op_kind kind;
+    const pg__cpu_kernel *kernel;
+} kernel;
+
+static const kernel kernels[] = {
+#define PG_CPU(name) {PG__OP_##name, &pg__cpu_##name},
+#include "backend/cpu/kernels.def"
+#undef PG_CPU
+    {PG__N_OPS, NULL},
+};
+
+const pg__cpu_kernel *pg__cpu_kernel_of(const pg__op *op)
+{
+    for (const kernel *k = kernels; k->kernel; k++)
+        if (op == pg__op_of(k->kind))
+            return k->kernel;
+    return NULL;
+}
 
 pg__ref_fn pg__cpu_fn(const pg__op *op)
 {
-    for (size_t i = 0; i < sizeof faster / sizeof *faster; i++)
-        if (op == pg__op_of(faster[i].kind))
-            return faster[i].fn;
-    return NULL;
+    for (const function *f = functions; f->fn; f++)
+        if (op == pg__op_of(f->kind))
+            return f->fn;
+    return op->ref_f32;
+}
+
+int pg__cpu_has(const pg__cpu_inst *i, size_t k)
+{
+    return pg__in(i->tape, i->inst, k) != PG__NO_VAL;
+}
+
+int pg__cpu_is_param(const pg__cpu_inst *i, size_t k)
+{
+    return pg__cpu_has(i, k) && i->tape->values[pg__in(i->tape, i->inst, k)].role == PG__PARAM;
 }

@@ -1,11 +1,40 @@
-/* cpu.h - what the CPU does better than the plain C answers. */
+/* cpu.h - what the CPU does better than the plain C answers.
+ *
+ * Two ways: a function in place of the plain answer (dense.c), or a kernel of its own, which is
+ * prepared once for an instruction's shapes. A kernel runs on one thread, from equal operands to
+ * equal bits, and does not allocate; memory that it works in is scratch. What depends on parameters
+ * alone (kernels of a convolution in another order, transformed, ...) is made by share(), once for
+ * all lanes and only when parameters have changed. */
 #ifndef PG_BACKEND_CPU_H
 #define PG_BACKEND_CPU_H
 
-#include "ops/op.h"
+#include "backend/backend.h"
 
-/* A faster function for the operation, called as its plain answer is, or NULL. One thread each;
- * equal operands give equal bits. */
+/* An instruction as a kernel is prepared for it. */
+typedef struct pg__cpu_inst {
+    const pg__tape *tape;
+    const pg__inst *inst;
+    const void *attrs;
+    const pg__dims *shapes; /* of operands, then results; rank 0 where one is absent */
+    const pg__dev_opts *opts;
+} pg__cpu_inst;
+
+typedef struct pg__cpu_kernel {
+    /* *state stays NULL where the kernel does not take this instruction, or would not be faster. */
+    pg_status (*prepare)(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err);
+    void (*release)(void *state);
+    void (*share)(const void *state, void *const *args, void *shared); /* NULL: shares nothing */
+    void (*run)(const void *state, void *const *args, void *scratch, const void *shared);
+} pg__cpu_kernel;
+
+/* Is operand k there; is it a parameter, so that share() may use it. */
+int pg__cpu_has(const pg__cpu_inst *i, size_t k);
+int pg__cpu_is_param(const pg__cpu_inst *i, size_t k);
+
+/* The kernel for an operation, or NULL. */
+const pg__cpu_kernel *pg__cpu_kernel_of(const pg__op *op);
+
+/* The function for an operation that has no kernel: the plain answer or a faster one. */
 pg__ref_fn pg__cpu_fn(const pg__op *op);
 
 #endif
