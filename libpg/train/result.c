@@ -1,0 +1,113 @@
+/* result.c - losses and metrics of a run, read from the device and added up in double. */
+#include "train/result.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+
+/* n elements as doubles, fresh memory; from the device's memory or from the batch. */
+static pg_status as_doubles(pg_trainer *t, double **out, const void *from, uint64_t n,
+                            pg__elem elem, int on_device, pg_err *err)
+{
+    const size_t bytes = elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes;
+    double *v = pg__mem_array(n, sizeof *v);
+    void *raw = pg__mem_array(n, bytes);
+    pg_status st = PG_OK;
+    if (!v || !raw)
+        PG_TRY(pg__nomem(err));
+    if (on_device)
+        PG_TRY(t->backend->get(t->dev, raw, from, (size_t)n * bytes));
+    else
+        memcpy(raw, from, (size_t)n * bytes);
+    for (uint64_t i = 0; i < n; i++)
+        v[i] = elem == PG__INT           ? ((const int32_t *)raw)[i]
+               : bytes == sizeof(double) ? ((const double *)raw)[i]
+                                         : (double)((const float *)raw)[i];
+    *out = v;
+    v = NULL;
+done:
+    pg__mem_free(raw);
+    pg__mem_free(v);
+    return st;
+}
+
+/* share: of the terms, that their sum is divided by. */
+static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t k,
+                            double share, pg__totals *totals, pg_err *err)
+{
+    const pg__value *v = pg__program_loss_value(p, k);
+    double *rows = NULL;
+    if (!v)
+        return PG_OK;
+    const uint64_t n = pg__dims_elems(&v->shape);
+    const pg_status st = as_doubles(t, &rows, pg__program_loss(p, f, k), n, PG__REAL, 1, err);
+    if (st != PG_OK)
+        return st;
+    for (uint64_t i = 0; i < n; i++)
+        totals->loss_sums[k] += rows[i] / share;
+    totals->loss_counts[k] += (double)n;
+    pg__mem_free(rows);
+    return PG_OK;
+}
+
+/* How much each of n rows counts by the output's mask, or NULL. */
+static pg_status mask_weights(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t k,
+                              uint64_t n, double **out, pg_err *err)
+{
+    const pg__value *v = pg__program_mask_value(p, k);
+    const uint64_t n_mask = v ? pg__dims_elems(&v->shape) : 0;
+    double *mask = NULL;
+    *out = NULL;
+    if (!t->rules->metrics_see_mask || n_mask == 0 || n % n_mask != 0)
+        return PG_OK;
+    pg_status st = as_doubles(t, &mask, pg__program_mask(p, f, k), n_mask, PG__REAL, 1, err);
+    if (st != PG_OK)
+        return st;
+    double *w = pg__mem_array(n, sizeof *w);
+    for (uint64_t i = 0; w && i < n; i++)
+        w[i] = mask[i / (n / n_mask)];
+    pg__mem_free(mask);
+    *out = w;
+    return w ? PG_OK : pg__nomem(err);
+}
+
+static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t k,
+                             pg__totals *totals, pg_err *err)
+{
+    const pg__lowered *m = pg__program_model(p);
+    const pg__dims *shape = &m->tape.values[m->outputs[k]].shape;
+    const pg__value *target = pg__program_target(p, k);
+    const uint64_t n = pg__dims_elems(shape), last = shape->d[shape->rank - 1];
+    double *y = NULL, *guess = NULL, *weights = NULL;
+    size_t wanted = 0;
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < t->n_metrics; i++)
+        wanted += t->metrics[i].output == k;
+    if (wanted == 0 || !target || last == 0)
+        return PG_OK;
+    PG_TRY(as_doubles(t, &guess, pg__program_prediction(p, f, k), n, PG__REAL, 1, err));
+    PG_TRY(as_doubles(t, &y, f->targets[k], pg__dims_elems(&target->shape), target->elem, 0, err));
+    PG_TRY(mask_weights(t, p, f, k, n / last, &weights, err));
+    for (size_t i = 0; i < t->n_metrics; i++)
+        if (t->metrics[i].output == k)
+            pg__metric_add(&t->metrics[i], &totals->metrics[i], y, target->elem == PG__INT, guess,
+                           weights, (size_t)(n / last), (size_t)last);
+done:
+    pg__mem_free(weights);
+    pg__mem_free(guess);
+    pg__mem_free(y);
+    return st;
+}
+
+pg_status pg__result_add(pg_trainer *t, const pg__program *p, const pg__frame *f,
+                         const double *shares, pg__totals *totals, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        PG_TRY(add_losses(t, p, f, k, shares[k], totals, err));
+        PG_TRY(add_metrics(t, p, f, k, totals, err));
+    }
+done:
+    return st;
+}

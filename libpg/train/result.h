@@ -1,0 +1,12 @@
+/* result.h - what a run tells: losses and metrics. */
+#ifndef PG_TRAIN_RESULT_H
+#define PG_TRAIN_RESULT_H
+
+#include "train/trainer.h"
+
+/* Adds what a program's run in this frame gave. shares: per output, of its terms, what the sum of
+ * its losses is divided by. */
+pg_status pg__result_add(pg_trainer *t, const pg__program *p, const pg__frame *f,
+                         const double *shares, pg__totals *totals, pg_err *err);
+
+#endif
