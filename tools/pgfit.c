@@ -34,9 +34,15 @@ static pg_status run(pg_err *err)
 int main(int argc, char **argv)
 {
     pg_err err = {0};
-    (void)cli_parse(&fit_tool, argc, argv);
-    fit_read_arguments(argv[1]);
-    if (!fit_check_arguments(&err) || run(&err) != PG_OK)
-        return cli_finish(cli_fail(&err));
-    return cli_finish(CLI_OK);
+    pg_status st = PG_OK;
+    fit_read_arguments(cli_parse(&fit_tool, argc, argv) ? argv[1] : NULL);
+    if (fit_args.list_layers)
+        fit_print_layers();
+    else if (!fit_check_arguments(&err))
+        st = err.code;
+    else if (fit_args.summary)
+        st = fit_print_summary(fit_args.train.model, &err);
+    else
+        st = run(&err);
+    return cli_finish(st == PG_OK ? CLI_OK : cli_fail(&err));
 }

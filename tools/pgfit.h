@@ -11,14 +11,19 @@ typedef struct fit_arguments {
     const char *data, *validation;
     const char *output;
     int batches, force, dry_run;
+    int summary, list_layers;
 } fit_arguments;
 extern fit_arguments fit_args;
 extern const cli_tool fit_tool;
 
 /* After parsing: fills in what the table cannot, and checks what no library call would refuse;
  * fit_check_arguments() is 0 and *err filled where something is wrong. */
-void fit_read_arguments(const char *model);
+void fit_read_arguments(const char *model); /* NULL: none was given */
 int fit_check_arguments(pg_err *err);
+
+/* pgfit_model.c: what is told of a model, and of the layers there are. */
+pg_status fit_print_summary(const char *model, pg_err *err);
+void fit_print_layers(void);
 
 /* pgfit_screen.c */
 typedef struct fit_screen {

@@ -47,6 +47,10 @@ static const cli_opt options[] = {
     {'o', "output", "FILE", NULL, &fit_args.output, NULL, NULL,
      "save the trained weights here (.h5)"},
     {'f', "force", NULL, &fit_args.force, NULL, NULL, NULL, "replace an existing output"},
+    {0, "summary", NULL, &fit_args.summary, NULL, NULL, NULL,
+     "print the model as Keras' summary() does, and leave"},
+    {0, "list-layers", NULL, &fit_args.list_layers, NULL, NULL, NULL,
+     "print the layer classes that can be trained, and leave"},
     {'n', "dry-run", NULL, &fit_args.dry_run, NULL, NULL, NULL,
      "check model, weights and data only"},
     {0, "batches", NULL, &fit_args.batches, NULL, NULL, NULL,
@@ -76,13 +80,13 @@ static const char *const about[] = {
 
 const cli_tool fit_tool = {
     .name = "pgfit",
-    .operands = "MODEL",
+    .operands = "[MODEL]",
     .summary = "trains a model that Keras describes",
     .examples = examples,
     .about = about,
     .status_1 = "data or weights do not fit the model",
     .opts = options,
-    .min_operands = 1,
+    .min_operands = 0,
     .max_operands = 1,
 };
 
@@ -106,6 +110,11 @@ int fit_check_arguments(pg_err *err)
     if (gpus) {
         (void)pg_fail(err, PG_E_UNSUPPORTED, "--gpus: this build trains on CPUs only");
         pg_err_hint(err, "--devices cpu:0,cpu:1");
+    } else if (!fit_args.train.model) {
+        (void)pg_fail(err, PG_E_ARG, "no model given");
+        pg_err_hint(err, "pgfit --help");
+    } else if (fit_args.summary) {
+        return 1;
     } else if (!fit_args.data) {
         (void)pg_fail(err, PG_E_ARG, "no --data given");
         pg_err_hint(err, "pgfit --help");

@@ -167,9 +167,13 @@ done:
 static pg_status note_call(walk *w, size_t layer, const pg__results *r, pg_err *err)
 {
     pg__lowered *to = w->lw->to;
-    if (w->m != w->lw->opts->graph->root || to->called[layer].n_out > 0)
+    if (w->m != w->lw->opts->graph->root)
         return PG_OK;
     pg__called *c = &to->called[layer];
+    for (size_t k = 0; k < c->n_out; k++)
+        c->differ |= k >= r->n || !pg__dims_equal(&c->out[k], &to->tape.values[r->v[k]].shape);
+    if (c->n_out > 0)
+        return PG_OK;
     c->out = pg__mem_array(r->n, sizeof *c->out);
     if (!c->out)
         return pg__nomem(err);
@@ -334,7 +338,8 @@ done:
 /* ---- the whole ---- */
 
 typedef struct untrained {
-    pg__strs names;
+    pg__strs layers, classes; /* that are not covered: entry i of both belongs together */
+    size_t n_seen;            /* layers that were looked at */
     pg_err *err;
 } untrained;
 
@@ -342,12 +347,43 @@ typedef struct untrained {
 static pg_status check_class(untrained *u, const pg__layer *l)
 {
     pg_status st = PG_OK;
+    u->n_seen += !l->model;
     for (const pg__layer *at = l; at && !at->model; at = at->inner)
         if (!pg__lower_fn_of(at->class_name) || pg__layer_is_op(at)) {
-            const pg__shown name = pg__show(l->name);
-            PG_TRY(pg__strs_printf(&u->names, u->err, "%s (%s)", name.s, PG_SHOW(at->class_name)));
+            PG_TRY(pg__strs_printf(&u->layers, u->err, "%s", l->name));
+            PG_TRY(pg__strs_printf(&u->classes, u->err, "%s", at->class_name));
         }
 done:
+    return st;
+}
+
+/* One line for every class, with the first of its layers. */
+static pg_status tell_untrained(const untrained *u)
+{
+    enum { NAMES = 4 };
+    const size_t n = u->layers.n;
+    pg__str line = {0};
+    pg_status st = PG_OK;
+    (void)pg_fail(u->err, PG_E_UNSUPPORTED,
+                  "%zu of %zu layers cannot be trained; pgfit --list-layers tells which can", n,
+                  u->n_seen);
+    for (size_t i = 0; i < n; i++) {
+        size_t of_class = 0;
+        if (pg__strs_find(&u->classes, u->classes.v[i]) != i)
+            continue; /* told already */
+        pg__str_fini(&line);
+        PG_TRY(pg__str_printf(&line, u->err, "%s: ", PG_SHOW(u->classes.v[i])));
+        for (size_t k = i; k < n; k++)
+            if (strcmp(u->classes.v[k], u->classes.v[i]) == 0 && of_class++ < NAMES)
+                PG_TRY(pg__str_printf(&line, u->err, "%s%s", k > i ? ", " : "",
+                                      PG_SHOW(u->layers.v[k])));
+        if (of_class > NAMES)
+            PG_TRY(pg__str_printf(&line, u->err, " and %zu more", of_class - NAMES));
+        pg_err_detail(u->err, "%s", line.s);
+    }
+    st = PG_E_UNSUPPORTED;
+done:
+    pg__str_fini(&line);
     return st;
 }
 
@@ -366,15 +402,12 @@ static pg_status check_classes(const pg__graph *g, pg_err *err)
         pg__mem_free(needed);
         needed = NULL;
     }
-    if (u.names.n == 0)
-        goto done;
-    st = pg_fail(err, PG_E_UNSUPPORTED, "%zu layer%s cannot be trained", u.names.n,
-                 u.names.n == 1 ? "" : "s");
-    for (size_t i = 0; i < u.names.n; i++)
-        pg_err_detail(err, "%s", u.names.v[i]);
+    if (u.layers.n > 0)
+        PG_TRY(tell_untrained(&u));
 done:
     pg__mem_free(needed);
-    pg__strs_fini(&u.names);
+    pg__strs_fini(&u.layers);
+    pg__strs_fini(&u.classes);
     return st;
 }
 

@@ -44,6 +44,7 @@ typedef struct pg__called {
     const pg__layer *layer;
     pg__dims *out; /* of its first call; n_out of them */
     size_t n_out;
+    int differ; /* another call gave other shapes */
 } pg__called;
 
 /* What a stateful layer keeps from one batch to the next: `before` is read, `after` put in its

@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "model/layers.h"
 #include "model/match.h"
+#include "pg/train.h"
 
 typedef struct layer_class {
     const char *name;
@@ -56,6 +57,14 @@ pg__lower_fn pg__lower_fn_of(const char *class_name)
 {
     const layer_class *c = find_class(class_name);
     return c ? c->lower : NULL;
+}
+
+const char *pg_layer_class(size_t i, int *trained)
+{
+    if (i >= sizeof classes / sizeof *classes)
+        return NULL;
+    *trained = classes[i].lower != NULL || strcmp(classes[i].name, "InputLayer") == 0;
+    return classes[i].name;
 }
 
 pg_status pg__layer_vars(pg__vars *out, const pg__layer *layer, int dialect, pg_err *err)

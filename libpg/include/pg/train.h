@@ -33,6 +33,18 @@
 extern "C" {
 #endif
 
+/* ---- models ---- */
+
+/* A model as model.summary() of Keras 2.15 prints it, whatever Keras wrote it: layers, shapes,
+ * parameters, what they are connected to. model: model JSON, full .h5 or .keras. *out is UTF-8,
+ * lines end with '\n'; release it with pg_text_free(). Errors as pg_trainer_open()'s for models. */
+PG_API PG_MUST_USE pg_status pg_model_summary(char **out, const char *model, pg_err *err);
+PG_API void pg_text_free(char *text); /* NULL is allowed */
+
+/* The i-th layer class of Keras 1 to 3 that libpg knows, sorted by name, NULL behind the last;
+ * *trained: 1 if a trainer computes it, 0 if files with it can only be handled. */
+PG_API const char *pg_layer_class(size_t i, int *trained);
+
 /* ---- data ---- */
 
 typedef struct pg_data pg_data;
