@@ -1,0 +1,182 @@
+/* conv.c - convolutions and their gradients as kernels of the CPU: from an instruction to its
+ * geometry, and from there to the first way that does it. */
+#include "backend/cpu/conv.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "ops/attrs.h"
+
+#ifdef PG_HAVE_ONEDNN
+extern const pg__conv_way pg__conv_matmul, pg__conv_dnnl;
+#endif
+
+/* In the order in which they are asked. */
+static const pg__conv_way *const ways[] = {
+#ifdef PG_HAVE_ONEDNN
+    &pg__conv_matmul,
+    &pg__conv_dnnl,
+#endif
+    NULL,
+};
+
+typedef struct kernel {
+    pg__conv c;
+    const pg__conv_way *way;
+    void *state;
+    int packs, shares; /* the kernel's cells in another order: in every run, or once for all */
+    size_t packed_bytes;
+    size_t at_x, at_w, at_b, at_y; /* which operand or result is which */
+} kernel;
+
+static size_t last(const pg__dims *s)
+{
+    return (size_t)s->d[s->rank - 1];
+}
+
+static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
+{
+    const pg__conv_attrs *a = i->attrs;
+    /* The forward pass may come without a place for the bias. */
+    const size_t n_in = i->inst->n_in;
+    const pg__dims *x = &i->shapes[pass == PG__CONV_X ? n_in : 0];
+    const pg__dims *y = &i->shapes[pass == PG__CONV_Y ? n_in : pass == PG__CONV_X ? 0 : 1];
+    pg__conv c = {.pass = pass,
+                  .has_bias = pass == PG__CONV_Y && pg__cpu_has(i, 2),
+                  .rows = (size_t)x->d[0],
+                  .in = last(x),
+                  .out = last(y),
+                  .groups = (size_t)a->groups};
+    for (uint32_t d = 0; d < 3; d++) {
+        const int used = d + a->rank >= 3;
+        const uint32_t from = d + a->rank - 3;
+        c.x[d] = used ? (size_t)x->d[from + 1] : 1;
+        c.y[d] = used ? (size_t)y->d[from + 1] : 1;
+        c.k[d] = used ? (size_t)a->kernel[from] : 1;
+        c.stride[d] = used ? (size_t)a->stride[from] : 1;
+        c.dilation[d] = used ? (size_t)a->dilation[from] : 1;
+        c.before[d] = used ? (size_t)a->before[from] : 0;
+        c.after[d] = used ? (size_t)a->after[from] : 0;
+    }
+    return c;
+}
+
+static void release(void *state)
+{
+    kernel *k = state;
+    if (k->state)
+        k->way->release(k->state);
+    pg__mem_free(k);
+}
+
+static pg_status find_way(kernel *k, pg__needs *needs, pg_err *err)
+{
+    for (const pg__conv_way *const *w = ways; *w; w++) {
+        *needs = (pg__needs){0};
+        k->way = *w;
+        const pg_status st = (*w)->prepare(&k->state, &k->c, needs, err);
+        if (st != PG_OK || k->state)
+            return st;
+    }
+    return PG_OK;
+}
+
+/* conv(x, w, b) = y, conv_dx(y, w) = x, conv_dw(x, y) = w, b */
+static void find_places(kernel *k, size_t n_in)
+{
+    const pg__conv_pass p = k->c.pass;
+    k->at_x = p == PG__CONV_X ? n_in : 0;
+    k->at_w = p == PG__CONV_W ? n_in : 1;
+    k->at_b = p == PG__CONV_W ? n_in + 1 : 2;
+    k->at_y = p == PG__CONV_Y ? n_in : p == PG__CONV_X ? 0 : 1;
+}
+
+static pg_status prepare(void **state, const pg__cpu_inst *i, pg__conv_pass pass, pg__needs *needs,
+                         pg_err *err)
+{
+    pg_status st = PG_OK;
+    kernel *k = pg__mem_array(1, sizeof *k);
+    if (!k)
+        return pg__nomem(err);
+    k->c = conv_of(i, pass);
+    if (pg__conv_cells(k->c.x) * k->c.rows * pg__conv_cells(k->c.y) == 0)
+        goto done;
+    find_places(k, i->inst->n_in);
+    PG_TRY(find_way(k, needs, err));
+    if (!k->state)
+        goto done;
+    k->packs = needs->shared_bytes > 0;
+    k->shares = k->packs && pg__cpu_is_param(i, 1);
+    k->packed_bytes = (needs->shared_bytes + 63) / 64 * 64;
+    if (k->packs && !k->shares) {
+        needs->shared_bytes = 0;
+        needs->scratch_bytes += k->packed_bytes;
+    }
+    *state = k;
+    k = NULL;
+done:
+    if (k)
+        release(k);
+    return st;
+}
+
+static pg_status prepare_y(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
+{
+    return prepare(state, i, PG__CONV_Y, needs, err);
+}
+static pg_status prepare_x(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
+{
+    return prepare(state, i, PG__CONV_X, needs, err);
+}
+static pg_status prepare_w(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
+{
+    return prepare(state, i, PG__CONV_W, needs, err);
+}
+
+static void share(const void *state, void *const *args, void *shared)
+{
+    const kernel *k = state;
+    k->way->pack(k->state, args[1], shared);
+}
+
+static void run(const void *state, void *const *args, void *scratch, const void *shared)
+{
+    const kernel *k = state;
+    pg__conv_mem m = {.x = args[k->at_x],
+                      .w = args[k->at_w],
+                      .y = args[k->at_y],
+                      .packed = shared,
+                      .scratch = scratch};
+    if (k->c.pass == PG__CONV_W || k->c.has_bias)
+        m.b = args[k->at_b];
+    if (k->packs && !k->shares) {
+        k->way->pack(k->state, m.w, scratch);
+        m.packed = scratch;
+        m.scratch = (char *)scratch + k->packed_bytes;
+    }
+    k->way->run(k->state, &m);
+}
+
+const pg__cpu_kernel pg__cpu_conv = {prepare_y, release, share, run};
+const pg__cpu_kernel pg__cpu_conv_dx = {prepare_x, release, share, run};
+const pg__cpu_kernel pg__cpu_conv_dw = {prepare_w, release, NULL, run};
+
+/* Blocks of 256 rows first, so that errors grow with their number only. */
+void pg__column_sums(const float *v, size_t m, size_t n, float *sums)
+{
+    float part[64];
+    for (size_t j = 0; j < n; j += 64) {
+        const size_t w = n - j < 64 ? n - j : 64;
+        memset(sums + j, 0, w * sizeof *sums);
+        for (size_t r = 0; r < m; r += 256) {
+            const size_t end = r + 256 < m ? r + 256 : m;
+            memset(part, 0, sizeof part);
+            for (size_t i = r; i < end; i++)
+                for (size_t o = 0; o < w; o++)
+                    part[o] += v[i * n + j + o];
+            for (size_t o = 0; o < w; o++)
+                sums[j + o] += part[o];
+        }
+    }
+}

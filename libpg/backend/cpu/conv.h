@@ -1,0 +1,56 @@
+/* conv.h - convolutions on the CPU: what is asked, and the ways that know how to do it.
+ *
+ * Values are (rows, spatial, channels) as Keras has them, kernels (spatial, channels / groups,
+ * filters). A convolution and its two gradients are three passes over the same geometry; a way may
+ * do some of them for some shapes. */
+#ifndef PG_BACKEND_CPU_CONV_H
+#define PG_BACKEND_CPU_CONV_H
+
+#include "backend/cpu/cpu.h"
+
+typedef enum pg__conv_pass {
+    PG__CONV_Y, /* y from x, w and, where it is there, b */
+    PG__CONV_X, /* x from y and w */
+    PG__CONV_W  /* w and b (either may not be wanted) from x and y */
+} pg__conv_pass;
+
+/* Three spatial dimensions; unused ones stand in front and have size 1. */
+typedef struct pg__conv {
+    pg__conv_pass pass;
+    int direct; /* asked for: no transformed arithmetic */
+    int has_bias;
+    size_t rows, in, out, groups; /* in, out: channels of x, of y */
+    size_t x[3], y[3], k[3], stride[3], dilation[3], before[3], after[3];
+} pg__conv;
+
+/* Operands and results of one run. */
+typedef struct pg__conv_mem {
+    float *x, *w, *b, *y;
+    const float *packed; /* what pack() made of w */
+    void *scratch;
+} pg__conv_mem;
+
+typedef struct pg__conv_way {
+    const char *name;
+    /* *state stays NULL where this way does not do it. needs->shared_bytes: what pack() makes. */
+    pg_status (*prepare)(void **state, const pg__conv *c, pg__needs *needs, pg_err *err);
+    void (*release)(void *state);
+    void (*pack)(const void *state, const float *w, float *packed);
+    void (*run)(const void *state, const pg__conv_mem *m);
+} pg__conv_way;
+
+static inline size_t pg__conv_cells(const size_t d[3])
+{
+    return d[0] * d[1] * d[2];
+}
+
+/* Is every v[i] this number. */
+static inline int pg__conv_all(const size_t v[3], size_t number)
+{
+    return v[0] == number && v[1] == number && v[2] == number;
+}
+
+/* sums[n] of the rows of v[m x n], in an order that depends on m alone. */
+void pg__column_sums(const float *v, size_t m, size_t n, float *sums);
+
+#endif
