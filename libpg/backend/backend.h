@@ -18,6 +18,7 @@ typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by s
 typedef struct pg__dev_opts {
     int n_threads;     /* that a device may use inside an operation */
     int deterministic; /* equal runs give equal bits */
+    const char *isa; /* instruction set of the CPU's kernels (cpu/isa.h); NULL: the best there is */
 } pg__dev_opts;
 
 /* What a prepared instruction works with beside its operands and results. */

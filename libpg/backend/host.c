@@ -13,6 +13,7 @@
 struct pg__dev {
     pg__dev_opts opts;
     int f64;
+    pg__isa isa;
 };
 
 struct pg__kernel {
@@ -40,8 +41,12 @@ static pg_status open_dev(pg__dev **out, const pg__dev_opts *o, int f64, pg_err 
     if (!d)
         return pg__nomem(err);
     *d = (pg__dev){.opts = *o, .f64 = f64};
-    *out = d;
-    return PG_OK;
+    const pg_status st = f64 ? PG_OK : pg__isa_named(&d->isa, o->isa, err);
+    if (st != PG_OK)
+        pg__mem_free(d);
+    else
+        *out = d;
+    return st;
 }
 static pg_status open_cpu(pg__dev **out, size_t ordinal, const pg__dev_opts *o, pg_err *err)
 {
@@ -96,8 +101,12 @@ static pg_status prepare_fast(pg__kernel *k, pg__dev *d, const pg__tape *t, cons
     const pg__cpu_kernel *fast = d->f64 ? NULL : pg__cpu_kernel_of(i->op);
     if (!fast)
         return PG_OK;
-    const pg__cpu_inst inst = {
-        .tape = t, .inst = i, .attrs = i->attrs, .shapes = k->shapes, .opts = &d->opts};
+    const pg__cpu_inst inst = {.tape = t,
+                               .inst = i,
+                               .attrs = i->attrs,
+                               .shapes = k->shapes,
+                               .opts = &d->opts,
+                               .isa = d->isa};
     const pg_status st = fast->prepare(&k->state, &inst, needs, err);
     if (st == PG_OK && k->state)
         k->fast = fast;
@@ -112,7 +121,7 @@ static pg_status host_prepare(pg__kernel **out, pg__dev *d, const pg__tape *t, c
     pg__kernel *k = pg__mem_array(1, sizeof *k);
     if (!k)
         return pg__nomem(err);
-    *k = (pg__kernel){.fn = d->f64 ? i->op->ref_f64 : pg__cpu_fn(i->op),
+    *k = (pg__kernel){.fn = d->f64 ? i->op->ref_f64 : pg__cpu_fn(i->op, d->isa),
                       .attrs = i->attrs,
                       .n_in = i->n_in,
                       .n_out = i->n_out};
@@ -181,8 +190,10 @@ static pg_status host_copy(pg__dev *d, void *dst, const void *src, size_t n_byte
 static pg_status host_update(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
                              const void *g, void *const *slots, size_t n)
 {
-    const pg__optimiser_type *type = pg__optimiser_of(kind);
-    (d->f64 ? type->f64 : type->f32)(u, w, g, slots, n);
+    if (d->f64)
+        pg__optimiser_of(kind)->f64(u, w, g, slots, n);
+    else
+        pg__isa_fns_of(d->isa)->updates[kind](u, w, g, slots, n);
     return PG_OK;
 }
 

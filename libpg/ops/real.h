@@ -1,5 +1,6 @@
-/* real.h - the type that the plain C answers compute in. Every ref_*.c is compiled twice: for
- * float, which back ends fall back on, and for double, which is what they are all judged by. */
+/* real.h - the type that the plain C answers compute in. Every ref_*.c is compiled for float, which
+ * back ends fall back on, and for double, which is what they are all judged by; for float also once
+ * for each instruction set that the CPU's back end chooses from (PG_ISA names it). */
 #ifndef PG_OPS_REAL_H
 #define PG_OPS_REAL_H
 
@@ -9,21 +10,38 @@
 #include <string.h>
 
 #include "ops/attrs.h"
-#include "ops/rules.h"
+#include "ops/optimiser.h"
 
 #ifdef PG_REAL_F64
+#define PG_ISA f64
 typedef double real;
-#define PG_REF(name) pg__ref_##name##_f64
-#define R(fn)        fn
+#define R(fn) fn
 #else
-typedef float real;
-#define PG_REF(name) pg__ref_##name##_f32
-#define R(fn)        fn##f
+#ifndef PG_ISA
+#define PG_ISA f32 /* the baseline */
 #endif
+typedef float real;
+#define R(fn) fn##f
+#endif
+
+#define PG_JOIN_(a, b)  a##b
+#define PG_JOIN(a, b)   PG_JOIN_(a, b)
+#define PG_REF(name)    PG_JOIN(pg__ref_##name##_, PG_ISA)
+#define PG_UPDATE(name) PG_JOIN(pg__update_##name##_, PG_ISA)
 
 /* The signature of all of them; views of absent operands have p == NULL. */
 #define PG_REF_ARGS \
     const void *attrs_, const pg__arg *in, size_t n_in, const pg__arg *out, size_t n_out
+#define PG_UPDATE_ARGS                       const pg__update *u, void *w_, const void *g_, void *const *slots, size_t n
+
+#define PG_OP(name, n_outs, tol, attrs)      void PG_REF(name)(PG_REF_ARGS);
+#define PG_GRAD_OP(name, n_outs, tol, attrs) void PG_REF(name)(PG_REF_ARGS);
+#include "ops/ops.def"
+#undef PG_OP
+#undef PG_GRAD_OP
+#define PG_OPTIMISER(name, slots) void PG_UPDATE(name)(PG_UPDATE_ARGS);
+#include "ops/optimisers.def"
+#undef PG_OPTIMISER
 
 #define PG_UNUSED(x) ((void)(x))
 

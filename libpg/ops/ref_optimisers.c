@@ -1,14 +1,6 @@
 /* ref_optimisers.c - the update rules, number by number. Keras computes in float32 and so does the
  * float version: hyperparameters are rounded to the type first. */
 #include "ops/real.h"
-#include "ops/update_rules.h"
-
-#ifdef PG_REAL_F64
-#define PG_UPDATE(name) pg__update_##name##_f64
-#else
-#define PG_UPDATE(name) pg__update_##name##_f32
-#endif
-#define PG_UPDATE_ARGS const pg__update *u, void *w_, const void *g_, void *const *slots, size_t n
 
 void PG_UPDATE(sgd)(PG_UPDATE_ARGS)
 {

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "backend/backend.h"
+#include "backend/cpu/isa.h"
 #include "base/mem.h"
 #include "ops/attrs.h"
 #include "ops/op.h"
@@ -383,7 +384,7 @@ static void build(built *b, const op_case *c)
 }
 
 /* Who computes: the plain answers, or the back end that users have. */
-typedef enum engine { FLOAT, DOUBLE, CPU } engine;
+typedef enum engine { FLOAT, DOUBLE, CPU } engine; /* CPU + isa: its builds of the kernels */
 
 /* Numbers in the element type of a run. */
 static void store(void *p, pg__elem elem, int f64, uint64_t i, double v)
@@ -411,15 +412,15 @@ static void run_plain(const built *b, const pg__inst *i, int f64, void **mem)
     (f64 ? i->op->ref_f64 : i->op->ref_f32)(i->attrs, in, i->n_in, out, i->n_out);
 }
 
-/* As a program does it. */
-static void run_on_cpu(const built *b, const pg__inst *i, void **mem)
+/* As a program does it. *isa: the build of the kernels. */
+static void run_on_cpu(const built *b, const pg__inst *i, const char *isa, void **mem)
 {
     const pg__backend *cpu = &pg__backend_cpu;
     pg__dev *dev;
     pg__kernel *kernel;
     pg__needs needs;
     void *args[2 * MAX_IN] = {NULL}, *params[2 * MAX_IN] = {NULL};
-    assert_ok(cpu->open(&dev, 0, &(pg__dev_opts){.n_threads = 1}, NULL));
+    assert_ok(cpu->open(&dev, 0, &(pg__dev_opts){.n_threads = 1, .isa = isa}, NULL));
     assert_ok(cpu->prepare(&kernel, dev, &b->tape, i, &needs, NULL));
     for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
         const pg__val v = k < i->n_in ? pg__in(&b->tape, i, k) : pg__out(&b->tape, i, k - i->n_in);
@@ -441,8 +442,8 @@ static void run_on_cpu(const built *b, const pg__inst *i, void **mem)
 static void run_all(built *b, engine e, void **mem)
 {
     for (uint32_t at = 0; at < b->tape.n_insts; at++)
-        if (e == CPU)
-            run_on_cpu(b, &b->tape.insts[at], mem);
+        if (e >= CPU)
+            run_on_cpu(b, &b->tape.insts[at], pg__isa_name((pg__isa)(e - CPU)), mem);
         else
             run_plain(b, &b->tape.insts[at], e == DOUBLE, mem);
 }
@@ -593,7 +594,9 @@ static void float_agrees_with_double(void **state)
 static void cpu_agrees_with_double(void **state)
 {
     (void)state;
-    agrees_with_double(CPU);
+    for (int isa = 0; isa < PG__N_ISAS; isa++)
+        if (pg__isa_present((pg__isa)isa))
+            agrees_with_double((engine)(CPU + isa));
 }
 
 static void every_operation_has_a_case(void **state)

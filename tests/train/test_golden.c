@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "backend/cpu/isa.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -430,6 +431,18 @@ static void older_keras_trained_them_so(void **state)
         }
 }
 
+/* With every build of the CPU's kernels that this processor can run. */
+static void run_on_each_isa(const char *name)
+{
+    for (int isa = 0; isa < PG__N_ISAS; isa++) {
+        if (!pg__isa_present((pg__isa)isa))
+            continue;
+        assert_int_equal(setenv("PG_ISA", pg__isa_name((pg__isa)isa), 1), 0);
+        run_golden(name, "cpu:0", "1");
+    }
+    assert_int_equal(unsetenv("PG_ISA"), 0);
+}
+
 #define GOLDEN(run)                                  \
     static void run##_on_the_reference(void **state) \
     {                                                \
@@ -439,7 +452,7 @@ static void older_keras_trained_them_so(void **state)
     static void run##_on_the_cpu(void **state)       \
     {                                                \
         (void)state;                                 \
-        run_golden(#run, "cpu:0", "1");              \
+        run_on_each_isa(#run);                       \
     }
 GOLDEN(bert_mini)
 GOLDEN(cnn_bn)

@@ -43,12 +43,12 @@ const pg__cpu_kernel *pg__cpu_kernel_of(const pg__op *op)
     return NULL;
 }
 
-pg__ref_fn pg__cpu_fn(const pg__op *op)
+pg__ref_fn pg__cpu_fn(const pg__op *op, pg__isa isa)
 {
     for (const function *f = functions; f->fn; f++)
         if (op == pg__op_of(f->kind))
             return f->fn;
-    return op->ref_f32;
+    return pg__isa_fns_of(isa)->ops[op - pg__op_of((pg__op_kind)0)];
 }
 
 int pg__cpu_has(const pg__cpu_inst *i, size_t k)

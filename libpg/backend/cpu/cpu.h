@@ -9,6 +9,7 @@
 #define PG_BACKEND_CPU_H
 
 #include "backend/backend.h"
+#include "backend/cpu/isa.h"
 
 /* An instruction as a kernel is prepared for it. */
 typedef struct pg__cpu_inst {
@@ -17,6 +18,7 @@ typedef struct pg__cpu_inst {
     const void *attrs;
     const pg__dims *shapes; /* of operands, then results; rank 0 where one is absent */
     const pg__dev_opts *opts;
+    pg__isa isa; /* that kernels may use */
 } pg__cpu_inst;
 
 typedef struct pg__cpu_kernel {
@@ -35,6 +37,6 @@ int pg__cpu_is_param(const pg__cpu_inst *i, size_t k);
 const pg__cpu_kernel *pg__cpu_kernel_of(const pg__op *op);
 
 /* The function for an operation that has no kernel: the plain answer or a faster one. */
-pg__ref_fn pg__cpu_fn(const pg__op *op);
+pg__ref_fn pg__cpu_fn(const pg__op *op, pg__isa isa);
 
 #endif

@@ -1,0 +1,71 @@
+/* isa.c - which builds of the kernels there are, and what this processor can run. */
+#include "backend/cpu/isa.h"
+
+#include <string.h>
+
+extern const pg__isa_fns pg__isa_fns_f32;
+#ifdef PG_HAVE_X86_ISAS
+extern const pg__isa_fns pg__isa_fns_avx2, pg__isa_fns_avx512;
+#endif
+
+static const char *const names[PG__N_ISAS] = {"base", "avx2", "avx512"};
+
+const char *pg__isa_name(pg__isa isa)
+{
+    return names[isa];
+}
+
+#ifdef PG_HAVE_X86_ISAS
+
+/* What libpg/ops/meson.build compiles for; the system's support is asked for too. */
+int pg__isa_present(pg__isa isa)
+{
+    const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    switch (isa) {
+    case PG__ISA_AVX2: return avx2;
+    case PG__ISA_AVX512:
+        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    case PG__ISA_BASE:
+    case PG__N_ISAS: break;
+    }
+    return isa == PG__ISA_BASE;
+}
+
+const pg__isa_fns *pg__isa_fns_of(pg__isa isa)
+{
+    return isa == PG__ISA_AVX512 ? &pg__isa_fns_avx512
+           : isa == PG__ISA_AVX2 ? &pg__isa_fns_avx2
+                                 : &pg__isa_fns_f32;
+}
+
+#else
+
+int pg__isa_present(pg__isa isa)
+{
+    return isa == PG__ISA_BASE;
+}
+
+const pg__isa_fns *pg__isa_fns_of(pg__isa isa)
+{
+    (void)isa;
+    return &pg__isa_fns_f32;
+}
+
+#endif
+
+pg_status pg__isa_named(pg__isa *out, const char *name, pg_err *err)
+{
+    const int any = !name || !*name;
+    for (int i = PG__N_ISAS - 1; i >= 0; i--) {
+        const pg__isa isa = (pg__isa)i;
+        const int meant = any || strcmp(name, names[i]) == 0;
+        if (meant && pg__isa_present(isa)) {
+            *out = isa;
+            return PG_OK;
+        }
+        if (meant && !any)
+            return pg_fail(err, PG_E_UNSUPPORTED, "PG_ISA: this processor has no %s", name);
+    }
+    return pg_fail(err, PG_E_ARG, "PG_ISA: %s is not base, avx2 or avx512", name);
+}

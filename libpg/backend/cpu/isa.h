@@ -1,0 +1,31 @@
+/* isa.h - instruction sets that kernels are built for.
+ *
+ * The same sources are compiled once for each: for the baseline of the architecture, and on x86-64
+ * for AVX2 with FMA and for AVX-512. Which build runs is found when a device is opened. Equal
+ * operands give equal bits within one build; builds differ by rounding, within the operation's
+ * bound. PG_ISA, set by the build system, names the build that a file is compiled for. */
+#ifndef PG_BACKEND_CPU_ISA_H
+#define PG_BACKEND_CPU_ISA_H
+
+#include "ops/op.h"
+#include "ops/optimiser.h"
+
+typedef enum pg__isa { PG__ISA_BASE, PG__ISA_AVX2, PG__ISA_AVX512, PG__N_ISAS } pg__isa;
+
+/* What one build has: for every operation and update rule the plain answer or a faster one. */
+typedef struct pg__isa_fns {
+    pg__ref_fn ops[PG__N_OPS];
+    pg__update_fn updates[PG__N_OPTIMISERS];
+} pg__isa_fns;
+
+const char *pg__isa_name(pg__isa isa); /* "base", "avx2", "avx512" */
+int pg__isa_present(pg__isa isa);      /* is it built, and has this processor got it */
+
+/* By name; NULL or empty: the best that is present. PG_E_ARG: no such name; PG_E_UNSUPPORTED: not
+ * present. */
+pg_status pg__isa_named(pg__isa *out, const char *name, pg_err *err);
+
+/* isa must be present. */
+const pg__isa_fns *pg__isa_fns_of(pg__isa isa);
+
+#endif

@@ -1,0 +1,24 @@
+/* isa_fns.c - compiled once for each instruction set: the table of what that build has. */
+#include "backend/cpu/isa.h"
+#include "ops/real.h"
+
+#define FNS_(isa) pg__isa_fns_##isa
+#define FNS(isa)  FNS_(isa)
+
+extern const pg__isa_fns FNS(PG_ISA);
+const pg__isa_fns FNS(PG_ISA) = {
+    .ops =
+        {
+#define PG_OP(name, n_out, tol, attrs)      PG_REF(name),
+#define PG_GRAD_OP(name, n_out, tol, attrs) PG_REF(name),
+#include "ops/ops.def"
+#undef PG_OP
+#undef PG_GRAD_OP
+        },
+    .updates =
+        {
+#define PG_OPTIMISER(name, slots) PG_UPDATE(name),
+#include "ops/optimisers.def"
+#undef PG_OPTIMISER
+        },
+};
