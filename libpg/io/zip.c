@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "io/scratch.h"
 #include "io/zip_dir.h"
 
 /* How far the bytes of a member are known to be those that its CRC stands for. */
@@ -275,38 +276,6 @@ pg_status pg__zip_load(pg__zip *z, size_t i, uint64_t limit, char **out, size_t 
     return PG_OK;
 }
 
-/* A file without a name, in $TMPDIR or /tmp. */
-static pg_status open_scratch(int *fd, const char **where, pg_err *err)
-{
-    char path[4096];
-    const char *dir = secure_getenv("TMPDIR");
-    *where = dir && *dir ? dir : "/tmp";
-    *fd = open(*where, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (*fd >= 0)
-        return PG_OK;
-    if ((size_t)snprintf(path, sizeof path, "%s/pg-XXXXXX", *where) >= sizeof path)
-        return pg_fail_sys(err, PG_E_IO, ENAMETOOLONG, "cannot unpack to TMPDIR");
-    *fd = mkostemp(path, O_CLOEXEC);
-    if (*fd < 0)
-        return pg_fail_sys(err, PG_E_IO, errno, "cannot unpack to %s", PG_SHOW(*where));
-    unlink(path);
-    return PG_OK;
-}
-
-static pg_status write_all(int fd, const char *p, size_t n)
-{
-    while (n) {
-        const ssize_t k = write(fd, p, n);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return PG_E_IO;
-        p += k;
-        n -= (size_t)k;
-    }
-    return PG_OK;
-}
-
 static pg_status unpack(pg__zip *z, size_t i, pg__io **out, pg_err *err)
 {
     const pg__zip_member *m = &z->dir.members[i];
@@ -319,12 +288,12 @@ static pg_status unpack(pg__zip *z, size_t i, pg__io **out, pg_err *err)
     if (!buf)
         return pg__nomem(err);
     PG_TRY(open_deflated(&f, z, i, err));
-    PG_TRY(open_scratch(&fd, &where, err));
+    PG_TRY(pg__scratch_open(&fd, &where, err));
     for (uint64_t left = m->n; left;) {
         const size_t n = left < PG_COPY_BYTES ? (size_t)left : PG_COPY_BYTES;
         PG_TRY(inflate_some(z, f, m, buf, n, err));
         crc = pg__crc32(crc, buf, n);
-        if (write_all(fd, buf, n) != PG_OK) {
+        if (pg__scratch_write(fd, buf, n) != PG_OK) {
             st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot unpack to %s", PG_SHOW(m->name),
                              PG_SHOW(where));
             goto done;

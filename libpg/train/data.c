@@ -1,113 +1,95 @@
-/* data.c - training data in .npz archives. Stored members are read in place; compressed ones are
- * inflated once into an unlinked temporary file, so that memory does not grow with the data. */
+/* data.c - what all sources of training data have in common. */
 #include "train/data.h"
 
-#include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/try.h"
-#include "format/npy.h"
-#include "io/zip.h"
-#include "store/values.h"
+#include "io/scratch.h"
 
-struct pg__array {
-    char *key;
-    const char *path; /* of the file, for messages */
-    pg__io *io;
-    pg__npy header;
-    uint64_t row_elems;
-    size_t row_bytes;
-};
+#define PIECE_BYTES ((size_t)128 << 10) /* converted at a time: stays in the cache */
+
+/* One file of --data A,B. */
+typedef struct part {
+    const pg__source *source;
+    void *state;
+    char *path;
+} part;
 
 struct pg_data {
-    char *path;
+    char *path; /* as it was given */
+    part *parts;
     pg__array *arrays;
-    size_t n_arrays, cap_arrays;
+    size_t n_parts, n_arrays, cap_arrays;
 };
 
-void pg_data_close(pg_data *d)
+#define PG_SOURCE(name) extern const pg__source pg__source_##name;
+#include "train/sources.def"
+#undef PG_SOURCE
+
+static const pg__source *const sources[] = {
+#define PG_SOURCE(name) &pg__source_##name,
+#include "train/sources.def"
+#undef PG_SOURCE
+};
+
+/* ---- arrays ---- */
+
+static void close_array(pg__array *a)
 {
-    if (!d)
-        return;
-    for (size_t i = 0; i < d->n_arrays; i++) {
-        pg__mem_free(d->arrays[i].key);
-        pg__io_close(d->arrays[i].io);
-    }
-    pg__mem_free(d->arrays);
-    pg__mem_free(d->path);
-    pg__mem_free(d);
+    pg__mem_free(a->key);
+    if (a->close)
+        a->close(a->self);
 }
 
-/* Takes over io. */
-static pg_status add_array(pg_data *d, const char *key, size_t key_len, pg__io *io, pg_err *err)
+void pg__data_drop(pg_data *d)
 {
-    pg__array a = {.path = d->path, .io = io, .row_elems = 1};
-    pg_status st = PG_OK;
-    a.key = pg__mem_strndup(key, key_len);
-    if (!a.key || pg__mem_grow(&d->arrays, &d->cap_arrays, d->n_arrays + 1, sizeof *d->arrays))
-        PG_TRY(pg__nomem(err));
-    PG_TRY(pg__npy_read_header(&a.header, io, err));
-    if (a.header.rank == 0) /* a number is no training data */
-        goto done;
-    if (a.header.fortran_order || a.header.big_endian)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s",
-                a.header.big_endian ? "is big-endian: astype('<f4') first"
-                                    : "is in Fortran order: numpy.ascontiguousarray() first");
-    for (uint32_t i = 1; i < a.header.rank; i++)
-        a.row_elems *= a.header.dims[i]; /* below header.n_bytes, which was checked */
-    a.row_bytes = (size_t)(a.row_elems * pg_dtype_bytes(a.header.dtype));
-    d->arrays[d->n_arrays++] = a;
+    while (d->n_arrays > 0)
+        close_array(&d->arrays[--d->n_arrays]);
+}
+
+pg_status pg__data_add(pg_data *d, const pg__array *a, pg_err *err)
+{
+    pg__array own = *a;
+    if (pg__mem_grow(&d->arrays, &d->cap_arrays, d->n_arrays + 1, sizeof *d->arrays)) {
+        close_array(&own);
+        return pg__nomem(err);
+    }
+    own.path = d->n_parts > 0 ? d->parts[d->n_parts - 1].path : d->path;
+    d->arrays[d->n_arrays++] = own;
     return PG_OK;
-done:
-    if (st != PG_OK && a.key)
-        pg_err_prefix(err, PG_SHOW(a.key));
-    pg__mem_free(a.key);
-    pg__io_close(io);
-    return st;
 }
 
-static pg_status open_npz(pg_data *d, pg__io *io, pg_err *err)
+static pg_status read_io(const pg__array *a, uint64_t first, uint64_t n, void *raw, pg_err *err)
 {
-    static const char suffix[] = ".npy";
-    pg__zip *zip = NULL;
-    pg_status st = PG_OK;
-    PG_TRY(pg__zip_open(&zip, io, err));
-    for (size_t i = 0; i < pg__zip_n(zip); i++) {
-        const pg__zip_member *m = pg__zip_at(zip, i);
-        const size_t n = strlen(m->name);
-        pg__io *member = NULL;
-        if (n <= strlen(suffix) || strcmp(m->name + n - strlen(suffix), suffix) != 0)
-            continue;
-        PG_TRY(pg__zip_open_member(zip, i, &member, err));
-        PG_TRY(add_array(d, m->name, n - strlen(suffix), member, err));
-    }
-    if (d->n_arrays == 0)
-        PG_FAIL(PG_E_FORMAT, "holds no arrays");
-done:
-    pg__zip_close(zip);
-    return st;
+    const uint64_t each = pg__array_row_bytes(a);
+    return pg__io_read(a->self, a->at + first * each, raw, (size_t)(n * each), err);
 }
 
-pg_status pg_data_open(pg_data **out, const char *path, pg_err *err)
+static void close_io(void *self)
 {
-    pg__io *io = NULL;
-    pg_status st = PG_OK;
-    pg_data *d = pg__mem_array(1, sizeof *d);
-    if (!d || !(d->path = pg__mem_strdup(path)))
-        PG_TRY(pg__nomem(err));
-    PG_TRY(pg__io_open(&io, path, err));
-    st = open_npz(d, io, err);
-    if (st != PG_OK) {
-        pg_err_prefix(err, path);
-        goto done;
-    }
-    *out = d;
-    d = NULL;
-done:
-    pg__io_close(io);
-    pg_data_close(d);
-    return st;
+    pg__io_close(self);
+}
+
+void pg__array_in_io(pg__array *a, pg__io *io)
+{
+    a->read = read_io;
+    a->self = pg__io_ref(io);
+    a->close = close_io;
+}
+
+uint64_t pg__array_row_elems(const pg__array *a)
+{
+    pg__dims row = a->dims;
+    row.d[0] = 1;
+    return pg__dims_elems(&row);
+}
+
+uint64_t pg__array_row_bytes(const pg__array *a)
+{
+    return pg__array_row_elems(a) * pg_dtype_bytes(a->dtype);
 }
 
 const char *pg__data_path(const pg_data *d)
@@ -118,66 +100,227 @@ const char *pg__data_path(const pg_data *d)
 const pg__array *pg__data_find(const pg_data *d, const char *key)
 {
     for (size_t i = 0; i < d->n_arrays; i++)
-        if (strcmp(d->arrays[i].key, key) == 0)
+        if (d->arrays[i].key && strcmp(d->arrays[i].key, key) == 0)
             return &d->arrays[i];
     return NULL;
 }
 
-pg__dims pg__array_dims(const pg__array *a)
+/* ---- opening ---- */
+
+/* A compressed file stands for what it holds. */
+static pg_status identify(part *p, pg__io **io, pg_err *err)
 {
-    return pg__dims_of(a->header.rank, a->header.dims);
+    unsigned char head[PG_SOURCE_HEAD];
+    pg__io *inner = NULL;
+    pg_status st = PG_OK;
+    for (int unpacked = 0;; unpacked = 1) {
+        const uint64_t size = pg__io_size(*io);
+        const size_t n = size < sizeof head ? (size_t)size : sizeof head;
+        PG_TRY(pg__io_read(*io, 0, head, n, err));
+        for (size_t i = 0; !p->source && i < sizeof sources / sizeof *sources; i++)
+            if (sources[i]->claims(head, n))
+                p->source = sources[i];
+        if (p->source || unpacked || n < 2 || head[0] != 0x1f || head[1] != 0x8b)
+            break;
+        PG_TRY(pg__gunzip(&inner, *io, err));
+        pg__io_close(*io);
+        *io = inner;
+    }
+    if (!p->source)
+        PG_FAIL(PG_E_UNKNOWN, "is no data that pgfit reads: .npz, .npy, HDF5, CSV, IDX");
+done:
+    return st;
 }
 
-pg_dtype pg__array_dtype(const pg__array *a)
+static pg_status open_part(pg_data *d, const char *path, size_t len, pg_err *err)
 {
-    return a->header.dtype;
+    part *p = &d->parts[d->n_parts];
+    pg__io *io = NULL;
+    pg_status st = PG_OK;
+    if (!(p->path = pg__mem_strndup(path, len)))
+        return pg__nomem(err);
+    d->n_parts++;
+    PG_TRY(pg__io_open(&io, p->path, err));
+    st = identify(p, &io, err);
+    if (st == PG_OK)
+        st = p->source->open(d, io, p->path, &p->state, err);
+    if (st == PG_OK && d->n_arrays == 0 && !p->source->bind)
+        st = pg_fail(err, PG_E_FORMAT, "holds no arrays (x0, y0, ...)");
+    if (st != PG_OK && st != PG_E_NOMEM)
+        pg_err_prefix(err, p->path);
+done:
+    pg__io_close(io);
+    return st;
 }
 
-static pg_status cast_values(const pg__array *a, const unsigned char *from, size_t n, pg__cast cast,
-                             void *dst, pg_err *err)
+/* "A,B": each file gives one array. A comma in the name of a file that exists is no separator. */
+static pg_status open_list(pg_data *d, const char *list, pg_err *err)
 {
+    struct stat info;
+    const int is_one = !strchr(list, ',') || stat(list, &info) == 0;
+    size_t n = 1;
+    pg_status st = PG_OK;
+    for (const char *c = list; !is_one && *c; c++)
+        n += *c == ',';
+    d->parts = pg__mem_array(n, sizeof *d->parts);
+    if (!d->parts)
+        return pg__nomem(err);
+    if (is_one)
+        return open_part(d, list, strlen(list), err);
     for (size_t i = 0; i < n; i++) {
-        const double v = pg__value_at(from + i * pg_dtype_bytes(a->header.dtype), a->header.dtype);
-        if (cast == PG__AS_F32)
-            ((float *)dst)[i] = (float)v;
-        else if (cast == PG__AS_F64)
-            ((double *)dst)[i] = v;
-        else if (v != floor(v) || fabs(v) > INT32_MAX)
-            return pg_fail(err, PG_E_MISMATCH, "%s: %s: %g where a class or an id is needed",
-                           a->path, PG_SHOW(a->key), v);
+        const size_t len = strcspn(list, ","), had = d->n_arrays;
+        PG_TRY(open_part(d, list, len, err));
+        if (d->n_arrays != had + 1)
+            PG_FAIL(PG_E_MISMATCH, "%s: holds %zu arrays, in a list of files each holds one",
+                    PG_SHOW(d->parts[i].path), d->n_arrays - had);
+        pg__mem_free(d->arrays[had].key); /* its place says what it is */
+        d->arrays[had].key = NULL;
+        list += len + 1;
+    }
+done:
+    return st;
+}
+
+pg_status pg_data_open(pg_data **out, const char *path, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_data *d = pg__mem_array(1, sizeof *d);
+    if (!d || !(d->path = pg__mem_strdup(path)))
+        PG_TRY(pg__nomem(err));
+    PG_TRY(open_list(d, path, err));
+    *out = d;
+    d = NULL;
+done:
+    pg_data_close(d);
+    return st;
+}
+
+void pg_data_close(pg_data *d)
+{
+    if (!d)
+        return;
+    pg__data_drop(d);
+    for (size_t i = 0; i < d->n_parts; i++) {
+        if (d->parts[i].state)
+            d->parts[i].source->close(d->parts[i].state);
+        pg__mem_free(d->parts[i].path);
+    }
+    pg__mem_free(d->parts);
+    pg__mem_free(d->arrays);
+    pg__mem_free(d->path);
+    pg__mem_free(d);
+}
+
+/* ---- for a model ---- */
+
+/* Inputs, then the targets that are needed, then weights of the rows of each of those. */
+static pg_status name_by_place(pg_data *d, const pg__ends *e, pg_err *err)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < d->n_arrays; i++) {
+        pg__array *a = &d->arrays[i];
+        pg__str key = {0};
+        pg_status st = PG_OK;
+        if (a->key && d->n_parts == 1)
+            continue; /* it says what it is */
+        const size_t n_y = e->targeted ? e->n_outputs : 0;
+        while (at >= e->n_inputs && at < e->n_inputs + 2 * n_y &&
+               !e->targeted[(at - e->n_inputs) % n_y])
+            at++;
+        if (at >= e->n_inputs + 2 * n_y) {
+            if (!e->targeted) /* predictions: targets are of no use */
+                break;
+            return pg_fail(err, PG_E_MISMATCH, "%s: has more files than the model has use for",
+                           PG_SHOW(d->path));
+        }
+        if (at < e->n_inputs)
+            st = pg__str_printf(&key, err, "x%zu", at);
         else
-            ((int32_t *)dst)[i] = (int32_t)v;
+            st = pg__str_printf(&key, err, "%c%zu", at - e->n_inputs < n_y ? 'y' : 'w',
+                                (at - e->n_inputs) % n_y);
+        if (st != PG_OK)
+            return st;
+        pg__mem_free(a->key);
+        a->key = key.s;
+        at++;
     }
     return PG_OK;
 }
 
-/* Rows that follow each other are read at once, and without a copy where no cast is needed. */
-pg_status pg__array_read(const pg__array *a, const uint64_t *rows, size_t n, pg__cast cast,
-                         void *dst, pg_err *err)
+pg_status pg__data_bind(pg_data *d, const pg__ends *ends, pg_err *err)
 {
-    const size_t to_bytes = (size_t)a->row_elems * (cast == PG__AS_F64 ? 8 : 4);
-    const int same = (cast == PG__AS_F32 && a->header.dtype == PG_F32) ||
-                     (cast == PG__AS_F64 && a->header.dtype == PG_F64) ||
-                     (cast == PG__AS_I32 && a->header.dtype == PG_I32);
+    const part *p = &d->parts[0];
+    if (d->n_parts == 1 && p->source->bind) {
+        const pg_status st = p->source->bind(d, p->state, ends, err);
+        if (st != PG_OK)
+            pg_err_prefix(err, d->path);
+        return st;
+    }
+    return name_by_place(d, ends, err);
+}
+
+/* ---- reading ---- */
+
+static void swap_bytes(unsigned char *p, size_t n, size_t each)
+{
+    for (size_t i = 0; i < n; i++, p += each)
+        for (size_t k = 0; k < each / 2; k++) {
+            const unsigned char held = p[k];
+            p[k] = p[each - 1 - k];
+            p[each - 1 - k] = held;
+        }
+}
+
+static pg_status no_integer(const pg__array *a, const unsigned char *raw, size_t at, uint64_t row,
+                            pg_err *err)
+{
+    double v;
+    (void)pg__cast_values(&v, PG__AS_F64, raw + at * pg_dtype_bytes(a->dtype), a->dtype, 1);
+    return pg_fail(err, PG_E_MISMATCH, "%s: row %llu holds %g where a class or an id is needed",
+                   PG_SHOW(a->key ? a->key : "data"), (unsigned long long)row, v);
+}
+
+static pg_status read_piece(const pg__array *a, uint64_t first, uint64_t n, pg__cast cast,
+                            unsigned char *raw, void *dst, pg_err *err)
+{
+    const size_t row_elems = (size_t)pg__array_row_elems(a), n_elems = (size_t)n * row_elems;
+    pg_status st = a->read(a, first, n, raw ? raw : dst, err);
+    if (st != PG_OK)
+        return st;
+    if (a->big_endian)
+        swap_bytes(raw ? raw : dst, n_elems, pg_dtype_bytes(a->dtype));
+    if (!raw)
+        return PG_OK;
+    const size_t done = pg__cast_values(dst, cast, raw, a->dtype, n_elems);
+    return done == n_elems ? PG_OK : no_integer(a, raw, done, first + done / row_elems, err);
+}
+
+/* Rows that follow each other are read at once, and without a copy where no conversion is needed.
+ */
+pg_status pg__array_read(const pg__array *a, const uint64_t *rows, size_t n, pg__cast cast,
+                         void *dst, const int *stop, pg_err *err)
+{
+    const size_t row_bytes = (size_t)pg__array_row_bytes(a);
+    const size_t to_bytes = (size_t)pg__array_row_elems(a) * pg__cast_bytes(cast);
+    const size_t most = row_bytes < PIECE_BYTES && row_bytes > 0 ? PIECE_BYTES / row_bytes : 1;
+    const int same = (cast == PG__AS_F32 && a->dtype == PG_F32) ||
+                     (cast == PG__AS_F64 && a->dtype == PG_F64) ||
+                     (cast == PG__AS_I32 && a->dtype == PG_I32);
     pg_status st = PG_OK;
-    unsigned char *raw = same ? NULL : pg__mem_array(n, a->row_bytes);
+    unsigned char *raw = same ? NULL : pg__mem_array(most < n ? most : n, row_bytes);
     if (!same && !raw)
         return pg__nomem(err);
     for (size_t i = 0, run; i < n; i += run) {
-        unsigned char *to = same ? (unsigned char *)dst + i * to_bytes : raw + i * a->row_bytes;
         run = 1;
-        while (i + run < n && rows[i + run] == rows[i] + run)
+        while (run < most && i + run < n && rows[i + run] == rows[i] + run)
             run++;
-        st = pg__io_read(a->io, a->header.data_off + rows[i] * a->row_bytes, to,
-                         run * a->row_bytes, err);
-        if (st != PG_OK) {
-            pg_err_prefix(err, a->path);
-            goto done;
-        }
+        if (stop && __atomic_load_n(stop, __ATOMIC_RELAXED))
+            PG_FAIL(PG_E_CANCELLED, "interrupted");
+        PG_TRY(read_piece(a, rows[i], run, cast, raw, (char *)dst + i * to_bytes, err));
     }
-    if (!same)
-        PG_TRY(cast_values(a, raw, n * (size_t)a->row_elems, cast, dst, err));
 done:
+    if (st != PG_OK && st != PG_E_CANCELLED && st != PG_E_NOMEM)
+        pg_err_prefix(err, a->path);
     pg__mem_free(raw);
     return st;
 }

@@ -1,11 +1,17 @@
-/* feed.c - which array is what: x0, x1, ... y0, y1, ... w0, w1, ..., or names of layers. */
+/* feed.c - which array is what: x0, x1, ... y0, y1, ... w0, w1, ..., or names of layers; and
+ * whether that is what the model takes. */
 #include "train/feed.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/names.h"
+
+#define LOOK_THROUGH ((uint64_t)1 << 20) /* elements: a few milliseconds before training */
 
 /* ---- from keys to arrays ---- */
 
@@ -24,11 +30,12 @@ static const pg__array *find_array(const pg_data *d, const char *stem, size_t k,
     return layer && !is_val ? pg__data_find(d, layer) : NULL;
 }
 
-static pg_status need_array(const pg__array **out, const pg_data *d, const char *stem, size_t k,
-                            size_t n, const char *layer, int is_val, pg_err *err)
+static pg_status need_array(pg__slot *out, const pg_data *d, const char *stem, size_t k, size_t n,
+                            const char *layer, int is_val, pg_err *err)
 {
-    *out = find_array(d, stem, k, n, layer, is_val);
-    if (*out)
+    out->layer = layer;
+    out->array = find_array(d, stem, k, n, layer, is_val);
+    if (out->array)
         return PG_OK;
     return pg_fail(err, PG_E_MISMATCH,
                    "%s: holds no \"%s%s%zu\", which the model's %s \"%s\" needs", pg__data_path(d),
@@ -36,37 +43,38 @@ static pg_status need_array(const pg__array **out, const pg_data *d, const char 
                    PG_SHOW(layer));
 }
 
-static pg_status check_rows(pg__feed *f, const pg_data *d, const pg__array *a, const char *of,
-                            pg_err *err)
+static pg_status check_rows(pg__feed *f, const pg__array *a, pg_err *err)
 {
-    const uint64_t n = pg__array_dims(a).d[0];
+    const pg__array *first = f->inputs[0].array;
+    const uint64_t n = a->dims.d[0];
     if (f->n_rows == PG_DIM_ANY)
         f->n_rows = n;
     if (f->n_rows != n)
-        return pg_fail(err, PG_E_MISMATCH, "%s: \"%s\" has %llu rows, the first input %llu",
-                       pg__data_path(d), PG_SHOW(of), (unsigned long long)n,
-                       (unsigned long long)f->n_rows);
+        return pg_fail(err, PG_E_MISMATCH, "%s: \"%s\" has %s rows, \"%s\" has %s", a->path,
+                       PG_SHOW(a->key), PG_NUM(n), PG_SHOW(first->key), PG_NUM(f->n_rows));
     return PG_OK;
 }
 
-static pg_status find_arrays(pg__feed *f, int is_val, pg_err *err)
+static pg_status find_arrays(pg__feed *f, pg__feed_use use, pg_err *err)
 {
     const pg_trainer *t = f->t;
     const pg_data *d = f->data;
+    const int is_val = use == PG__FOR_VALIDATION && pg__data_find(d, "xval0");
     pg_status st = PG_OK;
     for (size_t k = 0; k < t->n_inputs; k++) {
         PG_TRY(need_array(&f->inputs[k], d, "x", k, t->n_inputs, t->input_names[k], is_val, err));
-        PG_TRY(check_rows(f, d, f->inputs[k], t->input_names[k], err));
+        PG_TRY(check_rows(f, f->inputs[k].array, err));
     }
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; use != PG__FOR_PREDICTION && k < t->n_outputs; k++) {
         if (!t->objectives[k].has_loss)
             continue;
         PG_TRY(
             need_array(&f->targets[k], d, "y", k, t->n_outputs, t->output_names[k], is_val, err));
-        PG_TRY(check_rows(f, d, f->targets[k], t->output_names[k], err));
-        f->weights[k] = find_array(d, "w", k, t->n_outputs, NULL, is_val);
-        if (f->weights[k])
-            PG_TRY(check_rows(f, d, f->weights[k], "w", err));
+        PG_TRY(check_rows(f, f->targets[k].array, err));
+        f->weights[k].layer = t->output_names[k];
+        f->weights[k].array = find_array(d, "w", k, t->n_outputs, NULL, is_val);
+        if (f->weights[k].array)
+            PG_TRY(check_rows(f, f->weights[k].array, err));
     }
     if (f->n_rows == 0)
         PG_FAIL(PG_E_MISMATCH, "%s: holds no rows", pg__data_path(d));
@@ -74,7 +82,19 @@ done:
     return st;
 }
 
-pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, const pg_data *data, int validation,
+pg__ends pg__feed_ends(const pg_trainer *t, pg__feed_use use, unsigned char *targeted)
+{
+    for (size_t k = 0; k < t->n_outputs; k++)
+        targeted[k] = (unsigned char)t->objectives[k].has_loss;
+    return (pg__ends){.n_inputs = t->n_inputs,
+                      .n_outputs = t->n_outputs,
+                      .input_names = t->input_names,
+                      .output_names = t->output_names,
+                      .input_dims = t->input_dims,
+                      .targeted = use == PG__FOR_PREDICTION ? NULL : targeted};
+}
+
+pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, const pg_data *data, pg__feed_use use,
                         pg_err *err)
 {
     pg_status st = PG_OK;
@@ -84,7 +104,7 @@ pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, const pg_data *data,
     out->weights = pg__mem_array(t->n_outputs, sizeof *out->weights);
     if (!out->inputs || !out->targets || !out->weights)
         PG_TRY(pg__nomem(err));
-    PG_TRY(find_arrays(out, validation && pg__data_find(data, "xval0"), err));
+    PG_TRY(find_arrays(out, use, err));
 done:
     if (st != PG_OK)
         pg__feed_close(out);
@@ -96,69 +116,151 @@ void pg__feed_close(pg__feed *f)
     pg__mem_free(f->inputs);
     pg__mem_free(f->targets);
     pg__mem_free(f->weights);
+    pg__mem_free(f->class_weights);
     *f = (pg__feed){0};
 }
 
-pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, pg_err *err)
+/* ---- shapes of the inputs ---- */
+
+static uint64_t elems_of_row(const pg__dims *d)
+{
+    uint64_t n = 1;
+    for (uint32_t i = 1; i < d->rank; i++)
+        n = pg__dim_mul(n, d->d[i]);
+    return n;
+}
+
+static int fits(const pg__dims *want, const pg__dims *have)
+{
+    int same = want->rank == have->rank;
+    for (uint32_t i = 1; same && i < have->rank; i++)
+        same = want->d[i] == PG_DIM_ANY || want->d[i] == have->d[i];
+    return same;
+}
+
+/* The dimensions that the model is to see. */
+static pg__dims seen_as(const pg__dims *want, const pg__dims *have, const pg__dims *reshape)
+{
+    pg__dims d = *have;
+    if (reshape && elems_of_row(reshape) == elems_of_row(have)) {
+        d = *reshape;
+        d.d[0] = have->d[0];
+    }
+    if (d.rank + 1 == want->rank && want->d[want->rank - 1] == 1)
+        d.d[d.rank++] = 1;
+    else if (d.rank == want->rank + 1 && d.d[d.rank - 1] == 1)
+        d.rank--;
+    return d;
+}
+
+/* "60000x784" with multiplication signs, as people speak of data. */
+static pg__dims_text spoken(const pg__dims *d)
+{
+    pg__dims_text t;
+    size_t n = 0;
+    for (uint32_t i = 0; i < d->rank && n < sizeof t.s; i++)
+        n += (size_t)snprintf(t.s + n, sizeof t.s - n, "%s%llu", i > 0 ? "\xC3\x97" : "",
+                              (unsigned long long)d->d[i]);
+    return t;
+}
+
+static pg_status wrong_shape(const pg__array *a, const char *layer, const pg__dims *want,
+                             pg_err *err)
+{
+    char as[PG_MAX_RANK * 24] = "";
+    size_t n = 0;
+    (void)pg_fail(err, PG_E_MISMATCH, "%s: \"%s\" is %s, model input \"%s\" wants %s", a->path,
+                  PG_SHOW(a->key), spoken(&a->dims).s, PG_SHOW(layer), PG_SHAPE(want));
+    if (elems_of_row(want) == elems_of_row(&a->dims)) {
+        for (uint32_t i = 1; i < want->rank && n < sizeof as; i++)
+            n += (size_t)snprintf(as + n, sizeof as - n, "%s%llu", i > 1 ? "," : "",
+                                  (unsigned long long)want->d[i]);
+        pg_err_hint(err, "--reshape %s", as);
+    }
+    return PG_E_MISMATCH;
+}
+
+pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, const pg__dims *reshape,
+                              pg_err *err)
 {
     for (size_t k = 0; k < t->n_inputs; k++) {
         pg__dims *want = &t->input_dims[k];
-        const pg__dims have = pg__array_dims(f->inputs[k]);
-        int same = want->rank == have.rank;
-        for (uint32_t i = 1; same && i < have.rank; i++)
-            same = want->d[i] == PG_DIM_ANY || want->d[i] == have.d[i];
-        if (!same)
-            return pg_fail(err, PG_E_MISMATCH, "%s: \"x%zu\" is %s, model input \"%s\" wants %s",
-                           pg__data_path(f->data), k, PG_SHAPE(&have), PG_SHOW(t->input_names[k]),
-                           PG_SHAPE(want));
-        for (uint32_t i = 1; i < have.rank; i++)
-            want->d[i] = have.d[i];
+        const pg__array *a = f->inputs[k].array;
+        const pg__dims seen = seen_as(want, &a->dims, reshape);
+        if (!fits(want, &seen))
+            return wrong_shape(a, t->input_names[k], want, err);
+        for (uint32_t i = 1; i < seen.rank; i++)
+            want->d[i] = seen.d[i];
     }
     return PG_OK;
 }
 
-/* ---- batches ---- */
+/* ---- targets ---- */
 
-pg_status pg__batch_alloc(pg__batch *b, const pg__feed *f, const pg__program *p, pg_err *err)
+/* Smallest and largest integer of the first rows; 0: there are other values too. */
+static int integer_range(const pg__array *a, int32_t range[2])
 {
-    const pg_trainer *t = f->t;
-    const pg__lowered *m = pg__program_model(p);
-    b->inputs = pg__mem_array(t->n_inputs, sizeof *b->inputs);
-    b->targets = pg__mem_array(t->n_outputs, sizeof *b->targets);
-    b->weights = pg__mem_array(t->n_outputs, sizeof *b->weights);
-    if (!b->inputs || !b->targets || !b->weights)
-        return pg__nomem(err);
-    for (size_t k = 0; k < t->n_inputs; k++) {
-        const uint64_t n = pg__dims_elems(&m->tape.values[m->inputs[k]].shape);
-        if (!(b->inputs[k] = pg__mem_aligned((size_t)n * t->backend->real_bytes)))
-            return pg__nomem(err);
+    const uint64_t n = a->dims.d[0] < 4096 ? a->dims.d[0] : 4096;
+    const uint64_t n_elems = n * pg__array_row_elems(a);
+    uint64_t rows[4096];
+    int32_t *v = pg__mem_array((size_t)n_elems, sizeof *v);
+    for (uint64_t i = 0; i < n; i++)
+        rows[i] = i;
+    const int ok =
+        v && n_elems > 0 && pg__array_read(a, rows, (size_t)n, PG__AS_I32, v, NULL, NULL) == PG_OK;
+    range[0] = INT32_MAX, range[1] = INT32_MIN;
+    for (uint64_t i = 0; ok && i < n_elems; i++) {
+        range[0] = v[i] < range[0] ? v[i] : range[0];
+        range[1] = v[i] > range[1] ? v[i] : range[1];
     }
-    for (size_t k = 0; k < t->n_outputs; k++) {
-        const pg__value *target = pg__program_target(p, k);
-        if (!target)
-            continue;
-        const uint64_t n = pg__dims_elems(&target->shape);
-        if (!(b->targets[k] = pg__mem_aligned((size_t)n * t->backend->real_bytes)))
-            return pg__nomem(err);
-        if (f->weights[k] && !(b->weights[k] = pg__mem_aligned((size_t)n * t->backend->real_bytes)))
-            return pg__nomem(err);
-    }
-    return PG_OK;
+    pg__mem_free(v);
+    return ok;
 }
 
-static void free_all(void **arrays, size_t n)
+/* The two confusions that are common have their own words. */
+static pg_status wrong_target(const pg__feed *f, size_t k, const pg__value *want,
+                              const pg__dims *prediction, pg_err *err)
 {
-    for (size_t k = 0; arrays && k < n; k++)
-        pg__mem_free(arrays[k]);
-    pg__mem_free(arrays);
+    const pg__array *a = f->targets[k].array;
+    const pg__loss_kind loss = f->t->objectives[k].loss.kind;
+    const pg__dims *have = &a->dims;
+    const uint64_t classes = prediction->d[prediction->rank - 1];
+    const int bare = have->rank > 1 && have->d[have->rank - 1] == 1;
+    int32_t range[2];
+    if (loss == PG__LOSS_categorical_crossentropy && have->rank + !bare == prediction->rank &&
+        integer_range(a, range)) {
+        (void)pg_fail(err, PG_E_MISMATCH,
+                      "targets are integer classes (%d\xE2\x80\x93%d) but categorical_crossentropy "
+                      "wants one-hot rows",
+                      range[0], range[1]);
+        pg_err_hint(err, "--loss sparse_categorical_crossentropy");
+    } else if (loss == PG__LOSS_sparse_categorical_crossentropy && have->rank == prediction->rank &&
+               have->d[have->rank - 1] == classes) {
+        (void)pg_fail(
+            err, PG_E_MISMATCH,
+            "targets are rows of %s numbers (one-hot) but sparse_categorical_crossentropy "
+            "wants integer classes",
+            PG_NUM(classes));
+        pg_err_hint(err, "--loss categorical_crossentropy");
+    } else {
+        (void)pg_fail(err, PG_E_MISMATCH, "%s: \"%s\" is %s, output \"%s\" is compared with %s%s",
+                      a->path, PG_SHOW(a->key), spoken(have).s, PG_SHOW(f->targets[k].layer),
+                      PG_SHAPE(&want->shape), want->elem == PG__INT ? " classes" : "");
+    }
+    return PG_E_MISMATCH;
 }
 
-void pg__batch_free(pg__batch *b, const pg_trainer *t)
+/* Targets have the prediction's shape, or one class for each of its rows. */
+static int target_fits(const pg__array *a, const pg__value *want)
 {
-    free_all(b->inputs, t->n_inputs);
-    free_all(b->targets, t->n_outputs);
-    free_all(b->weights, t->n_outputs);
-    *b = (pg__batch){0};
+    pg__dims have = a->dims;
+    if (want->elem == PG__INT && have.rank == want->shape.rank + 1 && have.d[have.rank - 1] == 1)
+        have.rank--;
+    have.d[0] = want->shape.d[0];
+    if (want->elem == PG__REAL && have.rank + 1 == want->shape.rank &&
+        want->shape.d[want->shape.rank - 1] == 1)
+        have.d[have.rank++] = 1;
+    return pg__dims_equal(&have, &want->shape);
 }
 
 static pg__cast cast_of(const pg_trainer *t, pg__elem elem)
@@ -168,84 +270,151 @@ static pg__cast cast_of(const pg_trainer *t, pg__elem elem)
     return t->backend->real_bytes == sizeof(double) ? PG__AS_F64 : PG__AS_F32;
 }
 
-/* Targets have the prediction's shape, or one class for each of its rows. */
-static pg_status check_target(const pg__feed *f, size_t k, const pg__value *want, pg_err *err)
+static pg_status fit_target(pg__feed *f, size_t k, const pg__program *p, pg_err *err)
 {
-    const pg__dims have = pg__array_dims(f->targets[k]);
-    pg__dims bare = have;
-    if (want->elem == PG__INT && bare.rank == want->shape.rank + 1 && bare.d[bare.rank - 1] == 1)
-        bare.rank--;
-    bare.d[0] = want->shape.d[0];
-    if (want->elem == PG__REAL && bare.rank + 1 == want->shape.rank &&
-        want->shape.d[want->shape.rank - 1] == 1)
-        bare.d[bare.rank++] = 1;
-    if (pg__dims_equal(&bare, &want->shape))
-        return PG_OK;
-    return pg_fail(err, PG_E_MISMATCH, "%s: target of \"%s\" is %s, the model gives %s%s",
-                   pg__data_path(f->data), PG_SHOW(f->t->output_names[k]), PG_SHAPE(&have),
-                   PG_SHAPE(&want->shape), want->elem == PG__INT ? " classes" : "");
-}
-
-/* A class beyond the prediction's last axis would be read from memory that is not the row's. */
-static pg_status check_classes(const pg__feed *f, size_t k, const pg__value *target,
-                               const pg__dims *prediction, const void *classes, pg_err *err)
-{
-    const uint64_t n = pg__dims_elems(&target->shape);
-    const uint64_t n_classes = prediction->d[prediction->rank - 1];
-    for (uint64_t i = 0; i < n; i++) {
-        const int32_t c = ((const int32_t *)classes)[i];
-        if (c < 0 || (uint64_t)c >= n_classes)
-            return pg_fail(
-                err, PG_E_MISMATCH,
-                "%s: target of \"%s\" holds the class %d, the model tells %llu (0 to %llu)",
-                pg__data_path(f->data), PG_SHOW(f->t->output_names[k]), c,
-                (unsigned long long)n_classes, (unsigned long long)n_classes - 1);
+    const pg__lowered *m = pg__program_model(p);
+    const pg__dims *prediction = &m->tape.values[m->outputs[k]].shape;
+    const pg__value *want = pg__program_target(p, k), *loss = pg__program_loss_value(p, k);
+    const uint64_t n = want->shape.d[0], losses = pg__dims_elems(&loss->shape) / n;
+    pg__slot *target = &f->targets[k], *weights = &f->weights[k];
+    target->cast = cast_of(f->t, want->elem);
+    target->row_elems = pg__dims_elems(&want->shape) / n;
+    target->below = want->elem == PG__INT ? prediction->d[prediction->rank - 1] : 0;
+    if (target->array->is_class && want->elem == PG__REAL && want->shape.rank == 2 &&
+        want->shape.d[1] > 1) {
+        target->one_hot = 1;
+        target->below = want->shape.d[1];
+    } else if (!target_fits(target->array, want)) {
+        return wrong_target(f, k, want, prediction, err);
+    }
+    weights->cast = cast_of(f->t, PG__REAL);
+    weights->row_elems = losses;
+    if (weights->array) {
+        const uint64_t given = pg__array_row_elems(weights->array);
+        if (given != 1 && given != losses)
+            return pg_fail(err, PG_E_MISMATCH, "%s: weights of \"%s\" are %s, its losses %s",
+                           weights->array->path, PG_SHOW(weights->layer),
+                           spoken(&weights->array->dims).s, PG_SHAPE(&loss->shape));
     }
     return PG_OK;
 }
 
-/* Weights: one for each row, or one for each loss of it. */
-static pg_status read_weights(const pg__feed *f, size_t k, const pg__value *loss,
-                              const uint64_t *rows, size_t n, void *out, pg_err *err)
+/* ---- integers ---- */
+
+pg_status pg__slot_check(const pg__slot *s, const int32_t *v, const uint64_t *rows, size_t n,
+                         pg_err *err)
 {
-    const size_t bytes = f->t->backend->real_bytes;
-    const pg__dims have = pg__array_dims(f->weights[k]);
-    const uint64_t each = pg__dims_elems(&loss->shape) / n,
-                   given = pg__dims_elems(&have) / have.d[0];
-    if (given != 1 && given != each)
-        return pg_fail(err, PG_E_MISMATCH, "%s: weights of \"%s\" are %s, its losses %s",
-                       pg__data_path(f->data), PG_SHOW(f->t->output_names[k]), PG_SHAPE(&have),
-                       PG_SHAPE(&loss->shape));
-    const pg_status st = pg__array_read(f->weights[k], rows, n, cast_of(f->t, PG__REAL), out, err);
-    for (uint64_t i = n * each;
-         st == PG_OK && given < each && i-- > 0;) /* from the end: in place */
-        memmove((char *)out + i * bytes, (const char *)out + i / each * bytes, bytes);
+    const uint64_t each = s->one_hot ? 1 : s->row_elems;
+    for (uint64_t i = 0; i < n * each; i++) {
+        if (v[i] >= 0 && (uint64_t)v[i] < s->below)
+            continue;
+        return pg_fail(
+            err, PG_E_MISMATCH, "%s: row %s of \"%s\" holds %s %d, %s \"%s\" knows 0 to %s",
+            s->array->path, PG_NUM(rows[i / each]), PG_SHOW(s->array->key),
+            s->limited_by ? "the id" : "the class", v[i], s->limited_by ? "Embedding" : "output",
+            PG_SHOW(s->limited_by ? s->limited_by : s->layer), PG_NUM(s->below - 1));
+    }
+    return PG_OK;
+}
+
+/* Ids that an Embedding reads straight from the input are rows of its table. */
+static void limit_ids(pg__feed *f, const pg__lowered *m)
+{
+    const pg__tape *t = &m->tape;
+    for (uint32_t i = 0; i < t->n_insts; i++) {
+        const pg__inst *in = &t->insts[i];
+        if (in->op != pg__op_of(PG__OP_embedding))
+            continue;
+        pg__val v = pg__in(t, in, 0);
+        while (t->values[v].alias != PG__NO_VAL)
+            v = t->values[v].alias;
+        if (t->values[v].role != PG__INPUT || t->values[v].elem != PG__INT)
+            continue;
+        pg__slot *s = &f->inputs[t->values[v].slot];
+        const uint64_t n = t->values[pg__in(t, in, 1)].shape.d[0];
+        if (s->below == 0 || n < s->below) {
+            s->below = n;
+            s->limited_by = f->t->leaves.v[in->origin].layer->name;
+        }
+    }
+}
+
+/* Before training, where that costs next to nothing; else each batch is looked at in its turn. */
+static pg_status look_through(const pg__feed *f, const pg__slot *s, pg_err *err)
+{
+    enum { AT_ONCE = 1024 };
+    const uint64_t each = s->array ? pg__array_row_elems(s->array) : 0;
+    uint64_t rows[AT_ONCE];
+    pg_status st = PG_OK;
+    if (s->below == 0 || pg__dim_mul(each, f->n_rows) > LOOK_THROUGH)
+        return PG_OK;
+    int32_t *v = pg__mem_array((size_t)each * AT_ONCE, sizeof *v);
+    if (!v)
+        return pg__nomem(err);
+    for (uint64_t at = 0; at < f->n_rows; at += AT_ONCE) {
+        const uint64_t n = f->n_rows - at < AT_ONCE ? f->n_rows - at : AT_ONCE;
+        for (uint64_t i = 0; i < n; i++)
+            rows[i] = f->first + at + i;
+        PG_TRY(pg__array_read(s->array, rows, (size_t)n, PG__AS_I32, v, NULL, err));
+        PG_TRY(pg__slot_check(s, v, rows, (size_t)n, err));
+    }
+done:
+    pg__mem_free(v);
     return st;
 }
 
-pg_status pg__feed_read(const pg__feed *f, const pg__program *p, const uint64_t *rows, size_t n,
-                        pg__batch *out, pg_err *err)
+pg_status pg__feed_fit(pg__feed *f, const pg__program *p, pg_err *err)
 {
-    const pg_trainer *t = f->t;
     const pg__lowered *m = pg__program_model(p);
     pg_status st = PG_OK;
-    out->n_rows = n;
-    for (size_t k = 0; k < t->n_inputs; k++)
-        PG_TRY(pg__array_read(f->inputs[k], rows, n, cast_of(t, m->tape.values[m->inputs[k]].elem),
-                              out->inputs[k], err));
-    for (size_t k = 0; k < t->n_outputs; k++) {
-        const pg__value *target = pg__program_target(p, k);
-        if (!target)
+    for (size_t k = 0; k < f->t->n_inputs; k++) {
+        pg__slot *s = &f->inputs[k];
+        s->cast = cast_of(f->t, m->tape.values[m->inputs[k]].elem);
+        s->row_elems = pg__array_row_elems(s->array);
+    }
+    limit_ids(f, m);
+    for (size_t k = 0; k < f->t->n_inputs; k++)
+        PG_TRY(look_through(f, &f->inputs[k], err));
+    for (size_t k = 0; k < f->t->n_outputs; k++) {
+        if (!f->targets[k].array)
             continue;
-        PG_TRY(check_target(f, k, target, err));
-        PG_TRY(
-            pg__array_read(f->targets[k], rows, n, cast_of(t, target->elem), out->targets[k], err));
-        if (target->elem == PG__INT)
-            PG_TRY(check_classes(f, k, target, &m->tape.values[m->outputs[k]].shape,
-                                 out->targets[k], err));
-        if (f->weights[k])
-            PG_TRY(read_weights(f, k, pg__program_loss_value(p, k), rows, n, out->weights[k], err));
+        PG_TRY(fit_target(f, k, p, err));
+        PG_TRY(look_through(f, &f->targets[k], err));
     }
 done:
     return st;
+}
+
+/* ---- weights of classes ---- */
+
+pg_status pg__feed_weigh_classes(pg__feed *f, const char *text, pg_err *err)
+{
+    enum { MAX_CLASSES = 1000000 };
+    if (f->t->n_outputs > 1)
+        return pg_fail(err, PG_E_ARG,
+                       "class weights are for models with one output; give weights of rows (w0)");
+    if (f->weights[0].row_elems > 1)
+        return pg_fail(err, PG_E_ARG, "class weights are for targets of one class in each row");
+    for (const char *s = text; *s != '\0'; s += *s == ',') {
+        char *end = NULL, *stop = NULL;
+        const unsigned long c = strtoul(s, &end, 10);
+        const double w = *end == '=' ? strtod(end + 1, &stop) : 0;
+        if (*s < '0' || *s > '9' || !stop || stop == end + 1 || (*stop != ',' && *stop != '\0') ||
+            !(w >= 0) || c >= MAX_CLASSES)
+            return pg_fail(err, PG_E_ARG, "class weights: \"%s\" is not CLASS=WEIGHT,...",
+                           PG_SHOW(s));
+        if (c >= f->n_class_weights) {
+            double *more = pg__mem_array(c + 1, sizeof *more);
+            if (!more)
+                return pg__nomem(err);
+            for (size_t i = 0; i <= c; i++)
+                more[i] = i < f->n_class_weights ? f->class_weights[i] : (double)NAN;
+            pg__mem_free(f->class_weights);
+            f->class_weights = more;
+            f->n_class_weights = c + 1;
+        }
+        f->class_weights[c] = w;
+        s = stop;
+    }
+    return PG_OK;
 }

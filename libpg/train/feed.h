@@ -4,30 +4,66 @@
 
 #include "train/trainer.h"
 
-/* One set of rows, for training or validation, in the order of the model's inputs and outputs. */
+/* One array of every batch. */
+typedef struct pg__slot {
+    const pg__array *array; /* NULL: none */
+    const char *layer;      /* input or output, for messages */
+    pg__cast cast;
+    uint64_t row_elems;     /* in the batch */
+    uint64_t below;         /* integers are 0 .. below - 1; 0: any */
+    const char *limited_by; /* the Embedding that says so, or NULL: the output */
+    int one_hot;            /* classes become rows of row_elems zeros and a one */
+} pg__slot;
+
+typedef enum pg__feed_use { PG__FOR_TRAINING, PG__FOR_VALIDATION, PG__FOR_PREDICTION } pg__feed_use;
+
+/* One set of rows in the order of the model's inputs and outputs. */
 typedef struct pg__feed {
     const pg_trainer *t;
     const pg_data *data;
-    const pg__array **inputs, **targets, **weights; /* weights: entries may be NULL */
-    uint64_t first, n_rows;                         /* rows of the arrays that belong to it */
+    pg__slot *inputs, *targets, *weights;
+    uint64_t first, n_rows; /* rows of the arrays that belong to it */
+    double *class_weights;  /* by class, NAN where none was given; NULL: none */
+    size_t n_class_weights;
 } pg__feed;
 
-/* Finds the arrays and checks that they have one number of rows. validation: those called xval0,
- * yval0, ... where there are any. PG_E_MISMATCH names what is missing. */
-pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, const pg_data *data, int validation,
+/* Finds the arrays of data that was bound to the model, and checks that they have one number of
+ * rows. For validation: those called xval0, yval0, ... where there are any. PG_E_MISMATCH names
+ * what is missing. */
+pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, const pg_data *data, pg__feed_use use,
                         pg_err *err);
 void pg__feed_close(pg__feed *f);
 
-/* Sets the unknown dimensions of the trainer's inputs to those of the data. PG_E_MISMATCH where
- * known ones differ. */
-pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, pg_err *err);
+/* What the model of a trainer asks of data; `targeted` has room for its outputs. */
+pg__ends pg__feed_ends(const pg_trainer *t, pg__feed_use use, unsigned char *targeted);
 
-/* Room for batches of program p's number of rows. */
-pg_status pg__batch_alloc(pg__batch *b, const pg__feed *f, const pg__program *p, pg_err *err);
+/* Do the rows have the shapes of the model's inputs? reshape: rows with as many elements get these
+ * dimensions first; NULL: none do. A last axis of 1 may be missing or too much, as in Keras. Sets
+ * the unknown dimensions of the trainer's inputs to those of the data. */
+pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, const pg__dims *reshape,
+                              pg_err *err);
+
+/* What batches hold, by a program for any number of rows; targets that do not fit are refused, and
+ * small arrays of integers are looked through for values that the model does not know. */
+pg_status pg__feed_fit(pg__feed *f, const pg__program *p, pg_err *err);
+
+/* "0=1,1=5": rows of a class count so much. */
+pg_status pg__feed_weigh_classes(pg__feed *f, const char *text, pg_err *err);
+
+/* Room for batches of n_rows of this feed, and of others of the same model; weighted: rows (or
+ * classes) have weights in one of them. */
+pg_status pg__batch_alloc(pg__batch *b, const pg__feed *f, int weighted, uint64_t n_rows,
+                          pg_err *err);
+int pg__feed_is_weighted(const pg__feed *f);
 void pg__batch_free(pg__batch *b, const pg_trainer *t);
 
-/* Reads rows[0..n) of the arrays. PG_E_MISMATCH where targets do not fit. */
-pg_status pg__feed_read(const pg__feed *f, const pg__program *p, const uint64_t *rows, size_t n,
-                        pg__batch *out, pg_err *err);
+/* Reads rows[0..n) of the arrays. PG_E_MISMATCH names the row that holds what the model cannot take
+ * (look_for_nan: NaN too). stop: see pg__array_read(). */
+pg_status pg__feed_read(const pg__feed *f, const uint64_t *rows, size_t n, int look_for_nan,
+                        pg__batch *out, const int *stop, pg_err *err);
+
+/* Refuses integers that the slot does not know; rows: of those values. */
+pg_status pg__slot_check(const pg__slot *s, const int32_t *v, const uint64_t *rows, size_t n,
+                         pg_err *err);
 
 #endif

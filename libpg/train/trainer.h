@@ -117,6 +117,7 @@ pg_status pg__param_put(pg_trainer *t, size_t i, const double *values);
 typedef struct pg__batch {
     uint64_t n_rows;
     void **inputs, **targets, **weights; /* weights: entries may be NULL */
+    void **weight_mem;                   /* where weights are, in batches that have some */
 } pg__batch;
 
 /* Sums over the rows of one batch. */

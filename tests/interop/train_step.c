@@ -34,14 +34,14 @@ static pg_status read_input(void **out, const pg_data *data, size_t k, const pg_
     const pg__array *a = pg__data_find(data, key);
     if (!a)
         return pg_fail(err, PG_E_MISMATCH, "data.npz has no %s", key);
-    const pg__dims dims = pg__array_dims(a);
+    const pg__dims dims = a->dims;
     rows = pg__mem_array(dims.d[0], sizeof *rows);
     *out = pg__mem_array(pg__dims_elems(&dims), sizeof(double));
     if (!rows || !*out)
         PG_TRY(pg__nomem(err));
     for (uint64_t i = 0; i < dims.d[0]; i++)
         rows[i] = i;
-    PG_TRY(pg__array_read(a, rows, dims.d[0], v->elem == PG__INT ? PG__AS_I32 : PG__AS_F64, *out,
+    PG_TRY(pg__array_read(a, rows, dims.d[0], v->elem == PG__INT ? PG__AS_I32 : PG__AS_F64, *out, NULL,
                           err));
 done:
     pg__mem_free(rows);
@@ -145,11 +145,11 @@ static pg_status run_case(report *r, const char *optimizer, const char *loss, co
     const pg_callback cb = {.user = r, .batch_end = batch_end};
     PG_TRY(pg_trainer_open(&r->t, &opts, err));
     PG_TRY(pg_data_open(&data, path, err));
-    const pg__dims dims = pg__array_dims(pg__data_find(data, "x0"));
+    const pg__dims dims = pg__data_find(data, "x0")->dims;
     for (size_t k = 0; k < r->t->n_inputs; k++) { /* sizes that the model leaves open */
         char key[32];
         snprintf(key, sizeof key, "x%zu", k);
-        const pg__dims all = pg__array_dims(pg__data_find(data, key));
+        const pg__dims all = pg__data_find(data, key)->dims;
         for (uint32_t i = 1; i < all.rank && i < r->t->input_dims[k].rank; i++)
             r->t->input_dims[k].d[i] = all.d[i];
     }

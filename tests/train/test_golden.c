@@ -124,13 +124,13 @@ static void close_golden(golden *g)
 
 static double *read_array(const pg__array *a, uint64_t *n)
 {
-    const pg__dims dims = pg__array_dims(a);
+    const pg__dims dims = a->dims;
     *n = pg__dims_elems(&dims);
     double *v = pg__mem_array(*n, sizeof *v);
     uint64_t *rows = pg__mem_array(dims.d[0], sizeof *rows);
     for (uint64_t i = 0; i < dims.d[0]; i++)
         rows[i] = i;
-    assert_ok(pg__array_read(a, rows, dims.d[0], PG__AS_F64, v, NULL));
+    assert_ok(pg__array_read(a, rows, dims.d[0], PG__AS_F64, v, NULL, NULL));
     pg__mem_free(rows);
     return v;
 }

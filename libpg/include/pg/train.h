@@ -138,7 +138,7 @@ typedef struct pg_fit_opts {
     size_t epochs;     /* 0: 1 */
     int no_shuffle;
     uint64_t seed;
-    const pg_data *validation; /* NULL: none; may be the training data where it holds xval0, ... */
+    pg_data *validation; /* NULL: none; may be the training data where it holds xval0, ... */
     double validation_split; /* instead: share of the last training rows, never shuffled; 0: none */
     int reset_states; /* stateful layers; 0: never, as Keras; 1: zero at the start of each epoch and
                          around validation. Their rows are never shuffled */

@@ -1,0 +1,203 @@
+/* feed_read.c - rows of the arrays as a batch: integers are checked, classes become one-hot rows,
+ * weights of rows and of classes become one weight for each loss. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/feed.h"
+
+/* ---- memory ---- */
+
+static pg_status alloc_slot(void **out, const pg__slot *s, uint64_t n_rows, pg_err *err)
+{
+    const uint64_t n = pg__dim_mul(pg__dim_mul(s->row_elems, n_rows), pg__cast_bytes(s->cast));
+    *out = n < SIZE_MAX / 2 ? pg__mem_aligned((size_t)n) : NULL;
+    return *out ? PG_OK : pg__nomem(err);
+}
+
+pg_status pg__batch_alloc(pg__batch *b, const pg__feed *f, int weighted, uint64_t n_rows,
+                          pg_err *err)
+{
+    const pg_trainer *t = f->t;
+    pg_status st = PG_OK;
+    b->inputs = pg__mem_array(t->n_inputs, sizeof *b->inputs);
+    b->targets = pg__mem_array(t->n_outputs, sizeof *b->targets);
+    b->weights = pg__mem_array(t->n_outputs, sizeof *b->weights);
+    b->weight_mem = pg__mem_array(t->n_outputs, sizeof *b->weight_mem);
+    if (!b->inputs || !b->targets || !b->weights || !b->weight_mem)
+        return pg__nomem(err);
+    for (size_t k = 0; k < t->n_inputs; k++)
+        PG_TRY(alloc_slot(&b->inputs[k], &f->inputs[k], n_rows, err));
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        if (!f->targets[k].array)
+            continue;
+        PG_TRY(alloc_slot(&b->targets[k], &f->targets[k], n_rows, err));
+        if (weighted)
+            PG_TRY(alloc_slot(&b->weight_mem[k], &f->weights[k], n_rows, err));
+    }
+done:
+    return st;
+}
+
+static void free_all(void **arrays, size_t n)
+{
+    for (size_t k = 0; arrays && k < n; k++)
+        pg__mem_free(arrays[k]);
+    pg__mem_free(arrays);
+}
+
+void pg__batch_free(pg__batch *b, const pg_trainer *t)
+{
+    free_all(b->inputs, t->n_inputs);
+    free_all(b->targets, t->n_outputs);
+    free_all(b->weight_mem, t->n_outputs);
+    pg__mem_free(b->weights);
+    *b = (pg__batch){0};
+}
+
+/* ---- numbers of a batch, which are float or double ---- */
+
+static double get(const pg__slot *s, const void *v, uint64_t i)
+{
+    return s->cast == PG__AS_F64   ? ((const double *)v)[i]
+           : s->cast == PG__AS_F32 ? (double)((const float *)v)[i]
+                                   : (double)((const int32_t *)v)[i];
+}
+
+static void set(const pg__slot *s, void *v, uint64_t i, double to)
+{
+    if (s->cast == PG__AS_F64)
+        ((double *)v)[i] = to;
+    else
+        ((float *)v)[i] = (float)to;
+}
+
+/* ---- one array ---- */
+
+static pg_status find_nan(const pg__slot *s, const void *v, const uint64_t *rows, size_t n,
+                          pg_err *err)
+{
+    if (s->cast == PG__AS_I32)
+        return PG_OK;
+    for (uint64_t i = 0; i < n * s->row_elems; i++)
+        if (isnan(get(s, v, i)))
+            return pg_fail(err, PG_E_MISMATCH, "%s: row %s of \"%s\" holds NaN", s->array->path,
+                           PG_NUM(rows[i / s->row_elems]), PG_SHOW(s->array->key));
+    return PG_OK;
+}
+
+/* Classes to rows of zeros with a one, from the end: in place. */
+static pg_status read_one_hot(const pg__slot *s, const uint64_t *rows, size_t n, void *out,
+                              const int *stop, pg_err *err)
+{
+    int32_t *classes = pg__mem_array(n, sizeof *classes);
+    pg_status st = PG_OK;
+    if (!classes)
+        return pg__nomem(err);
+    PG_TRY(pg__array_read(s->array, rows, n, PG__AS_I32, classes, stop, err));
+    PG_TRY(pg__slot_check(s, classes, rows, n, err));
+    memset(out, 0, n * (size_t)s->row_elems * pg__cast_bytes(s->cast));
+    for (size_t i = 0; i < n; i++)
+        set(s, out, i * s->row_elems + (uint64_t)classes[i], 1);
+done:
+    pg__mem_free(classes);
+    return st;
+}
+
+static pg_status read_slot(const pg__slot *s, const uint64_t *rows, size_t n, int look_for_nan,
+                           void *out, const int *stop, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (s->one_hot)
+        return read_one_hot(s, rows, n, out, stop, err);
+    PG_TRY(pg__array_read(s->array, rows, n, s->cast, out, stop, err));
+    if (s->cast == PG__AS_I32 && s->below > 0)
+        PG_TRY(pg__slot_check(s, out, rows, n, err));
+    if (look_for_nan)
+        PG_TRY(find_nan(s, out, rows, n, err));
+done:
+    return st;
+}
+
+/* ---- weights ---- */
+
+/* One for each row, or one for each loss of it. */
+static pg_status read_weights(const pg__slot *s, const uint64_t *rows, size_t n, void *out,
+                              const int *stop, pg_err *err)
+{
+    const size_t bytes = pg__cast_bytes(s->cast);
+    const uint64_t each = s->row_elems, given = s->array ? pg__array_row_elems(s->array) : 0;
+    if (!s->array) {
+        for (uint64_t i = 0; i < n * each; i++)
+            set(s, out, i, 1);
+        return PG_OK;
+    }
+    const pg_status st = pg__array_read(s->array, rows, n, s->cast, out, stop, err);
+    for (uint64_t i = n * each;
+         st == PG_OK && given < each && i-- > 0;) /* from the end: in place */
+        memmove((char *)out + i * bytes, (const char *)out + i / each * bytes, bytes);
+    return st;
+}
+
+/* The class of row i: its number, or the place of the largest of a one-hot row. */
+static double class_of(const pg__slot *target, const void *v, uint64_t i)
+{
+    const uint64_t n = target->row_elems;
+    uint64_t best = 0;
+    if (target->cast == PG__AS_I32 || n == 1)
+        return trunc(get(target, v, i * n));
+    for (uint64_t k = 1; k < n; k++)
+        if (get(target, v, i * n + k) > get(target, v, i * n + best))
+            best = k;
+    return (double)best;
+}
+
+/* As Keras: the weight of a row's class multiplies the row's own. */
+static pg_status weigh_classes(const pg__feed *f, const uint64_t *rows, size_t n, pg__batch *b,
+                               pg_err *err)
+{
+    const pg__slot *s = &f->weights[0];
+    for (size_t i = 0; i < n; i++) {
+        const double c = class_of(&f->targets[0], b->targets[0], i);
+        const double w =
+            c >= 0 && c < (double)f->n_class_weights ? f->class_weights[(size_t)c] : (double)NAN;
+        if (isnan(w))
+            return pg_fail(err, PG_E_MISMATCH,
+                           "%s: row %s is of class %g, which has no class weight",
+                           f->targets[0].array->path, PG_NUM(rows[i]), c);
+        set(s, b->weights[0], i, w * get(s, b->weights[0], i));
+    }
+    return PG_OK;
+}
+
+int pg__feed_is_weighted(const pg__feed *f)
+{
+    int some = f->class_weights != NULL;
+    for (size_t k = 0; f->weights && k < f->t->n_outputs; k++)
+        some |= f->weights[k].array != NULL;
+    return some;
+}
+
+pg_status pg__feed_read(const pg__feed *f, const uint64_t *rows, size_t n, int look_for_nan,
+                        pg__batch *out, const int *stop, pg_err *err)
+{
+    const pg_trainer *t = f->t;
+    pg_status st = PG_OK;
+    out->n_rows = n;
+    for (size_t k = 0; k < t->n_inputs; k++)
+        PG_TRY(read_slot(&f->inputs[k], rows, n, look_for_nan, out->inputs[k], stop, err));
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        if (!f->targets[k].array)
+            continue;
+        PG_TRY(read_slot(&f->targets[k], rows, n, look_for_nan, out->targets[k], stop, err));
+        const int weighted = f->weights[k].array || f->class_weights;
+        out->weights[k] = weighted ? out->weight_mem[k] : NULL;
+        if (weighted)
+            PG_TRY(read_weights(&f->weights[k], rows, n, out->weights[k], stop, err));
+    }
+    if (f->class_weights)
+        PG_TRY(weigh_classes(f, rows, n, out, err));
+done:
+    return st;
+}
