@@ -71,7 +71,8 @@ static pg_status run_batches(run *r, pg_err *err)
         if (turn.batch == 0)
             PG_TRY(begin_pass(r, &turn, err));
         pg__totals_clear(r->t, &r->own);
-        PG_TRY(pg__trainer_step(r->t, batch, !turn.validation, &r->own, err));
+        PG_TRY(pg__trainer_step(r->t, batch, turn.validation ? PG__TESTS : PG__TRAINS, NULL,
+                                &r->own, err));
         pg__totals_add(r->t, &r->pass, &r->own);
         if (!turn.validation)
             PG_TRY(tell_batch(r, turn.batch, err));
@@ -103,7 +104,8 @@ static pg_status any_program(const run *r, const pg__program **out, pg_err *err)
     size_t k = 0;
     while (pg__lane_of(&r->t->cut, r->batch_size, k).n == 0)
         k++;
-    return pg__trainer_program(r->t, pg__lane_of(&r->t->cut, r->batch_size, k).n, 1, out, err);
+    return pg__trainer_program(r->t, pg__lane_of(&r->t->cut, r->batch_size, k).n, PG__TRAINS, out,
+                               err);
 }
 
 static pg_status bind(run *r, pg_data *data, pg_err *err)

@@ -9,7 +9,7 @@
 #include "train/states.h"
 #include "train/update.h"
 
-static pg_status program_of(pg_trainer *t, uint64_t n_rows, int training, int masks_only,
+static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int masks_only,
                             const pg__program **out, pg_err *err)
 {
     const pg__program_opts opts = {.lower = {.graph = t->graph,
@@ -17,8 +17,8 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, int training, int ma
                                              .rules = t->rules,
                                              .n_rows = n_rows,
                                              .inputs = t->input_dims,
-                                             .training = training},
-                                   .objectives = t->objectives,
+                                             .training = pass == PG__TRAINS},
+                                   .objectives = pass == PG__PREDICTS ? NULL : t->objectives,
                                    .from_probabilities = t->from_probabilities,
                                    .masks_only = masks_only,
                                    .backend = t->backend,
@@ -26,7 +26,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, int training, int ma
     pg__program *p = NULL;
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->n_built; i++)
-        if (t->built[i].n_rows == n_rows && t->built[i].training == training &&
+        if (t->built[i].n_rows == n_rows && t->built[i].pass == pass &&
             t->built[i].masks_only == masks_only) {
             *out = t->built[i].program;
             return PG_OK;
@@ -34,7 +34,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, int training, int ma
     PG_TRY(pg__program_new(&p, &opts, err));
     if (pg__mem_grow(&t->built, &t->cap_built, t->n_built + 1, sizeof *t->built))
         PG_TRY(pg__nomem(err));
-    t->built[t->n_built++] = (pg__built){n_rows, training, masks_only, p, 0};
+    t->built[t->n_built++] = (pg__built){n_rows, pass, masks_only, p, 0};
     *out = p;
     p = NULL;
 done:
@@ -42,10 +42,10 @@ done:
     return st;
 }
 
-pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, int training, const pg__program **out,
-                              pg_err *err)
+pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
+                              const pg__program **out, pg_err *err)
 {
-    return program_of(t, n_rows, training, 0, out, err);
+    return program_of(t, n_rows, pass, 0, out, err);
 }
 
 /* ---- one step's work ---- */
@@ -61,7 +61,8 @@ typedef struct lane_job {
 typedef struct step {
     pg_trainer *t;
     const pg__batch *batch;
-    int training;
+    pg__pass pass;
+    void *const *predictions; /* per output; NULL: they are not wanted */
     lane_job *lanes;
     size_t n_lanes;
     const void **seeds;
@@ -144,6 +145,22 @@ static void close_frame(lane_frame *lf)
     pg__mem_free(lf->states);
 }
 
+/* A lane's rows, to where they belong in the batch. */
+static pg_status keep_predictions(const step *s, const lane_job *job, const pg__frame *f)
+{
+    const pg_trainer *t = s->t;
+    const pg__lowered *m = pg__program_model(job->program);
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < t->n_outputs && st == PG_OK; k++) {
+        const pg__value *v = &m->tape.values[m->outputs[k]];
+        const size_t each = v->elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes;
+        const size_t n = (size_t)pg__dims_elems(&v->shape) * each;
+        st = t->backend->get(t->dev, (char *)s->predictions[k] + n / job->lane.n * job->lane.first,
+                             pg__program_prediction(job->program, f, k), n);
+    }
+    return st;
+}
+
 static pg_status run_lane(const step *s, lane_job *job, size_t index, pg__worker *w, pg_err *err)
 {
     pg_trainer *t = s->t;
@@ -152,14 +169,16 @@ static pg_status run_lane(const step *s, lane_job *job, size_t index, pg__worker
     pg_status st = PG_OK;
     if (job->program) {
         PG_TRY(open_frame(&lf, s, job, w, err));
-        if (s->training)
+        if (s->pass == PG__TRAINS)
             PG_TRY(pg__partials_begin(t, w, &grads, err));
         lf.f.grads = grads ? grads->at : NULL;
         PG_TRY(pg__program_run(job->program, &lf.f));
         PG_TRY(pg__states_keep(t, job->program, &lf.f, job->lane.n, err));
         PG_TRY(pg__result_add(t, job->program, &lf.f, s->shares, &job->totals, err));
+        if (s->predictions)
+            PG_TRY(keep_predictions(s, job, &lf.f));
     }
-    if (s->training)
+    if (s->pass == PG__TRAINS)
         PG_TRY(pg__partials_end(t, w, index, grads));
 done:
     close_frame(&lf);
@@ -300,11 +319,11 @@ static pg_status cut_batch(step *s, pg_err *err)
             PG_TRY(pg__nomem(err));
         if (job->lane.n == 0)
             continue;
-        PG_TRY(pg__trainer_program(t, job->lane.n, s->training, &job->program, err));
+        PG_TRY(pg__trainer_program(t, job->lane.n, s->pass, &job->program, err));
         PG_TRY(give_memory(t, &t->workers[job->lane.worker], job->program, err));
-        if (!pg__masks_count(t))
+        if (!pg__masks_count(t) || s->pass == PG__PREDICTS)
             continue;
-        PG_TRY(program_of(t, job->lane.n, s->training, 1, &job->masks, err));
+        PG_TRY(program_of(t, job->lane.n, s->pass, 1, &job->masks, err));
         PG_TRY(give_memory(t, &t->workers[job->lane.worker], job->masks, err));
     }
 done:
@@ -376,10 +395,10 @@ static void sum_totals(step *s, pg__totals *totals)
     pg__totals_add(s->t, totals, &s->lanes[0].totals);
 }
 
-pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__totals *totals,
-                           pg_err *err)
+pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
+                           void *const *predictions, pg__totals *totals, pg_err *err)
 {
-    step s = {.t = t, .batch = b, .training = training};
+    step s = {.t = t, .batch = b, .pass = pass, .predictions = predictions};
     pg_status st = PG_OK;
     t->grads = NULL;
     PG_TRY(cut_batch(&s, err));
@@ -389,7 +408,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__
     PG_TRY(first_error(t, err));
     sum_totals(&s, totals);
     PG_TRY(pg__trainer_penalty(t, b->n_rows, totals, err));
-    if (training) {
+    if (pass == PG__TRAINS) {
         PG_TRY(pg__trainer_update(t, err));
         PG_TRY(move_averages(&s));
         t->version++;

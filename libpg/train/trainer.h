@@ -11,10 +11,14 @@
 #include "train/program.h"
 #include "train/team.h"
 
+/* What a batch is run for. */
+typedef enum pg__pass { PG__TESTS, PG__TRAINS, PG__PREDICTS } pg__pass;
+
 /* A program for one number of rows. */
 typedef struct pg__built {
     uint64_t n_rows;
-    int training, masks_only;
+    pg__pass pass;
+    int masks_only;
     pg__program *program;
     uint64_t shared_at; /* version of the parameters that its kernels have prepared; 0: none */
 } pg__built;
@@ -94,8 +98,8 @@ struct pg_trainer {
 };
 
 /* The program for n rows, compiled at its first use; not from several threads. */
-pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, int training, const pg__program **out,
-                              pg_err *err);
+pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
+                              const pg__program **out, pg_err *err);
 
 /* Reads the weights of a checkpoint into the parameters; every variable must be there, and no
  * other. Messages name the file. */
@@ -148,9 +152,10 @@ pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat *
 pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t replica,
                             size_t n_replicas);
 
-/* Forward pass, and with `training` gradients and an update; adds to *totals. */
-pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, int training, pg__totals *totals,
-                           pg_err *err);
+/* Forward pass, and in training gradients and an update; adds to *totals. predictions: per output
+ * memory for those of the whole batch, elements as the device has them; NULL: not wanted. */
+pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
+                           void *const *predictions, pg__totals *totals, pg_err *err);
 
 /* Loss of the totals: sum of the outputs' means by their weights. */
 double pg__total_loss(const pg_trainer *t, const pg__totals *totals);

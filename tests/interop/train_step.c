@@ -58,7 +58,7 @@ static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err
     pg_status st = PG_OK;
     if (!inputs)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__trainer_program(t, n_rows, 0, &p, err));
+    PG_TRY(pg__trainer_program(t, n_rows, PG__TESTS, &p, err));
     const pg__lowered *m = pg__program_model(p);
     for (size_t k = 0; k < t->n_inputs; k++)
         PG_TRY(read_input(&inputs[k], data, k, &m->tape.values[m->inputs[k]], err));
