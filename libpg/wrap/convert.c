@@ -90,6 +90,12 @@ pg_status pg__convert_needs_model(const pg__convert *c, const char *what, pg_err
 
 /* ---- steps ---- */
 
+static pg_status load_model(pg__graph **out, const pg_convert_opts *o, pg_err *err)
+{
+    return o->model ? pg__graph_load(out, o->model, err)
+                    : pg__graph_parse(out, o->model_text, strlen(o->model_text), err);
+}
+
 /* The plan of what is converted: the file as it is, or its template. */
 static pg_status plan_input(pg__convert *c, pg_err *err)
 {
@@ -98,9 +104,9 @@ static pg_status plan_input(pg__convert *c, pg_err *err)
     if (pg__v3_shard_index(c->r.s))
         PG_FAIL(PG_E_NO, "one of several shards; convert its index, %s",
                 PG_SHOW(pg__v3_shard_index(c->r.s)));
-    if (c->o->unwrap && c->o->model) {
+    if (c->o->unwrap && (c->o->model || c->o->model_text)) {
         c->r.like_path = c->o->model;
-        PG_TRY(pg__graph_load(&c->r.like, c->o->model, err));
+        PG_TRY(load_model(&c->r.like, c->o, err));
     }
     if (c->o->unwrap)
         return pg__plan_unwrap(&c->r, &u, err);
@@ -117,8 +123,9 @@ done:
 static pg_status find_graph(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (c->o->model && !c->o->unwrap)
-        return pg__graph_load(&c->graph, c->o->model, err);
+    const int given = c->o->model || c->o->model_text;
+    if (given && !c->o->unwrap)
+        return load_model(&c->graph, c->o, err);
     if (c->at.model_config.n) {
         st = pg__graph_parse(&c->graph, c->at.model_config.s, c->at.model_config.n, NULL);
         c->graph_is_own = st == PG_OK;
@@ -128,7 +135,7 @@ static pg_status find_graph(pg__convert *c, pg_err *err)
         }
         return st;
     }
-    return c->o->model ? pg__graph_load(&c->graph, c->o->model, err) : PG_OK;
+    return given ? load_model(&c->graph, c->o, err) : PG_OK;
 }
 
 /* Types of all floating-point weights; counters and optimizer state stay as they are. */
@@ -165,7 +172,8 @@ done:
     return st;
 }
 
-static pg_status steps(pg__convert *c, pg_err *err)
+/* The outline of what is converted, and the description that it follows. */
+static pg_status begin(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(pg__outline_of(&c->at, &c->r.plan, err));
@@ -178,6 +186,14 @@ static pg_status steps(pg__convert *c, pg_err *err)
                 strncmp(c->at.writer.s, "keras 1", 7) == 0;
     if (c->keras1 && !c->graph)
         return pg__convert_needs_model(c, "converting kernels of Keras 1", err);
+done:
+    return st;
+}
+
+static pg_status steps(pg__convert *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(begin(c, err));
     if (c->target == PG_TO_KERAS && !c->graph)
         return pg__convert_needs_model(c, "a .keras file", err);
     if (c->target == PG_TO_H5)
@@ -281,7 +297,8 @@ static pg_status write(pg_convert_report *rep, pg__convert *c, pg_err *err)
     PG_TRY(pg__outline_store(&view, &rounding, &c->at, c->r.s, err));
     PG_TRY(pg__plan_copy_of(&plan, view, err));
     PG_TRY(label_layers(&plan, &c->at, err));
-    PG_TRY(pg__io_open(&input, pg__store_path(c->r.s), err)); /* a folder: its index */
+    if (*pg__store_path(c->r.s)) /* a folder: its index */
+        PG_TRY(pg__io_open(&input, pg__store_path(c->r.s), err));
     const pg__save_opts opts = {.sink = {.force = w->force,
                                          .no_sync = w->no_sync,
                                          .cancel = w->cancel,
@@ -315,6 +332,32 @@ static void convert_fini(pg__convert *c)
     pg__rewrite_fini(&c->r);
 }
 
+static void take_notes(pg_convert_report *rep, pg__convert *c)
+{
+    rep->notes = c->r.rep.notes;
+    rep->n_notes = c->r.rep.n_notes;
+    c->r.rep.notes = NULL;
+    c->r.rep.n_notes = 0;
+}
+
+/* What is planned is converted and written. */
+static pg_status carry_out(pg__convert *c, pg_convert_report *report, pg_err *err)
+{
+    pg_convert_report rep = {0};
+    pg_status st = steps(c, err);
+    if (st == PG_OK)
+        st = count(&rep, c, err);
+    if (st != PG_OK) /* what comes from no file is named by its target */
+        pg_err_prefix(err, PG_SHOW(*c->r.in ? c->r.in : c->r.out));
+    if (st == PG_OK)
+        st = write(&rep, c, err);
+    if (st == PG_OK && report) {
+        take_notes(&rep, c);
+        *report = rep;
+    }
+    return st;
+}
+
 pg_status pg_convert_file(const char *in, const char *out, const pg_convert_opts *opts,
                           pg_convert_report *report, pg_err *err)
 {
@@ -338,23 +381,115 @@ pg_status pg_convert_file(const char *in, const char *out, const pg_convert_opts
     PG_TRY(check_options(c.o, c.target, err));
     PG_TRY(pg__rewrite_open(&c.r, err));
     st = plan_input(&c, err);
-    if (st == PG_OK)
-        st = steps(&c, err);
-    if (st == PG_OK)
-        st = count(&rep, &c, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(in));
         goto done;
     }
-    PG_TRY(write(&rep, &c, err));
-    if (report) {
-        rep.notes = c.r.rep.notes;
-        rep.n_notes = c.r.rep.n_notes;
-        c.r.rep.notes = NULL;
-        c.r.rep.n_notes = 0;
-        *report = rep;
-    }
+    PG_TRY(carry_out(&c, report, err));
 done:
     convert_fini(&c);
+    return st;
+}
+
+pg_status pg_convert_store(pg_store *in, const char *out, const pg_convert_opts *opts,
+                           pg_convert_report *report, pg_err *err)
+{
+    static const pg_convert_opts defaults = {0};
+    pg__convert c = {.o = opts ? opts : &defaults};
+    pg_status st = PG_OK;
+    if (!in || !out)
+        return pg_fail(err, PG_E_ARG, "an input and an output are needed");
+    c.r = (pg__rewrite){
+        .in = pg__store_path(in), .out = out, .write = &c.o->write, .s = in, .plan = {.src = in}};
+    PG_TRY(choose_target(&c, err));
+    PG_TRY(check_options(c.o, c.target, err));
+    PG_TRY(pg__plan_copy_of(&c.r.plan, in, err));
+    PG_TRY(carry_out(&c, report, err));
+done:
+    c.r.s = NULL; /* the caller's */
+    convert_fini(&c);
+    return st;
+}
+
+/* ---- a file seen by layers, nothing written ---- */
+
+typedef struct opened {
+    pg__convert c;
+    pg_convert_opts o;
+} opened;
+
+static void close_opened(void *held)
+{
+    opened *f = held;
+    convert_fini(&f->c);
+    pg__mem_free(f);
+}
+
+static pg_status tell_unwrapped(pg__convert *c, pg_err *err)
+{
+    const pg_finding *f = &c->r.v.f;
+    if (f->replicas && f->template_name)
+        return pg__tell_note(&c->r, err, "a wrapper of %zu replicas: \"%s\", its model, is taken",
+                             f->replicas, PG_SHOW(f->template_name));
+    return pg__tell_note(&c->r, err, "a parallel wrapper: the model in it is taken");
+}
+
+/* A wrapper's template if that is asked for, else what the file holds. */
+static pg_status plan_view(opened *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__convert *c = &f->c;
+    const pg_verdict is = c->r.v.f.verdict;
+    const int asked = f->o.unwrap, given = f->o.model || f->o.model_text;
+    if (is == PG_V_DAMAGED)
+        return pg_fail(err, PG_E_FORMAT, "%s", c->r.v.f.reason);
+    f->o.unwrap = asked && is == PG_V_WRAPPER;
+    if (asked && is == PG_V_AMBIGUOUS && given) { /* is it, with this template? */
+        f->o.unwrap = 1;
+        if (plan_input(c, NULL) == PG_OK)
+            return tell_unwrapped(c, err);
+        pg__plan_fini(&c->r.plan);
+        pg__graph_free(c->r.like);
+        c->r.like = NULL;
+        f->o.unwrap = 0;
+    }
+    PG_TRY(plan_input(c, err));
+    if (f->o.unwrap)
+        PG_TRY(tell_unwrapped(c, err));
+done:
+    return st;
+}
+
+pg_status pg_convert_open(pg_store **out, const char *in, const pg_convert_opts *opts,
+                          pg_convert_report *report, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_store *view = NULL;
+    opened *f = in ? pg__mem_array(1, sizeof *f) : NULL;
+    if (!f)
+        return in ? pg__nomem(err) : pg_fail(err, PG_E_ARG, "an input is needed");
+    if (opts)
+        f->o = *opts;
+    f->c = (pg__convert){.o = &f->o, .r = {.in = in, .write = &f->o.write}, .target = PG_TO_H5};
+    PG_TRY(pg__rewrite_open(&f->c.r, err));
+    st = plan_view(f, err);
+    if (st == PG_OK)
+        st = begin(&f->c, err);
+    if (st == PG_OK && f->c.graph)
+        st = pg__arrange(&f->c, PG_SHAPE_LAYERS, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(in));
+        goto done;
+    }
+    PG_TRY(pg__outline_store(&view, NULL, &f->c.at, f->c.r.s, err));
+    if (report)
+        take_notes(report, &f->c);
+    f->o = (pg_convert_opts){0}; /* what it pointed to may go */
+    pg__outline_hold(view, f, close_opened);
+    f = NULL;
+    *out = view;
+done:
+    if (f)
+        close_opened(f);
     return st;
 }

@@ -128,6 +128,8 @@ void pg__outline_replace(pg__outline *o, pg__outline *with);
  */
 pg_status pg__outline_store(pg_store **out, const pg__rounding **rounding, const pg__outline *o,
                             pg_store *src, pg_err *err);
+/* Hands something over to such a store: released when it is closed. */
+void pg__outline_hold(pg_store *s, void *held, void (*release)(void *held));
 
 /* ---- the run ---- */
 

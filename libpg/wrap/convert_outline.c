@@ -272,6 +272,8 @@ typedef struct view {
     const pg__outline *o;
     pg_store *src;
     pg__taker *taker;
+    void *held; /* goes with the store */
+    void (*release)(void *held);
 } view;
 
 static const pg__out_tensor *tensor_at(const pg__outline *o, size_t i)
@@ -324,7 +326,16 @@ static void close_view(void *ctx)
 {
     view *v = ctx;
     pg__taker_free(v->taker);
+    if (v->release)
+        v->release(v->held);
     pg__mem_free(v);
+}
+
+void pg__outline_hold(pg_store *s, void *held, void (*release)(void *held))
+{
+    view *v = pg__store_ctx(s);
+    v->held = held;
+    v->release = release;
 }
 
 static pg__tensor_desc describe(const pg__out_tensor *x, const pg_store *src, uint64_t *dims)

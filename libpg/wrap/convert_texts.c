@@ -73,8 +73,10 @@ static pg_status legacy_optimizer(pg__str *out, const char *text, pg__json_span 
         PG_TRY(pg__str_puts(&name, by_word, err));
     else
         PG_TRY(pg__json_unquote(&name, text, class_name, err));
+    const int older =
+        pg__json_is_text(text, pg__json_member(text, s, "module"), "keras.optimizers.legacy");
     PG_TRY(pg__str_printf(out, err, "{\"class_name\": \"%s%s\", \"config\": ",
-                          dialect == 2 ? "Custom>" : "", name.s));
+                          dialect == 2 && !older ? "Custom>" : "", name.s));
     if (by_word)
         PG_TRY(pg__str_puts(out, "{}", err));
     else
@@ -86,7 +88,7 @@ done:
 }
 
 /* And back. "Custom>Adam" is how Keras 2.11 to 2.15 call their optimizers in a legacy file; plain
- * "Adam" is an older one there, for which nothing is added. */
+ * "Adam" is an older one there, which .keras knows by its module. */
 static pg_status zip_optimizer(pg__str *out, const char *text, pg__json_span s, int dialect,
                                pg_err *err)
 {
@@ -98,9 +100,10 @@ static pg_status zip_optimizer(pg__str *out, const char *text, pg__json_span s, 
         goto done;
     PG_TRY(pg__json_unquote(&name, text, class_name, err));
     const int custom = strncmp(name.s, "Custom>", 7) == 0;
-    if (custom != (dialect == 2))
+    if (custom && dialect != 2)
         goto done;
-    PG_TRY(pg__str_puts(out, "{\"module\": \"keras.optimizers\", \"class_name\": ", err));
+    PG_TRY(pg__str_printf(out, err, "{\"module\": \"keras.optimizers%s\", \"class_name\": ",
+                          dialect == 2 && !custom ? ".legacy" : ""));
     PG_TRY(pg__json_quote(out, name.s + (custom ? 7 : 0), name.n - (custom ? 7 : 0), err));
     PG_TRY(pg__str_puts(out, ", \"config\": ", err));
     PG_TRY(pg__str_add(out, text + config.off, config.n, err));

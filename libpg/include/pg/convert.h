@@ -21,10 +21,11 @@ typedef struct pg_convert_opts {
     pg_write_opts write;
     const char *to; /* "h5", "weights.h5", "keras", "safetensors"; NULL = by suffix of the output;
                        "npy", "npz": a folder, as pg_split_file() writes it */
-    const char *model;  /* description, where `in` has none and the target needs one */
-    int unwrap;         /* convert the template of a wrapper's file */
-    pg_layout layout;   /* PG_LAYOUT_PYTORCH: kernels transposed, names mapped */
-    const char *rename; /* JSON file {"old": "new"} applied to tensor names; NULL = none */
+    const char *model;      /* description, where `in` has none and the target needs one */
+    const char *model_text; /* instead of `model`: the text of one */
+    int unwrap;             /* convert the template of a wrapper's file */
+    pg_layout layout;       /* PG_LAYOUT_PYTORCH: kernels transposed, names mapped */
+    const char *rename;     /* JSON file {"old": "new"} applied to tensor names; NULL = none */
     const char *dtype; /* "float32", "float16", "bfloat16": of all floating-point weights; NULL = as
                           they are */
     int keras;         /* 2 or 3: whose dialect of the config; 0 = the input's */
@@ -63,6 +64,20 @@ PG_API const pg_layout_row *pg_layout_rows(size_t *n);
  * PG_E_UNSUPPORTED (the message lists what the target cannot hold), PG_E_CANCELLED, and those of
  * pg_store_open(). */
 PG_API PG_MUST_USE pg_status pg_convert_file(const char *in, const char *out,
+                                             const pg_convert_opts *opts, pg_convert_report *report,
+                                             pg_err *err);
+
+/* The same for an open checkpoint, which stays the caller's. Shards (npy, npz) are not written. */
+PG_API PG_MUST_USE pg_status pg_convert_store(pg_store *in, const char *out,
+                                              const pg_convert_opts *opts,
+                                              pg_convert_report *report, pg_err *err);
+
+/* Opens any checkpoint as a legacy .h5 would hold it: layers by name, trainable weights first,
+ * kernels of Keras 1 as later releases keep them. Nothing is written, tensors are read when asked
+ * for. Of opts only model (or model_text), unwrap and write.trust_input count: without a
+ * description, `in`'s own or the one given, other layouts stay as they are; with unwrap a wrapper's
+ * file is seen as its template's. Errors: those of pg_store_open() and pg_convert_file(). */
+PG_API PG_MUST_USE pg_status pg_convert_open(pg_store **out, const char *in,
                                              const pg_convert_opts *opts, pg_convert_report *report,
                                              pg_err *err);
 
