@@ -12,10 +12,16 @@ static pg_status run(pg_err *err)
     fit_screen s = {.epochs = fit_args.fit.epochs ? fit_args.fit.epochs : 1,
                     .live = !cli.json && !cli.quiet && isatty(STDOUT_FILENO)};
     const pg_callback cb = fit_screen_callback(&s);
-    const pg_save_opts save = {.force = fit_args.force};
-    pg_status st = fit_args.output ? pg_trainer_check_output(fit_args.output, &save, err) : PG_OK;
+    const pg_save_opts save = {.force = fit_args.force, .full_model = fit_args.full_model};
+    size_t n_notes = 0;
+    pg_status st =
+        fit_args.output ? pg_trainer_check_output(NULL, fit_args.output, &save, err) : PG_OK;
     if (st == PG_OK)
         st = pg_trainer_open(&trainer, &fit_args.train, err);
+    if (st == PG_OK && fit_args.output)
+        st = pg_trainer_check_output(trainer, fit_args.output, &save, err);
+    if (st == PG_OK)
+        fit_show_notes(trainer, &n_notes);
     if (st == PG_OK)
         st = pg_data_open(&rows, fit_args.data, err);
     if (st == PG_OK && fit_args.validation)
@@ -25,6 +31,8 @@ static pg_status run(pg_err *err)
         st = pg_fit(trainer, rows, &fit_args.fit, &cb, err);
     if (st == PG_OK && fit_args.output && !fit_args.dry_run)
         st = pg_trainer_save(trainer, fit_args.output, &save, err);
+    if (st == PG_OK)
+        fit_show_notes(trainer, &n_notes);
     pg_data_close(held_out);
     pg_data_close(rows);
     pg_trainer_close(trainer);

@@ -10,7 +10,7 @@ typedef struct fit_arguments {
     pg_fit_opts fit; /* without the data */
     const char *data, *validation;
     const char *output;
-    int batches, force, dry_run;
+    int batches, force, full_model, dry_run;
     int summary, list_layers;
 } fit_arguments;
 extern fit_arguments fit_args;
@@ -26,6 +26,7 @@ pg_status fit_print_summary(const char *model, pg_err *err);
 void fit_print_layers(void);
 
 /* pgfit_screen.c */
+void fit_show_notes(const pg_trainer *t, size_t *n_shown); /* those that were not shown yet */
 typedef struct fit_screen {
     size_t epoch, epochs;
     double begun; /* of the epoch, seconds */

@@ -2,6 +2,7 @@
  * in a pipe, JSON for scripts. */
 #include <time.h>
 
+#include "json_out.h"
 #include "pgfit.h"
 
 static double now(void)
@@ -77,4 +78,18 @@ pg_callback fit_screen_callback(fit_screen *s)
 {
     return (pg_callback){
         .user = s, .epoch_begin = epoch_begin, .batch_end = batch_end, .epoch_end = epoch_end};
+}
+
+void fit_show_notes(const pg_trainer *t, size_t *n_shown)
+{
+    for (; *n_shown < pg_trainer_n_notes(t); ++*n_shown) {
+        const char *note = pg_trainer_note(t, *n_shown);
+        if (cli.json) {
+            fputs("{\"event\": \"note\", \"text\": ", stdout);
+            json_string(note);
+            puts("}");
+        } else if (!cli.quiet) {
+            cli_printf(stdout, "note: %s\n", note);
+        }
+    }
 }

@@ -239,6 +239,13 @@ static double nadam_momentum(const pg__optimiser *o, uint64_t t)
     return o->beta_1 * (1 - 0.5 * pow(0.96, c * (double)t));
 }
 
+void pg__optimiser_recount(pg__optimiser *o)
+{
+    o->nadam_product = 1;
+    for (uint64_t t = 1; is(o, "Nadam") && t <= o->iterations && o->nadam_product > 0; t++)
+        o->nadam_product *= nadam_momentum(o, t);
+}
+
 pg__update pg__optimiser_step(pg__optimiser *o)
 {
     const uint64_t t = o->iterations + 1;

@@ -35,6 +35,9 @@ pg__optimiser_kind pg__optimiser_kind_of(const pg__optimiser *o);
 int pg__optimiser_uses_slot(const pg__optimiser *o, size_t slot);
 double pg__optimiser_slot_start(const pg__optimiser *o, size_t slot);
 
+/* What follows from the number of steps made, which a file may have told. */
+void pg__optimiser_recount(pg__optimiser *o);
+
 /* The numbers of the next step; counts it. */
 pg__update pg__optimiser_step(pg__optimiser *o);
 

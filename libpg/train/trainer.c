@@ -4,8 +4,10 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/compiled.h"
 #include "train/names.h"
 #include "train/plan.h"
+#include "train/slots.h"
 #include "train/states.h"
 #include "train/trainer.h"
 
@@ -260,9 +262,21 @@ done:
     return st;
 }
 
+/* The version that the description names, or the file around it ("keras 2.2.4, tensorflow"). */
+static pg_status read_version(pg_trainer *t, const pg_store *file, pg_err *err)
+{
+    const char *said = pg__json_get_str(t->graph->json, "keras_version");
+    const char *writer = file ? pg_store_writer(file) : NULL;
+    if (!said && writer && strncmp(writer, "keras ", 6) == 0)
+        said = writer + 6;
+    if (said && !(t->keras_version = pg__mem_strndup(said, strcspn(said, ","))))
+        return pg__nomem(err);
+    return PG_OK;
+}
+
 static pg_status read_rules(pg_trainer *t, const char *asked, pg_err *err)
 {
-    const char *written = pg__json_get_str(t->graph->json, "keras_version");
+    const char *written = t->keras_version;
     if (asked)
         return pg__rules_of(&t->rules, asked, err);
     if (!written && t->graph->dialect != 2)
@@ -272,46 +286,130 @@ static pg_status read_rules(pg_trainer *t, const char *asked, pg_err *err)
     return PG_OK;
 }
 
-/* From the file given, from the model's own, or by the initializers of its config. */
-static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+/* What a full model says of its training goes before defaults, and behind what is asked for. */
+static pg_status read_training(pg_trainer *t, const pg_train_opts *asked, const pg_store *file,
+                               pg_err *err)
 {
-    pg_store *s = NULL;
+    pg_train_opts o = *asked;
+    pg__compiled said = {.legacy = -1};
+    pg_status st = PG_OK;
+    if (file && (!o.loss || !(o.optimizer || o.optimizer_json)))
+        st = pg__compiled_of(&said, t, file, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(asked->model));
+    PG_TRY(st);
+    if (said.optimizer.n && !o.optimizer && !o.optimizer_json) {
+        o.optimizer_json = said.optimizer.s;
+        if (o.optimizer_rules == 0 && said.legacy >= 0)
+            o.optimizer_rules = said.legacy ? 1 : 2;
+    }
+    if (said.loss.n && !o.loss) {
+        o.loss = said.loss.s;
+        o.loss_weights =
+            o.loss_weights || !said.loss_weights.n ? o.loss_weights : said.loss_weights.s;
+        o.metrics = o.metrics || !said.metrics.n ? o.metrics : said.metrics.s;
+    }
+    PG_TRY(read_optimiser(t, &o, err));
+    PG_TRY(read_objectives(t, &o, err));
+done:
+    pg__compiled_fini(&said);
+    return st;
+}
+
+/* The model, and its file as the weights are read from it; NULL where it is a description alone.
+ * Where weights cannot be read for what the model is, *late says why: what cannot be trained is
+ * told before that. */
+static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const char *path,
+                            pg_err *err)
+{
+    pg_status st = pg__trainer_file(file, t, path, NULL, late);
+    size_t n = 0;
+    const char *text = st == PG_OK ? pg_store_text(*file, PG_TEXT_MODEL_CONFIG, &n) : NULL;
+    if (st != PG_OK && st != PG_E_UNKNOWN && st != PG_E_UNSUPPORTED && st != PG_E_MISMATCH) {
+        if (err)
+            *err = *late;
+        return st;
+    }
+    if (st == PG_OK || st == PG_E_UNKNOWN)
+        *late = (pg_err){0};
+    if (!text)
+        return pg__graph_load(&t->graph, path, err);
+    st = pg__graph_parse(&t->graph, text, n, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(path));
+    return st;
+}
+
+/* From the file given, from the model's own, or by the initializers of its config. */
+static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *own, pg_err *err)
+{
     const char *path = o->weights ? o->weights : o->model;
-    pg_status st = o->weights ? PG_OK : pg_store_open(&s, path, NULL, NULL);
-    const int has_weights = o->weights || (st == PG_OK && pg_store_n_weights(s) > 0);
-    pg_store_close(s);
-    return has_weights ? pg__trainer_load(t, path, err) : pg__trainer_initialise(t, o->seed, err);
+    pg_store *given = NULL, *from = own;
+    pg_status st = PG_OK;
+    if (o->weights) {
+        PG_TRY(pg__trainer_file(&given, t, o->weights, t->graph, err));
+        from = given;
+    }
+    if (!o->weights && (!own || pg_store_n_weights(own) == 0))
+        PG_TRY(pg__trainer_initialise(t, o->seed, err));
+    else
+        PG_TRY(pg__trainer_load(t, from, path, err));
+    if (!o->weights && own && !o->optimizer && !o->optimizer_json)
+        PG_TRY(pg__state_take(t, own, o->model, err));
+    else if (!o->weights && own && pg_store_n_state(own) > 0)
+        PG_TRY(pg__strs_printf(&t->notes, err,
+                               "%s: its optimizer's state is left out: %s starts anew",
+                               PG_SHOW(o->model), t->optimiser.name));
+done:
+    pg_store_close(given);
+    return st;
 }
 
 pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
+    pg_store *own = NULL;
+    pg_err late = {0};
     pg_trainer *t = pg__mem_array(1, sizeof *t);
     if (!t)
         return pg__nomem(err);
-    t->version = 1;
     t->from_probabilities = o->loss_from_probabilities;
     PG_TRY(open_devices(t, o, err));
-    PG_TRY(pg__graph_load(&t->graph, o->model, err));
+    PG_TRY(open_model(t, &own, &late, o->model, err));
     PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
+    PG_TRY(read_version(t, own, err));
     PG_TRY(read_rules(t, o->rules, err));
     PG_TRY(name_ends(t, err));
-    PG_TRY(read_optimiser(t, o, err));
-    PG_TRY(read_objectives(t, o, err));
+    PG_TRY(read_training(t, o, own, err));
     st = make_params(t, err);
     if (st != PG_OK) {
-        pg_err_prefix(err, o->model);
-        if (st == PG_E_UNSUPPORTED && err && err->detail[0]) /* a wrapper's Lambdas, perhaps */
-            pg_err_hint(err, "pginfo %s", PG_QUOTE(o->model));
+        pg_err_prefix(err, PG_SHOW(o->model));
+        goto done;
+    }
+    if (late.code != PG_OK && !o->weights) {
+        st = late.code;
+        if (err)
+            *err = late;
         goto done;
     }
     PG_TRY(start_workers(t, o, err));
-    PG_TRY(start_weights(t, o, err));
+    PG_TRY(start_weights(t, o, own, err));
     *out = t;
     t = NULL;
 done:
+    pg_store_close(own);
     pg_trainer_close(t);
     return st;
+}
+
+size_t pg_trainer_n_notes(const pg_trainer *t)
+{
+    return t->notes.n;
+}
+
+const char *pg_trainer_note(const pg_trainer *t, size_t i)
+{
+    return i < t->notes.n ? t->notes.v[i] : NULL;
 }
 
 void pg_trainer_close(pg_trainer *t)
@@ -348,6 +446,8 @@ void pg_trainer_close(pg_trainer *t)
         pg__mem_free(t->file_names[i]);
     pg__mem_free(t->file_names);
     pg__strs_fini(&t->names);
+    pg__strs_fini(&t->notes);
+    pg__mem_free(t->keras_version);
     pg__lowered_fini(&t->built_params);
     pg__leaves_fini(&t->leaves);
     pg__graph_free(t->graph);

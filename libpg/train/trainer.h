@@ -66,6 +66,8 @@ struct pg_trainer {
     pg__penalty *penalties; /* per parameter */
     int has_regularizers, has_constraints;
     pg__strs names;
+    pg__strs notes;           /* what pg_trainer_note() tells */
+    char *keras_version;      /* of the Keras that wrote the model, or NULL */
     char **file_names;        /* per parameter: as in the file that it was read from, or NULL */
     pg__lowered built_params; /* shapes and owners of the parameters; no rows */
     uint64_t *offsets;        /* per parameter, and the end: elements from the start of a flat */
@@ -101,9 +103,14 @@ struct pg_trainer {
 pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
                               const pg__program **out, pg_err *err);
 
-/* Reads the weights of a checkpoint into the parameters; every variable must be there, and no
- * other. Messages name the file. */
-pg_status pg__trainer_load(pg_trainer *t, const char *path, pg_err *err);
+/* Opens a checkpoint as the trainer reads it: by layers, a wrapper's as its template's. graph: the
+ * model that it must be of, or NULL. What was done goes into the notes. */
+pg_status pg__trainer_file(pg_store **out, pg_trainer *t, const char *path, const pg__graph *graph,
+                           pg_err *err);
+
+/* Reads the weights of such a file into the parameters; every variable must be there, and no other.
+ * Messages name the file. */
+pg_status pg__trainer_load(pg_trainer *t, pg_store *file, const char *path, pg_err *err);
 
 /* Fills the parameters by the initializers of the model's config. */
 pg_status pg__trainer_initialise(pg_trainer *t, uint64_t seed, pg_err *err);
@@ -112,6 +119,11 @@ pg_status pg__trainer_initialise(pg_trainer *t, uint64_t seed, pg_err *err);
 pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err);
 pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v);
 void pg__flat_free(pg_trainer *t, pg__flat *f);
+
+/* Tensor i of a file, a weight or with `state` one of the state, into what f has for a parameter of
+ * that shape. */
+pg_status pg__param_read(pg_trainer *t, pg__flat *f, size_t param, pg_store *file, size_t i,
+                         int state, pg_err *err);
 
 /* All values of parameter i. */
 pg_status pg__param_get(pg_trainer *t, size_t i, double *out);

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "pg/convert.h"
 #include "store/values.h"
 #include "train/initial.h"
 #include "train/trainer.h"
@@ -44,14 +45,15 @@ void pg__flat_free(pg_trainer *t, pg__flat *f)
     *f = (pg__flat){0};
 }
 
-/* Values into parameter i from element `at` on, as the device holds them. */
-static pg_status put_values(pg_trainer *t, size_t i, size_t at, const double *exact, size_t n)
+/* Values into f's part for parameter i from element `at` on, as the device holds them. */
+static pg_status put_values(pg_trainer *t, pg__flat *f, size_t i, size_t at, const double *exact,
+                            size_t n)
 {
     const size_t bytes = t->backend->real_bytes;
     float rounded[PIECE];
     for (size_t k = 0; k < n; k++)
         rounded[k] = (float)exact[k];
-    return t->backend->put(t->dev, (char *)t->params.at[i] + at * bytes,
+    return t->backend->put(t->dev, (char *)f->at[i] + at * bytes,
                            bytes == sizeof *exact ? (const void *)exact : (const void *)rounded,
                            n * bytes);
 }
@@ -62,7 +64,7 @@ pg_status pg__param_put(pg_trainer *t, size_t i, const double *values)
     t->version++;
     for (size_t at = 0, n; at < t->n_elems[i]; at += n) {
         n = t->n_elems[i] - at < PIECE ? t->n_elems[i] - at : PIECE;
-        PG_TRY(put_values(t, i, at, values + at, n));
+        PG_TRY(put_values(t, &t->params, i, at, values + at, n));
     }
 done:
     return st;
@@ -86,19 +88,22 @@ done:
     return st;
 }
 
-/* Weight w of the store into parameter i, piece by piece. */
-static pg_status read_weight(pg_trainer *t, size_t i, pg_store *s, size_t w, pg_err *err)
+pg_status pg__param_read(pg_trainer *t, pg__flat *f, size_t param, pg_store *file, size_t i,
+                         int state, pg_err *err)
 {
-    const pg_weight *weight = pg_store_weight(s, w);
-    const size_t from_bytes = pg_dtype_bytes(weight->dtype);
+    const pg_weight *w = state ? pg_store_state(file, i) : pg_store_weight(file, i);
+    const size_t from_bytes = pg_dtype_bytes(w->dtype);
     unsigned char raw[PIECE * 8];
     double exact[PIECE];
     pg_status st = PG_OK;
-    for (size_t at = 0, n; at < t->n_elems[i]; at += n) {
-        n = t->n_elems[i] - at < PIECE ? t->n_elems[i] - at : PIECE;
-        PG_TRY(pg_store_read(s, w, (uint64_t)at * from_bytes, raw, n * from_bytes, err));
-        pg__values(exact, raw, n, weight->dtype);
-        PG_TRY(put_values(t, i, at, exact, n));
+    t->version++;
+    for (size_t at = 0, n; at < t->n_elems[param]; at += n) {
+        const uint64_t from = (uint64_t)at * from_bytes;
+        n = t->n_elems[param] - at < PIECE ? t->n_elems[param] - at : PIECE;
+        PG_TRY(state ? pg_store_read_state(file, i, from, raw, n * from_bytes, err)
+                     : pg_store_read(file, i, from, raw, n * from_bytes, err));
+        pg__values(exact, raw, n, w->dtype);
+        PG_TRY(put_values(t, f, param, at, exact, n));
     }
 done:
     return st;
@@ -145,7 +150,7 @@ static pg_status load_layer(pg_trainer *t, size_t top, pg_store *s, size_t file_
     for (size_t i = 0; i < l->n_weights; i++) {
         const size_t param = first_param(t, &below.v[placing.leaf[i]]) + placing.var[i];
         PG_TRY(same_shape(t, param, pg_store_weight(s, l->first + i), err));
-        PG_TRY(read_weight(t, param, s, l->first + i, err));
+        PG_TRY(pg__param_read(t, &t->params, param, s, l->first + i, 0, err));
         t->file_names[param] = pg__mem_strdup(stored[i].name);
         if (!t->file_names[param])
             PG_TRY(pg__nomem(err));
@@ -183,16 +188,29 @@ done:
     return st;
 }
 
-pg_status pg__trainer_load(pg_trainer *t, const char *path, pg_err *err)
+pg_status pg__trainer_file(pg_store **out, pg_trainer *t, const char *path, const pg__graph *graph,
+                           pg_err *err)
 {
+    const pg_convert_opts opts = {.unwrap = 1, .model_text = graph ? graph->text : NULL};
+    pg_convert_report rep = {0};
     pg_store *s = NULL;
     pg_status st = PG_OK;
-    PG_TRY(pg_store_open(&s, path, NULL, err));
-    st = load_aligned(t, s, err);
-    if (st != PG_OK)
-        pg_err_prefix(err, path);
+    PG_TRY(pg_convert_open(&s, path, &opts, &rep, err));
+    for (size_t i = 0; i < rep.n_notes; i++)
+        PG_TRY(pg__strs_printf(&t->notes, err, "%s: %s", PG_SHOW(path), rep.notes[i]));
+    *out = s;
+    s = NULL;
 done:
     pg_store_close(s);
+    pg_convert_report_fini(&rep);
+    return st;
+}
+
+pg_status pg__trainer_load(pg_trainer *t, pg_store *file, const char *path, pg_err *err)
+{
+    const pg_status st = load_aligned(t, file, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(path));
     return st;
 }
 

@@ -40,8 +40,6 @@ END
 try pgfit mlp.json --data classes.npz --loss sparse_categorical_crossentropy
 # What would be left out silently is refused.
 sed 's/"activity_regularizer": null/"activity_regularizer": "l2"/' mlp.json > active.json
-cp "$TESTDATA/files/keras-2.2.4/cnn4-g2/wrapper_model.h5" parallel.h5
 try pgfit active.json --data digits.npz --loss mse
 try pgfit mlp.json --data digits.npz --loss mse --optimizer sgd:weight_decay=0.1
 try pgfit mlp.json --data digits.npz --loss mse --validation-split half
-try pgfit parallel.h5 --data digits.npz --loss mse

@@ -86,6 +86,11 @@ PG_API PG_MUST_USE pg_status pg_trainer_open(pg_trainer **out, const pg_train_op
                                              pg_err *err);
 PG_API void pg_trainer_close(pg_trainer *t); /* NULL is allowed */
 
+/* What should be known of the files that were read, one line each: a wrapper whose template is
+ * trained, optimizer state that was taken or not. NULL: there is no such note. */
+PG_API size_t pg_trainer_n_notes(const pg_trainer *t);
+PG_API const char *pg_trainer_note(const pg_trainer *t, size_t i);
+
 /* ---- weights ---- */
 
 /* Variables in the order of Keras' get_weights(); names are "layer/variable". */
@@ -100,16 +105,26 @@ PG_API PG_MUST_USE pg_status pg_trainer_read_grad(pg_trainer *t, size_t i, doubl
                                                   size_t n_elems, pg_err *err);
 
 typedef struct pg_save_opts {
-    int force; /* replace an existing file */
+    int force;      /* replace an existing file */
+    int full_model; /* .h5: description, training configuration and optimizer state too */
 } pg_save_opts;
 
-/* Could pg_trainer_save() write there? To be asked before hours of training. PG_E_ARG: it exists.
- */
-PG_API PG_MUST_USE pg_status pg_trainer_check_output(const char *path, const pg_save_opts *opts,
-                                                     pg_err *err);
+/* Could pg_trainer_save() write there? To be asked before hours of training; t NULL: before the model
+ * was read, which may refuse the format later. PG_E_ARG: it exists, or its suffix says no format;
+ * PG_E_UNSUPPORTED: the format cannot hold this model. */
+PG_API PG_MUST_USE pg_status pg_trainer_check_output(pg_trainer *t, const char *path,
+                                                     const pg_save_opts *opts, pg_err *err);
 
-/* Writes the weights as a file that the model loads on one device; it appears whole or not at all,
- * and was read back. opts may be NULL. */
+/* Writes a file that the model loads on one device, in the format that the suffix says:
+ *
+ *   .h5, .hdf5    the weights, legacy layout; with full_model as model.save() writes it
+ *   .weights.h5   the weights, as save_weights() of the model's Keras writes them under that name
+ *   .keras        the full model
+ *   .safetensors  the weights
+ *
+ * A full model goes on where training stopped: load_model(), then fit(). It appears whole or not at
+ * all, and was read back. What could not be said in that format becomes a note. opts may be NULL.
+ */
 PG_API PG_MUST_USE pg_status pg_trainer_save(pg_trainer *t, const char *path,
                                              const pg_save_opts *opts, pg_err *err);
 

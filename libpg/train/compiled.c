@@ -1,0 +1,411 @@
+/* compiled.c - training_config and compile_config, written and read.
+ *
+ *     legacy .h5   {"loss", "metrics", "weighted_metrics", "loss_weights", "optimizer_config"}
+ *     .keras       config.json's compile_config: the same with "optimizer"
+ *
+ * Always written in the first form: the converter makes the second of it. Class names of
+ * optimizers: "Custom>Adam" is how Keras 2.11 to 2.15 call their own, "Adam" is a legacy one there,
+ * and Keras 3's. Numbers are float32 in Keras; the shortest text that means the same one is
+ * written. */
+#include "train/compiled.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/slots.h"
+
+/* ---- writing ---- */
+
+typedef struct number {
+    char s[32];
+} number;
+
+static number number_of(double v)
+{
+    number t;
+    for (int digits = 1; digits <= 9; digits++) {
+        (void)snprintf(t.s, sizeof t.s, "%.*g", digits, v);
+        if (strtof(t.s, NULL) == (float)v)
+            break;
+    }
+    return t;
+}
+
+static pg_status add_number(pg__str *out, const char *key, double v, pg_err *err)
+{
+    return pg__str_printf(out, err, ", \"%s\": %s", key, number_of(v).s);
+}
+
+static pg_status add_flag(pg__str *out, const char *key, int v, pg_err *err)
+{
+    return pg__str_printf(out, err, ", \"%s\": %s", key, v ? "true" : "false");
+}
+
+/* 0 is none of a thing. */
+static pg_status add_limit(pg__str *out, const char *key, double v, int always, pg_err *err)
+{
+    if (v > 0)
+        return add_number(out, key, v, err);
+    return always ? pg__str_printf(out, err, ", \"%s\": null", key) : PG_OK;
+}
+
+static pg_status add_rules(pg__str *out, const pg__optimiser *o, pg__era era, pg_err *err)
+{
+    const int is_sgd = strcmp(o->name, "SGD") == 0, is_rms = strcmp(o->name, "RMSprop") == 0;
+    const int tensorflow = era >= PG__ERA_OLD;
+    pg_status st = PG_OK;
+    if (is_sgd || (is_rms && tensorflow))
+        PG_TRY(add_number(out, "momentum", o->momentum, err));
+    if (is_sgd)
+        PG_TRY(add_flag(out, "nesterov", o->nesterov, err));
+    if (is_rms || strcmp(o->name, "Adadelta") == 0)
+        PG_TRY(add_number(out, "rho", o->rho, err));
+    if (is_rms && tensorflow)
+        PG_TRY(add_flag(out, "centered", o->centered, err));
+    if (o->beta_2 > 0) {
+        PG_TRY(add_number(out, "beta_1", o->beta_1, err));
+        PG_TRY(add_number(out, "beta_2", o->beta_2, err));
+    }
+    if (!is_sgd)
+        PG_TRY(add_number(out, "epsilon", o->epsilon, err));
+    if (strcmp(o->name, "Adam") == 0 || strcmp(o->name, "AdamW") == 0)
+        PG_TRY(add_flag(out, "amsgrad", o->amsgrad, err));
+    if (strcmp(o->name, "Adagrad") == 0 && tensorflow)
+        PG_TRY(add_number(out, "initial_accumulator_value", o->initial_accumulator, err));
+    if (strcmp(o->name, "Nadam") == 0 && !tensorflow)
+        PG_TRY(add_number(out, "schedule_decay", o->nadam_decay, err));
+done:
+    return st;
+}
+
+static pg_status add_optimizer(pg__str *out, const pg_trainer *t, pg_err *err)
+{
+    const pg__optimiser *o = &t->optimiser;
+    const pg__era era = pg__era_of(t);
+    const int later = era >= PG__ERA_NEW, nadam = strcmp(o->name, "Nadam") == 0;
+    pg_status st = PG_OK;
+    PG_TRY(pg__str_printf(out, err, "{\"class_name\": \"%s%s\", \"config\": {\"name\": \"%s\"",
+                          era == PG__ERA_NEW ? "Custom>" : "", o->name, o->name));
+    PG_TRY(add_number(out, era == PG__ERA_2_2 ? "lr" : "learning_rate", o->lr, err));
+    if (!later && !(nadam && era < PG__ERA_OLD))
+        PG_TRY(add_number(out, "decay", nadam ? o->nadam_decay : o->decay, err));
+    if (later)
+        PG_TRY(add_limit(out, "weight_decay", o->weight_decay, 1, err));
+    PG_TRY(add_limit(out, "clipnorm", o->clipnorm, later, err));
+    if (era >= PG__ERA_OLD)
+        PG_TRY(add_limit(out, "global_clipnorm", o->global_clipnorm, later, err));
+    PG_TRY(add_limit(out, "clipvalue", o->clipvalue, later, err));
+    if (later)
+        PG_TRY(pg__str_puts(out,
+                            ", \"use_ema\": false, \"ema_momentum\": 0.99, "
+                            "\"ema_overwrite_frequency\": null",
+                            err));
+    if (era == PG__ERA_NEW)
+        PG_TRY(pg__str_puts(out, ", \"jit_compile\": false, \"is_legacy_optimizer\": false", err));
+    PG_TRY(add_rules(out, o, era, err));
+    PG_TRY(pg__str_puts(out, "}}", err));
+done:
+    return st;
+}
+
+/* Keras' name of a loss; standalone Keras had longer ones for two. */
+static const char *loss_name(const pg_trainer *t, pg__loss_kind kind)
+{
+    static const char *const names[] = {
+#define PG_LOSS(name, target) #name,
+#include "ops/losses.def"
+#undef PG_LOSS
+    };
+    const int early = pg__era_of(t) <= PG__ERA_2_3;
+    if (early && kind == PG__LOSS_kl_divergence)
+        return "kullback_leibler_divergence";
+    if (early && kind == PG__LOSS_cosine_similarity)
+        return "cosine_proximity";
+    return kind == PG__LOSS_log_cosh && !t->rules->keras3 ? "logcosh" : names[kind];
+}
+
+/* A loss with parameters is an object of its class. */
+static pg_status add_loss(pg__str *out, const pg_trainer *t, const pg__loss_attrs *l, pg_err *err)
+{
+    const int huber = l->kind == PG__LOSS_huber && l->param != 1;
+    const char *class_name = l->kind == PG__LOSS_huber                 ? "Huber"
+                             : l->kind == PG__LOSS_binary_crossentropy ? "BinaryCrossentropy"
+                             : l->kind == PG__LOSS_categorical_crossentropy
+                                 ? "CategoricalCrossentropy"
+                                 : NULL;
+    if (!class_name || (!huber && l->smoothing == 0))
+        return pg__str_printf(out, err, "\"%s\"", loss_name(t, l->kind));
+    return pg__str_printf(out, err, "{\"class_name\": \"%s\", \"config\": {\"%s\": %s}}",
+                          class_name, huber ? "delta" : "label_smoothing",
+                          number_of(huber ? l->param : l->smoothing).s);
+}
+
+static pg_status add_key(pg__str *out, const char *name, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__json_quote(out, name, strlen(name), err));
+    PG_TRY(pg__str_puts(out, ": ", err));
+done:
+    return st;
+}
+
+static pg_status add_losses(pg__str *out, const pg_trainer *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    int some = 0;
+    if (t->n_outputs == 1)
+        return add_loss(out, t, &t->objectives[0].loss, err);
+    PG_TRY(pg__str_puts(out, "{", err));
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        if (!t->objectives[k].has_loss)
+            continue;
+        PG_TRY(pg__str_puts(out, some++ ? ", " : "", err));
+        PG_TRY(add_key(out, t->output_names[k], err));
+        PG_TRY(add_loss(out, t, &t->objectives[k].loss, err));
+    }
+    PG_TRY(pg__str_puts(out, "}", err));
+done:
+    return st;
+}
+
+static pg_status add_loss_weights(pg__str *out, const pg_trainer *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    int needed = 0;
+    for (size_t k = 0; k < t->n_outputs; k++)
+        needed |= t->loss_weights[k] != 1;
+    if (!needed)
+        return pg__str_puts(out, "null", err);
+    PG_TRY(pg__str_puts(out, t->n_outputs == 1 ? "[" : "{", err));
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        PG_TRY(pg__str_puts(out, k ? ", " : "", err));
+        if (t->n_outputs > 1)
+            PG_TRY(add_key(out, t->output_names[k], err));
+        PG_TRY(pg__str_puts(out, number_of(t->loss_weights[k]).s, err));
+    }
+    PG_TRY(pg__str_puts(out, t->n_outputs == 1 ? "]" : "}", err));
+done:
+    return st;
+}
+
+/* "accuracy,mae", or "OUT=accuracy,OUT=mae". */
+static pg_status add_metrics(pg__str *out, const pg_trainer *t, pg_err *err)
+{
+    const char *text = t->metric_text;
+    pg_status st = PG_OK;
+    if (!text)
+        return pg__str_puts(out, "null", err);
+    const int by_output = strchr(text, '=') != NULL && t->n_outputs > 1;
+    PG_TRY(pg__str_puts(out, by_output ? "{" : "[", err));
+    for (size_t k = 0, outputs = 0; k < (by_output ? t->n_outputs : 1); k++) {
+        int some = 0;
+        for (const char *s = text; *s != '\0';) {
+            const size_t len = strcspn(s, ",");
+            const char *equals = memchr(s, '=', len), *name = equals ? equals + 1 : s;
+            const size_t n = strlen(t->output_names[k]);
+            const int mine = !equals || !by_output ||
+                             ((size_t)(equals - s) == n && memcmp(s, t->output_names[k], n) == 0);
+            if (mine && by_output && !some) {
+                PG_TRY(pg__str_puts(out, outputs++ ? ", " : "", err));
+                PG_TRY(add_key(out, t->output_names[k], err));
+            }
+            if (mine) {
+                PG_TRY(pg__str_puts(out, some++ ? ", " : by_output ? "[" : "", err));
+                PG_TRY(pg__json_quote(out, name, len - (size_t)(name - s), err));
+            }
+            s += len + (s[len] == ',');
+        }
+        PG_TRY(pg__str_puts(out, by_output && some ? "]" : "", err));
+    }
+    PG_TRY(pg__str_puts(out, by_output ? "}" : "]", err));
+done:
+    return st;
+}
+
+pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__str_puts(out, "{\"loss\": ", err));
+    PG_TRY(add_losses(out, t, err));
+    PG_TRY(pg__str_puts(out, ", \"metrics\": ", err));
+    PG_TRY(add_metrics(out, t, err));
+    PG_TRY(pg__str_puts(out, ", \"weighted_metrics\": null, \"loss_weights\": ", err));
+    PG_TRY(add_loss_weights(out, t, err));
+    if (pg__era_of(t) <= PG__ERA_2_3)
+        PG_TRY(pg__str_puts(out, ", \"sample_weight_mode\": null", err));
+    PG_TRY(pg__str_puts(out, ", \"optimizer_config\": ", err));
+    PG_TRY(add_optimizer(out, t, err));
+    PG_TRY(pg__str_puts(out, "}", err));
+done:
+    return st;
+}
+
+/* ---- reading ---- */
+
+void pg__compiled_fini(pg__compiled *c)
+{
+    pg__str_fini(&c->optimizer);
+    pg__str_fini(&c->loss);
+    pg__str_fini(&c->loss_weights);
+    pg__str_fini(&c->metrics);
+    *c = (pg__compiled){0};
+}
+
+/* One loss or metric: its name, with what it was given beside it. */
+static pg_status read_one(pg__str *out, const pg__json *j, const char *what, pg_err *err)
+{
+    static const char *const params[] = {"delta", "label_smoothing"};
+    static const double usual[] = {1, 0};
+    const pg__json *config = pg__json_get(j, "config");
+    const char *name = pg__json_str(j), *fn = pg__json_get_str(config, "fn");
+    const char *class_name = pg__json_get_str(j, "class_name");
+    double v = 0;
+    pg_status st = PG_OK;
+    /* A function by name, or a class that stands for one: MeanMetricWrapper of "accuracy". */
+    if (!name && class_name && strcmp(class_name, "function") == 0)
+        name = pg__json_str(config);
+    if (!name && class_name && strcmp(class_name, "MeanMetricWrapper") == 0)
+        name = pg__json_get_str(config, "name") ? pg__json_get_str(config, "name") : fn;
+    if (!name)
+        name = class_name;
+    if (!name)
+        PG_FAIL(PG_E_UNSUPPORTED, "its training configuration has a %s without a name", what);
+    if (pg__json_bool(pg__json_get(config, "from_logits"), 0))
+        PG_FAIL(PG_E_UNSUPPORTED, "its training configuration asks for %s from logits",
+                PG_SHOW(name));
+    PG_TRY(pg__str_puts(out, name, err));
+    for (size_t i = 0; i < 2; i++)
+        if (pg__json_num(pg__json_get(config, params[i]), &v) && v != usual[i])
+            PG_TRY(pg__str_printf(out, err, ":%s=%s", params[i], number_of(v).s));
+done:
+    return st;
+}
+
+/* A value, a list of them, or for one output a list of its own: "a,b" or "OUT=a,OUT=b". */
+static pg_status read_list(pg__str *out, const pg__json *j, const char *output, const char *what,
+                           pg_err *err)
+{
+    pg_status st = PG_OK;
+    const int is_list = pg__json_type_of(j) == PG_J_ARRAY;
+    for (size_t i = 0; i < (is_list ? pg__json_len(j) : 1); i++) {
+        const pg__json *one = is_list ? pg__json_at(j, i) : j;
+        if (pg__json_type_of(one) == PG_J_NULL || !one)
+            continue;
+        if (pg__json_type_of(one) == PG_J_ARRAY) {
+            PG_TRY(read_list(out, one, output, what, err));
+            continue;
+        }
+        PG_TRY(pg__str_puts(out, out->n ? "," : "", err));
+        if (output)
+            PG_TRY(pg__str_printf(out, err, "%s=", output));
+        PG_TRY(read_one(out, one, what, err));
+    }
+done:
+    return st;
+}
+
+/* Lists with one entry per output, and dicts by output. */
+static pg_status read_words(pg__str *out, const pg_trainer *t, const pg__json *j, const char *what,
+                            int by_place, pg_err *err)
+{
+    pg__json_iter it = {.obj = j};
+    pg_status st = PG_OK;
+    by_place |= pg__json_type_of(pg__json_at(j, 0)) == PG_J_ARRAY;
+    if (pg__json_type_of(j) == PG_J_ARRAY && by_place && t->n_outputs > 1) {
+        for (size_t k = 0; k < pg__json_len(j) && k < t->n_outputs; k++)
+            PG_TRY(read_list(out, pg__json_at(j, k), t->output_names[k], what, err));
+        goto done;
+    }
+    if (pg__json_type_of(j) != PG_J_OBJECT || pg__json_get_str(j, "class_name"))
+        return read_list(out, j, NULL, what, err);
+    while (pg__json_next(&it))
+        PG_TRY(read_list(out, it.value, it.key, what, err));
+done:
+    return st;
+}
+
+static pg_status read_loss_weights(pg__str *out, const pg__json *j, pg_err *err)
+{
+    pg__json_iter it = {.obj = j};
+    pg_status st = PG_OK;
+    double v = 0;
+    if (pg__json_type_of(j) == PG_J_OBJECT) {
+        while (pg__json_next(&it))
+            if (pg__json_num(it.value, &v))
+                PG_TRY(
+                    pg__str_printf(out, err, "%s%s=%s", out->n ? "," : "", it.key, number_of(v).s));
+        goto done;
+    }
+    for (size_t i = 0; i < pg__json_len(j); i++)
+        if (pg__json_num(pg__json_at(j, i), &v))
+            PG_TRY(pg__str_printf(out, err, "%s%s", out->n ? "," : "", number_of(v).s));
+done:
+    return st;
+}
+
+/* The optimizer's text as bytes, its class without Keras 2's prefix. */
+static pg_status read_optimizer(pg__compiled *c, const char *text, pg__json_span s, int zip,
+                                int keras3, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str name = {0};
+    const pg__json_span class_name = pg__json_member(text, s, "class_name"),
+                        config = pg__json_member(text, s, "config"),
+                        module = pg__json_member(text, s, "module");
+    if (s.n > 1 && text[s.off] == '"') /* compile("adam") */
+        return pg__str_printf(&c->optimizer, err, "{\"class_name\": %.*s, \"config\": {}}",
+                              (int)s.n, text + s.off);
+    if (!class_name.n || !config.n)
+        goto done;
+    PG_TRY(pg__json_unquote(&name, text, class_name, err));
+    const int custom = strncmp(name.s, "Custom>", 7) == 0;
+    const char *rate = pg__json_member(text, config, "learning_rate").n ? "learning_rate" : "lr";
+    const pg__json_span lr = pg__json_member(text, config, rate);
+    if (lr.n && text[lr.off] == '{')
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "its optimizer's learning rate is a schedule; give --optimizer NAME");
+    c->legacy = keras3 || custom ? 0
+                : zip            ? pg__json_is_text(text, module, "keras.optimizers.legacy")
+                                 : 1;
+    PG_TRY(pg__str_puts(&c->optimizer, "{\"class_name\": ", err));
+    PG_TRY(
+        pg__json_quote(&c->optimizer, name.s + (custom ? 7 : 0), name.n - (custom ? 7 : 0), err));
+    PG_TRY(pg__str_puts(&c->optimizer, ", \"config\": ", err));
+    PG_TRY(pg__str_add(&c->optimizer, text + config.off, config.n, err));
+    PG_TRY(pg__str_puts(&c->optimizer, "}", err));
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+pg_status pg__compiled_of(pg__compiled *out, const pg_trainer *t, const pg_store *file, pg_err *err)
+{
+    size_t n = 0;
+    const char *text = pg_store_text(file, PG_TEXT_TRAINING_CONFIG, &n);
+    const char *writer = pg_store_writer(file);
+    const int keras3 = writer && strncmp(writer, "keras 3", 7) == 0, zip = !text;
+    pg__json_span all = {0, n};
+    pg__json *j = NULL;
+    pg_status st = PG_OK;
+    out->legacy = -1;
+    if (zip && (text = pg_store_text(file, PG_TEXT_MODEL_CONFIG, &n)))
+        all = pg__json_member(text, (pg__json_span){0, n}, "compile_config");
+    if (!text || pg__json_is_null(text, all))
+        return PG_OK;
+    PG_TRY(pg__json_parse(&j, text + all.off, all.n, err));
+    PG_TRY(read_optimizer(out, text,
+                          pg__json_member(text, all, zip ? "optimizer" : "optimizer_config"), zip,
+                          keras3, err));
+    PG_TRY(read_words(&out->loss, t, pg__json_get(j, "loss"), "loss", 1, err));
+    PG_TRY(read_words(&out->metrics, t, pg__json_get(j, "metrics"), "metric", 0, err));
+    PG_TRY(read_loss_weights(&out->loss_weights, pg__json_get(j, "loss_weights"), err));
+done:
+    pg__json_free(j);
+    if (st != PG_OK)
+        pg__compiled_fini(out);
+    return st;
+}

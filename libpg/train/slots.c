@@ -1,0 +1,292 @@
+/* slots.c - where the optimizer's state stands in a file.
+ *
+ *             to 2.2            2.3               tf.keras to 2.10    2.11 - 2.15      Keras 3
+ *   first     steps             steps             steps               steps            steps, rate
+ *   SGD       n                 n                 n if momentum       n, always        n if
+ * momentum RMSprop   n, no steps       n                 n, then momenta, then means of the
+ * gradients Adagrad   n, no steps       n                 n                   n                n
+ *   Adadelta  n n, no steps     n n               n n                 by parameter     by parameter
+ *   Adam      n n and, from 2.1 on, n of one element                 m, v by parameter, then all
+ *             (amsgrad: whole ones); tf.keras only with amsgrad       maxima with amsgrad
+ *   Adamax    n n               n n               n n                 by parameter     by parameter
+ *   Nadam     n n               product, n n      product, n n        by parameter     product
+ * first
+ *
+ * n: one array per trained variable, in the order of trainable_weights. Seen in files of 2.0.9,
+ * 2.2.4, 2.3.1, TF 1.14 to 2.3, Keras 2.15 and 3.6. */
+#include "train/slots.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "store/values.h"
+
+static int is(const pg_trainer *t, const char *name)
+{
+    return strcmp(t->optimiser.name, name) == 0;
+}
+
+pg__era pg__era_of(const pg_trainer *t)
+{
+    if (t->rules->keras3)
+        return PG__ERA_THREE;
+    if (!t->optimiser.legacy)
+        return PG__ERA_NEW;
+    if (!t->rules->clip_all_together) /* not of the package of its own */
+        return PG__ERA_OLD;
+    return t->rules->bce_adds_epsilon ? PG__ERA_2_3 : PG__ERA_2_2;
+}
+
+static pg_status add(pg__state_list *l, pg__state_kind kind, size_t slot, size_t param, pg_err *err)
+{
+    if (pg__mem_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v))
+        return pg__nomem(err);
+    l->v[l->n++] = (pg__state_entry){kind, slot, param};
+    return PG_OK;
+}
+
+void pg__state_list_fini(pg__state_list *l)
+{
+    pg__mem_free(l->v);
+    *l = (pg__state_list){0};
+}
+
+/* One entry for every trained parameter. */
+static pg_status add_all(pg__state_list *l, const pg_trainer *t, pg__state_kind kind, size_t slot,
+                         pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < t->n_params; i++)
+        if (t->trained[t->order[i]])
+            PG_TRY(add(l, kind, slot, t->order[i], err));
+done:
+    return st;
+}
+
+static pg_status add_pairs(pg__state_list *l, const pg_trainer *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < t->n_params; i++)
+        for (size_t slot = 0; slot < 2 && t->trained[t->order[i]]; slot++)
+            PG_TRY(add(l, PG__STATE_SLOT, slot, t->order[i], err));
+done:
+    return st;
+}
+
+static pg_status add_first(pg__state_list *l, const pg_trainer *t, pg__era era, pg_err *err)
+{
+    const int uncounted =
+        era == PG__ERA_2_2 && (is(t, "RMSprop") || is(t, "Adagrad") || is(t, "Adadelta"));
+    const int product = is(t, "Nadam") && era != PG__ERA_2_2 && era != PG__ERA_NEW;
+    pg_status st = PG_OK;
+    if (!uncounted)
+        PG_TRY(add(l, PG__STATE_STEPS, 0, 0, err));
+    if (era == PG__ERA_THREE)
+        PG_TRY(add(l, PG__STATE_RATE, 0, 0, err));
+    if (product)
+        PG_TRY(add(l, PG__STATE_PRODUCT, 0, 0, err));
+done:
+    return st;
+}
+
+pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era era, int unused_too,
+                            pg_err *err)
+{
+    const pg__optimiser *o = &t->optimiser;
+    const size_t n_slots = pg__optimiser_of(pg__optimiser_kind_of(o))->n_slots;
+    const int by_param =
+        (era == PG__ERA_NEW || era == PG__ERA_THREE) && !is(t, "RMSprop") && n_slots >= 2;
+    pg_status st = PG_OK;
+    PG_TRY(add_first(out, t, era, err));
+    if (is(t, "SGD") && n_slots == 0) { /* kept, and never used */
+        if (era != PG__ERA_OLD && era != PG__ERA_THREE)
+            PG_TRY(add_all(out, t, PG__STATE_ZEROS, 0, err));
+        goto done;
+    }
+    if (by_param)
+        PG_TRY(add_pairs(out, t, err));
+    for (size_t slot = by_param ? 2 : 0; slot < n_slots; slot++)
+        if (pg__optimiser_uses_slot(o, slot))
+            PG_TRY(add_all(out, t, PG__STATE_SLOT, slot, err));
+    if (unused_too && is(t, "Adam") && !o->amsgrad && era <= PG__ERA_2_3)
+        PG_TRY(add_all(out, t, PG__STATE_ZERO, 2, err));
+done:
+    return st;
+}
+
+/* ---- names ---- */
+
+static const char *slot_word(const pg_trainer *t, pg__era era, size_t slot)
+{
+    static const char *const words[][4] = {
+        {"SGD", "momentum", "", ""},        {"RMSprop", "rms", "momentum", "mg"},
+        {"Adam", "m", "v", "vhat"},         {"AdamW", "m", "v", "vhat"},
+        {"Adagrad", "accumulator", "", ""}, {"Adadelta", "accum_grad", "accum_var", ""},
+        {"Adamax", "m", "v", ""},           {"Nadam", "m", "v", ""}};
+    static const char *const three[] = {"momentum", "velocity", "max_velocity"};
+    const int moments = is(t, "Adam") || is(t, "AdamW") || is(t, "Adamax") || is(t, "Nadam");
+    if (era == PG__ERA_THREE && moments)
+        return three[slot];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (is(t, words[i][0]))
+            return words[i][1 + slot];
+    return "slot";
+}
+
+static pg_status scalar_name(pg__str *out, const pg_trainer *t, pg__era era, pg__state_kind kind,
+                             pg_err *err)
+{
+    const char *name = t->optimiser.name;
+    if (kind == PG__STATE_RATE)
+        return pg__str_printf(out, err, "%s/learning_rate", name);
+    if (kind == PG__STATE_PRODUCT)
+        return pg__str_printf(out, err, era == PG__ERA_THREE ? "%s/product" : "%s/product:0", name);
+    if (era == PG__ERA_NEW)
+        return pg__str_puts(out, "iteration:0", err);
+    return pg__str_printf(out, err, era == PG__ERA_THREE ? "%s/iteration" : "%s/iter:0", name);
+}
+
+pg_status pg__state_name(pg__str *out, const pg_trainer *t, pg__era era, const pg__state_entry *e,
+                         pg_err *err)
+{
+    const char *name = t->optimiser.name, *weight = "", *word = slot_word(t, era, e->slot);
+    if (e->kind < PG__STATE_SLOT)
+        return scalar_name(out, t, era, e->kind, err);
+    for (size_t i = 0; i < t->n_params; i++)
+        if (t->order[i] == e->param)
+            weight = t->weights[i].name;
+    if (era == PG__ERA_NEW)
+        return pg__str_printf(out, err, "%s/%s/%s:0", name, word, weight);
+    if (era == PG__ERA_THREE)
+        return pg__str_printf(out, err, "%s/%s_%s", name, weight, word);
+    return pg__str_printf(out, err, "%s/%s/%s:0", name, weight, word);
+}
+
+/* ---- reading ---- */
+
+/* The tensors that are the optimizer's: the path layout keeps metrics beside them. */
+static size_t list_stored(size_t *at, const pg_store *file)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < pg_store_n_state(file); i++) {
+        const char *name = pg_store_state(file, i)->name;
+        if (strncmp(name, "metrics/", 8) != 0)
+            at[n++] = i;
+    }
+    return n;
+}
+
+static int entry_fits(const pg_trainer *t, const pg__state_entry *e, const pg_weight *w)
+{
+    const pg__dims have = pg__dims_of(w->rank, w->dims);
+    if (e->kind == PG__STATE_ZERO)
+        return pg__dims_elems(&have) == 1;
+    if (e->kind < PG__STATE_SLOT)
+        return w->rank == 0;
+    return pg__dims_equal(&have, &t->built_params.params[e->param].shape);
+}
+
+static int list_fits(const pg_trainer *t, const pg__state_list *l, const pg_store *file,
+                     const size_t *at, size_t n)
+{
+    if (l->n != n)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        if (!entry_fits(t, &l->v[i], pg_store_state(file, at[i])))
+            return 0;
+    return 1;
+}
+
+static pg_status read_scalar(double *out, pg_store *file, size_t i, pg_err *err)
+{
+    const pg_weight *w = pg_store_state(file, i);
+    unsigned char raw[8];
+    const pg_status st = pg_store_read_state(file, i, 0, raw, pg_dtype_bytes(w->dtype), err);
+    if (st == PG_OK)
+        pg__values(out, raw, 1, w->dtype);
+    return st;
+}
+
+static pg_status read_entry(pg_trainer *t, const pg__state_entry *e, pg_store *file, size_t i,
+                            pg_err *err)
+{
+    double v = 0;
+    pg_status st = PG_OK;
+    if (e->kind == PG__STATE_SLOT)
+        return pg__param_read(t, &t->slots[e->slot], e->param, file, i, 1, err);
+    if (e->kind > PG__STATE_SLOT)
+        return PG_OK;
+    PG_TRY(read_scalar(&v, file, i, err));
+    if (e->kind == PG__STATE_RATE) {
+        t->optimiser.lr = v;
+    } else if (e->kind == PG__STATE_PRODUCT) {
+        t->optimiser.nadam_product = v;
+    } else if (v >= 0 && v < 9e15) {
+        t->optimiser.iterations = (uint64_t)v;
+    } else {
+        PG_FAIL(PG_E_FORMAT, "%s: %g updates", PG_SHOW(pg_store_state(file, i)->name), v);
+    }
+done:
+    return st;
+}
+
+static pg_status read_list(pg_trainer *t, const pg__state_list *l, pg_store *file, const size_t *at,
+                           pg_err *err)
+{
+    pg_status st = PG_OK;
+    int has_product = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        PG_TRY(read_entry(t, &l->v[i], file, at[i], err));
+        has_product |= l->v[i].kind == PG__STATE_PRODUCT;
+    }
+    if (!has_product)
+        pg__optimiser_recount(&t->optimiser);
+done:
+    return st;
+}
+
+/* The first era whose list the file's tensors are, the trainer's own before all others. */
+static pg_status take(int *taken, pg_trainer *t, pg_store *file, const size_t *at, size_t n,
+                      pg_err *err)
+{
+    const pg__era own = pg__era_of(t);
+    pg_status st = PG_OK;
+    *taken = 0;
+    for (int unused_too = 0; !*taken && unused_too < 2; unused_too++) {
+        pg__state_list l = {0};
+        st = pg__state_list_of(&l, t, own, unused_too, err);
+        *taken = st == PG_OK && list_fits(t, &l, file, at, n);
+        if (*taken)
+            st = read_list(t, &l, file, at, err);
+        pg__state_list_fini(&l);
+        if (st != PG_OK)
+            return st;
+    }
+    return PG_OK;
+}
+
+pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err *err)
+{
+    const size_t n_all = pg_store_n_state(file);
+    size_t *at = pg__mem_array(n_all, sizeof *at);
+    pg_status st = PG_OK;
+    int taken = 0;
+    if (!at)
+        return pg__nomem(err);
+    const size_t n = list_stored(at, file);
+    if (n == 0)
+        goto done;
+    if (t->graph->dialect != 1) /* Keras 1 sorts it by names */
+        PG_TRY(take(&taken, t, file, at, n, err));
+    if (taken)
+        PG_TRY(pg__strs_printf(&t->notes, err, "%s: goes on after %s updates of %s", PG_SHOW(name),
+                               PG_NUM(t->optimiser.iterations), t->optimiser.name));
+    else
+        PG_TRY(pg__strs_printf(
+            &t->notes, err, "%s: optimizer state (%zu tensors) is not that of %s: it starts anew",
+            PG_SHOW(name), n, t->optimiser.name));
+done:
+    pg__mem_free(at);
+    return st;
+}

@@ -1,0 +1,38 @@
+# What pgfit reads and writes: every format, full models that training goes on from, wrappers' files.
+k224=$TESTDATA/files/keras-2.2.4/cnn4-g2 k36=$TESTDATA/files/keras-3.6.0-native/cnn4 k215=$TESTDATA/files/keras-2.15.0-native/cnn4
+cp "$k224/wrapper_model.h5" parallel.h5
+cp "$k224/expected_model.h5" single.h5
+cp "$k36/wrapper.keras" parallel3.keras
+cp "$k36/template.json" model3.json
+cp "$k215/wrapper_legacy.h5" parallel15.h5
+python3 - "$k224" <<'END'
+import sys, zipfile
+with zipfile.ZipFile('rows.npz', 'w') as z:
+    for name in ('x0.npy', 'y0.npy'):
+        z.write(sys.argv[1] + '/' + name, name)
+END
+fit() { pgfit "$@" --data rows.npz --loss mse | sed '/^epoch/d'; }
+echo '$ the wrapper and its template give the same weights'
+fit parallel.h5 -o a.h5
+fit single.h5 -o b.h5
+pgdiff a.h5 b.h5
+echo '$ full models: training goes on from them'
+fit parallel15.h5 -o c.keras
+fit c.keras -o c.h5 --full-model
+fit c.h5 --optimizer sgd -o c.weights.h5
+pginfo c.h5 c.keras c.weights.h5 | grep -e '^c' -e optimizer
+fit parallel3.keras -o d.keras
+pgcheck d.keras
+echo '$ initial weights of any format'
+fit model3.json --weights d.keras -o d.weights.h5
+fit model3.json --weights d.weights.h5 -o d.safetensors
+fit model3.json --weights d.safetensors -o d.h5
+pgsplit -q d.h5 shards
+fit model3.json --weights shards -o e.h5
+for f in d.keras d.weights.h5 d.safetensors; do pgdiff $f $f; done
+echo '$ what cannot be'
+try() { "$@" || echo "exit $?: $*"; }
+cp "$TESTDATA/files/keras-1.2.2-py3/make_parallel-cnn4/template.json" model1.json
+try pgfit model1.json --data rows.npz --loss mse -o f.keras
+try pgfit single.h5 --data rows.npz -o f.pt
+fit single.h5 -o f.keras
