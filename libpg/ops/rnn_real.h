@@ -67,6 +67,14 @@ static inline int pg__is_shown(const pg__rnn_attrs *a, const rnn_sizes *z, const
     return s >= w->first && !(a->zero_masked && pg__is_masked(w->mask, pg__step_in(a, z, s)));
 }
 
+static inline void pg__copy_or_zero(real *to, const real *from, size_t n)
+{
+    if (from)
+        memcpy(to, from, n * sizeof *to);
+    else
+        memset(to, 0, n * sizeof *to);
+}
+
 /* Writes the outputs of one row once its states are known. */
 static inline void pg__rnn_show(const pg__rnn_attrs *a, const rnn_sizes *z, const real *mask,
                                 const real *states, real *y, real *last, real *final)
@@ -74,12 +82,12 @@ static inline void pg__rnn_show(const pg__rnn_attrs *a, const rnn_sizes *z, cons
     const rnn_shown w = pg__rnn_shown(a, z, mask);
     const size_t n = z->units, end = z->steps - 1;
     for (size_t s = 0; y && s < z->steps; s++)
-        for (size_t k = 0; k < n; k++)
-            y[pg__step_out(a, z, s) * n + k] = pg__is_shown(a, z, &w, s) ? states[s * n + k] : 0;
-    for (size_t k = 0; last && k < n; k++)
-        last[k] = pg__is_shown(a, z, &w, end) ? states[end * n + k] : 0;
-    for (size_t k = 0; final && k < n; k++)
-        final[k] = states[end * n + k];
+        pg__copy_or_zero(y + pg__step_out(a, z, s) * n,
+                         pg__is_shown(a, z, &w, s) ? states + s * n : NULL, n);
+    if (last)
+        pg__copy_or_zero(last, pg__is_shown(a, z, &w, end) ? states + end * n : NULL, n);
+    if (final)
+        memcpy(final, states + end * n, n * sizeof *final);
 }
 
 /* dh += what comes from the outputs of step s */
@@ -92,14 +100,6 @@ static inline void pg__rnn_add_shown(const pg__rnn_attrs *a, const rnn_sizes *z,
         dh[k] += dy[pg__step_out(a, z, s) * z->units + k];
     for (size_t k = 0; dlast && s + 1 == z->steps && k < z->units; k++)
         dh[k] += dlast[k];
-}
-
-static inline void pg__copy_or_zero(real *to, const real *from, size_t n)
-{
-    if (from)
-        memcpy(to, from, n * sizeof *to);
-    else
-        memset(to, 0, n * sizeof *to);
 }
 
 /* The recurrent kernel, its columns first .. first + n, against the state times its factors. */

@@ -7,6 +7,7 @@
 #ifndef PG_BACKEND_CPU_ISA_H
 #define PG_BACKEND_CPU_ISA_H
 
+#include "backend/cpu/lines.h"
 #include "ops/op.h"
 #include "ops/optimiser.h"
 
@@ -16,6 +17,7 @@ typedef enum pg__isa { PG__ISA_BASE, PG__ISA_AVX2, PG__ISA_AVX512, PG__N_ISAS } 
 typedef struct pg__isa_fns {
     pg__ref_fn ops[PG__N_OPS];
     pg__update_fn updates[PG__N_OPTIMISERS];
+    const pg__lines *lines;
 } pg__isa_fns;
 
 const char *pg__isa_name(pg__isa isa); /* "base", "avx2", "avx512" */

@@ -5,6 +5,7 @@
 #define FNS_(isa) pg__isa_fns_##isa
 #define FNS(isa)  FNS_(isa)
 
+extern const pg__lines PG_JOIN(pg__lines_, PG_ISA);
 extern const pg__isa_fns FNS(PG_ISA);
 const pg__isa_fns FNS(PG_ISA) = {
     .ops =
@@ -21,4 +22,5 @@ const pg__isa_fns FNS(PG_ISA) = {
 #include "ops/optimisers.def"
 #undef PG_OPTIMISER
         },
+    .lines = &PG_JOIN(pg__lines_, PG_ISA),
 };

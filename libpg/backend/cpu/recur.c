@@ -1,0 +1,229 @@
+/* recur.c - see recur.h. */
+#include "backend/cpu/recur.h"
+
+#include "base/mem.h"
+
+enum { MAX_ARGS = 20 };
+
+struct pg__recur {
+    const void *attrs;
+    const pg__lines *lines;
+    size_t n_in, n_out;
+    rnn_sizes z;
+    int grad;
+    pg__dims shapes[MAX_ARGS];
+    uint64_t n[MAX_ARGS];
+};
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- preparing ---- */
+
+/* Numbers in the parts of the scratch memory, each beginning at a cache line. */
+typedef struct areas {
+    size_t sums, turned, work, more, all;
+} areas;
+
+static size_t whole_lines(size_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+static areas areas_of(const pg__recur *k)
+{
+    const rnn_sizes *z = &k->z;
+    const size_t rows = smaller(z->rows, PG__RECUR_BLOCK);
+    const size_t part = smaller(pg__dim_mul(z->rows, z->steps), PG__RECUR_PART);
+    const size_t longest = k->grad && part > rows ? part : rows;
+    areas a = {.sums = whole_lines(rows * z->width)};
+    a.turned = k->grad ? whole_lines(z->units * z->width) : 0;
+    a.work = whole_lines(longest * z->units);
+    a.more = a.work;
+    a.all = a.sums + a.turned + a.work + a.more;
+    return a;
+}
+
+pg_status pg__recur_prepare(void **state, const pg__cpu_inst *i, int grad, pg__needs *needs,
+                            pg_err *err)
+{
+    pg__recur *k = pg__mem_array(1, sizeof *k);
+    pg__arg sizes[N_IN];
+    if (!k)
+        return pg__nomem(err);
+    *k = (pg__recur){.attrs = i->attrs,
+                     .lines = pg__isa_fns_of(i->isa)->lines,
+                     .n_in = i->inst->n_in,
+                     .n_out = i->inst->n_out,
+                     .grad = grad};
+    for (size_t v = 0; v < k->n_in + k->n_out; v++) {
+        k->shapes[v] = i->shapes[v];
+        k->n[v] = pg__dims_elems(&k->shapes[v]);
+    }
+    for (size_t v = 0; v < N_IN; v++) /* any pointer stands for "is there" */
+        sizes[v] = (pg__arg){&k->shapes[v], pg__cpu_has(i, v) ? k : NULL, k->n[v]};
+    k->z = pg__rnn_sizes(sizes);
+    needs->scratch_bytes = areas_of(k).all * sizeof(float);
+    *state = k;
+    return PG_OK;
+}
+
+void pg__recur_release(void *state)
+{
+    pg__mem_free(state);
+}
+
+/* ---- running ---- */
+
+static void turn(const float *from, size_t rows, size_t columns, float *to)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++)
+            to[c * rows + r] = from[r * columns + c];
+}
+
+void pg__recur_go(const void *state, void *const *args, void *scratch, pg__recur_fn fn,
+                  void (*finish)(const pg__recur_run *run))
+{
+    const pg__recur *k = state;
+    const areas a = areas_of(k);
+    pg__arg v[MAX_ARGS];
+    for (size_t i = 0; i < k->n_in + k->n_out; i++)
+        v[i] = (pg__arg){&k->shapes[i], args[i], k->n[i]};
+    pg__recur_run run = {
+        .a = k->attrs, .lines = k->lines, .z = k->z, .in = v, .out = v + k->n_in, .sums = scratch};
+    run.turned = run.sums + a.sums;
+    run.work = run.turned + a.turned;
+    run.more = run.work + a.work;
+    if (k->grad)
+        turn(pg__reals(&v[KERNEL]), k->z.units, k->z.width, run.turned);
+    for (size_t first = 0; first < k->z.rows; first += PG__RECUR_BLOCK)
+        fn(&run, first, smaller(PG__RECUR_BLOCK, k->z.rows - first));
+    if (finish)
+        finish(&run);
+}
+
+/* ---- one step ---- */
+
+const float *pg__recur_before(const pg__recur_run *run, const pg__arg *kept, const pg__arg *initial,
+                              size_t row, size_t s)
+{
+    const size_t n = run->z.units;
+    if (s > 0)
+        return pg__reals(kept) + (row * run->z.steps + s - 1) * n;
+    return pg__row_of(initial, row, n);
+}
+
+/* A row's factors of block b, or NULL. */
+static const float *factors_of(const pg__recur_run *run, size_t row, size_t b)
+{
+    const rnn_sizes *z = &run->z;
+    const float *f = pg__row_of(&run->in[FACTORS], row, z->n_factors * z->units);
+    return f ? f + b * z->units : NULL;
+}
+
+int pg__recur_forward(const pg__recur_run *run, const pg__recur_step *at, const pg__arg *states,
+                      size_t gates)
+{
+    const rnn_sizes *z = &run->z;
+    const float *h = pg__recur_before(run, states, &run->in[H0], at->first, at->s);
+    const size_t ld = at->s > 0 ? z->steps * z->units : z->units;
+    if (!h)
+        return 0;
+    for (size_t b = 0; b < pg__n_blocks(z, gates); b++) {
+        const rnn_block block = pg__block(z, pg__reals(&run->in[KERNEL]), NULL, gates, b);
+        pg__mat x = {h, ld, 0};
+        for (size_t r = 0; z->n_factors > 0 && r < at->n; r++) {
+            run->lines->product(run->work + r * z->units, h + r * ld,
+                                factors_of(run, at->first + r, b), z->units);
+            x = (pg__mat){run->work, z->units, 0};
+        }
+        pg__gemm(at->n, block.n, z->units, 1, x, (pg__mat){block.kernel + block.first, z->width, 0},
+                 0, run->sums + block.first, z->width);
+    }
+    return 1;
+}
+
+void pg__recur_backward(const pg__recur_run *run, const pg__recur_step *at, size_t gates,
+                        const float *dz, size_t ld, float *dh)
+{
+    const rnn_sizes *z = &run->z;
+    for (size_t b = 0; b < pg__n_blocks(z, gates); b++) {
+        const rnn_block block = pg__block(z, NULL, NULL, gates, b);
+        const pg__mat turned = {run->turned + block.first * z->units, z->units, 0};
+        const pg__mat d = {dz + block.first, ld, 0};
+        if (z->n_factors == 0) {
+            pg__gemm(at->n, z->units, block.n, 1, d, turned, 1, dh, z->units);
+            continue;
+        }
+        pg__gemm(at->n, z->units, block.n, 1, d, turned, 0, run->work, z->units);
+        for (size_t r = 0; r < at->n; r++) {
+            float *w = run->work + r * z->units;
+            run->lines->times(w, factors_of(run, at->first + r, b), z->units);
+            run->lines->add(dh + r * z->units, w, z->units);
+        }
+    }
+}
+
+/* ---- outputs ---- */
+
+enum { Y, LAST, STATE, DY = N_IN, DLAST };
+
+void pg__recur_show(const pg__recur_run *run, const pg__arg *states, size_t first, size_t n)
+{
+    const rnn_sizes *z = &run->z;
+    const size_t all = z->steps * z->units;
+    for (size_t row = first; row < first + n; row++)
+        pg__rnn_show(run->a, z, pg__row_of(&run->in[MASK], row, z->steps),
+                     pg__row_of(states, row, all), pg__row_out(&run->out[Y], row, all),
+                     pg__row_out(&run->out[LAST], row, z->units),
+                     pg__row_out(&run->out[STATE], row, z->units));
+}
+
+int pg__recur_reaches(const pg__recur_run *run, const pg__recur_step *at, size_t row, float *dh)
+{
+    const rnn_sizes *z = &run->z;
+    const float *mask = pg__row_of(&run->in[MASK], row, z->steps);
+    const rnn_shown shown = pg__rnn_shown(run->a, z, mask);
+    pg__rnn_add_shown(run->a, z, &shown, at->s, pg__row_of(&run->in[DY], row, z->steps * z->units),
+                      pg__row_of(&run->in[DLAST], row, z->units), dh);
+    return !pg__is_masked(mask, at->t);
+}
+
+/* ---- all steps ---- */
+
+void pg__recur_states(const pg__recur_run *run, const pg__arg *states, size_t b, size_t from,
+                      size_t n, float *to)
+{
+    const rnn_sizes *z = &run->z;
+    for (size_t i = 0; i < n; i++, to += z->units) {
+        const size_t row = (from + i) / z->steps, t = (from + i) % z->steps;
+        const size_t s = pg__step_in(run->a, z, t); /* its own inverse */
+        const float *h = pg__recur_before(run, states, &run->in[H0], row, s);
+        const float *f = factors_of(run, row, b);
+        if (h && f)
+            run->lines->product(to, h, f, z->units);
+        else
+            pg__copy_or_zero(to, h, z->units);
+    }
+}
+
+void pg__recur_kernel(const pg__recur_run *run, const pg__arg *states, const float *dz,
+                      size_t gates)
+{
+    const rnn_sizes *z = &run->z;
+    float *dkernel = pg__reals_out(&run->out[0]);
+    const size_t all = z->rows * z->steps;
+    for (size_t b = 0; dkernel && b < pg__n_blocks(z, gates); b++) {
+        const rnn_block block = pg__block(z, NULL, NULL, gates, b);
+        for (size_t from = 0; from < all; from += PG__RECUR_PART) {
+            const size_t n = smaller(PG__RECUR_PART, all - from);
+            pg__recur_states(run, states, b, from, n, run->work);
+            pg__gemm(z->units, block.n, n, 1, (pg__mat){run->work, z->units, 1},
+                     (pg__mat){dz + from * z->width + block.first, z->width, 0}, from > 0,
+                     dkernel + block.first, z->width);
+        }
+    }
+}

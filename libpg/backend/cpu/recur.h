@@ -1,0 +1,74 @@
+/* recur.h - what lstm.c, gru.c and rnn.c share. Blocks of rows go through the sequence together, so
+ * that every step is one matrix product for all of them; what the recurrent kernel gets of all
+ * steps is summed at the end, in products over hundreds of steps. Operands, results and what is
+ * kept for the gradient are those of the plain answers (ops/ref_*.c). */
+#ifndef PG_BACKEND_CPU_RECUR_H
+#define PG_BACKEND_CPU_RECUR_H
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/lines.h"
+#include "ops/rnn_real.h"
+
+#define PG__RECUR_BLOCK 64u /* rows that go together: enough for a product to be fast */
+#define PG__RECUR_PART                                                        \
+    512u /* steps that the recurrent kernel's gradient is summed over at once \
+          */
+
+/* A prepared instruction. */
+typedef struct pg__recur pg__recur;
+
+/* One run of it. The operands behind those of rnn_real.h are the gradient's. */
+typedef struct pg__recur_run {
+    const pg__rnn_attrs *a;
+    const pg__lines *lines;
+    rnn_sizes z;
+    const pg__arg *in, *out;
+    float *sums;   /* a block's products, [rows x width] */
+    float *turned; /* gradients: the recurrent kernel, transposed */
+    float *work;   /* of recur.c */
+    float *more;   /* [rows of a block or steps of a part x units], for who runs */
+} pg__recur_run;
+
+/* Rows from `first` on that take step s as number t of the input. */
+typedef struct pg__recur_step {
+    size_t first, n;
+    size_t s, t;
+} pg__recur_step;
+
+typedef void (*pg__recur_fn)(const pg__recur_run *run, size_t first, size_t n);
+
+/* The parts of a pg__cpu_kernel: prepare for a gradient or not, release; run calls fn for every
+ * block of rows, then finish (or NULL). */
+pg_status pg__recur_prepare(void **state, const pg__cpu_inst *i, int grad, pg__needs *needs,
+                            pg_err *err);
+void pg__recur_release(void *state);
+void pg__recur_go(const void *state, void *const *args, void *scratch, pg__recur_fn fn,
+                  void (*finish)(const pg__recur_run *run));
+
+/* The step before number s of a row, of a kept value or the initial one; NULL where it is zero. */
+const float *pg__recur_before(const pg__recur_run *run, const pg__arg *kept, const pg__arg *initial,
+                              size_t row, size_t s);
+
+/* run->sums = (h factors) kernel, of the first `gates` gates; 0 if h is zero, nothing then. */
+int pg__recur_forward(const pg__recur_run *run, const pg__recur_step *at, const pg__arg *states,
+                      size_t gates);
+/* dh += (dz kernel') factors, of the first `gates` gates; rows of dz stand `ld` apart. */
+void pg__recur_backward(const pg__recur_run *run, const pg__recur_step *at, size_t gates,
+                        const float *dz, size_t ld, float *dh);
+
+/* Writes the outputs of these rows once their states are known. */
+void pg__recur_show(const pg__recur_run *run, const pg__arg *states, size_t first, size_t n);
+/* A row's gradient of the state that the step gave: dh += what its outputs got. 0: the step is
+ * masked, dh is that of the state before. */
+int pg__recur_reaches(const pg__recur_run *run, const pg__recur_step *at, size_t row, float *dh);
+
+/* to = the states before `n` steps from number `from` on, all steps of a row before those of the
+ * next and as the input has them, times the factors of block b (see rnn_real.h). */
+void pg__recur_states(const pg__recur_run *run, const pg__arg *states, size_t b, size_t from,
+                      size_t n, float *to);
+/* dkernel = sum over all steps of (h factors)' dz, of the first `gates` gates. */
+void pg__recur_kernel(const pg__recur_run *run, const pg__arg *states, const float *dz,
+                      size_t gates);
+
+#endif
