@@ -48,7 +48,9 @@ pg__ref_fn pg__cpu_fn(const pg__op *op, pg__isa isa)
     for (const function *f = functions; f->fn; f++)
         if (op == pg__op_of(f->kind))
             return f->fn;
-    return pg__isa_fns_of(isa)->ops[op - pg__op_of((pg__op_kind)0)];
+    const pg__isa_fns *fns = pg__isa_fns_of(isa);
+    const size_t kind = (size_t)(op - pg__op_of((pg__op_kind)0));
+    return fns->fast[kind] ? fns->fast[kind] : fns->ops[kind];
 }
 
 int pg__cpu_has(const pg__cpu_inst *i, size_t k)

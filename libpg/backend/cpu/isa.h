@@ -13,9 +13,10 @@
 
 typedef enum pg__isa { PG__ISA_BASE, PG__ISA_AVX2, PG__ISA_AVX512, PG__N_ISAS } pg__isa;
 
-/* What one build has: for every operation and update rule the plain answer or a faster one. */
+/* What one build has. */
 typedef struct pg__isa_fns {
-    pg__ref_fn ops[PG__N_OPS];
+    pg__ref_fn ops[PG__N_OPS];  /* the plain answers */
+    pg__ref_fn fast[PG__N_OPS]; /* what stands in for them (fast.def), or NULL */
     pg__update_fn updates[PG__N_OPTIMISERS];
     const pg__lines *lines;
 } pg__isa_fns;

@@ -1,6 +1,6 @@
 /* isa_fns.c - compiled once for each instruction set: the table of what that build has. */
+#include "backend/cpu/fast.h"
 #include "backend/cpu/isa.h"
-#include "ops/real.h"
 
 #define FNS_(isa) pg__isa_fns_##isa
 #define FNS(isa)  FNS_(isa)
@@ -15,6 +15,12 @@ const pg__isa_fns FNS(PG_ISA) = {
 #include "ops/ops.def"
 #undef PG_OP
 #undef PG_GRAD_OP
+        },
+    .fast =
+        {
+#define PG_FAST(name) [PG__OP_##name] = PG_FAST_FN(name),
+#include "backend/cpu/fast.def"
+#undef PG_FAST
         },
     .updates =
         {

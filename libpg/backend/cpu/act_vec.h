@@ -1,0 +1,134 @@
+/* act_vec.h - activations and their slopes as ops/act_real.h has them, without branches and calls.
+ * `kind` is a constant where they are used, so that only one case is left. */
+#ifndef PG_BACKEND_CPU_ACT_VEC_H
+#define PG_BACKEND_CPU_ACT_VEC_H
+
+#include "backend/cpu/vmath.h"
+#include "ops/attrs.h"
+
+#define PG_SELU_ALPHA 1.6732632423543772f
+#define PG_SELU_SCALE 1.0507009873554805f
+#define PG_SQRT_2_PI  0.7978845608028654f
+#define PG_SQRT_HALF  0.7071067811865476f
+
+/* Attributes as floats. */
+typedef struct pg__act_consts {
+    float a, b, c;
+} pg__act_consts;
+
+static inline pg__act_consts pg__act_consts_of(const pg__act_attrs *a)
+{
+    return (pg__act_consts){(float)a->a, (float)a->b, (float)a->c};
+}
+
+static inline float pg__vgelu_tanh_inner(float x)
+{
+    return PG_SQRT_2_PI * (x + 0.044715f * x * x * x);
+}
+
+/* tanh(softplus(x)) = n / (n + 2) with n = e (e + 2), e = exp(x) */
+static inline float pg__vtanh_softplus(float x)
+{
+    const float e = pg__vexp(x > 20.0f ? 20.0f : x), n = e * (e + 2.0f);
+    return n / (n + 2.0f);
+}
+
+static inline float pg__vrelu(float x, pg__act_consts k)
+{
+    const int on = k.c == 0 ? x > 0 : x >= k.c;
+    const float y = on ? x : k.b * (x - k.c);
+    return x >= k.a ? k.a : y;
+}
+
+static inline float pg__vact(pg__act_kind kind, float x, pg__act_consts k)
+{
+    switch (kind) {
+    case PG__ACT_RELU: return pg__vrelu(x, k);
+    case PG__ACT_SIGMOID: return pg__vsigmoid(x);
+    case PG__ACT_TANH: return pg__vtanh(x);
+    case PG__ACT_HARD_SIGMOID: {
+        const float y = k.a * x + k.b, low = y < 0 ? 0 : y;
+        return low > 1.0f ? 1.0f : low;
+    }
+    case PG__ACT_ELU: return x > 0 ? x : k.a * pg__vexpm1(x);
+    case PG__ACT_SELU: return PG_SELU_SCALE * (x > 0 ? x : PG_SELU_ALPHA * pg__vexpm1(x));
+    case PG__ACT_SOFTPLUS: return pg__vsoftplus(x);
+    case PG__ACT_SOFTSIGN: return x / (1.0f + fabsf(x));
+    case PG__ACT_EXPONENTIAL: return pg__vexp(x);
+    case PG__ACT_GELU: return 0.5f * x * (1.0f + pg__verf(x * PG_SQRT_HALF));
+    case PG__ACT_GELU_TANH: return 0.5f * x * (1.0f + pg__vtanh(pg__vgelu_tanh_inner(x)));
+    case PG__ACT_SWISH: return x * pg__vsigmoid(x);
+    case PG__ACT_MISH: return x * pg__vtanh_softplus(x);
+    }
+    return x;
+}
+
+static inline float pg__vrelu_slope(float v, pg__act_consts k)
+{
+    const int on = k.c == 0 ? v > 0 : v >= k.c;
+    const float slope = on ? 1.0f : k.b;
+    return v >= k.a ? 0 : slope;
+}
+
+static inline float pg__vgelu_slope(float x)
+{
+    const float density = pg__vexp(-0.5f * x * x) * 0.3989422804014327f;
+    return 0.5f * (1.0f + pg__verf(x * PG_SQRT_HALF)) + x * density;
+}
+
+static inline float pg__vgelu_tanh_slope(float x)
+{
+    const float t = pg__vtanh(pg__vgelu_tanh_inner(x));
+    const float inner = PG_SQRT_2_PI * (1.0f + 3.0f * 0.044715f * x * x);
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * inner;
+}
+
+/* v: the result or the argument, as pg__act_slope() of ops/act_real.h takes it. */
+static inline float pg__vact_slope(pg__act_kind kind, float v, pg__act_consts k)
+{
+    switch (kind) {
+    case PG__ACT_RELU: return pg__vrelu_slope(v, k);
+    case PG__ACT_SIGMOID: return v * (1.0f - v);
+    case PG__ACT_TANH: return 1.0f - v * v;
+    case PG__ACT_HARD_SIGMOID: {
+        const float y = k.a * v + k.b;
+        return y > 0 && y < 1.0f ? k.a : 0;
+    }
+    case PG__ACT_ELU: return v > 0 ? 1.0f : k.a <= 0 ? k.a * pg__vexp(v) : v + k.a;
+    case PG__ACT_SELU: return v > 0 ? PG_SELU_SCALE : v + PG_SELU_SCALE * PG_SELU_ALPHA;
+    case PG__ACT_SOFTPLUS: return -pg__vexpm1(-v);
+    case PG__ACT_SOFTSIGN: return (1.0f - fabsf(v)) * (1.0f - fabsf(v));
+    case PG__ACT_EXPONENTIAL: return v;
+    case PG__ACT_GELU: return pg__vgelu_slope(v);
+    case PG__ACT_GELU_TANH: return pg__vgelu_tanh_slope(v);
+    case PG__ACT_SWISH: {
+        const float s = pg__vsigmoid(v);
+        return s * (1.0f + v * (1.0f - s));
+    }
+    case PG__ACT_MISH: {
+        const float t = pg__vtanh_softplus(v);
+        return t + v * (1.0f - t * t) * pg__vsigmoid(v);
+    }
+    }
+    return 1.0f;
+}
+
+/* Runs DO(constant kind) for the kind that a->kind is: one loop for each. */
+#define PG_FOR_ACT(kind, DO)                                    \
+    switch (kind) {                                             \
+    case PG__ACT_RELU: DO(PG__ACT_RELU); break;                 \
+    case PG__ACT_SIGMOID: DO(PG__ACT_SIGMOID); break;           \
+    case PG__ACT_TANH: DO(PG__ACT_TANH); break;                 \
+    case PG__ACT_HARD_SIGMOID: DO(PG__ACT_HARD_SIGMOID); break; \
+    case PG__ACT_ELU: DO(PG__ACT_ELU); break;                   \
+    case PG__ACT_SELU: DO(PG__ACT_SELU); break;                 \
+    case PG__ACT_SOFTPLUS: DO(PG__ACT_SOFTPLUS); break;         \
+    case PG__ACT_SOFTSIGN: DO(PG__ACT_SOFTSIGN); break;         \
+    case PG__ACT_EXPONENTIAL: DO(PG__ACT_EXPONENTIAL); break;   \
+    case PG__ACT_GELU: DO(PG__ACT_GELU); break;                 \
+    case PG__ACT_GELU_TANH: DO(PG__ACT_GELU_TANH); break;       \
+    case PG__ACT_SWISH: DO(PG__ACT_SWISH); break;               \
+    case PG__ACT_MISH: DO(PG__ACT_MISH); break;                 \
+    }
+
+#endif

@@ -1,0 +1,25 @@
+/* fast.h - for the functions that stand in for plain answers (fast.def): as ops/real.h, and what
+ * tells compilers that a loop may be turned into vector code.
+ *
+ * Operands and results are apart, or the same array where the operation says so; never do they
+ * overlap otherwise. A sum has a fixed order: that of the code, whatever the vectors' width. */
+#ifndef PG_BACKEND_CPU_FAST_H
+#define PG_BACKEND_CPU_FAST_H
+
+#include "backend/cpu/vmath.h"
+#include "ops/real.h"
+
+/* Before a loop whose turns do not depend on each other. */
+#ifdef __clang__
+#define PG_EACH _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define PG_EACH _Pragma("GCC ivdep")
+#endif
+
+#define PG_FAST_FN(name) PG_JOIN(pg__fast_##name##_, PG_ISA)
+
+#define PG_FAST(name)    void PG_FAST_FN(name)(PG_REF_ARGS);
+#include "backend/cpu/fast.def"
+#undef PG_FAST
+
+#endif

@@ -1,0 +1,295 @@
+/* Time of single operations on one core, for each build of the kernels, beside a copy of as much
+ * memory:
+ *
+ *     ops [NAME ...]      only operations whose name begins so; microseconds, the least of some
+ * runs
+ *
+ * Shapes are those of one lane of the benchmark's models. Times are the thread's own, so that a
+ * busy machine disturbs them little. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <math.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/isa.h"
+#include "base/mem.h"
+#include "ops/attrs.h"
+
+#define MAX_IN 9
+
+typedef struct bench {
+    const char *note;
+    pg__op_kind kind;
+    const void *attrs;
+    pg__dims in[MAX_IN]; /* rank 0: absent */
+    int ids;             /* 1 + index of the operand that holds ids below 30522, or the step */
+} bench;
+
+#define S(...)                                                \
+    {                                                         \
+        sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), \
+        {                                                     \
+            __VA_ARGS__                                       \
+        }                                                     \
+    }
+#define ATTRS(type, ...)        \
+    &(const pg__##type##_attrs) \
+    {                           \
+        __VA_ARGS__             \
+    }
+#define MAX2 \
+    ATTRS(pool, .rank = 2, .max = 1, .window = {2, 2}, .stride = {2, 2, 1}, .size = {32, 32, 1})
+#define MAX3                                                                                  \
+    ATTRS(pool, .rank = 2, .max = 1, .window = {3, 3}, .stride = {2, 2, 1}, .before = {1, 1}, \
+          .after = {1, 1}, .size = {32, 32, 1})
+#define ALL_MEAN ATTRS(pool, .rank = 2, .stride = {1, 1, 1}, .size = {8, 8, 1})
+
+static const bench benches[] = {
+    {"relu", PG__OP_act, ATTRS(act, PG__ACT_RELU, INFINITY, 0, 0), {S(32, 32, 32, 64)}, 0},
+    {"relu",
+     PG__OP_act_grad,
+     ATTRS(act, PG__ACT_RELU, INFINITY, 0, 0),
+     {S(32, 32, 32, 64), S(32, 32, 32, 64)},
+     0},
+    {"gelu", PG__OP_act, ATTRS(act, PG__ACT_GELU, 0, 0, 0), {S(8, 128, 1024)}, 0},
+    {"gelu",
+     PG__OP_act_grad,
+     ATTRS(act, PG__ACT_GELU, 0, 0, 0),
+     {S(8, 128, 1024), S(8, 128, 1024)},
+     0},
+    {"tanh", PG__OP_act, ATTRS(act, PG__ACT_TANH, 0, 0, 0), {S(8, 128, 1024)}, 0},
+    {"sigmoid", PG__OP_act, ATTRS(act, PG__ACT_SIGMOID, 0, 0, 0), {S(8, 128, 1024)}, 0},
+    {"swish", PG__OP_act, ATTRS(act, PG__ACT_SWISH, 0, 0, 0), {S(8, 128, 1024)}, 0},
+    {"", PG__OP_add, NULL, {S(16, 32, 32, 64), S(16, 32, 32, 64)}, 0},
+    {"add", PG__OP_binary, ATTRS(binary, PG__ADD), {S(8, 128, 256), S(1, 128, 256)}, 0},
+    {"multiply",
+     PG__OP_binary,
+     ATTRS(binary, PG__MULTIPLY),
+     {S(16, 32, 32, 64), S(16, 1, 1, 64)},
+     0},
+    {"", PG__OP_affine, ATTRS(affine, 0.5, 1), {S(16, 32, 32, 64)}, 0},
+    {"", PG__OP_bn_stats, NULL, {S(32, 32, 32, 64)}, 0},
+    {"deep", PG__OP_bn_stats, NULL, {S(32, 4, 4, 512)}, 0},
+    {"",
+     PG__OP_bn_apply,
+     ATTRS(bn, 1e-3, PG__BN_NONE),
+     {S(32, 32, 32, 64), S(64), S(64), S(64), S(64)},
+     0},
+    {"",
+     PG__OP_bn_sums,
+     ATTRS(bn, 1e-3, PG__BN_NONE),
+     {S(32, 32, 32, 64), S(32, 32, 32, 64), S(64), S(64)},
+     0},
+    {"",
+     PG__OP_bn_dx,
+     ATTRS(bn, 1e-3, PG__BN_NONE),
+     {S(32, 32, 32, 64), S(32, 32, 32, 64), S(64), S(64), S(64), S(64), S(64), S(1)},
+     0},
+    {"max 2x2", PG__OP_pool, MAX2, {S(32, 32, 32, 64)}, 0},
+    {"max 2x2", PG__OP_pool_grad, MAX2, {S(32, 32, 32, 64), S(32, 16, 16, 64)}, 0},
+    {"max 2x2, 20", PG__OP_pool_grad, MAX2, {S(32, 32, 32, 20), S(32, 16, 16, 20)}, 0},
+    {"max 3x3", PG__OP_pool, MAX3, {S(32, 32, 32, 64)}, 0},
+    {"max 3x3", PG__OP_pool_grad, MAX3, {S(32, 32, 32, 64), S(32, 16, 16, 64)}, 0},
+    {"mean of all", PG__OP_pool, ALL_MEAN, {S(32, 8, 8, 512)}, 0},
+    {"mean of all", PG__OP_pool_grad, ALL_MEAN, {{0}, S(32, 1, 1, 512)}, 0},
+    {"channels", PG__OP_concat, ATTRS(concat, 3), {S(4, 128, 128, 32), S(4, 128, 128, 32)}, 0},
+    {"cut", PG__OP_pad, ATTRS(pad, {0, 0, 0, -32}, {0, 0, 0, 0}), {S(4, 128, 128, 64)}, 0},
+    {"around", PG__OP_pad, ATTRS(pad, {0, 1, 1, 0}, {0, 1, 1, 0}), {S(16, 32, 32, 64)}, 0},
+    {"nearest", PG__OP_resize, ATTRS(resize, 2, 0, {2, 2}), {S(4, 64, 64, 64)}, 0},
+    {"nearest", PG__OP_resize_grad, ATTRS(resize, 2, 0, {2, 2}), {S(4, 128, 128, 64)}, 0},
+    {"bilinear", PG__OP_resize, ATTRS(resize, 2, 1, {2, 2}), {S(4, 64, 64, 64)}, 0},
+    {"bilinear", PG__OP_resize_grad, ATTRS(resize, 2, 1, {2, 2}), {S(4, 128, 128, 64)}, 0},
+    {"", PG__OP_softmax, NULL, {S(64, 128, 128)}, 0},
+    {"", PG__OP_softmax_grad, NULL, {S(64, 128, 128), S(64, 128, 128)}, 0},
+    {"", PG__OP_layer_norm, ATTRS(layer_norm, 1, 1e-6), {S(8, 128, 256), S(256), S(256)}, 0},
+    {"",
+     PG__OP_layer_norm_grad,
+     ATTRS(layer_norm, 1, 1e-6),
+     {S(8, 128, 256), S(8, 128, 256), S(256), S(8, 128), S(8, 128)},
+     0},
+    {"",
+     PG__OP_dropout,
+     ATTRS(dropout, 0.5, 7, 0, S(16, 32, 32, 64), 0),
+     {S(16, 32, 32, 64), S(PG__STEP_N)},
+     2},
+    {"1000 classes",
+     PG__OP_loss,
+     ATTRS(loss, .kind = PG__LOSS_sparse_categorical_crossentropy, .logits = 1),
+     {S(64, 1000), S(64), {0}, S(1)},
+     2},
+    {"1000 classes",
+     PG__OP_loss_grad,
+     ATTRS(loss, .kind = PG__LOSS_sparse_categorical_crossentropy, .logits = 1),
+     {S(64, 1000), S(64), {0}, S(1)},
+     2},
+    {"pixels",
+     PG__OP_loss,
+     ATTRS(loss, .kind = PG__LOSS_binary_crossentropy, .logits = 1),
+     {S(4, 128, 128, 1), S(4, 128, 128, 1), {0}, S(1)},
+     0},
+    {"pixels",
+     PG__OP_loss_grad,
+     ATTRS(loss, .kind = PG__LOSS_binary_crossentropy, .logits = 1),
+     {S(4, 128, 128, 1), S(4, 128, 128, 1), {0}, S(1)},
+     0},
+    {"", PG__OP_embedding, NULL, {S(8, 128), S(30522, 256)}, 1},
+    {"", PG__OP_embedding_dw, NULL, {S(8, 128), S(8, 128, 256), S(30522, 256)}, 1},
+    {"rows", PG__OP_sum_to, ATTRS(spread, S(1, 128, 256)), {S(8, 128, 256)}, 0},
+    {"all but channels", PG__OP_sum_to, ATTRS(spread, S(64)), {S(16, 32, 32, 64)}, 0},
+    {"", PG__OP_spread, ATTRS(spread, S(16, 32, 32, 64)), {S(16, 1, 1, 64)}, 0},
+    {"heads", PG__OP_transpose, ATTRS(transpose, {0, 2, 1, 3}), {S(8, 128, 4, 64)}, 0},
+    {"last two", PG__OP_transpose, ATTRS(transpose, {0, 2, 1}), {S(8, 128, 256)}, 0},
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static void must(pg_status st, const char *name)
+{
+    if (st != PG_OK) {
+        fprintf(stderr, "%s: cannot be run\n", name);
+        exit(1);
+    }
+}
+
+static void *memory_of(const bench *b, size_t k, const pg__value *v)
+{
+    const uint64_t n = pg__dims_elems(&v->shape);
+    void *p = pg__mem_aligned((size_t)n * sizeof(float));
+    uint64_t state = 88172645463325252u + k;
+    if (!p)
+        exit(1);
+    for (uint64_t i = 0; i < n; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        if (b->ids == (int)k + 1)
+            ((int32_t *)p)[i] = (int32_t)(state % 1000);
+        else
+            ((float *)p)[i] =
+                0.01f + (float)(state >> 40) * 0x1p-24f - (v->shape.rank > 1 ? 0.5f : 0);
+    }
+    return p;
+}
+
+/* Bytes that are read and written once. */
+static double bytes_of(const pg__tape *t, const pg__inst *i)
+{
+    double n = 0;
+    for (uint32_t k = 0; k < i->n_in; k++)
+        n += pg__in(t, i, k) != PG__NO_VAL
+                 ? (double)pg__dims_elems(&t->values[pg__in(t, i, k)].shape)
+                 : 0;
+    for (uint32_t k = 0; k < i->n_out; k++)
+        n += (double)pg__dims_elems(&t->values[pg__out(t, i, k)].shape);
+    return n * sizeof(float);
+}
+
+static double least_time(const pg__tape *t, const char *isa, void *const *mem)
+{
+    const pg__backend *cpu = &pg__backend_cpu;
+    const pg__inst *i = &t->insts[0];
+    void *args[2 * MAX_IN] = {NULL};
+    pg__dev *dev;
+    pg__kernel *kernel;
+    pg__needs needs;
+    double least = INFINITY;
+    must(cpu->open(&dev, 0, &(pg__dev_opts){.n_threads = 1, .isa = isa}, NULL), i->op->name);
+    must(cpu->prepare(&kernel, dev, t, i, &needs, NULL), i->op->name);
+    for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
+        const pg__val v = k < i->n_in ? pg__in(t, i, k) : pg__out(t, i, k - i->n_in);
+        args[k] = v != PG__NO_VAL ? mem[v] : NULL;
+    }
+    void *scratch = pg__mem_aligned(needs.scratch_bytes + 64);
+    const double until = now() + 60000;
+    for (int run = 0; run < 3 || now() < until; run++) {
+        const double start = now();
+        (void)cpu->run(dev, kernel, args, scratch, NULL);
+        least = fmin(least, now() - start);
+    }
+    pg__mem_free(scratch);
+    cpu->release(kernel);
+    cpu->close(dev);
+    return least;
+}
+
+static double copy_time(double bytes)
+{
+    const size_t n = (size_t)bytes / 2;
+    char *a = pg__mem_aligned(n), *b = pg__mem_aligned(n);
+    double least = INFINITY;
+    if (!a || !b)
+        exit(1);
+    memset(a, 1, n);
+    for (int run = 0; run < 20; run++) {
+        const double start = now();
+        memcpy(b, a, n);
+        least = fmin(least, now() - start);
+        a[run] = b[run];
+    }
+    pg__mem_free(a);
+    pg__mem_free(b);
+    return least;
+}
+
+static void measure(const bench *b)
+{
+    pg__tape t = {0};
+    pg__val in[MAX_IN], out[MAX_IN];
+    size_t n_in = 0;
+    for (size_t k = 0; k < MAX_IN; k++) {
+        in[k] = PG__NO_VAL;
+        if (b->in[k].rank == 0)
+            continue;
+        n_in = k + 1;
+        const pg__dims scalar = {.rank = 0};
+        const pg__dims *shape = b->in[k].rank == 1 && b->in[k].d[0] == 1 ? &scalar : &b->in[k];
+        must(pg__tape_value(&t, shape, b->ids == (int)k + 1 ? PG__INT : PG__REAL, PG__INPUT, 0, 0,
+                            &in[k], NULL),
+             b->note);
+    }
+    if (b->kind == PG__OP_bn_dx) /* its last operand is there in name */
+        n_in = MAX_IN;
+    must(pg__emit(&t, b->kind, b->attrs, in, n_in, out, NULL), pg__op_of(b->kind)->name);
+    void **mem = pg__mem_array(t.n_values, sizeof *mem);
+    for (pg__val v = 0; mem && v < t.n_values; v++) {
+        size_t k = MAX_IN;
+        for (size_t i = 0; i < n_in; i++)
+            k = in[i] == v ? i : k;
+        mem[v] = memory_of(b, k, &t.values[v]);
+    }
+    const double bytes = bytes_of(&t, &t.insts[0]);
+    printf("%-16s %-18s %8.2f", t.insts[0].op->name, b->note, bytes / 1e6);
+    for (int isa = 0; isa < PG__N_ISAS; isa++)
+        if (pg__isa_present((pg__isa)isa))
+            printf(" %9.1f", least_time(&t, pg__isa_name((pg__isa)isa), mem));
+    printf(" %9.1f\n", copy_time(bytes));
+    for (pg__val v = 0; mem && v < t.n_values; v++)
+        pg__mem_free(mem[v]);
+    pg__mem_free(mem);
+    pg__tape_fini(&t);
+}
+
+int main(int argc, char **argv)
+{
+    printf("%-16s %-18s %8s", "operation", "", "MB");
+    for (int isa = 0; isa < PG__N_ISAS; isa++)
+        if (pg__isa_present((pg__isa)isa))
+            printf(" %9s", pg__isa_name((pg__isa)isa));
+    printf(" %9s\n", "copy");
+    for (size_t i = 0; i < sizeof benches / sizeof *benches; i++) {
+        int wanted = argc == 1;
+        for (int a = 1; a < argc; a++)
+            wanted |= strncmp(pg__op_of(benches[i].kind)->name, argv[a], strlen(argv[a])) == 0;
+        if (wanted)
+            measure(&benches[i]);
+    }
+    return 0;
+}
