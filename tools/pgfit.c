@@ -22,17 +22,21 @@ static pg_status run(pg_err *err)
         st = pg_trainer_check_output(trainer, fit_args.output, &save, err);
     if (st == PG_OK)
         fit_show_notes(trainer, &n_notes);
-    if (st == PG_OK)
-        st = pg_data_open(&rows, fit_args.data, err);
+    if (st == PG_OK && fit_args.data)
+        st = fit_open_data(&rows, fit_args.data, err);
     if (st == PG_OK && fit_args.validation)
-        st = pg_data_open(&held_out, fit_args.validation, err);
+        st = fit_open_data(&held_out, fit_args.validation, err);
     fit_args.fit.validation = held_out;
-    if (st == PG_OK && !fit_args.dry_run)
+    if (st == PG_OK && fit_args.evaluate)
+        st = fit_evaluate(trainer, rows, err);
+    else if (st == PG_OK && fit_args.data && !fit_args.dry_run)
         st = pg_fit(trainer, rows, &fit_args.fit, &cb, err);
     if (st == PG_OK && fit_args.output && !fit_args.dry_run)
         st = pg_trainer_save(trainer, fit_args.output, &save, err);
     if (st == PG_OK)
         fit_show_notes(trainer, &n_notes);
+    if (st == PG_OK && fit_args.predict && !fit_args.dry_run)
+        st = fit_predict(trainer, err);
     pg_data_close(held_out);
     pg_data_close(rows);
     pg_trainer_close(trainer);

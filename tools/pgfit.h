@@ -8,10 +8,11 @@
 typedef struct fit_arguments {
     pg_train_opts train;
     pg_fit_opts fit; /* without the data */
-    const char *data, *validation;
+    const char *data, *validation, *reshape;
+    const char *predict, *out;
     const char *output;
     int batches, force, full_model, dry_run;
-    int summary, list_layers;
+    int summary, list_layers, evaluate;
 } fit_arguments;
 extern fit_arguments fit_args;
 extern const cli_tool fit_tool;
@@ -24,6 +25,11 @@ int fit_check_arguments(pg_err *err);
 /* pgfit_model.c: what is told of a model, and of the layers there are. */
 pg_status fit_print_summary(const char *model, pg_err *err);
 void fit_print_layers(void);
+
+/* pgfit_data.c: data as the options want them, and what is done with them but training. */
+pg_status fit_open_data(pg_data **out, const char *path, pg_err *err);
+pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err);
+pg_status fit_predict(pg_trainer *t, pg_err *err);
 
 /* pgfit_screen.c */
 void fit_show_notes(const pg_trainer *t, size_t *n_shown); /* those that were not shown yet */

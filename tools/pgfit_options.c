@@ -7,13 +7,21 @@
 fit_arguments fit_args;
 
 static const char *validation_split, *rules, *family, *gpus, *reset;
+static unsigned initial_epoch, steps, val_steps, val_freq;
 static unsigned epochs, batch_size, threads, lanes, seed;
 
 static const cli_opt options[] = {
-    {0, "data", "FILE", NULL, &fit_args.data, NULL, NULL, "training data (.npz)"},
-    {0, "val", "FILE", NULL, &fit_args.validation, NULL, NULL, "validation data (.npz)"},
+    {0, "data", "FILE[,FILE...]", NULL, &fit_args.data, NULL, NULL,
+     "training data: .npz, HDF5, CSV, or inputs and targets as .npy or IDX"},
+    {0, "val", "FILE[,FILE...]", NULL, &fit_args.validation, NULL, NULL, "validation data"},
     {0, "validation-split", "SHARE", NULL, &validation_split, NULL, NULL,
      "share of the last training rows to validate with"},
+    {0, "validation-steps", "N", NULL, NULL, &val_steps, NULL,
+     "batches to validate with, from the first row on (default all)"},
+    {0, "validation-freq", "N", NULL, NULL, &val_freq, NULL,
+     "validate after every so many epochs (default 1)"},
+    {0, "reshape", "H,W,C", NULL, &fit_args.reshape, NULL, NULL,
+     "dimensions of a row of the inputs"},
     {0, "weights", "FILE", NULL, &fit_args.train.weights, NULL, NULL,
      "initial weights, of any format that pginfo knows"},
     {0, "optimizer", "NAME[:KEY=VALUE,...]", NULL, &fit_args.train.optimizer, NULL, NULL,
@@ -26,10 +34,18 @@ static const cli_opt options[] = {
      "weight of each output's loss"},
     {0, "metrics", "NAME,...|OUT=NAME,...", NULL, &fit_args.train.metrics, NULL, NULL,
      "what to tell beside the loss"},
+    {0, "weighted-metrics", "NAME,...|OUT=NAME,...", NULL, &fit_args.train.weighted_metrics, NULL,
+     NULL, "the same, with the weights of rows and classes"},
+    {0, "class-weight", "CLASS=W,...", NULL, &fit_args.fit.class_weight, NULL, NULL,
+     "how much the rows of a class count in training"},
     {0, "loss-from-probabilities", NULL, &fit_args.train.loss_from_probabilities, NULL, NULL, NULL,
      "never compute losses on logits"},
     {0, "rules", "VERSION", NULL, &rules, NULL, NULL, "compute as this version of Keras"},
     {0, "epochs", "N", NULL, NULL, &epochs, NULL, "passes over the data (default 1)"},
+    {0, "initial-epoch", "N", NULL, NULL, &initial_epoch, NULL,
+     "epochs that were made before: numbers go on from there"},
+    {0, "steps-per-epoch", "N", NULL, NULL, &steps, NULL,
+     "batches of an epoch; the next one goes on behind them (default one pass)"},
     {0, "batch-size", "N", NULL, NULL, &batch_size, NULL,
      "rows per step, all devices together (default 32)"},
     {0, "no-shuffle", NULL, &fit_args.fit.no_shuffle, NULL, NULL, NULL,
@@ -50,6 +66,12 @@ static const cli_opt options[] = {
     {0, "full-model", NULL, &fit_args.full_model, NULL, NULL, NULL,
      "with an .h5: description, training configuration and optimizer too"},
     {'f', "force", NULL, &fit_args.force, NULL, NULL, NULL, "replace an existing output"},
+    {0, "evaluate", NULL, &fit_args.evaluate, NULL, NULL, NULL,
+     "do not train: tell loss and metrics over the data"},
+    {0, "predict", "FILE[,FILE...]", NULL, &fit_args.predict, NULL, NULL,
+     "write what the model (trained, with --data) makes of these inputs"},
+    {0, "out", "FILE", NULL, &fit_args.out, NULL, NULL,
+     "with --predict: .npy, or .npz with y0, y1, ..."},
     {0, "summary", NULL, &fit_args.summary, NULL, NULL, NULL,
      "print the model as Keras' summary() does, and leave"},
     {0, "list-layers", NULL, &fit_args.list_layers, NULL, NULL, NULL,
@@ -67,14 +89,19 @@ static const cli_example examples[] = {
     {"pgfit model.h5 --data train.npz --loss categorical_crossentropy --metrics accuracy \\\n"
      "      --optimizer adam:learning_rate=0.01 --devices cpu:0,cpu:1 -o trained.h5",
      "go on from a file's weights, on two replicas"},
+    {"pgfit model.json --weights trained.h5 --predict images.npy --out classes.npy",
+     "use what was trained"},
     {0},
 };
 
 static const char *const about[] = {
     "MODEL is a model JSON, a full .h5 or a .keras. Data are the arrays x0, x1, ... and y0, y1, "
     "...\n"
-    "of an .npz, in the order of the model's inputs and outputs, or under the names of their\n"
-    "layers; w0, ... are weights of rows.",
+    "of an .npz or of an HDF5 file, in the order of the model's inputs and outputs, or under the\n"
+    "names of their layers; w0, ... are weights of rows. Several files, A,B,..., are .npy or IDX\n"
+    "files of one array each: inputs, targets, weights. Of a CSV table, columns called like the\n"
+    "outputs, or y, are targets, without such names the last one. All of them may be packed with\n"
+    "gzip.",
     "What is computed follows the version of Keras that wrote the model, or --rules. The batch is\n"
     "cut over the devices as multi_gpu_model cuts it; there is one set of weights, and what is\n"
     "saved is the model itself: it loads on one device.",
@@ -118,7 +145,12 @@ int fit_check_arguments(pg_err *err)
         pg_err_hint(err, "pgfit --help");
     } else if (fit_args.summary) {
         return 1;
-    } else if (!fit_args.data) {
+    } else if (fit_args.predict && !fit_args.out) {
+        (void)pg_fail(err, PG_E_ARG, "--predict: no --out given");
+        pg_err_hint(err, "--out predictions.npy");
+    } else if (fit_args.out && !fit_args.predict) {
+        (void)pg_fail(err, PG_E_ARG, "--out is where --predict writes; trained weights go to -o");
+    } else if (!fit_args.data && (fit_args.evaluate || !fit_args.predict)) {
         (void)pg_fail(err, PG_E_ARG, "no --data given");
         pg_err_hint(err, "pgfit --help");
     } else {
@@ -137,5 +169,9 @@ void fit_read_arguments(const char *model)
     fit_args.train.lanes = lanes;
     fit_args.train.seed = fit_args.fit.seed = seed;
     fit_args.fit.epochs = epochs;
+    fit_args.fit.initial_epoch = initial_epoch;
+    fit_args.fit.steps_per_epoch = steps;
+    fit_args.fit.validation_steps = val_steps;
+    fit_args.fit.validation_freq = val_freq;
     fit_args.fit.batch_size = batch_size;
 }

@@ -53,6 +53,8 @@ pg_status pg__zip_out_new(pg__zip_out **out, pg__sink *sink, pg_err *err);
 pg_status pg__zip_out_begin(pg__zip_out *z, const char *name, uint64_t n, uint64_t pad_to,
                             uint64_t *data_off, pg_err *err);
 pg_status pg__zip_out_end(pg__zip_out *z, uint32_t crc32, pg_err *err);
+/* For members that are filled side by side, before finish: the CRC of one that was ended. */
+pg_status pg__zip_out_correct(pg__zip_out *z, size_t member, uint32_t crc32, pg_err *err);
 pg_status pg__zip_out_finish(pg__zip_out *z, pg_err *err); /* central directory, zip64 if needed */
 void pg__zip_out_free(pg__zip_out *z);
 

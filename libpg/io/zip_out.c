@@ -122,11 +122,8 @@ static void put_common(unsigned char *p, const out_member *m, uint32_t n_stored,
 }
 
 /* 4.3.7: the header fills the bytes up to the data; what its parts leave is the padding. */
-pg_status pg__zip_out_end(pg__zip_out *z, uint32_t crc32, pg_err *err)
+static pg_status write_header(pg__zip_out *z, out_member *m, uint32_t crc32, pg_err *err)
 {
-    if (!z->open)
-        return pg_fail(err, PG_E_ARG, "no member was begun");
-    out_member *m = &z->members[z->n - 1];
     const size_t n_name = strlen(m->name), len = (size_t)(m->data_off - m->header_off);
     const size_t n_extra = len - LOCAL_BYTES - n_name, wide = m->n >= UINT32_MAX ? 20 : 0;
     unsigned char *p = pg__mem_array(len + 1, 1), *extra = p ? p + LOCAL_BYTES + n_name : NULL;
@@ -149,8 +146,22 @@ pg_status pg__zip_out_end(pg__zip_out *z, uint32_t crc32, pg_err *err)
     }
     const pg_status st = pg__sink_write(z->sink, m->header_off, p, len, err);
     pg__mem_free(p);
-    z->open = 0;
     return st;
+}
+
+pg_status pg__zip_out_end(pg__zip_out *z, uint32_t crc32, pg_err *err)
+{
+    if (!z->open)
+        return pg_fail(err, PG_E_ARG, "no member was begun");
+    z->open = 0;
+    return write_header(z, &z->members[z->n - 1], crc32, err);
+}
+
+pg_status pg__zip_out_correct(pg__zip_out *z, size_t member, uint32_t crc32, pg_err *err)
+{
+    if (member >= z->n)
+        return pg_fail(err, PG_E_ARG, "no such member was begun");
+    return write_header(z, &z->members[member], crc32, err);
 }
 
 /* 4.3.12: one directory entry. */

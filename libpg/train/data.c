@@ -1,6 +1,7 @@
 /* data.c - what all sources of training data have in common. */
 #include "train/data.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -23,6 +24,7 @@ struct pg_data {
     part *parts;
     pg__array *arrays;
     size_t n_parts, n_arrays, cap_arrays;
+    pg__dims reshape; /* of a row, behind a first dimension of any size; rank 0: none */
 };
 
 #define PG_SOURCE(name) extern const pg__source pg__source_##name;
@@ -257,6 +259,30 @@ pg_status pg__data_bind(pg_data *d, const pg__ends *ends, pg_err *err)
         return st;
     }
     return name_by_place(d, ends, err);
+}
+
+pg_status pg_data_reshape(pg_data *d, const char *dims, pg_err *err)
+{
+    pg__dims to = {.rank = 1, .d = {PG_DIM_ANY}};
+    for (const char *s = dims;; s++) {
+        char *end = NULL;
+        const unsigned long long n = *s >= '0' && *s <= '9' ? strtoull(s, &end, 10) : 0;
+        if (n == 0 || n > UINT32_MAX || (*end != ',' && *end != '\0') || to.rank == PG_MAX_RANK)
+            return pg_fail(err, PG_E_ARG,
+                           "reshape: \"%s\" is no list of dimensions such as 28,28,1",
+                           PG_SHOW(dims));
+        to.d[to.rank++] = n;
+        s = end;
+        if (*s == '\0')
+            break;
+    }
+    d->reshape = to;
+    return PG_OK;
+}
+
+const pg__dims *pg__data_reshape(const pg_data *d)
+{
+    return d->reshape.rank > 0 ? &d->reshape : NULL;
 }
 
 /* ---- reading ---- */

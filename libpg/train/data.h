@@ -70,6 +70,9 @@ pg_status pg__data_bind(pg_data *d, const pg__ends *ends, pg_err *err);
 const pg__array *pg__data_find(const pg_data *d, const char *key);
 const char *pg__data_path(const pg_data *d);
 
+/* The dimensions that rows with as many elements are to have (the first: any), or NULL. */
+const pg__dims *pg__data_reshape(const pg_data *d);
+
 /* Elements of one row, and its bytes in the file. */
 uint64_t pg__array_row_elems(const pg__array *a);
 uint64_t pg__array_row_bytes(const pg__array *a);

@@ -11,7 +11,8 @@
 #include "base/try.h"
 #include "train/names.h"
 
-#define LOOK_THROUGH ((uint64_t)1 << 20) /* elements: a few milliseconds before training */
+#define DEFAULT_BATCH 32
+#define LOOK_THROUGH  ((uint64_t)1 << 20) /* elements: a few milliseconds before training */
 
 /* ---- from keys to arrays ---- */
 
@@ -82,16 +83,22 @@ done:
     return st;
 }
 
-pg__ends pg__feed_ends(const pg_trainer *t, pg__feed_use use, unsigned char *targeted)
+pg_status pg__feed_bind(const pg_trainer *t, pg_data *data, pg__feed_use use, pg_err *err)
 {
+    unsigned char *targeted = pg__mem_array(t->n_outputs, 1);
+    if (!targeted)
+        return pg__nomem(err);
     for (size_t k = 0; k < t->n_outputs; k++)
         targeted[k] = (unsigned char)t->objectives[k].has_loss;
-    return (pg__ends){.n_inputs = t->n_inputs,
-                      .n_outputs = t->n_outputs,
-                      .input_names = t->input_names,
-                      .output_names = t->output_names,
-                      .input_dims = t->input_dims,
-                      .targeted = use == PG__FOR_PREDICTION ? NULL : targeted};
+    const pg__ends ends = {.n_inputs = t->n_inputs,
+                           .n_outputs = t->n_outputs,
+                           .input_names = t->input_names,
+                           .output_names = t->output_names,
+                           .input_dims = t->input_dims,
+                           .targeted = use == PG__FOR_PREDICTION ? NULL : targeted};
+    const pg_status st = pg__data_bind(data, &ends, err);
+    pg__mem_free(targeted);
+    return st;
 }
 
 pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, const pg_data *data, pg__feed_use use,
@@ -180,19 +187,72 @@ static pg_status wrong_shape(const pg__array *a, const char *layer, const pg__di
     return PG_E_MISMATCH;
 }
 
-pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, const pg__dims *reshape,
-                              pg_err *err)
+pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, pg_err *err)
 {
     for (size_t k = 0; k < t->n_inputs; k++) {
         pg__dims *want = &t->input_dims[k];
         const pg__array *a = f->inputs[k].array;
-        const pg__dims seen = seen_as(want, &a->dims, reshape);
+        const pg__dims seen = seen_as(want, &a->dims, pg__data_reshape(f->data));
         if (!fits(want, &seen))
             return wrong_shape(a, t->input_names[k], want, err);
         for (uint32_t i = 1; i < seen.rank; i++)
             want->d[i] = seen.d[i];
     }
     return PG_OK;
+}
+
+/* ---- sizes of batches ---- */
+
+static uint64_t fixed_batch(const pg_trainer *t)
+{
+    const pg__model *m = t->graph->root;
+    pg__dims dims;
+    pg__elem elem;
+    if (t->built_params.n_states == 0 ||
+        pg__input_shape(&dims, &elem, m, &m->layers[m->inputs[0].layer], NULL) != PG_OK ||
+        dims.d[0] == PG_DIM_ANY)
+        return 0;
+    return dims.d[0];
+}
+
+int pg__feed_is_fixed(const pg_trainer *t)
+{
+    return fixed_batch(t) > 0;
+}
+
+pg_status pg__feed_batch_size(const pg_trainer *t, size_t asked, size_t *out, pg_err *err)
+{
+    const uint64_t fixed = fixed_batch(t);
+    *out = asked > 0 ? asked : fixed > 0 ? (size_t)fixed : DEFAULT_BATCH;
+    if (fixed == 0 || *out == fixed)
+        return PG_OK;
+    (void)pg_fail(err, PG_E_MISMATCH, "the stateful model asks for batches of %s rows, not of %s",
+                  PG_NUM(fixed), PG_NUM(asked));
+    pg_err_hint(err, "--batch-size %llu", (unsigned long long)fixed);
+    return PG_E_MISMATCH;
+}
+
+pg_status pg__feed_divides(const pg__feed *f, size_t batch_size, const char *option, pg_err *err)
+{
+    const uint64_t n = f->n_rows / batch_size;
+    if (!pg__feed_is_fixed(f->t) || f->n_rows % batch_size == 0)
+        return PG_OK;
+    (void)pg_fail(err, PG_E_MISMATCH,
+                  "%s: %s samples are not a multiple of the fixed batch of %s that the stateful "
+                  "model asks for",
+                  pg__data_path(f->data), PG_NUM(f->n_rows), PG_NUM(batch_size));
+    if (n > 0)
+        pg_err_hint(err, "%s %s (%s samples)", option, PG_NUM(n), PG_NUM(n * batch_size));
+    return PG_E_MISMATCH;
+}
+
+pg_status pg__feed_program(pg_trainer *t, size_t batch_size, pg__pass pass, const pg__program **out,
+                           pg_err *err)
+{
+    size_t k = 0;
+    while (pg__lane_of(&t->cut, batch_size, k).n == 0)
+        k++;
+    return pg__trainer_program(t, pg__lane_of(&t->cut, batch_size, k).n, pass, out, err);
 }
 
 /* ---- targets ---- */
@@ -393,8 +453,6 @@ pg_status pg__feed_weigh_classes(pg__feed *f, const char *text, pg_err *err)
     if (f->t->n_outputs > 1)
         return pg_fail(err, PG_E_ARG,
                        "class weights are for models with one output; give weights of rows (w0)");
-    if (f->weights[0].row_elems > 1)
-        return pg_fail(err, PG_E_ARG, "class weights are for targets of one class in each row");
     for (const char *s = text; *s != '\0'; s += *s == ',') {
         char *end = NULL, *stop = NULL;
         const unsigned long c = strtoul(s, &end, 10);

@@ -34,14 +34,25 @@ pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, const pg_data *data,
                         pg_err *err);
 void pg__feed_close(pg__feed *f);
 
-/* What the model of a trainer asks of data; `targeted` has room for its outputs. */
-pg__ends pg__feed_ends(const pg_trainer *t, pg__feed_use use, unsigned char *targeted);
+/* Gives the data the arrays that this model needs; once, before feeds of them are opened. */
+pg_status pg__feed_bind(const pg_trainer *t, pg_data *data, pg__feed_use use, pg_err *err);
 
-/* Do the rows have the shapes of the model's inputs? reshape: rows with as many elements get these
- * dimensions first; NULL: none do. A last axis of 1 may be missing or too much, as in Keras. Sets
- * the unknown dimensions of the trainer's inputs to those of the data. */
-pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, const pg__dims *reshape,
-                              pg_err *err);
+/* Do the rows have the shapes of the model's inputs? A last axis of 1 may be missing or too much,
+ * as in Keras. Sets the unknown dimensions of the trainer's inputs to those of the data. */
+pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, pg_err *err);
+
+/* Rows of a batch: what was asked for (0: 32), or what a stateful model fixes. PG_E_MISMATCH where
+ * that is another number. */
+pg_status pg__feed_batch_size(const pg_trainer *t, size_t asked, size_t *out, pg_err *err);
+
+/* Does the model take batches of one size only? Then no row may be left; option: what would leave
+ * some out ("--steps-per-epoch"). */
+int pg__feed_is_fixed(const pg_trainer *t);
+pg_status pg__feed_divides(const pg__feed *f, size_t batch_size, const char *option, pg_err *err);
+
+/* A program that has what batches of this size hold, and that their first lane needs anyway. */
+pg_status pg__feed_program(pg_trainer *t, size_t batch_size, pg__pass pass, const pg__program **out,
+                           pg_err *err);
 
 /* What batches hold, by a program for any number of rows; targets that do not fit are refused, and
  * small arrays of integers are looked through for values that the model does not know. */

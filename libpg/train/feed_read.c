@@ -140,32 +140,32 @@ static pg_status read_weights(const pg__slot *s, const uint64_t *rows, size_t n,
     return st;
 }
 
-/* The class of row i: its number, or the place of the largest of a one-hot row. */
-static double class_of(const pg__slot *target, const void *v, uint64_t i)
+/* Class i of a target, for n numbers each: the rounded number, or the place of the largest. */
+static double class_of(const pg__slot *target, const void *v, uint64_t i, uint64_t n)
 {
-    const uint64_t n = target->row_elems;
     uint64_t best = 0;
-    if (target->cast == PG__AS_I32 || n == 1)
-        return trunc(get(target, v, i * n));
+    if (n == 1)
+        return rint(get(target, v, i));
     for (uint64_t k = 1; k < n; k++)
         if (get(target, v, i * n + k) > get(target, v, i * n + best))
             best = k;
     return (double)best;
 }
 
-/* As Keras: the weight of a row's class multiplies the row's own. */
+/* As Keras: the weight of a class multiplies the row's own. */
 static pg_status weigh_classes(const pg__feed *f, const uint64_t *rows, size_t n, pg__batch *b,
                                pg_err *err)
 {
-    const pg__slot *s = &f->weights[0];
-    for (size_t i = 0; i < n; i++) {
-        const double c = class_of(&f->targets[0], b->targets[0], i);
+    const pg__slot *s = &f->weights[0], *target = &f->targets[0];
+    const uint64_t losses = s->row_elems, each = target->row_elems / losses;
+    for (uint64_t i = 0; i < n * losses; i++) {
+        const double c = class_of(target, b->targets[0], i, each);
         const double w =
             c >= 0 && c < (double)f->n_class_weights ? f->class_weights[(size_t)c] : (double)NAN;
         if (isnan(w))
             return pg_fail(err, PG_E_MISMATCH,
                            "%s: row %s is of class %g, which has no class weight",
-                           f->targets[0].array->path, PG_NUM(rows[i]), c);
+                           target->array->path, PG_NUM(rows[i / losses]), c);
         set(s, b->weights[0], i, w * get(s, b->weights[0], i));
     }
     return PG_OK;

@@ -7,8 +7,6 @@
 #include "train/logs.h"
 #include "train/states.h"
 
-#define DEFAULT_BATCH 32
-
 typedef struct run {
     pg_trainer *t;
     pg_data *data;
@@ -98,42 +96,21 @@ static pg_status split_validation(run *r, double share, pg_err *err)
     return PG_OK;
 }
 
-/* The program of the first lane that has rows: what it compares is what all batches hold. */
-static pg_status any_program(const run *r, const pg__program **out, pg_err *err)
-{
-    size_t k = 0;
-    while (pg__lane_of(&r->t->cut, r->batch_size, k).n == 0)
-        k++;
-    return pg__trainer_program(r->t, pg__lane_of(&r->t->cut, r->batch_size, k).n, PG__TRAINS, out,
-                               err);
-}
-
-static pg_status bind(run *r, pg_data *data, pg_err *err)
-{
-    unsigned char *targeted = pg__mem_array(r->t->n_outputs, 1);
-    if (!targeted)
-        return pg__nomem(err);
-    const pg__ends ends = pg__feed_ends(r->t, PG__FOR_TRAINING, targeted);
-    const pg_status st = pg__data_bind(data, &ends, err);
-    pg__mem_free(targeted);
-    return st;
-}
-
 static pg_status open_feeds(run *r, pg_err *err)
 {
     const pg_fit_opts *o = r->opts;
     pg_data *val = o->validation ? o->validation : r->data;
     pg_status st = PG_OK;
-    PG_TRY(bind(r, r->data, err));
+    PG_TRY(pg__feed_bind(r->t, r->data, PG__FOR_TRAINING, err));
     PG_TRY(pg__feed_open(&r->train, r->t, r->data, PG__FOR_TRAINING, err));
-    PG_TRY(pg__feed_fit_inputs(&r->train, r->t, NULL, err));
+    PG_TRY(pg__feed_fit_inputs(&r->train, r->t, err));
     if (!r->has_val)
         return PG_OK;
     if (val != r->data)
-        PG_TRY(bind(r, val, err));
+        PG_TRY(pg__feed_bind(r->t, val, PG__FOR_VALIDATION, err));
     PG_TRY(pg__feed_open(&r->val, r->t, val, o->validation ? PG__FOR_VALIDATION : PG__FOR_TRAINING,
                          err));
-    PG_TRY(pg__feed_fit_inputs(&r->val, r->t, NULL, err));
+    PG_TRY(pg__feed_fit_inputs(&r->val, r->t, err));
     if (!o->validation)
         PG_TRY(split_validation(r, o->validation_split, err));
 done:
@@ -148,23 +125,46 @@ static pg_status plan_course(run *r, pg_err *err)
                                   .n_val = r->has_val ? r->val.n_rows : 0,
                                   .batch_size = r->batch_size,
                                   .epochs = o->epochs ? o->epochs : 1,
-                                  .shuffling = shuffled ? PG__SHUFFLE_ROWS : PG__SHUFFLE_NONE,
-                                  .seed = o->seed};
+                                  .first_epoch = o->initial_epoch,
+                                  .steps = o->steps_per_epoch,
+                                  .val_steps = o->validation_steps,
+                                  .val_every = o->validation_freq,
+                                  .shuffling = !shuffled            ? PG__SHUFFLE_NONE
+                                               : o->shuffle_batches ? PG__SHUFFLE_BATCHES
+                                                                    : PG__SHUFFLE_ROWS,
+                                  .seed = o->seed,
+                                  .whole_only = pg__feed_is_fixed(r->t)};
     return pg__course_new(&r->course, &opts, err);
+}
+
+/* A batch is not larger than the data, but where its size is fixed. */
+static pg_status size_batches(run *r, pg_err *err)
+{
+    const pg_fit_opts *o = r->opts;
+    const uint64_t most = r->train.n_rows > r->val.n_rows ? r->train.n_rows : r->val.n_rows;
+    pg_status st = PG_OK;
+    PG_TRY(pg__feed_batch_size(r->t, o->batch_size, &r->batch_size, err));
+    if (r->batch_size > most && !pg__feed_is_fixed(r->t))
+        r->batch_size = (size_t)most;
+    if (o->steps_per_epoch == 0)
+        PG_TRY(pg__feed_divides(&r->train, r->batch_size, "--steps-per-epoch", err));
+    if (r->has_val && o->validation_steps == 0)
+        PG_TRY(pg__feed_divides(&r->val, r->batch_size, "--validation-steps", err));
+done:
+    return st;
 }
 
 /* Finds the data and everything that is as large as a batch. */
 static pg_status prepare(run *r, pg_err *err)
 {
-    const pg_fit_opts *o = r->opts;
     const pg__program *p = NULL;
     pg_status st = PG_OK;
     PG_TRY(open_feeds(r, err));
-    r->batch_size = o->batch_size ? o->batch_size : DEFAULT_BATCH;
-    if (r->batch_size > r->train.n_rows && r->batch_size > r->val.n_rows)
-        r->batch_size = (size_t)(r->train.n_rows > r->val.n_rows ? r->train.n_rows : r->val.n_rows);
-    PG_TRY(any_program(r, &p, err));
+    PG_TRY(size_batches(r, err));
+    PG_TRY(pg__feed_program(r->t, r->batch_size, PG__TRAINS, &p, err));
     PG_TRY(pg__feed_fit(&r->train, p, err));
+    if (r->opts->class_weight)
+        PG_TRY(pg__feed_weigh_classes(&r->train, r->opts->class_weight, err));
     if (r->has_val)
         PG_TRY(pg__feed_fit(&r->val, p, err));
     PG_TRY(pg__metrics_resolve(r->t, p, err));
@@ -198,6 +198,11 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
              .cb = cb,
              .has_val = opts->validation != NULL || opts->validation_split != 0};
     pg_status st = PG_OK;
+    size_t n_losses = 0;
+    for (size_t k = 0; k < t->n_outputs; k++)
+        n_losses += (size_t)t->objectives[k].has_loss;
+    if (n_losses == 0)
+        PG_FAIL(PG_E_ARG, "no loss given");
     t->seed = opts->seed;
     PG_TRY(prepare(&r, err));
     PG_TRY(run_batches(&r, err));

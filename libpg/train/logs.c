@@ -10,56 +10,101 @@
 
 /* ---- metrics ---- */
 
-/* Metrics are resolved by what they compare. "OUT=accuracy" or "accuracy" for every output. */
-static pg_status add_metric(pg_trainer *t, const pg__program *p, size_t k, const char *name,
-                            size_t len, size_t at, pg_err *err)
+static int is_taken(const pg_trainer *t, const char *name)
 {
-    const pg__lowered *m = pg__program_model(p);
-    const pg__dims *shape = &m->tape.values[m->outputs[k]].shape;
-    const pg__value *target = pg__program_target(p, k);
-    pg__metric *metric = &t->metrics[at];
+    for (size_t i = 0; i < t->n_metrics; i++)
+        if (strcmp(t->metrics[i].name, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* "out_accuracy". A weighted metric is called so where its name is taken; to Keras 2.2, always. */
+static pg_status name_metric(pg_trainer *t, pg__metric *m, const char *name, size_t len,
+                             int prefixed, pg_err *err)
+{
     pg__str text = {0};
     pg_status st = PG_OK;
-    metric->output = k;
-    PG_TRY(pg__metric_of(metric, name, len, target->elem == PG__INT,
-                         (size_t)shape->d[shape->rank - 1], t->rules, err));
     if (t->n_outputs > 1)
-        PG_TRY(pg__str_printf(&text, err, "%s_", t->output_names[k]));
+        PG_TRY(pg__str_printf(&text, err, "%s_", t->output_names[m->output]));
+    if (prefixed)
+        PG_TRY(pg__str_puts(&text, "weighted_", err));
     if (t->rules->acc_short && pg__same_name(name, len, "accuracy"))
         PG_TRY(pg__str_puts(&text, "acc", err));
     else
         PG_TRY(pg__str_add(&text, name, len, err));
-    metric->name = text.s;
+    m->name = text.s;
     text.s = NULL;
-    t->n_metrics = at + 1;
 done:
     pg__str_fini(&text);
     return st;
 }
 
+/* Metrics are resolved by what they compare. */
+static pg_status add_metric(pg_trainer *t, const pg__program *p, size_t k, const char *name,
+                            size_t len, int weighted, pg_err *err)
+{
+    const pg__lowered *m = pg__program_model(p);
+    const pg__dims *shape = &m->tape.values[m->outputs[k]].shape;
+    const pg__value *target = pg__program_target(p, k);
+    pg__metric metric = {.output = k, .weighted = weighted};
+    pg_status st = PG_OK;
+    PG_TRY(pg__metric_of(&metric, name, len, target->elem == PG__INT,
+                         (size_t)shape->d[shape->rank - 1], t->rules, err));
+    PG_TRY(name_metric(t, &metric, name, len, weighted && t->rules->acc_short, err));
+    if (weighted && is_taken(t, metric.name)) {
+        pg__mem_free(metric.name);
+        metric.name = NULL;
+        PG_TRY(name_metric(t, &metric, name, len, 1, err));
+    }
+    t->metrics[t->n_metrics++] = metric;
+done:
+    return st;
+}
+
+/* "OUT=accuracy", or "accuracy" for every output. */
+static pg_status add_metrics(pg_trainer *t, const pg__program *p, size_t k, const char *text,
+                             int weighted, pg_err *err)
+{
+    const char *of = t->output_names[k];
+    pg_status st = PG_OK;
+    for (const char *s = text; s && *s != '\0';) {
+        const size_t len = strcspn(s, ",");
+        const char *equals = memchr(s, '=', len);
+        const char *name = equals ? equals + 1 : s;
+        const int mine = !equals || (strlen(of) == (size_t)(equals - s) &&
+                                     strncmp(of, s, (size_t)(equals - s)) == 0);
+        if (mine)
+            PG_TRY(add_metric(t, p, k, name, len - (size_t)(name - s), weighted, err));
+        s += len + (s[len] == ',');
+    }
+done:
+    return st;
+}
+
+static size_t count_names(const char *text)
+{
+    size_t n = text != NULL;
+    for (; text && *text; text++)
+        n += *text == ',';
+    return n;
+}
+
+/* Per output those without weights first, as Keras lists them. */
 pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err)
 {
-    size_t n = 1, at = 0;
+    const size_t n = count_names(t->metric_text) + count_names(t->weighted_metric_text);
     pg_status st = PG_OK;
-    if (!t->metric_text || t->metrics)
+    if (t->metrics)
         return PG_OK;
-    for (const char *c = t->metric_text; *c; c++)
-        n += *c == ',';
     t->metrics = pg__mem_array(n * t->n_outputs, sizeof *t->metrics);
     if (!t->metrics)
         return pg__nomem(err);
-    for (size_t k = 0; k < t->n_outputs; k++)
-        for (const char *s = t->metric_text; *s != '\0';) {
-            const size_t len = strcspn(s, ",");
-            const char *equals = memchr(s, '=', len);
-            const char *name = equals ? equals + 1 : s;
-            const char *of = t->output_names[k];
-            const int mine = !equals || (strlen(of) == (size_t)(equals - s) &&
-                                         strncmp(of, s, (size_t)(equals - s)) == 0);
-            if (mine && t->objectives[k].has_loss)
-                PG_TRY(add_metric(t, p, k, name, len - (size_t)(name - s), at++, err));
-            s += len + (s[len] == ',');
-        }
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        if (!t->objectives[k].has_loss)
+            continue;
+        PG_TRY(add_metrics(t, p, k, t->metric_text, 0, err));
+        PG_TRY(add_metrics(t, p, k, t->weighted_metric_text, 1, err));
+    }
 done:
     return st;
 }

@@ -2,22 +2,13 @@
 #ifndef PG_TRAIN_LOGS_H
 #define PG_TRAIN_LOGS_H
 
-#include "base/str.h"
 #include "train/trainer.h"
-
-typedef struct pg__logs {
-    pg__strs names;     /* "val_" ones behind */
-    const char **shown; /* the same, as pg_logs wants them */
-    double *values;     /* twice n: of the batch or epoch, running or validation */
-    size_t n;           /* without "val_" */
-} pg__logs;
 
 /* Finds out what the trainer's metrics are, by a program that has what they compare. */
 pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err);
 
 /* After that. */
 pg_status pg__logs_open(pg__logs *out, const pg_trainer *t, int has_val, pg_err *err);
-void pg__logs_close(pg__logs *l);
 
 /* The n numbers of these totals. */
 void pg__logs_fill(const pg_trainer *t, double *values, const pg__totals *totals);

@@ -16,6 +16,7 @@ typedef enum pg__metric_kind {
 typedef struct pg__metric {
     char *name; /* as in the logs: "accuracy", "out_mae"; owned */
     size_t output;
+    int weighted; /* rows count by their sample and class weights */
     pg__metric_kind kind;
     pg__loss_attrs loss;
 } pg__metric;

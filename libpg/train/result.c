@@ -79,22 +79,30 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
     const pg__dims *shape = &m->tape.values[m->outputs[k]].shape;
     const pg__value *target = pg__program_target(p, k);
     const uint64_t n = pg__dims_elems(shape), last = shape->d[shape->rank - 1];
-    double *y = NULL, *guess = NULL, *weights = NULL;
-    size_t wanted = 0;
+    double *y = NULL, *guess = NULL, *mask = NULL, *weights = NULL;
+    size_t wanted = 0, weighted = 0;
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_metrics; i++)
+    for (size_t i = 0; i < t->n_metrics; i++) {
         wanted += t->metrics[i].output == k;
+        weighted += t->metrics[i].output == k && t->metrics[i].weighted;
+    }
     if (wanted == 0 || !target || last == 0)
         return PG_OK;
     PG_TRY(as_doubles(t, &guess, pg__program_prediction(p, f, k), n, PG__REAL, 1, err));
     PG_TRY(as_doubles(t, &y, f->targets[k], pg__dims_elems(&target->shape), target->elem, 0, err));
-    PG_TRY(mask_weights(t, p, f, k, n / last, &weights, err));
+    PG_TRY(mask_weights(t, p, f, k, n / last, &mask, err));
+    if (weighted > 0 && f->weights[k])
+        PG_TRY(as_doubles(t, &weights, f->weights[k], n / last, PG__REAL, 0, err));
+    for (uint64_t i = 0; mask && weights && i < n / last; i++)
+        weights[i] *= mask[i];
     for (size_t i = 0; i < t->n_metrics; i++)
         if (t->metrics[i].output == k)
             pg__metric_add(&t->metrics[i], &totals->metrics[i], y, target->elem == PG__INT, guess,
-                           weights, (size_t)(n / last), (size_t)last);
+                           t->metrics[i].weighted && weights ? weights : mask, (size_t)(n / last),
+                           (size_t)last);
 done:
     pg__mem_free(weights);
+    pg__mem_free(mask);
     pg__mem_free(guess);
     pg__mem_free(y);
     return st;

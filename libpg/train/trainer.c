@@ -239,7 +239,6 @@ static pg_status read_objectives(pg_trainer *t, const pg_train_opts *o, pg_err *
 {
     pg__piece_of *pieces = pg__mem_array(t->n_outputs, sizeof *pieces);
     pg_status st = PG_OK;
-    size_t n = 0;
     if (!pieces)
         return pg__nomem(err);
     PG_TRY(pg__per_output(pieces, t->n_outputs, t->output_names, "loss", o->loss, err));
@@ -247,15 +246,14 @@ static pg_status read_objectives(pg_trainer *t, const pg_train_opts *o, pg_err *
         if (pieces[k].n == 0)
             continue;
         t->objectives[k].has_loss = 1;
-        n++;
         PG_TRY(pg__loss_of(&t->objectives[k].loss, pieces[k].s, pieces[k].n, t->rules, err));
     }
-    if (n == 0)
-        PG_FAIL(PG_E_ARG, "no loss given");
     PG_TRY(pg__per_output(pieces, t->n_outputs, t->output_names, "loss weights", o->loss_weights,
                           err));
     PG_TRY(read_loss_weights(t, pieces, err));
     if (o->metrics && !(t->metric_text = pg__mem_strdup(o->metrics)))
+        PG_TRY(pg__nomem(err));
+    if (o->weighted_metrics && !(t->weighted_metric_text = pg__mem_strdup(o->weighted_metrics)))
         PG_TRY(pg__nomem(err));
 done:
     pg__mem_free(pieces);
@@ -431,6 +429,8 @@ void pg_trainer_close(pg_trainer *t)
         pg__mem_free(t->metrics[i].name);
     pg__mem_free(t->metrics);
     pg__mem_free(t->metric_text);
+    pg__mem_free(t->weighted_metric_text);
+    pg__logs_close(&t->evaluated);
     pg__mem_free(t->loss_weights);
     pg__mem_free(t->objectives);
     pg__mem_free(t->input_dims);

@@ -51,6 +51,15 @@ typedef struct pg__worker {
     pg_err err;
 } pg__worker;
 
+/* Numbers under Keras' names (logs.h). */
+typedef struct pg__logs {
+    pg__strs names;     /* "val_" ones behind */
+    const char **shown; /* the same, as pg_logs wants them */
+    double *values;     /* twice n: of the batch or epoch, running or validation */
+    size_t n;           /* without "val_" */
+} pg__logs;
+void pg__logs_close(pg__logs *l);
+
 struct pg_trainer {
     pg__graph *graph;
     pg__leaves leaves;
@@ -82,14 +91,15 @@ struct pg_trainer {
     pg__objective *objectives;
     double *loss_weights;
     pg__optimiser optimiser;
-    int couples_rows;  /* rows of a batch depend on each other */
-    uint64_t seed;     /* of what is random in a step */
-    uint64_t n_moves;  /* steps that moved the averages */
-    char *metric_text; /* resolved once the data are known */
+    int couples_rows;                         /* rows of a batch depend on each other */
+    uint64_t seed;                            /* of what is random in a step */
+    uint64_t n_moves;                         /* steps that moved the averages */
+    char *metric_text, *weighted_metric_text; /* resolved once the data are known */
     pg__metric *metrics;
     size_t n_metrics;
     int from_probabilities;
-    void **states; /* of stateful layers, for batches of state_rows rows */
+    pg__logs evaluated; /* what pg_evaluate() gave last */
+    void **states;      /* of stateful layers, for batches of state_rows rows */
     uint64_t state_rows;
 
     pg__built *built;

@@ -155,7 +155,11 @@ static void batches_of_stateful_models_are_full(void **state)
     assert_ok(pg_data_open(&data, data_path, &err));
     assert_int_equal(pg_fit(t, data, &(pg_fit_opts){.batch_size = 64, .epochs = 1}, NULL, &err),
                      PG_E_MISMATCH);
-    assert_non_null(strstr(err.msg, "must be a multiple of the batch size"));
+    assert_non_null(strstr(err.msg, "the stateful model asks for batches of "));
+    const pg_fit_opts parted = {.validation_split = 0.33, .epochs = 1};
+    assert_int_equal(pg_fit(t, data, &parted, NULL, &err), PG_E_MISMATCH);
+    assert_non_null(strstr(err.msg, " samples are not a multiple of the fixed batch of "));
+    assert_non_null(strstr(err.hint, "--steps-per-epoch "));
     pg_data_close(data);
     pg_trainer_close(t);
 }

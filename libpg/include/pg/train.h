@@ -49,12 +49,24 @@ PG_API const char *pg_layer_class(size_t i, int *trained);
 
 typedef struct pg_data pg_data;
 
-/* Arrays of one number of rows: an .npz with keys x0, x1, ... and y0, y1, ... in the order of the
- * model's inputs and outputs (or their names, or x and y), w0, w1, ... for weights of rows; xval0,
- * yval0, ... are the validation's. Values are read when they are needed. Errors: PG_E_IO,
- * PG_E_FORMAT, PG_E_MISMATCH (numbers of rows differ), PG_E_UNSUPPORTED. */
+/* Arrays of one number of rows, found out by their contents:
+ *
+ *   .npz, HDF5     keys x0, x1, ... and y0, y1, ... in the order of the model's inputs and outputs
+ *                  (or their names, or x and y), w0, w1, ... for weights of rows; xval0, yval0, ...
+ *                  are the validation's. HDF5: datasets at the root
+ *   A,B,...        .npy or IDX files of one array each: inputs, targets, weights, in that order
+ *   CSV            a table of numbers. With a header, columns named like an output, or y, y0, ...
+ *                  are targets (y, y.1, y.2 together are one), w, w0, ... weights; without such
+ *                  names the last column is the target. Other columns are the input
+ *
+ * Each of them may be packed with gzip. Values are read when they are needed; only CSV is held in
+ * memory, and what is compressed is unpacked once into a file without a name in $TMPDIR or /tmp.
+ * Errors: PG_E_IO, PG_E_FORMAT, PG_E_MISMATCH, PG_E_UNSUPPORTED, PG_E_UNKNOWN. */
 PG_API PG_MUST_USE pg_status pg_data_open(pg_data **out, const char *path, pg_err *err);
 PG_API void pg_data_close(pg_data *d); /* NULL is allowed */
+
+/* Rows of inputs that have as many elements get these dimensions: "28,28,1". PG_E_ARG. */
+PG_API PG_MUST_USE pg_status pg_data_reshape(pg_data *d, const char *dims, pg_err *err);
 
 /* ---- trainers ---- */
 
@@ -68,12 +80,13 @@ typedef struct pg_train_opts {
         *optimizer; /* "adam", "SGD:learning_rate=0.05,momentum=0.9,nesterov"; NULL: RMSprop */
     const char *optimizer_json; /* instead: {"class_name", "config"} as Keras writes it */
     int optimizer_rules; /* 0: as the version says; 1: to 2.10 ("legacy"); 2: from 2.11 ("new") */
-    const char *loss;    /* "mse", or "OUT=NAME,OUT=NAME" */
-    const char *loss_weights; /* "1,0.3", or "OUT=1,OUT=0.3"; NULL: 1 each */
-    const char *metrics;      /* "accuracy,mae", or "OUT=accuracy,OUT=mae"; NULL: none */
-    const char *rules;        /* a version of Keras; NULL: the one that wrote the model */
-    const char *devices;      /* "cpu:0,cpu:1": replicas, a name may repeat; NULL: cpu:0 */
-    size_t threads;           /* cores to use, dealt over the devices; 0: all */
+    const char *loss;    /* "mse", or "OUT=NAME,OUT=NAME"; NULL: for predictions only */
+    const char *loss_weights;     /* "1,0.3", or "OUT=1,OUT=0.3"; NULL: 1 each */
+    const char *metrics;          /* "accuracy,mae", or "OUT=accuracy,OUT=mae"; NULL: none */
+    const char *weighted_metrics; /* the same, rows count by their sample and class weights */
+    const char *rules;            /* a version of Keras; NULL: the one that wrote the model */
+    const char *devices;          /* "cpu:0,cpu:1": replicas, a name may repeat; NULL: cpu:0 */
+    size_t threads;               /* cores to use, dealt over the devices; 0: all */
     int deterministic; /* equal bits on every run and for every number of devices and threads */
     size_t lanes;      /* deterministic: parts a batch is cut into, a power of two; 0: 8 */
     int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */
@@ -149,19 +162,62 @@ typedef struct pg_callback {
 } pg_callback;
 
 typedef struct pg_fit_opts {
-    size_t batch_size; /* of all devices together; 0: 32 */
-    size_t epochs;     /* 0: 1 */
+    size_t batch_size;       /* of all devices together; 0: 32 */
+    size_t epochs;           /* 0: 1 */
+    size_t initial_epoch;    /* numbers begin here; epochs is where they end */
+    size_t steps_per_epoch;  /* 0: one pass over the data; else the next epoch goes on behind */
+    size_t validation_steps; /* batches from the first row on; 0: all */
+    size_t validation_freq;  /* validate after every so many epochs; 0: every one */
     int no_shuffle;
+    int shuffle_batches; /* permute batches, and rows inside of them: for slow compressed data */
+    const char *class_weight; /* "0=1,1=5": rows of a class count so much in training */
     uint64_t seed;
-    pg_data *validation; /* NULL: none; may be the training data where it holds xval0, ... */
+    pg_data *validation;     /* NULL: none; may be the training data where it holds xval0, ... */
     double validation_split; /* instead: share of the last training rows, never shuffled; 0: none */
     int reset_states; /* stateful layers; 0: never, as Keras; 1: zero at the start of each epoch and
                          around validation. Their rows are never shuffled */
 } pg_fit_opts;
 
-/* Errors of the data, of a callback; PG_E_MISMATCH where data do not fit the model. */
+/* Data are checked before the first step: shapes, numbers of rows, kinds of targets, classes and
+ * ids (large arrays batch by batch), NaN in the first batch. The next batches are read by a thread
+ * of their own; while this runs, data belongs to it. Errors of the data, of a callback;
+ * PG_E_MISMATCH where data do not fit the model. */
 PG_API PG_MUST_USE pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
                                     const pg_callback *cb, pg_err *err);
+
+/* ---- using what was trained ---- */
+
+typedef struct pg_predict_opts {
+    size_t batch_size; /* of all devices together; 0: 32 */
+    size_t steps;      /* batches, from the first row on; 0: all rows */
+    int force;         /* pg_predict_file(): replace an existing file */
+    const volatile int
+        *cancel; /* PG_E_CANCELLED before the next batch once *cancel != 0; or NULL */
+} pg_predict_opts;
+
+/* Loss and metrics over all rows in inference mode, as Keras' evaluate(). *out is valid until this
+ * is called again, or the trainer closed. opts may be NULL. Errors as pg_fit()'s. */
+PG_API PG_MUST_USE pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
+                                         pg_logs *out, pg_err *err);
+
+/* Who is given predictions; a status other than PG_OK ends it and is returned. */
+typedef struct pg_predictions {
+    void *user;
+    /* Once: the whole arrays to come, in the order of the model's outputs; may be NULL. */
+    pg_status (*begin)(void *user, const pg_weight *outputs, size_t n_outputs, pg_err *err);
+    /* n_rows rows of an output from row `first` on, elements of its dtype, row-major. */
+    pg_status (*rows)(void *user, size_t output, uint64_t first, size_t n_rows, const void *values,
+                      pg_err *err);
+} pg_predictions;
+
+/* The outputs of every row of the inputs, in order. Targets are not needed. opts may be NULL. */
+PG_API PG_MUST_USE pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
+                                        const pg_predictions *to, pg_err *err);
+
+/* The same into a file that appears whole or not at all: .npy for one output, .npz with y0, y1, ...
+ * for any number. PG_E_ARG: another suffix, or .npy for several outputs; it exists. */
+PG_API PG_MUST_USE pg_status pg_predict_file(pg_trainer *t, pg_data *data, const char *path,
+                                             const pg_predict_opts *opts, pg_err *err);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,184 @@
+/* predict.c - a pass over data in inference mode: what comes out, or how well it does. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/ahead.h"
+#include "train/logs.h"
+
+typedef struct pass {
+    pg_trainer *t;
+    const pg_predict_opts *opts;
+    pg__feed feed;
+    size_t batch_size;
+    pg__course *course;
+    pg__ahead *ahead;
+    pg__totals totals;
+    const pg__program *program; /* of some number of rows */
+} pass;
+
+static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass kind, pg_err *err)
+{
+    pg_trainer *t = p->t;
+    pg_status st = PG_OK;
+    PG_TRY(pg__feed_bind(t, data, use, err));
+    PG_TRY(pg__feed_open(&p->feed, t, data, use, err));
+    PG_TRY(pg__feed_fit_inputs(&p->feed, t, err));
+    PG_TRY(pg__feed_batch_size(t, p->opts->batch_size, &p->batch_size, err));
+    if (p->opts->steps == 0)
+        PG_TRY(pg__feed_divides(&p->feed, p->batch_size, "steps =", err));
+    if (p->batch_size > p->feed.n_rows && !pg__feed_is_fixed(t))
+        p->batch_size = (size_t)p->feed.n_rows;
+    PG_TRY(pg__feed_program(t, p->batch_size, kind, &p->program, err));
+    PG_TRY(pg__feed_fit(&p->feed, p->program, err));
+    if (kind == PG__TESTS)
+        PG_TRY(pg__metrics_resolve(t, p->program, err));
+    PG_TRY(pg__totals_alloc(t, &p->totals, err));
+    const pg__course_opts course = {.n_val = p->feed.n_rows,
+                                    .batch_size = p->batch_size,
+                                    .epochs = 1,
+                                    .val_steps = p->opts->steps,
+                                    .whole_only = pg__feed_is_fixed(t)};
+    PG_TRY(pg__course_new(&p->course, &course, err));
+    PG_TRY(pg__ahead_new(&p->ahead, p->course, NULL, &p->feed, p->batch_size, err));
+done:
+    return st;
+}
+
+static void close_pass(pass *p)
+{
+    pg__ahead_free(p->ahead);
+    pg__course_free(p->course);
+    pg__totals_free(&p->totals);
+    pg__feed_close(&p->feed);
+}
+
+/* The next batch, or *out NULL. */
+static pg_status next_batch(pass *p, const pg__batch **out, pg_err *err)
+{
+    pg__turn turn;
+    const volatile int *cancel = p->opts->cancel;
+    if (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))
+        return pg_fail(err, PG_E_CANCELLED, "interrupted");
+    return pg__ahead_next(p->ahead, out, &turn, err);
+}
+
+/* ---- evaluation ---- */
+
+pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts, pg_logs *out,
+                      pg_err *err)
+{
+    static const pg_predict_opts defaults = {0};
+    pass p = {.t = t, .opts = opts ? opts : &defaults};
+    const pg__batch *batch = NULL;
+    pg__logs logs = {.n = 0};
+    size_t n_losses = 0;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < t->n_outputs; k++)
+        n_losses += (size_t)t->objectives[k].has_loss;
+    if (n_losses == 0)
+        PG_FAIL(PG_E_ARG, "no loss given");
+    PG_TRY(open_pass(&p, data, PG__FOR_TRAINING, PG__TESTS, err));
+    PG_TRY(pg__logs_open(&logs, t, 0, err));
+    for (;;) {
+        PG_TRY(next_batch(&p, &batch, err));
+        if (!batch)
+            break;
+        PG_TRY(pg__trainer_step(t, batch, PG__TESTS, NULL, &p.totals, err));
+    }
+    pg__logs_fill(t, logs.values, &p.totals);
+    pg__logs_close(&t->evaluated);
+    t->evaluated = logs;
+    logs = (pg__logs){.n = 0};
+    *out = (pg_logs){t->evaluated.shown, t->evaluated.values, t->evaluated.n};
+done:
+    pg__logs_close(&logs);
+    close_pass(&p);
+    return st;
+}
+
+/* ---- predictions ---- */
+
+typedef struct outputs {
+    pg_weight *what; /* of all rows */
+    void **rows;     /* of one batch */
+    size_t *row_bytes;
+    size_t n;
+} outputs;
+
+static pg_status describe(outputs *o, const pass *p, uint64_t n_rows, pg_err *err)
+{
+    const pg_trainer *t = p->t;
+    const pg__lowered *m = pg__program_model(p->program);
+    o->n = t->n_outputs;
+    o->what = pg__mem_array(o->n, sizeof *o->what);
+    o->rows = pg__mem_array(o->n, sizeof *o->rows);
+    o->row_bytes = pg__mem_array(o->n, sizeof *o->row_bytes);
+    if (!o->what || !o->rows || !o->row_bytes)
+        return pg__nomem(err);
+    for (size_t k = 0; k < o->n; k++) {
+        const pg__value *v = &m->tape.values[m->outputs[k]];
+        pg__dims row = v->shape;
+        pg_weight *w = &o->what[k];
+        row.d[0] = 1;
+        *w = (pg_weight){.name = t->output_names[k],
+                         .layer = k,
+                         .dtype = v->elem == PG__INT            ? PG_I32
+                                  : t->backend->real_bytes == 8 ? PG_F64
+                                                                : PG_F32,
+                         .rank = v->shape.rank};
+        memcpy(w->dims, v->shape.d, v->shape.rank * sizeof *w->dims);
+        w->dims[0] = n_rows;
+        o->row_bytes[k] = (size_t)pg__dims_elems(&row) * pg_dtype_bytes(w->dtype);
+        if (__builtin_mul_overflow(n_rows, (uint64_t)o->row_bytes[k], &w->n_bytes))
+            return pg_fail(err, PG_E_LIMIT, "predictions are larger than any file");
+        o->rows[k] = pg__mem_array(p->batch_size, o->row_bytes[k]);
+        if (!o->rows[k])
+            return pg__nomem(err);
+    }
+    return PG_OK;
+}
+
+static void free_outputs(outputs *o)
+{
+    for (size_t k = 0; o->rows && k < o->n; k++)
+        pg__mem_free(o->rows[k]);
+    pg__mem_free(o->rows);
+    pg__mem_free(o->what);
+    pg__mem_free(o->row_bytes);
+}
+
+/* Rows that a pass takes: all, or as many steps as were asked for. */
+static uint64_t rows_of_pass(const pass *p)
+{
+    const uint64_t n = p->feed.n_rows, asked = (uint64_t)p->opts->steps * p->batch_size;
+    return p->opts->steps > 0 && asked < n ? asked : n;
+}
+
+pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
+                     const pg_predictions *to, pg_err *err)
+{
+    static const pg_predict_opts defaults = {0};
+    pass p = {.t = t, .opts = opts ? opts : &defaults};
+    const pg__batch *batch = NULL;
+    outputs o = {.n = 0};
+    uint64_t first = 0;
+    pg_status st = PG_OK;
+    PG_TRY(open_pass(&p, data, PG__FOR_PREDICTION, PG__PREDICTS, err));
+    PG_TRY(describe(&o, &p, rows_of_pass(&p), err));
+    if (to->begin)
+        PG_TRY(to->begin(to->user, o.what, o.n, err));
+    for (;;) {
+        PG_TRY(next_batch(&p, &batch, err));
+        if (!batch)
+            break;
+        PG_TRY(pg__trainer_step(t, batch, PG__PREDICTS, o.rows, &p.totals, err));
+        for (size_t k = 0; k < o.n; k++)
+            PG_TRY(to->rows(to->user, k, first, (size_t)batch->n_rows, o.rows[k], err));
+        first += batch->n_rows;
+    }
+done:
+    free_outputs(&o);
+    close_pass(&p);
+    return st;
+}

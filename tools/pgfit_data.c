@@ -1,0 +1,50 @@
+/* pgfit_data.c - pgfit's data, and what it does with them but training: --evaluate, --predict. */
+#include "pgfit.h"
+
+pg_status fit_open_data(pg_data **out, const char *path, pg_err *err)
+{
+    pg_data *d = NULL;
+    pg_status st = pg_data_open(&d, path, err);
+    if (st == PG_OK && fit_args.reshape)
+        st = pg_data_reshape(d, fit_args.reshape, err);
+    if (st != PG_OK) {
+        pg_data_close(d);
+        return st;
+    }
+    *out = d;
+    return PG_OK;
+}
+
+static pg_predict_opts predict_options(void)
+{
+    return (pg_predict_opts){
+        .batch_size = fit_args.fit.batch_size, .force = fit_args.force, .cancel = cli_cancel()};
+}
+
+pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err)
+{
+    const pg_predict_opts opts = predict_options();
+    pg_logs logs;
+    const pg_status st = pg_evaluate(t, data, &opts, &logs, err);
+    if (st != PG_OK)
+        return st;
+    fputs(cli.json ? "{\"event\": \"evaluate\"" : "", stdout);
+    for (size_t i = 0; i < logs.n; i++)
+        if (cli.json)
+            printf(", \"%s\": %.9g", logs.names[i], logs.values[i]);
+        else
+            printf("%s%s=%.4f", i > 0 ? " " : "", logs.names[i], logs.values[i]);
+    puts(cli.json ? "}" : "");
+    return PG_OK;
+}
+
+pg_status fit_predict(pg_trainer *t, pg_err *err)
+{
+    const pg_predict_opts opts = predict_options();
+    pg_data *data = NULL;
+    pg_status st = fit_open_data(&data, fit_args.predict, err);
+    if (st == PG_OK)
+        st = pg_predict_file(t, data, fit_args.out, &opts, err);
+    pg_data_close(data);
+    return st;
+}
