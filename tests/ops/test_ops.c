@@ -91,9 +91,11 @@ typedef struct op_case {
     }
 #define CONV(...) ATTRS(conv, __VA_ARGS__)
 #define POOL(...) ATTRS(pool, __VA_ARGS__)
-#define RNN(...)  ATTRS(rnn, __VA_ARGS__)
-#define TANH      .act = {PG__ACT_TANH, 0, 0, 0}
-#define SIGMOID   .gate = {PG__ACT_SIGMOID, 0, 0, 0}
+#define HALVES(is_max) \
+    POOL(.rank = 2, .max = is_max, .window = {2, 2}, .stride = {2, 2}) /* of each side */
+#define RNN(...) ATTRS(rnn, __VA_ARGS__)
+#define TANH     .act = {PG__ACT_TANH, 0, 0, 0}
+#define SIGMOID  .gate = {PG__ACT_SIGMOID, 0, 0, 0}
 /* clang-format off */
 #define ABSENT {NONE, {0}}
 /* Rows, steps, units, gates: everything given; then only what must be. */
@@ -237,6 +239,22 @@ static const op_case cases[] = {
     {PG__OP_pool,
      POOL(.rank = 2, .window = {2, 3}, .stride = {2, 1}, .before = {0, 1}, .after = {1, 1}),
      {{NORMAL, S(2, 5, 4, 17)}},
+     1,
+     1},
+    /* windows side by side: even and odd images, channels that fill vectors and that do not */
+    {PG__OP_pool, HALVES(1), {{NORMAL, S(2, 5, 4, 3)}}, 1, 1},
+    {PG__OP_pool, HALVES(1), {{NORMAL, S(2, 4, 5, 5)}}, 1, 1},
+    {PG__OP_pool, HALVES(1), {{NORMAL, S(1, 5, 5, 17)}}, 1, 1},
+    {PG__OP_pool, HALVES(1), {{NORMAL, S(1, 4, 4, 32)}}, 1, 1},
+    {PG__OP_pool, HALVES(0), {{NORMAL, S(2, 4, 6, 5)}}, 1, 1},
+    {PG__OP_pool,
+     POOL(.rank = 1, .max = 1, .window = {2}, .stride = {2}),
+     {{NORMAL, S(3, 6, 300)}},
+     1,
+     1},
+    {PG__OP_pool,
+     POOL(.rank = 2, .max = 1, .window = {1, 2}, .stride = {2, 3}),
+     {{NORMAL, S(2, 5, 6, 3)}},
      1,
      1},
     {PG__OP_pool, POOL(.rank = 1, .max = 1, .stride = {1, 1, 1}), {{NORMAL, S(3, 7, 1)}}, 1, 1},
