@@ -1,24 +1,6 @@
 /* cpu.c - the tables of what is done better than by plain C. */
 #include "backend/cpu/cpu.h"
 
-#ifdef PG_HAVE_ONEDNN
-#include "backend/cpu/dense.h"
-#endif
-
-typedef struct function {
-    pg__op_kind kind;
-    pg__ref_fn fn;
-} function;
-
-static const function functions[] = {
-#ifdef PG_HAVE_ONEDNN
-    {PG__OP_dense, pg__cpu_dense},
-    {PG__OP_dense_dw, pg__cpu_dense_dw},
-    {PG__OP_dense_dx, pg__cpu_dense_dx},
-#endif
-    {PG__N_OPS, NULL},
-};
-
 #define PG_CPU(name) extern const pg__cpu_kernel pg__cpu_##name;
 #include "backend/cpu/kernels.def"
 #undef PG_CPU
@@ -45,9 +27,6 @@ const pg__cpu_kernel *pg__cpu_kernel_of(const pg__op *op)
 
 pg__ref_fn pg__cpu_fn(const pg__op *op, pg__isa isa)
 {
-    for (const function *f = functions; f->fn; f++)
-        if (op == pg__op_of(f->kind))
-            return f->fn;
     const pg__isa_fns *fns = pg__isa_fns_of(isa);
     const size_t kind = (size_t)(op - pg__op_of((pg__op_kind)0));
     return fns->fast[kind] ? fns->fast[kind] : fns->ops[kind];

@@ -1,7 +1,7 @@
 /* cpu.h - what the CPU does better than the plain C answers.
  *
- * Two ways: a function in place of the plain answer (dense.c), or a kernel of its own, which is
- * prepared once for an instruction's shapes. A kernel runs on one thread, from equal operands to
+ * Two ways: the plain answer built for better instructions (isa.h), or a kernel of its own, which
+ * is prepared once for an instruction's shapes. A kernel runs on one thread, from equal operands to
  * equal bits, and does not allocate; memory that it works in is scratch. What depends on parameters
  * alone (kernels of a convolution in another order, transformed, ...) is made by share(), once for
  * all lanes and only when parameters have changed. */
@@ -36,7 +36,7 @@ int pg__cpu_is_param(const pg__cpu_inst *i, size_t k);
 /* The kernel for an operation, or NULL. */
 const pg__cpu_kernel *pg__cpu_kernel_of(const pg__op *op);
 
-/* The function for an operation that has no kernel: the plain answer or a faster one. */
+/* The function for an operation that has no kernel. */
 pg__ref_fn pg__cpu_fn(const pg__op *op, pg__isa isa);
 
 #endif

@@ -5,8 +5,6 @@
 #include "backend/cpu/vmath.h"
 #include "ops/act_real.h"
 
-#define MASKED (-1e9f) /* see ref_attention.c */
-
 /* ---- activations of recurrent cells ---- */
 
 /* x = act(x) */
@@ -96,7 +94,7 @@ static void softmax_grad(float *restrict d, const float *restrict p, size_t n)
 static void hide(float *restrict scores, const float *restrict open, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        scores[i] = open[i] == 0 ? MASKED : scores[i];
+        scores[i] = open[i] == 0 ? PG__MASKED : scores[i];
 }
 
 /* ---- LSTM: gates i, f, c, o side by side ---- */

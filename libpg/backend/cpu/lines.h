@@ -5,6 +5,8 @@
 
 #include "ops/attrs.h"
 
+#define PG__MASKED (-1e9f) /* score of what attention must not see, see ref_attention.c */
+
 /* n: units. zx: x W + b of a step; zh: the products of the state with the recurrent kernel, NULL
  * where the state is zero; gates, part: kept for the gradient. Absent states are NULL. */
 typedef struct pg__lines {
