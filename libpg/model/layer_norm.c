@@ -138,13 +138,15 @@ static pg_status batch_norm(norm *n, pg__lowering *lw, int moves, pg__val *y, pg
 {
     pg__tape *t = &lw->to->tape;
     const pg__rules *rules = lw->opts->rules;
-    pg__bn_attrs a = {n->epsilon, PG__BN_NONE};
+    pg__bn_attrs a = {n->epsilon, PG__BN_NONE, lw->opts->lanes_meet};
     pg__val stats[3], variance, moving;
     pg_status st = PG_OK;
     if (rules->bn_moving == PG__BN_FUSED && is_fused(n))
         n->mask = PG__NO_VAL;
     lw->to->couples_rows = 1;
     PG_TRY(pg__emit2(t, PG__OP_bn_stats, NULL, n->x, n->mask, stats, err));
+    if (a.meets)
+        PG_TRY(pg__emit(t, PG__OP_meet_stats, NULL, stats, 3, stats, err));
     PG_TRY(pg__emit2(t, PG__OP_bn_var, &a, stats[1], stats[2], &variance, err));
     const pg__val in[] = {n->x, stats[0], variance, n->gamma, n->beta, stats[2], n->mask};
     PG_TRY(pg__emit(t, PG__OP_bn_apply, &a, in, sizeof in / sizeof *in, y, err));
@@ -184,7 +186,7 @@ pg_status pg__lower_batch_norm(pg__lowering *lw, const pg__layer *l, const pg__v
     if (lw->training && !(is_frozen && frozen == PG__BN_FROZEN_INFERS)) {
         PG_TRY(batch_norm(&n, lw, !is_frozen || frozen == PG__BN_FROZEN_MOVES, &y, err));
     } else {
-        const pg__bn_attrs a = {n.epsilon, PG__BN_NONE};
+        const pg__bn_attrs a = {.epsilon = n.epsilon};
         const pg__val operands[] = {n.x, n.mean, n.variance, n.gamma, n.beta};
         PG_TRY(pg__emit(&lw->to->tape, PG__OP_bn_apply, &a, operands, 5, &y, err));
     }

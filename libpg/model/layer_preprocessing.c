@@ -166,7 +166,7 @@ static pg_status by_weights(pg__lowering *lw, const pg__layer *l, pg__val x, con
     const uint64_t channels = shape->d[shape->rank - 1], one = 1;
     const pg__dims scalar = pg__dims_of(1, &one);
     const double least = SMALLEST_DEVIATION * SMALLEST_DEVIATION;
-    const pg__bn_attrs a = {0, PG__BN_NONE};
+    const pg__bn_attrs a = {.epsilon = 0};
     pg__val in[] = {x, PG__NO_VAL, PG__NO_VAL}, count, floor;
     pg_status st = PG_OK;
     if (pg__config_bool(l, "invert", 0) || pg__dims_elems(shape) != channels)

@@ -83,6 +83,7 @@ typedef struct pg__lower_opts {
     const pg__dims
         *inputs; /* of one row each, or NULL: as the model says; for unknown dimensions */
     int training;
+    int lanes_meet; /* these rows are normalised together with those of other lanes */
 } pg__lower_opts;
 
 /* Errors name the layer: PG_E_UNSUPPORTED lists every class that cannot be trained in err->detail;

@@ -101,6 +101,7 @@ typedef enum pg__bn_correction {
 typedef struct pg__bn_attrs {
     double epsilon;
     pg__bn_correction correction; /* bn_var */
+    int meets;                    /* the gradient's sums are those of all lanes */
 } pg__bn_attrs;
 
 /* Two operands, axes aligned at the last and those of size 1 repeated. binary_pick(a, b, dy): the
@@ -158,7 +159,7 @@ typedef struct pg__dropout_attrs {
     uint32_t stream; /* of random numbers: one for each place in the model */
     int rows_share;  /* all rows of the batch have the same noise */
     pg__dims noise;
-    uint64_t fold;   /* rows of x that stand for one row of the batch: steps, when they are rows */
+    uint64_t fold; /* rows of x that stand for one row of the batch: steps, when they are rows */
 } pg__dropout_attrs;
 
 /* Numbers known beforehand; `values` belongs to the tape. */

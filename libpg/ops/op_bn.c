@@ -71,6 +71,7 @@ pg_status pg__backward_bn_apply(pg__tape *t, const pg__inst *i, pg_err *err)
 {
     const pg__val dy = pg__grad_of(t, i, 0), x = pg__in(t, i, X), mean = pg__in(t, i, MEAN);
     const pg__val variance = pg__in(t, i, VARIANCE), count = pg__in(t, i, COUNT);
+    const pg__bn_attrs *a = i->attrs;
     const int through = count != PG__NO_VAL && pg__wants(t, i, X);
     pg__val sums[2] = {PG__NO_VAL, PG__NO_VAL}, dx;
     pg_status st = PG_OK;
@@ -83,6 +84,8 @@ pg_status pg__backward_bn_apply(pg__tape *t, const pg__inst *i, pg_err *err)
         PG_TRY(pg__give(t, i, BETA, sums[0], err));
     if (!pg__wants(t, i, X))
         goto done;
+    if (through && a->meets) /* those of gamma and beta stay the lane's own */
+        PG_TRY(pg__emit(t, PG__OP_meet_sums, NULL, sums, 2, sums, err));
     const pg__val operands[] = {x,
                                 dy,
                                 mean,

@@ -250,9 +250,10 @@ pg_status pg__feed_program(pg_trainer *t, size_t batch_size, pg__pass pass, cons
                            pg_err *err)
 {
     size_t k = 0;
-    while (pg__lane_of(&t->cut, batch_size, k).n == 0)
+    const uint64_t n = t->part_rows && t->part_rows < batch_size ? t->part_rows : batch_size;
+    while (pg__lane_of(&t->cut, n, k).n == 0)
         k++;
-    return pg__trainer_program(t, pg__lane_of(&t->cut, batch_size, k).n, pass, out, err);
+    return pg__trainer_program(t, pg__lane_of(&t->cut, n, k).n, pass, out, err);
 }
 
 /* ---- targets ---- */

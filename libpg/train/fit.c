@@ -144,6 +144,8 @@ static pg_status size_batches(run *r, pg_err *err)
     const uint64_t most = r->train.n_rows > r->val.n_rows ? r->train.n_rows : r->val.n_rows;
     pg_status st = PG_OK;
     PG_TRY(pg__feed_batch_size(r->t, o->batch_size, &r->batch_size, err));
+    r->t->part_rows = o->accumulate > 1 ? r->batch_size : 0;
+    r->batch_size *= o->accumulate > 1 ? o->accumulate : 1;
     if (r->batch_size > most && !pg__feed_is_fixed(r->t))
         r->batch_size = (size_t)most;
     if (o->steps_per_epoch == 0)

@@ -18,31 +18,50 @@ static size_t owner_of(size_t k, size_t n, size_t m)
     return share ? more + (k - in_larger) / share : m - 1;
 }
 
+/* Part k of m of n rows, nearly equal parts. */
+static void part_of(uint64_t n, size_t k, size_t m, uint64_t *first, uint64_t *end)
+{
+    *first = n / m * k + n % m * k / m;
+    *end = n / m * (k + 1) + n % m * (k + 1) / m;
+}
+
+/* The slice of a replica; the last one takes what is left over. */
+static void slice_of(const pg__cut *cut, uint64_t n_rows, size_t replica, uint64_t *first,
+                     uint64_t *n)
+{
+    const uint64_t step = n_rows / cut->n_replicas;
+    *first = step * replica;
+    *n = replica + 1 == cut->n_replicas ? n_rows - *first : step;
+}
+
 static pg__lane even_lane(const pg__cut *cut, uint64_t n_rows, size_t k)
 {
-    const uint64_t n = cut->n_lanes;
-    const uint64_t first = n_rows / n * k + n_rows % n * k / n;
-    const uint64_t end = n_rows / n * (k + 1) + n_rows % n * (k + 1) / n;
     const size_t per = cut->n_workers / cut->n_replicas;
     const size_t replica = owner_of(k, cut->n_lanes, cut->n_replicas);
     size_t begin = 0, behind = 0; /* the replica's lanes */
+    uint64_t from = 0, n = n_rows, first, end;
     while (owner_of(begin, cut->n_lanes, cut->n_replicas) != replica)
         begin++;
     for (behind = begin; behind < cut->n_lanes; behind++)
         if (owner_of(behind, cut->n_lanes, cut->n_replicas) != replica)
             break;
-    return (pg__lane){first, end - first, replica,
+    if (cut->by_replica) {
+        slice_of(cut, n_rows, replica, &from, &n);
+        part_of(n, k - begin, behind - begin, &first, &end);
+    } else {
+        part_of(n, k, cut->n_lanes, &first, &end);
+    }
+    return (pg__lane){from + first, end - first, replica,
                       replica * per + owner_of(k - begin, behind - begin, per)};
 }
 
-/* The last replica takes what is left over; within a replica the rows are dealt evenly. */
 static pg__lane slice_lane(const pg__cut *cut, uint64_t n_rows, size_t k)
 {
-    const size_t per = cut->n_workers / cut->n_replicas, replica = k / per, part = k % per;
-    const uint64_t step = n_rows / cut->n_replicas, begin = step * replica;
-    const uint64_t n = replica + 1 == cut->n_replicas ? n_rows - begin : step;
-    const uint64_t first = n * part / per, end = n * (part + 1) / per;
-    return (pg__lane){begin + first, end - first, replica, k};
+    const size_t per = cut->n_workers / cut->n_replicas, replica = k / per;
+    uint64_t from, n, first, end;
+    slice_of(cut, n_rows, replica, &from, &n);
+    part_of(n, k % per, per, &first, &end);
+    return (pg__lane){from + first, end - first, replica, k};
 }
 
 pg__lane pg__lane_of(const pg__cut *cut, uint64_t n_rows, size_t k)

@@ -19,6 +19,8 @@ typedef struct pg__lane {
 typedef struct pg__cut {
     size_t n_replicas, n_workers; /* workers: a multiple of replicas, neighbours belong together */
     size_t n_lanes;               /* deterministic: a power of two; 0: as many as workers */
+    int by_replica;               /* lanes are parts of a replica's slice: the number of replicas
+                                     is part of the result */
 } pg__cut;
 
 size_t pg__lane_count(const pg__cut *cut);

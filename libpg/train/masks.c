@@ -31,9 +31,11 @@ int pg__masks_count(const pg_trainer *t)
 pg_status pg__masks_add(pg_trainer *t, const pg__program *p, const pg__frame *f, pg__mask_sum *sums,
                         pg_err *err)
 {
+    size_t at = 0;
+    int meets = 0;
     pg_status st = PG_OK;
     void *mask = NULL;
-    PG_TRY(pg__program_run(p, f));
+    PG_TRY(pg__program_run(p, f, &at, &meets));
     for (size_t k = 0; k < t->n_outputs; k++) {
         const pg__value *v = pg__program_mask_value(p, k);
         if (!v)

@@ -26,7 +26,8 @@ typedef struct home {
 } home;
 
 typedef struct call {
-    pg__kernel *kernel;
+    pg__kernel *kernel; /* NULL: the lanes meet */
+    int is_stats;
     uint32_t first; /* of its operands and results in `operands` */
     uint32_t n;
     size_t shared, shared_bytes; /* what it shares, from the start of the program's */
@@ -41,7 +42,8 @@ struct pg__program {
     int masks_only;
     home *homes; /* per value */
     call *calls;
-    size_t n_calls;
+    size_t n_calls, n_meetings;
+    uint64_t meeting_elems;
     pg__val *operands;
     size_t max_args;
     uint64_t arena_bytes;
@@ -315,6 +317,15 @@ static pg_status check_support(const pg__program *p, const pg__lower_opts *opts,
     return st;
 }
 
+static void note_meeting(pg__program *p, const pg__inst *i)
+{
+    uint64_t n = 0;
+    for (size_t k = 0; k < i->n_in; k++)
+        n += pg__dims_elems(&p->model.tape.values[pg__in(&p->model.tape, i, k)].shape);
+    p->meeting_elems = n > p->meeting_elems ? n : p->meeting_elems;
+    p->n_meetings++;
+}
+
 static pg_status prepare_calls(pg__program *p, pg_err *err)
 {
     const pg__tape *t = &p->model.tape;
@@ -330,12 +341,17 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
         pg__needs needs = {0};
         if (t->values[pg__out(t, i, 0)].alias != PG__NO_VAL)
             continue; /* the same memory */
-        *c = (call){.first = n_operands, .n = i->n_in + i->n_out};
+        *c = (call){.first = n_operands,
+                    .n = i->n_in + i->n_out,
+                    .is_stats = i->op == pg__op_of(PG__OP_meet_stats)};
         for (uint32_t k = 0; k < i->n_in; k++)
             p->operands[n_operands++] = pg__in(t, i, k);
         for (uint32_t k = 0; k < i->n_out; k++)
             p->operands[n_operands++] = pg__out(t, i, k);
-        PG_TRY(p->backend->prepare(&c->kernel, p->dev, t, i, &needs, err));
+        if (c->is_stats || i->op == pg__op_of(PG__OP_meet_sums))
+            note_meeting(p, i);
+        else
+            PG_TRY(p->backend->prepare(&c->kernel, p->dev, t, i, &needs, err));
         p->n_calls++;
         c->shared = p->shared_bytes;
         c->shared_bytes = needs.shared_bytes;
@@ -384,7 +400,8 @@ void pg__program_free(pg__program *p)
     if (!p)
         return;
     for (size_t i = 0; i < p->n_calls; i++)
-        p->backend->release(p->calls[i].kernel);
+        if (p->calls[i].kernel)
+            p->backend->release(p->calls[i].kernel);
     if (p->shared)
         p->backend->free(p->dev, p->shared);
     pg__mem_free(p->calls);
@@ -450,12 +467,17 @@ pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t par
     return PG_OK;
 }
 
-pg_status pg__program_run(const pg__program *p, const pg__frame *f)
+pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, int *meets)
 {
     void **args = f->scratch;
     void *scratch = (char *)f->scratch + p->max_args;
-    for (size_t i = 0; i < p->n_calls; i++) {
-        const call *c = &p->calls[i];
+    *meets = 0;
+    for (; *at < p->n_calls; (*at)++) {
+        const call *c = &p->calls[*at];
+        if (!c->kernel) {
+            *meets = 1;
+            return PG_OK;
+        }
         for (uint32_t k = 0; k < c->n; k++)
             args[k] = address(p, f, p->operands[c->first + k]);
         const pg_status st =
@@ -464,6 +486,29 @@ pg_status pg__program_run(const pg__program *p, const pg__frame *f)
             return st;
     }
     return PG_OK;
+}
+
+size_t pg__program_n_meetings(const pg__program *p)
+{
+    return p->n_meetings;
+}
+
+uint64_t pg__program_meeting_elems(const pg__program *p)
+{
+    return p->meeting_elems;
+}
+
+pg__meeting pg__program_meeting(const pg__program *p, const pg__frame *f, size_t at)
+{
+    const call *c = &p->calls[at];
+    pg__meeting m = {.is_stats = c->is_stats, .n = c->n / 2};
+    for (size_t k = 0; k < m.n; k++) {
+        const pg__val in = p->operands[c->first + k], out = p->operands[c->first + m.n + k];
+        m.n_elems[k] = pg__dims_elems(&p->model.tape.values[in].shape);
+        m.in[k] = address(p, f, in);
+        m.out[k] = address(p, f, out);
+    }
+    return m;
 }
 
 const void *pg__program_prediction(const pg__program *p, const pg__frame *f, size_t k)

@@ -60,7 +60,23 @@ const void *pg__program_state(const pg__program *p, const pg__frame *f, size_t k
  * n_parts, which may be made at the same time. The frame needs params and scratch only. */
 pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t part, size_t n_parts);
 
-pg_status pg__program_run(const pg__program *p, const pg__frame *f);
+/* Runs on from call *at (0 at first) to the end, or to where lanes meet: then 1 is in *meets, and
+ * once the results of the meeting are there the run goes on from *at + 1. */
+pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, int *meets);
+
+/* What a lane brings to a meeting and takes from it: op_meet.c says what it is. */
+#define PG_MEETING 3
+typedef struct pg__meeting {
+    int is_stats; /* mean, sum of squared distances, count; else sums */
+    size_t n;
+    uint64_t n_elems[PG_MEETING];
+    const void *in[PG_MEETING];
+    void *out[PG_MEETING]; /* NULL: not wanted */
+} pg__meeting;
+
+size_t pg__program_n_meetings(const pg__program *p);
+uint64_t pg__program_meeting_elems(const pg__program *p); /* of the largest, all operands */
+pg__meeting pg__program_meeting(const pg__program *p, const pg__frame *f, size_t at);
 
 /* Where a run left prediction k and the losses of output k (one number per row of the last axis).
  */

@@ -40,22 +40,34 @@ static pg_status add(pg_trainer *t, pg__flat **a, pg__flat *b, uint64_t from, ui
     return PG_OK;
 }
 
-/* A binary counter: two neighbours of one size that make up a subtree become one. */
-pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, pg__flat *grads)
+/* The other half of p's subtree, if the worker has it. */
+static pg__partial *buddy(pg__worker *w, const pg__partial *p)
 {
+    const size_t lo = p->lo ^ p->size;
+    for (size_t k = 0; k < w->n_partials; k++)
+        if (w->partials[k].lo == lo && w->partials[k].size == p->size)
+            return &w->partials[k];
+    return NULL;
+}
+
+/* A binary counter: two halves of a subtree become one. */
+pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t leaf, pg__flat *grads, pg_err *err)
+{
+    pg__partial p = {leaf, 1, grads};
     pg_status st = PG_OK;
-    w->partials[w->n_partials++] = (pg__partial){lane, 1, grads};
-    while (w->n_partials > 1) {
-        pg__partial *a = &w->partials[w->n_partials - 2], *b = a + 1;
-        if (a->size != b->size || a->lo % (2 * a->size) != 0 || b->lo != a->lo + a->size)
-            break;
-        pg__flat *had = a->grads;
-        PG_TRY(add(t, &a->grads, b->grads, 0, t->offsets[t->n_params]));
-        if (had && b->grads)
-            w->spare[w->n_spare++] = b->grads;
-        a->size *= 2;
-        w->n_partials--;
+    for (pg__partial *other; (other = buddy(w, &p)); p.size *= 2) {
+        const int is_left = other->lo < p.lo;
+        pg__flat *a = is_left ? other->grads : p.grads, *b = is_left ? p.grads : other->grads;
+        p.lo = is_left ? other->lo : p.lo;
+        p.grads = a;
+        PG_TRY(add(t, &p.grads, b, 0, t->offsets[t->n_params]));
+        if (a && b)
+            w->spare[w->n_spare++] = b;
+        *other = w->partials[--w->n_partials];
     }
+    if (w->n_partials == PG_MAX_PARTIALS)
+        PG_FAIL(PG_E_LIMIT, "more partial sums than %d", PG_MAX_PARTIALS);
+    w->partials[w->n_partials++] = p;
 done:
     return st;
 }
@@ -90,5 +102,5 @@ done:
 
 pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out)
 {
-    return sum(t, 0, pg__tree_top(pg__lane_count(&t->cut)), from, to, out);
+    return sum(t, 0, pg__tree_top(t->n_leaves), from, to, out);
 }

@@ -1,10 +1,12 @@
 /* step.c - one batch: every lane forward and backward by its worker, gradients summed and applied
- * by all workers, each for its range of the parameters. Workers meet twice. */
+ * by all workers, each for its range of the parameters. Where lanes are normalised together they
+ * advance together, from meeting to meeting (meet.c). */
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/masks.h"
+#include "train/meet.h"
 #include "train/result.h"
 #include "train/states.h"
 #include "train/update.h"
@@ -17,7 +19,8 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
                                              .rules = t->rules,
                                              .n_rows = n_rows,
                                              .inputs = t->input_dims,
-                                             .training = pass == PG__TRAINS},
+                                             .training = pass == PG__TRAINS,
+                                             .lanes_meet = pg__lanes_meet(t)},
                                    .objectives = pass == PG__PREDICTS ? NULL : t->objectives,
                                    .from_probabilities = t->from_probabilities,
                                    .masks_only = masks_only,
@@ -50,12 +53,27 @@ pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
 
 /* ---- one step's work ---- */
 
+/* Everything that a lane's run needs. */
+typedef struct lane_frame {
+    pg__frame f;
+    int32_t numbers[PG__STEP_N];
+    const void **rows;
+    void **states;
+} lane_frame;
+
+/* A lane of one of the parts that a batch is worked through in. */
 typedef struct lane_job {
-    pg__lane lane;
+    pg__lane lane;              /* rows of the whole batch */
+    uint64_t first_in_part;     /* row of the part */
+    size_t in_tree;             /* leaf of the tree of sums */
     const pg__program *program; /* NULL: no rows */
     const pg__program *masks;   /* NULL: none are needed beforehand */
+    pg__memory *arena;
     pg__totals totals;
     pg__mask_sum *mask_sums; /* per output */
+    lane_frame frame;
+    pg__flat *grads;
+    size_t at; /* call of the program that comes next */
 } lane_job;
 
 typedef struct step {
@@ -63,8 +81,10 @@ typedef struct step {
     const pg__batch *batch;
     pg__pass pass;
     void *const *predictions; /* per output; NULL: they are not wanted */
-    lane_job *lanes;
-    size_t n_lanes;
+    lane_job *jobs;           /* n_lanes for each part */
+    size_t n_jobs, n_lanes, part;
+    pg__board board; /* where lanes meet */
+    size_t n_meetings;
     const void **seeds;
     double *seed_mem, *shares; /* per output */
 } step;
@@ -111,42 +131,52 @@ static pg_status bind_rows(const step *s, const lane_job *job, pg__frame *f, con
 #define LOW(n)  ((int32_t)(uint32_t)(n))
 #define HIGH(n) ((int32_t)(uint32_t)((n) >> 32))
 
-/* Everything that a lane's run needs. */
-typedef struct lane_frame {
-    pg__frame f;
-    int32_t numbers[PG__STEP_N];
-    const void **rows;
-    void **states;
-} lane_frame;
-
-static pg_status open_frame(lane_frame *lf, const step *s, const lane_job *job, const pg__worker *w,
-                            pg_err *err)
+static pg_status open_frame(const step *s, lane_job *job, const pg__worker *w, pg_err *err)
 {
     const pg_trainer *t = s->t;
+    lane_frame *lf = &job->frame;
     *lf = (lane_frame){.numbers = {LOW(t->seed), HIGH(t->seed), LOW(t->optimiser.iterations),
                                    HIGH(t->optimiser.iterations), LOW(job->lane.first),
                                    HIGH(job->lane.first)}};
     lf->states = pg__mem_array(t->built_params.n_states, sizeof *lf->states);
     if (!lf->states)
         return pg__nomem(err);
-    pg__states_bind(t, job->lane.first, lf->states);
+    pg__states_bind(t, job->first_in_part, lf->states);
     lf->f = (pg__frame){.params = t->params.at,
                         .seeds = s->seeds,
                         .step = lf->numbers,
                         .states = lf->states,
-                        .arena = w->arena,
-                        .scratch = w->scratch};
+                        .arena = job->arena->mem,
+                        .scratch = w->scratch.mem};
     return bind_rows(s, job, &lf->f, &lf->rows, err);
 }
 
-static void close_frame(lane_frame *lf)
+static void close_frame(lane_job *job)
 {
-    pg__mem_free(lf->rows);
-    pg__mem_free(lf->states);
+    pg__mem_free(job->frame.rows);
+    pg__mem_free(job->frame.states);
+    job->frame = (lane_frame){.rows = NULL};
+}
+
+/* ---- a lane from its beginning to its end ---- */
+
+static pg_status begin_lane(const step *s, lane_job *job, pg__worker *w, pg_err *err)
+{
+    pg_status st = PG_OK;
+    job->at = 0;
+    job->grads = NULL;
+    if (!job->program)
+        return PG_OK;
+    PG_TRY(open_frame(s, job, w, err));
+    if (s->pass == PG__TRAINS)
+        PG_TRY(pg__partials_begin(s->t, w, &job->grads, err));
+    job->frame.f.grads = job->grads ? job->grads->at : NULL;
+done:
+    return st;
 }
 
 /* A lane's rows, to where they belong in the batch. */
-static pg_status keep_predictions(const step *s, const lane_job *job, const pg__frame *f)
+static pg_status keep_predictions(const step *s, const lane_job *job)
 {
     const pg_trainer *t = s->t;
     const pg__lowered *m = pg__program_model(job->program);
@@ -156,43 +186,124 @@ static pg_status keep_predictions(const step *s, const lane_job *job, const pg__
         const size_t each = v->elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes;
         const size_t n = (size_t)pg__dims_elems(&v->shape) * each;
         st = t->backend->get(t->dev, (char *)s->predictions[k] + n / job->lane.n * job->lane.first,
-                             pg__program_prediction(job->program, f, k), n);
+                             pg__program_prediction(job->program, &job->frame.f, k), n);
     }
     return st;
 }
 
-static pg_status run_lane(const step *s, lane_job *job, size_t index, pg__worker *w, pg_err *err)
+static pg_status end_lane(const step *s, lane_job *job, pg__worker *w, pg_err *err)
 {
     pg_trainer *t = s->t;
-    pg__flat *grads = NULL;
-    lane_frame lf = {.rows = NULL};
     pg_status st = PG_OK;
     if (job->program) {
-        PG_TRY(open_frame(&lf, s, job, w, err));
-        if (s->pass == PG__TRAINS)
-            PG_TRY(pg__partials_begin(t, w, &grads, err));
-        lf.f.grads = grads ? grads->at : NULL;
-        PG_TRY(pg__program_run(job->program, &lf.f));
-        PG_TRY(pg__states_keep(t, job->program, &lf.f, job->lane.n, err));
-        PG_TRY(pg__result_add(t, job->program, &lf.f, s->shares, &job->totals, err));
+        PG_TRY(pg__states_keep(t, job->program, &job->frame.f, job->lane.n, err));
+        PG_TRY(pg__result_add(t, job->program, &job->frame.f, s->shares, &job->totals, err));
         if (s->predictions)
-            PG_TRY(keep_predictions(s, job, &lf.f));
+            PG_TRY(keep_predictions(s, job));
     }
     if (s->pass == PG__TRAINS)
-        PG_TRY(pg__partials_end(t, w, index, grads));
+        PG_TRY(pg__partials_end(t, w, job->in_tree, job->grads, err));
 done:
-    close_frame(&lf);
     return st;
+}
+
+/* The worker's jobs in this part of the batch, one after the other: NULL, 0 at first. */
+static lane_job *next_job(const step *s, size_t worker, size_t *at)
+{
+    while (*at < s->n_lanes) {
+        lane_job *job = &s->jobs[s->part * s->n_lanes + (*at)++];
+        if (job->lane.worker == worker)
+            return job;
+    }
+    return NULL;
+}
+
+static pg_status run_lane(const step *s, lane_job *job, pg__worker *w, pg_err *err)
+{
+    int meets = 0;
+    pg_status st = PG_OK;
+    PG_TRY(begin_lane(s, job, w, err));
+    if (job->program)
+        PG_TRY(pg__program_run(job->program, &job->frame.f, &job->at, &meets));
+    PG_TRY(end_lane(s, job, w, err));
+done:
+    close_frame(job);
+    return st;
+}
+
+#define VISIT(s, job, which)                                                       \
+    {                                                                              \
+        .program = (job)->program, .frame = &(job)->frame.f, .at = (job)->at,      \
+        .index = (size_t)((job) - (s)->jobs) % (s)->n_lanes, .lane = &(job)->lane, \
+        .meeting = which                                                           \
+    }
+
+/* To the next meeting: what the lane brings is on the board then. */
+static pg_status run_to_meeting(step *s, lane_job *job, size_t meeting)
+{
+    int meets = 0;
+    pg_status st = PG_OK;
+    if (!job->program)
+        return PG_OK;
+    PG_TRY(pg__program_run(job->program, &job->frame.f, &job->at, &meets));
+    if (meets)
+        st = pg__board_bring(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
+done:
+    return st;
+}
+
+static pg_status take_from_meeting(step *s, lane_job *job, size_t meeting)
+{
+    if (!job->program)
+        return PG_OK;
+    const pg_status st = pg__board_take(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
+    job->at++;
+    return st;
+}
+
+/* All lanes of a part at once. A worker that fails still comes to every meeting: the others wait
+ * for it there. */
+static void run_together(step *s, size_t worker)
+{
+    pg__worker *w = &s->t->workers[worker];
+    lane_job *job;
+    for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+        w->st = begin_lane(s, job, w, &w->err);
+    for (size_t m = 0; m <= s->n_meetings; m++) {
+        for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+            w->st = run_to_meeting(s, job, m);
+        if (m == s->n_meetings)
+            break;
+        pg__team_meet(s->t->team);
+        for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+            w->st = take_from_meeting(s, job, m);
+    }
+    for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+        w->st = end_lane(s, job, w, &w->err);
+}
+
+static void work_on_lanes(void *arg, size_t worker)
+{
+    step *s = arg;
+    pg__worker *w = &s->t->workers[worker];
+    lane_job *job;
+    w->st = PG_OK;
+    if (s->part == 0)
+        pg__partials_reset(w);
+    if (s->n_meetings > 0)
+        run_together(s, worker);
+    else
+        for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+            w->st = run_lane(s, job, w, &w->err);
 }
 
 static pg_status sum_masks(const step *s, lane_job *job, const pg__worker *w, pg_err *err)
 {
-    lane_frame lf = {.rows = NULL};
     pg_status st = PG_OK;
-    PG_TRY(open_frame(&lf, s, job, w, err));
-    PG_TRY(pg__masks_add(s->t, job->masks, &lf.f, job->mask_sums, err));
+    PG_TRY(open_frame(s, job, w, err));
+    PG_TRY(pg__masks_add(s->t, job->masks, &job->frame.f, job->mask_sums, err));
 done:
-    close_frame(&lf);
+    close_frame(job);
     return st;
 }
 
@@ -201,20 +312,9 @@ static void work_on_masks(void *arg, size_t worker)
     step *s = arg;
     pg__worker *w = &s->t->workers[worker];
     w->st = PG_OK;
-    for (size_t k = 0; k < s->n_lanes && w->st == PG_OK; k++)
-        if (s->lanes[k].masks && s->lanes[k].lane.worker == worker)
-            w->st = sum_masks(s, &s->lanes[k], w, &w->err);
-}
-
-static void work_on_lanes(void *arg, size_t worker)
-{
-    step *s = arg;
-    pg__worker *w = &s->t->workers[worker];
-    pg__partials_reset(w);
-    w->st = PG_OK;
-    for (size_t k = 0; k < s->n_lanes && w->st == PG_OK; k++)
-        if (s->lanes[k].lane.worker == worker)
-            w->st = run_lane(s, &s->lanes[k], k, w, &w->err);
+    for (size_t k = 0; k < s->n_jobs && w->st == PG_OK; k++)
+        if (s->jobs[k].masks && s->jobs[k].lane.worker == worker)
+            w->st = sum_masks(s, &s->jobs[k], w, &w->err);
 }
 
 static pg_status first_error(const pg_trainer *t, pg_err *err)
@@ -230,28 +330,24 @@ static pg_status first_error(const pg_trainer *t, pg_err *err)
 
 /* ---- before and after ---- */
 
-static pg_status grow(pg_trainer *t, void **mem, uint64_t had, uint64_t n, pg_err *err)
+static pg_status grow(pg_trainer *t, pg__memory *m, uint64_t n, pg_err *err)
 {
     void *more = NULL;
-    if (n <= had && *mem)
+    if (n <= m->n_bytes && m->mem)
         return PG_OK;
     const pg_status st = t->backend->alloc(t->dev, &more, (size_t)n, err);
     if (st != PG_OK)
         return st;
-    t->backend->free(t->dev, *mem);
-    *mem = more;
+    t->backend->free(t->dev, m->mem);
+    *m = (pg__memory){more, n};
     return PG_OK;
 }
 
-static pg_status give_memory(pg_trainer *t, pg__worker *w, const pg__program *p, pg_err *err)
+static pg_status give_memory(pg_trainer *t, lane_job *job, const pg__program *p, pg_err *err)
 {
-    const uint64_t arena = pg__program_arena_bytes(p);
-    const size_t scratch = pg__program_scratch_bytes(p);
     pg_status st = PG_OK;
-    PG_TRY(grow(t, &w->arena, w->arena_bytes, arena, err));
-    PG_TRY(grow(t, &w->scratch, w->scratch_bytes, scratch, err));
-    w->arena_bytes = arena > w->arena_bytes ? arena : w->arena_bytes;
-    w->scratch_bytes = scratch > w->scratch_bytes ? scratch : w->scratch_bytes;
+    PG_TRY(grow(t, job->arena, pg__program_arena_bytes(p), err));
+    PG_TRY(grow(t, &t->workers[job->lane.worker].scratch, pg__program_scratch_bytes(p), err));
 done:
     return st;
 }
@@ -265,9 +361,9 @@ static void make_seeds(step *s, const lane_job *job)
         const pg__value *v = pg__program_loss_value(job->program, k);
         const uint64_t terms = v ? pg__dims_elems(&v->shape) / job->lane.n * s->batch->n_rows : 1;
         pg__mask_sum sum = {0};
-        for (size_t i = 0; i < s->n_lanes; i++) {
-            sum.valid += s->lanes[i].mask_sums[k].valid;
-            sum.n += s->lanes[i].mask_sums[k].n;
+        for (size_t i = 0; i < s->n_jobs; i++) {
+            sum.valid += s->jobs[i].mask_sums[k].valid;
+            sum.n += s->jobs[i].mask_sums[k].n;
         }
         s->shares[k] = pg__loss_share(t, &sum, s->batch->weights[k], terms);
         const double seed = t->loss_weights[k] / (double)terms / s->shares[k];
@@ -290,42 +386,78 @@ static pg_status find_shares(step *s, pg_err *err)
         pg__team_run(t->team, work_on_masks, s);
         PG_TRY(first_error(t, err));
     }
-    for (size_t k = 0; k < s->n_lanes; k++)
-        any = s->lanes[k].program ? &s->lanes[k] : any;
+    for (size_t k = 0; k < s->n_jobs; k++)
+        any = s->jobs[k].program ? &s->jobs[k] : any;
     if (any)
         make_seeds(s, any);
 done:
     return st;
 }
 
+/* Lane k of part `part`, which are rows first .. first + n of the batch. */
+static pg_status make_job(step *s, size_t part, size_t n_parts, uint64_t first, uint64_t n,
+                          size_t k, pg_err *err)
+{
+    pg_trainer *t = s->t;
+    lane_job *job = &s->jobs[part * s->n_lanes + k];
+    pg_status st = PG_OK;
+    job->lane = pg__lane_of(&t->cut, n, k);
+    job->first_in_part = job->lane.first;
+    job->lane.first += first;
+    job->in_tree = k * n_parts + part;
+    job->arena = pg__lanes_meet(t) ? &t->arenas[k] : &t->arenas[job->lane.worker];
+    PG_TRY(pg__totals_alloc(t, &job->totals, err));
+    job->mask_sums = pg__mem_array(t->n_outputs, sizeof *job->mask_sums);
+    if (!job->mask_sums)
+        PG_TRY(pg__nomem(err));
+    if (job->lane.n == 0)
+        goto done;
+    PG_TRY(program_of(t, job->lane.n, s->pass, 0, &job->program, err));
+    PG_TRY(give_memory(t, job, job->program, err));
+    s->n_meetings = pg__program_n_meetings(job->program);
+    if (!pg__masks_count(t) || s->pass == PG__PREDICTS)
+        goto done;
+    PG_TRY(program_of(t, job->lane.n, s->pass, 1, &job->masks, err));
+    if (pg__program_n_meetings(job->masks) > 0)
+        PG_FAIL(PG_E_UNSUPPORTED, "a mask that depends on BatchNormalization is not covered where "
+                                  "its lanes meet: train with one lane");
+    PG_TRY(give_memory(t, job, job->masks, err));
+done:
+    return st;
+}
+
+static pg_status open_board(step *s, pg_err *err)
+{
+    const lane_job *any = s->jobs;
+    while (!any->program)
+        any++;
+    return pg__board_open(&s->board, s->t, pg__program_meeting_elems(any->program), s->n_lanes,
+                          err);
+}
+
 static pg_status cut_batch(step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
+    const uint64_t n = s->batch->n_rows, part = t->part_rows ? t->part_rows : n;
+    const size_t n_parts = n > 0 ? (size_t)((n - 1) / part + 1) : 0;
     pg_status st = PG_OK;
     s->n_lanes = pg__lane_count(&t->cut);
-    s->lanes = pg__mem_array(s->n_lanes, sizeof *s->lanes);
+    s->n_jobs = n_parts * s->n_lanes;
+    t->n_leaves = s->n_jobs;
+    s->jobs = pg__mem_array(s->n_jobs, sizeof *s->jobs);
     s->seeds = pg__mem_array(t->n_outputs, sizeof *s->seeds);
     s->seed_mem = pg__mem_array(t->n_outputs, sizeof *s->seed_mem);
     s->shares = pg__mem_array(t->n_outputs, sizeof *s->shares);
-    if (!s->lanes || !s->seeds || !s->seed_mem || !s->shares)
+    if (!s->jobs || !s->seeds || !s->seed_mem || !s->shares)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__states_reserve(t, s->batch->n_rows, err));
-    for (size_t k = 0; k < s->n_lanes; k++) {
-        lane_job *job = &s->lanes[k];
-        job->lane = pg__lane_of(&t->cut, s->batch->n_rows, k);
-        PG_TRY(pg__totals_alloc(t, &job->totals, err));
-        job->mask_sums = pg__mem_array(t->n_outputs, sizeof *job->mask_sums);
-        if (!job->mask_sums)
-            PG_TRY(pg__nomem(err));
-        if (job->lane.n == 0)
-            continue;
-        PG_TRY(pg__trainer_program(t, job->lane.n, s->pass, &job->program, err));
-        PG_TRY(give_memory(t, &t->workers[job->lane.worker], job->program, err));
-        if (!pg__masks_count(t) || s->pass == PG__PREDICTS)
-            continue;
-        PG_TRY(program_of(t, job->lane.n, s->pass, 1, &job->masks, err));
-        PG_TRY(give_memory(t, &t->workers[job->lane.worker], job->masks, err));
+    for (size_t p = 0; p < n_parts; p++) {
+        const uint64_t first = p * part, rows = n - first < part ? n - first : part;
+        PG_TRY(pg__states_reserve(t, rows, err));
+        for (size_t k = 0; k < s->n_lanes; k++)
+            PG_TRY(make_job(s, p, n_parts, first, rows, k, err));
     }
+    if (s->n_meetings > 0)
+        PG_TRY(open_board(s, err));
 done:
     return st;
 }
@@ -341,7 +473,7 @@ static void share_part(void *arg, size_t worker)
 {
     const sharing *s = arg;
     pg__worker *w = &s->t->workers[worker];
-    const pg__frame f = {.params = s->t->params.at, .scratch = w->scratch};
+    const pg__frame f = {.params = s->t->params.at, .scratch = w->scratch.mem};
     w->st = pg__program_share(s->program, &f, worker, s->t->cut.n_workers);
 }
 
@@ -353,13 +485,13 @@ static pg_status share(step *s, pg_err *err)
     for (size_t b = 0; b < t->n_built; b++) {
         sharing one = {t, t->built[b].program};
         int used = 0;
-        for (size_t k = 0; k < s->n_lanes; k++)
-            used |= s->lanes[k].program == one.program || s->lanes[k].masks == one.program;
+        for (size_t k = 0; k < s->n_jobs; k++)
+            used |= s->jobs[k].program == one.program || s->jobs[k].masks == one.program;
         if (!used || t->built[b].shared_at == t->version ||
             pg__program_shared_bytes(one.program) == 0)
             continue;
         for (size_t w = 0; w < t->cut.n_workers; w++)
-            PG_TRY(give_memory(t, &t->workers[w], one.program, err));
+            PG_TRY(grow(t, &t->workers[w].scratch, pg__program_scratch_bytes(one.program), err));
         pg__team_run(t->team, share_part, &one);
         PG_TRY(first_error(t, err));
         t->built[b].shared_at = t->version;
@@ -368,31 +500,63 @@ done:
     return st;
 }
 
-/* Rows of a replica that depend on each other are one lane, so a lane is a replica here. */
+/* Lanes that met found the same, so one of them speaks for all: the first that has rows. */
+static int speaks(const step *s, const lane_job *job)
+{
+    const lane_job *first = &s->jobs[s->part * s->n_lanes];
+    if (!job->program)
+        return 0;
+    for (const lane_job *j = first; j < job; j++)
+        if (j->program && pg__same_statistics(s->t, &j->lane, &job->lane))
+            return 0;
+    return 1;
+}
+
 static pg_status move_averages(step *s)
 {
     size_t n = 0, at = 0;
+    lane_job *jobs = &s->jobs[s->part * s->n_lanes];
     pg_status st = PG_OK;
     for (size_t k = 0; k < s->n_lanes; k++)
-        n += s->lanes[k].program != NULL;
+        n += (size_t)speaks(s, &jobs[k]);
     for (size_t k = 0; k < s->n_lanes; k++) {
-        const lane_job *job = &s->lanes[k];
-        const pg__frame f = {.params = s->t->params.at,
-                             .arena = s->t->workers[job->lane.worker].arena};
-        if (job->program)
-            PG_TRY(pg__move_averages(s->t, job->program, &f, at++, n));
+        const pg__frame f = {.params = s->t->params.at, .arena = jobs[k].arena->mem};
+        if (speaks(s, &jobs[k]))
+            PG_TRY(pg__move_averages(s->t, jobs[k].program, &f, at++, n));
     }
 done:
     return st;
 }
 
 /* Losses and metrics are summed in the same tree as gradients. */
-static void sum_totals(step *s, pg__totals *totals)
+static pg_status sum_totals(step *s, pg__totals *totals, pg_err *err)
 {
-    for (size_t size = 1; size < s->n_lanes; size *= 2)
-        for (size_t lo = 0; lo + size < s->n_lanes; lo += 2 * size)
-            pg__totals_add(s->t, &s->lanes[lo].totals, &s->lanes[lo + size].totals);
-    pg__totals_add(s->t, totals, &s->lanes[0].totals);
+    lane_job **leaves = pg__mem_array(s->n_jobs, sizeof(lane_job *));
+    if (!leaves)
+        return pg__nomem(err);
+    for (size_t k = 0; k < s->n_jobs; k++)
+        leaves[s->jobs[k].in_tree] = &s->jobs[k];
+    for (size_t size = 1; size < s->n_jobs; size *= 2)
+        for (size_t lo = 0; lo + size < s->n_jobs; lo += 2 * size)
+            pg__totals_add(s->t, &leaves[lo]->totals, &leaves[lo + size]->totals);
+    if (s->n_jobs > 0)
+        pg__totals_add(s->t, totals, &leaves[0]->totals);
+    pg__mem_free(leaves);
+    return PG_OK;
+}
+
+static void free_step(step *s)
+{
+    for (size_t k = 0; s->jobs && k < s->n_jobs; k++) {
+        close_frame(&s->jobs[k]);
+        pg__totals_free(&s->jobs[k].totals);
+        pg__mem_free(s->jobs[k].mask_sums);
+    }
+    pg__board_close(&s->board);
+    pg__mem_free(s->shares);
+    pg__mem_free(s->jobs);
+    pg__mem_free(s->seeds);
+    pg__mem_free(s->seed_mem);
 }
 
 pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
@@ -404,23 +568,19 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     PG_TRY(cut_batch(&s, err));
     PG_TRY(share(&s, err));
     PG_TRY(find_shares(&s, err));
-    pg__team_run(t->team, work_on_lanes, &s);
-    PG_TRY(first_error(t, err));
-    sum_totals(&s, totals);
+    for (s.part = 0; s.part < s.n_jobs / s.n_lanes; s.part++) {
+        pg__team_run(t->team, work_on_lanes, &s);
+        PG_TRY(first_error(t, err));
+        if (pass == PG__TRAINS)
+            PG_TRY(move_averages(&s));
+    }
+    PG_TRY(sum_totals(&s, totals, err));
     PG_TRY(pg__trainer_penalty(t, b->n_rows, totals, err));
     if (pass == PG__TRAINS) {
         PG_TRY(pg__trainer_update(t, err));
-        PG_TRY(move_averages(&s));
         t->version++;
     }
 done:
-    for (size_t k = 0; s.lanes && k < s.n_lanes; k++) {
-        pg__totals_free(&s.lanes[k].totals);
-        pg__mem_free(s.lanes[k].mask_sums);
-    }
-    pg__mem_free(s.shares);
-    pg__mem_free(s.lanes);
-    pg__mem_free(s.seeds);
-    pg__mem_free(s.seed_mem);
+    free_step(&s);
     return st;
 }

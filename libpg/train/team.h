@@ -17,4 +17,13 @@ size_t pg__team_size(const pg__team *t);
 typedef void (*pg__work)(void *arg, size_t worker);
 void pg__team_run(pg__team *t, pg__work work, void *arg);
 
+/* Within work(): returns when every worker has called it. */
+void pg__team_meet(pg__team *t);
+
+/* Within work(): waits until *count, which another worker raises by pg__team_raise(), is at least
+ * `want`. */
+typedef _Atomic size_t pg__count;
+void pg__team_await(pg__team *t, const pg__count *count, size_t want);
+void pg__team_raise(pg__team *t, pg__count *count, size_t to);
+
 #endif

@@ -49,11 +49,8 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
     pg_status st = PG_OK;
     if (cores == 0)
         PG_TRY(t->backend->count(&cores, err));
-    if (t->couples_rows && o->deterministic)
-        PG_FAIL(PG_E_UNSUPPORTED,
-                "deterministic training does not cover BatchNormalization: train without it");
-    if (t->couples_rows) /* the rows of a replica are normalised together: one lane */
-        cores = t->cut.n_replicas;
+    t->bn_sync = o->batch_norm ? o->batch_norm == 2 : o->deterministic;
+    t->cut.by_replica = t->couples_rows && !t->bn_sync;
     const size_t each = cores > t->cut.n_replicas ? cores / t->cut.n_replicas : 1;
     t->cut.n_workers = each * t->cut.n_replicas;
     if (o->deterministic)
@@ -64,7 +61,8 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
         PG_FAIL(PG_E_ARG, "%zu devices need at least as many lanes: --lanes %zu", t->cut.n_replicas,
                 pg__tree_top(t->cut.n_replicas));
     t->workers = pg__mem_array(t->cut.n_workers, sizeof *t->workers);
-    if (!t->workers)
+    t->arenas = pg__mem_array(t->cut.n_workers + t->cut.n_lanes, sizeof *t->arenas);
+    if (!t->workers || !t->arenas)
         PG_TRY(pg__nomem(err));
     PG_TRY(pg__team_new(&t->team, t->cut.n_workers, err));
 done:
@@ -75,11 +73,13 @@ static void stop_workers(pg_trainer *t)
 {
     pg__team_free(t->team);
     for (size_t w = 0; t->workers && w < t->cut.n_workers; w++) {
-        t->backend->free(t->dev, t->workers[w].arena);
-        t->backend->free(t->dev, t->workers[w].scratch);
+        t->backend->free(t->dev, t->workers[w].scratch.mem);
         for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
             pg__flat_free(t, &t->workers[w].grads[k]);
     }
+    for (size_t k = 0; t->arenas && k < t->cut.n_workers + t->cut.n_lanes; k++)
+        t->backend->free(t->dev, t->arenas[k].mem);
+    pg__mem_free(t->arenas);
     pg__mem_free(t->workers);
 }
 

@@ -35,13 +35,17 @@ typedef struct pg__partial {
     pg__flat *grads;
 } pg__partial;
 
-#define PG_MAX_PARTIALS 16
+#define PG_MAX_PARTIALS 64
+
+/* Memory that grows. */
+typedef struct pg__memory {
+    void *mem;
+    uint64_t n_bytes;
+} pg__memory;
 
 /* One thread's own memory. */
 typedef struct pg__worker {
-    void *arena, *scratch;
-    uint64_t arena_bytes;
-    size_t scratch_bytes;
+    pg__memory scratch;
     pg__flat grads[PG_MAX_PARTIALS]; /* allocated when first needed */
     pg__flat *spare[PG_MAX_PARTIALS];
     size_t n_spare;
@@ -92,6 +96,7 @@ struct pg_trainer {
     double *loss_weights;
     pg__optimiser optimiser;
     int couples_rows;                         /* rows of a batch depend on each other */
+    int bn_sync;                              /* through all replicas */
     uint64_t seed;                            /* of what is random in a step */
     uint64_t n_moves;                         /* steps that moved the averages */
     char *metric_text, *weighted_metric_text; /* resolved once the data are known */
@@ -107,6 +112,9 @@ struct pg_trainer {
     pg__cut cut;
     pg__team *team;
     pg__worker *workers; /* as many as the team has */
+    pg__memory *arenas;  /* per lane where lanes advance together, else per worker */
+    uint64_t part_rows;  /* a batch is worked through in parts of so many rows; 0: at once */
+    size_t n_leaves;     /* of the tree of sums in the step in hand */
 };
 
 /* The program for n rows, compiled at its first use; not from several threads. */
@@ -163,7 +171,7 @@ void pg__totals_add(const pg_trainer *t, pg__totals *into, const pg__totals *fro
  * lane k's into (NULL: it has no rows), end sums what can be summed. */
 void pg__partials_reset(pg__worker *w);
 pg_status pg__partials_begin(pg_trainer *t, pg__worker *w, pg__flat **out, pg_err *err);
-pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, pg__flat *grads);
+pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t leaf, pg__flat *grads, pg_err *err);
 
 /* Sums the partials of all workers over elements [from, to) of the flats in the order of the tree;
  * *out is where the sum lies. Each worker does it for a range of its own. */

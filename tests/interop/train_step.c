@@ -55,6 +55,8 @@ static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err
     const pg__program *p = NULL;
     void **inputs = pg__mem_array(t->n_inputs, sizeof *inputs);
     pg__frame f = {.params = t->params.at, .inputs = (const void *const *)inputs};
+    size_t at = 0;
+    int meets = 0;
     pg_status st = PG_OK;
     if (!inputs)
         PG_TRY(pg__nomem(err));
@@ -75,7 +77,7 @@ static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err
     f.seeds = seed_at;
     f.weights = no_weights;
     f.targets = (const void *const *)targets;
-    PG_TRY(pg__program_run(p, &f));
+    PG_TRY(pg__program_run(p, &f, &at, &meets));
     fprintf(r->f, "\"predictions\": [");
     for (size_t k = 0; k < t->n_outputs; k++) {
         fputs(k ? "," : "", r->f);

@@ -25,20 +25,28 @@ static void slices_are_those_of_multi_gpu_model(void **state)
 {
     char t[256];
     (void)state;
-    assert_string_equal(rows(&(pg__cut){3, 3, 0}, 64, t), "21@0 21@1 22@2");
-    assert_string_equal(rows(&(pg__cut){4, 4, 0}, 10, t), "2@0 2@1 2@2 4@3");
-    assert_string_equal(rows(&(pg__cut){4, 4, 0}, 3, t), "0@0 0@1 0@2 3@3");
-    assert_string_equal(rows(&(pg__cut){2, 4, 0}, 10, t), "2@0 3@1 2@2 3@3");
+    assert_string_equal(rows(&(pg__cut){3, 3, 0, 0}, 64, t), "21@0 21@1 22@2");
+    assert_string_equal(rows(&(pg__cut){4, 4, 0, 0}, 10, t), "2@0 2@1 2@2 4@3");
+    assert_string_equal(rows(&(pg__cut){4, 4, 0, 0}, 3, t), "0@0 0@1 0@2 3@3");
+    assert_string_equal(rows(&(pg__cut){2, 4, 0, 0}, 10, t), "2@0 3@1 2@2 3@3");
 }
 
 static void deterministic_lanes_do_not_depend_on_their_owners(void **state)
 {
     char t[256];
     (void)state;
-    assert_string_equal(rows(&(pg__cut){1, 1, 8}, 20, t), "2@0 3@0 2@0 3@0 2@0 3@0 2@0 3@0");
-    assert_string_equal(rows(&(pg__cut){3, 3, 8}, 20, t), "2@0 3@0 2@0 3@1 2@1 3@1 2@2 3@2");
-    assert_string_equal(rows(&(pg__cut){2, 4, 8}, 20, t), "2@0 3@0 2@1 3@1 2@2 3@2 2@3 3@3");
-    assert_string_equal(rows(&(pg__cut){1, 2, 8}, 5, t), "0@0 1@0 0@0 1@0 1@1 0@1 1@1 1@1");
+    assert_string_equal(rows(&(pg__cut){1, 1, 8, 0}, 20, t), "2@0 3@0 2@0 3@0 2@0 3@0 2@0 3@0");
+    assert_string_equal(rows(&(pg__cut){3, 3, 8, 0}, 20, t), "2@0 3@0 2@0 3@1 2@1 3@1 2@2 3@2");
+    assert_string_equal(rows(&(pg__cut){2, 4, 8, 0}, 20, t), "2@0 3@0 2@1 3@1 2@2 3@2 2@3 3@3");
+    assert_string_equal(rows(&(pg__cut){1, 2, 8, 0}, 5, t), "0@0 1@0 0@0 1@0 1@1 0@1 1@1 1@1");
+}
+
+static void lanes_may_be_parts_of_slices(void **state)
+{
+    char t[256];
+    (void)state;
+    assert_string_equal(rows(&(pg__cut){3, 3, 8, 1}, 20, t), "2@0 2@0 2@0 2@1 2@1 2@1 4@2 4@2");
+    assert_string_equal(rows(&(pg__cut){2, 2, 4, 1}, 9, t), "2@0 2@0 2@1 3@1");
 }
 
 static void every_row_has_one_lane_whatever_the_sizes(void **state)
@@ -47,11 +55,12 @@ static void every_row_has_one_lane_whatever_the_sizes(void **state)
     (void)state;
     for (size_t replicas = 1; replicas <= 8; replicas++)
         for (uint64_t n = 0; n < 70; n++) {
-            (void)rows(&(pg__cut){replicas, replicas, 8}, n, t);
-            (void)rows(&(pg__cut){replicas, 2 * replicas, 0}, n, t);
+            (void)rows(&(pg__cut){replicas, replicas, 8, 0}, n, t);
+            (void)rows(&(pg__cut){replicas, 2 * replicas, 0, 0}, n, t);
         }
 }
 
 PG_TEST_MAIN(cmocka_unit_test(slices_are_those_of_multi_gpu_model),
              cmocka_unit_test(deterministic_lanes_do_not_depend_on_their_owners),
+             cmocka_unit_test(lanes_may_be_parts_of_slices),
              cmocka_unit_test(every_row_has_one_lane_whatever_the_sizes))

@@ -1,6 +1,7 @@
 /* Deterministic training gives the same bits however many devices and threads share the work. */
 #include "pg_test.h"
 
+#include <math.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -19,11 +20,18 @@ static pg_status keep_loss(void *user, size_t epoch, const pg_logs *logs, pg_err
     return PG_OK;
 }
 
+/* How a run is made. */
+typedef struct how {
+    const char *devices;
+    size_t threads, batch_size;
+    int deterministic, batch_norm;
+    size_t accumulate;
+    const char *optimizer; /* NULL: adam, which makes much of gradients that are only rounding */
+} how;
+
 /* A run of testdata/golden; or, on its data, the model of the file `other` with weights from a
- * seed.
- */
-static result train_other(const char *other, const char *run, const char *devices, size_t threads,
-                          size_t batch_size, int deterministic)
+ * seed. */
+static result train_as(const char *other, const char *run, const how *h)
 {
     char model[512], weights[512], data[512];
     result r = {0};
@@ -36,18 +44,23 @@ static result train_other(const char *other, const char *run, const char *device
     const pg_train_opts opts = {.model = other ? other : model,
                                 .weights = other ? NULL : weights,
                                 .seed = 1,
-                                .devices = devices,
-                                .threads = threads,
-                                .deterministic = deterministic,
-                                .optimizer = "adam",
+                                .devices = h->devices,
+                                .threads = h->threads,
+                                .deterministic = h->deterministic,
+                                .batch_norm = h->batch_norm,
+                                .optimizer = h->optimizer ? h->optimizer : "adam",
                                 .loss = "categorical_crossentropy",
                                 .metrics = "accuracy"};
     if (pg_trainer_open(&t, &opts, &err) != PG_OK)
         fail_msg("%s", err.msg);
     assert_ok(pg_data_open(&d, data, &err));
     const pg_callback cb = {.user = &r, .epoch_end = keep_loss};
-    if (pg_fit(t, d, &(pg_fit_opts){.batch_size = batch_size, .epochs = 2, .no_shuffle = 1}, &cb,
-               &err) != PG_OK)
+    if (pg_fit(t, d,
+               &(pg_fit_opts){.batch_size = h->batch_size,
+                              .epochs = 2,
+                              .no_shuffle = 1,
+                              .accumulate = h->accumulate},
+               &cb, &err) != PG_OK)
         fail_msg("%s", err.msg);
     for (size_t i = 0; i < pg_trainer_n_weights(t); i++) {
         const pg_weight *w = pg_trainer_weight(t, i);
@@ -63,10 +76,33 @@ static result train_other(const char *other, const char *run, const char *device
     return r;
 }
 
+static result train_other(const char *other, const char *run, const char *devices, size_t threads,
+                          size_t batch_size, int deterministic)
+{
+    return train_as(other, run, &(how){devices, threads, batch_size, deterministic, 0, 0, NULL});
+}
+
 static result train(const char *run, const char *devices, size_t threads, size_t batch_size,
                     int deterministic)
 {
     return train_other(NULL, run, devices, threads, batch_size, deterministic);
+}
+
+static int same_bits(const result *a, const result *b)
+{
+    return a->n == b->n && memcmp(a->weights, b->weights, a->n * sizeof *a->weights) == 0 &&
+           a->loss == b->loss;
+}
+
+static double largest_difference(const result *a, const result *b)
+{
+    double worst = 0;
+    assert_int_equal(a->n, b->n);
+    for (size_t i = 0; i < a->n; i++) {
+        const double d = fabs(a->weights[i] - b->weights[i]);
+        worst = d > worst ? d : worst;
+    }
+    return worst;
 }
 
 static void replicas_and_threads_give_the_same_bits(void **state)
@@ -140,6 +176,67 @@ static void batches_smaller_than_the_replicas_train(void **state)
     free(r.weights);
 }
 
+/* Lanes meet at BatchNormalization: through the whole batch, whoever has them. */
+static void normalised_batches_give_the_same_bits(void **state)
+{
+    static const char *const devices[] = {"cpu:0,cpu:0", "cpu:0,cpu:1,cpu:2",
+                                          "cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0"};
+    (void)state;
+    result one = train_as(NULL, "cnn_bn", &(how){"cpu:0", 1, 30, 1, 0, 0, NULL});
+    for (size_t i = 0; i < 3; i++) {
+        result many = train_as(NULL, "cnn_bn", &(how){devices[i], 3, 30, 1, 0, 0, NULL});
+        assert_true(same_bits(&one, &many));
+        free(many.weights);
+    }
+    free(one.weights);
+}
+
+static void threads_of_a_replica_are_normalised_together(void **state)
+{
+    (void)state;
+    result one = train_as(NULL, "cnn_bn", &(how){"cpu:0", 1, 32, 0, 0, 0, "SGD"});
+    result three = train_as(NULL, "cnn_bn", &(how){"cpu:0", 3, 32, 0, 0, 0, "SGD"});
+    result synced = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 2, 0, "SGD"});
+    result apart = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 1, 0, "SGD"});
+    assert_true(largest_difference(&one, &three) < 1e-4);
+    assert_true(largest_difference(&one, &synced) < 1e-4);
+    assert_true(largest_difference(&one, &apart) > 1e-3);
+    free(one.weights);
+    free(three.weights);
+    free(synced.weights);
+    free(apart.weights);
+}
+
+static void replicas_normalised_apart_are_deterministic_too(void **state)
+{
+    (void)state;
+    result a = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 1, 1, 0, "SGD"});
+    result b = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 5, 32, 1, 1, 0, "SGD"});
+    result plain = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 1, 0, "SGD"});
+    assert_true(same_bits(&a, &b));
+    assert_true(largest_difference(&a, &plain) < 1e-4);
+    free(a.weights);
+    free(b.weights);
+    free(plain.weights);
+}
+
+/* One update for three batches is the update of one batch of their rows. */
+static void batches_are_accumulated(void **state)
+{
+    (void)state;
+    result whole = train_as(NULL, "mlp_digits", &(how){"cpu:0", 1, 48, 0, 0, 0, NULL});
+    result parts = train_as(NULL, "mlp_digits", &(how){"cpu:0", 2, 16, 0, 0, 3, NULL});
+    result bits = train_as(NULL, "mlp_digits", &(how){"cpu:0", 1, 16, 1, 0, 3, NULL});
+    result many = train_as(NULL, "mlp_digits", &(how){"cpu:0,cpu:1,cpu:2", 3, 16, 1, 0, 3, NULL});
+    assert_true(largest_difference(&whole, &parts) < 2e-6);
+    assert_true(fabs(whole.loss - parts.loss) < 1e-6);
+    assert_true(same_bits(&bits, &many));
+    free(whole.weights);
+    free(parts.weights);
+    free(bits.weights);
+    free(many.weights);
+}
+
 static void more_devices_than_lanes_are_refused(void **state)
 {
     char model[512];
@@ -160,4 +257,8 @@ PG_TEST_MAIN(cmocka_unit_test(replicas_and_threads_give_the_same_bits),
              cmocka_unit_test(replicas_differ_from_one_device_by_rounding_only),
              cmocka_unit_test(replicas_drop_the_same_elements),
              cmocka_unit_test(batches_smaller_than_the_replicas_train),
+             cmocka_unit_test(normalised_batches_give_the_same_bits),
+             cmocka_unit_test(threads_of_a_replica_are_normalised_together),
+             cmocka_unit_test(replicas_normalised_apart_are_deterministic_too),
+             cmocka_unit_test(batches_are_accumulated),
              cmocka_unit_test(more_devices_than_lanes_are_refused))

@@ -89,6 +89,8 @@ typedef struct pg_train_opts {
     size_t threads;               /* cores to use, dealt over the devices; 0: all */
     int deterministic; /* equal bits on every run and for every number of devices and threads */
     size_t lanes;      /* deterministic: parts a batch is cut into, a power of two; 0: 8 */
+    int batch_norm;    /* statistics of 1: each replica's slice, as behind multi_gpu_model; 2: the whole
+                          batch; 0: the whole batch where `deterministic`, else each replica's */
     int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */
 } pg_train_opts;
 
@@ -171,6 +173,7 @@ typedef struct pg_fit_opts {
     int no_shuffle;
     int shuffle_batches; /* permute batches, and rows inside of them: for slow compressed data */
     const char *class_weight; /* "0=1,1=5": rows of a class count so much in training */
+    size_t accumulate; /* one update for so many batches, as one batch of all their rows; 0: 1 */
     uint64_t seed;
     pg_data *validation;     /* NULL: none; may be the training data where it holds xval0, ... */
     double validation_split; /* instead: share of the last training rows, never shuffled; 0: none */
