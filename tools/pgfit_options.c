@@ -6,8 +6,8 @@
 
 fit_arguments fit_args;
 
-static const char *validation_split, *rules, *family, *gpus, *reset;
-static unsigned initial_epoch, steps, val_steps, val_freq;
+static const char *validation_split, *rules, *family, *gpus, *reset, *bn;
+static unsigned accumulate, initial_epoch, steps, val_steps, val_freq;
 static unsigned epochs, batch_size, threads, lanes, seed;
 
 static const cli_opt options[] = {
@@ -48,6 +48,8 @@ static const cli_opt options[] = {
      "batches of an epoch; the next one goes on behind them (default one pass)"},
     {0, "batch-size", "N", NULL, NULL, &batch_size, NULL,
      "rows per step, all devices together (default 32)"},
+    {0, "accumulate", "N", NULL, NULL, &accumulate, NULL,
+     "one update for N batches, as one batch of all their rows"},
     {0, "no-shuffle", NULL, &fit_args.fit.no_shuffle, NULL, NULL, NULL,
      "take the rows as they lie"},
     {0, "reset-states", "WHEN", NULL, &reset, NULL, "never|epoch",
@@ -55,6 +57,8 @@ static const cli_opt options[] = {
     {0, "seed", "N", NULL, NULL, &seed, NULL, "of initial weights and of the order of the rows"},
     {0, "devices", "LIST", NULL, &fit_args.train.devices, NULL, NULL,
      "replicas, as cpu:0,cpu:1; a name may repeat"},
+    {0, "bn", "HOW", NULL, &bn, NULL, "replica|sync",
+     "BatchNormalization over a replica's rows, or the whole batch"},
     {0, "gpus", "N|IDS", NULL, &gpus, NULL, NULL, "replicas on GPUs"},
     {'j', "threads", "N", NULL, NULL, &threads, NULL, "cores to use (default all)"},
     {0, "deterministic", NULL, &fit_args.train.deterministic, NULL, NULL, NULL,
@@ -105,6 +109,8 @@ static const char *const about[] = {
     "What is computed follows the version of Keras that wrote the model, or --rules. The batch is\n"
     "cut over the devices as multi_gpu_model cuts it; there is one set of weights, and what is\n"
     "saved is the model itself: it loads on one device.",
+    "BatchNormalization takes the statistics of each device's rows, as behind multi_gpu_model, or\n"
+    "with --bn sync (and --deterministic) those of the whole batch.",
     NULL,
 };
 
@@ -168,6 +174,8 @@ void fit_read_arguments(const char *model)
     fit_args.train.threads = threads;
     fit_args.train.lanes = lanes;
     fit_args.train.seed = fit_args.fit.seed = seed;
+    fit_args.train.batch_norm = !bn ? 0 : strcmp(bn, "replica") == 0 ? 1 : 2;
+    fit_args.fit.accumulate = accumulate;
     fit_args.fit.epochs = epochs;
     fit_args.fit.initial_epoch = initial_epoch;
     fit_args.fit.steps_per_epoch = steps;
