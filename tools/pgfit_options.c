@@ -6,7 +6,7 @@
 
 fit_arguments fit_args;
 
-static const char *validation_split, *rules, *family, *gpus, *reset, *bn;
+static const char *validation_split, *rules, *family, *gpus, *reset, *bn, *conv;
 static unsigned accumulate, initial_epoch, steps, val_steps, val_freq;
 static unsigned epochs, batch_size, threads, lanes, seed;
 
@@ -60,6 +60,8 @@ static const cli_opt options[] = {
     {0, "bn", "HOW", NULL, &bn, NULL, "replica|sync",
      "BatchNormalization over a replica's rows, or the whole batch"},
     {0, "gpus", "N|IDS", NULL, &gpus, NULL, NULL, "replicas on GPUs"},
+    {0, "conv", "HOW", NULL, &conv, NULL, "auto|direct|winograd",
+     "arithmetic of convolutions (default auto: the faster)"},
     {'j', "threads", "N", NULL, NULL, &threads, NULL, "cores to use (default all)"},
     {0, "deterministic", NULL, &fit_args.train.deterministic, NULL, NULL, NULL,
      "equal bits on every run and for every number of devices"},
@@ -165,12 +167,20 @@ int fit_check_arguments(pg_err *err)
     return 0;
 }
 
+static int conv_choice(void)
+{
+    if (!conv || strcmp(conv, "auto") == 0)
+        return 0;
+    return strcmp(conv, "direct") == 0 ? 1 : 2;
+}
+
 void fit_read_arguments(const char *model)
 {
     fit_args.train.model = model;
     fit_args.train.rules = rules;
     fit_args.fit.reset_states = reset && strcmp(reset, "epoch") == 0;
     fit_args.train.optimizer_rules = !family ? 0 : strcmp(family, "legacy") == 0 ? 1 : 2;
+    fit_args.train.conv = conv_choice();
     fit_args.train.threads = threads;
     fit_args.train.lanes = lanes;
     fit_args.train.seed = fit_args.fit.seed = seed;

@@ -18,6 +18,7 @@ typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by s
 typedef struct pg__dev_opts {
     int n_threads;     /* that a device may use inside an operation */
     int deterministic; /* equal runs give equal bits */
+    int conv;        /* convolutions: 0 as fast as can be, 1 direct, 2 Winograd's where possible */
     const char *isa; /* instruction set of the CPU's kernels (cpu/isa.h); NULL: the best there is */
 } pg__dev_opts;
 
@@ -25,6 +26,7 @@ typedef struct pg__dev_opts {
 typedef struct pg__needs {
     size_t scratch_bytes; /* of one run, for that run alone */
     size_t shared_bytes;  /* made by share() from parameters; read by all runs until they change */
+    double tol_f32;       /* 0: the operation's own bound; else that of the way that was chosen */
 } pg__needs;
 
 typedef struct pg__backend {

@@ -18,8 +18,10 @@
 static pg_status open_devices(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const char *at = o->devices && *o->devices ? o->devices : "cpu:0";
-    const pg__dev_opts opts = {
-        .n_threads = 1, .deterministic = o->deterministic, .isa = secure_getenv("PG_ISA")};
+    const pg__dev_opts opts = {.n_threads = 1,
+                               .deterministic = o->deterministic,
+                               .conv = o->conv,
+                               .isa = secure_getenv("PG_ISA")};
     char name[64];
     size_t ordinal = 0, len;
     pg_status st = PG_OK;

@@ -79,6 +79,8 @@ static void add_optimizer(pg__str *out, const pg__json *j)
         assert_ok(pg__str_printf(out, NULL, "%s%s=%.17g", sep, it.key, number(it.value)));
 }
 
+static int conv_how; /* of the trainers that are opened from here on */
+
 static void open_golden(golden *g, const char *name, const char *device, const char *rules)
 {
     char model[600], weights[600], path[600];
@@ -100,6 +102,7 @@ static void open_golden(golden *g, const char *name, const char *device, const c
                                 .loss_weights = g->loss_weights.s,
                                 .metrics = g->metrics.s,
                                 .rules = rules,
+                                .conv = conv_how,
                                 .devices = device};
     if (pg_trainer_open(&g->trainer, &opts, &err) != PG_OK)
         fail_msg("%s\n%s", err.msg, err.detail);
@@ -443,6 +446,16 @@ static void run_on_each_isa(const char *name)
     assert_int_equal(unsetenv("PG_ISA"), 0);
 }
 
+/* As users get them these models are too small for Winograd's arithmetic. */
+static void convolutions_agree_by_every_arithmetic(void **state)
+{
+    (void)state;
+    for (conv_how = 2; conv_how > 0; conv_how--) {
+        run_on_each_isa("cnn_bn");
+        run_on_each_isa("unet_seg");
+    }
+}
+
 #define GOLDEN(run)                                  \
     static void run##_on_the_reference(void **state) \
     {                                                \
@@ -467,5 +480,6 @@ GOLDEN(unet_seg)
 PG_TEST_MAIN(BOTH(bert_mini), BOTH(cnn_bn), BOTH(lstm_stateful), BOTH(lstm_stateless),
              BOTH(mlp_digits), BOTH(multiout), BOTH(siamese), BOTH(unet_seg),
              cmocka_unit_test(cnn_bn_on_two_and_four_devices),
+             cmocka_unit_test(convolutions_agree_by_every_arithmetic),
              cmocka_unit_test(cnn_bn_as_older_keras_trained_it),
              cmocka_unit_test(older_keras_trained_them_so))

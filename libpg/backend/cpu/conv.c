@@ -8,12 +8,14 @@
 #include "base/try.h"
 #include "ops/attrs.h"
 
+extern const pg__conv_way pg__conv_wino;
 #ifdef PG_HAVE_ONEDNN
 extern const pg__conv_way pg__conv_matmul, pg__conv_dnnl;
 #endif
 
 /* In the order in which they are asked. */
 static const pg__conv_way *const ways[] = {
+    &pg__conv_wino,
 #ifdef PG_HAVE_ONEDNN
     &pg__conv_matmul,
     &pg__conv_dnnl,
@@ -44,6 +46,8 @@ static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
     const pg__dims *y = &i->shapes[pass == PG__CONV_Y ? n_in : pass == PG__CONV_X ? 0 : 1];
     pg__conv c = {.pass = pass,
                   .has_bias = pass == PG__CONV_Y && pg__cpu_has(i, 2),
+                  .isa = i->isa,
+                  .how = i->opts->conv,
                   .rows = (size_t)x->d[0],
                   .in = last(x),
                   .out = last(y),

@@ -17,8 +17,9 @@ typedef enum pg__conv_pass {
 /* Three spatial dimensions; unused ones stand in front and have size 1. */
 typedef struct pg__conv {
     pg__conv_pass pass;
-    int direct; /* asked for: no transformed arithmetic */
+    int how; /* pg__dev_opts.conv */
     int has_bias;
+    pg__isa isa;
     size_t rows, in, out, groups; /* in, out: channels of x, of y */
     size_t x[3], y[3], k[3], stride[3], dilation[3], before[3], after[3];
 } pg__conv;

@@ -91,6 +91,8 @@ typedef struct pg_train_opts {
     size_t lanes;      /* deterministic: parts a batch is cut into, a power of two; 0: 8 */
     int batch_norm;    /* statistics of 1: each replica's slice, as behind multi_gpu_model; 2: the whole
                           batch; 0: the whole batch where `deterministic`, else each replica's */
+    int conv; /* convolutions: 0: as fast as can be, 1: direct, 2: by Winograd's arithmetic where
+                 possible; errors are some times larger */
     int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */
 } pg_train_opts;
 
@@ -124,9 +126,9 @@ typedef struct pg_save_opts {
     int full_model; /* .h5: description, training configuration and optimizer state too */
 } pg_save_opts;
 
-/* Could pg_trainer_save() write there? To be asked before hours of training; t NULL: before the model
- * was read, which may refuse the format later. PG_E_ARG: it exists, or its suffix says no format;
- * PG_E_UNSUPPORTED: the format cannot hold this model. */
+/* Could pg_trainer_save() write there? To be asked before hours of training; t NULL: before the
+ * model was read, which may refuse the format later. PG_E_ARG: it exists, or its suffix says no
+ * format; PG_E_UNSUPPORTED: the format cannot hold this model. */
 PG_API PG_MUST_USE pg_status pg_trainer_check_output(pg_trainer *t, const char *path,
                                                      const pg_save_opts *opts, pg_err *err);
 

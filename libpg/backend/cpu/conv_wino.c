@@ -1,0 +1,148 @@
+/* conv_wino.c - convolutions by Winograd's F(4x4, 3x3): for which shapes, and in which blocks. */
+#include "backend/cpu/conv.h"
+#include "backend/cpu/wino.h"
+#include "base/mem.h"
+
+extern const pg__wino_kernels pg__wino_f32;
+#ifdef PG_HAVE_X86_ISAS
+extern const pg__wino_kernels pg__wino_avx2, pg__wino_avx512;
+#endif
+
+typedef struct state {
+    pg__conv_pass pass;
+    pg__wino p;
+    const pg__wino_kernels *k;
+} state;
+
+static const pg__wino_kernels *kernels_of(pg__isa isa)
+{
+#ifdef PG_HAVE_X86_ISAS
+    if (isa != PG__ISA_BASE)
+        return isa == PG__ISA_AVX512 ? &pg__wino_avx512 : &pg__wino_avx2;
+#endif
+    (void)isa;
+    return &pg__wino_f32;
+}
+
+static int covered(const pg__conv *c)
+{
+    return c->groups == 1 && pg__conv_all(c->stride, 1) && c->k[0] == 1 && c->k[1] == 3 &&
+           c->k[2] == 3 && c->dilation[1] == 1 && c->dilation[2] == 1 && c->x[0] == 1 &&
+           c->y[0] == 1 && c->before[1] <= 2 && c->before[2] <= 2;
+}
+
+/* Measured: transforms cost as much as a few channels, and the part of a tile that lies outside of
+ * the image is computed for nothing. */
+static int pays(const pg__conv *c)
+{
+    const size_t h = c->pass == PG__CONV_X ? c->x[1] : c->y[1];
+    const size_t w = c->pass == PG__CONV_X ? c->x[2] : c->y[2];
+    const size_t tiled = (h + 3) / 4 * ((w + 3) / 4) * 16;
+    return c->in >= 16 && c->out >= 16 && 2 * h * w >= tiled;
+}
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Tiles for which both operands' planes stay in the cache of second level, unless the kernel's do
+ * not: then more, so that those are read less often. */
+static size_t tiles_at_once(const pg__wino *p, size_t mr)
+{
+    const size_t per_tile = PG__WINO_CELLS * (p->ld_in + p->ld_out) * sizeof(float);
+    const size_t kernel = PG__WINO_CELLS * p->ld_in * p->ld_out * sizeof(float);
+    const size_t room = kernel > (1u << 20) ? (4u << 20) : (1u << 19);
+    const size_t n = room / per_tile / mr * mr;
+    return n > mr ? n : mr;
+}
+
+static void plan_gradient(pg__wino *p, const pg__wino_kernels *k)
+{
+    const size_t products = p->in * p->ld_out, both = p->ld_in + p->ld_out;
+    p->block_in = 4 * k->mr;
+    p->block_out = 2 * k->panel;
+    p->block = 64;
+    if (p->tiles <= 64 || p->tiles * both <= products + 64 * both)
+        p->block = p->tiles;
+}
+
+static void plan(state *s, const pg__conv *c)
+{
+    pg__wino *p = &s->p;
+    const int back = c->pass == PG__CONV_X;
+    *p = (pg__wino){.rows = c->rows,
+                    .in = back ? c->out : c->in,
+                    .out = back ? c->in : c->out,
+                    .h = back ? c->y[1] : c->x[1],
+                    .w = back ? c->y[2] : c->x[2],
+                    .out_h = back ? c->x[1] : c->y[1],
+                    .out_w = back ? c->x[2] : c->y[2],
+                    .before_h = back ? 2 - c->before[1] : c->before[1],
+                    .before_w = back ? 2 - c->before[2] : c->before[2],
+                    .rotated = back};
+    p->tiles_h = (p->out_h + 3) / 4;
+    p->tiles_w = (p->out_w + 3) / 4;
+    p->tiles = p->rows * p->tiles_h * p->tiles_w;
+    p->ld_in = round_up(p->in, s->k->vec);
+    p->ld_out = round_up(p->out, s->k->panel);
+    if (c->pass == PG__CONV_W)
+        plan_gradient(p, s->k);
+    else
+        p->block = tiles_at_once(p, s->k->mr);
+    if (p->block > p->tiles)
+        p->block = p->tiles;
+    /* Not a multiple of a page, or all planes would want the same lines of the cache. */
+    p->plane_in = p->block * p->ld_in + 16;
+    p->plane_out = p->block * p->ld_out + 16;
+}
+
+static size_t scratch_floats(const pg__wino *p, pg__conv_pass pass)
+{
+    const size_t planes = PG__WINO_CELLS * (p->plane_in + p->plane_out);
+    if (pass != PG__CONV_W)
+        return planes;
+    return planes +
+           PG__WINO_CELLS * (p->block < p->tiles ? p->in * p->ld_out : p->block_in * p->block_out);
+}
+
+static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err *err)
+{
+    if (c->how == 1 || !covered(c) || (c->how != 2 && !pays(c)))
+        return PG_OK;
+    state *s = pg__mem_array(1, sizeof *s);
+    if (!s)
+        return pg__nomem(err);
+    s->pass = c->pass;
+    s->k = kernels_of(c->isa);
+    plan(s, c);
+    needs->tol_f32 = 5e-5;
+    needs->scratch_bytes = scratch_floats(&s->p, c->pass) * sizeof(float);
+    if (c->pass != PG__CONV_W)
+        needs->shared_bytes = PG__WINO_CELLS * s->p.in * s->p.ld_out * sizeof(float);
+    *out = s;
+    return PG_OK;
+}
+
+static void release(void *p)
+{
+    pg__mem_free(p);
+}
+
+static void pack(const void *p, const float *w, float *packed)
+{
+    const state *s = p;
+    s->k->pack(&s->p, w, packed);
+}
+
+static void run(const void *p, const pg__conv_mem *m)
+{
+    const state *s = p;
+    switch (s->pass) {
+    case PG__CONV_Y: s->k->convolve(&s->p, m->x, m->packed, m->b, m->y, m->scratch); break;
+    case PG__CONV_X: s->k->convolve(&s->p, m->y, m->packed, NULL, m->x, m->scratch); break;
+    case PG__CONV_W: s->k->gradient(&s->p, m->x, m->y, m->w, m->b, m->scratch); break;
+    }
+}
+
+const pg__conv_way pg__conv_wino = {"Winograd", prepare, release, pack, run};

@@ -1,0 +1,69 @@
+/* vec.h - vectors of floats as wide as the instruction set that a file is compiled for. */
+#ifndef PG_BACKEND_CPU_VEC_H
+#define PG_BACKEND_CPU_VEC_H
+
+#include <stddef.h>
+#include <string.h>
+
+#if defined __AVX512F__
+#include <immintrin.h>
+#define PG_VEC 16 /* floats in a vector */
+#elif defined __AVX2__
+#include <immintrin.h>
+#define PG_VEC 8
+#else
+#define PG_VEC 4
+#endif
+
+#define PG_INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define PG_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define PG_UNROLL _Pragma("GCC unroll 36")
+#endif
+
+/* Names of what is built once for each instruction set. */
+#define PG_ISA_NAME__(name, isa) pg__##name##_##isa
+#define PG_ISA_NAME_(name, isa)  PG_ISA_NAME__(name, isa)
+#define PG_ISA_NAME(name)        PG_ISA_NAME_(name, PG_ISA)
+
+typedef float pg__vec __attribute__((vector_size(PG_VEC * 4)));
+typedef float pg__vec_anywhere __attribute__((vector_size(PG_VEC * 4), aligned(4), may_alias));
+
+PG_INLINE pg__vec pg__load(const float *p)
+{
+    return *(const pg__vec_anywhere *)(const void *)p;
+}
+
+PG_INLINE void pg__store(float *p, pg__vec v)
+{
+    *(pg__vec_anywhere *)(void *)p = v;
+}
+
+PG_INLINE pg__vec pg__splat(float x)
+{
+    return (pg__vec){0} + x;
+}
+
+/* The first n < PG_VEC floats; what follows them is not touched, and read as 0. */
+PG_INLINE pg__vec pg__load_some(const float *p, size_t n)
+{
+#if defined __AVX512F__
+    return (pg__vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#else
+    pg__vec v = {0};
+    memcpy(&v, p, n * sizeof *p);
+    return v;
+#endif
+}
+
+PG_INLINE void pg__store_some(float *p, pg__vec v, size_t n)
+{
+#if defined __AVX512F__
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
+    memcpy(p, &v, n * sizeof *p);
+#endif
+}
+
+#endif

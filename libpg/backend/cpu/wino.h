@@ -1,0 +1,42 @@
+/* wino.h - Winograd's convolution F(4x4, 3x3): kernels that are compiled for each instruction set.
+ *
+ * A tile of 4x4 results comes from 6x6 cells of the operand. Operand and kernel are transformed, to
+ * 36 numbers for each tile and channel, and what was a convolution is 36 matrix products over
+ * channels: a quarter of the multiplications. Lavin and Gray, "Fast Algorithms for Convolutional
+ * Neural Networks" (2015). */
+#ifndef PG_BACKEND_CPU_WINO_H
+#define PG_BACKEND_CPU_WINO_H
+
+#include <stddef.h>
+
+#define PG__WINO_CELLS 36 /* numbers of a transformed tile, each in a plane of its own */
+
+/* From an operand (rows, h, w, in) to a result (rows, out_h, out_w, out). For the gradient of the
+ * kernel the latter is given too. */
+typedef struct pg__wino {
+    size_t rows, in, out;
+    size_t h, w, out_h, out_w;
+    size_t before_h, before_w;  /* zeros in front of the operand, 0 to 2 */
+    int rotated;                /* the kernel is applied rotated, its channels exchanged */
+    size_t tiles_h, tiles_w;    /* of one row */
+    size_t tiles, block;        /* of all rows; that are transformed at a time */
+    size_t ld_in, ld_out;       /* floats from tile to tile within a plane */
+    size_t plane_in, plane_out; /* from plane to plane */
+    size_t block_in, block_out; /* gradient of the kernel: channels that are multiplied at a time */
+} pg__wino;
+
+typedef struct pg__wino_kernels {
+    size_t vec;       /* floats in a vector */
+    size_t mr, panel; /* a product's inner block: mr tiles (or channels) by `panel` channels */
+    /* packed: planes of panels of (in, panel) */
+    void (*pack)(const pg__wino *p, const float *w, float *packed);
+    /* bias may be NULL; scratch: planes of the operand, then of the result */
+    void (*convolve)(const pg__wino *p, const float *operand, const float *packed,
+                     const float *bias, float *result, float *scratch);
+    /* dw or db may be NULL; scratch: planes of both operands, then of the products: block_in x
+     * block_out, or in x out where there is more than one block of tiles */
+    void (*gradient)(const pg__wino *p, const float *x, const float *dy, float *dw, float *db,
+                     float *scratch);
+} pg__wino_kernels;
+
+#endif

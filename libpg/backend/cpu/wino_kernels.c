@@ -1,0 +1,437 @@
+/* wino_kernels.c - compiled once for each instruction set: Winograd's F(4x4, 3x3), see wino.h.
+ *
+ * Transforms work on vectors of channels, which lie next to each other in memory. The matrices are
+ * Lavin and Gray's; B' is applied to the operand's tiles, G to kernels, A' to products. The
+ * gradient of a kernel is the transpose of it all: G' (B' x B * A dy A') G. */
+#include "backend/cpu/vec.h"
+#include "backend/cpu/wino.h"
+
+#define CELLS PG__WINO_CELLS
+
+#if PG_VEC == 16
+#define MR 14 /* with two vectors each: what fits into the registers */
+#elif PG_VEC == 8
+#define MR 6
+#else
+#define MR 6
+#endif
+#define PANEL (2 * PG_VEC)
+
+typedef pg__vec vec;
+
+static inline size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- matrix products ---- */
+
+/* c[m x PANEL] (+)= a b over k: a at [i * a_row + k * a_col], b at [k * b_row]. m is a constant. */
+PG_INLINE void product(size_t m, size_t k, const float *a, size_t a_row, size_t a_col,
+                       const float *b, size_t b_row, float *c, size_t c_row, int add)
+{
+    vec lo[MR], hi[MR];
+    PG_UNROLL for (size_t i = 0; i < m; i++)
+    {
+        lo[i] = add ? pg__load(c + i * c_row) : pg__splat(0);
+        hi[i] = add ? pg__load(c + i * c_row + PG_VEC) : pg__splat(0);
+    }
+    for (; k > 0; k--, a += a_col, b += b_row) {
+        const vec b0 = pg__load(b), b1 = pg__load(b + PG_VEC);
+        PG_UNROLL for (size_t i = 0; i < m; i++)
+        {
+            const vec x = pg__splat(a[i * a_row]);
+            lo[i] += x * b0;
+            hi[i] += x * b1;
+        }
+    }
+    PG_UNROLL for (size_t i = 0; i < m; i++)
+    {
+        pg__store(c + i * c_row, lo[i]);
+        pg__store(c + i * c_row + PG_VEC, hi[i]);
+    }
+}
+
+typedef void (*product_fn)(size_t k, const float *a, size_t a_row, size_t a_col, const float *b,
+                           size_t b_row, float *c, size_t c_row, int add);
+
+#define PRODUCT(m)                                                                                \
+    static void product_##m(size_t k, const float *a, size_t a_row, size_t a_col, const float *b, \
+                            size_t b_row, float *c, size_t c_row, int add)                        \
+    {                                                                                             \
+        product(m, k, a, a_row, a_col, b, b_row, c, c_row, add);                                  \
+    }
+PRODUCT(1)
+PRODUCT(2)
+PRODUCT(3)
+PRODUCT(4)
+PRODUCT(5)
+PRODUCT(6)
+#if MR > 6
+PRODUCT(7)
+PRODUCT(8)
+PRODUCT(9)
+PRODUCT(10)
+PRODUCT(11)
+PRODUCT(12)
+PRODUCT(13)
+PRODUCT(14)
+#endif
+
+static const product_fn products[MR + 1] = {
+    NULL,      product_1, product_2, product_3,  product_4,  product_5,  product_6,
+#if MR > 6
+    product_7, product_8, product_9, product_10, product_11, product_12, product_13,
+    product_14
+#endif
+};
+
+/* ---- transforms of six, four or three numbers ---- */
+
+PG_INLINE void operand_6(vec o[6], const vec v[6])
+{
+    const vec a = v[4] - 4 * v[2], b = v[3] - 4 * v[1], c = v[4] - v[2], d = 2 * (v[3] - v[1]);
+    o[0] = 4 * v[0] - 5 * v[2] + v[4];
+    o[1] = a + b;
+    o[2] = a - b;
+    o[3] = c + d;
+    o[4] = c - d;
+    o[5] = 4 * v[1] - 5 * v[3] + v[5];
+}
+
+PG_INLINE void result_4(vec o[4], const vec v[6])
+{
+    const vec a = v[1] + v[2], b = v[1] - v[2], c = v[3] + v[4], d = v[3] - v[4];
+    o[0] = v[0] + a + c;
+    o[1] = b + 2 * d;
+    o[2] = a + 4 * c;
+    o[3] = b + 8 * d + v[5];
+}
+
+/* The transpose of result_4. */
+PG_INLINE void gradient_6(vec o[6], const vec v[4])
+{
+    const vec a = v[0] + v[2], b = v[1] + v[3], c = v[0] + 4 * v[2], d = 2 * v[1] + 8 * v[3];
+    o[0] = v[0];
+    o[1] = a + b;
+    o[2] = a - b;
+    o[3] = c + d;
+    o[4] = c - d;
+    o[5] = v[3];
+}
+
+PG_INLINE void kernel_6(vec o[6], const vec v[3])
+{
+    const vec a = (v[0] + v[2]) * (-1 / 6.0f), b = v[1] * (-1 / 6.0f);
+    const vec c = v[0] * (1 / 24.0f) + v[2] * (1 / 6.0f), d = v[1] * (1 / 12.0f);
+    o[0] = v[0] * 0.25f;
+    o[1] = a + b;
+    o[2] = a - b;
+    o[3] = c + d;
+    o[4] = c - d;
+    o[5] = v[2];
+}
+
+/* The transpose of kernel_6. */
+PG_INLINE void kernel_3(vec o[3], const vec v[6])
+{
+    const vec a = (v[1] + v[2]) * (-1 / 6.0f), b = (v[1] - v[2]) * (-1 / 6.0f);
+    const vec c = v[3] + v[4], d = v[3] - v[4];
+    o[0] = v[0] * 0.25f + a + c * (1 / 24.0f);
+    o[1] = b + d * (1 / 12.0f);
+    o[2] = a + c * (1 / 6.0f) + v[5];
+}
+
+/* ---- tiles ---- */
+
+/* Where a tile begins: of an image (h, w) of n channels to a cell, with cells in front. */
+typedef struct spot {
+    size_t row, y, x; /* in cells of the result */
+} spot;
+
+static inline spot spot_of(const pg__wino *p, size_t tile)
+{
+    const size_t in_row = tile % (p->tiles_h * p->tiles_w);
+    return (spot){tile / (p->tiles_h * p->tiles_w), in_row / p->tiles_w * 4,
+                  in_row % p->tiles_w * 4};
+}
+
+PG_INLINE vec load_n(const float *p, size_t n)
+{
+    return n == PG_VEC ? pg__load(p) : pg__load_some(p, n);
+}
+
+/* n channels of a tile, those from channel c on; cells outside of the image are 0. */
+PG_INLINE void operand_tile(const pg__wino *p, const float *image, spot s, size_t n, float *to)
+{
+    vec in[6], out[6], t[6][6];
+    const size_t line = p->w * p->in;
+    for (size_t j = 0; j < 6; j++) {
+        const size_t x = s.x + j - p->before_w; /* in front: larger than any width */
+        PG_UNROLL for (size_t i = 0; i < 6; i++)
+        {
+            const size_t y = s.y + i - p->before_h;
+            in[i] = x < p->w && y < p->h ? load_n(image + y * line + x * p->in, n) : pg__splat(0);
+        }
+        operand_6(out, in);
+        PG_UNROLL for (size_t i = 0; i < 6; i++) t[i][j] = out[i];
+    }
+    for (size_t i = 0; i < 6; i++) {
+        operand_6(out, t[i]);
+        PG_UNROLL for (size_t j = 0; j < 6; j++) pg__store(to + (i * 6 + j) * p->plane_in, out[j]);
+    }
+}
+
+/* Tiles [first, first + n) of the operand into the planes. */
+static void operand_tiles(const pg__wino *p, const float *operand, size_t first, size_t n,
+                          float *planes)
+{
+    for (size_t t = 0; t < n; t++, planes += p->ld_in) {
+        const spot s = spot_of(p, first + t);
+        const float *image = operand + s.row * p->h * p->w * p->in;
+        size_t c = 0;
+        for (; c + PG_VEC <= p->in; c += PG_VEC)
+            operand_tile(p, image + c, s, PG_VEC, planes + c);
+        if (c < p->in)
+            operand_tile(p, image + c, s, p->in - c, planes + c);
+    }
+}
+
+PG_INLINE void gradient_tile(const pg__wino *p, const float *image, spot s, size_t n, float *to)
+{
+    vec in[4], out[6], t[6][4];
+    for (size_t j = 0; j < 4; j++) {
+        PG_UNROLL for (size_t i = 0; i < 4; i++)
+        {
+            const size_t y = s.y + i, x = s.x + j;
+            in[i] = y < p->out_h && x < p->out_w ? load_n(image + (y * p->out_w + x) * p->out, n)
+                                                 : pg__splat(0);
+        }
+        gradient_6(out, in);
+        PG_UNROLL for (size_t i = 0; i < 6; i++) t[i][j] = out[i];
+    }
+    for (size_t i = 0; i < 6; i++) {
+        gradient_6(out, t[i]);
+        PG_UNROLL for (size_t j = 0; j < 6; j++) pg__store(to + (i * 6 + j) * p->plane_out, out[j]);
+    }
+}
+
+static void gradient_tiles(const pg__wino *p, const float *dy, size_t first, size_t n,
+                           float *planes)
+{
+    for (size_t t = 0; t < n; t++, planes += p->ld_out) {
+        const spot s = spot_of(p, first + t);
+        const float *image = dy + s.row * p->out_h * p->out_w * p->out;
+        size_t c = 0;
+        for (; c + PG_VEC <= p->out; c += PG_VEC)
+            gradient_tile(p, image + c, s, PG_VEC, planes + c);
+        if (c < p->out)
+            gradient_tile(p, image + c, s, p->out - c, planes + c);
+        for (c += PG_VEC; c < p->ld_out; c += PG_VEC) /* the last panel's rest */
+            for (size_t i = 0; i < CELLS; i++)
+                pg__store(planes + i * p->plane_out + c, pg__splat(0));
+    }
+}
+
+PG_INLINE void result_tile(const pg__wino *p, const float *from, spot s, size_t n, vec bias,
+                           float *image)
+{
+    vec in[6], out[4], t[4][6];
+    for (size_t j = 0; j < 6; j++) {
+        PG_UNROLL for (size_t i = 0; i < 6; i++) in[i] =
+            pg__load(from + (i * 6 + j) * p->plane_out);
+        result_4(out, in);
+        PG_UNROLL for (size_t i = 0; i < 4; i++) t[i][j] = out[i];
+    }
+    for (size_t i = 0; i < 4 && s.y + i < p->out_h; i++) {
+        float *cell = image + ((s.y + i) * p->out_w + s.x) * p->out;
+        result_4(out, t[i]);
+        PG_UNROLL for (size_t j = 0; j < 4; j++)
+        {
+            if (s.x + j >= p->out_w)
+                continue;
+            if (n == PG_VEC)
+                pg__store(cell + j * p->out, out[j] + bias);
+            else
+                pg__store_some(cell + j * p->out, out[j] + bias, n);
+        }
+    }
+}
+
+static void result_tiles(const pg__wino *p, const float *planes, size_t first, size_t n,
+                         const float *bias, float *result)
+{
+    for (size_t t = 0; t < n; t++, planes += p->ld_out) {
+        const spot s = spot_of(p, first + t);
+        float *image = result + s.row * p->out_h * p->out_w * p->out;
+        size_t c = 0;
+        for (; c + PG_VEC <= p->out; c += PG_VEC)
+            result_tile(p, planes + c, s, PG_VEC, bias ? pg__load(bias + c) : pg__splat(0),
+                        image + c);
+        if (c < p->out)
+            result_tile(p, planes + c, s, p->out - c,
+                        bias ? pg__load_some(bias + c, p->out - c) : pg__splat(0), image + c);
+    }
+}
+
+/* ---- kernels ---- */
+
+/* Nine cells for channel i of the operand and results from o on. */
+static inline void kernel_cells(const pg__wino *p, const float *w, size_t i, size_t o, vec v[3][3])
+{
+    const size_t n = min_size(p->out - o, PG_VEC), cell = p->in * p->out;
+    for (size_t k = 0; k < 9; k++) {
+        float some[PG_VEC] = {0};
+        const float *from =
+            w + (p->rotated ? (8 - k) * cell + o * p->in + i : k * cell + i * p->out + o);
+        for (size_t q = 0; q < n; q++)
+            some[q] = from[p->rotated ? q * p->in : q];
+        v[k / 3][k % 3] = pg__load(some);
+    }
+}
+
+static void pack(const pg__wino *p, const float *w, float *packed)
+{
+    const size_t panels = (p->out + PANEL - 1) / PANEL, plane = panels * p->in * PANEL;
+    for (size_t o = 0; o < panels * PANEL; o += PG_VEC)
+        for (size_t i = 0; i < p->in; i++) {
+            vec v[3][3] = {{{0}}}, out[6], t[6][3];
+            float *to = packed + (o / PANEL * p->in + i) * PANEL + o % PANEL;
+            if (o < p->out)
+                kernel_cells(p, w, i, o, v);
+            for (size_t k = 0; k < 3; k++) {
+                const vec column[3] = {v[0][k], v[1][k], v[2][k]};
+                kernel_6(out, column);
+                PG_UNROLL for (size_t r = 0; r < 6; r++) t[r][k] = out[r];
+            }
+            for (size_t r = 0; r < 6; r++) {
+                kernel_6(out, t[r]);
+                PG_UNROLL for (size_t k = 0; k < 6; k++)
+                    pg__store(to + (r * 6 + k) * plane, out[k]);
+            }
+        }
+}
+
+/* Back from products (in x out, rows of ld) to the kernel's gradient, a vector of filters. */
+static void unpack_vector(const pg__wino *p, const float *from, size_t plane, float *dw, size_t n)
+{
+    vec in[6], out[3], t[3][6];
+    for (size_t j = 0; j < 6; j++) {
+        PG_UNROLL for (size_t i = 0; i < 6; i++) in[i] = pg__load(from + (i * 6 + j) * plane);
+        kernel_3(out, in);
+        PG_UNROLL for (size_t i = 0; i < 3; i++) t[i][j] = out[i];
+    }
+    for (size_t i = 0; i < 3; i++) {
+        kernel_3(out, t[i]);
+        PG_UNROLL for (size_t j = 0; j < 3; j++)
+        {
+            float *to = dw + (i * 3 + j) * p->in * p->out;
+            if (n == PG_VEC)
+                pg__store(to, out[j]);
+            else
+                pg__store_some(to, out[j], n);
+        }
+    }
+}
+
+/* ---- the passes ---- */
+
+static void convolve(const pg__wino *p, const float *operand, const float *packed,
+                     const float *bias, float *result, float *scratch)
+{
+    const size_t panels = (p->out + PANEL - 1) / PANEL;
+    float *planes_in = scratch, *planes_out = scratch + CELLS * p->plane_in;
+    for (size_t first = 0; first < p->tiles; first += p->block) {
+        const size_t n = min_size(p->block, p->tiles - first);
+        operand_tiles(p, operand, first, n, planes_in);
+        for (size_t cell = 0; cell < CELLS; cell++)
+            for (size_t o = 0; o < panels; o++)
+                for (size_t t = 0; t < n; t += MR)
+                    products[min_size(MR, n - t)](
+                        p->in, planes_in + cell * p->plane_in + t * p->ld_in, p->ld_in, 1,
+                        packed + (cell * panels + o) * p->in * PANEL, PANEL,
+                        planes_out + cell * p->plane_out + t * p->ld_out + o * PANEL, p->ld_out, 0);
+        result_tiles(p, planes_out, first, n, bias, result);
+    }
+}
+
+/* Part of the products of a kernel's gradient: channels [i, i + n_in) by [o, o + n_out). */
+typedef struct part {
+    size_t i, n_in, o, n_out;
+} part;
+
+static void multiply_part(const pg__wino *p, const part *q, const float *planes_x,
+                          const float *planes_dy, size_t n, float *du, size_t ld, size_t plane,
+                          int add)
+{
+    for (size_t cell = 0; cell < CELLS; cell++)
+        for (size_t o = 0; o < q->n_out; o += PANEL)
+            for (size_t i = 0; i < q->n_in; i += MR)
+                products[min_size(MR, q->n_in - i)](
+                    n, planes_x + cell * p->plane_in + q->i + i, 1, p->ld_in,
+                    planes_dy + cell * p->plane_out + q->o + o, p->ld_out,
+                    du + cell * plane + i * ld + o, ld, add);
+}
+
+static void unpack_part(const pg__wino *p, const part *q, const float *du, size_t ld, size_t plane,
+                        float *dw)
+{
+    for (size_t i = 0; i < q->n_in; i++)
+        for (size_t o = 0; o < q->n_out && q->o + o < p->out; o += PG_VEC)
+            unpack_vector(p, du + i * ld + o, plane, dw + (q->i + i) * p->out + q->o + o,
+                          min_size(PG_VEC, p->out - q->o - o));
+}
+
+/* The plane (1, 1) holds the sums of each tile's cells. */
+static void add_bias(const pg__wino *p, const float *planes_dy, size_t n, float *db)
+{
+    const float *sums = planes_dy + 7 * p->plane_out;
+    for (size_t o = 0; o < p->out; o += PG_VEC) {
+        const size_t w = min_size(PG_VEC, p->out - o);
+        vec sum = pg__splat(0);
+        for (size_t t = 0; t < n; t++)
+            sum += pg__load(sums + t * p->ld_out + o);
+        for (size_t q = 0; q < w; q++)
+            db[o + q] += sum[q];
+    }
+}
+
+/* One block of tiles: each part of the products is turned back at once and need not be kept. */
+static void gradient(const pg__wino *p, const float *x, const float *dy, float *dw, float *db,
+                     float *scratch)
+{
+    float *planes_x = scratch, *planes_dy = planes_x + CELLS * p->plane_in;
+    float *du = planes_dy + CELLS * p->plane_out;
+    const int once = p->block >= p->tiles;
+    const size_t ld = once ? p->block_out : p->ld_out, plane = ld * (once ? p->block_in : p->in);
+    if (db)
+        memset(db, 0, p->out * sizeof *db);
+    for (size_t first = 0; first < p->tiles; first += p->block) {
+        const size_t n = min_size(p->block, p->tiles - first);
+        gradient_tiles(p, dy, first, n, planes_dy);
+        if (db)
+            add_bias(p, planes_dy, n, db);
+        if (!dw)
+            continue;
+        operand_tiles(p, x, first, n, planes_x);
+        for (part q = {.i = 0}; q.i < p->in; q.i += p->block_in)
+            for (q.o = 0; q.o < p->ld_out; q.o += p->block_out) {
+                float *to = once ? du : du + q.i * ld + q.o;
+                q.n_in = min_size(p->block_in, p->in - q.i);
+                q.n_out = min_size(p->block_out, p->ld_out - q.o);
+                multiply_part(p, &q, planes_x, planes_dy, n, to, ld, plane, first > 0);
+                if (first + n == p->tiles)
+                    unpack_part(p, &q, to, ld, plane, dw);
+            }
+    }
+}
+
+extern const pg__wino_kernels PG_ISA_NAME(wino);
+const pg__wino_kernels PG_ISA_NAME(wino) = {
+    .vec = PG_VEC,
+    .mr = MR,
+    .panel = PANEL,
+    .pack = pack,
+    .convolve = convolve,
+    .gradient = gradient,
+};

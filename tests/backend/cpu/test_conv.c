@@ -1,0 +1,364 @@
+/* Convolutions of the CPU against the plain answer in double: every way to compute them, on shapes
+ * that are awkward on purpose. */
+#include "pg_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/isa.h"
+#include "base/mem.h"
+#include "ops/attrs.h"
+
+typedef struct shape {
+    uint32_t rank;
+    uint64_t rows, in, out, groups;
+    uint64_t size[3], kernel[3], stride[3], dilation[3], before[3], after[3];
+} shape;
+
+#define ONES    \
+    {           \
+        1, 1, 1 \
+    }
+#define PLAIN  .stride = ONES, .dilation = ONES
+#define AROUND .before = {1, 1}, .after = {1, 1}
+
+static const shape shapes[] = {
+    /* 3x3, step 1: image sizes, channels and rows that fill tiles, vectors and blocks, or do not */
+    {2, 1, 1, 1, 1, {4, 4}, {3, 3}, PLAIN, AROUND},
+    {2, 2, 3, 17, 1, {7, 5}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 16, 16, 1, {4, 4}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 17, 33, 1, {9, 6}, {3, 3}, PLAIN, AROUND},
+    {2, 3, 32, 64, 1, {8, 8}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 64, 32, 1, {13, 30}, {3, 3}, PLAIN},
+    {2, 2, 24, 40, 1, {11, 7}, {3, 3}, PLAIN, .before = {0, 1}, .after = {1, 0}},
+    {2, 1, 20, 20, 1, {10, 9}, {3, 3}, PLAIN, .before = {2, 2}, .after = {2, 2}},
+    {2, 1, 16, 31, 1, {5, 18}, {3, 3}, PLAIN, .before = {0, 2}, .after = {0, 1}},
+    {2, 5, 19, 70, 1, {16, 16}, {3, 3}, PLAIN, AROUND},
+    {2, 2, 96, 112, 1, {15, 17}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 160, 144, 1, {40, 4}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 64, 64, 1, {1, 1}, {3, 3}, PLAIN, AROUND},
+    /* what is one product: one cell, kernels side by side, gaps, cells left over */
+    {2, 2, 17, 3, 1, {5, 4}, {1, 1}, PLAIN},
+    {2, 1, 64, 32, 1, {7, 7}, {1, 1}, .stride = {2, 2}, .dilation = ONES},
+    {2, 2, 3, 17, 1, {6, 8}, {2, 2}, .stride = {2, 2}, .dilation = ONES},
+    {2, 1, 5, 7, 1, {9, 7}, {2, 3}, .stride = {3, 3}, .dilation = ONES},
+    {3, 1, 4, 3, 1, {4, 2, 6}, {2, 1, 3}, .stride = {2, 1, 3}, .dilation = ONES},
+    /* steps, dilation, sizes, "same" that is not even */
+    {2, 2, 3, 32, 1, {9, 9}, {3, 3}, .stride = {2, 2}, .dilation = ONES, AROUND},
+    {2, 2, 64, 17, 1, {8, 8}, {3, 3}, .stride = {2, 2}, .dilation = ONES, .after = {1, 1}},
+    {2, 1, 16, 16, 1, {12, 11}, {3, 3}, .stride = ONES, .dilation = {2, 3}},
+    {2, 1, 1, 6, 1, {12, 12}, {5, 5}, PLAIN},
+    {2, 1, 32, 16, 1, {6, 6}, {2, 2}, PLAIN, .after = {1, 1}},
+    {2,
+     1,
+     3,
+     8,
+     1,
+     {15, 14},
+     {7, 7},
+     .stride = {2, 2},
+     .dilation = ONES,
+     .before = {2, 3},
+     .after = {3, 2}},
+    {2,
+     1,
+     16,
+     8,
+     1,
+     {7, 6},
+     {3, 3},
+     .stride = {3, 2},
+     .dilation = ONES,
+     .before = {1, 0},
+     .after = {1, 1}},
+    /* groups, depthwise, several filters for each channel */
+    {2, 2, 12, 18, 3, {6, 5}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 32, 32, 2, {6, 6}, {3, 3}, .stride = {2, 2}, .dilation = ONES, AROUND},
+    {2, 2, 35, 35, 35, {7, 6}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 17, 17, 17, {8, 9}, {3, 3}, .stride = {2, 2}, .dilation = ONES, .after = {1, 1}},
+    {2,
+     1,
+     16,
+     16,
+     16,
+     {9, 9},
+     {3, 3},
+     .stride = ONES,
+     .dilation = {2, 2},
+     .before = {2, 2},
+     .after = {2, 2}},
+    {2, 1, 1, 1, 1, {9, 9}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 5, 15, 5, {6, 6}, {3, 3}, PLAIN, AROUND},
+    /* one and three dimensions */
+    {1, 2, 17, 32, 1, {11}, {3}, PLAIN, .before = {2}},
+    {1, 1, 1, 5, 1, {10}, {4}, .stride = {2, 1, 1}, .dilation = ONES},
+    {1, 2, 8, 8, 8, {9}, {3}, PLAIN, .before = {1}, .after = {1}},
+    {3, 1, 3, 16, 1, {4, 5, 6}, {3, 3, 3}, PLAIN, .before = {1, 1, 1}, .after = {1, 1, 1}},
+    {3, 1, 16, 17, 1, {5, 4, 4}, {2, 3, 3}, .stride = {2, 1, 2}, .dilation = ONES},
+    {3, 1, 6, 6, 6, {4, 4, 4}, {3, 3, 3}, PLAIN, .before = {1, 1, 1}, .after = {1, 1, 1}},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+/* The three passes of a shape; values in double, which are floats exactly. */
+typedef struct passes {
+    pg__tape tape;
+    double **exact; /* per value: operands, then what the reference makes of them */
+} passes;
+
+static pg__val value(passes *p, uint32_t rank, const uint64_t *d, pg__role role)
+{
+    const pg__dims dims = pg__dims_of(rank, d);
+    pg__val v;
+    assert_ok(pg__tape_value(&p->tape, &dims, PG__REAL, role, 0, 0, &v, NULL));
+    return v;
+}
+
+static uint64_t elems(const passes *p, pg__val v)
+{
+    return pg__dims_elems(&p->tape.values[v].shape);
+}
+
+/* Uniform numbers, mean not 0, so that sums over cells are seen. */
+static void fill(double *to, uint64_t n, uint32_t seed)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        to[i] = (double)((float)(seed >> 8) / 16777216.0f - 0.4f);
+    }
+}
+
+static void run_reference(passes *p, const pg__inst *i)
+{
+    pg__arg v[8] = {{0}};
+    for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
+        const pg__val at = k < i->n_in ? pg__in(&p->tape, i, k) : pg__out(&p->tape, i, k - i->n_in);
+        if (at != PG__NO_VAL)
+            v[k] = (pg__arg){&p->tape.values[at].shape, p->exact[at], elems(p, at)};
+    }
+    i->op->ref_f64(i->attrs, v, i->n_in, v + i->n_in, i->n_out);
+}
+
+static void build(passes *p, const shape *s, int has_bias, pg__role kernel_role)
+{
+    pg__conv_attrs a = {.rank = s->rank, .groups = s->groups};
+    uint64_t xd[5] = {s->rows}, yd[5] = {s->rows}, wd[5];
+    pg__val out[2];
+    for (uint32_t i = 0; i < s->rank; i++) {
+        a.kernel[i] = wd[i] = s->kernel[i];
+        a.stride[i] = s->stride[i];
+        a.dilation[i] = s->dilation[i];
+        a.before[i] = s->before[i];
+        a.after[i] = s->after[i];
+        a.size[i] = xd[i + 1] = s->size[i];
+        yd[i + 1] =
+            (s->size[i] + s->before[i] + s->after[i] - (s->kernel[i] - 1) * s->dilation[i] - 1) /
+                s->stride[i] +
+            1;
+    }
+    xd[s->rank + 1] = s->in;
+    yd[s->rank + 1] = wd[s->rank + 1] = s->out;
+    wd[s->rank] = s->in / s->groups;
+    *p = (passes){0};
+    const pg__val x = value(p, s->rank + 2, xd, PG__INPUT),
+                  dy = value(p, s->rank + 2, yd, PG__INPUT);
+    const pg__val w = value(p, s->rank + 2, wd, kernel_role), b = value(p, 1, &s->out, PG__PARAM);
+    const pg__val in[] = {x, w, has_bias ? b : PG__NO_VAL};
+    assert_ok(pg__emit(&p->tape, PG__OP_conv, &a, in, 3, out, NULL));
+    assert_ok(pg__emit2(&p->tape, PG__OP_conv_dx, &a, dy, w, out, NULL));
+    assert_ok(pg__emit2(&p->tape, PG__OP_conv_dw, &a, x, dy, out, NULL));
+    p->exact = pg__mem_array(p->tape.n_values, sizeof *p->exact);
+    for (pg__val v = 0; v < p->tape.n_values; v++) {
+        p->exact[v] = pg__mem_array((size_t)elems(p, v), sizeof(double));
+        fill(p->exact[v], elems(p, v), v);
+    }
+    for (uint32_t at = 0; at < 3; at++)
+        run_reference(p, &p->tape.insts[at]);
+}
+
+static void drop(passes *p)
+{
+    for (pg__val v = 0; v < p->tape.n_values; v++)
+        pg__mem_free(p->exact[v]);
+    pg__mem_free(p->exact);
+    pg__tape_fini(&p->tape);
+}
+
+/* Memory that ends with something nobody may write to, full of what nobody may use. */
+static void *guarded(size_t n_bytes)
+{
+    unsigned char *p = pg__mem_aligned(n_bytes + 64);
+    memset(p, 0xFF, n_bytes + 64); /* NaN, as floats */
+    return p;
+}
+
+static void check_guard(const void *p, size_t n_bytes)
+{
+    for (size_t i = 0; i < 64; i++)
+        assert_int_equal(((const unsigned char *)p)[n_bytes + i], 0xFF);
+}
+
+/* One instruction on the CPU; results that are not wanted stay NULL. Gives the bound. */
+static double run_on_cpu(const passes *p, uint32_t at, const pg__dev_opts *opts, float **mem,
+                         const int *unwanted)
+{
+    const pg__backend *cpu = &pg__backend_cpu;
+    const pg__inst *i = &p->tape.insts[at];
+    pg__dev *dev;
+    pg__kernel *kernel;
+    pg__needs needs;
+    void *args[8] = {NULL}, *params[8] = {NULL};
+    assert_ok(cpu->open(&dev, 0, opts, NULL));
+    assert_ok(cpu->prepare(&kernel, dev, &p->tape, i, &needs, NULL));
+    for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
+        const pg__val v = k < i->n_in ? pg__in(&p->tape, i, k) : pg__out(&p->tape, i, k - i->n_in);
+        if (v == PG__NO_VAL || (k >= i->n_in && unwanted[k - i->n_in]))
+            continue;
+        args[k] = mem[v];
+        if (p->tape.values[v].role == PG__PARAM)
+            params[k] = mem[v];
+    }
+    void *scratch = guarded(needs.scratch_bytes), *shared = guarded(needs.shared_bytes);
+    if (needs.shared_bytes > 0)
+        assert_ok(cpu->share(dev, kernel, params, shared));
+    assert_ok(cpu->run(dev, kernel, args, scratch, shared));
+    check_guard(scratch, needs.scratch_bytes);
+    check_guard(shared, needs.shared_bytes);
+    pg__mem_free(scratch);
+    pg__mem_free(shared);
+    cpu->release(kernel);
+    cpu->close(dev);
+    return needs.tol_f32 > 0 ? needs.tol_f32 : i->op->tol_f32;
+}
+
+static float **float_memory(const passes *p)
+{
+    float **mem = pg__mem_array(p->tape.n_values, sizeof *mem);
+    for (pg__val v = 0; v < p->tape.n_values; v++) {
+        mem[v] = guarded((size_t)elems(p, v) * sizeof(float));
+        for (uint64_t i = 0; v < 4 && i < elems(p, v); i++)
+            mem[v][i] = (float)p->exact[v][i];
+    }
+    return mem;
+}
+
+static void free_memory(const passes *p, float **mem)
+{
+    for (pg__val v = 0; v < p->tape.n_values; v++) {
+        check_guard(mem[v], (size_t)elems(p, v) * sizeof(float));
+        pg__mem_free(mem[v]);
+    }
+    pg__mem_free(mem);
+}
+
+static void compare(const passes *p, pg__val v, const float *got, double tol, const char *what)
+{
+    double top = 0, worst = 0;
+    for (uint64_t e = 0; e < elems(p, v); e++) {
+        const double off = fabs(p->exact[v][e] - (double)got[e]);
+        top = fmax(top, fabs(p->exact[v][e]));
+        worst = off <= worst ? worst : off; /* NaN too */
+    }
+    if (!(worst <= tol * top))
+        fail_msg("%s: off by %.3g of %.3g", what, worst, top);
+}
+
+static const char *const names[] = {"", ", direct", ", Winograd"};
+static const int all_wanted[2] = {0, 0};
+
+static void check_shape(size_t s, const pg__dev_opts *opts, int has_bias, pg__role kernel_role)
+{
+    passes p;
+    char what[100];
+    build(&p, &shapes[s], has_bias, kernel_role);
+    float **mem = float_memory(&p), **again = float_memory(&p);
+    for (uint32_t at = 0; at < 3; at++) {
+        const pg__inst *i = &p.tape.insts[at];
+        const double tol = run_on_cpu(&p, at, opts, mem, all_wanted);
+        (void)run_on_cpu(&p, at, opts, again, all_wanted);
+        for (uint32_t k = 0; k < i->n_out; k++) {
+            const pg__val v = pg__out(&p.tape, i, k);
+            (void)snprintf(what, sizeof what, "shape %zu, %s on %s%s, result %u", s, i->op->name,
+                           opts->isa, names[opts->conv], k);
+            compare(&p, v, mem[v], tol, what);
+            assert_memory_equal(mem[v], again[v], (size_t)elems(&p, v) * sizeof(float));
+        }
+    }
+    free_memory(&p, mem);
+    free_memory(&p, again);
+    drop(&p);
+}
+
+static void check_all(int how)
+{
+    for (int isa = 0; isa < PG__N_ISAS; isa++) {
+        const pg__dev_opts opts = {.n_threads = 1, .conv = how, .isa = pg__isa_name((pg__isa)isa)};
+        for (size_t s = 0; s < N_SHAPES && pg__isa_present((pg__isa)isa); s++)
+            check_shape(s, &opts, s % 2 == 0, s % 3 == 0 ? PG__INPUT : PG__PARAM);
+    }
+}
+
+static void convolutions_agree_with_double(void **state)
+{
+    (void)state;
+    check_all(0);
+}
+
+static void direct_convolutions_agree_with_double(void **state)
+{
+    (void)state;
+    check_all(1);
+}
+
+static void winograd_agrees_with_double_even_where_it_does_not_pay(void **state)
+{
+    (void)state;
+    check_all(2);
+}
+
+static void results_that_nobody_wants_are_not_made(void **state)
+{
+    const pg__dev_opts opts = {.n_threads = 1};
+    (void)state;
+    for (size_t s = 0; s < N_SHAPES; s++)
+        for (int k = 0; k < 2; k++) {
+            const int unwanted[2] = {k == 0, k == 1};
+            passes p;
+            build(&p, &shapes[s], 1, PG__PARAM);
+            float **mem = float_memory(&p);
+            const double tol = run_on_cpu(&p, 2, &opts, mem, unwanted);
+            const pg__val v = pg__out(&p.tape, &p.tape.insts[2], (uint32_t)!k);
+            compare(&p, v, mem[v], tol, k ? "kernel without bias" : "bias without kernel");
+            free_memory(&p, mem);
+            drop(&p);
+        }
+}
+
+static void direct_is_within_the_bound_of_the_operation(void **state)
+{
+    const shape s = {2, 2, 32, 32, 1, {16, 16}, {3, 3}, PLAIN, AROUND};
+    passes p;
+    (void)state;
+    build(&p, &s, 1, PG__PARAM);
+    for (int direct = 0; direct < 2; direct++) {
+        const pg__dev_opts opts = {.n_threads = 1, .conv = direct};
+        float **mem = float_memory(&p);
+        const double tol = run_on_cpu(&p, 0, &opts, mem, all_wanted);
+        assert_true(direct ? tol == p.tape.insts[0].op->tol_f32
+                           : tol > p.tape.insts[0].op->tol_f32);
+        free_memory(&p, mem);
+    }
+    drop(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_agree_with_double),
+        cmocka_unit_test(direct_convolutions_agree_with_double),
+        cmocka_unit_test(winograd_agrees_with_double_even_where_it_does_not_pay),
+        cmocka_unit_test(results_that_nobody_wants_are_not_made),
+        cmocka_unit_test(direct_is_within_the_bound_of_the_operation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
