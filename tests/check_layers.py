@@ -24,6 +24,8 @@ THIRD_PARTY = {  # header: files that may include it
     'jansson.h': r'base/.*',
     'openssl/': r'base/.*',
     'zip.h': r'io/zip\.c',
+    'png.h': r'io/image_png\.c',
+    'jpeglib.h': r'io/image_jpeg\.c',
     'dnnl.h': r'backend/cpu/.*',
     'oneapi/': r'backend/cpu/.*',
     'omp.h': r'backend/cpu/.*',

@@ -8,7 +8,7 @@
 typedef struct fit_arguments {
     pg_train_opts train;
     pg_fit_opts fit; /* without the data */
-    const char *data, *validation, *reshape;
+    const char *data, *validation, *reshape, *interpolation;
     const char *predict, *out;
     const char *output;
     int batches, force, full_model, dry_run;

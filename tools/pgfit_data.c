@@ -7,6 +7,8 @@ pg_status fit_open_data(pg_data **out, const char *path, pg_err *err)
     pg_status st = pg_data_open(&d, path, err);
     if (st == PG_OK && fit_args.reshape)
         st = pg_data_reshape(d, fit_args.reshape, err);
+    if (st == PG_OK && fit_args.interpolation)
+        st = pg_data_interpolate(d, fit_args.interpolation, err);
     if (st != PG_OK) {
         pg_data_close(d);
         return st;

@@ -12,7 +12,7 @@ static unsigned epochs, batch_size, threads, lanes, seed;
 
 static const cli_opt options[] = {
     {0, "data", "FILE[,FILE...]", NULL, &fit_args.data, NULL, NULL,
-     "training data: .npz, HDF5, CSV, or inputs and targets as .npy or IDX"},
+     "training data: .npz, HDF5, CSV, a folder of pictures, or inputs and targets as .npy or IDX"},
     {0, "val", "FILE[,FILE...]", NULL, &fit_args.validation, NULL, NULL, "validation data"},
     {0, "validation-split", "SHARE", NULL, &validation_split, NULL, NULL,
      "share of the last training rows to validate with"},
@@ -22,6 +22,8 @@ static const cli_opt options[] = {
      "validate after every so many epochs (default 1)"},
     {0, "reshape", "H,W,C", NULL, &fit_args.reshape, NULL, NULL,
      "dimensions of a row of the inputs"},
+    {0, "interpolation", "HOW", NULL, &fit_args.interpolation, NULL, "bilinear|nearest",
+     "how pictures are resized (default bilinear)"},
     {0, "weights", "FILE", NULL, &fit_args.train.weights, NULL, NULL,
      "initial weights, of any format that pginfo knows"},
     {0, "optimizer", "NAME[:KEY=VALUE,...]", NULL, &fit_args.train.optimizer, NULL, NULL,
@@ -106,8 +108,8 @@ static const char *const about[] = {
     "of an .npz or of an HDF5 file, in the order of the model's inputs and outputs, or under the\n"
     "names of their layers; w0, ... are weights of rows. Several files, A,B,..., are .npy or IDX\n"
     "files of one array each: inputs, targets, weights. Of a CSV table, columns called like the\n"
-    "outputs, or y, are targets, without such names the last one. All of them may be packed with\n"
-    "gzip.",
+    "outputs, or y, are targets, without such names the last one. Of a folder, pictures (PNG,\n"
+    "JPEG) in one subfolder for each class. Files may be packed with gzip.",
     "What is computed follows the version of Keras that wrote the model, or --rules. The batch is\n"
     "cut over the devices as multi_gpu_model cuts it; there is one set of weights, and what is\n"
     "saved is the model itself: it loads on one device.",

@@ -26,6 +26,7 @@
 #define PG_LIMIT_PICKLE_DEPTH  64u
 #define PG_LIMIT_ZIP_MEMBERS   1000000u
 #define PG_LIMIT_ZIP_DIR_BYTES ((uint64_t)256 << 20)
+#define PG_LIMIT_IMAGE_BYTES   ((uint64_t)1 << 30) /* one picture, decoded */
 
 #define PG_COPY_BYTES ((size_t)256 << 10) /* buffer for tensor bytes; larger ones measured slower */
 

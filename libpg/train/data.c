@@ -24,6 +24,7 @@ struct pg_data {
     part *parts;
     pg__array *arrays;
     size_t n_parts, n_arrays, cap_arrays;
+    int nearest;
     pg__dims reshape; /* of a row, behind a first dimension of any size; rank 0: none */
 };
 
@@ -129,9 +130,16 @@ static pg_status identify(part *p, pg__io **io, pg_err *err)
         *io = inner;
     }
     if (!p->source)
-        PG_FAIL(PG_E_UNKNOWN, "is no data that pgfit reads: .npz, .npy, HDF5, CSV, IDX");
+        PG_FAIL(PG_E_UNKNOWN,
+                "is no data that pgfit reads: .npz, .npy, HDF5, CSV, IDX, a folder of pictures");
 done:
     return st;
+}
+
+static int is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 static pg_status open_part(pg_data *d, const char *path, size_t len, pg_err *err)
@@ -142,6 +150,10 @@ static pg_status open_part(pg_data *d, const char *path, size_t len, pg_err *err
     if (!(p->path = pg__mem_strndup(path, len)))
         return pg__nomem(err);
     d->n_parts++;
+    if (is_folder(p->path)) { /* its messages name the files in it */
+        p->source = &pg__source_folder;
+        return p->source->open(d, NULL, p->path, &p->state, err);
+    }
     PG_TRY(pg__io_open(&io, p->path, err));
     st = identify(p, &io, err);
     if (st == PG_OK)
@@ -285,6 +297,20 @@ const pg__dims *pg__data_reshape(const pg_data *d)
     return d->reshape.rank > 0 ? &d->reshape : NULL;
 }
 
+pg_status pg_data_interpolate(pg_data *d, const char *how, pg_err *err)
+{
+    if (strcmp(how, "nearest") != 0 && strcmp(how, "bilinear") != 0)
+        return pg_fail(err, PG_E_ARG, "interpolation: \"%s\" is neither bilinear nor nearest",
+                       PG_SHOW(how));
+    d->nearest = strcmp(how, "nearest") == 0;
+    return PG_OK;
+}
+
+int pg__data_is_nearest(const pg_data *d)
+{
+    return d->nearest;
+}
+
 /* ---- reading ---- */
 
 static void swap_bytes(unsigned char *p, size_t n, size_t each)
@@ -345,7 +371,7 @@ pg_status pg__array_read(const pg__array *a, const uint64_t *rows, size_t n, pg_
         PG_TRY(read_piece(a, rows[i], run, cast, raw, (char *)dst + i * to_bytes, err));
     }
 done:
-    if (st != PG_OK && st != PG_E_CANCELLED && st != PG_E_NOMEM)
+    if (st != PG_OK && st != PG_E_CANCELLED && st != PG_E_NOMEM && !a->names_files)
         pg_err_prefix(err, a->path);
     pg__mem_free(raw);
     return st;

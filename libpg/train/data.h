@@ -23,7 +23,8 @@ struct pg__array {
     pg__dims dims;    /* rows in front; PG_DIM_ANY: as the model asks */
     pg_dtype dtype;   /* of what `read` gives */
     int big_endian;
-    int is_class; /* numbers of classes that the source made up: fit to become one-hot rows */
+    int names_files; /* messages of `read` do so themselves: there are many */
+    int is_class;    /* numbers of classes that the source made up: fit to become one-hot rows */
     pg__read_fn read;
     void *self; /* for `read` */
     uint64_t at;
@@ -72,6 +73,9 @@ const char *pg__data_path(const pg_data *d);
 
 /* The dimensions that rows with as many elements are to have (the first: any), or NULL. */
 const pg__dims *pg__data_reshape(const pg_data *d);
+
+/* Pictures are resized to the nearest pixel, not between pixels. */
+int pg__data_is_nearest(const pg_data *d);
 
 /* Elements of one row, and its bytes in the file. */
 uint64_t pg__array_row_elems(const pg__array *a);

@@ -58,15 +58,23 @@ typedef struct pg_data pg_data;
  *   CSV            a table of numbers. With a header, columns named like an output, or y, y0, ...
  *                  are targets (y, y.1, y.2 together are one), w, w0, ... weights; without such
  *                  names the last column is the target. Other columns are the input
+ *   a folder       PNG and JPEG pictures, one subfolder for each class (in the order of their
+ *                  names), resized to the model's input, values 0 to 255: what Keras'
+ *                  image_dataset_from_directory() gives. Classes become one-hot rows where the loss
+ *                  wants them. Without subfolders: pictures for predictions
  *
- * Each of them may be packed with gzip. Values are read when they are needed; only CSV is held in
+ * Files may be packed with gzip. Values are read when they are needed; only CSV is held in
  * memory, and what is compressed is unpacked once into a file without a name in $TMPDIR or /tmp.
  * Errors: PG_E_IO, PG_E_FORMAT, PG_E_MISMATCH, PG_E_UNSUPPORTED, PG_E_UNKNOWN. */
 PG_API PG_MUST_USE pg_status pg_data_open(pg_data **out, const char *path, pg_err *err);
 PG_API void pg_data_close(pg_data *d); /* NULL is allowed */
 
-/* Rows of inputs that have as many elements get these dimensions: "28,28,1". PG_E_ARG. */
+/* Rows of inputs that have as many elements get these dimensions: "28,28,1". Pictures get this size
+ * where the model leaves it open. PG_E_ARG. */
 PG_API PG_MUST_USE pg_status pg_data_reshape(pg_data *d, const char *dims, pg_err *err);
+
+/* How pictures are resized: "bilinear" (as if never called) or "nearest". PG_E_ARG. */
+PG_API PG_MUST_USE pg_status pg_data_interpolate(pg_data *d, const char *how, pg_err *err);
 
 /* ---- trainers ---- */
 
