@@ -47,13 +47,21 @@ static const cli_opt writers[] = {
     {0},
 };
 
+static int has_own(const cli_tool *t, const char *name)
+{
+    for (const cli_opt *o = t->opts; o && o->name; o++)
+        if (strcmp(o->name, name) == 0)
+            return 1;
+    return 0;
+}
+
 const cli_opt *cli_option(const cli_tool *t, size_t i)
 {
     const cli_opt *const groups[] = {t->opts, t->groups & CLI_WRITES ? writers : NULL,
                                      t->groups & CLI_READS_HDF5 ? hdf5 : NULL, everywhere};
     for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
         for (const cli_opt *o = groups[g]; o && o->name; o++)
-            if (i-- == 0)
+            if ((g == 0 || !has_own(t, o->name)) && i-- == 0)
                 return o;
     return NULL;
 }
@@ -135,10 +143,10 @@ static int is_choice(const char *choices, const char *value)
 
 static void set_option(const cli_opt *o, const char *value)
 {
-    if (o->count) {
+    if (o->count)
         ++*o->count;
+    if (o->count && !value)
         return;
-    }
     if (o->choices && !is_choice(o->choices, value)) {
         cli_complain(NULL, NULL, "--%s: \"%s\" is not one of %s", o->name, cli_name(value).s,
                      o->choices);
@@ -175,14 +183,14 @@ static int long_option(const char *arg, const char *next)
             break;
     if (!o) {
         unknown_option(name);
-    } else if (!o->arg && eq) {
+    } else if (!o->arg && !o->text && eq) {
         cli_complain(NULL, NULL, "--%s takes no value", name);
         leave_for_usage();
     } else if (o->arg && !eq && !next) {
         cli_complain(NULL, NULL, "--%s needs a value (%s)", name, o->arg);
         leave_for_usage();
     } else {
-        set_option(o, eq ? eq + 1 : next);
+        set_option(o, eq ? eq + 1 : o->arg ? next : NULL);
         return o->arg && !eq;
     }
     return 0;

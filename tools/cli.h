@@ -14,8 +14,10 @@
 
 enum { CLI_OK = 0, CLI_NO = 1, CLI_TROUBLE = 2, CLI_LACKS = 3, CLI_INTERRUPTED = 130 };
 
-/* One option. Exactly one of count, text and number is set: a switch counts how often it was
- * given, an option with an argument keeps the last one. The table ends with {0}. */
+/* One option. One of count, text and number is set: a switch counts how often it was given, an
+ * option with an argument keeps the last one. With count and text both set it is a switch that may
+ * have an argument, one of the choices, behind '='. A tool's own option stands before a common one
+ * of the same name. The table ends with {0}. */
 typedef struct cli_opt {
     char letter;         /* 0 = none */
     const char *name;    /* without "--" */

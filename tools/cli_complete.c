@@ -67,7 +67,7 @@ static void zsh(const cli_tool *t)
             printf("  '--%s%s[", o->name, o->arg ? "=" : "");
         print_help_text(o->help, 1);
         putchar(']');
-        if (o->choices) {
+        if (o->arg && o->choices) {
             printf(":%s:(", o->arg);
             print_choices(o->choices);
             putchar(')');
@@ -87,7 +87,7 @@ static void fish(const cli_tool *t)
         if (o->letter)
             printf(" -s %c", o->letter);
         printf(" -l %s", o->name);
-        if (o->choices) {
+        if (o->arg && o->choices) {
             fputs(" -x -a '", stdout);
             print_choices(o->choices);
             putchar('\'');

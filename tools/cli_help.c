@@ -8,9 +8,16 @@ enum { COLUMN = 26 }; /* where the explanations start */
 static void print_option(const cli_opt *o)
 {
     char left[80];
-    const int n = snprintf(left, sizeof left, "  %c%c%c --%s%s%s", o->letter ? '-' : ' ',
+    const int may = !o->arg && o->text; /* have an argument */
+    const int n = snprintf(left, sizeof left, "  %c%c%c --%s%s%s%s", o->letter ? '-' : ' ',
                            o->letter ? o->letter : ' ', o->letter ? ',' : ' ', o->name,
-                           o->arg ? " " : "", o->arg ? o->arg : "");
+                           o->arg ? " "
+                           : may  ? "[="
+                                  : "",
+                           o->arg ? o->arg
+                           : may  ? o->choices
+                                  : "",
+                           may ? "]" : "");
     if (n + 2 > COLUMN)
         printf("%s\n%*s%s\n", left, COLUMN, "", o->help);
     else

@@ -53,6 +53,8 @@ static void print_options(const cli_tool *t)
         printf("Fl -%s", o->name);
         if (o->arg)
             printf(" Ar %s", o->arg);
+        else if (o->text)
+            printf(" Ns [=%s]", o->choices);
         putchar('\n');
         putchar(toupper((unsigned char)o->help[0]));
         man_text(o->help + 1);

@@ -1,19 +1,17 @@
 /* pgfit - trains a model that Keras describes, on one or several devices.
  *
  * pgfit_options.c has the options, pgfit_screen.c what is shown while it runs. */
-#include <unistd.h>
-
 #include "pgfit.h"
 
 static pg_status run(pg_err *err)
 {
     pg_trainer *trainer = NULL;
     pg_data *rows = NULL, *held_out = NULL;
-    fit_screen s = {.epochs = fit_args.fit.epochs ? fit_args.fit.epochs : 1,
-                    .live = !cli.json && !cli.quiet && isatty(STDOUT_FILENO)};
+    fit_screen s;
     const pg_callback cb = fit_screen_callback(&s);
     const pg_save_opts save = {.force = fit_args.force, .full_model = fit_args.full_model};
     size_t n_notes = 0;
+    fit_screen_open(&s);
     pg_status st =
         fit_args.output ? pg_trainer_check_output(NULL, fit_args.output, &save, err) : PG_OK;
     if (st == PG_OK)
@@ -27,16 +25,20 @@ static pg_status run(pg_err *err)
     if (st == PG_OK && fit_args.validation)
         st = fit_open_data(&held_out, fit_args.validation, err);
     fit_args.fit.validation = held_out;
+    fit_args.fit.cancel = cli_cancel();
     if (st == PG_OK && fit_args.evaluate)
         st = fit_evaluate(trainer, rows, err);
     else if (st == PG_OK && fit_args.data && !fit_args.dry_run)
         st = pg_fit(trainer, rows, &fit_args.fit, &cb, err);
     if (st == PG_OK && fit_args.output && !fit_args.dry_run)
         st = pg_trainer_save(trainer, fit_args.output, &save, err);
+    if (st == PG_OK && fit_args.output && !fit_args.dry_run)
+        fit_print_saved(fit_args.output);
     if (st == PG_OK)
         fit_show_notes(trainer, &n_notes);
     if (st == PG_OK && fit_args.predict && !fit_args.dry_run)
         st = fit_predict(trainer, err);
+    fit_screen_close(&s);
     pg_data_close(held_out);
     pg_data_close(rows);
     pg_trainer_close(trainer);

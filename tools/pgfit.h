@@ -11,7 +11,8 @@ typedef struct fit_arguments {
     const char *data, *validation, *reshape, *interpolation;
     const char *predict, *out;
     const char *output;
-    int batches, force, full_model, dry_run;
+    const char *json; /* "batch", or NULL */
+    int force, full_model, dry_run;
     int summary, list_layers, evaluate;
 } fit_arguments;
 extern fit_arguments fit_args;
@@ -31,13 +32,27 @@ pg_status fit_open_data(pg_data **out, const char *path, pg_err *err);
 pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err);
 pg_status fit_predict(pg_trainer *t, pg_err *err);
 
-/* pgfit_screen.c */
+/* pgfit_screen.c: a run while it goes on. */
 void fit_show_notes(const pg_trainer *t, size_t *n_shown); /* those that were not shown yet */
 typedef struct fit_screen {
-    size_t epoch, epochs;
-    double begun; /* of the epoch, seconds */
-    int live;     /* a terminal: one line is drawn again and again */
+    pg_run run;
+    size_t epoch;
+    double begun, trained; /* of the epoch: its start, the end of its last step so far */
+    double next;           /* time of the next drawing */
+    int live;              /* a terminal: one line is drawn again and again */
+    int warned;            /* of a loss that is no number */
+    double *history;       /* of `watched`, per epoch */
+    size_t n_history;
+    char watched[64];
 } fit_screen;
+void fit_screen_open(fit_screen *s);
+void fit_screen_close(fit_screen *s);
 pg_callback fit_screen_callback(fit_screen *s);
+double fit_now(void); /* seconds of a clock that only goes on */
+
+/* pgfit_report.c: the first lines of a run, and the last ones. */
+void fit_print_start(const pg_run *r);
+void fit_print_end(const fit_screen *s, const pg_fit_report *report);
+void fit_print_saved(const char *path);
 
 #endif

@@ -86,8 +86,10 @@ static const cli_opt options[] = {
      "print the layer classes that can be trained, and leave"},
     {'n', "dry-run", NULL, &fit_args.dry_run, NULL, NULL, NULL,
      "check model, weights and data only"},
-    {0, "batches", NULL, &fit_args.batches, NULL, NULL, NULL,
-     "with --json: a line for every batch too"},
+    {0, "terminate-on-nan", NULL, &fit_args.fit.terminate_on_nan, NULL, NULL, NULL,
+     "stop at the first loss that is no number, and tell where it comes from"},
+    {0, "json", NULL, &cli.json, &fit_args.json, NULL, "batch",
+     "print a JSON object per line: of the run, of epochs, with =batch of batches too"},
     {0},
 };
 
@@ -194,4 +196,5 @@ void fit_read_arguments(const char *model)
     fit_args.fit.validation_steps = val_steps;
     fit_args.fit.validation_freq = val_freq;
     fit_args.fit.batch_size = batch_size;
+    fit_args.fit.measure_alone = !cli.quiet;
 }

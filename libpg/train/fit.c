@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "train/ahead.h"
 #include "train/logs.h"
+#include "train/report.h"
 #include "train/states.h"
 
 typedef struct run {
@@ -57,25 +58,46 @@ static pg_status tell_batch(run *r, size_t batch, pg_err *err)
                             &(pg_logs){r->logs.shown, running, n}, err);
 }
 
+/* After a batch: may it go on? */
+static pg_status check_batch(const run *r, const pg__turn *turn, pg_err *err)
+{
+    const double loss = pg__total_loss(r->t, &r->own);
+    if (r->opts->cancel && __atomic_load_n(r->opts->cancel, __ATOMIC_RELAXED))
+        return pg_fail(err, PG_E_CANCELLED, "stopped in epoch %zu after %sbatch %zu",
+                       turn->epoch + 1, turn->validation ? "validation " : "", turn->batch + 1);
+    if (!turn->validation && r->opts->terminate_on_nan && !isfinite(loss))
+        return pg_fail(err, PG_E_NO, "loss is %s since epoch %zu, batch %zu; stopped",
+                       isnan(loss) ? "NaN" : "infinite", turn->epoch + 1, turn->batch + 1);
+    return PG_OK;
+}
+
 static pg_status run_batches(run *r, pg_err *err)
 {
     const pg__batch *batch = NULL;
+    double clock = pg__now();
     pg__turn turn;
     pg_status st = PG_OK;
     for (;;) {
         PG_TRY(pg__ahead_next(r->ahead, &batch, &turn, err));
         if (!batch)
             break;
+        if (!turn.validation)
+            pg__lap(&clock, &r->t->spent.input);
         if (turn.batch == 0)
             PG_TRY(begin_pass(r, &turn, err));
         pg__totals_clear(r->t, &r->own);
+        clock = pg__now();
         PG_TRY(pg__trainer_step(r->t, batch, turn.validation ? PG__TESTS : PG__TRAINS, NULL,
                                 &r->own, err));
         pg__totals_add(r->t, &r->pass, &r->own);
         if (!turn.validation)
+            pg__spent_step(r->t, clock, batch->n_rows);
+        PG_TRY(check_batch(r, &turn, err));
+        if (!turn.validation)
             PG_TRY(tell_batch(r, turn.batch, err));
         if (turn.is_last)
             PG_TRY(end_pass(r, &turn, err));
+        clock = pg__now(); /* what others do between the steps is not counted */
     }
 done:
     return st;
@@ -180,6 +202,29 @@ done:
     return st;
 }
 
+static pg_status tell_begin(const run *r, pg_err *err)
+{
+    pg_run what = pg__run_of(r->t);
+    if (!r->cb || !r->cb->train_begin)
+        return PG_OK;
+    what.batch_size = r->batch_size;
+    what.n_batches = r->opts->steps_per_epoch
+                         ? r->opts->steps_per_epoch
+                         : (size_t)((r->train.n_rows + r->batch_size - 1) / r->batch_size);
+    what.n_epochs = r->opts->epochs ? r->opts->epochs : 1;
+    what.n_train = r->train.n_rows;
+    what.n_val = r->val.n_rows;
+    return r->cb->train_begin(r->cb->user, &what, err);
+}
+
+static void tell_end(const run *r, double began)
+{
+    pg_fit_report report = pg__report_of(r->t, began);
+    report.n_epochs = r->opts->epochs ? r->opts->epochs : 1;
+    if (r->cb && r->cb->train_end)
+        r->cb->train_end(r->cb->user, &report);
+}
+
 static void clean_up(run *r)
 {
     pg__ahead_free(r->ahead);
@@ -199,6 +244,7 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
              .opts = opts,
              .cb = cb,
              .has_val = opts->validation != NULL || opts->validation_split != 0};
+    const double began = pg__now();
     pg_status st = PG_OK;
     size_t n_losses = 0;
     for (size_t k = 0; k < t->n_outputs; k++)
@@ -206,8 +252,11 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     if (n_losses == 0)
         PG_FAIL(PG_E_ARG, "no loss given");
     t->seed = opts->seed;
+    t->spent = (pg__spent){0};
     PG_TRY(prepare(&r, err));
+    PG_TRY(tell_begin(&r, err));
     PG_TRY(run_batches(&r, err));
+    tell_end(&r, began);
 done:
     clean_up(&r);
     return st;

@@ -64,6 +64,13 @@ typedef struct pg__logs {
 } pg__logs;
 void pg__logs_close(pg__logs *l);
 
+/* Where the time of training steps went, in seconds: report.h. */
+typedef struct pg__spent {
+    double step, input, reduce, update; /* reduce and update are parts of step */
+    uint64_t n_rows;
+    size_t n_steps;
+} pg__spent;
+
 struct pg_trainer {
     pg__graph *graph;
     pg__leaves leaves;
@@ -115,6 +122,7 @@ struct pg_trainer {
     pg__memory *arenas;  /* per lane where lanes advance together, else per worker */
     uint64_t part_rows;  /* a batch is worked through in parts of so many rows; 0: at once */
     size_t n_leaves;     /* of the tree of sums in the step in hand */
+    pg__spent spent;
 };
 
 /* The program for n rows, compiled at its first use; not from several threads. */

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/report.h"
 
 typedef struct work {
     pg_trainer *t;
@@ -208,9 +209,11 @@ done:
 pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
 {
     work w = {.t = t, .kind = pg__optimiser_kind_of(&t->optimiser)};
+    double clock = pg__now();
     pg_status st = PG_OK;
     PG_TRY(meet(&w, sum_range, err));
     PG_TRY(pg__partials_sum(t, 0, 0, &w.grads)); /* where the sum lies */
+    pg__lap(&clock, &t->spent.reduce);
     t->grads = w.grads;
     if (!w.grads)
         goto done;
@@ -222,6 +225,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     PG_TRY(meet(&w, update_range, err));
     if (t->has_constraints)
         PG_TRY(meet(&w, constrain_all, err));
+    pg__lap(&clock, &t->spent.update);
 done:
     return st;
 }

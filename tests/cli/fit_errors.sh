@@ -18,7 +18,7 @@ try pgfit mlp.json --data nowhere.npz --loss mse
 try pgfit mlp.json --data mlp.h5 --loss mse
 try pgfit mlp.json --data digits.npz --loss mse --weights cnn.h5
 try pgfit mlp.json --data digits.npz --loss mse --validation-split 1.5
-try pgfit mlp.json --data digits.npz --loss sparse_categorical_crossentropy
+try pgfit -q mlp.json --data digits.npz --loss sparse_categorical_crossentropy
 try pgfit mlp.json --data digits.npz --loss mse --devices gpu:0
 try pgfit mlp.json --data digits.npz --loss mse --devices cuda:0
 try pgfit mlp.json --data digits.npz --loss mse --gpus 2
@@ -37,7 +37,7 @@ with zipfile.ZipFile('classes.npz', 'w') as z:
     z.writestr('x0.npy', npy('<f4', '(4, 64)', bytes(4 * 64 * 4)))
     z.writestr('y0.npy', npy('<i4', '(4,)', struct.pack('<4i', 0, 9, 10, 3)))
 END
-try pgfit mlp.json --data classes.npz --loss sparse_categorical_crossentropy
+try pgfit -q mlp.json --data classes.npz --loss sparse_categorical_crossentropy
 # What would be left out silently is refused.
 sed 's/"activity_regularizer": null/"activity_regularizer": "l2"/' mlp.json > active.json
 try pgfit active.json --data digits.npz --loss mse

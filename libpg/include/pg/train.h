@@ -162,15 +162,46 @@ typedef struct pg_logs {
     size_t n;
 } pg_logs;
 
+typedef struct pg_shape {
+    uint32_t rank;
+    uint64_t dims[PG_MAX_RANK]; /* PG_DIM_UNKNOWN: not fixed */
+} pg_shape;
+#define PG_DIM_UNKNOWN UINT64_MAX
+
+/* What is about to run. */
+typedef struct pg_run {
+    size_t n_devices, n_cores; /* replicas; threads of all of them */
+    size_t batch_size;         /* of all devices */
+    size_t n_batches, n_epochs;
+    uint64_t n_train, n_val; /* rows */
+    pg_shape input, output;  /* of one row: the first of the model's */
+    size_t n_inputs, n_outputs, n_layers;
+    uint64_t n_params, n_param_bytes;
+    const char *optimizer; /* Keras' class name */
+    double learning_rate;
+} pg_run;
+
+/* How it went. */
+typedef struct pg_fit_report {
+    size_t n_epochs; /* that were finished */
+    double seconds;
+    double rows_per_second; /* training rows by the time their steps took, the first step and
+                               validation left out; 0: there was one step only */
+    double reduce, input;   /* shares of that time: summing gradients, waiting for data */
+    double alone;           /* rows per second of the first device alone, 0: not measured */
+} pg_fit_report;
+
 /* Called by pg_fit(); members may be NULL. A status other than PG_OK stops the training and is
  * returned by it. */
 typedef struct pg_callback {
     void *user;
+    pg_status (*train_begin)(void *user, const pg_run *run, pg_err *err);
     pg_status (*epoch_begin)(void *user, size_t epoch, pg_err *err);
     /* own: of this batch alone; running: means since the epoch began */
     pg_status (*batch_end)(void *user, size_t batch, const pg_logs *own, const pg_logs *running,
                            pg_err *err);
     pg_status (*epoch_end)(void *user, size_t epoch, const pg_logs *logs, pg_err *err);
+    void (*train_end)(void *user, const pg_fit_report *report); /* where no error stopped it */
 } pg_callback;
 
 typedef struct pg_fit_opts {
@@ -189,6 +220,9 @@ typedef struct pg_fit_opts {
     double validation_split; /* instead: share of the last training rows, never shuffled; 0: none */
     int reset_states; /* stateful layers; 0: never, as Keras; 1: zero at the start of each epoch and
                          around validation. Their rows are never shuffled */
+    const volatile int *cancel; /* looked at after every batch: not 0 is PG_E_CANCELLED; or NULL */
+    int terminate_on_nan;       /* PG_E_NO at the first loss that is no number, with its batch */
+    int measure_alone; /* several devices: at last, up to 10 batches on the first one alone */
 } pg_fit_opts;
 
 /* Data are checked before the first step: shapes, numbers of rows, kinds of targets, classes and

@@ -1,0 +1,201 @@
+/* pgfit_report.c - the first lines of a run, what is going to happen on what, and the last ones:
+ * how the loss went, where the time went, and whether the devices were worth it. */
+#include <math.h>
+#include <string.h>
+
+#include "json_out.h"
+#include "pgfit.h"
+
+/* ---- before ---- */
+
+static const char *devices(void)
+{
+    return fit_args.train.devices && *fit_args.train.devices ? fit_args.train.devices : "cpu:0";
+}
+
+/* As multi_gpu_model cuts a batch: the last device takes the rest. */
+static void print_parts(const pg_run *r)
+{
+    const size_t each = r->batch_size / r->n_devices;
+    printf("batch %zu", r->batch_size);
+    for (size_t k = 0; r->n_devices > 1 && r->n_devices <= 8 && k < r->n_devices; k++)
+        printf("%s%zu", k ? "+" : " = ", k + 1 < r->n_devices ? each : r->batch_size - k * each);
+}
+
+static void print_devices(const pg_run *r)
+{
+    const char *at = devices();
+    printf("pgfit %s: %s (", pg_version(), cli_plural(r->n_devices, "device").s);
+    for (; *at; at++)
+        printf(*at == ',' ? "%c " : "%c", *at);
+    printf(": %s%s), ", cli_plural(r->n_cores / r->n_devices, "core").s,
+           r->n_devices > 1 ? " each" : "");
+    if (r->n_devices > 1)
+        fputs("data-parallel, ", stdout);
+    print_parts(r);
+    puts(fit_args.train.deterministic ? ", deterministic" : "");
+}
+
+static cli_buf shape_text(const pg_shape *s)
+{
+    cli_buf out = {"1"};
+    size_t at = 0;
+    for (uint32_t k = 0; k < s->rank; k++) {
+        const char *times = k ? "\xC3\x97" : "";
+        if (s->dims[k] == PG_DIM_UNKNOWN)
+            at += (size_t)snprintf(out.s + at, sizeof out.s - at, "%s?", times);
+        else
+            at += (size_t)snprintf(out.s + at, sizeof out.s - at, "%s%llu", times,
+                                   (unsigned long long)s->dims[k]);
+    }
+    return out;
+}
+
+static void print_data(const pg_run *r)
+{
+    const char *slash = strrchr(fit_args.data, '/');
+    const char *name = slash && slash[1] ? slash + 1 : fit_args.data;
+    cli_printf(stdout, "%s: %s train", cli_name(name).s, cli_count(r->n_train).s);
+    if (r->n_val > 0)
+        cli_printf(stdout, ", %s validation", cli_count(r->n_val).s);
+    cli_printf(stdout, ", %s%s \xE2\x86\x92 %s%s.  ", shape_text(&r->input).s,
+               r->n_inputs > 1 ? ", ..." : "", shape_text(&r->output).s,
+               r->n_outputs > 1 ? ", ..." : "");
+    cli_printf(stdout, "model: %s, %s (%s), %s lr=%g\n", cli_plural(r->n_layers, "layer").s,
+               cli_plural(r->n_params, "parameter").s, cli_size(r->n_param_bytes).s, r->optimizer,
+               r->learning_rate);
+}
+
+static void print_json_start(const pg_run *r)
+{
+    printf("{\"event\": \"start\", \"version\": \"%s\"", pg_version());
+    json_member("devices", devices());
+    json_count("replicas", 1, r->n_devices);
+    json_count("cores", 1, r->n_cores);
+    json_count("batch_size", 1, r->batch_size);
+    json_count("batches", 1, r->n_batches);
+    json_count("epochs", 1, r->n_epochs);
+    json_count("train", 1, r->n_train);
+    json_count("validation", 1, r->n_val);
+    json_count("layers", 1, r->n_layers);
+    json_count("parameters", 1, r->n_params);
+    json_member("optimizer", r->optimizer);
+    printf(", \"learning_rate\": %.9g}\n", r->learning_rate);
+    fflush(stdout);
+}
+
+void fit_print_start(const pg_run *r)
+{
+    if (cli.json) {
+        print_json_start(r);
+    } else if (!cli.quiet) {
+        print_devices(r);
+        print_data(r);
+        fflush(stdout);
+    }
+}
+
+/* ---- after ---- */
+
+/* The mean of the epochs that share column k of n. */
+static double column(const fit_screen *s, size_t k, size_t n)
+{
+    const size_t from = s->n_history * k / n, to = s->n_history * (k + 1) / n;
+    double sum = 0;
+    for (size_t i = from; i < to; i++)
+        sum += s->history[i];
+    return sum / (double)(to - from);
+}
+
+/* One character an epoch, low ones for low values; what is no number leaves a gap. */
+static void print_curve(const fit_screen *s)
+{
+    static const char *const blocks[] = {"\xE2\x96\x81", "\xE2\x96\x82", "\xE2\x96\x83",
+                                         "\xE2\x96\x84", "\xE2\x96\x85", "\xE2\x96\x86",
+                                         "\xE2\x96\x87", "\xE2\x96\x88"};
+    const size_t n = s->n_history < 60 ? s->n_history : 60;
+    double low = INFINITY, high = -INFINITY;
+    size_t best = 0;
+    for (size_t i = 0; i < s->n_history; i++) {
+        const double v = s->history[i];
+        low = v < low ? v : low;
+        high = isfinite(v) && v > high ? v : high;
+        best = v < s->history[best] || isnan(s->history[best]) ? i : best;
+    }
+    if (n < 2 || !isfinite(low))
+        return;
+    cli_printf(stdout, "%s ", s->watched);
+    for (size_t k = 0; k < n; k++) {
+        const double v = column(s, k, n), share = high > low ? (v - low) / (high - low) : 0;
+        cli_puts(stdout, isfinite(v) ? blocks[(size_t)(share * 7 + 0.5)] : " ");
+    }
+    cli_printf(stdout, "  %.4f \xE2\x86\x92 %.4f   best %.4f in epoch %zu\n", s->history[0],
+               s->history[s->n_history - 1], s->history[best], best + 1);
+}
+
+static void print_speed(const pg_fit_report *r)
+{
+    cli_printf(stdout, "%s in %.1f s", cli_plural(r->n_epochs, "epoch").s, r->seconds);
+    if (r->rows_per_second > 0)
+        cli_printf(stdout, ", %s samples/s; all-reduce %.0f %%, input %.0f %%",
+                   cli_count((uint64_t)r->rows_per_second).s, r->reduce * 100, r->input * 100);
+    if (r->alone > 0)
+        cli_printf(stdout, "; one device alone: %s samples/s (\xC3\x97%.1f)",
+                   cli_count((uint64_t)r->alone).s, r->rows_per_second / r->alone);
+    putchar('\n');
+}
+
+/* Devices that do not help are better left out. */
+static void print_advice(const fit_screen *s, const pg_fit_report *r)
+{
+    if (r->alone <= r->rows_per_second || r->rows_per_second <= 0)
+        return;
+    fflush(stdout);
+    cli_printf(stderr,
+               "note: %zu devices are slower than 1 here (\xC3\x97%.1f): %.0f %% of the time is "
+               "all-reduce; the model is small for this\ntry: a larger --batch-size, or one "
+               "device\n",
+               s->run.n_devices, r->rows_per_second / r->alone, r->reduce * 100);
+}
+
+static void print_json_end(const pg_fit_report *r)
+{
+    printf("{\"event\": \"end\", \"epochs\": %zu", r->n_epochs);
+    json_real("seconds", r->seconds);
+    json_real("samples_per_second", r->rows_per_second);
+    json_real("reduce", r->reduce);
+    json_real("input", r->input);
+    json_real("one_device", r->alone > 0 ? r->alone : NAN);
+    json_real("speed_up", r->alone > 0 ? r->rows_per_second / r->alone : NAN);
+    puts("}");
+    fflush(stdout);
+}
+
+void fit_print_end(const fit_screen *s, const pg_fit_report *report)
+{
+    if (cli.json) {
+        print_json_end(report);
+    } else if (!cli.quiet) {
+        print_curve(s);
+        print_speed(report);
+        print_advice(s, report);
+        fflush(stdout);
+    }
+}
+
+/* How Keras takes what was saved. */
+void fit_print_saved(const char *path)
+{
+    const size_t n = strlen(path);
+    const int full = fit_args.full_model || (n > 6 && strcmp(path + n - 6, ".keras") == 0);
+    const int h5 = n > 3 && strcmp(path + n - 3, ".h5") == 0;
+    if (cli.json) {
+        fputs("{\"event\": \"checkpoint\"", stdout);
+        json_member("file", path);
+        puts("}");
+    } else if (!cli.quiet && (full || h5)) {
+        cli_printf(stdout, "load it:  %s(\"%s\")\n",
+                   full ? "model = keras.models.load_model" : "model.load_weights",
+                   cli_name(path).s);
+    }
+}
