@@ -74,6 +74,12 @@ typedef struct op_case {
         PG__OP_loss, LOSS(__VA_ARGS__),                                                        \
             {{PROBABILITY, S(4, 5)}, {target, S(4, 5)}, {POSITIVE, S(4)}, {SCALAR, {0}}}, 4, 1 \
     }
+/* More predictions than fill a vector. */
+#define WIDE_LOSS(from, shape, target, targets, rows, ...)                            \
+    {                                                                                 \
+        PG__OP_loss, LOSS(__VA_ARGS__),                                               \
+            {{from, shape}, {target, targets}, {POSITIVE, rows}, {SCALAR, {0}}}, 4, 1 \
+    }
 #define CLASS_LOSS(from, ...)                                                        \
     {                                                                                \
         PG__OP_loss, LOSS(__VA_ARGS__),                                              \
@@ -200,6 +206,11 @@ static const op_case cases[] = {
      {{NORMAL, S(1, 3, 5)}, {NORMAL, S(3, 5)}, ABSENT},
      3,
      2},
+    {PG__OP_layer_norm,
+     &(const pg__layer_norm_attrs){1, 1e-3},
+     {{NORMAL, S(5, 37)}, {NORMAL, S(37)}, {NORMAL, S(37)}},
+     3,
+     3},
     {PG__OP_embedding, NULL, {{CLASS, S(2, 7)}, {NORMAL, S(5, 3)}}, 2, 2},
     {PG__OP_mask_rows, NULL, {{NORMAL, S(3, 2, 5)}, {MASK, S(3, 2)}}, 2, 1},
     {PG__OP_dense, NULL, {{NORMAL, S(3, 5)}, {NORMAL, S(5, 7)}, {NORMAL, S(7)}}, 3, 3},
@@ -207,6 +218,7 @@ static const op_case cases[] = {
     {PG__OP_add, NULL, {{NORMAL, S(3, 5)}, {NORMAL, S(3, 5)}}, 2, 2},
     {PG__OP_softmax, NULL, {{NORMAL, S(3, 2, 5)}}, 1, 1},
     {PG__OP_softmax, NULL, {{NORMAL, S(3, 1)}}, 1, 1},
+    {PG__OP_softmax, NULL, {{NORMAL, S(2, 37)}}, 1, 1},
     {PG__OP_reshape, RESHAPE(3, 10), {{NORMAL, S(3, 2, 5)}}, 1, 1},
     ACT_CASE(PG__ACT_RELU, INFINITY, 0, 0),
     ACT_CASE(PG__ACT_RELU, 0.9, 0.1, 0.3),
@@ -360,6 +372,11 @@ static const op_case cases[] = {
      2,
      1},
     {PG__OP_dropout,
+     ATTRS(dropout, 0.3, 7, 0, S(3, 171), 0),
+     {{NORMAL, S(3, 171)}, {CLASS, S(PG__STEP_N)}},
+     2,
+     1},
+    {PG__OP_dropout,
      ATTRS(dropout, 0.5, 7, 0, S(2, 1, 5), 0),
      {{NORMAL, S(2, 3, 5)}, {CLASS, S(PG__STEP_N)}},
      2,
@@ -375,6 +392,17 @@ static const op_case cases[] = {
     ROW_LOSS(.kind = PG__LOSS_squared_hinge),
     ROW_LOSS(.kind = PG__LOSS_categorical_crossentropy, .logits = 1),
     ROW_LOSS(.kind = PG__LOSS_binary_crossentropy, .logits = 1, .smoothing = 0.1),
+    ROW_LOSS(.kind = PG__LOSS_categorical_crossentropy, .logits = 1, .smoothing = 0.2),
+    WIDE_LOSS(NORMAL, S(5, 37), ONE_HOT, S(5, 37), S(5), .kind = PG__LOSS_categorical_crossentropy,
+              .logits = 1, .smoothing = 0.1),
+    WIDE_LOSS(NORMAL, S(5, 37), CLASS, S(5), S(5), .kind = PG__LOSS_sparse_categorical_crossentropy,
+              .logits = 1),
+    WIDE_LOSS(NORMAL, S(2, 300), ONE_HOT, S(2, 300), S(2), .kind = PG__LOSS_binary_crossentropy,
+              .logits = 1),
+    WIDE_LOSS(NORMAL, S(300, 1), ONE_HOT, S(300, 1), S(300), .kind = PG__LOSS_binary_crossentropy,
+              .logits = 1),
+    WIDE_LOSS(PROBABILITY, S(1, 300, 1), PROBABILITY, S(1, 300, 1), S(1, 300),
+              .kind = PG__LOSS_binary_crossentropy, .bce = PG__BCE_ADD_EPSILON),
     PROB_LOSS(PROBABILITY, .kind = PG__LOSS_mean_squared_logarithmic_error),
     PROB_LOSS(PROBABILITY, .kind = PG__LOSS_poisson),
     PROB_LOSS(PROBABILITY, .kind = PG__LOSS_kl_divergence),

@@ -16,6 +16,33 @@
 #define PG_EACH _Pragma("GCC ivdep")
 #endif
 
+/* Sums and largest numbers of rows, in as many lanes as a vector has. */
+static inline float pg__row_max(const float *x, size_t n)
+{
+    float top = x[0];
+#pragma omp simd reduction(max : top)
+    for (size_t i = 0; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    return top;
+}
+static inline float pg__row_sum(const float *x, size_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+/* sum of exp(x - from) */
+static inline float pg__row_exp_sum(const float *x, float from, size_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n; i++)
+        sum += pg__vexp(x[i] - from);
+    return sum;
+}
+
 #define PG_FAST_FN(name) PG_JOIN(pg__fast_##name##_, PG_ISA)
 
 #define PG_FAST(name)    void PG_FAST_FN(name)(PG_REF_ARGS);
