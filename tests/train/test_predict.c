@@ -1,0 +1,176 @@
+/* Predictions and evaluation: the same numbers however batches and devices cut them, and files that
+ * are whole. */
+#include "pg_test.h"
+
+#include <math.h>
+
+#include "train/data_files.h"
+
+static pg_trainer *open_golden(const char *run, const char *loss, const char *devices)
+{
+    char model[600], weights[600];
+    pg_trainer *t = NULL;
+    pg_err err = {0};
+    snprintf(model, sizeof model, "%s/golden/%s/model.json", pg_testdata, run);
+    snprintf(weights, sizeof weights, "%s/golden/%s/init_weights.h5", pg_testdata, run);
+    const pg_train_opts opts = {.model = model,
+                                .weights = weights,
+                                .loss = loss,
+                                .metrics = loss ? "accuracy" : NULL,
+                                .devices = devices,
+                                .threads = 1};
+    if (pg_trainer_open(&t, &opts, &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    return t;
+}
+
+static pg_data *open_golden_data(const char *run)
+{
+    char path[600];
+    pg_data *d = NULL;
+    snprintf(path, sizeof path, "%s/golden/%s/data.npz", pg_testdata, run);
+    assert_ok(pg_data_open(&d, path, NULL));
+    return d;
+}
+
+/* Values of one array of a file of predictions. */
+static double *read_file(const char *name, const char *key, size_t *n)
+{
+    const pg__dims any = {2, {PG_DIM_ANY, PG_DIM_ANY}};
+    pg__ends ends = one_in_one_out(&any);
+    pg_data *d = NULL;
+    pg_err err = {0};
+    if (pg_data_open(&d, in_dir(name).s, &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    ends.targeted = NULL;
+    assert_ok(pg__data_bind(d, &ends, &err));
+    assert_non_null(pg__data_find(d, key));
+    double *v = read_all(pg__data_find(d, key), n);
+    pg_data_close(d);
+    return v;
+}
+
+static double *predict(const char *devices, size_t batch_size, size_t *n)
+{
+    const pg_predict_opts opts = {.batch_size = batch_size, .force = 1};
+    pg_trainer *t = open_golden("mlp_digits", NULL, devices);
+    pg_data *d = open_golden_data("mlp_digits");
+    pg_err err = {0};
+    if (pg_predict_file(t, d, in_dir("y.npy").s, &opts, &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    pg_data_close(d);
+    pg_trainer_close(t);
+    return read_file("y.npy", "x0", n);
+}
+
+static void predictions_do_not_depend_on_batches_and_devices(void **state)
+{
+    size_t n = 0, n_other = 0;
+    double *one = predict("cpu:0", 500, &n), *other = predict("cpu:0,cpu:0,cpu:0", 17, &n_other);
+    (void)state;
+    assert_int_equal(n, 500 * 10);
+    assert_int_equal(n_other, n);
+    for (size_t row = 0; row < 500; row++) {
+        double sum = 0;
+        for (size_t k = 0; k < 10; k++) {
+            sum += one[row * 10 + k];
+            assert_true(fabs(one[row * 10 + k] - other[row * 10 + k]) < 1e-6);
+        }
+        assert_true(fabs(sum - 1) < 1e-5); /* a softmax */
+    }
+    pg__mem_free(one);
+    pg__mem_free(other);
+}
+
+static void evaluation_is_the_validation_of_a_run(void **state)
+{
+    pg_trainer *t = open_golden("mlp_digits", "categorical_crossentropy", "cpu:0");
+    pg_data *d = open_golden_data("mlp_digits");
+    size_t n = 0, hits = 0, n_y = 0;
+    pg_logs logs, part;
+    pg_err err = {0};
+    (void)state;
+    assert_ok(pg_evaluate(t, d, NULL, &logs, &err));
+    assert_int_equal(logs.n, 2);
+    assert_string_equal(logs.names[0], "loss");
+    assert_string_equal(logs.names[1], "accuracy");
+    double *p = predict("cpu:0", 32, &n), *y = read_all(pg__data_find(d, "y0"), &n_y), loss = 0;
+    for (size_t row = 0; row < 500; row++) {
+        size_t best = 0, wanted = 0;
+        for (size_t k = 1; k < 10; k++) {
+            best = p[row * 10 + k] > p[row * 10 + best] ? k : best;
+            wanted = y[row * 10 + k] > y[row * 10 + wanted] ? k : wanted;
+        }
+        hits += best == wanted;
+        loss -= log(p[row * 10 + wanted]) / 500;
+    }
+    assert_true(fabs(logs.values[0] - loss) < 1e-5);
+    assert_true(fabs(logs.values[1] - (double)hits / 500) < 1e-9);
+    assert_ok(pg_evaluate(t, d, &(pg_predict_opts){.steps = 1}, &part, &err));
+    assert_true(part.values[0] != loss);
+    pg__mem_free(p);
+    pg__mem_free(y);
+    pg_data_close(d);
+    pg_trainer_close(t);
+}
+
+static void several_outputs_go_to_one_archive(void **state)
+{
+    pg_trainer *t = open_golden("multiout", NULL, "cpu:0,cpu:0");
+    pg_data *d = open_golden_data("multiout");
+    size_t n = 0, n_rows = 0;
+    pg_err err = {0};
+    (void)state;
+    double *x = read_all(pg__data_find(d, "x0"), &n);
+    n_rows = (size_t)pg__data_find(d, "x0")->dims.d[0];
+    pg__mem_free(x);
+    assert_fails(PG_E_ARG, pg_predict_file(t, d, in_dir("two.npy").s, NULL, &err), &err);
+    assert_int_equal(access(in_dir("two.npy").s, F_OK), -1);
+    assert_ok(pg_predict_file(t, d, in_dir("two.npz").s, NULL, &err)); /* CRCs are checked */
+    double *a = read_file("two.npz", "y0", &n);
+    assert_true(n > 0 && n % n_rows == 0);
+    double *b = read_file("two.npz", "y1", &n);
+    assert_true(n > 0 && n % n_rows == 0);
+    pg__mem_free(a);
+    pg__mem_free(b);
+    assert_fails(PG_E_ARG, pg_predict_file(t, d, in_dir("two.npz").s, NULL, &err), &err);
+    assert_fails(PG_E_ARG, pg_predict_file(t, d, in_dir("two.csv").s, NULL, &err), &err);
+    pg_data_close(d);
+    pg_trainer_close(t);
+}
+
+static void a_cancelled_prediction_leaves_no_file(void **state)
+{
+    const int cancel = 1;
+    pg_trainer *t = open_golden("mlp_digits", NULL, "cpu:0");
+    pg_data *d = open_golden_data("mlp_digits");
+    pg_err err = {0};
+    (void)state;
+    assert_fails(
+        PG_E_CANCELLED,
+        pg_predict_file(t, d, in_dir("c.npy").s, &(pg_predict_opts){.cancel = &cancel}, &err),
+        &err);
+    assert_int_equal(access(in_dir("c.npy").s, F_OK), -1);
+    pg_data_close(d);
+    pg_trainer_close(t);
+}
+
+static void without_a_loss_there_is_nothing_to_evaluate(void **state)
+{
+    pg_trainer *t = open_golden("mlp_digits", NULL, "cpu:0");
+    pg_data *d = open_golden_data("mlp_digits");
+    pg_logs logs;
+    pg_err err = {0};
+    (void)state;
+    assert_fails(PG_E_ARG, pg_evaluate(t, d, NULL, &logs, &err), &err);
+    assert_fails(PG_E_ARG, pg_fit(t, d, &(pg_fit_opts){.epochs = 1}, NULL, &err), &err);
+    pg_data_close(d);
+    pg_trainer_close(t);
+}
+
+PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
+                  cmocka_unit_test(predictions_do_not_depend_on_batches_and_devices),
+                  cmocka_unit_test(evaluation_is_the_validation_of_a_run),
+                  cmocka_unit_test(several_outputs_go_to_one_archive),
+                  cmocka_unit_test(a_cancelled_prediction_leaves_no_file),
+                  cmocka_unit_test(without_a_loss_there_is_nothing_to_evaluate))
