@@ -214,49 +214,39 @@ static pg_status host_regularise(pg__dev *d, void *g, const void *w, size_t n, d
 
 static pg_status host_squares(pg__dev *d, const void *g, size_t n, double *sum)
 {
-    for (size_t i = 0; i < n; i++) {
-        const double v = d->f64 ? ((const double *)g)[i] : (double)((const float *)g)[i];
-        *sum += v * v;
-    }
+    if (!d->f64)
+        *sum += pg__isa_fns_of(d->isa)->squares(g, n);
+    for (size_t i = 0; d->f64 && i < n; i++)
+        *sum += ((const double *)g)[i] * ((const double *)g)[i];
     return PG_OK;
-}
-
-static double within(double v, double limit)
-{
-    return limit > 0 ? fmin(fmax(v, -limit), limit) : v;
 }
 
 static pg_status host_clip(pg__dev *d, void *g, size_t n, double scale, double limit)
 {
-    for (size_t i = 0; i < n; i++)
-        if (d->f64)
-            ((double *)g)[i] = within(((double *)g)[i] * scale, limit);
-        else
-            ((float *)g)[i] = (float)within(((float *)g)[i] * (float)scale, limit);
+    double *v = g;
+    if (!d->f64)
+        pg__isa_fns_of(d->isa)->clip(g, (float)scale, (float)limit, n);
+    for (size_t i = 0; d->f64 && i < n; i++)
+        v[i] = limit > 0 ? fmin(fmax(v[i] * scale, -limit), limit) : v[i] * scale;
     return PG_OK;
 }
 
 static pg_status host_blend(pg__dev *d, void *into, double keep, const void *from, double take,
                             size_t n)
 {
-    if (d->f64)
-        for (size_t i = 0; i < n; i++)
-            ((double *)into)[i] = keep * ((double *)into)[i] + take * ((const double *)from)[i];
-    else
-        for (size_t i = 0; i < n; i++)
-            ((float *)into)[i] =
-                (float)keep * ((float *)into)[i] + (float)take * ((const float *)from)[i];
+    if (!d->f64)
+        pg__isa_fns_of(d->isa)->blend(into, (float)keep, from, (float)take, n);
+    for (size_t i = 0; d->f64 && i < n; i++)
+        ((double *)into)[i] = keep * ((double *)into)[i] + take * ((const double *)from)[i];
     return PG_OK;
 }
 
 static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_t n)
 {
-    if (d->f64)
-        for (size_t i = 0; i < n; i++)
-            ((double *)into)[i] += ((const double *)from)[i];
-    else
-        for (size_t i = 0; i < n; i++)
-            ((float *)into)[i] += ((const float *)from)[i];
+    if (!d->f64)
+        pg__isa_fns_of(d->isa)->accumulate(into, from, n);
+    for (size_t i = 0; d->f64 && i < n; i++)
+        ((double *)into)[i] += ((const double *)from)[i];
     return PG_OK;
 }
 

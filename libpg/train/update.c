@@ -18,9 +18,11 @@ typedef struct work {
     double *norms;  /* per parameter: sum of squares */
     double *scales; /* per parameter */
     double limit;   /* of each element; 0: none */
+    double summing; /* seconds of the first worker, where sums and updates take turns */
 } work;
 
-#define GRAIN 16u /* elements: no cache line is written by two */
+#define GRAIN 16u   /* elements: no cache line is written by two */
+#define PIECE 8192u /* elements whose gradients, parameters and slots fit into a core's cache */
 
 static void range_of(const pg_trainer *t, size_t worker, uint64_t *from, uint64_t *to)
 {
@@ -38,16 +40,17 @@ static void sum_range(void *arg, size_t worker)
     w->t->workers[worker].st = pg__partials_sum(w->t, from, to, &sum);
 }
 
-/* The part of every parameter that lies in the worker's range. */
-static void update_range(void *arg, size_t worker)
+/* The part of every trained parameter that lies in [from, to). *first: the first one that may; it
+ * goes on with `from`. */
+static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint64_t to,
+                             size_t *first)
 {
-    work *w = arg;
     pg_trainer *t = w->t;
     const size_t bytes = t->backend->real_bytes;
-    uint64_t from, to;
     pg_status st = PG_OK;
-    range_of(t, worker, &from, &to);
-    for (size_t i = 0; i < t->n_params && t->offsets[i] < to && st == PG_OK; i++) {
+    while (*first < t->n_params && t->offsets[*first] + t->n_elems[*first] <= from)
+        ++*first;
+    for (size_t i = *first; i < t->n_params && t->offsets[i] < to && st == PG_OK; i++) {
         const uint64_t end = t->offsets[i] + t->n_elems[i];
         const uint64_t lo = from > t->offsets[i] ? from : t->offsets[i], hi = to < end ? to : end;
         void *slots[PG_MAX_SLOTS];
@@ -56,9 +59,40 @@ static void update_range(void *arg, size_t worker)
         for (size_t k = 0; k < PG_MAX_SLOTS; k++)
             slots[k] = t->slots[k].mem ? (char *)t->slots[k].mem + lo * bytes : NULL;
         st = t->backend->update(t->dev, w->kind, &w->update, (char *)t->params.mem + lo * bytes,
-                                (const char *)w->grads->mem + lo * bytes, slots, (size_t)(hi - lo));
+                                (const char *)grads->mem + lo * bytes, slots, (size_t)(hi - lo));
     }
-    t->workers[worker].st = st;
+    return st;
+}
+
+static void update_range(void *arg, size_t worker)
+{
+    work *w = arg;
+    uint64_t from, to;
+    size_t first = 0;
+    range_of(w->t, worker, &from, &to);
+    w->t->workers[worker].st = update_part(w, w->grads, from, to, &first);
+}
+
+/* Where nothing needs whole variables: the sum of a piece is still in the cache when it is applied,
+ * and workers meet once less. */
+static void sum_and_update_range(void *arg, size_t worker)
+{
+    work *w = arg;
+    uint64_t from, to;
+    size_t first = 0;
+    pg_status st = PG_OK;
+    range_of(w->t, worker, &from, &to);
+    for (uint64_t at = from; at < to && st == PG_OK; at += PIECE) {
+        const uint64_t end = to - at < PIECE ? to : at + PIECE;
+        double clock = worker == 0 ? pg__now() : 0;
+        pg__flat *sum = NULL;
+        st = pg__partials_sum(w->t, at, end, &sum);
+        if (worker == 0)
+            pg__lap(&clock, &w->summing);
+        if (st == PG_OK && sum)
+            st = update_part(w, sum, at, end, &first);
+    }
+    w->t->workers[worker].st = st;
 }
 
 /* ---- by variable ---- */
@@ -206,26 +240,49 @@ done:
 
 /* ---- all of it ---- */
 
+/* Sums first, then what needs whole variables, then the update. */
+static pg_status update_in_turn(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    PG_TRY(meet(w, sum_range, err));
+    pg__lap(&clock, &t->spent.reduce);
+    if (t->has_regularizers)
+        PG_TRY(meet(w, regularise_all, err));
+    if (clips(&t->optimiser))
+        PG_TRY(clip_gradients(w, err));
+    PG_TRY(meet(w, update_range, err));
+    if (t->has_constraints)
+        PG_TRY(meet(w, constrain_all, err));
+    pg__lap(&clock, &t->spent.update);
+done:
+    return st;
+}
+
+static pg_status update_at_once(work *w, pg_err *err)
+{
+    double clock = pg__now(), all = 0;
+    const pg_status st = meet(w, sum_and_update_range, err);
+    pg__lap(&clock, &all);
+    w->t->spent.reduce += w->summing;
+    w->t->spent.update += all - w->summing;
+    return st;
+}
+
 pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
 {
     work w = {.t = t, .kind = pg__optimiser_kind_of(&t->optimiser)};
-    double clock = pg__now();
     pg_status st = PG_OK;
-    PG_TRY(meet(&w, sum_range, err));
-    PG_TRY(pg__partials_sum(t, 0, 0, &w.grads)); /* where the sum lies */
-    pg__lap(&clock, &t->spent.reduce);
+    PG_TRY(pg__partials_sum(t, 0, 0, &w.grads)); /* where the sum will lie */
     t->grads = w.grads;
     if (!w.grads)
         goto done;
-    if (t->has_regularizers)
-        PG_TRY(meet(&w, regularise_all, err));
-    if (clips(&t->optimiser))
-        PG_TRY(clip_gradients(&w, err));
     w.update = pg__optimiser_step(&t->optimiser);
-    PG_TRY(meet(&w, update_range, err));
-    if (t->has_constraints)
-        PG_TRY(meet(&w, constrain_all, err));
-    pg__lap(&clock, &t->spent.update);
+    if (t->has_regularizers || t->has_constraints || clips(&t->optimiser))
+        PG_TRY(update_in_turn(&w, err));
+    else
+        PG_TRY(update_at_once(&w, err));
 done:
     return st;
 }

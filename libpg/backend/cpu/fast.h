@@ -49,4 +49,9 @@ static inline float pg__row_exp_sum(const float *x, float from, size_t n)
 #include "backend/cpu/fast.def"
 #undef PG_FAST
 
+void PG_FAST_FN(accumulate)(float *into, const float *from, size_t n);
+void PG_FAST_FN(blend)(float *into, float keep, const float *from, float take, size_t n);
+void PG_FAST_FN(clip)(float *g, float scale, float limit, size_t n);
+double PG_FAST_FN(squares)(const float *g, size_t n);
+
 #endif

@@ -18,6 +18,11 @@ typedef struct pg__isa_fns {
     pg__ref_fn ops[PG__N_OPS];  /* the plain answers */
     pg__ref_fn fast[PG__N_OPS]; /* what stands in for them (fast.def), or NULL */
     pg__update_fn updates[PG__N_OPTIMISERS];
+    /* Flat memory; see backend.h. */
+    void (*accumulate)(float *into, const float *from, size_t n);
+    void (*blend)(float *into, float keep, const float *from, float take, size_t n);
+    void (*clip)(float *g, float scale, float limit, size_t n);
+    double (*squares)(const float *g, size_t n);
     const pg__lines *lines;
 } pg__isa_fns;
 

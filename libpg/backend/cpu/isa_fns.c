@@ -28,5 +28,9 @@ const pg__isa_fns FNS(PG_ISA) = {
 #include "ops/optimisers.def"
 #undef PG_OPTIMISER
         },
+    .accumulate = PG_FAST_FN(accumulate),
+    .blend = PG_FAST_FN(blend),
+    .clip = PG_FAST_FN(clip),
+    .squares = PG_FAST_FN(squares),
     .lines = &PG_JOIN(pg__lines_, PG_ISA),
 };
