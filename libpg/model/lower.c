@@ -205,6 +205,7 @@ static pg_status lower_call(walk *w, size_t layer, size_t node, pg_err *err)
     const pg__layer *l = &w->m->layers[layer];
     const pg__call *call = &l->calls[node];
     const pg__lowering outer = *w->lw;
+    const uint32_t device = w->lw->to->tape.device;
     pg__results *r = &w->done[w->first[layer] + node];
     size_t n = 0;
     int given = 0;
@@ -219,12 +220,14 @@ static pg_status lower_call(walk *w, size_t layer, size_t node, pg_err *err)
         PG_FAIL(PG_E_FORMAT, "%s: is called without a tensor", PG_SHOW(l->name));
     w->lw->args = args;
     w->lw->kwargs = call->kwargs;
+    pg__assign_call(w->lw->opts->assigned, l->name, (uint32_t)node, &w->lw->to->tape.device);
     PG_TRY(call_layer(w->lw, l, in, n, r, err));
     for (size_t k = 0; given && w->lw->opts->rules->keras3 && k < r->n; k++)
         PG_TRY(pg__set_mask(w->lw, r->v[k], PG__NO_VAL, err)); /* it is for this layer alone */
     PG_TRY(note_call(w, layer, r, err));
 done:
     *w->lw = outer;
+    w->lw->to->tape.device = device;
     pg__mem_free(args);
     pg__mem_free(in);
     return st;
@@ -280,7 +283,10 @@ static pg_status lower_first(walk *w, const pg__val *in, size_t n_in, pg_err *er
 {
     pg__results *r = &w->done[0];
     pg_status st = PG_OK;
+    const uint32_t device = w->lw->to->tape.device;
+    pg__assign_call(w->lw->opts->assigned, w->m->layers[0].name, 0, &w->lw->to->tape.device);
     st = call_layer(w->lw, &w->m->layers[0], in, n_in, r, err);
+    w->lw->to->tape.device = device;
     return st == PG_OK ? note_call(w, 0, r, err) : st;
 }
 

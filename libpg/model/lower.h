@@ -8,6 +8,7 @@
 #ifndef PG_MODEL_LOWER_H
 #define PG_MODEL_LOWER_H
 
+#include "model/assign.h"
 #include "model/match.h"
 #include "model/rules.h"
 #include "ops/attrs.h"
@@ -83,7 +84,8 @@ typedef struct pg__lower_opts {
     const pg__dims
         *inputs; /* of one row each, or NULL: as the model says; for unknown dimensions */
     int training;
-    int lanes_meet; /* these rows are normalised together with those of other lanes */
+    pg__assigned *assigned; /* NULL: all runs on device 0; marks what was used */
+    int lanes_meet;         /* these rows are normalised together with those of other lanes */
 } pg__lower_opts;
 
 /* Errors name the layer: PG_E_UNSUPPORTED lists every class that cannot be trained in err->detail;

@@ -73,6 +73,7 @@ typedef struct pg__inst {
         n_in; /* operands: tape->operands[in .. in + n_in), PG__NO_VAL where one is absent */
     uint32_t out, n_out;
     uint32_t origin; /* the layer it was lowered from, in the caller's numbers: for messages */
+    uint32_t device; /* of those that share a lane's work, see pg__lower_opts.assigned */
 } pg__inst;
 
 typedef struct pg__tape {
@@ -83,7 +84,7 @@ typedef struct pg__tape {
     uint32_t n_values, n_insts, n_operands, n_attrs;
     size_t cap_values, cap_insts, cap_operands, cap_attrs;
     uint32_t n_forward; /* instructions of the forward pass; the rest is backward */
-    uint32_t origin;    /* given to instructions that are appended */
+    uint32_t origin, device; /* given to instructions that are appended */
 } pg__tape;
 
 /* A value's memory as an instruction sees it. */

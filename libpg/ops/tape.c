@@ -99,7 +99,8 @@ pg_status pg__emit(pg__tape *t, pg__op_kind kind, const void *attrs, const pg__v
 {
     pg_status st = PG_OK;
     pg__inst i = {
-        .op = pg__op_of(kind), .in = t->n_operands, .n_in = (uint32_t)n_in, .origin = t->origin};
+        .op = pg__op_of(kind), .in = t->n_operands, .n_in = (uint32_t)n_in, .origin = t->origin,
+        .device = t->device};
     const pg__dims **shapes = pg__mem_array(n_in, sizeof *shapes);
     pg__dims results[MAX_OUT] = {{0}};
     if (!shapes)
@@ -182,6 +183,7 @@ pg_status pg__tape_backward(pg__tape *t, pg_err *err)
         if (!reached || !i.op->backward)
             continue;
         t->origin = i.origin;
+        t->device = i.device;
         PG_TRY(i.op->backward(t, &i, err));
     }
 done:

@@ -1,55 +1,11 @@
 /* program.c - compiling a tape: losses, backward pass, liveness, memory, kernels. */
-#include "train/program.h"
+#include "train/program_impl.h"
 
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/plan.h"
-
-typedef enum place {
-    IN_ARENA,
-    IN_INPUT,
-    IN_TARGET,
-    IN_WEIGHT,
-    IN_PARAM,
-    IN_GRAD,
-    IN_SEED,
-    IN_STATE,
-    IN_STEP,
-    NOWHERE /* nobody reads it */
-} place;
-
-typedef struct home {
-    place place;
-    uint64_t at; /* offset in the arena, or slot */
-} home;
-
-typedef struct call {
-    pg__kernel *kernel; /* NULL: the lanes meet */
-    int is_stats;
-    uint32_t first; /* of its operands and results in `operands` */
-    uint32_t n;
-    size_t shared, shared_bytes; /* what it shares, from the start of the program's */
-} call;
-
-struct pg__program {
-    const pg__backend *backend;
-    pg__dev *dev;
-    pg__lowered model;
-    pg__val *targets, *losses; /* per output; PG__NO_VAL without a loss */
-    pg__val *masks;            /* per output, PG__NO_VAL without a mask */
-    int masks_only;
-    home *homes; /* per value */
-    call *calls;
-    size_t n_calls, n_meetings;
-    uint64_t meeting_elems;
-    pg__val *operands;
-    size_t max_args;
-    uint64_t arena_bytes;
-    size_t scratch_bytes, shared_bytes;
-    void *shared; /* what kernels make of parameters, for all lanes */
-};
 
 /* ---- losses ---- */
 
@@ -204,23 +160,26 @@ static pg__val root_of(const pg__tape *t, pg__val v)
     return v;
 }
 
-static home outer_home(const pg__value *v)
+static pg__home outer_home(const pg__value *v)
 {
     switch (v->role) {
-    case PG__INPUT: return (home){IN_INPUT, v->slot};
-    case PG__TARGET: return (home){IN_TARGET, v->slot};
-    case PG__WEIGHT: return (home){IN_WEIGHT, v->slot};
-    case PG__PARAM: return (home){IN_PARAM, v->slot};
-    case PG__SEED: return (home){IN_SEED, v->slot};
-    case PG__STATE: return (home){IN_STATE, v->slot};
-    case PG__STEP: return (home){IN_STEP, 0};
+    case PG__INPUT: return (pg__home){IN_INPUT, v->slot};
+    case PG__TARGET: return (pg__home){IN_TARGET, v->slot};
+    case PG__WEIGHT: return (pg__home){IN_WEIGHT, v->slot};
+    case PG__PARAM: return (pg__home){IN_PARAM, v->slot};
+    case PG__SEED: return (pg__home){IN_SEED, v->slot};
+    case PG__STATE: return (pg__home){IN_STATE, v->slot};
+    case PG__STEP: return (pg__home){IN_STEP, 0};
     case PG__TEMP: break;
     }
-    return (home){NOWHERE, 0};
+    return (pg__home){NOWHERE, 0};
 }
+
+#define CROSSES UINT32_MAX
 
 typedef struct liveness {
     uint32_t *first, *last; /* per value: instructions; first > last: not used */
+    uint32_t *device;       /* that alone uses it, or CROSSES */
 } liveness;
 
 static void touch(liveness *l, pg__val v, uint32_t at)
@@ -231,6 +190,17 @@ static void touch(liveness *l, pg__val v, uint32_t at)
         l->last[v] = at;
 }
 
+/* Devices do not run their instructions in the tape's order among each other: memory of a value
+ * that crosses from one to another is not used again. */
+static void touch_on(liveness *l, pg__val v, uint32_t at, uint32_t device)
+{
+    if (l->first[v] == UINT32_MAX)
+        l->device[v] = device;
+    else if (l->device[v] != device)
+        l->device[v] = CROSSES;
+    touch(l, v, at);
+}
+
 static pg_status find_liveness(const pg__program *p, liveness *l, pg_err *err)
 {
     const pg__tape *t = &p->model.tape;
@@ -239,12 +209,15 @@ static pg_status find_liveness(const pg__program *p, liveness *l, pg_err *err)
         const pg__inst *i = &t->insts[at];
         for (uint32_t k = 0; k < i->n_in; k++)
             if (pg__in(t, i, k) != PG__NO_VAL)
-                touch(l, root_of(t, pg__in(t, i, k)), at);
+                touch_on(l, root_of(t, pg__in(t, i, k)), at, i->device);
         for (uint32_t k = 0; k < i->n_out; k++)
-            touch(l, root_of(t, pg__out(t, i, k)), at);
+            touch_on(l, root_of(t, pg__out(t, i, k)), at, i->device);
         for (uint32_t k = i->n_out - i->op->n_kept; k < i->n_out; k++) /* there, read or not */
             touch(l, root_of(t, pg__out(t, i, k)), at + 1);
     }
+    for (pg__val v = 0; v < t->n_values; v++)
+        if (l->first[v] < l->last[v] && l->device[v] == CROSSES)
+            touch(l, v, t->n_insts);
     pg__val *after = pg__mem_array(read_after(p, NULL), sizeof *after);
     if (!after)
         return pg__nomem(err);
@@ -254,17 +227,47 @@ static pg_status find_liveness(const pg__program *p, liveness *l, pg_err *err)
     return PG_OK;
 }
 
+/* Each device has a part of the arena for what it makes. */
+static pg_status plan_arena(pg__program *p, pg__span_of *spans, const pg__val *of,
+                            const uint32_t *made_by, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    p->arena_bytes = 0;
+    for (size_t from = 0, to; from < n; from = to) {
+        uint64_t bytes = 0;
+        for (to = from; to < n && made_by[of[to]] == made_by[of[from]];)
+            to++;
+        PG_TRY(pg__plan_memory(spans + from, to - from, &bytes, err));
+        for (size_t i = from; i < to; i++)
+            p->homes[of[i]] = (pg__home){IN_ARENA, p->arena_bytes + spans[i].off};
+        p->arena_bytes += (bytes + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
+    }
+done:
+    return st;
+}
+
+/* Per value, the device of the instruction that makes it. */
+static void find_makers(const pg__program *p, uint32_t *made_by)
+{
+    const pg__tape *t = &p->model.tape;
+    for (uint32_t at = 0; at < t->n_insts; at++)
+        for (uint32_t k = 0; k < t->insts[at].n_out; k++)
+            made_by[pg__out(t, &t->insts[at], k)] = t->insts[at].device;
+}
+
 static pg_status place_values(pg__program *p, pg_err *err)
 {
     const pg__tape *t = &p->model.tape;
     liveness l = {pg__mem_array(t->n_values, sizeof *l.first),
-                  pg__mem_array(t->n_values, sizeof *l.last)};
+                  pg__mem_array(t->n_values, sizeof *l.last),
+                  pg__mem_array(t->n_values, sizeof *l.device)};
+    uint32_t *made_by = pg__mem_array(t->n_values, sizeof *made_by);
     pg__span_of *spans = pg__mem_array(t->n_values, sizeof *spans);
     pg__val *of = pg__mem_array(t->n_values, sizeof *of);
     size_t n = 0;
     pg_status st = PG_OK;
     p->homes = pg__mem_array(t->n_values, sizeof *p->homes);
-    if (!l.first || !l.last || !spans || !of || !p->homes)
+    if (!l.first || !l.last || !l.device || !made_by || !spans || !of || !p->homes)
         PG_TRY(pg__nomem(err));
     PG_TRY(find_liveness(p, &l, err));
     for (pg__val v = 0; v < t->n_values; v++)
@@ -272,28 +275,31 @@ static pg_status place_values(pg__program *p, pg_err *err)
     for (size_t i = 0; i < p->model.n_params; i++) {
         const pg__val param = p->model.params[i].value;
         if (param != PG__NO_VAL && t->values[param].grad != PG__NO_VAL)
-            p->homes[t->values[param].grad] = (home){IN_GRAD, i};
+            p->homes[t->values[param].grad] = (pg__home){IN_GRAD, i};
     }
-    for (pg__val v = 0; v < t->n_values; v++) {
-        const pg__value *value = &t->values[v];
-        /* A result that nobody reads gets no memory: the operation leaves it out. */
-        if (p->homes[v].place != NOWHERE || value->alias != PG__NO_VAL || l.first[v] >= l.last[v])
-            continue;
-        const size_t each = value->elem == PG__INT ? sizeof(int32_t) : p->backend->real_bytes;
-        spans[n] = (pg__span_of){.n_bytes = pg__dim_mul(pg__dims_elems(&value->shape), each),
-                                 .first = l.first[v],
-                                 .last = l.last[v]};
-        of[n++] = v;
-    }
-    PG_TRY(pg__plan_memory(spans, n, &p->arena_bytes, err));
-    for (size_t i = 0; i < n; i++)
-        p->homes[of[i]] = (home){IN_ARENA, spans[i].off};
+    find_makers(p, made_by);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        for (pg__val v = 0; v < t->n_values; v++) {
+            const pg__value *value = &t->values[v];
+            /* A result that nobody reads gets no memory: the operation leaves it out. */
+            if (p->homes[v].place != NOWHERE || value->alias != PG__NO_VAL || made_by[v] != d ||
+                l.first[v] >= l.last[v])
+                continue;
+            const size_t each = value->elem == PG__INT ? sizeof(int32_t) : p->backend->real_bytes;
+            spans[n] = (pg__span_of){.n_bytes = pg__dim_mul(pg__dims_elems(&value->shape), each),
+                                     .first = l.first[v],
+                                     .last = l.last[v]};
+            of[n++] = v;
+        }
+    PG_TRY(plan_arena(p, spans, of, made_by, n, err));
     for (pg__val v = 0; v < t->n_values; v++)
         if (t->values[v].alias != PG__NO_VAL)
             p->homes[v] = p->homes[root_of(t, v)];
 done:
     pg__mem_free(of);
     pg__mem_free(spans);
+    pg__mem_free(made_by);
+    pg__mem_free(l.device);
     pg__mem_free(l.last);
     pg__mem_free(l.first);
     return st;
@@ -337,13 +343,15 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
         PG_TRY(pg__nomem(err));
     for (uint32_t at = 0; at < t->n_insts; at++) {
         const pg__inst *i = &t->insts[at];
-        call *c = &p->calls[p->n_calls];
+        pg__step_call *c = &p->calls[p->n_calls];
         pg__needs needs = {0};
         if (t->values[pg__out(t, i, 0)].alias != PG__NO_VAL)
             continue; /* the same memory */
-        *c = (call){.first = n_operands,
-                    .n = i->n_in + i->n_out,
-                    .is_stats = i->op == pg__op_of(PG__OP_meet_stats)};
+        *c = (pg__step_call){.first = n_operands,
+                             .n = i->n_in + i->n_out,
+                             .n_in = i->n_in,
+                             .device = i->device,
+                             .is_stats = i->op == pg__op_of(PG__OP_meet_stats)};
         for (uint32_t k = 0; k < i->n_in; k++)
             p->operands[n_operands++] = pg__in(t, i, k);
         for (uint32_t k = 0; k < i->n_out; k++)
@@ -370,6 +378,38 @@ done:
     return st;
 }
 
+/* What a call needs of other devices must be done first. */
+static pg_status find_order(pg__program *p, pg_err *err)
+{
+    const pg__tape *t = &p->model.tape;
+    uint32_t *maker = pg__mem_array(t->n_values, sizeof *maker); /* call, counted from 1 */
+    p->after = pg__mem_array(p->n_calls * p->n_devices, sizeof *p->after);
+    if (!maker || !p->after) {
+        pg__mem_free(maker);
+        return pg__nomem(err);
+    }
+    for (size_t i = 0; i < p->n_calls; i++) {
+        pg__step_call *c = &p->calls[i];
+        c->after = &p->after[i * p->n_devices];
+        for (uint32_t k = 0; k < c->n; k++) {
+            const pg__val v = p->operands[c->first + k];
+            if (v == PG__NO_VAL)
+                continue;
+            uint32_t *made = &maker[root_of(t, v)];
+            if (k >= c->n_in)
+                *made = (uint32_t)i + 1;
+            else if (*made > 0 && p->calls[*made - 1].device != c->device) {
+                pg__step_call *of = &p->calls[*made - 1];
+                of->awaited = 1;
+                if (c->after[of->device] < *made)
+                    c->after[of->device] = *made;
+            }
+        }
+    }
+    pg__mem_free(maker);
+    return PG_OK;
+}
+
 pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -386,8 +426,11 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     PG_TRY(own_gradients(p, err));
     PG_TRY(prune(p, err));
     PG_TRY(check_support(p, &opts->lower, err));
+    p->n_devices = opts->lower.assigned ? opts->lower.assigned->n_devices : 1;
     PG_TRY(place_values(p, err));
     PG_TRY(prepare_calls(p, err));
+    if (p->n_devices > 1)
+        PG_TRY(find_order(p, err));
     *out = p;
     p = NULL;
 done:
@@ -406,167 +449,11 @@ void pg__program_free(pg__program *p)
         p->backend->free(p->dev, p->shared);
     pg__mem_free(p->calls);
     pg__mem_free(p->operands);
+    pg__mem_free(p->after);
     pg__mem_free(p->homes);
     pg__mem_free(p->targets);
     pg__mem_free(p->losses);
     pg__mem_free(p->masks);
     pg__lowered_fini(&p->model);
     pg__mem_free(p);
-}
-
-/* ---- running ---- */
-
-/* Pointers to memory of both kinds; that operands are not written is the back end's promise. */
-static void *at_slot(const void *const *slots, uint64_t slot)
-{
-    union {
-        const void *in;
-        void *out;
-    } p = {.in = slots ? slots[slot] : NULL};
-    return p.out;
-}
-
-static void *address(const pg__program *p, const pg__frame *f, pg__val v)
-{
-    if (v == PG__NO_VAL)
-        return NULL;
-    const home h = p->homes[v];
-    switch (h.place) {
-    case IN_ARENA: return (char *)f->arena + h.at;
-    case IN_INPUT: return at_slot(f->inputs, h.at);
-    case IN_TARGET: return at_slot(f->targets, h.at);
-    case IN_WEIGHT: return at_slot(f->weights, h.at);
-    case IN_PARAM: return f->params[h.at];
-    case IN_GRAD: return f->grads ? f->grads[h.at] : NULL;
-    case IN_SEED: return at_slot(f->seeds, h.at);
-    case IN_STATE: return f->states ? f->states[h.at] : NULL;
-    case IN_STEP: return at_slot(&f->step, 0);
-    case NOWHERE: break;
-    }
-    return NULL;
-}
-
-pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t part, size_t n_parts)
-{
-    void **args = f->scratch;
-    size_t k = 0;
-    for (size_t i = 0; i < p->n_calls; i++) {
-        const call *c = &p->calls[i];
-        if (c->shared_bytes == 0 || k++ % n_parts != part)
-            continue;
-        for (uint32_t a = 0; a < c->n; a++) {
-            const pg__val v = p->operands[c->first + a];
-            const int is_param = v != PG__NO_VAL && p->homes[v].place == IN_PARAM;
-            args[a] = is_param ? address(p, f, v) : NULL;
-        }
-        const pg_status st =
-            p->backend->share(p->dev, c->kernel, args, (char *)p->shared + c->shared);
-        if (st != PG_OK)
-            return st;
-    }
-    return PG_OK;
-}
-
-pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, int *meets)
-{
-    void **args = f->scratch;
-    void *scratch = (char *)f->scratch + p->max_args;
-    *meets = 0;
-    for (; *at < p->n_calls; (*at)++) {
-        const call *c = &p->calls[*at];
-        if (!c->kernel) {
-            *meets = 1;
-            return PG_OK;
-        }
-        for (uint32_t k = 0; k < c->n; k++)
-            args[k] = address(p, f, p->operands[c->first + k]);
-        const pg_status st =
-            p->backend->run(p->dev, c->kernel, args, scratch, (char *)p->shared + c->shared);
-        if (st != PG_OK)
-            return st;
-    }
-    return PG_OK;
-}
-
-size_t pg__program_n_meetings(const pg__program *p)
-{
-    return p->n_meetings;
-}
-
-uint64_t pg__program_meeting_elems(const pg__program *p)
-{
-    return p->meeting_elems;
-}
-
-pg__meeting pg__program_meeting(const pg__program *p, const pg__frame *f, size_t at)
-{
-    const call *c = &p->calls[at];
-    pg__meeting m = {.is_stats = c->is_stats, .n = c->n / 2};
-    for (size_t k = 0; k < m.n; k++) {
-        const pg__val in = p->operands[c->first + k], out = p->operands[c->first + m.n + k];
-        m.n_elems[k] = pg__dims_elems(&p->model.tape.values[in].shape);
-        m.in[k] = address(p, f, in);
-        m.out[k] = address(p, f, out);
-    }
-    return m;
-}
-
-const void *pg__program_prediction(const pg__program *p, const pg__frame *f, size_t k)
-{
-    return address(p, f, p->model.outputs[k]);
-}
-
-const void *pg__program_loss(const pg__program *p, const pg__frame *f, size_t k)
-{
-    return address(p, f, p->losses[k]);
-}
-
-const void *pg__program_moving(const pg__program *p, const pg__frame *f, size_t i)
-{
-    return address(p, f, p->model.moving[i].value);
-}
-
-const pg__value *pg__program_target(const pg__program *p, size_t k)
-{
-    return p->targets[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->targets[k]];
-}
-
-const pg__value *pg__program_loss_value(const pg__program *p, size_t k)
-{
-    return p->losses[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->losses[k]];
-}
-
-const pg__lowered *pg__program_model(const pg__program *p)
-{
-    return &p->model;
-}
-
-uint64_t pg__program_arena_bytes(const pg__program *p)
-{
-    return p->arena_bytes;
-}
-
-size_t pg__program_scratch_bytes(const pg__program *p)
-{
-    return p->scratch_bytes;
-}
-
-size_t pg__program_shared_bytes(const pg__program *p)
-{
-    return p->shared_bytes;
-}
-
-const pg__value *pg__program_mask_value(const pg__program *p, size_t k)
-{
-    return p->masks[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->masks[k]];
-}
-
-const void *pg__program_mask(const pg__program *p, const pg__frame *f, size_t k)
-{
-    return address(p, f, p->masks[k]);
-}
-
-const void *pg__program_state(const pg__program *p, const pg__frame *f, size_t k)
-{
-    return address(p, f, p->model.states[k].after);
 }

@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "model/lower.h"
+#include "train/team.h"
 
 /* What one output is trained for. */
 typedef struct pg__objective {
@@ -63,6 +64,13 @@ pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t par
 /* Runs on from call *at (0 at first) to the end, or to where lanes meet: then 1 is in *meets, and
  * once the results of the meeting are there the run goes on from *at + 1. */
 pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, int *meets);
+
+/* The calls of one of the devices that share the work, each as soon as what it needs of the others
+ * is there. The threads of a lane run it at once, with frames that differ in their scratch; done:
+ * per device, 0 at first. Programs in which lanes meet are not run so. */
+pg_status pg__program_run_part(const pg__program *p, const pg__frame *f, uint32_t device,
+                               pg__team *team, pg__count *done);
+uint32_t pg__program_n_devices(const pg__program *p);
 
 /* What a lane brings to a meeting and takes from it: op_meet.c says what it is. */
 #define PG_MEETING 3

@@ -14,18 +14,20 @@
 static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int masks_only,
                             const pg__program **out, pg_err *err)
 {
-    const pg__program_opts opts = {.lower = {.graph = t->graph,
-                                             .leaves = &t->leaves,
-                                             .rules = t->rules,
-                                             .n_rows = n_rows,
-                                             .inputs = t->input_dims,
-                                             .training = pass == PG__TRAINS,
-                                             .lanes_meet = pg__lanes_meet(t)},
-                                   .objectives = pass == PG__PREDICTS ? NULL : t->objectives,
-                                   .from_probabilities = t->from_probabilities,
-                                   .masks_only = masks_only,
-                                   .backend = t->backend,
-                                   .dev = t->dev};
+    const pg__program_opts opts = {
+        .lower = {.graph = t->graph,
+                  .leaves = &t->leaves,
+                  .rules = t->rules,
+                  .n_rows = n_rows,
+                  .inputs = t->input_dims,
+                  .training = pass == PG__TRAINS,
+                  .assigned = t->assigned.n_devices ? &t->assigned : NULL,
+                  .lanes_meet = pg__lanes_meet(t)},
+        .objectives = pass == PG__PREDICTS ? NULL : t->objectives,
+        .from_probabilities = t->from_probabilities,
+        .masks_only = masks_only,
+        .backend = t->backend,
+        .dev = t->dev};
     pg__program *p = NULL;
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->n_built; i++)
@@ -73,7 +75,10 @@ typedef struct lane_job {
     pg__mask_sum *mask_sums; /* per output */
     lane_frame frame;
     pg__flat *grads;
-    size_t at; /* call of the program that comes next */
+    size_t at;         /* call of the program that comes next */
+    pg__count *done;   /* per device, where several share the lane's work */
+    pg__count opened;  /* 1: the frame is there, 2: it is not */
+    pg__count members; /* that have ended */
 } lane_job;
 
 typedef struct step {
@@ -282,6 +287,43 @@ static void run_together(step *s, size_t worker)
         w->st = end_lane(s, job, w, &w->err);
 }
 
+/* A lane's frame with the thread's own scratch. */
+static pg_status run_member(const step *s, lane_job *job, uint32_t device, const pg__worker *w)
+{
+    pg__frame f = job->frame.f;
+    f.scratch = w->scratch.mem;
+    return pg__program_run_part(job->program, &f, device, s->t->team, job->done);
+}
+
+/* Several devices share the work of a lane: the first opens and ends it. */
+static void run_shared(step *s, size_t thread)
+{
+    pg__team *team = s->t->team;
+    const size_t device = thread / s->t->cut.n_workers, worker = thread % s->t->cut.n_workers;
+    pg__worker *w = &s->t->workers[thread];
+    lane_job *job;
+    for (size_t at = 0; (job = next_job(s, worker, &at));) {
+        if (device == 0) {
+            if (w->st == PG_OK)
+                w->st = begin_lane(s, job, w, &w->err);
+            pg__team_raise(team, &job->opened, w->st == PG_OK ? 1 : 2);
+        } else {
+            pg__team_await(team, &job->opened, 1);
+        }
+        if (job->opened == 1 && job->program) {
+            const pg_status st = run_member(s, job, (uint32_t)device, w);
+            w->st = w->st == PG_OK ? st : w->st;
+        }
+        pg__team_add(team, &job->members);
+        if (device > 0)
+            continue;
+        pg__team_await(team, &job->members, s->t->assigned.n_devices);
+        if (w->st == PG_OK)
+            w->st = end_lane(s, job, w, &w->err);
+        close_frame(job);
+    }
+}
+
 static void work_on_lanes(void *arg, size_t worker)
 {
     step *s = arg;
@@ -290,7 +332,9 @@ static void work_on_lanes(void *arg, size_t worker)
     w->st = PG_OK;
     if (s->part == 0)
         pg__partials_reset(w);
-    if (s->n_meetings > 0)
+    if (s->t->assigned.n_devices > 1)
+        run_shared(s, worker);
+    else if (s->n_meetings > 0)
         run_together(s, worker);
     else
         for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
@@ -319,7 +363,7 @@ static void work_on_masks(void *arg, size_t worker)
 
 static pg_status first_error(const pg_trainer *t, pg_err *err)
 {
-    for (size_t w = 0; w < t->cut.n_workers; w++)
+    for (size_t w = 0; w < t->n_threads; w++)
         if (t->workers[w].st != PG_OK) {
             if (err)
                 *err = t->workers[w].err;
@@ -347,7 +391,8 @@ static pg_status give_memory(pg_trainer *t, lane_job *job, const pg__program *p,
 {
     pg_status st = PG_OK;
     PG_TRY(grow(t, job->arena, pg__program_arena_bytes(p), err));
-    PG_TRY(grow(t, &t->workers[job->lane.worker].scratch, pg__program_scratch_bytes(p), err));
+    for (size_t w = job->lane.worker; w < t->n_threads; w += t->cut.n_workers)
+        PG_TRY(grow(t, &t->workers[w].scratch, pg__program_scratch_bytes(p), err));
 done:
     return st;
 }
@@ -414,6 +459,9 @@ static pg_status make_job(step *s, size_t part, size_t n_parts, uint64_t first, 
         goto done;
     PG_TRY(program_of(t, job->lane.n, s->pass, 0, &job->program, err));
     PG_TRY(give_memory(t, job, job->program, err));
+    job->done = pg__mem_array(pg__program_n_devices(job->program), sizeof *job->done);
+    if (!job->done)
+        PG_TRY(pg__nomem(err));
     s->n_meetings = pg__program_n_meetings(job->program);
     if (!pg__masks_count(t) || s->pass == PG__PREDICTS)
         goto done;
@@ -474,7 +522,7 @@ static void share_part(void *arg, size_t worker)
     const sharing *s = arg;
     pg__worker *w = &s->t->workers[worker];
     const pg__frame f = {.params = s->t->params.at, .scratch = w->scratch.mem};
-    w->st = pg__program_share(s->program, &f, worker, s->t->cut.n_workers);
+    w->st = pg__program_share(s->program, &f, worker, s->t->n_threads);
 }
 
 /* By all workers, for every program of this step whose parameters have changed since. */
@@ -490,7 +538,7 @@ static pg_status share(step *s, pg_err *err)
         if (!used || t->built[b].shared_at == t->version ||
             pg__program_shared_bytes(one.program) == 0)
             continue;
-        for (size_t w = 0; w < t->cut.n_workers; w++)
+        for (size_t w = 0; w < t->n_threads; w++)
             PG_TRY(grow(t, &t->workers[w].scratch, pg__program_scratch_bytes(one.program), err));
         pg__team_run(t->team, share_part, &one);
         PG_TRY(first_error(t, err));
@@ -549,6 +597,7 @@ static void free_step(step *s)
 {
     for (size_t k = 0; s->jobs && k < s->n_jobs; k++) {
         close_frame(&s->jobs[k]);
+        pg__mem_free(s->jobs[k].done);
         pg__totals_free(&s->jobs[k].totals);
         pg__mem_free(s->jobs[k].mask_sums);
     }

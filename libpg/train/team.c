@@ -70,6 +70,12 @@ void pg__team_raise(pg__team *t, pg__count *count, size_t to)
     wake(t);
 }
 
+void pg__team_add(pg__team *t, pg__count *count)
+{
+    atomic_fetch_add_explicit(count, 1, memory_order_acq_rel);
+    wake(t);
+}
+
 void pg__team_meet(pg__team *t)
 {
     if (t->n == 1)

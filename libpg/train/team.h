@@ -25,5 +25,6 @@ void pg__team_meet(pg__team *t);
 typedef _Atomic size_t pg__count;
 void pg__team_await(pg__team *t, const pg__count *count, size_t want);
 void pg__team_raise(pg__team *t, pg__count *count, size_t to);
+void pg__team_add(pg__team *t, pg__count *count); /* one */
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/compiled.h"
+#include "train/crew.h"
 #include "train/names.h"
 #include "train/plan.h"
 #include "train/slots.h"
@@ -51,9 +52,13 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
     pg_status st = PG_OK;
     if (cores == 0)
         PG_TRY(t->backend->count(&cores, err));
+    PG_TRY(pg__crew_check(t, o, err));
+    const size_t crew = t->assigned.n_devices ? t->assigned.n_devices : 1;
+    cores = t->couples_rows && crew > 1 ? crew : cores; /* the rows of a batch stay together */
     t->bn_sync = o->batch_norm ? o->batch_norm == 2 : o->deterministic;
     t->cut.by_replica = t->couples_rows && !t->bn_sync;
-    const size_t each = cores > t->cut.n_replicas ? cores / t->cut.n_replicas : 1;
+    const size_t shares = t->cut.n_replicas * crew;
+    const size_t each = cores > shares ? cores / shares : 1;
     t->cut.n_workers = each * t->cut.n_replicas;
     if (o->deterministic)
         t->cut.n_lanes = o->lanes ? o->lanes : DEFAULT_LANES;
@@ -62,11 +67,12 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
     if (t->cut.n_lanes && t->cut.n_replicas > t->cut.n_lanes)
         PG_FAIL(PG_E_ARG, "%zu devices need at least as many lanes: --lanes %zu", t->cut.n_replicas,
                 pg__tree_top(t->cut.n_replicas));
-    t->workers = pg__mem_array(t->cut.n_workers, sizeof *t->workers);
+    t->n_threads = t->cut.n_workers * crew;
+    t->workers = pg__mem_array(t->n_threads, sizeof *t->workers);
     t->arenas = pg__mem_array(t->cut.n_workers + t->cut.n_lanes, sizeof *t->arenas);
     if (!t->workers || !t->arenas)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__team_new(&t->team, t->cut.n_workers, err));
+    PG_TRY(pg__team_new(&t->team, t->n_threads, err));
 done:
     return st;
 }
@@ -74,7 +80,7 @@ done:
 static void stop_workers(pg_trainer *t)
 {
     pg__team_free(t->team);
-    for (size_t w = 0; t->workers && w < t->cut.n_workers; w++) {
+    for (size_t w = 0; t->workers && w < t->n_threads; w++) {
         t->backend->free(t->dev, t->workers[w].scratch.mem);
         for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
             pg__flat_free(t, &t->workers[w].grads[k]);
@@ -171,6 +177,7 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
                                  .leaves = &t->leaves,
                                  .rules = t->rules,
                                  .n_rows = PG_DIM_ANY,
+                                 .assigned = t->assigned.n_devices ? &t->assigned : NULL,
                                  .training = 1};
     PG_TRY(pg__lower(low, &opts, err));
     t->n_params = low->n_params;
@@ -375,6 +382,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
         return pg__nomem(err);
     t->from_probabilities = o->loss_from_probabilities;
     PG_TRY(open_devices(t, o, err));
+    PG_TRY(pg__crew_parse(t, o, err));
     PG_TRY(open_model(t, &own, &late, o->model, err));
     PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
     PG_TRY(read_version(t, own, err));
@@ -448,6 +456,7 @@ void pg_trainer_close(pg_trainer *t)
         pg__mem_free(t->file_names[i]);
     pg__mem_free(t->file_names);
     pg__strs_fini(&t->names);
+    pg__crew_free(t);
     pg__strs_fini(&t->notes);
     pg__mem_free(t->keras_version);
     pg__lowered_fini(&t->built_params);

@@ -117,6 +117,9 @@ struct pg_trainer {
     pg__built *built;
     size_t n_built, cap_built;
     pg__cut cut;
+    pg__strs placed_on;    /* devices, by their numbers in `assigned` */
+    pg__assigned assigned; /* n_devices 0: no placement */
+    size_t n_threads;      /* one per worker and device that shares its work; the team's */
     pg__team *team;
     pg__worker *workers; /* as many as the team has */
     pg__memory *arenas;  /* per lane where lanes advance together, else per worker */

@@ -26,7 +26,7 @@ typedef struct work {
 
 static void range_of(const pg_trainer *t, size_t worker, uint64_t *from, uint64_t *to)
 {
-    const uint64_t n = t->offsets[t->n_params] / GRAIN, all = t->cut.n_workers;
+    const uint64_t n = t->offsets[t->n_params] / GRAIN, all = t->n_threads;
     *from = n * worker / all * GRAIN;
     *to = n * (worker + 1) / all * GRAIN;
 }
@@ -101,7 +101,7 @@ static void sum_and_update_range(void *arg, size_t worker)
 static pg_status each_variable(work *w, size_t worker, pg_status (*fn)(work *w, size_t i))
 {
     pg_status st = PG_OK;
-    for (size_t i = worker; i < w->t->n_params && st == PG_OK; i += w->t->cut.n_workers)
+    for (size_t i = worker; i < w->t->n_params && st == PG_OK; i += w->t->n_threads)
         if (w->t->trained[i])
             st = fn(w, i);
     return st;
@@ -194,7 +194,7 @@ static pg_status meet(work *w, pg__work fn, pg_err *err)
 {
     pg_trainer *t = w->t;
     pg__team_run(t->team, fn, w);
-    for (size_t k = 0; k < t->cut.n_workers; k++)
+    for (size_t k = 0; k < t->n_threads; k++)
         if (t->workers[k].st != PG_OK)
             return pg_fail(err, t->workers[k].st, "%s: the update failed", t->backend->name);
     return PG_OK;

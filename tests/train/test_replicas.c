@@ -27,6 +27,7 @@ typedef struct how {
     int deterministic, batch_norm;
     size_t accumulate;
     const char *optimizer; /* NULL: adam, which makes much of gradients that are only rounding */
+    const char *place;
 } how;
 
 /* A run of testdata/golden; or, on its data, the model of the file `other` with weights from a
@@ -50,6 +51,7 @@ static result train_as(const char *other, const char *run, const how *h)
                                 .batch_norm = h->batch_norm,
                                 .optimizer = h->optimizer ? h->optimizer : "adam",
                                 .loss = "categorical_crossentropy",
+                                .place = h->place,
                                 .metrics = "accuracy"};
     if (pg_trainer_open(&t, &opts, &err) != PG_OK)
         fail_msg("%s", err.msg);
@@ -79,7 +81,8 @@ static result train_as(const char *other, const char *run, const how *h)
 static result train_other(const char *other, const char *run, const char *devices, size_t threads,
                           size_t batch_size, int deterministic)
 {
-    return train_as(other, run, &(how){devices, threads, batch_size, deterministic, 0, 0, NULL});
+    return train_as(other, run,
+                    &(how){devices, threads, batch_size, deterministic, 0, 0, NULL, NULL});
 }
 
 static result train(const char *run, const char *devices, size_t threads, size_t batch_size,
@@ -182,9 +185,10 @@ static void normalised_batches_give_the_same_bits(void **state)
     static const char *const devices[] = {"cpu:0,cpu:0", "cpu:0,cpu:1,cpu:2",
                                           "cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0"};
     (void)state;
-    result one = train_as(NULL, "cnn_bn", &(how){"cpu:0", 1, 30, 1, 0, 0, NULL});
+    result one = train_as(NULL, "cnn_bn", &(how){"cpu:0", 1, 30, 1, 0, 0, NULL, NULL});
     for (size_t i = 0; i < 3; i++) {
-        result many = train_as(NULL, "cnn_bn", &(how){devices[i], 3, 30, 1, 0, 0, NULL});
+        result many =
+            train_as(NULL, "cnn_bn", &(how){devices[i], 3, 30, 1, 0, 0, NULL, NULL});
         assert_true(same_bits(&one, &many));
         free(many.weights);
     }
@@ -194,10 +198,12 @@ static void normalised_batches_give_the_same_bits(void **state)
 static void threads_of_a_replica_are_normalised_together(void **state)
 {
     (void)state;
-    result one = train_as(NULL, "cnn_bn", &(how){"cpu:0", 1, 32, 0, 0, 0, "SGD"});
-    result three = train_as(NULL, "cnn_bn", &(how){"cpu:0", 3, 32, 0, 0, 0, "SGD"});
-    result synced = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 2, 0, "SGD"});
-    result apart = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 1, 0, "SGD"});
+    result one = train_as(NULL, "cnn_bn", &(how){"cpu:0", 1, 32, 0, 0, 0, "SGD", NULL});
+    result three = train_as(NULL, "cnn_bn", &(how){"cpu:0", 3, 32, 0, 0, 0, "SGD", NULL});
+    result synced =
+        train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 2, 0, "SGD", NULL});
+    result apart =
+        train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 1, 0, "SGD", NULL});
     assert_true(largest_difference(&one, &three) < 1e-4);
     assert_true(largest_difference(&one, &synced) < 1e-4);
     assert_true(largest_difference(&one, &apart) > 1e-3);
@@ -210,9 +216,10 @@ static void threads_of_a_replica_are_normalised_together(void **state)
 static void replicas_normalised_apart_are_deterministic_too(void **state)
 {
     (void)state;
-    result a = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 1, 1, 0, "SGD"});
-    result b = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 5, 32, 1, 1, 0, "SGD"});
-    result plain = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 1, 0, "SGD"});
+    result a = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 1, 1, 0, "SGD", NULL});
+    result b = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 5, 32, 1, 1, 0, "SGD", NULL});
+    result plain =
+        train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 1, 0, "SGD", NULL});
     assert_true(same_bits(&a, &b));
     assert_true(largest_difference(&a, &plain) < 1e-4);
     free(a.weights);
@@ -224,10 +231,11 @@ static void replicas_normalised_apart_are_deterministic_too(void **state)
 static void batches_are_accumulated(void **state)
 {
     (void)state;
-    result whole = train_as(NULL, "mlp_digits", &(how){"cpu:0", 1, 48, 0, 0, 0, NULL});
-    result parts = train_as(NULL, "mlp_digits", &(how){"cpu:0", 2, 16, 0, 0, 3, NULL});
-    result bits = train_as(NULL, "mlp_digits", &(how){"cpu:0", 1, 16, 1, 0, 3, NULL});
-    result many = train_as(NULL, "mlp_digits", &(how){"cpu:0,cpu:1,cpu:2", 3, 16, 1, 0, 3, NULL});
+    result whole = train_as(NULL, "mlp_digits", &(how){"cpu:0", 1, 48, 0, 0, 0, NULL, NULL});
+    result parts = train_as(NULL, "mlp_digits", &(how){"cpu:0", 2, 16, 0, 0, 3, NULL, NULL});
+    result bits = train_as(NULL, "mlp_digits", &(how){"cpu:0", 1, 16, 1, 0, 3, NULL, NULL});
+    result many =
+        train_as(NULL, "mlp_digits", &(how){"cpu:0,cpu:1,cpu:2", 3, 16, 1, 0, 3, NULL, NULL});
     assert_true(largest_difference(&whole, &parts) < 2e-6);
     assert_true(fabs(whole.loss - parts.loss) < 1e-6);
     assert_true(same_bits(&bits, &many));
@@ -235,6 +243,49 @@ static void batches_are_accumulated(void **state)
     free(parts.weights);
     free(bits.weights);
     free(many.weights);
+}
+
+/* Two towers of one LSTM on two devices: the same work, the same bits. */
+static void placed_branches_give_the_same_bits(void **state)
+{
+    static const char *const places[] = {"*lstm*#1=cpu:1", "*=cpu:1,*lstm*#0=cpu:0,*lstm*#1=cpu:2"};
+    const how plain = {"cpu:0", 1, 32, 0, 0, 0, NULL, NULL};
+    result one = train_as(NULL, "siamese", &plain);
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        how h = plain;
+        h.place = places[i];
+        result placed = train_as(NULL, "siamese", &h);
+        assert_true(same_bits(&one, &placed));
+        free(placed.weights);
+        h.deterministic = 1;
+        h.threads = 4;
+        result lanes = train_as(NULL, "siamese", &h);
+        assert_true(largest_difference(&one, &lanes) < 1e-5);
+        free(lanes.weights);
+    }
+    free(one.weights);
+}
+
+static void a_place_names_a_call_of_the_model(void **state)
+{
+    char model[512];
+    pg_err err;
+    pg_trainer *t = NULL;
+    (void)state;
+    snprintf(model, sizeof model, "%s/golden/mlp_digits/init_model.h5", pg_testdata);
+    pg_train_opts opts = {.model = model, .loss = "mse", .place = "tower=cpu:1"};
+    assert_fails(PG_E_ARG, pg_trainer_open(&t, &opts, &err), &err);
+    assert_string_equal(err.msg, "place: the model calls no layer \"tower\"");
+    opts.place = "tower";
+    assert_fails(PG_E_ARG, pg_trainer_open(&t, &opts, &err), &err);
+    opts.place = "tower#x=cpu:1";
+    assert_fails(PG_E_ARG, pg_trainer_open(&t, &opts, &err), &err);
+    opts.place = "*=cuda:1";
+    assert_fails(PG_E_UNSUPPORTED, pg_trainer_open(&t, &opts, &err), &err);
+    opts.place = "*=cpu:1";
+    opts.devices = "cpu:0,cpu:1";
+    assert_fails(PG_E_UNSUPPORTED, pg_trainer_open(&t, &opts, &err), &err);
 }
 
 static void more_devices_than_lanes_are_refused(void **state)
@@ -261,4 +312,6 @@ PG_TEST_MAIN(cmocka_unit_test(replicas_and_threads_give_the_same_bits),
              cmocka_unit_test(threads_of_a_replica_are_normalised_together),
              cmocka_unit_test(replicas_normalised_apart_are_deterministic_too),
              cmocka_unit_test(batches_are_accumulated),
+             cmocka_unit_test(placed_branches_give_the_same_bits),
+             cmocka_unit_test(a_place_names_a_call_of_the_model),
              cmocka_unit_test(more_devices_than_lanes_are_refused))

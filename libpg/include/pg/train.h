@@ -94,11 +94,14 @@ typedef struct pg_train_opts {
     const char *weighted_metrics; /* the same, rows count by their sample and class weights */
     const char *rules;            /* a version of Keras; NULL: the one that wrote the model */
     const char *devices;          /* "cpu:0,cpu:1": replicas, a name may repeat; NULL: cpu:0 */
+    const char *place; /* device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE": where calls run (the
+                          last that matches counts, patterns are allowed, calls count from 0); all
+                          others on the first of `devices`. Weights are kept once. NULL: nowhere */
     size_t threads;               /* cores to use, dealt over the devices; 0: all */
     int deterministic; /* equal bits on every run and for every number of devices and threads */
     size_t lanes;      /* deterministic: parts a batch is cut into, a power of two; 0: 8 */
-    int batch_norm;    /* statistics of 1: each replica's slice, as behind multi_gpu_model; 2: the whole
-                          batch; 0: the whole batch where `deterministic`, else each replica's */
+    int batch_norm;    /* statistics of 1: each replica's slice, as behind multi_gpu_model; 2: the
+                          whole batch; 0: the whole batch where `deterministic`, else each replica's */
     int conv; /* convolutions: 0: as fast as can be, 1: direct, 2: by Winograd's arithmetic where
                  possible; errors are some times larger */
     int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */

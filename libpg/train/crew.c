@@ -1,0 +1,150 @@
+/* crew.c - device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE". The devices of one replica share
+ * its memory, so weights are kept once, whoever uses them; gradients of a layer that is called on
+ * two devices are summed in the order of its calls, wherever they ran. */
+#include "train/crew.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+
+#define MAX_CREW 16
+#define MAX_NAME 64
+
+typedef struct crew {
+    char names[MAX_CREW][MAX_NAME]; /* device 0: that of all that is not placed */
+    uint32_t n;
+} crew;
+
+/* The number of a device, a new one if it was not named before. "cpu" is "cpu:0". */
+static pg_status number_of(crew *c, const pg_trainer *t, const char *name, size_t len,
+                           uint32_t *out, pg_err *err)
+{
+    char full[MAX_NAME + 2];
+    const pg__backend *backend;
+    size_t ordinal;
+    pg_status st = PG_OK;
+    if (len == 0 || len >= MAX_NAME)
+        PG_FAIL(PG_E_ARG, "place: \"%.*s\" is no device: write LAYER=cpu:1", (int)len, name);
+    memcpy(full, name, len);
+    memcpy(full + len, memchr(name, ':', len) ? "" : ":0", memchr(name, ':', len) ? 1 : 3);
+    PG_TRY(pg__backend_of(&backend, &ordinal, full, err));
+    if (backend != t->backend)
+        PG_FAIL(PG_E_UNSUPPORTED, "place: %s and %s cannot share a model", t->backend->name,
+                backend->name);
+    for (*out = 0; *out < c->n; (*out)++)
+        if (strcmp(c->names[*out], full) == 0)
+            return PG_OK;
+    if (c->n == MAX_CREW)
+        PG_FAIL(PG_E_LIMIT, "place: more than %d devices", MAX_CREW);
+    memcpy(c->names[c->n++], full, strlen(full) + 1);
+done:
+    return st;
+}
+
+/* "LAYER#CALL=DEVICE", len bytes. */
+static pg_status read_one(pg_trainer *t, crew *c, const char *text, size_t len, pg_err *err)
+{
+    const char *equals = memchr(text, '=', len);
+    const size_t n_name = equals ? (size_t)(equals - text) : 0;
+    const char *hash = equals ? memrchr(text, '#', n_name) : NULL;
+    pg__assignment *p = &t->assigned.v[t->assigned.n];
+    pg_status st = PG_OK;
+    if (!equals || n_name == 0)
+        PG_FAIL(PG_E_ARG, "place: \"%.*s\": write LAYER=DEVICE or LAYER#CALL=DEVICE", (int)len,
+                text);
+    p->call = PG_EVERY_CALL;
+    if (hash) {
+        char *end = NULL;
+        const unsigned long call = strtoul(hash + 1, &end, 10);
+        if (hash[1] < '0' || hash[1] > '9' || end != equals || call >= PG_EVERY_CALL)
+            PG_FAIL(PG_E_ARG, "place: \"%.*s\": the call is a number from 0 on", (int)len, text);
+        p->call = (uint32_t)call;
+    }
+    PG_TRY(number_of(c, t, equals + 1, len - n_name - 1, &p->device, err));
+    p->layer = pg__mem_strndup(text, hash ? (size_t)(hash - text) : n_name);
+    if (!p->layer)
+        PG_TRY(pg__nomem(err));
+    t->assigned.n++;
+done:
+    return st;
+}
+
+pg_status pg__crew_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    const char *first = o->devices && *o->devices ? o->devices : "cpu:0";
+    crew *c = NULL;
+    uint32_t zero;
+    size_t n = 1;
+    pg_status st = PG_OK;
+    if (!o->place || !*o->place)
+        return PG_OK;
+    if (t->cut.n_replicas > 1)
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "place: a model is placed on the devices of one replica: name one device");
+    c = pg__mem_array(1, sizeof *c);
+    for (const char *s = o->place; *s != '\0'; s++)
+        n += *s == ',';
+    t->assigned.v = pg__mem_array(n, sizeof *t->assigned.v);
+    if (!c || !t->assigned.v)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(number_of(c, t, first, strcspn(first, ","), &zero, err));
+    for (const char *s = o->place; *s != '\0';) {
+        const size_t len = strcspn(s, ",");
+        PG_TRY(read_one(t, c, s, len, err));
+        s += len + (s[len] == ',');
+    }
+    t->assigned.n_devices = c->n;
+    for (uint32_t d = 0; d < c->n; d++)
+        PG_TRY(pg__strs_add(&t->placed_on, c->names[d], strlen(c->names[d]), err));
+done:
+    pg__mem_free(c);
+    return st;
+}
+
+static pg_status note_device(pg_trainer *t, uint32_t device, pg_err *err)
+{
+    pg__str line = {0};
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < t->assigned.n; i++) {
+        const pg__assignment *p = &t->assigned.v[i];
+        if (p->device != device)
+            continue;
+        PG_TRY(pg__str_printf(&line, err, "%s%s", line.s ? ", " : "", PG_SHOW(p->layer)));
+        if (p->call != PG_EVERY_CALL)
+            PG_TRY(pg__str_printf(&line, err, "#%u", p->call));
+    }
+    PG_TRY(pg__strs_printf(&t->notes, err, "%s: %s%s%s", t->placed_on.v[device],
+                           line.s ? line.s : "", line.s && device == 0 ? ", " : "",
+                           device == 0 ? "all that is not placed" : ""));
+done:
+    pg__str_fini(&line);
+    return st;
+}
+
+pg_status pg__crew_check(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < t->assigned.n; i++)
+        if (!t->assigned.v[i].used)
+            PG_FAIL(PG_E_ARG, "place: the model calls no layer \"%s\"%s",
+                    PG_SHOW(t->assigned.v[i].layer),
+                    t->assigned.v[i].call == PG_EVERY_CALL ? "" : " so often");
+    if (t->assigned.n_devices > 1 && t->couples_rows && o->deterministic)
+        PG_FAIL(
+            PG_E_UNSUPPORTED,
+            "place: deterministic training of BatchNormalization is not covered on placed devices");
+    for (uint32_t d = 0; d < t->assigned.n_devices; d++)
+        PG_TRY(note_device(t, d, err));
+done:
+    return st;
+}
+
+void pg__crew_free(pg_trainer *t)
+{
+    for (size_t i = 0; i < t->assigned.n; i++)
+        pg__mem_free(t->assigned.v[i].layer);
+    pg__mem_free(t->assigned.v);
+    pg__strs_fini(&t->placed_on);
+}

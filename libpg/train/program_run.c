@@ -1,0 +1,186 @@
+/* program_run.c - running what program.c compiled, and where a run left its results. */
+#include "train/program_impl.h"
+
+/* Pointers to memory of both kinds; that operands are not written is the back end's promise. */
+static void *at_slot(const void *const *slots, uint64_t slot)
+{
+    union {
+        const void *in;
+        void *out;
+    } p = {.in = slots ? slots[slot] : NULL};
+    return p.out;
+}
+
+static void *address(const pg__program *p, const pg__frame *f, pg__val v)
+{
+    if (v == PG__NO_VAL)
+        return NULL;
+    const pg__home h = p->homes[v];
+    switch (h.place) {
+    case IN_ARENA: return (char *)f->arena + h.at;
+    case IN_INPUT: return at_slot(f->inputs, h.at);
+    case IN_TARGET: return at_slot(f->targets, h.at);
+    case IN_WEIGHT: return at_slot(f->weights, h.at);
+    case IN_PARAM: return f->params[h.at];
+    case IN_GRAD: return f->grads ? f->grads[h.at] : NULL;
+    case IN_SEED: return at_slot(f->seeds, h.at);
+    case IN_STATE: return f->states ? f->states[h.at] : NULL;
+    case IN_STEP: return at_slot(&f->step, 0);
+    case NOWHERE: break;
+    }
+    return NULL;
+}
+
+pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t part, size_t n_parts)
+{
+    void **args = f->scratch;
+    size_t k = 0;
+    for (size_t i = 0; i < p->n_calls; i++) {
+        const pg__step_call *c = &p->calls[i];
+        if (c->shared_bytes == 0 || k++ % n_parts != part)
+            continue;
+        for (uint32_t a = 0; a < c->n; a++) {
+            const pg__val v = p->operands[c->first + a];
+            const int is_param = v != PG__NO_VAL && p->homes[v].place == IN_PARAM;
+            args[a] = is_param ? address(p, f, v) : NULL;
+        }
+        const pg_status st =
+            p->backend->share(p->dev, c->kernel, args, (char *)p->shared + c->shared);
+        if (st != PG_OK)
+            return st;
+    }
+    return PG_OK;
+}
+
+static pg_status run_call(const pg__program *p, const pg__frame *f, const pg__step_call *c)
+{
+    void **args = f->scratch;
+    for (uint32_t k = 0; k < c->n; k++)
+        args[k] = address(p, f, p->operands[c->first + k]);
+    return p->backend->run(p->dev, c->kernel, args, (char *)f->scratch + p->max_args,
+                           (char *)p->shared + c->shared);
+}
+
+pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, int *meets)
+{
+    *meets = 0;
+    for (; *at < p->n_calls; (*at)++) {
+        const pg__step_call *c = &p->calls[*at];
+        if (!c->kernel) {
+            *meets = 1;
+            return PG_OK;
+        }
+        const pg_status st = run_call(p, f, c);
+        if (st != PG_OK)
+            return st;
+    }
+    return PG_OK;
+}
+
+/* After a failure the others are let through: the step fails anyway. */
+pg_status pg__program_run_part(const pg__program *p, const pg__frame *f, uint32_t device,
+                               pg__team *team, pg__count *done)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < p->n_calls && st == PG_OK; i++) {
+        const pg__step_call *c = &p->calls[i];
+        if (c->device != device)
+            continue;
+        for (uint32_t d = 0; d < p->n_devices; d++)
+            if (c->after[d] > 0)
+                pg__team_await(team, &done[d], c->after[d]);
+        st = run_call(p, f, c);
+        if (c->awaited)
+            pg__team_raise(team, &done[device], i + 1);
+    }
+    pg__team_raise(team, &done[device], p->n_calls + 1);
+    return st;
+}
+
+uint32_t pg__program_n_devices(const pg__program *p)
+{
+    return p->n_devices;
+}
+
+size_t pg__program_n_meetings(const pg__program *p)
+{
+    return p->n_meetings;
+}
+
+uint64_t pg__program_meeting_elems(const pg__program *p)
+{
+    return p->meeting_elems;
+}
+
+pg__meeting pg__program_meeting(const pg__program *p, const pg__frame *f, size_t at)
+{
+    const pg__step_call *c = &p->calls[at];
+    pg__meeting m = {.is_stats = c->is_stats, .n = c->n / 2};
+    for (size_t k = 0; k < m.n; k++) {
+        const pg__val in = p->operands[c->first + k], out = p->operands[c->first + m.n + k];
+        m.n_elems[k] = pg__dims_elems(&p->model.tape.values[in].shape);
+        m.in[k] = address(p, f, in);
+        m.out[k] = address(p, f, out);
+    }
+    return m;
+}
+
+const void *pg__program_prediction(const pg__program *p, const pg__frame *f, size_t k)
+{
+    return address(p, f, p->model.outputs[k]);
+}
+
+const void *pg__program_loss(const pg__program *p, const pg__frame *f, size_t k)
+{
+    return address(p, f, p->losses[k]);
+}
+
+const void *pg__program_moving(const pg__program *p, const pg__frame *f, size_t i)
+{
+    return address(p, f, p->model.moving[i].value);
+}
+
+const pg__value *pg__program_target(const pg__program *p, size_t k)
+{
+    return p->targets[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->targets[k]];
+}
+
+const pg__value *pg__program_loss_value(const pg__program *p, size_t k)
+{
+    return p->losses[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->losses[k]];
+}
+
+const pg__lowered *pg__program_model(const pg__program *p)
+{
+    return &p->model;
+}
+
+uint64_t pg__program_arena_bytes(const pg__program *p)
+{
+    return p->arena_bytes;
+}
+
+size_t pg__program_scratch_bytes(const pg__program *p)
+{
+    return p->scratch_bytes;
+}
+
+size_t pg__program_shared_bytes(const pg__program *p)
+{
+    return p->shared_bytes;
+}
+
+const pg__value *pg__program_mask_value(const pg__program *p, size_t k)
+{
+    return p->masks[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->masks[k]];
+}
+
+const void *pg__program_mask(const pg__program *p, const pg__frame *f, size_t k)
+{
+    return address(p, f, p->masks[k]);
+}
+
+const void *pg__program_state(const pg__program *p, const pg__frame *f, size_t k)
+{
+    return address(p, f, p->model.states[k].after);
+}
