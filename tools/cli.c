@@ -141,6 +141,21 @@ static int is_choice(const char *choices, const char *value)
     return 0;
 }
 
+/* Lists ("A,B,...") may be given in pieces. What is joined lives as long as the program. */
+static const char *add_to_list(const cli_opt *o, const char *had, const char *value)
+{
+    const size_t n = o->arg ? strlen(o->arg) : 0, size = had ? strlen(had) + strlen(value) + 2 : 0;
+    if (!had || n < 4 || strcmp(o->arg + n - 4, ",...") != 0)
+        return value;
+    char *both = malloc(size);
+    if (!both) {
+        cli_complain(NULL, NULL, "out of memory");
+        exit(CLI_TROUBLE);
+    }
+    snprintf(both, size, "%s,%s", had, value);
+    return both;
+}
+
 static void set_option(const cli_opt *o, const char *value)
 {
     if (o->count)
@@ -153,7 +168,7 @@ static void set_option(const cli_opt *o, const char *value)
         exit(CLI_TROUBLE);
     }
     if (o->text) {
-        *o->text = value;
+        *o->text = add_to_list(o, *o->text, value);
         return;
     }
     char *end = NULL;

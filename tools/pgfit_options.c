@@ -61,6 +61,8 @@ static const cli_opt options[] = {
      "replicas, as cpu:0,cpu:1; a name may repeat"},
     {0, "bn", "HOW", NULL, &bn, NULL, "replica|sync",
      "BatchNormalization over a replica's rows, or the whole batch"},
+    {0, "place", "LAYER[#CALL]=DEVICE,...", NULL, &fit_args.train.place, NULL, NULL,
+     "run these calls there, the rest on the first of --devices"},
     {0, "gpus", "N|IDS", NULL, &gpus, NULL, NULL, "replicas on GPUs"},
     {0, "conv", "HOW", NULL, &conv, NULL, "auto|direct|winograd",
      "arithmetic of convolutions (default auto: the faster)"},

@@ -97,7 +97,7 @@ typedef struct pg_train_opts {
     const char *place; /* device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE": where calls run (the
                           last that matches counts, patterns are allowed, calls count from 0); all
                           others on the first of `devices`. Weights are kept once. NULL: nowhere */
-    size_t threads;               /* cores to use, dealt over the devices; 0: all */
+    size_t threads;    /* cores to use, dealt over the devices; 0: all */
     int deterministic; /* equal bits on every run and for every number of devices and threads */
     size_t lanes;      /* deterministic: parts a batch is cut into, a power of two; 0: 8 */
     int batch_norm;    /* statistics of 1: each replica's slice, as behind multi_gpu_model; 2: the
