@@ -99,11 +99,57 @@ static void hide(float *restrict scores, const float *restrict open, size_t n)
 
 /* ---- LSTM: gates i, f, c, o side by side ---- */
 
+/* Nearly all models: sigmoid and tanh, in one pass. */
+static int is_usual(const pg__rnn_attrs *a)
+{
+    return a->gate.kind == PG__ACT_SIGMOID && a->act.kind == PG__ACT_TANH;
+}
+
+static void usual_lstm(size_t n, const float *restrict zx, const float *restrict zh,
+                       const float *restrict c, float *restrict gates, float *restrict h_to,
+                       float *restrict c_to)
+{
+    for (size_t k = 0; k < n; k++) {
+        const float i = pg__vsigmoid(zx[k] + zh[k]);
+        const float f = pg__vsigmoid(zx[n + k] + zh[n + k]);
+        const float g = pg__vtanh(zx[2 * n + k] + zh[2 * n + k]);
+        const float o = pg__vsigmoid(zx[3 * n + k] + zh[3 * n + k]);
+        const float to = f * c[k] + i * g;
+        gates[k] = i;
+        gates[n + k] = f;
+        gates[2 * n + k] = g;
+        gates[3 * n + k] = o;
+        c_to[k] = to;
+        h_to[k] = o * pg__vtanh(to);
+    }
+}
+
+static void usual_lstm_grad(size_t n, const float *restrict gates, const float *restrict c,
+                            const float *restrict c_to, float *restrict dh, float *restrict dc,
+                            float *restrict dz)
+{
+    for (size_t k = 0; k < n; k++) {
+        const float i = gates[k], f = gates[n + k], g = gates[2 * n + k], o = gates[3 * n + k];
+        const float shown = pg__vtanh(c_to[k]), e = dh[k];
+        const float d = dc[k] + e * o * (1 - shown * shown);
+        dz[k] = d * g * i * (1 - i);
+        dz[n + k] = d * c[k] * f * (1 - f);
+        dz[2 * n + k] = d * i * (1 - g * g);
+        dz[3 * n + k] = e * shown * o * (1 - o);
+        dc[k] = d * f;
+        dh[k] = 0;
+    }
+}
+
 static void lstm(const pg__rnn_attrs *a, size_t n, const float *zx, const float *zh,
                  const float *restrict c, float *restrict gates, float *restrict h_to,
                  float *restrict c_to)
 {
     const float *i = gates, *f = gates + n, *g = gates + 2 * n, *o = gates + 3 * n;
+    if (c && zh && is_usual(a)) {
+        usual_lstm(n, zx, zh, c, gates, h_to, c_to);
+        return;
+    }
     sum(zx, zh, gates, 4 * n);
     apply(&a->gate, gates, 2 * n);
     apply(&a->act, gates + 2 * n, n);
@@ -126,6 +172,10 @@ static void lstm_grad(const pg__rnn_attrs *a, size_t n, const float *restrict ga
 {
     const float *i = gates, *f = gates + n, *g = gates + 2 * n, *o = gates + 3 * n;
     float *shown = dz + 3 * n; /* act(c') until the last of the loops over it */
+    if (c && is_usual(a)) {
+        usual_lstm_grad(n, gates, c, c_to, dh, dc, dz);
+        return;
+    }
     memcpy(shown, c_to, n * sizeof *shown);
     apply(&a->act, shown, n);
     for (size_t k = 0; k < n; k++)
