@@ -1,0 +1,158 @@
+"""The tables of the trainer's benchmark, made of the samples that run.py took."""
+import json
+import os
+import platform
+import re
+import time
+
+TITLES = {'mlp': 'MLP 784-512-512-10', 'lenet': 'LeNet 28×28', 'vggsmall': 'VGG-small 32×32', 'unet': 'U-Net 128×128',
+          'lstm2': 'two towers, shared LSTM', 'bertmini': 'BERT-mini', 'resnet18': 'ResNet-18 32×32', 'vgg16': 'VGG16 224×224'}
+OURS = ('pgfit', 'pgfit-2dev', 'pgfit-det', 'pgfit-direct', 'pgfit-dnnl3')
+NOT_PEERS = (*OURS, 'one-core', 'two-cores', 'busy', 'forecast')
+MARKS = '<!-- speed of training: from here -->', '<!-- speed of training: to here -->'
+
+
+def read(path):
+    if not os.path.exists(path):
+        return []
+    with open(path) as f:
+        return [json.loads(x) for x in f if x.endswith('}\n')]
+
+
+def of(samples, model, peer, key):
+    return [s[key] for s in samples if s['model'] == model and s['peer'] == peer and 'error' not in s and s.get(key) is not None]
+
+
+def median_of(samples, model, peer):
+    """The best median of all rounds."""
+    return min(of(samples, model, peer, 'ms_med'), default=None)
+
+
+def peers_of(samples, model):
+    return list(dict.fromkeys(s['peer'] for s in samples if s['model'] == model and s['peer'] not in NOT_PEERS))
+
+
+def best(samples, model, key, peers=None):
+    """(value, peer) of the least; DDP's memory is that of two processes."""
+    peers = [p for p in peers or peers_of(samples, model) if key != 'rss_mb' or p != 'torch-ddp2']
+    return min(((v, p) for p in peers for v in of(samples, model, p, key)), default=(None, None))
+
+
+def best_median(samples, model):
+    return best(samples, model, 'ms_med')[0]
+
+
+def table(heads, rows):
+    return ['| %s |' % ' | '.join(heads), '|---' + '|---:' * (len(heads) - 1) + '|', *('| %s |' % ' | '.join(r) for r in rows), '']
+
+
+def number(x):
+    return '–' if x is None else '%.2f' % x if x < 10 else '%.1f' % x if x < 100 else '{:,.0f}'.format(x)
+
+
+def ratio(a, b):
+    return '–' if not a or not b else '**%.2f**' % (a / b)
+
+
+def rate(samples, model, ms):
+    batch = max(s['batch'] for s in samples if s['model'] == model and 'batch' in s)
+    return '–' if ms is None else number(batch * 1e3 / ms)
+
+
+def short(samples, models):
+    """Speed, memory and start: ours and the best peer's."""
+    rows = []
+    for m in models:
+        ours, (peer, who) = median_of(samples, m, 'pgfit'), best(samples, m, 'ms_med')
+        rss, first = best(samples, m, 'rss_mb', ['pgfit'])[0], best(samples, m, 't_first', ['pgfit'])[0]
+        peer_rss, peer_first = best(samples, m, 'rss_mb')[0], best(samples, m, 't_first')[0]
+        rows.append([TITLES[m], rate(samples, m, ours), '%s (%s)' % (rate(samples, m, peer), who), ratio(peer, ours),
+                     '%s / %s' % (number(rss), number(peer_rss)), '%s / %s' % (number(first), number(peer_first))])
+    return table(['model', 'pgfit, samples/s', 'best peer', 'ratio', 'peak memory, MB', 'first step after, s'], rows)
+
+
+def span(samples, model, peer):
+    v = of(samples, model, peer, 'ms_med')
+    return '–' if not v else number(v[0]) if len(v) == 1 else '%s (%s)' % (number(min(v)), number(max(v)))
+
+
+def all_peers(samples, models):
+    names = list(dict.fromkeys(p for m in models for p in peers_of(samples, m)))
+    return table(['ms/step', 'pgfit', *names], [[m, *(span(samples, m, p) for p in ('pgfit', *names))] for m in models])
+
+
+def own_rows(samples, models):
+    names = [p for p in OURS if any(of(samples, m, p, 'ms_med') for m in models)]
+    rows = []
+    for m in models:
+        base = median_of(samples, m, 'pgfit')
+        rows.append([m] + [span(samples, m, p) + (' ×%.2f' % (median_of(samples, m, p) / base) if base and p != 'pgfit' and median_of(samples, m, p) else '')
+                           for p in names])
+    return table(['ms/step', *names], rows)
+
+
+def paragraph(out, title, lines):
+    if lines:
+        out += ['', '## ' + title, '', *lines]
+
+
+def extras(samples, models):
+    out = []
+    lines = []
+    for m in models:
+        one, two = median_of(samples, m, 'one-core'), median_of(samples, m, 'two-cores')
+        if one and two:
+            lines.append('- %s: %s ms on `cpu:0` with one core, %s ms on `cpu:0,cpu:1`: %s times as fast' % (m, number(one), number(two), ratio(one, two)))
+    paragraph(out, 'Two devices of one core against one of them', lines)
+    lines = []
+    for m in models:
+        quiet, busy = median_of(samples, m, 'pgfit'), median_of(samples, m, 'busy')
+        if quiet and busy:
+            lines.append('- %s: %s ms, alone %s ms: ×%.2f' % (m, number(busy), number(quiet), busy / quiet))
+    paragraph(out, 'Beside two processes that spin', lines)
+    rows = []
+    for m in models:
+        said, took = best(samples, m, 'rss_mb', ['forecast'])[0], max(of(samples, m, 'pgfit', 'rss_mb'), default=None)
+        if said and took:
+            rows.append([m, number(said), number(took), '%+.1f MB, %+.1f%%' % (took - said, 100 * (took / said - 1))])
+    if rows:
+        paragraph(out, 'Memory that the dry run forecasts, and what was taken', table(['MB', 'forecast', 'peak', 'difference'], rows)[:-1])
+    return out
+
+
+def machine(samples):
+    with open('/proc/cpuinfo') as f:
+        text = f.read()
+    cpu = re.search(r'model name\s*: (.*)', text)
+    vector = [n for n, flag in (('AVX-512', 'avx512f'), ('AVX2', 'avx2')) if re.search(r'\b%s\b' % flag, text)]
+    gib = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30
+    loads = [s['load'] for s in samples if 'load' in s]
+    versions = {s['peer']: s['ver'] for s in samples if s.get('ver')}
+    when = max((s.get('when', 0) for s in samples), default=0)
+    return ['%s (%s), %d cores, %.0f GiB, %s, %s. Load before a measurement: %s to %s.' % (
+        cpu.group(1) if cpu else platform.machine(), ', '.join(vector[:1]) or 'no AVX2', os.cpu_count(), gib, platform.system() + ' ' +
+        platform.release().split('-')[0], time.strftime('%Y-%m-%d', time.gmtime(when)), min(loads, default=0), max(loads, default=0)), '',
+        'Versions: ' + ', '.join('%s %s' % v for v in versions.items()) + '.']
+
+
+def write(a, samples):
+    models = [m for m in TITLES if any(s['model'] == m and 'ms_med' in s for s in samples)]
+    text = ['# The trainer beside TensorFlow, Keras 3 and PyTorch', '', *machine(samples), '',
+            'Best median of %d rounds of one interleaved run; float32; the ratio is the time of the best peer over ours.' %
+            (1 + max((s['round'] for s in samples), default=0)), '', *short(samples, models)[:-1], '', '## All programs', '',
+            'Best median of the rounds, in brackets the worst.', '', *all_peers(samples, models)[:-1], '', '## pgfit in its ways', '',
+            'One device with two workers; two devices; `--deterministic`; `--conv direct`; × is the time against the first.', '',
+            *own_rows(samples, models)[:-1], *extras(samples, models)]
+    failed = ['- %s, %s: %s' % (s['model'], s['peer'], s['error'].splitlines()[-1][:200]) for s in samples if 'error' in s]
+    paragraph(text, 'What did not run', list(dict.fromkeys(failed)))
+    with open(a.report, 'w') as f:
+        f.write('\n'.join(text) + '\n')
+    if a.readme:
+        with open(a.readme) as f:
+            before, _, after = f.read().partition(MARKS[0])
+        if not after:
+            raise SystemExit('%s: no line %s' % (a.readme, MARKS[0]))
+        inside = [MARKS[0], *short(samples, models)[:-1], MARKS[1]]
+        with open(a.readme, 'w') as f:
+            f.write(before + '\n'.join(inside) + after.partition(MARKS[1])[2])
+    return 0
