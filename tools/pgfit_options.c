@@ -91,7 +91,7 @@ static const cli_opt options[] = {
     {0, "terminate-on-nan", NULL, &fit_args.fit.terminate_on_nan, NULL, NULL, NULL,
      "stop at the first loss that is no number, and tell where it comes from"},
     {0, "json", NULL, &cli.json, &fit_args.json, NULL, "batch",
-     "print a JSON object per line: of the run, of epochs, with =batch of batches too"},
+     "print a JSON object per line: of the run, of epochs, with =batch of batches (with ms)"},
     {0},
 };
 

@@ -129,11 +129,12 @@ static void draw(line *l, int again)
 
 /* ---- JSON ---- */
 
-static void print_json(const char *event, size_t epoch, const size_t *batch, const pg_logs *logs)
+static void print_json(const char *event, size_t epoch, const size_t *batch, double seconds,
+                       const pg_logs *logs)
 {
     printf("{\"event\": \"%s\", \"epoch\": %zu", event, epoch + 1);
     if (batch)
-        printf(", \"batch\": %zu", *batch + 1);
+        printf(", \"batch\": %zu, \"ms\": %.3f", *batch + 1, seconds * 1e3);
     for (size_t i = 0; i < logs->n; i++) {
         printf(isfinite(logs->values[i]) ? ", \"%s\": %.9g" : ", \"%s\": null", logs->names[i],
                logs->values[i]);
@@ -186,13 +187,13 @@ static pg_status batch_end(void *user, size_t batch, const pg_logs *own, const p
                            pg_err *err)
 {
     fit_screen *s = user;
-    const double t = fit_now();
+    const double t = fit_now(), last = batch > 0 ? s->trained : s->begun;
     line l = {.n = 0};
     (void)err;
     s->trained = t;
     warn_of_nan(s, batch, own);
     if (fit_args.json && strcmp(fit_args.json, "batch") == 0)
-        print_json("batch", s->epoch, &batch, own);
+        print_json("batch", s->epoch, &batch, t - last, own);
     if (!s->live || t < s->next)
         return PG_OK;
     s->next = t + redraw_s;
@@ -222,7 +223,7 @@ static pg_status epoch_end(void *user, size_t epoch, const pg_logs *logs, pg_err
     (void)err;
     remember(s, epoch, logs);
     if (cli.json) {
-        print_json("epoch", epoch, NULL, logs);
+        print_json("epoch", epoch, NULL, 0, logs);
     } else if (s->live) {
         put_bar(&l, s->run.n_batches, s->run.n_batches);
         put_pace(&l, s->trained - s->begun, s->run.n_batches);

@@ -55,7 +55,7 @@ def ratio(a, b):
 
 
 def rate(samples, model, ms):
-    batch = max(s['batch'] for s in samples if s['model'] == model and 'batch' in s)
+    batch = max(s.get('batch') or 0 for s in samples if s['model'] == model)
     return '–' if ms is None else number(batch * 1e3 / ms)
 
 
@@ -66,7 +66,7 @@ def short(samples, models):
         ours, (peer, who) = median_of(samples, m, 'pgfit'), best(samples, m, 'ms_med')
         rss, first = best(samples, m, 'rss_mb', ['pgfit'])[0], best(samples, m, 't_first', ['pgfit'])[0]
         peer_rss, peer_first = best(samples, m, 'rss_mb')[0], best(samples, m, 't_first')[0]
-        rows.append([TITLES[m], rate(samples, m, ours), '%s (%s)' % (rate(samples, m, peer), who), ratio(peer, ours),
+        rows.append([TITLES[m], rate(samples, m, ours), '%s (%s)' % (rate(samples, m, peer), who) if who else '–', ratio(peer, ours),
                      '%s / %s' % (number(rss), number(peer_rss)), '%s / %s' % (number(first), number(peer_first))])
     return table(['model', 'pgfit, samples/s', 'best peer', 'ratio', 'peak memory, MB', 'first step after, s'], rows)
 
@@ -99,7 +99,7 @@ def paragraph(out, title, lines):
 def extras(samples, models):
     out = []
     lines = []
-    for m in models:
+    for m in (*models, 'digits'):
         one, two = median_of(samples, m, 'one-core'), median_of(samples, m, 'two-cores')
         if one and two:
             lines.append('- %s: %s ms on `cpu:0` with one core, %s ms on `cpu:0,cpu:1`: %s times as fast' % (m, number(one), number(two), ratio(one, two)))
@@ -127,7 +127,7 @@ def machine(samples):
     vector = [n for n, flag in (('AVX-512', 'avx512f'), ('AVX2', 'avx2')) if re.search(r'\b%s\b' % flag, text)]
     gib = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30
     loads = [s['load'] for s in samples if 'load' in s]
-    versions = {s['peer']: s['ver'] for s in samples if s.get('ver')}
+    versions = {s['peer']: s['ver'] for s in samples if s.get('ver') and s['peer'] not in NOT_PEERS[1:]}
     when = max((s.get('when', 0) for s in samples), default=0)
     return ['%s (%s), %d cores, %.0f GiB, %s, %s. Load before a measurement: %s to %s.' % (
         cpu.group(1) if cpu else platform.machine(), ', '.join(vector[:1]) or 'no AVX2', os.cpu_count(), gib, platform.system() + ' ' +
@@ -137,9 +137,10 @@ def machine(samples):
 
 def write(a, samples):
     models = [m for m in TITLES if any(s['model'] == m and 'ms_med' in s for s in samples)]
+    n_rounds = 1 + max((s['round'] for s in samples), default=0)
     text = ['# The trainer beside TensorFlow, Keras 3 and PyTorch', '', *machine(samples), '',
-            'Best median of %d rounds of one interleaved run; float32; the ratio is the time of the best peer over ours.' %
-            (1 + max((s['round'] for s in samples), default=0)), '', *short(samples, models)[:-1], '', '## All programs', '',
+            'Best median of %d round%s of one interleaved run, float32; the ratio is the time of the best peer over ours.' %
+            (n_rounds, 's' if n_rounds > 1 else ''), '', *short(samples, models)[:-1], '', '## All programs', '',
             'Best median of the rounds, in brackets the worst.', '', *all_peers(samples, models)[:-1], '', '## pgfit in its ways', '',
             'One device with two workers; two devices; `--deterministic`; `--conv direct`; × is the time against the first.', '',
             *own_rows(samples, models)[:-1], *extras(samples, models)]

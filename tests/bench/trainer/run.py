@@ -115,6 +115,7 @@ class Bench:
     def __init__(self, a):
         self.a, self.begun = a, time.time()
         self.samples = report.read(a.samples)
+        self.version = subprocess.run([os.path.join(a.tools, 'pgfit'), '--version'], capture_output=True, text=True).stdout
         self.help = subprocess.run([os.path.join(a.tools, 'pgfit'), '--help'], capture_output=True, text=True).stdout
         self.python = {v: os.environ.get(v) for v in ENVIRONMENTS}
 
@@ -155,6 +156,8 @@ class Bench:
         self.add(**d, peer=name, round=n_round, rss_mb=rss, load=round(load, 1), when=round(time.time()))
 
     def own_command(self, model, tools, extra):
+        if model == 'digits':
+            return [os.path.join(tools, 'pgfit'), '--demo', 'digits', '--epochs', '4', *extra]
         return [os.path.join(tools, 'pgfit'), os.path.join(self.a.work, model + '.json'), '--data',
                 os.path.join(self.a.work, model + '.npz'), '--loss', loss(model), '--optimizer',
                 '%s:learning_rate=%g' % (optimizer(model), LEARNING_RATE), '--batch-size', str(SPEC[model]['batch']),
@@ -162,18 +165,19 @@ class Bench:
 
     def own(self, name, model, n_round, extra, tools=None, session=alone):
         tools = tools or self.a.tools
-        warm, load = SPEC[model]['warm'], os.getloadavg()[0]
-        rc, lines, errors, begun, rss = measure([*self.own_command(model, tools, extra), '--json', '--batches'], {},
+        load, spec = os.getloadavg()[0], SPEC.get(model, {'batch': None, 'warm': 10})
+        warm = spec['warm']
+        rc, lines, errors, begun, rss = measure([*self.own_command(model, tools, extra), '--json=batch'], {},
                                                 self.a.timeout, session)
         steps = [(t, json.loads(x)) for t, x in lines if x.startswith('{"event": "batch"')]
-        base = {'peer': name, 'model': model, 'round': n_round, 'batch': SPEC[model]['batch'], 'load': round(load, 1),
+        base = {'peer': name, 'model': model, 'round': n_round, 'batch': spec['batch'], 'load': round(load, 1),
                 'when': round(time.time()), 'rss_mb': rss}
         if rc or len(steps) <= warm or not math.isfinite(steps[-1][1]['loss'] or math.nan):
             self.add(**base, error=errors.strip()[-300:] or 'exit %d' % rc)
             return
-        ms = sorted(s.get('ms', (t - last) * 1e3) for (last, _), (t, s) in zip(steps[warm - 1:], steps[warm:]))
-        self.add(**base, ms_step=round(sum(ms) / len(ms), 3), ms_med=round(ms[len(ms) // 2], 3), ms_min=round(ms[0], 3),
-                 sps=round(base['batch'] * 1e3 * len(ms) / sum(ms), 2), t_first=round(steps[0][0] - begun, 3),
+        ms = sorted(s['ms'] for _, s in steps[warm:])
+        self.add(**base, ver=self.version.split()[-1], ms_step=round(sum(ms) / len(ms), 3), ms_med=round(ms[len(ms) // 2], 3), ms_min=round(ms[0], 3),
+                 t_first=round(steps[0][0] - begun, 3),
                  loss=steps[-1][1]['loss'])
 
     def forecast(self, model):
@@ -212,8 +216,9 @@ class Bench:
     def extras(self, n_round):
         """Two devices against one of them, a busy machine, and the forecast."""
         for name, extra in (('one-core', ['--devices', 'cpu:0', '-j', '1']), ('two-cores', ['--devices', 'cpu:0,cpu:1'])):
-            for model in ('vggsmall', 'mlp'):
-                if model in self.a.models and not self.over() and not self.has(peer=name, model=model, round=n_round):
+            for model in ('vggsmall', 'mlp', 'digits'):
+                there = '--demo' in self.help if model == 'digits' else model in self.a.models
+                if there and not self.over() and not self.has(peer=name, model=model, round=n_round):
                     self.own(name, model, n_round, extra)
         todo = [m for m in BUSY if m in self.a.models and not self.has(peer='busy', model=m, round=n_round)]
         for model in todo:
