@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     fit_read_arguments(cli_parse(&fit_tool, argc, argv) ? argv[1] : NULL);
     if (fit_args.list_layers)
         fit_print_layers();
-    else if (!fit_check_arguments(&err))
+    else if (!fit_take_demo(&err) || !fit_check_arguments(&err))
         st = err.code;
     else if (fit_args.summary)
         st = fit_print_summary(fit_args.train.model, &err);

@@ -10,7 +10,7 @@ typedef struct fit_arguments {
     pg_fit_opts fit; /* without the data */
     const char *data, *validation, *reshape, *interpolation;
     const char *predict, *out;
-    const char *output;
+    const char *output, *demo;
     const char *json; /* "batch", or NULL */
     int force, full_model, dry_run;
     int summary, list_layers, evaluate;
@@ -31,6 +31,9 @@ void fit_print_layers(void);
 pg_status fit_open_data(pg_data **out, const char *path, pg_err *err);
 pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err);
 pg_status fit_predict(pg_trainer *t, pg_err *err);
+
+/* pgfit_demo.c: fills in model, data and what else was left open; 0 and *err: it cannot. */
+int fit_take_demo(pg_err *err);
 
 /* pgfit_screen.c: a run while it goes on. */
 void fit_show_notes(const pg_trainer *t, size_t *n_shown); /* those that were not shown yet */

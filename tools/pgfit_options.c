@@ -82,6 +82,8 @@ static const cli_opt options[] = {
      "write what the model (trained, with --data) makes of these inputs"},
     {0, "out", "FILE", NULL, &fit_args.out, NULL, NULL,
      "with --predict: .npy, or .npz with y0, y1, ..."},
+    {0, "demo", "NAME", NULL, &fit_args.demo, NULL, "digits",
+     "train a small model on data that came with the program"},
     {0, "summary", NULL, &fit_args.summary, NULL, NULL, NULL,
      "print the model as Keras' summary() does, and leave"},
     {0, "list-layers", NULL, &fit_args.list_layers, NULL, NULL, NULL,
