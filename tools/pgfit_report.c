@@ -153,7 +153,8 @@ static void print_advice(const fit_screen *s, const pg_fit_report *r)
     fflush(stdout);
     cli_printf(stderr,
                "note: %zu devices are slower than 1 here (\xC3\x97%.1f): %.0f %% of the time is "
-               "all-reduce; the model is small for this\ntry: a larger --batch-size, or one "
+               "all-reduce; the model is small for this, or the cores are busy\ntry: a larger "
+               "--batch-size, or one "
                "device\n",
                s->run.n_devices, r->rows_per_second / r->alone, r->reduce * 100);
 }

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/ahead.h"
+#include "train/alone.h"
 #include "train/logs.h"
 #include "train/report.h"
 #include "train/states.h"
@@ -217,12 +218,19 @@ static pg_status tell_begin(const run *r, pg_err *err)
     return r->cb->train_begin(r->cb->user, &what, err);
 }
 
-static void tell_end(const run *r, double began)
+static pg_status tell_end(run *r, double began, pg_err *err)
 {
     pg_fit_report report = pg__report_of(r->t, began);
+    pg_status st = PG_OK;
     report.n_epochs = r->opts->epochs ? r->opts->epochs : 1;
+    pg__ahead_free(r->ahead);
+    r->ahead = NULL;
+    if (r->opts->measure_alone && r->t->cut.n_replicas > 1 && report.rows_per_second > 0)
+        PG_TRY(pg__measure_alone(r->t, &r->train, r->batch_size, &report.alone, err));
     if (r->cb && r->cb->train_end)
         r->cb->train_end(r->cb->user, &report);
+done:
+    return st;
 }
 
 static void clean_up(run *r)
@@ -256,7 +264,7 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     PG_TRY(prepare(&r, err));
     PG_TRY(tell_begin(&r, err));
     PG_TRY(run_batches(&r, err));
-    tell_end(&r, began);
+    PG_TRY(tell_end(&r, began, err));
 done:
     clean_up(&r);
     return st;

@@ -34,7 +34,7 @@ pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame
                             size_t n_replicas)
 {
     const pg__lowered *m = pg__program_model(p);
-    for (size_t i = 0; i < m->n_moving; i++) {
+    for (size_t i = 0; i < m->n_moving && !t->is_trial; i++) {
         const pg__moving *v = &m->moving[i];
         const shares s =
             shares_of(t->rules->bn_moving, v->momentum, t->n_moves, replica, n_replicas);
@@ -44,7 +44,7 @@ pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame
         if (st != PG_OK)
             return st;
     }
-    if (replica + 1 == n_replicas)
+    if (replica + 1 == n_replicas && !t->is_trial)
         t->n_moves++;
     return PG_OK;
 }

@@ -66,7 +66,7 @@ pg_status pg__states_keep(pg_trainer *t, const pg__program *p, const pg__frame *
                           pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t k = 0; k < t->built_params.n_states && st == PG_OK; k++) {
+    for (size_t k = 0; k < t->built_params.n_states && !t->is_trial && st == PG_OK; k++) {
         const size_t n = (size_t)n_rows * row_bytes(t, k);
         void *rows = pg__mem_array(n, 1);
         if (!rows)

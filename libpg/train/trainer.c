@@ -67,17 +67,22 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
     if (t->cut.n_lanes && t->cut.n_replicas > t->cut.n_lanes)
         PG_FAIL(PG_E_ARG, "%zu devices need at least as many lanes: --lanes %zu", t->cut.n_replicas,
                 pg__tree_top(t->cut.n_replicas));
-    t->n_threads = t->cut.n_workers * crew;
-    t->workers = pg__mem_array(t->n_threads, sizeof *t->workers);
-    t->arenas = pg__mem_array(t->cut.n_workers + t->cut.n_lanes, sizeof *t->arenas);
-    if (!t->workers || !t->arenas)
-        PG_TRY(pg__nomem(err));
-    PG_TRY(pg__team_new(&t->team, t->n_threads, err));
+    PG_TRY(pg__workers_start(t, err));
 done:
     return st;
 }
 
-static void stop_workers(pg_trainer *t)
+pg_status pg__workers_start(pg_trainer *t, pg_err *err)
+{
+    t->n_threads = t->cut.n_workers * (t->assigned.n_devices ? t->assigned.n_devices : 1);
+    t->workers = pg__mem_array(t->n_threads, sizeof *t->workers);
+    t->arenas = pg__mem_array(t->cut.n_workers + t->cut.n_lanes, sizeof *t->arenas);
+    if (!t->workers || !t->arenas)
+        return pg__nomem(err);
+    return pg__team_new(&t->team, t->n_threads, err);
+}
+
+void pg__workers_stop(pg_trainer *t)
 {
     pg__team_free(t->team);
     for (size_t w = 0; t->workers && w < t->n_threads; w++) {
@@ -89,6 +94,9 @@ static void stop_workers(pg_trainer *t)
         t->backend->free(t->dev, t->arenas[k].mem);
     pg__mem_free(t->arenas);
     pg__mem_free(t->workers);
+    t->team = NULL;
+    t->arenas = NULL;
+    t->workers = NULL;
 }
 
 /* Inputs and outputs are known by their layers. */
@@ -428,7 +436,7 @@ void pg_trainer_close(pg_trainer *t)
         pg__program_free(t->built[i].program);
     pg__mem_free(t->built);
     if (t->dev) {
-        stop_workers(t);
+        pg__workers_stop(t);
         pg__flat_free(t, &t->params);
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)
             pg__flat_free(t, &t->slots[s]);

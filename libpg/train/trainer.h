@@ -126,7 +126,12 @@ struct pg_trainer {
     uint64_t part_rows;  /* a batch is worked through in parts of so many rows; 0: at once */
     size_t n_leaves;     /* of the tree of sums in the step in hand */
     pg__spent spent;
+    int is_trial; /* steps are only timed: nothing that lasts may change */
 };
+
+/* The workers of t->cut, and their memory. */
+pg_status pg__workers_start(pg_trainer *t, pg_err *err);
+void pg__workers_stop(pg_trainer *t);
 
 /* The program for n rows, compiled at its first use; not from several threads. */
 pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,

@@ -276,7 +276,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(pg__partials_sum(t, 0, 0, &w.grads)); /* where the sum will lie */
     t->grads = w.grads;
-    if (!w.grads)
+    if (!w.grads || t->is_trial)
         goto done;
     w.update = pg__optimiser_step(&t->optimiser);
     if (t->has_regularizers || t->has_constraints || clips(&t->optimiser))

@@ -10,8 +10,14 @@
 typedef struct result {
     double *weights;
     size_t n;
-    double loss; /* of the last epoch */
+    double loss;  /* of the last epoch */
+    double alone; /* rows per second */
 } result;
+
+static void keep_report(void *user, const pg_fit_report *report)
+{
+    ((result *)user)->alone = report->alone;
+}
 
 static pg_status keep_loss(void *user, size_t epoch, const pg_logs *logs, pg_err *err)
 {
@@ -29,6 +35,8 @@ typedef struct how {
     const char *optimizer; /* NULL: adam, which makes much of gradients that are only rounding */
     const char *place;
 } how;
+
+static int measure_alone; /* in the runs that follow */
 
 /* A run of testdata/golden; or, on its data, the model of the file `other` with weights from a
  * seed. */
@@ -56,12 +64,13 @@ static result train_as(const char *other, const char *run, const how *h)
     if (pg_trainer_open(&t, &opts, &err) != PG_OK)
         fail_msg("%s", err.msg);
     assert_ok(pg_data_open(&d, data, &err));
-    const pg_callback cb = {.user = &r, .epoch_end = keep_loss};
+    const pg_callback cb = {.user = &r, .epoch_end = keep_loss, .train_end = keep_report};
     if (pg_fit(t, d,
                &(pg_fit_opts){.batch_size = h->batch_size,
                               .epochs = 2,
                               .no_shuffle = 1,
-                              .accumulate = h->accumulate},
+                              .accumulate = h->accumulate,
+                              .measure_alone = measure_alone},
                &cb, &err) != PG_OK)
         fail_msg("%s", err.msg);
     for (size_t i = 0; i < pg_trainer_n_weights(t); i++) {
@@ -76,6 +85,22 @@ static result train_as(const char *other, const char *run, const how *h)
     pg_data_close(d);
     pg_trainer_close(t);
     return r;
+}
+
+static void measuring_one_device_alone_changes_nothing(void **state)
+{
+    const how h = {.devices = "cpu:0,cpu:1", .threads = 2, .batch_size = 50};
+    (void)state;
+    result a = train_as(NULL, "cnn_bn", &h);
+    measure_alone = 1;
+    result b = train_as(NULL, "cnn_bn", &h);
+    measure_alone = 0;
+    assert_true(a.alone == 0);
+    assert_true(b.alone > 0);
+    assert_int_equal(a.n, b.n);
+    assert_memory_equal(a.weights, b.weights, a.n * sizeof *a.weights);
+    free(a.weights);
+    free(b.weights);
 }
 
 static result train_other(const char *other, const char *run, const char *devices, size_t threads,
@@ -304,7 +329,8 @@ static void more_devices_than_lanes_are_refused(void **state)
     assert_string_equal(err.msg, "3 devices need at least as many lanes: --lanes 4");
 }
 
-PG_TEST_MAIN(cmocka_unit_test(replicas_and_threads_give_the_same_bits),
+PG_TEST_MAIN(cmocka_unit_test(measuring_one_device_alone_changes_nothing),
+             cmocka_unit_test(replicas_and_threads_give_the_same_bits),
              cmocka_unit_test(replicas_differ_from_one_device_by_rounding_only),
              cmocka_unit_test(replicas_drop_the_same_elements),
              cmocka_unit_test(batches_smaller_than_the_replicas_train),

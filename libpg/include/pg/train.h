@@ -191,7 +191,9 @@ typedef struct pg_fit_report {
     double rows_per_second; /* training rows by the time their steps took, the first step and
                                validation left out; 0: there was one step only */
     double reduce, input;   /* shares of that time: summing gradients, waiting for data */
-    double alone;           /* rows per second of the first device alone, 0: not measured */
+    double alone; /* rows per second of the first device alone, 0: not measured. By up to 10 steps
+                     or a second of them, which change nothing, and the update that the devices
+                     made together, times their number */
 } pg_fit_report;
 
 /* Called by pg_fit(); members may be NULL. A status other than PG_OK stops the training and is
@@ -225,7 +227,7 @@ typedef struct pg_fit_opts {
                          around validation. Their rows are never shuffled */
     const volatile int *cancel; /* looked at after every batch: not 0 is PG_E_CANCELLED; or NULL */
     int terminate_on_nan;       /* PG_E_NO at the first loss that is no number, with its batch */
-    int measure_alone; /* several devices: at last, up to 10 batches on the first one alone */
+    int measure_alone;          /* several devices: at last, pg_fit_report.alone */
 } pg_fit_opts;
 
 /* Data are checked before the first step: shapes, numbers of rows, kinds of targets, classes and

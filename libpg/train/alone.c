@@ -1,0 +1,75 @@
+/* alone.c - what one device would do alone: the same steps with workers of one replica, in the
+ * place of the others, whose memory is given back meanwhile. */
+#include "train/alone.h"
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/report.h"
+
+#define MAX_STEPS 10
+static const double max_seconds = 1;
+
+static pg_status time_steps(pg_trainer *t, const pg__batch *b, double *each, pg_err *err)
+{
+    pg__totals totals = {0};
+    double began = 0;
+    size_t n = 0;
+    pg_status st = PG_OK;
+    PG_TRY(pg__totals_alloc(t, &totals, err));
+    for (; n <= MAX_STEPS && (n < 2 || pg__now() - began < max_seconds); n++) {
+        if (n == 1) /* the first one makes memory and programs */
+            began = pg__now();
+        pg__totals_clear(t, &totals);
+        PG_TRY(pg__trainer_step(t, b, PG__TRAINS, NULL, &totals, err));
+    }
+    *each = (pg__now() - began) / (double)(n - 1);
+done:
+    pg__totals_free(&totals);
+    return st;
+}
+
+static pg_status read_rows(const pg__feed *f, pg__batch *b, size_t n, pg_err *err)
+{
+    uint64_t *rows = pg__mem_array(n, sizeof *rows);
+    const int stop = 0;
+    if (!rows)
+        return pg__nomem(err);
+    for (size_t i = 0; i < n; i++)
+        rows[i] = f->first + i;
+    const pg_status st = pg__feed_read(f, rows, n, 0, b, &stop, err);
+    pg__mem_free(rows);
+    return st;
+}
+
+pg_status pg__measure_alone(pg_trainer *t, const pg__feed *f, size_t batch_size,
+                            double *rows_per_second, pg_err *err)
+{
+    const pg__cut all = t->cut;
+    const pg__spent spent = t->spent;
+    const double update =
+        spent.n_steps > 1 ? spent.update / (double)(spent.n_steps - 1) * (double)all.n_replicas : 0;
+    pg__batch b = {.n_rows = 0};
+    double each = 0;
+    pg_status st = PG_OK;
+    PG_TRY(pg__batch_alloc(&b, f, pg__feed_is_weighted(f), batch_size, err));
+    PG_TRY(read_rows(f, &b, batch_size, err));
+    pg__workers_stop(t);
+    t->cut.n_workers = all.n_workers / all.n_replicas;
+    t->cut.n_replicas = 1;
+    t->is_trial = 1;
+    st = pg__workers_start(t, err);
+    if (st == PG_OK)
+        st = time_steps(t, &b, &each, err);
+    pg__workers_stop(t);
+    t->is_trial = 0;
+    t->spent = spent;
+    t->cut = all;
+    t->grads = NULL;
+    if (st == PG_OK)
+        st = pg__workers_start(t, err);
+    if (st == PG_OK && each > 0)
+        *rows_per_second = (double)batch_size / (each + update);
+done:
+    pg__batch_free(&b, t);
+    return st;
+}
