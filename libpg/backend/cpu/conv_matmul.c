@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "backend/cpu/dnnl_compat.h"
+#include "backend/cpu/gemm.h"
 #include "base/mem.h"
 
 typedef struct state {
@@ -83,10 +83,11 @@ static void run(const void *p, const pg__conv_mem *m)
     case PG__CONV_Y:
         for (size_t r = 0; m->b && r < rows; r++)
             memcpy(m->y + r * n, m->b, n * sizeof *m->y);
-        pg__dnnl_product('N', 'N', rows, n, k, lines, k, m->w, n, m->b ? 1.0f : 0.0f, m->y, n);
+        pg__gemm(rows, n, k, 1, (pg__mat){lines, k, 0}, (pg__mat){m->w, n, 0}, m->b != NULL, m->y,
+                 n);
         break;
     case PG__CONV_X:
-        pg__dnnl_product('N', 'T', rows, k, n, m->y, n, m->w, n, 0.0f, lines, k);
+        pg__gemm(rows, k, n, 1, (pg__mat){m->y, n, 0}, (pg__mat){m->w, n, 1}, 0, lines, k);
         if (!s->copies)
             break;
         if (s->gaps)
@@ -95,7 +96,7 @@ static void run(const void *p, const pg__conv_mem *m)
         break;
     case PG__CONV_W:
         if (m->w)
-            pg__dnnl_product('T', 'N', k, n, rows, lines, k, m->y, n, 0.0f, m->w, n);
+            pg__gemm(k, n, rows, 1, (pg__mat){lines, k, 1}, (pg__mat){m->y, n, 0}, 0, m->w, n);
         if (m->b)
             pg__column_sums(m->y, rows, n, m->b);
         break;

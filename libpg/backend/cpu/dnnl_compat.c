@@ -16,16 +16,6 @@ void pg__dnnl_threads(int was)
     omp_set_num_threads(was);
 }
 
-void pg__dnnl_product(char op_a, char op_b, size_t m, size_t n, size_t k, const float *a,
-                      size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
-{
-    const int was = pg__dnnl_alone();
-    /* The only failure would be a wrong argument. */
-    (void)dnnl_sgemm(op_a, op_b, (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.0f, a,
-                     (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, beta, c, (dnnl_dim_t)ldc);
-    pg__dnnl_threads(was);
-}
-
 dnnl_status_t pg__dnnl_attr(dnnl_primitive_attr_t *attr)
 {
     const dnnl_status_t s = dnnl_primitive_attr_create(attr);

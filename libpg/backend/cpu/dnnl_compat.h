@@ -21,10 +21,6 @@ typedef const dnnl_memory_desc_t *pg__dnnl_md_ref;
 int pg__dnnl_alone(void);
 void pg__dnnl_threads(int was);
 
-/* c[m x n] = op(a) op(b) + beta c, row by row; an operand is transposed where its letter is 'T'. */
-void pg__dnnl_product(char op_a, char op_b, size_t m, size_t n, size_t k, const float *a,
-                      size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
-
 /* Floats of these dimensions; strides NULL: in the order that a primitive likes best. A descriptor
  * that was made must be dropped; one that is zero may be. */
 dnnl_status_t pg__dnnl_md_of(pg__dnnl_md *md, int n, const dnnl_dim_t *dims,

@@ -16,14 +16,21 @@
 #define PG_EACH _Pragma("GCC ivdep")
 #endif
 
+/* Bits of a float to an integer that compares as the float does, and back. */
+static inline int32_t pg__ordered(int32_t bits)
+{
+    return bits ^ ((bits >> 31) & INT32_MAX);
+}
+
 /* Sums and largest numbers of rows, in as many lanes as a vector has. */
 static inline float pg__row_max(const float *x, size_t n)
 {
-    float top = x[0];
-#pragma omp simd reduction(max : top)
-    for (size_t i = 0; i < n; i++)
-        top = x[i] > top ? x[i] : top;
-    return top;
+    int32_t top = INT32_MIN; /* as integers of the same order: of floats NaN is in the way */
+    for (size_t i = 0; i < n; i++) {
+        const int32_t v = pg__ordered(pg__bits_of(x[i]));
+        top = v > top ? v : top;
+    }
+    return pg__of_bits(pg__ordered(top));
 }
 static inline float pg__row_sum(const float *x, size_t n)
 {

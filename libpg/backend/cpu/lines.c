@@ -2,7 +2,7 @@
  * width per build, so that equal numbers give equal bits. */
 #include "backend/cpu/lines.h"
 
-#include "backend/cpu/vmath.h"
+#include "backend/cpu/fast.h"
 #include "ops/act_real.h"
 
 /* ---- activations of recurrent cells ---- */
@@ -67,16 +67,10 @@ static void product(float *restrict to, const float *restrict a, const float *re
 
 static void softmax(float *p, size_t n)
 {
-    float top = p[0], all = 0;
-#pragma omp simd reduction(max : top)
+    const float top = pg__row_max(p, n);
     for (size_t i = 0; i < n; i++)
-        top = p[i] > top ? p[i] : top;
-#pragma omp simd reduction(+ : all)
-    for (size_t i = 0; i < n; i++) {
         p[i] = pg__vexp(p[i] - top);
-        all += p[i];
-    }
-    const float share = 1 / all;
+    const float share = 1 / pg__row_sum(p, n);
     for (size_t i = 0; i < n; i++)
         p[i] *= share;
 }
