@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/inplace.h"
 #include "train/plan.h"
 
 /* ---- losses ---- */
@@ -255,21 +256,12 @@ static void find_makers(const pg__program *p, uint32_t *made_by)
             made_by[pg__out(t, &t->insts[at], k)] = t->insts[at].device;
 }
 
-static pg_status place_values(pg__program *p, pg_err *err)
+/* What lies outside the arena; a result that nobody reads lies nowhere: the operation leaves it
+ * out.
+ */
+static void find_homes(pg__program *p, const liveness *l, unsigned char *in_arena)
 {
     const pg__tape *t = &p->model.tape;
-    liveness l = {pg__mem_array(t->n_values, sizeof *l.first),
-                  pg__mem_array(t->n_values, sizeof *l.last),
-                  pg__mem_array(t->n_values, sizeof *l.device)};
-    uint32_t *made_by = pg__mem_array(t->n_values, sizeof *made_by);
-    pg__span_of *spans = pg__mem_array(t->n_values, sizeof *spans);
-    pg__val *of = pg__mem_array(t->n_values, sizeof *of);
-    size_t n = 0;
-    pg_status st = PG_OK;
-    p->homes = pg__mem_array(t->n_values, sizeof *p->homes);
-    if (!l.first || !l.last || !l.device || !made_by || !spans || !of || !p->homes)
-        PG_TRY(pg__nomem(err));
-    PG_TRY(find_liveness(p, &l, err));
     for (pg__val v = 0; v < t->n_values; v++)
         p->homes[v] = outer_home(&t->values[v]);
     for (size_t i = 0; i < p->model.n_params; i++) {
@@ -277,28 +269,72 @@ static pg_status place_values(pg__program *p, pg_err *err)
         if (param != PG__NO_VAL && t->values[param].grad != PG__NO_VAL)
             p->homes[t->values[param].grad] = (pg__home){IN_GRAD, i};
     }
-    find_makers(p, made_by);
-    for (uint32_t d = 0; d < p->n_devices; d++)
-        for (pg__val v = 0; v < t->n_values; v++) {
-            const pg__value *value = &t->values[v];
-            /* A result that nobody reads gets no memory: the operation leaves it out. */
-            if (p->homes[v].place != NOWHERE || value->alias != PG__NO_VAL || made_by[v] != d ||
-                l.first[v] >= l.last[v])
-                continue;
-            const size_t each = value->elem == PG__INT ? sizeof(int32_t) : p->backend->real_bytes;
-            spans[n] = (pg__span_of){.n_bytes = pg__dim_mul(pg__dims_elems(&value->shape), each),
-                                     .first = l.first[v],
-                                     .last = l.last[v]};
-            of[n++] = v;
-        }
-    PG_TRY(plan_arena(p, spans, of, made_by, n, err));
+    for (pg__val v = 0; v < t->n_values; v++)
+        in_arena[v] = p->homes[v].place == NOWHERE && t->values[v].alias == PG__NO_VAL &&
+                      l->first[v] < l->last[v];
+}
+
+/* Values that share another's memory have its home. */
+static void follow(pg__program *p, const pg__val *host)
+{
+    const pg__tape *t = &p->model.tape;
+    for (pg__val v = 0; v < t->n_values; v++)
+        p->homes[v] = p->homes[host[v]];
     for (pg__val v = 0; v < t->n_values; v++)
         if (t->values[v].alias != PG__NO_VAL)
             p->homes[v] = p->homes[root_of(t, v)];
+}
+
+static pg_status place_in_arena(pg__program *p, liveness *l, unsigned char *in_arena, pg_err *err)
+{
+    const pg__tape *t = &p->model.tape;
+    uint32_t *made_by = pg__mem_array(t->n_values, sizeof *made_by);
+    pg__span_of *spans = pg__mem_array(t->n_values, sizeof *spans);
+    pg__val *of = pg__mem_array(t->n_values, sizeof *of);
+    pg__val *host = pg__mem_array(t->n_values, sizeof *host);
+    size_t n = 0;
+    pg_status st = PG_OK;
+    if (!made_by || !spans || !of || !host)
+        PG_TRY(pg__nomem(err));
+    find_makers(p, made_by);
+    pg__lie_in_place(t, in_arena, l->first, l->last, host);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        for (pg__val v = 0; v < t->n_values; v++) {
+            const pg__value *value = &t->values[v];
+            const size_t each = value->elem == PG__INT ? sizeof(int32_t) : p->backend->real_bytes;
+            if (!in_arena[v] || host[v] != v || made_by[v] != d)
+                continue;
+            spans[n] = (pg__span_of){.n_bytes = pg__dim_mul(pg__dims_elems(&value->shape), each),
+                                     .first = l->first[v],
+                                     .last = l->last[v]};
+            of[n++] = v;
+        }
+    PG_TRY(plan_arena(p, spans, of, made_by, n, err));
+    follow(p, host);
 done:
+    pg__mem_free(host);
     pg__mem_free(of);
     pg__mem_free(spans);
     pg__mem_free(made_by);
+    return st;
+}
+
+static pg_status place_values(pg__program *p, pg_err *err)
+{
+    const pg__tape *t = &p->model.tape;
+    liveness l = {pg__mem_array(t->n_values, sizeof *l.first),
+                  pg__mem_array(t->n_values, sizeof *l.last),
+                  pg__mem_array(t->n_values, sizeof *l.device)};
+    unsigned char *in_arena = pg__mem_array(t->n_values, 1);
+    pg_status st = PG_OK;
+    p->homes = pg__mem_array(t->n_values, sizeof *p->homes);
+    if (!l.first || !l.last || !l.device || !in_arena || !p->homes)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(find_liveness(p, &l, err));
+    find_homes(p, &l, in_arena);
+    PG_TRY(place_in_arena(p, &l, in_arena, err));
+done:
+    pg__mem_free(in_arena);
     pg__mem_free(l.device);
     pg__mem_free(l.last);
     pg__mem_free(l.first);

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "ops/attrs.h"
 #include "ops/op.h"
+#include "ops/overwrite.h"
 
 #define MAX_IN  16
 #define MAX_OUT 8
@@ -556,13 +557,18 @@ static void run_on_cpu(const built *b, const pg__inst *i, const char *isa, void 
     cpu->close(dev);
 }
 
+static void run_one(const built *b, const pg__inst *i, engine e, void **mem)
+{
+    if (e >= CPU)
+        run_on_cpu(b, i, pg__isa_name((pg__isa)(e - CPU)), mem);
+    else
+        run_plain(b, i, e == DOUBLE, mem);
+}
+
 static void run_all(built *b, engine e, void **mem)
 {
     for (uint32_t at = 0; at < b->tape.n_insts; at++)
-        if (e >= CPU)
-            run_on_cpu(b, &b->tape.insts[at], pg__isa_name((pg__isa)(e - CPU)), mem);
-        else
-            run_plain(b, &b->tape.insts[at], e == DOUBLE, mem);
+        run_one(b, &b->tape.insts[at], e, mem);
 }
 
 static void **alloc_all(const built *b, engine e)
@@ -728,6 +734,49 @@ static void cpu_agrees_with_double(void **state)
             agrees_with_double((engine)(CPU + isa));
 }
 
+/* The result of one instruction once more, in the place of an operand. */
+static void check_overwriting(const built *b, const pg__inst *i, engine e, void **mem)
+{
+    const pg__val result = pg__out(&b->tape, i, 0);
+    const size_t bytes = (size_t)elems(b, result) * (e == DOUBLE ? sizeof(double) : sizeof(float));
+    uint32_t operands[2];
+    for (size_t k = pg__overwrites(&b->tape, i, operands); k-- > 0;) {
+        const pg__val v = pg__in(&b->tape, i, operands[k]);
+        void *own = mem[v], *want = mem[result];
+        mem[v] = mem[result] = pg__mem_aligned(bytes);
+        memcpy(mem[v], own, bytes);
+        run_one(b, i, e, mem);
+        if (memcmp(mem[v], want, bytes) != 0)
+            fail_msg("%s cannot write over its operand %u", i->op->name, operands[k]);
+        pg__mem_free(mem[v]);
+        mem[v] = own;
+        mem[result] = want;
+    }
+}
+
+static void results_may_lie_over_operands(void **state)
+{
+    size_t n = 0;
+    (void)state;
+    for (size_t c = 0; c < N_CASES; c++)
+        for (int e = FLOAT; e < CPU + PG__N_ISAS; e++) {
+            built b;
+            uint32_t unused[2];
+            if (e >= CPU && !pg__isa_present((pg__isa)(e - CPU)))
+                continue;
+            build(&b, &cases[c]);
+            add_backward(&b);
+            void **mem = run_case(&b, (engine)e);
+            for (uint32_t at = 0; at < b.tape.n_insts; at++) {
+                check_overwriting(&b, &b.tape.insts[at], (engine)e, mem);
+                n += pg__overwrites(&b.tape, &b.tape.insts[at], unused);
+            }
+            free_all(&b, mem);
+            drop(&b);
+        }
+    assert_true(n > 100);
+}
+
 static void every_operation_has_a_case(void **state)
 {
     (void)state;
@@ -884,6 +933,7 @@ int main(void)
         cmocka_unit_test(gradients_equal_finite_differences),
         cmocka_unit_test(float_agrees_with_double),
         cmocka_unit_test(cpu_agrees_with_double),
+        cmocka_unit_test(results_may_lie_over_operands),
         cmocka_unit_test(every_operation_has_a_case),
         cmocka_unit_test(steps_masked_everywhere_attend_to_all_alike),
         cmocka_unit_test(ids_beyond_the_table_give_no_numbers),
