@@ -304,9 +304,11 @@ static pg_status wrong_target(const pg__feed *f, size_t k, const pg__value *want
             PG_NUM(classes));
         pg_err_hint(err, "--loss categorical_crossentropy");
     } else {
+        pg__dims any = want->shape;
+        any.d[0] = PG_DIM_ANY;
         (void)pg_fail(err, PG_E_MISMATCH, "%s: \"%s\" is %s, output \"%s\" is compared with %s%s",
                       a->path, PG_SHOW(a->key), spoken(have).s, PG_SHOW(f->targets[k].layer),
-                      PG_SHAPE(&want->shape), want->elem == PG__INT ? " classes" : "");
+                      PG_SHAPE(&any), want->elem == PG__INT ? " classes" : "");
     }
     return PG_E_MISMATCH;
 }

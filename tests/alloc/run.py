@@ -38,6 +38,7 @@ def main():
         return 77
     t = lambda *x: os.path.join(box.data, *x)  # noqa: E731
     d4 = "files/keras-2.2.4/cnnbn-g2/"
+    fit = ["-q", "-j", "1", t("golden/mlp_digits/model.json"), "--weights", t("golden/mlp_digits/init_weights.h5")]
     cases = [
         ("pginfo", [t(d4, "wrapper_model.h5")], None),
         ("pginfo", ["--json", t(d4, "wrapper_weights.h5")], None),
@@ -61,6 +62,8 @@ def main():
         ("pgunwrap", ["--no-sync", t("files/pytorch/trap/checkpoint.pth.tar")], "o.safetensors"),
         ("pgwrap", ["--no-sync", "--like", t(d4, "wrapper_weights.h5"), t(d4, "template_weights.h5")], "o.h5"),
         ("pgwrap", ["--no-sync", "--gpus", "2", t(d4, "template_weights.h5")], "o.h5"),
+        ("pgfit", fit + ["--loss", "categorical_crossentropy", "--data", t("golden/mlp_digits/data.npz")], None),
+        ("pgfit", fit + ["--predict", t("golden/mlp_digits/data.npz"), "--out"], "o.npz"),
     ]
     bad, n_runs = [], 0
     for tool, args, out in cases:
