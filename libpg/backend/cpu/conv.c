@@ -2,13 +2,11 @@
  * geometry, and from there to the first way that does it. */
 #include "backend/cpu/conv.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "base/try.h"
 #include "ops/attrs.h"
 
-extern const pg__conv_way pg__conv_wino;
+extern const pg__conv_way pg__conv_wino, pg__conv_depthwise;
 #ifdef PG_HAVE_ONEDNN
 extern const pg__conv_way pg__conv_matmul, pg__conv_dnnl;
 #endif
@@ -16,12 +14,28 @@ extern const pg__conv_way pg__conv_matmul, pg__conv_dnnl;
 /* In the order in which they are asked. */
 static const pg__conv_way *const ways[] = {
     &pg__conv_wino,
+    &pg__conv_depthwise,
 #ifdef PG_HAVE_ONEDNN
     &pg__conv_matmul,
     &pg__conv_dnnl,
 #endif
     NULL,
 };
+
+extern const pg__conv_kernels pg__conv_kernels_f32;
+#ifdef PG_HAVE_X86_ISAS
+extern const pg__conv_kernels pg__conv_kernels_avx2, pg__conv_kernels_avx512;
+#endif
+
+static const pg__conv_kernels *kernels_of(pg__isa isa)
+{
+#ifdef PG_HAVE_X86_ISAS
+    if (isa != PG__ISA_BASE)
+        return isa == PG__ISA_AVX512 ? &pg__conv_kernels_avx512 : &pg__conv_kernels_avx2;
+#endif
+    (void)isa;
+    return &pg__conv_kernels_f32;
+}
 
 typedef struct kernel {
     pg__conv c;
@@ -47,6 +61,7 @@ static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
     pg__conv c = {.pass = pass,
                   .has_bias = pass == PG__CONV_Y && pg__cpu_has(i, 2),
                   .isa = i->isa,
+                  .kernels = kernels_of(i->isa),
                   .how = i->opts->conv,
                   .rows = (size_t)x->d[0],
                   .in = last(x),
@@ -165,22 +180,3 @@ static void run(const void *state, void *const *args, void *scratch, const void 
 const pg__cpu_kernel pg__cpu_conv = {prepare_y, release, share, run};
 const pg__cpu_kernel pg__cpu_conv_dx = {prepare_x, release, share, run};
 const pg__cpu_kernel pg__cpu_conv_dw = {prepare_w, release, NULL, run};
-
-/* Blocks of 256 rows first, so that errors grow with their number only. */
-void pg__column_sums(const float *v, size_t m, size_t n, float *sums)
-{
-    float part[64];
-    for (size_t j = 0; j < n; j += 64) {
-        const size_t w = n - j < 64 ? n - j : 64;
-        memset(sums + j, 0, w * sizeof *sums);
-        for (size_t r = 0; r < m; r += 256) {
-            const size_t end = r + 256 < m ? r + 256 : m;
-            memset(part, 0, sizeof part);
-            for (size_t i = r; i < end; i++)
-                for (size_t o = 0; o < w; o++)
-                    part[o] += v[i * n + j + o];
-            for (size_t o = 0; o < w; o++)
-                sums[j + o] += part[o];
-        }
-    }
-}

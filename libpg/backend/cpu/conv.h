@@ -6,6 +6,7 @@
 #ifndef PG_BACKEND_CPU_CONV_H
 #define PG_BACKEND_CPU_CONV_H
 
+#include "backend/cpu/conv_kernels.h"
 #include "backend/cpu/cpu.h"
 
 typedef enum pg__conv_pass {
@@ -20,7 +21,8 @@ typedef struct pg__conv {
     int how; /* pg__dev_opts.conv */
     int has_bias;
     pg__isa isa;
-    size_t rows, in, out, groups; /* in, out: channels of x, of y */
+    const pg__conv_kernels *kernels; /* of that instruction set */
+    size_t rows, in, out, groups;    /* in, out: channels of x, of y */
     size_t x[3], y[3], k[3], stride[3], dilation[3], before[3], after[3];
 } pg__conv;
 
@@ -50,8 +52,5 @@ static inline int pg__conv_all(const size_t v[3], size_t number)
 {
     return v[0] == number && v[1] == number && v[2] == number;
 }
-
-/* sums[n] of the rows of v[m x n], in an order that depends on m alone. */
-void pg__column_sums(const float *v, size_t m, size_t n, float *sums);
 
 #endif

@@ -236,7 +236,7 @@ static void run_w(const state *s, const pg__conv_mem *m, pg__dnnl_md_ref pad)
             put_in_order(s, w, m->w);
     }
     if (m->b)
-        pg__column_sums(m->y, s->c.rows * pg__conv_cells(s->c.y), s->c.out, m->b);
+        s->c.kernels->column_sums(m->y, s->c.rows * pg__conv_cells(s->c.y), s->c.out, m->b);
 }
 
 static void run(const void *p, const pg__conv_mem *m)

@@ -98,7 +98,7 @@ static void run(const void *p, const pg__conv_mem *m)
         if (m->w)
             pg__gemm(k, n, rows, 1, (pg__mat){lines, k, 1}, (pg__mat){m->y, n, 0}, 0, m->w, n);
         if (m->b)
-            pg__column_sums(m->y, rows, n, m->b);
+            s->c.kernels->column_sums(m->y, rows, n, m->b);
         break;
     }
 }
