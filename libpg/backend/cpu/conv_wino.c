@@ -31,14 +31,15 @@ static int covered(const pg__conv *c)
            c->y[0] == 1 && c->before[1] <= 2 && c->before[2] <= 2;
 }
 
-/* Measured: transforms cost as much as a few channels, and the part of a tile that lies outside of
- * the image is computed for nothing. */
+/* Measured: transforms cost as much as a few channels; the part of a tile that lies outside of the
+ * image is computed for nothing; a kernel is too large to transform for a handful of tiles. */
 static int pays(const pg__conv *c)
 {
     const size_t h = c->pass == PG__CONV_X ? c->x[1] : c->y[1];
     const size_t w = c->pass == PG__CONV_X ? c->x[2] : c->y[2];
-    const size_t tiled = (h + 3) / 4 * ((w + 3) / 4) * 16;
-    return c->in >= 16 && c->out >= 16 && 2 * h * w >= tiled;
+    const size_t tiles = (h + 3) / 4 * ((w + 3) / 4);
+    return c->in >= 8 && c->out >= 8 && c->in * c->out >= 256 && 2 * h * w >= 16 * tiles &&
+           c->rows * tiles >= 8;
 }
 
 static size_t round_up(size_t n, size_t to)

@@ -162,21 +162,24 @@ PG_INLINE vec load_n(const float *p, size_t n)
 }
 
 /* n channels of a tile, those from channel c on; cells outside of the image are 0. */
-PG_INLINE void operand_tile(const pg__wino *p, const float *image, spot s, size_t n, float *to)
+PG_INLINE void operand_tile(const pg__wino *p, const float *image, spot s, size_t n, int inside,
+                            float *to)
 {
     vec in[6], out[6], t[6][6];
-    const size_t line = p->w * p->in;
+    const size_t line = p->w * p->in, top = s.y - p->before_h, left = s.x - p->before_w;
     for (size_t j = 0; j < 6; j++) {
-        const size_t x = s.x + j - p->before_w; /* in front: larger than any width */
+        const size_t x = left + j; /* in front of the image: larger than any width */
         PG_UNROLL for (size_t i = 0; i < 6; i++)
         {
-            const size_t y = s.y + i - p->before_h;
-            in[i] = x < p->w && y < p->h ? load_n(image + y * line + x * p->in, n) : pg__splat(0);
+            const size_t y = top + i;
+            in[i] = inside || (x < p->w && y < p->h) ? load_n(image + y * line + x * p->in, n)
+                                                     : pg__splat(0);
         }
         operand_6(out, in);
         PG_UNROLL for (size_t i = 0; i < 6; i++) t[i][j] = out[i];
     }
-    for (size_t i = 0; i < 6; i++) {
+    PG_UNROLL for (size_t i = 0; i < 6; i++)
+    {
         operand_6(out, t[i]);
         PG_UNROLL for (size_t j = 0; j < 6; j++) pg__store(to + (i * 6 + j) * p->plane_in, out[j]);
     }
@@ -189,23 +192,29 @@ static void operand_tiles(const pg__wino *p, const float *operand, size_t first,
     for (size_t t = 0; t < n; t++, planes += p->ld_in) {
         const spot s = spot_of(p, first + t);
         const float *image = operand + s.row * p->h * p->w * p->in;
+        const int inside = s.y >= p->before_h && s.y + 6 <= p->h + p->before_h &&
+                           s.x >= p->before_w && s.x + 6 <= p->w + p->before_w;
         size_t c = 0;
+        for (; inside && c + PG_VEC <= p->in; c += PG_VEC)
+            operand_tile(p, image + c, s, PG_VEC, 1, planes + c);
         for (; c + PG_VEC <= p->in; c += PG_VEC)
-            operand_tile(p, image + c, s, PG_VEC, planes + c);
+            operand_tile(p, image + c, s, PG_VEC, 0, planes + c);
         if (c < p->in)
-            operand_tile(p, image + c, s, p->in - c, planes + c);
+            operand_tile(p, image + c, s, p->in - c, 0, planes + c);
     }
 }
 
-PG_INLINE void gradient_tile(const pg__wino *p, const float *image, spot s, size_t n, float *to)
+PG_INLINE void gradient_tile(const pg__wino *p, const float *image, spot s, size_t n, int inside,
+                             float *to)
 {
     vec in[4], out[6], t[6][4];
     for (size_t j = 0; j < 4; j++) {
         PG_UNROLL for (size_t i = 0; i < 4; i++)
         {
             const size_t y = s.y + i, x = s.x + j;
-            in[i] = y < p->out_h && x < p->out_w ? load_n(image + (y * p->out_w + x) * p->out, n)
-                                                 : pg__splat(0);
+            in[i] = inside || (y < p->out_h && x < p->out_w)
+                        ? load_n(image + (y * p->out_w + x) * p->out, n)
+                        : pg__splat(0);
         }
         gradient_6(out, in);
         PG_UNROLL for (size_t i = 0; i < 6; i++) t[i][j] = out[i];
@@ -222,11 +231,14 @@ static void gradient_tiles(const pg__wino *p, const float *dy, size_t first, siz
     for (size_t t = 0; t < n; t++, planes += p->ld_out) {
         const spot s = spot_of(p, first + t);
         const float *image = dy + s.row * p->out_h * p->out_w * p->out;
+        const int inside = s.y + 4 <= p->out_h && s.x + 4 <= p->out_w;
         size_t c = 0;
+        for (; inside && c + PG_VEC <= p->out; c += PG_VEC)
+            gradient_tile(p, image + c, s, PG_VEC, 1, planes + c);
         for (; c + PG_VEC <= p->out; c += PG_VEC)
-            gradient_tile(p, image + c, s, PG_VEC, planes + c);
+            gradient_tile(p, image + c, s, PG_VEC, 0, planes + c);
         if (c < p->out)
-            gradient_tile(p, image + c, s, p->out - c, planes + c);
+            gradient_tile(p, image + c, s, p->out - c, 0, planes + c);
         for (c += PG_VEC; c < p->ld_out; c += PG_VEC) /* the last panel's rest */
             for (size_t i = 0; i < CELLS; i++)
                 pg__store(planes + i * p->plane_out + c, pg__splat(0));
