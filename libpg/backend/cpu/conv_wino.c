@@ -47,15 +47,26 @@ static size_t round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Tiles for which both operands' planes stay in the cache of second level, unless the kernel's do
- * not: then more, so that those are read less often. */
-static size_t tiles_at_once(const pg__wino *p, size_t mr)
+#define MB ((size_t)1 << 20)
+
+/* Tiles for which both operands' planes stay in the cache of second level. Where the kernel is too
+ * large for that, it is transformed again for each block: then as many as the last level may hold,
+ * and panels that the second holds. */
+static void plan_blocks(pg__wino *p, const pg__wino_kernels *k)
 {
-    const size_t per_tile = PG__WINO_CELLS * (p->ld_in + p->ld_out) * sizeof(float);
     const size_t kernel = PG__WINO_CELLS * p->ld_in * p->ld_out * sizeof(float);
-    const size_t room = kernel > (1u << 20) ? (4u << 20) : (1u << 19);
-    const size_t n = room / per_tile / mr * mr;
-    return n > mr ? n : mr;
+    const size_t panel = PG__WINO_CELLS * p->ld_in * k->panel * sizeof(float);
+    const size_t panels = p->ld_out / k->panel;
+    size_t room = kernel > MB ? 4 * MB : MB / 2;
+    if (kernel > 5 * MB / 2) {
+        p->group = MB / panel > 1 ? MB / panel : 1;
+        p->group = p->group < panels ? p->group : panels;
+        p->ld_out = p->group * k->panel;
+        room = 8 * MB;
+    }
+    const size_t per_tile = PG__WINO_CELLS * (p->ld_in + p->ld_out) * sizeof(float);
+    const size_t n = room / per_tile / k->mr * k->mr;
+    p->block = n > k->mr ? n : k->mr;
 }
 
 static void plan_gradient(pg__wino *p, const pg__wino_kernels *k)
@@ -90,7 +101,7 @@ static void plan(state *s, const pg__conv *c)
     if (c->pass == PG__CONV_W)
         plan_gradient(p, s->k);
     else
-        p->block = tiles_at_once(p, s->k->mr);
+        plan_blocks(p, s->k);
     if (p->block > p->tiles)
         p->block = p->tiles;
     /* Not a multiple of a page, or all planes would want the same lines of the cache. */
@@ -102,7 +113,7 @@ static size_t scratch_floats(const pg__wino *p, pg__conv_pass pass)
 {
     const size_t planes = PG__WINO_CELLS * (p->plane_in + p->plane_out);
     if (pass != PG__CONV_W)
-        return planes;
+        return planes + (p->group ? PG__WINO_CELLS * p->in * p->ld_out : 0);
     return planes +
            PG__WINO_CELLS * (p->block < p->tiles ? p->in * p->ld_out : p->block_in * p->block_out);
 }
@@ -119,7 +130,7 @@ static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err
     plan(s, c);
     needs->tol_f32 = 5e-5;
     needs->scratch_bytes = scratch_floats(&s->p, c->pass) * sizeof(float);
-    if (c->pass != PG__CONV_W)
+    if (c->pass != PG__CONV_W && s->p.group == 0)
         needs->shared_bytes = PG__WINO_CELLS * s->p.in * s->p.ld_out * sizeof(float);
     *out = s;
     return PG_OK;
@@ -139,9 +150,10 @@ static void pack(const void *p, const float *w, float *packed)
 static void run(const void *p, const pg__conv_mem *m)
 {
     const state *s = p;
+    const float *kernel = s->p.group ? m->w : m->packed;
     switch (s->pass) {
-    case PG__CONV_Y: s->k->convolve(&s->p, m->x, m->packed, m->b, m->y, m->scratch); break;
-    case PG__CONV_X: s->k->convolve(&s->p, m->y, m->packed, NULL, m->x, m->scratch); break;
+    case PG__CONV_Y: s->k->convolve(&s->p, m->x, kernel, m->b, m->y, m->scratch); break;
+    case PG__CONV_X: s->k->convolve(&s->p, m->y, kernel, NULL, m->x, m->scratch); break;
     case PG__CONV_W: s->k->gradient(&s->p, m->x, m->y, m->w, m->b, m->scratch); break;
     }
 }

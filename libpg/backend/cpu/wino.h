@@ -22,6 +22,8 @@ typedef struct pg__wino {
     size_t tiles, block;        /* of all rows; that are transformed at a time */
     size_t ld_in, ld_out;       /* floats from tile to tile within a plane */
     size_t plane_in, plane_out; /* from plane to plane */
+    size_t group;               /* panels of a large kernel that are transformed at a time, in
+                                   scratch; 0: all are packed beforehand */
     size_t block_in, block_out; /* gradient of the kernel: channels that are multiplied at a time */
 } pg__wino;
 
@@ -30,8 +32,9 @@ typedef struct pg__wino_kernels {
     size_t mr, panel; /* a product's inner block: mr tiles (or channels) by `panel` channels */
     /* packed: planes of panels of (in, panel) */
     void (*pack)(const pg__wino *p, const float *w, float *packed);
-    /* bias may be NULL; scratch: planes of the operand, then of the result */
-    void (*convolve)(const pg__wino *p, const float *operand, const float *packed,
+    /* kernel: packed, or with p->group as it is; bias may be NULL; scratch: planes of the operand,
+     * then of the result, then with p->group of that many panels */
+    void (*convolve)(const pg__wino *p, const float *operand, const float *kernel,
                      const float *bias, float *result, float *scratch);
     /* dw or db may be NULL; scratch: planes of both operands, then of the products: block_in x
      * block_out, or in x out where there is more than one block of tiles */

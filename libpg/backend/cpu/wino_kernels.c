@@ -270,19 +270,20 @@ PG_INLINE void result_tile(const pg__wino *p, const float *from, spot s, size_t 
     }
 }
 
+/* Channels [from, to) of the result; the planes begin with channel `from`. */
 static void result_tiles(const pg__wino *p, const float *planes, size_t first, size_t n,
-                         const float *bias, float *result)
+                         const float *bias, float *result, size_t from, size_t to)
 {
     for (size_t t = 0; t < n; t++, planes += p->ld_out) {
         const spot s = spot_of(p, first + t);
         float *image = result + s.row * p->out_h * p->out_w * p->out;
-        size_t c = 0;
-        for (; c + PG_VEC <= p->out; c += PG_VEC)
-            result_tile(p, planes + c, s, PG_VEC, bias ? pg__load(bias + c) : pg__splat(0),
+        size_t c = from;
+        for (; c + PG_VEC <= to; c += PG_VEC)
+            result_tile(p, planes + c - from, s, PG_VEC, bias ? pg__load(bias + c) : pg__splat(0),
                         image + c);
-        if (c < p->out)
-            result_tile(p, planes + c, s, p->out - c,
-                        bias ? pg__load_some(bias + c, p->out - c) : pg__splat(0), image + c);
+        if (c < to)
+            result_tile(p, planes + c - from, s, to - c,
+                        bias ? pg__load_some(bias + c, to - c) : pg__splat(0), image + c);
     }
 }
 
@@ -302,13 +303,15 @@ static inline void kernel_cells(const pg__wino *p, const float *w, size_t i, siz
     }
 }
 
-static void pack(const pg__wino *p, const float *w, float *packed)
+/* Panels [first, first + panels). */
+static void pack_panels(const pg__wino *p, const float *w, size_t first, size_t panels,
+                        float *packed)
 {
-    const size_t panels = (p->out + PANEL - 1) / PANEL, plane = panels * p->in * PANEL;
-    for (size_t o = 0; o < panels * PANEL; o += PG_VEC)
+    const size_t plane = panels * p->in * PANEL;
+    for (size_t o = first * PANEL; o < (first + panels) * PANEL; o += PG_VEC)
         for (size_t i = 0; i < p->in; i++) {
             vec v[3][3] = {{{0}}}, out[6], t[6][3];
-            float *to = packed + (o / PANEL * p->in + i) * PANEL + o % PANEL;
+            float *to = packed + ((o / PANEL - first) * p->in + i) * PANEL + o % PANEL;
             if (o < p->out)
                 kernel_cells(p, w, i, o, v);
             for (size_t k = 0; k < 3; k++) {
@@ -322,6 +325,11 @@ static void pack(const pg__wino *p, const float *w, float *packed)
                     pg__store(to + (r * 6 + k) * plane, out[k]);
             }
         }
+}
+
+static void pack(const pg__wino *p, const float *w, float *packed)
+{
+    pack_panels(p, w, 0, (p->out + PANEL - 1) / PANEL, packed);
 }
 
 /* Back from products (in x out, rows of ld) to the kernel's gradient, a vector of filters. */
@@ -348,22 +356,38 @@ static void unpack_vector(const pg__wino *p, const float *from, size_t plane, fl
 
 /* ---- the passes ---- */
 
-static void convolve(const pg__wino *p, const float *operand, const float *packed,
+/* Tiles [0, n) of the planes by some panels of the kernel. */
+static void multiply(const pg__wino *p, const float *planes_in, size_t n, const float *packed,
+                     size_t panels, float *planes_out)
+{
+    for (size_t cell = 0; cell < CELLS; cell++)
+        for (size_t o = 0; o < panels; o++)
+            for (size_t t = 0; t < n; t += MR)
+                products[min_size(MR, n - t)](
+                    p->in, planes_in + cell * p->plane_in + t * p->ld_in, p->ld_in, 1,
+                    packed + (cell * panels + o) * p->in * PANEL, PANEL,
+                    planes_out + cell * p->plane_out + t * p->ld_out + o * PANEL, p->ld_out, 0);
+}
+
+/* A large kernel would take four times its size in memory, and each lane would read it all: it is
+ * transformed where it is used, some panels at a time. */
+static void convolve(const pg__wino *p, const float *operand, const float *kernel,
                      const float *bias, float *result, float *scratch)
 {
-    const size_t panels = (p->out + PANEL - 1) / PANEL;
+    const size_t panels = (p->out + PANEL - 1) / PANEL, group = p->group ? p->group : panels;
     float *planes_in = scratch, *planes_out = scratch + CELLS * p->plane_in;
+    float *some = planes_out + CELLS * p->plane_out;
     for (size_t first = 0; first < p->tiles; first += p->block) {
         const size_t n = min_size(p->block, p->tiles - first);
         operand_tiles(p, operand, first, n, planes_in);
-        for (size_t cell = 0; cell < CELLS; cell++)
-            for (size_t o = 0; o < panels; o++)
-                for (size_t t = 0; t < n; t += MR)
-                    products[min_size(MR, n - t)](
-                        p->in, planes_in + cell * p->plane_in + t * p->ld_in, p->ld_in, 1,
-                        packed + (cell * panels + o) * p->in * PANEL, PANEL,
-                        planes_out + cell * p->plane_out + t * p->ld_out + o * PANEL, p->ld_out, 0);
-        result_tiles(p, planes_out, first, n, bias, result);
+        for (size_t o = 0; o < panels; o += group) {
+            const size_t n_panels = min_size(group, panels - o);
+            if (p->group)
+                pack_panels(p, kernel, o, n_panels, some);
+            multiply(p, planes_in, n, p->group ? some : kernel, n_panels, planes_out);
+            result_tiles(p, planes_out, first, n, bias, result, o * PANEL,
+                         min_size(p->out, (o + n_panels) * PANEL));
+        }
     }
 }
 

@@ -37,6 +37,7 @@ static const shape shapes[] = {
     {2, 5, 19, 70, 1, {16, 16}, {3, 3}, PLAIN, AROUND},
     {2, 2, 96, 112, 1, {15, 17}, {3, 3}, PLAIN, AROUND},
     {2, 1, 160, 144, 1, {40, 4}, {3, 3}, PLAIN, AROUND},
+    {2, 2, 150, 210, 1, {13, 9}, {3, 3}, PLAIN, AROUND}, /* a kernel too large to be packed whole */
     {2, 1, 64, 64, 1, {1, 1}, {3, 3}, PLAIN, AROUND},
     /* what is one product: one cell, kernels side by side, gaps, cells left over */
     {2, 2, 17, 3, 1, {5, 4}, {1, 1}, PLAIN},
