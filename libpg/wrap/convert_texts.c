@@ -116,14 +116,53 @@ done:
 /* What compile() takes besides the optimizer, in both forms under the same key. */
 static const char *const compile_keys[] = {"loss", "metrics", "weighted_metrics", "loss_weights"};
 
-/* Does a loss or metric say what it is by name alone: strings, in lists and dicts? Objects are
- * serialised differently by the two containers. */
-static int by_names(const char *text, pg__json_span s)
+/* A loss or metric of the other container: {"class_name", "config"}, which .keras gives a module.
+ * *known: 0 if it is somebody's own. */
+static pg_status add_object(pg__str *out, int *known, const char *text, pg__json_span s,
+                            const char *module, int to_zip, pg_err *err)
 {
-    for (size_t i = s.off; i + 11 < s.off + s.n; i++)
-        if (memcmp(text + i, "\"class_name\"", 12) == 0)
-            return 0;
-    return 1;
+    pg_status st = PG_OK;
+    const pg__json_span name = pg__json_member(text, s, "class_name"),
+                        config = pg__json_member(text, s, "config"),
+                        from = pg__json_member(text, s, "module"),
+                        custom = pg__json_member(text, s, "registered_name");
+    *known &= config.n && !memchr(text + name.off, '>', name.n) &&
+              (to_zip || pg__json_is_text(text, from, module)) && pg__json_is_null(text, custom);
+    PG_TRY(pg__str_puts(out, "{", err));
+    if (to_zip)
+        PG_TRY(add_word(out, "module", module, err));
+    PG_TRY(add_span(out, "class_name", text, name, err));
+    PG_TRY(add_span(out, "config", text, config, err));
+    PG_TRY(pg__str_puts(out, to_zip ? ", \"registered_name\": null}" : "}", err));
+done:
+    return st;
+}
+
+/* Losses or metrics, in lists and dicts at most two deep: strings stay. */
+static pg_status add_words(pg__str *out, int *known, const char *text, pg__json_span s,
+                           const char *module, int to_zip, int depth, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__json_walk w = pg__json_walk_of(text, s);
+    const int is_list = s.n && text[s.off] == '[', is_object = s.n && text[s.off] == '{';
+    if (is_object && pg__json_member(text, s, "class_name").n)
+        return add_object(out, known, text, s, module, to_zip, err);
+    if ((!is_list && !is_object) || depth == 3) {
+        *known &= depth < 3;
+        return pg__str_add(out, text + s.off, s.n, err);
+    }
+    PG_TRY(pg__str_puts(out, is_list ? "[" : "{", err));
+    for (int some = 0; pg__json_walk_next(&w); some = 1) {
+        PG_TRY(pg__str_puts(out, some ? ", " : "", err));
+        if (is_object) {
+            PG_TRY(pg__str_add(out, text + w.key.off, w.key.n, err));
+            PG_TRY(pg__str_puts(out, ": ", err));
+        }
+        PG_TRY(add_words(out, known, text, w.value, module, to_zip, depth + 1, err));
+    }
+    PG_TRY(pg__str_puts(out, is_list ? "]" : "}", err));
+done:
+    return st;
 }
 
 /* The training configuration for the other container. *lost: a key that could not be said. */
@@ -131,7 +170,7 @@ static pg_status compile_args(pg__str *out, const char **lost, const char *text,
                               int to_zip, int dialect, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__str optimizer = {0};
+    pg__str optimizer = {0}, value = {0};
     const pg__json_span o = pg__json_member(text, from, to_zip ? "optimizer_config" : "optimizer");
     *lost = NULL;
     PG_TRY(to_zip ? zip_optimizer(&optimizer, text, o, dialect, err)
@@ -145,17 +184,19 @@ static pg_status compile_args(pg__str *out, const char **lost, const char *text,
         PG_TRY(add_raw(out, "optimizer", optimizer.s, optimizer.n, err));
     for (size_t i = 0; i < sizeof compile_keys / sizeof *compile_keys; i++) {
         const pg__json_span v = pg__json_member(text, from, compile_keys[i]);
-        const int named = by_names(text, v);
-        if (!named && i == 0) {
+        int known = 1;
+        value.n = 0;
+        PG_TRY(add_words(&value, &known, text, v, i ? "keras.metrics" : "keras.losses", to_zip, 0,
+                         err));
+        if (!known && i == 0) {
             *lost = "loss";
             goto done;
         }
-        if (!named)
+        if (!known)
             *lost = compile_keys[i];
-        if (named)
-            PG_TRY(add_span(out, compile_keys[i], text, v, err));
-        else
-            PG_TRY(add_raw(out, compile_keys[i], "null", 4, err));
+        if (!known || v.n)
+            PG_TRY(
+                add_raw(out, compile_keys[i], known ? value.s : "null", known ? value.n : 4, err));
     }
     if (!to_zip)
         PG_TRY(add_raw(out, "optimizer_config", optimizer.s, optimizer.n, err));
@@ -164,6 +205,7 @@ done:
     if (*lost && (strcmp(*lost, "optimizer") == 0 || strcmp(*lost, "loss") == 0))
         out->n = 0;
     pg__str_fini(&optimizer);
+    pg__str_fini(&value);
     return st;
 }
 
