@@ -256,7 +256,8 @@ void pg__compiled_fini(pg__compiled *c)
 }
 
 /* One loss or metric: its name, with what it was given beside it. */
-static pg_status read_one(pg__str *out, const pg__json *j, const char *what, pg_err *err)
+static pg_status read_one(pg__str *out, const pg__json *j, const char *output, const char *what,
+                          pg_err *err)
 {
     static const char *const params[] = {"delta", "label_smoothing"};
     static const double usual[] = {1, 0};
@@ -274,6 +275,9 @@ static pg_status read_one(pg__str *out, const pg__json *j, const char *what, pg_
         name = class_name;
     if (!name)
         PG_FAIL(PG_E_UNSUPPORTED, "its training configuration has a %s without a name", what);
+    const size_t n = output ? strlen(output) : 0;
+    if (n && strncmp(name, output, n) == 0 && name[n] == '_' && name[n + 1]) /* "out_accuracy" */
+        name += n + 1;
     if (pg__json_bool(pg__json_get(config, "from_logits"), 0))
         PG_FAIL(PG_E_UNSUPPORTED, "its training configuration asks for %s from logits",
                 PG_SHOW(name));
@@ -302,7 +306,7 @@ static pg_status read_list(pg__str *out, const pg__json *j, const char *output, 
         PG_TRY(pg__str_puts(out, out->n ? "," : "", err));
         if (output)
             PG_TRY(pg__str_printf(out, err, "%s=", output));
-        PG_TRY(read_one(out, one, what, err));
+        PG_TRY(read_one(out, one, output, what, err));
     }
 done:
     return st;

@@ -99,7 +99,7 @@ static pg_status set_key(pg__optimiser *o, const char *key, size_t len, double v
         if (keys[i].is_flag)
             *(int *)field = v != 0;
         else
-            *(double *)field = as_float(v);
+            *(double *)field = v;
         return PG_OK;
     }
     (void)pg_fail(err, PG_E_ARG, "optimizer %s has no \"%.*s\"", o->name, (int)len, key);
@@ -107,6 +107,17 @@ static pg_status set_key(pg__optimiser *o, const char *key, size_t len, double v
                        "epsilon, amsgrad, centered, weight_decay, initial_accumulator_value, "
                        "clipnorm, global_clipnorm, clipvalue");
     return PG_E_ARG;
+}
+
+/* All numbers are float32 variables to 2.10; later only the learning rate is one. */
+static void round_numbers(pg__optimiser *o)
+{
+    o->lr = as_float(o->lr);
+    for (size_t i = 0; o->legacy && i < sizeof keys / sizeof *keys; i++)
+        if (!keys[i].is_flag) {
+            double *field = (double *)(void *)((char *)o + keys[i].off);
+            *field = as_float(*field);
+        }
 }
 
 /* The learning rates and decays that no step can use; `decay` belongs to the older rules. */
@@ -122,6 +133,7 @@ static pg_status check(pg__optimiser *o, pg_err *err)
                        "optimizer %s: weight_decay is covered for Adam and AdamW", o->name);
     if (o->decay > 0)
         o->legacy = 1;
+    round_numbers(o);
     return PG_OK;
 }
 

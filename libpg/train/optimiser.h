@@ -6,8 +6,8 @@
 #include "model/rules.h"
 #include "ops/optimiser.h"
 
-/* One optimizer as Keras configures it. Numbers are float32 variables in Keras: 0.3 is kept, and
- * shown, as 0.30000001192092896. */
+/* One optimizer as Keras configures it. Where numbers are float32 variables in Keras, 0.3 is kept,
+ * and shown, as 0.30000001192092896. */
 typedef struct pg__optimiser {
     const char *name; /* "Adam": Keras' class name (static) */
     int legacy;       /* rules of Keras to 2.10 */

@@ -280,8 +280,9 @@ pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err
     if (t->graph->dialect != 1) /* Keras 1 sorts it by names */
         PG_TRY(take(&taken, t, file, at, n, err));
     if (taken)
-        PG_TRY(pg__strs_printf(&t->notes, err, "%s: goes on after %s updates of %s", PG_SHOW(name),
-                               PG_NUM(t->optimiser.iterations), t->optimiser.name));
+        PG_TRY(pg__strs_printf(&t->notes, err, "%s: goes on after %s update%s of %s", PG_SHOW(name),
+                               PG_NUM(t->optimiser.iterations),
+                               t->optimiser.iterations == 1 ? "" : "s", t->optimiser.name));
     else
         PG_TRY(pg__strs_printf(
             &t->notes, err, "%s: optimizer state (%zu tensors) is not that of %s: it starts anew",
