@@ -5,7 +5,7 @@
 #include <string.h>
 
 static pg_check_opts o;
-static const char *format;
+static const char *format, *tolerance;
 
 static const cli_opt options[] = {
     {0, "model", "MODEL", NULL, &o.model, NULL, NULL,
@@ -17,10 +17,12 @@ static const cli_opt options[] = {
      "layers of unknown classes fail instead of being noted"},
     {0, "sha256", "FILE", NULL, &o.sha256, NULL, NULL,
      "also: its SHA-256 is the one in FILE (a SHA256SUMS)"},
-    {0, "input", "FILE", NULL, &o.input, NULL, NULL, "predict from these (not in this version)"},
-    {0, "expect", "FILE", NULL, &o.expect, NULL, NULL,
-     "and compare with these predictions (not in this version)"},
-    {0, "device", "DEVICE", NULL, &o.device, NULL, NULL, "predict there (not in this version)"},
+    {0, "input", "FILE", NULL, &o.input, NULL, NULL,
+     "also: what it predicts for these rows (.npy, .npz, ...)"},
+    {0, "expect", "FILE", NULL, &o.expect, NULL, NULL, "is this (.npy; several outputs: .npz)"},
+    {0, "tolerance", "T", NULL, &tolerance, NULL, NULL,
+     "times max(1, |expected|): how far off it may be (default 1e-4)"},
+    {0, "device", "DEVICE", NULL, &o.device, NULL, NULL, "predict there (default cpu:0)"},
     {0, "format", "FORMAT", NULL, &format, NULL, "text|tap|junit|github",
      "text, tap (version 13), junit (XML) or github (annotations)"},
     {0},
@@ -31,6 +33,7 @@ static const cli_example examples[] = {
     {"pgcheck --finite checkpoints/*.h5", "did the training diverge?"},
     {"pgcheck --format github --model m.json *.h5", "the same in a workflow of GitHub"},
     {"pgcheck --sha256 SHA256SUMS model.keras", "is it the published file?"},
+    {"pgcheck --input x.npy --expect y.npy model.keras", "does it predict what Keras predicts?"},
     {"pgcheck out/", "a split model: are all its shards whole?"},
     {0},
 };
@@ -45,11 +48,12 @@ static const char *const about[] = {
     "  values     no NaN, no infinity\n"
     "  checksums  of the shards of a split model, as its manifest has them; SHA-256 with "
     "--sha256,\n"
-    "             for a folder those of all files in it",
-    "With --finite or --no-wrapper only these run, and what --model and --sha256 ask for. Layers "
-    "of\n"
-    "unknown classes are checked by the number of their weights and noted. With several files the\n"
-    "exit status is the worst.",
+    "             for a folder those of all files in it\n"
+    "  predicted  with --input and --expect: loaded strictly on one device, it predicts just that",
+    "With --finite or --no-wrapper only these run, and what --model, --sha256 and --input ask "
+    "for.\n"
+    "Layers of unknown classes are checked by the number of their weights and noted. With several\n"
+    "files the exit status is the worst.",
     NULL,
 };
 
@@ -132,6 +136,15 @@ static void print(const checked *files, size_t n)
         check_print_github(files, n);
 }
 
+static int read_tolerance(void)
+{
+    char *end = NULL;
+    if (!tolerance)
+        return 1;
+    o.tolerance = strtod(tolerance, &end);
+    return *tolerance != '\0' && *end == '\0' && o.tolerance > 0;
+}
+
 int main(int argc, char **argv)
 {
     const size_t n = cli_parse(&tool, argc, argv);
@@ -139,6 +152,9 @@ int main(int argc, char **argv)
     checked *files = calloc(n, sizeof *files);
     if (!files)
         return cli_finish(cli_complain(NULL, NULL, "out of memory"));
+    if (!read_tolerance())
+        return cli_finish(cli_complain(NULL, NULL, "--tolerance %s: not a number above 0",
+                                       cli_name(tolerance).s));
     o.trust_input = cli.trust_input;
     o.cancel = cli_cancel();
     size_t done = 0;

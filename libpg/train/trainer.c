@@ -308,11 +308,15 @@ static pg_status read_training(pg_trainer *t, const pg_train_opts *asked, const 
     pg_train_opts o = *asked;
     pg__compiled said = {.legacy = -1};
     pg_status st = PG_OK;
-    if (file && (!o.loss || !(o.optimizer || o.optimizer_json)))
+    if (o.for_prediction) {
+        o.optimizer = "SGD"; /* which keeps nothing */
+        o.optimizer_json = o.loss = o.metrics = o.weighted_metrics = NULL;
+    } else if (file && (!o.loss || !(o.optimizer || o.optimizer_json))) {
         st = pg__compiled_of(&said, t, file, err);
-    if (st != PG_OK)
-        pg_err_prefix(err, PG_SHOW(asked->model));
-    PG_TRY(st);
+        if (st != PG_OK)
+            pg_err_prefix(err, PG_SHOW(asked->model));
+        PG_TRY(st);
+    }
     if (said.optimizer.n && !o.optimizer && !o.optimizer_json) {
         o.optimizer_json = said.optimizer.s;
         if (o.optimizer_rules == 0 && said.legacy >= 0)
@@ -369,9 +373,11 @@ static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *
         PG_TRY(pg__trainer_initialise(t, o->seed, err));
     else
         PG_TRY(pg__trainer_load(t, from, path, err));
-    if (!o->weights && own && !o->optimizer && !o->optimizer_json)
+    if (o->weights || !own || o->for_prediction)
+        goto done;
+    if (!o->optimizer && !o->optimizer_json)
         PG_TRY(pg__state_take(t, own, o->model, err));
-    else if (!o->weights && own && pg_store_n_state(own) > 0)
+    else if (pg_store_n_state(own) > 0)
         PG_TRY(pg__strs_printf(&t->notes, err,
                                "%s: its optimizer's state is left out: %s starts anew",
                                PG_SHOW(o->model), t->optimiser.name));

@@ -268,6 +268,8 @@ static pg_status run(pg__checking *c, pg_err *err)
         PG_TRY(pg__check_shards(c, err));
     if (c->o->sha256)
         PG_TRY(pg__check_sum(c, err));
+    if (c->o->input)
+        PG_TRY(pg__check_predictions(c, err));
     PG_TRY(make_hint(c, err));
 done:
     return st;
@@ -281,9 +283,8 @@ pg_status pg_check_file(pg_check_report *out, const char *path, const pg_check_o
     pg__checking c = {.path = path, .o = opts ? opts : &defaults};
     if (!out || !path)
         return pg_fail(err, PG_E_ARG, "a file and a report are needed");
-    if (c.o->input || c.o->expect || c.o->device)
-        return pg_fail(err, PG_E_UNSUPPORTED,
-                       "predictions need the trainer's executor, which this version has not");
+    if (!c.o->input != !c.o->expect || (c.o->device && !c.o->input))
+        return pg_fail(err, PG_E_ARG, "predictions need both --input and --expect");
     if (c.o->model)
         PG_TRY(pg__graph_load(&c.given, c.o->model, err));
     PG_TRY(run(&c, err));

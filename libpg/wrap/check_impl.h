@@ -31,6 +31,9 @@ pg_status pg__check_values(pg__checking *c, pg_err *err);
 pg_status pg__check_sum(pg__checking *c, pg_err *err);
 pg_status pg__check_shards(pg__checking *c, pg_err *err);
 
+/* check_predict.c: opts.input through the model, against opts.expect. */
+pg_status pg__check_predictions(pg__checking *c, pg_err *err);
+
 /* Last component of a path. */
 const char *pg__base_name(const char *path);
 

@@ -250,9 +250,9 @@ static void says_what_it_cannot_do(void **state)
     pg_check_report r = {0};
     pg_err err = {0};
     in_data(path, CNN4 "template_weights.h5");
-    assert_fails(PG_E_UNSUPPORTED,
-                 pg_check_file(&r, path, &(pg_check_opts){.expect = "y.npy"}, &err), &err);
-    assert_non_null(strstr(err.msg, "executor"));
+    assert_fails(PG_E_ARG, pg_check_file(&r, path, &(pg_check_opts){.expect = "y.npy"}, &err),
+                 &err);
+    assert_non_null(strstr(err.msg, "--input"));
     assert_fails(PG_E_IO, pg_check_file(&r, "/nowhere.h5", NULL, &err), &err);
     assert_fails(PG_E_IO, pg_check_file(&r, path, &(pg_check_opts){.model = "/nowhere"}, &err),
                  &err);

@@ -24,14 +24,19 @@ typedef struct pg_check_opts {
     int strict;                       /* layers of unknown classes fail instead of being noted */
     const char *sha256; /* a SHA256SUMS file that must hold the right sum of this file, or of all
                            files of this folder */
-    const char *input, *expect, *device; /* forward pass; needs the trainer's executor */
-    int trust_input;                     /* as pg_open_opts.trust_input */
+    /* The file is loaded strictly on `device` (NULL: cpu:0), and what it predicts for the rows of
+     * `input` (see pg_data_open()) compared with `expect`: an .npy, or for several outputs an .npz
+     * with y0, y1, ... or the outputs' names. Both or none. */
+    const char *input, *expect, *device;
+    double tolerance;           /* |difference| <= tolerance * max(1, |expected|); 0: 1e-4 */
+    int trust_input;            /* as pg_open_opts.trust_input */
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
     pg_progress *progress;      /* is told of bytes whose values were looked at; may be NULL */
 } pg_check_opts;
 
 typedef struct pg_check {
-    const char *name; /* static: "container", "structure", "wrapper", "values", "checksums" */
+    const char *name; /* static: "container", "structure", "wrapper", "values", "checksums",
+                         "predicted" */
     int ok;
     char *summary;  /* one line, owned */
     char **details; /* more lines, owned */
@@ -56,9 +61,9 @@ PG_API void pg_check_report_fini(pg_check_report *r);
  * fits if Keras' strict loader takes the file: layers with weights by position, each with its
  * variables and shapes. PG_OK if the checks could be made, whatever they found; a damaged or
  * unknown file is a failed check "container", not an error. opts may be NULL. Errors: PG_E_IO;
- * PG_E_UNSUPPORTED for legal files that are not covered, and for input, expect and device (this
- * version has no executor); PG_E_CANCELLED; those of reading the model description and the list of
- * sums. */
+ * PG_E_UNSUPPORTED for legal files that are not covered, and for predictions of models that pgfit
+ * cannot compute; PG_E_CANCELLED; those of reading the model description, the list of sums, input
+ * and expect. */
 PG_API PG_MUST_USE pg_status pg_check_file(pg_check_report *out, const char *path,
                                            const pg_check_opts *opts, pg_err *err);
 

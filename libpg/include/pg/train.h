@@ -81,14 +81,15 @@ PG_API PG_MUST_USE pg_status pg_data_interpolate(pg_data *d, const char *how, pg
 typedef struct pg_trainer pg_trainer;
 
 typedef struct pg_train_opts {
-    const char *model;   /* model JSON, full .h5 or .keras */
-    const char *weights; /* file with initial weights; NULL: those in `model`, if it has any */
-    uint64_t seed;       /* of initial weights that no file gives */
-    const char
-        *optimizer; /* "adam", "SGD:learning_rate=0.05,momentum=0.9,nesterov"; NULL: RMSprop */
+    const char *model;     /* model JSON, full .h5 or .keras */
+    const char *weights;   /* file with initial weights; NULL: those in `model`, if it has any */
+    uint64_t seed;         /* of initial weights that no file gives */
+    const char *optimizer; /* "adam", "SGD:learning_rate=0.05,momentum=0.9,nesterov"; NULL: that of
+                              a full model, with its state, else RMSprop */
     const char *optimizer_json; /* instead: {"class_name", "config"} as Keras writes it */
     int optimizer_rules; /* 0: as the version says; 1: to 2.10 ("legacy"); 2: from 2.11 ("new") */
-    const char *loss;    /* "mse", or "OUT=NAME,OUT=NAME"; NULL: for predictions only */
+    const char *loss;    /* "mse", or "OUT=NAME,OUT=NAME"; NULL: that of a full
+                            model, with its metrics; without one, for predictions only */
     const char *loss_weights;     /* "1,0.3", or "OUT=1,OUT=0.3"; NULL: 1 each */
     const char *metrics;          /* "accuracy,mae", or "OUT=accuracy,OUT=mae"; NULL: none */
     const char *weighted_metrics; /* the same, rows count by their sample and class weights */
@@ -105,6 +106,7 @@ typedef struct pg_train_opts {
     int conv; /* convolutions: 0: as fast as can be, 1: direct, 2: by Winograd's arithmetic where
                  possible; errors are some times larger */
     int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */
+    int for_prediction; /* weights only: what `model` says of its training is not looked at */
 } pg_train_opts;
 
 /* Reads model and weights and checks that everything can be trained. PG_E_UNSUPPORTED names all
