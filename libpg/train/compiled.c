@@ -32,6 +32,8 @@ static number number_of(double v)
         if (strtof(t.s, NULL) == (float)v)
             break;
     }
+    if (!strpbrk(t.s, ".en")) /* Keras 3 refuses the integer 0 */
+        memcpy(t.s + strlen(t.s), ".0", 3);
     return t;
 }
 
