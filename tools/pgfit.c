@@ -28,7 +28,9 @@ static pg_status run(pg_err *err)
     fit_args.fit.cancel = cli_cancel();
     if (st == PG_OK && fit_args.evaluate)
         st = fit_evaluate(trainer, rows, err);
-    else if (st == PG_OK && fit_args.data && !fit_args.dry_run)
+    else if (st == PG_OK && fit_args.data && fit_args.dry_run)
+        st = fit_plan(trainer, rows, err);
+    else if (st == PG_OK && fit_args.data)
         st = pg_fit(trainer, rows, &fit_args.fit, &cb, err);
     if (st == PG_OK && fit_args.output && !fit_args.dry_run)
         st = pg_trainer_save(trainer, fit_args.output, &save, err);

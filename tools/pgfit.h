@@ -35,6 +35,9 @@ pg_status fit_predict(pg_trainer *t, pg_err *err);
 /* pgfit_demo.c: fills in model, data and what else was left open; 0 and *err: it cannot. */
 int fit_take_demo(pg_err *err);
 
+/* pgfit_plan.c: what training would need. */
+pg_status fit_plan(pg_trainer *t, pg_data *data, pg_err *err);
+
 /* pgfit_screen.c: a run while it goes on. */
 void fit_show_notes(const pg_trainer *t, size_t *n_shown); /* those that were not shown yet */
 typedef struct fit_screen {

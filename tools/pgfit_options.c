@@ -89,7 +89,7 @@ static const cli_opt options[] = {
     {0, "list-layers", NULL, &fit_args.list_layers, NULL, NULL, NULL,
      "print the layer classes that can be trained, and leave"},
     {'n', "dry-run", NULL, &fit_args.dry_run, NULL, NULL, NULL,
-     "check model, weights and data only"},
+     "check model, weights and data, tell the memory that training needs"},
     {0, "terminate-on-nan", NULL, &fit_args.fit.terminate_on_nan, NULL, NULL, NULL,
      "stop at the first loss that is no number, and tell where it comes from"},
     {0, "json", NULL, &cli.json, &fit_args.json, NULL, "batch",

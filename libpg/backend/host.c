@@ -4,7 +4,9 @@
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -64,15 +66,49 @@ static void host_close(pg__dev *d)
     pg__mem_free(d);
 }
 
+/* A number of bytes, or of kB behind a name; the largest number where there is none. */
+static uint64_t number_in(const char *path, const char *name)
+{
+    char line[256];
+    uint64_t n = UINT64_MAX;
+    FILE *f = fopen(path, "re");
+    while (f && n == UINT64_MAX && fgets(line, sizeof line, f)) {
+        unsigned long long v = 0;
+        if (!name && sscanf(line, "%llu", &v) == 1)
+            n = v;
+        else if (name && strncmp(line, name, strlen(name)) == 0 &&
+                 sscanf(line + strlen(name), "%llu", &v) == 1)
+            n = v * 1024;
+    }
+    if (f)
+        fclose(f);
+    return n;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What the system has to give, within the limits of the process and of its control group. */
 static pg_status host_memory(pg__dev *d, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err)
 {
-    const long page = sysconf(_SC_PAGESIZE);
-    const long avail = sysconf(_SC_AVPHYS_PAGES), all = sysconf(_SC_PHYS_PAGES);
+    const uint64_t limit = number_in("/sys/fs/cgroup/memory.max", NULL);
+    const uint64_t used = number_in("/sys/fs/cgroup/memory.current", NULL);
+    uint64_t all = number_in("/proc/meminfo", "MemTotal:");
+    uint64_t room = number_in("/proc/meminfo", "MemAvailable:");
+    struct rlimit as;
     (void)d;
-    if (page <= 0 || avail < 0 || all < 0)
+    if (all == UINT64_MAX || room == UINT64_MAX)
         return pg_fail(err, PG_E_IO, "the system does not tell its memory");
-    *free_bytes = (uint64_t)avail * (uint64_t)page;
-    *total_bytes = (uint64_t)all * (uint64_t)page;
+    if (limit != UINT64_MAX && used != UINT64_MAX)
+        room = least(room, limit > used ? limit - used : 0);
+    if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY) {
+        const uint64_t mapped = number_in("/proc/self/status", "VmSize:");
+        room = least(room, mapped < as.rlim_cur ? as.rlim_cur - mapped : 0);
+    }
+    *free_bytes = room;
+    *total_bytes = least(all, limit);
     return PG_OK;
 }
 

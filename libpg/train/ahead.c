@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-#define N_BUFFERS 3
+#define N_BUFFERS PG__AHEAD_BATCHES
 
 typedef struct buffer {
     pg__batch batch;

@@ -5,6 +5,8 @@
 #include "train/course.h"
 #include "train/feed.h"
 
+#define PG__AHEAD_BATCHES 3 /* in memory */
+
 typedef struct pg__ahead pg__ahead;
 
 /* Begins to read. train or val may be NULL where the course has no such turns; all are borrowed,

@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "train/ahead.h"
 #include "train/alone.h"
+#include "train/forecast.h"
 #include "train/logs.h"
 #include "train/report.h"
 #include "train/states.h"
@@ -20,6 +21,7 @@ typedef struct run {
     pg__course *course;
     pg__ahead *ahead;
     pg__totals own, pass;
+    pg_forecast forecast;
     pg__logs logs;
 } run;
 
@@ -197,10 +199,15 @@ static pg_status prepare(run *r, pg_err *err)
     PG_TRY(pg__totals_alloc(r->t, &r->pass, err));
     PG_TRY(pg__logs_open(&r->logs, r->t, r->has_val, err));
     PG_TRY(plan_course(r, err));
-    PG_TRY(pg__ahead_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
-                         r->batch_size, err));
+    PG_TRY(pg__forecast_of(&r->forecast, r->t, r->batch_size, PG__AHEAD_BATCHES, err));
 done:
     return st;
+}
+
+static pg_status start_reading(run *r, pg_err *err)
+{
+    return pg__ahead_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
+                         r->batch_size, err);
 }
 
 static pg_status tell_begin(const run *r, pg_err *err)
@@ -244,6 +251,34 @@ static void clean_up(run *r)
     pg__feed_close(&r->val);
 }
 
+/* Whatever can be wrong before the first batch. */
+static pg_status open_run(run *r, pg_err *err)
+{
+    pg_trainer *t = r->t;
+    size_t n_losses = 0;
+    for (size_t k = 0; k < t->n_outputs; k++)
+        n_losses += (size_t)t->objectives[k].has_loss;
+    if (n_losses == 0)
+        return pg_fail(err, PG_E_ARG, "no loss given");
+    t->seed = r->opts->seed;
+    t->spent = (pg__spent){0};
+    return prepare(r, err);
+}
+
+pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
+                          pg_err *err)
+{
+    run r = {.t = t,
+             .data = data,
+             .opts = opts,
+             .has_val = opts->validation != NULL || opts->validation_split != 0};
+    const pg_status st = open_run(&r, err);
+    if (st == PG_OK)
+        *out = r.forecast;
+    clean_up(&r);
+    return st;
+}
+
 pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg_callback *cb,
                  pg_err *err)
 {
@@ -254,14 +289,9 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
              .has_val = opts->validation != NULL || opts->validation_split != 0};
     const double began = pg__now();
     pg_status st = PG_OK;
-    size_t n_losses = 0;
-    for (size_t k = 0; k < t->n_outputs; k++)
-        n_losses += (size_t)t->objectives[k].has_loss;
-    if (n_losses == 0)
-        PG_FAIL(PG_E_ARG, "no loss given");
-    t->seed = opts->seed;
-    t->spent = (pg__spent){0};
-    PG_TRY(prepare(&r, err));
+    PG_TRY(open_run(&r, err));
+    PG_TRY(pg__forecast_check(t, &r.forecast, err));
+    PG_TRY(start_reading(&r, err));
     PG_TRY(tell_begin(&r, err));
     PG_TRY(run_batches(&r, err));
     PG_TRY(tell_end(&r, began, err));

@@ -232,6 +232,25 @@ typedef struct pg_fit_opts {
     int measure_alone;          /* several devices: at last, pg_fit_report.alone */
 } pg_fit_opts;
 
+/* Bytes that a run will hold at most, all devices together, and the largest batch for which they
+ * are there. */
+typedef struct pg_forecast {
+    size_t n_devices, batch_size;
+    uint64_t process; /* program, libraries, description, what was read of the data */
+    uint64_t weights, gradients, optimizer;
+    uint64_t activations; /* in batches of that size */
+    uint64_t workspace, data;
+    uint64_t total;
+    uint64_t available;                   /* free for what is not there yet */
+    size_t largest_batch;                 /* that fits; 0: none */
+    uint64_t checkpoint, checkpoint_full; /* bytes of weights; with optimizer state */
+} pg_forecast;
+
+/* What pg_fit() would need for these data and options, without training: everything else that it
+ * checks is checked, too. Where there is not enough memory, pg_fit() says so before it trains. */
+PG_API PG_MUST_USE pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data,
+                                             const pg_fit_opts *opts, pg_err *err);
+
 /* Data are checked before the first step: shapes, numbers of rows, kinds of targets, classes and
  * ids (large arrays batch by batch), NaN in the first batch. The next batches are read by a thread
  * of their own; while this runs, data belongs to it. Errors of the data, of a callback;

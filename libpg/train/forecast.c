@@ -1,0 +1,165 @@
+/* forecast.c - how much memory a run will need: what its plan says (arenas of lanes, scratch of
+ * workers, gradients, slots, batches), on top of what the process holds already. */
+#include "train/forecast.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "train/meet.h"
+
+/* Pages of code, of threads' stacks and of the C library's heaps that only a running step touches:
+ * measured, 7 to 9 MB for all models tried. */
+#define RUNNING_BYTES 8000000u
+
+/* Resident bytes of this process, 0 where the system does not tell. */
+static uint64_t resident(void)
+{
+    unsigned long long all = 0, pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    const long page = sysconf(_SC_PAGESIZE);
+    if (!f)
+        return 0;
+    if (fscanf(f, "%llu %llu", &all, &pages) != 2)
+        pages = 0;
+    fclose(f);
+    return page > 0 ? pages * (uint64_t)page : 0;
+}
+
+static uint64_t flat_bytes(const pg_trainer *t)
+{
+    return t->offsets[t->n_params] * t->backend->real_bytes;
+}
+
+/* Buffers that a worker with n lanes sums in: one, or one per open subtree of the tree. */
+static uint64_t partials_of(const pg_trainer *t, size_t n_lanes)
+{
+    uint64_t n = 1;
+    for (size_t k = n_lanes; t->cut.n_lanes && k > 1; k /= 2)
+        n++;
+    return n_lanes > 0 ? n : 0;
+}
+
+static uint64_t batch_bytes(const pg_trainer *t, const pg__program *p, uint64_t lane_rows,
+                            uint64_t n_rows)
+{
+    const pg__lowered *m = pg__program_model(p);
+    uint64_t n = 0;
+    for (size_t k = 0; k < t->n_inputs; k++)
+        n += pg__dims_elems(&m->tape.values[m->inputs[k]].shape);
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        const pg__value *target = pg__program_target(p, k);
+        n += target ? pg__dims_elems(&target->shape) : 0;
+    }
+    return n / lane_rows * n_rows * t->backend->real_bytes;
+}
+
+typedef struct needs {
+    uint64_t *arenas;  /* per lane where lanes meet, else per worker */
+    uint64_t *scratch; /* per worker */
+    size_t *n_lanes;   /* per worker */
+} needs;
+
+static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, needs *n,
+                            pg_err *err)
+{
+    const uint64_t rows =
+        t->part_rows && t->part_rows < batch_size ? t->part_rows : (uint64_t)batch_size;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < pg__lane_count(&t->cut); k++) {
+        const pg__lane lane = pg__lane_of(&t->cut, rows, k);
+        const size_t at = pg__lanes_meet(t) ? k : lane.worker;
+        const pg__program *p = NULL;
+        if (lane.n == 0)
+            continue;
+        PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
+        const uint64_t arena = pg__program_arena_bytes(p), scratch = pg__program_scratch_bytes(p);
+        n->arenas[at] = arena > n->arenas[at] ? arena : n->arenas[at];
+        n->scratch[lane.worker] =
+            scratch > n->scratch[lane.worker] ? scratch : n->scratch[lane.worker];
+        n->n_lanes[lane.worker]++;
+        if (out->data == 0)
+            out->data = batch_bytes(t, p, lane.n, batch_size);
+    }
+done:
+    return st;
+}
+
+static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n)
+{
+    for (size_t k = 0; k < t->cut.n_workers + t->cut.n_lanes; k++)
+        out->activations += n->arenas[k];
+    for (size_t w = 0; w < t->cut.n_workers; w++) {
+        out->workspace += n->scratch[w];
+        out->gradients += partials_of(t, n->n_lanes[w]) * flat_bytes(t);
+    }
+    for (size_t i = 0; i < t->n_built; i++)
+        out->workspace += pg__program_shared_bytes(t->built[i].program);
+    for (size_t s = 0; s < PG_MAX_SLOTS; s++)
+        out->optimizer += t->slots[s].mem ? flat_bytes(t) : 0;
+    out->total = out->process + out->weights + out->gradients + out->optimizer + out->activations +
+                 out->workspace + out->data;
+}
+
+/* What grows with the batch is what is free for it, evenly over its rows. */
+static size_t largest(const pg_forecast *f)
+{
+    const uint64_t growing = f->activations + f->data,
+                   room = f->available + f->process + f->weights;
+    const uint64_t fixed = f->total - growing;
+    if (growing == 0 || room <= fixed)
+        return 0;
+    return (size_t)((double)(room - fixed) / (double)growing * (double)f->batch_size);
+}
+
+pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size, size_t n_buffers,
+                          pg_err *err)
+{
+    const size_t n_arenas = t->cut.n_workers + t->cut.n_lanes;
+    pg_forecast f = {
+        .n_devices = t->cut.n_replicas, .batch_size = batch_size, .weights = flat_bytes(t)};
+    needs n = {pg__mem_array(n_arenas, sizeof *n.arenas),
+               pg__mem_array(t->cut.n_workers, sizeof *n.scratch),
+               pg__mem_array(t->cut.n_workers, sizeof *n.n_lanes)};
+    uint64_t all = 0;
+    pg_status st = PG_OK;
+    if (!n.arenas || !n.scratch || !n.n_lanes)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(t->backend->memory(t->dev, &f.available, &all, err));
+    PG_TRY(plan_lanes(&f, t, batch_size, &n, err));
+    f.data *= n_buffers;
+    f.process = resident();
+    f.process = (f.process > f.weights ? f.process - f.weights : 0) + RUNNING_BYTES;
+    add_up(&f, t, &n);
+    f.largest_batch = largest(&f);
+    for (size_t i = 0; i < t->n_params; i++)
+        f.checkpoint += t->weights[i].n_bytes;
+    f.checkpoint_full = f.checkpoint + (f.weights ? f.optimizer / f.weights * f.checkpoint : 0);
+    *out = f;
+done:
+    pg__mem_free(n.arenas);
+    pg__mem_free(n.scratch);
+    pg__mem_free(n.n_lanes);
+    return st;
+}
+
+pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
+{
+    const uint64_t more = f->total - f->process - f->weights;
+    const double gb = 1e9;
+    if (more <= f->available)
+        return PG_OK;
+    (void)pg_fail(err, PG_E_NOMEM,
+                  "%s: out of memory: a batch of %zu needs %.1f GB, %.1f GB are free; with this "
+                  "model the largest batch is %zu",
+                  t->backend->name, f->batch_size, (double)more / gb, (double)f->available / gb,
+                  f->largest_batch);
+    if (f->largest_batch > 0)
+        pg_err_hint(err, "--batch-size %zu; with --accumulate %zu the update is that of %zu rows",
+                    f->largest_batch, (f->batch_size + f->largest_batch - 1) / f->largest_batch,
+                    f->batch_size);
+    return PG_E_NOMEM;
+}
