@@ -6,7 +6,8 @@
 
 fit_arguments fit_args;
 
-static const char *validation_split, *rules, *family, *gpus, *reset, *bn, *conv;
+static const char *validation_split, *shuffle, *rules, *family, *gpus, *reset, *bn, *conv;
+static int shuffled;
 static unsigned accumulate, initial_epoch, steps, val_steps, val_freq;
 static unsigned epochs, batch_size, threads, lanes, seed;
 
@@ -52,6 +53,8 @@ static const cli_opt options[] = {
      "rows per step, all devices together (default 32)"},
     {0, "accumulate", "N", NULL, NULL, &accumulate, NULL,
      "one update for N batches, as one batch of all their rows"},
+    {0, "shuffle", NULL, &shuffled, &shuffle, NULL, "batch",
+     "a new order of the rows in every epoch (default); =batch: near rows stay together"},
     {0, "no-shuffle", NULL, &fit_args.fit.no_shuffle, NULL, NULL, NULL,
      "take the rows as they lie"},
     {0, "reset-states", "WHEN", NULL, &reset, NULL, "never|epoch",
@@ -161,6 +164,8 @@ int fit_check_arguments(pg_err *err)
         pg_err_hint(err, "pgfit --help");
     } else if (fit_args.summary) {
         return 1;
+    } else if (shuffled && fit_args.fit.no_shuffle) {
+        (void)pg_fail(err, PG_E_ARG, "--shuffle and --no-shuffle exclude each other");
     } else if (fit_args.predict && !fit_args.out) {
         (void)pg_fail(err, PG_E_ARG, "--predict: no --out given");
         pg_err_hint(err, "--out predictions.npy");
@@ -195,6 +200,7 @@ void fit_read_arguments(const char *model)
     fit_args.train.batch_norm = !bn ? 0 : strcmp(bn, "replica") == 0 ? 1 : 2;
     fit_args.fit.accumulate = accumulate;
     fit_args.fit.epochs = epochs;
+    fit_args.fit.shuffle_batches = shuffle != NULL;
     fit_args.fit.initial_epoch = initial_epoch;
     fit_args.fit.steps_per_epoch = steps;
     fit_args.fit.validation_steps = val_steps;

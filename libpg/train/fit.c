@@ -216,9 +216,7 @@ static pg_status tell_begin(const run *r, pg_err *err)
     if (!r->cb || !r->cb->train_begin)
         return PG_OK;
     what.batch_size = r->batch_size;
-    what.n_batches = r->opts->steps_per_epoch
-                         ? r->opts->steps_per_epoch
-                         : (size_t)((r->train.n_rows + r->batch_size - 1) / r->batch_size);
+    what.n_batches = pg__course_steps(r->course);
     what.n_epochs = r->opts->epochs ? r->opts->epochs : 1;
     what.n_train = r->train.n_rows;
     what.n_val = r->val.n_rows;
@@ -229,7 +227,7 @@ static pg_status tell_end(run *r, double began, pg_err *err)
 {
     pg_fit_report report = pg__report_of(r->t, began);
     pg_status st = PG_OK;
-    report.n_epochs = r->opts->epochs ? r->opts->epochs : 1;
+    report.n_epochs = (r->opts->epochs ? r->opts->epochs : 1) - r->opts->initial_epoch;
     pg__ahead_free(r->ahead);
     r->ahead = NULL;
     if (r->opts->measure_alone && r->t->cut.n_replicas > 1 && report.rows_per_second > 0)
@@ -260,6 +258,9 @@ static pg_status open_run(run *r, pg_err *err)
         n_losses += (size_t)t->objectives[k].has_loss;
     if (n_losses == 0)
         return pg_fail(err, PG_E_ARG, "no loss given");
+    if (r->opts->initial_epoch >= (r->opts->epochs ? r->opts->epochs : 1))
+        return pg_fail(err, PG_E_ARG, "epochs end at %zu, which the initial epoch %zu is behind",
+                       r->opts->epochs ? r->opts->epochs : 1, r->opts->initial_epoch);
     t->seed = r->opts->seed;
     t->spent = (pg__spent){0};
     return prepare(r, err);
