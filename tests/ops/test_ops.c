@@ -504,6 +504,9 @@ static void build(built *b, const op_case *c)
 /* Who computes: the plain answers, or the back end that users have. */
 typedef enum engine { FLOAT, DOUBLE, CPU } engine; /* CPU + isa: its builds of the kernels */
 
+/* What memory holds before anything is written to it. */
+static unsigned char held = 0;
+
 /* Numbers in the element type of a run. */
 static void store(void *p, pg__elem elem, int f64, uint64_t i, double v)
 {
@@ -548,6 +551,7 @@ static void run_on_cpu(const built *b, const pg__inst *i, const char *isa, void 
     }
     void *scratch = pg__mem_aligned(needs.scratch_bytes);
     void *shared = needs.shared_bytes ? pg__mem_aligned(needs.shared_bytes) : NULL;
+    memset(scratch, held, needs.scratch_bytes);
     if (shared)
         assert_ok(cpu->share(dev, kernel, params, shared));
     assert_ok(cpu->run(dev, kernel, args, scratch, shared));
@@ -576,6 +580,7 @@ static void **alloc_all(const built *b, engine e)
     void **mem = pg__mem_array(b->tape.n_values, sizeof *mem);
     for (pg__val v = 0; v < b->tape.n_values; v++) {
         mem[v] = pg__mem_aligned((size_t)elems(b, v) * sizeof(double));
+        memset(mem[v], held, (size_t)elems(b, v) * sizeof(double));
         for (size_t k = 0; k < MAX_IN; k++)
             if (b->in_values[k] && b->in[k] == v)
                 for (uint64_t i = 0; i < elems(b, v); i++)
@@ -732,6 +737,36 @@ static void cpu_agrees_with_double(void **state)
     for (int isa = 0; isa < PG__N_ISAS; isa++)
         if (pg__isa_present((pg__isa)isa))
             agrees_with_double((engine)(CPU + isa));
+}
+
+static void same_bits(const built *b, size_t c, pg__val v, void **one, void **other)
+{
+    if (memcmp(one[v], other[v], (size_t)elems(b, v) * sizeof(float)) != 0)
+        fail_msg("case %zu, %s, value %u: other bits", c, b->tape.insts[0].op->name, v);
+}
+
+static void equal_operands_give_equal_bits_whatever_memory_held(void **state)
+{
+    pg__isa isa;
+    (void)state;
+    assert_ok(pg__isa_named(&isa, NULL, NULL));
+    for (size_t c = 0; c < N_CASES; c++) {
+        built b;
+        build(&b, &cases[c]);
+        add_backward(&b);
+        void **one = run_case(&b, (engine)(CPU + isa));
+        held = 0xff; /* NaN */
+        void **other = run_case(&b, (engine)(CPU + isa));
+        held = 0;
+        for (size_t k = 0; k < b.n_read; k++)
+            same_bits(&b, c, b.out[k], one, other);
+        for (size_t k = 0; k < MAX_IN; k++)
+            if (b.in_values[k] && b.tape.values[b.in[k]].grad != PG__NO_VAL)
+                same_bits(&b, c, b.tape.values[b.in[k]].grad, one, other);
+        free_all(&b, one);
+        free_all(&b, other);
+        drop(&b);
+    }
 }
 
 /* The result of one instruction once more, in the place of an operand. */
@@ -933,6 +968,7 @@ int main(void)
         cmocka_unit_test(gradients_equal_finite_differences),
         cmocka_unit_test(float_agrees_with_double),
         cmocka_unit_test(cpu_agrees_with_double),
+        cmocka_unit_test(equal_operands_give_equal_bits_whatever_memory_held),
         cmocka_unit_test(results_may_lie_over_operands),
         cmocka_unit_test(every_operation_has_a_case),
         cmocka_unit_test(steps_masked_everywhere_attend_to_all_alike),

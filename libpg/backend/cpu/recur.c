@@ -77,11 +77,14 @@ void pg__recur_release(void *state)
 
 /* ---- running ---- */
 
+/* By blocks, of which each line that is read or written is used up before it is gone. */
 static void turn(const float *from, size_t rows, size_t columns, float *to)
 {
-    for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < columns; c++)
-            to[c * rows + r] = from[r * columns + c];
+    for (size_t c0 = 0; c0 < columns; c0 += 16)
+        for (size_t r0 = 0; r0 < rows; r0 += 16)
+            for (size_t c = c0; c < smaller(c0 + 16, columns); c++)
+                for (size_t r = r0; r < smaller(r0 + 16, rows); r++)
+                    to[c * rows + r] = from[r * columns + c];
 }
 
 void pg__recur_go(const void *state, void *const *args, void *scratch, pg__recur_fn fn,
@@ -99,8 +102,13 @@ void pg__recur_go(const void *state, void *const *args, void *scratch, pg__recur
     run.more = run.work + a.work;
     if (k->grad)
         turn(pg__reals(&v[KERNEL]), k->z.units, k->z.width, run.turned);
-    for (size_t first = 0; first < k->z.rows; first += PG__RECUR_BLOCK)
-        fn(&run, first, smaller(PG__RECUR_BLOCK, k->z.rows - first));
+    for (size_t first = 0; first < k->z.rows; first += PG__RECUR_BLOCK) {
+        const size_t n = smaller(PG__RECUR_BLOCK, k->z.rows - first);
+        for (size_t r = 0; r < n; r++)
+            run.shown_from[r] =
+                pg__rnn_shown(run.a, &k->z, pg__row_of(&v[MASK], first + r, k->z.steps)).first;
+        fn(&run, first, n);
+    }
     if (finish)
         finish(&run);
 }
@@ -186,7 +194,7 @@ int pg__recur_reaches(const pg__recur_run *run, const pg__recur_step *at, size_t
 {
     const rnn_sizes *z = &run->z;
     const float *mask = pg__row_of(&run->in[MASK], row, z->steps);
-    const rnn_shown shown = pg__rnn_shown(run->a, z, mask);
+    const rnn_shown shown = {mask, run->shown_from[row - at->first]};
     pg__rnn_add_shown(run->a, z, &shown, at->s, pg__row_of(&run->in[DY], row, z->steps * z->units),
                       pg__row_of(&run->in[DLAST], row, z->units), dh);
     return !pg__is_masked(mask, at->t);

@@ -28,6 +28,7 @@ typedef struct pg__recur_run {
     float *turned; /* gradients: the recurrent kernel, transposed */
     float *work;   /* of recur.c */
     float *more;   /* [rows of a block or steps of a part x units], for who runs */
+    size_t shown_from[PG__RECUR_BLOCK]; /* a block's rows: the first step that is not masked */
 } pg__recur_run;
 
 /* Rows from `first` on that take step s as number t of the input. */
