@@ -104,16 +104,15 @@ static void plan(state *s, const pg__conv *c)
         plan_blocks(p, s->k);
     if (p->block > p->tiles)
         p->block = p->tiles;
-    /* Not a multiple of a page, or all planes would want the same lines of the cache. */
-    p->plane_in = p->block * p->ld_in + 16;
-    p->plane_out = p->block * p->ld_out + 16;
+    p->plane_in = p->block * p->ld_in + PG__WINO_GAP;
+    p->plane_out = p->block * p->ld_out + PG__WINO_GAP;
 }
 
 static size_t scratch_floats(const pg__wino *p, pg__conv_pass pass)
 {
     const size_t planes = PG__WINO_CELLS * (p->plane_in + p->plane_out);
     if (pass != PG__CONV_W)
-        return planes + (p->group ? PG__WINO_CELLS * p->in * p->ld_out : 0);
+        return planes + (p->group ? PG__WINO_CELLS * (p->in * p->ld_out + PG__WINO_GAP) : 0);
     return planes +
            PG__WINO_CELLS * (p->block < p->tiles ? p->in * p->ld_out : p->block_in * p->block_out);
 }
@@ -131,7 +130,8 @@ static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err
     needs->tol_f32 = 5e-5;
     needs->scratch_bytes = scratch_floats(&s->p, c->pass) * sizeof(float);
     if (c->pass != PG__CONV_W && s->p.group == 0)
-        needs->shared_bytes = PG__WINO_CELLS * s->p.in * s->p.ld_out * sizeof(float);
+        needs->shared_bytes =
+            PG__WINO_CELLS * (s->p.in * s->p.ld_out + PG__WINO_GAP) * sizeof(float);
     *out = s;
     return PG_OK;
 }

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #define PG__WINO_CELLS 36 /* numbers of a transformed tile, each in a plane of its own */
+#define PG__WINO_GAP   16 /* floats between planes, or all would want the same lines of a cache */
 
 /* From an operand (rows, h, w, in) to a result (rows, out_h, out_w, out). For the gradient of the
  * kernel the latter is given too. */
@@ -30,7 +31,7 @@ typedef struct pg__wino {
 typedef struct pg__wino_kernels {
     size_t vec;       /* floats in a vector */
     size_t mr, panel; /* a product's inner block: mr tiles (or channels) by `panel` channels */
-    /* packed: planes of panels of (in, panel) */
+    /* packed: planes of panels of (in, panel), with gaps */
     void (*pack)(const pg__wino *p, const float *w, float *packed);
     /* kernel: packed, or with p->group as it is; bias may be NULL; scratch: planes of the operand,
      * then of the result, then with p->group of that many panels */

@@ -289,17 +289,45 @@ static void result_tiles(const pg__wino *p, const float *planes, size_t first, s
 
 /* ---- kernels ---- */
 
-/* Nine cells for channel i of the operand and results from o on. */
-static inline void kernel_cells(const pg__wino *p, const float *w, size_t i, size_t o, vec v[3][3])
+/* Kernels for channels [i, i + n_i) of the operand and [o, o + n_o) of the result, at most a vector
+ * of each: cells[k][channel of the operand][channel of the result]. */
+static void kernel_block(const pg__wino *p, const float *w, size_t i, size_t n_i, size_t o,
+                         size_t n_o, float cells[9][PG_VEC][PG_VEC])
 {
-    const size_t n = min_size(p->out - o, PG_VEC), cell = p->in * p->out;
+    const size_t cell = p->in * p->out;
+    const int whole = n_i == PG_VEC && n_o == PG_VEC;
+    if (!whole)
+        memset(cells, 0, sizeof(float[9][PG_VEC][PG_VEC]));
     for (size_t k = 0; k < 9; k++) {
-        float some[PG_VEC] = {0};
         const float *from =
             w + (p->rotated ? (8 - k) * cell + o * p->in + i : k * cell + i * p->out + o);
-        for (size_t q = 0; q < n; q++)
-            some[q] = from[p->rotated ? q * p->in : q];
-        v[k / 3][k % 3] = pg__load(some);
+        if (whole && p->rotated)
+            PG_UNROLL for (size_t q = 0; q < PG_VEC; q++) for (size_t r = 0; r < PG_VEC; r++)
+                cells[k][r][q] = from[q * p->in + r];
+        else if (whole)
+            for (size_t q = 0; q < PG_VEC; q++)
+                pg__store(cells[k][q], pg__load(from + q * p->out));
+        else
+            for (size_t q = 0; q < n_o; q++)
+                for (size_t r = 0; r < n_i; r++)
+                    cells[k][r][q] = from[p->rotated ? q * p->in + r : r * p->out + q];
+    }
+}
+
+/* To where channel i and vector o of a panel stand. */
+PG_INLINE void pack_vector(float cells[9][PG_VEC][PG_VEC], size_t i, float *to, size_t plane)
+{
+    vec out[6], t[6][3];
+    for (size_t k = 0; k < 3; k++) {
+        const vec column[3] = {pg__load(cells[k][i]), pg__load(cells[3 + k][i]),
+                               pg__load(cells[6 + k][i])};
+        kernel_6(out, column);
+        PG_UNROLL for (size_t r = 0; r < 6; r++) t[r][k] = out[r];
+    }
+    PG_UNROLL for (size_t r = 0; r < 6; r++)
+    {
+        kernel_6(out, t[r]);
+        PG_UNROLL for (size_t k = 0; k < 6; k++) pg__store(to + (r * 6 + k) * plane, out[k]);
     }
 }
 
@@ -307,23 +335,16 @@ static inline void kernel_cells(const pg__wino *p, const float *w, size_t i, siz
 static void pack_panels(const pg__wino *p, const float *w, size_t first, size_t panels,
                         float *packed)
 {
-    const size_t plane = panels * p->in * PANEL;
-    for (size_t o = first * PANEL; o < (first + panels) * PANEL; o += PG_VEC)
-        for (size_t i = 0; i < p->in; i++) {
-            vec v[3][3] = {{{0}}}, out[6], t[6][3];
-            float *to = packed + ((o / PANEL - first) * p->in + i) * PANEL + o % PANEL;
-            if (o < p->out)
-                kernel_cells(p, w, i, o, v);
-            for (size_t k = 0; k < 3; k++) {
-                const vec column[3] = {v[0][k], v[1][k], v[2][k]};
-                kernel_6(out, column);
-                PG_UNROLL for (size_t r = 0; r < 6; r++) t[r][k] = out[r];
-            }
-            for (size_t r = 0; r < 6; r++) {
-                kernel_6(out, t[r]);
-                PG_UNROLL for (size_t k = 0; k < 6; k++)
-                    pg__store(to + (r * 6 + k) * plane, out[k]);
-            }
+    const size_t plane = panels * p->in * PANEL + PG__WINO_GAP;
+    float cells[9][PG_VEC][PG_VEC];
+    for (size_t o = 0; o < panels * PANEL; o += PG_VEC)
+        for (size_t i = 0; i < p->in; i += PG_VEC) {
+            const size_t from = first * PANEL + o, n = min_size(PG_VEC, p->in - i);
+            const size_t n_o = from < p->out ? min_size(PG_VEC, p->out - from) : 0;
+            float *to = packed + (o / PANEL * p->in + i) * PANEL + o % PANEL;
+            kernel_block(p, w, i, n, from, n_o, cells);
+            for (size_t q = 0; q < n; q++)
+                pack_vector(cells, q, to + q * PANEL, plane);
         }
 }
 
@@ -360,12 +381,13 @@ static void unpack_vector(const pg__wino *p, const float *from, size_t plane, fl
 static void multiply(const pg__wino *p, const float *planes_in, size_t n, const float *packed,
                      size_t panels, float *planes_out)
 {
+    const size_t plane = panels * p->in * PANEL + PG__WINO_GAP;
     for (size_t cell = 0; cell < CELLS; cell++)
         for (size_t o = 0; o < panels; o++)
             for (size_t t = 0; t < n; t += MR)
                 products[min_size(MR, n - t)](
                     p->in, planes_in + cell * p->plane_in + t * p->ld_in, p->ld_in, 1,
-                    packed + (cell * panels + o) * p->in * PANEL, PANEL,
+                    packed + cell * plane + o * p->in * PANEL, PANEL,
                     planes_out + cell * p->plane_out + t * p->ld_out + o * PANEL, p->ld_out, 0);
 }
 

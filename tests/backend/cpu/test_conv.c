@@ -39,6 +39,7 @@ static const shape shapes[] = {
     {2, 1, 160, 144, 1, {40, 4}, {3, 3}, PLAIN, AROUND},
     {2, 2, 150, 210, 1, {13, 9}, {3, 3}, PLAIN, AROUND}, /* a kernel too large to be packed whole */
     {2, 1, 64, 64, 1, {1, 1}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 290, 310, 1, {8, 13}, {3, 3}, PLAIN, AROUND}, /* larger than what is packed */
     /* what is one product: one cell, kernels side by side, gaps, cells left over */
     {2, 2, 17, 3, 1, {5, 4}, {1, 1}, PLAIN},
     {2, 1, 64, 32, 1, {7, 7}, {1, 1}, .stride = {2, 2}, .dilation = ONES},
