@@ -1,6 +1,8 @@
 /* pgfit - trains a model that Keras describes, on one or several devices.
  *
  * pgfit_options.c has the options, pgfit_screen.c what is shown while it runs. */
+#include <string.h>
+
 #include "pgfit.h"
 
 static pg_status run(pg_err *err)
@@ -34,7 +36,8 @@ static pg_status run(pg_err *err)
         st = pg_fit(trainer, rows, &fit_args.fit, &cb, err);
     if (st == PG_OK && fit_args.output && !fit_args.dry_run)
         st = pg_trainer_save(trainer, fit_args.output, &save, err);
-    if (st == PG_OK && fit_args.output && !fit_args.dry_run)
+    if (st == PG_OK && pg_trainer_saved(trainer) &&
+        strcmp(pg_trainer_saved(trainer), fit_args.output) == 0)
         fit_print_saved(fit_args.output);
     if (st == PG_OK)
         fit_show_notes(trainer, &n_notes);

@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "format/format.h"
 #include "pg/convert.h"
+#include "pg/shard.h"
 #include "train/compiled.h"
 #include "train/slots.h"
 
@@ -296,6 +297,39 @@ static pg_status target_of(target *out, const char *path, const pg_trainer *t, i
     return PG_OK;
 }
 
+static pg_status set_saved(pg_trainer *t, const char *path, pg_err *err)
+{
+    pg__mem_free(t->saved);
+    t->saved = pg__mem_strdup(path);
+    return t->saved ? PG_OK : pg__nomem(err);
+}
+
+const char *pg_trainer_saved(const pg_trainer *t)
+{
+    return t->saved;
+}
+
+/* What no HDF5 file holds (a name beyond an object header) becomes a folder of shards beside it. */
+static pg_status save_shards(pg_trainer *t, pg_store *store, const char *path, int force,
+                             pg_err *err)
+{
+    const pg_split_opts opts = {.write = {.force = force}};
+    pg_shard_report rep = {0};
+    pg__str dir = {0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__str_printf(&dir, err, "%s.shards", path));
+    PG_TRY(pg_split_store(store, path, dir.s, &opts, &rep, err));
+    PG_TRY(set_saved(t, dir.s, err));
+    PG_TRY(pg__strs_printf(&t->notes, err,
+                           "%s: beyond what HDF5 holds, so it is split: %s/ (%zu files); --weights "
+                           "takes that folder, pgconvert too",
+                           PG_SHOW(path), PG_SHOW(dir.s), rep.n_files));
+done:
+    pg_shard_report_fini(&rep);
+    pg__str_fini(&dir);
+    return st;
+}
+
 /* Writes, or with dry_run sees whether it could. */
 static pg_status save(pg_trainer *t, const char *path, const pg_save_opts *opts, int dry_run,
                       pg_err *err)
@@ -309,7 +343,12 @@ static pg_status save(pg_trainer *t, const char *path, const pg_save_opts *opts,
     const pg_convert_opts convert = {.write = {.force = opts && opts->force, .dry_run = dry_run},
                                      .to = to.to};
     PG_TRY(show(&store, t, &to, err));
-    PG_TRY(pg_convert_store(store, path, &convert, &rep, err));
+    st = pg_convert_store(store, path, &convert, &rep, err);
+    if (st == PG_OK && !dry_run)
+        st = set_saved(t, path, err);
+    else if (st == PG_E_LIMIT && !dry_run)
+        st = save_shards(t, store, path, convert.write.force, err);
+    PG_TRY(st);
     for (size_t i = 0; i < rep.n_notes && !dry_run; i++)
         PG_TRY(pg__strs_printf(&t->notes, err, "%s: %s", PG_SHOW(path), rep.notes[i]));
 done:

@@ -473,6 +473,7 @@ void pg_trainer_close(pg_trainer *t)
     pg__crew_free(t);
     pg__strs_fini(&t->notes);
     pg__mem_free(t->keras_version);
+    pg__mem_free(t->saved);
     pg__lowered_fini(&t->built_params);
     pg__leaves_fini(&t->leaves);
     pg__graph_free(t->graph);

@@ -87,6 +87,7 @@ struct pg_trainer {
     int has_regularizers, has_constraints;
     pg__strs names;
     pg__strs notes;           /* what pg_trainer_note() tells */
+    char *saved;              /* what the last save wrote, or NULL */
     char *keras_version;      /* of the Keras that wrote the model, or NULL */
     char **file_names;        /* per parameter: as in the file that it was read from, or NULL */
     pg__lowered built_params; /* shapes and owners of the parameters; no rows */

@@ -427,46 +427,69 @@ static void fini(pg__split *s)
     pg__mem_free(s->into);
 }
 
+/* Splits what s is of: a file to be opened, or (in) a store that is open. */
+static pg_status split(pg__split *s, pg_store *in, pg_shard_report *report, pg_err *err)
+{
+    static pg_status (*const write[])(pg__split *, pg_err *) = {
+        pg__split_npy, pg__split_npz, pg__split_safetensors, pg__split_keras};
+    pg_status st = PG_OK;
+    if ((unsigned)s->o->format >= sizeof write / sizeof *write)
+        return pg_fail(err, PG_E_UNSUPPORTED, "shards of this format are not written");
+    s->r.write = &s->o->write;
+    s->n_threads = in || s->o->n_threads < 1          ? 1
+                   : s->o->n_threads > PG_MAX_THREADS ? PG_MAX_THREADS
+                                                      : s->o->n_threads;
+    s->buf = pg__mem_array(s->n_threads, PG_COPY_BYTES);
+    s->room = pg__mem_array(s->n_threads, PG_COPY_BYTES);
+    if (!s->buf || !s->room) {
+        st = pg__nomem(err);
+        goto done;
+    }
+    if (!in)
+        PG_TRY(open_input(s, err));
+    st = open_view(s, err);
+    if (st == PG_OK)
+        st = list_all(s, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(s->r.in));
+        goto done;
+    }
+    if (pg__shards_of(s->r.s) && !s->o->write.dry_run)
+        PG_TRY(pg__shards_prove(pg__shards_of(s->r.s), s->o->write.cancel, err));
+    pg__progress_start(s->o->write.progress, s->n_bytes);
+    PG_TRY(write[s->o->format](s, err));
+done:
+    if (report) {
+        *report = s->rep;
+        s->rep = (pg_shard_report){0};
+    }
+    if (in) { /* the caller's */
+        s->view = s->view == in ? NULL : s->view;
+        s->r.s = NULL;
+    }
+    fini(s);
+    return st;
+}
+
 pg_status pg_split_file(const char *in, const char *dir, const pg_split_opts *opts,
                         pg_shard_report *report, pg_err *err)
 {
     static const pg_split_opts defaults = {0};
-    static pg_status (*const write[])(pg__split *, pg_err *) = {
-        pg__split_npy, pg__split_npz, pg__split_safetensors, pg__split_keras};
-    pg_status st = PG_OK;
-    pg__split s = {.dir = dir, .o = opts ? opts : &defaults};
-    if ((unsigned)s.o->format >= sizeof write / sizeof *write)
-        return pg_fail(err, PG_E_UNSUPPORTED, "shards of this format are not written");
+    pg__split s = {.dir = dir, .o = opts ? opts : &defaults, .r = {.in = in}};
     if (!in || !dir || !*dir)
         return pg_fail(err, PG_E_ARG, "an input and a folder are needed");
-    s.r.in = in;
-    s.r.write = &s.o->write;
-    s.n_threads = s.o->n_threads < 1                ? 1
-                  : s.o->n_threads > PG_MAX_THREADS ? PG_MAX_THREADS
-                                                    : s.o->n_threads;
-    s.buf = pg__mem_array(s.n_threads, PG_COPY_BYTES);
-    s.room = pg__mem_array(s.n_threads, PG_COPY_BYTES);
-    if (!s.buf || !s.room) {
-        st = pg__nomem(err);
-        goto done;
-    }
-    PG_TRY(open_input(&s, err));
-    st = open_view(&s, err);
-    if (st == PG_OK)
-        st = list_all(&s, err);
-    if (st != PG_OK) {
-        pg_err_prefix(err, PG_SHOW(in));
-        goto done;
-    }
-    if (pg__shards_of(s.r.s) && !s.o->write.dry_run)
-        PG_TRY(pg__shards_prove(pg__shards_of(s.r.s), s.o->write.cancel, err));
-    pg__progress_start(s.o->write.progress, s.n_bytes);
-    PG_TRY(write[s.o->format](&s, err));
-done:
-    if (report) {
-        *report = s.rep;
-        s.rep = (pg_shard_report){0};
-    }
-    fini(&s);
-    return st;
+    return split(&s, NULL, report, err);
+}
+
+pg_status pg_split_store(pg_store *in, const char *name, const char *dir, const pg_split_opts *opts,
+                         pg_shard_report *report, pg_err *err)
+{
+    static const pg_split_opts defaults = {0};
+    pg__split s = {.dir = dir, .o = opts ? opts : &defaults, .r = {.in = name, .s = in}};
+    if (!in || !name || !dir || !*dir)
+        return pg_fail(err, PG_E_ARG, "a checkpoint, its name and a folder are needed");
+    if (s.o->unwrap)
+        return pg_fail(err, PG_E_ARG, "what is open is split as it is");
+    s.r.plan.src = in;
+    return split(&s, in, report, err);
 }

@@ -36,3 +36,15 @@ cp "$TESTDATA/files/keras-1.2.2-py3/make_parallel-cnn4/template.json" model1.jso
 try pgfit model1.json --data rows.npz --loss mse -o f.keras
 try pgfit single.h5 --data rows.npz -o f.pt
 fit single.h5 -o f.keras
+echo '$ a name that no header of HDF5 holds'
+python3 - "$TESTDATA/golden/mlp_digits/model.json" <<'END'
+import sys
+open('long.json', 'w').write(open(sys.argv[1]).read().replace('"fc1"', '"%s"' % ('x' * 65000)))
+END
+digits=$TESTDATA/golden/mlp_digits/data.npz
+long() { pgfit --data "$digits" --loss mse "$@" | grep -e note -e 'load it'; }
+long long.json -o long.h5
+ls -d long.h5*
+long long.json --weights long.h5.shards --optimizer sgd:learning_rate=0 -o long.weights.h5
+pgconvert -q long.h5.shards --model long.json again.weights.h5
+pgdiff long.weights.h5 again.weights.h5

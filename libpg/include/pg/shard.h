@@ -74,6 +74,11 @@ PG_API PG_MUST_USE pg_status pg_split_file(const char *in, const char *dir,
                                            const pg_split_opts *opts, pg_shard_report *report,
                                            pg_err *err);
 
+/* The same for an open checkpoint, which stays the caller's; name: of the file that it would be. */
+PG_API PG_MUST_USE pg_status pg_split_store(pg_store *in, const char *name, const char *dir,
+                                            const pg_split_opts *opts, pg_shard_report *report,
+                                            pg_err *err);
+
 /* Joins a folder, its manifest or index, or a shard into `out`, in the format that was split; only
  * the weights where `out` ends with ".safetensors" or ".weights.h5", the shards are of that kind,
  * and the file was not. Everything is checked before the first byte is written; PG_E_FORMAT lists

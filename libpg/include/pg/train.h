@@ -153,10 +153,14 @@ PG_API PG_MUST_USE pg_status pg_trainer_check_output(pg_trainer *t, const char *
  *   .safetensors  the weights
  *
  * A full model goes on where training stopped: load_model(), then fit(). It appears whole or not at
- * all, and was read back. What could not be said in that format becomes a note. opts may be NULL.
- */
+ * all, and was read back. What could not be said in that format becomes a note. What no HDF5 file
+ * can hold becomes a folder of shards, `path`.shards, as pg_split_file() writes it. opts may be
+ * NULL. */
 PG_API PG_MUST_USE pg_status pg_trainer_save(pg_trainer *t, const char *path,
                                              const pg_save_opts *opts, pg_err *err);
+
+/* File or folder of the last save, or NULL. */
+PG_API const char *pg_trainer_saved(const pg_trainer *t);
 
 /* ---- training ---- */
 
