@@ -98,7 +98,10 @@ static void put_pace(line *l, double seconds, size_t steps)
 /* Keras' rule: four decimals, or four digits of what is smaller. */
 static void put_value(line *l, double v)
 {
-    put(l, fabs(v) > 1e-3 || v == 0 ? "%.4f" : "%.4e", v);
+    if (isnan(v)) /* without a sign */
+        put(l, "nan");
+    else
+        put(l, fabs(v) > 1e-3 || v == 0 ? "%.4f" : "%.4e", v);
 }
 
 static void put_values(line *l, const pg_logs *logs, const char *between, const char *equals)

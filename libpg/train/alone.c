@@ -2,7 +2,10 @@
  * place of the others, whose memory is given back meanwhile. */
 #include "train/alone.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "train/report.h"
 
@@ -16,7 +19,7 @@ static pg_status time_steps(pg_trainer *t, const pg__batch *b, double *each, pg_
     size_t n = 0;
     pg_status st = PG_OK;
     PG_TRY(pg__totals_alloc(t, &totals, err));
-    for (; n <= MAX_STEPS && (n < 2 || pg__now() - began < max_seconds); n++) {
+    for (; n <= (t->watch ? 1 : MAX_STEPS) && (n < 2 || pg__now() - began < max_seconds); n++) {
         if (n == 1) /* the first one makes memory and programs */
             began = pg__now();
         pg__totals_clear(t, &totals);
@@ -26,6 +29,27 @@ static pg_status time_steps(pg_trainer *t, const pg__batch *b, double *each, pg_
 done:
     pg__totals_free(&totals);
     return st;
+}
+
+/* Times steps by n_workers threads of one replica; then the others come back. */
+static pg_status alone(pg_trainer *t, size_t n_workers, const pg__batch *b, double *each,
+                       pg_err *err)
+{
+    const pg__cut all = t->cut;
+    const pg__spent spent = t->spent;
+    pg__workers_stop(t);
+    t->cut.n_workers = n_workers;
+    t->cut.n_replicas = 1;
+    t->is_trial = 1;
+    pg_status st = pg__workers_start(t, err);
+    if (st == PG_OK)
+        st = time_steps(t, b, each, err);
+    pg__workers_stop(t);
+    t->is_trial = 0;
+    t->spent = spent;
+    t->cut = all;
+    t->grads = NULL;
+    return st == PG_OK ? pg__workers_start(t, err) : st;
 }
 
 static pg_status read_rows(const pg__feed *f, pg__batch *b, size_t n, pg_err *err)
@@ -53,23 +77,30 @@ pg_status pg__measure_alone(pg_trainer *t, const pg__feed *f, size_t batch_size,
     pg_status st = PG_OK;
     PG_TRY(pg__batch_alloc(&b, f, pg__feed_is_weighted(f), batch_size, err));
     PG_TRY(read_rows(f, &b, batch_size, err));
-    pg__workers_stop(t);
-    t->cut.n_workers = all.n_workers / all.n_replicas;
-    t->cut.n_replicas = 1;
-    t->is_trial = 1;
-    st = pg__workers_start(t, err);
-    if (st == PG_OK)
-        st = time_steps(t, &b, &each, err);
-    pg__workers_stop(t);
-    t->is_trial = 0;
-    t->spent = spent;
-    t->cut = all;
-    t->grads = NULL;
-    if (st == PG_OK)
-        st = pg__workers_start(t, err);
-    if (st == PG_OK && each > 0)
+    PG_TRY(alone(t, all.n_workers / all.n_replicas, &b, &each, err));
+    if (each > 0)
         *rows_per_second = (double)batch_size / (each + update);
 done:
     pg__batch_free(&b, t);
+    return st;
+}
+
+pg_status pg__find_nan(pg_trainer *t, const pg__batch *b, char out[256], pg_err *err)
+{
+    pg__watch watch = {.found = 0};
+    double each = 0;
+    pg_status st = PG_OK;
+    out[0] = '\0';
+    if (t->assigned.n_devices > 0)
+        return PG_OK;
+    t->watch = &watch;
+    st = alone(t, 1, b, &each, err);
+    t->watch = NULL;
+    if (st == PG_OK && watch.found && watch.leaf < t->leaves.n)
+        snprintf(out, 256, "%s %s",
+                 watch.in_input   ? "the data, read by"
+                 : watch.in_param ? "the weights of"
+                                  : "the output or gradient of",
+                 PG_SHOW(t->leaves.v[watch.leaf].layer->name));
     return st;
 }

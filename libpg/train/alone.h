@@ -11,4 +11,9 @@
 pg_status pg__measure_alone(pg_trainer *t, const pg__feed *rows, size_t batch_size,
                             double *rows_per_second, pg_err *err);
 
+/* Where the numbers that are none in this batch come from: one thread does the step again, which
+ * changes nothing, and looks at every result. out: "the output of conv1", ...; "" if it is not
+ * found. */
+pg_status pg__find_nan(pg_trainer *t, const pg__batch *b, char out[256], pg_err *err);
+
 #endif

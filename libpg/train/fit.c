@@ -61,16 +61,26 @@ static pg_status tell_batch(run *r, size_t batch, pg_err *err)
                             &(pg_logs){r->logs.shown, running, n}, err);
 }
 
-/* After a batch: may it go on? */
-static pg_status check_batch(const run *r, const pg__turn *turn, pg_err *err)
+static pg_status stop_at_nan(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
 {
-    const double loss = pg__total_loss(r->t, &r->own);
+    char where[256];
+    pg_status st = PG_OK;
+    PG_TRY(pg__find_nan(r->t, batch, where, err));
+    st = pg_fail(err, PG_E_NO, "loss is NaN since epoch %zu, batch %zu; stopped%s%s",
+                 turn->epoch + 1, turn->batch + 1, where[0] ? "; first in " : "", where);
+done:
+    return st;
+}
+
+/* After a batch: may it go on? */
+static pg_status check_batch(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
+{
     if (r->opts->cancel && __atomic_load_n(r->opts->cancel, __ATOMIC_RELAXED))
-        return pg_fail(err, PG_E_CANCELLED, "stopped in epoch %zu after %sbatch %zu",
+        return pg_fail(err, PG_E_CANCELLED, "interrupted in epoch %zu, after %sbatch %zu",
                        turn->epoch + 1, turn->validation ? "validation " : "", turn->batch + 1);
-    if (!turn->validation && r->opts->terminate_on_nan && !isfinite(loss))
-        return pg_fail(err, PG_E_NO, "loss is %s since epoch %zu, batch %zu; stopped",
-                       isnan(loss) ? "NaN" : "infinite", turn->epoch + 1, turn->batch + 1);
+    if (!turn->validation && r->opts->terminate_on_nan &&
+        (r->t->nan_found || !isfinite(pg__total_loss(r->t, &r->own))))
+        return stop_at_nan(r, batch, turn, err);
     return PG_OK;
 }
 
@@ -95,7 +105,7 @@ static pg_status run_batches(run *r, pg_err *err)
         pg__totals_add(r->t, &r->pass, &r->own);
         if (!turn.validation)
             pg__spent_step(r->t, clock, batch->n_rows);
-        PG_TRY(check_batch(r, &turn, err));
+        PG_TRY(check_batch(r, batch, &turn, err));
         if (!turn.validation)
             PG_TRY(tell_batch(r, turn.batch, err));
         if (turn.is_last)
@@ -263,6 +273,8 @@ static pg_status open_run(run *r, pg_err *err)
                        r->opts->epochs ? r->opts->epochs : 1, r->opts->initial_epoch);
     t->seed = r->opts->seed;
     t->spent = (pg__spent){0};
+    t->stops_on_nan = r->opts->terminate_on_nan;
+    t->nan_found = 0;
     return prepare(r, err);
 }
 

@@ -413,6 +413,7 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
                              .n = i->n_in + i->n_out,
                              .n_in = i->n_in,
                              .device = i->device,
+                             .origin = i->origin,
                              .is_stats = i->op == pg__op_of(PG__OP_meet_stats)};
         for (uint32_t k = 0; k < i->n_in; k++)
             p->operands[n_operands++] = pg__in(t, i, k);

@@ -24,6 +24,13 @@ typedef struct pg__program_opts {
 
 typedef struct pg__program pg__program;
 
+/* The first call that had, or gave, a number that is none. */
+typedef struct pg__watch {
+    int found;
+    uint32_t leaf;
+    int in_input, in_param; /* it came from there */
+} pg__watch;
+
 /* Memory that one run works on. Arrays by slot; elements as the device holds them. */
 typedef struct pg__frame {
     const void *const *inputs;
@@ -35,6 +42,7 @@ typedef struct pg__frame {
     const void *step;           /* PG__STEP_N integers */
     void *const *states;        /* per state of a stateful layer: its rows */
     void *arena, *scratch;
+    pg__watch *watch; /* NULL: nobody looks */
 } pg__frame;
 
 /* Errors of pg__lower(); PG_E_UNSUPPORTED names the layers that the device cannot run. */

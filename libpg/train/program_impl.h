@@ -32,6 +32,7 @@ typedef struct pg__step_call {
     uint32_t *after; /* per device: so many of the program's calls must be done; NULL: none */
     int awaited;     /* another device waits for it */
     size_t shared, shared_bytes; /* what it shares, from the start of the program's */
+    uint32_t origin;             /* leaf that it belongs to */
 } pg__step_call;
 
 struct pg__program {

@@ -1,6 +1,8 @@
 /* program_run.c - running what program.c compiled, and where a run left its results. */
 #include "train/program_impl.h"
 
+#include <math.h>
+
 /* Pointers to memory of both kinds; that operands are not written is the back end's promise. */
 static void *at_slot(const void *const *slots, uint64_t slot)
 {
@@ -52,13 +54,43 @@ pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t par
     return PG_OK;
 }
 
+static int is_finite(const pg__program *p, const void *values, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (!(p->backend->real_bytes == sizeof(float) ? isfinite(((const float *)values)[i])
+                                                      : isfinite(((const double *)values)[i])))
+            return 0;
+    return 1;
+}
+
+/* Operands first: where one is bad, the call is not to blame. */
+static void look(const pg__program *p, const pg__frame *f, const pg__step_call *c)
+{
+    for (uint32_t k = 0; k < c->n && p->backend->host_memory; k++) {
+        const pg__val v = p->operands[c->first + k];
+        const void *at = address(p, f, v);
+        if (!at || p->model.tape.values[v].elem != PG__REAL)
+            continue;
+        if (is_finite(p, at, pg__dims_elems(&p->model.tape.values[v].shape)))
+            continue;
+        *f->watch = (pg__watch){.found = 1,
+                                .leaf = c->origin,
+                                .in_input = p->homes[v].place == IN_INPUT,
+                                .in_param = p->homes[v].place == IN_PARAM};
+        return;
+    }
+}
+
 static pg_status run_call(const pg__program *p, const pg__frame *f, const pg__step_call *c)
 {
     void **args = f->scratch;
     for (uint32_t k = 0; k < c->n; k++)
         args[k] = address(p, f, p->operands[c->first + k]);
-    return p->backend->run(p->dev, c->kernel, args, (char *)f->scratch + p->max_args,
-                           (char *)p->shared + c->shared);
+    const pg_status st = p->backend->run(p->dev, c->kernel, args, (char *)f->scratch + p->max_args,
+                                         (char *)p->shared + c->shared);
+    if (st == PG_OK && f->watch && !f->watch->found)
+        look(p, f, c);
+    return st;
 }
 
 pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, int *meets)

@@ -152,7 +152,8 @@ static pg_status open_frame(const step *s, lane_job *job, const pg__worker *w, p
                         .step = lf->numbers,
                         .states = lf->states,
                         .arena = job->arena->mem,
-                        .scratch = w->scratch.mem};
+                        .scratch = w->scratch.mem,
+                        .watch = t->watch};
     return bind_rows(s, job, &lf->f, &lf->rows, err);
 }
 

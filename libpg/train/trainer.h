@@ -127,7 +127,9 @@ struct pg_trainer {
     uint64_t part_rows;  /* a batch is worked through in parts of so many rows; 0: at once */
     size_t n_leaves;     /* of the tree of sums in the step in hand */
     pg__spent spent;
-    int is_trial; /* steps are only timed: nothing that lasts may change */
+    int stops_on_nan, nan_found; /* gradients that are no numbers are not applied */
+    pg__watch *watch;            /* of the step in hand, or NULL */
+    int is_trial;                /* steps are only timed: nothing that lasts may change */
 };
 
 /* The workers of t->cut, and their memory. */

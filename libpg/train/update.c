@@ -270,6 +270,21 @@ static pg_status update_at_once(work *w, pg_err *err)
     return st;
 }
 
+/* In the gradients of any lane, before they become weights. */
+static pg_status look_for_nan(pg_trainer *t)
+{
+    double sum = 0;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < t->n_threads; k++)
+        for (size_t i = 0; i < t->workers[k].n_partials; i++)
+            if (t->workers[k].partials[i].grads)
+                PG_TRY(t->backend->squares(t->dev, t->workers[k].partials[i].grads->mem,
+                                           (size_t)t->offsets[t->n_params], &sum));
+    t->nan_found = !isfinite(sum);
+done:
+    return st;
+}
+
 pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
 {
     work w = {.t = t, .kind = pg__optimiser_kind_of(&t->optimiser)};
@@ -277,6 +292,10 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     PG_TRY(pg__partials_sum(t, 0, 0, &w.grads)); /* where the sum will lie */
     t->grads = w.grads;
     if (!w.grads || t->is_trial)
+        goto done;
+    if (t->stops_on_nan)
+        PG_TRY(look_for_nan(t));
+    if (t->nan_found)
         goto done;
     w.update = pg__optimiser_step(&t->optimiser);
     if (t->has_regularizers || t->has_constraints || clips(&t->optimiser))
