@@ -7,5 +7,5 @@ pgfit -q --demo digits --epochs 2000 -o long.h5 2>long.txt & run=$!
 sleep 1
 kill -TERM $run
 wait $run || echo "exit $?"
-sed 's/[0-9][0-9]*/N/g' long.txt
+sed 's/[0-9][0-9]*/N/g; s/validation //' long.txt
 ls long.h5 2>/dev/null || echo nothing was saved
