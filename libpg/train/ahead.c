@@ -1,5 +1,7 @@
 /* ahead.c - a ring of three batches: one is trained with, two are filled ahead. The thread waits
- * where both are full, the trainer where none is. Whoever cannot have a thread reads in turn. */
+ * where both are full. A trainer that finds none, and nobody reading, reads by itself: beside busy
+ * programs it would wait long for its thread to have a turn, and where there can be no thread
+ * nothing else is needed. One of both reads at a time, for sources have caches. */
 #include "train/ahead.h"
 
 #include <pthread.h>
@@ -23,7 +25,8 @@ struct pg__ahead {
     pg__course *course;
     const pg__feed *train, *val;
     buffer buffers[N_BUFFERS];
-    unsigned long filled, taken; /* buffers so far, under the lock */
+    unsigned long filled, taken; /* buffers so far; these four under the lock */
+    int reading, over;           /* over: nothing comes behind what is filled */
     int stop;                    /* atomic */
     int has_lock, has_thread, looked;
     pthread_t thread;
@@ -45,28 +48,34 @@ static void fill(pg__ahead *a, buffer *b)
     a->looked = 1;
 }
 
+/* Called and left with the lock, and with nobody reading. */
+static void fill_next(pg__ahead *a)
+{
+    buffer *b = &a->buffers[a->filled % N_BUFFERS];
+    a->reading = 1;
+    pthread_mutex_unlock(&a->lock);
+    fill(a, b);
+    pthread_mutex_lock(&a->lock);
+    a->reading = 0;
+    a->filled++;
+    a->over = b->is_end || b->st != PG_OK;
+    pthread_cond_signal(&a->changed);
+}
+
 static void *read_ahead(void *arg)
 {
     pg__ahead *a = arg;
-    for (unsigned long n = 0;; n++) {
-        buffer *b = &a->buffers[n % N_BUFFERS];
-        pthread_mutex_lock(&a->lock);
+    pthread_mutex_lock(&a->lock);
+    while (!a->stop && !a->over) {
         /* What was taken last is still in use. */
-        while (n >= a->taken + N_BUFFERS - (a->taken > 0) && !a->stop)
+        const unsigned long most = a->taken + N_BUFFERS - (a->taken > 0);
+        if (a->filled < most && !a->reading)
+            fill_next(a);
+        else
             pthread_cond_wait(&a->changed, &a->lock);
-        const int stop = a->stop;
-        pthread_mutex_unlock(&a->lock);
-        if (stop)
-            return NULL;
-        fill(a, b);
-        const int over = b->is_end || b->st != PG_OK;
-        pthread_mutex_lock(&a->lock);
-        a->filled++;
-        pthread_cond_signal(&a->changed);
-        pthread_mutex_unlock(&a->lock);
-        if (over)
-            return NULL;
     }
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
 }
 
 /* Signals are the main thread's business. */
@@ -112,16 +121,15 @@ done:
 pg_status pg__ahead_next(pg__ahead *a, const pg__batch **out, pg__turn *turn, pg_err *err)
 {
     buffer *b = &a->buffers[a->taken % N_BUFFERS];
-    if (a->has_thread) {
-        pthread_mutex_lock(&a->lock);
-        a->taken++; /* the one before is free now */
-        pthread_cond_signal(&a->changed);
-        while (a->filled < a->taken)
+    pthread_mutex_lock(&a->lock);
+    a->taken++; /* the one before is free now */
+    pthread_cond_signal(&a->changed);
+    while (a->filled < a->taken)
+        if (!a->reading)
+            fill_next(a);
+        else
             pthread_cond_wait(&a->changed, &a->lock);
-        pthread_mutex_unlock(&a->lock);
-    } else {
-        fill(a, b);
-    }
+    pthread_mutex_unlock(&a->lock);
     if (b->st != PG_OK && err)
         *err = b->err;
     *out = b->is_end || b->st != PG_OK ? NULL : &b->batch;
