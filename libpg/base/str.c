@@ -1,6 +1,7 @@
 /* str.c - growing strings, and names from files made fit to be shown. */
 #include "base/str.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -244,4 +245,19 @@ pg__num pg__num_of(uint64_t v)
 const char *pg_printable(char *buf, size_t cap, const char *name, size_t len)
 {
     return pg__printable(buf, cap, name, len);
+}
+
+int pg__same_name(const char *a, size_t n, const char *b)
+{
+    size_t i = 0;
+    for (;; i++, b++) {
+        while (i < n && a[i] == '_')
+            i++;
+        while (*b == '_')
+            b++;
+        if (i == n || *b == '\0')
+            return i == n && *b == '\0';
+        if (tolower((unsigned char)a[i]) != tolower((unsigned char)*b))
+            return 0;
+    }
 }

@@ -60,6 +60,10 @@ typedef struct pg__quoted {
 pg__quoted pg__quote(const char *name);
 #define PG_QUOTE(name) (pg__quote(name).s)
 
+/* Names as Keras takes them are equal but for case and underscores: CategoricalCrossentropy,
+ * categorical_crossentropy. */
+int pg__same_name(const char *a, size_t n, const char *b);
+
 /* A number as people read it: 246,000,000. */
 typedef struct pg__num {
     char s[28];

@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "model/calls.h"
 #include "model/layers.h"
+#include "model/regularizer.h"
 
 /* ---- parameters ---- */
 
@@ -74,6 +75,37 @@ static int takes_ids(const char *class_name)
     return 0;
 }
 
+/* The layer's activity_regularizer, of each of its results. */
+static pg_status add_activity(pg__lowering *lw, const pg__layer *l, const pg__results *r,
+                              pg_err *err)
+{
+    pg__lowered *to = lw->to;
+    pg__activity_attrs a;
+    const pg__dims scalar = {.rank = 0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__regularizer_of(pg__json_get(l->config, "activity_regularizer"), l->name, &a.l1,
+                              &a.l2, err));
+    if (a.l1 == 0 && a.l2 == 0)
+        return PG_OK;
+    if (lw->fold > 1)
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: activity_regularizer inside of TimeDistributed",
+                PG_SHOW(l->name));
+    if (to->activity_seed == PG__NO_VAL)
+        PG_TRY(pg__tape_value(&to->tape, &scalar, PG__REAL, PG__SEED,
+                              (uint32_t)lw->opts->graph->root->n_outputs, 0, &to->activity_seed,
+                              err));
+    for (size_t k = 0; k < r->n; k++) {
+        if (pg__mem_grow(&to->activities, &to->cap_activities, to->n_activities + 1,
+                         sizeof *to->activities))
+            PG_TRY(pg__nomem(err));
+        PG_TRY(pg__emit2(&to->tape, PG__OP_activity, &a, r->v[k], to->activity_seed,
+                         &to->activities[to->n_activities], err));
+        to->n_activities++;
+    }
+done:
+    return st;
+}
+
 static pg_status call_family(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
                              pg__results *out, pg_err *err)
 {
@@ -91,6 +123,8 @@ static pg_status call_family(pg__lowering *lw, const pg__layer *l, const pg__val
             PG_TRY(pg__lower_as_real(lw, in[k], &real[k], err));
     }
     st = fn(lw, l, real, n_in, out, err);
+    if (st == PG_OK)
+        st = add_activity(lw, l, out, err);
     if (st == PG_E_MISMATCH) /* shapes: operations do not know whose they are */
         pg_err_prefix(err, PG_SHOW(l->name));
 done:
@@ -116,8 +150,6 @@ static pg_status call_layer(pg__lowering *lw, const pg__layer *l, const pg__val 
 {
     const pg__lowering outer = *lw;
     pg_status st = PG_OK;
-    if (pg__config_has(l, "activity_regularizer"))
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: activity_regularizer", PG_SHOW(l->name));
     if (!lw->opts->rules->keras3) /* Keras 3's fit() overrules what was recorded */
         lw->training =
             pg__json_bool(pg__json_get(lw->kwargs, "training"), lw->training) && lw->opts->training;
@@ -446,7 +478,7 @@ pg_status pg__lower(pg__lowered *out, const pg__lower_opts *opts, pg_err *err)
     pg__lowering lw = {.to = out, .opts = opts, .sub = "", .training = opts->training};
     pg__results results = {.n = 0};
     pg_status st = PG_OK;
-    *out = (pg__lowered){.n_called = m->n_layers, .step = PG__NO_VAL};
+    *out = (pg__lowered){.n_called = m->n_layers, .step = PG__NO_VAL, .activity_seed = PG__NO_VAL};
     PG_TRY(check_classes(opts->graph, err));
     PG_TRY(number_params(out, opts->leaves, err));
     out->called = pg__mem_array(m->n_layers, sizeof *out->called);
@@ -476,6 +508,7 @@ void pg__lowered_fini(pg__lowered *l)
     pg__mem_free(l->inputs);
     pg__mem_free(l->outputs);
     pg__mem_free(l->origins);
+    pg__mem_free(l->activities);
     pg__mem_free(l->moving);
     pg__mem_free(l->states);
     pg__tape_fini(&l->tape);

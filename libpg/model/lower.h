@@ -69,10 +69,13 @@ typedef struct pg__lowered {
     size_t cap_origins;
     pg__moving *moving; /* in the order of calls; only when training */
     size_t n_moving, cap_moving;
-    int couples_rows;   /* rows of a batch are no longer independent: BatchNormalization */
-    pg__val step;       /* seed and step, or PG__NO_VAL if nothing is random */
-    uint32_t n_streams; /* of random numbers that operations draw */
-    pg__state *states;  /* slots of PG__STATE values, in the order of the first calls */
+    pg__val *activities; /* what layers add to the loss: scalars, in the order of calls */
+    size_t n_activities, cap_activities;
+    pg__val activity_seed; /* or PG__NO_VAL */
+    int couples_rows;      /* rows of a batch are no longer independent: BatchNormalization */
+    pg__val step;          /* seed and step, or PG__NO_VAL if nothing is random */
+    uint32_t n_streams;    /* of random numbers that operations draw */
+    pg__state *states;     /* slots of PG__STATE values, in the order of the first calls */
     size_t n_states, cap_states;
 } pg__lowered;
 

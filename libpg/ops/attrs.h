@@ -198,6 +198,12 @@ typedef struct pg__layer_norm_attrs {
     double epsilon;
 } pg__layer_norm_attrs;
 
+/* activity(x, seed): l1 sum |x| + l2 sum x^2, a part of the loss; seed: its factor there, which its
+ * gradient has. */
+typedef struct pg__activity_attrs {
+    double l1, l2;
+} pg__activity_attrs;
+
 /* Numbers to ids and back: fractions are cut off. */
 typedef struct pg__cast_attrs {
     pg__elem from, to;

@@ -39,7 +39,8 @@ typedef enum pg__role {
     PG__PARAM,  /* slot: parameter, trained or not */
     PG__STATE,  /* slot: state of a layer that goes on from batch to batch */
     PG__STEP,   /* PG__STEP_N integers that change from step to step, see pg__step_slot */
-    PG__SEED    /* slot: output; a scalar, gradient of the batch's loss by one row's: weight / N */
+    PG__SEED /* slot: output; a scalar, gradient of the batch's loss by one row's: weight / N; the
+                slot behind the outputs: by what layers add to the loss */
 } pg__role;
 
 /* What random numbers are a function of, as a PG__STEP value holds it: 64-bit numbers in two
@@ -83,7 +84,7 @@ typedef struct pg__tape {
     void **attrs; /* owned */
     uint32_t n_values, n_insts, n_operands, n_attrs;
     size_t cap_values, cap_insts, cap_operands, cap_attrs;
-    uint32_t n_forward; /* instructions of the forward pass; the rest is backward */
+    uint32_t n_forward;      /* instructions of the forward pass; the rest is backward */
     uint32_t origin, device; /* given to instructions that are appended */
 } pg__tape;
 

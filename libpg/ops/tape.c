@@ -98,9 +98,11 @@ pg_status pg__emit(pg__tape *t, pg__op_kind kind, const void *attrs, const pg__v
                    pg__val *out, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__inst i = {
-        .op = pg__op_of(kind), .in = t->n_operands, .n_in = (uint32_t)n_in, .origin = t->origin,
-        .device = t->device};
+    pg__inst i = {.op = pg__op_of(kind),
+                  .in = t->n_operands,
+                  .n_in = (uint32_t)n_in,
+                  .origin = t->origin,
+                  .device = t->device};
     const pg__dims **shapes = pg__mem_array(n_in, sizeof *shapes);
     pg__dims results[MAX_OUT] = {{0}};
     if (!shapes)
@@ -177,7 +179,7 @@ pg_status pg__tape_backward(pg__tape *t, pg_err *err)
     t->n_forward = t->n_insts;
     for (uint32_t at = t->n_forward; at-- > 0;) {
         const pg__inst i = t->insts[at]; /* a copy: the array grows */
-        int reached = i.op == pg__op_of(PG__OP_loss);
+        int reached = i.op == pg__op_of(PG__OP_loss) || i.op == pg__op_of(PG__OP_activity);
         for (uint32_t k = 0; k < i.n_out && !reached; k++)
             reached = pg__grad_of(t, &i, k) != PG__NO_VAL;
         if (!reached || !i.op->backward)

@@ -1,7 +1,6 @@
 /* names.c - from names to losses, and from option texts to outputs. */
 #include "train/names.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,21 +26,6 @@ static const struct {
     {"jaccard_distance_loss", PG__LOSS_jaccard_distance},
 };
 #define N_ALIASES (sizeof aliases / sizeof *aliases)
-
-int pg__same_name(const char *a, size_t n, const char *b)
-{
-    size_t i = 0;
-    for (;; i++, b++) {
-        while (i < n && a[i] == '_')
-            i++;
-        while (*b == '_')
-            b++;
-        if (i == n || *b == '\0')
-            return i == n && *b == '\0';
-        if (tolower((unsigned char)a[i]) != tolower((unsigned char)*b))
-            return 0;
-    }
-}
 
 static pg_status set_param(pg__loss_attrs *out, const char *at, const char *end, pg_err *err)
 {

@@ -2,6 +2,7 @@
 #ifndef PG_TRAIN_NAMES_H
 #define PG_TRAIN_NAMES_H
 
+#include "base/str.h"
 #include "model/rules.h"
 #include "ops/attrs.h"
 
@@ -9,10 +10,6 @@
  * the known names. */
 pg_status pg__loss_of(pg__loss_attrs *out, const char *name, size_t len, const pg__rules *rules,
                       pg_err *err);
-
-/* Names are equal but for case and underscores: CategoricalCrossentropy, categorical_crossentropy.
- */
-int pg__same_name(const char *a, size_t n, const char *b);
 
 /* Cuts "a,b" or "out1=a,out2=b" into one text per output. *of_output[k] points into text. Without
  * names: one for all outputs, or one each in their order. PG_E_ARG: an unknown output, too many. */

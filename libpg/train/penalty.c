@@ -7,26 +7,16 @@
 #include <string.h>
 
 #include "base/try.h"
-#include "train/names.h"
+#include "model/regularizer.h"
 
 #define EPSILON 1e-7
 
-/* A config value as name and own config: "l2", {"class_name": "L2", "config": {"l2": 0.01}}. */
-typedef struct named {
-    const char *name; /* NULL: none */
-    const pg__json *config;
-} named;
-
-static named value_of(const pg__param *p, const char *suffix)
+static const pg__json *value_of(const pg__param *p, const char *suffix)
 {
     const pg__layer *l = p->leaf->layer;
-    const pg__json *config = l->inner ? l->inner->config : l->config, *j;
     char key[96];
     (void)snprintf(key, sizeof key, "%s_%s", p->var->name, suffix);
-    j = pg__json_get(config, key);
-    if (pg__json_type_of(j) == PG_J_OBJECT)
-        return (named){pg__json_get_str(j, "class_name"), pg__json_get(j, "config")};
-    return (named){pg__json_str(j), NULL};
+    return pg__json_get(l->inner ? l->inner->config : l->config, key);
 }
 
 static int is(const char *name, const char *wanted)
@@ -39,26 +29,6 @@ static double setting(const pg__json *config, const char *key, double fallback)
     double v = fallback;
     (void)pg__json_num(pg__json_get(config, key), &v);
     return v;
-}
-
-static pg_status read_regularizer(pg__penalty *out, const pg__param *p, pg_err *err)
-{
-    const named r = value_of(p, "regularizer");
-    const double usual = r.config ? 0 : 0.01; /* the string forms */
-    if (!r.name)
-        return PG_OK;
-    if (is(r.name, "L1"))
-        out->l1 = setting(r.config, "l1", usual);
-    else if (is(r.name, "L2"))
-        out->l2 = setting(r.config, "l2", usual);
-    else if (is(r.name, "L1L2")) {
-        out->l1 = setting(r.config, "l1", usual);
-        out->l2 = setting(r.config, "l2", usual);
-    } else {
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: regularizer \"%s\"",
-                       PG_SHOW(p->leaf->layer->name), PG_SHOW(r.name));
-    }
-    return PG_OK;
 }
 
 static pg_status read_axes(pg__penalty *out, const pg__param *p, const pg__json *axis, pg_err *err)
@@ -81,7 +51,7 @@ static pg_status read_axes(pg__penalty *out, const pg__param *p, const pg__json 
 
 static pg_status read_constraint(pg__penalty *out, const pg__param *p, pg_err *err)
 {
-    const named c = value_of(p, "constraint");
+    const pg__named c = pg__named_of(value_of(p, "constraint"));
     if (!c.name)
         return PG_OK;
     if (is(c.name, "MaxNorm"))
@@ -105,7 +75,8 @@ pg_status pg__penalty_of(pg__penalty *out, const pg__param *p, pg_err *err)
 {
     pg_status st = PG_OK;
     *out = (pg__penalty){0};
-    PG_TRY(read_regularizer(out, p, err));
+    PG_TRY(pg__regularizer_of(value_of(p, "regularizer"), p->leaf->layer->name, &out->l1, &out->l2,
+                              err));
     PG_TRY(read_constraint(out, p, err));
 done:
     return st;

@@ -158,6 +158,8 @@ static size_t read_after(const pg__program *p, pg__val *out)
         READ(m->moving[i].value);
     for (size_t i = 0; i < m->n_states; i++)
         READ(m->states[i].after);
+    for (size_t i = 0; i < m->n_activities; i++)
+        READ(m->activities[i]);
 #undef READ
     return n;
 }
@@ -484,7 +486,7 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     p->masks_only = opts->masks_only;
     PG_TRY(pg__lower(&p->model, &opts->lower, err));
     if (p->masks_only) /* such a run changes nothing */
-        p->model.n_moving = p->model.n_states = 0;
+        p->model.n_moving = p->model.n_states = p->model.n_activities = 0;
     PG_TRY(pool_first(p, err));
     PG_TRY(add_losses(p, opts, err));
     PG_TRY(own_gradients(p, err));

@@ -38,7 +38,7 @@ typedef struct pg__frame {
     const void *const *weights; /* per output, entries may be NULL */
     void *const *params;        /* per parameter */
     void *const *grads;         /* per parameter; NULL, or entries NULL, where not wanted */
-    const void *const *seeds;   /* per output: pointer to the scalar */
+    const void *const *seeds;   /* per output, and that of activities: pointer to the scalar */
     const void *step;           /* PG__STEP_N integers */
     void *const *states;        /* per state of a stateful layer: its rows */
     void *arena, *scratch;
@@ -101,5 +101,8 @@ const void *pg__program_loss(const pg__program *p, const pg__frame *f, size_t k)
 
 /* Where a run left what moving average i of the model (pg__lowered.moving) takes a share of. */
 const void *pg__program_moving(const pg__program *p, const pg__frame *f, size_t i);
+
+/* Where a run left what part i of the model's activities (pg__lowered.activities) is. */
+const void *pg__program_activity(const pg__program *p, const pg__frame *f, size_t i);
 
 #endif

@@ -172,6 +172,11 @@ const void *pg__program_moving(const pg__program *p, const pg__frame *f, size_t 
     return address(p, f, p->model.moving[i].value);
 }
 
+const void *pg__program_activity(const pg__program *p, const pg__frame *f, size_t i)
+{
+    return address(p, f, p->model.activities[i]);
+}
+
 const pg__value *pg__program_target(const pg__program *p, size_t k)
 {
     return p->targets[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->targets[k]];

@@ -108,10 +108,27 @@ done:
     return st;
 }
 
+/* penalty_sum counts rows: where Keras does not divide by them, neither must its mean. */
+static pg_status add_activities(pg_trainer *t, const pg__program *p, const pg__frame *f,
+                                uint64_t n_rows, pg__totals *totals, pg_err *err)
+{
+    const pg__lowered *m = pg__program_model(p);
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < m->n_activities && st == PG_OK; i++) {
+        double *v = NULL;
+        st = as_doubles(t, &v, pg__program_activity(p, f, i), 1, PG__REAL, 1, err);
+        if (st == PG_OK)
+            totals->penalty_sum += *v * (t->rules->activity_per_row ? 1 : (double)n_rows);
+        pg__mem_free(v);
+    }
+    return st;
+}
+
 pg_status pg__result_add(pg_trainer *t, const pg__program *p, const pg__frame *f,
-                         const double *shares, pg__totals *totals, pg_err *err)
+                         const double *shares, uint64_t n_rows, pg__totals *totals, pg_err *err)
 {
     pg_status st = PG_OK;
+    PG_TRY(add_activities(t, p, f, n_rows, totals, err));
     for (size_t k = 0; k < t->n_outputs; k++) {
         PG_TRY(add_losses(t, p, f, k, shares[k], totals, err));
         PG_TRY(add_metrics(t, p, f, k, totals, err));

@@ -203,7 +203,8 @@ static pg_status end_lane(const step *s, lane_job *job, pg__worker *w, pg_err *e
     pg_status st = PG_OK;
     if (job->program) {
         PG_TRY(pg__states_keep(t, job->program, &job->frame.f, job->lane.n, err));
-        PG_TRY(pg__result_add(t, job->program, &job->frame.f, s->shares, &job->totals, err));
+        PG_TRY(pg__result_add(t, job->program, &job->frame.f, s->shares, s->batch->n_rows,
+                              &job->totals, err));
         if (s->predictions)
             PG_TRY(keep_predictions(s, job));
     }
@@ -398,6 +399,16 @@ done:
     return st;
 }
 
+static void set_seed(step *s, size_t k, double seed)
+{
+    const float rounded = (float)seed;
+    if (s->t->backend->real_bytes == sizeof seed)
+        memcpy(&s->seed_mem[k], &seed, sizeof seed);
+    else
+        memcpy(&s->seed_mem[k], &rounded, sizeof rounded);
+    s->seeds[k] = &s->seed_mem[k];
+}
+
 /* Gradient of the batch's loss by one term's: weight / number of terms of the whole batch, or the
  * share of them that counts. */
 static void make_seeds(step *s, const lane_job *job)
@@ -413,13 +424,9 @@ static void make_seeds(step *s, const lane_job *job)
         }
         s->shares[k] = pg__loss_share(t, &sum, s->batch->weights[k], terms);
         const double seed = t->loss_weights[k] / (double)terms / s->shares[k];
-        const float rounded = (float)seed;
-        if (t->backend->real_bytes == sizeof seed)
-            memcpy(&s->seed_mem[k], &seed, sizeof seed);
-        else
-            memcpy(&s->seed_mem[k], &rounded, sizeof rounded);
-        s->seeds[k] = &s->seed_mem[k];
+        set_seed(s, k, seed);
     }
+    set_seed(s, t->n_outputs, t->rules->activity_per_row ? 1 / (double)s->batch->n_rows : 1);
 }
 
 /* Masks first, if they count: the gradient begins with what they sum to. */
@@ -494,8 +501,8 @@ static pg_status cut_batch(step *s, pg_err *err)
     s->n_jobs = n_parts * s->n_lanes;
     t->n_leaves = s->n_jobs;
     s->jobs = pg__mem_array(s->n_jobs, sizeof *s->jobs);
-    s->seeds = pg__mem_array(t->n_outputs, sizeof *s->seeds);
-    s->seed_mem = pg__mem_array(t->n_outputs, sizeof *s->seed_mem);
+    s->seeds = pg__mem_array(t->n_outputs + 1, sizeof *s->seeds);
+    s->seed_mem = pg__mem_array(t->n_outputs + 1, sizeof *s->seed_mem);
     s->shares = pg__mem_array(t->n_outputs, sizeof *s->shares);
     if (!s->jobs || !s->seeds || !s->seed_mem || !s->shares)
         PG_TRY(pg__nomem(err));

@@ -59,6 +59,8 @@ def cases():
         yield 'loss_' + loss, loss.split('+')[0], act, 'adam', None, None
     for name, text in REGULARIZED.items():
         yield name, 'mean_squared_error', 'linear', 'sgd', text, None
+    for name, text in REGULARIZED.items():
+        yield 'activity_' + name, 'mean_squared_error', 'linear', 'sgd', text, None
     for name, text in CONSTRAINED.items():
         yield name, 'mean_squared_error', 'linear', 'sgd', None, text
 
@@ -75,8 +77,9 @@ def run_keras(d):
         keras.utils.set_random_seed(7)
         reg = eval('keras.regularizers.' + regularizer) if regularizer else None
         con = eval('keras.constraints.' + constraint) if constraint else None
+        of_values = dict(activity_regularizer=reg) if name.startswith('activity_') else dict(kernel_regularizer=reg, bias_regularizer=reg)
         inputs = keras.Input((6,), name='x')
-        h = keras.layers.Dense(5, 'tanh', kernel_regularizer=reg, bias_regularizer=reg, kernel_constraint=con)(inputs)
+        h = keras.layers.Dense(5, 'tanh', kernel_constraint=con, **of_values)(inputs)
         model = keras.Model(inputs, keras.layers.Dense(4, act, kernel_constraint=con)(h))
         family, cls, config = OPTIMIZERS[optimizer]
         opt = getattr(keras.optimizers.legacy if family == 'legacy' else keras.optimizers, cls)(**config)

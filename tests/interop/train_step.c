@@ -66,14 +66,15 @@ static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err
         PG_TRY(read_input(&inputs[k], data, k, &m->tape.values[m->inputs[k]], err));
     PG_TRY(t->backend->alloc(t->dev, &f.arena, (size_t)pg__program_arena_bytes(p), err));
     PG_TRY(t->backend->alloc(t->dev, &f.scratch, pg__program_scratch_bytes(p), err));
-    double *seeds = pg__mem_array(t->n_outputs, sizeof *seeds);
+    double *seeds = pg__mem_array(t->n_outputs + 1, sizeof *seeds);
     const void **no_weights = pg__mem_array(t->n_outputs, sizeof *no_weights);
-    const void **seed_at = pg__mem_array(t->n_outputs, sizeof *seed_at);
+    const void **seed_at = pg__mem_array(t->n_outputs + 1, sizeof *seed_at);
     void **targets = pg__mem_array(t->n_outputs, sizeof *targets);
     for (size_t k = 0; k < t->n_outputs; k++) {
         seed_at[k] = &seeds[k];
         targets[k] = pg__mem_array(pg__dims_elems(&pg__program_target(p, k)->shape), sizeof *seeds);
     }
+    seed_at[t->n_outputs] = &seeds[t->n_outputs];
     f.seeds = seed_at;
     f.weights = no_weights;
     f.targets = (const void *const *)targets;

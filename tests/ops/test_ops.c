@@ -238,6 +238,7 @@ static const op_case cases[] = {
     ACT_CASE(PG__ACT_GELU_TANH, 0, 0, 0),
     ACT_CASE(PG__ACT_SWISH, 0, 0, 0),
     ACT_CASE(PG__ACT_MISH, 0, 0, 0),
+    {PG__OP_activity, ATTRS(activity, 0.3, 0.2), {{NORMAL, S(3, 7)}, {SCALAR, {0}}}, 2, 1},
     /* strides and padding of "same"; one channel; one row */
     {PG__OP_conv,
      CONV(.rank = 2, .kernel = {3, 2}, .stride = {2, 1}, .before = {1, 0}, .after = {1, 1},
@@ -608,6 +609,8 @@ static void drop(built *b)
 static double factor(const built *b, uint64_t i)
 {
     const int is_loss = b->tape.insts[0].op == pg__op_of(PG__OP_loss);
+    if (b->tape.insts[0].op == pg__op_of(PG__OP_activity))
+        return b->in_values[1][0];
     return is_loss ? b->in_values[3][0] : (float)(0.3 + 0.1 * (double)(i % 7));
 }
 
