@@ -134,7 +134,8 @@ def main():
                 bad += 1
                 print(f'{name}: {r.stderr}')
                 continue
-            losses = [json.loads(line)['loss'] for line in r.stdout.splitlines()]
+            events = [json.loads(line) for line in r.stdout.splitlines()]
+            losses = [e['loss'] for e in events if e['event'] == 'epoch']
             want_losses = json.loads((d / f'{name}.loss').read_text())
             want = np.load(d / f'{name}.want.npz')
             start, got = h5py.File(d / f'{name}.init.h5'), h5py.File(d / f'{name}.h5')
