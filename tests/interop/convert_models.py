@@ -14,12 +14,14 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
 from keras import Input, Model, Sequential  # noqa: E402
 from keras import layers as L  # noqa: E402
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import layer_vars  # noqa: E402
 
+tf.config.run_functions_eagerly(True)  # tracing a graph for one step takes longer than the rest
 V3 = keras.__version__[0] == "3"
 # Layers that the other Keras does not have, or not in the same words; asked apart, with their refusals. No such model is compiled.
 ALONE = {"LocallyConnected1D", "LocallyConnected2D", "RandomHeight", "RandomWidth", "ThresholdedReLU", "GroupQueryAttention", "AutoContrast",
