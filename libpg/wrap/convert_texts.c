@@ -20,7 +20,8 @@ static const char functional_2[] = "keras.src.engine.functional",
 static pg_status add_raw(pg__str *out, const char *key, const char *value, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__str_printf(out, err, "%s\"%s\": ", out->n > 1 ? ", " : "", key));
+    const int first = out->n == 0 || out->s[out->n - 1] == '{';
+    PG_TRY(pg__str_printf(out, err, "%s\"%s\": ", first ? "" : ", ", key));
     PG_TRY(pg__str_add(out, value, n, err));
 done:
     return st;
@@ -35,7 +36,8 @@ static pg_status add_span(pg__str *out, const char *key, const char *text, pg__j
 static pg_status add_word(pg__str *out, const char *key, const char *word, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__str_printf(out, err, "%s\"%s\": ", out->n > 1 ? ", " : "", key));
+    const int first = out->n == 0 || out->s[out->n - 1] == '{';
+    PG_TRY(pg__str_printf(out, err, "%s\"%s\": ", first ? "" : ", ", key));
     PG_TRY(pg__json_quote(out, word, strlen(word), err));
 done:
     return st;

@@ -184,8 +184,8 @@ class Bench:
         """What the dry run says that pgfit will take, in MB."""
         r = subprocess.run([*self.own_command(model, self.a.tools, []), '--dry-run', '--json'], capture_output=True, text=True)
         for line in r.stdout.splitlines():
-            if line.startswith('{') and 'memory' in json.loads(line):
-                self.add(peer='forecast', model=model, round=0, rss_mb=round(json.loads(line)['memory'] / 2**20, 1))
+            if line.startswith('{"event": "plan"'):
+                self.add(peer='forecast', model=model, round=0, rss_mb=round(json.loads(line)['total'] / 2**20, 1))
 
     def rows(self, model, n_round):
         """Names and calls of everything that is measured with a model in a round."""
