@@ -797,7 +797,7 @@ static void results_may_lie_over_operands(void **state)
     size_t n = 0;
     (void)state;
     for (size_t c = 0; c < N_CASES; c++)
-        for (int e = FLOAT; e < CPU + PG__N_ISAS; e++) {
+        for (int e = FLOAT; e < (int)CPU + PG__N_ISAS; e++) {
             built b;
             uint32_t unused[2];
             if (e >= CPU && !pg__isa_present((pg__isa)(e - CPU)))
@@ -846,7 +846,7 @@ static void steps_masked_everywhere_attend_to_all_alike(void **state)
     for (int f64 = 0; f64 < 2; f64++) {
         built b;
         build(&b, &c);
-        void **mem = run_case(&b, f64);
+        void **mem = run_case(&b, (engine)f64);
         for (size_t s = 0; s < 4; s++) { /* the second step is masked */
             const size_t at = 4 + s;
             const void *p = mem[b.out[1]];

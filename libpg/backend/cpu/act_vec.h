@@ -92,7 +92,7 @@ static inline float pg__vact_slope(pg__act_kind kind, float v, pg__act_consts k)
     case PG__ACT_TANH: return 1.0f - v * v;
     case PG__ACT_HARD_SIGMOID: {
         const float y = k.a * v + k.b;
-        return y > 0 && y < 1.0f ? k.a : 0;
+        return ((y > 0) & (y < 1.0f)) ? k.a : 0;
     }
     case PG__ACT_ELU: return v > 0 ? 1.0f : k.a <= 0 ? k.a * pg__vexp(v) : v + k.a;
     case PG__ACT_SELU: return v > 0 ? PG_SELU_SCALE : v + PG_SELU_SCALE * PG_SELU_ALPHA;
