@@ -5,9 +5,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/masks.h"
-#include "train/meet.h"
-#include "train/result.h"
+#include "train/jobs.h"
 #include "train/states.h"
 #include "train/update.h"
 
@@ -53,316 +51,6 @@ pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
     return program_of(t, n_rows, pass, 0, out, err);
 }
 
-/* ---- one step's work ---- */
-
-/* Everything that a lane's run needs. */
-typedef struct lane_frame {
-    pg__frame f;
-    int32_t numbers[PG__STEP_N];
-    const void **rows;
-    void **states;
-} lane_frame;
-
-/* A lane of one of the parts that a batch is worked through in. */
-typedef struct lane_job {
-    pg__lane lane;              /* rows of the whole batch */
-    uint64_t first_in_part;     /* row of the part */
-    size_t in_tree;             /* leaf of the tree of sums */
-    const pg__program *program; /* NULL: no rows */
-    const pg__program *masks;   /* NULL: none are needed beforehand */
-    pg__memory *arena;
-    pg__totals totals;
-    pg__mask_sum *mask_sums; /* per output */
-    lane_frame frame;
-    pg__flat *grads;
-    size_t at;         /* call of the program that comes next */
-    pg__count *done;   /* per device, where several share the lane's work */
-    pg__count opened;  /* 1: the frame is there, 2: it is not */
-    pg__count members; /* that have ended */
-} lane_job;
-
-typedef struct step {
-    pg_trainer *t;
-    const pg__batch *batch;
-    pg__pass pass;
-    void *const *predictions; /* per output; NULL: they are not wanted */
-    lane_job *jobs;           /* n_lanes for each part */
-    size_t n_jobs, n_lanes, part;
-    pg__board board; /* where lanes meet */
-    size_t n_meetings;
-    const void **seeds;
-    double *seed_mem, *shares; /* per output */
-} step;
-
-/* The lane's rows of an array of the batch. */
-static const void *rows_of(const step *s, const void *batch, const pg__dims *lane_dims,
-                           pg__elem elem, uint64_t first)
-{
-    const size_t bytes = elem == PG__INT ? sizeof(int32_t) : s->t->backend->real_bytes;
-    const uint64_t row = pg__dims_elems(lane_dims) / lane_dims->d[0];
-    return batch ? (const char *)batch + first * row * bytes : NULL;
-}
-
-/* Pointers of a lane's frame: inputs, targets, weights; one block, freed by the caller. */
-static pg_status bind_rows(const step *s, const lane_job *job, pg__frame *f, const void ***mem,
-                           pg_err *err)
-{
-    const pg_trainer *t = s->t;
-    const pg__lowered *m = pg__program_model(job->program);
-    const void **inputs = pg__mem_array(t->n_inputs + 2 * t->n_outputs, sizeof *inputs);
-    const void **targets = inputs + t->n_inputs, **weights = targets + t->n_outputs;
-    *mem = inputs;
-    if (!inputs)
-        return pg__nomem(err);
-    for (size_t k = 0; k < t->n_inputs; k++) {
-        const pg__value *v = &m->tape.values[m->inputs[k]];
-        inputs[k] = rows_of(s, s->batch->inputs[k], &v->shape, v->elem, job->lane.first);
-    }
-    for (size_t k = 0; k < t->n_outputs; k++) {
-        const pg__value *target = pg__program_target(job->program, k);
-        const pg__value *loss = pg__program_loss_value(job->program, k);
-        if (!target)
-            continue;
-        targets[k] =
-            rows_of(s, s->batch->targets[k], &target->shape, target->elem, job->lane.first);
-        weights[k] = rows_of(s, s->batch->weights[k], &loss->shape, PG__REAL, job->lane.first);
-    }
-    f->inputs = inputs;
-    f->targets = targets;
-    f->weights = weights;
-    return PG_OK;
-}
-
-#define LOW(n)  ((int32_t)(uint32_t)(n))
-#define HIGH(n) ((int32_t)(uint32_t)((n) >> 32))
-
-static pg_status open_frame(const step *s, lane_job *job, const pg__worker *w, pg_err *err)
-{
-    const pg_trainer *t = s->t;
-    lane_frame *lf = &job->frame;
-    *lf = (lane_frame){.numbers = {LOW(t->seed), HIGH(t->seed), LOW(t->optimiser.iterations),
-                                   HIGH(t->optimiser.iterations), LOW(job->lane.first),
-                                   HIGH(job->lane.first)}};
-    lf->states = pg__mem_array(t->built_params.n_states, sizeof *lf->states);
-    if (!lf->states)
-        return pg__nomem(err);
-    pg__states_bind(t, job->first_in_part, lf->states);
-    lf->f = (pg__frame){.params = t->params.at,
-                        .seeds = s->seeds,
-                        .step = lf->numbers,
-                        .states = lf->states,
-                        .arena = job->arena->mem,
-                        .scratch = w->scratch.mem,
-                        .watch = t->watch};
-    return bind_rows(s, job, &lf->f, &lf->rows, err);
-}
-
-static void close_frame(lane_job *job)
-{
-    pg__mem_free(job->frame.rows);
-    pg__mem_free(job->frame.states);
-    job->frame = (lane_frame){.rows = NULL};
-}
-
-/* ---- a lane from its beginning to its end ---- */
-
-static pg_status begin_lane(const step *s, lane_job *job, pg__worker *w, pg_err *err)
-{
-    pg_status st = PG_OK;
-    job->at = 0;
-    job->grads = NULL;
-    if (!job->program)
-        return PG_OK;
-    PG_TRY(open_frame(s, job, w, err));
-    if (s->pass == PG__TRAINS)
-        PG_TRY(pg__partials_begin(s->t, w, &job->grads, err));
-    job->frame.f.grads = job->grads ? job->grads->at : NULL;
-done:
-    return st;
-}
-
-/* A lane's rows, to where they belong in the batch. */
-static pg_status keep_predictions(const step *s, const lane_job *job)
-{
-    const pg_trainer *t = s->t;
-    const pg__lowered *m = pg__program_model(job->program);
-    pg_status st = PG_OK;
-    for (size_t k = 0; k < t->n_outputs && st == PG_OK; k++) {
-        const pg__value *v = &m->tape.values[m->outputs[k]];
-        const size_t each = v->elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes;
-        const size_t n = (size_t)pg__dims_elems(&v->shape) * each;
-        st = t->backend->get(t->dev, (char *)s->predictions[k] + n / job->lane.n * job->lane.first,
-                             pg__program_prediction(job->program, &job->frame.f, k), n);
-    }
-    return st;
-}
-
-static pg_status end_lane(const step *s, lane_job *job, pg__worker *w, pg_err *err)
-{
-    pg_trainer *t = s->t;
-    pg_status st = PG_OK;
-    if (job->program) {
-        PG_TRY(pg__states_keep(t, job->program, &job->frame.f, job->lane.n, err));
-        PG_TRY(pg__result_add(t, job->program, &job->frame.f, s->shares, s->batch->n_rows,
-                              &job->totals, err));
-        if (s->predictions)
-            PG_TRY(keep_predictions(s, job));
-    }
-    if (s->pass == PG__TRAINS)
-        PG_TRY(pg__partials_end(t, w, job->in_tree, job->grads, err));
-done:
-    return st;
-}
-
-/* The worker's jobs in this part of the batch, one after the other: NULL, 0 at first. */
-static lane_job *next_job(const step *s, size_t worker, size_t *at)
-{
-    while (*at < s->n_lanes) {
-        lane_job *job = &s->jobs[s->part * s->n_lanes + (*at)++];
-        if (job->lane.worker == worker)
-            return job;
-    }
-    return NULL;
-}
-
-static pg_status run_lane(const step *s, lane_job *job, pg__worker *w, pg_err *err)
-{
-    int meets = 0;
-    pg_status st = PG_OK;
-    PG_TRY(begin_lane(s, job, w, err));
-    if (job->program)
-        PG_TRY(pg__program_run(job->program, &job->frame.f, &job->at, &meets));
-    PG_TRY(end_lane(s, job, w, err));
-done:
-    close_frame(job);
-    return st;
-}
-
-#define VISIT(s, job, which)                                                       \
-    {                                                                              \
-        .program = (job)->program, .frame = &(job)->frame.f, .at = (job)->at,      \
-        .index = (size_t)((job) - (s)->jobs) % (s)->n_lanes, .lane = &(job)->lane, \
-        .meeting = which                                                           \
-    }
-
-/* To the next meeting: what the lane brings is on the board then. */
-static pg_status run_to_meeting(step *s, lane_job *job, size_t meeting)
-{
-    int meets = 0;
-    pg_status st = PG_OK;
-    if (!job->program)
-        return PG_OK;
-    PG_TRY(pg__program_run(job->program, &job->frame.f, &job->at, &meets));
-    if (meets)
-        st = pg__board_bring(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
-done:
-    return st;
-}
-
-static pg_status take_from_meeting(step *s, lane_job *job, size_t meeting)
-{
-    if (!job->program)
-        return PG_OK;
-    const pg_status st = pg__board_take(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
-    job->at++;
-    return st;
-}
-
-/* All lanes of a part at once. A worker that fails still comes to every meeting: the others wait
- * for it there. */
-static void run_together(step *s, size_t worker)
-{
-    pg__worker *w = &s->t->workers[worker];
-    lane_job *job;
-    for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
-        w->st = begin_lane(s, job, w, &w->err);
-    for (size_t m = 0; m <= s->n_meetings; m++) {
-        for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
-            w->st = run_to_meeting(s, job, m);
-        if (m == s->n_meetings)
-            break;
-        pg__team_meet(s->t->team);
-        for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
-            w->st = take_from_meeting(s, job, m);
-    }
-    for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
-        w->st = end_lane(s, job, w, &w->err);
-}
-
-/* A lane's frame with the thread's own scratch. */
-static pg_status run_member(const step *s, lane_job *job, uint32_t device, const pg__worker *w)
-{
-    pg__frame f = job->frame.f;
-    f.scratch = w->scratch.mem;
-    return pg__program_run_part(job->program, &f, device, s->t->team, job->done);
-}
-
-/* Several devices share the work of a lane: the first opens and ends it. */
-static void run_shared(step *s, size_t thread)
-{
-    pg__team *team = s->t->team;
-    const size_t device = thread / s->t->cut.n_workers, worker = thread % s->t->cut.n_workers;
-    pg__worker *w = &s->t->workers[thread];
-    lane_job *job;
-    for (size_t at = 0; (job = next_job(s, worker, &at));) {
-        if (device == 0) {
-            if (w->st == PG_OK)
-                w->st = begin_lane(s, job, w, &w->err);
-            pg__team_raise(team, &job->opened, w->st == PG_OK ? 1 : 2);
-        } else {
-            pg__team_await(team, &job->opened, 1);
-        }
-        if (job->opened == 1 && job->program) {
-            const pg_status st = run_member(s, job, (uint32_t)device, w);
-            w->st = w->st == PG_OK ? st : w->st;
-        }
-        pg__team_add(team, &job->members);
-        if (device > 0)
-            continue;
-        pg__team_await(team, &job->members, s->t->assigned.n_devices);
-        if (w->st == PG_OK)
-            w->st = end_lane(s, job, w, &w->err);
-        close_frame(job);
-    }
-}
-
-static void work_on_lanes(void *arg, size_t worker)
-{
-    step *s = arg;
-    pg__worker *w = &s->t->workers[worker];
-    lane_job *job;
-    w->st = PG_OK;
-    if (s->part == 0)
-        pg__partials_reset(w);
-    if (s->t->assigned.n_devices > 1)
-        run_shared(s, worker);
-    else if (s->n_meetings > 0)
-        run_together(s, worker);
-    else
-        for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
-            w->st = run_lane(s, job, w, &w->err);
-}
-
-static pg_status sum_masks(const step *s, lane_job *job, const pg__worker *w, pg_err *err)
-{
-    pg_status st = PG_OK;
-    PG_TRY(open_frame(s, job, w, err));
-    PG_TRY(pg__masks_add(s->t, job->masks, &job->frame.f, job->mask_sums, err));
-done:
-    close_frame(job);
-    return st;
-}
-
-static void work_on_masks(void *arg, size_t worker)
-{
-    step *s = arg;
-    pg__worker *w = &s->t->workers[worker];
-    w->st = PG_OK;
-    for (size_t k = 0; k < s->n_jobs && w->st == PG_OK; k++)
-        if (s->jobs[k].masks && s->jobs[k].lane.worker == worker)
-            w->st = sum_masks(s, &s->jobs[k], w, &w->err);
-}
-
 static pg_status first_error(const pg_trainer *t, pg_err *err)
 {
     for (size_t w = 0; w < t->n_threads; w++)
@@ -389,7 +77,7 @@ static pg_status grow(pg_trainer *t, pg__memory *m, uint64_t n, pg_err *err)
     return PG_OK;
 }
 
-static pg_status give_memory(pg_trainer *t, lane_job *job, const pg__program *p, pg_err *err)
+static pg_status give_memory(pg_trainer *t, pg__job *job, const pg__program *p, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(grow(t, job->arena, pg__program_arena_bytes(p), err));
@@ -399,7 +87,7 @@ done:
     return st;
 }
 
-static void set_seed(step *s, size_t k, double seed)
+static void set_seed(pg__step *s, size_t k, double seed)
 {
     const float rounded = (float)seed;
     if (s->t->backend->real_bytes == sizeof seed)
@@ -411,7 +99,7 @@ static void set_seed(step *s, size_t k, double seed)
 
 /* Gradient of the batch's loss by one term's: weight / number of terms of the whole batch, or the
  * share of them that counts. */
-static void make_seeds(step *s, const lane_job *job)
+static void make_seeds(pg__step *s, const pg__job *job)
 {
     const pg_trainer *t = s->t;
     for (size_t k = 0; k < t->n_outputs; k++) {
@@ -430,13 +118,13 @@ static void make_seeds(step *s, const lane_job *job)
 }
 
 /* Masks first, if they count: the gradient begins with what they sum to. */
-static pg_status find_shares(step *s, pg_err *err)
+static pg_status find_shares(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
-    const lane_job *any = NULL;
+    const pg__job *any = NULL;
     pg_status st = PG_OK;
     if (pg__masks_count(t)) {
-        pg__team_run(t->team, work_on_masks, s);
+        pg__team_run(t->team, pg__work_on_masks, s);
         PG_TRY(first_error(t, err));
     }
     for (size_t k = 0; k < s->n_jobs; k++)
@@ -448,11 +136,11 @@ done:
 }
 
 /* Lane k of part `part`, which are rows first .. first + n of the batch. */
-static pg_status make_job(step *s, size_t part, size_t n_parts, uint64_t first, uint64_t n,
+static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t first, uint64_t n,
                           size_t k, pg_err *err)
 {
     pg_trainer *t = s->t;
-    lane_job *job = &s->jobs[part * s->n_lanes + k];
+    pg__job *job = &s->jobs[part * s->n_lanes + k];
     pg_status st = PG_OK;
     job->lane = pg__lane_of(&t->cut, n, k);
     job->first_in_part = job->lane.first;
@@ -482,16 +170,16 @@ done:
     return st;
 }
 
-static pg_status open_board(step *s, pg_err *err)
+static pg_status open_board(pg__step *s, pg_err *err)
 {
-    const lane_job *any = s->jobs;
+    const pg__job *any = s->jobs;
     while (!any->program)
         any++;
     return pg__board_open(&s->board, s->t, pg__program_meeting_elems(any->program), s->n_lanes,
                           err);
 }
 
-static pg_status cut_batch(step *s, pg_err *err)
+static pg_status cut_batch(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
     const uint64_t n = s->batch->n_rows, part = t->part_rows ? t->part_rows : n;
@@ -534,7 +222,7 @@ static void share_part(void *arg, size_t worker)
 }
 
 /* By all workers, for every program of this step whose parameters have changed since. */
-static pg_status share(step *s, pg_err *err)
+static pg_status share(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
     pg_status st = PG_OK;
@@ -557,21 +245,21 @@ done:
 }
 
 /* Lanes that met found the same, so one of them speaks for all: the first that has rows. */
-static int speaks(const step *s, const lane_job *job)
+static int speaks(const pg__step *s, const pg__job *job)
 {
-    const lane_job *first = &s->jobs[s->part * s->n_lanes];
+    const pg__job *first = &s->jobs[s->part * s->n_lanes];
     if (!job->program)
         return 0;
-    for (const lane_job *j = first; j < job; j++)
+    for (const pg__job *j = first; j < job; j++)
         if (j->program && pg__same_statistics(s->t, &j->lane, &job->lane))
             return 0;
     return 1;
 }
 
-static pg_status move_averages(step *s)
+static pg_status move_averages(pg__step *s)
 {
     size_t n = 0, at = 0;
-    lane_job *jobs = &s->jobs[s->part * s->n_lanes];
+    pg__job *jobs = &s->jobs[s->part * s->n_lanes];
     pg_status st = PG_OK;
     for (size_t k = 0; k < s->n_lanes; k++)
         n += (size_t)speaks(s, &jobs[k]);
@@ -585,9 +273,9 @@ done:
 }
 
 /* Losses and metrics are summed in the same tree as gradients. */
-static pg_status sum_totals(step *s, pg__totals *totals, pg_err *err)
+static pg_status sum_totals(pg__step *s, pg__totals *totals, pg_err *err)
 {
-    lane_job **leaves = pg__mem_array(s->n_jobs, sizeof(lane_job *));
+    pg__job **leaves = pg__mem_array(s->n_jobs, sizeof(pg__job *));
     if (!leaves)
         return pg__nomem(err);
     for (size_t k = 0; k < s->n_jobs; k++)
@@ -601,10 +289,10 @@ static pg_status sum_totals(step *s, pg__totals *totals, pg_err *err)
     return PG_OK;
 }
 
-static void free_step(step *s)
+static void free_step(pg__step *s)
 {
     for (size_t k = 0; s->jobs && k < s->n_jobs; k++) {
-        close_frame(&s->jobs[k]);
+        pg__job_close(&s->jobs[k]);
         pg__mem_free(s->jobs[k].done);
         pg__totals_free(&s->jobs[k].totals);
         pg__mem_free(s->jobs[k].mask_sums);
@@ -619,14 +307,14 @@ static void free_step(step *s)
 pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
                            void *const *predictions, pg__totals *totals, pg_err *err)
 {
-    step s = {.t = t, .batch = b, .pass = pass, .predictions = predictions};
+    pg__step s = {.t = t, .batch = b, .pass = pass, .predictions = predictions};
     pg_status st = PG_OK;
     t->grads = NULL;
     PG_TRY(cut_batch(&s, err));
     PG_TRY(share(&s, err));
     PG_TRY(find_shares(&s, err));
     for (s.part = 0; s.part < s.n_jobs / s.n_lanes; s.part++) {
-        pg__team_run(t->team, work_on_lanes, &s);
+        pg__team_run(t->team, pg__work_on_lanes, &s);
         PG_TRY(first_error(t, err));
         if (pass == PG__TRAINS)
             PG_TRY(move_averages(&s));

@@ -1,0 +1,53 @@
+/* jobs.h - between step.c, which cuts a batch into lanes, and jobs.c, which runs them. */
+#ifndef PG_TRAIN_JOBS_H
+#define PG_TRAIN_JOBS_H
+
+#include "train/masks.h"
+#include "train/meet.h"
+
+/* Everything that a lane's run needs. */
+typedef struct pg__lane_frame {
+    pg__frame f;
+    int32_t numbers[PG__STEP_N];
+    const void **rows;
+    void **states;
+} pg__lane_frame;
+
+/* A lane of one of the parts that a batch is worked through in. */
+typedef struct pg__job {
+    pg__lane lane;              /* rows of the whole batch */
+    uint64_t first_in_part;     /* row of the part */
+    size_t in_tree;             /* leaf of the tree of sums */
+    const pg__program *program; /* NULL: no rows */
+    const pg__program *masks;   /* NULL: none are needed beforehand */
+    pg__memory *arena;
+    pg__totals totals;
+    pg__mask_sum *mask_sums; /* per output */
+    pg__lane_frame frame;
+    pg__flat *grads;
+    size_t at;         /* call of the program that comes next */
+    pg__count *done;   /* per device, where several share the lane's work */
+    pg__count opened;  /* 1: the frame is there, 2: it is not */
+    pg__count members; /* that have ended */
+} pg__job;
+
+typedef struct pg__step {
+    pg_trainer *t;
+    const pg__batch *batch;
+    pg__pass pass;
+    void *const *predictions; /* per output; NULL: they are not wanted */
+    pg__job *jobs;            /* n_lanes for each part */
+    size_t n_jobs, n_lanes, part;
+    pg__board board; /* where lanes meet */
+    size_t n_meetings;
+    const void **seeds;
+    double *seed_mem, *shares; /* per output */
+} pg__step;
+
+/* Work of a team, arg: the pg__step. All jobs of part s->part; the sums of all masks. */
+void pg__work_on_lanes(void *arg, size_t worker);
+void pg__work_on_masks(void *arg, size_t worker);
+
+void pg__job_close(pg__job *job); /* its frame */
+
+#endif
