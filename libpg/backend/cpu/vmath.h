@@ -115,7 +115,7 @@ static inline float pg__vlog(float x)
 {
     const int tiny = x < 1.17549435e-38f;
     const float a = tiny ? x * 8388608.0f : x;
-    const int32_t e = (int32_t)((uint32_t)(pg__bits_of(a) - 0x3f2aaaab) & 0xff800000u);
+    const int32_t e = (int32_t)(((uint32_t)pg__bits_of(a) - 0x3f2aaaabu) & 0xff800000u);
     const float m = pg__of_bits((int32_t)((uint32_t)pg__bits_of(a) - (uint32_t)e)) - 1.0f;
     const float n = (float)e * 1.19209290e-7f + (tiny ? -23.0f : 0.0f);
     const float y = pg__vm_log(m, n);
