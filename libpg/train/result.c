@@ -11,23 +11,27 @@ static pg_status as_doubles(pg_trainer *t, double **out, const void *from, uint6
                             pg__elem elem, int on_device, pg_err *err)
 {
     const size_t bytes = elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes;
+    const int fetch = on_device && !t->backend->host_memory;
     double *v = pg__mem_array(n, sizeof *v);
-    void *raw = pg__mem_array(n, bytes);
+    void *copy = fetch ? pg__mem_array(n, bytes) : NULL;
+    const void *raw = fetch ? copy : from;
     pg_status st = PG_OK;
-    if (!v || !raw)
+    if (!v || (fetch && !copy))
         PG_TRY(pg__nomem(err));
-    if (on_device)
-        PG_TRY(t->backend->get(t->dev, raw, from, (size_t)n * bytes));
+    if (fetch)
+        PG_TRY(t->backend->get(t->dev, copy, from, (size_t)n * bytes));
+    if (elem == PG__INT)
+        for (uint64_t i = 0; i < n; i++)
+            v[i] = ((const int32_t *)raw)[i];
+    else if (bytes == sizeof(double))
+        memcpy(v, raw, (size_t)n * sizeof *v);
     else
-        memcpy(raw, from, (size_t)n * bytes);
-    for (uint64_t i = 0; i < n; i++)
-        v[i] = elem == PG__INT           ? ((const int32_t *)raw)[i]
-               : bytes == sizeof(double) ? ((const double *)raw)[i]
-                                         : (double)((const float *)raw)[i];
+        for (uint64_t i = 0; i < n; i++)
+            v[i] = (double)((const float *)raw)[i];
     *out = v;
     v = NULL;
 done:
-    pg__mem_free(raw);
+    pg__mem_free(copy);
     pg__mem_free(v);
     return st;
 }
