@@ -18,11 +18,16 @@
 typedef struct source {
     uint64_t seed, next;
     uint32_t stream;
+    pg__random drawn; /* the four numbers that `next` is one of, once the first was taken */
 } source;
 
+/* As pg__uniform(), but four numbers cost one drawing. */
 static double uniform(source *s)
 {
-    return pg__uniform(s->seed, s->next++, 0, s->stream);
+    const uint64_t at = s->next++;
+    if (at % 4 == 0)
+        s->drawn = pg__philox_at(s->seed, at, 0, s->stream);
+    return (double)((float)(s->drawn.v[at % 4] >> 8) * 0x1p-24f);
 }
 static double normal(source *s)
 {
