@@ -88,6 +88,20 @@ done:
     return st;
 }
 
+static uint64_t shared_bytes(const pg_trainer *t)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < t->n_built; i++)
+        n += pg__program_shared_bytes(t->built[i].program);
+    return n;
+}
+
+/* Weights, slots and what kernels share are there, and zeroed, before the first step. */
+static uint64_t filled_bytes(const pg_forecast *f, const pg_trainer *t)
+{
+    return f->weights + f->optimizer + shared_bytes(t);
+}
+
 static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n)
 {
     for (size_t k = 0; k < t->cut.n_workers + t->cut.n_lanes; k++)
@@ -96,19 +110,18 @@ static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n)
         out->workspace += n->scratch[w];
         out->gradients += partials_of(t, n->n_lanes[w]) * flat_bytes(t);
     }
-    for (size_t i = 0; i < t->n_built; i++)
-        out->workspace += pg__program_shared_bytes(t->built[i].program);
+    out->workspace += shared_bytes(t);
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
         out->optimizer += t->slots[s].mem ? flat_bytes(t) : 0;
-    out->total = out->process + out->weights + out->gradients + out->optimizer + out->activations +
+    out->total = out->weights + out->gradients + out->optimizer + out->activations +
                  out->workspace + out->data;
 }
 
 /* What grows with the batch is what is free for it, evenly over its rows. */
-static size_t largest(const pg_forecast *f)
+static size_t largest(const pg_forecast *f, const pg_trainer *t)
 {
     const uint64_t growing = f->activations + f->data,
-                   room = f->available + f->process + f->weights;
+                   room = f->available + f->process + filled_bytes(f, t);
     const uint64_t fixed = f->total - growing;
     if (growing == 0 || room <= fixed)
         return 0;
@@ -131,10 +144,11 @@ pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size, si
     PG_TRY(t->backend->memory(t->dev, &f.available, &all, err));
     PG_TRY(plan_lanes(&f, t, batch_size, &n, err));
     f.data *= n_buffers;
-    f.process = resident();
-    f.process = (f.process > f.weights ? f.process - f.weights : 0) + RUNNING_BYTES;
     add_up(&f, t, &n);
-    f.largest_batch = largest(&f);
+    const uint64_t now = resident(), filled = filled_bytes(&f, t);
+    f.process = (now > filled ? now - filled : 0) + RUNNING_BYTES;
+    f.total += f.process;
+    f.largest_batch = largest(&f, t);
     for (size_t i = 0; i < t->n_params; i++)
         f.checkpoint += t->weights[i].n_bytes;
     f.checkpoint_full = f.checkpoint + (f.weights ? f.optimizer / f.weights * f.checkpoint : 0);
@@ -148,7 +162,7 @@ done:
 
 pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
 {
-    const uint64_t more = f->total - f->process - f->weights;
+    const uint64_t more = f->total - f->process - filled_bytes(f, t);
     const double gb = 1e9;
     if (more <= f->available)
         return PG_OK;
