@@ -86,8 +86,9 @@ static pg_status run_call(const pg__program *p, const pg__frame *f, const pg__st
     void **args = f->scratch;
     for (uint32_t k = 0; k < c->n; k++)
         args[k] = address(p, f, p->operands[c->first + k]);
-    const pg_status st = p->backend->run(p->dev, c->kernel, args, (char *)f->scratch + p->max_args,
-                                         (char *)p->shared + c->shared);
+    const void *shared = c->shared_bytes > 0 ? (char *)p->shared + c->shared : NULL;
+    const pg_status st =
+        p->backend->run(p->dev, c->kernel, args, (char *)f->scratch + p->max_args, shared);
     if (st == PG_OK && f->watch && !f->watch->found)
         look(p, f, c);
     return st;
