@@ -39,7 +39,7 @@ with zipfile.ZipFile('classes.npz', 'w') as z:
 END
 try pgfit -q mlp.json --data classes.npz --loss sparse_categorical_crossentropy
 # What would be left out silently is refused.
-sed 's/"activity_regularizer": null/"activity_regularizer": "l2"/' mlp.json > active.json
+sed 's/"activity_regularizer": null/"activity_regularizer": "OrthogonalRegularizer"/' mlp.json > active.json
 try pgfit active.json --data digits.npz --loss mse
 try pgfit mlp.json --data digits.npz --loss mse --optimizer sgd:weight_decay=0.1
 try pgfit mlp.json --data digits.npz --loss mse --validation-split half
