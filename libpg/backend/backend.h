@@ -63,7 +63,7 @@ typedef struct pg__backend {
     /* g += l1 sign(w) + 2 l2 w, where g is not NULL; adds l1 |w| + l2 w^2 to *penalty. */
     pg_status (*regularise)(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
                             double *penalty);
-    pg_status (*squares)(pg__dev *d, const void *g, size_t n, double *sum); /* in order */
+    pg_status (*squares)(pg__dev *d, const void *g, size_t n, double *sum); /* in a fixed order */
     /* g *= scale, then each within +-limit; 0: no limit. */
     pg_status (*clip)(pg__dev *d, void *g, size_t n, double scale, double limit);
     /* into[i] = keep into[i] + take from[i]: moving averages. */

@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -32,8 +33,11 @@ struct pg__kernel {
 static pg_status host_count(size_t *n, pg_err *err)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t mine;
     (void)err;
     *n = cores > 0 ? (size_t)cores : 1;
+    if (sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) > 0)
+        *n = (size_t)CPU_COUNT(&mine);
     return PG_OK;
 }
 
@@ -66,8 +70,8 @@ static void host_close(pg__dev *d)
     pg__mem_free(d);
 }
 
-/* A number of bytes, or of kB behind a name; the largest number where there is none. */
-static uint64_t number_in(const char *path, const char *name)
+/* A number, or that behind a name, times its unit; the largest number where there is none. */
+static uint64_t number_in(const char *path, const char *name, uint64_t unit)
 {
     char line[256];
     uint64_t n = UINT64_MAX;
@@ -75,10 +79,10 @@ static uint64_t number_in(const char *path, const char *name)
     while (f && n == UINT64_MAX && fgets(line, sizeof line, f)) {
         unsigned long long v = 0;
         if (!name && sscanf(line, "%llu", &v) == 1)
-            n = v;
+            n = v * unit;
         else if (name && strncmp(line, name, strlen(name)) == 0 &&
                  sscanf(line + strlen(name), "%llu", &v) == 1)
-            n = v * 1024;
+            n = v * unit;
     }
     if (f)
         fclose(f);
@@ -93,18 +97,21 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* What the system has to give, within the limits of the process and of its control group. */
 static pg_status host_memory(pg__dev *d, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err)
 {
-    const uint64_t limit = number_in("/sys/fs/cgroup/memory.max", NULL);
-    const uint64_t used = number_in("/sys/fs/cgroup/memory.current", NULL);
-    uint64_t all = number_in("/proc/meminfo", "MemTotal:");
-    uint64_t room = number_in("/proc/meminfo", "MemAvailable:");
+    const uint64_t limit = number_in("/sys/fs/cgroup/memory.max", NULL, 1);
+    const uint64_t used = number_in("/sys/fs/cgroup/memory.current", NULL, 1);
+    uint64_t all = number_in("/proc/meminfo", "MemTotal:", 1024);
+    uint64_t room = number_in("/proc/meminfo", "MemAvailable:", 1024);
     struct rlimit as;
     (void)d;
     if (all == UINT64_MAX || room == UINT64_MAX)
         return pg_fail(err, PG_E_IO, "the system does not tell its memory");
-    if (limit != UINT64_MAX && used != UINT64_MAX)
-        room = least(room, limit > used ? limit - used : 0);
+    if (limit != UINT64_MAX && used != UINT64_MAX) { /* what was read from files goes first */
+        const uint64_t cached = number_in("/sys/fs/cgroup/memory.stat", "inactive_file ", 1);
+        const uint64_t taken = cached < used ? used - cached : used;
+        room = least(room, limit > taken ? limit - taken : 0);
+    }
     if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY) {
-        const uint64_t mapped = number_in("/proc/self/status", "VmSize:");
+        const uint64_t mapped = number_in("/proc/self/status", "VmSize:", 1024);
         room = least(room, mapped < as.rlim_cur ? as.rlim_cur - mapped : 0);
     }
     *free_bytes = room;

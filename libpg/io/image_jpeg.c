@@ -32,6 +32,9 @@ static void on_error(j_common_ptr jpeg)
     longjmp(r->back, 1);
 }
 
+/* Of libjpeg's own: a progressive picture is kept whole in it. */
+#define MAX_JPEG_MEMORY (512L << 20)
+
 static void on_message(j_common_ptr jpeg, int level)
 {
     if (level < 0) /* a warning: the data are damaged */
@@ -52,11 +55,12 @@ static void read_jpeg(reader *r)
     }
     j->out_color_space = r->image->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     j->dct_method = JDCT_IFAST;
-    (void)jpeg_start_decompress(j);
-    r->image->width = j->output_width;
-    r->image->height = j->output_height;
-    if ((r->st = pg__image_alloc(r->image, r->err)) != PG_OK)
+    r->image->width = j->image_width; /* nothing is scaled */
+    r->image->height = j->image_height;
+    if ((r->st = pg__image_alloc(r->image, r->err)) != PG_OK) /* before libjpeg takes memory */
         return;
+    j->mem->max_memory_to_use = MAX_JPEG_MEMORY;
+    (void)jpeg_start_decompress(j);
     while (j->output_scanline < j->output_height) {
         JSAMPROW row =
             r->image->pixels + (size_t)j->output_scanline * r->image->width * r->image->channels;

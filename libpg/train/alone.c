@@ -31,7 +31,8 @@ done:
     return st;
 }
 
-/* Times steps by n_workers threads of one replica; then the others come back. */
+/* Times steps by n_workers threads of one replica; then the others come back. *each stays 0 where
+ * the trial fails; what is returned is whether the trainer is whole again. */
 static pg_status alone(pg_trainer *t, size_t n_workers, const pg__batch *b, double *each,
                        pg_err *err)
 {
@@ -41,15 +42,14 @@ static pg_status alone(pg_trainer *t, size_t n_workers, const pg__batch *b, doub
     t->cut.n_workers = n_workers;
     t->cut.n_replicas = 1;
     t->is_trial = 1;
-    pg_status st = pg__workers_start(t, err);
-    if (st == PG_OK)
-        st = time_steps(t, b, each, err);
+    if (pg__workers_start(t, NULL) != PG_OK || time_steps(t, b, each, NULL) != PG_OK)
+        *each = 0;
     pg__workers_stop(t);
     t->is_trial = 0;
     t->spent = spent;
     t->cut = all;
     t->grads = NULL;
-    return st == PG_OK ? pg__workers_start(t, err) : st;
+    return pg__workers_start(t, err);
 }
 
 static pg_status read_rows(const pg__feed *f, pg__batch *b, size_t n, pg_err *err)
@@ -75,8 +75,10 @@ pg_status pg__measure_alone(pg_trainer *t, const pg__feed *f, size_t batch_size,
     pg__batch b = {.n_rows = 0};
     double each = 0;
     pg_status st = PG_OK;
-    PG_TRY(pg__batch_alloc(&b, f, pg__feed_is_weighted(f), batch_size, err));
-    PG_TRY(read_rows(f, &b, batch_size, err));
+    batch_size = f->n_rows < batch_size ? (size_t)f->n_rows : batch_size;
+    if (pg__batch_alloc(&b, f, pg__feed_is_weighted(f), batch_size, NULL) != PG_OK ||
+        read_rows(f, &b, batch_size, NULL) != PG_OK)
+        goto done; /* not measured: the training is made all the same */
     PG_TRY(alone(t, all.n_workers / all.n_replicas, &b, &each, err));
     if (each > 0)
         *rows_per_second = (double)batch_size / (each + update);

@@ -195,9 +195,8 @@ done:
 }
 
 /* "accuracy,mae", or "OUT=accuracy,OUT=mae". */
-static pg_status add_metrics(pg__str *out, const pg_trainer *t, pg_err *err)
+static pg_status add_metrics(pg__str *out, const pg_trainer *t, const char *text, pg_err *err)
 {
-    const char *text = t->metric_text;
     pg_status st = PG_OK;
     if (!text)
         return pg__str_puts(out, "null", err);
@@ -234,8 +233,10 @@ pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, pg_err *err)
     PG_TRY(pg__str_puts(out, "{\"loss\": ", err));
     PG_TRY(add_losses(out, t, err));
     PG_TRY(pg__str_puts(out, ", \"metrics\": ", err));
-    PG_TRY(add_metrics(out, t, err));
-    PG_TRY(pg__str_puts(out, ", \"weighted_metrics\": null, \"loss_weights\": ", err));
+    PG_TRY(add_metrics(out, t, t->metric_text, err));
+    PG_TRY(pg__str_puts(out, ", \"weighted_metrics\": ", err));
+    PG_TRY(add_metrics(out, t, t->weighted_metric_text, err));
+    PG_TRY(pg__str_puts(out, ", \"loss_weights\": ", err));
     PG_TRY(add_loss_weights(out, t, err));
     if (pg__era_of(t) <= PG__ERA_2_3)
         PG_TRY(pg__str_puts(out, ", \"sample_weight_mode\": null", err));
@@ -254,6 +255,7 @@ void pg__compiled_fini(pg__compiled *c)
     pg__str_fini(&c->loss);
     pg__str_fini(&c->loss_weights);
     pg__str_fini(&c->metrics);
+    pg__str_fini(&c->weighted_metrics);
     *c = (pg__compiled){0};
 }
 
@@ -408,6 +410,8 @@ pg_status pg__compiled_of(pg__compiled *out, const pg_trainer *t, const pg_store
                           keras3, err));
     PG_TRY(read_words(&out->loss, t, pg__json_get(j, "loss"), "loss", 1, err));
     PG_TRY(read_words(&out->metrics, t, pg__json_get(j, "metrics"), "metric", 0, err));
+    PG_TRY(read_words(&out->weighted_metrics, t, pg__json_get(j, "weighted_metrics"), "metric", 0,
+                      err));
     PG_TRY(read_loss_weights(&out->loss_weights, pg__json_get(j, "loss_weights"), err));
 done:
     pg__json_free(j);

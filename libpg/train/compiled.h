@@ -9,7 +9,8 @@ pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, pg_err *err);
 
 /* What a file says, in the words of pg_train_opts; empty: it says nothing. */
 typedef struct pg__compiled {
-    pg__str optimizer, loss, loss_weights, metrics; /* optimizer: {"class_name", "config"} */
+    pg__str optimizer, loss, loss_weights; /* optimizer: {"class_name", "config"} */
+    pg__str metrics, weighted_metrics;
     int legacy; /* rules of Keras to 2.10: 1, of the later ones: 0, not said: -1 */
 } pg__compiled;
 void pg__compiled_fini(pg__compiled *c);

@@ -187,6 +187,28 @@ static pg_status wrong_shape(const pg__array *a, const char *layer, const pg__di
     return PG_E_MISMATCH;
 }
 
+pg_status pg__shapes_begin(pg_trainer *t, pg__dims **before, pg_err *err)
+{
+    const pg__lowered *m = &t->built_params;
+    pg__dims *had = pg__mem_array(t->n_inputs, sizeof *had);
+    if (!had)
+        return pg__nomem(err);
+    for (size_t k = 0; k < t->n_inputs; k++) {
+        had[k] = t->input_dims[k];
+        t->input_dims[k] = m->tape.values[m->inputs[k]].shape;
+    }
+    *before = had;
+    return PG_OK;
+}
+
+void pg__shapes_end(pg_trainer *t, pg__dims **before)
+{
+    for (size_t k = 0; *before && k < t->n_inputs; k++)
+        t->input_dims[k] = (*before)[k];
+    pg__mem_free(*before);
+    *before = NULL;
+}
+
 pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, pg_err *err)
 {
     for (size_t k = 0; k < t->n_inputs; k++) {

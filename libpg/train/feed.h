@@ -37,6 +37,11 @@ void pg__feed_close(pg__feed *f);
 /* Gives the data the arrays that this model needs; once, before feeds of them are opened. */
 pg_status pg__feed_bind(const pg_trainer *t, pg_data *data, pg__feed_use use, pg_err *err);
 
+/* A run sees the shapes of its own data alone: the trainer's inputs become what the model says, and
+ * after the run what they were before. *before is the caller's to hold. */
+pg_status pg__shapes_begin(pg_trainer *t, pg__dims **before, pg_err *err);
+void pg__shapes_end(pg_trainer *t, pg__dims **before);
+
 /* Do the rows have the shapes of the model's inputs? A last axis of 1 may be missing or too much,
  * as in Keras. Sets the unknown dimensions of the trainer's inputs to those of the data. */
 pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, pg_err *err);

@@ -23,6 +23,7 @@ typedef struct run {
     pg__totals own, pass;
     pg_forecast forecast;
     pg__logs logs;
+    pg__dims *shapes; /* of the inputs, before the run */
 } run;
 
 /* ---- epochs ---- */
@@ -136,6 +137,7 @@ static pg_status open_feeds(run *r, pg_err *err)
     const pg_fit_opts *o = r->opts;
     pg_data *val = o->validation ? o->validation : r->data;
     pg_status st = PG_OK;
+    PG_TRY(pg__shapes_begin(r->t, &r->shapes, err));
     PG_TRY(pg__feed_bind(r->t, r->data, PG__FOR_TRAINING, err));
     PG_TRY(pg__feed_open(&r->train, r->t, r->data, PG__FOR_TRAINING, err));
     PG_TRY(pg__feed_fit_inputs(&r->train, r->t, err));
@@ -180,7 +182,10 @@ static pg_status size_batches(run *r, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(pg__feed_batch_size(r->t, o->batch_size, &r->batch_size, err));
     r->t->part_rows = o->accumulate > 1 ? r->batch_size : 0;
-    r->batch_size *= o->accumulate > 1 ? o->accumulate : 1;
+    if (__builtin_mul_overflow(r->batch_size, o->accumulate > 1 ? o->accumulate : 1,
+                               &r->batch_size))
+        PG_FAIL(PG_E_ARG, "accumulate: %zu batches are more rows than can be counted",
+                o->accumulate);
     if (r->batch_size > most && !pg__feed_is_fixed(r->t))
         r->batch_size = (size_t)most;
     if (o->steps_per_epoch == 0)
@@ -257,6 +262,8 @@ static void clean_up(run *r)
     pg__totals_free(&r->pass);
     pg__feed_close(&r->train);
     pg__feed_close(&r->val);
+    r->t->part_rows = 0;
+    pg__shapes_end(r->t, &r->shapes);
 }
 
 /* Whatever can be wrong before the first batch. */
@@ -268,6 +275,9 @@ static pg_status open_run(run *r, pg_err *err)
         n_losses += (size_t)t->objectives[k].has_loss;
     if (n_losses == 0)
         return pg_fail(err, PG_E_ARG, "no loss given");
+    if (r->opts->validation && r->opts->validation_split != 0)
+        return pg_fail(err, PG_E_ARG,
+                       "validation data are given and a share of the training's too");
     if (r->opts->initial_epoch >= (r->opts->epochs ? r->opts->epochs : 1))
         return pg_fail(err, PG_E_ARG, "epochs end at %zu, which the initial epoch %zu is behind",
                        r->opts->epochs ? r->opts->epochs : 1, r->opts->initial_epoch);

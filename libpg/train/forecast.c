@@ -38,6 +38,8 @@ static uint64_t flat_bytes(const pg_trainer *t)
 static uint64_t partials_of(const pg_trainer *t, size_t n_lanes)
 {
     uint64_t n = 1;
+    if (t->part_rows > 0) /* each lane's parts are summed until the last, beside the one in hand */
+        return n_lanes > 0 ? n_lanes + 1 : 0;
     for (size_t k = n_lanes; t->cut.n_lanes && k > 1; k /= 2)
         n++;
     return n_lanes > 0 ? n : 0;
@@ -96,10 +98,19 @@ static uint64_t shared_bytes(const pg_trainer *t)
     return n;
 }
 
-/* Weights, slots and what kernels share are there, and zeroed, before the first step. */
+/* What the trainer has already: weights, slots and what kernels share from the beginning, and the
+ * memory of steps that it made before. */
 static uint64_t filled_bytes(const pg_forecast *f, const pg_trainer *t)
 {
-    return f->weights + f->optimizer + shared_bytes(t);
+    uint64_t n = f->weights + f->optimizer + shared_bytes(t);
+    for (size_t k = 0; k < t->cut.n_workers + t->cut.n_lanes; k++)
+        n += t->arenas[k].n_bytes;
+    for (size_t w = 0; w < t->n_threads; w++) {
+        n += t->workers[w].scratch.n_bytes;
+        for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
+            n += t->workers[w].grads[k].mem ? f->weights : 0;
+    }
+    return n;
 }
 
 static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n)
@@ -107,7 +118,7 @@ static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n)
     for (size_t k = 0; k < t->cut.n_workers + t->cut.n_lanes; k++)
         out->activations += n->arenas[k];
     for (size_t w = 0; w < t->cut.n_workers; w++) {
-        out->workspace += n->scratch[w];
+        out->workspace += n->scratch[w] * (t->n_threads / t->cut.n_workers);
         out->gradients += partials_of(t, n->n_lanes[w]) * flat_bytes(t);
     }
     out->workspace += shared_bytes(t);

@@ -122,12 +122,14 @@ static pg_status end_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
             PG_TRY(keep_predictions(s, job));
     }
     if (s->pass == PG__TRAINS)
-        PG_TRY(pg__partials_end(t, w, job->in_tree, job->grads, err));
+        PG_TRY(pg__partials_end(t, w, (size_t)(job - s->jobs) % s->n_lanes, job->is_last,
+                                job->grads, err));
 done:
     return st;
 }
 
-/* The worker's jobs in this part of the batch, one after the other: NULL, 0 at first. */
+/* The worker's jobs in this part of the batch, one after the other, then NULL; *at is 0 at first.
+ */
 static pg__job *next_job(const pg__step *s, size_t worker, size_t *at)
 {
     while (*at < s->n_lanes) {
@@ -245,6 +247,7 @@ void pg__work_on_lanes(void *arg, size_t worker)
     pg__worker *w = &s->t->workers[worker];
     pg__job *job;
     w->st = PG_OK;
+    w->err = (pg_err){0};
     if (s->part == 0)
         pg__partials_reset(w);
     if (s->t->assigned.n_devices > 1)
@@ -271,6 +274,7 @@ void pg__work_on_masks(void *arg, size_t worker)
     pg__step *s = arg;
     pg__worker *w = &s->t->workers[worker];
     w->st = PG_OK;
+    w->err = (pg_err){0};
     for (size_t k = 0; k < s->n_jobs && w->st == PG_OK; k++)
         if (s->jobs[k].masks && s->jobs[k].lane.worker == worker)
             w->st = sum_masks(s, &s->jobs[k], w, &w->err);

@@ -17,7 +17,7 @@ typedef struct pg__lane_frame {
 typedef struct pg__job {
     pg__lane lane;              /* rows of the whole batch */
     uint64_t first_in_part;     /* row of the part */
-    size_t in_tree;             /* leaf of the tree of sums */
+    int is_last;                /* of the lane's parts */
     const pg__program *program; /* NULL: no rows */
     const pg__program *masks;   /* NULL: none are needed beforehand */
     pg__memory *arena;

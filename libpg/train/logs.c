@@ -50,6 +50,12 @@ static pg_status add_metric(pg_trainer *t, const pg__program *p, size_t k, const
     pg_status st = PG_OK;
     PG_TRY(pg__metric_of(&metric, name, len, target->elem == PG__INT,
                          (size_t)shape->d[shape->rank - 1], t->rules, err));
+    if (!pg__metric_fits(&metric, target->elem == PG__INT)) {
+        (void)pg_fail(err, PG_E_MISMATCH, "metric %.*s does not fit targets that are %s", (int)len,
+                      name, target->elem == PG__INT ? "classes" : "numbers");
+        pg_err_hint(err, "--metrics accuracy");
+        return PG_E_MISMATCH;
+    }
     PG_TRY(name_metric(t, &metric, name, len, weighted && t->rules->acc_short, err));
     if (weighted && is_taken(t, metric.name)) {
         pg__mem_free(metric.name);
@@ -89,6 +95,24 @@ static size_t count_names(const char *text)
     return n;
 }
 
+/* "TYPO=accuracy" would be told of no output. */
+static pg_status check_outputs(const pg_trainer *t, const char *text, pg_err *err)
+{
+    for (const char *s = text; s && *s != '\0';) {
+        const size_t len = strcspn(s, ",");
+        const char *equals = memchr(s, '=', len);
+        const size_t n = equals ? (size_t)(equals - s) : 0;
+        size_t k = 0;
+        while (equals && k < t->n_outputs &&
+               (strlen(t->output_names[k]) != n || strncmp(t->output_names[k], s, n) != 0))
+            k++;
+        if (equals && k == t->n_outputs)
+            return pg_fail(err, PG_E_ARG, "metrics: the model has no output \"%.*s\"", (int)n, s);
+        s += len + (s[len] == ',');
+    }
+    return PG_OK;
+}
+
 /* Per output those without weights first, as Keras lists them. */
 pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err)
 {
@@ -96,6 +120,8 @@ pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err)
     pg_status st = PG_OK;
     if (t->metrics)
         return PG_OK;
+    PG_TRY(check_outputs(t, t->metric_text, err));
+    PG_TRY(check_outputs(t, t->weighted_metric_text, err));
     t->metrics = pg__mem_array(n * t->n_outputs, sizeof *t->metrics);
     if (!t->metrics)
         return pg__nomem(err);
@@ -106,6 +132,13 @@ pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err)
         PG_TRY(add_metrics(t, p, k, t->weighted_metric_text, 1, err));
     }
 done:
+    if (st != PG_OK) { /* all or none: the next run asks again */
+        for (size_t i = 0; i < t->n_metrics; i++)
+            pg__mem_free(t->metrics[i].name);
+        pg__mem_free(t->metrics);
+        t->metrics = NULL;
+        t->n_metrics = 0;
+    }
     return st;
 }
 

@@ -44,6 +44,12 @@ void pg__board_close(pg__board *b)
     pg__mem_free(b->there);
 }
 
+void pg__board_clear(pg__board *b)
+{
+    if (b->there)
+        memset(b->there, 0, 2 * b->n_lanes * sizeof *b->there);
+}
+
 static size_t place_of(const pg__board *b, const pg__visit *v)
 {
     return v->meeting % 2 * b->n_lanes;

@@ -35,6 +35,7 @@ typedef struct pg__visit {
 pg_status pg__board_open(pg__board *b, const pg_trainer *t, uint64_t each, size_t n_lanes,
                          pg_err *err);
 void pg__board_close(pg__board *b);
+void pg__board_clear(pg__board *b); /* before each part: a lane may be absent that was there */
 
 /* What a lane brings; before anyone takes, all workers of the team meet. */
 pg_status pg__board_bring(pg__board *b, pg_trainer *t, const pg__visit *v);

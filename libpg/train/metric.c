@@ -65,6 +65,17 @@ void pg__metric_add(const pg__metric *m, pg__mean *into, const double *y, int cl
     }
 }
 
+int pg__metric_fits(const pg__metric *m, int classes)
+{
+    switch (m->kind) {
+    case PG__METRIC_SPARSE_ACCURACY: return classes;
+    case PG__METRIC_BINARY_ACCURACY:
+    case PG__METRIC_CATEGORICAL_ACCURACY: return !classes;
+    case PG__METRIC_LOSS: return pg__loss_takes_class(m->loss.kind) == classes;
+    }
+    return 0;
+}
+
 static int is(const char *name, size_t len, const char *wanted)
 {
     return pg__same_name(name, len, wanted);

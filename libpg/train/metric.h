@@ -31,6 +31,10 @@ typedef struct pg__mean {
 void pg__metric_add(const pg__metric *m, pg__mean *into, const double *y, int classes,
                     const double *p, const double *weights, size_t n_rows, size_t n);
 
+/* Does it compare with such targets: one class for each row, or as many numbers as are predicted?
+ */
+int pg__metric_fits(const pg__metric *m, int classes);
+
 /* "accuracy" and "acc" mean what target and prediction call for: predictions of one number are
  * binary, targets of one class per row sparse, the rest categorical. PG_E_ARG: unknown name. */
 pg_status pg__metric_of(pg__metric *out, const char *name, size_t len, int classes, size_t n,

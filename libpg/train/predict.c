@@ -15,12 +15,14 @@ typedef struct pass {
     pg__ahead *ahead;
     pg__totals totals;
     const pg__program *program; /* of some number of rows */
+    pg__dims *shapes;           /* of the inputs, before the pass */
 } pass;
 
 static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass kind, pg_err *err)
 {
     pg_trainer *t = p->t;
     pg_status st = PG_OK;
+    PG_TRY(pg__shapes_begin(t, &p->shapes, err));
     PG_TRY(pg__feed_bind(t, data, use, err));
     PG_TRY(pg__feed_open(&p->feed, t, data, use, err));
     PG_TRY(pg__feed_fit_inputs(&p->feed, t, err));
@@ -51,6 +53,7 @@ static void close_pass(pass *p)
     pg__course_free(p->course);
     pg__totals_free(&p->totals);
     pg__feed_close(&p->feed);
+    pg__shapes_end(p->t, &p->shapes);
 }
 
 /* The next batch, or *out NULL. */

@@ -40,33 +40,43 @@ static pg_status add(pg_trainer *t, pg__flat **a, pg__flat *b, uint64_t from, ui
     return PG_OK;
 }
 
-/* The other half of p's subtree, if the worker has it. */
-static pg__partial *buddy(pg__worker *w, const pg__partial *p)
+static pg__partial *partial_at(pg__worker *w, size_t lo, size_t size)
 {
-    const size_t lo = p->lo ^ p->size;
     for (size_t k = 0; k < w->n_partials; k++)
-        if (w->partials[k].lo == lo && w->partials[k].size == p->size)
+        if (w->partials[k].lo == lo && w->partials[k].size == size)
             return &w->partials[k];
     return NULL;
 }
 
-/* A binary counter: two halves of a subtree become one. */
-pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t leaf, pg__flat *grads, pg_err *err)
+/* p and another of the worker's become p. */
+static pg_status take_in(pg_trainer *t, pg__worker *w, pg__partial *p, pg__partial *other)
 {
-    pg__partial p = {leaf, 1, grads};
+    const int is_left = other->lo < p->lo || other->lo == p->lo; /* an earlier part comes first */
+    pg__flat *a = is_left ? other->grads : p->grads, *b = is_left ? p->grads : other->grads;
+    const pg_status st = a ? add(t, &a, b, 0, t->offsets[t->n_params]) : PG_OK;
+    if (a && b)
+        w->spare[w->n_spare++] = b;
+    p->lo = is_left ? other->lo : p->lo;
+    p->grads = a ? a : b;
+    *other = w->partials[--w->n_partials];
+    return st;
+}
+
+/* The parts of a lane are summed one by one; once it is whole, a binary counter: two halves of a
+ * subtree become one. */
+pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, int is_last, pg__flat *grads,
+                           pg_err *err)
+{
+    pg__partial p = {lane, 1, is_last, grads}, *other = partial_at(w, lane, 1);
     pg_status st = PG_OK;
-    for (pg__partial *other; (other = buddy(w, &p)); p.size *= 2) {
-        const int is_left = other->lo < p.lo;
-        pg__flat *a = is_left ? other->grads : p.grads, *b = is_left ? p.grads : other->grads;
-        p.lo = is_left ? other->lo : p.lo;
-        p.grads = a;
-        PG_TRY(add(t, &p.grads, b, 0, t->offsets[t->n_params]));
-        if (a && b)
-            w->spare[w->n_spare++] = b;
-        *other = w->partials[--w->n_partials];
-    }
+    if (other)
+        PG_TRY(take_in(t, w, &p, other));
+    for (; (other = partial_at(w, p.lo ^ p.size, p.size)) && is_last && other->is_whole;
+         p.size *= 2)
+        PG_TRY(take_in(t, w, &p, other));
     if (w->n_partials == PG_MAX_PARTIALS)
-        PG_FAIL(PG_E_LIMIT, "more partial sums than %d", PG_MAX_PARTIALS);
+        PG_FAIL(PG_E_LIMIT, "more than %d sums of gradients at once: fewer lanes need fewer",
+                PG_MAX_PARTIALS);
     w->partials[w->n_partials++] = p;
 done:
     return st;
@@ -102,5 +112,5 @@ done:
 
 pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out)
 {
-    return sum(t, 0, pg__tree_top(t->n_leaves), from, to, out);
+    return sum(t, 0, pg__tree_top(pg__lane_count(&t->cut)), from, to, out);
 }

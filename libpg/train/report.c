@@ -40,7 +40,7 @@ pg_run pg__run_of(const pg_trainer *t)
     const pg__lowered *low = &t->built_params;
     const pg__model *m = t->graph->root;
     pg_run r = {.n_devices = t->cut.n_replicas,
-                .n_cores = t->cut.n_workers,
+                .n_cores = t->n_threads,
                 .input = shape_of(low, low->inputs[0]),
                 .output = shape_of(low, low->outputs[0]),
                 .n_inputs = t->n_inputs,

@@ -208,7 +208,12 @@ done:
 static pg_status show_training(pg_store *store, shown *s, pg_err *err)
 {
     pg__str text = {0};
+    size_t n_losses = 0;
     pg_status st = PG_OK;
+    for (size_t k = 0; k < s->t->n_outputs; k++)
+        n_losses += (size_t)s->t->objectives[k].has_loss;
+    if (n_losses == 0) /* opened for predictions: it was never compiled */
+        return PG_OK;
     PG_TRY(show_state(store, s, err));
     PG_TRY(pg__compiled_text(&text, s->t, err));
     PG_TRY(pg__store_set_text(store, PG_TEXT_TRAINING_CONFIG, text.s, text.n, err));

@@ -1,16 +1,17 @@
 /* slots.c - where the optimizer's state stands in a file.
  *
- *             to 2.2            2.3               tf.keras to 2.10    2.11 - 2.15      Keras 3
- *   first     steps             steps             steps               steps            steps, rate
- *   SGD       n                 n                 n if momentum       n, always        n if
- * momentum RMSprop   n, no steps       n                 n, then momenta, then means of the
- * gradients Adagrad   n, no steps       n                 n                   n                n
- *   Adadelta  n n, no steps     n n               n n                 by parameter     by parameter
- *   Adam      n n and, from 2.1 on, n of one element                 m, v by parameter, then all
- *             (amsgrad: whole ones); tf.keras only with amsgrad       maxima with amsgrad
- *   Adamax    n n               n n               n n                 by parameter     by parameter
- *   Nadam     n n               product, n n      product, n n        by parameter     product
- * first
+ *             to 2.2         2.3            tf.keras to 2.10   2.11 - 2.15        Keras 3
+ *   first     steps          steps          steps              steps              steps, rate
+ *   SGD       n              n              n if momentum      n, always          n if momentum
+ *   RMSprop   n, no steps    n              n, momenta, means of the gradients
+ *   Adagrad   n, no steps    n              n                  n                  n
+ *   Adadelta  n n, no steps  n n            n n                by parameter       by parameter
+ *   Adam      n n (a)        n n (a)        n n (b)            by parameter (c)   by parameter (c)
+ *   Adamax    n n            n n            n n                by parameter       by parameter
+ *   Nadam     n n            product, n n   product, n n       by parameter       product first
+ *
+ * (a) from 2.1 on also n of one element, with amsgrad whole ones; (b) a third n with amsgrad only;
+ * (c) m and v of each, then all maxima with amsgrad.
  *
  * n: one array per trained variable, in the order of trainable_weights. Seen in files of 2.0.9,
  * 2.2.4, 2.3.1, TF 1.14 to 2.3, Keras 2.15 and 3.6. */
@@ -246,7 +247,8 @@ done:
     return st;
 }
 
-/* The first era whose list the file's tensors are, the trainer's own before all others. */
+/* Takes the file's tensors, if they are the list of the trainer's era: as Keras writes it, or with
+ * the arrays that it does not use. */
 static pg_status take(int *taken, pg_trainer *t, pg_store *file, const size_t *at, size_t n,
                       pg_err *err)
 {

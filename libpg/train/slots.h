@@ -11,7 +11,6 @@ typedef enum pg__era {
     PG__ERA_OLD,   /* tf.keras to 2.10, keras.optimizers.legacy since */
     PG__ERA_NEW,   /* Keras 2.11 to 2.15 */
     PG__ERA_THREE, /* Keras 3 */
-    PG__N_ERAS
 } pg__era;
 
 typedef enum pg__state_kind {

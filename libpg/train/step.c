@@ -9,6 +9,15 @@
 #include "train/states.h"
 #include "train/update.h"
 
+static int is_built_for(const pg_trainer *t, const pg__built *b, uint64_t n_rows, pg__pass pass,
+                        int masks_only)
+{
+    for (size_t k = 0; k < t->n_inputs; k++)
+        if (!pg__dims_equal(&b->inputs[k], &t->input_dims[k]))
+            return 0;
+    return b->n_rows == n_rows && b->pass == pass && b->masks_only == masks_only;
+}
+
 static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int masks_only,
                             const pg__program **out, pg_err *err)
 {
@@ -26,21 +35,26 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
         .masks_only = masks_only,
         .backend = t->backend,
         .dev = t->dev};
+    pg__dims *inputs = NULL;
     pg__program *p = NULL;
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->n_built; i++)
-        if (t->built[i].n_rows == n_rows && t->built[i].pass == pass &&
-            t->built[i].masks_only == masks_only) {
+        if (is_built_for(t, &t->built[i], n_rows, pass, masks_only)) {
             *out = t->built[i].program;
             return PG_OK;
         }
     PG_TRY(pg__program_new(&p, &opts, err));
-    if (pg__mem_grow(&t->built, &t->cap_built, t->n_built + 1, sizeof *t->built))
+    inputs = pg__mem_array(t->n_inputs, sizeof *inputs);
+    if (!inputs || pg__mem_grow(&t->built, &t->cap_built, t->n_built + 1, sizeof *t->built))
         PG_TRY(pg__nomem(err));
-    t->built[t->n_built++] = (pg__built){n_rows, pass, masks_only, p, 0};
+    for (size_t k = 0; k < t->n_inputs; k++)
+        inputs[k] = t->input_dims[k];
+    t->built[t->n_built++] = (pg__built){n_rows, pass, masks_only, inputs, p, 0};
     *out = p;
     p = NULL;
+    inputs = NULL;
 done:
+    pg__mem_free(inputs);
     pg__program_free(p);
     return st;
 }
@@ -54,7 +68,9 @@ pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
 static pg_status first_error(const pg_trainer *t, pg_err *err)
 {
     for (size_t w = 0; w < t->n_threads; w++)
-        if (t->workers[w].st != PG_OK) {
+        if (t->workers[w].st != PG_OK && t->workers[w].err.code == PG_OK)
+            return pg_fail(err, t->workers[w].st, "%s: a step failed", t->backend->name);
+        else if (t->workers[w].st != PG_OK) {
             if (err)
                 *err = t->workers[w].err;
             return t->workers[w].st;
@@ -145,7 +161,7 @@ static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t fir
     job->lane = pg__lane_of(&t->cut, n, k);
     job->first_in_part = job->lane.first;
     job->lane.first += first;
-    job->in_tree = k * n_parts + part;
+    job->is_last = part + 1 == n_parts;
     job->arena = pg__lanes_meet(t) ? &t->arenas[k] : &t->arenas[job->lane.worker];
     PG_TRY(pg__totals_alloc(t, &job->totals, err));
     job->mask_sums = pg__mem_array(t->n_outputs, sizeof *job->mask_sums);
@@ -187,7 +203,6 @@ static pg_status cut_batch(pg__step *s, pg_err *err)
     pg_status st = PG_OK;
     s->n_lanes = pg__lane_count(&t->cut);
     s->n_jobs = n_parts * s->n_lanes;
-    t->n_leaves = s->n_jobs;
     s->jobs = pg__mem_array(s->n_jobs, sizeof *s->jobs);
     s->seeds = pg__mem_array(t->n_outputs + 1, sizeof *s->seeds);
     s->seed_mem = pg__mem_array(t->n_outputs + 1, sizeof *s->seed_mem);
@@ -272,21 +287,17 @@ done:
     return st;
 }
 
-/* Losses and metrics are summed in the same tree as gradients. */
-static pg_status sum_totals(pg__step *s, pg__totals *totals, pg_err *err)
+/* Losses and metrics are summed as gradients are: the parts of a lane in their order, then the
+ * lanes in the tree. */
+static void sum_totals(pg__step *s, pg__totals *totals)
 {
-    pg__job **leaves = pg__mem_array(s->n_jobs, sizeof(pg__job *));
-    if (!leaves)
-        return pg__nomem(err);
-    for (size_t k = 0; k < s->n_jobs; k++)
-        leaves[s->jobs[k].in_tree] = &s->jobs[k];
-    for (size_t size = 1; size < s->n_jobs; size *= 2)
-        for (size_t lo = 0; lo + size < s->n_jobs; lo += 2 * size)
-            pg__totals_add(s->t, &leaves[lo]->totals, &leaves[lo + size]->totals);
+    for (size_t k = s->n_lanes; k < s->n_jobs; k++)
+        pg__totals_add(s->t, &s->jobs[k % s->n_lanes].totals, &s->jobs[k].totals);
+    for (size_t size = 1; size < s->n_lanes; size *= 2)
+        for (size_t lo = 0; lo + size < s->n_lanes; lo += 2 * size)
+            pg__totals_add(s->t, &s->jobs[lo].totals, &s->jobs[lo + size].totals);
     if (s->n_jobs > 0)
-        pg__totals_add(s->t, totals, &leaves[0]->totals);
-    pg__mem_free(leaves);
-    return PG_OK;
+        pg__totals_add(s->t, totals, &s->jobs[0].totals);
 }
 
 static void free_step(pg__step *s)
@@ -310,16 +321,19 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     pg__step s = {.t = t, .batch = b, .pass = pass, .predictions = predictions};
     pg_status st = PG_OK;
     t->grads = NULL;
+    if (!t->team)
+        PG_FAIL(PG_E_NOMEM, "the trainer lost its threads in a run before: open it again");
     PG_TRY(cut_batch(&s, err));
     PG_TRY(share(&s, err));
     PG_TRY(find_shares(&s, err));
     for (s.part = 0; s.part < s.n_jobs / s.n_lanes; s.part++) {
+        pg__board_clear(&s.board);
         pg__team_run(t->team, pg__work_on_lanes, &s);
         PG_TRY(first_error(t, err));
         if (pass == PG__TRAINS)
             PG_TRY(move_averages(&s));
     }
-    PG_TRY(sum_totals(&s, totals, err));
+    sum_totals(&s, totals);
     PG_TRY(pg__trainer_penalty(t, b->n_rows, totals, err));
     if (pass == PG__TRAINS) {
         PG_TRY(pg__trainer_update(t, err));

@@ -60,6 +60,8 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
     const size_t shares = t->cut.n_replicas * crew;
     const size_t each = cores > shares ? cores / shares : 1;
     t->cut.n_workers = each * t->cut.n_replicas;
+    if (o->lanes && !o->deterministic)
+        PG_FAIL(PG_E_ARG, "lanes are of deterministic training: --deterministic");
     if (o->deterministic)
         t->cut.n_lanes = o->lanes ? o->lanes : DEFAULT_LANES;
     if (t->cut.n_lanes & (t->cut.n_lanes - 1) || t->cut.n_lanes > 1024)
@@ -327,6 +329,8 @@ static pg_status read_training(pg_trainer *t, const pg_train_opts *asked, const 
         o.loss_weights =
             o.loss_weights || !said.loss_weights.n ? o.loss_weights : said.loss_weights.s;
         o.metrics = o.metrics || !said.metrics.n ? o.metrics : said.metrics.s;
+        if (!o.weighted_metrics && said.weighted_metrics.n)
+            o.weighted_metrics = said.weighted_metrics.s;
     }
     PG_TRY(read_optimiser(t, &o, err));
     PG_TRY(read_objectives(t, &o, err));
@@ -438,8 +442,10 @@ void pg_trainer_close(pg_trainer *t)
 {
     if (!t)
         return;
-    for (size_t i = 0; i < t->n_built; i++)
+    for (size_t i = 0; i < t->n_built; i++) {
         pg__program_free(t->built[i].program);
+        pg__mem_free(t->built[i].inputs);
+    }
     pg__mem_free(t->built);
     if (t->dev) {
         pg__workers_stop(t);

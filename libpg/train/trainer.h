@@ -19,6 +19,7 @@ typedef struct pg__built {
     uint64_t n_rows;
     pg__pass pass;
     int masks_only;
+    pg__dims *inputs; /* it was compiled for; owned */
     pg__program *program;
     uint64_t shared_at; /* version of the parameters that its kernels have prepared; 0: none */
 } pg__built;
@@ -32,6 +33,7 @@ typedef struct pg__flat {
 /* The sum of the gradients of lanes [lo, lo + size); NULL: none of them has rows. */
 typedef struct pg__partial {
     size_t lo, size;
+    int is_whole; /* no part of them is to come */
     pg__flat *grads;
 } pg__partial;
 
@@ -125,7 +127,6 @@ struct pg_trainer {
     pg__worker *workers; /* as many as the team has */
     pg__memory *arenas;  /* per lane where lanes advance together, else per worker */
     uint64_t part_rows;  /* a batch is worked through in parts of so many rows; 0: at once */
-    size_t n_leaves;     /* of the tree of sums in the step in hand */
     pg__spent spent;
     int stops_on_nan, nan_found; /* gradients that are no numbers are not applied */
     pg__watch *watch;            /* of the step in hand, or NULL */
@@ -186,11 +187,12 @@ pg_status pg__totals_alloc(const pg_trainer *t, pg__totals *totals, pg_err *err)
 void pg__totals_free(pg__totals *totals);
 void pg__totals_add(const pg_trainer *t, pg__totals *into, const pg__totals *from);
 
-/* Gradients of a worker's lanes, one after the other (reduce.c): begin gives the buffer to write
- * lane k's into (NULL: it has no rows), end sums what can be summed. */
+/* Gradients of a worker's lanes (reduce.c): begin gives the buffer for a lane's part, end sums what
+ * can be summed; NULL: the part has no rows. */
 void pg__partials_reset(pg__worker *w);
 pg_status pg__partials_begin(pg_trainer *t, pg__worker *w, pg__flat **out, pg_err *err);
-pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t leaf, pg__flat *grads, pg_err *err);
+pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, int is_last, pg__flat *grads,
+                           pg_err *err);
 
 /* Sums the partials of all workers over elements [from, to) of the flats in the order of the tree;
  * *out is where the sum lies. Each worker does it for a range of its own. */

@@ -212,8 +212,7 @@ static void normalised_batches_give_the_same_bits(void **state)
     (void)state;
     result one = train_as(NULL, "cnn_bn", &(how){"cpu:0", 1, 30, 1, 0, 0, NULL, NULL});
     for (size_t i = 0; i < 3; i++) {
-        result many =
-            train_as(NULL, "cnn_bn", &(how){devices[i], 3, 30, 1, 0, 0, NULL, NULL});
+        result many = train_as(NULL, "cnn_bn", &(how){devices[i], 3, 30, 1, 0, 0, NULL, NULL});
         assert_true(same_bits(&one, &many));
         free(many.weights);
     }
@@ -225,10 +224,8 @@ static void threads_of_a_replica_are_normalised_together(void **state)
     (void)state;
     result one = train_as(NULL, "cnn_bn", &(how){"cpu:0", 1, 32, 0, 0, 0, "SGD", NULL});
     result three = train_as(NULL, "cnn_bn", &(how){"cpu:0", 3, 32, 0, 0, 0, "SGD", NULL});
-    result synced =
-        train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 2, 0, "SGD", NULL});
-    result apart =
-        train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 1, 0, "SGD", NULL});
+    result synced = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 2, 0, "SGD", NULL});
+    result apart = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 1, 0, "SGD", NULL});
     assert_true(largest_difference(&one, &three) < 1e-4);
     assert_true(largest_difference(&one, &synced) < 1e-4);
     assert_true(largest_difference(&one, &apart) > 1e-3);
@@ -243,8 +240,7 @@ static void replicas_normalised_apart_are_deterministic_too(void **state)
     (void)state;
     result a = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 1, 1, 0, "SGD", NULL});
     result b = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 5, 32, 1, 1, 0, "SGD", NULL});
-    result plain =
-        train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 1, 0, "SGD", NULL});
+    result plain = train_as(NULL, "cnn_bn", &(how){"cpu:0,cpu:1", 2, 32, 0, 1, 0, "SGD", NULL});
     assert_true(same_bits(&a, &b));
     assert_true(largest_difference(&a, &plain) < 1e-4);
     free(a.weights);
@@ -313,6 +309,17 @@ static void a_place_names_a_call_of_the_model(void **state)
     assert_fails(PG_E_UNSUPPORTED, pg_trainer_open(&t, &opts, &err), &err);
 }
 
+/* A lane that has no rows in the last part brings nothing to its meetings. */
+static void lanes_may_be_absent_from_the_last_part(void **state)
+{
+    (void)state;
+    result alone = train_as(NULL, "cnn_bn", &(how){"cpu:0", 1, 76, 0, 0, 2, "SGD", NULL});
+    result lanes = train_as(NULL, "cnn_bn", &(how){"cpu:0", 2, 76, 1, 0, 2, "SGD", NULL});
+    assert_true(largest_difference(&alone, &lanes) < 1e-4);
+    free(alone.weights);
+    free(lanes.weights);
+}
+
 static void more_devices_than_lanes_are_refused(void **state)
 {
     char model[512];
@@ -340,4 +347,5 @@ PG_TEST_MAIN(cmocka_unit_test(measuring_one_device_alone_changes_nothing),
              cmocka_unit_test(batches_are_accumulated),
              cmocka_unit_test(placed_branches_give_the_same_bits),
              cmocka_unit_test(a_place_names_a_call_of_the_model),
+             cmocka_unit_test(lanes_may_be_absent_from_the_last_part),
              cmocka_unit_test(more_devices_than_lanes_are_refused))

@@ -199,11 +199,16 @@ static dnnl_status_t execute(const state *s, dnnl_primitive_t primitive, const a
     return st;
 }
 
-/* A run cannot fail but for a few hundred bytes of oneDNN's own; then it gives no numbers. */
-static void check(dnnl_status_t st, float *result)
+/* A run cannot fail but for a few hundred bytes of oneDNN's own; then all of it is no number. */
+static void check(dnnl_status_t st, float *result, size_t n)
 {
-    if (st && result)
-        result[0] = NAN;
+    for (size_t i = 0; st && result && i < n; i++)
+        result[i] = NAN;
+}
+
+static size_t elems_of_w(const state *s)
+{
+    return pg__conv_cells(s->c.k) * (s->c.in / s->c.groups) * s->c.out;
 }
 
 static void put_in_order(const state *s, const float *from, float *to)
@@ -214,7 +219,8 @@ static void put_in_order(const state *s, const float *from, float *to)
         s->pd, gives ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     const arg args[] = {{DNNL_ARG_FROM, gives ? mine : users, from},
                         {DNNL_ARG_TO, gives ? users : mine, to}};
-    check(execute(s, s->reorder, args, 2), to);
+    check(execute(s, s->reorder, args, 2), to,
+          gives ? elems_of_w(s) : s->packed_bytes / sizeof *to);
 }
 
 static void pack(const void *p, const float *w, float *packed)
@@ -231,7 +237,7 @@ static void run_w(const state *s, const pg__conv_mem *m, pg__dnnl_md_ref pad)
                          dnnl_primitive_desc_query_md(s->pd, dnnl_query_diff_weights_md, 0), w},
                         {DNNL_ARG_SCRATCHPAD, pad, (char *)m->scratch + s->packed_bytes}};
     if (m->w) {
-        check(execute(s, s->conv, args, 4), w);
+        check(execute(s, s->conv, args, 4), w, elems_of_w(s));
         if (s->reorder)
             put_in_order(s, w, m->w);
     }
@@ -254,7 +260,9 @@ static void run(const void *p, const pg__conv_mem *m)
     if (s->c.pass == PG__CONV_W)
         run_w(s, m, pad);
     else
-        check(execute(s, s->conv, args, 5), forward ? m->y : m->x);
+        check(execute(s, s->conv, args, 5), forward ? m->y : m->x,
+              s->c.rows *
+                  (forward ? pg__conv_cells(s->c.y) * s->c.out : pg__conv_cells(s->c.x) * s->c.in));
 }
 
 const pg__conv_way pg__conv_dnnl = {"oneDNN", prepare, release, pack, run};

@@ -2,7 +2,7 @@
  * tells compilers that a loop may be turned into vector code.
  *
  * Operands and results are apart, or the same array where the operation says so; never do they
- * overlap otherwise. A sum has a fixed order: that of the code, whatever the vectors' width. */
+ * overlap otherwise. A sum has an order that depends on the instruction set and on nothing else. */
 #ifndef PG_BACKEND_CPU_FAST_H
 #define PG_BACKEND_CPU_FAST_H
 

@@ -237,9 +237,11 @@ static void gradient_tiles(const pg__wino *p, const float *dy, size_t first, siz
             gradient_tile(p, image + c, s, PG_VEC, 1, planes + c);
         for (; c + PG_VEC <= p->out; c += PG_VEC)
             gradient_tile(p, image + c, s, PG_VEC, 0, planes + c);
-        if (c < p->out)
+        if (c < p->out) {
             gradient_tile(p, image + c, s, p->out - c, 0, planes + c);
-        for (c += PG_VEC; c < p->ld_out; c += PG_VEC) /* the last panel's rest */
+            c += PG_VEC;
+        }
+        for (; c < p->ld_out; c += PG_VEC) /* the last panel's rest */
             for (size_t i = 0; i < CELLS; i++)
                 pg__store(planes + i * p->plane_out + c, pg__splat(0));
     }

@@ -99,7 +99,8 @@ typedef struct pg_train_opts {
                           last that matches counts, patterns are allowed, calls count from 0); all
                           others on the first of `devices`. Weights are kept once. NULL: nowhere */
     size_t threads;    /* cores to use, dealt over the devices; 0: all */
-    int deterministic; /* equal bits on every run and for every number of devices and threads */
+    int deterministic; /* equal bits on every run and for every number of devices and threads (of
+                          devices not where batch_norm is 1: then their slices are the result) */
     size_t lanes;      /* deterministic: parts a batch is cut into, a power of two; 0: 8 */
     int batch_norm;    /* statistics of 1: each replica's slice, as behind multi_gpu_model; 2: the
                           whole batch; 0: the whole batch where `deterministic`, else each replica's */
