@@ -130,7 +130,8 @@ static void print_curve(const fit_screen *s)
         cli_puts(stdout, isfinite(v) ? blocks[(size_t)(share * 7 + 0.5)] : " ");
     }
     cli_printf(stdout, "  %.4f \xE2\x86\x92 %.4f   best %.4f in epoch %zu\n", s->history[0],
-               s->history[s->n_history - 1], s->history[best], best + 1);
+               s->history[s->n_history - 1], s->history[best],
+               fit_args.fit.initial_epoch + best + 1);
 }
 
 static void print_speed(const pg_fit_report *r)
@@ -148,8 +149,8 @@ static void print_speed(const pg_fit_report *r)
 /* Devices that do not help are better left out. */
 static void print_advice(const fit_screen *s, const pg_fit_report *r)
 {
-    if (r->alone <= r->rows_per_second || r->rows_per_second <= 0)
-        return;
+    if (r->alone <= r->rows_per_second || r->rows_per_second <= 0 || r->seconds < 2)
+        return; /* or too short to tell */
     fflush(stdout);
     cli_printf(stderr,
                "note: %zu devices are slower than 1 here (\xC3\x97%.1f): %.0f %% of the time is "

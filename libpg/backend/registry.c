@@ -21,8 +21,12 @@ pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *d
             *ordinal = number;
             return PG_OK;
         }
-    if (len == 4 && (strncmp(device, "cuda", 4) == 0))
+    if ((len == 4 && strncmp(device, "cuda", 4) == 0) ||
+        (len == 3 && strncmp(device, "gpu", 3) == 0))
         return pg_fail(err, PG_E_UNSUPPORTED, "%s: this build trains on CPUs only",
                        PG_SHOW(device));
-    return pg_fail(err, PG_E_ARG, "\"%s\" is no device: there are cpu and ref", PG_SHOW(device));
+    (void)pg_fail(err, PG_E_ARG, "\"%s\" is no device: there are cpu and, to compare with, ref",
+                  PG_SHOW(device));
+    pg_err_hint(err, "cpu:0,cpu:1");
+    return PG_E_ARG;
 }

@@ -28,7 +28,7 @@ struct pg__ahead {
     unsigned long filled, taken; /* buffers so far; these four under the lock */
     int reading, over;           /* over: nothing comes behind what is filled */
     int stop;                    /* atomic */
-    int has_lock, has_thread, looked;
+    int has_lock, has_thread;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -44,8 +44,7 @@ static void fill(pg__ahead *a, buffer *b)
     const pg__feed *f = b->turn.validation ? a->val : a->train;
     for (size_t i = 0; i < b->turn.n_rows; i++)
         b->rows[i] += f->first;
-    b->st = pg__feed_read(f, b->rows, b->turn.n_rows, !a->looked, &b->batch, &a->stop, &b->err);
-    a->looked = 1;
+    b->st = pg__feed_read(f, b->rows, b->turn.n_rows, &b->batch, &a->stop, &b->err);
 }
 
 /* Called and left with the lock, and with nobody reading. */

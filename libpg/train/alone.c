@@ -60,7 +60,7 @@ static pg_status read_rows(const pg__feed *f, pg__batch *b, size_t n, pg_err *er
         return pg__nomem(err);
     for (size_t i = 0; i < n; i++)
         rows[i] = f->first + i;
-    const pg_status st = pg__feed_read(f, rows, n, 0, b, &stop, err);
+    const pg_status st = pg__feed_read(f, rows, n, b, &stop, err);
     pg__mem_free(rows);
     return st;
 }

@@ -73,10 +73,10 @@ pg_status pg__batch_alloc(pg__batch *b, const pg__feed *f, int weighted, uint64_
 int pg__feed_is_weighted(const pg__feed *f);
 void pg__batch_free(pg__batch *b, const pg_trainer *t);
 
-/* Reads rows[0..n) of the arrays. PG_E_MISMATCH names the row that holds what the model cannot take
- * (look_for_nan: NaN too). stop: see pg__array_read(). */
-pg_status pg__feed_read(const pg__feed *f, const uint64_t *rows, size_t n, int look_for_nan,
-                        pg__batch *out, const int *stop, pg_err *err);
+/* Reads rows[0..n) of the arrays. PG_E_MISMATCH names the row that holds what the model cannot
+ * take, or NaN. stop: see pg__array_read(). */
+pg_status pg__feed_read(const pg__feed *f, const uint64_t *rows, size_t n, pg__batch *out,
+                        const int *stop, pg_err *err);
 
 /* Refuses integers that the slot does not know; rows: of those values. */
 pg_status pg__slot_check(const pg__slot *s, const int32_t *v, const uint64_t *rows, size_t n,

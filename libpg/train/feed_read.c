@@ -75,10 +75,19 @@ static void set(const pg__slot *s, void *v, uint64_t i, double to)
 
 /* ---- one array ---- */
 
+/* Every batch is looked through, so without a branch for each number. */
+static int all_numbers(const float *v, uint64_t n)
+{
+    int bad = 0;
+    for (uint64_t i = 0; i < n; i++)
+        bad |= v[i] != v[i];
+    return !bad;
+}
+
 static pg_status find_nan(const pg__slot *s, const void *v, const uint64_t *rows, size_t n,
                           pg_err *err)
 {
-    if (s->cast == PG__AS_I32)
+    if (s->cast == PG__AS_I32 || (s->cast == PG__AS_F32 && all_numbers(v, n * s->row_elems)))
         return PG_OK;
     for (uint64_t i = 0; i < n * s->row_elems; i++)
         if (isnan(get(s, v, i)))
@@ -105,8 +114,8 @@ done:
     return st;
 }
 
-static pg_status read_slot(const pg__slot *s, const uint64_t *rows, size_t n, int look_for_nan,
-                           void *out, const int *stop, pg_err *err)
+static pg_status read_slot(const pg__slot *s, const uint64_t *rows, size_t n, void *out,
+                           const int *stop, pg_err *err)
 {
     pg_status st = PG_OK;
     if (s->one_hot)
@@ -114,8 +123,7 @@ static pg_status read_slot(const pg__slot *s, const uint64_t *rows, size_t n, in
     PG_TRY(pg__array_read(s->array, rows, n, s->cast, out, stop, err));
     if (s->cast == PG__AS_I32 && s->below > 0)
         PG_TRY(pg__slot_check(s, out, rows, n, err));
-    if (look_for_nan)
-        PG_TRY(find_nan(s, out, rows, n, err));
+    PG_TRY(find_nan(s, out, rows, n, err));
 done:
     return st;
 }
@@ -137,7 +145,7 @@ static pg_status read_weights(const pg__slot *s, const uint64_t *rows, size_t n,
     for (uint64_t i = n * each;
          st == PG_OK && given < each && i-- > 0;) /* from the end: in place */
         memmove((char *)out + i * bytes, (const char *)out + i / each * bytes, bytes);
-    return st;
+    return st == PG_OK ? find_nan(s, out, rows, n, err) : st;
 }
 
 /* Class i of a target, for n numbers each: the rounded number, or the place of the largest. */
@@ -179,18 +187,18 @@ int pg__feed_is_weighted(const pg__feed *f)
     return some;
 }
 
-pg_status pg__feed_read(const pg__feed *f, const uint64_t *rows, size_t n, int look_for_nan,
-                        pg__batch *out, const int *stop, pg_err *err)
+pg_status pg__feed_read(const pg__feed *f, const uint64_t *rows, size_t n, pg__batch *out,
+                        const int *stop, pg_err *err)
 {
     const pg_trainer *t = f->t;
     pg_status st = PG_OK;
     out->n_rows = n;
     for (size_t k = 0; k < t->n_inputs; k++)
-        PG_TRY(read_slot(&f->inputs[k], rows, n, look_for_nan, out->inputs[k], stop, err));
+        PG_TRY(read_slot(&f->inputs[k], rows, n, out->inputs[k], stop, err));
     for (size_t k = 0; k < t->n_outputs; k++) {
         if (!f->targets[k].array)
             continue;
-        PG_TRY(read_slot(&f->targets[k], rows, n, look_for_nan, out->targets[k], stop, err));
+        PG_TRY(read_slot(&f->targets[k], rows, n, out->targets[k], stop, err));
         const int weighted = f->weights[k].array || f->class_weights;
         out->weights[k] = weighted ? out->weight_mem[k] : NULL;
         if (weighted)

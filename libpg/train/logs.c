@@ -31,7 +31,7 @@ static pg_status name_metric(pg_trainer *t, pg__metric *m, const char *name, siz
     if (t->rules->acc_short && pg__same_name(name, len, "accuracy"))
         PG_TRY(pg__str_puts(&text, "acc", err));
     else
-        PG_TRY(pg__str_add(&text, name, len, err));
+        PG_TRY(pg__str_add(&text, name, strcspn(name, ":") < len ? strcspn(name, ":") : len, err));
     m->name = text.s;
     text.s = NULL;
 done:
@@ -67,6 +67,13 @@ done:
     return st;
 }
 
+/* The '=' behind an output's name, or NULL: "huber:delta=0.5" names none. */
+static const char *output_end(const char *s, size_t len)
+{
+    const char *colon = memchr(s, ':', len);
+    return memchr(s, '=', colon ? (size_t)(colon - s) : len);
+}
+
 /* "OUT=accuracy", or "accuracy" for every output. */
 static pg_status add_metrics(pg_trainer *t, const pg__program *p, size_t k, const char *text,
                              int weighted, pg_err *err)
@@ -75,7 +82,7 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, size_t k, cons
     pg_status st = PG_OK;
     for (const char *s = text; s && *s != '\0';) {
         const size_t len = strcspn(s, ",");
-        const char *equals = memchr(s, '=', len);
+        const char *equals = output_end(s, len);
         const char *name = equals ? equals + 1 : s;
         const int mine = !equals || (strlen(of) == (size_t)(equals - s) &&
                                      strncmp(of, s, (size_t)(equals - s)) == 0);
@@ -100,7 +107,7 @@ static pg_status check_outputs(const pg_trainer *t, const char *text, pg_err *er
 {
     for (const char *s = text; s && *s != '\0';) {
         const size_t len = strcspn(s, ",");
-        const char *equals = memchr(s, '=', len);
+        const char *equals = output_end(s, len);
         const size_t n = equals ? (size_t)(equals - s) : 0;
         size_t k = 0;
         while (equals && k < t->n_outputs &&

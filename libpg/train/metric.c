@@ -99,5 +99,8 @@ pg_status pg__metric_of(pg__metric *out, const char *name, size_t len, int class
         return PG_OK;
     if (pg__loss_of(&out->loss, name, len, rules, NULL) == PG_OK)
         return PG_OK;
-    return pg_fail(err, PG_E_ARG, "unknown metric \"%.*s\"", (int)len, name);
+    (void)pg_fail(err, PG_E_ARG, "unknown metric \"%.*s\"", (int)len, name);
+    pg_err_detail(err, "known: accuracy, binary_accuracy, categorical_accuracy, "
+                       "sparse_categorical_accuracy, and every loss");
+    return PG_E_ARG;
 }

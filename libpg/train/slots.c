@@ -285,7 +285,7 @@ pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err
         PG_TRY(pg__strs_printf(&t->notes, err, "%s: goes on after %s update%s of %s", PG_SHOW(name),
                                PG_NUM(t->optimiser.iterations),
                                t->optimiser.iterations == 1 ? "" : "s", t->optimiser.name));
-    else
+    else if (n > 1) /* one is the counter of a model that was never trained */
         PG_TRY(pg__strs_printf(
             &t->notes, err, "%s: optimizer state (%zu tensors) is not that of %s: it starts anew",
             PG_SHOW(name), n, t->optimiser.name));
