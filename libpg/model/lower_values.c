@@ -109,7 +109,7 @@ pg__val pg__mask_of(const pg__lowering *lw, pg__val v)
 
 pg_status pg__set_mask(pg__lowering *lw, pg__val v, pg__val mask, pg_err *err)
 {
-    pg__origin *o;
+    pg__origin *o = NULL;
     const pg_status st = origin_at(lw, v, &o, err);
     if (st == PG_OK)
         o->mask = mask;
@@ -125,7 +125,7 @@ pg_status pg__pass_mask(pg__lowering *lw, pg__val from, pg__val to, pg_err *err)
 pg_status pg__set_logits(pg__lowering *lw, pg__val v, pg__squash squash, pg__val logits,
                          pg_err *err)
 {
-    pg__origin *o;
+    pg__origin *o = NULL;
     const pg_status st = origin_at(lw, v, &o, err);
     if (st == PG_OK)
         o->squash = squash, o->logits = logits;

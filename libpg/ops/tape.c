@@ -83,7 +83,7 @@ static pg_status push_results(pg__tape *t, pg__inst *i, const pg__dims *shapes, 
     i->out = t->n_operands;
     i->n_out = i->op->n_out;
     for (uint32_t k = 0; k < i->n_out; k++) {
-        pg__val v;
+        pg__val v = PG__NO_VAL;
         PG_TRY(pg__tape_value(t, &shapes[k], PG__REAL, PG__TEMP, 0, needs_grad && i->op->backward,
                               &v, err));
         PG_TRY(push_operand(t, v, err));
