@@ -57,6 +57,9 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
     cores = t->couples_rows && crew > 1 ? crew : cores; /* the rows of a batch stay together */
     t->bn_sync = o->batch_norm ? o->batch_norm == 2 : o->deterministic;
     t->cut.by_replica = t->couples_rows && !t->bn_sync;
+    if (t->cut.by_replica && o->deterministic && t->cut.n_replicas > 1)
+        PG_TRY(pg__strs_printf(
+            &t->notes, err, "BatchNormalization by devices: their number is part of the result"));
     const size_t shares = t->cut.n_replicas * crew;
     const size_t each = cores > shares ? cores / shares : 1;
     t->cut.n_workers = each * t->cut.n_replicas;
