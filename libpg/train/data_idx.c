@@ -39,7 +39,8 @@ static pg_status open_idx(pg_data *d, pg__io *io, const char *path, void **state
     a.at = 4 + 4 * (uint64_t)head[3];
     for (a.dims.rank = 0; a.dims.rank < head[3]; a.dims.rank++) {
         PG_TRY(pg__io_read(io, 4 + 4 * (uint64_t)a.dims.rank, dim, sizeof dim, err));
-        const uint64_t n = (uint64_t)dim[0] << 24 | (uint64_t)dim[1] << 16 | dim[2] << 8 | dim[3];
+        const uint64_t n =
+            (uint64_t)dim[0] << 24 | (uint64_t)dim[1] << 16 | (uint64_t)dim[2] << 8 | dim[3];
         a.dims.d[a.dims.rank] = n;
         if (__builtin_mul_overflow(n_bytes, n, &n_bytes))
             PG_FAIL(PG_E_FORMAT, "is larger than any file");
