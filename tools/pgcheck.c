@@ -149,12 +149,12 @@ int main(int argc, char **argv)
 {
     const size_t n = cli_parse(&tool, argc, argv);
     int status = CLI_OK;
-    checked *files = calloc(n, sizeof *files);
-    if (!files)
-        return cli_finish(cli_complain(NULL, NULL, "out of memory"));
     if (!read_tolerance())
         return cli_finish(cli_complain(NULL, NULL, "--tolerance %s: not a number above 0",
                                        cli_name(tolerance).s));
+    checked *files = calloc(n, sizeof *files);
+    if (!files)
+        return cli_finish(cli_complain(NULL, NULL, "out of memory"));
     o.trust_input = cli.trust_input;
     o.cancel = cli_cancel();
     size_t done = 0;
