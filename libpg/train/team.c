@@ -1,6 +1,6 @@
 /* team.c - a fork and a join for every call, and meetings in between. Whoever waits looks for some
- * microseconds and then lies down: beside other programs a thread that keeps on looking only takes
- * the core from the one it waits for. */
+ * tens of microseconds and then lies down: beside other programs a thread that keeps on looking
+ * only takes the core from the one it waits for. */
 #include "train/team.h"
 
 #include <pthread.h>
@@ -30,9 +30,9 @@ struct pg__team {
     void *arg;
 };
 
-/* How often a count is looked at before a thread lies down: some microseconds, which is what waking
- * it would take. */
-#define LOOKS 400
+/* How often a count is looked at before a thread lies down: some tens of microseconds, which is
+ * what waking it would take. */
+#define LOOKS 4000
 
 static void pause_a_moment(void)
 {
