@@ -103,9 +103,8 @@ static const cli_opt options[] = {
 static const cli_example examples[] = {
     {"pgfit model.json --data train.npz --loss mse --epochs 10 -o trained.h5",
      "train from the model's own initializers"},
-    {"pgfit model.h5 --data train.npz --loss categorical_crossentropy --metrics accuracy \\\n"
-     "      --optimizer adam:learning_rate=0.01 --devices cpu:0,cpu:1 -o trained.h5",
-     "go on from a file's weights, on two replicas"},
+    {"pgfit full.keras --data train.npz --devices cpu:0,cpu:1 -o trained.keras",
+     "go on where a full model stopped, on two replicas"},
     {"pgfit model.json --weights trained.h5 --predict images.npy --out classes.npy",
      "use what was trained"},
     {0},

@@ -52,6 +52,11 @@ typedef enum pg__step_slot {
     PG__STEP_N = 6
 } pg__step_slot;
 
+static inline uint64_t pg__step_number(const int32_t *step, pg__step_slot low)
+{
+    return (uint32_t)step[low] | (uint64_t)(uint32_t)step[low + 1] << 32;
+}
+
 typedef uint32_t pg__val; /* index of a value on its tape */
 #define PG__NO_VAL UINT32_MAX
 

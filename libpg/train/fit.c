@@ -273,8 +273,11 @@ static pg_status open_run(run *r, pg_err *err)
     size_t n_losses = 0;
     for (size_t k = 0; k < t->n_outputs; k++)
         n_losses += (size_t)t->objectives[k].has_loss;
-    if (n_losses == 0)
-        return pg_fail(err, PG_E_ARG, "no loss given");
+    if (n_losses == 0) {
+        (void)pg_fail(err, PG_E_ARG, "no loss given");
+        pg_err_hint(err, "--loss categorical_crossentropy");
+        return PG_E_ARG;
+    }
     if (r->opts->validation && r->opts->validation_split != 0)
         return pg_fail(err, PG_E_ARG,
                        "validation data are given and a share of the training's too");

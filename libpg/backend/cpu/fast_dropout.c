@@ -12,16 +12,11 @@ typedef struct source {
     float scale;
 } source;
 
-static uint64_t step_number(const int32_t *step, pg__step_slot slot)
-{
-    return (uint32_t)step[slot] | (uint64_t)(uint32_t)step[slot + 1] << 32;
-}
-
 /* See ref_dropout.c. */
 static source source_of(const pg__dropout_attrs *a, const int32_t *step)
 {
-    const uint64_t count = step_number(step, PG__STEP_COUNT);
-    return (source){.seed = step_number(step, PG__STEP_SEED),
+    const uint64_t count = pg__step_number(step, PG__STEP_COUNT);
+    return (source){.seed = pg__step_number(step, PG__STEP_SEED),
                     .count = (uint32_t)count,
                     .stream = a->stream ^ (uint32_t)(count >> 32) << 24,
                     .least = (int32_t)ceil((double)(float)a->rate * 0x1p24),
@@ -103,7 +98,7 @@ void PG_FAST_FN(dropout)(PG_REF_ARGS)
         return;
     }
     if (!a->rows_share)
-        at = step_number(in[1].p, PG__STEP_ROW) * (a->fold ? a->fold : 1) * (n / a->noise.d[0]);
+        at = pg__step_number(in[1].p, PG__STEP_ROW) * (a->fold ? a->fold : 1) * (n / a->noise.d[0]);
     while (i < n) {
         const uint64_t from = at + i;
         const int whole = from % 4 == 0 && n - i >= 4 * PIECE &&
