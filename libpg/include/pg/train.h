@@ -203,6 +203,23 @@ typedef struct pg_fit_report {
                      made together, times their number */
 } pg_fit_report;
 
+/* Something that happened beside the steps. */
+typedef enum pg_event_kind {
+    PG_EVENT_NOTE,       /* good to know */
+    PG_EVENT_WARNING,    /* something asked for was not done, or not yet */
+    PG_EVENT_CHECKPOINT, /* `file` is complete on disk */
+    PG_EVENT_RATE,       /* the learning rate was changed */
+    PG_EVENT_STOP,       /* training ends before its last epoch */
+    PG_EVENT_RESUME      /* training goes on where `file` left it */
+} pg_event_kind;
+
+typedef struct pg_event {
+    pg_event_kind kind;
+    size_t epoch;     /* in hand, from 0 */
+    const char *file; /* or NULL */
+    const char *text; /* one line for people, no final newline */
+} pg_event;
+
 /* Called by pg_fit(); members may be NULL. A status other than PG_OK stops the training and is
  * returned by it. */
 typedef struct pg_callback {
@@ -213,6 +230,7 @@ typedef struct pg_callback {
     pg_status (*batch_end)(void *user, size_t batch, const pg_logs *own, const pg_logs *running,
                            pg_err *err);
     pg_status (*epoch_end)(void *user, size_t epoch, const pg_logs *logs, pg_err *err);
+    pg_status (*event)(void *user, const pg_event *e, pg_err *err);
     void (*train_end)(void *user, const pg_fit_report *report); /* where no error stopped it */
 } pg_callback;
 
@@ -235,7 +253,16 @@ typedef struct pg_fit_opts {
     const volatile int *cancel; /* looked at after every batch: not 0 is PG_E_CANCELLED; or NULL */
     int terminate_on_nan;       /* PG_E_NO at the first loss that is no number, with its batch */
     int measure_alone;          /* several devices: at last, pg_fit_report.alone */
+    /* Keras' callbacks, run in this order, with Keras' parameters: "EarlyStopping:patience=3,
+     * restore_best_weights", or {"class_name": "EarlyStopping", "config": {"patience": 3}}. An
+     * unknown name or parameter, a monitor that no epoch has, a file that could not be written: an
+     * error before training. pg_callback_class() lists them. */
+    const char *const *callbacks;
+    size_t n_callbacks;
 } pg_fit_opts;
+
+/* Keras' name of the i-th class that pg_fit_opts.callbacks knows, sorted; NULL behind the last. */
+PG_API const char *pg_callback_class(size_t i);
 
 /* Bytes that a run will hold at most, all devices together, and the largest batch for which they
  * are there. */

@@ -1,0 +1,70 @@
+/* callback.h - what happens around the steps of a run. A callback is a row of callbacks.def and a
+ * file cb_NAME.c, which gives `const pg__cb_type pg__cb_NAME`. They run in the order in which they
+ * were asked for, all before the program's own pg_callback; each has memory of its own (`self`,
+ * zeroed), which is what a resumed run gets back. */
+#ifndef PG_TRAIN_CALLBACK_H
+#define PG_TRAIN_CALLBACK_H
+
+#include "train/archive.h"
+#include "train/settings.h"
+#include "train/trainer.h"
+#include "train/writer.h"
+
+/* A run as callbacks see it. */
+typedef struct pg__fit {
+    pg_trainer *t;
+    const pg_fit_opts *opts;
+    const pg_run *run;        /* from train_begin on */
+    const char *const *names; /* of an epoch's logs: losses and metrics, the same with "val_", and
+                                 the learning rate's last */
+    size_t n_names;
+    const char *rate_name; /* "lr", for Keras 3 "learning_rate" */
+    size_t epoch, batch;   /* in hand, from 0 */
+    int stops;             /* after this epoch */
+    int resumed;           /* train_begin: what was kept has been given back */
+    size_t first_epoch;    /* that this process runs, and whether it begins within it */
+    pg__writer
+        *writer; /* of all files of the run; jobs that are done are told of after each step */
+    const pg_callback *cb; /* the program's own, or NULL */
+    pg_status missing; /* not PG_OK: the run goes on to its end, and then fails with this: a file
+                          that was asked for could not be written */
+    pg_err why;
+} pg__fit;
+
+typedef struct pg__cb_type {
+    const char *name; /* Keras' class name */
+    size_t n_bytes;   /* of self */
+    /* Before anything is trained: parameters, and whether their monitors exist. */
+    pg_status (*open)(void *self, pg__fit *f, pg__settings *s, pg_err *err);
+    /* All may be NULL. A status other than PG_OK ends the run: only for what cannot be gone on
+     * with. */
+    pg_status (*train_begin)(void *self, pg__fit *f, pg_err *err);
+    pg_status (*epoch_begin)(void *self, pg__fit *f, pg_err *err);
+    pg_status (*batch_end)(void *self, pg__fit *f, const pg_logs *running, pg_err *err);
+    pg_status (*epoch_end)(void *self, pg__fit *f, const pg_logs *logs, pg_err *err);
+    pg_status (*train_end)(void *self, pg__fit *f, pg_err *err); /* not after an error */
+    void (*keep)(void *self, pg__fit *f, pg__archive *a);        /* state: written or read */
+    void (*close)(void *self, pg__fit *f);                       /* also where open failed */
+} pg__cb_type;
+
+/* The type of that name, as Keras compares names, or NULL with *err listing the known ones. */
+const pg__cb_type *pg__cb_type_of(const char *name, pg_err *err);
+
+/* Is there, ever, a log of that name? PG_E_ARG names the known ones and the nearest. `what`: who
+ * asks. */
+pg_status pg__fit_check_monitor(const pg__fit *f, const char *what, const char *monitor,
+                                pg_err *err);
+
+/* A value of the logs; 0: this epoch has none (no validation). */
+int pg__logs_get(const pg_logs *logs, const char *name, double *out);
+
+/* The learning rate as set; setting rounds to float32, as Keras' variable does. Refuses (PG_E_ARG)
+ * where a schedule counts it. */
+double pg__fit_rate(const pg__fit *f);
+pg_status pg__fit_set_rate(pg__fit *f, double rate, pg_err *err);
+
+/* Tells the program of something: text is one line, file may be NULL. */
+pg_status pg__fit_tell(pg__fit *f, pg_event_kind kind, const char *file, pg_err *err,
+                       const char *fmt, ...) PG_PRINTF(5, 6);
+
+#endif

@@ -1,0 +1,25 @@
+/* snapshot.h - a trainer as it stood between two steps, in host memory: what is saved while the
+ * next steps are made already. */
+#ifndef PG_TRAIN_SNAPSHOT_H
+#define PG_TRAIN_SNAPSHOT_H
+
+#include "train/trainer.h"
+
+typedef struct pg__snapshot {
+    _Atomic unsigned n_users;
+    pg_trainer *t; /* only what never changes in a run is looked at: graph, names, shapes */
+    pg__optimiser optimiser;
+    uint64_t n_moves;
+    size_t n_bytes;                     /* of each flat: laid out as on the device */
+    void *params, *slots[PG_MAX_SLOTS]; /* slots: NULL where there is none, or none was wanted */
+} pg__snapshot;
+
+/* with_slots: the optimizer's state too. */
+pg_status pg__snapshot_take(pg__snapshot **out, pg_trainer *t, int with_slots, pg_err *err);
+pg__snapshot *pg__snapshot_share(pg__snapshot *s); /* one more user */
+void pg__snapshot_drop(pg__snapshot *s);           /* the last one frees it; NULL is allowed */
+
+/* The other way: parameters, and slots where the snapshot has them, but no counters. */
+pg_status pg__snapshot_restore(const pg__snapshot *s, pg_trainer *t, pg_err *err);
+
+#endif

@@ -1,0 +1,30 @@
+/* writer.h - files written by a thread of their own while the training goes on. One job at a time,
+ * in the order given; a job given while one is in work waits until that is done, so that memory and
+ * the age of what is on disk stay bounded. Where there can be no thread, jobs are done at once. */
+#ifndef PG_TRAIN_WRITER_H
+#define PG_TRAIN_WRITER_H
+
+#include "pg/err.h"
+
+typedef struct pg__writer pg__writer;
+
+typedef struct pg__job {
+    void *ctx;
+    pg_status (*work)(void *ctx, pg_err *err); /* in the thread */
+    /* By pg__writer_poll(), _wait() or _give(), in the caller's thread: how it went. A status other
+     * than PG_OK ends the run. */
+    pg_status (*done)(void *ctx, pg_status st, const pg_err *why, pg_err *err);
+    void (*free)(void *ctx); /* behind done, or without it where the writer is freed before */
+} pg__job;
+
+pg_status pg__writer_new(pg__writer **out, pg_err *err);
+
+/* Waits for the job before. The job is the writer's, also where this fails. */
+pg_status pg__writer_give(pg__writer *w, const pg__job *job, pg_err *err);
+pg_status pg__writer_poll(pg__writer *w, pg_err *err); /* tells of what is done */
+pg_status pg__writer_wait(pg__writer *w, pg_err *err); /* until all is done and told */
+
+/* Waits for what is in work, tells nobody. NULL is allowed. */
+void pg__writer_free(pg__writer *w);
+
+#endif
