@@ -95,6 +95,11 @@ static void put_pace(line *l, double seconds, size_t steps)
         put(l, " %.0fus/step", each * 1e6);
 }
 
+static int is_rate(const char *name)
+{
+    return strcmp(name, "lr") == 0 || strcmp(name, "learning_rate") == 0;
+}
+
 /* Keras' rule: four decimals, or four digits of what is smaller. */
 static void put_value(line *l, double v)
 {
@@ -108,7 +113,10 @@ static void put_values(line *l, const pg_logs *logs, const char *between, const 
 {
     for (size_t i = 0; i < logs->n; i++) {
         put(l, "%s%s%s", between, logs->names[i], equals);
-        put_value(l, logs->values[i]);
+        if (is_rate(logs->names[i]))
+            put(l, "%g", logs->values[i]);
+        else
+            put_value(l, logs->values[i]);
     }
 }
 

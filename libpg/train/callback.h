@@ -21,11 +21,14 @@ typedef struct pg__fit {
     const char *rate_name; /* "lr", for Keras 3 "learning_rate" */
     size_t epoch, batch;   /* in hand, from 0 */
     int stops;             /* after this epoch */
+    int terminates_on_nan; /* at once, where a loss is no number */
     int resumed;           /* train_begin: what was kept has been given back */
     size_t first_epoch;    /* that this process runs, and whether it begins within it */
     pg__writer
         *writer; /* of all files of the run; jobs that are done are told of after each step */
-    const pg_callback *cb; /* the program's own, or NULL */
+    const pg_callback *cb;  /* the program's own, or NULL */
+    struct pg__cb *calls; /* the others, in their order */
+    size_t n_calls;
     pg_status missing; /* not PG_OK: the run goes on to its end, and then fails with this: a file
                           that was asked for could not be written */
     pg_err why;
@@ -34,7 +37,7 @@ typedef struct pg__fit {
 typedef struct pg__cb_type {
     const char *name; /* Keras' class name */
     size_t n_bytes;   /* of self */
-    /* Before anything is trained: parameters, and whether their monitors exist. */
+    /* Before anything is trained: parameters, and whether their monitors exist; writes nothing. */
     pg_status (*open)(void *self, pg__fit *f, pg__settings *s, pg_err *err);
     /* All may be NULL. A status other than PG_OK ends the run: only for what cannot be gone on
      * with. */
@@ -47,8 +50,22 @@ typedef struct pg__cb_type {
     void (*close)(void *self, pg__fit *f);                       /* also where open failed */
 } pg__cb_type;
 
-/* The type of that name, as Keras compares names, or NULL with *err listing the known ones. */
-const pg__cb_type *pg__cb_type_of(const char *name, pg_err *err);
+/* One that was asked for. */
+typedef struct pg__cb {
+    const pg__cb_type *type;
+    void *self;
+} pg__cb;
+
+/* What opts->callbacks asks for; and what is asked of all of them in turn (train_begin,
+ * epoch_begin,
+ * ...), the first failure ends it. */
+pg_status pg__calls_open(pg__fit *f, pg_err *err);
+pg_status pg__calls_train_begin(pg__fit *f, pg_err *err);
+pg_status pg__calls_epoch_begin(pg__fit *f, pg_err *err);
+pg_status pg__calls_batch_end(pg__fit *f, const pg_logs *running, pg_err *err);
+pg_status pg__calls_epoch_end(pg__fit *f, const pg_logs *logs, pg_err *err);
+pg_status pg__calls_train_end(pg__fit *f, pg_err *err);
+void pg__calls_close(pg__fit *f);
 
 /* Is there, ever, a log of that name? PG_E_ARG names the known ones and the nearest. `what`: who
  * asks. */

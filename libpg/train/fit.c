@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "train/ahead.h"
 #include "train/alone.h"
+#include "train/callback.h"
 #include "train/forecast.h"
 #include "train/logs.h"
 #include "train/report.h"
@@ -15,6 +16,9 @@ typedef struct run {
     pg_data *data;
     const pg_fit_opts *opts;
     const pg_callback *cb;
+    pg__fit fit; /* the same, as callbacks see it */
+    pg_run what;
+    size_t n_epochs; /* finished */
     pg__feed train, val;
     int has_val;
     size_t batch_size;
@@ -34,8 +38,11 @@ static pg_status begin_pass(run *r, const pg__turn *turn, pg_err *err)
     pg__totals_clear(r->t, &r->pass);
     if (r->opts->reset_states)
         PG_TRY(pg__states_reset(r->t, err));
-    if (!turn->validation && r->cb && r->cb->epoch_begin)
+    if (turn->validation)
+        return PG_OK;
+    if (r->cb && r->cb->epoch_begin)
         PG_TRY(r->cb->epoch_begin(r->cb->user, turn->epoch, err));
+    PG_TRY(pg__calls_epoch_begin(&r->fit, err));
 done:
     return st;
 }
@@ -43,23 +50,34 @@ done:
 static pg_status end_pass(run *r, const pg__turn *turn, pg_err *err)
 {
     const size_t n = r->logs.n;
+    pg_status st = PG_OK;
     pg__logs_fill(r->t, r->logs.values + (turn->validation ? n : 0), &r->pass);
-    if (!turn->ends_epoch || !r->cb || !r->cb->epoch_end)
+    if (!turn->ends_epoch)
         return PG_OK;
-    const pg_logs logs = {r->logs.shown, r->logs.values, turn->validation ? 2 * n : n};
-    return r->cb->epoch_end(r->cb->user, turn->epoch, &logs, err);
+    const pg_logs logs = pg__logs_epoch(&r->logs, turn->validation, pg__fit_rate(&r->fit));
+    r->n_epochs++;
+    if (r->cb && r->cb->epoch_end)
+        PG_TRY(r->cb->epoch_end(r->cb->user, turn->epoch, &logs, err));
+    PG_TRY(pg__calls_epoch_end(&r->fit, &logs, err));
+done:
+    return st;
 }
 
-static pg_status tell_batch(run *r, size_t batch, pg_err *err)
+static pg_status end_batch(run *r, size_t batch, pg_err *err)
 {
     const size_t n = r->logs.n;
     double *running = r->logs.values + n; /* the validation's place is free now */
-    if (!r->cb || !r->cb->batch_end)
+    const pg_logs own = {r->logs.shown, r->logs.values, n}, mean = {r->logs.shown, running, n};
+    pg_status st = PG_OK;
+    if (r->fit.n_calls == 0 && !(r->cb && r->cb->batch_end))
         return PG_OK;
     pg__logs_fill(r->t, r->logs.values, &r->own);
     pg__logs_fill(r->t, running, &r->pass);
-    return r->cb->batch_end(r->cb->user, batch, &(pg_logs){r->logs.shown, r->logs.values, n},
-                            &(pg_logs){r->logs.shown, running, n}, err);
+    if (r->cb && r->cb->batch_end)
+        PG_TRY(r->cb->batch_end(r->cb->user, batch, &own, &mean, err));
+    PG_TRY(pg__calls_batch_end(&r->fit, &mean, err));
+done:
+    return st;
 }
 
 static pg_status stop_at_nan(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
@@ -79,39 +97,48 @@ static pg_status check_batch(run *r, const pg__batch *batch, const pg__turn *tur
     if (r->opts->cancel && __atomic_load_n(r->opts->cancel, __ATOMIC_RELAXED))
         return pg_fail(err, PG_E_CANCELLED, "interrupted in epoch %zu, after %sbatch %zu",
                        turn->epoch + 1, turn->validation ? "validation " : "", turn->batch + 1);
-    if (!turn->validation && r->opts->terminate_on_nan &&
+    if (!turn->validation && r->fit.terminates_on_nan &&
         (r->t->nan_found || !isfinite(pg__total_loss(r->t, &r->own))))
         return stop_at_nan(r, batch, turn, err);
     return PG_OK;
 }
 
+static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
+{
+    const pg__pass pass = turn->validation ? PG__TESTS : PG__TRAINS;
+    pg_status st = PG_OK;
+    r->fit.epoch = turn->epoch;
+    r->fit.batch = turn->batch;
+    if (turn->batch == 0)
+        PG_TRY(begin_pass(r, turn, err));
+    pg__totals_clear(r->t, &r->own);
+    const double clock = pg__now();
+    PG_TRY(pg__trainer_step(r->t, batch, pass, NULL, &r->own, err));
+    pg__totals_add(r->t, &r->pass, &r->own);
+    if (!turn->validation)
+        pg__spent_step(r->t, clock, batch->n_rows);
+    PG_TRY(check_batch(r, batch, turn, err));
+    if (!turn->validation)
+        PG_TRY(end_batch(r, turn->batch, err));
+    if (turn->is_last)
+        PG_TRY(end_pass(r, turn, err));
+done:
+    return st;
+}
+
 static pg_status run_batches(run *r, pg_err *err)
 {
     const pg__batch *batch = NULL;
-    double clock = pg__now();
-    pg__turn turn;
+    pg__turn turn = {.ends_epoch = 0};
     pg_status st = PG_OK;
-    for (;;) {
+    while (!(r->fit.stops && turn.ends_epoch)) {
+        double clock = pg__now(); /* what others do between the steps is not counted */
         PG_TRY(pg__ahead_next(r->ahead, &batch, &turn, err));
         if (!batch)
             break;
         if (!turn.validation)
             pg__lap(&clock, &r->t->spent.input);
-        if (turn.batch == 0)
-            PG_TRY(begin_pass(r, &turn, err));
-        pg__totals_clear(r->t, &r->own);
-        clock = pg__now();
-        PG_TRY(pg__trainer_step(r->t, batch, turn.validation ? PG__TESTS : PG__TRAINS, NULL,
-                                &r->own, err));
-        pg__totals_add(r->t, &r->pass, &r->own);
-        if (!turn.validation)
-            pg__spent_step(r->t, clock, batch->n_rows);
-        PG_TRY(check_batch(r, batch, &turn, err));
-        if (!turn.validation)
-            PG_TRY(tell_batch(r, turn.batch, err));
-        if (turn.is_last)
-            PG_TRY(end_pass(r, &turn, err));
-        clock = pg__now(); /* what others do between the steps is not counted */
+        PG_TRY(run_batch(r, batch, &turn, err));
     }
 done:
     return st;
@@ -196,6 +223,23 @@ done:
     return st;
 }
 
+static pg_status open_calls(run *r, pg_err *err)
+{
+    pg__fit *f = &r->fit;
+    *f = (pg__fit){.t = r->t,
+                   .opts = r->opts,
+                   .run = &r->what,
+                   .names = r->logs.shown,
+                   .n_names = r->logs.names.n,
+                   .rate_name = pg__rate_name(r->t),
+                   .terminates_on_nan = r->opts->terminate_on_nan,
+                   .first_epoch = r->opts->initial_epoch,
+                   .cb = r->cb};
+    const pg_status st = pg__calls_open(f, err);
+    r->t->stops_on_nan = f->terminates_on_nan;
+    return st;
+}
+
 /* Finds the data and everything that is as large as a batch. */
 static pg_status prepare(run *r, pg_err *err)
 {
@@ -213,6 +257,7 @@ static pg_status prepare(run *r, pg_err *err)
     PG_TRY(pg__totals_alloc(r->t, &r->own, err));
     PG_TRY(pg__totals_alloc(r->t, &r->pass, err));
     PG_TRY(pg__logs_open(&r->logs, r->t, r->has_val, err));
+    PG_TRY(open_calls(r, err));
     PG_TRY(plan_course(r, err));
     PG_TRY(pg__forecast_of(&r->forecast, r->t, r->batch_size, PG__AHEAD_BATCHES, err));
 done:
@@ -225,30 +270,37 @@ static pg_status start_reading(run *r, pg_err *err)
                          r->batch_size, err);
 }
 
-static pg_status tell_begin(const run *r, pg_err *err)
+static pg_status begin_training(run *r, pg_err *err)
 {
-    pg_run what = pg__run_of(r->t);
-    if (!r->cb || !r->cb->train_begin)
-        return PG_OK;
-    what.batch_size = r->batch_size;
-    what.n_batches = pg__course_steps(r->course);
-    what.n_epochs = r->opts->epochs ? r->opts->epochs : 1;
-    what.n_train = r->train.n_rows;
-    what.n_val = r->val.n_rows;
-    return r->cb->train_begin(r->cb->user, &what, err);
+    pg_status st = PG_OK;
+    r->what = pg__run_of(r->t);
+    r->what.batch_size = r->batch_size;
+    r->what.n_batches = pg__course_steps(r->course);
+    r->what.n_epochs = r->opts->epochs ? r->opts->epochs : 1;
+    r->what.n_train = r->train.n_rows;
+    r->what.n_val = r->val.n_rows;
+    if (r->cb && r->cb->train_begin)
+        PG_TRY(r->cb->train_begin(r->cb->user, &r->what, err));
+    PG_TRY(pg__calls_train_begin(&r->fit, err));
+done:
+    return st;
 }
 
-static pg_status tell_end(run *r, double began, pg_err *err)
+static pg_status end_training(run *r, double began, pg_err *err)
 {
     pg_fit_report report = pg__report_of(r->t, began);
     pg_status st = PG_OK;
-    report.n_epochs = (r->opts->epochs ? r->opts->epochs : 1) - r->opts->initial_epoch;
+    report.n_epochs = r->n_epochs;
     pg__ahead_free(r->ahead);
     r->ahead = NULL;
+    PG_TRY(pg__calls_train_end(&r->fit, err));
     if (r->opts->measure_alone && r->t->cut.n_replicas > 1 && report.rows_per_second > 0)
         PG_TRY(pg__measure_alone(r->t, &r->train, r->batch_size, &report.alone, err));
     if (r->cb && r->cb->train_end)
         r->cb->train_end(r->cb->user, &report);
+    if (r->fit.missing != PG_OK && err)
+        *err = r->fit.why;
+    st = r->fit.missing;
 done:
     return st;
 }
@@ -256,6 +308,7 @@ done:
 static void clean_up(run *r)
 {
     pg__ahead_free(r->ahead);
+    pg__calls_close(&r->fit);
     pg__course_free(r->course);
     pg__logs_close(&r->logs);
     pg__totals_free(&r->own);
@@ -286,7 +339,6 @@ static pg_status open_run(run *r, pg_err *err)
                        r->opts->epochs ? r->opts->epochs : 1, r->opts->initial_epoch);
     t->seed = r->opts->seed;
     t->spent = (pg__spent){0};
-    t->stops_on_nan = r->opts->terminate_on_nan;
     t->nan_found = 0;
     return prepare(r, err);
 }
@@ -318,9 +370,9 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     PG_TRY(open_run(&r, err));
     PG_TRY(pg__forecast_check(t, &r.forecast, err));
     PG_TRY(start_reading(&r, err));
-    PG_TRY(tell_begin(&r, err));
+    PG_TRY(begin_training(&r, err));
     PG_TRY(run_batches(&r, err));
-    PG_TRY(tell_end(&r, began, err));
+    PG_TRY(end_training(&r, began, err));
 done:
     clean_up(&r);
     return st;

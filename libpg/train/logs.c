@@ -151,6 +151,11 @@ done:
 
 /* ---- logs ---- */
 
+const char *pg__rate_name(const pg_trainer *t)
+{
+    return t->rules->sorted_logs ? "learning_rate" : "lr";
+}
+
 /* "loss", with several outputs one for each, then the metrics. */
 pg_status pg__logs_open(pg__logs *out, const pg_trainer *t, int has_val, pg_err *err)
 {
@@ -165,9 +170,12 @@ pg_status pg__logs_open(pg__logs *out, const pg_trainer *t, int has_val, pg_err 
             PG_TRY(pg__strs_printf(&out->names, err, "%s%s", prefix, t->metrics[i].name));
     }
     out->n = out->names.n / (has_val ? 2 : 1);
+    PG_TRY(pg__strs_printf(&out->names, err, "%s", pg__rate_name(t)));
     out->values = pg__mem_array(2 * out->n, sizeof *out->values);
     out->shown = pg__mem_array(out->names.n, sizeof *out->shown);
-    if (!out->values || !out->shown)
+    out->epoch_names = pg__mem_array(out->names.n, sizeof *out->epoch_names);
+    out->epoch_values = pg__mem_array(out->names.n, sizeof *out->epoch_values);
+    if (!out->values || !out->shown || !out->epoch_names || !out->epoch_values)
         PG_TRY(pg__nomem(err));
     for (size_t i = 0; i < out->names.n; i++)
         out->shown[i] = out->names.v[i];
@@ -180,6 +188,20 @@ void pg__logs_close(pg__logs *l)
     pg__strs_fini(&l->names);
     pg__mem_free(l->shown);
     pg__mem_free(l->values);
+    pg__mem_free(l->epoch_names);
+    pg__mem_free(l->epoch_values);
+}
+
+pg_logs pg__logs_epoch(pg__logs *l, int with_val, double rate)
+{
+    const size_t n = with_val ? 2 * l->n : l->n;
+    for (size_t i = 0; i < n; i++) {
+        l->epoch_names[i] = l->shown[i];
+        l->epoch_values[i] = l->values[i];
+    }
+    l->epoch_names[n] = l->shown[l->names.n - 1];
+    l->epoch_values[n] = rate;
+    return (pg_logs){l->epoch_names, l->epoch_values, n + 1};
 }
 
 void pg__logs_fill(const pg_trainer *t, double *values, const pg__totals *totals)

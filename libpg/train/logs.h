@@ -10,6 +10,12 @@ pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err);
 /* After that. */
 pg_status pg__logs_open(pg__logs *out, const pg_trainer *t, int has_val, pg_err *err);
 
+/* Keras' name for the learning rate in logs. */
+const char *pg__rate_name(const pg_trainer *t);
+
+/* The logs of an epoch: what `values` holds, with that learning rate. Valid until the next call. */
+pg_logs pg__logs_epoch(pg__logs *l, int with_val, double rate);
+
 /* The n numbers of these totals. */
 void pg__logs_fill(const pg_trainer *t, double *values, const pg__totals *totals);
 

@@ -59,10 +59,12 @@ typedef struct pg__worker {
 
 /* Numbers under Keras' names (logs.h). */
 typedef struct pg__logs {
-    pg__strs names;     /* "val_" ones behind */
+    pg__strs names;     /* "val_" ones behind, then the learning rate's */
     const char **shown; /* the same, as pg_logs wants them */
     double *values;     /* twice n: of the batch or epoch, running or validation */
-    size_t n;           /* without "val_" */
+    const char **epoch_names; /* what the last epoch had of them */
+    double *epoch_values;
+    size_t n; /* without "val_" */
 } pg__logs;
 void pg__logs_close(pg__logs *l);
 

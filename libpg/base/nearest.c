@@ -1,0 +1,64 @@
+/* nearest.c - distance: Levenshtein's, by Wagner and Fischer's table of one row. */
+#include "base/nearest.h"
+
+#include <string.h>
+
+#include "base/str.h"
+
+#define LONGEST 63 /* of names that are compared */
+#define TOO_FAR 3
+
+static size_t least(size_t a, size_t b, size_t c)
+{
+    const size_t ab = a < b ? a : b;
+    return ab < c ? ab : c;
+}
+
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[LONGEST + 1];
+    const size_t na = strlen(a), nb = strlen(b);
+    if (na > LONGEST || nb > LONGEST)
+        return TOO_FAR;
+    for (size_t j = 0; j <= nb; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= na; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= nb; j++) {
+            const size_t above = row[j];
+            row[j] = least(row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            diagonal = above;
+        }
+    }
+    return row[nb];
+}
+
+const char *pg__nearest(const char *s, const char *const *names, size_t n)
+{
+    const char *best = NULL;
+    size_t least_far = TOO_FAR;
+    for (size_t i = 0; i < n; i++) {
+        const size_t d = distance(s, names[i]);
+        if (d < least_far && d < strlen(s)) {
+            least_far = d;
+            best = names[i];
+        }
+    }
+    for (size_t i = 0; !best && *s && i < n; i++)
+        if (strncmp(s, names[i], strlen(s)) == 0)
+            best = names[i];
+    return best;
+}
+
+pg_status pg__list_known(pg_err *err, pg_status st, const char *const *names, size_t n)
+{
+    pg__str line = {0};
+    pg_status made = pg__str_puts(&line, n > 0 ? "known: " : "", NULL);
+    for (size_t i = 0; made == PG_OK && i < n; i++)
+        made = pg__str_printf(&line, NULL, "%s%s", i > 0 ? ", " : "", PG_SHOW(names[i]));
+    if (made == PG_OK && n > 0)
+        pg_err_detail(err, "%s", line.s);
+    pg__str_fini(&line);
+    return st;
+}

@@ -1,0 +1,16 @@
+/* nearest.h - what somebody who mistyped a name may have meant. */
+#ifndef PG_BASE_NEAREST_H
+#define PG_BASE_NEAREST_H
+
+#include <stddef.h>
+
+#include "pg/err.h"
+
+/* The one of n names that is fewer than three changes of a character away from s, or that s begins;
+ * NULL where none is. */
+const char *pg__nearest(const char *s, const char *const *names, size_t n);
+
+/* Adds a line of detail to a filled *err: "known: a, b, c". Returns err's code. */
+pg_status pg__list_known(pg_err *err, pg_status st, const char *const *names, size_t n);
+
+#endif
