@@ -4,6 +4,7 @@
 
 #include "pg/check.h"
 #include "pg/compare.h"
+#include "pg/config.h"
 #include "pg/convert.h"
 #include "pg/err.h"
 #include "pg/file.h"
