@@ -76,6 +76,22 @@ int cli_wants_file(const cli_opt *o)
     return o->arg && (strcmp(o->arg, "FILE") == 0 || strcmp(o->arg, "MODEL") == 0);
 }
 
+int cli_needs_argument(const cli_opt *o)
+{
+    return o->arg && !(o->count && o->text);
+}
+
+int cli_may_have_argument(const cli_opt *o)
+{
+    return o->count && o->text;
+}
+
+int cli_takes_list(const cli_opt *o)
+{
+    const size_t n = o->arg ? strlen(o->arg) : 0;
+    return n >= 4 && strcmp(o->arg + n - 4, ",...") == 0;
+}
+
 static size_t least3(size_t a, size_t b, size_t c)
 {
     a = a < b ? a : b;
@@ -110,21 +126,33 @@ static void leave_for_usage(void)
     exit(CLI_TROUBLE);
 }
 
-static void unknown_option(const char *name)
+const char *cli_nearest(const char *name, const char *(*next)(const void *ctx, size_t i),
+                        const void *ctx)
 {
-    const char *best = NULL;
+    const char *best = NULL, *one;
     size_t least = 3;
-    const cli_opt *o;
-    for (size_t i = 0; (o = cli_option(this_tool, i)); i++) {
-        const size_t d = distance(name, o->name);
+    for (size_t i = 0; (one = next(ctx, i)); i++) {
+        const size_t d = distance(name, one);
         if (d < least) {
             least = d;
-            best = o->name;
+            best = one;
         }
     }
-    for (size_t i = 0; !best && name[0] && (o = cli_option(this_tool, i)); i++)
-        if (strncmp(name, o->name, strlen(name)) == 0)
-            best = o->name;
+    for (size_t i = 0; !best && name[0] && (one = next(ctx, i)); i++)
+        if (strncmp(name, one, strlen(name)) == 0)
+            best = one;
+    return best;
+}
+
+static const char *option_name(const void *tool, size_t i)
+{
+    const cli_opt *o = cli_option(tool, i);
+    return o ? o->name : NULL;
+}
+
+static void unknown_option(const char *name)
+{
+    const char *best = cli_nearest(name, option_name, this_tool);
     cli_complain(NULL, NULL, "unknown option --%s%s%s%s", cli_name(name).s,
                  best ? "; did you mean --" : "", best ? best : "", best ? "?" : "");
     if (best)
@@ -141,12 +169,31 @@ static int is_choice(const char *choices, const char *value)
     return 0;
 }
 
+static const cli_opt *set_ones[128];
+static size_t n_set;
+
+static int was_given(const cli_opt *o)
+{
+    for (size_t i = 0; i < n_set; i++)
+        if (set_ones[i] == o)
+            return 1;
+    return 0;
+}
+
+int cli_given(const char *name)
+{
+    for (size_t i = 0; i < n_set; i++)
+        if (strcmp(set_ones[i]->name, name) == 0)
+            return 1;
+    return 0;
+}
+
 /* Lists ("A,B,...") may be given in pieces. What is joined lives as long as the program. */
 static const char *add_to_list(const cli_opt *o, const char *had, const char *value)
 {
-    const size_t n = o->arg ? strlen(o->arg) : 0, size = had ? strlen(had) + strlen(value) + 2 : 0;
-    if (!had || n < 4 || strcmp(o->arg + n - 4, ",...") != 0)
+    if (!had || !was_given(o) || !cli_takes_list(o))
         return value;
+    const size_t size = strlen(had) + strlen(value) + 2;
     char *both = malloc(size);
     if (!both) {
         cli_complain(NULL, NULL, "out of memory");
@@ -156,30 +203,49 @@ static const char *add_to_list(const cli_opt *o, const char *had, const char *va
     return both;
 }
 
-static void set_option(const cli_opt *o, const char *value)
+static int set_value(const cli_opt *o, const char *value, cli_buf *why)
 {
     if (o->count)
         ++*o->count;
     if (o->count && !value)
-        return;
+        return 1;
     if (o->choices && !is_choice(o->choices, value)) {
-        cli_complain(NULL, NULL, "--%s: \"%s\" is not one of %s", o->name, cli_name(value).s,
-                     o->choices);
-        exit(CLI_TROUBLE);
+        snprintf(why->s, sizeof why->s, "\"%.100s\" is not one of %s", cli_name(value).s,
+                 o->choices);
+        return 0;
     }
     if (o->text) {
         *o->text = add_to_list(o, *o->text, value);
-        return;
+        return 1;
     }
     char *end = NULL;
     errno = 0;
     const unsigned long n = strtoul(value, &end, 10);
     if (errno || *end || value[0] < '0' || value[0] > '9' || n == 0 || n > 1000000) {
-        cli_complain(NULL, NULL, "--%s: \"%s\" is not a whole number from 1", o->name,
-                     cli_name(value).s);
-        exit(CLI_TROUBLE);
+        snprintf(why->s, sizeof why->s, "\"%.100s\" is not a whole number from 1",
+                 cli_name(value).s);
+        return 0;
     }
     *o->number = (unsigned)n;
+    return 1;
+}
+
+int cli_set(const cli_opt *o, const char *value, cli_buf *why)
+{
+    if (!set_value(o, value, why))
+        return 0;
+    if (!was_given(o) && n_set < sizeof set_ones / sizeof *set_ones)
+        set_ones[n_set++] = o;
+    return 1;
+}
+
+static void set_option(const cli_opt *o, const char *value)
+{
+    cli_buf why;
+    if (cli_set(o, value, &why))
+        return;
+    cli_complain(NULL, NULL, "--%s: %s", o->name, why.s);
+    exit(CLI_TROUBLE);
 }
 
 /* "--name", "--name=value" or "--name value"; returns how many more arguments were used. */
@@ -198,15 +264,15 @@ static int long_option(const char *arg, const char *next)
             break;
     if (!o) {
         unknown_option(name);
-    } else if (!o->arg && !o->text && eq) {
+    } else if (!cli_needs_argument(o) && !cli_may_have_argument(o) && eq) {
         cli_complain(NULL, NULL, "--%s takes no value", name);
         leave_for_usage();
-    } else if (o->arg && !eq && !next) {
+    } else if (cli_needs_argument(o) && !eq && !next) {
         cli_complain(NULL, NULL, "--%s needs a value (%s)", name, o->arg);
         leave_for_usage();
     } else {
-        set_option(o, eq ? eq + 1 : o->arg ? next : NULL);
-        return o->arg && !eq;
+        set_option(o, eq ? eq + 1 : cli_needs_argument(o) ? next : NULL);
+        return cli_needs_argument(o) && !eq;
     }
     return 0;
 }
@@ -223,7 +289,7 @@ static int short_options(const char *arg, const char *next)
             const char one[2] = {*arg, 0};
             cli_complain(NULL, NULL, "unknown option -%s", cli_name(one).s);
             leave_for_usage();
-        } else if (!o->arg) {
+        } else if (!cli_needs_argument(o)) {
             set_option(o, NULL);
         } else if (arg[1]) {
             set_option(o, arg + 1 + (arg[1] == '='));

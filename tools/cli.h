@@ -15,9 +15,9 @@
 enum { CLI_OK = 0, CLI_NO = 1, CLI_TROUBLE = 2, CLI_LACKS = 3, CLI_INTERRUPTED = 130 };
 
 /* One option. One of count, text and number is set: a switch counts how often it was given, an
- * option with an argument keeps the last one. With count and text both set it is a switch that may
- * have an argument, one of the choices, behind '='. A tool's own option stands before a common one
- * of the same name. The table ends with {0}. */
+ * option with an argument keeps the last one, a list ("A,...") all of them. With count and text
+ * both set it is a switch that may have an argument behind '='. A tool's own option stands before a
+ * common one of the same name. The table ends with {0}. */
 typedef struct cli_opt {
     char letter;         /* 0 = none */
     const char *name;    /* without "--" */
@@ -68,8 +68,25 @@ const char *cli_tool_name(void);
 /* The i-th option that a tool has, its own first, then the common ones; NULL at the end. */
 const cli_opt *cli_option(const cli_tool *tool, size_t i);
 
-/* Whether an argument of the option is the name of a file. */
+/* Whether an argument of the option is the name of a file; whether there must be an argument, or
+ * may be one; whether it is a list. */
 int cli_wants_file(const cli_opt *o);
+int cli_needs_argument(const cli_opt *o);
+int cli_may_have_argument(const cli_opt *o);
+int cli_takes_list(const cli_opt *o);
+
+/* Was it on the command line, or set by cli_set()? */
+int cli_given(const char *name);
+
+/* Sets an option as the command line does (value NULL: a switch without an argument), for values
+ * that come from elsewhere: 0 and `why` filled where it cannot be that. */
+typedef struct cli_buf cli_buf;
+int cli_set(const cli_opt *o, const char *value, cli_buf *why);
+
+/* The name that was probably meant among those that next(ctx, i) gives, NULL behind the last; NULL:
+ * none is near. */
+const char *cli_nearest(const char *name, const char *(*next)(const void *ctx, size_t i),
+                        const void *ctx);
 
 /* A signal sets this flag once a tool has asked for it; before, it ends the program at once. */
 const volatile int *cli_cancel(void);
@@ -120,9 +137,9 @@ void cli_color(FILE *f, cli_style style);
 size_t cli_width(const char *utf8); /* columns that text takes, one per character */
 
 /* A buffer for one short piece of text, so that these can stand in a printf. */
-typedef struct cli_buf {
+struct cli_buf {
     char s[256];
-} cli_buf;
+};
 
 cli_buf cli_name(const char *name); /* a name from a file, control bytes escaped */
 cli_buf cli_name_n(const char *name, size_t len);

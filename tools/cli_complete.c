@@ -17,7 +17,7 @@ static void bash(const cli_tool *t)
     puts("    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
          "    case $prev in");
     for (size_t i = 0; (o = cli_option(t, i)); i++) {
-        if (!o->arg)
+        if (!cli_needs_argument(o))
             continue;
         printf("    --%s", o->name);
         if (o->letter)
@@ -62,16 +62,20 @@ static void zsh(const cli_tool *t)
     for (size_t i = 0; (o = cli_option(t, i)); i++) {
         if (o->letter)
             printf("  '(-%c --%s)'{-%c,--%s%s}'[", o->letter, o->name, o->letter, o->name,
-                   o->arg ? "=" : "");
+                   cli_needs_argument(o) ? "=" : "");
         else
-            printf("  '--%s%s[", o->name, o->arg ? "=" : "");
+            printf("  '--%s%s[", o->name, cli_needs_argument(o) ? "=" : "");
         print_help_text(o->help, 1);
         putchar(']');
-        if (o->arg && o->choices) {
+        if (!cli_needs_argument(o)) {
+            puts("' \\");
+            continue;
+        }
+        if (o->choices) {
             printf(":%s:(", o->arg);
             print_choices(o->choices);
             putchar(')');
-        } else if (o->arg) {
+        } else {
             printf(":%s:%s", o->arg, cli_wants_file(o) ? "_files" : "");
         }
         puts("' \\");
@@ -87,11 +91,11 @@ static void fish(const cli_tool *t)
         if (o->letter)
             printf(" -s %c", o->letter);
         printf(" -l %s", o->name);
-        if (o->arg && o->choices) {
+        if (cli_needs_argument(o) && o->choices) {
             fputs(" -x -a '", stdout);
             print_choices(o->choices);
             putchar('\'');
-        } else if (o->arg) {
+        } else if (cli_needs_argument(o)) {
             fputs(cli_wants_file(o) ? " -r" : " -x", stdout);
         }
         fputs(" -d '", stdout);

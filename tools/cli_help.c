@@ -8,16 +8,14 @@ enum { COLUMN = 26 }; /* where the explanations start */
 static void print_option(const cli_opt *o)
 {
     char left[80];
-    const int may = !o->arg && o->text; /* have an argument */
+    const int may = cli_may_have_argument(o);
+    const char *arg = !may ? o->arg : o->arg ? o->arg : o->choices;
     const int n = snprintf(left, sizeof left, "  %c%c%c --%s%s%s%s", o->letter ? '-' : ' ',
                            o->letter ? o->letter : ' ', o->letter ? ',' : ' ', o->name,
-                           o->arg ? " "
-                           : may  ? "[="
-                                  : "",
-                           o->arg ? o->arg
-                           : may  ? o->choices
-                                  : "",
-                           may ? "]" : "");
+                           may   ? "[="
+                           : arg ? " "
+                                 : "",
+                           arg ? arg : "", may ? "]" : "");
     if (n + 2 > COLUMN)
         printf("%s\n%*s%s\n", left, COLUMN, "", o->help);
     else

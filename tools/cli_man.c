@@ -51,10 +51,10 @@ static void print_options(const cli_tool *t)
         if (o->letter)
             printf("Fl %c , ", o->letter);
         printf("Fl -%s", o->name);
-        if (o->arg)
+        if (cli_may_have_argument(o))
+            printf(" Ns [=%s]", o->arg ? o->arg : o->choices);
+        else if (o->arg)
             printf(" Ar %s", o->arg);
-        else if (o->text)
-            printf(" Ns [=%s]", o->choices);
         putchar('\n');
         putchar(toupper((unsigned char)o->help[0]));
         man_text(o->help + 1);

@@ -50,18 +50,33 @@ static pg_status run(pg_err *err)
     return st;
 }
 
+/* From the command line and --config to what the library takes. */
+static pg_status read_arguments(pg_err *err)
+{
+    pg_status st = fit_read_config(err);
+    if (st == PG_OK)
+        st = fit_take_demo(err);
+    if (st == PG_OK)
+        st = fit_make_callbacks(err);
+    if (st == PG_OK)
+        fit_read_arguments();
+    return st;
+}
+
 int main(int argc, char **argv)
 {
     pg_err err = {0};
-    pg_status st = PG_OK;
-    fit_read_arguments(cli_parse(&fit_tool, argc, argv) ? argv[1] : NULL);
-    if (fit_args.list_layers)
+    fit_args.train.model = cli_parse(&fit_tool, argc, argv) ? argv[1] : NULL;
+    pg_status st = read_arguments(&err);
+    if (st == PG_OK && fit_args.list_layers)
         fit_print_layers();
-    else if (!fit_take_demo(&err) || !fit_check_arguments(&err))
+    else if (st == PG_OK && fit_args.print_config)
+        fit_print_config();
+    else if (st == PG_OK && !fit_check_arguments(&err))
         st = err.code;
-    else if (fit_args.summary)
+    else if (st == PG_OK && fit_args.summary)
         st = fit_print_summary(fit_args.train.model, &err);
-    else
+    else if (st == PG_OK)
         st = run(&err);
     return cli_finish(st == PG_OK ? CLI_OK : cli_fail(&err));
 }

@@ -12,16 +12,31 @@ typedef struct fit_arguments {
     const char *predict, *out;
     const char *output, *demo;
     const char *json; /* "batch", or NULL */
+    const char *config;
     int force, full_model, dry_run;
-    int summary, list_layers, evaluate;
+    int summary, list_layers, evaluate, print_config;
 } fit_arguments;
 extern fit_arguments fit_args;
 extern const cli_tool fit_tool;
 
 /* After parsing: fills in what the table cannot, and checks what no library call would refuse;
  * fit_check_arguments() is 0 and *err filled where something is wrong. */
-void fit_read_arguments(const char *model); /* NULL: none was given */
+void fit_read_arguments(void);
 int fit_check_arguments(pg_err *err);
+
+/* pgfit_config.c: --config, for what the command line left open, and --print-config. */
+pg_status fit_read_config(pg_err *err);
+void fit_print_config(void);
+void fit_set_where_open(const char *option, const char *value);
+const cli_opt *fit_option(const char *name); /* {0} at last */
+cli_buf fit_shown(const pg_config *v);       /* in an error: texts in quotes, long ones cut */
+int fit_is_number(const char *s);            /* as JSON writes them: "007" is none */
+
+/* pgfit_callbacks.c: the callbacks that options and the file ask for. */
+pg_status fit_take_callbacks(const pg_config *v, pg_err *err); /* of the file, before: */
+pg_status fit_make_callbacks(pg_err *err);                     /* of the options */
+int fit_is_of_callback(const char *option);
+void fit_print_callbacks(void); /* the elements of a list */
 
 /* pgfit_model.c: what is told of a model, and of the layers there are. */
 pg_status fit_print_summary(const char *model, pg_err *err);
@@ -32,8 +47,8 @@ pg_status fit_open_data(pg_data **out, const char *path, pg_err *err);
 pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err);
 pg_status fit_predict(pg_trainer *t, pg_err *err);
 
-/* pgfit_demo.c: fills in model, data and what else was left open; 0 and *err: it cannot. */
-int fit_take_demo(pg_err *err);
+/* pgfit_demo.c: fills in model, data and what else was left open. */
+pg_status fit_take_demo(pg_err *err);
 
 /* pgfit_plan.c: what training would need. */
 pg_status fit_plan(pg_trainer *t, pg_data *data, pg_err *err);

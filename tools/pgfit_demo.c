@@ -34,19 +34,15 @@ static int find_files(void)
 }
 
 /* Everything that was not asked for otherwise. */
-int fit_take_demo(pg_err *err)
+pg_status fit_take_demo(pg_err *err)
 {
     if (!fit_args.demo)
-        return 1;
-    if (!find_files()) {
-        (void)pg_fail(err, PG_E_IO, "--demo digits: its files are not there: %s/digits",
-                      PG_DATADIR);
-        return 0;
-    }
-    if (fit_args.train.model || fit_args.data) {
-        (void)pg_fail(err, PG_E_ARG, "--demo brings its own model and data");
-        return 0;
-    }
+        return PG_OK;
+    if (!find_files())
+        return pg_fail(err, PG_E_IO, "--demo digits: its files are not there: %s/digits",
+                       PG_DATADIR);
+    if (fit_args.train.model || fit_args.data)
+        return pg_fail(err, PG_E_ARG, "--demo brings its own model and data");
     fit_args.train.model = model;
     fit_args.data = data;
     fit_args.validation = data;
@@ -54,11 +50,10 @@ int fit_take_demo(pg_err *err)
         fit_args.train.loss = "sparse_categorical_crossentropy";
     if (!fit_args.train.metrics)
         fit_args.train.metrics = "accuracy";
-    if (!fit_args.train.optimizer)
+    if (!fit_args.train.optimizer && !fit_args.train.optimizer_json)
         fit_args.train.optimizer = "adam";
-    if (fit_args.fit.epochs == 0)
-        fit_args.fit.epochs = 20;
-    if (fit_args.fit.batch_size == 0)
-        fit_args.fit.batch_size = 64;
-    return 1;
+    fit_set_where_open("epochs", "20");
+    fit_set_where_open("batch-size", "64");
+    fit_args.demo = NULL; /* all of it is said now */
+    return PG_OK;
 }

@@ -4,12 +4,20 @@
 
 #include "pgfit.h"
 
-fit_arguments fit_args;
+/* What stands here is what holds where nothing is given. */
+fit_arguments fit_args = {.train = {.devices = "cpu:0"}, .interpolation = "bilinear"};
 
-static const char *validation_split, *shuffle, *rules, *family, *gpus, *reset, *bn, *conv;
+static const char *validation_split, *shuffle, *rules, *family, *gpus, *bn;
+static const char *reset = "never", *conv = "auto";
 static int shuffled;
-static unsigned accumulate, initial_epoch, steps, val_steps, val_freq;
-static unsigned epochs, batch_size, threads, lanes, seed;
+static unsigned accumulate = 1, initial_epoch, steps, val_steps, val_freq = 1;
+static unsigned epochs = 1, batch_size, threads, lanes, seed;
+
+/* Parameters of callbacks, for which pgfit_callbacks.c looks in the table. */
+static const char *reduce_lr, *early_stop, *tensorboard, *csv, *report;
+static const char *checkpoint, *monitor, *mode, *save_freq, *threshold, *verify, *max_shard;
+static int best_only, weights_only, append;
+static unsigned period, keep, tensorboard_every, histogram_freq;
 
 static const cli_opt options[] = {
     {0, "data", "FILE[,FILE...]", NULL, &fit_args.data, NULL, NULL,
@@ -74,6 +82,39 @@ static const cli_opt options[] = {
      "equal bits on every run and for every number of devices"},
     {0, "lanes", "N", NULL, NULL, &lanes, NULL,
      "deterministic: parts of a batch, a power of two (default 8)"},
+    {0, "checkpoint", "TEMPLATE", NULL, &checkpoint, NULL, NULL,
+     "save after every epoch: {epoch}, {val_loss:.4f}, ... are filled in; formats as with -o"},
+    {0, "monitor", "NAME", NULL, &monitor, NULL, NULL,
+     "checkpoint: what is best, of loss and metrics (default val_loss)"},
+    {0, "mode", "MODE", NULL, &mode, NULL, "auto|min|max",
+     "checkpoint: the lowest is best, or the highest (auto: \"acc\" in its name)"},
+    {0, "save-best-only", NULL, &best_only, NULL, NULL, NULL, "checkpoint: only when it improves"},
+    {0, "save-weights-only", NULL, &weights_only, NULL, NULL, NULL,
+     "checkpoint: an .h5 without description and optimizer"},
+    {0, "save-freq", "epoch|N", NULL, &save_freq, NULL, NULL,
+     "checkpoint: after every N batches (default epoch)"},
+    {0, "period", "N", NULL, NULL, &period, NULL, "checkpoint: after every N epochs (default 1)"},
+    {0, "initial-value-threshold", "X", NULL, &threshold, NULL, NULL,
+     "checkpoint: what the first one must improve on"},
+    {0, "keep", "N", NULL, NULL, &keep, NULL,
+     "checkpoint: the last N and the best one stay (default all)"},
+    {0, "verify", "WHICH", NULL, &verify, NULL, "all|best|none",
+     "checkpoint: load again on one device (default best)"},
+    {0, "max-shard-size", "SIZE", NULL, &max_shard, NULL, NULL,
+     "checkpoint: what is larger becomes a folder of shards: 2GB, 500MiB"},
+    {0, "reduce-lr", "KEY=VALUE,...", NULL, &reduce_lr, NULL, NULL,
+     "Keras' ReduceLROnPlateau: factor=0.1,patience=10,monitor=val_loss"},
+    {0, "early-stop", "KEY=VALUE,...", NULL, &early_stop, NULL, NULL,
+     "Keras' EarlyStopping: patience=15,restore_best,monitor=val_loss"},
+    {0, "tensorboard", "DIR", NULL, &tensorboard, NULL, NULL, "write event files for TensorBoard"},
+    {0, "tensorboard-every", "N", NULL, NULL, &tensorboard_every, NULL,
+     "tensorboard: values of every N-th batch too"},
+    {0, "histogram-freq", "N", NULL, NULL, &histogram_freq, NULL,
+     "tensorboard: histograms of the weights every N epochs"},
+    {0, "csv", "FILE", NULL, &csv, NULL, NULL, "write a line per epoch, as Keras' CSVLogger"},
+    {0, "append", NULL, &append, NULL, NULL, NULL, "csv: behind what the file holds"},
+    {0, "report", "FILE", NULL, &report, NULL, NULL,
+     "write a page for a browser, anew after every epoch"},
     {'o', "output", "FILE", NULL, &fit_args.output, NULL, NULL,
      "save the trained model here: .h5, .weights.h5 or .safetensors (weights), .keras (all)"},
     {0, "full-model", NULL, &fit_args.full_model, NULL, NULL, NULL,
@@ -85,6 +126,10 @@ static const cli_opt options[] = {
      "write what the model (trained, with --data) makes of these inputs"},
     {0, "out", "FILE", NULL, &fit_args.out, NULL, NULL,
      "with --predict: .npy, or .npz with y0, y1, ..."},
+    {0, "config", "FILE", NULL, &fit_args.config, NULL, NULL,
+     "take what is not given here from a JSON file: words of Keras, long options with _ for -"},
+    {0, "print-config", NULL, &fit_args.print_config, NULL, NULL, NULL,
+     "print all that is in force as --config takes it, and leave"},
     {0, "demo", "NAME", NULL, &fit_args.demo, NULL, "digits",
      "train a small model on data that came with the program"},
     {0, "summary", NULL, &fit_args.summary, NULL, NULL, NULL,
@@ -138,6 +183,21 @@ const cli_tool fit_tool = {
     .max_operands = 1,
 };
 
+const cli_opt *fit_option(const char *name)
+{
+    const cli_opt *o = options;
+    while (o->name && strcmp(o->name, name) != 0)
+        o++;
+    return o;
+}
+
+void fit_set_where_open(const char *option, const char *value)
+{
+    cli_buf why;
+    if (!cli_given(option))
+        (void)cli_set(fit_option(option), value, &why);
+}
+
 /* A share above 0 and below 1. */
 static int read_share(pg_err *err)
 {
@@ -181,16 +241,15 @@ int fit_check_arguments(pg_err *err)
 
 static int conv_choice(void)
 {
-    if (!conv || strcmp(conv, "auto") == 0)
+    if (strcmp(conv, "auto") == 0)
         return 0;
     return strcmp(conv, "direct") == 0 ? 1 : 2;
 }
 
-void fit_read_arguments(const char *model)
+void fit_read_arguments(void)
 {
-    fit_args.train.model = model;
     fit_args.train.rules = rules;
-    fit_args.fit.reset_states = reset && strcmp(reset, "epoch") == 0;
+    fit_args.fit.reset_states = strcmp(reset, "epoch") == 0;
     fit_args.train.optimizer_rules = !family ? 0 : strcmp(family, "legacy") == 0 ? 1 : 2;
     fit_args.train.conv = conv_choice();
     fit_args.train.threads = threads;

@@ -10,7 +10,7 @@
 
 static const char *devices(void)
 {
-    return fit_args.train.devices && *fit_args.train.devices ? fit_args.train.devices : "cpu:0";
+    return *fit_args.train.devices ? fit_args.train.devices : "cpu:0";
 }
 
 /* As multi_gpu_model cuts a batch: the last device takes the rest. */
