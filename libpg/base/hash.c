@@ -124,6 +124,23 @@ static uint32_t word(const unsigned char *p, size_t n)
     return w;
 }
 
+/* Castagnoli's polynomial, reflected; four bits at a time. */
+uint32_t pg__crc32c(const void *data, size_t n)
+{
+    static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
+                                       0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
+                                       0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+                                       0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
+    const unsigned char *p = data;
+    uint32_t crc = ~0u;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= p[i];
+        crc = crc >> 4 ^ table[crc & 15];
+        crc = crc >> 4 ^ table[crc & 15];
+    }
+    return ~crc;
+}
+
 /* Source: "lookup3.c", Bob Jenkins, May 2006, public domain; initial value 0. */
 uint32_t pg__lookup3(const void *data, size_t n)
 {

@@ -8,6 +8,9 @@
 /* zlib's CRC-32 (RFC 1952), continued from crc (0 to start). */
 uint32_t pg__crc32(uint32_t crc, const void *p, size_t n);
 
+/* CRC-32C (RFC 3720, appendix B.4), for short records. */
+uint32_t pg__crc32c(const void *p, size_t n);
+
 /* Bob Jenkins' lookup3, as HDF5 checks its metadata (format specification, "Checksum"). */
 uint32_t pg__lookup3(const void *p, size_t n);
 

@@ -168,9 +168,6 @@ pg_status pg__split_side_manifest(pg__split *s, const pg__manifest *m, pg_err *e
 
 /* ---- split_folder.c ---- */
 
-/* Makes a folder and those above it; the first `fixed` characters of path exist. */
-pg_status pg__split_make_folders(const char *path, size_t fixed, pg_err *err);
-
 /* Makes the folder, or checks that what is in it is an interrupted run of this split: none but
  * these files. With force, an earlier split in it is replaced when this one is whole; until then
  * all is written beside it. n_bytes: room that is needed. Nothing is made in a dry run. */

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "io/folder.h"
 #include "wrap/split.h"
 
 /* Writes what the file does not share with the input already. */
@@ -101,7 +102,7 @@ pg_status pg__split_open(pg__split *s, const char *path, pg__sink **out, pg_err 
     if (st == PG_E_IO && full.s && strchr(path, '/')) { /* its folder is not there yet */
         char *slash = strrchr(full.s, '/');
         *slash = 0;
-        st = pg__split_make_folders(full.s, strlen(s->into), err);
+        st = pg__folder_make(full.s, strlen(s->into), err);
         *slash = '/';
         if (st == PG_OK)
             st = pg__sink_open(out, full.s, &o, err);

@@ -19,6 +19,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "io/folder.h"
 #include "wrap/split.h"
 
 #define SUMS      "SHA256SUMS"
@@ -186,27 +187,6 @@ static pg_status check_space(const pg__split *s, uint64_t n_bytes, pg_err *err)
     return PG_E_IO;
 }
 
-pg_status pg__split_make_folders(const char *path, size_t fixed, pg_err *err)
-{
-    pg_status st = PG_OK;
-    char *copy = pg__mem_strdup(path);
-    if (!copy)
-        return pg__nomem(err);
-    for (char *p = copy + fixed;; p++) {
-        if (*p && *p != '/')
-            continue;
-        const char end = *p;
-        *p = 0;
-        if (*copy && mkdir(copy, 0777) && errno != EEXIST)
-            st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot make this folder", PG_SHOW(copy));
-        *p = end;
-        if (!end || st != PG_OK)
-            break;
-    }
-    pg__mem_free(copy);
-    return st;
-}
-
 /* The manifest beside safetensors and Keras' shards comes before their index: it ends no split. */
 static int is_side_manifest(const char *path)
 {
@@ -306,7 +286,7 @@ pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *fil
         goto done;
     }
     if (!s->o->write.dry_run) {
-        PG_TRY(pg__split_make_folders(s->into, 1, err));
+        PG_TRY(pg__folder_make(s->into, 1, err));
         PG_TRY(check_space(s, n_bytes, err));
     }
 done:

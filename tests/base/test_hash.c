@@ -29,6 +29,21 @@ static void crc32_of_nothing_changes_nothing(void **state)
     assert_int_equal(pg__crc32(0xCBF43926, NULL, 0), 0xCBF43926);
 }
 
+static void crc32c_agrees_with_its_rfc(void **state)
+{
+    (void)state;
+    unsigned char bytes[32];
+    assert_int_equal(pg__crc32c("", 0), 0);
+    assert_int_equal(pg__crc32c("123456789", 9), 0xE3069283);
+    memset(bytes, 0, sizeof bytes);
+    assert_int_equal(pg__crc32c(bytes, sizeof bytes), 0x8A9136AA);
+    memset(bytes, 0xFF, sizeof bytes);
+    assert_int_equal(pg__crc32c(bytes, sizeof bytes), 0x62A8AB43);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)i;
+    assert_int_equal(pg__crc32c(bytes, sizeof bytes), 0x46DD794E);
+}
+
 static void lookup3_agrees_with_its_authors_examples(void **state)
 {
     (void)state;
@@ -45,5 +60,6 @@ static void fletcher32_sums_big_endian_words(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(crc32_is_zlibs), cmocka_unit_test(crc32_of_any_piece_is_zlibs),
              cmocka_unit_test(crc32_of_nothing_changes_nothing),
+             cmocka_unit_test(crc32c_agrees_with_its_rfc),
              cmocka_unit_test(lookup3_agrees_with_its_authors_examples),
              cmocka_unit_test(fletcher32_sums_big_endian_words))

@@ -1,0 +1,13 @@
+/* folder.h - folders that are made where they are missing. */
+#ifndef PG_IO_FOLDER_H
+#define PG_IO_FOLDER_H
+
+#include <stddef.h>
+
+#include "pg/err.h"
+
+/* Every folder on the way to path, and path itself, as mkdir -p does; the first `fixed` bytes are
+ * there already. PG_E_IO names the one that could not be made. */
+pg_status pg__folder_make(const char *path, size_t fixed, pg_err *err);
+
+#endif
