@@ -54,6 +54,7 @@ pg_status fit_take_demo(pg_err *err);
 pg_status fit_plan(pg_trainer *t, pg_data *data, pg_err *err);
 
 /* pgfit_screen.c: a run while it goes on. */
+void fit_show_note(const char *text);
 void fit_show_notes(const pg_trainer *t, size_t *n_shown); /* those that were not shown yet */
 typedef struct fit_screen {
     pg_run run;

@@ -23,10 +23,19 @@ static pg_predict_opts predict_options(void)
         .batch_size = fit_args.fit.batch_size, .force = fit_args.force, .cancel = cli_cancel()};
 }
 
+/* What nobody trained tells nothing, and looks as if it did. */
+static void note_untrained(const pg_trainer *t)
+{
+    if (pg_trainer_is_untrained(t))
+        fit_show_note("the weights are the initializers' draw, nothing was trained: --weights FILE "
+                      "gives others");
+}
+
 pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err)
 {
     const pg_predict_opts opts = predict_options();
     pg_logs logs;
+    note_untrained(t);
     const pg_status st = pg_evaluate(t, data, &opts, &logs, err);
     if (st != PG_OK)
         return st;
@@ -44,6 +53,7 @@ pg_status fit_predict(pg_trainer *t, pg_err *err)
 {
     const pg_predict_opts opts = predict_options();
     pg_data *data = NULL;
+    note_untrained(t);
     pg_status st = fit_open_data(&data, fit_args.predict, err);
     if (st == PG_OK)
         st = pg_predict_file(t, data, fit_args.out, &opts, err);

@@ -51,6 +51,8 @@ static const cli_opt options[] = {
      "how much the rows of a class count in training"},
     {0, "loss-from-probabilities", NULL, &fit_args.train.loss_from_probabilities, NULL, NULL, NULL,
      "never compute losses on logits"},
+    {0, "compile-from", "FILE", NULL, &fit_args.train.compile_from, NULL, NULL,
+     "take what is not given of optimizer, loss and metrics from this full model"},
     {0, "rules", "VERSION", NULL, &rules, NULL, NULL, "compute as this version of Keras"},
     {0, "epochs", "N", NULL, NULL, &epochs, NULL, "passes over the data (default 1)"},
     {0, "initial-epoch", "N", NULL, NULL, &initial_epoch, NULL,
@@ -230,6 +232,8 @@ int fit_check_arguments(pg_err *err)
         pg_err_hint(err, "--out predictions.npy");
     } else if (fit_args.out && !fit_args.predict) {
         (void)pg_fail(err, PG_E_ARG, "--out is where --predict writes; trained weights go to -o");
+    } else if (fit_args.full_model && !fit_args.output) {
+        (void)pg_fail(err, PG_E_ARG, "--full-model belongs to -o, which is not given");
     } else if (!fit_args.data && (fit_args.evaluate || !fit_args.predict)) {
         (void)pg_fail(err, PG_E_ARG, "no --data given");
         pg_err_hint(err, "pgfit --help");

@@ -265,16 +265,19 @@ pg_callback fit_screen_callback(fit_screen *s)
                          .train_end = train_end};
 }
 
+void fit_show_note(const char *text)
+{
+    if (cli.json) {
+        fputs("{\"event\": \"note\", \"text\": ", stdout);
+        json_string(text);
+        puts("}");
+    } else if (!cli.quiet) {
+        cli_printf(stdout, "note: %s\n", text);
+    }
+}
+
 void fit_show_notes(const pg_trainer *t, size_t *n_shown)
 {
-    for (; *n_shown < pg_trainer_n_notes(t); ++*n_shown) {
-        const char *note = pg_trainer_note(t, *n_shown);
-        if (cli.json) {
-            fputs("{\"event\": \"note\", \"text\": ", stdout);
-            json_string(note);
-            puts("}");
-        } else if (!cli.quiet) {
-            cli_printf(stdout, "note: %s\n", note);
-        }
-    }
+    for (; *n_shown < pg_trainer_n_notes(t); ++*n_shown)
+        fit_show_note(pg_trainer_note(t, *n_shown));
 }

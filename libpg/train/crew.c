@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/nearest.h"
 #include "base/try.h"
 
 #define MAX_CREW 16
@@ -123,14 +124,30 @@ done:
     return st;
 }
 
+/* Not of this model, or not called so often. */
+static pg_status refuse_layer(const pg_trainer *t, const pg__assignment *p, pg_err *err)
+{
+    const pg__model *m = t->graph->root;
+    const char *near = NULL, **names = pg__mem_array(m->n_layers, sizeof *names);
+    if (!names)
+        return pg__nomem(err);
+    for (size_t i = 0; i < m->n_layers; i++)
+        names[i] = m->layers[i].name;
+    if (p->call == PG_EVERY_CALL)
+        near = pg__nearest(p->layer, names, m->n_layers);
+    (void)pg_fail(err, PG_E_ARG, "place: the model calls no layer \"%s\"%s%s%s%s",
+                  PG_SHOW(p->layer), p->call == PG_EVERY_CALL ? "" : " so often",
+                  near ? "; did you mean " : "", near ? PG_SHOW(near) : "", near ? "?" : "");
+    pg__mem_free(names);
+    return PG_E_ARG;
+}
+
 pg_status pg__crew_check(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->assigned.n; i++)
         if (!t->assigned.v[i].used)
-            PG_FAIL(PG_E_ARG, "place: the model calls no layer \"%s\"%s",
-                    PG_SHOW(t->assigned.v[i].layer),
-                    t->assigned.v[i].call == PG_EVERY_CALL ? "" : " so often");
+            return refuse_layer(t, &t->assigned.v[i], err);
     if (t->assigned.n_devices > 1 && t->couples_rows && o->deterministic)
         PG_FAIL(
             PG_E_UNSUPPORTED,

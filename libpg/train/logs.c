@@ -103,21 +103,28 @@ static size_t count_names(const char *text)
 }
 
 /* "TYPO=accuracy" would be told of no output. */
-static pg_status check_outputs(const pg_trainer *t, const char *text, pg_err *err)
+static pg_status check_output(const pg_trainer *t, const char *name, size_t n, pg_err *err)
 {
+    for (size_t k = 0; k < t->n_outputs; k++)
+        if (strlen(t->output_names[k]) == n && strncmp(t->output_names[k], name, n) == 0)
+            return PG_OK;
+    return pg_fail(err, PG_E_ARG, "metrics: the model has no output \"%.*s\"", (int)n, name);
+}
+
+pg_status pg__metrics_check(const pg_trainer *t, const char *text, pg_err *err)
+{
+    pg_status st = PG_OK;
     for (const char *s = text; s && *s != '\0';) {
         const size_t len = strcspn(s, ",");
-        const char *equals = output_end(s, len);
-        const size_t n = equals ? (size_t)(equals - s) : 0;
-        size_t k = 0;
-        while (equals && k < t->n_outputs &&
-               (strlen(t->output_names[k]) != n || strncmp(t->output_names[k], s, n) != 0))
-            k++;
-        if (equals && k == t->n_outputs)
-            return pg_fail(err, PG_E_ARG, "metrics: the model has no output \"%.*s\"", (int)n, s);
+        const char *equals = output_end(s, len), *name = equals ? equals + 1 : s;
+        pg__metric any; /* which accuracy it is, only the data say */
+        if (equals)
+            PG_TRY(check_output(t, s, (size_t)(equals - s), err));
+        PG_TRY(pg__metric_of(&any, name, len - (size_t)(name - s), 0, 1, t->rules, err));
         s += len + (s[len] == ',');
     }
-    return PG_OK;
+done:
+    return st;
 }
 
 /* Per output those without weights first, as Keras lists them. */
@@ -127,8 +134,6 @@ pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err)
     pg_status st = PG_OK;
     if (t->metrics)
         return PG_OK;
-    PG_TRY(check_outputs(t, t->metric_text, err));
-    PG_TRY(check_outputs(t, t->weighted_metric_text, err));
     t->metrics = pg__mem_array(n * t->n_outputs, sizeof *t->metrics);
     if (!t->metrics)
         return pg__nomem(err);

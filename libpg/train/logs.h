@@ -4,6 +4,9 @@
 
 #include "train/trainer.h"
 
+/* Are those names of metrics, and of the model's outputs before them? PG_E_ARG. */
+pg_status pg__metrics_check(const pg_trainer *t, const char *text, pg_err *err);
+
 /* Finds out what the trainer's metrics are, by a program that has what they compare. */
 pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err);
 

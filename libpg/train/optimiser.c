@@ -8,44 +8,48 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/nearest.h"
 #include "base/try.h"
 
 #define MAX_TEXT 256
 
-/* Keras' keys and where they go; `is_flag` for booleans. */
+/* Keras' keys and where they go; `is_flag` for booleans; `of`: the optimizers that have it, all
+ * where it is NULL. */
 static const struct {
     const char *key;
     size_t off;
     int is_flag;
+    const char *of;
 } keys[] = {
-#define NUMBER(key, field)                     \
-    {                                          \
-        key, offsetof(pg__optimiser, field), 0 \
+#define NUMBER(key, field, of)                     \
+    {                                              \
+        key, offsetof(pg__optimiser, field), 0, of \
     }
-#define FLAG(key, field)                       \
-    {                                          \
-        key, offsetof(pg__optimiser, field), 1 \
+#define FLAG(key, field, of)                       \
+    {                                              \
+        key, offsetof(pg__optimiser, field), 1, of \
     }
-    NUMBER("learning_rate", lr),
-    NUMBER("lr", lr),
-    NUMBER("decay", decay),
-    NUMBER("momentum", momentum),
-    NUMBER("rho", rho),
-    NUMBER("beta_1", beta_1),
-    NUMBER("beta_2", beta_2),
-    NUMBER("epsilon", epsilon),
-    NUMBER("weight_decay", weight_decay),
-    NUMBER("initial_accumulator_value", initial_accumulator),
-    NUMBER("clipnorm", clipnorm),
-    NUMBER("global_clipnorm", global_clipnorm),
-    NUMBER("clipvalue", clipvalue),
-    NUMBER("schedule_decay", nadam_decay),
-    FLAG("nesterov", nesterov),
-    FLAG("amsgrad", amsgrad),
-    FLAG("centered", centered),
+    NUMBER("learning_rate", lr, NULL),
+    NUMBER("lr", lr, NULL),
+    NUMBER("decay", decay, NULL),
+    NUMBER("momentum", momentum, "SGD RMSprop"),
+    NUMBER("rho", rho, "RMSprop Adadelta"),
+    NUMBER("beta_1", beta_1, "Adam AdamW Adamax Nadam"),
+    NUMBER("beta_2", beta_2, "Adam AdamW Adamax Nadam"),
+    NUMBER("epsilon", epsilon, "RMSprop Adam AdamW Adagrad Adadelta Adamax Nadam"),
+    NUMBER("weight_decay", weight_decay, NULL),
+    NUMBER("initial_accumulator_value", initial_accumulator, "Adagrad"),
+    NUMBER("clipnorm", clipnorm, NULL),
+    NUMBER("global_clipnorm", global_clipnorm, NULL),
+    NUMBER("clipvalue", clipvalue, NULL),
+    NUMBER("schedule_decay", nadam_decay, "Nadam"),
+    FLAG("nesterov", nesterov, "SGD"),
+    FLAG("amsgrad", amsgrad, "Adam AdamW"),
+    FLAG("centered", centered, "RMSprop"),
 #undef NUMBER
 #undef FLAG
 };
+#define N_KEYS (sizeof keys / sizeof *keys)
 
 /* What Keras takes where nothing is given; old_lr: of standalone Keras 2.0 to 2.3. */
 static const struct {
@@ -90,10 +94,31 @@ static pg_status set_defaults(pg__optimiser *o, const char *name, size_t len,
     return PG_E_ARG;
 }
 
+/* Is key i one of this optimizer's? */
+static int has_key(const pg__optimiser *o, size_t i)
+{
+    const size_t n = strlen(o->name);
+    for (const char *s = keys[i].of; s; s = strchr(s, ' '), s += s != NULL)
+        if (strncmp(s, o->name, n) == 0 && (s[n] == ' ' || s[n] == '\0'))
+            return 1;
+    return keys[i].of == NULL;
+}
+
+static pg_status refuse_key(const pg__optimiser *o, const char *key, size_t len, pg_err *err)
+{
+    const char *own[N_KEYS];
+    size_t n = 0;
+    for (size_t i = 0; i < N_KEYS; i++)
+        if (has_key(o, i))
+            own[n++] = keys[i].key;
+    (void)pg_fail(err, PG_E_ARG, "optimizer %s has no \"%.*s\"", o->name, (int)len, key);
+    return pg__list_known(err, PG_E_ARG, own, n);
+}
+
 static pg_status set_key(pg__optimiser *o, const char *key, size_t len, double v, pg_err *err)
 {
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        if (strlen(keys[i].key) != len || strncmp(key, keys[i].key, len) != 0)
+    for (size_t i = 0; i < N_KEYS; i++) {
+        if (strlen(keys[i].key) != len || strncmp(key, keys[i].key, len) != 0 || !has_key(o, i))
             continue;
         void *field = (char *)o + keys[i].off;
         if (keys[i].is_flag)
@@ -102,18 +127,24 @@ static pg_status set_key(pg__optimiser *o, const char *key, size_t len, double v
             *(double *)field = v;
         return PG_OK;
     }
-    (void)pg_fail(err, PG_E_ARG, "optimizer %s has no \"%.*s\"", o->name, (int)len, key);
-    pg_err_detail(err, "known: learning_rate, decay, momentum, nesterov, rho, beta_1, beta_2, "
-                       "epsilon, amsgrad, centered, weight_decay, initial_accumulator_value, "
-                       "clipnorm, global_clipnorm, clipvalue");
-    return PG_E_ARG;
+    return refuse_key(o, key, len, err);
+}
+
+/* Keras' files hold keys that mean nothing here; a word of another optimizer, or one that was
+ * mistyped, was never theirs. */
+static int is_mistake(const char *key)
+{
+    const char *names[N_KEYS];
+    for (size_t i = 0; i < N_KEYS; i++)
+        names[i] = keys[i].key;
+    return pg__nearest(key, names, N_KEYS) != NULL;
 }
 
 /* All numbers are float32 variables to 2.10; later only the learning rate is one. */
 static void round_numbers(pg__optimiser *o)
 {
     o->lr = as_float(o->lr);
-    for (size_t i = 0; o->legacy && i < sizeof keys / sizeof *keys; i++)
+    for (size_t i = 0; o->legacy && i < N_KEYS; i++)
         if (!keys[i].is_flag) {
             double *field = (double *)(void *)((char *)o + keys[i].off);
             *field = as_float(*field);
@@ -193,7 +224,8 @@ pg_status pg__optimiser_of_json(pg__optimiser *out, const pg__json *j, const pg_
             v = pg__json_bool(it.value, 0);
         else if (!pg__json_num(it.value, &v))
             continue;
-        (void)set_key(out, it.key, it.key_len, v, NULL);
+        if (set_key(out, it.key, it.key_len, v, NULL) != PG_OK && is_mistake(it.key))
+            return refuse_key(out, it.key, it.key_len, err);
     }
     PG_TRY(check(out, err));
 done:

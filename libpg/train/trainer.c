@@ -6,6 +6,7 @@
 #include "base/try.h"
 #include "train/compiled.h"
 #include "train/crew.h"
+#include "train/logs.h"
 #include "train/names.h"
 #include "train/plan.h"
 #include "train/slots.h"
@@ -45,6 +46,27 @@ done:
     return st;
 }
 
+/* "cpu:5" of a machine with two cores is a replica like any other, but hardly what was meant. */
+static pg_status note_cores(pg_trainer *t, const char *devices, pg_err *err)
+{
+    size_t n_cores = 0;
+    pg_status st = PG_OK;
+    PG_TRY(t->backend->count(&n_cores, err));
+    for (const char *s = devices; s && *s;) {
+        const size_t len = strcspn(s, ",");
+        const char *colon = memchr(s, ':', len);
+        if (colon && strtoul(colon + 1, NULL, 10) >= n_cores) {
+            PG_TRY(pg__strs_printf(&t->notes, err,
+                                   "%.*s: this machine has %zu core%s, which the devices share",
+                                   (int)len, s, n_cores, n_cores == 1 ? "" : "s"));
+            break;
+        }
+        s += len + (s[len] == ',');
+    }
+done:
+    return st;
+}
+
 /* Cores are dealt evenly over the replicas, at least one to each. */
 static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
@@ -53,6 +75,7 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
     if (cores == 0)
         PG_TRY(t->backend->count(&cores, err));
     PG_TRY(pg__crew_check(t, o, err));
+    PG_TRY(note_cores(t, o->devices, err));
     const size_t crew = t->assigned.n_devices ? t->assigned.n_devices : 1;
     cores = t->couples_rows && crew > 1 ? crew : cores; /* the rows of a batch stay together */
     t->bn_sync = o->batch_norm ? o->batch_norm == 2 : o->deterministic;
@@ -273,6 +296,8 @@ static pg_status read_objectives(pg_trainer *t, const pg_train_opts *o, pg_err *
     PG_TRY(pg__per_output(pieces, t->n_outputs, t->output_names, "loss weights", o->loss_weights,
                           err));
     PG_TRY(read_loss_weights(t, pieces, err));
+    PG_TRY(pg__metrics_check(t, o->metrics, err));
+    PG_TRY(pg__metrics_check(t, o->weighted_metrics, err));
     if (o->metrics && !(t->metric_text = pg__mem_strdup(o->metrics)))
         PG_TRY(pg__nomem(err));
     if (o->weighted_metrics && !(t->weighted_metric_text = pg__mem_strdup(o->weighted_metrics)))
@@ -306,6 +331,28 @@ static pg_status read_rules(pg_trainer *t, const char *asked, pg_err *err)
     return PG_OK;
 }
 
+/* What the model's file says of its training, or the file that was named instead. */
+static pg_status read_compiled(pg__compiled *out, pg_trainer *t, const pg_train_opts *o,
+                               const pg_store *own, pg_err *err)
+{
+    const char *path = o->compile_from ? o->compile_from : o->model;
+    pg_store *other = NULL;
+    pg_status st = PG_OK;
+    if (o->compile_from)
+        PG_TRY(pg__trainer_file(&other, t, path, NULL, err));
+    st = pg__compiled_of(out, t, other ? other : own, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(path));
+        goto done;
+    }
+    if (o->compile_from && !out->optimizer.n && !out->loss.n)
+        PG_FAIL(PG_E_UNKNOWN, "%s: says nothing of training: no full model that was compiled",
+                PG_SHOW(path));
+done:
+    pg_store_close(other);
+    return st;
+}
+
 /* What a full model says of its training goes before defaults, and behind what is asked for. */
 static pg_status read_training(pg_trainer *t, const pg_train_opts *asked, const pg_store *file,
                                pg_err *err)
@@ -316,19 +363,16 @@ static pg_status read_training(pg_trainer *t, const pg_train_opts *asked, const 
     if (o.for_prediction) {
         o.optimizer = "SGD"; /* which keeps nothing */
         o.optimizer_json = o.loss = o.metrics = o.weighted_metrics = NULL;
-    } else if (file && (!o.loss || !(o.optimizer || o.optimizer_json))) {
-        st = pg__compiled_of(&said, t, file, err);
-        if (st != PG_OK)
-            pg_err_prefix(err, PG_SHOW(asked->model));
-        PG_TRY(st);
+    } else if (o.compile_from || (file && (!o.loss || !(o.optimizer || o.optimizer_json)))) {
+        PG_TRY(read_compiled(&said, t, asked, file, err));
     }
     if (said.optimizer.n && !o.optimizer && !o.optimizer_json) {
         o.optimizer_json = said.optimizer.s;
         if (o.optimizer_rules == 0 && said.legacy >= 0)
             o.optimizer_rules = said.legacy ? 1 : 2;
     }
-    if (said.loss.n && !o.loss) {
-        o.loss = said.loss.s;
+    if (said.loss.n && (!o.loss || o.compile_from)) {
+        o.loss = o.loss ? o.loss : said.loss.s;
         o.loss_weights =
             o.loss_weights || !said.loss_weights.n ? o.loss_weights : said.loss_weights.s;
         o.metrics = o.metrics || !said.metrics.n ? o.metrics : said.metrics.s;
@@ -376,13 +420,14 @@ static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *
         PG_TRY(pg__trainer_file(&given, t, o->weights, t->graph, err));
         from = given;
     }
-    if (!o->weights && (!own || pg_store_n_weights(own) == 0))
+    t->drawn = !o->weights && (!own || pg_store_n_weights(own) == 0);
+    if (t->drawn)
         PG_TRY(pg__trainer_initialise(t, o->seed, err));
     else
         PG_TRY(pg__trainer_load(t, from, path, err));
     if (o->weights || !own || o->for_prediction)
         goto done;
-    if (!o->optimizer && !o->optimizer_json)
+    if (!o->optimizer && !o->optimizer_json && !o->compile_from)
         PG_TRY(pg__state_take(t, own, o->model, err));
     else if (pg_store_n_state(own) > 0)
         PG_TRY(pg__strs_printf(&t->notes, err,
@@ -429,6 +474,11 @@ done:
     pg_store_close(own);
     pg_trainer_close(t);
     return st;
+}
+
+int pg_trainer_is_untrained(const pg_trainer *t)
+{
+    return t->drawn && t->optimiser.iterations == 0;
 }
 
 size_t pg_trainer_n_notes(const pg_trainer *t)

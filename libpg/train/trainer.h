@@ -59,9 +59,9 @@ typedef struct pg__worker {
 
 /* Numbers under Keras' names (logs.h). */
 typedef struct pg__logs {
-    pg__strs names;     /* "val_" ones behind, then the learning rate's */
-    const char **shown; /* the same, as pg_logs wants them */
-    double *values;     /* twice n: of the batch or epoch, running or validation */
+    pg__strs names;           /* "val_" ones behind, then the learning rate's */
+    const char **shown;       /* the same, as pg_logs wants them */
+    double *values;           /* twice n: of the batch or epoch, running or validation */
     const char **epoch_names; /* what the last epoch had of them */
     double *epoch_values;
     size_t n; /* without "val_" */
@@ -91,6 +91,7 @@ struct pg_trainer {
     int has_regularizers, has_constraints;
     pg__strs names;
     pg__strs notes;           /* what pg_trainer_note() tells */
+    int drawn;                /* weights came from the initializers */
     char *saved;              /* what the last save wrote, or NULL */
     char *keras_version;      /* of the Keras that wrote the model, or NULL */
     char **file_names;        /* per parameter: as in the file that it was read from, or NULL */

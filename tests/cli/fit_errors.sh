@@ -43,3 +43,10 @@ sed 's/"activity_regularizer": null/"activity_regularizer": "OrthogonalRegulariz
 try pgfit active.json --data digits.npz --loss mse
 try pgfit mlp.json --data digits.npz --loss mse --optimizer sgd:weight_decay=0.1
 try pgfit mlp.json --data digits.npz --loss mse --validation-split half
+try pgfit mlp.json --data digits.npz --loss mse --optimizer adam:momentum=0.5
+try pgfit mlp.json --data nowhere.npz --loss mse --metrics probs=typo
+try pgfit mlp.json --data digits.npz --loss mse --place fc=cpu:1
+try pgfit mlp.json --data digits.npz --loss mse --full-model
+try pgfit mlp.json --data digits.npz --compile-from mlp.h5
+try pgfit mlp.json --data digits.npz --compile-from mlp.json
+try pgfit mlp.json --data digits.npz --loss mse --metrics mae -q --devices cpu:999 --evaluate

@@ -48,3 +48,13 @@ ls -d long.h5*
 long long.json --weights long.h5.shards --optimizer sgd:learning_rate=0 -o long.weights.h5
 pgconvert -q long.h5.shards --model long.json again.weights.h5
 pgdiff long.weights.h5 again.weights.h5
+echo '$ compiled as another file says'
+cp "$TESTDATA/golden/mlp_digits/model.json" mlp.json
+pgfit -q mlp.json --data "$digits" --optimizer sgd:momentum=0.9,lr=0.02 --loss mae --metrics accuracy -o compiled.h5 --full-model
+how() { pgfit mlp.json --data "$digits" --compile-from "$@" | sed -n 's/.*, \([A-Za-z]* lr=[0-9.]*\)$/\1/p; s/=[0-9.]*//g; s/ [0-9.]*s$//; /^epoch/p'; }
+how compiled.h5
+how compiled.h5 --optimizer adam
+how compiled.h5 --loss mse --metrics mae
+echo '$ drawn weights are said to be that'
+pgfit mlp.json --predict "$digits" --out drawn.npy
+pgfit compiled.h5 --predict "$digits" --out trained.npy

@@ -106,6 +106,9 @@ typedef struct pg_train_opts {
                           whole batch; 0: the whole batch where `deterministic`, else each replica's */
     int conv; /* convolutions: 0: as fast as can be, 1: direct, 2: by Winograd's arithmetic where
                  possible; errors are some times larger */
+    const char *compile_from; /* a full model: what is open of optimizer, loss and its weights, and
+                                 metrics is as its training configuration says, not as `model`'s;
+                                 the optimizer starts anew. NULL: none */
     int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */
     int for_prediction; /* weights only: what `model` says of its training is not looked at */
 } pg_train_opts;
@@ -123,6 +126,9 @@ PG_API size_t pg_trainer_n_notes(const pg_trainer *t);
 PG_API const char *pg_trainer_note(const pg_trainer *t, size_t i);
 
 /* ---- weights ---- */
+
+/* 1: no file gave the weights, and nothing was trained yet: they are drawn by the initializers. */
+PG_API int pg_trainer_is_untrained(const pg_trainer *t);
 
 /* Variables in the order of Keras' get_weights(); names are "layer/variable". */
 PG_API size_t pg_trainer_n_weights(const pg_trainer *t);
