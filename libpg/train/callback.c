@@ -132,7 +132,39 @@ pg_status pg__calls_train_end(pg__fit *f, pg_err *err)
     return st;
 }
 
+/* Each behind its class name, so that others are noticed. */
+void pg__calls_keep(pg__fit *f, pg__archive *a)
+{
+    for (size_t i = 0; i < f->n_calls && a->st == PG_OK; i++) {
+        char *name = pg__mem_strdup(f->calls[i].type->name);
+        if (!name)
+            a->st = PG_E_NOMEM;
+        pg__archive_text(a, &name);
+        if (a->st == PG_OK && (!name || strcmp(name, f->calls[i].type->name) != 0))
+            a->st = PG_E_FORMAT;
+        pg__mem_free(name);
+        if (a->st == PG_OK && f->calls[i].type->keep)
+            f->calls[i].type->keep(f->calls[i].self, f, a);
+    }
+}
+
 /* ---- what callbacks ask the run for ---- */
+
+pg_status pg__fit_snapshot(pg__fit *f, int with_slots, pg__snapshot **out, pg_err *err)
+{
+    pg_status st = PG_OK;
+    with_slots |= f->resume_file != NULL; /* who will ask next */
+    if (f->snapshot && with_slots && !f->snapshot_has_slots) {
+        pg__snapshot_drop(f->snapshot);
+        f->snapshot = NULL;
+    }
+    if (!f->snapshot)
+        PG_TRY(pg__snapshot_take(&f->snapshot, f->t, with_slots, err));
+    f->snapshot_has_slots = with_slots;
+    *out = pg__snapshot_share(f->snapshot);
+done:
+    return st;
+}
 
 pg_status pg__fit_check_monitor(const pg__fit *f, const char *what, const char *monitor,
                                 pg_err *err)

@@ -7,6 +7,7 @@
 
 #include "train/archive.h"
 #include "train/settings.h"
+#include "train/snapshot.h"
 #include "train/trainer.h"
 #include "train/writer.h"
 
@@ -18,16 +19,23 @@ typedef struct pg__fit {
     const char *const *names; /* of an epoch's logs: losses and metrics, the same with "val_", and
                                  the learning rate's last */
     size_t n_names;
-    const char *rate_name; /* "lr", for Keras 3 "learning_rate" */
-    size_t epoch, batch;   /* in hand, from 0 */
-    int stops;             /* after this epoch */
-    int terminates_on_nan; /* at once, where a loss is no number */
-    int resumed;           /* train_begin: what was kept has been given back */
-    size_t first_epoch;    /* that this process runs, and whether it begins within it */
+    const char *rate_name;  /* "lr", for Keras 3 "learning_rate" */
+    size_t epoch, batch;    /* in hand, from 0 */
+    int stops;              /* after this epoch */
+    int terminates_on_nan;  /* at once, where a loss is no number */
+    char *resume_file;      /* where the state of the run is kept, or NULL */
+    int resume;             /* as pg_fit_opts.resume */
+    int resume_ends;        /* removed when the training has come to its end */
+    double resume_every;    /* seconds; 0: only when somebody asks */
+    int keeps_state;        /* somebody asks: to be saved once all callbacks have had their turn */
+    pg__snapshot *snapshot; /* of this moment between two steps, or NULL */
+    int snapshot_has_slots;
+    int resumed;        /* train_begin: what was kept has been given back */
+    size_t first_epoch; /* that this process runs, and whether it begins within it */
     pg__writer
         *writer; /* of all files of the run; jobs that are done are told of after each step */
-    const pg_callback *cb;  /* the program's own, or NULL */
-    struct pg__cb *calls; /* the others, in their order */
+    const pg_callback *cb; /* the program's own, or NULL */
+    struct pg__cb *calls;  /* the others, in their order */
     size_t n_calls;
     pg_status missing; /* not PG_OK: the run goes on to its end, and then fails with this: a file
                           that was asked for could not be written */
@@ -65,6 +73,7 @@ pg_status pg__calls_epoch_begin(pg__fit *f, pg_err *err);
 pg_status pg__calls_batch_end(pg__fit *f, const pg_logs *running, pg_err *err);
 pg_status pg__calls_epoch_end(pg__fit *f, const pg_logs *logs, pg_err *err);
 pg_status pg__calls_train_end(pg__fit *f, pg_err *err);
+void pg__calls_keep(pg__fit *f, pg__archive *a);
 void pg__calls_close(pg__fit *f);
 
 /* Is there, ever, a log of that name? PG_E_ARG names the known ones and the nearest. `what`: who
@@ -79,6 +88,9 @@ int pg__logs_get(const pg_logs *logs, const char *name, double *out);
  * where a schedule counts it. */
 double pg__fit_rate(const pg__fit *f);
 pg_status pg__fit_set_rate(pg__fit *f, double rate, pg_err *err);
+
+/* The trainer as it stands now; all who ask between two steps share one. Dropped by the caller. */
+pg_status pg__fit_snapshot(pg__fit *f, int with_slots, pg__snapshot **out, pg_err *err);
 
 /* Tells the program of something: text is one line, file may be NULL. */
 pg_status pg__fit_tell(pg__fit *f, pg_event_kind kind, const char *file, pg_err *err,

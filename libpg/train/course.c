@@ -161,3 +161,25 @@ int pg__course_next(pg__course *c, pg__turn *turn, uint64_t *rows)
     }
     return 1;
 }
+
+pg__point pg__point_after(const pg__turn *turn)
+{
+    if (turn->ends_epoch)
+        return (pg__point){.epoch = turn->epoch + 1};
+    if (turn->is_last)
+        return (pg__point){.epoch = turn->epoch, .in_validation = 1};
+    return (pg__point){turn->epoch, turn->batch + 1, turn->validation};
+}
+
+/* Epochs are stretches of one stream of passes. */
+void pg__course_seek(pg__course *c, const pg__point *p)
+{
+    const size_t steps = pg__course_steps(c), of_pass = batches_of(&c->o, c->o.n_train);
+    const uint64_t gone =
+        (uint64_t)(p->epoch - c->o.first_epoch) * steps + (p->in_validation ? steps : p->batch);
+    c->epoch = p->epoch;
+    c->batch = p->batch;
+    c->in_validation = p->in_validation;
+    c->pass = c->o.first_epoch + (size_t)(of_pass ? gone / of_pass : 0);
+    c->at = (of_pass ? gone % of_pass : 0) * c->o.batch_size;
+}

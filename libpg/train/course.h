@@ -42,6 +42,14 @@ void pg__course_free(pg__course *c);
 /* The next batch; rows has room for batch_size. Returns 0 when all is done. */
 int pg__course_next(pg__course *c, pg__turn *turn, uint64_t *rows);
 
+/* What the next turn will be. */
+typedef struct pg__point {
+    size_t epoch, batch;
+    int in_validation;
+} pg__point;
+pg__point pg__point_after(const pg__turn *turn);
+void pg__course_seek(pg__course *c, const pg__point *p); /* of a new course */
+
 /* Batches of one epoch. */
 size_t pg__course_steps(const pg__course *c);
 

@@ -1,34 +1,15 @@
 /* fit.c - epochs and batches: what Keras' fit() does around the step. */
 #include <math.h>
+#include <stdio.h>
 
-#include "base/mem.h"
 #include "base/try.h"
-#include "train/ahead.h"
 #include "train/alone.h"
-#include "train/callback.h"
+#include "train/fit_impl.h"
 #include "train/forecast.h"
-#include "train/logs.h"
 #include "train/report.h"
 #include "train/states.h"
 
-typedef struct run {
-    pg_trainer *t;
-    pg_data *data;
-    const pg_fit_opts *opts;
-    const pg_callback *cb;
-    pg__fit fit; /* the same, as callbacks see it */
-    pg_run what;
-    size_t n_epochs; /* finished */
-    pg__feed train, val;
-    int has_val;
-    size_t batch_size;
-    pg__course *course;
-    pg__ahead *ahead;
-    pg__totals own, pass;
-    pg_forecast forecast;
-    pg__logs logs;
-    pg__dims *shapes; /* of the inputs, before the run */
-} run;
+typedef pg__fit_run run;
 
 /* ---- epochs ---- */
 
@@ -55,7 +36,7 @@ static pg_status end_pass(run *r, const pg__turn *turn, pg_err *err)
     if (!turn->ends_epoch)
         return PG_OK;
     const pg_logs logs = pg__logs_epoch(&r->logs, turn->validation, pg__fit_rate(&r->fit));
-    r->n_epochs++;
+    r->n_finished++;
     if (r->cb && r->cb->epoch_end)
         PG_TRY(r->cb->epoch_end(r->cb->user, turn->epoch, &logs, err));
     PG_TRY(pg__calls_epoch_end(&r->fit, &logs, err));
@@ -91,16 +72,47 @@ done:
     return st;
 }
 
-/* After a batch: may it go on? */
-static pg_status check_batch(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
+static pg_status check_loss(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
 {
-    if (r->opts->cancel && __atomic_load_n(r->opts->cancel, __ATOMIC_RELAXED))
-        return pg_fail(err, PG_E_CANCELLED, "interrupted in epoch %zu, after %sbatch %zu",
-                       turn->epoch + 1, turn->validation ? "validation " : "", turn->batch + 1);
     if (!turn->validation && r->fit.terminates_on_nan &&
         (r->t->nan_found || !isfinite(pg__total_loss(r->t, &r->own))))
         return stop_at_nan(r, batch, turn, err);
     return PG_OK;
+}
+
+/* With the state of the run saved, where it has a place. */
+static pg_status stop_here(run *r, const pg__turn *turn, pg_err *err)
+{
+    const char *file = r->fit.resume_file;
+    char where[96];
+    pg_status st = PG_OK;
+    snprintf(where, sizeof where, "interrupted in epoch %zu, after %sbatch %zu", turn->epoch + 1,
+             turn->validation ? "validation " : "", turn->batch + 1);
+    if (!file)
+        PG_FAIL(PG_E_CANCELLED, "%s", where);
+    PG_TRY(pg__resume_save(&r->resume, 1, err));
+    if (r->resume.failed)
+        PG_FAIL(PG_E_CANCELLED, "%s; its state could not be saved: %s", where, r->resume.why.msg);
+    st = pg_fail(err, PG_E_CANCELLED, "%s; saved %s", where, PG_SHOW(file));
+    pg_err_hint(err, "pgfit --resume=%s", PG_QUOTE(file));
+done:
+    return st;
+}
+
+/* Between two steps: what was written meanwhile, what is to be written now, whether to go on. */
+static pg_status take_stock(run *r, const pg__turn *turn, pg_err *err)
+{
+    pg_status st = PG_OK;
+    r->next = pg__point_after(turn);
+    PG_TRY(pg__writer_poll(r->fit.writer, err));
+    if (r->opts->cancel && __atomic_load_n(r->opts->cancel, __ATOMIC_RELAXED))
+        PG_TRY(stop_here(r, turn, err));
+    if (pg__resume_is_due(&r->resume))
+        PG_TRY(pg__resume_save(&r->resume, 0, err));
+done:
+    pg__snapshot_drop(r->fit.snapshot);
+    r->fit.snapshot = NULL;
+    return st;
 }
 
 static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
@@ -117,11 +129,12 @@ static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn,
     pg__totals_add(r->t, &r->pass, &r->own);
     if (!turn->validation)
         pg__spent_step(r->t, clock, batch->n_rows);
-    PG_TRY(check_batch(r, batch, turn, err));
+    PG_TRY(check_loss(r, batch, turn, err));
     if (!turn->validation)
         PG_TRY(end_batch(r, turn->batch, err));
     if (turn->is_last)
         PG_TRY(end_pass(r, turn, err));
+    PG_TRY(take_stock(r, turn, err));
 done:
     return st;
 }
@@ -129,7 +142,7 @@ done:
 static pg_status run_batches(run *r, pg_err *err)
 {
     const pg__batch *batch = NULL;
-    pg__turn turn = {.ends_epoch = 0};
+    pg__turn turn = {.ends_epoch = 1};
     pg_status st = PG_OK;
     while (!(r->fit.stops && turn.ends_epoch)) {
         double clock = pg__now(); /* what others do between the steps is not counted */
@@ -144,144 +157,100 @@ done:
     return st;
 }
 
-/* ---- before the first one ---- */
+/* ---- going on ---- */
 
-/* The last rows, before any shuffling: n - floor(n (1 - share)). */
-static pg_status split_validation(run *r, double share, pg_err *err)
+static void keep_totals(const pg_trainer *t, pg__totals *totals, pg__archive *a)
 {
-    const uint64_t n = r->train.n_rows;
-    const uint64_t n_train = (uint64_t)floor((double)n * (1 - share));
-    if (!(share > 0 && share < 1) || n_train == 0 || n_train == n)
-        return pg_fail(err, PG_E_ARG, "validation_split %g of %llu rows leaves one part empty",
-                       share, (unsigned long long)n);
-    r->train.n_rows = r->val.first = n_train;
-    r->val.n_rows = n - n_train;
-    return PG_OK;
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        pg__archive_real(a, &totals->loss_sums[k]);
+        pg__archive_real(a, &totals->loss_counts[k]);
+    }
+    for (size_t i = 0; i < t->n_metrics; i++) {
+        pg__archive_real(a, &totals->metrics[i].sum);
+        pg__archive_real(a, &totals->metrics[i].count);
+    }
+    pg__archive_real(a, &totals->penalty_sum);
+    pg__archive_u64(a, &totals->n_rows);
 }
 
-static pg_status open_feeds(run *r, pg_err *err)
+/* The logs hold the training's results while validation goes on. */
+void pg__fit_keep(void *user, pg__archive *a)
 {
-    const pg_fit_opts *o = r->opts;
-    pg_data *val = o->validation ? o->validation : r->data;
+    run *r = user;
+    pg__archive_size(a, &r->next.epoch);
+    pg__archive_size(a, &r->next.batch);
+    pg__archive_int(a, &r->next.in_validation);
+    keep_totals(r->t, &r->pass, a);
+    for (size_t i = 0; i < r->logs.n; i++)
+        pg__archive_real(a, &r->logs.values[i]);
+}
+
+static pg_status tell_place(run *r, pg_err *err)
+{
+    const char *file = r->fit.resume_file;
+    const size_t epoch = r->next.epoch + 1, batch = r->next.batch + 1;
+    const pg_event_kind kind = PG_EVENT_RESUME;
+    if (r->fit.stops || r->next.epoch >= r->what.n_epochs)
+        return pg__fit_tell(&r->fit, kind, file, err, "finished already, after epoch %zu",
+                            r->next.epoch);
+    if (r->next.in_validation)
+        return pg__fit_tell(&r->fit, kind, file, err, "epoch %zu, validation step %zu", epoch,
+                            batch);
+    if (batch > 1)
+        return pg__fit_tell(&r->fit, kind, file, err, "epoch %zu, step %zu", epoch, batch);
+    return pg__fit_tell(&r->fit, kind, file, err, "epoch %zu", epoch);
+}
+
+static pg_status go_on(run *r, pg_err *err)
+{
     pg_status st = PG_OK;
-    PG_TRY(pg__shapes_begin(r->t, &r->shapes, err));
-    PG_TRY(pg__feed_bind(r->t, r->data, PG__FOR_TRAINING, err));
-    PG_TRY(pg__feed_open(&r->train, r->t, r->data, PG__FOR_TRAINING, err));
-    PG_TRY(pg__feed_fit_inputs(&r->train, r->t, err));
-    if (!r->has_val)
+    int found = 0;
+    if (!r->fit.resume)
         return PG_OK;
-    if (val != r->data)
-        PG_TRY(pg__feed_bind(r->t, val, PG__FOR_VALIDATION, err));
-    PG_TRY(pg__feed_open(&r->val, r->t, val, o->validation ? PG__FOR_VALIDATION : PG__FOR_TRAINING,
-                         err));
-    PG_TRY(pg__feed_fit_inputs(&r->val, r->t, err));
-    if (!o->validation)
-        PG_TRY(split_validation(r, o->validation_split, err));
+    PG_TRY(pg__resume_load(&r->resume, &found, err));
+    if (!found)
+        return PG_OK;
+    pg__course_seek(r->course, &r->next);
+    r->fit.resumed = 1;
+    r->fit.first_epoch = r->fit.epoch = r->next.epoch;
+    PG_TRY(tell_place(r, err));
 done:
     return st;
 }
 
-static pg_status plan_course(run *r, pg_err *err)
-{
-    const pg_fit_opts *o = r->opts;
-    const int shuffled = !o->no_shuffle && r->t->built_params.n_states == 0;
-    const pg__course_opts opts = {.n_train = r->train.n_rows,
-                                  .n_val = r->has_val ? r->val.n_rows : 0,
-                                  .batch_size = r->batch_size,
-                                  .epochs = o->epochs ? o->epochs : 1,
-                                  .first_epoch = o->initial_epoch,
-                                  .steps = o->steps_per_epoch,
-                                  .val_steps = o->validation_steps,
-                                  .val_every = o->validation_freq,
-                                  .shuffling = !shuffled            ? PG__SHUFFLE_NONE
-                                               : o->shuffle_batches ? PG__SHUFFLE_BATCHES
-                                                                    : PG__SHUFFLE_ROWS,
-                                  .seed = o->seed,
-                                  .whole_only = pg__feed_is_fixed(r->t)};
-    return pg__course_new(&r->course, &opts, err);
-}
+/* ---- beginning and end ---- */
 
-/* A batch is not larger than the data, but where its size is fixed. */
-static pg_status size_batches(run *r, pg_err *err)
-{
-    const pg_fit_opts *o = r->opts;
-    const uint64_t most = r->train.n_rows > r->val.n_rows ? r->train.n_rows : r->val.n_rows;
-    pg_status st = PG_OK;
-    PG_TRY(pg__feed_batch_size(r->t, o->batch_size, &r->batch_size, err));
-    r->t->part_rows = o->accumulate > 1 ? r->batch_size : 0;
-    if (__builtin_mul_overflow(r->batch_size, o->accumulate > 1 ? o->accumulate : 1,
-                               &r->batch_size))
-        PG_FAIL(PG_E_ARG, "accumulate: %zu batches are more rows than can be counted",
-                o->accumulate);
-    if (r->batch_size > most && !pg__feed_is_fixed(r->t))
-        r->batch_size = (size_t)most;
-    if (o->steps_per_epoch == 0)
-        PG_TRY(pg__feed_divides(&r->train, r->batch_size, "--steps-per-epoch", err));
-    if (r->has_val && o->validation_steps == 0)
-        PG_TRY(pg__feed_divides(&r->val, r->batch_size, "--validation-steps", err));
-done:
-    return st;
-}
-
-static pg_status open_calls(run *r, pg_err *err)
-{
-    pg__fit *f = &r->fit;
-    *f = (pg__fit){.t = r->t,
-                   .opts = r->opts,
-                   .run = &r->what,
-                   .names = r->logs.shown,
-                   .n_names = r->logs.names.n,
-                   .rate_name = pg__rate_name(r->t),
-                   .terminates_on_nan = r->opts->terminate_on_nan,
-                   .first_epoch = r->opts->initial_epoch,
-                   .cb = r->cb};
-    const pg_status st = pg__calls_open(f, err);
-    r->t->stops_on_nan = f->terminates_on_nan;
-    return st;
-}
-
-/* Finds the data and everything that is as large as a batch. */
-static pg_status prepare(run *r, pg_err *err)
-{
-    const pg__program *p = NULL;
-    pg_status st = PG_OK;
-    PG_TRY(open_feeds(r, err));
-    PG_TRY(size_batches(r, err));
-    PG_TRY(pg__feed_program(r->t, r->batch_size, PG__TRAINS, &p, err));
-    PG_TRY(pg__feed_fit(&r->train, p, err));
-    if (r->opts->class_weight)
-        PG_TRY(pg__feed_weigh_classes(&r->train, r->opts->class_weight, err));
-    if (r->has_val)
-        PG_TRY(pg__feed_fit(&r->val, p, err));
-    PG_TRY(pg__metrics_resolve(r->t, p, err));
-    PG_TRY(pg__totals_alloc(r->t, &r->own, err));
-    PG_TRY(pg__totals_alloc(r->t, &r->pass, err));
-    PG_TRY(pg__logs_open(&r->logs, r->t, r->has_val, err));
-    PG_TRY(open_calls(r, err));
-    PG_TRY(plan_course(r, err));
-    PG_TRY(pg__forecast_of(&r->forecast, r->t, r->batch_size, PG__AHEAD_BATCHES, err));
-done:
-    return st;
-}
-
-static pg_status start_reading(run *r, pg_err *err)
-{
-    return pg__ahead_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
-                         r->batch_size, err);
-}
-
+/* The callbacks have seen a resumed epoch begin, the program has not. */
 static pg_status begin_training(run *r, pg_err *err)
 {
     pg_status st = PG_OK;
-    r->what = pg__run_of(r->t);
-    r->what.batch_size = r->batch_size;
-    r->what.n_batches = pg__course_steps(r->course);
-    r->what.n_epochs = r->opts->epochs ? r->opts->epochs : 1;
-    r->what.n_train = r->train.n_rows;
-    r->what.n_val = r->val.n_rows;
+    PG_TRY(pg__writer_new(&r->fit.writer, err));
     if (r->cb && r->cb->train_begin)
         PG_TRY(r->cb->train_begin(r->cb->user, &r->what, err));
+    PG_TRY(go_on(r, err));
     PG_TRY(pg__calls_train_begin(&r->fit, err));
+    PG_TRY(pg__ahead_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
+                         r->batch_size, err));
+    if ((r->next.batch > 0 || r->next.in_validation) && r->cb && r->cb->epoch_begin)
+        PG_TRY(r->cb->epoch_begin(r->cb->user, r->next.epoch, err));
+done:
+    return st;
+}
+
+/* The last state, of a run that is over; what was asked for and is missing. */
+static pg_status end_resume(run *r, pg_err *err)
+{
+    pg__fit *f = &r->fit;
+    pg_status st = PG_OK;
+    if (f->resume_file && (r->resume.has_saved || r->resume.failed || f->resumed))
+        PG_TRY(pg__resume_save(&r->resume, 0, err));
+    PG_TRY(pg__writer_wait(f->writer, err));
+    if (r->resume.failed && f->missing == PG_OK) {
+        f->missing = PG_E_IO;
+        f->why = r->resume.why;
+    }
+    if (f->resume_ends)
+        pg__resume_remove(&r->resume);
 done:
     return st;
 }
@@ -290,10 +259,11 @@ static pg_status end_training(run *r, double began, pg_err *err)
 {
     pg_fit_report report = pg__report_of(r->t, began);
     pg_status st = PG_OK;
-    report.n_epochs = r->n_epochs;
+    report.n_epochs = r->n_finished;
     pg__ahead_free(r->ahead);
     r->ahead = NULL;
     PG_TRY(pg__calls_train_end(&r->fit, err));
+    PG_TRY(end_resume(r, err));
     if (r->opts->measure_alone && r->t->cut.n_replicas > 1 && report.rows_per_second > 0)
         PG_TRY(pg__measure_alone(r->t, &r->train, r->batch_size, &report.alone, err));
     if (r->cb && r->cb->train_end)
@@ -305,44 +275,6 @@ done:
     return st;
 }
 
-static void clean_up(run *r)
-{
-    pg__ahead_free(r->ahead);
-    pg__calls_close(&r->fit);
-    pg__course_free(r->course);
-    pg__logs_close(&r->logs);
-    pg__totals_free(&r->own);
-    pg__totals_free(&r->pass);
-    pg__feed_close(&r->train);
-    pg__feed_close(&r->val);
-    r->t->part_rows = 0;
-    pg__shapes_end(r->t, &r->shapes);
-}
-
-/* Whatever can be wrong before the first batch. */
-static pg_status open_run(run *r, pg_err *err)
-{
-    pg_trainer *t = r->t;
-    size_t n_losses = 0;
-    for (size_t k = 0; k < t->n_outputs; k++)
-        n_losses += (size_t)t->objectives[k].has_loss;
-    if (n_losses == 0) {
-        (void)pg_fail(err, PG_E_ARG, "no loss given");
-        pg_err_hint(err, "--loss categorical_crossentropy");
-        return PG_E_ARG;
-    }
-    if (r->opts->validation && r->opts->validation_split != 0)
-        return pg_fail(err, PG_E_ARG,
-                       "validation data are given and a share of the training's too");
-    if (r->opts->initial_epoch >= (r->opts->epochs ? r->opts->epochs : 1))
-        return pg_fail(err, PG_E_ARG, "epochs end at %zu, which the initial epoch %zu is behind",
-                       r->opts->epochs ? r->opts->epochs : 1, r->opts->initial_epoch);
-    t->seed = r->opts->seed;
-    t->spent = (pg__spent){0};
-    t->nan_found = 0;
-    return prepare(r, err);
-}
-
 pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
                           pg_err *err)
 {
@@ -350,10 +282,10 @@ pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data, const 
              .data = data,
              .opts = opts,
              .has_val = opts->validation != NULL || opts->validation_split != 0};
-    const pg_status st = open_run(&r, err);
+    const pg_status st = pg__fit_open(&r, err);
     if (st == PG_OK)
         *out = r.forecast;
-    clean_up(&r);
+    pg__fit_close(&r);
     return st;
 }
 
@@ -367,13 +299,14 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
              .has_val = opts->validation != NULL || opts->validation_split != 0};
     const double began = pg__now();
     pg_status st = PG_OK;
-    PG_TRY(open_run(&r, err));
+    PG_TRY(pg__fit_open(&r, err));
     PG_TRY(pg__forecast_check(t, &r.forecast, err));
-    PG_TRY(start_reading(&r, err));
     PG_TRY(begin_training(&r, err));
     PG_TRY(run_batches(&r, err));
     PG_TRY(end_training(&r, began, err));
 done:
-    clean_up(&r);
+    if (st != PG_OK && r.fit.writer)
+        (void)pg__writer_wait(r.fit.writer, NULL); /* what is being written is told of */
+    pg__fit_close(&r);
     return st;
 }

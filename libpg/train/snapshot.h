@@ -19,6 +19,13 @@ pg_status pg__snapshot_take(pg__snapshot **out, pg_trainer *t, int with_slots, p
 pg__snapshot *pg__snapshot_share(pg__snapshot *s); /* one more user */
 void pg__snapshot_drop(pg__snapshot *s);           /* the last one frees it; NULL is allowed */
 
+/* A parameter's values; slot PG_NONE: the parameter itself. */
+const char *pg__snapshot_at(const pg__snapshot *s, size_t slot, size_t param);
+
+/* Bytes that one takes. The memory of the last one dropped is kept for the next. */
+uint64_t pg__snapshot_bytes(const pg_trainer *t, int with_slots);
+void pg__snapshot_forget(pg_trainer *t); /* frees that memory */
+
 /* The other way: parameters, and slots where the snapshot has them, but no counters. */
 pg_status pg__snapshot_restore(const pg__snapshot *s, pg_trainer *t, pg_err *err);
 

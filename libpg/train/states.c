@@ -11,6 +11,11 @@ static size_t row_bytes(const pg_trainer *t, size_t k)
     return (size_t)m->tape.values[m->states[k].before].shape.d[1] * t->backend->real_bytes;
 }
 
+size_t pg__states_bytes(const pg_trainer *t, size_t k)
+{
+    return (size_t)t->state_rows * row_bytes(t, k);
+}
+
 pg_status pg__states_reserve(pg_trainer *t, uint64_t n_rows, pg_err *err)
 {
     const size_t n = t->built_params.n_states;
@@ -46,7 +51,7 @@ pg_status pg__states_reset(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t k = 0; t->states && k < t->built_params.n_states && st == PG_OK; k++) {
-        const size_t n = (size_t)t->state_rows * row_bytes(t, k);
+        const size_t n = pg__states_bytes(t, k);
         void *zeros = pg__mem_array(n, 1);
         if (!zeros)
             return pg__nomem(err);

@@ -9,6 +9,9 @@ pg_status pg__states_reserve(pg_trainer *t, uint64_t n_rows, pg_err *err);
 void pg__states_free(pg_trainer *t);
 pg_status pg__states_reset(pg_trainer *t, pg_err *err);
 
+/* Bytes of state k, of all rows. */
+size_t pg__states_bytes(const pg_trainer *t, size_t k);
+
 /* The states' rows from `first` on: as many pointers as the model has states. */
 void pg__states_bind(const pg_trainer *t, uint64_t first, void **out);
 

@@ -10,6 +10,7 @@
 #include "train/names.h"
 #include "train/plan.h"
 #include "train/slots.h"
+#include "train/snapshot.h"
 #include "train/states.h"
 #include "train/trainer.h"
 
@@ -495,6 +496,7 @@ void pg_trainer_close(pg_trainer *t)
 {
     if (!t)
         return;
+    pg__snapshot_forget(t);
     for (size_t i = 0; i < t->n_built; i++) {
         pg__program_free(t->built[i].program);
         pg__mem_free(t->built[i].inputs);

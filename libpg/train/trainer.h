@@ -98,8 +98,9 @@ struct pg_trainer {
     pg__lowered built_params; /* shapes and owners of the parameters; no rows */
     uint64_t *offsets;        /* per parameter, and the end: elements from the start of a flat */
     pg__flat params, slots[PG_MAX_SLOTS];
-    _Atomic uint64_t version; /* of the parameters: counts their changes */
-    pg__flat *grads;          /* sum of the step just made, or NULL */
+    _Atomic uint64_t version;             /* of the parameters: counts their changes */
+    pg__flat *grads;                      /* sum of the step just made, or NULL */
+    _Atomic(struct pg__snapshot *) spare; /* one that nobody uses any more, or NULL */
 
     size_t n_inputs, n_outputs;
     const char **output_names; /* point into the graph */

@@ -256,7 +256,8 @@ typedef struct pg_fit_opts {
     double validation_split; /* instead: share of the last training rows, never shuffled; 0: none */
     int reset_states; /* stateful layers; 0: never, as Keras; 1: zero at the start of each epoch and
                          around validation. Their rows are never shuffled */
-    const volatile int *cancel; /* looked at after every batch: not 0 is PG_E_CANCELLED; or NULL */
+    const volatile int *cancel; /* looked at after every batch: not 0 saves the state and is
+                                   PG_E_CANCELLED; or NULL */
     int terminate_on_nan;       /* PG_E_NO at the first loss that is no number, with its batch */
     int measure_alone;          /* several devices: at last, pg_fit_report.alone */
     /* Keras' callbacks, run in this order, with Keras' parameters: "EarlyStopping:patience=3,
@@ -265,7 +266,22 @@ typedef struct pg_fit_opts {
      * error before training. pg_callback_class() lists them. */
     const char *const *callbacks;
     size_t n_callbacks;
+    /* Going on after an interruption. The state of the run is kept in resume_file (the one before
+     * as FILE.1) when it is cancelled, at every checkpoint, every resume_every seconds, and when it
+     * ends after one of these; NULL: never. resume: 0 start afresh; 1 go on from that file, PG_E_IO
+     * where there is none; 2 go on if there is one. The end is bitwise that of a run that was never
+     * interrupted where the trainer is deterministic. Devices, their number, the last epoch and
+     * names of outputs may be others then; anything else is PG_E_MISMATCH, by name. A damaged file:
+     * the one before is taken, with a warning. */
+    const char *resume_file;
+    int resume;
+    double resume_every;
+    const char *settings; /* kept with it for pg_resume_settings(); NULL: none */
 } pg_fit_opts;
+
+/* The `settings` that a resume file was made with; release it with pg_text_free(). PG_E_IO,
+ * PG_E_FORMAT. */
+PG_API PG_MUST_USE pg_status pg_resume_settings(char **out, const char *resume_file, pg_err *err);
 
 /* Keras' name of the i-th class that pg_fit_opts.callbacks knows, sorted; NULL behind the last. */
 PG_API const char *pg_callback_class(size_t i);

@@ -1,0 +1,38 @@
+/* fit_impl.h - what fit.c and fit_open.c share: one run of pg_fit(). */
+#ifndef PG_TRAIN_FIT_IMPL_H
+#define PG_TRAIN_FIT_IMPL_H
+
+#include "train/ahead.h"
+#include "train/callback.h"
+#include "train/logs.h"
+#include "train/resume.h"
+
+typedef struct pg__fit_run {
+    pg_trainer *t;
+    pg_data *data;
+    const pg_fit_opts *opts;
+    const pg_callback *cb;
+    pg__fit fit; /* the same, as callbacks see it */
+    pg_run what;
+    pg__feed train, val;
+    int has_val;
+    size_t batch_size;
+    pg__course *course;
+    pg__point next; /* turn: behind what is done */
+    pg__ahead *ahead;
+    pg__totals own, pass;
+    pg_forecast forecast;
+    pg__logs logs;
+    pg__resume resume;
+    pg__dims *shapes;  /* of the inputs, before the run */
+    size_t n_finished; /* epochs */
+} pg__fit_run;
+
+/* Whatever can be wrong before the first batch; r has its first four members. */
+pg_status pg__fit_open(pg__fit_run *r, pg_err *err);
+void pg__fit_close(pg__fit_run *r);
+
+/* What a resumed run gets back of it. */
+void pg__fit_keep(void *run, pg__archive *a);
+
+#endif

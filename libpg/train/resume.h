@@ -1,0 +1,38 @@
+/* resume.h - a run that goes on where it was left: everything that its next steps depend on is in
+ * one file, written between two steps. What follows from options is not in it: the file says which
+ * ones it was made with, and another model, optimizer, loss, or other data are refused by name.
+ * Devices and their number, the last epoch and the names of outputs may differ. */
+#ifndef PG_TRAIN_RESUME_H
+#define PG_TRAIN_RESUME_H
+
+#include "train/callback.h"
+
+typedef struct pg__resume {
+    pg__fit *fit;
+    pg__str facts; /* "name\tvalue\n": what must be the same */
+    void *run;
+    void (*keep)(void *run, pg__archive *a); /* where the run is: written or read */
+    double saved;                            /* when, on pg__now()'s clock */
+    int has_saved, failed;
+    pg_err why; /* of the last failure */
+} pg__resume;
+
+/* To be called before anything is restored: what the trainer is now counts as given by the options.
+ * what: the rows and batches of the run. */
+pg_status pg__resume_open(pg__resume *r, pg__fit *f, pg_err *err);
+void pg__resume_close(pg__resume *r);
+
+/* Gives the state to the writer; after `wait` it is on disk, or r->failed. */
+pg_status pg__resume_save(pg__resume *r, int wait, pg_err *err);
+
+/* Should it be saved now, because somebody asked for it or enough time has gone? */
+int pg__resume_is_due(const pg__resume *r);
+
+/* Restores the state from the file, from the one before where that is damaged (a note says so).
+ * *found: 0 where there is none and none is needed. Nothing is changed where this fails. */
+pg_status pg__resume_load(pg__resume *r, int *found, pg_err *err);
+
+/* Removes both files, if this run made or used them. */
+void pg__resume_remove(const pg__resume *r);
+
+#endif

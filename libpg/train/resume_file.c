@@ -1,0 +1,247 @@
+/* resume_file.c - see resume_file.h for the format. */
+#include "train/resume_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/le.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "io/folder.h"
+#include "io/sink.h"
+
+#define HEAD  24u
+#define ENTRY 40u
+#define NAME  16u
+#define CHUNK (256u << 10)
+
+static const char magic[] = "PGRESUME";
+
+/* ---- writing ---- */
+
+/* Everything before the parts' bytes. */
+static pg_status make_head(pg__str *out, const pg__part *parts, size_t n, pg_err *err)
+{
+    const uint64_t n_head = HEAD + n * ENTRY + 4;
+    uint64_t off = n_head;
+    unsigned char raw[ENTRY];
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < n; i++)
+        off += parts[i].n_bytes;
+    memcpy(raw, magic, 8);
+    pg__put_le(raw + 8, 1, 4);
+    pg__put_le(raw + 12, n, 4);
+    pg__put_le(raw + 16, off, 8);
+    PG_TRY(pg__str_add(out, (const char *)raw, HEAD, err));
+    off = n_head;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(raw, parts[i].name, NAME);
+        pg__put_le(raw + 16, off, 8);
+        pg__put_le(raw + 24, parts[i].n_bytes, 8);
+        pg__put_le(raw + 32, pg__crc32(0, parts[i].data, (size_t)parts[i].n_bytes), 4);
+        pg__put_le(raw + 36, 0, 4);
+        PG_TRY(pg__str_add(out, (const char *)raw, ENTRY, err));
+        off += parts[i].n_bytes;
+    }
+    pg__put_le(raw, pg__crc32(0, out->s, out->n), 4);
+    PG_TRY(pg__str_add(out, (const char *)raw, 4, err));
+done:
+    return st;
+}
+
+/* The file that is there gets a second name, so that at every moment one whole file has one of
+ * both. Where a file cannot have two names it changes its name. */
+static pg_status keep_older(const char *path, pg_err *err)
+{
+    pg__str older = {0};
+    const pg_status st = pg__str_printf(&older, err, "%s.1", path);
+    if (st != PG_OK)
+        return st;
+    if (access(path, F_OK) == 0) {
+        (void)unlink(older.s);
+        if (link(path, older.s) != 0)
+            (void)rename(path, older.s);
+    }
+    pg__str_fini(&older);
+    return PG_OK;
+}
+
+static pg_status make_folder_of(const char *path, pg_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder;
+    pg_status st;
+    if (!slash || slash == path)
+        return PG_OK;
+    folder = pg__mem_strndup(path, (size_t)(slash - path));
+    if (!folder)
+        return pg__nomem(err);
+    st = pg__folder_make(folder, 0, err);
+    pg__mem_free(folder);
+    return st;
+}
+
+pg_status pg__resume_file_write(const char *path, const pg__part *parts, size_t n, pg_err *err)
+{
+    const pg__sink_opts opts = {.force = 1};
+    pg__sink *sink = NULL;
+    pg__str head = {0};
+    uint64_t off;
+    pg_status st = PG_OK;
+    PG_TRY(make_folder_of(path, err));
+    PG_TRY(pg__sink_open(&sink, path, &opts, err));
+    PG_TRY(make_head(&head, parts, n, err));
+    PG_TRY(pg__sink_write(sink, 0, head.s, head.n, err));
+    off = head.n;
+    for (size_t i = 0; i < n; i++) {
+        PG_TRY(pg__sink_write(sink, off, parts[i].data, (size_t)parts[i].n_bytes, err));
+        off += parts[i].n_bytes;
+    }
+    PG_TRY(keep_older(path, err));
+    PG_TRY(pg__sink_commit(sink, err));
+done:
+    pg__sink_close(sink);
+    pg__str_fini(&head);
+    return st;
+}
+
+/* ---- reading ---- */
+
+static pg_status read_entry(pg__resume_file *f, const unsigned char *raw, uint64_t n_head,
+                            pg_err *err)
+{
+    const uint64_t off = pg__le64(raw + 16), n = pg__le64(raw + 24), size = pg__io_size(f->io);
+    if (off < n_head || off > size || n > size - off)
+        return pg_fail(err, PG_E_FORMAT, "part %zu lies outside of the file", f->n_parts + 1);
+    memcpy(f->parts[f->n_parts].name, raw, NAME);
+    f->parts[f->n_parts].off = off;
+    f->parts[f->n_parts].n_bytes = n;
+    f->parts[f->n_parts].crc = pg__le32(raw + 32);
+    f->n_parts++;
+    return PG_OK;
+}
+
+static pg_status read_head(pg__resume_file *f, pg_err *err)
+{
+    unsigned char raw[HEAD + PG__RESUME_PARTS * ENTRY + 4];
+    const uint64_t size = pg__io_size(f->io);
+    size_t n, n_head;
+    pg_status st = PG_OK;
+    if (size < HEAD)
+        PG_FAIL(PG_E_FORMAT, "too short for a resume file");
+    PG_TRY(pg__io_read(f->io, 0, raw, HEAD, err));
+    if (memcmp(raw, magic, 8) != 0)
+        PG_FAIL(PG_E_FORMAT, "no resume file of pgfit");
+    if (pg__le32(raw + 8) != 1)
+        PG_FAIL(PG_E_UNSUPPORTED, "resume file of version %u; this program knows version 1",
+                (unsigned)pg__le32(raw + 8));
+    n = pg__le32(raw + 12);
+    if (n > PG__RESUME_PARTS)
+        PG_FAIL(PG_E_FORMAT, "%zu parts", n);
+    if (pg__le64(raw + 16) != size)
+        PG_FAIL(PG_E_FORMAT, "%s bytes long, %s are missing or too many", PG_NUM(size),
+                PG_NUM(size > pg__le64(raw + 16) ? size - pg__le64(raw + 16)
+                                                 : pg__le64(raw + 16) - size));
+    n_head = HEAD + n * ENTRY + 4;
+    if (size < n_head)
+        PG_FAIL(PG_E_FORMAT, "too short for its %zu parts", n);
+    PG_TRY(pg__io_read(f->io, HEAD, raw + HEAD, n_head - HEAD, err));
+    if (pg__crc32(0, raw, n_head - 4) != pg__le32(raw + n_head - 4))
+        PG_FAIL(PG_E_FORMAT, "its head is damaged");
+    for (size_t i = 0; i < n; i++)
+        PG_TRY(read_entry(f, raw + HEAD + i * ENTRY, n_head, err));
+done:
+    return st;
+}
+
+static pg_status check_parts(const pg__resume_file *f, pg_err *err)
+{
+    unsigned char *buf = pg__mem_array(CHUNK, 1);
+    pg_status st = PG_OK;
+    if (!buf)
+        return pg__nomem(err);
+    for (size_t i = 0; i < f->n_parts; i++) {
+        uint32_t crc = 0;
+        for (uint64_t at = 0; at < f->parts[i].n_bytes;) {
+            const uint64_t left = f->parts[i].n_bytes - at;
+            const size_t n = left < CHUNK ? (size_t)left : CHUNK;
+            PG_TRY(pg__io_read(f->io, f->parts[i].off + at, buf, n, err));
+            crc = pg__crc32(crc, buf, n);
+            at += n;
+        }
+        if (crc != f->parts[i].crc)
+            PG_FAIL(PG_E_FORMAT, "its part %s is damaged", PG_SHOW(f->parts[i].name));
+    }
+done:
+    pg__mem_free(buf);
+    return st;
+}
+
+pg_status pg__resume_file_open(pg__resume_file *out, const char *path, pg_err *err)
+{
+    pg__resume_file f = {.io = NULL};
+    pg_status st = pg__io_open(&f.io, path, err);
+    if (st != PG_OK)
+        return st;
+    st = read_head(&f, err);
+    if (st == PG_OK)
+        st = check_parts(&f, err);
+    if (st == PG_OK) {
+        *out = f;
+        return PG_OK;
+    }
+    pg_err_prefix(err, PG_SHOW(path));
+    pg__resume_file_close(&f);
+    return st;
+}
+
+void pg__resume_file_close(pg__resume_file *f)
+{
+    pg__io_close(f->io);
+    *f = (pg__resume_file){.io = NULL};
+}
+
+static size_t find(const pg__resume_file *f, const char *name)
+{
+    size_t i = 0;
+    while (i < f->n_parts && strcmp(f->parts[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+uint64_t pg__resume_file_bytes(const pg__resume_file *f, const char *name)
+{
+    const size_t i = find(f, name);
+    return i < f->n_parts ? f->parts[i].n_bytes : 0;
+}
+
+pg_status pg__resume_file_read(const pg__resume_file *f, const char *name, uint64_t off, void *buf,
+                               size_t n, pg_err *err)
+{
+    const size_t i = find(f, name);
+    if (i == f->n_parts || off > f->parts[i].n_bytes || n > f->parts[i].n_bytes - off)
+        return pg_fail(err, PG_E_FORMAT, "%s: its part %s is too short",
+                       PG_SHOW(pg__io_name(f->io)), name);
+    return pg__io_read(f->io, f->parts[i].off + off, buf, n, err);
+}
+
+pg_status pg__resume_file_text(const pg__resume_file *f, const char *name, char **out, size_t *n,
+                               pg_err *err)
+{
+    const uint64_t n_bytes = pg__resume_file_bytes(f, name);
+    char *text = n_bytes < SIZE_MAX ? pg__mem_array((size_t)n_bytes + 1, 1) : NULL;
+    if (!text)
+        return pg__nomem(err);
+    const pg_status st = pg__resume_file_read(f, name, 0, text, (size_t)n_bytes, err);
+    if (st != PG_OK) {
+        pg__mem_free(text);
+        return st;
+    }
+    *out = text;
+    *n = (size_t)n_bytes;
+    return PG_OK;
+}

@@ -1,0 +1,54 @@
+/* resume_file.h - the container of resume.pg: named parts, each with a checksum.
+ *
+ *   0   8  "PGRESUME"
+ *   8   4  version 1
+ *  12   4  number of parts
+ *  16   8  length of the file
+ *  24  40  per part: name (16 bytes, zeros behind it), offset (8), bytes (8), CRC-32 (4), 0 (4)
+ *       4  CRC-32 of all bytes before
+ *
+ * and the parts' bytes, one behind the other. Numbers are little-endian. The file before the last
+ * is kept beside it, as FILE.1. */
+#ifndef PG_TRAIN_RESUME_FILE_H
+#define PG_TRAIN_RESUME_FILE_H
+
+#include "io/io.h"
+
+#define PG__RESUME_PARTS 16 /* at most */
+
+typedef struct pg__part {
+    char name[16];
+    const void *data;
+    uint64_t n_bytes;
+} pg__part;
+
+/* Appears whole or not at all; what was there becomes path.1. Folders are made. PG_E_IO. */
+pg_status pg__resume_file_write(const char *path, const pg__part *parts, size_t n, pg_err *err);
+
+typedef struct pg__resume_file {
+    pg__io *io;
+    struct {
+        char name[17];
+        uint64_t off, n_bytes;
+        uint32_t crc;
+    } parts[PG__RESUME_PARTS];
+    size_t n_parts;
+} pg__resume_file;
+
+/* Every byte is checked. PG_E_FORMAT: damaged, or no such file; PG_E_IO. Messages start with the
+ * path. */
+pg_status pg__resume_file_open(pg__resume_file *out, const char *path, pg_err *err);
+void pg__resume_file_close(pg__resume_file *f);
+
+/* Bytes of a part, 0 where there is none. */
+uint64_t pg__resume_file_bytes(const pg__resume_file *f, const char *name);
+
+/* n bytes of a part from byte `off` on. PG_E_FORMAT: it is shorter. */
+pg_status pg__resume_file_read(const pg__resume_file *f, const char *name, uint64_t off, void *buf,
+                               size_t n, pg_err *err);
+
+/* A whole part as fresh memory with a NUL behind it. */
+pg_status pg__resume_file_text(const pg__resume_file *f, const char *name, char **out, size_t *n,
+                               pg_err *err);
+
+#endif

@@ -1,0 +1,114 @@
+/* snapshot.c - parameters and slots copied to host memory. Copies are made between two steps, so
+ * they must be quick: the memory of a copy that is no longer needed waits in the trainer for the
+ * next one, for fresh pages cost more than the copying. */
+#include "train/snapshot.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+
+static uint64_t flat_bytes(const pg_trainer *t)
+{
+    return t->offsets[t->n_params] * t->backend->real_bytes;
+}
+
+static void destroy(pg__snapshot *s)
+{
+    if (!s)
+        return;
+    pg__mem_free(s->params);
+    for (size_t k = 0; k < PG_MAX_SLOTS; k++)
+        pg__mem_free(s->slots[k]);
+    pg__mem_free(s);
+}
+
+void pg__snapshot_forget(pg_trainer *t)
+{
+    destroy(atomic_exchange(&t->spare, NULL));
+}
+
+/* mem: fresh memory where there is none. */
+static pg_status copy(pg_trainer *t, void **mem, const pg__flat *from, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (!*mem)
+        *mem = pg__mem_aligned(n);
+    if (!*mem)
+        return pg__nomem(err);
+    st = t->backend->get(t->dev, *mem, from->mem, n);
+    return st == PG_OK ? st : pg_fail(err, st, "%s: cannot copy the weights", t->backend->name);
+}
+
+static pg_status fill(pg__snapshot *s, pg_trainer *t, int with_slots, pg_err *err)
+{
+    pg_status st = PG_OK;
+    atomic_store(&s->n_users, 1);
+    s->t = t;
+    s->optimiser = t->optimiser;
+    s->n_moves = t->n_moves;
+    s->n_bytes = (size_t)flat_bytes(t);
+    PG_TRY(copy(t, &s->params, &t->params, s->n_bytes, err));
+    for (size_t k = 0; k < PG_MAX_SLOTS; k++) {
+        if (with_slots && t->slots[k].mem) {
+            PG_TRY(copy(t, &s->slots[k], &t->slots[k], s->n_bytes, err));
+        } else { /* what is not of this moment must not look so */
+            pg__mem_free(s->slots[k]);
+            s->slots[k] = NULL;
+        }
+    }
+done:
+    return st;
+}
+
+pg_status pg__snapshot_take(pg__snapshot **out, pg_trainer *t, int with_slots, pg_err *err)
+{
+    pg__snapshot *s = atomic_exchange(&t->spare, NULL);
+    if (!s)
+        s = pg__mem_array(1, sizeof *s);
+    if (!s)
+        return pg__nomem(err);
+    const pg_status st = fill(s, t, with_slots, err);
+    if (st != PG_OK)
+        destroy(s);
+    else
+        *out = s;
+    return st;
+}
+
+pg__snapshot *pg__snapshot_share(pg__snapshot *s)
+{
+    atomic_fetch_add(&s->n_users, 1);
+    return s;
+}
+
+void pg__snapshot_drop(pg__snapshot *s)
+{
+    if (s && atomic_fetch_sub(&s->n_users, 1) == 1)
+        destroy(atomic_exchange(&s->t->spare, s));
+}
+
+const char *pg__snapshot_at(const pg__snapshot *s, size_t slot, size_t param)
+{
+    const char *from = slot == PG_NONE ? s->params : s->slots[slot];
+    return from + s->t->offsets[param] * s->t->backend->real_bytes;
+}
+
+uint64_t pg__snapshot_bytes(const pg_trainer *t, int with_slots)
+{
+    uint64_t n = flat_bytes(t);
+    for (size_t k = 0; with_slots && k < PG_MAX_SLOTS; k++)
+        n += t->slots[k].mem ? flat_bytes(t) : 0;
+    return n;
+}
+
+pg_status pg__snapshot_restore(const pg__snapshot *s, pg_trainer *t, pg_err *err)
+{
+    pg_status st = t->backend->put(t->dev, t->params.mem, s->params, s->n_bytes);
+    t->version++;
+    for (size_t k = 0; k < PG_MAX_SLOTS && st == PG_OK; k++)
+        if (s->slots[k] && t->slots[k].mem)
+            st = t->backend->put(t->dev, t->slots[k].mem, s->slots[k], s->n_bytes);
+    return st == PG_OK ? st : pg_fail(err, st, "%s: cannot restore the weights", t->backend->name);
+}
