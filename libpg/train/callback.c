@@ -192,13 +192,17 @@ int pg__logs_get(const pg_logs *logs, const char *name, double *out)
 
 double pg__fit_rate(const pg__fit *f)
 {
-    return f->t->optimiser.lr;
+    return pg__optimiser_rate(&f->t->optimiser);
 }
 
 pg_status pg__fit_set_rate(pg__fit *f, double rate, pg_err *err)
 {
-    (void)err;
-    f->t->optimiser.lr = (double)(float)rate;
+    pg__optimiser *o = &f->t->optimiser;
+    if (o->schedule)
+        return pg_fail(err, PG_E_ARG,
+                       "the learning rate is counted by %s; a callback cannot set it too",
+                       pg__schedule_name(o->schedule));
+    o->lr = (double)(float)rate;
     return PG_OK;
 }
 

@@ -9,37 +9,19 @@
  * written. */
 #include "train/compiled.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/real.h"
 #include "base/try.h"
 #include "train/slots.h"
 
 /* ---- writing ---- */
 
-typedef struct number {
-    char s[32];
-} number;
-
-static number number_of(double v)
-{
-    number t;
-    for (int digits = 1; digits <= 9; digits++) {
-        (void)snprintf(t.s, sizeof t.s, "%.*g", digits, v);
-        if (strtof(t.s, NULL) == (float)v)
-            break;
-    }
-    if (!strpbrk(t.s, ".en")) /* Keras 3 refuses the integer 0 */
-        memcpy(t.s + strlen(t.s), ".0", 3);
-    return t;
-}
-
 static pg_status add_number(pg__str *out, const char *key, double v, pg_err *err)
 {
-    return pg__str_printf(out, err, ", \"%s\": %s", key, number_of(v).s);
+    return pg__str_printf(out, err, ", \"%s\": %s", key, PG_REAL32(v));
 }
 
 static pg_status add_flag(pg__str *out, const char *key, int v, pg_err *err)
@@ -84,6 +66,19 @@ done:
     return st;
 }
 
+/* Standalone Keras has no schedules: its files tell the rate at this point. */
+static pg_status add_rate(pg__str *out, const pg__optimiser *o, pg__era era, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (!o->schedule || era < PG__ERA_OLD)
+        return add_number(out, era == PG__ERA_2_2 ? "lr" : "learning_rate", pg__optimiser_rate(o),
+                          err);
+    PG_TRY(pg__str_puts(out, ", \"learning_rate\": ", err));
+    PG_TRY(pg__schedule_put(out, o->schedule, era != PG__ERA_OLD, err));
+done:
+    return st;
+}
+
 static pg_status add_optimizer(pg__str *out, const pg_trainer *t, pg_err *err)
 {
     const pg__optimiser *o = &t->optimiser;
@@ -92,7 +87,7 @@ static pg_status add_optimizer(pg__str *out, const pg_trainer *t, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(pg__str_printf(out, err, "{\"class_name\": \"%s%s\", \"config\": {\"name\": \"%s\"",
                           era == PG__ERA_NEW ? "Custom>" : "", o->name, o->name));
-    PG_TRY(add_number(out, era == PG__ERA_2_2 ? "lr" : "learning_rate", o->lr, err));
+    PG_TRY(add_rate(out, o, era, err));
     if (!later && !(nadam && era < PG__ERA_OLD))
         PG_TRY(add_number(out, "decay", nadam ? o->nadam_decay : o->decay, err));
     if (later)
@@ -143,7 +138,7 @@ static pg_status add_loss(pg__str *out, const pg_trainer *t, const pg__loss_attr
         return pg__str_printf(out, err, "\"%s\"", loss_name(t, l->kind));
     return pg__str_printf(out, err, "{\"class_name\": \"%s\", \"config\": {\"%s\": %s}}",
                           class_name, huber ? "delta" : "label_smoothing",
-                          number_of(huber ? l->param : l->smoothing).s);
+                          PG_REAL32(huber ? l->param : l->smoothing));
 }
 
 static pg_status add_key(pg__str *out, const char *name, pg_err *err)
@@ -187,7 +182,7 @@ static pg_status add_loss_weights(pg__str *out, const pg_trainer *t, pg_err *err
         PG_TRY(pg__str_puts(out, k ? ", " : "", err));
         if (t->n_outputs > 1)
             PG_TRY(add_key(out, t->output_names[k], err));
-        PG_TRY(pg__str_puts(out, number_of(t->loss_weights[k]).s, err));
+        PG_TRY(pg__str_puts(out, PG_REAL32(t->loss_weights[k]), err));
     }
     PG_TRY(pg__str_puts(out, t->n_outputs == 1 ? "]" : "}", err));
 done:
@@ -288,7 +283,7 @@ static pg_status read_one(pg__str *out, const pg__json *j, const char *output, c
     PG_TRY(pg__str_puts(out, name, err));
     for (size_t i = 0; i < 2; i++)
         if (pg__json_num(pg__json_get(config, params[i]), &v) && v != usual[i])
-            PG_TRY(pg__str_printf(out, err, ":%s=%s", params[i], number_of(v).s));
+            PG_TRY(pg__str_printf(out, err, ":%s=%s", params[i], PG_REAL32(v)));
 done:
     return st;
 }
@@ -345,12 +340,12 @@ static pg_status read_loss_weights(pg__str *out, const pg__json *j, pg_err *err)
         while (pg__json_next(&it))
             if (pg__json_num(it.value, &v))
                 PG_TRY(
-                    pg__str_printf(out, err, "%s%s=%s", out->n ? "," : "", it.key, number_of(v).s));
+                    pg__str_printf(out, err, "%s%s=%s", out->n ? "," : "", it.key, PG_REAL32(v)));
         goto done;
     }
     for (size_t i = 0; i < pg__json_len(j); i++)
         if (pg__json_num(pg__json_at(j, i), &v))
-            PG_TRY(pg__str_printf(out, err, "%s%s", out->n ? "," : "", number_of(v).s));
+            PG_TRY(pg__str_printf(out, err, "%s%s", out->n ? "," : "", PG_REAL32(v)));
 done:
     return st;
 }
@@ -371,11 +366,6 @@ static pg_status read_optimizer(pg__compiled *c, const char *text, pg__json_span
         goto done;
     PG_TRY(pg__json_unquote(&name, text, class_name, err));
     const int custom = strncmp(name.s, "Custom>", 7) == 0;
-    const char *rate = pg__json_member(text, config, "learning_rate").n ? "learning_rate" : "lr";
-    const pg__json_span lr = pg__json_member(text, config, rate);
-    if (lr.n && text[lr.off] == '{')
-        PG_FAIL(PG_E_UNSUPPORTED,
-                "its optimizer's learning rate is a schedule; give --optimizer NAME");
     c->legacy = keras3 || custom ? 0
                 : zip            ? pg__json_is_text(text, module, "keras.optimizers.legacy")
                                  : 1;

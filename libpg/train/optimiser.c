@@ -290,11 +290,26 @@ void pg__optimiser_recount(pg__optimiser *o)
         o->nadam_product *= nadam_momentum(o, t);
 }
 
+pg_status pg__optimiser_follow(pg__optimiser *o, const pg__schedule *s, pg_err *err)
+{
+    if (s && o->legacy && is(o, "Nadam"))
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "optimizer Nadam: by the rules of Keras to 2.10 it takes no schedule");
+    o->schedule = s;
+    return PG_OK;
+}
+
+double pg__optimiser_rate(const pg__optimiser *o)
+{
+    return o->schedule ? pg__schedule_at(o->schedule, o->iterations) : o->lr;
+}
+
 pg__update pg__optimiser_step(pg__optimiser *o)
 {
     const uint64_t t = o->iterations + 1;
+    const double rate = pg__optimiser_rate(o);
     const double lr =
-        o->decay > 0 && !is(o, "Nadam") ? o->lr / (1 + o->decay * (double)o->iterations) : o->lr;
+        o->decay > 0 && !is(o, "Nadam") ? rate / (1 + o->decay * (double)o->iterations) : rate;
     const double b1 = 1 - power(o, o->beta_1, t), b2 = 1 - power(o, o->beta_2, t);
     pg__update u = {.lr = lr,
                     .momentum = o->momentum,

@@ -5,13 +5,15 @@
 #include "base/json.h"
 #include "model/rules.h"
 #include "ops/optimiser.h"
+#include "train/schedule.h"
 
 /* One optimizer as Keras configures it. Where numbers are float32 variables in Keras, 0.3 is kept,
  * and shown, as 0.30000001192092896. */
 typedef struct pg__optimiser {
-    const char *name; /* "Adam": Keras' class name (static) */
-    int legacy;       /* rules of Keras to 2.10 */
-    double lr, decay; /* lr: as set by the user or by a callback */
+    const char *name;             /* "Adam": Keras' class name (static) */
+    int legacy;                   /* rules of Keras to 2.10 */
+    double lr, decay;             /* lr: as set by the user or by a callback */
+    const pg__schedule *schedule; /* counts the rate instead of lr; NULL: none. Not owned */
     double momentum, rho, beta_1, beta_2, epsilon, weight_decay, initial_accumulator;
     double clipnorm, global_clipnorm, clipvalue; /* 0: none */
     int nesterov, amsgrad, centered;
@@ -34,6 +36,13 @@ pg__optimiser_kind pg__optimiser_kind_of(const pg__optimiser *o);
 /* Slots that the rule really uses: adam without amsgrad has two of three. */
 int pg__optimiser_uses_slot(const pg__optimiser *o, size_t slot);
 double pg__optimiser_slot_start(const pg__optimiser *o, size_t slot);
+
+/* Lets a schedule count the learning rate (NULL: none does). PG_E_UNSUPPORTED: Keras' rule takes
+ * none. */
+pg_status pg__optimiser_follow(pg__optimiser *o, const pg__schedule *s, pg_err *err);
+
+/* The learning rate at this point: what Keras calls optimizer.learning_rate, before `decay`. */
+double pg__optimiser_rate(const pg__optimiser *o);
 
 /* What follows from the number of steps made, which a file may have told. */
 void pg__optimiser_recount(pg__optimiser *o);

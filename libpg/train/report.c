@@ -46,7 +46,7 @@ pg_run pg__run_of(const pg_trainer *t)
                 .n_inputs = t->n_inputs,
                 .n_outputs = t->n_outputs,
                 .optimizer = t->optimiser.name,
-                .learning_rate = t->optimiser.lr};
+                .learning_rate = pg__optimiser_rate(&t->optimiser)};
     for (size_t i = 0; i < m->n_layers; i++)
         r.n_layers += (size_t)(strcmp(m->layers[i].class_name, "InputLayer") != 0);
     for (size_t i = 0; i < t->n_params; i++) {

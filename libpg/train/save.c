@@ -155,7 +155,7 @@ static pg_status show_state(pg_store *store, shown *s, pg_err *err)
     pg__str name = {0};
     pg_status st = PG_OK;
     size_t n_again = 0;
-    PG_TRY(pg__state_list_of(&l, t, era, strcmp(t->rules->name, "2.0") != 0, err));
+    PG_TRY(pg__state_list_of(&l, t, era, 1, err));
     for (size_t i = 0; i < l.n; i++) {
         const pg__state_entry *e = &l.v[i];
         const pg__dims *shape = &t->built_params.params[e->param].shape;

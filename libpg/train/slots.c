@@ -75,7 +75,8 @@ done:
     return st;
 }
 
-static pg_status add_first(pg__state_list *l, const pg_trainer *t, pg__era era, pg_err *err)
+static pg_status add_first(pg__state_list *l, const pg_trainer *t, pg__era era, int rate,
+                           pg_err *err)
 {
     const int uncounted =
         era == PG__ERA_2_2 && (is(t, "RMSprop") || is(t, "Adagrad") || is(t, "Adadelta"));
@@ -83,7 +84,7 @@ static pg_status add_first(pg__state_list *l, const pg_trainer *t, pg__era era, 
     pg_status st = PG_OK;
     if (!uncounted)
         PG_TRY(add(l, PG__STATE_STEPS, 0, 0, err));
-    if (era == PG__ERA_THREE)
+    if (era == PG__ERA_THREE && rate)
         PG_TRY(add(l, PG__STATE_RATE, 0, 0, err));
     if (product)
         PG_TRY(add(l, PG__STATE_PRODUCT, 0, 0, err));
@@ -91,15 +92,16 @@ done:
     return st;
 }
 
-pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era era, int unused_too,
+pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era era, int as_written,
                             pg_err *err)
 {
     const pg__optimiser *o = &t->optimiser;
     const size_t n_slots = pg__optimiser_of(pg__optimiser_kind_of(o))->n_slots;
     const int by_param =
         (era == PG__ERA_NEW || era == PG__ERA_THREE) && !is(t, "RMSprop") && n_slots >= 2;
+    const int zeros = (strcmp(t->rules->name, "2.0") != 0) == as_written;
     pg_status st = PG_OK;
-    PG_TRY(add_first(out, t, era, err));
+    PG_TRY(add_first(out, t, era, (o->schedule == NULL) == as_written, err));
     if (is(t, "SGD") && n_slots == 0) { /* kept, and never used */
         if (era != PG__ERA_OLD && era != PG__ERA_THREE)
             PG_TRY(add_all(out, t, PG__STATE_ZEROS, 0, err));
@@ -110,7 +112,7 @@ pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era er
     for (size_t slot = by_param ? 2 : 0; slot < n_slots; slot++)
         if (pg__optimiser_uses_slot(o, slot))
             PG_TRY(add_all(out, t, PG__STATE_SLOT, slot, err));
-    if (unused_too && is(t, "Adam") && !o->amsgrad && era <= PG__ERA_2_3)
+    if (zeros && is(t, "Adam") && !o->amsgrad && era <= PG__ERA_2_3)
         PG_TRY(add_all(out, t, PG__STATE_ZERO, 2, err));
 done:
     return st;
@@ -247,17 +249,16 @@ done:
     return st;
 }
 
-/* Takes the file's tensors, if they are the list of the trainer's era: as Keras writes it, or with
- * the arrays that it does not use. */
+/* Takes the file's tensors, if they are the list of the trainer's era, in either way. */
 static pg_status take(int *taken, pg_trainer *t, pg_store *file, const size_t *at, size_t n,
                       pg_err *err)
 {
     const pg__era own = pg__era_of(t);
     pg_status st = PG_OK;
     *taken = 0;
-    for (int unused_too = 0; !*taken && unused_too < 2; unused_too++) {
+    for (int as_written = 1; !*taken && as_written >= 0; as_written--) {
         pg__state_list l = {0};
-        st = pg__state_list_of(&l, t, own, unused_too, err);
+        st = pg__state_list_of(&l, t, own, as_written, err);
         *taken = st == PG_OK && list_fits(t, &l, file, at, n);
         if (*taken)
             st = read_list(t, &l, file, at, err);

@@ -35,9 +35,10 @@ typedef struct pg__state_list {
 /* The era that the trainer's own files are of. */
 pg__era pg__era_of(const pg_trainer *t);
 
-/* What a file of that era lists, in its order; unused_too: with the one-element slots that
- * standalone Keras from 2.1 on adds for Adam without amsgrad. */
-pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era era, int unused_too,
+/* What a file of that era lists, in its order: as the trainer's Keras writes it, or else the other
+ * way. Standalone Keras from 2.1 on adds one-element slots for Adam without amsgrad; Keras 3 lists
+ * the learning rate where no schedule counts it. */
+pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era era, int as_written,
                             pg_err *err);
 void pg__state_list_fini(pg__state_list *l);
 

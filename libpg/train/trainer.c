@@ -251,16 +251,46 @@ done:
 
 /* ---- what it is trained for ---- */
 
+/* The schedule that is asked for, or the one in the optimizer's config. */
+static pg_status read_schedule(pg_trainer *t, const char *asked, const pg__json *optimizer,
+                               pg_err *err)
+{
+    const pg__json *rate = pg__json_get(pg__json_get(optimizer, "config"), "learning_rate");
+    pg_status st = PG_OK;
+    if (pg__json_type_of(rate) == PG_J_OBJECT) {
+        st = pg__schedule_of_json(&t->schedule, rate, err);
+        if (st != PG_OK && !asked) {
+            pg_err_prefix(err, "its optimizer's learning rate");
+            pg_err_hint(err, "--optimizer NAME");
+            goto done;
+        }
+        st = PG_OK;
+        if (t->schedule)
+            t->optimiser.lr = pg__schedule_at(t->schedule, 0);
+    }
+    if (asked) {
+        pg__schedule_free(t->schedule);
+        t->schedule = NULL;
+        PG_TRY(pg__schedule_parse(&t->schedule, asked, t->optimiser.lr, err));
+    }
+    PG_TRY(pg__optimiser_follow(&t->optimiser, t->schedule, err));
+done:
+    return st;
+}
+
 static pg_status read_optimiser(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const int legacy = o->optimizer_rules == 0 ? -1 : o->optimizer_rules == 1;
     pg__json *j = NULL;
     pg_status st = PG_OK;
-    if (!o->optimizer_json)
-        return pg__optimiser_parse(&t->optimiser, o->optimizer ? o->optimizer : "RMSprop", t->rules,
-                                   legacy, err);
-    PG_TRY(pg__json_parse(&j, o->optimizer_json, strlen(o->optimizer_json), err));
-    PG_TRY(pg__optimiser_of_json(&t->optimiser, j, t->rules, legacy, err));
+    if (o->optimizer_json) {
+        PG_TRY(pg__json_parse(&j, o->optimizer_json, strlen(o->optimizer_json), err));
+        PG_TRY(pg__optimiser_of_json(&t->optimiser, j, t->rules, legacy, err));
+    } else {
+        PG_TRY(pg__optimiser_parse(&t->optimiser, o->optimizer ? o->optimizer : "RMSprop", t->rules,
+                                   legacy, err));
+    }
+    PG_TRY(read_schedule(t, o->schedule, j, err));
 done:
     pg__json_free(j);
     return st;
@@ -363,7 +393,7 @@ static pg_status read_training(pg_trainer *t, const pg_train_opts *asked, const 
     pg_status st = PG_OK;
     if (o.for_prediction) {
         o.optimizer = "SGD"; /* which keeps nothing */
-        o.optimizer_json = o.loss = o.metrics = o.weighted_metrics = NULL;
+        o.schedule = o.optimizer_json = o.loss = o.metrics = o.weighted_metrics = NULL;
     } else if (o.compile_from || (file && (!o.loss || !(o.optimizer || o.optimizer_json)))) {
         PG_TRY(read_compiled(&said, t, asked, file, err));
     }
@@ -516,6 +546,7 @@ void pg_trainer_close(pg_trainer *t)
     pg__mem_free(t->metric_text);
     pg__mem_free(t->weighted_metric_text);
     pg__logs_close(&t->evaluated);
+    pg__schedule_free(t->schedule);
     pg__mem_free(t->loss_weights);
     pg__mem_free(t->objectives);
     pg__mem_free(t->input_dims);

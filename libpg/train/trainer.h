@@ -109,6 +109,7 @@ struct pg_trainer {
     pg__objective *objectives;
     double *loss_weights;
     pg__optimiser optimiser;
+    pg__schedule *schedule;                   /* that it follows, or NULL */
     int couples_rows;                         /* rows of a batch depend on each other */
     int bn_sync;                              /* through all replicas */
     uint64_t seed;                            /* of what is random in a step */

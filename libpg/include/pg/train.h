@@ -87,6 +87,10 @@ typedef struct pg_train_opts {
     const char *optimizer; /* "adam", "SGD:learning_rate=0.05,momentum=0.9,nesterov"; NULL: that of
                               a full model, with its state, else RMSprop */
     const char *optimizer_json; /* instead: {"class_name", "config"} as Keras writes it */
+    const char *schedule; /* learning rate, counted in steps: "exponential_decay:decay_steps=100,
+                             decay_rate=0.9": Keras' schedules in snake case, or as it writes them
+                             into files; lists as "0.1/0.01". The optimizer's own rate is the
+                             initial one where none is given. NULL: as the optimizer says */
     int optimizer_rules; /* 0: as the version says; 1: to 2.10 ("legacy"); 2: from 2.11 ("new") */
     const char *loss;    /* "mse", or "OUT=NAME,OUT=NAME"; NULL: that of a full
                             model, with its metrics; without one, for predictions only */
