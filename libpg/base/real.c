@@ -1,6 +1,5 @@
 /* real.c - the C library knows the right digits, but not which of them are needed, and it writes
  * and reads the locale's decimal point: only its digits and its exponent are taken. */
-#define _GNU_SOURCE /* strtod_l */
 #include "base/real.h"
 
 #include <locale.h>
