@@ -47,6 +47,8 @@ const pg__format *pg__format_of(const pg_store *s);
 typedef struct pg__save_opts {
     pg__sink_opts sink;
     int skip_verify;
+    pg_status (*prove)(void *user, const char *path, pg_err *err); /* as pg_write_opts.prove */
+    void *user;
 } pg__save_opts;
 
 typedef struct pg__save_report {

@@ -175,6 +175,18 @@ done:
     return st;
 }
 
+/* The caller's own proof, of the file under its temporary name. */
+static pg_status prove_more(pg__sink *sink, const pg__save_opts *o, pg_err *err)
+{
+    pg__str path = {0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__sink_temporary(sink, &path, err));
+    PG_TRY(o->prove(o->user, path.s, err));
+done:
+    pg__str_fini(&path);
+    return st;
+}
+
 /* 1 if the message begins with a file's name, and not with a word that begins like it. */
 static int names_file(const char *msg, const char *path)
 {
@@ -212,6 +224,8 @@ pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan 
     PG_TRY(f->write(sink, plan, err));
     if (!o->skip_verify)
         PG_TRY(prove(f, sink, path, plan, &o->sink, &rep.n_verified, err));
+    if (o->prove)
+        PG_TRY(prove_more(sink, o, err));
     rep.file_bytes = pg__sink_size(sink);
     PG_TRY(pg__sink_commit(sink, err));
     if (report)

@@ -2,12 +2,40 @@
 #include "io/folder.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 
-pg_status pg__folder_make(const char *path, size_t fixed, pg_err *err)
+pg_status pg__folder_sync(const char *path, pg_err *err)
+{
+    const int fd = open(*path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int rc = fd < 0 || fsync(fd) ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    if (rc && rc != EINVAL && rc != ENOTSUP) /* file systems that know no such thing */
+        return pg_fail_sys(err, PG_E_IO, rc, "%s: cannot sync this folder", PG_SHOW(path));
+    return PG_OK;
+}
+
+/* The folder that holds an entry. */
+static pg_status sync_above(char *path, pg_err *err)
+{
+    char *slash = strrchr(path, '/');
+    if (!slash)
+        return pg__folder_sync("", err);
+    if (slash == path)
+        return pg__folder_sync("/", err);
+    *slash = 0;
+    const pg_status st = pg__folder_sync(path, err);
+    *slash = '/';
+    return st;
+}
+
+static pg_status make(const char *path, size_t fixed, int sync, pg_err *err)
 {
     pg_status st = PG_OK;
     char *copy = pg__mem_strdup(path);
@@ -18,7 +46,9 @@ pg_status pg__folder_make(const char *path, size_t fixed, pg_err *err)
             continue;
         const char end = *p;
         *p = 0;
-        if (*copy && mkdir(copy, 0777) && errno != EEXIST)
+        if (*copy && mkdir(copy, 0777) == 0)
+            st = sync ? sync_above(copy, err) : PG_OK;
+        else if (*copy && errno != EEXIST)
             st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot make this folder", PG_SHOW(copy));
         *p = end;
         if (!end || st != PG_OK)
@@ -26,4 +56,14 @@ pg_status pg__folder_make(const char *path, size_t fixed, pg_err *err)
     }
     pg__mem_free(copy);
     return st;
+}
+
+pg_status pg__folder_make(const char *path, size_t fixed, pg_err *err)
+{
+    return make(path, fixed, 0, err);
+}
+
+pg_status pg__folder_make_synced(const char *path, pg_err *err)
+{
+    return make(path, 0, 1, err);
 }

@@ -32,20 +32,20 @@
 /* Splits path into its folder, opened, and the last component. */
 static pg_status open_folder(pg__sink *s, const char *path, pg_err *err)
 {
-    char folder[PATH_MAX];
+    char *folder = s->folder;
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
     if (!*path)
         return pg_fail(err, PG_E_ARG, "the output has an empty name");
     if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return pg_fail(err, PG_E_ARG, "%s: is a folder; give a file name", s->shown);
-    if (strlen(name) > PG_SINK_NAME || strlen(path) >= sizeof folder)
+    if (strlen(name) > PG_SINK_NAME || strlen(path) >= sizeof s->folder)
         return pg_fail_sys(err, PG_E_IO, ENAMETOOLONG, "%s", s->shown);
     snprintf(s->name, sizeof s->name, "%s", name);
     if (!slash)
         strcpy(folder, ".");
     else
-        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+        snprintf(folder, sizeof s->folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
     do
         s->dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     while (s->dir < 0 && errno == EINTR);
@@ -408,6 +408,12 @@ pg_status pg__sink_reopen(pg__sink *s, pg__io **out, pg_err *err)
     if (fd < 0)
         return pg_fail_sys(err, PG_E_IO, errno, "%s", s->shown);
     return pg__io_open_fd(out, fd, s->shown, err);
+}
+
+pg_status pg__sink_temporary(pg__sink *s, pg__str *out, pg_err *err)
+{
+    const pg_status st = set_size(s, err);
+    return st == PG_OK ? pg__str_printf(out, err, "%s/%s", s->folder, s->tmp) : st;
 }
 
 uint64_t pg__sink_size(const pg__sink *s)

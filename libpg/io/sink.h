@@ -17,6 +17,7 @@
 #ifndef PG_IO_SINK_H
 #define PG_IO_SINK_H
 
+#include "base/str.h"
 #include "base/watch.h"
 #include "io/io.h"
 
@@ -61,6 +62,9 @@ pg_status pg__sink_share(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off
 
 /* Reads back what was written, for the proof before commit. The io is closed by the caller. */
 pg_status pg__sink_reopen(pg__sink *s, pg__io **out, pg_err *err);
+
+/* The path that the file has until then, with all that was written; into an empty string. */
+pg_status pg__sink_temporary(pg__sink *s, pg__str *out, pg_err *err);
 
 uint64_t pg__sink_size(const pg__sink *s); /* bytes so far: highest byte written */
 pg_status pg__sink_commit(pg__sink *s, pg_err *err);

@@ -2,6 +2,7 @@
 #ifndef PG_IO_SINK_IMPL_H
 #define PG_IO_SINK_IMPL_H
 
+#include <limits.h>
 #include <sys/types.h>
 
 #include "base/str.h"
@@ -15,6 +16,7 @@
 struct pg__sink {
     pg__sink_opts opts;
     int dir, fd;
+    char folder[PATH_MAX];         /* that dir is */
     char shown[sizeof(pg__shown)]; /* path as given, for messages */
     char name[PG_SINK_NAME + 1];   /* of the output, in dir */
     char tmp[PG_SINK_NAME + 1];    /* of the temporary; "" once it is gone or renamed */

@@ -304,7 +304,9 @@ static pg_status write(pg_convert_report *rep, pg__convert *c, pg_err *err)
                                          .cancel = w->cancel,
                                          .progress = w->progress,
                                          .input = input},
-                                .skip_verify = w->skip_verify};
+                                .skip_verify = w->skip_verify,
+                                .prove = w->prove,
+                                .user = w->user};
     if (w->dry_run) {
         if (c->r.out)
             PG_TRY(pg__sink_check(c->r.out, &opts.sink, err));

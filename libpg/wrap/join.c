@@ -423,7 +423,9 @@ static pg_status join_index(join *j, pg_err *err)
     pg__plan plan = {0};
     pg_store *s = NULL;
     pg__save_report saved = {0};
-    pg__save_opts o = {.skip_verify = j->o->write.skip_verify};
+    pg__save_opts o = {.skip_verify = j->o->write.skip_verify,
+                       .prove = j->o->write.prove,
+                       .user = j->o->write.user};
     PG_TRY(pg_store_open(&s, j->index, NULL, err));
     const int keras = strcmp(pg_store_format(s), "keras-sharded") == 0;
     const char *index = pg__v3_shard_index(s);

@@ -239,7 +239,9 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
                                          .input = input,
                                          .also = also,
                                          .n_also = n_also},
-                                .skip_verify = r->write->skip_verify};
+                                .skip_verify = r->write->skip_verify,
+                                .prove = r->write->prove,
+                                .user = r->write->user};
     if (r->write->dry_run) {
         if (r->out)
             PG_TRY(pg__sink_check(r->out, &opts.sink, err));

@@ -392,10 +392,33 @@ pg_status pg__split_finish(pg__split *s, const char *index, const pg__str *text,
     PG_TRY(pg__sink_write(sink, 0, text->s, text->n, err));
     PG_TRY(pg__sink_commit(sink, err));
     PG_TRY(pg__split_file(s, index, n_entries, text->n, err));
+    if (s->o->write.prove && (st = s->o->write.prove(s->o->write.user, s->into, err)) != PG_OK) {
+        (void)unlink(path.s); /* so it is a split that was interrupted */
+        goto done;
+    }
     if (s->replaces)
         PG_TRY(replace(s, err));
 done:
     pg__sink_close(sink);
     pg__str_fini(&path);
+    return st;
+}
+
+pg_status pg_shards_remove(const char *dir, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str index = {0};
+    pg__strs files = {0};
+    walk w = {.remove = 1};
+    if (!find_index(&index, dir))
+        PG_FAIL(PG_E_UNKNOWN, "%s: no folder of shards", PG_SHOW(dir));
+    PG_TRY(list_indexed(&files, index.s, err));
+    PG_TRY(walk_split(&w, dir, &files, err));
+    if (rmdir(dir))
+        st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be removed", PG_SHOW(dir));
+done:
+    walk_fini(&w);
+    pg__str_fini(&index);
+    pg__strs_fini(&files);
     return st;
 }

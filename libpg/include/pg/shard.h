@@ -79,6 +79,10 @@ PG_API PG_MUST_USE pg_status pg_split_store(pg_store *in, const char *name, cons
                                             const pg_split_opts *opts, pg_shard_report *report,
                                             pg_err *err);
 
+/* Removes a folder that pg_split_file() wrote: the files that its index names, then the folder, if
+ * nothing else is in it. PG_E_UNKNOWN: it has no index; PG_E_IO. */
+PG_API PG_MUST_USE pg_status pg_shards_remove(const char *dir, pg_err *err);
+
 /* Joins a folder, its manifest or index, or a shard into `out`, in the format that was split; only
  * the weights where `out` ends with ".safetensors" or ".weights.h5", the shards are of that kind,
  * and the file was not. Everything is checked before the first byte is written; PG_E_FORMAT lists

@@ -28,6 +28,10 @@ typedef struct pg_write_opts {
     int trust_input;    /* as pg_open_opts.trust_input */
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
     pg_progress *progress;      /* is told of bytes written and, after that, proven; may be NULL */
+    /* A proof of your own: called with the complete output (a folder of shards: with that) under the
+     * name that it has until then; after a status other than PG_OK it never gets its own. */
+    pg_status (*prove)(void *user, const char *path, pg_err *err);
+    void *user;
 } pg_write_opts;
 
 typedef struct pg_unwrap_opts {
