@@ -33,7 +33,8 @@ typedef struct pg__fit {
     int resumed;        /* train_begin: what was kept has been given back */
     size_t first_epoch; /* that this process runs, and whether it begins within it */
     pg__writer
-        *writer; /* of all files of the run; jobs that are done are told of after each step */
+        *writer;       /* of all files of the run; jobs that are done are told of after each step */
+    uint64_t n_copied; /* bytes of the largest snapshot that will be taken: open() raises it */
     const pg_callback *cb; /* the program's own, or NULL */
     struct pg__cb *calls;  /* the others, in their order */
     size_t n_calls;

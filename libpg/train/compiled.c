@@ -79,9 +79,9 @@ done:
     return st;
 }
 
-static pg_status add_optimizer(pg__str *out, const pg_trainer *t, pg_err *err)
+static pg_status add_optimizer(pg__str *out, const pg_trainer *t, const pg__optimiser *o,
+                               pg_err *err)
 {
-    const pg__optimiser *o = &t->optimiser;
     const pg__era era = pg__era_of(t);
     const int later = era >= PG__ERA_NEW, nadam = strcmp(o->name, "Nadam") == 0;
     pg_status st = PG_OK;
@@ -222,7 +222,7 @@ done:
     return st;
 }
 
-pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, pg_err *err)
+pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, const pg__optimiser *o, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(pg__str_puts(out, "{\"loss\": ", err));
@@ -236,7 +236,7 @@ pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, pg_err *err)
     if (pg__era_of(t) <= PG__ERA_2_3)
         PG_TRY(pg__str_puts(out, ", \"sample_weight_mode\": null", err));
     PG_TRY(pg__str_puts(out, ", \"optimizer_config\": ", err));
-    PG_TRY(add_optimizer(out, t, err));
+    PG_TRY(add_optimizer(out, t, o, err));
     PG_TRY(pg__str_puts(out, "}", err));
 done:
     return st;

@@ -6,6 +6,7 @@
 #include "train/fit_impl.h"
 #include "train/forecast.h"
 #include "train/report.h"
+#include "train/snapshot.h"
 
 typedef pg__fit_run run;
 
@@ -147,7 +148,9 @@ static pg_status prepare(run *r, pg_err *err)
     r->resume.run = r;
     r->resume.keep = pg__fit_keep;
     PG_TRY(pg__resume_open(&r->resume, &r->fit, err));
-    PG_TRY(pg__forecast_of(&r->forecast, r->t, r->batch_size, PG__AHEAD_BATCHES, err));
+    const uint64_t kept = r->fit.resume_file ? pg__snapshot_bytes(r->t, 1) : 0;
+    PG_TRY(pg__forecast_of(&r->forecast, r->t, r->batch_size, PG__AHEAD_BATCHES,
+                           kept > r->fit.n_copied ? kept : r->fit.n_copied, err));
 done:
     return st;
 }
@@ -158,6 +161,7 @@ void pg__fit_close(run *r)
     pg__writer_free(r->fit.writer); /* its jobs look at the callbacks */
     pg__calls_close(&r->fit);
     pg__snapshot_drop(r->fit.snapshot);
+    pg__snapshot_forget(r->t);
     pg__mem_free(r->fit.resume_file);
     pg__resume_close(&r->resume);
     pg__course_free(r->course);

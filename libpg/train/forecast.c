@@ -140,11 +140,13 @@ static size_t largest(const pg_forecast *f, const pg_trainer *t)
 }
 
 pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size, size_t n_buffers,
-                          pg_err *err)
+                          uint64_t n_copied, pg_err *err)
 {
     const size_t n_arenas = t->cut.n_workers + t->cut.n_lanes;
-    pg_forecast f = {
-        .n_devices = t->cut.n_replicas, .batch_size = batch_size, .weights = flat_bytes(t)};
+    pg_forecast f = {.n_devices = t->cut.n_replicas,
+                     .batch_size = batch_size,
+                     .weights = flat_bytes(t),
+                     .workspace = n_copied};
     needs n = {pg__mem_array(n_arenas, sizeof *n.arenas),
                pg__mem_array(t->cut.n_workers, sizeof *n.scratch),
                pg__mem_array(t->cut.n_workers, sizeof *n.n_lanes)};

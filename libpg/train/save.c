@@ -1,9 +1,12 @@
 /* save.c - a trainer's model as a checkpoint: always of the model itself, as one device loads it.
  *
  * The trainer is shown as a store that holds what a legacy .h5 would hold: variables by layer, the
- * description, what it was compiled with, the optimizer's state; bytes are read from the device.
- * Everything else is the converter's and the formats' work, as for any other file: the path layout,
- * .keras, reading back what was written. */
+ * description, what it was compiled with, the optimizer's state; bytes are read from the device, or
+ * from a snapshot: then the trainer may be making steps meanwhile. Everything else is the
+ * converter's and the formats' work, as for any other file: the path layout, .keras, reading back
+ * what was written. */
+#include "train/save.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -16,11 +19,10 @@
 #include "train/compiled.h"
 #include "train/slots.h"
 
-/* Where a tensor's values are: in a flat; or, flat NULL: the number itself (param PG_NONE), zeros.
- */
+/* Where a tensor's values are. */
 typedef struct piece {
-    const pg__flat *flat;
-    size_t param;
+    enum { PARAM, SLOT, NUMBER, ZEROS } kind;
+    size_t slot, param;
     union {
         int64_t i64;
         float f32;
@@ -29,32 +31,49 @@ typedef struct piece {
 
 typedef struct shown {
     pg_trainer *t;
-    piece *pieces; /* per tensor of the store */
+    const pg__snapshot *from; /* NULL: the trainer's device */
+    piece *pieces;            /* per tensor of the store */
     size_t n, cap;
 } shown;
+
+static const pg__optimiser *optimiser_of(const shown *s)
+{
+    return s->from ? &s->from->optimiser : &s->t->optimiser;
+}
+
+/* n bytes of a parameter's values, as the device has them. */
+static pg_status fetch(const shown *s, const piece *p, uint64_t off, void *buf, size_t n)
+{
+    pg_trainer *t = s->t;
+    if (s->from) {
+        memcpy(buf, pg__snapshot_at(s->from, p->kind == SLOT ? p->slot : PG_NONE, p->param) + off,
+               n);
+        return PG_OK;
+    }
+    const pg__flat *flat = p->kind == SLOT ? &t->slots[p->slot] : &t->params;
+    return t->backend->get(t->dev, buf, (const char *)flat->at[p->param] + off, n);
+}
 
 static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n,
                              pg_err *err)
 {
     const shown *s = ctx;
-    pg_trainer *t = s->t;
     const piece *p = &s->pieces[tensor];
     double exact[512];
     pg_status st = PG_OK;
     (void)err;
-    if (!p->flat) {
+    if (p->kind == NUMBER || p->kind == ZEROS) {
         memset(buf, 0, n);
-        if (p->param == PG_NONE)
+        if (p->kind == NUMBER)
             memcpy(buf, (const char *)&p->number + off, n);
         return PG_OK;
     }
-    const char *from = p->flat->at[p->param];
-    if (t->backend->real_bytes == sizeof(float))
-        return t->backend->get(t->dev, buf, from + off, n);
+    if (s->t->backend->real_bytes == sizeof(float))
+        return fetch(s, p, off, buf, n);
     for (size_t at = 0, some; at < n / sizeof(float); at += some) {
         some = n / sizeof(float) - at < 512 ? n / sizeof(float) - at : 512;
-        PG_TRY(t->backend->get(t->dev, exact, from + (off / sizeof(float) + at) * sizeof *exact,
-                               some * sizeof *exact));
+        PG_TRY(
+            fetch(s, p, (off / sizeof(float) + at) * sizeof *exact, exact, some * sizeof *exact));
         for (size_t k = 0; k < some; k++)
             ((float *)buf)[at + k] = (float)exact[k];
     }
@@ -88,7 +107,7 @@ static pg_status show_layer(pg_store *store, shown *s, size_t top, pg_err *err)
     for (size_t i = 0; i < t->n_params; i++) {
         const size_t param = t->order[i];
         const pg__param *p = &t->built_params.params[param];
-        const piece from = {.flat = &t->params, .param = param};
+        const piece from = {.kind = PARAM, .param = param};
         if (p->leaf->top != top)
             continue;
         name.n = 0;
@@ -123,16 +142,17 @@ done:
 
 /* ---- the full model ---- */
 
-static piece piece_of(const pg_trainer *t, const pg__state_entry *e)
+static piece piece_of(const shown *s, const pg__state_entry *e)
 {
-    piece p = {.param = PG_NONE};
+    const pg__optimiser *o = optimiser_of(s);
+    piece p = {.kind = NUMBER};
     switch (e->kind) {
-    case PG__STATE_STEPS: p.number.i64 = (int64_t)t->optimiser.iterations; break;
-    case PG__STATE_RATE: p.number.f32 = (float)t->optimiser.lr; break;
-    case PG__STATE_PRODUCT: p.number.f32 = (float)t->optimiser.nadam_product; break;
-    case PG__STATE_SLOT: p = (piece){.flat = &t->slots[e->slot], .param = e->param}; break;
+    case PG__STATE_STEPS: p.number.i64 = (int64_t)o->iterations; break;
+    case PG__STATE_RATE: p.number.f32 = (float)o->lr; break;
+    case PG__STATE_PRODUCT: p.number.f32 = (float)o->nadam_product; break;
+    case PG__STATE_SLOT: p = (piece){.kind = SLOT, .slot = e->slot, .param = e->param}; break;
     case PG__STATE_ZEROS:
-    case PG__STATE_ZERO: p.param = 0; break;
+    case PG__STATE_ZERO: p.kind = ZEROS; break;
     }
     return p;
 }
@@ -159,7 +179,7 @@ static pg_status show_state(pg_store *store, shown *s, pg_err *err)
     for (size_t i = 0; i < l.n; i++) {
         const pg__state_entry *e = &l.v[i];
         const pg__dims *shape = &t->built_params.params[e->param].shape;
-        const piece p = piece_of(t, e);
+        const piece p = piece_of(s, e);
         pg__tensor_desc d = {.dtype = e->kind == PG__STATE_STEPS ? PG_I64 : PG_F32};
         if (e->kind == PG__STATE_ZERO) {
             d.rank = 1;
@@ -215,7 +235,7 @@ static pg_status show_training(pg_store *store, shown *s, pg_err *err)
     if (n_losses == 0) /* opened for predictions: it was never compiled */
         return PG_OK;
     PG_TRY(show_state(store, s, err));
-    PG_TRY(pg__compiled_text(&text, s->t, err));
+    PG_TRY(pg__compiled_text(&text, s->t, optimiser_of(s), err));
     PG_TRY(pg__store_set_text(store, PG_TEXT_TRAINING_CONFIG, text.s, text.n, err));
 done:
     pg__str_fini(&text);
@@ -237,7 +257,8 @@ static const char *version_of(const pg_trainer *t)
     return t->rules->keras3 ? "3.6.0" : "2.15.0";
 }
 
-static pg_status show(pg_store **out, pg_trainer *t, const target *to, pg_err *err)
+static pg_status show(pg_store **out, pg_trainer *t, const pg__snapshot *from, const target *to,
+                      pg_err *err)
 {
     static const pg__store_io io = {.read = read_tensor, .close = close_shown};
     pg_store *store = NULL;
@@ -247,6 +268,7 @@ static pg_status show(pg_store **out, pg_trainer *t, const target *to, pg_err *e
     if (!s)
         return pg__nomem(err);
     s->t = t;
+    s->from = from;
     PG_TRY(pg__store_new(&store, "trained", NULL, NULL, err));
     PG_TRY(show_weights(store, s, err));
     if (to->full)
@@ -302,63 +324,136 @@ static pg_status target_of(target *out, const char *path, const pg_trainer *t, i
     return PG_OK;
 }
 
-static pg_status set_saved(pg_trainer *t, const char *path, pg_err *err)
+void pg__saved_fini(pg__saved *s)
 {
-    pg__mem_free(t->saved);
-    t->saved = pg__mem_strdup(path);
-    return t->saved ? PG_OK : pg__nomem(err);
+    pg__mem_free(s->path);
+    pg__strs_fini(&s->notes);
+    *s = (pg__saved){0};
 }
 
-const char *pg_trainer_saved(const pg_trainer *t)
+static pg_status set_saved(pg__saved *out, const char *path, pg_err *err)
 {
-    return t->saved;
+    out->path = pg__mem_strdup(path);
+    return out->path ? PG_OK : pg__nomem(err);
 }
 
-/* What no HDF5 file holds (a name beyond an object header) becomes a folder of shards beside it. */
-static pg_status save_shards(pg_trainer *t, pg_store *store, const char *path, int force,
-                             pg_err *err)
+static uint64_t stored_bytes(const pg_store *store)
 {
-    const pg_split_opts opts = {.write = {.force = force}};
+    uint64_t n = 0;
+    for (size_t i = 0; i < pg_store_n_weights(store); i++)
+        n += pg_store_weight(store, i)->n_bytes;
+    for (size_t i = 0; i < pg_store_n_state(store); i++)
+        n += pg_store_state(store, i)->n_bytes;
+    return n;
+}
+
+/* One file and a proof of it. */
+typedef struct proof {
+    const pg__save_order *order;
+    pg_trainer *t;
+    int full;
+} proof;
+
+static pg_status prove(void *user, const char *path, pg_err *err)
+{
+    const proof *p = user;
+    return pg__prove(p->t, p->order->from, path, p->full, err);
+}
+
+static pg_write_opts write_opts(const pg__save_order *o, proof *p)
+{
+    return (pg_write_opts){.force = o->force,
+                           .dry_run = o->dry_run,
+                           .skip_verify = o->unread,
+                           .prove = o->prove ? prove : NULL,
+                           .user = p};
+}
+
+/* What no HDF5 file holds (a name beyond an object header), or is larger than a file may be,
+ * becomes a folder of shards beside it. */
+static pg_status save_shards(pg__saved *out, pg_store *store, const pg__save_order *o, proof *p,
+                             int oversized, pg_err *err)
+{
+    const pg_split_opts opts = {.write = write_opts(o, p), .max_shard_bytes = o->max_shard_bytes};
     pg_shard_report rep = {0};
     pg__str dir = {0};
     pg_status st = PG_OK;
-    PG_TRY(pg__str_printf(&dir, err, "%s.shards", path));
-    PG_TRY(pg_split_store(store, path, dir.s, &opts, &rep, err));
-    PG_TRY(set_saved(t, dir.s, err));
-    PG_TRY(pg__strs_printf(&t->notes, err,
-                           "%s: beyond what HDF5 holds, so it is split: %s/ (%zu files); --weights "
-                           "takes that folder, pgconvert too",
-                           PG_SHOW(path), PG_SHOW(dir.s), rep.n_files));
+    PG_TRY(pg__str_printf(&dir, err, "%s.shards", o->path));
+    PG_TRY(pg_split_store(store, o->path, dir.s, &opts, &rep, err));
+    if (o->dry_run)
+        goto done;
+    PG_TRY(set_saved(out, dir.s, err));
+    PG_TRY(pg__strs_printf(&out->notes, err,
+                           "%s: %s, so it is split: %s/ (%zu files); --weights takes that folder, "
+                           "pgconvert too",
+                           PG_SHOW(o->path),
+                           oversized ? "larger than a shard may be" : "beyond what HDF5 holds",
+                           PG_SHOW(dir.s), rep.n_files));
 done:
     pg_shard_report_fini(&rep);
     pg__str_fini(&dir);
     return st;
 }
 
-/* Writes, or with dry_run sees whether it could. */
-static pg_status save(pg_trainer *t, const char *path, const pg_save_opts *opts, int dry_run,
-                      pg_err *err)
+pg_status pg__save(pg__saved *out, pg_trainer *t, const pg__save_order *o, pg_err *err)
 {
-    const int full = opts && opts->full_model;
     target to = {0};
     pg_store *store = NULL;
     pg_convert_report rep = {0};
     pg_status st = PG_OK;
-    PG_TRY(target_of(&to, path, t, full, err));
-    const pg_convert_opts convert = {.write = {.force = opts && opts->force, .dry_run = dry_run},
-                                     .to = to.to};
-    PG_TRY(show(&store, t, &to, err));
-    st = pg_convert_store(store, path, &convert, &rep, err);
-    if (st == PG_OK && !dry_run)
-        st = set_saved(t, path, err);
-    else if (st == PG_E_LIMIT && !dry_run)
-        st = save_shards(t, store, path, convert.write.force, err);
+    PG_TRY(target_of(&to, o->path, t, o->full, err));
+    proof p = {.order = o, .t = t, .full = to.full};
+    const pg_convert_opts convert = {.write = write_opts(o, &p), .to = to.to};
+    PG_TRY(show(&store, t, o->from, &to, err));
+    const int oversized = o->max_shard_bytes && stored_bytes(store) > o->max_shard_bytes;
+    st = oversized ? PG_E_LIMIT : pg_convert_store(store, o->path, &convert, &rep, err);
+    if (st == PG_OK && !o->dry_run)
+        st = set_saved(out, o->path, err);
+    else if (st == PG_E_LIMIT)
+        st = save_shards(out, store, o, &p, oversized, err);
     PG_TRY(st);
-    for (size_t i = 0; i < rep.n_notes && !dry_run; i++)
-        PG_TRY(pg__strs_printf(&t->notes, err, "%s: %s", PG_SHOW(path), rep.notes[i]));
+    for (size_t i = 0; i < rep.n_notes && !o->dry_run; i++)
+        PG_TRY(pg__strs_printf(&out->notes, err, "%s: %s", PG_SHOW(o->path), rep.notes[i]));
 done:
     pg_convert_report_fini(&rep);
     pg_store_close(store);
+    return st;
+}
+
+/* ---- a trainer as it stands ---- */
+
+const char *pg_trainer_saved(const pg_trainer *t)
+{
+    return t->saved;
+}
+
+static pg_status take_notes(pg_trainer *t, const pg__saved *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < s->notes.n; i++)
+        PG_TRY(pg__strs_add(&t->notes, s->notes.v[i], strlen(s->notes.v[i]), err));
+done:
+    return st;
+}
+
+static pg_status save(pg_trainer *t, const char *path, const pg_save_opts *opts, int dry_run,
+                      pg_err *err)
+{
+    const pg__save_order order = {.path = path,
+                                  .force = opts && opts->force,
+                                  .full = opts && opts->full_model,
+                                  .dry_run = dry_run};
+    pg__saved s = {0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__save(&s, t, &order, err));
+    if (dry_run)
+        goto done;
+    pg__mem_free(t->saved);
+    t->saved = s.path;
+    s.path = NULL;
+    PG_TRY(take_notes(t, &s, err));
+done:
+    pg__saved_fini(&s);
     return st;
 }
 

@@ -201,7 +201,7 @@ static int list_fits(const pg_trainer *t, const pg__state_list *l, const pg_stor
     return 1;
 }
 
-static pg_status read_scalar(double *out, pg_store *file, size_t i, pg_err *err)
+pg_status pg__state_number(double *out, pg_store *file, size_t i, pg_err *err)
 {
     const pg_weight *w = pg_store_state(file, i);
     unsigned char raw[8];
@@ -220,7 +220,7 @@ static pg_status read_entry(pg_trainer *t, const pg__state_entry *e, pg_store *f
         return pg__param_read(t, &t->slots[e->slot], e->param, file, i, 1, err);
     if (e->kind > PG__STATE_SLOT)
         return PG_OK;
-    PG_TRY(read_scalar(&v, file, i, err));
+    PG_TRY(pg__state_number(&v, file, i, err));
     if (e->kind == PG__STATE_RATE) {
         t->optimiser.lr = v;
     } else if (e->kind == PG__STATE_PRODUCT) {
@@ -234,54 +234,67 @@ done:
     return st;
 }
 
-static pg_status read_list(pg_trainer *t, const pg__state_list *l, pg_store *file, const size_t *at,
-                           pg_err *err)
+/* Finds which list the file's tensors are, if one of the trainer's era: as Keras writes it, or with
+ * the arrays that it does not use. */
+static pg_status find_list(pg__state_list *out, int *found, const pg_trainer *t,
+                           const pg_store *file, const size_t *at, size_t n, pg_err *err)
 {
+    const pg__era own = pg__era_of(t);
     pg_status st = PG_OK;
-    int has_product = 0;
-    for (size_t i = 0; i < l->n; i++) {
-        PG_TRY(read_entry(t, &l->v[i], file, at[i], err));
-        has_product |= l->v[i].kind == PG__STATE_PRODUCT;
+    *found = 0;
+    if (t->graph->dialect == 1) /* Keras 1 sorts it by names */
+        return PG_OK;
+    for (int as_written = 1; !*found && as_written >= 0; as_written--) {
+        pg__state_list_fini(out);
+        PG_TRY(pg__state_list_of(out, t, own, as_written, err));
+        *found = list_fits(t, out, file, at, n);
     }
-    if (!has_product)
-        pg__optimiser_recount(&t->optimiser);
 done:
     return st;
 }
 
-/* Takes the file's tensors, if they are the list of the trainer's era, in either way. */
-static pg_status take(int *taken, pg_trainer *t, pg_store *file, const size_t *at, size_t n,
-                      pg_err *err)
+pg_status pg__state_walk(int *found, size_t *n, const pg_trainer *t, pg_store *file,
+                         pg__state_visit visit, void *ctx, pg_err *err)
 {
-    const pg__era own = pg__era_of(t);
+    size_t *at = pg__mem_array(pg_store_n_state(file), sizeof *at);
+    pg__state_list l = {0};
     pg_status st = PG_OK;
-    *taken = 0;
-    for (int as_written = 1; !*taken && as_written >= 0; as_written--) {
-        pg__state_list l = {0};
-        st = pg__state_list_of(&l, t, own, as_written, err);
-        *taken = st == PG_OK && list_fits(t, &l, file, at, n);
-        if (*taken)
-            st = read_list(t, &l, file, at, err);
-        pg__state_list_fini(&l);
-        if (st != PG_OK)
-            return st;
-    }
-    return PG_OK;
+    *found = 0;
+    if (!at)
+        return pg__nomem(err);
+    *n = list_stored(at, file);
+    if (*n > 0)
+        PG_TRY(find_list(&l, found, t, file, at, *n, err));
+    for (size_t i = 0; *found && i < l.n; i++)
+        PG_TRY(visit(ctx, &l.v[i], file, at[i], err));
+done:
+    pg__state_list_fini(&l);
+    pg__mem_free(at);
+    return st;
+}
+
+typedef struct taking {
+    pg_trainer *t;
+    int has_product;
+} taking;
+
+static pg_status take_entry(void *ctx, const pg__state_entry *e, pg_store *file, size_t i,
+                            pg_err *err)
+{
+    taking *k = ctx;
+    k->has_product |= e->kind == PG__STATE_PRODUCT;
+    return read_entry(k->t, e, file, i, err);
 }
 
 pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err *err)
 {
-    const size_t n_all = pg_store_n_state(file);
-    size_t *at = pg__mem_array(n_all, sizeof *at);
+    taking k = {.t = t};
     pg_status st = PG_OK;
+    size_t n = 0;
     int taken = 0;
-    if (!at)
-        return pg__nomem(err);
-    const size_t n = list_stored(at, file);
-    if (n == 0)
-        goto done;
-    if (t->graph->dialect != 1) /* Keras 1 sorts it by names */
-        PG_TRY(take(&taken, t, file, at, n, err));
+    PG_TRY(pg__state_walk(&taken, &n, t, file, take_entry, &k, err));
+    if (taken && !k.has_product)
+        pg__optimiser_recount(&t->optimiser);
     if (taken)
         PG_TRY(pg__strs_printf(&t->notes, err, "%s: goes on after %s update%s of %s", PG_SHOW(name),
                                PG_NUM(t->optimiser.iterations),
@@ -291,6 +304,5 @@ pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err
             &t->notes, err, "%s: optimizer state (%zu tensors) is not that of %s: it starts anew",
             PG_SHOW(name), n, t->optimiser.name));
 done:
-    pg__mem_free(at);
     return st;
 }

@@ -46,6 +46,16 @@ void pg__state_list_fini(pg__state_list *l);
 pg_status pg__state_name(pg__str *out, const pg_trainer *t, pg__era era, const pg__state_entry *e,
                          pg_err *err);
 
+/* Visits the entries of the trainer's own list with their tensors, i of the state, in a file;
+ * *found 0: the file has n tensors of state, but not that list. */
+typedef pg_status (*pg__state_visit)(void *ctx, const pg__state_entry *e, pg_store *file, size_t i,
+                                     pg_err *err);
+pg_status pg__state_walk(int *found, size_t *n, const pg_trainer *t, pg_store *file,
+                         pg__state_visit visit, void *ctx, pg_err *err);
+
+/* Tensor i of a file's state, a scalar. */
+pg_status pg__state_number(double *out, pg_store *file, size_t i, pg_err *err);
+
 /* Takes the optimizer's state from a file, and tells it or why not in a note; name: of the file. */
 pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err *err);
 

@@ -423,7 +423,7 @@ done:
 static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const char *path,
                             pg_err *err)
 {
-    pg_status st = pg__trainer_file(file, t, path, NULL, late);
+    pg_status st = pg__weights_open(file, &t->notes, path, NULL, late);
     size_t n = 0;
     const char *text = st == PG_OK ? pg_store_text(*file, PG_TEXT_MODEL_CONFIG, &n) : NULL;
     if (st != PG_OK && st != PG_E_UNKNOWN && st != PG_E_UNSUPPORTED && st != PG_E_MISMATCH) {
@@ -448,7 +448,7 @@ static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *
     pg_store *given = NULL, *from = own;
     pg_status st = PG_OK;
     if (o->weights) {
-        PG_TRY(pg__trainer_file(&given, t, o->weights, t->graph, err));
+        PG_TRY(pg__weights_open(&given, &t->notes, o->weights, t->graph->text, err));
         from = given;
     }
     t->drawn = !o->weights && (!own || pg_store_n_weights(own) == 0);

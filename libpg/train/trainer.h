@@ -146,13 +146,19 @@ void pg__workers_stop(pg_trainer *t);
 pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
                               const pg__program **out, pg_err *err);
 
-/* Opens a checkpoint as the trainer reads it: by layers, a wrapper's as its template's. graph: the
- * model that it must be of, or NULL. What was done goes into the notes. */
-pg_status pg__trainer_file(pg_store **out, pg_trainer *t, const char *path, const pg__graph *graph,
-                           pg_err *err);
+/* Opens a checkpoint as a trainer reads it: by layers, a wrapper's as its template's. model_text:
+ * description of the model that it must be of, or NULL. notes: what was done is added; or NULL. */
+pg_status pg__weights_open(pg_store **out, pg__strs *notes, const char *path,
+                           const char *model_text, pg_err *err);
 
-/* Reads the weights of such a file into the parameters; every variable must be there, and no other.
- * Messages name the file. */
+/* Visits every variable of the model with its tensor, i, in such a file; every variable must be
+ * there, and no other. Messages name the file. */
+typedef pg_status (*pg__weight_visit)(void *ctx, size_t param, pg_store *file, size_t i,
+                                      pg_err *err);
+pg_status pg__weights_walk(const pg_trainer *t, pg_store *file, const char *path,
+                           pg__weight_visit visit, void *ctx, pg_err *err);
+
+/* The same, reading them into the parameters. */
 pg_status pg__trainer_load(pg_trainer *t, pg_store *file, const char *path, pg_err *err);
 
 /* Fills the parameters by the initializers of the model's config. */

@@ -133,7 +133,8 @@ static pg_status same_shape(const pg_trainer *t, size_t param, const pg_weight *
 }
 
 /* The file's layer against the leaves of the model's layer `top`. */
-static pg_status load_layer(pg_trainer *t, size_t top, pg_store *s, size_t file_layer, pg_err *err)
+static pg_status walk_layer(const pg_trainer *t, size_t top, pg_store *s, size_t file_layer,
+                            pg__weight_visit visit, void *ctx, pg_err *err)
 {
     const pg__leaves below = pg__leaves_below(&t->leaves, top);
     const pg_layer *l = pg_store_layer(s, file_layer);
@@ -150,10 +151,7 @@ static pg_status load_layer(pg_trainer *t, size_t top, pg_store *s, size_t file_
     for (size_t i = 0; i < l->n_weights; i++) {
         const size_t param = first_param(t, &below.v[placing.leaf[i]]) + placing.var[i];
         PG_TRY(same_shape(t, param, pg_store_weight(s, l->first + i), err));
-        PG_TRY(pg__param_read(t, &t->params, param, s, l->first + i, 0, err));
-        t->file_names[param] = pg__mem_strdup(stored[i].name);
-        if (!t->file_names[param])
-            PG_TRY(pg__nomem(err));
+        PG_TRY(visit(ctx, param, s, l->first + i, err));
     }
 done:
     pg__placing_fini(&placing);
@@ -168,7 +166,8 @@ static pg_status list_all(const char *what, const pg__strs *names, pg_status st,
     return st;
 }
 
-static pg_status load_aligned(pg_trainer *t, pg_store *s, pg_err *err)
+static pg_status walk_aligned(const pg_trainer *t, pg_store *s, pg__weight_visit visit, void *ctx,
+                              pg_err *err)
 {
     pg__alignment a = {0};
     pg_status st = PG_OK;
@@ -182,22 +181,22 @@ static pg_status load_aligned(pg_trainer *t, pg_store *s, pg_err *err)
     }
     for (size_t top = 0; top < a.n; top++)
         if (a.file_layer[top] != PG_NONE)
-            PG_TRY(load_layer(t, top, s, a.file_layer[top], err));
+            PG_TRY(walk_layer(t, top, s, a.file_layer[top], visit, ctx, err));
 done:
     pg__alignment_fini(&a);
     return st;
 }
 
-pg_status pg__trainer_file(pg_store **out, pg_trainer *t, const char *path, const pg__graph *graph,
-                           pg_err *err)
+pg_status pg__weights_open(pg_store **out, pg__strs *notes, const char *path,
+                           const char *model_text, pg_err *err)
 {
-    const pg_convert_opts opts = {.unwrap = 1, .model_text = graph ? graph->text : NULL};
+    const pg_convert_opts opts = {.unwrap = 1, .model_text = model_text};
     pg_convert_report rep = {0};
     pg_store *s = NULL;
     pg_status st = PG_OK;
     PG_TRY(pg_convert_open(&s, path, &opts, &rep, err));
-    for (size_t i = 0; i < rep.n_notes; i++)
-        PG_TRY(pg__strs_printf(&t->notes, err, "%s: %s", PG_SHOW(path), rep.notes[i]));
+    for (size_t i = 0; i < rep.n_notes && notes; i++)
+        PG_TRY(pg__strs_printf(notes, err, "%s: %s", PG_SHOW(path), rep.notes[i]));
     *out = s;
     s = NULL;
 done:
@@ -206,12 +205,31 @@ done:
     return st;
 }
 
-pg_status pg__trainer_load(pg_trainer *t, pg_store *file, const char *path, pg_err *err)
+pg_status pg__weights_walk(const pg_trainer *t, pg_store *file, const char *path,
+                           pg__weight_visit visit, void *ctx, pg_err *err)
 {
-    const pg_status st = load_aligned(t, file, err);
+    const pg_status st = walk_aligned(t, file, visit, ctx, err);
     if (st != PG_OK)
         pg_err_prefix(err, PG_SHOW(path));
     return st;
+}
+
+static pg_status take_weight(void *ctx, size_t param, pg_store *file, size_t i, pg_err *err)
+{
+    pg_trainer *t = ctx;
+    pg_status st = PG_OK;
+    PG_TRY(pg__param_read(t, &t->params, param, file, i, 0, err));
+    pg__mem_free(t->file_names[param]);
+    t->file_names[param] = pg__mem_strdup(pg_store_weight(file, i)->name);
+    if (!t->file_names[param])
+        PG_TRY(pg__nomem(err));
+done:
+    return st;
+}
+
+pg_status pg__trainer_load(pg_trainer *t, pg_store *file, const char *path, pg_err *err)
+{
+    return pg__weights_walk(t, file, path, take_weight, t, err);
 }
 
 /* ---- reading ---- */
