@@ -370,7 +370,7 @@ static pg_status read_compiled(pg__compiled *out, pg_trainer *t, const pg_train_
     pg_store *other = NULL;
     pg_status st = PG_OK;
     if (o->compile_from)
-        PG_TRY(pg__trainer_file(&other, t, path, NULL, err));
+        PG_TRY(pg__weights_open(&other, &t->notes, path, NULL, err));
     st = pg__compiled_of(out, t, other ? other : own, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(path));
