@@ -26,6 +26,7 @@ struct pg_data {
     size_t n_parts, n_arrays, cap_arrays;
     int nearest;
     pg__dims reshape; /* of a row, behind a first dimension of any size; rank 0: none */
+    int n_holders;    /* runs that read its arrays */
 };
 
 #define PG_SOURCE(name) extern const pg__source pg__source_##name;
@@ -261,9 +262,19 @@ static pg_status name_by_place(pg_data *d, const pg__ends *e, pg_err *err)
     return PG_OK;
 }
 
+void pg__data_hold(pg_data *d, int holds)
+{
+    d->n_holders += holds ? 1 : -1;
+}
+
 pg_status pg__data_bind(pg_data *d, const pg__ends *ends, pg_err *err)
 {
     const part *p = &d->parts[0];
+    if (d->n_holders > 0) {
+        (void)pg_fail(err, PG_E_ARG, "%s: a training reads these data; open them a second time",
+                      PG_SHOW(d->path));
+        return PG_E_ARG;
+    }
     if (d->n_parts == 1 && p->source->bind) {
         const pg_status st = p->source->bind(d, p->state, ends, err);
         if (st != PG_OK)

@@ -64,7 +64,10 @@ void pg__data_drop(pg_data *d);
 /* An array of an io at byte a->at: fills read, self (a reference) and close. */
 void pg__array_in_io(pg__array *a, pg__io *io);
 
-/* Before arrays are looked up for a model. */
+/* While its arrays are being read (holds: 1, then 0) they must stay what they are. */
+void pg__data_hold(pg_data *d, int holds);
+
+/* Before arrays are looked up for a model. PG_E_ARG: somebody holds them. */
 pg_status pg__data_bind(pg_data *d, const pg__ends *ends, pg_err *err);
 
 /* By key; NULL if there is none. */

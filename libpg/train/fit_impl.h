@@ -15,7 +15,7 @@ typedef struct pg__fit_run {
     pg__fit fit; /* the same, as callbacks see it */
     pg_run what;
     pg__feed train, val;
-    int has_val;
+    int has_val, holds;
     size_t batch_size;
     pg__course *course;
     pg__point next; /* turn: behind what is done */

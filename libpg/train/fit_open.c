@@ -125,12 +125,22 @@ static void describe(run *r)
     r->what.n_val = r->val.n_rows;
 }
 
+/* A callback may want to evaluate: not with what the next batch comes from. */
+static void hold_data(run *r, int holds)
+{
+    pg__data_hold(r->data, holds);
+    if (r->opts->validation && r->opts->validation != r->data)
+        pg__data_hold(r->opts->validation, holds);
+    r->holds = holds;
+}
+
 /* Finds the data and everything that is as large as a batch. */
 static pg_status prepare(run *r, pg_err *err)
 {
     const pg__program *p = NULL;
     pg_status st = PG_OK;
     PG_TRY(open_feeds(r, err));
+    hold_data(r, 1);
     PG_TRY(size_batches(r, err));
     PG_TRY(pg__feed_program(r->t, r->batch_size, PG__TRAINS, &p, err));
     PG_TRY(pg__feed_fit(&r->train, p, err));
@@ -158,6 +168,8 @@ done:
 void pg__fit_close(run *r)
 {
     pg__ahead_free(r->ahead);
+    if (r->holds)
+        hold_data(r, 0);
     pg__writer_free(r->fit.writer); /* its jobs look at the callbacks */
     pg__calls_close(&r->fit);
     pg__snapshot_drop(r->fit.snapshot);

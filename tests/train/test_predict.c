@@ -168,9 +168,47 @@ static void without_a_loss_there_is_nothing_to_evaluate(void **state)
     pg_trainer_close(t);
 }
 
+typedef struct evaluator {
+    pg_trainer *t;
+    pg_data *used, *other;
+    size_t n;
+} evaluator;
+
+static pg_status evaluate_both(void *user, size_t epoch, const pg_logs *logs, pg_err *err)
+{
+    evaluator *e = user;
+    pg_logs out = {.n = 0};
+    (void)epoch;
+    (void)logs;
+    assert_fails(PG_E_ARG, pg_evaluate(e->t, e->used, NULL, &out, err), err);
+    assert_ok(pg_evaluate(e->t, e->other, NULL, &out, err));
+    assert_true(out.n > 0);
+    e->n++;
+    return PG_OK;
+}
+
+static void a_callback_evaluates_with_data_of_its_own(void **state)
+{
+    evaluator e = {.t = open_golden("mlp_digits", "categorical_crossentropy", "cpu:0"),
+                   .used = open_golden_data("mlp_digits"),
+                   .other = open_golden_data("mlp_digits")};
+    const pg_callback cb = {.user = &e, .epoch_end = evaluate_both};
+    const pg_fit_opts fit = {.epochs = 2, .validation_split = 0.1};
+    pg_logs out;
+    pg_err err = {0};
+    (void)state;
+    assert_ok(pg_fit(e.t, e.used, &fit, &cb, &err));
+    assert_int_equal(e.n, 2);
+    assert_ok(pg_evaluate(e.t, e.used, NULL, &out, &err)); /* afterwards */
+    pg_data_close(e.used);
+    pg_data_close(e.other);
+    pg_trainer_close(e.t);
+}
+
 PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
                   cmocka_unit_test(predictions_do_not_depend_on_batches_and_devices),
                   cmocka_unit_test(evaluation_is_the_validation_of_a_run),
                   cmocka_unit_test(several_outputs_go_to_one_archive),
                   cmocka_unit_test(a_cancelled_prediction_leaves_no_file),
-                  cmocka_unit_test(without_a_loss_there_is_nothing_to_evaluate))
+                  cmocka_unit_test(without_a_loss_there_is_nothing_to_evaluate),
+                  cmocka_unit_test(a_callback_evaluates_with_data_of_its_own))

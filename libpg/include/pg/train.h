@@ -91,9 +91,9 @@ typedef struct pg_train_opts {
                              decay_rate=0.9": Keras' schedules in snake case, or as it writes them
                              into files; lists as "0.1/0.01". The optimizer's own rate is the
                              initial one where none is given. NULL: as the optimizer says */
-    int optimizer_rules; /* 0: as the version says; 1: to 2.10 ("legacy"); 2: from 2.11 ("new") */
-    const char *loss;    /* "mse", or "OUT=NAME,OUT=NAME"; NULL: that of a full
-                            model, with its metrics; without one, for predictions only */
+    int optimizer_rules;  /* 0: as the version says; 1: to 2.10 ("legacy"); 2: from 2.11 ("new") */
+    const char *loss;     /* "mse", or "OUT=NAME,OUT=NAME"; NULL: that of a full
+                             model, with its metrics; without one, for predictions only */
     const char *loss_weights;     /* "1,0.3", or "OUT=1,OUT=0.3"; NULL: 1 each */
     const char *metrics;          /* "accuracy,mae", or "OUT=accuracy,OUT=mae"; NULL: none */
     const char *weighted_metrics; /* the same, rows count by their sample and class weights */
@@ -311,8 +311,8 @@ PG_API PG_MUST_USE pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg
 
 /* Data are checked before the first step: shapes, numbers of rows, kinds of targets, classes and
  * ids (large arrays batch by batch), NaN in the first batch. The next batches are read by a thread
- * of their own; while this runs, data belongs to it. Errors of the data, of a callback;
- * PG_E_MISMATCH where data do not fit the model. */
+ * of their own; while this runs, data belongs to it (evaluating with it in a callback is PG_E_ARG).
+ * Errors of the data, of a callback; PG_E_MISMATCH where data do not fit the model. */
 PG_API PG_MUST_USE pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
                                     const pg_callback *cb, pg_err *err);
 
