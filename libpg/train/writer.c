@@ -1,5 +1,5 @@
-/* writer.c - one thread, one place for a job. Whoever gives a job waits until the one before is
- * done and told, so there is nothing to queue and nothing to run out of. */
+/* writer.c - one thread and a ring of jobs. Those that are done wait there until their givers'
+ * thread asks, so that `done` needs no lock of its own. */
 #include "train/writer.h"
 
 #include <pthread.h>
@@ -8,36 +8,44 @@
 #include "base/mem.h"
 #include "base/try.h"
 
+#define N_JOBS 8u /* of one moment; whoever gives more waits */
+
+typedef struct entry {
+    pg__job job;
+    unsigned long moment;
+    pg_status st;
+    pg_err why;
+} entry;
+
 struct pg__writer {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int has_thread, leave; /* this and the following under the lock */
-    enum { IDLE, IN_WORK, DONE } state;
-    pg__job job;
-    pg_status st; /* of a job that is done */
-    pg_err why;
+    int has_thread, leave;                    /* this and the following under the lock */
+    unsigned long given, done, told, moments; /* jobs so far; polls so far */
+    entry ring[N_JOBS];
 };
 
-static void work(pg__writer *w)
+static void work(entry *e)
 {
-    w->why = (pg_err){0};
-    w->st = w->job.work(w->job.ctx, &w->why);
+    e->why = (pg_err){0};
+    e->st = e->job.work(e->job.ctx, &e->why);
 }
 
 static void *serve(void *arg)
 {
     pg__writer *w = arg;
     pthread_mutex_lock(&w->lock);
-    while (!w->leave) {
-        if (w->state != IN_WORK) {
+    while (!w->leave || w->done < w->given) {
+        if (w->done == w->given) {
             pthread_cond_wait(&w->changed, &w->lock);
             continue;
         }
+        entry *e = &w->ring[w->done % N_JOBS];
         pthread_mutex_unlock(&w->lock);
-        work(w);
+        work(e);
         pthread_mutex_lock(&w->lock);
-        w->state = DONE;
+        w->done++;
         pthread_cond_broadcast(&w->changed);
     }
     pthread_mutex_unlock(&w->lock);
@@ -60,55 +68,72 @@ pg_status pg__writer_new(pg__writer **out, pg_err *err)
     return PG_OK;
 }
 
-/* Tells of a job that is done. wait: until it is. */
-static pg_status settle(pg__writer *w, int wait, pg_err *err)
+/* Tells of the next job that was not told of, if it is done; waits for it if `wait`. *more: was
+ * there one? */
+static pg_status tell_next(pg__writer *w, int wait, int *more, pg_err *err)
 {
     pg_status st = PG_OK;
     pthread_mutex_lock(&w->lock);
-    while (wait && w->state == IN_WORK)
+    while (wait && w->told < w->given && w->done == w->told)
         pthread_cond_wait(&w->changed, &w->lock);
-    const int tells = w->state == DONE;
-    if (tells)
-        w->state = IDLE;
+    *more = w->told < w->done;
+    const entry e = *more ? w->ring[w->told % N_JOBS] : (entry){.moment = 0};
+    w->told += (unsigned long)*more;
     pthread_mutex_unlock(&w->lock);
-    if (!tells)
-        return PG_OK;
-    const pg__job job = w->job;
-    if (job.done)
-        st = job.done(job.ctx, w->st, &w->why, err);
-    if (job.free)
-        job.free(job.ctx);
+    if (*more && e.job.done)
+        st = e.job.done(e.job.ctx, e.st, &e.why, err);
+    if (*more && e.job.free)
+        e.job.free(e.job.ctx);
+    return st;
+}
+
+static pg_status tell_all(pg__writer *w, int wait, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (int more = 1; more && st == PG_OK;)
+        st = tell_next(w, wait, &more, err);
     return st;
 }
 
 pg_status pg__writer_poll(pg__writer *w, pg_err *err)
 {
-    return settle(w, 0, err);
+    w->moments++;
+    return tell_all(w, 0, err);
 }
 
 pg_status pg__writer_wait(pg__writer *w, pg_err *err)
 {
-    return settle(w, 1, err);
+    return tell_all(w, 1, err);
+}
+
+/* Only the giver's thread moves `given` and `told`. */
+static int must_wait(const pg__writer *w)
+{
+    return w->told < w->given &&
+           (w->ring[w->told % N_JOBS].moment != w->moments || w->given - w->told == N_JOBS);
 }
 
 pg_status pg__writer_give(pg__writer *w, const pg__job *job, pg_err *err)
 {
-    const pg_status st = settle(w, 1, err);
+    pg_status st = PG_OK;
+    for (int more = 1; more && st == PG_OK && must_wait(w);)
+        st = tell_next(w, 1, &more, err);
     if (st != PG_OK) {
         if (job->free)
             job->free(job->ctx);
         return st;
     }
+    entry *e = &w->ring[w->given % N_JOBS];
+    *e = (entry){.job = *job, .moment = w->moments};
+    if (!w->has_thread) {
+        work(e);
+        w->done++;
+    }
     pthread_mutex_lock(&w->lock);
-    w->job = *job;
-    w->state = IN_WORK;
+    w->given++;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
-    if (w->has_thread)
-        return PG_OK;
-    work(w);
-    w->state = DONE;
-    return settle(w, 0, err);
+    return w->has_thread ? PG_OK : tell_all(w, 0, err);
 }
 
 void pg__writer_free(pg__writer *w)
@@ -116,15 +141,14 @@ void pg__writer_free(pg__writer *w)
     if (!w)
         return;
     pthread_mutex_lock(&w->lock);
-    while (w->state == IN_WORK)
-        pthread_cond_wait(&w->changed, &w->lock);
     w->leave = 1;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
     if (w->has_thread)
         pthread_join(w->thread, NULL);
-    if (w->state == DONE && w->job.free)
-        w->job.free(w->job.ctx);
+    for (; w->told < w->given; w->told++)
+        if (w->ring[w->told % N_JOBS].job.free)
+            w->ring[w->told % N_JOBS].job.free(w->ring[w->told % N_JOBS].job.ctx);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     pg__mem_free(w);

@@ -1,5 +1,6 @@
-/* writer.h - files written by a thread of their own while the training goes on. One job at a time,
- * in the order given; a job given while one is in work waits until that is done, so that memory and
+/* writer.h - files written by a thread of their own while the training goes on, one after the other
+ * in the order given. Jobs of one moment (between two polls) wait behind each other without holding
+ * anybody up; before one of a later moment is taken, all of those must be done, so that memory and
  * the age of what is on disk stay bounded. Where there can be no thread, jobs are done at once. */
 #ifndef PG_TRAIN_WRITER_H
 #define PG_TRAIN_WRITER_H
@@ -19,12 +20,12 @@ typedef struct pg__job {
 
 pg_status pg__writer_new(pg__writer **out, pg_err *err);
 
-/* Waits for the job before. The job is the writer's, also where this fails. */
+/* The job is the writer's, also where this fails. */
 pg_status pg__writer_give(pg__writer *w, const pg__job *job, pg_err *err);
-pg_status pg__writer_poll(pg__writer *w, pg_err *err); /* tells of what is done */
+pg_status pg__writer_poll(pg__writer *w, pg_err *err); /* tells of what is done; a new moment */
 pg_status pg__writer_wait(pg__writer *w, pg_err *err); /* until all is done and told */
 
-/* Waits for what is in work, tells nobody. NULL is allowed. */
+/* Waits for what was given, tells nobody. NULL is allowed. */
 void pg__writer_free(pg__writer *w);
 
 #endif
