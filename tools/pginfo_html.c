@@ -7,7 +7,6 @@
  * nested <details>, opened and closed where the path of a tensor differs from that of the one
  * before it. Long models come folded: a browser lays out only what is open. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +16,6 @@ enum {
     DEPTH = 6,          /* levels of the tree; what is deeper stays in the tensor's name */
     OPEN_ROWS = 300,    /* more are folded */
     N_DRAWN = 5000,     /* histograms on a page, of the largest tensors */
-    NAME_BYTES = 1024,  /* shown of a name */
     STRIP_PERMILLE = 4, /* smaller layers share a piece of the strip of sizes */
 };
 
@@ -31,9 +29,7 @@ typedef struct item {
 typedef struct page {
     const info *in;
     const info_opts *o;
-    pg_file *f;
-    pg_status st;
-    pg_err err;
+    pg_page to;
     size_t *items, n_items; /* weight, or n_weights + layer */
     uint64_t draw_from;     /* tensors of fewer bytes get no histogram, ... */
     size_t draw_ties;       /* ... of as many only the first of them */
@@ -44,48 +40,15 @@ typedef struct page {
 /* ---- writing ---------------------------------------------------------------------------------
  */
 
-static void put(page *p, const char *s)
-{
-    if (p->st == PG_OK)
-        p->st = pg_file_write(p->f, s, strlen(s), &p->err);
-}
+#define put(p, s)      pg_page_put(&(p)->to, s)
+#define putf(p, ...)   pg_page_putf(&(p)->to, __VA_ARGS__)
+#define put_text(p, s) pg_page_text(&(p)->to, s, PG_PAGE_ALL)
 
-static void putf(page *p, const char *fmt, ...) PG_PRINTF(2, 3);
-static void putf(page *p, const char *fmt, ...)
-{
-    char s[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(s, sizeof s, fmt, ap);
-    va_end(ap);
-    put(p, s);
-}
-
-/* Text that the page's author did not write. */
 static void put_text_n(page *p, const char *text, size_t n)
 {
-    char shown[NAME_BYTES];
     if (n == 0)
         put(p, "(no name)");
-    pg_printable(shown, sizeof shown, text, n);
-    for (const char *s = shown; *s; s++) {
-        const size_t plain = strcspn(s, "&<>\"'");
-        if (plain && p->st == PG_OK)
-            p->st = pg_file_write(p->f, s, plain, &p->err);
-        s += plain;
-        if (!*s)
-            return;
-        put(p, *s == '&'   ? "&amp;"
-               : *s == '<' ? "&lt;"
-               : *s == '>' ? "&gt;"
-               : *s == '"' ? "&quot;"
-                           : "&#39;");
-    }
-}
-
-static void put_text(page *p, const char *text)
-{
-    put_text_n(p, text, strlen(text));
+    pg_page_text(&p->to, text, n);
 }
 
 /* ---- paths -----------------------------------------------------------------------------------
@@ -184,23 +147,6 @@ static int list_items(page *p)
  */
 
 static const char style[] =
-    "<style>\n"
-    ":root{color-scheme:light dark;--bg:#fff;--fg:#1c2330;--mu:#5d6778;--ln:#e1e5eb;--ac:#2f6fed;"
-    "--wa:#b54708;--go:#067647;--bx:#f6f7f9}\n"
-    "@media(prefers-color-scheme:dark){:root{--bg:#10141b;--fg:#e6e9ef;--mu:#98a2b3;--ln:#273142;"
-    "--ac:#6ea0ff;--wa:#f5a623;--go:#4fc38a;--bx:#181e28}}\n"
-    "body{background:var(--bg);color:var(--fg);font:14px/1.45 system-ui,sans-serif;margin:2rem "
-    "auto;max-width:1240px;padding:0 1rem}\n"
-    "h1{font-size:1.35rem;margin:0;overflow-wrap:anywhere}p{margin:.2rem 0 "
-    "1rem}.m{color:var(--mu)}.w{color:var(--wa)}.g{color:var(--go)}\n"
-    ".k{display:flex;flex-wrap:wrap;gap:.8rem 2.2rem;margin:1.2rem 0}.k b{display:block;"
-    "font-size:1.35rem}.k span{color:var(--mu)}\n"
-    ".v{background:var(--bx);border-left:4px solid var(--ac);border-radius:4px;padding:.7rem "
-    "1rem;margin:1.2rem 0;overflow-wrap:anywhere}.v.w{border-color:var(--wa);color:inherit}"
-    ".v.g{border-color:var(--go);color:inherit}.v b{font-size:1.05rem}.v ul{margin:.4rem 0;"
-    "padding-left:1.2rem;color:var(--mu)}.v p{margin:.3rem 0 0}\n"
-    "code{font:13px ui-monospace,monospace;background:var(--bg);border:1px solid var(--ln);"
-    "border-radius:4px;padding:.1rem .4rem}\n"
     ".s{display:flex;height:22px;border-radius:4px;overflow:hidden;margin:.3rem 0}.s i{background:"
     "var(--ac)}.s i:nth-child(even){opacity:.62}.s i.o{background:var(--mu);opacity:.45}\n"
     "details{padding-left:1rem;content-visibility:auto;contain-intrinsic-size:auto 30px}\n"
@@ -221,8 +167,7 @@ static const char style[] =
     "@media(max-width:1000px){td:nth-child(7),th:nth-child(7),td:nth-child(8),th:nth-child(8),"
     "td:nth-child(12),th:nth-child(12){display:none}}\n"
     "@media(max-width:700px){td:nth-child(3),th:nth-child(3),td:nth-child(5),th:nth-child(5),"
-    "td:nth-child(6),th:nth-child(6),td:nth-child(9),th:nth-child(9){display:none}}\n"
-    "</style>\n";
+    "td:nth-child(6),th:nth-child(6),td:nth-child(9),th:nth-child(9){display:none}}\n";
 
 static const char *file_name(const char *path)
 {
@@ -233,17 +178,8 @@ static const char *file_name(const char *path)
 static void put_head(page *p)
 {
     const char *writer = pg_store_writer(p->in->store);
-    put(p, "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n"
-           "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src "
-           "'unsafe-inline'\">\n"
-           "<meta name=viewport content=\"width=device-width\">\n");
-    putf(p, "<meta name=generator content=\"pginfo %s\">\n<title>", pg_version());
-    put_text(p, file_name(p->in->path));
-    put(p, "</title>\n");
-    put(p, style);
-    put(p, "<h1>");
-    put_text(p, file_name(p->in->path));
-    put(p, "</h1>\n<p class=m>");
+    pg_page_begin(&p->to, file_name(p->in->path), "pginfo", style);
+    put(p, "<p class=m>");
     put_text(p, info_format_words(p->in->format));
     if (writer) {
         put(p, " · ");
@@ -254,24 +190,19 @@ static void put_head(page *p)
     putf(p, " · written by pginfo %s</p>\n", pg_version());
 }
 
-static void put_figure(page *p, const char *value, const char *what, int warn)
-{
-    putf(p, "<div><b%s>%s</b><span>%s</span></div>", warn ? " class=w" : "", value, what);
-}
-
 static void put_figures(page *p)
 {
     put(p, "<div class=k>");
-    put_figure(p, cli_count(p->n_params).s, "parameters", 0);
-    put_figure(p, cli_count(p->n_shown).s, p->n_shown == 1 ? "tensor" : "tensors", 0);
+    pg_page_figure(&p->to, cli_count(p->n_params).s, "parameters", 0);
+    pg_page_figure(&p->to, cli_count(p->n_shown).s, p->n_shown == 1 ? "tensor" : "tensors", 0);
     if (p->in->n_weighted && !p->o->layers)
-        put_figure(p, cli_count(p->in->n_weighted).s, "layers with weights", 0);
-    put_figure(p, cli_size(p->n_bytes).s, "of weights", 0);
-    put_figure(p, cli_count(p->n_bad).s, "NaN or infinite", p->n_bad > 0);
-    put_figure(p, cli_count(p->n_zero).s, p->n_zero == 1 ? "all-zero tensor" : "all-zero tensors",
-               p->n_zero > 0);
+        pg_page_figure(&p->to, cli_count(p->in->n_weighted).s, "layers with weights", 0);
+    pg_page_figure(&p->to, cli_size(p->n_bytes).s, "of weights", 0);
+    pg_page_figure(&p->to, cli_count(p->n_bad).s, "NaN or infinite", p->n_bad > 0);
+    pg_page_figure(&p->to, cli_count(p->n_zero).s,
+                   p->n_zero == 1 ? "all-zero tensor" : "all-zero tensors", p->n_zero > 0);
     if (pg_store_n_state(p->in->store))
-        put_figure(p, cli_count(pg_store_n_state(p->in->store)).s, "optimizer tensors", 0);
+        pg_page_figure(&p->to, cli_count(pg_store_n_state(p->in->store)).s, "optimizer tensors", 0);
     put(p, "</div>\n");
 }
 
@@ -465,7 +396,7 @@ static void put_tree(page *p)
     int in_table = 0;
     put(p, "<table class=h><thead><tr><th>tensor<th>shape<th>type<th>params<th>min<th>max<th>mean"
            "<th>std<th>zeros<th>NaN/inf<th>values<th>CRC-32</table>\n");
-    for (size_t k = 0; k < p->n_items && p->st == PG_OK; k++) {
+    for (size_t k = 0; k < p->n_items && p->to.st == PG_OK; k++) {
         const item t = item_at(p, k);
         const size_t same = k ? common(&t, &last) : 0;
         const size_t keep = same < open ? same : open;
@@ -570,12 +501,12 @@ int info_write_html(const info *in, const info_opts *o)
         free(p.items);
         return info_no_layer(in, o);
     }
-    p.st = pg_file_create(&p.f, o->html, &file, &p.err);
-    if (p.st == PG_OK)
+    p.to.st = pg_file_create(&p.to.file, o->html, &file, &p.to.err);
+    if (p.to.st == PG_OK)
         put_page(&p);
-    if (p.st == PG_OK)
-        p.st = pg_file_commit(p.f, &n_bytes, &p.err);
-    pg_file_close(p.f);
+    if (p.to.st == PG_OK)
+        p.to.st = pg_file_commit(p.to.file, &n_bytes, &p.to.err);
+    pg_file_close(p.to.file);
     free(p.items);
-    return p.st == PG_OK ? cli_worse(in->status, tell(&p, n_bytes)) : cli_fail(&p.err);
+    return p.to.st == PG_OK ? cli_worse(in->status, tell(&p, n_bytes)) : cli_fail(&p.to.err);
 }

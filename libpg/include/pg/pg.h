@@ -9,6 +9,7 @@
 #include "pg/err.h"
 #include "pg/file.h"
 #include "pg/inspect.h"
+#include "pg/page.h"
 #include "pg/progress.h"
 #include "pg/shard.h"
 #include "pg/stats.h"
