@@ -5,6 +5,18 @@
 #include <math.h>
 #include <stdio.h>
 
+static FILE *given; /* NULL: stdout */
+
+static FILE *out(void)
+{
+    return given ? given : stdout;
+}
+
+void json_into(void *stream)
+{
+    given = stream;
+}
+
 /* Length of the valid UTF-8 sequence at s, 0 if there is none. */
 static size_t utf8_length(const unsigned char *s)
 {
@@ -41,62 +53,62 @@ static uint32_t code_point(const unsigned char *s, size_t n)
 static void put_escape(uint32_t c)
 {
     if (c < 0x10000)
-        printf("\\u%04x", (unsigned)c);
+        fprintf(out(), "\\u%04x", (unsigned)c);
     else
-        printf("\\u%04x\\u%04x", (unsigned)(0xD800 + ((c - 0x10000) >> 10)),
-               (unsigned)(0xDC00 + ((c - 0x10000) & 0x3FF)));
+        fprintf(out(), "\\u%04x\\u%04x", (unsigned)(0xD800 + ((c - 0x10000) >> 10)),
+                (unsigned)(0xDC00 + ((c - 0x10000) & 0x3FF)));
 }
 
 void json_string(const char *text)
 {
     if (!text) {
-        fputs("null", stdout);
+        fputs("null", out());
         return;
     }
-    putchar('"');
+    fputc('"', out());
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
         const size_t n = utf8_length(s);
         if (n == 0)
-            fputs("\xEF\xBF\xBD", stdout); /* U+FFFD */
+            fputs("\xEF\xBF\xBD", out()); /* U+FFFD */
         else if (*s == '"' || *s == '\\')
-            printf("\\%c", *s);
+            fprintf(out(), "\\%c", *s);
         else if (is_disruptive(code_point(s, n)))
             put_escape(code_point(s, n));
         else
-            fwrite(s, 1, n, stdout);
+            fwrite(s, 1, n, out());
         s += n ? n : 1;
     }
-    putchar('"');
+    fputc('"', out());
 }
 
 void json_member(const char *key, const char *text)
 {
-    printf(", \"%s\": ", key);
+    fprintf(out(), ", \"%s\": ", key);
     json_string(text);
 }
 
 void json_count(const char *key, int known, uint64_t n)
 {
     if (known)
-        printf(", \"%s\": %llu", key, (unsigned long long)n);
+        fprintf(out(), ", \"%s\": %llu", key, (unsigned long long)n);
     else
-        printf(", \"%s\": null", key);
+        fprintf(out(), ", \"%s\": null", key);
 }
 
 void json_real(const char *key, double v)
 {
     if (isfinite(v))
-        printf(", \"%s\": %.17g", key, v);
+        fprintf(out(), ", \"%s\": %.17g", key, v);
     else
-        printf(", \"%s\": null", key);
+        fprintf(out(), ", \"%s\": null", key);
 }
 
 void json_strings(const char *key, char **items, size_t n)
 {
-    printf(", \"%s\": [", key);
+    fprintf(out(), ", \"%s\": [", key);
     for (size_t i = 0; i < n; i++) {
-        fputs(i ? ", " : "", stdout);
+        fputs(i ? ", " : "", out());
         json_string(items[i]);
     }
-    putchar(']');
+    fputc(']', out());
 }

@@ -1,9 +1,12 @@
-/* json_out.h - JSON on stdout, written as it goes. */
+/* json_out.h - JSON on stdout, or into a stream, written as it goes. */
 #ifndef JSON_OUT_H
 #define JSON_OUT_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* Where it goes from now on: a FILE, NULL is stdout. */
+void json_into(void *stream);
 
 /* A string in quotes, or null. Bytes that are not UTF-8 become U+FFFD. */
 void json_string(const char *text);

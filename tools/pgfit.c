@@ -57,9 +57,13 @@ static pg_status read_arguments(pg_err *err)
     if (st == PG_OK)
         st = fit_take_demo(err);
     if (st == PG_OK)
-        st = fit_make_callbacks(err);
+        st = fit_read_resume(err);
     if (st == PG_OK)
+        st = fit_make_callbacks(err);
+    if (st == PG_OK) {
         fit_read_arguments();
+        fit_set_resume();
+    }
     return st;
 }
 
@@ -71,7 +75,7 @@ int main(int argc, char **argv)
     if (st == PG_OK && fit_args.list_layers)
         fit_print_layers();
     else if (st == PG_OK && fit_args.print_config)
-        fit_print_config();
+        fputs(fit_config_text(), stdout);
     else if (st == PG_OK && !fit_check_arguments(&err))
         st = err.code;
     else if (st == PG_OK && fit_args.summary)

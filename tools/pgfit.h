@@ -13,8 +13,9 @@ typedef struct fit_arguments {
     const char *output, *demo;
     const char *json; /* "batch", or NULL */
     const char *config;
+    const char *resume, *resume_every;
     int force, full_model, dry_run;
-    int summary, list_layers, evaluate, print_config;
+    int summary, list_layers, evaluate, print_config, resumes;
 } fit_arguments;
 extern fit_arguments fit_args;
 extern const cli_tool fit_tool;
@@ -26,7 +27,9 @@ int fit_check_arguments(pg_err *err);
 
 /* pgfit_config.c: --config, for what the command line left open, and --print-config. */
 pg_status fit_read_config(pg_err *err);
-void fit_print_config(void);
+pg_status fit_take_settings(const char *text, const char *from, pg_err *err); /* the same, given */
+const char *fit_config_source(void); /* file that is being read */
+const char *fit_config_text(void); /* all that is in force, as --config takes it; NULL: no memory */
 void fit_set_where_open(const char *option, const char *value);
 const cli_opt *fit_option(const char *name); /* {0} at last */
 cli_buf fit_shown(const pg_config *v);       /* in an error: texts in quotes, long ones cut */
@@ -36,7 +39,13 @@ int fit_is_number(const char *s);            /* as JSON writes them: "007" is no
 pg_status fit_take_callbacks(const pg_config *v, pg_err *err); /* of the file, before: */
 pg_status fit_make_callbacks(pg_err *err);                     /* of the options */
 int fit_is_of_callback(const char *option);
-void fit_print_callbacks(void); /* the elements of a list */
+void fit_print_callbacks(FILE *f); /* the elements of a list */
+/* A parameter of the first callback of a class; NULL: there is none. */
+const char *fit_callback_text(const char *class_name, const char *key);
+
+/* pgfit_resume.c: --resume; what is not given is taken from the file that the run goes on from. */
+pg_status fit_read_resume(pg_err *err);
+void fit_set_resume(void); /* when all options are known */
 
 /* pgfit_model.c: what is told of a model, and of the layers there are. */
 pg_status fit_print_summary(const char *model, pg_err *err);

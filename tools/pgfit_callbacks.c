@@ -44,115 +44,94 @@ enum { N_PARTS = sizeof parts / sizeof *parts, MAX_CALLBACKS = 64 };
 /* As asked for: the class, its config as JSON, and both together. */
 static struct callback {
     const char *class_name, *config, *json;
+    pg_config *parsed;
 } list[MAX_CALLBACKS];
 static const char *texts[MAX_CALLBACKS];
 static size_t n;
 
-/* ---- growing text; what no memory is left for is told once, at the end ---- */
+/* ---- text, made by printing; it lives as long as the program ---- */
 
 typedef struct text {
     char *s;
-    size_t n, cap;
+    size_t n;
+    FILE *f;
+    int n_members;
 } text;
 
-static void add_n(text *t, const char *s, size_t len)
+static FILE *begin(text *t)
 {
-    if (t->n + len + 1 > t->cap) {
-        const size_t cap = (t->n + len + 1) * 2;
-        char *more = realloc(t->s, cap);
-        if (!more) {
-            cli_complain(NULL, NULL, "out of memory");
-            exit(CLI_TROUBLE);
-        }
-        t->s = more;
-        t->cap = cap;
+    *t = (text){.f = open_memstream(&t->s, &t->n)};
+    if (t->f) {
+        json_into(t->f);
+        return t->f;
     }
-    memcpy(t->s + t->n, s, len);
-    t->n += len;
-    t->s[t->n] = '\0';
+    cli_complain(NULL, NULL, "out of memory");
+    exit(CLI_TROUBLE);
 }
 
-static void add(text *t, const char *s)
+static const char *end(text *t)
 {
-    add_n(t, s, strlen(s));
+    json_into(NULL);
+    (void)fclose(t->f);
+    return t->s;
 }
 
-static void add_quoted(text *t, const char *s, size_t len)
+static void add_key(text *t, const char *key)
 {
-    char escape[8];
-    add(t, "\"");
-    for (size_t i = 0; i < len; i++) {
-        const unsigned char c = (unsigned char)s[i];
-        snprintf(escape, sizeof escape, "\\u%04x", c);
-        if (c < 0x20)
-            add(t, escape);
-        else if (c == '"' || c == '\\')
-            add(t, c == '"' ? "\\\"" : "\\\\");
-        else
-            add_n(t, s + i, 1);
-    }
-    add(t, "\"");
+    fputs(t->n_members++ > 0 ? ", " : "", t->f);
+    json_string(key);
+    fputs(": ", t->f);
 }
 
-static void add_value(text *t, const char *s, size_t len)
+/* A number or a truth where it looks like one. */
+static void add_value(text *t, const char *s)
 {
-    char word[64];
-    snprintf(word, sizeof word, "%.*s", len < sizeof word ? (int)len : 0, s);
-    if (strcasecmp(word, "true") == 0 || strcasecmp(word, "false") == 0)
-        add(t, strcasecmp(word, "true") == 0 ? "true" : "false");
-    else if (fit_is_number(word))
-        add(t, word);
+    if (strcasecmp(s, "true") == 0 || strcasecmp(s, "false") == 0)
+        fputs(strcasecmp(s, "true") == 0 ? "true" : "false", t->f);
+    else if (fit_is_number(s))
+        fputs(s, t->f);
     else
-        add_quoted(t, s, len);
+        json_string(s);
 }
 
 /* ---- from options ---- */
 
 /* "monitor=loss,restore_best" as the members of an object. */
-static void add_parameters(text *t, const char *s)
+static void add_parameters(text *t, const char *list_of_them)
 {
-    static const char shorter[] = "restore_best", full[] = "restore_best_weights";
-    while (*s) {
-        const size_t len = strcspn(s, ",");
-        const char *equals = memchr(s, '=', len);
-        const size_t key = equals ? (size_t)(equals - s) : len;
-        const int is_short = key == sizeof shorter - 1 && strncmp(s, shorter, key) == 0;
-        if (len > 0) {
-            add(t, t->n > 1 ? ", " : "");
-            add_quoted(t, is_short ? full : s, is_short ? sizeof full - 1 : key);
-            add(t, ": ");
-            add_value(t, equals ? equals + 1 : "true", equals ? len - key - 1 : 4);
-        }
-        s += len + (s[len] == ',');
+    char *all = strdup(list_of_them), *rest = NULL;
+    for (char *s = all ? strtok_r(all, ",", &rest) : NULL; s; s = strtok_r(NULL, ",", &rest)) {
+        char *equals = strchr(s, '=');
+        if (equals)
+            *equals = '\0';
+        add_key(t, strcmp(s, "restore_best") == 0 ? "restore_best_weights" : s);
+        add_value(t, equals ? equals + 1 : "true");
     }
+    free(all);
 }
 
 static void add_part(text *t, const struct part *p)
 {
     const cli_opt *o = fit_option(p->option);
-    char number[16];
     if (p->form == PARAMETERS) {
         add_parameters(t, *o->text);
         return;
     }
-    add(t, t->n > 1 ? ", " : "");
-    add_quoted(t, p->key, strlen(p->key));
-    add(t, ": ");
+    add_key(t, p->key);
     if (o->number)
-        snprintf(number, sizeof number, "%u", *o->number);
-    if (o->number || o->count)
-        add(t, o->number ? number : "true");
+        fprintf(t->f, "%u", *o->number);
+    else if (o->count)
+        fputs("true", t->f);
     else if (p->form == TEXT)
-        add_quoted(t, *o->text, strlen(*o->text));
+        json_string(*o->text);
     else
-        add_value(t, *o->text, strlen(*o->text));
+        add_value(t, *o->text);
 }
 
-/* instead: of those of its class, of which a file may have several. */
 static pg_status put(const char *class_name, const char *config, int instead, pg_err *err)
 {
     size_t at = instead ? 0 : n;
-    text t = {0};
+    text t;
     while (at < n && strcmp(list[at].class_name, class_name) != 0)
         at++;
     for (size_t k = n; instead && k-- > at + 1;) {
@@ -163,12 +142,11 @@ static pg_status put(const char *class_name, const char *config, int instead, pg
     }
     if (at == MAX_CALLBACKS)
         return pg_fail(err, PG_E_ARG, "more than %d callbacks", MAX_CALLBACKS);
-    add(&t, "{\"class_name\": ");
-    add_quoted(&t, class_name, strlen(class_name));
-    add(&t, ", \"config\": ");
-    add(&t, config);
-    add(&t, "}");
-    list[at] = (struct callback){class_name, config, t.s};
+    FILE *f = begin(&t);
+    fputs("{\"class_name\": ", f);
+    json_string(class_name);
+    fprintf(f, ", \"config\": %s}", config);
+    list[at] = (struct callback){class_name, config, end(&t), NULL};
     n += at == n;
     return PG_OK;
 }
@@ -179,19 +157,22 @@ pg_status fit_make_callbacks(pg_err *err)
     for (size_t i = 0; i < N_PARTS && st == PG_OK;) {
         const size_t first = i;
         const int wanted = cli_given(parts[i].option);
-        text t = {0};
-        add(&t, "{");
+        text t;
+        fputs("{", begin(&t));
         for (; i < N_PARTS && parts[i].class_name == parts[first].class_name; i++) {
             if (!cli_given(parts[i].option))
                 continue;
-            if (!wanted)
+            if (!wanted) {
+                (void)end(&t);
                 return pg_fail(err, PG_E_ARG, "--%s belongs to --%s, which is not given",
                                parts[i].option, parts[first].option);
+            }
             add_part(&t, &parts[i]);
         }
-        add(&t, "}");
+        fputs("}", t.f);
+        const char *config = end(&t);
         if (wanted)
-            st = put(parts[first].class_name, t.s, 1, err);
+            st = put(parts[first].class_name, config, 1, err);
     }
     for (size_t i = 0; i < n; i++)
         texts[i] = list[i].json;
@@ -227,7 +208,7 @@ static int is_known(const char *name)
 
 static pg_status take_one(const pg_config *v, pg_err *err)
 {
-    const char *name = NULL, *config = "{}", *file = fit_args.config;
+    const char *name = NULL, *config = "{}", *file = fit_config_source();
     for (size_t k = 0; v->type == PG_CONFIG_OBJECT && k < v->n; k++) {
         const pg_config *m = &v->items[k];
         if (strcmp(m->key, "class_name") == 0 && m->type == PG_CONFIG_TEXT)
@@ -256,18 +237,33 @@ pg_status fit_take_callbacks(const pg_config *v, pg_err *err)
     pg_status st = PG_OK;
     if (v->type != PG_CONFIG_LIST && v->type != PG_CONFIG_NULL)
         return pg_fail(err, PG_E_ARG, "%s: \"callbacks\" is %s; it wants a list",
-                       cli_name(fit_args.config).s, fit_shown(v).s);
-    for (size_t i = 0; i < v->n && st == PG_OK; i++)
+                       cli_name(fit_config_source()).s, fit_shown(v).s);
+    const int open = n == 0; /* no other file asked for some */
+    for (size_t i = 0; open && i < v->n && st == PG_OK; i++)
         st = take_one(&v->items[i], err);
     return st;
 }
 
-void fit_print_callbacks(void)
+void fit_print_callbacks(FILE *f)
+{
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "%s\n    %s", i > 0 ? "," : "", list[i].json);
+    fputs(n > 0 ? "\n  " : "", f);
+}
+
+/* Taken out of the JSON once, and kept. */
+const char *fit_callback_text(const char *class_name, const char *key)
 {
     for (size_t i = 0; i < n; i++) {
-        fputs(i > 0 ? ",\n    {\"class_name\": " : "\n    {\"class_name\": ", stdout);
-        json_string(list[i].class_name);
-        printf(", \"config\": %s}", list[i].config);
+        struct callback *c = &list[i];
+        if (strcmp(c->class_name, class_name) != 0)
+            continue;
+        if (!c->parsed &&
+            pg_config_parse(&c->parsed, c->config, strlen(c->config), class_name, NULL) != PG_OK)
+            return NULL;
+        for (size_t k = 0; k < c->parsed->n; k++)
+            if (strcmp(c->parsed->items[k].key, key) == 0)
+                return c->parsed->items[k].text;
     }
-    fputs(n > 0 ? "\n  " : "", stdout);
+    return NULL;
 }

@@ -10,7 +10,7 @@
 #include "json_out.h"
 #include "pgfit.h"
 
-enum { MAX_KEY = 64, MAX_VALUE = 65536 };
+enum { MAX_KEY = 64 };
 
 /* Options that leave, and what says the same in another key. */
 static const char *const without_key[] = {"config", "print-config", "list-layers", "summary"};
@@ -18,7 +18,7 @@ static const char *const without_key[] = {"config", "print-config", "list-layers
 static const char *const rivals[][2] = {
     {"shuffle", "no-shuffle"}, {"val", "validation-split"}, {"quiet", "progress"}};
 
-static pg_config *kept; /* values live as long as the program */
+static const char *source; /* of what is read, for errors; values live as long as the program */
 
 static int is_without_key(const char *name)
 {
@@ -75,22 +75,6 @@ static int is_settled(const char *name)
 
 /* ---- values ---- */
 
-typedef struct text {
-    char *s;
-    size_t n;
-    int too_long;
-} text;
-
-static void add(text *t, const char *s)
-{
-    const size_t n = strlen(s);
-    t->too_long |= t->n + n + 1 > MAX_VALUE;
-    if (t->too_long)
-        return;
-    memcpy(t->s + t->n, s, n + 1);
-    t->n += n;
-}
-
 static int is_plain(const pg_config *v)
 {
     return v->type == PG_CONFIG_TEXT || v->type == PG_CONFIG_NUMBER || v->type == PG_CONFIG_BOOL;
@@ -105,45 +89,41 @@ static const pg_config *member(const pg_config *v, const char *key)
 }
 
 /* "huber:delta=2" from {"class_name": "huber", "config": {"delta": 2}} */
-static int add_named(text *t, const pg_config *v)
+static int add_named(FILE *f, const pg_config *v)
 {
     const pg_config *name = member(v, "class_name"), *config = member(v, "config");
     if (!name || name->type != PG_CONFIG_TEXT)
         return 0;
-    add(t, name->text);
+    fputs(name->text, f);
     for (size_t i = 0; config && i < config->n; i++) {
         const pg_config *p = &config->items[i];
-        if (!is_plain(p) || !p->key)
-            return p->type == PG_CONFIG_NULL;
-        add(t, ":");
-        add(t, p->key);
-        add(t, "=");
-        add(t, p->text);
+        if (p->key && is_plain(p))
+            fprintf(f, ":%s=%s", p->key, p->text);
+        else if (p->type != PG_CONFIG_NULL)
+            return 0;
     }
     return 1;
 }
 
 /* Lists as the command line has them: A,B,...; of an object KEY=A,KEY=B,... */
-static int add_items(text *t, const char *key, const pg_config *v)
+static int add_items(FILE *f, const char *key, const pg_config *v)
 {
     if (v->type == PG_CONFIG_LIST || (v->type == PG_CONFIG_OBJECT && !member(v, "class_name"))) {
         for (size_t i = 0; i < v->n; i++) {
             if (key && v->items[i].key)
                 return 0;
-            if (!add_items(t, v->items[i].key ? v->items[i].key : key, &v->items[i]))
+            if (!add_items(f, v->items[i].key ? v->items[i].key : key, &v->items[i]))
                 return 0;
         }
         return 1;
     }
     if (v->type == PG_CONFIG_NULL)
         return 1;
-    add(t, t->n > 0 ? "," : "");
-    add(t, key ? key : "");
-    add(t, key ? "=" : "");
+    fprintf(f, "%s%s%s", ftell(f) > 0 ? "," : "", key ? key : "", key ? "=" : "");
     if (v->type == PG_CONFIG_OBJECT)
-        return add_named(t, v);
-    add(t, is_plain(v) ? v->text : "");
-    return is_plain(v);
+        return add_named(f, v);
+    fputs(v->text, f);
+    return 1;
 }
 
 /* "A,...", or a file that may be several: "FILE[,FILE...]". */
@@ -172,7 +152,7 @@ cli_buf fit_shown(const pg_config *v)
 
 static pg_status refuse(pg_err *err, const char *key, const cli_opt *o, const pg_config *v)
 {
-    return pg_fail(err, PG_E_ARG, "%s: \"%s\" is %s; it wants %s", cli_name(fit_args.config).s,
+    return pg_fail(err, PG_E_ARG, "%s: \"%s\" is %s; it wants %s", cli_name(source).s,
                    cli_name(key).s, fit_shown(v).s, wanted(o));
 }
 
@@ -181,18 +161,19 @@ static pg_status set(const char *key, const cli_opt *o, const char *value, pg_er
     cli_buf why;
     if (cli_set(o, value, &why))
         return PG_OK;
-    return pg_fail(err, PG_E_ARG, "%s: \"%s\": %s", cli_name(fit_args.config).s, key, why.s);
+    return pg_fail(err, PG_E_ARG, "%s: \"%s\": %s", cli_name(source).s, key, why.s);
 }
 
 static pg_status set_list(const char *key, const cli_opt *o, const pg_config *v, pg_err *err)
 {
-    text t = {.s = malloc(MAX_VALUE)}; /* kept by the option */
-    if (!t.s)
+    char *made = NULL; /* kept by the option */
+    size_t n = 0;
+    FILE *f = open_memstream(&made, &n);
+    if (!f)
         return pg_fail(err, PG_E_NOMEM, "out of memory");
-    t.s[0] = '\0';
-    if (!add_items(&t, NULL, v) || t.n == 0 || t.too_long)
-        return refuse(err, key, o, v);
-    return set(key, o, t.s, err);
+    const int is_list = add_items(f, NULL, v);
+    (void)fclose(f);
+    return is_list && n > 0 ? set(key, o, made, err) : refuse(err, key, o, v);
 }
 
 static pg_status take_option(const char *key, const cli_opt *o, const pg_config *v, pg_err *err)
@@ -209,9 +190,12 @@ static pg_status take_option(const char *key, const cli_opt *o, const pg_config 
     if (o->count && !(cli_may_have_argument(o) && v->type == PG_CONFIG_TEXT))
         return refuse(err, key, o, v);
     if (strcmp(o->name, "optimizer") == 0 && member(v, "class_name")) {
-        fit_args.train.optimizer_json = v->text;
+        if (!fit_args.train.optimizer_json)
+            fit_args.train.optimizer_json = v->text;
         return PG_OK;
     }
+    if (strcmp(o->name, "optimizer") == 0 && fit_args.train.optimizer_json)
+        return PG_OK;
     if (list && takes_list(o))
         return set_list(key, o, v, err);
     if (v->type != PG_CONFIG_TEXT && v->type != PG_CONFIG_NUMBER)
@@ -225,7 +209,7 @@ static pg_status take_verbose(const pg_config *v, pg_err *err)
     if (v->type != PG_CONFIG_NULL && strcmp(v->text, "auto") != 0 && strcmp(v->text, "0") != 0 &&
         strcmp(v->text, "1") != 0 && strcmp(v->text, "2") != 0)
         return pg_fail(err, PG_E_ARG, "%s: \"verbose\" is %s; it wants 0, 1, 2 or \"auto\"",
-                       cli_name(fit_args.config).s, fit_shown(v).s);
+                       cli_name(source).s, fit_shown(v).s);
     if (is_settled("quiet") || is_settled("progress") || v->type == PG_CONFIG_NULL)
         return PG_OK;
     cli.quiet = v->text[0] == '0';
@@ -237,8 +221,8 @@ static pg_status take_verbose(const pg_config *v, pg_err *err)
 static pg_status take_model(const pg_config *v, pg_err *err)
 {
     if (v->type != PG_CONFIG_TEXT && v->type != PG_CONFIG_NULL)
-        return pg_fail(err, PG_E_ARG, "%s: \"model\" is %s; it wants a text",
-                       cli_name(fit_args.config).s, fit_shown(v).s);
+        return pg_fail(err, PG_E_ARG, "%s: \"model\" is %s; it wants a text", cli_name(source).s,
+                       fit_shown(v).s);
     if (!fit_args.train.model && v->type == PG_CONFIG_TEXT)
         fit_args.train.model = v->text;
     return PG_OK;
@@ -260,17 +244,39 @@ static pg_status take(const pg_config *v, pg_err *err)
     if (o)
         return take_option(v->key, o, v, err);
     const char *near = cli_nearest(v->key, next_key, NULL);
-    return pg_fail(err, PG_E_ARG, "%s: unknown key \"%s\"%s%s%s", cli_name(fit_args.config).s,
+    return pg_fail(err, PG_E_ARG, "%s: unknown key \"%s\"%s%s%s", cli_name(source).s,
                    cli_name(v->key).s, near ? "; did you mean \"" : "", near ? near : "",
                    near ? "\"?" : "");
 }
 
+static pg_status take_all(const pg_config *root, const char *from, pg_err *err)
+{
+    pg_status st = PG_OK;
+    source = from;
+    for (size_t i = 0; st == PG_OK && i < root->n; i++)
+        st = take(&root->items[i], err);
+    return st;
+}
+
 pg_status fit_read_config(pg_err *err)
 {
-    pg_status st = fit_args.config ? pg_config_open(&kept, fit_args.config, err) : PG_OK;
-    for (size_t i = 0; kept && st == PG_OK && i < kept->n; i++)
-        st = take(&kept->items[i], err);
-    return st;
+    pg_config *root = NULL;
+    if (!fit_args.config)
+        return PG_OK;
+    const pg_status st = pg_config_open(&root, fit_args.config, err);
+    return st == PG_OK ? take_all(root, fit_args.config, err) : st;
+}
+
+pg_status fit_take_settings(const char *text, const char *from, pg_err *err)
+{
+    pg_config *root = NULL;
+    const pg_status st = pg_config_parse(&root, text, strlen(text), from, err);
+    return st == PG_OK ? take_all(root, from, err) : st;
+}
+
+const char *fit_config_source(void)
+{
+    return source;
 }
 
 /* ---- written ---- */
@@ -288,48 +294,57 @@ int fit_is_number(const char *s)
     return *end == '\0';
 }
 
-static void print_text(const char *s)
+static void print_value(FILE *f, const cli_opt *o)
 {
-    if (s && fit_is_number(s))
-        fputs(s, stdout);
+    const char *s = o->text ? *o->text : NULL;
+    if (strcmp(o->name, "optimizer") == 0 && fit_args.train.optimizer_json && !s)
+        fputs(fit_args.train.optimizer_json, f);
+    else if (strcmp(o->name, "shuffle") == 0 && !s)
+        fputs(fit_args.fit.no_shuffle ? "false" : "true", f);
+    else if (o->number && *o->number > 0)
+        fprintf(f, "%u", *o->number);
+    else if (o->number)
+        fputs("null", f);
+    else if (o->count && !s)
+        fputs(*o->count ? "true" : "false", f);
+    else if (s && fit_is_number(s))
+        fputs(s, f);
     else
         json_string(s);
 }
 
-static void print_value(const cli_opt *o)
+static const char *verbose(void)
 {
-    if (strcmp(o->name, "optimizer") == 0 && fit_args.train.optimizer_json && !*o->text)
-        fputs(fit_args.train.optimizer_json, stdout);
-    else if (strcmp(o->name, "shuffle") == 0 && !*o->text)
-        fputs(fit_args.fit.no_shuffle ? "false" : "true", stdout);
-    else if (o->number && *o->number > 0)
-        printf("%u", *o->number);
-    else if (o->number)
-        fputs("null", stdout);
-    else if (o->text && (*o->text || !o->count))
-        print_text(*o->text);
-    else
-        fputs(*o->count ? "true" : "false", stdout);
+    const char *progress = cli.progress ? cli.progress : "auto";
+    return cli.quiet                         ? "0"
+           : strcmp(progress, "always") == 0 ? "1"
+           : strcmp(progress, "never") == 0  ? "2"
+                                             : "\"auto\"";
 }
 
-void fit_print_config(void)
+const char *fit_config_text(void)
 {
-    const char *progress = cli.progress ? cli.progress : "auto", *key;
-    fputs("{\n  \"model\": ", stdout);
+    char *made = NULL;
+    const char *key;
+    size_t n = 0;
+    FILE *f = open_memstream(&made, &n);
+    if (!f)
+        return NULL;
+    json_into(f);
+    fputs("{\n  \"model\": ", f);
     json_string(fit_args.train.model);
     for (size_t i = 0; (key = key_at(i)); i++) {
         const cli_opt *o = &fit_tool.opts[i];
         if (is_without_key(o->name) || strcmp(o->name, "no-shuffle") == 0 ||
             fit_is_of_callback(o->name))
             continue;
-        printf(",\n  \"%s\": ", key);
-        print_value(o);
+        fprintf(f, ",\n  \"%s\": ", key);
+        print_value(f, o);
     }
-    printf(",\n  \"verbose\": %s,\n  \"callbacks\": [", cli.quiet                         ? "0"
-                                                        : strcmp(progress, "always") == 0 ? "1"
-                                                        : strcmp(progress, "never") == 0
-                                                            ? "2"
-                                                            : "\"auto\"");
-    fit_print_callbacks();
-    puts("]\n}");
+    fprintf(f, ",\n  \"verbose\": %s,\n  \"callbacks\": [", verbose());
+    fit_print_callbacks(f);
+    fputs("]\n}\n", f);
+    json_into(NULL);
+    (void)fclose(f);
+    return made;
 }

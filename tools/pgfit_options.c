@@ -117,6 +117,10 @@ static const cli_opt options[] = {
     {0, "append", NULL, &append, NULL, NULL, NULL, "csv: behind what the file holds"},
     {0, "report", "FILE", NULL, &report, NULL, NULL,
      "write a page for a browser, anew after every epoch"},
+    {0, "resume", "FILE|auto|never", &fit_args.resumes, &fit_args.resume, NULL, NULL,
+     "go on where resume.pg was left, or FILE, with its options; auto: or start; never: keep none"},
+    {0, "resume-every", "SECONDS", NULL, &fit_args.resume_every, NULL, NULL,
+     "keep the state so often, beside checkpoints and signals"},
     {'o', "output", "FILE", NULL, &fit_args.output, NULL, NULL,
      "save the trained model here: .h5, .weights.h5 or .safetensors (weights), .keras (all)"},
     {0, "full-model", NULL, &fit_args.full_model, NULL, NULL, NULL,
@@ -215,6 +219,15 @@ static int read_share(pg_err *err)
     return 0;
 }
 
+static int read_seconds(pg_err *err)
+{
+    const char *s = fit_args.resume_every;
+    if (!s || (fit_is_number(s) && strtod(s, NULL) > 0))
+        return 1;
+    (void)pg_fail(err, PG_E_ARG, "--resume-every %s: not a number of seconds", cli_name(s).s);
+    return 0;
+}
+
 int fit_check_arguments(pg_err *err)
 {
     if (gpus) {
@@ -238,7 +251,7 @@ int fit_check_arguments(pg_err *err)
         (void)pg_fail(err, PG_E_ARG, "no --data given");
         pg_err_hint(err, "pgfit --help");
     } else {
-        return read_share(err);
+        return read_share(err) && read_seconds(err);
     }
     return 0;
 }

@@ -91,30 +91,40 @@ done:
     return st;
 }
 
-pg_status pg_config_open(pg_config **out, const char *path, pg_err *err)
+pg_status pg_config_parse(pg_config **out, const char *text, size_t n, const char *name,
+                          pg_err *err)
 {
-    pg__io *io = NULL;
-    char *text = NULL;
-    pg_config *root = NULL;
+    pg_config *root = pg__mem_array(1, sizeof *root);
     pg_status st = PG_OK;
-    PG_TRY(pg__io_open(&io, path, err));
-    const uint64_t n = pg__io_size(io);
-    if (n > MAX_BYTES)
-        PG_FAIL(PG_E_LIMIT, "%s: %s bytes are no configuration", PG_SHOW(path), PG_NUM(n));
-    text = pg__mem_array((size_t)n + 1, 1);
-    root = pg__mem_array(1, sizeof *root);
-    if (!text || !root)
+    if (!root)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__io_read(io, 0, text, (size_t)n, err));
-    st = read_root(root, text, (size_t)n, err);
+    st = read_root(root, text, n, err);
     if (st != PG_OK) {
-        pg_err_prefix(err, PG_SHOW(path));
+        pg_err_prefix(err, PG_SHOW(name));
         goto done;
     }
     *out = root;
     root = NULL;
 done:
     pg_config_close(root);
+    return st;
+}
+
+pg_status pg_config_open(pg_config **out, const char *path, pg_err *err)
+{
+    pg__io *io = NULL;
+    char *text = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg__io_open(&io, path, err));
+    const uint64_t n = pg__io_size(io);
+    if (n > MAX_BYTES)
+        PG_FAIL(PG_E_LIMIT, "%s: %s bytes are no configuration", PG_SHOW(path), PG_NUM(n));
+    text = pg__mem_array((size_t)n + 1, 1);
+    if (!text)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(pg__io_read(io, 0, text, (size_t)n, err));
+    PG_TRY(pg_config_parse(out, text, (size_t)n, path, err));
+done:
     pg__mem_free(text);
     pg__io_close(io);
     return st;

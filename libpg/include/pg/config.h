@@ -40,6 +40,9 @@ typedef struct pg_config {
  * PG_E_FORMAT: it is none, a key comes twice, or a text holds a NUL; PG_E_LIMIT, PG_E_IO. Messages
  * start with the path. */
 PG_API PG_MUST_USE pg_status pg_config_open(pg_config **out, const char *path, pg_err *err);
+/* The same from memory: n bytes that messages call `name`. */
+PG_API PG_MUST_USE pg_status pg_config_parse(pg_config **out, const char *text, size_t n,
+                                             const char *name, pg_err *err);
 PG_API void pg_config_close(pg_config *root); /* NULL is allowed */
 
 #ifdef __cplusplus
