@@ -68,12 +68,15 @@ void fit_show_notes(const pg_trainer *t, size_t *n_shown); /* those that were no
 typedef struct fit_screen {
     pg_run run;
     size_t epoch;
-    double begun, trained; /* of the epoch: its start, the end of its last step so far */
-    double next;           /* time of the next drawing */
-    int live;              /* a terminal: one line is drawn again and again */
-    int warned;            /* of a loss that is no number */
-    double *history;       /* of `watched`, per epoch */
-    size_t n_history;
+    double begun, trained;   /* of the epoch: its start, the end of its last step so far */
+    double next;             /* time of the next drawing */
+    int live;                /* a terminal: one line is drawn again and again */
+    int drawn;               /* and stands there now */
+    int warned;              /* of a loss that is no number */
+    double *history;         /* of `watched`, per epoch */
+    size_t n_history, first; /* epochs of it, the number of the first one */
+    char **files;            /* checkpoints, in the order of writing */
+    size_t n_files, best;
     char watched[64];
 } fit_screen;
 void fit_screen_open(fit_screen *s);
@@ -81,9 +84,14 @@ void fit_screen_close(fit_screen *s);
 pg_callback fit_screen_callback(fit_screen *s);
 double fit_now(void); /* seconds of a clock that only goes on */
 
+/* pgfit_events.c */
+pg_status fit_show_event(void *screen, const pg_event *e, pg_err *err);
+void fit_print_kept(fit_screen *s);      /* checkpoints that are there */
+void fit_print_use(const fit_screen *s); /* how the best one is loaded, where the curves are */
+
 /* pgfit_report.c: the first lines of a run, and the last ones. */
 void fit_print_start(const pg_run *r);
-void fit_print_end(const fit_screen *s, const pg_fit_report *report);
+void fit_print_end(fit_screen *s, const pg_fit_report *report);
 void fit_print_saved(const char *path);
 
 #endif

@@ -130,8 +130,7 @@ static void print_curve(const fit_screen *s)
         cli_puts(stdout, isfinite(v) ? blocks[(size_t)(share * 7 + 0.5)] : " ");
     }
     cli_printf(stdout, "  %.4f \xE2\x86\x92 %.4f   best %.4f in epoch %zu\n", s->history[0],
-               s->history[s->n_history - 1], s->history[best],
-               fit_args.fit.initial_epoch + best + 1);
+               s->history[s->n_history - 1], s->history[best], s->first + best + 1);
 }
 
 static void print_speed(const pg_fit_report *r)
@@ -173,13 +172,15 @@ static void print_json_end(const pg_fit_report *r)
     fflush(stdout);
 }
 
-void fit_print_end(const fit_screen *s, const pg_fit_report *report)
+void fit_print_end(fit_screen *s, const pg_fit_report *report)
 {
     if (cli.json) {
         print_json_end(report);
     } else if (!cli.quiet) {
         print_curve(s);
+        fit_print_kept(s);
         print_speed(report);
+        fit_print_use(s);
         print_advice(s, report);
         fflush(stdout);
     }

@@ -30,8 +30,11 @@ void fit_screen_open(fit_screen *s)
 
 void fit_screen_close(fit_screen *s)
 {
+    for (size_t i = 0; i < s->n_files; i++)
+        free(s->files[i]);
+    free(s->files);
     free(s->history);
-    s->history = NULL;
+    *s = (fit_screen){0};
 }
 
 /* ---- one line ---- */
@@ -185,8 +188,9 @@ static void warn_of_nan(fit_screen *s, size_t batch, const pg_logs *own)
     if (s->warned || own->n == 0 || isfinite(own->values[0]) || cli.quiet)
         return;
     s->warned = 1;
-    if (s->live)
+    if (s->live && s->drawn)
         fputs("\r\033[K", stdout);
+    s->drawn = 0;
     fflush(stdout);
     cli_printf(stderr,
                "note: loss is %s since epoch %zu, batch %zu; --terminate-on-nan stops there and "
@@ -212,6 +216,7 @@ static pg_status batch_end(void *user, size_t batch, const pg_logs *own, const p
     put_eta(&l, (t - s->begun) / (double)(batch + 1) * (double)(s->run.n_batches - batch - 1));
     put_values(&l, running, " - ", ": ");
     draw(&l, 1);
+    s->drawn = 1;
     return PG_OK;
 }
 
@@ -222,7 +227,9 @@ static void remember(fit_screen *s, size_t epoch, const pg_logs *logs)
     for (size_t i = 0; i < logs->n; i++)
         at = strcmp(logs->names[i], "val_loss") == 0 ? i : at;
     snprintf(s->watched, sizeof s->watched, "%s", logs->n > 0 ? logs->names[at] : "loss");
-    if (epoch < s->run.n_epochs && logs->n > 0)
+    if (s->n_history == 0)
+        s->first = epoch;
+    if (s->n_history < s->run.n_epochs && logs->n > 0)
         s->history[s->n_history++] = logs->values[at];
 }
 
@@ -240,6 +247,7 @@ static pg_status epoch_end(void *user, size_t epoch, const pg_logs *logs, pg_err
         put_pace(&l, s->trained - s->begun, s->run.n_batches);
         put_values(&l, logs, " - ", ": ");
         draw(&l, 0);
+        s->drawn = 0;
     } else if (!cli.quiet) {
         put(&l, "epoch %zu/%zu", epoch + 1, s->run.n_epochs);
         put_values(&l, logs, " ", "=");
@@ -262,6 +270,7 @@ pg_callback fit_screen_callback(fit_screen *s)
                          .epoch_begin = epoch_begin,
                          .batch_end = batch_end,
                          .epoch_end = epoch_end,
+                         .event = fit_show_event,
                          .train_end = train_end};
 }
 

@@ -1,0 +1,168 @@
+/* pgfit_events.c - what happens beside the steps, as it is told; which checkpoints are there at the
+ * end, and how they are used. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "json_out.h"
+#include "pgfit.h"
+
+enum { MAX_SHOWN = 6 }; /* checkpoints in the last lines */
+
+/* ---- what is told ---- */
+
+static const char *word_of(pg_event_kind kind)
+{
+    switch (kind) {
+    case PG_EVENT_NOTE: return "note";
+    case PG_EVENT_WARNING: return "warning";
+    case PG_EVENT_CHECKPOINT: return "checkpoint";
+    case PG_EVENT_RATE: return "rate";
+    case PG_EVENT_STOP: return "stop";
+    case PG_EVENT_RESUME: return "resume";
+    }
+    return "note";
+}
+
+static void print_json(const pg_event *e)
+{
+    printf("{\"event\": \"%s\"", word_of(e->kind));
+    if (e->file)
+        json_member("file", e->file);
+    printf(", \"epoch\": %zu", e->epoch + 1);
+    if (e->text && *e->text)
+        json_member("text", e->text);
+    puts("}");
+    fflush(stdout);
+}
+
+/* The bar makes room, and is drawn again by the next batch. */
+static void clear_bar(fit_screen *s)
+{
+    if (s->live && s->drawn)
+        fputs("\r\033[K", stdout);
+    s->drawn = 0;
+    s->next = 0;
+}
+
+static void print_text(const pg_event *e)
+{
+    FILE *f = e->kind == PG_EVENT_WARNING ? stderr : stdout;
+    switch (e->kind) {
+    case PG_EVENT_NOTE: cli_printf(f, "note: %s\n", e->text); break;
+    case PG_EVENT_CHECKPOINT: cli_printf(f, "  \xE2\x80\xA6 %s\n", cli_name(e->file).s); break;
+    case PG_EVENT_RATE:
+    case PG_EVENT_STOP: cli_printf(f, "Epoch %zu: %s\n", e->epoch + 1, e->text); break;
+    case PG_EVENT_RESUME: cli_printf(f, "resuming %s: %s\n", cli_name(e->file).s, e->text); break;
+    case PG_EVENT_WARNING:
+        fflush(stdout);
+        cli_color(f, CLI_WARN);
+        cli_printf(f, "warning:");
+        cli_color(f, CLI_PLAIN);
+        cli_printf(f, " epoch %zu: %s\n", e->epoch + 1, e->text);
+    }
+    fflush(f);
+}
+
+/* A file that was written again is the last one now. */
+static pg_status remember(fit_screen *s, const char *file, pg_err *err)
+{
+    char *copy = strdup(file);
+    for (size_t i = 0; copy && i < s->n_files; i++) {
+        if (strcmp(s->files[i], file) != 0)
+            continue;
+        free(s->files[i]);
+        memmove(&s->files[i], &s->files[i + 1], (s->n_files - i - 1) * sizeof *s->files);
+        s->n_files--;
+    }
+    char **more = copy ? realloc(s->files, (s->n_files + 1) * sizeof *more) : NULL;
+    if (!more) {
+        free(copy);
+        return pg_fail(err, PG_E_NOMEM, "out of memory");
+    }
+    s->files = more;
+    s->files[s->n_files++] = copy;
+    return PG_OK;
+}
+
+pg_status fit_show_event(void *user, const pg_event *e, pg_err *err)
+{
+    fit_screen *s = user;
+    if (cli.json) {
+        print_json(e);
+    } else if (!cli.quiet) {
+        clear_bar(s);
+        print_text(e);
+    }
+    return e->kind == PG_EVENT_CHECKPOINT && e->file ? remember(s, e->file, err) : PG_OK;
+}
+
+/* ---- what is left of it ---- */
+
+/* Does the link beside the file lead to it? */
+static int is_linked(const char *file, const char *name)
+{
+    char link[PATH_MAX], to[PATH_MAX];
+    const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
+    const int n = snprintf(link, sizeof link, "%.*s%s", (int)(base - file), file, name);
+    const ssize_t len = n > 0 && (size_t)n < sizeof link ? readlink(link, to, sizeof to - 1) : -1;
+    if (len < 0)
+        return 0;
+    to[len] = '\0';
+    return strcmp(to, base) == 0;
+}
+
+static void drop_removed(fit_screen *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_files; i++)
+        if (access(s->files[i], F_OK) == 0)
+            s->files[n++] = s->files[i];
+        else
+            free(s->files[i]);
+    s->n_files = n;
+}
+
+static void print_how(const char *file)
+{
+    const size_t n = strlen(file);
+    const int weights = (n > 11 && strcmp(file + n - 11, ".weights.h5") == 0) ||
+                        fit_callback_text("ModelCheckpoint", "save_weights_only");
+    if (n > 7 && strcmp(file + n - 7, ".shards") == 0)
+        cli_printf(stdout, "put it together:  pgjoin %s model.h5", cli_quote(file).s);
+    else
+        cli_printf(stdout, "load it:  %s(\"%s\")",
+                   weights ? "model.load_weights" : "model = keras.models.load_model",
+                   cli_name(file).s);
+}
+
+void fit_print_kept(fit_screen *s)
+{
+    drop_removed(s);
+    fputs(s->n_files > 0 ? "kept:" : "", stdout);
+    for (size_t i = 0; i < s->n_files; i++) {
+        const int is_best = is_linked(s->files[i], "best"), is_last = i + 1 == s->n_files;
+        s->best = is_best || (is_last && s->best == 0) ? i : s->best;
+        if (is_best || is_last || s->n_files - i < MAX_SHOWN)
+            cli_printf(stdout, "%s %s%s", i > 0 ? " " : "", cli_name(s->files[i]).s,
+                       is_best && is_last ? " (best, last)"
+                       : is_best          ? " (best)"
+                       : is_last          ? " (last)"
+                                          : "");
+    }
+    fputs(s->n_files > 0 ? "\n" : "", stdout);
+}
+
+void fit_print_use(const fit_screen *s)
+{
+    const char *logs = fit_callback_text("TensorBoard", "log_dir");
+    const int some = s->n_files > 0 && !fit_args.output; /* which is told of later */
+    if (some)
+        print_how(s->files[s->best]);
+    if (logs)
+        cli_printf(stdout, "%scurves:  tensorboard --logdir %s", some ? "        " : "",
+                   cli_quote(logs).s);
+    if (logs || some)
+        putchar('\n');
+}
