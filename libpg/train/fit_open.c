@@ -134,6 +134,15 @@ static void hold_data(run *r, int holds)
     r->holds = holds;
 }
 
+/* Bytes of what files are written from. An interruption alone copies only when all else is over. */
+static uint64_t copied(const run *r)
+{
+    const pg__fit *f = &r->fit;
+    const int keeps = f->resume_every > 0 || f->n_copied > 0;
+    const uint64_t whole = f->resume_file && keeps ? pg__snapshot_bytes(r->t, 1) : 0;
+    return whole > f->n_copied ? whole : f->n_copied;
+}
+
 /* Finds the data and everything that is as large as a batch. */
 static pg_status prepare(run *r, pg_err *err)
 {
@@ -158,9 +167,7 @@ static pg_status prepare(run *r, pg_err *err)
     r->resume.run = r;
     r->resume.keep = pg__fit_keep;
     PG_TRY(pg__resume_open(&r->resume, &r->fit, err));
-    const uint64_t kept = r->fit.resume_file ? pg__snapshot_bytes(r->t, 1) : 0;
-    PG_TRY(pg__forecast_of(&r->forecast, r->t, r->batch_size, PG__AHEAD_BATCHES,
-                           kept > r->fit.n_copied ? kept : r->fit.n_copied, err));
+    PG_TRY(pg__forecast_of(&r->forecast, r->t, r->batch_size, PG__AHEAD_BATCHES, copied(r), err));
 done:
     return st;
 }

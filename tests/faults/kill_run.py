@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""usage: kill_run.py --tools DIR [--kills N] [--seed N]
+
+A training run that is killed (kill -9) at N random moments, each time started again by the same command
+with --resume=auto and on another number of devices, ends with the same bytes as one that was left
+alone: final weights, every checkpoint, the table of its epochs. At every moment each checkpoint that has
+its name is whole: pgcheck loads it. Then the same with SIGINT, which saves where it stands and exits 130."""
+import argparse
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+options = argparse.ArgumentParser()
+options.add_argument('--tools', required=True, type=pathlib.Path)
+options.add_argument('--kills', type=int, default=10)
+options.add_argument('--seed', type=int, default=random.randrange(1 << 30))
+options = options.parse_args()
+tools = options.tools.resolve()
+dice = random.Random(options.seed)
+print(f'seed {options.seed}')
+bad = []
+
+
+def expect(what, ok, text=''):
+    if not ok:
+        bad.append(what)
+        print(f'FAIL {what}: {text}')
+
+
+def command(devices, *more):
+    return [tools / 'pgfit', '--demo', 'digits', '--epochs', '6', '--batch-size', '32', '--seed', '3',
+            '--deterministic', '--devices', devices, '--checkpoint', 'ckpt/{epoch:02d}.keras', '--csv', 'log.csv',
+            '--reduce-lr', 'monitor=val_loss,patience=1,factor=0.5', '-o', 'final.weights.h5', '--force', '-q',
+            *more]
+
+
+def whole(folder):
+    """Checkpoints under their names load; what is being written has other names."""
+    for p in sorted((folder / 'ckpt').glob('[0-9]*.keras')):
+        r = subprocess.run([tools / 'pgcheck', p], capture_output=True, text=True)
+        expect(f'{p.name} is whole', r.returncode == 0, r.stderr)
+
+
+def result(folder):
+    """Names and contents; .keras holds the time of its writing, so tensors stand for it."""
+    out = {'log': (folder / 'log.csv').read_bytes()}
+    for p in [folder / 'final.weights.h5', *sorted((folder / 'ckpt').glob('[0-9]*.keras'))]:
+        out[p.name] = p
+    return out
+
+
+def compare(what, got, want):
+    expect(f'{what}: files', got.keys() == want.keys(), f'{sorted(got)} instead of {sorted(want)}')
+    for name in got.keys() & want.keys():
+        if name == 'log':
+            expect(f'{what}: log.csv', got[name] == want[name], f'{got[name]}\n{want[name]}')
+            continue
+        r = subprocess.run([tools / 'pgdiff', got[name], want[name]], capture_output=True, text=True)
+        expect(f'{what}: {name}', r.returncode == 0, r.stdout + r.stderr)
+
+
+def interrupted(folder, n, how, seconds):
+    """Runs to the end with n interruptions on the way; tells how many hit a run that was training."""
+    hits, tries, status = 0, 0, None
+    while status != 0 and tries < 20 * n:
+        devices = dice.choice(['cpu:0', 'cpu:0,cpu:0', 'cpu:0,cpu:0,cpu:0'])
+        run = subprocess.Popen(command(devices, '--resume=auto', '--resume-every', '0.02'), cwd=folder,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if hits < n:
+            time.sleep(dice.uniform(0.02, seconds / n * 3))
+            run.send_signal(how)
+        message = run.communicate(timeout=300)[1]
+        status = run.returncode
+        hits += status in (-how, 130)
+        tries += 1
+        if how == signal.SIGINT and status == 130:
+            expect('the message names the file', 'resume.pg' in message, message)
+        elif status not in (0, -how):
+            expect('the run', False, f'status {status}: {message}')
+            return hits
+        whole(folder)
+    return hits
+
+
+with tempfile.TemporaryDirectory() as d:
+    folders = [pathlib.Path(d) / name for name in ('alone', 'killed', 'stopped')]
+    for f in folders:
+        f.mkdir()
+    began = time.monotonic()
+    r = subprocess.run(command('cpu:0'), cwd=folders[0], capture_output=True, text=True)
+    seconds = time.monotonic() - began
+    expect('a run left alone', r.returncode == 0, r.stderr)
+    want = result(folders[0])
+    expect('it wrote all its files', len(want) == 8, str(sorted(want)))
+    for folder, how, n in ((folders[1], signal.SIGKILL, options.kills), (folders[2], signal.SIGINT, 3)):
+        hits = interrupted(folder, n, how, seconds)
+        print(f'{how.name}: {hits} of {n}')
+        expect(f'{how.name} hit', hits == n, f'{hits} of {n} times')
+        compare(how.name, result(folder), want)
+        left = [p.name for p in folder.rglob('*') if '.pg-' in p.name]
+        expect(f'{how.name}: nothing is left', not left, str(left))
+sys.exit(bool(bad))
