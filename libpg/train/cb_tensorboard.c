@@ -6,10 +6,10 @@
  *                        epochs; the model's description as "keras"
  *   log_dir/validation   evaluation_NAME_vs_iterations at the optimizer's steps; epoch_NAME
  *
- * Source: keras/src/callbacks.py (2.15.0), what its files hold when they are read back. Differences:
- * the learning rate is always there; batches are written whenever update_freq asks for them (2.15
- * does so only where something makes it look at single batches); weights of one name in nested
- * models get tags of their own.
+ * Source: keras/src/callbacks.py (2.15.0), what its files hold when they are read back.
+ * Differences: the learning rate is always there; batches are written whenever update_freq asks for
+ * them (2.15 does so only where something makes it look at single batches); weights of one name in
+ * nested models get tags of their own.
  *
  * What cannot be written is kept and tried again, at the latest at the end of the next epoch. */
 #include <errno.h>
@@ -306,8 +306,8 @@ static pg_status batch_end(void *self, pg__fit *f, const pg_logs *running, pg_er
         if (b->write_steps_per_second && took > 0)
             PG_TRY(put(&b->train, "batch_", "steps_per_second", "", b->n_batches, 1 / took, err));
         for (size_t i = 0; i < running->n; i++)
-            PG_TRY(put(&b->train, "batch_", running->names[i], "", b->n_batches,
-                       running->values[i], err));
+            PG_TRY(put(&b->train, "batch_", running->names[i], "", b->n_batches, running->values[i],
+                       err));
     }
     if (b->train.file.pending.n && !b->train.fails && now - b->flushed > FLUSH_EVERY) {
         PG_TRY(give(b, &b->train, f, err));
@@ -349,77 +349,12 @@ done:
 
 /* ---- histograms ---- */
 
-/* How much is needed to tell a weight from others. */
-enum { BY_NAME, BY_MODEL, BY_NUMBER };
-
-/* Keras' name for weight i with '_' for ':', behind the model that it is nested in where its name
- * alone is not enough. */
-static pg_status put_tag(pg__strs *to, const pg_trainer *t, size_t i, int how, pg_err *err)
-{
-    const size_t param = t->order[i];
-    const char *stored = t->file_names[param];
-    const char *model = how == BY_NAME ? "" : t->built_params.params[param].leaf->parent;
-    const int is_keras = stored && strchr(stored, '/') && strchr(stored, ':');
-    pg__str tag = {0};
-    pg_status st = PG_OK;
-    PG_TRY(pg__str_printf(&tag, err, "%s%s%s%s", model, *model ? "/" : "",
-                          is_keras ? stored : t->weights[i].name,
-                          is_keras || t->rules->keras3 ? "" : "_0"));
-    for (char *p = tag.s; *p; p++)
-        *p = *p == ':' ? '_' : *p;
-    if (how == BY_NUMBER)
-        PG_TRY(pg__str_printf(&tag, err, "_%zu", i));
-    PG_TRY(pg__strs_printf(to, err, "%s/histogram", tag.s));
-done:
-    pg__str_fini(&tag);
-    return st;
-}
-
-static pg_status put_tags(pg__strs *to, const pg_trainer *t, const unsigned char *how, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__strs_fini(to);
-    for (size_t i = 0; i < t->n_params; i++)
-        PG_TRY(put_tag(to, t, i, how[i], err));
-done:
-    return st;
-}
-
-static int is_twice(const pg__strs *sorted, const char *tag)
-{
-    const size_t i = pg__strs_search(sorted, tag);
-    return (i > 0 && strcmp(sorted->v[i - 1], tag) == 0) ||
-           (i + 1 < sorted->n && strcmp(sorted->v[i + 1], tag) == 0);
-}
-
-static pg_status make_tags(board *b, const pg_trainer *t, pg_err *err)
-{
-    unsigned char *how = pg__mem_array(t->n_params, 1);
-    pg__strs sorted = {0};
-    pg_status st = PG_OK;
-    if (!how)
-        return pg__nomem(err);
-    PG_TRY(put_tags(&b->tags, t, how, err));
-    for (unsigned char next = BY_MODEL; next <= BY_NUMBER; next++) {
-        PG_TRY(put_tags(&sorted, t, how, err));
-        pg__strs_sort(&sorted);
-        for (size_t i = 0; i < t->n_params; i++)
-            if (is_twice(&sorted, b->tags.v[i]))
-                how[i] = next;
-        PG_TRY(put_tags(&b->tags, t, how, err));
-    }
-done:
-    pg__strs_fini(&sorted);
-    pg__mem_free(how);
-    return st;
-}
-
 static pg_status put_histograms(board *b, pg__fit *f, pg_err *err)
 {
     double rows[PG_EVENT_BUCKETS][3];
     pg_status st = PG_OK;
     if (b->tags.n == 0)
-        PG_TRY(make_tags(b, f->t, err));
+        PG_TRY(pg__histogram_tags(&b->tags, f->t, err));
     for (size_t i = 0; i < f->t->n_params; i++) {
         PG_TRY(pg__param_histogram(rows, f->t, f->t->order[i]));
         PG_TRY(pg__events_histogram(&b->train.file,

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/try.h"
 
 #define PIECE 2048 /* elements looked at at a time */
@@ -82,5 +83,94 @@ pg_status pg__param_histogram(double out[PG_EVENT_BUCKETS][3], pg_trainer *t, si
     }
     out[PG_EVENT_BUCKETS - 1][1] = s.greatest;
 done:
+    return st;
+}
+
+/* ---- tags ---- */
+
+/* How much is needed to tell a weight from others. */
+enum { BY_NAME, BY_MODEL, BY_NUMBER };
+
+/* What stands between a recurrent layer and its weights, "lstm_cell/", or "". */
+static const char *cell_of(const pg__layer *l)
+{
+    static const char *const classes[] = {"LSTM", "GRU", "SimpleRNN"};
+    static const char *const cells[] = {"lstm_cell/", "gru_cell/", "simple_rnn_cell/"};
+    while (l->inner)
+        l = l->inner;
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (strcmp(l->class_name, classes[i]) == 0)
+            return cells[i];
+    return "";
+}
+
+/* Keras' name for weight i: as in a file that Keras wrote, or as Keras makes it. */
+static pg_status put_name(pg__str *to, const pg_trainer *t, size_t i, pg_err *err)
+{
+    const size_t param = t->order[i];
+    const char *stored = t->file_names[param], *name = t->weights[i].name;
+    const char *var = strrchr(name, '/') + 1;
+    if (stored && strchr(stored, '/') && strchr(stored, ':'))
+        return pg__str_puts(to, stored, err);
+    return pg__str_printf(to, err, "%.*s%s%s%s", (int)(var - name), name,
+                          cell_of(t->built_params.params[param].leaf->layer), var,
+                          t->rules->keras3 ? "" : ":0");
+}
+
+/* That name with '_' for ':', behind the model that it is nested in where it is not alone. */
+static pg_status put_tag(pg__strs *to, const pg_trainer *t, size_t i, int how, pg_err *err)
+{
+    const char *model = t->built_params.params[t->order[i]].leaf->parent;
+    pg__str tag = {0};
+    pg_status st = PG_OK;
+    if (how != BY_NAME && *model)
+        PG_TRY(pg__str_printf(&tag, err, "%s/", model));
+    PG_TRY(put_name(&tag, t, i, err));
+    for (char *p = tag.s; *p; p++)
+        *p = *p == ':' ? '_' : *p;
+    if (how == BY_NUMBER)
+        PG_TRY(pg__str_printf(&tag, err, "_%zu", i));
+    PG_TRY(pg__strs_printf(to, err, "%s/histogram", tag.s));
+done:
+    pg__str_fini(&tag);
+    return st;
+}
+
+static pg_status put_tags(pg__strs *to, const pg_trainer *t, const unsigned char *how, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs_fini(to);
+    for (size_t i = 0; i < t->n_params; i++)
+        PG_TRY(put_tag(to, t, i, how[i], err));
+done:
+    return st;
+}
+
+static int is_twice(const pg__strs *sorted, const char *tag)
+{
+    const size_t i = pg__strs_search(sorted, tag);
+    return (i > 0 && strcmp(sorted->v[i - 1], tag) == 0) ||
+           (i + 1 < sorted->n && strcmp(sorted->v[i + 1], tag) == 0);
+}
+
+pg_status pg__histogram_tags(pg__strs *out, const pg_trainer *t, pg_err *err)
+{
+    unsigned char *how = pg__mem_array(t->n_params, 1);
+    pg__strs sorted = {0};
+    pg_status st = PG_OK;
+    if (!how)
+        return pg__nomem(err);
+    PG_TRY(put_tags(out, t, how, err));
+    for (unsigned char next = BY_MODEL; next <= BY_NUMBER; next++) {
+        PG_TRY(put_tags(&sorted, t, how, err));
+        pg__strs_sort(&sorted);
+        for (size_t i = 0; i < t->n_params; i++)
+            if (is_twice(&sorted, out->v[i]))
+                how[i] = next;
+        PG_TRY(put_tags(out, t, how, err));
+    }
+done:
+    pg__strs_fini(&sorted);
+    pg__mem_free(how);
     return st;
 }

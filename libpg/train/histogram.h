@@ -9,4 +9,7 @@
  * is no finite number is left out. */
 pg_status pg__param_histogram(double out[PG_EVENT_BUCKETS][3], pg_trainer *t, size_t param);
 
+/* A tag for each of pg_trainer_weight(), no two alike: "LAYER/WEIGHT_0/histogram". */
+pg_status pg__histogram_tags(pg__strs *out, const pg_trainer *t, pg_err *err);
+
 #endif
