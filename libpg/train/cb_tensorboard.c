@@ -6,6 +6,8 @@
  *                        epochs; the model's description as "keras"
  *   log_dir/validation   evaluation_NAME_vs_iterations at the optimizer's steps; epoch_NAME
  *
+ * A schedule's rate is epoch_learning_rate, another one has the name that logs give it.
+ *
  * Source: keras/src/callbacks.py (2.15.0), what its files hold when they are read back.
  * Differences: the learning rate is always there; batches are written whenever update_freq asks for
  * them (2.15 does so only where something makes it look at single batches); weights of one name in
@@ -335,9 +337,11 @@ static pg_status put_epoch(board *b, pg__fit *f, const pg_logs *logs, pg_err *er
             PG_TRY(put(&b->validation, "evaluation_", of_validation(logs->names[i]),
                        "_vs_iterations", steps, logs->values[i], err));
     for (size_t i = 0; i < logs->n; i++) {
-        const char *name = of_validation(logs->names[i]);
-        PG_TRY(put(name ? &b->validation : &b->train, "epoch_", name ? name : logs->names[i], "",
-                   f->epoch, logs->values[i], err));
+        const char *name = logs->names[i], *val = of_validation(name);
+        if (f->t->optimiser.schedule && strcmp(name, f->rate_name) == 0)
+            name = "learning_rate"; /* whatever the logs call it */
+        PG_TRY(put(val ? &b->validation : &b->train, "epoch_", val ? val : name, "", f->epoch,
+                   logs->values[i], err));
     }
     const double took = pg__now() - b->epoch_began;
     if (b->write_steps_per_second && took > 0)

@@ -2,7 +2,10 @@
  * greatest.
  *
  * Source: _buckets() of tensorboard/plugins/histogram/summary_v2.py (2.15.2): in double, the last
- * bucket holds the greatest value, and where all values are one, they count in the last bucket. */
+ * bucket holds the greatest value, and where all values are one, they count in the last bucket.
+ *
+ * Tags: on_epoch_end() of keras/src/callbacks.py (2.15.0), the weight's name with '_' for ':'.
+ * There, weights of one name in nested models share a tag, of which TensorBoard shows one only. */
 #include "train/histogram.h"
 
 #include <math.h>
