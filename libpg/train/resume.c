@@ -246,26 +246,31 @@ done:
     return st;
 }
 
-static pg_status load_one(pg__resume *r, const char *path, pg_err *err)
+static pg_status load_from(pg__resume *r, const pg__resume_file *file, pg_err *err)
 {
-    pg__resume_file file = {.io = NULL};
     char *facts = NULL, *state = NULL;
     size_t n_facts = 0, n_state = 0;
-    pg_status st = pg__resume_file_open(&file, path, err);
-    if (st != PG_OK)
-        return st;
-    PG_TRY(pg__resume_file_text(&file, "facts", &facts, &n_facts, err));
-    PG_TRY(pg__resume_file_text(&file, "state", &state, &n_state, err));
-    st = pg__facts_compare(&r->facts, facts, err);
-    if (st == PG_OK)
-        st = check_sizes(r->fit->t, &file, err);
-    if (st == PG_OK)
-        st = restore(r, &file, state, n_state, err);
-    if (st != PG_OK)
-        pg_err_prefix(err, PG_SHOW(path));
+    pg_status st = PG_OK;
+    PG_TRY(pg__resume_file_text(file, "facts", &facts, &n_facts, err));
+    PG_TRY(pg__resume_file_text(file, "state", &state, &n_state, err));
+    PG_TRY(pg__facts_compare(&r->facts, facts, err));
+    PG_TRY(check_sizes(r->fit->t, file, err));
+    PG_TRY(restore(r, file, state, n_state, err));
 done:
     pg__mem_free(facts);
     pg__mem_free(state);
+    return st;
+}
+
+static pg_status load_one(pg__resume *r, const char *path, pg_err *err)
+{
+    pg__resume_file file = {.io = NULL};
+    pg_status st = pg__resume_file_open(&file, path, err);
+    if (st != PG_OK)
+        return st;
+    st = load_from(r, &file, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(path));
     pg__resume_file_close(&file);
     return st;
 }
@@ -321,8 +326,11 @@ static pg_status read_settings(char **out, const char *path, pg_err *err)
     pg__resume_file file = {.io = NULL};
     size_t n = 0;
     pg_status st = pg__resume_file_open(&file, path, err);
-    if (st == PG_OK)
-        st = pg__resume_file_text(&file, "settings", out, &n, err);
+    if (st != PG_OK)
+        return st;
+    st = pg__resume_file_text(&file, "settings", out, &n, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(path));
     pg__resume_file_close(&file);
     return st;
 }

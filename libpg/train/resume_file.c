@@ -224,8 +224,7 @@ pg_status pg__resume_file_read(const pg__resume_file *f, const char *name, uint6
 {
     const size_t i = find(f, name);
     if (i == f->n_parts || off > f->parts[i].n_bytes || n > f->parts[i].n_bytes - off)
-        return pg_fail(err, PG_E_FORMAT, "%s: its part %s is too short",
-                       PG_SHOW(pg__io_name(f->io)), name);
+        return pg_fail(err, PG_E_FORMAT, "its part %s is too short", name);
     return pg__io_read(f->io, f->parts[i].off + off, buf, n, err);
 }
 

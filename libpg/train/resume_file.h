@@ -43,7 +43,8 @@ void pg__resume_file_close(pg__resume_file *f);
 /* Bytes of a part, 0 where there is none. */
 uint64_t pg__resume_file_bytes(const pg__resume_file *f, const char *name);
 
-/* n bytes of a part from byte `off` on. PG_E_FORMAT: it is shorter. */
+/* n bytes of a part from byte `off` on; messages are without the path. PG_E_FORMAT: it is shorter.
+ */
 pg_status pg__resume_file_read(const pg__resume_file *f, const char *name, uint64_t off, void *buf,
                                size_t n, pg_err *err);
 
