@@ -457,7 +457,28 @@ def shards(d, tools):
         load_weights(other, path)
         r.expect(same(other), f'load_weights({path.name})')
     r.expect(issubclass(ShardError, ValueError), 'ShardError')
+    split_by_pgfit(b, r, d, tools)
     r.end('shards')
+
+
+def split_by_pgfit(b, r, d, tools):
+    """A layer's name that no HDF5 attribute holds: pgfit writes oversized.h5.shards, and load_weights finds it."""
+    from pg.keras import load_weights
+    keras, layers, np = b.keras, b.keras.layers, b.np
+
+    def build():
+        return keras.Sequential([keras.Input((4,)), layers.Dense(3, name='n' * 65400), layers.Dense(2, name='o')])
+    (d / 'oversized.json').write_text(build().to_json())
+    np.savez(d / 'oversized.npz', x0=np.ones((8, 4), 'f4'), y0=np.ones((8, 2), 'f4'))
+    subprocess.run([os.path.join(tools, 'pgfit'), '-q', 'oversized.json', '--data', 'oversized.npz', '--loss', 'mse',
+                    '-o', 'oversized.h5'], cwd=d, check=True)
+    model = build()
+    before = model.get_weights()
+    load_weights(model, d / 'oversized.h5', verify=True)
+    want = [np.load(f) for f in sorted((d / 'oversized.h5.shards').rglob('*.npy'))]
+    r.expect({w.shape for w in want} == {(4, 3), (3,), (3, 2), (2,)}, 'oversized.h5.shards: not what was to be tried')
+    r.expect(all(any(np.array_equal(w, v) for v in model.get_weights()) for w in want), 'oversized.h5: other weights')
+    r.expect(not np.array_equal(before[0], model.get_weights()[0]), 'oversized.h5: nothing was loaded')
 
 
 # ---- the part that runs them ---------------------------------------------------------------------------------------------
