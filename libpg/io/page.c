@@ -87,5 +87,9 @@ void pg_page_begin(pg_page *p, const char *title, const char *by, const char *st
 
 void pg_page_figure(pg_page *p, const char *value, const char *what, int bad)
 {
-    pg_page_putf(p, "<div><b%s>%s</b><span>%s</span></div>", bad ? " class=w" : "", value, what);
+    pg_page_put(p, bad ? "<div><b class=w>" : "<div><b>");
+    pg_page_text(p, value, PG_PAGE_ALL);
+    pg_page_put(p, "</b><span>");
+    pg_page_text(p, what, PG_PAGE_ALL);
+    pg_page_put(p, "</span></div>");
 }

@@ -210,11 +210,16 @@ pg_status pg__fit_tell(pg__fit *f, pg_event_kind kind, const char *file, pg_err 
                        const char *fmt, ...)
 {
     char text[1024];
+    const pg_event e = {kind, f->epoch, file, text};
+    pg_status st = PG_OK;
     va_list ap;
-    if (!f->cb || !f->cb->event)
-        return PG_OK;
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return f->cb->event(f->cb->user, &(pg_event){kind, f->epoch, file, text}, err);
+    for (size_t i = 0; i < f->n_calls && st == PG_OK; i++)
+        if (f->calls[i].type->event)
+            st = f->calls[i].type->event(f->calls[i].self, f, &e, err);
+    if (st == PG_OK && f->cb && f->cb->event)
+        st = f->cb->event(f->cb->user, &e, err);
+    return st;
 }

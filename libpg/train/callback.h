@@ -55,8 +55,10 @@ typedef struct pg__cb_type {
     pg_status (*batch_end)(void *self, pg__fit *f, const pg_logs *running, pg_err *err);
     pg_status (*epoch_end)(void *self, pg__fit *f, const pg_logs *logs, pg_err *err);
     pg_status (*train_end)(void *self, pg__fit *f, pg_err *err); /* not after an error */
-    void (*keep)(void *self, pg__fit *f, pg__archive *a);        /* state: written or read */
-    void (*close)(void *self, pg__fit *f);                       /* also where open failed */
+    /* Something that a callback, itself too, or the run told of. */
+    pg_status (*event)(void *self, pg__fit *f, const pg_event *e, pg_err *err);
+    void (*keep)(void *self, pg__fit *f, pg__archive *a); /* state: written or read */
+    void (*close)(void *self, pg__fit *f);                /* also where open failed */
 } pg__cb_type;
 
 /* One that was asked for. */

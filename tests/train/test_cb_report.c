@@ -1,0 +1,159 @@
+/* The page of a run is there after every epoch, whole, and ends no run where it cannot be. */
+#include "pg_test.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pg/train.h"
+
+static char folder[64], page[128];
+
+static int setup(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/pg-report-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    snprintf(page, sizeof page, "%s/run.html", folder);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unlink(page);
+    rmdir(folder);
+    return 0;
+}
+
+static char *text_of(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *s = calloc(1, 1 << 20);
+    assert_non_null(f);
+    assert_non_null(s);
+    s[fread(s, 1, (1 << 20) - 1, f)] = '\0';
+    fclose(f);
+    return s;
+}
+
+static size_t count(const char *s, const char *what)
+{
+    size_t n = 0;
+    for (; (s = strstr(s, what)); s++)
+        n++;
+    return n;
+}
+
+static pg_status fit(size_t epochs, const pg_callback *cb, pg_err *err)
+{
+    char model[512], data[512], callback[256];
+    const char *callbacks = callback;
+    pg_trainer *t = NULL;
+    pg_data *d = NULL;
+    snprintf(model, sizeof model, "%s/golden/mlp_digits/model.json", pg_testdata);
+    snprintf(data, sizeof data, "%s/golden/mlp_digits/data.npz", pg_testdata);
+    snprintf(callback, sizeof callback, "Report:filename=%s", page);
+    const pg_train_opts opts = {.model = model, .loss = "mse", .metrics = "mae", .threads = 1};
+    const pg_fit_opts o = {.epochs = epochs,
+                           .validation_split = 0.2,
+                           .callbacks = &callbacks,
+                           .n_callbacks = 1,
+                           .settings = "{\"a\": \"<script>\"}\n"};
+    assert_ok(pg_trainer_open(&t, &opts, err));
+    assert_ok(pg_data_open(&d, data, err));
+    const pg_status st = pg_fit(t, d, &o, cb, err);
+    pg_data_close(d);
+    pg_trainer_close(t);
+    return st;
+}
+
+static void draws_a_chart_of_each_number(void **state)
+{
+    pg_err err;
+    (void)state;
+    assert_ok(fit(3, NULL, &err));
+    char *s = text_of(page);
+    assert_int_equal(count(s, "<svg"), 4); /* loss, mae, learning rate, time */
+    assert_int_equal(count(s, "<title>epoch 3\n"), 4);
+    assert_non_null(strstr(s, "validation"));
+    assert_non_null(strstr(s, "finished"));
+    assert_null(strstr(s, "http-equiv=refresh"));
+    assert_null(strstr(s, "<script>"));
+    assert_non_null(strstr(s, "&lt;script&gt;"));
+    assert_int_equal(count(s, "src="), 0);
+    assert_int_equal(count(s, "href="), 0);
+    free(s);
+}
+
+static pg_status stop_in_epoch_2(void *user, size_t epoch, const pg_logs *logs, pg_err *err)
+{
+    (void)user;
+    (void)logs;
+    return epoch == 2 ? pg_fail(err, PG_E_CANCELLED, "enough") : PG_OK;
+}
+
+static void a_run_that_fails_leaves_the_page_of_its_last_epoch(void **state)
+{
+    const pg_callback cb = {.epoch_end = stop_in_epoch_2};
+    pg_err err;
+    (void)state;
+    assert_fails(PG_E_CANCELLED, fit(5, &cb, &err), &err);
+    char *s = text_of(page);
+    assert_non_null(strstr(s, "ended before its last epoch"));
+    assert_int_equal(count(s, "<title>epoch 2\n"), 4);
+    assert_int_equal(count(s, "<title>epoch 3\n"), 0);
+    assert_non_null(strstr(s, "2 of 5"));
+    free(s);
+}
+
+static void replaces_reports_only(void **state)
+{
+    pg_err err;
+    (void)state;
+    assert_ok(fit(1, NULL, &err));
+    assert_ok(fit(1, NULL, &err));
+    FILE *f = fopen(page, "w");
+    assert_non_null(f);
+    fputs("my own page", f);
+    fclose(f);
+    assert_fails(PG_E_ARG, fit(1, NULL, &err), &err);
+    assert_non_null(strstr(err.msg, "is no report"));
+    char *s = text_of(page);
+    assert_string_equal(s, "my own page");
+    free(s);
+}
+
+static pg_status lose_the_folder(void *user, size_t epoch, pg_err *err)
+{
+    (void)user;
+    (void)err;
+    if (epoch == 1) {
+        unlink(page);
+        rmdir(folder);
+    }
+    return PG_OK;
+}
+
+static pg_status count_warnings(void *user, const pg_event *e, pg_err *err)
+{
+    (void)err;
+    *(size_t *)user += e->kind == PG_EVENT_WARNING;
+    return PG_OK;
+}
+
+static void a_folder_that_is_lost_ends_no_run_but_is_told(void **state)
+{
+    size_t n_warnings = 0;
+    const pg_callback cb = {
+        .user = &n_warnings, .epoch_begin = lose_the_folder, .event = count_warnings};
+    pg_err err;
+    (void)state;
+    assert_fails(PG_E_IO, fit(4, &cb, &err), &err);
+    assert_non_null(strstr(err.msg, "run.html"));
+    assert_int_equal(n_warnings, 1);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+PG_TEST_MAIN(TEST(draws_a_chart_of_each_number),
+             TEST(a_run_that_fails_leaves_the_page_of_its_last_epoch), TEST(replaces_reports_only),
+             TEST(a_folder_that_is_lost_ends_no_run_but_is_told))
