@@ -82,5 +82,6 @@ int main(int argc, char **argv)
         st = fit_print_summary(fit_args.train.model, &err);
     else if (st == PG_OK)
         st = run(&err);
+    fit_name_option(&err);
     return cli_finish(st == PG_OK ? CLI_OK : cli_fail(&err));
 }

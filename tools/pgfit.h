@@ -38,6 +38,7 @@ int fit_is_number(const char *s);            /* as JSON writes them: "007" is no
 /* pgfit_callbacks.c: the callbacks that options and the file ask for. */
 pg_status fit_take_callbacks(const pg_config *v, pg_err *err); /* of the file, before: */
 pg_status fit_make_callbacks(pg_err *err);                     /* of the options */
+void fit_name_option(pg_err *err); /* instead of the class that it became */
 int fit_is_of_callback(const char *option);
 void fit_print_callbacks(FILE *f); /* the elements of a list */
 /* A parameter of the first callback of a class; NULL: there is none. */
@@ -76,7 +77,8 @@ typedef struct fit_screen {
     double *history;         /* of `watched`, per epoch */
     size_t n_history, first; /* epochs of it, the number of the first one */
     char **files;            /* checkpoints, in the order of writing */
-    size_t n_files, best;
+    size_t n_files;
+    const char *best; /* of them; NULL: nobody said */
     char watched[64];
 } fit_screen;
 void fit_screen_open(fit_screen *s);

@@ -181,6 +181,22 @@ pg_status fit_make_callbacks(pg_err *err)
     return st;
 }
 
+/* "ModelCheckpoint: ..." of what "--checkpoint" asked for. */
+void fit_name_option(pg_err *err)
+{
+    char rest[sizeof err->msg];
+    for (size_t i = 0; i < N_PARTS; i++) {
+        const size_t len = strlen(parts[i].class_name);
+        if (strncmp(err->msg, parts[i].class_name, len) != 0 || err->msg[len] != ':')
+            continue;
+        if (!cli_given(parts[i].option))
+            return;
+        snprintf(rest, sizeof rest, "%s", err->msg + len);
+        snprintf(err->msg, sizeof err->msg, "--%.40s%.460s", parts[i].option, rest);
+        return;
+    }
+}
+
 int fit_is_of_callback(const char *option)
 {
     for (size_t i = 0; i < N_PARTS; i++)

@@ -1,6 +1,5 @@
 /* pgfit_events.c - what happens beside the steps, as it is told; which checkpoints are there at the
  * end, and how they are used. */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -65,19 +64,23 @@ static void print_text(const pg_event *e)
     fflush(f);
 }
 
-/* A file that was written again is the last one now. */
-static pg_status remember(fit_screen *s, const char *file, pg_err *err)
+/* A file that was written again is the last one now. The best one comes with a word. */
+static pg_status remember(fit_screen *s, const char *file, int is_best, pg_err *err)
 {
     char *copy = strdup(file);
+    if (copy && is_best)
+        s->best = copy;
     for (size_t i = 0; copy && i < s->n_files; i++) {
         if (strcmp(s->files[i], file) != 0)
             continue;
+        s->best = s->best == s->files[i] ? copy : s->best;
         free(s->files[i]);
         memmove(&s->files[i], &s->files[i + 1], (s->n_files - i - 1) * sizeof *s->files);
         s->n_files--;
     }
     char **more = copy ? realloc(s->files, (s->n_files + 1) * sizeof *more) : NULL;
     if (!more) {
+        s->best = NULL;
         free(copy);
         return pg_fail(err, PG_E_NOMEM, "out of memory");
     }
@@ -95,32 +98,23 @@ pg_status fit_show_event(void *user, const pg_event *e, pg_err *err)
         clear_bar(s);
         print_text(e);
     }
-    return e->kind == PG_EVENT_CHECKPOINT && e->file ? remember(s, e->file, err) : PG_OK;
+    if (e->kind != PG_EVENT_CHECKPOINT || !e->file)
+        return PG_OK;
+    return remember(s, e->file, e->text && *e->text, err);
 }
 
 /* ---- what is left of it ---- */
-
-/* Does the link beside the file lead to it? */
-static int is_linked(const char *file, const char *name)
-{
-    char link[PATH_MAX], to[PATH_MAX];
-    const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
-    const int n = snprintf(link, sizeof link, "%.*s%s", (int)(base - file), file, name);
-    const ssize_t len = n > 0 && (size_t)n < sizeof link ? readlink(link, to, sizeof to - 1) : -1;
-    if (len < 0)
-        return 0;
-    to[len] = '\0';
-    return strcmp(to, base) == 0;
-}
 
 static void drop_removed(fit_screen *s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n_files; i++)
-        if (access(s->files[i], F_OK) == 0)
+        if (access(s->files[i], F_OK) == 0) {
             s->files[n++] = s->files[i];
-        else
+        } else {
+            s->best = s->best == s->files[i] ? NULL : s->best;
             free(s->files[i]);
+        }
     s->n_files = n;
 }
 
@@ -142,8 +136,7 @@ void fit_print_kept(fit_screen *s)
     drop_removed(s);
     fputs(s->n_files > 0 ? "kept:" : "", stdout);
     for (size_t i = 0; i < s->n_files; i++) {
-        const int is_best = is_linked(s->files[i], "best"), is_last = i + 1 == s->n_files;
-        s->best = is_best || (is_last && s->best == 0) ? i : s->best;
+        const int is_best = s->files[i] == s->best, is_last = i + 1 == s->n_files;
         if (is_best || is_last || s->n_files - i < MAX_SHOWN)
             cli_printf(stdout, "%s %s%s", i > 0 ? " " : "", cli_name(s->files[i]).s,
                        is_best && is_last ? " (best, last)"
@@ -159,7 +152,7 @@ void fit_print_use(const fit_screen *s)
     const char *logs = fit_callback_text("TensorBoard", "log_dir");
     const int some = s->n_files > 0 && !fit_args.output; /* which is told of later */
     if (some)
-        print_how(s->files[s->best]);
+        print_how(s->best ? s->best : s->files[s->n_files - 1]);
     if (logs)
         cli_printf(stdout, "%scurves:  tensorboard --logdir %s", some ? "        " : "",
                    cli_quote(logs).s);

@@ -228,6 +228,23 @@ static int read_seconds(pg_err *err)
     return 0;
 }
 
+/* Each of these writes a file of its own. */
+static int read_outputs(pg_err *err)
+{
+    const char *const of[] = {"output", "checkpoint", "csv", "report", "out", "tensorboard"};
+    enum { N = sizeof of / sizeof *of };
+    for (size_t i = 0; i < N; i++)
+        for (size_t k = 0; k < i; k++) {
+            const char *a = *fit_option(of[i])->text, *b = *fit_option(of[k])->text;
+            if (!a || !b || strcmp(a, b) != 0)
+                continue;
+            (void)pg_fail(err, PG_E_ARG, "--%s and --%s are the same file: %s", of[k], of[i],
+                          cli_name(a).s);
+            return 0;
+        }
+    return 1;
+}
+
 int fit_check_arguments(pg_err *err)
 {
     if (gpus) {
@@ -251,7 +268,7 @@ int fit_check_arguments(pg_err *err)
         (void)pg_fail(err, PG_E_ARG, "no --data given");
         pg_err_hint(err, "pgfit --help");
     } else {
-        return read_share(err) && read_seconds(err);
+        return read_share(err) && read_seconds(err) && read_outputs(err);
     }
     return 0;
 }

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "io/io.h"
+#include "io/sink.h"
 #include "train/report.h"
 #include "train/report_page.h"
 
@@ -61,6 +61,7 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     PG_TRY(pg__settings_text(s, "filename", &path, err));
     if (!path || !*path)
         PG_FAIL(PG_E_ARG, "Report: no filename given");
+    PG_TRY(pg__sink_check(path, &(pg__sink_opts){.force = 1}, err));
     PG_TRY(check_path(path, err));
     r->path = pg__mem_strdup(path);
     if (!r->path)

@@ -136,21 +136,21 @@ static const pg__story_event *last_event(const pg__story *s, pg_event_kind kind)
     return NULL;
 }
 
-/* The checkpoint of the best epoch, else the last one. */
+/* The best one, which comes with a word, else the last one. */
 static void put_checkpoint(pg_page *p, const pg__story *s)
 {
-    const size_t best = best_row(s, watched(s));
-    const pg__story_event *last = last_event(s, PG_EVENT_CHECKPOINT), *of_best = NULL;
+    const pg__story_event *e = last_event(s, PG_EVENT_CHECKPOINT);
+    int is_best = 0;
     for (size_t i = 0; i < s->n_events; i++)
-        if (s->events[i].kind == PG_EVENT_CHECKPOINT && best != PG_NONE &&
-            s->events[i].epoch == s->first + best)
-            of_best = &s->events[i];
-    const pg__story_event *e = of_best ? of_best : last;
+        if (s->events[i].kind == PG_EVENT_CHECKPOINT && *s->events[i].text) {
+            e = &s->events[i];
+            is_best = 1;
+        }
     if (!e || !e->file)
         return;
     pg_page_put(p, "<div class=\"v g\"><b>");
-    pg_page_put(p, of_best ? "Checkpoint of the best epoch" : "Last checkpoint");
-    pg_page_putf(p, "</b> (epoch %zu) <code>", e->epoch + 1);
+    pg_page_put(p, is_best ? "Best checkpoint" : "Last checkpoint");
+    pg_page_put(p, "</b> <code>");
     pg_page_text(p, e->file, PG_PAGE_ALL);
     pg_page_put(p, "</code></div>\n");
 }
