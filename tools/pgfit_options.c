@@ -156,6 +156,9 @@ static const cli_example examples[] = {
      "train from the model's own initializers"},
     {"pgfit full.keras --data train.npz --devices cpu:0,cpu:1 -o trained.keras",
      "go on where a full model stopped, on two replicas"},
+    {"pgfit --config run.json --checkpoint 'ckpt/{epoch:02d}.keras'",
+     "options from a file, a checkpoint after every epoch"},
+    {"pgfit --resume=ckpt/resume.pg", "go on with an interrupted run and its options"},
     {"pgfit model.json --weights trained.h5 --predict images.npy --out classes.npy",
      "use what was trained"},
     {0},
@@ -174,6 +177,16 @@ static const char *const about[] = {
     "saved is the model itself: it loads on one device.",
     "BatchNormalization takes the statistics of each device's rows, as behind multi_gpu_model, or\n"
     "with --bn sync (and --deterministic) those of the whole batch.",
+    "Callbacks are Keras': --schedule, --reduce-lr, --early-stop, --checkpoint, --tensorboard,\n"
+    "--csv, --report, run in this order, with Keras' parameters. What --checkpoint writes is the\n"
+    "model itself, written while training goes on; {epoch:02d} and the names of logs\n"
+    "({val_loss:.4f}) are filled in, best and last are links beside the files. A run that was\n"
+    "interrupted goes on, to the same bits with --deterministic, where --resume is given.",
+    "A --config file is a JSON object with Keras' words for compile() and fit() and with the long\n"
+    "names of options, _ for -; null is what is not given. Its callbacks are a list of\n"
+    "{\"class_name\": NAME, \"config\": {...}} in the order wanted:",
+    "  {\"optimizer\": \"adam\", \"loss\": \"mse\", \"epochs\": 5, \"validation_split\": 0.2,\n"
+    "   \"callbacks\": [{\"class_name\": \"EarlyStopping\", \"config\": {\"patience\": 3}}]}",
     NULL,
 };
 
@@ -183,7 +196,7 @@ const cli_tool fit_tool = {
     .summary = "trains a model that Keras describes",
     .examples = examples,
     .about = about,
-    .status_1 = "data or weights do not fit the model",
+    .status_1 = "data or weights do not fit the model, or --terminate-on-nan stopped it",
     .opts = options,
     .min_operands = 0,
     .max_operands = 1,
