@@ -205,6 +205,8 @@ static pg_status put_model(board *b, const pg_trainer *t, pg_err *err)
     const int is_list = g->text[m->config_span.off] == '[';
     pg__str text = {0};
     pg_status st = PG_OK;
+    if (g->dialect == 1 && !is_list)
+        return PG_OK; /* TensorBoard cannot read calls in the form of Keras 1 */
     PG_TRY(pg__str_puts(&text, "{\"class_name\": ", err));
     PG_TRY(pg__json_quote(&text, m->class_name, strlen(m->class_name), err));
     PG_TRY(pg__str_puts(&text, ", \"config\": ", err));

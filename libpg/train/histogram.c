@@ -107,13 +107,13 @@ static const char *cell_of(const pg__layer *l)
     return "";
 }
 
-/* Keras' name for weight i: as in a file that Keras wrote, or as Keras makes it. */
+/* Keras' name for weight i: as in a file that Keras 2 wrote, or as Keras makes it. */
 static pg_status put_name(pg__str *to, const pg_trainer *t, size_t i, pg_err *err)
 {
     const size_t param = t->order[i];
     const char *stored = t->file_names[param], *name = t->weights[i].name;
     const char *var = strrchr(name, '/') + 1;
-    if (stored && strchr(stored, '/') && strchr(stored, ':'))
+    if (stored && strchr(stored, '/') && strchr(stored, ':') && !t->rules->keras3)
         return pg__str_puts(to, stored, err);
     return pg__str_printf(to, err, "%.*s%s%s%s", (int)(var - name), name,
                           cell_of(t->built_params.params[param].leaf->layer), var,
@@ -163,6 +163,7 @@ pg_status pg__histogram_tags(pg__strs *out, const pg_trainer *t, pg_err *err)
     pg_status st = PG_OK;
     if (!how)
         return pg__nomem(err);
+    memset(how, t->rules->keras3 ? BY_MODEL : BY_NAME, t->n_params);
     PG_TRY(put_tags(out, t, how, err));
     for (unsigned char next = BY_MODEL; next <= BY_NUMBER; next++) {
         PG_TRY(put_tags(&sorted, t, how, err));

@@ -4,7 +4,7 @@
 Real Keras with its TensorBoard callback, and pgfit --tensorboard, train the same models from the same
 weights in the same order; TensorBoard's own reader finds the same in both folders: tags, steps, plugins,
 values, histograms and the graph. Of a file that ends in the middle of a record it reads the rest. Needs
-PG_KERAS2_PYTHON (TensorFlow 2.15 brings TensorBoard) and skips (77) without it."""
+PG_KERAS2_PYTHON or PG_KERAS3_PYTHON (TensorFlow brings TensorBoard) and skips (77) without them."""
 import argparse
 import collections
 import json
@@ -27,14 +27,14 @@ def check(ok, what):
 def models(keras):
     """name: model. Layers share names with those of nested models; weights lie in cells and wrappers."""
     k = keras.layers
-    inner = keras.Sequential([k.Dense(6, 'tanh', name='d', input_shape=(6,)), k.Dense(5, name='e')], name='inner')
+    inner = keras.Sequential([keras.Input((6,)), k.Dense(6, 'tanh', name='d'), k.Dense(5, name='e')], name='inner')
     x = keras.Input((6,), name='x')
     h = k.BatchNormalization(name='bn')(inner(k.Dense(6, name='d')(x)))
     nested = keras.Model(x, k.Dense(3, 'softmax', name='probs')(h), name='nested')
     x = keras.Input((4, 3), name='x')
     h = k.Bidirectional(k.LSTM(3, name='l'), name='both')(k.GRU(4, return_sequences=True, name='g')(x))
     rnn = keras.Model(x, [k.Dense(2, name='a')(h), k.Dense(3, 'softmax', name='b')(h)], name='rnn')
-    chain = keras.Sequential([k.Conv2D(4, 3, input_shape=(6, 6, 1), name='c'), k.Flatten(name='f'),
+    chain = keras.Sequential([keras.Input((6, 6, 1)), k.Conv2D(4, 3, name='c'), k.Flatten(name='f'),
                               k.Dense(3, 'softmax', name='probs')], name='chain')
     return {'nested': (nested, 'categorical_crossentropy', ['accuracy', 'mae']),
             'rnn': (rnn, {'a': 'mse', 'b': 'categorical_crossentropy'}, {'b': ['accuracy']}),
@@ -71,12 +71,15 @@ def events(folder):
     return [e for e in out if not e.tag.endswith('_steps_per_second')]
 
 
-def wanted_tags(model):
-    """Keras' names of the weights, those of nested models behind the model's where they are not alone."""
-    owners = [(layer.name if hasattr(layer, 'layers') else '', w.name.replace(':', '_'))
-              for layer in model.layers for w in layer.weights]
-    count = collections.Counter(name for _, name in owners)
-    return [(f'{model}/{name}' if model and count[name] > 1 else name) + '/histogram' for model, name in owners]
+def wanted_tags(model, keras3):
+    """Keras' names of the weights, those of nested models behind the model's where they are not alone. Keras 3 calls all
+    kernels "kernel"; here they are under their paths."""
+    weights = [(layer, w) for layer in model.layers for w in layer.weights]
+    if keras3:
+        return [w.path.removeprefix('chain/') + '/histogram' for _, w in weights]
+    names = [w.name.replace(':', '_') for _, w in weights]
+    model = [f'{layer.name}/' if hasattr(layer, 'layers') else '' for layer, _ in weights]
+    return [(m if names.count(name) > 1 else '') + name + '/histogram' for m, name in zip(model, names)]
 
 
 def compare_values(np, name, want, got):
@@ -125,78 +128,95 @@ def read_as_tensorboard(name, want, folder):
         check(len(graph.node) > 2, f'{name}: a graph of {len(graph.node)} nodes')
 
 
-def read_torn(name, want, folder):
+def read_torn(name, folder):
     """The reader ends at a record that is not whole, and reads all before it."""
     path, = sorted(folder.iterdir())
+    want = events(folder)
     os.truncate(path, path.stat().st_size - 7)
     check([e[:6] for e in events(folder)] == [e[:6] for e in want[:-1]], f'{name}: torn')
 
 
+def run_keras(keras, d, model, loss, metrics, train, val):
+    """Keras' side. What makes 2.15 look at single batches makes it write them; 3.6 writes all of them at step 0."""
+    model.compile(keras.optimizers.SGD(0.05), loss, metrics=metrics)
+    calls = [keras.callbacks.TensorBoard(str(d / 'keras'), histogram_freq=1)]
+    if is_keras2(keras):
+        calls = [keras.callbacks.ReduceLROnPlateau(patience=EPOCHS),  # puts the rate into the logs
+                 keras.callbacks.TensorBoard(str(d / 'keras'), histogram_freq=1, update_freq=EVERY,
+                                             write_steps_per_second=True)]
+    model.fit(*train, batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=calls, validation_data=val)
+
+
+def is_keras2(keras):
+    return keras.__version__.startswith('2.')
+
+
+def in_order(events, keras):
+    """Keras 3 sorts its logs, pgfit begins with the loss."""
+    if is_keras2(keras):
+        return events
+    return sorted((e for e in events if e.plugin != 'histograms'), key=lambda e: (e.tag, e.step)) + \
+        [e for e in events if e.plugin == 'histograms']
+
+
 def run_case(keras, np, tools, d, name, model, loss, metrics):
     rng = np.random.default_rng(3)
-    x, y = arrays(np, model, 40, rng)
-    vx, vy = arrays(np, model, 16, rng)
-    for file, a, b in (('data', x, y), ('val', vx, vy)):
-        np.savez(d / f'{file}.npz', x0=a, **{f'y{i}': v for i, v in enumerate(b)})
+    sets = {'data': arrays(np, model, 40, rng), 'val': arrays(np, model, 16, rng)}
+    for file, (x, y) in sets.items():
+        np.savez(d / f'{file}.npz', x0=x, **{f'y{i}': v for i, v in enumerate(y)})
+    one = lambda v: (v[0], v[1][0] if len(v[1]) == 1 else v[1])
+    suffix = '.h5' if is_keras2(keras) else '.weights.h5'
     (d / 'model.json').write_text(model.to_json())
-    model.save_weights(d / 'init.h5')
-    model.compile(keras.optimizers.SGD(0.05), loss, metrics=metrics)
-    calls = [keras.callbacks.ReduceLROnPlateau(patience=EPOCHS),  # puts the rate into the logs
-             keras.callbacks.TensorBoard(str(d / 'keras'), histogram_freq=1, update_freq=EVERY,
-                                         write_steps_per_second=True)]
-    one = lambda v: v[0] if len(v) == 1 else v
-    model.fit(x, one(y), batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=calls,
-              validation_data=(vx, one(vy)))
+    model.save_weights(str(d / 'init') + suffix)
+    run_keras(keras, d, model, loss, metrics, one(sets['data']), one(sets['val']))
+
     out = lambda v: ','.join(f'{k}={"+".join(m) if isinstance(m, list) else m}' for k, m in v.items())
     text = lambda v: out(v) if isinstance(v, dict) else ','.join(v) if isinstance(v, list) else v
-    r = subprocess.run([tools / 'pgfit', d / 'model.json', '--weights', d / 'init.h5', '--data', d / 'data.npz', '--val',
-                        d / 'val.npz', '--loss', text(loss), '--metrics', text(metrics), '--optimizer',
-                        'SGD:learning_rate=0.05', '--batch-size', str(BATCH), '--epochs', str(EPOCHS), '--no-shuffle',
-                        '--tensorboard', d / 'pgfit', '--tensorboard-every', str(EVERY), '--histogram-freq', '1',
-                        '-o', d / 'final.h5'], capture_output=True, text=True)
-    check(r.returncode == 0, f'{name}: pgfit exits {r.returncode}: {r.stderr}')
-    if r.returncode:
-        return
+    command = [tools / 'pgfit', d / 'model.json', '--data', d / 'data.npz', '--loss', text(loss), '--metrics', text(metrics),
+               '--batch-size', str(BATCH), '--histogram-freq', '1', '--quiet']
+    subprocess.run(command + ['--weights', str(d / 'init') + suffix, '--val', d / 'val.npz', '--epochs', str(EPOCHS),
+                              '--optimizer', 'SGD:learning_rate=0.05', '--no-shuffle', '--tensorboard', d / 'pgfit',
+                              '-o', str(d / 'final') + suffix] +
+                   ['--tensorboard-every', str(EVERY)] * is_keras2(keras), check=True)
+    tags = wanted_tags(model, not is_keras2(keras))
     for folder in ('train', 'validation'):
         where = f'{name}/{folder}'
-        want = events(d / 'keras' / folder)
-        got = events(d / 'pgfit' / folder)
-        if folder == 'train':
-            tags = [e.tag for e in got if e.plugin == 'histograms']
-            check(tags == wanted_tags(model) * EPOCHS, f'{where}: {tags}')
+        want, got = (in_order(events(d / side / folder), keras) for side in ('keras', 'pgfit'))
+        histograms = [e.tag for e in got if e.plugin == 'histograms']
+        check(histograms == tags * EPOCHS * (folder == 'train'), f'{where}: {histograms}')
         plain = lambda events: [e.tag for e in events if e.plugin != 'histograms']
         check(plain(want) == plain(got), f'{where}: {plain(got)}, Keras has {plain(want)}')
         compare_values(np, where, want, got)
         read_as_tensorboard(where, got, d / 'pgfit' / folder)
         if folder == 'train':
-            compare_last_histograms(np, where, model, d / 'final.h5', got)
-        read_torn(where, got, d / 'pgfit' / folder)
+            compare_last_histograms(np, where, model, str(d / 'final') + suffix, got)
+        read_torn(where, d / 'pgfit' / folder)
     # Without a file that Keras wrote, the names of the weights are made.
-    subprocess.run([tools / 'pgfit', d / 'model.json', '--data', d / 'data.npz', '--loss', text(loss), '--quiet',
-                    '--steps-per-epoch', '1', '--tensorboard', d / 'fresh', '--histogram-freq', '1'], check=True)
-    tags = [e.tag for e in events(d / 'fresh' / 'train') if e.plugin == 'histograms']
-    check(tags == wanted_tags(model), f'{name}: fresh: {tags}')
+    subprocess.run(command + ['--steps-per-epoch', '1', '--tensorboard', d / 'fresh'], check=True)
+    got = [e.tag for e in events(d / 'fresh' / 'train') if e.plugin == 'histograms']
+    check(got == tags, f'{name}: fresh: {got}')
 
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--tools', type=pathlib.Path, required=True)
+    p.add_argument('--inside', action='store_true')
     a = p.parse_args()
-    python = os.environ.get('PG_KERAS2_PYTHON')
-    if not python:
-        print('needs PG_KERAS2_PYTHON')
-        sys.exit(77)
-    if not os.environ.get('PG_BOARD_KERAS'):
-        os.environ['PG_BOARD_KERAS'] = '1'
-        os.execv(python, [python, __file__, '--tools', str(a.tools)])
+    if not a.inside:
+        pythons = [p for p in map(os.environ.get, ('PG_KERAS2_PYTHON', 'PG_KERAS3_PYTHON')) if p]
+        if not pythons:
+            print('needs PG_KERAS2_PYTHON or PG_KERAS3_PYTHON')
+            sys.exit(77)
+        done = [subprocess.run([p, __file__, '--tools', a.tools, '--inside']).returncode for p in pythons]
+        sys.exit(any(done))
     os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
     import numpy as np
-    from tensorflow import keras
+    import keras
     keras.utils.set_random_seed(7)
     for name, (model, loss, metrics) in models(keras).items():
         with tempfile.TemporaryDirectory() as t:
             run_case(keras, np, a.tools, pathlib.Path(t), name, model, loss, metrics)
-    print(f'{len(bad)} differences')
+    print(f'Keras {keras.__version__}: {len(bad)} differences')
     sys.exit(bool(bad))
 
 

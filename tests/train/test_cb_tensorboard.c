@@ -531,6 +531,29 @@ static void weights_of_one_name_get_tags_of_their_own(void **state)
     pg_trainer_close(t);
 }
 
+/* Keras to 2.2.2 writes a Sequential model as a list of layers, which TensorBoard does not read. */
+static void the_graph_of_a_list_of_layers_gets_a_name(void **state)
+{
+    (void)state;
+    alone a;
+    char path[512];
+    unsigned char data[4096] = {0};
+    pg_trainer *t = NULL;
+    FILE *f = fopen("model.json", "w");
+    assert_non_null(f);
+    fprintf(f, "{\"class_name\": \"Sequential\", \"keras_version\": \"2.1.6\", \"config\": [%s]}",
+            DENSE("4"));
+    fclose(f);
+    assert_ok(pg_trainer_open(&t, &(pg_train_opts){.model = "model.json", .loss = "mse"}, NULL));
+    begin(&a, t, "TensorBoard", NULL);
+    end(&a);
+    assert_int_equal(find_file(path, sizeof path, "logs/train", 0), 1);
+    const size_t n = slurp(data, sizeof data, path);
+    assert_non_null(memmem(data, n, "\"config\": {\"name\": \"sequential\", \"layers\": [{", 49));
+    assert_non_null(memmem(data, n, "}}]}, \"keras_version\": \"2.1.6\"}", 31));
+    pg_trainer_close(t);
+}
+
 static int ignore_size_limits(void **state)
 {
     (void)state;
@@ -553,4 +576,5 @@ PG_TEST_MAIN_WITH(ignore_size_limits, NULL, TEST(writes_keras_folders_tags_and_s
                   TEST(a_damaged_state_is_refused),
                   TEST(buckets_are_of_one_width_and_the_last_holds_the_greatest),
                   TEST(equal_values_stand_in_the_last_bucket),
-                  TEST(weights_of_one_name_get_tags_of_their_own))
+                  TEST(weights_of_one_name_get_tags_of_their_own),
+                  TEST(the_graph_of_a_list_of_layers_gets_a_name))
