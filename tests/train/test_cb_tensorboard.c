@@ -531,6 +531,11 @@ static void weights_of_one_name_get_tags_of_their_own(void **state)
     pg_trainer_close(t);
 }
 
+static int holds(const unsigned char *data, size_t n, const char *text)
+{
+    return memmem(data, n, text, strlen(text)) != NULL;
+}
+
 /* Keras to 2.2.2 writes a Sequential model as a list of layers, which TensorBoard does not read. */
 static void the_graph_of_a_list_of_layers_gets_a_name(void **state)
 {
@@ -549,8 +554,8 @@ static void the_graph_of_a_list_of_layers_gets_a_name(void **state)
     end(&a);
     assert_int_equal(find_file(path, sizeof path, "logs/train", 0), 1);
     const size_t n = slurp(data, sizeof data, path);
-    assert_non_null(memmem(data, n, "\"config\": {\"name\": \"sequential\", \"layers\": [{", 49));
-    assert_non_null(memmem(data, n, "}}]}, \"keras_version\": \"2.1.6\"}", 31));
+    assert_true(holds(data, n, "\"config\": {\"name\": \"sequential\", \"layers\": [{"));
+    assert_true(holds(data, n, "}}]}, \"keras_version\": \"2.1.6\"}"));
     pg_trainer_close(t);
 }
 
