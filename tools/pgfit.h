@@ -40,6 +40,7 @@ pg_status fit_take_callbacks(const pg_config *v, pg_err *err); /* of the file, b
 pg_status fit_make_callbacks(pg_err *err);                     /* of the options */
 void fit_name_option(pg_err *err); /* instead of the class that it became */
 int fit_is_of_callback(const char *option);
+int fit_is_by_epoch(const char *schedule); /* NULL: no */
 void fit_print_callbacks(FILE *f); /* the elements of a list */
 /* A parameter of the first callback of a class; NULL: there is none. */
 const char *fit_callback_text(const char *class_name, const char *key);

@@ -10,15 +10,17 @@
 #include "pgfit.h"
 
 typedef enum form {
-    TEXT,      /* a JSON string */
-    VALUE,     /* a number or true where it looks like one */
-    PARAMETERS /* KEY=VALUE,... are the whole config */
+    TEXT,       /* a JSON string */
+    VALUE,      /* a number or true where it looks like one */
+    PARAMETERS, /* KEY=VALUE,... are the whole config */
+    SCHEDULE    /* NAME:KEY=VALUE,..., table:FILE */
 } form;
 
 static const struct part {
     const char *option, *class_name, *key;
     form form;
 } parts[] = {
+    {"schedule", "LearningRateScheduler", NULL, SCHEDULE},
     {"reduce-lr", "ReduceLROnPlateau", NULL, PARAMETERS},
     {"early-stop", "EarlyStopping", NULL, PARAMETERS},
     {"checkpoint", "ModelCheckpoint", "filepath", TEXT},
@@ -110,9 +112,47 @@ static void add_parameters(text *t, const char *list_of_them)
     free(all);
 }
 
+/* Schedules that are counted in epochs; all others are counted in steps, which the trainer does. */
+int fit_is_by_epoch(const char *schedule)
+{
+    static const char *const names[] = {"epoch",  "exponential", "step",
+                                        "cosine", "constant",    "table"};
+    const size_t len = schedule ? strcspn(schedule, ":") : 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == len && strncmp(schedule, names[i], len) == 0)
+            return 1;
+    return 0;
+}
+
+static void add_schedule(text *t, const char *s)
+{
+    const size_t len = strcspn(s, ":");
+    char name[16];
+    snprintf(name, sizeof name, "%.*s", (int)len, s);
+    s += len + (s[len] == ':');
+    add_key(t, "schedule");
+    json_string(name);
+    if (strcmp(name, "table") != 0 || strncmp(s, "file=", 5) == 0) {
+        add_parameters(t, s);
+    } else if (*s) {
+        add_key(t, "file");
+        json_string(s);
+    }
+}
+
+static int is_wanted(const struct part *p)
+{
+    return cli_given(p->option) &&
+           (p->form != SCHEDULE || fit_is_by_epoch(*fit_option(p->option)->text));
+}
+
 static void add_part(text *t, const struct part *p)
 {
     const cli_opt *o = fit_option(p->option);
+    if (p->form == SCHEDULE) {
+        add_schedule(t, *o->text);
+        return;
+    }
     if (p->form == PARAMETERS) {
         add_parameters(t, *o->text);
         return;
@@ -156,11 +196,11 @@ pg_status fit_make_callbacks(pg_err *err)
     pg_status st = PG_OK;
     for (size_t i = 0; i < N_PARTS && st == PG_OK;) {
         const size_t first = i;
-        const int wanted = cli_given(parts[i].option);
+        const int wanted = is_wanted(&parts[i]);
         text t;
         fputs("{", begin(&t));
         for (; i < N_PARTS && parts[i].class_name == parts[first].class_name; i++) {
-            if (!cli_given(parts[i].option))
+            if (!is_wanted(&parts[i]))
                 continue;
             if (!wanted) {
                 (void)end(&t);
@@ -201,7 +241,7 @@ int fit_is_of_callback(const char *option)
 {
     for (size_t i = 0; i < N_PARTS; i++)
         if (strcmp(parts[i].option, option) == 0)
-            return 1;
+            return parts[i].form != SCHEDULE || is_wanted(&parts[i]);
     return 0;
 }
 

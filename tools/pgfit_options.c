@@ -9,6 +9,7 @@ fit_arguments fit_args = {.train = {.devices = "cpu:0"}, .interpolation = "bilin
 
 static const char *validation_split, *shuffle, *rules, *family, *gpus, *bn;
 static const char *reset = "never", *conv = "auto";
+static const char *schedule;
 static int shuffled;
 static unsigned accumulate = 1, initial_epoch, steps, val_steps, val_freq = 1;
 static unsigned epochs = 1, batch_size, threads, lanes, seed;
@@ -39,6 +40,8 @@ static const cli_opt options[] = {
      "Keras' name and config keys (default RMSprop)"},
     {0, "optimizer-rules", "FAMILY", NULL, &family, NULL, "legacy|new",
      "update rules of Keras to 2.10, or of the later ones"},
+    {0, "schedule", "NAME:KEY=VALUE,...", NULL, &schedule, NULL, NULL,
+     "learning rate by steps (cosine_decay:decay_steps=900), or epochs (epoch:rate=0.9)"},
     {0, "loss", "NAME|OUT=NAME,...", NULL, &fit_args.train.loss, NULL, NULL,
      "loss, of each output"},
     {0, "loss-weights", "OUT=W,...", NULL, &fit_args.train.loss_weights, NULL, NULL,
@@ -296,6 +299,7 @@ static int conv_choice(void)
 void fit_read_arguments(void)
 {
     fit_args.train.rules = rules;
+    fit_args.train.schedule = fit_is_by_epoch(schedule) ? NULL : schedule;
     fit_args.fit.reset_states = strcmp(reset, "epoch") == 0;
     fit_args.train.optimizer_rules = !family ? 0 : strcmp(family, "legacy") == 0 ? 1 : 2;
     fit_args.train.conv = conv_choice();

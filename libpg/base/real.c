@@ -60,7 +60,9 @@ static void write_out(char out[32], const decimal *d, int scientific, const char
     (void)snprintf(out, 32, "%s%.30s", sign, text);
 }
 
-static pg__real text_of(double v, int is_float)
+typedef enum form { DOUBLE, FLOAT, NUMPY } form;
+
+static pg__real text_of(double v, form as)
 {
     pg__real r = {{0}};
     const char *sign = signbit(v) ? "-" : "";
@@ -70,10 +72,10 @@ static pg__real text_of(double v, int is_float)
         (void)snprintf(r.s, sizeof r.s, "%sinf", sign);
     } else {
         const double size = fabs(v);
-        const decimal d = shortest(size, is_float);
-        /* Python looks at the digits, NumPy at the number: the float32 next to 0.0001 is less. */
-        const int scientific = is_float ? size > 0 && (size < 1e-4 || size >= 1e16)
-                                        : d.exponent < -4 || d.exponent >= 16;
+        const decimal d = shortest(size, as != DOUBLE);
+        /* Python looks at the digits, NumPy at the number. */
+        const int scientific = as == NUMPY ? size > 0 && (size < 1e-4 || size >= 1e16)
+                                           : d.exponent < -4 || d.exponent >= 16;
         write_out(r.s, &d, scientific, sign);
     }
     return r;
@@ -81,12 +83,17 @@ static pg__real text_of(double v, int is_float)
 
 pg__real pg__real_of(double v)
 {
-    return text_of(v, 0);
+    return text_of(v, DOUBLE);
 }
 
 pg__real pg__real_of_float(float v)
 {
-    return text_of((double)v, 1);
+    return text_of((double)v, FLOAT);
+}
+
+pg__real pg__real_as_numpy(float v)
+{
+    return text_of((double)v, NUMPY);
 }
 
 int pg__real_read(double *out, const char *s, size_t n)

@@ -10,9 +10,13 @@ typedef struct pg__real {
     char s[32];
 } pg__real;
 pg__real pg__real_of(double v);
-pg__real pg__real_of_float(float v); /* shortest for a float32: as NumPy's str() */
+pg__real pg__real_of_float(float v); /* shortest for a float32 */
 #define PG_REAL(v)   (pg__real_of(v).s)
 #define PG_REAL32(v) (pg__real_of_float((float)(v)).s)
+
+/* A float32 as NumPy's str() writes it: with an exponent below 0.0001, which the float32 next to
+ * 0.0001 is. */
+pg__real pg__real_as_numpy(float v);
 
 /* 1 if the n characters at s are a number as C and Python write it ("-.5e3"; no "nan", no "inf",
  * nothing in hexadecimal), which *out then is. */
