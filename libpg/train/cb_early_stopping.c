@@ -90,9 +90,8 @@ static pg_status stop(stopper *e, pg__fit *f, pg_err *err)
     if (restores && !e->at_end)
         PG_TRY(restore(e, f, err));
     st = pg__fit_tell(f, PG_EVENT_STOP, NULL, err,
-                      "Epoch %zu: early stop (%zu epoch%s without improvement); best epoch %zu%s",
-                      f->epoch + 1, e->wait, e->wait == 1 ? "" : "s", e->best_epoch + 1,
-                      restores ? " restored" : "");
+                      "early stop (%zu epoch%s without improvement); best epoch %zu%s", e->wait,
+                      e->wait == 1 ? "" : "s", e->best_epoch + 1, restores ? " restored" : "");
 done:
     return st;
 }

@@ -63,9 +63,8 @@ static pg_status reduce(plateau *p, pg__fit *f, pg_err *err)
     rate = rate > p->min_lr ? rate : p->min_lr;
     PG_TRY(pg__fit_set_rate(f, rate, err));
     st = pg__fit_tell(f, PG_EVENT_RATE, NULL, err,
-                      "Epoch %zu: %s did not improve for %zu epoch%s; learning rate %s → %s",
-                      f->epoch + 1, p->monitor.name, p->wait, p->wait == 1 ? "" : "s",
-                      PG_REAL32(old), PG_REAL32(rate));
+                      "%s did not improve for %zu epoch%s; learning rate %s → %s", p->monitor.name,
+                      p->wait, p->wait == 1 ? "" : "s", PG_REAL32(old), PG_REAL32(rate));
     p->cooling = p->cooldown;
     p->wait = 0;
 done:
