@@ -190,6 +190,12 @@ static const char *const about[] = {
     "{\"class_name\": NAME, \"config\": {...}} in the order wanted:",
     "  {\"optimizer\": \"adam\", \"loss\": \"mse\", \"epochs\": 5, \"validation_split\": 0.2,\n"
     "   \"callbacks\": [{\"class_name\": \"EarlyStopping\", \"config\": {\"patience\": 3}}]}",
+    "--schedule counts the learning rate in optimizer steps, as Keras' schedules do:\n"
+    "exponential_decay, inverse_time_decay, polynomial_decay, cosine_decay,\n"
+    "cosine_decay_restarts, each with Keras' parameters, and\n"
+    "piecewise_constant_decay:boundaries=10/20,values=0.1/0.01/0.001; or in epochs:\n"
+    "epoch:rate=0.9, step:rate=0.1,epochs=30, cosine:epochs=90,min_lr=1e-5, constant, all with\n"
+    "warmup_epochs=N if wanted, and table:FILE with one rate a line.",
     NULL,
 };
 

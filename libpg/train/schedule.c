@@ -282,7 +282,8 @@ static pg_status schedule_of(pg__schedule **out, pg__settings *from, double rate
         PG_FAIL(PG_E_ARG, "%s needs initial_learning_rate", s->type->name);
     if (isnan(s->initial_learning_rate))
         s->initial_learning_rate = rate;
-    PG_TRY(pg__settings_text(from, "name", &name, err)); /* only labels Keras' graph */
+    if (pg__json_get(from->of, "name")) /* only labels Keras' graph */
+        PG_TRY(pg__settings_text(from, "name", &name, err));
     PG_TRY(pg__settings_end(from, err));
     PG_TRY(check(s, err));
     *out = s;
