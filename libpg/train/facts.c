@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/real.h"
 #include "base/sha256.h"
 #include "base/try.h"
 #include "train/compiled.h"
@@ -117,7 +118,7 @@ static pg_status put_value(pg__str *out, const pg__json *v, pg_err *err)
     if (pg__json_str(v))
         return pg__str_puts(out, pg__json_str(v), err);
     if (pg__json_num(v, &number))
-        return pg__str_printf(out, err, "%.17g", number);
+        return pg__str_puts(out, PG_REAL(number), err);
     if (pg__json_type_of(v) == PG_J_BOOL)
         return pg__str_puts(out, pg__json_bool(v, 0) ? "true" : "false", err);
     return pg__str_puts(out, "null", err);

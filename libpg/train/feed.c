@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/real.h"
 #include "base/try.h"
 #include "train/names.h"
 
@@ -479,11 +480,12 @@ pg_status pg__feed_weigh_classes(pg__feed *f, const char *text, pg_err *err)
         return pg_fail(err, PG_E_ARG,
                        "class weights are for models with one output; give weights of rows (w0)");
     for (const char *s = text; *s != '\0'; s += *s == ',') {
-        char *end = NULL, *stop = NULL;
+        char *end = NULL;
         const unsigned long c = strtoul(s, &end, 10);
-        const double w = *end == '=' ? strtod(end + 1, &stop) : 0;
-        if (*s < '0' || *s > '9' || !stop || stop == end + 1 || (*stop != ',' && *stop != '\0') ||
-            !(w >= 0) || c >= MAX_CLASSES)
+        const char *stop = end + strcspn(end, ",");
+        double w = 0;
+        if (*s < '0' || *s > '9' || *end != '=' ||
+            !pg__real_read(&w, end + 1, (size_t)(stop - end - 1)) || !(w >= 0) || c >= MAX_CLASSES)
             return pg_fail(err, PG_E_ARG, "class weights: \"%s\" is not CLASS=WEIGHT,...",
                            PG_SHOW(s));
         if (c >= f->n_class_weights) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/real.h"
 #include "base/str.h"
 #include "base/try.h"
 
@@ -31,9 +32,8 @@ static pg_status set_param(pg__loss_attrs *out, const char *at, const char *end,
 {
     const char *equals = memchr(at, '=', (size_t)(end - at));
     const size_t n = equals ? (size_t)(equals - at) : (size_t)(end - at);
-    char *stop = NULL;
-    const double v = equals ? strtod(equals + 1, &stop) : 0;
-    if (!equals || stop != end)
+    double v = 0;
+    if (!equals || !pg__real_read(&v, equals + 1, (size_t)(end - equals - 1)))
         return pg_fail(err, PG_E_ARG, "loss: \"%.*s\" is not KEY=NUMBER", (int)(end - at), at);
     if ((n == 5 && strncmp(at, "delta", n) == 0) || (n == 6 && strncmp(at, "smooth", n) == 0))
         out->param = v;

@@ -9,9 +9,8 @@
 #include <strings.h>
 
 #include "base/nearest.h"
+#include "base/real.h"
 #include "base/try.h"
-
-#define MAX_TEXT 256
 
 /* Keras' keys and where they go; `is_flag` for booleans; `of`: the optimizers that have it, all
  * where it is NULL. */
@@ -170,19 +169,13 @@ static pg_status check(pg__optimiser *o, pg_err *err)
 
 static pg_status read_value(double *out, const char *at, const char *end, pg_err *err)
 {
-    char text[MAX_TEXT], *stop;
     const size_t n = (size_t)(end - at);
-    if (n >= sizeof text)
-        return pg_fail(err, PG_E_ARG, "optimizer: a number of %zu characters", n);
-    memcpy(text, at, n);
-    text[n] = '\0';
-    if (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0) {
-        *out = strcasecmp(text, "true") == 0;
+    if (pg__same_name(at, n, "true") || pg__same_name(at, n, "false")) {
+        *out = n == strlen("true");
         return PG_OK;
     }
-    *out = strtod(text, &stop);
-    if (n == 0 || *stop != '\0')
-        return pg_fail(err, PG_E_ARG, "optimizer: \"%s\" is not a number", PG_SHOW(text));
+    if (!pg__real_read(out, at, n))
+        return pg_fail(err, PG_E_ARG, "optimizer: \"%.*s\" is not a number", (int)n, at);
     return PG_OK;
 }
 

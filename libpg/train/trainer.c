@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/real.h"
 #include "base/try.h"
 #include "train/compiled.h"
 #include "train/crew.h"
@@ -299,12 +300,8 @@ done:
 static pg_status read_loss_weights(pg_trainer *t, const pg__piece_of *pieces, pg_err *err)
 {
     for (size_t k = 0; k < t->n_outputs; k++) {
-        char *end = NULL;
         t->loss_weights[k] = 1;
-        if (pieces[k].n == 0)
-            continue;
-        t->loss_weights[k] = strtod(pieces[k].s, &end);
-        if (end != pieces[k].s + pieces[k].n)
+        if (pieces[k].n > 0 && !pg__real_read(&t->loss_weights[k], pieces[k].s, pieces[k].n))
             return pg_fail(err, PG_E_ARG, "loss weights: \"%.*s\" is not a number",
                            (int)pieces[k].n, pieces[k].s);
     }
