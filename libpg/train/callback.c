@@ -148,6 +148,23 @@ void pg__calls_keep(pg__fit *f, pg__archive *a)
     }
 }
 
+pg_status pg__calls_recall(const pg__fit *f, pg__str *out, pg_err *err)
+{
+    pg__str words = {0};
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < f->n_calls; i++) {
+        if (!f->calls[i].type->recall)
+            continue;
+        words.n = 0;
+        PG_TRY(f->calls[i].type->recall(f->calls[i].self, &words, err));
+        if (words.n > 0)
+            PG_TRY(pg__str_printf(out, err, "; %s", words.s));
+    }
+done:
+    pg__str_fini(&words);
+    return st;
+}
+
 /* ---- what callbacks ask the run for ---- */
 
 pg_status pg__fit_snapshot(pg__fit *f, int with_slots, pg__snapshot **out, pg_err *err)

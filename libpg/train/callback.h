@@ -58,7 +58,9 @@ typedef struct pg__cb_type {
     /* Something that a callback, itself too, or the run told of. */
     pg_status (*event)(void *self, pg__fit *f, const pg_event *e, pg_err *err);
     void (*keep)(void *self, pg__fit *f, pg__archive *a); /* state: written or read */
-    void (*close)(void *self, pg__fit *f);                /* also where open failed */
+    /* What was given back, in few words, for people: "best val_loss 0.0871 (epoch 6)". */
+    pg_status (*recall)(const void *self, pg__str *out, pg_err *err);
+    void (*close)(void *self, pg__fit *f); /* also where open failed */
 } pg__cb_type;
 
 /* One that was asked for. */
@@ -77,6 +79,7 @@ pg_status pg__calls_batch_end(pg__fit *f, const pg_logs *running, pg_err *err);
 pg_status pg__calls_epoch_end(pg__fit *f, const pg_logs *logs, pg_err *err);
 pg_status pg__calls_train_end(pg__fit *f, pg_err *err);
 void pg__calls_keep(pg__fit *f, pg__archive *a);
+pg_status pg__calls_recall(const pg__fit *f, pg__str *out, pg_err *err); /* "; " before each */
 void pg__calls_close(pg__fit *f);
 
 /* Is there, ever, a log of that name? PG_E_ARG names the known ones and the nearest. `what`: who

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/real.h"
 #include "base/try.h"
 #include "train/monitor.h"
 #include "train/snapshot.h"
@@ -164,6 +165,15 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
     keep_weights(e, f, a);
 }
 
+static pg_status recall(const void *self, pg__str *out, pg_err *err)
+{
+    const stopper *e = self;
+    if (!isfinite(e->best))
+        return PG_OK;
+    return pg__str_printf(out, err, "best %s %s (epoch %zu), patience %zu of %zu", e->monitor.name,
+                          PG_REAL32(e->best), e->best_epoch + 1, e->wait, e->patience);
+}
+
 static void close(void *self, pg__fit *f)
 {
     stopper *e = self;
@@ -179,4 +189,5 @@ const pg__cb_type pg__cb_early_stopping = {.name = "EarlyStopping",
                                            .epoch_end = epoch_end,
                                            .train_end = train_end,
                                            .keep = keep,
+                                           .recall = recall,
                                            .close = close};

@@ -99,6 +99,12 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
     pg__archive_size(a, &p->cooling);
 }
 
+static pg_status recall(const void *self, pg__str *out, pg_err *err)
+{
+    const plateau *p = self;
+    return pg__str_printf(out, err, "learning rate's patience %zu of %zu", p->wait, p->patience);
+}
+
 static void close(void *self, pg__fit *f)
 {
     plateau *p = self;
@@ -112,4 +118,5 @@ const pg__cb_type pg__cb_reduce_lr_on_plateau = {.name = "ReduceLROnPlateau",
                                                  .train_begin = train_begin,
                                                  .epoch_end = epoch_end,
                                                  .keep = keep,
+                                                 .recall = recall,
                                                  .close = close};

@@ -187,18 +187,22 @@ void pg__fit_keep(void *user, pg__archive *a)
 
 static pg_status tell_place(run *r, pg_err *err)
 {
-    const char *file = r->fit.resume_file;
     const size_t epoch = r->next.epoch + 1, batch = r->next.batch + 1;
-    const pg_event_kind kind = PG_EVENT_RESUME;
+    pg__str text = {0};
+    pg_status st = PG_OK;
     if (r->fit.stops || r->next.epoch >= r->what.n_epochs)
-        return pg__fit_tell(&r->fit, kind, file, err, "finished already, after epoch %zu",
-                            r->next.epoch);
-    if (r->next.in_validation)
-        return pg__fit_tell(&r->fit, kind, file, err, "epoch %zu, validation step %zu", epoch,
-                            batch);
-    if (batch > 1)
-        return pg__fit_tell(&r->fit, kind, file, err, "epoch %zu, step %zu", epoch, batch);
-    return pg__fit_tell(&r->fit, kind, file, err, "epoch %zu", epoch);
+        PG_TRY(pg__str_printf(&text, err, "finished already, after epoch %zu", r->next.epoch));
+    else if (r->next.in_validation)
+        PG_TRY(pg__str_printf(&text, err, "epoch %zu, validation step %zu", epoch, batch));
+    else if (batch > 1)
+        PG_TRY(pg__str_printf(&text, err, "epoch %zu, step %zu", epoch, batch));
+    else
+        PG_TRY(pg__str_printf(&text, err, "epoch %zu", epoch));
+    PG_TRY(pg__calls_recall(&r->fit, &text, err));
+    PG_TRY(pg__fit_tell(&r->fit, PG_EVENT_RESUME, r->fit.resume_file, err, "%s", text.s));
+done:
+    pg__str_fini(&text);
+    return st;
 }
 
 static pg_status go_on(run *r, pg_err *err)

@@ -288,6 +288,26 @@ static void a_finished_run_has_nothing_to_do(void **state)
     assert_string_equal(r.event, "epoch 4");
 }
 
+static void what_callbacks_remember_is_told(void **state)
+{
+    static const char *const callbacks[] = {"EarlyStopping:patience=7,monitor=loss",
+                                            "ReduceLROnPlateau:patience=4"};
+    pg_err err = {0};
+    a_run r = digits();
+    (void)state;
+    r.fit.callbacks = callbacks;
+    r.fit.n_callbacks = 2;
+    r.stop_after = 15;
+    assert_int_equal(run(&r, NULL, NULL, &err), PG_E_CANCELLED);
+    r.stop_after = 0;
+    r.fit.resume = 1;
+    r.listens = PG_EVENT_RESUME;
+    assert_ok(run(&r, NULL, NULL, &err));
+    assert_ptr_equal(strstr(r.event, "epoch 2, step 3; best loss "), r.event);
+    assert_non_null(
+        strstr(r.event, " (epoch 1), patience 0 of 7; learning rate's patience 0 of 4"));
+}
+
 static void without_a_file_it_begins_or_says_so(void **state)
 {
     pg_err err = {0};
@@ -365,6 +385,7 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder, cmocka_unit_test(a_cut_anywhere_ch
                   cmocka_unit_test(of_a_damaged_file_the_one_before_is_taken),
                   cmocka_unit_test(another_run_is_refused_by_name),
                   cmocka_unit_test(a_finished_run_has_nothing_to_do),
+                  cmocka_unit_test(what_callbacks_remember_is_told),
                   cmocka_unit_test(without_a_file_it_begins_or_says_so),
                   cmocka_unit_test(a_run_that_backs_up_goes_on_by_itself),
                   cmocka_unit_test(the_settings_come_back),
