@@ -1,0 +1,17 @@
+/* spec.h - Python's format specifications: [[fill]align][sign][#][0][width][,][.precision][type],
+ * for numbers. What is not offered: 'c', 'z', widths and precisions beyond 200. */
+#ifndef PG_BASE_SPEC_H
+#define PG_BASE_SPEC_H
+
+#include "base/str.h"
+
+typedef struct pg__spec_value {
+    enum { PG__SPEC_INT, PG__SPEC_FLOAT, PG__SPEC_FLOAT32 } kind; /* float32: NumPy's str() */
+    double v;                                                     /* an int: exact to 2^53 */
+} pg__spec_value;
+
+/* Appends what format(value, spec) gives in Python, spec being the n bytes at s. PG_E_ARG says what
+ * Python would not take. */
+pg_status pg__spec_format(pg__str *out, const char *s, size_t n, pg__spec_value value, pg_err *err);
+
+#endif
