@@ -1,5 +1,4 @@
 /* pgsplit - cuts an oversized model into shards. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,37 +63,13 @@ static const cli_tool tool = {
     .max_operands = 2,
 };
 
-/* 100MB, 1.5GiB; a number alone could mean anything. */
+/* --max-shard-size */
 static int parse_size(uint64_t *out, const char *text)
 {
-    static const struct {
-        const char *unit;
-        double bytes;
-    } units[] = {{"B", 1},
-                 {"kB", 1e3},
-                 {"KB", 1e3},
-                 {"MB", 1e6},
-                 {"GB", 1e9},
-                 {"TB", 1e12},
-                 {"KiB", 1024},
-                 {"MiB", 1048576},
-                 {"GiB", 1073741824},
-                 {"TiB", 1099511627776.0}};
-    char *end = NULL;
-    const double v = strtod(text, &end);
-    if (text[0] >= '0' && text[0] <= '9' && end > text && v > 0)
-        for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-            if (strcmp(end, units[i].unit) == 0 && v * units[i].bytes < 9e18) {
-                *out = (uint64_t)floor(v * units[i].bytes);
-                return *out > 0;
-            }
-    if (end && end > text && !*end)
-        (void)cli_complain(NULL, NULL,
-                           "--max-shard-size: \"%s\" has no unit; write %sMB, %sMiB or 1GB",
-                           cli_name(text).s, cli_name(text).s, cli_name(text).s);
-    else
-        (void)cli_complain(NULL, NULL, "--max-shard-size: \"%s\" is no size; write 100MB or 1GB",
-                           cli_name(text).s);
+    pg_err err;
+    if (pg_shard_size(out, text, &err) == PG_OK)
+        return 1;
+    (void)cli_complain(NULL, NULL, "--max-shard-size: %s", err.msg);
     return 0;
 }
 

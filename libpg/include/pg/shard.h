@@ -79,6 +79,9 @@ PG_API PG_MUST_USE pg_status pg_split_store(pg_store *in, const char *name, cons
                                             const pg_split_opts *opts, pg_shard_report *report,
                                             pg_err *err);
 
+/* Bytes of "100MB" or "1.5GiB"; a number alone could mean anything. PG_E_ARG says what to write. */
+PG_API PG_MUST_USE pg_status pg_shard_size(uint64_t *out, const char *text, pg_err *err);
+
 /* Removes a folder that pg_split_file() wrote: the files that its index names, then the folder, if
  * nothing else is in it. PG_E_UNKNOWN: it has no index; PG_E_IO. */
 PG_API PG_MUST_USE pg_status pg_shards_remove(const char *dir, pg_err *err);

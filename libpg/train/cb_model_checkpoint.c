@@ -1,0 +1,581 @@
+/* cb_model_checkpoint.c - Keras' ModelCheckpoint: when a file is written, how it is called, which
+ * one is the best. How it is written stands in checkpoint.c; that happens in the writer's thread,
+ * from a snapshot.
+ *
+ * Source: keras/src/callbacks.py (2.15.0). There: auto is max where the monitor contains "acc" or
+ * starts with "fmeasure", else min; an improvement is strict; what is counted (period, save_freq)
+ * is counted from one attempt to the next. Differences: an unknown key or monitor is an error
+ * before training; an epoch without a value that is needed (validation_freq) is skipped; a file
+ * that cannot be written ends nothing: the next save tries again, and the best value is again that
+ * of the best file. keep, verify and max_shard_size are not Keras'. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "pg/shard.h"
+#include "train/callback.h"
+#include "train/checkpoint.h"
+#include "train/file_pattern.h"
+
+enum { VERIFY_BEST, VERIFY_ALL, VERIFY_NONE };
+
+typedef struct checkpoint {
+    char *pattern, *monitor;
+    size_t verbose, every, period, keep; /* every: batches, 0: epochs */
+    int best_only, weights_only, wants_max, verify;
+    int is_guessed;  /* mode is auto */
+    int has_monitor; /* there is such a log, ever */
+    uint64_t max_shard_bytes;
+    pg__pattern_key *keys; /* epoch, batch (with save_freq), logs */
+    size_t n_keys;
+
+    double best;
+    size_t n_epochs, n_batches; /* since the last attempt */
+    pg__kept_list files;
+    char *pending; /* the file that is being written, or NULL */
+    int pending_is_best;
+    double best_before;   /* it was */
+    int told_of_skipping; /* once is enough; so are complaints about links */
+    pg__strs told;
+} checkpoint;
+
+/* A file on its way, and whose it is. */
+typedef struct task {
+    pg__checkpoint *file;
+    checkpoint *self;
+    pg__fit *f;
+} task;
+
+/* ---- parameters ---- */
+
+static pg_status one_of(int *out, const char *what, const char *word, const char *const names[3],
+                        pg_err *err)
+{
+    for (int i = 0; i < 3; i++)
+        if (strcmp(word, names[i]) == 0) {
+            *out = i;
+            return PG_OK;
+        }
+    return pg_fail(err, PG_E_ARG, "ModelCheckpoint: %s is \"%s\", not %s, %s or %s", what,
+                   PG_SHOW(word), names[0], names[1], names[2]);
+}
+
+static pg_status read_words(checkpoint *c, pg__settings *s, pg_err *err)
+{
+    static const char *const modes[] = {"auto", "min", "max"}, *const proofs[] = {"best", "all",
+                                                                                  "none"};
+    const char *path = NULL, *monitor = "val_loss", *mode = "auto", *verify = "best", *size = NULL;
+    int which = 0;
+    pg_status st = PG_OK;
+    PG_TRY(pg__settings_text(s, "filepath", &path, err));
+    PG_TRY(pg__settings_text(s, "monitor", &monitor, err));
+    PG_TRY(pg__settings_text(s, "mode", &mode, err));
+    PG_TRY(pg__settings_text(s, "verify", &verify, err));
+    PG_TRY(pg__settings_text(s, "max_shard_size", &size, err));
+    if (!path || *path == '\0')
+        PG_FAIL(PG_E_ARG, "ModelCheckpoint: no filepath given");
+    PG_TRY(one_of(&which, "mode", mode, modes, err));
+    PG_TRY(one_of(&c->verify, "verify", verify, proofs, err));
+    if (size && (st = pg_shard_size(&c->max_shard_bytes, size, err)) != PG_OK) {
+        pg_err_prefix(err, "ModelCheckpoint: max_shard_size");
+        goto done;
+    }
+    c->is_guessed = which == 0;
+    c->wants_max = which == 2 ||
+                   (which == 0 && (strstr(monitor, "acc") || strncmp(monitor, "fmeasure", 8) == 0));
+    c->pattern = pg__mem_strdup(path);
+    c->monitor = pg__mem_strdup(monitor);
+    if (!c->pattern || !c->monitor)
+        PG_TRY(pg__nomem(err));
+done:
+    return st;
+}
+
+static pg_status read_settings(checkpoint *c, pg__settings *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    c->period = 1;
+    PG_TRY(read_words(c, s, err));
+    PG_TRY(pg__settings_count(s, "verbose", &c->verbose, err));
+    PG_TRY(pg__settings_flag(s, "save_best_only", &c->best_only, err));
+    PG_TRY(pg__settings_flag(s, "save_weights_only", &c->weights_only, err));
+    PG_TRY(pg__settings_freq(s, "save_freq", &c->every, err));
+    PG_TRY(pg__settings_count(s, "period", &c->period, err));
+    PG_TRY(pg__settings_count(s, "keep", &c->keep, err));
+    c->best = c->wants_max ? -INFINITY : INFINITY;
+    PG_TRY(pg__settings_real(s, "initial_value_threshold", &c->best, err));
+done:
+    return st;
+}
+
+/* ---- names ---- */
+
+/* Between the epochs only the running means of training are there. */
+static pg_status list_keys(checkpoint *c, const pg__fit *f, pg_err *err)
+{
+    c->keys = pg__mem_array(f->n_names + 2, sizeof *c->keys);
+    if (!c->keys)
+        return pg__nomem(err);
+    c->keys[c->n_keys++] = (pg__pattern_key){"epoch", {PG__SPEC_INT, 1}, 0};
+    if (c->every)
+        c->keys[c->n_keys++] = (pg__pattern_key){"batch", {PG__SPEC_INT, 1}, 0};
+    for (size_t i = 0; i < f->n_names; i++) {
+        const char *name = f->names[i];
+        const int is_rate = strcmp(name, f->rate_name) == 0;
+        if (c->every && (is_rate || strncmp(name, "val_", 4) == 0))
+            continue;
+        c->keys[c->n_keys++] = (pg__pattern_key){
+            name, {is_rate && strcmp(name, "lr") == 0 ? PG__SPEC_FLOAT32 : PG__SPEC_FLOAT, 1}, 0};
+    }
+    return PG_OK;
+}
+
+static pg_status fill(checkpoint *c, pg__str *out, const char **absent, pg_err *err)
+{
+    const pg_status st = pg__pattern_fill(out, absent, c->pattern, c->keys, c->n_keys, err);
+    if (st == PG_E_ARG)
+        pg_err_prefix(err, "ModelCheckpoint");
+    return st;
+}
+
+static void set_values(checkpoint *c, const pg__fit *f, const pg_logs *logs)
+{
+    for (size_t i = 0; i < c->n_keys; i++) {
+        pg__pattern_key *k = &c->keys[i];
+        if (i == 0)
+            k->value.v = (double)(f->epoch + 1);
+        else if (i == 1 && c->every)
+            k->value.v = (double)(f->batch + 1);
+        else
+            k->is_absent = !pg__logs_get(logs, k->name, &k->value.v);
+    }
+}
+
+/* ---- before training ---- */
+
+static pg_status check_monitor(checkpoint *c, const pg__fit *f, int is_given, pg_err *err)
+{
+    size_t i = 0;
+    while (i < c->n_keys && strcmp(c->keys[i].name, c->monitor) != 0)
+        i++;
+    c->has_monitor = i < c->n_keys;
+    if (c->has_monitor || !(c->best_only || is_given))
+        return PG_OK;
+    if (pg__fit_check_monitor(f, "ModelCheckpoint", c->monitor, err) != PG_OK)
+        return PG_E_ARG;
+    return pg_fail(err, PG_E_ARG,
+                   "ModelCheckpoint: %s is not known after batches, as save_freq=%zu wants it",
+                   c->monitor, c->every);
+}
+
+static int ends_with(const char *s, const char *suffix)
+{
+    const size_t n = strlen(s), k = strlen(suffix);
+    return n >= k && strcasecmp(s + n - k, suffix) == 0;
+}
+
+/* The nearest folder that is there already must let one be made in it. */
+static pg_status check_place(checkpoint *c, const pg__fit *f, char *path, pg_err *err)
+{
+    pg__save_order order = {.force = 1, .full = !c->weights_only, .dry_run = 1};
+    pg__saved saved = {0};
+    pg__str sample = {0};
+    struct stat sb;
+    pg_status st = PG_OK;
+    const char *slash = strrchr(path, '/');
+    pg__str folder = {0};
+    if (slash)
+        PG_TRY(pg__str_add(&folder, path, (size_t)(slash - path) + (slash == path), err));
+    while (folder.n > 0 && stat(folder.s, &sb) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
+        const char *up = strrchr(folder.s, '/');
+        folder.n = up ? (size_t)(up - folder.s) + (up == folder.s) : 0;
+        folder.s[folder.n] = 0;
+    }
+    PG_TRY(pg__str_printf(&sample, err, "%s%s%s", folder.n ? folder.s : "", folder.n ? "/" : "",
+                          slash ? slash + 1 : path));
+    order.path = sample.s;
+    order.max_shard_bytes = 0; /* what is a file's name can be a folder's */
+    PG_TRY(pg__save(&saved, f->t, &order, err));
+done:
+    pg__saved_fini(&saved);
+    pg__str_fini(&folder);
+    pg__str_fini(&sample);
+    return st;
+}
+
+static pg_status check_file(checkpoint *c, const pg__fit *f, pg_err *err)
+{
+    pg__str name = {0};
+    const char *absent = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(fill(c, &name, &absent, err));
+    if (c->weights_only && ends_with(name.s, ".keras")) {
+        (void)pg_fail(err, PG_E_ARG, "%s: holds the whole model, and save_weights_only is set",
+                      PG_SHOW(c->pattern));
+        pg_err_hint(err, "a name that ends in .weights.h5");
+        st = PG_E_ARG;
+        goto done;
+    }
+    PG_TRY(check_place(c, f, name.s, err));
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+static pg_status open_checkpoint(void *self, pg__fit *f, pg__settings *s, pg_err *err)
+{
+    checkpoint *c = self;
+    pg_status st = PG_OK;
+    int is_given = 0;
+    PG_TRY(read_settings(c, s, err));
+    PG_TRY(pg__settings_has(s, "monitor", &is_given, err));
+    PG_TRY(list_keys(c, f, err));
+    PG_TRY(check_monitor(c, f, is_given, err));
+    PG_TRY(check_file(c, f, err));
+    const uint64_t n = pg__snapshot_bytes(f->t, !c->weights_only);
+    f->n_copied = n > f->n_copied ? n : f->n_copied;
+done:
+    return st;
+}
+
+/* Names of what is better when there is more of it, and that "auto" does not know. */
+static int looks_ascending(const char *monitor)
+{
+    static const char *const words[] = {"iou", "auc",  "precision", "recall",
+                                        "f1",  "dice", "score",     "r2"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcasestr(monitor, words[i]))
+            return 1;
+    return 0;
+}
+
+/* The file that was being written when the state was kept: it is there, whole, or it is not. */
+static pg_status settle_pending(checkpoint *c, pg_err *err)
+{
+    pg__str shards = {0};
+    pg_status st = PG_OK;
+    if (!c->pending)
+        return PG_OK;
+    PG_TRY(pg__str_printf(&shards, err, "%s.shards", c->pending));
+    const int whole = access(c->pending, F_OK) == 0, split = access(shards.s, F_OK) == 0;
+    if (!whole && !split)
+        c->best = c->best_before;
+    PG_TRY(pg__kept_add(&c->files, c->pending,
+                        whole   ? c->pending
+                        : split ? shards.s
+                                : NULL,
+                        whole || split ? NULL : "the run was interrupted",
+                        c->pending_is_best && (whole || split), err));
+    pg__mem_free(c->pending);
+    c->pending = NULL;
+done:
+    pg__str_fini(&shards);
+    return st;
+}
+
+static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
+{
+    checkpoint *c = self;
+    pg_status st = PG_OK;
+    if (f->resumed)
+        PG_TRY(settle_pending(c, err));
+    if (c->is_guessed && c->has_monitor && !c->wants_max && looks_ascending(c->monitor))
+        PG_TRY(pg__fit_tell(f, PG_EVENT_NOTE, NULL, err,
+                            "ModelCheckpoint: mode auto takes the least %s as the best, as Keras "
+                            "does; for the greatest: mode max",
+                            c->monitor));
+done:
+    return st;
+}
+
+/* ---- one file ---- */
+
+static pg_status write_file(void *ctx, pg_err *err)
+{
+    return pg__checkpoint_write(((task *)ctx)->file, err);
+}
+
+/* What went wrong beside a file, once for each. */
+static pg_status tell_others(checkpoint *c, pg__fit *f, const pg__strs *told, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < told->n; i++) {
+        if (pg__strs_find(&c->told, told->v[i]) != (size_t)-1)
+            continue;
+        PG_TRY(pg__strs_add(&c->told, told->v[i], strlen(told->v[i]), err));
+        PG_TRY(pg__fit_tell(f, PG_EVENT_WARNING, NULL, err, "%s", told->v[i]));
+    }
+done:
+    return st;
+}
+
+static pg_status take_in(const task *k, pg_err *err)
+{
+    const pg__checkpoint *file = k->file;
+    checkpoint *c = k->self;
+    pg_status st = PG_OK;
+    PG_TRY(pg__kept_add(&c->files, file->name, file->saved.path, NULL, file->is_best, err));
+    for (size_t i = 0; i < file->surplus.n; i++)
+        pg__kept_remove(&c->files, file->surplus.v[i]);
+    if (file->folder_was_gone)
+        PG_TRY(pg__fit_tell(k->f, PG_EVENT_WARNING, file->saved.path, err,
+                            "%s: its folder was gone and is made again", PG_SHOW(file->name)));
+    PG_TRY(pg__fit_tell(k->f, PG_EVENT_CHECKPOINT, file->saved.path, err, "%s",
+                        file->is_best ? "the best so far" : ""));
+    for (size_t i = 0; i < file->saved.notes.n; i++)
+        PG_TRY(
+            pg__fit_tell(k->f, PG_EVENT_NOTE, file->saved.path, err, "%s", file->saved.notes.v[i]));
+    PG_TRY(tell_others(c, k->f, &file->told, err));
+done:
+    return st;
+}
+
+static pg_status file_done(void *ctx, pg_status result, const pg_err *why, pg_err *err)
+{
+    const task *k = ctx;
+    checkpoint *c = k->self;
+    pg_status st = PG_OK;
+    pg__mem_free(c->pending);
+    c->pending = NULL;
+    if (result == PG_OK)
+        return take_in(k, err);
+    c->best = c->best_before;
+    const pg__kept *old = pg__kept_find(&c->files, k->file->name);
+    const char *stays = old ? old->path : NULL;
+    PG_TRY(pg__fit_tell(k->f, PG_EVENT_WARNING, k->file->name, err, "not saved: %s%s", why->msg,
+                        stays ? "; the file from before stays" : ""));
+    PG_TRY(pg__kept_add(&c->files, k->file->name, stays, why->msg, old && old->is_best, err));
+done:
+    return st;
+}
+
+static void free_task(void *ctx)
+{
+    task *k = ctx;
+    pg__checkpoint_free(k->file);
+    pg__mem_free(k);
+}
+
+/* The folder of links: all of the name's that no key is part of. */
+static size_t linked_from(const checkpoint *c, const char *name)
+{
+    size_t n = pg__pattern_fixed(c->pattern);
+    if (n >= strlen(name)) /* always the same name */
+        return PG_NONE;
+    while (n > 0 && name[n - 1] != '/')
+        n--;
+    return n;
+}
+
+static int was_in_folder(const checkpoint *c, const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    for (size_t i = 0; slash && i < c->files.n; i++)
+        if (c->files.v[i].path && strrchr(c->files.v[i].name, '/') &&
+            strncmp(c->files.v[i].name, name, (size_t)(slash - name) + 1) == 0)
+            return 1;
+    return 0;
+}
+
+static pg_status plan_file(pg__checkpoint *out, checkpoint *c, pg__fit *f, const char *name,
+                           int is_best, pg_err *err)
+{
+    const int proves =
+        c->verify == VERIFY_ALL || (c->verify == VERIFY_BEST && (is_best || !c->has_monitor));
+    pg_status st = PG_OK;
+    out->t = f->t;
+    out->name = pg__mem_strdup(name);
+    if (!out->name)
+        return pg__nomem(err);
+    out->is_best = is_best;
+    out->n_linked = linked_from(c, name);
+    out->had_folder = was_in_folder(c, name);
+    PG_TRY(pg__kept_surplus(&out->surplus, &c->files, name, is_best, c->keep, err));
+    for (size_t i = 0; i < out->surplus.n; i++) {
+        const pg__kept *k = pg__kept_find(&c->files, out->surplus.v[i]);
+        if (k && k->path)
+            PG_TRY(pg__strs_add(&out->remove, k->path, strlen(k->path), err));
+    }
+    PG_TRY(pg__fit_snapshot(f, !c->weights_only, &out->from, err));
+    out->order = (pg__save_order){.path = out->name,
+                                  .from = out->from,
+                                  .force = 1,
+                                  .full = !c->weights_only,
+                                  .prove = proves,
+                                  .unread = c->verify == VERIFY_NONE,
+                                  .max_shard_bytes = c->max_shard_bytes};
+done:
+    return st;
+}
+
+static pg_status give_file(checkpoint *c, pg__fit *f, const char *name, int is_best, double value,
+                           pg_err *err)
+{
+    pg_status st = PG_OK;
+    task *k = pg__mem_array(1, sizeof *k);
+    if (!k)
+        return pg__nomem(err);
+    *k = (task){pg__mem_array(1, sizeof *k->file), c, f};
+    if (!k->file)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(plan_file(k->file, c, f, name, is_best, err));
+    c->pending = pg__mem_strdup(name);
+    if (!c->pending)
+        PG_TRY(pg__nomem(err));
+    c->pending_is_best = is_best;
+    c->best_before = c->best;
+    if (is_best)
+        c->best = value;
+    f->keeps_state = 1;
+    const pg__job job = {.ctx = k, .work = write_file, .done = file_done, .free = free_task};
+    k = NULL;
+    PG_TRY(pg__writer_give(f->writer, &job, err));
+done:
+    if (k)
+        free_task(k);
+    return st;
+}
+
+/* ---- when ---- */
+
+static pg_status tell_verbose(const checkpoint *c, pg__fit *f, const char *name, double value,
+                              int is_best, pg_err *err)
+{
+    if (c->verbose == 0)
+        return PG_OK;
+    if (!c->best_only)
+        return pg__fit_tell(f, PG_EVENT_NOTE, name, err, "Epoch %zu: saving model to %s",
+                            f->epoch + 1, PG_SHOW(name));
+    if (!is_best)
+        return pg__fit_tell(f, PG_EVENT_NOTE, NULL, err, "Epoch %zu: %s did not improve from %.5f",
+                            f->epoch + 1, c->monitor, c->best);
+    return pg__fit_tell(f, PG_EVENT_NOTE, name, err,
+                        "Epoch %zu: %s improved from %.5f to %.5f, saving model to %s",
+                        f->epoch + 1, c->monitor, c->best, value, PG_SHOW(name));
+}
+
+static pg_status tell_skipped(checkpoint *c, pg__fit *f, const char *absent, pg_err *err)
+{
+    if (c->told_of_skipping)
+        return PG_OK;
+    c->told_of_skipping = 1;
+    return pg__fit_tell(f, PG_EVENT_WARNING, NULL, err,
+                        "nothing is saved after epochs without %s, which the name of the file "
+                        "holds",
+                        absent);
+}
+
+/* With keep=1 the best one is the one: another would go as soon as it is there. */
+static int would_go(const checkpoint *c, int is_best)
+{
+    for (size_t i = 0; i < c->files.n; i++)
+        if (c->files.v[i].is_best && c->keep == 1 && !is_best)
+            return 1;
+    return 0;
+}
+
+static pg_status attempt(checkpoint *c, pg__fit *f, const pg_logs *logs, pg_err *err)
+{
+    pg__str name = {0};
+    const char *absent = NULL;
+    double value = 0;
+    pg_status st = PG_OK;
+    if (c->pending) /* what it comes to decides about the next one */
+        PG_TRY(pg__writer_wait(f->writer, err));
+    const int known = pg__logs_get(logs, c->monitor, &value);
+    const int is_best = known && (c->wants_max ? value > c->best : value < c->best);
+    if (c->best_only && !known)
+        goto done;
+    set_values(c, f, logs);
+    PG_TRY(fill(c, &name, &absent, err));
+    if (absent) {
+        PG_TRY(tell_skipped(c, f, absent, err));
+        goto done;
+    }
+    PG_TRY(tell_verbose(c, f, name.s, value, is_best, err));
+    if ((c->best_only && !is_best) || would_go(c, is_best))
+        goto done;
+    PG_TRY(give_file(c, f, name.s, is_best, value, err));
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+static pg_status batch_end(void *self, pg__fit *f, const pg_logs *running, pg_err *err)
+{
+    checkpoint *c = self;
+    if (c->every == 0 || ++c->n_batches < c->every)
+        return PG_OK;
+    c->n_batches = 0;
+    return attempt(c, f, running, err);
+}
+
+static pg_status epoch_end(void *self, pg__fit *f, const pg_logs *logs, pg_err *err)
+{
+    checkpoint *c = self;
+    c->n_epochs++;
+    if (c->every > 0 || c->n_epochs < c->period)
+        return PG_OK;
+    c->n_epochs = 0;
+    return attempt(c, f, logs, err);
+}
+
+/* ---- the end ---- */
+
+static pg_status train_end(void *self, pg__fit *f, pg_err *err)
+{
+    const checkpoint *c = self;
+    const pg_status st = pg__writer_wait(f->writer, err);
+    for (size_t i = 0; i < c->files.n && st == PG_OK && f->missing == PG_OK; i++) {
+        const pg__kept *k = &c->files.v[i];
+        const int counts = i + 1 == c->files.n || k->is_best;
+        if (k->why)
+            f->missing = pg_fail(&f->why, PG_E_IO, "%s is %s: %s", PG_SHOW(k->name),
+                                 k->path ? "from before" : "missing", k->why);
+        else if (counts && access(k->path, F_OK) != 0)
+            f->missing =
+                pg_fail(&f->why, PG_E_IO, "%s is missing: it was removed", PG_SHOW(k->path));
+    }
+    return st;
+}
+
+static void keep(void *self, pg__fit *f, pg__archive *a)
+{
+    checkpoint *c = self;
+    (void)f;
+    pg__archive_real(a, &c->best);
+    pg__archive_size(a, &c->n_epochs);
+    pg__archive_size(a, &c->n_batches);
+    pg__kept_archive(&c->files, a);
+    pg__archive_text(a, &c->pending);
+    pg__archive_int(a, &c->pending_is_best);
+    pg__archive_real(a, &c->best_before);
+}
+
+static void close_checkpoint(void *self, pg__fit *f)
+{
+    checkpoint *c = self;
+    (void)f;
+    pg__mem_free(c->pattern);
+    pg__mem_free(c->monitor);
+    pg__mem_free(c->keys);
+    pg__mem_free(c->pending);
+    pg__kept_fini(&c->files);
+    pg__strs_fini(&c->told);
+}
+
+const pg__cb_type pg__cb_model_checkpoint = {.name = "ModelCheckpoint",
+                                             .n_bytes = sizeof(checkpoint),
+                                             .open = open_checkpoint,
+                                             .train_begin = train_begin,
+                                             .batch_end = batch_end,
+                                             .epoch_end = epoch_end,
+                                             .train_end = train_end,
+                                             .keep = keep,
+                                             .close = close_checkpoint};
