@@ -75,6 +75,25 @@ void pg__archive_text(pg__archive *a, char **s)
     a->at += (size_t)n;
 }
 
+void pg__archive_append(pg__archive *a, pg__append *file)
+{
+    size_t n = file->pending.n;
+    pg__archive_text(a, &file->path);
+    pg__archive_u64(a, &file->n_bytes);
+    pg__archive_size(a, &n);
+    if (a->writes) {
+        pg__archive_bytes(a, file->pending.s, n);
+        return;
+    }
+    if (a->st == PG_OK && n > a->n - a->at)
+        a->st = PG_E_FORMAT;
+    if (a->st != PG_OK)
+        return;
+    file->pending.n = 0;
+    a->st = pg__str_add(&file->pending, (const char *)a->in + a->at, n, NULL);
+    a->at += n;
+}
+
 void pg__archive_fini(pg__archive *a)
 {
     pg__str_fini(&a->out);

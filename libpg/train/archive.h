@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "io/append.h"
 
 typedef struct pg__archive {
     int writes;
@@ -31,6 +32,8 @@ void pg__archive_real(pg__archive *a, double *v);
 void pg__archive_bytes(pg__archive *a, void *p, size_t n);
 /* A string of any length; read, it is fresh memory and the old one is freed. NULL stays NULL. */
 void pg__archive_text(pg__archive *a, char **s);
+/* A growing file: which, how much of it counts, and what has yet to be written. */
+void pg__archive_append(pg__archive *a, pg__append *file);
 void pg__archive_fini(pg__archive *a);
 
 #endif

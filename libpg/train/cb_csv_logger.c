@@ -217,22 +217,6 @@ static pg_status train_end(void *self, pg__fit *f, pg_err *err)
 
 /* ---- state ---- */
 
-static void keep_pending(pg__append *file, pg__archive *a)
-{
-    uint64_t n = file->pending.n;
-    pg__archive_u64(a, &n);
-    if (a->writes) {
-        pg__archive_bytes(a, file->pending.s, (size_t)n);
-        return;
-    }
-    if (a->st == PG_OK && n > a->n - a->at)
-        a->st = PG_E_FORMAT;
-    if (a->st == PG_OK)
-        a->st = pg__str_add(&file->pending, (const char *)a->in + a->at, (size_t)n, NULL);
-    if (a->st == PG_OK)
-        a->at += (size_t)n;
-}
-
 static void keep_keys(pg__strs *keys, pg__archive *a)
 {
     size_t n = keys->n;
@@ -251,11 +235,9 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
 {
     csv *c = self;
     (void)f;
-    pg__archive_text(a, &c->file.path);
-    pg__archive_u64(a, &c->file.n_bytes);
+    pg__archive_append(a, &c->file);
     pg__archive_int(a, &c->needs_header);
     keep_keys(&c->keys, a);
-    keep_pending(&c->file, a);
 }
 
 static void close(void *self, pg__fit *f)

@@ -409,35 +409,15 @@ done:
 
 /* ---- state ---- */
 
-/* What the file holds, and what it should hold by now. */
-static void keep_log(log *l, pg__archive *a)
-{
-    pg__str *pending = &l->file.pending;
-    size_t n = pending->n;
-    pg__archive_text(a, &l->file.path);
-    pg__archive_u64(a, &l->file.n_bytes);
-    pg__archive_int(a, &l->lost);
-    pg__archive_size(a, &n);
-    if (a->writes) {
-        pg__archive_bytes(a, pending->s, n);
-        return;
-    }
-    if (a->st == PG_OK && n > a->n - a->at)
-        a->st = PG_E_FORMAT;
-    if (a->st != PG_OK)
-        return;
-    pending->n = 0;
-    a->st = pg__str_add(pending, (const char *)a->in + a->at, n, NULL);
-    a->at += n;
-}
-
 static void keep(void *self, pg__fit *f, pg__archive *a)
 {
     board *b = self;
     (void)f;
     pg__archive_u64(a, &b->n_batches);
-    keep_log(&b->train, a);
-    keep_log(&b->validation, a);
+    pg__archive_append(a, &b->train.file);
+    pg__archive_int(a, &b->train.lost);
+    pg__archive_append(a, &b->validation.file);
+    pg__archive_int(a, &b->validation.lost);
 }
 
 const pg__cb_type pg__cb_tensorboard = {.name = "TensorBoard",

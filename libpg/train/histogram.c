@@ -15,6 +15,9 @@
 #include "base/try.h"
 
 #define PIECE 2048 /* elements looked at at a time */
+#define LAST  (PG_EVENT_BUCKETS - 1)
+#define WAYS \
+    4 /* tables that are counted in by turns: increments of one place wait for each other */
 
 /* What is found in two turns over the values. */
 typedef struct spread {
@@ -27,23 +30,48 @@ typedef void look(spread *s, const double *v, size_t n);
 
 static void find_ends(spread *s, const double *v, size_t n)
 {
+    double least = s->least, greatest = s->greatest;
+#pragma omp simd reduction(min : least) reduction(max : greatest)
     for (size_t i = 0; i < n; i++) {
-        if (!isfinite(v[i]))
-            continue;
-        s->least = v[i] < s->least ? v[i] : s->least;
-        s->greatest = v[i] > s->greatest ? v[i] : s->greatest;
-        s->n++;
+        least = v[i] < least ? v[i] : least;
+        greatest = v[i] > greatest ? v[i] : greatest;
     }
+    s->least = least;
+    s->greatest = greatest;
+    s->n += n;
 }
 
 static void count(spread *s, const double *v, size_t n)
 {
+    const double least = s->least, width = s->width;
+    uint32_t tables[WAYS][PG_EVENT_BUCKETS] = {{0}};
+    int bucket[PIECE];
+#pragma omp simd
     for (size_t i = 0; i < n; i++) {
-        if (!isfinite(v[i]))
-            continue;
-        const double at = (v[i] - s->least) / s->width; /* from 0 on: cutting is floor() */
-        s->counts[at < PG_EVENT_BUCKETS - 1 ? (size_t)at : PG_EVENT_BUCKETS - 1]++;
+        const double at = (v[i] - least) / width; /* from 0 on: cutting is floor() */
+        bucket[i] = (int)(at < LAST ? at : LAST);
     }
+    for (size_t i = 0; i < n; i++)
+        tables[i % WAYS][bucket[i]]++;
+    for (size_t w = 0; w < WAYS; w++)
+        for (size_t i = 0; i < PG_EVENT_BUCKETS; i++)
+            s->counts[i] += tables[w][i];
+}
+
+/* Moves what is finite to the front, and counts it. */
+static size_t keep_finite(double *v, size_t n)
+{
+    double zero = 0; /* nothing else times 0 is anything else */
+    size_t kept = 0;
+#pragma omp simd reduction(+ : zero)
+    for (size_t i = 0; i < n; i++)
+        zero += v[i] * 0;
+    if (zero == 0)
+        return n;
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(v[i]))
+            v[kept++] = v[i];
+    return kept;
 }
 
 static pg_status each_piece(spread *s, look *f, pg_trainer *t, size_t param)
@@ -57,9 +85,11 @@ static pg_status each_piece(spread *s, look *f, pg_trainer *t, size_t param)
         n = n_elems - at < PIECE ? n_elems - at : PIECE;
         void *to = bytes == sizeof *wide ? (void *)wide : (void *)piece;
         PG_TRY(t->backend->get(t->dev, to, from + at * bytes, n * bytes));
-        for (size_t i = 0; i < n && bytes != sizeof *wide; i++)
-            wide[i] = (double)piece[i];
-        f(s, wide, n);
+        if (bytes != sizeof *wide)
+#pragma omp simd
+            for (size_t i = 0; i < n; i++)
+                wide[i] = (double)piece[i];
+        f(s, wide, keep_finite(wide, n));
     }
 done:
     return st;
@@ -78,13 +108,13 @@ pg_status pg__param_histogram(double out[PG_EVENT_BUCKETS][3], pg_trainer *t, si
     if (s.width > 0)
         PG_TRY(each_piece(&s, count, t, param));
     else
-        s.counts[PG_EVENT_BUCKETS - 1] = s.n;
+        s.counts[LAST] = s.n;
     for (size_t i = 0; i < PG_EVENT_BUCKETS; i++) {
         out[i][0] = s.least + s.width * (double)i;
         out[i][1] = s.least + s.width * (double)(i + 1);
         out[i][2] = (double)s.counts[i];
     }
-    out[PG_EVENT_BUCKETS - 1][1] = s.greatest;
+    out[LAST][1] = s.greatest;
 done:
     return st;
 }

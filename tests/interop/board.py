@@ -136,14 +136,16 @@ def read_torn(name, folder):
     check([e[:6] for e in events(folder)] == [e[:6] for e in want[:-1]], f'{name}: torn')
 
 
-def run_keras(keras, d, model, loss, metrics, train, val):
+def run_keras(keras, d, model, loss, metrics, scheduled, train, val):
     """Keras' side. What makes 2.15 look at single batches makes it write them; 3.6 writes all of them at step 0."""
-    model.compile(keras.optimizers.SGD(0.05), loss, metrics=metrics)
+    rate = keras.optimizers.schedules.ExponentialDecay(0.05, 4, 0.5) if scheduled else 0.05
+    model.compile(keras.optimizers.SGD(rate), loss, metrics=metrics)
     calls = [keras.callbacks.TensorBoard(str(d / 'keras'), histogram_freq=1)]
     if is_keras2(keras):
-        calls = [keras.callbacks.ReduceLROnPlateau(patience=EPOCHS),  # puts the rate into the logs
-                 keras.callbacks.TensorBoard(str(d / 'keras'), histogram_freq=1, update_freq=EVERY,
+        calls = [keras.callbacks.TensorBoard(str(d / 'keras'), histogram_freq=1, update_freq=EVERY,
                                              write_steps_per_second=True)]
+        if not scheduled:  # puts the rate into the logs
+            calls.insert(0, keras.callbacks.ReduceLROnPlateau(patience=EPOCHS))
     model.fit(*train, batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=calls, validation_data=val)
 
 
@@ -168,7 +170,8 @@ def run_case(keras, np, tools, d, name, model, loss, metrics):
     suffix = '.h5' if is_keras2(keras) else '.weights.h5'
     (d / 'model.json').write_text(model.to_json())
     model.save_weights(str(d / 'init') + suffix)
-    run_keras(keras, d, model, loss, metrics, one(sets['data']), one(sets['val']))
+    scheduled = name == 'chain'
+    run_keras(keras, d, model, loss, metrics, scheduled, one(sets['data']), one(sets['val']))
 
     out = lambda v: ','.join(f'{k}={"+".join(m) if isinstance(m, list) else m}' for k, m in v.items())
     text = lambda v: out(v) if isinstance(v, dict) else ','.join(v) if isinstance(v, list) else v
@@ -177,7 +180,8 @@ def run_case(keras, np, tools, d, name, model, loss, metrics):
     subprocess.run(command + ['--weights', str(d / 'init') + suffix, '--val', d / 'val.npz', '--epochs', str(EPOCHS),
                               '--optimizer', 'SGD:learning_rate=0.05', '--no-shuffle', '--tensorboard', d / 'pgfit',
                               '-o', str(d / 'final') + suffix] +
-                   ['--tensorboard-every', str(EVERY)] * is_keras2(keras), check=True)
+                   ['--tensorboard-every', str(EVERY)] * is_keras2(keras) +
+                   ['--schedule', 'exponential_decay:decay_steps=4,decay_rate=0.5'] * scheduled, check=True)
     tags = wanted_tags(model, not is_keras2(keras))
     for folder in ('train', 'validation'):
         where = f'{name}/{folder}'

@@ -81,5 +81,28 @@ static void a_text_without_its_end_is_refused(void **state)
     assert_null(text);
 }
 
+static void a_growing_file_is_kept_with_what_is_pending(void **state)
+{
+    pg__archive w = {.writes = 1};
+    pg__append file = {.path = pg__mem_strdup("log"), .n_bytes = 7}, back = {.path = NULL};
+    (void)state;
+    assert_ok(pg__str_add(&file.pending, "a\0b", 3, NULL));
+    pg__archive_append(&w, &file);
+    assert_ok(w.st);
+    for (size_t n = 0; n <= w.out.n; n++) {
+        pg__archive r = {.in = (const unsigned char *)w.out.s, .n = n};
+        pg__archive_append(&r, &back);
+        assert_int_equal(r.st, n < w.out.n ? PG_E_FORMAT : PG_OK);
+    }
+    assert_string_equal(back.path, "log");
+    assert_int_equal(back.n_bytes, 7);
+    assert_int_equal(back.pending.n, 3);
+    assert_memory_equal(back.pending.s, "a\0b", 3);
+    pg__append_fini(&file);
+    pg__append_fini(&back);
+    pg__archive_fini(&w);
+}
+
 PG_TEST_MAIN(cmocka_unit_test(what_was_written_is_read), cmocka_unit_test(every_cut_is_found),
-             cmocka_unit_test(a_text_without_its_end_is_refused))
+             cmocka_unit_test(a_text_without_its_end_is_refused),
+             cmocka_unit_test(a_growing_file_is_kept_with_what_is_pending))

@@ -8,7 +8,7 @@ import time
 TITLES = {'mlp': 'MLP 784-512-512-10', 'lenet': 'LeNet 28×28', 'vggsmall': 'VGG-small 32×32', 'unet': 'U-Net 128×128',
           'lstm2': 'two towers, shared LSTM', 'bertmini': 'BERT-mini', 'resnet18': 'ResNet-18 32×32', 'vgg16': 'VGG16 224×224'}
 OURS = ('pgfit', 'pgfit-2dev', 'pgfit-det', 'pgfit-direct', 'pgfit-dnnl3')
-NOT_PEERS = (*OURS, 'one-core', 'two-cores', 'busy', 'forecast')
+NOT_PEERS = (*OURS, 'one-core', 'two-cores', 'busy', 'forecast', 'no-logs', 'logs', 'histograms')
 MARKS = '<!-- speed of training: from here -->', '<!-- speed of training: to here -->'
 
 
@@ -110,6 +110,15 @@ def extras(samples, models):
         if quiet and busy:
             lines.append('- %s: %s ms, alone %s ms: ×%.2f' % (m, number(busy), number(quiet), busy / quiet))
     paragraph(out, 'Beside two processes that spin', lines)
+    lines = []
+    for m in models:
+        gap = lambda name: sorted(of(samples, m, name, 'ms_gap'))
+        none, step = gap('no-logs'), median_of(samples, m, 'pgfit')
+        for name, what in (('logs', 'TensorBoard and CSV'), ('histograms', 'with histograms of all weights')):
+            if none and gap(name) and step:
+                took = max(gap(name)[len(gap(name)) // 2] - none[len(none) // 2], 0)
+                lines.append('- %s: %s %.2f ms, %.3f%% of an epoch' % (m, what, took, took / step))
+    paragraph(out, 'What is written at the end of an epoch of 100 steps', lines)
     rows = []
     for m in models:
         said, took = best(samples, m, 'rss_mb', ['forecast'])[0], max(of(samples, m, 'pgfit', 'rss_mb'), default=None)

@@ -41,7 +41,13 @@ OWN = {  # rows of our own: arguments beside those of every run
     'pgfit-det': ['--deterministic'],
     'pgfit-direct': ['--conv', 'direct'],
 }
+LOGS = {  # what is written when an epoch ends: options, with a folder for them
+    'no-logs': [],
+    'logs': ['--tensorboard', '%s/logs', '--csv', '%s/log.csv'],
+    'histograms': ['--tensorboard', '%s/logs', '--csv', '%s/log.csv', '--histogram-freq', '1'],
+}
 CONVOLUTIONS = ('lenet', 'vggsmall', 'unet', 'resnet18', 'vgg16')
+LOGGED = ('vggsmall',)
 BUSY = ('lenet', 'vggsmall', 'lstm2')
 SEVEN = 'mlp,lenet,vggsmall,unet,lstm2,bertmini,resnet18'
 ALL_PEERS = 'tfkeras,keras3-tf,keras3-jax,torch-cl,torch-compile,torch-ddp2'
@@ -126,7 +132,7 @@ class Bench:
         self.samples.append(sample)
         with open(self.a.samples, 'a') as f:
             f.write(json.dumps(sample) + '\n')
-        shown = [str(sample.get(k, '')) for k in ('round', 'model', 'peer', 'ms_med', 'rss_mb', 't_first', 'error')]
+        shown = [str(sample.get(k, '')) for k in ('round', 'model', 'peer', 'ms_med', 'ms_gap', 'rss_mb', 't_first', 'error')]
         print('  '.join(shown), flush=True)
 
     def has(self, **keys):
@@ -180,6 +186,25 @@ class Bench:
                  t_first=round(steps[0][0] - begun, 3),
                  loss=steps[-1][1]['loss'])
 
+    def logs(self, name, model, n_round):
+        """Between the end of an epoch and the first step of the next one, in ms: the median of many short epochs. What is
+        written in an epoch is in the time of its steps."""
+        with tempfile.TemporaryDirectory() as d:
+            extra = [x.replace('%s', d) for x in LOGS[name]]
+            epochs = ['--epochs', '12', '--steps-per-epoch', '5', '--validation-split', '0.1', '--validation-steps', '1']
+            rc, lines, errors, _, _ = measure([*self.own_command(model, self.a.tools, extra), *epochs, '--json=batch'], {},
+                                              self.a.timeout)
+        gaps, ended = [], None
+        for t, event in ((t, json.loads(x)) for t, x in lines):
+            if event['event'] == 'batch' and ended:
+                gaps.append((t - ended) * 1e3 - event['ms'])
+            ended = t if event['event'] == 'epoch' else None
+        base = {'peer': name, 'model': model, 'round': n_round}
+        if rc or not gaps:
+            self.add(**base, error=errors.strip()[-300:] or 'exit %d' % rc)
+        else:
+            self.add(**base, ms_gap=round(sorted(gaps)[len(gaps) // 2], 3))
+
     def forecast(self, model):
         """What the dry run says that pgfit will take, in MB."""
         r = subprocess.run([*self.own_command(model, self.a.tools, []), '--dry-run', '--json'], capture_output=True, text=True)
@@ -232,6 +257,9 @@ class Bench:
                     p.kill()
                     p.wait()
         for model in self.a.models:
+            for name in LOGS:
+                if model in LOGGED and not self.over() and not self.has(peer=name, model=model, round=n_round):
+                    self.logs(name, model, n_round)
             if n_round == 0 and not self.has(peer='forecast', model=model):
                 self.forecast(model)
 
