@@ -50,6 +50,7 @@ typedef struct task {
     pg__checkpoint *file;
     checkpoint *self;
     pg__fit *f;
+    size_t epoch; /* that it is of */
 } task;
 
 /* ---- parameters ---- */
@@ -336,22 +337,31 @@ done:
     return st;
 }
 
-static pg_status file_done(void *ctx, pg_status result, const pg_err *why, pg_err *err)
+static pg_status tell_failure(const task *k, const pg_err *why, pg_err *err)
 {
-    const task *k = ctx;
     checkpoint *c = k->self;
-    pg_status st = PG_OK;
-    pg__mem_free(c->pending);
-    c->pending = NULL;
-    if (result == PG_OK)
-        return take_in(k, err);
-    c->best = c->best_before;
     const pg__kept *old = pg__kept_find(&c->files, k->file->name);
     const char *stays = old ? old->path : NULL;
+    pg_status st = PG_OK;
+    c->best = c->best_before;
     PG_TRY(pg__fit_tell(k->f, PG_EVENT_WARNING, k->file->name, err, "not saved: %s%s", why->msg,
                         stays ? "; the file from before stays" : ""));
     PG_TRY(pg__kept_add(&c->files, k->file->name, stays, why->msg, old && old->is_best, err));
 done:
+    return st;
+}
+
+/* The next epoch may have begun; what is told is of the file's own. */
+static pg_status file_done(void *ctx, pg_status result, const pg_err *why, pg_err *err)
+{
+    const task *k = ctx;
+    checkpoint *c = k->self;
+    const size_t now = k->f->epoch;
+    pg__mem_free(c->pending);
+    c->pending = NULL;
+    k->f->epoch = k->epoch;
+    const pg_status st = result == PG_OK ? take_in(k, err) : tell_failure(k, why, err);
+    k->f->epoch = now;
     return st;
 }
 
@@ -421,7 +431,7 @@ static pg_status give_file(checkpoint *c, pg__fit *f, const char *name, int is_b
     task *k = pg__mem_array(1, sizeof *k);
     if (!k)
         return pg__nomem(err);
-    *k = (task){pg__mem_array(1, sizeof *k->file), c, f};
+    *k = (task){pg__mem_array(1, sizeof *k->file), c, f, f->epoch};
     if (!k->file)
         PG_TRY(pg__nomem(err));
     PG_TRY(plan_file(k->file, c, f, name, is_best, err));
