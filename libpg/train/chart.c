@@ -53,7 +53,7 @@ static int has(const pg__chart *c, size_t line, size_t i)
     return c->lines[line] && isfinite(at(c, line, i));
 }
 
-/* Numbers over more than two powers of ten are told apart on a logarithmic scale only. */
+/* Numbers of very different size are told apart on a logarithmic scale only. */
 static scale scale_of(const pg__chart *c)
 {
     scale s = {INFINITY, -INFINITY, 0};
@@ -65,7 +65,7 @@ static scale scale_of(const pg__chart *c)
             }
     if (!(s.low <= s.high))
         return (scale){0, 1, 0};
-    s.log = s.low > 0 && s.high / s.low >= 100;
+    s.log = s.low > 0 && s.high / s.low >= 30;
     if (s.log)
         return (scale){log10(s.low), log10(s.high), 1};
     const double room = s.high > s.low ? 0.05 * (s.high - s.low) : fabs(s.high) * 0.5 + 1e-9;
@@ -99,7 +99,7 @@ static void put_line_at(pg_page *p, double y, double v)
 static void put_values_axis(pg_page *p, const scale *s)
 {
     const double step =
-        s->log ? fmax(1, ceil((s->high - s->low) / 5)) : round_step((s->high - s->low) / 5);
+        s->log ? fmax(1, ceil((s->high - s->low) / 5)) : round_step((s->high - s->low) / 6);
     for (double v = ceil(s->low / step) * step; v <= s->high + step * 1e-6; v += step) {
         const double shown = s->log ? pow(10, v) : fabs(v) < step * 1e-6 ? 0 : v;
         put_line_at(p, y_of(s, shown), shown);

@@ -80,8 +80,8 @@ static words duration(double seconds)
 {
     words w;
     const unsigned long s = seconds > 0 ? (unsigned long)(seconds + 0.5) : 0;
-    if (seconds < 10)
-        (void)snprintf(w.s, sizeof w.s, "%.1f s", seconds);
+    if (s < 100)
+        (void)snprintf(w.s, sizeof w.s, seconds < 10 ? "%.1f s" : "%.0f s", seconds);
     else if (s < 3600)
         (void)snprintf(w.s, sizeof w.s, "%lu:%02lu min", s / 60, s % 60);
     else
