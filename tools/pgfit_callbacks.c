@@ -221,18 +221,28 @@ pg_status fit_make_callbacks(pg_err *err)
     return st;
 }
 
-/* "ModelCheckpoint: ..." of what "--checkpoint" asked for. */
+static const char *option_for(const char *class_name)
+{
+    for (size_t i = 0; i < N_PARTS; i++)
+        if (strcmp(parts[i].class_name, class_name) == 0 && cli_given(parts[i].option))
+            return parts[i].option;
+    return NULL;
+}
+
+/* "ModelCheckpoint: ..." is of "--checkpoint" where that asked for it, else of the file. */
 void fit_name_option(pg_err *err)
 {
+    const char *class_name, *option;
     char rest[sizeof err->msg];
-    for (size_t i = 0; i < N_PARTS; i++) {
-        const size_t len = strlen(parts[i].class_name);
-        if (strncmp(err->msg, parts[i].class_name, len) != 0 || err->msg[len] != ':')
+    for (size_t i = 0; (class_name = pg_callback_class(i)); i++) {
+        const size_t len = strlen(class_name);
+        if (strncmp(err->msg, class_name, len) != 0 || !strchr(": ", err->msg[len]))
             continue;
-        if (!cli_given(parts[i].option))
-            return;
         snprintf(rest, sizeof rest, "%s", err->msg + len);
-        snprintf(err->msg, sizeof err->msg, "--%.40s%.460s", parts[i].option, rest);
+        if ((option = option_for(class_name)))
+            snprintf(err->msg, sizeof err->msg, "--%.40s%.460s", option, rest);
+        else if (fit_args.config)
+            pg_err_prefix(err, fit_args.config);
         return;
     }
 }
