@@ -1,0 +1,51 @@
+# Callbacks: what they do is told between the epochs, in words and as JSON; mistakes are told before training.
+golden=$TESTDATA/golden/mlp_digits
+cp "$golden/model.json" mlp.json
+cp "$golden/init_weights.h5" mlp.h5
+cp "$golden/data.npz" digits.npz
+fit() {
+    pgfit mlp.json --weights mlp.h5 --data digits.npz --val digits.npz --loss categorical_crossentropy \
+        --metrics accuracy --deterministic -j 2 "$@" 2>&1 |
+        sed 's/ [0-9.]*s$//; s/ in [0-9.]* s, .*//; s/"seconds".*}/...}/'
+}
+echo '$ rates and an early stop'
+fit --optimizer sgd:lr=1 --epochs 30 --reduce-lr patience=1,factor=0.5 --early-stop patience=3,restore_best --csv log.csv
+wc -l <log.csv
+head -2 log.csv | tr -d '\r' | cut -d, -f1,4-
+fit --optimizer sgd:lr=1 --epochs 30 --early-stop monitor=loss,patience=1 --json | grep -v -e start -e epoch\",
+echo '$ checkpoints' # told when they are whole, which may be in the next epoch
+fit() {
+    pgfit mlp.json --weights mlp.h5 --data digits.npz --val digits.npz --loss categorical_crossentropy \
+        --metrics accuracy --deterministic -j 2 "$@" 2>&1 | grep -v '^epoch' | sed 's/ in [0-9.]* s, .*//'
+}
+fit --epochs 3 --checkpoint 'c/{epoch:02d}-{val_accuracy:.2f}.weights.h5' --keep 2 --monitor val_accuracy
+ls c
+readlink c/best c/last
+pgcheck -q --model mlp.json c/best && pgcheck -q --model mlp.json c/last
+fit --epochs 3 --checkpoint 'd/{epoch}.keras' --json | grep -e checkpoint
+fit --epochs 2 --checkpoint 'e/x.h5' --save-best-only --save-weights-only --tensorboard logs --csv x.csv
+echo '$ interrupted, and on'
+fit --epochs 2 --checkpoint 'r/{epoch}.weights.h5'
+pgfit --resume=r/resume.pg --epochs 3 | sed 's/ [0-9.]*s$//; s/ in [0-9.]* s, .*//'
+fit --epochs 3 -q -o straight.h5
+pgfit -q --resume=r/resume.pg --epochs 3 -o resumed.h5
+pgdiff straight.h5 resumed.h5
+echo '$ mistakes'
+try() { pgfit mlp.json --data digits.npz --val digits.npz --loss mse --metrics accuracy "$@" 2>&1 || echo "exit $?"; }
+try --checkpoint 'c/{epoch}-{val_acc:.3f}.h5'
+try --checkpoint 'c/{epoch}.h5' --monitor val_acc
+try --checkpoint 'c/{epoch}.h5' --mode least
+try --checkpoint 'c/{epoch}.txt'
+try --monitor val_loss
+try --csv a --append --report a
+try --early-stop patience=3,monitr=loss
+try --early-stop monitor=val_accurracy
+try --reduce-lr factor=2
+try --histogram-freq 1
+try --report nowhere/run.html
+echo mine >mine.html
+try --report mine.html
+try --resume
+try --resume-every soon
+echo '{"callbacks": [{"class_name": "EarlyStopping", "config": {"patienc": 3}}]}' >stop.json
+try --config stop.json
