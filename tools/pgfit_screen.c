@@ -28,8 +28,13 @@ void fit_screen_open(fit_screen *s)
                               (terminal || strcmp(when, "always") == 0)};
 }
 
+/* A run that was cut short leaves its bar behind, on a line of its own. */
 void fit_screen_close(fit_screen *s)
 {
+    if (s->drawn) {
+        fputs("\n", stdout);
+        fflush(stdout);
+    }
     for (size_t i = 0; i < s->n_files; i++)
         free(s->files[i]);
     free(s->files);

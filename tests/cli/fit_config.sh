@@ -17,6 +17,15 @@ pgfit --config plain.json --print-config | cmp - plain.json
 pgfit --config run.json --epochs 3 --print-config | tee all.json | grep -v -e null -e false
 pgfit --config all.json --print-config | cmp - all.json
 pgfit --config run.json | sed 's/ [0-9.]*s$//; s/ in [0-9.]* s, .*//'
+cat > order.json <<'END'
+{"callbacks": [{"class_name": "CSVLogger", "config": {"filename": "a.csv"}},
+               {"class_name": "EarlyStopping", "config": {"patience": 2}},
+               {"class_name": "CSVLogger", "config": {"filename": "b.csv", "separator": ";"}}]}
+END
+pgfit --config order.json --early-stop patience=9 --reduce-lr factor=0.5 --csv c.csv --append --print-config | sed -n '/callbacks/,$p'
+pgfit --config run.json --shuffle --no-shuffle 2>&1 || echo "exit $?"
+echo '{"checkpoint": "c/{epoch}.h5", "keep": 2, "save_best_only": true, "reduce_lr": {"factor": 0.5}, "epochs": 3}' >short.json
+pgfit --config short.json --print-config | sed -n '/callbacks/,$p'
 try() { printf '%s\n' "$1" > bad.json; shift; pgfit --config bad.json "$@" 2>&1 || echo "exit $?"; }
 try '{"epoch": 3}'
 try '{"learning": 3}'

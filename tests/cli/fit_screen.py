@@ -8,11 +8,13 @@ import os
 import pathlib
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
+import time
 
 testdata, tools = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
 golden = testdata / 'golden/mlp_digits'
@@ -52,7 +54,7 @@ def seen(data, columns):
     return [''.join(l) for l in lines]
 
 
-def run(columns, *options, env=()):
+def run(columns, *options, interrupt=False):
     with tempfile.TemporaryDirectory() as d:
         for name in ('model.json', 'data.npz'):
             (pathlib.Path(d) / name.replace('data', 'digits')).write_bytes((golden / name).read_bytes())
@@ -64,6 +66,10 @@ def run(columns, *options, env=()):
                              env={**os.environ, 'TERM': 'xterm', 'LC_ALL': 'C.UTF-8', 'NO_COLOR': '1'})
         os.close(theirs)
         out = b''
+        if interrupt:
+            out = os.read(ours, 65536)
+            time.sleep(0.3)
+            p.send_signal(signal.SIGINT)
         while True:
             try:
                 more = os.read(ours, 65536)
@@ -92,6 +98,8 @@ status, data = run(40, *options)
 drawn = re.findall(r'\r([^\r\n]*)\x1b\[K(?!\n)', data)
 expect('no bar is wider than the window', all(len(l) < 40 for l in drawn), drawn)
 
+status, data = run(200, '--epochs', '1000000', '--resume=never', interrupt=True)
+expect('an interrupted bar stands alone', status == 130 and re.fullmatch(r'pgfit: interrupted in epoch \d+, after .*', seen(data, 200)[-2]), data)
 status, data = run(200, '--epochs', '1', '--quiet', '--checkpoint', 'ckpt/{epoch}.h5')
 expect('--quiet', (status, data) == (0, ''), data)
 sys.exit(bool(bad))
