@@ -45,7 +45,8 @@ enum { N_PARTS = sizeof parts / sizeof *parts, MAX_CALLBACKS = 64 };
 
 /* As asked for: the class, its config as JSON, and both together. */
 static struct callback {
-    const char *class_name, *config, *json;
+    const char *class_name, *config;
+    char *json;
     pg_config *parsed;
 } list[MAX_CALLBACKS];
 static const char *texts[MAX_CALLBACKS];
@@ -71,7 +72,7 @@ static FILE *begin(text *t)
     exit(CLI_TROUBLE);
 }
 
-static const char *end(text *t)
+static char *end(text *t)
 {
     json_into(NULL);
     (void)fclose(t->f);
@@ -177,11 +178,14 @@ static pg_status put(const char *class_name, const char *config, int instead, pg
     for (size_t k = n; instead && k-- > at + 1;) {
         if (strcmp(list[k].class_name, class_name) != 0)
             continue;
+        free(list[k].json);
         memmove(&list[k], &list[k + 1], (n - k - 1) * sizeof *list);
         n--;
     }
     if (at == MAX_CALLBACKS)
         return pg_fail(err, PG_E_ARG, "more than %d callbacks", MAX_CALLBACKS);
+    if (at < n)
+        free(list[at].json);
     FILE *f = begin(&t);
     fputs("{\"class_name\": ", f);
     json_string(class_name);
@@ -191,29 +195,31 @@ static pg_status put(const char *class_name, const char *config, int instead, pg
     return PG_OK;
 }
 
+/* The options of the class that begins at part *i, which moves behind them. */
+static pg_status make_one(size_t *i, pg_err *err)
+{
+    const struct part *main = &parts[*i];
+    text t;
+    if (!is_wanted(main)) {
+        for (; *i < N_PARTS && parts[*i].class_name == main->class_name; ++*i)
+            if (is_wanted(&parts[*i]))
+                return pg_fail(err, PG_E_ARG, "--%s belongs to --%s, which is not given",
+                               parts[*i].option, main->option);
+        return PG_OK;
+    }
+    fputs("{", begin(&t));
+    for (; *i < N_PARTS && parts[*i].class_name == main->class_name; ++*i)
+        if (is_wanted(&parts[*i]))
+            add_part(&t, &parts[*i]);
+    fputs("}", t.f);
+    return put(main->class_name, end(&t), 1, err);
+}
+
 pg_status fit_make_callbacks(pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t i = 0; i < N_PARTS && st == PG_OK;) {
-        const size_t first = i;
-        const int wanted = is_wanted(&parts[i]);
-        text t;
-        fputs("{", begin(&t));
-        for (; i < N_PARTS && parts[i].class_name == parts[first].class_name; i++) {
-            if (!is_wanted(&parts[i]))
-                continue;
-            if (!wanted) {
-                (void)end(&t);
-                return pg_fail(err, PG_E_ARG, "--%s belongs to --%s, which is not given",
-                               parts[i].option, parts[first].option);
-            }
-            add_part(&t, &parts[i]);
-        }
-        fputs("}", t.f);
-        const char *config = end(&t);
-        if (wanted)
-            st = put(parts[first].class_name, config, 1, err);
-    }
+    for (size_t i = 0; i < N_PARTS && st == PG_OK;)
+        st = make_one(&i, err);
     for (size_t i = 0; i < n; i++)
         texts[i] = list[i].json;
     fit_args.fit.callbacks = texts;

@@ -18,7 +18,8 @@ static const char *const without_key[] = {"config", "print-config", "list-layers
 static const char *const rivals[][2] = {
     {"shuffle", "no-shuffle"}, {"val", "validation-split"}, {"quiet", "progress"}};
 
-static const char *source; /* of what is read, for errors; values live as long as the program */
+static const char *source; /* of what is read, for errors */
+static pg_config *kept[2]; /* values live as long as the program: --config, resume's */
 
 static int is_without_key(const char *name)
 {
@@ -260,18 +261,16 @@ static pg_status take_all(const pg_config *root, const char *from, pg_err *err)
 
 pg_status fit_read_config(pg_err *err)
 {
-    pg_config *root = NULL;
     if (!fit_args.config)
         return PG_OK;
-    const pg_status st = pg_config_open(&root, fit_args.config, err);
-    return st == PG_OK ? take_all(root, fit_args.config, err) : st;
+    const pg_status st = pg_config_open(&kept[0], fit_args.config, err);
+    return st == PG_OK ? take_all(kept[0], fit_args.config, err) : st;
 }
 
 pg_status fit_take_settings(const char *text, const char *from, pg_err *err)
 {
-    pg_config *root = NULL;
-    const pg_status st = pg_config_parse(&root, text, strlen(text), from, err);
-    return st == PG_OK ? take_all(root, from, err) : st;
+    const pg_status st = pg_config_parse(&kept[1], text, strlen(text), from, err);
+    return st == PG_OK ? take_all(kept[1], from, err) : st;
 }
 
 const char *fit_config_source(void)
@@ -324,9 +323,11 @@ static const char *verbose(void)
 
 const char *fit_config_text(void)
 {
-    char *made = NULL;
+    static char *made; /* the last one, for as long as the program runs */
     const char *key;
     size_t n = 0;
+    free(made);
+    made = NULL;
     FILE *f = open_memstream(&made, &n);
     if (!f)
         return NULL;

@@ -253,15 +253,21 @@ static int read_seconds(pg_err *err)
 /* Each of these writes a file of its own. */
 static int read_outputs(pg_err *err)
 {
-    const char *const of[] = {"output", "checkpoint", "csv", "report", "out", "tensorboard"};
-    enum { N = sizeof of / sizeof *of };
-    for (size_t i = 0; i < N; i++)
+    const struct {
+        const char *option, *path;
+    } all[] = {{"output", fit_args.output},
+               {"out", fit_args.out},
+               {"checkpoint", fit_callback_text("ModelCheckpoint", "filepath")},
+               {"csv", fit_callback_text("CSVLogger", "filename")},
+               {"report", fit_callback_text("Report", "filename")},
+               {"tensorboard", fit_callback_text("TensorBoard", "log_dir")},
+               {"resume", fit_args.fit.resume_file}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t k = 0; k < i; k++) {
-            const char *a = *fit_option(of[i])->text, *b = *fit_option(of[k])->text;
-            if (!a || !b || strcmp(a, b) != 0)
+            if (!all[i].path || !all[k].path || strcmp(all[i].path, all[k].path) != 0)
                 continue;
-            (void)pg_fail(err, PG_E_ARG, "--%s and --%s are the same file: %s", of[k], of[i],
-                          cli_name(a).s);
+            (void)pg_fail(err, PG_E_ARG, "--%s and --%s are the same file: %s", all[k].option,
+                          all[i].option, cli_name(all[i].path).s);
             return 0;
         }
     return 1;

@@ -267,7 +267,8 @@ typedef struct pg_fit_opts {
     /* Keras' callbacks, run in this order, with Keras' parameters: "EarlyStopping:patience=3,
      * restore_best_weights", or {"class_name": "EarlyStopping", "config": {"patience": 3}}. An
      * unknown name or parameter, a monitor that no epoch has, a file that could not be written: an
-     * error before training. pg_callback_class() lists them. */
+     * error before training. "Report:filename=run.html" is none of Keras': a page with the curves
+     * for a browser. pg_callback_class() lists them all. */
     const char *const *callbacks;
     size_t n_callbacks;
     /* Going on after an interruption. The state of the run is kept in resume_file (the one before
