@@ -8,7 +8,7 @@ import time
 TITLES = {'mlp': 'MLP 784-512-512-10', 'lenet': 'LeNet 28×28', 'vggsmall': 'VGG-small 32×32', 'unet': 'U-Net 128×128',
           'lstm2': 'two towers, shared LSTM', 'bertmini': 'BERT-mini', 'resnet18': 'ResNet-18 32×32', 'vgg16': 'VGG16 224×224'}
 OURS = ('pgfit', 'pgfit-2dev', 'pgfit-det', 'pgfit-direct', 'pgfit-dnnl3')
-NOT_PEERS = (*OURS, 'one-core', 'two-cores', 'busy', 'forecast', 'no-logs', 'logs', 'histograms')
+NOT_PEERS = (*OURS, 'one-core', 'two-cores', 'busy', 'forecast', 'no-logs', 'logs', 'histograms', 'epochs', 'epochs-checkpoint')
 MARKS = '<!-- speed of training: from here -->', '<!-- speed of training: to here -->'
 
 
@@ -96,6 +96,20 @@ def paragraph(out, title, lines):
         out += ['', '## ' + title, '', *lines]
 
 
+def checkpoints(samples, model):
+    """A full model after every epoch: medians of all rounds, which ran in turn."""
+    def median(name, key):
+        v = sorted(of(samples, model, name, key))
+        return (v[(len(v) - 1) // 2] + v[len(v) // 2]) / 2 if v else None
+
+    plain, wall = median('epochs', 'epoch_s'), median('epochs-checkpoint', 'epoch_s')
+    before, cpu = median('epochs', 'epoch_cpu_s'), median('epochs-checkpoint', 'epoch_cpu_s')
+    if not plain or not wall:
+        return []
+    return ['- %s: a proven full model of every epoch %+.1f%% of its time (%.2f s, without %.2f s), %+.1f%% of its processor time' % (
+        model, 100 * (wall / plain - 1), wall, plain, 100 * (cpu / before - 1))]
+
+
 def extras(samples, models):
     out = []
     lines = []
@@ -118,6 +132,7 @@ def extras(samples, models):
             if none and gap(name) and step:
                 took = max(gap(name)[len(gap(name)) // 2] - none[len(none) // 2], 0)
                 lines.append('- %s: %s %.2f ms, %.3f%% of an epoch' % (m, what, took, took / step))
+        lines += checkpoints(samples, m)
     paragraph(out, 'What is written at the end of an epoch of 100 steps', lines)
     rows = []
     for m in models:

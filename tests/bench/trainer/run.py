@@ -46,6 +46,8 @@ LOGS = {  # what is written when an epoch ends: options, with a folder for them
     'logs': ['--tensorboard', '%s/logs', '--csv', '%s/log.csv'],
     'histograms': ['--tensorboard', '%s/logs', '--csv', '%s/log.csv', '--histogram-freq', '1'],
 }
+EPOCH_STEPS, EPOCHS = 100, 3
+EVERY_EPOCH = {'epochs': [], 'epochs-checkpoint': ['--checkpoint', '%s/{epoch}.keras', '--keep', '2']}
 CONVOLUTIONS = ('lenet', 'vggsmall', 'unet', 'resnet18', 'vgg16')
 LOGGED = ('vggsmall',)
 BUSY = ('lenet', 'vggsmall', 'lstm2')
@@ -67,6 +69,7 @@ def arguments():
     ap.add_argument('--samples', help='JSON lines to append to (default WORK/samples.jsonl)')
     ap.add_argument('--report', default=os.path.join(HERE, 'results.md'))
     ap.add_argument('--readme', help='put the short table between the marks of this file')
+    ap.add_argument('--epochs-only', action='store_true', help='what checkpoints cost, and nothing else')
     ap.add_argument('--report-only', action='store_true')
     ap.add_argument('--minutes', type=float, default=60, help='start nothing after this time')
     ap.add_argument('--timeout', type=int, default=180, help='seconds for one measurement')
@@ -90,7 +93,7 @@ def alone():
 
 
 def measure(argv, env, timeout, session=alone):
-    """Runs a program; (exit status or None, lines with the time they came at, text of errors, start, peak RSS in MB)."""
+    """Runs a program; (exit status or None, lines with the time they came at, text of errors, start, peak RSS in MB, CPU s)."""
     lines = []
     with tempfile.TemporaryFile() as errors:
         begun = time.time()
@@ -114,7 +117,8 @@ def measure(argv, env, timeout, session=alone):
         p.returncode = os.waitstatus_to_exitcode(status)
         reader.join(5)
         errors.seek(0)
-        return p.returncode, lines, errors.read().decode(errors='replace'), begun, round(usage.ru_maxrss / 1024, 1)
+        return p.returncode, lines, errors.read().decode(errors='replace'), begun, round(usage.ru_maxrss / 1024, 1), \
+            usage.ru_utime + usage.ru_stime
 
 
 class Bench:
@@ -132,7 +136,7 @@ class Bench:
         self.samples.append(sample)
         with open(self.a.samples, 'a') as f:
             f.write(json.dumps(sample) + '\n')
-        shown = [str(sample.get(k, '')) for k in ('round', 'model', 'peer', 'ms_med', 'ms_gap', 'rss_mb', 't_first', 'error')]
+        shown = [str(sample.get(k, '')) for k in ('round', 'model', 'peer', 'ms_med', 'ms_gap', 'epoch_s', 'epoch_cpu_s', 'rss_mb', 't_first', 'error')]
         print('  '.join(shown), flush=True)
 
     def has(self, **keys):
@@ -156,7 +160,7 @@ class Bench:
         if self.a.steps:
             argv += ['--steps', str(self.a.steps)]
         load = os.getloadavg()[0]
-        rc, lines, errors, _, rss = measure(argv, env, self.a.timeout)
+        rc, lines, errors, _, rss, _ = measure(argv, env, self.a.timeout)
         found = [json.loads(x) for _, x in lines if x.startswith('{')]
         d = found[-1] if rc == 0 and found else {'error': errors.strip()[-300:] or 'exit %d' % rc, 'model': model}
         self.add(**d, peer=name, round=n_round, rss_mb=rss, load=round(load, 1), when=round(time.time()))
@@ -173,7 +177,7 @@ class Bench:
         tools = tools or self.a.tools
         load, spec = os.getloadavg()[0], SPEC.get(model, {'batch': None, 'warm': 10})
         warm = spec['warm']
-        rc, lines, errors, begun, rss = measure([*self.own_command(model, tools, extra), '--json=batch'], {},
+        rc, lines, errors, begun, rss, _ = measure([*self.own_command(model, tools, extra), '--json=batch'], {},
                                                 self.a.timeout, session)
         steps = [(t, json.loads(x)) for t, x in lines if x.startswith('{"event": "batch"')]
         base = {'peer': name, 'model': model, 'round': n_round, 'batch': spec['batch'], 'load': round(load, 1),
@@ -192,7 +196,7 @@ class Bench:
         with tempfile.TemporaryDirectory() as d:
             extra = [x.replace('%s', d) for x in LOGS[name]]
             epochs = ['--epochs', '12', '--steps-per-epoch', '5', '--validation-split', '0.1', '--validation-steps', '1']
-            rc, lines, errors, _, _ = measure([*self.own_command(model, self.a.tools, extra), *epochs, '--json=batch'], {},
+            rc, lines, errors, _, _, _ = measure([*self.own_command(model, self.a.tools, extra), *epochs, '--json=batch'], {},
                                               self.a.timeout)
         gaps, ended = [], None
         for t, event in ((t, json.loads(x)) for t, x in lines):
@@ -204,6 +208,24 @@ class Bench:
             self.add(**base, error=errors.strip()[-300:] or 'exit %d' % rc)
         else:
             self.add(**base, ms_gap=round(sorted(gaps)[len(gaps) // 2], 3))
+
+    def epochs(self, n_round, model='vggsmall'):
+        """Epochs with and without what is done at their end, in turn."""
+        for name in list(EVERY_EPOCH)[::-1 if n_round % 2 else 1]:
+            if self.over() or model not in self.a.models or self.has(peer=name, model=model, round=n_round):
+                continue
+            with tempfile.TemporaryDirectory(dir=self.a.work) as d:
+                extra = ['--epochs', str(EPOCHS), '--steps-per-epoch', str(self.a.steps or EPOCH_STEPS), '--json']
+                extra += [x.replace('%s', d) for x in EVERY_EPOCH[name]]
+                load = os.getloadavg()[0]
+                rc, lines, errors, _, rss, cpu = measure(self.own_command(model, self.a.tools, extra), {}, self.a.timeout)
+                ends = [t for t, x in lines if x.startswith('{"event": "epoch"')]
+                base = {'peer': name, 'model': model, 'round': n_round, 'load': round(load, 1), 'when': round(time.time()),
+                        'rss_mb': rss}
+                if rc or len(ends) != EPOCHS:
+                    self.add(**base, error=errors.strip()[-300:] or 'exit %d' % rc)
+                else:  # to the end of the process: what is still being written counts
+                    self.add(**base, epoch_s=round((lines[-1][0] - ends[0]) / (EPOCHS - 1), 3), epoch_cpu_s=round(cpu / EPOCHS, 3))
 
     def forecast(self, model):
         """What the dry run says that pgfit will take, in MB."""
@@ -276,8 +298,10 @@ def main():
             print('no environment for peers: ' + ' '.join(missing))
         b.export()
         for r in range(a.rounds):
-            b.round(r)
-            b.extras(r)
+            if not a.epochs_only:
+                b.round(r)
+                b.extras(r)
+            b.epochs(r)
             report.write(a, b.samples)
     print('%.1f minutes' % ((time.time() - b.begun) / 60))
     return 0
