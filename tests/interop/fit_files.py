@@ -27,6 +27,12 @@ OPTIMIZERS = {  # name: (class, config, only new or only legacy)
     'nadam': ('Nadam', {'learning_rate': 0.01}, None),
     'adamw': ('AdamW', {'learning_rate': 0.01, 'weight_decay': 0.1}, 'new'),
     'decay': ('SGD', {'learning_rate': 0.1, 'momentum': 0.9, 'decay': 0.1}, 'legacy'),
+    'exponential': ('SGD', {'learning_rate': ('ExponentialDecay', 0.1, 4, 0.5, True), 'momentum': 0.9}, 'new'),
+    'inverse': ('SGD', {'learning_rate': ('InverseTimeDecay', 0.1, 2, 0.5), 'momentum': 0.9}, 'new'),
+    'piecewise': ('Adam', {'learning_rate': ('PiecewiseConstantDecay', [2, 4, 7], [0.1, 0.03, 0.01, 0.003])}, None),
+    'cosine': ('SGD', {'learning_rate': ('CosineDecay', 0.01, 6, 0.1, None, 0.1, 3), 'momentum': 0.9}, None),
+    'restarts': ('SGD', {'learning_rate': ('CosineDecayRestarts', 0.1, 3, 1.5, 0.9), 'momentum': 0.9}, 'new'),
+    'polynomial': ('SGD', {'learning_rate': ('PolynomialDecay', 0.1, 4, 0.01, 0.5, True), 'momentum': 0.9}, 'new'),
 }
 BATCH = 4
 
@@ -72,6 +78,10 @@ def build(keras, kind):
 
 def compile_(keras, model, kind, optimizer, family):
     cls, config, _ = OPTIMIZERS[optimizer]
+    if isinstance(config['learning_rate'], tuple):
+        schedule, *args = config['learning_rate']
+        args = [schedule if a is None else a for a in args]  # the name, which Keras 3 needs
+        config = dict(config, learning_rate=getattr(keras.optimizers.schedules, schedule)(*args))
     opt = getattr(keras.optimizers.legacy if family == 'legacy' else keras.optimizers, cls)(**config)
     if kind == 'two':
         model.compile(opt, {'out': 'categorical_crossentropy', 'side': 'mse'}, loss_weights={'out': 1.0, 'side': 0.3},
