@@ -1,5 +1,7 @@
 /* schedule.c - see schedule.h. Source: keras/optimizers/schedules/learning_rate_schedule.py of 2.15
- * and 3.6, which compute the same. Every operation is one of float32, in Keras' order. */
+ * and 3.6, which compute the same. Every operation is one of float32, in Keras' order, as fit() has
+ * TensorFlow compute it: divisors that never change become factors, so that 45 steps are a little
+ * more than 3 times 15, and a period can end a step earlier or later than by division. */
 #include "train/schedule.h"
 
 #include <math.h>
@@ -13,16 +15,21 @@
 
 /* ---- the functions ---- */
 
+static float divide(float v, float by)
+{
+    return v * (1.0F / by);
+}
+
 static float exponential_decay(const pg__schedule *s, uint64_t steps)
 {
-    const float p = (float)steps / (float)s->decay_steps;
+    const float p = divide((float)steps, (float)s->decay_steps);
     return (float)s->initial_learning_rate *
            powf((float)s->decay_rate, s->staircase ? floorf(p) : p);
 }
 
 static float inverse_time_decay(const pg__schedule *s, uint64_t steps)
 {
-    const float p = (float)steps / (float)s->decay_steps;
+    const float p = divide((float)steps, (float)s->decay_steps);
     return (float)s->initial_learning_rate /
            (1.0F + (float)s->decay_rate * (s->staircase ? floorf(p) : p));
 }
@@ -30,12 +37,10 @@ static float inverse_time_decay(const pg__schedule *s, uint64_t steps)
 static float polynomial_decay(const pg__schedule *s, uint64_t steps)
 {
     const float end = (float)s->end_learning_rate;
-    float step = (float)steps, n = (float)s->decay_steps;
-    if (s->cycle)
-        n *= step == 0.0F ? 1.0F : ceilf(step / n);
-    else
-        step = fminf(step, n);
-    return ((float)s->initial_learning_rate - end) * powf(1.0F - step / n, (float)s->power) + end;
+    const float step = (float)steps, n = (float)s->decay_steps;
+    const float cycles = step == 0.0F ? 1.0F : ceilf(divide(step, n));
+    const float p = s->cycle ? step / (n * cycles) : divide(fminf(step, n), n);
+    return ((float)s->initial_learning_rate - end) * powf(1.0F - p, (float)s->power) + end;
 }
 
 /* Up to a boundary, that one included, the value before it counts. */
@@ -59,22 +64,22 @@ static float cosine_decay(const pg__schedule *s, uint64_t steps)
     const float target = isnan(s->warmup_target) ? initial : (float)s->warmup_target;
     const float step = fminf((float)steps, n + warmup);
     if (step < warmup)
-        return (target - initial) * (step / warmup) + initial;
-    return target *
-           ((float)(1 - s->alpha) * (0.5F * half_wave((step - warmup) / n)) + (float)s->alpha);
+        return (target - initial) * divide(step, warmup) + initial;
+    const float wave = half_wave(divide(step - warmup, n));
+    return target * ((float)(1 - s->alpha) * (0.5F * wave) + (float)s->alpha);
 }
 
 /* Stochastic gradient descent with warm restarts: each period is t_mul times as long. */
 static float cosine_decay_restarts(const pg__schedule *s, uint64_t steps)
 {
     const float t_mul = (float)s->t_mul, alpha = (float)s->alpha;
-    float done = (float)steps / (float)s->first_decay_steps, restarts;
+    float done = divide((float)steps, (float)s->first_decay_steps), restarts;
     if (t_mul == 1.0F) {
         restarts = floorf(done);
         done -= restarts;
     } else {
-        restarts = floorf(logf(1.0F - done * (1.0F - t_mul)) / logf(t_mul));
-        const float before = (1.0F - powf(t_mul, restarts)) / (1.0F - t_mul);
+        restarts = floorf(divide(logf(1.0F - done * (1.0F - t_mul)), logf(t_mul)));
+        const float before = divide(1.0F - powf(t_mul, restarts), 1.0F - t_mul);
         done = (done - before) / powf(t_mul, restarts);
     }
     const float wave = 0.5F * powf((float)s->m_mul, restarts) * half_wave(done);

@@ -86,6 +86,23 @@ static void numbers_are_those_of_Keras(void **state)
     }
 }
 
+/* TensorFlow's graphs multiply by 1/41 and 1/15, which are not quite that in float32; fit() is such
+ * a graph. */
+static void periods_end_at_the_steps_where_they_do_in_fit(void **state)
+{
+    pg__schedule *s = NULL;
+    (void)state;
+    assert_ok(pg__schedule_parse(&s, "exponential_decay:decay_steps=41,decay_rate=0.9,staircase",
+                                 0.1, NULL));
+    assert_true(pg__schedule_at(s, 41) == (double)0.1F);
+    assert_true(pg__schedule_at(s, 42) < (double)0.0901F);
+    pg__schedule_free(s);
+    assert_ok(pg__schedule_parse(&s, "polynomial_decay:decay_steps=15,cycle=true", 0.1, NULL));
+    assert_true(fabs(pg__schedule_at(s, 45) - 0.025075) < 1e-8);
+    assert_true(fabs(pg__schedule_at(s, 30) - 0.0001) < 1e-8);
+    pg__schedule_free(s);
+}
+
 static void assert_refused(const char *text, const char *message)
 {
     pg__schedule *s = NULL;
@@ -267,7 +284,9 @@ static void who_cannot_follow_one_says_so(void **state)
                  open_trainer(&t, "nadam", NULL, "cosine_decay:decay_steps=5", NULL, &err), &err);
 }
 
-PG_TEST_MAIN(cmocka_unit_test(numbers_are_those_of_Keras), cmocka_unit_test(what_is_wrong_is_named),
+PG_TEST_MAIN(cmocka_unit_test(numbers_are_those_of_Keras),
+             cmocka_unit_test(periods_end_at_the_steps_where_they_do_in_fit),
+             cmocka_unit_test(what_is_wrong_is_named),
              cmocka_unit_test(configs_are_as_Keras_writes_them),
              cmocka_unit_test(an_epoch_tells_the_rate_of_the_next_step),
              cmocka_unit_test(the_optimizers_rate_is_where_it_begins),
