@@ -45,6 +45,8 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     PG_TRY(pg__settings_flag(s, "restore_best_weights", &e->restores, err));
     PG_TRY(pg__settings_count(s, "start_from_epoch", &e->start_from_epoch, err));
     PG_TRY(pg__settings_flag(s, "verbose", &verbose, err)); /* it always speaks */
+    if (e->restores)
+        f->n_copied += pg__snapshot_bytes(f->t, 0);
     e->min_delta = fabs(e->min_delta);
     e->best = e->monitor.up ? -INFINITY : INFINITY;
 done:

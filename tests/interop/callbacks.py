@@ -44,7 +44,8 @@ CASES = {  # name: callbacks
     'stop_accuracy': [stop(monitor='val_accuracy', patience=3, restore_best_weights=True)],
     'stop_delta': [stop(patience=3, min_delta=0.1, restore_best_weights=True)],
     'stop_baseline': [stop(patience=4, baseline=0.43, restore_best_weights=True)],
-    'stop_baseline_beaten': [stop(monitor='val_accuracy', patience=3, baseline=0.82, restore_best_weights=True)],
+    'stop_baseline_beaten': [stop(patience=3, baseline=0.8, restore_best_weights=True)],
+    'stop_baseline_late': [stop(monitor='val_accuracy', patience=6, baseline=0.75, restore_best_weights=True)],
     'stop_later': [stop(patience=1, start_from_epoch=6, restore_best_weights=True)],
     'stop_max': [stop(mode='max', patience=2, restore_best_weights=True)],
     'stop_never': [stop(patience=40, restore_best_weights=True)],
@@ -57,7 +58,7 @@ CASES = {  # name: callbacks
     'save_best': [checkpoint('{epoch:02d}.h5', save_best_only=True)],
     'save_best_accuracy': [checkpoint('w-{epoch}.h5', save_best_only=True, monitor='val_accuracy')],
     'save_max': [checkpoint('{epoch:03d}.h5', save_best_only=True, mode='max')],
-    'save_threshold': [checkpoint('{epoch:02d}.h5', save_best_only=True, initial_value_threshold=0.44)],
+    'save_threshold': [checkpoint('{epoch:02d}.h5', save_best_only=True, initial_value_threshold=0.6)],
     'save_period': [checkpoint('{epoch:02d}.h5', period=3)],
     'save_period_best': [checkpoint('{epoch:02d}.h5', period=2, save_best_only=True)],
     'save_batches': [checkpoint('{epoch:02d}-{batch:02d}.h5', save_freq=7)],
@@ -114,11 +115,11 @@ def run_keras(d):
             logs['lr'] = keras.backend.get_value(self.model.optimizer.lr)
 
     class NextRate(keras.callbacks.Callback):
-        """A schedule's, as TensorBoard tells it."""
+        """A schedule's, as TensorBoard tells it; in a graph as the steps, where divisions are multiplications."""
 
         def on_epoch_end(self, epoch, logs=None):
             o = self.model.optimizer
-            logs['lr'] = o._learning_rate(o.iterations).numpy()
+            logs['lr'] = tf.function(lambda: tf.convert_to_tensor(o._learning_rate(o.iterations)))().numpy()
 
     def make(name, config, folder):
         if name == 'table':
@@ -249,7 +250,7 @@ def main():
         fired = sum(len({re.sub('.*?,.*?,.*?,([^,]*).*', r'\1', row) for row in rows}) > 1 for rows in logs.values())
         j.check('learning rates', fired >= 12, f'changed in {fired} runs only')
         early = sum(len(rows) < EPOCHS for rows in logs.values())
-        j.check('early stops', early >= 9, f'{early} only')
+        j.check('early stops', early >= 8, f'{early} only')
     print(f'{len(CASES) + len(SCHEDULES)} runs, {j.n} comparisons, {j.bad} differences')
     sys.exit(j.bad != 0)
 
