@@ -1,5 +1,6 @@
 /* pgfit_events.c - what happens beside the steps, as it is told; which checkpoints are there at the
  * end, and how they are used. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -131,9 +132,33 @@ static void print_how(const char *file)
                    cli_name(file).s);
 }
 
+/* A run that goes on does not write the best one again: the link beside the last one knows it. */
+static void find_best(fit_screen *s)
+{
+    char link[PATH_MAX], to[PATH_MAX], path[2 * PATH_MAX];
+    const char *last = s->n_files > 0 ? s->files[s->n_files - 1] : "";
+    const char *slash = strrchr(last, '/');
+    const int dir = slash ? (int)(slash - last) + 1 : 0;
+    pg_err err;
+    snprintf(link, sizeof link, "%.*sbest", dir, last);
+    const ssize_t len = *last && !s->best ? readlink(link, to, sizeof to - 1) : -1;
+    if (len <= 0)
+        return;
+    to[len] = '\0';
+    snprintf(path, sizeof path, "%.*s%s", dir, last, to);
+    if (access(path, F_OK) != 0 || remember(s, path, 1, &err) != PG_OK)
+        return;
+    char *best = s->files[s->n_files - 1]; /* to the front: it is older than all others */
+    if (strcmp(best, last) != 0) {
+        memmove(&s->files[1], &s->files[0], (s->n_files - 1) * sizeof *s->files);
+        s->files[0] = best;
+    }
+}
+
 void fit_print_kept(fit_screen *s)
 {
     drop_removed(s);
+    find_best(s);
     fputs(s->n_files > 0 ? "kept:" : "", stdout);
     for (size_t i = 0; i < s->n_files; i++) {
         const int is_best = s->files[i] == s->best, is_last = i + 1 == s->n_files;

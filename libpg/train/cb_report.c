@@ -19,10 +19,11 @@
 typedef struct report {
     char *path;
     pg__story story;
-    size_t cap, cap_events;                /* rows, events */
-    double epoch_began, run_began, before; /* seconds; before: of the run that this one goes on */
-    double written, cost;                  /* the last writing: when, how long */
-    int behind;                            /* the file lacks something */
+    size_t cap, cap_events; /* rows, events */
+    double epoch_began, run_began;
+    double before, spent; /* seconds of the run that this one goes on, of its last epoch */
+    double written, cost; /* the last writing: when, how long */
+    int behind;           /* the file lacks something */
     int failed;
     pg_err why;
 } report;
@@ -107,6 +108,7 @@ static pg_status give(report *r, pg__fit *f, int sync, pg_err *err)
 static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
 {
     report *r = self;
+    r->epoch_began = pg__now() - r->spent; /* of one that was begun already */
     if (f->resumed && r->story.n_rows > 0)
         return PG_OK;
     r->story.first = f->first_epoch;
@@ -193,12 +195,14 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
 {
     report *r = self;
     pg__story *s = &r->story;
-    double seconds = r->before + pg__now() - r->run_began;
+    const double now = pg__now();
+    double seconds = r->before + now - r->run_began, spent = now - r->epoch_began;
     (void)f;
     pg__archive_size(a, &s->first);
     pg__archive_size(a, &s->n_columns);
     pg__archive_size(a, &s->n_rows);
     pg__archive_real(a, &seconds);
+    pg__archive_real(a, &spent);
     if (!a->writes) {
         size_t n = 0;
         if (a->st == PG_OK && (__builtin_mul_overflow(s->n_rows, s->n_columns, &n) ||
@@ -208,6 +212,7 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
             a->st = PG_E_NOMEM;
         s->n_rows = a->st == PG_OK ? s->n_rows : 0;
         r->before = seconds;
+        r->spent = spent;
     }
     for (size_t i = 0; i < s->n_rows * s->n_columns; i++)
         pg__archive_real(a, &s->rows[i]);

@@ -11,7 +11,7 @@
 #include "train/chart.h"
 #include "train/report.h"
 
-enum { MOST_EVENTS = 200, MOST_ROWS = 500 }; /* shown, the last ones */
+enum { MOST_EVENTS = 200, MOST_ROWS = 500, OPEN_EVENTS = 20 }; /* shown, the last ones; unfolded */
 
 static const char page_style[] =
     ".f{background:var(--bx);border-radius:6px;padding:.6rem .9rem;margin:1rem 0}\n"
@@ -241,7 +241,10 @@ static void put_events(pg_page *p, const pg__story *s)
     const size_t from = s->n_events > MOST_EVENTS ? s->n_events - MOST_EVENTS : 0;
     if (s->n_events == 0)
         return;
-    pg_page_put(p, "<h2>What happened</h2>\n<div class=o><table><tr><th>epoch<th>what<th>\n");
+    pg_page_putf(p,
+                 "<details%s><summary>What happened</summary><div class=o><table><tr><th>epoch"
+                 "<th>what<th>\n",
+                 s->n_events > OPEN_EVENTS ? "" : " open");
     for (size_t i = from; i < s->n_events; i++) {
         const pg__story_event *e = &s->events[i];
         pg_page_putf(p, "<tr><td>%zu<td%s>%s<td>", e->epoch + 1,
@@ -253,9 +256,10 @@ static void put_events(pg_page *p, const pg__story *s)
         pg_page_text(p, e->text, PG_PAGE_ALL);
         pg_page_put(p, "\n");
     }
-    pg_page_put(p, "</table></div>\n");
+    pg_page_put(p, "</table></div>");
     if (from > 0)
-        pg_page_putf(p, "<p class=m>%zu earlier ones are left out.</p>\n", from);
+        pg_page_putf(p, "<p class=m>%zu earlier ones are left out.</p>", from);
+    pg_page_put(p, "</details>\n");
 }
 
 /* ---- settings ---- */

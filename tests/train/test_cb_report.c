@@ -6,7 +6,8 @@
 
 #include "pg/train.h"
 
-static char folder[64], page[128];
+static char folder[64], page[128], state_file[128];
+static volatile int cancelled;
 
 static int setup(void **state)
 {
@@ -14,6 +15,8 @@ static int setup(void **state)
     strcpy(folder, "/tmp/pg-report-XXXXXX");
     assert_non_null(mkdtemp(folder));
     snprintf(page, sizeof page, "%s/run.html", folder);
+    snprintf(state_file, sizeof state_file, "%s/resume.pg", folder);
+    cancelled = 0;
     return 0;
 }
 
@@ -21,6 +24,7 @@ static int teardown(void **state)
 {
     (void)state;
     unlink(page);
+    unlink(state_file);
     rmdir(folder);
     return 0;
 }
@@ -44,6 +48,8 @@ static size_t count(const char *s, const char *what)
     return n;
 }
 
+static int resumes; /* keeps its state; 2: goes on from it */
+
 static pg_status fit(size_t epochs, const pg_callback *cb, pg_err *err)
 {
     char model[512], data[512], callback[256];
@@ -58,6 +64,9 @@ static pg_status fit(size_t epochs, const pg_callback *cb, pg_err *err)
                            .validation_split = 0.2,
                            .callbacks = &callbacks,
                            .n_callbacks = 1,
+                           .resume_file = resumes ? state_file : NULL,
+                           .resume = resumes == 2,
+                           .cancel = &cancelled,
                            .settings = "{\"a\": \"<script>\"}\n"};
     assert_ok(pg_trainer_open(&t, &opts, err));
     assert_ok(pg_data_open(&d, data, err));
@@ -153,7 +162,48 @@ static void a_folder_that_is_lost_ends_no_run_but_is_told(void **state)
     assert_int_equal(n_warnings, 1);
 }
 
+static pg_status cancel_in_epoch_2(void *user, size_t batch, const pg_logs *own,
+                                   const pg_logs *running, pg_err *err)
+{
+    size_t *n = user;
+    (void)own;
+    (void)running;
+    (void)err;
+    *n += batch == 3;
+    cancelled = *n == 2;
+    return PG_OK;
+}
+
+/* The seconds of every epoch are those of training, not of the clock. */
+static void a_resumed_run_goes_on_with_its_page(void **state)
+{
+    size_t n = 0;
+    const pg_callback cb = {.user = &n, .batch_end = cancel_in_epoch_2};
+    pg_err err;
+    (void)state;
+    resumes = 1;
+    assert_fails(PG_E_CANCELLED, fit(4, &cb, &err), &err);
+    resumes = 2;
+    cancelled = 0;
+    assert_ok(fit(4, NULL, &err));
+    resumes = 0;
+    char *s = text_of(page);
+    assert_non_null(strstr(s, "4 of 4"));
+    for (int epoch = 1; epoch <= 4; epoch++) {
+        char title[32];
+        snprintf(title, sizeof title, "<title>epoch %d\n", epoch);
+        assert_int_equal(count(s, title), 4);
+        const char *at = s;
+        for (int chart = 0; chart < 4; chart++) /* the last one is the time's */
+            at = strstr(at + 1, title);
+        assert_true(strtod(strstr(at, "seconds ") + 8, NULL) < 60);
+    }
+    assert_non_null(strstr(s, "resumed"));
+    free(s);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 PG_TEST_MAIN(TEST(draws_a_chart_of_each_number),
              TEST(a_run_that_fails_leaves_the_page_of_its_last_epoch), TEST(replaces_reports_only),
-             TEST(a_folder_that_is_lost_ends_no_run_but_is_told))
+             TEST(a_folder_that_is_lost_ends_no_run_but_is_told),
+             TEST(a_resumed_run_goes_on_with_its_page))
