@@ -133,7 +133,7 @@ const char *cli_nearest(const char *name, const char *(*next)(const void *ctx, s
     size_t least = 3;
     for (size_t i = 0; (one = next(ctx, i)); i++) {
         const size_t d = distance(name, one);
-        if (d < least) {
+        if (d < least && 2 * d <= strlen(name)) {
             least = d;
             best = one;
         }
