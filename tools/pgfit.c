@@ -5,48 +5,81 @@
 
 #include "pgfit.h"
 
-static pg_status run(pg_err *err)
+typedef struct things {
+    pg_trainer *trainer;
+    pg_data *rows, *held_out;
+    pg_save_opts save;
+    size_t n_notes; /* shown so far */
+} things;
+
+static pg_status open_things(things *t, pg_err *err)
 {
-    pg_trainer *trainer = NULL;
-    pg_data *rows = NULL, *held_out = NULL;
-    fit_screen s;
-    const pg_callback cb = fit_screen_callback(&s);
-    const pg_save_opts save = {.force = fit_args.force, .full_model = fit_args.full_model};
-    size_t n_notes = 0;
-    fit_screen_open(&s);
-    pg_status st =
-        fit_args.output ? pg_trainer_check_output(NULL, fit_args.output, &save, err) : PG_OK;
+    const char *output = fit_args.output;
+    pg_status st = output ? pg_trainer_check_output(NULL, output, &t->save, err) : PG_OK;
     if (st == PG_OK)
-        st = pg_trainer_open(&trainer, &fit_args.train, err);
-    if (st == PG_OK && fit_args.output)
-        st = pg_trainer_check_output(trainer, fit_args.output, &save, err);
+        st = pg_trainer_open(&t->trainer, &fit_args.train, err);
+    if (st == PG_OK && output)
+        st = pg_trainer_check_output(t->trainer, output, &t->save, err);
     if (st == PG_OK)
-        fit_show_notes(trainer, &n_notes);
+        fit_show_notes(t->trainer, &t->n_notes);
     if (st == PG_OK && fit_args.data)
-        st = fit_open_data(&rows, fit_args.data, err);
+        st = fit_open_data(&t->rows, fit_args.data, err);
     if (st == PG_OK && fit_args.validation)
-        st = fit_open_data(&held_out, fit_args.validation, err);
-    fit_args.fit.validation = held_out;
+        st = fit_open_data(&t->held_out, fit_args.validation, err);
+    fit_args.fit.validation = t->held_out;
     fit_args.fit.cancel = cli_cancel();
-    if (st == PG_OK && fit_args.evaluate)
-        st = fit_evaluate(trainer, rows, err);
-    else if (st == PG_OK && fit_args.data && fit_args.dry_run)
-        st = fit_plan(trainer, rows, err);
-    else if (st == PG_OK && fit_args.data)
-        st = pg_fit(trainer, rows, &fit_args.fit, &cb, err);
-    if (st == PG_OK && fit_args.output && !fit_args.dry_run)
-        st = pg_trainer_save(trainer, fit_args.output, &save, err);
-    if (st == PG_OK && pg_trainer_saved(trainer) &&
-        strcmp(pg_trainer_saved(trainer), fit_args.output) == 0)
+    return st;
+}
+
+/* With the trainer as it is now: what the options want of it. */
+static pg_status use_trainer(things *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (fit_args.output)
+        st = pg_trainer_save(t->trainer, fit_args.output, &t->save, err);
+    if (st == PG_OK && pg_trainer_saved(t->trainer) &&
+        strcmp(pg_trainer_saved(t->trainer), fit_args.output) == 0)
         fit_print_saved(fit_args.output);
     if (st == PG_OK)
-        fit_show_notes(trainer, &n_notes);
-    if (st == PG_OK && fit_args.predict && !fit_args.dry_run)
-        st = fit_predict(trainer, err);
+        fit_show_notes(t->trainer, &t->n_notes);
+    if (st == PG_OK && fit_args.predict)
+        st = fit_predict(t->trainer, err);
+    return st;
+}
+
+/* Where only a checkpoint is missing, what was trained to its end is used all the same. */
+static pg_status train(things *t, pg_err *err)
+{
+    fit_screen s;
+    const pg_callback cb = fit_screen_callback(&s);
+    pg_status st = PG_OK;
+    fit_screen_open(&s);
+    if (fit_args.data)
+        st = pg_fit(t->trainer, t->rows, &fit_args.fit, &cb, err);
+    if (st == PG_OK || s.ended) {
+        const pg_status used = use_trainer(t, st == PG_OK ? err : NULL);
+        st = st == PG_OK ? used : st;
+    }
     fit_screen_close(&s);
-    pg_data_close(held_out);
-    pg_data_close(rows);
-    pg_trainer_close(trainer);
+    return st;
+}
+
+static pg_status run(pg_err *err)
+{
+    things t = {.save = {.force = fit_args.force, .full_model = fit_args.full_model}};
+    pg_status st = open_things(&t, err);
+    if (st == PG_OK && fit_args.evaluate) {
+        st = fit_evaluate(t.trainer, t.rows, err);
+        if (st == PG_OK && !fit_args.dry_run)
+            st = use_trainer(&t, err);
+    } else if (st == PG_OK && fit_args.dry_run) {
+        st = fit_args.data ? fit_plan(t.trainer, t.rows, err) : PG_OK;
+    } else if (st == PG_OK) {
+        st = train(&t, err);
+    }
+    pg_data_close(t.held_out);
+    pg_data_close(t.rows);
+    pg_trainer_close(t.trainer);
     return st;
 }
 

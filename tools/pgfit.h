@@ -41,7 +41,7 @@ pg_status fit_make_callbacks(pg_err *err);                     /* of the options
 void fit_name_option(pg_err *err); /* instead of the class that it became */
 int fit_is_of_callback(const char *option);
 int fit_is_by_epoch(const char *schedule); /* NULL: no */
-void fit_print_callbacks(FILE *f); /* the elements of a list */
+void fit_print_callbacks(FILE *f);         /* the elements of a list */
 /* A parameter of the first callback of a class; NULL: there is none. */
 const char *fit_callback_text(const char *class_name, const char *key);
 
@@ -75,6 +75,7 @@ typedef struct fit_screen {
     int live;                /* a terminal: one line is drawn again and again */
     int drawn;               /* and stands there now */
     int warned;              /* of a loss that is no number */
+    int ended;               /* the training came to its end */
     double *history;         /* of `watched`, per epoch */
     size_t n_history, first; /* epochs of it, the number of the first one */
     char **files;            /* checkpoints, in the order of writing */

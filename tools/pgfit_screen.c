@@ -265,7 +265,9 @@ static pg_status epoch_end(void *user, size_t epoch, const pg_logs *logs, pg_err
 
 static void train_end(void *user, const pg_fit_report *report)
 {
-    fit_print_end(user, report);
+    fit_screen *s = user;
+    s->ended = 1;
+    fit_print_end(s, report);
 }
 
 pg_callback fit_screen_callback(fit_screen *s)

@@ -241,7 +241,8 @@ typedef struct pg_callback {
                            pg_err *err);
     pg_status (*epoch_end)(void *user, size_t epoch, const pg_logs *logs, pg_err *err);
     pg_status (*event)(void *user, const pg_event *e, pg_err *err);
-    void (*train_end)(void *user, const pg_fit_report *report); /* where no error stopped it */
+    /* Where no error stopped it, also where pg_fit() then says that a file is missing. */
+    void (*train_end)(void *user, const pg_fit_report *report);
 } pg_callback;
 
 typedef struct pg_fit_opts {
@@ -313,7 +314,8 @@ PG_API PG_MUST_USE pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg
 /* Data are checked before the first step: shapes, numbers of rows, kinds of targets, classes and
  * ids (large arrays batch by batch), NaN in the first batch. The next batches are read by a thread
  * of their own; while this runs, data belongs to it (evaluating with it in a callback is PG_E_ARG).
- * Errors of the data, of a callback; PG_E_MISMATCH where data do not fit the model. */
+ * Errors of the data, of a callback; PG_E_MISMATCH where data do not fit the model; PG_E_IO, once
+ * all is trained, where a callback's file could not be written. */
 PG_API PG_MUST_USE pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
                                     const pg_callback *cb, pg_err *err);
 
