@@ -250,10 +250,10 @@ static int looks_ascending(const char *monitor)
 {
     static const char *const words[] = {"iou", "auc",  "precision", "recall",
                                         "f1",  "dice", "score",     "r2"};
+    int found = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcasestr(monitor, words[i]))
-            return 1;
-    return 0;
+        found |= strcasestr(monitor, words[i]) != NULL;
+    return found && !ends_with(monitor, "loss");
 }
 
 /* The file that was being written when the state was kept: it is there, whole, or it is not. */

@@ -252,7 +252,7 @@ static void what_cannot_be_is_an_error_at_once(void **state)
     assert_refused("ModelCheckpoint:monitor=@", PG_E_ARG, "no filepath");
 }
 
-static void auto_that_minimises_is_told(void **state)
+static void what_auto_knows_is_not_told(void **state)
 {
     course c = {.callbacks = {"ModelCheckpoint:filepath=@/{epoch}.h5,monitor=accuracy"},
                 .epochs = 2};
@@ -330,5 +330,5 @@ PG_TEST_MAIN(TEST(saves_after_every_epoch), TEST(the_last_file_is_the_trained_mo
              TEST(a_threshold_is_to_be_beaten), TEST(epochs_without_the_monitor_are_skipped),
              TEST(keep_counts_the_best_one_in), TEST(keep_one_keeps_the_best),
              TEST(only_own_files_are_removed), TEST(what_is_too_large_becomes_shards),
-             TEST(what_cannot_be_is_an_error_at_once), TEST(auto_that_minimises_is_told),
+             TEST(what_cannot_be_is_an_error_at_once), TEST(what_auto_knows_is_not_told),
              TEST(goes_on_as_if_never_interrupted))

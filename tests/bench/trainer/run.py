@@ -46,8 +46,8 @@ LOGS = {  # what is written when an epoch ends: options, with a folder for them
     'logs': ['--tensorboard', '%s/logs', '--csv', '%s/log.csv'],
     'histograms': ['--tensorboard', '%s/logs', '--csv', '%s/log.csv', '--histogram-freq', '1'],
 }
-EPOCH_STEPS, EPOCHS = 100, 3
-EVERY_EPOCH = {'epochs': [], 'epochs-checkpoint': ['--checkpoint', '%s/{epoch}.keras', '--keep', '2']}
+PASSES = 30  # over the 10 batches that there are: three epochs of 100 steps
+EVERY_EPOCH = {'epochs': [], 'epochs-checkpoint': ['--checkpoint', '%s/{epoch}.keras', '--save-freq', '100', '--keep', '2']}
 CONVOLUTIONS = ('lenet', 'vggsmall', 'unet', 'resnet18', 'vgg16')
 LOGGED = ('vggsmall',)
 BUSY = ('lenet', 'vggsmall', 'lstm2')
@@ -210,22 +210,24 @@ class Bench:
             self.add(**base, ms_gap=round(sorted(gaps)[len(gaps) // 2], 3))
 
     def epochs(self, n_round, model='vggsmall'):
-        """Epochs with and without what is done at their end, in turn."""
+        """100 steps with and without a checkpoint behind them, in turn."""
         for name in list(EVERY_EPOCH)[::-1 if n_round % 2 else 1]:
             if self.over() or model not in self.a.models or self.has(peer=name, model=model, round=n_round):
                 continue
             with tempfile.TemporaryDirectory(dir=self.a.work) as d:
-                extra = ['--epochs', str(EPOCHS), '--steps-per-epoch', str(self.a.steps or EPOCH_STEPS), '--json']
+                extra = ['--epochs', str(PASSES), '--json']
                 extra += [x.replace('%s', d) for x in EVERY_EPOCH[name]]
                 load = os.getloadavg()[0]
                 rc, lines, errors, _, rss, cpu = measure(self.own_command(model, self.a.tools, extra), {}, self.a.timeout)
                 ends = [t for t, x in lines if x.startswith('{"event": "epoch"')]
+                steps = json.loads(lines[0][1])['batches'] if lines else 0
                 base = {'peer': name, 'model': model, 'round': n_round, 'load': round(load, 1), 'when': round(time.time()),
                         'rss_mb': rss}
-                if rc or len(ends) != EPOCHS:
+                if rc or len(ends) != PASSES:
                     self.add(**base, error=errors.strip()[-300:] or 'exit %d' % rc)
                 else:  # to the end of the process: what is still being written counts
-                    self.add(**base, epoch_s=round((lines[-1][0] - ends[0]) / (EPOCHS - 1), 3), epoch_cpu_s=round(cpu / EPOCHS, 3))
+                    self.add(**base, epoch_s=round((lines[-1][0] - ends[0]) * 100 / steps / (PASSES - 1), 3),
+                             epoch_cpu_s=round(cpu * 100 / steps / PASSES, 3))
 
     def forecast(self, model):
         """What the dry run says that pgfit will take, in MB."""
