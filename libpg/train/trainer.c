@@ -275,6 +275,10 @@ static pg_status read_schedule(pg_trainer *t, const char *asked, const pg__json 
         PG_TRY(pg__schedule_parse(&t->schedule, asked, t->optimiser.lr, err));
     }
     PG_TRY(pg__optimiser_follow(&t->optimiser, t->schedule, err));
+    if (t->schedule && pg__era_of(t) <= PG__ERA_2_3)
+        PG_TRY(pg__strs_printf(&t->notes, err,
+                               "Keras %s has no %s: full models will tell the rate of the moment",
+                               t->rules->name, pg__schedule_name(t->schedule)));
 done:
     return st;
 }

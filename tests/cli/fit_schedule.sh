@@ -21,3 +21,8 @@ pgfit mlp.json --weights "$golden/init_weights.h5" --data digits.npz --val digit
     --optimizer sgd:learning_rate=0.05,momentum=0.9 --optimizer-rules legacy --epochs 40 --no-shuffle \
     --reduce-lr factor=0.5,patience=2,min_delta=0.001,cooldown=1,min_lr=0.0001 \
     --early-stop patience=5,min_delta=0.001,restore_best 2>&1 | grep -v -e '^epoch ' -e '^note' -e ' in [0-9.]* s, ' -e '^pgfit'
+# A run by a schedule goes on by it: five epochs and five more are ten.
+fit -q --epochs 10 --schedule cosine_decay:decay_steps=200 --deterministic --optimizer adam -o ten.h5
+fit -q --epochs 5 --schedule cosine_decay:decay_steps=200 --deterministic --optimizer adam --full-model -o five.h5
+pgfit -q five.h5 --data digits.npz --epochs 10 --initial-epoch 5 --no-shuffle --deterministic -o again.h5
+pgdiff -q ten.h5 again.h5 && echo equal

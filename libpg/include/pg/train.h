@@ -268,7 +268,12 @@ typedef struct pg_fit_opts {
     /* Keras' callbacks, run in this order, with Keras' parameters: "EarlyStopping:patience=3,
      * restore_best_weights", or {"class_name": "EarlyStopping", "config": {"patience": 3}}. An
      * unknown name or parameter, a monitor that no epoch has, a file that could not be written: an
-     * error before training. "Report:filename=run.html" is none of Keras': a page with the curves
+     * error before training. Keras' LearningRateScheduler is given a function, this one names: it
+     * counts epochs from the optimizer's own rate on by "schedule=epoch,rate=0.9" (lr rate^epoch),
+     * "schedule=step,rate=0.1,epochs=30", "schedule=cosine,epochs=90,min_lr=1e-5",
+     * "schedule=constant", all with warmup_epochs=N, or "schedule=table,file=rates.txt" with one
+     * rate a line. Every epoch's logs end with the learning rate (`lr`, Keras 3: `learning_rate`),
+     * where Keras has it behind some callbacks only. "Report:filename=run.html" is none of Keras': a page with the curves
      * for a browser. pg_callback_class() lists them all. */
     const char *const *callbacks;
     size_t n_callbacks;
