@@ -3,7 +3,7 @@
 
 A training run that is killed (kill -9) at N random moments, each time started again by the same command
 with --resume=auto and on another number of devices, ends with the same bytes as one that was left
-alone: final weights, every checkpoint, the table of its epochs. At every moment each checkpoint that has
+alone: final weights, every checkpoint, the table of its epochs, the events for TensorBoard. At every moment each checkpoint that has
 its name is whole: pgcheck loads it. Then the same with SIGINT, which saves where it stands and exits 130."""
 import argparse
 import pathlib
@@ -36,7 +36,8 @@ def expect(what, ok, text=''):
 def command(devices, *more):
     return [tools / 'pgfit', '--demo', 'digits', '--epochs', str(EPOCHS), '--batch-size', '32', '--seed', '3',
             '--deterministic', '--devices', devices, '--checkpoint', 'ckpt/{epoch:02d}.keras', '--csv', 'log.csv',
-            '--reduce-lr', 'monitor=val_loss,patience=1,factor=0.5', '-o', 'final.weights.h5', '--force', '-q',
+            '--reduce-lr', 'monitor=val_loss,patience=1,factor=0.5', '--tensorboard', 'logs', '--tensorboard-every', '7',
+            '--histogram-freq', '2', '-o', 'final.weights.h5', '--force', '-q',
             *more]
 
 
@@ -47,9 +48,21 @@ def whole(folder):
         expect(f'{p.name} is whole', r.returncode == 0, r.stderr)
 
 
+def events(folder):
+    """Records of the newest event file, without their times; older ones are of runs that were begun anew."""
+    data, out, at = max(folder.iterdir(), key=lambda p: p.stat().st_mtime_ns).read_bytes(), [], 0
+    while at < len(data):
+        n = int.from_bytes(data[at:at + 8], 'little')
+        expect('records are whole', at + 16 + n <= len(data))
+        out.append(data[at + 12 + 9:at + 12 + n])
+        at += 16 + n
+    return b'\n'.join(out)
+
+
 def result(folder):
     """Names and contents; .keras holds the time of its writing, so tensors stand for it."""
-    out = {'log': (folder / 'log.csv').read_bytes()}
+    out = {'log.csv': (folder / 'log.csv').read_bytes(),
+           **{f'events of {name}': events(folder / 'logs' / name) for name in ('train', 'validation')}}
     for p in [folder / 'final.weights.h5', *sorted((folder / 'ckpt').glob('[0-9]*.keras'))]:
         out[p.name] = p
     return out
@@ -58,8 +71,8 @@ def result(folder):
 def compare(what, got, want):
     expect(f'{what}: files', got.keys() == want.keys(), f'{sorted(got)} instead of {sorted(want)}')
     for name in got.keys() & want.keys():
-        if name == 'log':
-            expect(f'{what}: log.csv', got[name] == want[name], f'{got[name]}\n{want[name]}')
+        if isinstance(want[name], bytes):
+            expect(f'{what}: {name}', got[name] == want[name], f'{got[name][:2000]}\n{want[name][:2000]}')
             continue
         r = subprocess.run([tools / 'pgdiff', got[name], want[name]], capture_output=True, text=True)
         expect(f'{what}: {name}', r.returncode == 0, r.stdout + r.stderr)
@@ -96,7 +109,7 @@ with tempfile.TemporaryDirectory() as d:
     seconds = time.monotonic() - began
     expect('a run left alone', r.returncode == 0, r.stderr)
     want = result(alone)
-    expect('it wrote all its files', len(want) == 2 + EPOCHS, str(sorted(want)))
+    expect('it wrote all its files', len(want) == 4 + EPOCHS, str(sorted(want)))
     for how, n in ((signal.SIGKILL, options.kills), (signal.SIGINT, 3)):
         for trial in range(5):  # a run may be over before it was hit often enough
             folder = pathlib.Path(d) / f'{how.name}-{trial}'
