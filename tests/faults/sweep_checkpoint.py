@@ -4,9 +4,8 @@
 A checkpoint replaces the one before, in every format and as a folder of shards; every system call by which it
 does so is killed before, after and in the middle, and fails with ENOSPC (once, and from there on) and EIO.
 What has the checkpoint's name is the one before or the new one, whole, every time; the training goes on and
-exits 2 where the file in the end is not the new one. Then the links of names that change, a full disk, one
-that cannot be written, and a clock that is set back. Prints how many of how many passed; 77 (skipped) where
-programs may not be traced."""
+exits 2 where the file in the end is not the new one. Then names that change and their links, a full disk, and
+one that cannot be written. Prints how many of how many passed; 77 (skipped) where programs may not be traced."""
 import argparse
 import concurrent.futures
 import pathlib
