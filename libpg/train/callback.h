@@ -1,7 +1,8 @@
 /* callback.h - what happens around the steps of a run. A callback is a row of callbacks.def and a
  * file cb_NAME.c, which gives `const pg__cb_type pg__cb_NAME`. They run in the order in which they
- * were asked for, all before the program's own pg_callback; each has memory of its own (`self`,
- * zeroed), which is what a resumed run gets back. */
+ * were asked for, behind the program's own pg_callback, which only at the end of the training comes
+ * last. Each has memory of its own (`self`, zeroed), from which `keep` takes what a resumed run
+ * gets back. */
 #ifndef PG_TRAIN_CALLBACK_H
 #define PG_TRAIN_CALLBACK_H
 
@@ -35,6 +36,7 @@ typedef struct pg__fit {
     pg__writer
         *writer;       /* of all files of the run; jobs that are done are told of after each step */
     uint64_t n_copied; /* bytes of the largest snapshot that will be taken: open() raises it */
+    uint64_t n_held;   /* of those that are kept beside it: open() adds to it */
     const pg_callback *cb; /* the program's own, or NULL */
     struct pg__cb *calls;  /* the others, in their order */
     size_t n_calls;

@@ -32,7 +32,8 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     f->resume_file = path.s;
     path.s = NULL;
     f->resume = 2;
-    f->n_copied = pg__snapshot_bytes(f->t, 1);
+    const uint64_t n = pg__snapshot_bytes(f->t, 1);
+    f->n_copied = n > f->n_copied ? n : f->n_copied;
     f->resume_ends = delete_it;
 done:
     pg__str_fini(&path);

@@ -24,6 +24,22 @@ typedef struct csv {
     int needs_header;
 } csv;
 
+/* Only a table of epochs is written over: the name may have been meant for another option. */
+static pg_status check_file(const char *filename, pg_err *err)
+{
+    static const char start[] = "epoch", quoted[] = "\"epoch";
+    char head[sizeof quoted - 1] = {0};
+    FILE *file = fopen(filename, "re");
+    const size_t n = file ? fread(head, 1, sizeof head, file) : 0;
+    if (file)
+        fclose(file);
+    if (n == 0 || strncmp(head, start, sizeof start - 1) == 0 ||
+        strncmp(head, quoted, sizeof head) == 0)
+        return PG_OK;
+    return pg_fail(err, PG_E_ARG, "%s: is there, and is no table of epochs; choose another name",
+                   PG_SHOW(filename));
+}
+
 static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
 {
     csv *c = self;
@@ -42,6 +58,7 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
         strchr("\"\r\n", *separator))
         PG_FAIL(PG_E_ARG, "CSVLogger: separator \"%s\" is not one character", PG_SHOW(separator));
     memcpy(c->separator, separator, n + 1);
+    PG_TRY(check_file(filename, err));
     c->filename = pg__mem_strdup(filename);
     if (!c->filename)
         PG_TRY(pg__nomem(err));
@@ -175,7 +192,8 @@ static pg_status flush(csv *c, pg_err *err)
     PG_TRY(pg__append_open(&c->file, c->filename, PG__APPEND_OVER, err));
     rows = c->file.pending;
     c->file.pending = (pg__str){0};
-    PG_TRY(put_header(c, err));
+    if (strncmp(rows.s, "epoch", 5) != 0 && strncmp(rows.s, "\"epoch", 6) != 0)
+        PG_TRY(put_header(c, err));
     PG_TRY(pg__str_add(&c->file.pending, rows.s, rows.n, err));
     PG_TRY(pg__append_flush(&c->file, err));
 done:

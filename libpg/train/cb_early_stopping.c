@@ -1,6 +1,9 @@
 /* cb_early_stopping.c - Keras' EarlyStopping. Source: keras/src/callbacks.py (2.15.0) and
  * callbacks/early_stopping.py (3.6.0), which differ: Keras 3 knows which way its metrics go, and
- * restores the best weights at the end of every run, stopped or not. */
+ * restores the best weights at the end of every run, stopped or not.
+ *
+ * Weights are restored when all is over, by Keras 3's rule: where 2.15 does it at once, a
+ * checkpoint of the last epoch holds other weights than its name says. */
 #include <math.h>
 #include <string.h>
 
@@ -13,9 +16,10 @@ typedef struct stopper {
     pg__monitor monitor;
     double min_delta, baseline; /* baseline NAN: none */
     size_t patience, start_from_epoch;
-    int restores, at_end;
-    double best; /* from here on: state */
+    int restores, always; /* always: also where nothing stopped the run */
+    double best;          /* from here on: state */
     size_t best_epoch, wait;
+    int stopped;           /* by this one */
     pg__snapshot *weights; /* NULL: none yet */
 } stopper;
 
@@ -36,7 +40,7 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     int verbose = 0;
     pg_status st = PG_OK;
     e->baseline = NAN;
-    e->at_end = f->t->rules->keras3;
+    e->always = f->t->rules->keras3;
     PG_TRY(pg__monitor_open(&e->monitor, "EarlyStopping", f, s,
                             f->t->rules->keras3 ? pg__is_score : goes_up, err));
     PG_TRY(pg__settings_real(s, "min_delta", &e->min_delta, err));
@@ -45,9 +49,9 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     PG_TRY(pg__settings_flag(s, "restore_best_weights", &e->restores, err));
     PG_TRY(pg__settings_count(s, "start_from_epoch", &e->start_from_epoch, err));
     PG_TRY(pg__settings_flag(s, "verbose", &verbose, err)); /* it always speaks */
-    if (e->restores)
-        f->n_copied += pg__snapshot_bytes(f->t, 0);
     e->min_delta = fabs(e->min_delta);
+    if (e->restores)
+        f->n_held += pg__snapshot_bytes(f->t, 0);
     e->best = e->monitor.up ? -INFINITY : INFINITY;
 done:
     return st;
@@ -87,16 +91,11 @@ static int is_better(const stopper *e, double now, double than)
 
 static pg_status stop(stopper *e, pg__fit *f, pg_err *err)
 {
-    const int restores = e->weights != NULL;
-    pg_status st = PG_OK;
     f->stops = 1;
-    if (restores && !e->at_end)
-        PG_TRY(restore(e, f, err));
-    st = pg__fit_tell(f, PG_EVENT_STOP, NULL, err,
-                      "early stop (%zu epoch%s without improvement); best epoch %zu%s", e->wait,
-                      e->wait == 1 ? "" : "s", e->best_epoch + 1, restores ? " restored" : "");
-done:
-    return st;
+    e->stopped = 1;
+    return pg__fit_tell(f, PG_EVENT_STOP, NULL, err,
+                        "early stop (%zu epoch%s without improvement); best epoch %zu%s", e->wait,
+                        e->wait == 1 ? "" : "s", e->best_epoch + 1, e->weights ? " restored" : "");
 }
 
 static pg_status epoch_end(void *self, pg__fit *f, const pg_logs *logs, pg_err *err)
@@ -130,10 +129,10 @@ static pg_status train_end(void *self, pg__fit *f, pg_err *err)
     stopper *e = self;
     const size_t best = e->best_epoch;
     pg_status st = PG_OK;
-    if (!e->at_end || !e->weights)
+    if (!e->weights || !(e->always || e->stopped))
         return PG_OK;
     PG_TRY(restore(e, f, err));
-    if (!f->stops)
+    if (!e->stopped)
         st = pg__fit_tell(f, PG_EVENT_NOTE, NULL, err, "EarlyStopping: best epoch %zu restored",
                           best + 1);
 done:
@@ -164,6 +163,7 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
     pg__archive_real(a, &e->best);
     pg__archive_size(a, &e->best_epoch);
     pg__archive_size(a, &e->wait);
+    pg__archive_int(a, &e->stopped);
     keep_weights(e, f, a);
 }
 

@@ -499,6 +499,7 @@ static pg_status attempt(checkpoint *c, pg__fit *f, const pg_logs *logs, pg_err 
     if (c->pending) /* what it comes to decides about the next one */
         PG_TRY(pg__writer_wait(f->writer, err));
     const int known = pg__logs_get(logs, c->monitor, &value);
+    value = (double)(float)value; /* as Keras sees it */
     const int is_best = known && (c->wants_max ? value > c->best : value < c->best);
     if (c->best_only && !known)
         goto done;

@@ -180,11 +180,14 @@ static pg_status flush(board *b, log *l, int *renewed, pg_err *err)
 static pg_status give(board *b, log *l, pg__fit *f, pg_err *err)
 {
     int renewed;
+    const int failed = l->fails;
     l->fails = flush(b, l, &renewed, &l->why) != PG_OK;
     if (l->file.pending.n > MOST_PENDING) {
         l->file.pending.n = 0;
         l->lost = 1;
     }
+    if (l->fails && failed) /* told already */
+        return PG_OK;
     if (l->fails)
         return pg__fit_tell(f, PG_EVENT_WARNING, l->file.path, err,
                             "TensorBoard: %s; the end of the next epoch tries again", l->why.msg);
@@ -259,6 +262,12 @@ static pg_status resume(board *b, log *l, pg__fit *f, pg_err *err)
     return st;
 }
 
+static void begin_epoch(board *b, const pg__fit *f)
+{
+    b->steps_before = f->t->optimiser.iterations;
+    b->epoch_began = b->batch_began = pg__now();
+}
+
 static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
 {
     board *b = self;
@@ -273,17 +282,16 @@ static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
             PG_TRY(put_model(b, f->t, err));
         PG_TRY(create(b, &b->train, err));
     }
-    b->batch_began = b->flushed = pg__now();
+    b->flushed = pg__now();
+    begin_epoch(b, f); /* a resumed run may be within one */
 done:
     return st;
 }
 
 static pg_status epoch_begin(void *self, pg__fit *f, pg_err *err)
 {
-    board *b = self;
     (void)err;
-    b->steps_before = f->t->optimiser.iterations;
-    b->epoch_began = b->batch_began = pg__now();
+    begin_epoch(self, f);
     return PG_OK;
 }
 

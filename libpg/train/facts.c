@@ -121,7 +121,15 @@ static pg_status put_value(pg__str *out, const pg__json *v, pg_err *err)
         return pg__str_puts(out, PG_REAL(number), err);
     if (pg__json_type_of(v) == PG_J_BOOL)
         return pg__str_puts(out, pg__json_bool(v, 0) ? "true" : "false", err);
-    return pg__str_puts(out, "null", err);
+    if (pg__json_type_of(v) != PG_J_ARRAY)
+        return pg__str_puts(out, "null", err);
+    pg_status st = pg__str_puts(out, "[", err);
+    for (size_t i = 0; i < pg__json_len(v) && st == PG_OK; i++) {
+        st = pg__str_puts(out, i > 0 ? " " : "", err);
+        if (st == PG_OK)
+            st = put_value(out, pg__json_at(v, i), err);
+    }
+    return st == PG_OK ? pg__str_puts(out, "]", err) : st;
 }
 
 static pg_status put_callback(pg__str *out, const char *text, pg_err *err)

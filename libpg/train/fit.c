@@ -246,15 +246,17 @@ static pg_status end_resume(run *r, pg_err *err)
 {
     pg__fit *f = &r->fit;
     pg_status st = PG_OK;
-    if (f->resume_file && (r->resume.has_saved || r->resume.failed || f->resumed))
-        PG_TRY(pg__resume_save(&r->resume, 0, err));
     PG_TRY(pg__writer_wait(f->writer, err));
+    if (f->resume_ends) {
+        pg__resume_remove(&r->resume);
+        goto done;
+    }
+    if (f->resume_file && (r->resume.has_saved || r->resume.failed || f->resumed))
+        PG_TRY(pg__resume_save(&r->resume, 1, err));
     if (r->resume.failed && f->missing == PG_OK) {
         f->missing = PG_E_IO;
         f->why = r->resume.why;
     }
-    if (f->resume_ends)
-        pg__resume_remove(&r->resume);
 done:
     return st;
 }

@@ -140,7 +140,7 @@ static uint64_t copied(const run *r)
     const pg__fit *f = &r->fit;
     const int keeps = f->resume_every > 0 || f->n_copied > 0;
     const uint64_t whole = f->resume_file && keeps ? pg__snapshot_bytes(r->t, 1) : 0;
-    return whole > f->n_copied ? whole : f->n_copied;
+    return (whole > f->n_copied ? whole : f->n_copied) + f->n_held;
 }
 
 /* Finds the data and everything that is as large as a batch. */

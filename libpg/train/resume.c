@@ -20,9 +20,16 @@
 
 pg_status pg__resume_open(pg__resume *r, pg__fit *f, pg_err *err)
 {
+    pg_status st = PG_OK;
     r->fit = f;
     r->saved = pg__now();
-    return f->resume_file ? pg__facts_of(&r->facts, f, err) : PG_OK;
+    if (!f->resume_file)
+        return PG_OK;
+    if (f->resume == 0)
+        PG_TRY(pg__resume_file_check(f->resume_file, err));
+    PG_TRY(pg__facts_of(&r->facts, f, err));
+done:
+    return st;
 }
 
 void pg__resume_close(pg__resume *r)
@@ -63,6 +70,7 @@ static void keep_all(pg__resume *r, pg__archive *a)
 typedef struct saving {
     pg__resume *of;
     char *path;
+    int moved; /* what an earlier run left */
     pg__str state, facts, settings, rows;
     pg__snapshot *snapshot;
 } saving;
@@ -82,7 +90,7 @@ static void free_saving(void *ctx)
 static pg_status write_saving(void *ctx, pg_err *err)
 {
     static const char *const slot_names[PG_MAX_SLOTS] = {"slot0", "slot1", "slot2"};
-    const saving *s = ctx;
+    saving *s = ctx;
     pg__part parts[PG__RESUME_PARTS] = {{"settings", s->settings.s, s->settings.n},
                                         {"facts", s->facts.s, s->facts.n},
                                         {"state", s->state.s, s->state.n},
@@ -95,22 +103,35 @@ static pg_status write_saving(void *ctx, pg_err *err)
             parts[n].data = s->snapshot->slots[k];
             parts[n++].n_bytes = s->snapshot->n_bytes;
         }
-    return pg__resume_file_write(s->path, parts, n, err);
+    pg_status st = PG_OK;
+    if (!s->of->is_own)
+        PG_TRY(pg__resume_file_set_aside(s->path, &s->moved, err));
+    s->of->is_own = 1;
+    PG_TRY(pg__resume_file_write(s->path, parts, n, err));
+done:
+    return st;
 }
 
 /* A failure is told once, until it works again. */
-static pg_status tell_saved(void *ctx, pg_status st, const pg_err *why, pg_err *err)
+static pg_status tell_saved(void *ctx, pg_status result, const pg_err *why, pg_err *err)
 {
     saving *s = ctx;
     pg__resume *r = s->of;
     const int again = r->failed;
-    r->failed = st != PG_OK;
-    r->has_saved |= st == PG_OK;
-    if (st == PG_OK || again)
-        return PG_OK;
+    pg_status st = PG_OK;
+    r->failed = result != PG_OK;
+    r->has_saved |= result == PG_OK;
+    if (s->moved)
+        PG_TRY(pg__fit_tell(r->fit, PG_EVENT_NOTE, s->path, err,
+                            "%s of an earlier run is kept as %s.before", PG_SHOW(s->path),
+                            PG_SHOW(s->path)));
+    if (result == PG_OK || again)
+        goto done;
     r->why = *why;
-    return pg__fit_tell(r->fit, PG_EVENT_WARNING, s->path, err,
-                        "the state of the run could not be saved, training goes on: %s", why->msg);
+    PG_TRY(pg__fit_tell(r->fit, PG_EVENT_WARNING, s->path, err,
+                        "the state of the run could not be saved, training goes on: %s", why->msg));
+done:
+    return st;
 }
 
 static pg_status read_rows(pg__resume *r, pg__str *out, pg_err *err)
@@ -243,6 +264,8 @@ static pg_status restore(pg__resume *r, const pg__resume_file *file, const char 
     PG_TRY(restore_rows(t, file, err));
     t->version++;
 done:
+    if (st != PG_OK)
+        pg__states_free(t); /* their number of rows may be told already */
     return st;
 }
 
@@ -302,9 +325,11 @@ pg_status pg__resume_load(pg__resume *r, int *found, pg_err *err)
             st = pg__fit_tell(r->fit, PG_EVENT_WARNING, older.s, err,
                               "%s; going on from the one before, %s", first.msg, PG_SHOW(older.s));
     }
-    *found = st == PG_OK;
+    *found = r->is_own = st == PG_OK;
     if (st != PG_OK && err)
         *err = is_damage(second.code) || second.code == PG_OK ? first : second;
+    if (is_damage(st))
+        pg_err_hint(err, "--resume=never starts afresh");
 done:
     pg__str_fini(&older);
     return st;

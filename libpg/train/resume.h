@@ -13,6 +13,7 @@ typedef struct pg__resume {
     void *run;
     void (*keep)(void *run, pg__archive *a); /* where the run is: written or read */
     double saved;                            /* when, on pg__now()'s clock */
+    int is_own;                              /* the file is this run's */
     int has_saved, failed;
     pg_err why; /* of the last failure */
 } pg__resume;
@@ -29,10 +30,10 @@ pg_status pg__resume_save(pg__resume *r, int wait, pg_err *err);
 int pg__resume_is_due(const pg__resume *r);
 
 /* Restores the state from the file, from the one before where that is damaged (a note says so).
- * *found: 0 where there is none and none is needed. Nothing is changed where this fails. */
+ * *found: 0 where there is none and none is needed. Where this fails the run is over. */
 pg_status pg__resume_load(pg__resume *r, int *found, pg_err *err);
 
-/* Removes both files, if this run made or used them. */
+/* Removes both files. */
 void pg__resume_remove(const pg__resume *r);
 
 #endif

@@ -2,8 +2,10 @@
 #include "train/resume_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -54,20 +56,70 @@ done:
 }
 
 /* The file that is there gets a second name, so that at every moment one whole file has one of
- * both. Where a file cannot have two names it changes its name. */
+ * both. Where a file cannot have two names it changes its name; what a symbolic link leads to does
+ * not. */
 static pg_status keep_older(const char *path, pg_err *err)
 {
     pg__str older = {0};
+    struct stat sb;
     const pg_status st = pg__str_printf(&older, err, "%s.1", path);
     if (st != PG_OK)
         return st;
-    if (access(path, F_OK) == 0) {
+    if (lstat(path, &sb) == 0) {
         (void)unlink(older.s);
-        if (link(path, older.s) != 0)
+        if (linkat(AT_FDCWD, path, AT_FDCWD, older.s, AT_SYMLINK_FOLLOW) != 0 &&
+            S_ISREG(sb.st_mode))
             (void)rename(path, older.s);
     }
     pg__str_fini(&older);
     return PG_OK;
+}
+
+pg_status pg__resume_file_set_aside(const char *path, int *moved, pg_err *err)
+{
+    pg__str other = {0};
+    struct stat sb;
+    pg_status st = PG_OK;
+    *moved = 0;
+    PG_TRY(pg__str_printf(&other, err, "%s.before", path));
+    if (lstat(path, &sb) == 0 && S_ISLNK(sb.st_mode)) { /* it stays; what it leads to gets a name */
+        (void)unlink(other.s);
+        *moved = linkat(AT_FDCWD, path, AT_FDCWD, other.s, AT_SYMLINK_FOLLOW) == 0;
+    } else if (rename(path, other.s) == 0) {
+        *moved = 1;
+    } else if (errno != ENOENT) {
+        const int sys = errno;
+        PG_TRY(pg_fail_sys(err, PG_E_IO, sys, "%s: cannot be set aside", PG_SHOW(path)));
+    }
+    other.n = 0;
+    PG_TRY(pg__str_printf(&other, err, "%s.1", path));
+    (void)unlink(other.s);
+done:
+    pg__str_fini(&other);
+    return st;
+}
+
+pg_status pg__resume_file_check(const char *path, pg_err *err)
+{
+    char head[8];
+    struct stat sb;
+    FILE *f;
+    if (stat(path, &sb) != 0 && lstat(path, &sb) != 0)
+        return PG_OK;
+    if (S_ISLNK(sb.st_mode))
+        return pg_fail(err, PG_E_ARG, "%s: is a symbolic link to a missing file; remove it",
+                       PG_SHOW(path));
+    f = S_ISREG(sb.st_mode) ? fopen(path, "re") : NULL;
+    const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
+    if (f)
+        fclose(f);
+    if (n == 0 && S_ISREG(sb.st_mode)) /* empty, or not to be read: written anew */
+        return PG_OK;
+    if (n == sizeof head && memcmp(head, magic, n) == 0)
+        return PG_OK;
+    (void)pg_fail(err, PG_E_ARG, "%s: is there, and is no resume file of pgfit", PG_SHOW(path));
+    pg_err_hint(err, "another folder, or --resume=never");
+    return PG_E_ARG;
 }
 
 static pg_status make_folder_of(const char *path, pg_err *err)

@@ -25,6 +25,13 @@ typedef struct pg__part {
 /* Appears whole or not at all; what was there becomes path.1. Folders are made. PG_E_IO. */
 pg_status pg__resume_file_write(const char *path, const pg__part *parts, size_t n, pg_err *err);
 
+/* Moves what is there out of the way of another run: it becomes path.before, and path.1 goes, which
+ * is older. *moved: there was something. */
+pg_status pg__resume_file_set_aside(const char *path, int *moved, pg_err *err);
+
+/* PG_E_ARG: something else has that name. */
+pg_status pg__resume_file_check(const char *path, pg_err *err);
+
 typedef struct pg__resume_file {
     pg__io *io;
     struct {

@@ -108,8 +108,11 @@ static inline void go(course *c)
     size_t n = 0;
     for (; n < 3 && c->callbacks[n]; n++) {
         const char *dir = strstr(c->callbacks[n], "@");
-        snprintf(texts[n], sizeof texts[n], "%.*s%s%s", (int)(dir - c->callbacks[n]),
-                 c->callbacks[n], here, dir + 1);
+        if (dir)
+            snprintf(texts[n], sizeof texts[n], "%.*s%s%s", (int)(dir - c->callbacks[n]),
+                     c->callbacks[n], here, dir + 1);
+        else
+            snprintf(texts[n], sizeof texts[n], "%s", c->callbacks[n]);
         callbacks[n] = texts[n];
     }
     c->t = opened(golden("model.json"), c->optimizer ? c->optimizer : "sgd:learning_rate=0.3");

@@ -59,7 +59,7 @@ static void rows_are_as_Keras_writes_them(void **state)
 {
     bench b;
     (void)state;
-    write_file("old\n");
+    write_file("epochs of old\n");
     bench_trainer(&b, NULL, NULL);
     bench_begin(&b, TYPE, with(""));
     bench_epoch(&b, 0, 0.3);
@@ -194,6 +194,35 @@ static void a_file_that_is_removed_is_begun_anew(void **state)
     bench_close(&b);
 }
 
+/* Within the first epoch: the header is pending still. */
+static void a_file_that_is_removed_at_once_has_one_header(void **state)
+{
+    bench b;
+    (void)state;
+    bench_trainer(&b, NULL, NULL);
+    bench_begin(&b, TYPE, with(""));
+    assert_int_equal(unlink(path), 0);
+    bench_epoch(&b, 0, 2);
+    assert_file(HEADER "0,0.5,1.0,0.1,2.0,2.0\r\n");
+    bench_close(&b);
+}
+
+static void only_a_table_of_epochs_is_written_over(void **state)
+{
+    bench b;
+    pg_err err;
+    (void)state;
+    bench_trainer(&b, NULL, NULL);
+    write_file("x0,x1,y\n1,2,3\n");
+    assert_fails(PG_E_ARG, bench_open(&b, TYPE, with(""), &err), &err);
+    assert_non_null(strstr(err.msg, "no table of epochs"));
+    bench_close_callback(&b);
+    assert_file("x0,x1,y\n1,2,3\n");
+    write_file(HEADER);
+    assert_ok(bench_open(&b, TYPE, with(""), &err));
+    bench_close(&b);
+}
+
 static void what_is_wrong_is_named(void **state)
 {
     bench b;
@@ -218,4 +247,6 @@ PG_TEST_MAIN(IN_FOLDER(rows_are_as_Keras_writes_them), IN_FOLDER(the_rate_is_a_c
              IN_FOLDER(append_goes_on_without_a_header),
              IN_FOLDER(a_resumed_run_cuts_the_file_back), IN_FOLDER(a_resumed_run_may_find_no_file),
              IN_FOLDER(what_cannot_be_written_waits),
+             IN_FOLDER(a_file_that_is_removed_at_once_has_one_header),
+             IN_FOLDER(only_a_table_of_epochs_is_written_over),
              IN_FOLDER(a_file_that_is_removed_is_begun_anew), IN_FOLDER(what_is_wrong_is_named))

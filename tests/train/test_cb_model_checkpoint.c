@@ -40,6 +40,23 @@ static void the_last_file_is_the_trained_model(void **state)
     end(&c);
 }
 
+/* Keras 2.15 restores before the file is written. */
+static void a_restored_best_is_not_in_the_last_epochs_file(void **state)
+{
+    course c = {.callbacks = {"EarlyStopping:monitor=loss,mode=max,patience=1,restore_best_weights",
+                              "ModelCheckpoint:filepath=@/{epoch}.h5,save_weights_only"},
+                .epochs = 5};
+    char command[400];
+    (void)state;
+    go(&c);
+    assert_done(&c);
+    assert_ok(pg_trainer_save(c.t, in_dir("end.h5").s, NULL, &c.err));
+    snprintf(command, sizeof command,
+             "cd '%s' && cmp 1.h5 end.h5 && test -e 2.h5 && ! cmp -s 1.h5 2.h5", here);
+    assert_int_equal(system(command), 0);
+    end(&c);
+}
+
 static void names_hold_the_logs(void **state)
 {
     course c = {.callbacks = {"ModelCheckpoint:filepath=@/{epoch}-{val_loss:.4f}-{lr}.h5"},
@@ -324,11 +341,11 @@ static void goes_on_as_if_never_interrupted(void **state)
 }
 
 PG_TEST_MAIN(TEST(saves_after_every_epoch), TEST(the_last_file_is_the_trained_model),
-             TEST(names_hold_the_logs), TEST(a_name_without_keys_is_one_file_and_no_links),
-             TEST(period_counts_epochs), TEST(save_freq_counts_batches_across_epochs),
-             TEST(keeps_only_improvements), TEST(max_of_what_falls_is_the_first),
-             TEST(a_threshold_is_to_be_beaten), TEST(epochs_without_the_monitor_are_skipped),
-             TEST(keep_counts_the_best_one_in), TEST(keep_one_keeps_the_best),
-             TEST(only_own_files_are_removed), TEST(what_is_too_large_becomes_shards),
-             TEST(what_cannot_be_is_an_error_at_once), TEST(what_auto_knows_is_not_told),
-             TEST(goes_on_as_if_never_interrupted))
+             TEST(a_restored_best_is_not_in_the_last_epochs_file), TEST(names_hold_the_logs),
+             TEST(a_name_without_keys_is_one_file_and_no_links), TEST(period_counts_epochs),
+             TEST(save_freq_counts_batches_across_epochs), TEST(keeps_only_improvements),
+             TEST(max_of_what_falls_is_the_first), TEST(a_threshold_is_to_be_beaten),
+             TEST(epochs_without_the_monitor_are_skipped), TEST(keep_counts_the_best_one_in),
+             TEST(keep_one_keeps_the_best), TEST(only_own_files_are_removed),
+             TEST(what_is_too_large_becomes_shards), TEST(what_cannot_be_is_an_error_at_once),
+             TEST(what_auto_knows_is_not_told), TEST(goes_on_as_if_never_interrupted))

@@ -35,8 +35,10 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    char sub[64];
+    char sub[64], before[80];
     (void)state;
+    snprintf(before, sizeof before, "%s.before", file);
+    unlink(before);
     unlink(file);
     unlink(older);
     snprintf(sub, sizeof sub, "%s/sub", folder);
@@ -186,17 +188,16 @@ static void rows_of_stateful_layers_go_on(void **state)
     ends_bitwise(&r, (const size_t[]){1, 2, 4}, 3);
 }
 
-/* Leaves a file that was made after that many batches, and one of one batch before. */
+/* Leaves a file that was made after that many batches, and the one of the batch before. */
 static void leave_files(size_t after)
 {
     pg_err err = {0};
     a_run r = digits();
     unlink(file);
     unlink(older);
-    for (size_t i = 0; i < 2; i++) {
-        r.stop_after = after - 1 + i;
-        assert_int_equal(run(&r, NULL, NULL, &err), PG_E_CANCELLED);
-    }
+    r.stop_after = after;
+    r.fit.resume_every = 1e-9;
+    assert_int_equal(run(&r, NULL, NULL, &err), PG_E_CANCELLED);
     assert_int_equal(access(older, F_OK), 0);
 }
 
@@ -351,19 +352,84 @@ static void the_settings_come_back(void **state)
     pg_err err = {0};
     a_run r = digits();
     (void)state;
+    unlink(file);
     r.settings = "{\"epochs\": 3}";
     r.stop_after = 2;
+    r.fit.resume_every = 1e-9;
     assert_int_equal(run(&r, NULL, NULL, &err), PG_E_CANCELLED);
     assert_ok(pg_resume_settings(&text, file, &err));
     assert_string_equal(text, r.settings);
     pg_text_free(text);
     text = NULL;
-    assert_int_equal(run(&r, NULL, NULL, &err), PG_E_CANCELLED);
     spoil(file, -1);
     assert_ok(pg_resume_settings(&text, file, &err)); /* of the one before */
     pg_text_free(text);
     spoil(older, -1);
     assert_fails(PG_E_FORMAT, pg_resume_settings(&text, file, &err), &err);
+}
+
+static void what_an_earlier_run_left_stays(void **state)
+{
+    char before[80];
+    char *text = NULL;
+    pg_err err = {0};
+    a_run r = digits();
+    (void)state;
+    snprintf(before, sizeof before, "%s.before", file);
+    leave_files(5);
+    r.settings = "another";
+    r.fit.resume_every = 1e-9; /* saves again and again */
+    r.fit.epochs = 1;
+    r.listens = PG_EVENT_NOTE;
+    assert_ok(run(&r, NULL, NULL, &err));
+    assert_non_null(strstr(r.event, before));
+    assert_ok(pg_resume_settings(&text, older, &err));
+    assert_string_equal(text, "another");
+    pg_text_free(text);
+    assert_int_equal(rename(before, file), 0);
+    a_run first = digits();
+    first.fit.resume = 1;
+    assert_ok(run(&first, NULL, NULL, &err));
+    assert_int_equal(first.n_batches, 39 - 5);
+}
+
+static void what_is_no_such_file_is_left_alone(void **state)
+{
+    pg_err err = {0};
+    a_run r = digits();
+    FILE *f = fopen(file, "w");
+    (void)state;
+    assert_non_null(f);
+    fputs("somebody's notes", f);
+    fclose(f);
+    assert_fails(PG_E_ARG, run(&r, NULL, NULL, &err), &err);
+    assert_non_null(strstr(err.msg, "is no resume file"));
+    assert_int_equal(r.n_batches, 0);
+    unlink(file);
+}
+
+static void a_link_to_the_file_keeps_the_one_before(void **state)
+{
+    char there[64];
+    pg_err err = {0};
+    a_run r = digits();
+    (void)state;
+    leave_files(5);
+    snprintf(there, sizeof there, "%s/there.pg", folder);
+    assert_int_equal(rename(file, there), 0);
+    assert_int_equal(symlink(there, file), 0);
+    r.fit.resume_every = 1e-9;
+    r.fit.epochs = 1;
+    assert_ok(run(&r, NULL, NULL, &err));
+    spoil(there, -1); /* the other is whole */
+    r.fit.resume = 1;
+    r.fit.epochs = 2;
+    assert_ok(run(&r, NULL, NULL, &err));
+    assert_true(r.n_batches >= 13);
+    unlink(there);
+    r.fit.resume = 0;
+    assert_fails(PG_E_ARG, run(&r, NULL, NULL, &err), &err); /* it leads nowhere now */
+    unlink(file);
 }
 
 static void a_file_that_cannot_be_written_is_missed_at_the_end(void **state)
@@ -389,4 +455,7 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder, cmocka_unit_test(a_cut_anywhere_ch
                   cmocka_unit_test(without_a_file_it_begins_or_says_so),
                   cmocka_unit_test(a_run_that_backs_up_goes_on_by_itself),
                   cmocka_unit_test(the_settings_come_back),
+                  cmocka_unit_test(what_an_earlier_run_left_stays),
+                  cmocka_unit_test(what_is_no_such_file_is_left_alone),
+                  cmocka_unit_test(a_link_to_the_file_keeps_the_one_before),
                   cmocka_unit_test(a_file_that_cannot_be_written_is_missed_at_the_end))
