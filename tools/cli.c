@@ -336,6 +336,7 @@ static void start(const cli_tool *t)
     memset(&sa, 0, sizeof sa);
     sigemptyset(&sa.sa_mask);
     sa.sa_handler = on_signal;
+    sa.sa_flags = SA_RESTART; /* a line that is being printed is printed whole */
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(signals[i], &sa, NULL);

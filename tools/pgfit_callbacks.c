@@ -195,23 +195,61 @@ static pg_status put(const char *class_name, const char *config, int instead, pg
     return PG_OK;
 }
 
-/* The options of the class that begins at part *i, which moves behind them. */
+/* The first of the class that a file asks for, or NULL. */
+static const struct callback *from_file(const char *class_name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i].class_name, class_name) == 0)
+            return &list[i];
+    return NULL;
+}
+
+/* What a file's config says and the options from `first` on do not. */
+static void add_others(text *t, const char *config, const struct part *first)
+{
+    pg_config *tree = NULL;
+    if (pg_config_parse(&tree, config, strlen(config), "callbacks", NULL) != PG_OK)
+        return; /* it was read before */
+    for (size_t k = 0; k < tree->n; k++) {
+        const pg_config *m = &tree->items[k];
+        const struct part *p = first;
+        while (p < parts + N_PARTS && p->class_name == first->class_name &&
+               !(is_wanted(p) && p->key && strcmp(p->key, m->key) == 0))
+            p++;
+        if (p < parts + N_PARTS && p->class_name == first->class_name)
+            continue;
+        add_key(t, m->key);
+        if (m->type == PG_CONFIG_TEXT)
+            json_string(m->text);
+        else
+            fputs(m->text, t->f);
+    }
+    pg_config_close(tree);
+}
+
+/* The options of the class that begins at part *i, which moves behind them. Without the one that
+ * asks for it, they change what a file asks for. */
 static pg_status make_one(size_t *i, pg_err *err)
 {
-    const struct part *main = &parts[*i];
+    const struct part *main = &parts[*i], *wanted = NULL;
+    const struct callback *old = is_wanted(main) ? NULL : from_file(main->class_name);
     text t;
-    if (!is_wanted(main)) {
-        for (; *i < N_PARTS && parts[*i].class_name == main->class_name; ++*i)
-            if (is_wanted(&parts[*i]))
-                return pg_fail(err, PG_E_ARG, "--%s belongs to --%s, which is not given",
-                               parts[*i].option, main->option);
-        return PG_OK;
-    }
-    fputs("{", begin(&t));
+    FILE *f;
     for (; *i < N_PARTS && parts[*i].class_name == main->class_name; ++*i)
-        if (is_wanted(&parts[*i]))
-            add_part(&t, &parts[*i]);
-    fputs("}", t.f);
+        wanted = !wanted && is_wanted(&parts[*i]) ? &parts[*i] : wanted;
+    if (!wanted)
+        return PG_OK;
+    if (!is_wanted(main) && !old)
+        return pg_fail(err, PG_E_ARG, "--%s belongs to --%s, which is not given", wanted->option,
+                       main->option);
+    f = begin(&t);
+    fputs("{", f);
+    if (old)
+        add_others(&t, old->config, main);
+    for (const struct part *p = main; p < &parts[*i]; p++)
+        if (is_wanted(p))
+            add_part(&t, p);
+    fputs("}", f);
     return put(main->class_name, end(&t), 1, err);
 }
 

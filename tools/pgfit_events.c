@@ -122,8 +122,9 @@ static void drop_removed(fit_screen *s)
 static void print_how(const char *file)
 {
     const size_t n = strlen(file);
+    const char *only = fit_callback_text("ModelCheckpoint", "save_weights_only");
     const int weights = (n > 11 && strcmp(file + n - 11, ".weights.h5") == 0) ||
-                        fit_callback_text("ModelCheckpoint", "save_weights_only");
+                        (only && strcmp(only, "true") == 0);
     if (n > 7 && strcmp(file + n - 7, ".shards") == 0)
         cli_printf(stdout, "put it together:  pgjoin %s model.h5", cli_quote(file).s);
     else

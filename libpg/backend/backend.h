@@ -40,6 +40,7 @@ typedef struct pg__backend {
     pg_status (*open)(pg__dev **out, size_t ordinal, const pg__dev_opts *o, pg_err *err);
     void (*close)(pg__dev *d);
     pg_status (*memory)(pg__dev *d, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err);
+    const char *(*kind)(pg__dev *d); /* what its last bits depend on: "avx512" */
 
     /* Is the instruction covered? If not, why[] says what is missing. */
     int (*supports)(pg__dev *d, const pg__tape *t, const pg__inst *i, char why[128]);

@@ -54,6 +54,11 @@ static pg_status open_dev(pg__dev **out, const pg__dev_opts *o, int f64, pg_err 
         *out = d;
     return st;
 }
+static const char *host_kind(pg__dev *d)
+{
+    return d->f64 ? "plain" : pg__isa_name(d->isa);
+}
+
 static pg_status open_cpu(pg__dev **out, size_t ordinal, const pg__dev_opts *o, pg_err *err)
 {
     (void)ordinal;
@@ -293,15 +298,15 @@ static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_
     return PG_OK;
 }
 
-#define HOST_BACKEND(word, bytes, open_fn)                                                     \
-    {                                                                                          \
-        .abi = PG_BACKEND_ABI, .size = sizeof(pg__backend), .name = word, .real_bytes = bytes, \
-        .host_memory = 1, .count = host_count, .open = open_fn, .close = host_close,           \
-        .memory = host_memory, .supports = host_supports, .prepare = host_prepare,             \
-        .release = host_release, .share = host_share, .run = host_run, .alloc = host_alloc,    \
-        .free = host_free, .put = host_copy, .get = host_copy, .update = host_update,          \
-        .regularise = host_regularise, .squares = host_squares, .clip = host_clip,             \
-        .blend = host_blend, .accumulate = host_accumulate,                                    \
+#define HOST_BACKEND(word, bytes, open_fn)                                                      \
+    {                                                                                           \
+        .abi = PG_BACKEND_ABI, .size = sizeof(pg__backend), .name = word, .real_bytes = bytes,  \
+        .host_memory = 1, .count = host_count, .open = open_fn, .close = host_close,            \
+        .memory = host_memory, .kind = host_kind, .supports = host_supports,                    \
+        .prepare = host_prepare, .release = host_release, .share = host_share, .run = host_run, \
+        .alloc = host_alloc, .free = host_free, .put = host_copy, .get = host_copy,             \
+        .update = host_update, .regularise = host_regularise, .squares = host_squares,          \
+        .clip = host_clip, .blend = host_blend, .accumulate = host_accumulate,                  \
     }
 
 const pg__backend pg__backend_cpu = HOST_BACKEND("cpu", sizeof(float), open_cpu);

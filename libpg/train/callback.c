@@ -190,7 +190,9 @@ pg_status pg__fit_check_monitor(const pg__fit *f, const char *what, const char *
         if (strcmp(f->names[i], monitor) == 0)
             return PG_OK;
     const char *near = pg__nearest(monitor, f->names, f->n_names);
-    const int lacks_val = !near && strncmp(monitor, "val_", 4) == 0;
+    int lacks_val = !near && strncmp(monitor, "val_", 4) == 0;
+    for (size_t i = 0; i < f->n_names; i++)
+        lacks_val &= strncmp(f->names[i], "val_", 4) != 0;
     (void)pg_fail(err, PG_E_ARG, "%s: nothing is called \"%s\"%s%s%s%s", what, PG_SHOW(monitor),
                   near ? "; did you mean " : "", near ? near : "", near ? "?" : "",
                   lacks_val ? " without validation data" : "");

@@ -104,17 +104,20 @@ done:
 
 /* ---- callbacks ---- */
 
-/* Where something is written, and what is printed. */
+/* Where something is written, how many stay, and what is printed. */
 static int may_differ(const char *key)
 {
-    static const char *const keys[] = {"filepath", "filename",   "file",
-                                       "log_dir",  "backup_dir", "verbose"};
+    static const char *const keys[] = {"filepath",   "filename", "file", "log_dir",
+                                       "backup_dir", "verbose",  "keep", "verify"};
     return PG_IS_ANY(key, keys);
 }
 
 static pg_status put_value(pg__str *out, const pg__json *v, pg_err *err)
 {
     double number = 0;
+    int64_t whole = 0;
+    if (pg__json_int(v, &whole))
+        return pg__str_printf(out, err, "%lld", (long long)whole);
     if (pg__json_str(v))
         return pg__str_puts(out, pg__json_str(v), err);
     if (pg__json_num(v, &number))
@@ -145,7 +148,7 @@ static pg_status put_callback(pg__str *out, const char *text, pg_err *err)
         PG_TRY(pg__str_printf(&value, err, "%s%s=", value.n ? "," : "", it.key));
         PG_TRY(put_value(&value, it.value, err));
     }
-    PG_TRY(put(out, s.name.s, value.n ? value.s : "", value.n, err));
+    PG_TRY(put_text(out, s.name.s, value.n ? value.s : "(defaults)", err));
 done:
     pg__str_fini(&value);
     pg__settings_fini(&s);

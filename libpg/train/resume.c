@@ -35,6 +35,7 @@ done:
 void pg__resume_close(pg__resume *r)
 {
     pg__str_fini(&r->facts);
+    pg__mem_free(r->kind);
 }
 
 int pg__resume_is_due(const pg__resume *r)
@@ -54,8 +55,19 @@ static void keep_optimiser(pg_trainer *t, pg__archive *a)
     pg__archive_u64(a, &t->n_moves);
 }
 
+static void keep_kind(pg__resume *r, pg__archive *a)
+{
+    const pg_trainer *t = r->fit->t;
+    pg__mem_free(r->kind);
+    r->kind = pg__mem_strdup(t->backend->kind(t->dev));
+    if (!r->kind)
+        a->st = PG_E_NOMEM;
+    pg__archive_text(a, &r->kind);
+}
+
 static void keep_all(pg__resume *r, pg__archive *a)
 {
+    keep_kind(r, a);
     r->keep(r->run, a);
     keep_optimiser(r->fit->t, a);
     pg__archive_u64(a, &r->fit->t->state_rows);
@@ -304,6 +316,19 @@ static int is_damage(pg_status st)
     return st == PG_E_FORMAT || st == PG_E_IO || st == PG_E_UNSUPPORTED;
 }
 
+/* Deterministic runs are so on processors that compute alike. */
+static pg_status tell_kind(const pg__resume *r, pg_err *err)
+{
+    const pg_trainer *t = r->fit->t;
+    const char *now = t->backend->kind(t->dev);
+    if (t->cut.n_lanes == 0 || !r->kind || strcmp(now, r->kind) == 0)
+        return PG_OK;
+    return pg__fit_tell(r->fit, PG_EVENT_NOTE, NULL, err,
+                        "computed with %s so far, with %s from here on: the last bits differ from "
+                        "those of a run in one piece",
+                        PG_SHOW(r->kind), now);
+}
+
 pg_status pg__resume_load(pg__resume *r, int *found, pg_err *err)
 {
     const char *path = r->fit->resume_file;
@@ -330,6 +355,8 @@ pg_status pg__resume_load(pg__resume *r, int *found, pg_err *err)
         *err = is_damage(second.code) || second.code == PG_OK ? first : second;
     if (is_damage(st))
         pg_err_hint(err, "--resume=never starts afresh");
+    if (st == PG_OK)
+        PG_TRY(tell_kind(r, err));
 done:
     pg__str_fini(&older);
     return st;

@@ -309,6 +309,28 @@ static void what_callbacks_remember_is_told(void **state)
         strstr(r.event, " (epoch 1), patience 0 of 7; learning rate's patience 0 of 4"));
 }
 
+static void another_instruction_set_is_told(void **state)
+{
+    pg_err err = {0};
+    a_run r = digits();
+    (void)state;
+    unlink(file);
+    r.stop_after = 2;
+    assert_int_equal(setenv("PG_ISA", "base", 1), 0);
+    assert_int_equal(run(&r, NULL, NULL, &err), PG_E_CANCELLED);
+    r.stop_after = 0;
+    r.fit.resume = 1;
+    r.fit.epochs = 1;
+    r.listens = PG_EVENT_NOTE;
+    assert_ok(run(&r, NULL, NULL, &err)); /* the same: nothing is told */
+    assert_string_equal(r.event, "");
+    assert_int_equal(unsetenv("PG_ISA"), 0);
+    r.fit.epochs = 2;
+    assert_ok(run(&r, NULL, NULL, &err));
+    if (strcmp(r.event, "") != 0) /* there is no other on this machine */
+        assert_ptr_equal(strstr(r.event, "computed with base so far, with avx"), r.event);
+}
+
 static void without_a_file_it_begins_or_says_so(void **state)
 {
     pg_err err = {0};
@@ -452,6 +474,7 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder, cmocka_unit_test(a_cut_anywhere_ch
                   cmocka_unit_test(another_run_is_refused_by_name),
                   cmocka_unit_test(a_finished_run_has_nothing_to_do),
                   cmocka_unit_test(what_callbacks_remember_is_told),
+                  cmocka_unit_test(another_instruction_set_is_told),
                   cmocka_unit_test(without_a_file_it_begins_or_says_so),
                   cmocka_unit_test(a_run_that_backs_up_goes_on_by_itself),
                   cmocka_unit_test(the_settings_come_back),
