@@ -30,9 +30,9 @@ pgfit --resume=r/resume.pg --epochs 3 | sed 's/ [0-9.]*s$//; s/ in [0-9.]* s, .*
 fit --epochs 3 -q -o straight.h5
 pgfit -q --resume=r/resume.pg --epochs 3 -o resumed.h5
 pgdiff straight.h5 resumed.h5
-pgfit -q --resume=r/resume.pg --epochs 4 --keep 1
+pgfit -q --resume=r/resume.pg --epochs 4 --keep 1 -o four.h5
 ls r
-pgfit --resume=r/resume.pg --epochs 5 --monitor loss || echo "exit $?"
+pgfit --resume=r/resume.pg --epochs 5 --monitor loss -o five.h5 || echo "exit $?"
 echo '$ mistakes'
 try() { pgfit mlp.json --data digits.npz --val digits.npz --loss mse --metrics accuracy "$@" 2>&1 || echo "exit $?"; }
 try --checkpoint 'c/{epoch}-{val_acc:.3f}.h5'
