@@ -91,8 +91,8 @@ static void add_value(text *t, const char *s)
 {
     if (strcasecmp(s, "true") == 0 || strcasecmp(s, "false") == 0)
         fputs(strcasecmp(s, "true") == 0 ? "true" : "false", t->f);
-    else if (fit_is_number(s))
-        fputs(s, t->f);
+    else if (fit_is_number(s) || (*s == '.' && !strchr(s + 1, '.') && fit_is_number(s + 1)))
+        fprintf(t->f, *s == '.' ? "0%s" : "%s", s);
     else
         json_string(s);
 }

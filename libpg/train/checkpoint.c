@@ -92,8 +92,7 @@ static pg_status move_link(const char *folder, const char *link, const char *tar
         goto done;
     if ((unlink(fresh.s) && errno != ENOENT) || symlink(target, fresh.s) ||
         rename(fresh.s, path.s)) {
-        st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be made a link to %s", PG_SHOW(path.s),
-                         PG_SHOW(target));
+        st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be made a link", PG_SHOW(path.s));
         (void)unlink(fresh.s);
     }
 done:
