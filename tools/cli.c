@@ -92,56 +92,10 @@ int cli_takes_list(const cli_opt *o)
     return n >= 4 && strcmp(o->arg + n - 4, ",...") == 0;
 }
 
-static size_t least3(size_t a, size_t b, size_t c)
-{
-    a = a < b ? a : b;
-    return a < c ? a : c;
-}
-
-/* Letters to insert, drop or replace until a is b (Levenshtein); long words are far from all. */
-static size_t distance(const char *a, const char *b)
-{
-    enum { MAX = 40 };
-    size_t row[MAX + 1];
-    const size_t na = strlen(a), nb = strlen(b);
-    if (na > MAX || nb > MAX)
-        return MAX;
-    for (size_t j = 0; j <= nb; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= na; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= nb; j++) {
-            const size_t old = row[j];
-            row[j] = least3(row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
-            diagonal = old;
-        }
-    }
-    return row[nb];
-}
-
 static void leave_for_usage(void)
 {
     fprintf(stderr, "try: %s --help\n", this_tool->name);
     exit(CLI_TROUBLE);
-}
-
-const char *cli_nearest(const char *name, const char *(*next)(const void *ctx, size_t i),
-                        const void *ctx)
-{
-    const char *best = NULL, *one;
-    size_t least = 3;
-    for (size_t i = 0; (one = next(ctx, i)); i++) {
-        const size_t d = distance(name, one);
-        if (d < least && 2 * d <= strlen(name)) {
-            least = d;
-            best = one;
-        }
-    }
-    for (size_t i = 0; !best && name[0] && (one = next(ctx, i)); i++)
-        if (strncmp(name, one, strlen(name)) == 0)
-            best = one;
-    return best;
 }
 
 static const char *option_name(const void *tool, size_t i)
@@ -152,7 +106,7 @@ static const char *option_name(const void *tool, size_t i)
 
 static void unknown_option(const char *name)
 {
-    const char *best = cli_nearest(name, option_name, this_tool);
+    const char *best = pg_nearest(name, option_name, this_tool);
     cli_complain(NULL, NULL, "unknown option --%s%s%s%s", cli_name(name).s,
                  best ? "; did you mean --" : "", best ? best : "", best ? "?" : "");
     if (best)

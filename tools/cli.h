@@ -83,11 +83,6 @@ int cli_given(const char *name);
 typedef struct cli_buf cli_buf;
 int cli_set(const cli_opt *o, const char *value, cli_buf *why);
 
-/* The name that was probably meant among those that next(ctx, i) gives, NULL behind the last; NULL:
- * none is near. */
-const char *cli_nearest(const char *name, const char *(*next)(const void *ctx, size_t i),
-                        const void *ctx);
-
 /* A signal sets this flag once a tool has asked for it; before, it ends the program at once. */
 const volatile int *cli_cancel(void);
 

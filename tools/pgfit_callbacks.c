@@ -334,7 +334,7 @@ static pg_status take_one(const pg_config *v, pg_err *err)
     if (!name)
         return pg_fail(err, PG_E_ARG, "%s: callbacks: %s is no {\"class_name\", \"config\"}",
                        cli_name(file).s, fit_shown(v).s);
-    const char *near = cli_nearest(name, class_at, NULL);
+    const char *near = pg_nearest(name, class_at, NULL);
     if (!is_known(name))
         return pg_fail(err, PG_E_ARG, "%s: callbacks: unknown class \"%s\"%s%s%s", cli_name(file).s,
                        cli_name(name).s, near ? "; did you mean \"" : "", near ? near : "",

@@ -244,7 +244,7 @@ static pg_status take(const pg_config *v, pg_err *err)
                            &(pg_config){PG_CONFIG_BOOL, NULL, "true", 0, NULL}, err);
     if (o)
         return take_option(v->key, o, v, err);
-    const char *near = cli_nearest(v->key, next_key, NULL);
+    const char *near = pg_nearest(v->key, next_key, NULL);
     return pg_fail(err, PG_E_ARG, "%s: unknown key \"%s\"%s%s%s", cli_name(source).s,
                    cli_name(v->key).s, near ? "; did you mean \"" : "", near ? near : "",
                    near ? "\"?" : "");

@@ -34,21 +34,38 @@ static size_t distance(const char *a, const char *b)
     return row[nb];
 }
 
-const char *pg__nearest(const char *s, const char *const *names, size_t n)
+const char *pg_nearest(const char *name, const char *(*each)(const void *ctx, size_t i),
+                       const void *ctx)
 {
-    const char *best = NULL;
+    const char *best = NULL, *one;
     size_t least_far = TOO_FAR;
-    for (size_t i = 0; i < n; i++) {
-        const size_t d = distance(s, names[i]);
-        if (d < least_far && d < strlen(s)) {
+    for (size_t i = 0; (one = each(ctx, i)); i++) {
+        const size_t d = distance(name, one);
+        if (d < least_far && 2 * d <= strlen(name)) {
             least_far = d;
-            best = names[i];
+            best = one;
         }
     }
-    for (size_t i = 0; !best && *s && i < n; i++)
-        if (strncmp(s, names[i], strlen(s)) == 0)
-            best = names[i];
+    for (size_t i = 0; !best && *name && (one = each(ctx, i)); i++)
+        if (strncmp(name, one, strlen(name)) == 0)
+            best = one;
     return best;
+}
+
+typedef struct list {
+    const char *const *names;
+    size_t n;
+} list;
+
+static const char *of_list(const void *ctx, size_t i)
+{
+    const list *l = ctx;
+    return i < l->n ? l->names[i] : NULL;
+}
+
+const char *pg__nearest(const char *s, const char *const *names, size_t n)
+{
+    return pg_nearest(s, of_list, &(list){names, n});
 }
 
 pg_status pg__list_known(pg_err *err, pg_status st, const char *const *names, size_t n)

@@ -6,8 +6,7 @@
 
 #include "pg/err.h"
 
-/* The one of n names that is fewer than three changes of a character away from s, or that s begins;
- * NULL where none is. */
+/* pg_nearest() of a list. */
 const char *pg__nearest(const char *s, const char *const *names, size_t n);
 
 /* Adds a line of detail to a filled *err: "known: a, b, c". Returns err's code. */

@@ -71,6 +71,12 @@ PG_API void pg_err_prefix(pg_err *err, const char *prefix);
  * becomes "...". Returns buf. */
 PG_API const char *pg_printable(char *buf, size_t cap, const char *name, size_t len);
 
+/* What somebody who typed `name` may have meant, for a message: of the names that each(ctx, 0),
+ * each(ctx, 1), ... gives until NULL, the nearest that is fewer than three changes of a letter away
+ * and shares half of its letters, else the first that begins with it. NULL: none is near. */
+PG_API const char *pg_nearest(const char *name, const char *(*each)(const void *ctx, size_t i),
+                              const void *ctx);
+
 #ifdef __cplusplus
 }
 #endif
