@@ -63,6 +63,21 @@ pg_status pg__folder_make(const char *path, size_t fixed, pg_err *err)
     return make(path, fixed, 0, err);
 }
 
+pg_status pg__folder_make_for(const char *path, pg_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder;
+    pg_status st;
+    if (!slash || slash == path)
+        return PG_OK;
+    folder = pg__mem_strndup(path, (size_t)(slash - path));
+    if (!folder)
+        return pg__nomem(err);
+    st = pg__folder_make(folder, 0, err);
+    pg__mem_free(folder);
+    return st;
+}
+
 pg_status pg__folder_make_synced(const char *path, pg_err *err)
 {
     return make(path, 0, 1, err);

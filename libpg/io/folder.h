@@ -10,7 +10,10 @@
  * there already. PG_E_IO names the one that could not be made. */
 pg_status pg__folder_make(const char *path, size_t fixed, pg_err *err);
 
-/* The same, and what was made outlives a power loss. */
+/* The folder that the file `path` is in, and all on the way to it. */
+pg_status pg__folder_make_for(const char *path, pg_err *err);
+
+/* A folder as by pg__folder_make(), and what was made outlives a power loss. */
 pg_status pg__folder_make_synced(const char *path, pg_err *err);
 
 /* Waits until what happened to a folder's entries is on disk. "" is the current one. PG_E_IO. */

@@ -24,6 +24,7 @@ typedef struct pg__fit {
     size_t epoch, batch;    /* in hand, from 0 */
     int stops;              /* after this epoch */
     int terminates_on_nan;  /* at once, where a loss is no number */
+    uint32_t data_crc;      /* of the first and last training rows, where there is a resume_file */
     char *resume_file;      /* where the state of the run is kept, or NULL */
     int resume;             /* as pg_fit_opts.resume */
     int resume_ends;        /* removed when the training has come to its end */

@@ -12,6 +12,7 @@
 #include "base/real.h"
 #include "base/try.h"
 #include "io/append.h"
+#include "io/folder.h"
 #include "train/callback.h"
 
 typedef struct csv {
@@ -142,10 +143,12 @@ done:
 
 static pg_status begin(csv *c, pg_err *err)
 {
-    const pg_status st =
-        pg__append_open(&c->file, c->filename, c->append ? PG__APPEND_ON : PG__APPEND_OVER, err);
-    if (st == PG_OK)
-        c->needs_header = c->file.n_bytes == 0;
+    pg_status st = PG_OK;
+    PG_TRY(pg__folder_make_for(c->filename, err));
+    PG_TRY(
+        pg__append_open(&c->file, c->filename, c->append ? PG__APPEND_ON : PG__APPEND_OVER, err));
+    c->needs_header = c->file.n_bytes == 0;
+done:
     return st;
 }
 

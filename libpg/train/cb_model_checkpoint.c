@@ -9,10 +9,12 @@
  * that cannot be written ends nothing: the next save tries again, and the best value is again that
  * of the best file. keep, verify and max_shard_size are not Keras'. */
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "io/folder.h"
 #include "train/checkpoint_impl.h"
 #include "train/monitor.h"
 
@@ -68,10 +70,33 @@ done:
     return st;
 }
 
+/* Where no key is part of its name: whether it can be made is better known now. */
+static pg_status make_folder(const checkpoint *c, pg_err *err)
+{
+    const char *slash = strrchr(c->pattern, '/');
+    const size_t n = slash ? (size_t)(slash - c->pattern) : 0;
+    if (n == 0 || strcspn(c->pattern, "{}") < n)
+        return PG_OK;
+    return pg__folder_make_for(c->pattern, err);
+}
+
+static int goes_on_nowhere(const checkpoint *c, const pg__fit *f)
+{
+    const size_t n = strlen(c->pattern);
+    return f->t->rules->keras3 && !c->weights_only && n > 3 &&
+           strcasecmp(c->pattern + n - 3, ".h5") == 0 &&
+           !(n > 11 && strcasecmp(c->pattern + n - 11, ".weights.h5") == 0);
+}
+
 static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
 {
     checkpoint *c = self;
     pg_status st = PG_OK;
+    PG_TRY(make_folder(c, err));
+    if (goes_on_nowhere(c, f) && !f->resumed)
+        PG_TRY(pg__fit_tell(f, PG_EVENT_NOTE, NULL, err,
+                            "ModelCheckpoint: Keras 3 loads a full .h5 and predicts with it, but "
+                            "its fit() cannot go on from one; from .keras it can"));
     if (f->resumed)
         PG_TRY(settle_pending(c, err));
     if (c->has_monitor)

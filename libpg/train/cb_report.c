@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "io/folder.h"
 #include "io/sink.h"
 #include "train/report.h"
 #include "train/report_page.h"
@@ -52,6 +53,18 @@ static pg_status check_path(const char *path, pg_err *err)
     return st;
 }
 
+/* A folder that is missing is made when training begins. */
+static pg_status check_place(const char *path, pg_err *err)
+{
+    pg_err why = {0};
+    const pg_status st = pg__sink_check(path, &(pg__sink_opts){.force = 1}, &why);
+    if (st == PG_OK || why.sys == ENOENT)
+        return PG_OK;
+    if (err)
+        *err = why;
+    return st;
+}
+
 static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
 {
     report *r = self;
@@ -62,7 +75,7 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     PG_TRY(pg__settings_text(s, "filename", &path, err));
     if (!path || !*path)
         PG_FAIL(PG_E_ARG, "Report: no filename given");
-    PG_TRY(pg__sink_check(path, &(pg__sink_opts){.force = 1}, err));
+    PG_TRY(check_place(path, err));
     PG_TRY(check_path(path, err));
     r->path = pg__mem_strdup(path);
     if (!r->path)
@@ -108,11 +121,15 @@ static pg_status give(report *r, pg__fit *f, int sync, pg_err *err)
 static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
 {
     report *r = self;
+    pg_status st = PG_OK;
+    PG_TRY(pg__folder_make_for(r->path, err));
     r->epoch_began = pg__now() - r->spent; /* of one that was begun already */
     if (f->resumed && r->story.n_rows > 0)
         return PG_OK;
     r->story.first = f->first_epoch;
-    return give(r, f, 0, err);
+    PG_TRY(give(r, f, 0, err));
+done:
+    return st;
 }
 
 static pg_status epoch_begin(void *self, pg__fit *f, pg_err *err)

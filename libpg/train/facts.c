@@ -2,6 +2,7 @@
  */
 #include "train/facts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/real.h"
@@ -161,6 +162,7 @@ pg_status pg__facts_of(pg__str *out, const pg__fit *f, pg_err *err)
     PG_TRY(put_model(out, f->t, err));
     PG_TRY(put_compiled(out, f->t, err));
     PG_TRY(put_fit(out, f->opts, f->run, err));
+    PG_TRY(put_count(out, "data", f->data_crc, err));
     for (size_t i = 0; i < f->opts->n_callbacks; i++)
         PG_TRY(put_callback(out, f->opts->callbacks[i], err));
 done:
@@ -187,15 +189,56 @@ static int next_line(const char **at, line *l)
     return 1;
 }
 
+static pg_status say(const char *name, size_t n_name, const line *now, const line *then,
+                     pg_err *err)
+{
+    enum { MOST = 120 };
+    const int a = now->n_value < MOST ? (int)now->n_value : MOST,
+              b = then->n_value < MOST ? (int)then->n_value : MOST;
+    return pg_fail(err, PG_E_MISMATCH, "was made with %.*s %.*s, not %.*s", (int)n_name, name, b,
+                   then->value, a, now->value);
+}
+
+/* An optimizer is a class, or else one of its numbers. */
+static pg_status optimizers_differ(const line *now, const line *then, pg_err *err)
+{
+    const pg__json_span a = {(size_t)0, now->n_value}, b = {(size_t)0, then->n_value};
+    const pg__json_span class_a = pg__json_member(now->value, a, "class_name"),
+                        class_b = pg__json_member(then->value, b, "class_name"),
+                        config_a = pg__json_member(now->value, a, "config"),
+                        config_b = pg__json_member(then->value, b, "config");
+    if (class_a.n != class_b.n ||
+        memcmp(now->value + class_a.off, then->value + class_b.off, class_a.n) != 0)
+        return say("optimizer", 9, &(line){NULL, now->value + class_a.off, 0, class_a.n},
+                   &(line){NULL, then->value + class_b.off, 0, class_b.n}, err);
+    pg__json_walk w = pg__json_walk_of(now->value, config_a);
+    while (pg__json_walk_next(&w)) {
+        char key[64];
+        snprintf(key, sizeof key, "%.*s", w.key.n > 1 ? (int)w.key.n - 2 : 0,
+                 now->value + w.key.off + 1);
+        const pg__json_span old = pg__json_member(then->value, config_b, key);
+        if (old.n == w.value.n &&
+            memcmp(now->value + w.value.off, then->value + old.off, old.n) == 0)
+            continue;
+        return say(key, strlen(key), &(line){NULL, now->value + w.value.off, 0, w.value.n},
+                   &(line){NULL, then->value + old.off, 0, old.n}, err);
+    }
+    return say("optimizer", 9, now, then, err);
+}
+
+static int is_called(const line *l, const char *name)
+{
+    return l->n_name == strlen(name) && strncmp(l->name, name, l->n_name) == 0;
+}
+
 static pg_status differ(const line *now, const line *then, pg_err *err)
 {
-    const int most = 120;
-    const int a = now->n_value < 120 ? (int)now->n_value : most,
-              b = then->n_value < 120 ? (int)then->n_value : most;
-    if (now->n_name == 5 && strncmp(now->name, "model", 5) == 0)
-        return pg_fail(err, PG_E_MISMATCH, "was made with another model");
-    return pg_fail(err, PG_E_MISMATCH, "%.*s was %.*s, not %.*s", (int)now->n_name, now->name, b,
-                   then->value, a, now->value);
+    if (is_called(now, "model") || is_called(now, "data"))
+        return pg_fail(err, PG_E_MISMATCH, "was made with %s %.*s",
+                       is_called(now, "model") ? "another" : "other", (int)now->n_name, now->name);
+    if (is_called(now, "optimizer"))
+        return optimizers_differ(now, then, err);
+    return say(now->name, now->n_name, now, then, err);
 }
 
 pg_status pg__facts_compare(const pg__str *now, const char *then, pg_err *err)

@@ -90,7 +90,7 @@ static pg_status stop_here(run *r, const pg__turn *turn, pg_err *err)
              turn->validation ? "validation " : "", turn->batch + 1);
     if (!file)
         PG_FAIL(PG_E_CANCELLED, "%s", where);
-    PG_TRY(pg__resume_save(&r->resume, 1, err));
+    PG_TRY(pg__resume_save(&r->resume, PG__RESUME_AT_STOP, err));
     if (r->resume.failed)
         PG_FAIL(PG_E_CANCELLED, "%s; its state could not be saved: %s", where, r->resume.why.msg);
     st = pg_fail(err, PG_E_CANCELLED, "%s; saved %s", where, PG_SHOW(file));
@@ -108,7 +108,7 @@ static pg_status take_stock(run *r, const pg__turn *turn, pg_err *err)
     if (r->opts->cancel && __atomic_load_n(r->opts->cancel, __ATOMIC_RELAXED))
         PG_TRY(stop_here(r, turn, err));
     if (pg__resume_is_due(&r->resume))
-        PG_TRY(pg__resume_save(&r->resume, 0, err));
+        PG_TRY(pg__resume_save(&r->resume, PG__RESUME_BETWEEN, err));
 done:
     pg__snapshot_drop(r->fit.snapshot);
     r->fit.snapshot = NULL;
@@ -252,7 +252,7 @@ static pg_status end_resume(run *r, pg_err *err)
         goto done;
     }
     if (f->resume_file && (r->resume.has_saved || r->resume.failed || f->resumed))
-        PG_TRY(pg__resume_save(&r->resume, 1, err));
+        PG_TRY(pg__resume_save(&r->resume, PG__RESUME_AT_END, err));
     if (r->resume.failed && f->missing == PG_OK) {
         f->missing = PG_E_IO;
         f->why = r->resume.why;

@@ -82,7 +82,8 @@ static void keep_all(pg__resume *r, pg__archive *a)
 typedef struct saving {
     pg__resume *of;
     char *path;
-    int moved; /* what an earlier run left */
+    char *moved; /* what an earlier run left, or NULL */
+    int over;    /* the run is */
     pg__str state, facts, settings, rows;
     pg__snapshot *snapshot;
 } saving;
@@ -91,6 +92,7 @@ static void free_saving(void *ctx)
 {
     saving *s = ctx;
     pg__mem_free(s->path);
+    pg__mem_free(s->moved);
     pg__str_fini(&s->state);
     pg__str_fini(&s->facts);
     pg__str_fini(&s->settings);
@@ -107,8 +109,9 @@ static pg_status write_saving(void *ctx, pg_err *err)
                                         {"facts", s->facts.s, s->facts.n},
                                         {"state", s->state.s, s->state.n},
                                         {"rows", s->rows.s, s->rows.n},
+                                        {PG__RESUME_OVER, "1", s->over ? 1 : 0},
                                         {"weights", s->snapshot->params, s->snapshot->n_bytes}};
-    size_t n = 5;
+    size_t n = 6;
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
         if (s->snapshot->slots[k]) {
             strcpy(parts[n].name, slot_names[k]);
@@ -135,8 +138,8 @@ static pg_status tell_saved(void *ctx, pg_status result, const pg_err *why, pg_e
     r->has_saved |= result == PG_OK;
     if (s->moved)
         PG_TRY(pg__fit_tell(r->fit, PG_EVENT_NOTE, s->path, err,
-                            "%s of an earlier run is kept as %s.before", PG_SHOW(s->path),
-                            PG_SHOW(s->path)));
+                            "%s of an earlier run is kept as %s", PG_SHOW(s->path),
+                            PG_SHOW(s->moved)));
     if (result == PG_OK || again)
         goto done;
     r->why = *why;
@@ -165,7 +168,7 @@ done:
     return st;
 }
 
-pg_status pg__resume_save(pg__resume *r, int wait, pg_err *err)
+pg_status pg__resume_save(pg__resume *r, pg__resume_when when, pg_err *err)
 {
     static const pg__job job = {.work = write_saving, .done = tell_saved, .free = free_saving};
     pg__archive a = {.writes = 1};
@@ -177,6 +180,7 @@ pg_status pg__resume_save(pg__resume *r, int wait, pg_err *err)
     r->saved = pg__now();
     r->fit->keeps_state = 0;
     s->of = r;
+    s->over = when == PG__RESUME_AT_END;
     s->path = pg__mem_strdup(r->fit->resume_file);
     if (!s->path)
         PG_TRY(pg__nomem(err));
@@ -192,7 +196,7 @@ pg_status pg__resume_save(pg__resume *r, int wait, pg_err *err)
     given.ctx = s;
     s = NULL;
     PG_TRY(pg__writer_give(r->fit->writer, &given, err));
-    if (wait)
+    if (when != PG__RESUME_BETWEEN)
         PG_TRY(pg__writer_wait(r->fit->writer, err));
 done:
     if (s)

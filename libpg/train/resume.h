@@ -24,8 +24,12 @@ typedef struct pg__resume {
 pg_status pg__resume_open(pg__resume *r, pg__fit *f, pg_err *err);
 void pg__resume_close(pg__resume *r);
 
-/* Gives the state to the writer; after `wait` it is on disk, or r->failed. */
-pg_status pg__resume_save(pg__resume *r, int wait, pg_err *err);
+typedef enum pg__resume_when {
+    PG__RESUME_BETWEEN, /* two steps: the writer has it, nobody waits */
+    PG__RESUME_AT_STOP, /* it is on disk, or r->failed */
+    PG__RESUME_AT_END   /* the same, of a run that is over */
+} pg__resume_when;
+pg_status pg__resume_save(pg__resume *r, pg__resume_when when, pg_err *err);
 
 /* Should it be saved now, because somebody asked for it or enough time has gone? */
 int pg__resume_is_due(const pg__resume *r);

@@ -75,23 +75,54 @@ static pg_status keep_older(const char *path, pg_err *err)
     return PG_OK;
 }
 
-pg_status pg__resume_file_set_aside(const char *path, int *moved, pg_err *err)
+/* A run that came to its end needs nobody's care. */
+static int is_over(const char *path)
+{
+    pg__resume_file f = {.io = NULL};
+    const int over = pg__resume_file_open(&f, path, NULL) == PG_OK &&
+                     pg__resume_file_bytes(&f, PG__RESUME_OVER) > 0;
+    pg__resume_file_close(&f);
+    return over;
+}
+
+/* path.before, path.before.2, ...: the first that is free, or the last. */
+static pg_status free_name(pg__str *out, const char *path, pg_err *err)
+{
+    enum { MOST = 9 };
+    pg_status st = PG_OK;
+    PG_TRY(pg__str_printf(out, err, "%s.before", path));
+    for (int k = 2; k <= MOST && access(out->s, F_OK) == 0; k++) {
+        out->n = 0;
+        PG_TRY(pg__str_printf(out, err, "%s.before.%d", path, k));
+    }
+done:
+    return st;
+}
+
+static pg_status move_aside(const char *path, const char *other, pg_err *err)
+{
+    struct stat sb;
+    if (lstat(path, &sb) == 0 && S_ISLNK(sb.st_mode)) { /* it stays; what it leads to gets a name */
+        (void)unlink(other);
+        if (linkat(AT_FDCWD, path, AT_FDCWD, other, AT_SYMLINK_FOLLOW) == 0)
+            return PG_OK;
+    } else if (rename(path, other) == 0) {
+        return PG_OK;
+    }
+    return pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be set aside as %s", PG_SHOW(path),
+                       PG_SHOW(other));
+}
+
+pg_status pg__resume_file_set_aside(const char *path, char **moved, pg_err *err)
 {
     pg__str other = {0};
-    struct stat sb;
     pg_status st = PG_OK;
-    *moved = 0;
-    PG_TRY(pg__str_printf(&other, err, "%s.before", path));
-    if (lstat(path, &sb) == 0 && S_ISLNK(sb.st_mode)) { /* it stays; what it leads to gets a name */
-        (void)unlink(other.s);
-        *moved = linkat(AT_FDCWD, path, AT_FDCWD, other.s, AT_SYMLINK_FOLLOW) == 0;
-    } else if (rename(path, other.s) == 0) {
-        *moved = 1;
-    } else if (errno != ENOENT) {
-        const int sys = errno;
-        PG_TRY(pg_fail_sys(err, PG_E_IO, sys, "%s: cannot be set aside", PG_SHOW(path)));
+    if (access(path, F_OK) == 0 && !is_over(path)) {
+        PG_TRY(free_name(&other, path, err));
+        PG_TRY(move_aside(path, other.s, err));
+        *moved = other.s;
+        other = (pg__str){0};
     }
-    other.n = 0;
     PG_TRY(pg__str_printf(&other, err, "%s.1", path));
     (void)unlink(other.s);
 done:
@@ -122,21 +153,6 @@ pg_status pg__resume_file_check(const char *path, pg_err *err)
     return PG_E_ARG;
 }
 
-static pg_status make_folder_of(const char *path, pg_err *err)
-{
-    const char *slash = strrchr(path, '/');
-    char *folder;
-    pg_status st;
-    if (!slash || slash == path)
-        return PG_OK;
-    folder = pg__mem_strndup(path, (size_t)(slash - path));
-    if (!folder)
-        return pg__nomem(err);
-    st = pg__folder_make(folder, 0, err);
-    pg__mem_free(folder);
-    return st;
-}
-
 pg_status pg__resume_file_write(const char *path, const pg__part *parts, size_t n, pg_err *err)
 {
     const pg__sink_opts opts = {.force = 1};
@@ -144,7 +160,7 @@ pg_status pg__resume_file_write(const char *path, const pg__part *parts, size_t 
     pg__str head = {0};
     uint64_t off;
     pg_status st = PG_OK;
-    PG_TRY(make_folder_of(path, err));
+    PG_TRY(pg__folder_make_for(path, err));
     PG_TRY(pg__sink_open(&sink, path, &opts, err));
     PG_TRY(make_head(&head, parts, n, err));
     PG_TRY(pg__sink_write(sink, 0, head.s, head.n, err));

@@ -14,7 +14,8 @@
 
 #include "io/io.h"
 
-#define PG__RESUME_PARTS 16 /* at most */
+#define PG__RESUME_PARTS 16     /* at most */
+#define PG__RESUME_OVER  "over" /* part of a run that came to its end */
 
 typedef struct pg__part {
     char name[16];
@@ -25,9 +26,9 @@ typedef struct pg__part {
 /* Appears whole or not at all; what was there becomes path.1. Folders are made. PG_E_IO. */
 pg_status pg__resume_file_write(const char *path, const pg__part *parts, size_t n, pg_err *err);
 
-/* Moves what is there out of the way of another run: it becomes path.before, and path.1 goes, which
- * is older. *moved: there was something. */
-pg_status pg__resume_file_set_aside(const char *path, int *moved, pg_err *err);
+/* Moves the state of a run that is not over out of the way of another: it becomes *moved,
+ * path.before or with a number behind it (for pg__mem_free()); path.1 goes, which is older. */
+pg_status pg__resume_file_set_aside(const char *path, char **moved, pg_err *err);
 
 /* PG_E_ARG: something else has that name. */
 pg_status pg__resume_file_check(const char *path, pg_err *err);

@@ -45,7 +45,7 @@ try --early-stop patience=3,monitr=loss
 try --early-stop monitor=val_accurracy
 try --reduce-lr factor=2
 try --histogram-freq 1
-try --report nowhere/run.html
+try --report /proc/nowhere/run.html
 echo mine >mine.html
 try --report mine.html
 try --resume

@@ -11,6 +11,7 @@
 
 typedef struct a_run {
     const char *name, *loss, *optimizer, *metrics, *devices, *settings;
+    const char *data; /* NULL: the golden run's */
     pg_fit_opts fit;
     size_t stop_after; /* turns of training, 0: never */
     int in_validation; /* cut at the first validation batch behind them */
@@ -91,7 +92,7 @@ static pg_status run(a_run *r, double **out, size_t *n_out, pg_err *err)
     r->fit.cancel = &r->cancel;
     r->fit.settings = r->settings;
     assert_ok(pg_trainer_open(&t, &opts, err));
-    assert_ok(pg_data_open(&d, data, err));
+    assert_ok(pg_data_open(&d, r->data ? r->data : data, err));
     const pg_status st = pg_fit(t, d, &r->fit, &cb, err);
     for (size_t i = 0; out && i < pg_trainer_n_weights(t); i++)
         n += (size_t)pg_trainer_weight(t, i)->n_bytes / 4;
@@ -244,8 +245,9 @@ static void another_run_is_refused_by_name(void **state)
     (void)state;
     leave_files(5);
     for (int i = 0; i < 8; i++) {
-        static const char *const named[] = {"optimizer", "loss",   "metrics",       "batch size",
-                                            "seed",      "epochs", "training rows", "callbacks"};
+        static const char *const named[] = {"learning_rate", "loss",     "metrics",
+                                            "batch size",    "seed",     "epochs",
+                                            "training rows", "callbacks"};
         a_run r = digits();
         r.fit.resume = 1;
         r.optimizer = i == 0 ? "adam:learning_rate=0.02" : r.optimizer;
@@ -270,6 +272,53 @@ static void another_run_is_refused_by_name(void **state)
     other.optimizer = "SGD";
     other.fit.resume = 1;
     assert_fails(PG_E_MISMATCH, run(&other, NULL, NULL, &err), &err);
+}
+
+/* 64 rows of one number each, as often as the model wants it. */
+static void write_rows(const char *path, size_t width, float last)
+{
+    char head[128];
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    const int n = snprintf(head, sizeof head,
+                           "\x93NUMPY%c%cv%c{'descr': '<f4', 'fortran_order': False, 'shape': (64, "
+                           "%zu)}",
+                           1, 1, 1, width);
+    memset(head + n, ' ', sizeof head - (size_t)n);
+    memcpy(head + 6, "\1\0\166\0", 4);
+    head[127] = '\n';
+    assert_int_equal(fwrite(head, 1, sizeof head, f), sizeof head);
+    for (size_t i = 0; i < 64 * width; i++) {
+        const float v = i + width < 64 * width ? (float)(i % 7) / 7 : last;
+        assert_int_equal(fwrite(&v, sizeof v, 1, f), 1);
+    }
+    assert_int_equal(fclose(f), 0);
+}
+
+static void data_that_changed_are_noticed(void **state)
+{
+    char x[64], y[64], both[130];
+    pg_err err = {0};
+    a_run r = digits();
+    (void)state;
+    unlink(file);
+    snprintf(x, sizeof x, "%s/x.npy", folder);
+    snprintf(y, sizeof y, "%s/y.npy", folder);
+    snprintf(both, sizeof both, "%s,%s", x, y);
+    write_rows(x, 64, 0.5f);
+    write_rows(y, 10, 0.5f);
+    r.data = both;
+    r.fit.validation_split = 0;
+    r.stop_after = 1;
+    assert_int_equal(run(&r, NULL, NULL, &err), PG_E_CANCELLED);
+    r.fit.resume = 1;
+    r.stop_after = 2;
+    assert_int_equal(run(&r, NULL, NULL, &err), PG_E_CANCELLED);
+    write_rows(y, 10, 0.25f);
+    assert_fails(PG_E_MISMATCH, run(&r, NULL, NULL, &err), &err);
+    assert_non_null(strstr(err.msg, "was made with other data"));
+    unlink(x);
+    unlink(y);
 }
 
 static void a_finished_run_has_nothing_to_do(void **state)
@@ -472,6 +521,7 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder, cmocka_unit_test(a_cut_anywhere_ch
                   cmocka_unit_test(rows_of_stateful_layers_go_on),
                   cmocka_unit_test(of_a_damaged_file_the_one_before_is_taken),
                   cmocka_unit_test(another_run_is_refused_by_name),
+                  cmocka_unit_test(data_that_changed_are_noticed),
                   cmocka_unit_test(a_finished_run_has_nothing_to_do),
                   cmocka_unit_test(what_callbacks_remember_is_told),
                   cmocka_unit_test(another_instruction_set_is_told),
