@@ -200,6 +200,62 @@ done:
     return st;
 }
 
+static pg_status refuse_value(const pg__optimiser *o, const char *key, const pg__json *v,
+                              const char *want, pg_err *err)
+{
+    const pg__json_type type = pg__json_type_of(v);
+    const char *text = pg__json_str(v);
+    double number = 0;
+    if (text)
+        return pg_fail(err, PG_E_ARG, "optimizer %s: %s is the text \"%s\"; it takes %s", o->name,
+                       key, PG_SHOW(text), want);
+    if (pg__json_num(v, &number))
+        return pg_fail(err, PG_E_ARG, "optimizer %s: %s is %s; it takes %s", o->name, key,
+                       PG_REAL(number), want);
+    return pg_fail(err, PG_E_ARG, "optimizer %s: %s is %s; it takes %s", o->name, key,
+                   type == PG_J_ARRAY    ? "a list"
+                   : type == PG_J_OBJECT ? "an object"
+                   : pg__json_bool(v, 0) ? "true"
+                                         : "false",
+                   want);
+}
+
+/* null is what Keras has anyway. An object as learning rate is a schedule, which others read; a
+ * flag may be 0 or 1, as Python has it. */
+static pg_status read_key(pg__optimiser *o, size_t i, const pg__json *v, pg_err *err)
+{
+    const pg__json_type type = pg__json_type_of(v);
+    const char *key = keys[i].key;
+    double number = 0;
+    if (type == PG_J_NULL || (type == PG_J_OBJECT && strcmp(key, "learning_rate") == 0))
+        return PG_OK;
+    if (keys[i].is_flag && type == PG_J_BOOL)
+        number = pg__json_bool(v, 0);
+    else if (!pg__json_num(v, &number) || (keys[i].is_flag && number != 0 && number != 1))
+        return refuse_value(o, key, v, keys[i].is_flag ? "true or false" : "a number", err);
+    return set_key(o, key, strlen(key), number, err);
+}
+
+/* A member of Keras' config. */
+static pg_status read_member(pg__optimiser *o, const char *key, size_t len, const pg__json *v,
+                             pg_err *err)
+{
+    const pg__json_type type = pg__json_type_of(v);
+    if (strcmp(key, "use_ema") == 0) {
+        if (type != PG_J_BOOL && type != PG_J_NULL)
+            return refuse_value(o, key, v, "true or false", err);
+        if (pg__json_bool(v, 0))
+            return pg_fail(err, PG_E_UNSUPPORTED, "optimizer %s: use_ema", o->name);
+        return PG_OK;
+    }
+    for (size_t i = 0; i < N_KEYS; i++)
+        if (strcmp(keys[i].key, key) == 0 && has_key(o, i))
+            return read_key(o, i, v, err);
+    if ((type == PG_J_BOOL || type == PG_J_INT || type == PG_J_REAL) && is_mistake(key))
+        return refuse_key(o, key, len, err);
+    return PG_OK;
+}
+
 pg_status pg__optimiser_of_json(pg__optimiser *out, const pg__json *j, const pg__rules *rules,
                                 int legacy, pg_err *err)
 {
@@ -209,17 +265,10 @@ pg_status pg__optimiser_of_json(pg__optimiser *out, const pg__json *j, const pg_
     if (!name)
         PG_FAIL(PG_E_FORMAT, "the optimizer's config has no \"class_name\"");
     PG_TRY(set_defaults(out, name, strlen(name), rules, legacy, err));
-    while (pg__json_next(&it)) {
-        double v;
-        if (strcmp(it.key, "use_ema") == 0 && pg__json_bool(it.value, 0))
-            PG_FAIL(PG_E_UNSUPPORTED, "optimizer %s: use_ema", out->name);
-        if (pg__json_type_of(it.value) == PG_J_BOOL)
-            v = pg__json_bool(it.value, 0);
-        else if (!pg__json_num(it.value, &v))
-            continue;
-        if (set_key(out, it.key, it.key_len, v, NULL) != PG_OK && is_mistake(it.key))
-            return refuse_key(out, it.key, it.key_len, err);
-    }
+    if (it.obj && pg__json_type_of(it.obj) != PG_J_NULL && pg__json_type_of(it.obj) != PG_J_OBJECT)
+        PG_TRY(refuse_value(out, "config", it.obj, "an object", err));
+    while (pg__json_next(&it))
+        PG_TRY(read_member(out, it.key, it.key_len, it.value, err));
     PG_TRY(check(out, err));
 done:
     return st;

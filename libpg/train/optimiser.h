@@ -27,7 +27,8 @@ typedef struct pg__optimiser {
 pg_status pg__optimiser_parse(pg__optimiser *out, const char *text, const pg__rules *rules,
                               int legacy, pg_err *err);
 
-/* From a Keras config: {"class_name": "Adam", "config": {...}}; unknown keys are left alone. */
+/* From a Keras config: {"class_name": "Adam", "config": {...}}; foreign keys are left alone.
+ * PG_E_ARG: a key of the optimizer has a value of another type. */
 pg_status pg__optimiser_of_json(pg__optimiser *out, const pg__json *j, const pg__rules *rules,
                                 int legacy, pg_err *err);
 

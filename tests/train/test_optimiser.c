@@ -1,0 +1,87 @@
+/* Optimizers from Keras' configs: what is theirs is taken, what is foreign left alone, and a value
+ * of another type refused by name. */
+#include "pg_test.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "train/optimiser.h"
+
+static pg_status read_config(pg__optimiser *o, const char *name, const char *config, pg_err *err)
+{
+    char text[512];
+    const pg__rules *rules = NULL;
+    pg__json *j = NULL;
+    snprintf(text, sizeof text, "{\"class_name\": \"%s\", \"config\": %s}", name, config);
+    assert_ok(pg__rules_of(&rules, "3.6.0", NULL));
+    assert_ok(pg__json_parse(&j, text, strlen(text), NULL));
+    const pg_status st = pg__optimiser_of_json(o, j, rules, -1, err);
+    pg__json_free(j);
+    return st;
+}
+
+static void values_of_a_wrong_type_are_refused_by_name(void **state)
+{
+    static const struct {
+        const char *name, *config, *want;
+    } cases[] = {
+        {"Adam", "{\"learning_rate\": \"0.1\"}",
+         "optimizer Adam: learning_rate is the text \"0.1\"; it takes a number"},
+        {"Adam", "{\"learning_rate\": \"fast\"}",
+         "optimizer Adam: learning_rate is the text \"fast\"; it takes a number"},
+        {"Adam", "{\"learning_rate\": [0.1]}",
+         "optimizer Adam: learning_rate is a list; it takes a number"},
+        {"SGD", "{\"lr\": true}", "optimizer SGD: lr is true; it takes a number"},
+        {"Adam", "{\"beta_1\": \"x\"}",
+         "optimizer Adam: beta_1 is the text \"x\"; it takes a number"},
+        {"Adam", "{\"beta_1\": {\"class_name\": \"CosineDecay\"}}",
+         "optimizer Adam: beta_1 is an object; it takes a number"},
+        {"Adam", "{\"amsgrad\": \"no\"}",
+         "optimizer Adam: amsgrad is the text \"no\"; it takes true or false"},
+        {"SGD", "{\"nesterov\": 0.5}", "optimizer SGD: nesterov is 0.5; it takes true or false"},
+        {"Adam", "{\"use_ema\": \"yes\"}",
+         "optimizer Adam: use_ema is the text \"yes\"; it takes true or false"},
+        {"Adam", "[0.1]", "optimizer Adam: config is a list; it takes an object"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pg__optimiser o;
+        pg_err err = {0};
+        assert_fails(PG_E_ARG, read_config(&o, cases[i].name, cases[i].config, &err), &err);
+        assert_string_equal(err.msg, cases[i].want);
+    }
+}
+
+static void null_and_schedules_and_foreign_keys_are_let_in(void **state)
+{
+    pg__optimiser o;
+    pg_err err = {0};
+    (void)state;
+    assert_ok(
+        read_config(&o, "Adam",
+                    "{\"name\": \"adam\", \"learning_rate\": null, \"clipnorm\": null, "
+                    "\"use_ema\": false, \"ema_momentum\": 0.99, \"loss_scale_factor\": null, "
+                    "\"gradient_accumulation_steps\": null, \"amsgrad\": 1, \"beta_1\": 0}",
+                    &err));
+    assert_true(o.lr == (double)0.001f && o.clipnorm == 0);
+    assert_true(o.amsgrad == 1 && o.beta_1 == 0 && o.beta_2 == 0.999);
+    assert_ok(
+        read_config(&o, "SGD", "{\"learning_rate\": {\"class_name\": \"CosineDecay\"}}", &err));
+    assert_true(o.lr == (double)0.01f);
+    assert_ok(read_config(&o, "SGD", "null", &err));
+    assert_true(o.lr == (double)0.01f);
+}
+
+static void keys_of_another_optimizer_are_refused(void **state)
+{
+    pg__optimiser o;
+    pg_err err = {0};
+    (void)state;
+    assert_fails(PG_E_ARG, read_config(&o, "SGD", "{\"beta_1\": 0.9}", &err), &err);
+    assert_string_equal(err.msg, "optimizer SGD has no \"beta_1\"");
+    assert_fails(PG_E_ARG, read_config(&o, "SGD", "{\"learning_rat\": 0.9}", &err), &err);
+}
+
+PG_TEST_MAIN(cmocka_unit_test(values_of_a_wrong_type_are_refused_by_name),
+             cmocka_unit_test(null_and_schedules_and_foreign_keys_are_let_in),
+             cmocka_unit_test(keys_of_another_optimizer_are_refused))
