@@ -286,12 +286,37 @@ static pg_status take_entry(void *ctx, const pg__state_entry *e, pg_store *file,
     return read_entry(k->t, e, file, i, err);
 }
 
+/* Keras saves an optimizer that never made a step as its counter, Keras 3 with the rate beside it:
+ * nothing to take, and nothing to tell. */
+static pg_status is_unused(int *out, pg_store *file, pg_err *err)
+{
+    size_t *at = pg__mem_array(pg_store_n_state(file), sizeof *at);
+    double steps = 1;
+    pg_status st = PG_OK;
+    *out = 0;
+    if (!at)
+        return pg__nomem(err);
+    const size_t n = list_stored(at, file);
+    for (size_t i = 0; i < n; i++)
+        if (pg_store_state(file, at[i])->rank > 0)
+            goto done;
+    if (n > 0)
+        PG_TRY(pg__state_number(&steps, file, at[0], err));
+    *out = steps == 0;
+done:
+    pg__mem_free(at);
+    return st;
+}
+
 pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err *err)
 {
     taking k = {.t = t};
     pg_status st = PG_OK;
     size_t n = 0;
-    int taken = 0;
+    int taken = 0, unused = 0;
+    PG_TRY(is_unused(&unused, file, err));
+    if (unused)
+        goto done;
     PG_TRY(pg__state_walk(&taken, &n, t, file, take_entry, &k, err));
     if (taken && !k.has_product)
         pg__optimiser_recount(&t->optimiser);
@@ -299,7 +324,7 @@ pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err
         PG_TRY(pg__strs_printf(&t->notes, err, "%s: goes on after %s update%s of %s", PG_SHOW(name),
                                PG_NUM(t->optimiser.iterations),
                                t->optimiser.iterations == 1 ? "" : "s", t->optimiser.name));
-    else if (n > 1) /* one is the counter of a model that was never trained */
+    else if (n > 0)
         PG_TRY(pg__strs_printf(
             &t->notes, err, "%s: optimizer state (%zu tensors) is not that of %s: it starts anew",
             PG_SHOW(name), n, t->optimiser.name));
