@@ -164,6 +164,7 @@ static void keep_totals(const pg_trainer *t, pg__totals *totals, pg__archive *a)
     for (size_t k = 0; k < t->n_outputs; k++) {
         pg__archive_real(a, &totals->loss_sums[k]);
         pg__archive_real(a, &totals->loss_counts[k]);
+        pg__archive_real(a, &totals->batch_losses[k]);
     }
     for (size_t i = 0; i < t->n_metrics; i++) {
         pg__archive_real(a, &totals->metrics[i].sum);
@@ -171,6 +172,7 @@ static void keep_totals(const pg_trainer *t, pg__totals *totals, pg__archive *a)
     }
     pg__archive_real(a, &totals->penalty_sum);
     pg__archive_u64(a, &totals->n_rows);
+    pg__archive_u64(a, &totals->n_batches);
 }
 
 /* The logs hold the training's results while validation goes on. */

@@ -215,7 +215,7 @@ void pg__logs_fill(const pg_trainer *t, double *values, const pg__totals *totals
     values[n++] = pg__total_loss(t, totals);
     for (size_t k = 0; t->n_outputs > 1 && k < t->n_outputs; k++)
         if (t->objectives[k].has_loss)
-            values[n++] = totals->loss_sums[k] / totals->loss_counts[k];
+            values[n++] = pg__output_loss(t, totals, k);
     for (size_t i = 0; i < t->n_metrics; i++)
         values[n++] = totals->metrics[i].sum / totals->metrics[i].count;
 }

@@ -296,8 +296,10 @@ static void sum_totals(pg__step *s, pg__totals *totals)
     for (size_t size = 1; size < s->n_lanes; size *= 2)
         for (size_t lo = 0; lo + size < s->n_lanes; lo += 2 * size)
             pg__totals_add(s->t, &s->jobs[lo].totals, &s->jobs[lo + size].totals);
-    if (s->n_jobs > 0)
+    if (s->n_jobs > 0) {
+        pg__totals_end_batch(s->t, &s->jobs[0].totals);
         pg__totals_add(s->t, totals, &s->jobs[0].totals);
+    }
 }
 
 static void free_step(pg__step *s)

@@ -185,9 +185,11 @@ typedef struct pg__batch {
     void **weight_mem;                   /* where weights are, in batches that have some */
 } pg__batch;
 
-/* Sums over the rows of one batch. */
+/* Sums over the rows of batches. */
 typedef struct pg__totals {
     double *loss_sums, *loss_counts; /* per output */
+    double *batch_losses;            /* per output: of each batch, weighted, summed over batches */
+    uint64_t n_batches;
     pg__mean *metrics;
     double penalty_sum; /* of regularizers, times rows */
     uint64_t n_rows;
@@ -219,7 +221,12 @@ pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame
 pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
                            void *const *predictions, pg__totals *totals, pg_err *err);
 
-/* Loss of the totals: sum of the outputs' means by their weights. */
+/* The totals are those of one whole batch. */
+void pg__totals_end_batch(const pg_trainer *t, pg__totals *totals);
+
+/* Loss of the totals: sum of the outputs' means by their weights; and that of output k, as the
+ * trainer's Keras logs it. */
 double pg__total_loss(const pg_trainer *t, const pg__totals *totals);
+double pg__output_loss(const pg_trainer *t, const pg__totals *totals, size_t k);
 
 #endif

@@ -12,11 +12,14 @@
 typedef struct a_run {
     const char *name, *loss, *optimizer, *metrics, *devices, *settings;
     const char *data; /* NULL: the golden run's */
+    const char *loss_weights, *rules;
     pg_fit_opts fit;
     size_t stop_after; /* turns of training, 0: never */
     int in_validation; /* cut at the first validation batch behind them */
     size_t n_batches;  /* that were made */
     volatile int cancel;
+    double logs[16]; /* of the last epoch */
+    size_t n_logs;
     char event[1024]; /* text of the last one of that kind */
     pg_event_kind listens;
 } a_run;
@@ -59,6 +62,16 @@ static pg_status count_batch(void *user, size_t batch, const pg_logs *own, const
     return PG_OK;
 }
 
+static pg_status keep_logs(void *user, size_t epoch, const pg_logs *logs, pg_err *err)
+{
+    a_run *r = user;
+    (void)epoch;
+    (void)err;
+    r->n_logs = logs->n;
+    memcpy(r->logs, logs->values, logs->n * sizeof *logs->values);
+    return PG_OK;
+}
+
 static pg_status hear(void *user, const pg_event *e, pg_err *err)
 {
     a_run *r = user;
@@ -83,10 +96,13 @@ static pg_status run(a_run *r, double **out, size_t *n_out, pg_err *err)
                                 .loss = r->loss,
                                 .optimizer = r->optimizer,
                                 .metrics = r->metrics,
+                                .loss_weights = r->loss_weights,
+                                .rules = r->rules,
                                 .devices = r->devices,
                                 .deterministic = 1,
                                 .threads = 2};
-    const pg_callback cb = {.user = r, .batch_end = count_batch, .event = hear};
+    const pg_callback cb = {
+        .user = r, .batch_end = count_batch, .epoch_end = keep_logs, .event = hear};
     r->n_batches = 0;
     r->cancel = 0;
     r->fit.cancel = &r->cancel;
@@ -150,6 +166,8 @@ static void ends_bitwise(const a_run *base, const size_t *cuts, size_t n_cuts)
         if (run(&second, &got, &n_got, &err) != PG_OK)
             fail_msg("%s", err.msg);
         assert_int_equal(first.n_batches + second.n_batches, whole.n_batches);
+        assert_int_equal(second.n_logs, whole.n_logs);
+        assert_memory_equal(second.logs, whole.logs, whole.n_logs * sizeof *whole.logs);
         assert_int_equal(n_got, n_want);
         assert_memory_equal(got, want, n_want * sizeof *want);
         free(got);
@@ -187,6 +205,20 @@ static void rows_of_stateful_layers_go_on(void **state)
                      .fit = {.epochs = 3, .batch_size = 8, .no_shuffle = 1, .resume_file = file}};
     (void)state;
     ends_bitwise(&r, (const size_t[]){1, 2, 4}, 3);
+}
+
+/* The last batch is smaller than the others. */
+static void losses_of_outputs_go_on(void **state)
+{
+    a_run r = {.name = "multiout",
+               .loss = "main_output=categorical_crossentropy,aux_output=binary_crossentropy",
+               .loss_weights = "main_output=1,aux_output=0.3",
+               .fit = {.epochs = 2, .batch_size = 48, .resume_file = file}};
+    (void)state;
+    r.rules = "3.6.0";
+    ends_bitwise(&r, (const size_t[]){3, 9, 14}, 3);
+    r.rules = "2.15.0";
+    ends_bitwise(&r, (const size_t[]){3, 9, 14}, 3);
 }
 
 /* Leaves a file that was made after that many batches, and the one of the batch before. */
@@ -519,6 +551,7 @@ static void a_file_that_cannot_be_written_is_missed_at_the_end(void **state)
 PG_TEST_MAIN_WITH(make_folder, remove_folder, cmocka_unit_test(a_cut_anywhere_changes_nothing),
                   cmocka_unit_test(moving_averages_and_dropout_go_on),
                   cmocka_unit_test(rows_of_stateful_layers_go_on),
+                  cmocka_unit_test(losses_of_outputs_go_on),
                   cmocka_unit_test(of_a_damaged_file_the_one_before_is_taken),
                   cmocka_unit_test(another_run_is_refused_by_name),
                   cmocka_unit_test(data_that_changed_are_noticed),
