@@ -102,6 +102,11 @@ static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
     if (c->has_monitor)
         PG_TRY(pg__monitor_note(
             &(pg__monitor){"ModelCheckpoint", c->monitor, c->wants_max, c->is_guessed}, f, err));
+    if (c->has_monitor && c->keep == 1 && !c->best_only)
+        PG_TRY(pg__fit_tell(f, PG_EVENT_NOTE, NULL, err,
+                            "ModelCheckpoint: keep=1 leaves only the best one, by %s; with keep=2 "
+                            "the last one stays too",
+                            PG_SHOW(c->monitor)));
 done:
     return st;
 }
