@@ -142,19 +142,38 @@ int cli_given(const char *name)
     return 0;
 }
 
-/* Lists ("A,B,...") may be given in pieces. What is joined lives as long as the program. */
+/* For text that lives as long as the program. */
+static char *take_memory(size_t size)
+{
+    char *mem = malloc(size);
+    if (mem)
+        return mem;
+    cli_complain(NULL, NULL, "out of memory");
+    exit(CLI_TROUBLE);
+}
+
+/* Lists ("A,B,...") may be given in pieces. */
 static const char *add_to_list(const cli_opt *o, const char *had, const char *value)
 {
     if (!had || !was_given(o) || !cli_takes_list(o))
         return value;
     const size_t size = strlen(had) + strlen(value) + 2;
-    char *both = malloc(size);
-    if (!both) {
-        cli_complain(NULL, NULL, "out of memory");
-        exit(CLI_TROUBLE);
-    }
+    char *both = take_memory(size);
     snprintf(both, size, "%s,%s", had, value);
     return both;
+}
+
+/* "a=1, b=2" in quotes: people write blanks behind commas. */
+static const char *without_blanks(const cli_opt *o, const char *value)
+{
+    if (!o->arg || !strchr(o->arg, '=') || !strstr(value, ", "))
+        return value;
+    char *made = take_memory(strlen(value) + 1), *to = made;
+    for (const char *p = value; *p; p++)
+        if (*p != ' ' || to == made || to[-1] != ',')
+            *to++ = *p;
+    *to = '\0';
+    return made;
 }
 
 static int set_value(const cli_opt *o, const char *value, cli_buf *why)
@@ -169,7 +188,7 @@ static int set_value(const cli_opt *o, const char *value, cli_buf *why)
         return 0;
     }
     if (o->text) {
-        *o->text = add_to_list(o, *o->text, value);
+        *o->text = add_to_list(o, *o->text, without_blanks(o, value));
         return 1;
     }
     char *end = NULL;
