@@ -47,7 +47,8 @@ static pg_status use_trainer(things *t, pg_err *err)
     return st;
 }
 
-/* Where only a checkpoint is missing, what was trained to its end is used all the same. */
+/* Where only a checkpoint is missing, what was trained to its end is used all the same; what is
+ * missing of that, too, is told with it. */
 static pg_status train(things *t, pg_err *err)
 {
     fit_screen s;
@@ -57,7 +58,10 @@ static pg_status train(things *t, pg_err *err)
     if (fit_args.data)
         st = pg_fit(t->trainer, t->rows, &fit_args.fit, &cb, err);
     if (st == PG_OK || s.ended) {
-        const pg_status used = use_trainer(t, st == PG_OK ? err : NULL);
+        pg_err why = {0};
+        const pg_status used = use_trainer(t, st == PG_OK ? err : &why);
+        if (st != PG_OK && used != PG_OK)
+            pg_err_detail(err, "and %s", why.msg);
         st = st == PG_OK ? used : st;
     }
     fit_screen_close(&s);
@@ -66,7 +70,7 @@ static pg_status train(things *t, pg_err *err)
 
 static pg_status run(pg_err *err)
 {
-    things t = {.save = {.force = fit_args.force, .full_model = fit_args.full_model}};
+    things t = {.save = {.force = fit_may_replace("output"), .full_model = fit_args.full_model}};
     pg_status st = open_things(&t, err);
     if (st == PG_OK && fit_args.evaluate) {
         st = fit_evaluate(t.trainer, t.rows, err);
@@ -84,9 +88,11 @@ static pg_status run(pg_err *err)
 }
 
 /* From the command line and --config to what the library takes. */
-static pg_status read_arguments(pg_err *err)
+static pg_status read_arguments(char *const *operands, size_t n, pg_err *err)
 {
-    pg_status st = fit_read_config(err);
+    pg_status st = fit_take_operands(operands, n, err);
+    if (st == PG_OK)
+        st = fit_read_config(err);
     if (st == PG_OK)
         st = fit_take_demo(err);
     if (st == PG_OK)
@@ -103,12 +109,12 @@ static pg_status read_arguments(pg_err *err)
 int main(int argc, char **argv)
 {
     pg_err err = {0};
-    fit_args.train.model = cli_parse(&fit_tool, argc, argv) ? argv[1] : NULL;
-    pg_status st = read_arguments(&err);
+    const size_t n = cli_parse(&fit_tool, argc, argv);
+    pg_status st = read_arguments(argv + 1, n, &err);
     if (st == PG_OK && fit_args.list_layers)
         fit_print_layers();
     else if (st == PG_OK && fit_args.print_config)
-        fputs(fit_config_text(), stdout);
+        fputs(fit_config_text(0), stdout);
     else if (st == PG_OK && !fit_check_arguments(&err))
         st = err.code;
     else if (st == PG_OK && fit_args.summary)

@@ -29,7 +29,11 @@ int fit_check_arguments(pg_err *err);
 pg_status fit_read_config(pg_err *err);
 pg_status fit_take_settings(const char *text, const char *from, pg_err *err); /* the same, given */
 const char *fit_config_source(void); /* file that is being read */
-const char *fit_config_text(void); /* all that is in force, as --config takes it; NULL: no memory */
+/* All options, as --config takes them; for_resume: with the folder and the file of the run. NULL:
+ * no memory. */
+const char *fit_config_text(int for_resume);
+const char *
+fit_setting(const char *key); /* a text that was given to fit_take_settings(), or NULL */
 void fit_set_where_open(const char *option, const char *value);
 const cli_opt *fit_option(const char *name); /* {0} at last */
 cli_buf fit_shown(const pg_config *v);       /* in an error: texts in quotes, long ones cut */
@@ -46,8 +50,11 @@ void fit_print_callbacks(FILE *f);         /* the elements of a list */
 const char *fit_callback_text(const char *class_name, const char *key);
 
 /* pgfit_resume.c: --resume; what is not given is taken from the file that the run goes on from. */
+pg_status fit_take_operands(char *const *operands, size_t n, pg_err *err); /* before all others */
 pg_status fit_read_resume(pg_err *err);
-void fit_set_resume(void); /* when all options are known */
+void fit_set_resume(void);               /* when all options are known */
+int fit_may_replace(const char *option); /* the file of "output" or "out" */
+void fit_print_folder(FILE *f);          /* members of the settings */
 
 /* pgfit_model.c: what is told of a model, and of the layers there are. */
 pg_status fit_print_summary(const char *model, pg_err *err);

@@ -250,12 +250,19 @@ static pg_status take(const pg_config *v, pg_err *err)
                    near ? "\"?" : "");
 }
 
+/* What a resume file says beside the options. */
+static int is_of_run(const pg_config *root, const char *key)
+{
+    return root == kept[1] && (strcmp(key, "folder") == 0 || strcmp(key, "file") == 0);
+}
+
 static pg_status take_all(const pg_config *root, const char *from, pg_err *err)
 {
     pg_status st = PG_OK;
     source = from;
     for (size_t i = 0; st == PG_OK && i < root->n; i++)
-        st = take(&root->items[i], err);
+        if (!is_of_run(root, root->items[i].key))
+            st = take(&root->items[i], err);
     return st;
 }
 
@@ -271,6 +278,12 @@ pg_status fit_take_settings(const char *text, const char *from, pg_err *err)
 {
     const pg_status st = pg_config_parse(&kept[1], text, strlen(text), from, err);
     return st == PG_OK ? take_all(kept[1], from, err) : st;
+}
+
+const char *fit_setting(const char *key)
+{
+    const pg_config *v = kept[1] ? member(kept[1], key) : NULL;
+    return v && v->type == PG_CONFIG_TEXT ? v->text : NULL;
 }
 
 const char *fit_config_source(void)
@@ -321,7 +334,7 @@ static const char *verbose(void)
                                              : "\"auto\"";
 }
 
-const char *fit_config_text(void)
+const char *fit_config_text(int for_resume)
 {
     static char *made; /* the last one, for as long as the program runs */
     const char *key;
@@ -332,7 +345,10 @@ const char *fit_config_text(void)
     if (!f)
         return NULL;
     json_into(f);
-    fputs("{\n  \"model\": ", f);
+    fputs("{\n", f);
+    if (for_resume)
+        fit_print_folder(f);
+    fputs("  \"model\": ", f);
     json_string(fit_args.train.model);
     for (size_t i = 0; (key = key_at(i)); i++) {
         const cli_opt *o = &fit_tool.opts[i];

@@ -19,8 +19,9 @@ pg_status fit_open_data(pg_data **out, const char *path, pg_err *err)
 
 static pg_predict_opts predict_options(void)
 {
-    return (pg_predict_opts){
-        .batch_size = fit_args.fit.batch_size, .force = fit_args.force, .cancel = cli_cancel()};
+    return (pg_predict_opts){.batch_size = fit_args.fit.batch_size,
+                             .force = fit_may_replace("out"),
+                             .cancel = cli_cancel()};
 }
 
 /* What nobody trained tells nothing, and looks as if it did. */

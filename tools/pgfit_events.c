@@ -46,12 +46,14 @@ static void clear_bar(fit_screen *s)
     s->next = 0;
 }
 
-static void print_text(const pg_event *e)
+static void print_text(const fit_screen *s, const pg_event *e)
 {
     FILE *f = e->kind == PG_EVENT_WARNING ? stderr : stdout;
     switch (e->kind) {
     case PG_EVENT_NOTE: cli_printf(f, "note: %s\n", e->text); break;
-    case PG_EVENT_CHECKPOINT: cli_printf(f, "  \xE2\x80\xA6 %s\n", cli_name(e->file).s); break;
+    case PG_EVENT_CHECKPOINT:
+        cli_printf(f, "%s %s\n", s->live ? "  \xE2\x80\xA6" : "saved", cli_name(e->file).s);
+        break;
     case PG_EVENT_RATE:
     case PG_EVENT_STOP: cli_printf(f, "Epoch %zu: %s\n", e->epoch + 1, e->text); break;
     case PG_EVENT_RESUME: cli_printf(f, "resuming %s: %s\n", cli_name(e->file).s, e->text); break;
@@ -97,7 +99,7 @@ pg_status fit_show_event(void *user, const pg_event *e, pg_err *err)
         print_json(e);
     } else if (!cli.quiet) {
         clear_bar(s);
-        print_text(e);
+        print_text(s, e);
     }
     if (e->kind != PG_EVENT_CHECKPOINT || !e->file)
         return PG_OK;

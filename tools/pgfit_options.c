@@ -102,7 +102,7 @@ static const cli_opt options[] = {
     {0, "initial-value-threshold", "X", NULL, &threshold, NULL, NULL,
      "checkpoint: what the first one must improve on"},
     {0, "keep", "N", NULL, NULL, &keep, NULL,
-     "checkpoint: the last N and the best one stay (default all)"},
+     "checkpoint: N stay in all, the best one among them (default all)"},
     {0, "verify", "WHICH", NULL, &verify, NULL, "all|best|none",
      "checkpoint: load again on one device (default best)"},
     {0, "max-shard-size", "SIZE", NULL, &max_shard, NULL, NULL,
@@ -121,7 +121,8 @@ static const cli_opt options[] = {
     {0, "report", "FILE", NULL, &report, NULL, NULL,
      "write a page for a browser, anew after every epoch"},
     {0, "resume", "FILE|auto|never", &fit_args.resumes, &fit_args.resume, NULL, NULL,
-     "go on where resume.pg was left, or FILE, with its options; auto: or start; never: keep none"},
+     "go on where resume.pg was left, or FILE (or a folder's), with its options; auto: or start; "
+     "never: keep none"},
     {0, "resume-every", "SECONDS", NULL, &fit_args.resume_every, NULL, NULL,
      "keep the state so often, beside checkpoints and signals"},
     {'o', "output", "FILE", NULL, &fit_args.output, NULL, NULL,
@@ -138,7 +139,7 @@ static const cli_opt options[] = {
     {0, "config", "FILE", NULL, &fit_args.config, NULL, NULL,
      "take what is not given here from a JSON file: words of Keras, long options with _ for -"},
     {0, "print-config", NULL, &fit_args.print_config, NULL, NULL, NULL,
-     "print all that is in force as --config takes it, and leave"},
+     "print all options as --config takes them, and leave"},
     {0, "demo", "NAME", NULL, &fit_args.demo, NULL, "digits",
      "train a small model on data that came with the program"},
     {0, "summary", NULL, &fit_args.summary, NULL, NULL, NULL,
@@ -181,10 +182,18 @@ static const char *const about[] = {
     "BatchNormalization takes the statistics of each device's rows, as behind multi_gpu_model, or\n"
     "with --bn sync (and --deterministic) those of the whole batch.",
     "Callbacks are Keras': --schedule, --reduce-lr, --early-stop, --checkpoint, --tensorboard,\n"
-    "--csv, --report, run in this order, with Keras' parameters. What --checkpoint writes is the\n"
-    "model itself, written while training goes on; {epoch:02d} and the names of logs\n"
-    "({val_loss:.4f}) are filled in, best and last are links beside the files. A run that was\n"
-    "interrupted goes on, to the same bits with --deterministic, where --resume is given.",
+    "--csv, --report, run in this order, with Keras' parameters. What --checkpoint writes is\n"
+    "the model itself, written while training goes on; {epoch:02d} and the names of logs\n"
+    "({val_loss:.4f}) are filled in. x.h5 is a full model here, with -o weights alone. best and\n"
+    "last are links beside the files; Keras goes by the suffix of a name, so give it what they\n"
+    "lead to: os.path.realpath('ckpt/best').",
+    "The state of a run is kept in resume.pg, in the folder of the checkpoints (where it holds\n"
+    "no {...}) or else the current one: at every checkpoint, at signals, with --resume-every.\n"
+    "The one before it is resume.pg.1, an earlier run's resume.pg.before. --resume goes on from\n"
+    "it, to the same bits with --deterministic, in the folder where the run was started; its\n"
+    "options need not be given again. --epochs, --devices, -j, names of outputs, --keep,\n"
+    "--verify and what is shown may be others then; model, data, optimizer, loss and batch size\n"
+    "must be the same. The run's own -o is written again; a run that had ended says so.",
     "A --config file is a JSON object with Keras' words for compile() and fit() and with the long\n"
     "names of options, _ for -; null is what is not given. Its callbacks are a list of\n"
     "{\"class_name\": NAME, \"config\": {...}} in the order wanted:",
@@ -208,7 +217,7 @@ const cli_tool fit_tool = {
     .status_1 = "data or weights do not fit the model, or --terminate-on-nan stopped it",
     .opts = options,
     .min_operands = 0,
-    .max_operands = 1,
+    .max_operands = 2, /* --resume FILE MODEL */
 };
 
 const cli_opt *fit_option(const char *name)
