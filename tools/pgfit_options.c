@@ -189,11 +189,12 @@ static const char *const about[] = {
     "lead to: os.path.realpath('ckpt/best').",
     "The state of a run is kept in resume.pg, in the folder of the checkpoints (where it holds\n"
     "no {...}) or else the current one: at every checkpoint, at signals, with --resume-every.\n"
-    "The one before it is resume.pg.1, an earlier run's resume.pg.before. --resume goes on from\n"
-    "it, to the same bits with --deterministic, in the folder where the run was started; its\n"
-    "options need not be given again. --epochs, --devices, -j, names of outputs, --keep,\n"
-    "--verify and what is shown may be others then; model, data, optimizer, loss and batch size\n"
-    "must be the same. The run's own -o is written again; a run that had ended says so.",
+    "The one before it is resume.pg.1; that of another run, not at its end, becomes\n"
+    "resume.pg.before (.before.2, ...). --resume goes on from resume.pg, to the same bits with\n"
+    "--deterministic, in the folder where the run was started; its options need not be given\n"
+    "again. --epochs, --devices, -j, names of outputs, --keep, --verify and what is shown may\n"
+    "be others then; model, data, optimizer, loss and batch size must be the same. The run's\n"
+    "own -o is written again; a run that had ended says so.",
     "A --config file is a JSON object with Keras' words for compile() and fit() and with the long\n"
     "names of options, _ for -; null is what is not given. Its callbacks are a list of\n"
     "{\"class_name\": NAME, \"config\": {...}} in the order wanted:",
