@@ -293,6 +293,9 @@ int fit_check_arguments(pg_err *err)
         pg_err_hint(err, "pgfit --help");
     } else if (fit_args.summary) {
         return 1;
+    } else if (fit_args.evaluate && fit_args.fit.resume) {
+        (void)pg_fail(err, PG_E_ARG, "--evaluate: looks at a model, and --resume goes on training");
+        pg_err_hint(err, "pgfit CHECKPOINT --data FILE --evaluate");
     } else if (shuffled && fit_args.fit.no_shuffle) {
         (void)pg_fail(err, PG_E_ARG, "--shuffle and --no-shuffle exclude each other");
     } else if (fit_args.predict && !fit_args.out) {

@@ -11,8 +11,11 @@ job --epochs 3
 pg --resume=bj/resume.pg --epochs 4
 cp bj.keras other.keras
 pg --resume=bj/resume.pg -o other.keras
+cp bj.keras before.keras
 pgfit --resume=bj/resume.pg >finished.txt
 echo "exit $?"
+pgdiff -q before.keras bj.keras
+pg --resume=bj/resume.pg --evaluate
 echo '$ named with a space, by its folder, as a model'
 pg --resume bj/resume.pg
 pg --resume bj
