@@ -5,8 +5,9 @@
  *
  * Always written in the first form: the converter makes the second of it. Class names of
  * optimizers: "Custom>Adam" is how Keras 2.11 to 2.15 call their own, "Adam" is a legacy one there,
- * and Keras 3's. Numbers are float32 in Keras; the shortest text that means the same one is
- * written. */
+ * and Keras 3's. Metrics are named as the user did; Keras 2.11 to 2.15 write the built ones into an
+ * .h5, MeanMetricWrappers under the names that the logs have. Numbers are float32 in Keras; the
+ * shortest text that means the same one is written. */
 #include "train/compiled.h"
 
 #include <string.h>
@@ -109,20 +110,21 @@ done:
     return st;
 }
 
-/* Keras' name of a loss; standalone Keras had longer ones for two. */
-static const char *loss_name(const pg_trainer *t, pg__loss_kind kind)
-{
-    static const char *const names[] = {
+static const char *const loss_names[] = {
 #define PG_LOSS(name, target) #name,
 #include "ops/losses.def"
 #undef PG_LOSS
-    };
+};
+
+/* Keras' name of a loss; standalone Keras had longer ones for two. */
+static const char *loss_name(const pg_trainer *t, pg__loss_kind kind)
+{
     const int early = pg__era_of(t) <= PG__ERA_2_3;
     if (early && kind == PG__LOSS_kl_divergence)
         return "kullback_leibler_divergence";
     if (early && kind == PG__LOSS_cosine_similarity)
         return "cosine_proximity";
-    return kind == PG__LOSS_log_cosh && !t->rules->keras3 ? "logcosh" : names[kind];
+    return kind == PG__LOSS_log_cosh && !t->rules->keras3 ? "logcosh" : loss_names[kind];
 }
 
 /* A loss with parameters is an object of its class. */
@@ -222,15 +224,70 @@ done:
     return st;
 }
 
-pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, const pg__optimiser *o, pg_err *err)
+/* The function in a MeanMetricWrapper; by its newer name Keras 2.15 does not find the divergence.
+ */
+static const char *metric_function(const pg__metric *m)
 {
+    switch (m->kind) {
+    case PG__METRIC_BINARY_ACCURACY: return "binary_accuracy";
+    case PG__METRIC_CATEGORICAL_ACCURACY: return "categorical_accuracy";
+    case PG__METRIC_SPARSE_ACCURACY: return "sparse_categorical_accuracy";
+    case PG__METRIC_LOSS: break;
+    }
+    return m->loss.kind == PG__LOSS_kl_divergence ? "kullback_leibler_divergence"
+                                                  : loss_names[m->loss.kind];
+}
+
+static pg_status add_built(pg__str *out, const pg__metric *m, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(
+        pg__str_puts(out, "{\"class_name\": \"MeanMetricWrapper\", \"config\": {\"name\": ", err));
+    PG_TRY(pg__json_quote(out, m->name, strlen(m->name), err));
+    PG_TRY(
+        pg__str_printf(out, err, ", \"dtype\": \"float32\", \"fn\": \"%s\"", metric_function(m)));
+    if (m->kind == PG__METRIC_LOSS && m->loss.kind == PG__LOSS_huber && m->loss.param != 1)
+        PG_TRY(add_number(out, "delta", m->loss.param, err));
+    if (m->kind == PG__METRIC_LOSS && m->loss.smoothing != 0)
+        PG_TRY(add_number(out, "label_smoothing", m->loss.smoothing, err));
+    PG_TRY(pg__str_puts(out, "}}", err));
+done:
+    return st;
+}
+
+/* A list for each output, [null] where it has none. */
+static pg_status add_all_built(pg__str *out, const pg_trainer *t, int weighted, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        int some = 0;
+        PG_TRY(pg__str_puts(out, k ? ", [" : "[[", err));
+        for (size_t i = 0; i < t->n_metrics; i++) {
+            if (t->metrics[i].output != k || t->metrics[i].weighted != weighted)
+                continue;
+            PG_TRY(pg__str_puts(out, some++ ? ", " : "", err));
+            PG_TRY(add_built(out, &t->metrics[i], err));
+        }
+        PG_TRY(pg__str_puts(out, some ? "]" : "null]", err));
+    }
+    PG_TRY(pg__str_puts(out, "]", err));
+done:
+    return st;
+}
+
+pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, const pg__optimiser *o, int in_h5,
+                            pg_err *err)
+{
+    const int built = in_h5 && t->metrics && t->rules->new_optimizers && !t->rules->keras3;
     pg_status st = PG_OK;
     PG_TRY(pg__str_puts(out, "{\"loss\": ", err));
     PG_TRY(add_losses(out, t, err));
     PG_TRY(pg__str_puts(out, ", \"metrics\": ", err));
-    PG_TRY(add_metrics(out, t, t->metric_text, err));
+    PG_TRY(built && t->metric_text ? add_all_built(out, t, 0, err)
+                                   : add_metrics(out, t, t->metric_text, err));
     PG_TRY(pg__str_puts(out, ", \"weighted_metrics\": ", err));
-    PG_TRY(add_metrics(out, t, t->weighted_metric_text, err));
+    PG_TRY(built && t->weighted_metric_text ? add_all_built(out, t, 1, err)
+                                            : add_metrics(out, t, t->weighted_metric_text, err));
     PG_TRY(pg__str_puts(out, ", \"loss_weights\": ", err));
     PG_TRY(add_loss_weights(out, t, err));
     if (pg__era_of(t) <= PG__ERA_2_3)
@@ -277,6 +334,8 @@ static pg_status read_one(pg__str *out, const pg__json *j, const char *output, c
     const size_t n = output ? strlen(output) : 0;
     if (n && strncmp(name, output, n) == 0 && name[n] == '_' && name[n + 1]) /* "out_accuracy" */
         name += n + 1;
+    if (fn && strncmp(name, "weighted_", 9) == 0 && name[9]) /* beside one of the same name */
+        name += 9;
     if (pg__json_bool(pg__json_get(config, "from_logits"), 0))
         PG_FAIL(PG_E_UNSUPPORTED, "its training configuration asks for %s from logits",
                 PG_SHOW(name));

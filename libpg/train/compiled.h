@@ -4,9 +4,10 @@
 
 #include "train/trainer.h"
 
-/* The trainer's training_config, as its Keras writes it into a legacy full .h5; with the numbers of
- * `o`, the trainer's own optimizer at some time. */
-pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, const pg__optimiser *o, pg_err *err);
+/* The trainer's training_config, as its Keras writes it; with the numbers of `o`, the trainer's own
+ * optimizer at some time. in_h5: into a legacy full .h5, where Keras 2.15 describes its metrics. */
+pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, const pg__optimiser *o, int in_h5,
+                            pg_err *err);
 
 /* What a file says, in the words of pg_train_opts; empty: it says nothing. */
 typedef struct pg__compiled {

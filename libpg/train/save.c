@@ -225,7 +225,7 @@ done:
     return st;
 }
 
-static pg_status show_training(pg_store *store, shown *s, pg_err *err)
+static pg_status show_training(pg_store *store, shown *s, int zip, pg_err *err)
 {
     pg__str text = {0};
     size_t n_losses = 0;
@@ -235,7 +235,7 @@ static pg_status show_training(pg_store *store, shown *s, pg_err *err)
     if (n_losses == 0) /* opened for predictions: it was never compiled */
         return PG_OK;
     PG_TRY(show_state(store, s, err));
-    PG_TRY(pg__compiled_text(&text, s->t, optimiser_of(s), err));
+    PG_TRY(pg__compiled_text(&text, s->t, optimiser_of(s), !zip, err));
     PG_TRY(pg__store_set_text(store, PG_TEXT_TRAINING_CONFIG, text.s, text.n, err));
 done:
     pg__str_fini(&text);
@@ -264,6 +264,7 @@ static pg_status show(pg_store **out, pg_trainer *t, const pg__snapshot *from, c
     pg_store *store = NULL;
     pg__str writer = {0};
     pg_status st = PG_OK;
+    const int zip = strcmp(to->to, "keras") == 0;
     shown *s = pg__mem_array(1, sizeof *s);
     if (!s)
         return pg__nomem(err);
@@ -272,9 +273,9 @@ static pg_status show(pg_store **out, pg_trainer *t, const pg__snapshot *from, c
     PG_TRY(pg__store_new(&store, "trained", NULL, NULL, err));
     PG_TRY(show_weights(store, s, err));
     if (to->full)
-        PG_TRY(show_training(store, s, err));
+        PG_TRY(show_training(store, s, zip, err));
     if (to->described)
-        PG_TRY(show_description(store, t, strcmp(to->to, "keras") == 0, err));
+        PG_TRY(show_description(store, t, zip, err));
     PG_TRY(pg__str_printf(&writer, err, "keras %s, tensorflow", version_of(t)));
     PG_TRY(pg__store_set_writer(store, writer.s, err));
     pg__store_own(store, &io, s);
