@@ -39,9 +39,11 @@ static int is_resume_file(const char *path)
 static const char *in_folder(const char *path)
 {
     const size_t n = strlen(path);
-    const int written = snprintf(named, sizeof named, "%s%sresume.pg", path,
-                                 n > 0 && path[n - 1] == '/' ? "" : "/");
-    return is_folder(path) && written < (int)sizeof named ? named : path;
+    const char *slash = n > 0 && path[n - 1] == '/' ? "" : "/";
+    if (!is_folder(path))
+        return path;
+    const int written = snprintf(named, sizeof named, "%s%sresume.pg", path, slash);
+    return written < (int)sizeof named ? named : path;
 }
 
 /* ---- which file ---- */
