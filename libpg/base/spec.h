@@ -5,9 +5,15 @@
 
 #include "base/str.h"
 
+typedef enum pg__spec_kind {
+    PG__SPEC_INT,
+    PG__SPEC_FLOAT,
+    PG__SPEC_FLOAT32 /* NumPy's str() */
+} pg__spec_kind;
+
 typedef struct pg__spec_value {
-    enum { PG__SPEC_INT, PG__SPEC_FLOAT, PG__SPEC_FLOAT32 } kind; /* float32: NumPy's str() */
-    double v;                                                     /* an int: exact to 2^53 */
+    pg__spec_kind kind;
+    double v; /* an int: exact to 2^53 */
 } pg__spec_value;
 
 /* Appends what format(value, spec) gives in Python, spec being the n bytes at s. PG_E_ARG says what

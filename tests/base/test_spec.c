@@ -19,7 +19,7 @@ static void check_table(void)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         pg__str out = {0};
         pg_err err = {0};
-        const pg__spec_value v = {table[i].kind, table[i].v};
+        const pg__spec_value v = {(pg__spec_kind)table[i].kind, table[i].v};
         const pg_status st = pg__spec_format(&out, table[i].spec, strlen(table[i].spec), v, &err);
         if (!table[i].text)
             assert_fails(PG_E_ARG, st, &err);
@@ -69,7 +69,7 @@ static void refuses_what_python_refuses(void **state)
         for (int kind = PG__SPEC_INT; kind <= PG__SPEC_FLOAT; kind++) {
             pg__str out = {0};
             pg_err err = {0};
-            const pg__spec_value v = {kind, 7};
+            const pg__spec_value v = {(pg__spec_kind)kind, 7};
             assert_fails(PG_E_ARG, pg__spec_format(&out, bad[i], strlen(bad[i]), v, &err), &err);
             pg__str_fini(&out);
         }

@@ -92,13 +92,9 @@ static void what_nobody_asked_for_is_an_error(void **state)
 
 static void what_is_no_such_text_is_refused(void **state)
 {
-    static const char *const bad[] = {"X:a=1,",
-                                      "X:,a=1",
-                                      "X:a=1,a=2",
-                                      "{\"a\":",
-                                      "{\"config\": {}}",
-                                      "{\"class_name\": \"X\", "
-                                      "\"config\": 3}"};
+    static const char *const bad[] = {
+        "X:a=1,",  "X:,a=1",           "X:a=1,a=2",
+        "{\"a\":", "{\"config\": {}}", "{\"class_name\": \"X\", \"config\": 3}"};
     pg_err err;
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
