@@ -6,15 +6,11 @@ learning rate that changes, and keeps a checkpoint of each. Keras loads that of 
 and must see the losses that pgfit saw in its third and fourth, and the validation's; weights-only checkpoints
 must give the validation loss that stands in their names.
 Needs PG_KERAS2_PYTHON (TensorFlow 2.15) or PG_KERAS3_PYTHON (Keras 3.6), skips (77) without both."""
-import argparse
 import csv
-import os
-import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 
+import both_keras
 import fit_files
 from fit_files import BATCH, build, compile_, data, the_keras
 
@@ -98,32 +94,9 @@ def train(tools, d, name, kind, family, major):
     return ok
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument('--tools', type=pathlib.Path)
-    p.add_argument('--make', type=pathlib.Path)
-    p.add_argument('--judge', type=pathlib.Path)
-    a = p.parse_args()
-    if a.make:
-        return make(a.make)
-    if a.judge:
-        return judge(a.judge)
-    pythons = {m: os.environ.get(f'PG_KERAS{m}_PYTHON') for m in (2, 3)}
-    if not any(pythons.values()):
-        print('needs PG_KERAS2_PYTHON or PG_KERAS3_PYTHON')
-        sys.exit(77)
-    bad = 0
-    for major, python in pythons.items():
-        if not python:
-            continue
-        with tempfile.TemporaryDirectory() as name:
-            d = pathlib.Path(name)
-            bad += subprocess.run([python, __file__, '--make', d]).returncode != 0
-            for case, kind, _, family in cases(major):
-                bad += not train(a.tools, d, case, kind, family, major)
-            bad += subprocess.run([python, __file__, '--judge', d]).returncode != 0
-    sys.exit(bad != 0)
+def between(tools, d, major):
+    return sum(not train(tools, d, case, kind, family, major) for case, kind, _, family in cases(major))
 
 
 if __name__ == '__main__':
-    main()
+    both_keras.main(__file__, make, judge, between)

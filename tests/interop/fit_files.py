@@ -6,13 +6,12 @@ and saves in every format; Keras loads each of these strictly, predicts, and whe
 third epoch. Everything must be what three epochs of Keras alone give: weights, optimizer variables, predictions.
 Needs PG_KERAS2_PYTHON (TensorFlow 2.15) or PG_KERAS3_PYTHON (Keras 3.6), skips (77) without both. --make and
 --judge are the halves that run under those."""
-import argparse
 import json
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
+
+import both_keras
 
 OPTIMIZERS = {  # name: (class, config, only new or only legacy)
     'adam': ('Adam', {'learning_rate': 0.01}, None),
@@ -220,32 +219,9 @@ def go_on(tools, d, name, kind, family, major):
     return ok
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument('--tools', type=pathlib.Path)
-    p.add_argument('--make', type=pathlib.Path)
-    p.add_argument('--judge', type=pathlib.Path)
-    a = p.parse_args()
-    if a.make:
-        return make(a.make)
-    if a.judge:
-        return judge(a.judge)
-    pythons = {m: os.environ.get(f'PG_KERAS{m}_PYTHON') for m in (2, 3)}
-    if not any(pythons.values()):
-        print('needs PG_KERAS2_PYTHON or PG_KERAS3_PYTHON')
-        sys.exit(77)
-    bad = 0
-    for major, python in pythons.items():
-        if not python:
-            continue
-        with tempfile.TemporaryDirectory() as t:
-            d = pathlib.Path(t)
-            subprocess.run([python, '-W', 'ignore', __file__, '--make', d], check=True)
-            for name, kind, _, family in cases(major):
-                bad += not go_on(a.tools, d, name, kind, family, major)
-            bad += subprocess.run([python, '-W', 'ignore', __file__, '--judge', d]).returncode != 0
-    sys.exit(bad != 0)
+def between(tools, d, major):
+    return sum(not go_on(tools, d, name, kind, family, major) for name, kind, _, family in cases(major))
 
 
 if __name__ == '__main__':
-    main()
+    both_keras.main(__file__, make, judge, between)

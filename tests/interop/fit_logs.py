@@ -7,14 +7,11 @@ from the file of the model that was never trained, and has nothing to tell of it
 .h5 that pgfit writes for Keras 2.15 are what Keras' own has, and Keras trains it further under the same names.
 Needs PG_KERAS2_PYTHON (TensorFlow 2.15) or PG_KERAS3_PYTHON (Keras 3.6), skips (77) without both. --make and
 --judge are the halves that run under those."""
-import argparse
 import json
-import os
-import pathlib
 import subprocess
 import sys
-import tempfile
 
+import both_keras
 import fit_files
 
 BATCH, EPOCHS = 8, 3
@@ -109,34 +106,11 @@ def compare(tools, d, name):
     return n, bad
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument('--tools', type=pathlib.Path)
-    p.add_argument('--make', type=pathlib.Path)
-    p.add_argument('--judge', type=pathlib.Path)
-    a = p.parse_args()
-    if a.make:
-        return make(a.make)
-    if a.judge:
-        return judge(a.judge)
-    pythons = {m: os.environ.get(f'PG_KERAS{m}_PYTHON') for m in (2, 3)}
-    if not any(pythons.values()):
-        print('needs PG_KERAS2_PYTHON or PG_KERAS3_PYTHON')
-        sys.exit(77)
-    failed = 0
-    for major, python in pythons.items():
-        if not python:
-            continue
-        with tempfile.TemporaryDirectory() as name:
-            d = pathlib.Path(name)
-            subprocess.run([python, '-W', 'ignore', __file__, '--make', d], check=True)
-            counts = [compare(a.tools, d, case) for case in SHARES]
-            if major == 2:
-                failed += subprocess.run([python, '-W', 'ignore', __file__, '--judge', d]).returncode != 0
-        print(f'Keras {major}: {sum(n for n, _ in counts)} numbers, {sum(b for _, b in counts)} differences')
-        failed += sum(b for _, b in counts)
-    sys.exit(failed != 0)
+def between(tools, d, major):
+    counts = [compare(tools, d, case) for case in SHARES]
+    print(f'Keras {major}: {sum(n for n, _ in counts)} numbers, {sum(b for _, b in counts)} differences')
+    return sum(b for _, b in counts)
 
 
 if __name__ == '__main__':
-    main()
+    both_keras.main(__file__, make, judge, between, judges=(2,))
