@@ -69,6 +69,12 @@ static pg_status put_compiled(pg__str *out, const pg_trainer *t, pg_err *err)
     PG_TRY(put_text(out, "kind of device", t->backend->name, err));
     PG_TRY(put_count(out, "deterministic", t->cut.n_lanes > 0, err));
     PG_TRY(put_count(out, "lanes", t->cut.n_lanes, err));
+    PG_TRY(put_text(out, "convolutions",
+                    t->conv == 1   ? "direct"
+                    : t->conv == 2 ? "winograd"
+                                   : "auto",
+                    err));
+    PG_TRY(put_count(out, "loss from probabilities", t->from_probabilities != 0, err));
     PG_TRY(put_text(out, "BatchNormalization", t->bn_sync ? "sync" : "replica", err));
 done:
     pg__str_fini(&text);

@@ -479,6 +479,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
     if (!t)
         return pg__nomem(err);
     t->from_probabilities = o->loss_from_probabilities;
+    t->conv = o->conv;
     PG_TRY(open_devices(t, o, err));
     PG_TRY(pg__crew_parse(t, o, err));
     PG_TRY(open_model(t, &own, &late, o->model, err));

@@ -118,6 +118,7 @@ struct pg_trainer {
     pg__metric *metrics;
     size_t n_metrics;
     int from_probabilities;
+    int conv;           /* as pg_train_opts.conv */
     pg__logs evaluated; /* what pg_evaluate() gave last */
     void **states;      /* of stateful layers, for batches of state_rows rows */
     uint64_t state_rows;

@@ -12,6 +12,7 @@
 typedef struct a_run {
     const char *name, *loss, *optimizer, *metrics, *devices, *settings;
     const char *data; /* NULL: the golden run's */
+    int conv;
     const char *loss_weights, *rules;
     pg_fit_opts fit;
     size_t stop_after; /* turns of training, 0: never */
@@ -99,6 +100,7 @@ static pg_status run(a_run *r, double **out, size_t *n_out, pg_err *err)
                                 .loss_weights = r->loss_weights,
                                 .rules = r->rules,
                                 .devices = r->devices,
+                                .conv = r->conv,
                                 .deterministic = 1,
                                 .threads = 2};
     const pg_callback cb = {
@@ -276,10 +278,10 @@ static void another_run_is_refused_by_name(void **state)
     pg_err err = {0};
     (void)state;
     leave_files(5);
-    for (int i = 0; i < 8; i++) {
-        static const char *const named[] = {"learning_rate", "loss",     "metrics",
-                                            "batch size",    "seed",     "epochs",
-                                            "training rows", "callbacks"};
+    for (int i = 0; i < 9; i++) {
+        static const char *const named[] = {"learning_rate", "loss",      "metrics",
+                                            "batch size",    "seed",      "epochs",
+                                            "training rows", "callbacks", "convolutions"};
         a_run r = digits();
         r.fit.resume = 1;
         r.optimizer = i == 0 ? "adam:learning_rate=0.02" : r.optimizer;
@@ -290,6 +292,7 @@ static void another_run_is_refused_by_name(void **state)
         r.fit.epochs = i == 5 ? 4 : r.fit.epochs; /* may be others */
         r.fit.validation_split = i == 6 ? 0.3 : r.fit.validation_split;
         r.fit.n_callbacks = i == 7 ? 0 : r.fit.n_callbacks;
+        r.conv = i == 8;
         const pg_status st = run(&r, NULL, NULL, &err);
         assert_int_equal(st, i == 5 ? PG_OK : PG_E_MISMATCH);
         if (i == 5) {

@@ -273,17 +273,18 @@ typedef struct pg_fit_opts {
      * "schedule=step,rate=0.1,epochs=30", "schedule=cosine,epochs=90,min_lr=1e-5",
      * "schedule=constant", all with warmup_epochs=N, or "schedule=table,file=rates.txt" with one
      * rate a line. Every epoch's logs end with the learning rate (`lr`, Keras 3: `learning_rate`),
-     * where Keras has it behind some callbacks only. "Report:filename=run.html" is none of Keras': a page with the curves
-     * for a browser. pg_callback_class() lists them all. */
+     * where Keras has it behind some callbacks only. "Report:filename=run.html" is none of Keras':
+     * a page with the curves for a browser. pg_callback_class() lists them all. */
     const char *const *callbacks;
     size_t n_callbacks;
     /* Going on after an interruption. The state of the run is kept in resume_file (the one before
-     * as FILE.1) when it is cancelled, at every checkpoint, every resume_every seconds, and when it
-     * ends after one of these; NULL: never. resume: 0 start afresh; 1 go on from that file, PG_E_IO
-     * where there is none; 2 go on if there is one. The end is bitwise that of a run that was never
-     * interrupted where the trainer is deterministic. Devices, their number, the last epoch and
-     * names of outputs may be others then; anything else is PG_E_MISMATCH, by name. A damaged file:
-     * the one before is taken, with a warning. */
+     * as FILE.1, what another run left unfinished as FILE.before) when it is cancelled, at every
+     * checkpoint, every resume_every seconds, and when it ends after one of these; NULL: never.
+     * resume: 0 start afresh; 1 go on from that file, PG_E_IO where there is none; 2 go on if there
+     * is one. The end is bitwise that of a run that was never interrupted where the trainer is
+     * deterministic. Devices, their number, the last epoch and names of outputs may be others then;
+     * what else the numbers depend on is PG_E_MISMATCH, by name. A damaged file: the one before is
+     * taken, with a warning. */
     const char *resume_file;
     int resume;
     double resume_every;
