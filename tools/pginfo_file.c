@@ -150,19 +150,39 @@ static void complain(info *in)
     in->status = CLI_TROUBLE;
 }
 
-/* Statistics of tensor i, and for a page the heights of its histogram: 1 for a bin that is not
- * empty, however full the fullest is. */
-static pg_status read_one(info *in, size_t i)
+/* Of a page's histogram: 1 for a bin that is not empty, however full the fullest is. */
+static void set_heights(unsigned char heights[INFO_BINS], const uint64_t bins[INFO_BINS])
 {
-    uint64_t bins[INFO_BINS], most = 1;
-    if (!in->heights)
-        return pg_store_stats(&in->stats[i], in->store, i, &in->err);
-    const pg_status st = pg_store_histogram(&in->stats[i], bins, INFO_BINS, in->store, i, &in->err);
-    for (size_t k = 0; st == PG_OK && k < INFO_BINS; k++)
+    uint64_t most = 1;
+    for (size_t k = 0; k < INFO_BINS; k++)
         most = bins[k] > most ? bins[k] : most;
-    for (size_t k = 0; st == PG_OK && k < INFO_BINS; k++)
-        in->heights[i][k] =
-            (unsigned char)ceil((double)bins[k] / (double)most * (double)INFO_HEIGHT);
+    for (size_t k = 0; k < INFO_BINS; k++)
+        heights[k] = (unsigned char)ceil((double)bins[k] / (double)most * (double)INFO_HEIGHT);
+}
+
+static void *array(size_t n, size_t size)
+{
+    return calloc(n ? n : 1, size);
+}
+
+/* Of the n tensors in rows, all or none. */
+static pg_status read_rows(info *in, const size_t *rows, size_t n)
+{
+    const pg_stats_opts opts = {.progress = cli_progress(), .cancel = cli_cancel()};
+    pg_stats *got = array(n, sizeof *got);
+    uint64_t(*bins)[INFO_BINS] = in->heights ? array(n, sizeof *bins) : NULL;
+    const pg_status st = got && (bins || !in->heights)
+                             ? pg_store_stats_of(got, bins ? bins[0] : NULL, INFO_BINS, in->store,
+                                                 rows, n, &opts, &in->err)
+                             : pg_fail(&in->err, PG_E_NOMEM, "out of memory");
+    cli_progress_end();
+    for (size_t k = 0; k < n && st == PG_OK; k++) {
+        in->stats[rows[k]] = got[k];
+        if (bins)
+            set_heights(in->heights[rows[k]], bins[k]);
+    }
+    free(got);
+    free(bins);
     return st;
 }
 
@@ -172,12 +192,11 @@ static void read_stats(info *in, const info_opts *o)
 {
     size_t n = 0, *rows = info_rows(in, o, &n);
     const size_t all = pg_store_n_weights(in->store);
-    in->stats = calloc(all ? all : 1, sizeof *in->stats);
-    in->heights = o->html ? calloc(all ? all : 1, sizeof *in->heights) : NULL;
+    in->stats = array(all, sizeof *in->stats);
+    in->heights = o->html ? array(all, sizeof *in->heights) : NULL;
     const int ready = rows && in->stats && (in->heights || !o->html);
-    pg_status st = ready ? PG_OK : pg_fail(&in->err, PG_E_NOMEM, "out of memory");
-    for (size_t k = 0; k < n && st == PG_OK; k++)
-        st = read_one(in, rows[k]);
+    const pg_status st =
+        ready ? read_rows(in, rows, n) : pg_fail(&in->err, PG_E_NOMEM, "out of memory");
     free(rows);
     if (st == PG_OK)
         return;

@@ -55,15 +55,10 @@ WIDE static const unsigned char *fold_blocks(__m128i lane[4], uint32_t crc, cons
     return p;
 }
 
-static int has_wide(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
-}
-
 /* Source: V. Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
  * Instruction", Intel 2009, with its constants for the reflected polynomial of gzip. n: at least 64
  * and a multiple of 16. */
-FOLDS static uint32_t crc32_folded(uint32_t crc, const unsigned char *p, size_t n)
+FOLDS static uint32_t crc32_folded(uint32_t crc, const unsigned char *p, size_t n, int wide)
 {
     const __m128i by_512 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
     const __m128i by_128 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
@@ -71,7 +66,7 @@ FOLDS static uint32_t crc32_folded(uint32_t crc, const unsigned char *p, size_t 
     const __m128i barrett = _mm_set_epi64x(0x01f7011641, 0x01db710641);
     const __m128i even = _mm_setr_epi32(~0, 0, ~0, 0);
     __m128i lane[4], x;
-    if (n >= 256 && has_wide()) {
+    if (n >= 256 && wide) {
         p = fold_blocks(lane, crc, p, &n);
     } else {
         for (int i = 0; i < 4; i++)
@@ -95,21 +90,40 @@ FOLDS static uint32_t crc32_folded(uint32_t crc, const unsigned char *p, size_t 
     return ~(uint32_t)_mm_extract_epi32(_mm_xor_si128(x, q), 1);
 }
 
-uint32_t pg__crc32(uint32_t crc, const void *data, size_t n)
+pg__crc_way pg__crc32_best(void)
+{
+    if (!__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1"))
+        return PG__CRC_ZLIB;
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")
+               ? PG__CRC_WIDE
+               : PG__CRC_FOLDED;
+}
+
+uint32_t pg__crc32_by(pg__crc_way way, uint32_t crc, const void *data, size_t n)
 {
     const unsigned char *p = data;
-    const int folds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-    const size_t most = folds && n >= 64 ? n / 16 * 16 : 0;
+    const size_t most = way != PG__CRC_ZLIB && n >= 64 ? n / 16 * 16 : 0;
     if (most)
-        crc = crc32_folded(crc, p, most);
+        crc = crc32_folded(crc, p, most, way == PG__CRC_WIDE);
     return n > most ? (uint32_t)crc32_z(crc, p + most, n - most) : crc;
 }
 #else
-uint32_t pg__crc32(uint32_t crc, const void *data, size_t n)
+pg__crc_way pg__crc32_best(void)
 {
+    return PG__CRC_ZLIB;
+}
+
+uint32_t pg__crc32_by(pg__crc_way way, uint32_t crc, const void *data, size_t n)
+{
+    (void)way;
     return n ? (uint32_t)crc32_z(crc, data, n) : crc;
 }
 #endif
+
+uint32_t pg__crc32(uint32_t crc, const void *data, size_t n)
+{
+    return pg__crc32_by(pg__crc32_best(), crc, data, n);
+}
 
 static uint32_t rot(uint32_t x, int k)
 {

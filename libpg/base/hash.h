@@ -8,6 +8,12 @@
 /* zlib's CRC-32 (RFC 1952), continued from crc (0 to start). */
 uint32_t pg__crc32(uint32_t crc, const void *p, size_t n);
 
+/* The ways to it, from the one that every processor has; the best of this one; and one of them, for
+ * tests: a way that the processor has not ends the program. */
+typedef enum pg__crc_way { PG__CRC_ZLIB, PG__CRC_FOLDED, PG__CRC_WIDE } pg__crc_way;
+pg__crc_way pg__crc32_best(void);
+uint32_t pg__crc32_by(pg__crc_way way, uint32_t crc, const void *data, size_t n);
+
 /* CRC-32C (RFC 3720, appendix B.4), for short records. */
 uint32_t pg__crc32c(const void *p, size_t n);
 

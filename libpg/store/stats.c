@@ -1,9 +1,9 @@
 /* stats.c - one tensor's values at a glance.
  *
- * Two passes over pieces of 256 KiB: the histogram needs the range first. Mean and variance block
- * by block around the block's own mean, joined by Chan's formula, or one by one by Welford's update
- * (B. P. Welford, Technometrics 4, 1962): a sum of squares would lose the digits of large weights
- * that lie close together. */
+ * Two passes over pieces of 256 KiB, since the histogram needs the range first. Mean and variance
+ * block by block around the block's own mean, joined by Chan's formula, or one by one by Welford's
+ * update (B. P. Welford, Technometrics 4, 1962): a sum of squares would lose the digits of large
+ * weights that lie close together. */
 #include "pg/stats.h"
 
 #include <math.h>
@@ -13,18 +13,19 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
-#include "store/lanes.h"
+#include "base/watch.h"
+#include "store/stats_block.h"
 #include "store/store_impl.h"
 #include "store/values.h"
 
 #define PIECE_BYTES PG_COPY_BYTES
-#define BLOCK       1024u /* elements looked at together */
 
 typedef struct sums {
     pg_stats *out;
     uint64_t n_finite;
     double m2;       /* sum of squared distances from the mean so far */
     uint64_t n_plus; /* positive infinities */
+    pg__width width;
 } sums;
 
 static void add_value(sums *s, double v)
@@ -79,99 +80,9 @@ static void get_bins(uint64_t *bins, const bounds *b, const sums *s)
     bins[b->n - 1] = left;
 }
 
-/* A block of finite values by itself. */
-typedef struct part {
-    double min, max, mean, m2;
-    uint64_t zeros;
-} part;
-
-/* n: a multiple of 4, at least that. A NaN or an infinity makes the mean one of both. */
-static PG_ALWAYS_INLINE void look(part *out, const unsigned char *p, size_t n, int single)
-{
-    pg__lanes x, min, max, sum = {0}, m2 = {0};
-    pg__masks zeros = {0};
-    pg__lanes_load(&min, p, 0, single);
-    max = min;
-    for (size_t i = 0; i < n; i += PG_LANES) {
-        pg__lanes_load(&x, p, i, single);
-        const pg__masks below = (pg__masks)(x < min), above = (pg__masks)(x > max);
-        pg__lanes_pick(&min, &below, &x, &min);
-        pg__lanes_pick(&max, &above, &x, &max);
-        zeros -= (pg__masks)(x == 0);
-        sum += x;
-    }
-    const double mean = (sum[0] + sum[1] + sum[2] + sum[3]) / (double)n;
-    for (size_t i = 0; i < n; i += PG_LANES) {
-        pg__lanes_load(&x, p, i, single);
-        x -= mean;
-        m2 += x * x;
-    }
-    *out = (part){.min = min[0], .max = max[0], .mean = mean};
-    for (unsigned i = 0; i < PG_LANES; i++) {
-        out->min = min[i] < out->min ? min[i] : out->min;
-        out->max = max[i] > out->max ? max[i] : out->max;
-        out->m2 += m2[i];
-        out->zeros += (uint64_t)zeros[i];
-    }
-}
-
-/* Counts n values, a multiple of 4. */
-static PG_ALWAYS_INLINE void rank(const bounds *b, const unsigned char *p, size_t n, int single)
-{
-    enum { TOGETHER = 8 }; /* edges that registers hold the counts of */
-    for (size_t first = 1; first < b->n; first += TOGETHER) {
-        const size_t n_edges = b->n - first < TOGETHER ? b->n - first : TOGETHER;
-        pg__masks count[TOGETHER] = {{0}};
-        double edge[TOGETHER] = {0};
-        memcpy(edge, b->edges + first, n_edges * sizeof *edge);
-        for (size_t i = 0; i < n; i += PG_LANES) {
-            pg__lanes x;
-            pg__lanes_load(&x, p, i, single);
-            for (size_t k = 0; k < TOGETHER; k++)
-                count[k] -= (pg__masks)(x >= edge[k]);
-        }
-        for (size_t k = 0; k < n_edges; k++)
-            for (unsigned i = 0; i < PG_LANES; i++)
-                b->above[first + k] += (uint64_t)count[k][i];
-    }
-}
-
-/* Both for every processor, and for those with wider registers. */
-static void look_plain(part *out, const unsigned char *p, size_t n, int single)
-{
-    if (single)
-        look(out, p, n, 1);
-    else
-        look(out, p, n, 0);
-}
-
-PG_AVX2 static void look_avx2(part *out, const unsigned char *p, size_t n, int single)
-{
-    if (single)
-        look(out, p, n, 1);
-    else
-        look(out, p, n, 0);
-}
-
-static void rank_plain(const bounds *b, const unsigned char *p, size_t n, int single)
-{
-    if (single)
-        rank(b, p, n, 1);
-    else
-        rank(b, p, n, 0);
-}
-
-PG_AVX2 static void rank_avx2(const bounds *b, const unsigned char *p, size_t n, int single)
-{
-    if (single)
-        rank(b, p, n, 1);
-    else
-        rank(b, p, n, 0);
-}
-
 /* T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing
  * sample variances", 1979. */
-static void add_part(sums *s, const part *b, size_t n)
+static void add_part(sums *s, const pg__part *b, size_t n)
 {
     pg_stats *o = s->out;
     const double before = (double)s->n_finite, share = (double)n / (before + (double)n);
@@ -189,38 +100,58 @@ static void add_part(sums *s, const part *b, size_t n)
     s->n_finite += n;
 }
 
-/* n values at p, at most BLOCK: whole lanes together, the rest one by one; so also what is not
- * finite. b: they are counted for the histogram. */
-static void add_block(sums *s, const bounds *b, const unsigned char *p, size_t n, pg_dtype dtype)
+/* n values at p that are not looked at together: few, or not all finite. */
+static void add_values(sums *s, const unsigned char *p, size_t n, pg_dtype dtype)
 {
-    double x[BLOCK];
-    part here;
-    const size_t size = pg_dtype_bytes(dtype), whole = n - n % PG_LANES;
-    const int single = dtype == PG_F32, avx2 = PG_HAS_AVX2();
-    const unsigned char *from = single ? p : (const unsigned char *)x;
-    size_t at = 0;
-    if (!single)
-        pg__values(x, p, n, dtype);
-    if (b && whole) {
-        (avx2 ? rank_avx2 : rank_plain)(b, from, whole, single);
-        at = whole;
-    } else if (whole) {
-        (avx2 ? look_avx2 : look_plain)(&here, from, whole, single);
-        if (isfinite(here.mean)) {
-            add_part(s, &here, whole);
-            at = whole;
+    const size_t size = pg_dtype_bytes(dtype);
+    for (size_t i = 0; i < n; i++)
+        add_value(s, pg__value_at(p + i * size, dtype));
+}
+
+static void add_piece(sums *s, const unsigned char *p, size_t n, pg_dtype dtype)
+{
+    double x[PG__STATS_BLOCK];
+    pg__part here;
+    const size_t size = pg_dtype_bytes(dtype);
+    const int single = dtype == PG_F32;
+    for (size_t at = 0, block; at < n; at += block) {
+        block = n - at < PG__STATS_BLOCK ? n - at : PG__STATS_BLOCK;
+        const size_t whole = block - block % PG__STATS_LANES;
+        const unsigned char *from = p + at * size;
+        size_t done = 0;
+        if (whole && !single)
+            pg__values(x, from, whole, dtype);
+        if (whole) {
+            pg__look(&here, single ? from : (const unsigned char *)x, whole, single, s->width);
+            done = isfinite(here.mean) ? whole : 0;
         }
+        if (done)
+            add_part(s, &here, whole);
+        add_values(s, from + done * size, block - done, dtype);
     }
-    for (; at < n; at++) {
+}
+
+/* The second look, for the histogram. */
+static void rank_piece(const bounds *b, const unsigned char *p, size_t n, pg_dtype dtype,
+                       pg__width width)
+{
+    double x[PG__STATS_BLOCK];
+    const size_t size = pg_dtype_bytes(dtype), whole = n - n % PG__STATS_LANES;
+    if (dtype == PG_F32 && whole)
+        pg__rank(b->above, b->edges, b->n, p, whole, 1, width);
+    for (size_t at = 0, block; dtype != PG_F32 && at < whole; at += block) {
+        block = whole - at < PG__STATS_BLOCK ? whole - at : PG__STATS_BLOCK;
+        pg__values(x, p + at * size, block, dtype);
+        pg__rank(b->above, b->edges, b->n, (const unsigned char *)x, block, 0, width);
+    }
+    for (size_t at = whole; at < n; at++) {
         const double v = pg__value_at(p + at * size, dtype);
-        if (!b)
-            add_value(s, v);
-        for (size_t k = 1; b && k < b->n; k++)
+        for (size_t k = 1; k < b->n; k++)
             b->above[k] += v >= b->edges[k];
     }
 }
 
-/* The checksum is that of little-endian bytes on every machine. */
+/* The checksum is that of little-endian bytes on every machine, for which the others turn them. */
 static uint32_t crc_piece(uint32_t crc, unsigned char *p, size_t n, size_t size)
 {
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
@@ -233,71 +164,121 @@ static uint32_t crc_piece(uint32_t crc, unsigned char *p, size_t n, size_t size)
     return pg__crc32(crc, p, n);
 }
 
-static pg_status two_passes(pg_stats *o, uint64_t *bins, bounds *b, pg_store *s, size_t i,
-                            pg_err *err)
+/* What all tensors of a call share. */
+typedef struct reading {
+    pg_store *store;
+    const pg_stats_opts *o;
+    unsigned char *buf; /* a piece */
+    bounds b;
+    pg__width width;
+} reading;
+
+static size_t piece_at(const pg_weight *w, uint64_t off)
 {
-    pg_status st = PG_OK;
-    const pg_weight *w = pg_store_weight(s, i);
+    return w->n_bytes - off < PIECE_BYTES ? (size_t)(w->n_bytes - off) : PIECE_BYTES;
+}
+
+static pg_status next_piece(reading *r, size_t i, uint64_t off, size_t n, pg_err *err)
+{
+    if (pg__cancelled(r->o->cancel))
+        return pg_fail(err, PG_E_CANCELLED, "interrupted");
+    const pg_status st = pg_store_read(r->store, i, off, r->buf, n, err);
+    if (st == PG_OK)
+        pg__progress_add(r->o->progress, n);
+    return st;
+}
+
+/* A tensor of one piece is read once. */
+static pg_status read_tensor(pg_stats *out, uint64_t *bins, reading *r, size_t i, pg_err *err)
+{
+    pg_stats o = {.min = (double)NAN, .max = (double)NAN, .mean = (double)NAN, .std = (double)NAN};
+    const pg_weight *w = pg_store_weight(r->store, i);
     const size_t size = pg_dtype_bytes(w->dtype);
-    sums sum = {.out = o};
-    unsigned char *buf = pg__mem_array(PIECE_BYTES, 1);
-    if (!buf)
-        return pg__nomem(err);
-    for (int pass = 0; pass < 2; pass++) {
-        if (pass == 1)
-            set_bounds(b, o);
-        for (uint64_t off = 0; off < w->n_bytes;) {
-            const uint64_t left = w->n_bytes - off;
-            const size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-            PG_TRY(pg_store_read(s, i, off, buf, n, err));
-            for (size_t k = 0; k < n; k += BLOCK * size)
-                add_block(&sum, pass == 0 ? NULL : b, buf + k,
-                          (n - k < BLOCK * size ? n - k : BLOCK * size) / size, w->dtype);
-            if (pass == 0)
-                o->crc32 = crc_piece(o->crc32, buf, n, size);
-            off += n;
-        }
+    const int again = w->n_bytes > PIECE_BYTES;
+    sums sum = {.out = &o, .width = r->width};
+    pg_status st = PG_OK;
+    size_t n;
+    for (uint64_t off = 0; off < w->n_bytes; off += n) {
+        n = piece_at(w, off);
+        PG_TRY(next_piece(r, i, off, n, err));
+        add_piece(&sum, r->buf, n / size, w->dtype);
+        if (again)
+            o.crc32 = crc_piece(o.crc32, r->buf, n, size);
+    }
+    memset(r->b.above, 0, r->b.n * sizeof *r->b.above);
+    set_bounds(&r->b, &o);
+    for (uint64_t off = 0; off < w->n_bytes; off += n) {
+        n = piece_at(w, off);
+        if (again)
+            PG_TRY(next_piece(r, i, off, n, err));
+        rank_piece(&r->b, r->buf, n / size, w->dtype, r->width);
+        if (!again)
+            o.crc32 = crc_piece(o.crc32, r->buf, n, size);
     }
     if (sum.n_finite)
-        o->std = sqrt(sum.m2 / (double)sum.n_finite);
-    get_bins(bins, b, &sum);
+        o.std = sqrt(sum.m2 / (double)sum.n_finite);
+    get_bins(bins, &r->b, &sum);
+    *out = o;
 done:
-    pg__mem_free(buf);
+    return st;
+}
+
+static pg_status read_tensors(pg_stats *out, uint64_t *bins, reading *r, const size_t *which,
+                              size_t n, pg_err *err)
+{
+    uint64_t n_bytes = 0;
+    for (size_t k = 0; k < n; k++) {
+        const pg_weight *w = pg_store_weight(r->store, which[k]);
+        if (!w)
+            return pg_fail(err, PG_E_ARG, "there is no weight %zu", which[k]);
+        n_bytes += w->n_bytes > PIECE_BYTES ? 2 * w->n_bytes : w->n_bytes;
+    }
+    pg__progress_start(r->o->progress, n_bytes);
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < n && st == PG_OK; k++) {
+        uint64_t own[PG_STATS_BINS];
+        st = read_tensor(&out[k], bins ? bins + k * r->b.n : own, r, which[k], err);
+        if (st == PG_OK && !bins)
+            memcpy(out[k].bins, own, sizeof own);
+    }
+    return st;
+}
+
+pg_status pg_store_stats_of(pg_stats *out, uint64_t *bins, size_t n_bins, pg_store *s,
+                            const size_t *which, size_t n, const pg_stats_opts *opts, pg_err *err)
+{
+    const pg_stats_opts none = {0};
+    reading r = {.store = s, .o = opts ? opts : &none, .width = pg__widest()};
+    r.b.n = bins ? n_bins : PG_STATS_BINS;
+    if (r.b.n == 0 || r.b.n == SIZE_MAX)
+        return pg_fail(err, PG_E_ARG, "a histogram of %zu bins was asked for", n_bins);
+    r.b.above = pg__mem_array(r.b.n, sizeof *r.b.above);
+    r.b.edges = pg__mem_array(r.b.n, sizeof *r.b.edges);
+    r.buf = pg__mem_array(PIECE_BYTES, 1);
+    const pg_status st = r.b.above && r.b.edges && r.buf
+                             ? read_tensors(out, bins, &r, which, n, err)
+                             : pg__nomem(err);
+    pg__mem_free(r.b.above);
+    pg__mem_free(r.b.edges);
+    pg__mem_free(r.buf);
     return st;
 }
 
 pg_status pg_store_histogram(pg_stats *out, uint64_t *bins, size_t n_bins, pg_store *s, size_t i,
                              pg_err *err)
 {
-    pg_status st = PG_OK;
-    pg_stats o = {.min = (double)NAN, .max = (double)NAN, .mean = (double)NAN, .std = (double)NAN};
-    if (!pg_store_weight(s, i))
-        return pg_fail(err, PG_E_ARG, "there is no weight %zu", i);
-    if (n_bins == 0 || n_bins == SIZE_MAX)
-        return pg_fail(err, PG_E_ARG, "a histogram of %zu bins was asked for", n_bins);
-    bounds b = {.n = n_bins};
-    b.above = pg__mem_array(n_bins, sizeof *b.above);
-    b.edges = pg__mem_array(n_bins, sizeof *b.edges);
-    if (!b.above || !b.edges) {
-        st = pg__nomem(err);
-        goto done;
-    }
-    PG_TRY(two_passes(&o, bins, &b, s, i, err));
-    *out = o;
-done:
-    pg__mem_free(b.above);
-    pg__mem_free(b.edges);
+    pg_stats o;
+    const pg_status st = pg_store_stats_of(&o, bins, n_bins, s, &i, 1, NULL, err);
+    if (st == PG_OK)
+        *out = o;
     return st;
 }
 
 pg_status pg_store_stats(pg_stats *out, pg_store *s, size_t i, pg_err *err)
 {
     pg_stats o;
-    uint64_t bins[PG_STATS_BINS];
-    const pg_status st = pg_store_histogram(&o, bins, PG_STATS_BINS, s, i, err);
-    if (st != PG_OK)
-        return st;
-    memcpy(o.bins, bins, sizeof bins);
-    *out = o;
-    return PG_OK;
+    const pg_status st = pg_store_stats_of(&o, NULL, 0, s, &i, 1, NULL, err);
+    if (st == PG_OK)
+        *out = o;
+    return st;
 }

@@ -11,16 +11,41 @@ static void crc32_is_zlibs(void **state)
     assert_int_equal(pg__crc32(pg__crc32(0, "1234", 4), "56789", 5), 0xCBF43926);
 }
 
-/* Every length and alignment around the blocks of the fast way, and several blocks after another. */
+/* Every way, every length up to several of the widest blocks, every alignment in a line of memory.
+ */
 static void crc32_of_any_piece_is_zlibs(void **state)
 {
     (void)state;
-    static unsigned char data[5100];
+    static unsigned char data[1400 + 64] __attribute__((aligned(64)));
     uint32_t x = 1;
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)((x = x * 1664525u + 1013904223u) >> 24);
-    for (size_t n = 0, at = 0; n < 5000; n++, at = (at + 7) % 61)
-        assert_int_equal(pg__crc32(x + (uint32_t)n, data + at, n), crc32(x + (uint32_t)n, data + at, (uInt)n));
+    for (size_t at = 0; at < 64; at++)
+        for (size_t n = 0; n < 1400; n++) {
+            const uint32_t want = (uint32_t)crc32(x + (uint32_t)n, data + at, (uInt)n);
+            for (pg__crc_way way = PG__CRC_ZLIB; way <= pg__crc32_best(); way++)
+                if (pg__crc32_by(way, x + (uint32_t)n, data + at, n) != want)
+                    fail_msg("way %d, %zu bytes at %zu", (int)way, n, at);
+        }
+}
+
+/* What is read in pieces: one sum carried from piece to piece, whatever their lengths. */
+static void crc32_goes_on_over_pieces(void **state)
+{
+    (void)state;
+    static unsigned char data[100000];
+    uint32_t x = 1;
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)((x = x * 1664525u + 1013904223u) >> 24);
+    for (pg__crc_way way = PG__CRC_ZLIB; way <= pg__crc32_best(); way++) {
+        uint32_t crc = 0;
+        for (size_t at = 0, n; at < sizeof data; at += n) {
+            n = (x = x * 1664525u + 1013904223u) >> 19;
+            n = n < sizeof data - at ? n : sizeof data - at;
+            crc = pg__crc32_by(way, crc, data + at, n);
+        }
+        assert_int_equal(crc, crc32(0, data, (uInt)sizeof data));
+    }
 }
 
 static void crc32_of_nothing_changes_nothing(void **state)
@@ -59,6 +84,7 @@ static void fletcher32_sums_big_endian_words(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(crc32_is_zlibs), cmocka_unit_test(crc32_of_any_piece_is_zlibs),
+             cmocka_unit_test(crc32_goes_on_over_pieces),
              cmocka_unit_test(crc32_of_nothing_changes_nothing),
              cmocka_unit_test(crc32c_agrees_with_its_rfc),
              cmocka_unit_test(lookup3_agrees_with_its_authors_examples),

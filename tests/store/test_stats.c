@@ -74,7 +74,9 @@ static void agrees_with_plain_sums_at_any_length(void **state)
         uint64_t want[PG_STATS_BINS] = {0}, zeros = 0;
         for (size_t i = 0; i < n; i++) {
             x = x * 1664525u + 1013904223u;
-            v[i] = x >> 24 == 7 && i > 2000 ? (x & 1 << 20 ? NAN : x & 1 << 21 ? INFINITY : -INFINITY)
+            v[i] = x >> 24 == 7 && i > 2000 ? (x & 1 << 20   ? NAN
+                                               : x & 1 << 21 ? INFINITY
+                                                             : -INFINITY)
                                             : (float)(x >> 8) / 65536 - 100 - (float)(i & 1);
             v[i] = x >> 24 == 9 ? 0 : v[i];
             zeros += v[i] == 0;
@@ -166,6 +168,47 @@ static void reads_on_after_the_first_piece(void **state)
     free(v);
 }
 
+static void told(void *ctx, uint64_t n_done, uint64_t n_total)
+{
+    uint64_t *last = ctx;
+    assert_true(n_done >= last[0] && n_done <= n_total);
+    last[0] = n_done, last[1] = n_total;
+}
+
+/* A tensor of one piece is read once, a longer one twice. */
+static void tells_how_far_it_is_and_can_be_stopped(void **state)
+{
+    (void)state;
+    static float v[100000];
+    static const pg__store_io io = {.read = from_memory, .close = nothing};
+    const uint64_t few[] = {10}, many[] = {100000};
+    const pg__tensor_desc a = {.name = "a", .dtype = PG_F32, .rank = 1, .dims = few};
+    const pg__tensor_desc b = {.name = "b", .dtype = PG_F32, .rank = 1, .dims = many};
+    const size_t which[] = {1, 0}, wrong[] = {0, 2};
+    uint64_t last[2] = {0}, bins[2 * 3];
+    int stop = 0;
+    pg_progress p = {.tell = told, .ctx = last};
+    const pg_stats_opts o = {.progress = &p, .cancel = &stop};
+    pg_stats out[2];
+    pg_err err = {0};
+    pg_store *s = NULL;
+    v[0] = 2, v[99999] = -1;
+    assert_ok(pg__store_new(&s, "test", &io, v, NULL));
+    assert_ok(pg__store_add_weight(s, &a, NULL));
+    assert_ok(pg__store_add_weight(s, &b, NULL));
+    assert_ok(pg_store_stats_of(out, NULL, 0, s, which, 2, &o, NULL));
+    assert_true(last[0] == 800040 && last[1] == 800040);
+    assert_true(out[0].n == 100000 && out[0].min == -1 && out[1].n == 10 && out[1].min == 0);
+    assert_true(out[0].bins[2] == 99998 && out[1].bins[0] == 9);
+    assert_ok(pg_store_stats_of(out, bins, 3, s, which, 2, NULL, NULL));
+    assert_true(bins[0] == 1 && bins[1] == 99998 && bins[2] == 1); /* -1 | 0 .. | 2 */
+    assert_true(bins[3] == 9 && bins[4] == 0 && bins[5] == 1 && out[0].bins[2] == 0);
+    assert_fails(PG_E_ARG, pg_store_stats_of(out, NULL, 0, s, wrong, 2, NULL, &err), &err);
+    stop = 1;
+    assert_fails(PG_E_CANCELLED, pg_store_stats_of(out, NULL, 0, s, which, 2, &o, &err), &err);
+    pg_store_close(s);
+}
+
 static void says_nothing_about_nothing(void **state)
 {
     (void)state;
@@ -186,4 +229,5 @@ PG_TEST_MAIN(cmocka_unit_test(counts_zeros_nans_and_infinities_apart),
              cmocka_unit_test(knows_every_type),
              cmocka_unit_test(sums_the_same_bytes_whatever_their_order_in_the_file),
              cmocka_unit_test(reads_on_after_the_first_piece),
+             cmocka_unit_test(tells_how_far_it_is_and_can_be_stopped),
              cmocka_unit_test(says_nothing_about_nothing))

@@ -2,6 +2,7 @@
 #ifndef PG_STATS_H
 #define PG_STATS_H
 
+#include "pg/progress.h"
 #include "pg/store.h"
 
 #ifdef __cplusplus
@@ -18,8 +19,13 @@ typedef struct pg_stats {
     uint32_t crc32;          /* zlib's CRC-32 of the little-endian, C-order bytes */
 } pg_stats;
 
-/* Reads weight i (twice: the histogram needs min and max) and fills *out.
- * Errors: those of pg_store_read(). */
+typedef struct pg_stats_opts {
+    pg_progress *progress;      /* NULL: nothing is told */
+    const volatile int *cancel; /* not 0: stops with PG_E_CANCELLED; NULL: never */
+} pg_stats_opts;
+
+/* Reads weight i (twice if it has more than 256 KiB: the histogram needs min and max) and fills
+ * *out. Errors: those of pg_store_read(). */
 PG_API PG_MUST_USE pg_status pg_store_stats(pg_stats *out, pg_store *s, size_t i, pg_err *err);
 
 /* Same, with a histogram of any fineness: bins[0 .. n_bins) count the finite elements, bounds as
@@ -27,6 +33,14 @@ PG_API PG_MUST_USE pg_status pg_store_stats(pg_stats *out, pg_store *s, size_t i
  * Errors: also PG_E_ARG if n_bins is 0, PG_E_NOMEM. */
 PG_API PG_MUST_USE pg_status pg_store_histogram(pg_stats *out, uint64_t *bins, size_t n_bins,
                                                 pg_store *s, size_t i, pg_err *err);
+
+/* Same for the n weights which[0 .. n), in one call that tells its progress: fills out[k] for
+ * which[k]. bins NULL: as pg_store_stats(); else as pg_store_histogram(), bins[k * n_bins .. (k +
+ * 1) * n_bins) for which[k]. opts may be NULL. After an error some of out[] are filled. Errors:
+ * also PG_E_CANCELLED. */
+PG_API PG_MUST_USE pg_status pg_store_stats_of(pg_stats *out, uint64_t *bins, size_t n_bins,
+                                               pg_store *s, const size_t *which, size_t n,
+                                               const pg_stats_opts *opts, pg_err *err);
 
 #ifdef __cplusplus
 }
