@@ -72,7 +72,7 @@ typedef struct chunks {
     pg__h5 *h;
     pg__h5_chunked *ch;
     const pg__h5_object *o;
-    uint64_t want, n_seen, last; /* chunks; the row-major number of the last one */
+    uint64_t want, n_seen; /* chunks */
 } chunks;
 
 static int key_order(void *ctx, const uint8_t *a, const uint8_t *b)
@@ -119,15 +119,12 @@ static pg_status add_chunk(void *ctx, const uint8_t *key, const uint8_t *next, u
     const uint32_t rank = s->o->rank;
     pg__h5_cur c = {.p = key, .end = key + 8 + 8 * (rank + 1)};
     const uint32_t stored = pg__h5_u32(&c, 4), mask = pg__h5_u32(&c, 4);
-    uint64_t number = 0;
     int good = 1;
     for (uint32_t i = 0; i < rank; i++) {
-        const uint64_t at = pg__h5_uint(&c, 8), dim = s->ch->dims[i], all = s->o->dims[i];
-        good &= at % dim == 0 && at < all;
-        if (good) /* below `want`, which did not overflow */
-            number = number * (all / dim + (all % dim != 0)) + at / dim;
+        const uint64_t at = pg__h5_uint(&c, 8);
+        good &= at % s->ch->dims[i] == 0 && at < s->o->dims[i];
     }
-    good &= pg__h5_uint(&c, 8) == 0 && (!s->n_seen || number > s->last) && s->n_seen < s->want;
+    good &= pg__h5_uint(&c, 8) == 0;
     PG_H5_NEED(good, "chunk %s of %s is in the wrong place", PG_H5_NUM(s->n_seen + 1),
                PG_H5_NUM(s->want));
     PG_TRY(pg__h5_chunk_check(h, s->ch, stored, mask, err));
@@ -135,13 +132,13 @@ static pg_status add_chunk(void *ctx, const uint8_t *key, const uint8_t *next, u
     if (pg__mem_grow(&h->chunks, &h->cap_chunks, h->n_chunks + 1, sizeof *h->chunks))
         PG_TRY(pg__nomem(err));
     h->chunks[h->n_chunks++] = (pg__h5_chunk){.addr = child, .n_bytes = stored, .mask = mask};
-    s->last = number;
     s->n_seen++;
 done:
     return st;
 }
 
-/* Rising numbers below `want`, as many as `want`: all chunks are there, in row-major order. */
+/* The tree's keys rise, so as many chunks in their places as wanted are all of them, in row-major
+ * order, and there can be no more. */
 static pg_status read_index(chunks *s, uint64_t root, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -177,14 +174,15 @@ static pg_status read_chunked(pg__h5 *h, pg__h5_cur *c, const pg__h5_filters *f,
     for (uint32_t i = 0; i < o->rank; i++) {
         const uint64_t dim = ch.dims[i] = pg__h5_u32(c, 4);
         PG_H5_NEED(dim, "chunks of size 0");
-        if (__builtin_mul_overflow(n_bytes, dim, &n_bytes) || n_bytes > PG_LIMIT_CHUNK_BYTES)
+        n_bytes *= dim; /* 32 bits each, or less */
+        if (n_bytes > PG_LIMIT_CHUNK_BYTES)
             PG_H5_FAIL(PG_E_LIMIT, "chunks of more than %s bytes", PG_H5_NUM(PG_LIMIT_CHUNK_BYTES));
         if (o->n_bytes) /* then no product can exceed the number of elements */
             s.want *= o->dims[i] / dim + (o->dims[i] % dim != 0);
     }
     const uint32_t size = pg__h5_u32(c, 4);
-    PG_H5_NEED(!c->cut && size == o->type.size, "chunks of elements of %u bytes, not %u", size,
-               o->type.size);
+    /* 0 if the message is cut */
+    PG_H5_NEED(size == o->type.size, "chunks of elements of %u bytes, not %u", size, o->type.size);
     for (uint32_t i = 0; i < f->n; i++)
         PG_H5_NEED(f->id[i] != SHUFFLE || f->arg[i] == size, "shuffle by %u bytes, not %u",
                    f->arg[i], size);
@@ -241,7 +239,7 @@ pg_status pg__h5_layout_read(pg__h5 *h, pg__h5_cur *c, uint64_t at, const pg__h5
     pg_status st = PG_OK;
     pg__h5_object *o = &h->objs[h->walk->obj];
     const unsigned version = pg__h5_u32(c, 1), cls = pg__h5_u32(c, 1);
-    PG_H5_NEED(!c->cut && version, "layout message of version %u", version);
+    PG_H5_NEED(version, "layout message of version %u", version);
     if (version > 4)
         PG_H5_UNCOVERED("written by a newer HDF5 (layout version %u)", version);
     if (version < 3)

@@ -38,7 +38,6 @@ static pg_status read_objects(pg__h5 *h, uint64_t addr, uint64_t size, pg_err *e
     pg_status st = PG_OK;
     pg__h5_walk *w = h->walk;
     const uint64_t n_head = 8 + h->len_size;
-    const size_t first = w->n_gobjs;
     uint8_t head[16];
     for (uint64_t at = n_head; size - at >= n_head;) { /* less than a head may be left over */
         PG_TRY(pg__h5_fetch(h, addr + at, head, (size_t)n_head, PG_H5_P_GHEAP, err));
@@ -54,8 +53,6 @@ static pg_status read_objects(pg__h5 *h, uint64_t addr, uint64_t size, pg_err *e
         PG_H5_NEED(n <= room && (n + 7) / 8 * 8 <= room,
                    "global heap at byte %s: object of %s bytes where %s are left", PG_H5_NUM(addr),
                    PG_H5_NUM(n), PG_H5_NUM(room));
-        PG_H5_NEED(w->n_gobjs - first < UINT16_MAX,
-                   "global heap at byte %s: more objects than indices", PG_H5_NUM(addr));
         if (pg__mem_grow(&w->gobjs, &w->cap_gobjs, w->n_gobjs + 1, sizeof *w->gobjs))
             PG_TRY(pg__nomem(err));
         w->gobjs[w->n_gobjs++] = (pg__h5_gobj){.index = index, .at = addr + at + n_head, .n = n};
@@ -79,7 +76,7 @@ static pg_status read_collection(pg__h5 *h, uint64_t addr, uint64_t *found, pg_e
     PG_TRY(pg__h5_own(h, addr, size, PG_H5_P_GHEAP, err));
     PG_TRY(read_objects(h, addr, size, err));
     PG_TRY(sort_objects(h, w->gobjs + first, w->n_gobjs - first, err));
-    *found = (uint64_t)first << 16 | (w->n_gobjs - first); /* indices have 16 bits, so has n */
+    *found = (uint64_t)first << 16 | (w->n_gobjs - first); /* no more than there are indices */
     PG_TRY(pg__h5_map_put(&w->heaps, addr + 1, *found, err));
 done:
     return st;
@@ -96,7 +93,7 @@ pg_status pg__h5_gheap_text(pg__h5 *h, uint64_t addr, uint32_t index, uint64_t n
         PG_TRY(read_collection(h, addr, &found, err));
     const size_t count = (size_t)(found & 0xFFFF);
     pg__h5_gobj *o = w->gobjs + (found >> 16), *hit = NULL;
-    if (index && index <= count && o[index - 1].index == index)
+    if (index && index <= count && o[index - 1].index == index) /* only speed */
         hit = &o[index - 1];
     else if (count)
         hit = bsearch(&(pg__h5_gobj){.index = index}, o, count, sizeof *o, by_index);

@@ -79,7 +79,7 @@ pg_status pg__h5_links_end(pg__h5 *h, size_t first, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__h5_walk *w = h->walk;
-    if (w->n_links > first)
+    if (w->n_links > first) /* second check: qsort() may not be given NULL, even of nothing */
         qsort(w->links + first, w->n_links - first, sizeof *w->links, by_name);
     for (size_t i = first + 1; i < w->n_links; i++)
         PG_H5_NEED(strcmp(w->links[i - 1].name, w->links[i].name), "two links with the name \"%s\"",

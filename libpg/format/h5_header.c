@@ -76,8 +76,9 @@ static pg_status follow(pg__h5 *h, const shape *s, const pg__h5_msg *m, block *b
     pg_status st = PG_OK;
     pg__h5_cur c = pg__h5_msg_cur(h, m);
     const uint64_t addr = pg__h5_addr(h, &c), n = pg__h5_len(h, &c);
-    PG_H5_NEED(!c.cut && n >= s->n_prefix + (s->v2 ? 8u : 0u),
-               "object header continues with %s bytes", PG_H5_NUM(n));
+    /* 0 if the message is cut */
+    PG_H5_NEED(n >= s->n_prefix + (s->v2 ? 8u : 0u), "object header continues with %s bytes",
+               PG_H5_NUM(n));
     const size_t start = h->walk->n_text;
     PG_TRY(add_block(h, addr, n, err));
     *b = (block){.addr = addr, .start = start, .at = start, .end = h->walk->n_text};
@@ -152,9 +153,8 @@ static pg_status read_v1(pg__h5 *h, uint64_t addr, pg__h5_cur *c, pg_err *err)
     const size_t count = pg__h5_u32(c, 2);
     pg__h5_span(c, 4); /* reference count */
     const uint64_t n = pg__h5_uint(c, 4);
-    PG_H5_NEED(!c->cut && version == 1 && zero == 0, "no object header at byte %s",
-               PG_H5_NUM(addr));
-    PG_TRY(add_block(h, addr, 16 + n, err));
+    PG_H5_NEED(version == 1 && zero == 0, "no object header at byte %s", PG_H5_NUM(addr));
+    PG_TRY(add_block(h, addr, 16 + n, err)); /* refuses a prefix that the file's end cuts */
     const block b = {.addr = addr, .at = 16, .end = h->walk->n_text};
     PG_TRY(cut_messages(h, &v1, b, &total, err));
     PG_H5_NEED(total == count, "object header has %zu messages, not %zu", total, count);
@@ -176,10 +176,10 @@ static pg_status read_v2(pg__h5 *h, uint64_t addr, pg__h5_cur *c, pg_err *err)
     const uint64_t n = pg__h5_uint(c, 1u << (flags & 3));
     const size_t skip = (size_t)(c->p - first);
     const shape v2 = {.v2 = 1, .n_prefix = flags & 4 ? 6 : 4};
-    PG_H5_NEED(!c->cut && version == 2 && flags < 0x40,
-               "object header at byte %s: version %u, flags 0x%x", PG_H5_NUM(addr), version, flags);
+    PG_H5_NEED(version == 2 && flags < 0x40, "object header at byte %s: version %u, flags 0x%x",
+               PG_H5_NUM(addr), version, flags);
     PG_H5_NEED(n < PG_H5_UNDEF / 2, "object header of %s bytes", PG_H5_NUM(n));
-    PG_TRY(add_block(h, addr, skip + n + 4, err));
+    PG_TRY(add_block(h, addr, skip + n + 4, err)); /* refuses a prefix that the file's end cuts */
     const uint8_t *p = h->walk->text;
     const size_t n_text = h->walk->n_text;
     pg__h5_cur sum = {.p = p + n_text - 4, .end = p + n_text};

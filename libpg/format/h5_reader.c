@@ -210,7 +210,8 @@ uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path)
 /* The end of a path says more than its beginning: what does not fit is left out in front. */
 const char *pg__h5_path(const pg__h5 *h, uint32_t obj, char *buf, size_t cap)
 {
-    uint32_t up[PG_LIMIT_GROUP_DEPTH + 2], n = 0;
+    uint32_t up[PG_LIMIT_GROUP_DEPTH + 2]; /* pg__h5_link_add() lets no more lie in each other */
+    uint32_t n = 0;
     size_t at = 0, total = sizeof ".../" + 3;
     int cut = 0;
     if (cap < 16) {
@@ -218,8 +219,7 @@ const char *pg__h5_path(const pg__h5 *h, uint32_t obj, char *buf, size_t cap)
             buf[0] = 0;
         return buf;
     }
-    for (uint32_t o = obj; o < h->n_objs && o != 0 && n < sizeof up / sizeof *up && !cut;
-         o = h->objs[o].parent) {
+    for (uint32_t o = obj; o < h->n_objs && o != 0 && !cut; o = h->objs[o].parent) {
         total += strlen(h->objs[o].name) + 1;
         cut = n && total > cap;
         if (!cut)

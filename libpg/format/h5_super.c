@@ -21,10 +21,13 @@ static pg_status find_signature(const pg__h5 *h, uint64_t *at, pg_err *err)
             *at = a;
             return PG_OK;
         }
-        if (a > UINT64_MAX / 4)
-            break;
     }
     return pg_fail(err, PG_E_FORMAT, "not an HDF5 file (no signature)");
+}
+
+static int is_width(unsigned n)
+{
+    return n >= 2 && n <= 32 && (n & (n - 1)) == 0;
 }
 
 static pg_status check_sizes(pg__h5 *h, pg_err *err)
@@ -33,7 +36,7 @@ static pg_status check_sizes(pg__h5 *h, pg_err *err)
     const unsigned o = h->off_size, l = h->len_size;
     if ((o == 4 || o == 8) && (l == 4 || l == 8))
         return PG_OK;
-    if ((o == 2 || o == 16 || o == 32) && (l == 2 || l == 16 || l == 32))
+    if (is_width(o) && is_width(l))
         PG_H5_UNCOVERED("addresses of %u and lengths of %u bytes", o, l);
     PG_H5_FAIL(PG_E_FORMAT, "superblock: addresses of %u and lengths of %u bytes", o, l);
 done:
@@ -50,12 +53,8 @@ static pg_status check_end(pg__h5 *h, uint64_t at, uint64_t base, uint64_t end, 
     PG_H5_NEED(end < PG_H5_UNDEF / 2 && end > base, "superblock: end of file at byte %s",
                PG_H5_NUM(end));
     end += at - base;
-    if (end > size) {
-        st = pg_fail(err, PG_E_FORMAT, "truncated: holds %s of %s bytes (%u %%)", PG_H5_NUM(size),
-                     PG_H5_NUM(end), (unsigned)((double)size * 100.0 / (double)end));
-        pg_err_hint(err, "download or copy it again; the rest cannot be reconstructed");
-        goto done;
-    }
+    PG_H5_NEED(end <= size, "truncated: holds %s of %s bytes (%u %%)", PG_H5_NUM(size),
+               PG_H5_NUM(end), (unsigned)((double)size * 100.0 / (double)end));
     h->base = at;
     h->end = end;
 done:
@@ -159,7 +158,7 @@ pg_status pg__h5_super_read(pg__h5 *h, pg_err *err)
         PG_TRY(read_new(h, at, buf, &c, err));
     PG_TRY(pg__h5_own(h, 0, (uint64_t)(c.p - buf), PG_H5_P_SUPER, err));
 done:
-    if (st == PG_E_FORMAT && err && strncmp(err->msg, "truncated", 9) == 0)
+    if (st != PG_OK && err && strncmp(err->msg, "truncated", 9) == 0)
         pg_err_hint(err, "download or copy it again; the rest cannot be reconstructed");
     return st;
 }

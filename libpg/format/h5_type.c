@@ -31,8 +31,8 @@ pg_status pg__h5_space_read(const pg__h5 *h, pg__h5_cur *c, uint32_t *rank, uint
     int empty = 0, huge = 0;
     if (version == 1)
         pg__h5_span(c, 4);
-    PG_H5_NEED(!c->cut && (version == 1 || version == 2) && flags <= 1,
-               "dataspace: version %u, flags 0x%x", version, flags);
+    PG_H5_NEED((version == 1 || version == 2) && flags <= 1, "dataspace: version %u, flags 0x%x",
+               version, flags);
     PG_H5_NEED(version == 1 || type == 2 || (type <= 1 && (type == 1) == (r > 0)),
                "dataspace of type %u with %u dimensions", type, r);
     PG_H5_NEED(version == 1 || type != 2 || r == 0, "null dataspace with %u dimensions", r);
@@ -107,7 +107,7 @@ static pg_status read_enum(const pg__h5 *h, pg__h5_cur *c, unsigned version, uns
 {
     pg_status st = PG_OK;
     pg__h5_dtype base;
-    unsigned value[2] = {9, 9}; /* of FALSE, of TRUE */
+    unsigned value[3] = {9, 9, 9}; /* of FALSE, of TRUE, of any other name */
     unsigned which[2] = {0, 0};
     const unsigned head = pg__h5_u32(c, 4), size = pg__h5_u32(c, 4);
     base = (pg__h5_dtype){.size = size};
@@ -118,16 +118,12 @@ static pg_status read_enum(const pg__h5 *h, pg__h5_cur *c, unsigned version, uns
         const uint8_t *nul = memchr(c->p, 0, pg__h5_left(c));
         PG_H5_NEED(nul, "enum type is cut short");
         const size_t n = (size_t)(nul - c->p) + 1;
-        which[k] = n == 6 && !memcmp(c->p, "FALSE", 6)  ? 0
-                   : n == 5 && !memcmp(c->p, "TRUE", 5) ? 1
-                                                        : 9;
+        const char *name = (const char *)c->p;
+        which[k] = !strcmp(name, "FALSE") ? 0 : !strcmp(name, "TRUE") ? 1 : 2;
         pg__h5_span(c, version < 3 ? (n + 7) / 8 * 8 : n);
     }
-    for (int k = 0; k < 2; k++) {
-        const unsigned v = pg__h5_u32(c, 1);
-        if (which[k] < 2)
-            value[which[k]] = v;
-    }
+    for (int k = 0; k < 2; k++)
+        value[which[k]] = pg__h5_u32(c, 1);
     PG_H5_NEED(!c->cut, "enum type is cut short");
     if (value[0] != 0 || value[1] != 1)
         PG_H5_FAIL(PG_E_UNSUPPORTED, "enum type");
@@ -180,7 +176,7 @@ pg_status pg__h5_type_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_dtype *t, pg_e
     const unsigned head = pg__h5_u32(c, 4), cls = head & 0xF, version = head >> 4 & 0xF;
     const unsigned bits = head >> 8;
     *t = (pg__h5_dtype){.cls = PG_H5_NUMBER, .size = pg__h5_u32(c, 4)};
-    PG_H5_NEED(!c->cut && version >= 1 && version <= 5 && cls <= COMPLEX && t->size,
+    PG_H5_NEED(version >= 1 && version <= 5 && cls <= COMPLEX && t->size,
                "datatype of class %u, version %u, %u bytes", cls, version, t->size);
     if (cls < sizeof names / sizeof *names && names[cls])
         PG_H5_FAIL(PG_E_UNSUPPORTED, "%s type is not supported", names[cls]);
