@@ -160,6 +160,12 @@ class Box:
         return d
 
 
+def chosen(what):
+    """False for what this run leaves to others: PG_SHARE=N:SEED takes one N-th, another one for each seed; unset takes all."""
+    n, _, seed = os.environ.get("PG_SHARE", "1:").partition(":")
+    return int(hashlib.sha256((seed + what).encode()).hexdigest(), 16) % int(n) == 0
+
+
 def sha_file(path):
     h = hashlib.sha256()
     with open(path, "rb") as f:

@@ -1,5 +1,5 @@
 # A loss that becomes NaN is noted, or with --terminate-on-nan ends the run; so does a signal, after the step in hand.
-pgfit --demo digits --optimizer sgd:learning_rate=1e20 2>&1 | grep -o -e '^note: loss is NaN since epoch 1, batch' -e 'loss=nan' | sort -u
+pgfit --demo digits --epochs 2 --optimizer sgd:learning_rate=1e20 2>&1 | grep -o -e '^note: loss is NaN since epoch 1, batch' -e 'loss=nan' | sort -u
 pgfit -q --demo digits --optimizer sgd:learning_rate=1e20 --terminate-on-nan -o nan.h5 2>nan.txt || echo "exit $?"
 sed 's/batch [0-9]*/batch N/; s/[a-z0-9]*$/LAYER/' nan.txt
 ls nan.h5 2>/dev/null || echo nothing was saved

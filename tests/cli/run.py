@@ -14,6 +14,7 @@ here = pathlib.Path(__file__).parent
 args = [a for a in sys.argv[1:] if a != '--update']
 testdata, tools, names = os.path.abspath(args[0]), os.path.abspath(args[1]), args[2:]
 env = {'PATH': tools + ':/usr/bin:/bin', 'TESTDATA': testdata, 'HOME': '/nonexistent',
+       'OMP_WAIT_POLICY': 'passive', # several tests share the cores
        'ASAN_OPTIONS': 'abort_on_error=0:exitcode=99:detect_leaks=1',
        'UBSAN_OPTIONS': 'halt_on_error=1:exitcode=99'}
 bad = 0
@@ -24,7 +25,7 @@ for script in sorted(here.glob('*.sh')):
     locale = 'C' if text.startswith('# locale: C\n') else 'C.UTF-8'
     with tempfile.TemporaryDirectory() as d:
         r = subprocess.run(['sh', '-e', script], cwd=d, env={**env, 'LC_ALL': locale, 'TMPDIR': d},
-                           capture_output=True, timeout=120)
+                           capture_output=True, timeout=600)
     got = {'.out': r.stdout.decode(errors='backslashreplace'),
            '.err': r.stderr.decode(errors='backslashreplace'), '.exit': f'{r.returncode}\n'}
     for suffix, output in got.items():

@@ -26,7 +26,7 @@ import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
-from pgbox import Box, finish, sha_file  # noqa: E402
+from pgbox import Box, chosen, finish, sha_file  # noqa: E402
 
 FULL = ("keras", "h5")
 # Words of the refusal: of models for the other Keras, and of those that have no place in another layout.
@@ -132,6 +132,7 @@ class Suite:
         """genuine: what this Keras must be able to load for the case to count; None: nothing."""
         if to == "safetensors":
             return
+        compiled = compiled and chosen(os.path.basename(out))
         if (keras or case.keras) == 3 and to == "h5":
             compiled = False  # Keras 3.6 does not find loss="mse" in any .h5, its own included
         if to in FULL:

@@ -26,7 +26,7 @@ import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
-from pgbox import Box, finish  # noqa: E402
+from pgbox import Box, chosen, finish  # noqa: E402
 
 AT_LEAST = {"Keras 2.15": 60, "Keras 3.6": 30}  # outputs that must have been judged by prediction
 
@@ -173,7 +173,7 @@ class Suite:
                 if (f["case"], f["kind"]) not in control:
                     control[f["case"], f["kind"]] = len(jobs)
                     ask("control", f, "", g, [g, "-", "--full"] + xy)
-                compiled = g.endswith("expected_model.h5")
+                compiled = g.endswith("expected_model.h5") and chosen(os.path.basename(o))
                 ask("full", f, how, o, [o, "-", "--full"] + xy)
                 if compiled:
                     k = (f["case"], "compiled")
