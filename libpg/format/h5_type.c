@@ -116,7 +116,7 @@ static pg_status read_enum(const pg__h5 *h, pg__h5_cur *c, unsigned version, uns
     PG_TRY(read_integer(h, c, head >> 8, &base, err));
     for (int k = 0; k < 2; k++) {
         const uint8_t *nul = memchr(c->p, 0, pg__h5_left(c));
-        PG_H5_NEED(nul, "enum type is cut short");
+        PG_H5_NEED(nul, "enum type with a name that does not end");
         const size_t n = (size_t)(nul - c->p) + 1;
         const char *name = (const char *)c->p;
         which[k] = !strcmp(name, "FALSE") ? 0 : !strcmp(name, "TRUE") ? 1 : 2;
