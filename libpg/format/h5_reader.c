@@ -197,7 +197,7 @@ uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path)
     uint32_t obj = from < h->n_objs ? from : PG_H5_NONE;
     while (obj != PG_H5_NONE) {
         const size_t n = strcspn(path, "/");
-        if (n == 0 || (path[0] == '.' && (n == 1 || (n == 2 && path[1] == '.'))))
+        if (n == 2 && path[0] == '.' && path[1] == '.') /* no link is called "" or "." */
             return PG_H5_NONE;
         obj = find_child(h, &h->objs[obj], path, n);
         if (!path[n])
@@ -219,7 +219,7 @@ const char *pg__h5_path(const pg__h5 *h, uint32_t obj, char *buf, size_t cap)
             buf[0] = 0;
         return buf;
     }
-    for (uint32_t o = obj; o < h->n_objs && o != 0 && !cut; o = h->objs[o].parent) {
+    for (uint32_t o = obj; o < h->n_objs && o != 0; o = h->objs[o].parent) {
         total += strlen(h->objs[o].name) + 1;
         cut = n && total > cap;
         if (!cut)
