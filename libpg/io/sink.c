@@ -205,7 +205,7 @@ static int lock_temp(const pg__sink *s)
     struct stat sb;
     if (flock(s->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
         return 0; /* other errors: no locks here, then nobody removes it either */
-    return fstat(s->fd, &sb) == 0 && sb.st_nlink > 0;
+    return fstat(s->fd, &sb) || sb.st_nlink > 0; /* if it cannot be told: settle_mode() does */
 }
 
 static pg_status create_temp(pg__sink *s, pg_err *err)
