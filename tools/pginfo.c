@@ -127,10 +127,14 @@ static int add_folder(list *l, const char *path)
     DIR *d = opendir(path);
     if (!d)
         return cli_complain(NULL, NULL, "%s: %s", cli_name(path).s, strerror(errno));
-    for (struct dirent *e; (e = readdir(d));)
+    errno = 0;
+    for (struct dirent *e; (e = readdir(d)); errno = 0)
         if (is_checkpoint_name(e->d_name))
             add(l, path, e->d_name);
+    const int sys = errno;
     closedir(d);
+    if (sys) /* a part of the list is no list */
+        return cli_complain(NULL, NULL, "%s: %s", cli_name(path).s, strerror(sys));
     if (l->n == before && cli.json)
         add(l, "", path); /* scripts get an object that says no */
     else if (l->n == before)

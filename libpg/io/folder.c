@@ -21,17 +21,16 @@ pg_status pg__folder_sync(const char *path, pg_err *err)
     return PG_OK;
 }
 
-/* The folder that holds an entry. */
-static pg_status sync_above(char *path, pg_err *err)
+pg_status pg__folder_sync_above(const char *path, pg_err *err)
 {
-    char *slash = strrchr(path, '/');
+    const char *slash = strrchr(path, '/');
     if (!slash)
         return pg__folder_sync("", err);
-    if (slash == path)
-        return pg__folder_sync("/", err);
-    *slash = 0;
-    const pg_status st = pg__folder_sync(path, err);
-    *slash = '/';
+    char *folder = pg__mem_strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    if (!folder)
+        return pg__nomem(err);
+    const pg_status st = pg__folder_sync(folder, err);
+    pg__mem_free(folder);
     return st;
 }
 
@@ -47,7 +46,7 @@ static pg_status make(const char *path, size_t fixed, int sync, pg_err *err)
         const char end = *p;
         *p = 0;
         if (*copy && mkdir(copy, 0777) == 0)
-            st = sync ? sync_above(copy, err) : PG_OK;
+            st = sync ? pg__folder_sync_above(copy, err) : PG_OK;
         else if (*copy && errno != EEXIST)
             st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot make this folder", PG_SHOW(copy));
         *p = end;
@@ -81,4 +80,12 @@ pg_status pg__folder_make_for(const char *path, pg_err *err)
 pg_status pg__folder_make_synced(const char *path, pg_err *err)
 {
     return make(path, 0, 1, err);
+}
+
+const struct dirent *pg__folder_next(DIR *d, int *sys)
+{
+    errno = 0;
+    const struct dirent *e = readdir(d);
+    *sys = e ? 0 : errno;
+    return e;
 }

@@ -2,6 +2,7 @@
 #ifndef PG_IO_FOLDER_H
 #define PG_IO_FOLDER_H
 
+#include <dirent.h>
 #include <stddef.h>
 
 #include "pg/err.h"
@@ -18,5 +19,12 @@ pg_status pg__folder_make_synced(const char *path, pg_err *err);
 
 /* Waits until what happened to a folder's entries is on disk. "" is the current one. PG_E_IO. */
 pg_status pg__folder_sync(const char *path, pg_err *err);
+
+/* The same for the folder that holds path. */
+pg_status pg__folder_sync_above(const char *path, pg_err *err);
+
+/* The next entry, "." and ".." among them; NULL at the end, and with *sys (an errno) if it cannot
+ * be read: a part of a list must not pass for the whole. */
+const struct dirent *pg__folder_next(DIR *d, int *sys);
 
 #endif

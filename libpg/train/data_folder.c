@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "io/folder.h"
 #include "io/image.h"
 #include "train/data.h"
 
@@ -47,11 +48,12 @@ static pg_status list_folder(const char *path, pg__strs *folders, pg__strs *pict
     static const char *const known[] = {".bmp", ".gif", NULL};
     struct stat info;
     const struct dirent *e;
+    int sys;
     pg_status st = PG_OK;
     DIR *dir = opendir(path);
     if (!dir)
         return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(path));
-    while ((e = readdir(dir))) {
+    while ((e = pg__folder_next(dir, &sys))) {
         if (e->d_name[0] == '.')
             continue;
         pg__strs *to = ends_with_any(e->d_name, read) ? pictures : NULL;
@@ -63,6 +65,8 @@ static pg_status list_folder(const char *path, pg__strs *folders, pg__strs *pict
         if (to)
             PG_TRY(pg__strs_printf(to, err, "%s/%s", path, e->d_name));
     }
+    if (sys)
+        st = pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(path));
     pg__strs_sort(folders);
     pg__strs_sort(pictures);
 done:

@@ -23,6 +23,7 @@
 #include "wrap/split.h"
 
 #define SUMS      "SHA256SUMS"
+#define BESIDE    ".pg-new" /* where files go that replace an earlier split */
 #define MAX_DEPTH 16u
 
 static const char *const indexes[] = {PG_MANIFEST, "model.safetensors.index.json",
@@ -37,14 +38,22 @@ pg_status pg__split_path(pg__str *out, const pg__split *s, const char *path, pg_
 /* ---- what a folder holds ---------------------------------------------------------------------
  */
 
-/* A walk over a folder: counts what is listed, keeps the first that is not, or removes the former.
- */
+/* A walk over a folder: counts what is listed, keeps the first that is not, or removes the former,
+ * but for indexes: they say what else is of the split. */
 typedef struct walk {
     const char **known; /* sorted */
     size_t n_known, n_files;
     int remove;
     pg__str path, foreign;
 } walk;
+
+static int is_index(const char *name)
+{
+    for (size_t i = 0; i < sizeof indexes / sizeof *indexes; i++)
+        if (strcmp(name, indexes[i]) == 0)
+            return 1;
+    return 0;
+}
 
 static int by_text(const void *a, const void *b)
 {
@@ -71,14 +80,14 @@ static pg_status walk_entry(walk *w, size_t base, const char *name, unsigned dep
         goto done; /* gone meanwhile */
     if (S_ISDIR(sb.st_mode) && depth < MAX_DEPTH) {
         PG_TRY(walk_folder(w, base, depth + 1, err));
-        if (w->remove)
-            (void)rmdir(w->path.s);
+        if (w->remove && rmdir(w->path.s) && errno != ENOENT)
+            st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be removed", PG_SHOW(w->path.s));
     } else if (S_ISREG(sb.st_mode) &&
                (is_temporary(name) ||
                 (w->n_known && bsearch(&rel, w->known, w->n_known, sizeof *w->known, by_text)))) {
         w->n_files++;
-        if (w->remove)
-            (void)unlink(w->path.s);
+        if (w->remove && !is_index(rel) && unlink(w->path.s) && errno != ENOENT)
+            st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be removed", PG_SHOW(w->path.s));
     } else if (!w->foreign.n) {
         PG_TRY(pg__str_puts(&w->foreign, rel, err));
     }
@@ -92,12 +101,15 @@ done:
 static pg_status walk_folder(walk *w, size_t base, unsigned depth, pg_err *err)
 {
     pg_status st = PG_OK;
+    int sys = 0;
     DIR *d = opendir(w->path.s);
     if (!d)
         return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(w->path.s));
-    for (const struct dirent *e = readdir(d); e && st == PG_OK; e = readdir(d))
+    for (const struct dirent *e; st == PG_OK && (e = pg__folder_next(d, &sys));)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             st = walk_entry(w, base, e->d_name, depth, err);
+    if (st == PG_OK && sys)
+        st = pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(w->path.s));
     closedir(d);
     return st;
 }
@@ -170,23 +182,6 @@ done:
     return st;
 }
 
-/* ---- preparing -------------------------------------------------------------------------------
- */
-
-static pg_status check_space(const pg__split *s, uint64_t n_bytes, pg_err *err)
-{
-    struct statvfs vfs;
-    uint64_t n_free;
-    if (statvfs(s->dir, &vfs) || vfs.f_blocks == 0 ||
-        __builtin_mul_overflow((uint64_t)vfs.f_bavail, (uint64_t)vfs.f_frsize, &n_free) ||
-        n_free >= n_bytes)
-        return PG_OK;
-    (void)pg_fail_sys(err, PG_E_IO, ENOSPC, "%s", PG_SHOW(s->dir));
-    pg_err_detail(err, "needs %s bytes, %s are free; nothing written", PG_NUM(n_bytes),
-                  PG_NUM(n_free));
-    return PG_E_IO;
-}
-
 /* The manifest beside safetensors and Keras' shards comes before their index: it ends no split. */
 static int is_side_manifest(const char *path)
 {
@@ -213,6 +208,49 @@ static int find_index(pg__str *out, const char *dir)
             return 1;
     }
     return 0;
+}
+
+/* Removes what an index in the folder lists, the indexes last, and then the folder. A run that is
+ * killed at it leaves what the next one can remove. */
+static pg_status remove_split(const char *dir, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str index = {0};
+    pg__strs files = {0};
+    walk w = {.remove = 1};
+    const int known = find_index(&index, dir);
+    if (known)
+        PG_TRY(list_indexed(&files, index.s, err));
+    PG_TRY(walk_split(&w, dir, &files, err));
+    for (size_t i = 0; (known || !w.foreign.n) && i < sizeof indexes / sizeof *indexes; i++) {
+        w.path.n = 0;
+        PG_TRY(pg__str_printf(&w.path, err, "%s/%s", dir, indexes[i]));
+        (void)unlink(w.path.s);
+    }
+    if (rmdir(dir))
+        st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be removed", PG_SHOW(dir));
+done:
+    walk_fini(&w);
+    pg__str_fini(&index);
+    pg__strs_fini(&files);
+    return st;
+}
+
+/* ---- preparing -------------------------------------------------------------------------------
+ */
+
+static pg_status check_space(const pg__split *s, uint64_t n_bytes, pg_err *err)
+{
+    struct statvfs vfs;
+    uint64_t n_free;
+    if (statvfs(s->dir, &vfs) || vfs.f_blocks == 0 ||
+        __builtin_mul_overflow((uint64_t)vfs.f_bavail, (uint64_t)vfs.f_frsize, &n_free) ||
+        n_free >= n_bytes)
+        return PG_OK;
+    (void)pg_fail_sys(err, PG_E_IO, ENOSPC, "%s", PG_SHOW(s->dir));
+    pg_err_detail(err, "needs %s bytes, %s are free; nothing written", PG_NUM(n_bytes),
+                  PG_NUM(n_free));
+    return PG_E_IO;
 }
 
 static pg_status refuse(const char *dir, const walk *w, int whole, pg_err *err)
@@ -250,35 +288,68 @@ done:
     return st;
 }
 
+/* What a run that was killed left beside the folder: this split, begun, which goes on; or, when the
+ * two had changed places, the split before, which is removed. */
+static pg_status check_beside(pg__split *s, const char *dir, const pg__strs *files, pg_err *err)
+{
+    pg_status st = PG_OK;
+    walk w = {0}, old = {0};
+    pg__str index = {0};
+    pg__strs listed = {0};
+    const int whole = find_index(&index, dir);
+    PG_TRY(walk_split(&w, dir, files, err));
+    if (!w.foreign.n)
+        goto done;
+    if (whole) {
+        PG_TRY(list_indexed(&listed, index.s, err));
+        PG_TRY(walk_split(&old, dir, &listed, err));
+    }
+    if (!whole || old.foreign.n) {
+        st = refuse(dir, &w, 0, err);
+        goto done;
+    }
+    PG_TRY(remove_split(dir, err));
+    s->fresh = 1;
+done:
+    walk_fini(&w);
+    walk_fini(&old);
+    pg__str_fini(&index);
+    pg__strs_fini(&listed);
+    return st;
+}
+
+/* 1 if there is something of that name. */
+static pg_status look(const char *path, struct stat *sb, int *there, pg_err *err)
+{
+    *there = stat(path, sb) == 0;
+    return *there || errno == ENOENT ? PG_OK
+                                     : pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(path));
+}
+
 pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *files,
                             uint64_t n_bytes, pg_err *err)
 {
     pg_status st = PG_OK;
     struct stat sb;
+    int there;
     pg__str into = {0};
     size_t n = strlen(s->dir);
     (void)index;
     while (n > 1 && s->dir[n - 1] == '/')
         n--;
     PG_TRY(pg__str_add(&into, s->dir, n, err));
-    const int there = stat(into.s, &sb) == 0;
+    PG_TRY(look(into.s, &sb, &there, err));
     s->fresh = !there;
     if (there && !S_ISDIR(sb.st_mode))
         PG_FAIL(PG_E_ARG, "%s: is not a folder", PG_SHOW(s->dir));
     if (there)
         PG_TRY(check_folder(s, into.s, files, err));
     if (s->replaces) {
-        PG_TRY(pg__str_puts(&into, ".pg-new", err));
-        s->fresh = stat(into.s, &sb) != 0;
-        if (!s->o->write.dry_run && !s->fresh) {
-            walk w = {0};
-            st = walk_split(&w, into.s, files, err);
-            if (st == PG_OK && w.foreign.n)
-                st = refuse(into.s, &w, 0, err);
-            walk_fini(&w);
-            if (st != PG_OK)
-                goto done;
-        }
+        PG_TRY(pg__str_puts(&into, BESIDE, err));
+        PG_TRY(look(into.s, &sb, &there, err));
+        s->fresh = !there;
+        if (!s->o->write.dry_run && there)
+            PG_TRY(check_beside(s, into.s, files, err));
     }
     s->into = pg__mem_strdup(into.s);
     if (!s->into) {
@@ -348,14 +419,13 @@ static pg_status sync_all(const pg__split *s, pg_err *err)
     return rc ? pg_fail_sys(err, PG_E_IO, rc, "%s", PG_SHOW(s->dir)) : PG_OK;
 }
 
-/* The new folder takes the place of the old one, whose files are then removed. */
+/* The new folder takes the place of the old one, which is then removed: not before the exchange is
+ * on the disk, or a power cut could bring back the old name without its files. */
 static pg_status replace(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__str index = {0};
-    pg__strs old = {0};
-    walk w = {.remove = 1};
-    char *dir = pg__mem_strndup(s->into, strlen(s->into) - strlen(".pg-new"));
+    pg_err why = {0};
+    char *dir = pg__mem_strndup(s->into, strlen(s->into) - strlen(BESIDE));
     if (!dir)
         return pg__nomem(err);
     if (renameat2(AT_FDCWD, s->into, AT_FDCWD, dir, RENAME_EXCHANGE)) {
@@ -363,16 +433,14 @@ static pg_status replace(pg__split *s, pg_err *err)
                          PG_SHOW(s->into));
         goto done;
     }
-    if (find_index(&index, s->into))
-        PG_TRY(list_indexed(&old, index.s, err));
-    PG_TRY(walk_split(&w, s->into, &old, err));
-    if (rmdir(s->into))
-        st = pg_fail_sys(err, PG_E_IO, errno, "%s: the earlier split cannot be removed",
-                         PG_SHOW(s->into));
+    if (!s->o->write.no_sync && pg__folder_sync_above(dir, &why) != PG_OK) {
+        st = pg_fail(err, PG_E_IO, "%s: written, but the folder could not be synced", PG_SHOW(dir));
+        pg_err_detail(err, "the earlier split is in %s", PG_SHOW(s->into));
+        goto done;
+    }
+    if (remove_split(s->into, &why) != PG_OK) /* the save itself is through */
+        PG_TRY(pg__split_note(s, err, "the earlier split is left over: %s", why.msg));
 done:
-    walk_fini(&w);
-    pg__str_fini(&index);
-    pg__strs_fini(&old);
     pg__mem_free(dir);
     return st;
 }
@@ -407,18 +475,11 @@ done:
 pg_status pg_shards_remove(const char *dir, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__str index = {0};
-    pg__strs files = {0};
-    walk w = {.remove = 1};
-    if (!find_index(&index, dir))
+    pg__str path = {0};
+    if (!find_index(&path, dir))
         PG_FAIL(PG_E_UNKNOWN, "%s: no folder of shards", PG_SHOW(dir));
-    PG_TRY(list_indexed(&files, index.s, err));
-    PG_TRY(walk_split(&w, dir, &files, err));
-    if (rmdir(dir))
-        st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be removed", PG_SHOW(dir));
+    st = remove_split(dir, err);
 done:
-    walk_fini(&w);
-    pg__str_fini(&index);
-    pg__strs_fini(&files);
+    pg__str_fini(&path);
     return st;
 }
