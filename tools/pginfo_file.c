@@ -1,4 +1,5 @@
 /* pginfo_file.c - opens one file and works out everything that the three kinds of output show. */
+#include <errno.h>
 #include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
@@ -215,9 +216,15 @@ void info_open(info *in, const char *path, const info_opts *o)
     const pg_open_opts rescue = {.trust_input = cli.trust_input, .salvage = 1};
     struct stat st;
     *in = (info){.path = path};
-    if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
+    const int sys = stat(path, &st) ? errno : 0;
+    if (!sys && S_ISREG(st.st_mode))
         in->file_bytes = (uint64_t)st.st_size;
-    const pg_status code = pg_store_open(&in->store, path, &open, &in->err);
+    pg_status code = pg_store_open(&in->store, path, &open, &in->err);
+    if (code == PG_OK && sys) {
+        pg_store_close(in->store);
+        in->store = NULL;
+        code = pg_fail_sys(&in->err, PG_E_IO, sys, "%s", cli_name(path).s);
+    }
     if (code != PG_OK) {
         in->status = cli_status(code);
         in->verdict = verdict_of_failure(code);

@@ -489,7 +489,7 @@ static int tell(const page *p, uint64_t n_bytes)
 int info_write_html(const info *in, const info_opts *o)
 {
     page p = {.in = in, .o = o};
-    const pg_file_opts file = {.force = o->force, .input = in->path};
+    const pg_file_opts file = {.force = o->force, .input = in->path, .cancel = cli_cancel()};
     uint64_t n_bytes = 0;
     if (in->err.code != PG_OK)
         return cli_fail(&in->err);

@@ -2,6 +2,7 @@
 #include "pg/file.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
@@ -16,6 +17,15 @@ struct pg_file {
     unsigned char buf[PG_COPY_BYTES];
 };
 
+/* An input that is no regular file (a folder of shards) cannot be replaced by one. */
+static pg_status open_input(pg_file *f, const char *path, pg_err *err)
+{
+    struct stat sb;
+    if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode))
+        return PG_OK;
+    return pg__io_open(&f->input, path, err);
+}
+
 pg_status pg_file_create(pg_file **out, const char *path, const pg_file_opts *opts, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -23,9 +33,8 @@ pg_status pg_file_create(pg_file **out, const char *path, const pg_file_opts *op
     pg_file *f = path ? pg__mem_array(1, sizeof *f) : NULL;
     if (!f)
         return path ? pg__nomem(err) : pg_fail(err, PG_E_ARG, "the output has no name");
-    /* An input that is no regular file (a folder of shards) cannot be replaced by one. */
-    if (opts && opts->input && pg__io_open(&f->input, opts->input, NULL) != PG_OK)
-        f->input = NULL;
+    if (opts && opts->input)
+        PG_TRY(open_input(f, opts->input, err));
     if (opts) {
         o.force = opts->force;
         o.no_sync = opts->no_sync;
