@@ -1,32 +1,38 @@
-/* faultrun - run a command and make one chosen system call misbehave, kill the process there, or
- * record all file changes.
+/* faultrun - runs a command and makes one chosen system call misbehave, kills the process there, or
+ * records all file changes.
  *
  * It stops only at the system calls of the chosen classes (seccomp RET_TRACE), so an untouched call
  * costs nothing. It sees stdio, libhdf5, libzip and direct system calls alike, which an LD_PRELOAD
- * library does not. x86-64 Linux. Stores made through a shared mmap are invisible to it.
- *
+ * library does not. x86-64 Linux. Stores made through a shared mmap are invisible to it. */
+/* clang-format off
  *   faultrun [options] -- CMD ARG...
- *     -c LIST    classes: open write fsync trunc rename unlink mkdir close read mmap stat link
- * falloc chmod lock seek, or "all" (default open,write,fsync,trunc,rename,unlink,link,falloc,chmod)
- *     -p SUB     count only calls whose path (argument or descriptor's) contains SUB; may be
- * repeated -x SUB     never count calls whose path contains SUB; may be repeated -w         with
- * open: count only opens that can change something -n N       act on the N-th counted call, from 1;
- * without it only count -s         sticky: act on the N-th and on every later one -a ACTION  an
- * error's name (ENOSPC EIO EINTR EDQUOT EACCES EROFS EMFILE ENOMEM EFBIG EAGAIN ...); short[:K]:
- * the read or write moves only K bytes (default half), successfully; kill: SIGKILL the whole tree
- * before the call takes effect; killafter: right after it; half: write half of the data, then
- * SIGKILL; or a signal: SIGINT SIGTERM SIGHUP ... -l FILE    log every counted call: "<n> <class>
- * <syscall> <ret> <path> <off> <len>" -r DIR     record: DIR/log (one line per change) and DIR/data
- * (bytes written) -t SEC     give up (SIGKILL the tree) after SEC seconds, exit 124 -q print
- * nothing; otherwise the last line on stderr is "faultrun: counted=N acted=K status=..."
+ *     -c LIST    classes: open write fsync trunc rename unlink mkdir close read mmap stat link falloc
+ *                chmod lock seek clone, or "all"
+ *                (default open,write,fsync,trunc,rename,unlink,link,falloc,chmod)
+ *     -p SUB     count only calls whose path (argument or descriptor's) contains SUB; repeatable
+ *     -x SUB     never count calls whose path contains SUB; repeatable
+ *     -w         with open: count only opens that can change something
+ *     -n N       act on the N-th counted call, from 1; without it only count
+ *     -s         sticky: act on the N-th and on every later one
+ *     -m K       sticky, but act no more than K times
+ *     -a ACTION  an error's name (ENOSPC EIO EINTR EDQUOT EACCES EROFS EMFILE ENOMEM ESTALE ...);
+ *                short[:K]: the read or write moves only K bytes (default half), successfully;
+ *                kill: SIGKILL the whole tree before the call takes effect; killafter: right after;
+ *                half: write half of the data, then SIGKILL; or a signal: SIGINT SIGTERM SIGHUP ...
+ *     -l FILE    log every counted call: "<n> <class> <syscall> <ret> <path> <off> <len>"
+ *     -r DIR     record: DIR/log (one line per change) and DIR/data (bytes written)
+ *     -t SEC     give up (SIGKILL the tree) after SEC seconds, exit 124
+ *     -q         print nothing; otherwise the last line on stderr is
+ *                "faultrun: counted=N acted=K status=... at=CLASS SYSCALL" (the call first acted on)
  *
  * Exit status: that of CMD, 128 + signal if it died of one, 124 on timeout, 125 on its own failure.
- */
+ * clang-format on */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/fs.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stddef.h>
@@ -62,13 +68,14 @@ enum cls {
     CHMOD,
     LOCK,
     SEEK,
+    CLONE,
     NCLS
 };
 static const char *cls_name[NCLS] = {"open",   "write", "fsync", "trunc", "rename", "unlink",
                                      "mkdir",  "close", "read",  "mmap",  "stat",   "link",
-                                     "falloc", "chmod", "lock",  "seek"};
-/* how to find the path: F = fd in arg0, P = path arg0, A = dirfd arg0 + path arg1, M = fd in arg4
- * (mmap) */
+                                     "falloc", "chmod", "lock",  "seek",  "clone"};
+/* how to find the path: F = fd in arg0, P = path arg0, A = dirfd arg0 + path arg1, C = fd in arg2,
+ * M = fd in arg4 (mmap) */
 static const struct sc {
     long nr;
     enum cls c;
@@ -127,6 +134,17 @@ static const struct sc {
     {SYS_flock, LOCK, 'F', "flock"},
     {SYS_fcntl, LOCK, 'F', "fcntl"},
     {SYS_lseek, SEEK, 'F', "lseek"},
+    {SYS_getdents64, READ, 'F', "getdents64"},
+    {SYS_access, STAT, 'P', "access"},
+    {SYS_faccessat, STAT, 'A', "faccessat"},
+#ifdef SYS_faccessat2
+    {SYS_faccessat2, STAT, 'A', "faccessat2"},
+#endif
+    {SYS_readlink, STAT, 'P', "readlink"},
+    {SYS_readlinkat, STAT, 'A', "readlinkat"},
+    {SYS_statfs, STAT, 'P', "statfs"},
+    {SYS_fstatfs, STAT, 'F', "fstatfs"},
+    {SYS_ioctl, CLONE, 'F', "ioctl"}, /* FICLONE and FICLONERANGE, no others */
 };
 #define NTAB (sizeof tab / sizeof *tab)
 static const struct {
@@ -152,7 +170,8 @@ static const struct {
 static unsigned want;
 static const char *inc[16], *exc[16];
 static int ninc, nexc, wonly, sticky, quiet;
-static long nth, counted, acted;
+static long nth, counted, acted, most = -1;
+static const struct sc *first_hit;
 static int act_err, act_sig,
     act_kind; /* kind: 0 none 1 errno 2 short 3 kill 4 killafter 5 half 6 signal */
 static long short_k = -1;
@@ -306,6 +325,14 @@ static int match(const char *p)
             return 1;
     return 0;
 }
+static unsigned long openat_flags(pid_t pid, const struct th *t, long nr)
+{
+    uint64_t how = 0;
+    if (nr == SYS_openat)
+        return t->a[2];
+    rdmem(pid, t->a[2], &how, sizeof how);
+    return how;
+}
 static int opens_for_change(pid_t pid, struct th *t, long nr)
 {
     unsigned long fl;
@@ -313,13 +340,8 @@ static int opens_for_change(pid_t pid, struct th *t, long nr)
         return 1;
     if (nr == SYS_open)
         fl = t->a[1];
-    else if (nr == SYS_openat)
-        fl = t->a[2];
-    else {
-        uint64_t h[1] = {0};
-        rdmem(pid, t->a[2], h, sizeof h);
-        fl = h[0];
-    }
+    else
+        fl = openat_flags(pid, t, nr);
     return (fl & O_ACCMODE) != O_RDONLY || (fl & (O_CREAT | O_TRUNC));
 }
 
@@ -334,8 +356,8 @@ static void install(void)
     f[k++] =
         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (unsigned i = 0; i < m; i++)
-        f[k++] =
-            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)nrs[i], (unsigned char)(m - i), 0);
+        f[k++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)nrs[i],
+                                              (unsigned char)(m - i), 0);
     f[k++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     f[k++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE);
     struct sock_fprog p = {(unsigned short)k, f};
@@ -381,7 +403,7 @@ static void dump_write(pid_t pid, struct th *t, long ret)
             fwrite(b, 1, k, recdata);
             left -= (long)k;
         }
-    } else { /* sendfile, copy_file_range: read back what landed in the file */
+    } else { /* sendfile, copy_file_range, clones: read back what landed in the file */
         int f = open(t->path, O_RDONLY | O_CLOEXEC);
         b = malloc((size_t)ret + 1);
         if (f < 0 || pread(f, b, (size_t)ret, off) != ret)
@@ -394,6 +416,35 @@ static void dump_write(pid_t pid, struct th *t, long ret)
     fprintf(rec, "%ld write ", t->n);
     esc(rec, t->path);
     fprintf(rec, " %ld %ld %ld\n", off, ret, doff);
+}
+
+/* A clone is recorded as a write of what the file then holds. */
+static void dump_clone(pid_t pid, struct th *t)
+{
+    struct file_clone_range range = {0};
+    struct stat sb;
+    const int whole =
+        t->a[1] == FICLONE || rdmem(pid, t->a[2], &range, sizeof range) || !range.src_length;
+    if (stat(t->path, &sb))
+        return;
+    t->off = (long)range.dest_offset;
+    dump_write(pid, t, whole ? (long)sb.st_size - t->off : (long)range.src_length);
+}
+
+/* The read or write that is about to begin moves less. */
+static void cut_length(pid_t pid, struct user_regs_struct *r, long nr)
+{
+    unsigned long long *n = nr == SYS_copy_file_range ? &r->r8
+                            : nr == SYS_sendfile      ? &r->r10
+                                                      : &r->rdx;
+    if (nr != SYS_write && nr != SYS_pwrite64 && nr != SYS_read && nr != SYS_pread64 &&
+        nr != SYS_copy_file_range && nr != SYS_sendfile)
+        return;
+    const unsigned long long k = short_k >= 0 ? (unsigned long long)short_k : *n / 2;
+    if (k < *n && (k || act_kind == 5)) {
+        *n = k;
+        ptrace(PTRACE_SETREGS, pid, 0, r);
+    }
 }
 
 static void on_entry(pid_t pid)
@@ -433,7 +484,8 @@ static void on_entry(pid_t pid)
     else if (s->nr == SYS_renameat || s->nr == SYS_renameat2 || s->nr == SYS_linkat)
         absat(pid, (int)a[2], a[3], t->path2);
     if (!(match(t->path) || (t->path2[0] && match(t->path2))) ||
-        (s->c == OPEN && (wonly || rec) && !opens_for_change(pid, t, s->nr))) {
+        (s->c == OPEN && (wonly || rec) && !opens_for_change(pid, t, s->nr)) ||
+        (s->c == CLONE && a[1] != FICLONE && a[1] != FICLONERANGE)) {
         ptrace(PTRACE_CONT, pid, 0, 0);
         return;
     }
@@ -448,7 +500,8 @@ static void on_entry(pid_t pid)
         t->off = a[3] && !rdmem(pid, a[3], &at, sizeof at) ? at : fdpos(pid, (int)a[2]);
     }
     t->n = ++counted;
-    int hit = nth && (counted == nth || (sticky && counted > nth));
+    const int hit =
+        nth && (counted == nth || (sticky && counted > nth && (most < 0 || acted < most)));
     if (!hit) {
         if (logf_ || rec) {
             t->pend = 3;
@@ -457,7 +510,8 @@ static void on_entry(pid_t pid)
             ptrace(PTRACE_CONT, pid, 0, 0);
         return;
     }
-    acted++;
+    if (!acted++)
+        first_hit = s;
     if (logf_) {
         fprintf(logf_, "%ld %s %s HIT %s %ld %lu\n", t->n, cls_name[s->c], s->name, t->path, t->off,
                 a[2]);
@@ -472,14 +526,7 @@ static void on_entry(pid_t pid)
         return;
     case 2:
     case 5:
-        if (s->nr == SYS_write || s->nr == SYS_pwrite64 || s->nr == SYS_read ||
-            s->nr == SYS_pread64) {
-            unsigned long k = short_k >= 0 ? (unsigned long)short_k : a[2] / 2;
-            if (k < a[2] && (k || act_kind == 5)) {
-                r.rdx = k;
-                ptrace(PTRACE_SETREGS, pid, 0, &r);
-            }
-        }
+        cut_length(pid, &r, s->nr);
         t->pend = act_kind == 5 ? 2 : 3;
         t->a[2] = r.rdx;
         ptrace(PTRACE_SYSCALL, pid, 0, 0);
@@ -522,7 +569,7 @@ static void on_exit_stop(pid_t pid)
             struct stat sb;
             unsigned long fl = t->sc->nr == SYS_open    ? t->a[1]
                                : t->sc->nr == SYS_creat ? O_CREAT | O_TRUNC
-                                                        : t->a[2];
+                                                        : openat_flags(pid, t, t->sc->nr);
             char p[PATH_MAX];
             fdpath(pid, (int)ret, p);
             if (!stat(p, &sb) && S_ISREG(sb.st_mode)) {
@@ -533,7 +580,7 @@ static void on_exit_stop(pid_t pid)
             break;
         }
         case FSYNC:
-            fprintf(rec, "%ld fsync ", t->n);
+            fprintf(rec, "%ld %s ", t->n, t->sc->nr == SYS_syncfs ? "syncfs" : "fsync");
             esc(rec, t->path);
             fprintf(rec, "\n");
             break;
@@ -548,7 +595,9 @@ static void on_exit_stop(pid_t pid)
             fprintf(rec, " %lu %lu %lu\n", t->a[1], t->a[2], t->a[3]);
             break;
         case RENAME:
-            fprintf(rec, "%ld rename ", t->n);
+            fprintf(rec, "%ld %s ", t->n,
+                    t->sc->nr == SYS_renameat2 && t->a[4] & RENAME_EXCHANGE ? "exchange"
+                                                                            : "rename");
             esc(rec, t->path);
             fprintf(rec, " ");
             esc(rec, t->path2);
@@ -571,6 +620,7 @@ static void on_exit_stop(pid_t pid)
             esc(rec, t->path);
             fprintf(rec, "\n");
             break;
+        case CLONE: dump_clone(pid, t); break;
         default: break;
         }
     }
@@ -635,7 +685,7 @@ static void open_record(const char *dir)
 {
     char b[PATH_MAX];
     want |= 1u << OPEN | 1u << WRITE | 1u << FSYNC | 1u << TRUNC | 1u << RENAME | 1u << UNLINK |
-            1u << LINK | 1u << FALLOC | 1u << MKDIR;
+            1u << LINK | 1u << FALLOC | 1u << MKDIR | 1u << CLONE;
     mkdir(dir, 0755);
     snprintf(b, sizeof b, "%s/log", dir);
     rec = fopen(b, "we");
@@ -648,9 +698,10 @@ static void open_record(const char *dir)
 /* Returns 0 after a message. */
 static int read_options(int ac, char **av, int *tmo)
 {
-    const char *recdir = NULL, *classes = "open,write,fsync,trunc,rename,unlink,link,falloc,chmod";
+    const char *recdir = NULL, *classes = "open,write,fsync,trunc,rename,unlink,link,"
+                                          "falloc,chmod";
     int o;
-    while ((o = getopt(ac, av, "+c:p:x:wn:sa:l:r:t:q")) != -1)
+    while ((o = getopt(ac, av, "+c:p:x:wn:sm:a:l:r:t:q")) != -1)
         switch (o) {
         case 'c': classes = optarg; break;
         case 'p':
@@ -664,6 +715,10 @@ static int read_options(int ac, char **av, int *tmo)
         case 'w': wonly = 1; break;
         case 'n': nth = atol(optarg); break;
         case 's': sticky = 1; break;
+        case 'm':
+            sticky = 1;
+            most = atol(optarg);
+            break;
         case 'l':
             logf_ = fopen(optarg, "w");
             if (!logf_)
@@ -784,6 +839,7 @@ int main(int ac, char **av)
         fclose(recdata);
     }
     if (!quiet)
-        fprintf(stderr, "faultrun: counted=%ld acted=%ld status=%d\n", counted, acted, rc);
+        fprintf(stderr, "faultrun: counted=%ld acted=%ld status=%d at=%s %s\n", counted, acted, rc,
+                first_hit ? cls_name[first_hit->c] : "-", first_hit ? first_hit->name : "-");
     return rc;
 }

@@ -6,26 +6,17 @@ does so is killed before, after and in the middle, and fails with ENOSPC (once, 
 What has the checkpoint's name is the one before or the new one, whole, every time; the training goes on and
 exits 2 where the file in the end is not the new one. Then names that change and their links, a full disk, and
 one that cannot be written. Prints how many of how many passed; 77 (skipped) where programs may not be traced."""
-import argparse
-import concurrent.futures
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
-options = argparse.ArgumentParser()
-options.add_argument('--tools', required=True, type=pathlib.Path)
-options.add_argument('--faultrun', required=True, type=pathlib.Path)
-options.add_argument('--every', type=int, default=2, help='of the calls that fail, not of the kills')
-options.add_argument('--only', help='a case')
-options.add_argument('--jobs', type=int, default=2)
-options = options.parse_args()
-tools = options.tools.resolve()
-faultrun = options.faultrun.resolve()
-FAULTS = {'kill': ['-a', 'kill'], 'killafter': ['-a', 'killafter'], 'half': ['-a', 'half'],
-          'ENOSPC': ['-a', 'ENOSPC'], 'EIO': ['-a', 'EIO'], 'full': ['-s', '-a', 'ENOSPC']}
+import sweep
+
+options = sweep.options(__doc__, ('--every', dict(type=int, default=2, help='of the calls that fail, not of the kills')))
+tools = options.tools
+FAULTS = [*sweep.KILLS, 'ENOSPC', 'EIO', 'ENOSPC+']
 CASES = {'full .h5': ('w.h5', []), 'weights .h5': ('w.h5', ['--save-weights-only']),
          '.weights.h5': ('w.weights.h5', []), '.keras': ('w.keras', []),
          'shards': ('w.h5', ['--save-weights-only', '--max-shard-size', '50kB']),
@@ -40,8 +31,7 @@ def command(name, more, epochs=1, seed=1):
 
 
 def run(folder, args, fault=()):
-    full = [faultrun, '-w', '-p', folder / 'c', '-x', 'resume.pg', *fault, '--', *args] if fault else args
-    return subprocess.run(full, cwd=folder, capture_output=True, text=True, timeout=120)
+    return sweep.run(args, folder, [options.faultrun, '-w', '-p', folder / 'c', '-x', 'resume.pg', *fault] if fault else None)
 
 
 def same(a, b):
@@ -65,7 +55,7 @@ def judge_one(folder, case, r):
     is_new = same(path, folder.parent / 'new' / 'c' / name)
     if not is_new and not same(path, folder.parent / 'old' / 'c' / name):
         return 'neither the one before nor the new one'
-    if r.returncode == 0 and not is_new:
+    if r.status == 0 and not is_new:
         return 'status 0, and it is the one before'
     return ''
 
@@ -89,47 +79,39 @@ def trial(root, case, n, fault):
     name, more = CASES[case]
     folder = root / f'{fault}-{n}'
     shutil.copytree(root / 'old', folder, symlinks=True)
-    killed = fault in ('kill', 'killafter', 'half')
+    killed = fault in sweep.KILLS
     try:
-        r = run(folder, command(name, more, seed=2), [*FAULTS[fault], '-n', str(n)])
-        if r.returncode not in ((137, 0) if killed else (0, 2)):
-            return f'status {r.returncode}: {r.stderr}'
-        if r.returncode == 2 and 'pgfit: ' not in r.stderr:
-            return f'status 2 without a message: {r.stderr}'
+        r = run(folder, command(name, more, seed=2), [*sweep.FAULTS[fault], '-n', str(n)])
+        if r.status not in ((137, 0) if killed else (0, 2)):
+            return str(r)
+        if r.status == 2 and 'pgfit: ' not in r.err:
+            return f'status 2 without a message: {r.err}'
         wrong = (judge_many if '{' in name else judge_one)(folder, case, r)
         if wrong or not killed:
             return wrong
         again = run(folder, command(name, more, seed=2))
-        if again.returncode:
-            return f'the next run: {again.stderr}'
+        if again.status:
+            return f'the next run: {again}'
         left = [p.name for p in folder.rglob('*') if '.pg-' in p.name]
         return f'left behind: {left}' if left else ''
     finally:
         shutil.rmtree(folder)
 
 
-def sweep(root, case):
+def sweep_case(root, case):
     name, more = CASES[case]
     for folder, seed in (('old', 1), ('new', 2), ('counted', 2)):
         (root / folder / 'c').mkdir(parents=True)
         args = command(name, more, seed=seed)
         r = run(root / folder, args, ['-t', '100'] if folder == 'counted' else ())
-        if r.returncode:
-            sys.exit(f'{case}: {r.stderr}')
-    calls = re.search(r'counted=(\d+)', r.stderr)
-    if not calls or int(calls.group(1)) == 0:
-        print('programs cannot be traced here')
-        sys.exit(77)
-    plan = [(n, fault) for fault in FAULTS
-            for n in range(1, int(calls.group(1)) + 1, 1 if fault in ('kill', 'half') else options.every)]
-    good = 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        todo = {pool.submit(trial, root, case, n, fault): (n, fault) for n, fault in plan}
-        for t in concurrent.futures.as_completed(todo):
-            good += not t.result()
-            if t.result():
-                print('FAIL {}: call {} {}: '.format(case, *todo[t]) + t.result())
-    print(f'{case}: {calls.group(1)} calls, {good} of {len(plan)} trials')
+        if r.status:
+            sys.exit(f'{case}: {r}')
+    if not r.counted:
+        sweep.cannot_trace()
+    plan = [job for fault in FAULTS
+            for job in sweep.every(r.counted, 1 if options.all or fault in ('kill', 'half') else options.every, fault)]
+    good = sweep.judge_all(case, lambda n, fault: trial(root, case, n, fault), plan, options.jobs)
+    print(f'{case}: {r.counted} calls, {good} of {len(plan)} trials ({r.counted * len(FAULTS)} possible)')
     return good, len(plan)
 
 
@@ -154,7 +136,7 @@ def in_namespace(root, what, script, judge):
 def disks(root):
     (root / 'seed/c').mkdir(parents=True)
     name, more = CASES['full .h5']
-    if run(root / 'seed', command(name, more)).returncode:
+    if run(root / 'seed', command(name, more)).status:
         sys.exit('no file to begin with')
     size = (root / 'seed/c/w.h5').stat().st_size // 1024
     yield in_namespace(root, 'a full disk', f'-o size={size * 3 // 2}k', ('', 'No space left on device'))
@@ -162,9 +144,9 @@ def disks(root):
                        ('(sleep 0; mount -o remount,ro c) && ', 'Read-only file system'))
 
 
-for case in [options.only] if options.only else CASES:
+for case in [c for c in CASES if (options.only or '') in c]:
     with tempfile.TemporaryDirectory() as d:
-        good, tried = sweep(pathlib.Path(d).resolve(), case)
+        good, tried = sweep_case(pathlib.Path(d).resolve(), case)
         n_good += good
         n_all += tried
 with tempfile.TemporaryDirectory() as d:

@@ -7,34 +7,24 @@ from there on, EIO. After a kill the same command with --resume=auto ends in the
 that was left alone. After an error the training has gone on: the status is 0, or 2 with a message that names the file; a
 second run with --resume=auto ends in the same weights. What has a checkpoint's name always loads.
 Prints how many of how many passed; 77 (skipped) where programs may not be traced."""
-import argparse
-import concurrent.futures
 import pathlib
-import random
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
-options = argparse.ArgumentParser()
-options.add_argument('--tools', required=True, type=pathlib.Path)
-options.add_argument('--faultrun', required=True, type=pathlib.Path)
-options.add_argument('--every', type=int, default=4, help='every N-th call; of the kills, four times as many')
-options.add_argument('--jobs', type=int, default=2)
-options = options.parse_args()
-tools = options.tools.resolve()
-faultrun = options.faultrun.resolve()
+import sweep
+
+options = sweep.options(__doc__, ('--every', dict(type=int, default=4, help='every N-th call; of the kills, four times as many')))
+tools = options.tools
 RUN = [tools / 'pgfit', '--demo', 'digits', '--epochs', '2', '--batch-size', '256', '--deterministic', '--threads', '1',
        '--checkpoint', 'ckpt/{epoch}.h5', '--save-weights-only', '--keep', '1', '--csv', 'log.csv', '--tensorboard',
        'logs', '--resume=auto', '--resume-every', '0.001', '-o', 'final.h5', '--force', '-q']
-FAULTS = {'kill': ['-a', 'kill'], 'killafter': ['-a', 'killafter'], 'half': ['-a', 'half'],
-          'ENOSPC': ['-a', 'ENOSPC'], 'EIO': ['-a', 'EIO'], 'full': ['-s', '-a', 'ENOSPC']}
+FAULTS = [*sweep.KILLS, 'ENOSPC', 'EIO', 'ENOSPC+']
 
 
 def run(folder, fault=()):
-    command = [faultrun, '-w', '-p', folder, *fault, '--', *RUN] if fault else RUN
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    return sweep.run(RUN, folder, [options.faultrun, '-w', '-p', folder, *fault] if fault else None)
 
 
 def differs(a, b):
@@ -46,56 +36,45 @@ def trial(root, n, fault, want):
     """What was wrong, or ''."""
     folder = root / f'{fault}-{n}'
     folder.mkdir()
-    killed = fault in ('kill', 'killafter', 'half')
+    killed = fault in sweep.KILLS
     try:
-        r = run(folder, [*FAULTS[fault], '-n', str(n)])
-        message = [line for line in r.stderr.splitlines() if not line.startswith('faultrun:')]
-        if r.returncode not in ((137, 0) if killed else (0, 2)):
-            return f'status {r.returncode}: {r.stderr}'
-        if r.returncode == 2 and not any(line.startswith('pgfit: ') for line in message):
-            return f'status 2 without a message: {r.stderr}'
-        if r.returncode == 0 and differs(folder / 'final.h5', want):
+        r = run(folder, [*sweep.FAULTS[fault], '-n', str(n)])
+        if r.status not in ((137, 0) if killed else (0, 2)):
+            return str(r)
+        if r.status == 2 and 'pgfit: ' not in r.err:
+            return f'status 2 without a message: {r.err}'
+        if r.status == 0 and differs(folder / 'final.h5', want):
             return 'status 0 and other weights'
         for p in (folder / 'ckpt').glob('[0-9].h5'):
             c = subprocess.run([tools / 'pginfo', p], capture_output=True, text=True)
             if c.returncode:
                 return f'{p.name}: {c.stderr}'
-        over = r.returncode == 2 and ' is missing: ' in r.stderr  # there is no next save that could bring it
+        over = r.status == 2 and ' is missing: ' in r.err  # there is no next save that could bring it
         r = run(folder)
-        if r.returncode and not (over and ' is missing: ' in r.stderr):
-            return f'going on: {r.returncode}: {r.stderr}'
+        if r.status and not (over and ' is missing: ' in r.err):
+            return f'going on: {r}'
         return differs(folder / 'final.h5', want)
     finally:
         shutil.rmtree(folder)
 
 
-def count_calls(folder):
-    folder.mkdir()
-    r = run(folder, ['-t', '100'])
-    m = re.search(r'counted=(\d+)', r.stderr)
-    return int(m.group(1)) if m and r.returncode == 0 else 0
+def main():
+    with tempfile.TemporaryDirectory() as d:
+        root = pathlib.Path(d).resolve()
+        (root / 'alone').mkdir()
+        (root / 'counted').mkdir()
+        r = run(root / 'alone')
+        if r.status:
+            sys.exit(f'a run left alone: {r}')
+        n_calls = run(root / 'counted', ['-t', '100']).counted
+        if not n_calls:
+            sweep.cannot_trace()
+        want = root / 'alone/final.h5'
+        plan = [job for fault in FAULTS for job in
+                sweep.every(n_calls, 1 if options.all else max(1, options.every // 4) if fault == 'kill' else options.every, fault)]
+        good = sweep.judge_all('run', lambda n, fault: trial(root, n, fault, want), plan, options.jobs)
+        print(f'{n_calls} calls: {good} of {len(plan)} trials ({n_calls * len(FAULTS)} possible)')
+    return good != len(plan)
 
 
-with tempfile.TemporaryDirectory() as d:
-    root = pathlib.Path(d).resolve()
-    (root / 'alone').mkdir()
-    r = run(root / 'alone')
-    if r.returncode:
-        sys.exit(f'a run left alone: {r.stderr}')
-    n_calls = count_calls(root / 'counted')
-    if not n_calls:
-        print('programs cannot be traced here')
-        sys.exit(77)
-    want = root / 'alone/final.h5'
-    plan = [(n, fault) for fault in FAULTS
-            for step in [max(1, options.every // 4) if fault == 'kill' else options.every]
-            for n in range(random.randint(1, step), n_calls + 1, step)]
-    bad = 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        todo = {pool.submit(trial, root, n, fault, want): (n, fault) for n, fault in plan}
-        for t in concurrent.futures.as_completed(todo):
-            if t.result():
-                bad += 1
-                print('FAIL call {} {}: '.format(*todo[t]) + t.result())
-    print(f'{n_calls} calls: {len(plan) - bad} of {len(plan)} trials')
-sys.exit(bool(bad))
+sys.exit(main())

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""usage: sweep_files.py --tools DIR --faultrun PROGRAM --testdata DIR [--all] [--only CASE] [--trials N] [--jobs N]
+
+Every way in which a file tool saves (saves.py), and at each of its calls of the file system (reading the input
+too) every fault of sweep.py: errors and short counts once and from there on, SIGKILL before, after and in the middle,
+SIGINT and SIGTERM. Wanted:
+
+  error    the old output and exit 2 with one line that says why, or the new one and exit 0. One exception: the folder
+           could not be synced, which is known only when the new output has its name: it says so with exit 2
+  signal   the old output and exit 130, or, where it came too late, the new one and exit 0
+  SIGKILL  the old output or the new one, bit for bit; the same command then completes, and removes what the killed run
+           has left
+
+Nothing else is left behind; where no file can be removed (unlink fails, or every call from some point on) the next run
+removes it. A split that fails is a folder without its last file, which the same command completes.
+Prints how many of how many passed; 77 (skipped) where programs may not be traced."""
+import collections
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import threading
+
+import saves
+import sweep
+
+options = sweep.options(__doc__, ('--testdata', dict(required=True, type=pathlib.Path)),
+                        ('--trials', dict(type=int, default=36, help='of each way to save, when sampling')),
+                        ('--dir', dict(type=pathlib.Path, help='work there (a file system to try)')))
+testdata = options.testdata.resolve()
+counts = collections.Counter()  # of good trials, by fault
+tried = collections.Counter()
+ends = collections.Counter()  # (fault, state, status)
+lock = threading.Lock()
+
+
+def trace(root, *fault):
+    return [options.faultrun, '-c', 'all', '-p', root, '-p', testdata, *fault]
+
+
+def environment(root):
+    return dict(os.environ, TMPDIR=str(root / 'tmp'), LC_ALL='C.UTF-8')
+
+
+def completes(p, root, folder, state):
+    """The same command after what happened; what was wrong, or ''."""
+    if state == 'new' and '-f' not in p.command:
+        return ''  # it would only say that the output exists
+    r = sweep.run(p.command, folder, env=environment(root))
+    held = saves.tree(folder)
+    if r.status != 0 or p.state(held) != 'new':
+        return f'the same command again: {r}, {p.state(held)} output'
+    return f'the next run leaves {p.others(held)}' if p.others(held) else ''
+
+
+def judge(p, fault, r, held):
+    """What was wrong, or ''; and whether the same command must complete."""
+    state, others = p.state(held), p.others(held)
+    kind = 'kill' if fault in sweep.KILLS else 'signal' if fault.startswith('SIG') else 'error'
+    unfinished = state == 'begun' or (p.is_folder and any(k.startswith(p.out + '.pg-new') for k in others))
+    if state not in ('old', 'new', 'begun'):
+        return f'{state} output, {r}', False
+    if kind == 'kill':
+        return '' if r.status in (137, 0) else str(r), not p.save.refuses
+    late = r.status == 2 and 'could not be synced' in r.err or r.status == 130 and fault == 'SIGINT+'
+    if state == 'new' and r.status != 0 and not p.save.refuses and not late:
+        return f'the new output, and {r}', False
+    if state != 'new' and r.status == 0:
+        return f'exit 0, and the {state} output', False
+    if r.status not in ((0, 130) + (2,) * p.save.refuses if kind == 'signal' else (0, 2)):
+        return str(r), False
+    if r.status == 2 and len(r.heads) != 1:
+        return f'not one line: {r}', False
+    cannot_remove = fault.endswith('+') or r.at.startswith(('unlink', 'rmdir'))
+    if others and not cannot_remove and not unfinished:
+        return f'leaves {others}, {r}', False
+    return '', unfinished or bool(others)
+
+
+def trial(p, root, n, fault):
+    folder = root / f'{fault}-{n}'
+    saves.plant(folder, p.before)
+    try:
+        r = sweep.run(p.command, folder, trace(root, *sweep.FAULTS[fault], '-n', str(n)), environment(root))
+        held = saves.tree(folder)
+        wrong, again = judge(p, fault, r, held)
+        if not wrong and p.state(held) == 'new' and p.mode(folder) != p.mode_after:
+            wrong = f'mode {p.mode(folder):o}'
+        if not wrong and again:
+            wrong = completes(p, root, folder, p.state(held))
+        with lock:
+            tried[fault] += 1
+            counts[fault] += not wrong
+            ends[fault, p.state(held), r.status] += 1
+        return wrong
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep_save(save, root):
+    """(passed, tried, possible) of one way to save."""
+    p = saves.Prepared(save, options.tools, root)
+    saves.plant(root / 'counted', p.before)
+    r = sweep.run(p.command, root / 'counted', trace(root), environment(root))
+    shutil.rmtree(root / 'counted')
+    if not r.counted:
+        sweep.cannot_trace()
+    full = [(n, fault) for fault in sweep.FAULTS for n in range(1, r.counted + 1)]
+    plan = sweep.sample(full, options.trials, options.all)
+    good = sweep.judge_all(save.name, lambda n, fault: trial(p, root, n, fault), plan, options.jobs)
+    print(f'{save.name}: {r.counted} calls, {good} of {len(plan)} trials ({len(full)} possible)', flush=True)
+    return good, len(plan), len(full)
+
+
+def main():
+    with tempfile.TemporaryDirectory(dir=options.dir or ('/dev/shm' if os.access('/dev/shm', os.W_OK) else None)) as d:
+        root = pathlib.Path(d).resolve()
+        (root / 'tmp').mkdir()
+        saves.prepare_inputs(options.tools, testdata, root / 'in')
+        inputs = saves.tree(root / 'in')
+        results = [sweep_save(s, root) for s in saves.all_saves(testdata) if not options.only or options.only in s.name]
+        changed = saves.tree(root / 'in') != inputs
+        left = list((root / 'tmp').iterdir())
+    good, n, possible = (sum(column) for column in zip(*results))
+    for fault in sweep.FAULTS:
+        print(f'{fault}: {counts[fault]} of {tried[fault]}; ' +
+              ', '.join(f'{state} {status}: {k}' for (f, state, status), k in sorted(ends.items()) if f == fault))
+    if changed:
+        print('FAIL an input was changed')
+    if left:
+        print(f'FAIL left in TMPDIR: {left}')
+    print(f'file tools: {good} of {n} trials, of {possible} possible')
+    return bool(changed or left or good != n)
+
+
+sys.exit(main())
