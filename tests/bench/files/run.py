@@ -26,6 +26,7 @@ parser.add_argument('--data', type=pathlib.Path, help='what gen.py made')
 parser.add_argument('--tmp', type=pathlib.Path, help='for outputs, on the file system to be measured')
 parser.add_argument('--tools', help='folder of pgsplit and the others')
 parser.add_argument('-r', '--rounds', type=int, default=7)
+parser.add_argument('--minutes', type=float, default=0, help='start no further round after this time, for each suite')
 parser.add_argument('--slow-rounds', type=int, default=2, help='of peers in Python, h5diff (2)')
 parser.add_argument('--only', help='ids of cases, separated by commas; the base always runs')
 parser.add_argument('--cache', choices=('warm', 'cold'), default='warm')
@@ -58,13 +59,21 @@ class Suite:
         base = spec['cases'][0]
         wanted = args.only and args.only.split(',')
         cases = [c for c in spec['cases'][1:] if not wanted or c['id'] in wanted]
-        skipped = [c['id'] for c in cases if not shutil.which(shlex.split(self.fill(c['command']))[0])]
+        skipped = [c['id'] for c in cases if not self.can(c)]
         if skipped:
-            print(f'{name}: skipped, not installed: {", ".join(skipped)}', file=sys.stderr)
+            print(f'{name}: skipped, not there: {", ".join(skipped)}', file=sys.stderr)
         self.base = base['id']
         self.cases = [base, dict(base, id='control')] + [c for c in cases if c['id'] not in skipped]
         self.samples = {c['id']: [] for c in self.cases}
         self.load, self.failed = [], set()
+
+    def can(self, case):
+        """Its program is there, with the Python module or the option that it needs."""
+        program = shutil.which(shlex.split(self.fill(case['command']))[0])
+        if program and 'module' in case and subprocess.run([program, '-c', 'import ' + case['module']], capture_output=True).returncode:
+            return False
+        return program and ('needs' not in case or case['needs'] in subprocess.run(
+            [program, '--help'], capture_output=True, text=True).stdout)
 
     def fill(self, text):
         return text.format(**self.words)
@@ -110,7 +119,10 @@ class Suite:
         try:
             for command in self.setup:
                 subprocess.run(command, shell=True, check=True, stdout=subprocess.DEVNULL)
+            begun = time.monotonic()
             for _ in range(args.rounds):
+                if self.load and 0 < args.minutes * 60 < time.monotonic() - begun:
+                    break
                 self.load.append(os.getloadavg()[0])
                 for case in random.sample(self.cases, len(self.cases)):
                     if case['id'] not in self.failed and not (
@@ -139,13 +151,14 @@ if not (args.tmp and args.data and args.tools):
     sys.exit('--data, --tmp and --tools are needed')
 args.tmp.mkdir(parents=True, exist_ok=True)
 for name in ('meter', 'cachectl'):
-    subprocess.run(['cc', '-O2', '-D_GNU_SOURCE', '-o', args.tmp / name, here / f'{name}.c'], check=True)
+    if not (args.tmp / name).exists():
+        subprocess.run(['cc', '-O2', '-D_GNU_SOURCE', '-o', args.tmp / name, here / f'{name}.c'], check=True)
 results = []
 for name in args.suites:
     suite = Suite(name)
     suite.run()
     print('\n'.join(suite.table()) + '\n', flush=True)
-    results.append({'suite': name, 'cache': args.cache, 'load': suite.load, 'samples': suite.samples})
+    results.append({'suite': name, 'base': suite.base, 'cache': args.cache, 'when': int(time.time()), 'load': suite.load, 'samples': suite.samples})
 if args.out:
     pathlib.Path(args.out).write_text(json.dumps(results))
 sys.exit(bool(troubles))

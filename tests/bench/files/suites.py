@@ -1,6 +1,6 @@
 """What run.py runs: the first case of a suite is its base. A case has an id, a command and, as wanted, pre (before each
-run, not timed), check (after its first run, not timed), slow (few rounds), status (allowed exit statuses). Names in
-braces: src, dst; W, the folder of outputs (what begins with "keep" stays); pg, our tools; py, k2, k3, Pythons; peers;
+run, not timed), check (after its first run, not timed), slow (few rounds), status (allowed exit statuses), needs (an
+option that --help must know), module (what Python must import). Names in braces: src, dst; W, the folder of outputs (what begins with "keep" stays); pg, our tools; py, k2, k3, Pythons; peers;
 verify, with its Python; layers, beside src."""
 
 
@@ -24,8 +24,8 @@ def peer(id, job, **more):
 
 def add_unwrap(suite, src, nested='/model_1', option='', peers=True):
     cases = [CP, SYNC, case('h5copy of the group (keeps the wrapper)', 'h5copy -i {src} -o {dst} -s %s -d /x -p' % nested),
-             case('h5repack', 'h5repack {src} {dst}'), peer('h5py, tensor by tensor', 'unwrap {src} {dst}', check=CHECK),
-             peer('h5py, layer by layer', 'copy_unwrap {src} {dst}', check=CHECK)]
+             case('h5repack', 'h5repack {src} {dst}'), peer('h5py by tensor', 'unwrap {src} {dst}', check=CHECK),
+             peer('h5py by layer', 'copy_unwrap {src} {dst}', check=CHECK)]
     if peers:
         cases.append(case('Keras 2.15 load + save', '{k2} {peers} keras_unwrap {layers} {src} {dst}.h5', slow=True))
     SUITES[suite] = dict(src=src, cases=cases + tool('pgunwrap', f'{option} {{src}} {{dst}}', check=CHECK,
@@ -40,13 +40,16 @@ for m in ('resnet', 'vgg', 'bert', 'tiny', 'huge'):
     SUITES[f'wrap-{m}'] = dict(src=src, setup=['{py} {peers} unwrap {src} ' + one], inputs=[one], cases=cp_one + tool(
         'pgwrap', f'--like {{src}} {one} {{dst}}', check=f'{{verify}} {{dst}} {one}',
         options=('--skip-verify --no-sync', '--no-sync', '')))
-    SUITES[f'info-{m}'] = dict(src=src, cases=[
-        case('h5ls -r', 'h5ls -r {src}'), case('cat', 'cat {src}'), case('h5dump -H', 'h5dump -H {src}'),
-        peer('h5py', 'info {src}')] + tool('pginfo', '{src}'))
+    SUITES[f'inplace-{m}'] = dict(src=src, cases=[CP, SYNC] + tool(
+        'pgunwrap', '{dst}', options=('--in-place',), needs='--in-place', check=CHECK,
+        pre='cp --reflink=never {src} {dst} && sync {dst}'))
+    listing = [case('h5ls -r', 'h5ls -r {src}'), case('cat', 'cat {src}')]
+    SUITES[f'info-{m}'] = dict(src=src, cases=listing[::-1 if m in ('vgg', 'bert', 'huge') else 1] + [
+        case('h5dump -H', 'h5dump -H {src}'), peer('h5py', 'info {src}')] + tool('pginfo', '{src}'))
     SUITES[f'split-{m}'] = dict(src=src, cases=[
         CP, SYNC, peer('np.save loop', 'npy_split {src} {dst}'),
-        peer('huggingface_hub + save_file', 'hub_split {src} {dst} 200MB'),
-        case('Keras 3, shards', '{k3} {peers} keras_save {layers} {src} {dst}.weights.json 0.5', slow=True)] + tool(
+        peer('huggingface_hub + save_file', 'hub_split {src} {dst} 200MB', module='huggingface_hub'),
+        case('Keras 3 in shards', '{k3} {peers} keras_save {layers} {src} {dst}.weights.json 0.5', slow=True)] + tool(
         'pgsplit', '--unwrap {src} {dst}', check=CHECK, options=('--no-sync', '', '--no-sync --sha256', '--no-sync -j 2')) + tool(
         'pgsplit', '--unwrap {src} {dst}', options=('--no-sync --format safetensors',)))
     SUITES[f'join-{m}'] = dict(
@@ -61,7 +64,7 @@ for m in ('resnet', 'vgg', 'bert', 'tiny', 'huge'):
     SUITES[f'stats-{m}'] = dict(src=src, setup=[f'{{pg}}/pgsplit -q --no-sync --unwrap {{src}} {folder}'], inputs=[folder],
                                 cases=[case('cat', 'cat {src}'), case('cksum', 'cksum {src}'),
                                        case('sha256sum', 'sha256sum {src}'), peer('numpy', 'stats {src}')] + tool(
-        'pginfo', '--stats {src}') + tool('pgcheck', '--finite {src}', status=(0, 1)) + [
+        'pginfo', '{src}', options=('--stats',)) + tool('pgcheck', '{src}', options=('--finite',), status=(0, 1)) + [
         case('pgcheck of shards with CRC-32', f'{{pg}}/pgcheck {folder}')])
     for suite, setup in (('diff', f'cp {same} {other}'), ('changed', f'{{py}} {{peers}} change {same} {other}')):
         SUITES[f'{suite}-{m}'] = dict(src=src, setup=[f'cp {{src}} {same}', setup], inputs=[same, other], cases=[

@@ -1,0 +1,159 @@
+"""The tables of the benchmark, made of the samples that run.py took."""
+import json
+import os
+import pathlib
+import platform
+import re
+import statistics
+import subprocess
+import time
+
+MARKS = '<!-- speed of the file tools: from here -->', '<!-- speed of the file tools: to here -->'
+QUIET = 0.9, 1.1  # the base against itself
+
+
+def read(path):
+    """The latest samples of each suite on each file system."""
+    latest = {}
+    if path.exists():
+        for line in path.read_text().splitlines():
+            sample = json.loads(line)
+            latest[sample['system'], sample['suite']] = sample
+    return latest
+
+
+def machine():
+    text = pathlib.Path('/proc/cpuinfo').read_text()
+    cpu = re.search(r'model name\s*: (.*)', text)
+    vector = next((n for n, flag in (('AVX-512', 'avx512f'), ('AVX2', 'avx2')) if re.search(rf'\b{flag}\b', text)), 'no AVX2')
+    gib = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30
+    return f'{cpu.group(1) if cpu else platform.machine()} ({vector}), {os.cpu_count()} cores, {gib:.0f} GiB, ' \
+           f'{platform.system()} {platform.release().split("-")[0]}'
+
+
+def kind_of(path):
+    r = subprocess.run(['findmnt', '-n', '-o', 'FSTYPE', '-T', path], capture_output=True, text=True)
+    return r.stdout.strip() or 'unknown'
+
+
+def wall(samples):
+    return min(m['wall'] for m in samples)
+
+
+def cpu(samples):
+    return max(min(m['user'] + m['sys'] for m in samples), 1e-4)
+
+
+class Figure:
+    """A case of a suite against a base: ratios of minima, peak memory; None where one of both was not measured."""
+
+    def __init__(self, suite, case, base=None):
+        v = suite['samples'].get(case) or []
+        b = suite['samples'].get(base or suite['base']) or []
+        self.there = bool(v and b)
+        if self.there:
+            self.wall, self.cpu = wall(v) / wall(b), cpu(v) / cpu(b)
+            self.best = min(self.wall, self.cpu)
+            self.median = statistics.median(m['wall'] for m in v) / statistics.median(m['wall'] for m in b)
+            self.rss, self.n = max(m['rss_kb'] for m in v) / 1024, len(v)
+
+
+def control(suite):
+    """(wall, cpu) of the base against itself, and whether one of them is fit for a fine claim."""
+    f = Figure(suite, 'control')
+    ok = f.there and any(QUIET[0] <= x <= QUIET[1] for x in (f.wall, f.cpu))
+    return (f.wall, f.cpu, ok) if f.there else (0, 0, False)
+
+
+def number(x):
+    return f'{x:.3f}' if x < 0.01 else f'{x:.2f}' if x < 10 else f'{x:.0f}'
+
+
+def verdict(row, figures):
+    """What all models of a row have in common."""
+    if any(f.best > row.goal for f in figures):
+        said = 'missed'
+    else:
+        said = 'stretch' if all(f.best <= row.stretch for f in figures) else 'met'
+    over = max(f.rss for f in figures)
+    return said + (f', but {over:.0f} MB' if over > row.rss else '')
+
+
+def lines(samples, rows, system_of):
+    """Cells of each row on each of its file systems, as far as it was measured."""
+    for row in rows:
+        for system in row.systems:
+            suites = [samples.get((system, f'{row.suite}-{m}')) for m in row.models]
+            here = [(m, s, Figure(s, row.case, row.base)) for m, s in zip(row.models, suites) if s]
+            here = [(m, s, f) for m, s, f in here if f.there]
+            if not here:
+                continue
+            peers = []
+            for label, case in row.peers.items():
+                found = [Figure(s, case, row.base) for _, s, _ in here]
+                if any(f.there for f in found):
+                    peers.append(f'{label} ' + ' and '.join(number(f.best) if f.there else '–' for f in found))
+            fine = all(control(s)[2] for _, s, _ in here)
+            figures = [f for _, _, f in here]
+            yield [row.what, ', '.join(m for m, _, _ in here) + (f' on {system_of(system)}' if system else ''),
+                   row.base or here[0][1]['base'], ', '.join(number(f.best) for f in figures) + ('' if fine else ' \\*'),
+                   ', '.join(peers), f'{row.goal:g} ({row.stretch:g})', verdict(row, figures)]
+
+
+def table(heads, right, rows):
+    return ['| ' + ' | '.join(heads) + ' |', '|' + '|'.join('---:' if i in right else '---' for i in range(len(heads))) + '|',
+            *('| ' + ' | '.join(r) + ' |' for r in rows)]
+
+
+def head(samples):
+    """Machine, time, load and versions of what was measured."""
+    some = list(samples.values())
+    loads = [x for s in some for x in s['load']]
+    newest = max(some, key=lambda s: s['when'])
+    kinds = ', '.join(dict.fromkeys(s['kind'] for s in some))
+    scale = '' if newest['scale'] == 1 else f' Inputs scaled to {newest["scale"]}: a trial.'
+    return [f'{newest["machine"]}, {kinds}, {time.strftime("%d %B %Y", time.gmtime(newest["when"])).lstrip("0")}, warm page cache, load '
+            f'{min(loads):.1f} to {max(loads):.1f}. {", ".join(newest["versions"])}.{scale}']
+
+
+def short(samples, rows):
+    rows = list(lines(samples, rows, str))
+    star = ['', '\\* The base measured twice differed by more than a tenth, so this row supports no fine claim.'] if any(
+        '\\*' in r[3] for r in rows) else []
+    return [*head(samples), '', *table(['', 'model', 'to', 'ours', 'peers', 'goal (stretch)', ''], {3, 5}, rows), *star]
+
+
+def full(samples):
+    """Every case of every suite."""
+    for (system, name), s in samples.items():
+        w, c, ok = control(s)
+        yield f'### {name} on {s["kind"]}: to `{s["base"]}`'
+        yield ''
+        yield f'{len(s["load"])} rounds, load {min(s["load"]):.1f} to {max(s["load"]):.1f}, control {w:.2f} wall, {c:.2f} cpu' + (
+            '.' if ok else ': no fine claim.')
+        yield ''
+        cells = []
+        for case in s['samples']:
+            f = Figure(s, case)
+            if f.there:
+                cells.append([case, number(f.wall), number(f.median), number(f.cpu), f'{f.rss:.0f}', f'{wall(s["samples"][case]):.4f}', str(f.n)])
+        yield from table(['', 'wall', 'median', 'cpu', 'RSS MB', 'seconds', 'runs'], set(range(1, 7)), cells)
+        yield ''
+
+
+def between(path, inside):
+    before, mark, after = path.read_text().partition(MARKS[0])
+    if not mark or MARKS[1] not in after:
+        raise SystemExit(f'{path}: no lines {MARKS[0]} and {MARKS[1]}')
+    path.write_text(before + '\n'.join([MARKS[0], *inside, MARKS[1]]) + after.partition(MARKS[1])[2])
+
+
+def write(a, samples, rows):
+    if not samples:
+        raise SystemExit(f'{a.samples}: nothing was measured')
+    text = short(samples, rows)
+    print('\n'.join(text))
+    if a.readme:
+        between(a.readme, text)
+    if a.report:
+        between(a.report, [*text, '', '## All cases', '', *full(samples)][:-1])
