@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/limits.h"
@@ -30,6 +31,7 @@ typedef struct archive {
 struct pg__shards {
     pg__manifest m;
     char *path;                /* of the manifest */
+    int folder;                /* that holds it; -1 before it is needed */
     unsigned char *big_endian; /* by tensor */
     uint64_t *data_off;        /* by piece: where the data begins in its file or member */
     archive *archives;
@@ -60,6 +62,8 @@ void pg__shards_close(pg__shards *s)
     pg__mem_free(s->archive_of);
     pg__mem_free(s->want);
     pg__io_close(s->io);
+    if (s->folder >= 0)
+        close(s->folder);
     pg__manifest_fini(&s->m);
     pg__strs_fini(&s->damages);
     pg__mem_free(s->archives);
@@ -103,6 +107,12 @@ static uint64_t piece_bytes(const pg__shard_tensor *t, const pg__piece *p)
     return t->rank == 0 ? t->n_bytes : t->dims[0] ? t->n_bytes / t->dims[0] * p->rows : 0;
 }
 
+static pg_status open_file(pg__io **out, pg__shards *s, const char *name, pg_err *err)
+{
+    const pg_status st = s->folder >= 0 ? PG_OK : pg__io_folder_of(&s->folder, s->path, name, err);
+    return st == PG_OK ? pg__io_open_below(out, s->folder, name, err) : st;
+}
+
 /* The file of a piece, or the member of its archive, as an io; closed by the caller. what: of a
  * member; may be NULL. */
 static pg_status open_piece(pg__io **out, pg__member *what, pg__shards *s, size_t piece,
@@ -111,7 +121,7 @@ static pg_status open_piece(pg__io **out, pg__member *what, pg__shards *s, size_
     const pg__piece *p = &s->m.pieces[piece];
     return p->member
                ? pg__archive_member(out, what, s->archives[s->archive_of[piece]].a, p->member, err)
-               : pg__io_open_beneath(out, s->path, p->path, err);
+               : open_file(out, s, p->path, err);
 }
 
 static pg_status check_header(pg__shards *s, size_t tensor, size_t piece, const pg__npy *h,
@@ -190,7 +200,7 @@ static pg_status open_archive(pg__shards *s, archive *a, pg__shard_faults *f, pg
     const pg__piece file = {.path = path};
     if (!path)
         return pg__nomem(err);
-    pg_status st = pg__io_open_beneath(&io, s->path, a->path, &e);
+    pg_status st = open_file(&io, s, a->path, &e);
     if (st == PG_OK)
         st = pg__archive_open(&a->a, io, s->kind, &e);
     pg__io_close(io);
@@ -317,6 +327,7 @@ pg_status pg__shards_open(pg__shards **out, pg__io *io, const char *path, const 
     if (!s)
         return pg__nomem(err);
     s->open_piece = PG_NONE;
+    s->folder = -1;
     PG_TRY(load(&s->m, io, path, err));
     if (only)
         pg__manifest_select(&s->m, only);

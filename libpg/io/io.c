@@ -8,9 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+#ifdef SYS_openat2
+#include <linux/openat2.h>
+#endif
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -91,9 +96,7 @@ pg_status pg__io_open(pg__io **out, const char *path, pg_err *err)
     return pg_fail_sys(err, PG_E_IO, sys, "%s", shown);
 }
 
-/* Descriptor of the folder that holds path. It is what the user gave and may be reached through
- * links; the names below it come from a file. */
-static pg_status open_folder_of(int *out, const char *path, const char *name, pg_err *err)
+pg_status pg__io_folder_of(int *out, const char *path, const char *name, pg_err *err)
 {
     const char *slash = strrchr(path, '/');
     char *folder = slash == path ? pg__mem_strdup("/")
@@ -114,7 +117,7 @@ static int is_link(int dir, const char *name)
     return fstatat(dir, name, &sb, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(sb.st_mode);
 }
 
-/* Opens component `name` of `shown` in dir, a folder or the file itself; closes dir. */
+/* Opens component `name` of `shown` in dir, a folder or the file itself. */
 static pg_status open_component(int *out, int dir, const char *name, int folder, const char *shown,
                                 pg_err *err)
 {
@@ -124,7 +127,6 @@ static pg_status open_component(int *out, int dir, const char *name, int folder,
         fd = openat(dir, name, how | O_CLOEXEC | O_NOFOLLOW);
     while (fd < 0 && errno == EINTR);
     const int sys = errno, linked = fd < 0 && is_link(dir, name);
-    close(dir);
     if (linked)
         return pg_fail(err, PG_E_FORMAT, "%s: a symbolic link, which is not followed here",
                        PG_SHOW(shown));
@@ -140,26 +142,74 @@ static int is_component(const char *name, size_t n)
            !memchr(name, '\\', n) && !memchr(name, '/', n);
 }
 
-pg_status pg__io_open_beneath(pg__io **out, const char *path, const char *name, pg_err *err)
+static int is_path_below(const char *name)
 {
-    char part[256];
-    int fd = -1;
-    pg_status st = open_folder_of(&fd, path, name, err);
+    for (const char *p = name;; p++) {
+        const size_t n = strcspn(p, "/");
+        if (!is_component(p, n) || n > NAME_MAX)
+            return 0;
+        p += n;
+        if (!*p)
+            return 1;
+    }
+}
+
+/* Component by component: for old systems, and to say what is wrong. */
+static pg_status open_slowly(int *out, int folder, const char *name, pg_err *err)
+{
+    char part[NAME_MAX + 1];
+    int dir = folder, fd = -1;
+    pg_status st = PG_OK;
     for (const char *p = name; st == PG_OK; p++) {
         const size_t n = strcspn(p, "/");
-        if (!is_component(p, n) || n >= sizeof part) {
-            close(fd);
-            return pg_fail(err, PG_E_FORMAT, "\"%s\" is not the name of a file below this folder",
-                           PG_SHOW(name));
-        }
         memcpy(part, p, n);
         part[n] = 0;
         p += n;
-        st = open_component(&fd, fd, part, *p != 0, name, err);
+        st = open_component(&fd, dir, part, *p != 0, name, err);
+        if (dir != folder)
+            close(dir);
+        dir = fd;
         if (!*p)
             break;
     }
+    *out = fd;
+    return st;
+}
+
+/* The kernel's way (Linux 5.6), one call for all components; -1 for whatever reason. */
+static int open_at_once(int folder, const char *name)
+{
+#ifdef SYS_openat2
+    const struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW,
+                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+    return (int)syscall(SYS_openat2, folder, name, &how, sizeof how);
+#else
+    (void)folder, (void)name;
+    return -1;
+#endif
+}
+
+pg_status pg__io_open_below(pg__io **out, int folder, const char *name, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (!is_path_below(name))
+        return pg_fail(err, PG_E_FORMAT, "\"%s\" is not the name of a file below this folder",
+                       PG_SHOW(name));
+    int fd = open_at_once(folder, name);
+    if (fd < 0)
+        st = open_slowly(&fd, folder, name, err);
     return st == PG_OK ? pg__io_open_fd(out, fd, name, err) : st;
+}
+
+pg_status pg__io_open_beneath(pg__io **out, const char *path, const char *name, pg_err *err)
+{
+    int folder = -1;
+    pg_status st = pg__io_folder_of(&folder, path, name, err);
+    if (st != PG_OK)
+        return st;
+    st = pg__io_open_below(out, folder, name, err);
+    close(folder);
+    return st;
 }
 
 pg_status pg__io_open_beside(pg__io **out, const char *path, const char *name, pg_err *err)

@@ -22,6 +22,12 @@ pg_status pg__io_open_beside(pg__io **out, const char *path, const char *name, p
  * may be a symbolic link, "." or "..". Messages start with the path. */
 pg_status pg__io_open_beneath(pg__io **out, const char *path, const char *name, pg_err *err);
 
+/* The same for many files: a descriptor of the folder that holds `path`, which is what the user
+ * gave and may be reached through links (closed by the caller; messages start with `name`), and a
+ * file below it. */
+pg_status pg__io_folder_of(int *out, const char *path, const char *name, pg_err *err);
+pg_status pg__io_open_below(pg__io **out, int folder, const char *name, pg_err *err);
+
 /* Borrows p; it must outlive the io. */
 pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err);
 

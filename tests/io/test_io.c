@@ -3,10 +3,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#endif
 
 #include "io/io.h"
 
@@ -193,6 +201,71 @@ static void opens_files_beside_another_by_name_only(void **state)
     assert_non_null(strstr(err.msg, "link: a symbolic link"));
 }
 
+static void check_below(void)
+{
+    static const char *const bad[] = {"",          "deep/",    "/deep/f", "deep//f",
+                                      "deep/../b", "./deep/f", "..",      "deep/f\\"};
+    pg__io *io = NULL;
+    pg_err err = {0};
+    int folder = -1;
+    assert_ok(pg__io_folder_of(&folder, in_dir("manifest"), "deep/f", NULL));
+    assert_ok(pg__io_open_below(&io, folder, "deep/f", NULL));
+    assert_int_equal(pg__io_size(io), 3);
+    pg__io_close(io);
+    assert_ok(pg__io_open_beneath(&io, in_dir("manifest"), "deep/f", NULL));
+    pg__io_close(io);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_fails(PG_E_FORMAT, pg__io_open_below(&io, folder, bad[i], &err), &err);
+    assert_fails(PG_E_IO, pg__io_open_below(&io, folder, "deep/absent", &err), &err);
+    assert_int_equal(err.sys, ENOENT);
+    assert_fails(PG_E_IO, pg__io_open_below(&io, folder, "deep", &err), &err);
+    assert_int_equal(err.sys, EISDIR);
+    assert_fails(PG_E_FORMAT, pg__io_open_below(&io, folder, "shallow/f", &err), &err);
+    assert_string_equal(err.msg, "shallow/f: a symbolic link, which is not followed here");
+    close(folder);
+}
+
+#if defined(__linux__) && defined(SYS_openat2)
+/* As a kernel before 5.6 answers. */
+static int forget_openat2(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = 4, .filter = code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+#else
+static int forget_openat2(void)
+{
+    return -1;
+}
+#endif
+
+static void opens_files_below_a_folder_and_through_no_link(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir(in_dir("deep"), 0755), 0);
+    make_file("deep/f", "123");
+    assert_int_equal(symlink("deep", in_dir("shallow")), 0);
+    check_below();
+    const pid_t child = fork();
+    if (child == 0) {
+        if (forget_openat2() == 0)
+            check_below();
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    unlink(in_dir("deep/f"));
+    rmdir(in_dir("deep"));
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -202,7 +275,7 @@ static int make_dir(void **state)
 static int remove_dir(void **state)
 {
     (void)state;
-    static const char *const names[] = {"a", "b", "fifo", "link", "sock"};
+    static const char *const names[] = {"a", "b", "fifo", "link", "shallow", "sock"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(in_dir(names[i]));
     return rmdir(dir);
@@ -216,4 +289,5 @@ PG_TEST_MAIN_WITH(make_dir, remove_dir, cmocka_unit_test(reads_any_range_of_a_fi
                   cmocka_unit_test(opens_regular_files_only),
                   cmocka_unit_test(names_the_missing_file_on_one_line),
                   cmocka_unit_test(takes_over_a_descriptor),
-                  cmocka_unit_test(opens_files_beside_another_by_name_only))
+                  cmocka_unit_test(opens_files_beside_another_by_name_only),
+                  cmocka_unit_test(opens_files_below_a_folder_and_through_no_link))
