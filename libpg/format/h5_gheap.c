@@ -10,6 +10,7 @@
 #include "format/h5_impl.h"
 
 #define MIN_COLLECTION 4096u
+#define N_HEAD         16u /* of a collection and of an object: padded to it if lengths are short */
 
 static int by_index(const void *a, const void *b)
 {
@@ -37,14 +38,13 @@ static pg_status read_objects(pg__h5 *h, uint64_t addr, uint64_t size, pg_err *e
 {
     pg_status st = PG_OK;
     pg__h5_walk *w = h->walk;
-    const uint64_t n_head = 8 + h->len_size;
-    uint8_t head[16];
-    for (uint64_t at = n_head; size - at >= n_head;) { /* less than a head may be left over */
-        PG_TRY(pg__h5_fetch(h, addr + at, head, (size_t)n_head, PG_H5_P_GHEAP, err));
-        pg__h5_cur c = {.p = head, .end = head + n_head};
+    uint8_t head[N_HEAD];
+    for (uint64_t at = N_HEAD; size - at >= N_HEAD;) { /* less than a head may be left over */
+        PG_TRY(pg__h5_fetch(h, addr + at, head, N_HEAD, PG_H5_P_GHEAP, err));
+        pg__h5_cur c = {.p = head, .end = head + N_HEAD};
         const uint32_t index = pg__h5_u32(&c, 2);
         pg__h5_span(&c, 6);
-        const uint64_t n = pg__h5_len(h, &c), room = size - at - n_head;
+        const uint64_t n = pg__h5_len(h, &c), room = size - at - N_HEAD;
         if (index == 0) {
             PG_H5_NEED(n == size - at, "global heap at byte %s: free space of %s bytes",
                        PG_H5_NUM(addr), PG_H5_NUM(n));
@@ -55,8 +55,8 @@ static pg_status read_objects(pg__h5 *h, uint64_t addr, uint64_t size, pg_err *e
                    PG_H5_NUM(n), PG_H5_NUM(room));
         if (pg__mem_grow(&w->gobjs, &w->cap_gobjs, w->n_gobjs + 1, sizeof *w->gobjs))
             PG_TRY(pg__nomem(err));
-        w->gobjs[w->n_gobjs++] = (pg__h5_gobj){.index = index, .at = addr + at + n_head, .n = n};
-        at += n_head + (n + 7) / 8 * 8;
+        w->gobjs[w->n_gobjs++] = (pg__h5_gobj){.index = index, .at = addr + at + N_HEAD, .n = n};
+        at += N_HEAD + (n + 7) / 8 * 8;
     }
 done:
     return st;
@@ -66,10 +66,10 @@ static pg_status read_collection(pg__h5 *h, uint64_t addr, uint64_t *found, pg_e
 {
     pg_status st = PG_OK;
     pg__h5_walk *w = h->walk;
-    uint8_t head[16];
-    const size_t n_head = 8 + h->len_size, first = w->n_gobjs;
-    PG_TRY(pg__h5_fetch(h, addr, head, n_head, PG_H5_P_GHEAP, err));
-    pg__h5_cur c = {.p = head + 8, .end = head + n_head};
+    uint8_t head[N_HEAD];
+    const size_t first = w->n_gobjs;
+    PG_TRY(pg__h5_fetch(h, addr, head, N_HEAD, PG_H5_P_GHEAP, err));
+    pg__h5_cur c = {.p = head + 8, .end = head + N_HEAD};
     const uint64_t size = pg__h5_len(h, &c);
     PG_H5_NEED(!memcmp(head, "GCOL\1", 5), "no global heap at byte %s", PG_H5_NUM(addr));
     PG_H5_NEED(size >= MIN_COLLECTION, "global heap of %s bytes", PG_H5_NUM(size));

@@ -147,7 +147,8 @@ static pg_status read_heap(pg__h5 *h, uint64_t addr, names *s, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__h5_cur c;
-    PG_TRY(pg__h5_load(h, addr, 8 + 2 * h->len_size + h->off_size, PG_H5_P_HEAP, &c, err));
+    const uint64_t n_head = (8 + 2 * h->len_size + h->off_size + 7) / 8 * 8;
+    PG_TRY(pg__h5_load(h, addr, n_head, PG_H5_P_HEAP, &c, err));
     const uint8_t *sig = pg__h5_span(&c, 8);
     const uint64_t n = pg__h5_len(h, &c), free_list = pg__h5_len(h, &c);
     const uint64_t data = pg__h5_addr(h, &c);
@@ -168,7 +169,7 @@ static pg_status read_entry(names *s, pg__h5_cur *c, const char *lo, const char 
 {
     pg_status st = PG_OK;
     pg__h5 *h = s->h;
-    const char *name = name_at(s, pg__h5_addr(h, c));
+    const char *name = name_at(s, pg__h5_len(h, c)); /* libhdf5's width of it, not the text's */
     const uint64_t addr = pg__h5_addr(h, c);
     const unsigned cached = pg__h5_u32(c, 4);
     pg__h5_span(c, 4);
@@ -203,7 +204,7 @@ static pg_status read_leaf(void *ctx, const uint8_t *key, const uint8_t *next, u
     names *s = ctx;
     pg__h5 *h = s->h;
     pg__h5_cur c;
-    const uint64_t n_entry = 2 * h->off_size + 24;
+    const uint64_t n_entry = h->len_size + h->off_size + 24;
     PG_TRY(pg__h5_load(h, child, 8 + 2 * h->leaf_k * n_entry, PG_H5_P_SNOD, &c, err));
     const uint8_t *sig = pg__h5_span(&c, 6);
     const unsigned n = pg__h5_u32(&c, 2);

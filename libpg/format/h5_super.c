@@ -94,7 +94,7 @@ static pg_status read_old(pg__h5 *h, unsigned version, uint64_t at, pg__h5_cur *
     PG_TRY(check_sizes(h, err));
     const uint64_t base = pg__h5_addr(h, c), space = pg__h5_addr(h, c), end = pg__h5_addr(h, c);
     const uint64_t driver = pg__h5_addr(h, c);
-    pg__h5_addr(h, c); /* name of the root */
+    pg__h5_len(h, c); /* name of the root */
     h->root = pg__h5_addr(h, c);
     const unsigned cached = pg__h5_u32(c, 4);
     pg__h5_span(c, 4 + 16);
