@@ -18,21 +18,33 @@ typedef struct image {
 
 static char image_path[] = "/tmp/pg-test-image-XXXXXX";
 
-/* A new file; latest: with everything of HDF5 1.10 instead of 1.0's layouts. On disk until its end,
- * because H5Fget_file_image() leaves a wrong checksum in newer superblocks. */
-static inline hid_t image_begin_with(hid_t fcpl, int latest)
+/* A new file that HDF5 of these versions can read. On disk until its end, because
+ * H5Fget_file_image() leaves a wrong checksum in newer superblocks. */
+static inline hid_t image_begin_for(hid_t fcpl, H5F_libver_t low, H5F_libver_t high)
 {
     const hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
     memcpy(image_path + sizeof image_path - 7, "XXXXXX", 6);
     const int fd = mkstemp(image_path);
     assert_true(fd >= 0);
     close(fd);
-    if (latest)
-        H5Pset_libver_bounds(fapl, H5F_LIBVER_V110, H5F_LIBVER_V110);
+    H5Pset_libver_bounds(fapl, low, high);
     const hid_t f = H5Fcreate(image_path, H5F_ACC_TRUNC, fcpl, fapl);
     H5Pclose(fapl);
     assert_true(f >= 0);
     return f;
+}
+
+/* latest: with everything of HDF5 1.10 instead of 1.0's layouts. */
+static inline hid_t image_begin_with(hid_t fcpl, int latest)
+{
+    return image_begin_for(fcpl, latest ? H5F_LIBVER_V110 : H5F_LIBVER_EARLIEST,
+                           latest ? H5F_LIBVER_V110 : H5F_LIBVER_LATEST);
+}
+
+/* What HDF5 1.8 has: new groups, old chunk indexes. */
+static inline hid_t image_begin_18(void)
+{
+    return image_begin_for(H5P_DEFAULT, H5F_LIBVER_V18, H5F_LIBVER_V18);
 }
 
 static inline hid_t image_begin(int latest)

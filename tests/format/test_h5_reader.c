@@ -47,8 +47,32 @@ static void finds_objects_by_path(void **state)
     assert_int_equal(pg__h5_find(h, 0, KERNEL), 4);
     assert_int_equal(pg__h5_find(h, 1, "dense/bias:0"), 3);
     assert_int_equal(pg__h5_find(h, 99, "dense"), PG_H5_NONE);
+    assert_int_equal(pg__h5_find(h, 1u << 30, "dense"), PG_H5_NONE);
     for (size_t i = 0; i < sizeof nowhere / sizeof *nowhere; i++)
         assert_int_equal(pg__h5_find(h, 0, nowhere[i]), PG_H5_NONE);
+    pg__h5_close(h);
+    free(im.p);
+}
+
+static void finds_each_of_many_children_but_none_by_two_dots(void **state)
+{
+    (void)state;
+    char path[16];
+    const hid_t f = image_begin(0);
+    for (int i = 0; i < 20; i++) {
+        snprintf(path, sizeof path, "g/%d", i * i);
+        H5Gclose(image_group(f, path));
+    }
+    H5Gclose(image_group(f, "g/.."));
+    H5Gclose(image_group(f, "g/.a"));
+    H5Gclose(image_group(f, "g/b."));
+    const image im = image_end(f);
+    pg__h5 *h = opened(im);
+    for (uint32_t k = 0; k < 23; k++) {
+        const uint32_t obj = pg__h5_child(h, 1, k);
+        const char *name = pg__h5_at(h, obj)->name;
+        assert_int_equal(pg__h5_find(h, 1, name), strcmp(name, "..") ? obj : PG_H5_NONE);
+    }
     pg__h5_close(h);
     free(im.p);
 }
@@ -99,6 +123,7 @@ static void reads_any_part_of_a_dataset(void **state)
     assert_fails(PG_E_ARG, pg__h5_read(h, obj, 45, got, 4, &err), &err);
     assert_fails(PG_E_ARG, pg__h5_read(h, obj, UINT64_MAX, got, 4, &err), &err);
     assert_fails(PG_E_ARG, pg__h5_read(h, 0, 0, got, 0, &err), &err);
+    assert_fails(PG_E_ARG, pg__h5_read(h, 1u << 30, 0, got, 0, &err), &err);
     pg__h5_close(h);
     free(im.p);
 }
@@ -165,8 +190,31 @@ static void shows_hostile_names_escaped_and_long_paths_from_their_end(void **sta
         memset(shown, 'x', sizeof shown);
         pg__h5_path(h, 4, shown, cap);
         assert_true(cap == 0 || memchr(shown, 0, cap));
-        assert_int_equal(shown[cap], 'x');
+        for (size_t i = cap; i < sizeof shown; i++)
+            assert_int_equal(shown[i], 'x');
     }
+    pg__h5_close(h);
+    free(im.p);
+}
+
+/* Escapes are longer than what they stand for. */
+static void keeps_to_the_buffer_whatever_a_path_needs(void **state)
+{
+    (void)state;
+    char shown[120];
+    const hid_t f = image_begin(0);
+    H5Gclose(image_group(f, "\1\1\1\1\1\1/\2\2\2/\3\3\3\3\3\3\3\3\3\3\3/\4\4/\5\5\5\5\5\5\5"));
+    const image im = image_end(f);
+    pg__h5 *h = opened(im);
+    for (uint32_t obj = 0; obj < 6; obj++)
+        for (size_t cap = 0; cap < sizeof shown; cap++) {
+            memset(shown, 'x', sizeof shown);
+            pg__h5_path(h, obj, shown, cap);
+            assert_true(cap == 0 || memchr(shown, 0, cap));
+            for (size_t i = cap; i < sizeof shown; i++)
+                assert_int_equal(shown[i], 'x');
+        }
+    assert_string_equal(pg__h5_path(h, PG_H5_NONE, shown, sizeof shown), "/");
     pg__h5_close(h);
     free(im.p);
 }
@@ -499,6 +547,25 @@ static void refuses_a_filter_by_number_without_looking_for_it(void **state)
     refused(im, "plug-in", PG_E_UNSUPPORTED, KERNEL ": filter 32001 is not supported");
 }
 
+static void names_where_links_of_new_groups_lead(void **state)
+{
+    (void)state;
+    char target[400], words[440];
+    for (int i = 0; i < 3; i++) {
+        const hid_t f = image_begin(1);
+        memset(target, 't', sizeof target);
+        target[i == 0 ? 2 : i == 1 ? 40 : sizeof target - 1] = 0;
+        if (i == 1)
+            H5Lcreate_external(target, "/g", f, "l", H5P_DEFAULT, H5P_DEFAULT);
+        else
+            H5Lcreate_soft(target, f, "l", H5P_DEFAULT, H5P_DEFAULT);
+        target[100] = 0; /* what is shown of it at least */
+        snprintf(words, sizeof words, "l: %s link to \"%s%s", i == 1 ? "external" : "soft", target,
+                 i < 2 ? "\" is not followed" : "");
+        refused(image_end(f), words, PG_E_FORMAT, words);
+    }
+}
+
 static void refuses_newer_chunk_indexes(void **state)
 {
     (void)state;
@@ -545,6 +612,57 @@ static void finds_damaged_chunks_when_they_are_read(void **state)
         pg__h5_close(h);
         free(im.p);
     }
+}
+
+/* Two chunks of four int32 behind filters, written as they are stored. */
+static pg__h5 *two_chunks(image *im, int fletcher_first, const void *a, size_t n_a, unsigned mask,
+                          const void *b, size_t n_b)
+{
+    const hid_t f = image_begin(0), dcpl = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(dcpl, 1, (hsize_t[]){4});
+    if (fletcher_first)
+        H5Pset_fletcher32(dcpl);
+    H5Pset_deflate(dcpl, 9);
+    if (!fletcher_first)
+        H5Pset_fletcher32(dcpl);
+    image_dataset(f, "d", H5T_STD_I32LE, 1, (hsize_t[]){8}, dcpl, 0);
+    const hid_t d = H5Dopen2(f, "d", H5P_DEFAULT);
+    assert_true(H5Dwrite_chunk(d, H5P_DEFAULT, mask, (hsize_t[]){0}, n_a, a) >= 0);
+    assert_true(H5Dwrite_chunk(d, H5P_DEFAULT, 3, (hsize_t[]){4}, n_b, b) >= 0);
+    H5Dclose(d);
+    H5Pclose(dcpl);
+    *im = image_end(f);
+    return opened(*im);
+}
+
+static void finds_a_chunk_that_is_too_short_for_its_checksum(void **state)
+{
+    (void)state;
+    image im;
+    char got[32];
+    pg_err err = {0};
+    pg__h5 *h = two_chunks(&im, 0, "abc", 3, 0, "0123456789abcdef", 16);
+    assert_fails(PG_E_FORMAT, pg__h5_read(h, 1, 0, got, sizeof got, &err), &err);
+    assert_string_equal(err.msg, "d: chunk without its checksum");
+    assert_ok(pg__h5_read(h, 1, 16, got, 16, NULL));
+    assert_memory_equal(got, "0123456789abcdef", 16);
+    pg__h5_close(h);
+    free(im.p);
+}
+
+/* Deflate behind a checksum yields four bytes more, unless the chunk left the checksum out. */
+static void reads_a_chunk_that_left_out_its_checksum(void **state)
+{
+    (void)state;
+    static const char stored[] = "\x78\x01\x01\x10\x00\xef\xff"
+                                 "0123456789abcdef\x1f\x6b\x04\x63";
+    image im;
+    char got[32];
+    pg__h5 *h = two_chunks(&im, 1, stored, 27, 1, "ABCDEFGHIJKLMNOP", 16);
+    assert_ok(pg__h5_read(h, 1, 0, got, sizeof got, NULL));
+    assert_memory_equal(got, "0123456789abcdefABCDEFGHIJKLMNOP", 32);
+    pg__h5_close(h);
+    free(im.p);
 }
 
 static void notices_every_changed_byte_under_fletcher32(void **state)
@@ -605,4 +723,9 @@ PG_TEST_MAIN(cmocka_unit_test(reads_a_genuine_file), cmocka_unit_test(numbers_ob
              cmocka_unit_test(refuses_a_filter_by_number_without_looking_for_it),
              cmocka_unit_test(refuses_newer_chunk_indexes),
              cmocka_unit_test(finds_damaged_chunks_when_they_are_read),
+             cmocka_unit_test(finds_each_of_many_children_but_none_by_two_dots),
+             cmocka_unit_test(keeps_to_the_buffer_whatever_a_path_needs),
+             cmocka_unit_test(names_where_links_of_new_groups_lead),
+             cmocka_unit_test(finds_a_chunk_that_is_too_short_for_its_checksum),
+             cmocka_unit_test(reads_a_chunk_that_left_out_its_checksum),
              cmocka_unit_test(notices_every_changed_byte_under_fletcher32))
