@@ -196,12 +196,14 @@ static void read_stats(info *in, const info_opts *o)
     in->stats = array(all, sizeof *in->stats);
     in->heights = o->html ? array(all, sizeof *in->heights) : NULL;
     const int ready = rows && in->stats && (in->heights || !o->html);
-    const pg_status st =
-        ready ? read_rows(in, rows, n) : pg_fail(&in->err, PG_E_NOMEM, "out of memory");
+    pg_status st = ready ? read_rows(in, rows, n) : pg_fail(&in->err, PG_E_NOMEM, "out of memory");
     free(rows);
+    if (st != PG_OK)
+        pg_err_prefix(&in->err, cli_name(in->path).s);
+    else
+        st = pg_store_check_same(in->store, &in->err);
     if (st == PG_OK)
         return;
-    pg_err_prefix(&in->err, cli_name(in->path).s);
     in->status = cli_status(st);
     in->verdict = verdict_of_failure(st);
     free(in->stats);

@@ -87,6 +87,7 @@ pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, co
         goto done;
     }
     PG_TRY(pg__store_set_path(s, name, err));
+    pg__store_set_source(s, io);
     *out = s;
     if (fmt)
         *fmt = pg__format_of(s);

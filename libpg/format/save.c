@@ -226,6 +226,7 @@ pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan 
         PG_TRY(prove(f, sink, path, plan, &o->sink, &rep.n_verified, err));
     if (o->prove)
         PG_TRY(prove_more(sink, o, err));
+    PG_TRY(pg_store_check_same(plan->src, err));
     rep.file_bytes = pg__sink_size(sink);
     PG_TRY(pg__sink_commit(sink, err));
     if (report)

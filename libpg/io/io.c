@@ -29,6 +29,7 @@ struct pg__io {
     pg__io *parent;           /* of a window, else NULL */
     uint64_t off;             /* of a window: in the parent */
     uint64_t size;
+    struct timespec mtime; /* of a file, when it was opened */
     char *name;
 };
 
@@ -76,6 +77,7 @@ pg_status pg__io_open_fd(pg__io **out, int fd, const char *name, pg_err *err)
     }
     io->fd = fd;
     io->size = (uint64_t)sb.st_size;
+    io->mtime = sb.st_mtim;
     *out = io;
     return PG_OK;
 }
@@ -318,6 +320,23 @@ pg_status pg__io_read(pg__io *io, uint64_t off, void *buf, size_t n, pg_err *err
     if (n)
         memcpy(buf, o->mem + off, n);
     return PG_OK;
+}
+
+pg_status pg__io_check_same(const pg__io *io, pg_err *err)
+{
+    struct stat sb;
+    uint64_t off = 0;
+    const pg__io *o = origin(io, &off);
+    if (o->mem)
+        return PG_OK;
+    if (fstat(o->fd, &sb))
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(o->name));
+    if ((uint64_t)sb.st_size == o->size && sb.st_mtim.tv_sec == o->mtime.tv_sec &&
+        sb.st_mtim.tv_nsec == o->mtime.tv_nsec)
+        return PG_OK;
+    return pg_fail(err, PG_E_IO,
+                   "%s: was changed while it was read; run this again when it is whole",
+                   PG_SHOW(o->name));
 }
 
 int pg__io_fd(const pg__io *io, uint64_t off, uint64_t *fd_off)

@@ -47,6 +47,10 @@ const char *pg__io_name(const pg__io *io); /* path as given; "memory" */
  * since it was opened; PG_E_IO. */
 pg_status pg__io_read(pg__io *io, uint64_t off, void *buf, size_t n, pg_err *err);
 
+/* PG_E_IO if somebody changed the file since it was opened: what was read before and after is no
+ * one file. Memory never changes. The message starts with the path. */
+pg_status pg__io_check_same(const pg__io *io, pg_err *err);
+
 /* Descriptor and offset behind byte off, for FICLONERANGE; -1 for memory. */
 int pg__io_fd(const pg__io *io, uint64_t off, uint64_t *fd_off);
 

@@ -28,6 +28,7 @@ struct pg_store {
     size_t n_weights, n_tensors, cap_tensors;
     text texts[3];
     char *writer, *damage, *others, *path;
+    pg__io *source;
 };
 
 const char *pg_dtype_name(pg_dtype dtype)
@@ -90,6 +91,7 @@ void pg_store_close(pg_store *s)
     pg__mem_free(s->damage);
     pg__mem_free(s->others);
     pg__mem_free(s->path);
+    pg__io_close(s->source);
     pg__mem_free(s);
 }
 
@@ -201,6 +203,22 @@ pg_status pg__store_set_path(pg_store *s, const char *path, pg_err *err)
 const char *pg__store_path(const pg_store *s)
 {
     return s->path ? s->path : "";
+}
+
+void pg__store_set_source(pg_store *s, pg__io *io)
+{
+    pg__io_close(s->source);
+    s->source = io ? pg__io_ref(io) : NULL;
+}
+
+pg__io *pg__store_source(const pg_store *s)
+{
+    return s->source;
+}
+
+pg_status pg_store_check_same(const pg_store *s, pg_err *err)
+{
+    return s->source ? pg__io_check_same(s->source, err) : PG_OK;
 }
 
 const char *pg_store_format(const pg_store *s)

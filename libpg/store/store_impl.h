@@ -61,6 +61,10 @@ pg_status pg__store_set_others(pg_store *s, const char *what, pg_err *err);
 pg_status pg__store_set_path(pg_store *s, const char *path, pg_err *err);
 const char *pg__store_path(const pg_store *s); /* as opened; "" if never set */
 
+/* The file that its bytes come from, referenced; NULL where there is none, or more than one. */
+void pg__store_set_source(pg_store *s, pg__io *io);
+pg__io *pg__store_source(const pg_store *s);
+
 /* For writers, tensor numbers as above. */
 size_t pg__store_n_tensors(const pg_store *s);
 const pg_weight *pg__store_tensor(const pg_store *s, size_t tensor);

@@ -270,6 +270,7 @@ static pg_status run(pg__checking *c, pg_err *err)
         PG_TRY(pg__check_sum(c, err));
     if (c->o->input)
         PG_TRY(pg__check_predictions(c, err));
+    PG_TRY(pg_store_check_same(c->view.r.s, err));
     PG_TRY(make_hint(c, err));
 done:
     return st;

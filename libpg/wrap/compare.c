@@ -223,6 +223,8 @@ pg_status pg_compare_files(pg_comparison *out, const char *a, const char *b,
     PG_TRY(pair(&c, err));
     pg__progress_start(c.o->progress, n_bytes_of(&c));
     PG_TRY(compare_all(&c, err));
+    PG_TRY(pg_store_check_same(c.a.r.s, err));
+    PG_TRY(pg_store_check_same(c.b.r.s, err));
     c.out.through_wrapper = c.a.unwrapped || c.b.unwrapped;
     *out = c.out;
     c.out = (pg_comparison){0};

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
@@ -425,6 +426,8 @@ static void fini(pg__split *s)
     pg__mem_free(s->buf);
     pg__mem_free(s->room);
     pg__mem_free(s->into);
+    if (s->lock >= 0)
+        close(s->lock);
 }
 
 /* Splits what s is of: a file to be opened, or (in) a store that is open. */
@@ -475,7 +478,7 @@ pg_status pg_split_file(const char *in, const char *dir, const pg_split_opts *op
                         pg_shard_report *report, pg_err *err)
 {
     static const pg_split_opts defaults = {0};
-    pg__split s = {.dir = dir, .o = opts ? opts : &defaults, .r = {.in = in}};
+    pg__split s = {.dir = dir, .o = opts ? opts : &defaults, .r = {.in = in}, .lock = -1};
     if (!in || !dir || !*dir)
         return pg_fail(err, PG_E_ARG, "an input and a folder are needed");
     return split(&s, NULL, report, err);
@@ -485,7 +488,8 @@ pg_status pg_split_store(pg_store *in, const char *name, const char *dir, const 
                          pg_shard_report *report, pg_err *err)
 {
     static const pg_split_opts defaults = {0};
-    pg__split s = {.dir = dir, .o = opts ? opts : &defaults, .r = {.in = name, .s = in}};
+    pg__split s = {
+        .dir = dir, .o = opts ? opts : &defaults, .r = {.in = name, .s = in}, .lock = -1};
     if (!in || !name || !dir || !*dir)
         return pg_fail(err, PG_E_ARG, "a checkpoint, its name and a folder are needed");
     if (s.o->unwrap)

@@ -35,6 +35,7 @@ typedef struct pg__split {
     pg_shard_report rep;
     pg__strs sums;    /* lines of SHA256SUMS */
     uint64_t n_bytes; /* of all tensors */
+    int lock;         /* of the folder `into`: two runs must not write there; -1 */
     int fresh;        /* nothing of an earlier run is in the folder */
     size_t n_threads;
     unsigned char *buf, *room; /* PG_COPY_BYTES each for every thread */

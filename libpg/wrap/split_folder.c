@@ -3,13 +3,14 @@
  * Files appear whole (io/sink.c) but without a sync each; one sync of the file system comes before
  * the index, which is the commit record. So a folder without an index is an interrupted split: the
  * same command compares what is there, byte by byte, with what it would write, and keeps it. A
- * folder that holds anything else is not touched. */
+ * folder that holds anything else is not touched, nor one that another run has locked. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -210,9 +211,9 @@ static int find_index(pg__str *out, const char *dir)
     return 0;
 }
 
-/* Removes what an index in the folder lists, the indexes last, and then the folder. A run that is
- * killed at it leaves what the next one can remove. */
-static pg_status remove_split(const char *dir, pg_err *err)
+/* Removes what an index in the folder lists, and the indexes last: a run that is killed at it
+ * leaves what the next one can remove. */
+static pg_status empty_split(const char *dir, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str index = {0};
@@ -227,12 +228,18 @@ static pg_status remove_split(const char *dir, pg_err *err)
         PG_TRY(pg__str_printf(&w.path, err, "%s/%s", dir, indexes[i]));
         (void)unlink(w.path.s);
     }
-    if (rmdir(dir))
-        st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be removed", PG_SHOW(dir));
 done:
     walk_fini(&w);
     pg__str_fini(&index);
     pg__strs_fini(&files);
+    return st;
+}
+
+static pg_status remove_split(const char *dir, pg_err *err)
+{
+    const pg_status st = empty_split(dir, err);
+    if (st == PG_OK && rmdir(dir))
+        return pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be removed", PG_SHOW(dir));
     return st;
 }
 
@@ -289,7 +296,7 @@ done:
 }
 
 /* What a run that was killed left beside the folder: this split, begun, which goes on; or, when the
- * two had changed places, the split before, which is removed. */
+ * two had changed places, the split before, whose files are removed. */
 static pg_status check_beside(pg__split *s, const char *dir, const pg__strs *files, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -298,6 +305,7 @@ static pg_status check_beside(pg__split *s, const char *dir, const pg__strs *fil
     pg__strs listed = {0};
     const int whole = find_index(&index, dir);
     PG_TRY(walk_split(&w, dir, files, err));
+    s->fresh = w.n_files == 0;
     if (!w.foreign.n)
         goto done;
     if (whole) {
@@ -308,13 +316,40 @@ static pg_status check_beside(pg__split *s, const char *dir, const pg__strs *fil
         st = refuse(dir, &w, 0, err);
         goto done;
     }
-    PG_TRY(remove_split(dir, err));
+    PG_TRY(empty_split(dir, err));
     s->fresh = 1;
 done:
     walk_fini(&w);
     walk_fini(&old);
     pg__str_fini(&index);
     pg__strs_fini(&listed);
+    return st;
+}
+
+/* Held until the end of the run; file systems without locks are written to all the same. */
+static pg_status lock_folder(pg__split *s, pg_err *err)
+{
+    struct stat open_sb, sb;
+    s->lock = open(s->into, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->lock < 0 || fstat(s->lock, &open_sb))
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(s->into));
+    const int taken = flock(s->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+    if (taken || stat(s->into, &sb) || sb.st_dev != open_sb.st_dev || sb.st_ino != open_sb.st_ino)
+        return pg_fail(err, PG_E_IO, "%s: another run is writing to this folder", PG_SHOW(s->dir));
+    return PG_OK;
+}
+
+/* Makes the folder ours, and looks again: another run may just have ended there. */
+static pg_status enter(pg__split *s, const pg__strs *files, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const int beside = s->replaces;
+    PG_TRY(pg__folder_make(s->into, 1, err));
+    PG_TRY(lock_folder(s, err));
+    PG_TRY(beside ? check_beside(s, s->into, files, err) : check_folder(s, s->into, files, err));
+    if (s->replaces != beside)
+        PG_FAIL(PG_E_IO, "%s: another run has just written to this folder", PG_SHOW(s->dir));
+done:
     return st;
 }
 
@@ -344,20 +379,15 @@ pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *fil
         PG_FAIL(PG_E_ARG, "%s: is not a folder", PG_SHOW(s->dir));
     if (there)
         PG_TRY(check_folder(s, into.s, files, err));
-    if (s->replaces) {
+    if (s->replaces)
         PG_TRY(pg__str_puts(&into, BESIDE, err));
-        PG_TRY(look(into.s, &sb, &there, err));
-        s->fresh = !there;
-        if (!s->o->write.dry_run && there)
-            PG_TRY(check_beside(s, into.s, files, err));
-    }
     s->into = pg__mem_strdup(into.s);
     if (!s->into) {
         st = pg__nomem(err);
         goto done;
     }
     if (!s->o->write.dry_run) {
-        PG_TRY(pg__folder_make(s->into, 1, err));
+        PG_TRY(enter(s, files, err));
         PG_TRY(check_space(s, n_bytes, err));
     }
 done:
@@ -454,6 +484,7 @@ pg_status pg__split_finish(pg__split *s, const char *index, const pg__str *text,
     const pg__sink_opts o = {
         .force = 1, .no_sync = s->o->write.no_sync, .cancel = s->o->write.cancel};
     PG_TRY(write_sums(s, err));
+    PG_TRY(pg_store_check_same(s->r.s, err));
     PG_TRY(sync_all(s, err));
     PG_TRY(pg__split_path(&path, s, index, err));
     PG_TRY(pg__sink_open(&sink, path.s, &o, err));

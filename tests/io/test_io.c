@@ -86,6 +86,27 @@ static void notices_a_file_that_shrinks(void **state)
     pg__io_close(io);
 }
 
+static void notices_a_file_that_is_written_to(void **state)
+{
+    (void)state;
+    pg__io *io = NULL, *part = NULL;
+    pg_err err = {0};
+    const struct timespec then[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    const char *path = make_file("a", "0123456789");
+    assert_int_equal(utimensat(AT_FDCWD, path, then, 0), 0);
+    assert_ok(pg__io_open(&io, path, NULL));
+    assert_ok(pg__io_open_window(&part, io, 2, 2, NULL));
+    assert_ok(pg__io_check_same(part, NULL));
+    make_file("a", "abcdefghij");
+    assert_fails(PG_E_IO, pg__io_check_same(part, &err), &err);
+    assert_non_null(strstr(err.msg, "was changed while it was read"));
+    pg__io_close(part);
+    pg__io_close(io);
+    assert_ok(pg__io_open_mem(&io, "abc", 3, NULL));
+    assert_ok(pg__io_check_same(io, NULL));
+    pg__io_close(io);
+}
+
 static void reads_memory_and_nothing_beyond(void **state)
 {
     (void)state;
@@ -284,6 +305,7 @@ static int remove_dir(void **state)
 PG_TEST_MAIN_WITH(make_dir, remove_dir, cmocka_unit_test(reads_any_range_of_a_file),
                   cmocka_unit_test(refuses_ranges_that_leave_the_file),
                   cmocka_unit_test(notices_a_file_that_shrinks),
+                  cmocka_unit_test(notices_a_file_that_is_written_to),
                   cmocka_unit_test(reads_memory_and_nothing_beyond),
                   cmocka_unit_test(windows_keep_their_parent_open),
                   cmocka_unit_test(opens_regular_files_only),

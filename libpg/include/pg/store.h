@@ -86,6 +86,12 @@ PG_API PG_MUST_USE pg_status pg_store_open(pg_store **out, const char *path,
 /* Frees the store and closes its file. NULL is allowed. Never fails. */
 PG_API void pg_store_close(pg_store *s);
 
+/* PG_OK while the file is as it was when it was opened, by its size and time of change; PG_E_IO
+ * (the message starts with the path) if somebody has written to it: what was read before and after
+ * is no one file. All that libpg writes asks before it gets its name. Stores of several files or of
+ * none are always PG_OK. */
+PG_API PG_MUST_USE pg_status pg_store_check_same(const pg_store *s, pg_err *err);
+
 /* Format in one word: "keras-h5-weights", "keras-h5-model", "keras-weights-h5", "keras-zip",
  * "keras-sharded", "safetensors", "pytorch-zip", "npz", ... Static string. */
 PG_API const char *pg_store_format(const pg_store *s);
