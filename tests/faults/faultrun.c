@@ -18,7 +18,8 @@
  *     -a ACTION  an error's name (ENOSPC EIO EINTR EDQUOT EACCES EROFS EMFILE ENOMEM ESTALE ...);
  *                short[:K]: the read or write moves only K bytes (default half), successfully;
  *                kill: SIGKILL the whole tree before the call takes effect; killafter: right after;
- *                half: write half of the data, then SIGKILL; or a signal: SIGINT SIGTERM SIGHUP ...
+ *                half: write half of the data, then SIGKILL; a signal: SIGINT SIGTERM SIGHUP ...;
+ *                run:CMD: a line for the shell, run while the call waits
  *     -l FILE    log every counted call: "<n> <class> <syscall> <ret> <path> <off> <len>"
  *     -r DIR     record: DIR/log (one line per change) and DIR/data (bytes written)
  *     -t SEC     give up (SIGKILL the tree) after SEC seconds, exit 124
@@ -173,7 +174,8 @@ static int ninc, nexc, wonly, sticky, quiet;
 static long nth, counted, acted, most = -1;
 static const struct sc *first_hit;
 static int act_err, act_sig,
-    act_kind; /* kind: 0 none 1 errno 2 short 3 kill 4 killafter 5 half 6 signal */
+    act_kind; /* 0 none 1 errno 2 short 3 kill 4 killafter 5 half 6 signal 7 run */
+static const char *act_command;
 static long short_k = -1;
 static FILE *logf_;
 static FILE *rec, *recdata;
@@ -540,6 +542,10 @@ static void on_entry(pid_t pid)
         kill(root, act_sig);
         ptrace(PTRACE_CONT, pid, 0, 0);
         return;
+    case 7:
+        if (system(act_command) == -1)
+            die("system");
+        break;
     }
     ptrace(PTRACE_CONT, pid, 0, 0);
 }
@@ -648,6 +654,10 @@ static int set_action(const char *name)
         act_kind = 2;
         if (name[5] == ':')
             short_k = atol(name + 6);
+    }
+    if (!strncmp(name, "run:", 4)) {
+        act_kind = 7;
+        act_command = name + 4;
     }
     if (!strcmp(name, "kill"))
         act_kind = 3;

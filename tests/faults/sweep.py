@@ -24,11 +24,11 @@ FAULTS = {**KILLS,
           'SIGINT': ['-a', 'SIGINT'], 'SIGTERM': ['-a', 'SIGTERM'], 'SIGINT+': ['-s', '-a', 'SIGINT']}
 
 
-def options(doc, *more):
+def options(doc, *more, faultrun=True):
     """Reads the command line; `more` are (name, keywords) of further options."""
     o = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     o.add_argument('--tools', required=True, type=pathlib.Path, help='folder of the tools')
-    o.add_argument('--faultrun', required=True, type=pathlib.Path)
+    o.add_argument('--faultrun', required=faultrun, type=pathlib.Path)
     o.add_argument('--all', action='store_true', default=os.environ.get('PG_FAULTS') == 'all', help='no sampling')
     o.add_argument('--only', help='the cases whose name contains this')
     o.add_argument('--jobs', type=int, default=2)
@@ -36,7 +36,7 @@ def options(doc, *more):
     for name, keywords in more:
         o.add_argument(name, **keywords)
     o = o.parse_args()
-    o.tools, o.faultrun = o.tools.resolve(), o.faultrun.resolve()
+    o.tools, o.faultrun = o.tools.resolve(), o.faultrun and o.faultrun.resolve()
     random.seed(o.seed)
     if not o.all:
         print(f'a sample of seed {o.seed}; --all or PG_FAULTS=all for everything')
