@@ -14,7 +14,9 @@ static const double first_s = 0.5, redraw_s = 0.1, line_s = 10;
 
 static struct {
     int redraws, shown;
-    double start, next;
+    double next;
+    double from;     /* when the first bytes were through: names and headers have no rate */
+    uint64_t n_from; /* what was through then; 0 before */
 } bar;
 
 static double now(void)
@@ -42,23 +44,44 @@ static int columns(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
 }
 
+/* "12.4 MB/s  ETA 0:07", as soon as there is something to tell it from. */
+static cli_buf speed(double t, uint64_t n_done, uint64_t n_total, int brief)
+{
+    cli_buf out = {""};
+    const double run = t - bar.from;
+    if (n_done <= bar.n_from || run < 1e-6)
+        return out;
+    const double rate = (double)(n_done - bar.n_from) / run;
+    const cli_buf left = duration((double)(n_total - n_done) / rate);
+    if (brief)
+        snprintf(out.s, sizeof out.s, "  ETA %.20s", left.s);
+    else
+        snprintf(out.s, sizeof out.s, "  %.20s/s  ETA %.20s", cli_size((uint64_t)rate).s, left.s);
+    return out;
+}
+
 static void show(void *ctx, uint64_t n_done, uint64_t n_total)
 {
-    const double t = now(), run = t - bar.start;
+    const double t = now();
     (void)ctx;
-    if (t < bar.next || n_total == 0 || n_done == 0)
+    if (n_total == 0)
         return;
+    if (bar.n_from == 0) {
+        bar.from = t;
+        bar.n_from = n_done;
+    }
+    if (t < bar.next)
+        return;
+    const int brief = bar.redraws && columns() < 60;
+    const cli_buf rate = speed(t, n_done, n_total, brief);
     bar.next = t + (bar.redraws ? redraw_s : line_s);
     const unsigned percent = (unsigned)((double)n_done / (double)n_total * 100);
-    const double rate = (double)n_done / (run > 1e-6 ? run : 1e-6);
-    const cli_buf left = duration((double)(n_total - n_done) / rate);
-    if (bar.redraws && columns() < 60)
-        cli_printf(stderr, ERASE "%3u%%  ETA %s", percent, left.s);
+    if (brief)
+        cli_printf(stderr, ERASE "%3u%%%s", percent, rate.s);
     else
-        cli_printf(stderr, "%s%s%s%3u%%  %s of %s  %s/s  ETA %s%s", bar.redraws ? ERASE : "",
+        cli_printf(stderr, "%s%s%s%3u%%  %s of %s%s%s", bar.redraws ? ERASE : "",
                    bar.redraws ? "" : cli_tool_name(), bar.redraws ? "" : ": ", percent,
-                   cli_size(n_done).s, cli_size(n_total).s, cli_size((uint64_t)rate).s, left.s,
-                   bar.redraws ? "" : "\n");
+                   cli_size(n_done).s, cli_size(n_total).s, rate.s, bar.redraws ? "" : "\n");
     bar.shown = bar.redraws;
     fflush(stderr);
 }
@@ -71,8 +94,8 @@ pg_progress *cli_progress(void)
     if (cli.quiet || strcmp(when, "never") == 0)
         return NULL;
     bar.redraws = always || (isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0);
-    bar.start = now();
-    bar.next = bar.start + (always ? 0 : bar.redraws ? first_s : line_s);
+    bar.n_from = 0;
+    bar.next = now() + (always ? 0 : bar.redraws ? first_s : line_s);
     p = (pg_progress){.tell = show};
     return &p;
 }

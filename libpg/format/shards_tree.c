@@ -176,7 +176,7 @@ static pg_status sort_datasets(tree *t, pg_err *err)
     return PG_OK;
 }
 
-static pg_status lay_out(tree *t, pg_err *err)
+static pg_status lay_out(tree *t, pg__sink *sink, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__manifest *m = t->m;
@@ -187,6 +187,7 @@ static pg_status lay_out(tree *t, pg_err *err)
         if (is_dataset(t, o->path) ||
             (t->only && !is_below(t, first_below(t, o->path), o->path, strlen(o->path))))
             continue;
+        PG_TRY(pg__sink_tick(sink, err));
         PG_TRY(pg__h5_out_group(t->h5, o->path, err));
         PG_TRY(put_attrs(t, o, err));
         PG_TRY(put_datasets(t, o->path, err));
@@ -247,7 +248,7 @@ pg_status pg__shards_write_tree(pg__shards *s, pg__sink *sink, int only, size_t 
         st = pg__nomem(err);
         goto done;
     }
-    PG_TRY(lay_out(&t, err));
+    PG_TRY(lay_out(&t, sink, err));
     PG_TRY(pg__sink_reserve(sink, pg__h5_out_bytes(t.h5), err));
     if (t.m->n_members) {
         PG_TRY(put_archive(&t, sink, err));

@@ -283,6 +283,12 @@ pg_status pg__sink_check_cancel(pg__sink *s, pg_err *err)
     return pg_fail(err, PG_E_CANCELLED, "%s: interrupted; nothing written", s->shown);
 }
 
+pg_status pg__sink_tick(pg__sink *s, pg_err *err)
+{
+    pg__progress_add(s->opts.progress, 0);
+    return pg__sink_check_cancel(s, err);
+}
+
 static pg_status fail_write(pg__sink *s, int sys, pg_err *err)
 {
     s->broken = 1;

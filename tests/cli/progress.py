@@ -2,11 +2,14 @@
 """usage: progress.py TESTDATA TOOLS
 
 What the tools tell while they work: on stderr only, redrawn with --progress=always, gone at the end, and
-nothing at all with -q, with --progress=never, and in a pipe for what takes less than ten seconds."""
+nothing at all with -q, with --progress=never, and in a pipe for what takes less than ten seconds. Ctrl-C takes the line
+away, too."""
 import os
 import pathlib
 import pty
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +17,7 @@ import tempfile
 testdata, tools = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
 single = testdata / 'files/keras-2.2.4/cnn4-g2/template_model.h5'
 parallel = testdata / 'files/keras-2.2.4/cnn4-g2/wrapper_model.h5'
-LINE = re.compile(rb'(\r\x1b\[K *\d+%  \S+ k?B of \S+ kB  \S+ \S?B/s  ETA \d+:\d\d(:\d\d)?)+\r\x1b\[K')
+LINE = re.compile(rb'(\r\x1b\[K *\d+%  \S+ k?B of \S+ kB(  \S+ \S?B/s  ETA \d+:\d\d(:\d\d)?)?)+\r\x1b\[K')
 bad = []
 
 
@@ -28,15 +31,38 @@ with tempfile.TemporaryDirectory() as d:
     commands = [['pgsplit', single, f'{d}/split'], ['pgjoin', f'{d}/split', f'{d}/joined.h5'],
                 ['pgunwrap', parallel, f'{d}/one.h5'], ['pgwrap', '--like', parallel, single, f'{d}/two.h5'],
                 ['pgconvert', single, f'{d}/s.safetensors'], ['pgdiff', single, f'{d}/joined.h5'],
-                ['pgcheck', single]]
+                ['pgcheck', single], ['pginfo', '--stats', parallel]]
     for tool, *operands in commands:
         for options, pattern in ((['--progress=always'], LINE), ([], re.compile(rb'')), (['-q'], re.compile(rb'')),
                                  (['--progress=never'], re.compile(rb''))):
-            force = ['-f'] if tool not in ('pgdiff', 'pgcheck') else []
+            force = ['-f'] if tool not in ('pgdiff', 'pgcheck', 'pginfo') else []
             r = subprocess.run([tools / tool, *options, *force, *operands], capture_output=True)
             expect(f'{tool} {options}: status', r.returncode == 0, r.stderr)
             expect(f'{tool} {options}: stderr', pattern.fullmatch(r.stderr), r.stderr)
             expect(f'{tool} {options}: stdout', b'\x1b' not in r.stdout and b'ETA' not in r.stdout, r.stdout)
+            percents = [int(x) for x in re.findall(rb'(\d+)%', r.stderr)]
+            expect(f'{tool} {options}: never back, never above all', percents == sorted(percents) and max(percents, default=0) <= 100,
+                   percents)
+
+    # What takes long, stopped on the way: a gigabyte of zeros, which takes no room on the disk.
+    big = pathlib.Path(d, 'big.npy')
+    head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % 2**28
+    big.write_bytes(b'\x93NUMPY\x01\x00' + (118).to_bytes(2, 'little') + head.ljust(117).encode() + b'\n')
+    os.truncate(big, 128 + 2**30)
+    os.mkdir(f'{d}/other')
+    os.link(big, f'{d}/other/big.npy')
+    before = sorted(os.listdir(d))
+    for tool, *operands in (['pginfo', '--stats', big], ['pgcheck', '--finite', big], ['pgdiff', big, f'{d}/other/big.npy'],
+                            ['pgconvert', '--no-sync', big, f'{d}/big.safetensors'], ['pgsplit', '--no-sync', big, f'{d}/parts']):
+        p = subprocess.Popen([tools / tool, '--progress=always', *operands], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        drawn = p.stderr.read(1)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=60)
+        expect(f'{tool}: stopped', p.returncode == 130, p.returncode)
+        expect(f'{tool}: stopped, nothing of the line stays', re.search(rb'\r\x1b\[K(pg\w+: [^\r\x1b]*\n)?$', drawn + err), err[-200:])
+        expect(f'{tool}: stopped, nothing on stdout', out == b'', out)
+    shutil.rmtree(f'{d}/parts', ignore_errors=True)  # the same command would continue there
+    expect('stopped: nothing left', sorted(os.listdir(d)) == before, os.listdir(d))
     ours, theirs = pty.openpty()  # a terminal, but all is done within half a second
     subprocess.run([tools / 'pgcheck', single], stdout=subprocess.DEVNULL, stderr=theirs,
                    env={**os.environ, 'TERM': 'xterm'})

@@ -12,14 +12,26 @@ MARKS = '<!-- speed of the file tools: from here -->', '<!-- speed of the file t
 QUIET = 0.9, 1.1  # the base against itself
 
 
+def join(old, new):
+    """Rounds of one suite from two runs. What our tools took counts only for one build of them; bases and peers stay."""
+    same = old['tools'] == new['tools']
+    samples = {c: list(v) for c, v in old['samples'].items() if same or not c.startswith('pg')}
+    for case, v in new['samples'].items():
+        samples[case] = samples.get(case, []) + v
+    return dict(new, samples=samples, load=old['load'] + new['load'])
+
+
 def read(path):
-    """The latest samples of each suite on each file system."""
-    latest = {}
+    """The samples of each suite on each file system."""
+    found = {}
     if path.exists():
         for line in path.read_text().splitlines():
             sample = json.loads(line)
-            latest[sample['system'], sample['suite']] = sample
-    return latest
+            key = sample['system'], sample['suite']
+            old = found.get(key)
+            fits = old and old['scale'] == sample['scale'] and old['machine'] == sample['machine']
+            found[key] = join(old, sample) if fits else sample
+    return found
 
 
 def machine():

@@ -62,12 +62,12 @@ ROWS = [
 ]
 
 
-def wanted(rows):
+def wanted(rows, peers=True):
     """{(file system, suite): ids of its cases}, in the order of the rows."""
     found = {}
     for row in rows:
         for system in row.systems:
             for model in row.models:
                 ids = found.setdefault((system, f'{row.suite}-{model}'), {})
-                ids.update(dict.fromkeys([row.case, *([row.base] if row.base else []), *row.peers.values()]))
+                ids.update(dict.fromkeys([row.case, *([row.base] if row.base else []), *(row.peers.values() if peers else [])]))
     return found

@@ -4,7 +4,8 @@
 The whole benchmark of the file tools: makes the inputs (once), runs our tools beside their peers with run.py, verifies the
 outputs, and prints the table with the goals and whether they are met. On XFS and btrfs too, which root gets as files mounted
 in a mount namespace of their own; others get the rest. Samples are kept in WORK/samples.jsonl, a line for each suite: a
-later run replaces what it measures again, and --report-only makes the tables anew. Status 1: an output was wrong."""
+later run adds to what is there, but for figures of another build of our tools, which it replaces; --report-only makes the
+tables anew. Status 1: an output was wrong."""
 import argparse
 import json
 import os
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 import report
 from rows import ROWS, wanted
@@ -33,6 +35,7 @@ def arguments():
     ap.add_argument('--minutes', type=float, default=60, help='for all; each suite runs one round at least (%(default)s)')
     ap.add_argument('--rounds', type=int, default=9, help='at most (%(default)s)')
     ap.add_argument('--scale', type=float, default=1, help='of the inputs, for trials')
+    ap.add_argument('--no-peers', action='store_true', help='our tools and their bases only, for more rounds')
     ap.add_argument('--only', help='suites, separated by commas')
     ap.add_argument('--systems', default=',xfs,btrfs', help='file systems beside that of WORK ("" for none)')
     ap.add_argument('--py', default=os.environ.get('PG_JUDGE_PYTHON', sys.executable), help='Python with h5py, numpy, safetensors')
@@ -56,9 +59,15 @@ def generate(a):
 def plan(a):
     """[(file system, suite, ids)] that are to run, those of a file system together."""
     systems = a.systems.split(',')
-    todo = [(system, suite, ids) for (system, suite), ids in wanted(ROWS).items()
+    todo = [(system, suite, ids) for (system, suite), ids in wanted(ROWS, not a.no_peers).items()
             if system in systems and (not a.only or suite in a.only.split(','))]
     return sorted(todo, key=lambda x: systems.index(x[0]))
+
+
+def build_of(a):
+    """Tells one build of the tools from another."""
+    sums = [zlib.crc32(p.read_bytes()) for p in sorted(pathlib.Path(a.tools).glob('pg*')) if p.is_file() and os.access(p, os.X_OK)]
+    return f'{zlib.crc32(repr(sums).encode()):08x}'
 
 
 def versions(a):
@@ -86,7 +95,7 @@ def run(a, system, todo, data, tmp, minutes):
                 '-o', out]).returncode
             if out.exists():
                 sample = dict(json.loads(out.read_text())[0], system=system, scale=a.scale, versions=versions(a),
-                              kind=report.kind_of(tmp), machine=report.machine())
+                              kind=report.kind_of(tmp), machine=report.machine(), tools=build_of(a))
                 with open(a.samples, 'a') as f:
                     f.write(json.dumps(sample) + '\n')
     return failed
