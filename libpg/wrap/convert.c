@@ -129,7 +129,9 @@ static pg_status find_graph(pg__convert *c, pg_err *err)
     if (c->at.model_config.n) {
         st = pg__graph_parse(&c->graph, c->at.model_config.s, c->at.model_config.n, NULL);
         c->graph_is_own = st == PG_OK;
-        if (st != PG_OK && st != PG_E_NOMEM) {
+        if (st == PG_E_NOMEM)
+            return pg__nomem(err);
+        if (st != PG_OK) {
             st = pg__tell_note(&c->r, err, "its model description is damaged and was left out");
             c->at.model_config.n = c->at.training_config.n = 0;
         }

@@ -77,8 +77,11 @@ static pg_status walk_entry(walk *w, size_t base, const char *name, unsigned dep
     const size_t n = w->path.n;
     PG_TRY(pg__str_printf(&w->path, err, "/%s", name));
     const char *rel = w->path.s + base + 1;
-    if (lstat(w->path.s, &sb))
-        goto done; /* gone meanwhile */
+    if (lstat(w->path.s, &sb)) {
+        if (errno != ENOENT) /* else it is gone meanwhile */
+            st = pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(w->path.s));
+        goto done;
+    }
     if (S_ISDIR(sb.st_mode) && depth < MAX_DEPTH) {
         PG_TRY(walk_folder(w, base, depth + 1, err));
         if (w->remove && rmdir(w->path.s) && errno != ENOENT)
@@ -211,17 +214,32 @@ static int find_index(pg__str *out, const char *dir)
     return 0;
 }
 
+/* What an index in the folder lists; *whole: there is one. What is no JSON was lost with the power
+ * before it was on the disk, so that its split is an interrupted one. */
+static pg_status read_index(pg__strs *files, int *whole, const char *dir, pg_err *err)
+{
+    pg__str index = {0};
+    pg_status st = PG_OK;
+    *whole = find_index(&index, dir);
+    if (*whole)
+        st = list_indexed(files, index.s, err);
+    if (st == PG_E_FORMAT) {
+        *whole = 0;
+        st = PG_OK;
+    }
+    pg__str_fini(&index);
+    return st;
+}
+
 /* Removes what an index in the folder lists, and the indexes last: a run that is killed at it
  * leaves what the next one can remove. */
 static pg_status empty_split(const char *dir, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__str index = {0};
+    int known;
     pg__strs files = {0};
     walk w = {.remove = 1};
-    const int known = find_index(&index, dir);
-    if (known)
-        PG_TRY(list_indexed(&files, index.s, err));
+    PG_TRY(read_index(&files, &known, dir, err));
     PG_TRY(walk_split(&w, dir, &files, err));
     for (size_t i = 0; (known || !w.foreign.n) && i < sizeof indexes / sizeof *indexes; i++) {
         w.path.n = 0;
@@ -230,7 +248,6 @@ static pg_status empty_split(const char *dir, pg_err *err)
     }
 done:
     walk_fini(&w);
-    pg__str_fini(&index);
     pg__strs_fini(&files);
     return st;
 }
@@ -276,11 +293,9 @@ static pg_status check_folder(pg__split *s, const char *dir, const pg__strs *fil
 {
     pg_status st = PG_OK;
     walk w = {0};
-    pg__str index = {0};
+    int whole;
     pg__strs old = {0};
-    const int whole = find_index(&index, dir);
-    if (whole)
-        PG_TRY(list_indexed(&old, index.s, err));
+    PG_TRY(read_index(&old, &whole, dir, err));
     PG_TRY(walk_split(&w, dir, whole ? &old : files, err));
     if (w.foreign.n || (whole && !s->o->write.force)) {
         st = refuse(dir, &w, whole, err);
@@ -290,7 +305,6 @@ static pg_status check_folder(pg__split *s, const char *dir, const pg__strs *fil
     s->fresh = w.n_files == 0;
 done:
     walk_fini(&w);
-    pg__str_fini(&index);
     pg__strs_fini(&old);
     return st;
 }
@@ -301,17 +315,15 @@ static pg_status check_beside(pg__split *s, const char *dir, const pg__strs *fil
 {
     pg_status st = PG_OK;
     walk w = {0}, old = {0};
-    pg__str index = {0};
+    int whole;
     pg__strs listed = {0};
-    const int whole = find_index(&index, dir);
+    PG_TRY(read_index(&listed, &whole, dir, err));
     PG_TRY(walk_split(&w, dir, files, err));
     s->fresh = w.n_files == 0;
     if (!w.foreign.n)
         goto done;
-    if (whole) {
-        PG_TRY(list_indexed(&listed, index.s, err));
+    if (whole)
         PG_TRY(walk_split(&old, dir, &listed, err));
-    }
     if (!whole || old.foreign.n) {
         st = refuse(dir, &w, 0, err);
         goto done;
@@ -321,7 +333,6 @@ static pg_status check_beside(pg__split *s, const char *dir, const pg__strs *fil
 done:
     walk_fini(&w);
     walk_fini(&old);
-    pg__str_fini(&index);
     pg__strs_fini(&listed);
     return st;
 }

@@ -109,6 +109,8 @@ class Disk:
         """(the folder that holds it, its last name)."""
         node, parts = self.root, path.split('/')
         for part in parts[:-1]:
+            if part not in node.live:  # of threads, a call can be written down before one that it needed
+                node.change(('set', part, Folder()))
             node = node.live[part]
         return node, parts[-1]
 
@@ -136,7 +138,7 @@ class Disk:
             above.change(('set', name, File()))
         elif kind == 'opentrunc':
             node.change((0,))
-        elif kind == 'mkdir':
+        elif kind == 'mkdir' and node is None:
             above.change(('set', name, Folder()))
         elif kind in ('write', 'trunc') and node is not None:  # None: it has no name any more
             node.change(op[2:])

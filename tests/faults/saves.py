@@ -3,11 +3,12 @@
 A Save is a command whose output is `out`, in the folder where the command runs; `old` is a command that made what
 stood there before. Prepared (below) runs both once, so that what is left can be compared byte by byte with the
 old output and the new one. Standard library only."""
-import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
+TEMPORARY = re.compile(r'(^|/)\.[^/]+\.pg-\w{6}$')
 COMMIT_RECORDS = ('manifest.json', 'model.safetensors.index.json', 'model.weights.json')
 
 
@@ -110,8 +111,8 @@ class Prepared:
         return path.stat().st_mode & 0o7777 if path.exists() else None
 
     def part(self, held):
-        """The output, and nothing else."""
-        return {k: v for k, v in held.items() if k == self.out or k.startswith(self.out + '/')}
+        """The output, and nothing else: temporaries in a folder are not of it."""
+        return {k: v for k, v in held.items() if (k == self.out or k.startswith(self.out + '/')) and not TEMPORARY.search(k)}
 
     def state(self, held):
         """'new', 'old', 'begun' (a folder without its commit record, which the same command completes) or what is wrong."""
