@@ -337,6 +337,12 @@ static void agrees_on_chunks_and_filters(void **state)
                           (hsize_t[]){7, 5, 4, 3}, dcpl, 1);
             H5Pclose(dcpl);
         }
+    const hid_t turned = H5Pcreate(H5P_DATASET_CREATE); /* deflate behind the checksum */
+    H5Pset_chunk(turned, 2, (hsize_t[]){3, 2});
+    H5Pset_fletcher32(turned);
+    H5Pset_deflate(turned, 6);
+    image_dataset(f, "turned", H5T_STD_I32LE, 2, (hsize_t[]){7, 5}, turned, 1);
+    H5Pclose(turned);
     const hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_chunk(dcpl, 2, (hsize_t[]){3, 7});
     image_dataset(f, "many", H5T_STD_I32LE, 2, (hsize_t[]){500, 300}, dcpl, 1);
