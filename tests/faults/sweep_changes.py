@@ -39,6 +39,8 @@ class Moving:
         shutil.rmtree(root / 'peace')
         self.target = max(files, key=lambda k: len(files[k])) if files else max(self.inputs, key=lambda k: len(self.inputs[k] or b''))
         self.other, self.after_other = self.find_other(root)
+        status, out = self.run_with(root, self.inputs[self.target] + bytes(5000))
+        self.after_longer = out if status == 0 else None
 
     def take(self, arg, root):
         path = pathlib.Path(arg)
@@ -56,6 +58,16 @@ class Moving:
         saves.plant(folder, self.inputs)
         saves.plant(folder / 'work', self.p.before)
 
+    def run_with(self, root, target):
+        """Status and output of a run in peace with another target."""
+        folder = root / 'other'
+        self.lay_out(folder)
+        (folder / self.target).write_bytes(target)
+        r = sweep.run(self.command, folder / 'work')
+        out = self.p.part(saves.tree(folder / 'work'))
+        shutil.rmtree(folder)
+        return r.status, out
+
     def find_other(self, root):
         """The target with two bytes changed that are values, and what the command makes of it; the second is None where checksums
         forbid it."""
@@ -67,17 +79,12 @@ class Moving:
             trial = bytearray(whole)
             for k in [*found, at]:
                 trial[k] ^= 4
-            folder = root / 'other'
-            self.lay_out(folder)
-            (folder / self.target).write_bytes(trial)
-            r = sweep.run(self.command, folder / 'work')
-            held = saves.tree(folder / 'work')
-            shutil.rmtree(folder)
-            if r.status == 0 and self.p.part(held) != self.p.part(self.p.after) and (not found or held != after):
+            status, out = self.run_with(root, trial)
+            if status == 0 and out != self.p.part(self.p.after) and (not found or out != after):
                 found.append(at)
-                after, other = held, bytes(trial)
+                after, other = out, bytes(trial)
             if len(found) == 2:
-                return other, self.p.part(after)
+                return other, after
         return whole[:100] + bytes([whole[100] ^ 1]) + whole[101:], None
 
 
@@ -99,7 +106,8 @@ def trial(m, root, n, change):
 
 def judge(m, r, held, change):
     p, own = m.p, m.p.part(held)
-    state = 'changed' if m.after_other and own == m.after_other else p.state(held)
+    wanted = m.after_longer if change == 'longer' else m.after_other
+    state = 'changed' if wanted and own == wanted else p.state(held)
     taken = change == 'name taken' and own == {p.out: m.other}
     if r.status not in (0, 2):
         return str(r)
