@@ -1,5 +1,5 @@
-/* bound_switch.c - turns off one check of an instrumented source, the one whose number is in PG_BOUND,
- * and writes to the file in PG_BOUND_SEEN which were reached. See bound_checks.py. */
+/* bound_switch.c - turns off one check of an instrumented source, the one whose number is in
+ * PG_BOUND, and writes to the file in PG_BOUND_SEEN which were reached. See bound_checks.py. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
