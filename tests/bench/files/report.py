@@ -12,26 +12,22 @@ MARKS = '<!-- speed of the file tools: from here -->', '<!-- speed of the file t
 QUIET = 0.9, 1.1  # the base against itself
 
 
-def join(old, new):
-    """Rounds of one suite from two runs. What our tools took counts only for one build of them; bases and peers stay."""
-    same = old['tools'] == new['tools']
-    samples = {c: list(v) for c, v in old['samples'].items() if same or not c.startswith('pg')}
-    for case, v in new['samples'].items():
-        samples[case] = samples.get(case, []) + v
-    return dict(new, samples=samples, load=old['load'] + new['load'])
-
-
 def read(path):
-    """The samples of each suite on each file system."""
+    """The runs of each suite on each file system: the latest one, with those before it that are comparable."""
     found = {}
     if path.exists():
         for line in path.read_text().splitlines():
             sample = json.loads(line)
             key = sample['system'], sample['suite']
-            old = found.get(key)
-            fits = old and old['scale'] == sample['scale'] and old['machine'] == sample['machine']
-            found[key] = join(old, sample) if fits else sample
+            runs = [r for r in found.get(key, {}).get('runs', []) if (r['scale'], r['machine']) == (sample['scale'], sample['machine'])]
+            found[key] = dict(sample, runs=[*runs, sample])
     return found
+
+
+def pick(suite, case):
+    """The run with most rounds of a case; of our tools only the build that was measured last. A ratio is always of one run."""
+    runs = [r for r in suite['runs'] if r['samples'].get(case) and (not case.startswith('pg') or r['tools'] == suite['tools'])]
+    return max(runs, key=lambda r: (len(r['samples'][case]), r['when']), default=None)
 
 
 def machine():
@@ -56,9 +52,9 @@ def cpu(samples):
     return max(min(m['user'] + m['sys'] for m in samples), 1e-4)
 
 
-def suite_control(suite, measure):
+def control(run, measure):
     """The base against itself: 1 on a machine where that measure can be trusted."""
-    v, b = suite['samples'].get('control'), suite['samples'].get(suite['base'])
+    v, b = run['samples'].get('control'), run['samples'].get(run['base'])
     return measure(v) / measure(b) if v and b else 0
 
 
@@ -66,22 +62,17 @@ class Figure:
     """A case of a suite against a base: ratios of minima, and the better one of those whose control is fit; peak memory."""
 
     def __init__(self, suite, case, base=None):
-        v = suite['samples'].get(case) or []
-        b = suite['samples'].get(base or suite['base']) or []
+        run = pick(suite, case)
+        v = run['samples'][case] if run else []
+        b = run['samples'].get(base or run['base']) if run else []
         self.there = bool(v and b)
         if self.there:
             self.wall, self.cpu = wall(v) / wall(b), cpu(v) / cpu(b)
-            fit = [r for r, c in ((self.wall, suite_control(suite, wall)), (self.cpu, suite_control(suite, cpu)))
-                   if QUIET[0] <= c <= QUIET[1]]
-            self.best = min(fit) if fit else self.cpu
+            self.control = control(run, wall), control(run, cpu)
+            fit = [r for r, c in zip((self.wall, self.cpu), self.control) if QUIET[0] <= c <= QUIET[1]]
+            self.fine, self.best = bool(fit), min(fit) if fit else self.cpu
             self.median = statistics.median(m['wall'] for m in v) / statistics.median(m['wall'] for m in b)
-            self.rss, self.n = max(m['rss_kb'] for m in v) / 1024, len(v)
-
-
-def control(suite):
-    """(wall, cpu) of the base against itself, and whether one of them is fit for a fine claim."""
-    w, c = suite_control(suite, wall), suite_control(suite, cpu)
-    return w, c, any(QUIET[0] <= x <= QUIET[1] for x in (w, c))
+            self.rss, self.seconds, self.n = max(m['rss_kb'] for m in v) / 1024, wall(v), len(v)
 
 
 def number(x):
@@ -114,7 +105,7 @@ def lines(samples, rows, system_of):
                 found = [Figure(s, case, row.base) for _, s, _ in here]
                 if any(f.there for f in found):
                     peers.append(f'{label} ' + ' and '.join(number(f.best) if f.there else '–' for f in found))
-            fine = all(control(s)[2] for _, s, _ in here)
+            fine = all(f.fine for _, _, f in here)
             figures = [f for _, _, f in here]
             yield [row.what, ', '.join(m for m, _, _ in here) + (f' on {system_of(system)}' if system else ''),
                    row.base or here[0][1]['base'], ', '.join(number(f.best) for f in figures) + ('' if fine else ' \\*'),
@@ -129,7 +120,7 @@ def table(heads, right, rows):
 def head(samples):
     """Machine, time, load and versions of what was measured."""
     some = list(samples.values())
-    loads = [x for s in some for x in s['load']]
+    loads = [x for s in some for r in s['runs'] for x in r['load']]
     newest = max(some, key=lambda s: s['when'])
     kinds = ', '.join(dict.fromkeys(s['kind'] for s in some))
     scale = '' if newest['scale'] == 1 else f' Inputs scaled to {newest["scale"]}: a trial.'
@@ -146,19 +137,15 @@ def short(samples, rows):
 
 def full(samples):
     """Every case of every suite."""
-    for (system, name), s in samples.items():
-        w, c, ok = control(s)
-        yield f'### {name} on {s["kind"]}: to `{s["base"]}`'
-        yield ''
-        yield f'{len(s["load"])} rounds, load {min(s["load"]):.1f} to {max(s["load"]):.1f}, control {w:.2f} wall, {c:.2f} cpu' + (
-            '.' if ok else ': no fine claim.')
-        yield ''
+    for (_, name), s in samples.items():
+        loads = [x for r in s['runs'] for x in r['load']]
         cells = []
-        for case in s['samples']:
+        for case in dict.fromkeys(c for r in s['runs'] for c in r['samples']):
             f = Figure(s, case)
             if f.there:
-                cells.append([case, number(f.wall), number(f.median), number(f.cpu), f'{f.rss:.0f}', f'{wall(s["samples"][case]):.4f}', str(f.n)])
-        yield from table(['', 'wall', 'median', 'cpu', 'RSS MB', 'seconds', 'runs'], set(range(1, 7)), cells)
+                cells.append([case, *map(number, (f.wall, f.median, f.cpu, *f.control)), f'{f.rss:.0f}', f'{f.seconds:.4f}', str(f.n)])
+        yield from (f'### {name} on {s["kind"]}: to `{s["base"]}`', '', f'Load {min(loads):.1f} to {max(loads):.1f}.', '')
+        yield from table(['', 'wall', 'median', 'cpu', 'control', 'in cpu', 'RSS MB', 'seconds', 'runs'], set(range(1, 9)), cells)
         yield ''
 
 

@@ -3,8 +3,8 @@
 
 The whole benchmark of the file tools: makes the inputs (once), runs our tools beside their peers with run.py, verifies the
 outputs, and prints the table with the goals and whether they are met. On XFS and btrfs too, which root gets as files mounted
-in a mount namespace of their own; others get the rest. Samples are kept in WORK/samples.jsonl, a line for each suite: a
-later run adds to what is there, but for figures of another build of our tools, which it replaces; --report-only makes the
+in a mount namespace of their own; others get the rest. Samples are kept in WORK/samples.jsonl, a line for each suite: of
+several runs the one with most rounds counts, for our tools of the build that was measured last; --report-only makes the
 tables anew. Status 1: an output was wrong."""
 import argparse
 import json
@@ -35,7 +35,7 @@ def arguments():
     ap.add_argument('--minutes', type=float, default=60, help='for all; each suite runs one round at least (%(default)s)')
     ap.add_argument('--rounds', type=int, default=9, help='at most (%(default)s)')
     ap.add_argument('--scale', type=float, default=1, help='of the inputs, for trials')
-    ap.add_argument('--no-peers', action='store_true', help='our tools and their bases only, for more rounds')
+    ap.add_argument('--no-peers', action='store_true', help='our tools and their bases only, unverified: more rounds of what was run')
     ap.add_argument('--only', help='suites, separated by commas')
     ap.add_argument('--systems', default=',xfs,btrfs', help='file systems beside that of WORK ("" for none)')
     ap.add_argument('--py', default=os.environ.get('PG_JUDGE_PYTHON', sys.executable), help='Python with h5py, numpy, safetensors')
@@ -92,7 +92,7 @@ def run(a, system, todo, data, tmp, minutes):
             failed |= subprocess.run([
                 sys.executable, HERE / 'run.py', suite, '--only', ','.join(ids), '--data', data, '--tmp', tmp, '--tools', a.tools,
                 '--py', a.py, '--keras2', a.keras2, '-r', str(a.rounds), '--slow-rounds', '1', '--minutes', f'{share:.2f}',
-                '-o', out]).returncode
+                '-o', out, *(['--no-check'] if a.no_peers else [])]).returncode
             if out.exists():
                 sample = dict(json.loads(out.read_text())[0], system=system, scale=a.scale, versions=versions(a),
                               kind=report.kind_of(tmp), machine=report.machine(), tools=build_of(a))
