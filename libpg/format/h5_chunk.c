@@ -42,6 +42,9 @@ static pg_status read_filter(const pg__h5 *h, unsigned version, pg__h5_cur *c, p
     if (version == 1 && n_args % 2)
         pg__h5_span(c, 4);
     PG_H5_NEED(!c->cut && n_args <= 8, "filter pipeline is cut short");
+    /* libhdf5 looks at the level in reading, too, and takes exactly one argument */
+    PG_H5_NEED(id == FLETCHER32 || n_args == 1, "filter %u has %u arguments, not 1", id, n_args);
+    PG_H5_NEED(id != DEFLATE || arg <= 9, "deflate at level %u of 9", arg);
     for (uint32_t i = 0; i < f->n; i++)
         if (f->id[i] == id)
             PG_H5_FAIL(PG_E_UNSUPPORTED, "filter %u twice", id);

@@ -10,6 +10,7 @@
 #include "io/io.h"
 
 #define MAX_BYTES ((uint64_t)1 << 20)
+#define MAX_DEPTH 32 /* each level keeps its text */
 
 static pg_config_type type_of(char first)
 {
@@ -48,8 +49,8 @@ done:
     return st;
 }
 
-/* Depth was limited by the parser. */
-static pg_status read_value(pg_config *out, const char *text, pg__json_span s, pg_err *err)
+static pg_status read_value(pg_config *out, const char *text, pg__json_span s, int depth,
+                            pg_err *err)
 {
     pg__json_walk w = pg__json_walk_of(text, s), again = w;
     pg_status st = PG_OK;
@@ -57,6 +58,8 @@ static pg_status read_value(pg_config *out, const char *text, pg__json_span s, p
     out->type = type_of(text[s.off]);
     if (out->type == PG_CONFIG_TEXT)
         return unquote(&out->text, text, s, err);
+    if (depth > MAX_DEPTH)
+        PG_FAIL(PG_E_LIMIT, "nested more than %d deep", MAX_DEPTH);
     out->text = pg__mem_strndup(text + s.off, s.n);
     if (!out->text)
         return pg__nomem(err);
@@ -71,7 +74,7 @@ static pg_status read_value(pg_config *out, const char *text, pg__json_span s, p
         pg_config *item = &out->items[out->n++];
         if (again.is_object)
             PG_TRY(unquote(&item->key, text, again.key, err));
-        PG_TRY(read_value(item, text, again.value, err));
+        PG_TRY(read_value(item, text, again.value, depth + 1, err));
     }
 done:
     return st;
@@ -85,7 +88,7 @@ static pg_status read_root(pg_config *out, const char *text, size_t n, pg_err *e
     PG_TRY(pg__json_parse(&parsed, text, n, err));
     if (pg__json_type_of(parsed) != PG_J_OBJECT)
         PG_FAIL(PG_E_FORMAT, "not a JSON object, {\"key\": value, ...}");
-    PG_TRY(read_value(out, text, pg__json_range(text, n, &whole), err));
+    PG_TRY(read_value(out, text, pg__json_range(text, n, &whole), 1, err));
 done:
     pg__json_free(parsed);
     return st;

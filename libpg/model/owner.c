@@ -57,7 +57,8 @@ pg_status pg__owner_table_of(pg__owner_table *out, const pg__leaves *leaves, pg_
                 PG_TRY(add_key(out, sub, l->layer->name, i, sub, err));
         }
     }
-    qsort(out->v, out->n, sizeof *out->v, compare_keys);
+    if (out->n > 0)
+        qsort(out->v, out->n, sizeof *out->v, compare_keys);
 done:
     return st;
 }

@@ -143,6 +143,20 @@ static int is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+/* The file of the newest part. */
+static pg_status open_file(pg_data *d, pg__io **io, pg_err *err)
+{
+    part *p = &d->parts[d->n_parts - 1];
+    pg_status st = identify(p, io, err);
+    if (st == PG_OK)
+        st = p->source->open(d, *io, p->path, &p->state, err);
+    if (st == PG_OK && d->n_arrays == 0 && !p->source->bind)
+        st = pg_fail(err, PG_E_FORMAT, "holds no arrays (x0, y0, ...)");
+    if (st != PG_OK && st != PG_E_NOMEM)
+        pg_err_prefix(err, p->path);
+    return st;
+}
+
 static pg_status open_part(pg_data *d, const char *path, size_t len, pg_err *err)
 {
     part *p = &d->parts[d->n_parts];
@@ -156,13 +170,7 @@ static pg_status open_part(pg_data *d, const char *path, size_t len, pg_err *err
         return p->source->open(d, NULL, p->path, &p->state, err);
     }
     PG_TRY(pg__io_open(&io, p->path, err));
-    st = identify(p, &io, err);
-    if (st == PG_OK)
-        st = p->source->open(d, io, p->path, &p->state, err);
-    if (st == PG_OK && d->n_arrays == 0 && !p->source->bind)
-        st = pg_fail(err, PG_E_FORMAT, "holds no arrays (x0, y0, ...)");
-    if (st != PG_OK && st != PG_E_NOMEM)
-        pg_err_prefix(err, p->path);
+    st = open_file(d, &io, err);
 done:
     pg__io_close(io);
     return st;
@@ -206,6 +214,25 @@ pg_status pg_data_open(pg_data **out, const char *path, pg_err *err)
     *out = d;
     d = NULL;
 done:
+    pg_data_close(d);
+    return st;
+}
+
+pg_status pg__data_open_io(pg_data **out, pg__io *io, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__io *own = pg__io_ref(io);
+    pg_data *d = pg__mem_array(1, sizeof *d);
+    if (!d || !(d->path = pg__mem_strdup(pg__io_name(io))) ||
+        !(d->parts = pg__mem_array(1, sizeof *d->parts)) ||
+        !(d->parts[0].path = pg__mem_strdup(d->path)))
+        PG_TRY(pg__nomem(err));
+    d->n_parts = 1;
+    PG_TRY(open_file(d, &own, err));
+    *out = d;
+    d = NULL;
+done:
+    pg__io_close(own);
     pg_data_close(d);
     return st;
 }

@@ -70,6 +70,9 @@ void pg__data_hold(pg_data *d, int holds);
 /* Before arrays are looked up for a model. PG_E_ARG: somebody holds them. */
 pg_status pg__data_bind(pg_data *d, const pg__ends *ends, pg_err *err);
 
+/* One file that is open already; its io's name stands for the path. References io. */
+pg_status pg__data_open_io(pg_data **out, pg__io *io, pg_err *err);
+
 /* By key; NULL if there is none. */
 const pg__array *pg__data_find(const pg_data *d, const char *key);
 const char *pg__data_path(const pg_data *d);

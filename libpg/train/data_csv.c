@@ -64,9 +64,9 @@ static pg_status next_line(text *t, char **out, pg_err *err)
         if (t->to > MAX_LINE)
             PG_FAIL(PG_E_LIMIT, "line %llu is longer than %zu bytes",
                     (unsigned long long)t->line + 1, MAX_LINE);
-        if (pg__mem_grow(&t->buf, &t->cap, t->to + PG_COPY_BYTES + 2, 1))
-            return pg__nomem(err);
         const size_t n = left < PG_COPY_BYTES ? (size_t)left : PG_COPY_BYTES;
+        if (pg__mem_grow(&t->buf, &t->cap, t->to + n + 2, 1))
+            return pg__nomem(err);
         PG_TRY(pg__io_read(t->io, t->at, t->buf + t->to, n, err));
         t->at += n;
         t->to += n;

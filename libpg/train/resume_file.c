@@ -228,7 +228,8 @@ done:
 
 static pg_status check_parts(const pg__resume_file *f, pg_err *err)
 {
-    unsigned char *buf = pg__mem_array(CHUNK, 1);
+    const uint64_t size = pg__io_size(f->io);
+    unsigned char *buf = pg__mem_array(size < CHUNK ? (size_t)size : CHUNK, 1);
     pg_status st = PG_OK;
     if (!buf)
         return pg__nomem(err);
@@ -249,21 +250,29 @@ done:
     return st;
 }
 
-pg_status pg__resume_file_open(pg__resume_file *out, const char *path, pg_err *err)
+pg_status pg__resume_file_open_io(pg__resume_file *out, pg__io *io, pg_err *err)
 {
-    pg__resume_file f = {.io = NULL};
-    pg_status st = pg__io_open(&f.io, path, err);
-    if (st != PG_OK)
-        return st;
-    st = read_head(&f, err);
+    pg__resume_file f = {.io = pg__io_ref(io)};
+    pg_status st = read_head(&f, err);
     if (st == PG_OK)
         st = check_parts(&f, err);
-    if (st == PG_OK) {
+    if (st == PG_OK)
         *out = f;
-        return PG_OK;
-    }
-    pg_err_prefix(err, PG_SHOW(path));
-    pg__resume_file_close(&f);
+    else
+        pg__resume_file_close(&f);
+    return st;
+}
+
+pg_status pg__resume_file_open(pg__resume_file *out, const char *path, pg_err *err)
+{
+    pg__io *io = NULL;
+    pg_status st = pg__io_open(&io, path, err);
+    if (st != PG_OK)
+        return st;
+    st = pg__resume_file_open_io(out, io, err);
+    pg__io_close(io);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(path));
     return st;
 }
 

@@ -46,6 +46,8 @@ typedef struct pg__resume_file {
 /* Every byte is checked. PG_E_FORMAT: damaged, or no such file; PG_E_IO. Messages start with the
  * path. */
 pg_status pg__resume_file_open(pg__resume_file *out, const char *path, pg_err *err);
+/* The same of what is open already; messages name no file. References io. */
+pg_status pg__resume_file_open_io(pg__resume_file *out, pg__io *io, pg_err *err);
 void pg__resume_file_close(pg__resume_file *f);
 
 /* Bytes of a part, 0 where there is none. */

@@ -59,6 +59,20 @@ static void refuses_what_is_no_object(void **state)
     }
 }
 
+static void nests_to_a_limit(void **state)
+{
+    char text[2 * 33 + 8];
+    pg_err err = {0};
+    (void)state;
+    for (size_t deep = 32; deep <= 33; deep++) { /* the object is the first level */
+        const size_t n = (size_t)snprintf(text, sizeof text, "{\"a\":%.*s%.*s}", (int)deep - 1,
+                                          "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", (int)deep - 1,
+                                          "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]");
+        pg_config_close(read_text(text, n, deep == 32 ? PG_OK : PG_E_LIMIT, &err));
+    }
+    assert_non_null(strstr(err.msg, ": nested more than 32 deep"));
+}
+
 static void names_the_file_that_is_not_there(void **state)
 {
     pg_config *root = NULL;
@@ -71,4 +85,5 @@ static void names_the_file_that_is_not_there(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(keeps_the_order_and_the_digits),
              cmocka_unit_test(refuses_what_is_no_object),
+             cmocka_unit_test(nests_to_a_limit),
              cmocka_unit_test(names_the_file_that_is_not_there))
