@@ -84,6 +84,5 @@ static void names_the_file_that_is_not_there(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(keeps_the_order_and_the_digits),
-             cmocka_unit_test(refuses_what_is_no_object),
-             cmocka_unit_test(nests_to_a_limit),
+             cmocka_unit_test(refuses_what_is_no_object), cmocka_unit_test(nests_to_a_limit),
              cmocka_unit_test(names_the_file_that_is_not_there))

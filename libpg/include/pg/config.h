@@ -37,8 +37,8 @@ typedef struct pg_config {
 } pg_config;
 
 /* Reads a file that holds one JSON object; the caller releases *out with pg_config_close().
- * PG_E_FORMAT: it is none, a key comes twice, or a text holds a NUL; PG_E_LIMIT: more than 1 MiB, or
- * nested more than 32 deep; PG_E_IO. Messages start with the path. */
+ * PG_E_FORMAT: it is none, a key comes twice, or a text holds a NUL; PG_E_LIMIT: more than 1 MiB,
+ * or nested more than 32 deep; PG_E_IO. Messages start with the path. */
 PG_API PG_MUST_USE pg_status pg_config_open(pg_config **out, const char *path, pg_err *err);
 /* The same from memory: n bytes that messages call `name`. */
 PG_API PG_MUST_USE pg_status pg_config_parse(pg_config **out, const char *text, size_t n,
