@@ -15,8 +15,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import targets
 
-# what was looked for beside aborts, and how slow it is: asan is AddressSanitizer, leaks too
-BUILDS = ('clang-asan-ubsan', 'clang-ubsan', 'clang')
+# what was looked for beside aborts: asan is AddressSanitizer, leaks too; ubsan stops at the first report
+BUILDS = ('clang-asan-ubsan', 'clang-asan', 'clang-ubsan', 'clang')
 HEAD = ['commit', 'target', 'build', 'executions', 'finds', 'since']
 
 
