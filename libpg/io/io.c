@@ -1,4 +1,4 @@
-/* io.c - positioned reads over a regular file, a window of one, or memory.
+/* io.c - positioned reads over a regular file, a window of one, memory, or several in a row.
  *
  * pread() rather than mmap(): a file that shrinks while it is read must give an error, not SIGBUS.
  * The size is taken once, at opening; every range is checked against it before the system is asked,
@@ -28,6 +28,8 @@ struct pg__io {
     const unsigned char *mem; /* of memory, else NULL */
     pg__io *parent;           /* of a window, else NULL */
     uint64_t off;             /* of a window: in the parent */
+    pg__io **parts;           /* of several, else NULL */
+    size_t n_parts;
     uint64_t size;
     struct timespec mtime; /* of a file, when it was opened */
     char *name;
@@ -250,6 +252,24 @@ pg_status pg__io_open_window(pg__io **out, pg__io *parent, uint64_t off, uint64_
     return PG_OK;
 }
 
+pg_status pg__io_open_joined(pg__io **out, pg__io *const *parts, size_t n, pg_err *err)
+{
+    pg__io *io = new_io(n ? parts[0]->name : "memory");
+    if (!io || !(io->parts = pg__mem_array(n, sizeof *io->parts))) {
+        pg__io_close(io);
+        return pg__nomem(err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (__builtin_add_overflow(io->size, parts[i]->size, &io->size) || io->size > INT64_MAX) {
+            pg__io_close(io);
+            return pg_fail(err, PG_E_LIMIT, "the parts are too large together");
+        }
+        io->parts[io->n_parts++] = pg__io_ref(parts[i]);
+    }
+    *out = io;
+    return PG_OK;
+}
+
 pg__io *pg__io_ref(pg__io *io)
 {
     io->n_refs++;
@@ -262,6 +282,9 @@ void pg__io_close(pg__io *io)
         pg__io *parent = io->parent;
         if (io->fd >= 0)
             close(io->fd);
+        for (size_t i = 0; i < io->n_parts; i++) /* never joined ones again: this ends */
+            pg__io_close(io->parts[i]);
+        pg__mem_free(io->parts);
         pg__mem_free(io->name);
         pg__mem_free(io);
         io = parent;
@@ -307,6 +330,26 @@ static pg_status read_file(const pg__io *io, uint64_t off, unsigned char *buf, s
     return PG_OK;
 }
 
+static pg_status read_parts(const pg__io *io, uint64_t off, unsigned char *buf, size_t n,
+                            pg_err *err)
+{
+    for (size_t i = 0; i < io->n_parts && n; i++) {
+        const uint64_t size = io->parts[i]->size;
+        if (off >= size) {
+            off -= size;
+            continue;
+        }
+        const size_t k = size - off < n ? (size_t)(size - off) : n;
+        const pg_status st = pg__io_read(io->parts[i], off, buf, k, err);
+        if (st != PG_OK)
+            return st;
+        buf += k;
+        n -= k;
+        off = 0;
+    }
+    return PG_OK;
+}
+
 pg_status pg__io_read(pg__io *io, uint64_t off, void *buf, size_t n, pg_err *err)
 {
     if (off > io->size || n > io->size - off)
@@ -315,6 +358,8 @@ pg_status pg__io_read(pg__io *io, uint64_t off, void *buf, size_t n, pg_err *err
                        " bytes",
                        n, off, io->size);
     const pg__io *o = origin(io, &off);
+    if (o->parts)
+        return read_parts(o, off, buf, n, err);
     if (!o->mem)
         return read_file(o, off, buf, n, err);
     if (n)
@@ -327,7 +372,12 @@ pg_status pg__io_check_same(const pg__io *io, pg_err *err)
     struct stat sb;
     uint64_t off = 0;
     const pg__io *o = origin(io, &off);
-    if (o->mem)
+    for (size_t i = 0; i < o->n_parts; i++) {
+        const pg_status st = pg__io_check_same(o->parts[i], err);
+        if (st != PG_OK)
+            return st;
+    }
+    if (o->mem || o->parts)
         return PG_OK;
     if (fstat(o->fd, &sb))
         return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(o->name));

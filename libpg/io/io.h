@@ -1,4 +1,5 @@
-/* io.h - positioned reads over a file, a part of a file, or memory. No short reads. */
+/* io.h - positioned reads over a file, a part of a file, memory, or several of these. No short
+ * reads. */
 #ifndef PG_IO_IO_H
 #define PG_IO_IO_H
 
@@ -34,6 +35,9 @@ pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err);
 /* Window of n bytes at off of parent; keeps parent open until closed (reference counted). */
 pg_status pg__io_open_window(pg__io **out, pg__io *parent, uint64_t off, uint64_t n, pg_err *err);
 
+/* Several one after the other, which stay open until it is closed; each holds a byte at least. */
+pg_status pg__io_open_joined(pg__io **out, pg__io *const *parts, size_t n, pg_err *err);
+
 /* Takes over fd (e.g. an unlinked temporary); closed with the io, also on failure. */
 pg_status pg__io_open_fd(pg__io **out, int fd, const char *name, pg_err *err);
 
@@ -51,7 +55,7 @@ pg_status pg__io_read(pg__io *io, uint64_t off, void *buf, size_t n, pg_err *err
  * one file. Memory never changes. The message starts with the path. */
 pg_status pg__io_check_same(const pg__io *io, pg_err *err);
 
-/* Descriptor and offset behind byte off, for FICLONERANGE; -1 for memory. */
+/* Descriptor and offset behind byte off, for FICLONERANGE; -1 for memory and what is joined. */
 int pg__io_fd(const pg__io *io, uint64_t off, uint64_t *fd_off);
 
 #endif

@@ -58,6 +58,10 @@ pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err);
 pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
                         pg_err *err);
 
+/* 1 if the file system can share blocks between io and the output; tried out, so nothing may have
+ * been written before. */
+int pg__sink_clones(pg__sink *s, pg__io *io);
+
 /* Shares with the source what whole blocks of those n bytes can be, and nothing else: *n_shared
  * bytes from byte *first of the output (0: the file system cannot); the caller writes the rest. */
 pg_status pg__sink_share(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,

@@ -47,6 +47,16 @@ static uint64_t share(pg__sink *s, uint64_t off, const source *src, uint64_t n)
     return 0;
 }
 
+int pg__sink_clones(pg__sink *s, pg__io *io)
+{
+    source src = {.io = io, .fd = -1};
+    src.fd = pg__io_fd(io, 0, &src.fd_off);
+    if (s->no_clone || s->size || src.fd < 0 || src.fd_off % BLOCK_BYTES ||
+        pg__io_size(io) < BLOCK_BYTES || !share(s, 0, &src, BLOCK_BYTES))
+        return 0;
+    return ftruncate(s->fd, 0) == 0; /* where it fails, the block is written over */
+}
+
 static pg_status copy_plain(pg__sink *s, uint64_t off, const source *src, size_t n, pg_err *err)
 {
     char shown[200];

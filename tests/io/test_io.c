@@ -287,6 +287,35 @@ static void opens_files_below_a_folder_and_through_no_link(void **state)
     rmdir(in_dir("deep"));
 }
 
+static void joins_parts_to_one(void **state)
+{
+    (void)state;
+    pg__io *io = NULL, *parts[3] = {0};
+    pg_err err = {0};
+    char got[16] = "";
+    assert_ok(pg__io_open_mem(&parts[0], "ab", 2, NULL));
+    assert_ok(pg__io_open(&parts[1], make_file("a", "cdefg"), NULL));
+    assert_ok(pg__io_open_mem(&parts[2], "h", 1, NULL));
+    assert_ok(pg__io_open_joined(&io, parts, 3, NULL));
+    for (size_t i = 0; i < 3; i++)
+        pg__io_close(parts[i]);
+    assert_int_equal(pg__io_size(io), 8);
+    for (size_t from = 0; from <= 8; from++)
+        for (size_t to = from; to <= 8; to++) {
+            assert_ok(pg__io_read(io, from, got, to - from, NULL));
+            assert_memory_equal(got, "abcdefgh" + from, to - from);
+        }
+    assert_fails(PG_E_FORMAT, pg__io_read(io, 7, got, 2, &err), &err);
+    assert_int_equal(pg__io_fd(io, 0, NULL), -1);
+    assert_ok(pg__io_open_window(&parts[0], io, 1, 6, NULL));
+    pg__io_close(io);
+    assert_ok(pg__io_read(parts[0], 0, got, 6, NULL));
+    assert_memory_equal(got, "bcdefg", 6);
+    assert_int_equal(truncate(in_dir("a"), 1), 0);
+    assert_fails(PG_E_FORMAT, pg__io_read(parts[0], 0, got, 6, &err), &err);
+    pg__io_close(parts[0]);
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -312,4 +341,5 @@ PG_TEST_MAIN_WITH(make_dir, remove_dir, cmocka_unit_test(reads_any_range_of_a_fi
                   cmocka_unit_test(names_the_missing_file_on_one_line),
                   cmocka_unit_test(takes_over_a_descriptor),
                   cmocka_unit_test(opens_files_beside_another_by_name_only),
-                  cmocka_unit_test(opens_files_below_a_folder_and_through_no_link))
+                  cmocka_unit_test(opens_files_below_a_folder_and_through_no_link),
+                  cmocka_unit_test(joins_parts_to_one))

@@ -1,0 +1,45 @@
+/* flip.h - a file that gets new contents where it is, in one step that a crash cannot halve.
+ *
+ *     PG_TRY(pg__flip_open(&f, path, &opts, err));    the lock
+ *     PG_TRY(pg__flip_write(f, &change, err));        tail, fdatasync, head, fdatasync
+ * done:
+ *     pg__flip_close(f);
+ *
+ * For formats whose first bytes say where everything is: new parts go behind the old end, where
+ * nobody looks, and count once the head is rewritten. It lies in one sector of the disk. Until then
+ * the old contents are whole, after that the new ones. A killed run leaves a tail that nothing
+ * leads to; the next pg__flip_write() cuts it off.
+ *
+ * Messages start with the path. */
+#ifndef PG_IO_FLIP_H
+#define PG_IO_FLIP_H
+
+#include "io/sink.h"
+
+typedef struct pg__flip pg__flip;
+
+/* Opens a regular file for changing it and locks it (flock, as libhdf5 does). A symbolic link is
+ * followed. Of opts: no_sync (leaves out the last wait only: the order on the disk is what makes
+ * the step safe), cancel, progress.
+ * PG_E_ARG: it has further hard links, which would all change; PG_E_IO: locked, not writable. */
+pg_status pg__flip_open(pg__flip **out, const char *path, const pg__sink_opts *opts, pg_err *err);
+
+/* 1 if io reads the file that is open here. */
+int pg__flip_is(const pg__flip *f, pg__io *io);
+
+typedef struct pg__flip_change {
+    uint64_t end;     /* of the old contents; what the file holds behind it is cut off */
+    uint64_t tail_at; /* >= end; zeros between */
+    const unsigned char *tail;
+    size_t n_tail;
+    const unsigned char *head; /* replaces the first n_head bytes, a sector (512) at most */
+    size_t n_head;
+} pg__flip_change;
+
+/* On failure the file is as before, unless the message says that it is changed already (the disk
+ * failed in the last wait). */
+pg_status pg__flip_write(pg__flip *f, const pg__flip_change *change, pg_err *err);
+
+void pg__flip_close(pg__flip *f); /* NULL is allowed */
+
+#endif
