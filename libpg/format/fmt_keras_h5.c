@@ -20,6 +20,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/keras_h5_relink.h"
 
 /* One file being read. The first thing found wrong is kept; reading goes on. */
 typedef struct reading {
@@ -489,5 +490,6 @@ const pg__format pg__fmt_keras_h5 = {
     .open = pg__hdf5_open,
     .write = pg__keras_h5_write,
     .verify = pg__keras_h5_verify,
+    .relinker = &pg__keras_h5_relinker,
     .suffixes = ".h5\0.hdf5\0",
 };

@@ -3,10 +3,22 @@
 #ifndef PG_FORMAT_FORMAT_H
 #define PG_FORMAT_FORMAT_H
 
+#include "format/relinked.h"
+#include "io/flip.h"
 #include "io/sink.h"
 #include "store/plan.h"
 
 #define PG_PROBE_BYTES 16
+
+/* Making an output of new links to the tensors of its source, see keras_h5_relink.c. */
+typedef struct pg__relinker {
+    /* PG_OK if a plan should be carried out in this way; PG_E_UNSUPPORTED with the reason if not.
+     * sink: of the copy, with nothing written yet; NULL: in place. */
+    pg_status (*allowed)(const pg__plan *plan, pg__sink *sink, pg__relink_when when, pg_err *err);
+    pg_status (*make)(pg__relinked *out, const pg__plan *plan, pg_err *err);
+    /* Whether every tensor of `out`, the result opened again, is where its source is. */
+    pg_status (*check)(const pg_store *out, const pg__plan *plan, pg_err *err);
+} pg__relinker;
 
 typedef struct pg__format {
     const char *name;
@@ -25,6 +37,7 @@ typedef struct pg__format {
     /* Compares what a plan carries besides layers, tensors and texts (attributes, members) with
      * `out`, the written file opened again; NULL: nothing. */
     pg_status (*verify)(pg_store *out, const pg__plan *plan, pg_err *err);
+    const pg__relinker *relinker; /* NULL: outputs are always written afresh */
     /* File name suffixes that mean this format, "\0"-separated, for error messages. */
     const char *suffixes;
 } pg__format;
@@ -47,6 +60,7 @@ const pg__format *pg__format_of(const pg_store *s);
 typedef struct pg__save_opts {
     pg__sink_opts sink;
     int skip_verify;
+    pg__relink_when relink;
     pg_status (*prove)(void *user, const char *path, pg_err *err); /* as pg_write_opts.prove */
     void *user;
 } pg__save_opts;
@@ -61,5 +75,12 @@ typedef struct pg__save_report {
  * against its source, then commits. report may be NULL. */
 pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan *plan,
                           const pg__save_opts *opts, pg__save_report *report, pg_err *err);
+
+/* Carries out a plan in the file of its source, which `file` has open: the new structure is built
+ * and proven in memory, then the file gets it in one step (flip.h). dry_run: all but that step.
+ * PG_E_UNSUPPORTED with the reason if that cannot be. Of opts: sink.cancel and sink.progress. */
+pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg__plan *plan,
+                                   const pg__save_opts *opts, int dry_run, pg__save_report *report,
+                                   pg_err *err);
 
 #endif

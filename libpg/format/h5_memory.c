@@ -4,7 +4,7 @@
  * in a crash inside libhdf5; core keeps the whole file in one piece, tensors included. This one
  * keeps pages of 4 KiB, found through a hash table, and never reports a failure to libhdf5: when
  * memory runs out it drops the write, remembers that it did, and the writer gives up at its next
- * step. A page that was never written reads as zeros. */
+ * step. A page that was never written reads as zeros, or as what the base file holds there. */
 #include "format/h5_memory.h"
 
 #include <hdf5.h>
@@ -55,6 +55,16 @@ static int grow_slots(pg__h5_memory *m)
     return 0;
 }
 
+/* Bytes of a page that does not exist. */
+static int read_base(pg__h5_memory *m, uint64_t off, unsigned char *dst, size_t n)
+{
+    size_t here = 0;
+    if (m->base && off < m->base_end)
+        here = m->base_end - off < n ? (size_t)(m->base_end - off) : n;
+    memset(dst + here, 0, n - here);
+    return here && pg__io_read(m->base, off, dst, here, &m->unread) != PG_OK ? -1 : 0;
+}
+
 static unsigned char *make_page(pg__h5_memory *m, uint64_t no)
 {
     unsigned char *p = find_page(m, no);
@@ -66,11 +76,44 @@ static unsigned char *make_page(pg__h5_memory *m, uint64_t no)
         pg__mem_grow(&m->pages, &m->cap_pages, m->n_pages + 1, sizeof *m->pages))
         return NULL;
     p = pg__mem_array(PG_H5_PAGE, 1);
-    if (!p)
+    if (!p || read_base(m, no * PG_H5_PAGE, p, PG_H5_PAGE)) {
+        pg__mem_free(p);
         return NULL;
+    }
     m->slots[slot_of(m, no)] = (uint32_t)m->n_pages + 1;
     m->pages[m->n_pages++] = (pg__h5_page){no, p};
     return p;
+}
+
+int pg__h5_memory_read(pg__h5_memory *m, uint64_t off, void *buf, size_t n)
+{
+    for (unsigned char *dst = buf; n;) {
+        const size_t in = (size_t)(off % PG_H5_PAGE);
+        const size_t take = PG_H5_PAGE - in < n ? PG_H5_PAGE - in : n;
+        const unsigned char *p = find_page(m, off / PG_H5_PAGE);
+        if (p)
+            memcpy(dst, p + in, take);
+        else if (read_base(m, off, dst, take))
+            return -1;
+        dst += take, off += take, n -= take;
+    }
+    return 0;
+}
+
+int pg__h5_memory_write(pg__h5_memory *m, uint64_t off, const void *data, size_t n)
+{
+    for (const unsigned char *src = data; n;) {
+        const size_t in = (size_t)(off % PG_H5_PAGE);
+        const size_t take = PG_H5_PAGE - in < n ? PG_H5_PAGE - in : n;
+        const int lost = off < m->keep;
+        unsigned char *p = lost ? NULL : make_page(m, off / PG_H5_PAGE);
+        if (p)
+            memcpy(p + in, src, take);
+        else if (!lost)
+            m->failed = 1;
+        src += take, off += take, n -= take;
+    }
+    return -m->failed;
 }
 
 /* libhdf5 frees the H5FD_t through our close(), so calloc and free are ours to choose. */
@@ -133,18 +176,7 @@ static haddr_t memory_get_eof(const H5FD_t *x, H5FD_mem_t type)
 static herr_t memory_read(H5FD_t *x, H5FD_mem_t type, hid_t dxpl, haddr_t addr, size_t n, void *buf)
 {
     (void)type, (void)dxpl;
-    const pg__h5_memory *m = ((memory_file *)x)->m;
-    for (unsigned char *dst = buf; n;) {
-        const size_t in = (size_t)(addr % PG_H5_PAGE);
-        const size_t take = PG_H5_PAGE - in < n ? PG_H5_PAGE - in : n;
-        const unsigned char *p = find_page(m, addr / PG_H5_PAGE);
-        if (p)
-            memcpy(dst, p + in, take);
-        else
-            memset(dst, 0, take);
-        dst += take, addr += take, n -= take;
-    }
-    return 0;
+    return pg__h5_memory_read(((memory_file *)x)->m, addr, buf, n);
 }
 
 static herr_t memory_write(H5FD_t *x, H5FD_mem_t type, hid_t dxpl, haddr_t addr, size_t n,
@@ -154,16 +186,7 @@ static herr_t memory_write(H5FD_t *x, H5FD_mem_t type, hid_t dxpl, haddr_t addr,
     memory_file *f = (memory_file *)x;
     if (addr + n > f->eof)
         f->eof = addr + n;
-    for (const unsigned char *src = buf; n;) {
-        const size_t in = (size_t)(addr % PG_H5_PAGE);
-        const size_t take = PG_H5_PAGE - in < n ? PG_H5_PAGE - in : n;
-        unsigned char *p = make_page(f->m, addr / PG_H5_PAGE);
-        if (p)
-            memcpy(p + in, src, take);
-        else
-            f->m->failed = 1;
-        src += take, addr += take, n -= take;
-    }
+    (void)pg__h5_memory_write(f->m, addr, buf, n);
     return 0;
 }
 

@@ -71,6 +71,9 @@ const pg__h5_attr *pg__h5_attr_find(const pg__h5 *h, uint32_t obj, const char *n
  * decoded chunks are kept. PG_E_FORMAT: checksum or inflate; PG_E_LIMIT: inflates to too much. */
 pg_status pg__h5_read(pg__h5 *h, uint32_t obj, uint64_t off, void *buf, size_t n, pg_err *err);
 
+/* 1 if the strict reader read it, 0 if libhdf5 did. */
+int pg__h5_is_strict(const pg__h5 *h);
+
 /* Bytes before the superblock and behind the end of the HDF5 data: reported, not refused. */
 uint64_t pg__h5_user_block(const pg__h5 *h);
 uint64_t pg__h5_trailing(const pg__h5 *h);

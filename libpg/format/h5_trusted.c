@@ -470,3 +470,8 @@ done:
     pg__h5_close(h);
     return st;
 }
+
+int pg__h5_is_strict(const pg__h5 *h)
+{
+    return h->off_size != 0; /* of the superblock, which this way never reads */
+}

@@ -15,9 +15,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "format/h5_memory.h"
 #include "format/h5_session.h"
 #include "format/h5_write_type.h"
+#include "format/h5_writer_impl.h"
 
 /* What Keras leaves of the 64 KiB of an object header message for one list of names. */
 #define NAMES_BYTES 64512u
@@ -25,24 +25,15 @@
 #define VLEN_BYTES 16u
 #define VLEN_NAMES 4092u
 
-typedef struct extent {
-    uint64_t off, n;
-} extent;
-
-struct pg__h5_out {
-    pg__h5_memory mem;
-    hid_t driver, file, fapl, lcpl, gcpl, dcpl; /* -1: not open */
-    hid_t object;                               /* the last one that got an attribute, or -1 */
-    char *object_path;
-    extent *ext; /* by dataset id */
-    size_t n_ext, cap_ext;
-    uint64_t bytes; /* of the image; 0 until finish */
-};
-
 /* The one way a failure of libhdf5 is told: the object, what was tried, libhdf5's first reason. */
-static pg_status fail(const pg__h5_out *h, const char *path, const char *what, pg_err *err)
+pg_status pg__h5_out_fail(const pg__h5_out *h, const char *path, const char *what, pg_err *err)
 {
     char reason[160];
+    if (h->mem.unread.code != PG_OK) { /* libhdf5 only passed it on */
+        if (err)
+            *err = h->mem.unread;
+        return h->mem.unread.code;
+    }
     if (pg__h5_reason(reason, sizeof reason) || h->mem.failed)
         return pg__nomem(err);
     return pg_fail(err, PG_E_FORMAT, "%s: HDF5 cannot %s: %s", *path ? PG_SHOW(path) : "/", what,
@@ -50,7 +41,7 @@ static pg_status fail(const pg__h5_out *h, const char *path, const char *what, p
 }
 
 /* "a/b/c" without empty components and without ".", which HDF5 would skip. "" is the root. */
-static pg_status check_path(const char *path, pg_err *err)
+pg_status pg__h5_out_check_path(const char *path, pg_err *err)
 {
     for (const char *p = path; *path; p += strcspn(p, "/") + 1) {
         const size_t n = strcspn(p, "/");
@@ -97,32 +88,43 @@ static int open_lists(pg__h5_out *h, size_t n_objects)
            H5Pset_fill_time(h->dcpl, H5D_FILL_TIME_NEVER) < 0;
 }
 
-pg_status pg__h5_out_new(pg__h5_out **out, size_t n_objects, pg_err *err)
+pg_status pg__h5_out_setup(pg__h5_out **out, size_t n_objects, pg_err *err)
 {
     pg_status st = PG_OK;
-    hid_t fcpl = -1;
     pg__h5_out *h = pg__mem_array(1, sizeof *h);
     if (!h)
         return pg__nomem(err);
-    pg__h5_enter();
-    h->driver = h->file = h->fapl = h->lcpl = h->gcpl = h->dcpl = h->object = -1;
-    fcpl = H5Pcreate(H5P_FILE_CREATE);
-    if (fcpl < 0 || H5Pset_obj_track_times(fcpl, 0) < 0 || open_lists(h, n_objects)) {
-        st = fail(h, "file", "be set up", err);
-        goto done;
-    }
-    h->file = H5Fcreate("libpg", H5F_ACC_TRUNC, fcpl, h->fapl);
-    if (h->file < 0 || h->mem.failed) {
-        st = fail(h, "file", "create it", err);
-        goto done;
-    }
+    h->driver = h->file = h->root = h->fapl = h->lcpl = h->gcpl = h->dcpl = h->object = -1;
     *out = h;
-    h = NULL;
-done:
+    pg__h5_enter();
+    if (open_lists(h, n_objects))
+        st = pg__h5_out_fail(h, "file", "be set up", err);
+    pg__h5_leave();
+    return st;
+}
+
+pg_status pg__h5_out_new(pg__h5_out **out, size_t n_objects, pg_err *err)
+{
+    hid_t fcpl = -1;
+    pg__h5_out *h = NULL;
+    pg_status st = pg__h5_out_setup(&h, n_objects, err);
+    if (st != PG_OK) {
+        pg__h5_out_free(h);
+        return st;
+    }
+    pg__h5_enter();
+    fcpl = H5Pcreate(H5P_FILE_CREATE);
+    if (fcpl >= 0 && H5Pset_obj_track_times(fcpl, 0) >= 0)
+        h->root = h->file = H5Fcreate("libpg", H5F_ACC_TRUNC, fcpl, h->fapl);
+    if (h->file < 0 || h->mem.failed)
+        st = pg__h5_out_fail(h, "file", "create it", err);
     if (fcpl >= 0)
         (void)H5Pclose(fcpl);
     pg__h5_leave();
-    pg__h5_out_free(h);
+    if (st == PG_OK)
+        *out = h;
+    else
+        pg__h5_out_free(h);
     return st;
 }
 
@@ -140,6 +142,8 @@ static int close_all(pg__h5_out *h)
 {
     int bad = 0;
     close_object(h);
+    if (h->root >= 0 && h->root != h->file)
+        (void)H5Gclose(h->root);
     if (h->file >= 0)
         bad = H5Fclose(h->file) < 0;
     const hid_t lists[] = {h->fapl, h->lcpl, h->gcpl, h->dcpl};
@@ -148,7 +152,7 @@ static int close_all(pg__h5_out *h)
             (void)H5Pclose(lists[i]);
     if (h->driver >= 0)
         (void)H5FDunregister(h->driver);
-    h->driver = h->file = h->fapl = h->lcpl = h->gcpl = h->dcpl = -1;
+    h->driver = h->file = h->root = h->fapl = h->lcpl = h->gcpl = h->dcpl = -1;
     return -bad;
 }
 
@@ -164,34 +168,48 @@ void pg__h5_out_free(pg__h5_out *h)
     pg__mem_free(h);
 }
 
+static pg_status keep_object(pg__h5_out *h, hid_t object, const char *path, pg_err *err)
+{
+    close_object(h);
+    h->object = object;
+    h->object_path = pg__mem_strdup(path);
+    return h->object_path ? PG_OK : pg__nomem(err);
+}
+
 /* Opens the object at path and keeps it: attributes of one object come in a row. */
 static pg_status open_object(pg__h5_out *h, const char *path, pg_err *err)
 {
-    if (h->object >= 0 && strcmp(h->object_path, path) == 0)
+    if (h->object >= 0 && h->object_path && strcmp(h->object_path, path) == 0)
         return PG_OK;
-    close_object(h);
-    h->object_path = pg__mem_strdup(path);
-    if (!h->object_path)
-        return pg__nomem(err);
-    h->object = H5Oopen(h->file, *path ? path : "/", H5P_DEFAULT);
-    return h->object < 0 ? fail(h, path, "open it", err) : PG_OK;
+    const hid_t object = H5Oopen(h->root, *path ? path : ".", H5P_DEFAULT);
+    return object < 0 ? pg__h5_out_fail(h, path, "open it", err)
+                      : keep_object(h, object, path, err);
+}
+
+int64_t pg__h5_out_locate(const pg__h5_out *h, const char **path)
+{
+    const size_t n = h->object >= 0 && h->object_path ? strlen(h->object_path) : 0;
+    if (n == 0 || strncmp(*path, h->object_path, n) != 0 || (*path)[n] != '/')
+        return h->root;
+    *path += n + 1;
+    return h->object;
 }
 
 pg_status pg__h5_out_group(pg__h5_out *h, const char *path, pg_err *err)
 {
-    pg_status st = check_path(path, err);
+    pg_status st = pg__h5_out_check_path(path, err);
     if (st != PG_OK || !*path)
         return st;
     pg__h5_enter();
-    hid_t g = H5Gopen2(h->file, path, H5P_DEFAULT);
-    if (g < 0) {
+    hid_t g = H5Gcreate2(h->root, path, h->lcpl, h->gcpl, H5P_DEFAULT);
+    if (g < 0) { /* nearly always it is new */
         (void)H5Eclear2(H5E_DEFAULT);
-        g = H5Gcreate2(h->file, path, h->lcpl, h->gcpl, H5P_DEFAULT);
+        g = H5Gopen2(h->root, path, H5P_DEFAULT);
     }
-    if (g < 0 || h->mem.failed)
-        st = fail(h, path, "create this group", err);
     if (g >= 0)
-        (void)H5Gclose(g);
+        st = keep_object(h, g, path, err);
+    if (g < 0 || h->mem.failed)
+        st = pg__h5_out_fail(h, path, "create this group", err);
     pg__h5_leave();
     return st;
 }
@@ -259,7 +277,7 @@ static pg_status write_attr(pg__h5_out *h, const char *path, const pg__h5_attr *
         attr = H5Acreate2(h->object, a->name, t, space, H5P_DEFAULT, H5P_DEFAULT);
     if (attr < 0 || (a->n_elems && a->rank != PG_H5_NULL && H5Awrite(attr, t, data) < 0) ||
         h->mem.failed)
-        st = fail(h, path, what, err);
+        st = pg__h5_out_fail(h, path, what, err);
 done:
     if (attr >= 0)
         (void)H5Aclose(attr);
@@ -372,17 +390,19 @@ static pg_status data_bytes(uint64_t *out, const char *path, const pg__h5_dtype 
 }
 
 static pg_status create_dataset(pg__h5_out *h, const char *path, const pg__h5_dtype *type,
-                                uint32_t rank, const uint64_t *dims, extent *e, pg_err *err)
+                                uint32_t rank, const uint64_t *dims, pg__h5_placed *e, pg_err *err)
 {
     pg_status st = PG_OK;
     hid_t d = -1;
+    const char *name = path;
     const hid_t t = pg__h5_type_new(type), space = make_space(rank, dims);
+    const hid_t from = pg__h5_out_locate(h, &name);
     if (t >= 0 && space >= 0)
-        d = H5Dcreate2(h->file, path, t, space, h->lcpl, h->dcpl, H5P_DEFAULT);
+        d = H5Dcreate2(from, name, t, space, h->lcpl, h->dcpl, H5P_DEFAULT);
     if (d >= 0 && e->n > 0)
         e->off = H5Dget_offset(d);
     if (d < 0 || e->off == HADDR_UNDEF || h->mem.failed)
-        st = fail(h, path, "create this dataset", err);
+        st = pg__h5_out_fail(h, path, "create this dataset", err);
     if (d >= 0)
         (void)H5Dclose(d);
     if (space >= 0)
@@ -396,10 +416,10 @@ pg_status pg__h5_out_dataset(pg__h5_out *h, const char *path, const pg__h5_dtype
                              uint32_t rank, const uint64_t *dims, size_t *id, pg_err *err)
 {
     pg_status st = PG_OK;
-    extent e = {0};
+    pg__h5_placed e = {0};
     if (type->cls != PG_H5_NUMBER)
         return pg_fail(err, PG_E_ARG, "%s: datasets hold numbers", PG_SHOW(path));
-    PG_TRY(check_path(path, err));
+    PG_TRY(pg__h5_out_check_path(path, err));
     PG_TRY(data_bytes(&e.n, path, type, rank, dims, err));
     if (pg__mem_grow(&h->ext, &h->cap_ext, h->n_ext + 1, sizeof *h->ext)) {
         st = pg__nomem(err);
@@ -421,7 +441,7 @@ pg_status pg__h5_out_finish(pg__h5_out *h, pg_err *err)
     pg_status st = PG_OK;
     pg__h5_enter();
     if (close_all(h) || h->mem.failed)
-        st = fail(h, "file", "close it", err);
+        st = pg__h5_out_fail(h, "file", "close it", err);
     pg__h5_leave();
     h->bytes = h->mem.end;
     pg__h5_memory_sort(&h->mem);
@@ -464,14 +484,14 @@ done:
 
 static int by_offset(const void *a, const void *b)
 {
-    const uint64_t x = ((const extent *)a)->off, y = ((const extent *)b)->off;
+    const uint64_t x = ((const pg__h5_placed *)a)->off, y = ((const pg__h5_placed *)b)->off;
     return x < y ? -1 : x > y;
 }
 
 /* The page less what datasets occupy: their bytes may be in place already. sorted[*at] is the first
  * extent that ends behind the page's start. */
-static pg_status put_page(gather *g, const pg__h5_page *page, const extent *sorted, size_t n_ext,
-                          size_t *at, uint64_t base, uint64_t end, pg_err *err)
+static pg_status put_page(gather *g, const pg__h5_page *page, const pg__h5_placed *sorted,
+                          size_t n_ext, size_t *at, uint64_t base, uint64_t end, pg_err *err)
 {
     pg_status st = PG_OK;
     uint64_t pos = page->no * PG_H5_PAGE;
@@ -493,7 +513,7 @@ pg_status pg__h5_out_flush(pg__h5_out *h, pg__sink *sink, uint64_t base, pg_err 
     static const unsigned char zero = 0;
     pg_status st = PG_OK;
     size_t n = 0, at = 0;
-    extent *sorted = pg__mem_array(h->n_ext, sizeof *sorted);
+    pg__h5_placed *sorted = pg__mem_array(h->n_ext, sizeof *sorted);
     gather g = {.sink = sink, .buf = pg__mem_array(PG_COPY_BYTES, 1)};
     if (!sorted || !g.buf) {
         st = pg__nomem(err);

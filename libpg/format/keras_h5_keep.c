@@ -19,14 +19,15 @@ pg_status pg__keep_path(pg__str *out, const char *base, const char *name, pg_err
     return *base ? pg__str_printf(out, err, "%s/%s", base, name) : pg__str_puts(out, name, err);
 }
 
-static pg_status add_attr(pg__keep *k, const char *path, const pg__h5_attr *attr, pg_err *err)
+static pg_status add_attr(pg__keep *k, const char *path, const pg__h5_attr *attr, int of_data,
+                          pg_err *err)
 {
     char *copy = pg__mem_strdup(path);
     if (!copy || pg__mem_grow(&k->attrs, &k->cap_attrs, k->n_attrs + 1, sizeof *k->attrs)) {
         pg__mem_free(copy);
         return pg__nomem(err);
     }
-    k->attrs[k->n_attrs++] = (pg__keep_attr){copy, *attr};
+    k->attrs[k->n_attrs++] = (pg__keep_attr){copy, *attr, of_data};
     return PG_OK;
 }
 
@@ -60,6 +61,7 @@ static pg_status keep_attrs(pg__keep *k, const pg__h5 *h5, uint32_t obj, const c
         return pg_fail(err, PG_E_LIMIT, "%s: %u attributes, at most %u are copied",
                        *path ? PG_SHOW(path) : "/", pg__h5_at(h5, obj)->n_attrs,
                        PG_LIMIT_KEPT_ATTRS);
+    const int data = pg__h5_at(h5, obj)->kind == PG_H5_DATASET;
     for (uint32_t i = 0; i < pg__h5_at(h5, obj)->n_attrs; i++) {
         pg__h5_attr a = *pg__h5_attr_at(h5, obj, i);
         const int version = is_version(a.name);
@@ -69,7 +71,7 @@ static pg_status keep_attrs(pg__keep *k, const pg__h5 *h5, uint32_t obj, const c
             continue; /* two groups become one: W goes first */
         if (version && (how & ASCII))
             a.type.utf8 = 0;
-        const pg_status st = add_attr(k, path, &a, err);
+        const pg_status st = add_attr(k, path, &a, data, err);
         if (st != PG_OK)
             return st;
     }
@@ -97,10 +99,10 @@ static pg_status add_versions(pg__keep *k, const char *path, int utf8, pg_err *e
                      .type = {.cls = PG_H5_STR_VLEN, .utf8 = utf8},
                      .n_elems = 1,
                      .strs = k->backend};
-    PG_TRY(add_attr(k, path, &a, err));
+    PG_TRY(add_attr(k, path, &a, 0, err));
     a.name = "keras_version";
     a.strs = k->version;
-    PG_TRY(add_attr(k, path, &a, err));
+    PG_TRY(add_attr(k, path, &a, 0, err));
 done:
     return st;
 }

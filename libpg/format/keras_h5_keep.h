@@ -9,6 +9,7 @@
 typedef struct pg__keep_attr {
     char *path;       /* of the object in the output; owned */
     pg__h5_attr attr; /* its values belong to the source file or are static */
+    int of_data;      /* 1: of a dataset, with which it goes where that is linked */
 } pg__keep_attr;
 
 typedef struct pg__keep_data {

@@ -12,12 +12,14 @@
 #include "format/copy.h"
 #include "format/h5_writer.h"
 #include "format/keras_h5_keep.h"
+#include "format/keras_h5_relink.h"
 
 /* The largest list that one attribute of an object header holds, for names like weight_names. */
 #define WHOLE_LIST_BYTES 65479u
 
 typedef struct writing {
     pg__h5_out *h5;
+    pg__links *links; /* tensors are linked where they are; NULL: they get a new place */
     const pg__plan *plan;
     const pg__keras_h5 *src; /* NULL: the source is of another format */
     pg__keep keep;
@@ -97,19 +99,35 @@ done:
     return st;
 }
 
-static pg_status write_layer(writing *w, const pg__plan_layer *l, const char **names, pg_err *err)
+/* The tensors of one group, names[i] being what its list says. */
+static pg_status place_all(writing *w, const char *base, const char *const *names,
+                           const size_t *tensors, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (w->links)
+        return pg__links_put(w->links, base, names, tensors, n, err);
+    for (size_t i = 0; i < n; i++)
+        PG_TRY(place(w, base, names[i], tensors[i], err));
+done:
+    return st;
+}
+
+/* names and tensors: room for those of the largest layer. */
+static pg_status write_layer(writing *w, const pg__plan_layer *l, const char **names,
+                             size_t *tensors, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str base = {0};
     const uint32_t obj = w->src && l->src != PG_NONE ? w->src->layers[l->src] : PG_H5_NONE;
     PG_TRY(pg__keep_path(&base, w->keep.w, l->name, err));
     PG_TRY(pg__h5_out_group(w->h5, base.s, err));
-    for (size_t i = 0; i < l->n; i++)
+    for (size_t i = 0; i < l->n; i++) {
         names[i] = w->plan->items[l->first + i].name;
+        tensors[i] = w->plan->items[l->first + i].src;
+    }
     PG_TRY(
         write_list(w, base.s, "weight_names", names, l->n, class_of(w, obj, "weight_names"), err));
-    for (size_t i = 0; i < l->n; i++)
-        PG_TRY(place(w, base.s, names[i], w->plan->items[l->first + i].src, err));
+    PG_TRY(place_all(w, base.s, names, tensors, l->n, err));
 done:
     pg__str_fini(&base);
     return st;
@@ -121,17 +139,21 @@ static pg_status write_layers(writing *w, pg_err *err)
     const pg__plan *plan = w->plan;
     const size_t n = plan->n_layers > plan->n_items ? plan->n_layers : plan->n_items;
     const char **names = pg__mem_array(n, sizeof *names);
-    if (!names)
-        return pg__nomem(err);
+    size_t *tensors = pg__mem_array(plan->n_items, sizeof *tensors);
+    if (!names || !tensors) {
+        st = pg__nomem(err);
+        goto done;
+    }
     PG_TRY(pg__h5_out_group(w->h5, w->keep.w, err));
     for (size_t i = 0; i < plan->n_layers; i++)
         names[i] = plan->layers[i].name;
     PG_TRY(write_list(w, w->keep.w, "layer_names", names, plan->n_layers,
                       class_of(w, w->src ? w->src->w : PG_H5_NONE, "layer_names"), err));
     for (size_t i = 0; i < plan->n_layers; i++)
-        PG_TRY(write_layer(w, &plan->layers[i], names, err));
+        PG_TRY(write_layer(w, &plan->layers[i], names, tensors, err));
 done:
     pg__mem_free(names);
+    pg__mem_free(tensors);
     return st;
 }
 
@@ -148,6 +170,10 @@ static pg_status write_top(writing *w, pg_err *err)
                       class_of(w, obj, "weight_names"), err));
     for (size_t i = 0; i < w->keep.n_data; i++) {
         const pg__h5_object *o = pg__h5_at(w->src->h5, w->keep.data[i].obj);
+        if (w->links) {
+            PG_TRY(pg__links_one(w->links, w->keep.data[i].path, w->keep.data[i].obj, err));
+            continue;
+        }
         PG_TRY(pg__h5_out_dataset(w->h5, w->keep.data[i].path, &o->type, o->rank, o->dims,
                                   &w->keep_ids[i], err));
     }
@@ -163,21 +189,24 @@ static pg_status write_state(writing *w, pg_err *err)
     const size_t first = pg_store_n_weights(w->plan->src), n = pg_store_n_state(w->plan->src);
     const uint32_t obj = w->src ? w->src->optimizer : PG_H5_NONE;
     const char **names = pg__mem_array(n, sizeof *names);
-    size_t k = 0;
-    if (!names)
-        return pg__nomem(err);
+    size_t *tensors = pg__mem_array(n, sizeof *tensors), k = 0;
+    if (!names || !tensors) {
+        st = pg__nomem(err);
+        goto done;
+    }
     for (size_t i = 0; i < n; i++)
-        if (pg__plan_keeps_state(w->plan, i))
-            names[k++] = pg_store_state(w->plan->src, i)->name;
+        if (pg__plan_keeps_state(w->plan, i)) {
+            names[k] = pg_store_state(w->plan->src, i)->name;
+            tensors[k++] = first + i;
+        }
     if (k == 0 && !(obj != PG_H5_NONE && w->plan->keep_state))
         goto done;
     PG_TRY(pg__h5_out_group(w->h5, base, err));
     PG_TRY(write_list(w, base, "weight_names", names, k, class_of(w, obj, "weight_names"), err));
-    for (size_t i = 0; i < n; i++)
-        if (pg__plan_keeps_state(w->plan, i))
-            PG_TRY(place(w, base, pg_store_state(w->plan->src, i)->name, first + i, err));
+    PG_TRY(place_all(w, base, names, tensors, k, err));
 done:
     pg__mem_free(names);
+    pg__mem_free(tensors);
     return st;
 }
 
@@ -200,8 +229,8 @@ static pg_status write_metadata(writing *w, pg_err *err)
     PG_TRY(write_text(w, "model_config", p->model_config, p->n_model_config, err));
     PG_TRY(write_text(w, "training_config", p->training_config, p->n_training_config, err));
     for (size_t i = 0; i < w->keep.n_attrs; i++)
-        PG_TRY(pg__h5_out_attr(w->h5, w->keep.attrs[i].path, &w->keep.attrs[i].attr, err));
-    PG_TRY(pg__h5_out_finish(w->h5, err));
+        if (!w->links || !w->keep.attrs[i].of_data)
+            PG_TRY(pg__h5_out_attr(w->h5, w->keep.attrs[i].path, &w->keep.attrs[i].attr, err));
 done:
     return st;
 }
@@ -236,6 +265,14 @@ static pg_status check_plan(const pg__plan *plan, pg_err *err)
     return PG_OK;
 }
 
+static void end_writing(writing *w)
+{
+    pg__keep_fini(&w->keep);
+    pg__mem_free(w->placed);
+    pg__mem_free(w->keep_ids);
+    pg__str_fini(&w->path);
+}
+
 pg_status pg__keras_h5_write(pg__sink *sink, const pg__plan *plan, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -251,6 +288,7 @@ pg_status pg__keras_h5_write(pg__sink *sink, const pg__plan *plan, pg_err *err)
     }
     PG_TRY(pg__h5_out_new(&w.h5, w.n_wanted + 2 * plan->n_layers, err));
     PG_TRY(write_metadata(&w, err));
+    PG_TRY(pg__h5_out_finish(w.h5, err));
     if (!plan->layout_only)
         PG_TRY(pg__sink_reserve(sink, pg__h5_out_bytes(w.h5), err));
     PG_TRY(pg__h5_out_flush(w.h5, sink, 0, err));
@@ -263,10 +301,19 @@ pg_status pg__keras_h5_write(pg__sink *sink, const pg__plan *plan, pg_err *err)
     PG_TRY(copy_kept(&w, sink, err));
 done:
     pg__h5_out_free(w.h5);
-    pg__keep_fini(&w.keep);
-    pg__mem_free(w.placed);
-    pg__mem_free(w.keep_ids);
-    pg__str_fini(&w.path);
+    end_writing(&w);
+    return st;
+}
+
+pg_status pg__keras_h5_tree(pg__h5_out *h5, const pg__plan *plan, pg__links *links, pg_err *err)
+{
+    pg_status st = PG_OK;
+    writing w = {.h5 = h5, .links = links, .plan = plan, .src = pg__keras_h5_of(plan->src)};
+    PG_TRY(check_plan(plan, err));
+    PG_TRY(pg__keep_of(&w.keep, plan, err));
+    PG_TRY(write_metadata(&w, err));
+done:
+    end_writing(&w);
     return st;
 }
 

@@ -1,9 +1,11 @@
-/* save.c - carries out a plan and proves the result before it gets its name.
+/* save.c - carries out a plan and proves the result before it gets its name, or before the file of
+ * the source becomes it.
  *
  * The output is a temporary of the sink until the commit: it is opened again by the same reader
  * that opens every other file, so that what is proven is what the next program will see, and
  * compared with the plan and, piece by piece, with the source. A disk that lies, a bug in a writer
  * or in libhdf5 ends as an error and the old file stays. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -17,6 +19,7 @@ typedef struct proof {
     pg_store *out;
     const pg__plan *plan;
     const pg__sink_opts *opts; /* cancel and progress */
+    const pg__relinker *links; /* tensors are those of the source, in their old place; or NULL */
     unsigned char *got, *want; /* PG_COPY_BYTES each */
     size_t n_verified;
 } proof;
@@ -88,23 +91,15 @@ static pg_status read_piece(const proof *p, size_t src, size_t dst, int swapped,
                        : pg_store_read_state(out, dst - n_out, off, p->got, n, err);
 }
 
-/* Compares tensor src of the source with tensor dst of the output, 256 KiB at a time; through the
- * machine's byte order where a format stores another one than the source. */
-static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name, pg_err *err)
+/* Compares the bytes of tensor src of the source with those of tensor dst of the output, 256 KiB at
+ * a time; through the machine's byte order where a format stores another one than the source. */
+static pg_status check_data(proof *p, size_t src, size_t dst, const char *name, pg_err *err)
 {
-    const pg_weight *a = pg__store_tensor(p->plan->src, src);
-    const pg_weight *b = pg__store_tensor(p->out, dst);
-    if (!b)
-        return pg_fail(err, PG_E_IO, "%s: missing in what was written; nothing written",
-                       PG_SHOW(name));
-    if (!a || strcmp(b->name, name) != 0)
-        return differs("the name of this tensor", name, err);
-    if (!same_shape(a, b))
-        return differs("its type or shape", name, err);
+    const uint64_t n_bytes = pg__store_tensor(p->out, dst)->n_bytes;
     const int swapped =
         pg__store_big_endian(p->plan->src, src) != pg__store_big_endian(p->out, dst);
-    for (uint64_t off = 0; off < a->n_bytes;) {
-        const uint64_t left = a->n_bytes - off;
+    for (uint64_t off = 0; off < n_bytes;) {
+        const uint64_t left = n_bytes - off;
         const size_t n = left < PG_COPY_BYTES ? (size_t)left : PG_COPY_BYTES;
         if (pg__cancelled(p->opts->cancel))
             return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
@@ -116,8 +111,23 @@ static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name
         pg__progress_add(p->opts->progress, n);
         off += n;
     }
-    p->n_verified++;
     return PG_OK;
+}
+
+static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name, pg_err *err)
+{
+    const pg_weight *a = pg__store_tensor(p->plan->src, src);
+    const pg_weight *b = pg__store_tensor(p->out, dst);
+    if (!b)
+        return pg_fail(err, PG_E_IO, "%s: missing in what was written; nothing written",
+                       PG_SHOW(name));
+    if (!a || strcmp(b->name, name) != 0)
+        return differs("the name of this tensor", name, err);
+    if (!same_shape(a, b))
+        return differs("its type or shape", name, err);
+    const pg_status st = p->links ? PG_OK : check_data(p, src, dst, name, err);
+    p->n_verified += st == PG_OK;
+    return st;
 }
 
 static pg_status check_tensors(proof *p, pg_err *err)
@@ -144,34 +154,77 @@ done:
     return st;
 }
 
+/* Everything about p->out that the plan says, and its tensors. */
+static pg_status check_all(proof *p, const pg__format *f, pg_err *err)
+{
+    const pg__plan *plan = p->plan;
+    pg_status st = PG_OK;
+    p->got = pg__mem_array(PG_COPY_BYTES, 1);
+    p->want = pg__mem_array(PG_COPY_BYTES, 1);
+    if (!p->got || !p->want) {
+        st = pg__nomem(err);
+        goto done;
+    }
+    PG_TRY(check_layers(p, err));
+    PG_TRY(check_text(p, PG_TEXT_MODEL_CONFIG, plan->model_config, plan->n_model_config, err));
+    PG_TRY(check_text(p, PG_TEXT_TRAINING_CONFIG, plan->training_config, plan->n_training_config,
+                      err));
+    PG_TRY(check_tensors(p, err));
+    if (f->verify)
+        PG_TRY(f->verify(p->out, plan, err));
+    if (p->links)
+        PG_TRY(p->links->check(p->out, plan, err));
+done:
+    return st;
+}
+
+static void proof_fini(proof *p)
+{
+    pg_store_close(p->out);
+    pg__mem_free(p->got);
+    pg__mem_free(p->want);
+}
+
+/* What a relinked copy has of its source must be the same bytes: so are all tensors, see check().
+ */
+static pg_status check_same_bytes(const proof *p, const pg__relinked *re, pg__io *io, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (uint64_t off = re->n_head; off < re->end;) {
+        const uint64_t left = re->end - off, step = PG_COPY_BYTES - off % PG_COPY_BYTES;
+        const size_t n = left < step ? (size_t)left : (size_t)step;
+        if (pg__cancelled(p->opts->cancel))
+            PG_FAIL(PG_E_CANCELLED, "interrupted; nothing written");
+        PG_TRY(pg__io_read(re->base, off, p->want, n, err));
+        PG_TRY(pg__io_read(io, off, p->got, n, err));
+        if (memcmp(p->got, p->want, n) != 0)
+            PG_FAIL(PG_E_IO, "byte %" PRIu64 " or one behind it differs from %s; nothing written",
+                    off, PG_SHOW(pg__io_name(re->base)));
+        pg__progress_add(p->opts->progress, n);
+        off += n;
+    }
+done:
+    return st;
+}
+
+/* re: the output is that; all zero: it was written afresh. */
 static pg_status prove(const pg__format *f, pg__sink *sink, const char *path, const pg__plan *plan,
-                       const pg__sink_opts *sink_opts, size_t *n_verified, pg_err *err)
+                       const pg__relinked *re, const pg__sink_opts *sink_opts, size_t *n_verified,
+                       pg_err *err)
 {
     static const pg_open_opts opts = {0};
     pg_status st = PG_OK;
     pg__io *io = NULL;
-    proof p = {.plan = plan, .opts = sink_opts};
-    p.got = pg__mem_array(PG_COPY_BYTES, 1);
-    p.want = pg__mem_array(PG_COPY_BYTES, 1);
-    if (!p.got || !p.want) {
-        st = pg__nomem(err);
-        goto done;
-    }
+    proof p = {.plan = plan, .opts = sink_opts, .links = re->base ? f->relinker : NULL};
     PG_TRY(pg__sink_reopen(sink, &io, err));
     PG_TRY(f->open(&p.out, io, path, &opts, err));
-    PG_TRY(check_layers(&p, err));
-    PG_TRY(check_text(&p, PG_TEXT_MODEL_CONFIG, plan->model_config, plan->n_model_config, err));
-    PG_TRY(check_text(&p, PG_TEXT_TRAINING_CONFIG, plan->training_config, plan->n_training_config,
-                      err));
-    PG_TRY(check_tensors(&p, err));
-    if (f->verify)
-        PG_TRY(f->verify(p.out, plan, err));
+    PG_TRY(check_all(&p, f, err));
+    if (p.links)
+        PG_TRY(check_same_bytes(&p, re, io, err));
     *n_verified = p.n_verified;
 done:
-    pg_store_close(p.out);
+    proof_fini(&p);
     pg__io_close(io);
-    pg__mem_free(p.got);
-    pg__mem_free(p.want);
     return st;
 }
 
@@ -208,6 +261,120 @@ static uint64_t n_bytes_of(const pg__plan *plan)
     return n;
 }
 
+/* ---- relinked ------------------------------------------------------------------------------- */
+
+static pg_status write_relinked(pg__sink *sink, const pg__relinked *re, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (!pg__sink_clones(sink, re->base)) /* shared blocks need no room of their own */
+        PG_TRY(pg__sink_reserve(sink, re->tail_at + re->n_tail, err));
+    PG_TRY(pg__sink_copy(sink, 0, re->base, 0, re->end, err));
+    PG_TRY(pg__sink_write(sink, re->tail_at, re->tail, re->n_tail, err));
+    PG_TRY(pg__sink_write(sink, 0, re->head, re->n_head, err));
+done:
+    return st;
+}
+
+/* Writes the output in the way that suits it; *re stays zero if that is afresh. */
+static pg_status write_output(pg__relinked *re, const pg__format *f, pg__sink *sink,
+                              const pg__plan *plan, const pg__save_opts *o, pg_err *err)
+{
+    pg_status st = PG_E_UNSUPPORTED;
+    const int sides = o->skip_verify ? 1 : 2;
+    if (f->relinker && o->relink != PG__RELINK_NEVER)
+        st = f->relinker->allowed(plan, sink, o->relink, NULL);
+    if (st != PG_OK && st != PG_E_UNSUPPORTED)
+        return st == PG_E_NOMEM ? pg__nomem(err) : pg_fail(err, st, "cannot be relinked");
+    if (st != PG_OK) {
+        pg__progress_start(o->sink.progress, n_bytes_of(plan) * (unsigned)sides);
+        return f->write(sink, plan, err);
+    }
+    PG_TRY(f->relinker->make(re, plan, err));
+    pg__progress_start(o->sink.progress, (re->end + re->n_tail) * (unsigned)sides);
+    PG_TRY(write_relinked(sink, re, err));
+done:
+    return st;
+}
+
+/* The file as it will be, of pieces in memory and of the old file. */
+static pg_status open_candidate(pg__io **out, const pg__relinked *re, pg_err *err)
+{
+    static const unsigned char zeros[4096];
+    pg_status st = PG_OK;
+    pg__io *parts[4] = {0};
+    size_t n = 0;
+    const uint64_t n_zeros = re->tail_at - re->end;
+    if (re->end < re->n_head || re->tail_at < re->end || n_zeros > sizeof zeros)
+        return pg_fail(err, PG_E_ARG, "a tail far behind the end of the file");
+    PG_TRY(pg__io_open_mem(&parts[n++], re->head, re->n_head, err));
+    PG_TRY(pg__io_open_window(&parts[n++], re->base, re->n_head, re->end - re->n_head, err));
+    if (n_zeros)
+        PG_TRY(pg__io_open_mem(&parts[n++], zeros, (size_t)n_zeros, err));
+    PG_TRY(pg__io_open_mem(&parts[n++], re->tail, re->n_tail, err));
+    PG_TRY(pg__io_open_joined(out, parts, n, err));
+done:
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        pg__io_close(parts[i]);
+    return st;
+}
+
+/* All but the tensors' bytes, which are not touched. */
+static pg_status prove_candidate(const pg__format *f, const pg__relinked *re, const pg__plan *plan,
+                                 const pg__save_opts *o, size_t *n_verified, pg_err *err)
+{
+    static const pg_open_opts opts = {0};
+    pg_status st = PG_OK;
+    pg__io *io = NULL;
+    proof p = {.plan = plan, .opts = &o->sink, .links = f->relinker};
+    PG_TRY(open_candidate(&io, re, err));
+    PG_TRY(f->open(&p.out, io, pg__store_path(plan->src), &opts, err));
+    PG_TRY(check_all(&p, f, err));
+    *n_verified = p.n_verified;
+done:
+    proof_fini(&p);
+    pg__io_close(io);
+    return st;
+}
+
+pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg__plan *plan,
+                                   const pg__save_opts *opts, int dry_run, pg__save_report *report,
+                                   pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__relinked re = {0};
+    pg__save_report rep = {0};
+    pg_err why = {0};
+    if (!f || !f->relinker)
+        (void)pg_fail(&why, PG_E_UNSUPPORTED, "it is no .h5 of the legacy layout");
+    else
+        (void)f->relinker->allowed(plan, NULL, PG__RELINK_IF_POSSIBLE, &why);
+    if (why.code != PG_OK)
+        PG_FAIL(why.code, "cannot be changed in place: %s; write a new file", why.msg);
+    PG_TRY(f->relinker->make(&re, plan, err));
+    if (!pg__flip_is(file, re.base))
+        PG_FAIL(PG_E_IO, "replaced by another file while it was read; nothing changed");
+    PG_TRY(prove_candidate(f, &re, plan, opts, &rep.n_verified, err));
+    rep.file_bytes = re.tail_at + re.n_tail;
+    pg__progress_start(opts->sink.progress, re.n_tail);
+    const pg__flip_change change = {.end = re.end,
+                                    .tail_at = re.tail_at,
+                                    .tail = re.tail,
+                                    .n_tail = re.n_tail,
+                                    .head = re.head,
+                                    .n_head = re.n_head};
+    PG_TRY(pg_store_check_same(plan->src, err));
+    if (!dry_run)
+        PG_TRY(pg__flip_write(file, &change, err));
+    *report = rep;
+done:
+    if (st != PG_OK && err && !names_file(err->msg, pg__store_path(plan->src)))
+        pg_err_prefix(err, PG_SHOW(pg__store_path(plan->src)));
+    pg__relinked_fini(&re);
+    return st;
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
 pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan *plan,
                           const pg__save_opts *opts, pg__save_report *report, pg_err *err)
 {
@@ -215,15 +382,15 @@ pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan 
     const pg__save_opts *o = opts ? opts : &defaults;
     pg_status st = PG_OK;
     pg__sink *sink = NULL;
+    pg__relinked re = {0};
     pg__save_report rep = {0};
     if (!f || !f->write)
         return pg_fail(err, PG_E_UNSUPPORTED, "%s: this format can be read, not written",
                        PG_SHOW(path));
-    pg__progress_start(o->sink.progress, n_bytes_of(plan) * (o->skip_verify ? 1 : 2));
     PG_TRY(pg__sink_open(&sink, path, &o->sink, err));
-    PG_TRY(f->write(sink, plan, err));
+    PG_TRY(write_output(&re, f, sink, plan, o, err));
     if (!o->skip_verify)
-        PG_TRY(prove(f, sink, path, plan, &o->sink, &rep.n_verified, err));
+        PG_TRY(prove(f, sink, path, plan, &re, &o->sink, &rep.n_verified, err));
     if (o->prove)
         PG_TRY(prove_more(sink, o, err));
     PG_TRY(pg_store_check_same(plan->src, err));
@@ -236,6 +403,7 @@ done:
     if (st != PG_OK && err && !names_file(err->msg, path) &&
         !names_file(err->msg, pg__store_path(plan->src)))
         pg_err_prefix(err, PG_SHOW(path));
+    pg__relinked_fini(&re);
     pg__sink_close(sink);
     return st;
 }

@@ -1,0 +1,320 @@
+/* keras_h5_relink.c - when a legacy file is better relinked than written afresh, and its new links.
+ *
+ * Both ways give every reader the same layers, names and values. Fresh is compact and holds nothing
+ * of the source but what was asked for: the rule. Relinked keeps all bytes of the source and only
+ * adds a tree (h5_relink.c): no tensor is touched, so that 20,000 small ones cost a third, filtered
+ * ones need not be decoded, and a file system that shares blocks has nothing to copy.
+ *
+ * What stays unreachable in a relinked copy is the wrapper's own groups and lists of names, no
+ * text: a full model's old description (Python bytecode of its Lambda layers) never gets into one.
+ */
+#include "format/keras_h5_relink.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "format/h5_relink.h"
+
+#define MANY_TENSORS  2000u /* from here on the cost of creating datasets shows */
+#define DROPPED_SHARE 20u   /* at most one in so many bytes may stay behind as waste */
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+/* What a plan takes of its source's datasets. */
+typedef struct usage {
+    uint64_t used, dropped; /* bytes */
+    int twice;              /* one dataset would become two */
+    int filtered;           /* some of the used ones are in chunks */
+} usage;
+
+static void use(usage *u, unsigned char *seen, const pg__h5 *h5, uint32_t obj)
+{
+    const pg__h5_object *o = pg__h5_at(h5, obj);
+    u->twice |= seen[obj];
+    seen[obj] = 1;
+    u->used += o->n_bytes;
+    u->filtered |= !o->contiguous;
+}
+
+static pg_status find_usage(usage *u, const pg__plan *plan, const pg__keras_h5 *src, pg_err *err)
+{
+    const size_t first = pg_store_n_weights(plan->src);
+    unsigned char *seen = pg__mem_array(pg__h5_n(src->h5), 1);
+    if (!seen)
+        return pg__nomem(err);
+    for (size_t i = 0; i < plan->n_items; i++)
+        use(u, seen, src->h5, src->tensors[plan->items[i].src]);
+    for (size_t i = 0; i < pg_store_n_state(plan->src); i++)
+        if (pg__plan_keeps_state(plan, i))
+            use(u, seen, src->h5, src->tensors[first + i]);
+    for (uint32_t obj = 0; obj < pg__h5_n(src->h5); obj++)
+        if (!seen[obj] && pg__h5_at(src->h5, obj)->kind == PG_H5_DATASET)
+            u->dropped += pg__h5_at(src->h5, obj)->n_bytes;
+    pg__mem_free(seen);
+    return PG_OK;
+}
+
+/* The one place that decides; PG_E_UNSUPPORTED with the reason against it. sink NULL: in place,
+ * where it is that or nothing. */
+static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when when, pg_err *err)
+{
+    pg_status st = PG_OK;
+    usage u = {0};
+    const pg__keras_h5 *src = pg__keras_h5_of(plan->src);
+    if (!src || plan->root)
+        PG_FAIL(PG_E_UNSUPPORTED, "it is no .h5 of the legacy layout");
+    if (!pg__h5_is_strict(src->h5))
+        PG_FAIL(PG_E_UNSUPPORTED, "it was read with --trust-input");
+    if (pg__h5_user_block(src->h5) ||
+        !pg__h5_relinkable(src->io, pg__io_size(src->io) - pg__h5_trailing(src->h5)))
+        PG_FAIL(PG_E_UNSUPPORTED, "its superblock is not of version 0 or 1 at its first byte");
+    PG_TRY(find_usage(&u, plan, src, err));
+    if (u.twice)
+        PG_FAIL(PG_E_UNSUPPORTED, "one tensor would become two");
+    if (!sink)
+        goto done;
+    if (src->full || plan->model_config || plan->training_config)
+        PG_FAIL(PG_E_UNSUPPORTED, "the old model description would stay inside");
+    if (u.dropped > (u.used + u.dropped) / DROPPED_SHARE)
+        PG_FAIL(PG_E_UNSUPPORTED, "tensors that are not wanted would stay inside");
+    if (when == PG__RELINK_IF_CHEAPER && plan->n_items <= MANY_TENSORS && !u.filtered &&
+        !pg__sink_clones(sink, src->io))
+        PG_FAIL(PG_E_UNSUPPORTED, "a fresh file costs no more");
+done:
+    return st;
+}
+
+/* ---- the links ------------------------------------------------------------------------------- */
+
+struct pg__links {
+    const pg__keras_h5 *src;
+    pg__h5_out *h5;
+    int singly;           /* a layer may lie inside another one: no old group must be there */
+    uint32_t *owner;      /* by object: datasets of the list in hand: their place in it + 1 */
+    uint32_t *unfit, run; /* by object: the last list for which a group was found not to fit */
+    const char **sorted;  /* the names of that list */
+    size_t n_sorted, cap_sorted;
+    pg__str path, from;
+};
+
+static pg_status links_init(pg__links *l, const pg__keras_h5 *src, pg__h5_out *h5, pg_err *err)
+{
+    *l = (pg__links){.src = src, .h5 = h5};
+    l->owner = pg__mem_array(pg__h5_n(src->h5), sizeof *l->owner);
+    l->unfit = pg__mem_array(pg__h5_n(src->h5), sizeof *l->unfit);
+    return l->owner && l->unfit ? PG_OK : pg__nomem(err);
+}
+
+static void links_fini(pg__links *l)
+{
+    pg__mem_free(l->owner);
+    pg__mem_free(l->unfit);
+    pg__mem_free(l->sorted);
+    pg__str_fini(&l->path);
+    pg__str_fini(&l->from);
+}
+
+static const pg__h5_object *at(const pg__links *l, uint32_t obj)
+{
+    return pg__h5_at(l->src->h5, obj);
+}
+
+pg_status pg__links_one(pg__links *l, const char *path, uint32_t obj, pg_err *err)
+{
+    pg_status st = PG_OK;
+    uint32_t up[PG_LIMIT_GROUP_DEPTH + 2];
+    size_t n = 0;
+    for (; obj != 0 && n < sizeof up / sizeof *up; obj = at(l, obj)->parent)
+        up[n++] = obj;
+    l->from.n = 0;
+    while (n-- > 0)
+        PG_TRY(pg__str_printf(&l->from, err, "/%s", at(l, up[n])->name));
+    PG_TRY(pg__h5_out_link(l->h5, path, l->from.s, err));
+done:
+    return st;
+}
+
+/* 1 if `name` is the n_prefix bytes of prefix and, behind a "/", the path from group to obj. */
+static int is_named(const pg__links *l, const char *name, const char *prefix, size_t n_prefix,
+                    uint32_t obj, uint32_t group)
+{
+    size_t n = strlen(name);
+    for (; obj != group; obj = at(l, obj)->parent) {
+        const char *part = at(l, obj)->name;
+        const size_t k = strlen(part);
+        if (n <= k || memcmp(name + n - k, part, k) != 0 || name[n - k - 1] != '/')
+            return 0;
+        n -= k + 1;
+    }
+    return n == n_prefix && memcmp(name, prefix, n) == 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static pg_status sort_names(pg__links *l, const char *const *names, size_t n, pg_err *err)
+{
+    if (pg__mem_grow(&l->sorted, &l->cap_sorted, n, sizeof *l->sorted))
+        return pg__nomem(err);
+    for (size_t i = 0; i < n; i++)
+        l->sorted[i] = names[i];
+    if (n)
+        qsort(l->sorted, n, sizeof *l->sorted, by_name);
+    l->n_sorted = n;
+    return PG_OK;
+}
+
+/* How many names of the list come before the n_prefix bytes of prefix and a c. */
+static size_t n_before(const pg__links *l, const char *prefix, size_t n_prefix, unsigned char c)
+{
+    size_t lo = 0, hi = l->n_sorted;
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        const int cmp = strncmp(l->sorted[mid], prefix, n_prefix);
+        if (cmp < 0 || (cmp == 0 && (unsigned char)l->sorted[mid][n_prefix] < c))
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* 1 if the group holds what the list wants below prefix, under its names, and nothing else. Objects
+ * are numbered depth first, so that those inside follow the group. */
+static int fits(const pg__links *l, uint32_t group, const char *const *names, const char *prefix,
+                size_t n_prefix)
+{
+    size_t n = 0;
+    for (uint32_t o = group; o < pg__h5_n(l->src->h5) && (o == group || at(l, o)->parent >= group);
+         o++) {
+        const pg__h5_object *x = at(l, o);
+        const uint32_t owner = l->owner[o];
+        if (x->kind == PG_H5_GROUP) {
+            if (x->n_attrs || !x->n_children)
+                return 0;
+        } else if (!owner || !is_named(l, names[owner - 1], prefix, n_prefix, o, group)) {
+            return 0;
+        } else {
+            n++;
+        }
+    }
+    return n == n_before(l, prefix, n_prefix, '/' + 1) - n_before(l, prefix, n_prefix, '/');
+}
+
+/* Takes the datasets of a linked group off the list. */
+static void forget(pg__links *l, uint32_t group)
+{
+    for (uint32_t o = group; o < pg__h5_n(l->src->h5) && (o == group || at(l, o)->parent >= group);
+         o++)
+        l->owner[o] = 0;
+}
+
+/* The outermost old group that can become a group on the way to names[i]; PG_H5_NONE: none can.
+ * *n_prefix: bytes of the name up to there. */
+static uint32_t find_group(pg__links *l, const char *const *names, size_t i, uint32_t obj,
+                           size_t *n_prefix)
+{
+    uint32_t best = PG_H5_NONE;
+    size_t n = strlen(names[i]);
+    if (l->singly)
+        return best;
+    for (uint32_t g = at(l, obj)->parent; g != 0; obj = g, g = at(l, g)->parent) {
+        const char *part = at(l, obj)->name;
+        const size_t k = strlen(part);
+        if (n <= k || memcmp(names[i] + n - k, part, k) != 0 || names[i][n - k - 1] != '/')
+            break;
+        n -= k + 1;
+        if (l->unfit[g] == l->run || !fits(l, g, names, names[i], n)) {
+            l->unfit[g] = l->run; /* what does not fit inside will not fit outside */
+            break;
+        }
+        best = g;
+        *n_prefix = n;
+    }
+    return best;
+}
+
+pg_status pg__links_put(pg__links *l, const char *base, const char *const *names,
+                        const size_t *tensors, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    l->run++;
+    PG_TRY(sort_names(l, names, n, err));
+    for (size_t i = 0; i < n; i++)
+        l->owner[l->src->tensors[tensors[i]]] = (uint32_t)i + 1;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t obj = l->src->tensors[tensors[i]];
+        size_t n_prefix = 0;
+        if (!l->owner[obj])
+            continue; /* came with its group */
+        const uint32_t group = find_group(l, names, i, obj, &n_prefix);
+        const int len = (int)(group == PG_H5_NONE ? strlen(names[i]) : n_prefix);
+        l->path.n = 0;
+        PG_TRY(pg__str_printf(&l->path, err, "%s%s%.*s", base, *base ? "/" : "", len, names[i]));
+        PG_TRY(pg__links_one(l, l->path.s, group == PG_H5_NONE ? obj : group, err));
+        if (group == PG_H5_NONE)
+            l->owner[obj] = 0;
+        else
+            forget(l, group);
+    }
+done:
+    return st;
+}
+
+static pg_status make(pg__relinked *out, const pg__plan *plan, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__keras_h5 *src = pg__keras_h5_of(plan->src);
+    pg__links links = {0};
+    pg__h5_out *h5 = NULL;
+    const uint64_t end = pg__io_size(src->io) - pg__h5_trailing(src->h5);
+    PG_TRY(pg__h5_out_over(&h5, src->io, end, plan->n_layers, err));
+    PG_TRY(links_init(&links, src, h5, err));
+    for (size_t i = 0; i < plan->n_layers; i++)
+        links.singly |= strchr(plan->layers[i].name, '/') != NULL;
+    PG_TRY(pg__keras_h5_tree(h5, plan, &links, err));
+    PG_TRY(pg__h5_out_relinked(out, h5, err));
+done:
+    pg__h5_out_free(h5);
+    links_fini(&links);
+    return st;
+}
+
+/* ---- the proof ------------------------------------------------------------------------------- */
+
+static pg_status check_one(const pg__keras_h5 *out, size_t dst, const pg__keras_h5 *src, size_t n,
+                           pg_err *err)
+{
+    const pg__h5_object *a = pg__h5_at(src->h5, src->tensors[n]);
+    const pg__h5_object *b = dst < out->n_tensors ? pg__h5_at(out->h5, out->tensors[dst]) : NULL;
+    if (b && a->addr == b->addr && a->contiguous == b->contiguous &&
+        (!a->contiguous || a->n_bytes == 0 || a->off_bytes == b->off_bytes))
+        return PG_OK;
+    return pg_fail(err, PG_E_IO, "%s: not where it was; nothing written", PG_SHOW(a->name));
+}
+
+/* Same header, same bytes, for headers lead to the data and all of it is below the old end. */
+static pg_status check(const pg_store *out, const pg__plan *plan, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__keras_h5 *src = pg__keras_h5_of(plan->src), *o = pg__keras_h5_of(out);
+    const size_t first = pg_store_n_weights(plan->src);
+    size_t n = 0;
+    if (!o)
+        PG_FAIL(PG_E_IO, "read back as another format; nothing written");
+    for (; n < plan->n_items; n++)
+        PG_TRY(check_one(o, n, src, plan->items[n].src, err));
+    for (size_t i = 0; i < pg_store_n_state(plan->src); i++)
+        if (pg__plan_keeps_state(plan, i))
+            PG_TRY(check_one(o, n++, src, first + i, err));
+done:
+    return st;
+}
+
+const pg__relinker pg__keras_h5_relinker = {.allowed = allowed, .make = make, .check = check};
