@@ -14,6 +14,7 @@ import tempfile
 
 FILES = {  # name in the documents: test file
     'parallel.h5': 'files/keras-2.2.4/cnn4-g2/wrapper_weights.h5',
+    'large.h5': 'files/keras-2.2.4/cnn4-g2/wrapper_weights.h5',
     'parallel_full.h5': 'files/keras-2.2.4/cnn4-g2/wrapper_model.h5',
     'model.h5': 'files/keras-2.2.4/cnn4-g2/template_model.h5',
     'model.json': 'files/keras-2.2.4/cnn4-g2/template.json',

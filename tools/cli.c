@@ -359,7 +359,11 @@ static void finish_parsing(const cli_tool *t, int argc, size_t n)
         cli_short_help(t, stderr);
         exit(CLI_TROUBLE);
     }
-    if (cli.output)
+    if (cli.in_place && (cli.output || n > 1)) {
+        cli_complain(NULL, NULL, "--in-place changes IN itself: there is no OUT");
+        exit(CLI_TROUBLE);
+    }
+    if (cli.output || (cli.in_place && n))
         n++;
     if (n < t->min_operands && !(cli.dry_run && given && n + 1 == t->min_operands)) {
         cli_complain(NULL, NULL, "%s; usage: %s [OPTION...] %s",

@@ -53,6 +53,7 @@ typedef struct cli_common {
     int quiet, verbose, json;
     int trust_input;                          /* CLI_READS_HDF5 */
     int force, dry_run, no_sync, skip_verify; /* CLI_WRITES */
+    int in_place;                             /* there is no output; an option of the tool's own */
     const char *output;                       /* CLI_WRITES: -o FILE, the last operand instead */
     const char *color, *progress;
 } cli_common;

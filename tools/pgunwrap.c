@@ -15,12 +15,15 @@ static const cli_opt options[] = {
     {0, "weights-only", NULL, &o.weights_only, NULL, NULL, NULL,
      "leave out the model description and the optimizer"},
     {0, "no-optimizer", NULL, &o.no_optimizer, NULL, NULL, NULL, "leave out the optimizer's state"},
+    {0, "in-place", NULL, &cli.in_place, NULL, NULL, NULL,
+     "change IN itself (legacy .h5): tensors stay where they are"},
     {0},
 };
 
 static const cli_example examples[] = {
     {"pgunwrap parallel.h5 single.h5", "weights that load into the one-device model"},
     {"pgunwrap --like model.json any.h5 out.h5", "make a file fit this model (model.to_json())"},
+    {"pgunwrap --in-place parallel.h5", "the same without a copy, however large the file is"},
     {"pgunwrap -n parallel.h5", "what would be written?"},
     {"pgunwrap ddp.safetensors clean.safetensors", "remove PyTorch's \"module.\" prefix"},
     {0},
@@ -43,12 +46,13 @@ static const char *const about[] = {
     "with its source. Where the file alone does not settle the order of weights, nothing is "
     "written\n"
     "(exit status 1) until --like names the model.",
+    CLI_IN_PLACE,
     NULL,
 };
 
 static const cli_tool tool = {
     .name = "pgunwrap",
-    .operands = "IN OUT",
+    .operands = "IN OUT | --in-place IN",
     .summary = "takes the one-device model out of a checkpoint of a parallel wrapper",
     .examples = examples,
     .about = about,

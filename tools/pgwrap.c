@@ -12,6 +12,8 @@ static const cli_opt options[] = {
     {0, "gpus", "N", NULL, &gpus, NULL, NULL,
      "wrap as keras.utils.multi_gpu_model(model, gpus=N) does"},
     {0, "name", "NAME", NULL, &o.name, NULL, NULL, "with --gpus: name of the template as a layer"},
+    {0, "in-place", NULL, &cli.in_place, NULL, NULL, NULL,
+     "change IN itself (legacy .h5): tensors stay where they are"},
     {0},
 };
 
@@ -29,12 +31,13 @@ static const char *const about[] = {
     "Exactly one of --like and --gpus is needed. OUT keeps the format of IN, appears whole or not "
     "at\n"
     "all, and is read back and compared with IN tensor by tensor.",
+    CLI_IN_PLACE,
     NULL,
 };
 
 static const cli_tool tool = {
     .name = "pgwrap",
-    .operands = "IN OUT",
+    .operands = "IN OUT | --in-place IN",
     .summary = "turns a one-device checkpoint into the file of a parallel wrapper",
     .examples = examples,
     .about = about,

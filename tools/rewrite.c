@@ -12,6 +12,7 @@ pg_write_opts rewrite_opts(void)
                            .no_sync = cli.no_sync,
                            .skip_verify = cli.skip_verify,
                            .trust_input = cli.trust_input,
+                           .in_place = cli.in_place,
                            .cancel = cli_cancel(),
                            .progress = cli_progress()};
 }
@@ -40,8 +41,12 @@ static void print_each(const char *label, char **items, size_t n)
 static void print_proof(const pg_rewrite_report *r)
 {
     const size_t all = r->n_tensors + r->n_state;
-    cli_color(stdout, cli.skip_verify ? CLI_WARN : CLI_GOOD);
-    if (cli.skip_verify)
+    const int unproven = cli.skip_verify && !cli.in_place;
+    cli_color(stdout, unproven ? CLI_WARN : CLI_GOOD);
+    if (cli.in_place)
+        cli_printf(stdout, "in place, %s/%s tensors where they were", cli_count(r->n_verified).s,
+                   cli_count(all).s);
+    else if (unproven)
         cli_puts(stdout, "not verified");
     else
         cli_printf(stdout, "%s/%s checksums equal", cli_count(r->n_verified).s, cli_count(all).s);
@@ -67,7 +72,7 @@ static void print_subject(const pg_rewrite_report *r)
 
 static void print_text(const pg_rewrite_report *r, const char *in, const char *out)
 {
-    cli_printf(stdout, "%s: %s", cli_name(cli.dry_run ? in : out).s,
+    cli_printf(stdout, "%s: %s", cli_name(cli.dry_run || !out ? in : out).s,
                cli.dry_run ? "would write " : "");
     print_subject(r);
     cli_puts(stdout, ": ");
@@ -92,7 +97,7 @@ static void print_text(const pg_rewrite_report *r, const char *in, const char *o
 static void print_json(const pg_rewrite_report *r, const char *in, const char *out)
 {
     fputs("{\"file\": ", stdout);
-    json_string(out);
+    json_string(cli.in_place ? in : out);
     json_member("input", in);
     json_member("action", r->action);
     json_member("template", r->template_name);
@@ -102,8 +107,9 @@ static void print_json(const pg_rewrite_report *r, const char *in, const char *o
     json_count("optimizer_tensors", 1, r->n_state);
     json_count("parameters", 1, r->n_params);
     json_count("bytes", 1, r->n_bytes);
-    json_count("verified", !cli.dry_run && !cli.skip_verify, r->n_verified);
-    printf(", \"written\": %s", cli.dry_run ? "false" : "true");
+    json_count("verified", !cli.dry_run && (!cli.skip_verify || cli.in_place), r->n_verified);
+    printf(", \"written\": %s, \"in_place\": %s", cli.dry_run ? "false" : "true",
+           cli.in_place ? "true" : "false");
     json_strings("removed", r->removed, r->n_removed);
     json_strings("kept", r->kept, r->n_kept);
     json_strings("notes", r->notes, r->n_notes);

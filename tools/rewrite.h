@@ -4,6 +4,19 @@
 
 #include "cli.h"
 
+/* A paragraph of both manuals. */
+#define CLI_IN_PLACE                                                                              \
+    "--in-place adds the new structure behind the data of a legacy .h5 (weights or full model) "  \
+    "and\n"                                                                                       \
+    "then rewrites one sector at its beginning: no tensor is moved, and a crash at any moment\n"  \
+    "leaves the old model or the new one. What is no longer wanted stays in the file, out of "    \
+    "reach,\n"                                                                                    \
+    "Python bytecode of an old description too. The new structure is always read back and "       \
+    "compared\n"                                                                                  \
+    "first; --no-sync leaves out only the last wait for the disk. Files with several hard links " \
+    "or\n"                                                                                        \
+    "in use by another program are refused; a symbolic link is followed."
+
 /* The common options of writers as the library wants them. */
 pg_write_opts rewrite_opts(void);
 

@@ -64,10 +64,29 @@ pg_status pg__tell_template(pg__rewrite *r, const char *name, pg_err *err)
     return PG_OK;
 }
 
+pg_status pg__rewrite_check(const char *in, const char *out, const pg_write_opts *w, pg_err *err)
+{
+    if (!in)
+        return pg_fail(err, PG_E_ARG, "an input is needed");
+    if (w->in_place && (out || w->prove))
+        return pg_fail(err, PG_E_ARG, "in place there is no output, and no proof of one");
+    return out || w->dry_run || w->in_place ? PG_OK : pg_fail(err, PG_E_ARG, "an output is needed");
+}
+
+static pg__sink_opts watched(const pg_write_opts *w)
+{
+    return (pg__sink_opts){.no_sync = w->no_sync, .cancel = w->cancel, .progress = w->progress};
+}
+
 pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
 {
     const pg_open_opts opts = {.trust_input = r->write->trust_input};
-    pg_status st = pg_store_open(&r->s, r->in, &opts, err);
+    const pg__sink_opts how = watched(r->write);
+    pg_status st = PG_OK;
+    if (r->write->in_place) /* first of all, so that what is read is what will be changed */
+        st = pg__flip_open(&r->file, r->in, &how, err);
+    if (st == PG_OK)
+        st = pg_store_open(&r->s, r->in, &opts, err);
     if (st != PG_OK)
         return st;
     st = pg__judge(&r->v, r->s, err);
@@ -213,6 +232,44 @@ static pg_status list_inputs(pg__io ***out, size_t *n, const pg__rewrite *r, pg_
     return PG_OK;
 }
 
+/* What stays in the file, out of reach. */
+static pg_status tell_leftovers(pg__rewrite *r, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str names = {0};
+    if (pg_store_text(r->s, PG_TEXT_MODEL_CONFIG, NULL)) {
+        for (size_t i = 0; r->v.graph && i < r->v.f.n_slices; i++)
+            PG_TRY(pg__str_printf(&names, err, "%s%s", i ? ", " : "", r->v.f.slices[i]));
+        PG_TRY(pg__tell_note(r, err, "the old model_config stays in the file, out of reach%s%s%s",
+                             names.n ? "; so does the Python bytecode of " : "",
+                             names.n ? PG_SHOW(names.s) : "",
+                             names.n ? ", which a new file would not hold" : ""));
+    }
+    if (pg__plan_n_state(&r->plan) < pg_store_n_state(r->s))
+        PG_TRY(pg__tell_note(r, err,
+                             "dropped optimizer state stays in the file, out of reach; a "
+                             "new file would be smaller"));
+done:
+    pg__str_fini(&names);
+    return st;
+}
+
+static pg_status save_in_place(pg__rewrite *r, const pg__format *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const pg__save_opts opts = {.sink = watched(r->write)};
+    pg__save_report saved = {0};
+    PG_TRY(count(r, err));
+    PG_TRY(tell_leftovers(r, err));
+    st = pg__format_save_in_place(f, r->file, &r->plan, &opts, r->write->dry_run, &saved, err);
+    if (st == PG_E_UNSUPPORTED && strcmp(r->rep.action, "wrapped") != 0)
+        pg_err_hint(err, "pgunwrap %s OUT", PG_QUOTE(r->in));
+    r->rep.n_verified = saved.n_verified;
+    r->rep.file_bytes = saved.file_bytes;
+done:
+    return st;
+}
+
 pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -225,10 +282,13 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
         f = &pg__fmt_keras_v3;
     if (!f->write)
         f = &pg__fmt_safetensors;
-    PG_TRY(check_suffix(r, f, err));
+    if (!r->write->in_place)
+        PG_TRY(check_suffix(r, f, err));
     if (r->v.misfit && !r->plan.model_config)
         PG_TRY(pg__tell_note(r, err, "weights only: model_config could not be used (%s)",
                              r->v.misfit));
+    if (r->write->in_place)
+        return save_in_place(r, f, err);
     PG_TRY(count(r, err));
     PG_TRY(pg__io_open(&input, r->in, err));
     PG_TRY(list_inputs(&also, &n_also, r, err));
@@ -267,5 +327,6 @@ void pg__rewrite_fini(pg__rewrite *r)
     pg__graph_free(r->like);
     pg_rewrite_report_fini(&r->rep);
     pg_store_close(r->s);
+    pg__flip_close(r->file);
     *r = (pg__rewrite){0};
 }

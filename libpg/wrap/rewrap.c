@@ -429,9 +429,8 @@ pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts
                        pg_rewrite_report *report, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (!in || !opts || (!out && !opts->write.dry_run) || !opts->like == !opts->n_replicas)
-        return pg_fail(err, PG_E_ARG,
-                       "an input, an output, and one of like and n_replicas are needed");
+    if (!opts || !opts->like == !opts->n_replicas)
+        return pg_fail(err, PG_E_ARG, "one of like and n_replicas is needed");
     if (!opts->like && (opts->n_replicas < 2 || opts->n_replicas > 1024))
         return pg_fail(err, PG_E_ARG, "--gpus takes 2 to 1024");
     if (opts->name && !*opts->name)
@@ -439,6 +438,7 @@ pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts
     pg__rewrite r = {.in = in, .out = out, .like_path = opts->like, .write = &opts->write};
     pg_store *like = NULL;
     const pg_open_opts open_opts = {.trust_input = opts->write.trust_input};
+    PG_TRY(pg__rewrite_check(in, out, &opts->write, err));
     PG_TRY(pg__rewrite_open(&r, err));
     if (opts->like)
         PG_TRY(pg_store_open(&like, opts->like, &open_opts, err));

@@ -9,9 +9,10 @@
 #include "wrap/verdict.h"
 
 typedef struct pg__rewrite {
-    const char *in, *out; /* out may be NULL in a dry run */
+    const char *in, *out; /* out may be NULL in a dry run, and is in place */
     const char *like_path; /* file of --like, or NULL */
     const pg_write_opts *write;
+    pg__flip *file; /* IN, locked, if it is to be changed in place */
     pg_store *s;
     pg__verdict v;
     pg__plan plan;
@@ -19,10 +20,12 @@ typedef struct pg__rewrite {
     pg_rewrite_report rep; /* lists of it are filled by pg__tell_*() */
 } pg__rewrite;
 
-/* Opens r->in and judges it. Messages name the file. */
+/* Opens r->in, locked for a change in place, and judges it. Messages name the file. */
 pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err);
 /* Puts IN before a message that does not begin with the file of --like already. */
 void pg__rewrite_blame(const pg__rewrite *r, pg_err *err);
+/* Whether names and options of a call go together. */
+pg_status pg__rewrite_check(const char *in, const char *out, const pg_write_opts *w, pg_err *err);
 /* Writes r->plan, or with dry_run only checks that it could be; completes r->rep. */
 pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err);
 void pg__rewrite_fini(pg__rewrite *r);

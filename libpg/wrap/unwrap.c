@@ -31,8 +31,7 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
     const pg_unwrap_opts *o = opts ? opts : &defaults;
     pg_status st = PG_OK;
     pg__rewrite r = {.in = in, .out = out, .like_path = o->like, .write = &o->write};
-    if (!in || (!out && !o->write.dry_run))
-        return pg_fail(err, PG_E_ARG, "an input and an output are needed");
+    PG_TRY(pg__rewrite_check(in, out, &o->write, err));
     PG_TRY(pg__rewrite_open(&r, err));
     if (o->like)
         PG_TRY(pg__graph_load(&r.like, o->like, err));

@@ -15,6 +15,7 @@ What the fields of its manifest mean stands in gen/common.py. Judged for every c
 Standard library only. Exit status 1 if any case failed.
 """
 import argparse
+import filecmp
 import json
 import os
 import re
@@ -154,6 +155,27 @@ class Judge:
                 if q.rc != 0 and "holds no tensors" not in q.err:
                     why.append("pgsplit: its shards differ: %s" % (q.out + q.err)[:300])
 
+    def in_place(self, c, path, unwrapped, why):
+        """pgunwrap --in-place of a copy: where pgunwrap writes something, it may too; else not a byte changes."""
+        if path.endswith(".json") or not os.path.isfile(path):
+            return
+        with Folder() as d:
+            own = d / os.path.basename(path)
+            shutil.copyfile(path, own)
+            r = self.run("pgunwrap", "--in-place", own)
+            self.common(c, own, r, why)
+            if r.rc == 0:
+                if unwrapped != 0:
+                    why.append("pgunwrap --in-place: changes what pgunwrap refuses: %s" % r.out[:300])
+                q = self.run("pginfo", "--stats", own)
+                self.common(c, own, q, why)
+                if q.rc != 0:
+                    why.append("pgunwrap --in-place: its output is refused: %s" % q.err[:300])
+            elif not filecmp.cmp(own, path, shallow=False):
+                why.append("pgunwrap --in-place: refused, yet the file is changed")
+            if d.names() != [os.path.basename(own)]:
+                why.append("pgunwrap --in-place: leaves %s" % d.names())
+
     def one(self, c):
         why = []
         path = os.path.abspath(os.path.join(self.root, c["path"]))
@@ -217,6 +239,7 @@ class Judge:
                 self.refusal(c, path, "pgunwrap", r, why, statuses, c["verdict"] == "refuse" and r.rc in (2, 3))
                 if d.names():
                     why.append("pgunwrap: refused, yet leaves %s" % d.names())
+        self.in_place(c, path, r.rc, why)
         self.split(c, path, why)
         if sorted(os.listdir(os.path.dirname(path))) != before:
             why.append("wrote beside the input: %s" % sorted(os.listdir(os.path.dirname(path))))

@@ -297,7 +297,26 @@ class Suite:
         got = self.judge_output(f, out)
         if f["kind"].startswith(("full", "keras-zip")):
             self.judge_full(f, got)
+        self.in_place(f, d, src, names + [out_name], *opts)
         return r
+
+    def in_place(self, f, d, src, names, *opts):
+        """The same in the file itself: only for the legacy layout, otherwise not a byte changed."""
+        own = d / ("own" + self.suffix(f))
+        shutil.copyfile(src, own)
+        r = self.box.tool("pgunwrap", "--in-place", *opts, own)
+        if f["kind"].startswith(("weights only", "full")):
+            need(r.rc == 0, "--in-place: exit %s\n%s", r.rc, r.show())
+            need(re.search(r"(\d+)/\1 tensors where they were", r.out), "no proof line\n%s", r.show())
+            got = self.judge_output(f, own)
+            if f["kind"].startswith("full"):
+                self.judge_full(f, got)
+        else:
+            same("--in-place of another format", r.rc, 3)
+            need("cannot be changed in place" in r.err and "try: pgunwrap " in r.err, "the other way is not named\n%s", r.show())
+            same("bytes after --in-place was refused", sha_file(own), sha_file(src))
+        same("files after --in-place", d.names(), sorted(names + ["own" + self.suffix(f)]))
+        os.unlink(own)
 
     def suffix(self, f):
         n = os.path.basename(f["file"])

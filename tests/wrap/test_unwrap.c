@@ -322,6 +322,47 @@ static void writes_nothing_in_a_dry_run(void **state)
 
 /* ---- texts ---- */
 
+static void copy_file(const char *to, const char *from)
+{
+    char buf[4096];
+    FILE *in = fopen(from, "r"), *out = fopen(to, "w");
+    assert_true(in && out);
+    for (size_t n; (n = fread(buf, 1, sizeof buf, in)) > 0;)
+        assert_int_equal(fwrite(buf, 1, n, out), n);
+    assert_true(fclose(in) == 0 && fclose(out) == 0);
+}
+
+static void changes_the_input_itself_if_told_to(void **state)
+{
+    (void)state;
+    static const char *const names[] = {K224 "cnn4-g2/wrapper_weights.h5",
+                                        K224 "cnn4-g2/wrapper_model.h5"};
+    pg_err err = {0};
+    pg_rewrite_report rep = {0};
+    const pg_unwrap_opts in_place = {.write = {.in_place = 1}};
+    const pg_unwrap_opts plan = {.write = {.in_place = 1, .dry_run = 1}};
+    for (size_t i = 0; i < 2; i++) {
+        const char *own = tmp("own.h5"), *fresh = tmp("fresh.h5");
+        copy_file(own, data(names[i]));
+        pg_rewrite_report want = unwrap(data(names[i]), fresh, (pg_unwrap_opts){0});
+        assert_fails(PG_E_ARG, pg_unwrap_file(own, fresh, &in_place, &rep, &err), &err);
+        assert_ok(pg_unwrap_file(own, NULL, &plan, &rep, NULL));
+        pg_rewrite_report_fini(&rep);
+        assert_same(own, data(names[i]), 1);
+        assert_ok(pg_unwrap_file(own, NULL, &in_place, &rep, NULL));
+        assert_int_equal(rep.n_verified, want.n_verified);
+        assert_int_equal(rep.n_notes, want.n_notes + i); /* what stays of a full model */
+        if (i == 1)
+            assert_non_null(strstr(rep.notes[rep.n_notes - 1], "bytecode of lambda_1, lambda_2"));
+        assert_same(own, fresh, 1);
+        assert_fails(PG_E_NO, pg_unwrap_file(own, NULL, &in_place, NULL, &err), &err);
+        pg_rewrite_report_fini(&rep);
+        pg_rewrite_report_fini(&want);
+        forget(own);
+        forget(fresh);
+    }
+}
+
 static const char *training(char *buf, size_t n, const char *text, const char *from, const char *to,
                             int *clash)
 {
@@ -403,6 +444,7 @@ PG_TEST_MAIN(cmocka_unit_test(writes_what_keras_wrote_for_the_template),
              cmocka_unit_test(asks_for_the_index_of_a_shard), cmocka_unit_test(removes_prefixes),
              cmocka_unit_test(refuses_a_suffix_of_another_format),
              cmocka_unit_test(writes_nothing_in_a_dry_run),
+             cmocka_unit_test(changes_the_input_itself_if_told_to),
              cmocka_unit_test(renames_dicts_of_outputs_and_nothing_else),
              cmocka_unit_test(leaves_dicts_alone_whose_keys_would_clash),
              cmocka_unit_test(compares_descriptions_without_object_ids))

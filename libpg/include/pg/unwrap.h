@@ -1,7 +1,7 @@
 /* unwrap.h - take the template out of a parallel checkpoint, put it back, and repair layer lists.
  *
  * Outputs appear whole or not at all: on failure nothing is created and an existing file is left as
- * it was. After writing, the output is opened again and every tensor is compared with its source.
+ * it was, also the input with in_place. After writing, the output is opened again and every tensor is compared with its source.
  *
  *     pg_err err;
  *     pg_rewrite_report rep = {0};
@@ -26,6 +26,16 @@ typedef struct pg_write_opts {
     int no_sync;        /* do not wait for the disk */
     int skip_verify;    /* do not read the output back */
     int trust_input;    /* as pg_open_opts.trust_input */
+    /* Change the input itself; out is NULL. Only pg_unwrap_file() and pg_wrap_file() look at it. For
+     * .h5 files of the legacy layout: tensors stay where they are, new groups and lists go behind
+     * them, and one sector is rewritten to lead there. A crash at any moment leaves the old model or
+     * the new one. What is no longer wanted stays in the file, out of reach: the wrapper's groups, dropped
+     * optimizer state, the old model_config with the Python bytecode of its Lambda layers (the
+     * report's notes say so). The new structure is always read back and compared before that
+     * sector is written; skip_verify changes nothing, no_sync leaves out only the last wait.
+     * PG_E_UNSUPPORTED with the reason: another format, a superblock of a newer HDF5, a user block.
+     * PG_E_ARG: the file has several hard links; prove is set. PG_E_IO: in use (flock), read-only. */
+    int in_place;
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
     pg_progress *progress;      /* is told of bytes written and, after that, proven; may be NULL */
     /* A proof of your own: called with the complete output (a folder of shards: with that) under the

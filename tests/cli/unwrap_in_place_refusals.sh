@@ -1,0 +1,22 @@
+# Where it cannot be, the message names the reason and the other way; not a byte changes.
+try() { "$@" || echo "exit $?: $*"; }
+k="$TESTDATA/files"
+cp "$k/keras-2.2.4/cnn4-g2/wrapper_weights.h5" weights.h5
+cp "$k/keras-2.2.4/cnn4-g2/template_weights.h5" single.h5
+cp "$k/keras-3.6.0-native/nested/wrapper.keras" .
+cp "$k/pytorch/cnn/dataparallel.safetensors" .
+cp weights.h5 linked.h5
+ln linked.h5 link.h5
+sha256sum * >sums
+try pgunwrap --in-place single.h5
+try pgwrap --like weights.h5 --in-place weights.h5
+try pgunwrap --in-place wrapper.keras
+try pgunwrap --in-place dataparallel.safetensors
+try pgunwrap --in-place linked.h5
+try pgunwrap --in-place nothing.h5
+try pgunwrap --in-place weights.h5 x.h5
+try pgunwrap --in-place -o x.h5 weights.h5
+try pgunwrap --in-place
+flock -s weights.h5 pgunwrap --in-place weights.h5 || echo "exit $?: in use"
+sha256sum --quiet -c sums
+ls
