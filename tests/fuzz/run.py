@@ -46,8 +46,8 @@ def fuzz(folder, name, seconds):
     for d in (finds, work):
         d.mkdir(parents=True, exist_ok=True)
     command = [folder / 'tests/fuzz' / f'fuzz_{name}', work, *gather(folder, name, t), f'-max_total_time={seconds}',
-               f'-max_len={t.max_len}', '-timeout=20', '-rss_limit_mb=512', '-print_final_stats=1', '-reload=0',
-               f'-artifact_prefix={finds}/']
+               f'-max_len={t.max_len}', '-timeout=10', '-malloc_limit_mb=512', '-rss_limit_mb=1024',
+               '-print_final_stats=1', '-reload=0', f'-artifact_prefix={finds}/']
     if t.dict:
         command.append(f'-dict={HERE / t.dict}.dict')
     r = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
