@@ -286,7 +286,7 @@ static void on_signal(int sig)
 {
     (void)sig;
     if (!has_cancel || n_signals++)
-        _exit(CLI_INTERRUPTED);
+        cli_leave(CLI_INTERRUPTED);
     __atomic_store_n(&cancelled, 1, __ATOMIC_RELAXED); /* a tool may use threads */
 }
 

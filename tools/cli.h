@@ -87,6 +87,9 @@ int cli_set(const cli_opt *o, const char *value, cli_buf *why);
 /* A signal sets this flag once a tool has asked for it; before, it ends the program at once. */
 const volatile int *cli_cancel(void);
 
+/* Ends the program now, from a signal handler too; its temporary files are removed. */
+_Noreturn void cli_leave(int status);
+
 /* Prints "tool: message", indented details and "try: hint" to stderr; returns the exit status that
  * fits err->code. cli_status() only says the status. */
 int cli_fail(const pg_err *err);

@@ -263,8 +263,8 @@ void pg__sink_close(pg__sink *s)
 {
     if (!s)
         return;
-    if (s->tmp[0])
-        unlinkat(s->dir, s->tmp, 0);
+    while (s->tmp[0] && unlinkat(s->dir, s->tmp, 0) && errno == EINTR)
+        ;
     if (s->fd >= 0)
         close(s->fd);
     if (s->dir >= 0)

@@ -7,7 +7,7 @@ SIGINT and SIGTERM. Wanted:
 
   error    the old output and exit 2 with one line that says why, or the new one and exit 0. One exception: the folder
            could not be synced, which is known only when the new output has its name: it says so with exit 2
-  signal   the old output and exit 130, or, where it came too late, the new one and exit 0
+  signal   the old output and exit 130, or, where it came too late, the new one and exit 0; a second signal ends it at once
   SIGKILL  the old output or the new one, bit for bit; the same command then completes, and removes what the killed run
            has left
 
@@ -72,7 +72,7 @@ def judge(p, fault, r, held):
         return str(r), False
     if r.status == 2 and len(r.heads) != 1:
         return f'not one line: {r}', False
-    cannot_remove = fault.endswith('+') or r.at.startswith(('unlink', 'rmdir'))
+    cannot_remove = kind == 'error' and fault.endswith('+') or r.at.startswith(('unlink', 'rmdir'))
     if others and not cannot_remove and not unfinished:
         return f'leaves {others}, {r}', False
     return '', unfinished or bool(others)

@@ -1,0 +1,48 @@
+/* cli_leave.c - the end of a program that is told twice to stop: at once, but without its temporary
+ * files, which may be as large as a disk.
+ *
+ * Only calls that a signal handler may make. What is open tells what to remove: names that libpg
+ * gives to temporaries (.NAME.pg-XXXXXX) whose lock is ours or free; another run's is held. */
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+enum { N_DESCRIPTORS = 1024, N_RANDOM = 6 };
+
+static int is_temporary(const char *path, size_t n)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] == '.' && n > N_RANDOM + 4 &&
+           memcmp(path + n - N_RANDOM - 4, ".pg-", 4) == 0;
+}
+
+static void link_of(int fd, char *out)
+{
+    static const char folder[] = "/proc/self/fd/";
+    char digits[12];
+    size_t n = 0, at = sizeof folder - 1;
+    memcpy(out, folder, at);
+    do
+        digits[n++] = (char)('0' + fd % 10);
+    while ((fd /= 10) > 0);
+    while (n > 0)
+        out[at++] = digits[--n];
+    out[at] = 0;
+}
+
+void cli_leave(int status)
+{
+    char link[32], path[4096];
+    for (int fd = 3; fd < N_DESCRIPTORS; fd++) {
+        link_of(fd, link);
+        const ssize_t n = readlink(link, path, sizeof path - 1);
+        if (n <= 0)
+            continue;
+        path[n] = 0;
+        if (is_temporary(path, (size_t)n) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            (void)unlink(path);
+    }
+    _exit(status);
+}
