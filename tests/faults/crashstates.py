@@ -1,6 +1,7 @@
 """States of a disk that a kill or a power loss could leave, from the record of one save (faultrun -r).
 
-After a kill the page cache is whole: what a prefix of the calls did is there, of the call that was under way perhaps half.
+After a kill the page cache is whole: what a prefix of the calls did is there, of a write that was under way perhaps half,
+unless it lies in one sector.
 After a power loss what had been synced is there. Of the rest a random part is: of a folder's changes the first ones
 (journals keep them in order, those of other folders aside); of a file nothing, all, some of the writes, or some of
 their 512-byte sectors, each with or without the new size. So a file can have its new name and none of its data. Only fsync of
@@ -196,7 +197,7 @@ def after_kill(before, ops):
     disk = Disk(before)
     for i, op in enumerate([*ops, None]):
         yield f'{i} calls', disk.killed()
-        if op and op[0] == 'write' and len(op[3]) > 1:
+        if op and op[0] == 'write' and len(op[3]) > 1 and op[2] // 512 != (op[2] + len(op[3]) - 1) // 512:
             half = Disk(before)
             for done in ops[:i]:
                 half.do(done)

@@ -3,6 +3,7 @@
 A Save is a command whose output is `out`, in the folder where the command runs; `old` is a command that made what
 stood there before. Prepared (below) runs both once, so that what is left can be compared byte by byte with the
 old output and the new one. Standard library only."""
+import pathlib
 import re
 import shutil
 import subprocess
@@ -13,9 +14,10 @@ COMMIT_RECORDS = ('manifest.json', 'model.safetensors.index.json', 'model.weight
 
 
 class Save:
-    def __init__(self, name, command, out, old=None, refuses=False):
-        self.name, self.command, self.out, self.old = name, command, out, old
+    def __init__(self, name, command, out, old=None, refuses=False, in_place=False):
+        self.name, self.command, self.out, self.old = name, command, out, old  # old: a command, or a file to copy
         self.refuses = refuses  # the right answer is exit 2, with the old output as it is
+        self.in_place = in_place  # the output is the input: old, perhaps with a tail that nothing leads to, or new
 
 
 def all_saves(testdata):
@@ -39,6 +41,10 @@ def all_saves(testdata):
     yield Save('wrap .h5', ['pgwrap', '-f', '--gpus', '2', k2 / 'template_weights.h5', 'o.h5'], 'o.h5', [*model, 'o.h5'])
     yield Save('wrap full .h5', ['pgwrap', '--like', k2 / 'wrapper_model.h5', full, 'o.h5'], 'o.h5')
     yield Save('wrap .weights.h5', ['pgwrap', '--like', k3 / 'wrapper.weights.h5', k3 / 'template.weights.h5', 'o.weights.h5'], 'o.weights.h5')
+    yield Save('unwrap --in-place', ['pgunwrap', '--in-place', 'o.h5'], 'o.h5', k2 / 'wrapper_weights.h5', in_place=True)
+    yield Save('unwrap full --in-place', ['pgunwrap', '--in-place', 'o.h5'], 'o.h5', k2 / 'wrapper_model.h5', in_place=True)
+    yield Save('unwrap --in-place --no-sync', ['pgunwrap', '--in-place', '--no-sync', 'o.h5'], 'o.h5', k2 / 'wrapper_model.h5', in_place=True)
+    yield Save('wrap --in-place', ['pgwrap', '--gpus', '2', '--in-place', 'o.h5'], 'o.h5', k2 / 'template_weights.h5', in_place=True)
     for form, of in (('npy', full), ('npz', full), ('safetensors', full), ('keras', k3 / 'template.weights.h5')):
         split = ['pgsplit', '--format', form, '--max-tensors', '3', of]
         yield Save(f'split {form}', [*split, 'o'], 'o')
@@ -90,7 +96,9 @@ class Prepared:
         self.command = self.absolute(save.command, tools, root)
         work = root / 'prepared'
         work.mkdir()
-        if save.old:
+        if isinstance(save.old, pathlib.Path):
+            shutil.copy(save.old, work / save.out)
+        elif save.old:
             subprocess.run(self.absolute(save.old, tools, root), cwd=work, check=True, capture_output=True)
         self.before = tree(work)
         self.mode_before = self.mode(work)
@@ -119,7 +127,7 @@ class Prepared:
         own = self.part(held)
         if own == self.part(self.after):
             return 'new'
-        if own == self.part(self.before):
+        if own == self.part(self.before) or self.tail(held):
             return 'old'
         if not own:
             return 'lost'
@@ -132,6 +140,11 @@ class Prepared:
         return any(f'{self.out}/{name}' in held for name in COMMIT_RECORDS
                    if name != 'manifest.json' or not any(f'{self.out}/{x}' in self.after for x in COMMIT_RECORDS[1:]))
 
+    def tail(self, held):
+        """Bytes behind the old file, which was about to be changed in place."""
+        old, now = self.before.get(self.out), held.get(self.out)
+        return now[len(old):] if self.save.in_place and now and len(now) > len(old) and now.startswith(old) else b''
+
     def others(self, held):
         """Names that are neither the output nor were there before; within a folder that was begun, temporaries."""
-        return sorted(k for k in held if k not in self.before and k not in self.part(self.after))
+        return ['a tail'] * bool(self.tail(held)) + sorted(k for k in held if k not in self.before and k not in self.part(self.after))

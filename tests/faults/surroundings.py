@@ -243,7 +243,7 @@ def odd_files(p, root):
         finally:
             shutil.rmtree(folder)
 
-    for kind in few(KINDS, 2):
+    for kind in few(KINDS, 2) if not p.save.in_place else ():
         yield f'{kind} as input', lambda kind=kind: as_input(kind)
     for kind in few([k for k in KINDS if k not in ('nothing', 'empty file') and not (p.is_folder and k == 'folder')], 2):
         yield f'{kind} as output', lambda kind=kind: as_output(kind)
@@ -298,14 +298,16 @@ def pairs(of):
     by_name = {p.name: p for p in of}
     for a, b in (('unwrap .h5 over another', 'unwrap full .h5'), ('unwrap .h5', 'wrap full .h5'), ('unwrap .h5 over another', 'wrap .h5'),
                  ('unwrap safetensors', 'convert .safetensors'), ('split npy', 'split npz'), ('split npy', 'split npy'),
-                 ('split npy over another', 'split keras over another'), ('convert npy', 'convert npz')):
+                 ('split npy over another', 'split keras over another'), ('convert npy', 'convert npz'),
+                 ('unwrap --in-place', 'unwrap --in-place')):
         if a in by_name and b in by_name:
             yield f'{a} | {b}', by_name[a], by_name[b]
 
 
 def at_once(a, b, root, k):
     folder = root / f'pair{k}'
-    saves.plant(folder, a.before if '-f' in a.command and '-f' in b.command else {})
+    saves.plant(folder, a.before if a.save.in_place or '-f' in a.command and '-f' in b.command else {})
+    fine = (0, 1, 2) if a.save.in_place else (0, 2)  # 1: there is nothing to unwrap any more
     try:
         runs = [subprocess.Popen(p.command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 for p in random.sample([a, b], 2)]
@@ -314,7 +316,7 @@ def at_once(a, b, root, k):
         own = a.part(held)
         if own not in (a.part(a.after), b.part(b.after)):
             return f'{a.state(held)} output: ' + ' | '.join(f'{status} {err}' for _, _, err, status in ends)
-        if any(status not in (0, 2) or status == 2 and err.count('\n') != 1 + err.count('\ntry: ') for _, _, err, status in ends) or not any(
+        if any(status not in fine or status == 2 and err.count('\n') != 1 + err.count('\ntry: ') for _, _, err, status in ends) or not any(
                 status == 0 for *_, status in ends):
             return ' | '.join(f'{status} {err}' for _, _, err, status in ends)
         if a is not b and '-f' not in a.command and '-f' not in b.command and sum(status == 0 for *_, status in ends) != 1:

@@ -46,7 +46,7 @@ def environment(root):
 def completes(p, root, folder, state):
     """The same command after what happened; what was wrong, or ''."""
     if state == 'new' and '-f' not in p.command:
-        return ''  # it would only say that the output exists
+        return ''  # it would only say that the output exists, or that there is nothing to do
     r = sweep.run(p.command, folder, env=environment(root))
     held = saves.tree(folder)
     if r.status != 0 or p.state(held) != 'new':
@@ -63,7 +63,7 @@ def judge(p, fault, r, held):
         return f'{state} output, {r}', False
     if kind == 'kill':
         return '' if r.status in (137, 0) else str(r), not p.save.refuses
-    late = r.status == 2 and 'could not be synced' in r.err or r.status == 130 and fault == 'SIGINT+'
+    late = r.status == 2 and any(x in r.err for x in ('could not be synced', 'the disk may not have it')) or r.status == 130 and fault == 'SIGINT+'
     if state == 'new' and r.status != 0 and not p.save.refuses and not late:
         return f'the new output, and {r}', False
     if state != 'new' and r.status == 0:
@@ -72,7 +72,7 @@ def judge(p, fault, r, held):
         return str(r), False
     if r.status == 2 and len(r.heads) != 1:
         return f'not one line: {r}', False
-    cannot_remove = kind == 'error' and fault.endswith('+') or r.at.startswith(('unlink', 'rmdir'))
+    cannot_remove = kind == 'error' and fault.endswith('+') or r.at.startswith(('unlink', 'rmdir', 'ftruncate'))
     if others and not cannot_remove and not unfinished:
         return f'leaves {others}, {r}', False
     return '', unfinished or bool(others)
@@ -98,6 +98,15 @@ def trial(p, root, n, fault):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def in_one_step(p, root):
+    """The call that changes a file in place: a write within one sector, which no kill can halve."""
+    saves.plant(root / 'counted', p.before)
+    sweep.run(p.command, root / 'counted', [*trace(root), '-l', root / 'calls'], environment(root))
+    shutil.rmtree(root / 'counted')
+    calls = [line.split(' ') for line in (root / 'calls').read_text().splitlines()]
+    return next(int(c[0]) for c in calls if c[1] == 'write' and c[-2] == '0' and int(c[-1]) <= 512)
+
+
 def sweep_save(save, root):
     """(passed, tried, possible) of one way to save."""
     p = saves.Prepared(save, options.tools, root)
@@ -106,7 +115,8 @@ def sweep_save(save, root):
     shutil.rmtree(root / 'counted')
     if not r.counted:
         sweep.cannot_trace()
-    full = [(n, fault) for fault in sweep.FAULTS for n in range(1, r.counted + 1)]
+    step = in_one_step(p, root) if save.in_place else 0
+    full = [(n, fault) for fault in sweep.FAULTS for n in range(1, r.counted + 1) if (n, fault) != (step, 'half')]
     plan = sweep.sample(full, options.trials, options.all)
     good = sweep.judge_all(save.name, lambda n, fault: trial(p, root, n, fault), plan, options.jobs)
     print(f'{save.name}: {r.counted} calls, {good} of {len(plan)} trials ({len(full)} possible)', flush=True)
