@@ -49,16 +49,20 @@ static void put64(unsigned char *p, uint64_t v)
         p[i] = (unsigned char)(v >> 8 * i);
 }
 
-int pg__h5_relinkable(pg__io *base, uint64_t end)
+pg_status pg__h5_relinkable(int *yes, pg__io *base, uint64_t end, pg_err *err)
 {
     static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
     unsigned char head[PG_RELINKED_HEAD];
-    if (pg__io_size(base) < end || end < sizeof head ||
-        pg__io_read(base, 0, head, sizeof head, NULL) != PG_OK)
-        return 0;
-    return memcmp(head, signature, sizeof signature) == 0 && head[VERSION] <= 1 &&
+    *yes = 0;
+    if (pg__io_size(base) < end || end < sizeof head)
+        return PG_OK;
+    const pg_status st = pg__io_read(base, 0, head, sizeof head, err);
+    if (st != PG_OK)
+        return st;
+    *yes = memcmp(head, signature, sizeof signature) == 0 && head[VERSION] <= 1 &&
            head[OFF_SIZE] == 8 && head[LEN_SIZE] == 8 && get64(head + address_at(head)) == 0 &&
            get64(head + address_at(head) + END) == end;
+    return PG_OK;
 }
 
 /* Opens the old file as if it ended at h->mem.end, with a root of its own. */

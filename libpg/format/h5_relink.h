@@ -9,9 +9,9 @@
 #include "format/h5_writer.h"
 #include "format/relinked.h"
 
-/* 1 if base begins with a superblock that can be relinked: version 0 or 1, addresses of 8 bytes
+/* *yes: base begins with a superblock that can be relinked: version 0 or 1, addresses of 8 bytes
  * that count from byte 0, ending at byte end. */
-int pg__h5_relinkable(pg__io *base, uint64_t end);
+pg_status pg__h5_relinkable(int *yes, pg__io *base, uint64_t end, pg_err *err);
 
 /* Begins a new tree over the first `end` bytes of base, which our reader has passed. */
 pg_status pg__h5_out_over(pg__h5_out **out, pg__io *base, uint64_t end, size_t n_objects,

@@ -64,13 +64,15 @@ static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when w
 {
     pg_status st = PG_OK;
     usage u = {0};
+    int old_head;
     const pg__keras_h5 *src = pg__keras_h5_of(plan->src);
     if (!src || plan->root)
         PG_FAIL(PG_E_UNSUPPORTED, "it is no .h5 of the legacy layout");
     if (!pg__h5_is_strict(src->h5))
         PG_FAIL(PG_E_UNSUPPORTED, "it was read with --trust-input");
-    if (pg__h5_user_block(src->h5) ||
-        !pg__h5_relinkable(src->io, pg__io_size(src->io) - pg__h5_trailing(src->h5)))
+    PG_TRY(pg__h5_relinkable(&old_head, src->io, pg__io_size(src->io) - pg__h5_trailing(src->h5),
+                             err));
+    if (pg__h5_user_block(src->h5) || !old_head)
         PG_FAIL(PG_E_UNSUPPORTED, "its superblock is not of version 0 or 1 at its first byte");
     PG_TRY(find_usage(&u, plan, src, err));
     if (u.twice)
