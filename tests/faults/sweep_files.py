@@ -72,7 +72,7 @@ def judge(p, fault, r, held):
         return str(r), False
     if r.status == 2 and len(r.heads) != 1:
         return f'not one line: {r}', False
-    cannot_remove = kind == 'error' and fault.endswith('+') or r.at.startswith(('unlink', 'rmdir', 'ftruncate'))
+    cannot_remove = fault.endswith('+') and (kind == 'error' or p.save.in_place) or r.at.startswith(('unlink', 'rmdir', 'ftruncate'))
     if others and not cannot_remove and not unfinished:
         return f'leaves {others}, {r}', False
     return '', unfinished or bool(others)
