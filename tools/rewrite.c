@@ -70,8 +70,17 @@ static void print_subject(const pg_rewrite_report *r)
         cli_printf(stdout, " of %zu replicas", r->replicas);
 }
 
+static int is_unchanged(const pg_rewrite_report *r)
+{
+    return strcmp(r->action, "unchanged") == 0;
+}
+
 static void print_text(const pg_rewrite_report *r, const char *in, const char *out)
 {
+    if (is_unchanged(r)) {
+        cli_printf(stdout, "%s: as it is wanted already; nothing changed\n", cli_name(in).s);
+        return;
+    }
     cli_printf(stdout, "%s: %s", cli_name(cli.dry_run || !out ? in : out).s,
                cli.dry_run ? "would write " : "");
     print_subject(r);
@@ -107,8 +116,9 @@ static void print_json(const pg_rewrite_report *r, const char *in, const char *o
     json_count("optimizer_tensors", 1, r->n_state);
     json_count("parameters", 1, r->n_params);
     json_count("bytes", 1, r->n_bytes);
-    json_count("verified", !cli.dry_run && (!cli.skip_verify || cli.in_place), r->n_verified);
-    printf(", \"written\": %s, \"in_place\": %s", cli.dry_run ? "false" : "true",
+    json_count("verified", !cli.dry_run && !is_unchanged(r) && (!cli.skip_verify || cli.in_place),
+               r->n_verified);
+    printf(", \"written\": %s, \"in_place\": %s", cli.dry_run || is_unchanged(r) ? "false" : "true",
            cli.in_place ? "true" : "false");
     json_strings("removed", r->removed, r->n_removed);
     json_strings("kept", r->kept, r->n_kept);

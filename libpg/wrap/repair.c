@@ -135,8 +135,8 @@ static pg_status list_gaps(pg__rewrite *r, const pg__alignment *a, const pg_unwr
                      "does not fit %s: %zu layer%s missing, %zu extra; nothing written",
                      PG_SHOW(o->like), a->missing.n, a->missing.n == 1 ? "" : "s", a->extra.n);
         pg_err_hint(
-            err, "pgunwrap --partial --like %s %s OUT   (such a file loads with by_name=True only)",
-            PG_QUOTE(o->like), PG_QUOTE(r->in));
+            err, "pgunwrap --partial --like %s %s%s%s   (such a file loads with by_name=True only)",
+            PG_QUOTE(o->like), pg__hint_how(r), PG_QUOTE(r->in), pg__hint_out(r));
         goto done;
     }
     if (a->missing.n || a->extra.n)

@@ -254,12 +254,57 @@ done:
     return st;
 }
 
+/* The old file is the only copy: what nobody asked to drop is not put out of reach. */
+static pg_status check_losses(const pg__rewrite *r, pg_err *err)
+{
+    const int config = pg_store_text(r->s, PG_TEXT_MODEL_CONFIG, NULL) && !r->plan.model_config;
+    const int state = pg__plan_n_state(&r->plan) < pg_store_n_state(r->s);
+    if (r->may_drop || (!config && !state))
+        return PG_OK;
+    return pg_fail(err, PG_E_UNSUPPORTED,
+                   "cannot be changed in place: %s would be lost; write a new file",
+                   config && state ? "the model's description and the optimizer's state"
+                   : config        ? "the model's description"
+                                   : "the optimizer's state");
+}
+
+static int same_stored(const pg_store *s, pg_text which, const char *text, size_t n)
+{
+    size_t n_old = 0;
+    const char *old = pg_store_text(s, which, &n_old);
+    return old && text ? n == n_old && memcmp(old, text, n) == 0 : !old && !text;
+}
+
+/* 1 if the plan is to write what is there. */
+static int is_as_it_is(const pg__rewrite *r)
+{
+    const pg__plan *p = &r->plan;
+    if (p->n_layers != pg_store_n_layers(r->s) || p->n_items != pg_store_n_weights(r->s) ||
+        pg__plan_n_state(p) != pg_store_n_state(r->s) ||
+        !same_stored(r->s, PG_TEXT_MODEL_CONFIG, p->model_config, p->n_model_config) ||
+        !same_stored(r->s, PG_TEXT_TRAINING_CONFIG, p->training_config, p->n_training_config))
+        return 0;
+    for (size_t i = 0; i < p->n_layers; i++)
+        if (strcmp(p->layers[i].name, pg_store_layer(r->s, i)->name) != 0 ||
+            p->layers[i].n != pg_store_layer(r->s, i)->n_weights)
+            return 0;
+    for (size_t i = 0; i < p->n_items; i++)
+        if (p->items[i].src != i || strcmp(p->items[i].name, pg__store_tensor(r->s, i)->name) != 0)
+            return 0;
+    return 1;
+}
+
 static pg_status save_in_place(pg__rewrite *r, const pg__format *f, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__save_opts opts = {.sink = watched(r->write)};
     pg__save_report saved = {0};
+    PG_TRY(check_losses(r, err));
     PG_TRY(count(r, err));
+    if (is_as_it_is(r)) {
+        r->rep.action = "unchanged";
+        goto done;
+    }
     PG_TRY(tell_leftovers(r, err));
     st = pg__format_save_in_place(f, r->file, &r->plan, &opts, r->write->dry_run, &saved, err);
     if (st == PG_E_UNSUPPORTED && strcmp(r->rep.action, "wrapped") != 0)

@@ -13,6 +13,7 @@ typedef struct pg__rewrite {
     const char *like_path; /* file of --like, or NULL */
     const pg_write_opts *write;
     pg__flip *file; /* IN, locked, if it is to be changed in place */
+    int may_drop;   /* the caller asked for an output without description or optimizer */
     pg_store *s;
     pg__verdict v;
     pg__plan plan;
@@ -24,6 +25,17 @@ typedef struct pg__rewrite {
 pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err);
 /* Puts IN before a message that does not begin with the file of --like already. */
 void pg__rewrite_blame(const pg__rewrite *r, pg_err *err);
+/* "--in-place " before IN in a hint and nothing behind it, or nothing and " OUT". */
+static inline const char *pg__hint_how(const pg__rewrite *r)
+{
+    return r->write->in_place ? "--in-place " : "";
+}
+
+static inline const char *pg__hint_out(const pg__rewrite *r)
+{
+    return r->write->in_place ? "" : " OUT";
+}
+
 /* Whether names and options of a call go together. */
 pg_status pg__rewrite_check(const char *in, const char *out, const pg_write_opts *w, pg_err *err);
 /* Writes r->plan, or with dry_run only checks that it could be; completes r->rep. */

@@ -31,6 +31,7 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
     const pg_unwrap_opts *o = opts ? opts : &defaults;
     pg_status st = PG_OK;
     pg__rewrite r = {.in = in, .out = out, .like_path = o->like, .write = &o->write};
+    r.may_drop = o->weights_only || o->no_optimizer;
     PG_TRY(pg__rewrite_check(in, out, &o->write, err));
     PG_TRY(pg__rewrite_open(&r, err));
     if (o->like)
@@ -39,9 +40,11 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
     if (st != PG_OK) {
         if (st == PG_E_MISMATCH && o->partial && o->like && r.v.f.verdict == PG_V_WRAPPER)
             pg_err_hint(err,
-                        "pgunwrap %s TEMPLATE; pgunwrap --partial --like %s TEMPLATE OUT   (a "
-                        "wrapper's template comes out as a whole)",
-                        PG_QUOTE(in), PG_QUOTE(o->like));
+                        "pgunwrap %s%s%s; pgunwrap --partial --like %s %s%s%s   (a wrapper's "
+                        "template comes out as a whole)",
+                        pg__hint_how(&r), PG_QUOTE(in), o->write.in_place ? "" : " TEMPLATE",
+                        PG_QUOTE(o->like), pg__hint_how(&r),
+                        o->write.in_place ? PG_QUOTE(in) : "TEMPLATE", pg__hint_out(&r));
         pg__rewrite_blame(&r, err);
         goto done;
     }

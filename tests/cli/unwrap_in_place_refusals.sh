@@ -20,3 +20,10 @@ try pgunwrap --in-place
 flock -s weights.h5 pgunwrap --in-place weights.h5 || echo "exit $?: in use"
 sha256sum --quiet -c sums
 ls
+echo '$ nothing to change, and what would be lost'
+cp "$TESTDATA/files/keras-2.2.4/cnnbn-g2/template_weights.h5" fits.h5
+pgunwrap --in-place --like "$TESTDATA/files/keras-2.2.4/cnnbn-g2/template.json" fits.h5
+cmp fits.h5 "$TESTDATA/files/keras-2.2.4/cnnbn-g2/template_weights.h5"
+cp "$TESTDATA/files/keras-2.2.4/cnnbn-g2/template_model.h5" full.h5
+pgwrap --in-place --gpus 2 full.h5 || echo "exit $?"
+cmp full.h5 "$TESTDATA/files/keras-2.2.4/cnnbn-g2/template_model.h5"

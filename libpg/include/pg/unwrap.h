@@ -63,7 +63,8 @@ typedef struct pg_wrap_opts {
 
 /* What was (or with dry_run: would be) written. */
 typedef struct pg_rewrite_report {
-    const char *action;    /* static: "unwrapped", "wrapped", "repaired", "prefix removed" */
+    const char *action;    /* static: "unwrapped", "wrapped", "repaired", "prefix removed"; in
+                            * place "unchanged": it fits as it is, not a byte was written */
     char *template_name;   /* owned; may be NULL */
     size_t replicas;       /* of the wrapper taken off or put on; 0 = not applicable */
     size_t n_layers;       /* layers of the output, weightless ones included */
