@@ -1,12 +1,11 @@
 /* keras_h5_relink.c - when a legacy file is better relinked than written afresh, and its new links.
  *
  * Both ways give every reader the same layers, names and values. Fresh is compact and holds nothing
- * of the source but what was asked for: the rule. Relinked keeps all bytes of the source and only
- * adds a tree (h5_relink.c): no tensor is touched, so that 20,000 small ones cost a third, filtered
- * ones need not be decoded, and a file system that shares blocks has nothing to copy.
- *
- * What stays unreachable in a relinked copy is the wrapper's own groups and lists of names, no
- * text: a full model's old description (Python bytecode of its Lambda layers) never gets into one.
+ * of the source but what was asked for: the rule for new files. Relinked keeps all bytes of the
+ * source and only adds a tree (h5_relink.c): no tensor is touched, so that 20,000 small ones cost a
+ * third, filtered ones need not be encoded again, and a file system that shares blocks has nothing
+ * to copy. In place it is the only way; a copy is relinked where the caller asks for it, for what
+ * was out of reach in the source comes along.
  */
 #include "format/keras_h5_relink.h"
 

@@ -25,11 +25,13 @@ static inline void pg__relinked_fini(pg__relinked *r)
     *r = (pg__relinked){0};
 }
 
-/* When to relink a copy rather than to write it afresh. */
+/* When to relink a copy rather than to write it afresh. A relinked copy holds all bytes of its
+ * source, also those that were out of reach there (an old description with its Python bytecode,
+ * say), which a new file must not: so never, unless the caller knows the source. */
 typedef enum pg__relink_when {
+    PG__RELINK_NEVER,
     PG__RELINK_IF_CHEAPER,
-    PG__RELINK_IF_POSSIBLE, /* tests hold both ways against each other */
-    PG__RELINK_NEVER
+    PG__RELINK_IF_POSSIBLE /* tests hold both ways against each other */
 } pg__relink_when;
 
 #endif

@@ -152,10 +152,10 @@ static pg_status cancelled(const pg__flip *f, pg_err *err)
     return pg_fail(err, PG_E_CANCELLED, "%s: interrupted; nothing changed", f->shown);
 }
 
-static pg_status failed(const pg__flip *f, int sys, pg_err *err)
+static pg_status failed(const pg__flip *f, int sys, int sure, pg_err *err)
 {
     (void)pg_fail_sys(err, PG_E_IO, sys, "%s", f->shown);
-    pg_err_detail(err, "nothing changed");
+    pg_err_detail(err, "%s", sure ? "nothing changed" : "its first sector could not be restored");
     return PG_E_IO;
 }
 
@@ -167,7 +167,7 @@ static pg_status check_change(const pg__flip *f, const pg__flip_change *c, pg_er
         __builtin_add_overflow(c->tail_at, c->n_tail, &new_end) || new_end > INT64_MAX)
         return pg_fail(err, PG_E_ARG, "%s: no change that can be made in one step", f->shown);
     if (fstat(f->fd, &sb))
-        return failed(f, errno, err);
+        return failed(f, errno, 1, err);
     if ((uint64_t)sb.st_size < c->end)
         return pg_fail(err, PG_E_FORMAT, "%s: truncated while it was read; nothing changed",
                        f->shown);
@@ -188,7 +188,7 @@ static pg_status write_tail(const pg__flip *f, const pg__flip_change *c, pg_err 
     if (rc == 0)
         rc = wait_for_disk(f->fd);
     if (rc)
-        st = failed(f, rc, err);
+        st = failed(f, rc, 1, err);
 done:
     return st;
 }
@@ -206,7 +206,7 @@ static pg_status read_back(const pg__flip *f, const pg__flip_change *c, pg_err *
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0) {
-            st = failed(f, errno, err);
+            st = failed(f, errno, 1, err);
             goto done;
         }
         if (k == 0 || memcmp(buf, c->tail + at, (size_t)k) != 0)
@@ -226,7 +226,7 @@ static pg_status write_head(const pg__flip *f, const pg__flip_change *c, const u
     int rc = put(f->fd, c->head, c->n_head, 0);
     if (rc) {
         *sure = put(f->fd, old, c->n_head, 0) == 0 && wait_for_disk(f->fd) == 0;
-        return failed(f, rc, err);
+        return failed(f, rc, *sure, err);
     }
     *sure = 0;
     rc = f->opts.no_sync ? 0 : wait_for_disk(f->fd);
@@ -237,15 +237,16 @@ static pg_status write_head(const pg__flip *f, const pg__flip_change *c, const u
 
 pg_status pg__flip_write(pg__flip *f, const pg__flip_change *c, pg_err *err)
 {
-    pg_status st = PG_OK;
     unsigned char old[SECTOR_BYTES];
     int sure = 1, rc;
-    PG_TRY(check_change(f, c, err));
+    pg_status st = check_change(f, c, err);
+    if (st != PG_OK)
+        return st;
     if (pread(f->fd, old, c->n_head, 0) != (ssize_t)c->n_head)
-        return failed(f, EIO, err);
+        return failed(f, EIO, 1, err);
     rc = cut(f->fd, c->end);
     if (rc)
-        return failed(f, rc, err);
+        return failed(f, rc, 1, err);
     PG_TRY(write_tail(f, c, err));
     PG_TRY(read_back(f, c, err));
     PG_TRY(cancelled(f, err));

@@ -259,10 +259,11 @@ static pg_status check_losses(const pg__rewrite *r, pg_err *err)
 {
     const int config = pg_store_text(r->s, PG_TEXT_MODEL_CONFIG, NULL) && !r->plan.model_config;
     const int state = pg__plan_n_state(&r->plan) < pg_store_n_state(r->s);
-    if (r->may_drop || (!config && !state))
-        return PG_OK;
+    if (r->may_drop || !pg__store_is_legacy(r->s) || (!config && !state))
+        return PG_OK; /* other layouts are refused for what they are */
     return pg_fail(err, PG_E_UNSUPPORTED,
-                   "cannot be changed in place: %s would be lost; write a new file",
+                   "%s: cannot be changed in place: %s would be lost; write a new file",
+                   PG_SHOW(r->in),
                    config && state ? "the model's description and the optimizer's state"
                    : config        ? "the model's description"
                                    : "the optimizer's state");
