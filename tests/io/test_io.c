@@ -303,7 +303,7 @@ static void joins_parts_to_one(void **state)
     for (size_t from = 0; from <= 8; from++)
         for (size_t to = from; to <= 8; to++) {
             assert_ok(pg__io_read(io, from, got, to - from, NULL));
-            assert_memory_equal(got, "abcdefgh" + from, to - from);
+            assert_memory_equal(got, &"abcdefgh"[from], to - from);
         }
     assert_fails(PG_E_FORMAT, pg__io_read(io, 7, got, 2, &err), &err);
     assert_int_equal(pg__io_fd(io, 0, NULL), -1);
