@@ -227,8 +227,8 @@ static void strips_the_padding_of_fixed_strings_and_nothing_else(void **state)
                  {"\0\0", 2, 1, 0},  {"ab\0\0", 4, 2, 4}, {"a b ", 4, 2, 3},   {"", 0, 2, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(pg__h5_fixed_len(cases[i].s, cases[i].n, cases[i].pad), cases[i].len);
-    assert_int_equal(pg__h5_fixed_len("x    " + 2, 3, 2), 0);
-    assert_int_equal(pg__h5_fixed_len("x\0\0\0" + 2, 2, 1), 0);
+    assert_int_equal(pg__h5_fixed_len(&"x    "[2], 3, 2), 0);
+    assert_int_equal(pg__h5_fixed_len(&"x\0\0\0"[2], 2, 1), 0);
 }
 
 PG_TEST_MAIN(cmocka_unit_test(opens_the_smallest_file),
