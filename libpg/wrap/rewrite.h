@@ -11,7 +11,7 @@
 typedef struct pg__rewrite {
     const char *in, *out; /* out may be NULL in a dry run, and is in place */
     const char *like_path; /* file of --like, or NULL */
-    const pg_write_opts *write;
+    const pg_write_opts *write; /* NULL where a plan is only looked at */
     pg__flip *file; /* IN, locked, if it is to be changed in place */
     int may_drop;   /* the caller asked for an output without description or optimizer */
     pg_store *s;
@@ -28,12 +28,12 @@ void pg__rewrite_blame(const pg__rewrite *r, pg_err *err);
 /* "--in-place " before IN in a hint and nothing behind it, or nothing and " OUT". */
 static inline const char *pg__hint_how(const pg__rewrite *r)
 {
-    return r->write->in_place ? "--in-place " : "";
+    return r->write && r->write->in_place ? "--in-place " : "";
 }
 
 static inline const char *pg__hint_out(const pg__rewrite *r)
 {
-    return r->write->in_place ? "" : " OUT";
+    return r->write && r->write->in_place ? "" : " OUT";
 }
 
 /* Whether names and options of a call go together. */
