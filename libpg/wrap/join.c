@@ -50,13 +50,19 @@ static pg_status find_above(char **out, const char *path, const char *name, unsi
                        slash ? (size_t)(slash - path) + (slash == path) : 1, err));
     for (unsigned k = 0; k <= up; k++) {
         pg__io *io = NULL;
+        pg_err why = {0};
         const size_t n = at.n;
         PG_TRY(pg__str_printf(&at, err, "/%s", name));
-        st = pg__io_open(&io, at.s, err);
+        st = pg__io_open(&io, at.s, &why);
         pg__io_close(io);
         if (st == PG_OK) {
             *out = at.s;
             at.s = NULL;
+            goto done;
+        }
+        if (why.sys != ENOENT && why.sys != ENOTDIR) { /* it may well be there */
+            if (err)
+                *err = why;
             goto done;
         }
         at.n = n;
