@@ -24,6 +24,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from pgbox import Box, Folder, finish, run, sha_file  # noqa: E402
 
 MOST = 70  # allocations that are tried of one command
+CRASHES = (-6, -7, -11, 255)  # of libhdf5: SIGABRT, SIGBUS, SIGSEGV, exit(-1)
 
 
 def env(lib, **k):
@@ -109,7 +110,7 @@ def main():
                 name = "%d%s-%s" % (n, "s" if plus else "", out)
                 r = go(name if out else None, FM_FROM=a.whose, FM_SPEC="malloc:%d%s:ENOMEM" % (n, plus))
                 at = "allocation %d%s of %d: " % (n, plus, count)
-                if a.whose == "libhdf5" and (r.rc in (-6, -11, 255) or r.rc == 2 and "HDF5-DIAG" in r.err):
+                if a.whose == "libhdf5" and (r.rc in CRASHES or r.rc == 2 and "HDF5-DIAG" in r.err):
                     return at + "an output all the same" if os.path.exists(d / name) else "crash"
                 if not isinstance(r.rc, int) or r.rc < 0 or r.rc > 3:
                     return at + r.show()
