@@ -15,9 +15,12 @@ typedef struct pg__relinker {
     /* PG_OK if a plan should be carried out in this way; PG_E_UNSUPPORTED with the reason if not.
      * sink: of the copy, with nothing written yet; NULL: in place. */
     pg_status (*allowed)(const pg__plan *plan, pg__sink *sink, pg__relink_when when, pg_err *err);
-    pg_status (*make)(pg__relinked *out, const pg__plan *plan, pg_err *err);
+    /* copy: it shall hold nothing of the old file that nothing leads to. */
+    pg_status (*make)(pg__relinked *out, const pg__plan *plan, int copy, pg_err *err);
     /* Whether every tensor of `out`, the result opened again, is where its source is. */
     pg_status (*check)(const pg_store *out, const pg__plan *plan, pg_err *err);
+    /* The bytes of its file that `out` owns, see pg__h5_used(). */
+    const pg__run *(*used)(const pg_store *out, size_t *n);
 } pg__relinker;
 
 typedef struct pg__format {

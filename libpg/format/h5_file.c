@@ -242,6 +242,25 @@ static int by_start(const void *a, const void *b)
                                 : (x->end > y->end) - (x->end < y->end);
 }
 
+/* The sorted extents, those that touch each other being one. */
+static pg_status keep_used(pg__h5 *h, pg_err *err)
+{
+    const pg__h5_extent *e = h->walk->extents;
+    const size_t n = h->walk->n_extents;
+    size_t n_used = 0;
+    for (size_t i = 0; i < n; i++)
+        n_used += i == 0 || e[i].start != e[i - 1].end;
+    h->used = pg__mem_array(n_used, sizeof *h->used);
+    if (!h->used)
+        return pg__nomem(err);
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || e[i].start != e[i - 1].end)
+            h->used[h->n_used++].start = e[i].start;
+        h->used[h->n_used - 1].end = e[i].end;
+    }
+    return PG_OK;
+}
+
 pg_status pg__h5_check_extents(pg__h5 *h, pg_err *err)
 {
     pg__h5_walk *w = h->walk;
@@ -257,7 +276,7 @@ pg_status pg__h5_check_extents(pg__h5 *h, pg_err *err)
                           a->obj == PG_H5_NONE ? "the file"
                                                : pg__h5_path(h, a->obj, path, sizeof path));
     }
-    return PG_OK;
+    return keep_used(h, err);
 }
 
 /* ---- map */

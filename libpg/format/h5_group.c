@@ -96,6 +96,7 @@ typedef struct names {
     uint8_t *bytes; /* the local heap's data */
     size_t n;
     size_t n_used;    /* by names so far: they may not share bytes */
+    size_t n_set;     /* bytes that are not zero for what is in use: names, heads of free blocks */
     const char *prev; /* name, to see that they ascend */
     uint32_t depth;
 } names;
@@ -123,7 +124,7 @@ static int key_order(void *ctx, const uint8_t *a, const uint8_t *b)
 
 /* The free list: offset of the next block and size of this one, 1 = the end. Blocks of a sane heap
  * do not overlap, so together they are no larger than it; a loop is. */
-static pg_status check_free(const pg__h5 *h, const names *s, uint64_t off, pg_err *err)
+static pg_status check_free(const pg__h5 *h, names *s, uint64_t off, pg_err *err)
 {
     pg_status st = PG_OK;
     const uint64_t n_head = 2 * h->len_size;
@@ -135,6 +136,7 @@ static pg_status check_free(const pg__h5 *h, const names *s, uint64_t off, pg_er
         const uint64_t next = pg__h5_len(h, &c), size = pg__h5_len(h, &c);
         PG_H5_NEED(size >= n_head && size <= s->n - off, "free block of %s bytes in a local heap",
                    PG_H5_NUM(size));
+        s->n_set += pg__h5_n_set(s->bytes + off, (size_t)n_head);
         total += size;
         PG_H5_NEED(total <= s->n, "free blocks of a local heap overlap (a loop?)");
         off = next;
@@ -178,6 +180,7 @@ static pg_status read_entry(names *s, pg__h5_cur *c, const char *lo, const char 
     PG_H5_NEED(name, "name of a link leaves its heap");
     const size_t n = strlen(name);
     s->n_used += n + 1;
+    s->n_set += n;
     if (n > PG_LIMIT_NAME_BYTES)
         PG_H5_FAIL(PG_E_LIMIT, "name of %zu bytes", n);
     PG_H5_NEED(s->n_used <= s->n, "names of links overlap");
@@ -232,6 +235,7 @@ pg_status pg__h5_group_old(pg__h5 *h, pg__h5_cur *c, uint32_t depth, pg_err *err
     PG_H5_NEED(!c->cut, "symbol table message is cut short");
     PG_TRY(read_heap(h, heap, &s, err));
     PG_TRY(pg__h5_btree_walk(h, &tree, root, err));
+    h->walk->remnants |= pg__h5_n_set(s.bytes, s.n) != s.n_set;
     PG_TRY(place(h, first, err));
 done:
     pg__mem_free(s.bytes);
@@ -313,6 +317,7 @@ pg_status pg__h5_group_new(pg__h5 *h, uint32_t depth, pg_err *err)
         else if (w->msgs[i].type == LINK)
             PG_TRY(read_link(h, &c, depth, err));
     }
+    w->remnants = 1; /* not looked for */
     PG_TRY(pg__h5_links_end(h, first, err));
 done:
     return st;

@@ -132,6 +132,8 @@ static pg_status cut_messages(pg__h5 *h, const shape *s, block b, size_t *total,
                 todo[n_todo++] = m;
             } else if (m.type != NIL) {
                 PG_TRY(add_msg(h, &m, err));
+            } else {
+                h->walk->remnants |= pg__h5_n_set(h->walk->text + m.off, m.n) != 0;
             }
         }
         PG_H5_NEED(s->v2 || b.at == b.end, "gap in the object header");
@@ -197,6 +199,7 @@ pg_status pg__h5_header_read(pg__h5 *h, uint64_t addr, pg_err *err)
     const uint64_t room = h->end - h->base;
     const size_t n = addr < room && room - addr < sizeof head ? (size_t)(room - addr) : sizeof head;
     h->walk->n_text = h->walk->n_msgs = 0;
+    h->walk->remnants = 0;
     const pg_status st = pg__h5_fetch(h, addr, head, n, PG_H5_P_HEADER, err);
     if (st != PG_OK)
         return st;

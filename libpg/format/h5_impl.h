@@ -58,6 +58,15 @@ static inline uint32_t pg__h5_u32(pg__h5_cur *c, unsigned n_bytes)
     return (uint32_t)pg__h5_uint(c, n_bytes);
 }
 
+/* How many of n bytes are not zero. */
+static inline size_t pg__h5_n_set(const uint8_t *p, size_t n)
+{
+    size_t n_set = 0;
+    for (size_t i = 0; i < n; i++)
+        n_set += p[i] != 0;
+    return n_set;
+}
+
 static inline size_t pg__h5_left(const pg__h5_cur *c)
 {
     return (size_t)(c->end - c->p);
@@ -161,6 +170,7 @@ typedef struct pg__h5_map {
 typedef struct pg__h5_walk {
     uint32_t obj;       /* being read: named in messages; PG_H5_NONE before the root */
     const char *attr;   /* of it, being read: named too, or NULL */
+    int remnants;       /* of it, see pg__h5_object */
     pg__h5_link *links; /* still to visit, the next one last */
     size_t n_links, cap_links;
     pg__h5_map seen;  /* object header -> object */
@@ -202,6 +212,8 @@ struct pg__h5 {
     pg__h5_arena arena;
     pg__h5_decoded decoded;
     struct trusted *trusted; /* only while h5_trusted.c fills it */
+    pg__run *used;
+    size_t n_used;
     int uncovered;           /* it was refused for what libhdf5 could read */
     pg__h5_walk *walk;       /* NULL once open */
 };
@@ -250,7 +262,7 @@ pg_status pg__h5_fetch(pg__h5 *h, uint64_t addr, void *buf, size_t n, pg__h5_par
 pg_status pg__h5_load(pg__h5 *h, uint64_t addr, uint64_t n, pg__h5_part part, pg__h5_cur *c,
                       pg_err *err);
 
-/* Whether any two claims overlap; at the end of the walk. */
+/* Whether any two claims overlap; at the end of the walk. What they cover becomes h->used. */
 pg_status pg__h5_check_extents(pg__h5 *h, pg_err *err);
 
 pg_status pg__h5_map_put(pg__h5_map *m, uint64_t key, uint64_t value, pg_err *err);

@@ -82,8 +82,12 @@ done:
 
 static pg_status read_object(pg__h5 *h, uint64_t addr, uint32_t depth, pg_err *err)
 {
-    const pg_status st = pg__h5_header_read(h, addr, err);
-    return st == PG_OK ? pg__h5_object_read(h, depth, err) : st;
+    const uint32_t obj = h->walk->obj;
+    pg_status st = pg__h5_header_read(h, addr, err);
+    if (st == PG_OK)
+        st = pg__h5_object_read(h, depth, err);
+    h->objs[obj].remnants = h->walk->remnants;
+    return st;
 }
 
 pg_status pg__h5_new(pg__h5 **out, pg__io *io, pg_err *err)
@@ -152,6 +156,7 @@ void pg__h5_close(pg__h5 *h)
     pg__mem_free(h->attrs);
     pg__mem_free(h->chunked);
     pg__mem_free(h->chunks);
+    pg__mem_free(h->used);
     pg__io_close(h->io);
     pg__mem_free(h);
 }
@@ -250,6 +255,12 @@ const pg__h5_attr *pg__h5_attr_find(const pg__h5 *h, uint32_t obj, const char *n
         if (!strcmp(a[i].name, name))
             return &a[i];
     return NULL;
+}
+
+const pg__run *pg__h5_used(const pg__h5 *h, size_t *n)
+{
+    *n = h->n_used;
+    return h->used;
 }
 
 uint64_t pg__h5_user_block(const pg__h5 *h)

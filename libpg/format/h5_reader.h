@@ -34,6 +34,7 @@ typedef struct pg__h5_object {
     int contiguous;     /* 1: the raw data is one extent of the file (n_bytes may be 0) */
     uint64_t off_bytes; /* of that extent, from the start of the io */
     uint64_t addr;      /* of the object header: same address = same object (hard links) */
+    int remnants;       /* its header or its links' names may hold bytes of something deleted */
 } pg__h5_object;
 
 /* References io until closed. */
@@ -73,6 +74,10 @@ pg_status pg__h5_read(pg__h5 *h, uint32_t obj, uint64_t off, void *buf, size_t n
 
 /* 1 if the strict reader read it, 0 if libhdf5 did. */
 int pg__h5_is_strict(const pg__h5 *h);
+
+/* The bytes that the superblock and the objects own, ascending, with gaps between the runs: what no
+ * reader of the file ever asks for. None (*n = 0) if libhdf5 read it. */
+const pg__run *pg__h5_used(const pg__h5 *h, size_t *n);
 
 /* Bytes before the superblock and behind the end of the HDF5 data: reported, not refused. */
 uint64_t pg__h5_user_block(const pg__h5 *h);

@@ -1,11 +1,11 @@
 /* keras_h5_relink.c - when a legacy file is better relinked than written afresh, and its new links.
  *
- * Both ways give every reader the same layers, names and values. Fresh is compact and holds nothing
- * of the source but what was asked for: the rule for new files. Relinked keeps all bytes of the
- * source and only adds a tree (h5_relink.c): no tensor is touched, so that 20,000 small ones cost a
- * third, filtered ones need not be encoded again, and a file system that shares blocks has nothing
- * to copy. In place it is the only way; a copy is relinked where the caller asks for it, for what
- * was out of reach in the source comes along.
+ * Both ways give every reader the same layers, names and values. Fresh is compact: the rule for new
+ * files. Relinked keeps the tensors where they are and only adds a tree (h5_relink.c), so that
+ * 20,000 small ones cost a third, filtered ones need not be encoded again, and a file system that
+ * shares blocks has nothing to copy. In place it is the only way. What nothing leads to any more
+ * (an old description with its Python bytecode, say) stays there as it was; in a copy it becomes
+ * zeros (relinked.c), so that it costs room at most.
  */
 #include "format/keras_h5_relink.h"
 
@@ -28,6 +28,7 @@ typedef struct usage {
     uint64_t used, dropped; /* bytes */
     int twice;              /* one dataset would become two */
     int filtered;           /* some of the used ones are in chunks */
+    int more;               /* some hold more than a tensor: attributes, bytes of deleted ones */
 } usage;
 
 static void use(usage *u, unsigned char *seen, const pg__h5 *h5, uint32_t obj)
@@ -37,6 +38,7 @@ static void use(usage *u, unsigned char *seen, const pg__h5 *h5, uint32_t obj)
     seen[obj] = 1;
     u->used += o->n_bytes;
     u->filtered |= !o->contiguous;
+    u->more |= o->n_attrs || o->remnants;
 }
 
 static pg_status find_usage(usage *u, const pg__plan *plan, const pg__keras_h5 *src, pg_err *err)
@@ -78,8 +80,8 @@ static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when w
         PG_FAIL(PG_E_UNSUPPORTED, "one tensor would become two");
     if (!sink)
         goto done;
-    if (src->full || plan->model_config || plan->training_config)
-        PG_FAIL(PG_E_UNSUPPORTED, "the old model description would stay inside");
+    if (u.more)
+        PG_FAIL(PG_E_UNSUPPORTED, "a tensor has attributes, which a new file does not get");
     if (u.dropped > (u.used + u.dropped) / DROPPED_SHARE)
         PG_FAIL(PG_E_UNSUPPORTED, "tensors that are not wanted would stay inside");
     if (when == PG__RELINK_IF_CHEAPER && plan->n_items <= MANY_TENSORS && !u.filtered &&
@@ -95,6 +97,7 @@ struct pg__links {
     const pg__keras_h5 *src;
     pg__h5_out *h5;
     int singly;           /* a layer may lie inside another one: no old group must be there */
+    int clean;            /* nor one with bytes of links that were deleted */
     uint32_t *owner;      /* by object: datasets of the list in hand: their place in it + 1 */
     uint32_t *unfit, run; /* by object: the last list for which a group was found not to fit */
     const char **sorted;  /* the names of that list */
@@ -197,7 +200,7 @@ static int fits(const pg__links *l, uint32_t group, const char *const *names, co
         const pg__h5_object *x = at(l, o);
         const uint32_t owner = l->owner[o];
         if (x->kind == PG_H5_GROUP) {
-            if (x->n_attrs || !x->n_children)
+            if (x->n_attrs || !x->n_children || (l->clean && x->remnants))
                 return 0;
         } else if (!owner || !is_named(l, names[owner - 1], prefix, n_prefix, o, group)) {
             return 0;
@@ -268,7 +271,7 @@ done:
     return st;
 }
 
-static pg_status make(pg__relinked *out, const pg__plan *plan, pg_err *err)
+static pg_status make(pg__relinked *out, const pg__plan *plan, int copy, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__keras_h5 *src = pg__keras_h5_of(plan->src);
@@ -277,6 +280,7 @@ static pg_status make(pg__relinked *out, const pg__plan *plan, pg_err *err)
     const uint64_t end = pg__io_size(src->io) - pg__h5_trailing(src->h5);
     PG_TRY(pg__h5_out_over(&h5, src->io, end, plan->n_layers, err));
     PG_TRY(links_init(&links, src, h5, err));
+    links.clean = copy;
     for (size_t i = 0; i < plan->n_layers; i++)
         links.singly |= strchr(plan->layers[i].name, '/') != NULL;
     PG_TRY(pg__keras_h5_tree(h5, plan, &links, err));
@@ -318,4 +322,10 @@ done:
     return st;
 }
 
-const pg__relinker pg__keras_h5_relinker = {.allowed = allowed, .make = make, .check = check};
+static const pg__run *used(const pg_store *out, size_t *n)
+{
+    return pg__h5_used(pg__keras_h5_of(out)->h5, n);
+}
+
+const pg__relinker pg__keras_h5_relinker = {
+    .allowed = allowed, .make = make, .check = check, .used = used};

@@ -3,8 +3,7 @@
 #ifndef PG_FORMAT_RELINKED_H
 #define PG_FORMAT_RELINKED_H
 
-#include "base/mem.h"
-#include "io/io.h"
+#include "io/sink.h"
 
 #define PG_RELINKED_HEAD 100u /* bytes of a superblock of version 1; version 0 has 96 */
 
@@ -16,22 +15,30 @@ typedef struct pg__relinked {
     uint64_t tail_at;    /* end, rounded up so that no old sector is written; zeros between */
     unsigned char *tail; /* owned */
     size_t n_tail;
-    int clones; /* the file system shares blocks between base and a copy of it */
+    pg__run *kept; /* of a copy: what something still leads to; the rest becomes zeros. Owned */
+    size_t n_kept;
 } pg__relinked;
 
-static inline void pg__relinked_fini(pg__relinked *r)
-{
-    pg__mem_free(r->tail);
-    *r = (pg__relinked){0};
-}
+void pg__relinked_fini(pg__relinked *r);
 
-/* When to relink a copy rather than to write it afresh. A relinked copy holds all bytes of its
- * source, also those that were out of reach there (an old description with its Python bytecode,
- * say), which a new file must not: so never, unless the caller knows the source. */
+/* The file as it will be, of pieces in memory and of the old file; r outlives it. */
+pg_status pg__relinked_open(pg__io **out, const pg__relinked *r, pg_err *err);
+
+/* Makes a copy of it: none of the old file's bytes will be there but those of the n runs. */
+pg_status pg__relinked_keep(pg__relinked *r, const pg__run *used, size_t n, pg_err *err);
+
+/* n bytes of the old file as the copy shall have them. */
+pg_status pg__relinked_read(const pg__relinked *r, uint64_t off, unsigned char *buf, size_t n,
+                            pg_err *err);
+
+/* Writes the copy. */
+pg_status pg__relinked_write(pg__sink *sink, const pg__relinked *r, pg_err *err);
+
+/* When to relink a copy rather than to write it afresh. */
 typedef enum pg__relink_when {
-    PG__RELINK_NEVER,
     PG__RELINK_IF_CHEAPER,
-    PG__RELINK_IF_POSSIBLE /* tests hold both ways against each other */
+    PG__RELINK_IF_POSSIBLE, /* tests hold both ways against each other */
+    PG__RELINK_NEVER
 } pg__relink_when;
 
 #endif

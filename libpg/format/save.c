@@ -20,6 +20,7 @@ typedef struct proof {
     const pg__plan *plan;
     const pg__sink_opts *opts; /* cancel and progress */
     const pg__relinker *links; /* tensors are those of the source, in their old place; or NULL */
+    int read_linked;           /* decode those that are stored in chunks, too */
     unsigned char *got, *want; /* PG_COPY_BYTES each */
     size_t n_verified;
 } proof;
@@ -114,6 +115,24 @@ static pg_status check_data(proof *p, size_t src, size_t dst, const char *name, 
     return PG_OK;
 }
 
+/* A tensor that is the source's own: its bytes are compared as a whole or not touched, but what is
+ * compressed may have been damaged before. */
+static pg_status check_linked(proof *p, size_t dst, pg_err *err)
+{
+    const uint64_t n_bytes = pg__store_tensor(p->out, dst)->n_bytes;
+    pg_status st = PG_OK;
+    if (!p->read_linked || pg__store_extent(p->out, dst).io)
+        return PG_OK;
+    for (uint64_t off = 0; st == PG_OK && off < n_bytes; off += PG_COPY_BYTES) {
+        const uint64_t left = n_bytes - off;
+        const size_t n = left < PG_COPY_BYTES ? (size_t)left : PG_COPY_BYTES;
+        if (pg__cancelled(p->opts->cancel))
+            return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
+        st = pg__store_read_raw(p->out, dst, off, p->got, n, err);
+    }
+    return st;
+}
+
 static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name, pg_err *err)
 {
     const pg_weight *a = pg__store_tensor(p->plan->src, src);
@@ -125,10 +144,7 @@ static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name
         return differs("the name of this tensor", name, err);
     if (!same_shape(a, b))
         return differs("its type or shape", name, err);
-    /* Linked bytes are compared as a whole or not touched; compressed ones may have been damaged
-     * before. */
-    const int linked = p->links && pg__store_extent(p->plan->src, src).io;
-    const pg_status st = linked ? PG_OK : check_data(p, src, dst, name, err);
+    const pg_status st = p->links ? check_linked(p, dst, err) : check_data(p, src, dst, name, err);
     p->n_verified += st == PG_OK;
     return st;
 }
@@ -188,8 +204,8 @@ static void proof_fini(proof *p)
     pg__mem_free(p->want);
 }
 
-/* What a relinked copy has of its source must be the same bytes: so are all tensors, see check().
- */
+/* What a relinked copy has of its source must be the same bytes, so all tensors are, see check();
+ * and nothing else. */
 static pg_status check_same_bytes(const proof *p, const pg__relinked *re, pg__io *io, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -198,7 +214,7 @@ static pg_status check_same_bytes(const proof *p, const pg__relinked *re, pg__io
         const size_t n = left < step ? (size_t)left : (size_t)step;
         if (pg__cancelled(p->opts->cancel))
             PG_FAIL(PG_E_CANCELLED, "interrupted; nothing written");
-        PG_TRY(pg__io_read(re->base, off, p->want, n, err));
+        PG_TRY(pg__relinked_read(re, off, p->want, n, err));
         PG_TRY(pg__io_read(io, off, p->got, n, err));
         if (memcmp(p->got, p->want, n) != 0)
             PG_FAIL(PG_E_IO, "byte %" PRIu64 " or one behind it differs from %s; nothing written",
@@ -218,7 +234,8 @@ static pg_status prove(const pg__format *f, pg__sink *sink, const char *path, co
     static const pg_open_opts opts = {0};
     pg_status st = PG_OK;
     pg__io *io = NULL;
-    proof p = {.plan = plan, .opts = sink_opts, .links = re->base ? f->relinker : NULL};
+    proof p = {
+        .plan = plan, .opts = sink_opts, .links = re->base ? f->relinker : NULL, .read_linked = 1};
     PG_TRY(pg__sink_reopen(sink, &io, err));
     PG_TRY(f->open(&p.out, io, path, &opts, err));
     PG_TRY(check_all(&p, f, err));
@@ -266,77 +283,59 @@ static uint64_t n_bytes_of(const pg__plan *plan)
 
 /* ---- relinked ------------------------------------------------------------------------------- */
 
-static pg_status write_relinked(pg__sink *sink, const pg__relinked *re, pg_err *err)
-{
-    pg_status st = PG_OK;
-    if (!pg__sink_clones(sink, re->base)) /* shared blocks need no room of their own */
-        PG_TRY(pg__sink_reserve(sink, re->tail_at + re->n_tail, err));
-    PG_TRY(pg__sink_copy(sink, 0, re->base, 0, re->end, err));
-    PG_TRY(pg__sink_write(sink, re->tail_at, re->tail, re->n_tail, err));
-    PG_TRY(pg__sink_write(sink, 0, re->head, re->n_head, err));
-done:
-    return st;
-}
-
-/* Writes the output in the way that suits it; *re stays zero if that is afresh. */
-static pg_status write_output(pg__relinked *re, const pg__format *f, pg__sink *sink,
-                              const pg__plan *plan, const pg__save_opts *o, pg_err *err)
-{
-    pg_status st = PG_E_UNSUPPORTED;
-    const int sides = o->skip_verify ? 1 : 2;
-    if (f->relinker && o->relink != PG__RELINK_NEVER)
-        st = f->relinker->allowed(plan, sink, o->relink, NULL);
-    if (st != PG_OK && st != PG_E_UNSUPPORTED)
-        return st == PG_E_NOMEM ? pg__nomem(err) : pg_fail(err, st, "cannot be relinked");
-    if (st != PG_OK) {
-        pg__progress_start(o->sink.progress, n_bytes_of(plan) * (unsigned)sides);
-        return f->write(sink, plan, err);
-    }
-    PG_TRY(f->relinker->make(re, plan, err));
-    pg__progress_start(o->sink.progress, (re->end + re->n_tail) * (unsigned)sides);
-    PG_TRY(write_relinked(sink, re, err));
-done:
-    return st;
-}
-
-/* The file as it will be, of pieces in memory and of the old file. */
-static pg_status open_candidate(pg__io **out, const pg__relinked *re, pg_err *err)
-{
-    static const unsigned char zeros[4096];
-    pg_status st = PG_OK;
-    pg__io *parts[4] = {0};
-    size_t n = 0;
-    const uint64_t n_zeros = re->tail_at - re->end;
-    if (re->end < re->n_head || re->tail_at < re->end || n_zeros > sizeof zeros)
-        return pg_fail(err, PG_E_ARG, "a tail far behind the end of the file");
-    PG_TRY(pg__io_open_mem(&parts[n++], re->head, re->n_head, err));
-    PG_TRY(pg__io_open_window(&parts[n++], re->base, re->n_head, re->end - re->n_head, err));
-    if (n_zeros)
-        PG_TRY(pg__io_open_mem(&parts[n++], zeros, (size_t)n_zeros, err));
-    PG_TRY(pg__io_open_mem(&parts[n++], re->tail, re->n_tail, err));
-    PG_TRY(pg__io_open_joined(out, parts, n, err));
-done:
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        pg__io_close(parts[i]);
-    return st;
-}
-
-/* All but the tensors' bytes, which are not touched. */
-static pg_status prove_candidate(const pg__format *f, const pg__relinked *re, const pg__plan *plan,
-                                 const pg__save_opts *o, size_t *n_verified, pg_err *err)
+/* All of it but what is not touched: the tensors' bytes. copy: it will be one, with nothing of the
+ * old file but what is in use. */
+static pg_status prove_candidate(const pg__format *f, pg__relinked *re, int copy,
+                                 const pg__plan *plan, const pg__save_opts *o, size_t *n_verified,
+                                 pg_err *err)
 {
     static const pg_open_opts opts = {0};
     pg_status st = PG_OK;
     pg__io *io = NULL;
-    proof p = {.plan = plan, .opts = &o->sink, .links = f->relinker};
-    PG_TRY(open_candidate(&io, re, err));
+    size_t n = 0;
+    proof p = {.plan = plan, .opts = &o->sink, .links = f->relinker, .read_linked = !copy};
+    PG_TRY(pg__relinked_open(&io, re, err));
     PG_TRY(f->open(&p.out, io, pg__store_path(plan->src), &opts, err));
     PG_TRY(check_all(&p, f, err));
     *n_verified = p.n_verified;
+    if (copy) {
+        const pg__run *used = f->relinker->used(p.out, &n);
+        PG_TRY(pg__relinked_keep(re, used, n, err));
+    }
 done:
     proof_fini(&p);
     pg__io_close(io);
     return st;
+}
+
+/* Prepares a copy; *re stays zero if a fresh file is to be written. */
+static pg_status prepare_copy(pg__relinked *re, const pg__format *f, pg__sink *sink,
+                              const pg__plan *plan, const pg__save_opts *o, pg_err *err)
+{
+    size_t n;
+    pg_status st = PG_E_UNSUPPORTED;
+    if (f->relinker && o->relink != PG__RELINK_NEVER)
+        st = f->relinker->allowed(plan, sink, o->relink, NULL);
+    if (st == PG_OK)
+        st = f->relinker->make(re, plan, 1, NULL);
+    if (st == PG_OK)
+        st = prove_candidate(f, re, 1, plan, o, &n, NULL);
+    if (st != PG_OK)
+        pg__relinked_fini(re); /* the other way always goes, or says what is wrong */
+    return st == PG_E_NOMEM ? pg__nomem(err) : PG_OK;
+}
+
+/* Writes the output in the way that suits it; re->base: relinked. */
+static pg_status write_output(pg__relinked *re, const pg__format *f, pg__sink *sink,
+                              const pg__plan *plan, const pg__save_opts *o, pg_err *err)
+{
+    const unsigned sides = o->skip_verify ? 1 : 2;
+    const pg_status st = prepare_copy(re, f, sink, plan, o, err);
+    if (st != PG_OK)
+        return st;
+    pg__progress_start(o->sink.progress,
+                       (re->base ? re->end + re->n_tail : n_bytes_of(plan)) * sides);
+    return re->base ? pg__relinked_write(sink, re, err) : f->write(sink, plan, err);
 }
 
 pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg__plan *plan,
@@ -353,10 +352,10 @@ pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg
         (void)f->relinker->allowed(plan, NULL, PG__RELINK_IF_POSSIBLE, &why);
     if (why.code != PG_OK)
         PG_FAIL(why.code, "cannot be changed in place: %s; write a new file", why.msg);
-    PG_TRY(f->relinker->make(&re, plan, err));
+    PG_TRY(f->relinker->make(&re, plan, 0, err));
     if (!pg__flip_is(file, re.base))
         PG_FAIL(PG_E_IO, "replaced by another file while it was read; nothing changed");
-    PG_TRY(prove_candidate(f, &re, plan, opts, &rep.n_verified, err));
+    PG_TRY(prove_candidate(f, &re, 0, plan, opts, &rep.n_verified, err));
     rep.file_bytes = re.tail_at + re.n_tail;
     pg__progress_start(opts->sink.progress, re.n_tail);
     const pg__flip_change change = {.end = re.end,
