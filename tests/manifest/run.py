@@ -19,7 +19,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from pgbox import Box, Folder, finish, sha_file, without_shared_ids  # noqa: E402
+from pgbox import Box, Folder, chosen, finish, sha_file, without_shared_ids  # noqa: E402
 
 FORMATS = {  # kind of the manifest -> format of pginfo --json
     "weights only (legacy HDF5)": "keras-h5-weights",
@@ -719,7 +719,7 @@ def main():
     with open(os.path.join(a.testdata, "manifest.json")) as h:
         man = json.load(h)
     s = Suite(Box(a.tools, a.dump, a.testdata), man)
-    jobs = [j for j in s.jobs() if a.only in j[0]]
+    jobs = [j for j in s.jobs() if a.only in j[0] and chosen(j[0])]
 
     def one(job):
         try:

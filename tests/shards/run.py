@@ -18,6 +18,9 @@ import tempfile
 import time
 import zipfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from pgbox import chosen  # noqa: E402
+
 parser = argparse.ArgumentParser()
 parser.add_argument('--tools', required=True, type=pathlib.Path)
 parser.add_argument('--testdata', required=True, type=pathlib.Path)
@@ -96,7 +99,8 @@ def round_trip(path, out, formats):
 
 def round_trips(out):
     names = [p for p in sorted(args.testdata.rglob('*'))
-             if p.name.endswith(('.h5', '.keras', '.safetensors', '.weights.json'))]
+             if p.name.endswith(('.h5', '.keras', '.safetensors', '.weights.json')) and
+             chosen(p.relative_to(args.testdata).as_posix())]
     n = 0
     for path in names:
         if run('pginfo', '--json', path).returncode:
@@ -104,8 +108,8 @@ def round_trips(out):
         n += 1
         round_trip(path, out, ['npy', 'safetensors', 'keras'] + ['npz'] * (n % 8 == 0))
     print(f'{n} files split and joined')
-    if n < 100:
-        fail(f'only {n} files are readable')
+    if n < len(names) // 2:
+        fail(f'only {n} of {len(names)} files are readable')
 
 
 def kill_splits(out):
