@@ -276,6 +276,12 @@ pg_status pg__zip_load(pg__zip *z, size_t i, uint64_t limit, char **out, size_t 
     return PG_OK;
 }
 
+/* Of a buffer for a member's bytes in order: most members are small. */
+static size_t piece_of(const pg__zip_member *m)
+{
+    return m->n < PG_COPY_BYTES ? (size_t)m->n : PG_COPY_BYTES;
+}
+
 static pg_status unpack(pg__zip *z, size_t i, pg__io **out, pg_err *err)
 {
     const pg__zip_member *m = &z->dir.members[i];
@@ -284,13 +290,14 @@ static pg_status unpack(pg__zip *z, size_t i, pg__io **out, pg_err *err)
     int fd = -1;
     uint32_t crc = 0;
     pg_status st = PG_OK;
-    char *buf = pg__mem_array(PG_COPY_BYTES, 1);
+    const size_t piece = piece_of(m);
+    char *buf = pg__mem_array(piece, 1);
     if (!buf)
         return pg__nomem(err);
     PG_TRY(open_deflated(&f, z, i, err));
     PG_TRY(pg__scratch_open(&fd, &where, err));
     for (uint64_t left = m->n; left;) {
-        const size_t n = left < PG_COPY_BYTES ? (size_t)left : PG_COPY_BYTES;
+        const size_t n = left < piece ? (size_t)left : piece;
         PG_TRY(inflate_some(z, f, m, buf, n, err));
         crc = pg__crc32(crc, buf, n);
         if (pg__scratch_write(fd, buf, n) != PG_OK) {
@@ -317,11 +324,12 @@ static pg_status check_stored(pg__zip *z, const pg__zip_member *m, pg_err *err)
 {
     uint32_t crc = 0;
     pg_status st = PG_OK;
-    char *buf = pg__mem_array(PG_COPY_BYTES, 1);
+    const size_t piece = piece_of(m);
+    char *buf = pg__mem_array(piece, 1);
     if (!buf)
         return pg__nomem(err);
     for (uint64_t off = 0; off < m->n;) {
-        const size_t n = m->n - off < PG_COPY_BYTES ? (size_t)(m->n - off) : PG_COPY_BYTES;
+        const size_t n = m->n - off < piece ? (size_t)(m->n - off) : piece;
         PG_TRY(pg__io_read(z->io, m->data_off + off, buf, n, err));
         crc = pg__crc32(crc, buf, n);
         off += n;

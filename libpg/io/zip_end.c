@@ -34,9 +34,11 @@ static pg_status truncated(pg_err *err)
 static pg_status find_end(size_t *at, const unsigned char *tail, size_t n, pg_err *err)
 {
     size_t found = SIZE_MAX, last = SIZE_MAX, n_found = 0;
-    for (size_t i = 0; i + END_BYTES <= n; i++) {
-        if (memcmp(tail + i, "PK\5\6", 4) != 0)
-            continue;
+    const unsigned char *p = tail;
+    while ((p = memmem(p, n - (size_t)(p - tail), "PK\5\6", 4))) {
+        const size_t i = (size_t)(p++ - tail);
+        if (n - i < END_BYTES)
+            break;
         last = i;
         if (i + END_BYTES + pg__le16(tail + i + 20) == n)
             found = i, n_found++;
