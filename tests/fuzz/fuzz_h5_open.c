@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "format/h5_reader.h"
+#include "keep.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -104,6 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     if (!ours_passes(data, n))
         return 0;
+    keep(data, n);
     const hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_fapl_core(fapl, 1 << 16, 0);
     H5Pset_file_image(fapl, (void *)(uintptr_t)data, n);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "format/h5_reader.h"
+#include "keep.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -49,6 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     if (pg__h5_open(&h, io, &err) != PG_OK && (!err.code || !err.msg[0]))
         abort();
+    if (h)
+        keep(data, n);
     for (uint32_t i = 0; h && i < pg__h5_n(h); i++) {
         const pg__h5_object *o = pg__h5_at(h, i);
         (void)*(volatile size_t *)&(size_t){touch_attrs(h, i)};

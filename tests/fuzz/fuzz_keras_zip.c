@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "format/fmt_keras_v3.h"
+#include "keep.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -42,7 +43,7 @@ static void try_format(const pg__format *f, const uint8_t *data, size_t n)
     if (pg__io_open_mem(&io, data, n, &err) != PG_OK)
         abort();
     if (f->open(&s, io, NULL, NULL, &err) == PG_OK)
-        use(s);
+        keep(data, n), use(s);
     else if (!err.code || !err.msg[0])
         abort();
     pg_store_close(s);

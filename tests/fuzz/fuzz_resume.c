@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "keep.h"
 #include "train/resume_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -38,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (pg__io_open_mem(&io, data, n, &err) != PG_OK)
         return 0;
     if (pg__resume_file_open_io(&f, io, &err) == PG_OK)
-        read_parts(&f);
+        keep(data, n), read_parts(&f);
     else
         require(err.code && err.msg[0] && !strchr(err.msg, '\n') && !f.io);
     pg__resume_file_close(&f);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "format/format.h"
+#include "keep.h"
 
 #define FUZZ_PIECE 4099
 #define FUZZ_MOST  ((uint64_t)1 << 20) /* bytes read of one tensor */
@@ -41,6 +42,8 @@ static inline void fuzz_open(const pg__format *f, const uint8_t *data, size_t n,
         if (!err.code || !err.msg[0] || strchr(err.msg, '\n') || s)
             abort();
     }
+    if (s)
+        keep(data, n);
     size_t sum = s ? strlen(pg_store_format(s)) : 0;
     for (size_t i = 0; s && i < pg_store_n_weights(s) && i < 64; i++) {
         sum += strlen(pg_store_weight(s, i)->name);

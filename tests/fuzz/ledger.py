@@ -29,6 +29,29 @@ def last_change(root, target, commit):
     return git(root, 'log', '-1', '--format=%H', commit, '--', *targets.TARGETS[target].sources)
 
 
+def is_changed(root, target):
+    """Whether the parser differs from the commit that executions would be counted for."""
+    return bool(git(root, 'status', '--porcelain', '--', *targets.TARGETS[target].sources) or
+                git(root, 'rev-parse', 'HEAD') is None)
+
+
+def add(root, commit, target, build, executions, found):
+    """Counts a run: to the row of this build and state of the parser, which names the newest commit
+    then. Rows of an earlier state go, they count no longer."""
+    path = root / 'tests/fuzz/ledger.tsv'
+    since = last_change(root, target, commit)[:7]
+    rows = [line.split('\t') for line in path.read_text().splitlines()[1:]]
+    finds = int(found)
+    for row in [r for r in rows if r[1] == target]:
+        if row[5] != since or row[2] == build:
+            rows.remove(row)
+        if row[5] == since and row[2] == build:
+            executions, finds = executions + int(row[3]), finds + int(row[4])
+    rows.append([commit, target, build, str(executions), str(finds), since])
+    rows.sort(key=lambda r: (r[1], r[2], r[0]))
+    path.write_text('\n'.join('\t'.join(r) for r in [HEAD] + rows) + '\n')
+
+
 def complaint(root, row):
     """What is wrong with a row, or None."""
     if len(row) != len(HEAD):
@@ -84,4 +107,5 @@ def main():
     return 1 if bad or (strict and short) else 0
 
 
-sys.exit(main())
+if __name__ == '__main__':
+    sys.exit(main())

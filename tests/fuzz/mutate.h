@@ -7,16 +7,17 @@
 #include <string.h>
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t cap);
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t cap, unsigned seed);
 
 typedef struct dice {
     uint64_t state;
 } dice;
 
-static inline dice dice_of(unsigned seed)
-{
-    return (dice){.state = seed * UINT64_C(0x9E3779B97F4A7C15) + 1};
-}
+/* Each changes the n bytes of data, which has room for cap, and returns how many they are then. */
+size_t mutate_h5(dice *d, uint8_t *data, size_t n, size_t cap);
+size_t mutate_npy(dice *d, uint8_t *data, size_t n, size_t cap);
+size_t mutate_resume(dice *d, uint8_t *data, size_t n, size_t cap);
+size_t mutate_safetensors(dice *d, uint8_t *data, size_t n, size_t cap);
+size_t mutate_zip(dice *d, uint8_t *data, size_t n, size_t cap);
 
 /* 0 .. n - 1; n > 0. xorshift64* */
 static inline size_t throw_dice(dice *d, size_t n)

@@ -76,20 +76,18 @@ static void repair(uint8_t *data, size_t n)
 {
     if (n > 48 && !memcmp(data, "\x89HDF", 4) && (data[8] == 2 || data[8] == 3))
         put_sum(data, 0, 44);
-    for (size_t i = 0; i + 4 <= n; i++)
-        if (data[i] == 'O' && !memcmp(data + i, "OHDR", 4))
-            repair_header(data, n, i);
+    for (uint8_t *p = data; (p = memmem(p, n - (size_t)(p - data), "OHDR", 4)); p++)
+        repair_header(data, n, (size_t)(p - data));
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t cap, unsigned seed)
+size_t mutate_h5(dice *d, uint8_t *data, size_t n, size_t cap)
 {
-    dice d = dice_of(seed);
-    if (n < 16 || throw_dice(&d, 4) == 0)
+    if (n < 16 || throw_dice(d, 4) == 0)
         n = LLVMFuzzerMutate(data, n, cap);
     else
-        for (size_t k = 1 + throw_dice(&d, 4); k > 0; k--)
-            change(&d, data, n, aim(&d, data, n));
-    if (throw_dice(&d, 4))
+        for (size_t k = 1 + throw_dice(d, 4); k > 0; k--)
+            change(d, data, n, aim(d, data, n));
+    if (throw_dice(d, 4))
         repair(data, n);
     return n;
 }

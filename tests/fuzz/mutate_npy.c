@@ -13,11 +13,10 @@ static void repair(uint8_t *data, size_t n)
         set_le(data + 8, (size_t)(end + 1 - data) - 8 - wide, wide);
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t cap, unsigned seed)
+size_t mutate_npy(dice *d, uint8_t *data, size_t n, size_t cap)
 {
-    dice d = dice_of(seed);
     n = LLVMFuzzerMutate(data, n, cap);
-    if (n > 10 && throw_dice(&d, 4))
+    if (n > 10 && throw_dice(d, 4))
         repair(data, n);
     return n;
 }

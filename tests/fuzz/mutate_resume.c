@@ -23,15 +23,14 @@ static void repair(uint8_t *data, size_t n)
     set_le(data + n_head, pg__crc32(0, data, (size_t)n_head), 4);
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t cap, unsigned seed)
+size_t mutate_resume(dice *d, uint8_t *data, size_t n, size_t cap)
 {
-    dice d = dice_of(seed);
-    if (n < HEAD || throw_dice(&d, 2))
+    if (n < HEAD || throw_dice(d, 2))
         n = LLVMFuzzerMutate(data, n, cap);
     else
-        for (size_t k = 1 + throw_dice(&d, 3); k > 0; k--)
-            change(&d, data, n, throw_dice(&d, n < 4 * ENTRY ? n : 4 * ENTRY));
-    if (n >= HEAD && throw_dice(&d, 4))
+        for (size_t k = 1 + throw_dice(d, 3); k > 0; k--)
+            change(d, data, n, throw_dice(d, n < 4 * ENTRY ? n : 4 * ENTRY));
+    if (n >= HEAD && throw_dice(d, 4))
         repair(data, n);
     return n;
 }

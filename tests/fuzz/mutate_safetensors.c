@@ -52,9 +52,8 @@ static size_t repair(uint8_t *data, size_t n, size_t cap)
     return end + want;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t cap, unsigned seed)
+size_t mutate_safetensors(dice *d, uint8_t *data, size_t n, size_t cap)
 {
-    dice d = dice_of(seed);
     n = LLVMFuzzerMutate(data, n, cap);
-    return n > 8 && throw_dice(&d, 4) ? repair(data, n, cap) : n;
+    return n > 8 && throw_dice(d, 4) ? repair(data, n, cap) : n;
 }

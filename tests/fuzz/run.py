@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Builds the fuzz targets with clang's libFuzzer and runs them, two at a time.
+"""Builds the fuzz targets with clang's libFuzzer and runs them.
 
-  run.py [--build DIR] [--seconds N] [--plain] [TARGET ...]      default: every target for 60 s
+  run.py [--build DIR] [--seconds N] [--jobs N] [--sanitize WHAT] [--ledger] [TARGET ...]
 
-Needs clang. Prints what each executed. What it finds is kept in DIR/finds/TARGET, and the exit status is 1. Inputs
-that reach new code are kept in DIR/work/TARGET for the next run."""
+Default: every target for 60 s, two at a time, with AddressSanitizer and UndefinedBehaviorSanitizer in build-fuzz;
+--sanitize undefined and none, several times faster, have folders of their own. Needs clang. Prints what each executed.
+What it finds is kept in DIR/finds/TARGET, and the exit status is 1. Inputs that reach new code are kept in
+DIR/work/TARGET for the next run. --ledger adds the executions to ledger.tsv."""
 import argparse
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -14,18 +17,25 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import ledger
 import targets
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = ROOT / 'tests/fuzz'
+# --sanitize: folder, and the name of such a build in the ledger
+BUILDS = {'address,undefined': ('build-fuzz', 'clang-asan-ubsan'),
+          'undefined': ('build-fuzz-undefined', 'clang-ubsan'),
+          'none': ('build-fuzz-none', 'clang')}
 
 
-def build(folder, names, plain):
-    sanitize = 'none' if plain else 'address,undefined'
+def build(folder, names, sanitize):
     if not (folder / 'build.ninja').exists():
         subprocess.run(['meson', 'setup', folder, ROOT, '-Dfuzz=libfuzzer', f'-Db_sanitize={sanitize}',
                         '-Db_lundef=false', '-Donednn=disabled', '-Dcuda=disabled', '-Dmpi=disabled'],
                        env=dict(os.environ, CC='clang'), check=True)
+    options = json.loads((folder / 'meson-info/intro-buildoptions.json').read_text())
+    if sanitize not in [o['value'] for o in options if o['name'] == 'b_sanitize']:
+        sys.exit(f'{folder} is not built with --sanitize {sanitize}')
     subprocess.run(['meson', 'compile', '-C', folder] + [f'fuzz_{n}' for n in names], check=True)
 
 
@@ -40,16 +50,24 @@ def gather(folder, name, t):
     return [seeds] + [d for d in [HERE / 'corpus' / name] if d.is_dir()]
 
 
+def dictionary(folder, t):
+    """Of the formats that a file is made of; libFuzzer takes one only."""
+    path = folder / 'seeds' / ('-'.join(t.dicts) + '.dict')
+    path.write_text(''.join((HERE / f'{d}.dict').read_text() for d in t.dicts))
+    return path
+
+
 def fuzz(folder, name, seconds):
     t = targets.TARGETS[name]
     finds, work = folder / 'finds' / name, folder / 'work' / name
     for d in (finds, work):
         d.mkdir(parents=True, exist_ok=True)
+    # Entropic's bookkeeping took up to half of the time, and no more was found with it.
     command = [folder / 'tests/fuzz' / f'fuzz_{name}', work, *gather(folder, name, t), f'-max_total_time={seconds}',
-               f'-max_len={t.max_len}', '-timeout=10', '-malloc_limit_mb=512', '-rss_limit_mb=1024',
+               f'-max_len={t.max_len}', '-timeout=10', '-malloc_limit_mb=512', '-rss_limit_mb=1024', '-entropic=0',
                '-print_final_stats=1', '-reload=0', f'-artifact_prefix={finds}/']
-    if t.dict:
-        command.append(f'-dict={HERE / t.dict}.dict')
+    if t.dicts:
+        command.append(f'-dict={dictionary(folder, t)}')
     r = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     n = re.findall(r'stat::number_of_executed_units:\s*(\d+)', r.stdout)
     return r.returncode, int(n[-1]) if n else 0, r.stdout
@@ -57,24 +75,33 @@ def fuzz(folder, name, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--build', type=pathlib.Path, default=ROOT / 'build-fuzz')
+    parser.add_argument('--build', type=pathlib.Path)
     parser.add_argument('--seconds', type=int, default=60)
-    parser.add_argument('--plain', action='store_true', help='without sanitizers: faster, sees less')
+    parser.add_argument('--jobs', type=int, default=2)
+    parser.add_argument('--sanitize', choices=BUILDS, default='address,undefined')
+    parser.add_argument('--ledger', action='store_true')
     parser.add_argument('names', nargs='*', metavar='TARGET')
     a = parser.parse_args()
     names = a.names or sorted(targets.TARGETS)
     unknown = [n for n in names if n not in targets.TARGETS]
     if unknown:
         parser.error(f'no target {unknown[0]}; one of {" ".join(targets.TARGETS)}')
-    folder = a.build.resolve()
-    build(folder, names, a.plain)
+    changed = [n for n in names if a.ledger and ledger.is_changed(ROOT, n)]
+    if changed:
+        parser.error(f'--ledger: the parser of {changed[0]} is changed, but not committed')
+    folder, kind = BUILDS[a.sanitize]
+    folder = (a.build or ROOT / folder).resolve()
+    commit = ledger.git(ROOT, 'rev-parse', '--short=7', 'HEAD')
+    build(folder, names, a.sanitize)
     found = total = 0
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         runs = {n: pool.submit(fuzz, folder, n, a.seconds) for n in names}
         for name, run in runs.items():
             code, n, text = run.result()
             total += n
             print(f'{name:12} {n:12,} executions', flush=True)
+            if a.ledger and n:
+                ledger.add(ROOT, commit, name, kind, n, code != 0)
             if code:
                 found += 1
                 print(text[-6000:])

@@ -4,7 +4,7 @@ Seeds are tests/fuzz/corpus/TARGET and those files of testdata that match a patt
 than max_len. `sources` is the parser: executions count from its last change on."""
 import collections
 
-Target = collections.namedtuple('Target', 'dict max_len seeds goal sources')
+Target = collections.namedtuple('Target', 'dicts max_len seeds goal sources')
 
 M = 10**6
 H5 = [f'libpg/format/h5_{part}' for part in (
@@ -16,31 +16,31 @@ PICKLE = ['libpg/base/pickle.c', 'libpg/base/pickle_ops.c', 'libpg/format/pytorc
 ZIP = ['libpg/io/zip.c', 'libpg/io/zip_dir.c', 'libpg/io/zip_end.c']
 
 TARGETS = {
-    'config': Target('json', 2048, [], 10 * M, ['libpg/io/config.c'] + JSON),
-    'data': Target('csv', 1024, ['*.npy'], 10 * M,
+    'config': Target(['json'], 2048, [], 10 * M, ['libpg/io/config.c'] + JSON),
+    'data': Target(['csv'], 1024, ['*.npy'], 10 * M,
                    [f'libpg/train/data_{kind}.c' for kind in ('csv', 'hdf5', 'idx', 'npy', 'npz')]),
     # libhdf5 reads all that passes, and is slow
-    'h5_open': Target('h5', 9216, ['*.h5'], 1 * M, H5),
-    'h5_reader': Target('h5', 9216, ['*.h5'], 30 * M, H5),
-    'index': Target('json', 4096, ['*.weights.json', '*.index.json'], 10 * M,
+    'h5_open': Target(['h5'], 9216, ['*.h5'], 1 * M, H5),
+    'h5_reader': Target(['h5'], 9216, ['*.h5'], 30 * M, H5),
+    'index': Target(['json'], 4096, ['*.weights.json', '*.index.json'], 10 * M,
                     ['libpg/format/fmt_keras_sharded.c', 'libpg/format/fmt_st_index.c'] + JSON),
-    'json_graph': Target('json', 6144, ['*.json'], 10 * M,
+    'json_graph': Target(['json'], 6144, ['*.json'], 10 * M,
                          [f'libpg/model/graph{part}.c' for part in ('', '_build', '_connect', '_load')] + JSON),
-    'keras_zip': Target('zip', 24576, ['*.keras'], 10 * M,
+    'keras_zip': Target(['zip', 'h5'], 24576, ['*.keras'], 10 * M,
                         ['libpg/format/fmt_keras_v3.c', 'libpg/format/fmt_keras_zip.c'] + ZIP),
-    'manifest': Target('json', 4096, [], 10 * M,
+    'manifest': Target(['json'], 4096, [], 10 * M,
                        ['libpg/format/manifest.c', 'libpg/format/manifest_read.c'] + JSON),
-    'npy': Target('npy', 1024, ['*.npy'], 10 * M, NPY),
-    'npz': Target('zip', 4096, ['*.npz'], 10 * M, NPY + ZIP),
-    'pickle': Target('pickle', 4096, [], 10 * M, PICKLE),
-    'pytorch': Target('zip', 4096, ['*.pt'], 10 * M,
+    'npy': Target(['npy'], 1024, ['*.npy'], 10 * M, NPY),
+    'npz': Target(['zip', 'npy'], 4096, ['*.npz'], 10 * M, NPY + ZIP),
+    'pickle': Target(['pickle'], 4096, [], 10 * M, PICKLE),
+    'pytorch': Target(['zip', 'pickle'], 4096, ['*.pt'], 10 * M,
                       ['libpg/format/fmt_pytorch.c', 'libpg/format/pytorch_values.c'] + PICKLE + ZIP),
-    'resume': Target('resume', 1024, [], 10 * M, ['libpg/train/resume_file.c']),
+    'resume': Target(['resume'], 1024, [], 10 * M, ['libpg/train/resume_file.c']),
     # no parser but the writers, three of five through libhdf5
-    'roundtrip': Target(None, 300, [], 1 * M,
+    'roundtrip': Target([], 300, [], 1 * M,
                         [f'libpg/format/{writer}.c' for writer in
                          ('h5_writer', 'keras_h5_write', 'keras_v3_write', 'safetensors_write')] +
                         ['libpg/io/zip_out.c']),
-    'safetensors': Target('safetensors', 4096, ['*.safetensors'], 10 * M, ['libpg/format/fmt_safetensors.c'] + JSON),
+    'safetensors': Target(['safetensors'], 4096, ['*.safetensors'], 10 * M, ['libpg/format/fmt_safetensors.c'] + JSON),
 }
 IN_ALL = 100 * M
