@@ -54,7 +54,10 @@ static pg_status check_minor(pg__h5 *h, uint32_t type, pg__h5_cur c, pg_err *err
     pg_status st = PG_OK;
     uint32_t version = 0, flags;
     switch (type) {
-    case COMMENT: PG_H5_NEED(memchr(c.p, 0, pg__h5_left(&c)), "comment that does not end"); break;
+    case COMMENT:
+        PG_H5_NEED(memchr(c.p, 0, pg__h5_left(&c)), "comment that does not end");
+        h->walk->remnants = 1;
+        break;
     case OLD_TIME: pg__h5_span(&c, 16); break;
     case TIME:
         version = pg__h5_u32(&c, 1) - 1;

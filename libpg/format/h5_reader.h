@@ -34,7 +34,7 @@ typedef struct pg__h5_object {
     int contiguous;     /* 1: the raw data is one extent of the file (n_bytes may be 0) */
     uint64_t off_bytes; /* of that extent, from the start of the io */
     uint64_t addr;      /* of the object header: same address = same object (hard links) */
-    int remnants;       /* its header or its links' names may hold bytes of something deleted */
+    int remnants; /* it may hold bytes of something deleted, or a comment, which no copy gets */
 } pg__h5_object;
 
 /* References io until closed. */

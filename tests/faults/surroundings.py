@@ -7,7 +7,6 @@ a broken pipe; inputs and outputs that are no files, or each other; and two runs
 
 Wanted as everywhere: the old output and exit 2 with one line, or the new one and exit 0; nothing left behind. What this
 machine does not allow (mounts, another user) is said and left out; 77 if nothing else is there. Prints how many of how many passed."""
-import argparse
 import itertools
 import os
 import pathlib
@@ -19,7 +18,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 
 import saves
 import sweep

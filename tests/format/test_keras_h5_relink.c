@@ -321,6 +321,30 @@ static void leaves_behind_what_nothing_leads_to(void **state)
     pg__plan_fini(&plan);
 }
 
+/* A comment is no attribute: a new file does not get it, whether it is a group's or a tensor's. */
+static void leaves_comments_behind(void **state)
+{
+    (void)state;
+    static const char *const objects[] = {"m/b", "m/b/kernel:0"};
+    for (size_t i = 0; i < 2; i++) {
+        pg__plan plan;
+        save_made(begin_wrapper(two_layers, 3));
+        const hid_t f = H5Fopen(made, H5F_ACC_RDWR, H5P_DEFAULT);
+        assert_true(H5Oset_comment_by_name(f, objects[i], SECRET, H5P_DEFAULT) >= 0);
+        H5Fclose(f);
+        pg_store *s = open_path(made);
+        plan_two_layers(&plan, s);
+        pg_store *o = save_and_open(&plan);
+        assert_true((addr(o, "b/b/kernel:0") == addr(s, "m/b/kernel:0")) == (i == 0));
+        assert_int_not_equal(addr(o, "b/b"), addr(s, "m/b"));
+        assert_true(holds(made, SECRET));
+        assert_false(holds(out, SECRET));
+        pg_store_close(o);
+        pg_store_close(s);
+        pg__plan_fini(&plan);
+    }
+}
+
 /* ---- the proof --------------------------------------------------------------------------------
  */
 
@@ -455,5 +479,6 @@ PG_TEST_MAIN_WITH(make_dir, remove_dir, cmocka_unit_test(links_whole_groups_that
                   cmocka_unit_test(relinks_what_is_stored_in_chunks),
                   cmocka_unit_test(never_carries_along_what_nobody_asked_for),
                   cmocka_unit_test(leaves_behind_what_nothing_leads_to),
+                  cmocka_unit_test(leaves_comments_behind),
                   cmocka_unit_test(notices_every_difference),
                   cmocka_unit_test(compares_the_bytes_of_a_copy))

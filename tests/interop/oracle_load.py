@@ -13,6 +13,7 @@ usage: oracle_load.py FILE MODEL [--x x0.npy ...] [--y y0.npy ...] [--weights TE
   --full          FILE is a full model: open it with load_model(compile=False) instead of load_weights; MODEL may be "-"
   --compiled      with --full: also compile, and report optimizer class and number of optimizer weights
   --resume        with --compiled: train on one batch, so that the optimizer state is really used
+  --inside        MODEL is the only layer with weights of a model of its own, which is what multi_gpu_model() makes of it
   --engine auto|keras|tf.keras|tf_keras   which Keras to import (auto: keras, else tf.keras)
   --by-name --skip-mismatch               pass these to load_weights (default: strict topological load)
   --json REPORT.json                      write the report (weights with shape, dtype, sha256; outputs; checks)
@@ -107,6 +108,11 @@ def architecture(k, path):
             return saving_utils.model_from_config(config)
         return k.models.model_from_json(json.dumps(config))
     return k.models.load_model(path, compile=False)
+
+
+def inside(k, m):
+    ins = [k.layers.Input(batch_shape=tuple(t.shape), dtype=t.dtype) for t in m.inputs]
+    return k.models.Model(ins, m(ins if len(ins) > 1 else ins[0]))
 
 
 def is_float(w):
@@ -225,6 +231,7 @@ def judge(a, rep):
     k.utils.set_random_seed(1)  # deterministic ops want a seed (dropout)
     try:
         m = None if a.full else architecture(k, a.model)
+        m = inside(k, m) if a.inside else m
     except Exception as e:
         rep["error"] = "MODEL: " + text(e, 500)
         return 2
@@ -262,6 +269,7 @@ def parser():
     p.add_argument("--atol", type=float, default=1e-5)
     p.add_argument("--rtol", type=float, default=1e-4)
     p.add_argument("--full", action="store_true")
+    p.add_argument("--inside", action="store_true")
     p.add_argument("--compiled", action="store_true")
     p.add_argument("--resume", action="store_true")
     p.add_argument("--engine", default="auto")
