@@ -339,7 +339,24 @@ static void print_version(void)
         printf("%s (libpg) %s\n", this_tool->name, pg_version());
 }
 
-static void finish_parsing(const cli_tool *t, int argc, size_t n)
+/* With --in-place, which has one operand. */
+static void refuse_second(char **argv, size_t n)
+{
+    const char *second = cli.output ? cli.output : argv[2];
+    if (n > 2 || (n > 1 && cli.output))
+        cli_complain(NULL, NULL, "--in-place takes one file at a time");
+    else if (n == 0)
+        cli_complain(NULL, NULL,
+                     "--in-place changes the file itself: it does not go with --output");
+    else if (strcmp(argv[1], second) == 0)
+        cli_complain(NULL, NULL, "--in-place changes %s itself: name it once", cli_name(second).s);
+    else
+        cli_complain(NULL, NULL, "--in-place changes %s itself: leave out %s%s, or --in-place",
+                     cli_name(argv[1]).s, cli.output ? "--output " : "", cli_name(second).s);
+    exit(CLI_TROUBLE);
+}
+
+static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
 {
     const size_t given = n;
     cli_term_init();
@@ -359,10 +376,8 @@ static void finish_parsing(const cli_tool *t, int argc, size_t n)
         cli_short_help(t, stderr);
         exit(CLI_TROUBLE);
     }
-    if (cli.in_place && (cli.output || n > 1)) {
-        cli_complain(NULL, NULL, "--in-place changes IN itself: there is no OUT");
-        exit(CLI_TROUBLE);
-    }
+    if (cli.in_place && (cli.output || n > 1))
+        refuse_second(argv, n);
     if (cli.output || (cli.in_place && n))
         n++;
     if (n < t->min_operands && !(cli.dry_run && given && n + 1 == t->min_operands)) {
@@ -411,7 +426,7 @@ size_t cli_parse(const cli_tool *t, int argc, char **argv)
             i += short_options(arg + 1, argv[i + 1]);
         }
     }
-    finish_parsing(t, argc, n);
+    finish_parsing(t, argc, argv, n);
     for (size_t i = 1; i <= n; i++)
         refuse_name(argv[i], !only_operands);
     if (cli.output)
@@ -483,6 +498,13 @@ int cli_fail(const pg_err *err)
     return cli_status(err->code);
 }
 
+static char done[320];
+
+void cli_did(const char *file, const char *what)
+{
+    snprintf(done, sizeof done, "; %s was %s", cli_name(file).s, what);
+}
+
 int cli_finish(int status)
 {
     const int failed = ferror(stdout);
@@ -493,7 +515,7 @@ int cli_finish(int status)
         signal(SIGPIPE, SIG_DFL);
         raise(SIGPIPE);
     }
-    cli_complain(NULL, NULL, "standard output: %s",
-                 errno ? strerror(errno) : "could not be written");
+    cli_complain(NULL, NULL, "standard output: %s%s",
+                 errno ? strerror(errno) : "could not be written", done);
     return CLI_TROUBLE;
 }

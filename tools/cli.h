@@ -101,6 +101,10 @@ int cli_worse(int a, int b);
 /* Same block from pieces; detail and hint may be NULL. Returns CLI_TROUBLE. */
 int cli_complain(const char *detail, const char *hint, const char *fmt, ...) PG_PRINTF(3, 4);
 
+/* Before a result is printed: "FILE was written". Said by cli_finish() if the result cannot be, so
+ * that nobody takes what happened for what did not. */
+void cli_did(const char *file, const char *what);
+
 /* Last call of main: flushes stdout; a full or closed one is reported and gives CLI_TROUBLE. */
 int cli_finish(int status);
 

@@ -173,6 +173,8 @@ int main(int argc, char **argv)
     o.keras = keras ? *keras - '0' : 0;
     err.code = pg_convert_file(in, out, &o, &r, &err);
     cli_progress_end();
+    if (err.code == PG_OK && !cli.dry_run)
+        cli_did(out, "written");
     if (err.code != PG_OK)
         status = cli_fail(&err);
     else if (cli.json)

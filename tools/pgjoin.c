@@ -83,6 +83,8 @@ int main(int argc, char **argv)
                               .progress = cli_progress()};
     err.code = pg_join_file(in, out, &o, &r, &err);
     cli_progress_end();
+    if (err.code == PG_OK && !cli.dry_run)
+        cli_did(out, "written");
     if (err.code != PG_OK) {
         status = shards_fail(&r, &err);
     } else if (cli.json) {

@@ -170,6 +170,8 @@ int main(int argc, char **argv)
         return cli_finish(cli_complain(NULL, NULL, "a folder for the shards is missing"));
     err.code = pg_split_file(in, dir, &o, &r, &err);
     cli_progress_end();
+    if (err.code == PG_OK && !cli.dry_run)
+        cli_did(dir, "written");
     if (err.code != PG_OK) {
         status = shards_fail(&r, &err);
     } else {

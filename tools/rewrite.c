@@ -44,8 +44,8 @@ static void print_proof(const pg_rewrite_report *r)
     const int unproven = cli.skip_verify && !cli.in_place;
     cli_color(stdout, unproven ? CLI_WARN : CLI_GOOD);
     if (cli.in_place)
-        cli_printf(stdout, "in place, %s/%s tensors where they were", cli_count(r->n_verified).s,
-                   cli_count(all).s);
+        cli_printf(stdout, "in place, %s/%s tensors where they were, %s added",
+                   cli_count(r->n_verified).s, cli_count(all).s, cli_size(r->added_bytes).s);
     else if (unproven)
         cli_puts(stdout, "not verified");
     else
@@ -79,17 +79,23 @@ static void print_text(const pg_rewrite_report *r, const char *in, const char *o
 {
     if (is_unchanged(r)) {
         cli_printf(stdout, "%s: as it is wanted already; nothing changed\n", cli_name(in).s);
+        print_each("note", r->notes, r->n_notes);
         return;
     }
     cli_printf(stdout, "%s: %s", cli_name(cli.dry_run || !out ? in : out).s,
-               cli.dry_run ? "would write " : "");
+               !cli.dry_run   ? ""
+               : cli.in_place ? "would become "
+                              : "would write ");
     print_subject(r);
     cli_puts(stdout, ": ");
     if (r->n_weighted && strcmp(r->action, "wrapped") != 0)
         cli_printf(stdout, "%s, ", cli_plural(r->n_weighted, "layer").s);
     cli_printf(stdout, "%s, %s parameters", cli_plural(r->n_tensors, "tensor").s,
                cli_count(r->n_params).s);
-    if (cli.dry_run) {
+    if (cli.dry_run && cli.in_place) {
+        cli_printf(stdout, "; in place, %s added, %s then; nothing written\n",
+                   cli_size(r->added_bytes).s, cli_size(r->file_bytes).s);
+    } else if (cli.dry_run) {
         cli_printf(stdout, ", %s; nothing written\n", cli_size(r->file_bytes).s);
     } else {
         cli_puts(stdout, "; ");
@@ -118,6 +124,8 @@ static void print_json(const pg_rewrite_report *r, const char *in, const char *o
     json_count("bytes", 1, r->n_bytes);
     json_count("verified", !cli.dry_run && !is_unchanged(r) && (!cli.skip_verify || cli.in_place),
                r->n_verified);
+    json_count("file_bytes", !is_unchanged(r), r->file_bytes);
+    json_count("added_bytes", cli.in_place, r->added_bytes);
     printf(", \"written\": %s, \"in_place\": %s", cli.dry_run || is_unchanged(r) ? "false" : "true",
            cli.in_place ? "true" : "false");
     json_strings("removed", r->removed, r->n_removed);
@@ -147,6 +155,8 @@ int rewrite_tell(pg_rewrite_report *r, const char *in, const char *out, const pg
 {
     int status = CLI_OK;
     cli_progress_end();
+    if (err->code == PG_OK && !cli.dry_run && !is_unchanged(r))
+        cli_did(cli.in_place ? in : out, cli.in_place ? "changed" : "written");
     if (err->code != PG_OK)
         status = fail(r, err);
     else if (cli.json)

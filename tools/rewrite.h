@@ -11,11 +11,14 @@
     "then rewrites one sector at its beginning: no tensor is moved, and a crash at any moment\n"  \
     "leaves the old model or the new one. What is no longer wanted stays in the file, out of "    \
     "reach,\n"                                                                                    \
-    "Python bytecode of an old description too. The new structure is always read back and "       \
+    "Python bytecode of an old description too, and every change makes the file larger; a copy\n" \
+    "(pgconvert IN NEW.h5) has nothing of it. The new structure is always read back and "         \
     "compared\n"                                                                                  \
     "first; --no-sync leaves out only the last wait for the disk. Files with several hard links " \
     "or\n"                                                                                        \
-    "in use by another program are refused; a symbolic link is followed."
+    "in use by another program are refused (exit status 2); on a file system without locks that\n" \
+    "cannot be seen, and a note says so. Other formats, files that only --trust-input reads and\n" \
+    "those with a newer superblock are refused too (3). A symbolic link is followed."
 
 /* The common options of writers as the library wants them. */
 pg_write_opts rewrite_opts(void);

@@ -116,3 +116,15 @@ void pg_err_prefix(pg_err *err, const char *prefix)
     if (snprintf(err->msg, sizeof err->msg, "%s: %s", prefix, old) >= (int)sizeof err->msg)
         trim_utf8(err->msg);
 }
+
+void pg__err_append(pg_err *err, const char *text)
+{
+    const size_t n = strlen(text);
+    if (!err || n >= sizeof err->msg)
+        return;
+    if (strlen(err->msg) + n >= sizeof err->msg) {
+        err->msg[sizeof err->msg - 1 - n] = 0;
+        trim_utf8(err->msg);
+    }
+    memcpy(err->msg + strlen(err->msg), text, n + 1);
+}

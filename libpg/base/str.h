@@ -60,6 +60,9 @@ typedef struct pg__quoted {
 pg__quoted pg__quote(const char *name);
 #define PG_QUOTE(name) (pg__quote(name).s)
 
+/* Adds text to a filled message (NULL allowed), which is cut where both do not fit. */
+void pg__err_append(pg_err *err, const char *text);
+
 /* Names as Keras takes them are equal but for case and underscores: CategoricalCrossentropy,
  * categorical_crossentropy. */
 int pg__same_name(const char *a, size_t n, const char *b);

@@ -548,7 +548,7 @@ static pg_status write_file(pg__sink *sink, const pg__plan *plan, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__v3_image *m = NULL;
-    PG_TRY(pg__v3_image_new(&m, plan, err));
+    PG_TRY(pg__v3_image_new(&m, plan, sink, err));
     if (!plan->layout_only)
         PG_TRY(pg__sink_reserve(sink, pg__v3_image_bytes(m), err));
     PG_TRY(pg__v3_image_write(m, sink, 0, err));

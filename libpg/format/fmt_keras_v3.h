@@ -70,9 +70,10 @@ int pg__v3_is_state(const char *path);
 
 /* ---- writing (keras_v3_write.c) ---- */
 
-/* The HDF5 image of a plan: all metadata, laid out, no tensor bytes. */
+/* The HDF5 image of a plan: all metadata, laid out, no tensor bytes. sink, which may be NULL, is told
+ * that it goes on. */
 typedef struct pg__v3_image pg__v3_image;
-pg_status pg__v3_image_new(pg__v3_image **out, const pg__plan *plan, pg_err *err);
+pg_status pg__v3_image_new(pg__v3_image **out, const pg__plan *plan, pg__sink *sink, pg_err *err);
 void pg__v3_image_free(pg__v3_image *m); /* NULL is allowed */
 uint64_t pg__v3_image_bytes(const pg__v3_image *m);
 

@@ -264,7 +264,7 @@ static pg_status write_weights(pg__zip_out *zip, pg__sink *sink, const pg__plan 
     pg__v3_image *m = NULL;
     uint64_t off = 0;
     uint32_t crc = 0;
-    PG_TRY(pg__v3_image_new(&m, plan, err));
+    PG_TRY(pg__v3_image_new(&m, plan, sink, err));
     const uint64_t n = pg__v3_image_bytes(m);
     if (!plan->layout_only)
         PG_TRY(pg__sink_reserve(sink, n + HDF5_ALIGN, err));

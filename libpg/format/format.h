@@ -71,6 +71,7 @@ typedef struct pg__save_opts {
 typedef struct pg__save_report {
     size_t n_verified; /* tensors read back and equal to their source */
     uint64_t file_bytes;
+    uint64_t added_bytes; /* in place: what comes to the old contents */
 } pg__save_report;
 
 /* Carries out a plan: writes `path` in format f through a sink, reopens it with f, checks layer

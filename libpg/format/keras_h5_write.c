@@ -19,6 +19,7 @@
 
 typedef struct writing {
     pg__h5_out *h5;
+    pg__sink *sink;   /* is told that it goes on; NULL: links are made, which is quick */
     pg__links *links; /* tensors are linked where they are; NULL: they get a new place */
     const pg__plan *plan;
     const pg__keras_h5 *src; /* NULL: the source is of another format */
@@ -93,6 +94,7 @@ static pg_status place(writing *w, const char *base, const char *name, size_t te
                                .dtype = t->dtype,
                                .size = (uint32_t)pg_dtype_bytes(t->dtype),
                                .big_endian = pg__store_big_endian(w->plan->src, tensor)};
+    PG_TRY(pg__sink_tick(w->sink, err));
     PG_TRY(pg__h5_out_dataset(w->h5, w->path.s, &type, t->rank, t->dims, &id, err));
     w->placed[w->n_placed++] = (pg__placed){.tensor = tensor, .off = id};
 done:
@@ -276,7 +278,7 @@ static void end_writing(writing *w)
 pg_status pg__keras_h5_write(pg__sink *sink, const pg__plan *plan, pg_err *err)
 {
     pg_status st = PG_OK;
-    writing w = {.plan = plan, .src = pg__keras_h5_of(plan->src)};
+    writing w = {.sink = sink, .plan = plan, .src = pg__keras_h5_of(plan->src)};
     PG_TRY(check_plan(plan, err));
     PG_TRY(pg__keep_of(&w.keep, plan, err));
     w.n_wanted = plan->n_items + pg__plan_n_state(plan);

@@ -16,6 +16,7 @@
 struct pg__v3_image {
     pg__h5_out *h5;
     const pg__plan *plan;
+    pg__sink *sink;   /* is told that it goes on */
     pg__placed *data; /* by dataset id */
     size_t n_data, cap_data;
 };
@@ -180,6 +181,7 @@ static pg_status add_dataset(pg__v3_image *m, const pg__v3 *v, size_t tensor, co
     size_t id = 0;
     if (pg__mem_grow(&m->data, &m->cap_data, m->n_data + 1, sizeof *m->data))
         return pg__nomem(err);
+    PG_TRY(pg__sink_tick(m->sink, err));
     PG_TRY(pg__h5_out_dataset(m->h5, name, &type, w->rank, w->dims, &id, err));
     m->data[m->n_data++] = (pg__placed){.tensor = tensor};
     if (!v && w->dtype == PG_BF16)
@@ -237,7 +239,8 @@ done:
     return st;
 }
 
-pg_status pg__v3_image_new(pg__v3_image **out, const pg__plan *plan, pg_err *err)
+pg_status pg__v3_image_new(pg__v3_image **out, const pg__plan *plan, pg__sink *sink,
+                           pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__v3 *v = pg__v3_of(plan->src);
@@ -245,6 +248,7 @@ pg_status pg__v3_image_new(pg__v3_image **out, const pg__plan *plan, pg_err *err
     if (!m)
         return pg__nomem(err);
     m->plan = plan;
+    m->sink = sink;
     PG_TRY(pg__h5_out_new(&m->h5, plan->n_items + 2 * plan->n_layers + pg_store_n_state(plan->src),
                           err));
     PG_TRY(add_root(m, v, err));

@@ -346,6 +346,7 @@ pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg
     pg__relinked re = {0};
     pg__save_report rep = {0};
     pg_err why = {0};
+    int flipping = 0;
     if (!f || !f->relinker)
         (void)pg_fail(&why, PG_E_UNSUPPORTED, "it is no .h5 of the legacy layout");
     else
@@ -357,6 +358,7 @@ pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg
         PG_FAIL(PG_E_IO, "replaced by another file while it was read; nothing changed");
     PG_TRY(prove_candidate(f, &re, 0, plan, opts, &rep.n_verified, err));
     rep.file_bytes = re.tail_at + re.n_tail;
+    rep.added_bytes = rep.file_bytes - re.end;
     pg__progress_start(opts->sink.progress, re.n_tail);
     const pg__flip_change change = {.end = re.end,
                                     .tail_at = re.tail_at,
@@ -365,10 +367,15 @@ pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg
                                     .head = re.head,
                                     .n_head = re.n_head};
     PG_TRY(pg_store_check_same(plan->src, err));
-    if (!dry_run)
+    flipping = !dry_run;
+    if (flipping)
         PG_TRY(pg__flip_write(file, &change, err));
     *report = rep;
 done:
+    /* The flip says itself what became of the file. */
+    if (st != PG_OK && st != PG_E_UNSUPPORTED && !flipping && err &&
+        !strstr(err->msg, "; nothing "))
+        pg__err_append(err, "; nothing changed");
     if (st != PG_OK && err && !names_file(err->msg, pg__store_path(plan->src)))
         pg_err_prefix(err, PG_SHOW(pg__store_path(plan->src)));
     pg__relinked_fini(&re);

@@ -27,6 +27,7 @@ typedef struct entry {
 typedef struct tree {
     pg__shards *s;
     const pg__manifest *m;
+    pg__sink *sink;
     pg__h5_out *h5;
     size_t *ids;   /* dataset by tensor */
     entry *sorted; /* all datasets by path */
@@ -143,7 +144,10 @@ static pg_status put_dataset(tree *t, size_t i, pg_err *err)
                                .dtype = s->dtype,
                                .size = (uint32_t)pg_dtype_bytes(s->dtype),
                                .big_endian = pg__shards_big_endian(t->s, i)};
-    return pg__h5_out_dataset(t->h5, s->h5, &type, s->rank, s->dims, &t->ids[i], err);
+    const pg_status st = pg__sink_tick(t->sink, err);
+    return st == PG_OK
+               ? pg__h5_out_dataset(t->h5, s->h5, &type, s->rank, s->dims, &t->ids[i], err)
+               : st;
 }
 
 /* The datasets of a group, not of those in it: HDF5 forgets a group once the next one is at hand.
@@ -176,7 +180,7 @@ static pg_status sort_datasets(tree *t, pg_err *err)
     return PG_OK;
 }
 
-static pg_status lay_out(tree *t, pg__sink *sink, pg_err *err)
+static pg_status lay_out(tree *t, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__manifest *m = t->m;
@@ -187,7 +191,7 @@ static pg_status lay_out(tree *t, pg__sink *sink, pg_err *err)
         if (is_dataset(t, o->path) ||
             (t->only && !is_below(t, first_below(t, o->path), o->path, strlen(o->path))))
             continue;
-        PG_TRY(pg__sink_tick(sink, err));
+        PG_TRY(pg__sink_tick(t->sink, err));
         PG_TRY(pg__h5_out_group(t->h5, o->path, err));
         PG_TRY(put_attrs(t, o, err));
         PG_TRY(put_datasets(t, o->path, err));
@@ -241,14 +245,14 @@ pg_status pg__shards_write_tree(pg__shards *s, pg__sink *sink, int only, size_t 
                                 pg_err *err)
 {
     pg_status st = PG_OK;
-    tree t = {.s = s, .m = pg__shards_manifest(s), .only = only};
+    tree t = {.s = s, .sink = sink, .m = pg__shards_manifest(s), .only = only};
     t.ids = pg__mem_array(t.m->n_tensors, sizeof *t.ids);
     t.sorted = pg__mem_array(t.m->n_tensors, sizeof *t.sorted);
     if (!t.ids || !t.sorted) {
         st = pg__nomem(err);
         goto done;
     }
-    PG_TRY(lay_out(&t, sink, err));
+    PG_TRY(lay_out(&t, err));
     PG_TRY(pg__sink_reserve(sink, pg__h5_out_bytes(t.h5), err));
     if (t.m->n_members) {
         PG_TRY(put_archive(&t, sink, err));

@@ -12,6 +12,7 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/try.h"
 
 #define SECTOR_BYTES 512u
@@ -19,7 +20,7 @@
 
 struct pg__flip {
     pg__sink_opts opts;
-    int fd;
+    int fd, locked;
     char shown[sizeof(pg__shown)]; /* path as given, for messages */
 };
 
@@ -40,12 +41,26 @@ static pg_status check_file(const pg__flip *f, pg_err *err)
     return PG_OK;
 }
 
-static pg_status lock(const pg__flip *f, pg_err *err)
+static pg_status lock(pg__flip *f, pg_err *err)
 {
-    if (flock(f->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-        return PG_OK; /* other errors: no locks on this file system */
-    return pg_fail(err, PG_E_IO, "%s: in use by another program (locked); nothing changed",
-                   f->shown);
+    int rc;
+    do
+        rc = flock(f->fd, LOCK_EX | LOCK_NB) ? errno : 0;
+    while (rc == EINTR);
+    f->locked = rc == 0;
+    if (rc == EWOULDBLOCK)
+        return pg_fail(err, PG_E_IO, "%s: in use by another program (locked); nothing changed",
+                       f->shown);
+    if (rc == 0 || rc == ENOLCK || rc == ENOSYS || rc == EOPNOTSUPP || rc == EINVAL)
+        return PG_OK; /* the last ones: no locks on this file system */
+    (void)pg_fail_sys(err, PG_E_IO, rc, "%s: cannot be locked", f->shown);
+    pg__err_append(err, "; nothing changed");
+    return PG_E_IO;
+}
+
+int pg__flip_is_locked(const pg__flip *f)
+{
+    return f->locked;
 }
 
 pg_status pg__flip_open(pg__flip **out, const char *path, const pg__sink_opts *opts, pg_err *err)
@@ -125,134 +140,201 @@ static int wait_for_disk(int fd)
     return rc == EINVAL ? 0 : rc; /* the file system has nothing to sync */
 }
 
-/* Takes the room of the tail before a byte of it is written. A disk that is nearly full is asked
+/* ---- the change -------------------------------------------------------------------------------
+ */
+
+/* One change in hand, and what it takes to undo it. */
+typedef struct change {
+    const pg__flip *f;
+    const pg__flip_change *c;
+    uint64_t size, new_end;               /* of the file; of the new contents */
+    unsigned char old_head[SECTOR_BYTES]; /* n_head bytes of it */
+    unsigned char *behind;                /* what lay where the new tail comes; NULL: nothing */
+    size_t n_behind;
+    int begun; /* behind its end the file may differ from what it was */
+    enum { HEAD_OLD, HEAD_TORN, HEAD_NEW } head;
+} change;
+
+/* Takes the room that is wanting before a byte is written. A disk that is nearly full is asked
  * first: fallocate() would fill it up. */
-static int reserve(int fd, uint64_t end, uint64_t n)
+static int reserve(const change *x)
 {
+    const uint64_t end = x->c->end, n_more = x->new_end > x->size ? x->new_end - x->size : 0;
     struct statvfs vfs;
     uint64_t n_free;
     int rc;
-    if (fstatvfs(fd, &vfs) == 0 && vfs.f_blocks &&
+    if (fstatvfs(x->f->fd, &vfs) == 0 && vfs.f_blocks &&
         !__builtin_mul_overflow((uint64_t)vfs.f_bavail, (uint64_t)vfs.f_frsize, &n_free) &&
-        n_free < n)
+        n_free < n_more)
         return ENOSPC;
     do
-        rc = fallocate(fd, 0, (off_t)end, (off_t)n) ? errno : 0;
+        rc = fallocate(x->f->fd, 0, (off_t)end, (off_t)(x->new_end - end)) ? errno : 0;
     while (rc == EINTR);
     return rc == EOPNOTSUPP || rc == ENOSYS || rc == EINVAL || rc == ENODEV || rc == EPERM ? 0 : rc;
 }
 
-/* ---- the change -------------------------------------------------------------------------------
- */
-
-static pg_status cancelled(const pg__flip *f, pg_err *err)
+static pg_status cancelled(const change *x, pg_err *err)
 {
-    if (!pg__cancelled(f->opts.cancel))
+    if (!pg__cancelled(x->f->opts.cancel))
         return PG_OK;
-    return pg_fail(err, PG_E_CANCELLED, "%s: interrupted; nothing changed", f->shown);
+    return pg_fail(err, PG_E_CANCELLED, "%s: interrupted", x->f->shown);
 }
 
-static pg_status failed(const pg__flip *f, int sys, int sure, pg_err *err)
+static pg_status failed(const change *x, int sys, pg_err *err)
 {
-    (void)pg_fail_sys(err, PG_E_IO, sys, "%s", f->shown);
-    pg_err_detail(err, "%s", sure ? "nothing changed" : "its first sector could not be restored");
-    return PG_E_IO;
+    return pg_fail_sys(err, PG_E_IO, sys, "%s", x->f->shown);
 }
 
-static pg_status check_change(const pg__flip *f, const pg__flip_change *c, pg_err *err)
+static pg_status check_change(change *x, pg_err *err)
 {
+    const pg__flip_change *c = x->c;
     struct stat sb;
-    uint64_t new_end;
     if (c->n_head > SECTOR_BYTES || c->n_head > c->end || c->tail_at < c->end ||
-        __builtin_add_overflow(c->tail_at, c->n_tail, &new_end) || new_end > INT64_MAX)
-        return pg_fail(err, PG_E_ARG, "%s: no change that can be made in one step", f->shown);
-    if (fstat(f->fd, &sb))
-        return failed(f, errno, 1, err);
-    if ((uint64_t)sb.st_size < c->end)
-        return pg_fail(err, PG_E_FORMAT, "%s: truncated while it was read; nothing changed",
-                       f->shown);
-    return cancelled(f, err);
+        __builtin_add_overflow(c->tail_at, c->n_tail, &x->new_end) || x->new_end > INT64_MAX)
+        return pg_fail(err, PG_E_ARG, "%s: no change that can be made in one step", x->f->shown);
+    if (fstat(x->f->fd, &sb))
+        return failed(x, errno, err);
+    x->size = (uint64_t)sb.st_size;
+    if (x->size < c->end)
+        return pg_fail(err, PG_E_FORMAT, "%s: truncated while it was read", x->f->shown);
+    return cancelled(x, err);
 }
 
-static pg_status write_tail(const pg__flip *f, const pg__flip_change *c, pg_err *err)
+static pg_status get(const change *x, unsigned char *buf, size_t n, uint64_t off, pg_err *err)
+{
+    while (n) {
+        const ssize_t k = pread(x->f->fd, buf, n, (off_t)off);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return failed(x, k < 0 ? errno : EIO, err);
+        buf += k;
+        off += (uint64_t)k;
+        n -= (size_t)k;
+    }
+    return PG_OK;
+}
+
+/* What will be written over. */
+static pg_status keep_old(change *x, pg_err *err)
+{
+    const uint64_t end = x->c->end, n = (x->size < x->new_end ? x->size : x->new_end) - end;
+    pg_status st = get(x, x->old_head, x->c->n_head, 0, err);
+    if (st != PG_OK || n == 0)
+        return st;
+    if (n > SIZE_MAX || !(x->behind = pg__mem_array((size_t)n, 1)))
+        return pg__nomem(err);
+    x->n_behind = (size_t)n;
+    return get(x, x->behind, x->n_behind, end, err);
+}
+
+/* Zeros from the old end to the tail, where the file holds something else. */
+static int clear_gap(const change *x)
+{
+    static const unsigned char zeros[SECTOR_BYTES];
+    const uint64_t to = x->size < x->c->tail_at ? x->size : x->c->tail_at;
+    int rc = 0;
+    for (uint64_t at = x->c->end; rc == 0 && at < to;) {
+        const size_t n = to - at < sizeof zeros ? (size_t)(to - at) : sizeof zeros;
+        rc = put(x->f->fd, zeros, n, at);
+        at += n;
+    }
+    return rc;
+}
+
+static pg_status write_tail(change *x, pg_err *err)
 {
     pg_status st = PG_OK;
-    int rc = reserve(f->fd, c->end, c->tail_at - c->end + c->n_tail);
+    const pg__flip_change *c = x->c;
+    x->begun = 1;
+    int rc = reserve(x);
+    if (rc == 0)
+        rc = clear_gap(x);
     for (size_t at = 0; rc == 0 && at < c->n_tail;) {
         const size_t n = c->n_tail - at < WRITE_BYTES ? c->n_tail - at : WRITE_BYTES;
-        PG_TRY(cancelled(f, err));
-        rc = put(f->fd, c->tail + at, n, c->tail_at + at);
-        pg__progress_add(f->opts.progress, n);
+        PG_TRY(cancelled(x, err));
+        rc = put(x->f->fd, c->tail + at, n, c->tail_at + at);
+        pg__progress_add(x->f->opts.progress, n);
         at += n;
     }
     if (rc == 0)
-        rc = wait_for_disk(f->fd);
+        rc = wait_for_disk(x->f->fd);
     if (rc)
-        st = failed(f, rc, 1, err);
+        st = failed(x, rc, err);
 done:
     return st;
 }
 
 /* A disk that lies is found out before anything leads to the tail. */
-static pg_status read_back(const pg__flip *f, const pg__flip_change *c, pg_err *err)
+static pg_status read_back(const change *x, pg_err *err)
 {
     pg_status st = PG_OK;
+    const pg__flip_change *c = x->c;
     unsigned char *buf = pg__mem_array(PG_COPY_BYTES, 1);
     if (!buf)
         return pg__nomem(err);
     for (size_t at = 0; at < c->n_tail;) {
         const size_t left = c->n_tail - at, n = left < PG_COPY_BYTES ? left : PG_COPY_BYTES;
-        const ssize_t k = pread(f->fd, buf, n, (off_t)(c->tail_at + at));
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0) {
-            st = failed(f, errno, 1, err);
-            goto done;
-        }
-        if (k == 0 || memcmp(buf, c->tail + at, (size_t)k) != 0)
-            PG_FAIL(PG_E_IO, "%s: what was written reads back differently; nothing changed",
-                    f->shown);
-        at += (size_t)k;
+        PG_TRY(get(x, buf, n, c->tail_at + at, err));
+        if (memcmp(buf, c->tail + at, n) != 0)
+            PG_FAIL(PG_E_IO, "%s: what was written reads back differently", x->f->shown);
+        at += n;
     }
 done:
     pg__mem_free(buf);
     return st;
 }
 
-/* The step itself. *old: what the head was; *sure = 0 if it may lead to the tail now. */
-static pg_status write_head(const pg__flip *f, const pg__flip_change *c, const unsigned char *old,
-                            int *sure, pg_err *err)
+/* The step itself. */
+static pg_status write_head(change *x, pg_err *err)
 {
-    int rc = put(f->fd, c->head, c->n_head, 0);
+    const pg__flip_change *c = x->c;
+    int rc = put(x->f->fd, c->head, c->n_head, 0);
     if (rc) {
-        *sure = put(f->fd, old, c->n_head, 0) == 0 && wait_for_disk(f->fd) == 0;
-        return failed(f, rc, *sure, err);
+        if (put(x->f->fd, x->old_head, c->n_head, 0) || wait_for_disk(x->f->fd))
+            x->head = HEAD_TORN;
+        return failed(x, rc, err);
     }
-    *sure = 0;
-    rc = f->opts.no_sync ? 0 : wait_for_disk(f->fd);
+    x->head = HEAD_NEW;
+    rc = x->f->opts.no_sync ? 0 : wait_for_disk(x->f->fd);
+    if (x->size > x->new_end)
+        (void)cut(x->f->fd, x->new_end); /* where it fails: nothing leads there */
     return rc ? pg_fail_sys(err, PG_E_IO, rc, "%s: changed, but the disk may not have it yet",
-                            f->shown)
+                            x->f->shown)
               : PG_OK;
+}
+
+/* Makes the file what it was, as far as the disk lets it, and ends the message with how that went.
+ */
+static void undo(const change *x, pg_err *err)
+{
+    if (x->head == HEAD_NEW)
+        return;
+    const int torn = x->head == HEAD_TORN; /* the new tail may be needed */
+    const int rc = x->begun && !torn ? cut(x->f->fd, x->size) : 0;
+    if (torn)
+        pg__err_append(err, "; its first sector could not be restored");
+    else if (x->begun && x->n_behind && put(x->f->fd, x->behind, x->n_behind, x->c->end))
+        pg__err_append(err, "; the model is as it was, what lay behind its end is lost");
+    else if (rc)
+        pg__err_append(err, "; the model is as it was, with a tail that nothing leads to");
+    else
+        pg__err_append(err, "; nothing changed");
 }
 
 pg_status pg__flip_write(pg__flip *f, const pg__flip_change *c, pg_err *err)
 {
-    unsigned char old[SECTOR_BYTES];
-    int sure = 1, rc;
-    pg_status st = check_change(f, c, err);
-    if (st != PG_OK)
-        return st;
-    if (pread(f->fd, old, c->n_head, 0) != (ssize_t)c->n_head)
-        return failed(f, EIO, 1, err);
-    rc = cut(f->fd, c->end);
-    if (rc)
-        return failed(f, rc, 1, err);
-    PG_TRY(write_tail(f, c, err));
-    PG_TRY(read_back(f, c, err));
-    PG_TRY(cancelled(f, err));
-    PG_TRY(write_head(f, c, old, &sure, err));
+    change x = {.f = f, .c = c};
+    pg_status st = PG_OK;
+    PG_TRY(check_change(&x, err));
+    PG_TRY(keep_old(&x, err));
+    PG_TRY(write_tail(&x, err));
+    PG_TRY(read_back(&x, err));
+    PG_TRY(cancelled(&x, err));
+    PG_TRY(write_head(&x, err));
 done:
-    if (st != PG_OK && sure)
-        (void)cut(f->fd, c->end); /* where it fails, the next run does it: nothing leads there */
+    if (st != PG_OK)
+        undo(&x, err);
+    pg__mem_free(x.behind);
     return st;
 }

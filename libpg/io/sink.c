@@ -285,6 +285,8 @@ pg_status pg__sink_check_cancel(pg__sink *s, pg_err *err)
 
 pg_status pg__sink_tick(pg__sink *s, pg_err *err)
 {
+    if (!s)
+        return PG_OK;
     pg__progress_add(s->opts.progress, 0);
     return pg__sink_check_cancel(s, err);
 }

@@ -44,7 +44,8 @@ pg_status pg__sink_open_memory(pg__sink **out, pg_err *err);
 /* Same checks as open, nothing created: for --dry-run. */
 pg_status pg__sink_check(const char *path, const pg__sink_opts *opts, pg_err *err);
 
-/* For long work between writes: says that it goes on, and PG_E_CANCELLED if it shall not. */
+/* For long work between writes: says that it goes on, and PG_E_CANCELLED if it shall not. NULL is
+ * allowed: nobody waits. */
 pg_status pg__sink_tick(pg__sink *s, pg_err *err);
 
 pg_status pg__sink_reserve(pg__sink *s, uint64_t n_bytes, pg_err *err);

@@ -85,8 +85,11 @@ pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
     pg_status st = PG_OK;
     if (r->write->in_place) /* first of all, so that what is read is what will be changed */
         st = pg__flip_open(&r->file, r->in, &how, err);
-    if (st == PG_OK)
+    if (st == PG_OK) {
         st = pg_store_open(&r->s, r->in, &opts, err);
+        if (st == PG_E_UNSUPPORTED && r->write->in_place)
+            pg__in_place_trust(r, err);
+    }
     if (st != PG_OK)
         return st;
     st = pg__judge(&r->v, r->s, err);
@@ -95,6 +98,21 @@ pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
     r->plan.src = r->s;
     if (st == PG_OK && pg_store_others(r->s))
         st = pg__tell_note(r, err, "left out: %s", pg_store_others(r->s));
+    return st;
+}
+
+pg_status pg__rewrite_command(pg__rewrite *r, const char *tool, const pg__hint_opt *opts, size_t n,
+                              pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__str_puts(&r->command, tool, err));
+    for (size_t i = 0; i < n; i++)
+        if (opts[i].value)
+            PG_TRY(
+                pg__str_printf(&r->command, err, " %s %s", opts[i].name, PG_QUOTE(opts[i].value)));
+        else if (opts[i].is_set)
+            PG_TRY(pg__str_printf(&r->command, err, " %s", opts[i].name));
+done:
     return st;
 }
 
@@ -232,90 +250,6 @@ static pg_status list_inputs(pg__io ***out, size_t *n, const pg__rewrite *r, pg_
     return PG_OK;
 }
 
-/* What stays in the file, out of reach. */
-static pg_status tell_leftovers(pg__rewrite *r, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__str names = {0};
-    if (pg_store_text(r->s, PG_TEXT_MODEL_CONFIG, NULL)) {
-        for (size_t i = 0; r->v.graph && i < r->v.f.n_slices; i++)
-            PG_TRY(pg__str_printf(&names, err, "%s%s", i ? ", " : "", r->v.f.slices[i]));
-        PG_TRY(pg__tell_note(r, err, "the old model_config stays in the file, out of reach%s%s%s",
-                             names.n ? "; so does the Python bytecode of " : "",
-                             names.n ? PG_SHOW(names.s) : "",
-                             names.n ? ", which a new file would not hold" : ""));
-    }
-    if (pg__plan_n_state(&r->plan) < pg_store_n_state(r->s))
-        PG_TRY(pg__tell_note(r, err,
-                             "dropped optimizer state stays in the file, out of reach; a "
-                             "new file would be smaller"));
-done:
-    pg__str_fini(&names);
-    return st;
-}
-
-/* The old file is the only copy: what nobody asked to drop is not put out of reach. */
-static pg_status check_losses(const pg__rewrite *r, pg_err *err)
-{
-    const int config = pg_store_text(r->s, PG_TEXT_MODEL_CONFIG, NULL) && !r->plan.model_config;
-    const int state = pg__plan_n_state(&r->plan) < pg_store_n_state(r->s);
-    if (r->may_drop || !pg__store_is_legacy(r->s) || (!config && !state))
-        return PG_OK; /* other layouts are refused for what they are */
-    return pg_fail(err, PG_E_UNSUPPORTED,
-                   "%s: cannot be changed in place: %s would be lost; write a new file",
-                   PG_SHOW(r->in),
-                   config && state ? "the model's description and the optimizer's state"
-                   : config        ? "the model's description"
-                                   : "the optimizer's state");
-}
-
-static int same_stored(const pg_store *s, pg_text which, const char *text, size_t n)
-{
-    size_t n_old = 0;
-    const char *old = pg_store_text(s, which, &n_old);
-    return old && text ? n == n_old && memcmp(old, text, n) == 0 : !old && !text;
-}
-
-/* 1 if the plan is to write what is there. */
-static int is_as_it_is(const pg__rewrite *r)
-{
-    const pg__plan *p = &r->plan;
-    if (p->n_layers != pg_store_n_layers(r->s) || p->n_items != pg_store_n_weights(r->s) ||
-        pg__plan_n_state(p) != pg_store_n_state(r->s) ||
-        !same_stored(r->s, PG_TEXT_MODEL_CONFIG, p->model_config, p->n_model_config) ||
-        !same_stored(r->s, PG_TEXT_TRAINING_CONFIG, p->training_config, p->n_training_config))
-        return 0;
-    for (size_t i = 0; i < p->n_layers; i++)
-        if (strcmp(p->layers[i].name, pg_store_layer(r->s, i)->name) != 0 ||
-            p->layers[i].n != pg_store_layer(r->s, i)->n_weights)
-            return 0;
-    for (size_t i = 0; i < p->n_items; i++)
-        if (p->items[i].src != i || strcmp(p->items[i].name, pg__store_tensor(r->s, i)->name) != 0)
-            return 0;
-    return 1;
-}
-
-static pg_status save_in_place(pg__rewrite *r, const pg__format *f, pg_err *err)
-{
-    pg_status st = PG_OK;
-    const pg__save_opts opts = {.sink = watched(r->write)};
-    pg__save_report saved = {0};
-    PG_TRY(check_losses(r, err));
-    PG_TRY(count(r, err));
-    if (is_as_it_is(r)) {
-        r->rep.action = "unchanged";
-        goto done;
-    }
-    PG_TRY(tell_leftovers(r, err));
-    st = pg__format_save_in_place(f, r->file, &r->plan, &opts, r->write->dry_run, &saved, err);
-    if (st == PG_E_UNSUPPORTED && strcmp(r->rep.action, "wrapped") != 0)
-        pg_err_hint(err, "pgunwrap %s OUT", PG_QUOTE(r->in));
-    r->rep.n_verified = saved.n_verified;
-    r->rep.file_bytes = saved.file_bytes;
-done:
-    return st;
-}
-
 pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -333,9 +267,9 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
     if (r->v.misfit && !r->plan.model_config)
         PG_TRY(pg__tell_note(r, err, "weights only: model_config could not be used (%s)",
                              r->v.misfit));
-    if (r->write->in_place)
-        return save_in_place(r, f, err);
     PG_TRY(count(r, err));
+    if (r->write->in_place)
+        return pg__in_place_save(r, f, err);
     PG_TRY(pg__io_open(&input, r->in, err));
     PG_TRY(list_inputs(&also, &n_also, r, err));
     const pg__save_opts opts = {.sink = {.force = r->write->force,
@@ -359,6 +293,8 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
         r->rep.file_bytes = saved.file_bytes;
     }
 done:
+    if (st == PG_E_ARG && input)
+        pg__in_place_propose(r, f, input, err);
     if (also)
         pg__io_close(also[0]);
     pg__mem_free(also);
@@ -372,6 +308,7 @@ void pg__rewrite_fini(pg__rewrite *r)
     pg__verdict_fini(&r->v);
     pg__graph_free(r->like);
     pg_rewrite_report_fini(&r->rep);
+    pg__str_fini(&r->command);
     pg_store_close(r->s);
     pg__flip_close(r->file);
     *r = (pg__rewrite){0};

@@ -425,6 +425,17 @@ static pg_status make_plan(pg__rewrite *r, pg_store *like, const pg_wrap_opts *o
     return st;
 }
 
+static pg_status tell_command(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
+{
+    char gpus[16];
+    (void)snprintf(gpus, sizeof gpus, "%u", o->n_replicas);
+    const pg__hint_opt opts[] = {{"--trust-input", NULL, o->write.trust_input},
+                                 {"--like", o->like, 0},
+                                 {"--gpus", o->n_replicas ? gpus : NULL, 0},
+                                 {"--name", o->name, 0}};
+    return pg__rewrite_command(r, "pgwrap", opts, sizeof opts / sizeof *opts, err);
+}
+
 pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts,
                        pg_rewrite_report *report, pg_err *err)
 {
@@ -439,14 +450,11 @@ pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts
     pg_store *like = NULL;
     const pg_open_opts open_opts = {.trust_input = opts->write.trust_input};
     PG_TRY(pg__rewrite_check(in, out, &opts->write, err));
+    PG_TRY(tell_command(&r, opts, err));
     PG_TRY(pg__rewrite_open(&r, err));
     if (opts->like)
         PG_TRY(pg_store_open(&like, opts->like, &open_opts, err));
-    st = make_plan(&r, like, opts, err);
-    if (st != PG_OK) {
-        pg__rewrite_blame(&r, err);
-        goto done;
-    }
+    PG_TRY(pg__rewrite_planned(&r, make_plan(&r, like, opts, err), err));
     PG_TRY(pg__rewrite_save(&r, err));
     if (report) {
         *report = r.rep;

@@ -24,6 +24,18 @@ pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
     return PG_E_UNSUPPORTED;
 }
 
+static pg_status tell_command(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
+{
+    const pg__hint_opt opts[] = {{"--trust-input", NULL, o->write.trust_input},
+                                 {"--like", o->like, 0},
+                                 {"--template", o->template_name, 0},
+                                 {"--strip-prefix", o->strip_prefix, 0},
+                                 {"--partial", NULL, o->partial},
+                                 {"--weights-only", NULL, o->weights_only},
+                                 {"--no-optimizer", NULL, o->no_optimizer}};
+    return pg__rewrite_command(r, "pgunwrap", opts, sizeof opts / sizeof *opts, err);
+}
+
 pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *opts,
                          pg_rewrite_report *report, pg_err *err)
 {
@@ -33,21 +45,19 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
     pg__rewrite r = {.in = in, .out = out, .like_path = o->like, .write = &o->write};
     r.may_drop = o->weights_only || o->no_optimizer;
     PG_TRY(pg__rewrite_check(in, out, &o->write, err));
+    PG_TRY(tell_command(&r, o, err));
     PG_TRY(pg__rewrite_open(&r, err));
     if (o->like)
         PG_TRY(pg__graph_load(&r.like, o->like, err));
     st = pg__plan_unwrap(&r, o, err);
-    if (st != PG_OK) {
-        if (st == PG_E_MISMATCH && o->partial && o->like && r.v.f.verdict == PG_V_WRAPPER)
-            pg_err_hint(err,
-                        "pgunwrap %s%s%s; pgunwrap --partial --like %s %s%s%s   (a wrapper's "
-                        "template comes out as a whole)",
-                        pg__hint_how(&r), PG_QUOTE(in), o->write.in_place ? "" : " TEMPLATE",
-                        PG_QUOTE(o->like), pg__hint_how(&r),
-                        o->write.in_place ? PG_QUOTE(in) : "TEMPLATE", pg__hint_out(&r));
-        pg__rewrite_blame(&r, err);
-        goto done;
-    }
+    if (st == PG_E_MISMATCH && o->partial && o->like && r.v.f.verdict == PG_V_WRAPPER)
+        pg_err_hint(err,
+                    "pgunwrap %s%s%s; pgunwrap --partial --like %s %s%s%s   (a wrapper's "
+                    "template comes out as a whole)",
+                    pg__hint_how(&r), PG_QUOTE(in), pg__hint_in_place(&r) ? "" : " TEMPLATE",
+                    PG_QUOTE(o->like), pg__hint_how(&r),
+                    pg__hint_in_place(&r) ? PG_QUOTE(in) : "TEMPLATE", pg__hint_out(&r));
+    PG_TRY(pg__rewrite_planned(&r, st, err));
     PG_TRY(pg__rewrite_save(&r, err));
 done:
     /* What is missing or extra is worth telling on failure too. */

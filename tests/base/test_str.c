@@ -53,6 +53,22 @@ static void proposes_no_command_that_is_not_whole(void **state)
     assert_string_equal(err.msg, "no");
 }
 
+static void ends_a_message_even_where_it_must_be_cut(void **state)
+{
+    (void)state;
+    pg_err err = {0};
+    (void)pg_fail(&err, PG_E_IO, "a.h5: full");
+    pg__err_append(&err, "; nothing changed");
+    assert_string_equal(err.msg, "a.h5: full; nothing changed");
+    (void)pg_fail(&err, PG_E_IO, "%511s", "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4");
+    pg__err_append(&err, "; not");
+    const size_t n = strlen(err.msg);
+    assert_int_equal(n, sizeof err.msg - 2); /* half a character is cut off with it */
+    assert_string_equal(err.msg + n - 7, "\xC3\xA4; not");
+    pg__err_append(NULL, "; no");
+}
+
 PG_TEST_MAIN(cmocka_unit_test(groups_the_digits_of_numbers),
              cmocka_unit_test(quotes_names_for_a_shell),
-             cmocka_unit_test(proposes_no_command_that_is_not_whole))
+             cmocka_unit_test(proposes_no_command_that_is_not_whole),
+             cmocka_unit_test(ends_a_message_even_where_it_must_be_cut))

@@ -17,3 +17,14 @@ pgunwrap --in-place full.h5
 pginfo full.h5
 pgunwrap --in-place --no-optimizer "$(cp "$TESTDATA/files/keras-2.2.4/cnn4-g2/wrapper_model.h5" small.h5 && echo small.h5)"
 ls
+echo '$ again and again: what is out of reach, and the way to lose it'
+pgunwrap -q --in-place weights.h5
+pgwrap -q --gpus 2 --in-place weights.h5
+pgunwrap --in-place weights.h5
+pgunwrap --in-place weights.h5 || echo "exit $?"
+pgunwrap --in-place --like "$TESTDATA/files/keras-2.2.4/cnn4-g2/template.json" weights.h5
+pgunwrap --in-place --json --like "$TESTDATA/files/keras-2.2.4/cnn4-g2/template.json" weights.h5
+pgconvert weights.h5 new.h5
+pgdiff weights.h5 new.h5
+test $(stat -c %s new.h5) -lt $(($(stat -c %s weights.h5) / 3))
+pgunwrap --in-place new.h5 2>&1 | cat

@@ -12,11 +12,28 @@ try pgunwrap --in-place single.h5
 try pgwrap --like weights.h5 --in-place weights.h5
 try pgunwrap --in-place wrapper.keras
 try pgunwrap --in-place dataparallel.safetensors
+cp "$k/pytorch/cnn/single.safetensors" .
+cp "$TESTDATA/extra/pictures/grey.npy" .
+cp "$k/keras-3.10.0-native/cnn4/sharded_wrapper/wrapper_00000.weights.h5" .
+try pgunwrap --in-place single.safetensors
+try pgunwrap --in-place grey.npy
+try pgwrap --gpus 2 --in-place grey.npy
+try pgwrap --like wrapper.keras --in-place single.safetensors
+try pgunwrap --in-place wrapper_00000.weights.h5
 try pgunwrap --in-place linked.h5
 try pgunwrap --in-place nothing.h5
 try pgunwrap --in-place weights.h5 x.h5
 try pgunwrap --in-place -o x.h5 weights.h5
+try pgunwrap --in-place -o x.h5
+try pgunwrap --in-place weights.h5 weights.h5
+try pgunwrap --in-place weights.h5 single.h5 linked.h5
 try pgunwrap --in-place
+echo '$ OUT is IN: the hint works, or there is none'
+try pgunwrap weights.h5 weights.h5
+try pgunwrap -n --like "$k/keras-2.2.4/cnn4-g2/template.json" weights.h5 ./weights.h5
+try pgwrap --gpus 3 --name net single.h5 single.h5
+try pgunwrap linked.h5 link.h5
+try pgunwrap wrapper.keras wrapper.keras
 flock -s weights.h5 pgunwrap --in-place weights.h5 || echo "exit $?: in use"
 sha256sum --quiet -c sums
 ls

@@ -23,13 +23,13 @@ static void use(pg_store *s)
         (void)pg__v3_layer_name(s, i);
     if (pg__plan_copy_of(&copy, s, &err) != PG_OK)
         abort();
-    if (pg__v3_image_new(&m, &copy, &err) != PG_OK && !err.msg[0])
+    if (pg__v3_image_new(&m, &copy, NULL, &err) != PG_OK && !err.msg[0])
         abort();
     pg__v3_image_free(m);
     m = NULL;
     if (pg_store_n_layers(s) &&
         pg__v3_lift(&lifted, s, pg_store_layer(s, 0)->name, &err) == PG_OK &&
-        pg__v3_image_new(&m, &lifted, &err) == PG_OK)
+        pg__v3_image_new(&m, &lifted, NULL, &err) == PG_OK)
         pg__v3_image_free(m);
     pg__plan_fini(&copy);
     pg__plan_fini(&lifted);

@@ -5,10 +5,21 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "io/flip.h"
+
+/* Stands before the C library's: a file system that cannot lock, say. */
+static int flock_fails;
+int flock(int fd, int operation)
+{
+    if (!flock_fails)
+        return (int)syscall(SYS_flock, fd, operation);
+    errno = flock_fails;
+    return -1;
+}
 
 static char dir[] = "/tmp/pg-test-flip-XXXXXX";
 static char path[64], other[64];
@@ -99,6 +110,34 @@ static void leaves_a_file_in_use_alone(void **state)
     assert_ok(flip(&quick, &change, NULL));
 }
 
+static void goes_on_where_the_file_system_has_no_locks(void **state)
+{
+    (void)state;
+    static const int numbers[] = {ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL};
+    pg__flip *f = NULL;
+    pg_err err = {0};
+    put(OLD, 17);
+    assert_ok(pg__flip_open(&f, path, &quick, NULL));
+    assert_true(pg__flip_is_locked(f));
+    pg__flip_close(f);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        put(OLD, 17);
+        flock_fails = numbers[i];
+        const pg_status st = pg__flip_open(&f, path, &quick, &err);
+        flock_fails = 0;
+        assert_ok(st);
+        assert_false(pg__flip_is_locked(f));
+        assert_ok(pg__flip_write(f, &change, &err));
+        pg__flip_close(f);
+        assert_holds("HEAD-old-contents\0\0\0new contents", 32);
+    }
+    flock_fails = EIO;
+    const pg_status st = pg__flip_open(&f, path, &quick, &err);
+    flock_fails = 0;
+    assert_fails(PG_E_IO, st, &err);
+    assert_non_null(strstr(err.msg, ": cannot be locked: Input/output error; nothing changed"));
+}
+
 static void follows_a_symbolic_link(void **state)
 {
     (void)state;
@@ -165,21 +204,44 @@ static void a_cancel_between_tail_and_head_cuts_the_tail(void **state)
     assert_holds(OLD, 17);
 }
 
+/* Where the tail goes may be somebody's bytes that HDF5 knows nothing of. */
+static void a_failure_puts_back_what_lay_behind_the_end(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {18, 20, 21, 32, 57};
+    static const char old[] = OLD "garbage of a killed run, longer than all";
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        pg_err err = {0};
+        pg_progress progress = {.tell = cancel_late, .n_total = 12};
+        const pg__sink_opts opts = {.cancel = &late, .progress = &progress};
+        put(old, sizes[i]);
+        late = 0;
+        assert_fails(PG_E_CANCELLED, flip(&opts, &change, &err), &err);
+        assert_non_null(strstr(err.msg, ": interrupted; nothing changed"));
+        assert_holds(old, sizes[i]);
+    }
+}
+
 static void a_tail_that_does_not_fit_leaves_the_old_file(void **state)
 {
     (void)state;
-    pg_err err = {0};
-    struct rlimit before, small = {25, 25};
-    put(OLD, 17);
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    small.rlim_max = before.rlim_max;
-    (void)signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    const pg_status st = flip(&quick, &change, &err);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    assert_fails(PG_E_IO, st, &err);
-    assert_int_equal(err.sys, EFBIG);
-    assert_holds(OLD, 17);
+    static const char old[] = OLD "behind";
+    for (size_t n = 17; n <= 23; n += 6) {
+        pg_err err = {0};
+        struct rlimit before, small = {25, 25};
+        put(old, n);
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+        small.rlim_max = before.rlim_max;
+        (void)signal(SIGXFSZ, SIG_IGN);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        const pg_status st = flip(&quick, &change, &err);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_fails(PG_E_IO, st, &err);
+        assert_int_equal(err.sys, EFBIG);
+        assert_string_equal(err.msg + strlen(path), ": File too large; nothing changed");
+        assert_string_equal(err.detail, "");
+        assert_holds(old, n);
+    }
 }
 
 static void refuses_changes_that_are_no_single_step(void **state)
@@ -219,9 +281,11 @@ PG_TEST_MAIN_WITH(make_dir, remove_dir, cmocka_unit_test(writes_the_tail_and_the
                   cmocka_unit_test(cuts_off_what_a_killed_run_left),
                   cmocka_unit_test(refuses_what_would_surprise),
                   cmocka_unit_test(leaves_a_file_in_use_alone),
+                  cmocka_unit_test(goes_on_where_the_file_system_has_no_locks),
                   cmocka_unit_test(follows_a_symbolic_link),
                   cmocka_unit_test(knows_another_file_from_its_own),
                   cmocka_unit_test(a_cancel_leaves_the_old_file),
                   cmocka_unit_test(a_cancel_between_tail_and_head_cuts_the_tail),
+                  cmocka_unit_test(a_failure_puts_back_what_lay_behind_the_end),
                   cmocka_unit_test(a_tail_that_does_not_fit_leaves_the_old_file),
                   cmocka_unit_test(refuses_changes_that_are_no_single_step))

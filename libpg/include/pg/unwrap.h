@@ -33,8 +33,9 @@ typedef struct pg_write_opts {
      * optimizer state, the old model_config with the Python bytecode of its Lambda layers (the
      * report's notes say so). The new structure is always read back and compared before that
      * sector is written; skip_verify changes nothing, no_sync leaves out only the last wait.
-     * PG_E_UNSUPPORTED with the reason: another format, a superblock of a newer HDF5, a user block.
-     * PG_E_ARG: the file has several hard links; prove is set. PG_E_IO: in use (flock), read-only. */
+     * PG_E_UNSUPPORTED with the reason: another format, a superblock of a newer HDF5, a user block, read
+     * with trust_input. PG_E_ARG: the file has several hard links; prove is set. PG_E_IO: in use (flock),
+     * read-only. Where a file system has no locks, a note says that nobody else must write. */
     int in_place;
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
     pg_progress *progress;      /* is told of bytes written and, after that, proven; may be NULL */
@@ -72,7 +73,8 @@ typedef struct pg_rewrite_report {
     size_t n_tensors, n_state; /* model tensors; optimizer tensors kept */
     size_t n_verified;     /* tensors (model and state) read back and equal to their source */
     uint64_t n_params, n_bytes; /* elements and bytes of the model tensors */
-    uint64_t file_bytes;   /* size of the output (dry_run: an estimate) */
+    uint64_t file_bytes;   /* size of the output (dry_run: an estimate, but exact in place) */
+    uint64_t added_bytes;  /* in place: how much of it came to what the file held, else 0 */
     char **removed;        /* layers of the input that are not in the output, "name (reason)" */
     char **kept;           /* e.g. "training_config", "optimizer state (11 tensors)" */
     char **notes;          /* what was assumed or should be known, one line each */
