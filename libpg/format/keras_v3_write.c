@@ -239,8 +239,7 @@ done:
     return st;
 }
 
-pg_status pg__v3_image_new(pg__v3_image **out, const pg__plan *plan, pg__sink *sink,
-                           pg_err *err)
+pg_status pg__v3_image_new(pg__v3_image **out, const pg__plan *plan, pg__sink *sink, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__v3 *v = pg__v3_of(plan->src);

@@ -351,6 +351,10 @@ pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg
         (void)pg_fail(&why, PG_E_UNSUPPORTED, "it is no .h5 of the legacy layout");
     else
         (void)f->relinker->allowed(plan, NULL, PG__RELINK_IF_POSSIBLE, &why);
+    if (why.code == PG_E_NOMEM) {
+        st = pg__nomem(err);
+        goto done;
+    }
     if (why.code != PG_OK)
         PG_FAIL(why.code, "cannot be changed in place: %s; write a new file", why.msg);
     PG_TRY(f->relinker->make(&re, plan, 0, err));

@@ -145,9 +145,8 @@ static pg_status put_dataset(tree *t, size_t i, pg_err *err)
                                .size = (uint32_t)pg_dtype_bytes(s->dtype),
                                .big_endian = pg__shards_big_endian(t->s, i)};
     const pg_status st = pg__sink_tick(t->sink, err);
-    return st == PG_OK
-               ? pg__h5_out_dataset(t->h5, s->h5, &type, s->rank, s->dims, &t->ids[i], err)
-               : st;
+    return st == PG_OK ? pg__h5_out_dataset(t->h5, s->h5, &type, s->rank, s->dims, &t->ids[i], err)
+                       : st;
 }
 
 /* The datasets of a group, not of those in it: HDF5 forgets a group once the next one is at hand.
