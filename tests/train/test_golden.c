@@ -135,14 +135,17 @@ static double rounding_of(const golden *g, size_t i)
 }
 
 /* With replicas a pre-activation near 0 falls on either side of ReLU's kink, as rounding has it:
- * genuine versions of Keras are up to 9e-6 apart. */
+ * genuine versions of Keras are up to 9e-6 apart. Where convolutions are computed in other ways than
+ * those for their sizes, this happens earlier in the run, and Adam goes on from there: one per cent
+ * of what the run changes was seen, with clang's threads and oneDNN's kernels for AVX2. */
 static double allowed_difference(const golden *g, size_t i)
 {
     const pg__json *w =
         pg__json_at(pg__json_get(pg__json_get(g->run, "float64_twin"), "per_weight"), i);
-    const double least = g->expected == pg__json_get(g->run, "single") ? 1e-6 : 1e-5;
+    const int replicas = g->expected != pg__json_get(g->run, "single");
+    const double share = conv_how ? 2e-2 : 1e-4, least = replicas ? 1e-5 : 1e-6;
     return fmax(least,
-                fmax(1e-4 * number(pg__json_get(w, "max_abs_change")), 20 * rounding_of(g, i)));
+                fmax(share * number(pg__json_get(w, "max_abs_change")), 20 * rounding_of(g, i)));
 }
 
 static void check_final_weights(golden *g)
