@@ -135,9 +135,9 @@ static double rounding_of(const golden *g, size_t i)
 }
 
 /* With replicas a pre-activation near 0 falls on either side of ReLU's kink, as rounding has it:
- * genuine versions of Keras are up to 9e-6 apart. Where convolutions are computed in other ways than
- * those for their sizes, this happens earlier in the run, and Adam goes on from there: one per cent
- * of what the run changes was seen, with clang's threads and oneDNN's kernels for AVX2. */
+ * genuine versions of Keras are up to 9e-6 apart. Where convolutions are computed in other ways
+ * than those for their sizes, this happens earlier in the run, and Adam goes on from there: one per
+ * cent of what the run changes was seen, with clang's threads and oneDNN's kernels for AVX2. */
 static double allowed_difference(const golden *g, size_t i)
 {
     const pg__json *w =
