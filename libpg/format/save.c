@@ -308,21 +308,31 @@ done:
     return st;
 }
 
-/* Prepares a copy; *re stays zero if a fresh file is to be written. */
+/* Prepares a copy; *re stays zero if a fresh file is to be written: that always goes, or says what
+ * is wrong. A disk that fails meanwhile is no reason to try another way. */
 static pg_status prepare_copy(pg__relinked *re, const pg__format *f, pg__sink *sink,
                               const pg__plan *plan, const pg__save_opts *o, pg_err *err)
 {
     size_t n;
+    pg_err why = {0};
     pg_status st = PG_E_UNSUPPORTED;
     if (f->relinker && o->relink != PG__RELINK_NEVER)
-        st = f->relinker->allowed(plan, sink, o->relink, NULL);
+        st = f->relinker->allowed(plan, sink, o->relink, &why);
     if (st == PG_OK)
-        st = f->relinker->make(re, plan, 1, NULL);
+        st = f->relinker->make(re, plan, 1, &why);
     if (st == PG_OK)
-        st = prove_candidate(f, re, 1, plan, o, &n, NULL);
-    if (st != PG_OK)
-        pg__relinked_fini(re); /* the other way always goes, or says what is wrong */
-    return st == PG_E_NOMEM ? pg__nomem(err) : PG_OK;
+        st = prove_candidate(f, re, 1, plan, o, &n, &why);
+    if (st == PG_OK)
+        return PG_OK;
+    pg__relinked_fini(re);
+    if (st == PG_E_NOMEM)
+        return pg__nomem(err);
+    if (!why.sys)
+        return PG_OK;
+    pg_err_prefix(&why, PG_SHOW(pg__store_path(plan->src)));
+    if (err)
+        *err = why;
+    return st;
 }
 
 /* Writes the output in the way that suits it; re->base: relinked. */

@@ -10,13 +10,40 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+int pg__folder_open(const char *path, int flags)
+{
+    int fd;
+    do
+        fd = open(path, flags | O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+DIR *pg__folder_list(const char *path)
+{
+    DIR *d;
+    do
+        d = opendir(path);
+    while (!d && errno == EINTR);
+    return d;
+}
+
+int pg__folder_fsync(int fd)
+{
+    int rc;
+    do
+        rc = fsync(fd) ? errno : 0;
+    while (rc == EINTR);
+    return rc == EINVAL || rc == EBADF || rc == ENOTSUP ? 0 : rc;
+}
+
 pg_status pg__folder_sync(const char *path, pg_err *err)
 {
-    const int fd = open(*path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int rc = fd < 0 || fsync(fd) ? errno : 0;
+    const int fd = pg__folder_open(*path ? path : ".", 0);
+    const int rc = fd < 0 ? errno : pg__folder_fsync(fd);
     if (fd >= 0)
         close(fd);
-    if (rc && rc != EINVAL && rc != ENOTSUP) /* file systems that know no such thing */
+    if (rc)
         return pg_fail_sys(err, PG_E_IO, rc, "%s: cannot sync this folder", PG_SHOW(path));
     return PG_OK;
 }

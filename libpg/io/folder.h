@@ -17,6 +17,16 @@ pg_status pg__folder_make_for(const char *path, pg_err *err);
 /* A folder as by pg__folder_make(), and what was made outlives a power loss. */
 pg_status pg__folder_make_synced(const char *path, pg_err *err);
 
+/* A descriptor of a folder, or -1 with errno; flags: O_PATH, or 0. As all here it goes on after a
+ * signal. */
+int pg__folder_open(const char *path, int flags);
+
+/* NULL with errno. */
+DIR *pg__folder_list(const char *path);
+
+/* fsync() of an open folder: 0, also where the file system knows no such thing, or an errno. */
+int pg__folder_fsync(int fd);
+
 /* Waits until what happened to a folder's entries is on disk. "" is the current one. PG_E_IO. */
 pg_status pg__folder_sync(const char *path, pg_err *err);
 

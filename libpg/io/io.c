@@ -19,6 +19,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "io/folder.h"
 
 #define MAX_READ_BYTES ((size_t)1 << 30) /* Linux moves at most 2 GiB - 4 KiB a call */
 
@@ -108,7 +109,7 @@ pg_status pg__io_folder_of(int *out, const char *path, const char *name, pg_err 
                                  : pg__mem_strdup(".");
     if (!folder)
         return pg__nomem(err);
-    *out = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    *out = pg__folder_open(folder, O_PATH);
     const int sys = errno;
     pg__mem_free(folder);
     return *out < 0 ? pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(name)) : PG_OK;

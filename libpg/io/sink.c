@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "io/folder.h"
 
 #define RANDOM_CHARS 6
 
@@ -46,9 +47,7 @@ static pg_status open_folder(pg__sink *s, const char *path, pg_err *err)
         strcpy(folder, ".");
     else
         snprintf(folder, sizeof s->folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    do
-        s->dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (s->dir < 0 && errno == EINTR);
+    s->dir = pg__folder_open(folder, 0);
     if (s->dir >= 0)
         return PG_OK;
     if (errno != ENOENT)
@@ -377,15 +376,23 @@ pg_status pg__sink_write(pg__sink *s, uint64_t off, const void *p, size_t n, pg_
     return st;
 }
 
+static int resize(int fd, uint64_t n_bytes)
+{
+    int rc;
+    do
+        rc = ftruncate(fd, (off_t)n_bytes) ? errno : 0;
+    while (rc == EINTR);
+    return rc;
+}
+
 pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err)
 {
     struct stat sb;
     pg_status st = pg__sink_begin(s, 0, n_bytes, err);
     if (st == PG_OK && fstat(s->fd, &sb))
         return fail_write(s, errno, err);
-    if (st == PG_OK && (uint64_t)sb.st_size < n_bytes && ftruncate(s->fd, (off_t)n_bytes))
-        return fail_write(s, errno, err);
-    return st;
+    const int rc = st == PG_OK && (uint64_t)sb.st_size < n_bytes ? resize(s->fd, n_bytes) : 0;
+    return rc ? fail_write(s, rc, err) : st;
 }
 
 /* --- the end --------------------------------------------------------------------------------- */
@@ -393,12 +400,7 @@ pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err)
 /* Cuts off what was reserved and not needed. */
 static pg_status set_size(pg__sink *s, pg_err *err)
 {
-    int rc = 0;
-    if (s->allocated > s->size) {
-        do
-            rc = ftruncate(s->fd, (off_t)s->size) ? errno : 0;
-        while (rc == EINTR);
-    }
+    const int rc = s->allocated > s->size ? resize(s->fd, s->size) : 0;
     if (rc)
         return fail_write(s, rc, err);
     s->allocated = s->size;
@@ -489,8 +491,9 @@ pg_status pg__sink_commit(pg__sink *s, pg_err *err)
         goto done;
     }
     s->tmp[0] = 0;
-    if (!s->opts.no_sync && fsync(s->dir) && errno != EINVAL && errno != EBADF && errno != ENOTSUP)
-        st = pg_fail_sys(err, PG_E_IO, errno, "%s: written, but the folder could not be synced",
+    rc = s->opts.no_sync ? 0 : pg__folder_fsync(s->dir);
+    if (rc)
+        st = pg_fail_sys(err, PG_E_IO, rc, "%s: written, but the folder could not be synced",
                          s->shown);
 done:
     return st;

@@ -48,7 +48,10 @@ static pg_status read_json(char **text, size_t *n, const char *path, pg_err *err
     pg_status st = PG_OK;
     struct stat info;
     char *whole = NULL;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd;
+    do
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
     if (fd < 0)
         return pg_fail_sys(err, PG_E_IO, errno, "cannot open");
     if (fstat(fd, &info) != 0) {

@@ -50,7 +50,7 @@ static pg_status list_folder(const char *path, pg__strs *folders, pg__strs *pict
     const struct dirent *e;
     int sys;
     pg_status st = PG_OK;
-    DIR *dir = opendir(path);
+    DIR *dir = pg__folder_list(path);
     if (!dir)
         return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(path));
     while ((e = pg__folder_next(dir, &sys))) {

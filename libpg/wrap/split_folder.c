@@ -106,7 +106,7 @@ static pg_status walk_folder(walk *w, size_t base, unsigned depth, pg_err *err)
 {
     pg_status st = PG_OK;
     int sys = 0;
-    DIR *d = opendir(w->path.s);
+    DIR *d = pg__folder_list(w->path.s);
     if (!d)
         return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(w->path.s));
     for (const struct dirent *e; st == PG_OK && (e = pg__folder_next(d, &sys));)
@@ -341,7 +341,7 @@ done:
 static pg_status lock_folder(pg__split *s, pg_err *err)
 {
     struct stat open_sb, sb;
-    s->lock = open(s->into, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    s->lock = pg__folder_open(s->into, 0);
     if (s->lock < 0 || fstat(s->lock, &open_sb))
         return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(s->into));
     const int taken = flock(s->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
@@ -453,8 +453,13 @@ static pg_status sync_all(const pg__split *s, pg_err *err)
 {
     if (s->o->write.no_sync)
         return PG_OK;
-    const int fd = open(s->into, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int rc = fd < 0 || syncfs(fd) ? errno : 0;
+    const int fd = pg__folder_open(s->into, 0);
+    int rc = fd < 0 ? errno : 0;
+    if (fd >= 0) {
+        do
+            rc = syncfs(fd) ? errno : 0;
+        while (rc == EINTR);
+    }
     if (fd >= 0)
         close(fd);
     return rc ? pg_fail_sys(err, PG_E_IO, rc, "%s", PG_SHOW(s->dir)) : PG_OK;

@@ -14,16 +14,18 @@ COMMIT_RECORDS = ('manifest.json', 'model.safetensors.index.json', 'model.weight
 
 
 class Save:
-    def __init__(self, name, command, out, old=None, refuses=False, in_place=False):
+    def __init__(self, name, command, out, old=None, refuses=False, in_place=False, relinked=None):
         self.name, self.command, self.out, self.old = name, command, out, old  # old: a command, or a file to copy
         self.refuses = refuses  # the right answer is exit 2, with the old output as it is
         self.in_place = in_place  # the output is the input: old, perhaps with a tail that nothing leads to, or new
+        self.relinked = relinked  # the input whose tensors stay where they are in the output
 
 
 def all_saves(testdata):
     """Paths are of the test data, or (from 'in/') of what prepare_inputs() makes; the tool is the first word."""
     f = testdata / 'files'
     k2, k3, k31, torch = f / 'keras-2.2.4/cnn4-g2', f / 'keras-3.6.0-native/cnn4', f / 'keras-3.10.0-native/cnn4', f / 'pytorch/cnn'
+    gzip = testdata / 'extra/keras-2.15/gzip'  # compressed tensors stay as they are: such files are relinked
     weights, model = ['pgunwrap', k2 / 'wrapper_weights.h5'], ['pgunwrap', k2 / 'wrapper_model.h5']
     full = k2 / 'template_model.h5'
     yield Save('unwrap .h5', [*weights, 'o.h5'], 'o.h5')
@@ -41,6 +43,11 @@ def all_saves(testdata):
     yield Save('wrap .h5', ['pgwrap', '-f', '--gpus', '2', k2 / 'template_weights.h5', 'o.h5'], 'o.h5', [*model, 'o.h5'])
     yield Save('wrap full .h5', ['pgwrap', '--like', k2 / 'wrapper_model.h5', full, 'o.h5'], 'o.h5')
     yield Save('wrap .weights.h5', ['pgwrap', '--like', k3 / 'wrapper.weights.h5', k3 / 'template.weights.h5', 'o.weights.h5'], 'o.weights.h5')
+    yield Save('relink .h5', ['pgunwrap', '-f', '--like', gzip / 'template.json', gzip / 'wrapper_weights.h5', 'o.h5'], 'o.h5',
+               [*model, 'o.h5'], relinked=gzip / 'wrapper_weights.h5')
+    yield Save('relink full .h5', ['pgunwrap', gzip / 'wrapper_model.h5', 'o.h5'], 'o.h5', relinked=gzip / 'wrapper_model.h5')
+    yield Save('relink --no-sync --skip-verify', ['pgwrap', '-f', '--gpus', '2', '--no-sync', '--skip-verify', gzip / 'template_weights.h5', 'o.h5'],
+               'o.h5', [*model, 'o.h5'], relinked=gzip / 'template_weights.h5')
     yield Save('unwrap --in-place', ['pgunwrap', '--in-place', 'o.h5'], 'o.h5', k2 / 'wrapper_weights.h5', in_place=True)
     yield Save('unwrap full --in-place', ['pgunwrap', '--in-place', 'o.h5'], 'o.h5', k2 / 'wrapper_model.h5', in_place=True)
     yield Save('unwrap --in-place --no-sync', ['pgunwrap', '--in-place', '--no-sync', 'o.h5'], 'o.h5', k2 / 'wrapper_model.h5', in_place=True)
@@ -109,6 +116,13 @@ class Prepared:
         self.mode_after = self.mode(work)
         self.is_folder = (work / save.out).is_dir()
         shutil.rmtree(work)
+        if save.relinked and not self.is_relinked(save.relinked.read_bytes(), self.after[save.out]):
+            sys.exit(f'{save.name}: was written afresh')
+
+    @staticmethod
+    def is_relinked(source, out):
+        """Much of it is where it was in the source; of what is written afresh, little by chance."""
+        return sum(a == b != 0 for a, b in zip(source, out)) > 1000
 
     @staticmethod
     def absolute(command, tools, root):

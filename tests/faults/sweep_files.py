@@ -6,7 +6,9 @@ too) every fault of sweep.py: errors and short counts once and from there on, SI
 SIGINT and SIGTERM. Wanted:
 
   error    the old output and exit 2 with one line that says why, or the new one and exit 0. One exception: the folder
-           could not be synced, which is known only when the new output has its name: it says so with exit 2
+           could not be synced, which is known only when the new output has its name: it says so with exit 2.
+           Of a write, a sync, a renaming and the close that tells what was written late: always exit 2
+  EINTR, short counts   the new output and exit 0: a call that can be interrupted goes on
   signal   the old output and exit 130, or, where it came too late, the new one and exit 0; a second signal ends it at once
   SIGKILL  the old output or the new one, bit for bit; the same command then completes, and removes what the killed run
            has left
@@ -27,6 +29,7 @@ import sweep
 
 options = sweep.options(__doc__, ('--testdata', dict(required=True, type=pathlib.Path)),
                         ('--trials', dict(type=int, default=36, help='of each way to save, when sampling')),
+                        ('--faults', dict(default=','.join(sweep.FAULTS), help='these only, with commas')),
                         ('--dir', dict(type=pathlib.Path, help='work there (a file system to try)')))
 testdata = options.testdata.resolve()
 counts = collections.Counter()  # of good trials, by fault
@@ -52,6 +55,20 @@ def completes(p, root, folder, state):
     if r.status != 0 or p.state(held) != 'new':
         return f'the same command again: {r}, {p.state(held)} output'
     return f'the next run leaves {p.others(held)}' if p.others(held) else ''
+
+
+INTERRUPTED = ('open', 'read', 'pread', 'write', 'pwrite', 'fsync', 'fdatasync', 'syncfs', 'ftruncate', 'fallocate', 'close', 'ioctl',
+               'copy_file_range')
+TELLING = ('write', 'pwrite', 'fsync', 'fdatasync', 'syncfs', 'rename', 'link')
+
+
+def ignored(p, n, fault, r):
+    """A fault that must not be seen at all, or one that must be told, and is not; or ''."""
+    others = fault == 'EINTR+' and (r.at == 'close' or '-j' in p.command)  # the next calls are not the same one again
+    if fault.rstrip('+') in ('EINTR', 'short') and r.at.startswith(INTERRUPTED) and not others:
+        return f'not gone on with: {r}' if r.status and not p.save.refuses else ''
+    told = r.at.startswith(TELLING) or n == p.last_close
+    return 'not told' if fault.startswith('E') and not fault.startswith('EINTR') and told and r.status == 0 else ''
 
 
 def judge(p, fault, r, held):
@@ -85,6 +102,7 @@ def trial(p, root, n, fault):
         r = sweep.run(p.command, folder, trace(root, *sweep.FAULTS[fault], '-n', str(n)), environment(root))
         held = saves.tree(folder)
         wrong, again = judge(p, fault, r, held)
+        wrong = wrong or ignored(p, n, fault, r)
         if not wrong and p.state(held) == 'new' and p.mode(folder) != p.mode_after:
             wrong = f'mode {p.mode(folder):o}'
         if not wrong and again:
@@ -98,28 +116,40 @@ def trial(p, root, n, fault):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def in_one_step(p, root):
-    """The call that changes a file in place: a write within one sector, which no kill can halve."""
+def calls_of(p, root):
+    """The calls of a run in peace: (number, class, its line's other words)."""
     saves.plant(root / 'counted', p.before)
-    sweep.run(p.command, root / 'counted', [*trace(root), '-l', root / 'calls'], environment(root))
+    r = sweep.run(p.command, root / 'counted', [*trace(root), '-l', root / 'calls'], environment(root))
     shutil.rmtree(root / 'counted')
+    if not r.counted:
+        sweep.cannot_trace()
     calls = [line.split(' ') for line in (root / 'calls').read_text().splitlines()]
-    return next(int(c[0]) for c in calls if c[1] == 'write' and c[-2] == '0' and int(c[-1]) <= 512)
+    return [(int(n), kind, rest) for n, kind, *rest in calls]
+
+
+def in_one_step(calls):
+    """The call that changes a file in place: a write within one sector, which no kill can halve."""
+    return next(n for n, kind, rest in calls if kind == 'write' and rest[-2] == '0' and int(rest[-1]) <= 512)
+
+
+def last_close(calls):
+    """Of a temporary before it gets its name."""
+    named = next((n for n, kind, rest in calls if kind == 'rename'), 0)
+    return max((n for n, kind, rest in calls if n < named and kind == 'close' and '.pg-' in rest[2]), default=0)
 
 
 def sweep_save(save, root):
     """(passed, tried, possible) of one way to save."""
     p = saves.Prepared(save, options.tools, root)
-    saves.plant(root / 'counted', p.before)
-    r = sweep.run(p.command, root / 'counted', trace(root), environment(root))
-    shutil.rmtree(root / 'counted')
-    if not r.counted:
-        sweep.cannot_trace()
-    step = in_one_step(p, root) if save.in_place else 0
-    full = [(n, fault) for fault in sweep.FAULTS for n in range(1, r.counted + 1) if (n, fault) != (step, 'half')]
+    calls = calls_of(p, root)
+    step = in_one_step(calls) if save.in_place else 0
+    p.last_close = 0 if p.is_folder else last_close(calls)
+    full = [(n, fault) for fault in options.faults.split(',') for n in range(1, len(calls) + 1) if (n, fault) != (step, 'half')]
     plan = sweep.sample(full, options.trials, options.all)
+    if p.last_close and (p.last_close, 'EIO') in full and (p.last_close, 'EIO') not in plan:
+        plan = [*plan, (p.last_close, 'EIO')]
     good = sweep.judge_all(save.name, lambda n, fault: trial(p, root, n, fault), plan, options.jobs)
-    print(f'{save.name}: {r.counted} calls, {good} of {len(plan)} trials ({len(full)} possible)', flush=True)
+    print(f'{save.name}: {len(calls)} calls, {good} of {len(plan)} trials ({len(full)} possible)', flush=True)
     return good, len(plan), len(full)
 
 
@@ -133,7 +163,7 @@ def main():
         changed = saves.tree(root / 'in') != inputs
         left = list((root / 'tmp').iterdir())
     good, n, possible = (sum(column) for column in zip(*results))
-    for fault in sweep.FAULTS:
+    for fault in options.faults.split(','):
         print(f'{fault}: {counts[fault]} of {tried[fault]}; ' +
               ', '.join(f'{state} {status}: {k}' for (f, state, status), k in sorted(ends.items()) if f == fault))
     if changed:
