@@ -28,7 +28,7 @@ BUILDS = {'address,undefined': ('build-fuzz', 'clang-asan-ubsan'),
           'none': ('build-fuzz-none', 'clang')}
 
 
-def build(folder, names, sanitize):
+def build(folder, names, sanitize, jobs):
     if not (folder / 'build.ninja').exists():
         subprocess.run(['meson', 'setup', folder, ROOT, '-Dfuzz=libfuzzer', f'-Db_sanitize={sanitize}',
                         '-Db_lundef=false', '-Donednn=disabled', '-Dcuda=disabled', '-Dmpi=disabled'],
@@ -36,7 +36,7 @@ def build(folder, names, sanitize):
     options = json.loads((folder / 'meson-info/intro-buildoptions.json').read_text())
     if sanitize not in [o['value'] for o in options if o['name'] == 'b_sanitize']:
         sys.exit(f'{folder} is not built with --sanitize {sanitize}')
-    subprocess.run(['meson', 'compile', '-C', folder] + [f'fuzz_{n}' for n in names], check=True)
+    subprocess.run(['meson', 'compile', '-C', folder, '-j', str(jobs)] + [f'fuzz_{n}' for n in names], check=True)
 
 
 def gather(folder, name, t):
@@ -92,7 +92,7 @@ def main():
     folder, kind = BUILDS[a.sanitize]
     folder = (a.build or ROOT / folder).resolve()
     commit = ledger.git(ROOT, 'rev-parse', '--short=7', 'HEAD')
-    build(folder, names, a.sanitize)
+    build(folder, names, a.sanitize, a.jobs)
     found = total = 0
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         runs = {n: pool.submit(fuzz, folder, n, a.seconds) for n in names}
