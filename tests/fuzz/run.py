@@ -68,7 +68,9 @@ def fuzz(folder, name, seconds):
                '-print_final_stats=1', '-reload=0', f'-artifact_prefix={finds}/']
     if t.dicts:
         command.append(f'-dict={dictionary(folder, t)}')
-    r = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
+    memory = '/dev/shm' if os.access('/dev/shm', os.W_OK) else '/tmp' # what libpg unpacks goes there
+    r = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace',
+                       env=dict(os.environ, TMPDIR=memory))
     n = re.findall(r'stat::number_of_executed_units:\s*(\d+)', r.stdout)
     return r.returncode, int(n[-1]) if n else 0, r.stdout
 
