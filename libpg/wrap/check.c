@@ -255,6 +255,13 @@ static pg_status run(pg__checking *c, pg_err *err)
     pg_err why = {0};
     const int all = !c->o->only_finite && !c->o->only_no_wrapper;
     st = pg__view_open(&c->view, c->path, c->o->trust_input, &why);
+    if (st == PG_E_FORMAT) {
+        int is_split = 0;
+        st = pg__check_faults(c, &is_split, err);
+        if (st != PG_OK || is_split)
+            return st;
+        st = PG_E_FORMAT;
+    }
     if (st != PG_OK)
         return container_failed(c, &why, err);
     PG_TRY(describe_container(c, err));

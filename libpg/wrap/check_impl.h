@@ -30,6 +30,9 @@ pg_status pg__check_values(pg__checking *c, pg_err *err);
 /* check_sums.c: SHA-256 against opts.sha256; of a split model, CRC-32 against its manifest. */
 pg_status pg__check_sum(pg__checking *c, pg_err *err);
 pg_status pg__check_shards(pg__checking *c, pg_err *err);
+/* For a file that could not be opened: *is_split = 1 if it is a split model with missing or damaged
+ * files, all of which are told then. */
+pg_status pg__check_faults(pg__checking *c, int *is_split, pg_err *err);
 
 /* check_predict.c: opts.input through the model, against opts.expect. */
 pg_status pg__check_predictions(pg__checking *c, pg_err *err);

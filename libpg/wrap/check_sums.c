@@ -257,3 +257,65 @@ pg_status pg__check_shards(pg__checking *c, pg_err *err)
 done:
     return st;
 }
+
+/* ---- shards that cannot be opened ------------------------------------------------------------
+ */
+
+static pg_status open_index(pg__io **out, char **path, const char *given, pg_err *err)
+{
+    const pg_status st = pg__io_open(out, given, err);
+    if (st == PG_OK || (err && err->sys != EISDIR)) {
+        *path = st == PG_OK ? pg__mem_strdup(given) : NULL;
+        return st == PG_OK && !*path ? pg__nomem(err) : st;
+    }
+    return pg__folder_index(path, given, err) == PG_OK ? pg__io_open(out, *path, err) : PG_E_IO;
+}
+
+static pg_status tell_faults(pg__checking *c, const char *index, const pg__shard_faults *f,
+                             const char *how_many, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs lines = {0};
+    for (size_t i = 0; i < f->missing.n; i++)
+        PG_TRY(pg__strs_printf(&lines, err, "missing  %s", f->missing.v[i]));
+    for (size_t i = 0; i < f->damaged.n; i++)
+        PG_TRY(pg__strs_printf(&lines, err, "damaged  %s", f->damaged.v[i]));
+    PG_TRY(pg__check_add(c, "container", 0, err, "%s: %s", PG_SHOW(index), how_many));
+    PG_TRY(list_lines(c, &lines, err));
+done:
+    pg__strs_fini(&lines);
+    return st;
+}
+
+pg_status pg__check_faults(pg__checking *c, int *is_split, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_err why = {0};
+    char *index = NULL;
+    pg__io *io = NULL;
+    pg__shards *s = NULL;
+    pg__shard_faults faults = {.cancel = c->o->cancel};
+    *is_split = 0;
+    if (open_index(&io, &index, c->path, &why) == PG_OK)
+        st = pg__shards_open(&s, io, index, NULL, &faults, &why);
+    if (st == PG_E_CANCELLED || st == PG_E_NOMEM) {
+        if (err)
+            *err = why;
+        goto done;
+    }
+    st = PG_OK;
+    if (why.code != PG_E_FORMAT || faults.missing.n + faults.damaged.n == 0)
+        goto done;
+    *is_split = 1;
+    c->report.damaged = 1;
+    PG_TRY(tell_faults(c, index, &faults, why.msg, err));
+    c->report.hint = pg__mem_strdup(why.hint);
+    if (!c->report.hint)
+        st = pg__nomem(err);
+done:
+    pg__shards_close(s);
+    pg__shard_faults_fini(&faults);
+    pg__io_close(io);
+    pg__mem_free(index);
+    return st;
+}

@@ -19,6 +19,7 @@ done
 pgcheck --finite --sha256 npy/SHA256SUMS npy || echo "exit $?"
 rm npy/dense_2/kernel.npy
 pgcheck npy || echo "exit $?"
+pgcheck --json npy/manifest.json || echo "exit $?"
 pgjoin npy back.h5 2>&1 || echo "exit $?"
 # the wrapper of a path layout is seen in its shards, too
 for file in keras-3.6.0-native/nested/wrapper.keras keras-2.15.0-native/nested/wrapper.weights.h5; do
