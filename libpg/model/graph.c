@@ -149,6 +149,20 @@ int pg__layer_is_op(const pg__layer *l)
     return strcmp(l->class_name, "Cast") == 0 && !pg__json_get(l->config, "name");
 }
 
+int pg__layer_is_keras(const pg__layer *l)
+{
+    static const char *const packages[] = {"keras", "tf_keras", "tensorflow.keras",
+                                           "tensorflow.python.keras", "keras_core"};
+    if (!l->module) /* of a .h5, where there is no module, or of a class that somebody registered */
+        return !l->registered_name;
+    for (size_t i = 0; i < sizeof packages / sizeof *packages; i++) {
+        const size_t n = strlen(packages[i]);
+        if (strncmp(l->module, packages[i], n) == 0 && (!l->module[n] || l->module[n] == '.'))
+            return 1;
+    }
+    return 0;
+}
+
 int pg__layer_is_listed(const pg__model *m, size_t i)
 {
     const pg__layer *l = &m->layers[i];

@@ -82,6 +82,10 @@ const pg__call *pg__call_of(const pg__model *m, pg__tensor_ref ref);
  * no layers and appear nowhere else. */
 int pg__layer_is_op(const pg__layer *l);
 
+/* 1 if the class is one of Keras: by its module where the description tells it (keras.layers,
+ * keras.src..., tf_keras..., tensorflow.keras...), and not registered by somebody else. */
+int pg__layer_is_keras(const pg__layer *l);
+
 /* Layers that Keras lists in `layer_names` for this model: all but operations and the InputLayer of
  * a Sequential. */
 int pg__layer_is_listed(const pg__model *m, size_t i);

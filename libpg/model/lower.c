@@ -10,6 +10,7 @@
 #include "model/calls.h"
 #include "model/layers.h"
 #include "model/regularizer.h"
+#include "model/spatial.h"
 
 /* ---- parameters ---- */
 
@@ -122,6 +123,7 @@ static pg_status call_family(pg__lowering *lw, const pg__layer *l, const pg__val
         if (!takes_ids(l->class_name))
             PG_TRY(pg__lower_as_real(lw, in[k], &real[k], err));
     }
+    PG_TRY(pg__check_data_format(l, err));
     st = fn(lw, l, real, n_in, out, err);
     if (st == PG_OK)
         st = add_activity(lw, l, out, err);
@@ -381,16 +383,39 @@ typedef struct untrained {
     pg_err *err;
 } untrained;
 
+static pg_status add_untrained(untrained *u, const pg__layer *l, const pg__layer *at)
+{
+    const char *owner = at->module ? at->module : at->registered_name;
+    pg_status st = pg__strs_printf(&u->layers, u->err, "%s", l->name);
+    if (st != PG_OK)
+        return st;
+    if (pg__layer_is_keras(at) || pg__layer_is_op(at))
+        return pg__strs_printf(&u->classes, u->err, "%s", at->class_name);
+    return pg__strs_printf(&u->classes, u->err, "%s, not of Keras but %s", at->class_name, owner);
+}
+
+/* The other layer of a Bidirectional, where it is no copy of the first. */
+static pg__layer backward_of(const pg__layer *l)
+{
+    const pg__json *entry = pg__json_get(l->config, "backward_layer");
+    return (pg__layer){.class_name = pg__json_get_str(entry, "class_name"),
+                       .config = pg__json_get(entry, "config"),
+                       .module = pg__json_get_str(entry, "module"),
+                       .registered_name = pg__json_get_str(entry, "registered_name")};
+}
+
 /* The layer itself, and what it wraps. A wrapped model is looked at as a model. */
 static pg_status check_class(untrained *u, const pg__layer *l)
 {
     pg_status st = PG_OK;
     u->n_seen += !l->model;
-    for (const pg__layer *at = l; at && !at->model; at = at->inner)
-        if (!pg__lower_fn_of(at->class_name) || pg__layer_is_op(at)) {
-            PG_TRY(pg__strs_printf(&u->layers, u->err, "%s", l->name));
-            PG_TRY(pg__strs_printf(&u->classes, u->err, "%s", at->class_name));
-        }
+    for (const pg__layer *at = l; at && !at->model; at = at->inner) {
+        const pg__layer back = backward_of(at);
+        if (!pg__lower_fn_of(at->class_name) || pg__layer_is_op(at) || !pg__layer_is_keras(at))
+            PG_TRY(add_untrained(u, l, at));
+        else if (back.class_name && !pg__layer_is_keras(&back))
+            PG_TRY(add_untrained(u, l, &back));
+    }
 done:
     return st;
 }

@@ -9,6 +9,10 @@
 /* "data_format", or "dim_ordering" of Keras 1. */
 int pg__is_channels_first(const pg__layer *l);
 
+/* PG_E_UNSUPPORTED if it is anything else than channels_first, channels_last (Keras 1: th, tf) or null.
+ */
+pg_status pg__check_data_format(const pg__layer *l, pg_err *err);
+
 /* Spatial dimensions by the class name: 2 for "Conv2DTranspose", and where none is named. */
 uint32_t pg__spatial_rank(const char *class_name);
 

@@ -41,6 +41,12 @@ try pgfit -q mlp.json --data classes.npz --loss sparse_categorical_crossentropy
 # What would be left out silently is refused.
 sed 's/"activity_regularizer": null/"activity_regularizer": "OrthogonalRegularizer"/' mlp.json > active.json
 try pgfit active.json --data digits.npz --loss mse
+cp "$TESTDATA/golden/cnn_bn/model.json" cnn.json
+sed 's/"data_format": "channels_last"/"data_format": "x"/' cnn.json > format.json
+try pgfit --summary format.json
+# A class of that name is Keras' own only in its modules.
+sed 's/"module": "keras.layers", "class_name": "Dense"/"module": "os", "class_name": "Dense"/' cnn.json > module.json
+try pgfit --summary module.json
 try pgfit mlp.json --data digits.npz --loss mse --optimizer sgd:weight_decay=0.1
 try pgfit mlp.json --data digits.npz --loss mse --validation-split half
 try pgfit mlp.json --data digits.npz --loss mse --optimizer adam:momentum=0.5

@@ -88,6 +88,38 @@ static void operations_are_no_layers(void **state)
     }
 }
 
+static void a_class_is_keras_own_by_its_module(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more;
+        int is;
+    } cases[] = {{"", 1},
+                 {",\"module\":null,\"registered_name\":null", 1},
+                 {",\"module\":\"keras.layers\"", 1},
+                 {",\"module\":\"keras.src.layers.core.dense\"", 1},
+                 {",\"module\":\"tf_keras.src.layers\"", 1},
+                 {",\"module\":\"tensorflow.keras.layers\"", 1},
+                 {",\"module\":\"tensorflow.python.keras.layers.core\"", 1},
+                 {",\"module\":\"keras.layers\",\"registered_name\":\"Dense\"", 1},
+                 {",\"module\":\"os\"", 0},
+                 {",\"module\":\"keras_like.layers\"", 0},
+                 {",\"module\":\"tensorflow\"", 0},
+                 {",\"module\":\"builtins\"", 0},
+                 {",\"module\":null,\"registered_name\":\"my>Dense\"", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "{\"class_name\":\"Sequential\",\"config\":[{\"class_name\":\"Dense\"%s,"
+                 "\"config\":{\"name\":\"d\",\"units\":1}}]}",
+                 cases[i].more);
+        pg__graph *g = parse(text);
+        if (pg__layer_is_keras(&g->root->layers[0]) != cases[i].is)
+            fail_msg("%s", cases[i].more);
+        pg__graph_free(g);
+    }
+}
+
 static void both_forms_of_sequential_are_chains(void **state)
 {
     (void)state;
@@ -511,6 +543,7 @@ static void files_without_a_model_are_refused_by_name(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(functional_models_have_layers_and_calls),
              cmocka_unit_test(operations_are_no_layers),
+             cmocka_unit_test(a_class_is_keras_own_by_its_module),
              cmocka_unit_test(both_forms_of_sequential_are_chains),
              cmocka_unit_test(made_up_names_avoid_those_that_are_taken),
              cmocka_unit_test(the_input_of_a_sequential_is_not_listed),
