@@ -27,6 +27,37 @@ def expect(what, ok, text):
         print(f'FAIL {what}: {text!r}')
 
 
+def number(n):
+    return n.to_bytes(8, 'little')
+
+
+ROWS = 2**23  # of 32 float32: a gigabyte
+
+
+def enlarge_h5(old, new):
+    """A copy whose kernel of 64x32 is a gigabyte of zeros behind the end, which takes no room on the disk."""
+    data = old.read_bytes()
+    at = data.index(number(64 * 128))  # a contiguous layout ends with address and size
+    while data[at - 10:at - 8] != b'\x03\x01':
+        at = data.index(number(64 * 128), at + 1)
+    data = data[:at - 8] + number(len(data)) + number(ROWS * 128) + data[at + 8:]
+    data = data.replace(number(64) + number(32), number(ROWS) + number(32))  # the shape, and the largest one
+    end = len(data) + ROWS * 128
+    pathlib.Path(new).write_bytes(data[:40] + number(end) + data[48:])  # the end of file in the superblock
+    os.truncate(new, end)
+
+
+def enlarge_shard(folder):
+    kernel, manifest = folder / 'fc1/kernel.npy', folder / 'manifest.json'
+    head = kernel.read_bytes()[:128].replace(b'(64, 32), }' + b' ' * (len(str(ROWS)) - 2), b'(%d, 32), }' % ROWS)
+    kernel.write_bytes(head)
+    os.truncate(kernel, 128 + ROWS * 128)
+    text = manifest.read_text()
+    for old, n in (('[%d, 32]', 1), ('"bytes": %d', 128), ('"rows": %d', 1)):
+        text = text.replace(old % (64 * n), old % (ROWS * n))
+    manifest.write_text(text)
+
+
 with tempfile.TemporaryDirectory() as d:
     commands = [['pgsplit', single, f'{d}/split'], ['pgjoin', f'{d}/split', f'{d}/joined.h5'],
                 ['pgunwrap', parallel, f'{d}/one.h5'], ['pgwrap', '--like', parallel, single, f'{d}/two.h5'],
@@ -51,9 +82,23 @@ with tempfile.TemporaryDirectory() as d:
     os.truncate(big, 128 + 2**30)
     os.mkdir(f'{d}/other')
     os.link(big, f'{d}/other/big.npy')
+    many = testdata / 'files/keras-2.1.6/bignames/wrapper_weights.h5'
+    for tool, *operands in (['pgunwrap', many, f'{d}/many.h5'], ['pgsplit', f'{d}/many.h5', f'{d}/many'],
+                            ['pgjoin', f'{d}/many', f'{d}/many2.h5'], ['pgconvert', single, f'{d}/many.weights.h5']):
+        r = subprocess.run([tools / tool, '--progress=always', '--no-sync', *operands], capture_output=True)
+        expect(f'{tool}: begins before the first byte', tool == 'pgsplit' or r.stderr.startswith(b'\r\x1b[K  0%  0 B of'), r.stderr[:80])
+    weights = testdata / 'golden/mlp_digits/init_weights.h5'
+    subprocess.run([tools / 'pgwrap', '-q', '--gpus', '2', weights, f'{d}/wrapper.h5'], check=True)
+    enlarge_h5(pathlib.Path(d, 'wrapper.h5'), f'{d}/large_wrapper.h5')
+    enlarge_h5(weights, f'{d}/large.h5')
+    subprocess.run([tools / 'pgsplit', '-q', weights, f'{d}/shards'], check=True)
+    enlarge_shard(pathlib.Path(d, 'shards'))
     before = sorted(os.listdir(d))
     for tool, *operands in (['pginfo', '--stats', big], ['pgcheck', '--finite', big], ['pgdiff', big, f'{d}/other/big.npy'],
-                            ['pgconvert', '--no-sync', big, f'{d}/big.safetensors'], ['pgsplit', '--no-sync', big, f'{d}/parts']):
+                            ['pgconvert', '--no-sync', big, f'{d}/big.safetensors'], ['pgsplit', '--no-sync', big, f'{d}/parts'],
+                            ['pgunwrap', '--no-sync', f'{d}/large_wrapper.h5', f'{d}/out.h5'],
+                            ['pgwrap', '--no-sync', '--gpus', '2', f'{d}/large.h5', f'{d}/out.h5'],
+                            ['pgjoin', '--no-sync', f'{d}/shards', f'{d}/out.h5']):
         p = subprocess.Popen([tools / tool, '--progress=always', *operands], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         drawn = p.stderr.read(1)
         p.send_signal(signal.SIGINT)

@@ -1,6 +1,9 @@
 #include "files.h"
 #include "pg_test.h"
 
+#include <stdlib.h>
+
+#include "pg/pg.h"
 #include "wrap/rewrite.h"
 
 static pg_rewrite_report unwrap(const char *in, const char *out, pg_unwrap_opts o)
@@ -363,6 +366,49 @@ static void changes_the_input_itself_if_told_to(void **state)
     }
 }
 
+static size_t n_idle;
+
+static void count_idle(void *ctx, uint64_t n_done, uint64_t n_total)
+{
+    (void)ctx;
+    n_idle += n_done == 0 && n_total > 0;
+}
+
+/* Thousands of headers take seconds before the first byte of a tensor. */
+static void says_for_each_tensor_that_it_goes_on(void **state)
+{
+    (void)state;
+    enum { N = 332 };
+    pg_progress progress = {.tell = count_idle};
+    const pg_write_opts w = {.no_sync = 1, .progress = &progress};
+    const char *one = tmp("one.h5"), *v3 = tmp("v3.weights.h5"), *whole = tmp("whole.h5");
+    const char *parts = tmp("parts");
+    const pg_unwrap_opts unwrap_opts = {.write = w};
+    const pg_convert_opts convert_opts = {.write = w};
+    const pg_join_opts join_opts = {.write = w};
+    const pg_split_opts split_opts = {.write = {.no_sync = 1}};
+    n_idle = 0;
+    assert_ok(pg_unwrap_file(data("files/keras-2.1.6/bignames/wrapper_weights.h5"), one,
+                             &unwrap_opts, NULL, NULL));
+    assert_true(n_idle >= N);
+    n_idle = 0;
+    pg_convert_report converted = {0};
+    assert_ok(pg_convert_file(data(K224 "bert-g2/template_model.h5"), v3, &convert_opts, &converted,
+                              NULL));
+    assert_true(converted.n_tensors > 20 && n_idle >= converted.n_tensors);
+    pg_convert_report_fini(&converted);
+    assert_ok(pg_split_file(one, parts, &split_opts, NULL, NULL));
+    n_idle = 0;
+    assert_ok(pg_join_file(parts, whole, &join_opts, NULL, NULL));
+    assert_true(n_idle >= N);
+    char remove[300];
+    snprintf(remove, sizeof remove, "rm -r '%s'", parts);
+    assert_int_equal(system(remove), 0);
+    forget(v3);
+    forget(whole);
+    forget(one);
+}
+
 static const char *training(char *buf, size_t n, const char *text, const char *from, const char *to,
                             int *clash)
 {
@@ -445,6 +491,7 @@ PG_TEST_MAIN(cmocka_unit_test(writes_what_keras_wrote_for_the_template),
              cmocka_unit_test(refuses_a_suffix_of_another_format),
              cmocka_unit_test(writes_nothing_in_a_dry_run),
              cmocka_unit_test(changes_the_input_itself_if_told_to),
+             cmocka_unit_test(says_for_each_tensor_that_it_goes_on),
              cmocka_unit_test(renames_dicts_of_outputs_and_nothing_else),
              cmocka_unit_test(leaves_dicts_alone_whose_keys_would_clash),
              cmocka_unit_test(compares_descriptions_without_object_ids))
