@@ -215,3 +215,19 @@ def after_power_loss(before, ops, n_subsets, seed=0):
             yield f'{i} calls, subset {k}', disk.without_power(random.Random(f'{seed} {i} {k}'))
         if op:
             disk.do(op)
+
+
+def after_lost_writes(before, ops, path):
+    """(what was done, tree) of one file that is changed in place: at every prefix, each choice of what was not synced, in any
+    order that a disk may take it, for no two of these changes touch the same bytes."""
+    disk = Disk(before)
+    for i, op in enumerate([*ops, None]):
+        file = disk.node(path)
+        for chosen in range(1 << len(file.pending)):
+            data = bytearray(file.disk)
+            for k, change in enumerate(file.pending):
+                if chosen >> k & 1:
+                    File.apply(data, change)
+            yield f'{i} calls, of {len(file.pending)} changes the set {chosen:b}', {**before, path: bytes(data)}
+        if op:
+            disk.do(op)

@@ -14,10 +14,11 @@ COMMIT_RECORDS = ('manifest.json', 'model.safetensors.index.json', 'model.weight
 
 
 class Save:
-    def __init__(self, name, command, out, old=None, refuses=False, in_place=False, relinked=None):
+    def __init__(self, name, command, out, old=None, refuses=False, in_place=False, relinked=None, litter=0):
         self.name, self.command, self.out, self.old = name, command, out, old  # old: a command, or a file to copy
         self.refuses = refuses  # the right answer is exit 2, with the old output as it is
         self.in_place = in_place  # the output is the input: old, perhaps with a tail that nothing leads to, or new
+        self.litter = litter  # bytes behind the file's end, as a killed run leaves them
         self.relinked = relinked  # the input whose tensors stay where they are in the output
 
 
@@ -51,6 +52,7 @@ def all_saves(testdata):
     yield Save('unwrap --in-place', ['pgunwrap', '--in-place', 'o.h5'], 'o.h5', k2 / 'wrapper_weights.h5', in_place=True)
     yield Save('unwrap full --in-place', ['pgunwrap', '--in-place', 'o.h5'], 'o.h5', k2 / 'wrapper_model.h5', in_place=True)
     yield Save('unwrap --in-place --no-sync', ['pgunwrap', '--in-place', '--no-sync', 'o.h5'], 'o.h5', k2 / 'wrapper_model.h5', in_place=True)
+    yield Save('unwrap --in-place after a killed run', ['pgunwrap', '--in-place', 'o.h5'], 'o.h5', k2 / 'wrapper_weights.h5', in_place=True, litter=9000)
     yield Save('wrap --in-place', ['pgwrap', '--gpus', '2', '--in-place', 'o.h5'], 'o.h5', k2 / 'template_weights.h5', in_place=True)
     for form, of in (('npy', full), ('npz', full), ('safetensors', full), ('keras', k3 / 'template.weights.h5')):
         split = ['pgsplit', '--format', form, '--max-tensors', '3', of]
@@ -104,7 +106,8 @@ class Prepared:
         work = root / 'prepared'
         work.mkdir()
         if isinstance(save.old, pathlib.Path):
-            shutil.copy(save.old, work / save.out)
+            self.core = save.old.read_bytes()
+            (work / save.out).write_bytes(self.core + b'litter' * save.litter)
         elif save.old:
             subprocess.run(self.absolute(save.old, tools, root), cwd=work, check=True, capture_output=True)
         self.before = tree(work)
@@ -139,9 +142,9 @@ class Prepared:
     def state(self, held):
         """'new', 'old', 'begun' (a folder without its commit record, which the same command completes) or what is wrong."""
         own = self.part(held)
-        if own == self.part(self.after):
-            return 'new'
-        if own == self.part(self.before) or self.tail(held):
+        if own == self.part(self.after) or self.save.litter and own[self.out].startswith(self.after[self.out]):
+            return 'new'  # the litter is cut off last
+        if own == self.part(self.before) or self.save.in_place and own[self.out].startswith(self.core):
             return 'old'
         if not own:
             return 'lost'
@@ -155,10 +158,10 @@ class Prepared:
                    if name != 'manifest.json' or not any(f'{self.out}/{x}' in self.after for x in COMMIT_RECORDS[1:]))
 
     def tail(self, held):
-        """Bytes behind the old file, which was about to be changed in place."""
-        old, now = self.before.get(self.out), held.get(self.out)
-        return now[len(old):] if self.save.in_place and now and len(now) > len(old) and now.startswith(old) else b''
+        """Whether bytes are behind the old file, which was about to be changed in place, that were not there before."""
+        now = held.get(self.out)
+        return self.save.in_place and now not in (None, self.before[self.out], self.core) and now.startswith(self.core)
 
     def others(self, held):
         """Names that are neither the output nor were there before; within a folder that was begun, temporaries."""
-        return ['a tail'] * bool(self.tail(held)) + sorted(k for k in held if k not in self.before and k not in self.part(self.after))
+        return ['a tail'] * self.tail(held) + sorted(k for k in held if k not in self.before and k not in self.part(self.after))

@@ -2,7 +2,8 @@
 """usage: sweep_power.py --tools DIR --faultrun PROGRAM --testdata DIR [--all] [--only CASE] [--subsets N]
 
 Records the calls of every way to save (saves.py) and builds from them every state of the disk that a kill or a loss of power
-could leave (crashstates.py): each holds the old output or the new one. A folder of shards may be without its last file;
+could leave (crashstates.py): each holds the old output or the new one. Of a file that is changed in place there is also every
+choice of the writes between two syncs. A folder of shards may be without its last file;
 then the same command completes it. Prints how many of how many states passed; 77 (skipped) where programs may not be traced."""
 import os
 import pathlib
@@ -56,6 +57,8 @@ def sweep_save(save, root):
     if durable or save.in_place:  # there, the order is kept even without the last wait
         states += [(f'power lost after {what}', tree) for what, tree in
                    crashstates.after_power_loss(p.before, ops, options.subsets, options.seed)]
+    if save.in_place:
+        states += [(f'power lost after {what}', tree) for what, tree in crashstates.after_lost_writes(p.before, ops, save.out)]
     good, begun = 0, {}
     for what, tree in states:
         state = p.state(tree)
