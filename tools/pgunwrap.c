@@ -17,6 +17,7 @@ static const cli_opt options[] = {
     {0, "no-optimizer", NULL, &o.no_optimizer, NULL, NULL, NULL, "leave out the optimizer's state"},
     {0, "in-place", NULL, &cli.in_place, NULL, NULL, NULL,
      "change IN itself (legacy .h5): tensors stay where they are"},
+    CLI_SHA256,
     {0},
 };
 

@@ -14,6 +14,7 @@ static const cli_opt options[] = {
     {0, "name", "NAME", NULL, &o.name, NULL, NULL, "with --gpus: name of the template as a layer"},
     {0, "in-place", NULL, &cli.in_place, NULL, NULL, NULL,
      "change IN itself (legacy .h5): tensors stay where they are"},
+    CLI_SHA256,
     {0},
 };
 

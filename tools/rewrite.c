@@ -5,6 +5,8 @@
 
 #include "json_out.h"
 
+int rewrite_sha256;
+
 pg_write_opts rewrite_opts(void)
 {
     return (pg_write_opts){.force = cli.force,
@@ -13,6 +15,7 @@ pg_write_opts rewrite_opts(void)
                            .skip_verify = cli.skip_verify,
                            .trust_input = cli.trust_input,
                            .in_place = cli.in_place,
+                           .sha256 = rewrite_sha256,
                            .cancel = cli_cancel(),
                            .progress = cli_progress()};
 }
@@ -107,6 +110,8 @@ static void print_text(const pg_rewrite_report *r, const char *in, const char *o
         print_joined("removed", r->removed, r->n_removed);
     print_joined("kept", r->kept, r->n_kept);
     print_each("note", r->notes, r->n_notes);
+    if (r->sha256[0])
+        cli_printf(stdout, "%s  %s\n", r->sha256, cli_name(out).s);
 }
 
 static void print_json(const pg_rewrite_report *r, const char *in, const char *out)
@@ -126,6 +131,7 @@ static void print_json(const pg_rewrite_report *r, const char *in, const char *o
                r->n_verified);
     json_count("file_bytes", !is_unchanged(r), r->file_bytes);
     json_count("added_bytes", cli.in_place, r->added_bytes);
+    json_member("sha256", r->sha256[0] ? r->sha256 : NULL);
     printf(", \"written\": %s, \"in_place\": %s", cli.dry_run || is_unchanged(r) ? "false" : "true",
            cli.in_place ? "true" : "false");
     json_strings("removed", r->removed, r->n_removed);

@@ -20,6 +20,12 @@
     "cannot be seen, and a note says so. Other formats, files that only --trust-input reads and\n" \
     "those with a newer superblock are refused too (3). A symbolic link is followed."
 
+/* An option of both: --sha256. */
+extern int rewrite_sha256;
+#define CLI_SHA256                                        \
+    {0,    "sha256", NULL, &rewrite_sha256, NULL, NULL, NULL, \
+     "print the SHA-256 of the output, as a SHA256SUMS has it"}
+
 /* The common options of writers as the library wants them. */
 pg_write_opts rewrite_opts(void);
 

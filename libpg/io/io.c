@@ -17,8 +17,12 @@
 #include <linux/openat2.h>
 #endif
 
+#include "base/limits.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 #include "base/str.h"
+#include "base/try.h"
+#include "base/watch.h"
 #include "io/folder.h"
 
 #define MAX_READ_BYTES ((size_t)1 << 30) /* Linux moves at most 2 GiB - 4 KiB a call */
@@ -366,6 +370,30 @@ pg_status pg__io_read(pg__io *io, uint64_t off, void *buf, size_t n, pg_err *err
     if (n)
         memcpy(buf, o->mem + off, n);
     return PG_OK;
+}
+
+pg_status pg__io_sha256(pg__io *io, char out[65], const volatile int *cancel, pg_progress *progress,
+                        pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__sha256 sum;
+    unsigned char *buf = pg__mem_array(PG_COPY_BYTES, 1);
+    if (!buf)
+        return pg__nomem(err);
+    pg__sha256_init(&sum);
+    for (uint64_t off = 0, size = pg__io_size(io); off < size;) {
+        const size_t n = size - off < PG_COPY_BYTES ? (size_t)(size - off) : PG_COPY_BYTES;
+        if (pg__cancelled(cancel))
+            PG_FAIL(PG_E_CANCELLED, "interrupted");
+        PG_TRY(pg__io_read(io, off, buf, n, err));
+        pg__sha256_add(&sum, buf, n);
+        pg__progress_add(progress, 0);
+        off += n;
+    }
+    pg__sha256_hex(&sum, out);
+done:
+    pg__mem_free(buf);
+    return st;
 }
 
 pg_status pg__io_check_same(const pg__io *io, pg_err *err)

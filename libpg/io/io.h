@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "pg/err.h"
+#include "pg/progress.h"
 
 typedef struct pg__io pg__io;
 
@@ -55,6 +56,11 @@ const char *pg__io_name(const pg__io *io); /* path as given; "memory" */
 /* Fills buf from off. PG_E_FORMAT if that leaves the file ("truncated"), also if the file shrank
  * since it was opened; PG_E_IO. */
 pg_status pg__io_read(pg__io *io, uint64_t off, void *buf, size_t n, pg_err *err);
+
+/* SHA-256 of all of it, as hex digits. Each 256 KiB are told as progress without bytes; cancel and
+ * progress may be NULL. */
+pg_status pg__io_sha256(pg__io *io, char out[65], const volatile int *cancel, pg_progress *progress,
+                        pg_err *err);
 
 /* PG_E_IO if somebody changed the file since it was opened: what was read before and after is no
  * one file. Memory never changes. The message starts with the path. */

@@ -6,7 +6,6 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
-#include "base/sha256.h"
 #include "base/str.h"
 #include "base/try.h"
 #include "format/shards.h"
@@ -16,26 +15,6 @@ enum { MAX_LISTED = 20 };
 
 /* ---- lists of sums ---------------------------------------------------------------------------
  */
-
-static pg_status sum_of(char out[65], pg__io *io, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__sha256 s;
-    unsigned char *buf = pg__mem_array(PG_COPY_BYTES, 1);
-    if (!buf)
-        return pg__nomem(err);
-    pg__sha256_init(&s);
-    for (uint64_t off = 0, size = pg__io_size(io); off < size;) {
-        const size_t n = size - off < PG_COPY_BYTES ? (size_t)(size - off) : PG_COPY_BYTES;
-        PG_TRY(pg__io_read(io, off, buf, n, err));
-        pg__sha256_add(&s, buf, n);
-        off += n;
-    }
-    pg__sha256_hex(&s, out);
-done:
-    pg__mem_free(buf);
-    return st;
-}
 
 /* "<hex>  <name>", "<hex> *<name>" */
 static int is_sum(const char *line, size_t n)
@@ -129,7 +108,7 @@ static pg_status check_one(pg__checking *c, const char *list, pg_err *err)
     if (!line)
         return pg__check_add(c, "checksums", 0, err, "%s has no sum of this file", name.s);
     PG_TRY(pg__io_open(&io, c->path, err));
-    st = sum_of(is, io, err);
+    st = pg__io_sha256(io, is, c->o->cancel, NULL, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(c->path));
         goto done;
@@ -152,7 +131,7 @@ done:
 
 /* One line of the list, whose names are relative to the folder of `index`. */
 static pg_status check_line(pg__strs *bad, const char *index, const char *line, const char *name,
-                            pg_err *err)
+                            const volatile int *cancel, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__io *io = NULL;
@@ -160,11 +139,14 @@ static pg_status check_line(pg__strs *bad, const char *index, const char *line, 
     char is[65], want[65];
     st = pg__io_open_beneath(&io, index, name, &why);
     if (st == PG_OK)
-        st = sum_of(is, io, &why);
+        st = pg__io_sha256(io, is, cancel, NULL, &why);
     pg__io_close(io);
     lower(want, line);
-    if (st == PG_E_NOMEM)
-        return pg__nomem(err);
+    if (st == PG_E_NOMEM || st == PG_E_CANCELLED) {
+        if (err)
+            *err = why;
+        return st;
+    }
     if (st == PG_E_IO && why.sys == ENOENT)
         return pg__strs_printf(bad, err, "missing  %s", PG_SHOW(name));
     if (st != PG_OK)
@@ -199,7 +181,7 @@ static pg_status check_lines(pg__checking *c, const char *list, const char *inde
             PG_FAIL(PG_E_CANCELLED, "interrupted");
         if (is_sum(line, n)) {
             PG_TRY(pg__strs_add(&names, line + 66, n - 66, err));
-            PG_TRY(check_line(&bad, index, line, names.v[names.n - 1], err));
+            PG_TRY(check_line(&bad, index, line, names.v[names.n - 1], c->o->cancel, err));
         }
         line += n;
         line += strspn(line, "\r\n");

@@ -70,6 +70,8 @@ pg_status pg__rewrite_check(const char *in, const char *out, const pg_write_opts
         return pg_fail(err, PG_E_ARG, "an input is needed");
     if (w->in_place && (out || w->prove))
         return pg_fail(err, PG_E_ARG, "in place there is no output, and no proof of one");
+    if (w->in_place && w->sha256)
+        return pg_fail(err, PG_E_ARG, "in place there is no new file, so no --sha256 of it");
     return out || w->dry_run || w->in_place ? PG_OK : pg_fail(err, PG_E_ARG, "an output is needed");
 }
 
@@ -250,6 +252,26 @@ static pg_status list_inputs(pg__io ***out, size_t *n, const pg__rewrite *r, pg_
     return PG_OK;
 }
 
+/* The proof of the caller, and what he wants to know of a file that has not its name yet. */
+static pg_status look_at_output(void *user, const char *path, pg_err *err)
+{
+    pg__rewrite *r = user;
+    pg_status st = PG_OK;
+    pg__io *io = NULL;
+    if (r->write->sha256) {
+        PG_TRY(pg__io_open(&io, path, err));
+        st = pg__io_sha256(io, r->rep.sha256, r->write->cancel, r->write->progress, err);
+        if (st == PG_E_CANCELLED)
+            pg__err_append(err, "; nothing written");
+        PG_TRY(st);
+    }
+    if (r->write->prove)
+        st = r->write->prove(r->write->user, path, err);
+done:
+    pg__io_close(io);
+    return st;
+}
+
 pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -280,8 +302,8 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
                                          .also = also,
                                          .n_also = n_also},
                                 .skip_verify = r->write->skip_verify,
-                                .prove = r->write->prove,
-                                .user = r->write->user};
+                                .prove = look_at_output,
+                                .user = r};
     if (r->write->dry_run) {
         if (r->out)
             PG_TRY(pg__sink_check(r->out, &opts.sink, err));

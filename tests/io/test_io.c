@@ -322,6 +322,21 @@ static int make_dir(void **state)
     return mkdtemp(dir) ? 0 : -1;
 }
 
+static void sums_up_all_of_it(void **state)
+{
+    (void)state;
+    static unsigned char zeros[1000000];
+    const volatile int stop = 1;
+    char hex[65];
+    pg_err err = {0};
+    pg__io *io = NULL;
+    assert_ok(pg__io_open_mem(&io, zeros, sizeof zeros, NULL));
+    assert_ok(pg__io_sha256(io, hex, NULL, NULL, NULL));
+    assert_string_equal(hex, "d29751f2649b32ff572b5e0a9f541ea660a50f94ff0beedfb0b692b924cc8025");
+    assert_fails(PG_E_CANCELLED, pg__io_sha256(io, hex, &stop, NULL, &err), &err);
+    pg__io_close(io);
+}
+
 static int remove_dir(void **state)
 {
     (void)state;
@@ -342,4 +357,4 @@ PG_TEST_MAIN_WITH(make_dir, remove_dir, cmocka_unit_test(reads_any_range_of_a_fi
                   cmocka_unit_test(takes_over_a_descriptor),
                   cmocka_unit_test(opens_files_beside_another_by_name_only),
                   cmocka_unit_test(opens_files_below_a_folder_and_through_no_link),
-                  cmocka_unit_test(joins_parts_to_one))
+                  cmocka_unit_test(joins_parts_to_one), cmocka_unit_test(sums_up_all_of_it))

@@ -26,6 +26,7 @@ typedef struct pg_write_opts {
     int no_sync;        /* do not wait for the disk */
     int skip_verify;    /* do not read the output back */
     int trust_input;    /* as pg_open_opts.trust_input */
+    int sha256;         /* tell the output's SHA-256; only for pg_unwrap_file() and pg_wrap_file() */
     /* Change the input itself; out is NULL. Only pg_unwrap_file() and pg_wrap_file() look at it. For
      * .h5 files of the legacy layout: tensors stay where they are, new groups and lists go behind
      * them, and one sector is rewritten to lead there. A crash at any moment leaves the old model or
@@ -75,6 +76,7 @@ typedef struct pg_rewrite_report {
     uint64_t n_params, n_bytes; /* elements and bytes of the model tensors */
     uint64_t file_bytes;   /* size of the output (dry_run: an estimate, but exact in place) */
     uint64_t added_bytes;  /* in place: how much of it came to what the file held, else 0 */
+    char sha256[65];       /* of the output, as hex digits; "" if not asked for (dry_run: neither) */
     char **removed;        /* layers of the input that are not in the output, "name (reason)" */
     char **kept;           /* e.g. "training_config", "optimizer state (11 tensors)" */
     char **notes;          /* what was assumed or should be known, one line each */
