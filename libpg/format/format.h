@@ -16,7 +16,8 @@ typedef struct pg__relinker {
      * sink: of the copy, with nothing written yet; NULL: in place. */
     pg_status (*allowed)(const pg__plan *plan, pg__sink *sink, pg__relink_when when, pg_err *err);
     /* copy: it shall hold nothing of the old file that nothing leads to. */
-    pg_status (*make)(pg__relinked *out, const pg__plan *plan, int copy, pg_err *err);
+    pg_status (*make)(pg__relinked *out, const pg__plan *plan, int copy, const volatile int *cancel,
+                      pg_err *err);
     /* Whether every tensor of `out`, the result opened again, is where its source is. */
     pg_status (*check)(const pg_store *out, const pg__plan *plan, pg_err *err);
     /* The bytes of its file that `out` owns, see pg__h5_used(). */

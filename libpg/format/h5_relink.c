@@ -7,8 +7,9 @@
  * and every crash in place destroys the file; this way serves both.
  *
  * What libhdf5 writes below the old end is forgotten at once: counts of links in object headers
- * (the old tree that gave the other link is out of reach, so the old count is right again) and its
- * own superblock. For that to be all, it must not put new things there. It does where it freed
+ * (the old tree that gave the other links is out of reach, so the old count is right again, or too
+ * high where a dataset had two names, which keeps its room if it is deleted later) and its own
+ * superblock. For that to be all, it must not put new things there. It does where it freed
  * something old: so no old group gets or loses a link. And it adds to old heaps of strings that it
  * has read: so nothing of that kind is read through it. The caller's check of the result would
  * show it.

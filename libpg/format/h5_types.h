@@ -4,6 +4,11 @@
 
 #include "pg/store.h"
 
+/* Bytes [start, end) of a file. */
+typedef struct pg__run {
+    uint64_t start, end;
+} pg__run;
+
 typedef enum pg__h5_class {
     PG_H5_NUMBER,     /* dtype says which; bool is h5py's enum, bfloat16 the opaque of 2 bytes */
     PG_H5_STR_FIXED,  /* size bytes each */

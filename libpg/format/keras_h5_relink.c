@@ -17,9 +17,11 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/h5_relink.h"
+#include "format/keras_h5_keep.h"
 
-#define MANY_TENSORS  2000u /* from here on the cost of creating datasets shows */
-#define DROPPED_SHARE 20u   /* at most one in so many bytes may stay behind as waste */
+#define MANY_TENSORS  2000u  /* from here on the cost of creating datasets shows */
+#define DROPPED_SHARE 20u    /* at most one in so many bytes may stay behind as waste, */
+#define DROPPED_BYTES 16384u /* ... not counting these */
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
@@ -45,6 +47,9 @@ static pg_status find_usage(usage *u, const pg__plan *plan, const pg__keras_h5 *
 {
     const size_t first = pg_store_n_weights(plan->src);
     unsigned char *seen = pg__mem_array(pg__h5_n(src->h5), 1);
+    pg__keep keep = {0};
+    pg_status st = PG_OK;
+    size_t n_used;
     if (!seen)
         return pg__nomem(err);
     for (size_t i = 0; i < plan->n_items; i++)
@@ -52,11 +57,19 @@ static pg_status find_usage(usage *u, const pg__plan *plan, const pg__keras_h5 *
     for (size_t i = 0; i < pg_store_n_state(plan->src); i++)
         if (pg__plan_keeps_state(plan, i))
             use(u, seen, src->h5, src->tensors[first + i]);
+    PG_TRY(pg__keep_of(&keep, plan, err));
+    for (size_t i = 0; i < keep.n_data; i++)
+        use(u, seen, src->h5, keep.data[i].obj);
     for (uint32_t obj = 0; obj < pg__h5_n(src->h5); obj++)
         if (!seen[obj] && pg__h5_at(src->h5, obj)->kind == PG_H5_DATASET)
             u->dropped += pg__h5_at(src->h5, obj)->n_bytes;
+    const pg__run *used = pg__h5_used(src->h5, &n_used);
+    const uint64_t end = pg__io_size(src->io) - pg__h5_trailing(src->h5);
+    u->dropped += pg__bytes_between(used, n_used, end);
+done:
+    pg__keep_fini(&keep);
     pg__mem_free(seen);
-    return PG_OK;
+    return st;
 }
 
 /* The one place that decides; PG_E_UNSUPPORTED with the reason against it. sink NULL: in place,
@@ -82,8 +95,8 @@ static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when w
         goto done;
     if (u.more)
         PG_FAIL(PG_E_UNSUPPORTED, "a tensor has attributes, which a new file does not get");
-    if (u.dropped > (u.used + u.dropped) / DROPPED_SHARE)
-        PG_FAIL(PG_E_UNSUPPORTED, "tensors that are not wanted would stay inside");
+    if (u.dropped > (u.used + u.dropped) / DROPPED_SHARE + DROPPED_BYTES)
+        PG_FAIL(PG_E_UNSUPPORTED, "the room of what is not wanted would stay inside");
     if (when == PG__RELINK_IF_CHEAPER && plan->n_items <= MANY_TENSORS && !u.filtered &&
         !pg__sink_clones(sink, src->io))
         PG_FAIL(PG_E_UNSUPPORTED, "a fresh file costs no more");
@@ -96,8 +109,9 @@ done:
 struct pg__links {
     const pg__keras_h5 *src;
     pg__h5_out *h5;
-    int singly;           /* a layer may lie inside another one: no old group must be there */
-    int clean;            /* nor one with bytes of links that were deleted */
+    int singly; /* a layer may lie inside another one: no old group must be there */
+    int clean;  /* nor one with bytes of links that were deleted */
+    const volatile int *cancel;
     uint32_t *owner;      /* by object: datasets of the list in hand: their place in it + 1 */
     uint32_t *unfit, run; /* by object: the last list for which a group was found not to fit */
     const char **sorted;  /* the names of that list */
@@ -249,6 +263,8 @@ pg_status pg__links_put(pg__links *l, const char *base, const char *const *names
 {
     pg_status st = PG_OK;
     l->run++;
+    if (pg__cancelled(l->cancel))
+        PG_FAIL(PG_E_CANCELLED, "interrupted; nothing written");
     PG_TRY(sort_names(l, names, n, err));
     for (size_t i = 0; i < n; i++)
         l->owner[l->src->tensors[tensors[i]]] = (uint32_t)i + 1;
@@ -271,7 +287,8 @@ done:
     return st;
 }
 
-static pg_status make(pg__relinked *out, const pg__plan *plan, int copy, pg_err *err)
+static pg_status make(pg__relinked *out, const pg__plan *plan, int copy, const volatile int *cancel,
+                      pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__keras_h5 *src = pg__keras_h5_of(plan->src);
@@ -281,6 +298,7 @@ static pg_status make(pg__relinked *out, const pg__plan *plan, int copy, pg_err 
     PG_TRY(pg__h5_out_over(&h5, src->io, end, plan->n_layers, err));
     PG_TRY(links_init(&links, src, h5, err));
     links.clean = copy;
+    links.cancel = cancel;
     for (size_t i = 0; i < plan->n_layers; i++)
         links.singly |= strchr(plan->layers[i].name, '/') != NULL;
     PG_TRY(pg__keras_h5_tree(h5, plan, &links, err));

@@ -65,79 +65,78 @@ static size_t run_behind(const pg__relinked *r, uint64_t off)
     return lo;
 }
 
-/* The next gap at or behind *from, in [*from, *to); *from = *to: none is left before r->end. */
-static void next_gap(const pg__relinked *r, uint64_t *from, uint64_t *to)
-{
-    const size_t i = run_behind(r, *from);
-    if (i < r->n_kept && r->kept[i].start <= *from)
-        *from = r->kept[i].end;
-    const size_t k = run_behind(r, *from);
-    *to = k < r->n_kept ? r->kept[k].start : r->end;
-}
-
 pg_status pg__relinked_read(const pg__relinked *r, uint64_t off, unsigned char *buf, size_t n,
                             pg_err *err)
 {
     const pg_status st = pg__io_read(r->base, off, buf, n, err);
-    if (st != PG_OK)
-        return st;
-    for (uint64_t from = off, to; from < off + n; from = to) {
-        next_gap(r, &from, &to);
-        if (from >= to || from >= off + n)
-            break;
-        const uint64_t end = to < off + n ? to : off + n;
-        memset(buf + (from - off), 0, (size_t)(end - from));
+    uint64_t at = off;
+    for (size_t i = run_behind(r, off); st == PG_OK && at < off + n; i++) {
+        const uint64_t start = i < r->n_kept ? r->kept[i].start : off + n;
+        const uint64_t end = start < off + n ? start : off + n;
+        if (at < end)
+            memset(buf + (at - off), 0, (size_t)(end - at));
+        at = i < r->n_kept ? r->kept[i].end : end;
     }
-    return PG_OK;
-}
-
-/* Piece by piece; what is a gap as a whole is left out, which reads as zeros. */
-static pg_status write_pieces(pg__sink *sink, const pg__relinked *r, unsigned char *buf,
-                              pg_err *err)
-{
-    pg_status st = PG_OK;
-    for (uint64_t off = 0, n; off < r->end; off += n) {
-        const size_t i = run_behind(r, off);
-        n = r->end - off < PG_COPY_BYTES ? r->end - off : PG_COPY_BYTES;
-        if (i == r->n_kept || r->kept[i].start >= off + n)
-            continue;
-        PG_TRY(pg__relinked_read(r, off, buf, (size_t)n, err));
-        PG_TRY(pg__sink_write(sink, off, buf, (size_t)n, err));
-    }
-done:
     return st;
 }
 
-/* Shares the blocks of the old file, and writes zeros where they hold what shall not come along. */
-static pg_status write_shared(pg__sink *sink, const pg__relinked *r, unsigned char *buf,
-                              pg_err *err)
+uint64_t pg__bytes_between(const pg__run *runs, size_t n, uint64_t end)
+{
+    uint64_t rest = end;
+    for (size_t i = 0; i < n && runs[i].start < end; i++)
+        rest -= (runs[i].end < end ? runs[i].end : end) - runs[i].start;
+    return rest;
+}
+
+typedef enum share { NOTHING, SOME, ALL } share;
+
+/* How much of n bytes is kept. */
+static share kept_of(const pg__relinked *r, uint64_t off, uint64_t n)
+{
+    const size_t i = run_behind(r, off);
+    if (i == r->n_kept || r->kept[i].start >= off + n)
+        return NOTHING;
+    return r->kept[i].start <= off && r->kept[i].end >= off + n ? ALL : SOME;
+}
+
+/* Piece by piece: what is kept as a whole is copied, or shared where the file system can; what is a
+ * gap as a whole is left out, which reads as zeros. */
+static pg_status write_pieces(pg__sink *sink, const pg__relinked *r, unsigned char *buf,
+                              pg_progress *progress, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__sink_copy(sink, 0, r->base, 0, r->end, err));
-    memset(buf, 0, PG_COPY_BYTES);
-    for (uint64_t from = 0, to; from < r->end; from = to) {
-        next_gap(r, &from, &to);
-        for (uint64_t n; from < to; from += n) {
-            n = to - from < PG_COPY_BYTES ? to - from : PG_COPY_BYTES;
-            PG_TRY(pg__sink_write(sink, from, buf, (size_t)n, err));
+    uint64_t whole = 0; /* bytes before off that are still to be copied */
+    for (uint64_t off = 0, n; off < r->end; off += n) {
+        n = r->end - off < PG_COPY_BYTES ? r->end - off : PG_COPY_BYTES;
+        const share kept = kept_of(r, off, n);
+        if (kept == ALL)
+            whole += n;
+        if (whole && (kept != ALL || off + n == r->end)) {
+            const uint64_t end = kept == ALL ? off + n : off;
+            PG_TRY(pg__sink_copy(sink, end - whole, r->base, end - whole, whole, err));
+            whole = 0;
+        }
+        if (kept == SOME) {
+            PG_TRY(pg__relinked_read(r, off, buf, (size_t)n, err));
+            PG_TRY(pg__sink_write(sink, off, buf, (size_t)n, err));
+        } else if (kept == NOTHING) {
+            pg__progress_add(progress, n);
         }
     }
 done:
     return st;
 }
 
-pg_status pg__relinked_write(pg__sink *sink, const pg__relinked *r, pg_err *err)
+pg_status pg__relinked_write(pg__sink *sink, const pg__relinked *r, pg_progress *progress,
+                             pg_err *err)
 {
     pg_status st = PG_OK;
     unsigned char *buf = pg__mem_array(PG_COPY_BYTES, 1);
     if (!buf)
         return pg__nomem(err);
-    if (pg__sink_clones(sink, r->base)) {
-        PG_TRY(write_shared(sink, r, buf, err));
-    } else { /* shared blocks need no room of their own */
+    if (!pg__sink_clones(sink, r->base)) /* shared blocks need no room of their own */
         PG_TRY(pg__sink_reserve(sink, r->tail_at + r->n_tail, err));
-        PG_TRY(write_pieces(sink, r, buf, err));
-    }
+    PG_TRY(write_pieces(sink, r, buf, progress, err));
     PG_TRY(pg__sink_write(sink, r->tail_at, r->tail, r->n_tail, err));
     PG_TRY(pg__sink_write(sink, 0, r->head, r->n_head, err));
 done:

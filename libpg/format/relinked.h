@@ -3,6 +3,7 @@
 #ifndef PG_FORMAT_RELINKED_H
 #define PG_FORMAT_RELINKED_H
 
+#include "format/h5_types.h"
 #include "io/sink.h"
 
 #define PG_RELINKED_HEAD 100u /* bytes of a superblock of version 1; version 0 has 96 */
@@ -31,14 +32,17 @@ pg_status pg__relinked_keep(pg__relinked *r, const pg__run *used, size_t n, pg_e
 pg_status pg__relinked_read(const pg__relinked *r, uint64_t off, unsigned char *buf, size_t n,
                             pg_err *err);
 
-/* Writes the copy. */
-pg_status pg__relinked_write(pg__sink *sink, const pg__relinked *r, pg_err *err);
+/* How many of the bytes before end no run has. */
+uint64_t pg__bytes_between(const pg__run *runs, size_t n, uint64_t end);
+
+/* Writes the copy; progress is told of end + n_tail + n_head bytes. */
+pg_status pg__relinked_write(pg__sink *sink, const pg__relinked *r, pg_progress *progress,
+                             pg_err *err);
 
 /* When to relink a copy rather than to write it afresh. */
 typedef enum pg__relink_when {
     PG__RELINK_IF_CHEAPER,
-    PG__RELINK_IF_POSSIBLE, /* tests hold both ways against each other */
-    PG__RELINK_NEVER
+    PG__RELINK_IF_POSSIBLE /* tests; in place there is no other way */
 } pg__relink_when;
 
 #endif

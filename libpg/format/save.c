@@ -129,6 +129,7 @@ static pg_status check_linked(proof *p, size_t dst, pg_err *err)
         if (pg__cancelled(p->opts->cancel))
             return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
         st = pg__store_read_raw(p->out, dst, off, p->got, n, err);
+        pg__progress_add(p->opts->progress, n);
     }
     return st;
 }
@@ -140,6 +141,8 @@ static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name
     if (!b)
         return pg_fail(err, PG_E_IO, "%s: missing in what was written; nothing written",
                        PG_SHOW(name));
+    if (pg__cancelled(p->opts->cancel))
+        return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
     if (!a || strcmp(b->name, name) != 0)
         return differs("the name of this tensor", name, err);
     if (!same_shape(a, b))
@@ -268,16 +271,22 @@ static int names_file(const char *msg, const char *path)
     return n && strncmp(msg, name.s, n) == 0 && (msg[n] == ':' || msg[n] == ' ');
 }
 
-static uint64_t n_bytes_of(const pg__plan *plan)
+static uint64_t n_bytes_at(const pg_store *src, size_t i, int only_chunked)
+{
+    const pg_weight *w = pg__store_tensor(src, i);
+    return !w || (only_chunked && pg__store_extent(src, i).io) ? 0 : w->n_bytes;
+}
+
+/* Bytes of all tensors of the output, or of those that are stored in chunks. */
+static uint64_t n_bytes_of(const pg__plan *plan, int only_chunked)
 {
     const size_t first = pg_store_n_weights(plan->src);
     uint64_t n = 0;
-    for (size_t i = 0; i < plan->n_items; i++) {
-        const pg_weight *w = pg__store_tensor(plan->src, plan->items[i].src);
-        n += w ? w->n_bytes : 0;
-    }
+    for (size_t i = 0; i < plan->n_items; i++)
+        n += n_bytes_at(plan->src, plan->items[i].src, only_chunked);
     for (size_t i = 0; i < pg_store_n_state(plan->src); i++)
-        n += pg__plan_keeps_state(plan, i) ? pg__store_tensor(plan->src, first + i)->n_bytes : 0;
+        if (pg__plan_keeps_state(plan, i))
+            n += n_bytes_at(plan->src, first + i, only_chunked);
     return n;
 }
 
@@ -308,6 +317,9 @@ done:
     return st;
 }
 
+#define WASTE_SHARE 4u /* at most one in so many bytes of a copy may be room that nothing uses, */
+#define WASTE_BYTES 65536u /* ... not counting these */
+
 /* Prepares a copy; *re stays zero if a fresh file is to be written: that always goes, or says what
  * is wrong. A disk that fails meanwhile is no reason to try another way. */
 static pg_status prepare_copy(pg__relinked *re, const pg__format *f, pg__sink *sink,
@@ -316,20 +328,20 @@ static pg_status prepare_copy(pg__relinked *re, const pg__format *f, pg__sink *s
     size_t n;
     pg_err why = {0};
     pg_status st = PG_E_UNSUPPORTED;
-    if (f->relinker && o->relink != PG__RELINK_NEVER)
+    if (f->relinker)
         st = f->relinker->allowed(plan, sink, o->relink, &why);
     if (st == PG_OK)
-        st = f->relinker->make(re, plan, 1, &why);
+        st = f->relinker->make(re, plan, 1, o->sink.cancel, &why);
     if (st == PG_OK)
         st = prove_candidate(f, re, 1, plan, o, &n, &why);
-    if (st == PG_OK)
+    if (st == PG_OK &&
+        pg__bytes_between(re->kept, re->n_kept, re->end) <= re->end / WASTE_SHARE + WASTE_BYTES)
         return PG_OK;
     pg__relinked_fini(re);
-    if (st == PG_E_NOMEM)
-        return pg__nomem(err);
-    if (!why.sys)
+    if (st != PG_E_NOMEM && st != PG_E_CANCELLED && !why.sys)
         return PG_OK;
-    pg_err_prefix(&why, PG_SHOW(pg__store_path(plan->src)));
+    if (why.sys)
+        pg_err_prefix(&why, PG_SHOW(pg__store_path(plan->src)));
     if (err)
         *err = why;
     return st;
@@ -339,13 +351,18 @@ static pg_status prepare_copy(pg__relinked *re, const pg__format *f, pg__sink *s
 static pg_status write_output(pg__relinked *re, const pg__format *f, pg__sink *sink,
                               const pg__plan *plan, const pg__save_opts *o, pg_err *err)
 {
-    const unsigned sides = o->skip_verify ? 1 : 2;
+    const int verify = !o->skip_verify;
     const pg_status st = prepare_copy(re, f, sink, plan, o, err);
     if (st != PG_OK)
         return st;
+    if (!re->base) {
+        pg__progress_start(o->sink.progress, n_bytes_of(plan, 0) * (verify ? 2 : 1));
+        return f->write(sink, plan, err);
+    }
+    const uint64_t n_proof = re->end - re->n_head + n_bytes_of(plan, 1);
     pg__progress_start(o->sink.progress,
-                       (re->base ? re->end + re->n_tail : n_bytes_of(plan)) * sides);
-    return re->base ? pg__relinked_write(sink, re, err) : f->write(sink, plan, err);
+                       re->end + re->n_tail + re->n_head + (verify ? n_proof : 0));
+    return pg__relinked_write(sink, re, o->sink.progress, err);
 }
 
 pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg__plan *plan,
@@ -367,7 +384,7 @@ pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg
     }
     if (why.code != PG_OK)
         PG_FAIL(why.code, "cannot be changed in place: %s; write a new file", why.msg);
-    PG_TRY(f->relinker->make(&re, plan, 0, err));
+    PG_TRY(f->relinker->make(&re, plan, 0, opts->sink.cancel, err));
     if (!pg__flip_is(file, re.base))
         PG_FAIL(PG_E_IO, "replaced by another file while it was read; nothing changed");
     PG_TRY(prove_candidate(f, &re, 0, plan, opts, &rep.n_verified, err));

@@ -11,11 +11,6 @@
 
 typedef struct pg__io pg__io;
 
-/* Bytes [start, end) of a file. */
-typedef struct pg__run {
-    uint64_t start, end;
-} pg__run;
-
 /* Regular files only (O_NONBLOCK, fstat): a FIFO or device is PG_E_UNSUPPORTED, a folder PG_E_IO.
  * Messages start with the path. */
 pg_status pg__io_open(pg__io **out, const char *path, pg_err *err);

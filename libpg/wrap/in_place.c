@@ -22,13 +22,10 @@
 static uint64_t n_unreachable(const pg_store *s)
 {
     const pg__keras_h5 *k = pg__keras_h5_of(s);
-    uint64_t n_used = 0;
     size_t n = 0;
-    const pg__run *runs = k ? pg__h5_used(k->h5, &n) : NULL;
-    for (size_t i = 0; i < n; i++)
-        n_used += runs[i].end - runs[i].start;
-    const uint64_t size = k ? pg__io_size(k->io) - pg__h5_trailing(k->h5) : 0;
-    const uint64_t rest = n && n_used < size ? size - n_used : 0;
+    const pg__run *used = k ? pg__h5_used(k->h5, &n) : NULL;
+    const uint64_t size = n ? pg__io_size(k->io) - pg__h5_trailing(k->h5) : 0;
+    const uint64_t rest = pg__bytes_between(used, n, size);
     return rest >= WORTH_BYTES && rest >= size / WORTH_SHARE ? rest : 0;
 }
 
