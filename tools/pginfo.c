@@ -73,14 +73,30 @@ typedef struct list {
     size_t n, cap;
 } list;
 
+static void list_fini(list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        free(l->v[i]);
+    free(l->v);
+}
+
+static int list_grow(list *l)
+{
+    const size_t cap = l->cap ? 2 * l->cap : 16;
+    char **more = l->n == l->cap ? realloc(l->v, cap * sizeof *l->v) : l->v;
+    if (!more)
+        return -1;
+    if (l->n == l->cap)
+        l->cap = cap;
+    l->v = more;
+    return 0;
+}
+
 static void add(list *l, const char *dir, const char *name)
 {
-    if (l->n == l->cap) {
-        l->cap = l->cap ? 2 * l->cap : 16;
-        l->v = realloc(l->v, l->cap * sizeof *l->v);
-    }
-    char *path = l->v ? malloc(strlen(dir) + strlen(name) + 2) : NULL;
+    char *path = list_grow(l) == 0 ? malloc(strlen(dir) + strlen(name) + 2) : NULL;
     if (!path) {
+        list_fini(l);
         cli_complain(NULL, NULL, "out of memory");
         exit(CLI_TROUBLE);
     }
@@ -234,8 +250,6 @@ int main(int argc, char **argv)
         status = cli_worse(status, files.n ? print_list(&files) : CLI_OK);
     else
         status = cli_worse(status, print_pages(&files));
-    for (size_t i = 0; i < files.n; i++)
-        free(files.v[i]);
-    free(files.v);
+    list_fini(&files);
     return cli_finish(status);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The n-th allocation fails, for each n: the tools end with one clear line, no output and no crash.
+"""The n-th allocation fails, for each n: the tools end with one clear line, no output, no crash and no leak.
 
 usage: run.py --tools DIR --testdata DIR --faultmem faultmem.so [--step N] [--all] [--from pg|libhdf5] [--only TOOL]
   --step  try only every N-th allocation (default 1)
@@ -16,6 +16,7 @@ first. How many runs ended so is told; the others give a clear answer.
 import argparse
 import os
 import random
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,13 @@ CRASHES = (-6, -7, -11, 255)  # of libhdf5: SIGABRT, SIGBUS, SIGSEGV, exit(-1)
 
 def env(lib, **k):
     return dict({x: y for x, y in os.environ.items() if not x.startswith("FM_")}, LC_ALL="C.UTF-8", LD_PRELOAD=lib, **k)
+
+
+def told(path):
+    """How many allocations were counted, and how many of them were never freed."""
+    with open(path) as f:
+        numbers = dict(line.split() for line in f)
+    return int(numbers["malloc"]), int(numbers["live"])
 
 
 def main():
@@ -67,6 +75,9 @@ def main():
         ("pgdiff", [t("files/keras-3.6.0-native/cnn4/template.keras"), t("files/keras-3.6.0-native/cnn4/wrapper.weights.h5")], None),
         ("pgunwrap", ["--no-sync", t(d4, "wrapper_model.h5")], "o.h5"),
         ("pgunwrap", ["--no-sync", "--like", t(d4, "template.json"), t(d4, "wrapper_weights.h5")], "o.h5"),
+        ("pgunwrap", ["--no-sync", "--like", t("extra/keras-2.15/gzip/template.json"), t("extra/keras-2.15/gzip/wrapper_weights.h5")], "o.h5"),
+        ("pgunwrap", ["--no-sync", "--in-place", t(d4, "wrapper_model.h5")], "o.h5"),
+        ("pgwrap", ["--no-sync", "--in-place", "--gpus", "2", t(d4, "template_weights.h5")], "o.h5"),
         ("pgunwrap", ["--no-sync", t("files/keras-3.6.0-native/nested/wrapper.keras")], "o.keras"),
         ("pgunwrap", ["--no-sync", t("files/keras-3.6.0-native/cnn4/wrapper.weights.h5")], "o.weights.h5"),
         ("pgunwrap", ["--no-sync", t("files/pytorch/cnn/dataparallel.safetensors")], "o.safetensors"),
@@ -89,8 +100,11 @@ def main():
         what = tool + " " + " ".join(os.path.relpath(x, box.data) if os.path.isabs(x) else x for x in args)
         with Folder() as d:
             argv = [os.path.join(box.tools, tool)] + args
+            source = argv.pop() if "--in-place" in args else None  # a copy of it is what changes
 
             def go(name, **k):
+                if source:
+                    shutil.copyfile(source, d / name)
                 return run(argv + ([d / name] if out else []), env=env(lib, **k))
 
             whole = go(out and "whole-" + out, FM_FROM=a.whose, FM_COUNT=d / "count.txt")
@@ -98,24 +112,35 @@ def main():
             if whole.rc != (2 if "negative" in what else 0):
                 bad.append((what, "fails with all its memory: " + whole.show()))
                 continue
-            with open(d / "count.txt") as f:
-                count = int(f.readline().split()[1])
+            count, live = told(d / "count.txt")
+            if live and a.whose == "pg":
+                bad.append((what, "leaves %d allocations with all its memory" % live))
             if count < 10:
                 bad.append((what, "only %d allocations counted: FM_FROM does not see %s" % (count, a.whose)))
                 continue
             keep = d.names()
 
+            def same(path):
+                """Written afresh, where libhdf5 had no memory to relink it."""
+                return run([os.path.join(box.tools, "pgdiff"), path, d / ("whole-" + out)]).rc == 0
+
             def one(job):
                 n, plus = job
                 name = "%d%s-%s" % (n, "s" if plus else "", out)
-                r = go(name if out else None, FM_FROM=a.whose, FM_SPEC="malloc:%d%s:ENOMEM" % (n, plus))
+                tally = d / ("tally-%d%s" % (n, plus))
+                r = go(name if out else None, FM_FROM=a.whose, FM_SPEC="malloc:%d%s:ENOMEM" % (n, plus), FM_COUNT=tally)
+                live = told(tally)[1] if os.path.exists(tally) else 0
                 at = "allocation %d%s of %d: " % (n, plus, count)
+                if source and os.path.exists(d / name) and sha_file(d / name) == sha_file(source):
+                    os.unlink(d / name)  # as it was: not even a tail
                 if a.whose == "libhdf5" and (r.rc in CRASHES or r.rc == 2 and "HDF5-DIAG" in r.err):
                     return at + "an output all the same" if os.path.exists(d / name) else "crash"
                 if not isinstance(r.rc, int) or r.rc < 0 or r.rc > 3:
                     return at + r.show()
+                if live and a.whose == "pg":
+                    return at + "%d allocations are never freed: %s" % (live, r.show())
                 if r.rc == whole.rc and r.err == whole.err:
-                    if out and sha_file(d / name) != good:
+                    if out and sha_file(d / name) != good and not (a.whose == "libhdf5" and same(d / name)):
                         return at + "exit 0, but another output"
                     if out:
                         os.unlink(d / name)
@@ -131,7 +156,7 @@ def main():
                 ends = list(pool.map(one, jobs))
             crashes += ends.count("crash")
             bad += [(what, x) for x in ends if x and x != "crash"][:5]
-            left = [x for x in d.names() if x not in keep]
+            left = [x for x in d.names() if x not in keep and not x.startswith("tally-")]
             if len(left) > ends.count("crash") or any(".pg-" not in x for x in left):  # a crash leaves its temporary
                 bad.append((what, "left behind: %s" % left[:5]))
             print("%s: %d of %d trials, of %d allocations" % (what, sum(not x or x == "crash" for x in ends), len(jobs), count), flush=True)

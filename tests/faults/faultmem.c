@@ -7,7 +7,8 @@
  *             EACCES, EROFS, short (half of the bytes) or kill.
  *             Examples: malloc:17:ENOMEM   fsync:1+:EIO,write:3:ENOSPC
  *   FM_FROM   count only calls whose return address lies in an object whose file name contains this
- *   FM_COUNT  file that gets "<call> <number counted>" lines at exit
+ *   FM_COUNT  file that gets "<call> <number counted>" lines at exit, and "live <number>": of the
+ *             counted allocations those that nobody has freed
  *
  * stdio's own writes do not pass through the PLT. Not to be mixed with sanitizer builds. */
 #include <dlfcn.h>
@@ -16,6 +17,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,7 @@
 /* glibc's headers mark the replaced functions; declaring them here again needs no prototypes. */
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
     *__libc_memalign(size_t, size_t);
+extern void __libc_free(void *);
 
 enum { C_MALLOC, C_MMAP, C_OPEN, C_READ, C_WRITE, C_FSYNC, C_TRUNC, C_RENAME, C_CLOSE, N_CALLS };
 enum { ERR_SHORT = -1, ERR_KILL = -2 };
@@ -37,6 +40,61 @@ static long fail_at[N_CALLS];
 static int sticky[N_CALLS], fail_with[N_CALLS], ready;
 static char from[128], count_file[512];
 static __thread int inside; /* our own calls do not count */
+
+/* ---- what is allocated: a hash table of pointers, used under a lock ----------------------------
+ */
+
+#define SLOTS ((size_t)1 << 20)
+#define GONE  ((void *)1) /* a slot that was used: the search goes on behind it */
+
+static void *live[SLOTS];
+static long n_live;
+static atomic_flag live_lock = ATOMIC_FLAG_INIT;
+
+static size_t slot_of(const void *p)
+{
+    return (size_t)((uintptr_t)p / 16 * UINT64_C(0x9E3779B97F4A7C15) >> 40) % SLOTS;
+}
+
+static void *born(void *p)
+{
+    size_t k = slot_of(p);
+
+    if (!p || !count_file[0])
+        return p;
+    while (atomic_flag_test_and_set(&live_lock))
+        ;
+    while (live[k] && live[k] != GONE)
+        k = (k + 1) % SLOTS;
+    live[k] = p;
+    n_live++;
+    atomic_flag_clear(&live_lock);
+    return p;
+}
+
+/* 1 if it was counted. */
+static int dead(const void *p)
+{
+    size_t k = slot_of(p);
+    int found;
+
+    if (!p || !count_file[0])
+        return 0;
+    while (atomic_flag_test_and_set(&live_lock))
+        ;
+    while (live[k] && live[k] != p)
+        k = (k + 1) % SLOTS;
+    found = live[k] != NULL;
+    if (found) {
+        live[k] = GONE;
+        n_live--;
+    }
+    atomic_flag_clear(&live_lock);
+    return found;
+}
+
+/* ---- what is counted and what fails ------------------------------------------------------------
+ */
 
 static int error_of(const char *name)
 {
@@ -61,6 +119,8 @@ static void report(void)
     f = fopen(count_file, "w");
     for (int i = 0; f && i < N_CALLS; i++)
         fprintf(f, "%s %ld\n", call_names[i], (long)counted[i]);
+    if (f)
+        fprintf(f, "live %ld\n", n_live);
     if (f)
         fclose(f);
     inside--;
@@ -106,24 +166,27 @@ __attribute__((constructor)) static void init(void)
     ready = 1;
 }
 
-/* 0 = go on; > 0 = fail with this errno; ERR_SHORT = do half of it. */
-static int hit(int call, const void *return_address)
+/* Whether a call from there counts. */
+static int is_ours(const void *return_address)
 {
-    long n;
+    Dl_info info;
+    int ours = 1;
 
     if (!ready || inside)
         return 0;
     if (from[0]) {
-        Dl_info info;
-        int ours;
-
         inside++;
         ours = dladdr(return_address, &info) && info.dli_fname && strstr(info.dli_fname, from);
         inside--;
-        if (!ours)
-            return 0;
     }
-    n = ++counted[call];
+    return ours;
+}
+
+/* 0 = go on; > 0 = fail with this errno; ERR_SHORT = do half of it. */
+static int hit_ours(int call)
+{
+    const long n = ++counted[call];
+
     if (!fail_at[call] || !(n == fail_at[call] || (sticky[call] && n > fail_at[call])))
         return 0;
     if (fail_with[call] == ERR_KILL) {
@@ -133,53 +196,78 @@ static int hit(int call, const void *return_address)
     return fail_with[call];
 }
 
+static int hit(int call, const void *return_address)
+{
+    return is_ours(return_address) ? hit_ours(call) : 0;
+}
+
 #define CALLER __builtin_return_address(0)
 
-#define FAIL_MALLOC                  \
-    do {                             \
-        if (hit(C_MALLOC, CALLER)) { \
-            errno = ENOMEM;          \
-            return NULL;             \
-        }                            \
+#define ALLOCATE(expression)                           \
+    do {                                               \
+        const int ours = is_ours(CALLER);              \
+        if (ours && hit_ours(C_MALLOC)) {              \
+            errno = ENOMEM;                            \
+            return NULL;                               \
+        }                                              \
+        return ours ? born(expression) : (expression); \
     } while (0)
 
 void *malloc(size_t n)
 {
-    FAIL_MALLOC;
-    return __libc_malloc(n);
+    ALLOCATE(__libc_malloc(n));
 }
 
 void *calloc(size_t a, size_t b)
 {
-    FAIL_MALLOC;
-    return __libc_calloc(a, b);
+    ALLOCATE(__libc_calloc(a, b));
 }
 
 void *realloc(void *p, size_t n)
 {
-    if (n)
-        FAIL_MALLOC;
-    return __libc_realloc(p, n);
+    const int ours = is_ours(CALLER);
+    int counted_before;
+    void *q;
+
+    if (n && ours && hit_ours(C_MALLOC)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    counted_before = dead(p);
+    q = __libc_realloc(p, n);
+    if (counted_before && !q && n)
+        (void)born(p);
+    else if (counted_before || (!p && ours))
+        (void)born(q);
+    return q;
+}
+
+void free(void *p)
+{
+    (void)dead(p);
+    __libc_free(p);
 }
 
 void *aligned_alloc(size_t a, size_t n)
 {
-    FAIL_MALLOC;
-    return __libc_memalign(a, n);
+    ALLOCATE(__libc_memalign(a, n));
 }
 
 void *memalign(size_t a, size_t n); /* <malloc.h> */
 void *memalign(size_t a, size_t n)
 {
-    FAIL_MALLOC;
-    return __libc_memalign(a, n);
+    ALLOCATE(__libc_memalign(a, n));
 }
 
 int posix_memalign(void **p, size_t a, size_t n)
 {
-    if (hit(C_MALLOC, CALLER))
+    const int ours = is_ours(CALLER);
+
+    if (ours && hit_ours(C_MALLOC))
         return ENOMEM;
     *p = __libc_memalign(a, n);
+    if (ours)
+        (void)born(*p);
     return *p ? 0 : ENOMEM;
 }
 

@@ -17,6 +17,7 @@
  *     -m K       sticky, but act no more than K times
  *     -a ACTION  an error's name (ENOSPC EIO EINTR EDQUOT EACCES EROFS EMFILE ENOMEM ESTALE ...);
  *                short[:K]: the read or write moves only K bytes (default half), successfully;
+ *                torn: the first one acted on like short, the others fail with EIO (with -m 2);
  *                kill: SIGKILL the whole tree before the call takes effect; killafter: right after;
  *                half: write half of the data, then SIGKILL; a signal: SIGINT SIGTERM SIGHUP ...;
  *                run:CMD: a line for the shell, run while the call waits
@@ -173,7 +174,7 @@ static const char *inc[16], *exc[16];
 static int ninc, nexc, wonly, sticky, quiet;
 static long nth, counted, acted, most = -1;
 static const struct sc *first_hit;
-static int act_err, act_sig,
+static int act_err, act_sig, torn,
     act_kind; /* 0 none 1 errno 2 short 3 kill 4 killafter 5 half 6 signal 7 run */
 static const char *act_command;
 static long short_k = -1;
@@ -530,6 +531,8 @@ static void on_entry(pid_t pid)
     case 5:
         cut_length(pid, &r, s->nr);
         t->pend = act_kind == 5 ? 2 : 3;
+        if (torn)
+            act_kind = 1;
         t->a[2] = r.rdx;
         ptrace(PTRACE_SYSCALL, pid, 0, 0);
         return;
@@ -654,6 +657,11 @@ static int set_action(const char *name)
         act_kind = 2;
         if (name[5] == ':')
             short_k = atol(name + 6);
+    }
+    if (!strcmp(name, "torn")) {
+        act_kind = 2;
+        act_err = EIO;
+        torn = 1;
     }
     if (!strncmp(name, "run:", 4)) {
         act_kind = 7;

@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import re
+import signal
 import subprocess
 import sys
 
@@ -20,6 +21,7 @@ FAULTS = {**KILLS,
           'EIO': ['-a', 'EIO'], 'EIO+': ['-s', '-a', 'EIO'],
           'EINTR': ['-a', 'EINTR'], 'EINTR+': ['-m', '20', '-a', 'EINTR'],  # for ever would be a hang, as it is with any program
           'ESTALE': ['-a', 'ESTALE'], 'EDQUOT': ['-a', 'EDQUOT'],
+          'torn': ['-m', '2', '-a', 'torn'],  # half a write, then EIO
           'short': ['-a', 'short'], 'short+': ['-s', '-a', 'short'],
           'SIGINT': ['-a', 'SIGINT'], 'SIGTERM': ['-a', 'SIGTERM'], 'SIGINT+': ['-s', '-a', 'SIGINT']}
 
@@ -38,6 +40,7 @@ def options(doc, *more, faultrun=True):
     o = o.parse_args()
     o.tools, o.faultrun = o.tools.resolve(), o.faultrun and o.faultrun.resolve()
     random.seed(o.seed)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background would never hear it
     if not o.all:
         print(f'a sample of seed {o.seed}; --all or PG_FAULTS=all for everything')
     return o

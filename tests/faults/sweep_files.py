@@ -138,16 +138,26 @@ def last_close(calls):
     return max((n for n, kind, rest in calls if n < named and kind == 'close' and '.pg-' in rest[2]), default=0)
 
 
+def vital(calls, more):
+    """What no sample leaves out: the calls that a save consists of, each failed and interrupted."""
+    first = {}
+    for n, kind, rest in reversed(calls):
+        if kind in ('write', 'trunc', 'falloc', 'fsync', 'rename'):
+            first[kind] = n
+    last_sync = max((n for n, kind, rest in calls if kind == 'fsync'), default=0)  # of the folder
+    return [(n, fault) for n in {*first.values(), last_sync, *more} for fault in ('EIO', 'EINTR', 'short', 'torn', 'SIGINT')]
+
+
 def sweep_save(save, root):
     """(passed, tried, possible) of one way to save."""
     p = saves.Prepared(save, options.tools, root)
     calls = calls_of(p, root)
     step = in_one_step(calls) if save.in_place else 0
     p.last_close = 0 if p.is_folder else last_close(calls)
-    full = [(n, fault) for fault in options.faults.split(',') for n in range(1, len(calls) + 1) if (n, fault) != (step, 'half')]
+    full = [(n, fault) for fault in options.faults.split(',') for n, kind, _ in calls
+            if (n, fault) != (step, 'half') and (fault != 'torn' or kind == 'write')]
     plan = sweep.sample(full, options.trials, options.all)
-    if p.last_close and (p.last_close, 'EIO') in full and (p.last_close, 'EIO') not in plan:
-        plan = [*plan, (p.last_close, 'EIO')]
+    plan += [job for job in vital(calls, {step, p.last_close}) if job in full and job not in plan]
     good = sweep.judge_all(save.name, lambda n, fault: trial(p, root, n, fault), plan, options.jobs)
     print(f'{save.name}: {len(calls)} calls, {good} of {len(plan)} trials ({len(full)} possible)', flush=True)
     return good, len(plan), len(full)
@@ -166,12 +176,15 @@ def main():
     for fault in options.faults.split(','):
         print(f'{fault}: {counts[fault]} of {tried[fault]}; ' +
               ', '.join(f'{state} {status}: {k}' for (f, state, status), k in sorted(ends.items()) if f == fault))
+    deaf = [f for f in ('SIGINT', 'SIGTERM') if tried[f] > 50 and not any(k[0] == f and k[2] == 130 for k in ends)]
+    for fault in deaf:
+        print(f'FAIL {fault} was never heard')
     if changed:
         print('FAIL an input was changed')
     if left:
         print(f'FAIL left in TMPDIR: {left}')
     print(f'file tools: {good} of {n} trials, of {possible} possible')
-    return bool(changed or left or good != n)
+    return bool(changed or left or deaf or good != n)
 
 
 sys.exit(main())

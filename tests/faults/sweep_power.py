@@ -67,9 +67,9 @@ def sweep_save(save, root):
             print(f'FAIL {save.name}: {what}: {state} output; {[o[:2] for o in ops[:int(what.split(" after ")[1].split()[0])]][-3:]}')
         elif state == 'begun' or p.others(tree) and (state == 'old' or '-f' in p.command):
             begun[what] = tree
-    end = p.state(states[-1][1]) if durable else 'new'
-    if end != 'new':
-        print(f'FAIL {save.name}: not durable after it has ended: {end} output')
+    ends = {p.state(tree) for what, tree in states if f' after {len(ops)} calls' in what} if durable else set()
+    if ends - {'new'}:
+        print(f'FAIL {save.name}: not durable after it has ended: {ends} output')
         good -= 1
     chosen = sweep.sample([(what,) for what in begun], options.reruns, options.all)
     again = sweep.judge_all(save.name, lambda what: completes(p, root, what, begun[what]), chosen, options.jobs)
