@@ -378,15 +378,16 @@ pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg
         (void)pg_fail(&why, PG_E_UNSUPPORTED, "it is no .h5 of the legacy layout");
     else
         (void)f->relinker->allowed(plan, NULL, PG__RELINK_IF_POSSIBLE, &why);
-    if (why.code == PG_E_NOMEM) {
-        st = pg__nomem(err);
+    if (why.code != PG_OK && why.code != PG_E_UNSUPPORTED) {
+        st = why.code;
+        if (err)
+            *err = why;
         goto done;
     }
     if (why.code != PG_OK)
         PG_FAIL(why.code, "cannot be changed in place: %s; write a new file", why.msg);
     PG_TRY(f->relinker->make(&re, plan, 0, opts->sink.cancel, err));
-    if (!pg__flip_is(file, re.base))
-        PG_FAIL(PG_E_IO, "replaced by another file while it was read; nothing changed");
+    PG_TRY(pg__flip_check(file, re.base, err));
     PG_TRY(prove_candidate(f, &re, 0, plan, opts, &rep.n_verified, err));
     rep.file_bytes = re.tail_at + re.n_tail;
     rep.added_bytes = rep.file_bytes - re.end;

@@ -88,11 +88,14 @@ done:
     return st;
 }
 
-int pg__flip_is(const pg__flip *f, pg__io *io)
+pg_status pg__flip_check(const pg__flip *f, pg__io *io, pg_err *err)
 {
     struct stat a, b;
-    return fstat(f->fd, &a) == 0 && fstat(pg__io_fd(io, 0, NULL), &b) == 0 &&
-           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    if (fstat(f->fd, &a) || fstat(pg__io_fd(io, 0, NULL), &b))
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", f->shown);
+    if (a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+        return PG_OK;
+    return pg_fail(err, PG_E_IO, "%s: replaced by another file while it was read", f->shown);
 }
 
 void pg__flip_close(pg__flip *f)
@@ -151,7 +154,8 @@ typedef struct change {
     unsigned char old_head[SECTOR_BYTES]; /* n_head bytes of it */
     unsigned char *behind;                /* what lay where the new tail comes; NULL: nothing */
     size_t n_behind;
-    int begun; /* behind its end the file may differ from what it was */
+    int begun; /* the file may be longer than it was */
+    int over;  /* ... and hold other bytes behind its end */
     enum { HEAD_OLD, HEAD_TORN, HEAD_NEW } head;
 } change;
 
@@ -248,8 +252,10 @@ static pg_status write_tail(change *x, pg_err *err)
     const pg__flip_change *c = x->c;
     x->begun = 1;
     int rc = reserve(x);
-    if (rc == 0)
+    if (rc == 0) {
+        x->over = 1;
         rc = clear_gap(x);
+    }
     for (size_t at = 0; rc == 0 && at < c->n_tail;) {
         const size_t n = c->n_tail - at < WRITE_BYTES ? c->n_tail - at : WRITE_BYTES;
         PG_TRY(cancelled(x, err));
@@ -314,7 +320,7 @@ static void undo(const change *x, pg_err *err)
     const int rc = x->begun && !torn ? cut(x->f->fd, x->size) : 0;
     if (torn)
         pg__err_append(err, "; its first sector could not be restored");
-    else if (x->begun && x->n_behind && put(x->f->fd, x->behind, x->n_behind, x->c->end))
+    else if (x->over && x->n_behind && put(x->f->fd, x->behind, x->n_behind, x->c->end))
         pg__err_append(err, "; the model is as it was, what lay behind its end is lost");
     else if (rc)
         pg__err_append(err, "; the model is as it was, with a tail that nothing leads to");

@@ -29,8 +29,8 @@ pg_status pg__flip_open(pg__flip **out, const char *path, const pg__sink_opts *o
 /* 0 if nothing keeps other programs from writing to the file meanwhile. */
 int pg__flip_is_locked(const pg__flip *f);
 
-/* 1 if io reads the file that is open here. */
-int pg__flip_is(const pg__flip *f, pg__io *io);
+/* PG_OK if io reads the file that is open here, PG_E_IO if not. */
+pg_status pg__flip_check(const pg__flip *f, pg__io *io, pg_err *err);
 
 typedef struct pg__flip_change {
     uint64_t end;     /* of the old contents; what the file holds behind it goes with the step */

@@ -52,6 +52,12 @@ static pg_status refuse(const pg__rewrite *r, const char *why, pg_err *err)
     return PG_E_UNSUPPORTED;
 }
 
+void pg__in_place_failed(const pg__rewrite *r, pg_status st, pg_err *err)
+{
+    if (r->file && (st == PG_E_IO || st == PG_E_NOMEM))
+        pg__err_append(err, "; nothing changed");
+}
+
 void pg__in_place_trust(const pg__rewrite *r, pg_err *err)
 {
     if (err && strstr(err->hint, "--trust-input"))
@@ -88,6 +94,7 @@ pg_status pg__rewrite_planned(pg__rewrite *r, pg_status st, pg_err *err)
     if (st == PG_OK)
         return PG_OK;
     pg__rewrite_blame(r, err);
+    pg__in_place_failed(r, st, err);
     const uint64_t n = st == PG_E_NO && r->write->in_place ? n_unreachable(r->s) : 0;
     if (n) {
         pg_err_detail(err,

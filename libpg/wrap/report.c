@@ -92,11 +92,15 @@ pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
         if (st == PG_E_UNSUPPORTED && r->write->in_place)
             pg__in_place_trust(r, err);
     }
-    if (st != PG_OK)
+    if (st != PG_OK) {
+        pg__in_place_failed(r, st, err);
         return st;
+    }
     st = pg__judge(&r->v, r->s, err);
-    if (st != PG_OK)
+    if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(r->in));
+        pg__in_place_failed(r, st, err);
+    }
     r->plan.src = r->s;
     if (st == PG_OK && pg_store_others(r->s))
         st = pg__tell_note(r, err, "left out: %s", pg_store_others(r->s));

@@ -148,7 +148,7 @@ static void follows_a_symbolic_link(void **state)
     assert_int_equal(symlink(path, other), 0);
     assert_ok(pg__flip_open(&f, other, &quick, NULL));
     assert_ok(pg__io_open(&io, path, NULL));
-    assert_true(pg__flip_is(f, io));
+    assert_ok(pg__flip_check(f, io, NULL));
     assert_ok(pg__flip_write(f, &change, NULL));
     pg__flip_close(f);
     pg__io_close(io);
@@ -160,6 +160,7 @@ static void follows_a_symbolic_link(void **state)
 static void knows_another_file_from_its_own(void **state)
 {
     (void)state;
+    pg_err err = {0};
     pg__flip *f = NULL;
     pg__io *io = NULL;
     put(OLD, 17);
@@ -167,7 +168,8 @@ static void knows_another_file_from_its_own(void **state)
     assert_int_equal(rename(path, other), 0);
     put(OLD, 17);
     assert_ok(pg__flip_open(&f, path, &quick, NULL));
-    assert_false(pg__flip_is(f, io));
+    assert_fails(PG_E_IO, pg__flip_check(f, io, &err), &err);
+    assert_non_null(strstr(err.msg, ": replaced by another file"));
     pg__flip_close(f);
     pg__io_close(io);
     assert_int_equal(unlink(other), 0);
