@@ -303,6 +303,8 @@ pg_status pg__sink_begin(pg__sink *s, uint64_t off, uint64_t n, pg_err *err)
         s->broken = 1;
         return pg_fail_sys(err, PG_E_IO, EFBIG, "%s", s->shown);
     }
+    if (s->late)
+        return fail_write(s, s->late, err);
     const pg_status st = pg__sink_check_cancel(s, err);
     if (st == PG_OK && n && end > s->size)
         s->size = end;
@@ -376,7 +378,7 @@ pg_status pg__sink_write(pg__sink *s, uint64_t off, const void *p, size_t n, pg_
     return st;
 }
 
-static int resize(int fd, uint64_t n_bytes)
+int pg__sink_resize(int fd, uint64_t n_bytes)
 {
     int rc;
     do
@@ -391,7 +393,8 @@ pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err)
     pg_status st = pg__sink_begin(s, 0, n_bytes, err);
     if (st == PG_OK && fstat(s->fd, &sb))
         return fail_write(s, errno, err);
-    const int rc = st == PG_OK && (uint64_t)sb.st_size < n_bytes ? resize(s->fd, n_bytes) : 0;
+    const int rc =
+        st == PG_OK && (uint64_t)sb.st_size < n_bytes ? pg__sink_resize(s->fd, n_bytes) : 0;
     return rc ? fail_write(s, rc, err) : st;
 }
 
@@ -400,7 +403,7 @@ pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err)
 /* Cuts off what was reserved and not needed. */
 static pg_status set_size(pg__sink *s, pg_err *err)
 {
-    const int rc = s->allocated > s->size ? resize(s->fd, s->size) : 0;
+    const int rc = s->allocated > s->size ? pg__sink_resize(s->fd, s->size) : 0;
     if (rc)
         return fail_write(s, rc, err);
     s->allocated = s->size;

@@ -41,10 +41,10 @@ static uint64_t share(pg__sink *s, uint64_t off, const source *src, uint64_t n)
 {
     struct file_clone_range r = {.src_fd = src->fd, .src_offset = src->fd_off, .dest_offset = off};
     r.src_length = n < CLONE_BYTES ? n : CLONE_BYTES;
-    if (ioctl(s->fd, FICLONERANGE, &r) == 0)
-        return r.src_length;
-    s->no_clone = errno != EINTR;
-    return 0;
+    do
+        s->no_clone = ioctl(s->fd, FICLONERANGE, &r) ? errno : 0;
+    while (s->no_clone == EINTR);
+    return s->no_clone ? 0 : r.src_length;
 }
 
 int pg__sink_clones(pg__sink *s, pg__io *io)
@@ -54,7 +54,8 @@ int pg__sink_clones(pg__sink *s, pg__io *io)
     if (s->no_clone || s->size || src.fd < 0 || src.fd_off % BLOCK_BYTES ||
         pg__io_size(io) < BLOCK_BYTES || !share(s, 0, &src, BLOCK_BYTES))
         return 0;
-    return ftruncate(s->fd, 0) == 0; /* where it fails, the block is written over */
+    s->late = pg__sink_resize(s->fd, 0); /* the block must not stay in a fresh file */
+    return !s->late;
 }
 
 static pg_status copy_plain(pg__sink *s, uint64_t off, const source *src, size_t n, pg_err *err)

@@ -25,11 +25,15 @@ struct pg__sink {
     uint64_t allocated;            /* size the file may have from pg__sink_reserve() */
     int broken;                    /* a write failed: this output must not be committed */
     int no_clone;                  /* the file system declined once */
+    int late;                      /* errno of a failure that the next write tells */
     unsigned char *buf;            /* PG_COPY_BYTES, when first needed */
 };
 
 /* PG_E_CANCELLED, with the sink broken, once the caller wants to stop. */
 pg_status pg__sink_check_cancel(pg__sink *s, pg_err *err);
+
+/* Cuts or extends a file, whatever signals come; 0 or an errno. */
+int pg__sink_resize(int fd, uint64_t n_bytes);
 
 /* The checks common to all calls that put n bytes at off. */
 pg_status pg__sink_begin(pg__sink *s, uint64_t off, uint64_t n, pg_err *err);

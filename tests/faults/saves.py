@@ -115,7 +115,7 @@ class Prepared:
         r = subprocess.run(self.command, cwd=work, capture_output=True, text=True)
         if r.returncode != (2 if save.refuses else 0):
             sys.exit(f'{save.name} in peace: {r.returncode} {r.stderr}')
-        self.after = tree(work)
+        self.after = self.uncloned = tree(work)
         self.mode_after = self.mode(work)
         self.is_folder = (work / save.out).is_dir()
         shutil.rmtree(work)
@@ -142,7 +142,7 @@ class Prepared:
     def state(self, held):
         """'new', 'old', 'begun' (a folder without its commit record, which the same command completes) or what is wrong."""
         own = self.part(held)
-        if own == self.part(self.after) or self.save.litter and own[self.out].startswith(self.after[self.out]):
+        if own in (self.part(self.after), self.part(self.uncloned)) or self.save.litter and own[self.out].startswith(self.after[self.out]):
             return 'new'  # the litter is cut off last
         if own == self.part(self.before) or self.save.in_place and own[self.out].startswith(self.core):
             return 'old'

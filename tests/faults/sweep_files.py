@@ -127,6 +127,15 @@ def calls_of(p, root):
     return [(int(n), kind, rest) for n, kind, *rest in calls]
 
 
+def without_clones(p, root):
+    """What a run in peace leaves where the file system shares no blocks: perhaps another output, as good."""
+    saves.plant(root / 'uncloned', p.before)
+    sweep.run(p.command, root / 'uncloned', [options.faultrun, '-c', 'clone', '-n', '1', '-s', '-a', 'ENOTSUP'], environment(root))
+    held = saves.tree(root / 'uncloned')
+    shutil.rmtree(root / 'uncloned')
+    return held
+
+
 def in_one_step(calls):
     """The call that changes a file in place: a write within one sector, which no kill can halve."""
     return next(n for n, kind, rest in calls if kind == 'write' and rest[-2] == '0' and int(rest[-1]) <= 512)
@@ -152,6 +161,7 @@ def sweep_save(save, root):
     """(passed, tried, possible) of one way to save."""
     p = saves.Prepared(save, options.tools, root)
     calls = calls_of(p, root)
+    p.uncloned = without_clones(p, root)
     step = in_one_step(calls) if save.in_place else 0
     p.last_close = 0 if p.is_folder else last_close(calls)
     full = [(n, fault) for fault in options.faults.split(',') for n, kind, _ in calls
