@@ -6,7 +6,7 @@
 Default: every target for 60 s, two at a time, with AddressSanitizer and UndefinedBehaviorSanitizer in build-fuzz;
 --sanitize undefined and none, several times faster, have folders of their own. Needs clang. Prints what each executed.
 What it finds is kept in DIR/finds/TARGET, and the exit status is 1. Inputs that reach new code are kept in
-DIR/work/TARGET for the next run. --ledger adds the executions to ledger.tsv."""
+DIR/work/TARGET for the next run. --ledger adds the executions to ledger.tsv. A target that is named twice runs twice."""
 import argparse
 import concurrent.futures
 import json
@@ -36,7 +36,7 @@ def build(folder, names, sanitize, jobs):
     options = json.loads((folder / 'meson-info/intro-buildoptions.json').read_text())
     if sanitize not in [o['value'] for o in options if o['name'] == 'b_sanitize']:
         sys.exit(f'{folder} is not built with --sanitize {sanitize}')
-    subprocess.run(['meson', 'compile', '-C', folder, '-j', str(jobs)] + [f'fuzz_{n}' for n in names], check=True)
+    subprocess.run(['meson', 'compile', '-C', folder, '-j', str(jobs)] + [f'fuzz_{n}' for n in sorted(set(names))], check=True)
 
 
 def gather(folder, name, t):
@@ -97,8 +97,7 @@ def main():
     build(folder, names, a.sanitize, a.jobs)
     found = total = 0
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        runs = {n: pool.submit(fuzz, folder, n, a.seconds) for n in names}
-        for name, run in runs.items():
+        for name, run in [(n, pool.submit(fuzz, folder, n, a.seconds)) for n in names]:
             code, n, text = run.result()
             total += n
             print(f'{name:12} {n:12,} executions', flush=True)
