@@ -48,17 +48,29 @@ done:
     return st;
 }
 
+/* Of a modification time of old, YYYYMMDDhhmmss. libhdf5 decodes it when it is asked for it. */
+static size_t digits_of(const uint8_t *p)
+{
+    char s[15] = "";
+    memcpy(s, p, sizeof s - 1);
+    return strspn(s, "0123456789");
+}
+
 /* Messages that say nothing we need. */
 static pg_status check_minor(pg__h5 *h, uint32_t type, pg__h5_cur c, pg_err *err)
 {
     pg_status st = PG_OK;
     uint32_t version = 0, flags;
+    const uint8_t *p;
     switch (type) {
     case COMMENT:
         PG_H5_NEED(memchr(c.p, 0, pg__h5_left(&c)), "comment that does not end");
         h->walk->remnants = 1;
         break;
-    case OLD_TIME: pg__h5_span(&c, 16); break;
+    case OLD_TIME:
+        p = pg__h5_span(&c, 16);
+        PG_H5_NEED(!p || digits_of(p) == 14, "modification time that is no date");
+        break;
     case TIME:
         version = pg__h5_u32(&c, 1) - 1;
         pg__h5_span(&c, 7);
