@@ -36,9 +36,10 @@ def is_changed(root, target):
 
 
 def add(root, commit, target, build, executions, found):
-    """Counts a run: to the row of this build and state of the parser, which names the newest commit
-    then. Rows of an earlier state go, they count no longer."""
+    """Counts a run: to the row of this build and state of the parser, which then names the newest
+    commit of the library. Rows of an earlier state go, they count no longer."""
     path = root / 'tests/fuzz/ledger.tsv'
+    commit = git(root, 'log', '-1', '--format=%H', commit, '--', 'libpg')[:7]
     since = last_change(root, target, commit)[:7]
     rows = [line.split('\t') for line in path.read_text().splitlines()[1:]]
     finds = int(found)
@@ -66,6 +67,8 @@ def complaint(root, row):
     for name in (commit, since):
         if not re.fullmatch('[0-9a-f]{7,40}', name) or git(root, 'cat-file', '-t', name) != 'commit':
             return f'no commit {name}'
+        if git(root, 'merge-base', '--is-ancestor', name, 'HEAD') is None:
+            return f'{name} is not in the history'
     if last_change(root, target, commit) != git(root, 'rev-parse', since):
         return f'{since} is not the last change of {target} at {commit}'
     return None
