@@ -11,7 +11,7 @@
 
 #define MAX_MESSAGES (2 * PG_LIMIT_ATTRS)
 
-enum { NIL = 0, CONTINUATION = 0x10, LAST_KNOWN = 0x18 };
+enum { NIL = 0, CONTINUATION = 0x10, REFERENCES = 0x16, LAST_KNOWN = 0x18 };
 
 /* How the blocks of the header at hand are written. */
 typedef struct shape {
@@ -108,6 +108,7 @@ static pg_status cut_message(const pg__h5 *h, const shape *s, block *b, pg__h5_m
     PG_H5_NEED(m->n <= b->end - m->off, "message %u of %u bytes leaves its object header", m->type,
                m->n);
     PG_H5_NEED(s->v2 || m->n % 8 == 0, "message %u of %u bytes", m->type, m->n);
+    PG_H5_NEED(s->v2 || m->type != REFERENCES, "old object header that counts references twice");
     b->at = m->off + m->n;
 done:
     return st;
