@@ -155,6 +155,7 @@ static pg_status read_heap(pg__h5 *h, uint64_t addr, names *s, pg_err *err)
     const uint64_t n = pg__h5_len(h, &c), free_list = pg__h5_len(h, &c);
     const uint64_t data = pg__h5_addr(h, &c);
     PG_H5_NEED(!memcmp(sig, "HEAP\0", 5), "no local heap at byte %s", PG_H5_NUM(addr));
+    PG_H5_NEED(n, "local heap at byte %s holds nothing", PG_H5_NUM(addr));
     PG_TRY(pg__h5_own(h, data, n, PG_H5_P_NAMES, err));
     s->bytes = pg__mem_array((size_t)n, 1);
     if (!s->bytes)
