@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "ops/optimiser.h"
 
-#define PG_BACKEND_ABI 2u
+#define PG_BACKEND_ABI 3u
 
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
@@ -38,9 +38,14 @@ typedef struct pg__backend {
     pg_status (*count)(size_t *n, pg_err *err);
     /* PG_E_ARG: no such device; PG_E_UNSUPPORTED: something is missing, named in the message. */
     pg_status (*open)(pg__dev **out, size_t ordinal, const pg__dev_opts *o, pg_err *err);
+    /* Another queue of work on the same device, for a thread of its own; what is prepared for one
+     * may be run on the other, and memory is the device's. NULL: threads share a pg__dev. */
+    pg_status (*fork)(pg__dev **out, pg__dev *of, pg_err *err);
     void (*close)(pg__dev *d);
     pg_status (*memory)(pg__dev *d, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err);
     const char *(*kind)(pg__dev *d); /* what its last bits depend on: "avx512" */
+    /* What the last call without a pg_err failed for, or NULL; this member may be NULL. */
+    const pg_err *(*failure)(pg__dev *d);
 
     /* Is the instruction covered? If not, why[] says what is missing. */
     int (*supports)(pg__dev *d, const pg__tape *t, const pg__inst *i, char why[128]);
@@ -59,6 +64,10 @@ typedef struct pg__backend {
     void (*free)(pg__dev *d, void *p);
     pg_status (*put)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* from the host */
     pg_status (*get)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* to the host */
+    pg_status (*copy)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* within it */
+    /* Calls on a device are done in their order, but perhaps later: this waits for all of them, as
+     * get() does. */
+    pg_status (*sync)(pg__dev *d);
     pg_status (*update)(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
                         const void *g, void *const *slots, size_t n);
     /* g += l1 sign(w) + 2 l2 w, where g is not NULL; adds l1 |w| + l2 w^2 to *penalty. */

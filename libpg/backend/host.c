@@ -235,6 +235,12 @@ static pg_status host_copy(pg__dev *d, void *dst, const void *src, size_t n_byte
     return PG_OK;
 }
 
+static pg_status host_sync(pg__dev *d)
+{
+    (void)d;
+    return PG_OK;
+}
+
 static pg_status host_update(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
                              const void *g, void *const *slots, size_t n)
 {
@@ -305,6 +311,7 @@ static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_
         .memory = host_memory, .kind = host_kind, .supports = host_supports,                    \
         .prepare = host_prepare, .release = host_release, .share = host_share, .run = host_run, \
         .alloc = host_alloc, .free = host_free, .put = host_copy, .get = host_copy,             \
+        .copy = host_copy, .sync = host_sync,                                                   \
         .update = host_update, .regularise = host_regularise, .squares = host_squares,          \
         .clip = host_clip, .blend = host_blend, .accumulate = host_accumulate,                  \
     }

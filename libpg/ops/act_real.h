@@ -10,19 +10,19 @@
 #define SQRT_2_PI  0.7978845608028654 /* sqrt(2 / pi) */
 #define GELU_CUBE  0.044715
 
-static inline real pg__sigmoid(real x)
+PG_SHARED real pg__sigmoid(real x)
 {
     return 1 / (1 + R(exp)(-x));
 }
 
-static inline real pg__softplus(real x)
+PG_SHARED real pg__softplus(real x)
 {
     return x > 0 ? x + R(log1p)(R(exp)(-x)) : R(log1p)(R(exp)(x));
 }
 
 /* Keras' ReLU: f(x) = max_value for x >= max_value, x for threshold <= x, else slope (x -
  * threshold). Its gradient at the kink is 0, as TensorFlow's. */
-static inline real pg__relu(real x, const pg__act_attrs *a)
+PG_SHARED real pg__relu(real x, const pg__act_attrs *a)
 {
     const real top = (real)a->a, slope = (real)a->b, threshold = (real)a->c;
     if (x >= top)
@@ -32,18 +32,18 @@ static inline real pg__relu(real x, const pg__act_attrs *a)
     return slope * (x - threshold);
 }
 
-static inline real pg__hard_sigmoid(real x, const pg__act_attrs *a)
+PG_SHARED real pg__hard_sigmoid(real x, const pg__act_attrs *a)
 {
     const real y = (real)a->a * x + (real)a->b;
     return y < 0 ? 0 : y > 1 ? 1 : y;
 }
 
-static inline real pg__gelu_tanh_inner(real x)
+PG_SHARED real pg__gelu_tanh_inner(real x)
 {
     return (real)SQRT_2_PI * (x + (real)GELU_CUBE * x * x * x);
 }
 
-static inline real pg__act_value(real x, const pg__act_attrs *a)
+PG_SHARED real pg__act_value(real x, const pg__act_attrs *a)
 {
     switch (a->kind) {
     case PG__ACT_RELU: return pg__relu(x, a);
@@ -63,7 +63,7 @@ static inline real pg__act_value(real x, const pg__act_attrs *a)
     return x;
 }
 
-static inline real pg__relu_slope(real v, const pg__act_attrs *a)
+PG_SHARED real pg__relu_slope(real v, const pg__act_attrs *a)
 {
     const real top = (real)a->a, slope = (real)a->b, threshold = (real)a->c;
     if (v >= top)
@@ -71,27 +71,27 @@ static inline real pg__relu_slope(real v, const pg__act_attrs *a)
     return (threshold == 0 ? v > 0 : v >= threshold) ? 1 : slope;
 }
 
-static inline real pg__gelu_slope(real x)
+PG_SHARED real pg__gelu_slope(real x)
 {
     const real density = R(exp)((real)-0.5 * x * x) * (real)0.3989422804014327;
     return (real)0.5 * (1 + R(erf)(x * (real)0.7071067811865476)) + x * density;
 }
 
-static inline real pg__gelu_tanh_slope(real x)
+PG_SHARED real pg__gelu_tanh_slope(real x)
 {
     const real t = R(tanh)(pg__gelu_tanh_inner(x));
     const real inner = (real)SQRT_2_PI * (1 + 3 * (real)GELU_CUBE * x * x);
     return (real)0.5 * (1 + t) + (real)0.5 * x * (1 - t * t) * inner;
 }
 
-static inline real pg__mish_slope(real x)
+PG_SHARED real pg__mish_slope(real x)
 {
     const real t = R(tanh)(pg__softplus(x));
     return t + x * (1 - t * t) * pg__sigmoid(x);
 }
 
 /* v is the result or the argument, whichever op_act.c chose. */
-static inline real pg__act_slope(real v, const pg__act_attrs *a)
+PG_SHARED real pg__act_slope(real v, const pg__act_attrs *a)
 {
     switch (a->kind) {
     case PG__ACT_RELU: return pg__relu_slope(v, a);
@@ -124,7 +124,7 @@ static inline real pg__act_slope(real v, const pg__act_attrs *a)
 }
 
 /* The slope from the result alone, as recurrent cells need it: op_rnn.c lets no others in. */
-static inline real pg__act_slope_of_result(real y, const pg__act_attrs *a)
+PG_SHARED real pg__act_slope_of_result(real y, const pg__act_attrs *a)
 {
     if (a->kind == PG__ACT_HARD_SIGMOID)
         return y > 0 && y < 1 ? (real)a->a : 0;

@@ -111,6 +111,7 @@ typedef void (*pg__ref_fn)(const void *attrs, const pg__arg *in, size_t n_in, co
 
 struct pg__op {
     const char *name;
+    uint32_t kind; /* pg__op_kind */
     uint32_t n_out;
     uint32_t n_kept; /* the last results that have memory even where nobody reads them */
     double tol_f32;  /* bound of float against double: largest error by largest magnitude */

@@ -45,13 +45,20 @@ typedef float real;
 
 #define PG_UNUSED(x) ((void)(x))
 
+/* Arithmetic that is the GPU's too. */
+#ifdef __CUDACC__
+#define PG_SHARED static inline __host__ __device__
+#else
+#define PG_SHARED static inline
+#endif
+
 static inline const real *pg__reals(const pg__arg *v)
 {
-    return v->p;
+    return (const real *)v->p;
 }
 static inline real *pg__reals_out(const pg__arg *v)
 {
-    return v->p;
+    return (real *)v->p;
 }
 
 /* A view as rows of its last axis. */

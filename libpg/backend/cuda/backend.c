@@ -1,0 +1,199 @@
+/* backend.c - the back end's table: devices, prepared instructions, memory. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/flat.h"
+#include "backend/cuda/plugin.h"
+#include "base/mem.h"
+#include "base/try.h"
+
+struct pg__kernel {
+    const pg__cuda_op *op;
+    void *state;
+};
+
+static pg_status cuda_open(pg__dev **out, size_t ordinal, const pg__dev_opts *o, pg_err *err)
+{
+    pg__dev *d = pg__mem_array(1, sizeof *d);
+    pg_status st = PG_OK;
+    if (!d)
+        return pg__nomem(err);
+    d->opts = *o;
+    PG_TRY(pg__rt_open(&d->rt, ordinal, err));
+    (void)snprintf(d->kind, sizeof d->kind, "%s", pg__rt_name(d->rt));
+    *out = d;
+    d = NULL;
+done:
+    pg__mem_free(d);
+    return st;
+}
+
+static pg_status cuda_fork(pg__dev **out, pg__dev *of, pg_err *err)
+{
+    return cuda_open(out, pg__rt_ordinal(of->rt), &of->opts, err);
+}
+
+static void cuda_close(pg__dev *d)
+{
+    if (!d)
+        return;
+    pg__rt_close(d->rt);
+    pg__mem_free(d);
+}
+
+static pg_status cuda_memory(pg__dev *d, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err)
+{
+    return pg__rt_memory(d->rt, free_bytes, total_bytes, err);
+}
+
+static const char *cuda_kind(pg__dev *d)
+{
+    return d->kind;
+}
+
+static const pg_err *cuda_failure(pg__dev *d)
+{
+    return d->failure.code == PG_OK ? NULL : &d->failure;
+}
+
+/* ---- instructions ---- */
+
+static pg_status shapes_of(pg__dims **out, const pg__tape *t, const pg__inst *i, pg_err *err)
+{
+    const size_t n = (size_t)i->n_in + i->n_out;
+    pg__dims *shapes = pg__mem_array(n, sizeof *shapes);
+    if (!shapes)
+        return pg__nomem(err);
+    for (size_t k = 0; k < n; k++) {
+        const pg__val v = k < i->n_in ? pg__in(t, i, k) : pg__out(t, i, k - i->n_in);
+        if (v != PG__NO_VAL)
+            shapes[k] = t->values[v].shape;
+    }
+    *out = shapes;
+    return PG_OK;
+}
+
+static pg_status cuda_prepare(pg__kernel **out, pg__dev *d, const pg__tape *t, const pg__inst *i,
+                              pg__needs *needs, pg_err *err)
+{
+    pg__kernel *k = pg__mem_array(1, sizeof *k);
+    pg__dims *shapes = NULL;
+    pg_status st = PG_OK;
+    if (!k)
+        return pg__nomem(err);
+    k->op = pg__cuda_op_of(i->op);
+    if (!k->op)
+        PG_FAIL(PG_E_UNSUPPORTED, "%s is not covered on a GPU", i->op->name);
+    PG_TRY(shapes_of(&shapes, t, i, err));
+    *needs = (pg__needs){0};
+    const pg__cuda_inst inst = {
+        .dev = d, .tape = t, .inst = i, .attrs = i->attrs, .shapes = shapes};
+    PG_TRY(k->op->prepare(&k->state, &inst, needs, err));
+    *out = k;
+    k = NULL;
+done:
+    pg__mem_free(shapes);
+    pg__mem_free(k);
+    return st;
+}
+
+static void cuda_release(pg__kernel *k)
+{
+    if (!k)
+        return;
+    if (k->op->release)
+        k->op->release(k->state);
+    else
+        pg__mem_free(k->state);
+    pg__mem_free(k);
+}
+
+/* An operation is there or not; what it does not cover of its attributes prepare() tells. */
+static int cuda_supports(pg__dev *d, const pg__tape *t, const pg__inst *i, char why[128])
+{
+    (void)d, (void)t;
+    why[0] = '\0';
+    if (pg__cuda_op_of(i->op))
+        return 1;
+    (void)snprintf(why, 128, "%s is not covered on a GPU", i->op->name);
+    return 0;
+}
+
+static pg_status cuda_share(pg__dev *d, const pg__kernel *k, void *const *args, void *shared)
+{
+    return k->op->share(d, k->state, args, shared);
+}
+
+static pg_status cuda_run(pg__dev *d, const pg__kernel *k, void *const *args, void *scratch,
+                          const void *shared)
+{
+    return k->op->run(d, k->state, args, scratch, shared);
+}
+
+/* ---- memory ---- */
+
+static pg_status cuda_alloc(pg__dev *d, void **p, size_t n_bytes, pg_err *err)
+{
+    return pg__rt_alloc(d->rt, p, n_bytes, err);
+}
+
+static void cuda_free(pg__dev *d, void *p)
+{
+    if (p)
+        pg__rt_free(d->rt, p);
+}
+
+static pg_status cuda_put(pg__dev *d, void *dst, const void *src, size_t n_bytes)
+{
+    return pg__rt_put(d->rt, dst, src, n_bytes, &d->failure);
+}
+
+/* Waits: the caller reads what came. */
+static pg_status cuda_get(pg__dev *d, void *dst, const void *src, size_t n_bytes)
+{
+    const pg_status st = pg__rt_get(d->rt, dst, src, n_bytes, &d->failure);
+    return st == PG_OK ? pg__rt_sync(d->rt, &d->failure) : st;
+}
+
+static pg_status cuda_copy(pg__dev *d, void *dst, const void *src, size_t n_bytes)
+{
+    return pg__rt_copy(d->rt, dst, src, n_bytes, &d->failure);
+}
+
+static pg_status cuda_sync(pg__dev *d)
+{
+    return pg__rt_sync(d->rt, &d->failure);
+}
+
+static const pg__backend backend = {
+    .abi = PG_BACKEND_ABI,
+    .size = sizeof(pg__backend),
+    .name = "cuda",
+    .real_bytes = sizeof(float),
+    .host_memory = 0,
+    .count = pg__rt_count,
+    .open = cuda_open,
+    .fork = cuda_fork,
+    .close = cuda_close,
+    .memory = cuda_memory,
+    .kind = cuda_kind,
+    .failure = cuda_failure,
+    .supports = cuda_supports,
+    .prepare = cuda_prepare,
+    .release = cuda_release,
+    .share = cuda_share,
+    .run = cuda_run,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .put = cuda_put,
+    .get = cuda_get,
+    .copy = cuda_copy,
+    .sync = cuda_sync,
+    .accumulate = pg__cuda_accumulate,
+};
+
+const pg__backend *pg_backend_get(uint32_t abi)
+{
+    return abi == PG_BACKEND_ABI ? &backend : NULL;
+}

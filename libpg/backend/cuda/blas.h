@@ -1,0 +1,34 @@
+/* blas.h - matrix products of row-major matrices: C = alpha op(A) op(B) + beta C [+ bias], batched.
+ * cuBLASLt (blas_lt.c) or plain loops (host_blas.c). */
+#ifndef PG_BACKEND_BLAS_H
+#define PG_BACKEND_BLAS_H
+
+#include "backend/cuda/cuda.h"
+
+typedef enum pg__blas_epilogue {
+    PG__BLAS_NONE,
+    PG__BLAS_BIAS,     /* bias[j] is added to column j */
+    PG__BLAS_BIAS_GRAD /* bias[j] becomes the sum of op(B)'s column j: for dW = x' dy */
+} pg__blas_epilogue;
+
+typedef struct pg__blas_shape {
+    uint64_t m, n, k;          /* C is m x n */
+    int a_transposed, b_transposed; /* in memory A is k x m, B is n x k */
+    uint64_t lda, ldb, ldc;    /* elements from row to row; 0: as many as a row has */
+    uint64_t batch;            /* 0: one */
+    uint64_t stride_a, stride_b, stride_c; /* elements from one of the batch to the next */
+    float alpha, beta;
+    pg__blas_epilogue epilogue;
+    pgk_type a, b, c; /* the bias and its gradient are floats */
+} pg__blas_shape;
+
+typedef struct pg__blas_plan pg__blas_plan;
+
+/* needs->scratch_bytes: what a run may work in. PG_E_UNSUPPORTED: the library has no way. */
+pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s, pg__needs *needs,
+                       pg_err *err);
+void pg__blas_free(pg__blas_plan *p);
+pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const void *b, void *c,
+                       void *bias, void *scratch);
+
+#endif

@@ -1,0 +1,22 @@
+/* coll.h - sums over the devices of one process, each driven by a thread of its own: NCCL
+ * (coll_nccl.c) or plain C (host_coll.c). */
+#ifndef PG_BACKEND_COLL_H
+#define PG_BACKEND_COLL_H
+
+#include "backend/cuda/cuda.h"
+
+typedef struct pg__coll pg__coll; /* a group of devices, no two on one GPU */
+
+/* devs: one stream of each device, in the order of their ranks. */
+pg_status pg__coll_new(pg__coll **out, pg__dev *const *devs, size_t n, pg_err *err);
+void pg__coll_free(pg__coll *c);
+
+/* Called by each rank's thread, on that rank's stream d: p[0 .. n) becomes the sum over the ranks,
+ * which is the same bits on all of them. Queued; what waits longer than `timeout` seconds for
+ * another rank fails with PG_E_DEVICE at pg__coll_check(). */
+pg_status pg__coll_sum(pg__coll *c, size_t rank, pg__dev *d, float *p, size_t n);
+/* Every rank's p becomes that of rank `root`. */
+pg_status pg__coll_broadcast(pg__coll *c, size_t rank, pg__dev *d, float *p, size_t n, size_t root);
+pg_status pg__coll_check(pg__coll *c, size_t rank, double timeout, pg_err *err);
+
+#endif

@@ -1,0 +1,18 @@
+/* flat.h - what is done to parameters, gradients and optimizer state, which lie in flat memory: the
+ * members of pg__backend of the same names. */
+#ifndef PG_BACKEND_FLAT_H
+#define PG_BACKEND_FLAT_H
+
+#include "backend/cuda/cuda.h"
+
+pg_status pg__cuda_update(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
+                          const void *g, void *const *slots, size_t n);
+pg_status pg__cuda_regularise(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
+                              double *penalty);
+pg_status pg__cuda_squares(pg__dev *d, const void *g, size_t n, double *sum);
+pg_status pg__cuda_clip(pg__dev *d, void *g, size_t n, double scale, double limit);
+pg_status pg__cuda_blend(pg__dev *d, void *into, double keep, const void *from, double take,
+                         size_t n);
+pg_status pg__cuda_accumulate(pg__dev *d, void *into, const void *from, size_t n);
+
+#endif

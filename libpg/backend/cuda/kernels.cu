@@ -1,0 +1,42 @@
+/* kernels.cu - the kernels of kernels.def for the GPU. */
+#include "backend/cuda/kernels.h"
+
+/* Blocks beyond what a GPU holds at once only cost: threads go on with the next element instead. */
+static unsigned blocks_for(uint64_t n, uint64_t each)
+{
+    const uint64_t most = 1u << 16, blocks = (n + each - 1) / each;
+    return (unsigned)(blocks < most ? blocks : most);
+}
+
+#define PGK_MAP(name)                                                                      \
+    static __global__ void __launch_bounds__(PGK_T)                                        \
+        name##_kernel(const __grid_constant__ pgk_##name a, uint64_t n)                    \
+    {                                                                                      \
+        const uint64_t all = (uint64_t)gridDim.x * PGK_T;                                  \
+        for (uint64_t i = (uint64_t)blockIdx.x * PGK_T + threadIdx.x; i < n; i += all)     \
+            pgk_##name##_at(&a, i);                                                        \
+    }                                                                                      \
+    int pgk_launch_##name(const void *args, uint64_t n, void *stream)                      \
+    {                                                                                      \
+        if (n > 0)                                                                         \
+            name##_kernel<<<blocks_for(n, PGK_T), PGK_T, 0, (cudaStream_t)stream>>>( \
+                *(const pgk_##name *)args, n); \
+        return (int)cudaGetLastError();                                                    \
+    }
+
+#define PGK_ROWS(name)                                                                 \
+    static __global__ void __launch_bounds__(PGK_T)                                    \
+        name##_kernel(const __grid_constant__ pgk_##name a, uint64_t n)                \
+    {                                                                                  \
+        for (uint64_t r = blockIdx.x; r < n; r += gridDim.x)                           \
+            pgk_##name##_row(&a, r);                                                   \
+    }                                                                                  \
+    int pgk_launch_##name(const void *args, uint64_t n, void *stream)                  \
+    {                                                                                  \
+        if (n > 0)                                                                     \
+            name##_kernel<<<blocks_for(n, 1), PGK_T, 0, (cudaStream_t)stream>>>( \
+                *(const pgk_##name *)args, n); \
+        return (int)cudaGetLastError();                                                \
+    }
+
+#include "backend/cuda/kernels.def"

@@ -1,0 +1,24 @@
+/* kernels.h - launching the kernels of kernels.def: pgk_launch_name(arguments, elements or rows,
+ * stream), args: a pgk_name of the host. 0, or the number of a CUDA error. */
+#ifndef PG_BACKEND_KERNELS_H
+#define PG_BACKEND_KERNELS_H
+
+#include "backend/cuda/k_act.h"
+#include "backend/cuda/k_flat.h"
+#include "backend/cuda/k_softmax.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PGK_MAP(name)  int pgk_launch_##name(const void *args, uint64_t n, void *stream);
+#define PGK_ROWS(name) int pgk_launch_##name(const void *args, uint64_t n, void *stream);
+#include "backend/cuda/kernels.def"
+#undef PGK_MAP
+#undef PGK_ROWS
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,205 @@
+/* pgk.h - how kernels are written: once, as a function of what one element or one row needs. nvcc
+ * makes the GPU's kernels of them (kernels.cu); the C compiler makes loops (kernels_host.c), which
+ * the tests judge and which stand in for a GPU where there is none. Both do the same arithmetic in
+ * the same order.
+ *
+ *   PGK_MAP(name):  pgk_name_at(a, i) computes element i; neighbours should touch neighbours.
+ *   PGK_ROWS(name): pgk_name_row(a, r) computes row r by PGK_T threads together. What stands
+ *                   between the constructs below is done by all of them alike, so it must not write
+ *                   to memory; sums and maxima are the same on every thread.
+ *                     PGK_EACH(i, n) { ... }             every i below n once, in no order
+ *                     PGK_SUM(s, i, n, expression);      declares float s: in a fixed order
+ *                     PGK_MAX(m, i, n, expression);      declares float m; a number that is none
+ *                                                        wins
+ *
+ * kernels.def lists the kernels; their arguments are a struct pgk_name, passed by value. In that of an
+ * operation's only kernel the first members are the operands and the results, a pgk_real each.
+ * Numbers are float inside a kernel; in memory they have the type that their pgk_real names. */
+#ifndef PG_BACKEND_PGK_H
+#define PG_BACKEND_PGK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ops/act_real.h"
+
+#define PGK_T 256u /* threads that share a row */
+
+#ifdef __CUDACC__
+#define PGK_FN static __device__ __forceinline__
+#else
+#define PGK_FN static inline
+#endif
+
+/* What memory holds. */
+typedef enum pgk_type { PGK_F32, PGK_BF16, PGK_F16 } pgk_type;
+
+typedef struct pgk_real {
+    void *p; /* NULL: the operand is absent, or the result is not wanted */
+    pgk_type type;
+} pgk_real;
+
+/* ---- numbers in memory ---- */
+
+PGK_FN float pgk_of_bits(uint32_t bits)
+{
+    union {
+        uint32_t u;
+        float f;
+    } v;
+    v.u = bits;
+    return v.f;
+}
+
+PGK_FN uint32_t pgk_bits(float f)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v;
+    v.f = f;
+    return v.u;
+}
+
+/* To the nearest, ties to even; no number stays none. */
+PGK_FN uint16_t pgk_to_bf16(float f)
+{
+    const uint32_t u = pgk_bits(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(u >> 16 | 0x40u);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+
+PGK_FN float pgk_of_bf16(uint16_t h)
+{
+    return pgk_of_bits((uint32_t)h << 16);
+}
+
+PGK_FN float pgk_of_f16(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = h & 0x7fffu;
+    if (rest >= 0x7c00u) /* infinite, or none */
+        return pgk_of_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+    if (rest < 0x400u) /* 2^-24 each */
+        return pgk_of_bits(sign | pgk_bits((float)rest * 5.9604644775390625e-08f));
+    return pgk_of_bits(sign | ((rest << 13) + (112u << 23)));
+}
+
+PGK_FN uint16_t pgk_to_f16(float f)
+{
+    const uint32_t u = pgk_bits(f), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+    if (a > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u);
+    if (a >= 0x477ff000u) /* rounds to 2^16 or beyond */
+        return (uint16_t)(sign | 0x7c00u);
+    if (a < 0x38800000u) { /* below 2^-14: adding 1/2 rounds at 2^-24 */
+        const float shifted = pgk_of_bits(a) + 0.5f;
+        return (uint16_t)(sign | (pgk_bits(shifted) - 0x3f000000u));
+    }
+    return (uint16_t)(sign | ((a - (112u << 23) + 0xfffu + (a >> 13 & 1u)) >> 13));
+}
+
+/* Where an address of the GPU's lies for who runs the kernel. The host stands in with
+ * addresses that nobody can read or write by mistake. */
+#ifdef __CUDACC__
+#define PGK_MEM(p) (p)
+#else
+#define PGK_MEM(p) pgk_host_memory(p)
+void *pgk_host_memory(const void *p);
+#endif
+
+PGK_FN float pgk_get(pgk_real v, uint64_t i)
+{
+    if (v.type == PGK_F32)
+        return ((const float *)PGK_MEM(v.p))[i];
+    if (v.type == PGK_BF16)
+        return pgk_of_bf16(((const uint16_t *)PGK_MEM(v.p))[i]);
+    return pgk_of_f16(((const uint16_t *)PGK_MEM(v.p))[i]);
+}
+
+PGK_FN void pgk_set(pgk_real v, uint64_t i, float x)
+{
+    if (v.type == PGK_F32)
+        ((float *)PGK_MEM(v.p))[i] = x;
+    else
+        ((uint16_t *)PGK_MEM(v.p))[i] = v.type == PGK_BF16 ? pgk_to_bf16(x) : pgk_to_f16(x);
+}
+
+/* Ids and classes. */
+PGK_FN int32_t pgk_int(pgk_real v, uint64_t i)
+{
+    return ((const int32_t *)PGK_MEM(v.p))[i];
+}
+PGK_FN void pgk_set_int(pgk_real v, uint64_t i, int32_t x)
+{
+    ((int32_t *)PGK_MEM(v.p))[i] = x;
+}
+
+/* The larger; a number that is none wins. */
+PGK_FN float pgk_larger(float a, float b)
+{
+    return a > b || a != a ? a : b;
+}
+
+/* ---- what the threads of a row do together ---- */
+
+#ifdef __CUDACC__
+
+#define PGK_EACH(i, n) for (uint64_t i = threadIdx.x; i < (uint64_t)(n); i += PGK_T)
+
+#define PGK_FOLD(name, i, n, expression, start, join)    \
+    float name = start;                                  \
+    PGK_EACH(i, n) name = join(name, (float)(expression)); \
+    name = pgk_meet_##join(name)
+
+#define PGK_MEETING(join)                                                      \
+    static __device__ __forceinline__ float pgk_meet_##join(float mine)        \
+    {                                                                          \
+        __shared__ float of[PGK_T];                                            \
+        of[threadIdx.x] = mine;                                                \
+        __syncthreads();                                                       \
+        for (unsigned half = PGK_T / 2; half > 0; half /= 2) {                 \
+            if (threadIdx.x < half)                                            \
+                of[threadIdx.x] = join(of[threadIdx.x], of[threadIdx.x + half]); \
+            __syncthreads();                                                   \
+        }                                                                      \
+        const float all = of[0];                                               \
+        __syncthreads();                                                       \
+        return all;                                                            \
+    }
+
+#else
+
+#define PGK_EACH(i, n) for (uint64_t i = 0; i < (uint64_t)(n); i++)
+
+#define PGK_FOLD(name, i, n, expression, start, join)                       \
+    float pgk_parts_of_##name[PGK_T];                                       \
+    for (unsigned t = 0; t < PGK_T; t++)                                    \
+        pgk_parts_of_##name[t] = start;                                     \
+    PGK_EACH(i, n)                                                          \
+        pgk_parts_of_##name[i % PGK_T] =                                    \
+            join(pgk_parts_of_##name[i % PGK_T], (float)(expression));      \
+    const float name = pgk_meet_##join(pgk_parts_of_##name)
+
+#define PGK_MEETING(join)                                       \
+    static inline float pgk_meet_##join(float *of)              \
+    {                                                           \
+        for (unsigned half = PGK_T / 2; half > 0; half /= 2)    \
+            for (unsigned t = 0; t < half; t++)                 \
+                of[t] = join(of[t], of[t + half]);              \
+        return of[0];                                           \
+    }
+
+#endif
+
+PGK_FN float pgk_plus(float a, float b)
+{
+    return a + b;
+}
+PGK_MEETING(pgk_plus)
+PGK_MEETING(pgk_larger)
+
+#define PGK_SUM(name, i, n, expression) PGK_FOLD(name, i, n, expression, 0.0f, pgk_plus)
+#define PGK_MAX(name, i, n, expression) PGK_FOLD(name, i, n, expression, -INFINITY, pgk_larger)
+
+#endif

@@ -1,0 +1,26 @@
+/* host.h - a GPU of plain C, for tests: the libraries behind rt.h, blas.h, dnn.h and coll.h.
+ *
+ * Work is queued and done late, when somebody waits for it, so that what is read too early or freed
+ * too soon shows. Addresses of its memory have a bit set that no address of a process has: whoever
+ * takes them for the host's crashes. FAKE_CUDA_DEVICES says how many devices there are (2),
+ * FAKE_CUDA_FAIL_AT=n which call fails (counted from 1; n+ : and all after it), FAKE_CUDA_LOG a file to
+ * which every call is written. */
+#ifndef PG_TESTS_CUDA_HOST_H
+#define PG_TESTS_CUDA_HOST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/cuda/rt.h"
+
+/* Work with a copy of its arguments. */
+typedef void (*pg__fake_work)(const void *args, uint64_t n);
+
+/* Queues it, or notes it where the stream is recording. 0, or an error that was ordered. */
+int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const void *args,
+                   size_t n_bytes, uint64_t n);
+
+/* One of the calls that can be made to fail: is it this one? For what is not queued. */
+int pg__fake_fails(const char *name);
+
+#endif

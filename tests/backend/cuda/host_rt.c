@@ -1,0 +1,403 @@
+/* host_rt.c - rt.h without a GPU: see host.h. */
+#include "host.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/pgk.h"
+
+#define DEVICE_BIT ((uintptr_t)1 << 63)
+
+typedef struct job {
+    struct job *next;
+    pg__fake_work work;
+    uint64_t n;
+    _Alignas(16) unsigned char args[];
+} job;
+
+typedef struct queue {
+    job *first, **end;
+} queue;
+
+struct pg__rt {
+    size_t ordinal;
+    unsigned number; /* of the stream, for the log */
+    pthread_mutex_t lock;
+    queue waiting;
+    pg__rt_graph *recording;
+    char name[32];
+};
+
+struct pg__rt_graph {
+    queue jobs;
+};
+
+struct pg__rt_event {
+    pg__rt *of; /* NULL: nothing was marked yet */
+};
+
+/* ---- what can be made to fail, and the log ---- */
+
+static _Atomic unsigned n_calls;
+
+static void note(const char *what, const char *name, unsigned stream)
+{
+    const char *path = getenv("FAKE_CUDA_LOG");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (!f)
+        return;
+    fprintf(f, "%s %s on %u\n", what, name, stream);
+    fclose(f);
+}
+
+int pg__fake_fails(const char *name)
+{
+    const char *at = getenv("FAKE_CUDA_FAIL_AT");
+    char *end = NULL;
+    const unsigned call = atomic_fetch_add(&n_calls, 1) + 1;
+    const unsigned long n = at ? strtoul(at, &end, 10) : 0;
+    const int fails = n > 0 && (call == n || (*end == '+' && call > n));
+    if (fails)
+        note("fail", name, 0);
+    return fails;
+}
+
+static pg_status fails(const char *name, pg_status with, pg_err *err)
+{
+    return pg__fake_fails(name) ? pg_fail(err, with, "%s: failure that was ordered", name) : PG_OK;
+}
+
+const char *pg__rt_error(int code)
+{
+    return code == 0 ? "no error" : "failure that was ordered";
+}
+
+void *pgk_host_memory(const void *p)
+{
+    const uintptr_t at = (uintptr_t)p;
+    if (!(at & DEVICE_BIT)) {
+        fprintf(stderr, "a kernel was given memory of the host: %p\n", p);
+        abort();
+    }
+    return (void *)(at & ~DEVICE_BIT); /* NOLINT: that is the point */
+}
+
+/* ---- queues ---- */
+
+static job *new_job(pg__fake_work work, const void *args, size_t n_bytes, uint64_t n)
+{
+    job *j = calloc(1, sizeof *j + n_bytes);
+    if (!j)
+        abort();
+    j->work = work;
+    j->n = n;
+    memcpy(j->args, args, n_bytes);
+    return j;
+}
+
+static void append(queue *q, job *j)
+{
+    if (!q->first)
+        q->end = &q->first;
+    *q->end = j;
+    q->end = &j->next;
+}
+
+static void drop(queue *q)
+{
+    while (q->first) {
+        job *j = q->first;
+        q->first = j->next;
+        free(j);
+    }
+}
+
+int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const void *args,
+                   size_t n_bytes, uint64_t n)
+{
+    pg__rt *rt = stream;
+    if (pg__fake_fails(name))
+        return 719;
+    pthread_mutex_lock(&rt->lock);
+    note(rt->recording ? "record" : "queue", name, rt->number);
+    append(rt->recording ? &rt->recording->jobs : &rt->waiting, new_job(work, args, n_bytes, n));
+    pthread_mutex_unlock(&rt->lock);
+    return 0;
+}
+
+static pg_status queue_work(pg__rt *rt, const char *name, pg__fake_work work, const void *args,
+                            size_t n_bytes, uint64_t n, pg_err *err)
+{
+    return pg__fake_queue(rt, name, work, args, n_bytes, n) == 0
+               ? PG_OK
+               : pg_fail(err, PG_E_DEVICE, "%s: failure that was ordered", name);
+}
+
+static void do_waiting(pg__rt *rt)
+{
+    pthread_mutex_lock(&rt->lock);
+    while (rt->waiting.first) {
+        job *j = rt->waiting.first;
+        rt->waiting.first = j->next;
+        j->work(j->args, j->n);
+        free(j);
+    }
+    pthread_mutex_unlock(&rt->lock);
+}
+
+/* ---- devices ---- */
+
+pg_status pg__rt_count(size_t *n, pg_err *err)
+{
+    const char *set = getenv("FAKE_CUDA_DEVICES");
+    *n = set ? strtoul(set, NULL, 10) : 2;
+    if (*n == 0)
+        return pg_fail(err, PG_E_UNSUPPORTED, "no CUDA-capable device is detected");
+    return fails("count", PG_E_UNSUPPORTED, err);
+}
+
+pg_status pg__rt_open(pg__rt **out, size_t ordinal, pg_err *err)
+{
+    static _Atomic unsigned n_streams;
+    size_t n;
+    pg_status st = pg__rt_count(&n, err);
+    if (st == PG_OK && ordinal >= n)
+        st = pg_fail(err, PG_E_ARG, "cuda:%zu does not exist: there %s %zu", ordinal,
+                     n == 1 ? "is" : "are", n);
+    if (st == PG_OK)
+        st = fails("open", PG_E_DEVICE, err);
+    if (st != PG_OK)
+        return st;
+    pg__rt *rt = calloc(1, sizeof *rt);
+    if (!rt)
+        abort();
+    rt->ordinal = ordinal;
+    rt->number = atomic_fetch_add(&n_streams, 1);
+    pthread_mutex_init(&rt->lock, NULL);
+    (void)snprintf(rt->name, sizeof rt->name, "GPU of plain C %zu", ordinal);
+    *out = rt;
+    return PG_OK;
+}
+
+void pg__rt_close(pg__rt *rt)
+{
+    if (!rt)
+        return;
+    do_waiting(rt);
+    pthread_mutex_destroy(&rt->lock);
+    free(rt);
+}
+
+size_t pg__rt_ordinal(const pg__rt *rt)
+{
+    return rt->ordinal;
+}
+
+void *pg__rt_stream(pg__rt *rt)
+{
+    return rt;
+}
+
+const char *pg__rt_name(const pg__rt *rt)
+{
+    return rt->name;
+}
+
+pg_status pg__rt_memory(pg__rt *rt, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err)
+{
+    (void)rt;
+    *free_bytes = (uint64_t)8 << 30;
+    *total_bytes = (uint64_t)16 << 30;
+    return fails("memory", PG_E_DEVICE, err);
+}
+
+/* ---- memory ---- */
+
+pg_status pg__rt_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
+{
+    const pg_status st = fails("alloc", PG_E_NOMEM, err);
+    (void)rt;
+    if (st != PG_OK)
+        return st;
+    void *mem = aligned_alloc(256, (n + 255) / 256 * 256 + 256);
+    if (!mem)
+        return pg_fail(err, PG_E_NOMEM, "out of memory");
+    memset(mem, 0, n);
+    *p = (void *)((uintptr_t)mem | DEVICE_BIT); /* NOLINT */
+    return PG_OK;
+}
+
+void pg__rt_free(pg__rt *rt, void *p)
+{
+    if (!p)
+        return;
+    do_waiting(rt);
+    free(pgk_host_memory(p));
+}
+
+pg_status pg__rt_host_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
+{
+    const pg_status st = fails("host_alloc", PG_E_NOMEM, err);
+    (void)rt;
+    *p = st == PG_OK ? calloc(1, n + 1) : NULL;
+    return st;
+}
+
+void pg__rt_host_free(pg__rt *rt, void *p)
+{
+    do_waiting(rt);
+    free(p);
+}
+
+typedef struct move {
+    void *dst;
+    const void *src;
+} move;
+
+static void do_move(const void *args, uint64_t n)
+{
+    const move *m = args;
+    memmove(m->dst, m->src, n);
+}
+
+static pg_status queue_move(pg__rt *rt, const char *name, void *dst, const void *src, size_t n,
+                            pg_err *err)
+{
+    return queue_work(rt, name, do_move, &(move){dst, src}, sizeof(move), n, err);
+}
+
+typedef struct gift {
+    void *dst;
+    unsigned char bytes[];
+} gift;
+
+static void do_gift(const void *args, uint64_t n)
+{
+    const gift *g = args;
+    memcpy(g->dst, g->bytes, n);
+}
+
+/* As for pageable memory: it may change as soon as this returns. */
+pg_status pg__rt_put(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
+{
+    gift *g = malloc(sizeof *g + n);
+    if (!g)
+        abort();
+    g->dst = pgk_host_memory(dst);
+    memcpy(g->bytes, src, n);
+    const pg_status st = queue_work(rt, "put", do_gift, g, sizeof *g + n, n, err);
+    free(g);
+    return st;
+}
+
+pg_status pg__rt_get(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
+{
+    return queue_move(rt, "get", dst, pgk_host_memory(src), n, err);
+}
+
+pg_status pg__rt_copy(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
+{
+    return queue_move(rt, "copy", pgk_host_memory(dst), pgk_host_memory(src), n, err);
+}
+
+pg_status pg__rt_copy_from(pg__rt *rt, void *dst, const pg__rt *other, const void *src, size_t n,
+                           pg_err *err)
+{
+    (void)other;
+    return queue_move(rt, "copy_from", pgk_host_memory(dst), pgk_host_memory(src), n, err);
+}
+
+static void do_clear(const void *args, uint64_t n)
+{
+    memset(((const move *)args)->dst, 0, n);
+}
+
+pg_status pg__rt_clear(pg__rt *rt, void *dst, size_t n, pg_err *err)
+{
+    return queue_work(rt, "clear", do_clear, &(move){pgk_host_memory(dst), NULL}, sizeof(move), n,
+                      err);
+}
+
+pg_status pg__rt_sync(pg__rt *rt, pg_err *err)
+{
+    do_waiting(rt);
+    return fails("sync", PG_E_DEVICE, err);
+}
+
+/* ---- events ---- */
+
+pg_status pg__rt_event_new(pg__rt_event **out, pg__rt *rt, pg_err *err)
+{
+    const pg_status st = fails("event", PG_E_DEVICE, err);
+    (void)rt;
+    *out = st == PG_OK ? calloc(1, sizeof **out) : NULL;
+    return st;
+}
+
+void pg__rt_event_free(pg__rt_event *e)
+{
+    free(e);
+}
+
+pg_status pg__rt_mark(pg__rt *rt, pg__rt_event *e, pg_err *err)
+{
+    e->of = rt;
+    return fails("mark", PG_E_DEVICE, err);
+}
+
+/* What the other stream was given is done now, which is early enough. */
+pg_status pg__rt_wait(pg__rt *rt, const pg__rt_event *e, pg_err *err)
+{
+    if (e->of && e->of != rt)
+        do_waiting(e->of);
+    return fails("wait", PG_E_DEVICE, err);
+}
+
+/* ---- recorded work ---- */
+
+pg_status pg__rt_record_begin(pg__rt *rt, pg_err *err)
+{
+    const pg_status st = fails("record_begin", PG_E_DEVICE, err);
+    if (st != PG_OK)
+        return st;
+    pg__rt_graph *g = calloc(1, sizeof *g);
+    if (!g)
+        abort();
+    pthread_mutex_lock(&rt->lock);
+    rt->recording = g;
+    pthread_mutex_unlock(&rt->lock);
+    return PG_OK;
+}
+
+pg_status pg__rt_record_end(pg__rt *rt, pg__rt_graph **out, pg_err *err)
+{
+    const pg_status st = fails("record_end", PG_E_DEVICE, err);
+    pthread_mutex_lock(&rt->lock);
+    *out = rt->recording;
+    rt->recording = NULL;
+    pthread_mutex_unlock(&rt->lock);
+    if (st != PG_OK) {
+        pg__rt_graph_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+pg_status pg__rt_replay(pg__rt *rt, pg__rt_graph *g, pg_err *err)
+{
+    do_waiting(rt);
+    for (job *j = g->jobs.first; j; j = j->next)
+        j->work(j->args, j->n);
+    return fails("replay", PG_E_DEVICE, err);
+}
+
+void pg__rt_graph_free(pg__rt_graph *g)
+{
+    if (!g)
+        return;
+    drop(&g->jobs);
+    free(g);
+}

@@ -1,0 +1,42 @@
+/* Every operation on the GPU of plain C (host.h), against the plain answers in double. */
+#include "ops/op_run.h"
+
+#include "backend/cuda/plugin.h"
+
+static size_t n_missing;
+
+static engine cuda(void)
+{
+    return (engine){.backend = pg_backend_get(PG_BACKEND_ABI), .n_missing = &n_missing};
+}
+
+static void agrees(void **state)
+{
+    (void)state;
+    n_missing = 0;
+    agrees_with_double(cuda());
+    print_message("%zu instructions are not covered\n", n_missing);
+}
+
+static void gives_equal_bits_whatever_memory_held(void **state)
+{
+    (void)state;
+    gives_equal_bits(cuda());
+}
+
+static void results_may_lie_over_operands(void **state)
+{
+    (void)state;
+    assert_true(writes_over_operands(cuda()) > 100);
+}
+
+static void another_interface_is_refused(void **state)
+{
+    (void)state;
+    assert_null(pg_backend_get(PG_BACKEND_ABI + 1));
+    assert_non_null(pg_backend_get(PG_BACKEND_ABI));
+}
+
+PG_TEST_MAIN(cmocka_unit_test(agrees), cmocka_unit_test(gives_equal_bits_whatever_memory_held),
+             cmocka_unit_test(results_may_lie_over_operands),
+             cmocka_unit_test(another_interface_is_refused))
