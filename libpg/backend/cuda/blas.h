@@ -24,7 +24,10 @@ typedef struct pg__blas_shape {
 
 typedef struct pg__blas_plan pg__blas_plan;
 
-/* needs->scratch_bytes: what a run may work in. PG_E_UNSUPPORTED: the library has no way. */
+/* needs->scratch_bytes is raised to what a run works in, so plans that run one after the other share
+ * it; what a caller keeps there beside lies behind (pg__cuda_reserve(), after the last plan).
+ * PG_E_UNSUPPORTED: the library has no way; without an epilogue, and with a and b of one type, it
+ * has. */
 pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s, pg__needs *needs,
                        pg_err *err);
 void pg__blas_free(pg__blas_plan *p);

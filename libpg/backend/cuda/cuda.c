@@ -53,6 +53,18 @@ uint64_t pg__cuda_rows(const pg__cuda_inst *i, size_t k)
     return last > 0 ? pg__cuda_n(i, k) / last : 0;
 }
 
+int pg__cuda_is_param(const pg__cuda_inst *i, size_t k)
+{
+    return i->tape->values[value_of(i, k)].role == PG__PARAM;
+}
+
+size_t pg__cuda_reserve(pg__needs *needs, size_t n)
+{
+    const size_t at = (needs->scratch_bytes + 255) / 256 * 256;
+    needs->scratch_bytes = at + n;
+    return at;
+}
+
 pg_status pg__cuda_launched(pg__dev *d, int code, const char *what)
 {
     if (code == 0)

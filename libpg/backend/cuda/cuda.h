@@ -52,6 +52,12 @@ uint64_t pg__cuda_last(const pg__cuda_inst *i, size_t k);
 uint64_t pg__cuda_rows(const pg__cuda_inst *i, size_t k);
 int pg__cuda_has(const pg__cuda_inst *i, size_t k);
 
+/* Is it a parameter: something that share() may be made of? */
+int pg__cuda_is_param(const pg__cuda_inst *i, size_t k);
+
+/* Asks for n bytes of scratch behind all that is asked for so far; where they begin. */
+size_t pg__cuda_reserve(pg__needs *needs, size_t n);
+
 /* An operand's address as a pgk_real has it: kernels do not write to it. */
 static inline void *pg__cuda_const(const void *p)
 {

@@ -24,7 +24,7 @@ typedef struct pg__dnn_conv {
 
 typedef struct pg__dnn_plan pg__dnn_plan;
 
-/* needs->scratch_bytes: what a run works in. PG_E_UNSUPPORTED: no engine takes this shape. */
+/* needs->scratch_bytes: as for pg__blas_new(). PG_E_UNSUPPORTED: no engine takes this shape. */
 pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg__needs *needs,
                       pg_err *err);
 void pg__dnn_free(pg__dnn_plan *p);

@@ -4,7 +4,8 @@
  * too soon shows. Addresses of its memory have a bit set that no address of a process has: whoever
  * takes them for the host's crashes. FAKE_CUDA_DEVICES says how many devices there are (2),
  * FAKE_CUDA_FAIL_AT=n which call fails (counted from 1; n+ : and all after it), FAKE_CUDA_LOG a file to
- * which every call is written. */
+ * which every call is written, FAKE_CUDA_REFUSES what its libraries have no way for: "epilogue" of a
+ * matrix product, "bias" of a convolution, "conv" at all. */
 #ifndef PG_TESTS_CUDA_HOST_H
 #define PG_TESTS_CUDA_HOST_H
 
@@ -22,5 +23,8 @@ int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const voi
 
 /* One of the calls that can be made to fail: is it this one? For what is not queued. */
 int pg__fake_fails(const char *name);
+
+/* Is it among what FAKE_CUDA_REFUSES names? */
+int pg__fake_refuses(const char *what);
 
 #endif

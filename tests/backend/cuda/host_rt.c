@@ -65,6 +65,12 @@ int pg__fake_fails(const char *name)
     return fails;
 }
 
+int pg__fake_refuses(const char *what)
+{
+    const char *all = getenv("FAKE_CUDA_REFUSES");
+    return all && strstr(all, what) != NULL;
+}
+
 static pg_status fails(const char *name, pg_status with, pg_err *err)
 {
     return pg__fake_fails(name) ? pg_fail(err, with, "%s: failure that was ordered", name) : PG_OK;

@@ -1,0 +1,161 @@
+/* host_dnn.c - dnn.h without a GPU: see host.h. */
+#include "host.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/dnn.h"
+
+#define WORKSPACE 1280 /* as in host_blas.c */
+
+/* Three spatial dimensions, unused ones of size 1 in front. */
+typedef struct conv {
+    pg__dnn_kind kind;
+    uint64_t rows, x[3], y[3], k[3], stride[3], dilation[3], before[3];
+    uint64_t in, out, groups; /* channels */
+    int relu;
+    pgk_real a, b, c, bias;
+    void *scratch;
+} conv;
+
+struct pg__dnn_plan {
+    conv c;
+    int bias;
+};
+
+static conv conv_of(const pg__dnn_conv *d)
+{
+    const pg__conv_attrs *a = &d->conv;
+    conv c = {.kind = d->kind,
+              .rows = d->x.d[0],
+              .in = d->x.d[a->rank + 1],
+              .out = d->y.d[a->rank + 1],
+              .groups = a->groups,
+              .relu = d->relu,
+              .a = {NULL, d->type},
+              .b = {NULL, d->type},
+              .c = {NULL, d->out_type},
+              .bias = {NULL, PGK_F32}};
+    for (uint32_t i = 0; i < 3; i++)
+        c.x[i] = c.y[i] = c.k[i] = c.stride[i] = c.dilation[i] = 1;
+    for (uint32_t i = 3 - a->rank, from = 0; i < 3; i++, from++) {
+        c.x[i] = d->x.d[from + 1];
+        c.y[i] = d->y.d[from + 1];
+        c.k[i] = a->kernel[from];
+        c.stride[i] = a->stride[from];
+        c.dilation[i] = a->dilation[from];
+        c.before[i] = a->before[from];
+    }
+    return c;
+}
+
+pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg__needs *needs,
+                      pg_err *err)
+{
+    (void)d;
+    if (pg__fake_fails("dnn_new"))
+        return pg_fail(err, PG_E_DEVICE, "dnn_new: failure that was ordered");
+    if (pg__fake_refuses("conv") || (c->bias && pg__fake_refuses("bias")))
+        return pg_fail(err, PG_E_UNSUPPORTED, "no engine for this convolution");
+    pg__dnn_plan *p = calloc(1, sizeof *p);
+    if (!p)
+        abort();
+    p->c = conv_of(c);
+    p->bias = c->bias;
+    if (needs->scratch_bytes < WORKSPACE)
+        needs->scratch_bytes = WORKSPACE;
+    *out = p;
+    return PG_OK;
+}
+
+void pg__dnn_free(pg__dnn_plan *p)
+{
+    free(p);
+}
+
+static void fill(pgk_real v, uint64_t n, const conv *c)
+{
+    for (uint64_t i = 0; i < n; i++)
+        pgk_set(v, i, c->bias.p ? pgk_get(c->bias, i % c->out) : 0);
+}
+
+/* One pair of cells that a kernel cell connects, one filter: adds to what is computed. */
+static void tap(const conv *c, uint64_t x, uint64_t cell, uint64_t y, uint64_t o)
+{
+    const uint64_t n_in = c->in / c->groups, g = o / (c->out / c->groups);
+    const uint64_t at_x = x * c->in + g * n_in, at_y = y * c->out + o;
+    const uint64_t w = (o * c->k[0] * c->k[1] * c->k[2] + cell) * n_in;
+    for (uint64_t i = 0; i < n_in; i++) {
+        if (c->kind == PG__DNN_FORWARD)
+            pgk_set(c->c, at_y,
+                    pgk_get(c->c, at_y) + pgk_get(c->a, at_x + i) * pgk_get(c->b, w + i));
+        else if (c->kind == PG__DNN_DATA)
+            pgk_set(c->c, at_x + i,
+                    pgk_get(c->c, at_x + i) + pgk_get(c->a, at_y) * pgk_get(c->b, w + i));
+        else
+            pgk_set(c->c, w + i,
+                    pgk_get(c->c, w + i) + pgk_get(c->a, at_x + i) * pgk_get(c->b, at_y));
+    }
+}
+
+/* Three numbers of one. */
+static void split(uint64_t n, const uint64_t of[3], uint64_t at[3])
+{
+    at[2] = n % of[2];
+    at[1] = n / of[2] % of[1];
+    at[0] = n / of[2] / of[1];
+}
+
+/* The cell of x that kernel cell k reaches from cell y; 0 in the padding. */
+static int reach(const conv *c, uint64_t y, uint64_t k, uint64_t *x)
+{
+    uint64_t at_y[3], at_k[3];
+    split(y, c->y, at_y);
+    split(k, c->k, at_k);
+    *x = 0;
+    for (int i = 0; i < 3; i++) {
+        const uint64_t to = at_y[i] * c->stride[i] + at_k[i] * c->dilation[i];
+        if (to < c->before[i] || to - c->before[i] >= c->x[i])
+            return 0;
+        *x = *x * c->x[i] + to - c->before[i];
+    }
+    return 1;
+}
+
+static void convolve(const void *args, uint64_t n)
+{
+    const conv *c = args;
+    const uint64_t n_x = c->x[0] * c->x[1] * c->x[2], n_y = c->y[0] * c->y[1] * c->y[2];
+    const uint64_t n_k = c->k[0] * c->k[1] * c->k[2];
+    uint64_t x;
+    memset(pgk_host_memory(c->scratch), 0xa5, WORKSPACE);
+    fill(c->c, n, c);
+    for (uint64_t r = 0; r < c->rows; r++)
+        for (uint64_t y = 0; y < n_y; y++)
+            for (uint64_t k = 0; k < n_k; k++)
+                for (uint64_t o = 0; reach(c, y, k, &x) && o < c->out; o++)
+                    tap(c, r * n_x + x, k, r * n_y + y, o);
+    for (uint64_t i = 0; c->relu && i < n; i++)
+        pgk_set(c->c, i, pgk_larger(pgk_get(c->c, i), 0));
+}
+
+pg_status pg__dnn_run(pg__dev *d, const pg__dnn_plan *p, const void *a, const void *b, void *c,
+                      const void *bias, void *scratch)
+{
+    conv job = p->c;
+    const uint64_t n_x = job.rows * job.x[0] * job.x[1] * job.x[2] * job.in;
+    const uint64_t n_y = job.rows * job.y[0] * job.y[1] * job.y[2] * job.out;
+    const uint64_t n_w = job.k[0] * job.k[1] * job.k[2] * job.in / job.groups * job.out;
+    job.a.p = pg__cuda_const(a);
+    job.b.p = pg__cuda_const(b);
+    job.c.p = c;
+    job.bias.p = p->bias ? pg__cuda_const(bias) : NULL;
+    job.scratch = scratch;
+    return pg__cuda_launched(d,
+                             pg__fake_queue(pg__rt_stream(d->rt), "conv", convolve, &job,
+                                            sizeof job,
+                                            job.kind == PG__DNN_FORWARD ? n_y
+                                            : job.kind == PG__DNN_DATA  ? n_x
+                                                                        : n_w),
+                             "conv");
+}
