@@ -4,8 +4,11 @@
 #define PG_BACKEND_KERNELS_H
 
 #include "backend/cuda/k_act.h"
+#include "backend/cuda/k_columns.h"
+#include "backend/cuda/k_conv.h"
 #include "backend/cuda/k_flat.h"
 #include "backend/cuda/k_softmax.h"
+#include "backend/cuda/k_turn.h"
 
 #ifdef __cplusplus
 extern "C" {
