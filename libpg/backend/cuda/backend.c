@@ -13,6 +13,15 @@ struct pg__kernel {
     void *state;
 };
 
+static void cuda_close(pg__dev *d)
+{
+    if (!d)
+        return;
+    pg__flat_close(d->flat, d->rt);
+    pg__rt_close(d->rt);
+    pg__mem_free(d);
+}
+
 static pg_status cuda_open(pg__dev **out, size_t ordinal, const pg__dev_opts *o, pg_err *err)
 {
     pg__dev *d = pg__mem_array(1, sizeof *d);
@@ -21,25 +30,18 @@ static pg_status cuda_open(pg__dev **out, size_t ordinal, const pg__dev_opts *o,
         return pg__nomem(err);
     d->opts = *o;
     PG_TRY(pg__rt_open(&d->rt, ordinal, err));
+    PG_TRY(pg__flat_open(&d->flat, d->rt, err));
     (void)snprintf(d->kind, sizeof d->kind, "%s", pg__rt_name(d->rt));
     *out = d;
     d = NULL;
 done:
-    pg__mem_free(d);
+    cuda_close(d);
     return st;
 }
 
 static pg_status cuda_fork(pg__dev **out, pg__dev *of, pg_err *err)
 {
     return cuda_open(out, pg__rt_ordinal(of->rt), &of->opts, err);
-}
-
-static void cuda_close(pg__dev *d)
-{
-    if (!d)
-        return;
-    pg__rt_close(d->rt);
-    pg__mem_free(d);
 }
 
 static pg_status cuda_memory(pg__dev *d, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err)
@@ -190,6 +192,11 @@ static const pg__backend backend = {
     .get = cuda_get,
     .copy = cuda_copy,
     .sync = cuda_sync,
+    .update = pg__cuda_update,
+    .regularise = pg__cuda_regularise,
+    .squares = pg__cuda_squares,
+    .clip = pg__cuda_clip,
+    .blend = pg__cuda_blend,
     .accumulate = pg__cuda_accumulate,
 };
 

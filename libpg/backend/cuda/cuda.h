@@ -12,9 +12,12 @@
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/rt.h"
 
+typedef struct pg__flat pg__flat; /* flat.h */
+
 /* One stream of work on one GPU: each worker of a trainer opens its own. */
 struct pg__dev {
     pg__rt *rt;
+    pg__flat *flat;
     pg__dev_opts opts;
     char kind[64]; /* "NVIDIA H100 80GB HBM3, sm_90" */
     pg_err failure;

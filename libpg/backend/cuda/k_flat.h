@@ -1,8 +1,10 @@
-/* k_flat.h - what is done to flat memory: sums of gradients, updates. */
+/* k_flat.h - what is done to flat memory: sums of gradients, norms, updates. Parameters, their
+ * gradients and the optimizer's state are floats, whatever a step computes in. */
 #ifndef PG_BACKEND_K_FLAT_H
 #define PG_BACKEND_K_FLAT_H
 
 #include "backend/cuda/pgk.h"
+#include "ops/update_real.h"
 
 /* into += from */
 typedef struct pgk_accumulate {
@@ -13,5 +15,87 @@ PGK_FN void pgk_accumulate_at(const pgk_accumulate *a, uint64_t i)
 {
     pgk_set(a->into, i, pgk_get(a->into, i) + pgk_get(a->from, i));
 }
+
+/* into = keep into + take from */
+typedef struct pgk_blend {
+    pgk_real into, from;
+    float keep, take;
+} pgk_blend;
+
+PGK_FN void pgk_blend_at(const pgk_blend *a, uint64_t i)
+{
+    pgk_set(a->into, i, a->keep * pgk_get(a->into, i) + a->take * pgk_get(a->from, i));
+}
+
+/* g *= scale, then within +-limit; 0: no limit. What is no number stays none. */
+typedef struct pgk_clip {
+    pgk_real g;
+    float scale, limit;
+} pgk_clip;
+
+PGK_FN void pgk_clip_at(const pgk_clip *a, uint64_t i)
+{
+    const float v = pgk_get(a->g, i) * a->scale, low = v < -a->limit ? -a->limit : v;
+    pgk_set(a->g, i, a->limit > 0 ? (low > a->limit ? a->limit : low) : v);
+}
+
+/* ---- sums, of a chunk of numbers each ---- */
+
+typedef struct pgk_squares {
+    pgk_real g, parts;
+    uint64_t n, chunk;
+} pgk_squares;
+
+PGK_FN void pgk_squares_row(const pgk_squares *a, uint64_t r)
+{
+    const uint64_t at = r * a->chunk, n = a->n - at < a->chunk ? a->n - at : a->chunk;
+    PGK_SUM(sum, i, n, pgk_get(a->g, at + i) * pgk_get(a->g, at + i));
+    PGK_EACH(i, 1)
+    pgk_set(a->parts, r + i, sum);
+}
+
+/* g += l1 sign(w) + 2 l2 w, where g is there; parts: of l1 |w| + l2 w^2. */
+typedef struct pgk_regularise {
+    pgk_real g, w, parts;
+    uint64_t n, chunk;
+    float l1, l2;
+} pgk_regularise;
+
+PGK_FN void pgk_regularise_row(const pgk_regularise *a, uint64_t r)
+{
+    const uint64_t at = r * a->chunk, n = a->n - at < a->chunk ? a->n - at : a->chunk;
+    PGK_SUM(sum, i, n,
+            a->l1 * fabsf(pgk_get(a->w, at + i)) +
+                a->l2 * pgk_get(a->w, at + i) * pgk_get(a->w, at + i));
+    PGK_EACH(i, 1)
+    pgk_set(a->parts, r + i, sum);
+    PGK_EACH(i, a->g.p ? n : 0)
+    {
+        const float w = pgk_get(a->w, at + i);
+        const float slope = a->l1 * (float)((w > 0) - (w < 0)) + 2 * a->l2 * w;
+        pgk_set(a->g, at + i, pgk_get(a->g, at + i) + slope);
+    }
+}
+
+/* ---- updates: a kernel for each rule of optimisers.def ---- */
+
+typedef struct pgk_update {
+    pg__rates rates;
+    void *w, *s[PG_MAX_SLOTS];
+    const void *g;
+} pgk_update;
+
+#define PGK_FLOATS(p) ((p) ? (float *)PGK_MEM(p) : NULL)
+#define PG_OPTIMISER(name, slots)                                                 \
+    typedef pgk_update pgk_update_##name;                                         \
+    PGK_FN void pgk_update_##name##_at(const pgk_update_##name *a, uint64_t i)    \
+    {                                                                             \
+        float *const s[PG_MAX_SLOTS] = {PGK_FLOATS(a->s[0]), PGK_FLOATS(a->s[1]), \
+                                        PGK_FLOATS(a->s[2])};                     \
+        pg__step_##name(&a->rates, (size_t)i, (float *)PGK_MEM(a->w),             \
+                        (const float *)PGK_MEM(a->g), s);                         \
+    }
+#include "ops/optimisers.def"
+#undef PG_OPTIMISER
 
 #endif

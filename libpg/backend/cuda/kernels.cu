@@ -24,19 +24,36 @@ static unsigned blocks_for(uint64_t n, uint64_t each)
         return (int)cudaGetLastError();                                                    \
     }
 
-#define PGK_ROWS(name)                                                                 \
+/* blockDim.x threads to a row, blockDim.y rows to a block. */
+#define PGK_ROW_KERNEL(name)                                                           \
     static __global__ void __launch_bounds__(PGK_T)                                    \
         name##_kernel(const __grid_constant__ pgk_##name a, uint64_t n)                \
     {                                                                                  \
-        for (uint64_t r = blockIdx.x; r < n; r += gridDim.x)                           \
+        const uint64_t all = (uint64_t)gridDim.x * blockDim.y;                         \
+        for (uint64_t r = (uint64_t)blockIdx.x * blockDim.y + threadIdx.y; r < n; r += all) \
             pgk_##name##_row(&a, r);                                                   \
     }                                                                                  \
-    int pgk_launch_##name(const void *args, uint64_t n, void *stream)                  \
+    static int name##_by(const pgk_##name *a, uint64_t n, void *stream, unsigned team) \
     {                                                                                  \
         if (n > 0)                                                                     \
-            name##_kernel<<<blocks_for(n, 1), PGK_T, 0, (cudaStream_t)stream>>>( \
-                *(const pgk_##name *)args, n); \
+            name##_kernel<<<blocks_for(n, PGK_T / team), dim3(team, PGK_T / team), 0,  \
+                            (cudaStream_t)stream>>>(*a, n);                            \
         return (int)cudaGetLastError();                                                \
+    }
+
+#define PGK_ROWS(name)                                                     \
+    PGK_ROW_KERNEL(name)                                                   \
+    int pgk_launch_##name(const void *args, uint64_t n, void *stream)      \
+    {                                                                      \
+        return name##_by((const pgk_##name *)args, n, stream, PGK_T);      \
+    }
+
+#define PGK_LINES(name)                                                              \
+    PGK_ROW_KERNEL(name)                                                             \
+    int pgk_launch_##name(const void *args, uint64_t n, void *stream)                \
+    {                                                                                \
+        const pgk_##name *a = (const pgk_##name *)args;                              \
+        return name##_by(a, n, stream, pgk_team_for(a->n));                          \
     }
 
 #include "backend/cuda/kernels.def"

@@ -16,9 +16,11 @@ extern "C" {
 
 #define PGK_MAP(name)  int pgk_launch_##name(const void *args, uint64_t n, void *stream);
 #define PGK_ROWS(name) int pgk_launch_##name(const void *args, uint64_t n, void *stream);
+#define PGK_LINES(name) int pgk_launch_##name(const void *args, uint64_t n, void *stream);
 #include "backend/cuda/kernels.def"
 #undef PGK_MAP
 #undef PGK_ROWS
+#undef PGK_LINES
 
 #ifdef __cplusplus
 }

@@ -7,13 +7,15 @@
  *   PGK_ROWS(name): pgk_name_row(a, r) computes row r by PGK_T threads together. What stands
  *                   between the constructs below is done by all of them alike, so it must not write
  *                   to memory; sums and maxima are the same on every thread.
+ *   PGK_LINES(name): the same by a team of as many threads as suit a row of a->n numbers: 1, a warp
+ *                   or PGK_T.
  *                     PGK_EACH(i, n) { ... }             every i below n once, in no order
  *                     PGK_SUM(s, i, n, expression);      declares float s: in a fixed order
  *                     PGK_MAX(m, i, n, expression);      declares float m; a number that is none
  *                                                        wins
  *
- * kernels.def lists the kernels; their arguments are a struct pgk_name, passed by value. In that of an
- * operation's only kernel the first members are the operands and the results, a pgk_real each.
+ * kernels.def lists the kernels; their arguments are a struct pgk_name, passed by value. In that of
+ * an operation's only kernel the first members are the operands and the results, a pgk_real each.
  * Numbers are float inside a kernel; in memory they have the type that their pgk_real names. */
 #ifndef PG_BACKEND_PGK_H
 #define PG_BACKEND_PGK_H
@@ -23,7 +25,13 @@
 
 #include "ops/act_real.h"
 
-#define PGK_T 256u /* threads that share a row */
+#define PGK_T 256u /* threads of a block */
+
+/* How many threads share a row of n numbers: a function of n alone, as the order of sums is. */
+static inline unsigned pgk_team_for(uint64_t n)
+{
+    return n <= 8 ? 1u : n <= 1024 ? 32u : PGK_T;
+}
 
 #ifdef __CUDACC__
 #define PGK_FN static __device__ __forceinline__
@@ -145,49 +153,65 @@ PGK_FN float pgk_larger(float a, float b)
 
 #ifdef __CUDACC__
 
-#define PGK_EACH(i, n) for (uint64_t i = threadIdx.x; i < (uint64_t)(n); i += PGK_T)
+/* blockDim.x threads share a row: all of a block, or some of a warp. */
+#define PGK_EACH(i, n) for (uint64_t i = threadIdx.x; i < (uint64_t)(n); i += blockDim.x)
 
-#define PGK_FOLD(name, i, n, expression, start, join)    \
-    float name = start;                                  \
+#define PGK_FOLD(name, i, n, expression, start, join)      \
+    float name = start;                                    \
     PGK_EACH(i, n) name = join(name, (float)(expression)); \
     name = pgk_meet_##join(name)
 
-#define PGK_MEETING(join)                                                      \
-    static __device__ __forceinline__ float pgk_meet_##join(float mine)        \
-    {                                                                          \
-        __shared__ float of[PGK_T];                                            \
-        of[threadIdx.x] = mine;                                                \
-        __syncthreads();                                                       \
-        for (unsigned half = PGK_T / 2; half > 0; half /= 2) {                 \
-            if (threadIdx.x < half)                                            \
-                of[threadIdx.x] = join(of[threadIdx.x], of[threadIdx.x + half]); \
-            __syncthreads();                                                   \
-        }                                                                      \
-        const float all = of[0];                                               \
-        __syncthreads();                                                       \
-        return all;                                                            \
+/* Halves of a block meet in its memory until a warp is left; both halves of a warp compute the same
+ * number. The order is that of a tree whose halves are PGK_T / 2 apart, then half of that. */
+#define PGK_MEETING(join)                                                          \
+    static __device__ __forceinline__ float pgk_meet_##join(float mine)            \
+    {                                                                              \
+        const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % 32u;      \
+        const unsigned width = blockDim.x < 32u ? blockDim.x : 32u;                \
+        const unsigned team = (width < 32u ? (1u << width) - 1u : 0xffffffffu)     \
+                              << lane / width * width;                             \
+        if (blockDim.x == PGK_T) {                                                 \
+            __shared__ float of[PGK_T];                                            \
+            float part[PGK_T / 32u];                                               \
+            __syncthreads();                                                       \
+            of[threadIdx.x] = mine;                                                \
+            __syncthreads();                                                       \
+            for (unsigned k = 0; k < PGK_T / 32u; k++)                             \
+                part[k] = of[lane + 32u * k];                                      \
+            for (unsigned half = PGK_T / 64u; half > 0; half /= 2)                 \
+                for (unsigned k = 0; k < half; k++)                                \
+                    part[k] = join(part[k], part[k + half]);                       \
+            mine = part[0];                                                        \
+        }                                                                          \
+        for (unsigned half = width / 2; half > 0; half /= 2)                       \
+            mine = join(mine, __shfl_xor_sync(team, mine, (int)half, (int)width)); \
+        return mine;                                                               \
     }
 
 #else
 
 #define PGK_EACH(i, n) for (uint64_t i = 0; i < (uint64_t)(n); i++)
 
-#define PGK_FOLD(name, i, n, expression, start, join)                       \
-    float pgk_parts_of_##name[PGK_T];                                       \
-    for (unsigned t = 0; t < PGK_T; t++)                                    \
-        pgk_parts_of_##name[t] = start;                                     \
-    PGK_EACH(i, n)                                                          \
-        pgk_parts_of_##name[i % PGK_T] =                                    \
-            join(pgk_parts_of_##name[i % PGK_T], (float)(expression));      \
-    const float name = pgk_meet_##join(pgk_parts_of_##name)
+/* Of the row that is computed now. */
+unsigned pgk_host_team(void);
 
-#define PGK_MEETING(join)                                       \
-    static inline float pgk_meet_##join(float *of)              \
-    {                                                           \
-        for (unsigned half = PGK_T / 2; half > 0; half /= 2)    \
-            for (unsigned t = 0; t < half; t++)                 \
-                of[t] = join(of[t], of[t + half]);              \
-        return of[0];                                           \
+#define PGK_FOLD(name, i, n, expression, start, join)                           \
+    float pgk_parts_of_##name[PGK_T];                                           \
+    const unsigned pgk_team_of_##name = pgk_host_team();                        \
+    for (unsigned t = 0; t < pgk_team_of_##name; t++)                           \
+        pgk_parts_of_##name[t] = start;                                         \
+    PGK_EACH(i, n)                                                              \
+    pgk_parts_of_##name[i % pgk_team_of_##name] =                               \
+        join(pgk_parts_of_##name[i % pgk_team_of_##name], (float)(expression)); \
+    const float name = pgk_meet_##join(pgk_parts_of_##name, pgk_team_of_##name)
+
+#define PGK_MEETING(join)                                         \
+    static inline float pgk_meet_##join(float *of, unsigned team) \
+    {                                                             \
+        for (unsigned half = team / 2; half > 0; half /= 2)       \
+            for (unsigned t = 0; t < half; t++)                   \
+                of[t] = join(of[t], of[t + half]);                \
+        return of[0];                                             \
     }
 
 #endif

@@ -1,0 +1,140 @@
+/* update_real.h - the update rules, one number at a time, for the plain answers and the GPU. Keras
+ * computes in float32 and so does the float version: hyperparameters are rounded to the type first.
+ * A rule is pg__step_<name>() of optimisers.def: number i of w by that of g; s: the slots, NULL
+ * where the rule does not use one. */
+#ifndef PG_OPS_UPDATE_REAL_H
+#define PG_OPS_UPDATE_REAL_H
+
+#include "ops/real.h"
+
+typedef struct pg__rates {
+    real lr, momentum, rho, beta_1, beta_2, epsilon, alpha, shrink;
+    real m_share, g_share, v_correction;
+    int nesterov, amsgrad, centered;
+} pg__rates;
+
+static inline pg__rates pg__rates_of(const pg__update *u)
+{
+    pg__rates r;
+    r.lr = (real)u->lr;
+    r.momentum = (real)u->momentum;
+    r.rho = (real)u->rho;
+    r.beta_1 = (real)u->beta_1;
+    r.beta_2 = (real)u->beta_2;
+    r.epsilon = (real)u->epsilon;
+    r.alpha = (real)u->alpha;
+    r.shrink = (real)(u->lr * u->weight_decay);
+    r.m_share = (real)u->m_share;
+    r.g_share = (real)u->g_share;
+    r.v_correction = (real)u->v_correction;
+    r.nesterov = u->nesterov;
+    r.amsgrad = u->amsgrad;
+    r.centered = u->centered;
+    return r;
+}
+
+#define PG_STEP(name)                                                                    \
+    PG_SHARED void pg__step_##name(const pg__rates *u, size_t i, real *w, const real *g, \
+                                   real *const *s)
+
+PG_STEP(sgd)
+{
+    PG_UNUSED(s);
+    w[i] -= u->lr * g[i];
+}
+
+PG_STEP(sgd_momentum)
+{
+    const real mu = u->momentum, step = u->lr * g[i];
+    real *v = s[0];
+    v[i] = mu * v[i] - step;
+    w[i] += u->nesterov ? mu * v[i] - step : v[i];
+}
+
+/* slots: average of squares; momentum; average of gradients (centered). Epsilon stands inside the
+ * root, but in the legacy rule without momentum. */
+PG_SHARED void pg__step_of_rmsprop(const pg__rates *u, size_t i, real *w, const real *g,
+                                   real *const *s, int epsilon_outside)
+{
+    const real rho = u->rho, mu = u->momentum, eps = u->epsilon;
+    real *a = s[0], *m = s[1], *mg = s[2];
+    a[i] = rho * a[i] + (1 - rho) * g[i] * g[i];
+    real variance = a[i];
+    if (u->centered) {
+        mg[i] = rho * mg[i] + (1 - rho) * g[i];
+        variance -= mg[i] * mg[i];
+    }
+    const real root = epsilon_outside ? R(sqrt)(variance) + eps : R(sqrt)(variance + eps);
+    real step = u->lr * g[i] / root;
+    if (mu > 0)
+        step = m[i] = mu * m[i] + step;
+    w[i] -= step;
+}
+PG_STEP(rmsprop)
+{
+    pg__step_of_rmsprop(u, i, w, g, s, 0);
+}
+PG_STEP(rmsprop_legacy)
+{
+    pg__step_of_rmsprop(u, i, w, g, s, u->momentum == 0);
+}
+
+/* slots: m, v, largest v (amsgrad). Weights shrink (AdamW) before the step. */
+PG_STEP(adam)
+{
+    real *m = s[0], *v = s[1], *top = s[2];
+    m[i] += (g[i] - m[i]) * (1 - u->beta_1);
+    v[i] += (g[i] * g[i] - v[i]) * (1 - u->beta_2);
+    real second = v[i];
+    if (u->amsgrad)
+        second = top[i] = top[i] > v[i] ? top[i] : v[i];
+    w[i] -= u->shrink * w[i];
+    w[i] -= u->alpha * m[i] / (R(sqrt)(second) + u->epsilon);
+}
+
+PG_STEP(adagrad)
+{
+    real *a = s[0];
+    a[i] += g[i] * g[i];
+    w[i] -= u->lr * g[i] / R(sqrt)(a[i] + u->epsilon);
+}
+PG_STEP(adagrad_legacy)
+{
+    real *a = s[0];
+    a[i] += g[i] * g[i];
+    w[i] -= u->lr * g[i] / (R(sqrt)(a[i]) + u->epsilon);
+}
+
+/* slots: average of squares, average of squared updates. */
+PG_STEP(adadelta)
+{
+    const real rho = u->rho, eps = u->epsilon;
+    real *a = s[0], *d = s[1];
+    a[i] = rho * a[i] + (1 - rho) * g[i] * g[i];
+    const real step = g[i] * R(sqrt)(d[i] + eps) / R(sqrt)(a[i] + eps);
+    d[i] = rho * d[i] + (1 - rho) * step * step;
+    w[i] -= u->lr * step;
+}
+
+/* slots: m, largest gradient. */
+PG_STEP(adamax)
+{
+    const real size = R(fabs)(g[i]);
+    real *m = s[0], *top = s[1];
+    m[i] += (g[i] - m[i]) * (1 - u->beta_1);
+    top[i] = u->beta_2 * top[i] > size ? u->beta_2 * top[i] : size;
+    w[i] -= u->alpha * m[i] / (top[i] + u->epsilon);
+}
+
+PG_STEP(nadam)
+{
+    real *m = s[0], *v = s[1];
+    m[i] += (g[i] - m[i]) * (1 - u->beta_1);
+    v[i] += (g[i] * g[i] - v[i]) * (1 - u->beta_2);
+    w[i] -= u->lr * (u->m_share * m[i] + u->g_share * g[i]) /
+            (R(sqrt)(v[i] / u->v_correction) + u->epsilon);
+}
+
+#undef PG_STEP
+
+#endif

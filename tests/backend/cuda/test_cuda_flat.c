@@ -1,0 +1,265 @@
+/* What the GPU of plain C (host.h) does to flat memory, against the plain answers: updates by every
+ * rule, sums and norms within what their order allows. */
+#include "pg_test.h"
+
+#include <math.h>
+
+#include "backend/cuda/plugin.h"
+#include "base/mem.h"
+
+/* One number; chunks that are full and that are not; more chunks than have sums of their own. */
+static const size_t sizes[] = {1, 255, 4096, 4097, 70000, (size_t)4096 * 2048 + 12345};
+#define N_SMALL 5
+
+static const pg__backend *cuda;
+static pg__dev *dev;
+
+static int open_dev(void **state)
+{
+    (void)state;
+    cuda = pg_backend_get(PG_BACKEND_ABI);
+    return cuda->open(&dev, 0, &(pg__dev_opts){.n_threads = 1}, NULL) != PG_OK;
+}
+
+static int close_dev(void **state)
+{
+    (void)state;
+    cuda->close(dev);
+    return 0;
+}
+
+/* Numbers between -1 and 1, or above 0, for slots that are squares. */
+static float *numbers(size_t n, uint32_t seed, int positive)
+{
+    float *v = pg__mem_array(n, sizeof *v);
+    assert_non_null(v);
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        v[i] = (float)(seed >> 8) / 8388608.0f - 1;
+        v[i] = positive ? fabsf(v[i]) + 0.01f : v[i];
+    }
+    return v;
+}
+
+static void *there(const float *v, size_t n)
+{
+    void *p;
+    assert_ok(cuda->alloc(dev, &p, n * sizeof *v, NULL));
+    assert_ok(cuda->put(dev, p, v, n * sizeof *v));
+    return p;
+}
+
+/* Back from the device, which is freed. */
+static float *back(void *p, size_t n)
+{
+    float *v = pg__mem_array(n, sizeof *v);
+    assert_non_null(v);
+    assert_ok(cuda->get(dev, v, p, n * sizeof *v));
+    cuda->free(dev, p);
+    return v;
+}
+
+static void same(const float *got, const float *want, size_t n, double bound, const char *what)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - (double)want[i]) <= bound * fmax(1, fabs((double)want[i]))))
+            fail_msg("%s: number %zu of %zu is %.9g, not %.9g", what, i, n, (double)got[i],
+                     (double)want[i]);
+}
+
+/* ---- updates ---- */
+
+static void check_update(const pg__optimiser_type *type, pg__optimiser_kind kind,
+                         const pg__update *u, size_t n, int optional)
+{
+    const size_t n_used = optional || kind == PG__OPT_sgd_momentum ? type->n_slots
+                          : kind == PG__OPT_adam                   ? 2
+                          : kind == PG__OPT_rmsprop || kind == PG__OPT_rmsprop_legacy
+                              ? 1
+                              : type->n_slots;
+    float *w = numbers(n, 1, 0), *g = numbers(n, 2, 0), *s[PG_MAX_SLOTS] = {NULL};
+    void *w_there = there(w, n), *g_there = there(g, n), *s_there[PG_MAX_SLOTS] = {NULL};
+    void *slots[PG_MAX_SLOTS];
+    for (size_t k = 0; k < n_used; k++) {
+        s[k] = numbers(n, 3 + (uint32_t)k, k != 2); /* the average of gradients has a sign */
+        s_there[k] = there(s[k], n);
+    }
+    for (size_t k = 0; k < PG_MAX_SLOTS; k++)
+        slots[k] = s[k];
+    for (int step = 0; step < 2; step++) {
+        type->f32(u, w, g, slots, n);
+        assert_ok(cuda->update(dev, kind, u, w_there, g_there, s_there, n));
+    }
+    cuda->free(dev, g_there);
+    float *w_back = back(w_there, n);
+    same(w_back, w, n, 2e-7, type->name);
+    for (size_t k = 0; k < n_used; k++) {
+        float *s_back = back(s_there[k], n);
+        same(s_back, s[k], n, 2e-7, type->name);
+        pg__mem_free(s_back);
+        pg__mem_free(s[k]);
+    }
+    pg__mem_free(w_back);
+    pg__mem_free(w);
+    pg__mem_free(g);
+}
+
+static void updates_are_those_of_the_plain_answers(void **state)
+{
+    pg__update u = {.lr = 0.01,
+                    .rho = 0.9,
+                    .beta_1 = 0.9,
+                    .beta_2 = 0.99,
+                    .epsilon = 1e-7,
+                    .alpha = 0.02,
+                    .m_share = 0.4,
+                    .g_share = 0.5,
+                    .v_correction = 0.3};
+    (void)state;
+    for (pg__optimiser_kind kind = 0; kind < PG__N_OPTIMISERS; kind++)
+        for (int optional = 0; optional < 2; optional++)
+            for (size_t i = 0; i < N_SMALL; i++) {
+                u.nesterov = u.amsgrad = optional;
+                u.centered = 0;
+                u.momentum = optional || kind == PG__OPT_sgd_momentum ? 0.8 : 0;
+                u.weight_decay = optional ? 0.1 : 0;
+                check_update(pg__optimiser_of(kind), kind, &u, sizes[i], optional);
+            }
+}
+
+static void centered_rmsprop_too(void **state)
+{
+    enum { N = 300 };
+    const pg__update u = {.lr = 0.01, .rho = 0.9, .momentum = 0.5, .epsilon = 1e-3, .centered = 1};
+    float *w = numbers(N, 1, 0), *g = numbers(N, 2, 0);
+    float *zero[3] = {numbers(N, 1, 1), numbers(N, 1, 0), numbers(N, 1, 0)};
+    (void)state;
+    for (size_t k = 0; k < 3; k++)
+        memset(zero[k], 0, N * sizeof(float));
+    void *w_there = there(w, N), *g_there = there(g, N);
+    void *s[] = {zero[0], zero[1], zero[2]};
+    void *s_there[] = {there(zero[0], N), there(zero[1], N), there(zero[2], N)};
+    for (int step = 0; step < 3; step++) {
+        pg__optimiser_of(PG__OPT_rmsprop)->f32(&u, w, g, s, N);
+        assert_ok(cuda->update(dev, PG__OPT_rmsprop, &u, w_there, g_there, s_there, N));
+    }
+    float *w_back = back(w_there, N);
+    same(w_back, w, N, 2e-7, "rmsprop");
+    for (size_t k = 0; k < 3; k++) {
+        cuda->free(dev, s_there[k]);
+        pg__mem_free(zero[k]);
+    }
+    cuda->free(dev, g_there);
+    pg__mem_free(w_back);
+    pg__mem_free(w);
+    pg__mem_free(g);
+}
+
+/* ---- sums, norms, averages ---- */
+
+static void check_sums(size_t n)
+{
+    float *g = numbers(n, 5, 0), *w = numbers(n, 6, 0);
+    void *g_there = there(g, n), *w_there = there(w, n);
+    double got = 3, want = 3;
+    if (n > 1)
+        w[1] = 0; /* where |w| has no slope */
+    assert_ok(cuda->put(dev, w_there, w, n * sizeof *w));
+    assert_ok(cuda->squares(dev, g_there, n, &got));
+    for (size_t i = 0; i < n; i++)
+        want += (double)g[i] * (double)g[i];
+    if (!(fabs(got - want) <= 1e-6 * want))
+        fail_msg("squares of %zu: %.12g, not %.12g", n, got, want);
+    got = want = 2;
+    assert_ok(cuda->regularise(dev, NULL, w_there, n, 0.3, 0.2, &got));
+    assert_ok(cuda->regularise(dev, g_there, w_there, n, 0.3, 0.2, &got));
+    for (size_t i = 0; i < n; i++) {
+        const double v = (double)w[i];
+        want += 2 * (0.3 * fabs(v) + 0.2 * v * v);
+        g[i] += (float)(0.3 * ((v > 0) - (v < 0)) + 0.4 * v);
+    }
+    if (!(fabs(got - want) <= 1e-6 * want))
+        fail_msg("penalty of %zu: %.12g, not %.12g", n, got, want);
+    float *g_back = back(g_there, n);
+    same(g_back, g, n, 2e-7, "regularise");
+    cuda->free(dev, w_there);
+    pg__mem_free(g_back);
+    pg__mem_free(g);
+    pg__mem_free(w);
+}
+
+static void sums_are_those_of_the_plain_answers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        check_sums(sizes[i]);
+}
+
+static void sums_of_nothing_are_nothing(void **state)
+{
+    double sum = 1;
+    void *p = there((const float[]){7}, 1);
+    (void)state;
+    assert_ok(cuda->squares(dev, p, 0, &sum));
+    assert_ok(cuda->regularise(dev, p, p, 0, 1, 1, &sum));
+    assert_true(sum == 1);
+    cuda->free(dev, p);
+}
+
+static void a_sum_that_is_no_number_is_none(void **state)
+{
+    float *g = numbers(9000, 1, 0);
+    double sum = 0;
+    (void)state;
+    g[4200] = NAN;
+    void *p = there(g, 9000);
+    assert_ok(cuda->squares(dev, p, 9000, &sum));
+    assert_true(isnan(sum));
+    cuda->free(dev, p);
+    pg__mem_free(g);
+}
+
+static void check_limits(size_t n, double scale, double limit)
+{
+    float *g = numbers(n, 7, 0), *into = numbers(n, 8, 0), *from = numbers(n, 9, 0);
+    if (n > 2)
+        g[2] = NAN;
+    void *g_there = there(g, n), *into_there = there(into, n), *from_there = there(from, n);
+    assert_ok(cuda->clip(dev, g_there, n, scale, limit));
+    assert_ok(cuda->blend(dev, into_there, 0.9, from_there, 0.1, n));
+    assert_ok(cuda->accumulate(dev, into_there, from_there, n));
+    float *g_back = back(g_there, n), *into_back = back(into_there, n);
+    for (size_t i = 0; i < n; i++) {
+        const float v = g[i] * (float)scale, l = (float)limit;
+        g[i] = limit > 0 && v > l ? l : limit > 0 && v < -l ? -l : v;
+        into[i] = 0.9f * into[i] + 0.1f * from[i] + from[i];
+    }
+    if (n > 2) { /* what is no number stays none */
+        assert_true(isnan(g_back[2]));
+        g_back[2] = g[2] = 0;
+    }
+    same(g_back, g, n, 1e-7, "clip");
+    same(into_back, into, n, 2e-7, "blend");
+    cuda->free(dev, from_there);
+    pg__mem_free(g_back);
+    pg__mem_free(into_back);
+    pg__mem_free(g);
+    pg__mem_free(into);
+    pg__mem_free(from);
+}
+
+static void limits_and_averages_are_those_of_the_plain_answers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_SMALL; i++) {
+        check_limits(sizes[i], 0.7, 0);
+        check_limits(sizes[i], 2, 0.5);
+    }
+}
+
+PG_TEST_MAIN_WITH(open_dev, close_dev, cmocka_unit_test(updates_are_those_of_the_plain_answers),
+                  cmocka_unit_test(centered_rmsprop_too),
+                  cmocka_unit_test(sums_are_those_of_the_plain_answers),
+                  cmocka_unit_test(sums_of_nothing_are_nothing),
+                  cmocka_unit_test(a_sum_that_is_no_number_is_none),
+                  cmocka_unit_test(limits_and_averages_are_those_of_the_plain_answers))
