@@ -15,10 +15,19 @@
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
 
+/* What a GPU computes with; parameters, statistics and losses stay float32. */
+typedef enum pg__precision {
+    PG__FLOAT32,
+    PG__TF32, /* float32 in memory; products of numbers with 10 bits after the point */
+    PG__BF16,
+    PG__F16
+} pg__precision;
+
 typedef struct pg__dev_opts {
     int n_threads;     /* that a device may use inside an operation */
     int deterministic; /* equal runs give equal bits */
     int conv;        /* convolutions: 0 as fast as can be, 1 direct, 2 Winograd's where possible */
+    int precision;   /* pg__precision; the CPU knows float32 */
     const char *isa; /* instruction set of the CPU's kernels (cpu/isa.h); NULL: the best there is */
 } pg__dev_opts;
 

@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cuda/blas.h"
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/dnn.h"
 #include "backend/cuda/flat.h"
 #include "backend/cuda/plugin.h"
 #include "base/mem.h"
@@ -17,6 +19,8 @@ static void cuda_close(pg__dev *d)
 {
     if (!d)
         return;
+    pg__dnn_close(d);
+    pg__blas_close(d);
     pg__flat_close(d->flat, d->rt);
     pg__rt_close(d->rt);
     pg__mem_free(d);
@@ -31,6 +35,8 @@ static pg_status cuda_open(pg__dev **out, size_t ordinal, const pg__dev_opts *o,
     d->opts = *o;
     PG_TRY(pg__rt_open(&d->rt, ordinal, err));
     PG_TRY(pg__flat_open(&d->flat, d->rt, err));
+    PG_TRY(pg__blas_open(d, err));
+    PG_TRY(pg__dnn_open(d, err));
     (void)snprintf(d->kind, sizeof d->kind, "%s", pg__rt_name(d->rt));
     *out = d;
     d = NULL;

@@ -20,9 +20,14 @@ typedef struct pg__blas_shape {
     float alpha, beta;
     pg__blas_epilogue epilogue;
     pgk_type a, b, c; /* the bias and its gradient are floats */
+    uint32_t align;   /* bytes that all addresses are a multiple of; 0: 16 */
 } pg__blas_shape;
 
 typedef struct pg__blas_plan pg__blas_plan;
+
+/* What a device needs of the library, in d->blas. */
+pg_status pg__blas_open(pg__dev *d, pg_err *err);
+void pg__blas_close(pg__dev *d);
 
 /* needs->scratch_bytes is raised to what a run works in, so plans that run one after the other share
  * it; what a caller keeps there beside lies behind (pg__cuda_reserve(), after the last plan).
@@ -31,6 +36,7 @@ typedef struct pg__blas_plan pg__blas_plan;
 pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s, pg__needs *needs,
                        pg_err *err);
 void pg__blas_free(pg__blas_plan *p);
+/* The failure is the device's. */
 pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const void *b, void *c,
                        void *bias, void *scratch);
 

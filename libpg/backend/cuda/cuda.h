@@ -17,6 +17,8 @@ typedef struct pg__flat pg__flat; /* flat.h */
 /* One stream of work on one GPU: each worker of a trainer opens its own. */
 struct pg__dev {
     pg__rt *rt;
+    struct pg__blas_lib *blas; /* the libraries behind blas.h and dnn.h */
+    struct pg__dnn_lib *dnn;
     pg__flat *flat;
     pg__dev_opts opts;
     char kind[64]; /* "NVIDIA H100 80GB HBM3, sm_90" */

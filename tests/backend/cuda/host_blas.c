@@ -1,6 +1,7 @@
 /* host_blas.c - blas.h without a GPU: see host.h. */
 #include "host.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,19 @@ static uint64_t or_else(uint64_t given, uint64_t usual)
     return given ? given : usual;
 }
 
+pg_status pg__blas_open(pg__dev *d, pg_err *err)
+{
+    (void)d;
+    return pg__fake_fails("blas_open")
+               ? pg_fail(err, PG_E_UNSUPPORTED, "blas_open: failure that was ordered")
+               : PG_OK;
+}
+
+void pg__blas_close(pg__dev *d)
+{
+    (void)d;
+}
+
 pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s, pg__needs *needs,
                        pg_err *err)
 {
@@ -40,6 +54,7 @@ pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s,
     p->s.ldb = or_else(s->ldb, s->b_transposed ? s->k : s->n);
     p->s.ldc = or_else(s->ldc, s->n);
     p->s.batch = or_else(s->batch, 1);
+    p->s.align = s->align ? s->align : 16;
     if (needs->scratch_bytes < WORKSPACE)
         needs->scratch_bytes = WORKSPACE;
     *out = p;
@@ -101,6 +116,15 @@ static void multiply(const void *args, uint64_t n)
         sum_columns(p);
 }
 
+/* What was promised when algorithms were chosen. */
+static void check_address(const pg__blas_plan *p, const void *at)
+{
+    if (at && (uintptr_t)at % p->s.align != 0) {
+        fprintf(stderr, "matmul: %p is no multiple of %u\n", at, p->s.align);
+        abort();
+    }
+}
+
 pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const void *b, void *c,
                        void *bias, void *scratch)
 {
@@ -110,6 +134,10 @@ pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const 
                          .c = {c, p->s.c},
                          .bias = {bias, PGK_F32},
                          .scratch = scratch};
+    check_address(p, a);
+    check_address(p, b);
+    check_address(p, c);
+    check_address(p, bias);
     return pg__cuda_launched(
         d, pg__fake_queue(pg__rt_stream(d->rt), "matmul", multiply, &job, sizeof job, p->s.batch),
         "matmul");

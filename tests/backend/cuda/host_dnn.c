@@ -49,6 +49,19 @@ static conv conv_of(const pg__dnn_conv *d)
     return c;
 }
 
+pg_status pg__dnn_open(pg__dev *d, pg_err *err)
+{
+    (void)d;
+    return pg__fake_fails("dnn_open")
+               ? pg_fail(err, PG_E_UNSUPPORTED, "dnn_open: failure that was ordered")
+               : PG_OK;
+}
+
+void pg__dnn_close(pg__dev *d)
+{
+    (void)d;
+}
+
 pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg__needs *needs,
                       pg_err *err)
 {
