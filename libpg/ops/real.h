@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/shared.h"
 #include "ops/attrs.h"
 #include "ops/optimiser.h"
 
@@ -44,13 +45,6 @@ typedef float real;
 #undef PG_OPTIMISER
 
 #define PG_UNUSED(x) ((void)(x))
-
-/* Arithmetic that is the GPU's too. */
-#ifdef __CUDACC__
-#define PG_SHARED static inline __host__ __device__
-#else
-#define PG_SHARED static inline
-#endif
 
 static inline const real *pg__reals(const pg__arg *v)
 {

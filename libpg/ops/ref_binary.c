@@ -1,19 +1,6 @@
 /* ref_binary.c - two operands, row by row of the result's last axis. */
-#include "ops/real.h"
+#include "ops/binary_real.h"
 #include "ops/strides.h"
-
-static inline real combine(pg__binary_kind kind, real a, real b)
-{
-    switch (kind) {
-    case PG__ADD: return a + b;
-    case PG__SUBTRACT: return a - b;
-    case PG__MULTIPLY: return a * b;
-    case PG__DIVIDE: return a / b;
-    case PG__MAXIMUM: return a >= b || isnan(a) ? a : b;
-    case PG__MINIMUM: return a <= b || isnan(a) ? a : b;
-    }
-    return 0;
-}
 
 /* One row; sa and sb are 1, or 0 where the operand repeats. */
 static inline void row_of(pg__binary_kind kind, const real *a, size_t sa, const real *b, size_t sb,
@@ -21,10 +8,10 @@ static inline void row_of(pg__binary_kind kind, const real *a, size_t sa, const 
 {
     if (sa == 1 && sb == 1)
         for (size_t i = 0; i < n; i++)
-            y[i] = combine(kind, a[i], b[i]);
+            y[i] = pg__combine(kind, a[i], b[i]);
     else
         for (size_t i = 0; i < n; i++)
-            y[i] = combine(kind, a[i * sa], b[i * sb]);
+            y[i] = pg__combine(kind, a[i * sa], b[i * sb]);
 }
 
 static void row(pg__binary_kind kind, const real *a, size_t sa, const real *b, size_t sb, real *y,
@@ -67,7 +54,7 @@ void PG_REF(binary)(PG_REF_ARGS)
 
 void PG_REF(binary_pick)(PG_REF_ARGS)
 {
-    const int max = ((const pg__binary_attrs *)attrs_)->kind == PG__MAXIMUM;
+    const pg__binary_kind kind = ((const pg__binary_attrs *)attrs_)->kind;
     const pg__dims *whole = out[0].shape;
     const real *dy = pg__reals(&in[2]);
     real *da = pg__reals_out(&out[0]), *db = pg__reals_out(&out[1]);
@@ -78,7 +65,7 @@ void PG_REF(binary_pick)(PG_REF_ARGS)
         for (size_t i = 0; i < n; i++) {
             const real a = pg__reals(&in[0])[w.off[0] + i * w.stride[0][last]];
             const real b = pg__reals(&in[1])[w.off[1] + i * w.stride[1][last]];
-            const int first = max ? a >= b : a <= b;
+            const int first = pg__picks_first(kind, a, b);
             if (da)
                 da[r * n + i] = first ? dy[r * n + i] : 0;
             if (db)

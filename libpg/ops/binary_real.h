@@ -1,0 +1,26 @@
+/* binary_real.h - what op_binary.c's operation does to two numbers. */
+#ifndef PG_OPS_BINARY_REAL_H
+#define PG_OPS_BINARY_REAL_H
+
+#include "ops/real.h"
+
+PG_SHARED real pg__combine(pg__binary_kind kind, real a, real b)
+{
+    switch (kind) {
+    case PG__ADD: return a + b;
+    case PG__SUBTRACT: return a - b;
+    case PG__MULTIPLY: return a * b;
+    case PG__DIVIDE: return a / b;
+    case PG__MAXIMUM: return a >= b || isnan(a) ? a : b;
+    case PG__MINIMUM: return a <= b || isnan(a) ? a : b;
+    }
+    return 0;
+}
+
+/* Does the gradient of a maximum or minimum go to a? Equals do. */
+PG_SHARED int pg__picks_first(pg__binary_kind kind, real a, real b)
+{
+    return kind == PG__MAXIMUM ? a >= b : a <= b;
+}
+
+#endif
