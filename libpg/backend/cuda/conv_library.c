@@ -4,6 +4,7 @@
 #include "backend/cuda/conv.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/kernel_copy.h"
+#include "backend/cuda/turn.h"
 #include "base/mem.h"
 #include "base/try.h"
 

@@ -1,15 +1,7 @@
 /* kernel_copy.c - see kernel_copy.h. */
 #include "backend/cuda/kernel_copy.h"
 
-pg_status pg__turn(pg__dev *d, pgk_real from, pgk_real to, uint64_t rows, uint64_t cols)
-{
-    const pgk_turn a = {.x = from,
-                        .y = to,
-                        .rows = rows,
-                        .cols = cols,
-                        .tiles = (cols + PGK_TURN_COLS - 1) / PGK_TURN_COLS};
-    return PG_LAUNCH(d, turn, &a, pgk_turn_n(&a));
-}
+#include "backend/cuda/turn.h"
 
 pg__kernel_copy pg__kernel_copy_new(const pg__cuda_inst *i, size_t k, uint64_t rows, uint64_t cols,
                                     int turned, pgk_type to, pg__needs *needs)

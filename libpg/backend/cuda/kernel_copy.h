@@ -23,9 +23,6 @@ pg_status pg__kernel_copy_share(pg__dev *d, const pg__kernel_copy *c, void *cons
 pg_status pg__kernel_copy_run(pg__dev *d, const pg__kernel_copy *c, void *const *args,
                               void *scratch, const void *shared, const void **out);
 
-/* to = from turned over. */
-pg_status pg__turn(pg__dev *d, pgk_real from, pgk_real to, uint64_t rows, uint64_t cols);
-
 /* Bytes of n numbers. */
 static inline size_t pgk_bytes(pgk_type type, uint64_t n)
 {

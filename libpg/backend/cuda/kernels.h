@@ -4,10 +4,19 @@
 #define PG_BACKEND_KERNELS_H
 
 #include "backend/cuda/k_act.h"
+#include "backend/cuda/k_binary.h"
 #include "backend/cuda/k_columns.h"
 #include "backend/cuda/k_conv.h"
+#include "backend/cuda/k_dropout.h"
+#include "backend/cuda/k_embedding.h"
 #include "backend/cuda/k_flat.h"
+#include "backend/cuda/k_index.h"
+#include "backend/cuda/k_mask.h"
+#include "backend/cuda/k_move.h"
+#include "backend/cuda/k_pool.h"
+#include "backend/cuda/k_resize.h"
 #include "backend/cuda/k_softmax.h"
+#include "backend/cuda/k_sum.h"
 #include "backend/cuda/k_turn.h"
 
 #ifdef __cplusplus

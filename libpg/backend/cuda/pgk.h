@@ -133,6 +133,33 @@ PGK_FN void pgk_set(pgk_real v, uint64_t i, float x)
         ((uint16_t *)PGK_MEM(v.p))[i] = v.type == PGK_BF16 ? pgk_to_bf16(x) : pgk_to_f16(x);
 }
 
+/* Four at once from i on, a multiple of four: one access of memory on the GPU, whose values begin at
+ * multiples of 16 bytes. */
+PGK_FN void pgk_get4(pgk_real v, uint64_t i, float x[4])
+{
+#ifdef __CUDACC__
+    if (v.type == PGK_F32) {
+        const float4 four = *(const float4 *)((const float *)v.p + i);
+        x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+        return;
+    }
+#endif
+    for (unsigned k = 0; k < 4; k++)
+        x[k] = pgk_get(v, i + k);
+}
+
+PGK_FN void pgk_set4(pgk_real v, uint64_t i, const float x[4])
+{
+#ifdef __CUDACC__
+    if (v.type == PGK_F32) {
+        *(float4 *)((float *)v.p + i) = make_float4(x[0], x[1], x[2], x[3]);
+        return;
+    }
+#endif
+    for (unsigned k = 0; k < 4; k++)
+        pgk_set(v, i + k, x[k]);
+}
+
 /* Ids and classes. */
 PGK_FN int32_t pgk_int(pgk_real v, uint64_t i)
 {

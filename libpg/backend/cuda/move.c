@@ -1,0 +1,164 @@
+/* move.c - elements to other places. */
+#include "backend/cuda/kernel_copy.h"
+#include "backend/cuda/turn.h"
+#include "backend/cuda/walk.h"
+#include "base/mem.h"
+
+/* ---- the same elements ---- */
+
+PG_CUDA_PREPARE(prepare_reshape)
+{
+    size_t *n_bytes = pg__mem_array(1, sizeof *n_bytes);
+    (void)needs;
+    if (!n_bytes)
+        return pg__nomem(err);
+    const pg__elem elem = i->tape->values[pg__in(i->tape, i->inst, 0)].elem;
+    *n_bytes = pgk_bytes(elem == PG__REAL ? pg__cuda_real(i, 0).type : PGK_F32, pg__cuda_n(i, 0));
+    *state = n_bytes;
+    return PG_OK;
+}
+
+static pg_status run_reshape(pg__dev *d, const void *state, void *const *args, void *scratch,
+                             const void *shared)
+{
+    const size_t *n_bytes = state;
+    (void)scratch, (void)shared;
+    if (args[0] == args[1])
+        return PG_OK;
+    return pg__rt_copy(d->rt, args[1], args[0], *n_bytes, &d->failure);
+}
+const pg__cuda_op pg__cuda_reshape = {.prepare = prepare_reshape, .run = run_reshape};
+
+/* ---- repeated, and in another order ---- */
+
+PG_CUDA_PREPARE(prepare_spread)
+{
+    const pgk_gather a = {.from = pg__walk_along(&i->shapes[1], &i->shapes[0], NULL)};
+    (void)needs;
+    return PG_ONE(gather, &a, pg__cuda_n(i, 1));
+}
+const pg__cuda_op pg__cuda_spread = PG_CUDA_ONE(prepare_spread);
+
+/* Planes of axis 0 of the walk, the last one, and of axis `across`. */
+static pgk_turn turn_of(const pgk_walk *w, uint32_t across)
+{
+    const pgk_axis *m = &w->axis[0], *n = &w->axis[across];
+    pgk_turn a = pg__turn_of(m->n.by, n->n.by, m->step[0], n->step[1]);
+    for (uint32_t k = 1; k < w->rank; k++)
+        if (k != across)
+            a.others.axis[a.others.rank++] = w->axis[k];
+    return a;
+}
+
+PG_CUDA_PREPARE(prepare_transpose)
+{
+    const uint32_t *perm = ((const pg__transpose_attrs *)i->attrs)->perm;
+    const pg__dims *y = &i->shapes[1];
+    uint64_t of_x[PG_MAX_RANK], of_y[PG_MAX_RANK];
+    pg__axes axes = {.rank = 0};
+    (void)needs;
+    pg__steps_of(of_x, &i->shapes[0]);
+    pg__steps_of(of_y, y);
+    for (uint32_t k = 0; k < y->rank; k++)
+        pg__axes_add(&axes, y->d[k], of_x[perm[k]], of_y[k]);
+    const pgk_walk w = pg__walk_of(&axes);
+    uint32_t across = 0;
+    while (across < w.rank && w.axis[across].step[0] != 1)
+        across++;
+    if (across == 0 || across == w.rank) { /* the last axis stays the last */
+        const pgk_gather a = {.from = w};
+        return PG_ONE(gather, &a, pg__cuda_n(i, 1));
+    }
+    const pgk_turn a = turn_of(&w, across);
+    return PG_ONE(turn, &a, pg__turn_n(&a));
+}
+const pg__cuda_op pg__cuda_transpose = PG_CUDA_ONE(prepare_transpose);
+
+/* ---- padded and cut ---- */
+
+/* An axis with no edge of its own is a part of the one before it. */
+PG_CUDA_PREPARE(prepare_pad)
+{
+    const pg__pad_attrs *attrs = i->attrs;
+    const pg__dims *x = &i->shapes[0], *y = &i->shapes[1];
+    pgk_pad a = {.rank = 0};
+    uint64_t step[PG_MAX_RANK], whole = 1; /* elements of axes that are not taken apart */
+    (void)needs;
+    pg__steps_of(step, x);
+    for (uint32_t k = x->rank; k-- > 0;) {
+        whole *= y->d[k];
+        if (k > 0 && attrs->before[k] == 0 && attrs->after[k] == 0)
+            continue;
+        const uint64_t each = whole / y->d[k];
+        a.axis[a.rank++] = (pgk_edge){.n = pg__div_of(whole),
+                                      .before = attrs->before[k] * (int64_t)each,
+                                      .had = x->d[k] * each,
+                                      .step = step[k] / each};
+        whole = 1;
+    }
+    return PG_ONE(pad, &a, pg__cuda_n(i, 1));
+}
+const pg__cuda_op pg__cuda_pad = PG_CUDA_ONE(prepare_pad);
+
+/* ---- joined ---- */
+
+typedef struct joined {
+    uint32_t n_in;
+    uint64_t rows;
+    pgk_join parts[];
+} joined;
+
+/* Elements of operand k behind one another in a row of the result. */
+static uint64_t block_of(const pg__cuda_inst *i, size_t k, uint32_t axis)
+{
+    uint64_t n = 1;
+    for (uint32_t d = axis; d < i->shapes[k].rank; d++)
+        n *= i->shapes[k].d[d];
+    return n;
+}
+
+PG_CUDA_PREPARE(prepare_concat)
+{
+    const uint32_t axis = ((const pg__concat_attrs *)i->attrs)->axis, n_in = i->inst->n_in;
+    const size_t n_parts = (n_in + PGK_PIECES - 1) / PGK_PIECES;
+    const uint64_t row = block_of(i, n_in, axis);
+    joined *j = pg__mem_array(1, sizeof *j + n_parts * sizeof *j->parts);
+    uint64_t first = 0;
+    (void)needs;
+    if (!j)
+        return pg__nomem(err);
+    j->n_in = n_in;
+    j->rows = row > 0 ? pg__cuda_n(i, n_in) / row : 0;
+    for (size_t p = 0; p < n_parts; p++) {
+        pgk_join *part = &j->parts[p];
+        uint32_t n = 0;
+        for (uint32_t k = (uint32_t)p * PGK_PIECES; n < PGK_PIECES && k < n_in; k++, n++) {
+            part->x[n] = pg__cuda_real(i, k);
+            part->begin[n + 1] = part->begin[n] + block_of(i, k, axis);
+        }
+        part->y = pg__cuda_real(i, n_in);
+        part->first = first;
+        part->row = row;
+        part->n = pg__div_of(part->begin[n]);
+        first += part->begin[n];
+    }
+    *state = j;
+    return PG_OK;
+}
+
+static pg_status run_concat(pg__dev *d, const void *state, void *const *args, void *scratch,
+                            const void *shared)
+{
+    const joined *j = state;
+    pg_status st = PG_OK;
+    (void)scratch, (void)shared;
+    for (uint32_t from = 0; st == PG_OK && from < j->n_in; from += PGK_PIECES) {
+        pgk_join a = j->parts[from / PGK_PIECES];
+        for (uint32_t k = 0; k < PGK_PIECES && from + k < j->n_in; k++)
+            a.x[k].p = args[from + k];
+        a.y.p = args[j->n_in];
+        st = PG_LAUNCH(d, join, &a, j->rows * a.n.by);
+    }
+    return st;
+}
+const pg__cuda_op pg__cuda_concat = {.prepare = prepare_concat, .run = run_concat};
