@@ -74,6 +74,9 @@ typedef struct pg__backend {
     pg_status (*put)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* from the host */
     pg_status (*get)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* to the host */
     pg_status (*copy)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* within it */
+    /* From the memory of another device of the kind, whose calls so far are done. NULL: there is
+     * one memory. */
+    pg_status (*copy_from)(pg__dev *d, void *dst, pg__dev *of, const void *src, size_t n_bytes);
     /* Calls on a device are done in their order, but perhaps later: this waits for all of them, as
      * get() does. */
     pg_status (*sync)(pg__dev *d);

@@ -2,9 +2,12 @@
  * or one by several devices. */
 #include "train/jobs.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/result.h"
+#include "train/devices.h"
+#include "train/stage.h"
 #include "train/states.h"
 
 /* The lane's rows of an array of the batch. */
@@ -16,15 +19,15 @@ static const void *rows_of(const pg__step *s, const void *batch, const pg__dims 
     return batch ? (const char *)batch + first * row * bytes : NULL;
 }
 
-/* Pointers of a lane's frame: inputs, targets, weights; one block, freed by the caller. */
-static pg_status bind_rows(const pg__step *s, const pg__job *job, pg__frame *f, const void ***mem,
-                           pg_err *err)
+/* Pointers of a lane's frame: inputs, targets, weights, and the last two once more as they lie in the
+ * host's memory; one block, freed by the caller. */
+static pg_status bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame *lf, pg_err *err)
 {
     const pg_trainer *t = s->t;
     const pg__lowered *m = pg__program_model(job->program);
-    const void **inputs = pg__mem_array(t->n_inputs + 2 * t->n_outputs, sizeof *inputs);
+    const void **inputs = pg__mem_array(t->n_inputs + 4 * t->n_outputs, sizeof *inputs);
     const void **targets = inputs + t->n_inputs, **weights = targets + t->n_outputs;
-    *mem = inputs;
+    lf->rows = inputs;
     if (!inputs)
         return pg__nomem(err);
     for (size_t k = 0; k < t->n_inputs; k++) {
@@ -40,9 +43,11 @@ static pg_status bind_rows(const pg__step *s, const pg__job *job, pg__frame *f, 
             rows_of(s, s->batch->targets[k], &target->shape, target->elem, job->lane.first);
         weights[k] = rows_of(s, s->batch->weights[k], &loss->shape, PG__REAL, job->lane.first);
     }
-    f->inputs = inputs;
-    f->targets = targets;
-    f->weights = weights;
+    lf->f.inputs = inputs;
+    lf->f.targets = targets;
+    lf->f.weights = weights;
+    memcpy(weights + t->n_outputs, targets, 2 * t->n_outputs * sizeof *targets);
+    lf->host = (pg__rows){weights + t->n_outputs, weights + 2 * t->n_outputs};
     return PG_OK;
 }
 
@@ -53,27 +58,38 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
 {
     const pg_trainer *t = s->t;
     pg__lane_frame *lf = &job->frame;
+    pg_status st = PG_OK;
     *lf = (pg__lane_frame){.numbers = {LOW(t->seed), HIGH(t->seed), LOW(t->optimiser.iterations),
                                        HIGH(t->optimiser.iterations), LOW(job->lane.first),
                                        HIGH(job->lane.first)}};
-    lf->states = pg__mem_array(t->built_params.n_states, sizeof *lf->states);
-    if (!lf->states)
+    lf->states = pg__mem_array(2 * t->built_params.n_states, sizeof *lf->states);
+    lf->seeds = pg__mem_array(t->n_outputs + 1, sizeof *lf->seeds);
+    if (!lf->states || !lf->seeds)
         return pg__nomem(err);
+    lf->staged = lf->states + t->built_params.n_states;
+    for (size_t k = 0; k <= t->n_outputs; k++)
+        lf->seeds[k] = s->seeds[k];
     pg__states_bind(t, job->first_in_part, lf->states);
-    lf->f = (pg__frame){.params = t->params.at,
-                        .seeds = s->seeds,
+    lf->f = (pg__frame){.params = pg__params_on(s->t, w->device)->at,
+                        .seeds = lf->seeds,
                         .step = lf->numbers,
                         .states = lf->states,
                         .arena = job->arena->mem,
                         .scratch = w->scratch.mem,
+                        .args = w->args,
+                        .dev = w->dev,
                         .watch = t->watch};
-    return bind_rows(s, job, &lf->f, &lf->rows, err);
+    PG_TRY(bind_rows(s, job, lf, err));
+    PG_TRY(pg__stage_in(t, job));
+done:
+    return st;
 }
 
 void pg__job_close(pg__job *job)
 {
     pg__mem_free(job->frame.rows);
     pg__mem_free(job->frame.states);
+    pg__mem_free(job->frame.seeds);
     job->frame = (pg__lane_frame){.rows = NULL};
 }
 
@@ -104,7 +120,8 @@ static pg_status keep_predictions(const pg__step *s, const pg__job *job)
         const pg__value *v = &m->tape.values[m->outputs[k]];
         const size_t each = v->elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes;
         const size_t n = (size_t)pg__dims_elems(&v->shape) * each;
-        st = t->backend->get(t->dev, (char *)s->predictions[k] + n / job->lane.n * job->lane.first,
+        st = t->backend->get(job->frame.f.dev,
+                             (char *)s->predictions[k] + n / job->lane.n * job->lane.first,
                              pg__program_prediction(job->program, &job->frame.f, k), n);
     }
     return st;
@@ -115,9 +132,10 @@ static pg_status end_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
     pg_trainer *t = s->t;
     pg_status st = PG_OK;
     if (job->program) {
-        PG_TRY(pg__states_keep(t, job->program, &job->frame.f, job->lane.n, err));
-        PG_TRY(pg__result_add(t, job->program, &job->frame.f, s->shares, s->batch->n_rows,
-                              &job->totals, err));
+        PG_TRY(pg__states_keep(t, job->program, &job->frame.f, job->frame.states, job->lane.n,
+                               err));
+        PG_TRY(pg__result_add(t, job->program, &job->frame.f, &job->frame.host, s->shares,
+                              s->batch->n_rows, &job->totals, err));
         if (s->predictions)
             PG_TRY(keep_predictions(s, job));
     }
@@ -209,6 +227,8 @@ static pg_status run_member(const pg__step *s, pg__job *job, uint32_t device, co
 {
     pg__frame f = job->frame.f;
     f.scratch = w->scratch.mem;
+    f.args = w->args;
+    f.dev = w->dev;
     return pg__program_run_part(job->program, &f, device, s->t->team, job->done);
 }
 

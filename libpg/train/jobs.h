@@ -4,13 +4,15 @@
 
 #include "train/masks.h"
 #include "train/meet.h"
+#include "train/result.h"
 
 /* Everything that a lane's run needs. */
 typedef struct pg__lane_frame {
     pg__frame f;
     int32_t numbers[PG__STEP_N];
-    const void **rows;
-    void **states;
+    const void **rows, **seeds; /* that the frame points to */
+    pg__rows host;              /* the same rows in the host's memory */
+    void **states, **staged;    /* where the states lie between steps; and in this one */
 } pg__lane_frame;
 
 /* A lane of one of the parts that a batch is worked through in. */

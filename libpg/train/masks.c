@@ -44,7 +44,7 @@ pg_status pg__masks_add(pg_trainer *t, const pg__program *p, const pg__frame *f,
         mask = pg__mem_array(n, t->backend->real_bytes);
         if (!mask)
             PG_TRY(pg__nomem(err));
-        PG_TRY(t->backend->get(t->dev, mask, pg__program_mask(p, f, k),
+        PG_TRY(t->backend->get(f->dev, mask, pg__program_mask(p, f, k),
                                (size_t)n * t->backend->real_bytes));
         sums[k].valid += share(t, mask, n) * (double)n;
         sums[k].n += (double)n;

@@ -61,7 +61,7 @@ pg_status pg__board_bring(pg__board *b, pg_trainer *t, const pg__visit *v)
     const size_t place = place_of(b, v) + v->index, bytes = t->backend->real_bytes;
     double *to = b->numbers + place * b->each, *raw = b->raw + v->lane->worker * b->each;
     for (size_t k = 0; k < m.n; to += m.n_elems[k++]) {
-        const pg_status st = t->backend->get(t->dev, raw, m.in[k], (size_t)m.n_elems[k] * bytes);
+        const pg_status st = t->backend->get(v->frame->dev, raw, m.in[k], (size_t)m.n_elems[k] * bytes);
         if (st != PG_OK)
             return st;
         for (uint64_t i = 0; i < m.n_elems[k]; i++)
@@ -108,7 +108,8 @@ static const double *merge(double **at, size_t n_lanes, const pg__meeting *m, ui
     return at[0];
 }
 
-static pg_status give(pg_trainer *t, const pg__meeting *m, const double *from, double *raw)
+static pg_status give(pg_trainer *t, pg__dev *dev, const pg__meeting *m, const double *from,
+                      double *raw)
 {
     const size_t bytes = t->backend->real_bytes;
     for (size_t k = 0; k < m->n; from += m->n_elems[k++]) {
@@ -118,7 +119,7 @@ static pg_status give(pg_trainer *t, const pg__meeting *m, const double *from, d
             else
                 ((float *)(void *)raw)[i] = (float)from[i];
         const pg_status st =
-            m->out[k] ? t->backend->put(t->dev, m->out[k], raw, (size_t)m->n_elems[k] * bytes)
+            m->out[k] ? t->backend->put(dev, m->out[k], raw, (size_t)m->n_elems[k] * bytes)
                       : PG_OK;
         if (st != PG_OK)
             return st;
@@ -144,7 +145,8 @@ pg_status pg__board_take(pg__board *b, pg_trainer *t, const pg__visit *v)
         at[k] = work + k * b->each;
         memcpy(at[k], b->numbers + (place + k) * b->each, (size_t)all * sizeof *work);
     }
-    const pg_status st = give(t, &m, merge(at, b->n_lanes, &m, all), b->raw + worker * b->each);
+    const pg_status st = give(t, v->frame->dev, &m, merge(at, b->n_lanes, &m, all),
+                              b->raw + worker * b->each);
     pg__mem_free(at);
     return st;
 }

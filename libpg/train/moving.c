@@ -7,7 +7,7 @@
  * Found in the sources and confirmed by the golden runs of cnn_bn in those versions, to 1e-6. */
 #include <math.h>
 
-#include "train/trainer.h"
+#include "train/devices.h"
 
 typedef struct shares {
     double keep, take;
@@ -30,6 +30,24 @@ static shares shares_of(pg__bn_moving rule, double m, uint64_t n_before, size_t 
     return (shares){m, 1 - m};
 }
 
+/* On each device that has the parameter; what was found lies on the frame's. */
+static pg_status blend_on(pg_trainer *t, size_t d, uint32_t param, shares s, const pg__frame *f,
+                          const void *found)
+{
+    pg__device *on = &t->devices[d];
+    const size_t n = t->n_elems[param];
+    void *into = pg__params_on(t, d)->at[param];
+    if (t->n_devices > 1 && f->dev != on->dev) {
+        void *here = on->incoming.at[param];
+        const pg_status st =
+            t->backend->copy_from(on->dev, here, f->dev, found, n * t->backend->real_bytes);
+        if (st != PG_OK)
+            return st;
+        found = here;
+    }
+    return t->backend->blend(on->dev, into, s.keep, found, s.take, n);
+}
+
 pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t replica,
                             size_t n_replicas)
 {
@@ -38,11 +56,11 @@ pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame
         const pg__moving *v = &m->moving[i];
         const shares s =
             shares_of(t->rules->bn_moving, v->momentum, t->n_moves, replica, n_replicas);
-        const pg_status st =
-            t->backend->blend(t->dev, t->params.at[v->param], s.keep, pg__program_moving(p, f, i),
-                              s.take, t->n_elems[v->param]);
-        if (st != PG_OK)
-            return st;
+        for (size_t d = 0; d < t->n_devices; d++) {
+            const pg_status st = blend_on(t, d, v->param, s, f, pg__program_moving(p, f, i));
+            if (st != PG_OK)
+                return st;
+        }
     }
     if (replica + 1 == n_replicas && !t->is_trial)
         t->n_moves++;

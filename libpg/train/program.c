@@ -434,9 +434,6 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
         if (c->n > p->max_args)
             p->max_args = c->n;
     }
-    /* The pointers of a call lie in front of its scratch. */
-    p->max_args = (p->max_args * sizeof(void *) + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
-    p->scratch_bytes += p->max_args;
     if (p->shared_bytes > 0)
         PG_TRY(p->backend->alloc(p->dev, &p->shared, p->shared_bytes, err));
 done:

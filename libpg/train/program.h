@@ -31,7 +31,7 @@ typedef struct pg__watch {
     int in_input, in_param; /* it came from there */
 } pg__watch;
 
-/* Memory that one run works on. Arrays by slot; elements as the device holds them. */
+/* Memory that one run works on. Arrays by slot, the host's; what they point to is the device's. */
 typedef struct pg__frame {
     const void *const *inputs;
     const void *const *targets; /* per output */
@@ -42,6 +42,8 @@ typedef struct pg__frame {
     const void *step;           /* PG__STEP_N integers */
     void *const *states;        /* per state of a stateful layer: its rows */
     void *arena, *scratch;
+    void **args;      /* room for pg__program_n_args() pointers */
+    pg__dev *dev;     /* NULL: the program's; a fork of it, where each thread has one */
     pg__watch *watch; /* NULL: nobody looks */
 } pg__frame;
 
@@ -52,6 +54,7 @@ void pg__program_free(pg__program *p);
 const pg__lowered *pg__program_model(const pg__program *p);
 uint64_t pg__program_arena_bytes(const pg__program *p);
 size_t pg__program_scratch_bytes(const pg__program *p);
+size_t pg__program_n_args(const pg__program *p); /* of the call that has most */
 size_t pg__program_shared_bytes(const pg__program *p);
 
 /* Shape and type of what output k is compared with (its shape[0] = rows), and of its loss. */
@@ -66,7 +69,7 @@ const void *pg__program_mask(const pg__program *p, const pg__frame *f, size_t k)
 const void *pg__program_state(const pg__program *p, const pg__frame *f, size_t k);
 
 /* What kernels make of the parameters, once for all runs until those change: part `part` of
- * n_parts, which may be made at the same time. The frame needs params and scratch only. */
+ * n_parts, which may be made at the same time. The frame needs params, scratch and args only. */
 pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t part, size_t n_parts);
 
 /* Runs on from call *at (0 at first) to the end, or to where lanes meet: then 1 is in *meets, and

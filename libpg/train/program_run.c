@@ -33,9 +33,14 @@ static void *address(const pg__program *p, const pg__frame *f, pg__val v)
     return NULL;
 }
 
+static pg__dev *dev_of(const pg__program *p, const pg__frame *f)
+{
+    return f->dev ? f->dev : p->dev;
+}
+
 pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t part, size_t n_parts)
 {
-    void **args = f->scratch;
+    void **args = f->args;
     size_t k = 0;
     for (size_t i = 0; i < p->n_calls; i++) {
         const pg__step_call *c = &p->calls[i];
@@ -47,7 +52,7 @@ pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t par
             args[a] = is_param ? address(p, f, v) : NULL;
         }
         const pg_status st =
-            p->backend->share(p->dev, c->kernel, args, (char *)p->shared + c->shared);
+            p->backend->share(dev_of(p, f), c->kernel, args, (char *)p->shared + c->shared);
         if (st != PG_OK)
             return st;
     }
@@ -83,12 +88,11 @@ static void look(const pg__program *p, const pg__frame *f, const pg__step_call *
 
 static pg_status run_call(const pg__program *p, const pg__frame *f, const pg__step_call *c)
 {
-    void **args = f->scratch;
+    void **args = f->args;
     for (uint32_t k = 0; k < c->n; k++)
         args[k] = address(p, f, p->operands[c->first + k]);
     const void *shared = c->shared_bytes > 0 ? (char *)p->shared + c->shared : NULL;
-    const pg_status st =
-        p->backend->run(p->dev, c->kernel, args, (char *)f->scratch + p->max_args, shared);
+    const pg_status st = p->backend->run(dev_of(p, f), c->kernel, args, f->scratch, shared);
     if (st == PG_OK && f->watch && !f->watch->found)
         look(p, f, c);
     return st;
@@ -201,6 +205,11 @@ uint64_t pg__program_arena_bytes(const pg__program *p)
 size_t pg__program_scratch_bytes(const pg__program *p)
 {
     return p->scratch_bytes;
+}
+
+size_t pg__program_n_args(const pg__program *p)
+{
+    return p->max_args;
 }
 
 size_t pg__program_shared_bytes(const pg__program *p)

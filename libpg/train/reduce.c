@@ -1,7 +1,7 @@
 /* reduce.c - summing gradients in the order of the tree of lanes.h, whoever computed them. */
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/trainer.h"
+#include "train/devices.h"
 
 void pg__partials_reset(pg__worker *w)
 {
@@ -20,7 +20,7 @@ pg_status pg__partials_begin(pg_trainer *t, pg__worker *w, pg__flat **out, pg_er
             k++;
         if (k == PG_MAX_PARTIALS)
             PG_FAIL(PG_E_LIMIT, "more partial sums than %d", PG_MAX_PARTIALS);
-        PG_TRY(pg__flat_alloc(t, &w->grads[k], err));
+        PG_TRY(pg__flat_alloc_on(t, &w->grads[k], w->device, err));
         w->spare[w->n_spare++] = &w->grads[k];
     }
     *out = w->spare[--w->n_spare];
@@ -28,16 +28,23 @@ done:
     return st;
 }
 
-/* a += b for elements [from, to); what has no rows adds nothing. */
-static pg_status add(pg_trainer *t, pg__flat **a, pg__flat *b, uint64_t from, uint64_t to)
+/* a += b for elements [from, to), on a's device; what has no rows adds nothing. */
+static pg_status add(pg_trainer *t, pg__dev *dev, pg__flat **a, pg__flat *b, uint64_t from,
+                     uint64_t to)
 {
     const size_t bytes = t->backend->real_bytes;
-    if (!*a)
+    pg_status st = PG_OK;
+    if (!*a) {
         *a = b;
-    else if (b)
-        return t->backend->accumulate(t->dev, (char *)(*a)->mem + from * bytes,
-                                      (const char *)b->mem + from * bytes, (size_t)(to - from));
-    return PG_OK;
+        return PG_OK;
+    }
+    if (!b)
+        return PG_OK;
+    PG_TRY(pg__flat_on(t, (*a)->device, b, from, to, &b, NULL));
+    st = t->backend->accumulate(dev, (char *)(*a)->mem + from * bytes,
+                                (const char *)b->mem + from * bytes, (size_t)(to - from));
+done:
+    return st;
 }
 
 static pg__partial *partial_at(pg__worker *w, size_t lo, size_t size)
@@ -53,7 +60,7 @@ static pg_status take_in(pg_trainer *t, pg__worker *w, pg__partial *p, pg__parti
 {
     const int is_left = other->lo < p->lo || other->lo == p->lo; /* an earlier part comes first */
     pg__flat *a = is_left ? other->grads : p->grads, *b = is_left ? p->grads : other->grads;
-    const pg_status st = a ? add(t, &a, b, 0, t->offsets[t->n_params]) : PG_OK;
+    const pg_status st = a ? add(t, w->dev, &a, b, 0, t->offsets[t->n_params]) : PG_OK;
     if (a && b)
         w->spare[w->n_spare++] = b;
     p->lo = is_left ? other->lo : p->lo;
@@ -105,7 +112,10 @@ static pg_status sum(pg_trainer *t, size_t lo, size_t size, uint64_t from, uint6
         return PG_OK;
     PG_TRY(sum(t, lo, size / 2, from, to, out));
     PG_TRY(sum(t, lo + size / 2, size / 2, from, to, &right));
-    PG_TRY(add(t, out, right, from, to));
+    if (*out)
+        PG_TRY(add(t, t->devices[(*out)->device].dev, out, right, from, to));
+    else
+        *out = right;
 done:
     return st;
 }

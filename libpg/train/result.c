@@ -6,12 +6,12 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-/* n elements as doubles, fresh memory; from the device's memory or from the batch. */
+/* n elements as doubles, fresh memory; from the device's memory or, on: NULL, from the batch. */
 static pg_status as_doubles(pg_trainer *t, double **out, const void *from, uint64_t n,
-                            pg__elem elem, int on_device, pg_err *err)
+                            pg__elem elem, pg__dev *on, pg_err *err)
 {
     const size_t bytes = elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes;
-    const int fetch = on_device && !t->backend->host_memory;
+    const int fetch = on && !t->backend->host_memory;
     double *v = pg__mem_array(n, sizeof *v);
     void *copy = fetch ? pg__mem_array(n, bytes) : NULL;
     const void *raw = fetch ? copy : from;
@@ -19,7 +19,7 @@ static pg_status as_doubles(pg_trainer *t, double **out, const void *from, uint6
     if (!v || (fetch && !copy))
         PG_TRY(pg__nomem(err));
     if (fetch)
-        PG_TRY(t->backend->get(t->dev, copy, from, (size_t)n * bytes));
+        PG_TRY(t->backend->get(on, copy, from, (size_t)n * bytes));
     if (elem == PG__INT)
         for (uint64_t i = 0; i < n; i++)
             v[i] = ((const int32_t *)raw)[i];
@@ -45,7 +45,7 @@ static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame
     if (!v)
         return PG_OK;
     const uint64_t n = pg__dims_elems(&v->shape);
-    const pg_status st = as_doubles(t, &rows, pg__program_loss(p, f, k), n, PG__REAL, 1, err);
+    const pg_status st = as_doubles(t, &rows, pg__program_loss(p, f, k), n, PG__REAL, f->dev, err);
     if (st != PG_OK)
         return st;
     for (uint64_t i = 0; i < n; i++)
@@ -65,7 +65,7 @@ static pg_status mask_weights(pg_trainer *t, const pg__program *p, const pg__fra
     *out = NULL;
     if (!t->rules->metrics_see_mask || n_mask == 0 || n % n_mask != 0)
         return PG_OK;
-    pg_status st = as_doubles(t, &mask, pg__program_mask(p, f, k), n_mask, PG__REAL, 1, err);
+    pg_status st = as_doubles(t, &mask, pg__program_mask(p, f, k), n_mask, PG__REAL, f->dev, err);
     if (st != PG_OK)
         return st;
     double *w = pg__mem_array(n, sizeof *w);
@@ -76,8 +76,8 @@ static pg_status mask_weights(pg_trainer *t, const pg__program *p, const pg__fra
     return w ? PG_OK : pg__nomem(err);
 }
 
-static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t k,
-                             pg__totals *totals, pg_err *err)
+static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__frame *f,
+                             const pg__rows *rows, size_t k, pg__totals *totals, pg_err *err)
 {
     const pg__lowered *m = pg__program_model(p);
     const pg__dims *shape = &m->tape.values[m->outputs[k]].shape;
@@ -92,11 +92,12 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
     }
     if (wanted == 0 || !target || last == 0)
         return PG_OK;
-    PG_TRY(as_doubles(t, &guess, pg__program_prediction(p, f, k), n, PG__REAL, 1, err));
-    PG_TRY(as_doubles(t, &y, f->targets[k], pg__dims_elems(&target->shape), target->elem, 0, err));
+    PG_TRY(as_doubles(t, &guess, pg__program_prediction(p, f, k), n, PG__REAL, f->dev, err));
+    PG_TRY(as_doubles(t, &y, rows->targets[k], pg__dims_elems(&target->shape), target->elem, NULL,
+                      err));
     PG_TRY(mask_weights(t, p, f, k, n / last, &mask, err));
-    if (weighted > 0 && f->weights[k])
-        PG_TRY(as_doubles(t, &weights, f->weights[k], n / last, PG__REAL, 0, err));
+    if (weighted > 0 && rows->weights[k])
+        PG_TRY(as_doubles(t, &weights, rows->weights[k], n / last, PG__REAL, NULL, err));
     for (uint64_t i = 0; mask && weights && i < n / last; i++)
         weights[i] *= mask[i];
     for (size_t i = 0; i < t->n_metrics; i++)
@@ -120,7 +121,7 @@ static pg_status add_activities(pg_trainer *t, const pg__program *p, const pg__f
     pg_status st = PG_OK;
     for (size_t i = 0; i < m->n_activities && st == PG_OK; i++) {
         double *v = NULL;
-        st = as_doubles(t, &v, pg__program_activity(p, f, i), 1, PG__REAL, 1, err);
+        st = as_doubles(t, &v, pg__program_activity(p, f, i), 1, PG__REAL, f->dev, err);
         if (st == PG_OK)
             totals->penalty_sum += *v * (t->rules->activity_per_row ? 1 : (double)n_rows);
         pg__mem_free(v);
@@ -129,13 +130,14 @@ static pg_status add_activities(pg_trainer *t, const pg__program *p, const pg__f
 }
 
 pg_status pg__result_add(pg_trainer *t, const pg__program *p, const pg__frame *f,
-                         const double *shares, uint64_t n_rows, pg__totals *totals, pg_err *err)
+                         const pg__rows *rows, const double *shares, uint64_t n_rows,
+                         pg__totals *totals, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(add_activities(t, p, f, n_rows, totals, err));
     for (size_t k = 0; k < t->n_outputs; k++) {
         PG_TRY(add_losses(t, p, f, k, shares[k], totals, err));
-        PG_TRY(add_metrics(t, p, f, k, totals, err));
+        PG_TRY(add_metrics(t, p, f, rows, k, totals, err));
     }
 done:
     return st;

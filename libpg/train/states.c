@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-static size_t row_bytes(const pg_trainer *t, size_t k)
+size_t pg__state_row_bytes(const pg_trainer *t, size_t k)
 {
     const pg__lowered *m = &t->built_params;
     return (size_t)m->tape.values[m->states[k].before].shape.d[1] * t->backend->real_bytes;
@@ -13,7 +13,7 @@ static size_t row_bytes(const pg_trainer *t, size_t k)
 
 size_t pg__states_bytes(const pg_trainer *t, size_t k)
 {
-    return (size_t)t->state_rows * row_bytes(t, k);
+    return (size_t)t->state_rows * pg__state_row_bytes(t, k);
 }
 
 pg_status pg__states_reserve(pg_trainer *t, uint64_t n_rows, pg_err *err)
@@ -31,7 +31,7 @@ pg_status pg__states_reserve(pg_trainer *t, uint64_t n_rows, pg_err *err)
     if (!t->states)
         return pg__nomem(err);
     for (size_t k = 0; k < n; k++)
-        PG_TRY(t->backend->alloc(t->dev, &t->states[k], (size_t)n_rows * row_bytes(t, k), err));
+        PG_TRY(t->backend->alloc(t->dev, &t->states[k], (size_t)n_rows * pg__state_row_bytes(t, k), err));
     t->state_rows = n_rows;
     PG_TRY(pg__states_reset(t, err));
 done:
@@ -64,21 +64,21 @@ pg_status pg__states_reset(pg_trainer *t, pg_err *err)
 void pg__states_bind(const pg_trainer *t, uint64_t first, void **out)
 {
     for (size_t k = 0; k < t->built_params.n_states; k++)
-        out[k] = (char *)t->states[k] + (size_t)first * row_bytes(t, k);
+        out[k] = (char *)t->states[k] + (size_t)first * pg__state_row_bytes(t, k);
 }
 
-pg_status pg__states_keep(pg_trainer *t, const pg__program *p, const pg__frame *f, uint64_t n_rows,
-                          pg_err *err)
+pg_status pg__states_keep(pg_trainer *t, const pg__program *p, const pg__frame *f, void *const *to,
+                          uint64_t n_rows, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t k = 0; k < t->built_params.n_states && !t->is_trial && st == PG_OK; k++) {
-        const size_t n = (size_t)n_rows * row_bytes(t, k);
+        const size_t n = (size_t)n_rows * pg__state_row_bytes(t, k);
         void *rows = pg__mem_array(n, 1);
         if (!rows)
             return pg__nomem(err);
-        st = t->backend->get(t->dev, rows, pg__program_state(p, f, k), n);
+        st = t->backend->get(f->dev, rows, pg__program_state(p, f, k), n);
         if (st == PG_OK)
-            st = t->backend->put(t->dev, f->states[k], rows, n);
+            st = t->backend->put(t->dev, to[k], rows, n);
         pg__mem_free(rows);
     }
     return st;

@@ -9,14 +9,15 @@ pg_status pg__states_reserve(pg_trainer *t, uint64_t n_rows, pg_err *err);
 void pg__states_free(pg_trainer *t);
 pg_status pg__states_reset(pg_trainer *t, pg_err *err);
 
-/* Bytes of state k, of all rows. */
+/* Bytes of state k: of one row, of all rows. */
+size_t pg__state_row_bytes(const pg_trainer *t, size_t k);
 size_t pg__states_bytes(const pg_trainer *t, size_t k);
 
 /* The states' rows from `first` on: as many pointers as the model has states. */
 void pg__states_bind(const pg_trainer *t, uint64_t first, void **out);
 
-/* After a run: takes over what the states are now. */
-pg_status pg__states_keep(pg_trainer *t, const pg__program *p, const pg__frame *f, uint64_t n_rows,
-                          pg_err *err);
+/* After a run: takes over what the states are now; to: as pg__states_bind() gave it. */
+pg_status pg__states_keep(pg_trainer *t, const pg__program *p, const pg__frame *f, void *const *to,
+                          uint64_t n_rows, pg_err *err);
 
 #endif

@@ -5,21 +5,24 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/devices.h"
 #include "train/jobs.h"
+#include "train/stage.h"
 #include "train/states.h"
 #include "train/update.h"
 
 static int is_built_for(const pg_trainer *t, const pg__built *b, uint64_t n_rows, pg__pass pass,
-                        int masks_only)
+                        int masks_only, size_t device)
 {
     for (size_t k = 0; k < t->n_inputs; k++)
         if (!pg__dims_equal(&b->inputs[k], &t->input_dims[k]))
             return 0;
-    return b->n_rows == n_rows && b->pass == pass && b->masks_only == masks_only;
+    return b->n_rows == n_rows && b->pass == pass && b->masks_only == masks_only &&
+           b->device == device;
 }
 
 static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int masks_only,
-                            const pg__program **out, pg_err *err)
+                            size_t device, const pg__program **out, pg_err *err)
 {
     const pg__program_opts opts = {
         .lower = {.graph = t->graph,
@@ -34,12 +37,12 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
         .from_probabilities = t->from_probabilities,
         .masks_only = masks_only,
         .backend = t->backend,
-        .dev = t->dev};
+        .dev = t->devices[device].dev};
     pg__dims *inputs = NULL;
     pg__program *p = NULL;
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->n_built; i++)
-        if (is_built_for(t, &t->built[i], n_rows, pass, masks_only)) {
+        if (is_built_for(t, &t->built[i], n_rows, pass, masks_only, device)) {
             *out = t->built[i].program;
             return PG_OK;
         }
@@ -49,7 +52,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
         PG_TRY(pg__nomem(err));
     for (size_t k = 0; k < t->n_inputs; k++)
         inputs[k] = t->input_dims[k];
-    t->built[t->n_built++] = (pg__built){n_rows, pass, masks_only, inputs, p, 0};
+    t->built[t->n_built++] = (pg__built){n_rows, pass, masks_only, device, inputs, p, 0};
     *out = p;
     p = NULL;
     inputs = NULL;
@@ -62,14 +65,14 @@ done:
 pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
                               const pg__program **out, pg_err *err)
 {
-    return program_of(t, n_rows, pass, 0, out, err);
+    return program_of(t, n_rows, pass, 0, 0, out, err);
 }
 
 static pg_status first_error(const pg_trainer *t, pg_err *err)
 {
     for (size_t w = 0; w < t->n_threads; w++)
         if (t->workers[w].st != PG_OK && t->workers[w].err.code == PG_OK)
-            return pg_fail(err, t->workers[w].st, "%s: a step failed", t->backend->name);
+            return pg__device_failed(t, t->workers[w].dev, t->workers[w].st, err);
         else if (t->workers[w].st != PG_OK) {
             if (err)
                 *err = t->workers[w].err;
@@ -80,25 +83,48 @@ static pg_status first_error(const pg_trainer *t, pg_err *err)
 
 /* ---- before and after ---- */
 
-static pg_status grow(pg_trainer *t, pg__memory *m, uint64_t n, pg_err *err)
+static pg_status grow(pg_trainer *t, size_t device, pg__memory *m, uint64_t n, pg_err *err)
 {
+    pg__dev *dev = t->devices[device].dev;
     void *more = NULL;
     if (n <= m->n_bytes && m->mem)
         return PG_OK;
-    const pg_status st = t->backend->alloc(t->dev, &more, (size_t)n, err);
+    const pg_status st = t->backend->alloc(dev, &more, (size_t)n, err);
     if (st != PG_OK)
         return st;
-    t->backend->free(t->dev, m->mem);
-    *m = (pg__memory){more, n};
+    t->backend->free(dev, m->mem);
+    *m = (pg__memory){more, n, device};
     return PG_OK;
 }
 
-static pg_status give_memory(pg_trainer *t, pg__job *job, const pg__program *p, pg_err *err)
+/* What a worker needs for a program. */
+static pg_status equip(pg_trainer *t, pg__worker *w, const pg__program *p, pg_err *err)
 {
+    const size_t n = pg__program_n_args(p);
     pg_status st = PG_OK;
-    PG_TRY(grow(t, job->arena, pg__program_arena_bytes(p), err));
-    for (size_t w = job->lane.worker; w < t->n_threads; w += t->cut.n_workers)
-        PG_TRY(grow(t, &t->workers[w].scratch, pg__program_scratch_bytes(p), err));
+    PG_TRY(grow(t, w->device, &w->scratch, pg__program_scratch_bytes(p), err));
+    if (n <= w->n_args && w->args)
+        return PG_OK;
+    pg__mem_free(w->args);
+    w->args = pg__mem_array(n, sizeof *w->args);
+    w->n_args = n;
+    if (!w->args)
+        PG_TRY(pg__nomem(err));
+done:
+    return st;
+}
+
+static pg_status give_memory(pg_trainer *t, pg__job *job, pg_err *err)
+{
+    const uint64_t bytes =
+        pg__stage_at(job) + pg__stage_bytes(t, job->program, job->lane.n);
+    pg_status st = PG_OK;
+    PG_TRY(grow(t, t->workers[job->lane.worker].device, job->arena, bytes, err));
+    for (size_t w = job->lane.worker; w < t->n_threads; w += t->cut.n_workers) {
+        PG_TRY(equip(t, &t->workers[w], job->program, err));
+        if (job->masks)
+            PG_TRY(equip(t, &t->workers[w], job->masks, err));
+    }
 done:
     return st;
 }
@@ -169,19 +195,18 @@ static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t fir
         PG_TRY(pg__nomem(err));
     if (job->lane.n == 0)
         goto done;
-    PG_TRY(program_of(t, job->lane.n, s->pass, 0, &job->program, err));
-    PG_TRY(give_memory(t, job, job->program, err));
+    const size_t device = t->workers[job->lane.worker].device;
+    PG_TRY(program_of(t, job->lane.n, s->pass, 0, device, &job->program, err));
     job->done = pg__mem_array(pg__program_n_devices(job->program), sizeof *job->done);
     if (!job->done)
         PG_TRY(pg__nomem(err));
     s->n_meetings = pg__program_n_meetings(job->program);
-    if (!pg__masks_count(t) || s->pass == PG__PREDICTS)
-        goto done;
-    PG_TRY(program_of(t, job->lane.n, s->pass, 1, &job->masks, err));
-    if (pg__program_n_meetings(job->masks) > 0)
+    if (pg__masks_count(t) && s->pass != PG__PREDICTS)
+        PG_TRY(program_of(t, job->lane.n, s->pass, 1, device, &job->masks, err));
+    if (job->masks && pg__program_n_meetings(job->masks) > 0)
         PG_FAIL(PG_E_UNSUPPORTED, "a mask that depends on BatchNormalization is not covered where "
                                   "its lanes meet: train with one lane");
-    PG_TRY(give_memory(t, job, job->masks, err));
+    PG_TRY(give_memory(t, job, err));
 done:
     return st;
 }
@@ -226,14 +251,32 @@ done:
 typedef struct sharing {
     pg_trainer *t;
     const pg__program *program;
+    size_t device;
 } sharing;
+
+static pg_status share_some(const sharing *s, const pg__worker *w, size_t part, size_t n_parts)
+{
+    const pg__frame f = {.params = pg__params_on(s->t, s->device)->at,
+                         .scratch = w->scratch.mem,
+                         .args = w->args,
+                         .dev = w->dev};
+    return pg__program_share(s->program, &f, part, n_parts);
+}
 
 static void share_part(void *arg, size_t worker)
 {
     const sharing *s = arg;
     pg__worker *w = &s->t->workers[worker];
-    const pg__frame f = {.params = s->t->params.at, .scratch = w->scratch.mem};
-    w->st = pg__program_share(s->program, &f, worker, s->t->n_threads);
+    w->st = share_some(s, w, worker, s->t->n_threads);
+}
+
+/* On a device of its own memory the first of its queues makes all. */
+static pg_status share_on_device(const sharing *s, pg_err *err)
+{
+    const pg__worker *w = s->t->workers;
+    while (w->device != s->device)
+        w++;
+    return pg__device_failed(s->t, w->dev, share_some(s, w, 0, 1), err);
 }
 
 /* By all workers, for every program of this step whose parameters have changed since. */
@@ -242,7 +285,7 @@ static pg_status share(pg__step *s, pg_err *err)
     pg_trainer *t = s->t;
     pg_status st = PG_OK;
     for (size_t b = 0; b < t->n_built; b++) {
-        sharing one = {t, t->built[b].program};
+        sharing one = {t, t->built[b].program, t->built[b].device};
         int used = 0;
         for (size_t k = 0; k < s->n_jobs; k++)
             used |= s->jobs[k].program == one.program || s->jobs[k].masks == one.program;
@@ -250,9 +293,14 @@ static pg_status share(pg__step *s, pg_err *err)
             pg__program_shared_bytes(one.program) == 0)
             continue;
         for (size_t w = 0; w < t->n_threads; w++)
-            PG_TRY(grow(t, &t->workers[w].scratch, pg__program_scratch_bytes(one.program), err));
-        pg__team_run(t->team, share_part, &one);
-        PG_TRY(first_error(t, err));
+            if (t->workers[w].device == one.device)
+                PG_TRY(equip(t, &t->workers[w], one.program, err));
+        if (t->backend->host_memory) {
+            pg__team_run(t->team, share_part, &one);
+            PG_TRY(first_error(t, err));
+        } else {
+            PG_TRY(share_on_device(&one, err));
+        }
         t->built[b].shared_at = t->version;
     }
 done:
@@ -279,7 +327,9 @@ static pg_status move_averages(pg__step *s)
     for (size_t k = 0; k < s->n_lanes; k++)
         n += (size_t)speaks(s, &jobs[k]);
     for (size_t k = 0; k < s->n_lanes; k++) {
-        const pg__frame f = {.params = s->t->params.at, .arena = jobs[k].arena->mem};
+        const pg__worker *w = &s->t->workers[jobs[k].lane.worker];
+        const pg__frame f = {
+            .params = s->t->params.at, .arena = jobs[k].arena->mem, .dev = w->dev};
         if (speaks(s, &jobs[k]))
             PG_TRY(pg__move_averages(s->t, jobs[k].program, &f, at++, n));
     }
@@ -325,8 +375,10 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     t->grads = NULL;
     if (!t->team)
         PG_FAIL(PG_E_NOMEM, "the trainer lost its threads in a run before: open it again");
+    PG_TRY(pg__devices_mirror(t, err));
     PG_TRY(cut_batch(&s, err));
     PG_TRY(share(&s, err));
+    PG_TRY(pg__devices_settle(t, err));
     PG_TRY(find_shares(&s, err));
     for (s.part = 0; s.part < s.n_jobs / s.n_lanes; s.part++) {
         pg__board_clear(&s.board);
@@ -340,6 +392,8 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     if (pass == PG__TRAINS) {
         PG_TRY(pg__trainer_update(t, err));
         t->version++;
+        if (!t->has_constraints)
+            pg__devices_mirrored(t);
     }
 done:
     free_step(&s);

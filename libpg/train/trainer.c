@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "train/compiled.h"
 #include "train/crew.h"
+#include "train/devices.h"
 #include "train/logs.h"
 #include "train/names.h"
 #include "train/plan.h"
@@ -15,38 +16,7 @@
 #include "train/states.h"
 #include "train/trainer.h"
 
-#define MAX_DEVICES   64
 #define DEFAULT_LANES 8
-
-/* "cpu:0,cpu:1": replicas, in this order; a device may be named more than once. All of one kind. */
-static pg_status open_devices(pg_trainer *t, const pg_train_opts *o, pg_err *err)
-{
-    const char *at = o->devices && *o->devices ? o->devices : "cpu:0";
-    const pg__dev_opts opts = {.n_threads = 1,
-                               .deterministic = o->deterministic,
-                               .conv = o->conv,
-                               .isa = secure_getenv("PG_ISA")};
-    char name[64];
-    size_t ordinal = 0, len;
-    pg_status st = PG_OK;
-    for (; *at != '\0'; at += len + (at[len] == ',')) {
-        const pg__backend *backend;
-        len = strcspn(at, ",");
-        if (len >= sizeof name || t->cut.n_replicas == MAX_DEVICES)
-            PG_FAIL(PG_E_ARG, "devices: more or longer names than there can be devices");
-        memcpy(name, at, len);
-        name[len] = '\0';
-        PG_TRY(pg__backend_of(&backend, &ordinal, name, err));
-        if (t->backend && t->backend != backend)
-            PG_FAIL(PG_E_UNSUPPORTED, "devices: %s and %s cannot share a batch", t->backend->name,
-                    backend->name);
-        t->backend = backend;
-        t->cut.n_replicas++;
-    }
-    PG_TRY(t->backend->open(&t->dev, ordinal, &opts, err));
-done:
-    return st;
-}
 
 /* "cpu:5" of a machine with two cores is a replica like any other, but hardly what was meant. */
 static pg_status note_cores(pg_trainer *t, const char *devices, pg_err *err)
@@ -74,11 +44,14 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
 {
     size_t cores = o->threads;
     pg_status st = PG_OK;
-    if (cores == 0)
+    if (cores == 0 && t->backend->host_memory)
         PG_TRY(t->backend->count(&cores, err));
     PG_TRY(pg__crew_check(t, o, err));
-    PG_TRY(note_cores(t, o->devices, err));
+    if (t->backend->host_memory)
+        PG_TRY(note_cores(t, o->devices, err));
     const size_t crew = t->assigned.n_devices ? t->assigned.n_devices : 1;
+    if (!t->backend->host_memory) /* a queue each */
+        cores = t->cut.n_replicas * crew;
     cores = t->couples_rows && crew > 1 ? crew : cores; /* the rows of a batch stay together */
     t->bn_sync = o->batch_norm ? o->batch_norm == 2 : o->deterministic;
     t->cut.by_replica = t->couples_rows && !t->bn_sync;
@@ -109,19 +82,23 @@ pg_status pg__workers_start(pg_trainer *t, pg_err *err)
     t->arenas = pg__mem_array(t->cut.n_workers + t->cut.n_lanes, sizeof *t->arenas);
     if (!t->workers || !t->arenas)
         return pg__nomem(err);
-    return pg__team_new(&t->team, t->n_threads, err);
+    const pg_status st = pg__devices_staff(t, err);
+    return st == PG_OK ? pg__team_new(&t->team, t->n_threads, err) : st;
 }
 
 void pg__workers_stop(pg_trainer *t)
 {
     pg__team_free(t->team);
     for (size_t w = 0; t->workers && w < t->n_threads; w++) {
-        t->backend->free(t->dev, t->workers[w].scratch.mem);
+        if (t->workers[w].dev)
+            t->backend->free(t->workers[w].dev, t->workers[w].scratch.mem);
+        pg__mem_free(t->workers[w].args);
         for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
             pg__flat_free(t, &t->workers[w].grads[k]);
     }
     for (size_t k = 0; t->arenas && k < t->cut.n_workers + t->cut.n_lanes; k++)
-        t->backend->free(t->dev, t->arenas[k].mem);
+        t->backend->free(t->devices[t->arenas[k].device].dev, t->arenas[k].mem);
+    pg__devices_dismiss(t);
     pg__mem_free(t->arenas);
     pg__mem_free(t->workers);
     t->team = NULL;
@@ -480,7 +457,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
         return pg__nomem(err);
     t->from_probabilities = o->loss_from_probabilities;
     t->conv = o->conv;
-    PG_TRY(open_devices(t, o, err));
+    PG_TRY(pg__devices_open(t, o, err));
     PG_TRY(pg__crew_parse(t, o, err));
     PG_TRY(open_model(t, &own, &late, o->model, err));
     PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
@@ -540,8 +517,8 @@ void pg_trainer_close(pg_trainer *t)
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)
             pg__flat_free(t, &t->slots[s]);
         pg__states_free(t);
-        t->backend->close(t->dev);
     }
+    pg__devices_close(t);
     for (size_t i = 0; i < t->n_metrics; i++)
         pg__mem_free(t->metrics[i].name);
     pg__mem_free(t->metrics);

@@ -19,6 +19,7 @@ typedef struct pg__built {
     uint64_t n_rows;
     pg__pass pass;
     int masks_only;
+    size_t device;
     pg__dims *inputs; /* it was compiled for; owned */
     pg__program *program;
     uint64_t shared_at; /* version of the parameters that its kernels have prepared; 0: none */
@@ -27,7 +28,8 @@ typedef struct pg__built {
 /* Flat memory on the device with one piece per parameter; all have the same offsets. */
 typedef struct pg__flat {
     void *mem;
-    void **at; /* per parameter */
+    void **at;     /* per parameter */
+    size_t device; /* that it lies on */
 } pg__flat;
 
 /* The sum of the gradients of lanes [lo, lo + size); NULL: none of them has rows. */
@@ -43,10 +45,24 @@ typedef struct pg__partial {
 typedef struct pg__memory {
     void *mem;
     uint64_t n_bytes;
+    size_t device; /* that it lies on */
 } pg__memory;
+
+/* Where replicas run (devices.h). */
+typedef struct pg__device {
+    size_t ordinal;
+    pg__dev *dev;
+    size_t n_workers;
+    pg__flat params, slots[PG_MAX_SLOTS]; /* copies; device 0 has those of the trainer */
+    pg__flat incoming;                    /* what came from another device */
+} pg__device;
 
 /* One thread's own memory. */
 typedef struct pg__worker {
+    size_t device;
+    pg__dev *dev; /* its queue there */
+    void **args;  /* of a call */
+    size_t n_args;
     pg__memory scratch;
     pg__flat grads[PG_MAX_PARTIALS]; /* allocated when first needed */
     pg__flat *spare[PG_MAX_PARTIALS];
@@ -80,7 +96,11 @@ struct pg_trainer {
     pg__leaves leaves;
     const pg__rules *rules;
     const pg__backend *backend;
-    pg__dev *dev;
+    pg__dev *dev; /* that of device 0 */
+    pg__device *devices;
+    size_t n_devices;
+    size_t *device_of; /* per replica */
+    uint64_t mirrored; /* version of the parameters that the other devices have */
 
     size_t n_params;
     pg_weight *weights; /* what pg_trainer_weight() shows, in the order of get_weights() */
@@ -166,7 +186,8 @@ pg_status pg__trainer_load(pg_trainer *t, pg_store *file, const char *path, pg_e
 pg_status pg__trainer_initialise(pg_trainer *t, uint64_t seed, pg_err *err);
 
 /* Memory for one number per element of every parameter, all zero. */
-pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err);
+pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err); /* on device 0 */
+pg_status pg__flat_alloc_on(pg_trainer *t, pg__flat *f, size_t device, pg_err *err);
 pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v);
 void pg__flat_free(pg_trainer *t, pg__flat *f);
 

@@ -8,11 +8,13 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/devices.h"
 #include "train/report.h"
 
 typedef struct work {
     pg_trainer *t;
-    pg__flat *grads; /* the sum */
+    size_t device, n_parts; /* where, and in how many parts at once */
+    pg__flat *grads;        /* the sum, there */
     pg__optimiser_kind kind;
     pg__update update;
     double *norms;  /* per parameter: sum of squares */
@@ -24,11 +26,16 @@ typedef struct work {
 #define GRAIN 16u   /* elements: no cache line is written by two */
 #define PIECE 8192u /* elements whose gradients, parameters and slots fit into a core's cache */
 
-static void range_of(const pg_trainer *t, size_t worker, uint64_t *from, uint64_t *to)
+static void range_of(const work *w, size_t part, uint64_t *from, uint64_t *to)
 {
-    const uint64_t n = t->offsets[t->n_params] / GRAIN, all = t->n_threads;
-    *from = n * worker / all * GRAIN;
-    *to = n * (worker + 1) / all * GRAIN;
+    const uint64_t n = w->t->offsets[w->t->n_params] / GRAIN;
+    *from = n * part / w->n_parts * GRAIN;
+    *to = n * (part + 1) / w->n_parts * GRAIN;
+}
+
+static pg__dev *dev_of(const work *w)
+{
+    return w->t->devices[w->device].dev;
 }
 
 static void sum_range(void *arg, size_t worker)
@@ -36,7 +43,7 @@ static void sum_range(void *arg, size_t worker)
     work *w = arg;
     pg__flat *sum;
     uint64_t from, to;
-    range_of(w->t, worker, &from, &to);
+    range_of(w, worker, &from, &to);
     w->t->workers[worker].st = pg__partials_sum(w->t, from, to, &sum);
 }
 
@@ -46,6 +53,7 @@ static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint
                              size_t *first)
 {
     pg_trainer *t = w->t;
+    const pg__flat *params = pg__params_on(t, w->device), *own = pg__slots_on(t, w->device);
     const size_t bytes = t->backend->real_bytes;
     pg_status st = PG_OK;
     while (*first < t->n_params && t->offsets[*first] + t->n_elems[*first] <= from)
@@ -57,8 +65,8 @@ static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint
         if (!t->trained[i] || lo >= hi)
             continue;
         for (size_t k = 0; k < PG_MAX_SLOTS; k++)
-            slots[k] = t->slots[k].mem ? (char *)t->slots[k].mem + lo * bytes : NULL;
-        st = t->backend->update(t->dev, w->kind, &w->update, (char *)t->params.mem + lo * bytes,
+            slots[k] = own[k].mem ? (char *)own[k].mem + lo * bytes : NULL;
+        st = t->backend->update(dev_of(w), w->kind, &w->update, (char *)params->mem + lo * bytes,
                                 (const char *)grads->mem + lo * bytes, slots, (size_t)(hi - lo));
     }
     return st;
@@ -69,7 +77,7 @@ static void update_range(void *arg, size_t worker)
     work *w = arg;
     uint64_t from, to;
     size_t first = 0;
-    range_of(w->t, worker, &from, &to);
+    range_of(w, worker, &from, &to);
     w->t->workers[worker].st = update_part(w, w->grads, from, to, &first);
 }
 
@@ -81,7 +89,7 @@ static void sum_and_update_range(void *arg, size_t worker)
     uint64_t from, to;
     size_t first = 0;
     pg_status st = PG_OK;
-    range_of(w->t, worker, &from, &to);
+    range_of(w, worker, &from, &to);
     for (uint64_t at = from; at < to && st == PG_OK; at += PIECE) {
         const uint64_t end = to - at < PIECE ? to : at + PIECE;
         double clock = worker == 0 ? pg__now() : 0;
@@ -101,7 +109,7 @@ static void sum_and_update_range(void *arg, size_t worker)
 static pg_status each_variable(work *w, size_t worker, pg_status (*fn)(work *w, size_t i))
 {
     pg_status st = PG_OK;
-    for (size_t i = worker; i < w->t->n_params && st == PG_OK; i += w->t->n_threads)
+    for (size_t i = worker; i < w->t->n_params && st == PG_OK; i += w->n_parts)
         if (w->t->trained[i])
             st = fn(w, i);
     return st;
@@ -114,19 +122,19 @@ static pg_status regularise(work *w, size_t i)
     double unused = 0;
     if (p->l1 == 0 && p->l2 == 0)
         return PG_OK;
-    return t->backend->regularise(t->dev, w->grads->at[i], t->params.at[i], t->n_elems[i], p->l1,
-                                  p->l2, &unused);
+    return t->backend->regularise(dev_of(w), w->grads->at[i], pg__params_on(t, w->device)->at[i],
+                                  t->n_elems[i], p->l1, p->l2, &unused);
 }
 
 static pg_status take_norm(work *w, size_t i)
 {
     w->norms[i] = 0;
-    return w->t->backend->squares(w->t->dev, w->grads->at[i], w->t->n_elems[i], &w->norms[i]);
+    return w->t->backend->squares(dev_of(w), w->grads->at[i], w->t->n_elems[i], &w->norms[i]);
 }
 
 static pg_status clip(work *w, size_t i)
 {
-    return w->t->backend->clip(w->t->dev, w->grads->at[i], w->t->n_elems[i], w->scales[i],
+    return w->t->backend->clip(dev_of(w), w->grads->at[i], w->t->n_elems[i], w->scales[i],
                                w->limit);
 }
 
@@ -135,7 +143,7 @@ static pg_status constrain(work *w, size_t i)
     pg_trainer *t = w->t;
     pg_status st = PG_OK;
     double *values = NULL;
-    if (t->penalties[i].constraint == PG__FREE)
+    if (t->penalties[i].constraint == PG__FREE || w->device > 0) /* the others are mirrored */
         return PG_OK;
     values = pg__mem_array(t->n_elems[i], sizeof *values);
     if (!values)
@@ -193,10 +201,13 @@ static void find_scales(work *w)
 static pg_status meet(work *w, pg__work fn, pg_err *err)
 {
     pg_trainer *t = w->t;
-    pg__team_run(t->team, fn, w);
-    for (size_t k = 0; k < t->n_threads; k++)
+    if (t->backend->host_memory)
+        pg__team_run(t->team, fn, w);
+    else /* queues it */
+        fn(w, 0);
+    for (size_t k = 0; k < w->n_parts; k++)
         if (t->workers[k].st != PG_OK)
-            return pg_fail(err, t->workers[k].st, "%s: the update failed", t->backend->name);
+            return pg__device_failed(t, dev_of(w), t->workers[k].st, err);
     return PG_OK;
 }
 
@@ -240,14 +251,11 @@ done:
 
 /* ---- all of it ---- */
 
-/* Sums first, then what needs whole variables, then the update. */
-static pg_status update_in_turn(work *w, pg_err *err)
+/* What needs whole variables, and the update. */
+static pg_status update_variables(work *w, pg_err *err)
 {
     pg_trainer *t = w->t;
-    double clock = pg__now();
     pg_status st = PG_OK;
-    PG_TRY(meet(w, sum_range, err));
-    pg__lap(&clock, &t->spent.reduce);
     if (t->has_regularizers)
         PG_TRY(meet(w, regularise_all, err));
     if (clips(&t->optimiser))
@@ -255,6 +263,18 @@ static pg_status update_in_turn(work *w, pg_err *err)
     PG_TRY(meet(w, update_range, err));
     if (t->has_constraints)
         PG_TRY(meet(w, constrain_all, err));
+done:
+    return st;
+}
+
+static pg_status update_in_turn(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    PG_TRY(meet(w, sum_range, err));
+    pg__lap(&clock, &t->spent.reduce);
+    PG_TRY(update_variables(w, err));
     pg__lap(&clock, &t->spent.update);
 done:
     return st;
@@ -278,16 +298,52 @@ static pg_status look_for_nan(pg_trainer *t)
     for (size_t k = 0; k < t->n_threads; k++)
         for (size_t i = 0; i < t->workers[k].n_partials; i++)
             if (t->workers[k].partials[i].grads)
-                PG_TRY(t->backend->squares(t->dev, t->workers[k].partials[i].grads->mem,
+                PG_TRY(t->backend->squares(t->workers[k].dev, t->workers[k].partials[i].grads->mem,
                                            (size_t)t->offsets[t->n_params], &sum));
     t->nan_found = !isfinite(sum);
 done:
     return st;
 }
 
+static int needs_variables(const pg_trainer *t)
+{
+    return t->has_regularizers || t->has_constraints || clips(&t->optimiser);
+}
+
+/* Every device makes the same updates of what it has, from the same sum, which all have before one of
+ * them changes it. */
+static pg_status update_devices(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    pg__flat *sum = w->grads;
+    const uint64_t n = t->offsets[t->n_params];
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    PG_TRY(pg__partials_sum(t, 0, n, &sum));
+    pg__lap(&clock, &t->spent.reduce);
+    for (size_t k = 0; k < t->n_devices; k++) {
+        w->device = k;
+        PG_TRY(pg__flat_on(t, w->device, sum, 0, n, &w->grads, err));
+        if (w->grads != sum)
+            PG_TRY(pg__device_failed(t, dev_of(w), t->backend->sync(dev_of(w)), err));
+    }
+    for (size_t d = 0; d < t->n_devices; d++) {
+        w->device = d;
+        w->grads = d == sum->device ? sum : &t->devices[d].incoming;
+        PG_TRY(needs_variables(t) ? update_variables(w, err) : meet(w, update_range, err));
+    }
+    pg__lap(&clock, &t->spent.update);
+    PG_TRY(pg__devices_settle(t, err));
+done:
+    return st;
+}
+
 pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
 {
-    work w = {.t = t, .kind = pg__optimiser_kind_of(&t->optimiser)};
+    const int on_host = t->backend->host_memory;
+    work w = {.t = t,
+              .n_parts = on_host ? t->n_threads : 1,
+              .kind = pg__optimiser_kind_of(&t->optimiser)};
     pg_status st = PG_OK;
     PG_TRY(pg__partials_sum(t, 0, 0, &w.grads)); /* where the sum will lie */
     t->grads = w.grads;
@@ -298,7 +354,9 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     if (t->nan_found)
         goto done;
     w.update = pg__optimiser_step(&t->optimiser);
-    if (t->has_regularizers || t->has_constraints || clips(&t->optimiser))
+    if (!on_host)
+        PG_TRY(update_devices(&w, err));
+    else if (needs_variables(t))
         PG_TRY(update_in_turn(&w, err));
     else
         PG_TRY(update_at_once(&w, err));

@@ -12,12 +12,19 @@
 
 pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err)
 {
+    return pg__flat_alloc_on(t, f, 0, err);
+}
+
+pg_status pg__flat_alloc_on(pg_trainer *t, pg__flat *f, size_t device, pg_err *err)
+{
     const size_t bytes = t->backend->real_bytes;
     pg_status st = PG_OK;
     f->at = pg__mem_array(t->n_params, sizeof *f->at);
     if (!f->at)
         return pg__nomem(err);
-    PG_TRY(t->backend->alloc(t->dev, &f->mem, (size_t)t->offsets[t->n_params] * bytes, err));
+    f->device = device;
+    PG_TRY(t->backend->alloc(t->devices[device].dev, &f->mem,
+                             (size_t)t->offsets[t->n_params] * bytes, err));
     for (size_t i = 0; i < t->n_params; i++)
         f->at[i] = (char *)f->mem + t->offsets[i] * bytes;
 done:
@@ -28,11 +35,18 @@ pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v)
 {
     const size_t bytes = t->backend->real_bytes;
     const float rounded = (float)v;
-    const void *from = bytes == sizeof v ? (const void *)&v : (const void *)&rounded;
+    double piece[PIECE]; /* of elements of either type */
     pg_status st = PG_OK;
+    for (size_t k = 0; k < PIECE; k++)
+        if (bytes == sizeof v)
+            piece[k] = v;
+        else
+            ((float *)(void *)piece)[k] = rounded;
     for (size_t i = 0; i < t->n_params; i++)
-        for (size_t k = 0; k < t->n_elems[i]; k++)
-            PG_TRY(t->backend->put(t->dev, (char *)f->at[i] + k * bytes, from, bytes));
+        for (size_t k = 0, n; k < t->n_elems[i]; k += n) {
+            n = t->n_elems[i] - k < PIECE ? t->n_elems[i] - k : PIECE;
+            PG_TRY(t->backend->put(t->dev, (char *)f->at[i] + k * bytes, piece, n * bytes));
+        }
 done:
     return st;
 }
@@ -40,7 +54,7 @@ done:
 void pg__flat_free(pg_trainer *t, pg__flat *f)
 {
     if (f->mem)
-        t->backend->free(t->dev, f->mem);
+        t->backend->free(t->devices[f->device].dev, f->mem);
     pg__mem_free(f->at);
     *f = (pg__flat){0};
 }

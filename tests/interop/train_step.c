@@ -66,6 +66,9 @@ static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err
         PG_TRY(read_input(&inputs[k], data, k, &m->tape.values[m->inputs[k]], err));
     PG_TRY(t->backend->alloc(t->dev, &f.arena, (size_t)pg__program_arena_bytes(p), err));
     PG_TRY(t->backend->alloc(t->dev, &f.scratch, pg__program_scratch_bytes(p), err));
+    f.args = pg__mem_array(pg__program_n_args(p), sizeof *f.args);
+    if (!f.args)
+        PG_TRY(pg__nomem(err));
     double *seeds = pg__mem_array(t->n_outputs + 1, sizeof *seeds);
     const void **no_weights = pg__mem_array(t->n_outputs, sizeof *no_weights);
     const void **seed_at = pg__mem_array(t->n_outputs + 1, sizeof *seed_at);
@@ -97,6 +100,7 @@ done:
     pg__mem_free(inputs);
     t->backend->free(t->dev, f.arena);
     t->backend->free(t->dev, f.scratch);
+    pg__mem_free(f.args);
     return st;
 }
 

@@ -169,6 +169,12 @@ static pg_status cuda_copy(pg__dev *d, void *dst, const void *src, size_t n_byte
     return pg__rt_copy(d->rt, dst, src, n_bytes, &d->failure);
 }
 
+static pg_status cuda_copy_from(pg__dev *d, void *dst, pg__dev *of, const void *src,
+                                size_t n_bytes)
+{
+    return pg__rt_copy_from(d->rt, dst, of->rt, src, n_bytes, &d->failure);
+}
+
 static pg_status cuda_sync(pg__dev *d)
 {
     return pg__rt_sync(d->rt, &d->failure);
@@ -197,6 +203,7 @@ static const pg__backend backend = {
     .put = cuda_put,
     .get = cuda_get,
     .copy = cuda_copy,
+    .copy_from = cuda_copy_from,
     .sync = cuda_sync,
     .update = pg__cuda_update,
     .regularise = pg__cuda_regularise,
