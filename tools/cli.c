@@ -470,6 +470,7 @@ int cli_status(pg_status code)
     case PG_E_AMBIGUOUS:
     case PG_E_MISMATCH: return CLI_NO;
     case PG_E_UNSUPPORTED: return CLI_LACKS;
+    case PG_E_DEVICE: return CLI_DEVICE;
     case PG_E_CANCELLED: return CLI_INTERRUPTED;
     case PG_E_ARG:
     case PG_E_NOMEM:
@@ -483,7 +484,7 @@ int cli_status(pg_status code)
 
 int cli_worse(int a, int b)
 {
-    static const int order[] = {CLI_OK, CLI_NO, CLI_LACKS, CLI_TROUBLE};
+    static const int order[] = {CLI_OK, CLI_NO, CLI_LACKS, CLI_DEVICE, CLI_TROUBLE};
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         if (a == order[i])
             return b;

@@ -12,7 +12,7 @@
 
 #include <pg/pg.h>
 
-enum { CLI_OK = 0, CLI_NO = 1, CLI_TROUBLE = 2, CLI_LACKS = 3, CLI_INTERRUPTED = 130 };
+enum { CLI_OK = 0, CLI_NO = 1, CLI_TROUBLE = 2, CLI_LACKS = 3, CLI_DEVICE = 5, CLI_INTERRUPTED = 130 };
 
 /* One option. One of count, text and number is set: a switch counts how often it was given, an
  * option with an argument keeps the last one, a list ("A,...") all of them. With count and text

@@ -1,6 +1,7 @@
 /* devices.c - opening devices, and keeping copies of the variables on the GPUs beyond the first. */
 #include "train/devices.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"

@@ -31,7 +31,7 @@ static shares shares_of(pg__bn_moving rule, double m, uint64_t n_before, size_t 
 }
 
 /* On each device that has the parameter; what was found lies on the frame's. */
-static pg_status blend_on(pg_trainer *t, size_t d, uint32_t param, shares s, const pg__frame *f,
+static pg_status blend_on(pg_trainer *t, size_t d, size_t param, shares s, const pg__frame *f,
                           const void *found)
 {
     pg__device *on = &t->devices[d];

@@ -2,6 +2,7 @@
  * so that recorded work finds them again. */
 #include "train/stage.h"
 
+#include "train/plan.h"
 #include "train/states.h"
 
 static uint64_t aligned(uint64_t n)
