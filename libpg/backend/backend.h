@@ -71,8 +71,8 @@ typedef struct pg__backend {
 
     pg_status (*alloc)(pg__dev *d, void **p, size_t n_bytes, pg_err *err); /* zeroed */
     void (*free)(pg__dev *d, void *p);
-    pg_status (*put)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* from the host */
-    pg_status (*get)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* to the host */
+    pg_status (*put)(pg__dev *d, void *dst, const void *src, size_t n_bytes);  /* from the host */
+    pg_status (*get)(pg__dev *d, void *dst, const void *src, size_t n_bytes);  /* to the host */
     pg_status (*copy)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* within it */
     /* From the memory of another device of the kind, whose calls so far are done. NULL: there is
      * one memory. */

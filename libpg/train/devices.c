@@ -153,8 +153,7 @@ pg__flat *pg__slots_on(pg_trainer *t, size_t d)
     return d == 0 ? t->slots : t->devices[d].slots;
 }
 
-static pg_status copy_flat(pg_trainer *t, size_t d, pg__flat *to, const pg__flat *from,
-                           pg_err *err)
+static pg_status copy_flat(pg_trainer *t, size_t d, pg__flat *to, const pg__flat *from, pg_err *err)
 {
     const size_t n = (size_t)t->offsets[t->n_params] * t->backend->real_bytes;
     pg_status st = PG_OK;

@@ -1,5 +1,6 @@
-/* devices.h - the devices that a trainer's replicas run on. Device 0 holds the variables: t->params,
- * t->slots. Another GPU has copies, which make the same updates, so that they stay equal to the bit. */
+/* devices.h - the devices that a trainer's replicas run on. Device 0 holds the variables:
+ * t->params, t->slots. Another GPU has copies, which make the same updates, so that they stay equal
+ * to the bit. */
 #ifndef PG_TRAIN_DEVICES_H
 #define PG_TRAIN_DEVICES_H
 

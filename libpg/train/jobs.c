@@ -19,8 +19,8 @@ static const void *rows_of(const pg__step *s, const void *batch, const pg__dims 
     return batch ? (const char *)batch + first * row * bytes : NULL;
 }
 
-/* Pointers of a lane's frame: inputs, targets, weights, and the last two once more as they lie in the
- * host's memory; one block, freed by the caller. */
+/* Pointers of a lane's frame: inputs, targets, weights, and the last two once more as they lie in
+ * the host's memory; one block, freed by the caller. */
 static pg_status bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame *lf, pg_err *err)
 {
     const pg_trainer *t = s->t;
@@ -132,8 +132,8 @@ static pg_status end_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
     pg_trainer *t = s->t;
     pg_status st = PG_OK;
     if (job->program) {
-        PG_TRY(pg__states_keep(t, job->program, &job->frame.f, job->frame.states, job->lane.n,
-                               err));
+        PG_TRY(
+            pg__states_keep(t, job->program, &job->frame.f, job->frame.states, job->lane.n, err));
         PG_TRY(pg__result_add(t, job->program, &job->frame.f, &job->frame.host, s->shares,
                               s->batch->n_rows, &job->totals, err));
         if (s->predictions)

@@ -61,7 +61,8 @@ pg_status pg__board_bring(pg__board *b, pg_trainer *t, const pg__visit *v)
     const size_t place = place_of(b, v) + v->index, bytes = t->backend->real_bytes;
     double *to = b->numbers + place * b->each, *raw = b->raw + v->lane->worker * b->each;
     for (size_t k = 0; k < m.n; to += m.n_elems[k++]) {
-        const pg_status st = t->backend->get(v->frame->dev, raw, m.in[k], (size_t)m.n_elems[k] * bytes);
+        const pg_status st =
+            t->backend->get(v->frame->dev, raw, m.in[k], (size_t)m.n_elems[k] * bytes);
         if (st != PG_OK)
             return st;
         for (uint64_t i = 0; i < m.n_elems[k]; i++)
@@ -119,8 +120,7 @@ static pg_status give(pg_trainer *t, pg__dev *dev, const pg__meeting *m, const d
             else
                 ((float *)(void *)raw)[i] = (float)from[i];
         const pg_status st =
-            m->out[k] ? t->backend->put(dev, m->out[k], raw, (size_t)m->n_elems[k] * bytes)
-                      : PG_OK;
+            m->out[k] ? t->backend->put(dev, m->out[k], raw, (size_t)m->n_elems[k] * bytes) : PG_OK;
         if (st != PG_OK)
             return st;
     }
@@ -145,8 +145,8 @@ pg_status pg__board_take(pg__board *b, pg_trainer *t, const pg__visit *v)
         at[k] = work + k * b->each;
         memcpy(at[k], b->numbers + (place + k) * b->each, (size_t)all * sizeof *work);
     }
-    const pg_status st = give(t, v->frame->dev, &m, merge(at, b->n_lanes, &m, all),
-                              b->raw + worker * b->each);
+    const pg_status st =
+        give(t, v->frame->dev, &m, merge(at, b->n_lanes, &m, all), b->raw + worker * b->each);
     pg__mem_free(at);
     return st;
 }

@@ -12,6 +12,7 @@ typedef struct pg__rows {
 /* n_rows: of the whole batch. Adds what a program's run in this frame gave. shares: per output, of
  * its terms, what the sum of its losses is divided by. */
 pg_status pg__result_add(pg_trainer *t, const pg__program *p, const pg__frame *f,
-                         const pg__rows *rows, const double *shares, uint64_t n_rows, pg__totals *totals, pg_err *err);
+                         const pg__rows *rows, const double *shares, uint64_t n_rows,
+                         pg__totals *totals, pg_err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* stage.h - a lane's rows on a device with memory of its own: inputs, targets, weights and what else
- * changes from step to step are brought there, behind the arena of the lane's program. */
+/* stage.h - a lane's rows on a device with memory of its own: inputs, targets, weights and what
+ * else changes from step to step are brought there, behind the arena of the lane's program. */
 #ifndef PG_TRAIN_STAGE_H
 #define PG_TRAIN_STAGE_H
 

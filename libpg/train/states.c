@@ -31,7 +31,8 @@ pg_status pg__states_reserve(pg_trainer *t, uint64_t n_rows, pg_err *err)
     if (!t->states)
         return pg__nomem(err);
     for (size_t k = 0; k < n; k++)
-        PG_TRY(t->backend->alloc(t->dev, &t->states[k], (size_t)n_rows * pg__state_row_bytes(t, k), err));
+        PG_TRY(t->backend->alloc(t->dev, &t->states[k], (size_t)n_rows * pg__state_row_bytes(t, k),
+                                 err));
     t->state_rows = n_rows;
     PG_TRY(pg__states_reset(t, err));
 done:

@@ -116,8 +116,7 @@ done:
 
 static pg_status give_memory(pg_trainer *t, pg__job *job, pg_err *err)
 {
-    const uint64_t bytes =
-        pg__stage_at(job) + pg__stage_bytes(t, job->program, job->lane.n);
+    const uint64_t bytes = pg__stage_at(job) + pg__stage_bytes(t, job->program, job->lane.n);
     pg_status st = PG_OK;
     PG_TRY(grow(t, t->workers[job->lane.worker].device, job->arena, bytes, err));
     for (size_t w = job->lane.worker; w < t->n_threads; w += t->cut.n_workers) {
@@ -328,8 +327,7 @@ static pg_status move_averages(pg__step *s)
         n += (size_t)speaks(s, &jobs[k]);
     for (size_t k = 0; k < s->n_lanes; k++) {
         const pg__worker *w = &s->t->workers[jobs[k].lane.worker];
-        const pg__frame f = {
-            .params = s->t->params.at, .arena = jobs[k].arena->mem, .dev = w->dev};
+        const pg__frame f = {.params = s->t->params.at, .arena = jobs[k].arena->mem, .dev = w->dev};
         if (speaks(s, &jobs[k]))
             PG_TRY(pg__move_averages(s->t, jobs[k].program, &f, at++, n));
     }

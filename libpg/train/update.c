@@ -310,8 +310,8 @@ static int needs_variables(const pg_trainer *t)
     return t->has_regularizers || t->has_constraints || clips(&t->optimiser);
 }
 
-/* Every device makes the same updates of what it has, from the same sum, which all have before one of
- * them changes it. */
+/* Every device makes the same updates of what it has, from the same sum, which all have before one
+ * of them changes it. */
 static pg_status update_devices(work *w, pg_err *err)
 {
     pg_trainer *t = w->t;

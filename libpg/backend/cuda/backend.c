@@ -169,8 +169,7 @@ static pg_status cuda_copy(pg__dev *d, void *dst, const void *src, size_t n_byte
     return pg__rt_copy(d->rt, dst, src, n_bytes, &d->failure);
 }
 
-static pg_status cuda_copy_from(pg__dev *d, void *dst, pg__dev *of, const void *src,
-                                size_t n_bytes)
+static pg_status cuda_copy_from(pg__dev *d, void *dst, pg__dev *of, const void *src, size_t n_bytes)
 {
     return pg__rt_copy_from(d->rt, dst, of->rt, src, n_bytes, &d->failure);
 }
