@@ -1,6 +1,6 @@
 /* ref_bn.c - batch normalisation of rows x channels. Sums run over thousands of rows, so they are
  * kept in double, for a few channels at a time. */
-#include "ops/real.h"
+#include "ops/bn_real.h"
 
 #define PIECE 32 /* channels: two lines of cache of a row */
 
@@ -68,14 +68,9 @@ void PG_REF(bn_var)(PG_REF_ARGS)
 {
     const pg__bn_attrs *a = attrs_;
     const real *m2 = pg__reals(&in[0]);
-    const double n = (double)*pg__reals(&in[1]);
-    const int sample = a->correction == PG__BN_SAMPLE || a->correction == PG__BN_TWICE;
-    const int layer = a->correction == PG__BN_LAYER || a->correction == PG__BN_TWICE;
+    const double by = pg__bn_divisor(a, (double)*pg__reals(&in[1]));
     real *v = pg__reals_out(&out[0]);
-    double by = sample ? (n > 2 ? n - 1 : 1) : n;
     PG_UNUSED(n_in), PG_UNUSED(n_out);
-    if (layer)
-        by *= (n - (1 + a->epsilon)) / n;
     for (uint64_t c = 0; c < out[0].n; c++)
         v[c] = (real)((double)m2[c] / by);
 }

@@ -72,10 +72,10 @@ typedef struct op_case {
             {{PROBABILITY, S(4, 5)}, {target, S(4, 5)}, {POSITIVE, S(4)}, {SCALAR, {0}}}, 4, 1 \
     }
 /* More predictions than fill a vector. */
-#define WIDE_LOSS(from, shape, target, targets, rows, ...)                            \
-    {                                                                                 \
-        PG__OP_loss, LOSS(__VA_ARGS__),                                               \
-            {{from, shape}, {target, targets}, {POSITIVE, rows}, {SCALAR, {0}}}, 4, 1 \
+#define WIDE_LOSS(grads, from, shape, target, targets, rows, ...)                         \
+    {                                                                                     \
+        PG__OP_loss, LOSS(__VA_ARGS__),                                                   \
+            {{from, shape}, {target, targets}, {POSITIVE, rows}, {SCALAR, {0}}}, 4, grads \
     }
 #define CLASS_LOSS(from, ...)                                                        \
     {                                                                                \
@@ -208,6 +208,16 @@ static const op_case cases[] = {
      {{NORMAL, S(5, 37)}, {NORMAL, S(37)}, {NORMAL, S(37)}},
      3,
      3},
+    {PG__OP_layer_norm,
+     &(const pg__layer_norm_attrs){1, 1e-3},
+     {{NORMAL, S(4, 70, 40)}, {NORMAL, S(40)}, {NORMAL, S(40)}},
+     3,
+     LARGE + 3},
+    {PG__OP_layer_norm,
+     &(const pg__layer_norm_attrs){2, 1e-5},
+     {{NORMAL, S(3, 12, 100)}, {NORMAL, S(12, 100)}, ABSENT},
+     3,
+     LARGE + 2},
     {PG__OP_embedding, NULL, {{CLASS, S(2, 7)}, {NORMAL, S(5, 3)}}, 2, 2},
     {PG__OP_mask_rows, NULL, {{NORMAL, S(3, 2, 5)}, {MASK, S(3, 2)}}, 2, 1},
     {PG__OP_dense, NULL, {{NORMAL, S(3, 5)}, {NORMAL, S(5, 7)}, {NORMAL, S(7)}}, 3, 3},
@@ -373,6 +383,27 @@ static const op_case cases[] = {
      {{NORMAL, S(7, 5, 33)}, {NORMAL, S(33)}, {NORMAL, S(33)}, {NONE, {0}}},
      4,
      3},
+    /* more rows than a thread takes; rows that share a mask; all the corrections */
+    {PG__OP_bn_stats,
+     ATTRS(bn, .epsilon = 1e-3, .correction = PG__BN_SAMPLE),
+     {{NORMAL, S(5, 40, 30, 3)}, {NORMAL, S(3)}, {NORMAL, S(3)}, {NONE, {0}}},
+     4,
+     LARGE + 3},
+    {PG__OP_bn_stats,
+     ATTRS(bn, .epsilon = 1e-3, .correction = PG__BN_LAYER),
+     {{NORMAL, S(300, 70)}, {NORMAL, S(70)}, {NORMAL, S(70)}, {MASK, S(300)}},
+     4,
+     LARGE + 3},
+    {PG__OP_bn_stats,
+     ATTRS(bn, .epsilon = 1e-3, .correction = PG__BN_TWICE),
+     {{NORMAL, S(20, 9, 4, 33)}, {NORMAL, S(33)}, {NONE, {0}}, {MASK, S(20, 9)}},
+     4,
+     LARGE + 2},
+    {PG__OP_bn_stats,
+     ATTRS(bn, .epsilon = 1e-3),
+     {{NORMAL, S(2500, 33)}, {NORMAL, S(33)}, {NORMAL, S(33)}, {NONE, {0}}},
+     4,
+     LARGE + 3},
     {PG__OP_binary, ATTRS(binary, PG__ADD), {{NORMAL, S(2, 3, 5)}, {NORMAL, S(5)}}, 2, 2},
     {PG__OP_binary, ATTRS(binary, PG__SUBTRACT), {{NORMAL, S(3, 1)}, {NORMAL, S(2, 1, 4)}}, 2, 2},
     {PG__OP_binary,
@@ -433,16 +464,28 @@ static const op_case cases[] = {
     ROW_LOSS(.kind = PG__LOSS_categorical_crossentropy, .logits = 1),
     ROW_LOSS(.kind = PG__LOSS_binary_crossentropy, .logits = 1, .smoothing = 0.1),
     ROW_LOSS(.kind = PG__LOSS_categorical_crossentropy, .logits = 1, .smoothing = 0.2),
-    WIDE_LOSS(NORMAL, S(5, 37), ONE_HOT, S(5, 37), S(5), .kind = PG__LOSS_categorical_crossentropy,
-              .logits = 1, .smoothing = 0.1),
-    WIDE_LOSS(NORMAL, S(5, 37), CLASS, S(5), S(5), .kind = PG__LOSS_sparse_categorical_crossentropy,
+    WIDE_LOSS(1, NORMAL, S(5, 37), ONE_HOT, S(5, 37), S(5),
+              .kind = PG__LOSS_categorical_crossentropy, .logits = 1, .smoothing = 0.1),
+    WIDE_LOSS(1, NORMAL, S(5, 37), CLASS, S(5), S(5),
+              .kind = PG__LOSS_sparse_categorical_crossentropy, .logits = 1),
+    WIDE_LOSS(1, NORMAL, S(2, 300), ONE_HOT, S(2, 300), S(2), .kind = PG__LOSS_binary_crossentropy,
               .logits = 1),
-    WIDE_LOSS(NORMAL, S(2, 300), ONE_HOT, S(2, 300), S(2), .kind = PG__LOSS_binary_crossentropy,
-              .logits = 1),
-    WIDE_LOSS(NORMAL, S(300, 1), ONE_HOT, S(300, 1), S(300), .kind = PG__LOSS_binary_crossentropy,
-              .logits = 1),
-    WIDE_LOSS(PROBABILITY, S(1, 300, 1), PROBABILITY, S(1, 300, 1), S(1, 300),
+    WIDE_LOSS(1, NORMAL, S(300, 1), ONE_HOT, S(300, 1), S(300),
+              .kind = PG__LOSS_binary_crossentropy, .logits = 1),
+    WIDE_LOSS(1, PROBABILITY, S(1, 300, 1), PROBABILITY, S(1, 300, 1), S(1, 300),
               .kind = PG__LOSS_binary_crossentropy, .bce = PG__BCE_ADD_EPSILON),
+    WIDE_LOSS(LARGE + 1, NORMAL, S(3, 1500), ONE_HOT, S(3, 1500), S(3),
+              .kind = PG__LOSS_categorical_crossentropy, .logits = 1),
+    WIDE_LOSS(LARGE + 1, NORMAL, S(3, 1500), CLASS, S(3), S(3),
+              .kind = PG__LOSS_sparse_categorical_crossentropy, .logits = 1),
+    WIDE_LOSS(LARGE + 1, PROBABILITY, S(2, 1100), ONE_HOT, S(2, 1100), S(2),
+              .kind = PG__LOSS_categorical_hinge),
+    WIDE_LOSS(LARGE + 1, PROBABILITY, S(2, 1100), PROBABILITY, S(2, 1100), S(2),
+              .kind = PG__LOSS_cosine_similarity),
+    WIDE_LOSS(LARGE + 1, NORMAL, S(70000, 1), ONE_HOT, S(70000, 1), S(70000),
+              .kind = PG__LOSS_binary_crossentropy, .logits = 1),
+    WIDE_LOSS(LARGE + 1, PROBABILITY, S(300, 20), PROBABILITY, S(300, 20), S(300),
+              .kind = PG__LOSS_jaccard_distance, .param = 100),
     PROB_LOSS(PROBABILITY, .kind = PG__LOSS_mean_squared_logarithmic_error),
     PROB_LOSS(PROBABILITY, .kind = PG__LOSS_poisson),
     PROB_LOSS(PROBABILITY, .kind = PG__LOSS_kl_divergence),

@@ -225,7 +225,7 @@ unsigned pgk_host_team(void);
 #define PGK_FOLD(name, i, n, expression, start, join)                           \
     float pgk_parts_of_##name[PGK_T];                                           \
     const unsigned pgk_team_of_##name = pgk_host_team();                        \
-    for (unsigned t = 0; t < pgk_team_of_##name; t++)                           \
+    for (unsigned t = 0; t < PGK_T; t++)                                        \
         pgk_parts_of_##name[t] = start;                                         \
     PGK_EACH(i, n)                                                              \
     pgk_parts_of_##name[i % pgk_team_of_##name] =                               \
