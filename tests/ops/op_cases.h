@@ -22,7 +22,10 @@ typedef enum fill {
     CLASS,
     MASK,
     OPEN,
-    SCALAR
+    SCALAR,
+    STEP,   /* what dropout's numbers depend on */
+    IDS,    /* many, some often, some that no table has */
+    MISSING /* a value that nobody gives when it is run */
 } fill;
 
 typedef struct operand {
@@ -496,6 +499,7 @@ static const op_case cases[] = {
     PROB_LOSS(ONE_HOT, .kind = PG__LOSS_binary_crossentropy, .bce = PG__BCE_CLIP),
     CLASS_LOSS(NORMAL, .kind = PG__LOSS_sparse_categorical_crossentropy, .logits = 1),
     CLASS_LOSS(PROBABILITY, .kind = PG__LOSS_sparse_categorical_crossentropy),
+#include "ops/op_cases_move.def"
 };
 #define N_CASES (sizeof cases / sizeof *cases)
 

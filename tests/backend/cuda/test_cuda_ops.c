@@ -41,6 +41,25 @@ static void results_may_lie_over_operands(void **state)
     assert_true(writes_over_operands(cuda()) > 80);
 }
 
+static void dropout_gives_the_bits_of_the_plain_answer(void **state)
+{
+    size_t n = 0;
+    (void)state;
+    for (size_t c = 0; c < N_CASES; c++) {
+        built b;
+        if (cases[c].kind != PG__OP_dropout)
+            continue;
+        build(&b, &cases[c]);
+        void **plain = run_case(&b, FLOAT), **mem = run_case(&b, cuda());
+        same_bits(&b, c, b.out[0], plain, mem);
+        free_all(&b, mem);
+        free_all(&b, plain);
+        drop(&b);
+        n++;
+    }
+    assert_true(n >= 10);
+}
+
 static void another_interface_is_refused(void **state)
 {
     (void)state;
@@ -51,4 +70,5 @@ static void another_interface_is_refused(void **state)
 PG_TEST_MAIN(cmocka_unit_test(agrees), cmocka_unit_test(agrees_where_libraries_refuse),
              cmocka_unit_test(gives_equal_bits_whatever_memory_held),
              cmocka_unit_test(results_may_lie_over_operands),
+             cmocka_unit_test(dropout_gives_the_bits_of_the_plain_answer),
              cmocka_unit_test(another_interface_is_refused))
