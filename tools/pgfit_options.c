@@ -79,7 +79,8 @@ static const cli_opt options[] = {
      "BatchNormalization over a replica's rows, or the whole batch"},
     {0, "place", "LAYER[#CALL]=DEVICE,...", NULL, &fit_args.train.place, NULL, NULL,
      "run these calls there, the rest on the first of --devices"},
-    {0, "gpus", "N|IDS", NULL, &gpus, NULL, NULL, "replicas on GPUs"},
+    {0, "gpus", "N|IDS|all", NULL, &gpus, NULL, NULL,
+     "replicas on the first N GPUs, on those with these ids (0,2), on all"},
     {0, "conv", "HOW", NULL, &conv, NULL, "auto|direct|winograd",
      "arithmetic of convolutions (default auto: the faster)"},
     {'j', "threads", "N", NULL, NULL, &threads, NULL, "cores to use (default all)"},
@@ -283,11 +284,41 @@ static int read_outputs(pg_err *err)
     return 1;
 }
 
+/* "4": the first four, a count as multi_gpu_model has it; "0,2": ids, and so is "0,". */
+static int read_gpus(pg_err *err)
+{
+    static char names[64 * 16];
+    const int ids = gpus && strchr(gpus, ',') != NULL;
+    size_t n = 0;
+    if (!gpus)
+        return 1;
+    fit_args.train.devices = "cuda:*";
+    if (strcmp(gpus, "all") == 0)
+        return 1;
+    for (const char *at = gpus; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
+        const size_t len = strcspn(at, ",");
+        unsigned long number = len > 0 && len < 4 ? strtoul(at, NULL, 10) : 0;
+        if (len == 0 || len > 3 || strspn(at, "0123456789") != len || (!ids && number == 0) ||
+            number > 64)
+            return pg_fail(err, PG_E_ARG, "--gpus %s: write a number of GPUs, their ids, or all",
+                           cli_name(gpus).s),
+                   pg_err_hint(err, "--gpus 2, --gpus 0,2"), 0;
+        for (unsigned long k = ids ? number : 0; k <= (ids ? number : number - 1); k++) {
+            if (n + 16 > sizeof names)
+                return pg_fail(err, PG_E_ARG, "--gpus %s: more than there can be",
+                               cli_name(gpus).s),
+                       0;
+            n += (size_t)snprintf(names + n, sizeof names - n, "%scuda:%lu", n ? "," : "", k);
+        }
+    }
+    fit_args.train.devices = names;
+    return 1;
+}
+
 int fit_check_arguments(pg_err *err)
 {
-    if (gpus) {
-        (void)pg_fail(err, PG_E_UNSUPPORTED, "--gpus: this build trains on CPUs only");
-        pg_err_hint(err, "--devices cpu:0,cpu:1");
+    if (!read_gpus(err)) {
+        return 0;
     } else if (!fit_args.train.model) {
         (void)pg_fail(err, PG_E_ARG, "no model given");
         pg_err_hint(err, "pgfit --help");

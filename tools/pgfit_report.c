@@ -8,11 +8,6 @@
 
 /* ---- before ---- */
 
-static const char *devices(void)
-{
-    return *fit_args.train.devices ? fit_args.train.devices : "cpu:0";
-}
-
 /* As multi_gpu_model cuts a batch: the last device takes the rest. */
 static void print_parts(const pg_run *r)
 {
@@ -24,7 +19,7 @@ static void print_parts(const pg_run *r)
 
 static void print_devices(const pg_run *r)
 {
-    const char *at = devices();
+    const char *at = r->devices;
     printf("pgfit %s: %s (", pg_version(), cli_plural(r->n_devices, "device").s);
     for (; *at; at++)
         printf(*at == ',' ? "%c " : "%c", *at);
@@ -69,7 +64,7 @@ static void print_data(const pg_run *r)
 static void print_json_start(const pg_run *r)
 {
     printf("{\"event\": \"start\", \"version\": \"%s\"", pg_version());
-    json_member("devices", devices());
+    json_member("devices", r->devices);
     json_count("replicas", 1, r->n_devices);
     json_count("cores", 1, r->n_cores);
     json_count("batch_size", 1, r->batch_size);

@@ -74,7 +74,7 @@ done:
 
 pg_status pg__crew_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
-    const char *first = o->devices && *o->devices ? o->devices : "cpu:0";
+    const char *first = t->device_names;
     crew *c = NULL;
     uint32_t zero;
     size_t n = 1;

@@ -41,9 +41,48 @@ done:
     return st;
 }
 
+/* All GPUs that can be seen. */
+static pg_status every_gpu(pg__str *out, pg_err *err)
+{
+    const pg__backend *cuda;
+    size_t ordinal, n = 0;
+    pg_status st = PG_OK;
+    PG_TRY(pg__backend_of(&cuda, &ordinal, "cuda:0", err));
+    PG_TRY(cuda->count(&n, err));
+    for (size_t k = 0; k < n; k++)
+        PG_TRY(pg__str_printf(out, err, "%scuda:%zu", k ? "," : "", k));
+done:
+    return st;
+}
+
+/* Names, one by one. "auto" is every GPU, or the CPU where there is none; what stands in the way is
+ * told. */
+static pg_status name_devices(pg_trainer *t, const char *asked, pg_err *err)
+{
+    pg__str all = {0};
+    pg_err why = {0};
+    pg_status st = PG_OK;
+    if (asked && strcmp(asked, "auto") == 0) {
+        if (every_gpu(&all, &why) != PG_OK) {
+            all.n = 0;
+            PG_TRY(pg__strs_printf(&t->notes, err, "training on the CPU: %s", why.msg));
+            PG_TRY(pg__str_puts(&all, "cpu:0", err));
+        }
+    } else if (asked && strcmp(asked, "cuda:*") == 0) {
+        PG_TRY(every_gpu(&all, err));
+    } else {
+        PG_TRY(pg__str_puts(&all, asked && *asked ? asked : "cpu:0", err));
+    }
+    t->device_names = pg__mem_strdup(all.s);
+    if (!t->device_names)
+        PG_TRY(pg__nomem(err));
+done:
+    pg__str_fini(&all);
+    return st;
+}
+
 pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
-    const char *at = o->devices && *o->devices ? o->devices : "cpu:0";
     const pg__dev_opts opts = {.n_threads = 1,
                                .deterministic = o->deterministic,
                                .conv = o->conv,
@@ -53,6 +92,8 @@ pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     t->device_of = pg__mem_array(PG_MAX_REPLICAS, sizeof *t->device_of);
     if (!t->devices || !t->device_of)
         PG_TRY(pg__nomem(err));
+    PG_TRY(name_devices(t, o->devices, err));
+    const char *at = t->device_names;
     for (size_t len; *at != '\0'; at += len + (at[len] == ',')) {
         len = strcspn(at, ",");
         PG_TRY(add_replica(t, at, len, err));
@@ -82,6 +123,7 @@ void pg__devices_close(pg_trainer *t)
     }
     pg__mem_free(t->devices);
     pg__mem_free(t->device_of);
+    pg__mem_free(t->device_names);
     t->devices = NULL;
     t->dev = NULL;
     t->n_devices = 0;

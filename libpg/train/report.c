@@ -41,6 +41,7 @@ pg_run pg__run_of(const pg_trainer *t)
     const pg__model *m = t->graph->root;
     pg_run r = {.n_devices = t->cut.n_replicas,
                 .n_cores = t->n_threads,
+                .devices = t->device_names,
                 .input = shape_of(low, low->inputs[0]),
                 .output = shape_of(low, low->outputs[0]),
                 .n_inputs = t->n_inputs,

@@ -48,7 +48,7 @@ static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *er
         PG_TRY(t->backend->count(&cores, err));
     PG_TRY(pg__crew_check(t, o, err));
     if (t->backend->host_memory)
-        PG_TRY(note_cores(t, o->devices, err));
+        PG_TRY(note_cores(t, t->device_names, err));
     const size_t crew = t->assigned.n_devices ? t->assigned.n_devices : 1;
     if (!t->backend->host_memory) /* a queue each */
         cores = t->cut.n_replicas * crew;

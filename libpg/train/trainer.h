@@ -99,7 +99,8 @@ struct pg_trainer {
     pg__dev *dev; /* that of device 0 */
     pg__device *devices;
     size_t n_devices;
-    size_t *device_of; /* per replica */
+    char *device_names; /* of the replicas: "cpu:0,cpu:1" */
+    size_t *device_of;  /* per replica */
     uint64_t mirrored; /* version of the parameters that the other devices have */
 
     size_t n_params;

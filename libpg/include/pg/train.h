@@ -98,7 +98,9 @@ typedef struct pg_train_opts {
     const char *metrics;          /* "accuracy,mae", or "OUT=accuracy,OUT=mae"; NULL: none */
     const char *weighted_metrics; /* the same, rows count by their sample and class weights */
     const char *rules;            /* a version of Keras; NULL: the one that wrote the model */
-    const char *devices;          /* "cpu:0,cpu:1": replicas, a name may repeat; NULL: cpu:0 */
+    const char *devices;          /* "cpu:0,cpu:1", "cuda:0": replicas, a name may repeat; "cuda:*":
+                                     every GPU; "auto": the same, or cpu:0 where there is none;
+                                     NULL: cpu:0 */
     const char *place; /* device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE": where calls run (the
                           last that matches counts, patterns are allowed, calls count from 0); all
                           others on the first of `devices`. Weights are kept once. NULL: nowhere */
@@ -191,6 +193,7 @@ typedef struct pg_shape {
 /* What is about to run. */
 typedef struct pg_run {
     size_t n_devices, n_cores; /* replicas; threads of all of them */
+    const char *devices;       /* their names: "cpu:0,cpu:1" */
     size_t batch_size;         /* of all devices */
     size_t n_batches, n_epochs;
     uint64_t n_train, n_val; /* rows */
