@@ -14,6 +14,7 @@
 
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
+typedef struct pg__graph_run pg__graph_run; /* recorded calls of run() */
 
 /* What a GPU computes with; parameters, statistics and losses stay float32. */
 typedef enum pg__precision {
@@ -80,6 +81,18 @@ typedef struct pg__backend {
     /* Calls on a device are done in their order, but perhaps later: this waits for all of them, as
      * get() does. */
     pg_status (*sync)(pg__dev *d);
+    /* get() that does not wait: what came may be read after sync(). NULL: get() is as good. */
+    pg_status (*fetch)(pg__dev *d, void *dst, const void *src, size_t n_bytes);
+    /* Memory of the host that put() and fetch() are fastest with; what put() is given must not
+     * change before sync(). NULL: any is. */
+    pg_status (*host_alloc)(pg__dev *d, void **p, size_t n_bytes, pg_err *err); /* zeroed */
+    void (*host_free)(pg__dev *d, void *p);
+    /* Calls of run() between begin and end are recorded, not done; replay() does them on the same
+     * memory. *out stays NULL where they cannot be. NULL: nothing is recorded. */
+    pg_status (*record_begin)(pg__dev *d);
+    pg_status (*record_end)(pg__dev *d, pg__graph_run **out);
+    pg_status (*replay)(pg__dev *d, pg__graph_run *g);
+    void (*forget)(pg__graph_run *g);
     pg_status (*update)(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
                         const void *g, void *const *slots, size_t n);
     /* g += l1 sign(w) + 2 l2 w, where g is not NULL; adds l1 |w| + l2 w^2 to *penalty. */

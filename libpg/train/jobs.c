@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/devices.h"
+#include "train/record.h"
 #include "train/stage.h"
 #include "train/states.h"
 
@@ -160,11 +161,10 @@ static pg__job *next_job(const pg__step *s, size_t worker, size_t *at)
 
 static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err *err)
 {
-    int meets = 0;
     pg_status st = PG_OK;
     PG_TRY(begin_lane(s, job, w, err));
     if (job->program)
-        PG_TRY(pg__program_run(job->program, &job->frame.f, &job->at, &meets));
+        PG_TRY(pg__record_run(s->t, w, job->program, &job->frame.f));
     PG_TRY(end_lane(s, job, w, err));
 done:
     pg__job_close(job);

@@ -11,6 +11,7 @@
 #include "train/logs.h"
 #include "train/names.h"
 #include "train/plan.h"
+#include "train/record.h"
 #include "train/slots.h"
 #include "train/snapshot.h"
 #include "train/states.h"
@@ -93,6 +94,7 @@ void pg__workers_stop(pg_trainer *t)
         if (t->workers[w].dev)
             t->backend->free(t->workers[w].dev, t->workers[w].scratch.mem);
         pg__mem_free(t->workers[w].args);
+        pg__record_forget(t, &t->workers[w]);
         for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
             pg__flat_free(t, &t->workers[w].grads[k]);
     }

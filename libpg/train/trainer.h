@@ -57,12 +57,22 @@ typedef struct pg__device {
     pg__flat incoming;                    /* what came from another device */
 } pg__device;
 
+/* Work of a program's run on a device, to be done again (record.h). */
+typedef struct pg__recording {
+    const pg__program *program;
+    const void *arena, *scratch, *grads, *states; /* that it ran on */
+    size_t n_runs;
+    pg__graph_run *graph; /* NULL: not recorded yet, or never */
+} pg__recording;
+
 /* One thread's own memory. */
 typedef struct pg__worker {
     size_t device;
     pg__dev *dev; /* its queue there */
     void **args;  /* of a call */
     size_t n_args;
+    pg__recording *recordings;
+    size_t n_recordings, cap_recordings;
     pg__memory scratch;
     pg__flat grads[PG_MAX_PARTIALS]; /* allocated when first needed */
     pg__flat *spare[PG_MAX_PARTIALS];
@@ -101,7 +111,7 @@ struct pg_trainer {
     size_t n_devices;
     char *device_names; /* of the replicas: "cpu:0,cpu:1" */
     size_t *device_of;  /* per replica */
-    uint64_t mirrored; /* version of the parameters that the other devices have */
+    uint64_t mirrored;  /* version of the parameters that the other devices have */
 
     size_t n_params;
     pg_weight *weights; /* what pg_trainer_weight() shows, in the order of get_weights() */

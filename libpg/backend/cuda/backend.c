@@ -179,6 +179,56 @@ static pg_status cuda_sync(pg__dev *d)
     return pg__rt_sync(d->rt, &d->failure);
 }
 
+static pg_status cuda_fetch(pg__dev *d, void *dst, const void *src, size_t n_bytes)
+{
+    return pg__rt_get(d->rt, dst, src, n_bytes, &d->failure);
+}
+
+static pg_status cuda_host_alloc(pg__dev *d, void **p, size_t n_bytes, pg_err *err)
+{
+    return pg__rt_host_alloc(d->rt, p, n_bytes, err);
+}
+
+static void cuda_host_free(pg__dev *d, void *p)
+{
+    if (p)
+        pg__rt_host_free(d->rt, p);
+}
+
+/* ---- recorded steps ---- */
+
+struct pg__graph_run {
+    pg__rt_graph *graph;
+};
+
+static pg_status cuda_record_begin(pg__dev *d)
+{
+    return pg__rt_record_begin(d->rt, &d->failure);
+}
+
+static pg_status cuda_record_end(pg__dev *d, pg__graph_run **out)
+{
+    pg__rt_graph *graph = NULL;
+    pg_status st = pg__rt_record_end(d->rt, &graph, &d->failure);
+    *out = st == PG_OK && graph ? pg__mem_array(1, sizeof **out) : NULL;
+    if (*out)
+        (*out)->graph = graph;
+    else
+        pg__rt_graph_free(graph);
+    return st == PG_OK && graph && !*out ? pg__nomem(&d->failure) : st;
+}
+
+static pg_status cuda_replay(pg__dev *d, pg__graph_run *g)
+{
+    return pg__rt_replay(d->rt, g->graph, &d->failure);
+}
+
+static void cuda_forget(pg__graph_run *g)
+{
+    pg__rt_graph_free(g->graph);
+    pg__mem_free(g);
+}
+
 static const pg__backend backend = {
     .abi = PG_BACKEND_ABI,
     .size = sizeof(pg__backend),
@@ -204,6 +254,13 @@ static const pg__backend backend = {
     .copy = cuda_copy,
     .copy_from = cuda_copy_from,
     .sync = cuda_sync,
+    .fetch = cuda_fetch,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .record_begin = cuda_record_begin,
+    .record_end = cuda_record_end,
+    .replay = cuda_replay,
+    .forget = cuda_forget,
     .update = pg__cuda_update,
     .regularise = pg__cuda_regularise,
     .squares = pg__cuda_squares,

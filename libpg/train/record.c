@@ -1,0 +1,82 @@
+/* record.c - a recording belongs to a program and to the memory that it ran on; the first run of a
+ * program is not recorded, since libraries set themselves up in it. */
+#include "train/record.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+
+static int is_of(const pg__recording *r, const pg__program *p, const pg__frame *f)
+{
+    return r->program == p && r->arena == f->arena && r->scratch == f->scratch &&
+           r->grads == (f->grads ? f->grads[0] : NULL) &&
+           r->states == (f->states ? f->states[0] : NULL);
+}
+
+static pg_status find(pg__worker *w, const pg__program *p, const pg__frame *f, pg__recording **out)
+{
+    for (size_t i = 0; i < w->n_recordings; i++)
+        if (is_of(&w->recordings[i], p, f)) {
+            *out = &w->recordings[i];
+            return PG_OK;
+        }
+    if (pg__mem_grow(&w->recordings, &w->cap_recordings, w->n_recordings + 1,
+                     sizeof *w->recordings))
+        return PG_E_NOMEM;
+    *out = &w->recordings[w->n_recordings++];
+    **out = (pg__recording){.program = p,
+                            .arena = f->arena,
+                            .scratch = f->scratch,
+                            .grads = f->grads ? f->grads[0] : NULL,
+                            .states = f->states ? f->states[0] : NULL};
+    return PG_OK;
+}
+
+static pg_status run(const pg__program *p, const pg__frame *f)
+{
+    size_t at = 0;
+    int meets = 0;
+    return pg__program_run(p, f, &at, &meets);
+}
+
+/* What was recorded before it failed is thrown away; the failure is the run's. */
+static pg_status record(const pg__backend *b, pg__recording *r, const pg__frame *f)
+{
+    pg_status st = b->record_begin(f->dev);
+    if (st != PG_OK)
+        return st;
+    st = run(r->program, f);
+    const pg_status end = b->record_end(f->dev, &r->graph);
+    if (st == PG_OK && end == PG_OK)
+        return PG_OK;
+    if (r->graph)
+        b->forget(r->graph);
+    r->graph = NULL;
+    return st != PG_OK ? st : end;
+}
+
+pg_status pg__record_run(pg_trainer *t, pg__worker *w, const pg__program *p, const pg__frame *f)
+{
+    const pg__backend *b = t->backend;
+    pg__recording *r = NULL;
+    pg_status st = PG_OK;
+    if (!b->record_begin || f->watch)
+        return run(p, f);
+    PG_TRY(find(w, p, f, &r));
+    if (!r->graph && r->n_runs++ == 1)
+        PG_TRY(record(b, r, f));
+    st = r->graph ? b->replay(f->dev, r->graph) : run(p, f);
+done:
+    return st;
+}
+
+void pg__record_forget(pg_trainer *t, pg__worker *w)
+{
+    for (size_t i = 0; i < w->n_recordings; i++)
+        if (w->recordings[i].graph)
+            t->backend->forget(w->recordings[i].graph);
+    pg__mem_free(w->recordings);
+    w->recordings = NULL;
+    w->n_recordings = w->cap_recordings = 0;
+}

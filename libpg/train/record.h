@@ -1,0 +1,13 @@
+/* record.h - steps that are recorded once and replayed: where a device can, launching the hundreds
+ * of kernels of a step one by one takes longer than the smaller ones run. */
+#ifndef PG_TRAIN_RECORD_H
+#define PG_TRAIN_RECORD_H
+
+#include "train/trainer.h"
+
+/* As pg__program_run() from the beginning of a program in which no lanes meet; the second run with
+ * the same memory is recorded, those after it replay that. */
+pg_status pg__record_run(pg_trainer *t, pg__worker *w, const pg__program *p, const pg__frame *f);
+void pg__record_forget(pg_trainer *t, pg__worker *w);
+
+#endif
