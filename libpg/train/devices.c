@@ -162,6 +162,17 @@ void pg__devices_dismiss(pg_trainer *t)
         t->devices[d].n_workers = 0;
 }
 
+pg_status pg__devices_join(pg_trainer *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < t->n_threads && st == PG_OK; i++) {
+        pg__dev *d = t->workers[i].dev;
+        if (d != t->devices[t->workers[i].device].dev)
+            st = pg__device_failed(t, d, t->backend->sync(d), err);
+    }
+    return st;
+}
+
 pg_status pg__devices_settle(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -30,7 +30,9 @@ void pg__devices_mirrored(pg_trainer *t);
 pg_status pg__flat_on(pg_trainer *t, size_t d, pg__flat *f, uint64_t from, uint64_t to,
                       pg__flat **out, pg_err *err);
 
-/* Work of each device's first queue is done before other queues go on. */
+/* Each device's first queue does what is done for all of them: it waits for the others, and they
+ * for it. */
+pg_status pg__devices_join(pg_trainer *t, pg_err *err);
 pg_status pg__devices_settle(pg_trainer *t, pg_err *err);
 
 /* st, with the device's own words where it has some. */

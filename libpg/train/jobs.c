@@ -128,6 +128,12 @@ static pg_status keep_predictions(const pg__step *s, const pg__job *job)
     return st;
 }
 
+static pg_status add_results(const pg__step *s, pg__job *job, pg_err *err)
+{
+    return pg__result_add(s->t, job->program, &job->frame.f, job->landing, &job->frame.host,
+                          s->shares, s->batch->n_rows, &job->totals, err);
+}
+
 static pg_status end_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err *err)
 {
     pg_trainer *t = s->t;
@@ -135,8 +141,9 @@ static pg_status end_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
     if (job->program) {
         PG_TRY(
             pg__states_keep(t, job->program, &job->frame.f, job->frame.states, job->lane.n, err));
-        PG_TRY(pg__result_add(t, job->program, &job->frame.f, &job->frame.host, s->shares,
-                              s->batch->n_rows, &job->totals, err));
+        PG_TRY(pg__result_fetch(t, job->landing, job->program, &job->frame.f, err));
+        if (t->backend->host_memory)
+            PG_TRY(add_results(s, job, err));
         if (s->predictions)
             PG_TRY(keep_predictions(s, job));
     }
@@ -167,7 +174,8 @@ static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
         PG_TRY(pg__record_run(s->t, w, job->program, &job->frame.f));
     PG_TRY(end_lane(s, job, w, err));
 done:
-    pg__job_close(job);
+    if (s->t->backend->host_memory)
+        pg__job_close(job);
     return st;
 }
 
@@ -257,7 +265,6 @@ static void run_shared(pg__step *s, size_t thread)
         pg__team_await(team, &job->members, s->t->assigned.n_devices);
         if (w->st == PG_OK)
             w->st = end_lane(s, job, w, &w->err);
-        pg__job_close(job);
     }
 }
 
@@ -277,6 +284,17 @@ void pg__work_on_lanes(void *arg, size_t worker)
     else
         for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
             w->st = run_lane(s, job, w, &w->err);
+}
+
+void pg__work_on_results(void *arg, size_t worker)
+{
+    pg__step *s = arg;
+    pg__worker *w = &s->t->workers[worker];
+    pg__job *job;
+    w->st = s->t->backend->sync(w->dev);
+    for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+        if (job->program)
+            w->st = add_results(s, job, &w->err);
 }
 
 static pg_status sum_masks(const pg__step *s, pg__job *job, const pg__worker *w, pg_err *err)

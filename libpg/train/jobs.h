@@ -23,6 +23,7 @@ typedef struct pg__job {
     const pg__program *program; /* NULL: no rows */
     const pg__program *masks;   /* NULL: none are needed beforehand */
     pg__memory *arena;
+    pg__landing *landing;
     pg__totals totals;
     pg__mask_sum *mask_sums; /* per output */
     pg__lane_frame frame;
@@ -46,8 +47,10 @@ typedef struct pg__step {
     double *seed_mem, *shares; /* per output */
 } pg__step;
 
-/* Work of a team, arg: the pg__step. All jobs of part s->part; the sums of all masks. */
+/* Work of a team, arg: the pg__step. All jobs of part s->part, and what they tell; the sums of all
+ * masks. */
 void pg__work_on_lanes(void *arg, size_t worker);
+void pg__work_on_results(void *arg, size_t worker);
 void pg__work_on_masks(void *arg, size_t worker);
 
 void pg__job_close(pg__job *job); /* its frame */

@@ -39,8 +39,9 @@ static pg_status blend_on(pg_trainer *t, size_t d, size_t param, shares s, const
     void *into = pg__params_on(t, d)->at[param];
     if (t->n_devices > 1 && f->dev != on->dev) {
         void *here = on->incoming.at[param];
-        const pg_status st =
-            t->backend->copy_from(on->dev, here, f->dev, found, n * t->backend->real_bytes);
+        pg_status st = t->backend->sync(f->dev);
+        if (st == PG_OK)
+            st = t->backend->copy_from(on->dev, here, f->dev, found, n * t->backend->real_bytes);
         if (st != PG_OK)
             return st;
         found = here;

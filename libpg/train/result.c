@@ -1,4 +1,4 @@
-/* result.c - losses and metrics of a run, read from the device and added up in double. */
+/* result.c - losses and metrics of a run: brought from the device, and added up in double. */
 #include "train/result.h"
 
 #include <string.h>
@@ -6,20 +6,109 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-/* n elements as doubles, fresh memory; from the device's memory or, on: NULL, from the batch. */
+/* ---- from a device ---- */
+
+static const void *landed(const pg__landing *l, const void *from)
+{
+    for (size_t i = 0; i < l->n_landed; i++)
+        if (l->landed[i].from == from)
+            return l->mem + l->landed[i].at;
+    return from;
+}
+
+static pg_status wait_for(pg__landing *l, const void *from, size_t n, pg_err *err)
+{
+    const size_t at =
+        l->n_landed ? l->landed[l->n_landed - 1].at + l->landed[l->n_landed - 1].n : 0;
+    if (landed(l, from) != from)
+        return PG_OK;
+    if (pg__mem_grow(&l->landed, &l->cap_landed, l->n_landed + 1, sizeof *l->landed))
+        return pg__nomem(err);
+    l->landed[l->n_landed++] = (struct pg__landed){from, at, (n + 7) / 8 * 8};
+    return PG_OK;
+}
+
+static int is_measured(const pg_trainer *t, size_t k)
+{
+    for (size_t i = 0; i < t->n_metrics; i++)
+        if (t->metrics[i].output == k)
+            return 1;
+    return 0;
+}
+
+static size_t bytes_of(const pg_trainer *t, const pg__value *v)
+{
+    return (size_t)pg__dims_elems(&v->shape) *
+           (v->elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes);
+}
+
+static pg_status list_results(const pg_trainer *t, pg__landing *l, const pg__program *p,
+                              const pg__frame *f, pg_err *err)
+{
+    const pg__lowered *m = pg__program_model(p);
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        const pg__value *loss = pg__program_loss_value(p, k), *mask = pg__program_mask_value(p, k);
+        if (loss)
+            PG_TRY(wait_for(l, pg__program_loss(p, f, k), bytes_of(t, loss), err));
+        if (!is_measured(t, k))
+            continue;
+        PG_TRY(wait_for(l, pg__program_prediction(p, f, k),
+                        bytes_of(t, &m->tape.values[m->outputs[k]]), err));
+        if (mask && t->rules->metrics_see_mask)
+            PG_TRY(wait_for(l, pg__program_mask(p, f, k), bytes_of(t, mask), err));
+    }
+    for (size_t i = 0; i < m->n_activities; i++)
+        PG_TRY(wait_for(l, pg__program_activity(p, f, i), t->backend->real_bytes, err));
+done:
+    return st;
+}
+
+pg_status pg__result_fetch(pg_trainer *t, pg__landing *l, const pg__program *p, const pg__frame *f,
+                           pg_err *err)
+{
+    const pg__backend *b = t->backend;
+    pg_status st = PG_OK;
+    l->n_landed = 0;
+    l->dev = f->dev;
+    if (b->host_memory)
+        return PG_OK;
+    PG_TRY(list_results(t, l, p, f, err));
+    const struct pg__landed *last = l->n_landed ? &l->landed[l->n_landed - 1] : NULL;
+    if (last && last->at + last->n > l->n_bytes) {
+        b->host_free(l->dev, l->mem);
+        l->mem = NULL;
+        l->n_bytes = 0;
+        void *mem = NULL;
+        PG_TRY(b->host_alloc(l->dev, &mem, last->at + last->n, err));
+        l->mem = mem;
+        l->n_bytes = last->at + last->n;
+    }
+    for (size_t i = 0; i < l->n_landed; i++)
+        PG_TRY(b->fetch(l->dev, l->mem + l->landed[i].at, l->landed[i].from, l->landed[i].n));
+done:
+    return st;
+}
+
+void pg__landing_free(const pg_trainer *t, pg__landing *l)
+{
+    if (l->mem)
+        t->backend->host_free(l->dev, l->mem);
+    pg__mem_free(l->landed);
+    *l = (pg__landing){0};
+}
+
+/* ---- and added up ---- */
+
+/* n elements as doubles, fresh memory; of the results, or l: NULL, of the batch. */
 static pg_status as_doubles(pg_trainer *t, double **out, const void *from, uint64_t n,
-                            pg__elem elem, pg__dev *on, pg_err *err)
+                            pg__elem elem, const pg__landing *l, pg_err *err)
 {
     const size_t bytes = elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes;
-    const int fetch = on && !t->backend->host_memory;
+    const void *raw = l ? landed(l, from) : from;
     double *v = pg__mem_array(n, sizeof *v);
-    void *copy = fetch ? pg__mem_array(n, bytes) : NULL;
-    const void *raw = fetch ? copy : from;
-    pg_status st = PG_OK;
-    if (!v || (fetch && !copy))
-        PG_TRY(pg__nomem(err));
-    if (fetch)
-        PG_TRY(t->backend->get(on, copy, from, (size_t)n * bytes));
+    if (!v)
+        return pg__nomem(err);
     if (elem == PG__INT)
         for (uint64_t i = 0; i < n; i++)
             v[i] = ((const int32_t *)raw)[i];
@@ -29,23 +118,20 @@ static pg_status as_doubles(pg_trainer *t, double **out, const void *from, uint6
         for (uint64_t i = 0; i < n; i++)
             v[i] = (double)((const float *)raw)[i];
     *out = v;
-    v = NULL;
-done:
-    pg__mem_free(copy);
-    pg__mem_free(v);
-    return st;
+    return PG_OK;
 }
 
 /* share: of the terms, that their sum is divided by. */
-static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t k,
-                            double share, pg__totals *totals, pg_err *err)
+static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame *f,
+                            const pg__landing *l, size_t k, double share, pg__totals *totals,
+                            pg_err *err)
 {
     const pg__value *v = pg__program_loss_value(p, k);
     double *rows = NULL;
     if (!v)
         return PG_OK;
     const uint64_t n = pg__dims_elems(&v->shape);
-    const pg_status st = as_doubles(t, &rows, pg__program_loss(p, f, k), n, PG__REAL, f->dev, err);
+    const pg_status st = as_doubles(t, &rows, pg__program_loss(p, f, k), n, PG__REAL, l, err);
     if (st != PG_OK)
         return st;
     for (uint64_t i = 0; i < n; i++)
@@ -56,8 +142,8 @@ static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame
 }
 
 /* How much each of n rows counts by the output's mask, or NULL. */
-static pg_status mask_weights(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t k,
-                              uint64_t n, double **out, pg_err *err)
+static pg_status mask_weights(pg_trainer *t, const pg__program *p, const pg__frame *f,
+                              const pg__landing *l, size_t k, uint64_t n, double **out, pg_err *err)
 {
     const pg__value *v = pg__program_mask_value(p, k);
     const uint64_t n_mask = v ? pg__dims_elems(&v->shape) : 0;
@@ -65,7 +151,7 @@ static pg_status mask_weights(pg_trainer *t, const pg__program *p, const pg__fra
     *out = NULL;
     if (!t->rules->metrics_see_mask || n_mask == 0 || n % n_mask != 0)
         return PG_OK;
-    pg_status st = as_doubles(t, &mask, pg__program_mask(p, f, k), n_mask, PG__REAL, f->dev, err);
+    pg_status st = as_doubles(t, &mask, pg__program_mask(p, f, k), n_mask, PG__REAL, l, err);
     if (st != PG_OK)
         return st;
     double *w = pg__mem_array(n, sizeof *w);
@@ -77,7 +163,8 @@ static pg_status mask_weights(pg_trainer *t, const pg__program *p, const pg__fra
 }
 
 static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__frame *f,
-                             const pg__rows *rows, size_t k, pg__totals *totals, pg_err *err)
+                             const pg__landing *l, const pg__rows *rows, size_t k,
+                             pg__totals *totals, pg_err *err)
 {
     const pg__lowered *m = pg__program_model(p);
     const pg__dims *shape = &m->tape.values[m->outputs[k]].shape;
@@ -92,10 +179,10 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
     }
     if (wanted == 0 || !target || last == 0)
         return PG_OK;
-    PG_TRY(as_doubles(t, &guess, pg__program_prediction(p, f, k), n, PG__REAL, f->dev, err));
+    PG_TRY(as_doubles(t, &guess, pg__program_prediction(p, f, k), n, PG__REAL, l, err));
     PG_TRY(as_doubles(t, &y, rows->targets[k], pg__dims_elems(&target->shape), target->elem, NULL,
                       err));
-    PG_TRY(mask_weights(t, p, f, k, n / last, &mask, err));
+    PG_TRY(mask_weights(t, p, f, l, k, n / last, &mask, err));
     if (weighted > 0 && rows->weights[k])
         PG_TRY(as_doubles(t, &weights, rows->weights[k], n / last, PG__REAL, NULL, err));
     for (uint64_t i = 0; mask && weights && i < n / last; i++)
@@ -115,13 +202,14 @@ done:
 
 /* penalty_sum counts rows: where Keras does not divide by them, neither must its mean. */
 static pg_status add_activities(pg_trainer *t, const pg__program *p, const pg__frame *f,
-                                uint64_t n_rows, pg__totals *totals, pg_err *err)
+                                const pg__landing *l, uint64_t n_rows, pg__totals *totals,
+                                pg_err *err)
 {
     const pg__lowered *m = pg__program_model(p);
     pg_status st = PG_OK;
     for (size_t i = 0; i < m->n_activities && st == PG_OK; i++) {
         double *v = NULL;
-        st = as_doubles(t, &v, pg__program_activity(p, f, i), 1, PG__REAL, f->dev, err);
+        st = as_doubles(t, &v, pg__program_activity(p, f, i), 1, PG__REAL, l, err);
         if (st == PG_OK)
             totals->penalty_sum += *v * (t->rules->activity_per_row ? 1 : (double)n_rows);
         pg__mem_free(v);
@@ -130,14 +218,14 @@ static pg_status add_activities(pg_trainer *t, const pg__program *p, const pg__f
 }
 
 pg_status pg__result_add(pg_trainer *t, const pg__program *p, const pg__frame *f,
-                         const pg__rows *rows, const double *shares, uint64_t n_rows,
-                         pg__totals *totals, pg_err *err)
+                         const pg__landing *l, const pg__rows *rows, const double *shares,
+                         uint64_t n_rows, pg__totals *totals, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(add_activities(t, p, f, n_rows, totals, err));
+    PG_TRY(add_activities(t, p, f, l, n_rows, totals, err));
     for (size_t k = 0; k < t->n_outputs; k++) {
-        PG_TRY(add_losses(t, p, f, k, shares[k], totals, err));
-        PG_TRY(add_metrics(t, p, f, rows, k, totals, err));
+        PG_TRY(add_losses(t, p, f, l, k, shares[k], totals, err));
+        PG_TRY(add_metrics(t, p, f, l, rows, k, totals, err));
     }
 done:
     return st;

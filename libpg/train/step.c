@@ -188,6 +188,7 @@ static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t fir
     job->lane.first += first;
     job->is_last = part + 1 == n_parts;
     job->arena = pg__lanes_meet(t) ? &t->arenas[k] : &t->arenas[job->lane.worker];
+    job->landing = &t->landings[k];
     PG_TRY(pg__totals_alloc(t, &job->totals, err));
     job->mask_sums = pg__mem_array(t->n_outputs, sizeof *job->mask_sums);
     if (!job->mask_sums)
@@ -365,10 +366,20 @@ static void free_step(pg__step *s)
     pg__mem_free(s->seed_mem);
 }
 
+/* Where the host cannot read a device's memory: the lanes of the part have queued it. */
+static pg_status read_results(pg__step *s, pg_err *err)
+{
+    if (s->t->backend->host_memory)
+        return PG_OK;
+    pg__team_run(s->t->team, pg__work_on_results, s);
+    return first_error(s->t, err);
+}
+
 pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
                            void *const *predictions, pg__totals *totals, pg_err *err)
 {
     pg__step s = {.t = t, .batch = b, .pass = pass, .predictions = predictions};
+    double penalty = 0;
     pg_status st = PG_OK;
     t->grads = NULL;
     if (!t->team)
@@ -377,22 +388,31 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     PG_TRY(cut_batch(&s, err));
     PG_TRY(share(&s, err));
     PG_TRY(pg__devices_settle(t, err));
+    PG_TRY(pg__trainer_penalty(t, &penalty, err)); /* of the weights before the update */
     PG_TRY(find_shares(&s, err));
     for (s.part = 0; s.part < s.n_jobs / s.n_lanes; s.part++) {
         pg__board_clear(&s.board);
         pg__team_run(t->team, pg__work_on_lanes, &s);
         PG_TRY(first_error(t, err));
+        PG_TRY(pg__devices_join(t, err));
         if (pass == PG__TRAINS)
             PG_TRY(move_averages(&s));
+        if (s.part + 1 < s.n_jobs / s.n_lanes)
+            PG_TRY(read_results(&s, err));
     }
-    sum_totals(&s, totals);
-    PG_TRY(pg__trainer_penalty(t, b->n_rows, totals, err));
     if (pass == PG__TRAINS) {
         PG_TRY(pg__trainer_update(t, err));
         t->version++;
         if (!t->has_constraints)
             pg__devices_mirrored(t);
     }
+    if (s.part > 0) { /* while the device is at the update */
+        s.part--;
+        PG_TRY(read_results(&s, err));
+    }
+    sum_totals(&s, totals);
+    totals->penalty_sum += penalty * (double)b->n_rows;
+    totals->n_rows += b->n_rows;
 done:
     free_step(&s);
     return st;

@@ -12,6 +12,7 @@
 #include "train/names.h"
 #include "train/plan.h"
 #include "train/record.h"
+#include "train/result.h"
 #include "train/slots.h"
 #include "train/snapshot.h"
 #include "train/states.h"
@@ -81,7 +82,8 @@ pg_status pg__workers_start(pg_trainer *t, pg_err *err)
     t->n_threads = t->cut.n_workers * (t->assigned.n_devices ? t->assigned.n_devices : 1);
     t->workers = pg__mem_array(t->n_threads, sizeof *t->workers);
     t->arenas = pg__mem_array(t->cut.n_workers + t->cut.n_lanes, sizeof *t->arenas);
-    if (!t->workers || !t->arenas)
+    t->landings = pg__mem_array(t->cut.n_workers + t->cut.n_lanes, sizeof *t->landings);
+    if (!t->workers || !t->arenas || !t->landings)
         return pg__nomem(err);
     const pg_status st = pg__devices_staff(t, err);
     return st == PG_OK ? pg__team_new(&t->team, t->n_threads, err) : st;
@@ -100,11 +102,15 @@ void pg__workers_stop(pg_trainer *t)
     }
     for (size_t k = 0; t->arenas && k < t->cut.n_workers + t->cut.n_lanes; k++)
         t->backend->free(t->devices[t->arenas[k].device].dev, t->arenas[k].mem);
+    for (size_t k = 0; t->landings && k < t->cut.n_workers + t->cut.n_lanes; k++)
+        pg__landing_free(t, &t->landings[k]);
     pg__devices_dismiss(t);
+    pg__mem_free(t->landings);
     pg__mem_free(t->arenas);
     pg__mem_free(t->workers);
     t->team = NULL;
     t->arenas = NULL;
+    t->landings = NULL;
     t->workers = NULL;
 }
 

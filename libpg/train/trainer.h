@@ -161,9 +161,10 @@ struct pg_trainer {
     pg__assigned assigned; /* n_devices 0: no placement */
     size_t n_threads;      /* one per worker and device that shares its work; the team's */
     pg__team *team;
-    pg__worker *workers; /* as many as the team has */
-    pg__memory *arenas;  /* per lane where lanes advance together, else per worker */
-    uint64_t part_rows;  /* a batch is worked through in parts of so many rows; 0: at once */
+    pg__worker *workers;          /* as many as the team has */
+    pg__memory *arenas;           /* per lane where lanes advance together, else per worker */
+    struct pg__landing *landings; /* per lane */
+    uint64_t part_rows; /* a batch is worked through in parts of so many rows; 0: at once */
     pg__spent spent;
     int stops_on_nan, nan_found; /* gradients that are no numbers are not applied */
     pg__watch *watch;            /* of the step in hand, or NULL */

@@ -364,17 +364,12 @@ done:
     return st;
 }
 
-pg_status pg__trainer_penalty(pg_trainer *t, uint64_t n_rows, pg__totals *totals, pg_err *err)
+pg_status pg__trainer_penalty(pg_trainer *t, double *penalty, pg_err *err)
 {
-    double penalty = 0;
     pg_status st = PG_OK;
-    (void)err;
-    for (size_t i = 0; t->has_regularizers && i < t->n_params; i++)
+    for (size_t i = 0; t->has_regularizers && i < t->n_params && st == PG_OK; i++)
         if (t->penalties[i].l1 != 0 || t->penalties[i].l2 != 0)
-            PG_TRY(t->backend->regularise(t->dev, NULL, t->params.at[i], t->n_elems[i],
-                                          t->penalties[i].l1, t->penalties[i].l2, &penalty));
-    totals->penalty_sum += penalty * (double)n_rows;
-    totals->n_rows += n_rows;
-done:
-    return st;
+            st = t->backend->regularise(t->dev, NULL, t->params.at[i], t->n_elems[i],
+                                        t->penalties[i].l1, t->penalties[i].l2, penalty);
+    return pg__device_failed(t, t->dev, st, err);
 }

@@ -8,7 +8,7 @@
  * constraints. t->grads is left where the gradients lie, as the optimizer saw them. */
 pg_status pg__trainer_update(pg_trainer *t, pg_err *err);
 
-/* Adds what the regularizers add to the loss of a batch of n rows. */
-pg_status pg__trainer_penalty(pg_trainer *t, uint64_t n_rows, pg__totals *totals, pg_err *err);
+/* What the regularizers add to the loss, added to *penalty. */
+pg_status pg__trainer_penalty(pg_trainer *t, double *penalty, pg_err *err);
 
 #endif
