@@ -3,7 +3,6 @@
 #ifndef PG_OPS_POOL_GEO_H
 #define PG_OPS_POOL_GEO_H
 
-#include "base/shared.h"
 #include "ops/attrs.h"
 
 typedef struct pg__pool_geo {
@@ -13,9 +12,7 @@ typedef struct pg__pool_geo {
 static inline pg__pool_geo pg__pool_geo_of(const pg__pool_attrs *a, const pg__dims *x,
                                            const pg__dims *y)
 {
-    pg__pool_geo g;
-    g.rows = (size_t)x->d[0];
-    g.channels = (size_t)x->d[x->rank - 1];
+    pg__pool_geo g = {.rows = (size_t)x->d[0], .channels = (size_t)x->d[x->rank - 1]};
     for (size_t i = 0; i < 3; i++) {
         const size_t unused = 3 - a->rank, from = i - unused;
         const int used = i >= unused;
@@ -31,8 +28,8 @@ static inline pg__pool_geo pg__pool_geo_of(const pg__pool_attrs *a, const pg__di
 }
 
 /* The part of a window that exists, from[i] .. to[i]; the number of its cells. */
-PG_SHARED size_t pg__pool_clip(const pg__pool_geo *g, const size_t at[3], size_t from[3],
-                               size_t to[3])
+static inline size_t pg__pool_clip(const pg__pool_geo *g, const size_t at[3], size_t from[3],
+                                   size_t to[3])
 {
     size_t n = 1;
     for (size_t i = 0; i < 3; i++) {
@@ -47,7 +44,7 @@ PG_SHARED size_t pg__pool_clip(const pg__pool_geo *g, const size_t at[3], size_t
 }
 
 /* Where the channels of a cell begin. */
-PG_SHARED size_t pg__pool_cell(const pg__pool_geo *g, size_t a, size_t b, size_t c)
+static inline size_t pg__pool_cell(const pg__pool_geo *g, size_t a, size_t b, size_t c)
 {
     return ((a * g->x[1] + b) * g->x[2] + c) * g->channels;
 }

@@ -16,7 +16,7 @@ PG_CUDA_PREPARE(prepare_dropout)
     if (s->rank > 0 && !attrs->rows_share)
         a.row =
             (attrs->fold ? attrs->fold : 1) * (pg__dims_elems(&attrs->noise) / attrs->noise.d[0]);
-    return pg__dims_equal(s, &attrs->noise) ? PG_ONE(dropout, &a, n / 4 + 2)
+    return pg__dims_equal(s, &attrs->noise) ? PG_ONE(dropout, &a, PGK_FOURS(n + 3))
                                             : PG_ONE(dropout_shared, &a, n);
 }
 const pg__cuda_op pg__cuda_dropout = PG_CUDA_ONE(prepare_dropout);

@@ -1,4 +1,4 @@
-/* k_act.h - activations and their slopes. */
+/* k_act.h - activations and their slopes, four elements to a thread. */
 #ifndef PG_BACKEND_K_ACT_H
 #define PG_BACKEND_K_ACT_H
 
@@ -6,23 +6,34 @@
 
 typedef struct pgk_act {
     pgk_real x, y;
+    uint64_t n;
     pg__act_attrs attrs;
 } pgk_act;
 
 PGK_FN void pgk_act_at(const pgk_act *a, uint64_t i)
 {
-    pgk_set(a->y, i, pg__act_value(pgk_get(a->x, i), &a->attrs));
+    float x[4];
+    pgk_get4(a->x, i, a->n, x);
+    for (unsigned k = 0; k < 4; k++)
+        x[k] = pg__act_value(x[k], &a->attrs);
+    pgk_set4(a->y, i, a->n, x);
 }
 
 /* dx = dy f'(v); v is the result or the argument, whichever op_act.c chose. */
 typedef struct pgk_act_grad {
     pgk_real v, dy, dx;
+    uint64_t n;
     pg__act_attrs attrs;
 } pgk_act_grad;
 
 PGK_FN void pgk_act_grad_at(const pgk_act_grad *a, uint64_t i)
 {
-    pgk_set(a->dx, i, pgk_get(a->dy, i) * pg__act_slope(pgk_get(a->v, i), &a->attrs));
+    float v[4], dy[4];
+    pgk_get4(a->v, i, a->n, v);
+    pgk_get4(a->dy, i, a->n, dy);
+    for (unsigned k = 0; k < 4; k++)
+        dy[k] *= pg__act_slope(v[k], &a->attrs);
+    pgk_set4(a->dx, i, a->n, dy);
 }
 
 #endif

@@ -5,24 +5,55 @@
 #include "backend/cuda/k_index.h"
 #include "ops/binary_real.h"
 
+/* ---- where nothing repeats: four elements to a thread ---- */
+
 typedef struct pgk_add {
     pgk_real a, b, sum;
+    uint64_t n;
 } pgk_add;
 
 PGK_FN void pgk_add_at(const pgk_add *a, uint64_t i)
 {
-    pgk_set(a->sum, i, pgk_get(a->a, i) + pgk_get(a->b, i));
+    float x[4], y[4];
+    pgk_get4(a->a, i, a->n, x);
+    pgk_get4(a->b, i, a->n, y);
+    for (unsigned k = 0; k < 4; k++)
+        x[k] += y[k];
+    pgk_set4(a->sum, i, a->n, x);
 }
 
 typedef struct pgk_affine {
     pgk_real x, y;
+    uint64_t n;
     float scale, offset;
 } pgk_affine;
 
 PGK_FN void pgk_affine_at(const pgk_affine *a, uint64_t i)
 {
-    pgk_set(a->y, i, a->scale * pgk_get(a->x, i) + a->offset);
+    float x[4];
+    pgk_get4(a->x, i, a->n, x);
+    for (unsigned k = 0; k < 4; k++)
+        x[k] = a->scale * x[k] + a->offset;
+    pgk_set4(a->y, i, a->n, x);
 }
+
+typedef struct pgk_binary_alike {
+    pgk_real a, b, y;
+    uint64_t n;
+    pg__binary_kind kind;
+} pgk_binary_alike;
+
+PGK_FN void pgk_binary_alike_at(const pgk_binary_alike *a, uint64_t i)
+{
+    float x[4], y[4];
+    pgk_get4(a->a, i, a->n, x);
+    pgk_get4(a->b, i, a->n, y);
+    for (unsigned k = 0; k < 4; k++)
+        x[k] = pg__combine(a->kind, x[k], y[k]);
+    pgk_set4(a->y, i, a->n, x);
+}
+
+/* ---- where an operand may repeat ---- */
 
 typedef struct pgk_binary {
     pgk_real a, b, y;

@@ -35,25 +35,22 @@ PGK_FN float pgk_dropped(const pgk_dropout *a, float x, uint32_t number)
     return (float)(number >> 8) * 0x1p-24f >= a->rate ? x * a->scale : 0;
 }
 
-/* Numbers come four at a time: group i of those that x's elements need, the first and the last of
- * which may be shared with other slices of the batch. */
+/* Numbers come four at a time: group i of those that x's elements need. Where the rows of a slice
+ * do not begin with a group, the first and the last one belong to other slices in part. */
 PGK_FN void pgk_dropout_at(const pgk_dropout *a, uint64_t i)
 {
     const uint64_t first = pgk_step(a, PG__STEP_ROW) * a->row, front = first % 4;
-    const uint64_t begin = 4 * i;
-    if (begin >= front + a->n)
-        return;
-    const pg__random r = pgk_draw(a, first - front + begin);
-    if (front == 0 && begin + 4 <= a->n) {
-        float v[4];
-        pgk_get4(a->x, begin, v);
+    const pg__random r = pgk_draw(a, first + 4 * i);
+    float x[4];
+    if (front == 0) {
+        pgk_get4(a->x, i, a->n, x);
         for (unsigned k = 0; k < 4; k++)
-            v[k] = pgk_dropped(a, v[k], r.v[k]);
-        pgk_set4(a->y, begin, v);
+            x[k] = pgk_dropped(a, x[k], r.v[k]);
+        pgk_set4(a->y, i, a->n, x);
         return;
     }
     for (unsigned k = 0; k < 4; k++) {
-        const uint64_t at = begin + k - front; /* in front of the first: huge */
+        const uint64_t at = 4 * i + k - front; /* in front of the first: huge */
         if (at < a->n)
             pgk_set(a->y, at, pgk_dropped(a, pgk_get(a->x, at), r.v[k]));
     }

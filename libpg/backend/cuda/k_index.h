@@ -24,7 +24,9 @@ PGK_FN uint64_t pgk_quotient(pgk_div d, uint64_t i)
 /* Takes the remainder off the front of *i. */
 PGK_FN uint64_t pgk_take(pgk_div d, uint64_t *i)
 {
-    const uint64_t q = pgk_quotient(d, *i), rest = *i - q * d.by;
+    const uint64_t q = pgk_quotient(d, *i);
+    const uint64_t rest =
+        *i < 0x80000000u ? (uint32_t)*i - (uint32_t)q * (uint32_t)d.by : *i - q * d.by;
     *i = q;
     return rest;
 }
@@ -70,25 +72,37 @@ PGK_FN uint64_t pgk_walk_at(const pgk_walk *w, uint64_t i)
     return pgk_walk_to(w, i).at[0];
 }
 
-/* Images: (rows, three spatial dimensions, channels). */
+/* Images: (rows, three spatial dimensions, channels), of less than 2^31 numbers each. */
 typedef struct pgk_image {
     pgk_div cells[3], channels;
 } pgk_image;
 
 typedef struct pgk_pixel {
-    uint64_t row, channel;
-    size_t at[3];
+    uint64_t row;
+    uint32_t at[3], channel;
 } pgk_pixel;
 
 PGK_FN pgk_pixel pgk_pixel_of(const pgk_image *g, uint64_t i)
 {
     pgk_pixel p;
-    p.channel = pgk_take(g->channels, &i);
-    p.at[2] = (size_t)pgk_take(g->cells[2], &i);
-    p.at[1] = (size_t)pgk_take(g->cells[1], &i);
-    p.at[0] = (size_t)pgk_take(g->cells[0], &i);
+    p.channel = (uint32_t)pgk_take(g->channels, &i);
+    p.at[2] = (uint32_t)pgk_take(g->cells[2], &i);
+    p.at[1] = (uint32_t)pgk_take(g->cells[1], &i);
+    p.at[0] = (uint32_t)pgk_take(g->cells[0], &i);
     p.row = i;
     return p;
 }
+
+/* Where the numbers of a cell begin in its image. */
+PGK_FN uint32_t pgk_cell_at(const uint32_t cells[3], uint32_t channels, uint32_t a, uint32_t b,
+                            uint32_t c)
+{
+    return ((a * cells[1] + b) * cells[2] + c) * channels;
+}
+
+#define PGK_EACH_CELL(from, to)                    \
+    for (uint32_t a = from[0]; a < to[0]; a++)     \
+        for (uint32_t b = from[1]; b < to[1]; b++) \
+            for (uint32_t c = from[2]; c < to[2]; c++)
 
 #endif

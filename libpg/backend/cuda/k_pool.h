@@ -1,128 +1,202 @@
 /* k_pool.h - maximum and average over windows, a thread for each element of the result. Gradients
- * are gathered: a cell of x looks at the windows it is in. */
+ * are gathered: a cell of x looks at the windows it is in; where no cell is in two, a window looks
+ * at its cells. */
 #ifndef PG_BACKEND_K_POOL_H
 #define PG_BACKEND_K_POOL_H
 
 #include "backend/cuda/k_index.h"
-#include "ops/pool_geo.h"
+
+/* As ops/pool_geo.h. */
+typedef struct pgk_windows {
+    uint32_t channels, x[3], y[3], window[3], stride[3], before[3];
+} pgk_windows;
 
 typedef struct pgk_pool {
     pgk_real x, y;
     pgk_image image; /* of y */
-    pg__pool_geo geo;
+    pgk_windows geo;
 } pgk_pool;
 typedef pgk_pool pgk_pool_max, pgk_pool_mean;
 
-/* Where the images of a row begin. */
-PGK_FN uint64_t pgk_pool_image(const pg__pool_geo *g, uint64_t row, const size_t cells[3])
+/* Where the image of a row begins. */
+PGK_FN uint64_t pgk_image_at(uint64_t row, const uint32_t cells[3], uint32_t channels)
 {
-    return row * cells[0] * cells[1] * cells[2] * g->channels;
+    return row * (cells[0] * cells[1] * cells[2] * channels);
 }
+
+PGK_FN uint32_t pgk_less(uint32_t a, uint32_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+PGK_FN uint32_t pgk_least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The part of a window that exists; the number of its cells. */
+PGK_FN uint32_t pgk_window(const pgk_windows *g, const uint32_t at[3], uint32_t from[3],
+                           uint32_t to[3])
+{
+    uint32_t n = 1;
+    for (unsigned k = 0; k < 3; k++) {
+        const uint32_t start = at[k] * g->stride[k];
+        from[k] = pgk_less(start, g->before[k]);
+        to[k] = pgk_least(pgk_less(start + g->window[k], g->before[k]), g->x[k]);
+        n *= pgk_less(to[k], from[k]);
+    }
+    return n;
+}
+
+/* ---- forward ---- */
 
 PGK_FN void pgk_pool_max_at(const pgk_pool *p, uint64_t i)
 {
-    const pg__pool_geo *g = &p->geo;
+    const pgk_windows *g = &p->geo;
     const pgk_pixel at = pgk_pixel_of(&p->image, i);
-    const uint64_t image = pgk_pool_image(g, at.row, g->x) + at.channel;
+    const uint64_t image = pgk_image_at(at.row, g->x, g->channels) + at.channel;
     float top = -INFINITY;
-    size_t from[3], to[3];
-    (void)pg__pool_clip(g, at.at, from, to);
-    PG_EACH_CELL(g, from, to)
-    top = pgk_larger(pgk_get(p->x, image + pg__pool_cell(g, a, b, c)), top);
+    uint32_t from[3], to[3];
+    (void)pgk_window(g, at.at, from, to);
+    PGK_EACH_CELL(from, to)
+    top = pgk_larger(pgk_get(p->x, image + pgk_cell_at(g->x, g->channels, a, b, c)), top);
     pgk_set(p->y, i, top);
 }
 
 PGK_FN void pgk_pool_mean_at(const pgk_pool *p, uint64_t i)
 {
-    const pg__pool_geo *g = &p->geo;
+    const pgk_windows *g = &p->geo;
     const pgk_pixel at = pgk_pixel_of(&p->image, i);
-    const uint64_t image = pgk_pool_image(g, at.row, g->x) + at.channel;
+    const uint64_t image = pgk_image_at(at.row, g->x, g->channels) + at.channel;
     float sum = 0;
-    size_t from[3], to[3];
-    const size_t n = pg__pool_clip(g, at.at, from, to);
-    for (size_t a = from[0]; a < to[0]; a++)
-        for (size_t b = from[1]; b < to[1]; b++) {
+    uint32_t from[3], to[3];
+    const uint32_t n = pgk_window(g, at.at, from, to);
+    for (uint32_t a = from[0]; a < to[0]; a++)
+        for (uint32_t b = from[1]; b < to[1]; b++) {
             float line = 0; /* apart, because a long sum forgets small summands */
-            for (size_t c = from[2]; c < to[2]; c++)
-                line += pgk_get(p->x, image + pg__pool_cell(g, a, b, c));
+            for (uint32_t c = from[2]; c < to[2]; c++)
+                line += pgk_get(p->x, image + pgk_cell_at(g->x, g->channels, a, b, c));
             sum += line;
         }
     pgk_set(p->y, i, sum / (float)n);
 }
 
-typedef struct pgk_pool_grad {
-    pgk_real x, dy, dx; /* x: of the maximum alone */
-    pgk_image image;    /* of x */
-    pgk_div stride[3];
-    pg__pool_geo geo;
-} pgk_pool_grad;
-typedef pgk_pool_grad pgk_pool_max_grad, pgk_pool_mean_grad;
+/* ---- the largest cell of a window, the first of equals ---- */
 
-/* The windows that a cell is in, first[i] .. end[i]. */
-PGK_FN void pgk_pool_windows(const pgk_pool_grad *p, const size_t cell[3], size_t first[3],
-                             size_t end[3])
+PGK_FN uint32_t pgk_largest(const pgk_windows *g, pgk_real x, uint64_t image, const uint32_t at[3])
 {
-    const pg__pool_geo *g = &p->geo;
-    for (unsigned i = 0; i < 3; i++) {
-        const size_t at = cell[i] + g->before[i];
-        const size_t last = (size_t)pgk_quotient(p->stride[i], at);
-        first[i] =
-            at < g->window[i] ? 0 : (size_t)pgk_quotient(p->stride[i], at - g->window[i]) + 1;
-        end[i] = last < g->y[i] ? last + 1 : g->y[i];
+    uint32_t from[3], to[3];
+    (void)pgk_window(g, at, from, to);
+    uint32_t best = pgk_cell_at(g->x, g->channels, from[0], from[1], from[2]);
+    float top = pgk_get(x, image + best);
+    PGK_EACH_CELL(from, to)
+    {
+        const uint32_t cell = pgk_cell_at(g->x, g->channels, a, b, c);
+        const float v = pgk_get(x, image + cell);
+        best = v > top ? cell : best;
+        top = v > top ? v : top;
+    }
+    return best;
+}
+
+/* Of each window, by where the cell begins in its image. */
+typedef struct pgk_pool_largest {
+    pgk_real x, cells; /* cells: integers */
+    pgk_image image;   /* of y */
+    pgk_windows geo;
+} pgk_pool_largest;
+
+PGK_FN void pgk_pool_largest_at(const pgk_pool_largest *p, uint64_t i)
+{
+    const pgk_pixel at = pgk_pixel_of(&p->image, i);
+    const uint64_t image = pgk_image_at(at.row, p->geo.x, p->geo.channels) + at.channel;
+    pgk_set_int(p->cells, i, (int32_t)pgk_largest(&p->geo, p->x, image, at.at));
+}
+
+/* ---- gradients, of windows that have no cell in common ---- */
+
+typedef struct pgk_pool_apart {
+    pgk_real x, dy, dx;
+    pgk_image image; /* of y */
+    pgk_windows geo;
+} pgk_pool_apart;
+
+/* Cells up to the next window, and in front of the first, are this one's to write. */
+PGK_FN void pgk_pool_apart_at(const pgk_pool_apart *p, uint64_t i)
+{
+    const pgk_windows *g = &p->geo;
+    const pgk_pixel at = pgk_pixel_of(&p->image, i);
+    const uint64_t image = pgk_image_at(at.row, g->x, g->channels) + at.channel;
+    const uint32_t best = pgk_largest(g, p->x, image, at.at);
+    const float dy = pgk_get(p->dy, i);
+    uint32_t from[3], to[3];
+    for (unsigned k = 0; k < 3; k++) {
+        const uint32_t next = (at.at[k] + 1) * g->stride[k];
+        from[k] = at.at[k] == 0 ? 0 : pgk_less(next - g->stride[k], g->before[k]);
+        to[k] =
+            at.at[k] + 1 == g->y[k] ? g->x[k] : pgk_least(pgk_less(next, g->before[k]), g->x[k]);
+    }
+    PGK_EACH_CELL(from, to)
+    {
+        const uint32_t cell = pgk_cell_at(g->x, g->channels, a, b, c);
+        pgk_set(p->dx, image + cell, cell == best ? dy : 0);
     }
 }
 
-/* Is the cell the first of the largest in its window? */
-PGK_FN int pgk_pool_is_first(const pgk_pool_grad *p, uint64_t image, size_t cell,
-                             const size_t window[3])
+/* ---- gradients, of any windows ---- */
+
+typedef struct pgk_pool_grad {
+    pgk_real cells, dy, dx; /* cells: pool_largest's; of the maximum alone */
+    pgk_image image;        /* of x */
+    pgk_div stride[3];
+    pgk_windows geo;
+} pgk_pool_grad;
+typedef pgk_pool_grad pgk_pool_max_grad, pgk_pool_mean_grad;
+
+/* The windows that a cell is in, first[k] .. end[k]. */
+PGK_FN void pgk_windows_of(const pgk_pool_grad *p, const uint32_t cell[3], uint32_t first[3],
+                           uint32_t end[3])
 {
-    const pg__pool_geo *g = &p->geo;
-    size_t from[3], to[3];
-    (void)pg__pool_clip(g, window, from, to);
-    size_t best = pg__pool_cell(g, from[0], from[1], from[2]);
-    float top = pgk_get(p->x, image + best);
-    PG_EACH_CELL(g, from, to)
-    {
-        const size_t other = pg__pool_cell(g, a, b, c);
-        const float v = pgk_get(p->x, image + other);
-        best = v > top ? other : best;
-        top = v > top ? v : top;
+    const pgk_windows *g = &p->geo;
+    for (unsigned k = 0; k < 3; k++) {
+        const uint32_t at = cell[k] + g->before[k], window = g->window[k];
+        const uint32_t last = (uint32_t)pgk_quotient(p->stride[k], at);
+        first[k] = at < window ? 0 : (uint32_t)pgk_quotient(p->stride[k], at - window) + 1;
+        end[k] = pgk_least(last + 1, g->y[k]);
     }
-    return best == cell;
 }
 
 PGK_FN void pgk_pool_max_grad_at(const pgk_pool_grad *p, uint64_t i)
 {
-    const pg__pool_geo *g = &p->geo;
+    const pgk_windows *g = &p->geo;
     const pgk_pixel at = pgk_pixel_of(&p->image, i);
-    const uint64_t in_x = pgk_pool_image(g, at.row, g->x) + at.channel;
-    const uint64_t in_y = pgk_pool_image(g, at.row, g->y) + at.channel;
-    const size_t cell = pg__pool_cell(g, at.at[0], at.at[1], at.at[2]);
+    const uint64_t in_y = pgk_image_at(at.row, g->y, g->channels) + at.channel;
+    const uint32_t cell = pgk_cell_at(g->x, g->channels, at.at[0], at.at[1], at.at[2]);
     float sum = 0;
-    size_t first[3], end[3];
-    pgk_pool_windows(p, at.at, first, end);
-    PG_EACH_CELL(g, first, end)
+    uint32_t first[3], end[3];
+    pgk_windows_of(p, at.at, first, end);
+    PGK_EACH_CELL(first, end)
     {
-        const size_t window[3] = {a, b, c};
-        if (pgk_pool_is_first(p, in_x, cell, window))
-            sum += pgk_get(p->dy, in_y + ((a * g->y[1] + b) * g->y[2] + c) * g->channels);
+        const uint64_t window = in_y + pgk_cell_at(g->y, g->channels, a, b, c);
+        if ((uint32_t)pgk_int(p->cells, window) == cell)
+            sum += pgk_get(p->dy, window);
     }
     pgk_set(p->dx, i, sum);
 }
 
 PGK_FN void pgk_pool_mean_grad_at(const pgk_pool_grad *p, uint64_t i)
 {
-    const pg__pool_geo *g = &p->geo;
+    const pgk_windows *g = &p->geo;
     const pgk_pixel at = pgk_pixel_of(&p->image, i);
-    const uint64_t in_y = pgk_pool_image(g, at.row, g->y) + at.channel;
+    const uint64_t in_y = pgk_image_at(at.row, g->y, g->channels) + at.channel;
     float sum = 0;
-    size_t first[3], end[3], from[3], to[3];
-    pgk_pool_windows(p, at.at, first, end);
-    PG_EACH_CELL(g, first, end)
+    uint32_t first[3], end[3], from[3], to[3];
+    pgk_windows_of(p, at.at, first, end);
+    PGK_EACH_CELL(first, end)
     {
-        const size_t window[3] = {a, b, c};
-        const size_t n = pg__pool_clip(g, window, from, to);
-        sum += pgk_get(p->dy, in_y + ((a * g->y[1] + b) * g->y[2] + c) * g->channels) / (float)n;
+        const uint32_t window[3] = {a, b, c};
+        const uint32_t n = pgk_window(g, window, from, to);
+        sum += pgk_get(p->dy, in_y + pgk_cell_at(g->y, g->channels, a, b, c)) / (float)n;
     }
     pgk_set(p->dx, i, sum);
 }

@@ -9,38 +9,52 @@ typedef struct pgk_resize {
     pgk_real from, to;
     pgk_image image; /* of `to` */
     pgk_div factor[3];
-    pg__resize_geo geo;
+    uint32_t channels, small[3], large[3];
+    pg__resize_geo geo; /* for the shares */
 } pgk_resize;
 typedef pgk_resize pgk_resize_near, pgk_resize_mix, pgk_resize_near_grad, pgk_resize_mix_grad;
 
-PGK_FN uint64_t pgk_small_cell(const pg__resize_geo *g, const pgk_pixel *p, size_t a, size_t b,
-                               size_t c)
+/* Where the channel of a pixel's image begins in images of such cells. */
+PGK_FN uint64_t pgk_channel_at(const pgk_resize *r, const uint32_t cells[3], const pgk_pixel *p)
 {
-    const uint64_t cell = ((p->row * g->small[0] + a) * g->small[1] + b) * g->small[2] + c;
-    return cell * g->channels + p->channel;
+    return p->row * (cells[0] * cells[1] * cells[2] * r->channels) + p->channel;
 }
 
-PGK_FN uint64_t pgk_large_cell(const pg__resize_geo *g, const pgk_pixel *p, size_t a, size_t b,
-                               size_t c)
-{
-    const uint64_t line =
-        (p->row * g->small[0] * g->factor[0] + a) * g->small[1] * g->factor[1] + b;
-    return (line * g->small[2] * g->factor[2] + c) * g->channels + p->channel;
-}
+/* ---- the nearest cell ---- */
 
 PGK_FN void pgk_resize_near_at(const pgk_resize *r, uint64_t i)
 {
     const pgk_pixel p = pgk_pixel_of(&r->image, i);
-    const size_t a = (size_t)pgk_quotient(r->factor[0], p.at[0]);
-    const size_t b = (size_t)pgk_quotient(r->factor[1], p.at[1]);
-    const size_t c = (size_t)pgk_quotient(r->factor[2], p.at[2]);
-    pgk_set(r->to, i, pgk_get(r->from, pgk_small_cell(&r->geo, &p, a, b, c)));
+    const uint32_t a = (uint32_t)pgk_quotient(r->factor[0], p.at[0]);
+    const uint32_t b = (uint32_t)pgk_quotient(r->factor[1], p.at[1]);
+    const uint32_t c = (uint32_t)pgk_quotient(r->factor[2], p.at[2]);
+    pgk_set(r->to, i,
+            pgk_get(r->from,
+                    pgk_channel_at(r, r->small, &p) + pgk_cell_at(r->small, r->channels, a, b, c)));
 }
+
+PGK_FN void pgk_resize_near_grad_at(const pgk_resize *r, uint64_t i)
+{
+    const pgk_pixel p = pgk_pixel_of(&r->image, i);
+    const uint64_t image = pgk_channel_at(r, r->large, &p);
+    uint32_t from[3], to[3];
+    float sum = 0;
+    for (unsigned k = 0; k < 3; k++) {
+        from[k] = p.at[k] * (uint32_t)r->factor[k].by;
+        to[k] = from[k] + (uint32_t)r->factor[k].by;
+    }
+    PGK_EACH_CELL(from, to)
+    sum += pgk_get(r->from, image + pgk_cell_at(r->large, r->channels, a, b, c));
+    pgk_set(r->to, i, sum);
+}
+
+/* ---- between the centres of cells ---- */
 
 /* What has no share is not read: it may be no number. */
 PGK_FN void pgk_resize_mix_at(const pgk_resize *r, uint64_t i)
 {
     const pgk_pixel p = pgk_pixel_of(&r->image, i);
+    const uint64_t image = pgk_channel_at(r, r->small, &p);
     const pg__resize_mix x = pg__resize_mix_of(&r->geo, 0, p.at[0]);
     const pg__resize_mix y = pg__resize_mix_of(&r->geo, 1, p.at[1]);
     const pg__resize_mix z = pg__resize_mix_of(&r->geo, 2, p.at[2]);
@@ -48,61 +62,48 @@ PGK_FN void pgk_resize_mix_at(const pgk_resize *r, uint64_t i)
     for (unsigned corner = 0; corner < 8; corner++) {
         const unsigned a = corner >> 2, b = corner >> 1 & 1u, c = corner & 1u;
         const float share = x.share[a] * y.share[b] * z.share[c];
+        const uint32_t cell = pgk_cell_at(r->small, r->channels, (uint32_t)x.cell[a],
+                                          (uint32_t)y.cell[b], (uint32_t)z.cell[c]);
         if (share != 0)
-            sum += share *
-                   pgk_get(r->from, pgk_small_cell(&r->geo, &p, x.cell[a], y.cell[b], z.cell[c]));
+            sum += share * pgk_get(r->from, image + cell);
     }
     pgk_set(r->to, i, sum);
 }
 
-PGK_FN void pgk_resize_near_grad_at(const pgk_resize *r, uint64_t i)
-{
-    const pg__resize_geo *g = &r->geo;
-    const pgk_pixel p = pgk_pixel_of(&r->image, i);
-    const size_t *f = g->factor;
-    float sum = 0;
-    for (size_t a = p.at[0] * f[0]; a < (p.at[0] + 1) * f[0]; a++)
-        for (size_t b = p.at[1] * f[1]; b < (p.at[1] + 1) * f[1]; b++)
-            for (size_t c = p.at[2] * f[2]; c < (p.at[2] + 1) * f[2]; c++)
-                sum += pgk_get(r->from, pgk_large_cell(g, &p, a, b, c));
-    pgk_set(r->to, i, sum);
-}
-
 /* The share of a cell in index `at` of the larger axis k. */
-PGK_FN float pgk_resize_share(const pg__resize_geo *g, unsigned k, size_t at, size_t cell)
+PGK_FN float pgk_share(const pgk_resize *r, unsigned k, uint32_t at, uint32_t cell)
 {
-    const pg__resize_mix m = pg__resize_mix_of(g, k, at);
+    const pg__resize_mix m = pg__resize_mix_of(&r->geo, k, at);
     return (m.cell[0] == cell ? m.share[0] : 0) + (m.cell[1] == cell ? m.share[1] : 0);
 }
 
-/* Those of the larger axis k that a cell can have a share in, from[k] .. to[k]: half a cell and a
- * half on each side of its centre. */
-PGK_FN void pgk_resize_reach(const pg__resize_geo *g, const size_t cell[3], size_t from[3],
-                             size_t to[3])
+/* Those of the larger image that a cell can have a share in: along each axis its own, and half as
+ * many on each side. */
+PGK_FN void pgk_reach(const pgk_resize *r, const uint32_t cell[3], uint32_t from[3], uint32_t to[3])
 {
     for (unsigned k = 0; k < 3; k++) {
-        const size_t f = g->factor[k], begin = cell[k] * f, all = g->small[k] * f;
-        const size_t half = f == 1 ? 0 : (f + 1) / 2;
+        const uint32_t f = (uint32_t)r->factor[k].by, begin = cell[k] * f;
+        const uint32_t half = f == 1 ? 0 : (f + 1) / 2, end = begin + f + half;
         from[k] = begin > half ? begin - half : 0;
-        to[k] = begin + f + half < all ? begin + f + half : all;
+        to[k] = end < r->large[k] ? end : r->large[k];
     }
 }
 
 PGK_FN void pgk_resize_mix_grad_at(const pgk_resize *r, uint64_t i)
 {
-    const pg__resize_geo *g = &r->geo;
     const pgk_pixel p = pgk_pixel_of(&r->image, i);
-    size_t from[3], to[3];
+    const uint64_t image = pgk_channel_at(r, r->large, &p);
+    uint32_t from[3], to[3];
     float sum = 0;
-    pgk_resize_reach(g, p.at, from, to);
-    for (size_t a = from[0]; a < to[0]; a++)
-        for (size_t b = from[1]; b < to[1]; b++) {
-            const float plane =
-                pgk_resize_share(g, 0, a, p.at[0]) * pgk_resize_share(g, 1, b, p.at[1]);
-            for (size_t c = from[2]; c < to[2]; c++) {
-                const float share = plane * pgk_resize_share(g, 2, c, p.at[2]);
+    pgk_reach(r, p.at, from, to);
+    for (uint32_t a = from[0]; a < to[0]; a++)
+        for (uint32_t b = from[1]; b < to[1]; b++) {
+            const float line = pgk_share(r, 0, a, p.at[0]) * pgk_share(r, 1, b, p.at[1]);
+            for (uint32_t c = from[2]; c < to[2] && line != 0; c++) {
+                const float share = line * pgk_share(r, 2, c, p.at[2]);
                 if (share != 0)
-                    sum += share * pgk_get(r->from, pgk_large_cell(g, &p, a, b, c));
+                    sum += share *
+                           pgk_get(r->from, image + pgk_cell_at(r->large, r->channels, a, b, c));
             }
         }
     pgk_set(r->to, i, sum);

@@ -116,13 +116,21 @@ PGK_FN uint16_t pgk_to_f16(float f)
 void *pgk_host_memory(const void *p);
 #endif
 
+/* Of a type of 16 bits. */
+PGK_FN float pgk_of_16(pgk_type type, uint16_t bits)
+{
+    return type == PGK_BF16 ? pgk_of_bf16(bits) : pgk_of_f16(bits);
+}
+PGK_FN uint16_t pgk_to_16(pgk_type type, float x)
+{
+    return type == PGK_BF16 ? pgk_to_bf16(x) : pgk_to_f16(x);
+}
+
 PGK_FN float pgk_get(pgk_real v, uint64_t i)
 {
     if (v.type == PGK_F32)
         return ((const float *)PGK_MEM(v.p))[i];
-    if (v.type == PGK_BF16)
-        return pgk_of_bf16(((const uint16_t *)PGK_MEM(v.p))[i]);
-    return pgk_of_f16(((const uint16_t *)PGK_MEM(v.p))[i]);
+    return pgk_of_16(v.type, ((const uint16_t *)PGK_MEM(v.p))[i]);
 }
 
 PGK_FN void pgk_set(pgk_real v, uint64_t i, float x)
@@ -130,34 +138,46 @@ PGK_FN void pgk_set(pgk_real v, uint64_t i, float x)
     if (v.type == PGK_F32)
         ((float *)PGK_MEM(v.p))[i] = x;
     else
-        ((uint16_t *)PGK_MEM(v.p))[i] = v.type == PGK_BF16 ? pgk_to_bf16(x) : pgk_to_f16(x);
+        ((uint16_t *)PGK_MEM(v.p))[i] = pgk_to_16(v.type, x);
 }
 
-/* Four at once from i on, a multiple of four: one access of memory on the GPU, whose values begin at
- * multiples of 16 bytes. */
-PGK_FN void pgk_get4(pgk_real v, uint64_t i, float x[4])
+/* Group i of four, of n numbers; what is beyond them reads as 0 and is not written. Where all four
+ * are there the GPU moves them at once. */
+#define PGK_FOURS(n) (((n) + 3) / 4)
+
+PGK_FN void pgk_get4(pgk_real v, uint64_t i, uint64_t n, float x[4])
 {
 #ifdef __CUDACC__
-    if (v.type == PGK_F32) {
-        const float4 four = *(const float4 *)((const float *)v.p + i);
-        x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+    if (4 * i + 4 <= n && (uintptr_t)v.p % 16 == 0) {
+        if (v.type == PGK_F32) {
+            const float4 four = ((const float4 *)v.p)[i];
+            x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+        } else {
+            const ushort4 four = ((const ushort4 *)v.p)[i];
+            x[0] = pgk_of_16(v.type, four.x), x[1] = pgk_of_16(v.type, four.y);
+            x[2] = pgk_of_16(v.type, four.z), x[3] = pgk_of_16(v.type, four.w);
+        }
         return;
     }
 #endif
     for (unsigned k = 0; k < 4; k++)
-        x[k] = pgk_get(v, i + k);
+        x[k] = 4 * i + k < n ? pgk_get(v, 4 * i + k) : 0;
 }
 
-PGK_FN void pgk_set4(pgk_real v, uint64_t i, const float x[4])
+PGK_FN void pgk_set4(pgk_real v, uint64_t i, uint64_t n, const float x[4])
 {
 #ifdef __CUDACC__
-    if (v.type == PGK_F32) {
-        *(float4 *)((float *)v.p + i) = make_float4(x[0], x[1], x[2], x[3]);
+    if (4 * i + 4 <= n && (uintptr_t)v.p % 16 == 0) {
+        if (v.type == PGK_F32)
+            ((float4 *)v.p)[i] = make_float4(x[0], x[1], x[2], x[3]);
+        else
+            ((ushort4 *)v.p)[i] = make_ushort4(pgk_to_16(v.type, x[0]), pgk_to_16(v.type, x[1]),
+                                               pgk_to_16(v.type, x[2]), pgk_to_16(v.type, x[3]));
         return;
     }
 #endif
-    for (unsigned k = 0; k < 4; k++)
-        pgk_set(v, i + k, x[k]);
+    for (unsigned k = 0; k < 4 && 4 * i + k < n; k++)
+        pgk_set(v, 4 * i + k, x[k]);
 }
 
 /* Ids and classes. */

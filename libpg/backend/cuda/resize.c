@@ -1,34 +1,49 @@
 /* resize.c - images made larger by whole factors. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/walk.h"
+#include "base/try.h"
 
-/* small, to: which of the shapes is the smaller one, and which the result's cells are those of. */
-static pgk_resize resize_of(const pg__cuda_inst *i, size_t small)
+/* small, large: which of the shapes; the result is the other one than shape 0. */
+static pg_status resize_of(pgk_resize *a, const pg__cuda_inst *i, size_t small, pg_err *err)
 {
-    pgk_resize a = {.geo = pg__resize_geo_of(i->attrs, &i->shapes[small])};
-    size_t cells[3];
+    const pg__resize_geo g = pg__resize_geo_of(i->attrs, &i->shapes[small]);
+    pgk_image images[2];
+    pg_status st = PG_OK;
+    *a = (pgk_resize){.channels = pg__size_of(g.channels), .geo = g};
     for (size_t k = 0; k < 3; k++) {
-        cells[k] = a.geo.small[k] * (small == 0 ? a.geo.factor[k] : 1);
-        a.factor[k] = pg__div_of(a.geo.factor[k]);
+        a->small[k] = pg__size_of(g.small[k]);
+        a->large[k] = pg__size_of(g.small[k] * g.factor[k]);
+        a->factor[k] = pg__div_of(g.factor[k]);
     }
-    a.image = pg__image_of(cells, a.geo.channels);
-    return a;
+    PG_TRY(pg__image_of(&images[small], a->small, a->channels, err));
+    PG_TRY(pg__image_of(&images[1 - small], a->large, a->channels, err));
+    a->image = images[1];
+done:
+    return st;
 }
 
 PG_CUDA_PREPARE(prepare_resize)
 {
-    const pgk_resize a = resize_of(i, 0);
+    pgk_resize a;
+    pg_status st = PG_OK;
     (void)needs;
-    return a.geo.bilinear ? PG_ONE(resize_mix, &a, pg__cuda_n(i, 1))
-                          : PG_ONE(resize_near, &a, pg__cuda_n(i, 1));
+    PG_TRY(resize_of(&a, i, 0, err));
+    st = a.geo.bilinear ? PG_ONE(resize_mix, &a, pg__cuda_n(i, 1))
+                        : PG_ONE(resize_near, &a, pg__cuda_n(i, 1));
+done:
+    return st;
 }
 const pg__cuda_op pg__cuda_resize = PG_CUDA_ONE(prepare_resize);
 
 PG_CUDA_PREPARE(prepare_grad)
 {
-    const pgk_resize a = resize_of(i, 1);
+    pgk_resize a;
+    pg_status st = PG_OK;
     (void)needs;
-    return a.geo.bilinear ? PG_ONE(resize_mix_grad, &a, pg__cuda_n(i, 1))
-                          : PG_ONE(resize_near_grad, &a, pg__cuda_n(i, 1));
+    PG_TRY(resize_of(&a, i, 1, err));
+    st = a.geo.bilinear ? PG_ONE(resize_mix_grad, &a, pg__cuda_n(i, 1))
+                        : PG_ONE(resize_near_grad, &a, pg__cuda_n(i, 1));
+done:
+    return st;
 }
 const pg__cuda_op pg__cuda_resize_grad = PG_CUDA_ONE(prepare_grad);

@@ -16,10 +16,20 @@ pgk_div pg__div_of(uint64_t by)
     return (pgk_div){by, (uint32_t)(((((uint64_t)1 << shift) - by) << 32) / by + 1), shift};
 }
 
-pgk_image pg__image_of(const size_t cells[3], uint64_t channels)
+pg_status pg__image_of(pgk_image *out, const uint32_t cells[3], uint32_t channels, pg_err *err)
 {
-    return (pgk_image){.cells = {pg__div_of(cells[0]), pg__div_of(cells[1]), pg__div_of(cells[2])},
-                       .channels = pg__div_of(channels)};
+    uint64_t n = channels;
+    for (size_t k = 0; k < 3; k++)
+        n = pg__dim_mul(n, cells[k]);
+    if (n > INT32_MAX)
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "images of %u x %u x %u cells and %u channels are not covered on a GPU: "
+                       "2147483647 numbers are the most",
+                       cells[0], cells[1], cells[2], channels);
+    for (size_t k = 0; k < 3; k++)
+        out->cells[k] = pg__div_of(cells[k]);
+    out->channels = pg__div_of(channels);
+    return PG_OK;
 }
 
 void pg__steps_of(uint64_t step[PG_MAX_RANK], const pg__dims *s)

@@ -3,9 +3,16 @@
 #define PG_BACKEND_WALK_H
 
 #include "backend/cuda/k_index.h"
+#include "pg/err.h"
 
 pgk_div pg__div_of(uint64_t by);
-pgk_image pg__image_of(const size_t cells[3], uint64_t channels);
+/* PG_E_UNSUPPORTED: an image has 2^31 numbers or more. */
+pg_status pg__image_of(pgk_image *out, const uint32_t cells[3], uint32_t channels, pg_err *err);
+/* A size as images have it; what is too large becomes the largest, which no image has. */
+static inline uint32_t pg__size_of(uint64_t n)
+{
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
 
 /* Elements from index to index of each axis. */
 void pg__steps_of(uint64_t step[PG_MAX_RANK], const pg__dims *s);
