@@ -1,34 +1,19 @@
 /* fast_move.c - larger images by repeating cells, and axes in another order: copies, bound by
  * memory. Bilinear images are left to the plain answer. */
 #include "backend/cpu/fast.h"
+#include "ops/resize_geo.h"
 #include "ops/strides.h"
 
 /* ---- nearest cells ---- */
 
-/* Three spatial dimensions, unused ones of size 1 in front. */
-typedef struct grid {
-    size_t rows, channels, small[3], factor[3];
-} grid;
-
-static grid grid_of(const pg__resize_attrs *a, const pg__dims *small)
-{
-    grid g = {.rows = (size_t)small->d[0], .channels = pg__last(small)};
-    for (size_t i = 0; i < 3; i++) {
-        const size_t unused = 3 - a->rank;
-        g.small[i] = i >= unused ? (size_t)small->d[i - unused + 1] : 1;
-        g.factor[i] = i >= unused ? (size_t)a->factor[i - unused] : 1;
-    }
-    return g;
-}
-
 /* Lines of the smaller images, by number; each stands for `lines` ones of the larger. */
-static size_t n_lines(const grid *g)
+static size_t n_lines(const pg__resize_geo *g)
 {
     return g->rows * g->small[0] * g->small[1];
 }
 
 /* Where copy k of line i begins in the larger images. */
-static size_t line_at(const grid *g, size_t i, size_t k)
+static size_t line_at(const pg__resize_geo *g, size_t i, size_t k)
 {
     const size_t b = i % g->small[1], a = i / g->small[1]; /* a: through rows and planes */
     const size_t plane = a * g->factor[0] + k / g->factor[1];
@@ -39,7 +24,7 @@ static size_t line_at(const grid *g, size_t i, size_t k)
 void PG_FAST_FN(resize)(PG_REF_ARGS)
 {
     const pg__resize_attrs *a = attrs_;
-    const grid g = grid_of(a, in[0].shape);
+    const pg__resize_geo g = pg__resize_geo_of(a, in[0].shape);
     const size_t n = g.channels, times = g.factor[2], width = g.small[2] * times * n;
     const float *x = in[0].p;
     float *y = out[0].p;
@@ -61,7 +46,7 @@ void PG_FAST_FN(resize)(PG_REF_ARGS)
 void PG_FAST_FN(resize_grad)(PG_REF_ARGS)
 {
     const pg__resize_attrs *a = attrs_;
-    const grid g = grid_of(a, out[0].shape);
+    const pg__resize_geo g = pg__resize_geo_of(a, out[0].shape);
     const size_t n = g.channels, times = g.factor[2];
     const float *dy = in[0].p;
     float *dx = out[0].p;
