@@ -371,6 +371,12 @@ done:
 
 /* ---- kernels ---- */
 
+/* Done by the trainer, whatever the device. */
+static int is_meeting(const pg__inst *i)
+{
+    return i->op == pg__op_of(PG__OP_meet_stats) || i->op == pg__op_of(PG__OP_meet_sums);
+}
+
 static pg_status check_support(const pg__program *p, const pg__lower_opts *opts, pg_err *err)
 {
     const pg__tape *t = &p->model.tape;
@@ -378,7 +384,7 @@ static pg_status check_support(const pg__program *p, const pg__lower_opts *opts,
     pg_status st = PG_OK;
     for (uint32_t at = 0; at < t->n_insts; at++) {
         const pg__inst *i = &t->insts[at];
-        if (p->backend->supports(p->dev, t, i, why))
+        if (is_meeting(i) || p->backend->supports(p->dev, t, i, why))
             continue;
         if (st == PG_OK)
             st = pg_fail(err, PG_E_UNSUPPORTED, "%s cannot run every layer", p->backend->name);
@@ -421,7 +427,7 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
             p->operands[n_operands++] = pg__in(t, i, k);
         for (uint32_t k = 0; k < i->n_out; k++)
             p->operands[n_operands++] = pg__out(t, i, k);
-        if (c->is_stats || i->op == pg__op_of(PG__OP_meet_sums))
+        if (is_meeting(i))
             note_meeting(p, i);
         else
             PG_TRY(p->backend->prepare(&c->kernel, p->dev, t, i, &needs, err));
