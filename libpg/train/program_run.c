@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "base/mem.h"
+
 /* Pointers to memory of both kinds; that operands are not written is the back end's promise. */
 static void *at_slot(const void *const *slots, uint64_t slot)
 {
@@ -68,15 +70,29 @@ static int is_finite(const pg__program *p, const void *values, uint64_t n)
     return 1;
 }
 
+/* A copy where the host cannot read the device's memory; without memory for it, nothing is found. */
+static int is_finite_there(const pg__program *p, const pg__frame *f, const void *at, uint64_t n)
+{
+    void *copy = NULL;
+    if (p->backend->host_memory)
+        return is_finite(p, at, n);
+    copy = pg__mem_array(n, p->backend->real_bytes);
+    const int finite =
+        !copy || p->backend->get(dev_of(p, f), copy, at, (size_t)n * p->backend->real_bytes) ||
+        is_finite(p, copy, n);
+    pg__mem_free(copy);
+    return finite;
+}
+
 /* Operands first: where one is bad, the call is not to blame. */
 static void look(const pg__program *p, const pg__frame *f, const pg__step_call *c)
 {
-    for (uint32_t k = 0; k < c->n && p->backend->host_memory; k++) {
+    for (uint32_t k = 0; k < c->n; k++) {
         const pg__val v = p->operands[c->first + k];
         const void *at = address(p, f, v);
         if (!at || p->model.tape.values[v].elem != PG__REAL)
             continue;
-        if (is_finite(p, at, pg__dims_elems(&p->model.tape.values[v].shape)))
+        if (is_finite_there(p, f, at, pg__dims_elems(&p->model.tape.values[v].shape)))
             continue;
         *f->watch = (pg__watch){.found = 1,
                                 .leaf = c->origin,
