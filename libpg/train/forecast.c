@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "train/meet.h"
+#include "train/stage.h"
 
 /* Pages of code, of threads' stacks and of the C library's heaps that only a running step touches:
  * measured, 7 to 9 MB for all models tried. */
@@ -78,12 +79,13 @@ static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, 
         if (lane.n == 0)
             continue;
         PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
-        const uint64_t arena = pg__program_arena_bytes(p), scratch = pg__program_scratch_bytes(p);
+        const uint64_t arena = pg__program_arena_bytes(p) + pg__stage_bytes(t, p, lane.n);
+        const uint64_t scratch = pg__program_scratch_bytes(p);
         n->arenas[at] = arena > n->arenas[at] ? arena : n->arenas[at];
         n->scratch[lane.worker] =
             scratch > n->scratch[lane.worker] ? scratch : n->scratch[lane.worker];
         n->n_lanes[lane.worker]++;
-        if (out->data == 0)
+        if (out->data == 0 && t->backend->host_memory)
             out->data = batch_bytes(t, p, lane.n, batch_size);
     }
 done:
@@ -113,6 +115,17 @@ static uint64_t filled_bytes(const pg_forecast *f, const pg_trainer *t)
     return n;
 }
 
+/* GPUs have copies of the variables, and of a sum of gradients what comes from another. */
+static void add_copies(pg_forecast *out, const pg_trainer *t)
+{
+    if (t->n_devices < 2)
+        return;
+    out->weights *= t->n_devices;
+    out->optimizer *= t->n_devices;
+    out->gradients += t->n_devices * flat_bytes(t);
+    out->available *= t->n_devices;
+}
+
 static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n)
 {
     for (size_t k = 0; k < t->cut.n_workers + t->cut.n_lanes; k++)
@@ -121,9 +134,10 @@ static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n)
         out->workspace += n->scratch[w] * (t->n_threads / t->cut.n_workers);
         out->gradients += partials_of(t, n->n_lanes[w]) * flat_bytes(t);
     }
-    out->workspace += shared_bytes(t);
+    out->workspace += shared_bytes(t) * t->n_devices;
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
         out->optimizer += t->slots[s].mem ? flat_bytes(t) : 0;
+    add_copies(out, t);
     out->total = out->weights + out->gradients + out->optimizer + out->activations +
                  out->workspace + out->data;
 }
@@ -146,7 +160,7 @@ pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size, si
     pg_forecast f = {.n_devices = t->cut.n_replicas,
                      .batch_size = batch_size,
                      .weights = flat_bytes(t),
-                     .workspace = n_copied};
+                     .workspace = t->backend->host_memory ? n_copied : 0};
     needs n = {pg__mem_array(n_arenas, sizeof *n.arenas),
                pg__mem_array(t->cut.n_workers, sizeof *n.scratch),
                pg__mem_array(t->cut.n_workers, sizeof *n.n_lanes)};
@@ -159,7 +173,8 @@ pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size, si
     f.data *= n_buffers;
     add_up(&f, t, &n);
     const uint64_t now = resident(), filled = filled_bytes(&f, t);
-    f.process = (now > filled ? now - filled : 0) + RUNNING_BYTES;
+    if (t->backend->host_memory) /* what the process holds is no device's */
+        f.process = (now > filled ? now - filled : 0) + RUNNING_BYTES;
     f.total += f.process;
     f.largest_batch = largest(&f, t);
     for (size_t i = 0; i < t->n_params; i++)
