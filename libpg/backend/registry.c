@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/plugin.h"
 #include "base/str.h"
 
 static const pg__backend *const backends[] = {&pg__backend_cpu, &pg__backend_ref};
@@ -22,10 +23,12 @@ pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *d
             return PG_OK;
         }
     if ((len == 4 && strncmp(device, "cuda", 4) == 0) ||
-        (len == 3 && strncmp(device, "gpu", 3) == 0))
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: this build trains on CPUs only",
-                       PG_SHOW(device));
-    (void)pg_fail(err, PG_E_ARG, "\"%s\" is no device: there are cpu and, to compare with, ref",
+        (len == 3 && strncmp(device, "gpu", 3) == 0)) {
+        *ordinal = number;
+        return pg__plugin_cuda(out, device, err);
+    }
+    (void)pg_fail(err, PG_E_ARG,
+                  "\"%s\" is no device: there are cpu, cuda and, to compare with, ref",
                   PG_SHOW(device));
     pg_err_hint(err, "cpu:0,cpu:1");
     return PG_E_ARG;

@@ -17,6 +17,7 @@ void pg__coll_free(pg__coll *c);
 pg_status pg__coll_sum(pg__coll *c, size_t rank, pg__dev *d, float *p, size_t n);
 /* Every rank's p becomes that of rank `root`. */
 pg_status pg__coll_broadcast(pg__coll *c, size_t rank, pg__dev *d, float *p, size_t n, size_t root);
+/* Waits for the rank's stream. */
 pg_status pg__coll_check(pg__coll *c, size_t rank, double timeout, pg_err *err);
 
 #endif

@@ -33,7 +33,7 @@ static pg_status try_plan(library *s, pg__dev *d, const pg__dnn_conv *c, pg__nee
 {
     pg_err why = {0};
     const pg_status st = pg__dnn_new(&s->plan, d, c, needs, &why);
-    return st == PG_OK || st == PG_E_UNSUPPORTED ? PG_OK : pg_fail(err, st, "%s", why.msg);
+    return st == PG_OK || st == PG_E_NO ? PG_OK : pg_fail(err, st, "%s", why.msg);
 }
 
 /* s->plan stays NULL where the library has no way. */

@@ -67,8 +67,13 @@ pg_status pg__cuda_clip(pg__dev *d, void *g, size_t n, double scale, double limi
 pg_status pg__cuda_update(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
                           const void *g, void *const *slots, size_t n)
 {
+    static const size_t n_slots[PG__N_OPTIMISERS + 1] = {
+#define PG_OPTIMISER(name, slots) slots,
+#include "ops/optimisers.def"
+#undef PG_OPTIMISER
+    };
     pgk_update a = {.rates = pg__rates_of(u), .w = w, .g = g};
-    for (size_t k = 0; k < pg__optimiser_of(kind)->n_slots; k++)
+    for (size_t k = 0; k < n_slots[kind]; k++)
         a.s[k] = slots[k];
     switch (kind) {
 #define PG_OPTIMISER(name, slots) \

@@ -57,3 +57,9 @@ static unsigned blocks_for(uint64_t n, uint64_t each)
     }
 
 #include "backend/cuda/kernels.def"
+
+int pgk_usable(void)
+{
+    cudaFuncAttributes a;
+    return (int)cudaFuncGetAttributes(&a, (const void *)accumulate_kernel);
+}

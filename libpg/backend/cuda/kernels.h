@@ -26,6 +26,9 @@
 extern "C" {
 #endif
 
+/* 0, or the error of a device that the kernels were not built for. */
+int pgk_usable(void);
+
 #define PGK_MAP(name)  int pgk_launch_##name(const void *args, uint64_t n, void *stream);
 #define PGK_ROWS(name) int pgk_launch_##name(const void *args, uint64_t n, void *stream);
 #define PGK_LINES(name) int pgk_launch_##name(const void *args, uint64_t n, void *stream);

@@ -69,7 +69,7 @@ pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg_
     if (pg__fake_fails("dnn_new"))
         return pg_fail(err, PG_E_DEVICE, "dnn_new: failure that was ordered");
     if (pg__fake_refuses("conv") || (c->bias && pg__fake_refuses("bias")))
-        return pg_fail(err, PG_E_UNSUPPORTED, "no engine for this convolution");
+        return pg_fail(err, PG_E_NO, "no engine for this convolution");
     pg__dnn_plan *p = calloc(1, sizeof *p);
     if (!p)
         abort();

@@ -53,10 +53,24 @@ static void note(const char *what, const char *name, unsigned stream)
     fclose(f);
 }
 
+/* A new order is counted from its beginning. */
+static void heed(const char *at)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char heard[32];
+    pthread_mutex_lock(&lock);
+    if (at && strncmp(heard, at, sizeof heard - 1) != 0) {
+        (void)snprintf(heard, sizeof heard, "%s", at);
+        atomic_store(&n_calls, 0);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 int pg__fake_fails(const char *name)
 {
     const char *at = getenv("FAKE_CUDA_FAIL_AT");
     char *end = NULL;
+    heed(at);
     const unsigned call = atomic_fetch_add(&n_calls, 1) + 1;
     const unsigned long n = at ? strtoul(at, &end, 10) : 0;
     const int fails = n > 0 && (call == n || (*end == '+' && call > n));

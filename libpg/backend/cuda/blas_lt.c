@@ -1,0 +1,210 @@
+/* blas_lt.c - blas.h over cuBLASLt, which thinks in columns: a row-major matrix is the transpose of
+ * a column-major one, so C' = B' A' is asked for, and our columns are its rows. The algorithm is
+ * chosen once, when a plan is made. */
+#include "backend/cuda/blas.h"
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+
+#define MAX_WORKSPACE ((size_t)32 << 20)
+
+struct pg__blas_lib {
+    cublasLtHandle_t h; /* may be used by several threads */
+};
+
+struct pg__blas_plan {
+    cublasLtMatmulDescOpaque_t op;
+    cublasLtMatrixLayoutOpaque_t a, b, c; /* of our matrices */
+    cublasLtMatmulAlgo_t algo;
+    size_t workspace;
+    float alpha, beta;
+    int has_bias;
+};
+
+pg_status pg__blas_open(pg__dev *d, pg_err *err)
+{
+    struct pg__blas_lib *lib = pg__mem_array(1, sizeof *lib);
+    cublasStatus_t s;
+    if (!lib)
+        return pg__nomem(err);
+    (void)pg__rt_stream(d->rt); /* the device becomes the thread's */
+    s = cublasLtCreate(&lib->h);
+    if (s == CUBLAS_STATUS_SUCCESS) {
+        d->blas = lib;
+        return PG_OK;
+    }
+    pg__mem_free(lib);
+    return pg_fail(err, s == CUBLAS_STATUS_ALLOC_FAILED ? PG_E_NOMEM : PG_E_UNSUPPORTED,
+                   "cuda:%zu: cuBLASLt cannot be used: %s", pg__rt_ordinal(d->rt),
+                   cublasLtGetStatusString(s));
+}
+
+void pg__blas_close(pg__dev *d)
+{
+    if (!d->blas)
+        return;
+    (void)cublasLtDestroy(d->blas->h);
+    pg__mem_free(d->blas);
+    d->blas = NULL;
+}
+
+/* ---- plans ---- */
+
+#define LT(call)                          \
+    do {                                  \
+        const cublasStatus_t s_ = (call); \
+        if (s_ != CUBLAS_STATUS_SUCCESS)  \
+            return s_;                    \
+    } while (0)
+
+static cudaDataType_t type_of(pgk_type t)
+{
+    return t == PGK_F32 ? CUDA_R_32F : t == PGK_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+/* A matrix of rows x cols of ours: cols x rows of theirs. */
+static cublasStatus_t layout(cublasLtMatrixLayout_t m, pgk_type type, uint64_t rows, uint64_t cols,
+                             uint64_t ld, const pg__blas_shape *s, uint64_t stride)
+{
+    const int32_t batch = s->batch ? (int32_t)s->batch : 1;
+    const int64_t offset = (int64_t)stride;
+    LT(cublasLtMatrixLayoutInit(m, type_of(type), cols, rows, (int64_t)(ld ? ld : cols)));
+    LT(cublasLtMatrixLayoutSetAttribute(m, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                        sizeof batch));
+    return cublasLtMatrixLayoutSetAttribute(m, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset,
+                                            sizeof offset);
+}
+
+static cublasStatus_t layouts(pg__blas_plan *p, const pg__blas_shape *s)
+{
+    const int at = s->a_transposed, bt = s->b_transposed;
+    LT(layout(&p->a, s->a, at ? s->k : s->m, at ? s->m : s->k, s->lda, s, s->stride_a));
+    LT(layout(&p->b, s->b, bt ? s->n : s->k, bt ? s->k : s->n, s->ldb, s, s->stride_b));
+    return layout(&p->c, s->c, s->m, s->n, s->ldc, s, s->stride_c);
+}
+
+static cublasComputeType_t compute_type(const pg__dev *d, const pg__blas_shape *s)
+{
+    return s->a == PGK_F32 && d->opts.precision != PG__FLOAT32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                               : CUBLAS_COMPUTE_32F;
+}
+
+static cublasStatus_t operation(pg__blas_plan *p, const pg__dev *d, const pg__blas_shape *s)
+{
+    const int32_t op_a = s->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t op_b = s->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t epilogue = s->epilogue == PG__BLAS_BIAS        ? CUBLASLT_EPILOGUE_BIAS
+                             : s->epilogue == PG__BLAS_BIAS_GRAD ? CUBLASLT_EPILOGUE_BGRADA
+                                                                 : CUBLASLT_EPILOGUE_DEFAULT;
+    const int32_t bias_type = CUDA_R_32F;
+    const uintptr_t bias_at = s->align ? s->align : 16; /* is only looked at for its alignment */
+    cublasLtMatmulDesc_t op = &p->op;
+    LT(cublasLtMatmulDescInit(op, compute_type(d, s), CUDA_R_32F));
+    LT(cublasLtMatmulDescSetAttribute(op, CUBLASLT_MATMUL_DESC_TRANSA, &op_b, sizeof op_b));
+    LT(cublasLtMatmulDescSetAttribute(op, CUBLASLT_MATMUL_DESC_TRANSB, &op_a, sizeof op_a));
+    LT(cublasLtMatmulDescSetAttribute(op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                      sizeof epilogue));
+    if (!p->has_bias)
+        return CUBLAS_STATUS_SUCCESS;
+    LT(cublasLtMatmulDescSetAttribute(op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias_at,
+                                      sizeof bias_at));
+    return cublasLtMatmulDescSetAttribute(op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type,
+                                          sizeof bias_type);
+}
+
+/* Parts of sums that were taken apart are added in float32. */
+static cublasStatus_t preference(cublasLtMatmulPreference_t pref, const pg__blas_shape *s)
+{
+    static const cublasLtMatmulPreferenceAttributes_t addresses[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const size_t most = MAX_WORKSPACE;
+    const uint32_t align = s->align ? s->align : 16;
+    const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+                          (s->c == PGK_F32 ? CUBLASLT_REDUCTION_SCHEME_INPLACE : 0);
+    LT(cublasLtMatmulPreferenceInit(pref));
+    LT(cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
+                                            sizeof most));
+    LT(cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums,
+                                            sizeof sums));
+    for (size_t k = 0; k < sizeof addresses / sizeof *addresses; k++)
+        LT(cublasLtMatmulPreferenceSetAttribute(pref, addresses[k], &align, sizeof align));
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t choose(pg__blas_plan *p, const pg__dev *d, const pg__blas_shape *s)
+{
+    cublasLtMatmulPreferenceOpaque_t pref;
+    cublasLtMatmulHeuristicResult_t best;
+    int n = 0;
+    LT(layouts(p, s));
+    LT(operation(p, d, s));
+    LT(preference(&pref, s));
+    LT(cublasLtMatmulAlgoGetHeuristic(d->blas->h, &p->op, &p->b, &p->a, &p->c, &p->c, &pref, 1,
+                                      &best, &n));
+    if (n == 0)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    p->algo = best.algo;
+    p->workspace = best.workspaceSize;
+    return best.state;
+}
+
+pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s, pg__needs *needs,
+                       pg_err *err)
+{
+    pg__blas_plan *p = pg__mem_array(1, sizeof *p);
+    cublasStatus_t status;
+    pg_status st = PG_OK;
+    if (!p)
+        return pg__nomem(err);
+    p->alpha = s->alpha;
+    p->beta = s->beta;
+    p->has_bias = s->epilogue != PG__BLAS_NONE;
+    (void)pg__rt_stream(d->rt);
+    status = choose(p, d, s);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        PG_FAIL(status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE
+                    ? PG_E_UNSUPPORTED
+                    : PG_E_DEVICE,
+                "cuda:%zu: cuBLASLt has no product of %llu x %llu by %llu x %llu: %s",
+                pg__rt_ordinal(d->rt), (unsigned long long)s->m, (unsigned long long)s->k,
+                (unsigned long long)s->k, (unsigned long long)s->n,
+                cublasLtGetStatusString(status));
+    if (needs->scratch_bytes < p->workspace)
+        needs->scratch_bytes = p->workspace;
+    *out = p;
+    p = NULL;
+done:
+    pg__mem_free(p);
+    return st;
+}
+
+void pg__blas_free(pg__blas_plan *p)
+{
+    pg__mem_free(p);
+}
+
+/* ---- runs ---- */
+
+/* The plan may be run by several threads, so what is set for a run is set in a copy. */
+pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const void *b, void *c,
+                       void *bias, void *scratch)
+{
+    cublasLtMatmulDescOpaque_t op = p->op;
+    cublasLtMatrixLayoutOpaque_t la = p->a, lb = p->b, lc = p->c;
+    cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
+    cudaStream_t stream = pg__rt_stream(d->rt);
+    if (p->has_bias)
+        s = cublasLtMatmulDescSetAttribute(&op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                           sizeof bias);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cublasLtMatmul(d->blas->h, &op, &p->alpha, b, &lb, a, &la, &p->beta, c, &lc, c, &lc,
+                           &p->algo, scratch, p->workspace, stream);
+    if (s != CUBLAS_STATUS_SUCCESS)
+        return pg_fail(&d->failure, PG_E_DEVICE, "cuda:%zu: matrix product: %s",
+                       pg__rt_ordinal(d->rt), cublasLtGetStatusString(s));
+    return PG_OK;
+}

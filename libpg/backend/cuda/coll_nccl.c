@@ -1,0 +1,220 @@
+/* coll_nccl.c - coll.h over NCCL, which is opened when there is a second GPU: who has one needs no
+ * NCCL. Communicators do not block, so a rank that another one never joins can be given up. */
+#include "backend/cuda/coll.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <nccl.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+
+#define SETUP_SECONDS 120.0 /* for all ranks to meet the first time */
+
+#define FUNCTIONS(X)                                                                               \
+    X(GetUniqueId)                                                                                 \
+    X(CommInitRankConfig) X(GroupStart) X(GroupEnd) X(CommGetAsyncError) X(AllReduce) X(Broadcast) \
+        X(CommAbort) X(GetErrorString)
+
+typedef struct member {
+    ncclComm_t comm; /* NULL: given up */
+    cudaStream_t stream;
+    size_t ordinal;
+} member;
+
+struct pg__coll {
+    void *lib;
+#define X(name) __typeof__(&nccl##name) name;
+    FUNCTIONS(X)
+#undef X
+    size_t n;
+    member *of; /* by rank */
+};
+
+static pg_status open_library(pg__coll *c, pg_err *err)
+{
+    c->lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!c->lib)
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "several GPUs need NCCL, and libnccl.so.2 is not there; install the package "
+                       "libnccl2, or nvidia-nccl-cu%d for Python",
+                       CUDART_VERSION / 1000);
+#define X(name)                                                                               \
+    *(void **)(void *)&c->name = dlsym(c->lib, "nccl" #name);                                 \
+    if (!c->name)                                                                             \
+        return pg_fail(err, PG_E_UNSUPPORTED,                                                 \
+                       "libnccl.so.2 is too old: it has no nccl" #name "; install NCCL 2.19 " \
+                       "or newer");
+    FUNCTIONS(X)
+#undef X
+    return PG_OK;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void nap(void)
+{
+    (void)nanosleep(&(struct timespec){0, 50000}, NULL);
+}
+
+/* Ends what a rank waits for; whoever waits for this one ends by its own patience. */
+static void give_up(pg__coll *c, member *m)
+{
+    if (m->comm)
+        (void)c->CommAbort(m->comm);
+    m->comm = NULL;
+}
+
+static pg_status failed(pg__coll *c, member *m, ncclResult_t r, pg_err *err)
+{
+    give_up(c, m);
+    return pg_fail(err, PG_E_DEVICE, "cuda:%zu: NCCL: %s", m->ordinal, c->GetErrorString(r));
+}
+
+static pg_status waited(pg__coll *c, member *m, double timeout, pg_err *err)
+{
+    give_up(c, m);
+    return pg_fail(err, PG_E_DEVICE, "cuda:%zu waited %.0f seconds for another GPU", m->ordinal,
+                   timeout);
+}
+
+/* Until a call that was begun is queued; r: what it returned. */
+static pg_status settle(pg__coll *c, member *m, ncclResult_t r, double timeout, pg_err *err)
+{
+    const double until = seconds() + timeout;
+    while (r == ncclInProgress) {
+        const ncclResult_t asked = c->CommGetAsyncError(m->comm, &r);
+        if (asked != ncclSuccess)
+            r = asked;
+        if (r != ncclInProgress)
+            break;
+        if (seconds() > until)
+            return waited(c, m, timeout, err);
+        nap();
+    }
+    return r == ncclSuccess ? PG_OK : failed(c, m, r, err);
+}
+
+static pg_status join_all(pg__coll *c, pg__dev *const *devs, pg_err *err)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    ncclResult_t r = c->GetUniqueId(&id);
+    pg_status st = PG_OK;
+    config.blocking = 0;
+    if (r == ncclSuccess)
+        r = c->GroupStart();
+    for (size_t k = 0; r == ncclSuccess && k < c->n; k++) {
+        c->of[k].stream = pg__rt_stream(devs[k]->rt);
+        r = c->CommInitRankConfig(&c->of[k].comm, (int)c->n, id, (int)k, &config);
+        if (r == ncclInProgress)
+            r = ncclSuccess;
+    }
+    if (r == ncclSuccess)
+        r = c->GroupEnd();
+    if (r != ncclSuccess && r != ncclInProgress)
+        return failed(c, &c->of[0], r, err);
+    for (size_t k = 0; st == PG_OK && k < c->n; k++)
+        st = settle(c, &c->of[k], ncclInProgress, SETUP_SECONDS, err);
+    return st;
+}
+
+pg_status pg__coll_new(pg__coll **out, pg__dev *const *devs, size_t n, pg_err *err)
+{
+    pg__coll *c = pg__mem_array(1, sizeof *c);
+    pg_status st = PG_OK;
+    if (!c)
+        return pg__nomem(err);
+    c->n = n;
+    c->of = pg__mem_array(n, sizeof *c->of);
+    if (!c->of)
+        PG_TRY(pg__nomem(err));
+    for (size_t k = 0; k < n; k++)
+        c->of[k].ordinal = pg__rt_ordinal(devs[k]->rt);
+    PG_TRY(open_library(c, err));
+    PG_TRY(join_all(c, devs, err));
+    *out = c;
+    c = NULL;
+done:
+    pg__coll_free(c);
+    return st;
+}
+
+/* A communicator that has nothing to do is aborted without loss, and without asking the others. */
+void pg__coll_free(pg__coll *c)
+{
+    if (!c)
+        return;
+    for (size_t k = 0; c->of && k < c->n; k++)
+        give_up(c, &c->of[k]);
+    if (c->lib)
+        (void)dlclose(c->lib);
+    pg__mem_free(c->of);
+    pg__mem_free(c);
+}
+
+static pg_status is_there(const member *m, pg_err *err)
+{
+    return m->comm ? PG_OK
+                   : pg_fail(err, PG_E_DEVICE, "cuda:%zu: NCCL was given up before", m->ordinal);
+}
+
+pg_status pg__coll_sum(pg__coll *c, size_t rank, pg__dev *d, float *p, size_t n)
+{
+    member *m = &c->of[rank];
+    pg_err *err = &d->failure;
+    pg_status st = PG_OK;
+    PG_TRY(is_there(m, err));
+    m->stream = pg__rt_stream(d->rt);
+    PG_TRY(settle(c, m, c->AllReduce(p, p, n, ncclFloat, ncclSum, m->comm, m->stream),
+                  SETUP_SECONDS, err));
+done:
+    return st;
+}
+
+pg_status pg__coll_broadcast(pg__coll *c, size_t rank, pg__dev *d, float *p, size_t n, size_t root)
+{
+    member *m = &c->of[rank];
+    pg_err *err = &d->failure;
+    pg_status st = PG_OK;
+    PG_TRY(is_there(m, err));
+    m->stream = pg__rt_stream(d->rt);
+    PG_TRY(settle(c, m, c->Broadcast(p, p, n, ncclFloat, (int)root, m->comm, m->stream),
+                  SETUP_SECONDS, err));
+done:
+    return st;
+}
+
+pg_status pg__coll_check(pg__coll *c, size_t rank, double timeout, pg_err *err)
+{
+    member *m = &c->of[rank];
+    const double until = seconds() + timeout;
+    pg_status st = PG_OK;
+    PG_TRY(is_there(m, err));
+    for (;;) {
+        ncclResult_t r = ncclSuccess;
+        const cudaError_t e = cudaStreamQuery(m->stream);
+        if (e == cudaSuccess)
+            break;
+        if (e != cudaErrorNotReady) {
+            give_up(c, m);
+            (void)cudaGetLastError();
+            PG_FAIL(PG_E_DEVICE, "cuda:%zu: its work: %s", m->ordinal, cudaGetErrorString(e));
+        }
+        const ncclResult_t asked = c->CommGetAsyncError(m->comm, &r);
+        if (asked != ncclSuccess || (r != ncclSuccess && r != ncclInProgress))
+            return failed(c, m, asked != ncclSuccess ? asked : r, err);
+        if (seconds() > until)
+            return waited(c, m, timeout, err);
+        nap();
+    }
+done:
+    return st;
+}

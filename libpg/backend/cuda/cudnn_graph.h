@@ -1,0 +1,45 @@
+/* cudnn_graph.h - cuDNN's graphs of operations: a builder that owns every descriptor it makes, and
+ * the choice of an engine. The first call that fails is kept, and what follows does nothing, so a
+ * graph is described line by line and asked about at its end. */
+#ifndef PG_BACKEND_CUDNN_GRAPH_H
+#define PG_BACKEND_CUDNN_GRAPH_H
+
+#include <cudnn.h>
+
+#include "backend/cuda/cuda.h"
+
+struct pg__dnn_lib {
+    cudnnHandle_t h;                 /* of one stream */
+    cudnnBackendDescriptor_t device; /* not NULL: plans are made for this description of one */
+};
+
+#define PG__MAX_DESCRIPTORS 128
+
+typedef struct pg__graph {
+    cudnnBackendDescriptor_t owned[PG__MAX_DESCRIPTORS];
+    size_t n;
+    cudnnStatus_t status;
+    cudnnBackendDescriptor_t plan; /* one of them */
+    size_t workspace;
+} pg__graph;
+
+typedef cudnnBackendDescriptor_t pg__desc;
+
+pg__desc pg__graph_make(pg__graph *g, cudnnBackendDescriptorType_t type);
+void pg__graph_set(pg__graph *g, pg__desc d, cudnnBackendAttributeName_t name,
+                   cudnnBackendAttributeType_t type, int64_t n, const void *values);
+void pg__graph_link(pg__graph *g, pg__desc d, cudnnBackendAttributeName_t name, pg__desc to);
+void pg__graph_finish(pg__graph *g, pg__desc d);
+
+/* A tensor of up to 3 spatial dimensions whose channels lie next to each other. dims: rows,
+ * channels, spatial. uid 0: it is never stored. */
+pg__desc pg__graph_tensor(pg__graph *g, int64_t uid, cudnnDataType_t type, int64_t rank,
+                          const int64_t *dims);
+
+/* g->plan: of the first engine that takes the operations and keeps what was promised of numbers. */
+void pg__graph_plan(pg__graph *g, const struct pg__dnn_lib *lib, const pg__dev_opts *opts,
+                    int is_float, pg__desc *ops, int64_t n_ops);
+
+void pg__graph_fini(pg__graph *g);
+
+#endif

@@ -1,0 +1,397 @@
+/* rt_cuda.c - rt.h over the CUDA runtime. A thread's current device is set by every call that needs
+ * one, also by the one that hands out the stream, since kernels are launched right after it. */
+#include "backend/cuda/rt.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backend/cuda/kernels.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+
+struct pg__rt {
+    int ordinal;
+    cudaStream_t stream;
+    int reads_host;      /* the GPU reads memory of the host where it lies, when it comes to it */
+    uint64_t peers_seen; /* devices that were asked for direct access, as bits */
+    char name[64];
+};
+
+struct pg__rt_event {
+    cudaEvent_t e;
+};
+
+struct pg__rt_graph {
+    cudaGraphExec_t exec;
+};
+
+const char *pg__rt_error(int code)
+{
+    return cudaGetErrorString((cudaError_t)code);
+}
+
+/* PG_OK, or what failed of which device. The runtime's own note of it is cleared. */
+static pg_status told(const pg__rt *rt, cudaError_t e, const char *what, pg_err *err)
+{
+    if (e == cudaSuccess)
+        return PG_OK;
+    (void)cudaGetLastError();
+    return pg_fail(err, e == cudaErrorMemoryAllocation ? PG_E_NOMEM : PG_E_DEVICE,
+                   "cuda:%d: %s: %s", rt->ordinal, what, cudaGetErrorString(e));
+}
+
+static cudaError_t enter(const pg__rt *rt)
+{
+    return cudaSetDevice(rt->ordinal);
+}
+
+#define CUDA(rt, what, call)                \
+    do {                                    \
+        cudaError_t e_ = enter(rt);         \
+        if (e_ == cudaSuccess)              \
+            e_ = (call);                    \
+        if (e_ != cudaSuccess)              \
+            return told(rt, e_, what, err); \
+    } while (0)
+
+/* ---- devices ---- */
+
+/* What stands in the way of any device. The runtime gives one error for no driver and an old one.
+ */
+static pg_status no_device(cudaError_t e, pg_err *err)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int driver = 0;
+    (void)cudaGetLastError();
+    if (e != cudaSuccess && cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "no NVIDIA driver: libcuda.so.1 is not there; install the package "
+                      "nvidia-driver (Debian) or nvidia-driver-580 (Ubuntu)");
+    else if (e == cudaErrorInsufficientDriver)
+        (void)pg_fail(
+            err, PG_E_UNSUPPORTED,
+            "the NVIDIA driver is too old: it is for CUDA %d.%d and this build for %d.%d; "
+            "install a newer driver",
+            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    else if (visible && (e == cudaSuccess || e == cudaErrorNoDevice))
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "CUDA_VISIBLE_DEVICES=%s leaves no GPU",
+                      visible[0] ? PG_SHOW(visible) : "\"\"");
+    else
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "no GPU can be used: %s",
+                      e == cudaSuccess ? "there is none" : cudaGetErrorString(e));
+    return PG_E_UNSUPPORTED;
+}
+
+pg_status pg__rt_count(size_t *n, pg_err *err)
+{
+    int count = 0;
+    const cudaError_t e = cudaGetDeviceCount(&count);
+    if (e != cudaSuccess || count <= 0)
+        return no_device(e, err);
+    *n = (size_t)count;
+    return PG_OK;
+}
+
+static pg_status learn(pg__rt *rt, pg_err *err)
+{
+    struct cudaDeviceProp p;
+    CUDA(rt, "its properties", cudaGetDeviceProperties(&p, rt->ordinal));
+    (void)snprintf(rt->name, sizeof rt->name, "%.50s, sm_%d%d", p.name, p.major, p.minor);
+    CUDA(rt, "its properties",
+         cudaDeviceGetAttribute(&rt->reads_host, cudaDevAttrPageableMemoryAccessUsesHostPageTables,
+                                rt->ordinal));
+    if (pgk_usable() != 0) {
+        (void)cudaGetLastError();
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "cuda:%d, %s: this build has no code for it; build with -Dgpu_arch=%d%d",
+                       rt->ordinal, rt->name, p.major, p.minor);
+    }
+    return PG_OK;
+}
+
+pg_status pg__rt_open(pg__rt **out, size_t ordinal, pg_err *err)
+{
+    char name[32];
+    size_t n = 0;
+    pg__rt *rt = NULL;
+    pg_status st = PG_OK;
+    (void)snprintf(name, sizeof name, "cuda:%zu", ordinal);
+    st = pg__rt_count(&n, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, name);
+        return st;
+    }
+    if (ordinal >= n)
+        PG_FAIL(PG_E_ARG, "%s does not exist: there %s %zu", name, n == 1 ? "is" : "are", n);
+    rt = pg__mem_array(1, sizeof *rt);
+    if (!rt)
+        PG_TRY(pg__nomem(err));
+    rt->ordinal = (int)ordinal;
+    PG_TRY(learn(rt, err));
+    PG_TRY(
+        told(rt, cudaStreamCreateWithFlags(&rt->stream, cudaStreamNonBlocking), "a stream", err));
+    *out = rt;
+    rt = NULL;
+done:
+    pg__mem_free(rt);
+    return st;
+}
+
+void pg__rt_close(pg__rt *rt)
+{
+    if (!rt)
+        return;
+    (void)enter(rt);
+    (void)cudaStreamSynchronize(rt->stream);
+    (void)cudaStreamDestroy(rt->stream);
+    (void)cudaGetLastError();
+    pg__mem_free(rt);
+}
+
+size_t pg__rt_ordinal(const pg__rt *rt)
+{
+    return (size_t)rt->ordinal;
+}
+
+void *pg__rt_stream(pg__rt *rt)
+{
+    (void)enter(rt);
+    return rt->stream;
+}
+
+const char *pg__rt_name(const pg__rt *rt)
+{
+    return rt->name;
+}
+
+pg_status pg__rt_memory(pg__rt *rt, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err)
+{
+    size_t free_now = 0, total = 0;
+    CUDA(rt, "its memory", cudaMemGetInfo(&free_now, &total));
+    *free_bytes = free_now;
+    *total_bytes = total;
+    return PG_OK;
+}
+
+/* ---- memory ---- */
+
+static pg_status no_room(pg__rt *rt, size_t n, pg_err *err)
+{
+    size_t free_now = 0, total = 0;
+    (void)cudaGetLastError();
+    (void)cudaMemGetInfo(&free_now, &total);
+    return pg_fail(err, PG_E_NOMEM, "cuda:%d: no room for %s MiB: %s of %s MiB are free",
+                   rt->ordinal, PG_NUM((n + 0xfffff) >> 20), PG_NUM(free_now >> 20),
+                   PG_NUM(total >> 20));
+}
+
+/* Other streams of the device use it too, so its zeros are there when this returns. */
+pg_status pg__rt_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
+{
+    void *mem = NULL;
+    cudaError_t e = enter(rt);
+    if (e == cudaSuccess)
+        e = cudaMalloc(&mem, n > 0 ? n : 1);
+    if (e == cudaErrorMemoryAllocation)
+        return no_room(rt, n, err);
+    if (e == cudaSuccess)
+        e = cudaMemsetAsync(mem, 0, n, rt->stream);
+    if (e == cudaSuccess)
+        e = cudaStreamSynchronize(rt->stream);
+    if (e != cudaSuccess) {
+        (void)cudaFree(mem);
+        return told(rt, e, "memory", err);
+    }
+    *p = mem;
+    return PG_OK;
+}
+
+void pg__rt_free(pg__rt *rt, void *p)
+{
+    (void)enter(rt);
+    (void)cudaFree(p); /* waits for the device */
+    (void)cudaGetLastError();
+}
+
+pg_status pg__rt_host_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
+{
+    *p = NULL;
+    CUDA(rt, "memory of the host for its copies",
+         cudaHostAlloc(p, n > 0 ? n : 1, cudaHostAllocPortable));
+    return PG_OK;
+}
+
+void pg__rt_host_free(pg__rt *rt, void *p)
+{
+    (void)enter(rt);
+    (void)cudaStreamSynchronize(rt->stream);
+    (void)cudaFreeHost(p);
+    (void)cudaGetLastError();
+}
+
+/* The runtime copies memory of the host that is not pinned to a place of its own before it returns,
+ * unless the GPU can read it where it lies. */
+pg_status pg__rt_put(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
+{
+    struct cudaPointerAttributes of;
+    CUDA(rt, "a copy to it", cudaMemcpyAsync(dst, src, n, cudaMemcpyHostToDevice, rt->stream));
+    if (!rt->reads_host)
+        return PG_OK;
+    CUDA(rt, "a copy to it", cudaPointerGetAttributes(&of, src));
+    return of.type == cudaMemoryTypeUnregistered ? pg__rt_sync(rt, err) : PG_OK;
+}
+
+pg_status pg__rt_get(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
+{
+    CUDA(rt, "a copy from it", cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToHost, rt->stream));
+    return PG_OK;
+}
+
+pg_status pg__rt_copy(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
+{
+    CUDA(rt, "a copy within it",
+         cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToDevice, rt->stream));
+    return PG_OK;
+}
+
+/* Copies between devices are faster where one may reach the other's memory; they are made either
+ * way, so what fails here is of no concern. Not while a step is recorded, which this would end. */
+static void meet_peer(pg__rt *rt, int other)
+{
+    enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    int can = 0;
+    if (other >= 64 || rt->peers_seen >> other & 1)
+        return;
+    if (cudaStreamIsCapturing(rt->stream, &capturing) != cudaSuccess ||
+        capturing != cudaStreamCaptureStatusNone)
+        return;
+    rt->peers_seen |= (uint64_t)1 << other;
+    if (cudaDeviceCanAccessPeer(&can, rt->ordinal, other) == cudaSuccess && can)
+        (void)cudaDeviceEnablePeerAccess(other, 0);
+    (void)cudaGetLastError();
+}
+
+pg_status pg__rt_copy_from(pg__rt *rt, void *dst, const pg__rt *other, const void *src, size_t n,
+                           pg_err *err)
+{
+    if (other->ordinal == rt->ordinal)
+        return pg__rt_copy(rt, dst, src, n, err);
+    (void)enter(rt);
+    meet_peer(rt, other->ordinal);
+    CUDA(rt, "a copy from another device",
+         cudaMemcpyPeerAsync(dst, rt->ordinal, src, other->ordinal, n, rt->stream));
+    return PG_OK;
+}
+
+pg_status pg__rt_clear(pg__rt *rt, void *dst, size_t n, pg_err *err)
+{
+    CUDA(rt, "clearing its memory", cudaMemsetAsync(dst, 0, n, rt->stream));
+    return PG_OK;
+}
+
+pg_status pg__rt_sync(pg__rt *rt, pg_err *err)
+{
+    CUDA(rt, "its work", cudaStreamSynchronize(rt->stream));
+    return PG_OK;
+}
+
+/* ---- events ---- */
+
+pg_status pg__rt_event_new(pg__rt_event **out, pg__rt *rt, pg_err *err)
+{
+    pg__rt_event *e = pg__mem_array(1, sizeof *e);
+    pg_status st = PG_OK;
+    if (!e)
+        return pg__nomem(err);
+    PG_TRY(told(rt, enter(rt), "an event", err));
+    PG_TRY(told(rt, cudaEventCreateWithFlags(&e->e, cudaEventDisableTiming), "an event", err));
+    *out = e;
+    e = NULL;
+done:
+    pg__mem_free(e);
+    return st;
+}
+
+void pg__rt_event_free(pg__rt_event *e)
+{
+    if (!e)
+        return;
+    (void)cudaEventDestroy(e->e);
+    (void)cudaGetLastError();
+    pg__mem_free(e);
+}
+
+pg_status pg__rt_mark(pg__rt *rt, pg__rt_event *e, pg_err *err)
+{
+    CUDA(rt, "an event", cudaEventRecord(e->e, rt->stream));
+    return PG_OK;
+}
+
+pg_status pg__rt_wait(pg__rt *rt, const pg__rt_event *e, pg_err *err)
+{
+    CUDA(rt, "an event", cudaStreamWaitEvent(rt->stream, e->e, 0));
+    return PG_OK;
+}
+
+/* ---- recorded work ---- */
+
+pg_status pg__rt_record_begin(pg__rt *rt, pg_err *err)
+{
+    CUDA(rt, "recording a step",
+         cudaStreamBeginCapture(rt->stream, cudaStreamCaptureModeThreadLocal));
+    return PG_OK;
+}
+
+/* Was it something that a step may hold, but a recording may not? */
+static int cannot_record(cudaError_t e)
+{
+    return (e >= cudaErrorStreamCaptureUnsupported && e <= cudaErrorStreamCaptureWrongThread) ||
+           e == cudaErrorNotSupported;
+}
+
+pg_status pg__rt_record_end(pg__rt *rt, pg__rt_graph **out, pg_err *err)
+{
+    pg__rt_graph *g = pg__mem_array(1, sizeof *g);
+    cudaGraph_t graph = NULL;
+    cudaError_t e;
+    pg_status st = PG_OK;
+    *out = NULL;
+    (void)enter(rt);
+    e = cudaStreamEndCapture(rt->stream, &graph); /* in any case: the stream must work again */
+    if (!g)
+        PG_TRY(pg__nomem(err));
+    if (e == cudaSuccess)
+        e = cudaGraphInstantiate(&g->exec, graph, 0);
+    if (e == cudaSuccess)
+        e = cudaGraphUpload(g->exec, rt->stream); /* or the first replay would */
+    if (e != cudaSuccess) {
+        if (!cannot_record(e))
+            st = told(rt, e, "recording a step", err);
+        (void)cudaGetLastError();
+        goto done;
+    }
+    *out = g;
+    g = NULL;
+done:
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    pg__rt_graph_free(g);
+    return st;
+}
+
+pg_status pg__rt_replay(pg__rt *rt, pg__rt_graph *g, pg_err *err)
+{
+    CUDA(rt, "a recorded step", cudaGraphLaunch(g->exec, rt->stream));
+    return PG_OK;
+}
+
+void pg__rt_graph_free(pg__rt_graph *g)
+{
+    if (!g)
+        return;
+    if (g->exec)
+        (void)cudaGraphExecDestroy(g->exec);
+    pg__mem_free(g);
+}

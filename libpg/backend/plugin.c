@@ -1,0 +1,154 @@
+/* plugin.c - see plugin.h. The file is searched beside the library or the program that this is part
+ * of, as they are installed and as they lie in a build folder, then where it was to be installed.
+ * Opening it again gives the same, so nothing has to be remembered. */
+#include "backend/plugin.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+
+#define NAME "pg-cuda.so"
+
+typedef const pg__backend *(*get_fn)(uint32_t abi);
+
+/* ---- where ---- */
+
+/* Something of this file. */
+static const void *self_address(void)
+{
+    static const char here = 0;
+    return &here;
+}
+
+/* The folder of a file, without links; 0 where there is none. */
+static int folder_of(char out[PATH_MAX], const char *path)
+{
+    char *slash;
+    if (!strchr(path, '/') || !realpath(path, out))
+        return 0;
+    slash = strrchr(out, '/');
+    slash[slash == out] = '\0';
+    return 1;
+}
+
+static int is_there(char out[PATH_MAX], const char *folder, const char *rest)
+{
+    const int n = snprintf(out, PATH_MAX, "%s%s" NAME, folder, rest);
+    return n > 0 && n < PATH_MAX && access(out, F_OK) == 0;
+}
+
+/* Of the library, or of a program that holds it, which may have been found by PATH. */
+static int beside(char out[PATH_MAX], const char *file)
+{
+    static const char *const places[] = {
+        "/libpg/",                  /* of the library, installed */
+        "/../" PG_LIBDIR "/libpg/", /* of a tool, installed */
+        "/backend/cuda/",           /* of the library, in its build folder */
+        "/../libpg/backend/cuda/",
+    };
+    char folder[PATH_MAX];
+    if (!folder_of(folder, file))
+        return 0;
+    for (size_t k = 0; k < sizeof places / sizeof *places; k++)
+        if (is_there(out, folder, places[k]))
+            return 1;
+    return 0;
+}
+
+static pg_status find(char out[PATH_MAX], const char *device, pg_err *err)
+{
+    const char *named = secure_getenv("PG_CUDA_PLUGIN");
+    Dl_info self = {0};
+    if (named && *named) {
+        const int n = snprintf(out, PATH_MAX, "%s%s", strchr(named, '/') ? "" : "./", named);
+        if (n < PATH_MAX && access(out, F_OK) == 0)
+            return PG_OK;
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: PG_CUDA_PLUGIN names %s, which is not there",
+                       device, PG_SHOW(named));
+    }
+    if ((dladdr(self_address(), &self) && self.dli_fname && beside(out, self.dli_fname)) ||
+        beside(out, "/proc/self/exe") || is_there(out, PG_PREFIX "/" PG_LIBDIR, "/libpg/"))
+        return PG_OK;
+    return pg_fail(err, PG_E_UNSUPPORTED,
+                   "%s: the GPU part of libpg, " NAME
+                   ", is not there; install it with libpg, built "
+                   "with -Dcuda=enabled",
+                   device);
+}
+
+/* ---- what is missing ---- */
+
+static const struct {
+    const char *library, *package, *python;
+} packages[] = {
+    {"libcudnn.", "libcudnn9-cuda-12 or libcudnn9-cuda-13", "nvidia-cudnn-cu12 or -cu13"},
+    {"libcublasLt.", "libcublas of the CUDA Toolkit", "nvidia-cublas"},
+    {"libcublas.", "libcublas of the CUDA Toolkit", "nvidia-cublas"},
+    {"libcudart.", "cuda-cudart of the CUDA Toolkit", "nvidia-cuda-runtime"},
+};
+
+/* The loader says "libcudnn.so.9: cannot open shared object file: ...". */
+static pg_status why_not(const char *device, const char *path, const char *said, pg_err *err)
+{
+    const size_t n = strcspn(said, ":");
+    for (size_t k = 0; k < sizeof packages / sizeof *packages; k++)
+        if (strncmp(said, packages[k].library, strlen(packages[k].library)) == 0) {
+            (void)pg_fail(err, PG_E_UNSUPPORTED,
+                          "%s: the GPU part of libpg needs %.*s, which is not there: install %s "
+                          "(for Python: %s)",
+                          device, (int)n, said, packages[k].package, packages[k].python);
+            pg_err_hint(err, "LD_LIBRARY_PATH=FOLDER, if it lies where nobody looks");
+            return PG_E_UNSUPPORTED;
+        }
+    return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s", device, said[0] ? said : path);
+}
+
+static pg_status ask(const pg__backend **out, void *lib, const char *device, const char *path,
+                     pg_err *err)
+{
+    union {
+        void *symbol;
+        get_fn get;
+    } u = {.symbol = dlsym(lib, "pg_backend_get")};
+    const pg__backend *b;
+    if (!u.symbol)
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s is no part of libpg", device, PG_SHOW(path));
+    b = u.get(PG_BACKEND_ABI);
+    if (!b || b->abi != PG_BACKEND_ABI || b->size != sizeof *b)
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "%s: %s came with another version of libpg: install both from one package",
+                       device, PG_SHOW(path));
+    *out = b;
+    return PG_OK;
+}
+
+pg_status pg__plugin_cuda(const pg__backend **out, const char *device, pg_err *err)
+{
+    char *path = pg__mem_array(PATH_MAX, 1);
+    const pg__shown shown = pg__show(device);
+    const char *said;
+    void *lib = NULL;
+    pg_status st = PG_OK;
+    if (!path)
+        return pg__nomem(err);
+    PG_TRY(find(path, shown.s, err));
+    lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!lib) {
+        said = dlerror();
+        st = why_not(shown.s, path, said ? said : "", err);
+        goto done;
+    }
+    st = ask(out, lib, shown.s, path, err);
+    if (st != PG_OK)
+        (void)dlclose(lib);
+done:
+    pg__mem_free(path);
+    return st;
+}

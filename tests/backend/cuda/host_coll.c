@@ -1,0 +1,120 @@
+/* host_coll.c - coll.h without a GPU: see host.h. Ranks meet when their queues come to it; one that
+ * waits alone longer than FAKE_CUDA_PATIENCE seconds (10) is given up. */
+#include "host.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/cuda/coll.h"
+
+struct pg__coll {
+    size_t n;
+    pthread_mutex_t lock;
+    pthread_cond_t met;
+    size_t n_here, n_meetings;
+    float **p; /* by rank, of those who are here */
+    pg__dev **dev;
+    int broken;
+};
+
+pg_status pg__coll_new(pg__coll **out, pg__dev *const *devs, size_t n, pg_err *err)
+{
+    if (pg__fake_fails("coll_new"))
+        return pg_fail(err, PG_E_UNSUPPORTED, "coll_new: failure that was ordered");
+    pg__coll *c = calloc(1, sizeof *c);
+    if (!c || !(c->p = calloc(n, sizeof *c->p)) || !(c->dev = calloc(n, sizeof *c->dev)))
+        abort();
+    memcpy(c->dev, devs, n * sizeof *devs);
+    c->n = n;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->met, NULL);
+    *out = c;
+    return PG_OK;
+}
+
+void pg__coll_free(pg__coll *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->met);
+    free(c->p);
+    free(c->dev);
+    free(c);
+}
+
+typedef struct visit {
+    pg__coll *c;
+    size_t rank, root;
+    int sums;
+    float *p;
+} visit;
+
+/* By the rank that comes last, in the order of ranks. */
+static void exchange(const visit *v, uint64_t n)
+{
+    float **p = v->c->p;
+    for (uint64_t i = 0; i < n; i++) {
+        float all = v->sums ? p[0][i] : p[v->root][i];
+        for (size_t r = 1; v->sums && r < v->c->n; r++)
+            all += p[r][i];
+        for (size_t r = 0; r < v->c->n; r++)
+            p[r][i] = all;
+    }
+}
+
+static void meet(const void *args, uint64_t n)
+{
+    const visit *v = args;
+    pg__coll *c = v->c;
+    const char *patience = getenv("FAKE_CUDA_PATIENCE");
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += patience ? atoi(patience) : 10;
+    pthread_mutex_lock(&c->lock);
+    c->p[v->rank] = pgk_host_memory(v->p);
+    if (++c->n_here == c->n) {
+        exchange(v, n);
+        c->n_here = 0;
+        c->n_meetings++;
+        pthread_cond_broadcast(&c->met);
+    } else {
+        const size_t before = c->n_meetings;
+        while (c->n_meetings == before && !c->broken)
+            if (pthread_cond_timedwait(&c->met, &c->lock, &until) == ETIMEDOUT)
+                c->broken = 1;
+        pthread_cond_broadcast(&c->met);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+static pg_status queue_visit(const char *name, pg__dev *d, const visit *v, size_t n)
+{
+    return pg__cuda_launched(d, pg__fake_queue(pg__rt_stream(d->rt), name, meet, v, sizeof *v, n),
+                             name);
+}
+
+pg_status pg__coll_sum(pg__coll *c, size_t rank, pg__dev *d, float *p, size_t n)
+{
+    return queue_visit("coll_sum", d, &(visit){.c = c, .rank = rank, .sums = 1, .p = p}, n);
+}
+
+pg_status pg__coll_broadcast(pg__coll *c, size_t rank, pg__dev *d, float *p, size_t n, size_t root)
+{
+    return queue_visit("coll_broadcast", d, &(visit){.c = c, .rank = rank, .root = root, .p = p},
+                       n);
+}
+
+pg_status pg__coll_check(pg__coll *c, size_t rank, double timeout, pg_err *err)
+{
+    pg_status st = pg__rt_sync(c->dev[rank]->rt, err);
+    pthread_mutex_lock(&c->lock);
+    if (st == PG_OK && c->broken)
+        st = pg_fail(err, PG_E_DEVICE, "cuda:%zu waited %.0f seconds for another GPU", rank,
+                     timeout);
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}

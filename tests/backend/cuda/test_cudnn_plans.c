@@ -1,0 +1,130 @@
+/* Does cuDNN have a plan for every convolution that dnn_cudnn.c describes? It can say so without a
+ * GPU, for one that is described in a file (sm90.json, from public figures). */
+#include "pg_test.h"
+
+#include "backend/cuda/cudnn_graph.h"
+#include "backend/cuda/dnn.h"
+
+static struct pg__dnn_lib lib;
+static char device_text[8192];
+
+typedef struct shape {
+    const char *name;
+    uint64_t x[6], y[6]; /* rows, spatial, channels */
+    pg__conv_attrs conv;
+} shape;
+
+#define TIMES1 .stride = {1, 1, 1}, .dilation = {1, 1, 1}
+
+static const shape shapes[] = {
+    {"3x3",
+     {64, 32, 32, 64},
+     {64, 32, 32, 64},
+     {.rank = 2, .kernel = {3, 3}, .before = {1, 1}, .after = {1, 1}, .groups = 1, TIMES1}},
+    {"7x7 by 2",
+     {32, 230, 230, 3},
+     {32, 112, 112, 64},
+     {.rank = 2, .kernel = {7, 7}, .stride = {2, 2}, .dilation = {1, 1}, .groups = 1}},
+    {"same by 2",
+     {32, 56, 56, 64},
+     {32, 28, 28, 128},
+     {.rank = 2,
+      .kernel = {3, 3},
+      .after = {1, 1},
+      .stride = {2, 2},
+      .dilation = {1, 1},
+      .groups = 1}},
+    {"1x1 by 2",
+     {32, 56, 56, 256},
+     {32, 28, 28, 512},
+     {.rank = 2, .kernel = {1, 1}, .stride = {2, 2}, .dilation = {1, 1}, .groups = 1}},
+    {"4 groups",
+     {16, 28, 28, 128},
+     {16, 28, 28, 128},
+     {.rank = 2, .kernel = {3, 3}, .before = {1, 1}, .after = {1, 1}, .groups = 4, TIMES1}},
+    {"dilated",
+     {16, 28, 28, 64},
+     {16, 28, 28, 64},
+     {.rank = 2,
+      .kernel = {3, 3},
+      .before = {2, 2},
+      .after = {2, 2},
+      .groups = 1,
+      .stride = {1, 1},
+      .dilation = {2, 2}}},
+    {"line",
+     {32, 128, 32},
+     {32, 128, 64},
+     {.rank = 1, .kernel = {5}, .before = {2}, .after = {2}, .groups = 1, TIMES1}},
+    {"causal line",
+     {32, 128, 32},
+     {32, 128, 64},
+     {.rank = 1, .kernel = {5}, .before = {4}, .groups = 1, TIMES1}},
+    {"cube",
+     {4, 16, 16, 16, 16},
+     {4, 16, 16, 16, 32},
+     {.rank = 3,
+      .kernel = {3, 3, 3},
+      .before = {1, 1, 1},
+      .after = {1, 1, 1},
+      .groups = 1,
+      TIMES1}},
+    {"3 channels, 17 filters",
+     {2, 5, 4, 3},
+     {2, 5, 4, 17},
+     {.rank = 2, .kernel = {3, 3}, .before = {1, 1}, .after = {1, 1}, .groups = 1, TIMES1}},
+};
+
+static int describe_device(void **state)
+{
+    FILE *f = fopen(pg_testdata, "r"); /* the description, for this test */
+    (void)state;
+    if (!f)
+        return -1;
+    const size_t n = fread(device_text, 1, sizeof device_text - 1, f);
+    (void)fclose(f);
+    return cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &lib.device) ||
+           cudnnBackendSetAttribute(lib.device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                    CUDNN_TYPE_CHAR, (int64_t)n, device_text) ||
+           cudnnBackendFinalize(lib.device);
+}
+
+static void check(const shape *s, pg__dnn_kind kind, int precision, int bias)
+{
+    static const char *const kinds[] = {"forward", "data", "filter"};
+    static const char *const precisions[] = {"float32", "tf32", "bfloat16"};
+    pg__dev d = {.dnn = &lib, .opts = {.precision = precision, .deterministic = 1}};
+    const pgk_type type = precision == PG__BF16 ? PGK_BF16 : PGK_F32;
+    const pg__dnn_conv c = {.kind = kind,
+                            .conv = s->conv,
+                            .x = pg__dims_of(s->conv.rank + 2, s->x),
+                            .y = pg__dims_of(s->conv.rank + 2, s->y),
+                            .bias = bias,
+                            .type = type,
+                            .out_type = type};
+    pg__dnn_plan *p = NULL;
+    pg__needs needs = {0};
+    pg_err err = {0};
+    if (pg__dnn_new(&p, &d, &c, &needs, &err) != PG_OK)
+        fail_msg("%s, %s, %s%s: %s", s->name, precisions[precision], kinds[kind],
+                 bias ? " with bias" : "", err.msg);
+    pg__dnn_free(p);
+}
+
+/* Those that repeat themselves: what differs in its last bits from run to run is barred. Engines
+ * that are compiled at run time, as those that add a bias to bfloat16, cannot be asked without a
+ * driver. */
+static void every_convolution_has_a_plan(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+        for (int precision = PG__FLOAT32; precision <= PG__BF16; precision++) {
+            check(&shapes[k], PG__DNN_FORWARD, precision, 0);
+            check(&shapes[k], PG__DNN_DATA, precision, 0);
+            check(&shapes[k], PG__DNN_FILTER, precision, 0);
+            if (precision != PG__BF16)
+                check(&shapes[k], PG__DNN_FORWARD, precision, 1);
+        }
+}
+
+PG_TEST_MAIN_WITH(describe_device, NULL, cmocka_unit_test(every_convolution_has_a_plan))
