@@ -9,9 +9,13 @@
 
 /* ---- memory ---- */
 
-static pg_status alloc_slot(void **out, const pg__slot *s, uint64_t n_rows, pg_err *err)
+/* What a device copies from fastest, where it has a memory of its own. */
+static pg_status alloc_slot(const pg_trainer *t, void **out, const pg__slot *s, uint64_t n_rows,
+                            pg_err *err)
 {
     const uint64_t n = pg__dim_mul(pg__dim_mul(s->row_elems, n_rows), pg__cast_bytes(s->cast));
+    if (t->backend->host_alloc && n < SIZE_MAX / 2)
+        return t->backend->host_alloc(t->dev, out, (size_t)n, err);
     *out = n < SIZE_MAX / 2 ? pg__mem_aligned((size_t)n) : NULL;
     return *out ? PG_OK : pg__nomem(err);
 }
@@ -28,30 +32,33 @@ pg_status pg__batch_alloc(pg__batch *b, const pg__feed *f, int weighted, uint64_
     if (!b->inputs || !b->targets || !b->weights || !b->weight_mem)
         return pg__nomem(err);
     for (size_t k = 0; k < t->n_inputs; k++)
-        PG_TRY(alloc_slot(&b->inputs[k], &f->inputs[k], n_rows, err));
+        PG_TRY(alloc_slot(t, &b->inputs[k], &f->inputs[k], n_rows, err));
     for (size_t k = 0; k < t->n_outputs; k++) {
         if (!f->targets[k].array)
             continue;
-        PG_TRY(alloc_slot(&b->targets[k], &f->targets[k], n_rows, err));
+        PG_TRY(alloc_slot(t, &b->targets[k], &f->targets[k], n_rows, err));
         if (weighted)
-            PG_TRY(alloc_slot(&b->weight_mem[k], &f->weights[k], n_rows, err));
+            PG_TRY(alloc_slot(t, &b->weight_mem[k], &f->weights[k], n_rows, err));
     }
 done:
     return st;
 }
 
-static void free_all(void **arrays, size_t n)
+static void free_all(const pg_trainer *t, void **arrays, size_t n)
 {
     for (size_t k = 0; arrays && k < n; k++)
-        pg__mem_free(arrays[k]);
+        if (t->backend->host_free)
+            t->backend->host_free(t->dev, arrays[k]);
+        else
+            pg__mem_free(arrays[k]);
     pg__mem_free(arrays);
 }
 
 void pg__batch_free(pg__batch *b, const pg_trainer *t)
 {
-    free_all(b->inputs, t->n_inputs);
-    free_all(b->targets, t->n_outputs);
-    free_all(b->weight_mem, t->n_outputs);
+    free_all(t, b->inputs, t->n_inputs);
+    free_all(t, b->targets, t->n_outputs);
+    free_all(t, b->weight_mem, t->n_outputs);
     pg__mem_free(b->weights);
     *b = (pg__batch){0};
 }

@@ -258,17 +258,52 @@ void pg__rt_free(pg__rt *rt, void *p)
     free(pgk_host_memory(p));
 }
 
+/* Pinned memory, which the device reads when it gets there. */
+static struct pinned {
+    const char *at;
+    size_t n;
+} pinned[4096];
+static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct pinned *pinned_at(const void *p)
+{
+    const char *at = p;
+    for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++)
+        if (p ? pinned[i].at && at >= pinned[i].at && at < pinned[i].at + pinned[i].n
+              : !pinned[i].at)
+            return &pinned[i];
+    return NULL;
+}
+
+static int is_pinned(const void *p)
+{
+    pthread_mutex_lock(&pinned_lock);
+    const int found = pinned_at(p) != NULL;
+    pthread_mutex_unlock(&pinned_lock);
+    return found;
+}
+
 pg_status pg__rt_host_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
 {
     const pg_status st = fails("host_alloc", PG_E_NOMEM, err);
     (void)rt;
     *p = st == PG_OK ? calloc(1, n + 1) : NULL;
+    pthread_mutex_lock(&pinned_lock);
+    struct pinned *free_one = *p ? pinned_at(NULL) : NULL;
+    if (free_one)
+        *free_one = (struct pinned){*p, n + 1};
+    pthread_mutex_unlock(&pinned_lock);
     return st;
 }
 
 void pg__rt_host_free(pg__rt *rt, void *p)
 {
     do_waiting(rt);
+    pthread_mutex_lock(&pinned_lock);
+    struct pinned *of = p ? pinned_at(p) : NULL;
+    if (of)
+        of->at = NULL;
+    pthread_mutex_unlock(&pinned_lock);
     free(p);
 }
 
@@ -300,9 +335,11 @@ static void do_gift(const void *args, uint64_t n)
     memcpy(g->dst, g->bytes, n);
 }
 
-/* As for pageable memory: it may change as soon as this returns. */
+/* Pageable memory may change as soon as this returns. */
 pg_status pg__rt_put(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
 {
+    if (is_pinned(src))
+        return queue_move(rt, "put", pgk_host_memory(dst), src, n, err);
     gift *g = malloc(sizeof *g + n);
     if (!g)
         abort();

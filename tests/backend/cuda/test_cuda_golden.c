@@ -1,8 +1,6 @@
 /* Training runs of real Keras 2.15 (testdata/golden) on the GPU of plain C (host.h), on one and on
  * several devices. */
 #include "train/golden_run.h"
-#include "backend/cuda/plugin.h"
-const pg__backend *(*force_link)(uint32_t) = pg_backend_get;
 
 #define GOLDEN(run)                          \
     static void run##_on_a_gpu(void **state) \
