@@ -1,5 +1,5 @@
-/* op_run.h - running the cases of op_cases.h, forward and backward, by the plain answers or by a back
- * end, and comparing what comes out. */
+/* op_run.h - running the cases of op_cases.h, forward and backward, by the plain answers or by a
+ * back end, and comparing what comes out. */
 #ifndef PG_TESTS_OP_RUN_H
 #define PG_TESTS_OP_RUN_H
 
@@ -121,8 +121,8 @@ typedef struct engine {
     const char *isa;            /* of the CPU's kernels */
     size_t *n_missing;          /* counts what the back end does not cover; NULL: nothing is */
 } engine;
-#define FLOAT    ((engine){0})
-#define DOUBLE   ((engine){.f64 = 1})
+#define FLOAT     ((engine){0})
+#define DOUBLE    ((engine){.f64 = 1})
 #define CPU(name) ((engine){.backend = &pg__backend_cpu, .isa = (name)})
 
 /* What memory holds before anything is written to it. */

@@ -1,5 +1,5 @@
-/* golden_run.h - a training run of real Keras 2.15 (testdata/golden) done again: gradients of the first
- * batch, the loss of every batch, the history, the final weights, within the bounds of
+/* golden_run.h - a training run of real Keras 2.15 (testdata/golden) done again: gradients of the
+ * first batch, the loss of every batch, the history, the final weights, within the bounds of
  * testdata/README.md. */
 #ifndef PG_TESTS_GOLDEN_RUN_H
 #define PG_TESTS_GOLDEN_RUN_H
@@ -69,8 +69,8 @@ static inline double bound(const golden *g)
     return fmax(1e-4, 50 * g->d64);
 }
 
-static inline pg_status batch_end(void *user, size_t batch, const pg_logs *own, const pg_logs *running,
-                           pg_err *err)
+static inline pg_status batch_end(void *user, size_t batch, const pg_logs *own,
+                                  const pg_logs *running, pg_err *err)
 {
     golden *g = user;
     const size_t at = g->n_batches++;

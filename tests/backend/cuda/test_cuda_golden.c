@@ -8,13 +8,9 @@
         (void)state;                         \
         run_golden(#run, "cuda:0", "1");     \
     }
-GOLDEN(bert_mini)
 GOLDEN(cnn_bn)
-GOLDEN(lstm_stateful)
-GOLDEN(lstm_stateless)
 GOLDEN(mlp_digits)
 GOLDEN(multiout)
-GOLDEN(siamese)
 GOLDEN(unet_seg)
 
 /* Two queues of one GPU, two GPUs, and both. */
@@ -31,6 +27,4 @@ static void replicas_on_gpus(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(mlp_digits_on_a_gpu), cmocka_unit_test(cnn_bn_on_a_gpu),
              cmocka_unit_test(unet_seg_on_a_gpu), cmocka_unit_test(multiout_on_a_gpu),
-             cmocka_unit_test(siamese_on_a_gpu), cmocka_unit_test(lstm_stateless_on_a_gpu),
-             cmocka_unit_test(lstm_stateful_on_a_gpu), cmocka_unit_test(bert_mini_on_a_gpu),
              cmocka_unit_test(replicas_on_gpus))
