@@ -355,7 +355,7 @@ static void compare(const built *b, size_t c, void **exact, void **mem)
             compare_value(b, b->tape.values[b->in[k]].grad, last->op, c, exact, mem);
 }
 
-static void agrees_with_double(engine e)
+static inline void agrees_with_double(engine e)
 {
     for (size_t c = 0; c < N_CASES; c++) {
         built b;
@@ -376,7 +376,7 @@ static void same_bits(const built *b, size_t c, pg__val v, void **one, void **ot
 }
 
 /* Whatever memory held. */
-static void gives_equal_bits(engine e)
+static inline void gives_equal_bits(engine e)
 {
     for (size_t c = 0; c < N_CASES; c++) {
         built b;
@@ -418,7 +418,7 @@ static void check_overwriting(const built *b, const pg__inst *i, engine e, void 
 }
 
 /* Results in the place of operands, wherever pg__overwrites() lets them lie there; how many. */
-static size_t writes_over_operands(engine e)
+static inline size_t writes_over_operands(engine e)
 {
     size_t n = 0;
     for (size_t c = 0; c < N_CASES; c++) {
