@@ -43,6 +43,7 @@ typedef struct cli_tool {
     const char *const *about;    /* paragraphs for --help and the manual; ends with NULL; lines that
                                   * start with two blanks are shown as they are */
     const char *status_1;        /* what exit status 1 means here, NULL if it does not occur */
+    int has_devices;             /* status 5: one of them failed */
     const cli_opt *opts;
     unsigned groups;
     size_t min_operands, max_operands;

@@ -54,8 +54,10 @@ void cli_help(const cli_tool *t)
     if (t->status_1)
         printf("  1    %s\n", t->status_1);
     printf("  2    error: usage, I/O, damaged or unknown file\n"
-           "  3    valid, but not covered by this version\n"
-           "  130  interrupted\n"
+           "  3    valid, but not covered by this version\n");
+    if (t->has_devices)
+        puts("  5    a GPU failed while it worked");
+    printf("  130  interrupted\n"
            "Full manual: man %s\n",
            t->name);
 }

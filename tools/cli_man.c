@@ -90,8 +90,10 @@ static void print_status(const cli_tool *t)
     if (t->status_1)
         printf(".It 1\nThe answer is no: %s.\n", t->status_1);
     puts(".It 2\nError: usage, I/O, damaged or unknown file.\n"
-         ".It 3\nThe file is valid, but this version does not cover it.\n"
-         ".It 130\nInterrupted.\n.El");
+         ".It 3\nThe file is valid, but this version does not cover it.");
+    if (t->has_devices)
+        puts(".It 5\nA GPU failed while it worked.");
+    puts(".It 130\nInterrupted.\n.El");
 }
 
 void cli_man(const cli_tool *t)

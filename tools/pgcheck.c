@@ -65,6 +65,7 @@ static const cli_tool tool = {
     .examples = examples,
     .about = about,
     .status_1 = "a check failed",
+    .has_devices = 1,
     .opts = options,
     .groups = CLI_READS_HDF5,
     .min_operands = 1,

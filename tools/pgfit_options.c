@@ -8,7 +8,7 @@
 fit_arguments fit_args = {.train = {.devices = "cpu:0"}, .interpolation = "bilinear"};
 
 static const char *validation_split, *shuffle, *rules, *family, *gpus, *bn;
-static const char *reset = "never", *conv = "auto";
+static const char *reset = "never", *conv = "auto", *precision = "float32";
 static const char *schedule;
 static int shuffled;
 static unsigned accumulate = 1, initial_epoch, steps, val_steps, val_freq = 1;
@@ -74,13 +74,17 @@ static const cli_opt options[] = {
      "zero what stateful layers keep (default never)"},
     {0, "seed", "N", NULL, NULL, &seed, NULL, "of initial weights and of the order of the rows"},
     {0, "devices", "LIST", NULL, &fit_args.train.devices, NULL, NULL,
-     "replicas, as cpu:0,cpu:1; a name may repeat"},
+     "replicas, as cpu:0,cpu:1 or cuda:0; a name may repeat; auto: every GPU, or the CPU"},
     {0, "bn", "HOW", NULL, &bn, NULL, "replica|sync",
      "BatchNormalization over a replica's rows, or the whole batch"},
     {0, "place", "LAYER[#CALL]=DEVICE,...", NULL, &fit_args.train.place, NULL, NULL,
      "run these calls there, the rest on the first of --devices"},
     {0, "gpus", "N|IDS|all", NULL, &gpus, NULL, NULL,
      "replicas on the first N GPUs, on those with these ids (0,2), on all"},
+    {0, "cpu-merge", NULL, &fit_args.train.cpu_merge, NULL, NULL, NULL,
+     "several GPUs: sum gradients by copies, not by NCCL"},
+    {0, "precision", "HOW", NULL, &precision, NULL, "float32|tf32",
+     "of products on GPUs (default float32)"},
     {0, "conv", "HOW", NULL, &conv, NULL, "auto|direct|winograd",
      "arithmetic of convolutions (default auto: the faster)"},
     {'j', "threads", "N", NULL, NULL, &threads, NULL, "cores to use (default all)"},
@@ -180,6 +184,8 @@ static const char *const about[] = {
     "What is computed follows the version of Keras that wrote the model, or --rules. The batch is\n"
     "cut over the devices as multi_gpu_model cuts it; there is one set of weights, and what is\n"
     "saved is the model itself: it loads on one device.",
+    "GPUs are cuda:0, cuda:1, ..., counted as CUDA_VISIBLE_DEVICES leaves them; it alone asks for\n"
+    "none of them. They need pg-cuda.so, the driver, cuDNN and, for several, NCCL.",
     "BatchNormalization takes the statistics of each device's rows, as behind multi_gpu_model, or\n"
     "with --bn sync (and --deterministic) those of the whole batch.",
     "Callbacks are Keras': --schedule, --reduce-lr, --early-stop, --checkpoint, --tensorboard,\n"
@@ -216,6 +222,7 @@ const cli_tool fit_tool = {
     .summary = "trains a model that Keras describes",
     .examples = examples,
     .about = about,
+    .has_devices = 1,
     .status_1 = "data or weights do not fit the model, or --terminate-on-nan stopped it",
     .opts = options,
     .min_operands = 0,
@@ -359,6 +366,7 @@ void fit_read_arguments(void)
     fit_args.fit.reset_states = strcmp(reset, "epoch") == 0;
     fit_args.train.optimizer_rules = !family ? 0 : strcmp(family, "legacy") == 0 ? 1 : 2;
     fit_args.train.conv = conv_choice();
+    fit_args.train.precision = strcmp(precision, "tf32") == 0;
     fit_args.train.threads = threads;
     fit_args.train.lanes = lanes;
     fit_args.train.seed = fit_args.fit.seed = seed;

@@ -15,6 +15,7 @@
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
 typedef struct pg__graph_run pg__graph_run; /* recorded calls of run() */
+typedef struct pg__group pg__group;         /* devices that sum what they have */
 
 /* What a GPU computes with; parameters, statistics and losses stay float32. */
 typedef enum pg__precision {
@@ -93,6 +94,14 @@ typedef struct pg__backend {
     pg_status (*record_end)(pg__dev *d, pg__graph_run **out);
     pg_status (*replay)(pg__dev *d, pg__graph_run *g);
     void (*forget)(pg__graph_run *g);
+    /* Devices that differ, each by its first queue: their order is that of their ranks. NULL: a
+     * back end of one device. */
+    pg_status (*group_new)(pg__group **out, pg__dev *const *devs, size_t n, pg_err *err);
+    void (*group_free)(pg__group *g);
+    /* By a thread for each of them: p[0 .. n), reals, becomes the sum over all, the same bits on
+     * each. Waits; a rank that does not come for `timeout` seconds is PG_E_DEVICE. */
+    pg_status (*group_sum)(pg__group *g, size_t rank, pg__dev *d, void *p, size_t n, double timeout,
+                           pg_err *err);
     pg_status (*update)(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
                         const void *g, void *const *slots, size_t n);
     /* g += l1 sign(w) + 2 l2 w, where g is not NULL; adds l1 |w| + l2 w^2 to *penalty. */

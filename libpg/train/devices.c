@@ -81,11 +81,27 @@ done:
     return st;
 }
 
+static pg_status open_group(pg_trainer *t, pg_err *err)
+{
+    pg__dev **devs = pg__mem_array(t->n_devices, sizeof(pg__dev *));
+    pg_status st = PG_OK;
+    if (!devs)
+        return pg__nomem(err);
+    for (size_t d = 0; d < t->n_devices; d++)
+        devs[d] = t->devices[d].dev;
+    st = t->backend->group_new(&t->group, devs, t->n_devices, err);
+    if (st == PG_E_UNSUPPORTED)
+        pg_err_hint(err, "--cpu-merge sums without it");
+    pg__mem_free(devs);
+    return st;
+}
+
 pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const pg__dev_opts opts = {.n_threads = 1,
                                .deterministic = o->deterministic,
                                .conv = o->conv,
+                               .precision = o->precision,
                                .isa = secure_getenv("PG_ISA")};
     pg_status st = PG_OK;
     t->devices = pg__mem_array(PG_MAX_REPLICAS, sizeof *t->devices);
@@ -101,6 +117,8 @@ pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     for (size_t d = 0; d < t->n_devices; d++)
         PG_TRY(t->backend->open(&t->devices[d].dev, t->devices[d].ordinal, &opts, err));
     t->dev = t->devices[0].dev;
+    if (t->n_devices > 1 && !o->deterministic && !o->cpu_merge)
+        PG_TRY(open_group(t, err));
 done:
     return st;
 }
@@ -115,6 +133,9 @@ static void free_copies(pg_trainer *t, pg__device *d)
 
 void pg__devices_close(pg_trainer *t)
 {
+    if (t->group)
+        t->backend->group_free(t->group);
+    t->group = NULL;
     for (size_t d = 0; d < t->n_devices; d++) {
         if (!t->devices[d].dev)
             continue;

@@ -89,10 +89,15 @@ done:
     return st;
 }
 
-static const pg__partial *find(const pg_trainer *t, size_t lo, size_t size)
+#define EVERYWHERE SIZE_MAX
+
+/* device: where it must lie, or EVERYWHERE. */
+static const pg__partial *find(const pg_trainer *t, size_t device, size_t lo, size_t size)
 {
     for (size_t w = 0; w < t->cut.n_workers; w++)
         for (size_t k = 0; k < t->workers[w].n_partials; k++) {
+            if (device != EVERYWHERE && t->workers[w].device != device)
+                break;
             const pg__partial *p = &t->workers[w].partials[k];
             if (p->lo == lo && p->size == size)
                 return p;
@@ -101,17 +106,17 @@ static const pg__partial *find(const pg_trainer *t, size_t lo, size_t size)
 }
 
 /* Depth: the tree's, at most ten. */
-static pg_status sum(pg_trainer *t, size_t lo, size_t size, uint64_t from, uint64_t to,
-                     pg__flat **out)
+static pg_status sum(pg_trainer *t, size_t device, size_t lo, size_t size, uint64_t from,
+                     uint64_t to, pg__flat **out)
 {
-    const pg__partial *p = find(t, lo, size);
+    const pg__partial *p = find(t, device, lo, size);
     pg__flat *right = NULL;
     pg_status st = PG_OK;
     *out = p ? p->grads : NULL;
     if (p || size == 1)
         return PG_OK;
-    PG_TRY(sum(t, lo, size / 2, from, to, out));
-    PG_TRY(sum(t, lo + size / 2, size / 2, from, to, &right));
+    PG_TRY(sum(t, device, lo, size / 2, from, to, out));
+    PG_TRY(sum(t, device, lo + size / 2, size / 2, from, to, &right));
     if (*out)
         PG_TRY(add(t, t->devices[(*out)->device].dev, out, right, from, to));
     else
@@ -122,5 +127,11 @@ done:
 
 pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out)
 {
-    return sum(t, 0, pg__tree_top(pg__lane_count(&t->cut)), from, to, out);
+    return sum(t, EVERYWHERE, 0, pg__tree_top(pg__lane_count(&t->cut)), from, to, out);
+}
+
+pg_status pg__partials_sum_on(pg_trainer *t, size_t device, pg__flat **out)
+{
+    return sum(t, device, 0, pg__tree_top(pg__lane_count(&t->cut)), 0, t->offsets[t->n_params],
+               out);
 }

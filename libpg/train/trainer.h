@@ -111,6 +111,7 @@ struct pg_trainer {
     size_t n_devices;
     char *device_names; /* of the replicas: "cpu:0,cpu:1" */
     size_t *device_of;  /* per replica */
+    pg__group *group;   /* that sums over devices, or NULL: sums go from device to device */
     uint64_t mirrored;  /* version of the parameters that the other devices have */
 
     size_t n_params;
@@ -244,6 +245,8 @@ pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, int is_las
 /* Sums the partials of all workers over elements [from, to) of the flats in the order of the tree;
  * *out is where the sum lies. Each worker does it for a range of its own. */
 pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out);
+/* Of the lanes that ran on one device; NULL: none of them has rows. */
+pg_status pg__partials_sum_on(pg_trainer *t, size_t device, pg__flat **out);
 
 /* What one replica's pass found goes into the model's moving averages; the replicas come one after
  * the other, `replica` of n_replicas. */

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/devices.h"
+#include "train/exchange.h"
 #include "train/report.h"
 
 typedef struct work {
@@ -310,31 +311,27 @@ static int needs_variables(const pg_trainer *t)
     return t->has_regularizers || t->has_constraints || clips(&t->optimiser);
 }
 
-/* Every device makes the same updates of what it has, from the same sum, which all have before one
- * of them changes it. */
+/* Every device makes the same updates of what it has, from the same sum. */
 static pg_status update_devices(work *w, pg_err *err)
 {
     pg_trainer *t = w->t;
-    pg__flat *sum = w->grads;
-    const uint64_t n = t->offsets[t->n_params];
+    pg__flat **sums = pg__mem_array(t->n_devices, sizeof(pg__flat *));
     double clock = pg__now();
     pg_status st = PG_OK;
-    PG_TRY(pg__partials_sum(t, 0, n, &sum));
+    if (!sums)
+        return pg__nomem(err);
+    PG_TRY(pg__exchange(t, sums, err));
+    t->grads = sums[0];
     pg__lap(&clock, &t->spent.reduce);
-    for (size_t k = 0; k < t->n_devices; k++) {
-        w->device = k;
-        PG_TRY(pg__flat_on(t, w->device, sum, 0, n, &w->grads, err));
-        if (w->grads != sum)
-            PG_TRY(pg__device_failed(t, dev_of(w), t->backend->sync(dev_of(w)), err));
-    }
     for (size_t d = 0; d < t->n_devices; d++) {
         w->device = d;
-        w->grads = d == sum->device ? sum : &t->devices[d].incoming;
+        w->grads = sums[d];
         PG_TRY(needs_variables(t) ? update_variables(w, err) : meet(w, update_range, err));
     }
     pg__lap(&clock, &t->spent.update);
     PG_TRY(pg__devices_settle(t, err));
 done:
+    pg__mem_free(sums);
     return st;
 }
 

@@ -45,7 +45,8 @@ pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v)
     for (size_t i = 0; i < t->n_params; i++)
         for (size_t k = 0, n; k < t->n_elems[i]; k += n) {
             n = t->n_elems[i] - k < PIECE ? t->n_elems[i] - k : PIECE;
-            PG_TRY(t->backend->put(t->dev, (char *)f->at[i] + k * bytes, piece, n * bytes));
+            PG_TRY(t->backend->put(t->devices[f->device].dev, (char *)f->at[i] + k * bytes, piece,
+                                   n * bytes));
         }
 done:
     return st;

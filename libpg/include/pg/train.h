@@ -101,6 +101,9 @@ typedef struct pg_train_opts {
     const char *devices;          /* "cpu:0,cpu:1", "cuda:0": replicas, a name may repeat; "cuda:*":
                                      every GPU; "auto": the same, or cpu:0 where there is none;
                                      NULL: cpu:0 */
+    int cpu_merge; /* several GPUs: gradients are summed by copies, on the first of them, and not by
+                      NCCL; on CPUs it changes nothing */
+    int precision; /* of products on GPUs: 0 float32, 1 TF32 (10 bits of mantissa, sums float32) */
     const char *place; /* device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE": where calls run (the
                           last that matches counts, patterns are allowed, calls count from 0); all
                           others on the first of `devices`. Weights are kept once. NULL: nowhere */

@@ -11,7 +11,7 @@
 typedef struct how {
     const char *run, *devices, *optimizer;
     size_t accumulate;
-    int deterministic;
+    int deterministic, cpu_merge;
 } how;
 
 /* The weights after one epoch, one behind the other. */
@@ -31,7 +31,8 @@ static double *train(const how *h, size_t *n_out)
                                 .metrics = "accuracy",
                                 .optimizer = h->optimizer,
                                 .devices = h->devices,
-                                .deterministic = h->deterministic};
+                                .deterministic = h->deterministic,
+                                .cpu_merge = h->cpu_merge};
     const pg_fit_opts fit = {
         .batch_size = 33, .epochs = 1, .steps_per_epoch = 6, .accumulate = h->accumulate};
     if (pg_trainer_open(&t, &opts, &err) != PG_OK)
@@ -79,8 +80,8 @@ static void deterministic_replicas_give_the_same_bits(void **state)
     (void)state;
     for (size_t r = 0; r < 2; r++)
         for (size_t i = 0; i < sizeof many / sizeof *many; i++)
-            check(&(how){runs[r], "cuda:0", "adam", 0, 1}, &(how){runs[r], many[i], "adam", 0, 1},
-                  0);
+            check(&(how){runs[r], "cuda:0", "adam", 0, 1, 0},
+                  &(how){runs[r], many[i], "adam", 0, 1, 0}, 0);
 }
 
 /* Clipping needs whole gradients, on every device. */
@@ -91,16 +92,17 @@ static void replicas_train_as_one(void **state)
     (void)state;
     for (size_t r = 0; r < 3; r++)
         for (size_t i = 0; i < sizeof many / sizeof *many; i++)
-            check(&(how){"mlp_digits", "cpu:0", rules[r], 0, 0},
-                  &(how){"mlp_digits", many[i], rules[r], 0, 0}, 1e-4);
+            for (int merge = 0; merge < 2; merge++)
+                check(&(how){"mlp_digits", "cpu:0", rules[r], 0, 0, 0},
+                      &(how){"mlp_digits", many[i], rules[r], 0, 0, merge}, 1e-4);
 }
 
 static void parts_of_a_batch_add_up(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof many / sizeof *many; i++)
-        check(&(how){"mlp_digits", "cuda:0", "adam", 3, 1},
-              &(how){"mlp_digits", many[i], "adam", 3, 1}, 0);
+        check(&(how){"mlp_digits", "cuda:0", "adam", 3, 1, 0},
+              &(how){"mlp_digits", many[i], "adam", 3, 1, 0}, 0);
 }
 
 /* Two steps go by before there is anything to replay. */
@@ -112,7 +114,7 @@ static void steps_are_recorded_once(void **state)
     (void)state;
     assert_true(fd >= 0);
     assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
-    pg__mem_free(train(&(how){"mlp_digits", "cuda:0", "sgd", 0, 0}, &n));
+    pg__mem_free(train(&(how){"mlp_digits", "cuda:0", "sgd", 0, 0, 0}, &n));
     assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
     FILE *f = fdopen(fd, "r");
     while (fgets(line, sizeof line, f)) {
