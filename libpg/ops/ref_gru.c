@@ -1,5 +1,6 @@
 /* ref_gru.c - GRU: gates z, r, h side by side; h' = z h + (1 - z) act(candidate). The candidate is
  * x W + r (h U + b) if the reset gate acts after the product, else x W + (r h) U. */
+#include "ops/rnn_cell.h"
 #include "ops/rnn_real.h"
 
 enum { Y, LAST, STATE, STATES, GATES, PARTS };
@@ -66,8 +67,9 @@ static void step(const row *w, const real *h, real *gates, real *part, real *to)
     if (!w->a->reset_after)
         reset_product(w, h, r, part);
     for (size_t k = 0; k < n; k++) {
-        g[k] = pg__act_value(g[k] + (w->a->reset_after ? r[k] : 1) * part[k], &w->a->act);
-        to[k] = (h ? z[k] * h[k] * carried(w, k) : 0) + (1 - z[k]) * g[k];
+        pg__gru_unit u = {z[k], r[k], g[k]};
+        to[k] = pg__gru_forward(w->a, &u, part[k], h ? h[k] : 0, carried(w, k));
+        g[k] = u.g;
     }
 }
 
@@ -141,8 +143,7 @@ static void reset_backward(const row *w, const real *h, const real *r, const rea
             dot += dpart[j] * w->kernel[at + j];
         for (size_t j = 0; dkernel && j < n; j++)
             dkernel[at + j] += r[k] * hk * f * dpart[j];
-        dh[k] += dot * f * r[k];
-        dz_r[k] = dot * f * hk * pg__act_slope_of_result(r[k], &w->a->gate);
+        dz_r[k] = pg__gru_reset_backward(w->a, r[k], hk, f, dot, &dh[k]);
     }
 }
 
@@ -168,11 +169,12 @@ static void step_backward(const row *w, const real *h, const real *gates, const 
     const real *z = gates, *r = gates + n, *g = gates + 2 * n;
     real *dkernel = pg__reals_out(&out[DKERNEL]), *dbias = pg__reals_out(&out[DBIAS]);
     for (size_t k = 0; k < n; k++) {
-        const real keep = carried(w, k), hk = h ? h[k] * keep : 0;
-        dz[k] = dh[k] * (hk - g[k]) * pg__act_slope_of_result(z[k], &w->a->gate);
-        dz[2 * n + k] = dh[k] * (1 - z[k]) * pg__act_slope_of_result(g[k], &w->a->act);
-        dz[n + k] = dz[2 * n + k] * part[k] * pg__act_slope_of_result(r[k], &w->a->gate);
-        dh[k] *= z[k] * keep;
+        const pg__gru_unit u = {z[k], r[k], g[k]};
+        const pg__gru_unit d =
+            pg__gru_backward(w->a, &u, part[k], h ? h[k] : 0, carried(w, k), &dh[k]);
+        dz[k] = d.z;
+        dz[n + k] = d.r;
+        dz[2 * n + k] = d.g;
     }
     if (w->a->reset_after) {
         after_backward(w, h, r, dz, work, dh, dkernel, dbias);

@@ -1,7 +1,20 @@
 /* ref_lstm.c - LSTM: gates i, f, c, o side by side; c' = f c + i act(c~), h' = o act(c'). */
+#include "ops/rnn_cell.h"
 #include "ops/rnn_real.h"
 
 enum { Y, LAST, STATE, CELL, STATES, GATES, CELLS };
+
+/* Calls, because a compiler that sees all of it makes a loop for every choice of five functions. */
+#define CALLED __attribute__((noinline)) static
+CALLED void forward(const pg__rnn_attrs *a, pg__lstm_unit *z, real c, real *h_to, real *c_to)
+{
+    pg__lstm_forward(a, z, c, h_to, c_to);
+}
+CALLED pg__lstm_unit backward(const pg__rnn_attrs *a, const pg__lstm_unit *z, real c, real c_to,
+                              real dh, real *dc)
+{
+    return pg__lstm_backward(a, z, c, c_to, dh, dc);
+}
 
 /* One step from the state h and the cells c (NULL: zeros) to the next. */
 static void step(const pg__rnn_attrs *a, size_t n, const real *c, real *gates, real *h_to,
@@ -9,12 +22,12 @@ static void step(const pg__rnn_attrs *a, size_t n, const real *c, real *gates, r
 {
     real *i = gates, *f = gates + n, *g = gates + 2 * n, *o = gates + 3 * n;
     for (size_t k = 0; k < n; k++) {
-        i[k] = pg__act_value(i[k], &a->gate);
-        f[k] = pg__act_value(f[k], &a->gate);
-        g[k] = pg__act_value(g[k], &a->act);
-        o[k] = pg__act_value(o[k], &a->gate);
-        c_to[k] = (c ? f[k] * c[k] : 0) + i[k] * g[k];
-        h_to[k] = o[k] * pg__act_value(c_to[k], &a->act);
+        pg__lstm_unit z = {i[k], f[k], g[k], o[k]};
+        forward(a, &z, c ? c[k] : 0, &h_to[k], &c_to[k]);
+        i[k] = z.i;
+        f[k] = z.f;
+        g[k] = z.g;
+        o[k] = z.o;
     }
 }
 
@@ -70,13 +83,12 @@ static void step_backward(const pg__rnn_attrs *a, size_t n, const real *gates, c
 {
     const real *i = gates, *f = gates + n, *g = gates + 2 * n, *o = gates + 3 * n;
     for (size_t k = 0; k < n; k++) {
-        const real shown = pg__act_value(c_to[k], &a->act);
-        const real d = dc[k] + dh[k] * o[k] * pg__act_slope_of_result(shown, &a->act);
-        dz[k] = d * g[k] * pg__act_slope_of_result(i[k], &a->gate);
-        dz[n + k] = c ? d * c[k] * pg__act_slope_of_result(f[k], &a->gate) : 0;
-        dz[2 * n + k] = d * i[k] * pg__act_slope_of_result(g[k], &a->act);
-        dz[3 * n + k] = dh[k] * shown * pg__act_slope_of_result(o[k], &a->gate);
-        dc[k] = d * f[k];
+        const pg__lstm_unit z = {i[k], f[k], g[k], o[k]};
+        const pg__lstm_unit d = backward(a, &z, c ? c[k] : 0, c_to[k], dh[k], &dc[k]);
+        dz[k] = d.i;
+        dz[n + k] = d.f;
+        dz[2 * n + k] = d.g;
+        dz[3 * n + k] = d.o;
     }
 }
 
