@@ -4,6 +4,7 @@
 #define PG_BACKEND_KERNELS_H
 
 #include "backend/cuda/k_act.h"
+#include "backend/cuda/k_attention.h"
 #include "backend/cuda/k_binary.h"
 #include "backend/cuda/k_bn.h"
 #include "backend/cuda/k_columns.h"
