@@ -48,13 +48,20 @@ static pg__blas_shape shape_of(const product *p)
     return b;
 }
 
+/* A sum over many rows for a small result is taken apart, or most of the GPU looks on; the library
+ * does not do that where it sums the bias beside it. */
+static int takes_bias_grad(const pg__product_size *s)
+{
+    return s->k * s->n >= (uint64_t)1 << 20 || s->m <= 4096;
+}
+
 /* Results that a gradient does not want are found at run time only, so both ways are there. */
 static pg_status plan(product *p, pg__dev *d, pg__needs *needs, pg_err *err)
 {
     pg__blas_shape s = shape_of(p);
     pg_err why = {0};
     pg_status st = PG_OK;
-    if (p->has_bias) {
+    if (p->has_bias && (p->size.pass != PG__PASS_W || takes_bias_grad(&p->size))) {
         s.epilogue = p->size.pass == PG__PASS_W ? PG__BLAS_BIAS_GRAD : PG__BLAS_BIAS;
         st = pg__blas_new(&p->with, d, &s, needs, &why);
         if (st != PG_OK && st != PG_E_UNSUPPORTED)

@@ -1,0 +1,58 @@
+/* ops PRECISION: every operation on a real device, PG_GPU_DEVICE or cuda:0, against the plain answers
+ * in double; what is float32 within the bounds of ops.def, tf32 within those of products of numbers
+ * with 10 bits. */
+#include "ops/op_run.h"
+
+static engine on;
+static size_t n_missing;
+
+static int open_device(void **state)
+{
+    const char *name = getenv("PG_GPU_DEVICE") ? getenv("PG_GPU_DEVICE") : "cuda:0";
+    pg__dev_opts opts = {.n_threads = 1, .deterministic = 1};
+    size_t ordinal;
+    pg_err err = {0};
+    (void)state;
+    on.n_missing = &n_missing;
+    if (strcmp(pg_testdata, "tf32") == 0) { /* the argument, for this test */
+        opts.precision = PG__TF32;
+        on.slack = 3e-3;
+    }
+    if (pg__backend_of(&on.backend, &ordinal, name, &err) != PG_OK ||
+        on.backend->open(&on.dev, ordinal, &opts, &err) != PG_OK) {
+        print_error("%s\n", err.msg);
+        return -1;
+    }
+    print_message("%s, %s\n", on.backend->kind(on.dev), pg_testdata);
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    on.backend->close(on.dev);
+    return 0;
+}
+
+static void agrees(void **state)
+{
+    (void)state;
+    agrees_with_double(on);
+    print_message("%zu instructions are not covered\n", n_missing);
+}
+
+static void gives_equal_bits_whatever_memory_held(void **state)
+{
+    (void)state;
+    gives_equal_bits(on);
+}
+
+static void results_may_lie_over_operands(void **state)
+{
+    (void)state;
+    assert_true(writes_over_operands(on) > 80);
+}
+
+PG_TEST_MAIN_WITH(open_device, close_device, cmocka_unit_test(agrees),
+                  cmocka_unit_test(gives_equal_bits_whatever_memory_held),
+                  cmocka_unit_test(results_may_lie_over_operands))

@@ -1,0 +1,251 @@
+#!/usr/bin/env bash
+# What only a GPU can show: builds pg-cuda.so, runs the operations, golden runs, replicas, faults and the
+# benchmark on a real device, prints a table and leaves logs. Less than 8 minutes. Exit status: 0, 1 where
+# something failed, 2 where nothing could be run, 77 without a GPU.
+#
+#   tests/gpu/run.sh [--quick] [--out DIR] [--peers FILE]
+#       builds here, in build-gpu/. Wants what libpg is built with (README), nvcc, cuDNN and NCCL: in
+#       $CUDA_HOME or /usr/local/cuda, or as Python packages (nvidia-*) beside python3. --quick leaves the
+#       benchmark out; --peers is for bench.py.
+#   tests/gpu/run.sh --pack DIR
+#       builds here, without a GPU, and puts into DIR all that another machine needs but CUDA, cuDNN and
+#       NCCL: where meson, libhdf5 or cmocka are not there. Then, there:
+#   DIR/run.sh [--quick] [--out DIR] [--peers FILE]
+#   --try FILE: with FILE for pg-cuda.so and without a GPU, to see that this script runs
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+out= quick= pack= peers= try=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --quick) quick=1 ;;
+    --out | --pack | --peers | --try) [ $# -gt 1 ] || { echo "run.sh: $1 wants a name" >&2; exit 2; }
+        declare "${1#--}=$2"; shift ;;
+    *) sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    esac
+    shift
+done
+die() { echo "run.sh: $*" >&2; exit 2; }
+
+# ---- CUDA, cuDNN, NCCL ----
+
+python_parts() { # folders of nvidia-* packages: one for each library, or one for all of a CUDA version
+    command -v python3 >/dev/null && python3 -c 'import glob, sys
+print("\n".join(d for p in sys.path if p for d in sorted(glob.glob(p + "/nvidia/*/"))))'
+}
+toolkits() { printf '%s\n' "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr/local/cuda-* /usr | grep . ; }
+has_library() { compgen -G "$1/$2.so*" >/dev/null; }
+
+# The folders with libraries that programs are to find, most wanted first.
+library_path() {
+    local d lib found=
+    for lib in libcudart libcublasLt libcudnn libnccl; do
+        for d in $(toolkits | sed 's#$#/lib64#') $(python_parts | sed 's#$#lib#') /usr/lib/x86_64-linux-gnu; do
+            has_library "$d" $lib || continue
+            case $found: in *":$d:"*) ;; *) found=$found:$d ;; esac
+            break
+        done
+    done
+    echo "${found#:}"
+}
+
+# One folder as a toolkit is: links to the headers and libraries of all parts, and names to link by.
+make_root() {
+    local root=$1 part f name
+    mkdir -p "$root/include" "$root/lib64"
+    for part in $(toolkits) $(python_parts); do
+        [ "$part" = /usr ] && continue
+        for f in "$part"/include/* ; do [ -e "$f" ] && [ ! -e "$root/include/${f##*/}" ] && ln -s "$f" "$root/include/"; done
+        for f in "$part"/lib64/*.so* "$part"/lib/*.so*; do
+            [ -e "$f" ] || continue
+            [ -e "$root/lib64/${f##*/}" ] || ln -s "$f" "$root/lib64/"
+            name=${f##*/}
+            [ -e "$root/lib64/${name%%.so*}.so" ] || ln -s "$f" "$root/lib64/${name%%.so*}.so"
+        done
+    done
+    [ -e "$root/include/cudnn.h" ] || [ -e /usr/include/cudnn.h ] || die "cuDNN's headers are not there: install libcudnn9-dev-cuda-13, or nvidia-cudnn-cu13 for Python"
+    [ -e "$root/include/nccl.h" ] || [ -e /usr/include/nccl.h ] || die "NCCL's headers are not there: install libnccl-dev, or nvidia-nccl-cu13 for Python"
+}
+nvcc_on_path() {
+    local d
+    for d in $(toolkits) $(python_parts); do
+        [ -x "$d/bin/nvcc" ] && PATH=$d/bin:$PATH && return
+    done
+    command -v nvcc >/dev/null || die "nvcc is not there: install the CUDA Toolkit, or set CUDA_HOME"
+}
+
+# ---- building ----
+
+build() { # folder, more options
+    local dir=$1 source
+    shift
+    source=$(cd "$here/../.." && pwd)
+    command -v meson >/dev/null && command -v ninja >/dev/null ||
+        die "meson and ninja are not there: install them, or build elsewhere with --pack"
+    nvcc_on_path
+    rm -rf "$dir/cuda" && make_root "$dir/cuda"
+    if [ ! -e "$dir/build/build.ninja" ]; then
+        meson setup "$dir/build" "$source" --buildtype=release -Dcuda=enabled -Dgpu_root="$dir/cuda" -Donednn=disabled \
+            -Dpng=disabled -Djpeg=disabled "$@" >"$dir/setup.log" 2>&1 || { tail -3 "$dir/setup.log" >&2; die "meson setup failed: $dir/setup.log"; }
+    fi
+    ninja -C "$dir/build" tools/pgfit tools/pgcheck libpg/backend/cuda/pg-cuda.so tests/gpu/gpu_ops \
+        tests/backend/cuda/backend_cuda_test_cuda_golden >"$dir/ninja.log" 2>&1 || { grep -m5 -E 'error|FAILED' "$dir/ninja.log" >&2; die "ninja failed: $dir/ninja.log"; }
+}
+gather() { # build folder, folder: programs, and the libraries that they want beside the C library's and CUDA's
+    local b=$1 to=$2 f
+    mkdir -p "$to/bin" "$to/exe" "$to/lib" "$to/testdata"
+    cp "$b"/tools/pgfit "$b"/tools/pgcheck "$b"/tests/gpu/gpu_ops "$b"/tests/backend/cuda/backend_cuda_test_cuda_golden "$to/exe/"
+    strip "$to"/exe/* 2>/dev/null
+    cp "$b"/libpg/backend/cuda/pg-cuda.so "$to/lib/"
+    for f in "$to"/exe/*; do ldd "$f"; done | awk '$2 == "=>" && $3 ~ "^/" {print $3}' | sort -u |
+        grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' | while read -r f; do cp -L "$f" "$to/lib/"; done
+    for f in "$to"/exe/*; do # what is carried along is for these alone, not for python3
+        cat >"$to/bin/${f##*/}" <<'END'
+#!/bin/sh
+d=$(dirname "$0")/..
+exec env LD_LIBRARY_PATH="$d/lib${GPU_LIBRARIES:+:$GPU_LIBRARIES}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$d/exe/${0##*/}" "$@"
+END
+        chmod +x "$to/bin/${f##*/}"
+    done
+}
+if [ -n "$pack" ]; then
+    mkdir -p "$here/../../build-gpu" "$pack" || exit 2
+    build "$(cd "$here/../../build-gpu" && pwd)"
+    gather "$here/../../build-gpu/build" "$pack"
+    cp -r "$here/run.sh" "$here/bench.py" "$here/models" "$pack/"
+    cp -r "$here/../../testdata/golden" "$pack/testdata/"
+    echo "$pack: $(du -sh "$pack" | cut -f1); on a machine with a GPU: $pack/run.sh"
+    exit 0
+fi
+
+[ -n "$try" ] || nvidia-smi -L >/dev/null 2>&1 || compgen -G '/dev/nvidia[0-9]*' >/dev/null || { echo "run.sh: no GPU" >&2; exit 77; }
+[ -d "$here/bin" ] && out=${out:-$here/out}
+out=${out:-$here/../../build-gpu/out}
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
+rm -f "$out"/*.log "$out/table"
+GPU_LIBRARIES=$(library_path)
+export GPU_LIBRARIES
+begun=$SECONDS
+if [ -d "$here/bin" ]; then
+    bin=$here/bin data=$here/testdata/golden
+    export PG_CUDA_PLUGIN=$here/lib/pg-cuda.so
+    pgfit=$bin/pgfit golden=$bin/backend_cuda_test_cuda_golden ops=$bin/gpu_ops
+else
+    mkdir -p "$here/../../build-gpu" && dir=$(cd "$here/../../build-gpu" && pwd)
+    sm=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d .)
+    build "$dir" ${sm:+-Dgpu_arch="$sm"}
+    data=$here/../../testdata/golden
+    pgfit=$dir/build/tools/pgfit golden=$dir/build/tests/backend/cuda/backend_cuda_test_cuda_golden ops=$dir/build/tests/gpu/gpu_ops
+    export PG_CUDA_PLUGIN=$dir/build/libpg/backend/cuda/pg-cuda.so
+fi
+data=$(cd "$data" && pwd)
+[ -n "$try" ] && export PG_CUDA_PLUGIN=$try
+
+# ---- the table ----
+
+bad=0
+row() { # name, result, seconds, what there is to say
+    printf '%-28s %-7s %4ds  %s\n' "$1" "$2" "$3" "$4" | tee -a "$out/table"
+    [ "$2" = ok ] || [ "$2" = left ] || bad=1
+}
+try() { # name, seconds at most, command...: is right where it ends with 0
+    local name=$1 most=$2 log=$out/${1// /-}.log t=$SECONDS rc=0
+    shift 2
+    timeout -k 5 "$most" "$@" >"$log" 2>&1 || rc=$?
+    case $rc in
+    0) row "$name" ok $((SECONDS - t)) "$(grep -v '^\[' "$log" | tail -1 | cut -c1-90)" ;;
+    124) row "$name" LATE $((SECONDS - t)) "stopped after $most s: $log" ;;
+    *) row "$name" FAILED $((SECONDS - t)) "exit $rc: $(grep -m1 -iE 'error|cuda:|pgfit:' "$log" | cut -c1-90) ($log)" ;;
+    esac
+}
+refuses() { # name, exit status, words of the message, command...
+    local name=$1 status=$2 words=$3 log=$out/${1// /-}.log t=$SECONDS rc=0
+    shift 3
+    timeout -k 5 60 "$@" >"$log" 2>&1 || rc=$?
+    if [ $rc -eq "$status" ] && grep -qF -- "$words" "$log"; then
+        row "$name" ok $((SECONDS - t)) "$(tail -1 "$log" | cut -c1-90)"
+    else
+        row "$name" FAILED $((SECONDS - t)) "exit $rc, not $status with \"$words\": $(tail -1 "$log" | cut -c1-60)"
+    fi
+}
+
+{
+    nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv,noheader
+    uname -srm
+    echo "libraries: $GPU_LIBRARIES"
+} 2>/dev/null | tee "$out/device.log"
+
+try 'operations float32' 120 "$ops" float32
+try 'operations tf32' 120 "$ops" tf32
+try 'golden runs' 120 "$golden" "$data/.."
+
+# One set of weights, whatever the number of replicas.
+fit() { # devices, file
+    "$pgfit" "$data/cnn_bn/model.json" --data "$data/cnn_bn/data.npz" --weights "$data/cnn_bn/init_weights.h5" \
+        --loss categorical_crossentropy --optimizer sgd:learning_rate=0.05 --batch-size 24 --epochs 2 --deterministic \
+        --devices "$1" -o "$2" --force
+}
+replicas() {
+    local n devices=
+    for n in 1 2 3 4; do
+        devices=$devices${devices:+,}cuda:0
+        fit "$devices" "$out/replicas$n.safetensors" || return 1
+        cmp "$out/replicas1.safetensors" "$out/replicas$n.safetensors" || return 1
+    done
+    echo "1, 2, 3 and 4 on cuda:0 give the same bits"
+}
+export -f fit replicas
+export pgfit data out
+try 'replicas' 90 bash -c replicas
+try 'equal runs' 60 bash -c 'fit cuda:0 "$out/again.safetensors" && cmp "$out/replicas1.safetensors" "$out/again.safetensors" && echo "equal bits"'
+if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -gt 1 ]; then
+    try 'two GPUs' 60 bash -c 'fit cuda:0,cuda:1 "$out/two.safetensors" && cmp "$out/replicas1.safetensors" "$out/two.safetensors" && echo "equal bits"'
+else
+    row 'two GPUs' left 0 "there is one"
+fi
+
+small=("$pgfit" "$data/mlp_digits/model.json" --data "$data/mlp_digits/data.npz" --loss categorical_crossentropy)
+refuses 'no such device' 2 'cuda:99 does not exist' "${small[@]}" --devices cuda:99
+refuses 'no plug-in' 3 'is not there' env PG_CUDA_PLUGIN=/nowhere/pg-cuda.so "${small[@]}" --devices cuda:0
+if [ -n "$try" ]; then
+    row 'all' "$([ $bad -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - begun)) "$out"
+    exit $bad
+fi
+refuses 'no device to be seen' 3 'CUDA_VISIBLE_DEVICES' env CUDA_VISIBLE_DEVICES= "${small[@]}" --devices cuda:0
+refuses 'no device to be seen, -1' 3 'CUDA_VISIBLE_DEVICES' env CUDA_VISIBLE_DEVICES=-1 "${small[@]}" --devices cuda:0
+# 32 rows of 1024 x 1024 cells and 4096 filters: 512 GiB.
+python3 - "$out" <<'END'
+import io, json, struct, sys, zipfile
+conv = {'class_name': 'Conv2D', 'config': {'name': 'conv', 'filters': 4096, 'kernel_size': [1, 1],
+        'batch_input_shape': [None, 1024, 1024, 1]}}
+pool = {'class_name': 'GlobalAveragePooling2D', 'config': {'name': 'pool'}}
+model = {'class_name': 'Sequential', 'keras_version': '2.15.0', 'backend': 'tensorflow',
+         'config': {'name': 'm', 'layers': [conv, pool]}}
+open(sys.argv[1] + '/large.json', 'w').write(json.dumps(model))
+with zipfile.ZipFile(sys.argv[1] + '/large.npz', 'w', zipfile.ZIP_DEFLATED) as z:
+    for name, shape in (('x0', '(32, 1024, 1024, 1)'), ('y0', '(32, 4096)')):
+        head = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}"
+        head += ' ' * (63 - (10 + len(head)) % 64) + '\n'
+        n = 1
+        for d in shape.strip('()').split(','):
+            n *= int(d)
+        z.writestr(name + '.npy', b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + bytes(n))
+END
+refuses 'out of memory' 2 'cuda:0' "$pgfit" "$out/large.json" --data "$out/large.npz" --loss mse --devices cuda:0
+
+if [ -n "$quick" ]; then
+    row benchmark left 0 '--quick'
+elif ! python3 -c 'import numpy' 2>/dev/null; then
+    row benchmark left 0 'python3 has no numpy'
+else
+    left=$((450 - (SECONDS - begun)))
+    [ -n "$peers" ] && left=$((left / 2))
+    t=$SECONDS rc=0
+    python3 "$here/bench.py" --pgfit "$pgfit" ${peers:+--peers "$peers"} --seconds $((left - 20)) --out "$out/bench.jsonl" >"$out/bench.log" 2>&1 || rc=$?
+    row benchmark "$([ $rc -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - t)) "$out/bench.jsonl"
+    cat "$out/bench.log"
+fi
+if command -v compute-sanitizer >/dev/null && [ -z "$quick" ] && [ $((SECONDS - begun)) -lt 420 ]; then
+    try 'compute-sanitizer' 55 compute-sanitizer --error-exitcode 9 "${small[@]}" --devices cuda:0 --epochs 1
+fi
+row 'all' "$([ $bad -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - begun)) "$out"
+exit $bad
