@@ -10,9 +10,13 @@
         (void)state;                         \
         run_golden(#run, "cuda:0", "1");     \
     }
+GOLDEN(bert_mini)
 GOLDEN(cnn_bn)
+GOLDEN(lstm_stateful)
+GOLDEN(lstm_stateless)
 GOLDEN(mlp_digits)
 GOLDEN(multiout)
+GOLDEN(siamese)
 GOLDEN(unet_seg)
 
 /* Of this machine; tests/gpu/run.sh runs this on real ones. */
@@ -39,6 +43,8 @@ static void replicas_on_gpus(void **state)
                "4");
 }
 
-PG_TEST_MAIN(cmocka_unit_test(mlp_digits_on_a_gpu), cmocka_unit_test(cnn_bn_on_a_gpu),
-             cmocka_unit_test(unet_seg_on_a_gpu), cmocka_unit_test(multiout_on_a_gpu),
+PG_TEST_MAIN(cmocka_unit_test(bert_mini_on_a_gpu), cmocka_unit_test(cnn_bn_on_a_gpu),
+             cmocka_unit_test(lstm_stateful_on_a_gpu), cmocka_unit_test(lstm_stateless_on_a_gpu),
+             cmocka_unit_test(mlp_digits_on_a_gpu), cmocka_unit_test(multiout_on_a_gpu),
+             cmocka_unit_test(siamese_on_a_gpu), cmocka_unit_test(unet_seg_on_a_gpu),
              cmocka_unit_test(replicas_on_gpus))
