@@ -47,6 +47,7 @@ static const char *const about[] = {
     "with its source. Where the file alone does not settle the order of weights, nothing is "
     "written\n"
     "(exit status 1) until --like names the model.",
+    CLI_KILLED,
     CLI_IN_PLACE,
     NULL,
 };

@@ -32,6 +32,7 @@ static const char *const about[] = {
     "Exactly one of --like and --gpus is needed. OUT keeps the format of IN, appears whole or not "
     "at\n"
     "all, and is read back and compared with IN tensor by tensor.",
+    CLI_KILLED,
     CLI_IN_PLACE,
     NULL,
 };

@@ -44,11 +44,27 @@ static pg_status tell_unreachable(pg__rewrite *r, pg_err *err)
 /* ---- refusals --------------------------------------------------------------------------------
  */
 
+/* How the new name ends: as the old one, for Keras goes by it. */
+static const char *end_of(const char *path)
+{
+    static const char *const ends[] = {".weights.h5", ".h5", ".hdf5", ".keras", ".safetensors"};
+    const size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (n > strlen(ends[i]) && strcmp(path + n - strlen(ends[i]), ends[i]) == 0)
+            return ends[i];
+    return "";
+}
+
+void pg__in_place_instead(const pg__rewrite *r, pg_err *err)
+{
+    pg_err_hint(err, "%s %s OUT%s", r->command.s, PG_QUOTE(r->in), end_of(r->in));
+}
+
 static pg_status refuse(const pg__rewrite *r, const char *why, pg_err *err)
 {
     (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: cannot be changed in place: %s; write a new file",
                   PG_SHOW(r->in), why);
-    pg_err_hint(err, "%s %s OUT", r->command.s, PG_QUOTE(r->in));
+    pg__in_place_instead(r, err);
     return PG_E_UNSUPPORTED;
 }
 
@@ -63,9 +79,9 @@ void pg__in_place_trust(const pg__rewrite *r, pg_err *err)
     if (err && strstr(err->hint, "--trust-input"))
         pg_err_hint(
             err,
-            "%s --trust-input %s OUT   (not in place; the HDF5 library reads it then, which "
+            "%s --trust-input %s OUT%s   (not in place; the HDF5 library reads it then, which "
             "damaged files can crash: only if you know where it comes from)",
-            r->command.s, PG_QUOTE(r->in));
+            r->command.s, PG_QUOTE(r->in), end_of(r->in));
 }
 
 /* *err says why no new file could be written either. */
@@ -208,7 +224,7 @@ pg_status pg__in_place_save(pg__rewrite *r, const pg__format *f, pg_err *err)
     PG_TRY(tell_surroundings(r, err));
     st = pg__format_save_in_place(f, r->file, &r->plan, &opts, r->write->dry_run, &saved, err);
     if (st == PG_E_UNSUPPORTED)
-        pg_err_hint(err, "%s %s OUT", r->command.s, PG_QUOTE(r->in));
+        pg__in_place_instead(r, err);
     if (st != PG_OK)
         goto done;
     r->rep.n_verified = saved.n_verified;

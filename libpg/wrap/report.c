@@ -1,4 +1,5 @@
 /* report.c - the frame of a run: open and judge, check the output's name, save, count. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,6 +88,8 @@ pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
     pg_status st = PG_OK;
     if (r->write->in_place) /* first of all, so that what is read is what will be changed */
         st = pg__flip_open(&r->file, r->in, &how, err);
+    if (st != PG_OK && err && !(st == PG_E_IO && err->sys == ENOENT))
+        pg__in_place_instead(r, err);
     if (st == PG_OK) {
         st = pg_store_open(&r->s, r->in, &opts, err);
         if (st == PG_E_UNSUPPORTED && r->write->in_place)
@@ -185,6 +188,9 @@ static pg_status check_suffix(pg__rewrite *r, const pg__format *f, pg_err *err)
             n_best = n;
         }
     }
+    if (!best && (f == &pg__fmt_keras_zip || f == &pg__fmt_keras_v3))
+        return pg__tell_note(r, err, "Keras knows such a file by its name: it must end in %s",
+                             f->suffixes);
     if (!best || best == f)
         return PG_OK;
     if (!best->write && best == pg__format_of(r->s) && pg_store_n_layers(r->s) == 0)

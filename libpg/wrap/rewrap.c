@@ -300,13 +300,19 @@ static pg_status template_layer(pg__rewrite *r, const ends *e, const char *name,
     pg_status st = PG_OK;
     const char *automatic = e->sequential ? (from_nothing ? "sequential" : "sequential_1")
                                           : (from_nothing ? "model" : "model_1");
+    const int is_guess = !name && !e->own_name;
     name = name ? name : e->own_name ? e->own_name : automatic;
     PG_TRY(pg__plan_add_layer(&r->plan, name, strlen(name), PG_NONE, err));
     PG_TRY(pg__tell_template(r, name, err));
     if (r->v.graph && all_known(r->v.graph, NULL))
-        st = pg__plan_flat(r, r->v.graph->root, r->v.graph->dialect, err);
+        PG_TRY(pg__plan_flat(r, r->v.graph->root, r->v.graph->dialect, err));
     else
-        st = flat_by_names(r, err);
+        PG_TRY(flat_by_names(r, err));
+    if (is_guess)
+        PG_TRY(pg__tell_note(r, err,
+                             "assumed: the model is called \"%s\" (the file does not tell; --name "
+                             "is for another)",
+                             name));
 done:
     return st;
 }

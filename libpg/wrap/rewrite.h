@@ -62,6 +62,8 @@ void pg__rewrite_fini(pg__rewrite *r);
 /* in_place.c: carries out r->plan in IN, or with dry_run only shows that it could be; completes
  * r->rep. f: the format of IN. */
 pg_status pg__in_place_save(pg__rewrite *r, const pg__format *f, pg_err *err);
+/* The hint to write a new file instead. */
+void pg__in_place_instead(const pg__rewrite *r, pg_err *err);
 /* Says in the message of a failure before that, if it is the system's, that nothing changed. */
 void pg__in_place_failed(const pg__rewrite *r, pg_status st, pg_err *err);
 /* Hints. That this is the way, if OUT is IN and it can be changed in place; that a file which only

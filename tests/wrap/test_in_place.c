@@ -141,7 +141,7 @@ static void proposes_a_copy_of_what_only_hdf5_reads(void **state)
     pg_err err = {0};
     char way[600];
     const char *own = file_for_hdf5_only();
-    snprintf(way, sizeof way, "pgunwrap --trust-input %s OUT", own);
+    snprintf(way, sizeof way, "pgunwrap --trust-input %s OUT.h5", own);
     assert_fails(PG_E_UNSUPPORTED, pg_unwrap_file(own, NULL, &here, NULL, &err), &err);
     assert_int_equal(strncmp(err.hint, way, strlen(way)), 0);
     pg_unwrap_opts trusting = here;
