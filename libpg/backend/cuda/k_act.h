@@ -14,8 +14,8 @@ PGK_FN void pgk_act_at(const pgk_act *a, uint64_t i)
 {
     float x[4];
     pgk_get4(a->x, i, a->n, x);
-    for (unsigned k = 0; k < 4; k++)
-        x[k] = pg__act_value(x[k], &a->attrs);
+    PGK_EACH_OF_4(k)
+    x[k] = pg__act_value(x[k], &a->attrs);
     pgk_set4(a->y, i, a->n, x);
 }
 
@@ -31,8 +31,8 @@ PGK_FN void pgk_act_grad_at(const pgk_act_grad *a, uint64_t i)
     float v[4], dy[4];
     pgk_get4(a->v, i, a->n, v);
     pgk_get4(a->dy, i, a->n, dy);
-    for (unsigned k = 0; k < 4; k++)
-        dy[k] *= pg__act_slope(v[k], &a->attrs);
+    PGK_EACH_OF_4(k)
+    dy[k] *= pg__act_slope(v[k], &a->attrs);
     pgk_set4(a->dx, i, a->n, dy);
 }
 

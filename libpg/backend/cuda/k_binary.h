@@ -17,8 +17,8 @@ PGK_FN void pgk_add_at(const pgk_add *a, uint64_t i)
     float x[4], y[4];
     pgk_get4(a->a, i, a->n, x);
     pgk_get4(a->b, i, a->n, y);
-    for (unsigned k = 0; k < 4; k++)
-        x[k] += y[k];
+    PGK_EACH_OF_4(k)
+    x[k] += y[k];
     pgk_set4(a->sum, i, a->n, x);
 }
 
@@ -32,8 +32,8 @@ PGK_FN void pgk_affine_at(const pgk_affine *a, uint64_t i)
 {
     float x[4];
     pgk_get4(a->x, i, a->n, x);
-    for (unsigned k = 0; k < 4; k++)
-        x[k] = a->scale * x[k] + a->offset;
+    PGK_EACH_OF_4(k)
+    x[k] = a->scale * x[k] + a->offset;
     pgk_set4(a->y, i, a->n, x);
 }
 
@@ -48,8 +48,8 @@ PGK_FN void pgk_binary_alike_at(const pgk_binary_alike *a, uint64_t i)
     float x[4], y[4];
     pgk_get4(a->a, i, a->n, x);
     pgk_get4(a->b, i, a->n, y);
-    for (unsigned k = 0; k < 4; k++)
-        x[k] = pg__combine(a->kind, x[k], y[k]);
+    PGK_EACH_OF_4(k)
+    x[k] = pg__combine(a->kind, x[k], y[k]);
     pgk_set4(a->y, i, a->n, x);
 }
 

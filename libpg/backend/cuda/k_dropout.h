@@ -44,8 +44,8 @@ PGK_FN void pgk_dropout_at(const pgk_dropout *a, uint64_t i)
     float x[4];
     if (front == 0) {
         pgk_get4(a->x, i, a->n, x);
-        for (unsigned k = 0; k < 4; k++)
-            x[k] = pgk_dropped(a, x[k], r.v[k]);
+        PGK_EACH_OF_4(k)
+        x[k] = pgk_dropped(a, x[k], r.v[k]);
         pgk_set4(a->y, i, a->n, x);
         return;
     }
@@ -61,7 +61,10 @@ PGK_FN void pgk_dropout_shared_at(const pgk_dropout *a, uint64_t i)
 {
     const uint64_t at = pgk_step(a, PG__STEP_ROW) * a->row + pgk_walk_at(&a->noise, i);
     const pg__random r = pgk_draw(a, at);
-    pgk_set(a->y, i, pgk_dropped(a, pgk_get(a->x, i), r.v[at % 4]));
+    uint32_t number = 0;
+    PGK_EACH_OF_4(k)
+    number = k == at % 4 ? r.v[k] : number;
+    pgk_set(a->y, i, pgk_dropped(a, pgk_get(a->x, i), number));
 }
 
 #endif

@@ -72,7 +72,7 @@ PGK_FN uint64_t pgk_walk_at(const pgk_walk *w, uint64_t i)
     return pgk_walk_to(w, i).at[0];
 }
 
-/* Images: (rows, three spatial dimensions, channels), of less than 2^31 numbers each. */
+/* Images: (rows, three spatial dimensions, channels), of less than 2^31 units each (pgk_read()). */
 typedef struct pgk_image {
     pgk_div cells[3], channels;
 } pgk_image;

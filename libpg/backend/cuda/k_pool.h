@@ -9,6 +9,7 @@
 /* As ops/pool_geo.h. */
 typedef struct pgk_windows {
     uint32_t channels, x[3], y[3], window[3], stride[3], before[3];
+    int wide;
 } pgk_windows;
 
 typedef struct pgk_pool {
@@ -55,51 +56,68 @@ PGK_FN void pgk_pool_max_at(const pgk_pool *p, uint64_t i)
     const pgk_windows *g = &p->geo;
     const pgk_pixel at = pgk_pixel_of(&p->image, i);
     const uint64_t image = pgk_image_at(at.row, g->x, g->channels) + at.channel;
-    float top = -INFINITY;
+    float top[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, v[4];
     uint32_t from[3], to[3];
     (void)pgk_window(g, at.at, from, to);
     PGK_EACH_CELL(from, to)
-    top = pgk_larger(pgk_get(p->x, image + pgk_cell_at(g->x, g->channels, a, b, c)), top);
-    pgk_set(p->y, i, top);
+    {
+        pgk_read(p->x, image + pgk_cell_at(g->x, g->channels, a, b, c), g->wide, v);
+        PGK_EACH_OF_4(k)
+        top[k] = pgk_larger(v[k], top[k]);
+    }
+    pgk_write(p->y, i, g->wide, top);
 }
 
+/* Lines are summed apart, because a long sum forgets small summands. */
 PGK_FN void pgk_pool_mean_at(const pgk_pool *p, uint64_t i)
 {
     const pgk_windows *g = &p->geo;
     const pgk_pixel at = pgk_pixel_of(&p->image, i);
     const uint64_t image = pgk_image_at(at.row, g->x, g->channels) + at.channel;
-    float sum = 0;
+    float sum[4] = {0, 0, 0, 0}, v[4];
     uint32_t from[3], to[3];
-    const uint32_t n = pgk_window(g, at.at, from, to);
+    const float n = (float)pgk_window(g, at.at, from, to);
     for (uint32_t a = from[0]; a < to[0]; a++)
         for (uint32_t b = from[1]; b < to[1]; b++) {
-            float line = 0; /* apart, because a long sum forgets small summands */
-            for (uint32_t c = from[2]; c < to[2]; c++)
-                line += pgk_get(p->x, image + pgk_cell_at(g->x, g->channels, a, b, c));
-            sum += line;
+            float line[4] = {0, 0, 0, 0};
+            for (uint32_t c = from[2]; c < to[2]; c++) {
+                pgk_read(p->x, image + pgk_cell_at(g->x, g->channels, a, b, c), g->wide, v);
+                PGK_EACH_OF_4(k)
+                line[k] += v[k];
+            }
+            PGK_EACH_OF_4(k)
+            sum[k] += line[k];
         }
-    pgk_set(p->y, i, sum / (float)n);
+    PGK_EACH_OF_4(k)
+    sum[k] /= n;
+    pgk_write(p->y, i, g->wide, sum);
 }
 
 /* ---- the largest cell of a window, the first of equals ---- */
 
-PGK_FN uint32_t pgk_largest(const pgk_windows *g, pgk_real x, uint64_t image, const uint32_t at[3])
+PGK_FN void pgk_largest(const pgk_windows *g, pgk_real x, uint64_t image, const uint32_t at[3],
+                        uint32_t best[4])
 {
+    float top[4], v[4];
     uint32_t from[3], to[3];
     (void)pgk_window(g, at, from, to);
-    uint32_t best = pgk_cell_at(g->x, g->channels, from[0], from[1], from[2]);
-    float top = pgk_get(x, image + best);
+    const uint32_t first = pgk_cell_at(g->x, g->channels, from[0], from[1], from[2]);
+    pgk_read(x, image + first, g->wide, top);
+    PGK_EACH_OF_4(k)
+    best[k] = first;
     PGK_EACH_CELL(from, to)
     {
         const uint32_t cell = pgk_cell_at(g->x, g->channels, a, b, c);
-        const float v = pgk_get(x, image + cell);
-        best = v > top ? cell : best;
-        top = v > top ? v : top;
+        pgk_read(x, image + cell, g->wide, v);
+        PGK_EACH_OF_4(k)
+        {
+            best[k] = v[k] > top[k] ? cell : best[k];
+            top[k] = v[k] > top[k] ? v[k] : top[k];
+        }
     }
-    return best;
 }
 
-/* Of each window, by where the cell begins in its image. */
+/* Of each window and channel, by where the cell begins in its image. */
 typedef struct pgk_pool_largest {
     pgk_real x, cells; /* cells: integers */
     pgk_image image;   /* of y */
@@ -108,9 +126,15 @@ typedef struct pgk_pool_largest {
 
 PGK_FN void pgk_pool_largest_at(const pgk_pool_largest *p, uint64_t i)
 {
+    const pgk_windows *g = &p->geo;
     const pgk_pixel at = pgk_pixel_of(&p->image, i);
-    const uint64_t image = pgk_image_at(at.row, p->geo.x, p->geo.channels) + at.channel;
-    pgk_set_int(p->cells, i, (int32_t)pgk_largest(&p->geo, p->x, image, at.at));
+    const uint64_t image = pgk_image_at(at.row, g->x, g->channels) + at.channel;
+    const unsigned n = g->wide ? 4 : 1;
+    uint32_t best[4];
+    pgk_largest(g, p->x, image, at.at, best);
+    PGK_EACH_OF_4(k)
+    if (k < n)
+        pgk_set_int(p->cells, n * i + k, (int32_t)best[k]);
 }
 
 /* ---- gradients, of windows that have no cell in common ---- */
@@ -121,25 +145,34 @@ typedef struct pgk_pool_apart {
     pgk_windows geo;
 } pgk_pool_apart;
 
-/* Cells up to the next window, and in front of the first, are this one's to write. */
+/* A window's cells, those up to the next window, and those in front of the first. */
+PGK_FN void pgk_territory(const pgk_windows *g, const uint32_t at[3], uint32_t from[3],
+                          uint32_t to[3])
+{
+    for (unsigned k = 0; k < 3; k++) {
+        const uint32_t next = (at[k] + 1) * g->stride[k];
+        from[k] = at[k] == 0 ? 0 : pgk_less(next - g->stride[k], g->before[k]);
+        to[k] = pgk_least(pgk_less(next, g->before[k]), g->x[k]);
+        to[k] = at[k] + 1 == g->y[k] ? g->x[k] : to[k];
+    }
+}
+
 PGK_FN void pgk_pool_apart_at(const pgk_pool_apart *p, uint64_t i)
 {
     const pgk_windows *g = &p->geo;
     const pgk_pixel at = pgk_pixel_of(&p->image, i);
     const uint64_t image = pgk_image_at(at.row, g->x, g->channels) + at.channel;
-    const uint32_t best = pgk_largest(g, p->x, image, at.at);
-    const float dy = pgk_get(p->dy, i);
-    uint32_t from[3], to[3];
-    for (unsigned k = 0; k < 3; k++) {
-        const uint32_t next = (at.at[k] + 1) * g->stride[k];
-        from[k] = at.at[k] == 0 ? 0 : pgk_less(next - g->stride[k], g->before[k]);
-        to[k] =
-            at.at[k] + 1 == g->y[k] ? g->x[k] : pgk_least(pgk_less(next, g->before[k]), g->x[k]);
-    }
+    float dy[4], dx[4];
+    uint32_t from[3], to[3], best[4];
+    pgk_largest(g, p->x, image, at.at, best);
+    pgk_read(p->dy, i, g->wide, dy);
+    pgk_territory(g, at.at, from, to);
     PGK_EACH_CELL(from, to)
     {
         const uint32_t cell = pgk_cell_at(g->x, g->channels, a, b, c);
-        pgk_set(p->dx, image + cell, cell == best ? dy : 0);
+        PGK_EACH_OF_4(k)
+        dx[k] = cell == best[k] ? dy[k] : 0;
+        pgk_write(p->dx, image + cell, g->wide, dx);
     }
 }
 
@@ -172,16 +205,19 @@ PGK_FN void pgk_pool_max_grad_at(const pgk_pool_grad *p, uint64_t i)
     const pgk_pixel at = pgk_pixel_of(&p->image, i);
     const uint64_t in_y = pgk_image_at(at.row, g->y, g->channels) + at.channel;
     const uint32_t cell = pgk_cell_at(g->x, g->channels, at.at[0], at.at[1], at.at[2]);
-    float sum = 0;
+    const unsigned n = g->wide ? 4 : 1;
+    float sum[4] = {0, 0, 0, 0}, dy[4];
     uint32_t first[3], end[3];
     pgk_windows_of(p, at.at, first, end);
     PGK_EACH_CELL(first, end)
     {
         const uint64_t window = in_y + pgk_cell_at(g->y, g->channels, a, b, c);
-        if ((uint32_t)pgk_int(p->cells, window) == cell)
-            sum += pgk_get(p->dy, window);
+        pgk_read(p->dy, window, g->wide, dy);
+        PGK_EACH_OF_4(k)
+        if (k < n && (uint32_t)pgk_int(p->cells, n * window + k) == cell)
+            sum[k] += dy[k];
     }
-    pgk_set(p->dx, i, sum);
+    pgk_write(p->dx, i, g->wide, sum);
 }
 
 PGK_FN void pgk_pool_mean_grad_at(const pgk_pool_grad *p, uint64_t i)
@@ -189,16 +225,18 @@ PGK_FN void pgk_pool_mean_grad_at(const pgk_pool_grad *p, uint64_t i)
     const pgk_windows *g = &p->geo;
     const pgk_pixel at = pgk_pixel_of(&p->image, i);
     const uint64_t in_y = pgk_image_at(at.row, g->y, g->channels) + at.channel;
-    float sum = 0;
+    float sum[4] = {0, 0, 0, 0}, dy[4];
     uint32_t first[3], end[3], from[3], to[3];
     pgk_windows_of(p, at.at, first, end);
     PGK_EACH_CELL(first, end)
     {
         const uint32_t window[3] = {a, b, c};
-        const uint32_t n = pgk_window(g, window, from, to);
-        sum += pgk_get(p->dy, in_y + pgk_cell_at(g->y, g->channels, a, b, c)) / (float)n;
+        const float n = (float)pgk_window(g, window, from, to);
+        pgk_read(p->dy, in_y + pgk_cell_at(g->y, g->channels, a, b, c), g->wide, dy);
+        PGK_EACH_OF_4(k)
+        sum[k] += dy[k] / n;
     }
-    pgk_set(p->dx, i, sum);
+    pgk_write(p->dx, i, g->wide, sum);
 }
 
 #endif

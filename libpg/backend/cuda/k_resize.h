@@ -1,4 +1,6 @@
-/* k_resize.h - larger images, and their gradients gathered for each cell of the smaller ones. */
+/* k_resize.h - larger images, and their gradients gathered for each cell of the smaller ones, a
+ * thread for each unit of the result: a channel, or four of them where they can be divided so.
+ * `channels`, images and indices count units. */
 #ifndef PG_BACKEND_K_RESIZE_H
 #define PG_BACKEND_K_RESIZE_H
 
@@ -10,6 +12,7 @@ typedef struct pgk_resize {
     pgk_image image; /* of `to` */
     pgk_div factor[3];
     uint32_t channels, small[3], large[3];
+    int wide;
     pg__resize_geo geo; /* for the shares */
 } pgk_resize;
 typedef pgk_resize pgk_resize_near, pgk_resize_mix, pgk_resize_near_grad, pgk_resize_mix_grad;
@@ -28,9 +31,10 @@ PGK_FN void pgk_resize_near_at(const pgk_resize *r, uint64_t i)
     const uint32_t a = (uint32_t)pgk_quotient(r->factor[0], p.at[0]);
     const uint32_t b = (uint32_t)pgk_quotient(r->factor[1], p.at[1]);
     const uint32_t c = (uint32_t)pgk_quotient(r->factor[2], p.at[2]);
-    pgk_set(r->to, i,
-            pgk_get(r->from,
-                    pgk_channel_at(r, r->small, &p) + pgk_cell_at(r->small, r->channels, a, b, c)));
+    const uint32_t cell = pgk_cell_at(r->small, r->channels, a, b, c);
+    float v[4];
+    pgk_read(r->from, pgk_channel_at(r, r->small, &p) + cell, r->wide, v);
+    pgk_write(r->to, i, r->wide, v);
 }
 
 PGK_FN void pgk_resize_near_grad_at(const pgk_resize *r, uint64_t i)
@@ -38,19 +42,31 @@ PGK_FN void pgk_resize_near_grad_at(const pgk_resize *r, uint64_t i)
     const pgk_pixel p = pgk_pixel_of(&r->image, i);
     const uint64_t image = pgk_channel_at(r, r->large, &p);
     uint32_t from[3], to[3];
-    float sum = 0;
+    float sum[4] = {0, 0, 0, 0}, v[4];
     for (unsigned k = 0; k < 3; k++) {
         from[k] = p.at[k] * (uint32_t)r->factor[k].by;
         to[k] = from[k] + (uint32_t)r->factor[k].by;
     }
     PGK_EACH_CELL(from, to)
-    sum += pgk_get(r->from, image + pgk_cell_at(r->large, r->channels, a, b, c));
-    pgk_set(r->to, i, sum);
+    {
+        pgk_read(r->from, image + pgk_cell_at(r->large, r->channels, a, b, c), r->wide, v);
+        PGK_EACH_OF_4(k)
+        sum[k] += v[k];
+    }
+    pgk_write(r->to, i, r->wide, sum);
 }
 
 /* ---- between the centres of cells ---- */
 
-/* What has no share is not read: it may be no number. */
+/* sum += share from[at]. What has no share is not read: it may be no number. */
+PGK_FN void pgk_add_share(const pgk_resize *r, uint64_t at, float share, float sum[4])
+{
+    float v[4];
+    pgk_read(r->from, at, r->wide, v);
+    PGK_EACH_OF_4(k)
+    sum[k] += share * v[k];
+}
+
 PGK_FN void pgk_resize_mix_at(const pgk_resize *r, uint64_t i)
 {
     const pgk_pixel p = pgk_pixel_of(&r->image, i);
@@ -58,16 +74,17 @@ PGK_FN void pgk_resize_mix_at(const pgk_resize *r, uint64_t i)
     const pg__resize_mix x = pg__resize_mix_of(&r->geo, 0, p.at[0]);
     const pg__resize_mix y = pg__resize_mix_of(&r->geo, 1, p.at[1]);
     const pg__resize_mix z = pg__resize_mix_of(&r->geo, 2, p.at[2]);
-    float sum = 0;
+    float sum[4] = {0, 0, 0, 0};
+    PGK_UNROLL
     for (unsigned corner = 0; corner < 8; corner++) {
         const unsigned a = corner >> 2, b = corner >> 1 & 1u, c = corner & 1u;
         const float share = x.share[a] * y.share[b] * z.share[c];
         const uint32_t cell = pgk_cell_at(r->small, r->channels, (uint32_t)x.cell[a],
                                           (uint32_t)y.cell[b], (uint32_t)z.cell[c]);
         if (share != 0)
-            sum += share * pgk_get(r->from, image + cell);
+            pgk_add_share(r, image + cell, share, sum);
     }
-    pgk_set(r->to, i, sum);
+    pgk_write(r->to, i, r->wide, sum);
 }
 
 /* The share of a cell in index `at` of the larger axis k. */
@@ -94,7 +111,7 @@ PGK_FN void pgk_resize_mix_grad_at(const pgk_resize *r, uint64_t i)
     const pgk_pixel p = pgk_pixel_of(&r->image, i);
     const uint64_t image = pgk_channel_at(r, r->large, &p);
     uint32_t from[3], to[3];
-    float sum = 0;
+    float sum[4] = {0, 0, 0, 0};
     pgk_reach(r, p.at, from, to);
     for (uint32_t a = from[0]; a < to[0]; a++)
         for (uint32_t b = from[1]; b < to[1]; b++) {
@@ -102,11 +119,11 @@ PGK_FN void pgk_resize_mix_grad_at(const pgk_resize *r, uint64_t i)
             for (uint32_t c = from[2]; c < to[2] && line != 0; c++) {
                 const float share = line * pgk_share(r, 2, c, p.at[2]);
                 if (share != 0)
-                    sum += share *
-                           pgk_get(r->from, image + pgk_cell_at(r->large, r->channels, a, b, c));
+                    pgk_add_share(r, image + pgk_cell_at(r->large, r->channels, a, b, c), share,
+                                  sum);
             }
         }
-    pgk_set(r->to, i, sum);
+    pgk_write(r->to, i, r->wide, sum);
 }
 
 #endif

@@ -43,11 +43,17 @@ const pg__cuda_op pg__cuda_reshape = {.prepare = prepare_reshape, .run = run_res
 
 /* ---- repeated, and in another order ---- */
 
+static pg_status prepare_gather(void **state, const pg__cuda_inst *i, pgk_walk from, pg_err *err)
+{
+    pgk_gather a = {.from = from};
+    a.wide = pg__walk_widen(&a.from);
+    return PG_ONE(gather, &a, pg__cuda_n(i, 1) / (a.wide ? 4 : 1));
+}
+
 PG_CUDA_PREPARE(prepare_spread)
 {
-    const pgk_gather a = {.from = pg__walk_along(&i->shapes[1], &i->shapes[0], NULL)};
     (void)needs;
-    return PG_ONE(gather, &a, pg__cuda_n(i, 1));
+    return prepare_gather(state, i, pg__walk_along(&i->shapes[1], &i->shapes[0], NULL), err);
 }
 const pg__cuda_op pg__cuda_spread = PG_CUDA_ONE(prepare_spread);
 
@@ -77,16 +83,28 @@ PG_CUDA_PREPARE(prepare_transpose)
     uint32_t across = 0;
     while (across < w.rank && w.axis[across].step[0] != 1)
         across++;
-    if (across == 0 || across == w.rank) { /* the last axis stays the last */
-        const pgk_gather a = {.from = w};
-        return PG_ONE(gather, &a, pg__cuda_n(i, 1));
-    }
+    if (across == 0 || across == w.rank) /* the last axis stays the last */
+        return prepare_gather(state, i, w, err);
     const pgk_turn a = turn_of(&w, across);
     return PG_ONE(turn, &a, pg__turn_n(&a));
 }
 const pg__cuda_op pg__cuda_transpose = PG_CUDA_ONE(prepare_transpose);
 
 /* ---- padded and cut ---- */
+
+/* Units of four, where rows and edges are made of them. */
+static int widen_pad(pgk_pad *a)
+{
+    pgk_edge *last = &a->axis[0];
+    if (a->rank == 0 || last->n.by % 4 || last->had % 4 || last->before % 4)
+        return 0;
+    last->n = pg__div_of(last->n.by / 4);
+    last->had /= 4;
+    last->before /= 4;
+    for (uint32_t k = 1; k < a->rank; k++)
+        a->axis[k].step /= 4;
+    return 1;
+}
 
 /* An axis with no edge of its own is a part of the one before it. */
 PG_CUDA_PREPARE(prepare_pad)
@@ -108,7 +126,8 @@ PG_CUDA_PREPARE(prepare_pad)
                                       .step = step[k] / each};
         whole = 1;
     }
-    return PG_ONE(pad, &a, pg__cuda_n(i, 1));
+    a.wide = widen_pad(&a);
+    return PG_ONE(pad, &a, pg__cuda_n(i, 1) / (a.wide ? 4 : 1));
 }
 const pg__cuda_op pg__cuda_pad = PG_CUDA_ONE(prepare_pad);
 
@@ -120,20 +139,46 @@ typedef struct joined {
     pgk_join parts[];
 } joined;
 
-/* Elements of operand k behind one another in a row of the result. */
-static uint64_t block_of(const pg__cuda_inst *i, size_t k, uint32_t axis)
+/* Elements of operand (or result) k behind one another in a row of the result. */
+static uint64_t block_of(const pg__cuda_inst *i, size_t k)
 {
     uint64_t n = 1;
-    for (uint32_t d = axis; d < i->shapes[k].rank; d++)
+    for (uint32_t d = ((const pg__concat_attrs *)i->attrs)->axis; d < i->shapes[k].rank; d++)
         n *= i->shapes[k].d[d];
     return n;
 }
 
+static int all_in_fours(const pg__cuda_inst *i)
+{
+    for (uint32_t k = 0; k < i->inst->n_in; k++)
+        if (block_of(i, k) % 4)
+            return 0;
+    return 1;
+}
+
+/* Operands from `from` on, whose blocks begin at `first`. */
+static pgk_join join_of(const pg__cuda_inst *i, uint32_t from, uint64_t first, int wide)
+{
+    const uint32_t n_in = i->inst->n_in;
+    const uint64_t unit = wide ? 4 : 1;
+    pgk_join a = {.y = pg__cuda_real(i, n_in), .wide = wide};
+    uint32_t n = 0;
+    for (; n < PGK_PIECES && from + n < n_in; n++) {
+        a.x[n] = pg__cuda_real(i, from + n);
+        a.begin[n + 1] = a.begin[n] + block_of(i, from + n) / unit;
+    }
+    a.first = first;
+    a.row = block_of(i, n_in) / unit;
+    a.n = pg__div_of(a.begin[n]);
+    return a;
+}
+
 PG_CUDA_PREPARE(prepare_concat)
 {
-    const uint32_t axis = ((const pg__concat_attrs *)i->attrs)->axis, n_in = i->inst->n_in;
+    const uint32_t n_in = i->inst->n_in;
     const size_t n_parts = (n_in + PGK_PIECES - 1) / PGK_PIECES;
-    const uint64_t row = block_of(i, n_in, axis);
+    const uint64_t row = block_of(i, n_in);
+    const int wide = all_in_fours(i);
     joined *j = pg__mem_array(1, sizeof *j + n_parts * sizeof *j->parts);
     uint64_t first = 0;
     (void)needs;
@@ -142,17 +187,8 @@ PG_CUDA_PREPARE(prepare_concat)
     j->n_in = n_in;
     j->rows = row > 0 ? pg__cuda_n(i, n_in) / row : 0;
     for (size_t p = 0; p < n_parts; p++) {
-        pgk_join *part = &j->parts[p];
-        uint32_t n = 0;
-        for (uint32_t k = (uint32_t)p * PGK_PIECES; n < PGK_PIECES && k < n_in; k++, n++) {
-            part->x[n] = pg__cuda_real(i, k);
-            part->begin[n + 1] = part->begin[n] + block_of(i, k, axis);
-        }
-        part->y = pg__cuda_real(i, n_in);
-        part->first = first;
-        part->row = row;
-        part->n = pg__div_of(part->begin[n]);
-        first += part->begin[n];
+        j->parts[p] = join_of(i, (uint32_t)p * PGK_PIECES, first, wide);
+        first += j->parts[p].n.by;
     }
     *state = j;
     return PG_OK;

@@ -34,9 +34,11 @@ static inline unsigned pgk_team_for(uint64_t n)
 }
 
 #ifdef __CUDACC__
-#define PGK_FN static __device__ __forceinline__
+#define PGK_FN     static __device__ __forceinline__
+#define PGK_UNROLL _Pragma("unroll") /* a loop whose arrays are to lie in registers */
 #else
 #define PGK_FN static inline
+#define PGK_UNROLL
 #endif
 
 /* What memory holds. */
@@ -141,6 +143,8 @@ PGK_FN void pgk_set(pgk_real v, uint64_t i, float x)
         ((uint16_t *)PGK_MEM(v.p))[i] = pgk_to_16(v.type, x);
 }
 
+#define PGK_EACH_OF_4(k) PGK_UNROLL for (unsigned k = 0; k < 4; k++)
+
 /* Group i of four, of n numbers; what is beyond them reads as 0 and is not written. Where all four
  * are there the GPU moves them at once. */
 #define PGK_FOURS(n) (((n) + 3) / 4)
@@ -160,8 +164,8 @@ PGK_FN void pgk_get4(pgk_real v, uint64_t i, uint64_t n, float x[4])
         return;
     }
 #endif
-    for (unsigned k = 0; k < 4; k++)
-        x[k] = 4 * i + k < n ? pgk_get(v, 4 * i + k) : 0;
+    PGK_EACH_OF_4(k)
+    x[k] = 4 * i + k < n ? pgk_get(v, 4 * i + k) : 0;
 }
 
 PGK_FN void pgk_set4(pgk_real v, uint64_t i, uint64_t n, const float x[4])
@@ -178,6 +182,25 @@ PGK_FN void pgk_set4(pgk_real v, uint64_t i, uint64_t n, const float x[4])
 #endif
     for (unsigned k = 0; k < 4 && 4 * i + k < n; k++)
         pgk_set(v, 4 * i + k, x[k]);
+}
+
+/* Unit i: a number, or (wide) a group of four. Of a number x[0] alone counts. */
+PGK_FN void pgk_read(pgk_real v, uint64_t i, int wide, float x[4])
+{
+    if (wide) {
+        pgk_get4(v, i, 4 * i + 4, x);
+        return;
+    }
+    x[0] = pgk_get(v, i);
+    x[1] = x[2] = x[3] = 0;
+}
+
+PGK_FN void pgk_write(pgk_real v, uint64_t i, int wide, const float x[4])
+{
+    if (wide)
+        pgk_set4(v, i, 4 * i + 4, x);
+    else
+        pgk_set(v, i, x[0]);
 }
 
 /* Ids and classes. */

@@ -11,7 +11,8 @@
 static pg_status windows_of(pgk_windows *w, const pg__cuda_inst *i, size_t x, size_t y, pg_err *err)
 {
     const pg__pool_geo g = pg__pool_geo_of(i->attrs, &i->shapes[x], &i->shapes[y]);
-    w->channels = pg__size_of(g.channels);
+    w->wide = g.channels % 4 == 0;
+    w->channels = pg__size_of(w->wide ? g.channels / 4 : g.channels);
     for (size_t k = 0; k < 3; k++) {
         if (g.window[k] > MOST || g.stride[k] > MOST || g.before[k] > MOST)
             return pg_fail(err, PG_E_UNSUPPORTED,
@@ -34,10 +35,11 @@ PG_CUDA_PREPARE(prepare_pool)
     pg_status st = PG_OK;
     (void)needs;
     PG_TRY(windows_of(&a.geo, i, 0, 1, err));
-    PG_TRY(pg__image_of(&x, a.geo.x, a.geo.channels, err));
-    PG_TRY(pg__image_of(&a.image, a.geo.y, a.geo.channels, err));
-    st = ((const pg__pool_attrs *)i->attrs)->max ? PG_ONE(pool_max, &a, pg__cuda_n(i, 1))
-                                                 : PG_ONE(pool_mean, &a, pg__cuda_n(i, 1));
+    PG_TRY(pg__image_of(&x, a.geo.x, a.geo.channels, a.geo.wide, err));
+    PG_TRY(pg__image_of(&a.image, a.geo.y, a.geo.channels, a.geo.wide, err));
+    const uint64_t n = pg__cuda_n(i, 1) / (a.geo.wide ? 4 : 1);
+    st = ((const pg__pool_attrs *)i->attrs)->max ? PG_ONE(pool_max, &a, n)
+                                                 : PG_ONE(pool_mean, &a, n);
 done:
     return st;
 }
@@ -50,7 +52,7 @@ typedef struct pool_grad {
     pgk_pool_largest largest;
     pgk_pool_apart a;
     pgk_pool_grad any;
-    uint64_t n_x, n_y;
+    uint64_t n_x, n_y; /* units */
 } pool_grad;
 
 /* Is no cell in two windows? */
@@ -72,10 +74,10 @@ PG_CUDA_PREPARE(prepare_grad)
     PG_TRY(windows_of(&w, i, 2, 1, err));
     g->max = ((const pg__pool_attrs *)i->attrs)->max;
     g->apart = are_apart(&w);
-    g->n_x = pg__cuda_n(i, 2);
-    g->n_y = pg__cuda_n(i, 1);
-    PG_TRY(pg__image_of(&g->any.image, w.x, w.channels, err));
-    PG_TRY(pg__image_of(&g->a.image, w.y, w.channels, err));
+    g->n_x = pg__cuda_n(i, 2) / (w.wide ? 4 : 1);
+    g->n_y = pg__cuda_n(i, 1) / (w.wide ? 4 : 1);
+    PG_TRY(pg__image_of(&g->any.image, w.x, w.channels, w.wide, err));
+    PG_TRY(pg__image_of(&g->a.image, w.y, w.channels, w.wide, err));
     g->largest.image = g->a.image;
     g->largest.geo = g->a.geo = g->any.geo = w;
     g->largest.x = g->a.x = pg__cuda_real(i, 0);
@@ -84,7 +86,7 @@ PG_CUDA_PREPARE(prepare_grad)
     for (size_t k = 0; k < 3; k++)
         g->any.stride[k] = pg__div_of(w.stride[k]);
     if (g->max && !g->apart)
-        needs->scratch_bytes = (size_t)g->n_y * sizeof(int32_t);
+        needs->scratch_bytes = (size_t)pg__cuda_n(i, 1) * sizeof(int32_t);
     *state = g;
     g = NULL;
 done:

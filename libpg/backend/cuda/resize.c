@@ -9,14 +9,15 @@ static pg_status resize_of(pgk_resize *a, const pg__cuda_inst *i, size_t small, 
     const pg__resize_geo g = pg__resize_geo_of(i->attrs, &i->shapes[small]);
     pgk_image images[2];
     pg_status st = PG_OK;
-    *a = (pgk_resize){.channels = pg__size_of(g.channels), .geo = g};
+    *a = (pgk_resize){.wide = g.channels % 4 == 0, .geo = g};
+    a->channels = pg__size_of(a->wide ? g.channels / 4 : g.channels);
     for (size_t k = 0; k < 3; k++) {
         a->small[k] = pg__size_of(g.small[k]);
         a->large[k] = pg__size_of(g.small[k] * g.factor[k]);
         a->factor[k] = pg__div_of(g.factor[k]);
     }
-    PG_TRY(pg__image_of(&images[small], a->small, a->channels, err));
-    PG_TRY(pg__image_of(&images[1 - small], a->large, a->channels, err));
+    PG_TRY(pg__image_of(&images[small], a->small, a->channels, a->wide, err));
+    PG_TRY(pg__image_of(&images[1 - small], a->large, a->channels, a->wide, err));
     a->image = images[1];
 done:
     return st;
@@ -28,8 +29,8 @@ PG_CUDA_PREPARE(prepare_resize)
     pg_status st = PG_OK;
     (void)needs;
     PG_TRY(resize_of(&a, i, 0, err));
-    st = a.geo.bilinear ? PG_ONE(resize_mix, &a, pg__cuda_n(i, 1))
-                        : PG_ONE(resize_near, &a, pg__cuda_n(i, 1));
+    const uint64_t n = pg__cuda_n(i, 1) / (a.wide ? 4 : 1);
+    st = a.geo.bilinear ? PG_ONE(resize_mix, &a, n) : PG_ONE(resize_near, &a, n);
 done:
     return st;
 }
@@ -41,8 +42,8 @@ PG_CUDA_PREPARE(prepare_grad)
     pg_status st = PG_OK;
     (void)needs;
     PG_TRY(resize_of(&a, i, 1, err));
-    st = a.geo.bilinear ? PG_ONE(resize_mix_grad, &a, pg__cuda_n(i, 1))
-                        : PG_ONE(resize_near_grad, &a, pg__cuda_n(i, 1));
+    const uint64_t n = pg__cuda_n(i, 1) / (a.wide ? 4 : 1);
+    st = a.geo.bilinear ? PG_ONE(resize_mix_grad, &a, n) : PG_ONE(resize_near_grad, &a, n);
 done:
     return st;
 }

@@ -16,16 +16,16 @@ pgk_div pg__div_of(uint64_t by)
     return (pgk_div){by, (uint32_t)(((((uint64_t)1 << shift) - by) << 32) / by + 1), shift};
 }
 
-pg_status pg__image_of(pgk_image *out, const uint32_t cells[3], uint32_t channels, pg_err *err)
+pg_status pg__image_of(pgk_image *out, const uint32_t cells[3], uint32_t channels, int wide,
+                       pg_err *err)
 {
     uint64_t n = channels;
     for (size_t k = 0; k < 3; k++)
         n = pg__dim_mul(n, cells[k]);
     if (n > INT32_MAX)
         return pg_fail(err, PG_E_UNSUPPORTED,
-                       "images of %u x %u x %u cells and %u channels are not covered on a GPU: "
-                       "2147483647 numbers are the most",
-                       cells[0], cells[1], cells[2], channels);
+                       "images of %u x %u x %u cells and %llu channels are not covered on a GPU",
+                       cells[0], cells[1], cells[2], (unsigned long long)channels * (wide ? 4 : 1));
     for (size_t k = 0; k < 3; k++)
         out->cells[k] = pg__div_of(cells[k]);
     out->channels = pg__div_of(channels);
@@ -75,4 +75,18 @@ pgk_walk pg__walk_along(const pg__dims *whole, const pg__dims *a, const pg__dims
     for (uint32_t k = 0; k < whole->rank; k++)
         pg__axes_add(&axes, whole->d[k], steps[0][k], steps[1][k]);
     return pg__walk_of(&axes);
+}
+
+int pg__walk_widen(pgk_walk *w)
+{
+    pgk_axis *last = &w->axis[0];
+    int fours = w->rank > 0 && last->step[0] == 1 && last->n.by % 4 == 0;
+    for (uint32_t k = 1; fours && k < w->rank; k++)
+        fours = w->axis[k].step[0] % 4 == 0;
+    if (!fours)
+        return 0;
+    last->n = pg__div_of(last->n.by / 4);
+    for (uint32_t k = 1; k < w->rank; k++)
+        w->axis[k].step[0] /= 4;
+    return 1;
 }

@@ -6,8 +6,9 @@
 #include "pg/err.h"
 
 pgk_div pg__div_of(uint64_t by);
-/* PG_E_UNSUPPORTED: an image has 2^31 numbers or more. */
-pg_status pg__image_of(pgk_image *out, const uint32_t cells[3], uint32_t channels, pg_err *err);
+/* channels: units of them. PG_E_UNSUPPORTED: an image has 2^31 units or more. */
+pg_status pg__image_of(pgk_image *out, const uint32_t cells[3], uint32_t channels, int wide,
+                       pg_err *err);
 /* A size as images have it; what is too large becomes the largest, which no image has. */
 static inline uint32_t pg__size_of(uint64_t n)
 {
@@ -29,5 +30,9 @@ pgk_walk pg__walk_of(const pg__axes *a);
 /* `whole` element by element, beside two arrays (the second may be NULL) that repeat along its axes
  * as pg__strides() says. */
 pgk_walk pg__walk_along(const pg__dims *whole, const pg__dims *a, const pg__dims *b);
+
+/* Where all that is next to one another in both arrays comes in fours: the walk in units of four.
+ */
+int pg__walk_widen(pgk_walk *w);
 
 #endif

@@ -63,13 +63,13 @@ static void refuses_images_that_its_indices_do_not_reach(void **state)
     pgk_image image;
     pg_err err = {0};
     (void)state;
-    assert_ok(pg__image_of(&image, fits, 2, &err));
+    assert_ok(pg__image_of(&image, fits, 2, 0, &err));
     const pgk_pixel last = pgk_pixel_of(&image, 3 * (uint64_t)fits[0] * fits[1] * 2 - 1);
     assert_true(last.row == 2 && last.channel == 1 && last.at[2] == 0);
     assert_true(last.at[0] == fits[0] - 1 && last.at[1] == fits[1] - 1);
-    assert_fails(PG_E_UNSUPPORTED, pg__image_of(&image, half, 2, &err), &err);
-    assert_non_null(strstr(err.msg, "images of 32768 x 32768 x 1 cells and 2 channels"));
-    assert_fails(PG_E_UNSUPPORTED, pg__image_of(&image, huge, UINT32_MAX, &err), &err);
+    assert_fails(PG_E_UNSUPPORTED, pg__image_of(&image, half, 2, 1, &err), &err);
+    assert_non_null(strstr(err.msg, "images of 32768 x 32768 x 1 cells and 8 channels"));
+    assert_fails(PG_E_UNSUPPORTED, pg__image_of(&image, huge, UINT32_MAX, 0, &err), &err);
 }
 
 PG_TEST_MAIN(cmocka_unit_test(divides_by_everything),
