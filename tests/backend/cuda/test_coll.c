@@ -1,0 +1,171 @@
+/* Sums over devices, by a thread for each: on the GPU of plain C (host.h), or the way that NCCL is
+ * asked for them (nccl_host.c). */
+#include "pg_test.h"
+
+#include <pthread.h>
+
+#include "backend/cuda/coll.h"
+#include "backend/cuda/plugin.h"
+
+#define N_RANKS 3
+#define N       1000
+
+typedef struct rank {
+    pthread_t thread;
+    pg__coll *coll;
+    pg__dev *dev;
+    size_t number, root; /* root: N_RANKS for a sum */
+    float *p;
+    float v[N];
+    double timeout;
+    int absent;
+    pg_status st;
+    pg_err err;
+} rank;
+
+static const pg__backend *backend(void)
+{
+    return pg_backend_get(PG_BACKEND_ABI);
+}
+
+static void *take_part(void *arg)
+{
+    rank *r = arg;
+    if (r->absent)
+        return NULL;
+    r->st = r->root < N_RANKS ? pg__coll_broadcast(r->coll, r->number, r->dev, r->p, N, r->root)
+                              : pg__coll_sum(r->coll, r->number, r->dev, r->p, N);
+    if (r->st == PG_OK)
+        r->st = pg__coll_check(r->coll, r->number, r->timeout, &r->err);
+    else if (backend()->failure(r->dev))
+        r->err = *backend()->failure(r->dev);
+    return NULL;
+}
+
+static void open_ranks(rank r[N_RANKS])
+{
+    pg__dev *devs[N_RANKS];
+    pg__coll *coll = NULL;
+    void *p;
+    assert_int_equal(setenv("FAKE_CUDA_DEVICES", "3", 1), 0);
+    for (size_t k = 0; k < N_RANKS; k++) {
+        r[k] = (rank){.number = k, .root = N_RANKS, .timeout = 30};
+        assert_ok(backend()->open(&r[k].dev, k, &(pg__dev_opts){.n_threads = 1}, NULL));
+        assert_ok(backend()->alloc(r[k].dev, &p, sizeof r[k].v, NULL));
+        r[k].p = p;
+        devs[k] = r[k].dev;
+        for (size_t i = 0; i < N; i++)
+            r[k].v[i] = (float)(i * (k + 1));
+        assert_ok(backend()->put(r[k].dev, p, r[k].v, sizeof r[k].v));
+    }
+    assert_ok(pg__coll_new(&coll, devs, N_RANKS, NULL));
+    for (size_t k = 0; k < N_RANKS; k++)
+        r[k].coll = coll;
+}
+
+static void run_ranks(rank r[N_RANKS])
+{
+    for (size_t k = 0; k < N_RANKS; k++)
+        assert_int_equal(pthread_create(&r[k].thread, NULL, take_part, &r[k]), 0);
+    for (size_t k = 0; k < N_RANKS; k++)
+        assert_int_equal(pthread_join(r[k].thread, NULL), 0);
+}
+
+static void close_ranks(rank r[N_RANKS])
+{
+    pg__coll_free(r[0].coll);
+    for (size_t k = 0; k < N_RANKS; k++) {
+        backend()->free(r[k].dev, r[k].p);
+        backend()->close(r[k].dev);
+    }
+    unsetenv("FAKE_CUDA_DEVICES");
+}
+
+static void check(rank r[N_RANKS], float factor)
+{
+    for (size_t k = 0; k < N_RANKS; k++) {
+        if (r[k].st != PG_OK)
+            fail_msg("rank %zu: %s", k, r[k].err.msg);
+        assert_ok(backend()->get(r[k].dev, r[k].v, r[k].p, sizeof r[k].v));
+        for (size_t i = 0; i < N; i++)
+            assert_true(r[k].v[i] == factor * (float)i);
+    }
+}
+
+static void every_rank_has_the_sum(void **state)
+{
+    rank *r = calloc(N_RANKS, sizeof *r);
+    (void)state;
+    open_ranks(r);
+    run_ranks(r);
+    check(r, 6);
+    run_ranks(r); /* of what is there now */
+    check(r, 18);
+    close_ranks(r);
+    free(r);
+}
+
+static void every_rank_has_what_the_root_has(void **state)
+{
+    rank *r = calloc(N_RANKS, sizeof *r);
+    (void)state;
+    open_ranks(r);
+    for (size_t k = 0; k < N_RANKS; k++)
+        r[k].root = 1;
+    run_ranks(r);
+    check(r, 2);
+    close_ranks(r);
+    free(r);
+}
+
+static void a_rank_that_does_not_come_is_not_waited_for_for_ever(void **state)
+{
+    rank *r = calloc(N_RANKS, sizeof *r);
+    (void)state;
+    setenv("FAKE_CUDA_PATIENCE", "1", 1);
+    open_ranks(r);
+    for (size_t k = 0; k < N_RANKS; k++)
+        r[k].timeout = 1;
+    r[2].absent = 1;
+    run_ranks(r);
+    for (size_t k = 0; k < 2; k++) {
+        assert_int_equal(r[k].st, PG_E_DEVICE);
+        if (!strstr(r[k].err.msg, "waited 1 seconds for another GPU"))
+            fail_msg("%s", r[k].err.msg);
+    }
+    close_ranks(r);
+    unsetenv("FAKE_CUDA_PATIENCE");
+    free(r);
+}
+
+/* Of NCCL alone. */
+static void what_nccl_says_of_a_rank_is_told(void **state)
+{
+    rank *r = calloc(N_RANKS, sizeof *r);
+    (void)state;
+    open_ranks(r);
+    for (size_t k = 0; k < N_RANKS; k++)
+        r[k].timeout = 1;
+    setenv("FAKE_NCCL_FAILS", "1", 1);
+    run_ranks(r);
+    unsetenv("FAKE_NCCL_FAILS");
+    if (r[1].st == PG_OK) {
+        close_ranks(r);
+        free(r);
+        skip();
+        return;
+    }
+    assert_int_equal(r[1].st, PG_E_DEVICE);
+    assert_string_equal(r[1].err.msg, "cuda:1: NCCL: unhandled system error");
+    r[1].root = N_RANKS;
+    run_ranks(r);
+    assert_int_equal(r[1].st, PG_E_DEVICE);
+    assert_string_equal(r[1].err.msg, "cuda:1: NCCL was given up before");
+    close_ranks(r);
+    free(r);
+}
+
+PG_TEST_MAIN(cmocka_unit_test(what_nccl_says_of_a_rank_is_told),
+             cmocka_unit_test(every_rank_has_the_sum),
+             cmocka_unit_test(every_rank_has_what_the_root_has),
+             cmocka_unit_test(a_rank_that_does_not_come_is_not_waited_for_for_ever))
