@@ -49,16 +49,19 @@ static void release(void *state)
 
 /* ---- preparing ---- */
 
-static pg_status one_type(const attention *n, pg_err *err)
+/* What products multiply is of one type; kernels read anything. */
+static pg_status one_type(const attention *n, size_t first_kept, pg_err *err)
 {
     for (size_t k = 0; k < n->n_args; k++)
-        if (n->reals[k].type != n->reals[Q].type)
+        if ((k <= V || k >= first_kept) && (first_kept != G_P || k != G_DP) &&
+            n->reals[k].type != n->reals[Q].type)
             return pg_fail(err, PG_E_UNSUPPORTED,
                            "attention of several types of numbers is not covered on a GPU");
     return PG_OK;
 }
 
-static pg_status new_attention(attention **out, const pg__cuda_inst *i, pg_err *err)
+static pg_status new_attention(attention **out, const pg__cuda_inst *i, size_t first_kept,
+                               pg_err *err)
 {
     const pg__attention_attrs *attrs = i->attrs;
     const pg__dims *q = &i->shapes[Q], *v = &i->shapes[V];
@@ -77,7 +80,7 @@ static pg_status new_attention(attention **out, const pg__cuda_inst *i, pg_err *
     n->loops = n->over_heads ? n->heads : n->rows;
     for (size_t k = 0; k < n->n_args; k++)
         n->reals[k] = pg__cuda_real(i, k);
-    const pg_status st = one_type(n, err);
+    const pg_status st = one_type(n, first_kept, err);
     if (st == PG_OK)
         *out = n;
     else
@@ -154,7 +157,7 @@ PG_CUDA_PREPARE(prepare)
 {
     attention *n = NULL;
     pg_status st = PG_OK;
-    PG_TRY(new_attention(&n, i, err));
+    PG_TRY(new_attention(&n, i, Y, err));
     n->has_factors = pg__cuda_has(i, FACTORS);
     n->attend.heads = n->heads;
     n->attend.t = n->t;
@@ -193,21 +196,25 @@ done:
     return st;
 }
 
+static pgk_real arg(const attention *n, void *const *args, size_t k)
+{
+    return (pgk_real){args[k], n->reals[k].type};
+}
+
 static pg_status run(pg__dev *d, const void *state, void *const *args, void *scratch,
                      const void *shared)
 {
     const attention *n = state;
-    const pgk_type type = n->reals[Q].type;
     pgk_attend a = n->attend;
     pg_status st = PG_OK;
     (void)shared;
-    a.p = (pgk_real){args[P], type};
-    a.q_mask = (pgk_real){args[Q_MASK], type};
-    a.v_mask = (pgk_real){args[V_MASK], type};
-    a.k_mask = (pgk_real){args[K_MASK], type};
-    a.mask = (pgk_real){args[MASK], type};
-    a.factors = (pgk_real){args[FACTORS], type};
-    a.used = (pgk_real){n->has_factors ? (char *)scratch + n->scores : NULL, type};
+    a.p = arg(n, args, P);
+    a.q_mask = arg(n, args, Q_MASK);
+    a.v_mask = arg(n, args, V_MASK);
+    a.k_mask = arg(n, args, K_MASK);
+    a.mask = arg(n, args, MASK);
+    a.factors = arg(n, args, FACTORS);
+    a.used = (pgk_real){n->has_factors ? (char *)scratch + n->scores : NULL, a.p.type};
     PG_TRY(multiply(d, n, &n->first, args[Q], args[K], args[P], scratch));
     PG_TRY(PG_LAUNCH(d, attend, &a, n->rows * n->heads * n->t));
     if (args[Y])
@@ -224,7 +231,7 @@ PG_CUDA_PREPARE(prepare_grad)
 {
     attention *n = NULL;
     pg_status st = PG_OK;
-    PG_TRY(new_attention(&n, i, err));
+    PG_TRY(new_attention(&n, i, G_P, err));
     n->has_factors = pg__cuda_has(i, G_FACTORS);
     const pg__blas_shape dv = {.m = n->s, .n = n->b, .k = n->t, .a_transposed = 1, .alpha = 1};
     const pg__blas_shape ds = {.m = n->t, .n = n->s, .k = n->b, .b_transposed = 1, .alpha = 1};
@@ -248,8 +255,8 @@ static pg_status values_back(pg__dev *d, const attention *n, void *const *args, 
 {
     const pgk_type type = n->reals[Q].type;
     const uint64_t n_scores = n->rows * n->heads * n->t * n->s;
-    const pgk_attend_used a = {.p = {args[G_P], type},
-                               .factors = {args[G_FACTORS], type},
+    const pgk_attend_used a = {.p = arg(n, args, G_P),
+                               .factors = arg(n, args, G_FACTORS),
                                .used = {(char *)scratch + n->scores, type}};
     pg_status st = PG_OK;
     if (!args[G_DY])
@@ -268,11 +275,10 @@ static pg_status run_grad(pg__dev *d, const void *state, void *const *args, void
                           const void *shared)
 {
     const attention *n = state;
-    const pgk_type type = n->reals[Q].type;
-    const pgk_attend_grad a = {.p = {args[G_P], type},
-                               .factors = {args[G_FACTORS], type},
-                               .dp = {args[G_DP], type},
-                               .ds = {(char *)scratch + n->scores, type},
+    const pgk_attend_grad a = {.p = arg(n, args, G_P),
+                               .factors = arg(n, args, G_FACTORS),
+                               .dp = arg(n, args, G_DP),
+                               .ds = {(char *)scratch + n->scores, n->reals[G_P].type},
                                .n = n->s,
                                .has_dy = args[G_DY] != NULL};
     pg_status st = PG_OK;

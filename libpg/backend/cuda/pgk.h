@@ -30,7 +30,7 @@
 /* How many threads share a row of n numbers: a function of n alone, as the order of sums is. */
 static inline unsigned pgk_team_for(uint64_t n)
 {
-    return n <= 8 ? 1u : n <= 1024 ? 32u : PGK_T;
+    return n <= 8 ? 1u : n <= 512 ? 32u : PGK_T;
 }
 
 #ifdef __CUDACC__

@@ -6,12 +6,18 @@
 
 /* ---- preparing ---- */
 
-static pg_status one_type(const pg__recur *k, pg_err *err)
+/* What products multiply is of one type; the gradients of parameters, behind the operands of a
+ * gradient, may be of another, and kernels read anything. */
+static pg_status one_type(const pg__recur *k, const pg__cuda_inst *i, pg_err *err)
 {
-    for (size_t v = 0; v < k->n_args; v++)
-        if (k->reals[v].type != k->reals[KERNEL].type)
+    const int grad = k->n_in > N_IN;
+    for (size_t v = H0; v < k->n_args; v++) {
+        const int multiplied = v == H0 || v >= k->n_in || v > DSTATE;
+        const int of_param = grad && (v == k->n_in || (v > k->n_in && i->shapes[v].rank == 1));
+        if (multiplied && !of_param && k->reals[v].type != k->reals[KERNEL].type)
             return pg_fail(err, PG_E_UNSUPPORTED,
                            "recurrent layers of several types of numbers are not covered on a GPU");
+    }
     return PG_OK;
 }
 
@@ -36,7 +42,7 @@ pg_status pg__recur_new(pg__recur **out, const pg__cuda_inst *i, uint64_t gates,
     k->n_args = (uint64_t)i->inst->n_in + i->inst->n_out;
     for (size_t v = 0; v < k->n_args; v++)
         k->reals[v] = pg__cuda_real(i, v);
-    PG_TRY(one_type(k, err));
+    PG_TRY(one_type(k, i, err));
     *out = k;
     k = NULL;
 done:
@@ -115,6 +121,7 @@ static pg_status plan_kernels(pg__recur *k, pg__dev *d, pg__needs *needs, pg_err
     pg_status st = PG_OK;
     s.a_transposed = 1;
     s.ldb = s.ldc = z->width;
+    s.c = k->reals[k->n_in].type;
     PG_TRY(pg__blas_new(&k->kernel, d, &s, needs, err));
     s.n = z->units;
     if (k->gates < z->width / z->units)
@@ -250,7 +257,7 @@ pg_status pg__recur_befores(pg__recur_run *run, pgk_real states, pgk_real gates,
 pg_status pg__recur_kernel(pg__recur_run *run, pgk_real states, pgk_real dz, void *dkernel)
 {
     const pg__recur *k = run->k;
-    const pgk_real none = {NULL, PGK_F32}, to = {dkernel, k->reals[KERNEL].type};
+    const pgk_real none = {NULL, PGK_F32}, to = {dkernel, k->reals[k->n_in].type};
     pg_status st = PG_OK;
     for (uint64_t b = 0; dkernel && b < k->blocks; b++) {
         const uint64_t first = b * run->z.units;
