@@ -135,6 +135,11 @@ static const op_case cases[] = {
     BARE_RNN_CASE(gru, 2, 3, 1, 3, TANH, SIGMOID, .reset_after = 1),
     RNN_CASE(rnn, 3, 5, 3, 1, NONE, NONE, 1, TANH, SIGMOID),
     BARE_RNN_CASE(rnn, 2, 4, 5, 1, .act = {PG__ACT_RELU, INFINITY, 1, 0}, SIGMOID, .reverse = 1),
+    /* a row whose only step is masked */
+    RNN_CASE(lstm, 3, 1, 3, 4, NONE, NORMAL, 1, TANH, SIGMOID),
+    RNN_CASE(gru, 3, 1, 3, 3, NORMAL, NONE, 3, TANH, SIGMOID, .reset_after = 1),
+    RNN_CASE(gru, 3, 1, 3, 3, NONE, NONE, 1, TANH, SIGMOID, .zero_masked = 1),
+    RNN_CASE(rnn, 3, 1, 3, 1, NONE, NONE, 1, TANH, SIGMOID),
     LARGE_RNN_CASE(lstm, 67, 11, 17, 4, NONE, NORMAL, 4, TANH, SIGMOID, .flip = 1),
     LARGE_BARE_RNN_CASE(lstm, 5, 121, 33, 4, TANH, SIGMOID, .reverse = 1),
     LARGE_RNN_CASE(gru, 67, 11, 17, 3, NORMAL, NONE, 3, TANH, SIGMOID, .reset_after = 1),
