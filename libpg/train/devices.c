@@ -215,6 +215,23 @@ pg_status pg__device_failed(const pg_trainer *t, pg__dev *d, pg_status st, pg_er
     return why->code;
 }
 
+static int has_failed(const pg_trainer *t, pg__dev *d)
+{
+    const pg_err *why = t->backend->failure && d ? t->backend->failure(d) : NULL;
+    return why && why->code != PG_OK;
+}
+
+pg_status pg__told(const pg_trainer *t, pg_status st, pg_err *err)
+{
+    pg__dev *failed = t->dev;
+    if (st == PG_OK || !err || err->code != PG_OK)
+        return st;
+    for (size_t i = 0; t->workers && i < t->n_threads; i++)
+        if (!has_failed(t, failed) && has_failed(t, t->workers[i].dev))
+            failed = t->workers[i].dev;
+    return pg__device_failed(t, failed, st, err);
+}
+
 /* ---- copies of the variables ---- */
 
 pg__flat *pg__params_on(pg_trainer *t, size_t d)

@@ -38,4 +38,8 @@ pg_status pg__devices_settle(pg_trainer *t, pg_err *err);
 /* st, with the device's own words where it has some. */
 pg_status pg__device_failed(const pg_trainer *t, pg__dev *d, pg_status st, pg_err *err);
 
+/* The same where nobody told anything yet, of whichever device failed: what is returned to callers
+ * of the library always comes with a message. */
+pg_status pg__told(const pg_trainer *t, pg_status st, pg_err *err);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/try.h"
 #include "train/alone.h"
+#include "train/devices.h"
 #include "train/fit_impl.h"
 #include "train/forecast.h"
 #include "train/report.h"
@@ -290,7 +291,7 @@ pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data, const 
              .data = data,
              .opts = opts,
              .has_val = opts->validation != NULL || opts->validation_split != 0};
-    const pg_status st = pg__fit_open(&r, err);
+    const pg_status st = pg__told(t, pg__fit_open(&r, err), err);
     if (st == PG_OK)
         *out = r.forecast;
     pg__fit_close(&r);
@@ -313,6 +314,7 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     PG_TRY(run_batches(&r, err));
     PG_TRY(end_training(&r, began, err));
 done:
+    st = pg__told(t, st, err);
     if (st != PG_OK && r.fit.writer)
         (void)pg__writer_wait(r.fit.writer, NULL); /* what is being written is told of */
     pg__fit_close(&r);

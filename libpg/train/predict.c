@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/ahead.h"
+#include "train/devices.h"
 #include "train/logs.h"
 
 typedef struct pass {
@@ -97,7 +98,7 @@ pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
 done:
     pg__logs_close(&logs);
     close_pass(&p);
-    return st;
+    return pg__told(t, st, err);
 }
 
 /* ---- predictions ---- */
@@ -183,5 +184,5 @@ pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
 done:
     free_outputs(&o);
     close_pass(&p);
-    return st;
+    return pg__told(t, st, err);
 }

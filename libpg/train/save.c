@@ -17,6 +17,7 @@
 #include "pg/convert.h"
 #include "pg/shard.h"
 #include "train/compiled.h"
+#include "train/devices.h"
 #include "train/slots.h"
 
 /* Where a tensor's values are. */
@@ -471,5 +472,5 @@ pg_status pg_trainer_check_output(pg_trainer *t, const char *path, const pg_save
 
 pg_status pg_trainer_save(pg_trainer *t, const char *path, const pg_save_opts *opts, pg_err *err)
 {
-    return save(t, path, opts, 0, err);
+    return pg__told(t, save(t, path, opts, 0, err), err);
 }

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/devices.h"
 
 static uint64_t flat_bytes(const pg_trainer *t)
 {
@@ -38,7 +39,7 @@ static pg_status copy(pg_trainer *t, void **mem, const pg__flat *from, size_t n,
     if (!*mem)
         return pg__nomem(err);
     st = t->backend->get(t->dev, *mem, from->mem, n);
-    return st == PG_OK ? st : pg_fail(err, st, "%s: cannot copy the weights", t->backend->name);
+    return pg__device_failed(t, t->dev, st, err);
 }
 
 static pg_status fill(pg__snapshot *s, pg_trainer *t, int with_slots, pg_err *err)
@@ -110,5 +111,5 @@ pg_status pg__snapshot_restore(const pg__snapshot *s, pg_trainer *t, pg_err *err
     for (size_t k = 0; k < PG_MAX_SLOTS && st == PG_OK; k++)
         if (s->slots[k] && t->slots[k].mem)
             st = t->backend->put(t->dev, t->slots[k].mem, s->slots[k], s->n_bytes);
-    return st == PG_OK ? st : pg_fail(err, st, "%s: cannot restore the weights", t->backend->name);
+    return pg__device_failed(t, t->dev, st, err);
 }

@@ -490,6 +490,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
     t = NULL;
 done:
     pg_store_close(own);
+    st = t && t->backend ? pg__told(t, st, err) : st;
     pg_trainer_close(t);
     return st;
 }
