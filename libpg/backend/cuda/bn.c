@@ -3,8 +3,6 @@
 #include "backend/cuda/columns.h"
 #include "base/mem.h"
 
-#define ROWS_EACH 8u /* of a thread that only passes over them */
-
 typedef struct bn {
     pg__bn_attrs attrs;
     pgk_bn_size z;
@@ -24,7 +22,7 @@ static bn *bn_new(const pg__cuda_inst *i, size_t mask)
     b->n_args = (size_t)i->inst->n_in + i->inst->n_out;
     b->z.rows = pg__cuda_rows(i, 0);
     b->z.width = pg__cuda_last(i, 0);
-    b->z.parts = (b->z.rows + ROWS_EACH - 1) / ROWS_EACH;
+    b->z.parts = (b->z.rows + PGK_BN_SOME - 1) / PGK_BN_SOME;
     b->z.inner = 1;
     if (mask < i->inst->n_in && pg__cuda_n(i, mask) > 0)
         b->z.inner = b->z.rows / pg__cuda_n(i, mask);

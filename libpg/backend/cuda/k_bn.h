@@ -7,7 +7,7 @@
 #include "backend/cuda/pgk.h"
 #include "ops/bn_real.h"
 
-#define PGK_BN_SOME 8u /* rows that are read at once */
+#define PGK_BN_SOME 8u /* rows that are read at once; all that pgk_bn_apply and pgk_bn_dx take */
 
 typedef struct pgk_bn_size {
     uint64_t rows, width, parts;
@@ -18,6 +18,17 @@ typedef struct pgk_bn_size {
 PGK_FN float pgk_bn_weight(pgk_real mask, const pgk_bn_size *z, uint64_t row)
 {
     return mask.p ? pgk_get(mask, z->inner > 1 ? row / z->inner : row) : 1;
+}
+
+/* A number of a row, if there is one: all that a thread reads it asks for at once. */
+PGK_FN float pgk_bn_get(pgk_real x, const pgk_bn_size *z, uint64_t row, uint64_t c)
+{
+    return row < z->rows ? pgk_get(x, row * z->width + c) : 0;
+}
+PGK_FN void pgk_bn_set(pgk_real x, const pgk_bn_size *z, uint64_t row, uint64_t c, float v)
+{
+    if (row < z->rows)
+        pgk_set(x, row * z->width + c, v);
 }
 
 /* ---- statistics ---- */
@@ -40,7 +51,7 @@ PGK_FN void pgk_bn_part_at(const pgk_bn_part *a, uint64_t i)
         for (unsigned k = 0; k < PGK_BN_SOME; k++) {
             const uint64_t row = r + k * a->z.parts;
             w[k] = row < a->z.rows ? pgk_bn_weight(a->mask, &a->z, row) : 0;
-            v[k] = row < a->z.rows ? pgk_get(a->x, row * a->z.width + c) - about : 0;
+            v[k] = row < a->z.rows ? pgk_bn_get(a->x, &a->z, row, c) - about : 0;
             some += w[k];
             middle += w[k] * v[k];
         }
@@ -109,10 +120,11 @@ PGK_FN void pgk_bn_apply_at(const pgk_bn_apply *a, uint64_t i)
     const float mean = pgk_get(a->mean, c), shift = a->beta.p ? pgk_get(a->beta, c) : 0;
     const float scale =
         (a->gamma.p ? pgk_get(a->gamma, c) : 1) / sqrtf(pgk_get(a->variance, c) + a->epsilon);
-    for (uint64_t r = first; r < a->z.rows; r += a->z.parts) {
-        const uint64_t at = r * a->z.width + c;
-        pgk_set(a->y, at, (pgk_get(a->x, at) - mean) * scale + shift);
-    }
+    float v[PGK_BN_SOME];
+    for (unsigned k = 0; k < PGK_BN_SOME; k++)
+        v[k] = pgk_bn_get(a->x, &a->z, first + k * a->z.parts, c);
+    for (unsigned k = 0; k < PGK_BN_SOME; k++)
+        pgk_bn_set(a->y, &a->z, first + k * a->z.parts, c, (v[k] - mean) * scale + shift);
 }
 
 /* ---- gradient ---- */
@@ -131,10 +143,10 @@ PGK_FN void pgk_bn_sums_part_at(const pgk_bn_sums_part *a, uint64_t i)
     for (uint64_t r = first; r < a->z.rows; r += PGK_BN_SOME * a->z.parts) {
         float some = 0, some_x = 0;
         for (unsigned k = 0; k < PGK_BN_SOME; k++) {
-            const uint64_t row = r + k * a->z.parts, at = row * a->z.width + c;
-            const float dy = row < a->z.rows ? pgk_get(a->dy, at) : 0;
+            const uint64_t row = r + k * a->z.parts;
+            const float dy = pgk_bn_get(a->dy, &a->z, row, c);
             some += dy;
-            some_x += row < a->z.rows ? dy * (pgk_get(a->x, at) - mean) : 0;
+            some_x += dy * (pgk_bn_get(a->x, &a->z, row, c) - mean);
         }
         sum += some;
         sum_x += some_x;
@@ -181,11 +193,16 @@ PGK_FN void pgk_bn_dx_at(const pgk_bn_dx *a, uint64_t i)
         all = pgk_get(a->sum, c) / n;
         slope = rstd * pgk_get(a->sum_x, c) / n;
     }
-    for (uint64_t r = first; r < a->z.rows; r += a->z.parts) {
-        const uint64_t at = r * a->z.width + c;
-        const float w = pgk_bn_weight(a->mask, &a->z, r);
-        const float through = w * (all + (pgk_get(a->x, at) - mean) * slope);
-        pgk_set(a->dx, at, scale * (pgk_get(a->dy, at) - through));
+    float v[PGK_BN_SOME], dy[PGK_BN_SOME];
+    for (unsigned k = 0; k < PGK_BN_SOME; k++) {
+        v[k] = pgk_bn_get(a->x, &a->z, first + k * a->z.parts, c);
+        dy[k] = pgk_bn_get(a->dy, &a->z, first + k * a->z.parts, c);
+    }
+    for (unsigned k = 0; k < PGK_BN_SOME; k++) {
+        const uint64_t row = first + k * a->z.parts;
+        const float w = row < a->z.rows ? pgk_bn_weight(a->mask, &a->z, row) : 0;
+        const float through = w * (all + (v[k] - mean) * slope);
+        pgk_bn_set(a->dx, &a->z, row, c, scale * (dy[k] - through));
     }
 }
 
