@@ -56,6 +56,22 @@ static void takes_axes_as_one_where_their_steps_allow(void **state)
     }
 }
 
+static void takes_fours_where_all_steps_allow(void **state)
+{
+    pg__axes rows = {.rank = 0}, crooked = {.rank = 0};
+    (void)state;
+    pg__axes_add(&rows, 3, 16, 0);
+    pg__axes_add(&rows, 8, 1, 0);
+    pg__axes_add(&crooked, 3, 6, 0);
+    pg__axes_add(&crooked, 8, 1, 0);
+    pgk_walk w = pg__walk_of(&rows);
+    assert_true(pg__walk_widen(&w));
+    assert_int_equal(pgk_walk_at(&w, 2 * 2 + 1), 2 * 4 + 1); /* of fours */
+    w = pg__walk_of(&crooked);
+    assert_false(pg__walk_widen(&w));
+    assert_int_equal(pgk_walk_at(&w, 2 * 8 + 1), 2 * 6 + 1);
+}
+
 static void refuses_images_that_its_indices_do_not_reach(void **state)
 {
     const uint32_t half[] = {1 << 15, 1 << 15, 1}, fits[] = {1 << 15, (1 << 15) - 1, 1};
@@ -74,4 +90,5 @@ static void refuses_images_that_its_indices_do_not_reach(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(divides_by_everything),
              cmocka_unit_test(takes_axes_as_one_where_their_steps_allow),
+             cmocka_unit_test(takes_fours_where_all_steps_allow),
              cmocka_unit_test(refuses_images_that_its_indices_do_not_reach))
