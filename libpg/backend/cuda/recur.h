@@ -14,7 +14,7 @@
 
 #define PG__RECUR_ARGS 20
 
-/* Numbers of the results that all three have; STATES is that of rnn. */
+/* Results that all three have, and the operands that their gradients have in the same places. */
 enum { Y, LAST, STATE, DY = N_IN, DLAST, DSTATE };
 
 typedef struct pg__recur {
@@ -42,7 +42,7 @@ typedef struct pg__recur_run {
     pgk_rnn_step z; /* of the step that is done now */
 } pg__recur_run;
 
-/* gates: of the product of a step; shift: result (or operand) number whose memory they are. */
+/* gates: of the product of a step. PG_E_UNSUPPORTED: operands whose types do not go together. */
 pg_status pg__recur_new(pg__recur **out, const pg__cuda_inst *i, uint64_t gates, pg_err *err);
 void pg__recur_release(void *state);
 
