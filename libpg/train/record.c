@@ -1,5 +1,6 @@
-/* record.c - a recording belongs to a program and to the memory that it ran on; the first run of a
- * program is not recorded, since libraries set themselves up in it. */
+/* record.c - a recording belongs to a program and to the memory that it ran on (what changes from
+ * step to step lies in the arena too, stage.h); the first run of a program is not recorded, since
+ * libraries set themselves up in it. */
 #include "train/record.h"
 
 #include <string.h>
@@ -10,8 +11,7 @@
 static int is_of(const pg__recording *r, const pg__program *p, const pg__frame *f)
 {
     return r->program == p && r->arena == f->arena && r->scratch == f->scratch &&
-           r->grads == (f->grads ? f->grads[0] : NULL) &&
-           r->states == (f->states ? f->states[0] : NULL);
+           r->grads == f->grads;
 }
 
 static pg_status find(pg__worker *w, const pg__program *p, const pg__frame *f, pg__recording **out)
@@ -25,11 +25,8 @@ static pg_status find(pg__worker *w, const pg__program *p, const pg__frame *f, p
                      sizeof *w->recordings))
         return PG_E_NOMEM;
     *out = &w->recordings[w->n_recordings++];
-    **out = (pg__recording){.program = p,
-                            .arena = f->arena,
-                            .scratch = f->scratch,
-                            .grads = f->grads ? f->grads[0] : NULL,
-                            .states = f->states ? f->states[0] : NULL};
+    **out =
+        (pg__recording){.program = p, .arena = f->arena, .scratch = f->scratch, .grads = f->grads};
     return PG_OK;
 }
 

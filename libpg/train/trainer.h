@@ -60,7 +60,8 @@ typedef struct pg__device {
 /* Work of a program's run on a device, to be done again (record.h). */
 typedef struct pg__recording {
     const pg__program *program;
-    const void *arena, *scratch, *grads, *states; /* that it ran on */
+    const void *arena, *scratch; /* that it ran on */
+    void *const *grads;
     size_t n_runs;
     pg__graph_run *graph; /* NULL: not recorded yet, or never */
 } pg__recording;
