@@ -1,8 +1,8 @@
 /* rt.h - a GPU as its runtime shows it: memory, one stream of work in order, and steps that are
  * recorded once and replayed. What is queued runs later; pg__rt_sync() waits. A pg__rt is used by
- * one thread at a time. Failures: PG_E_UNSUPPORTED where a driver, a library or a device's ability
- * is missing, PG_E_ARG for a device that does not exist, PG_E_NOMEM, PG_E_DEVICE for one that failed
- * while it worked. */
+ * one thread at a time; memory any thread may ask for and give back, also while the stream records.
+ * Failures: PG_E_UNSUPPORTED where a driver, a library or a device's ability is missing, PG_E_ARG
+ * for a device that does not exist, PG_E_NOMEM, PG_E_DEVICE for one that failed while it worked. */
 #ifndef PG_BACKEND_RT_H
 #define PG_BACKEND_RT_H
 

@@ -14,6 +14,7 @@
 struct pg__rt {
     int ordinal;
     cudaStream_t stream;
+    cudaStream_t setup;  /* nothing is recorded on it: memory is cleared here, by whatever thread */
     int reads_host;      /* the GPU reads memory of the host where it lies, when it comes to it */
     uint64_t peers_seen; /* devices that were asked for direct access, as bits */
     char name[64];
@@ -132,10 +133,11 @@ pg_status pg__rt_open(pg__rt **out, size_t ordinal, pg_err *err)
     PG_TRY(learn(rt, err));
     PG_TRY(
         told(rt, cudaStreamCreateWithFlags(&rt->stream, cudaStreamNonBlocking), "a stream", err));
+    PG_TRY(told(rt, cudaStreamCreateWithFlags(&rt->setup, cudaStreamNonBlocking), "a stream", err));
     *out = rt;
     rt = NULL;
 done:
-    pg__mem_free(rt);
+    pg__rt_close(rt);
     return st;
 }
 
@@ -144,8 +146,12 @@ void pg__rt_close(pg__rt *rt)
     if (!rt)
         return;
     (void)enter(rt);
-    (void)cudaStreamSynchronize(rt->stream);
-    (void)cudaStreamDestroy(rt->stream);
+    if (rt->stream) {
+        (void)cudaStreamSynchronize(rt->stream);
+        (void)cudaStreamDestroy(rt->stream);
+    }
+    if (rt->setup)
+        (void)cudaStreamDestroy(rt->setup);
     (void)cudaGetLastError();
     pg__mem_free(rt);
 }
@@ -197,9 +203,9 @@ pg_status pg__rt_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
     if (e == cudaErrorMemoryAllocation)
         return no_room(rt, n, err);
     if (e == cudaSuccess)
-        e = cudaMemsetAsync(mem, 0, n, rt->stream);
+        e = cudaMemsetAsync(mem, 0, n, rt->setup);
     if (e == cudaSuccess)
-        e = cudaStreamSynchronize(rt->stream);
+        e = cudaStreamSynchronize(rt->setup);
     if (e != cudaSuccess) {
         (void)cudaFree(mem);
         return told(rt, e, "memory", err);
