@@ -37,11 +37,15 @@ static pg_status blend_on(pg_trainer *t, size_t d, size_t param, shares s, const
     pg__device *on = &t->devices[d];
     const size_t n = t->n_elems[param];
     void *into = pg__params_on(t, d)->at[param];
+    if (f->dev != on->dev) {
+        const pg_status st = t->backend->sync(f->dev);
+        if (st != PG_OK)
+            return st;
+    }
     if (t->n_devices > 1 && f->dev != on->dev) {
         void *here = on->incoming.at[param];
-        pg_status st = t->backend->sync(f->dev);
-        if (st == PG_OK)
-            st = t->backend->copy_from(on->dev, here, f->dev, found, n * t->backend->real_bytes);
+        const pg_status st =
+            t->backend->copy_from(on->dev, here, f->dev, found, n * t->backend->real_bytes);
         if (st != PG_OK)
             return st;
         found = here;

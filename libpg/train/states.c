@@ -57,6 +57,8 @@ pg_status pg__states_reset(pg_trainer *t, pg_err *err)
         if (!zeros)
             return pg__nomem(err);
         st = t->backend->put(t->dev, t->states[k], zeros, n);
+        if (st == PG_OK)
+            st = t->backend->sync(t->dev);
         pg__mem_free(zeros);
     }
     return st;
@@ -80,6 +82,8 @@ pg_status pg__states_keep(pg_trainer *t, const pg__program *p, const pg__frame *
         st = t->backend->get(f->dev, rows, pg__program_state(p, f, k), n);
         if (st == PG_OK)
             st = t->backend->put(t->dev, to[k], rows, n);
+        if (st == PG_OK) /* workers read it, by queues of their own */
+            st = t->backend->sync(t->dev);
         pg__mem_free(rows);
     }
     return st;
