@@ -157,7 +157,10 @@ cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags)
 
 cudaError_t cudaFreeHost(void *p)
 {
-    free(p);
+    pg__rt *d = device();
+    if (!d)
+        return told(cudaErrorLaunchFailure);
+    host__rt_host_free(d, p);
     return cudaSuccess;
 }
 
