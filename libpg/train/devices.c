@@ -9,15 +9,14 @@
 
 /* ---- opening ---- */
 
-static pg_status add_device(pg_trainer *t, size_t ordinal, size_t *out, pg_err *err)
+/* Its index among the devices: one for each GPU, one for all of the host. */
+static size_t index_of(pg_trainer *t, size_t ordinal)
 {
-    for (*out = 0; *out < t->n_devices; ++*out)
-        if (t->backend->host_memory || t->devices[*out].ordinal == ordinal)
-            return PG_OK;
+    for (size_t d = 0; d < t->n_devices; d++)
+        if (t->backend->host_memory || t->devices[d].ordinal == ordinal)
+            return d;
     t->devices[t->n_devices].ordinal = ordinal;
-    (void)err;
-    t->n_devices++;
-    return PG_OK;
+    return t->n_devices++;
 }
 
 static pg_status add_replica(pg_trainer *t, const char *name, size_t len, pg_err *err)
@@ -35,8 +34,7 @@ static pg_status add_replica(pg_trainer *t, const char *name, size_t len, pg_err
         PG_FAIL(PG_E_UNSUPPORTED, "devices: %s and %s cannot share a batch", t->backend->name,
                 backend->name);
     t->backend = backend;
-    PG_TRY(add_device(t, ordinal, &t->device_of[t->cut.n_replicas], err));
-    t->cut.n_replicas++;
+    t->device_of[t->cut.n_replicas++] = index_of(t, ordinal);
 done:
     return st;
 }
