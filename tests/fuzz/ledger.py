@@ -21,7 +21,11 @@ HEAD = ['commit', 'target', 'build', 'executions', 'finds', 'since']
 
 
 def git(root, *args):
-    r = subprocess.run(['git', '-C', str(root), *args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    """What git says, or None: it fails, or is not there."""
+    try:
+        r = subprocess.run(['git', '-C', str(root), *args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except FileNotFoundError:
+        return None
     return r.stdout.strip() if r.returncode == 0 else None
 
 
