@@ -35,7 +35,7 @@ struct pg__coll {
 
 static pg_status open_library(pg__coll *c, pg_err *err)
 {
-    c->lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    c->lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!c->lib)
         return pg_fail(err, PG_E_UNSUPPORTED,
                        "several GPUs need NCCL, and libnccl.so.2 is not there; install the package "
@@ -107,20 +107,25 @@ static pg_status join_all(pg__coll *c, pg__dev *const *devs, pg_err *err)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     ncclResult_t r = c->GetUniqueId(&id);
+    size_t last = 0;
     pg_status st = PG_OK;
     config.blocking = 0;
     if (r == ncclSuccess)
         r = c->GroupStart();
+    const int begun = r == ncclSuccess;
     for (size_t k = 0; r == ncclSuccess && k < c->n; k++) {
+        last = k;
         c->of[k].stream = pg__rt_stream(devs[k]->rt);
         r = c->CommInitRankConfig(&c->of[k].comm, (int)c->n, id, (int)k, &config);
         if (r == ncclInProgress)
             r = ncclSuccess;
     }
-    if (r == ncclSuccess)
-        r = c->GroupEnd();
+    if (begun) { /* in any case: the thread's group is open until then */
+        const ncclResult_t end = c->GroupEnd();
+        r = r == ncclSuccess ? end : r;
+    }
     if (r != ncclSuccess && r != ncclInProgress)
-        return failed(c, &c->of[0], r, err);
+        return failed(c, &c->of[last], r, err);
     for (size_t k = 0; st == PG_OK && k < c->n; k++)
         st = settle(c, &c->of[k], ncclInProgress, SETUP_SECONDS, err);
     return st;
@@ -203,9 +208,9 @@ pg_status pg__coll_check(pg__coll *c, size_t rank, double timeout, pg_err *err)
         const cudaError_t e = cudaStreamQuery(m->stream);
         if (e == cudaSuccess)
             break;
+        (void)cudaGetLastError(); /* "not ready" too is noted there, and a launch would find it */
         if (e != cudaErrorNotReady) {
             give_up(c, m);
-            (void)cudaGetLastError();
             PG_FAIL(PG_E_DEVICE, "cuda:%zu: its work: %s", m->ordinal, cudaGetErrorString(e));
         }
         const ncclResult_t asked = c->CommGetAsyncError(m->comm, &r);

@@ -8,6 +8,20 @@ static unsigned blocks_for(uint64_t n, uint64_t each)
     return (unsigned)(blocks < most ? blocks : most);
 }
 
+/* What is returned is this launch's, and not what a library left behind for cudaGetLastError(). */
+static int launch(const void *kernel, const void *args, uint64_t n, unsigned blocks, dim3 threads,
+                  void *stream)
+{
+    void *all[] = {const_cast<void *>(args), &n};
+    if (n == 0)
+        return 0;
+    const cudaError_t e =
+        cudaLaunchKernel(kernel, dim3(blocks), threads, all, 0, (cudaStream_t)stream);
+    if (e != cudaSuccess)
+        (void)cudaGetLastError();
+    return (int)e;
+}
+
 #define PGK_MAP(name)                                                                      \
     static __global__ void __launch_bounds__(PGK_T)                                        \
         name##_kernel(const __grid_constant__ pgk_##name a, uint64_t n)                    \
@@ -18,10 +32,8 @@ static unsigned blocks_for(uint64_t n, uint64_t each)
     }                                                                                      \
     int pgk_launch_##name(const void *args, uint64_t n, void *stream)                      \
     {                                                                                      \
-        if (n > 0)                                                                         \
-            name##_kernel<<<blocks_for(n, PGK_T), PGK_T, 0, (cudaStream_t)stream>>>( \
-                *(const pgk_##name *)args, n); \
-        return (int)cudaGetLastError();                                                    \
+        return launch((const void *)name##_kernel, args, n, blocks_for(n, PGK_T),          \
+                      dim3(PGK_T), stream);                                                \
     }
 
 /* blockDim.x threads to a row, blockDim.y rows to a block. */
@@ -35,10 +47,8 @@ static unsigned blocks_for(uint64_t n, uint64_t each)
     }                                                                                  \
     static int name##_by(const pgk_##name *a, uint64_t n, void *stream, unsigned team) \
     {                                                                                  \
-        if (n > 0)                                                                     \
-            name##_kernel<<<blocks_for(n, PGK_T / team), dim3(team, PGK_T / team), 0,  \
-                            (cudaStream_t)stream>>>(*a, n);                            \
-        return (int)cudaGetLastError();                                                \
+        return launch((const void *)name##_kernel, a, n, blocks_for(n, PGK_T / team),  \
+                      dim3(team, PGK_T / team), stream);                               \
     }
 
 #define PGK_ROWS(name)                                                     \

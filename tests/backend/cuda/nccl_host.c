@@ -36,13 +36,17 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
+static _Thread_local int n_open; /* groups */
+
 ncclResult_t ncclGroupStart(void)
 {
+    n_open++;
     return ncclSuccess;
 }
 
 ncclResult_t ncclGroupEnd(void)
 {
+    n_open--;
     return ncclInProgress;
 }
 
@@ -54,7 +58,10 @@ const char *ncclGetErrorString(ncclResult_t r)
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
+    const char *refused = getenv("FAKE_NCCL_REFUSES"); /* a rank */
     (void)id;
+    if (refused && atoi(refused) == rank)
+        return ncclInvalidUsage;
     if (config->blocking != 0 || config->size != sizeof *config || n > MAX_RANKS)
         return ncclInvalidUsage;
     if (rank == 0) {
@@ -79,8 +86,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *r)
     return ncclSuccess;
 }
 
+/* In an open group it would be left for its end. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    if (n_open != 0)
+        abort();
     free(comm);
     return ncclSuccess;
 }
@@ -127,20 +137,28 @@ ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataTyp
 
 /* ---- of the runtime ---- */
 
+static _Thread_local cudaError_t last_error;
+
+/* "Not ready" is noted as errors are: who does not clear it, finds it at the next launch. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     cudaError_t e = cudaSuccess;
+    if (last_error != cudaSuccess)
+        return cudaErrorLaunchFailure;
     pthread_mutex_lock(&all.lock);
     for (int r = 0; r < all.n; r++)
         if (all.stream[r] == stream && all.waits_for[r] == all.meetings)
             e = cudaErrorNotReady;
     pthread_mutex_unlock(&all.lock);
+    last_error = e;
     return e;
 }
 
 cudaError_t cudaGetLastError(void)
 {
-    return cudaSuccess;
+    const cudaError_t e = last_error;
+    last_error = cudaSuccess;
+    return e;
 }
 
 const char *cudaGetErrorString(cudaError_t e)

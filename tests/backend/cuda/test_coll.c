@@ -42,7 +42,7 @@ static void *take_part(void *arg)
     return NULL;
 }
 
-static void open_ranks(rank r[N_RANKS])
+static pg_status try_ranks(rank r[N_RANKS], pg_err *err)
 {
     pg__dev *devs[N_RANKS];
     pg__coll *coll = NULL;
@@ -58,9 +58,15 @@ static void open_ranks(rank r[N_RANKS])
             r[k].v[i] = (float)(i * (k + 1));
         assert_ok(backend()->put(r[k].dev, p, r[k].v, sizeof r[k].v));
     }
-    assert_ok(pg__coll_new(&coll, devs, N_RANKS, NULL));
+    const pg_status st = pg__coll_new(&coll, devs, N_RANKS, err);
     for (size_t k = 0; k < N_RANKS; k++)
         r[k].coll = coll;
+    return st;
+}
+
+static void open_ranks(rank r[N_RANKS])
+{
+    assert_ok(try_ranks(r, NULL));
 }
 
 static void run_ranks(rank r[N_RANKS])
@@ -138,7 +144,29 @@ static void a_rank_that_does_not_come_is_not_waited_for_for_ever(void **state)
     free(r);
 }
 
-/* Of NCCL alone. */
+/* Of NCCL alone, as what follows. */
+static void a_rank_that_nccl_refuses_leaves_no_group_open(void **state)
+{
+    rank *r = calloc(N_RANKS, sizeof *r);
+    pg_err err = {0};
+    (void)state;
+    setenv("FAKE_NCCL_REFUSES", "1", 1);
+    const pg_status st = try_ranks(r, &err);
+    unsetenv("FAKE_NCCL_REFUSES");
+    close_ranks(r);
+    if (st == PG_OK) {
+        free(r);
+        skip();
+    }
+    assert_int_equal(st, PG_E_DEVICE);
+    assert_string_equal(err.msg, "cuda:1: NCCL: invalid usage");
+    open_ranks(r);
+    run_ranks(r);
+    check(r, 6);
+    close_ranks(r);
+    free(r);
+}
+
 static void what_nccl_says_of_a_rank_is_told(void **state)
 {
     rank *r = calloc(N_RANKS, sizeof *r);
@@ -166,6 +194,7 @@ static void what_nccl_says_of_a_rank_is_told(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(what_nccl_says_of_a_rank_is_told),
+             cmocka_unit_test(a_rank_that_nccl_refuses_leaves_no_group_open),
              cmocka_unit_test(every_rank_has_the_sum),
              cmocka_unit_test(every_rank_has_what_the_root_has),
              cmocka_unit_test(a_rank_that_does_not_come_is_not_waited_for_for_ever))
