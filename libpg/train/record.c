@@ -37,20 +37,18 @@ static pg_status run(const pg__program *p, const pg__frame *f)
     return pg__program_run(p, f, &at, &meets);
 }
 
-/* What was recorded before it failed is thrown away; the failure is the run's. */
-static pg_status record(const pg__backend *b, pg__recording *r, const pg__frame *f)
+/* r->graph stays NULL where a call cannot be recorded: nothing was done then, and the run that
+ * follows in its place tells what is really wrong, if it is. */
+static void record(const pg__backend *b, pg__recording *r, const pg__frame *f)
 {
-    pg_status st = b->record_begin(f->dev);
-    if (st != PG_OK)
-        return st;
-    st = run(r->program, f);
+    if (b->record_begin(f->dev) != PG_OK)
+        return;
+    const pg_status st = run(r->program, f);
     const pg_status end = b->record_end(f->dev, &r->graph);
-    if (st == PG_OK && end == PG_OK)
-        return PG_OK;
-    if (r->graph)
+    if (r->graph && (st != PG_OK || end != PG_OK)) {
         b->forget(r->graph);
-    r->graph = NULL;
-    return st != PG_OK ? st : end;
+        r->graph = NULL;
+    }
 }
 
 pg_status pg__record_run(pg_trainer *t, pg__worker *w, const pg__program *p, const pg__frame *f)
@@ -62,7 +60,7 @@ pg_status pg__record_run(pg_trainer *t, pg__worker *w, const pg__program *p, con
         return run(p, f);
     PG_TRY(find(w, p, f, &r));
     if (!r->graph && r->n_runs++ == 1)
-        PG_TRY(record(b, r, f));
+        record(b, r, f);
     st = r->graph ? b->replay(f->dev, r->graph) : run(p, f);
 done:
     return st;

@@ -69,7 +69,8 @@ pg_status pg__cuda_launched(pg__dev *d, int code, const char *what)
 {
     if (code == 0)
         return PG_OK;
-    return pg_fail(&d->failure, PG_E_DEVICE, "%s: %s", what, pg__rt_error(code));
+    return pg_fail(&d->failure, PG_E_DEVICE, "cuda:%zu: %s: %s", pg__rt_ordinal(d->rt), what,
+                   pg__rt_error(code));
 }
 
 /* ---- operations that are one kernel ---- */

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/cuda/kernels.h"
 #include "base/mem.h"
@@ -95,6 +96,14 @@ pg_status pg__rt_count(size_t *n, pg_err *err)
     return PG_OK;
 }
 
+/* Not for this device, or for a younger driver. */
+static int has_no_code(cudaError_t e)
+{
+    return e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction ||
+           e == cudaErrorInvalidKernelImage || e == cudaErrorUnsupportedPtxVersion ||
+           e == cudaErrorJitCompilerNotFound;
+}
+
 static pg_status learn(pg__rt *rt, pg_err *err)
 {
     struct cudaDeviceProp p;
@@ -103,13 +112,13 @@ static pg_status learn(pg__rt *rt, pg_err *err)
     CUDA(rt, "its properties",
          cudaDeviceGetAttribute(&rt->reads_host, cudaDevAttrPageableMemoryAccessUsesHostPageTables,
                                 rt->ordinal));
-    if (pgk_usable() != 0) {
-        (void)cudaGetLastError();
-        return pg_fail(err, PG_E_UNSUPPORTED,
-                       "cuda:%d, %s: this build has no code for it; build with -Dgpu_arch=%d%d",
-                       rt->ordinal, rt->name, p.major, p.minor);
-    }
-    return PG_OK;
+    const cudaError_t e = (cudaError_t)pgk_usable();
+    if (!has_no_code(e))
+        return told(rt, e, "its kernels", err);
+    (void)cudaGetLastError();
+    return pg_fail(err, PG_E_UNSUPPORTED,
+                   "cuda:%d, %s: this build has no code for it; build with -Dgpu_arch=%d%d",
+                   rt->ordinal, rt->name, p.major, p.minor);
 }
 
 pg_status pg__rt_open(pg__rt **out, size_t ordinal, pg_err *err)
@@ -226,6 +235,7 @@ pg_status pg__rt_host_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
     *p = NULL;
     CUDA(rt, "memory of the host for its copies",
          cudaHostAlloc(p, n > 0 ? n : 1, cudaHostAllocPortable));
+    memset(*p, 0, n);
     return PG_OK;
 }
 
@@ -350,11 +360,11 @@ pg_status pg__rt_record_begin(pg__rt *rt, pg_err *err)
     return PG_OK;
 }
 
-/* Was it something that a step may hold, but a recording may not? */
+/* Was it something that a step may hold, but a recording may not? It wants memory of its own. */
 static int cannot_record(cudaError_t e)
 {
     return (e >= cudaErrorStreamCaptureUnsupported && e <= cudaErrorStreamCaptureWrongThread) ||
-           e == cudaErrorNotSupported;
+           e == cudaErrorNotSupported || e == cudaErrorMemoryAllocation;
 }
 
 pg_status pg__rt_record_end(pg__rt *rt, pg__rt_graph **out, pg_err *err)
