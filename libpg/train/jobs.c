@@ -91,6 +91,7 @@ void pg__job_close(pg__job *job)
     pg__mem_free(job->frame.rows);
     pg__mem_free(job->frame.states);
     pg__mem_free(job->frame.seeds);
+    pg__mem_free(job->frame.kept);
     job->frame = (pg__lane_frame){.rows = NULL};
 }
 
@@ -139,8 +140,8 @@ static pg_status end_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
     pg_trainer *t = s->t;
     pg_status st = PG_OK;
     if (job->program) {
-        PG_TRY(
-            pg__states_keep(t, job->program, &job->frame.f, job->frame.states, job->lane.n, err));
+        PG_TRY(pg__states_keep(t, job->program, &job->frame.f, job->arena->device,
+                               job->frame.states, job->lane.n, &job->frame.kept, err));
         PG_TRY(pg__result_fetch(t, job->landing, job->program, &job->frame.f, err));
         if (t->backend->host_memory)
             PG_TRY(add_results(s, job, err));

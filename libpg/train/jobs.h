@@ -13,6 +13,7 @@ typedef struct pg__lane_frame {
     const void **rows, **seeds; /* that the frame points to */
     pg__rows host;              /* the same rows in the host's memory */
     void **states, **staged;    /* where the states lie between steps; and in this one */
+    char *kept;                 /* what they became, where that is not there yet (states.h) */
 } pg__lane_frame;
 
 /* A lane of one of the parts that a batch is worked through in. */

@@ -70,21 +70,35 @@ void pg__states_bind(const pg_trainer *t, uint64_t first, void **out)
         out[k] = (char *)t->states[k] + (size_t)first * pg__state_row_bytes(t, k);
 }
 
-pg_status pg__states_keep(pg_trainer *t, const pg__program *p, const pg__frame *f, void *const *to,
-                          uint64_t n_rows, pg_err *err)
+/* A thread has its own queue alone (rt.h), so what lies on another device goes by the host, and by
+ * the trainer's own thread. */
+pg_status pg__states_keep(const pg_trainer *t, const pg__program *p, const pg__frame *f,
+                          size_t device, void *const *to, uint64_t n_rows, char **kept, pg_err *err)
 {
+    const size_t n_states = t->is_trial ? 0 : t->built_params.n_states;
+    size_t all = 0, at = 0;
     pg_status st = PG_OK;
-    for (size_t k = 0; k < t->built_params.n_states && !t->is_trial && st == PG_OK; k++) {
+    for (size_t k = 0; k < n_states; k++)
+        all += (size_t)n_rows * pg__state_row_bytes(t, k);
+    if (device > 0 && all > 0 && !(*kept = pg__mem_array(all, 1)))
+        return pg__nomem(err);
+    for (size_t k = 0; k < n_states && st == PG_OK; k++) {
         const size_t n = (size_t)n_rows * pg__state_row_bytes(t, k);
-        void *rows = pg__mem_array(n, 1);
-        if (!rows)
-            return pg__nomem(err);
-        st = t->backend->get(f->dev, rows, pg__program_state(p, f, k), n);
-        if (st == PG_OK)
-            st = t->backend->put(t->dev, to[k], rows, n);
-        if (st == PG_OK) /* workers read it, by queues of their own */
-            st = t->backend->sync(t->dev);
-        pg__mem_free(rows);
+        const void *from = pg__program_state(p, f, k);
+        st = device == 0 ? t->backend->copy(f->dev, to[k], from, n)
+                         : t->backend->get(f->dev, *kept + at, from, n);
+        at += n;
     }
     return st;
+}
+
+pg_status pg__states_land(const pg_trainer *t, void *const *to, uint64_t n_rows, const char *kept)
+{
+    pg_status st = PG_OK;
+    for (size_t k = 0, at = 0; k < t->built_params.n_states && st == PG_OK; k++) {
+        const size_t n = (size_t)n_rows * pg__state_row_bytes(t, k);
+        st = t->backend->put(t->dev, to[k], kept + at, n);
+        at += n;
+    }
+    return st == PG_OK ? t->backend->sync(t->dev) : st; /* other devices read it next */
 }

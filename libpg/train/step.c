@@ -307,6 +307,19 @@ done:
     return st;
 }
 
+/* What stateful layers became on other devices than the first. */
+static pg_status land_states(const pg__step *s, pg_err *err)
+{
+    const pg_trainer *t = s->t;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < s->n_lanes && st == PG_OK; k++) {
+        const pg__job *job = &s->jobs[s->part * s->n_lanes + k];
+        if (job->frame.kept)
+            st = pg__states_land(t, job->frame.states, job->lane.n, job->frame.kept);
+    }
+    return pg__device_failed(t, t->dev, st, err);
+}
+
 /* Lanes that met found the same, so one of them speaks for all: the first that has rows. */
 static int speaks(const pg__step *s, const pg__job *job)
 {
@@ -395,6 +408,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
         pg__team_run(t->team, pg__work_on_lanes, &s);
         PG_TRY(first_error(t, err));
         PG_TRY(pg__devices_join(t, err));
+        PG_TRY(land_states(&s, err));
         if (pass == PG__TRAINS)
             PG_TRY(move_averages(&s));
         if (s.part + 1 < s.n_jobs / s.n_lanes)

@@ -39,6 +39,8 @@ static void replicas_on_gpus(void **state)
         run_golden("cnn_bn", two[i], "2");
         run_golden("mlp_digits", two[i], "2");
     }
+    for (size_t i = 0; i < n; i++) /* whose rows have a state each */
+        run_golden("lstm_stateful", two[i], "1");
     run_golden("cnn_bn", n > 1 ? "cuda:0,cuda:1,cuda:0,cuda:1" : "cuda:0,cuda:0,cuda:0,cuda:0",
                "4");
 }
