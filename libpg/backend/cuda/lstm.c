@@ -5,89 +5,52 @@
 
 enum { CELL = STATE + 1, STATES, GATES, CELLS };
 
-PG_CUDA_PREPARE(prepare)
+static pg_status step(pg__recur_run *r)
 {
-    pg__recur *k = NULL;
-    pg_status st = PG_OK;
-    PG_TRY(pg__recur_new(&k, i, 4, err));
-    PG_TRY(pg__recur_plan_forward(k, i->dev, needs, err));
-    *state = k;
-    k = NULL;
-done:
-    pg__recur_release(k);
-    return st;
+    const pgk_lstm a = {.z = r->z,
+                        .o = pg__recur_outputs(r),
+                        .zx = r->v[ZX],
+                        .h0 = r->v[H0],
+                        .c0 = r->v[C0],
+                        .gates = r->out[GATES],
+                        .cells = r->out[CELLS],
+                        .cell = r->out[CELL],
+                        .product = pg__recur_has_state(r)};
+    return PG_LAUNCH(r->d, lstm, &a, pg__recur_units(r));
 }
 
-static pg_status run(pg__dev *d, const void *state, void *const *args, void *scratch,
-                     const void *shared)
-{
-    pg__recur_run r;
-    pg_status st = PG_OK;
-    (void)shared;
-    PG_TRY(pg__recur_begin(&r, d, state, args, scratch));
-    const pgk_real *out = r.v + r.k->n_in;
-    pgk_lstm a = {.o = {out[STATES], out[Y], out[LAST], out[STATE]},
-                  .zx = r.v[ZX],
-                  .h0 = r.v[H0],
-                  .c0 = r.v[C0],
-                  .gates = out[GATES],
-                  .cells = out[CELLS],
-                  .cell = out[CELL]};
-    for (uint64_t s = 0; s < r.z.steps; s++) {
-        pg__recur_at(&r, s);
-        PG_TRY(pg__recur_multiply(&r, out[STATES], out[GATES]));
-        a.z = r.z;
-        a.product = pg__recur_has_state(&r);
-        PG_TRY(PG_LAUNCH(d, lstm, &a, pg__recur_units(&r)));
-    }
-done:
-    return st;
-}
-const pg__cuda_op pg__cuda_lstm = {.prepare = prepare, .release = pg__recur_release, .run = run};
+static const pg__recur_cell forward = {
+    .gates = 4, .states = STATES, .products = GATES, .step = step};
+PG_RECUR(lstm, forward);
 
 /* ---- gradient ---- */
 
 enum { DCELL = DSTATE + 1, G_STATES, G_GATES, G_CELLS };
 enum { DKERNEL, DZX, DH0, DC0 };
 
-PG_CUDA_PREPARE(prepare_grad)
+static pg_status step_back(pg__recur_run *r)
 {
-    pg__recur *k = NULL;
+    const pgk_lstm_grad a = {.z = r->z,
+                             .in = pg__recur_incoming(r),
+                             .gates = r->v[G_GATES],
+                             .cells = r->v[G_CELLS],
+                             .c0 = r->v[C0],
+                             .dcell = r->v[DCELL],
+                             .dc = r->out[DC0],
+                             .dzx = r->out[DZX]};
     pg_status st = PG_OK;
-    PG_TRY(pg__recur_new(&k, i, 4, err));
-    PG_TRY(pg__recur_plan_backward(k, i->dev, needs, err));
-    *state = k;
-    k = NULL;
+    PG_TRY(PG_LAUNCH(r->d, lstm_grad, &a, pg__recur_units(r)));
+    PG_TRY(pg__recur_multiply_back(r, a.dzx));
 done:
-    pg__recur_release(k);
     return st;
 }
 
-static pg_status run_grad(pg__dev *d, const void *state, void *const *args, void *scratch,
-                          const void *shared)
-{
-    pg__recur_run r;
-    pg_status st = PG_OK;
-    (void)shared;
-    PG_TRY(pg__recur_begin(&r, d, state, args, scratch));
-    const pgk_real *out = r.v + r.k->n_in;
-    pgk_lstm_grad a = {.in = pg__recur_incoming(&r, out[DH0]),
-                       .gates = r.v[G_GATES],
-                       .cells = r.v[G_CELLS],
-                       .c0 = r.v[C0],
-                       .dcell = r.v[DCELL],
-                       .dc = out[DC0],
-                       .dzx = out[DZX]};
-    for (uint64_t s = r.z.steps; s-- > 0;) {
-        pg__recur_at(&r, s);
-        a.z = r.z;
-        PG_TRY(PG_LAUNCH(d, lstm_grad, &a, pg__recur_units(&r)));
-        PG_TRY(pg__recur_multiply_back(&r, out[DZX], out[DH0]));
-    }
-    PG_TRY(pg__recur_finish(&r, out[DH0]));
-    PG_TRY(pg__recur_kernel(&r, r.v[G_STATES], out[DZX], out[DKERNEL].p));
-done:
-    return st;
-}
-const pg__cuda_op pg__cuda_lstm_grad = {
-    .prepare = prepare_grad, .release = pg__recur_release, .run = run_grad};
+static const pg__recur_cell gradient = {.is_gradient = 1,
+                                        .gates = 4,
+                                        .states = G_STATES,
+                                        .dzx = DZX,
+                                        .dh0 = DH0,
+                                        .step = step_back,
+                                        .parameters = pg__recur_one_kernel};
+
+PG_RECUR(lstm_grad, gradient);

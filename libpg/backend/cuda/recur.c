@@ -21,21 +21,23 @@ static pg_status one_type(const pg__recur *k, const pg__cuda_inst *i, pg_err *er
     return PG_OK;
 }
 
-pg_status pg__recur_new(pg__recur **out, const pg__cuda_inst *i, uint64_t gates, pg_err *err)
+static pg_status new_recur(pg__recur **out, const pg__cuda_inst *i, const pg__recur_cell *cell,
+                           pg_err *err)
 {
     const pg__dims *zx = &i->shapes[ZX];
     pg__recur *k = pg__mem_array(1, sizeof *k);
     pg_status st = PG_OK;
     if (!k)
         return pg__nomem(err);
+    k->cell = cell;
     k->z = (pgk_rnn_step){.rows = zx->d[0],
                           .steps = zx->d[1],
                           .width = zx->d[2],
                           .units = i->shapes[KERNEL].d[0],
                           .attrs = *(const pg__rnn_attrs *)i->attrs};
     k->z.n_factors = pg__cuda_has(i, FACTORS) ? i->shapes[FACTORS].d[1] : 0;
-    k->gates = gates;
-    k->blocks = k->z.n_factors > 1 ? gates : 1;
+    k->gates = cell->gates - (cell->has_reset && !k->z.attrs.reset_after);
+    k->blocks = k->z.n_factors > 1 ? k->gates : 1;
     k->has_h0 = pg__cuda_has(i, H0);
     k->has_mask = pg__cuda_has(i, MASK);
     k->n_in = i->inst->n_in;
@@ -65,7 +67,7 @@ void pg__recur_release(void *state)
 }
 
 /* All addresses are whole rows of units from a beginning. */
-pg__blas_shape pg__recur_shape(const pg__recur *k, uint64_t m, uint64_t n, uint64_t inner)
+static pg__blas_shape product_shape(const pg__recur *k, uint64_t m, uint64_t n, uint64_t inner)
 {
     const uint64_t bytes = k->z.units * (k->reals[KERNEL].type == PGK_F32 ? 4 : 2);
     pg__blas_shape s = {.m = m, .n = n, .k = inner, .alpha = 1};
@@ -83,7 +85,7 @@ static uint64_t block_width(const pg__recur *k)
 static pg__blas_shape forward_shape(const pg__recur *k)
 {
     const pgk_rnn_step *z = &k->z;
-    pg__blas_shape s = pg__recur_shape(k, z->rows, block_width(k), z->units);
+    pg__blas_shape s = product_shape(k, z->rows, block_width(k), z->units);
     s.ldb = z->width;
     s.ldc = z->steps * z->width;
     s.batch = k->blocks;
@@ -94,10 +96,10 @@ static pg__blas_shape forward_shape(const pg__recur *k)
     return s;
 }
 
-pg_status pg__recur_plan_forward(pg__recur *k, pg__dev *d, pg__needs *needs, pg_err *err)
+static pg_status plan_forward(pg__recur *k, pg__dev *d, pg__needs *needs, pg_err *err)
 {
     const pgk_rnn_step *z = &k->z;
-    pg__blas_shape s = forward_shape(k), reset = pg__recur_shape(k, z->rows, z->units, z->units);
+    pg__blas_shape s = forward_shape(k), reset = product_shape(k, z->rows, z->units, z->units);
     pg_status st = PG_OK;
     PG_TRY(pg__blas_new(&k->first, d, &s, needs, err)); /* of a state, or of a copy */
     s.lda = z->steps * z->units;
@@ -109,7 +111,8 @@ pg_status pg__recur_plan_forward(pg__recur *k, pg__dev *d, pg__needs *needs, pg_
         PG_TRY(pg__blas_new(&k->reset, d, &reset, needs, err));
     k->shown = pg__cuda_reserve(needs, (size_t)z->rows * sizeof(int32_t));
     k->copies = pg__cuda_reserve(needs, (size_t)(k->blocks * z->rows * z->units) * sizeof(float));
-    k->reset_at = pg__cuda_reserve(needs, (size_t)(z->rows * z->units) * sizeof(float));
+    if (k->reset)
+        k->reset_at = pg__cuda_reserve(needs, (size_t)(z->rows * z->units) * sizeof(float));
 done:
     return st;
 }
@@ -117,7 +120,7 @@ done:
 static pg_status plan_kernels(pg__recur *k, pg__dev *d, pg__needs *needs, pg_err *err)
 {
     const pgk_rnn_step *z = &k->z;
-    pg__blas_shape s = pg__recur_shape(k, z->units, block_width(k), z->rows * z->steps);
+    pg__blas_shape s = product_shape(k, z->units, block_width(k), z->rows * z->steps);
     pg_status st = PG_OK;
     s.a_transposed = 1;
     s.ldb = s.ldc = z->width;
@@ -130,11 +133,11 @@ done:
     return st;
 }
 
-pg_status pg__recur_plan_backward(pg__recur *k, pg__dev *d, pg__needs *needs, pg_err *err)
+static pg_status plan_backward(pg__recur *k, pg__dev *d, pg__needs *needs, pg_err *err)
 {
     const pgk_rnn_step *z = &k->z;
     const uint64_t all = z->rows * z->steps;
-    pg__blas_shape s = pg__recur_shape(k, z->rows, z->units, block_width(k)), reset;
+    pg__blas_shape s = product_shape(k, z->rows, z->units, block_width(k)), reset;
     pg_status st = PG_OK;
     s.b_transposed = 1;
     s.lda = z->steps * z->width;
@@ -154,16 +157,37 @@ pg_status pg__recur_plan_backward(pg__recur *k, pg__dev *d, pg__needs *needs, pg
     k->shown = pg__cuda_reserve(needs, (size_t)z->rows * sizeof(int32_t));
     k->products = pg__cuda_reserve(needs, (size_t)(k->blocks * z->rows * z->units) * sizeof(float));
     k->copies = pg__cuda_reserve(needs, (size_t)(all * z->units) * sizeof(float));
+    if (!k->cell->has_reset)
+        goto done;
+    k->reset_at = pg__cuda_reserve(needs, (size_t)(k->reset ? z->rows * z->units : all * z->width) *
+                                              sizeof(float));
+    k->bias = pg__columns_new(all, z->width, needs);
 done:
+    return st;
+}
+
+pg_status pg__recur_prepare(void **state, const pg__cuda_inst *i, const pg__recur_cell *cell,
+                            pg__needs *needs, pg_err *err)
+{
+    pg__recur *k = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(new_recur(&k, i, cell, err));
+    PG_TRY(cell->is_gradient ? plan_backward(k, i->dev, needs, err)
+                             : plan_forward(k, i->dev, needs, err));
+    *state = k;
+    k = NULL;
+done:
+    pg__recur_release(k);
     return st;
 }
 
 /* ---- running ---- */
 
-pg_status pg__recur_begin(pg__recur_run *run, pg__dev *d, const pg__recur *k, void *const *args,
-                          void *scratch)
+/* Addresses, and the steps from which on outputs are shown. */
+static pg_status begin(pg__recur_run *run, pg__dev *d, const pg__recur *k, void *const *args,
+                       void *scratch)
 {
-    *run = (pg__recur_run){.d = d, .k = k, .scratch = scratch, .z = k->z};
+    *run = (pg__recur_run){.d = d, .k = k, .scratch = scratch, .z = k->z, .out = run->v + k->n_in};
     for (size_t v = 0; v < k->n_args; v++)
         run->v[v] = (pgk_real){args[v], k->reals[v].type};
     run->z.factors = run->v[FACTORS];
@@ -178,7 +202,7 @@ pg_status pg__recur_begin(pg__recur_run *run, pg__dev *d, const pg__recur *k, vo
     return PG_LAUNCH(d, rnn_shown, &a, run->z.rows);
 }
 
-void pg__recur_at(pg__recur_run *run, uint64_t s)
+static void at_step(pg__recur_run *run, uint64_t s)
 {
     pgk_rnn_step *z = &run->z;
     z->s = s;
@@ -192,10 +216,12 @@ static pg_status multiply(pg__recur_run *run, const pg__blas_plan *plan, pgk_rea
     return pg__blas_run(run->d, plan, a.p, b.p, c.p, NULL, run->scratch);
 }
 
-pg_status pg__recur_multiply(pg__recur_run *run, pgk_real states, pgk_real to)
+/* The products of this step, in its place: the state before it times the recurrent kernel. */
+static pg_status products(pg__recur_run *run)
 {
     const pgk_rnn_step *z = &run->z;
     const pg__recur *k = run->k;
+    const pgk_real states = run->out[k->cell->states], to = run->out[k->cell->products];
     const pgk_real there = pg__past(to, z->s * z->width), kernel = run->v[KERNEL];
     pg_status st = PG_OK;
     if (!pg__recur_has_state(run))
@@ -214,39 +240,41 @@ done:
     return st;
 }
 
-pg_status pg__recur_multiply_back(pg__recur_run *run, pgk_real dz, pgk_real dh)
+pg_status pg__recur_multiply_back(pg__recur_run *run, pgk_real dz)
 {
     const pgk_rnn_step *z = &run->z;
     if (!pg__recur_has_state(run))
         return PG_OK;
     return multiply(run, run->k->back, pg__past(dz, z->t * z->width), run->v[KERNEL],
-                    z->n_factors > 0 ? pg__recur_scratch(run, run->k->products) : dh);
+                    z->n_factors > 0 ? pg__recur_scratch(run, run->k->products)
+                                     : run->out[run->k->cell->dh0]);
 }
 
-pgk_rnn_incoming pg__recur_incoming(const pg__recur_run *run, pgk_real dh)
+pgk_rnn_incoming pg__recur_incoming(const pg__recur_run *run)
 {
     pgk_rnn_incoming in = {.dy = run->v[DY],
                            .dlast = run->v[DLAST],
                            .dstate = run->v[DSTATE],
-                           .dh = dh,
+                           .dh = run->out[run->k->cell->dh0],
                            .n_blocks = run->k->blocks};
     if (run->z.n_factors > 0)
         in.product = pg__recur_scratch(run, run->k->products);
     return in;
 }
 
-pg_status pg__recur_finish(pg__recur_run *run, pgk_real dh)
+/* What came to the initial state. */
+static pg_status finish(pg__recur_run *run)
 {
-    const pgk_rnn_finish a = {.z = run->z, .in = pg__recur_incoming(run, dh)};
+    const pgk_rnn_finish a = {.z = run->z, .in = pg__recur_incoming(run)};
     if (!a.in.product.p || !run->k->has_h0)
         return PG_OK;
     return PG_LAUNCH(run->d, rnn_finish, &a, pg__recur_units(run));
 }
 
-pg_status pg__recur_befores(pg__recur_run *run, pgk_real states, pgk_real gates, uint64_t block)
+pg_status pg__recur_befores(pg__recur_run *run, pgk_real gates, uint64_t block)
 {
     const pgk_rnn_befores a = {.z = run->z,
-                               .states = states,
+                               .states = run->v[run->k->cell->states],
                                .h0 = run->v[H0],
                                .gates = gates,
                                .to = pg__recur_scratch(run, run->k->copies),
@@ -254,17 +282,60 @@ pg_status pg__recur_befores(pg__recur_run *run, pgk_real states, pgk_real gates,
     return PG_LAUNCH(run->d, rnn_befores, &a, pg__recur_units(run) * run->z.steps);
 }
 
-pg_status pg__recur_kernel(pg__recur_run *run, pgk_real states, pgk_real dz, void *dkernel)
+pg_status pg__recur_kernel(pg__recur_run *run, pgk_real dz)
 {
     const pg__recur *k = run->k;
-    const pgk_real none = {NULL, PGK_F32}, to = {dkernel, k->reals[k->n_in].type};
+    const pgk_real none = {NULL, PGK_F32}, to = run->out[0];
     pg_status st = PG_OK;
-    for (uint64_t b = 0; dkernel && b < k->blocks; b++) {
+    for (uint64_t b = 0; to.p && b < k->blocks; b++) {
         const uint64_t first = b * run->z.units;
-        PG_TRY(pg__recur_befores(run, states, none, b));
+        PG_TRY(pg__recur_befores(run, none, b));
         PG_TRY(multiply(run, k->kernel, pg__recur_scratch(run, k->copies), pg__past(dz, first),
                         pg__past(to, first)));
     }
+done:
+    return st;
+}
+
+pg_status pg__recur_one_kernel(pg__recur_run *run)
+{
+    return pg__recur_kernel(run, run->out[run->k->cell->dzx]);
+}
+
+static pg_status forward(pg__recur_run *run)
+{
+    pg_status st = PG_OK;
+    for (uint64_t s = 0; s < run->z.steps; s++) {
+        at_step(run, s);
+        PG_TRY(products(run));
+        PG_TRY(run->k->cell->step(run));
+    }
+done:
+    return st;
+}
+
+static pg_status backward(pg__recur_run *run)
+{
+    pg_status st = PG_OK;
+    for (uint64_t s = run->z.steps; s-- > 0;) {
+        at_step(run, s);
+        PG_TRY(run->k->cell->step(run));
+    }
+    PG_TRY(finish(run));
+    PG_TRY(run->k->cell->parameters(run));
+done:
+    return st;
+}
+
+pg_status pg__recur_go(pg__dev *d, const void *state, void *const *args, void *scratch,
+                       const void *shared)
+{
+    const pg__recur *k = state;
+    pg__recur_run run;
+    pg_status st = PG_OK;
+    (void)shared;
+    PG_TRY(begin(&run, d, k, args, scratch));
+    PG_TRY(k->cell->is_gradient ? backward(&run) : forward(&run));
 done:
     return st;
 }

@@ -17,7 +17,23 @@
 /* Results that all three have, and the operands that their gradients have in the same places. */
 enum { Y, LAST, STATE, DY = N_IN, DLAST, DSTATE };
 
+typedef struct pg__recur_run pg__recur_run;
+
+/* What one of the three does by itself, forward or backward. */
+typedef struct pg__recur_cell {
+    int is_gradient;
+    uint64_t gates;
+    int has_reset;   /* gru: a gate that may act before the candidate's product, which is then apart
+                      */
+    size_t states;   /* forward the result, backward the operand that holds all states */
+    size_t products; /* forward: the result that the products with the states come to */
+    size_t dzx, dh0; /* backward: results */
+    pg_status (*step)(pg__recur_run *run); /* behind the products, or with those of a gradient */
+    pg_status (*parameters)(pg__recur_run *run); /* behind all steps of a gradient */
+} pg__recur_cell;
+
 typedef struct pg__recur {
+    const pg__recur_cell *cell;
     pgk_rnn_step z;  /* without addresses */
     uint64_t gates;  /* of the product of a step */
     uint64_t blocks; /* products: one, or one for each of those gates */
@@ -29,32 +45,37 @@ typedef struct pg__recur {
     pg__blas_plan *kernel;       /* from all steps' to that of the recurrent kernel */
     pg__blas_plan *reset;        /* gru: the candidate's, where the reset gate acts before it */
     pg__blas_plan *reset_kernel;
-    size_t shown, copies, products, reset_at; /* in scratch */
+    size_t shown, copies, products, reset_at; /* in scratch; reset_at: gru's */
     pg__columns bias;
 } pg__recur;
 
 /* A run of it. */
-typedef struct pg__recur_run {
+struct pg__recur_run {
     pg__dev *d;
     const pg__recur *k;
     pgk_real v[PG__RECUR_ARGS]; /* operands, then results */
+    const pgk_real *out;        /* the results */
     char *scratch;
     pgk_rnn_step z; /* of the step that is done now */
-} pg__recur_run;
+};
 
-/* gates: of the product of a step. PG_E_UNSUPPORTED: operands whose types do not go together. */
-pg_status pg__recur_new(pg__recur **out, const pg__cuda_inst *i, uint64_t gates, pg_err *err);
+/* An operation of a cell: pg__cuda_<op>. PG_E_UNSUPPORTED: operands whose types do not go together.
+ */
+pg_status pg__recur_prepare(void **state, const pg__cuda_inst *i, const pg__recur_cell *cell,
+                            pg__needs *needs, pg_err *err);
 void pg__recur_release(void *state);
+pg_status pg__recur_go(pg__dev *d, const void *state, void *const *args, void *scratch,
+                       const void *shared);
+#define PG_RECUR(op, cell)                                       \
+    PG_CUDA_PREPARE(prepare_##op)                                \
+    {                                                            \
+        return pg__recur_prepare(state, i, &(cell), needs, err); \
+    }                                                            \
+    const pg__cuda_op pg__cuda_##op = {                          \
+        .prepare = prepare_##op, .release = pg__recur_release, .run = pg__recur_go}
 
-/* Plans the products of all steps, forward or backward, then asks for the scratch. */
-pg_status pg__recur_plan_forward(pg__recur *k, pg__dev *d, pg__needs *needs, pg_err *err);
-pg_status pg__recur_plan_backward(pg__recur *k, pg__dev *d, pg__needs *needs, pg_err *err);
-pg__blas_shape pg__recur_shape(const pg__recur *k, uint64_t m, uint64_t n, uint64_t inner);
+/* For the cells. */
 
-/* Begins a run: addresses, and the steps from which on outputs are shown. */
-pg_status pg__recur_begin(pg__recur_run *run, pg__dev *d, const pg__recur *k, void *const *args,
-                          void *scratch);
-void pg__recur_at(pg__recur_run *run, uint64_t s);
 static inline uint64_t pg__recur_units(const pg__recur_run *run)
 {
     return run->z.rows * run->z.units;
@@ -66,17 +87,22 @@ static inline int pg__recur_has_state(const pg__recur_run *run)
     return run->z.s > 0 || run->k->has_h0;
 }
 
-/* to, in the place of this step, = the state before it, of `states`, times the recurrent kernel. */
-pg_status pg__recur_multiply(pg__recur_run *run, pgk_real states, pgk_real to);
+/* Where a step's state goes. */
+static inline pgk_rnn_outputs pg__recur_outputs(const pg__recur_run *run)
+{
+    return (pgk_rnn_outputs){run->out[run->k->cell->states], run->out[Y], run->out[LAST],
+                             run->out[STATE]};
+}
+/* What comes to the state of a step from elsewhere. */
+pgk_rnn_incoming pg__recur_incoming(const pg__recur_run *run);
 /* The gradient of the state before this step, by that of its products, which `dz` holds. */
-pg_status pg__recur_multiply_back(pg__recur_run *run, pgk_real dz, pgk_real dh);
-/* What comes to the state of a step from elsewhere; and the end of it, for the initial state. */
-pgk_rnn_incoming pg__recur_incoming(const pg__recur_run *run, pgk_real dh);
-pg_status pg__recur_finish(pg__recur_run *run, pgk_real dh);
+pg_status pg__recur_multiply_back(pg__recur_run *run, pgk_real dz);
 /* The gradient of the kernel's columns of the gates; dz: of all products. */
-pg_status pg__recur_kernel(pg__recur_run *run, pgk_real states, pgk_real dz, void *dkernel);
+pg_status pg__recur_kernel(pg__recur_run *run, pgk_real dz);
+/* `parameters` where that is all. */
+pg_status pg__recur_one_kernel(pg__recur_run *run);
 /* The states before all steps, times the factors of a block and the reset gate of `gates`. */
-pg_status pg__recur_befores(pg__recur_run *run, pgk_real states, pgk_real gates, uint64_t block);
+pg_status pg__recur_befores(pg__recur_run *run, pgk_real gates, uint64_t block);
 
 /* The number at[n] and what follows it. */
 static inline pgk_real pg__past(pgk_real at, uint64_t n)
