@@ -26,11 +26,12 @@ options.add_argument('--every', type=int, default=1)
 options = options.parse_args()
 tools, golden = os.path.abspath(options.tools), os.path.join(os.path.abspath(options.testdata), 'golden', 'mlp_digits')
 every = 1 if os.environ.get('PG_FAULTS') == 'all' else options.every
-DEVICES = ['cuda:0', 'cuda:0,cuda:0', 'cuda:0,cuda:1']
+# With one way of doing the same, or several of which the fastest is looked for (host.h).
+RUNS = [('cuda:0', ''), ('cuda:0', 'slow fast'), ('cuda:0,cuda:0', ''), ('cuda:0,cuda:1', '')]
 
 
-def fit(folder, devices, **more):
-    env = dict(os.environ, PG_CUDA_PLUGIN=os.path.abspath(options.plugin), FAKE_CUDA_PATIENCE='2', LC_ALL='C.UTF-8', **more)
+def fit(folder, devices, plans, **more):
+    env = dict(os.environ, FAKE_CUDA_PLANS=plans, PG_CUDA_PLUGIN=os.path.abspath(options.plugin), FAKE_CUDA_PATIENCE='2', LC_ALL='C.UTF-8', **more)
     return run([os.path.join(tools, 'pgfit'), golden + '/model.json', '--weights', golden + '/init_weights.h5',
                 '--loss', 'categorical_crossentropy', '--data', golden + '/data.npz', '--devices', devices, '--epochs', '2',
                 '-q', '--checkpoint', folder / 'c-{epoch}.h5', '-o', folder / 'o.h5'], env=env, cwd=folder.path, timeout=60)
@@ -53,25 +54,26 @@ def complaint(r, folder):
 
 
 def one(job):
-    devices, call = job
+    devices, plans, call = job
     with Folder() as folder:
-        r = fit(folder, devices, FAKE_CUDA_FAIL_AT=call)
+        r = fit(folder, devices, plans, FAKE_CUDA_FAIL_AT=call)
         why = complaint(r, folder)
-        return r.rc, why and '%s, call %s: %s\n%s' % (devices, call, why, r.show())
+        return r.rc, why and '%s %s, call %s: %s\n%s' % (devices, plans, call, why, r.show())
 
 
-def n_calls(devices):
-    """Of a run that nothing happens to: the last call that there is to fail."""
+def n_calls(devices, plans):
+    """Of a run that nothing happens to: the last call that there is to fail. Failures of trials end well, so it is looked for
+    where all later ones fail too."""
     lo, hi = 1, 1 << 16
     while lo < hi:
         mid = (lo + hi) // 2
         with Folder() as folder:
-            r = fit(folder, devices, FAKE_CUDA_FAIL_AT='%d+' % mid)  # one alone may be of no consequence
+            r = fit(folder, devices, plans, FAKE_CUDA_FAIL_AT='%d+' % mid)
         lo, hi = (lo, mid) if r.rc == 0 else (mid + 1, hi)
     return lo - 1
 
 
-jobs = [(d, '%d%s' % (k, s)) for d in DEVICES for k in range(1, n_calls(d) + 1, every) for s in ('', '+')]
+jobs = [(d, p, '%d%s' % (k, s)) for d, p in RUNS for k in range(1, n_calls(d, p) + 1, every) for s in ('', '+')]
 with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
     results = list(pool.map(one, jobs))
 bad = [why for _, why in results if why]

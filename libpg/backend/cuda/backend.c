@@ -24,6 +24,7 @@ static void cuda_close(pg__dev *d)
     pg__blas_close(d);
     pg__flat_close(d->flat, d->rt);
     pg__rt_close(d->rt);
+    pg__picks_fini(&d->picks);
     pg__mem_free(d);
 }
 

@@ -12,10 +12,10 @@ typedef enum pg__blas_epilogue {
 } pg__blas_epilogue;
 
 typedef struct pg__blas_shape {
-    uint64_t m, n, k;          /* C is m x n */
-    int a_transposed, b_transposed; /* in memory A is k x m, B is n x k */
-    uint64_t lda, ldb, ldc;    /* elements from row to row; 0: as many as a row has */
-    uint64_t batch;            /* 0: one */
+    uint64_t m, n, k;                      /* C is m x n */
+    int a_transposed, b_transposed;        /* in memory A is k x m, B is n x k */
+    uint64_t lda, ldb, ldc;                /* elements from row to row; 0: as many as a row has */
+    uint64_t batch;                        /* 0: one */
     uint64_t stride_a, stride_b, stride_c; /* elements from one of the batch to the next */
     float alpha, beta;
     pg__blas_epilogue epilogue;
@@ -23,14 +23,17 @@ typedef struct pg__blas_shape {
     uint32_t align;   /* bytes that all addresses are a multiple of; 0: 16 */
 } pg__blas_shape;
 
+/* A product as a piece of work; its arrays are those of pg__blas_run(). */
+pg__pick_case pg__blas_case(const pg__blas_shape *s);
+
 typedef struct pg__blas_plan pg__blas_plan;
 
 /* What a device needs of the library, in d->blas. */
 pg_status pg__blas_open(pg__dev *d, pg_err *err);
 void pg__blas_close(pg__dev *d);
 
-/* needs->scratch_bytes is raised to what a run works in, so plans that run one after the other share
- * it; what a caller keeps there beside lies behind (pg__cuda_reserve(), after the last plan).
+/* needs->scratch_bytes is raised to what a run works in, so plans that run one after the other
+ * share it; what a caller keeps there beside lies behind (pg__cuda_reserve(), after the last plan).
  * PG_E_UNSUPPORTED: the library has no way; without an epilogue, and with a and b of one type, it
  * has. */
 pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s, pg__needs *needs,

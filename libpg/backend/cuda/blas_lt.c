@@ -1,6 +1,6 @@
 /* blas_lt.c - blas.h over cuBLASLt, which thinks in columns: a row-major matrix is the transpose of
  * a column-major one, so C' = B' A' is asked for, and our columns are its rows. The algorithm is
- * chosen once, when a plan is made. */
+ * chosen once, when a plan is made (pick.h). */
 #include "backend/cuda/blas.h"
 
 #include <cublasLt.h>
@@ -135,28 +135,67 @@ static cublasStatus_t preference(cublasLtMatmulPreference_t pref, const pg__blas
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t choose(pg__blas_plan *p, const pg__dev *d, const pg__blas_shape *s)
+/* What cuBLASLt proposes for a plan. */
+typedef struct proposals {
+    pg__dev *d;
+    pg__blas_plan *p;
+    cublasLtMatmulHeuristicResult_t of[PG__PICK_WAYS];
+    int n;
+} proposals;
+
+static cublasStatus_t propose(proposals *o, const pg__blas_shape *s)
 {
     cublasLtMatmulPreferenceOpaque_t pref;
-    cublasLtMatmulHeuristicResult_t best;
-    int n = 0;
+    pg__blas_plan *p = o->p;
     LT(layouts(p, s));
-    LT(operation(p, d, s));
+    LT(operation(p, o->d, s));
     LT(preference(&pref, s));
-    LT(cublasLtMatmulAlgoGetHeuristic(d->blas->h, &p->op, &p->b, &p->a, &p->c, &p->c, &pref, 1,
-                                      &best, &n));
-    if (n == 0)
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    p->algo = best.algo;
-    p->workspace = best.workspaceSize;
-    return best.state;
+    LT(cublasLtMatmulAlgoGetHeuristic(o->d->blas->h, &p->op, &p->b, &p->a, &p->c, &p->c, &pref,
+                                      PG__PICK_WAYS, o->of, &o->n));
+    return o->n > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+static pg_status take(void *of, size_t k, size_t *scratch_bytes, pg_err *err)
+{
+    proposals *o = of;
+    if (o->of[k].state != CUBLAS_STATUS_SUCCESS)
+        return pg_fail(err, PG_E_NO, "%s", cublasLtGetStatusString(o->of[k].state));
+    o->p->algo = o->of[k].algo;
+    o->p->workspace = *scratch_bytes = o->of[k].workspaceSize;
+    return PG_OK;
+}
+
+static pg_status try_one(void *of, size_t k, void *const *arrays, void *scratch)
+{
+    proposals *o = of;
+    (void)k; /* it was taken */
+    return pg__blas_run(o->d, o->p, arrays[0], arrays[1], arrays[2], arrays[3], scratch);
+}
+
+static pg_status choose(pg__blas_plan *p, pg__dev *d, const pg__blas_shape *s, pg_err *err)
+{
+    proposals o = {.d = d, .p = p};
+    const pg__pick_case c = pg__blas_case(s);
+    size_t chosen = 0, unused;
+    pg_status st = PG_OK;
+    const cublasStatus_t status = propose(&o, s);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        PG_FAIL(status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE
+                    ? PG_E_NO
+                    : PG_E_DEVICE,
+                "%s", cublasLtGetStatusString(status));
+    const pg__ways ways = {.of = &o, .n = (size_t)o.n, .make = take, .run = try_one};
+    PG_TRY(pg__pick(&chosen, d, &c, &ways, err));
+    PG_TRY(take(&o, chosen, &unused, err)); /* others were taken behind it */
+done:
+    return st;
 }
 
 pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s, pg__needs *needs,
                        pg_err *err)
 {
     pg__blas_plan *p = pg__mem_array(1, sizeof *p);
-    cublasStatus_t status;
+    pg_err why = {0};
     pg_status st = PG_OK;
     if (!p)
         return pg__nomem(err);
@@ -164,15 +203,12 @@ pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s,
     p->beta = s->beta;
     p->has_bias = s->epilogue != PG__BLAS_NONE;
     (void)pg__rt_stream(d->rt);
-    status = choose(p, d, s);
-    if (status != CUBLAS_STATUS_SUCCESS)
-        PG_FAIL(status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE
-                    ? PG_E_UNSUPPORTED
-                    : PG_E_DEVICE,
+    st = choose(p, d, s, &why);
+    if (st != PG_OK)
+        PG_FAIL(st == PG_E_NO ? PG_E_UNSUPPORTED : st,
                 "cuda:%zu: cuBLASLt has no product of %llu x %llu by %llu x %llu: %s",
                 pg__rt_ordinal(d->rt), (unsigned long long)s->m, (unsigned long long)s->k,
-                (unsigned long long)s->k, (unsigned long long)s->n,
-                cublasLtGetStatusString(status));
+                (unsigned long long)s->k, (unsigned long long)s->n, why.msg);
     if (needs->scratch_bytes < p->workspace)
         needs->scratch_bytes = p->workspace;
     *out = p;

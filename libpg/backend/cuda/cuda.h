@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/pick.h"
 #include "backend/cuda/rt.h"
 
 typedef struct pg__flat pg__flat; /* flat.h */
@@ -20,6 +21,7 @@ struct pg__dev {
     struct pg__blas_lib *blas; /* the libraries behind blas.h and dnn.h */
     struct pg__dnn_lib *dnn;
     pg__flat *flat;
+    pg__picks picks; /* of the libraries' ways */
     pg__dev_opts opts;
     char kind[64]; /* "NVIDIA H100 80GB HBM3, sm_90" */
     pg_err failure;

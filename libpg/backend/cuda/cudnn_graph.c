@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #define MAX_WORKSPACE ((int64_t)1 << 30)
-#define MAX_CHOICES   24 /* engines that a heuristic proposes */
+#define MAX_PROPOSALS 24 /* engines of one heuristic */
 #define MAX_DIMS      5
 
 pg__desc pg__graph_make(pg__graph *g, cudnnBackendDescriptorType_t type)
@@ -39,6 +39,8 @@ void pg__graph_finish(pg__graph *g, pg__desc d)
 
 void pg__graph_fini(pg__graph *g)
 {
+    for (size_t k = 0; k < PG__MAX_CHOICES; k++)
+        pg__graph_drop_plan(g, k);
     while (g->n > 0)
         (void)cudnnBackendDestroyDescriptor(g->owned[--g->n]);
 }
@@ -98,7 +100,7 @@ static int is_barred(const cudnnBackendNumericalNote_t *notes, int64_t n, const 
     return 0;
 }
 
-static int may_take(pg__graph *g, pg__desc config, const pg__dev_opts *opts, int is_float)
+static int may_take(pg__graph *g, pg__desc config, const pg__graph_ask *ask)
 {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     const size_t before = g->n;
@@ -112,7 +114,7 @@ static int may_take(pg__graph *g, pg__desc config, const pg__dev_opts *opts, int
                                  CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n,
                                  notes) == CUDNN_STATUS_SUCCESS;
     forget(g, before);
-    return knows && !is_barred(notes, n, opts, is_float);
+    return knows && !is_barred(notes, n, ask->opts, ask->is_float);
 }
 
 /* What a graph, a heuristic or a plan is made for. */
@@ -125,71 +127,85 @@ static void set_device(pg__graph *g, pg__desc d, const struct pg__dnn_lib *lib,
         pg__graph_set(g, d, handle, CUDNN_TYPE_HANDLE, 1, &lib->h);
 }
 
-/* Makes the plan of one choice, if it can be made and does not want too much. */
-static int try_choice(pg__graph *g, const struct pg__dnn_lib *lib, pg__desc config)
+/* Adds what a heuristic proposes. It may fail where the list that is always there does not. */
+static void ask_heuristic(pg__graph *g, const pg__graph_ask *ask, cudnnBackendHeurMode_t mode)
 {
-    const size_t before = g->n;
+    const size_t room = PG__MAX_CHOICES - g->n_choices;
+    pg__desc configs[MAX_PROPOSALS];
+    int64_t n = 0;
+    pg__desc heuristic = pg__graph_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    pg__graph_link(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, g->graph);
+    pg__graph_set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (ask->lib->device)
+        pg__graph_link(g, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, ask->lib->device);
+    pg__graph_finish(g, heuristic);
+    for (int k = 0; k < MAX_PROPOSALS; k++)
+        configs[k] = pg__graph_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    if (g->status == CUDNN_STATUS_SUCCESS)
+        g->status =
+            cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_PROPOSALS, &n, configs);
+    for (int64_t k = 0, taken = 0; g->status == CUDNN_STATUS_SUCCESS && k < n && k < MAX_PROPOSALS;
+         k++)
+        if ((size_t)taken < room && may_take(g, configs[k], ask)) {
+            g->choices[g->n_choices++] = configs[k];
+            taken++;
+        }
+}
+
+/* Choice k, NULL where there is none. */
+static pg__desc choice(pg__graph *g, const pg__graph_ask *ask, size_t k)
+{
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    int has_plan = 0;
+    for (size_t i = 0; i < g->n_choices; i++)
+        has_plan |= g->plans[i] != NULL;
+    while (k >= g->n_choices && !has_plan && g->n_asked < sizeof modes / sizeof *modes) {
+        const cudnnStatus_t before = g->status;
+        ask_heuristic(g, ask, modes[g->n_asked++]);
+        g->why = g->status;
+        g->status = before;
+    }
+    return k < g->n_choices ? g->choices[k] : NULL;
+}
+
+int pg__graph_make_plan(pg__graph *g, const pg__graph_ask *ask, size_t k)
+{
+    pg__desc config = g->status == CUDNN_STATUS_SUCCESS ? choice(g, ask, k) : NULL, plan = NULL;
     int64_t n = 0, workspace = 0;
-    pg__desc plan = pg__graph_make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    if (!config || g->plans[k])
+        return config != NULL;
+    g->status = cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
     pg__graph_link(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-    set_device(g, plan, lib, CUDNN_ATTR_EXECUTION_PLAN_HANDLE,
+    set_device(g, plan, ask->lib, CUDNN_ATTR_EXECUTION_PLAN_HANDLE,
                CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
     pg__graph_finish(g, plan);
     if (g->status == CUDNN_STATUS_SUCCESS)
         g->status = cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                              CUDNN_TYPE_INT64, 1, &n, &workspace);
-    if (g->status == CUDNN_STATUS_SUCCESS && workspace >= 0 && workspace <= MAX_WORKSPACE) {
-        g->plan = plan;
-        g->workspace = (size_t)workspace;
-        return 1;
-    }
+    const int fits =
+        g->status == CUDNN_STATUS_SUCCESS && workspace >= 0 && workspace <= MAX_WORKSPACE;
     g->status = CUDNN_STATUS_SUCCESS; /* another one may do it */
-    forget(g, before);
-    return 0;
+    g->plans[k] = plan;
+    g->workspaces[k] = fits ? (size_t)workspace : 0;
+    if (!fits)
+        pg__graph_drop_plan(g, k);
+    return fits;
 }
 
-static void plan_by(pg__graph *g, const struct pg__dnn_lib *lib, const pg__dev_opts *opts,
-                    int is_float, pg__desc graph, cudnnBackendHeurMode_t mode)
+void pg__graph_drop_plan(pg__graph *g, size_t k)
 {
-    pg__desc configs[MAX_CHOICES];
-    int64_t n = 0;
-    pg__desc heuristic = pg__graph_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    pg__graph_link(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-    pg__graph_set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (lib->device)
-        pg__graph_link(g, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, lib->device);
-    pg__graph_finish(g, heuristic);
-    for (int k = 0; k < MAX_CHOICES; k++)
-        configs[k] = pg__graph_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (g->status == CUDNN_STATUS_SUCCESS)
-        g->status =
-            cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CHOICES, &n, configs);
-    for (int64_t k = 0; g->status == CUDNN_STATUS_SUCCESS && k < n && k < MAX_CHOICES; k++)
-        if (may_take(g, configs[k], opts, is_float) && try_choice(g, lib, configs[k]))
-            return;
+    if (g->plans[k])
+        (void)cudnnBackendDestroyDescriptor(g->plans[k]);
+    g->plans[k] = NULL;
 }
 
-void pg__graph_plan(pg__graph *g, const struct pg__dnn_lib *lib, const pg__dev_opts *opts,
-                    int is_float, pg__desc *ops, int64_t n_ops)
+void pg__graph_join(pg__graph *g, const struct pg__dnn_lib *lib, pg__desc *ops, int64_t n_ops)
 {
-    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    pg__desc graph = pg__graph_make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    pg__graph_set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n_ops,
+    g->graph = pg__graph_make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    pg__graph_set(g, g->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n_ops,
                   ops);
     if (!lib->device)
-        pg__graph_set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &lib->h);
-    pg__graph_finish(g, graph);
-    for (size_t k = 0; !g->plan && k < sizeof modes / sizeof *modes; k++) {
-        const cudnnStatus_t before = g->status;
-        const size_t n = g->n;
-        plan_by(g, lib, opts, is_float, graph, modes[k]);
-        if (g->plan)
-            return;
-        forget(g, n);
-        if (before == CUDNN_STATUS_SUCCESS && k == 0)
-            g->status = before; /* the heuristic may fail where the list does not */
-    }
-    if (g->status == CUDNN_STATUS_SUCCESS)
-        g->status = CUDNN_STATUS_NOT_SUPPORTED;
+        pg__graph_set(g, g->graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &lib->h);
+    pg__graph_finish(g, g->graph);
 }

@@ -13,14 +13,20 @@ struct pg__dnn_lib {
     cudnnBackendDescriptor_t device; /* not NULL: plans are made for this description of one */
 };
 
-#define PG__MAX_DESCRIPTORS 128
+#define PG__MAX_DESCRIPTORS 160
+#define PG__MAX_CHOICES     48 /* engines that heuristics propose */
 
 typedef struct pg__graph {
     cudnnBackendDescriptor_t owned[PG__MAX_DESCRIPTORS];
     size_t n;
     cudnnStatus_t status;
-    cudnnBackendDescriptor_t plan; /* one of them */
-    size_t workspace;
+    cudnnStatus_t why;              /* why the last heuristic had nothing to propose */
+    cudnnBackendDescriptor_t graph; /* one of them, as are the choices */
+    cudnnBackendDescriptor_t choices[PG__MAX_CHOICES]; /* that keep what was promised of numbers */
+    size_t n_choices, n_asked;                         /* n_asked: heuristics */
+    cudnnBackendDescriptor_t plans[PG__MAX_CHOICES];   /* those that were made */
+    size_t workspaces[PG__MAX_CHOICES];
+    size_t taken; /* of them */
 } pg__graph;
 
 typedef cudnnBackendDescriptor_t pg__desc;
@@ -29,6 +35,29 @@ pg__desc pg__graph_make(pg__graph *g, cudnnBackendDescriptorType_t type);
 void pg__graph_set(pg__graph *g, pg__desc d, cudnnBackendAttributeName_t name,
                    cudnnBackendAttributeType_t type, int64_t n, const void *values);
 void pg__graph_link(pg__graph *g, pg__desc d, cudnnBackendAttributeName_t name, pg__desc to);
+void pg__graph_finish(pg__graph *g, pg__desc d);
+
+/* A tensor of up to 3 spatial dimensions whose channels lie next to each other. dims: rows,
+ * channels, spatial. uid 0: it is never stored. */
+pg__desc pg__graph_tensor(pg__graph *g, int64_t uid, cudnnDataType_t type, int64_t rank,
+                          const int64_t *dims);
+
+/* What the engines are asked for. */
+typedef struct pg__graph_ask {
+    const struct pg__dnn_lib *lib;
+    const pg__dev_opts *opts;
+    int is_float; /* float32 in memory */
+} pg__graph_ask;
+
+/* The operations together. */
+void pg__graph_join(pg__graph *g, const struct pg__dnn_lib *lib, pg__desc *ops, int64_t n_ops);
+
+/* Makes the plan of choice k, if there is one, an engine takes it and it does not want too much
+ * memory. The choices of the list that is always there come into play where no better one has a
+ * plan. 0: not so; the status is what it was. */
+int pg__graph_make_plan(pg__graph *g, const pg__graph_ask *ask, size_t k);
+void pg__graph_drop_plan(pg__graph *g, size_t k);
+
 void pg__graph_finish(pg__graph *g, pg__desc d);
 
 /* A tensor of up to 3 spatial dimensions whose channels lie next to each other. dims: rows,

@@ -1,6 +1,6 @@
 /* dnn.h - convolutions of NHWC images: cuDNN (dnn_cudnn.c) or plain loops (host_dnn.c). Kernels lie
- * in memory as (filters, spatial, channels / groups), which cuDNN calls KRSC: a caller whose kernels
- * are Keras' (spatial, channels / groups, filters) transposes them first. */
+ * in memory as (filters, spatial, channels / groups), which cuDNN calls KRSC: a caller whose
+ * kernels are Keras' (spatial, channels / groups, filters) transposes them first. */
 #ifndef PG_BACKEND_DNN_H
 #define PG_BACKEND_DNN_H
 
@@ -21,6 +21,9 @@ typedef struct pg__dnn_conv {
     pgk_type type;     /* of x and y and kernel; the bias is float */
     pgk_type out_type; /* of c */
 } pg__dnn_conv;
+
+/* A convolution as a piece of work; its arrays are those of pg__dnn_run(). */
+pg__pick_case pg__dnn_case(const pg__dnn_conv *c);
 
 typedef struct pg__dnn_plan pg__dnn_plan;
 

@@ -209,26 +209,65 @@ static pg_status why_not(cudnnStatus_t s)
     }
 }
 
+/* A plan whose engine is chosen. */
+typedef struct choice {
+    pg__dev *d;
+    pg__dnn_plan *p;
+    pg__graph_ask ask;
+} choice;
+
+static pg_status make(void *of, size_t k, size_t *scratch_bytes, pg_err *err)
+{
+    choice *c = of;
+    if (!pg__graph_make_plan(&c->p->g, &c->ask, k))
+        return pg_fail(err, why_not(c->p->g.why), "%s",
+                       c->p->g.why == CUDNN_STATUS_SUCCESS ? "no engine takes it"
+                                                           : cudnnGetErrorString(c->p->g.why));
+    *scratch_bytes = c->p->g.workspaces[k];
+    return PG_OK;
+}
+
+static pg_status try_one(void *of, size_t k, void *const *arrays, void *scratch)
+{
+    choice *c = of;
+    c->p->g.taken = k;
+    return pg__dnn_run(c->d, c->p, arrays[0], arrays[1], arrays[2], arrays[3], scratch);
+}
+
+static void drop(void *of, size_t k)
+{
+    pg__graph_drop_plan(&((choice *)of)->p->g, k);
+}
+
 pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg__needs *needs,
                       pg_err *err)
 {
     const sizes s = sizes_of(c);
+    const pg__pick_case work = pg__dnn_case(c);
     pg__dnn_plan *p = pg__mem_array(1, sizeof *p);
     pg__desc ops[3];
+    size_t taken = 0;
+    pg_err why = {0};
     pg_status st = PG_OK;
     if (!p)
         return pg__nomem(err);
+    choice of = {d, p, {d->dnn, &d->opts, c->type == PGK_F32}};
+    const pg__ways ways = {&of, PG__MAX_CHOICES, make, try_one, drop};
     p->kind = c->kind;
     p->bias = c->bias;
     if (!d->dnn->device)
         (void)pg__rt_stream(d->rt);
     const int64_t n_ops = operations(&p->g, c, &s, ops);
-    pg__graph_plan(&p->g, d->dnn, &d->opts, c->type == PGK_F32, ops, n_ops);
-    if (!p->g.plan)
+    pg__graph_join(&p->g, d->dnn, ops, n_ops);
+    if (p->g.status != CUDNN_STATUS_SUCCESS)
         PG_FAIL(why_not(p->g.status), "cuDNN has no way for a convolution of %s: %s",
                 PG_SHAPE(&c->x), cudnnGetErrorString(p->g.status));
-    if (needs->scratch_bytes < p->g.workspace)
-        needs->scratch_bytes = p->g.workspace;
+    st = pg__pick(&taken, d, &work, &ways, &why);
+    if (st != PG_OK)
+        PG_FAIL(st, "cuDNN has no way for a convolution of %s: %s", PG_SHAPE(&c->x), why.msg);
+    p->g.taken = taken;
+    if (needs->scratch_bytes < p->g.workspaces[taken])
+        needs->scratch_bytes = p->g.workspaces[taken];
     *out = p;
     p = NULL;
 done:
@@ -271,7 +310,7 @@ pg_status pg__dnn_run(pg__dev *d, const pg__dnn_plan *p, const void *a, const vo
     pg__graph_set(&run, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch);
     pg__graph_finish(&run, pack);
     if (run.status == CUDNN_STATUS_SUCCESS)
-        run.status = cudnnBackendExecute(d->dnn->h, p->g.plan, pack);
+        run.status = cudnnBackendExecute(d->dnn->h, p->g.plans[p->g.taken], pack);
     pg__graph_fini(&run);
     if (run.status != CUDNN_STATUS_SUCCESS)
         return pg_fail(&d->failure, PG_E_DEVICE, "cuda:%zu: convolution: %s", pg__rt_ordinal(d->rt),

@@ -42,6 +42,12 @@ pg_status pg__rt_copy_from(pg__rt *rt, void *dst, const pg__rt *other, const voi
                            pg_err *err);
 pg_status pg__rt_sync(pg__rt *rt, pg_err *err);
 
+/* How long the device takes for what work() queues, which waits for it; seconds of a clock that
+ * begins somewhere. What work() returns, if it fails, is returned. Not while the stream records. */
+pg_status pg__rt_time(pg__rt *rt, pg_status (*work)(void *of), void *of, double *seconds,
+                      pg_err *err);
+double pg__rt_now(pg__rt *rt);
+
 /* An event marks what is queued so far; another stream's work from here on waits for it. */
 pg_status pg__rt_event_new(pg__rt_event **out, pg__rt *rt, pg_err *err);
 void pg__rt_event_free(pg__rt_event *e);

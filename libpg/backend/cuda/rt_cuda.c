@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend/cuda/kernels.h"
 #include "base/mem.h"
@@ -349,6 +350,46 @@ pg_status pg__rt_wait(pg__rt *rt, const pg__rt_event *e, pg_err *err)
 {
     CUDA(rt, "an event", cudaStreamWaitEvent(rt->stream, e->e, 0));
     return PG_OK;
+}
+
+/* ---- time ---- */
+
+static cudaError_t between(pg__rt *rt, cudaEvent_t from, cudaEvent_t to, float *ms)
+{
+    cudaError_t e = cudaEventRecord(to, rt->stream);
+    if (e == cudaSuccess)
+        e = cudaEventSynchronize(to);
+    return e == cudaSuccess ? cudaEventElapsedTime(ms, from, to) : e;
+}
+
+pg_status pg__rt_time(pg__rt *rt, pg_status (*work)(void *of), void *of, double *seconds,
+                      pg_err *err)
+{
+    cudaEvent_t from = NULL, to = NULL;
+    float ms = 0;
+    pg_status st = PG_OK;
+    PG_TRY(told(rt, enter(rt), "an event", err));
+    PG_TRY(told(rt, cudaEventCreate(&from), "an event", err));
+    PG_TRY(told(rt, cudaEventCreate(&to), "an event", err));
+    PG_TRY(told(rt, cudaEventRecord(from, rt->stream), "an event", err));
+    PG_TRY(work(of));
+    PG_TRY(told(rt, between(rt, from, to, &ms), "its work", err));
+    *seconds = (double)ms / 1e3;
+done:
+    if (from)
+        (void)cudaEventDestroy(from);
+    if (to)
+        (void)cudaEventDestroy(to);
+    (void)cudaGetLastError();
+    return st;
+}
+
+double pg__rt_now(pg__rt *rt)
+{
+    struct timespec t = {0};
+    (void)rt;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 /* ---- recorded work ---- */

@@ -263,31 +263,68 @@ cudaError_t cudaMemsetAsync(void *dst, int value, size_t n, cudaStream_t s)
 
 /* ---- events ---- */
 
+struct CUevent_st {
+    pg__rt_event *event;
+    int has_time;
+    double at;
+    cudaStream_t on;
+};
+
+static cudaError_t new_event(cudaEvent_t *e, int has_time)
+{
+    *e = calloc(1, sizeof **e);
+    if (!*e)
+        abort();
+    (*e)->has_time = has_time;
+    if (host__rt_event_new(&(*e)->event, device(), NULL) == PG_OK)
+        return cudaSuccess;
+    free(*e);
+    *e = NULL;
+    return told(cudaErrorLaunchFailure);
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
 {
-    pg__rt_event *made = NULL;
-    const pg_status st = host__rt_event_new(&made, device(), NULL);
-    *e = (cudaEvent_t)(void *)made;
-    return flags == cudaEventDisableTiming ? done(st) : told(cudaErrorInvalidValue);
+    return flags == cudaEventDisableTiming ? new_event(e, 0) : told(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *e)
+{
+    return new_event(e, 1);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
-    host__rt_event_free((pg__rt_event *)(void *)e);
+    host__rt_event_free(e->event);
+    free(e);
     return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
     CHECK(s);
-    return done(host__rt_mark(rt_of(s), (pg__rt_event *)(void *)e, NULL));
+    e->at = host__rt_now(rt_of(s));
+    e->on = s;
+    return done(host__rt_mark(rt_of(s), e->event, NULL));
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+    return e->on ? done(host__rt_sync(rt_of(e->on), NULL)) : cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    if (!from->has_time || !to->has_time)
+        return told(cudaErrorInvalidResourceHandle);
+    *ms = (float)((to->at - from->at) * 1e3);
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 {
     CHECK(s);
-    return flags == 0 ? done(host__rt_wait(rt_of(s), (pg__rt_event *)(void *)e, NULL))
-                      : told(cudaErrorInvalidValue);
+    return flags == 0 ? done(host__rt_wait(rt_of(s), e->event, NULL)) : told(cudaErrorInvalidValue);
 }
 
 /* ---- recorded work ---- */

@@ -5,7 +5,9 @@
  * takes them for the host's crashes. FAKE_CUDA_DEVICES says how many devices there are (2),
  * FAKE_CUDA_FAIL_AT=n which call fails (counted from 1 since it was set; n+ : and all after it),
  * FAKE_CUDA_LOG a file to which every call is written, FAKE_CUDA_REFUSES what its libraries have no
- * way for: "epilogue" of a matrix product, "bias" of a convolution, "conv" at all. */
+ * way for: "epilogue" of a matrix product, "bias" of a convolution, "conv" at all. FAKE_CUDA_PLANS
+ * names the ways that its libraries have of doing the same, a word each: "fast", "slow", "ages",
+ * "fails" (when it is run), "none" (it cannot be made). Time is a clock that such runs move on. */
 #ifndef PG_TESTS_CUDA_HOST_H
 #define PG_TESTS_CUDA_HOST_H
 
@@ -26,5 +28,11 @@ int pg__fake_fails(const char *name);
 
 /* Is it among what FAKE_CUDA_REFUSES names? */
 int pg__fake_refuses(const char *what);
+
+/* Ways of doing the same, at least one; is way k there; queues the work that it does. */
+size_t pg__fake_n_plans(void);
+int pg__fake_has_plan(size_t k);
+int pg__fake_queue_plan(void *stream, const char *name, size_t k, pg__fake_work work,
+                        const void *args, size_t n_bytes, uint64_t n);
 
 #endif

@@ -12,6 +12,7 @@
 
 struct pg__blas_plan {
     pg__blas_shape s;
+    size_t way; /* as FAKE_CUDA_PLANS names them */
 };
 
 typedef struct product {
@@ -38,10 +39,29 @@ void pg__blas_close(pg__dev *d)
     (void)d;
 }
 
+typedef struct choice {
+    pg__dev *d;
+    pg__blas_plan *p;
+} choice;
+
+static pg_status make(void *of, size_t k, size_t *scratch_bytes, pg_err *err)
+{
+    ((choice *)of)->p->way = k;
+    *scratch_bytes = WORKSPACE;
+    return pg__fake_has_plan(k) ? PG_OK : pg_fail(err, PG_E_NO, "no such plan");
+}
+
+static pg_status try_one(void *of, size_t k, void *const *arrays, void *scratch)
+{
+    choice *c = of;
+    (void)k;
+    return pg__blas_run(c->d, c->p, arrays[0], arrays[1], arrays[2], arrays[3], scratch);
+}
+
 pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s, pg__needs *needs,
                        pg_err *err)
 {
-    (void)d;
+    const pg__pick_case work = pg__blas_case(s);
     if (pg__fake_fails("blas_new"))
         return pg_fail(err, PG_E_DEVICE, "blas_new: failure that was ordered");
     if (s->a != s->b || (s->epilogue != PG__BLAS_NONE && pg__fake_refuses("epilogue")))
@@ -55,6 +75,15 @@ pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s,
     p->s.ldc = or_else(s->ldc, s->n);
     p->s.batch = or_else(s->batch, 1);
     p->s.align = s->align ? s->align : 16;
+    size_t way = 0;
+    const pg__ways ways = {
+        .of = &(choice){d, p}, .n = pg__fake_n_plans(), .make = make, .run = try_one};
+    const pg_status st = pg__pick(&way, d, &work, &ways, err);
+    p->way = way;
+    if (st != PG_OK) {
+        pg__blas_free(p);
+        return st == PG_E_NO ? PG_E_UNSUPPORTED : st;
+    }
     if (needs->scratch_bytes < WORKSPACE)
         needs->scratch_bytes = WORKSPACE;
     *out = p;
@@ -138,7 +167,8 @@ pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const 
     check_address(p, b);
     check_address(p, c);
     check_address(p, bias);
-    return pg__cuda_launched(
-        d, pg__fake_queue(pg__rt_stream(d->rt), "matmul", multiply, &job, sizeof job, p->s.batch),
-        "matmul");
+    return pg__cuda_launched(d,
+                             pg__fake_queue_plan(pg__rt_stream(d->rt), "matmul", p->way, multiply,
+                                                 &job, sizeof job, p->s.batch),
+                             "matmul");
 }

@@ -1,6 +1,7 @@
 /* host_dnn.c - dnn.h without a GPU: see host.h. */
 #include "host.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ typedef struct conv {
 struct pg__dnn_plan {
     conv c;
     int bias;
+    size_t way; /* as FAKE_CUDA_PLANS names them */
 };
 
 static conv conv_of(const pg__dnn_conv *d)
@@ -62,10 +64,38 @@ void pg__dnn_close(pg__dev *d)
     (void)d;
 }
 
+typedef struct choice {
+    pg__dev *d;
+    pg__dnn_plan *p;
+    size_t made; /* 1 for each that was made and not dropped */
+} choice;
+
+static pg_status make(void *of, size_t k, size_t *scratch_bytes, pg_err *err)
+{
+    *scratch_bytes = WORKSPACE;
+    if (!pg__fake_has_plan(k))
+        return pg_fail(err, PG_E_NO, "no such plan");
+    ((choice *)of)->made++;
+    return PG_OK;
+}
+
+static pg_status try_one(void *of, size_t k, void *const *arrays, void *scratch)
+{
+    choice *c = of;
+    c->p->way = k;
+    return pg__dnn_run(c->d, c->p, arrays[0], arrays[1], arrays[2], arrays[3], scratch);
+}
+
+static void drop(void *of, size_t k)
+{
+    (void)k;
+    ((choice *)of)->made--;
+}
+
 pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg__needs *needs,
                       pg_err *err)
 {
-    (void)d;
+    const pg__pick_case work = pg__dnn_case(c);
     if (pg__fake_fails("dnn_new"))
         return pg_fail(err, PG_E_DEVICE, "dnn_new: failure that was ordered");
     if (pg__fake_refuses("conv") || (c->bias && pg__fake_refuses("bias")))
@@ -75,6 +105,19 @@ pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg_
         abort();
     p->c = conv_of(c);
     p->bias = c->bias;
+    choice of = {.d = d, .p = p};
+    size_t way = 0;
+    const pg__ways ways = {&of, pg__fake_n_plans(), make, try_one, drop};
+    const pg_status st = pg__pick(&way, d, &work, &ways, err);
+    p->way = way;
+    if (of.made != (st == PG_OK)) {
+        fprintf(stderr, "conv: %zu plans were kept\n", of.made);
+        abort();
+    }
+    if (st != PG_OK) {
+        pg__dnn_free(p);
+        return st;
+    }
     if (needs->scratch_bytes < WORKSPACE)
         needs->scratch_bytes = WORKSPACE;
     *out = p;
@@ -165,10 +208,10 @@ pg_status pg__dnn_run(pg__dev *d, const pg__dnn_plan *p, const void *a, const vo
     job.bias.p = p->bias ? pg__cuda_const(bias) : NULL;
     job.scratch = scratch;
     return pg__cuda_launched(d,
-                             pg__fake_queue(pg__rt_stream(d->rt), "conv", convolve, &job,
-                                            sizeof job,
-                                            job.kind == PG__DNN_FORWARD ? n_y
-                                            : job.kind == PG__DNN_DATA  ? n_x
-                                                                        : n_w),
+                             pg__fake_queue_plan(pg__rt_stream(d->rt), "conv", p->way, convolve,
+                                                 &job, sizeof job,
+                                                 job.kind == PG__DNN_FORWARD ? n_y
+                                                 : job.kind == PG__DNN_DATA  ? n_x
+                                                                             : n_w),
                              "conv");
 }

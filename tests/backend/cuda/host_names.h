@@ -20,6 +20,7 @@
 #define pg__rt_mark         host__rt_mark
 #define pg__rt_memory       host__rt_memory
 #define pg__rt_name         host__rt_name
+#define pg__rt_now          host__rt_now
 #define pg__rt_open         host__rt_open
 #define pg__rt_ordinal      host__rt_ordinal
 #define pg__rt_put          host__rt_put
@@ -28,6 +29,7 @@
 #define pg__rt_replay       host__rt_replay
 #define pg__rt_stream       host__rt_stream
 #define pg__rt_sync         host__rt_sync
+#define pg__rt_time         host__rt_time
 #define pg__rt_wait         host__rt_wait
 
 #endif

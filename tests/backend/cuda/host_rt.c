@@ -105,6 +105,60 @@ void *pgk_host_memory(const void *p)
     return (void *)(at & ~DEVICE_BIT); /* NOLINT: that is the point */
 }
 
+/* ---- ways of doing the same, time ---- */
+
+static _Atomic uint64_t microseconds;
+
+/* Word k of FAKE_CUDA_PLANS; how many there are. */
+static size_t plans(size_t k, char word[16])
+{
+    const char *at = getenv("FAKE_CUDA_PLANS");
+    size_t n = 0, len;
+    word[0] = '\0';
+    for (at = at ? at : ""; *at; n++, at += len + strspn(at + len, " ")) {
+        len = strcspn(at, " ");
+        if (n == k)
+            (void)snprintf(word, 16, "%.*s", (int)len, at);
+    }
+    return n;
+}
+
+size_t pg__fake_n_plans(void)
+{
+    char unused[16];
+    const size_t n = plans(0, unused);
+    return n ? n : 1;
+}
+
+int pg__fake_has_plan(size_t k)
+{
+    char word[16];
+    (void)plans(k, word);
+    return strcmp(word, "none") != 0;
+}
+
+int pg__fake_queue_plan(void *stream, const char *name, size_t k, pg__fake_work work,
+                        const void *args, size_t n_bytes, uint64_t n)
+{
+    char word[16], full[64];
+    (void)plans(k, word);
+    (void)snprintf(full, sizeof full, word[0] ? "%s, %s" : "%s%s", name, word);
+    if (strcmp(word, "fails") == 0) {
+        note("fail", full, 0);
+        return 719;
+    }
+    atomic_fetch_add(&microseconds, strcmp(word, "ages") == 0   ? 1000000u
+                                    : strcmp(word, "slow") == 0 ? 20000u
+                                                                : 1000u);
+    return pg__fake_queue(stream, full, work, args, n_bytes, n);
+}
+
+double pg__rt_now(pg__rt *rt)
+{
+    (void)rt;
+    return (double)atomic_load(&microseconds) / 1e6;
+}
+
 /* ---- queues ---- */
 
 static job *new_job(pg__fake_work work, const void *args, size_t n_bytes, uint64_t n)
@@ -411,6 +465,18 @@ pg_status pg__rt_wait(pg__rt *rt, const pg__rt_event *e, pg_err *err)
     if (e->of && e->of != rt)
         do_waiting(e->of);
     return fails("wait", PG_E_DEVICE, err);
+}
+
+pg_status pg__rt_time(pg__rt *rt, pg_status (*work)(void *of), void *of, double *seconds,
+                      pg_err *err)
+{
+    const double from = pg__rt_now(rt);
+    pg_status st = fails("time", PG_E_DEVICE, err);
+    if (st == PG_OK)
+        st = work(of);
+    do_waiting(rt);
+    *seconds = pg__rt_now(rt) - from;
+    return st;
 }
 
 /* ---- recorded work ---- */

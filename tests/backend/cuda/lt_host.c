@@ -28,6 +28,11 @@ typedef struct choice {
     uint32_t align;
 } choice;
 
+/* An algorithm. */
+typedef struct way {
+    uint32_t align, number;
+} way;
+
 /* Objects of this file as the library hides them. */
 static void *hidden(void *object, size_t needs, size_t has)
 {
@@ -155,16 +160,23 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
                                               cublasLtMatmulHeuristicResult_t *results, int *n)
 {
     const operation *o = OPERATION(d);
-    (void)h, (void)to, (void)n_asked;
+    (void)h, (void)to;
     *n = 0;
     if (!fits(o, MATRIX(a), MATRIX(b), MATRIX(c)))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (o->epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
         (pg__fake_refuses("epilogue") || MATRIX(c)->type != CUDA_R_32F))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    results[0] = (cublasLtMatmulHeuristicResult_t){.workspaceSize = WORKSPACE};
-    memcpy(&results[0].algo, &CHOICE(p)->align, sizeof CHOICE(p)->align);
-    *n = CHOICE(p)->workspace >= WORKSPACE;
+    if (CHOICE(p)->workspace < WORKSPACE)
+        return CUBLAS_STATUS_SUCCESS;
+    for (; *n < n_asked && (size_t)*n < pg__fake_n_plans(); ++*n) {
+        const way w = {CHOICE(p)->align, (uint32_t)*n};
+        results[*n] = (cublasLtMatmulHeuristicResult_t){.workspaceSize = WORKSPACE,
+                                                        .state = pg__fake_has_plan((size_t)*n)
+                                                                     ? CUBLAS_STATUS_SUCCESS
+                                                                     : CUBLAS_STATUS_NOT_SUPPORTED};
+        memcpy(&results[*n].algo, &w, sizeof w);
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -241,18 +253,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
                  .b = *MATRIX(db),
                  .c = *MATRIX(dto),
                  .workspace = workspace};
-    uint32_t align;
+    way w;
     (void)h, (void)dc;
-    memcpy(&align, algo, sizeof align);
+    memcpy(&w, algo, sizeof w);
     p.at_a = typed(a, p.a.type);
     p.at_b = typed(b, p.b.type);
     p.at_c = typed(to, p.c.type);
     p.alpha = *(const float *)alpha;
     p.beta = *(const float *)beta;
-    if (c != to || n_workspace != WORKSPACE || (uintptr_t)a % align || (uintptr_t)b % align ||
-        (uintptr_t)to % align)
+    if (c != to || n_workspace != WORKSPACE || (uintptr_t)a % w.align || (uintptr_t)b % w.align ||
+        (uintptr_t)to % w.align)
         return CUBLAS_STATUS_INVALID_VALUE;
-    return pg__fake_queue(stream, "lt_matmul", multiply, &p, sizeof p, (uint64_t)p.c.batch) == 0
+    return pg__fake_queue_plan(stream, "matmul", w.number, multiply, &p, sizeof p,
+                               (uint64_t)p.c.batch) == 0
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -1,0 +1,54 @@
+/* pick.h - which of a library's ways of doing the same is taken. The library names them, the one
+ * that it thinks best first; each of the first few is run on the device, on memory of its own, and
+ * the fastest is kept. What fails when it is run is passed over. Choices are remembered as long as
+ * the device is open, so equal work is tried once.
+ *
+ * Nothing is tried where equal runs must give equal bits (--deterministic), as the clock would have
+ * a say in them: the first way that there is, is taken. Nor when the device has spent
+ * PG__PICK_SECONDS on trials, the making of plans included: a first step begins within seconds. */
+#ifndef PG_BACKEND_PICK_H
+#define PG_BACKEND_PICK_H
+
+#include "backend/cuda/rt.h"
+
+struct pg__dev;
+
+#define PG__PICK_WAYS    4 /* that are tried for one piece of work */
+#define PG__PICK_SECONDS 1.5
+#define PG__PICK_ARRAYS  4
+#define PG__PICK_NUMBERS 56
+
+/* A piece of work: the numbers that tell it from others, bytes of the arrays that it works on. */
+typedef struct pg__pick_case {
+    uint64_t key[PG__PICK_NUMBERS];
+    size_t n_key;
+    size_t bytes[PG__PICK_ARRAYS];
+} pg__pick_case;
+
+/* Adds what the work is told by. */
+void pg__pick_add(pg__pick_case *c, const uint64_t *numbers, size_t n);
+
+/* The library's ways 0 .. n - 1. */
+typedef struct pg__ways {
+    void *of;
+    size_t n;
+    /* Makes way k ready to run; how much memory it works in. PG_E_NO: there is no such way. */
+    pg_status (*make)(void *of, size_t k, size_t *scratch_bytes, pg_err *err);
+    /* Queues it, once it was made. */
+    pg_status (*run)(void *of, size_t k, void *const *arrays, void *scratch);
+    void (*drop)(void *of, size_t k); /* one that was made, and is not taken; NULL: nothing to do */
+} pg__ways;
+
+/* What a device has chosen so far. */
+typedef struct pg__picks {
+    struct pg__picked *v;
+    size_t n, cap;
+    double spent; /* seconds */
+} pg__picks;
+
+/* *chosen has been made, no other one is left. PG_E_NO, with why: no way works. */
+pg_status pg__pick(size_t *chosen, struct pg__dev *d, const pg__pick_case *c, const pg__ways *w,
+                   pg_err *err);
+void pg__picks_fini(pg__picks *p);
+
+#endif

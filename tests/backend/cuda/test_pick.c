@@ -1,0 +1,277 @@
+/* Which of a library's ways is taken (pick.h), on the GPU of plain C (host.h), which is told by
+ * FAKE_CUDA_PLANS how fast they are and writes down what is run. */
+#include "pg_test.h"
+
+#include <unistd.h>
+
+#include "backend/cuda/pick.h"
+#include "backend/cuda/plugin.h"
+#include "base/mem.h"
+#include "ops/attrs.h"
+
+/* A device, and one tape of which each instruction is one operation on operands of its own. */
+typedef struct bench {
+    const pg__backend *on;
+    pg__dev *dev;
+    pg__tape tape;
+    char log[32];
+    pg_err err;
+} bench;
+
+static void open_bench(bench *b, const char *plans, int deterministic)
+{
+    *b = (bench){.on = pg_backend_get(PG_BACKEND_ABI)};
+    (void)snprintf(b->log, sizeof b->log, "/tmp/pg-pick-XXXXXX");
+    const int fd = mkstemp(b->log);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    assert_int_equal(setenv("FAKE_CUDA_LOG", b->log, 1), 0);
+    assert_int_equal(setenv("FAKE_CUDA_PLANS", plans, 1), 0);
+    assert_ok(b->on->open(&b->dev, 0,
+                          &(pg__dev_opts){.n_threads = 1, .deterministic = deterministic}, NULL));
+}
+
+static void close_bench(bench *b)
+{
+    b->on->close(b->dev);
+    pg__tape_fini(&b->tape);
+    (void)unlink(b->log);
+    (void)unsetenv("FAKE_CUDA_LOG");
+    (void)unsetenv("FAKE_CUDA_PLANS");
+}
+
+static pg__val operand(bench *b, const pg__dims *shape)
+{
+    pg__val v;
+    assert_ok(pg__tape_value(&b->tape, shape, PG__REAL, PG__INPUT, 0, 0, &v, NULL));
+    return v;
+}
+
+/* An image of 8 x 8 with `channels`, and 4 filters. */
+static void emit_conv(bench *b, uint64_t channels)
+{
+    const pg__conv_attrs a = {.rank = 2,
+                              .kernel = {3, 3},
+                              .stride = {1, 1},
+                              .dilation = {1, 1},
+                              .before = {1, 1},
+                              .after = {1, 1},
+                              .groups = 1};
+    const pg__dims x = pg__dims_of(4, (const uint64_t[]){2, 8, 8, channels});
+    const pg__dims w = pg__dims_of(4, (const uint64_t[]){3, 3, channels, 4});
+    const pg__val in[] = {operand(b, &x), operand(b, &w), PG__NO_VAL};
+    pg__val out;
+    assert_ok(pg__emit(&b->tape, PG__OP_conv, &a, in, 3, &out, NULL));
+}
+
+static void emit_dense(bench *b)
+{
+    const pg__dims x = pg__dims_of(2, (const uint64_t[]){5, 6});
+    const pg__dims w = pg__dims_of(2, (const uint64_t[]){6, 7});
+    const pg__val in[] = {operand(b, &x), operand(b, &w), PG__NO_VAL};
+    pg__val out;
+    assert_ok(pg__emit(&b->tape, PG__OP_dense, NULL, in, 3, &out, NULL));
+}
+
+/* Prepares instruction `at` and runs it on memory of its own. */
+static pg_status go(bench *b, uint32_t at)
+{
+    const pg__inst *i = &b->tape.insts[at];
+    const pg__val v[] = {pg__in(&b->tape, i, 0), pg__in(&b->tape, i, 1), pg__out(&b->tape, i, 0)};
+    void *args[4] = {NULL}, *scratch = NULL;
+    pg__kernel *k = NULL;
+    pg__needs needs;
+    pg_status st = b->on->prepare(&k, b->dev, &b->tape, i, &needs, &b->err);
+    for (size_t n = 0; st == PG_OK && n < 3; n++)
+        st = b->on->alloc(b->dev, &args[n == 2 ? 3 : n],
+                          (size_t)pg__dims_elems(&b->tape.values[v[n]].shape) * sizeof(float),
+                          &b->err);
+    if (st == PG_OK)
+        st = b->on->alloc(b->dev, &scratch, needs.scratch_bytes + 1, &b->err);
+    if (st == PG_OK)
+        st = b->on->run(b->dev, k, args, scratch, NULL);
+    if (st == PG_OK)
+        st = b->on->sync(b->dev);
+    if (st != PG_OK && !b->err.msg[0] && b->on->failure(b->dev))
+        b->err = *b->on->failure(b->dev);
+    for (size_t n = 0; n < 4; n++)
+        b->on->free(b->dev, args[n]);
+    b->on->free(b->dev, scratch);
+    b->on->release(k);
+    return st;
+}
+
+/* Lines of the log that begin like this; *last: what is behind it in the last one of them. */
+static size_t ran(const bench *b, const char *what, char last[16])
+{
+    char line[128];
+    size_t n = 0;
+    FILE *f = fopen(b->log, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (strncmp(line, what, strlen(what)) == 0) {
+            (void)snprintf(last, 16, "%.*s", (int)strcspn(line + strlen(what), " \n"),
+                           line + strlen(what));
+            n++;
+        }
+    (void)fclose(f);
+    return n;
+}
+
+#define CONV    "queue conv, "
+#define PRODUCT "queue matmul, "
+
+static void check(const char *plans, int deterministic, const char *taken, size_t n_runs)
+{
+    static const char *const what[] = {CONV, PRODUCT};
+    for (size_t k = 0; k < 2; k++) {
+        bench b;
+        char last[16] = "";
+        open_bench(&b, plans, deterministic);
+        if (k == 0)
+            emit_conv(&b, 3);
+        else
+            emit_dense(&b);
+        assert_ok(go(&b, 0));
+        assert_int_equal(ran(&b, what[k], last), n_runs);
+        assert_string_equal(last, taken);
+        close_bench(&b);
+    }
+}
+
+/* Each is run twice, then the one that was taken. */
+static void takes_the_fastest(void **state)
+{
+    (void)state;
+    check("slow fast slow", 0, "fast", 7);
+    check("fast slow", 0, "fast", 5);
+}
+
+static void passes_over_what_fails_when_it_is_run(void **state)
+{
+    (void)state;
+    check("fails slow fails", 0, "slow", 3);
+}
+
+static void passes_over_what_cannot_be_made(void **state)
+{
+    (void)state;
+    check("none slow none fast", 0, "fast", 5);
+    check("none fast", 1, "fast", 1);
+}
+
+static void tries_the_first_few_only(void **state)
+{
+    (void)state;
+    check("slow slow slow slow fast", 0, "slow", 9);
+}
+
+static void tries_nothing_where_it_has_to_be_deterministic(void **state)
+{
+    (void)state;
+    check("slow fast", 1, "slow", 1);
+}
+
+static void tries_equal_work_once(void **state)
+{
+    bench b;
+    char last[16] = "";
+    (void)state;
+    open_bench(&b, "slow fast", 0);
+    emit_conv(&b, 3);
+    emit_conv(&b, 3);
+    emit_conv(&b, 5);
+    assert_ok(go(&b, 0));
+    assert_int_equal(ran(&b, CONV, last), 5);
+    assert_ok(go(&b, 1));
+    assert_int_equal(ran(&b, CONV, last), 6);
+    assert_ok(go(&b, 2));
+    assert_int_equal(ran(&b, CONV, last), 11);
+    assert_string_equal(last, "fast");
+    close_bench(&b);
+}
+
+#ifndef REAL_CLOCK /* what the plans take is not what passes */
+/* Two runs of "ages" are more than all trials of a device may take. */
+static void stops_when_its_time_is_up(void **state)
+{
+    bench b;
+    char last[16] = "";
+    (void)state;
+    open_bench(&b, "ages fast", 0);
+    emit_conv(&b, 3);
+    emit_conv(&b, 5);
+    assert_ok(go(&b, 0));
+    assert_int_equal(ran(&b, CONV, last), 3);
+    assert_string_equal(last, "ages");
+    assert_ok(go(&b, 1));
+    assert_int_equal(ran(&b, CONV, last), 4);
+    close_bench(&b);
+}
+#endif
+
+/* A convolution is then done by a kernel of ours; of a product there is none. */
+static void goes_another_way_or_tells_where_all_fail(void **state)
+{
+    bench b;
+    char last[16] = "";
+    (void)state;
+    open_bench(&b, "fails fails", 0);
+    emit_conv(&b, 3);
+    emit_dense(&b);
+    assert_ok(go(&b, 0));
+    assert_int_equal(ran(&b, "queue conv_y", last), 1);
+    assert_null(b.on->failure(b.dev));
+    assert_int_equal(go(&b, 1), PG_E_UNSUPPORTED);
+    assert_true(b.err.msg[0]);
+    close_bench(&b);
+}
+
+/* Whichever call fails while it chooses: another way is taken, or the failure is told. */
+static void survives_the_failure_of_any_call(void **state)
+{
+    size_t n_told = 0, n_taken = 0, n_calls = 1;
+    (void)state;
+    for (int done = 0; !done; n_calls++) {
+        bench b;
+        char text[16], last[16] = "";
+        open_bench(&b, "slow fast", 0);
+        emit_conv(&b, 3);
+        (void)snprintf(text, sizeof text, "%zu", n_calls);
+        (void)setenv("FAKE_CUDA_FAIL_AT", text, 1);
+        const pg_status st = go(&b, 0);
+        (void)unsetenv("FAKE_CUDA_FAIL_AT");
+        assert_true(st == PG_OK || b.err.msg[0]);
+        n_told += st != PG_OK;
+        n_taken += st == PG_OK;
+        done = ran(&b, "fail", last) == 0;
+        close_bench(&b);
+        assert_true(n_calls < 200);
+    }
+    assert_true(n_told > 3 && n_taken > 3);
+}
+
+/* Work that differs in one thing only is other work. */
+static void tells_one_work_from_another(void **state)
+{
+    static const uint64_t numbers[PG__PICK_NUMBERS + 1] = {1};
+    pg__pick_case c = {.n_key = 0};
+    (void)state;
+    pg__pick_add(&c, numbers, PG__PICK_NUMBERS + 1); /* no room for more than there is */
+    assert_int_equal(c.n_key, PG__PICK_NUMBERS);
+}
+
+#ifndef REAL_CLOCK
+#define CLOCK_TESTS cmocka_unit_test(stops_when_its_time_is_up),
+#else
+#define CLOCK_TESTS
+#endif
+PG_TEST_MAIN(CLOCK_TESTS cmocka_unit_test(takes_the_fastest),
+             cmocka_unit_test(passes_over_what_fails_when_it_is_run),
+             cmocka_unit_test(passes_over_what_cannot_be_made),
+             cmocka_unit_test(tries_the_first_few_only),
+             cmocka_unit_test(tries_nothing_where_it_has_to_be_deterministic),
+             cmocka_unit_test(tries_equal_work_once),
+             cmocka_unit_test(goes_another_way_or_tells_where_all_fail),
+             cmocka_unit_test(survives_the_failure_of_any_call),
+             cmocka_unit_test(tells_one_work_from_another))
