@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "ops/optimiser.h"
 
-#define PG_BACKEND_ABI 3u
+#define PG_BACKEND_ABI 4u
 
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
@@ -98,10 +98,16 @@ typedef struct pg__backend {
      * back end of one device. */
     pg_status (*group_new)(pg__group **out, pg__dev *const *devs, size_t n, pg_err *err);
     void (*group_free)(pg__group *g);
-    /* By a thread for each of them: p[0 .. n), reals, becomes the sum over all, the same bits on
-     * each. Waits; a rank that does not come for `timeout` seconds is PG_E_DEVICE. */
-    pg_status (*group_sum)(pg__group *g, size_t rank, pg__dev *d, void *p, size_t n, double timeout,
-                           pg_err *err);
+    /* By a thread for each of them, all the same in the same order: p[0 .. n), reals, becomes the
+     * sum over all, the same bits on each. Once what was called on d so far is done, beside what is
+     * called from here on; nobody else touches p until d has joined its sums. */
+    pg_status (*group_sum)(pg__group *g, size_t rank, pg__dev *d, void *p, size_t n);
+    pg_status (*group_join)(pg__group *g, size_t rank, pg__dev *d); /* calls from here on wait */
+    /* Waits for the rank's sums; a rank that does not come for `timeout` seconds is PG_E_DEVICE.
+     * Before any other wait for what joined them, which would have no patience. */
+    pg_status (*group_wait)(pg__group *g, size_t rank, double timeout, pg_err *err);
+    /* No sum is waited for any more; there will be no others. */
+    void (*group_drop)(pg__group *g);
     pg_status (*update)(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
                         const void *g, void *const *slots, size_t n);
     /* g += l1 sign(w) + 2 l2 w, where g is not NULL; adds l1 |w| + l2 w^2 to *penalty. */

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/buckets.h"
 #include "train/devices.h"
 #include "train/record.h"
 #include "train/stage.h"
@@ -171,8 +172,10 @@ static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
 {
     pg_status st = PG_OK;
     PG_TRY(begin_lane(s, job, w, err));
-    if (job->program)
-        PG_TRY(pg__record_run(s->t, w, job->program, &job->frame.f));
+    if (s->t->in_buckets)
+        PG_TRY(pg__buckets_run(s->t, w, job, err));
+    else if (job->program)
+        PG_TRY(pg__record_run(s->t, w, job->program, &job->frame.f, NULL));
     PG_TRY(end_lane(s, job, w, err));
 done:
     if (s->t->backend->host_memory)

@@ -446,6 +446,20 @@ done:
     return st;
 }
 
+static pg_status find_settled(pg__program *p, pg_err *err)
+{
+    p->settled = pg__mem_array(p->model.n_params, sizeof *p->settled);
+    if (!p->settled)
+        return pg__nomem(err);
+    for (size_t i = 0; i < p->n_calls; i++)
+        for (uint32_t k = 0; k < p->calls[i].n; k++) {
+            const pg__val v = p->operands[p->calls[i].first + k];
+            if (v != PG__NO_VAL && p->homes[v].place == IN_GRAD)
+                p->settled[p->homes[v].at] = i + 1;
+        }
+    return PG_OK;
+}
+
 /* What a call needs of other devices must be done first. */
 static pg_status find_order(pg__program *p, pg_err *err)
 {
@@ -498,6 +512,7 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     p->n_devices = opts->lower.assigned ? opts->lower.assigned->n_devices : 1;
     PG_TRY(place_values(p, err));
     PG_TRY(prepare_calls(p, err));
+    PG_TRY(find_settled(p, err));
     if (p->n_devices > 1)
         PG_TRY(find_order(p, err));
     *out = p;
@@ -518,6 +533,7 @@ void pg__program_free(pg__program *p)
         p->backend->free(p->dev, p->shared);
     pg__mem_free(p->calls);
     pg__mem_free(p->operands);
+    pg__mem_free(p->settled);
     pg__mem_free(p->after);
     pg__mem_free(p->homes);
     pg__mem_free(p->targets);

@@ -76,6 +76,13 @@ pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t par
  * once the results of the meeting are there the run goes on from *at + 1. */
 pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, int *meets);
 
+/* Calls [from, to) of a program without meetings. */
+pg_status pg__program_run_calls(const pg__program *p, const pg__frame *f, size_t from, size_t to);
+size_t pg__program_n_calls(const pg__program *p);
+
+/* So many calls, and none after them, read or write the memory of parameter i's gradient. */
+size_t pg__program_settled(const pg__program *p, size_t i);
+
 /* The calls of one of the devices that share the work, each as soon as what it needs of the others
  * is there. The threads of a lane run it at once, with frames that differ in their scratch; done:
  * per device, 0 at first. Programs in which lanes meet are not run so. */

@@ -45,6 +45,7 @@ struct pg__program {
     pg__home *homes; /* per value */
     pg__step_call *calls;
     size_t n_calls, n_meetings;
+    size_t *settled;    /* per parameter: calls behind which its gradient is left alone */
     uint32_t n_devices; /* that share the work */
     uint32_t *after;    /* memory of the calls' */
     uint64_t meeting_elems;

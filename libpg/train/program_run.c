@@ -70,7 +70,8 @@ static int is_finite(const pg__program *p, const void *values, uint64_t n)
     return 1;
 }
 
-/* A copy where the host cannot read the device's memory; without memory for it, nothing is found. */
+/* A copy where the host cannot read the device's memory; without memory for it, nothing is found.
+ */
 static int is_finite_there(const pg__program *p, const pg__frame *f, const void *at, uint64_t n)
 {
     void *copy = NULL;
@@ -128,6 +129,24 @@ pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, 
             return st;
     }
     return PG_OK;
+}
+
+pg_status pg__program_run_calls(const pg__program *p, const pg__frame *f, size_t from, size_t to)
+{
+    pg_status st = PG_OK;
+    for (size_t i = from; i < to && st == PG_OK; i++)
+        st = run_call(p, f, &p->calls[i]);
+    return st;
+}
+
+size_t pg__program_n_calls(const pg__program *p)
+{
+    return p->n_calls;
+}
+
+size_t pg__program_settled(const pg__program *p, size_t i)
+{
+    return p->settled[i];
 }
 
 /* After a failure the others are let through: the step fails anyway. */

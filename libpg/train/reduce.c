@@ -125,6 +125,15 @@ done:
     return st;
 }
 
+int pg__partials_any(const pg_trainer *t)
+{
+    for (size_t w = 0; w < t->cut.n_workers; w++)
+        for (size_t k = 0; k < t->workers[w].n_partials; k++)
+            if (t->workers[w].partials[k].grads)
+                return 1;
+    return 0;
+}
+
 pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out)
 {
     return sum(t, EVERYWHERE, 0, pg__tree_top(pg__lane_count(&t->cut)), from, to, out);

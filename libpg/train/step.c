@@ -5,7 +5,9 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/buckets.h"
 #include "train/devices.h"
+#include "train/exchange.h"
 #include "train/jobs.h"
 #include "train/stage.h"
 #include "train/states.h"
@@ -242,6 +244,7 @@ static pg_status cut_batch(pg__step *s, pg_err *err)
     }
     if (s->n_meetings > 0)
         PG_TRY(open_board(s, err));
+    pg__buckets_choose(s);
 done:
     return st;
 }
@@ -405,6 +408,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     PG_TRY(find_shares(&s, err));
     for (s.part = 0; s.part < s.n_jobs / s.n_lanes; s.part++) {
         pg__board_clear(&s.board);
+        t->is_summing = t->in_buckets;
         pg__team_run(t->team, pg__work_on_lanes, &s);
         PG_TRY(first_error(t, err));
         PG_TRY(pg__devices_join(t, err));
@@ -428,6 +432,8 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     totals->penalty_sum += penalty * (double)b->n_rows;
     totals->n_rows += b->n_rows;
 done:
+    if (st != PG_OK)
+        pg__exchange_drop(t);
     free_step(&s);
     return st;
 }

@@ -55,6 +55,7 @@ typedef struct pg__device {
     size_t n_workers;
     pg__flat params, slots[PG_MAX_SLOTS]; /* copies; device 0 has those of the trainer */
     pg__flat incoming;                    /* what came from another device */
+    pg__flat *sum;                        /* of the step's gradients (exchange.h) */
 } pg__device;
 
 /* Work of a program's run on a device, to be done again (record.h). */
@@ -62,9 +63,15 @@ typedef struct pg__recording {
     const pg__program *program;
     const void *arena, *scratch; /* that it ran on */
     void *const *grads;
-    size_t n_runs;
-    pg__graph_run *graph; /* NULL: not recorded yet, or never */
+    size_t n_runs, n_pieces;
+    pg__graph_run **graphs; /* per piece; NULL: not recorded yet, or never */
 } pg__recording;
+
+/* Variables [first, end), whose gradients are summed over devices together (buckets.h). */
+typedef struct pg__bucket {
+    size_t first, end;
+} pg__bucket;
+#define PG_MAX_BUCKETS 64
 
 /* One thread's own memory. */
 typedef struct pg__worker {
@@ -113,7 +120,11 @@ struct pg_trainer {
     char *device_names; /* of the replicas: "cpu:0,cpu:1" */
     size_t *device_of;  /* per replica */
     pg__group *group;   /* that sums over devices, or NULL: sums go from device to device */
-    uint64_t mirrored;  /* version of the parameters that the other devices have */
+    pg__bucket buckets[PG_MAX_BUCKETS]; /* in the order in which they are summed */
+    size_t n_buckets;                   /* 0: not planned yet */
+    int in_buckets;                     /* the gradients of the step in hand are summed so */
+    int is_summing;    /* the group may be at sums that nobody has waited for yet */
+    uint64_t mirrored; /* version of the parameters that the other devices have */
 
     size_t n_params;
     pg_weight *weights; /* what pg_trainer_weight() shows, in the order of get_weights() */
@@ -246,6 +257,7 @@ pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, int is_las
 /* Sums the partials of all workers over elements [from, to) of the flats in the order of the tree;
  * *out is where the sum lies. Each worker does it for a range of its own. */
 pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out);
+int pg__partials_any(const pg_trainer *t); /* has any lane rows? */
 /* Of the lanes that ran on one device; NULL: none of them has rows. */
 pg_status pg__partials_sum_on(pg_trainer *t, size_t device, pg__flat **out);
 

@@ -39,13 +39,12 @@ static pg__dev *dev_of(const work *w)
     return w->t->devices[w->device].dev;
 }
 
-static void sum_range(void *arg, size_t worker)
+static pg_status sum_range(work *w, size_t part)
 {
-    work *w = arg;
     pg__flat *sum;
     uint64_t from, to;
-    range_of(w, worker, &from, &to);
-    w->t->workers[worker].st = pg__partials_sum(w->t, from, to, &sum);
+    range_of(w, part, &from, &to);
+    return pg__partials_sum(w->t, from, to, &sum);
 }
 
 /* The part of every trained parameter that lies in [from, to). *first: the first one that may; it
@@ -73,44 +72,42 @@ static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint
     return st;
 }
 
-static void update_range(void *arg, size_t worker)
+static pg_status update_range(work *w, size_t part)
 {
-    work *w = arg;
     uint64_t from, to;
     size_t first = 0;
-    range_of(w, worker, &from, &to);
-    w->t->workers[worker].st = update_part(w, w->grads, from, to, &first);
+    range_of(w, part, &from, &to);
+    return update_part(w, w->grads, from, to, &first);
 }
 
 /* Where nothing needs whole variables: the sum of a piece is still in the cache when it is applied,
  * and workers meet once less. */
-static void sum_and_update_range(void *arg, size_t worker)
+static pg_status sum_and_update_range(work *w, size_t part)
 {
-    work *w = arg;
     uint64_t from, to;
     size_t first = 0;
     pg_status st = PG_OK;
-    range_of(w, worker, &from, &to);
+    range_of(w, part, &from, &to);
     for (uint64_t at = from; at < to && st == PG_OK; at += PIECE) {
         const uint64_t end = to - at < PIECE ? to : at + PIECE;
-        double clock = worker == 0 ? pg__now() : 0;
+        double clock = part == 0 ? pg__now() : 0;
         pg__flat *sum = NULL;
         st = pg__partials_sum(w->t, at, end, &sum);
-        if (worker == 0)
+        if (part == 0)
             pg__lap(&clock, &w->summing);
         if (st == PG_OK && sum)
             st = update_part(w, sum, at, end, &first);
     }
-    w->t->workers[worker].st = st;
+    return st;
 }
 
 /* ---- by variable ---- */
 
-/* Calls fn for every trained variable that is this worker's. */
-static pg_status each_variable(work *w, size_t worker, pg_status (*fn)(work *w, size_t i))
+/* Calls fn for every trained variable of a part. */
+static pg_status each_variable(work *w, size_t part, pg_status (*fn)(work *w, size_t i))
 {
     pg_status st = PG_OK;
-    for (size_t i = worker; i < w->t->n_params && st == PG_OK; i += w->n_parts)
+    for (size_t i = part; i < w->t->n_params && st == PG_OK; i += w->n_parts)
         if (w->t->trained[i])
             st = fn(w, i);
     return st;
@@ -144,7 +141,7 @@ static pg_status constrain(work *w, size_t i)
     pg_trainer *t = w->t;
     pg_status st = PG_OK;
     double *values = NULL;
-    if (t->penalties[i].constraint == PG__FREE || w->device > 0) /* the others are mirrored */
+    if (t->penalties[i].constraint == PG__FREE)
         return PG_OK;
     values = pg__mem_array(t->n_elems[i], sizeof *values);
     if (!values)
@@ -157,11 +154,10 @@ done:
     return st;
 }
 
-#define BY_VARIABLE(name)                                          \
-    static void name##_all(void *arg, size_t worker)               \
-    {                                                              \
-        work *w = arg;                                             \
-        w->t->workers[worker].st = each_variable(w, worker, name); \
+#define BY_VARIABLE(name)                             \
+    static pg_status name##_all(work *w, size_t part) \
+    {                                                 \
+        return each_variable(w, part, name);          \
     }
 BY_VARIABLE(regularise)
 BY_VARIABLE(take_norm)
@@ -199,13 +195,25 @@ static void find_scales(work *w)
         w->scales[i] *= factor(together, all);
 }
 
-static pg_status meet(work *w, pg__work fn, pg_err *err)
+typedef pg_status (*part_fn)(work *w, size_t part);
+typedef struct meeting {
+    work *w;
+    part_fn fn;
+} meeting;
+
+static void do_part(void *arg, size_t worker)
+{
+    const meeting *m = arg;
+    m->w->t->workers[worker].st = m->fn(m->w, worker);
+}
+
+/* All parts: by the workers, or queued on a device of its own memory, whose thread this is. */
+static pg_status meet(work *w, part_fn fn, pg_err *err)
 {
     pg_trainer *t = w->t;
-    if (t->backend->host_memory)
-        pg__team_run(t->team, fn, w);
-    else /* queues it */
-        fn(w, 0);
+    if (!t->backend->host_memory)
+        return pg__device_failed(t, dev_of(w), fn(w, 0), err);
+    pg__team_run(t->team, do_part, &(meeting){w, fn});
     for (size_t k = 0; k < w->n_parts; k++)
         if (t->workers[k].st != PG_OK)
             return pg__device_failed(t, dev_of(w), t->workers[k].st, err);
@@ -252,7 +260,7 @@ done:
 
 /* ---- all of it ---- */
 
-/* What needs whole variables, and the update. */
+/* What needs whole variables, and the update; constraints come after. */
 static pg_status update_variables(work *w, pg_err *err)
 {
     pg_trainer *t = w->t;
@@ -262,8 +270,6 @@ static pg_status update_variables(work *w, pg_err *err)
     if (clips(&t->optimiser))
         PG_TRY(clip_gradients(w, err));
     PG_TRY(meet(w, update_range, err));
-    if (t->has_constraints)
-        PG_TRY(meet(w, constrain_all, err));
 done:
     return st;
 }
@@ -276,6 +282,8 @@ static pg_status update_in_turn(work *w, pg_err *err)
     PG_TRY(meet(w, sum_range, err));
     pg__lap(&clock, &t->spent.reduce);
     PG_TRY(update_variables(w, err));
+    if (t->has_constraints)
+        PG_TRY(meet(w, constrain_all, err));
     pg__lap(&clock, &t->spent.update);
 done:
     return st;
@@ -311,27 +319,61 @@ static int needs_variables(const pg_trainer *t)
     return t->has_regularizers || t->has_constraints || clips(&t->optimiser);
 }
 
-/* Every device makes the same updates of what it has, from the same sum. */
-static pg_status update_devices(work *w, pg_err *err)
+/* Every device makes the same updates of what it has, from the same sum, queued by its own thread
+ * while the sum may still be on its way. */
+static void update_device(void *arg, size_t worker)
 {
-    pg_trainer *t = w->t;
-    pg__flat **sums = pg__mem_array(t->n_devices, sizeof(pg__flat *));
+    work *w = arg;
+    pg__worker *by = &w->t->workers[worker];
+    by->err = (pg_err){0};
+    by->st = PG_OK;
+    if (pg__speaks_for_device(w->t, worker))
+        by->st = update_variables(&w[by->device], &by->err);
+}
+
+static pg_status update_devices(const work *of_all, pg_err *err)
+{
+    pg_trainer *t = of_all->t;
+    work *of = pg__mem_array(t->n_devices, sizeof *of);
     double clock = pg__now();
     pg_status st = PG_OK;
-    if (!sums)
+    if (!of)
         return pg__nomem(err);
-    PG_TRY(pg__exchange(t, sums, err));
-    t->grads = sums[0];
-    pg__lap(&clock, &t->spent.reduce);
     for (size_t d = 0; d < t->n_devices; d++) {
-        w->device = d;
-        w->grads = sums[d];
-        PG_TRY(needs_variables(t) ? update_variables(w, err) : meet(w, update_range, err));
+        of[d] = *of_all;
+        of[d].device = d;
+        of[d].grads = t->devices[d].sum;
     }
+    if (clips(&t->optimiser)) /* the host reads norms */
+        PG_TRY(pg__exchange_wait(t, err));
+    pg__team_run(t->team, update_device, of);
+    PG_TRY(pg__first_failure(t, err));
     pg__lap(&clock, &t->spent.update);
+    PG_TRY(pg__exchange_wait(t, err));
+    if (t->has_constraints) /* on the first; the others are mirrored */
+        PG_TRY(meet(&of[0], constrain_all, err));
     PG_TRY(pg__devices_settle(t, err));
 done:
-    pg__mem_free(sums);
+    pg__mem_free(of);
+    return st;
+}
+
+/* Where the sum will lie, or does; NULL: no lane has rows. */
+static pg_status bring_sums(pg_trainer *t, pg__flat **out, pg_err *err)
+{
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    *out = NULL;
+    if (t->backend->host_memory || t->is_trial)
+        return pg__partials_sum(t, 0, 0, out);
+    if (!pg__partials_any(t))
+        return PG_OK;
+    PG_TRY(pg__exchange(t, err));
+    if (t->stops_on_nan)
+        PG_TRY(pg__exchange_wait(t, err));
+    *out = t->devices[0].sum;
+    pg__lap(&clock, &t->spent.reduce);
+done:
     return st;
 }
 
@@ -342,7 +384,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
               .n_parts = on_host ? t->n_threads : 1,
               .kind = pg__optimiser_kind_of(&t->optimiser)};
     pg_status st = PG_OK;
-    PG_TRY(pg__partials_sum(t, 0, 0, &w.grads)); /* where the sum will lie */
+    PG_TRY(bring_sums(t, &w.grads, err));
     t->grads = w.grads;
     if (!w.grads || t->is_trial)
         goto done;

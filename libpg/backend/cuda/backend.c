@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "backend/cuda/blas.h"
-#include "backend/cuda/coll.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/flat.h"
+#include "backend/cuda/group.h"
 #include "backend/cuda/plugin.h"
 #include "base/mem.h"
 #include "base/try.h"
@@ -231,45 +231,6 @@ static void cuda_forget(pg__graph_run *g)
     pg__mem_free(g);
 }
 
-/* ---- groups ---- */
-
-struct pg__group {
-    pg__coll *coll;
-};
-
-static pg_status cuda_group_new(pg__group **out, pg__dev *const *devs, size_t n, pg_err *err)
-{
-    pg__group *g = pg__mem_array(1, sizeof *g);
-    pg_status st = PG_OK;
-    if (!g)
-        return pg__nomem(err);
-    PG_TRY(pg__coll_new(&g->coll, devs, n, err));
-    *out = g;
-    g = NULL;
-done:
-    pg__mem_free(g);
-    return st;
-}
-
-static void cuda_group_free(pg__group *g)
-{
-    if (!g)
-        return;
-    pg__coll_free(g->coll);
-    pg__mem_free(g);
-}
-
-static pg_status cuda_group_sum(pg__group *g, size_t rank, pg__dev *d, void *p, size_t n,
-                                double timeout, pg_err *err)
-{
-    const pg_status st = pg__coll_sum(g->coll, rank, d, p, n);
-    if (st == PG_OK)
-        return pg__coll_check(g->coll, rank, timeout, err);
-    if (err)
-        *err = d->failure;
-    return st;
-}
-
 static const pg__backend backend = {
     .abi = PG_BACKEND_ABI,
     .size = sizeof(pg__backend),
@@ -302,9 +263,12 @@ static const pg__backend backend = {
     .record_end = cuda_record_end,
     .replay = cuda_replay,
     .forget = cuda_forget,
-    .group_new = cuda_group_new,
-    .group_free = cuda_group_free,
-    .group_sum = cuda_group_sum,
+    .group_new = pg__group_new,
+    .group_free = pg__group_free,
+    .group_sum = pg__group_sum,
+    .group_join = pg__group_join,
+    .group_wait = pg__group_wait,
+    .group_drop = pg__group_drop,
     .update = pg__cuda_update,
     .regularise = pg__cuda_regularise,
     .squares = pg__cuda_squares,

@@ -13,14 +13,15 @@
 
 #define SETUP_SECONDS 120.0 /* for all ranks to meet the first time */
 
-#define FUNCTIONS(X)                                                                               \
-    X(GetUniqueId)                                                                                 \
-    X(CommInitRankConfig) X(GroupStart) X(GroupEnd) X(CommGetAsyncError) X(AllReduce) X(Broadcast) \
-        X(CommAbort) X(GetErrorString)
+#define FUNCTIONS(X)                                                                      \
+    X(GetUniqueId)                                                                        \
+    X(CommInitRankConfig)                                                                 \
+    X(GroupStart) X(GroupEnd) X(CommGetAsyncError) X(AllReduce) X(Broadcast) X(CommAbort) \
+        X(GetErrorString)
 
 typedef struct member {
     ncclComm_t comm; /* NULL: given up */
-    cudaStream_t stream;
+    pg__rt *rt;
     size_t ordinal;
 } member;
 
@@ -102,7 +103,7 @@ static pg_status settle(pg__coll *c, member *m, ncclResult_t r, double timeout, 
     return r == ncclSuccess ? PG_OK : failed(c, m, r, err);
 }
 
-static pg_status join_all(pg__coll *c, pg__dev *const *devs, pg_err *err)
+static pg_status join_all(pg__coll *c, pg_err *err)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
@@ -115,7 +116,7 @@ static pg_status join_all(pg__coll *c, pg__dev *const *devs, pg_err *err)
     const int begun = r == ncclSuccess;
     for (size_t k = 0; r == ncclSuccess && k < c->n; k++) {
         last = k;
-        c->of[k].stream = pg__rt_stream(devs[k]->rt);
+        (void)pg__rt_stream(c->of[k].rt); /* its device is the current one */
         r = c->CommInitRankConfig(&c->of[k].comm, (int)c->n, id, (int)k, &config);
         if (r == ncclInProgress)
             r = ncclSuccess;
@@ -131,7 +132,7 @@ static pg_status join_all(pg__coll *c, pg__dev *const *devs, pg_err *err)
     return st;
 }
 
-pg_status pg__coll_new(pg__coll **out, pg__dev *const *devs, size_t n, pg_err *err)
+pg_status pg__coll_new(pg__coll **out, pg__rt *const *streams, size_t n, pg_err *err)
 {
     pg__coll *c = pg__mem_array(1, sizeof *c);
     pg_status st = PG_OK;
@@ -142,9 +143,9 @@ pg_status pg__coll_new(pg__coll **out, pg__dev *const *devs, size_t n, pg_err *e
     if (!c->of)
         PG_TRY(pg__nomem(err));
     for (size_t k = 0; k < n; k++)
-        c->of[k].ordinal = pg__rt_ordinal(devs[k]->rt);
+        c->of[k] = (member){.rt = streams[k], .ordinal = pg__rt_ordinal(streams[k])};
     PG_TRY(open_library(c, err));
-    PG_TRY(join_all(c, devs, err));
+    PG_TRY(join_all(c, err));
     *out = c;
     c = NULL;
 done:
@@ -152,13 +153,18 @@ done:
     return st;
 }
 
+void pg__coll_drop(pg__coll *c)
+{
+    for (size_t k = 0; c->of && k < c->n; k++)
+        give_up(c, &c->of[k]);
+}
+
 /* A communicator that has nothing to do is aborted without loss, and without asking the others. */
 void pg__coll_free(pg__coll *c)
 {
     if (!c)
         return;
-    for (size_t k = 0; c->of && k < c->n; k++)
-        give_up(c, &c->of[k]);
+    pg__coll_drop(c);
     if (c->lib)
         (void)dlclose(c->lib);
     pg__mem_free(c->of);
@@ -171,27 +177,23 @@ static pg_status is_there(const member *m, pg_err *err)
                    : pg_fail(err, PG_E_DEVICE, "cuda:%zu: NCCL was given up before", m->ordinal);
 }
 
-pg_status pg__coll_sum(pg__coll *c, size_t rank, pg__dev *d, float *p, size_t n)
+pg_status pg__coll_sum(pg__coll *c, size_t rank, float *p, size_t n, pg_err *err)
 {
     member *m = &c->of[rank];
-    pg_err *err = &d->failure;
     pg_status st = PG_OK;
     PG_TRY(is_there(m, err));
-    m->stream = pg__rt_stream(d->rt);
-    PG_TRY(settle(c, m, c->AllReduce(p, p, n, ncclFloat, ncclSum, m->comm, m->stream),
+    PG_TRY(settle(c, m, c->AllReduce(p, p, n, ncclFloat, ncclSum, m->comm, pg__rt_stream(m->rt)),
                   SETUP_SECONDS, err));
 done:
     return st;
 }
 
-pg_status pg__coll_broadcast(pg__coll *c, size_t rank, pg__dev *d, float *p, size_t n, size_t root)
+pg_status pg__coll_broadcast(pg__coll *c, size_t rank, float *p, size_t n, size_t root, pg_err *err)
 {
     member *m = &c->of[rank];
-    pg_err *err = &d->failure;
     pg_status st = PG_OK;
     PG_TRY(is_there(m, err));
-    m->stream = pg__rt_stream(d->rt);
-    PG_TRY(settle(c, m, c->Broadcast(p, p, n, ncclFloat, (int)root, m->comm, m->stream),
+    PG_TRY(settle(c, m, c->Broadcast(p, p, n, ncclFloat, (int)root, m->comm, pg__rt_stream(m->rt)),
                   SETUP_SECONDS, err));
 done:
     return st;
@@ -205,7 +207,7 @@ pg_status pg__coll_check(pg__coll *c, size_t rank, double timeout, pg_err *err)
     PG_TRY(is_there(m, err));
     for (;;) {
         ncclResult_t r = ncclSuccess;
-        const cudaError_t e = cudaStreamQuery(m->stream);
+        const cudaError_t e = cudaStreamQuery(pg__rt_stream(m->rt));
         if (e == cudaSuccess)
             break;
         (void)cudaGetLastError(); /* "not ready" too is noted there, and a launch would find it */

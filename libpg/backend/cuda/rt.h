@@ -18,6 +18,8 @@ typedef struct pg__rt_graph pg__rt_graph; /* recorded work */
 pg_status pg__rt_count(size_t *n, pg_err *err);
 const char *pg__rt_error(int code); /* what the number of an error means */
 pg_status pg__rt_open(pg__rt **out, size_t ordinal, pg_err *err);
+/* Another stream of the same device; where both have work that can start, that of this one does. */
+pg_status pg__rt_open_beside(pg__rt **out, const pg__rt *of, pg_err *err);
 void pg__rt_close(pg__rt *rt); /* waits for what is queued */
 size_t pg__rt_ordinal(const pg__rt *rt);
 void *pg__rt_stream(pg__rt *rt); /* as kernels are launched with: a cudaStream_t */

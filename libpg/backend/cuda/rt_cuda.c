@@ -122,7 +122,19 @@ static pg_status learn(pg__rt *rt, pg_err *err)
                    rt->ordinal, rt->name, p.major, p.minor);
 }
 
-pg_status pg__rt_open(pg__rt **out, size_t ordinal, pg_err *err)
+/* Work of an urgent stream starts before that of another one that waits for room. */
+static pg_status open_streams(pg__rt *rt, int urgent, pg_err *err)
+{
+    int least = 0, greatest = 0;
+    CUDA(rt, "a stream", cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CUDA(rt, "a stream",
+         cudaStreamCreateWithPriority(&rt->stream, cudaStreamNonBlocking,
+                                      urgent ? greatest : least));
+    CUDA(rt, "a stream", cudaStreamCreateWithFlags(&rt->setup, cudaStreamNonBlocking));
+    return PG_OK;
+}
+
+static pg_status open_one(pg__rt **out, size_t ordinal, int urgent, pg_err *err)
 {
     char name[32];
     size_t n = 0;
@@ -141,14 +153,22 @@ pg_status pg__rt_open(pg__rt **out, size_t ordinal, pg_err *err)
         PG_TRY(pg__nomem(err));
     rt->ordinal = (int)ordinal;
     PG_TRY(learn(rt, err));
-    PG_TRY(
-        told(rt, cudaStreamCreateWithFlags(&rt->stream, cudaStreamNonBlocking), "a stream", err));
-    PG_TRY(told(rt, cudaStreamCreateWithFlags(&rt->setup, cudaStreamNonBlocking), "a stream", err));
+    PG_TRY(open_streams(rt, urgent, err));
     *out = rt;
     rt = NULL;
 done:
     pg__rt_close(rt);
     return st;
+}
+
+pg_status pg__rt_open(pg__rt **out, size_t ordinal, pg_err *err)
+{
+    return open_one(out, ordinal, 0, err);
+}
+
+pg_status pg__rt_open_beside(pg__rt **out, const pg__rt *of, pg_err *err)
+{
+    return open_one(out, (size_t)of->ordinal, 1, err);
 }
 
 void pg__rt_close(pg__rt *rt)

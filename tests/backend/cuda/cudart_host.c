@@ -221,6 +221,19 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
     return flags == cudaStreamNonBlocking ? done(st) : told(cudaErrorInvalidValue);
 }
 
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority)
+{
+    return priority <= 0 && priority >= -5 ? cudaStreamCreateWithFlags(s, flags)
+                                           : told(cudaErrorInvalidValue);
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
     (void)place(rt_of(s), NULL);

@@ -22,6 +22,7 @@
 #define pg__rt_name         host__rt_name
 #define pg__rt_now          host__rt_now
 #define pg__rt_open         host__rt_open
+#define pg__rt_open_beside  host__rt_open_beside
 #define pg__rt_ordinal      host__rt_ordinal
 #define pg__rt_put          host__rt_put
 #define pg__rt_record_begin host__rt_record_begin

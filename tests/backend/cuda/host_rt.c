@@ -13,8 +13,10 @@
 
 typedef struct job {
     struct job *next;
+    char name[64];
     pg__fake_work work;
     uint64_t n;
+    size_t n_bytes; /* of args */
     _Alignas(16) unsigned char args[];
 } job;
 
@@ -26,8 +28,12 @@ struct pg__rt {
     size_t ordinal;
     unsigned number; /* of the stream, for the log */
     pthread_mutex_t lock;
+    pthread_cond_t went_on;
     queue waiting;
+    uint64_t n_queued, n_done;
+    int is_busy; /* somebody does its work */
     pg__rt_graph *recording;
+    pg__rt *next_closed;
     char name[32];
 };
 
@@ -37,6 +43,7 @@ struct pg__rt_graph {
 
 struct pg__rt_event {
     pg__rt *of; /* NULL: nothing was marked yet */
+    uint64_t n; /* so much of its work must be done */
 };
 
 /* ---- what can be made to fail, and the log ---- */
@@ -161,13 +168,16 @@ double pg__rt_now(pg__rt *rt)
 
 /* ---- queues ---- */
 
-static job *new_job(pg__fake_work work, const void *args, size_t n_bytes, uint64_t n)
+static job *new_job(const char *name, pg__fake_work work, const void *args, size_t n_bytes,
+                    uint64_t n)
 {
     job *j = calloc(1, sizeof *j + n_bytes);
     if (!j)
         abort();
+    (void)snprintf(j->name, sizeof j->name, "%s", name);
     j->work = work;
     j->n = n;
+    j->n_bytes = n_bytes;
     memcpy(j->args, args, n_bytes);
     return j;
 }
@@ -197,7 +207,9 @@ int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const voi
         return 719;
     pthread_mutex_lock(&rt->lock);
     note(rt->recording ? "record" : "queue", name, rt->number);
-    append(rt->recording ? &rt->recording->jobs : &rt->waiting, new_job(work, args, n_bytes, n));
+    append(rt->recording ? &rt->recording->jobs : &rt->waiting,
+           new_job(name, work, args, n_bytes, n));
+    rt->n_queued += !rt->recording;
     pthread_mutex_unlock(&rt->lock);
     return 0;
 }
@@ -210,16 +222,45 @@ static pg_status queue_work(pg__rt *rt, const char *name, pg__fake_work work, co
                : pg_fail(err, PG_E_DEVICE, "%s: failure that was ordered", name);
 }
 
-static void do_waiting(pg__rt *rt)
+static void do_first(pg__rt *rt)
+{
+    job *j = rt->waiting.first;
+    rt->waiting.first = j->next;
+    rt->is_busy = 1;
+    pthread_mutex_unlock(&rt->lock);
+    note("do", j->name, rt->number);
+    j->work(j->args, j->n);
+    free(j);
+    pthread_mutex_lock(&rt->lock);
+    rt->is_busy = 0;
+    rt->n_done++;
+    pthread_cond_broadcast(&rt->went_on);
+}
+
+/* The first n of all its work; no more than one thread is at it at a time, and none holds the lock
+ * meanwhile, since work may wait for that of another stream. */
+static void do_until(pg__rt *rt, uint64_t n)
 {
     pthread_mutex_lock(&rt->lock);
-    while (rt->waiting.first) {
-        job *j = rt->waiting.first;
-        rt->waiting.first = j->next;
-        j->work(j->args, j->n);
-        free(j);
-    }
+    while (rt->n_done < n)
+        if (rt->is_busy)
+            pthread_cond_wait(&rt->went_on, &rt->lock);
+        else
+            do_first(rt);
     pthread_mutex_unlock(&rt->lock);
+}
+
+static uint64_t n_queued(pg__rt *rt)
+{
+    pthread_mutex_lock(&rt->lock);
+    const uint64_t n = rt->n_queued;
+    pthread_mutex_unlock(&rt->lock);
+    return n;
+}
+
+static void do_waiting(pg__rt *rt)
+{
+    do_until(rt, n_queued(rt));
 }
 
 /* ---- devices ---- */
@@ -251,18 +292,29 @@ pg_status pg__rt_open(pg__rt **out, size_t ordinal, pg_err *err)
     rt->ordinal = ordinal;
     rt->number = atomic_fetch_add(&n_streams, 1);
     pthread_mutex_init(&rt->lock, NULL);
+    pthread_cond_init(&rt->went_on, NULL);
     (void)snprintf(rt->name, sizeof rt->name, "GPU of plain C %zu", ordinal);
     *out = rt;
     return PG_OK;
 }
 
+pg_status pg__rt_open_beside(pg__rt **out, const pg__rt *of, pg_err *err)
+{
+    return pg__rt_open(out, of->ordinal, err);
+}
+
+/* It is kept: work of other streams may ask whether what was marked in it is done. */
 void pg__rt_close(pg__rt *rt)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pg__rt *closed;
     if (!rt)
         return;
     do_waiting(rt);
-    pthread_mutex_destroy(&rt->lock);
-    free(rt);
+    pthread_mutex_lock(&lock);
+    rt->next_closed = closed;
+    closed = rt;
+    pthread_mutex_unlock(&lock);
 }
 
 size_t pg__rt_ordinal(const pg__rt *rt)
@@ -455,16 +507,23 @@ void pg__rt_event_free(pg__rt_event *e)
 
 pg_status pg__rt_mark(pg__rt *rt, pg__rt_event *e, pg_err *err)
 {
-    e->of = rt;
+    *e = (pg__rt_event){rt, n_queued(rt)};
     return fails("mark", PG_E_DEVICE, err);
 }
 
-/* What the other stream was given is done now, which is early enough. */
+/* By the time that the stream comes to it, not before, the other's work up to the mark is done. */
+static void do_wait(const void *args, uint64_t n)
+{
+    const pg__rt_event *e = args;
+    (void)n;
+    do_until(e->of, e->n);
+}
+
 pg_status pg__rt_wait(pg__rt *rt, const pg__rt_event *e, pg_err *err)
 {
-    if (e->of && e->of != rt)
-        do_waiting(e->of);
-    return fails("wait", PG_E_DEVICE, err);
+    if (!e->of || e->of == rt)
+        return fails("wait", PG_E_DEVICE, err);
+    return queue_work(rt, "wait", do_wait, e, sizeof *e, 0, err);
 }
 
 pg_status pg__rt_time(pg__rt *rt, pg_status (*work)(void *of), void *of, double *seconds,
@@ -511,10 +570,15 @@ pg_status pg__rt_record_end(pg__rt *rt, pg__rt_graph **out, pg_err *err)
 
 pg_status pg__rt_replay(pg__rt *rt, pg__rt_graph *g, pg_err *err)
 {
-    do_waiting(rt);
-    for (job *j = g->jobs.first; j; j = j->next)
-        j->work(j->args, j->n);
-    return fails("replay", PG_E_DEVICE, err);
+    const pg_status st = fails("replay", PG_E_DEVICE, err);
+    pthread_mutex_lock(&rt->lock);
+    for (job *j = st == PG_OK ? g->jobs.first : NULL; j; j = j->next) {
+        append(&rt->waiting, new_job(j->name, j->work, j->args, j->n_bytes, j->n));
+        rt->n_queued++;
+    }
+    note("queue", "replay", rt->number);
+    pthread_mutex_unlock(&rt->lock);
+    return st;
 }
 
 void pg__rt_graph_free(pg__rt_graph *g)

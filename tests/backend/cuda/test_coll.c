@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "backend/cuda/coll.h"
+#include "backend/cuda/cuda.h"
 #include "backend/cuda/plugin.h"
 
 #define N_RANKS 3
@@ -33,18 +34,16 @@ static void *take_part(void *arg)
     rank *r = arg;
     if (r->absent)
         return NULL;
-    r->st = r->root < N_RANKS ? pg__coll_broadcast(r->coll, r->number, r->dev, r->p, N, r->root)
-                              : pg__coll_sum(r->coll, r->number, r->dev, r->p, N);
+    r->st = r->root < N_RANKS ? pg__coll_broadcast(r->coll, r->number, r->p, N, r->root, &r->err)
+                              : pg__coll_sum(r->coll, r->number, r->p, N, &r->err);
     if (r->st == PG_OK)
         r->st = pg__coll_check(r->coll, r->number, r->timeout, &r->err);
-    else if (backend()->failure(r->dev))
-        r->err = *backend()->failure(r->dev);
     return NULL;
 }
 
 static pg_status try_ranks(rank r[N_RANKS], pg_err *err)
 {
-    pg__dev *devs[N_RANKS];
+    pg__rt *streams[N_RANKS];
     pg__coll *coll = NULL;
     void *p;
     assert_int_equal(setenv("FAKE_CUDA_DEVICES", "3", 1), 0);
@@ -53,12 +52,12 @@ static pg_status try_ranks(rank r[N_RANKS], pg_err *err)
         assert_ok(backend()->open(&r[k].dev, k, &(pg__dev_opts){.n_threads = 1}, NULL));
         assert_ok(backend()->alloc(r[k].dev, &p, sizeof r[k].v, NULL));
         r[k].p = p;
-        devs[k] = r[k].dev;
+        streams[k] = r[k].dev->rt;
         for (size_t i = 0; i < N; i++)
             r[k].v[i] = (float)(i * (k + 1));
         assert_ok(backend()->put(r[k].dev, p, r[k].v, sizeof r[k].v));
     }
-    const pg_status st = pg__coll_new(&coll, devs, N_RANKS, err);
+    const pg_status st = pg__coll_new(&coll, streams, N_RANKS, err);
     for (size_t k = 0; k < N_RANKS; k++)
         r[k].coll = coll;
     return st;
@@ -167,6 +166,24 @@ static void a_rank_that_nccl_refuses_leaves_no_group_open(void **state)
     free(r);
 }
 
+/* Nobody has to wait for the patience of the others. */
+static void what_is_given_up_is_not_waited_for(void **state)
+{
+    rank *r = calloc(N_RANKS, sizeof *r);
+    (void)state;
+    open_ranks(r);
+    assert_ok(pg__coll_sum(r->coll, 0, r[0].p, N, NULL));
+    pg__coll_drop(r->coll);
+    run_ranks(r);
+    for (size_t k = 0; k < N_RANKS; k++) {
+        assert_int_equal(r[k].st, PG_E_DEVICE);
+        if (!strstr(r[k].err.msg, "NCCL was given up before"))
+            fail_msg("%s", r[k].err.msg);
+    }
+    close_ranks(r);
+    free(r);
+}
+
 static void what_nccl_says_of_a_rank_is_told(void **state)
 {
     rank *r = calloc(N_RANKS, sizeof *r);
@@ -193,7 +210,8 @@ static void what_nccl_says_of_a_rank_is_told(void **state)
     free(r);
 }
 
-PG_TEST_MAIN(cmocka_unit_test(what_nccl_says_of_a_rank_is_told),
+PG_TEST_MAIN(cmocka_unit_test(what_is_given_up_is_not_waited_for),
+             cmocka_unit_test(what_nccl_says_of_a_rank_is_told),
              cmocka_unit_test(a_rank_that_nccl_refuses_leaves_no_group_open),
              cmocka_unit_test(every_rank_has_the_sum),
              cmocka_unit_test(every_rank_has_what_the_root_has),

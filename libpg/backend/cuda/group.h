@@ -1,0 +1,15 @@
+/* group.h - devices that sum what they have, each on a stream beside its own: a sum runs while the
+ * device goes on with its work. What the back end's table says of groups. */
+#ifndef PG_BACKEND_CUDA_GROUP_H
+#define PG_BACKEND_CUDA_GROUP_H
+
+#include "backend/cuda/cuda.h"
+
+pg_status pg__group_new(pg__group **out, pg__dev *const *devs, size_t n, pg_err *err);
+void pg__group_free(pg__group *g);
+pg_status pg__group_sum(pg__group *g, size_t rank, pg__dev *d, void *p, size_t n);
+pg_status pg__group_join(pg__group *g, size_t rank, pg__dev *d);
+pg_status pg__group_wait(pg__group *g, size_t rank, double timeout, pg_err *err);
+void pg__group_drop(pg__group *g);
+
+#endif

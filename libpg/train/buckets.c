@@ -1,0 +1,102 @@
+/* buckets.c - the backward pass makes the gradients of the last layers first, and variables lie in
+ * the flat memory in the order of their layers: buckets are summed from its end. Every rank must
+ * ask for the same sums in the same order, so ranges and order follow from the variables alone, not
+ * from a program; what differs is where a program has left a bucket behind.
+ *
+ * Size as in PyTorch's DistributedDataParallel: 25 MB, large enough that latency does not count.
+ * The bucket at the start of the memory is small, 1 MB: it is complete when the backward pass ends,
+ * so nothing is left to hide its sum behind. What remains at the other end is smaller than the
+ * others, and lets the sums begin early.
+ *
+ * A step is recorded in pieces that end where a bucket does, and sums are queued between them, not
+ * recorded: NVIDIA's manual says that several GPUs of one process that launch graphs with NCCL's
+ * calls inside may wait for each other for ever, and what is queued can be given up. A piece more
+ * costs a launch, some microseconds. */
+#include "train/buckets.h"
+
+#include <stdlib.h>
+
+#include "base/try.h"
+#include "train/devices.h"
+#include "train/record.h"
+
+#define LAST  ((uint64_t)1 << 20)
+#define OTHER ((uint64_t)25 << 20)
+
+/* The tests train small models. */
+static uint64_t bytes_asked_for(void)
+{
+    const char *asked = secure_getenv("PG_BUCKET_BYTES");
+    return asked ? strtoull(asked, NULL, 10) : 0;
+}
+
+/* Variables are not cut: a gradient is complete all at once. */
+void pg__buckets_plan(pg_trainer *t)
+{
+    const uint64_t each = t->backend->real_bytes, asked = bytes_asked_for();
+    const uint64_t all = t->offsets[t->n_params] * each, least = all / (PG_MAX_BUCKETS - 2);
+    const uint64_t other = asked ? asked : OTHER, size = other > least ? other : least;
+    pg__bucket found[PG_MAX_BUCKETS];
+    size_t n = 0, from = 0;
+    for (size_t i = 0; i < t->n_params; i++) {
+        const uint64_t bytes = (t->offsets[i + 1] - t->offsets[from]) * each;
+        if (bytes < (n == 0 && LAST < size ? LAST : size) && i + 1 < t->n_params)
+            continue;
+        found[n++] = (pg__bucket){.first = from, .end = i + 1};
+        from = i + 1;
+    }
+    for (size_t k = 0; k < n; k++)
+        t->buckets[k] = found[n - 1 - k];
+    t->n_buckets = n;
+}
+
+void pg__buckets_choose(pg__step *s)
+{
+    pg_trainer *t = s->t;
+    int can = t->group && s->pass == PG__TRAINS && !t->is_trial && !t->watch &&
+              s->n_jobs == t->n_devices && s->n_jobs == t->n_threads && s->n_meetings == 0;
+    for (size_t k = 0; can && k < s->n_jobs; k++)
+        can = s->jobs[k].program != NULL;
+    t->in_buckets = can;
+    if (can && t->n_buckets == 0)
+        pg__buckets_plan(t);
+}
+
+typedef struct sum {
+    pg_trainer *t;
+    pg__worker *w;
+    const pg__flat *grads;
+} sum;
+
+static pg_status sum_bucket(void *arg, size_t k)
+{
+    const sum *s = arg;
+    const pg_trainer *t = s->t;
+    const uint64_t from = t->offsets[t->buckets[k].first], to = t->offsets[t->buckets[k].end];
+    return t->backend->group_sum(t->group, s->w->device, s->w->dev,
+                                 (char *)s->grads->mem + from * t->backend->real_bytes,
+                                 (size_t)(to - from));
+}
+
+/* A sum that is queued later waits for those before it, so its place is never before theirs. */
+static void find_ends(const pg_trainer *t, const pg__program *p, size_t ends[PG_MAX_BUCKETS])
+{
+    size_t end = 0;
+    for (size_t k = 0; k < t->n_buckets; k++) {
+        for (size_t i = t->buckets[k].first; i < t->buckets[k].end; i++) {
+            const size_t settled = pg__program_settled(p, i);
+            end = settled > end ? settled : end;
+        }
+        ends[k] = end;
+    }
+}
+
+pg_status pg__buckets_run(pg_trainer *t, pg__worker *w, const pg__job *job, pg_err *err)
+{
+    sum s = {t, w, job->grads};
+    size_t ends[PG_MAX_BUCKETS];
+    find_ends(t, job->program, ends);
+    const pg__stops stops = {t->n_buckets, ends, sum_bucket, &s};
+    return pg__device_failed(t, w->dev, pg__record_run(t, w, job->program, &job->frame.f, &stops),
+                             err);
+}

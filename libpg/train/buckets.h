@@ -1,0 +1,19 @@
+/* buckets.h - sums over devices while the backward pass goes on: the flat gradient in ranges, each
+ * summed as soon as the pass has left it behind. */
+#ifndef PG_TRAIN_BUCKETS_H
+#define PG_TRAIN_BUCKETS_H
+
+#include "train/jobs.h"
+
+/* Can the step's gradients be summed so? Each device has one lane then, which is one part, and no
+ * lane waits for another. Sets t->in_buckets; once the batch is cut. */
+void pg__buckets_choose(pg__step *s);
+
+/* Runs a lane's program forward and backward and queues the sums of its gradients, which must be
+ * joined (exchange.h) before anybody reads them. */
+pg_status pg__buckets_run(pg_trainer *t, pg__worker *w, const pg__job *job, pg_err *err);
+
+/* Cuts the flat gradient of t: t->buckets. */
+void pg__buckets_plan(pg_trainer *t);
+
+#endif
