@@ -65,16 +65,22 @@ void pg__buckets_choose(pg__step *s)
 typedef struct sum {
     pg_trainer *t;
     pg__worker *w;
-    const pg__flat *grads;
+    const pg__job *job;
 } sum;
 
 static pg_status sum_bucket(void *arg, size_t k)
 {
     const sum *s = arg;
-    const pg_trainer *t = s->t;
-    const uint64_t from = t->offsets[t->buckets[k].first], to = t->offsets[t->buckets[k].end];
+    const pg__job *job = s->job;
+    pg_trainer *t = s->t;
+    const pg__bucket *b = &t->buckets[k];
+    const uint64_t from = t->offsets[b->first], to = t->offsets[b->end];
+    const pg_status st =
+        pg__averages_bring(t, job->program, &job->frame.f, b, job->lane.replica, job->grads);
+    if (st != PG_OK)
+        return st;
     return t->backend->group_sum(t->group, s->w->device, s->w->dev,
-                                 (char *)s->grads->mem + from * t->backend->real_bytes,
+                                 (char *)job->grads->mem + from * t->backend->real_bytes,
                                  (size_t)(to - from));
 }
 
@@ -93,7 +99,7 @@ static void find_ends(const pg_trainer *t, const pg__program *p, size_t ends[PG_
 
 pg_status pg__buckets_run(pg_trainer *t, pg__worker *w, const pg__job *job, pg_err *err)
 {
-    sum s = {t, w, job->grads};
+    sum s = {t, w, job};
     size_t ends[PG_MAX_BUCKETS];
     find_ends(t, job->program, ends);
     const pg__stops stops = {t->n_buckets, ends, sum_bucket, &s};

@@ -73,17 +73,25 @@ done:
     return st;
 }
 
-/* Their sums were queued during the backward pass. */
-static pg_status join_buckets(pg_trainer *t, pg_err *err)
+/* Their sums were queued during the backward pass; averages came along. */
+static void join_buckets(void *arg, size_t worker)
 {
+    pg_trainer *t = arg;
+    pg__worker *w = &t->workers[worker];
     pg_status st = PG_OK;
-    for (size_t d = 0; d < t->n_devices; d++) {
-        pg__dev *dev = t->devices[d].dev;
-        PG_TRY(pg__partials_sum_on(t, d, &t->devices[d].sum));
-        PG_TRY(pg__device_failed(t, dev, t->backend->group_join(t->group, d, dev), err));
-    }
+    w->err = (pg_err){0};
+    PG_TRY(pg__partials_sum_on(t, w->device, &t->devices[w->device].sum));
+    PG_TRY(t->backend->group_join(t->group, w->device, w->dev));
+    PG_TRY(pg__averages_take(t, w->device));
 done:
-    return st;
+    w->st = pg__device_failed(t, w->dev, st, &w->err);
+}
+
+static pg_status by_buckets(pg_trainer *t, pg_err *err)
+{
+    pg__team_run(t->team, join_buckets, t);
+    t->n_moves++;
+    return pg__first_failure(t, err);
 }
 
 static void wait_patiently(void *arg, size_t worker)
@@ -136,6 +144,6 @@ done:
 pg_status pg__exchange(pg_trainer *t, pg_err *err)
 {
     if (t->in_buckets)
-        return join_buckets(t, err);
+        return by_buckets(t, err);
     return t->group ? by_group(t, err) : by_copies(t, err);
 }

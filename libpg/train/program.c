@@ -456,6 +456,9 @@ static pg_status find_settled(pg__program *p, pg_err *err)
             const pg__val v = p->operands[p->calls[i].first + k];
             if (v != PG__NO_VAL && p->homes[v].place == IN_GRAD)
                 p->settled[p->homes[v].at] = i + 1;
+            for (size_t m = 0; k >= p->calls[i].n_in && m < p->model.n_moving; m++)
+                if (root_of(&p->model.tape, p->model.moving[m].value) == v)
+                    p->settled[p->model.moving[m].param] = i + 1;
         }
     return PG_OK;
 }

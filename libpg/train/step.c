@@ -413,7 +413,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
         PG_TRY(first_error(t, err));
         PG_TRY(pg__devices_join(t, err));
         PG_TRY(land_states(&s, err));
-        if (pass == PG__TRAINS)
+        if (pass == PG__TRAINS && !t->in_buckets)
             PG_TRY(move_averages(&s));
         if (s.part + 1 < s.n_jobs / s.n_lanes)
             PG_TRY(read_results(&s, err));

@@ -266,6 +266,12 @@ pg_status pg__partials_sum_on(pg_trainer *t, size_t device, pg__flat **out);
 pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t replica,
                             size_t n_replicas);
 
+/* The same where gradients are summed over devices in buckets: what a replica found goes into the
+ * flat gradient `into` before bucket b is summed, and once all are, into device d's averages. */
+pg_status pg__averages_bring(pg_trainer *t, const pg__program *p, const pg__frame *f,
+                             const pg__bucket *b, size_t replica, const pg__flat *into);
+pg_status pg__averages_take(pg_trainer *t, size_t d);
+
 /* Forward pass, and in training gradients and an update; adds to *totals. predictions: per output
  * memory for those of the whole batch, elements as the device has them; NULL: not wanted. */
 pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,

@@ -143,6 +143,24 @@ static void a_rank_that_does_not_come_is_not_waited_for_for_ever(void **state)
     free(r);
 }
 
+/* Nobody has to wait for the patience of the others. */
+static void what_is_given_up_is_not_waited_for(void **state)
+{
+    rank *r = calloc(N_RANKS, sizeof *r);
+    (void)state;
+    open_ranks(r);
+    assert_ok(pg__coll_sum(r->coll, 0, r[0].p, N, NULL));
+    pg__coll_drop(r->coll);
+    run_ranks(r);
+    for (size_t k = 0; k < N_RANKS; k++) {
+        assert_int_equal(r[k].st, PG_E_DEVICE);
+        if (!strstr(r[k].err.msg, "NCCL was given up before"))
+            fail_msg("%s", r[k].err.msg);
+    }
+    close_ranks(r);
+    free(r);
+}
+
 /* Of NCCL alone, as what follows. */
 static void a_rank_that_nccl_refuses_leaves_no_group_open(void **state)
 {
@@ -162,24 +180,6 @@ static void a_rank_that_nccl_refuses_leaves_no_group_open(void **state)
     open_ranks(r);
     run_ranks(r);
     check(r, 6);
-    close_ranks(r);
-    free(r);
-}
-
-/* Nobody has to wait for the patience of the others. */
-static void what_is_given_up_is_not_waited_for(void **state)
-{
-    rank *r = calloc(N_RANKS, sizeof *r);
-    (void)state;
-    open_ranks(r);
-    assert_ok(pg__coll_sum(r->coll, 0, r[0].p, N, NULL));
-    pg__coll_drop(r->coll);
-    run_ranks(r);
-    for (size_t k = 0; k < N_RANKS; k++) {
-        assert_int_equal(r[k].st, PG_E_DEVICE);
-        if (!strstr(r[k].err.msg, "NCCL was given up before"))
-            fail_msg("%s", r[k].err.msg);
-    }
     close_ranks(r);
     free(r);
 }

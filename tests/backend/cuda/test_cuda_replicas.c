@@ -2,11 +2,15 @@
  * work, with --deterministic; and what is recorded is replayed. */
 #include "pg_test.h"
 
+#include <limits.h>
 #include <math.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "pg/train.h"
+
+#define N_VARIABLES 4 /* of mlp_digits */
+#define N_STEPS     6
 
 typedef struct how {
     const char *run, *devices, *optimizer;
@@ -34,7 +38,7 @@ static double *train(const how *h, size_t *n_out)
                                 .deterministic = h->deterministic,
                                 .cpu_merge = h->cpu_merge};
     const pg_fit_opts fit = {
-        .batch_size = 33, .epochs = 1, .steps_per_epoch = 6, .accumulate = h->accumulate};
+        .batch_size = 33, .epochs = 1, .steps_per_epoch = N_STEPS, .accumulate = h->accumulate};
     if (pg_trainer_open(&t, &opts, &err) != PG_OK)
         fail_msg("%s: %s", h->devices, err.msg);
     assert_ok(pg_data_open(&data, data_file, &err));
@@ -127,6 +131,88 @@ static void steps_are_recorded_once(void **state)
     assert_int_equal(n_queued, 1);
 }
 
-PG_TEST_MAIN(cmocka_unit_test(deterministic_replicas_give_the_same_bits),
+/* ---- sums in buckets ---- */
+
+/* Every variable by itself, or as few buckets as can be: the same sum of each number. */
+static void the_size_of_buckets_does_not_matter(void **state)
+{
+    static const char *const runs[] = {"mlp_digits", "cnn_bn"};
+    (void)state;
+    for (size_t r = 0; r < 2; r++) {
+        const how h = {runs[r], "cuda:1,cuda:0", "adam:global_clipnorm=0.5", 0, 0, 0};
+        size_t n, m;
+        assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
+        double *small = train(&h, &n);
+        assert_int_equal(setenv("PG_BUCKET_BYTES", "1000000000", 1), 0);
+        double *large = train(&h, &m);
+        assert_int_equal(unsetenv("PG_BUCKET_BYTES"), 0);
+        assert_int_equal(n, m);
+        assert_memory_equal(small, large, n * sizeof *small);
+        pg__mem_free(small);
+        pg__mem_free(large);
+    }
+}
+
+/* Averages of BatchNormalization come along with the sums: as replicas of the CPU move them. */
+static void averages_move_as_on_the_cpu(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
+    check(&(how){"cnn_bn", "cpu:0,cpu:1", "sgd", 0, 0, 0},
+          &(how){"cnn_bn", "cuda:0,cuda:1", "sgd", 0, 0, 0}, 1e-4);
+    assert_int_equal(unsetenv("PG_BUCKET_BYTES"), 0);
+}
+
+/* What a log of host.h says of the first device and its stream for sums, in order: R for a recorded
+ * piece that is queued, S for a sum. */
+static char *order_of_work(const char *path)
+{
+    char line[256], *out = pg__mem_array(1 << 16, 1);
+    unsigned of[2] = {UINT_MAX, UINT_MAX}, on;
+    size_t n = 0;
+    FILE *f = fopen(path, "r");
+    for (int pass = 0; pass < 2; pass++, rewind(f))
+        while (fgets(line, sizeof line, f)) {
+            const int what = sscanf(line, "queue replay on %u", &on) == 1     ? 0
+                             : sscanf(line, "queue coll_sum on %u", &on) == 1 ? 1
+                                                                              : 2;
+            if (what < 2 && pass == 0 && on < of[what])
+                of[what] = on;
+            if (what < 2 && pass == 1 && on == of[what])
+                out[n++] = "RS"[what];
+        }
+    fclose(f);
+    return out;
+}
+
+/* Bucket k is being summed while the backward pass that bucket k + 1 waits for is still queued. */
+static void buckets_are_summed_during_the_backward_pass(void **state)
+{
+    char path[] = "/tmp/pg-cuda-log-XXXXXX";
+    size_t n, n_sums = 0, n_between = 0;
+    const int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
+    assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
+    pg__mem_free(train(&(how){"mlp_digits", "cuda:0,cuda:1", "sgd", 0, 0, 0}, &n));
+    assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
+    assert_int_equal(unsetenv("PG_BUCKET_BYTES"), 0);
+    char *order = order_of_work(path);
+    unlink(path);
+    for (const char *s = order; *s; s++) {
+        n_sums += *s == 'S';
+        n_between += s[0] == 'S' && s[1] == 'R' && n_sums % N_VARIABLES > 0;
+    }
+    if (n_sums != N_STEPS * N_VARIABLES || n_between < N_STEPS - 1) /* the first is not recorded */
+        fail_msg("%zu sums, %zu with work behind them: %s", n_sums, n_between, order);
+    pg__mem_free(order);
+}
+
+PG_TEST_MAIN(cmocka_unit_test(the_size_of_buckets_does_not_matter),
+             cmocka_unit_test(averages_move_as_on_the_cpu),
+             cmocka_unit_test(buckets_are_summed_during_the_backward_pass),
+             cmocka_unit_test(deterministic_replicas_give_the_same_bits),
              cmocka_unit_test(replicas_train_as_one), cmocka_unit_test(parts_of_a_batch_add_up),
              cmocka_unit_test(steps_are_recorded_once))
