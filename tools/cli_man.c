@@ -92,6 +92,8 @@ static void print_status(const cli_tool *t)
     puts(".It 2\nError: usage, I/O, damaged or unknown file.\n"
          ".It 3\nThe file is valid, but this version does not cover it.");
     if (t->has_devices)
+        puts("Or a GPU was named, and there is none, or something that it needs is missing.");
+    if (t->has_devices)
         puts(".It 5\nA GPU failed while it worked.");
     puts(".It 130\nInterrupted.\n.El");
 }
@@ -113,6 +115,12 @@ void cli_man(const cli_tool *t)
     print_about(t);
     print_options(t);
     puts(".Sh ENVIRONMENT\nColours are off where\n.Ev NO_COLOR\nis set or\n.Ev TERM\nis dumb.");
+    if (t->has_devices)
+        puts(
+            ".Pp\n.Ev CUDA_VISIBLE_DEVICES\nis the driver's: the GPUs that there are, in the order "
+            "in which they count, by numbers or\nby names\n.Pq nvidia-smi -L ;\nwhat is behind one "
+            "that does not exist counts as none, and so does -1, or nothing.\n.Pp\n"
+            ".Ev PG_CUDA_PLUGIN\nis the path of pg-cuda.so, where it does not lie with libpg.");
     print_status(t);
     puts(".Sh EXAMPLES");
     for (const cli_example *e = t->examples; e->command; e++) {

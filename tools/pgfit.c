@@ -54,7 +54,7 @@ static pg_status train(things *t, pg_err *err)
     fit_screen s;
     const pg_callback cb = fit_screen_callback(&s);
     pg_status st = PG_OK;
-    fit_screen_open(&s);
+    fit_screen_open(&s, t->trainer);
     if (fit_args.data)
         st = pg_fit(t->trainer, t->rows, &fit_args.fit, &cb, err);
     if (st == PG_OK || s.ended) {

@@ -74,8 +74,14 @@ pg_status fit_plan(pg_trainer *t, pg_data *data, pg_err *err);
 /* pgfit_screen.c: a run while it goes on. */
 void fit_show_note(const char *text);
 void fit_show_notes(const pg_trainer *t, size_t *n_shown); /* those that were not shown yet */
+#define FIT_MAX_GPUS 64                                    /* that are shown */
+typedef struct fit_gpu {
+    double busy; /* sum of what was found while the epoch went on */
+    unsigned n;  /* how often */
+} fit_gpu;
 typedef struct fit_screen {
     pg_run run;
+    pg_trainer *trainer;
     size_t epoch;
     double begun, trained;   /* of the epoch: its start, the end of its last step so far */
     double next;             /* time of the next drawing */
@@ -89,8 +95,10 @@ typedef struct fit_screen {
     size_t n_files;
     const char *best; /* of them; NULL: nobody said */
     char watched[64];
+    fit_gpu gpus[FIT_MAX_GPUS]; /* with --verbose */
+    double asked;               /* when they were looked at last */
 } fit_screen;
-void fit_screen_open(fit_screen *s);
+void fit_screen_open(fit_screen *s, pg_trainer *t);
 void fit_screen_close(fit_screen *s);
 pg_callback fit_screen_callback(fit_screen *s);
 double fit_now(void); /* seconds of a clock that only goes on */
@@ -99,6 +107,10 @@ double fit_now(void); /* seconds of a clock that only goes on */
 pg_status fit_show_event(void *screen, const pg_event *e, pg_err *err);
 void fit_print_kept(fit_screen *s);      /* checkpoints that are there */
 void fit_print_use(const fit_screen *s); /* how the best one is loaded, where the curves are */
+
+/* pgfit_gpus.c: memory and work of the GPUs, with --verbose. */
+void fit_watch_gpus(fit_screen *s); /* while an epoch goes on */
+void fit_print_gpus(fit_screen *s); /* at its end */
 
 /* pgfit_report.c: the first lines of a run, and the last ones. */
 void fit_print_start(const pg_run *r);

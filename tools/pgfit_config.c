@@ -15,8 +15,10 @@ enum { MAX_KEY = 64 };
 /* Options that leave, and what says the same in another key. */
 static const char *const without_key[] = {"config", "print-config", "list-layers", "summary"};
 /* What one of them says, the other must not undo. */
-static const char *const rivals[][2] = {
-    {"shuffle", "no-shuffle"}, {"val", "validation-split"}, {"quiet", "progress"}};
+static const char *const rivals[][2] = {{"shuffle", "no-shuffle"},
+                                        {"val", "validation-split"},
+                                        {"devices", "gpus"},
+                                        {"quiet", "progress"}};
 
 static const char *source; /* of what is read, for errors */
 static pg_config *kept[2]; /* values live as long as the program: --config, resume's */
@@ -319,6 +321,8 @@ static void print_value(FILE *f, const cli_opt *o)
         fputs("null", f);
     else if (o->count && !s)
         fputs(*o->count ? "true" : "false", f);
+    else if (strcmp(o->name, "devices") == 0 && *fit_option("gpus")->text)
+        fputs("null", f); /* those say which */
     else if (s && fit_is_number(s))
         fputs(s, f);
     else

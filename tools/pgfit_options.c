@@ -7,6 +7,7 @@
 /* What stands here is what holds where nothing is given. */
 fit_arguments fit_args = {.train = {.devices = "cpu:0"}, .interpolation = "bilinear"};
 
+static int cpu_relocation;
 static const char *validation_split, *shuffle, *rules, *family, *gpus, *bn;
 static const char *reset = "never", *conv = "auto", *precision = "float32";
 static const char *schedule;
@@ -83,6 +84,8 @@ static const cli_opt options[] = {
      "replicas on the first N GPUs, on those with these ids (0,2), on all"},
     {0, "cpu-merge", NULL, &fit_args.train.cpu_merge, NULL, NULL, NULL,
      "several GPUs: sum gradients by copies, not by NCCL"},
+    {0, "cpu-relocation", NULL, &cpu_relocation, NULL, NULL, NULL,
+     "multi_gpu_model's; changes nothing: every GPU has the weights"},
     {0, "precision", "HOW", NULL, &precision, NULL, "float32|tf32",
      "of products on GPUs (default float32)"},
     {0, "conv", "HOW", NULL, &conv, NULL, "auto|direct|winograd",
@@ -295,21 +298,22 @@ static int read_outputs(pg_err *err)
 static int read_gpus(pg_err *err)
 {
     static char names[64 * 16];
-    const int ids = gpus && strchr(gpus, ',') != NULL;
+    const int ids = gpus && strchr(gpus, ',') != NULL, all = gpus && strcmp(gpus, "all") == 0;
+    const char *devices = all ? "cuda:*" : names;
     size_t n = 0;
     if (!gpus)
         return 1;
-    fit_args.train.devices = "cuda:*";
-    if (strcmp(gpus, "all") == 0)
-        return 1;
-    for (const char *at = gpus; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
+    for (const char *at = all ? "" : gpus; *at || (n == 0 && !all);
+         at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
         const size_t len = strcspn(at, ",");
         unsigned long number = len > 0 && len < 4 ? strtoul(at, NULL, 10) : 0;
         if (len == 0 || len > 3 || strspn(at, "0123456789") != len || (!ids && number == 0) ||
             number > 64)
             return pg_fail(err, PG_E_ARG, "--gpus %s: write a number of GPUs, their ids, or all",
-                           cli_name(gpus).s),
-                   pg_err_hint(err, "--gpus 2, --gpus 0,2"), 0;
+                           *gpus ? cli_name(gpus).s : "\"\""),
+                   pg_err_hint(err, "--gpus 2 (the first two), --gpus 0,2 (these two), --gpus 0, "
+                                    "(this one)"),
+                   0;
         for (unsigned long k = ids ? number : 0; k <= (ids ? number : number - 1); k++) {
             if (n + 16 > sizeof names)
                 return pg_fail(err, PG_E_ARG, "--gpus %s: more than there can be",
@@ -318,7 +322,11 @@ static int read_gpus(pg_err *err)
             n += (size_t)snprintf(names + n, sizeof names - n, "%scuda:%lu", n ? "," : "", k);
         }
     }
-    fit_args.train.devices = names;
+    if ((cli_given("devices") || strcmp(fit_args.train.devices, "cpu:0") != 0) &&
+        strcmp(fit_args.train.devices, devices) != 0)
+        return pg_fail(err, PG_E_ARG, "--gpus and --devices exclude each other"),
+               pg_err_hint(err, "--devices %s", all ? "auto" : names), 0;
+    fit_args.train.devices = devices;
     return 1;
 }
 

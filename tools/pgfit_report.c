@@ -23,8 +23,11 @@ static void print_devices(const pg_run *r)
     printf("pgfit %s: %s (", pg_version(), cli_plural(r->n_devices, "device").s);
     for (; *at; at++)
         printf(*at == ',' ? "%c " : "%c", *at);
-    printf(": %s%s), ", cli_plural(r->n_cores / r->n_devices, "core").s,
-           r->n_devices > 1 ? " each" : "");
+    if (r->kind)
+        cli_printf(stdout, ": %s), ", r->kind);
+    else
+        printf(": %s%s), ", cli_plural(r->n_cores / r->n_devices, "core").s,
+               r->n_devices > 1 ? " each" : "");
     if (r->n_devices > 1)
         fputs("data-parallel, ", stdout);
     print_parts(r);
@@ -65,6 +68,8 @@ static void print_json_start(const pg_run *r)
 {
     printf("{\"event\": \"start\", \"version\": \"%s\"", pg_version());
     json_member("devices", r->devices);
+    if (r->kind)
+        json_member("gpu", r->kind);
     json_count("replicas", 1, r->n_devices);
     json_count("cores", 1, r->n_cores);
     json_count("batch_size", 1, r->batch_size);

@@ -20,11 +20,12 @@ double fit_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-void fit_screen_open(fit_screen *s)
+void fit_screen_open(fit_screen *s, pg_trainer *t)
 {
     const char *term = getenv("TERM"), *when = cli.progress ? cli.progress : "auto";
     const int terminal = isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0;
-    *s = (fit_screen){.live = !cli.json && !cli.quiet && strcmp(when, "never") != 0 &&
+    *s = (fit_screen){.trainer = t,
+                      .live = !cli.json && !cli.quiet && strcmp(when, "never") != 0 &&
                               (terminal || strcmp(when, "always") == 0)};
 }
 
@@ -212,6 +213,7 @@ static pg_status batch_end(void *user, size_t batch, const pg_logs *own, const p
     (void)err;
     s->trained = t;
     warn_of_nan(s, batch, own);
+    fit_watch_gpus(s);
     if (fit_args.json && strcmp(fit_args.json, "batch") == 0)
         print_json("batch", s->epoch, &batch, t - last, own);
     if (!s->live || t < s->next)
@@ -260,6 +262,7 @@ static pg_status epoch_end(void *user, size_t epoch, const pg_logs *logs, pg_err
         cli_printf(stdout, "%s\n", l.s);
         fflush(stdout);
     }
+    fit_print_gpus(s);
     return PG_OK;
 }
 

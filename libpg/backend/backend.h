@@ -40,6 +40,12 @@ typedef struct pg__needs {
     double tol_f32;       /* 0: the operation's own bound; else that of the way that was chosen */
 } pg__needs;
 
+/* What a device is at. */
+typedef struct pg__gauge {
+    uint64_t used, total; /* bytes of its memory, by whoever uses it */
+    int busy;             /* percent of the last second or less in which it worked; -1: not known */
+} pg__gauge;
+
 typedef struct pg__backend {
     uint32_t abi, size; /* compared before anything else is read */
     const char *name;   /* "cpu", "cuda", "ref": what stands before the colon in "cpu:0" */
@@ -55,6 +61,8 @@ typedef struct pg__backend {
     void (*close)(pg__dev *d);
     pg_status (*memory)(pg__dev *d, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err);
     const char *(*kind)(pg__dev *d); /* what its last bits depend on: "avx512" */
+    /* 0: nobody knows. NULL: the same. */
+    int (*gauge)(pg__dev *d, pg__gauge *out);
     /* What the last call without a pg_err failed for, or NULL; this member may be NULL. */
     const pg_err *(*failure)(pg__dev *d);
 

@@ -70,17 +70,21 @@ static pg_status find(char out[PATH_MAX], const char *device, pg_err *err)
         const int n = snprintf(out, PATH_MAX, "%s%s", strchr(named, '/') ? "" : "./", named);
         if (n < PATH_MAX && access(out, F_OK) == 0)
             return PG_OK;
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: PG_CUDA_PLUGIN names %s, which is not there",
-                       device, PG_SHOW(named));
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: PG_CUDA_PLUGIN names %s, which is not there",
+                      device, PG_SHOW(named));
+        pg_err_hint(err, "unset PG_CUDA_PLUGIN, where " NAME " is installed with libpg");
+        return PG_E_UNSUPPORTED;
     }
     if ((dladdr(self_address(), &self) && self.dli_fname && beside(out, self.dli_fname)) ||
         beside(out, "/proc/self/exe") || is_there(out, PG_PREFIX "/" PG_LIBDIR, "/libpg/"))
         return PG_OK;
-    return pg_fail(err, PG_E_UNSUPPORTED,
-                   "%s: the GPU part of libpg, " NAME
-                   ", is not there; install it with libpg, built "
-                   "with -Dcuda=enabled",
-                   device);
+    (void)pg_fail(err, PG_E_UNSUPPORTED,
+                  "%s: the GPU part of libpg, " NAME ", is not there: this libpg was built without "
+                  "CUDA, or the file was left out when it was installed",
+                  device);
+    pg_err_hint(err, "meson configure build -Dcuda=enabled && ninja -C build install, or "
+                     "PG_CUDA_PLUGIN=FOLDER/" NAME);
+    return PG_E_UNSUPPORTED;
 }
 
 /* ---- what is missing ---- */

@@ -178,6 +178,13 @@ static uint64_t copied(const run *r)
     return (whole > f->n_copied ? whole : f->n_copied) + f->n_held;
 }
 
+/* Those for whole batches, and for what is left at the end. */
+static size_t n_programs(const run *r)
+{
+    const size_t n = r->train.n_rows % r->batch_size ? 2 : 1;
+    return r->has_val ? n + (r->val.n_rows % r->batch_size ? 2 : 1) : n;
+}
+
 /* Finds the data and everything that is as large as a batch. */
 static pg_status prepare(run *r, pg_err *err)
 {
@@ -204,7 +211,8 @@ static pg_status prepare(run *r, pg_err *err)
     r->resume.run = r;
     r->resume.keep = pg__fit_keep;
     PG_TRY(pg__resume_open(&r->resume, &r->fit, err));
-    PG_TRY(pg__forecast_of(&r->forecast, r->t, r->batch_size, PG__AHEAD_BATCHES, copied(r), err));
+    const pg__beside beside = {PG__AHEAD_BATCHES, n_programs(r), copied(r)};
+    PG_TRY(pg__forecast_of(&r->forecast, r->t, r->batch_size, &beside, err));
 done:
     return st;
 }

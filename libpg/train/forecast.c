@@ -64,6 +64,7 @@ typedef struct needs {
     uint64_t *arenas;  /* per lane where lanes meet, else per worker */
     uint64_t *scratch; /* per worker */
     size_t *n_lanes;   /* per worker */
+    uint64_t shared;   /* what kernels make of the weights, on each device */
 } needs;
 
 static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, needs *n,
@@ -71,11 +72,11 @@ static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, 
 {
     const uint64_t rows =
         t->part_rows && t->part_rows < batch_size ? t->part_rows : (uint64_t)batch_size;
+    const pg__program *p = NULL, *last = NULL;
     pg_status st = PG_OK;
     for (size_t k = 0; k < pg__lane_count(&t->cut); k++) {
         const pg__lane lane = pg__lane_of(&t->cut, rows, k);
         const size_t at = pg__lanes_meet(t) ? k : lane.worker;
-        const pg__program *p = NULL;
         if (lane.n == 0)
             continue;
         PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
@@ -85,6 +86,8 @@ static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, 
         n->scratch[lane.worker] =
             scratch > n->scratch[lane.worker] ? scratch : n->scratch[lane.worker];
         n->n_lanes[lane.worker]++;
+        n->shared += p != last ? pg__program_shared_bytes(p) : 0;
+        last = p;
         if (out->data == 0 && t->backend->host_memory)
             out->data = batch_bytes(t, p, lane.n, batch_size);
     }
@@ -126,7 +129,7 @@ static void add_copies(pg_forecast *out, const pg_trainer *t)
     out->available *= t->n_devices;
 }
 
-static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n)
+static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n, size_t n_programs)
 {
     for (size_t k = 0; k < t->cut.n_workers + t->cut.n_lanes; k++)
         out->activations += n->arenas[k];
@@ -134,7 +137,7 @@ static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n)
         out->workspace += n->scratch[w] * (t->n_threads / t->cut.n_workers);
         out->gradients += partials_of(t, n->n_lanes[w]) * flat_bytes(t);
     }
-    out->workspace += shared_bytes(t) * t->n_devices;
+    out->workspace += t->backend->host_memory ? n->shared : n->shared * t->n_devices * n_programs;
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
         out->optimizer += t->slots[s].mem ? flat_bytes(t) : 0;
     add_copies(out, t);
@@ -153,33 +156,30 @@ static size_t largest(const pg_forecast *f, const pg_trainer *t)
     return (size_t)((double)(room - fixed) / (double)growing * (double)f->batch_size);
 }
 
-pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size, size_t n_buffers,
-                          uint64_t n_copied, pg_err *err)
+static pg_status forecast(pg_forecast *out, pg_trainer *t, size_t batch_size,
+                          const pg__beside *beside, pg_err *err)
 {
     const size_t n_arenas = t->cut.n_workers + t->cut.n_lanes;
     pg_forecast f = {.n_devices = t->cut.n_replicas,
                      .batch_size = batch_size,
                      .weights = flat_bytes(t),
-                     .workspace = t->backend->host_memory ? n_copied : 0};
+                     .workspace = t->backend->host_memory ? beside->n_copied : 0};
     needs n = {pg__mem_array(n_arenas, sizeof *n.arenas),
                pg__mem_array(t->cut.n_workers, sizeof *n.scratch),
-               pg__mem_array(t->cut.n_workers, sizeof *n.n_lanes)};
+               pg__mem_array(t->cut.n_workers, sizeof *n.n_lanes), 0};
     uint64_t all = 0;
     pg_status st = PG_OK;
     if (!n.arenas || !n.scratch || !n.n_lanes)
         PG_TRY(pg__nomem(err));
     PG_TRY(t->backend->memory(t->dev, &f.available, &all, err));
     PG_TRY(plan_lanes(&f, t, batch_size, &n, err));
-    f.data *= n_buffers;
-    add_up(&f, t, &n);
+    f.data *= beside->n_buffers;
+    add_up(&f, t, &n, beside->n_programs);
     const uint64_t now = resident(), filled = filled_bytes(&f, t);
     if (t->backend->host_memory) /* what the process holds is no device's */
         f.process = (now > filled ? now - filled : 0) + RUNNING_BYTES;
     f.total += f.process;
     f.largest_batch = largest(&f, t);
-    for (size_t i = 0; i < t->n_params; i++)
-        f.checkpoint += t->weights[i].n_bytes;
-    f.checkpoint_full = f.checkpoint + (f.weights ? f.optimizer / f.weights * f.checkpoint : 0);
     *out = f;
 done:
     pg__mem_free(n.arenas);
@@ -188,20 +188,115 @@ done:
     return st;
 }
 
+/* Memory does not grow evenly with the batch: engines of libraries work in more or less. So the
+ * largest batch is tried, without running it, as long as that changes much. A fiftieth is left for
+ * what libraries take when they first work, and for holes. */
+static void try_largest(pg_forecast *f, pg_trainer *t, const pg__beside *beside)
+{
+    const uint64_t room = f->available - f->available / 50 + filled_bytes(f, t);
+    size_t fits = 0, too_many = f->batch_size, next = f->largest_batch ? f->largest_batch : 1;
+    for (int k = 0; k < 8 && next > fits + fits / 50 && fits + 1 < too_many; k++) {
+        pg_forecast g;
+        next = next < too_many ? next : too_many - 1;
+        if (forecast(&g, t, next, beside, NULL) != PG_OK) {
+            too_many = next;
+            next = fits + (too_many - fits) / 2;
+            continue;
+        }
+        if (g.total <= room)
+            fits = next;
+        else
+            too_many = next;
+        g.available = room - (filled_bytes(&g, t) < room ? filled_bytes(&g, t) : room);
+        next = largest(&g, t);
+    }
+    f->largest_batch = fits;
+}
+
+pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
+                          const pg__beside *beside, pg_err *err)
+{
+    pg_forecast f;
+    const pg_status st = forecast(&f, t, batch_size, beside, err);
+    if (st != PG_OK)
+        return st;
+    if (!t->backend->host_memory && f.total > f.available + filled_bytes(&f, t))
+        try_largest(&f, t, beside);
+    for (size_t i = 0; i < t->n_params; i++)
+        f.checkpoint += t->weights[i].n_bytes;
+    f.checkpoint_full = f.checkpoint + (f.weights ? f.optimizer / f.weights * f.checkpoint : 0);
+    *out = f;
+    return PG_OK;
+}
+
+/* "3.2 GB" */
+typedef struct size_text {
+    char s[32];
+} size_text;
+
+static size_text text_of(uint64_t n_bytes)
+{
+    static const char *const units[] = {"kB", "MB", "GB"};
+    double n = (double)n_bytes / 1e3;
+    size_t k = 0;
+    size_text out;
+    for (; k < 2 && n >= 999.95; k++)
+        n /= 1e3;
+    (void)snprintf(out.s, sizeof out.s, "%.1f %s", n, units[k]);
+    return out;
+}
+
+/* " (layer conv: 3.2 GB)", or nothing. */
+static void name_layer(const pg_trainer *t, const pg__program *p, char *out, size_t n)
+{
+    uint32_t leaf = 0;
+    const uint64_t bytes = p ? pg__program_largest(p, &leaf) : 0;
+    out[0] = '\0';
+    if (bytes > 0 && leaf < t->leaves.n)
+        (void)snprintf(out, n, " (layer %s: %s)", PG_SHOW(t->leaves.v[leaf].layer->name),
+                       text_of(bytes).s);
+}
+
+static const pg__program *largest_program(const pg_trainer *t)
+{
+    const pg__program *most = NULL;
+    for (size_t i = 0; i < t->n_built; i++)
+        if (!most || pg__program_arena_bytes(t->built[i].program) > pg__program_arena_bytes(most))
+            most = t->built[i].program;
+    return most;
+}
+
 pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
 {
     const uint64_t more = f->total - f->process - filled_bytes(f, t);
-    const double gb = 1e9;
+    char layer[300], batch[80];
     if (more <= f->available)
         return PG_OK;
-    (void)pg_fail(err, PG_E_NOMEM,
-                  "%s: out of memory: a batch of %zu needs %.1f GB, %.1f GB are free; with this "
-                  "model the largest batch is %zu",
-                  t->backend->name, f->batch_size, (double)more / gb, (double)f->available / gb,
-                  f->largest_batch);
+    name_layer(t, largest_program(t), layer, sizeof layer);
+    (void)snprintf(batch, sizeof batch, "with this model the largest batch is %zu",
+                   f->largest_batch);
+    (void)pg_fail(err, PG_E_NOMEM, "%s: out of memory: a batch of %zu needs %s%s, %s are free; %s",
+                  t->backend->host_memory ? t->backend->name : t->device_names, f->batch_size,
+                  text_of(more).s, layer, text_of(f->available).s,
+                  f->largest_batch > 0 ? batch : "this model has no room for a batch of 1");
     if (f->largest_batch > 0)
         pg_err_hint(err, "--batch-size %zu; with --accumulate %zu the update is that of %zu rows",
                     f->largest_batch, (f->batch_size + f->largest_batch - 1) / f->largest_batch,
                     f->batch_size);
     return PG_E_NOMEM;
+}
+
+pg_status pg__no_room_for(const pg_trainer *t, uint64_t n_rows, pg_status st, pg_err *err)
+{
+    char layer[300];
+    if (st != PG_E_NOMEM || !err || err->code != st || t->backend->host_memory)
+        return st;
+    const pg_err why = *err;
+    name_layer(t, largest_program(t), layer, sizeof layer);
+    (void)pg_fail(err, st, "%s; a batch of %llu was in work%s", why.msg, (unsigned long long)n_rows,
+                  layer);
+    if (n_rows > 1)
+        pg_err_hint(err, "--batch-size %llu; with --accumulate 2 the update is the same",
+                    (unsigned long long)n_rows / 2);
+    return st;
 }

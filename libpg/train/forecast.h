@@ -4,13 +4,24 @@
 
 #include "train/trainer.h"
 
-/* For batches of so many rows, n_buffers of them in memory, and n_copied bytes of a snapshot. The
- * programs that such a batch needs
- * are compiled, which the run would do anyway. */
-pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size, size_t n_buffers,
-                          uint64_t n_copied, pg_err *err);
+/* What a run has beside its steps. */
+typedef struct pg__beside {
+    size_t n_buffers;  /* batches in memory */
+    size_t n_programs; /* that will be compiled: for training, validation, their last batches */
+    uint64_t n_copied; /* bytes of a snapshot */
+} pg__beside;
 
-/* PG_E_NOMEM where that is more than there is, with the largest batch that fits. */
+/* For batches of so many rows. The programs that such a batch needs are compiled, which the run
+ * would do anyway. */
+pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
+                          const pg__beside *beside, pg_err *err);
+
+/* PG_E_NOMEM where that is more than there is, with the layer that needs most and the largest batch
+ * that fits. */
 pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err);
+
+/* st of a step of n_rows; where the device had less room than it said before, with what needs it,
+ * and what can be done. */
+pg_status pg__no_room_for(const pg_trainer *t, uint64_t n_rows, pg_status st, pg_err *err);
 
 #endif

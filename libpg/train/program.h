@@ -57,6 +57,9 @@ size_t pg__program_scratch_bytes(const pg__program *p);
 size_t pg__program_n_args(const pg__program *p); /* of the call that has most */
 size_t pg__program_shared_bytes(const pg__program *p);
 
+/* The leaf whose results take most of the arena at once, and how much that is; 0: none does. */
+uint64_t pg__program_largest(const pg__program *p, uint32_t *leaf);
+
 /* Shape and type of what output k is compared with (its shape[0] = rows), and of its loss. */
 const pg__value *pg__program_target(const pg__program *p, size_t k);
 const pg__value *pg__program_loss_value(const pg__program *p, size_t k);

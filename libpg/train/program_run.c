@@ -252,6 +252,25 @@ size_t pg__program_shared_bytes(const pg__program *p)
     return p->shared_bytes;
 }
 
+uint64_t pg__program_largest(const pg__program *p, uint32_t *leaf)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < p->n_calls; i++) {
+        const pg__step_call *c = &p->calls[i];
+        uint64_t bytes = 0;
+        for (uint32_t k = c->n_in; k < c->n; k++) {
+            const pg__val v = p->operands[c->first + k];
+            if (v != PG__NO_VAL && p->homes[v].place == IN_ARENA)
+                bytes += pg__dims_elems(&p->model.tape.values[v].shape) * p->backend->real_bytes;
+        }
+        if (bytes > most) {
+            most = bytes;
+            *leaf = c->origin;
+        }
+    }
+    return most;
+}
+
 const pg__value *pg__program_mask_value(const pg__program *p, size_t k)
 {
     return p->masks[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->masks[k]];

@@ -42,6 +42,7 @@ pg_run pg__run_of(const pg_trainer *t)
     pg_run r = {.n_devices = t->cut.n_replicas,
                 .n_cores = t->n_threads,
                 .devices = t->device_names,
+                .kind = t->backend->host_memory ? NULL : t->backend->kind(t->dev),
                 .input = shape_of(low, low->inputs[0]),
                 .output = shape_of(low, low->outputs[0]),
                 .n_inputs = t->n_inputs,
@@ -55,6 +56,16 @@ pg_run pg__run_of(const pg_trainer *t)
         r.n_param_bytes += t->weights[i].n_bytes;
     }
     return r;
+}
+
+int pg_trainer_gpu(pg_trainer *t, size_t k, pg_gpu *out)
+{
+    pg__gauge g = {0};
+    if (k >= t->n_devices || !t->backend->gauge || !t->backend->gauge(t->devices[k].dev, &g))
+        return 0;
+    *out = (pg_gpu){t->backend->kind(t->devices[k].dev), t->devices[k].ordinal, g.used, g.total,
+                    g.busy};
+    return 1;
 }
 
 pg_fit_report pg__report_of(const pg_trainer *t, double began)

@@ -8,6 +8,7 @@
 #include "train/buckets.h"
 #include "train/devices.h"
 #include "train/exchange.h"
+#include "train/forecast.h"
 #include "train/jobs.h"
 #include "train/stage.h"
 #include "train/states.h"
@@ -435,5 +436,5 @@ done:
     if (st != PG_OK)
         pg__exchange_drop(t);
     free_step(&s);
-    return st;
+    return pg__no_room_for(t, b->n_rows, st, err);
 }

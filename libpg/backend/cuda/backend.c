@@ -7,6 +7,7 @@
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/flat.h"
 #include "backend/cuda/group.h"
+#include "backend/cuda/nvml.h"
 #include "backend/cuda/plugin.h"
 #include "base/mem.h"
 #include "base/try.h"
@@ -20,6 +21,7 @@ static void cuda_close(pg__dev *d)
 {
     if (!d)
         return;
+    pg__nvml_close(d->nvml);
     pg__dnn_close(d);
     pg__blas_close(d);
     pg__flat_close(d->flat, d->rt);
@@ -60,6 +62,14 @@ static pg_status cuda_memory(pg__dev *d, uint64_t *free_bytes, uint64_t *total_b
 static const char *cuda_kind(pg__dev *d)
 {
     return d->kind;
+}
+
+static int cuda_gauge(pg__dev *d, pg__gauge *out)
+{
+    if (!d->nvml_asked)
+        d->nvml = pg__nvml_open(pg__rt_bus(d->rt));
+    d->nvml_asked = 1;
+    return d->nvml && pg__nvml_read(d->nvml, out);
 }
 
 static const pg_err *cuda_failure(pg__dev *d)
@@ -243,6 +253,7 @@ static const pg__backend backend = {
     .close = cuda_close,
     .memory = cuda_memory,
     .kind = cuda_kind,
+    .gauge = cuda_gauge,
     .failure = cuda_failure,
     .supports = cuda_supports,
     .prepare = cuda_prepare,

@@ -22,6 +22,8 @@ struct pg__dev {
     struct pg__dnn_lib *dnn;
     pg__flat *flat;
     pg__picks picks; /* of the libraries' ways */
+    struct pg__nvml *nvml; /* NULL: not opened, or not there */
+    int nvml_asked;
     pg__dev_opts opts;
     char kind[64]; /* "NVIDIA H100 80GB HBM3, sm_90" */
     pg_err failure;

@@ -24,6 +24,7 @@ void pg__rt_close(pg__rt *rt); /* waits for what is queued */
 size_t pg__rt_ordinal(const pg__rt *rt);
 void *pg__rt_stream(pg__rt *rt); /* as kernels are launched with: a cudaStream_t */
 const char *pg__rt_name(const pg__rt *rt);
+const char *pg__rt_bus(const pg__rt *rt); /* "0000:3b:00.0"; "": not known */
 pg_status pg__rt_memory(pg__rt *rt, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err);
 
 /* Memory of the device, zeroed; and memory of the host that copies go to and from at full speed and

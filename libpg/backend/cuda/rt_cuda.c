@@ -19,7 +19,7 @@ struct pg__rt {
     cudaStream_t setup;  /* nothing is recorded on it: memory is cleared here, by whatever thread */
     int reads_host;      /* the GPU reads memory of the host where it lies, when it comes to it */
     uint64_t peers_seen; /* devices that were asked for direct access, as bits */
-    char name[64];
+    char name[64], bus[32];
 };
 
 struct pg__rt_event {
@@ -78,10 +78,11 @@ static pg_status no_device(cudaError_t e, pg_err *err)
             "the NVIDIA driver is too old: it is for CUDA %d.%d and this build for %d.%d; "
             "install a newer driver",
             driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    else if (visible && (e == cudaSuccess || e == cudaErrorNoDevice))
+    else if (visible && (e == cudaSuccess || e == cudaErrorNoDevice)) {
         (void)pg_fail(err, PG_E_UNSUPPORTED, "CUDA_VISIBLE_DEVICES=%s leaves no GPU",
                       visible[0] ? PG_SHOW(visible) : "\"\"");
-    else
+        pg_err_hint(err, "unset CUDA_VISIBLE_DEVICES; nvidia-smi -L lists what there is");
+    } else
         (void)pg_fail(err, PG_E_UNSUPPORTED, "no GPU can be used: %s",
                       e == cudaSuccess ? "there is none" : cudaGetErrorString(e));
     return PG_E_UNSUPPORTED;
@@ -113,6 +114,10 @@ static pg_status learn(pg__rt *rt, pg_err *err)
     CUDA(rt, "its properties",
          cudaDeviceGetAttribute(&rt->reads_host, cudaDevAttrPageableMemoryAccessUsesHostPageTables,
                                 rt->ordinal));
+    if (cudaDeviceGetPCIBusId(rt->bus, sizeof rt->bus, rt->ordinal) != cudaSuccess) {
+        (void)cudaGetLastError();
+        rt->bus[0] = '\0';
+    }
     const cudaError_t e = (cudaError_t)pgk_usable();
     if (!has_no_code(e))
         return told(rt, e, "its kernels", err);
@@ -120,6 +125,15 @@ static pg_status learn(pg__rt *rt, pg_err *err)
     return pg_fail(err, PG_E_UNSUPPORTED,
                    "cuda:%d, %s: this build has no code for it; build with -Dgpu_arch=%d%d",
                    rt->ordinal, rt->name, p.major, p.minor);
+}
+
+static pg_status not_there(const char *name, size_t n, pg_err *err)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    return visible ? pg_fail(err, PG_E_ARG, "%s does not exist: CUDA_VISIBLE_DEVICES=%s leaves %zu",
+                             name, PG_SHOW(visible), n)
+                   : pg_fail(err, PG_E_ARG, "%s does not exist: there %s %zu", name,
+                             n == 1 ? "is" : "are", n);
 }
 
 /* Work of an urgent stream starts before that of another one that waits for room. */
@@ -147,7 +161,7 @@ static pg_status open_one(pg__rt **out, size_t ordinal, int urgent, pg_err *err)
         return st;
     }
     if (ordinal >= n)
-        PG_FAIL(PG_E_ARG, "%s does not exist: there %s %zu", name, n == 1 ? "is" : "are", n);
+        PG_TRY(not_there(name, n, err));
     rt = pg__mem_array(1, sizeof *rt);
     if (!rt)
         PG_TRY(pg__nomem(err));
@@ -200,6 +214,11 @@ void *pg__rt_stream(pg__rt *rt)
 const char *pg__rt_name(const pg__rt *rt)
 {
     return rt->name;
+}
+
+const char *pg__rt_bus(const pg__rt *rt)
+{
+    return rt->bus;
 }
 
 pg_status pg__rt_memory(pg__rt *rt, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err)

@@ -197,6 +197,7 @@ typedef struct pg_shape {
 typedef struct pg_run {
     size_t n_devices, n_cores; /* replicas; threads of all of them */
     const char *devices;       /* their names: "cpu:0,cpu:1" */
+    const char *kind;          /* of the first GPU: "NVIDIA H100 80GB HBM3, sm_90"; NULL: CPUs */
     size_t batch_size;         /* of all devices */
     size_t n_batches, n_epochs;
     uint64_t n_train, n_val; /* rows */
@@ -206,6 +207,19 @@ typedef struct pg_run {
     const char *optimizer; /* Keras' class name */
     double learning_rate;
 } pg_run;
+
+/* A GPU that a trainer works on, as its driver counts (NVML, opened when this is asked). */
+typedef struct pg_gpu {
+    const char *kind;    /* "NVIDIA H100 80GB HBM3, sm_90" */
+    size_t ordinal;      /* 1 of cuda:1 */
+    uint64_t used_bytes; /* of its memory, by all programs */
+    uint64_t total_bytes;
+    int busy; /* percent of about the last second in which it worked; -1: not known */
+} pg_gpu;
+
+/* The k-th of them, each once, for any thread but those that call at the same time. 0: there are
+ * not so many, or libnvidia-ml.so.1 is not there or does not know it. */
+PG_API int pg_trainer_gpu(pg_trainer *t, size_t k, pg_gpu *out);
 
 /* How it went. */
 typedef struct pg_fit_report {

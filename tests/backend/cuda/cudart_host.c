@@ -54,14 +54,40 @@ const char *cudaGetErrorString(cudaError_t e)
 
 /* ---- devices ---- */
 
+/* As the driver reads CUDA_VISIBLE_DEVICES: numbers, or beginnings of names, up to the first that
+ * there is not. *out: the machine's numbers of those that are seen. */
+static int visible(int out[MAX_DEVICES])
+{
+    const char *at = getenv("CUDA_VISIBLE_DEVICES");
+    size_t all = 0;
+    int n = 0;
+    if (host__rt_count(&all, NULL) != PG_OK)
+        return 0;
+    for (size_t k = 0; !at && k < all && n < MAX_DEVICES; k++)
+        out[n++] = (int)k;
+    while (at && *at && n < MAX_DEVICES) {
+        const size_t len = strcspn(at, ",");
+        char *end;
+        long k = strncmp(at, "GPU-", 4) == 0 ? strtol(at + 4, &end, 16) : strtol(at, &end, 10);
+        if (end != at + len || len == 0 || k < 0 || (size_t)k >= all)
+            break;
+        out[n++] = (int)k;
+        at += len + (at[len] == ',');
+    }
+    return n;
+}
+
+static int number_of(int device)
+{
+    int seen[MAX_DEVICES];
+    return device < visible(seen) ? seen[device] : device;
+}
+
 cudaError_t cudaGetDeviceCount(int *n)
 {
-    size_t count = 0;
-    *n = 0;
-    if (host__rt_count(&count, NULL) != PG_OK)
-        return told(cudaErrorNoDevice);
-    *n = (int)count;
-    return cudaSuccess;
+    int seen[MAX_DEVICES];
+    *n = visible(seen);
+    return *n > 0 ? cudaSuccess : told(cudaErrorNoDevice);
 }
 
 cudaError_t cudaDriverGetVersion(int *version)
@@ -79,8 +105,14 @@ cudaError_t cudaSetDevice(int device)
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 {
     memset(p, 0, sizeof *p);
-    (void)snprintf(p->name, sizeof p->name, "GPU of plain C %d", device);
+    (void)snprintf(p->name, sizeof p->name, "GPU of plain C %d", number_of(device));
     p->major = 9;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *bus, int n, int device)
+{
+    (void)snprintf(bus, (size_t)n, "0000:%02x:00.0", (unsigned)number_of(device) + 16);
     return cudaSuccess;
 }
 
@@ -124,9 +156,11 @@ static pg__rt *device(void)
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
-    *free_bytes = (size_t)8 << 30;
-    *total_bytes = (size_t)16 << 30;
-    return cudaSuccess;
+    uint64_t is_free = 0, all = 0;
+    const cudaError_t e = done(host__rt_memory(device(), &is_free, &all, NULL));
+    *free_bytes = is_free;
+    *total_bytes = all;
+    return e;
 }
 
 cudaError_t cudaMalloc(void **p, size_t n)
@@ -246,6 +280,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     CHECK(s);
     return records(s, -1) ? told(cudaErrorStreamCaptureUnsupported)
                           : done(host__rt_sync(rt_of(s), NULL));
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+    return done(host__rt_sync(rt_of(s), NULL));
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind,

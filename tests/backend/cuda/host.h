@@ -3,6 +3,7 @@
  * Work is queued and done late, when somebody waits for it, so that what is read too early or freed
  * too soon shows. Addresses of its memory have a bit set that no address of a process has: whoever
  * takes them for the host's crashes. FAKE_CUDA_DEVICES says how many devices there are (2),
+ * FAKE_CUDA_MEMORY how many bytes each has (8 GiB),
  * FAKE_CUDA_FAIL_AT=n which call fails (counted from 1 since it was set; n+ : and all after it),
  * FAKE_CUDA_LOG a file to which every call is written when it is queued and when it is done,
  * FAKE_CUDA_REFUSES what its libraries have no way for: "epilogue" of a matrix product, "bias" of a

@@ -1,5 +1,6 @@
 /* host_coll.c - coll.h without a GPU: see host.h. Ranks meet when their queues come to it; one that
- * waits alone longer than FAKE_CUDA_PATIENCE seconds (10) is given up. */
+ * waits alone longer than FAKE_CUDA_PATIENCE seconds (10) is given up. The rank FAKE_CUDA_ABSENT
+ * never comes. */
 #include "host.h"
 
 #include <errno.h>
@@ -71,8 +72,10 @@ static void meet(const void *args, uint64_t n)
 {
     const visit *v = args;
     pg__coll *c = v->c;
-    const char *patience = getenv("FAKE_CUDA_PATIENCE");
+    const char *patience = getenv("FAKE_CUDA_PATIENCE"), *absent = getenv("FAKE_CUDA_ABSENT");
     struct timespec until;
+    if (absent && strtoul(absent, NULL, 10) == v->rank)
+        return;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += patience ? atoi(patience) : 10;
     pthread_mutex_lock(&c->lock);

@@ -4,6 +4,7 @@
 #define PG_TESTS_HOST_NAMES_H
 
 #define pg__rt_alloc        host__rt_alloc
+#define pg__rt_bus          host__rt_bus
 #define pg__rt_clear        host__rt_clear
 #define pg__rt_close        host__rt_close
 #define pg__rt_copy         host__rt_copy

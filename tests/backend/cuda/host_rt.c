@@ -34,7 +34,7 @@ struct pg__rt {
     int is_busy; /* somebody does its work */
     pg__rt_graph *recording;
     pg__rt *next_closed;
-    char name[32];
+    char name[32], bus[32];
 };
 
 struct pg__rt_graph {
@@ -294,6 +294,7 @@ pg_status pg__rt_open(pg__rt **out, size_t ordinal, pg_err *err)
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->went_on, NULL);
     (void)snprintf(rt->name, sizeof rt->name, "GPU of plain C %zu", ordinal);
+    (void)snprintf(rt->bus, sizeof rt->bus, "0000:%02zx:00.0", ordinal + 16);
     *out = rt;
     return PG_OK;
 }
@@ -332,11 +333,25 @@ const char *pg__rt_name(const pg__rt *rt)
     return rt->name;
 }
 
+#define MAX_DEVICES 64
+#define HEAD        256u /* bytes before what is handed out: how many there are */
+static _Atomic uint64_t in_use[MAX_DEVICES];
+
+static uint64_t memory_of_device(void)
+{
+    const char *set = getenv("FAKE_CUDA_MEMORY");
+    return set ? strtoull(set, NULL, 10) : (uint64_t)8 << 30;
+}
+
+const char *pg__rt_bus(const pg__rt *rt)
+{
+    return rt->bus;
+}
+
 pg_status pg__rt_memory(pg__rt *rt, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err)
 {
-    (void)rt;
-    *free_bytes = (uint64_t)8 << 30;
-    *total_bytes = (uint64_t)16 << 30;
+    *total_bytes = memory_of_device();
+    *free_bytes = *total_bytes - atomic_load(&in_use[rt->ordinal % MAX_DEVICES]);
     return fails("memory", PG_E_DEVICE, err);
 }
 
@@ -345,14 +360,19 @@ pg_status pg__rt_memory(pg__rt *rt, uint64_t *free_bytes, uint64_t *total_bytes,
 pg_status pg__rt_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
 {
     const pg_status st = fails("alloc", PG_E_NOMEM, err);
-    (void)rt;
+    _Atomic uint64_t *used = &in_use[rt->ordinal % MAX_DEVICES];
     if (st != PG_OK)
         return st;
-    void *mem = aligned_alloc(256, (n + 255) / 256 * 256 + 256);
+    if (atomic_fetch_add(used, n) + n > memory_of_device()) {
+        atomic_fetch_sub(used, n);
+        return pg_fail(err, PG_E_NOMEM, "cuda:%zu: no room for %zu kB", rt->ordinal, n / 1000);
+    }
+    char *mem = aligned_alloc(256, (n + 255) / 256 * 256 + 256 + HEAD);
     if (!mem)
         return pg_fail(err, PG_E_NOMEM, "out of memory");
-    memset(mem, 0, n);
-    *p = (void *)((uintptr_t)mem | DEVICE_BIT); /* NOLINT */
+    memcpy(mem, &n, sizeof n);
+    memset(mem + HEAD, 0, n);
+    *p = (void *)((uintptr_t)(mem + HEAD) | DEVICE_BIT); /* NOLINT */
     return PG_OK;
 }
 
@@ -361,7 +381,11 @@ void pg__rt_free(pg__rt *rt, void *p)
     if (!p)
         return;
     do_waiting(rt);
-    free(pgk_host_memory(p));
+    char *mem = (char *)pgk_host_memory(p) - HEAD;
+    size_t n;
+    memcpy(&n, mem, sizeof n);
+    atomic_fetch_sub(&in_use[rt->ordinal % MAX_DEVICES], n);
+    free(mem);
 }
 
 /* Pinned memory, which the device reads when it gets there. */
