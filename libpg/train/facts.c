@@ -66,7 +66,7 @@ static pg_status put_compiled(pg__str *out, const pg_trainer *t, pg_err *err)
         PG_TRY(put(out, parts[i].name, text.s + s.off, s.n, err));
     }
     PG_TRY(put_text(out, "rules", t->rules->name, err));
-    PG_TRY(put_text(out, "kind of device", t->backend->name, err));
+    PG_TRY(put_count(out, "bytes of a number", t->backend->real_bytes, err));
     PG_TRY(put_count(out, "deterministic", t->cut.n_lanes > 0, err));
     PG_TRY(put_count(out, "lanes", t->cut.n_lanes, err));
     PG_TRY(put_text(out, "convolutions",

@@ -4,6 +4,7 @@
 #include "host.h"
 
 #include <cublasLt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ typedef struct matrix {
 typedef struct operation {
     void *bias;
     int32_t trans_a, trans_b, epilogue, bias_type;
+    int fast; /* TF32 */
 } operation;
 
 typedef struct choice {
@@ -96,8 +98,10 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t m,
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t d, size_t size,
                                                cublasComputeType_t compute, cudaDataType_t scale)
 {
-    *OPERATION(d) = (operation){
-        .trans_a = CUBLAS_OP_N, .trans_b = CUBLAS_OP_N, .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    *OPERATION(d) = (operation){.trans_a = CUBLAS_OP_N,
+                                .trans_b = CUBLAS_OP_N,
+                                .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
+                                .fast = compute == CUBLAS_COMPUTE_32F_FAST_TF32};
     return size == sizeof *d && scale == CUDA_R_32F &&
                    (compute == CUBLAS_COMPUTE_32F || compute == CUBLAS_COMPUTE_32F_FAST_TF32)
                ? CUBLAS_STATUS_SUCCESS
@@ -188,11 +192,14 @@ typedef struct product {
     void *workspace;
 } product;
 
-static float element(const matrix *m, pgk_real at, int transposed, uint64_t item, uint64_t r,
-                     uint64_t c)
+/* Of float32 the first 10 bits behind the point are left. */
+static float element(const matrix *m, pgk_real at, int transposed, int fast, uint64_t item,
+                     uint64_t r, uint64_t c)
 {
     const uint64_t ld = (uint64_t)m->ld;
-    return pgk_get(at, item * (uint64_t)m->offset + (transposed ? r * ld + c : c * ld + r));
+    const float v =
+        pgk_get(at, item * (uint64_t)m->offset + (transposed ? r * ld + c : c * ld + r));
+    return fast && isfinite(v) ? pgk_of_bits((pgk_bits(v) + 0x1000u) & ~0x1fffu) : v;
 }
 
 static void multiply_one(const product *p, uint64_t item)
@@ -205,8 +212,8 @@ static void multiply_one(const product *p, uint64_t item)
             const uint64_t at = item * (uint64_t)p->c.offset + c * (uint64_t)p->c.ld + r;
             float sum = 0;
             for (uint64_t k = 0; k < n_k; k++)
-                sum += element(&p->a, p->at_a, ta, item, r, k) *
-                       element(&p->b, p->at_b, tb, item, k, c);
+                sum += element(&p->a, p->at_a, ta, p->o.fast, item, r, k) *
+                       element(&p->b, p->at_b, tb, p->o.fast, item, k, c);
             sum *= p->alpha;
             if (p->beta != 0)
                 sum += p->beta * pgk_get(p->at_c, at);
@@ -217,7 +224,7 @@ static void multiply_one(const product *p, uint64_t item)
     for (uint64_t r = 0; p->o.epilogue == CUBLASLT_EPILOGUE_BGRADA && r < p->c.rows; r++) {
         float sum = 0;
         for (uint64_t k = 0; k < n_k; k++)
-            sum += element(&p->a, p->at_a, ta, item, r, k);
+            sum += element(&p->a, p->at_a, ta, 0, item, r, k);
         pgk_set(bias, r, sum);
     }
 }

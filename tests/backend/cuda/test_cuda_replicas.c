@@ -15,7 +15,7 @@
 typedef struct how {
     const char *run, *devices, *optimizer;
     size_t accumulate;
-    int deterministic, cpu_merge;
+    int deterministic, cpu_merge, batch_norm;
 } how;
 
 /* The weights after one epoch, one behind the other. */
@@ -36,7 +36,8 @@ static double *train(const how *h, size_t *n_out)
                                 .optimizer = h->optimizer,
                                 .devices = h->devices,
                                 .deterministic = h->deterministic,
-                                .cpu_merge = h->cpu_merge};
+                                .cpu_merge = h->cpu_merge,
+                                .batch_norm = h->batch_norm};
     const pg_fit_opts fit = {
         .batch_size = 33, .epochs = 1, .steps_per_epoch = N_STEPS, .accumulate = h->accumulate};
     if (pg_trainer_open(&t, &opts, &err) != PG_OK)
@@ -84,8 +85,8 @@ static void deterministic_replicas_give_the_same_bits(void **state)
     (void)state;
     for (size_t r = 0; r < 2; r++)
         for (size_t i = 0; i < sizeof many / sizeof *many; i++)
-            check(&(how){runs[r], "cuda:0", "adam", 0, 1, 0},
-                  &(how){runs[r], many[i], "adam", 0, 1, 0}, 0);
+            check(&(how){runs[r], "cuda:0", "adam", 0, 1, 0, 0},
+                  &(how){runs[r], many[i], "adam", 0, 1, 0, 0}, 0);
 }
 
 /* Clipping needs whole gradients, on every device. */
@@ -97,16 +98,35 @@ static void replicas_train_as_one(void **state)
     for (size_t r = 0; r < 3; r++)
         for (size_t i = 0; i < sizeof many / sizeof *many; i++)
             for (int merge = 0; merge < 2; merge++)
-                check(&(how){"mlp_digits", "cpu:0", rules[r], 0, 0, 0},
-                      &(how){"mlp_digits", many[i], rules[r], 0, 0, merge}, 1e-4);
+                check(&(how){"mlp_digits", "cpu:0", rules[r], 0, 0, 0, 0},
+                      &(how){"mlp_digits", many[i], rules[r], 0, 0, merge, 0}, 1e-4);
+}
+
+/* Not bitwise: what lanes bring to a meeting is summed as it comes. */
+static void statistics_of_the_whole_batch_are_those_of_one_device(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++)
+        for (int merge = 0; merge < 2; merge++)
+            check(&(how){"cnn_bn", "cpu:0", "sgd", 0, 0, 0, 2},
+                  &(how){"cnn_bn", many[i], "sgd", 0, 0, merge, 2}, 1e-4);
+    size_t n, m, differ = 0; /* each replica's own are others */
+    double *own = train(&(how){"cnn_bn", "cuda:0,cuda:1", "sgd", 0, 0, 0, 1}, &n);
+    double *all = train(&(how){"cnn_bn", "cuda:0,cuda:1", "sgd", 0, 0, 0, 2}, &m);
+    assert_int_equal(n, m);
+    for (size_t i = 0; i < n; i++)
+        differ += fabs(own[i] - all[i]) > 1e-4;
+    assert_true(differ > 0);
+    pg__mem_free(own);
+    pg__mem_free(all);
 }
 
 static void parts_of_a_batch_add_up(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof many / sizeof *many; i++)
-        check(&(how){"mlp_digits", "cuda:0", "adam", 3, 1, 0},
-              &(how){"mlp_digits", many[i], "adam", 3, 1, 0}, 0);
+        check(&(how){"mlp_digits", "cuda:0", "adam", 3, 1, 0, 0},
+              &(how){"mlp_digits", many[i], "adam", 3, 1, 0, 0}, 0);
 }
 
 /* Two steps go by before there is anything to replay. */
@@ -118,7 +138,7 @@ static void steps_are_recorded_once(void **state)
     (void)state;
     assert_true(fd >= 0);
     assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
-    pg__mem_free(train(&(how){"mlp_digits", "cuda:0", "sgd", 0, 0, 0}, &n));
+    pg__mem_free(train(&(how){"mlp_digits", "cuda:0", "sgd", 0, 0, 0, 0}, &n));
     assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
     FILE *f = fdopen(fd, "r");
     while (fgets(line, sizeof line, f)) {
@@ -139,7 +159,7 @@ static void the_size_of_buckets_does_not_matter(void **state)
     static const char *const runs[] = {"mlp_digits", "cnn_bn"};
     (void)state;
     for (size_t r = 0; r < 2; r++) {
-        const how h = {runs[r], "cuda:1,cuda:0", "adam:global_clipnorm=0.5", 0, 0, 0};
+        const how h = {runs[r], "cuda:1,cuda:0", "adam:global_clipnorm=0.5", 0, 0, 0, 0};
         size_t n, m;
         assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
         double *small = train(&h, &n);
@@ -158,8 +178,8 @@ static void averages_move_as_on_the_cpu(void **state)
 {
     (void)state;
     assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
-    check(&(how){"cnn_bn", "cpu:0,cpu:1", "sgd", 0, 0, 0},
-          &(how){"cnn_bn", "cuda:0,cuda:1", "sgd", 0, 0, 0}, 1e-4);
+    check(&(how){"cnn_bn", "cpu:0,cpu:1", "sgd", 0, 0, 0, 0},
+          &(how){"cnn_bn", "cuda:0,cuda:1", "sgd", 0, 0, 0, 0}, 1e-4);
     assert_int_equal(unsetenv("PG_BUCKET_BYTES"), 0);
 }
 
@@ -196,7 +216,7 @@ static void buckets_are_summed_during_the_backward_pass(void **state)
     close(fd);
     assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
     assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
-    pg__mem_free(train(&(how){"mlp_digits", "cuda:0,cuda:1", "sgd", 0, 0, 0}, &n));
+    pg__mem_free(train(&(how){"mlp_digits", "cuda:0,cuda:1", "sgd", 0, 0, 0, 0}, &n));
     assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
     assert_int_equal(unsetenv("PG_BUCKET_BYTES"), 0);
     char *order = order_of_work(path);
@@ -214,5 +234,6 @@ PG_TEST_MAIN(cmocka_unit_test(the_size_of_buckets_does_not_matter),
              cmocka_unit_test(averages_move_as_on_the_cpu),
              cmocka_unit_test(buckets_are_summed_during_the_backward_pass),
              cmocka_unit_test(deterministic_replicas_give_the_same_bits),
-             cmocka_unit_test(replicas_train_as_one), cmocka_unit_test(parts_of_a_batch_add_up),
-             cmocka_unit_test(steps_are_recorded_once))
+             cmocka_unit_test(replicas_train_as_one),
+             cmocka_unit_test(statistics_of_the_whole_batch_are_those_of_one_device),
+             cmocka_unit_test(parts_of_a_batch_add_up), cmocka_unit_test(steps_are_recorded_once))

@@ -89,10 +89,34 @@ static int describe_device(void **state)
            cudnnBackendFinalize(lib.device);
 }
 
-static void check(const shape *s, pg__dnn_kind kind, int precision, int bias)
+static const char *const kinds[] = {"forward", "data", "filter"};
+static const char *const precisions[] = {"float32", "tf32", "bfloat16"};
+
+/* Does the engine that was chosen multiply on tensor cores? */
+static int is_on_tensor_cores(const pg__dnn_plan *p)
 {
-    static const char *const kinds[] = {"forward", "data", "filter"};
-    static const char *const precisions[] = {"float32", "tf32", "bfloat16"};
+    const pg__graph *g = (const void *)p; /* its first member */
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    cudnnBackendDescriptor_t engine = NULL;
+    int64_t n = 0;
+    int found = 0;
+    assert_int_equal(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), 0);
+    assert_int_equal(cudnnBackendGetAttribute(g->choices[g->taken], CUDNN_ATTR_ENGINECFG_ENGINE,
+                                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine),
+                     0);
+    assert_int_equal(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                              CUDNN_TYPE_NUMERICAL_NOTE,
+                                              CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, notes),
+                     0);
+    for (int64_t k = 0; k < n; k++)
+        found |= notes[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+    (void)cudnnBackendDestroyDescriptor(engine);
+    return found;
+}
+
+/* tensor_cores: 0, 1, or -1: either. */
+static void check(const shape *s, pg__dnn_kind kind, int precision, int bias, int tensor_cores)
+{
     pg__dev d = {.dnn = &lib, .opts = {.precision = precision, .deterministic = 1}};
     const pgk_type type = precision == PG__BF16 ? PGK_BF16 : PGK_F32;
     const pg__dnn_conv c = {.kind = kind,
@@ -108,6 +132,9 @@ static void check(const shape *s, pg__dnn_kind kind, int precision, int bias)
     if (pg__dnn_new(&p, &d, &c, &needs, &err) != PG_OK)
         fail_msg("%s, %s, %s%s: %s", s->name, precisions[precision], kinds[kind],
                  bias ? " with bias" : "", err.msg);
+    if (tensor_cores >= 0 && is_on_tensor_cores(p) != tensor_cores)
+        fail_msg("%s, %s, %s: %s tensor cores", s->name, precisions[precision], kinds[kind],
+                 tensor_cores ? "not on" : "on");
     pg__dnn_free(p);
 }
 
@@ -119,12 +146,24 @@ static void every_convolution_has_a_plan(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
         for (int precision = PG__FLOAT32; precision <= PG__BF16; precision++) {
-            check(&shapes[k], PG__DNN_FORWARD, precision, 0);
-            check(&shapes[k], PG__DNN_DATA, precision, 0);
-            check(&shapes[k], PG__DNN_FILTER, precision, 0);
+            check(&shapes[k], PG__DNN_FORWARD, precision, 0, -1);
+            check(&shapes[k], PG__DNN_DATA, precision, 0, -1);
+            check(&shapes[k], PG__DNN_FILTER, precision, 0, -1);
             if (precision != PG__BF16)
-                check(&shapes[k], PG__DNN_FORWARD, precision, 1);
+                check(&shapes[k], PG__DNN_FORWARD, precision, 1, -1);
         }
 }
 
-PG_TEST_MAIN_WITH(describe_device, NULL, cmocka_unit_test(every_convolution_has_a_plan))
+/* Of float32 numbers tensor cores multiply the first bits: TF32. */
+static void precision_decides_about_tensor_cores(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+        for (int kind = PG__DNN_FORWARD; kind <= PG__DNN_FILTER; kind++)
+            check(&shapes[k], (pg__dnn_kind)kind, PG__FLOAT32, 0, 0);
+    for (int kind = PG__DNN_FORWARD; kind <= PG__DNN_FILTER; kind++)
+        check(&shapes[0], (pg__dnn_kind)kind, PG__TF32, 0, 1);
+}
+
+PG_TEST_MAIN_WITH(describe_device, NULL, cmocka_unit_test(every_convolution_has_a_plan),
+                  cmocka_unit_test(precision_decides_about_tensor_cores))

@@ -3,11 +3,13 @@
 what is missing, how much fits, what -v tells; on GPUs of plain C (host.h), which lie in --folder beside a libnvidia-ml.so.1
 (nvml_host.c). --runtime: also over the calls of the CUDA runtime (cudart_host.c)."""
 import argparse
+import array
 import ctypes
 import json
 import os
 import re
 import shutil
+import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
@@ -168,6 +170,60 @@ with Folder() as folder:
     expect(tool('pgcheck', '--model', data + '/model.json', *check, keras + '/template_weights.h5', cwd=folder.path), 1,
            out='(?m)^not ok +structure')
 
+# ---- from one kind of device to another ----
+
+
+def values(path):
+    """All numbers of a .safetensors of float32."""
+    with open(path, 'rb') as f:
+        n, = struct.unpack('<Q', f.read(8))
+        head = json.loads(f.read(n))
+        rest = f.read()
+    return {k: array.array('f', rest[v['data_offsets'][0]:v['data_offsets'][1]]) for k, v in head.items() if k != '__metadata__'}
+
+
+def apart(a, b):
+    a, b = values(a), values(b)
+    if sorted(a) != sorted(b):
+        return float('inf')
+    return max(abs(x - y) for k in a for x, y in zip(a[k], b[k])) / max(abs(x) for k in a for x in a[k])
+
+
+def train_on(folder, devices, *args):
+    """An epoch on each of them, one after the other."""
+    weights = os.path.join(golden, 'mlp_digits', 'init_weights.h5')
+    for epoch, d in enumerate(devices):
+        name = '%s/end.safetensors' % folder.path
+        if epoch == 0:
+            r = fit('-q', '--weights', weights, '--optimizer', 'adam', '--checkpoint', 'ckpt/{epoch}.h5', '-o', name,
+                    '--devices', d, *args, cwd=folder.path)
+        else:
+            r = tool('pgfit', '--resume=ckpt/resume.pg', '--epochs', epoch + 1, '--devices', d, cwd=folder.path)
+        expect(r, 0)
+        expect(tool('pgcheck', '--model', os.path.join(golden, 'mlp_digits', 'model.json'), name), 0)
+    return name
+
+
+with Folder() as one, Folder() as other:
+    for args in (), ('--deterministic',):
+        wanted = train_on(one, ['cpu:0'] * 3, *args)
+        for devices in (['cpu:0', 'cuda:0', 'cpu:0'], ['cuda:0', 'cpu:0', 'cuda:0,cuda:1'], ['cuda:1,cuda:0', 'cuda:0', 'cpu:0,cpu:1']):
+            shutil.rmtree(other / 'ckpt', ignore_errors=True)
+            if os.path.exists(other / 'end.safetensors'):
+                os.remove(other / 'end.safetensors')
+            found = train_on(other, devices, *args)
+            if not apart(wanted, found) < 1e-4:
+                bad += 1
+                print('%s: %g from the CPU' % (devices, apart(wanted, found)))
+            for d in 'cpu:0', 'cuda:0':  # what was written on one is read on the other
+                expect(tool('pgfit', os.path.join(golden, 'mlp_digits', 'model.json'), '--weights', found, '--devices', d, '--predict',
+                            os.path.join(golden, 'mlp_digits', 'data.npz'), '--out', d[:-2] + '.npy', '--force', cwd=other.path), 0)
+            expect(tool('pgcheck', '--device', 'cuda:0', '--model', os.path.join(golden, 'mlp_digits', 'model.json'), '--input',
+                        os.path.join(golden, 'mlp_digits', 'data.npz'), '--expect', 'cpu.npy', found, cwd=other.path), 0)
+        for f in one, other:
+            shutil.rmtree(f / 'ckpt')
+            os.remove(f / 'end.safetensors')
+
 # ---- over the runtime ----
 
 if options.runtime:
@@ -189,6 +245,17 @@ if options.runtime:
         if words not in r.err:
             bad += 1
             print(r.show())
+
+    with Folder() as folder:  # TF32 comes to the library, and only where it is asked for
+        def products(name, *args):
+            expect(fit('-q', '--weights', os.path.join(golden, 'mlp_digits', 'init_weights.h5'), '-o', name, '--devices', 'cuda:0', *args,
+                       cwd=folder.path, PG_CUDA_PLUGIN=plugin('pg-cuda-runtime.so')), 0)
+            return folder / name
+        exact, plain = products('a.safetensors'), products('b.safetensors', '--precision', 'float32')
+        fast = products('c.safetensors', '--precision', 'tf32')
+        if apart(exact, plain) != 0 or not 1e-7 < apart(exact, fast) < 1e-2:
+            bad += 1
+            print('tf32: %g and %g from float32' % (apart(exact, plain), apart(exact, fast)))
 
     def with_nccl(**env):
         return fit('-q', '--gpus', '2', PG_CUDA_PLUGIN=plugin('pg-cuda-nccl.so'), **env)
