@@ -17,6 +17,8 @@ struct pg__dnn_plan {
 static pg_status open_failed(const pg__dev *d, cudnnStatus_t s, pg_err *err)
 {
     const size_t v = cudnnGetVersion();
+    if (s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+        return pg_fail(err, PG_E_NOMEM, "cuda:%zu: no room for cuDNN", pg__rt_ordinal(d->rt));
     return pg_fail(err, PG_E_UNSUPPORTED,
                    "cuda:%zu: cuDNN %zu.%zu.%zu cannot be used: %s; install libcudnn9-cuda-%d, or "
                    "nvidia-cudnn-cu%d for Python, whole and of one version",
@@ -263,6 +265,8 @@ pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg_
         PG_FAIL(why_not(p->g.status), "cuDNN has no way for a convolution of %s: %s",
                 PG_SHAPE(&c->x), cudnnGetErrorString(p->g.status));
     st = pg__pick(&taken, d, &work, &ways, &why);
+    if (st == PG_E_UNSUPPORTED && d->rt) /* a part of it is not there */
+        PG_TRY(open_failed(d, p->g.why, err));
     if (st != PG_OK)
         PG_FAIL(st, "cuDNN has no way for a convolution of %s: %s", PG_SHAPE(&c->x), why.msg);
     p->g.taken = taken;

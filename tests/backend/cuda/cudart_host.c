@@ -144,14 +144,19 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 
 /* ---- memory ---- */
 
-static pg__rt *device(void)
+static pg__rt *device_at(int k)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
-    if (!devices[current] && host__rt_open(&devices[current], (size_t)current, NULL) != PG_OK)
-        devices[current] = NULL;
+    if (!devices[k] && host__rt_open(&devices[k], (size_t)k, NULL) != PG_OK)
+        devices[k] = NULL;
     pthread_mutex_unlock(&lock);
-    return devices[current];
+    return devices[k];
+}
+
+static pg__rt *device(void)
+{
+    return device_at(current);
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
@@ -303,8 +308,10 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int to, const void *src, int from, si
                                 cudaStream_t s)
 {
     CHECK(s);
-    return to == current && to != from ? done(host__rt_copy(rt_of(s), dst, src, n, NULL))
-                                       : told(cudaErrorInvalidDevice);
+    pg__rt *other = device_at(from);
+    if (to != current || to == from || !other)
+        return told(cudaErrorInvalidDevice);
+    return done(host__rt_copy_from(rt_of(s), dst, other, src, n, NULL));
 }
 
 cudaError_t cudaMemsetAsync(void *dst, int value, size_t n, cudaStream_t s)

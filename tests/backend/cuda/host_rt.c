@@ -10,6 +10,7 @@
 #include "backend/cuda/pgk.h"
 
 #define DEVICE_BIT ((uintptr_t)1 << 63)
+#define OWNER_AT   56 /* where 7 bits say of which device it is, counted from 1 */
 
 typedef struct job {
     struct job *next;
@@ -102,6 +103,14 @@ const char *pg__rt_error(int code)
     return code == 0 ? "no error" : "failure that was ordered";
 }
 
+/* The device that does work on this thread, counted from 1; 0: none. */
+static _Thread_local unsigned works;
+
+static unsigned owner_of(const void *p)
+{
+    return (unsigned)((uintptr_t)p >> OWNER_AT & 0x7f);
+}
+
 void *pgk_host_memory(const void *p)
 {
     const uintptr_t at = (uintptr_t)p;
@@ -109,7 +118,31 @@ void *pgk_host_memory(const void *p)
         fprintf(stderr, "a kernel was given memory of the host: %p\n", p);
         abort();
     }
-    return (void *)(at & ~DEVICE_BIT); /* NOLINT: that is the point */
+    if (works > 0 && owner_of(p) != works) {
+        fprintf(stderr, "a kernel of cuda:%u was given memory of cuda:%u\n", works - 1,
+                owner_of(p) - 1);
+        abort();
+    }
+    return (void *)(at & (((uintptr_t)1 << OWNER_AT) - 1)); /* NOLINT: that is the point */
+}
+
+/* The same of memory that must be rt's. */
+static void *own_memory(const pg__rt *rt, const void *p)
+{
+    if (owner_of(p) != rt->ordinal + 1) {
+        fprintf(stderr, "cuda:%zu copies memory of cuda:%u as its own\n", rt->ordinal,
+                owner_of(p) - 1);
+        abort();
+    }
+    return pgk_host_memory(p);
+}
+
+static void do_job(const pg__rt *rt, const job *j)
+{
+    const unsigned before = works;
+    works = (unsigned)rt->ordinal + 1;
+    j->work(j->args, j->n);
+    works = before;
 }
 
 /* ---- ways of doing the same, time ---- */
@@ -229,7 +262,7 @@ static void do_first(pg__rt *rt)
     rt->is_busy = 1;
     pthread_mutex_unlock(&rt->lock);
     note("do", j->name, rt->number);
-    j->work(j->args, j->n);
+    do_job(rt, j);
     free(j);
     pthread_mutex_lock(&rt->lock);
     rt->is_busy = 0;
@@ -372,7 +405,8 @@ pg_status pg__rt_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
         return pg_fail(err, PG_E_NOMEM, "out of memory");
     memcpy(mem, &n, sizeof n);
     memset(mem + HEAD, 0, n);
-    *p = (void *)((uintptr_t)(mem + HEAD) | DEVICE_BIT); /* NOLINT */
+    *p = (void *)((uintptr_t)(mem + HEAD) | DEVICE_BIT | /* NOLINT */
+                  (uintptr_t)(rt->ordinal + 1) << OWNER_AT);
     return PG_OK;
 }
 
@@ -381,7 +415,7 @@ void pg__rt_free(pg__rt *rt, void *p)
     if (!p)
         return;
     do_waiting(rt);
-    char *mem = (char *)pgk_host_memory(p) - HEAD;
+    char *mem = (char *)own_memory(rt, p) - HEAD;
     size_t n;
     memcpy(&n, mem, sizeof n);
     atomic_fetch_sub(&in_use[rt->ordinal % MAX_DEVICES], n);
@@ -469,11 +503,11 @@ static void do_gift(const void *args, uint64_t n)
 pg_status pg__rt_put(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
 {
     if (is_pinned(src))
-        return queue_move(rt, "put", pgk_host_memory(dst), src, n, err);
+        return queue_move(rt, "put", own_memory(rt, dst), src, n, err);
     gift *g = malloc(sizeof *g + n);
     if (!g)
         abort();
-    g->dst = pgk_host_memory(dst);
+    g->dst = own_memory(rt, dst);
     memcpy(g->bytes, src, n);
     const pg_status st = queue_work(rt, "put", do_gift, g, sizeof *g + n, n, err);
     free(g);
@@ -482,19 +516,18 @@ pg_status pg__rt_put(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *e
 
 pg_status pg__rt_get(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
 {
-    return queue_move(rt, "get", dst, pgk_host_memory(src), n, err);
+    return queue_move(rt, "get", dst, own_memory(rt, src), n, err);
 }
 
 pg_status pg__rt_copy(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err)
 {
-    return queue_move(rt, "copy", pgk_host_memory(dst), pgk_host_memory(src), n, err);
+    return queue_move(rt, "copy", own_memory(rt, dst), own_memory(rt, src), n, err);
 }
 
 pg_status pg__rt_copy_from(pg__rt *rt, void *dst, const pg__rt *other, const void *src, size_t n,
                            pg_err *err)
 {
-    (void)other;
-    return queue_move(rt, "copy_from", pgk_host_memory(dst), pgk_host_memory(src), n, err);
+    return queue_move(rt, "copy_from", own_memory(rt, dst), own_memory(other, src), n, err);
 }
 
 static void do_clear(const void *args, uint64_t n)
@@ -504,7 +537,7 @@ static void do_clear(const void *args, uint64_t n)
 
 pg_status pg__rt_clear(pg__rt *rt, void *dst, size_t n, pg_err *err)
 {
-    return queue_work(rt, "clear", do_clear, &(move){pgk_host_memory(dst), NULL}, sizeof(move), n,
+    return queue_work(rt, "clear", do_clear, &(move){own_memory(rt, dst), NULL}, sizeof(move), n,
                       err);
 }
 
