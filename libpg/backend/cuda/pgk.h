@@ -260,7 +260,12 @@ PGK_FN float pgk_larger(float a, float b)
 
 #else
 
-#define PGK_EACH(i, n) for (uint64_t i = 0; i < (uint64_t)(n); i++)
+/* In no order, so who stands in says in which. */
+#define PGK_EACH(i, n)                                                                \
+    for (uint64_t i##_turn = 0, i; i##_turn < (uint64_t)(n) &&                        \
+                                   (i = pgk_host_place(i##_turn, (uint64_t)(n)), 1); \
+         i##_turn++)
+uint64_t pgk_host_place(uint64_t i, uint64_t n);
 
 /* Of the row that is computed now. */
 unsigned pgk_host_team(void);
@@ -270,7 +275,7 @@ unsigned pgk_host_team(void);
     const unsigned pgk_team_of_##name = pgk_host_team();                        \
     for (unsigned t = 0; t < PGK_T; t++)                                        \
         pgk_parts_of_##name[t] = start;                                         \
-    PGK_EACH(i, n)                                                              \
+    for (uint64_t i = 0; i < (uint64_t)(n); i++)                                \
     pgk_parts_of_##name[i % pgk_team_of_##name] =                               \
         join(pgk_parts_of_##name[i % pgk_team_of_##name], (float)(expression)); \
     const float name = pgk_meet_##join(pgk_parts_of_##name, pgk_team_of_##name)
