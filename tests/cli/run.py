@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""usage: run.py TESTDATA TOOLS [--update] [NAME...]
+"""usage: run.py TESTDATA TOOLS [--update] [--threads] [NAME...]
 
 Runs every NAME.sh beside this file in an empty folder; stdout, stderr and exit status must equal
 NAME.out, NAME.err (default: empty) and NAME.exit (default: 0). --update rewrites them: read the
-diff before committing it. A script may ask for a locale in its first line: "# locale: C"."""
+diff before committing it. --threads leaves out what has one thread. A script may ask for a locale in its first line: "# locale: C"."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 here = pathlib.Path(__file__).parent
-args = [a for a in sys.argv[1:] if a != '--update']
+args = [a for a in sys.argv[1:] if not a.startswith('--')]
 testdata, tools, names = os.path.abspath(args[0]), os.path.abspath(args[1]), args[2:]
 env = {'PATH': tools + ':/usr/bin:/bin', 'TESTDATA': testdata, 'HOME': '/nonexistent',
        'OMP_WAIT_POLICY': 'passive', # several tests share the cores
@@ -24,6 +25,8 @@ for script in sorted(here.glob('*.sh')):
     if names and script.stem not in names:
         continue
     text = script.read_text()
+    if '--threads' in sys.argv and not re.search(r'pgfit|-j', text):
+        continue
     locale = 'C' if text.startswith('# locale: C\n') else 'C.UTF-8'
     with tempfile.TemporaryDirectory() as d:
         r = subprocess.run(['sh', '-e', script], cwd=d, env={**env, 'LC_ALL': locale, 'TMPDIR': d},

@@ -15,7 +15,7 @@ import tempfile
 
 import sweep
 
-options = sweep.options(__doc__, ('--every', dict(type=int, default=2, help='of the calls that fail, not of the kills')))
+options = sweep.options(__doc__, ('--every', dict(type=int, default=2, help='every N-th call; of the kills, eight times as many')))
 tools = options.tools
 FAULTS = [*sweep.KILLS, 'ENOSPC', 'EIO', 'ENOSPC+']
 CASES = {'full .h5': ('w.h5', []), 'weights .h5': ('w.h5', ['--save-weights-only']),
@@ -110,7 +110,7 @@ def sweep_case(root, case):
     if not r.counted:
         sweep.cannot_trace()
     plan = [job for fault in FAULTS
-            for job in sweep.every(r.counted, 1 if options.all or fault in ('kill', 'half') else options.every, fault)]
+            for job in sweep.every(r.counted, 1 if options.all else max(1, options.every // 8) if fault in ('kill', 'half') else options.every, fault)]
     good = sweep.judge_all(case, lambda n, fault: trial(root, case, n, fault), plan, options.jobs)
     print(f'{case}: {r.counted} calls, {good} of {len(plan)} trials ({r.counted * len(FAULTS)} possible)')
     return good, len(plan)

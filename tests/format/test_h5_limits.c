@@ -73,7 +73,7 @@ static image attributes(unsigned n)
 {
     image im = begin((size_t)n * 40 + 22);
     for (unsigned i = 0; i < n; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "%05x", i);
         add_message(&im, 0xC, 9 + 6 + 8 + 4 + 1);
         add(&im, 3, 2); /* version, flags */

@@ -70,7 +70,7 @@ static void writes_every_type_as_h5py_does(void **state)
 {
     (void)state;
     size_t id = 0;
-    char name[8];
+    char name[24];
     pg__h5_out *h = fresh();
     for (int t = PG_F16; t <= PG_BOOL; t++)
         for (int big = 0; big < 2; big++) {

@@ -197,7 +197,7 @@ static void relinks_where_it_is_cheaper(void **state)
 {
     (void)state;
     enum { MANY = 2001 };
-    static char names[MANY][16];
+    static char names[MANY][24];
     static const char *list[MANY];
     pg__plan plan = {0};
     for (int i = 0; i < MANY; i++) {

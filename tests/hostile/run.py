@@ -30,7 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 sys.path.insert(0, os.path.join(HERE, "gen"))
 sys.dont_write_bytecode = True
-from pgbox import Box, Folder, finish  # noqa: E402
+from pgbox import Box, Folder, chosen, finish  # noqa: E402
 
 FIFOS = {"h5-fifo": "w.h5", "shard-fifo": "w_00001.weights.h5"}  # an archive is no place for them
 SECRETS = ("TOP-SECRET", "1234.5")
@@ -268,7 +268,7 @@ def main():
         # in a process of its own: what this one holds would count as memory of every tool it starts
         made = subprocess.run([sys.executable, os.path.abspath(__file__), "--tools", a.tools, "--testdata", a.testdata, "--unpack", root],
                               stdout=subprocess.PIPE, check=True).stdout
-        man = [c for c in json.loads(made) if c["id"].startswith(a.only)]
+        man = [c for c in json.loads(made) if c["id"].startswith(a.only) and chosen(c["id"])]
         j = Judge(a, Box(a.tools, None, a.testdata), root)
 
         def safe(c):

@@ -4,7 +4,7 @@
 tools/python under real Keras. A wrapper of two replicas trains with ParallelModelCheckpoint; in a fresh process,
 load_model(...).fit(...) on one device must then give the loss and the weights of the wrapper's next epoch, for every
 format that the Keras in hand restores. Files, names and messages are compared with those of the real ModelCheckpoint on
-the same run, and the user's model with what it was before. load_shards is tried on what pgsplit makes of such files.
+the same run, and the user's model with what it was before. PG_SHARE (pgbox.py) leaves out some. load_shards is tried on what pgsplit makes of such files.
 
 Tolerance: 2e-6 relative to the largest weight and loss (float32; halves of a batch are summed in another order).
 Needs PG_KERAS2_PYTHON (TensorFlow 2.15) or PG_KERAS3_PYTHON (Keras 3.6), skips (77) without both. --make, --judge and
@@ -21,6 +21,9 @@ import subprocess
 import sys
 import tempfile
 import warnings
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from pgbox import chosen  # noqa: E402
 
 TOLERANCE = 2e-6
 BATCH, EPOCHS = 4, 2
@@ -53,6 +56,8 @@ def cases(major):
                 continue  # Keras refuses
             if suffix == '.folder' and name not in ('two', 'sequential', 'legacy_adam'):
                 continue  # slow, and no optimizer comes back from it
+            if name != 'two' and not chosen(name + suffix):
+                continue
             # Keras 2 does not restore an optimizer from these (tried with its own ModelCheckpoint below).
             fresh = suffix == '.folder' or (optimizer.startswith('legacy') and suffix != '.h5')
             yield name, suffix, not fresh
@@ -302,6 +307,8 @@ def same_as_keras(b, r, d):
     if b.major == 2:
         options['period'] = ('{epoch:02d}', dict(period=2))
     for name, (file, opts) in options.items():
+        if name != 'best' and not chosen(name):
+            continue
         args, kw = (opts, {}) if isinstance(opts, list) else ([], opts)
         out = {'real': io.StringIO(), 'ours': io.StringIO()}
         for who in out:

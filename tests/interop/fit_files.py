@@ -4,6 +4,7 @@
 Files between real Keras and pgfit. Keras trains an epoch and saves; pgfit goes on from that file for an epoch
 and saves in every format; Keras loads each of these strictly, predicts, and where it is a full model trains a
 third epoch. Everything must be what three epochs of Keras alone give: weights, optimizer variables, predictions.
+PG_SHARE (pgbox.py) leaves out some optimizers.
 Needs PG_KERAS2_PYTHON (TensorFlow 2.15) or PG_KERAS3_PYTHON (Keras 3.6), skips (77) without both. --make and
 --judge are the halves that run under those."""
 import json
@@ -12,6 +13,9 @@ import subprocess
 import sys
 
 import both_keras
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from pgbox import chosen  # noqa: E402
 
 OPTIMIZERS = {  # name: (class, config, only new or only legacy)
     'adam': ('Adam', {'learning_rate': 0.01}, None),
@@ -41,7 +45,7 @@ def cases(major):
     for name, (_, _, only) in OPTIMIZERS.items():
         for family in ('new', 'legacy') if major == 2 else ('new',):
             # Keras 2.15 does not store what Nadam needs to go on.
-            if only in (None, family) and (name, major) != ('nadam', 2):
+            if only in (None, family) and (name, major) != ('nadam', 2) and chosen(name + family):
                 yield f'{name}_{family}', 'dense', name, family
     for model in ('deep', 'two', 'smooth', 'sequential'):
         yield model, model, 'adam', 'new'

@@ -4,7 +4,7 @@
 Models whose lists of names exceed an object header, split, joined and read by real Keras 2.15 (the environment
 PG_KERAS2_PYTHON; without it the test is skipped, exit 77):
 1. 10,000 layers, 20,000 tensors: Keras' own functions write the lists of the original and read those of the copy, in every
-   format of shards; h5diff finds no difference where it is installed.
+   format of shards (PG_SHARE, see pgbox.py: in some); h5diff finds no difference where it is installed.
 2. 1,500 layers with long names, a model that Keras builds, saves, and loads strictly from the copy."""
 import argparse
 import os
@@ -13,11 +13,14 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from pgbox import chosen  # noqa: E402
+
 MANY = '''
 import subprocess, sys
 import h5py, numpy as np
 from keras.src.saving.legacy.hdf5_format import load_attributes_from_hdf5_group as load, save_attributes_to_hdf5_group as save
-TOOLS, H5DIFF = sys.argv[1:3]
+TOOLS, H5DIFF, *FORMATS = sys.argv[1:]
 rng = np.random.default_rng(0)
 names = [f"dense_{i}" for i in range(10000)]
 with h5py.File("many.h5", "w") as f:
@@ -44,7 +47,7 @@ def same(path):
     if H5DIFF:
         subprocess.run([H5DIFF, "-q", "many.h5", path], check=True)
 
-for form in ("npy", "npz", "safetensors"):
+for form in FORMATS:
     subprocess.run([TOOLS + "/pgsplit", "-q", "--no-sync", "--format", form, "many.h5", form], check=True)
     out = subprocess.run([TOOLS + "/pgjoin", "--no-sync", form, form + ".h5"], check=True, capture_output=True, text=True).stdout
     assert "20,000/20,000 checksums equal" in out, out
@@ -93,8 +96,9 @@ if not os.access(python, os.X_OK):
     print('skipped: PG_KERAS2_PYTHON names no Python with Keras 2.15')
     sys.exit(77)
 env = {**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3', 'CUDA_VISIBLE_DEVICES': ''}
+formats = [f for f in ('npy', 'npz', 'safetensors') if f == 'npy' or chosen(f)]
 for script in (MANY, LONG):
     with tempfile.TemporaryDirectory() as d:
-        r = subprocess.run([python, '-c', script, os.path.abspath(args.tools), shutil.which('h5diff') or ''], cwd=d, env=env)
+        r = subprocess.run([python, '-c', script, os.path.abspath(args.tools), shutil.which('h5diff') or '', *formats], cwd=d, env=env)
         if r.returncode:
             sys.exit(1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""usage: run.py --tools FOLDER --testdata FOLDER
+"""usage: run.py --tools FOLDER --testdata FOLDER [--no-kills]
 
 Splits and joins every file of testdata that the library reads: pgdiff finds both the same, h5diff and
 h5dump where they are installed; .keras members and safetensors are the same bytes. Then kills pgsplit, pgjoin and
@@ -24,7 +24,9 @@ from pgbox import chosen  # noqa: E402
 parser = argparse.ArgumentParser()
 parser.add_argument('--tools', required=True, type=pathlib.Path)
 parser.add_argument('--testdata', required=True, type=pathlib.Path)
+parser.add_argument('--no-kills', action='store_true', help='a sanitizer learns nothing from them')
 args = parser.parse_args()
+kills = 0 if args.no_kills else 12
 h5diff, h5dump = shutil.which('h5diff'), shutil.which('h5dump')
 bad = []
 
@@ -125,10 +127,10 @@ def kill_splits(out):
         took = time.monotonic() - start
         want = tree(out / f'whole-{form}')
         last = [n for n in want if n.endswith('.json') and (form != 'safetensors' or 'index' in n)][0]
-        for i in range(12):
+        for i in range(kills):
             folder = out / f'{form}{i}'
             p = subprocess.Popen([*command, '-j', str(1 + i % 2 * 4), folder], stderr=subprocess.DEVNULL)
-            time.sleep(took * (i + 1) / 13)
+            time.sleep(took * (i + 1) / (kills + 1))
             p.kill()
             p.wait()
             partial += folder.exists() and last not in tree(folder)
@@ -138,7 +140,7 @@ def kill_splits(out):
                 fail(f'{form}, kill {i}: exit {r.returncode}', r)
             elif tree(folder) != want:
                 fail(f'{form}, kill {i}: another folder than that of a run in peace')
-    print(f'48 kills of pgsplit, {partial} of them half-way')
+    print(f'{4 * kills} kills of pgsplit, {partial} of them half-way')
 
 
 def kill_writers(out):
@@ -157,10 +159,10 @@ def kill_writers(out):
         subprocess.run([*command, folder / name], check=True, stdout=subprocess.DEVNULL)
         took = time.monotonic() - start
         want = (folder / name).read_bytes()
-        for i in range(12):
+        for i in range(kills):
             (folder / name).unlink(missing_ok=True)
             p = subprocess.Popen([*command, folder / name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(took * (i + 1) / 13)
+            time.sleep(took * (i + 1) / (kills + 1))
             p.kill()
             p.wait()
             if (folder / name).exists():
@@ -171,7 +173,7 @@ def kill_writers(out):
             r = subprocess.run([*command, folder / name], capture_output=True, text=True)
             if r.returncode or (folder / name).read_bytes() != want or len(list(folder.iterdir())) != 1:
                 fail(f'{what}, kill {i}: exit {r.returncode}, {sorted(map(str, folder.iterdir()))}', r)
-    print(f'48 kills of writers, {late} of them too late')
+    print(f'{4 * kills} kills of writers, {late} of them too late')
 
 
 def spoil(folder, how):
