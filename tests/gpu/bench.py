@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""bench.py --pgfit FILE [--peers FILE] [--seconds N] [--models A,B] [--out FILE]: training speed on one GPU.
+"""bench.py --pgfit FILE [--python FILE] [--seconds N] [--models A,B] [--out FILE]: training speed on one GPU, beside PyTorch and JAX.
 
-Every measurement is one process. Data are random, two batches that come again; a step is timed by pgfit itself, the first
-ten are not counted. --peers: a program that prints a JSON line per measurement (model, batch, mode, precision,
-samples_per_s, first_step_s, peak_mem_bytes), run with the same Python; the last column is ours by the best of its modes.
-One line of JSON per measurement goes to --out. Needs numpy. Nothing is begun after --seconds."""
+Every measurement is one process; those of a model, batch and precision run one after the other. pgfit is given data of two
+batches that come again and times each step itself, data included; the first ten are not counted. Peers (peers/) have their data
+on the device. A peer whose packages --python does not have is left out and named. A line of JSON per measurement goes to --out;
+what stands there is not measured again, so that the same command goes on where it had no more time. Nothing is begun after --seconds.
+--tiny: small batches and peers on any device, to see that all this runs. Needs numpy."""
 import argparse
 import json
 import os
@@ -15,30 +16,22 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).parent
-IMAGES, WARM, STEPS = (224, 224, 3), 10, 30
-MODELS = {  # batches, optimizer, loss
-    'resnet50': ((64, 256), 'SGD:momentum=0.9', 'sparse_categorical_crossentropy'),
-    'vgg16': ((64, 256), 'Adam', 'sparse_categorical_crossentropy'),
-    'unet': ((32,), 'Adam', 'binary_crossentropy'),
-    'bert': ((64,), 'Adam', 'sparse_categorical_crossentropy'),
-    'lstm2': ((32, 256), 'RMSprop', 'sparse_categorical_crossentropy'),
-}
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(HERE / 'peers'))
+from specs import MODELS, MOMENTUM, data  # noqa: E402
+
+WARM, STEPS = 10, 30
 PRECISIONS = {'bf16': 'bfloat16', 'tf32': 'tf32', 'f32': 'float32'}  # as peers call them
+PEERS = {  # script, package
+    'eager': ('torch_peer.py', 'torch'),
+    'compile': ('torch_peer.py', 'torch'),
+    'jax': ('jax_peer.py', 'jax, keras'),
+}
 
 
 def write_data(path, model, n):
     import numpy as np
-    r = np.random.default_rng(0)
-    if model == 'bert':
-        x = [r.integers(0, 30522, (n, 128)).astype('int32'), np.tile(np.arange(128, dtype='int32'), (n, 1))]
-        y = r.integers(0, 2, n)
-    elif model == 'lstm2':
-        x, y = [r.standard_normal((n, 140, 256), dtype='f4') for _ in range(2)], r.integers(0, 50, n)
-    elif model == 'unet':
-        x = [r.standard_normal((n, 256, 256, 1), dtype='f4')]
-        y = (r.standard_normal((n, 256, 256, 1), dtype='f4') > 0).astype('f4')
-    else:
-        x, y = [r.standard_normal((n, *IMAGES), dtype='f4')], r.integers(0, 1000, n)
+    x, y = data(model, n)
     np.savez(path, y0=y, **{f'x{i}': v for i, v in enumerate(x)})
 
 
@@ -52,10 +45,11 @@ def gpu_memory(pid):
         return None
 
 
-def measure(a, model, batch, precision, data):
+def measure(a, model, batch, precision, path):
     _, optimizer, loss = MODELS[model]
-    command = [a.pgfit, str(HERE / 'models' / f'{model}.json'), '--data', str(data), '--optimizer', optimizer, '--loss', loss,
-               '--devices', a.device, '--precision', precision, '--batch-size', str(batch), '--json=batch',
+    command = [a.pgfit, str(HERE / 'models' / f'{model}.json'), '--data', str(path), '--loss', loss,
+               '--optimizer', optimizer + (f':momentum={MOMENTUM}' if optimizer == 'SGD' else ''),
+               '--devices', a.device, '--precision', PRECISIONS[precision], '--batch-size', str(batch), '--json=batch',
                '--epochs', str((WARM + STEPS) // 2), '--no-shuffle']
     begun = time.time()
     with tempfile.TemporaryFile('w+') as errors:
@@ -79,51 +73,82 @@ def measure(a, model, batch, precision, data):
             'peak_mem_bytes': memory and memory << 20, 'loss': value}
 
 
-def main():
+def measure_peer(a, mode, model, batch, precision):
+    command = [a.python, str(HERE / 'peers' / PEERS[mode][0]), model, '--batch', str(batch), '--mode', mode, '--precision', precision]
+    try:
+        r = subprocess.run(command + ['--tiny'] * a.tiny, capture_output=True, text=True, timeout=300)
+        return json.loads(r.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return {'error': 'no end within 300 s'}
+    except (ValueError, IndexError):
+        return {'error': (r.stderr.strip().splitlines() or [f'exit {r.returncode}'])[-1][-300:]}
+
+
+def table(rows):
+    """A line for each of pgfit's measurements; its rate by that of the best peer."""
+    out = [f'{"model":10}{"batch":>6}  {"precision":10}{"samples/s":>10}{"ms":>9}{"first s":>9}{"MiB":>8}  by the best peer']
+    for row in (r for r in rows if r['mode'] == 'pgfit'):
+        key = [row[k] for k in ('model', 'batch', 'precision')]
+        start = f'{key[0]:10}{key[1]:6}  {key[2]:10}'
+        if 'error' in row:
+            out.append(start + row['error'])
+            continue
+        peers = [r for r in rows if r['mode'] != 'pgfit' and [r[k] for k in ('model', 'batch', 'precision')] == key and 'samples_per_s' in r]
+        best = max(peers, key=lambda r: r['samples_per_s'], default=None)
+        memory = row['peak_mem_bytes']
+        out.append(f'{start}{row["samples_per_s"]:10.1f}{row["step_ms"]:9.2f}{row["first_step_s"]:9.2f}{memory >> 20 if memory else "-":>8}  ' +
+                   (f'{row["samples_per_s"] / best["samples_per_s"]:.2f} ({best["mode"]})' if best else '-'))
+    return '\n'.join(out)
+
+
+def arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('--pgfit', required=True)
-    ap.add_argument('--peers')
+    ap.add_argument('--python', default=sys.executable, help='with torch, or jax and keras')
     ap.add_argument('--device', default='cuda:0')
     ap.add_argument('--models', default=','.join(MODELS))
-    ap.add_argument('--precisions', default='bf16,tf32,f32')
+    ap.add_argument('--precisions', default='bf16,f32,tf32')
     ap.add_argument('--seconds', type=float, default=150)
     ap.add_argument('--out', default=os.devnull)
-    a = ap.parse_args()
-    until, rows, left = time.time() + a.seconds, [], []
+    ap.add_argument('--tiny', action='store_true')
+    return ap.parse_args()
+
+
+def main():
+    a = arguments()
+    until, left = time.time() + a.seconds, []
+    rows = []
+    if os.path.isfile(a.out):
+        with open(a.out) as f:
+            rows = [json.loads(line) for line in f]
+    modes = ['pgfit']
+    for mode, (_, packages) in PEERS.items():
+        if subprocess.run([a.python, '-c', f'import {packages}'], capture_output=True).returncode == 0:
+            modes.append(mode)
+        else:
+            print(f'{mode}: left out, {a.python} has no {packages}')
     with open(a.out, 'a') as out, tempfile.TemporaryDirectory() as work:
-        for model in a.models.split(','):
-            for batch in MODELS[model][0]:
-                data = pathlib.Path(work, 'data.npz')
-                if time.time() < until:
-                    write_data(data, model, 2 * batch)
-                for precision in a.precisions.split(','):
-                    if time.time() >= until:
-                        left.append(f'{model}/{batch}/{precision}')
-                        continue
-                    row = {'model': model, 'batch': batch, 'mode': 'pgfit', 'precision': precision,
-                           **measure(a, model, batch, PRECISIONS[precision], data)}
-                    out.write(json.dumps(row) + '\n')
-                    out.flush()
-                    rows.append(row)
-        if a.peers:
-            r = subprocess.run([sys.executable, a.peers, '--models', a.models, '--precisions', a.precisions,
-                                '--seconds', str(a.seconds)], stdout=subprocess.PIPE, text=True)
-            out.write(r.stdout)
-            rows += [json.loads(line) for line in r.stdout.splitlines() if line.startswith('{') and '"mode"' in line]
-    print(f'{"model":10}{"batch":>6}  {"precision":10}{"samples/s":>10}{"ms":>9}{"first s":>9}{"MiB":>8}  by the best peer')
-    for row in rows:
-        if row['mode'] != 'pgfit':
-            continue
-        key = [row[k] for k in ('model', 'batch', 'precision')]
-        if 'error' in row:
-            print(f'{key[0]:10}{key[1]:6}  {key[2]:10}{row["error"]}')
-            continue
-        same = [r['samples_per_s'] for r in rows if r['mode'] != 'pgfit' and [r.get(k) for k in ('model', 'batch', 'precision')] == key
-                and 'samples_per_s' in r]
-        ratio = f'{row["samples_per_s"] / max(same):.2f}' if same else '-'
-        memory = row['peak_mem_bytes']
-        print(f'{key[0]:10}{key[1]:6}  {key[2]:10}{row["samples_per_s"]:10.1f}{row["step_ms"]:9.2f}{row["first_step_s"]:9.2f}'
-              f'{memory >> 20 if memory else "-":>8}  {ratio}')
+        for precision in a.precisions.split(','):
+            for model in a.models.split(','):
+                for batch in (2,) if a.tiny else MODELS[model][0]:
+                    path = pathlib.Path(work, f'{model}.{batch}.npz')
+                    for mode in modes:
+                        row = {'model': model, 'batch': batch, 'mode': mode, 'precision': precision}
+                        if any(all(r.get(k) == v for k, v in row.items()) for r in rows):
+                            continue
+                        if time.time() >= until:
+                            left.append(f'{model}/{batch}/{precision}/{mode}')
+                            continue
+                        if mode == 'pgfit':
+                            write_data(path, model, 2 * batch)
+                            row.update(measure(a, model, batch, precision, path))
+                            path.unlink()
+                        else:
+                            row.update(measure_peer(a, mode, model, batch, precision))
+                        rows.append(row)
+                        out.write(json.dumps(row) + '\n')
+                        out.flush()
+    print(table(rows))
     if left:
         print('left out, no time:', ' '.join(left))
     return any('error' in row for row in rows if row['mode'] == 'pgfit')
