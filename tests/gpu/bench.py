@@ -123,7 +123,7 @@ def main():
             rows = [json.loads(line) for line in f]
     modes = ['pgfit']
     for mode, (_, packages) in PEERS.items():
-        if subprocess.run([a.python, '-c', f'import {packages}'], capture_output=True).returncode == 0:
+        if subprocess.run([a.python, '-c', f'import {packages}'], env=dict(os.environ, KERAS_BACKEND='jax'), capture_output=True).returncode == 0:
             modes.append(mode)
         else:
             print(f'{mode}: left out, {a.python} has no {packages}')

@@ -3,24 +3,25 @@
 # benchmark on a real device, prints a table and leaves logs. Less than 8 minutes. Exit status: 0, 1 where
 # something failed, 2 where nothing could be run, 77 without a GPU.
 #
-#   tests/gpu/run.sh [--quick] [--out DIR] [--peers FILE]
+#   tests/gpu/run.sh [--quick] [--out DIR]
 #       builds here, in build-gpu/. Wants what libpg is built with (README), nvcc, cuDNN and NCCL: in
 #       $CUDA_HOME or /usr/local/cuda, or as Python packages (nvidia-*) beside python3. --quick leaves the
-#       benchmark out; --peers is for bench.py.
+#       benchmark out. It measures PyTorch and JAX too where python3 has them, and what it had no time for
+#       when it is run again with the same DIR.
 #   tests/gpu/run.sh --pack DIR
 #       builds here, without a GPU, and puts into DIR all that another machine needs but CUDA, cuDNN and
 #       NCCL: where meson, libhdf5 or cmocka are not there. Then, there:
-#   DIR/run.sh [--quick] [--out DIR] [--peers FILE]
+#   DIR/run.sh [--quick] [--out DIR]
 #   --try FILE: with FILE for pg-cuda.so and without a GPU, to see that this script runs
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-out= quick= pack= peers= try=
+out= quick= pack= try=
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=1 ;;
-    --out | --pack | --peers | --try) [ $# -gt 1 ] || { echo "run.sh: $1 wants a name" >&2; exit 2; }
+    --out | --pack | --try) [ $# -gt 1 ] || { echo "run.sh: $1 wants a name" >&2; exit 2; }
         declare "${1#--}=$2"; shift ;;
-    *) sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
@@ -111,7 +112,7 @@ if [ -n "$pack" ]; then
     mkdir -p "$here/../../build-gpu" "$pack" || exit 2
     build "$(cd "$here/../../build-gpu" && pwd)"
     gather "$here/../../build-gpu/build" "$pack"
-    cp -r "$here/run.sh" "$here/bench.py" "$here/models" "$pack/"
+    cp -r "$here/run.sh" "$here/bench.py" "$here/models" "$here/peers" "$pack/"
     cp -r "$here/../../testdata/golden" "$pack/testdata/"
     echo "$pack: $(du -sh "$pack" | cut -f1); on a machine with a GPU: $pack/run.sh"
     exit 0
@@ -238,9 +239,8 @@ elif ! python3 -c 'import numpy' 2>/dev/null; then
     row benchmark left 0 'python3 has no numpy'
 else
     left=$((450 - (SECONDS - begun)))
-    [ -n "$peers" ] && left=$((left / 2))
     t=$SECONDS rc=0
-    python3 "$here/bench.py" --pgfit "$pgfit" ${peers:+--peers "$peers"} --seconds $((left - 20)) --out "$out/bench.jsonl" >"$out/bench.log" 2>&1 || rc=$?
+    python3 "$here/bench.py" --pgfit "$pgfit" --seconds $((left - 20)) --out "$out/bench.jsonl" >"$out/bench.log" 2>&1 || rc=$?
     row benchmark "$([ $rc -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - t)) "$out/bench.jsonl"
     cat "$out/bench.log"
 fi
