@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench.py --pgfit FILE [--python FILE] [--seconds N] [--models A,B] [--out FILE]: training speed on one GPU, beside PyTorch and JAX.
+"""bench.py --pgfit FILE [--python FILE] [--seconds N] [--out FILE]: training speed on one GPU, beside PyTorch and JAX.
 
 Every measurement is one process; those of a model, batch and precision run one after the other. pgfit is given data of two
 batches that come again and times each step itself, data included; the first ten are not counted. Peers (peers/) have their data
@@ -105,6 +105,7 @@ def arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('--pgfit', required=True)
     ap.add_argument('--python', default=sys.executable, help='with torch, or jax and keras')
+    ap.add_argument('--peers', default=','.join(PEERS))
     ap.add_argument('--device', default='cuda:0')
     ap.add_argument('--models', default=','.join(MODELS))
     ap.add_argument('--precisions', default='bf16,f32,tf32')
@@ -120,9 +121,10 @@ def main():
     rows = []
     if os.path.isfile(a.out):
         with open(a.out) as f:
-            rows = [json.loads(line) for line in f]
+            rows = [row for row in map(json.loads, f) if 'error' not in row]
     modes = ['pgfit']
-    for mode, (_, packages) in PEERS.items():
+    for mode in filter(None, a.peers.split(',')):
+        packages = PEERS[mode][1]
         if subprocess.run([a.python, '-c', f'import {packages}'], env=dict(os.environ, KERAS_BACKEND='jax'), capture_output=True).returncode == 0:
             modes.append(mode)
         else:
