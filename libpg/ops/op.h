@@ -26,9 +26,18 @@ typedef struct pg__dims {
 } pg__dims;
 
 typedef enum pg__elem {
-    PG__REAL, /* float; double in the reference back end */
-    PG__INT   /* int32_t: ids and classes */
+    PG__REAL,      /* float; double in the reference back end */
+    PG__INT,       /* int32_t: ids and classes */
+    PG__REAL_BF16, /* where a layer computes with less than float: see compact.h */
+    PG__REAL_F16,
+    PG__N_ELEMS
 } pg__elem;
+
+/* Of one element; real_bytes: of a PG__REAL. */
+static inline size_t pg__elem_bytes(pg__elem e, size_t real_bytes)
+{
+    return e == PG__REAL ? real_bytes : e == PG__INT ? sizeof(int32_t) : sizeof(uint16_t);
+}
 
 typedef enum pg__role {
     PG__TEMP,  /* computed by an instruction */

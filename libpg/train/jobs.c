@@ -16,7 +16,7 @@
 static const void *rows_of(const pg__step *s, const void *batch, const pg__dims *lane_dims,
                            pg__elem elem, uint64_t first)
 {
-    const size_t bytes = elem == PG__INT ? sizeof(int32_t) : s->t->backend->real_bytes;
+    const size_t bytes = pg__elem_bytes(elem, s->t->backend->real_bytes);
     const uint64_t row = pg__dims_elems(lane_dims) / lane_dims->d[0];
     return batch ? (const char *)batch + first * row * bytes : NULL;
 }
@@ -121,7 +121,7 @@ static pg_status keep_predictions(const pg__step *s, const pg__job *job)
     pg_status st = PG_OK;
     for (size_t k = 0; k < t->n_outputs && st == PG_OK; k++) {
         const pg__value *v = &m->tape.values[m->outputs[k]];
-        const size_t each = v->elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes;
+        const size_t each = pg__elem_bytes(v->elem, t->backend->real_bytes);
         const size_t n = (size_t)pg__dims_elems(&v->shape) * each;
         st = t->backend->get(job->frame.f.dev,
                              (char *)s->predictions[k] + n / job->lane.n * job->lane.first,

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "ops/compact.h"
 #include "ops/pool_first.h"
 #include "train/inplace.h"
 #include "train/plan.h"
@@ -164,10 +165,13 @@ static size_t read_after(const pg__program *p, pg__val *out)
     return n;
 }
 
-static pg_status prune(pg__program *p, pg_err *err)
+/* All instructions go that lead to nothing of it; and it is float32, whatever layers compute with.
+ */
+static pg_status prune(pg__program *p, const pg__program_opts *opts, pg_err *err)
 {
     const pg__lowered *m = &p->model;
     pg__val *keep = pg__mem_array(read_after(p, NULL) + m->n_params, sizeof *keep);
+    pg_status st = PG_OK;
     if (!keep)
         return pg__nomem(err);
     size_t n = read_after(p, keep);
@@ -175,7 +179,10 @@ static pg_status prune(pg__program *p, pg_err *err)
         if (m->params[i].value != PG__NO_VAL &&
             m->tape.values[m->params[i].value].grad != PG__NO_VAL)
             keep[n++] = m->tape.values[m->params[i].value].grad;
-    const pg_status st = pg__tape_prune(&p->model.tape, keep, n, err);
+    PG_TRY(pg__tape_prune(&p->model.tape, keep, n, err));
+    if (opts->elems)
+        PG_TRY(pg__tape_compact(&p->model.tape, opts->elems, opts->lower.leaves->n, keep, n, err));
+done:
     pg__mem_free(keep);
     return st;
 }
@@ -329,7 +336,7 @@ static pg_status place_in_arena(pg__program *p, liveness *l, unsigned char *in_a
     for (uint32_t d = 0; d < p->n_devices; d++)
         for (pg__val v = 0; v < t->n_values; v++) {
             const pg__value *value = &t->values[v];
-            const size_t each = value->elem == PG__INT ? sizeof(int32_t) : p->backend->real_bytes;
+            const size_t each = pg__elem_bytes(value->elem, p->backend->real_bytes);
             if (!in_arena[v] || host[v] != v || made_by[v] != d)
                 continue;
             spans[n] = (pg__span_of){.n_bytes = pg__dim_mul(pg__dims_elems(&value->shape), each),
@@ -510,7 +517,7 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     PG_TRY(pool_first(p, err));
     PG_TRY(add_losses(p, opts, err));
     PG_TRY(own_gradients(p, err));
-    PG_TRY(prune(p, err));
+    PG_TRY(prune(p, opts, err));
     PG_TRY(check_support(p, &opts->lower, err));
     p->n_devices = opts->lower.assigned ? opts->lower.assigned->n_devices : 1;
     PG_TRY(place_values(p, err));

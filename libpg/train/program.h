@@ -16,6 +16,7 @@ typedef struct pg__objective {
 typedef struct pg__program_opts {
     pg__lower_opts lower;            /* n_rows known */
     const pg__objective *objectives; /* per output, or NULL: predictions only */
+    const pg__elem *elems;           /* per leaf, what it computes with; NULL: PG__REAL */
     int from_probabilities;          /* no shortcut to the logits */
     int masks_only;                  /* no losses, no predictions: the masks of the outputs */
     const pg__backend *backend;

@@ -61,26 +61,41 @@ pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t par
     return PG_OK;
 }
 
-static int is_finite(const pg__program *p, const void *values, uint64_t n)
+/* Of 16 bits: is the exponent, whose bits these are, the largest? */
+static int is_finite_16(uint16_t bits, uint16_t exponent)
+{
+    return (bits & exponent) != exponent;
+}
+
+static int is_finite(const void *values, pg__elem elem, size_t n_bytes, uint64_t i)
+{
+    if (elem == PG__REAL)
+        return n_bytes == sizeof(float) ? isfinite(((const float *)values)[i])
+                                        : isfinite(((const double *)values)[i]);
+    return is_finite_16(((const uint16_t *)values)[i], elem == PG__REAL_BF16 ? 0x7f80u : 0x7c00u);
+}
+
+static int are_finite(const void *values, pg__elem elem, size_t n_bytes, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        if (!(p->backend->real_bytes == sizeof(float) ? isfinite(((const float *)values)[i])
-                                                      : isfinite(((const double *)values)[i])))
+        if (!is_finite(values, elem, n_bytes, i))
             return 0;
     return 1;
 }
 
 /* A copy where the host cannot read the device's memory; without memory for it, nothing is found.
  */
-static int is_finite_there(const pg__program *p, const pg__frame *f, const void *at, uint64_t n)
+static int are_finite_there(const pg__program *p, const pg__frame *f, const void *at,
+                            const pg__value *v)
 {
+    const uint64_t n = pg__dims_elems(&v->shape);
+    const size_t each = pg__elem_bytes(v->elem, p->backend->real_bytes);
     void *copy = NULL;
     if (p->backend->host_memory)
-        return is_finite(p, at, n);
-    copy = pg__mem_array(n, p->backend->real_bytes);
-    const int finite =
-        !copy || p->backend->get(dev_of(p, f), copy, at, (size_t)n * p->backend->real_bytes) ||
-        is_finite(p, copy, n);
+        return are_finite(at, v->elem, each, n);
+    copy = pg__mem_array(n, each);
+    const int finite = !copy || p->backend->get(dev_of(p, f), copy, at, (size_t)n * each) ||
+                       are_finite(copy, v->elem, each, n);
     pg__mem_free(copy);
     return finite;
 }
@@ -91,9 +106,9 @@ static void look(const pg__program *p, const pg__frame *f, const pg__step_call *
     for (uint32_t k = 0; k < c->n; k++) {
         const pg__val v = p->operands[c->first + k];
         const void *at = address(p, f, v);
-        if (!at || p->model.tape.values[v].elem != PG__REAL)
+        if (!at || p->model.tape.values[v].elem == PG__INT)
             continue;
-        if (is_finite_there(p, f, at, pg__dims_elems(&p->model.tape.values[v].shape)))
+        if (are_finite_there(p, f, at, &p->model.tape.values[v]))
             continue;
         *f->watch = (pg__watch){.found = 1,
                                 .leaf = c->origin,

@@ -38,8 +38,7 @@ static int is_measured(const pg_trainer *t, size_t k)
 
 static size_t bytes_of(const pg_trainer *t, const pg__value *v)
 {
-    return (size_t)pg__dims_elems(&v->shape) *
-           (v->elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes);
+    return (size_t)pg__dims_elems(&v->shape) * (pg__elem_bytes(v->elem, t->backend->real_bytes));
 }
 
 static pg_status list_results(const pg_trainer *t, pg__landing *l, const pg__program *p,
@@ -104,7 +103,7 @@ void pg__landing_free(const pg_trainer *t, pg__landing *l)
 static pg_status as_doubles(pg_trainer *t, double **out, const void *from, uint64_t n,
                             pg__elem elem, const pg__landing *l, pg_err *err)
 {
-    const size_t bytes = elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes;
+    const size_t bytes = pg__elem_bytes(elem, t->backend->real_bytes);
     const void *raw = l ? landed(l, from) : from;
     double *v = pg__mem_array(n, sizeof *v);
     if (!v)

@@ -12,7 +12,7 @@ static uint64_t aligned(uint64_t n)
 
 static size_t bytes_of(const pg_trainer *t, const pg__value *v)
 {
-    const size_t each = v->elem == PG__INT ? sizeof(int32_t) : t->backend->real_bytes;
+    const size_t each = pg__elem_bytes(v->elem, t->backend->real_bytes);
     return (size_t)pg__dims_elems(&v->shape) * each;
 }
 

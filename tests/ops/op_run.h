@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "backend/backend.h"
+#include "backend/cuda/pgk.h"
 #include "base/mem.h"
 #include "ops/op_cases.h"
 #include "ops/overwrite.h"
@@ -121,7 +122,7 @@ typedef struct engine {
     const char *isa;            /* of the CPU's kernels */
     size_t *n_missing;          /* counts what the back end does not cover; NULL: nothing is */
     pg__dev *dev;               /* an open device; NULL: one is opened for each instruction */
-    double slack;               /* of a precision below float: bound where the operation's is less */
+    double slack; /* of a precision below float: bound where the operation's is less */
 } engine;
 #define FLOAT     ((engine){0})
 #define DOUBLE    ((engine){.f64 = 1})
@@ -130,15 +131,42 @@ typedef struct engine {
 /* What memory holds before anything is written to it. */
 static unsigned char held = 0;
 
-/* Numbers in the element type of a run. */
+static pgk_type type_of(pg__elem elem)
+{
+    return elem == PG__REAL_BF16 ? PGK_BF16 : PGK_F16;
+}
+
+/* Numbers in the element type of a run; those of 16 bits are the same in double. */
 static void store(void *p, pg__elem elem, int f64, uint64_t i, double v)
 {
-    if (elem == PG__INT)
+    if (elem == PG__INT) {
         ((int32_t *)p)[i] = (int32_t)v;
-    else if (f64)
-        ((double *)p)[i] = v;
+        return;
+    }
+    const int is_compact = elem != PG__REAL;
+    const uint16_t bits = is_compact ? pgk_to_16(type_of(elem), (float)v) : 0;
+    if (f64)
+        ((double *)p)[i] = is_compact ? (double)pgk_of_16(type_of(elem), bits) : v;
+    else if (is_compact)
+        ((uint16_t *)p)[i] = bits;
     else
         ((float *)p)[i] = (float)v;
+}
+
+static double load(const void *p, pg__elem elem, int f64, uint64_t i)
+{
+    if (elem == PG__INT)
+        return ((const int32_t *)p)[i];
+    if (f64)
+        return ((const double *)p)[i];
+    if (elem != PG__REAL)
+        return (double)pgk_of_16(type_of(elem), ((const uint16_t *)p)[i]);
+    return (double)((const float *)p)[i];
+}
+
+static size_t bytes_of(const built *b, pg__val v)
+{
+    return (size_t)elems(b, v) * pg__elem_bytes(b->tape.values[v].elem, sizeof(float));
 }
 
 static void run_plain(const built *b, const pg__inst *i, int f64, void **mem)
@@ -210,7 +238,7 @@ static void run_kernel(const built *b, const pg__inst *i, const pg__backend *on,
         host[k] = v != PG__NO_VAL ? mem[v] : NULL;
         if (!host[k])
             continue;
-        args[k] = on_device(on, dev, host, args, k, (size_t)elems(b, v) * sizeof(float));
+        args[k] = on_device(on, dev, host, args, k, bytes_of(b, v));
         params[k] = b->tape.values[v].role == PG__PARAM ? args[k] : NULL;
     }
     if (needs->shared_bytes) {
@@ -220,7 +248,7 @@ static void run_kernel(const built *b, const pg__inst *i, const pg__backend *on,
     assert_ok(on->run(dev, kernel, args, scratch, shared));
     for (uint32_t k = n; k-- > 0;)
         if (host[k])
-            off_device(on, dev, host, args, k, (size_t)elems(b, value_of(b, i, k)) * sizeof(float));
+            off_device(on, dev, host, args, k, bytes_of(b, value_of(b, i, k)));
     on->free(dev, scratch);
     on->free(dev, shared);
 }
@@ -322,7 +350,7 @@ static void **run_case(built *b, engine e)
     void **mem = alloc_all(b, e);
     for (pg__val v = 0; v < b->tape.n_values; v++)
         for (uint64_t i = 0; b->tape.values[v].role == PG__SEED && i < elems(b, v); i++)
-            store(mem[v], PG__REAL, e.f64, i, factor(b, i));
+            store(mem[v], b->tape.values[v].elem, e.f64, i, factor(b, i));
     run_all(b, e, mem);
     return mem;
 }
@@ -331,10 +359,9 @@ static void compare_value(const built *b, pg__val v, const pg__op *op, size_t c,
                           void **exact, void **mem)
 {
     double top = 0, worst = 0;
-    const int is_int = b->tape.values[v].elem == PG__INT;
+    const pg__elem elem = b->tape.values[v].elem;
     for (uint64_t e = 0; e < elems(b, v); e++) {
-        const double want = is_int ? ((int32_t *)exact[v])[e] : ((double *)exact[v])[e];
-        const double got = is_int ? (double)((int32_t *)mem[v])[e] : (double)((float *)mem[v])[e];
+        const double want = load(exact[v], elem, 1, e), got = load(mem[v], elem, 0, e);
         top = fmax(top, fabs(want));
         worst = fmax(worst, fabs(want - got));
         if (isnan(got) != isnan(want))
@@ -375,7 +402,7 @@ static inline void agrees_with_double(engine e)
 
 static void same_bits(const built *b, size_t c, pg__val v, void **one, void **other)
 {
-    if (memcmp(one[v], other[v], (size_t)elems(b, v) * sizeof(float)) != 0)
+    if (memcmp(one[v], other[v], bytes_of(b, v)) != 0)
         fail_msg("case %zu, %s, value %u: other bits", c, b->tape.insts[0].op->name, v);
 }
 
@@ -405,7 +432,7 @@ static inline void gives_equal_bits(engine e)
 static void check_overwriting(const built *b, const pg__inst *i, engine e, void **mem)
 {
     const pg__val result = pg__out(&b->tape, i, 0);
-    const size_t bytes = (size_t)elems(b, result) * (e.f64 ? sizeof(double) : sizeof(float));
+    const size_t bytes = e.f64 ? (size_t)elems(b, result) * sizeof(double) : bytes_of(b, result);
     uint32_t operands[2];
     for (size_t k = pg__overwrites(&b->tape, i, operands); k-- > 0;) {
         const pg__val v = pg__in(&b->tape, i, operands[k]);

@@ -50,10 +50,11 @@ static void release(void *state)
 /* ---- preparing ---- */
 
 /* What products multiply is of one type; kernels read anything. */
-static pg_status one_type(const attention *n, size_t first_kept, pg_err *err)
+static pg_status one_type(const attention *n, const pg__cuda_inst *i, size_t first_kept,
+                          pg_err *err)
 {
     for (size_t k = 0; k < n->n_args; k++)
-        if ((k <= V || k >= first_kept) && (first_kept != G_P || k != G_DP) &&
+        if ((k <= V || k >= first_kept) && (first_kept != G_P || k != G_DP) && pg__cuda_has(i, k) &&
             n->reals[k].type != n->reals[Q].type)
             return pg_fail(err, PG_E_UNSUPPORTED,
                            "attention of several types of numbers is not covered on a GPU");
@@ -80,7 +81,7 @@ static pg_status new_attention(attention **out, const pg__cuda_inst *i, size_t f
     n->loops = n->over_heads ? n->heads : n->rows;
     for (size_t k = 0; k < n->n_args; k++)
         n->reals[k] = pg__cuda_real(i, k);
-    const pg_status st = one_type(n, first_kept, err);
+    const pg_status st = one_type(n, i, first_kept, err);
     if (st == PG_OK)
         *out = n;
     else

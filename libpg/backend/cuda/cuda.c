@@ -33,8 +33,10 @@ int pg__cuda_has(const pg__cuda_inst *i, size_t k)
 
 pgk_real pg__cuda_real(const pg__cuda_inst *i, size_t k)
 {
-    (void)i, (void)k;
-    return (pgk_real){NULL, PGK_F32};
+    const pg__elem elem = pg__cuda_has(i, k) ? i->tape->values[value_of(i, k)].elem : PG__REAL;
+    return (pgk_real){NULL, elem == PG__REAL_BF16  ? PGK_BF16
+                            : elem == PG__REAL_F16 ? PGK_F16
+                                                   : PGK_F32};
 }
 
 uint64_t pg__cuda_n(const pg__cuda_inst *i, size_t k)

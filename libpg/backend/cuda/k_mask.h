@@ -43,6 +43,20 @@ PGK_FN void pgk_mask_rows_at(const pgk_mask_rows *a, uint64_t i)
         pgk_set(a->y, i, a->x.p ? pgk_get(a->x, i) * mask : mask);
 }
 
+/* Numbers in another type: group i of four. */
+typedef struct pgk_narrow {
+    pgk_real from, to;
+    uint64_t n;
+} pgk_narrow;
+
+PGK_FN void pgk_narrow_at(const pgk_narrow *a, uint64_t i)
+{
+    float x[4];
+    pgk_get4(a->from, i, a->n, x);
+    pgk_set4(a->to, i, a->n, x);
+}
+
+/* Ids and numbers. */
 typedef struct pgk_cast {
     pgk_real from, to;
     pg__cast_attrs attrs;
@@ -56,10 +70,10 @@ PGK_FN int32_t pgk_id_of(float v)
 
 PGK_FN void pgk_cast_at(const pgk_cast *a, uint64_t i)
 {
-    if (a->attrs.to == PG__REAL)
+    if (a->attrs.to != PG__INT)
         pgk_set(a->to, i,
                 a->attrs.from == PG__INT ? (float)pgk_int(a->from, i) : pgk_get(a->from, i));
-    else if (a->attrs.from == PG__REAL)
+    else if (a->attrs.from != PG__INT)
         pgk_set_int(a->to, i, pgk_id_of(pgk_get(a->from, i)));
     else
         pgk_set_int(a->to, i, pgk_int(a->from, i));

@@ -33,7 +33,10 @@ const pg__cuda_op pg__cuda_mask_weights = PG_CUDA_ONE(prepare_rows);
 PG_CUDA_PREPARE(prepare_cast)
 {
     const pgk_cast a = {.attrs = *(const pg__cast_attrs *)i->attrs};
+    const pgk_narrow narrow = {.n = pg__cuda_n(i, 0)};
     (void)needs;
+    if (a.attrs.from != PG__INT && a.attrs.to != PG__INT)
+        return PG_ONE(narrow, &narrow, PGK_FOURS(narrow.n));
     return PG_ONE(cast, &a, pg__cuda_n(i, 0));
 }
 const pg__cuda_op pg__cuda_cast = PG_CUDA_ONE(prepare_cast);

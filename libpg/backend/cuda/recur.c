@@ -14,7 +14,8 @@ static pg_status one_type(const pg__recur *k, const pg__cuda_inst *i, pg_err *er
     for (size_t v = H0; v < k->n_args; v++) {
         const int multiplied = v == H0 || v >= k->n_in || v > DSTATE;
         const int of_param = grad && (v == k->n_in || (v > k->n_in && i->shapes[v].rank == 1));
-        if (multiplied && !of_param && k->reals[v].type != k->reals[KERNEL].type)
+        if (multiplied && !of_param && pg__cuda_has(i, v) &&
+            k->reals[v].type != k->reals[KERNEL].type)
             return pg_fail(err, PG_E_UNSUPPORTED,
                            "recurrent layers of several types of numbers are not covered on a GPU");
     }

@@ -16,6 +16,7 @@ typedef struct conv {
     uint64_t in, out, groups; /* channels */
     int relu;
     pgk_real a, b, c, bias;
+    float *sums; /* what c will be: 16 bits take no sums */
     void *scratch;
 } conv;
 
@@ -129,10 +130,10 @@ void pg__dnn_free(pg__dnn_plan *p)
     free(p);
 }
 
-static void fill(pgk_real v, uint64_t n, const conv *c)
+static void fill(const conv *c, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        pgk_set(v, i, c->bias.p ? pgk_get(c->bias, i % c->out) : 0);
+        c->sums[i] = c->bias.p ? pgk_get(c->bias, i % c->out) : 0;
 }
 
 /* One pair of cells that a kernel cell connects, one filter: adds to what is computed. */
@@ -143,14 +144,11 @@ static void tap(const conv *c, uint64_t x, uint64_t cell, uint64_t y, uint64_t o
     const uint64_t w = (o * c->k[0] * c->k[1] * c->k[2] + cell) * n_in;
     for (uint64_t i = 0; i < n_in; i++) {
         if (c->kind == PG__DNN_FORWARD)
-            pgk_set(c->c, at_y,
-                    pgk_get(c->c, at_y) + pgk_get(c->a, at_x + i) * pgk_get(c->b, w + i));
+            c->sums[at_y] += pgk_get(c->a, at_x + i) * pgk_get(c->b, w + i);
         else if (c->kind == PG__DNN_DATA)
-            pgk_set(c->c, at_x + i,
-                    pgk_get(c->c, at_x + i) + pgk_get(c->a, at_y) * pgk_get(c->b, w + i));
+            c->sums[at_x + i] += pgk_get(c->a, at_y) * pgk_get(c->b, w + i);
         else
-            pgk_set(c->c, w + i,
-                    pgk_get(c->c, w + i) + pgk_get(c->a, at_x + i) * pgk_get(c->b, at_y));
+            c->sums[w + i] += pgk_get(c->a, at_x + i) * pgk_get(c->b, at_y);
     }
 }
 
@@ -180,19 +178,24 @@ static int reach(const conv *c, uint64_t y, uint64_t k, uint64_t *x)
 
 static void convolve(const void *args, uint64_t n)
 {
-    const conv *c = args;
+    conv job = *(const conv *)args;
+    const conv *c = &job;
     const uint64_t n_x = c->x[0] * c->x[1] * c->x[2], n_y = c->y[0] * c->y[1] * c->y[2];
     const uint64_t n_k = c->k[0] * c->k[1] * c->k[2];
     uint64_t x;
     memset(pgk_host_memory(c->scratch), 0xa5, WORKSPACE);
-    fill(c->c, n, c);
+    job.sums = calloc(n, sizeof *job.sums);
+    if (!job.sums)
+        abort();
+    fill(c, n);
     for (uint64_t r = 0; r < c->rows; r++)
         for (uint64_t y = 0; y < n_y; y++)
             for (uint64_t k = 0; k < n_k; k++)
                 for (uint64_t o = 0; reach(c, y, k, &x) && o < c->out; o++)
                     tap(c, r * n_x + x, k, r * n_y + y, o);
-    for (uint64_t i = 0; c->relu && i < n; i++)
-        pgk_set(c->c, i, pgk_larger(pgk_get(c->c, i), 0));
+    for (uint64_t i = 0; i < n; i++)
+        pgk_set(c->c, i, c->relu ? pgk_larger(c->sums[i], 0) : c->sums[i]);
+    free(job.sums);
 }
 
 pg_status pg__dnn_run(pg__dev *d, const pg__dnn_plan *p, const void *a, const void *b, void *c,
