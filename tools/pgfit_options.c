@@ -9,7 +9,7 @@ fit_arguments fit_args = {.train = {.devices = "cpu:0"}, .interpolation = "bilin
 
 static int cpu_relocation;
 static const char *validation_split, *shuffle, *rules, *family, *gpus, *bn;
-static const char *reset = "never", *conv = "auto", *precision = "float32";
+static const char *reset = "never", *conv = "auto", *precision = "model";
 static const char *schedule;
 static int shuffled;
 static unsigned accumulate = 1, initial_epoch, steps, val_steps, val_freq = 1;
@@ -86,8 +86,10 @@ static const cli_opt options[] = {
      "several GPUs: sum gradients by copies, not by NCCL"},
     {0, "cpu-relocation", NULL, &cpu_relocation, NULL, NULL, NULL,
      "multi_gpu_model's; changes nothing: every GPU has the weights"},
-    {0, "precision", "HOW", NULL, &precision, NULL, "float32|tf32",
-     "of products on GPUs (default float32)"},
+    {0, "precision", "HOW", NULL, &precision, NULL,
+     "model|float32|tf32|bfloat16|float16|mixed_bfloat16|mixed_float16",
+     "what layers compute with on GPUs: float32, tf32, bfloat16 or float16 (default model: as its "
+     "policies say)"},
     {0, "conv", "HOW", NULL, &conv, NULL, "auto|direct|winograd",
      "arithmetic of convolutions (default auto: the faster)"},
     {'j', "threads", "N", NULL, NULL, &threads, NULL, "cores to use (default all)"},
@@ -360,6 +362,17 @@ int fit_check_arguments(pg_err *err)
     return 0;
 }
 
+/* Keras' policies are the same as their types: variables are float32 in any case. */
+static int precision_choice(void)
+{
+    static const char *const words[] = {"model", "tf32", "bfloat16", "float16", "float32"};
+    const char *word = strncmp(precision, "mixed_", 6) == 0 ? precision + 6 : precision;
+    int k = 0;
+    while (strcmp(words[k], word) != 0)
+        k++;
+    return k;
+}
+
 static int conv_choice(void)
 {
     if (strcmp(conv, "auto") == 0)
@@ -374,7 +387,7 @@ void fit_read_arguments(void)
     fit_args.fit.reset_states = strcmp(reset, "epoch") == 0;
     fit_args.train.optimizer_rules = !family ? 0 : strcmp(family, "legacy") == 0 ? 1 : 2;
     fit_args.train.conv = conv_choice();
-    fit_args.train.precision = strcmp(precision, "tf32") == 0;
+    fit_args.train.precision = precision_choice();
     fit_args.train.threads = threads;
     fit_args.train.lanes = lanes;
     fit_args.train.seed = fit_args.fit.seed = seed;

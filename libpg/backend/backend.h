@@ -17,12 +17,10 @@ typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by s
 typedef struct pg__graph_run pg__graph_run; /* recorded calls of run() */
 typedef struct pg__group pg__group;         /* devices that sum what they have */
 
-/* What a GPU computes with; parameters, statistics and losses stay float32. */
+/* Products of float32 numbers on a GPU. */
 typedef enum pg__precision {
     PG__FLOAT32,
-    PG__TF32, /* float32 in memory; products of numbers with 10 bits after the point */
-    PG__BF16,
-    PG__F16
+    PG__TF32 /* of what their first 10 bits after the point are */
 } pg__precision;
 
 typedef struct pg__dev_opts {

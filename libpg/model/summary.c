@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "model/lower.h"
+#include "model/policy.h"
 #include "pg/train.h"
 
 typedef struct summary {
@@ -196,10 +197,7 @@ done:
 /* Bytes of one element: of the layer's dtype, which may be a policy; counts are int64. */
 static unsigned variable_bytes(const pg__param *p)
 {
-    const pg__json *dtype = pg__json_get(p->leaf->layer->config, "dtype");
-    const char *name = pg__json_type_of(dtype) == PG_J_OBJECT
-                           ? pg__json_get_str(pg__json_get(dtype, "config"), "name")
-                           : pg__json_get_str(p->leaf->layer->config, "dtype");
+    const char *name = pg__layer_policy(p->leaf->layer);
     if (strcmp(p->var->name, "count") == 0 || (name && strcmp(name, "float64") == 0))
         return 8;
     return name && (strcmp(name, "float16") == 0 || strcmp(name, "bfloat16") == 0) ? 2 : 4;

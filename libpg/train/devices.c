@@ -99,7 +99,7 @@ pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     const pg__dev_opts opts = {.n_threads = 1,
                                .deterministic = o->deterministic,
                                .conv = o->conv,
-                               .precision = o->precision,
+                               .precision = o->precision == PG__TF32 ? PG__TF32 : PG__FLOAT32,
                                .isa = secure_getenv("PG_ISA")};
     pg_status st = PG_OK;
     t->devices = pg__mem_array(PG_MAX_REPLICAS, sizeof *t->devices);

@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "base/try.h"
 #include "train/compiled.h"
+#include "train/mixed.h"
 
 static pg_status put(pg__str *out, const char *name, const char *value, size_t n, pg_err *err)
 {
@@ -67,6 +68,7 @@ static pg_status put_compiled(pg__str *out, const pg_trainer *t, pg_err *err)
     }
     PG_TRY(put_text(out, "rules", t->rules->name, err));
     PG_TRY(put_count(out, "bytes of a number", t->backend->real_bytes, err));
+    PG_TRY(put_text(out, "precision", pg__mixed_name(t), err));
     PG_TRY(put_count(out, "deterministic", t->cut.n_lanes > 0, err));
     PG_TRY(put_count(out, "lanes", t->cut.n_lanes, err));
     PG_TRY(put_text(out, "convolutions",

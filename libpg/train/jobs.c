@@ -60,10 +60,10 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
 {
     const pg_trainer *t = s->t;
     pg__lane_frame *lf = &job->frame;
+    const uint64_t n_steps = t->optimiser.iterations + t->scale.n_skipped;
     pg_status st = PG_OK;
-    *lf = (pg__lane_frame){.numbers = {LOW(t->seed), HIGH(t->seed), LOW(t->optimiser.iterations),
-                                       HIGH(t->optimiser.iterations), LOW(job->lane.first),
-                                       HIGH(job->lane.first)}};
+    *lf = (pg__lane_frame){.numbers = {LOW(t->seed), HIGH(t->seed), LOW(n_steps), HIGH(n_steps),
+                                       LOW(job->lane.first), HIGH(job->lane.first)}};
     lf->states = pg__mem_array(2 * t->built_params.n_states, sizeof *lf->states);
     lf->seeds = pg__mem_array(t->n_outputs + 1, sizeof *lf->seeds);
     if (!lf->states || !lf->seeds)

@@ -53,6 +53,9 @@ static void keep_optimiser(pg_trainer *t, pg__archive *a)
     pg__archive_u64(a, &t->optimiser.iterations);
     pg__archive_real(a, &t->optimiser.nadam_product);
     pg__archive_u64(a, &t->n_moves);
+    pg__archive_real(a, &t->scale.now);
+    pg__archive_u64(a, &t->scale.n_good);
+    pg__archive_u64(a, &t->scale.n_skipped);
 }
 
 static void keep_kind(pg__resume *r, pg__archive *a)

@@ -10,6 +10,7 @@
 #include "train/exchange.h"
 #include "train/forecast.h"
 #include "train/jobs.h"
+#include "train/mixed.h"
 #include "train/stage.h"
 #include "train/states.h"
 #include "train/update.h"
@@ -37,6 +38,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
                   .assigned = t->assigned.n_devices ? &t->assigned : NULL,
                   .lanes_meet = pg__lanes_meet(t)},
         .objectives = pass == PG__PREDICTS ? NULL : t->objectives,
+        .elems = t->elems,
         .from_probabilities = t->from_probabilities,
         .masks_only = masks_only,
         .backend = t->backend,
@@ -146,6 +148,7 @@ static void set_seed(pg__step *s, size_t k, double seed)
 static void make_seeds(pg__step *s, const pg__job *job)
 {
     const pg_trainer *t = s->t;
+    const double scale = pg__loss_scale_now(t);
     for (size_t k = 0; k < t->n_outputs; k++) {
         const pg__value *v = pg__program_loss_value(job->program, k);
         const uint64_t terms = v ? pg__dims_elems(&v->shape) / job->lane.n * s->batch->n_rows : 1;
@@ -156,9 +159,10 @@ static void make_seeds(pg__step *s, const pg__job *job)
         }
         s->shares[k] = pg__loss_share(t, &sum, s->batch->weights[k], terms);
         const double seed = t->loss_weights[k] / (double)terms / s->shares[k];
-        set_seed(s, k, seed);
+        set_seed(s, k, seed * scale);
     }
-    set_seed(s, t->n_outputs, t->rules->activity_per_row ? 1 / (double)s->batch->n_rows : 1);
+    set_seed(s, t->n_outputs,
+             scale * (t->rules->activity_per_row ? 1 / (double)s->batch->n_rows : 1));
 }
 
 /* Masks first, if they count: the gradient begins with what they sum to. */

@@ -9,6 +9,7 @@
 #include "train/crew.h"
 #include "train/devices.h"
 #include "train/logs.h"
+#include "train/mixed.h"
 #include "train/names.h"
 #include "train/plan.h"
 #include "train/record.h"
@@ -473,6 +474,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
     PG_TRY(read_rules(t, o->rules, err));
     PG_TRY(name_ends(t, err));
     PG_TRY(read_training(t, o, own, err));
+    PG_TRY(pg__mixed_open(t, o, err));
     st = make_params(t, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(o->model));
@@ -553,6 +555,7 @@ void pg_trainer_close(pg_trainer *t)
     pg__crew_free(t);
     pg__strs_fini(&t->notes);
     pg__mem_free(t->keras_version);
+    pg__mem_free(t->elems);
     pg__mem_free(t->saved);
     pg__lowered_fini(&t->built_params);
     pg__leaves_fini(&t->leaves);

@@ -102,6 +102,16 @@ typedef struct pg__logs {
 } pg__logs;
 void pg__logs_close(pg__logs *l);
 
+/* Of the loss, where layers compute with float16: mixed.h. */
+typedef struct pg__loss_scale {
+    int is_used;
+    double now;
+    uint64_t growth_steps; /* 0: it stays as it is */
+    uint64_t n_good;       /* steps since it changed */
+    uint64_t n_skipped;    /* steps that changed nothing, in all */
+    int skipped;           /* was the one just made one of them? */
+} pg__loss_scale;
+
 /* Where the time of training steps went, in seconds: report.h. */
 typedef struct pg__spent {
     double step, input, reduce, update; /* reduce and update are parts of step */
@@ -113,6 +123,9 @@ struct pg_trainer {
     pg__graph *graph;
     pg__leaves leaves;
     const pg__rules *rules;
+    pg__elem *elems; /* per leaf, what it computes with; NULL: all PG__REAL */
+    int precision;   /* as pg_train_opts.precision */
+    pg__loss_scale scale;
     const pg__backend *backend;
     pg__dev *dev; /* that of device 0 */
     pg__device *devices;

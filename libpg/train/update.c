@@ -10,6 +10,7 @@
 #include "base/try.h"
 #include "train/devices.h"
 #include "train/exchange.h"
+#include "train/mixed.h"
 #include "train/report.h"
 
 typedef struct work {
@@ -383,14 +384,18 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     work w = {.t = t,
               .n_parts = on_host ? t->n_threads : 1,
               .kind = pg__optimiser_kind_of(&t->optimiser)};
+    int skips = 0;
     pg_status st = PG_OK;
     PG_TRY(bring_sums(t, &w.grads, err));
     t->grads = w.grads;
     if (!w.grads || t->is_trial)
         goto done;
-    if (t->stops_on_nan)
+    if (t->stops_on_nan && !t->scale.is_used) /* there such a step is skipped */
         PG_TRY(look_for_nan(t));
     if (t->nan_found)
+        goto done;
+    PG_TRY(pg__loss_scale_settle(t, &skips, err));
+    if (skips)
         goto done;
     w.update = pg__optimiser_step(&t->optimiser);
     if (!on_host)

@@ -103,7 +103,13 @@ typedef struct pg_train_opts {
                                      NULL: cpu:0 */
     int cpu_merge; /* several GPUs: gradients are summed by copies, on the first of them, and not by
                       NCCL; on CPUs it changes nothing */
-    int precision; /* of products on GPUs: 0 float32, 1 TF32 (10 bits of mantissa, sums float32) */
+    int precision; /* what layers compute with on GPUs. 0: as their dtype policies say
+                      ("mixed_bfloat16"), without one float32; 1: TF32: float32, but products of what
+                      the first 10 bits after the point are; 2: bfloat16, 3: float16, where a policy
+                      beside others does not say float32; 4: float32. Variables, sums, statistics and
+                      losses are float32 in any case, and with float16 the loss is scaled as by
+                      Keras' LossScaleOptimizer. CPUs compute with float32: 2 and 3 are
+                      PG_E_UNSUPPORTED there */
     const char *place; /* device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE": where calls run (the
                           last that matches counts, patterns are allowed, calls count from 0); all
                           others on the first of `devices`. Weights are kept once. NULL: nowhere */
