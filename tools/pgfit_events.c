@@ -21,6 +21,7 @@ static const char *word_of(pg_event_kind kind)
     case PG_EVENT_RATE: return "rate";
     case PG_EVENT_STOP: return "stop";
     case PG_EVENT_RESUME: return "resume";
+    case PG_EVENT_SKIPPED: return "skipped";
     }
     return "note";
 }
@@ -55,6 +56,7 @@ static void print_text(const fit_screen *s, const pg_event *e)
         cli_printf(f, "%s %s\n", s->live ? "  \xE2\x80\xA6" : "saved", cli_name(e->file).s);
         break;
     case PG_EVENT_RATE:
+    case PG_EVENT_SKIPPED:
     case PG_EVENT_STOP: cli_printf(f, "Epoch %zu: %s\n", e->epoch + 1, e->text); break;
     case PG_EVENT_RESUME: cli_printf(f, "resuming %s: %s\n", cli_name(e->file).s, e->text); break;
     case PG_EVENT_WARNING:
@@ -97,7 +99,7 @@ pg_status fit_show_event(void *user, const pg_event *e, pg_err *err)
     fit_screen *s = user;
     if (cli.json) {
         print_json(e);
-    } else if (!cli.quiet) {
+    } else if (!cli.quiet && (cli.verbose || e->kind != PG_EVENT_SKIPPED)) {
         clear_bar(s);
         print_text(s, e);
     }

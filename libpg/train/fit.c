@@ -116,6 +116,17 @@ done:
     return st;
 }
 
+/* With float16 the first scales of the loss are tried out, so that is nothing to worry about. */
+static pg_status tell_skipped(run *r, const pg__turn *turn, pg_err *err)
+{
+    const pg__loss_scale *s = &r->t->scale;
+    if (!s->skipped || turn->validation)
+        return PG_OK;
+    return pg__fit_tell(&r->fit, PG_EVENT_SKIPPED, NULL, err,
+                        "batch %zu: gradients beyond float16, weights stay; loss scale %.0f",
+                        turn->batch + 1, s->now);
+}
+
 static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
 {
     const pg__pass pass = turn->validation ? PG__TESTS : PG__TRAINS;
@@ -131,6 +142,7 @@ static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn,
     if (!turn->validation)
         pg__spent_step(r->t, clock, batch->n_rows);
     PG_TRY(check_loss(r, batch, turn, err));
+    PG_TRY(tell_skipped(r, turn, err));
     if (!turn->validation)
         PG_TRY(end_batch(r, turn->batch, err));
     if (turn->is_last)

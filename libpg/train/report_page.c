@@ -232,6 +232,7 @@ static const char *kind_word(int kind)
     case PG_EVENT_RATE: return "learning rate";
     case PG_EVENT_STOP: return "stop";
     case PG_EVENT_RESUME: return "resumed";
+    case PG_EVENT_SKIPPED: return "skipped";
     }
     return "";
 }

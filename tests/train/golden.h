@@ -81,7 +81,7 @@ static inline void add_optimizer(pg__str *out, const pg__json *j)
         assert_ok(pg__str_printf(out, NULL, "%s%s=%.17g", sep, it.key, number(it.value)));
 }
 
-static int conv_how; /* of the trainers that are opened from here on */
+static int conv_how, precision_how; /* of the trainers that are opened from here on */
 
 static inline void open_golden(golden *g, const char *name, const char *device, const char *rules)
 {
@@ -105,6 +105,7 @@ static inline void open_golden(golden *g, const char *name, const char *device, 
                                 .metrics = g->metrics.s,
                                 .rules = rules,
                                 .conv = conv_how,
+                                .precision = precision_how,
                                 .devices = device};
     if (pg_trainer_open(&g->trainer, &opts, &err) != PG_OK)
         fail_msg("%s\n%s", err.msg, err.detail);

@@ -246,7 +246,8 @@ typedef enum pg_event_kind {
     PG_EVENT_CHECKPOINT, /* `file` is complete on disk */
     PG_EVENT_RATE,       /* the learning rate was changed */
     PG_EVENT_STOP,       /* training ends before its last epoch */
-    PG_EVENT_RESUME      /* training goes on where `file` left it */
+    PG_EVENT_RESUME,     /* training goes on where `file` left it */
+    PG_EVENT_SKIPPED     /* a step whose gradients were beyond float16 changed no weight */
 } pg_event_kind;
 
 typedef struct pg_event {
