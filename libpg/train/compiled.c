@@ -425,9 +425,10 @@ static pg_status read_optimizer(pg__compiled *c, const char *text, pg__json_span
         goto done;
     PG_TRY(pg__json_unquote(&name, text, class_name, err));
     const int custom = strncmp(name.s, "Custom>", 7) == 0;
-    c->legacy = keras3 || custom ? 0
-                : zip            ? pg__json_is_text(text, module, "keras.optimizers.legacy")
-                                 : 1;
+    const int scaled = strcmp(name.s, "LossScaleOptimizerV3") == 0; /* around one of the later */
+    c->legacy = keras3 || custom || scaled ? 0
+                : zip ? pg__json_is_text(text, module, "keras.optimizers.legacy")
+                      : 1;
     PG_TRY(pg__str_puts(&c->optimizer, "{\"class_name\": ", err));
     PG_TRY(
         pg__json_quote(&c->optimizer, name.s + (custom ? 7 : 0), name.n - (custom ? 7 : 0), err));

@@ -4,7 +4,9 @@
 #include "train/mixed.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "model/policy.h"
@@ -13,6 +15,24 @@
 
 #define FIRST_SCALE  32768.0
 #define GROWTH_STEPS 2000u
+
+const pg__json *pg__loss_scale_of(pg__loss_scale *s, const pg__json *optimizer)
+{
+    const char *name = pg__json_get_str(optimizer, "class_name");
+    const pg__json *config = pg__json_get(optimizer, "config");
+    const pg__json *inner = pg__json_get(config, "inner_optimizer");
+    double first = FIRST_SCALE;
+    int64_t steps = GROWTH_STEPS;
+    if (!name || strncmp(name, "LossScaleOptimizer", 18) != 0 || !inner)
+        return optimizer;
+    (void)pg__json_num(pg__json_get(config, "initial_scale"), &first);
+    (void)pg__json_int(pg__json_get(config, "dynamic_growth_steps"), &steps);
+    if (!pg__json_bool(pg__json_get(config, "dynamic"), 1))
+        steps = 0;
+    if (first >= 1 && isfinite((float)first) && steps >= 0)
+        *s = (pg__loss_scale){.now = first, .growth_steps = (uint64_t)steps};
+    return inner;
+}
 
 enum { BY_MODEL, TF32, BFLOAT16, FLOAT16, FLOAT32 }; /* pg_train_opts.precision */
 

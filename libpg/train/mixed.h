@@ -6,6 +6,9 @@
 
 #include "train/trainer.h"
 
+/* The optimizer's config; of the one in a LossScaleOptimizer, whose own goes into *s. */
+const pg__json *pg__loss_scale_of(pg__loss_scale *s, const pg__json *optimizer);
+
 /* By the options, else by the policies in the model's description. PG_E_UNSUPPORTED: asked for on a
  * device that computes with float32. */
 pg_status pg__mixed_open(pg_trainer *t, const pg_train_opts *o, pg_err *err);

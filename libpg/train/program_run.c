@@ -276,7 +276,8 @@ uint64_t pg__program_largest(const pg__program *p, uint32_t *leaf)
         for (uint32_t k = c->n_in; k < c->n; k++) {
             const pg__val v = p->operands[c->first + k];
             if (v != PG__NO_VAL && p->homes[v].place == IN_ARENA)
-                bytes += pg__dims_elems(&p->model.tape.values[v].shape) * p->backend->real_bytes;
+                bytes += pg__dims_elems(&p->model.tape.values[v].shape) *
+                         pg__elem_bytes(p->model.tape.values[v].elem, p->backend->real_bytes);
         }
         if (bytes > most) {
             most = bytes;

@@ -168,13 +168,27 @@ pg_status pg__state_name(pg__str *out, const pg_trainer *t, pg__era era, const p
 
 /* ---- reading ---- */
 
+/* A LossScaleOptimizer's in a .keras has all of the one in it once more; in Keras 3's legacy .h5 it
+ * has four numbers of its own. */
+static int is_inner(const pg_weight *w)
+{
+    return strstr(w->name, "inner_optimizer/") != NULL;
+}
+static int is_of_scale(const pg_weight *w)
+{
+    return strncmp(w->name, "loss_scale_optimizer/", 21) == 0 && w->rank == 0;
+}
+
 /* The tensors that are the optimizer's: the path layout keeps metrics beside them. */
 static size_t list_stored(size_t *at, const pg_store *file)
 {
     size_t n = 0;
+    int has_inner = 0;
+    for (size_t i = 0; i < pg_store_n_state(file); i++)
+        has_inner |= is_inner(pg_store_state(file, i));
     for (size_t i = 0; i < pg_store_n_state(file); i++) {
-        const char *name = pg_store_state(file, i)->name;
-        if (strncmp(name, "metrics/", 8) != 0)
+        const pg_weight *w = pg_store_state(file, i);
+        if (strncmp(w->name, "metrics/", 8) != 0 && !is_of_scale(w) && is_inner(w) == has_inner)
             at[n++] = i;
     }
     return n;

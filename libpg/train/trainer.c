@@ -272,16 +272,18 @@ done:
 static pg_status read_optimiser(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const int legacy = o->optimizer_rules == 0 ? -1 : o->optimizer_rules == 1;
+    const pg__json *own = NULL;
     pg__json *j = NULL;
     pg_status st = PG_OK;
     if (o->optimizer_json) {
         PG_TRY(pg__json_parse(&j, o->optimizer_json, strlen(o->optimizer_json), err));
-        PG_TRY(pg__optimiser_of_json(&t->optimiser, j, t->rules, legacy, err));
+        own = pg__loss_scale_of(&t->scale, j);
+        PG_TRY(pg__optimiser_of_json(&t->optimiser, own, t->rules, legacy, err));
     } else {
         PG_TRY(pg__optimiser_parse(&t->optimiser, o->optimizer ? o->optimizer : "RMSprop", t->rules,
                                    legacy, err));
     }
-    PG_TRY(read_schedule(t, o->schedule, j, err));
+    PG_TRY(read_schedule(t, o->schedule, own, err));
 done:
     pg__json_free(j);
     return st;

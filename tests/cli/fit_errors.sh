@@ -56,3 +56,7 @@ try pgfit mlp.json --data digits.npz --loss mse --full-model
 try pgfit mlp.json --data digits.npz --compile-from mlp.h5
 try pgfit mlp.json --data digits.npz --compile-from mlp.json
 try pgfit mlp.json --data digits.npz --loss mse --metrics mae -q --devices cpu:999 --evaluate
+# CPUs compute with float32.
+try pgfit mlp.json --data digits.npz --loss mse --precision bfloat16
+try pgfit mlp.json --data digits.npz --loss mse --precision mixed_float16
+try pgfit mlp.json --data digits.npz --loss mse --precision half
