@@ -19,7 +19,7 @@ typedef struct pg__blas_shape {
     uint64_t stride_a, stride_b, stride_c; /* elements from one of the batch to the next */
     float alpha, beta;
     pg__blas_epilogue epilogue;
-    pgk_type a, b, c; /* the bias and its gradient are floats */
+    pgk_type a, b, c; /* the bias and its gradient are of c's */
     uint32_t align;   /* bytes that all addresses are a multiple of; 0: 16 */
 } pg__blas_shape;
 

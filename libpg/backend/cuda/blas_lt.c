@@ -99,7 +99,7 @@ static cublasStatus_t operation(pg__blas_plan *p, const pg__dev *d, const pg__bl
     const int32_t epilogue = s->epilogue == PG__BLAS_BIAS        ? CUBLASLT_EPILOGUE_BIAS
                              : s->epilogue == PG__BLAS_BIAS_GRAD ? CUBLASLT_EPILOGUE_BGRADA
                                                                  : CUBLASLT_EPILOGUE_DEFAULT;
-    const int32_t bias_type = CUDA_R_32F;
+    const int32_t bias_type = type_of(s->c);
     const uintptr_t bias_at = s->align ? s->align : 16; /* is only looked at for its alignment */
     cublasLtMatmulDesc_t op = &p->op;
     LT(cublasLtMatmulDescInit(op, compute_type(d, s), CUDA_R_32F));

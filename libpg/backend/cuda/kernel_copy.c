@@ -14,9 +14,10 @@ pg__kernel_copy pg__kernel_copy_new(const pg__cuda_inst *i, size_t k, uint64_t r
                          .to = to};
     c.is_copied = c.is_turned || c.from != c.to;
     c.is_shared = c.is_copied && pg__cuda_is_param(i, k);
-    if (c.is_shared)
-        needs->shared_bytes = pgk_bytes(to, rows * cols);
-    else if (c.is_copied)
+    if (c.is_shared) {
+        c.at = (needs->shared_bytes + 255) / 256 * 256;
+        needs->shared_bytes = c.at + pgk_bytes(to, rows * cols);
+    } else if (c.is_copied)
         c.at = pg__cuda_reserve(needs, pgk_bytes(to, rows * cols));
     return c;
 }
@@ -31,13 +32,13 @@ static pg_status copy(pg__dev *d, const pg__kernel_copy *c, void *const *args, v
 pg_status pg__kernel_copy_share(pg__dev *d, const pg__kernel_copy *c, void *const *args,
                                 void *shared)
 {
-    return copy(d, c, args, shared);
+    return c->is_shared ? copy(d, c, args, (char *)shared + c->at) : PG_OK;
 }
 
 pg_status pg__kernel_copy_run(pg__dev *d, const pg__kernel_copy *c, void *const *args,
                               void *scratch, const void *shared, const void **out)
 {
     void *own = (char *)scratch + c->at;
-    *out = !c->is_copied ? args[c->operand] : c->is_shared ? shared : own;
+    *out = !c->is_copied ? args[c->operand] : c->is_shared ? (const char *)shared + c->at : own;
     return c->is_copied && !c->is_shared ? copy(d, c, args, own) : PG_OK;
 }

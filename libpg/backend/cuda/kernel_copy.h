@@ -11,7 +11,7 @@ typedef struct pg__kernel_copy {
     int is_shared, is_turned;
     uint64_t rows, cols; /* in memory */
     pgk_type from, to;
-    size_t at; /* in scratch, where it is not shared */
+    size_t at; /* in what is shared, else in scratch */
 } pg__kernel_copy;
 
 /* Operand k is rows x cols; turned: cols x rows are wanted. After the last plan. */

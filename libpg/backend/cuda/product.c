@@ -13,8 +13,8 @@ typedef struct product {
     size_t n_in;
     int has_bias;
     pg__blas_plan *plain;
-    pg__blas_plan *with; /* the bias; NULL: there is none, or the library does not take it */
-    pg__kernel_copy w;
+    pg__blas_plan *with;     /* the bias; NULL: there is none, or the library does not take it */
+    pg__kernel_copy w, bias; /* bias: in the type of y, as libraries take it */
     pg__columns columns;
     pgk_type type, out_type;
 } product;
@@ -90,6 +90,8 @@ pg_status pg__product_new(void **state, const pg__cuda_inst *i, const pg__produc
         p->columns = pg__columns_new(size->m, size->n, needs);
     else
         p->w = pg__kernel_copy_new(i, 1, size->k, size->n, 0, p->type, needs);
+    if (size->pass == PG__PASS_Y && p->with)
+        p->bias = pg__kernel_copy_new(i, 2, 1, size->n, 0, p->out_type, needs);
     *state = p;
     p = NULL;
 done:
@@ -100,7 +102,8 @@ done:
 pg_status pg__product_share(pg__dev *d, const void *state, void *const *args, void *shared)
 {
     const product *p = state;
-    return pg__kernel_copy_share(d, &p->w, args, shared);
+    const pg_status st = pg__kernel_copy_share(d, &p->w, args, shared);
+    return st == PG_OK ? pg__kernel_copy_share(d, &p->bias, args, shared) : st;
 }
 
 static pg_status run_w(pg__dev *d, const product *p, void *const *args, void *scratch)
@@ -121,12 +124,15 @@ pg_status pg__product_run(pg__dev *d, const void *state, void *const *args, void
 {
     const product *p = state;
     void *y = args[p->n_in], *bias = p->has_bias ? args[2] : NULL;
-    const void *w;
+    const void *w, *own_bias = NULL;
     pg_status st = PG_OK;
     if (p->size.pass == PG__PASS_W)
         return run_w(d, p, args, scratch);
     PG_TRY(pg__kernel_copy_run(d, &p->w, args, scratch, shared, &w));
-    PG_TRY(pg__blas_run(d, p->with ? p->with : p->plain, args[0], w, y, bias, scratch));
+    if (p->with)
+        PG_TRY(pg__kernel_copy_run(d, &p->bias, args, scratch, shared, &own_bias));
+    PG_TRY(pg__blas_run(d, p->with ? p->with : p->plain, args[0], w, y, pg__cuda_const(own_bias),
+                        scratch));
     if (bias && !p->with) {
         const pgk_add_bias a = {.bias = {bias, PGK_F32}, .y = {y, p->out_type}, .n = p->size.n};
         PG_TRY(PG_LAUNCH(d, add_bias, &a, p->size.m * p->size.n));

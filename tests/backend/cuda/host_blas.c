@@ -161,7 +161,7 @@ pg_status pg__blas_run(pg__dev *d, const pg__blas_plan *p, const void *a, const 
                          .a = {pg__cuda_const(a), p->s.a},
                          .b = {pg__cuda_const(b), p->s.b},
                          .c = {c, p->s.c},
-                         .bias = {bias, PGK_F32},
+                         .bias = {bias, p->s.c},
                          .scratch = scratch};
     check_address(p, a);
     check_address(p, b);

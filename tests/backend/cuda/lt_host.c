@@ -169,7 +169,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
     if (!fits(o, MATRIX(a), MATRIX(b), MATRIX(c)))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (o->epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
-        (pg__fake_refuses("epilogue") || MATRIX(c)->type != CUDA_R_32F))
+        (pg__fake_refuses("epilogue") || o->bias_type != (int32_t)MATRIX(c)->type))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (CHOICE(p)->workspace < WORKSPACE)
         return CUBLAS_STATUS_SUCCESS;
@@ -206,7 +206,7 @@ static void multiply_one(const product *p, uint64_t item)
 {
     const int ta = p->o.trans_a == CUBLAS_OP_T, tb = p->o.trans_b == CUBLAS_OP_T;
     const uint64_t n_k = ta ? p->a.rows : p->a.cols;
-    const pgk_real bias = {p->o.bias, PGK_F32};
+    const pgk_real bias = {p->o.bias, p->at_c.type};
     for (uint64_t c = 0; c < p->c.cols; c++)
         for (uint64_t r = 0; r < p->c.rows; r++) {
             const uint64_t at = item * (uint64_t)p->c.offset + c * (uint64_t)p->c.ld + r;
