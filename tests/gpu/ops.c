@@ -1,7 +1,7 @@
 /* ops PRECISION: every operation on a real device, PG_GPU_DEVICE or cuda:0, against the plain
  * answers in double; what is float32 within the bounds of ops.def, tf32 within those of products of
- * numbers with 10 bits. */
-#include "ops/op_run.h"
+ * numbers with 10 bits, bfloat16 and float16 within those of op_compact.h. */
+#include "ops/op_compact.h"
 
 static engine on;
 static size_t n_missing;
@@ -37,7 +37,12 @@ static int close_device(void **state)
 static void agrees(void **state)
 {
     (void)state;
-    agrees_with_double(on);
+    if (strcmp(pg_testdata, "bfloat16") == 0)
+        agrees_in_16_bits(on, PG__REAL_BF16);
+    else if (strcmp(pg_testdata, "float16") == 0)
+        agrees_in_16_bits(on, PG__REAL_F16);
+    else
+        agrees_with_double(on);
     assert_int_equal(n_missing, 0);
 }
 

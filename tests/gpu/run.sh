@@ -89,12 +89,13 @@ build() { # folder, more options
             -Dpng=disabled -Djpeg=disabled "$@" >"$dir/setup.log" 2>&1 || { tail -3 "$dir/setup.log" >&2; die "meson setup failed: $dir/setup.log"; }
     fi
     ninja -C "$dir/build" tools/pgfit tools/pgcheck libpg/backend/cuda/pg-cuda.so tests/gpu/gpu_ops \
-        tests/backend/cuda/backend_cuda_test_cuda_golden >"$dir/ninja.log" 2>&1 || { grep -m5 -E 'error|FAILED' "$dir/ninja.log" >&2; die "ninja failed: $dir/ninja.log"; }
+        tests/backend/cuda/backend_cuda_test_cuda_golden tests/backend/cuda/backend_cuda_test_cuda_mixed >"$dir/ninja.log" 2>&1 || { grep -m5 -E 'error|FAILED' "$dir/ninja.log" >&2; die "ninja failed: $dir/ninja.log"; }
 }
 gather() { # build folder, folder: programs, and the libraries that they want beside the C library's and CUDA's
     local b=$1 to=$2 f
     mkdir -p "$to/bin" "$to/exe" "$to/lib" "$to/testdata"
-    cp "$b"/tools/pgfit "$b"/tools/pgcheck "$b"/tests/gpu/gpu_ops "$b"/tests/backend/cuda/backend_cuda_test_cuda_golden "$to/exe/"
+    cp "$b"/tools/pgfit "$b"/tools/pgcheck "$b"/tests/gpu/gpu_ops "$b"/tests/backend/cuda/backend_cuda_test_cuda_golden \
+        "$b"/tests/backend/cuda/backend_cuda_test_cuda_mixed "$to/exe/"
     strip "$to"/exe/* 2>/dev/null
     cp "$b"/libpg/backend/cuda/pg-cuda.so "$to/lib/"
     for f in "$to"/exe/*; do ldd "$f"; done | awk '$2 == "=>" && $3 ~ "^/" {print $3}' | sort -u |
@@ -129,13 +130,15 @@ begun=$SECONDS
 if [ -d "$here/bin" ]; then
     bin=$here/bin data=$here/testdata/golden
     export PG_CUDA_PLUGIN=$here/lib/pg-cuda.so
-    pgfit=$bin/pgfit golden=$bin/backend_cuda_test_cuda_golden ops=$bin/gpu_ops
+    pgfit=$bin/pgfit golden=$bin/backend_cuda_test_cuda_golden mixed=$bin/backend_cuda_test_cuda_mixed ops=$bin/gpu_ops
 else
     mkdir -p "$here/../../build-gpu" && dir=$(cd "$here/../../build-gpu" && pwd)
     sm=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d .)
     build "$dir" ${sm:+-Dgpu_arch="$sm"}
     data=$here/../../testdata/golden
-    pgfit=$dir/build/tools/pgfit golden=$dir/build/tests/backend/cuda/backend_cuda_test_cuda_golden ops=$dir/build/tests/gpu/gpu_ops
+    pgfit=$dir/build/tools/pgfit ops=$dir/build/tests/gpu/gpu_ops
+    golden=$dir/build/tests/backend/cuda/backend_cuda_test_cuda_golden
+    mixed=$dir/build/tests/backend/cuda/backend_cuda_test_cuda_mixed
     export PG_CUDA_PLUGIN=$dir/build/libpg/backend/cuda/pg-cuda.so
 fi
 data=$(cd "$data" && pwd)
@@ -177,7 +180,10 @@ refuses() { # name, exit status, words of the message, command...
 
 try 'operations float32' 120 "$ops" float32
 try 'operations tf32' 120 "$ops" tf32
+try 'operations bfloat16' 120 "$ops" bfloat16
+try 'operations float16' 120 "$ops" float16
 try 'golden runs' 120 "$golden" "$data/.."
+try 'mixed precision' 120 "$mixed" "$data/.."
 
 # One set of weights, whatever the number of replicas.
 fit() { # devices, file

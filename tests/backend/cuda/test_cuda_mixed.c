@@ -297,6 +297,16 @@ static void a_run_that_was_cut_ends_with_the_same_bits(void **state)
     rmdir(folder);
 }
 
+/* Of this machine; tests/gpu/run.sh runs this on real ones. */
+static size_t n_gpus(void)
+{
+    const pg__backend *b;
+    size_t ordinal, n = 0;
+    assert_ok(pg__backend_of(&b, &ordinal, "cuda:0", NULL));
+    assert_ok(b->count(&n, NULL));
+    return n;
+}
+
 /* All skip the same steps. */
 static void devices_agree(void **state)
 {
@@ -307,7 +317,7 @@ static void devices_agree(void **state)
         a_run one = large();
         one.precision = precision;
         double *want = train(&one, PG_OK, &n);
-        for (size_t k = 0; k < sizeof devices / sizeof *devices; k++) {
+        for (size_t k = 0; k < (n_gpus() > 1 ? 2 : 1); k++) {
             a_run some = large(), loose;
             some.precision = precision;
             some.devices = devices[k];
