@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "ops/optimiser.h"
 
-#define PG_BACKEND_ABI 4u
+#define PG_BACKEND_ABI 5u
 
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
@@ -30,6 +30,13 @@ typedef struct pg__dev_opts {
     int precision;   /* pg__precision; the CPU knows float32 */
     const char *isa; /* instruction set of the CPU's kernels (cpu/isa.h); NULL: the best there is */
 } pg__dev_opts;
+
+/* A variable or its gradient, where all of them are worked on at once. */
+typedef struct pg__piece {
+    void *p; /* NULL: left out */
+    size_t n;
+    double l1, l2; /* what regularizers add for it */
+} pg__piece;
 
 /* What a prepared instruction works with beside its operands and results. */
 typedef struct pg__needs {
@@ -116,12 +123,19 @@ typedef struct pg__backend {
     void (*group_drop)(pg__group *g);
     pg_status (*update)(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
                         const void *g, void *const *slots, size_t n);
-    /* g += l1 sign(w) + 2 l2 w, where g is not NULL; adds l1 |w| + l2 w^2 to *penalty. */
+    /* g += l1 sign(w) + 2 l2 w, where g is not NULL; adds l1 |w| + l2 w^2 to *penalty, where that
+     * is wanted: on a GPU this waits. */
     pg_status (*regularise)(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
                             double *penalty);
     pg_status (*squares)(pg__dev *d, const void *g, size_t n, double *sum); /* in a fixed order */
     /* g *= scale, then each within +-limit; 0: no limit. */
     pg_status (*clip)(pg__dev *d, void *g, size_t n, double scale, double limit);
+    /* Both for n variables, and nobody waits: *sum, a double in the device's memory, becomes what
+     * regularizers add to the loss; gradients are scaled by what their norms ask for, then kept
+     * within +-limit. NULL: one variable after the other is as good. */
+    pg_status (*penalty_of_all)(pg__dev *d, const pg__piece *w, size_t n, void *sum);
+    pg_status (*clip_all)(pg__dev *d, const pg__piece *g, size_t n, const pg__norm_limits *l,
+                          double limit);
     /* into[i] = keep into[i] + take from[i]: moving averages. */
     pg_status (*blend)(pg__dev *d, void *into, double keep, const void *from, double take,
                        size_t n);

@@ -254,6 +254,7 @@ static pg_status host_update(pg__dev *d, pg__optimiser_kind kind, const pg__upda
 static pg_status host_regularise(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
                                  double *penalty)
 {
+    double sum = penalty ? *penalty : 0;
     for (size_t i = 0; i < n; i++) {
         const double v = d->f64 ? ((const double *)w)[i] : (double)((const float *)w)[i];
         const double slope = l1 * ((v > 0) - (v < 0)) + 2 * l2 * v;
@@ -261,8 +262,10 @@ static pg_status host_regularise(pg__dev *d, void *g, const void *w, size_t n, d
             ((double *)g)[i] += slope;
         else if (g)
             ((float *)g)[i] += (float)slope;
-        *penalty += l1 * fabs(v) + l2 * v * v;
+        sum += l1 * fabs(v) + l2 * v * v;
     }
+    if (penalty)
+        *penalty = sum;
     return PG_OK;
 }
 

@@ -37,4 +37,10 @@ typedef struct pg__optimiser_type {
 
 const pg__optimiser_type *pg__optimiser_of(pg__optimiser_kind kind);
 
+/* Norms by which gradients are clipped: each variable's, or that of all gradients together; 0: it does not. */
+typedef struct pg__norm_limits {
+    double each, together;
+    int both; /* `together` also behind `each` */
+} pg__norm_limits;
+
 #endif

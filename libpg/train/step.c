@@ -433,6 +433,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
         s.part--;
         PG_TRY(read_results(&s, err));
     }
+    PG_TRY(pg__trainer_penalty_read(t, &penalty, err));
     sum_totals(&s, totals);
     totals->penalty_sum += penalty * (double)b->n_rows;
     totals->n_rows += b->n_rows;

@@ -526,6 +526,7 @@ void pg_trainer_close(pg_trainer *t)
     pg__mem_free(t->built);
     if (t->dev) {
         pg__workers_stop(t);
+        t->backend->free(t->dev, t->penalty);
         pg__flat_free(t, &t->params);
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)
             pg__flat_free(t, &t->slots[s]);

@@ -146,6 +146,7 @@ struct pg_trainer {
     unsigned char *trained;
     pg__penalty *penalties; /* per parameter */
     int has_regularizers, has_constraints;
+    void *penalty; /* a double of device 0: of the step in hand; NULL: not there */
     pg__strs names;
     pg__strs notes;           /* what pg_trainer_note() tells */
     int drawn;                /* weights came from the initializers */

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "ops/clip_real.h"
 #include "train/devices.h"
 #include "train/exchange.h"
 #include "train/mixed.h"
@@ -21,6 +22,7 @@ typedef struct work {
     pg__update update;
     double *norms;  /* per parameter: sum of squares */
     double *scales; /* per parameter */
+    pg__piece *pieces;
     double limit;   /* of each element; 0: none */
     double summing; /* seconds of the first worker, where sums and updates take turns */
 } work;
@@ -118,11 +120,10 @@ static pg_status regularise(work *w, size_t i)
 {
     pg_trainer *t = w->t;
     const pg__penalty *p = &t->penalties[i];
-    double unused = 0;
     if (p->l1 == 0 && p->l2 == 0)
         return PG_OK;
     return t->backend->regularise(dev_of(w), w->grads->at[i], pg__params_on(t, w->device)->at[i],
-                                  t->n_elems[i], p->l1, p->l2, &unused);
+                                  t->n_elems[i], p->l1, p->l2, NULL);
 }
 
 static pg_status take_norm(work *w, size_t i)
@@ -172,28 +173,16 @@ static int clips(const pg__optimiser *o)
     return o->clipnorm > 0 || o->global_clipnorm > 0 || o->clipvalue > 0;
 }
 
-static double factor(double limit, double squares)
-{
-    const double norm = sqrt(squares);
-    return limit > 0 && norm > limit ? limit / norm : 1;
-}
-
 /* Which norm decides: each variable's, or that of all gradients together (global_clipnorm; clipnorm
  * too in standalone Keras). */
-static void find_scales(work *w)
+static pg__norm_limits norms_of(const pg_trainer *t)
 {
-    const pg_trainer *t = w->t;
     const pg__optimiser *o = &t->optimiser;
     const int standalone = t->rules->clip_all_together;
-    const double each = standalone ? 0 : o->clipnorm;
-    const double together = standalone && o->clipnorm > 0 ? o->clipnorm : o->global_clipnorm;
-    double all = 0;
-    for (size_t i = 0; i < t->n_params; i++) {
-        w->scales[i] = factor(each, w->norms[i]);
-        all += t->trained[i] ? w->scales[i] * w->scales[i] * w->norms[i] : 0;
-    }
-    for (size_t i = 0; i < t->n_params && (each == 0 || o->legacy); i++)
-        w->scales[i] *= factor(together, all);
+    return (pg__norm_limits){.each = standalone ? 0 : o->clipnorm,
+                             .together =
+                                 standalone && o->clipnorm > 0 ? o->clipnorm : o->global_clipnorm,
+                             .both = o->legacy};
 }
 
 typedef pg_status (*part_fn)(work *w, size_t part);
@@ -221,41 +210,72 @@ static pg_status meet(work *w, part_fn fn, pg_err *err)
     return PG_OK;
 }
 
+/* By what the norms ask for, then within +-limit. */
+static pg_status clip_by(work *w, const pg__norm_limits *l, double limit, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    const int by_norm = l->each > 0 || l->together > 0;
+    pg_status st = PG_OK;
+    if (!by_norm && limit <= 0)
+        return PG_OK;
+    if (t->backend->clip_all)
+        return pg__device_failed(
+            t, dev_of(w), t->backend->clip_all(dev_of(w), w->pieces, t->n_params, l, limit), err);
+    for (size_t i = 0; i < t->n_params; i++)
+        w->scales[i] = 1;
+    if (by_norm) {
+        PG_TRY(meet(w, take_norm_all, err));
+        pg__clip_scales(l, w->norms, w->scales, t->n_params);
+    }
+    w->limit = limit;
+    PG_TRY(meet(w, clip_all, err));
+done:
+    return st;
+}
+
 /* The later optimizers use the first kind of clipping that is given; those of tf.keras to 2.10
  * limit values before they look at norms, standalone Keras after. */
 static pg_status clip_both_ways(work *w, pg_err *err)
 {
     const pg__optimiser *o = &w->t->optimiser;
+    const pg__norm_limits none = {0}, norms = norms_of(w->t);
     const int by_norm = o->clipnorm > 0 || o->global_clipnorm > 0;
     const int standalone = w->t->rules->clip_all_together;
     pg_status st = PG_OK;
-    for (size_t i = 0; i < w->t->n_params; i++)
-        w->scales[i] = 1;
-    w->limit = standalone || (by_norm && !o->legacy) ? 0 : o->clipvalue;
-    if (w->limit > 0)
-        PG_TRY(meet(w, clip_all, err));
-    w->limit = standalone ? o->clipvalue : 0;
-    if (by_norm) {
-        PG_TRY(meet(w, take_norm_all, err));
-        find_scales(w);
-    }
-    if (by_norm || w->limit > 0)
-        PG_TRY(meet(w, clip_all, err));
+    if (!standalone && (!by_norm || o->legacy))
+        PG_TRY(clip_by(w, &none, o->clipvalue, err));
+    PG_TRY(clip_by(w, &norms, standalone ? o->clipvalue : 0, err));
 done:
     return st;
 }
 
+/* What a flat has of the variables. */
+static pg__piece *pieces_of(const pg_trainer *t, const pg__flat *f)
+{
+    pg__piece *p = pg__mem_array(t->n_params, sizeof *p);
+    for (size_t i = 0; p && i < t->n_params; i++)
+        p[i] = (pg__piece){
+            .p = f->at[i], .n = t->n_elems[i], .l1 = t->penalties[i].l1, .l2 = t->penalties[i].l2};
+    return p;
+}
+
 static pg_status clip_gradients(work *w, pg_err *err)
 {
+    const pg_trainer *t = w->t;
     pg_status st = PG_OK;
-    w->norms = pg__mem_array(w->t->n_params, sizeof *w->norms);
-    w->scales = pg__mem_array(w->t->n_params, sizeof *w->scales);
-    if (!w->norms || !w->scales)
+    w->norms = pg__mem_array(t->n_params, sizeof *w->norms);
+    w->scales = pg__mem_array(t->n_params, sizeof *w->scales);
+    w->pieces = pieces_of(t, w->grads);
+    if (!w->norms || !w->scales || !w->pieces)
         PG_TRY(pg__nomem(err));
+    for (size_t i = 0; i < t->n_params; i++)
+        if (!t->trained[i])
+            w->pieces[i].p = NULL;
     PG_TRY(clip_both_ways(w, err));
 done:
     pg__mem_free(w->norms);
     pg__mem_free(w->scales);
+    pg__mem_free(w->pieces);
     return st;
 }
 
@@ -345,8 +365,6 @@ static pg_status update_devices(const work *of_all, pg_err *err)
         of[d].device = d;
         of[d].grads = t->devices[d].sum;
     }
-    if (clips(&t->optimiser)) /* the host reads norms */
-        PG_TRY(pg__exchange_wait(t, err));
     pg__team_run(t->team, update_device, of);
     PG_TRY(pg__first_failure(t, err));
     pg__lap(&clock, &t->spent.update);
@@ -410,10 +428,32 @@ done:
 
 pg_status pg__trainer_penalty(pg_trainer *t, double *penalty, pg_err *err)
 {
+    pg__piece *pieces = NULL;
     pg_status st = PG_OK;
-    for (size_t i = 0; t->has_regularizers && i < t->n_params && st == PG_OK; i++)
+    if (!t->has_regularizers)
+        return PG_OK;
+    if (t->backend->penalty_of_all) {
+        if (!t->penalty)
+            PG_TRY(t->backend->alloc(t->dev, &t->penalty, sizeof *penalty, err));
+        pieces = pieces_of(t, &t->params);
+        if (!pieces)
+            PG_TRY(pg__nomem(err));
+        st = t->backend->penalty_of_all(t->dev, pieces, t->n_params, t->penalty);
+    }
+    for (size_t i = 0; !pieces && i < t->n_params && st == PG_OK; i++)
         if (t->penalties[i].l1 != 0 || t->penalties[i].l2 != 0)
             st = t->backend->regularise(t->dev, NULL, t->params.at[i], t->n_elems[i],
                                         t->penalties[i].l1, t->penalties[i].l2, penalty);
-    return pg__device_failed(t, t->dev, st, err);
+    st = pg__device_failed(t, t->dev, st, err);
+done:
+    pg__mem_free(pieces);
+    return st;
+}
+
+pg_status pg__trainer_penalty_read(pg_trainer *t, double *penalty, pg_err *err)
+{
+    if (!t->penalty)
+        return PG_OK;
+    return pg__device_failed(t, t->dev,
+                             t->backend->get(t->dev, penalty, t->penalty, sizeof *penalty), err);
 }

@@ -12,6 +12,8 @@
 struct pg__flat {
     void *parts; /* of the device */
     float *host; /* where they are fetched to */
+    void *norms; /* of the device: squares, then scales, of up to n_norms variables */
+    size_t n_norms;
 };
 
 pg_status pg__flat_open(pg__flat **out, pg__rt *rt, pg_err *err)
@@ -39,6 +41,8 @@ void pg__flat_close(pg__flat *f, pg__rt *rt)
         pg__rt_host_free(rt, f->host);
     if (f->parts)
         pg__rt_free(rt, f->parts);
+    if (f->norms)
+        pg__rt_free(rt, f->norms);
     pg__mem_free(f);
 }
 
@@ -107,19 +111,19 @@ done:
     return st;
 }
 
-pg_status pg__cuda_squares(pg__dev *d, const void *g, size_t n, double *sum)
+/* Queues the sums of chunks; *n of them lie in the device's parts then. */
+static pg_status square(pg__dev *d, const void *g, size_t n, uint64_t *n_parts)
 {
     const pgk_squares a = {.g = {pg__cuda_const(g), PGK_F32},
                            .parts = {d->flat->parts, PGK_F32},
                            .n = n,
                            .chunk = chunk_for(n)};
-    const uint64_t n_parts = (a.n + a.chunk - 1) / a.chunk;
-    const pg_status st = PG_LAUNCH(d, squares, &a, n_parts);
-    return st == PG_OK && n_parts > 0 ? add_parts(d, n_parts, sum) : st;
+    *n_parts = (a.n + a.chunk - 1) / a.chunk;
+    return PG_LAUNCH(d, squares, &a, *n_parts);
 }
 
-pg_status pg__cuda_regularise(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
-                              double *penalty)
+static pg_status penalise(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
+                          uint64_t *n_parts)
 {
     const pgk_regularise a = {.g = {g, PGK_F32},
                               .w = {pg__cuda_const(w), PGK_F32},
@@ -128,7 +132,97 @@ pg_status pg__cuda_regularise(pg__dev *d, void *g, const void *w, size_t n, doub
                               .chunk = chunk_for(n),
                               .l1 = (float)l1,
                               .l2 = (float)l2};
-    const uint64_t n_parts = (a.n + a.chunk - 1) / a.chunk;
-    const pg_status st = PG_LAUNCH(d, regularise, &a, n_parts);
-    return st == PG_OK && n_parts > 0 ? add_parts(d, n_parts, penalty) : st;
+    *n_parts = (a.n + a.chunk - 1) / a.chunk;
+    return PG_LAUNCH(d, regularise, &a, *n_parts);
+}
+
+pg_status pg__cuda_squares(pg__dev *d, const void *g, size_t n, double *sum)
+{
+    uint64_t n_parts;
+    const pg_status st = square(d, g, n, &n_parts);
+    return st == PG_OK && n_parts > 0 ? add_parts(d, n_parts, sum) : st;
+}
+
+pg_status pg__cuda_regularise(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
+                              double *penalty)
+{
+    uint64_t n_parts;
+    const pg_status st = penalise(d, g, w, n, l1, l2, &n_parts);
+    return st == PG_OK && n_parts > 0 && penalty ? add_parts(d, n_parts, penalty) : st;
+}
+
+/* ---- of all variables: sums stay in the device's memory ---- */
+
+static pg_status sum_parts(pg__dev *d, uint64_t n_parts, void *sum, size_t slot, int adds)
+{
+    const pgk_add_parts a = {
+        .parts = {d->flat->parts, PGK_F32}, .sum = sum, .n = n_parts, .slot = slot, .adds = adds};
+    return PG_LAUNCH(d, add_parts, &a, 1);
+}
+
+pg_status pg__cuda_penalty_of_all(pg__dev *d, const pg__piece *w, size_t n, void *sum)
+{
+    uint64_t n_parts;
+    pg_status st = pg__rt_clear(d->rt, sum, sizeof(double), &d->failure);
+    for (size_t i = 0; i < n && st == PG_OK; i++) {
+        if (!w[i].p || (w[i].l1 == 0 && w[i].l2 == 0))
+            continue;
+        PG_TRY(penalise(d, NULL, w[i].p, w[i].n, w[i].l1, w[i].l2, &n_parts));
+        PG_TRY(sum_parts(d, n_parts, sum, 0, 1));
+    }
+done:
+    return st;
+}
+
+/* The first time that so many are asked for. */
+static pg_status make_room(pg__dev *d, size_t n)
+{
+    pg__flat *f = d->flat;
+    void *norms = NULL;
+    if (n <= f->n_norms)
+        return PG_OK;
+    const pg_status st = pg__rt_alloc(d->rt, &norms, 2 * n * sizeof(double), &d->failure);
+    if (st != PG_OK)
+        return st;
+    if (f->norms)
+        pg__rt_free(d->rt, f->norms);
+    f->norms = norms;
+    f->n_norms = n;
+    return PG_OK;
+}
+
+static pg_status find_scales(pg__dev *d, const pg__piece *g, size_t n, const pg__norm_limits *l,
+                             void *squares, void *scales)
+{
+    const pgk_clip_scales a = {.squares = squares, .scales = scales, .n = n, .limits = *l};
+    uint64_t n_parts;
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < n; i++) {
+        n_parts = 0;
+        if (g[i].p)
+            PG_TRY(square(d, g[i].p, g[i].n, &n_parts));
+        PG_TRY(sum_parts(d, n_parts, squares, i, 0));
+    }
+    PG_TRY(PG_LAUNCH(d, clip_scales, &a, 1));
+done:
+    return st;
+}
+
+pg_status pg__cuda_clip_all(pg__dev *d, const pg__piece *g, size_t n, const pg__norm_limits *l,
+                            double limit)
+{
+    const int by_norm = l->each > 0 || l->together > 0;
+    pg_status st = make_room(d, n);
+    double *squares = d->flat->norms, *scales = squares ? squares + n : NULL;
+    if (st == PG_OK && by_norm)
+        st = find_scales(d, g, n, l, squares, scales);
+    for (size_t i = 0; i < n && st == PG_OK; i++) {
+        const pgk_clip a = {.g = {g[i].p, PGK_F32},
+                            .found = by_norm ? scales + i : NULL,
+                            .scale = 1,
+                            .limit = (float)limit};
+        if (g[i].p)
+            st = PG_LAUNCH(d, clip, &a, g[i].n);
+    }
+    return st;
 }

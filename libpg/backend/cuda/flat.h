@@ -14,6 +14,9 @@ pg_status pg__cuda_update(pg__dev *d, pg__optimiser_kind kind, const pg__update 
 pg_status pg__cuda_regularise(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
                               double *penalty);
 pg_status pg__cuda_squares(pg__dev *d, const void *g, size_t n, double *sum);
+pg_status pg__cuda_penalty_of_all(pg__dev *d, const pg__piece *w, size_t n, void *sum);
+pg_status pg__cuda_clip_all(pg__dev *d, const pg__piece *g, size_t n, const pg__norm_limits *l,
+                            double limit);
 pg_status pg__cuda_clip(pg__dev *d, void *g, size_t n, double scale, double limit);
 pg_status pg__cuda_blend(pg__dev *d, void *into, double keep, const void *from, double take,
                          size_t n);

@@ -4,6 +4,7 @@
 #define PG_BACKEND_K_FLAT_H
 
 #include "backend/cuda/pgk.h"
+#include "ops/clip_real.h"
 #include "ops/update_real.h"
 
 /* into += from */
@@ -30,12 +31,14 @@ PGK_FN void pgk_blend_at(const pgk_blend *a, uint64_t i)
 /* g *= scale, then within +-limit; 0: no limit. What is no number stays none. */
 typedef struct pgk_clip {
     pgk_real g;
+    const void *found; /* a double: the scale; NULL: it is `scale` */
     float scale, limit;
 } pgk_clip;
 
 PGK_FN void pgk_clip_at(const pgk_clip *a, uint64_t i)
 {
-    const float v = pgk_get(a->g, i) * a->scale, low = v < -a->limit ? -a->limit : v;
+    const float scale = a->found ? (float)*(const double *)PGK_MEM(a->found) : a->scale;
+    const float v = pgk_get(a->g, i) * scale, low = v < -a->limit ? -a->limit : v;
     pgk_set(a->g, i, a->limit > 0 ? (low > a->limit ? a->limit : low) : v);
 }
 
@@ -75,6 +78,42 @@ PGK_FN void pgk_regularise_row(const pgk_regularise *a, uint64_t r)
         const float slope = a->l1 * (float)((w > 0) - (w < 0)) + 2 * a->l2 * w;
         pgk_set(a->g, at + i, pgk_get(a->g, at + i) + slope);
     }
+}
+
+/* The one row: sum (doubles, by `slot`) becomes that of the parts, or more by it, in their order.
+ */
+typedef struct pgk_add_parts {
+    pgk_real parts;
+    void *sum;
+    uint64_t n, slot;
+    int adds;
+} pgk_add_parts;
+
+PGK_FN void pgk_add_parts_row(const pgk_add_parts *a, uint64_t r)
+{
+    PGK_EACH(i, 1)
+    {
+        double *sum = (double *)PGK_MEM(a->sum) + a->slot + r + i;
+        double s = a->adds ? *sum : 0;
+        for (uint64_t k = 0; k < a->n; k++)
+            s += (double)pgk_get(a->parts, k);
+        *sum = s;
+    }
+}
+
+/* The one row: scales from squares, doubles both. */
+typedef struct pgk_clip_scales {
+    const void *squares;
+    void *scales;
+    uint64_t n;
+    pg__norm_limits limits;
+} pgk_clip_scales;
+
+PGK_FN void pgk_clip_scales_row(const pgk_clip_scales *a, uint64_t r)
+{
+    PGK_EACH(i, r == 0)
+    pg__clip_scales(&a->limits, (const double *)PGK_MEM(a->squares) + i,
+                    (double *)PGK_MEM(a->scales) + i, a->n);
 }
 
 /* ---- updates: a kernel for each rule of optimisers.def ---- */

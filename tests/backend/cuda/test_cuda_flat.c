@@ -6,6 +6,7 @@
 
 #include "backend/cuda/plugin.h"
 #include "base/mem.h"
+#include "ops/clip_real.h"
 
 /* One number; chunks that are full and that are not; more chunks than have sums of their own. */
 static const size_t sizes[] = {1, 255, 4096, 4097, 70000, (size_t)4096 * 2048 + 12345};
@@ -257,8 +258,79 @@ static void limits_and_averages_are_those_of_the_plain_answers(void **state)
     }
 }
 
+/* ---- all variables at once ---- */
+
+#define N_ALL 5
+static const size_t all_sizes[N_ALL] = {1, 300, 4096, 70000, 9000000};
+
+static void check_clip_all(const pg__norm_limits *l, double limit)
+{
+    float *g[N_ALL];
+    pg__piece pieces[N_ALL] = {{0}};
+    double squares[N_ALL] = {0}, scales[N_ALL];
+    for (size_t k = 0; k < N_ALL; k++) {
+        g[k] = numbers(all_sizes[k], (unsigned)k + 1, 0);
+        for (size_t i = 0; k != 1 && i < all_sizes[k]; i++)
+            squares[k] += (double)g[k][i] * (double)g[k][i];
+        pieces[k] = (pg__piece){.p = there(g[k], all_sizes[k]), .n = all_sizes[k]};
+    }
+    void *left_out = pieces[1].p;
+    pieces[1].p = NULL; /* it has no say, and stays as it is */
+    pg__clip_scales(l, squares, scales, N_ALL);
+    scales[1] = 1;
+    assert_ok(cuda->clip_all(dev, pieces, N_ALL, l, limit));
+    for (size_t k = 0; k < N_ALL; k++) {
+        float *got = back(k == 1 ? left_out : pieces[k].p, all_sizes[k]);
+        for (size_t i = 0; i < all_sizes[k]; i++) {
+            const float v = g[k][i] * (float)scales[k], most = (float)limit;
+            g[k][i] = limit > 0 && k != 1 ? fminf(fmaxf(v, -most), most) : v;
+        }
+        same(got, g[k], all_sizes[k], 1e-6, "clip_all");
+        pg__mem_free(got);
+        pg__mem_free(g[k]);
+    }
+}
+
+static void all_gradients_are_clipped_by_their_norms(void **state)
+{
+    (void)state;
+    check_clip_all(&(pg__norm_limits){.each = 3}, 0);
+    check_clip_all(&(pg__norm_limits){.together = 2}, 0);
+    check_clip_all(&(pg__norm_limits){.each = 3, .together = 2}, 0);
+    check_clip_all(&(pg__norm_limits){.each = 3, .together = 2, .both = 1}, 0.01);
+    check_clip_all(&(pg__norm_limits){.each = 0}, 0.25);
+}
+
+static void penalties_of_all_are_one_sum(void **state)
+{
+    pg__piece pieces[N_ALL];
+    double want = 0, *got = pg__mem_array(1, sizeof *got);
+    void *sum = there((const float[]){7, 7}, 2);
+    (void)state;
+    for (size_t k = 0; k < N_ALL; k++) {
+        float *w = numbers(all_sizes[k], (unsigned)k + 1, 0);
+        pieces[k] = (pg__piece){there(w, all_sizes[k]), all_sizes[k], k == 2 ? 0 : 0.1,
+                                k == 2 ? 0 : 0.5 / (double)(k + 1)};
+        for (size_t i = 0; i < all_sizes[k]; i++)
+            want += pieces[k].l1 * fabs((double)w[i]) + pieces[k].l2 * (double)w[i] * (double)w[i];
+        pg__mem_free(w);
+    }
+    for (int again = 0; again < 2; again++) {
+        assert_ok(cuda->penalty_of_all(dev, pieces, N_ALL, sum));
+        assert_ok(cuda->get(dev, got, sum, sizeof *got));
+        if (!(fabs(*got - want) <= 1e-6 * want))
+            fail_msg("%.12g, not %.12g", *got, want);
+    }
+    for (size_t k = 0; k < N_ALL; k++)
+        cuda->free(dev, pieces[k].p);
+    cuda->free(dev, sum);
+    pg__mem_free(got);
+}
+
 PG_TEST_MAIN_WITH(open_dev, close_dev, cmocka_unit_test(updates_are_those_of_the_plain_answers),
                   cmocka_unit_test(centered_rmsprop_too),
+                  cmocka_unit_test(all_gradients_are_clipped_by_their_norms),
+                  cmocka_unit_test(penalties_of_all_are_one_sum),
                   cmocka_unit_test(sums_are_those_of_the_plain_answers),
                   cmocka_unit_test(sums_of_nothing_are_nothing),
                   cmocka_unit_test(a_sum_that_is_no_number_is_none),

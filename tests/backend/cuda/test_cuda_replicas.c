@@ -16,7 +16,29 @@ typedef struct how {
     const char *run, *devices, *optimizer;
     size_t accumulate;
     int deterministic, cpu_merge, batch_norm;
+    double *loss; /* of all rows, after the epoch; NULL: not wanted */
+    int penalised;
 } how;
+
+/* The run's model with a regularizer for every kernel; path: where it is written. */
+static void penalise(char path[600])
+{
+    static const char no[] = "\"kernel_regularizer\": null";
+    static const char yes[] = "\"kernel_regularizer\": {\"class_name\": \"L1L2\", "
+                              "\"config\": {\"l1\": 0.001, \"l2\": 0.01}}";
+    char *text = pg__mem_array(1 << 20, 1);
+    FILE *from = fopen(path, "r");
+    text[fread(text, 1, (1 << 20) - 1, from)] = '\0';
+    fclose(from);
+    snprintf(path, 600, "/tmp/pg-penalised-%d.json", (int)getpid());
+    FILE *to = fopen(path, "w");
+    const char *at = text;
+    for (const char *next; (next = strstr(at, no)); at = next + sizeof no - 1)
+        fprintf(to, "%.*s%s", (int)(next - at), at, yes);
+    fputs(at, to);
+    fclose(to);
+    pg__mem_free(text);
+}
 
 /* The weights after one epoch, one behind the other. */
 static double *train(const how *h, size_t *n_out)
@@ -29,6 +51,8 @@ static double *train(const how *h, size_t *n_out)
     snprintf(model, sizeof model, "%s/golden/%s/model.json", pg_testdata, h->run);
     snprintf(weights, sizeof weights, "%s/golden/%s/init_weights.h5", pg_testdata, h->run);
     snprintf(data_file, sizeof data_file, "%s/golden/%s/data.npz", pg_testdata, h->run);
+    if (h->penalised)
+        penalise(model);
     const pg_train_opts opts = {.model = model,
                                 .weights = weights,
                                 .loss = "categorical_crossentropy",
@@ -53,8 +77,15 @@ static double *train(const how *h, size_t *n_out)
         assert_ok(pg_trainer_read(t, i, at, some, NULL));
         at += some;
     }
+    if (h->loss) {
+        pg_logs logs = {0};
+        assert_ok(pg_evaluate(t, data, NULL, &logs, &err));
+        *h->loss = logs.values[0];
+    }
     pg_data_close(data);
     pg_trainer_close(t);
+    if (h->penalised)
+        unlink(model);
     *n_out = n;
     return out;
 }
@@ -85,8 +116,8 @@ static void deterministic_replicas_give_the_same_bits(void **state)
     (void)state;
     for (size_t r = 0; r < 2; r++)
         for (size_t i = 0; i < sizeof many / sizeof *many; i++)
-            check(&(how){runs[r], "cuda:0", "adam", 0, 1, 0, 0},
-                  &(how){runs[r], many[i], "adam", 0, 1, 0, 0}, 0);
+            check(&(how){runs[r], "cuda:0", "adam", .deterministic = 1, .cpu_merge = 0},
+                  &(how){runs[r], many[i], "adam", .deterministic = 1, .cpu_merge = 0}, 0);
 }
 
 /* Clipping needs whole gradients, on every device. */
@@ -98,8 +129,8 @@ static void replicas_train_as_one(void **state)
     for (size_t r = 0; r < 3; r++)
         for (size_t i = 0; i < sizeof many / sizeof *many; i++)
             for (int merge = 0; merge < 2; merge++)
-                check(&(how){"mlp_digits", "cpu:0", rules[r], 0, 0, 0, 0},
-                      &(how){"mlp_digits", many[i], rules[r], 0, 0, merge, 0}, 1e-4);
+                check(&(how){"mlp_digits", "cpu:0", rules[r], .cpu_merge = 0},
+                      &(how){"mlp_digits", many[i], rules[r], .cpu_merge = merge}, 1e-4);
 }
 
 /* Not bitwise: what lanes bring to a meeting is summed as it comes. */
@@ -108,11 +139,11 @@ static void statistics_of_the_whole_batch_are_those_of_one_device(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof many / sizeof *many; i++)
         for (int merge = 0; merge < 2; merge++)
-            check(&(how){"cnn_bn", "cpu:0", "sgd", 0, 0, 0, 2},
-                  &(how){"cnn_bn", many[i], "sgd", 0, 0, merge, 2}, 1e-4);
+            check(&(how){"cnn_bn", "cpu:0", "sgd", .batch_norm = 2},
+                  &(how){"cnn_bn", many[i], "sgd", .cpu_merge = merge, .batch_norm = 2}, 1e-4);
     size_t n, m, differ = 0; /* each replica's own are others */
-    double *own = train(&(how){"cnn_bn", "cuda:0,cuda:1", "sgd", 0, 0, 0, 1}, &n);
-    double *all = train(&(how){"cnn_bn", "cuda:0,cuda:1", "sgd", 0, 0, 0, 2}, &m);
+    double *own = train(&(how){"cnn_bn", "cuda:0,cuda:1", "sgd", .batch_norm = 1}, &n);
+    double *all = train(&(how){"cnn_bn", "cuda:0,cuda:1", "sgd", .batch_norm = 2}, &m);
     assert_int_equal(n, m);
     for (size_t i = 0; i < n; i++)
         differ += fabs(own[i] - all[i]) > 1e-4;
@@ -125,8 +156,11 @@ static void parts_of_a_batch_add_up(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof many / sizeof *many; i++)
-        check(&(how){"mlp_digits", "cuda:0", "adam", 3, 1, 0, 0},
-              &(how){"mlp_digits", many[i], "adam", 3, 1, 0, 0}, 0);
+        check(&(how){"mlp_digits", "cuda:0", "adam", .accumulate = 3, .deterministic = 1,
+                     .cpu_merge = 0},
+              &(how){"mlp_digits", many[i], "adam", .accumulate = 3, .deterministic = 1,
+                     .cpu_merge = 0},
+              0);
 }
 
 /* Two steps go by before there is anything to replay. */
@@ -138,7 +172,7 @@ static void steps_are_recorded_once(void **state)
     (void)state;
     assert_true(fd >= 0);
     assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
-    pg__mem_free(train(&(how){"mlp_digits", "cuda:0", "sgd", 0, 0, 0, 0}, &n));
+    pg__mem_free(train(&(how){"mlp_digits", "cuda:0", "sgd", .cpu_merge = 0}, &n));
     assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
     FILE *f = fdopen(fd, "r");
     while (fgets(line, sizeof line, f)) {
@@ -151,6 +185,52 @@ static void steps_are_recorded_once(void **state)
     assert_int_equal(n_queued, 1);
 }
 
+/* What regularizers add to the loss and to gradients, alone and where devices share the work. */
+static void regularizers_count(void **state)
+{
+    static const char *const few[] = {"cuda:0", "cuda:0,cuda:1", "cuda:0,cuda:0"};
+    double plain, want, got;
+    size_t n;
+    (void)state;
+    pg__mem_free(train(&(how){"mlp_digits", "cpu:0", "sgd", .loss = &plain}, &n));
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
+        check(&(how){"mlp_digits", "cpu:0", "sgd", .loss = &want, .penalised = 1},
+              &(how){"mlp_digits", few[i], "sgd", .loss = &got, .penalised = 1}, 1e-4);
+        if (!(want > plain + 0.1) || !(fabs(got - want) < 1e-5 * want))
+            fail_msg("loss %.9g on %s, %.9g on the CPU, %.9g without", got, few[i], want, plain);
+    }
+}
+
+/* ---- what is waited for ---- */
+
+/* Copies to the host in a run. */
+static size_t n_fetched(const char *optimizer, const char *devices)
+{
+    char path[] = "/tmp/pg-cuda-log-XXXXXX", line[256];
+    size_t n, found = 0;
+    FILE *f = fdopen(mkstemp(path), "r");
+    assert_non_null(f);
+    assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
+    pg__mem_free(train(&(how){"mlp_digits", devices, optimizer, .cpu_merge = 0}, &n));
+    assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
+    while (fgets(line, sizeof line, f))
+        found += strncmp(line, "queue get ", 10) == 0;
+    fclose(f);
+    unlink(path);
+    return found;
+}
+
+static void norms_stay_on_the_device(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        const size_t plain = n_fetched("sgd", many[i]);
+        assert_true(plain > 0);
+        assert_int_equal(n_fetched("sgd:clipnorm=0.1", many[i]), plain);
+        assert_int_equal(n_fetched("sgd:global_clipnorm=0.5", many[i]), plain);
+    }
+}
+
 /* ---- sums in buckets ---- */
 
 /* Every variable by itself, or as few buckets as can be: the same sum of each number. */
@@ -159,7 +239,7 @@ static void the_size_of_buckets_does_not_matter(void **state)
     static const char *const runs[] = {"mlp_digits", "cnn_bn"};
     (void)state;
     for (size_t r = 0; r < 2; r++) {
-        const how h = {runs[r], "cuda:1,cuda:0", "adam:global_clipnorm=0.5", 0, 0, 0, 0};
+        const how h = {runs[r], "cuda:1,cuda:0", "adam:global_clipnorm=0.5", .cpu_merge = 0};
         size_t n, m;
         assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
         double *small = train(&h, &n);
@@ -178,8 +258,8 @@ static void averages_move_as_on_the_cpu(void **state)
 {
     (void)state;
     assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
-    check(&(how){"cnn_bn", "cpu:0,cpu:1", "sgd", 0, 0, 0, 0},
-          &(how){"cnn_bn", "cuda:0,cuda:1", "sgd", 0, 0, 0, 0}, 1e-4);
+    check(&(how){"cnn_bn", "cpu:0,cpu:1", "sgd", .cpu_merge = 0},
+          &(how){"cnn_bn", "cuda:0,cuda:1", "sgd", .cpu_merge = 0}, 1e-4);
     assert_int_equal(unsetenv("PG_BUCKET_BYTES"), 0);
 }
 
@@ -216,7 +296,7 @@ static void buckets_are_summed_during_the_backward_pass(void **state)
     close(fd);
     assert_int_equal(setenv("PG_BUCKET_BYTES", "1", 1), 0);
     assert_int_equal(setenv("FAKE_CUDA_LOG", path, 1), 0);
-    pg__mem_free(train(&(how){"mlp_digits", "cuda:0,cuda:1", "sgd", 0, 0, 0, 0}, &n));
+    pg__mem_free(train(&(how){"mlp_digits", "cuda:0,cuda:1", "sgd", .cpu_merge = 0}, &n));
     assert_int_equal(unsetenv("FAKE_CUDA_LOG"), 0);
     assert_int_equal(unsetenv("PG_BUCKET_BYTES"), 0);
     char *order = order_of_work(path);
@@ -230,7 +310,8 @@ static void buckets_are_summed_during_the_backward_pass(void **state)
     pg__mem_free(order);
 }
 
-PG_TEST_MAIN(cmocka_unit_test(the_size_of_buckets_does_not_matter),
+PG_TEST_MAIN(cmocka_unit_test(regularizers_count), cmocka_unit_test(norms_stay_on_the_device),
+             cmocka_unit_test(the_size_of_buckets_does_not_matter),
              cmocka_unit_test(averages_move_as_on_the_cpu),
              cmocka_unit_test(buckets_are_summed_during_the_backward_pass),
              cmocka_unit_test(deterministic_replicas_give_the_same_bits),
