@@ -336,6 +336,9 @@ int fit_check_arguments(pg_err *err)
 {
     if (!read_gpus(err)) {
         return 0;
+    } else if (!*fit_args.train.devices) {
+        (void)pg_fail(err, PG_E_ARG, "--devices: no name given");
+        pg_err_hint(err, "--devices auto, --devices cpu:0");
     } else if (!fit_args.train.model) {
         (void)pg_fail(err, PG_E_ARG, "no model given");
         pg_err_hint(err, "pgfit --help");

@@ -31,7 +31,11 @@ pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *d
     (void)pg_fail(err, PG_E_ARG,
                   "\"%s\" is no device: there are cpu, cuda and, to compare with, ref",
                   PG_SHOW(device));
-    pg_err_hint(err, "%s",
-                strcasestr(device, "gpu") || strcasestr(device, "cuda") ? "cuda:0" : "cpu:0,cpu:1");
+    if (strcmp(device, "all") == 0)
+        pg_err_hint(err, "auto: every GPU, or the CPU");
+    else
+        pg_err_hint(err, "%s",
+                    strcasestr(device, "gpu") || strcasestr(device, "cuda") ? "cuda:0"
+                                                                            : "cpu:0,cpu:1");
     return PG_E_ARG;
 }

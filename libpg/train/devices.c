@@ -74,6 +74,8 @@ static pg_status name_devices(pg_trainer *t, const char *asked, pg_err *err)
     t->device_names = pg__mem_strdup(all.s);
     if (!t->device_names)
         PG_TRY(pg__nomem(err));
+    if (all.n > 1 && t->device_names[all.n - 1] == ',')
+        t->device_names[all.n - 1] = '\0';
 done:
     pg__str_fini(&all);
     return st;

@@ -237,7 +237,7 @@ with zipfile.ZipFile(sys.argv[1] + '/large.npz', 'w', zipfile.ZIP_DEFLATED) as z
             n *= int(d)
         z.writestr(name + '.npy', b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + bytes(n))
 END
-refuses 'out of memory' 2 'cuda:0' "$pgfit" "$out/large.json" --data "$out/large.npz" --loss mse --devices cuda:0
+refuses 'out of memory' 2 '(layer conv: ' "$pgfit" "$out/large.json" --data "$out/large.npz" --loss mse --devices cuda:0
 
 if [ -n "$quick" ]; then
     row benchmark left 0 '--quick'
