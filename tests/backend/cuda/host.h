@@ -9,9 +9,9 @@
  * FAKE_CUDA_FAIL_AT=n which call fails (counted from 1 since it was set; n+ : and all after it),
  * FAKE_CUDA_LOG a file to which every call is written when it is queued and when it is done,
  * FAKE_CUDA_REFUSES what its libraries have no way for: "epilogue" of a matrix product, "bias" of a
- * convolution, "conv" at all. FAKE_CUDA_PLANS names the ways that its libraries have of doing the
- * same, a word each: "fast", "slow", "ages", "fails" (when it is run), "none" (it cannot be made).
- * Time is a clock that such runs move on. */
+ * convolution, "conv" at all, "record": a call while a stream records. FAKE_CUDA_PLANS names the
+ * ways that its libraries have of doing the same, a word each: "fast", "slow", "ages", "fails"
+ * (when it is run), "none" (it cannot be made). Time is a clock that such runs move on. */
 #ifndef PG_TESTS_CUDA_HOST_H
 #define PG_TESTS_CUDA_HOST_H
 

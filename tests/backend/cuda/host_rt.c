@@ -238,6 +238,8 @@ int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const voi
     pg__rt *rt = stream;
     if (pg__fake_fails(name))
         return 719;
+    if (rt->recording && pg__fake_refuses("record"))
+        return 900;
     pthread_mutex_lock(&rt->lock);
     note(rt->recording ? "record" : "queue", name, rt->number);
     append(rt->recording ? &rt->recording->jobs : &rt->waiting,

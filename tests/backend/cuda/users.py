@@ -173,7 +173,7 @@ with Folder() as folder:
     expect(tool('pgcheck', '--model', data + '/model.json', *check, keras + '/template_weights.h5', cwd=folder.path), 1,
            out='(?m)^not ok +structure')
 
-# ---- from one kind of device to another ----
+# ---- what cannot be recorded is run ----
 
 
 def values(path):
@@ -190,6 +190,17 @@ def apart(a, b):
     if sorted(a) != sorted(b):
         return float('inf')
     return max(abs(x - y) for k in a for x, y in zip(a[k], b[k])) / max(abs(x) for k in a for x in a[k])
+
+
+with Folder() as folder:
+    for name, env in (('a', {}), ('b', {'FAKE_CUDA_REFUSES': 'record'})):
+        expect(fit('-q', '--weights', os.path.join(golden, 'cnn_bn', 'init_weights.h5'), '--gpus', '2', '--deterministic', '-o',
+                   name + '.safetensors', model='cnn_bn', cwd=folder.path, **env), 0)
+    if apart(folder / 'a.safetensors', folder / 'b.safetensors') != 0:
+        bad += 1
+        print('without recordings the end is another one')
+
+# ---- from one kind of device to another ----
 
 
 def train_on(folder, devices, *args):
