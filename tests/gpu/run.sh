@@ -88,13 +88,13 @@ build() { # folder, more options
         meson setup "$dir/build" "$source" --buildtype=release -Dcuda=enabled -Dgpu_root="$dir/cuda" -Donednn=disabled \
             -Dpng=disabled -Djpeg=disabled "$@" >"$dir/setup.log" 2>&1 || { tail -3 "$dir/setup.log" >&2; die "meson setup failed: $dir/setup.log"; }
     fi
-    ninja -C "$dir/build" tools/pgfit tools/pgcheck libpg/backend/cuda/pg-cuda.so tests/gpu/gpu_ops \
+    ninja -C "$dir/build" tools/pgfit tools/pgcheck libpg/backend/cuda/pg-cuda.so tests/gpu/gpu_ops tests/gpu/gpu_profile \
         tests/backend/cuda/backend_cuda_test_cuda_golden tests/backend/cuda/backend_cuda_test_cuda_mixed >"$dir/ninja.log" 2>&1 || { grep -m5 -E 'error|FAILED' "$dir/ninja.log" >&2; die "ninja failed: $dir/ninja.log"; }
 }
 gather() { # build folder, folder: programs, and the libraries that they want beside the C library's and CUDA's
     local b=$1 to=$2 f
     mkdir -p "$to/bin" "$to/exe" "$to/lib" "$to/testdata"
-    cp "$b"/tools/pgfit "$b"/tools/pgcheck "$b"/tests/gpu/gpu_ops "$b"/tests/backend/cuda/backend_cuda_test_cuda_golden \
+    cp "$b"/tools/pgfit "$b"/tools/pgcheck "$b"/tests/gpu/gpu_ops "$b"/tests/gpu/gpu_profile "$b"/tests/backend/cuda/backend_cuda_test_cuda_golden \
         "$b"/tests/backend/cuda/backend_cuda_test_cuda_mixed "$to/exe/"
     strip "$to"/exe/* 2>/dev/null
     cp "$b"/libpg/backend/cuda/pg-cuda.so "$to/lib/"
@@ -113,7 +113,7 @@ if [ -n "$pack" ]; then
     mkdir -p "$here/../../build-gpu" "$pack" || exit 2
     build "$(cd "$here/../../build-gpu" && pwd)"
     gather "$here/../../build-gpu/build" "$pack"
-    cp -r "$here/run.sh" "$here/bench.py" "$here/models" "$here/peers" "$pack/"
+    cp -r "$here/run.sh" "$here/bench.py" "$here/scaling.py" "$here/models" "$here/peers" "$pack/"
     cp -r "$here/../../testdata/golden" "$pack/testdata/"
     echo "$pack: $(du -sh "$pack" | cut -f1); on a machine with a GPU: $pack/run.sh"
     exit 0
@@ -130,13 +130,13 @@ begun=$SECONDS
 if [ -d "$here/bin" ]; then
     bin=$here/bin data=$here/testdata/golden
     export PG_CUDA_PLUGIN=$here/lib/pg-cuda.so
-    pgfit=$bin/pgfit golden=$bin/backend_cuda_test_cuda_golden mixed=$bin/backend_cuda_test_cuda_mixed ops=$bin/gpu_ops
+    pgfit=$bin/pgfit golden=$bin/backend_cuda_test_cuda_golden mixed=$bin/backend_cuda_test_cuda_mixed ops=$bin/gpu_ops profile=$bin/gpu_profile
 else
     mkdir -p "$here/../../build-gpu" && dir=$(cd "$here/../../build-gpu" && pwd)
     sm=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d .)
     build "$dir" ${sm:+-Dgpu_arch="$sm"}
     data=$here/../../testdata/golden
-    pgfit=$dir/build/tools/pgfit ops=$dir/build/tests/gpu/gpu_ops
+    pgfit=$dir/build/tools/pgfit ops=$dir/build/tests/gpu/gpu_ops profile=$dir/build/tests/gpu/gpu_profile
     golden=$dir/build/tests/backend/cuda/backend_cuda_test_cuda_golden
     mixed=$dir/build/tests/backend/cuda/backend_cuda_test_cuda_mixed
     export PG_CUDA_PLUGIN=$dir/build/libpg/backend/cuda/pg-cuda.so
@@ -238,6 +238,14 @@ with zipfile.ZipFile(sys.argv[1] + '/large.npz', 'w', zipfile.ZIP_DEFLATED) as z
         z.writestr(name + '.npy', b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + bytes(n))
 END
 refuses 'out of memory' 2 '(layer conv: ' "$pgfit" "$out/large.json" --data "$out/large.npz" --loss mse --devices cuda:0
+
+# What eight GPUs would do, from the times of this one's calls; sums' times are assumed (scaling.py).
+scaling() {
+    "$profile" "$here/models/resnet50.json" "$1" 64 cuda:0 >"$out/profile.json" && python3 "$here/scaling.py" "$out/profile.json"
+}
+export -f scaling
+export profile here
+try 'scaling of ResNet-50' 60 bash -c 'scaling sparse_categorical_crossentropy'
 
 if [ -n "$quick" ]; then
     row benchmark left 0 '--quick'

@@ -1,0 +1,160 @@
+/* gpu_profile MODEL LOSS ROWS DEVICE: how long a training step takes there, call by call, on inputs
+ * and targets of zeros; with the buckets of buckets.c, as JSON for scaling.py. A call is repeated
+ * without a pause, so that its launch is hidden as it is in a recorded step. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/buckets.h"
+#include "train/devices.h"
+
+#define TIMES 10
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Memory for a value, zeroed; freed with the process. */
+static pg_status room_for(const pg_trainer *t, const pg__value *v, const void **out, pg_err *err)
+{
+    void *p = NULL;
+    const pg_status st =
+        v ? t->backend->alloc(t->dev, &p, (size_t)pg__dims_elems(&v->shape) * 8, err) : PG_OK;
+    *out = p;
+    return st;
+}
+
+static pg_status open_frame(pg_trainer *t, const pg__program *p, pg__frame *f, pg_err *err)
+{
+    const pg__lowered *m = pg__program_model(p);
+    const void **rows = pg__mem_array(t->n_inputs + 2 * t->n_outputs + 1, sizeof *rows);
+    pg__flat *grads = pg__mem_array(1, sizeof *grads);
+    void *step = NULL, *scratch = NULL;
+    pg_status st = PG_OK;
+    if (!rows || !grads)
+        PG_TRY(pg__nomem(err));
+    *f = (pg__frame){.inputs = rows,
+                     .targets = rows + t->n_inputs,
+                     .seeds = rows + t->n_inputs + t->n_outputs,
+                     .params = t->params.at,
+                     .args = pg__mem_array(pg__program_n_args(p), sizeof(void *)),
+                     .dev = t->dev};
+    for (size_t k = 0; k < t->n_inputs; k++)
+        PG_TRY(room_for(t, &m->tape.values[m->inputs[k]], &rows[k], err));
+    for (size_t k = 0; k < t->n_outputs; k++)
+        PG_TRY(room_for(t, pg__program_target(p, k), &rows[t->n_inputs + k], err));
+    PG_TRY(t->backend->alloc(t->dev, &step, 4096, err));
+    for (size_t k = 0; k <= t->n_outputs; k++)
+        rows[t->n_inputs + t->n_outputs + k] = (char *)step + 1024;
+    f->step = step;
+    PG_TRY(t->backend->alloc(t->dev, &f->arena, (size_t)pg__program_arena_bytes(p), err));
+    PG_TRY(t->backend->alloc(t->dev, &scratch, pg__program_scratch_bytes(p) + 1, err));
+    f->scratch = scratch;
+    PG_TRY(pg__flat_alloc(t, grads, err));
+    f->grads = grads->at;
+    st = pg__program_share(p, f, 0, 1);
+done:
+    return st;
+}
+
+/* Seconds of calls [from, to), the mean of TIMES runs. */
+static pg_status time_calls(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t from,
+                            size_t to, double *seconds)
+{
+    pg_status st = t->backend->sync(t->dev);
+    const double began = now();
+    for (size_t i = 0; i < TIMES && st == PG_OK; i++)
+        st = pg__program_run_calls(p, f, from, to);
+    if (st == PG_OK)
+        st = t->backend->sync(t->dev);
+    *seconds = (now() - began) / TIMES;
+    return st;
+}
+
+static pg_status time_update(pg_trainer *t, void *const *grads, double *seconds)
+{
+    const pg__update u = pg__optimiser_step(&t->optimiser);
+    pg_status st = t->backend->sync(t->dev);
+    const double began = now();
+    for (size_t i = 0; i < t->n_params && st == PG_OK; i++) {
+        void *slots[PG_MAX_SLOTS];
+        for (size_t s = 0; s < PG_MAX_SLOTS; s++)
+            slots[s] = t->slots[s].at ? t->slots[s].at[i] : NULL;
+        if (t->trained[i])
+            st = t->backend->update(t->dev, pg__optimiser_kind_of(&t->optimiser), &u,
+                                    t->params.at[i], grads[i], slots, t->n_elems[i]);
+    }
+    if (st == PG_OK)
+        st = t->backend->sync(t->dev);
+    *seconds = now() - began;
+    return st;
+}
+
+static void tell_buckets(pg_trainer *t, const pg__program *p)
+{
+    pg__buckets_plan(t);
+    printf("],\n \"buckets\": [");
+    for (size_t k = 0; k < t->n_buckets; k++) {
+        const pg__bucket *b = &t->buckets[k];
+        size_t settled = 0;
+        for (size_t i = b->first; i < b->end; i++)
+            if (pg__program_settled(p, i) > settled)
+                settled = pg__program_settled(p, i);
+        printf("%s{\"bytes\": %llu, \"settled\": %zu}", k ? ", " : "",
+               (unsigned long long)(t->offsets[b->end] - t->offsets[b->first]) *
+                   t->backend->real_bytes,
+               settled);
+    }
+    printf("]}\n");
+}
+
+static pg_status profile(pg_trainer *t, uint64_t rows, pg_err *err)
+{
+    const pg__program *p = NULL;
+    pg__frame f;
+    double whole, update, seconds;
+    pg_status st = PG_OK;
+    PG_TRY(pg__trainer_program(t, rows, PG__TRAINS, &p, err));
+    PG_TRY(open_frame(t, p, &f, err));
+    const size_t n = pg__program_n_calls(p);
+    PG_TRY(time_calls(t, p, &f, 0, n, &whole)); /* libraries set themselves up */
+    PG_TRY(time_calls(t, p, &f, 0, n, &whole));
+    PG_TRY(time_update(t, f.grads, &update));
+    PG_TRY(time_update(t, f.grads, &update));
+    printf("{\"device\": \"%s\", \"rows\": %llu, \"whole\": %.9f, \"update\": %.9f,\n \"calls\": [",
+           t->backend->kind(t->dev), (unsigned long long)rows, whole, update);
+    for (size_t i = 0; i < n; i++) {
+        PG_TRY(time_calls(t, p, &f, i, i + 1, &seconds));
+        printf("%s%.9f", i ? ", " : "", seconds);
+    }
+    tell_buckets(t, p);
+done:
+    return pg__told(t, st, err);
+}
+
+int main(int argc, char **argv)
+{
+    pg_trainer *t = NULL;
+    pg_err err = {0};
+    if (argc != 5) {
+        fprintf(stderr, "usage: gpu_profile MODEL LOSS ROWS DEVICE\n");
+        return 2;
+    }
+    const pg_train_opts opts = {.model = argv[1],
+                                .loss = argv[2],
+                                .optimizer = "sgd:momentum=0.9",
+                                .devices = argv[4],
+                                .threads = 1};
+    pg_status st = pg_trainer_open(&t, &opts, &err);
+    if (st == PG_OK)
+        st = profile(t, strtoull(argv[3], NULL, 10), &err);
+    if (st != PG_OK)
+        fprintf(stderr, "gpu_profile: %s\n", err.msg);
+    pg_trainer_close(t);
+    return st != PG_OK;
+}
