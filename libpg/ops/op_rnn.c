@@ -3,6 +3,7 @@
  * that it is one matrix product. Operands and results: pg__rnn_attrs. */
 #include "base/try.h"
 #include "ops/attrs.h"
+#include "ops/rnn_room.h"
 #include "ops/rules.h"
 
 enum { ZX, KERNEL, BIAS, H0, C0, MASK, FACTORS, N_IN };
@@ -155,4 +156,36 @@ pg_status pg__backward_rnn(pg__tape *t, const pg__inst *i, pg_err *err)
 {
     static const size_t to[] = {KERNEL, ZX, H0};
     return backward(t, i, PG__OP_rnn_grad, 3, to, err);
+}
+
+/* ---- what a library keeps ---- */
+
+static int is_recurrent(const pg__inst *i)
+{
+    return i->op->kind == PG__OP_lstm || i->op->kind == PG__OP_gru || i->op->kind == PG__OP_rnn;
+}
+
+/* Numbers beside those of the steps are spread over the steps, and cost next to nothing. */
+static void make_room(pg__tape *t, const pg__inst *i)
+{
+    const pg__rnn_room room = pg__rnn_room_of(i->op->kind);
+    pg__dims *d = &t->values[pg__out(t, i, room.result)].shape;
+    const uint64_t units = t->values[pg__in(t, i, KERNEL)].shape.d[0];
+    const uint64_t lines = pg__dim_mul(d->d[0], d->d[1]);
+    if (lines == 0 || lines >= PG_DIM_ANY)
+        return;
+    d->d[2] = room.to * units + (PG__RNN_ROOM_MORE + lines - 1) / lines;
+}
+
+void pg__rnn_make_room(pg__tape *t)
+{
+    if (t->n_forward == 0 || t->n_forward == t->n_insts)
+        return;
+    for (uint32_t k = 0; k < t->n_forward; k++) {
+        const pg__inst *i = &t->insts[k];
+        if (is_recurrent(i) &&
+            pg__rnn_is_usual(i->op->kind, i->attrs, pg__in(t, i, MASK) != PG__NO_VAL,
+                             pg__in(t, i, FACTORS) != PG__NO_VAL))
+            make_room(t, i);
+    }
 }

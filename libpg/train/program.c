@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "ops/compact.h"
 #include "ops/pool_first.h"
+#include "ops/rnn_room.h"
 #include "train/inplace.h"
 #include "train/plan.h"
 
@@ -520,6 +521,8 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     PG_TRY(prune(p, opts, err));
     PG_TRY(check_support(p, &opts->lower, err));
     p->n_devices = opts->lower.assigned ? opts->lower.assigned->n_devices : 1;
+    if (!p->backend->host_memory)
+        pg__rnn_make_room(&p->model.tape);
     PG_TRY(place_values(p, err));
     PG_TRY(prepare_calls(p, err));
     PG_TRY(find_settled(p, err));

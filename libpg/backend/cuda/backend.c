@@ -79,7 +79,7 @@ static const pg_err *cuda_failure(pg__dev *d)
 
 /* ---- instructions ---- */
 
-static pg_status shapes_of(pg__dims **out, const pg__tape *t, const pg__inst *i, pg_err *err)
+pg_status pg__cuda_shapes(pg__dims **out, const pg__tape *t, const pg__inst *i, pg_err *err)
 {
     const size_t n = (size_t)i->n_in + i->n_out;
     pg__dims *shapes = pg__mem_array(n, sizeof *shapes);
@@ -105,7 +105,7 @@ static pg_status cuda_prepare(pg__kernel **out, pg__dev *d, const pg__tape *t, c
     k->op = pg__cuda_op_of(i->op);
     if (!k->op)
         PG_FAIL(PG_E_UNSUPPORTED, "%s is not covered on a GPU", i->op->name);
-    PG_TRY(shapes_of(&shapes, t, i, err));
+    PG_TRY(pg__cuda_shapes(&shapes, t, i, err));
     *needs = (pg__needs){0};
     const pg__cuda_inst inst = {
         .dev = d, .tape = t, .inst = i, .attrs = i->attrs, .shapes = shapes};

@@ -50,6 +50,9 @@ typedef struct pg__cuda_op {
                      const void *shared);
 } pg__cuda_op;
 
+/* Shapes of an instruction's operands, then results; the caller's. */
+pg_status pg__cuda_shapes(pg__dims **out, const pg__tape *t, const pg__inst *i, pg_err *err);
+
 /* The way an operation is done, or NULL. */
 const pg__cuda_op *pg__cuda_op_of(const pg__op *op);
 

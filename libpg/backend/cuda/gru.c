@@ -38,8 +38,13 @@ done:
     return st;
 }
 
-static const pg__recur_cell forward = {
-    .gates = 3, .has_reset = 1, .states = STATES, .products = GATES, .step = step};
+static const pg__recur_cell forward = {.kind = PG__OP_gru,
+                                       .gates = 3,
+                                       .has_reset = 1,
+                                       .states = STATES,
+                                       .room = GATES,
+                                       .products = GATES,
+                                       .step = step};
 
 PG_RECUR(gru, forward);
 
@@ -117,12 +122,15 @@ done:
     return st;
 }
 
-static const pg__recur_cell gradient = {.is_gradient = 1,
+static const pg__recur_cell gradient = {.kind = PG__OP_gru,
+                                        .is_gradient = 1,
                                         .gates = 3,
                                         .has_reset = 1,
                                         .states = G_STATES,
+                                        .room = G_GATES,
                                         .dzx = DZX,
                                         .dh0 = DH0,
+                                        .dbias = DBIAS,
                                         .step = step_back,
                                         .parameters = parameters};
 

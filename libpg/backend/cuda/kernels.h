@@ -20,6 +20,7 @@
 #include "backend/cuda/k_pool.h"
 #include "backend/cuda/k_resize.h"
 #include "backend/cuda/k_rnn.h"
+#include "backend/cuda/k_rnn_library.h"
 #include "backend/cuda/k_softmax.h"
 #include "backend/cuda/k_sum.h"
 #include "backend/cuda/k_turn.h"

@@ -19,8 +19,13 @@ static pg_status step(pg__recur_run *r)
     return PG_LAUNCH(r->d, lstm, &a, pg__recur_units(r));
 }
 
-static const pg__recur_cell forward = {
-    .gates = 4, .states = STATES, .products = GATES, .step = step};
+static const pg__recur_cell forward = {.kind = PG__OP_lstm,
+                                       .gates = 4,
+                                       .states = STATES,
+                                       .room = GATES,
+                                       .cell = CELL,
+                                       .products = GATES,
+                                       .step = step};
 PG_RECUR(lstm, forward);
 
 /* ---- gradient ---- */
@@ -45,11 +50,15 @@ done:
     return st;
 }
 
-static const pg__recur_cell gradient = {.is_gradient = 1,
+static const pg__recur_cell gradient = {.kind = PG__OP_lstm,
+                                        .is_gradient = 1,
                                         .gates = 4,
                                         .states = G_STATES,
+                                        .room = G_GATES,
+                                        .cell = DCELL,
                                         .dzx = DZX,
                                         .dh0 = DH0,
+                                        .dc0 = DC0,
                                         .step = step_back,
                                         .parameters = pg__recur_one_kernel};
 

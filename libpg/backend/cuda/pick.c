@@ -6,7 +6,6 @@
 #include "backend/cuda/cuda.h"
 #include "base/mem.h"
 
-#define NONE ((size_t)-1)
 #define RUNS 2 /* of each: the first one also loads its code */
 
 struct pg__picked {
@@ -26,27 +25,27 @@ void pg__picks_fini(pg__picks *p)
     *p = (pg__picks){0};
 }
 
-static size_t find(const pg__picks *p, const pg__pick_case *c)
+size_t pg__picks_find(const pg__picks *p, const pg__pick_case *c)
 {
     for (size_t k = 0; k < p->n; k++)
         if (p->v[k].n_key == c->n_key &&
             memcmp(p->v[k].key, c->key, c->n_key * sizeof *c->key) == 0)
             return p->v[k].way;
-    return NONE;
+    return PG__PICK_NONE;
 }
 
-/* Without memory for it, the same is tried again. */
-static void remember(pg__picks *p, const pg__pick_case *c, size_t way)
+pg_status pg__picks_keep(pg__picks *p, const pg__pick_case *c, size_t way, pg_err *err)
 {
     if (pg__mem_grow(&p->v, &p->cap, p->n + 1, sizeof *p->v) != 0)
-        return;
+        return pg__nomem(err);
     p->v[p->n] = (struct pg__picked){.n_key = c->n_key, .way = way};
     memcpy(p->v[p->n++].key, c->key, sizeof c->key);
+    return PG_OK;
 }
 
 static void drop(const pg__ways *w, size_t k)
 {
-    if (w->drop && k != NONE)
+    if (w->drop && k != PG__PICK_NONE)
         w->drop(w->of, k);
 }
 
@@ -119,9 +118,10 @@ static pg_status fastest(size_t *chosen, pg__dev *d, const pg__ways *w, trial *t
     double best = 0, seconds = 0;
     size_t tried = 0, bytes;
     pg_status st = PG_E_NO;
-    *chosen = NONE;
+    *chosen = PG__PICK_NONE;
     for (t->k = 0; t->k < w->n && tried < PG__PICK_WAYS; t->k++) {
-        if (*chosen != NONE && d->picks.spent + pg__rt_now(d->rt) - begun >= PG__PICK_SECONDS)
+        if (*chosen != PG__PICK_NONE &&
+            d->picks.spent + pg__rt_now(d->rt) - begun >= PG__PICK_SECONDS)
             break;
         st = w->make(w->of, t->k, &bytes, err);
         if (st == PG_E_NO)
@@ -130,7 +130,7 @@ static pg_status fastest(size_t *chosen, pg__dev *d, const pg__ways *w, trial *t
             break;
         tried++;
         st = measure(&seconds, d, t, bytes, err);
-        const int better = st == PG_OK && (*chosen == NONE || seconds < best);
+        const int better = st == PG_OK && (*chosen == PG__PICK_NONE || seconds < best);
         drop(w, better ? *chosen : t->k);
         if (better) {
             *chosen = t->k;
@@ -138,7 +138,7 @@ static pg_status fastest(size_t *chosen, pg__dev *d, const pg__ways *w, trial *t
         }
     }
     d->picks.spent += pg__rt_now(d->rt) - begun;
-    return *chosen != NONE ? PG_OK : st;
+    return *chosen != PG__PICK_NONE ? PG_OK : st;
 }
 
 /* Where there is no memory for trials, the first way it is. */
@@ -160,7 +160,7 @@ pg_status pg__pick(size_t *chosen, pg__dev *d, const pg__pick_case *c, const pg_
                    pg_err *err)
 {
     const int tries = !d->opts.deterministic && w->n > 1 && d->rt != NULL;
-    const size_t known = find(&d->picks, c);
+    const size_t known = pg__picks_find(&d->picks, c);
     pg_err why = {.msg = "there is none"};
     size_t unused;
     *chosen = known;
@@ -170,6 +170,6 @@ pg_status pg__pick(size_t *chosen, pg__dev *d, const pg__pick_case *c, const pg_
                                                                     : first(chosen, w, &why);
     if (st != PG_OK)
         return pg_fail(err, st, "%s", why.msg);
-    remember(&d->picks, c, *chosen);
+    (void)pg__picks_keep(&d->picks, c, *chosen, NULL); /* or the same is tried again */
     return PG_OK;
 }

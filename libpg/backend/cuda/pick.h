@@ -51,4 +51,9 @@ pg_status pg__pick(size_t *chosen, struct pg__dev *d, const pg__pick_case *c, co
                    pg_err *err);
 void pg__picks_fini(pg__picks *p);
 
+/* For a choice that is made in another way: what was chosen, PG__PICK_NONE for nothing yet. */
+#define PG__PICK_NONE ((size_t)-1)
+size_t pg__picks_find(const pg__picks *p, const pg__pick_case *c);
+pg_status pg__picks_keep(pg__picks *p, const pg__pick_case *c, size_t way, pg_err *err);
+
 #endif

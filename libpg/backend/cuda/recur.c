@@ -1,5 +1,5 @@
-/* recur.c - see recur.h. */
-#include "backend/cuda/recur.h"
+/* recur.c - see recur.h: layers by a loop over the steps. */
+#include "backend/cuda/recur_library.h"
 
 #include "base/mem.h"
 #include "base/try.h"
@@ -58,6 +58,7 @@ void pg__recur_release(void *state)
     pg__recur *k = state;
     if (!k)
         return;
+    pg__recur_library_free(k->library);
     pg__blas_free(k->first);
     pg__blas_free(k->next);
     pg__blas_free(k->back);
@@ -175,6 +176,7 @@ pg_status pg__recur_prepare(void **state, const pg__cuda_inst *i, const pg__recu
     PG_TRY(new_recur(&k, i, cell, err));
     PG_TRY(cell->is_gradient ? plan_backward(k, i->dev, needs, err)
                              : plan_forward(k, i->dev, needs, err));
+    PG_TRY(pg__recur_choose(k, i, needs, err));
     *state = k;
     k = NULL;
 done:
@@ -336,6 +338,8 @@ pg_status pg__recur_go(pg__dev *d, const void *state, void *const *args, void *s
     pg_status st = PG_OK;
     (void)shared;
     PG_TRY(begin(&run, d, k, args, scratch));
+    if (k->library)
+        return pg__recur_library_go(&run);
     PG_TRY(k->cell->is_gradient ? backward(&run) : forward(&run));
 done:
     return st;

@@ -21,22 +21,27 @@ typedef struct pg__recur_run pg__recur_run;
 
 /* What one of the three does by itself, forward or backward. */
 typedef struct pg__recur_cell {
+    uint32_t kind; /* the operation, forward */
     int is_gradient;
     uint64_t gates;
-    int has_reset;   /* gru: a gate that may act before the candidate's product, which is then apart
+    int has_reset;   /* gru: a gate that may act before the candidate's product, which is apart then
                       */
     size_t states;   /* forward the result, backward the operand that holds all states */
+    size_t room;     /* likewise: where a library keeps what it wants to (ops/rnn_room.h) */
+    size_t cell;     /* likewise, lstm: the last cell state, its gradient; 0: none */
     size_t products; /* forward: the result that the products with the states come to */
     size_t dzx, dh0; /* backward: results */
+    size_t dc0, dbias;                     /* those that not all have; 0: none */
     pg_status (*step)(pg__recur_run *run); /* behind the products, or with those of a gradient */
     pg_status (*parameters)(pg__recur_run *run); /* behind all steps of a gradient */
 } pg__recur_cell;
 
 typedef struct pg__recur {
     const pg__recur_cell *cell;
-    pgk_rnn_step z;  /* without addresses */
-    uint64_t gates;  /* of the product of a step */
-    uint64_t blocks; /* products: one, or one for each of those gates */
+    struct pg__recur_library *library; /* NULL: by a loop of ours */
+    pgk_rnn_step z;                    /* without addresses */
+    uint64_t gates;                    /* of the product of a step */
+    uint64_t blocks;                   /* products: one, or one for each of those gates */
     uint64_t n_in, n_args;
     int has_h0, has_mask;
     pgk_real reals[PG__RECUR_ARGS];

@@ -15,8 +15,12 @@ static pg_status step(pg__recur_run *r)
     return PG_LAUNCH(r->d, rnn, &a, pg__recur_units(r));
 }
 
-static const pg__recur_cell forward = {
-    .gates = 1, .states = STATES, .products = STATES, .step = step};
+static const pg__recur_cell forward = {.kind = PG__OP_rnn,
+                                       .gates = 1,
+                                       .states = STATES,
+                                       .room = STATES,
+                                       .products = STATES,
+                                       .step = step};
 
 PG_RECUR(rnn, forward);
 
@@ -36,9 +40,11 @@ done:
     return st;
 }
 
-static const pg__recur_cell gradient = {.is_gradient = 1,
+static const pg__recur_cell gradient = {.kind = PG__OP_rnn,
+                                        .is_gradient = 1,
                                         .gates = 1,
                                         .states = G_STATES,
+                                        .room = G_STATES,
                                         .dzx = DZX,
                                         .dh0 = DH0,
                                         .step = step_back,

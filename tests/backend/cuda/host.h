@@ -11,7 +11,9 @@
  * FAKE_CUDA_REFUSES what its libraries have no way for: "epilogue" of a matrix product, "bias" of a
  * convolution, "conv" at all, "record": a call while a stream records. FAKE_CUDA_PLANS names the
  * ways that its libraries have of doing the same, a word each: "fast", "slow", "ages", "fails"
- * (when it is run), "none" (it cannot be made). Time is a clock that such runs move on. */
+ * (when it is run), "none" (it cannot be made). Time is a clock that such runs move on.
+ * FAKE_CUDA_RNN: there is a library for recurrent layers, which is "fast" or "slow", "wrong" in one
+ * gate, or "fails". */
 #ifndef PG_TESTS_CUDA_HOST_H
 #define PG_TESTS_CUDA_HOST_H
 
@@ -22,6 +24,9 @@
 
 /* Work with a copy of its arguments. */
 typedef void (*pg__fake_work)(const void *args, uint64_t n);
+
+/* Moves the clock on. */
+void pg__fake_spend(unsigned microseconds);
 
 /* Queues it, or notes it where the stream is recording. 0, or an error that was ordered. */
 int pg__fake_queue(void *stream, const char *name, pg__fake_work work, const void *args,

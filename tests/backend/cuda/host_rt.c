@@ -149,6 +149,11 @@ static void do_job(const pg__rt *rt, const job *j)
 
 static _Atomic uint64_t microseconds;
 
+void pg__fake_spend(unsigned n)
+{
+    atomic_fetch_add(&microseconds, n);
+}
+
 /* Word k of FAKE_CUDA_PLANS; how many there are. */
 static size_t plans(size_t k, char word[16])
 {
@@ -187,9 +192,9 @@ int pg__fake_queue_plan(void *stream, const char *name, size_t k, pg__fake_work 
         note("fail", full, 0);
         return 719;
     }
-    atomic_fetch_add(&microseconds, strcmp(word, "ages") == 0   ? 1000000u
-                                    : strcmp(word, "slow") == 0 ? 20000u
-                                                                : 1000u);
+    pg__fake_spend(strcmp(word, "ages") == 0   ? 1000000u
+                   : strcmp(word, "slow") == 0 ? 20000u
+                                               : 1000u);
     return pg__fake_queue(stream, full, work, args, n_bytes, n);
 }
 

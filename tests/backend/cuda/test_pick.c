@@ -1,8 +1,6 @@
 /* Which of a library's ways is taken (pick.h), on the GPU of plain C (host.h), which is told by
  * FAKE_CUDA_PLANS how fast they are and writes down what is run. */
-#include "pg_test.h"
-
-#include <unistd.h>
+#include "fake_log.h"
 
 #include "backend/cuda/pick.h"
 #include "backend/cuda/plugin.h"
@@ -14,18 +12,14 @@ typedef struct bench {
     const pg__backend *on;
     pg__dev *dev;
     pg__tape tape;
-    char log[32];
+    fake_log log;
     pg_err err;
 } bench;
 
 static void open_bench(bench *b, const char *plans, int deterministic)
 {
     *b = (bench){.on = pg_backend_get(PG_BACKEND_ABI)};
-    (void)snprintf(b->log, sizeof b->log, "/tmp/pg-pick-XXXXXX");
-    const int fd = mkstemp(b->log);
-    assert_true(fd >= 0);
-    (void)close(fd);
-    assert_int_equal(setenv("FAKE_CUDA_LOG", b->log, 1), 0);
+    log_open(&b->log);
     assert_int_equal(setenv("FAKE_CUDA_PLANS", plans, 1), 0);
     assert_ok(b->on->open(&b->dev, 0,
                           &(pg__dev_opts){.n_threads = 1, .deterministic = deterministic}, NULL));
@@ -35,8 +29,7 @@ static void close_bench(bench *b)
 {
     b->on->close(b->dev);
     pg__tape_fini(&b->tape);
-    (void)unlink(b->log);
-    (void)unsetenv("FAKE_CUDA_LOG");
+    log_close(&b->log);
     (void)unsetenv("FAKE_CUDA_PLANS");
 }
 
@@ -101,23 +94,6 @@ static pg_status go(bench *b, uint32_t at)
     return st;
 }
 
-/* Lines of the log that begin like this; *last: what is behind it in the last one of them. */
-static size_t ran(const bench *b, const char *what, char last[16])
-{
-    char line[128];
-    size_t n = 0;
-    FILE *f = fopen(b->log, "r");
-    assert_non_null(f);
-    while (fgets(line, sizeof line, f))
-        if (strncmp(line, what, strlen(what)) == 0) {
-            (void)snprintf(last, 16, "%.*s", (int)strcspn(line + strlen(what), " \n"),
-                           line + strlen(what));
-            n++;
-        }
-    (void)fclose(f);
-    return n;
-}
-
 #define CONV    "queue conv, "
 #define PRODUCT "queue matmul, "
 
@@ -133,7 +109,7 @@ static void check(const char *plans, int deterministic, const char *taken, size_
         else
             emit_dense(&b);
         assert_ok(go(&b, 0));
-        assert_int_equal(ran(&b, what[k], last), n_runs);
+        assert_int_equal(log_count(&b.log, what[k], last), n_runs);
         assert_string_equal(last, taken);
         close_bench(&b);
     }
@@ -182,11 +158,11 @@ static void tries_equal_work_once(void **state)
     emit_conv(&b, 3);
     emit_conv(&b, 5);
     assert_ok(go(&b, 0));
-    assert_int_equal(ran(&b, CONV, last), 5);
+    assert_int_equal(log_count(&b.log, CONV, last), 5);
     assert_ok(go(&b, 1));
-    assert_int_equal(ran(&b, CONV, last), 6);
+    assert_int_equal(log_count(&b.log, CONV, last), 6);
     assert_ok(go(&b, 2));
-    assert_int_equal(ran(&b, CONV, last), 11);
+    assert_int_equal(log_count(&b.log, CONV, last), 11);
     assert_string_equal(last, "fast");
     close_bench(&b);
 }
@@ -202,10 +178,10 @@ static void stops_when_its_time_is_up(void **state)
     emit_conv(&b, 3);
     emit_conv(&b, 5);
     assert_ok(go(&b, 0));
-    assert_int_equal(ran(&b, CONV, last), 3);
+    assert_int_equal(log_count(&b.log, CONV, last), 3);
     assert_string_equal(last, "ages");
     assert_ok(go(&b, 1));
-    assert_int_equal(ran(&b, CONV, last), 4);
+    assert_int_equal(log_count(&b.log, CONV, last), 4);
     close_bench(&b);
 }
 #endif
@@ -220,7 +196,7 @@ static void goes_another_way_or_tells_where_all_fail(void **state)
     emit_conv(&b, 3);
     emit_dense(&b);
     assert_ok(go(&b, 0));
-    assert_int_equal(ran(&b, "queue conv_y", last), 1);
+    assert_int_equal(log_count(&b.log, "queue conv_y", last), 1);
     assert_null(b.on->failure(b.dev));
     assert_int_equal(go(&b, 1), PG_E_UNSUPPORTED);
     assert_true(b.err.msg[0]);
@@ -244,7 +220,7 @@ static void survives_the_failure_of_any_call(void **state)
         assert_true(st == PG_OK || b.err.msg[0]);
         n_told += st != PG_OK;
         n_taken += st == PG_OK;
-        done = ran(&b, "fail", last) == 0;
+        done = log_count(&b.log, "fail", last) == 0;
         close_bench(&b);
         assert_true(n_calls < 200);
     }
