@@ -156,6 +156,8 @@ static unit gru_unit(const job *j, uint64_t o, uint64_t line, const float *h)
     unit u = {.more = (float)of_state(j, 2, o, h)};
     for (uint64_t g = 0; g < 2; g++)
         u.v[g] = sigmoid((float)(of_input(j, g, o, line) + of_state(j, g, o, h)));
+    if (j->p.is_wrong)
+        u.v[1] *= 1.1f;
     u.v[2] = tanhf((float)of_input(j, 2, o, line) + u.v[0] * u.more);
     return u;
 }

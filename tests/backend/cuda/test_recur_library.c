@@ -104,11 +104,12 @@ static void agrees_without_a_gradient(void **state)
     assert_true(n_by_library > 3);
 }
 
-/* The first case of a kind that the library does. */
-static size_t usual_case(uint32_t kind)
+/* The first case that the library does, a small one. */
+static size_t usual_case(void)
 {
     for (size_t c = 0; c < N_CASES; c++)
-        if (cases[c].kind == kind && go(c, "fast", 0, 1).forward > 0)
+        if (is_recurrent(&cases[c]) && pg__dims_elems(&cases[c].in[0].shape) < 100 &&
+            go(c, "fast", 0, 1).forward > 0)
             return c;
     fail_msg("there is no case");
     return 0;
@@ -116,7 +117,7 @@ static size_t usual_case(uint32_t kind)
 
 static void check(const char *how, int deterministic, size_t n_trials)
 {
-    const count n = go(usual_case(PG__OP_lstm), how, deterministic, 1);
+    const count n = go(usual_case(), how, deterministic, 1);
     assert_int_equal(n.forward, n_trials);
     assert_int_equal(n.backward, n_trials);
 }
@@ -148,7 +149,7 @@ static void leaves_the_library_where_it_has_to_be_deterministic(void **state)
 /* A tape whose kept results are as large as the operation's own. */
 static void leaves_a_library_that_has_no_room(void **state)
 {
-    const size_t c = usual_case(PG__OP_gru);
+    const size_t c = usual_case();
     built b;
     bench with;
     (void)state;
@@ -164,7 +165,7 @@ static void leaves_a_library_that_has_no_room(void **state)
 
 static void tries_equal_layers_once(void **state)
 {
-    const size_t c = usual_case(PG__OP_lstm);
+    const size_t c = usual_case();
     built b;
     bench with;
     (void)state;
@@ -194,7 +195,7 @@ static int prepares(const built *b, const bench *with, pg_err *err)
 
 static void survives_the_failure_of_any_call(void **state)
 {
-    const size_t c = usual_case(PG__OP_lstm);
+    const size_t c = usual_case();
     size_t n_fine = 0, n_calls = 1;
     built b;
     (void)state;
