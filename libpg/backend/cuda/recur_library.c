@@ -74,7 +74,7 @@ pg_status pg__recur_library_new(library **out, const pg__recur *k, const pg__cud
 {
     library *l = NULL;
     pg_status st = PG_OK;
-    if (!is_covered(k))
+    if (!is_covered(k) || (pg__cuda_has(i, C0) && k->reals[C0].type != k->reals[KERNEL].type))
         return pg_fail(err, PG_E_NO, "this layer is not one that a library knows");
     l = pg__mem_array(1, sizeof *l);
     if (!l)
