@@ -79,7 +79,7 @@ static const cli_opt options[] = {
     {0, "bn", "HOW", NULL, &bn, NULL, "replica|sync",
      "BatchNormalization over a replica's rows, or the whole batch"},
     {0, "place", "LAYER[#CALL]=DEVICE,...", NULL, &fit_args.train.place, NULL, NULL,
-     "run these calls there, the rest on the first of --devices"},
+     "run these calls there, the rest on the first of --devices; weights lie where they are used"},
     {0, "gpus", "N|IDS|all", NULL, &gpus, NULL, NULL,
      "replicas on the first N GPUs, on those with these ids (0,2), on all"},
     {0, "cpu-merge", NULL, &fit_args.train.cpu_merge, NULL, NULL, NULL,

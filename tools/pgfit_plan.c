@@ -23,6 +23,9 @@ static void print_plan(const pg_forecast *f)
     printf("memory, %s:\n", cli_plural(f->n_devices, "device").s);
     (void)table_print(&t, "  ", 0);
     table_free(&t);
+    for (size_t k = 0; k < f->n_parts; k++)
+        printf("  %s: %s of %s\n", f->parts[k].device, cli_size(f->parts[k].total).s,
+               cli_size(f->parts[k].room).s);
     if (f->largest_batch >= f->batch_size)
         printf("fits; largest batch %s\n", cli_count(f->largest_batch).s);
     else if (f->largest_batch > 0)
@@ -49,6 +52,13 @@ static void print_json(const pg_forecast *f)
     json_count("largest_batch", 1, f->largest_batch);
     json_count("checkpoint", 1, f->checkpoint);
     json_count("checkpoint_full", 1, f->checkpoint_full);
+    for (size_t k = 0; k < f->n_parts; k++) {
+        printf("%s{\"device\": \"%s\"", k ? ", " : ", \"parts\": [", f->parts[k].device);
+        json_count("total", 1, f->parts[k].total);
+        json_count("activations", 1, f->parts[k].activations);
+        json_count("room", 1, f->parts[k].room);
+        fputs(k + 1 < f->n_parts ? "}" : "}]", stdout);
+    }
     puts("}");
 }
 

@@ -16,6 +16,7 @@ typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
 typedef struct pg__graph_run pg__graph_run; /* recorded calls of run() */
 typedef struct pg__group pg__group;         /* devices that sum what they have */
+typedef struct pg__event pg__event;         /* a place in a device's work */
 
 /* Products of float32 numbers on a GPU. */
 typedef enum pg__precision {
@@ -89,14 +90,21 @@ typedef struct pg__backend {
     pg_status (*put)(pg__dev *d, void *dst, const void *src, size_t n_bytes);  /* from the host */
     pg_status (*get)(pg__dev *d, void *dst, const void *src, size_t n_bytes);  /* to the host */
     pg_status (*copy)(pg__dev *d, void *dst, const void *src, size_t n_bytes); /* within it */
-    /* From the memory of another device of the kind, whose calls so far are done. NULL: there is
-     * one memory. */
+    /* From the memory of another device of the kind, whose calls that made it are done, or awaited.
+     * NULL: there is one memory. */
     pg_status (*copy_from)(pg__dev *d, void *dst, pg__dev *of, const void *src, size_t n_bytes);
     /* Calls on a device are done in their order, but perhaps later: this waits for all of them, as
      * get() does. */
     pg_status (*sync)(pg__dev *d);
     /* get() that does not wait: what came may be read after sync(). NULL: get() is as good. */
     pg_status (*fetch)(pg__dev *d, void *dst, const void *src, size_t n_bytes);
+    /* Order between devices of the kind, without the host: what e is set to on d is all that d was
+     * given so far; another device's work from here on waits for that. NULL: calls are done when
+     * they return. */
+    pg_status (*event_new)(pg__event **out, pg__dev *d, pg_err *err);
+    void (*event_free)(pg__event *e);
+    pg_status (*mark)(pg__dev *d, pg__event *e);
+    pg_status (*await)(pg__dev *d, const pg__event *e);
     /* Memory of the host that put() and fetch() are fastest with; what put() is given must not
      * change before sync(). NULL: any is. */
     pg_status (*host_alloc)(pg__dev *d, void **p, size_t n_bytes, pg_err *err); /* zeroed */

@@ -18,10 +18,11 @@
 typedef struct pg__param {
     const pg__leaf *leaf;
     const pg__var *var;
-    pg__dims shape; /* set by the first call of its layer */
-    int is_built;   /* it was */
-    int trained;    /* the variable is trainable, and so are its layer and all models around it */
-    pg__val value;  /* on this tape, PG__NO_VAL before its layer is called */
+    pg__dims shape;  /* set by the first call of its layer */
+    int is_built;    /* it was */
+    int trained;     /* the variable is trainable, and so are its layer and all models around it */
+    pg__val value;   /* on this tape, PG__NO_VAL before its layer is called */
+    uint32_t device; /* of that call, see pg__lower_opts.assigned */
 } pg__param;
 
 /* What a softmax or sigmoid was given, for losses that start from there. */

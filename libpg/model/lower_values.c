@@ -37,10 +37,12 @@ pg_status pg__lower_param(pg__lowering *lw, const char *name, uint32_t rank, con
                        PG_SHOW(lw->leaf->layer->name), name, PG_SHAPE(&p->shape), PG_SHAPE(&shape));
     p->shape = shape;
     p->is_built = 1;
-    if (p->value == PG__NO_VAL)
+    if (p->value == PG__NO_VAL) {
+        p->device = lw->to->tape.device;
         PG_TRY(pg__tape_value(&lw->to->tape, &shape, PG__REAL, PG__PARAM,
                               (uint32_t)(p - lw->to->params), p->trained && lw->opts->training,
                               &p->value, err));
+    }
     *out = p->value;
 done:
     return st;

@@ -196,6 +196,9 @@ int pg__wants(const pg__tape *t, const pg__inst *i, size_t k);
 pg__val pg__grad_of(const pg__tape *t, const pg__inst *i, size_t k);
 pg_status pg__give(pg__tape *t, const pg__inst *i, size_t k, pg__val g, pg_err *err);
 
+/* The value whose memory v is. */
+pg__val pg__tape_root(const pg__tape *t, pg__val v);
+
 /* Removes instructions whose results nobody reads; `keep` lists values that are read from outside
  * (gradients of parameters, predictions, losses). */
 pg_status pg__tape_prune(pg__tape *t, const pg__val *keep, size_t n_keep, pg_err *err);

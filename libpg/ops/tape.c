@@ -192,6 +192,13 @@ done:
     return st;
 }
 
+pg__val pg__tape_root(const pg__tape *t, pg__val v)
+{
+    while (t->values[v].alias != PG__NO_VAL)
+        v = t->values[v].alias;
+    return v;
+}
+
 /* Marks v, and what its memory belongs to, as read. */
 static void mark(const pg__tape *t, unsigned char *live, pg__val v)
 {

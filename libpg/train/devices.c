@@ -96,13 +96,24 @@ static pg_status open_group(pg_trainer *t, pg_err *err)
     return st;
 }
 
-pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+static pg_status open_one(pg_trainer *t, size_t d, const pg_train_opts *o, pg_err *err)
 {
     const pg__dev_opts opts = {.n_threads = 1,
                                .deterministic = o->deterministic,
                                .conv = o->conv,
                                .precision = o->precision == PG__TF32 ? PG__TF32 : PG__FLOAT32,
                                .isa = secure_getenv("PG_ISA")};
+    return t->backend->open(&t->devices[d].dev, t->devices[d].ordinal, &opts, err);
+}
+
+pg_status pg__devices_add(pg_trainer *t, size_t ordinal, const pg_train_opts *o, pg_err *err)
+{
+    t->devices[t->n_devices].ordinal = ordinal;
+    return open_one(t, t->n_devices++, o, err);
+}
+
+pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
     pg_status st = PG_OK;
     t->devices = pg__mem_array(PG_MAX_REPLICAS, sizeof *t->devices);
     t->device_of = pg__mem_array(PG_MAX_REPLICAS, sizeof *t->device_of);
@@ -115,7 +126,7 @@ pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         PG_TRY(add_replica(t, at, len, err));
     }
     for (size_t d = 0; d < t->n_devices; d++)
-        PG_TRY(t->backend->open(&t->devices[d].dev, t->devices[d].ordinal, &opts, err));
+        PG_TRY(open_one(t, d, o, err));
     t->dev = t->devices[0].dev;
     if (t->n_devices > 1 && !o->deterministic && !o->cpu_merge)
         PG_TRY(open_group(t, err));
@@ -159,7 +170,7 @@ pg_status pg__devices_staff(pg_trainer *t, pg_err *err)
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->n_threads; i++) {
         pg__worker *w = &t->workers[i];
-        w->device = t->device_of[i % t->cut.n_workers / each];
+        w->device = t->is_split ? i / t->cut.n_workers : t->device_of[i % t->cut.n_workers / each];
         pg__device *d = &t->devices[w->device];
         if (!t->backend->fork || d->n_workers == 0)
             w->dev = d->dev;
@@ -261,7 +272,7 @@ done:
 pg_status pg__devices_mirror(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (t->n_devices < 2 || t->mirrored == t->version)
+    if (t->n_devices < 2 || t->is_split || t->mirrored == t->version)
         return PG_OK;
     for (size_t d = 0; d < t->n_devices; d++)
         if (!t->devices[d].incoming.mem)

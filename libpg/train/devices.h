@@ -10,6 +10,8 @@
 
 /* "cpu:0,cpu:1": replicas, in this order; a device may be named more than once. All of one kind. */
 pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err);
+/* One more, which shares the work of the replica. */
+pg_status pg__devices_add(pg_trainer *t, size_t ordinal, const pg_train_opts *o, pg_err *err);
 void pg__devices_close(pg_trainer *t); /* what lies on them is freed before */
 
 /* Queues of the workers, and their end: t->workers[i].device and .dev. */

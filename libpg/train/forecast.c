@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "train/forecast_apart.h"
 #include "train/meet.h"
 #include "train/stage.h"
 
@@ -160,6 +161,9 @@ static pg_status forecast(pg_forecast *out, pg_trainer *t, size_t batch_size,
                           const pg__beside *beside, pg_err *err)
 {
     const size_t n_arenas = t->cut.n_workers + t->cut.n_lanes;
+    if (t->is_split)
+        return pg__forecast_apart(out, t, batch_size, partials_of(t, pg__lane_count(&t->cut)),
+                                  beside->n_programs, err);
     pg_forecast f = {.n_devices = t->cut.n_replicas,
                      .batch_size = batch_size,
                      .weights = flat_bytes(t),
@@ -203,10 +207,14 @@ static void try_largest(pg_forecast *f, pg_trainer *t, const pg__beside *beside)
             next = fits + (too_many - fits) / 2;
             continue;
         }
-        if (g.total <= room)
+        if (t->is_split ? pg__forecast_fits(&g, 50) : g.total <= room)
             fits = next;
         else
             too_many = next;
+        if (t->is_split) {
+            next = g.largest_batch;
+            continue;
+        }
         g.available = room - (filled_bytes(&g, t) < room ? filled_bytes(&g, t) : room);
         next = largest(&g, t);
     }
@@ -220,7 +228,9 @@ pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
     const pg_status st = forecast(&f, t, batch_size, beside, err);
     if (st != PG_OK)
         return st;
-    if (!t->backend->host_memory && f.total > f.available + filled_bytes(&f, t))
+    const int fits =
+        t->is_split ? pg__forecast_fits(&f, 0) : f.total <= f.available + filled_bytes(&f, t);
+    if (!t->backend->host_memory && !fits)
         try_largest(&f, t, beside);
     for (size_t i = 0; i < t->n_params; i++)
         f.checkpoint += t->weights[i].n_bytes;
@@ -268,6 +278,8 @@ static const pg__program *largest_program(const pg_trainer *t)
 
 pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
 {
+    if (t->is_split)
+        return pg__forecast_fits(f, 0) ? PG_OK : pg__forecast_refuse(f, err);
     const uint64_t more = f->total - f->process - filled_bytes(f, t);
     char layer[300], batch[80];
     if (more <= f->available)

@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/parts.h"
 
 #define PIECE 2048 /* elements looked at at a time */
 #define LAST  (PG_EVENT_BUCKETS - 1)
@@ -98,7 +99,7 @@ static pg_status each_piece(spread *s, look *f, pg_trainer *t, size_t param)
     for (size_t at = 0, n; at < n_elems; at += n) {
         n = n_elems - at < PIECE ? n_elems - at : PIECE;
         void *to = bytes == sizeof *wide ? (void *)wide : (void *)piece;
-        PG_TRY(t->backend->get(t->dev, to, from + at * bytes, n * bytes));
+        PG_TRY(t->backend->get(pg__param_dev(t, param), to, from + at * bytes, n * bytes));
         if (bytes != sizeof *wide)
 #pragma omp simd
             for (size_t i = 0; i < n; i++)

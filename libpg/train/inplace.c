@@ -4,13 +4,6 @@
 
 #include "ops/overwrite.h"
 
-static pg__val root_of(const pg__tape *t, pg__val v)
-{
-    while (t->values[v].alias != PG__NO_VAL)
-        v = t->values[v].alias;
-    return v;
-}
-
 /* Do other operands of the instruction lie in the same memory? They would be overwritten too. */
 static int is_read_twice(const pg__tape *t, const pg__inst *i, uint32_t k, const pg__val *host)
 {
@@ -18,7 +11,7 @@ static int is_read_twice(const pg__tape *t, const pg__inst *i, uint32_t k, const
     for (uint32_t other = 0; other < i->n_in; other++) {
         const pg__val v = pg__in(t, i, other);
         n += v != PG__NO_VAL && other != k &&
-             host[root_of(t, v)] == host[root_of(t, pg__in(t, i, k))];
+             host[pg__tape_root(t, v)] == host[pg__tape_root(t, pg__in(t, i, k))];
     }
     return n > 0;
 }
@@ -36,7 +29,7 @@ void pg__lie_in_place(const pg__tape *t, const unsigned char *in_arena, const ui
         if (!in_arena[result] || first[result] != at)
             continue;
         for (size_t k = 0; k < n && host[result] == result; k++) {
-            const pg__val v = root_of(t, pg__in(t, i, operands[k])), to = host[v];
+            const pg__val v = pg__tape_root(t, pg__in(t, i, operands[k])), to = host[v];
             if (!in_arena[to] || last[to] != at || is_read_twice(t, i, operands[k], host))
                 continue;
             host[result] = to;

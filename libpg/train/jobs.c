@@ -79,6 +79,7 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
                         .arena = job->arena->mem,
                         .scratch = w->scratch.mem,
                         .args = w->args,
+                        .parts = t->parts,
                         .dev = w->dev,
                         .watch = t->watch};
     PG_TRY(bind_rows(s, job, lf, err));
@@ -123,7 +124,7 @@ static pg_status keep_predictions(const pg__step *s, const pg__job *job)
         const pg__value *v = &m->tape.values[m->outputs[k]];
         const size_t each = pg__elem_bytes(v->elem, t->backend->real_bytes);
         const size_t n = (size_t)pg__dims_elems(&v->shape) * each;
-        st = t->backend->get(job->frame.f.dev,
+        st = t->backend->get(pg__program_prediction_dev(job->program, &job->frame.f, k),
                              (char *)s->predictions[k] + n / job->lane.n * job->lane.first,
                              pg__program_prediction(job->program, &job->frame.f, k), n);
     }
@@ -281,7 +282,7 @@ void pg__work_on_lanes(void *arg, size_t worker)
     w->err = (pg_err){0};
     if (s->part == 0)
         pg__partials_reset(w);
-    if (s->t->assigned.n_devices > 1)
+    if (s->t->assigned.n_devices > 1 && !s->t->is_split)
         run_shared(s, worker);
     else if (s->n_meetings > 0)
         run_together(s, worker);
@@ -295,7 +296,9 @@ void pg__work_on_results(void *arg, size_t worker)
     pg__step *s = arg;
     pg__worker *w = &s->t->workers[worker];
     pg__job *job;
-    w->st = s->t->backend->sync(w->dev);
+    w->st = PG_OK;
+    for (size_t k = worker; k < s->t->n_threads && w->st == PG_OK; k += s->t->cut.n_workers)
+        w->st = s->t->backend->sync(s->t->workers[k].dev);
     for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
         if (job->program)
             w->st = add_results(s, job, &w->err);

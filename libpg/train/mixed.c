@@ -12,6 +12,7 @@
 #include "model/policy.h"
 #include "train/devices.h"
 #include "train/exchange.h"
+#include "train/parts.h"
 
 #define FIRST_SCALE  32768.0
 #define GROWTH_STEPS 2000u
@@ -134,28 +135,46 @@ static void shrink(pg__loss_scale *s)
         s->now = s->now / 2 < 1 ? 1 : s->now / 2;
 }
 
-pg_status pg__loss_scale_settle(pg_trainer *t, int *skips, pg_err *err)
+static pg_status add_squares(pg_trainer *t, double *squares, pg_err *err)
+{
+    pg_status st = t->is_split ? pg__parts_squares(t, t->grads, squares)
+                               : t->backend->squares(t->dev, t->devices[0].sum->mem,
+                                                     (size_t)t->offsets[t->n_params], squares);
+    return pg__told(t, st, err);
+}
+
+/* On each device that has the gradients, or on each its part of them. */
+static pg_status unscale(pg_trainer *t, pg_err *err)
 {
     const size_t n = (size_t)t->offsets[t->n_params];
     const double by = 1 / pg__loss_scale_now(t);
+    pg_status st = PG_OK;
+    if (t->is_split)
+        return pg__told(t, pg__parts_scale(t, t->grads, by), err);
+    for (size_t d = 0; d < t->n_devices; d++) {
+        const pg__device *on = &t->devices[d];
+        st = t->backend->clip(on->dev, on->sum->mem, n, by, 0);
+        PG_TRY(pg__device_failed(t, on->dev, st, err));
+    }
+done:
+    return st;
+}
+
+pg_status pg__loss_scale_settle(pg_trainer *t, int *skips, pg_err *err)
+{
     double squares = 0;
     pg_status st = PG_OK;
     t->scale.skipped = *skips = 0;
     if (!t->scale.is_used)
         return PG_OK;
     PG_TRY(pg__exchange_wait(t, err));
-    st = t->backend->squares(t->dev, t->devices[0].sum->mem, n, &squares);
-    PG_TRY(pg__device_failed(t, t->dev, st, err));
+    PG_TRY(add_squares(t, &squares, err));
     t->scale.skipped = *skips = !isfinite(squares);
     if (*skips) {
         shrink(&t->scale);
         goto done;
     }
-    for (size_t d = 0; d < t->n_devices; d++) {
-        const pg__device *on = &t->devices[d];
-        st = t->backend->clip(on->dev, on->sum->mem, n, by, 0);
-        PG_TRY(pg__device_failed(t, on->dev, st, err));
-    }
+    PG_TRY(unscale(t, err));
     grow(&t->scale);
 done:
     return st;

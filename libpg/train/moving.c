@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "train/devices.h"
+#include "train/parts.h"
 
 typedef struct shares {
     double keep, take;
@@ -130,8 +131,16 @@ pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame
         const pg__moving *v = &m->moving[i];
         const shares s =
             shares_of(t->rules->bn_moving, v->momentum, t->n_moves, replica, n_replicas);
-        for (size_t d = 0; d < t->n_devices; d++) {
-            const pg_status st = blend_on(t, d, v->param, s, f, pg__program_moving(p, f, i));
+        const void *found = pg__program_moving(p, f, i);
+        if (t->is_split) { /* it is on the parameter's device */
+            const pg_status st =
+                t->backend->blend(pg__param_dev(t, v->param), t->params.at[v->param], s.keep, found,
+                                  s.take, t->n_elems[v->param]);
+            if (st != PG_OK)
+                return st;
+        }
+        for (size_t d = 0; d < t->n_devices && !t->is_split; d++) {
+            const pg_status st = blend_on(t, d, v->param, s, f, found);
             if (st != PG_OK)
                 return st;
         }

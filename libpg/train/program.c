@@ -37,6 +37,18 @@ static pg__val logits_of(const pg__program *p, size_t k, pg__loss_kind kind)
     return o && wanted != PG__NOT_SQUASHED && o->squash == wanted ? o->logits : PG__NO_VAL;
 }
 
+/* The device that makes a value: what is computed from a large one stays there. */
+static uint32_t device_of(const pg__program *p, pg__val v)
+{
+    const pg__tape *t = &p->model.tape;
+    const pg__val root = pg__tape_root(t, v);
+    for (uint32_t at = t->n_insts; at-- > 0;)
+        for (uint32_t k = 0; k < t->insts[at].n_out; k++)
+            if (pg__out(t, &t->insts[at], k) == root)
+                return t->insts[at].device;
+    return 0;
+}
+
 static pg_status add_loss(pg__program *p, size_t k, const pg__program_opts *opts, pg_err *err)
 {
     pg__loss_attrs a = opts->objectives[k].loss;
@@ -54,6 +66,7 @@ static pg_status add_loss(pg__program *p, size_t k, const pg__program_opts *opts
     rows.rank -= rows.rank > 0;
     PG_TRY(
         pg__tape_value(&p->model.tape, &rows, PG__REAL, PG__WEIGHT, (uint32_t)k, 0, &in[2], err));
+    p->model.tape.device = device_of(p, p->model.outputs[k]);
     if (p->masks[k] != PG__NO_VAL)
         PG_TRY(
             pg__emit2(&p->model.tape, PG__OP_mask_weights, NULL, in[2], p->masks[k], &in[2], err));
@@ -128,6 +141,7 @@ static pg_status own_gradients(pg__program *p, pg_err *err)
         pg__val g = t->values[param].grad;
         if (taken[g] || t->values[g].alias != PG__NO_VAL || t->values[g].role != PG__TEMP) {
             const pg__reshape_attrs same = {.to = t->values[param].shape};
+            t->device = p->model.params[i].device;
             PG_TRY(pg__emit1(t, PG__OP_reshape, &same, g, &g, err));
             t->values[g].alias = PG__NO_VAL;
             t->values[param].grad = g;
@@ -190,13 +204,6 @@ done:
 
 /* ---- memory ---- */
 
-static pg__val root_of(const pg__tape *t, pg__val v)
-{
-    while (t->values[v].alias != PG__NO_VAL)
-        v = t->values[v].alias;
-    return v;
-}
-
 static pg__home outer_home(const pg__value *v)
 {
     switch (v->role) {
@@ -246,11 +253,11 @@ static pg_status find_liveness(const pg__program *p, liveness *l, pg_err *err)
         const pg__inst *i = &t->insts[at];
         for (uint32_t k = 0; k < i->n_in; k++)
             if (pg__in(t, i, k) != PG__NO_VAL)
-                touch_on(l, root_of(t, pg__in(t, i, k)), at, i->device);
+                touch_on(l, pg__tape_root(t, pg__in(t, i, k)), at, i->device);
         for (uint32_t k = 0; k < i->n_out; k++)
-            touch_on(l, root_of(t, pg__out(t, i, k)), at, i->device);
+            touch_on(l, pg__tape_root(t, pg__out(t, i, k)), at, i->device);
         for (uint32_t k = i->n_out - i->op->n_kept; k < i->n_out; k++) /* there, read or not */
-            touch(l, root_of(t, pg__out(t, i, k)), at + 1);
+            touch(l, pg__tape_root(t, pg__out(t, i, k)), at + 1);
     }
     for (pg__val v = 0; v < t->n_values; v++)
         if (l->first[v] < l->last[v] && l->device[v] == CROSSES)
@@ -259,25 +266,32 @@ static pg_status find_liveness(const pg__program *p, liveness *l, pg_err *err)
     if (!after)
         return pg__nomem(err);
     for (size_t n = read_after(p, after); n-- > 0;)
-        touch(l, root_of(t, after[n]), t->n_insts);
+        touch(l, pg__tape_root(t, after[n]), t->n_insts);
     pg__mem_free(after);
+    for (size_t k = 0; k < pg__apart_n_copies(p); k++) /* a copy may be made at any time */
+        touch(l, pg__apart_copied(p, k), t->n_insts);
     return PG_OK;
 }
 
-/* Each device has a part of the arena for what it makes. */
-static pg_status plan_arena(pg__program *p, pg__span_of *spans, const pg__val *of,
-                            const uint32_t *made_by, size_t n, pg_err *err)
+/* Each device has a part of the arena for what it makes, or an arena. */
+static pg_status plan_arena(pg__program *p, const pg__spans *s, pg_err *err)
 {
+    uint64_t begin = 0;
     pg_status st = PG_OK;
     p->arena_bytes = 0;
-    for (size_t from = 0, to; from < n; from = to) {
+    for (size_t from = 0, to; from < s->n; from = to) {
+        const uint32_t device = s->device[from];
         uint64_t bytes = 0;
-        for (to = from; to < n && made_by[of[to]] == made_by[of[from]];)
+        for (to = from; to < s->n && s->device[to] == device;)
             to++;
-        PG_TRY(pg__plan_memory(spans + from, to - from, &bytes, err));
+        PG_TRY(pg__plan_memory(s->v + from, to - from, &bytes, err));
         for (size_t i = from; i < to; i++)
-            p->homes[of[i]] = (pg__home){IN_ARENA, p->arena_bytes + spans[i].off};
-        p->arena_bytes += (bytes + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
+            *s->home[i] = (pg__home){IN_ARENA, begin + s->v[i].off};
+        bytes = (bytes + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
+        if (p->apart)
+            pg__apart_set_arena(p, device, bytes);
+        else
+            p->arena_bytes = begin += bytes;
     }
 done:
     return st;
@@ -302,8 +316,10 @@ static void find_homes(pg__program *p, const liveness *l, unsigned char *in_aren
         p->homes[v] = outer_home(&t->values[v]);
     for (size_t i = 0; i < p->model.n_params; i++) {
         const pg__val param = p->model.params[i].value;
-        if (param != PG__NO_VAL && t->values[param].grad != PG__NO_VAL)
-            p->homes[t->values[param].grad] = (pg__home){IN_GRAD, i};
+        const pg__val grad = param == PG__NO_VAL ? PG__NO_VAL : t->values[param].grad;
+        if (grad != PG__NO_VAL &&
+            (!p->apart || pg__apart_home(p, grad) == p->model.params[i].device))
+            p->homes[grad] = (pg__home){IN_GRAD, i};
     }
     for (pg__val v = 0; v < t->n_values; v++)
         in_arena[v] = p->homes[v].place == NOWHERE && t->values[v].alias == PG__NO_VAL &&
@@ -318,39 +334,54 @@ static void follow(pg__program *p, const pg__val *host)
         p->homes[v] = p->homes[host[v]];
     for (pg__val v = 0; v < t->n_values; v++)
         if (t->values[v].alias != PG__NO_VAL)
-            p->homes[v] = p->homes[root_of(t, v)];
+            p->homes[v] = p->homes[pg__tape_root(t, v)];
+}
+
+/* What device d makes, by the arrays of `spans`. */
+static void add_spans(pg__program *p, const liveness *l, const unsigned char *is_own,
+                      const uint32_t *made_by, uint32_t device, pg__spans *spans)
+{
+    const pg__tape *t = &p->model.tape;
+    for (pg__val v = 0; v < t->n_values; v++) {
+        const pg__value *value = &t->values[v];
+        const size_t each = pg__elem_bytes(value->elem, p->backend->real_bytes);
+        if (!is_own[v] || made_by[v] != device)
+            continue;
+        spans->v[spans->n] =
+            (pg__span_of){.n_bytes = pg__dim_mul(pg__dims_elems(&value->shape), each),
+                          .first = l->first[v],
+                          .last = l->last[v]};
+        spans->home[spans->n] = &p->homes[v];
+        spans->device[spans->n++] = device;
+    }
 }
 
 static pg_status place_in_arena(pg__program *p, liveness *l, unsigned char *in_arena, pg_err *err)
 {
     const pg__tape *t = &p->model.tape;
+    const size_t n = t->n_values + pg__apart_n_copies(p);
     uint32_t *made_by = pg__mem_array(t->n_values, sizeof *made_by);
-    pg__span_of *spans = pg__mem_array(t->n_values, sizeof *spans);
-    pg__val *of = pg__mem_array(t->n_values, sizeof *of);
+    pg__spans spans = {pg__mem_array(n, sizeof *spans.v), pg__mem_array(n, sizeof(pg__home *)),
+                       pg__mem_array(n, sizeof *spans.device), 0};
     pg__val *host = pg__mem_array(t->n_values, sizeof *host);
-    size_t n = 0;
     pg_status st = PG_OK;
-    if (!made_by || !spans || !of || !host)
+    if (!made_by || !spans.v || !spans.home || !spans.device || !host)
         PG_TRY(pg__nomem(err));
     find_makers(p, made_by);
     pg__lie_in_place(t, in_arena, l->first, l->last, host);
-    for (uint32_t d = 0; d < p->n_devices; d++)
-        for (pg__val v = 0; v < t->n_values; v++) {
-            const pg__value *value = &t->values[v];
-            const size_t each = pg__elem_bytes(value->elem, p->backend->real_bytes);
-            if (!in_arena[v] || host[v] != v || made_by[v] != d)
-                continue;
-            spans[n] = (pg__span_of){.n_bytes = pg__dim_mul(pg__dims_elems(&value->shape), each),
-                                     .first = l->first[v],
-                                     .last = l->last[v]};
-            of[n++] = v;
-        }
-    PG_TRY(plan_arena(p, spans, of, made_by, n, err));
+    for (pg__val v = 0; v < t->n_values; v++)
+        in_arena[v] &= host[v] == v;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        add_spans(p, l, in_arena, made_by, d, &spans);
+        pg__apart_add_spans(p, d, &spans);
+    }
+    PG_TRY(plan_arena(p, &spans, err));
     follow(p, host);
 done:
     pg__mem_free(host);
-    pg__mem_free(of);
-    pg__mem_free(spans);
+    pg__mem_free(spans.device);
+    pg__mem_free(spans.home);
+    pg__mem_free(spans.v);
     pg__mem_free(made_by);
     return st;
 }
@@ -438,17 +469,19 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
         if (is_meeting(i))
             note_meeting(p, i);
         else
-            PG_TRY(p->backend->prepare(&c->kernel, p->dev, t, i, &needs, err));
+            PG_TRY(p->backend->prepare(&c->kernel, pg__apart_dev(p, i->device), t, i, &needs, err));
         p->n_calls++;
         c->shared = p->shared_bytes;
         c->shared_bytes = needs.shared_bytes;
+        if (p->apart)
+            pg__apart_add_needs(p, i->device, &needs, &c->shared);
         p->shared_bytes += (needs.shared_bytes + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
         if (needs.scratch_bytes > p->scratch_bytes)
             p->scratch_bytes = needs.scratch_bytes;
         if (c->n > p->max_args)
             p->max_args = c->n;
     }
-    if (p->shared_bytes > 0)
+    if (p->shared_bytes > 0 && !p->apart)
         PG_TRY(p->backend->alloc(p->dev, &p->shared, p->shared_bytes, err));
 done:
     return st;
@@ -465,7 +498,7 @@ static pg_status find_settled(pg__program *p, pg_err *err)
             if (v != PG__NO_VAL && p->homes[v].place == IN_GRAD)
                 p->settled[p->homes[v].at] = i + 1;
             for (size_t m = 0; k >= p->calls[i].n_in && m < p->model.n_moving; m++)
-                if (root_of(&p->model.tape, p->model.moving[m].value) == v)
+                if (pg__tape_root(&p->model.tape, p->model.moving[m].value) == v)
                     p->settled[p->model.moving[m].param] = i + 1;
         }
     return PG_OK;
@@ -488,7 +521,7 @@ static pg_status find_order(pg__program *p, pg_err *err)
             const pg__val v = p->operands[c->first + k];
             if (v == PG__NO_VAL)
                 continue;
-            uint32_t *made = &maker[root_of(t, v)];
+            uint32_t *made = &maker[pg__tape_root(t, v)];
             if (k >= c->n_in)
                 *made = (uint32_t)i + 1;
             else if (*made > 0 && p->calls[*made - 1].device != c->device) {
@@ -523,10 +556,14 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     p->n_devices = opts->lower.assigned ? opts->lower.assigned->n_devices : 1;
     if (!p->backend->host_memory)
         pg__rnn_make_room(&p->model.tape);
+    if (p->n_devices > 1 && opts->devs)
+        PG_TRY(pg__apart_new(p, opts->devs, err));
     PG_TRY(place_values(p, err));
     PG_TRY(prepare_calls(p, err));
     PG_TRY(find_settled(p, err));
-    if (p->n_devices > 1)
+    if (p->apart)
+        PG_TRY(pg__apart_order(p, err));
+    else if (p->n_devices > 1)
         PG_TRY(find_order(p, err));
     *out = p;
     p = NULL;
@@ -544,6 +581,7 @@ void pg__program_free(pg__program *p)
             p->backend->release(p->calls[i].kernel);
     if (p->shared)
         p->backend->free(p->dev, p->shared);
+    pg__apart_free(p);
     pg__mem_free(p->calls);
     pg__mem_free(p->operands);
     pg__mem_free(p->settled);

@@ -21,6 +21,8 @@ typedef struct pg__program_opts {
     int masks_only;                  /* no losses, no predictions: the masks of the outputs */
     const pg__backend *backend;
     pg__dev *dev;
+    pg__dev *const *devs; /* per device that shares the work, each with memory of its own; NULL: all
+                             have one memory */
 } pg__program_opts;
 
 typedef struct pg__program pg__program;
@@ -31,6 +33,12 @@ typedef struct pg__watch {
     uint32_t leaf;
     int in_input, in_param; /* it came from there */
 } pg__watch;
+
+/* What a run has of one of several devices with memory of their own. */
+typedef struct pg__frame_part {
+    pg__dev *dev;
+    void *arena, *scratch;
+} pg__frame_part;
 
 /* Memory that one run works on. Arrays by slot, the host's; what they point to is the device's. */
 typedef struct pg__frame {
@@ -43,6 +51,9 @@ typedef struct pg__frame {
     const void *step;           /* PG__STEP_N integers */
     void *const *states;        /* per state of a stateful layer: its rows */
     void *arena, *scratch;
+    const pg__frame_part
+        *parts;       /* per device, where each has its memory: then arena, scratch and dev are
+                   those of device 0, on which all lies that is not a parameter's */
     void **args;      /* room for pg__program_n_args() pointers */
     pg__dev *dev;     /* NULL: the program's; a fork of it, where each thread has one */
     pg__watch *watch; /* NULL: nobody looks */
@@ -55,6 +66,11 @@ void pg__program_free(pg__program *p);
 const pg__lowered *pg__program_model(const pg__program *p);
 uint64_t pg__program_arena_bytes(const pg__program *p);
 size_t pg__program_scratch_bytes(const pg__program *p);
+/* The same of one device, where each has its memory. */
+uint64_t pg__program_arena_on(const pg__program *p, uint32_t device);
+size_t pg__program_scratch_on(const pg__program *p, uint32_t device);
+size_t pg__program_shared_on(const pg__program *p, uint32_t device);
+int pg__program_is_split(const pg__program *p);  /* each has */
 size_t pg__program_n_args(const pg__program *p); /* of the call that has most */
 size_t pg__program_shared_bytes(const pg__program *p);
 
@@ -112,9 +128,11 @@ pg__meeting pg__program_meeting(const pg__program *p, const pg__frame *f, size_t
 /* Where a run left prediction k and the losses of output k (one number per row of the last axis).
  */
 const void *pg__program_prediction(const pg__program *p, const pg__frame *f, size_t k);
+pg__dev *pg__program_prediction_dev(const pg__program *p, const pg__frame *f, size_t k);
 const void *pg__program_loss(const pg__program *p, const pg__frame *f, size_t k);
 
-/* Where a run left what moving average i of the model (pg__lowered.moving) takes a share of. */
+/* Where a run left what moving average i of the model (pg__lowered.moving) takes a share of: on the
+ * device of its parameter. */
 const void *pg__program_moving(const pg__program *p, const pg__frame *f, size_t i);
 
 /* Where a run left what part i of the model's activities (pg__lowered.activities) is. */

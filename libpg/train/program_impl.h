@@ -2,6 +2,7 @@
 #ifndef PG_TRAIN_PROGRAM_IMPL_H
 #define PG_TRAIN_PROGRAM_IMPL_H
 
+#include "train/plan.h"
 #include "train/program.h"
 
 typedef enum pg__where {
@@ -35,9 +36,12 @@ typedef struct pg__step_call {
     uint32_t origin;             /* leaf that it belongs to */
 } pg__step_call;
 
+typedef struct pg__apart pg__apart;
+
 struct pg__program {
     const pg__backend *backend;
     pg__dev *dev;
+    pg__apart *apart; /* program_apart.c; NULL: the devices have one memory */
     pg__lowered model;
     pg__val *targets, *losses; /* per output; PG__NO_VAL without a loss */
     pg__val *masks;            /* per output, PG__NO_VAL without a mask */
@@ -55,5 +59,36 @@ struct pg__program {
     size_t scratch_bytes, shared_bytes;
     void *shared; /* what kernels make of parameters, for all lanes */
 };
+
+/* Values to be placed, by device. */
+typedef struct pg__spans {
+    pg__span_of *v;
+    pg__home **home; /* per span: where its place is noted */
+    uint32_t *device;
+    size_t n;
+} pg__spans;
+
+/* The memory of a home; arena: of its device. */
+void *pg__home_at(const pg__frame *f, pg__home h, void *arena);
+
+/* program_apart.c. In the order of the calls: what crosses from device to device, before memory is
+ * planned; what of it device d needs room for; the dev of a device; once calls are known, their
+ * order. */
+pg_status pg__apart_new(pg__program *p, pg__dev *const *devs, pg_err *err);
+void pg__apart_free(pg__program *p);
+uint32_t pg__apart_home(const pg__program *p, pg__val v); /* the device that v lies on */
+size_t pg__apart_n_copies(const pg__program *p);
+pg__val pg__apart_copied(const pg__program *p, size_t k);
+void pg__apart_add_spans(const pg__program *p, uint32_t device, pg__spans *spans);
+pg__dev *pg__apart_dev(const pg__program *p, uint32_t device);
+/* What a call needs, of its device. */
+void pg__apart_add_needs(pg__program *p, uint32_t device, const pg__needs *needs, size_t *shared);
+void pg__apart_set_arena(pg__program *p, uint32_t device, uint64_t n_bytes);
+pg_status pg__apart_order(pg__program *p, pg_err *err);
+
+pg_status pg__apart_share(const pg__program *p, const pg__frame *f);
+pg_status pg__apart_run(const pg__program *p, const pg__frame *f);
+/* Where a run left v on a device. */
+void *pg__apart_at(const pg__program *p, const pg__frame *f, pg__val v, uint32_t device);
 
 #endif

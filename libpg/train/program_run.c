@@ -15,13 +15,10 @@ static void *at_slot(const void *const *slots, uint64_t slot)
     return p.out;
 }
 
-static void *address(const pg__program *p, const pg__frame *f, pg__val v)
+void *pg__home_at(const pg__frame *f, pg__home h, void *arena)
 {
-    if (v == PG__NO_VAL)
-        return NULL;
-    const pg__home h = p->homes[v];
     switch (h.place) {
-    case IN_ARENA: return (char *)f->arena + h.at;
+    case IN_ARENA: return (char *)arena + h.at;
     case IN_INPUT: return at_slot(f->inputs, h.at);
     case IN_TARGET: return at_slot(f->targets, h.at);
     case IN_WEIGHT: return at_slot(f->weights, h.at);
@@ -35,6 +32,17 @@ static void *address(const pg__program *p, const pg__frame *f, pg__val v)
     return NULL;
 }
 
+static void *address(const pg__program *p, const pg__frame *f, pg__val v)
+{
+    return v == PG__NO_VAL ? NULL : pg__home_at(f, p->homes[v], f->arena);
+}
+
+/* After a run, on one of the devices that shared it. */
+static const void *found(const pg__program *p, const pg__frame *f, pg__val v, uint32_t device)
+{
+    return p->apart && v != PG__NO_VAL ? pg__apart_at(p, f, v, device) : address(p, f, v);
+}
+
 static pg__dev *dev_of(const pg__program *p, const pg__frame *f)
 {
     return f->dev ? f->dev : p->dev;
@@ -44,6 +52,8 @@ pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t par
 {
     void **args = f->args;
     size_t k = 0;
+    if (p->apart)
+        return part == 0 ? pg__apart_share(p, f) : PG_OK;
     for (size_t i = 0; i < p->n_calls; i++) {
         const pg__step_call *c = &p->calls[i];
         if (c->shared_bytes == 0 || k++ % n_parts != part)
@@ -133,6 +143,8 @@ static pg_status run_call(const pg__program *p, const pg__frame *f, const pg__st
 pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, int *meets)
 {
     *meets = 0;
+    if (p->apart)
+        return pg__apart_run(p, f);
     for (; *at < p->n_calls; (*at)++) {
         const pg__step_call *c = &p->calls[*at];
         if (!c->kernel) {
@@ -149,6 +161,8 @@ pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, 
 pg_status pg__program_run_calls(const pg__program *p, const pg__frame *f, size_t from, size_t to)
 {
     pg_status st = PG_OK;
+    if (p->apart) /* in one piece */
+        return pg__apart_run(p, f);
     for (size_t i = from; i < to && st == PG_OK; i++)
         st = run_call(p, f, &p->calls[i]);
     return st;
@@ -214,22 +228,29 @@ pg__meeting pg__program_meeting(const pg__program *p, const pg__frame *f, size_t
 
 const void *pg__program_prediction(const pg__program *p, const pg__frame *f, size_t k)
 {
-    return address(p, f, p->model.outputs[k]);
+    const pg__val v = p->model.outputs[k];
+    return found(p, f, v, p->apart ? pg__apart_home(p, v) : 0);
+}
+
+pg__dev *pg__program_prediction_dev(const pg__program *p, const pg__frame *f, size_t k)
+{
+    return p->apart ? f->parts[pg__apart_home(p, p->model.outputs[k])].dev : dev_of(p, f);
 }
 
 const void *pg__program_loss(const pg__program *p, const pg__frame *f, size_t k)
 {
-    return address(p, f, p->losses[k]);
+    return found(p, f, p->losses[k], 0);
 }
 
 const void *pg__program_moving(const pg__program *p, const pg__frame *f, size_t i)
 {
-    return address(p, f, p->model.moving[i].value);
+    const pg__moving *m = &p->model.moving[i];
+    return found(p, f, m->value, p->model.params[m->param].device);
 }
 
 const void *pg__program_activity(const pg__program *p, const pg__frame *f, size_t i)
 {
-    return address(p, f, p->model.activities[i]);
+    return found(p, f, p->model.activities[i], 0);
 }
 
 const pg__value *pg__program_target(const pg__program *p, size_t k)
@@ -294,10 +315,10 @@ const pg__value *pg__program_mask_value(const pg__program *p, size_t k)
 
 const void *pg__program_mask(const pg__program *p, const pg__frame *f, size_t k)
 {
-    return address(p, f, p->masks[k]);
+    return found(p, f, p->masks[k], 0);
 }
 
 const void *pg__program_state(const pg__program *p, const pg__frame *f, size_t k)
 {
-    return address(p, f, p->model.states[k].after);
+    return found(p, f, p->model.states[k].after, 0);
 }

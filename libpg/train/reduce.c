@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/devices.h"
+#include "train/parts.h"
 
 void pg__partials_reset(pg__worker *w)
 {
@@ -40,6 +41,8 @@ static pg_status add(pg_trainer *t, pg__dev *dev, pg__flat **a, pg__flat *b, uin
     }
     if (!b)
         return PG_OK;
+    if ((*a)->parts) /* which are summed whole, where they are */
+        return from < to ? pg__parts_add(t, *a, b) : PG_OK;
     PG_TRY(pg__flat_on(t, (*a)->device, b, from, to, &b, NULL));
     st = t->backend->accumulate(dev, (char *)(*a)->mem + from * bytes,
                                 (const char *)b->mem + from * bytes, (size_t)(to - from));

@@ -16,7 +16,7 @@ static const void *landed(const pg__landing *l, const void *from)
     return from;
 }
 
-static pg_status wait_for(pg__landing *l, const void *from, size_t n, pg_err *err)
+static pg_status wait_for(pg__landing *l, pg__dev *dev, const void *from, size_t n, pg_err *err)
 {
     const size_t at =
         l->n_landed ? l->landed[l->n_landed - 1].at + l->landed[l->n_landed - 1].n : 0;
@@ -24,7 +24,7 @@ static pg_status wait_for(pg__landing *l, const void *from, size_t n, pg_err *er
         return PG_OK;
     if (pg__mem_grow(&l->landed, &l->cap_landed, l->n_landed + 1, sizeof *l->landed))
         return pg__nomem(err);
-    l->landed[l->n_landed++] = (struct pg__landed){from, at, (n + 7) / 8 * 8};
+    l->landed[l->n_landed++] = (struct pg__landed){dev, from, at, (n + 7) / 8 * 8};
     return PG_OK;
 }
 
@@ -49,16 +49,16 @@ static pg_status list_results(const pg_trainer *t, pg__landing *l, const pg__pro
     for (size_t k = 0; k < t->n_outputs; k++) {
         const pg__value *loss = pg__program_loss_value(p, k), *mask = pg__program_mask_value(p, k);
         if (loss)
-            PG_TRY(wait_for(l, pg__program_loss(p, f, k), bytes_of(t, loss), err));
+            PG_TRY(wait_for(l, f->dev, pg__program_loss(p, f, k), bytes_of(t, loss), err));
         if (!is_measured(t, k))
             continue;
-        PG_TRY(wait_for(l, pg__program_prediction(p, f, k),
+        PG_TRY(wait_for(l, pg__program_prediction_dev(p, f, k), pg__program_prediction(p, f, k),
                         bytes_of(t, &m->tape.values[m->outputs[k]]), err));
         if (mask && t->rules->metrics_see_mask)
-            PG_TRY(wait_for(l, pg__program_mask(p, f, k), bytes_of(t, mask), err));
+            PG_TRY(wait_for(l, f->dev, pg__program_mask(p, f, k), bytes_of(t, mask), err));
     }
     for (size_t i = 0; i < m->n_activities; i++)
-        PG_TRY(wait_for(l, pg__program_activity(p, f, i), t->backend->real_bytes, err));
+        PG_TRY(wait_for(l, f->dev, pg__program_activity(p, f, i), t->backend->real_bytes, err));
 done:
     return st;
 }
@@ -84,7 +84,8 @@ pg_status pg__result_fetch(pg_trainer *t, pg__landing *l, const pg__program *p, 
         l->n_bytes = last->at + last->n;
     }
     for (size_t i = 0; i < l->n_landed; i++)
-        PG_TRY(b->fetch(l->dev, l->mem + l->landed[i].at, l->landed[i].from, l->landed[i].n));
+        PG_TRY(b->fetch(l->landed[i].dev, l->mem + l->landed[i].at, l->landed[i].from,
+                        l->landed[i].n));
 done:
     return st;
 }

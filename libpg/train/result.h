@@ -15,6 +15,7 @@ typedef struct pg__landing {
     char *mem; /* of the back end's host_alloc() */
     size_t n_bytes;
     struct pg__landed {
+        pg__dev *dev;
         const void *from;
         size_t at, n;
     } * landed;

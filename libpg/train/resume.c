@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/facts.h"
+#include "train/parts.h"
 #include "train/report.h"
 #include "train/resume_file.h"
 #include "train/states.h"
@@ -210,7 +211,7 @@ done:
 /* ---- going on ---- */
 
 static pg_status restore_flat(pg_trainer *t, const pg__resume_file *file, const char *name,
-                              void *to, pg_err *err)
+                              pg__flat *to, pg_err *err)
 {
     const uint64_t n = t->offsets[t->n_params] * t->backend->real_bytes, chunk = 1u << 20;
     char *buf = pg__mem_array((size_t)chunk, 1);
@@ -221,7 +222,7 @@ static pg_status restore_flat(pg_trainer *t, const pg__resume_file *file, const 
         const size_t some = (size_t)(n - at < chunk ? n - at : chunk);
         st = pg__resume_file_read(file, name, at, buf, some, err);
         if (st == PG_OK)
-            st = t->backend->put(t->dev, (char *)to + at, buf, some);
+            st = pg__flat_put(t, to, at, buf, some, err);
     }
     pg__mem_free(buf);
     return st;
@@ -276,10 +277,10 @@ static pg_status restore(pg__resume *r, const pg__resume_file *file, const char 
     if (a.st != PG_OK)
         PG_FAIL(a.st,
                 a.st == PG_E_NOMEM ? "out of memory" : "its state is that of another version");
-    PG_TRY(restore_flat(t, file, "weights", t->params.mem, err));
+    PG_TRY(restore_flat(t, file, "weights", &t->params, err));
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
         if (t->slots[k].mem)
-            PG_TRY(restore_flat(t, file, slot_names[k], t->slots[k].mem, err));
+            PG_TRY(restore_flat(t, file, slot_names[k], &t->slots[k], err));
     PG_TRY(restore_rows(t, file, err));
     t->version++;
 done:

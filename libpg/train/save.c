@@ -18,6 +18,7 @@
 #include "pg/shard.h"
 #include "train/compiled.h"
 #include "train/devices.h"
+#include "train/parts.h"
 #include "train/slots.h"
 
 /* Where a tensor's values are. */
@@ -52,7 +53,7 @@ static pg_status fetch(const shown *s, const piece *p, uint64_t off, void *buf, 
         return PG_OK;
     }
     const pg__flat *flat = p->kind == SLOT ? &t->slots[p->slot] : &t->params;
-    return t->backend->get(t->dev, buf, (const char *)flat->at[p->param] + off, n);
+    return t->backend->get(pg__param_dev(t, p->param), buf, (const char *)flat->at[p->param] + off, n);
 }
 
 static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n,

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/devices.h"
+#include "train/parts.h"
 
 static uint64_t flat_bytes(const pg_trainer *t)
 {
@@ -33,13 +33,9 @@ void pg__snapshot_forget(pg_trainer *t)
 /* mem: fresh memory where there is none. */
 static pg_status copy(pg_trainer *t, void **mem, const pg__flat *from, size_t n, pg_err *err)
 {
-    pg_status st = PG_OK;
     if (!*mem)
         *mem = pg__mem_aligned(n);
-    if (!*mem)
-        return pg__nomem(err);
-    st = t->backend->get(t->dev, *mem, from->mem, n);
-    return pg__device_failed(t, t->dev, st, err);
+    return *mem ? pg__flat_get(t, *mem, from, err) : pg__nomem(err);
 }
 
 static pg_status fill(pg__snapshot *s, pg_trainer *t, int with_slots, pg_err *err)
@@ -106,10 +102,10 @@ uint64_t pg__snapshot_bytes(const pg_trainer *t, int with_slots)
 
 pg_status pg__snapshot_restore(const pg__snapshot *s, pg_trainer *t, pg_err *err)
 {
-    pg_status st = t->backend->put(t->dev, t->params.mem, s->params, s->n_bytes);
+    pg_status st = pg__flat_put(t, &t->params, 0, s->params, s->n_bytes, err);
     t->version++;
     for (size_t k = 0; k < PG_MAX_SLOTS && st == PG_OK; k++)
         if (s->slots[k] && t->slots[k].mem)
-            st = t->backend->put(t->dev, t->slots[k].mem, s->slots[k], s->n_bytes);
-    return pg__device_failed(t, t->dev, st, err);
+            st = pg__flat_put(t, &t->slots[k], 0, s->slots[k], s->n_bytes, err);
+    return st;
 }

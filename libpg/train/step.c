@@ -11,6 +11,7 @@
 #include "train/forecast.h"
 #include "train/jobs.h"
 #include "train/mixed.h"
+#include "train/parts.h"
 #include "train/stage.h"
 #include "train/states.h"
 #include "train/update.h"
@@ -25,25 +26,37 @@ static int is_built_for(const pg_trainer *t, const pg__built *b, uint64_t n_rows
            b->device == device;
 }
 
+/* The devices that share the work of a lane, where each has its memory; freed by the caller. */
+static pg_status list_parts(pg_trainer *t, pg__dev ***out, pg_err *err)
+{
+    *out = NULL;
+    if (!t->is_split)
+        return PG_OK;
+    *out = pg__mem_array(t->n_devices, sizeof(pg__dev *));
+    for (size_t d = 0; *out && d < t->n_devices; d++)
+        (*out)[d] = t->devices[d].dev;
+    return *out ? PG_OK : pg__nomem(err);
+}
+
 static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int masks_only,
                             size_t device, const pg__program **out, pg_err *err)
 {
-    const pg__program_opts opts = {
-        .lower = {.graph = t->graph,
-                  .leaves = &t->leaves,
-                  .rules = t->rules,
-                  .n_rows = n_rows,
-                  .inputs = t->input_dims,
-                  .training = pass == PG__TRAINS,
-                  .assigned = t->assigned.n_devices ? &t->assigned : NULL,
-                  .lanes_meet = pg__lanes_meet(t)},
-        .objectives = pass == PG__PREDICTS ? NULL : t->objectives,
-        .elems = t->elems,
-        .from_probabilities = t->from_probabilities,
-        .masks_only = masks_only,
-        .backend = t->backend,
-        .dev = t->devices[device].dev};
+    pg__program_opts opts = {.lower = {.graph = t->graph,
+                                       .leaves = &t->leaves,
+                                       .rules = t->rules,
+                                       .n_rows = n_rows,
+                                       .inputs = t->input_dims,
+                                       .training = pass == PG__TRAINS,
+                                       .assigned = t->assigned.n_devices ? &t->assigned : NULL,
+                                       .lanes_meet = pg__lanes_meet(t)},
+                             .objectives = pass == PG__PREDICTS ? NULL : t->objectives,
+                             .elems = t->elems,
+                             .from_probabilities = t->from_probabilities,
+                             .masks_only = masks_only,
+                             .backend = t->backend,
+                             .dev = t->devices[device].dev};
     pg__dims *inputs = NULL;
+    pg__dev **devs = NULL;
     pg__program *p = NULL;
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->n_built; i++)
@@ -51,6 +64,8 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
             *out = t->built[i].program;
             return PG_OK;
         }
+    PG_TRY(list_parts(t, &devs, err));
+    opts.devs = devs;
     PG_TRY(pg__program_new(&p, &opts, err));
     inputs = pg__mem_array(t->n_inputs, sizeof *inputs);
     if (!inputs || pg__mem_grow(&t->built, &t->cap_built, t->n_built + 1, sizeof *t->built))
@@ -62,6 +77,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
     p = NULL;
     inputs = NULL;
 done:
+    pg__mem_free(devs);
     pg__mem_free(inputs);
     pg__program_free(p);
     return st;
@@ -77,7 +93,8 @@ static pg_status first_error(const pg_trainer *t, pg_err *err)
 {
     for (size_t w = 0; w < t->n_threads; w++)
         if (t->workers[w].st != PG_OK && t->workers[w].err.code == PG_OK)
-            return pg__device_failed(t, t->workers[w].dev, t->workers[w].st, err);
+            return t->is_split ? pg__told(t, t->workers[w].st, err)
+                               : pg__device_failed(t, t->workers[w].dev, t->workers[w].st, err);
         else if (t->workers[w].st != PG_OK) {
             if (err)
                 *err = t->workers[w].err;
@@ -107,7 +124,9 @@ static pg_status equip(pg_trainer *t, pg__worker *w, const pg__program *p, pg_er
 {
     const size_t n = pg__program_n_args(p);
     pg_status st = PG_OK;
-    PG_TRY(grow(t, w->device, &w->scratch, pg__program_scratch_bytes(p), err));
+    PG_TRY(grow(t, w->device, &w->scratch, pg__program_scratch_on(p, (uint32_t)w->device), err));
+    if (t->is_split && w->device > 0)
+        PG_TRY(grow(t, w->device, &w->arena, pg__program_arena_on(p, (uint32_t)w->device), err));
     if (n <= w->n_args && w->args)
         return PG_OK;
     pg__mem_free(w->args);
@@ -129,6 +148,7 @@ static pg_status give_memory(pg_trainer *t, pg__job *job, pg_err *err)
         if (job->masks)
             PG_TRY(equip(t, &t->workers[w], job->masks, err));
     }
+    pg__parts_equip(t, job->arena->mem);
 done:
     return st;
 }
@@ -267,6 +287,7 @@ static pg_status share_some(const sharing *s, const pg__worker *w, size_t part, 
     const pg__frame f = {.params = pg__params_on(s->t, s->device)->at,
                          .scratch = w->scratch.mem,
                          .args = w->args,
+                         .parts = s->t->parts,
                          .dev = w->dev};
     return pg__program_share(s->program, &f, part, n_parts);
 }
@@ -284,7 +305,7 @@ static pg_status share_on_device(const sharing *s, pg_err *err)
     const pg__worker *w = s->t->workers;
     while (w->device != s->device)
         w++;
-    return pg__device_failed(s->t, w->dev, share_some(s, w, 0, 1), err);
+    return pg__told(s->t, share_some(s, w, 0, 1), err);
 }
 
 /* By all workers, for every program of this step whose parameters have changed since. */
@@ -301,7 +322,7 @@ static pg_status share(pg__step *s, pg_err *err)
             pg__program_shared_bytes(one.program) == 0)
             continue;
         for (size_t w = 0; w < t->n_threads; w++)
-            if (t->workers[w].device == one.device)
+            if (t->is_split || t->workers[w].device == one.device)
                 PG_TRY(equip(t, &t->workers[w], one.program, err));
         if (t->backend->host_memory) {
             pg__team_run(t->team, share_part, &one);
@@ -349,7 +370,10 @@ static pg_status move_averages(pg__step *s)
         n += (size_t)speaks(s, &jobs[k]);
     for (size_t k = 0; k < s->n_lanes; k++) {
         const pg__worker *w = &s->t->workers[jobs[k].lane.worker];
-        const pg__frame f = {.params = s->t->params.at, .arena = jobs[k].arena->mem, .dev = w->dev};
+        const pg__frame f = {.params = s->t->params.at,
+                             .arena = jobs[k].arena->mem,
+                             .parts = s->t->parts,
+                             .dev = w->dev};
         if (speaks(s, &jobs[k]))
             PG_TRY(pg__move_averages(s->t, jobs[k].program, &f, at++, n));
     }

@@ -11,6 +11,7 @@
 #include "train/logs.h"
 #include "train/mixed.h"
 #include "train/names.h"
+#include "train/parts.h"
 #include "train/plan.h"
 #include "train/record.h"
 #include "train/result.h"
@@ -87,15 +88,20 @@ pg_status pg__workers_start(pg_trainer *t, pg_err *err)
     if (!t->workers || !t->arenas || !t->landings)
         return pg__nomem(err);
     const pg_status st = pg__devices_staff(t, err);
-    return st == PG_OK ? pg__team_new(&t->team, t->n_threads, err) : st;
+    /* one thread gives work to all devices that share a lane, where they have queues of their own
+     */
+    const size_t n = t->is_split ? t->cut.n_workers : t->n_threads;
+    return st == PG_OK ? pg__team_new(&t->team, n, err) : st;
 }
 
 void pg__workers_stop(pg_trainer *t)
 {
     pg__team_free(t->team);
     for (size_t w = 0; t->workers && w < t->n_threads; w++) {
-        if (t->workers[w].dev)
+        if (t->workers[w].dev) {
             t->backend->free(t->workers[w].dev, t->workers[w].scratch.mem);
+            t->backend->free(t->workers[w].dev, t->workers[w].arena.mem);
+        }
         pg__mem_free(t->workers[w].args);
         pg__record_forget(t, &t->workers[w]);
         for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
@@ -224,6 +230,7 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
             t->offsets[i] + (t->n_elems[i] + PG_ALIGN / 4 - 1) / (PG_ALIGN / 4) * (PG_ALIGN / 4);
     for (size_t k = 0; k < t->n_inputs; k++)
         t->input_dims[k] = low->tape.values[low->inputs[k]].shape;
+    PG_TRY(pg__parts_plan(t, err));
     PG_TRY(pg__flat_alloc(t, &t->params, err));
     for (size_t s = 0; s < PG_MAX_SLOTS; s++) {
         if (!pg__optimiser_uses_slot(&t->optimiser, s))
@@ -533,6 +540,7 @@ void pg_trainer_close(pg_trainer *t)
         pg__states_free(t);
     }
     pg__devices_close(t);
+    pg__parts_free(t);
     for (size_t i = 0; i < t->n_metrics; i++)
         pg__mem_free(t->metrics[i].name);
     pg__mem_free(t->metrics);

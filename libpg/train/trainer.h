@@ -30,6 +30,7 @@ typedef struct pg__flat {
     void *mem;
     void **at;     /* per parameter */
     size_t device; /* that it lies on */
+    void **parts;  /* it is divided (parts.h): per device; mem is the first, and no more */
 } pg__flat;
 
 /* The sum of the gradients of lanes [lo, lo + size); NULL: none of them has rows. */
@@ -82,6 +83,7 @@ typedef struct pg__worker {
     pg__recording *recordings;
     size_t n_recordings, cap_recordings;
     pg__memory scratch;
+    pg__memory arena; /* of a device beyond the first that shares the work of a lane */
     pg__flat grads[PG_MAX_PARTIALS]; /* allocated when first needed */
     pg__flat *spare[PG_MAX_PARTIALS];
     size_t n_spare;
@@ -138,6 +140,10 @@ struct pg_trainer {
     int in_buckets;                     /* the gradients of the step in hand are summed so */
     int is_summing;    /* the group may be at sums that nobody has waited for yet */
     uint64_t mirrored; /* version of the parameters that the other devices have */
+    int is_split;       /* the devices are those of one replica, and share its variables: parts.h */
+    size_t *part_of;    /* per parameter: its device */
+    uint64_t *part_at, *part_elems; /* there; of each device */
+    pg__frame_part *parts;          /* per device: what a step runs on */
 
     size_t n_params;
     pg_weight *weights; /* what pg_trainer_weight() shows, in the order of get_weights() */

@@ -12,6 +12,7 @@
 #include "train/devices.h"
 #include "train/exchange.h"
 #include "train/mixed.h"
+#include "train/parts.h"
 #include "train/report.h"
 
 typedef struct work {
@@ -42,6 +43,18 @@ static pg__dev *dev_of(const work *w)
     return w->t->devices[w->device].dev;
 }
 
+/* Of a variable: its own where they are divided. */
+static pg__dev *dev_for(const work *w, size_t i)
+{
+    return w->t->is_split ? pg__param_dev(w->t, i) : dev_of(w);
+}
+
+/* What a flat has of a variable from an element of all on. */
+static void *from_element(const work *w, const pg__flat *f, size_t i, uint64_t at)
+{
+    return (char *)f->at[i] + (at - w->t->offsets[i]) * w->t->backend->real_bytes;
+}
+
 static pg_status sum_range(work *w, size_t part)
 {
     pg__flat *sum;
@@ -57,7 +70,6 @@ static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint
 {
     pg_trainer *t = w->t;
     const pg__flat *params = pg__params_on(t, w->device), *own = pg__slots_on(t, w->device);
-    const size_t bytes = t->backend->real_bytes;
     pg_status st = PG_OK;
     while (*first < t->n_params && t->offsets[*first] + t->n_elems[*first] <= from)
         ++*first;
@@ -68,9 +80,9 @@ static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint
         if (!t->trained[i] || lo >= hi)
             continue;
         for (size_t k = 0; k < PG_MAX_SLOTS; k++)
-            slots[k] = own[k].mem ? (char *)own[k].mem + lo * bytes : NULL;
-        st = t->backend->update(dev_of(w), w->kind, &w->update, (char *)params->mem + lo * bytes,
-                                (const char *)grads->mem + lo * bytes, slots, (size_t)(hi - lo));
+            slots[k] = own[k].mem ? from_element(w, &own[k], i, lo) : NULL;
+        st = t->backend->update(dev_for(w, i), w->kind, &w->update, from_element(w, params, i, lo),
+                                from_element(w, grads, i, lo), slots, (size_t)(hi - lo));
     }
     return st;
 }
@@ -122,19 +134,20 @@ static pg_status regularise(work *w, size_t i)
     const pg__penalty *p = &t->penalties[i];
     if (p->l1 == 0 && p->l2 == 0)
         return PG_OK;
-    return t->backend->regularise(dev_of(w), w->grads->at[i], pg__params_on(t, w->device)->at[i],
-                                  t->n_elems[i], p->l1, p->l2, NULL);
+    return t->backend->regularise(dev_for(w, i), w->grads->at[i],
+                                  pg__params_on(t, w->device)->at[i], t->n_elems[i], p->l1, p->l2,
+                                  NULL);
 }
 
 static pg_status take_norm(work *w, size_t i)
 {
     w->norms[i] = 0;
-    return w->t->backend->squares(dev_of(w), w->grads->at[i], w->t->n_elems[i], &w->norms[i]);
+    return w->t->backend->squares(dev_for(w, i), w->grads->at[i], w->t->n_elems[i], &w->norms[i]);
 }
 
 static pg_status clip(work *w, size_t i)
 {
-    return w->t->backend->clip(dev_of(w), w->grads->at[i], w->t->n_elems[i], w->scales[i],
+    return w->t->backend->clip(dev_for(w, i), w->grads->at[i], w->t->n_elems[i], w->scales[i],
                                w->limit);
 }
 
@@ -202,7 +215,8 @@ static pg_status meet(work *w, part_fn fn, pg_err *err)
 {
     pg_trainer *t = w->t;
     if (!t->backend->host_memory)
-        return pg__device_failed(t, dev_of(w), fn(w, 0), err);
+        return t->is_split ? pg__told(t, fn(w, 0), err)
+                           : pg__device_failed(t, dev_of(w), fn(w, 0), err);
     pg__team_run(t->team, do_part, &(meeting){w, fn});
     for (size_t k = 0; k < w->n_parts; k++)
         if (t->workers[k].st != PG_OK)
@@ -218,7 +232,7 @@ static pg_status clip_by(work *w, const pg__norm_limits *l, double limit, pg_err
     pg_status st = PG_OK;
     if (!by_norm && limit <= 0)
         return PG_OK;
-    if (t->backend->clip_all)
+    if (t->backend->clip_all && !t->is_split)
         return pg__device_failed(
             t, dev_of(w), t->backend->clip_all(dev_of(w), w->pieces, t->n_params, l, limit), err);
     for (size_t i = 0; i < t->n_params; i++)
@@ -327,7 +341,9 @@ static pg_status look_for_nan(pg_trainer *t)
     pg_status st = PG_OK;
     for (size_t k = 0; k < t->n_threads; k++)
         for (size_t i = 0; i < t->workers[k].n_partials; i++)
-            if (t->workers[k].partials[i].grads)
+            if (t->is_split && t->workers[k].partials[i].grads)
+                PG_TRY(pg__parts_squares(t, t->workers[k].partials[i].grads, &sum));
+            else if (t->workers[k].partials[i].grads)
                 PG_TRY(t->backend->squares(t->workers[k].dev, t->workers[k].partials[i].grads->mem,
                                            (size_t)t->offsets[t->n_params], &sum));
     t->nan_found = !isfinite(sum);
@@ -338,6 +354,20 @@ done:
 static int needs_variables(const pg_trainer *t)
 {
     return t->has_regularizers || t->has_constraints || clips(&t->optimiser);
+}
+
+/* Each variable on its device; `meet` goes through all. */
+static pg_status update_parts(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    PG_TRY(update_variables(w, err));
+    if (t->has_constraints)
+        PG_TRY(meet(w, constrain_all, err));
+    pg__lap(&clock, &t->spent.update);
+done:
+    return st;
 }
 
 /* Every device makes the same updates of what it has, from the same sum, queued by its own thread
@@ -387,6 +417,11 @@ static pg_status bring_sums(pg_trainer *t, pg__flat **out, pg_err *err)
         return pg__partials_sum(t, 0, 0, out);
     if (!pg__partials_any(t))
         return PG_OK;
+    if (t->is_split) {
+        PG_TRY(pg__told(t, pg__partials_sum(t, 0, t->offsets[t->n_params], out), err));
+        pg__lap(&clock, &t->spent.reduce);
+        goto done;
+    }
     PG_TRY(pg__exchange(t, err));
     if (t->stops_on_nan)
         PG_TRY(pg__exchange_wait(t, err));
@@ -416,7 +451,9 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     if (skips)
         goto done;
     w.update = pg__optimiser_step(&t->optimiser);
-    if (!on_host)
+    if (t->is_split)
+        PG_TRY(update_parts(&w, err));
+    else if (!on_host)
         PG_TRY(update_devices(&w, err));
     else if (needs_variables(t))
         PG_TRY(update_in_turn(&w, err));
@@ -432,7 +469,7 @@ pg_status pg__trainer_penalty(pg_trainer *t, double *penalty, pg_err *err)
     pg_status st = PG_OK;
     if (!t->has_regularizers)
         return PG_OK;
-    if (t->backend->penalty_of_all) {
+    if (t->backend->penalty_of_all && !t->is_split) {
         if (!t->penalty)
             PG_TRY(t->backend->alloc(t->dev, &t->penalty, sizeof *penalty, err));
         pieces = pieces_of(t, &t->params);
@@ -442,9 +479,9 @@ pg_status pg__trainer_penalty(pg_trainer *t, double *penalty, pg_err *err)
     }
     for (size_t i = 0; !pieces && i < t->n_params && st == PG_OK; i++)
         if (t->penalties[i].l1 != 0 || t->penalties[i].l2 != 0)
-            st = t->backend->regularise(t->dev, NULL, t->params.at[i], t->n_elems[i],
+            st = t->backend->regularise(pg__param_dev(t, i), NULL, t->params.at[i], t->n_elems[i],
                                         t->penalties[i].l1, t->penalties[i].l2, penalty);
-    st = pg__device_failed(t, t->dev, st, err);
+    st = pg__told(t, st, err);
 done:
     pg__mem_free(pieces);
     return st;

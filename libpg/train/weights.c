@@ -7,6 +7,7 @@
 #include "store/values.h"
 #include "train/devices.h"
 #include "train/initial.h"
+#include "train/parts.h"
 
 #define PIECE 4096 /* elements that are converted at a time */
 
@@ -23,6 +24,8 @@ pg_status pg__flat_alloc_on(pg_trainer *t, pg__flat *f, size_t device, pg_err *e
     if (!f->at)
         return pg__nomem(err);
     f->device = device;
+    if (t->is_split)
+        return pg__parts_alloc(t, f, err);
     PG_TRY(t->backend->alloc(t->devices[device].dev, &f->mem,
                              (size_t)t->offsets[t->n_params] * bytes, err));
     for (size_t i = 0; i < t->n_params; i++)
@@ -45,8 +48,8 @@ pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v)
     for (size_t i = 0; i < t->n_params; i++)
         for (size_t k = 0, n; k < t->n_elems[i]; k += n) {
             n = t->n_elems[i] - k < PIECE ? t->n_elems[i] - k : PIECE;
-            PG_TRY(t->backend->put(t->devices[f->device].dev, (char *)f->at[i] + k * bytes, piece,
-                                   n * bytes));
+            PG_TRY(t->backend->put(t->is_split ? pg__param_dev(t, i) : t->devices[f->device].dev,
+                                   (char *)f->at[i] + k * bytes, piece, n * bytes));
         }
 done:
     return st;
@@ -54,7 +57,9 @@ done:
 
 void pg__flat_free(pg_trainer *t, pg__flat *f)
 {
-    if (f->mem)
+    if (f->parts)
+        pg__parts_release(t, f);
+    else if (f->mem)
         t->backend->free(t->devices[f->device].dev, f->mem);
     pg__mem_free(f->at);
     *f = (pg__flat){0};
@@ -68,7 +73,7 @@ static pg_status put_values(pg_trainer *t, pg__flat *f, size_t i, size_t at, con
     float rounded[PIECE];
     for (size_t k = 0; k < n; k++)
         rounded[k] = (float)exact[k];
-    return t->backend->put(t->dev, (char *)f->at[i] + at * bytes,
+    return t->backend->put(pg__param_dev(t, i), (char *)f->at[i] + at * bytes,
                            bytes == sizeof *exact ? (const void *)exact : (const void *)rounded,
                            n * bytes);
 }
@@ -266,10 +271,10 @@ static pg_status get_values(pg_trainer *t, const pg__flat *f, size_t i, double *
     float piece[PIECE];
     pg_status st = PG_OK;
     if (bytes == sizeof *out)
-        return t->backend->get(t->dev, out, from, n_elems * bytes);
+        return t->backend->get(pg__param_dev(t, i), out, from, n_elems * bytes);
     for (size_t at = 0, n; at < n_elems; at += n) {
         n = n_elems - at < PIECE ? n_elems - at : PIECE;
-        PG_TRY(t->backend->get(t->dev, piece, from + at * bytes, n * bytes));
+        PG_TRY(t->backend->get(pg__param_dev(t, i), piece, from + at * bytes, n * bytes));
         for (size_t k = 0; k < n; k++)
             out[at + k] = piece[k];
     }

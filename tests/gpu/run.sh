@@ -210,6 +210,29 @@ else
     row 'two GPUs' left 0 "there is one"
 fi
 
+# Two towers of one LSTM, and layers one behind the other, where they are placed.
+place() { # model, file, placement
+    "$pgfit" "$data/$1/model.json" --data "$data/$1/data.npz" --weights "$data/$1/init_weights.h5" \
+        --loss categorical_crossentropy --optimizer adam --batch-size 32 --epochs 1 --deterministic --devices cuda:0 \
+        ${3:+--place "$3"} -o "$2" --force
+}
+placed() { # two devices
+    local run other=$1
+    for run in 'siamese shared_lstm#1' 'mlp_digits fc2'; do
+        place "${run% *}" "$out/one.safetensors" || return 1
+        place "${run% *}" "$out/placed.safetensors" "${run#* }=$other" || return 1
+        cmp "$out/one.safetensors" "$out/placed.safetensors" || return 1
+    done
+    echo "layers on cuda:0 and $other give the bits of cuda:0"
+}
+export -f place placed
+try 'placed layers, one GPU' 60 bash -c 'placed cuda:0.1'
+if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -gt 1 ] || [ -n "$try" ]; then
+    try 'placed layers, two GPUs' 60 bash -c 'placed cuda:1'
+else
+    row 'placed layers, two GPUs' left 0 "there is one"
+fi
+
 small=("$pgfit" "$data/mlp_digits/model.json" --data "$data/mlp_digits/data.npz" --loss categorical_crossentropy)
 refuses 'no such device' 2 'cuda:99 does not exist' "${small[@]}" --devices cuda:99
 refuses 'no plug-in' 3 'is not there' env PG_CUDA_PLUGIN=/nowhere/pg-cuda.so "${small[@]}" --devices cuda:0

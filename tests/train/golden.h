@@ -81,7 +81,10 @@ static inline void add_optimizer(pg__str *out, const pg__json *j)
         assert_ok(pg__str_printf(out, NULL, "%s%s=%.17g", sep, it.key, number(it.value)));
 }
 
-static int conv_how, precision_how; /* of the trainers that are opened from here on */
+/* Of the trainers that are opened from here on. */
+static int conv_how, precision_how;
+static const char *place_how;
+static int deterministic_how;
 
 static inline void open_golden(golden *g, const char *name, const char *device, const char *rules)
 {
@@ -106,6 +109,8 @@ static inline void open_golden(golden *g, const char *name, const char *device, 
                                 .rules = rules,
                                 .conv = conv_how,
                                 .precision = precision_how,
+                                .place = place_how,
+                                .deterministic = deterministic_how,
                                 .devices = device};
     if (pg_trainer_open(&g->trainer, &opts, &err) != PG_OK)
         fail_msg("%s\n%s", err.msg, err.detail);

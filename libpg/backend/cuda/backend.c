@@ -207,6 +207,44 @@ static void cuda_host_free(pg__dev *d, void *p)
         pg__rt_host_free(d->rt, p);
 }
 
+/* ---- order between devices ---- */
+
+struct pg__event {
+    pg__rt_event *event;
+};
+
+static pg_status cuda_event_new(pg__event **out, pg__dev *d, pg_err *err)
+{
+    pg__event *e = pg__mem_array(1, sizeof *e);
+    pg_status st = PG_OK;
+    if (!e)
+        return pg__nomem(err);
+    PG_TRY(pg__rt_event_new(&e->event, d->rt, err));
+    *out = e;
+    e = NULL;
+done:
+    pg__mem_free(e);
+    return st;
+}
+
+static void cuda_event_free(pg__event *e)
+{
+    if (!e)
+        return;
+    pg__rt_event_free(e->event);
+    pg__mem_free(e);
+}
+
+static pg_status cuda_mark(pg__dev *d, pg__event *e)
+{
+    return pg__rt_mark(d->rt, e->event, &d->failure);
+}
+
+static pg_status cuda_await(pg__dev *d, const pg__event *e)
+{
+    return pg__rt_wait(d->rt, e->event, &d->failure);
+}
+
 /* ---- recorded steps ---- */
 
 struct pg__graph_run {
@@ -268,6 +306,10 @@ static const pg__backend backend = {
     .copy_from = cuda_copy_from,
     .sync = cuda_sync,
     .fetch = cuda_fetch,
+    .event_new = cuda_event_new,
+    .event_free = cuda_event_free,
+    .mark = cuda_mark,
+    .await = cuda_await,
     .host_alloc = cuda_host_alloc,
     .host_free = cuda_host_free,
     .record_begin = cuda_record_begin,

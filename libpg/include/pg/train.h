@@ -112,7 +112,9 @@ typedef struct pg_train_opts {
                       PG_E_UNSUPPORTED there */
     const char *place; /* device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE": where calls run (the
                           last that matches counts, patterns are allowed, calls count from 0); all
-                          others on the first of `devices`. Weights are kept once. NULL: nowhere */
+                          others on the first of `devices`, of which there is one then. Weights are
+                          kept once: a GPU has those of its layers, and what it computes; "cuda:0.1"
+                          is a second device of GPU 0. NULL: nowhere */
     size_t threads;    /* cores to use, dealt over the devices; 0: all */
     int deterministic; /* equal bits on every run and for every number of devices and threads (of
                           devices not where batch_norm is 1: then their slices are the result) */
@@ -325,6 +327,13 @@ PG_API PG_MUST_USE pg_status pg_resume_settings(char **out, const char *resume_f
 /* Keras' name of the i-th class that pg_fit_opts.callbacks knows, sorted; NULL behind the last. */
 PG_API const char *pg_callback_class(size_t i);
 
+/* Of one GPU that has layers of the model (pg_train_opts.place). */
+typedef struct pg_device_forecast {
+    const char *device;          /* "cuda:1"; the trainer's */
+    uint64_t total, activations; /* of total, in batches of that size */
+    uint64_t room;               /* for total */
+} pg_device_forecast;
+
 /* Bytes that a run will hold at most, all devices together, and the largest batch for which they
  * are there. */
 typedef struct pg_forecast {
@@ -337,6 +346,8 @@ typedef struct pg_forecast {
     uint64_t available;                   /* free for what is not there yet */
     size_t largest_batch;                 /* that fits; 0: none */
     uint64_t checkpoint, checkpoint_full; /* bytes of weights; with optimizer state */
+    size_t n_parts;                       /* GPUs that have layers of one model; 0: one has all */
+    pg_device_forecast parts[16];
 } pg_forecast;
 
 /* What pg_fit() would need for these data and options, without training: everything else that it

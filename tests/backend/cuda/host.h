@@ -7,7 +7,8 @@
  * FAKE_CUDA_ORDER in which order kernels take elements and rows (kernels_host.c),
  * FAKE_CUDA_MEMORY how many bytes each has (8 GiB),
  * FAKE_CUDA_FAIL_AT=n which call fails (counted from 1 since it was set; n+ : and all after it),
- * FAKE_CUDA_LOG a file to which every call is written when it is queued and when it is done,
+ * FAKE_CUDA_LOG a file to which every call is written when it is queued and when it is done, and how
+ * much memory of a device is in use,
  * FAKE_CUDA_REFUSES what its libraries have no way for: "epilogue" of a matrix product, "bias" of a
  * convolution, "conv" at all, "record": a call while a stream records. FAKE_CUDA_PLANS names the
  * ways that its libraries have of doing the same, a word each: "fast", "slow", "ages", "fails"

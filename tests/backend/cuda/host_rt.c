@@ -397,6 +397,14 @@ pg_status pg__rt_memory(pg__rt *rt, uint64_t *free_bytes, uint64_t *total_bytes,
 
 /* ---- memory ---- */
 
+static void note_memory(const pg__rt *rt)
+{
+    char n[24];
+    (void)snprintf(n, sizeof n, "%llu",
+                   (unsigned long long)atomic_load(&in_use[rt->ordinal % MAX_DEVICES]));
+    note("memory", n, (unsigned)rt->ordinal);
+}
+
 pg_status pg__rt_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
 {
     const pg_status st = fails("alloc", PG_E_NOMEM, err);
@@ -414,6 +422,7 @@ pg_status pg__rt_alloc(pg__rt *rt, void **p, size_t n, pg_err *err)
     memset(mem + HEAD, 0, n);
     *p = (void *)((uintptr_t)(mem + HEAD) | DEVICE_BIT | /* NOLINT */
                   (uintptr_t)(rt->ordinal + 1) << OWNER_AT);
+    note_memory(rt);
     return PG_OK;
 }
 
