@@ -239,17 +239,12 @@ pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
     return PG_OK;
 }
 
-/* "3.2 GB" */
-typedef struct size_text {
-    char s[32];
-} size_text;
-
-static size_text text_of(uint64_t n_bytes)
+pg__size_text pg__size_text_of(uint64_t n_bytes)
 {
     static const char *const units[] = {"kB", "MB", "GB"};
     double n = (double)n_bytes / 1e3;
     size_t k = 0;
-    size_text out;
+    pg__size_text out;
     for (; k < 2 && n >= 999.95; k++)
         n /= 1e3;
     (void)snprintf(out.s, sizeof out.s, "%.1f %s", n, units[k]);
@@ -264,7 +259,7 @@ static void name_layer(const pg_trainer *t, const pg__program *p, char *out, siz
     out[0] = '\0';
     if (bytes > 0 && leaf < t->leaves.n)
         (void)snprintf(out, n, " (layer %s: %s)", PG_SHOW(t->leaves.v[leaf].layer->name),
-                       text_of(bytes).s);
+                       pg__size_text_of(bytes).s);
 }
 
 static const pg__program *largest_program(const pg_trainer *t)
@@ -289,7 +284,7 @@ pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
                    f->largest_batch);
     (void)pg_fail(err, PG_E_NOMEM, "%s: out of memory: a batch of %zu needs %s%s, %s are free; %s",
                   t->backend->host_memory ? t->backend->name : t->device_names, f->batch_size,
-                  text_of(more).s, layer, text_of(f->available).s,
+                  pg__size_text_of(more).s, layer, pg__size_text_of(f->available).s,
                   f->largest_batch > 0 ? batch : "this model has no room for a batch of 1");
     if (f->largest_batch > 0)
         pg_err_hint(err, "--batch-size %zu; with --accumulate %zu the update is that of %zu rows",

@@ -11,6 +11,12 @@ typedef struct pg__beside {
     uint64_t n_copied; /* bytes of a snapshot */
 } pg__beside;
 
+/* "3.2 GB" */
+typedef struct pg__size_text {
+    char s[32];
+} pg__size_text;
+pg__size_text pg__size_text_of(uint64_t n_bytes);
+
 /* For batches of so many rows. The programs that such a batch needs are compiled, which the run
  * would do anyway. */
 pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size,

@@ -2,7 +2,6 @@
  */
 #include "train/forecast_apart.h"
 
-#include "base/str.h"
 #include "base/try.h"
 #include "train/devices.h"
 #include "train/parts.h"
@@ -146,9 +145,10 @@ pg_status pg__forecast_refuse(const pg_forecast *f, pg_err *err)
     while (p->total <= p->room)
         p++;
     (void)pg_fail(err, PG_E_NOMEM,
-                  "%s: out of memory: its layers and a batch of %zu need %s MB, it has %s MB for "
+                  "%s: out of memory: its layers and a batch of %zu need %s, it has %s for "
                   "them",
-                  p->device, f->batch_size, PG_NUM(p->total / 1000000), PG_NUM(p->room / 1000000));
+                  p->device, f->batch_size, pg__size_text_of(p->total).s,
+                  pg__size_text_of(p->room).s);
     if (f->largest_batch > 0)
         pg_err_hint(err, "--batch-size %zu, or --place some of its layers on another device",
                     f->largest_batch);

@@ -27,14 +27,16 @@ options = options.parse_args()
 tools, golden = os.path.abspath(options.tools), os.path.join(os.path.abspath(options.testdata), 'golden', 'mlp_digits')
 every = 1 if os.environ.get('PG_FAULTS') == 'all' else options.every
 # With one way of doing the same, or several of which the fastest is looked for (host.h); on two, a bucket for each variable.
-RUNS = [('cuda:0', ''), ('cuda:0', 'slow fast'), ('cuda:0,cuda:0', ''), ('cuda:0,cuda:1', '')]
+# What follows the devices is where layers are placed.
+RUNS = [('cuda:0', ''), ('cuda:0', 'slow fast'), ('cuda:0,cuda:0', ''), ('cuda:0,cuda:1', ''), ('cuda:0 fc2=cuda:1', '')]
 
 
 def fit(folder, devices, plans, **more):
+    devices, _, place = devices.partition(' ')
     env = dict(os.environ, FAKE_CUDA_PLANS=plans, PG_CUDA_PLUGIN=os.path.abspath(options.plugin), FAKE_CUDA_PATIENCE='2',
                PG_BUCKET_BYTES='1', LC_ALL='C.UTF-8', **more)
     return run([os.path.join(tools, 'pgfit'), golden + '/model.json', '--weights', golden + '/init_weights.h5',
-                '--loss', 'categorical_crossentropy', '--data', golden + '/data.npz', '--devices', devices, '--epochs', '2',
+                '--loss', 'categorical_crossentropy', '--data', golden + '/data.npz', '--devices', devices, '--place', place, '--epochs', '2',
                 '-q', '--checkpoint', folder / 'c-{epoch}.h5', '-o', folder / 'o.h5'], env=env, cwd=folder.path, timeout=60)
 
 
