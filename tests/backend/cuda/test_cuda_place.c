@@ -105,6 +105,23 @@ static void lanes_on_placed_layers_give_the_same_bits(void **state)
     deterministic_how = 0;
 }
 
+/* bfloat16, and float16 whose gradients are scaled. */
+static void values_of_sixteen_bits_cross(void **state)
+{
+    (void)state;
+    for (precision_how = 2; precision_how <= 3; precision_how++)
+        for (size_t i = 0; i < sizeof placings / sizeof *placings; i++) {
+            const placing *p = &placings[i];
+            if (strcmp(p->run, "bert_mini") != 0 && strcmp(p->run, "mlp_digits") != 0)
+                continue;
+            outcome one = train(p->run, NULL), placed = train(p->run, p->place);
+            assert_memory_equal(one.weights, placed.weights, one.n * sizeof *one.weights);
+            pg__mem_free(one.weights);
+            pg__mem_free(placed.weights);
+        }
+    precision_how = 0;
+}
+
 /* ---- memory ---- */
 
 #define N 3
@@ -177,5 +194,6 @@ static int three_devices(void **state)
 
 PG_TEST_MAIN_WITH(three_devices, NULL, cmocka_unit_test(placed_layers_give_the_same_bits),
                   cmocka_unit_test(lanes_on_placed_layers_give_the_same_bits),
+                  cmocka_unit_test(values_of_sixteen_bits_cross),
                   cmocka_unit_test(memory_is_divided),
                   cmocka_unit_test(a_model_too_large_for_one_fits_on_two))
