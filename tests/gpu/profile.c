@@ -19,7 +19,15 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Memory for a value, zeroed; freed with the process. */
+/* What a step works in. */
+typedef struct room {
+    pg__frame frame;
+    const void **rows; /* inputs, targets, and seeds within `step` */
+    void *step, *scratch;
+    pg__flat grads;
+} room;
+
+/* Memory for a value, zeroed. */
 static pg_status room_for(const pg_trainer *t, const pg__value *v, const void **out, pg_err *err)
 {
     void *p = NULL;
@@ -29,37 +37,49 @@ static pg_status room_for(const pg_trainer *t, const pg__value *v, const void **
     return st;
 }
 
-static pg_status open_frame(pg_trainer *t, const pg__program *p, pg__frame *f, pg_err *err)
+static pg_status open_room(pg_trainer *t, const pg__program *p, room *r, pg_err *err)
 {
     const pg__lowered *m = pg__program_model(p);
-    const void **rows = pg__mem_array(t->n_inputs + 2 * t->n_outputs + 1, sizeof *rows);
-    pg__flat *grads = pg__mem_array(1, sizeof *grads);
-    void *step = NULL, *scratch = NULL;
+    const size_t n_ends = t->n_inputs + t->n_outputs;
+    pg__frame *f = &r->frame;
     pg_status st = PG_OK;
-    if (!rows || !grads)
+    r->rows = pg__mem_array(n_ends + t->n_outputs + 1, sizeof *r->rows);
+    f->args = pg__mem_array(pg__program_n_args(p), sizeof(void *));
+    if (!r->rows || !f->args)
         PG_TRY(pg__nomem(err));
-    *f = (pg__frame){.inputs = rows,
-                     .targets = rows + t->n_inputs,
-                     .seeds = rows + t->n_inputs + t->n_outputs,
-                     .params = t->params.at,
-                     .args = pg__mem_array(pg__program_n_args(p), sizeof(void *)),
-                     .dev = t->dev};
     for (size_t k = 0; k < t->n_inputs; k++)
-        PG_TRY(room_for(t, &m->tape.values[m->inputs[k]], &rows[k], err));
+        PG_TRY(room_for(t, &m->tape.values[m->inputs[k]], &r->rows[k], err));
     for (size_t k = 0; k < t->n_outputs; k++)
-        PG_TRY(room_for(t, pg__program_target(p, k), &rows[t->n_inputs + k], err));
-    PG_TRY(t->backend->alloc(t->dev, &step, 4096, err));
+        PG_TRY(room_for(t, pg__program_target(p, k), &r->rows[t->n_inputs + k], err));
+    PG_TRY(t->backend->alloc(t->dev, &r->step, 4096, err));
     for (size_t k = 0; k <= t->n_outputs; k++)
-        rows[t->n_inputs + t->n_outputs + k] = (char *)step + 1024;
-    f->step = step;
+        r->rows[n_ends + k] = (char *)r->step + 1024;
     PG_TRY(t->backend->alloc(t->dev, &f->arena, (size_t)pg__program_arena_bytes(p), err));
-    PG_TRY(t->backend->alloc(t->dev, &scratch, pg__program_scratch_bytes(p) + 1, err));
-    f->scratch = scratch;
-    PG_TRY(pg__flat_alloc(t, grads, err));
-    f->grads = grads->at;
+    PG_TRY(t->backend->alloc(t->dev, &r->scratch, pg__program_scratch_bytes(p) + 1, err));
+    PG_TRY(pg__flat_alloc(t, &r->grads, err));
+    f->inputs = r->rows;
+    f->targets = r->rows + t->n_inputs;
+    f->seeds = r->rows + n_ends;
+    f->params = t->params.at;
+    f->dev = t->dev;
+    f->step = r->step;
+    f->scratch = r->scratch;
+    f->grads = r->grads.at;
     st = pg__program_share(p, f, 0, 1);
 done:
     return st;
+}
+
+static void close_room(pg_trainer *t, room *r)
+{
+    for (size_t k = 0; r->rows && k < t->n_inputs + t->n_outputs; k++)
+        t->backend->free(t->dev, (void *)(uintptr_t)r->rows[k]);
+    t->backend->free(t->dev, r->step);
+    t->backend->free(t->dev, r->frame.arena);
+    t->backend->free(t->dev, r->scratch);
+    pg__flat_free(t, &r->grads);
+    pg__mem_free(r->frame.args);
+    pg__mem_free(r->rows);
 }
 
 /* Seconds of calls [from, to), the mean of TIMES runs. */
@@ -116,25 +136,28 @@ static void tell_buckets(pg_trainer *t, const pg__program *p)
 static pg_status profile(pg_trainer *t, uint64_t rows, pg_err *err)
 {
     const pg__program *p = NULL;
-    pg__frame f;
+    room r = {0};
+    const pg__frame *f = &r.frame;
     double whole, update, seconds;
     pg_status st = PG_OK;
     PG_TRY(pg__trainer_program(t, rows, PG__TRAINS, &p, err));
-    PG_TRY(open_frame(t, p, &f, err));
+    PG_TRY(open_room(t, p, &r, err));
     const size_t n = pg__program_n_calls(p);
-    PG_TRY(time_calls(t, p, &f, 0, n, &whole)); /* libraries set themselves up */
-    PG_TRY(time_calls(t, p, &f, 0, n, &whole));
-    PG_TRY(time_update(t, f.grads, &update));
-    PG_TRY(time_update(t, f.grads, &update));
+    PG_TRY(time_calls(t, p, f, 0, n, &whole)); /* libraries set themselves up */
+    PG_TRY(time_calls(t, p, f, 0, n, &whole));
+    PG_TRY(time_update(t, f->grads, &update));
+    PG_TRY(time_update(t, f->grads, &update));
     printf("{\"device\": \"%s\", \"rows\": %llu, \"whole\": %.9f, \"update\": %.9f,\n \"calls\": [",
            t->backend->kind(t->dev), (unsigned long long)rows, whole, update);
     for (size_t i = 0; i < n; i++) {
-        PG_TRY(time_calls(t, p, &f, i, i + 1, &seconds));
+        PG_TRY(time_calls(t, p, f, i, i + 1, &seconds));
         printf("%s%.9f", i ? ", " : "", seconds);
     }
     tell_buckets(t, p);
 done:
-    return pg__told(t, st, err);
+    st = pg__told(t, st, err);
+    close_room(t, &r);
+    return st;
 }
 
 int main(int argc, char **argv)

@@ -78,11 +78,12 @@ static void run_ranks(rank r[N_RANKS])
 
 static void close_ranks(rank r[N_RANKS])
 {
-    pg__coll_free(r[0].coll);
+    pg__coll_drop(r[0].coll); /* freeing memory waits for what is queued */
     for (size_t k = 0; k < N_RANKS; k++) {
         backend()->free(r[k].dev, r[k].p);
         backend()->close(r[k].dev);
     }
+    pg__coll_free(r[0].coll);
     unsetenv("FAKE_CUDA_DEVICES");
 }
 
