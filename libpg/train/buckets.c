@@ -50,6 +50,22 @@ void pg__buckets_plan(pg_trainer *t)
     t->n_buckets = n;
 }
 
+/* In a program's first run libraries load what they need and memory is allocated, which may wait
+ * for all that is queued on a GPU: for ever, if that is a sum whose other ranks do the same. */
+static int were_begun(pg__step *s)
+{
+    int all = 1;
+    for (size_t k = 0; k < s->n_jobs; k++)
+        for (size_t i = 0; i < s->t->n_built; i++) {
+            pg__built *b = &s->t->built[i];
+            if (b->program != s->jobs[k].program)
+                continue;
+            all = all && b->was_begun;
+            b->was_begun = 1;
+        }
+    return all;
+}
+
 void pg__buckets_choose(pg__step *s)
 {
     pg_trainer *t = s->t;
@@ -57,6 +73,7 @@ void pg__buckets_choose(pg__step *s)
               s->n_jobs == t->n_devices && s->n_jobs == t->n_threads && s->n_meetings == 0;
     for (size_t k = 0; can && k < s->n_jobs; k++)
         can = s->jobs[k].program != NULL;
+    can = can && were_begun(s);
     t->in_buckets = can;
     if (can && t->n_buckets == 0)
         pg__buckets_plan(t);

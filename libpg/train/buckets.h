@@ -5,8 +5,8 @@
 
 #include "train/jobs.h"
 
-/* Can the step's gradients be summed so? Each device has one lane then, which is one part, and no
- * lane waits for another. Sets t->in_buckets; once the batch is cut. */
+/* Can the step's gradients be summed so? Each device has one lane then, which is one part, no
+ * lane waits for another, and each has run before. Sets t->in_buckets; once the batch is cut. */
 void pg__buckets_choose(pg__step *s);
 
 /* Runs a lane's program forward and backward and queues the sums of its gradients, which must be

@@ -72,7 +72,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
         PG_TRY(pg__nomem(err));
     for (size_t k = 0; k < t->n_inputs; k++)
         inputs[k] = t->input_dims[k];
-    t->built[t->n_built++] = (pg__built){n_rows, pass, masks_only, device, inputs, p, 0};
+    t->built[t->n_built++] = (pg__built){n_rows, pass, masks_only, device, inputs, p, 0, 0};
     *out = p;
     p = NULL;
     inputs = NULL;

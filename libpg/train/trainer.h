@@ -23,6 +23,7 @@ typedef struct pg__built {
     pg__dims *inputs; /* it was compiled for; owned */
     pg__program *program;
     uint64_t shared_at; /* version of the parameters that its kernels have prepared; 0: none */
+    int was_begun;      /* a training step ran it before (buckets.c) */
 } pg__built;
 
 /* Flat memory on the device with one piece per parameter; all have the same offsets. */
