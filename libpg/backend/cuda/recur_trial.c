@@ -7,6 +7,7 @@
 #include "backend/cuda/recur_library.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "ops/rnn_room.h"
 
 enum { OURS, LIBRARY, N_WAYS };
 enum { RECURRENCE = 2 }; /* beside the kinds of work.c */
@@ -52,15 +53,30 @@ static uint32_t gradient_of(const pg__recur *k)
                                 : PG__OP_rnn_grad;
 }
 
-/* *out: the gradient, NULL where nobody reads what is kept for one. 0: somebody else does. */
-static int find_gradient(const pg__recur *k, const pg__cuda_inst *i, const pg__inst **out)
+/* The instruction whose states a gradient reads; NULL: it is not on this tape. */
+static const pg__inst *forward_of(const pg__recur *k, const pg__cuda_inst *i)
 {
     const pg__tape *t = i->tape;
+    for (uint32_t at = 0; at < t->n_insts; at++) {
+        const pg__inst *f = &t->insts[at];
+        if (f->op->kind == k->cell->kind && pg__out(t, f, f->n_out - f->op->n_kept) ==
+                                                pg__in(t, i->inst, (uint32_t)k->cell->states))
+            return f;
+    }
+    return NULL;
+}
+
+/* *out: the gradient, NULL where nobody reads what the instruction keeps for one. 0: somebody else
+ * does. */
+static int find_gradient(const pg__recur *k, const pg__tape *t, const pg__inst *forward,
+                         const pg__inst **out)
+{
     *out = NULL;
     for (uint32_t at = 0; at < t->n_insts; at++)
         for (uint32_t v = 0; v < t->insts[at].n_in; v++)
-            for (uint32_t kept = (uint32_t)k->cell->states; kept < i->inst->n_out; kept++) {
-                if (pg__in(t, &t->insts[at], v) != pg__out(t, i->inst, kept))
+            for (uint32_t kept = forward->n_out - forward->op->n_kept; kept < forward->n_out;
+                 kept++) {
+                if (pg__in(t, &t->insts[at], v) != pg__out(t, forward, kept))
                     continue;
                 if (t->insts[at].op->kind != gradient_of(k) || (*out && *out != &t->insts[at]))
                     return 0;
@@ -216,8 +232,9 @@ static int agree(const float *a, const float *b, uint64_t n, double bound)
     for (uint64_t i = 0; i < n; i++) {
         const double d = fabs((double)a[i] - (double)b[i]);
         most = fabs((double)a[i]) > most ? fabs((double)a[i]) : most;
-        if (!(d <= apart)) /* also what is no number */
-            apart = d;
+        if (!isfinite(d))
+            return 0;
+        apart = d > apart ? d : apart;
     }
     return apart <= bound * most;
 }
@@ -256,6 +273,17 @@ done:
     return st;
 }
 
+/* What a way does not write is not what another one left there. */
+static pg_status clear(trial *t, const pass *p, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t v = p->k ? p->k->n_in : 0; p->k && v < p->k->n_args; v++)
+        if (p->args[v])
+            PG_TRY(pg__rt_clear(t->d->rt, p->args[v], (size_t)elems(p, v) * sizeof(float), err));
+done:
+    return st;
+}
+
 static pg_status try_ways(trial *t, int *better, pg_err *err)
 {
     double seconds[N_WAYS] = {0};
@@ -266,6 +294,8 @@ static pg_status try_ways(trial *t, int *better, pg_err *err)
         t->forward.k->library = way == OURS ? NULL : t->forward.library;
         if (t->gradient.k)
             t->gradient.k->library = way == OURS ? NULL : t->gradient.library;
+        PG_TRY(clear(t, &t->forward, err));
+        PG_TRY(clear(t, &t->gradient, err));
         for (int k = 0; k < RUNS; k++) {
             double now = 0;
             PG_TRY(pg__rt_time(t->d->rt, run_both, t, &now, err));
@@ -336,6 +366,7 @@ static int library_is_better(pg__recur *k, struct pg__recur_library *l, const pg
 
 /* ---- the choice ---- */
 
+/* Whether a library knows the layer at all was asked before. */
 static pg__pick_case case_of(const pg__recur *k, const pg__cuda_inst *i, int trains)
 {
     const pgk_rnn_step *z = &k->z;
@@ -348,8 +379,11 @@ static pg__pick_case case_of(const pg__recur *k, const pg__cuda_inst *i, int tra
                                 (uint64_t)z->attrs.reverse,
                                 (uint64_t)z->attrs.flip,
                                 k->reals[KERNEL].type,
+                                k->reals[ZX].type,
                                 (uint64_t)k->has_h0,
+                                k->reals[H0].type,
                                 (uint64_t)pg__cuda_has(i, C0),
+                                k->reals[C0].type,
                                 (uint64_t)trains};
     pg__pick_case c = {.n_key = 0};
     pg__pick_add(&c, numbers, sizeof numbers / sizeof *numbers);
@@ -386,10 +420,11 @@ static pg_status choose_forward(pg__recur *k, const pg__cuda_inst *i, const pg__
 pg_status pg__recur_choose(pg__recur *k, const pg__cuda_inst *i, pg__needs *needs, pg_err *err)
 {
     pg__dev *d = i->dev;
-    const pg__inst *gradient = NULL;
-    if (d->opts.deterministic)
+    const pg__inst *forward = k->cell->is_gradient ? forward_of(k, i) : i->inst, *gradient = NULL;
+    if (d->opts.deterministic ||
+        !pg__rnn_is_usual(k->cell->kind, &k->z.attrs, k->has_mask, k->z.n_factors > 0))
         return PG_OK;
-    if (!k->cell->is_gradient && !find_gradient(k, i, &gradient))
+    if (!forward || !find_gradient(k, i->tape, forward, &gradient))
         return PG_OK;
     const int trains = k->cell->is_gradient || gradient;
     const pg__pick_case c = case_of(k, i, trains);

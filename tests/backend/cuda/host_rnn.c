@@ -17,7 +17,7 @@
 struct pg__dnn_rnn_plan {
     pg__dnn_rnn r;
     pg__dnn_rnn_layout l;
-    int trains, is_wrong;
+    int trains, is_wrong, spoils;
 };
 
 typedef struct job {
@@ -70,6 +70,7 @@ pg_status pg__dnn_rnn_new(pg__dnn_rnn_plan **out, pg__dev *d, const pg__dnn_rnn 
     p->r = *r;
     p->trains = trains;
     p->is_wrong = is("wrong");
+    p->spoils = is("nan");
     lay_out(p);
     *layout = p->l;
     *out = p;
@@ -206,6 +207,8 @@ static void forward(const void *args, uint64_t rows)
         for (uint64_t o = 0; o < n; o++)
             set(j, j->io.c, r * n + o, (double)c[o]);
     }
+    if (j->p.spoils)
+        set(j, j->io.y, 0, (double)NAN);
 }
 
 /* ---- backward ---- */
@@ -327,6 +330,8 @@ static pg_status queue(pg__dev *d, const char *name, pg__fake_work work, const p
     const job j = {*p, *io};
     if (is("fails"))
         return pg_fail(&d->failure, PG_E_DEVICE, "%s: failure that was ordered", name);
+    if (is("idle"))
+        return PG_OK;
     pg__fake_spend(is("slow") ? 500000u : 10u);
     return pg__cuda_launched(
         d, pg__fake_queue(pg__rt_stream(d->rt), name, work, &j, sizeof j, p->r.rows), name);

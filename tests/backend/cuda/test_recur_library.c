@@ -134,6 +134,21 @@ static void leaves_a_library_that_says_something_else(void **state)
     check("wrong", 0, 2);
 }
 
+/* Without a gradient, which would be spoilt up to its last number. */
+static void leaves_a_library_that_says_no_number(void **state)
+{
+    (void)state;
+    assert_int_equal(go(usual_case(), "nan", 0, 0).forward, 2);
+}
+
+/* Else it would have the results that we left there, and be the fastest. Without a gradient, of
+ * which its weights are always its own. */
+static void leaves_a_library_that_does_nothing(void **state)
+{
+    (void)state;
+    (void)go(usual_case(), "idle", 0, 0); /* which compares what comes out */
+}
+
 static void leaves_a_library_that_fails(void **state)
 {
     (void)state;
@@ -177,6 +192,63 @@ static void tries_equal_layers_once(void **state)
     }
     close_bench(&with);
     drop(&b);
+}
+
+/* Gates that no library knows, or none. */
+static void build_layer(built *b, size_t c, int is_usual)
+{
+    op_case with = cases[c];
+    pg__rnn_attrs a = *(const pg__rnn_attrs *)with.attrs;
+    if (!is_usual)
+        a.gate = (pg__act_attrs){PG__ACT_HARD_SIGMOID, 0.2, 0.5, 0};
+    with.attrs = &a;
+    build(b, &with);
+    add_backward(b);
+    pg__rnn_make_room(&b->tape);
+}
+
+/* Whichever of them comes first. */
+static void tells_a_layer_that_a_library_knows_from_another(void **state)
+{
+    const size_t c = usual_case();
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        bench with;
+        open_bench(&with, "fast", 0);
+        for (int k = 0; k < 2; k++) {
+            built b;
+            build_layer(&b, c, k == first);
+            free_all(&b, run_case(&b, with.e));
+            drop(&b);
+        }
+        assert_int_equal(log_count(&with.log, FORWARD, NULL), 3);
+        close_bench(&with);
+    }
+}
+
+/* A tape of two equal layers. Of the second something reads what it keeps, so it goes our way, and
+ * its gradient with it. */
+static void a_gradient_goes_the_way_of_its_layer(void **state)
+{
+    const size_t c = usual_case();
+    built first, second;
+    bench with;
+    (void)state;
+    build_case(&first, c, 1);
+    build_case(&second, c, 1);
+    const pg__inst *layer = &second.tape.insts[0];
+    const pg__val kept = pg__out(&second.tape, layer, layer->n_out - 1);
+    pg__val unused;
+    assert_ok(pg__emit(&second.tape, PG__OP_act, &(pg__act_attrs){PG__ACT_TANH, 0, 0, 0}, &kept, 1,
+                       &unused, NULL));
+    open_bench(&with, "fast", 0);
+    free_all(&first, run_case(&first, with.e));
+    free_all(&second, run_case(&second, with.e));
+    assert_int_equal(log_count(&with.log, FORWARD, NULL), 3);
+    assert_int_equal(log_count(&with.log, BACKWARD, NULL), 3);
+    close_bench(&with);
+    drop(&first);
+    drop(&second);
 }
 
 /* Prepares all of a tape. */
@@ -223,8 +295,12 @@ PG_TEST_MAIN(cmocka_unit_test(agrees_with_the_plain_answers),
              cmocka_unit_test(agrees_without_a_gradient),
              cmocka_unit_test(leaves_a_library_that_is_slower),
              cmocka_unit_test(leaves_a_library_that_says_something_else),
+             cmocka_unit_test(leaves_a_library_that_says_no_number),
+             cmocka_unit_test(leaves_a_library_that_does_nothing),
              cmocka_unit_test(leaves_a_library_that_fails),
              cmocka_unit_test(leaves_the_library_where_it_has_to_be_deterministic),
              cmocka_unit_test(leaves_a_library_that_has_no_room),
              cmocka_unit_test(tries_equal_layers_once),
+             cmocka_unit_test(tells_a_layer_that_a_library_knows_from_another),
+             cmocka_unit_test(a_gradient_goes_the_way_of_its_layer),
              cmocka_unit_test(survives_the_failure_of_any_call))
