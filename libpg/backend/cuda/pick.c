@@ -15,7 +15,8 @@ struct pg__picked {
 
 void pg__pick_add(pg__pick_case *c, const uint64_t *numbers, size_t n)
 {
-    for (size_t k = 0; k < n && c->n_key < PG__PICK_NUMBERS; k++)
+    c->is_too_long |= n > PG__PICK_NUMBERS - c->n_key;
+    for (size_t k = 0; k < n && !c->is_too_long; k++)
         c->key[c->n_key++] = numbers[k];
 }
 
@@ -25,17 +26,29 @@ void pg__picks_fini(pg__picks *p)
     *p = (pg__picks){0};
 }
 
-size_t pg__picks_find(const pg__picks *p, const pg__pick_case *c)
+/* NULL: nothing is remembered of it. */
+static struct pg__picked *entry_of(const pg__picks *p, const pg__pick_case *c)
 {
-    for (size_t k = 0; k < p->n; k++)
+    for (size_t k = 0; !c->is_too_long && k < p->n; k++)
         if (p->v[k].n_key == c->n_key &&
             memcmp(p->v[k].key, c->key, c->n_key * sizeof *c->key) == 0)
-            return p->v[k].way;
-    return PG__PICK_NONE;
+            return &p->v[k];
+    return NULL;
+}
+
+size_t pg__picks_find(const pg__picks *p, const pg__pick_case *c)
+{
+    const struct pg__picked *e = entry_of(p, c);
+    return e ? e->way : PG__PICK_NONE;
 }
 
 pg_status pg__picks_keep(pg__picks *p, const pg__pick_case *c, size_t way, pg_err *err)
 {
+    struct pg__picked *e = entry_of(p, c);
+    if (e)
+        e->way = way;
+    if (e || c->is_too_long)
+        return PG_OK;
     if (pg__mem_grow(&p->v, &p->cap, p->n + 1, sizeof *p->v) != 0)
         return pg__nomem(err);
     p->v[p->n] = (struct pg__picked){.n_key = c->n_key, .way = way};

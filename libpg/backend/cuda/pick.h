@@ -5,7 +5,8 @@
  *
  * Nothing is tried where equal runs must give equal bits (--deterministic), as the clock would have
  * a say in them: the first way that there is, is taken. Nor when the device has spent
- * PG__PICK_SECONDS on trials, the making of plans included: a first step begins within seconds. */
+ * PG__PICK_SECONDS on trials, the making of plans included: a first step begins within seconds.
+ * Each GPU has that much time for itself; several spend it side by side. */
 #ifndef PG_BACKEND_PICK_H
 #define PG_BACKEND_PICK_H
 
@@ -22,6 +23,7 @@ struct pg__dev;
 typedef struct pg__pick_case {
     uint64_t key[PG__PICK_NUMBERS];
     size_t n_key;
+    int is_too_long; /* more numbers than there is room for: nothing is remembered of it */
     size_t bytes[PG__PICK_ARRAYS];
 } pg__pick_case;
 
@@ -54,6 +56,7 @@ void pg__picks_fini(pg__picks *p);
 /* For a choice that is made in another way: what was chosen, PG__PICK_NONE for nothing yet. */
 #define PG__PICK_NONE ((size_t)-1)
 size_t pg__picks_find(const pg__picks *p, const pg__pick_case *c);
+/* In the place of what was chosen for the same before. */
 pg_status pg__picks_keep(pg__picks *p, const pg__pick_case *c, size_t way, pg_err *err);
 
 #endif

@@ -227,14 +227,33 @@ static void survives_the_failure_of_any_call(void **state)
     assert_true(n_told > 3 && n_taken > 3);
 }
 
-/* Work that differs in one thing only is other work. */
-static void tells_one_work_from_another(void **state)
+/* Work of which more is to be said than there is room for may be other work. */
+static void remembers_nothing_of_work_that_it_cannot_tell(void **state)
 {
     static const uint64_t numbers[PG__PICK_NUMBERS + 1] = {1};
-    pg__pick_case c = {.n_key = 0};
+    pg__pick_case c = {.n_key = 0}, too_long = {.n_key = 0};
+    pg__picks p = {.n = 0};
     (void)state;
-    pg__pick_add(&c, numbers, PG__PICK_NUMBERS + 1); /* no room for more than there is */
-    assert_int_equal(c.n_key, PG__PICK_NUMBERS);
+    pg__pick_add(&c, numbers, PG__PICK_NUMBERS);
+    pg__pick_add(&too_long, numbers, PG__PICK_NUMBERS + 1);
+    assert_ok(pg__picks_keep(&p, &c, 3, NULL));
+    assert_ok(pg__picks_keep(&p, &too_long, 4, NULL));
+    assert_true(pg__picks_find(&p, &c) == 3);
+    assert_true(pg__picks_find(&p, &too_long) == PG__PICK_NONE);
+    pg__picks_fini(&p);
+}
+
+static void remembers_the_last_choice(void **state)
+{
+    pg__pick_case c = {.n_key = 0};
+    pg__picks p = {.n = 0};
+    (void)state;
+    pg__pick_add(&c, (const uint64_t[]){7}, 1);
+    assert_ok(pg__picks_keep(&p, &c, 3, NULL));
+    assert_ok(pg__picks_keep(&p, &c, 4, NULL));
+    assert_true(pg__picks_find(&p, &c) == 4);
+    assert_int_equal(p.n, 1);
+    pg__picks_fini(&p);
 }
 
 #ifndef REAL_CLOCK
@@ -250,4 +269,5 @@ PG_TEST_MAIN(CLOCK_TESTS cmocka_unit_test(takes_the_fastest),
              cmocka_unit_test(tries_equal_work_once),
              cmocka_unit_test(goes_another_way_or_tells_where_all_fail),
              cmocka_unit_test(survives_the_failure_of_any_call),
-             cmocka_unit_test(tells_one_work_from_another))
+             cmocka_unit_test(remembers_nothing_of_work_that_it_cannot_tell),
+             cmocka_unit_test(remembers_the_last_choice))
