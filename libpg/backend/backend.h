@@ -110,7 +110,8 @@ typedef struct pg__backend {
     pg_status (*host_alloc)(pg__dev *d, void **p, size_t n_bytes, pg_err *err); /* zeroed */
     void (*host_free)(pg__dev *d, void *p);
     /* Calls of run() between begin and end are recorded, not done; replay() does them on the same
-     * memory. *out stays NULL where they cannot be. NULL: nothing is recorded. */
+     * memory. *out stays NULL where they cannot be; failure() says nothing of it. NULL: nothing is
+     * recorded. */
     pg_status (*record_begin)(pg__dev *d);
     pg_status (*record_end)(pg__dev *d, pg__graph_run **out);
     pg_status (*replay)(pg__dev *d, pg__graph_run *g);

@@ -251,21 +251,24 @@ struct pg__graph_run {
     pg__rt_graph *graph;
 };
 
+/* What cannot be recorded is done without: it is no failure of the device. */
 static pg_status cuda_record_begin(pg__dev *d)
 {
-    return pg__rt_record_begin(d->rt, &d->failure);
+    d->before_recording = d->failure;
+    return pg__rt_record_begin(d->rt, NULL);
 }
 
 static pg_status cuda_record_end(pg__dev *d, pg__graph_run **out)
 {
     pg__rt_graph *graph = NULL;
-    pg_status st = pg__rt_record_end(d->rt, &graph, &d->failure);
+    pg_status st = pg__rt_record_end(d->rt, &graph, NULL);
     *out = st == PG_OK && graph ? pg__mem_array(1, sizeof **out) : NULL;
     if (*out)
         (*out)->graph = graph;
     else
         pg__rt_graph_free(graph);
-    return st == PG_OK && graph && !*out ? pg__nomem(&d->failure) : st;
+    d->failure = d->before_recording;
+    return st == PG_OK && graph && !*out ? PG_E_NOMEM : st;
 }
 
 static pg_status cuda_replay(pg__dev *d, pg__graph_run *g)

@@ -12,7 +12,8 @@ typedef struct work {
     const built *b;
     const pg__backend *on;
     pg__dev *dev;
-    void **mem; /* by value */
+    void **mem;  /* by value */
+    int records; /* tries to, in vain, before it runs */
     pg_err err;
 } work;
 
@@ -21,6 +22,20 @@ static int is_fine(work *w, pg_status st)
     if (st != PG_OK && !w->err.msg[0] && w->on->failure(w->dev))
         w->err = *w->on->failure(w->dev);
     return st == PG_OK;
+}
+
+/* What a failed recording left would be told as the reason of any later failure. */
+static void record_in_vain(work *w, const pg__kernel *kernel, void *const *args, void *scratch,
+                           void *shared)
+{
+    pg__graph_run *g = NULL;
+    assert_int_equal(setenv("FAKE_CUDA_REFUSES", "record", 1), 0);
+    assert_ok(w->on->record_begin(w->dev));
+    assert_true(w->on->run(w->dev, kernel, args, scratch, shared) != PG_OK);
+    (void)w->on->record_end(w->dev, &g);
+    assert_int_equal(unsetenv("FAKE_CUDA_REFUSES"), 0);
+    w->on->forget(g);
+    assert_null(w->on->failure(w->dev));
 }
 
 static int run_kernel_of(work *w, const pg__inst *i, const pg__kernel *kernel,
@@ -34,6 +49,8 @@ static int run_kernel_of(work *w, const pg__inst *i, const pg__kernel *kernel,
     }
     if (needs->shared_bytes && !is_fine(w, w->on->share(w->dev, kernel, params, shared)))
         return 0;
+    if (w->records)
+        record_in_vain(w, kernel, args, scratch, shared);
     return is_fine(w, w->on->run(w->dev, kernel, args, scratch, shared)) &&
            is_fine(w, w->on->sync(w->dev));
 }
@@ -125,4 +142,17 @@ static void failures_are_told_and_leave_nothing_behind(void **state)
     }
 }
 
-PG_TEST_MAIN(cmocka_unit_test(failures_are_told_and_leave_nothing_behind))
+static void a_recording_that_fails_is_no_failure_of_the_device(void **state)
+{
+    size_t c = 0;
+    built b;
+    (void)state;
+    while (cases[c].kind != PG__OP_softmax)
+        c++;
+    build(&b, &cases[c]);
+    assert_true(do_tape(&(work){.b = &b, .on = pg_backend_get(PG_BACKEND_ABI), .records = 1}));
+    drop(&b);
+}
+
+PG_TEST_MAIN(cmocka_unit_test(failures_are_told_and_leave_nothing_behind),
+             cmocka_unit_test(a_recording_that_fails_is_no_failure_of_the_device))
