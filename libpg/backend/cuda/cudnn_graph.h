@@ -58,17 +58,6 @@ void pg__graph_join(pg__graph *g, const struct pg__dnn_lib *lib, pg__desc *ops, 
 int pg__graph_make_plan(pg__graph *g, const pg__graph_ask *ask, size_t k);
 void pg__graph_drop_plan(pg__graph *g, size_t k);
 
-void pg__graph_finish(pg__graph *g, pg__desc d);
-
-/* A tensor of up to 3 spatial dimensions whose channels lie next to each other. dims: rows,
- * channels, spatial. uid 0: it is never stored. */
-pg__desc pg__graph_tensor(pg__graph *g, int64_t uid, cudnnDataType_t type, int64_t rank,
-                          const int64_t *dims);
-
-/* g->plan: of the first engine that takes the operations and keeps what was promised of numbers. */
-void pg__graph_plan(pg__graph *g, const struct pg__dnn_lib *lib, const pg__dev_opts *opts,
-                    int is_float, pg__desc *ops, int64_t n_ops);
-
 void pg__graph_fini(pg__graph *g);
 
 #endif
