@@ -145,7 +145,8 @@ typedef struct pg__backend {
     pg_status (*penalty_of_all)(pg__dev *d, const pg__piece *w, size_t n, void *sum);
     pg_status (*clip_all)(pg__dev *d, const pg__piece *g, size_t n, const pg__norm_limits *l,
                           double limit);
-    /* into[i] = keep into[i] + take from[i]: moving averages. */
+    /* into[i] = keep into[i] + take from[i]: moving averages. A share of 0 is nothing, whatever it
+     * is of: 0 inf would be no number for good. */
     pg_status (*blend)(pg__dev *d, void *into, double keep, const void *from, double take,
                        size_t n);
     /* into[i] += from[i]; the order of the sum is the caller's. */

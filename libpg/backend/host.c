@@ -291,10 +291,12 @@ static pg_status host_clip(pg__dev *d, void *g, size_t n, double scale, double l
 static pg_status host_blend(pg__dev *d, void *into, double keep, const void *from, double take,
                             size_t n)
 {
+    double *v = into;
+    const double *w = from;
     if (!d->f64)
         pg__isa_fns_of(d->isa)->blend(into, (float)keep, from, (float)take, n);
     for (size_t i = 0; d->f64 && i < n; i++)
-        ((double *)into)[i] = keep * ((double *)into)[i] + take * ((const double *)from)[i];
+        v[i] = (keep == 0 ? 0 : keep * v[i]) + (take == 0 ? 0 : take * w[i]);
     return PG_OK;
 }
 

@@ -416,8 +416,8 @@ static pg_status read_optimizer(pg__compiled *c, const char *text, pg__json_span
     pg_status st = PG_OK;
     pg__str name = {0};
     const pg__json_span class_name = pg__json_member(text, s, "class_name"),
-                        config = pg__json_member(text, s, "config"),
-                        module = pg__json_member(text, s, "module");
+                        config = pg__json_member(text, s, "config");
+    pg__json_span module = pg__json_member(text, s, "module");
     if (s.n > 1 && text[s.off] == '"') /* compile("adam") */
         return pg__str_printf(&c->optimizer, err, "{\"class_name\": %.*s, \"config\": {}}",
                               (int)s.n, text + s.off);
@@ -425,6 +425,8 @@ static pg_status read_optimizer(pg__compiled *c, const char *text, pg__json_span
         goto done;
     PG_TRY(pg__json_unquote(&name, text, class_name, err));
     const int custom = strncmp(name.s, "Custom>", 7) == 0;
+    if (strncmp(name.s, "LossScaleOptimizer", 18) == 0) /* the kind is that of the one inside */
+        module = pg__json_member(text, pg__json_member(text, config, "inner_optimizer"), "module");
     const int scaled = strcmp(name.s, "LossScaleOptimizerV3") == 0; /* around one of the later */
     c->legacy = keras3 || custom || scaled ? 0
                 : zip ? pg__json_is_text(text, module, "keras.optimizers.legacy")

@@ -60,7 +60,8 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
 {
     const pg_trainer *t = s->t;
     pg__lane_frame *lf = &job->frame;
-    const uint64_t n_steps = t->optimiser.iterations + t->scale.n_skipped;
+    const uint64_t uncounted = t->rules->keras3 ? t->scale.n_skipped : 0;
+    const uint64_t n_steps = t->optimiser.iterations + uncounted;
     pg_status st = PG_OK;
     *lf = (pg__lane_frame){.numbers = {LOW(t->seed), HIGH(t->seed), LOW(n_steps), HIGH(n_steps),
                                        LOW(job->lane.first), HIGH(job->lane.first)}};

@@ -1,6 +1,7 @@
 /* mixed.c - see mixed.h. The scale goes its way as Keras' LossScaleOptimizer has it (2.15: the
  * scale is never below 1): half of it behind a step whose gradients are not finite, which changes
- * nothing else, twice behind 2000 others. */
+ * no trained variable, twice behind 2000 others. Keras 2 counts such a step among the optimizer's,
+ * Keras 3 does not. A fixed scale, which Keras 3 does not have, skips nothing. */
 #include "train/mixed.h"
 
 #include <math.h>
@@ -118,6 +119,17 @@ double pg__loss_scale_now(const pg_trainer *t)
     return t->scale.is_used ? t->scale.now : 1;
 }
 
+int pg__loss_scale_skips(const pg_trainer *t)
+{
+    return t->scale.is_used && (t->scale.growth_steps > 0 || t->rules->keras3);
+}
+
+void pg__loss_scale_resumed(pg_trainer *t)
+{
+    if (t->scale.is_used && !(t->scale.now >= 1))
+        t->scale.now = FIRST_SCALE;
+}
+
 static void grow(pg__loss_scale *s)
 {
     if (s->growth_steps == 0 || ++s->n_good < s->growth_steps)
@@ -127,20 +139,14 @@ static void grow(pg__loss_scale *s)
         s->now *= 2;
 }
 
-static void shrink(pg__loss_scale *s)
+static void skip(pg_trainer *t)
 {
+    pg__loss_scale *s = &t->scale;
     s->n_good = 0;
     s->n_skipped++;
-    if (s->growth_steps > 0)
-        s->now = s->now / 2 < 1 ? 1 : s->now / 2;
-}
-
-static pg_status add_squares(pg_trainer *t, double *squares, pg_err *err)
-{
-    pg_status st = t->is_split ? pg__parts_squares(t, t->grads, squares)
-                               : t->backend->squares(t->dev, t->devices[0].sum->mem,
-                                                     (size_t)t->offsets[t->n_params], squares);
-    return pg__told(t, st, err);
+    s->now = s->now / 2 < 1 ? 1 : s->now / 2;
+    if (!t->rules->keras3)
+        t->optimiser.iterations++;
 }
 
 /* On each device that has the gradients, or on each its part of them. */
@@ -162,16 +168,17 @@ done:
 
 pg_status pg__loss_scale_settle(pg_trainer *t, int *skips, pg_err *err)
 {
-    double squares = 0;
+    int finite = 1;
     pg_status st = PG_OK;
-    t->scale.skipped = *skips = 0;
+    *skips = 0;
     if (!t->scale.is_used)
         return PG_OK;
     PG_TRY(pg__exchange_wait(t, err));
-    PG_TRY(add_squares(t, &squares, err));
-    t->scale.skipped = *skips = !isfinite(squares);
+    if (pg__loss_scale_skips(t))
+        PG_TRY(pg__told(t, pg__grads_finite(t, t->dev, t->grads, &finite), err));
+    t->scale.skipped = *skips = !finite;
     if (*skips) {
-        shrink(&t->scale);
+        skip(t);
         goto done;
     }
     PG_TRY(unscale(t, err));

@@ -19,8 +19,14 @@ const char *pg__mixed_name(const pg_trainer *t);
 /* What the loss of a training step is multiplied by; 1 where it is not. */
 double pg__loss_scale_now(const pg_trainer *t);
 
+/* A step whose gradients are not finite is skipped. */
+int pg__loss_scale_skips(const pg_trainer *t);
+
+/* Behind the state of a run that was begun where nothing is scaled: its scale is the first. */
+void pg__loss_scale_resumed(pg_trainer *t);
+
 /* Sums of gradients, which pg__exchange() has brought: divided by the scale; or, where a number in
- * them is none, *skips, and the scale is halved. Waits for the first device where it scales. */
+ * them is none, *skips, and the scale is halved. Waits for the first device where it may skip. */
 pg_status pg__loss_scale_settle(pg_trainer *t, int *skips, pg_err *err);
 
 #endif

@@ -3,6 +3,7 @@
  * depend on where the variables were. */
 #include "train/parts.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -146,6 +147,23 @@ pg_status pg__parts_scale(pg_trainer *t, pg__flat *a, double by)
     for (size_t d = 0; d < t->n_devices && st == PG_OK; d++)
         if (t->part_elems[d] > 0)
             st = t->backend->clip(t->devices[d].dev, a->parts[d], (size_t)t->part_elems[d], by, 0);
+    return st;
+}
+
+/* One sum of all says it nearly always; where it does not, that may be the others. */
+pg_status pg__grads_finite(pg_trainer *t, pg__dev *dev, const pg__flat *grads, int *finite)
+{
+    const size_t n = (size_t)t->offsets[t->n_params];
+    double sum = 0;
+    pg_status st = t->is_split ? pg__parts_squares(t, grads, &sum)
+                               : t->backend->squares(dev, grads->mem, n, &sum);
+    const int all = isfinite(sum);
+    sum = 0;
+    for (size_t i = 0; i < t->n_params && !all && st == PG_OK; i++)
+        if (t->trained[i])
+            st = t->backend->squares(t->is_split ? pg__param_dev(t, i) : dev, grads->at[i],
+                                     t->n_elems[i], &sum);
+    *finite = all || isfinite(sum);
     return st;
 }
 

@@ -29,6 +29,10 @@ pg_status pg__parts_add(pg_trainer *t, pg__flat *a, const pg__flat *b);
 pg_status pg__parts_squares(pg_trainer *t, const pg__flat *a, double *sum);
 pg_status pg__parts_scale(pg_trainer *t, pg__flat *a, double by);
 
+/* Are the gradients of all trained variables? dev: where they lie, if they are not divided. The
+ * room of the others has averages, or nothing. */
+pg_status pg__grads_finite(pg_trainer *t, pg__dev *dev, const pg__flat *grads, int *finite);
+
 /* Per device, what a step runs on: of the workers' memory; arena: that of device 0. */
 void pg__parts_equip(pg_trainer *t, void *arena);
 

@@ -276,7 +276,8 @@ static pg_status number_calls(pg__program *p, pg_err *err)
         s->copies[k].before = call[s->copies[k].first];
         s->copies[k].maker = maker[s->copies[k].value];
     }
-    qsort(s->copies, s->n_copies, sizeof *s->copies, by_call);
+    if (s->n_copies > 0)
+        qsort(s->copies, s->n_copies, sizeof *s->copies, by_call);
     pg__mem_free(call);
     pg__mem_free(maker);
     return PG_OK;
@@ -397,29 +398,23 @@ done:
     return st;
 }
 
-/* Every device waits for all that the others were given: parameters are updated, what was put into
- * device 0 is there, and nobody reads any more what the run before left. */
-static pg_status begin(const pg__program *p, const pg__frame *f)
+static pg__event *event_of(const pg__program *p, uint32_t d, int ends)
+{
+    return ends ? p->apart->parts[d].ended : p->apart->parts[d].begun;
+}
+
+/* Every device waits for all that the others were given. Before a run: parameters are updated, what
+ * was put into device 0 is there, and nobody reads any more what the run before left. Behind it:
+ * nobody reads a parameter any more that its device is going to update. */
+static pg_status join(const pg__program *p, const pg__frame *f, int ends)
 {
     pg_status st = PG_OK;
     for (uint32_t d = 0; d < p->n_devices; d++)
-        PG_TRY(p->backend->mark(f->parts[d].dev, p->apart->parts[d].begun));
+        PG_TRY(p->backend->mark(f->parts[d].dev, event_of(p, d, ends)));
     for (uint32_t d = 0; d < p->n_devices; d++)
         for (uint32_t of = 0; of < p->n_devices; of++)
             if (of != d)
-                PG_TRY(p->backend->await(f->parts[d].dev, p->apart->parts[of].begun));
-done:
-    return st;
-}
-
-/* What device 0 is given from here on comes after all of the run. */
-static pg_status end(const pg__program *p, const pg__frame *f)
-{
-    pg_status st = PG_OK;
-    for (uint32_t d = 1; d < p->n_devices; d++) {
-        PG_TRY(p->backend->mark(f->parts[d].dev, p->apart->parts[d].ended));
-        PG_TRY(p->backend->await(f->parts[0].dev, p->apart->parts[d].ended));
-    }
+                PG_TRY(p->backend->await(f->parts[d].dev, event_of(p, of, ends)));
 done:
     return st;
 }
@@ -429,7 +424,7 @@ pg_status pg__apart_run(const pg__program *p, const pg__frame *f)
     const pg__apart *s = p->apart;
     size_t next = 0;
     pg_status st = PG_OK;
-    PG_TRY(begin(p, f));
+    PG_TRY(join(p, f, 0));
     for (size_t i = 0; i <= p->n_calls; i++) {
         for (; next < s->n_copies && s->copies[next].before == i; next++)
             PG_TRY(make_copy(p, f, &s->copies[next]));
@@ -444,7 +439,7 @@ pg_status pg__apart_run(const pg__program *p, const pg__frame *f)
         if (s->made[i])
             PG_TRY(p->backend->mark(on->dev, s->made[i]));
     }
-    PG_TRY(end(p, f));
+    PG_TRY(join(p, f, 1));
 done:
     return st;
 }

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/facts.h"
+#include "train/mixed.h"
 #include "train/parts.h"
 #include "train/report.h"
 #include "train/resume_file.h"
@@ -274,6 +275,7 @@ static pg_status restore(pg__resume *r, const pg__resume_file *file, const char 
     pg_trainer *t = r->fit->t;
     pg_status st = PG_OK;
     keep_all(r, &a);
+    pg__loss_scale_resumed(t);
     if (a.st != PG_OK)
         PG_FAIL(a.st,
                 a.st == PG_E_NOMEM ? "out of memory" : "its state is that of another version");

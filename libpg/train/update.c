@@ -337,16 +337,15 @@ static pg_status update_at_once(work *w, pg_err *err)
 /* In the gradients of any lane, before they become weights. */
 static pg_status look_for_nan(pg_trainer *t)
 {
-    double sum = 0;
+    int finite = 1;
     pg_status st = PG_OK;
-    for (size_t k = 0; k < t->n_threads; k++)
-        for (size_t i = 0; i < t->workers[k].n_partials; i++)
-            if (t->is_split && t->workers[k].partials[i].grads)
-                PG_TRY(pg__parts_squares(t, t->workers[k].partials[i].grads, &sum));
-            else if (t->workers[k].partials[i].grads)
-                PG_TRY(t->backend->squares(t->workers[k].dev, t->workers[k].partials[i].grads->mem,
-                                           (size_t)t->offsets[t->n_params], &sum));
-    t->nan_found = !isfinite(sum);
+    for (size_t k = 0; k < t->n_threads; k++) {
+        const pg__worker *by = &t->workers[k];
+        for (size_t i = 0; i < by->n_partials && finite; i++)
+            if (by->partials[i].grads)
+                PG_TRY(pg__grads_finite(t, by->dev, by->partials[i].grads, &finite));
+    }
+    t->nan_found = !finite;
 done:
     return st;
 }
@@ -439,17 +438,20 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
               .kind = pg__optimiser_kind_of(&t->optimiser)};
     int skips = 0;
     pg_status st = PG_OK;
+    t->scale.skipped = 0;
     PG_TRY(bring_sums(t, &w.grads, err));
     t->grads = w.grads;
     if (!w.grads || t->is_trial)
         goto done;
-    if (t->stops_on_nan && !t->scale.is_used) /* there such a step is skipped */
+    if (t->stops_on_nan && !pg__loss_scale_skips(t)) /* there such a step is skipped */
         PG_TRY(look_for_nan(t));
     if (t->nan_found)
         goto done;
     PG_TRY(pg__loss_scale_settle(t, &skips, err));
-    if (skips)
+    if (skips) {
+        t->grads = NULL;
         goto done;
+    }
     w.update = pg__optimiser_step(&t->optimiser);
     if (t->is_split)
         PG_TRY(update_parts(&w, err));

@@ -24,13 +24,17 @@ pg_status pg__flat_alloc_on(pg_trainer *t, pg__flat *f, size_t device, pg_err *e
     if (!f->at)
         return pg__nomem(err);
     f->device = device;
-    if (t->is_split)
-        return pg__parts_alloc(t, f, err);
+    if (t->is_split) {
+        PG_TRY(pg__parts_alloc(t, f, err));
+        goto done;
+    }
     PG_TRY(t->backend->alloc(t->devices[device].dev, &f->mem,
                              (size_t)t->offsets[t->n_params] * bytes, err));
     for (size_t i = 0; i < t->n_params; i++)
         f->at[i] = (char *)f->mem + t->offsets[i] * bytes;
 done:
+    if (st != PG_OK) /* which may be tried again */
+        pg__flat_free(t, f);
     return st;
 }
 

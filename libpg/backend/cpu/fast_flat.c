@@ -9,8 +9,16 @@ void PG_FAST_FN(accumulate)(float *into, const float *from, size_t n)
         into[i] += from[i];
 }
 
+/* What counts nothing may be no number. */
 void PG_FAST_FN(blend)(float *into, float keep, const float *from, float take, size_t n)
 {
+    if (keep == 0 || take == 0) {
+        const float *of = keep == 0 ? from : into;
+        const float by = keep == 0 ? take : keep;
+        for (size_t i = 0; i < n; i++)
+            into[i] = by == 0 ? 0 : by * of[i];
+        return;
+    }
     PG_EACH
     for (size_t i = 0; i < n; i++)
         into[i] = keep * into[i] + take * from[i];

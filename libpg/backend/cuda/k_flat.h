@@ -17,7 +17,7 @@ PGK_FN void pgk_accumulate_at(const pgk_accumulate *a, uint64_t i)
     pgk_set(a->into, i, pgk_get(a->into, i) + pgk_get(a->from, i));
 }
 
-/* into = keep into + take from */
+/* into = keep into + take from; what counts nothing may be no number. */
 typedef struct pgk_blend {
     pgk_real into, from;
     float keep, take;
@@ -25,7 +25,9 @@ typedef struct pgk_blend {
 
 PGK_FN void pgk_blend_at(const pgk_blend *a, uint64_t i)
 {
-    pgk_set(a->into, i, a->keep * pgk_get(a->into, i) + a->take * pgk_get(a->from, i));
+    const float kept = a->keep == 0 ? 0 : a->keep * pgk_get(a->into, i);
+    const float taken = a->take == 0 ? 0 : a->take * pgk_get(a->from, i);
+    pgk_set(a->into, i, kept + taken);
 }
 
 /* g *= scale, then within +-limit; 0: no limit. What is no number stays none. */

@@ -104,11 +104,11 @@ typedef struct pg_train_opts {
     int cpu_merge; /* several GPUs: gradients are summed by copies, on the first of them, and not by
                       NCCL; on CPUs it changes nothing */
     int precision; /* what layers compute with on GPUs. 0: as their dtype policies say
-                      ("mixed_bfloat16"), without one float32; 1: TF32: float32, but products of what
-                      the first 10 bits after the point are; 2: bfloat16, 3: float16, where a policy
-                      beside others does not say float32; 4: float32. Variables, sums, statistics and
-                      losses are float32 in any case, and with float16 the loss is scaled as by
-                      Keras' LossScaleOptimizer. CPUs compute with float32: 2 and 3 are
+                      ("mixed_bfloat16"), without one float32; 1: TF32: float32, but products of
+                      what the first 10 bits after the point are; 2: bfloat16, 3: float16, where a
+                      policy beside others does not say float32; 4: float32. Variables, sums,
+                      statistics and losses are float32 in any case, and with float16 the loss is
+                      scaled as by Keras' LossScaleOptimizer. CPUs compute with float32: 2 and 3 are
                       PG_E_UNSUPPORTED there */
     const char *place; /* device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE": where calls run (the
                           last that matches counts, patterns are allowed, calls count from 0); all
@@ -152,7 +152,8 @@ PG_API size_t pg_trainer_n_weights(const pg_trainer *t);
 PG_API const pg_weight *pg_trainer_weight(const pg_trainer *t, size_t i);
 
 /* Copies variable i, or (pg_trainer_read_grad) its gradient in the step just made, into n_elems
- * doubles. PG_E_ARG: no such variable, another size, or no gradient. */
+ * doubles. PG_E_ARG: no such variable, another size, or no gradient, as behind a step that was
+ * skipped because its gradients were beyond float16. */
 PG_API PG_MUST_USE pg_status pg_trainer_read(pg_trainer *t, size_t i, double *out, size_t n_elems,
                                              pg_err *err);
 PG_API PG_MUST_USE pg_status pg_trainer_read_grad(pg_trainer *t, size_t i, double *out,
