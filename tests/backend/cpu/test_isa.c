@@ -1,8 +1,10 @@
-/* Which builds of the kernels there are, and who chooses. */
+/* Which builds of the kernels there are, and who chooses; and what all do alike. */
 #include "pg_test.h"
 
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
+
+#include "backend/shares.h"
 
 static void the_best_one_present_is_taken(void **state)
 {
@@ -51,6 +53,14 @@ static void refuses_what_is_not_there(void **state)
         }
 }
 
-PG_TEST_MAIN(cmocka_unit_test(the_best_one_present_is_taken),
+static void what_is_not_kept_is_not_read(void **state)
+{
+    (void)state;
+    check_shares_of_nothing(&pg__backend_cpu);
+    check_shares_of_nothing(&pg__backend_ref);
+}
+
+PG_TEST_MAIN(cmocka_unit_test(what_is_not_kept_is_not_read),
+             cmocka_unit_test(the_best_one_present_is_taken),
              cmocka_unit_test(each_one_has_every_function),
              cmocka_unit_test(refuses_what_is_not_there))

@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "ops/clip_real.h"
 
+#include "backend/shares.h"
+
 /* One number; chunks that are full and that are not; more chunks than have sums of their own. */
 static const size_t sizes[] = {1, 255, 4096, 4097, 70000, (size_t)4096 * 2048 + 12345};
 #define N_SMALL 5
@@ -249,38 +251,10 @@ static void check_limits(size_t n, double scale, double limit)
     pg__mem_free(from);
 }
 
-/* 0 inf would be no number for good. */
-static void check_share_of_nothing(const pg__backend *b, double keep, double take, double want)
-{
-    const double values[] = {keep == 0 ? NAN : 3, take == 0 ? INFINITY : 3};
-    const float rounded[] = {(float)values[0], (float)values[1]};
-    const size_t n = b->real_bytes;
-    const char *from = n == sizeof *values ? (const char *)values : (const char *)rounded;
-    _Alignas(double) char got[sizeof *values];
-    pg__dev *d;
-    void *a, *c;
-    assert_ok(b->open(&d, 0, &(pg__dev_opts){.n_threads = 1}, NULL));
-    assert_ok(b->alloc(d, &a, n, NULL));
-    assert_ok(b->alloc(d, &c, n, NULL));
-    assert_ok(b->put(d, a, from, n));
-    assert_ok(b->put(d, c, from + n, n));
-    assert_ok(b->blend(d, a, keep, c, take, 1));
-    assert_ok(b->get(d, got, a, n));
-    assert_true((n == sizeof want ? *(double *)(void *)got : *(float *)(void *)got) == want);
-    b->free(d, a);
-    b->free(d, c);
-    b->close(d);
-}
-
 static void what_is_not_kept_is_not_read(void **state)
 {
-    const pg__backend *const all[] = {cuda, &pg__backend_cpu, &pg__backend_ref};
     (void)state;
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
-        check_share_of_nothing(all[k], 0, 0.5, 1.5);
-        check_share_of_nothing(all[k], 0.5, 0, 1.5);
-        check_share_of_nothing(all[k], 0, 0, 0);
-    }
+    check_shares_of_nothing(cuda);
 }
 
 static void limits_and_averages_are_those_of_the_plain_answers(void **state)

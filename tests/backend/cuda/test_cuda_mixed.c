@@ -2,6 +2,7 @@
  * bits, what is of 16 bits and what is not, and the scale of the loss. */
 #include "train/golden.h"
 
+#include "train/parts.h"
 #include "train/trainer.h"
 
 enum { BFLOAT16 = 2, FLOAT16 = 3, FLOAT32 = 4 }; /* pg_train_opts.precision */
@@ -190,10 +191,8 @@ static double *train(a_run *r, pg_status expected, size_t *n)
     pg_data *data = NULL;
     pg_err err = {0};
     pg_trainer *t = open_digits(r);
-    if (r->growth_steps)
+    if (r->growth_steps || r->is_fixed)
         t->scale.growth_steps = r->growth_steps;
-    if (r->is_fixed)
-        t->scale.growth_steps = 0;
     snprintf(path, sizeof path, "%s/golden/mlp_digits/data.npz", pg_testdata);
     assert_ok(pg_data_open(&data, path, &err));
     const pg_callback cb = {.user = r, .batch_end = count_batch, .event = hear};
@@ -322,6 +321,24 @@ static void a_run_that_was_cut_ends_with_the_same_bits(void **state)
     unlink(file);
     unlink(older);
     rmdir(folder);
+}
+
+static void only_trained_variables_are_judged(void **state)
+{
+    const a_run r = large();
+    pg_trainer *t = open_digits(&r);
+    pg__flat f = {0};
+    int finite;
+    (void)state;
+    assert_ok(pg__flat_alloc(t, &f, NULL));
+    assert_ok(pg__flat_fill(t, &f, 1));
+    assert_ok(t->backend->put(t->dev, f.at[1], &(float){NAN}, sizeof(float)));
+    for (t->trained[1] = 0; t->trained[1] < 2; t->trained[1]++) {
+        assert_ok(pg__grads_finite(t, t->dev, &f, &finite));
+        assert_int_equal(finite, !t->trained[1]);
+    }
+    pg__flat_free(t, &f);
+    pg_trainer_close(t);
 }
 
 /* Of this machine; tests/gpu/run.sh runs this on real ones. */
@@ -578,4 +595,5 @@ PG_TEST_MAIN(cmocka_unit_test(convolutions), cmocka_unit_test(recurrent),
              cmocka_unit_test(good_steps_raise_the_scale),
              cmocka_unit_test(bfloat16_needs_no_scale),
              cmocka_unit_test(a_run_that_was_cut_ends_with_the_same_bits),
-             cmocka_unit_test(devices_agree), cmocka_unit_test(runs_of_keras_come_near_in_16_bits))
+             cmocka_unit_test(only_trained_variables_are_judged), cmocka_unit_test(devices_agree),
+             cmocka_unit_test(runs_of_keras_come_near_in_16_bits))
