@@ -8,7 +8,7 @@ usage: run.py --tools DIR --testdata DIR --faultmem faultmem.so [--step N] [--al
 
 The tools have libpg and libhdf5 as libraries here: whose call it is is told by the file that it comes from (FM_FROM).
 Each n is tried twice: once, and sticky (all later calls fail as well). A run that does not need the allocation may succeed; then
-its output must be the right one. Of a command with very many allocations about 40 to 80 are tried, others on each run. Exit 77 (skipped) where the tools are a sanitizer build.
+its output must be the right one. Of a command with very many allocations about 24 to 48 are tried, others on each run. Exit 77 (skipped) where the tools are a sanitizer build.
 
 libhdf5 sometimes crashes or ends the program when it has no memory. Then there is no output: what it writes goes to memory
 first. How many runs ended so is told; the others give a clear answer. Where it cannot even set itself up it prints that, before
@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from pgbox import Box, Folder, finish, run, sha_file  # noqa: E402
 
-MOST = 40  # allocations that are tried of one command
+MOST = 24  # allocations that are tried of one command
 CRASHES = (-6, -7, -11, 255)  # of libhdf5: SIGABRT, SIGBUS, SIGSEGV, exit(-1)
 
 
