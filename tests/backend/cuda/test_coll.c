@@ -78,7 +78,8 @@ static void run_ranks(rank r[N_RANKS])
 
 static void close_ranks(rank r[N_RANKS])
 {
-    pg__coll_drop(r[0].coll); /* freeing memory waits for what is queued */
+    if (r[0].coll) /* freeing memory waits for what is queued */
+        pg__coll_drop(r[0].coll);
     for (size_t k = 0; k < N_RANKS; k++) {
         backend()->free(r[k].dev, r[k].p);
         backend()->close(r[k].dev);
