@@ -309,6 +309,20 @@ done:
     return st;
 }
 
+/* Each variable on its device, where they are divided; `meet` goes through all. */
+static pg_status update_parts(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    PG_TRY(update_variables(w, err));
+    if (t->has_constraints)
+        PG_TRY(meet(w, constrain_all, err));
+    pg__lap(&clock, &t->spent.update);
+done:
+    return st;
+}
+
 static pg_status update_in_turn(work *w, pg_err *err)
 {
     pg_trainer *t = w->t;
@@ -316,10 +330,7 @@ static pg_status update_in_turn(work *w, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(meet(w, sum_range, err));
     pg__lap(&clock, &t->spent.reduce);
-    PG_TRY(update_variables(w, err));
-    if (t->has_constraints)
-        PG_TRY(meet(w, constrain_all, err));
-    pg__lap(&clock, &t->spent.update);
+    st = update_parts(w, err);
 done:
     return st;
 }
@@ -353,20 +364,6 @@ done:
 static int needs_variables(const pg_trainer *t)
 {
     return t->has_regularizers || t->has_constraints || clips(&t->optimiser);
-}
-
-/* Each variable on its device; `meet` goes through all. */
-static pg_status update_parts(work *w, pg_err *err)
-{
-    pg_trainer *t = w->t;
-    double clock = pg__now();
-    pg_status st = PG_OK;
-    PG_TRY(update_variables(w, err));
-    if (t->has_constraints)
-        PG_TRY(meet(w, constrain_all, err));
-    pg__lap(&clock, &t->spent.update);
-done:
-    return st;
 }
 
 /* Every device makes the same updates of what it has, from the same sum, queued by its own thread
