@@ -168,6 +168,12 @@ typedef struct pg__constant_attrs {
     const double *values;
 } pg__constant_attrs;
 
+/* matmul(a, b): for each row of the batch the matrix product of a (rows, m, k) and b (rows, k, n);
+ * turned: that operand's last two axes stand the other way round. */
+typedef struct pg__matmul_attrs {
+    int a_turned, b_turned;
+} pg__matmul_attrs;
+
 /* Recurrent layers, the whole sequence at once. Operands: x W + b for every step (rows, steps,
  * gates * units), recurrent kernel, recurrent bias (gru only), initial state, initial cell state
  * (lstm only), mask of the steps, factors of the state given to each gate (rows, 1 or gates,

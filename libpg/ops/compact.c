@@ -49,6 +49,7 @@ static const rule rules[PG__N_OPS] = {
     [PG__OP_mask_ids] = {"a", "f"},
     [PG__OP_mask_steps] = {"a", "f"},
     [PG__OP_mask_weights] = {"a", "f"},
+    [PG__OP_matmul] = {"c", "d"},
     [PG__OP_meet_stats] = {"f", "f"},
     [PG__OP_meet_sums] = {"f", "f"},
     [PG__OP_rnn] = {"acaca", "c"},
