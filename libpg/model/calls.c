@@ -104,6 +104,23 @@ done:
     return st;
 }
 
+/* For which operand mask number nth is that "mask" gives: a list may leave some out, and Keras 2
+ * writes it again with every operand. */
+static size_t place_of(const pg__call *call, size_t nth)
+{
+    const pg__json *list = pg__json_get(call->kwargs, "mask");
+    const size_t n = pg__json_type_of(list) == PG_J_ARRAY ? pg__json_len(list) : 0;
+    size_t n_given = 0;
+    if (pg__json_str(pg__json_at(list, 0))) /* no list but [layer, node, tensor] */
+        return nth;
+    for (size_t i = 0; i < n; i++)
+        n_given += pg__json_type_of(pg__json_at(list, i)) != PG_J_NULL;
+    for (size_t i = 0; n_given > 0 && i < n; i++)
+        if (pg__json_type_of(pg__json_at(list, i)) != PG_J_NULL && nth-- % n_given == 0)
+            return i;
+    return nth;
+}
+
 pg_status pg__split_masks(pg__lowering *lw, const pg__call *call, pg__val *in, const char **args,
                           size_t *n, int *given, pg_err *err)
 {
@@ -122,7 +139,7 @@ pg_status pg__split_masks(pg__lowering *lw, const pg__call *call, pg__val *in, c
     for (size_t k = 0; kept > 0 && k < call->n_inputs; k++) {
         if (!pg__is_mask_arg(call->args[k]))
             continue;
-        const size_t to = target_of(call->args[k], nth++, args, kept);
+        const size_t to = target_of(call->args[k], place_of(call, nth++), args, kept);
         if (all[k] == PG__NO_VAL)
             continue;
         *given |= pg__mask_of(lw, in[to]) == PG__NO_VAL;

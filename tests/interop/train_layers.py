@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 
+import train_attention
 import train_sequences
 
 RATE = 0.1
@@ -127,6 +128,7 @@ def recipes(keras):
                      ("dense", L.Dense(3)), ("conv1d", L.Conv1D(3, 2)), ("permute", L.Permute((2, 1))), ("zeropad", L.ZeroPadding1D(1))):
         add("mask-" + n, mean(layer), SEQ)
     train_sequences.recipes(keras, add)
+    train_attention.recipes(keras, add)
     return r
 
 
