@@ -97,7 +97,8 @@ static int invertible(const pg__act_attrs *a)
     case PG__ACT_GELU:
     case PG__ACT_GELU_TANH:
     case PG__ACT_SWISH:
-    case PG__ACT_MISH: return 0;
+    case PG__ACT_MISH:
+    case PG__ACT_RSQRT: return 0;
     }
     return 0;
 }

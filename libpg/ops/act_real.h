@@ -59,6 +59,7 @@ PG_SHARED real pg__act_value(real x, const pg__act_attrs *a)
     case PG__ACT_GELU_TANH: return (real)0.5 * x * (1 + R(tanh)(pg__gelu_tanh_inner(x)));
     case PG__ACT_SWISH: return x * pg__sigmoid(x);
     case PG__ACT_MISH: return x * R(tanh)(pg__softplus(x));
+    case PG__ACT_RSQRT: return 1 / R(sqrt)(x);
     }
     return x;
 }
@@ -119,6 +120,7 @@ PG_SHARED real pg__act_slope(real v, const pg__act_attrs *a)
         return s * (1 + v * (1 - s));
     }
     case PG__ACT_MISH: return pg__mish_slope(v);
+    case PG__ACT_RSQRT: return (real)-0.5 * v * v * v;
     }
     return 1;
 }

@@ -24,7 +24,8 @@ typedef enum pg__act_kind {
     PG__ACT_GELU, /* exact, by erf */
     PG__ACT_GELU_TANH,
     PG__ACT_SWISH,
-    PG__ACT_MISH
+    PG__ACT_MISH,
+    PG__ACT_RSQRT /* 1 / sqrt(x) */
 } pg__act_kind;
 
 typedef struct pg__act_attrs {

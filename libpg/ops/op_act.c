@@ -35,7 +35,8 @@ static int act_needs_x(const pg__act_attrs *a)
     case PG__ACT_SELU:
     case PG__ACT_SOFTPLUS:
     case PG__ACT_SOFTSIGN:
-    case PG__ACT_EXPONENTIAL: return 0;
+    case PG__ACT_EXPONENTIAL:
+    case PG__ACT_RSQRT: return 0;
     case PG__ACT_HARD_SIGMOID:
     case PG__ACT_GELU:
     case PG__ACT_GELU_TANH:

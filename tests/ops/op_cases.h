@@ -264,6 +264,7 @@ static const op_case cases[] = {
     ACT_CASE(PG__ACT_GELU_TANH, 0, 0, 0),
     ACT_CASE(PG__ACT_SWISH, 0, 0, 0),
     ACT_CASE(PG__ACT_MISH, 0, 0, 0),
+    {PG__OP_act, ACT(PG__ACT_RSQRT, 0, 0, 0), {{POSITIVE, S(3, 17)}}, 1, 1},
     {PG__OP_activity, ATTRS(activity, 0.3, 0.2), {{NORMAL, S(3, 7)}, {SCALAR, {0}}}, 2, 1},
     /* strides and padding of "same"; one channel; one row */
     {PG__OP_conv,

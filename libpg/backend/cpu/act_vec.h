@@ -59,6 +59,7 @@ static inline float pg__vact(pg__act_kind kind, float x, pg__act_consts k)
     case PG__ACT_GELU_TANH: return 0.5f * x * (1.0f + pg__vtanh(pg__vgelu_tanh_inner(x)));
     case PG__ACT_SWISH: return x * pg__vsigmoid(x);
     case PG__ACT_MISH: return x * pg__vtanh_softplus(x);
+    case PG__ACT_RSQRT: return 1.0f / sqrtf(x);
     }
     return x;
 }
@@ -109,6 +110,7 @@ static inline float pg__vact_slope(pg__act_kind kind, float v, pg__act_consts k)
         const float t = pg__vtanh_softplus(v);
         return t + v * (1.0f - t * t) * pg__vsigmoid(v);
     }
+    case PG__ACT_RSQRT: return -0.5f * v * v * v;
     }
     return 1.0f;
 }
@@ -129,6 +131,7 @@ static inline float pg__vact_slope(pg__act_kind kind, float v, pg__act_consts k)
     case PG__ACT_GELU_TANH: DO(PG__ACT_GELU_TANH); break;       \
     case PG__ACT_SWISH: DO(PG__ACT_SWISH); break;               \
     case PG__ACT_MISH: DO(PG__ACT_MISH); break;                 \
+    case PG__ACT_RSQRT: DO(PG__ACT_RSQRT); break;               \
     }
 
 #endif
