@@ -2,6 +2,7 @@
  * stand behind all trainable ones. Keras 1's "running_std" is a variance. */
 #include "base/try.h"
 #include "model/layers.h"
+#include "model/norms.h"
 #include "model/spatial.h"
 
 static const uint64_t any = PG_DIM_ANY;
@@ -201,8 +202,7 @@ done:
 
 /* ---- LayerNormalization ---- */
 
-/* The axes as a set; PG_E_FORMAT if the input does not have them. */
-static pg_status read_axes(unsigned *out, const pg__layer *l, uint32_t rank, pg_err *err)
+pg_status pg__norm_axes(unsigned *out, const pg__layer *l, uint32_t rank, pg_err *err)
 {
     const pg__json *axis = pg__json_get(l->config, "axis");
     const int is_list = pg__json_type_of(axis) == PG_J_ARRAY;
@@ -247,9 +247,9 @@ pg_status pg__lower_layer_norm(pg__lowering *lw, const pg__layer *l, const pg__v
     PG_TRY(pg__lower_one_input(l, n_in, err));
     const uint32_t rank = pg__dims_at(lw, in[0])->rank;
     if (pg__config_bool(l, "rms_scaling", 0))
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"rms_scaling\"", PG_SHOW(l->name));
+        return pg__lower_rms_scaling(lw, l, in[0], out, err);
     (void)pg__json_num(pg__json_get(l->config, "epsilon"), &a.epsilon);
-    PG_TRY(read_axes(&axes, l, rank, err));
+    PG_TRY(pg__norm_axes(&axes, l, rank, err));
     a.n_axes = axes_last(axes, rank, &to, &back);
     const int moved = axes != ((1u << a.n_axes) - 1) << (rank - a.n_axes);
     if (moved)

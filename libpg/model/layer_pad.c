@@ -4,6 +4,7 @@
 
 #include "base/try.h"
 #include "model/layers.h"
+#include "model/resample.h"
 #include "model/spatial.h"
 
 /* Cells at both ends of every axis: one number; one per axis; a pair per axis; in one dimension a
@@ -67,24 +68,30 @@ pg_status pg__lower_cropping(pg__lowering *lw, const pg__layer *l, const pg__val
     return pad(lw, l, in, n_in, "cropping", -1, out, err);
 }
 
+/* Cells are repeated, or in two dimensions mixed. What the operation does not do itself is done as
+ * for any size. */
 pg_status pg__lower_up_sampling(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                 size_t n_in, pg__results *out, pg_err *err)
 {
-    const char *how = pg__json_get_str(l->config, "interpolation");
     const char *key = pg__config_has(l, "length") ? "length" : "size"; /* Keras 1's 1D */
     pg__resize_attrs a = {.rank = pg__spatial_rank(l->class_name)};
+    pg__resample how = PG__NEAREST;
     pg__val x, y;
     pg_status st = PG_OK;
     PG_TRY(pg__lower_one_input(l, n_in, err));
-    a.bilinear = how && strcmp(how, "bilinear") == 0;
-    if (how && !a.bilinear && strcmp(how, "nearest") != 0)
-        PG_FAIL(PG_E_UNSUPPORTED,
-                "%s: interpolation \"%s\" is not covered, only nearest and "
-                "bilinear",
-                PG_SHOW(l->name), PG_SHOW(how));
+    if (a.rank == 2)
+        PG_TRY(pg__config_resample(&how, l, PG__NEAREST, err));
     PG_TRY(pg__config_dims_or(a.factor, a.rank, l, key, 2, err));
     PG_TRY(pg__to_channels_last(lw, l, a.rank, in[0], &x, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_resize, &a, x, &y, err));
+    a.bilinear = how == PG__BILINEAR;
+    if (how == PG__NEAREST || how == PG__BILINEAR) {
+        PG_TRY(pg__emit1(&lw->to->tape, PG__OP_resize, &a, x, &y, err));
+    } else {
+        const pg__dims *d = pg__dims_at(lw, x);
+        const uint64_t size[2] = {pg__dim_mul(d->d[1], a.factor[0]),
+                                  pg__dim_mul(d->d[2], a.factor[1])};
+        PG_TRY(pg__lower_resample(lw, how, x, size, &y, err));
+    }
     out->n = 1;
     PG_TRY(pg__from_channels_last(lw, l, y, &out->v[0], err));
 done:

@@ -2,7 +2,7 @@
 """Layers as libpg trains them against real Keras: tiny models with random weights and data. Predictions, the loss of one step
 of SGD on the mean squared error, all gradients, and all weights after the step (moving statistics among them) are compared.
 
-usage: train_layers.py --step PROGRAM [--only TEXT] [-v]      PROGRAM: the test program train_step.c
+usage: train_layers.py --step PROGRAM [--only TEXT,...] [-v]      PROGRAM: the test program train_step.c
        train_layers.py --emit DIR, --judge DIR                run inside a Keras: makes the cases, compares the answers
 Environments: PG_KERAS2_PYTHON, PG_KERAS3_PYTHON, as in run.py; with none of them the test is skipped (exit 77)."""
 import argparse
@@ -15,6 +15,7 @@ import tempfile
 
 import train_attention
 import train_sequences
+import train_spatial
 
 RATE = 0.1
 SEQ, IMG, VOL, VEC = (6, 5), (7, 8, 3), (5, 4, 6, 2), (5,)
@@ -129,6 +130,7 @@ def recipes(keras):
         add("mask-" + n, mean(layer), SEQ)
     train_sequences.recipes(keras, add)
     train_attention.recipes(keras, add)
+    train_spatial.recipes(keras, add)
     return r
 
 
@@ -185,6 +187,7 @@ def emit_case(name, layer, shapes, folder):
     np.savez(os.path.join(folder, "want.npz"), loss=np.asarray(loss), **want)
     with open(os.path.join(folder, "names.json"), "w") as f:
         json.dump(names, f)
+    train_spatial.as_keras(folder)
     if name.startswith("cudnn-"):
         train_sequences.as_cudnn(folder, RATE)
 
@@ -192,7 +195,7 @@ def emit_case(name, layer, shapes, folder):
 def emit(folder, only):
     keras, _, _ = start()
     for name, (layer, shapes) in recipes(keras).items():
-        if only not in name:
+        if not any(o in name for o in only.split(",")):
             continue
         try:
             emit_case(name, layer, shapes, os.path.join(folder, name))

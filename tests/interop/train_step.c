@@ -48,12 +48,29 @@ done:
     return st;
 }
 
+/* What stateful layers begin with. */
+static pg_status zero_states(void ***out, const pg__lowered *m, pg_err *err)
+{
+    pg_status st = PG_OK;
+    *out = pg__mem_array(m->n_states, sizeof **out);
+    if (!*out)
+        return pg__nomem(err);
+    for (size_t k = 0; k < m->n_states; k++) {
+        const pg__dims *d = &m->tape.values[m->states[k].before].shape;
+        (*out)[k] = pg__mem_array((size_t)pg__dims_elems(d), sizeof(double));
+        if (!(*out)[k])
+            PG_TRY(pg__nomem(err));
+    }
+done:
+    return st;
+}
+
 /* What the model says without training: "predictions": [[...], ...]. */
 static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err *err)
 {
     pg_trainer *t = r->t;
     const pg__program *p = NULL;
-    void **inputs = pg__mem_array(t->n_inputs, sizeof *inputs);
+    void **inputs = pg__mem_array(t->n_inputs, sizeof *inputs), **states = NULL;
     pg__frame f = {.params = t->params.at, .inputs = (const void *const *)inputs};
     size_t at = 0;
     int meets = 0;
@@ -62,6 +79,8 @@ static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err
         PG_TRY(pg__nomem(err));
     PG_TRY(pg__trainer_program(t, n_rows, PG__TESTS, &p, err));
     const pg__lowered *m = pg__program_model(p);
+    PG_TRY(zero_states(&states, m, err));
+    f.states = states;
     for (size_t k = 0; k < t->n_inputs; k++)
         PG_TRY(read_input(&inputs[k], data, k, &m->tape.values[m->inputs[k]], err));
     PG_TRY(t->backend->alloc(t->dev, &f.arena, (size_t)pg__program_arena_bytes(p), err));
@@ -97,6 +116,9 @@ static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err
 done:
     for (size_t k = 0; inputs && k < t->n_inputs; k++)
         pg__mem_free(inputs[k]);
+    for (size_t k = 0; states && k < pg__program_model(p)->n_states; k++)
+        pg__mem_free(states[k]);
+    pg__mem_free(states);
     pg__mem_free(inputs);
     t->backend->free(t->dev, f.arena);
     t->backend->free(t->dev, f.scratch);

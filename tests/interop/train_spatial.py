@@ -1,0 +1,145 @@
+"""Images and volumes for train_layers.py: resizing, convolutional LSTMs, layers with a kernel for every place, normalisation of
+groups, layers that sort numbers into categories."""
+import json
+
+from train_sequences import Input
+
+IMG, SEQ, VEC = (7, 8, 3), (6, 5), (5,)
+FILM = {1: (3, 5, 2), 2: (3, 4, 5, 2), 3: (2, 3, 4, 2, 2)}  # steps, cells, channels
+
+
+def norms(L, add, v3, keras):
+    for axis, shape in ((-1, (4, 5, 6)), (-1, (6,)), (1, (6, 5)), (2, (3, 6, 2))):
+        add("group-norm-%d-%d" % (axis, len(shape)), L.GroupNormalization(3, axis=axis), shape)
+    add("group-norm-each", L.GroupNormalization(-1), (4, 5, 6))
+    add("group-norm-one", L.GroupNormalization(1, epsilon=1e-2), (4, 6))
+    add("group-norm-bare", L.GroupNormalization(2, center=False, scale=False), (4, 6))
+    add("group-norm-scale", L.GroupNormalization(2, center=False), (4, 6))
+    for axis in (-1, 1, (1, 2)):
+        add("unit-norm-%s" % (axis,), lambda x, a=axis: L.UnitNormalization(axis=a)(L.Dense(4)(x)), SEQ)
+    add("unit-norm-zero", L.UnitNormalization(), Input("steps", 5, 3))
+    if v3:
+        add("masked-group-norm", lambda x: L.GroupNormalization(3)(L.Masking()(x)), Input("steps", 5, 3))
+        for axis in (-1, [1, 2]):
+            add("rms-scaling-%s" % axis, L.LayerNormalization(axis=axis, rms_scaling=True), SEQ)
+            add("rms-norm-%s" % axis, rms_norm(keras)(axis=axis), SEQ)
+        add("rms-norm-epsilon", rms_norm(keras)(epsilon=0.1), IMG)
+
+
+def rms_norm(keras):
+    """The layer of Keras 3.9 and later, by the formula of its documentation."""
+    class RMSNormalization(keras.layers.Layer):
+        def __init__(self, axis=-1, epsilon=1e-6, **kwargs):
+            super().__init__(**kwargs)
+            self.axes, self.epsilon = [axis] if isinstance(axis, int) else list(axis), epsilon
+
+        def build(self, shape):
+            self.scale = self.add_weight(name="scale", shape=[shape[a] for a in self.axes], initializer="ones")
+
+        def call(self, x):
+            wide = [n if i in [a % len(x.shape) for a in self.axes] else 1 for i, n in enumerate(x.shape)]
+            mean = keras.ops.mean(keras.ops.square(x), axis=tuple(self.axes), keepdims=True)
+            return x / keras.ops.sqrt(mean + self.epsilon) * keras.ops.reshape(self.scale, wide)
+
+        def get_config(self):
+            return {**super().get_config(), "axis": self.axes, "epsilon": self.epsilon}
+    return RMSNormalization
+
+
+def as_keras(folder):
+    """Takes the layers that this file had to make itself for Keras' own."""
+    with open(folder + "/model.json") as f:
+        model = json.load(f)
+    for layer in model["config"]["layers"]:
+        if layer["class_name"] == "RMSNormalization":
+            layer.update(module="keras.layers", registered_name=None)
+    with open(folder + "/model.json", "w") as f:
+        json.dump(model, f)
+
+
+def sizes(L, add, v3):
+    ways = ["nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"] + ([] if v3 else ["gaussian", "mitchellcubic"])
+    for way in ways:
+        for to in ((11, 5), (4, 17)):
+            add("resizing-%s-%d" % (way, to[0]), L.Resizing(*to, interpolation=way), IMG)
+        add("upsampling-" + way, lambda x, w=way: L.UpSampling2D((3, 2), interpolation=w)(L.Conv2D(2, 1)(x)), IMG)
+    if not v3:
+        for to in ((11, 5), (7, 16), (14, 3)):
+            add("resizing-area-%d" % to[0], L.Resizing(*to, interpolation="area"), IMG)
+        add("upsampling-area", L.UpSampling2D((3, 2), interpolation="area"), IMG)
+    for to in ((4, 8), (9, 3), (5, 5), (20, 21)):
+        add("resizing-crop-%d" % to[0], L.Resizing(*to, crop_to_aspect_ratio=True), IMG)
+        add("center-crop-%d" % to[0], L.CenterCrop(*to), IMG)
+        if v3:
+            add("resizing-pad-%d" % to[0], L.Resizing(*to, pad_to_aspect_ratio=True, fill_value=0.5), IMG)
+    add("center-crop-middle", L.CenterCrop(4, 5), IMG)
+    if v3:
+        add("cf-resizing", L.Resizing(4, 11, data_format="channels_first"), (3, 7, 8))
+        add("cf-center-crop", L.CenterCrop(4, 5, data_format="channels_first"), (3, 7, 8))
+
+
+def conv_lstms(L, add, v3):
+    for n, film in FILM.items():
+        C = getattr(L, "ConvLSTM%dD" % n)
+        add("conv-lstm-%d" % n, C(2, 3 if n < 3 else 2, padding="same"), film)
+        add("conv-lstm-%d-sequences" % n, C(2, 2, return_sequences=True, go_backwards=True, recurrent_activation="sigmoid"), film)
+    C, film = L.ConvLSTM2D, FILM[2]
+    add("conv-lstm-hard", C(2, 2, recurrent_activation="hard_sigmoid", activation="relu", use_bias=False), film)
+    add("conv-lstm-strides", C(2, (2, 3), strides=(1, 2), padding="same", return_sequences=True), film)
+    add("conv-lstm-dilated", C(2, 2, dilation_rate=2), film)
+    add("conv-lstm-states", lambda x: C(2, 2, return_state=True, return_sequences=True)(x), film)
+    add("conv-lstm-stack", lambda x: C(1, 2)(C(2, 2, padding="same", return_sequences=True)(x)), film)
+    add("conv-lstm-stateful", C(2, 2, stateful=True, padding="same"), Input("numbers", *film, batch=4))
+    add("conv-lstm-initial", lambda x, h, c: C(2, 2, padding="same")(x, initial_state=[h, c]), film, (4, 5, 2), (4, 5, 2))
+    add("conv-lstm-one-step", C(2, 2), (1, 4, 5, 2))
+    for k in ({}, {"return_sequences": True}, {"return_sequences": True, "go_backwards": True}):
+        add("given-mask-conv-lstm-%d" % len(k), lambda x, m, k=k: L.Dense(2)(L.Flatten()(C(2, 2, **k)(x, mask=m))), film, Input("flags", 3, dtype="bool"))
+    add("td-conv-lstm", lambda x: L.TimeDistributed(C(2, 2))(x), (2, 2, 3, 3, 1))
+    if v3:
+        add("cf-conv-lstm", lambda x: C(2, 2, return_state=True, return_sequences=True, data_format="channels_first")(x), (3, 2, 4, 5))
+
+
+def local(L, add):
+    for i in (1, 2, 3):
+        for n, shape in ((1, (7, 3)), (2, (5, 6, 2))):
+            C = getattr(L, "LocallyConnected%dD" % n)
+            for pad in ("valid",) + ("same",) * (i > 1):
+                for k, s in ((3, 1), (2, 2), (3, 2)):
+                    add("local%d-%d-%s-%d-%d" % (n, i, pad, k, s), C(2, k, strides=s, padding=pad, implementation=i, activation="tanh"), shape)
+            add("local%d-%d-cf" % (n, i), C(2, 2, implementation=i, data_format="channels_first"), shape)
+        add("local2-%d-cf-same" % i, L.LocallyConnected2D(3, (2, 3), padding="same" if i > 1 else "valid", use_bias=False, implementation=i,
+                                                          data_format="channels_first"), (2, 4, 5))
+
+
+def categories(L, add, v3):
+    def dense(layer, kind=None):  # something must have weights
+        return lambda *x: L.Dense(2)(layer(*x) if kind is None else kind(layer(*x)))
+
+    ids, one = Input("ids", 5), Input("ids", 1)
+    for mode in ("multi_hot", "count"):
+        add("category-" + mode, dense(L.CategoryEncoding(7, output_mode=mode)), ids)
+    add("category-one-hot", dense(L.CategoryEncoding(8, output_mode="one_hot")), one)
+    add("category-weights", dense(lambda x, w: L.CategoryEncoding(7, output_mode="count")(x, count_weights=w)), ids, Input("numbers", 5))
+    bins = [-0.7, -0.1, 0.3, 1.1]
+    for mode in ("multi_hot", "count", "one_hot"):
+        shape = (1,) if mode == "one_hot" else (6,)
+        add("bins-" + mode, dense(L.Discretization(bin_boundaries=bins, output_mode=mode)), shape)
+        kw = {"vocabulary": [2, 5, 3], "output_mode": mode}
+        add("lookup-" + mode, dense(L.IntegerLookup(**kw)), Input("ids", *shape, dtype="int64"))
+    add("bins-int", lambda x: L.Embedding(5, 2)(L.Discretization(bin_boundaries=bins)(x)), (6,))
+    look = Input("ids", 5, dtype="int64")
+    for name, kw in (("", {}), ("-mask", {"mask_token": 0}), ("-special", {"mask_token": 0, "vocabulary": [0, -1, 4, 2, 6]})):
+        add("lookup-int" + name, lambda x, kw=kw: L.Embedding(7, 2)(L.IntegerLookup(**{"vocabulary": [4, 2, 6], **kw})(x)), look)
+    add("lookup-padded", dense(L.IntegerLookup(vocabulary=[4, 2], output_mode="count", max_tokens=6, pad_to_max_tokens=True)), look)
+    if v3:
+        add("category-one-hot-3d", dense(L.CategoryEncoding(8, output_mode="one_hot")), ids)
+
+
+def recipes(keras, add):
+    v3 = keras.__version__[0] == "3"
+    norms(keras.layers, add, v3, keras)
+    sizes(keras.layers, add, v3)
+    conv_lstms(keras.layers, add, v3)
+    categories(keras.layers, add, v3)
+    if not v3:
+        local(keras.layers, add)
