@@ -135,11 +135,48 @@ def categories(L, add, v3):
         add("category-one-hot-3d", dense(L.CategoryEncoding(8, output_mode="one_hot")), ids)
 
 
+def convolutions(L, add, v3):
+    """What train_layers.py does not have of convolutions in one and three dimensions, and of transposed ones."""
+    seq, vol, cells = (7, 4), (4, 5, 4, 2), {1: SEQ, 2: (5, 4, 3), 3: (3, 4, 3, 2)}
+    add("conv1d-groups", L.Conv1D(6, 3, groups=2, padding="same"), seq)
+    add("conv1d-causal-strides", L.Conv1D(3, 3, padding="causal", strides=2), seq)
+    add("conv1d-dilated", L.Conv1D(3, 3, dilation_rate=2, padding="same"), seq)
+    add("conv3d-dilated", L.Conv3D(2, 2, dilation_rate=(1, 2, 1), use_bias=False), vol)
+    add("conv3d-groups", L.Conv3D(4, 2, groups=2), vol)
+    for n, shape in cells.items():
+        C = getattr(L, "Conv%dDTranspose" % n)
+        for pad in ("valid", "same"):
+            add("transpose%d-dilated-%s" % (n, pad), C(2, 2, dilation_rate=2, padding=pad, activation="tanh"), shape)
+            if not v3:  # Keras 3.6 leaves it out of the config
+                add("transpose%d-output-%s" % (n, pad), C(2, 3, strides=2, output_padding=1, padding=pad), shape)
+        add("transpose%d-wide" % n, C(2, 2, strides=3, use_bias=False), shape)
+        add("td-transpose%d" % n, lambda x, C=C: L.TimeDistributed(C(2, 2, strides=2))(x), (2,) + shape)
+        add("td-conv%d" % n, lambda x, n=n: L.TimeDistributed(getattr(L, "Conv%dD" % n)(2, 2, padding="same", strides=2))(x), (2,) + shape)
+        if v3:
+            cf = dict(data_format="channels_first")
+            turned = shape[-1:] + shape[:-1]
+            add("cf-conv%d" % n, getattr(L, "Conv%dD" % n)(2, 2, strides=2, **cf), turned)
+            add("cf-transpose%d" % n, C(2, 3, strides=2, padding="same", **cf), turned)
+            add("cf-pool%d" % n, getattr(L, "AveragePooling%dD" % n)(2, padding="same", **cf), turned)
+            if n < 3:
+                add("cf-depthwise%d" % n, getattr(L, "DepthwiseConv%dD" % n)(2, depth_multiplier=2, **cf), turned)
+                add("cf-separable%d" % n, getattr(L, "SeparableConv%dD" % n)(4, 2, depth_multiplier=2, **cf), turned)
+    for name, kw in (("strides", {"strides": 2}), ("dilated", {"dilation_rate": 2, "padding": "same"})):
+        add("depthwise1-" + name, L.DepthwiseConv1D(3, depth_multiplier=2, use_bias=False, **kw), seq)
+        add("separable1-" + name, L.SeparableConv1D(5, 3, depth_multiplier=2, activation="relu", **kw), seq)
+    if not v3:
+        add("separable1-causal", L.SeparableConv1D(5, 3, padding="causal", dilation_rate=2), seq)
+    add("td-depthwise1", lambda x: L.TimeDistributed(L.DepthwiseConv1D(2))(x), (3,) + SEQ)
+    add("td-separable1", lambda x: L.TimeDistributed(L.SeparableConv1D(2, 2))(x), (3,) + SEQ)
+    add("td-group-norm", lambda x: L.TimeDistributed(L.GroupNormalization(2))(x), (3, 4, 6))
+
+
 def recipes(keras, add):
     v3 = keras.__version__[0] == "3"
     norms(keras.layers, add, v3, keras)
     sizes(keras.layers, add, v3)
     conv_lstms(keras.layers, add, v3)
+    convolutions(keras.layers, add, v3)
     categories(keras.layers, add, v3)
     if not v3:
         local(keras.layers, add)
