@@ -112,7 +112,7 @@ int main(int argc, char **argv)
     const size_t n = cli_parse(&fit_tool, argc, argv);
     pg_status st = read_arguments(argv + 1, n, &err);
     if (st == PG_OK && fit_args.list_layers)
-        fit_print_layers();
+        st = fit_print_layers(&err);
     else if (st == PG_OK && fit_args.print_config)
         fputs(fit_config_text(0), stdout);
     else if (st == PG_OK && !fit_check_arguments(&err))

@@ -58,7 +58,7 @@ void fit_print_folder(FILE *f);          /* members of the settings */
 
 /* pgfit_model.c: what is told of a model, and of the layers there are. */
 pg_status fit_print_summary(const char *model, pg_err *err);
-void fit_print_layers(void);
+pg_status fit_print_layers(pg_err *err);
 
 /* pgfit_data.c: data as the options want them, and what is done with them but training. */
 pg_status fit_open_data(pg_data **out, const char *path, pg_err *err);

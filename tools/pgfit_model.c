@@ -1,5 +1,6 @@
 /* pgfit_model.c - what is told of a model, and of the layers there are. */
 #include "pgfit.h"
+#include "table.h"
 
 pg_status fit_print_summary(const char *model, pg_err *err)
 {
@@ -11,47 +12,71 @@ pg_status fit_print_summary(const char *model, pg_err *err)
     return st;
 }
 
-/* Names in columns, filled to the width of a page. */
-static void print_classes(int wanted)
+/* Keys that say more come behind those that were there first. */
+static pg_status print_json_classes(pg_err *err)
 {
-    size_t column = 0;
-    const char *name;
+    pg_layer_support can;
+    const char *name, *between = "";
     int trained;
-    for (size_t i = 0; (name = pg_layer_class(i, &trained)); i++) {
-        if (trained != wanted)
-            continue;
-        if (column + 2 + cli_width(name) > 98) {
-            putchar('\n');
-            column = 0;
-        }
-        printf("  %s", name);
-        column += 2 + cli_width(name);
-    }
-    putchar('\n');
-}
-
-static void print_json_classes(void)
-{
-    const char *name;
-    int trained;
+    pg_status st = PG_OK;
     fputs("{\"event\": \"layers\", \"layers\": {", stdout);
     for (size_t i = 0; (name = pg_layer_class(i, &trained)); i++)
         printf("%s\"%s\": %s", i ? ", " : "", name, trained ? "true" : "false");
+    fputs("}, \"devices\": {", stdout);
+    for (size_t i = 0; st == PG_OK && (name = pg_layer_class(i, &trained)); i++) {
+        st = pg_layer_support_of(&can, i, err);
+        if (st == PG_OK && trained) {
+            printf("%s\"%s\": {\"cpu\": %s, \"cuda\": %s, \"ref\": %s}", between, name,
+                   can.cpu ? "true" : "false", can.cuda ? "true" : "false",
+                   can.ref ? "true" : "false");
+            between = ", ";
+        }
+    }
+    fputs("}, \"why\": {", stdout);
+    between = "";
+    for (size_t i = 0; st == PG_OK && (name = pg_layer_class(i, &trained)); i++) {
+        st = pg_layer_support_of(&can, i, err);
+        if (st == PG_OK && !trained) {
+            printf("%s\"%s\": \"%s\"", between, name, can.why);
+            between = ", ";
+        }
+    }
     puts("}}");
+    return st;
 }
 
-void fit_print_layers(void)
+static void add_row(table *t, const char *name, const pg_layer_support *can)
 {
+    table_add(t, name);
+    table_add(t, can->cpu ? "yes" : "-");
+    table_add(t, can->cuda ? "yes" : "-");
+    table_add(t, can->ref ? "yes" : "-");
+    table_add(t, can->why ? can->why : "");
+}
+
+pg_status fit_print_layers(pg_err *err)
+{
+    table t = {.n_cols = 5};
     size_t n[2] = {0};
+    const char *name;
     int trained;
-    if (cli.json) {
-        print_json_classes();
-        return;
-    }
-    for (size_t i = 0; pg_layer_class(i, &trained); i++)
+    pg_status st = PG_OK;
+    if (cli.json)
+        return print_json_classes(err);
+    for (const char *const *head = (const char *const[]){"class", "cpu", "cuda", "ref", "", NULL};
+         *head; head++)
+        table_add(&t, *head);
+    for (size_t i = 0; st == PG_OK && (name = pg_layer_class(i, &trained)); i++) {
+        pg_layer_support can;
+        st = pg_layer_support_of(&can, i, err);
+        if (st == PG_OK)
+            add_row(&t, name, &can);
         n[trained]++;
-    printf("%zu layer classes can be trained:\n", n[1]);
-    print_classes(1);
-    printf("%zu are known to the file tools, but cannot be trained:\n", n[0]);
-    print_classes(0);
+    }
+    printf("%zu layer classes can be trained, %zu are known to the file tools alone:\n", n[1],
+           n[0]);
+    if (st == PG_OK)
+        table_print(&t, "  ", 0);
+    table_free(&t);
+    return st;
 }

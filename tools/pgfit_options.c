@@ -155,7 +155,7 @@ static const cli_opt options[] = {
     {0, "summary", NULL, &fit_args.summary, NULL, NULL, NULL,
      "print the model as Keras' summary() does, and leave"},
     {0, "list-layers", NULL, &fit_args.list_layers, NULL, NULL, NULL,
-     "print the layer classes that can be trained, and leave"},
+     "print the layer classes, what trains each or why nothing does, and leave"},
     {'n', "dry-run", NULL, &fit_args.dry_run, NULL, NULL, NULL,
      "check model, weights and data, tell the memory that training needs"},
     {0, "terminate-on-nan", NULL, &fit_args.fit.terminate_on_nan, NULL, NULL, NULL,

@@ -8,6 +8,17 @@
 
 static const pg__backend *const backends[] = {&pg__backend_cpu, &pg__backend_ref};
 
+int pg__cuda_has(pg__op_kind kind)
+{
+    switch (kind) {
+#define PG_CUDA(name) case PG__OP_##name:
+#include "backend/cuda/cuda_ops.def"
+#undef PG_CUDA
+        return 1;
+    default: return 0;
+    }
+}
+
 pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *device, pg_err *err)
 {
     const char *colon = strchr(device, ':');

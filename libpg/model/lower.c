@@ -432,10 +432,12 @@ static pg_status tell_untrained(const untrained *u)
                   u->n_seen);
     for (size_t i = 0; i < n; i++) {
         size_t of_class = 0;
+        const char *why = pg__why_untrained(u->classes.v[i]);
         if (pg__strs_find(&u->classes, u->classes.v[i]) != i)
             continue; /* told already */
         pg__str_fini(&line);
-        PG_TRY(pg__str_printf(&line, u->err, "%s: ", PG_SHOW(u->classes.v[i])));
+        PG_TRY(pg__str_printf(&line, u->err, "%s%s%s%s: ", PG_SHOW(u->classes.v[i]),
+                              why ? " (" : "", why ? why : "", why ? ")" : ""));
         for (size_t k = i; k < n; k++)
             if (strcmp(u->classes.v[k], u->classes.v[i]) == 0 && of_class++ < NAMES)
                 PG_TRY(pg__str_printf(&line, u->err, "%s%s", k > i ? ", " : "",

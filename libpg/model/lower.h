@@ -188,6 +188,9 @@ pg_status pg__lower_reshape(pg__lowering *lw, pg__val x, const pg__dims *to, pg_
 /* The family of a class, or NULL: it cannot be trained. */
 pg__lower_fn pg__lower_fn_of(const char *class_name);
 
+/* Why there is none, or NULL. */
+const char *pg__why_untrained(const char *class_name);
+
 static inline const pg__dims *pg__dims_at(const pg__lowering *lw, pg__val v)
 {
     return &lw->to->tape.values[v].shape;

@@ -16,14 +16,18 @@ typedef struct layer_class {
     pg__vars_fn family;
     int outputs;
     pg__lower_fn lower; /* NULL: cannot be trained */
+    const char *why;    /* it cannot */
 } layer_class;
 
 #define pg__lower_untrained NULL
 
 static const layer_class classes[] = {
 #define PG_LAYER(class_name, family, outputs, lowering) \
-    {#class_name, pg__vars_##family, outputs, pg__lower_##lowering},
+    {#class_name, pg__vars_##family, outputs, pg__lower_##lowering, NULL},
+#define PG_UNTRAINED(class_name, family, outputs, why) \
+    {#class_name, pg__vars_##family, outputs, NULL, why},
 #include "model/layers.def"
+#undef PG_UNTRAINED
 #undef PG_LAYER
 };
 
@@ -57,6 +61,12 @@ pg__lower_fn pg__lower_fn_of(const char *class_name)
 {
     const layer_class *c = find_class(class_name);
     return c ? c->lower : NULL;
+}
+
+const char *pg__why_untrained(const char *class_name)
+{
+    const layer_class *c = find_class(class_name);
+    return c ? c->why : NULL;
 }
 
 const char *pg_layer_class(size_t i, int *trained)

@@ -35,7 +35,9 @@ static void every_listed_class_is_found(void **state)
     (void)state;
     static const char *const names[] = {
 #define PG_LAYER(class_name, family, outputs, lowering) #class_name,
+#define PG_UNTRAINED(class_name, family, outputs, why)  #class_name,
 #include "model/layers.def"
+#undef PG_UNTRAINED
 #undef PG_LAYER
     };
     int weightless;

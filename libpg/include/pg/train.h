@@ -45,6 +45,15 @@ PG_API void pg_text_free(char *text); /* NULL is allowed */
  * *trained: 1 if a trainer computes it, 0 if files with it can only be handled. */
 PG_API const char *pg_layer_class(size_t i, int *trained);
 
+/* What is known of a layer class, from the operations that it becomes. */
+typedef struct pg_layer_support {
+    int cpu, cuda, ref; /* 1: this kind of device has all of them */
+    const char *why;    /* it is not trained, in a few words; NULL if it is */
+} pg_layer_support;
+
+/* Of the i-th class; a back end need not be there. PG_E_ARG: there is no such class. */
+PG_API PG_MUST_USE pg_status pg_layer_support_of(pg_layer_support *out, size_t i, pg_err *err);
+
 /* ---- data ---- */
 
 typedef struct pg_data pg_data;
