@@ -37,6 +37,12 @@ static const cli_opt options[] = {
      "how pictures are resized (default bilinear)"},
     {0, "weights", "FILE", NULL, &fit_args.train.weights, NULL, NULL,
      "initial weights, of any format that pginfo knows"},
+    {0, "init-from", "FILE", NULL, &fit_args.train.init_from, NULL, NULL,
+     "initial weights of the layers that have the same names and shapes there; says which"},
+    {0, "freeze", "GLOB,...", NULL, &fit_args.train.freeze, NULL, NULL,
+     "these layers (or models inside the model) stay as they are; !GLOB: but not these"},
+    {0, "replace-head", "N|N:ACTIVATION|OUT=N,...", NULL, &fit_args.train.replace_head, NULL, NULL,
+     "another number of classes: the last Dense layer or convolution starts anew"},
     {0, "optimizer", "NAME[:KEY=VALUE,...]", NULL, &fit_args.train.optimizer, NULL, NULL,
      "Keras' name and config keys (default RMSprop)"},
     {0, "optimizer-rules", "FAMILY", NULL, &family, NULL, "legacy|new",
@@ -173,6 +179,8 @@ static const cli_example examples[] = {
     {"pgfit --config run.json --checkpoint 'ckpt/{epoch:02d}.keras'",
      "options from a file, a checkpoint after every epoch"},
     {"pgfit --resume=ckpt/resume.pg", "go on with an interrupted run and its options"},
+    {"pgfit base.keras --replace-head 10 --freeze 'conv*' --data d.npz -o mine.keras",
+     "train for other classes what somebody else trained"},
     {"pgfit model.json --weights trained.h5 --predict images.npy --out classes.npy",
      "use what was trained"},
     {0},
@@ -349,6 +357,9 @@ int fit_check_arguments(pg_err *err)
         pg_err_hint(err, "pgfit CHECKPOINT --data FILE --evaluate");
     } else if (shuffled && fit_args.fit.no_shuffle) {
         (void)pg_fail(err, PG_E_ARG, "--shuffle and --no-shuffle exclude each other");
+    } else if (fit_args.train.weights && fit_args.train.init_from) {
+        (void)pg_fail(err, PG_E_ARG,
+                      "--weights must fit the whole model, --init-from a part: give one");
     } else if (fit_args.predict && !fit_args.out) {
         (void)pg_fail(err, PG_E_ARG, "--predict: no --out given");
         pg_err_hint(err, "--out predictions.npy");

@@ -71,8 +71,8 @@ void pg__owner_table_fini(pg__owner_table *t)
 
 /* First key that is not before (name, is_sub, parent); after: first one behind all of these. A NULL
  * parent stands for all parents. */
-static size_t bound(const pg__owner_table *t, pg__piece name, int is_sub, const pg__piece *parent,
-                    int after)
+static size_t bound(const pg__owner_table *t, pg__name_piece name, int is_sub,
+                    const pg__name_piece *parent, int after)
 {
     size_t lo = 0, hi = t->n;
     while (lo < hi) {
@@ -93,8 +93,8 @@ static size_t bound(const pg__owner_table *t, pg__piece name, int is_sub, const 
 
 /* The one key that name means, or NULL. Keys below the parent (if one is given) go before others,
  * a leaf's own name before that of an inner layer. *known: there is such a name at all. */
-static const pg__owner_key *choose(const pg__owner_table *t, pg__piece name,
-                                   const pg__piece *parent, int *known)
+static const pg__owner_key *choose(const pg__owner_table *t, pg__name_piece name,
+                                   const pg__name_piece *parent, int *known)
 {
     *known = 0;
     for (int below = parent != NULL; below >= 0; below--)
@@ -127,20 +127,20 @@ pg__owner pg__owner_split(const char *name)
     if (colon > 0 && colon < n && name[colon - 1] == ':')
         n = colon - 1;
     const char *slash = memrchr(name, '/', n);
-    o.path = (pg__piece){name, slash ? (size_t)(slash - name) : 0};
-    o.var = slash ? (pg__piece){slash + 1, n - o.path.n - 1} : (pg__piece){name, n};
+    o.path = (pg__name_piece){name, slash ? (size_t)(slash - name) : 0};
+    o.var = slash ? (pg__name_piece){slash + 1, n - o.path.n - 1} : (pg__name_piece){name, n};
     return o;
 }
 
 /* Longest prefix of the path that names a leaf; `strip`: once its number is taken off. */
 static void read_prefix(const pg__owner_table *t, pg__owner *o, int strip)
 {
-    pg__piece p = o->path;
+    pg__name_piece p = o->path;
     for (size_t cuts = 0; p.n > 0 && cuts < MAX_CUTS; cuts++) {
         int known = 0;
         const size_t n = strip ? pg__without_number(p.s, p.n) : p.n;
         if (!strip || n < p.n) {
-            const pg__owner_key *k = choose(t, (pg__piece){p.s, n}, NULL, &known);
+            const pg__owner_key *k = choose(t, (pg__name_piece){p.s, n}, NULL, &known);
             if (k)
                 o->leaf = k->leaf, o->sub = k->sub;
         }
@@ -158,7 +158,7 @@ static void read_tail(const pg__owner_table *t, pg__owner *o)
     for (size_t cuts = 0; end > 0 && cuts < MAX_CUTS; cuts++) {
         const char *slash = memrchr(o->path.s, '/', end);
         const size_t start = slash ? (size_t)(slash - o->path.s) + 1 : 0;
-        pg__piece parent = {o->path.s, 0};
+        pg__name_piece parent = {o->path.s, 0};
         if (slash) {
             const char *before = memrchr(o->path.s, '/', start - 1);
             parent.s = before ? before + 1 : o->path.s;
@@ -166,7 +166,7 @@ static void read_tail(const pg__owner_table *t, pg__owner *o)
         }
         int known;
         const pg__owner_key *k =
-            choose(t, (pg__piece){o->path.s + start, end - start}, &parent, &known);
+            choose(t, (pg__name_piece){o->path.s + start, end - start}, &parent, &known);
         if (k)
             o->leaf = k->leaf, o->sub = k->sub;
         if (known)
@@ -178,7 +178,7 @@ static void read_tail(const pg__owner_table *t, pg__owner *o)
 /* "dense_1_W": longest leaf name that "_" follows. */
 static void read_flat(const pg__owner_table *t, pg__owner *o)
 {
-    const pg__piece whole = o->var;
+    const pg__name_piece whole = o->var;
     size_t n = whole.n;
     if (o->path.n > 0)
         return;
@@ -188,12 +188,12 @@ static void read_flat(const pg__owner_table *t, pg__owner *o)
         if (!bar)
             return;
         n = (size_t)(bar - whole.s);
-        const pg__owner_key *k = choose(t, (pg__piece){whole.s, n}, NULL, &known);
+        const pg__owner_key *k = choose(t, (pg__name_piece){whole.s, n}, NULL, &known);
         if (known) {
             if (k)
                 o->leaf = k->leaf, o->sub = k->sub;
             o->path.n = n;
-            o->var = (pg__piece){bar + 1, whole.n - n - 1};
+            o->var = (pg__name_piece){bar + 1, whole.n - n - 1};
             return;
         }
     }
@@ -226,19 +226,19 @@ int pg__name_is_automatic(const pg__layer *l)
     return *c == 0;
 }
 
-static int equals(const char *word, pg__piece p)
+static int equals(const char *word, pg__name_piece p)
 {
     return word[0] && strlen(word) == p.n && memcmp(word, p.s, p.n) == 0;
 }
 
-int pg__var_is_named(const pg__var *v, pg__piece name)
+int pg__var_is_named(const pg__var *v, pg__name_piece name)
 {
-    const pg__piece base = {name.s, pg__without_number(name.s, name.n)};
+    const pg__name_piece base = {name.s, pg__without_number(name.s, name.n)};
     return equals(v->name, name) || equals(v->alt, name) || equals(v->name, base) ||
            equals(v->alt, base);
 }
 
-static int starts(pg__piece p, const char *with)
+static int starts(pg__name_piece p, const char *with)
 {
     const size_t n = strlen(with);
     return p.n >= n && memcmp(p.s, with, n) == 0;
@@ -246,7 +246,7 @@ static int starts(pg__piece p, const char *with)
 
 int pg__sub_agrees(const pg__var *v, const pg__owner *o)
 {
-    const pg__piece sub = {v->sub, strlen(v->sub)};
+    const pg__name_piece sub = {v->sub, strlen(v->sub)};
     if (sub.n == 0)
         return 1;
     if (o->sub)
@@ -258,7 +258,7 @@ int pg__sub_agrees(const pg__var *v, const pg__owner *o)
     for (size_t cuts = 0; end > 0 && cuts < 2; cuts++) {
         const char *slash = memrchr(o->path.s, '/', end);
         const size_t start = slash ? (size_t)(slash - o->path.s) + 1 : 0;
-        const pg__piece part = {o->path.s + start, end - start};
+        const pg__name_piece part = {o->path.s + start, end - start};
         if ((starts(part, "forward_") && starts(sub, "backward_")) ||
             (starts(part, "backward_") && starts(sub, "forward_")))
             return 0;

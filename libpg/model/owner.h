@@ -6,17 +6,17 @@
 #include "model/match.h"
 
 /* A piece of a name. */
-typedef struct pg__piece {
+typedef struct pg__name_piece {
     const char *s;
     size_t n;
-} pg__piece;
+} pg__name_piece;
 
 /* What a reading makes of one stored name. */
 typedef struct pg__owner {
-    size_t leaf;     /* PG_NONE: nobody's */
-    const char *sub; /* the inner layer that the name shows, or NULL */
-    pg__piece path;  /* the name without variable and ":0" */
-    pg__piece var;   /* "kernel" */
+    size_t leaf;         /* PG_NONE: nobody's */
+    const char *sub;     /* the inner layer that the name shows, or NULL */
+    pg__name_piece path; /* the name without variable and ":0" */
+    pg__name_piece var;  /* "kernel" */
 } pg__owner;
 
 /* All names under which leaves may appear, sorted. */
@@ -48,7 +48,7 @@ size_t pg__without_number(const char *s, size_t n);
 int pg__name_is_automatic(const pg__layer *l);
 
 /* Is the stored variable name this variable's? A "_<digits>" may follow (a second build). */
-int pg__var_is_named(const pg__var *v, pg__piece name);
+int pg__var_is_named(const pg__var *v, pg__name_piece name);
 
 /* Could v lie under the inner layer that the owner's path shows? */
 int pg__sub_agrees(const pg__var *v, const pg__owner *o);

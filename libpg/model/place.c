@@ -62,7 +62,8 @@ static size_t read_owners(pg__owner *owners, const pg__owner_table *table, const
 
 /* The one leaf that nobody has claimed yet and that has a variable of this name; PG_NONE if there
  * are none or more. */
-static size_t unclaimed_leaf(const pg__leaves *leaves, const unsigned char *claimed, pg__piece var)
+static size_t unclaimed_leaf(const pg__leaves *leaves, const unsigned char *claimed,
+                             pg__name_piece var)
 {
     size_t found = PG_NONE;
     for (size_t i = 0; i < leaves->n; i++)

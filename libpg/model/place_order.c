@@ -14,14 +14,14 @@
 /* A weight with the file's own name for its layer. A unit is a leaf, or one layer of the model that
  * a TimeDistributed holds: what has a number of its own. */
 typedef struct in_order {
-    pg__piece prefix;
+    pg__name_piece prefix;
     size_t stem; /* length of the prefix without its number */
     uint64_t number;
     size_t unit;      /* rises along the leaves */
     const char *like; /* the model's name for it, if Keras gave that name by itself, or NULL */
 } in_order;
 
-static int is_cell(pg__piece p)
+static int is_cell(pg__name_piece p)
 {
     for (size_t i = 0; i + 4 <= p.n; i++)
         if (memcmp(p.s + i, "cell", 4) == 0)
@@ -37,7 +37,7 @@ static int holds_model(const pg__leaf *l)
 
 /* Is this component the name of an inner layer, perhaps under another number, and not of the layer
  * itself? */
-static int is_inner(pg__piece p, const pg__leaf *l, const pg__var *v)
+static int is_inner(pg__name_piece p, const pg__leaf *l, const pg__var *v)
 {
     const size_t n = pg__without_number(v->sub, strlen(v->sub));
     if (n > 0 && !holds_model(l) && pg__without_number(p.s, p.n) == n &&
@@ -48,21 +48,21 @@ static int is_inner(pg__piece p, const pg__leaf *l, const pg__var *v)
 }
 
 /* "forward_lstm_3" is "lstm_3" in one direction. */
-static pg__piece without_direction(pg__piece p)
+static pg__name_piece without_direction(pg__name_piece p)
 {
     const size_t n = p.n > 8 && memcmp(p.s, "forward_", 8) == 0    ? 8
                      : p.n > 9 && memcmp(p.s, "backward_", 9) == 0 ? 9
                                                                    : 0;
-    return (pg__piece){p.s + n, p.n - n};
+    return (pg__name_piece){p.s + n, p.n - n};
 }
 
 /* The file's own name for the layer of a weight that is expected to be v. */
-static int prefix_of(pg__piece *out, const char *name, const pg__leaf *l, const pg__var *v)
+static int prefix_of(pg__name_piece *out, const char *name, const pg__leaf *l, const pg__var *v)
 {
     pg__owner o = pg__owner_split(name);
     if (o.path.n == 0) { /* flat: NAME_W */
         const char *const words[] = {v->alt, v->name};
-        pg__piece whole = {o.var.s, o.var.n};
+        pg__name_piece whole = {o.var.s, o.var.n};
         for (size_t i = 0; i < 4; i++) {
             const char *word = words[i % 2];
             const size_t n = strlen(word);
@@ -70,11 +70,11 @@ static int prefix_of(pg__piece *out, const char *name, const pg__leaf *l, const 
                 whole.n = pg__without_number(whole.s, whole.n);
             if (n > 0 && whole.n > n + 1 && whole.s[whole.n - n - 1] == '_' &&
                 memcmp(whole.s + whole.n - n, word, n) == 0) {
-                *out = without_direction((pg__piece){whole.s, whole.n - n - 1});
+                *out = without_direction((pg__name_piece){whole.s, whole.n - n - 1});
                 return 1;
             }
         }
-        *out = (pg__piece){name, 0}; /* built before it was called: "mean:0" */
+        *out = (pg__name_piece){name, 0}; /* built before it was called: "mean:0" */
         return pg__var_is_named(v, o.var);
     }
     if (!pg__var_is_named(v, o.var) || !pg__sub_agrees(v, &o))
@@ -82,7 +82,7 @@ static int prefix_of(pg__piece *out, const char *name, const pg__leaf *l, const 
     for (;;) {
         const char *slash = memrchr(o.path.s, '/', o.path.n);
         const size_t start = slash ? (size_t)(slash - o.path.s) + 1 : 0;
-        if (!slash || !is_inner((pg__piece){o.path.s + start, o.path.n - start}, l, v))
+        if (!slash || !is_inner((pg__name_piece){o.path.s + start, o.path.n - start}, l, v))
             break;
         o.path.n = start - 1;
     }
@@ -91,7 +91,7 @@ static int prefix_of(pg__piece *out, const char *name, const pg__leaf *l, const 
 }
 
 /* The number at the end of a name whose first stem bytes stand before it; 0 if there is none. */
-static uint64_t number_of(pg__piece name, size_t stem)
+static uint64_t number_of(pg__name_piece name, size_t stem)
 {
     uint64_t n = 0;
     for (size_t i = stem + 1; i < name.n; i++)
@@ -117,7 +117,7 @@ static int compare_in_order(const void *x, const void *y)
 /* The number in the model's own name. */
 static uint64_t like_number(const in_order *w)
 {
-    const pg__piece p = {w->like, strlen(w->like)};
+    const pg__name_piece p = {w->like, strlen(w->like)};
     return number_of(p, pg__without_number(p.s, p.n));
 }
 
@@ -179,7 +179,7 @@ static int names_agree(in_order *w, size_t n, size_t *first_of_unit, size_t n_un
         size_t *first = &first_of_unit[w[i].unit];
         if (*first == PG_NONE)
             *first = i;
-        const pg__piece *a = &w[*first].prefix, *b = &w[i].prefix;
+        const pg__name_piece *a = &w[*first].prefix, *b = &w[i].prefix;
         if (compare_pieces(a->s, a->n, b->s, b->n) != 0)
             return 0;
     }

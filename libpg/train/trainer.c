@@ -19,6 +19,7 @@
 #include "train/snapshot.h"
 #include "train/states.h"
 #include "train/trainer.h"
+#include "train/transfer.h"
 
 #define DEFAULT_LANES 8
 
@@ -441,20 +442,29 @@ static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const 
 static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *own, pg_err *err)
 {
     const char *path = o->weights ? o->weights : o->model;
+    const int goes_on = !o->init_from && !o->replace_head && !o->freeze;
     pg_store *given = NULL, *from = own;
     pg_status st = PG_OK;
+    PG_TRY(pg__transfer_tell(t, o, err));
     if (o->weights) {
-        PG_TRY(pg__weights_open(&given, &t->notes, o->weights, t->graph->text, err));
+        /* the new head fits no description that the file may lack */
+        const char *text = o->replace_head ? NULL : t->graph->text;
+        PG_TRY(pg__weights_open(&given, &t->notes, o->weights, text, err));
         from = given;
     }
-    t->drawn = !o->weights && (!own || pg_store_n_weights(own) == 0);
+    const int has_weights = o->weights || (own && pg_store_n_weights(own) > 0);
+    t->drawn = !has_weights || o->replace_head;
     if (t->drawn)
         PG_TRY(pg__trainer_initialise(t, o->seed, err));
-    else
+    if (has_weights && o->replace_head)
+        PG_TRY(pg__transfer_load(t, o, from, path, err));
+    else if (has_weights)
         PG_TRY(pg__trainer_load(t, from, path, err));
+    if (o->init_from)
+        PG_TRY(pg__transfer_start(t, o, err));
     if (o->weights || !own || o->for_prediction)
         goto done;
-    if (!o->optimizer && !o->optimizer_json && !o->compile_from)
+    if (goes_on && !o->optimizer && !o->optimizer_json && !o->compile_from)
         PG_TRY(pg__state_take(t, own, o->model, err));
     else if (pg_store_n_state(own) > 0)
         PG_TRY(pg__strs_printf(&t->notes, err,
@@ -478,6 +488,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
     PG_TRY(pg__devices_open(t, o, err));
     PG_TRY(pg__crew_parse(t, o, err));
     PG_TRY(open_model(t, &own, &late, o->model, err));
+    PG_TRY(pg__transfer_edit(t, o, err));
     PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
     PG_TRY(read_version(t, own, err));
     PG_TRY(read_rules(t, o->rules, err));

@@ -90,8 +90,20 @@ PG_API PG_MUST_USE pg_status pg_data_interpolate(pg_data *d, const char *how, pg
 typedef struct pg_trainer pg_trainer;
 
 typedef struct pg_train_opts {
-    const char *model;     /* model JSON, full .h5 or .keras */
-    const char *weights;   /* file with initial weights; NULL: those in `model`, if it has any */
+    const char *model;   /* model JSON, full .h5 or .keras */
+    const char *weights; /* file with initial weights; NULL: those in `model`, if it has any */
+    const char *freeze;  /* "conv*,!conv5*": layers whose variables stay as they are: the last
+                            pattern that matches a layer, or a model that it stands in, counts; '!'
+                            says that it trains. Files that are saved say so too. NULL: as `model`
+                            says */
+    const char
+        *replace_head;     /* "10", "1:sigmoid", or "OUT=10,OUT=3": the Dense layer or convolution
+                              that makes an output gets so many classes, initial weights and,
+                              where named, this activation; all others keep theirs. NULL: none */
+    const char *init_from; /* a file: layers that it has under the same names and in the same
+                              shapes start with its weights, whatever models they stand in. What
+                              was taken, what not, and what the file lacks become notes; nothing
+                              at all is PG_E_MISMATCH. NULL: none */
     uint64_t seed;         /* of initial weights that no file gives */
     const char *optimizer; /* "adam", "SGD:learning_rate=0.05,momentum=0.9,nesterov"; NULL: that of
                               a full model, with its state, else RMSprop */
