@@ -158,7 +158,7 @@ typedef struct pg__backend {
 pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *device, pg_err *err);
 
 /* Does the back end for NVIDIA's GPUs that belongs to this libpg have the operation? */
-int pg__cuda_has(pg__op_kind kind);
+int pg__cuda_computes(pg__op_kind kind);
 
 extern const pg__backend pg__backend_cpu, pg__backend_ref;
 

@@ -8,7 +8,7 @@
 
 static const pg__backend *const backends[] = {&pg__backend_cpu, &pg__backend_ref};
 
-int pg__cuda_has(pg__op_kind kind)
+int pg__cuda_computes(pg__op_kind kind)
 {
     switch (kind) {
 #define PG_CUDA(name) case PG__OP_##name:

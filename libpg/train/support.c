@@ -138,7 +138,7 @@ pg_status pg_layer_support_of(pg_layer_support *out, size_t i, pg_err *err)
         const pg__op *op = pg__op_of((pg__op_kind)kind);
         if (!o.used[kind])
             continue;
-        out->cuda &= pg__cuda_has((pg__op_kind)kind);
+        out->cuda &= pg__cuda_computes((pg__op_kind)kind);
         out->cpu &= is_everywhere_on_hosts(op);
         out->ref &= is_everywhere_on_hosts(op);
     }
