@@ -4,6 +4,8 @@
 #   sh tools/setup.sh demo    shows the main job on the test files that come with it
 #   sh tools/setup.sh test    runs the tests
 #
+# What stands behind goes to meson setup: -Dcuda=disabled leaves NVIDIA's compiler out, where there is one.
+#
 # As root, or as a user who may sudo. Packages that are there are not asked for again, so a second run
 # needs no network. No GPU, no Python but the interpreter that meson brings.
 set -eu
@@ -12,7 +14,8 @@ cd "$(dirname "$0")/.."
 build_packages="gcc libc6-dev meson pkg-config libhdf5-dev zlib1g-dev libjansson-dev libzip-dev libdnnl-dev libpng-dev libjpeg-dev"
 test_packages="libcmocka-dev hdf5-tools"
 
-case "${1:-}" in
+what=${1:-}
+case "$what" in
 demo) packages=$build_packages ;;
 test) packages="$build_packages $test_packages" ;;
 *)
@@ -20,6 +23,7 @@ test) packages="$build_packages $test_packages" ;;
     exit 2
     ;;
 esac
+shift
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
@@ -44,15 +48,15 @@ elif [ -n "$(missing)" ]; then
 fi
 
 # A build folder that an older run made without the tests is told about them.
-tests=$([ "$1" = test ] && echo true || echo false)
+tests=$([ "$what" = test ] && echo true || echo false)
 if [ ! -e build/build.ninja ]; then
     rm -rf build
-    meson setup build --buildtype=release -Dtests="$tests"
-elif [ "$1" = test ]; then
+    meson setup build --buildtype=release -Dtests="$tests" "$@"
+elif [ "$what" = test ]; then
     meson configure build -Dtests=true
 fi
 
-if [ "$1" = demo ]; then
+if [ "$what" = demo ]; then
     meson compile -C build
     meson compile -C build demo
 else
