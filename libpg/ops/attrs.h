@@ -163,6 +163,43 @@ typedef struct pg__dropout_attrs {
     uint64_t fold; /* rows of x that stand for one row of the batch: steps, when they are rows */
 } pg__dropout_attrs;
 
+/* uniform(step): numbers for each row, each column's between bounds of its own. */
+#define PG__MAX_DRAWN 2
+typedef struct pg__uniform_attrs {
+    pg__dims to;     /* (rows, or 1 where rows_share, columns) */
+    uint32_t stream; /* as of dropout, and so are the next two */
+    int rows_share;
+    uint64_t fold;
+    double low[PG__MAX_DRAWN], high[PG__MAX_DRAWN];
+} pg__uniform_attrs;
+
+/* warp(x, drawn): images (rows, height, width, channels) of which each cell is taken from another
+ * place. drawn: (rows or 1, 1 or 2), what decides over the place along the width and along the
+ * height; one number is for both. Nothing is derived: it is for what goes into a model. */
+typedef enum pg__warp_kind {
+    PG__WARP_SHIFT, /* by these shares of width and height */
+    PG__WARP_TURN,  /* by this angle around the middle */
+    PG__WARP_ZOOM,  /* the image has these sizes of its own around the middle */
+    PG__WARP_FLIP,  /* mirrored where less than 1/2 */
+    PG__WARP_CROP   /* begins at the whole part of these cells */
+} pg__warp_kind;
+
+/* What lies beyond the edges. */
+typedef enum pg__warp_fill {
+    PG__FILL_CONSTANT,
+    PG__FILL_NEAREST,
+    PG__FILL_REFLECT,
+    PG__FILL_WRAP
+} pg__warp_fill;
+
+typedef struct pg__warp_attrs {
+    pg__warp_kind kind;
+    pg__warp_fill fill;
+    int nearest; /* the nearest cell, else between four of them */
+    double value;
+    uint64_t size[2]; /* of the result: height, width */
+} pg__warp_attrs;
+
 /* Numbers known beforehand; `values` belongs to the tape. */
 typedef struct pg__constant_attrs {
     pg__dims shape;

@@ -24,6 +24,7 @@
 #include "backend/cuda/k_softmax.h"
 #include "backend/cuda/k_sum.h"
 #include "backend/cuda/k_turn.h"
+#include "backend/cuda/k_warp.h"
 
 #ifdef __cplusplus
 extern "C" {
