@@ -156,6 +156,9 @@ pg_status pg__lower_dropout_of(pg__lowering *lw, pg__val x, double rate, const p
 pg_status pg__lower_factors(pg__lowering *lw, double rate, const pg__dims *shape, pg__val *out,
                             pg_err *err);
 
+/* What random numbers are a function of, beside a stream of lowered.n_streams. */
+pg_status pg__lower_step(pg__lowering *lw, pg__val *out, pg_err *err);
+
 /* Appends numbers known beforehand. */
 pg_status pg__lower_constant(pg__lowering *lw, const pg__dims *shape, const double *values,
                              pg__val *out, pg_err *err);

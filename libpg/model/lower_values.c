@@ -155,23 +155,32 @@ pg_status pg__lower_moving(pg__lowering *lw, pg__val param, pg__val value, doubl
 
 /* ---- operations that many families append ---- */
 
+pg_status pg__lower_step(pg__lowering *lw, pg__val *out, pg_err *err)
+{
+    const pg__dims shape = pg__dims_of(1, (const uint64_t[]){PG__STEP_N});
+    pg_status st = PG_OK;
+    if (lw->to->step == PG__NO_VAL)
+        PG_TRY(pg__tape_value(&lw->to->tape, &shape, PG__INT, PG__STEP, 0, 0, &lw->to->step, err));
+    *out = lw->to->step;
+done:
+    return st;
+}
+
 pg_status pg__lower_dropout_of(pg__lowering *lw, pg__val x, double rate, const pg__dims *noise,
                                int rows_share, pg__val *out, pg_err *err)
 {
-    const uint64_t n = PG__STEP_N;
-    const pg__dims step = pg__dims_of(1, &n);
     const pg__dropout_attrs a = {.rate = rate,
                                  .stream = lw->to->n_streams++,
                                  .rows_share = rows_share,
                                  .fold = lw->fold,
                                  .noise = *noise};
+    pg__val step;
     pg_status st = PG_OK;
     *out = x;
     if (!lw->training || rate <= 0)
         return PG_OK;
-    if (lw->to->step == PG__NO_VAL)
-        PG_TRY(pg__tape_value(&lw->to->tape, &step, PG__INT, PG__STEP, 0, 0, &lw->to->step, err));
-    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_dropout, &a, x, lw->to->step, out, err));
+    PG_TRY(pg__lower_step(lw, &step, err));
+    PG_TRY(pg__emit2(&lw->to->tape, PG__OP_dropout, &a, x, step, out, err));
 done:
     return st;
 }

@@ -33,7 +33,7 @@ typedef struct ops {
 /* What no other class may see. */
 static const struct {
     const char *class_name, *keys;
-} extra[] = {{"Merge", ", \"mode\": \"sum\""}};
+} extra[] = {{"Merge", ", \"mode\": \"sum\""}, {"RandomFlip", ", \"mode\": \"horizontal\""}};
 
 static const char *extra_of(const char *class_name)
 {

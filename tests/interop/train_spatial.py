@@ -171,12 +171,40 @@ def convolutions(L, add, v3):
     add("td-group-norm", lambda x: L.TimeDistributed(L.GroupNormalization(2))(x), (3, 4, 6))
 
 
+def augmentation(L, add, v3):
+    """Where bounds are equal nothing is random: what is done to an image is Keras'. test_augment.c looks at the numbers."""
+    def moved(layer):
+        return lambda x: L.Dense(2)(layer(x))
+
+    for fill in ("constant", "nearest", "reflect", "wrap"):
+        for how in ("nearest", "bilinear"):
+            kw, name = {"fill_mode": fill, "interpolation": how, "fill_value": 0.7}, "-%s-%s" % (fill, how)
+            add("random-shift" + name, moved(L.RandomTranslation((0.31, 0.31), (-0.62, -0.62), **kw)), IMG)
+            add("random-turn" + name, moved(L.RandomRotation((0.13, 0.13), **kw)), IMG)
+            add("random-zoom" + name, moved(L.RandomZoom((0.41, 0.41), (-0.33, -0.33), **kw)), IMG)
+    add("random-shift-far", moved(L.RandomTranslation((1, 1), (-0.93, -0.93))), IMG)
+    add("random-zoom-far", moved(L.RandomZoom((0.97, 0.97), fill_mode="wrap")), IMG)
+    add("random-zoom-one", moved(L.RandomZoom((-0.2, -0.2))), IMG)
+    add("random-turn-back", moved(L.RandomRotation((-0.4, -0.4))), (5, 5, 2))
+    add("random-brightness", moved(L.RandomBrightness((0.2, 0.2), value_range=(-1, 1))), IMG)
+    for to in ((7, 8), (9, 3), (20, 21)):
+        add("random-crop-%d" % to[0], moved(L.RandomCrop(*to)), IMG)
+    for layer in (L.RandomFlip(), L.RandomTranslation(0.5, 0.5), L.RandomContrast(0.5), L.RandomCrop(4, 5)):
+        add("predict-%s" % layer.name, moved(layer), IMG)
+    if v3:
+        add("random-contrast", moved(L.RandomContrast((-0.3, 0.3))), IMG)
+        add("cf-random-shift", lambda x: L.Flatten()(L.RandomTranslation((0.31, 0.31), (0.2, 0.2), data_format="channels_first")(x)), (3, 7, 8))
+    else:
+        add("random-not", lambda x: L.Dense(2)(L.RandomFlip()(x, training=False)), IMG)
+
+
 def recipes(keras, add):
     v3 = keras.__version__[0] == "3"
     norms(keras.layers, add, v3, keras)
     sizes(keras.layers, add, v3)
     conv_lstms(keras.layers, add, v3)
     convolutions(keras.layers, add, v3)
+    augmentation(keras.layers, add, v3)
     categories(keras.layers, add, v3)
     if not v3:
         local(keras.layers, add)
