@@ -2,6 +2,7 @@
  * (k_attention.h). Heads lie side by side in queries, keys and values, so that from one matrix to
  * the next there is one distance within a row and another from row to row: one of the two makes the
  * batch of a product, the shorter of the two is a loop. */
+#include "backend/cuda/attend_library.h"
 #include "backend/cuda/blas.h"
 
 #include "base/mem.h"
@@ -9,8 +10,6 @@
 
 enum { Q, K, V, Q_MASK, V_MASK, K_MASK, MASK, FACTORS, Y, P };
 enum { G_FACTORS = 3, G_P, G_DY, G_DP, DQ, DK, DV };
-
-#define MAX_ARGS 12
 
 /* What a product multiplies: (rows, steps, heads, features), or scores (rows, heads, t, s). */
 typedef enum kind { QUERIES, KEYS, VALUES, RESULTS, SCORES } kind;
@@ -26,11 +25,12 @@ typedef struct attention {
     int over_heads;        /* the loop is over heads, the batch over rows */
     size_t n_args, scores; /* scores: in scratch */
     int has_factors;
-    pgk_real reals[MAX_ARGS];
+    pgk_real reals[PG__ATTEND_ARGS];
     pgk_attend attend; /* without addresses */
     float scale;
-    product first, second;  /* forward: scores, result */
-    product dv, ds, dq, dk; /* backward */
+    product first, second;       /* forward: scores, result */
+    product dv, ds, dq, dk;      /* backward */
+    pg__attend_library *library; /* does all of it; NULL: it is ours */
 } attention;
 
 static void release(void *state)
@@ -44,6 +44,7 @@ static void release(void *state)
     pg__blas_free(n->ds.plan);
     pg__blas_free(n->dq.plan);
     pg__blas_free(n->dk.plan);
+    pg__attend_library_free(n->library);
     pg__mem_free(n);
 }
 
@@ -134,24 +135,27 @@ static pg_status plan(product *out, const attention *n, pg__dev *d, pg__blas_sha
 #define PLAN(member, shape, ...) \
     plan(&n->member, n, i->dev, shape, (const kind[]){__VA_ARGS__}, needs, err)
 
-/* Distances in the mask of scores (rows or 1, [heads or 1,] t or 1, s or 1). */
-static void read_mask(attention *n, const pg__cuda_inst *i)
-{
-    const pg__dims *d = &i->shapes[MASK];
-    uint64_t by = 1;
-    if (!pg__cuda_has(i, MASK))
-        return;
-    for (uint32_t k = d->rank; k-- > 0;) {
-        const uint32_t axis = k == 0 ? 0 : k + 4 - d->rank; /* without heads, the mask has three */
-        n->attend.mask_by[axis] = d->d[k] > 1 ? by : 0;
-        by *= d->d[k];
-    }
-}
-
 /* In floats: what the scores' type takes at most. */
 static size_t reserve_scores(const attention *n, pg__needs *needs)
 {
     return pg__cuda_reserve(needs, (size_t)(n->rows * n->heads * n->t * n->s) * sizeof(float));
+}
+
+static pg_status plan_forward(attention *n, const pg__cuda_inst *i, pg__needs *needs, pg_err *err)
+{
+    const pg__blas_shape scores = {
+        .m = n->t, .n = n->s, .k = n->a, .b_transposed = 1, .alpha = n->scale};
+    const pg__blas_shape result = {.m = n->t, .n = n->b, .k = n->s, .alpha = 1};
+    const pg__needs before = *needs;
+    pg_status st = PG_OK;
+    n->attend = pg__attend_masks(i);
+    PG_TRY(PLAN(first, scores, QUERIES, KEYS, SCORES));
+    PG_TRY(PLAN(second, result, SCORES, VALUES, RESULTS));
+    if (n->has_factors)
+        n->scores = reserve_scores(n, needs);
+    PG_TRY(pg__attend_choose(&n->library, i, n, &before, needs, err));
+done:
+    return st;
 }
 
 PG_CUDA_PREPARE(prepare)
@@ -160,18 +164,9 @@ PG_CUDA_PREPARE(prepare)
     pg_status st = PG_OK;
     PG_TRY(new_attention(&n, i, Y, err));
     n->has_factors = pg__cuda_has(i, FACTORS);
-    n->attend.heads = n->heads;
-    n->attend.t = n->t;
-    n->attend.n = n->s;
-    n->attend.causal = ((const pg__attention_attrs *)i->attrs)->causal;
-    read_mask(n, i);
-    const pg__blas_shape scores = {
-        .m = n->t, .n = n->s, .k = n->a, .b_transposed = 1, .alpha = n->scale};
-    const pg__blas_shape result = {.m = n->t, .n = n->b, .k = n->s, .alpha = 1};
-    PG_TRY(PLAN(first, scores, QUERIES, KEYS, SCORES));
-    PG_TRY(PLAN(second, result, SCORES, VALUES, RESULTS));
-    if (n->has_factors)
-        n->scores = reserve_scores(n, needs);
+    PG_TRY(pg__attend_known(&n->library, i, needs, err));
+    if (!n->library)
+        PG_TRY(plan_forward(n, i, needs, err));
     *state = n;
     n = NULL;
 done:
@@ -209,6 +204,8 @@ static pg_status run(pg__dev *d, const void *state, void *const *args, void *scr
     pgk_attend a = n->attend;
     pg_status st = PG_OK;
     (void)shared;
+    if (n->library)
+        return pg__attend_library_run(d, n->library, args, scratch);
     a.p = arg(n, args, P);
     a.q_mask = arg(n, args, Q_MASK);
     a.v_mask = arg(n, args, V_MASK);
@@ -228,12 +225,9 @@ const pg__cuda_op pg__cuda_attention = {.prepare = prepare, .release = release, 
 
 /* ---- gradient: q, k, v, factors, probabilities, dy, dp -> dq, dk, dv ---- */
 
-PG_CUDA_PREPARE(prepare_grad)
+static pg_status plan_backward(attention *n, const pg__cuda_inst *i, pg__needs *needs, pg_err *err)
 {
-    attention *n = NULL;
     pg_status st = PG_OK;
-    PG_TRY(new_attention(&n, i, G_P, err));
-    n->has_factors = pg__cuda_has(i, G_FACTORS);
     const pg__blas_shape dv = {.m = n->s, .n = n->b, .k = n->t, .a_transposed = 1, .alpha = 1};
     const pg__blas_shape ds = {.m = n->t, .n = n->s, .k = n->b, .b_transposed = 1, .alpha = 1};
     const pg__blas_shape dq = {.m = n->t, .n = n->a, .k = n->s, .alpha = n->scale};
@@ -244,6 +238,19 @@ PG_CUDA_PREPARE(prepare_grad)
     PG_TRY(PLAN(dq, dq, SCORES, KEYS, QUERIES));
     PG_TRY(PLAN(dk, dk, SCORES, QUERIES, KEYS));
     n->scores = reserve_scores(n, needs);
+done:
+    return st;
+}
+
+PG_CUDA_PREPARE(prepare_grad)
+{
+    attention *n = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(new_attention(&n, i, G_P, err));
+    n->has_factors = pg__cuda_has(i, G_FACTORS);
+    PG_TRY(pg__attend_known(&n->library, i, needs, err));
+    if (!n->library)
+        PG_TRY(plan_backward(n, i, needs, err));
     *state = n;
     n = NULL;
 done:
@@ -284,6 +291,8 @@ static pg_status run_grad(pg__dev *d, const void *state, void *const *args, void
                                .has_dy = args[G_DY] != NULL};
     pg_status st = PG_OK;
     (void)shared;
+    if (n->library)
+        return pg__attend_library_run(d, n->library, args, scratch);
     if (args[DV])
         PG_TRY(values_back(d, n, args, scratch));
     if (!args[DQ] && !args[DK])

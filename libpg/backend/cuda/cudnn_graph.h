@@ -6,12 +6,15 @@
 
 #include <cudnn.h>
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/dnn_attend.h"
 
 struct pg__dnn_lib {
     cudnnHandle_t h;                 /* of one stream */
     cudnnBackendDescriptor_t device; /* not NULL: plans are made for this description of one */
+    pg__dnn_attend_plan *attends;    /* all that were made, one behind the other */
 };
+
+void pg__dnn_attends_fini(struct pg__dnn_lib *lib);
 
 #define PG__MAX_DESCRIPTORS 160
 #define PG__MAX_CHOICES     48 /* engines that heuristics propose */

@@ -51,6 +51,7 @@ void pg__dnn_close(pg__dev *d)
     if (!d->dnn)
         return;
     (void)pg__rt_stream(d->rt);
+    pg__dnn_attends_fini(d->dnn);
     (void)cudnnDestroy(d->dnn->h);
     pg__mem_free(d->dnn);
     d->dnn = NULL;

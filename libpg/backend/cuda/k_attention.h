@@ -23,17 +23,20 @@ typedef struct pgk_attend_at {
     int closed; /* to all keys */
 } pgk_attend_at;
 
-PGK_FN float pgk_score(const pgk_attend *a, const pgk_attend_at *z, uint64_t s)
+PGK_FN int pgk_is_masked(const pgk_attend *a, const pgk_attend_at *z, uint64_t s)
 {
     const uint64_t key = z->row * a->n + s;
-    const int masked = z->closed || (a->causal && s > z->t) ||
-                       (a->v_mask.p && pgk_get(a->v_mask, key) == 0) ||
-                       (a->k_mask.p && pgk_get(a->k_mask, key) == 0) ||
-                       (a->mask.p && pgk_get(a->mask, z->mask + s * a->mask_by[3]) == 0);
-    return masked ? PGK_MASKED : pgk_get(a->p, z->at + s);
+    return z->closed || (a->causal && s > z->t) || (a->v_mask.p && pgk_get(a->v_mask, key) == 0) ||
+           (a->k_mask.p && pgk_get(a->k_mask, key) == 0) ||
+           (a->mask.p && pgk_get(a->mask, z->mask + s * a->mask_by[3]) == 0);
 }
 
-PGK_FN void pgk_attend_row(const pgk_attend *a, uint64_t r)
+PGK_FN float pgk_score(const pgk_attend *a, const pgk_attend_at *z, uint64_t s)
+{
+    return pgk_is_masked(a, z, s) ? PGK_MASKED : pgk_get(a->p, z->at + s);
+}
+
+PGK_FN pgk_attend_at pgk_attend_here(const pgk_attend *a, uint64_t r)
 {
     const uint64_t group = r / a->t;
     pgk_attend_at z;
@@ -43,6 +46,12 @@ PGK_FN void pgk_attend_row(const pgk_attend *a, uint64_t r)
     z.mask =
         z.row * a->mask_by[0] + (group - z.row * a->heads) * a->mask_by[1] + z.t * a->mask_by[2];
     z.closed = a->q_mask.p && pgk_get(a->q_mask, z.row * a->t + z.t) == 0;
+    return z;
+}
+
+PGK_FN void pgk_attend_row(const pgk_attend *a, uint64_t r)
+{
+    const pgk_attend_at z = pgk_attend_here(a, r);
     PGK_MAX(top, s, a->n, pgk_score(a, &z, s));
     PGK_SUM(sum, s, a->n, expf(pgk_score(a, &z, s) - top));
     PGK_EACH(s, a->n)
@@ -52,6 +61,27 @@ PGK_FN void pgk_attend_row(const pgk_attend *a, uint64_t r)
         if (a->used.p)
             pgk_set(a->used, z.at + s, p * pgk_get(a->factors, z.at + s));
     }
+}
+
+/* All masks of a row as a library takes them (dnn_attend.h): what is masked weighs e^-30000, which
+ * is 0 unless the scores themselves are as far apart; all of 16 bits have the number. A row that is
+ * masked everywhere attends to all steps alike: none of its scores counts. */
+#define PGK_FAR (-30000.0f)
+
+typedef struct pgk_attend_masks {
+    pgk_attend of; /* of one head */
+    pgk_real bias, keep;
+    uint64_t n; /* of a row */
+} pgk_attend_masks;
+
+PGK_FN void pgk_attend_masks_row(const pgk_attend_masks *a, uint64_t r)
+{
+    const pgk_attend_at z = pgk_attend_here(&a->of, r);
+    PGK_MAX(keep, s, a->n, pgk_is_masked(&a->of, &z, s) ? 0.0f : 1.0f);
+    PGK_EACH(s, a->n)
+    pgk_set(a->bias, z.at + s, keep > 0 && pgk_is_masked(&a->of, &z, s) ? PGK_FAR : 0);
+    PGK_EACH(i, 1)
+    pgk_set(a->keep, r + i, keep);
 }
 
 /* used = p times the factors: what the values were multiplied by. */

@@ -14,7 +14,7 @@
  * ways that its libraries have of doing the same, a word each: "fast", "slow", "ages", "fails"
  * (when it is run), "none" (it cannot be made). Time is a clock that such runs move on.
  * FAKE_CUDA_RNN: there is a library for recurrent layers, which is "fast" or "slow", "wrong" in one
- * gate, or "fails". */
+ * gate, or "fails". FAKE_CUDA_ATTEND: the same for attention; "forward": without a gradient. */
 #ifndef PG_TESTS_CUDA_HOST_H
 #define PG_TESTS_CUDA_HOST_H
 

@@ -1,0 +1,57 @@
+/* attend_library.h - attention by a library (dnn_attend.h) instead of products and kernels of ours:
+ * of 16 bits, where nobody but the gradient reads the probabilities. What the gradient needs lies
+ * in their memory: results, statistics of the scores and the masks, as the library takes them. */
+#ifndef PG_BACKEND_ATTEND_LIBRARY_H
+#define PG_BACKEND_ATTEND_LIBRARY_H
+
+#include "backend/cuda/dnn_attend.h"
+
+/* Operands and results of attention, and of its gradient. */
+enum {
+    PG__ATTEND_Q,
+    PG__ATTEND_K,
+    PG__ATTEND_V,
+    PG__ATTEND_Q_MASK,
+    PG__ATTEND_V_MASK,
+    PG__ATTEND_K_MASK,
+    PG__ATTEND_MASK,
+    PG__ATTEND_FACTORS,
+    PG__ATTEND_Y,
+    PG__ATTEND_P,
+    PG__ATTEND_G_FACTORS = 3,
+    PG__ATTEND_G_P,
+    PG__ATTEND_G_DY,
+    PG__ATTEND_G_DP,
+    PG__ATTEND_DQ,
+    PG__ATTEND_DK,
+    PG__ATTEND_DV,
+    PG__ATTEND_ARGS = 12 /* most of either */
+};
+
+typedef struct pg__attend_library pg__attend_library;
+
+/* forward: the instruction itself, or that whose gradient it is. PG_E_NO: it is none that the
+ * library does. */
+pg_status pg__attend_library_new(pg__attend_library **out, const pg__cuda_inst *i,
+                                 const pg__inst *forward, int trains, pg__needs *needs,
+                                 pg_err *err);
+void pg__attend_library_free(pg__attend_library *l);
+pg_status pg__attend_library_run(pg__dev *d, const pg__attend_library *l, void *const *args,
+                                 void *scratch);
+
+/* Does a program give a result memory? */
+int pg__attend_is_read(const pg__tape *t, pg__val v);
+
+/* The shape of the masks, without addresses. */
+pgk_attend pg__attend_masks(const pg__cuda_inst *i);
+
+/* attend_trial.c: *out is set where the library's way is taken. pg__attend_known() says what was
+ * chosen before; where nothing was, pg__attend_choose() tries it beside ours, which is prepared,
+ * gradient and all, on the same random numbers: it has to agree with ours and to be faster. needs:
+ * as they were before ours. A gradient goes the way that was chosen forward. */
+pg_status pg__attend_known(pg__attend_library **out, const pg__cuda_inst *i, pg__needs *needs,
+                           pg_err *err);
+pg_status pg__attend_choose(pg__attend_library **out, const pg__cuda_inst *i, const void *ours,
+                            const pg__needs *before, pg__needs *needs, pg_err *err);
+
+#endif
