@@ -1,16 +1,16 @@
 /* ops PRECISION: every operation on a real device, PG_GPU_DEVICE or cuda:0, against the plain
  * answers in double; what is float32 within the bounds of ops.def, tf32 within those of products of
  * numbers with 10 bits, bfloat16 and float16 within those of op_compact.h. */
+#include "ops/attend_cases.h"
 #include "ops/op_compact.h"
 
 static engine on;
-static size_t n_missing;
+static size_t n_missing, ordinal;
 
 static int open_device(void **state)
 {
     const char *name = getenv("PG_GPU_DEVICE") ? getenv("PG_GPU_DEVICE") : "cuda:0";
     pg__dev_opts opts = {.n_threads = 1, .deterministic = 1};
-    size_t ordinal;
     pg_err err = {0};
     (void)state;
     on.n_missing = &n_missing;
@@ -46,6 +46,27 @@ static void agrees(void **state)
     assert_int_equal(n_missing, 0);
 }
 
+/* By a library where that is better, which is tried where equal bits are not promised. */
+static void attention_agrees_whoever_does_it(void **state)
+{
+    const pg__elem elem = strcmp(pg_testdata, "bfloat16") == 0  ? PG__REAL_BF16
+                          : strcmp(pg_testdata, "float16") == 0 ? PG__REAL_F16
+                                                                : PG__REAL;
+    engine e = on;
+    (void)state;
+    for (size_t c = 0; elem != PG__REAL && c < N_OWN; c++) {
+        built b;
+        build_case(&b, &own[c], elem, 1);
+        assert_ok(e.backend->open(&e.dev, ordinal, &(pg__dev_opts){.n_threads = 1}, NULL));
+        void **exact = run_case(&b, DOUBLE), **mem = run_case(&b, e);
+        compare(&b, c, slack_of(elem), exact, mem);
+        e.backend->close(e.dev);
+        free_all(&b, mem);
+        free_all(&b, exact);
+        drop(&b);
+    }
+}
+
 static void gives_equal_bits_whatever_memory_held(void **state)
 {
     (void)state;
@@ -59,5 +80,6 @@ static void results_may_lie_over_operands(void **state)
 }
 
 PG_TEST_MAIN_WITH(open_device, close_device, cmocka_unit_test(agrees),
+                  cmocka_unit_test(attention_agrees_whoever_does_it),
                   cmocka_unit_test(gives_equal_bits_whatever_memory_held),
                   cmocka_unit_test(results_may_lie_over_operands))

@@ -1,11 +1,11 @@
 /* cuda.h - the back end for NVIDIA GPUs, as its parts see it.
  *
- * What is ours (kernels, the order of work, memory) is written against five small headers and
+ * What is ours (kernels, the order of work, memory) is written against six small headers and
  * needs neither a GPU nor the CUDA Toolkit: rt.h (devices, streams, memory, recorded steps), blas.h
- * (matrix products), dnn.h (convolutions), dnn_rnn.h (recurrent layers), coll.h (sums over
- * devices). Each has two implementations: one over NVIDIA's library (rt_cuda.c, blas_lt.c,
- * dnn_cudnn.c, rnn_cudnn.c, coll_nccl.c), which make pg-cuda.so, and one in plain C (host_*.c),
- * which the tests run everywhere. */
+ * (matrix products), dnn.h (convolutions), dnn_rnn.h (recurrent layers), dnn_attend.h (attention),
+ * coll.h (sums over devices). Each has two implementations: one over NVIDIA's library (rt_cuda.c,
+ * blas_lt.c, dnn_cudnn.c, rnn_cudnn.c, attend_cudnn.c, coll_nccl.c), which make pg-cuda.so, and one
+ * in plain C (host_*.c), which the tests run everywhere. */
 #ifndef PG_BACKEND_CUDA_H
 #define PG_BACKEND_CUDA_H
 

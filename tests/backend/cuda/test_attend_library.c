@@ -1,73 +1,11 @@
 /* Attention by a library, on the GPU of plain C (host.h): against the plain answers in double, of
  * the same operands of 16 bits, and who does it. */
+#include "ops/attend_cases.h"
 #include "ops/op_compact.h"
 
 #include "fake_log.h"
 
 #include "backend/cuda/plugin.h"
-
-#define ATTEND(...)              \
-    &(const pg__attention_attrs) \
-    {                            \
-        __VA_ARGS__              \
-    }
-#define NO_MASKS ABSENT, ABSENT, ABSENT, ABSENT
-
-/* What the library does. Uneven sizes, another number of keys than of queries, other features of
- * values than of keys; rows of scores that are masked everywhere, alone and all of a sample's. */
-static const op_case own[] = {
-    {PG__OP_attention,
-     ATTEND(.heads = 3, .scale = 0.3),
-     {{NORMAL, S(2, 33, 24)}, {NORMAL, S(2, 33, 24)}, {NORMAL, S(2, 33, 24)}, NO_MASKS, ABSENT},
-     8,
-     3},
-    {PG__OP_attention,
-     ATTEND(.heads = 2, .scale = 0.25, .causal = 1),
-     {{NORMAL, S(3, 37, 32)}, {NORMAL, S(3, 37, 32)}, {NORMAL, S(3, 37, 16)}, NO_MASKS, ABSENT},
-     8,
-     3},
-    {PG__OP_attention,
-     ATTEND(.heads = 4, .scale = 0.2),
-     {{NORMAL, S(1, 5, 32)}, {NORMAL, S(1, 61, 32)}, {NORMAL, S(1, 61, 64)}, NO_MASKS, ABSENT},
-     8,
-     3},
-    {PG__OP_attention,
-     ATTEND(.heads = 4, .scale = 0.3),
-     {{NORMAL, S(2, 19, 32)},
-      {NORMAL, S(2, 47, 32)},
-      {NORMAL, S(2, 47, 32)},
-      {MASK, S(2, 19)},
-      {MASK, S(2, 47)},
-      {MASK, S(2, 47)},
-      {MASK, S(2, 19, 1)},
-      ABSENT},
-     8,
-     3},
-    {PG__OP_attention,
-     ATTEND(.heads = 4, .scale = 0.3, .causal = 1),
-     {{NORMAL, S(3, 41, 32)},
-      {NORMAL, S(3, 41, 32)},
-      {NORMAL, S(3, 41, 32)},
-      ABSENT,
-      ABSENT,
-      ABSENT,
-      {MASK, S(3, 1, 1, 41)},
-      {POSITIVE, S(3, 4, 41, 41)}},
-     8,
-     3},
-    {PG__OP_attention, /* the middle row sees nothing */
-     ATTEND(.heads = 4, .scale = 0.3),
-     {{NORMAL, S(3, 23, 32)},
-      {NORMAL, S(3, 40, 32)},
-      {NORMAL, S(3, 40, 32)},
-      ABSENT,
-      ABSENT,
-      ABSENT,
-      {MASK, S(3, 1, 1)},
-      {POSITIVE, S(3, 4, 23, 40)}},
-     8,
-     3},
-};
 
 /* And what it does not: features by which it cannot move them, a mask for each head, no room. */
 static const op_case others[] = {
@@ -95,7 +33,6 @@ static const op_case others[] = {
      3},
 };
 
-#define N_OWN    (sizeof own / sizeof *own)
 #define N_OTHERS (sizeof others / sizeof *others)
 
 /* An open device with a library of that kind. */
@@ -122,19 +59,6 @@ static void close_bench(bench *b)
     (void)unsetenv("FAKE_CUDA_ATTEND");
 }
 
-/* PG__REAL: not in 16 bits. Only the first result is read. */
-static void build_case(built *b, const op_case *c, pg__elem elem, int trains)
-{
-    build(b, c);
-    b->n_read = 1;
-    if (trains)
-        add_backward(b);
-    if (elem != PG__REAL) {
-        squeeze(b, elem, ALL);
-        round_operands(b, elem);
-    }
-}
-
 #define FORWARD  "queue attend_forward"
 #define BACKWARD "queue attend_backward"
 
@@ -146,11 +70,6 @@ typedef struct count {
 static count counted(const bench *with)
 {
     return (count){log_count(&with->log, FORWARD, NULL), log_count(&with->log, BACKWARD, NULL)};
-}
-
-static double slack_of(pg__elem elem)
-{
-    return elem == PG__REAL_BF16 ? BF16_BOUND : elem == PG__REAL_F16 ? F16_BOUND : 0;
 }
 
 static count run_as_built(built *b, size_t c, const char *library, int deterministic, double slack)
