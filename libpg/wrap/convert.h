@@ -181,8 +181,8 @@ typedef struct pg__slots {
 } pg__slots;
 
 /* Slots of the model, in the order of its leaves and their variables. A leaf of an unknown class
- * has none. dialect: whose words the paths use. PG_E_UNSUPPORTED names layers whose variables have
- * no known place. */
+ * has none. dialect: whose words the paths use; 1: of a legacy list. PG_E_UNSUPPORTED names layers
+ * whose variables have no known place. */
 pg_status pg__slots_of(pg__slots *out, const pg__graph *g, int dialect, pg_err *err);
 void pg__slots_fini(pg__slots *s);
 /* What Keras 2.15 and 3 call a class that was renamed. */

@@ -107,7 +107,7 @@ static pg_status take_slots(pg__convert *c, pg__slots *s, const found *f, pg_err
         slot->take = f->takes[at + slot->var];
         if (c->keras1)
             pg__keras1_take(slot, leaf, f->takes + at, &why);
-        if (why)
+        if (why && !c->o->keep_keras1)
             PG_FAIL(PG_E_UNSUPPORTED, "layer %s (%s of Keras 1): %s", PG_SHOW(leaf->layer->name),
                     PG_SHOW(leaf->layer->class_name), why);
         slot->filled = 1;
@@ -262,7 +262,8 @@ pg_status pg__fill_slots(pg__slots *out, pg__convert *c, pg_err *err)
     const int paths = c->at.shape == PG_SHAPE_PATHS;
     if (!c->graph)
         return pg__convert_needs_model(c, "the other layout", err);
-    PG_TRY(pg__slots_of(&s, c->graph, paths ? words_of(&c->at) : c->dialect, err));
+    const int dialect = c->keras1 && c->o->keep_keras1 ? 1 : c->dialect;
+    PG_TRY(pg__slots_of(&s, c->graph, paths ? words_of(&c->at) : dialect, err));
     if (paths)
         PG_TRY(fill_from_paths(&s, c, err));
     else if (c->at.shape == PG_SHAPE_LAYERS)

@@ -111,7 +111,7 @@ static pg_status place_own(placing *p, const spot *at)
 {
     pg_status st = PG_OK;
     const pg__vars *vars = &p->leaf->vars;
-    if (at->n > 3 && strncmp(vars->v[at->first].name, "W_", 2) == 0)
+    if (p->dialect > 1 && at->n > 3 && strncmp(vars->v[at->first].name, "W_", 2) == 0)
         return place_gates(p, at);
     for (size_t i = at->first; st == PG_OK && i < at->first + at->n; i++) {
         size_t index = 0;
@@ -121,7 +121,8 @@ static pg_status place_own(placing *p, const spot *at)
         const pg__slot one = {.leaf = p->i_leaf,
                               .var = i,
                               .n_gates = 1,
-                              .kind = modern_kind(vars->v[i].name),
+                              .kind =
+                                  p->dialect > 1 ? modern_kind(vars->v[i].name) : vars->v[i].name,
                               .trainable = p->leaf->trainable && vars->v[i].trainable};
         st = add_slot(p, &one, at, index);
     }

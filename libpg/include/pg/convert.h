@@ -29,6 +29,8 @@ typedef struct pg_convert_opts {
     const char *dtype; /* "float32", "float16", "bfloat16": of all floating-point weights; NULL = as
                           they are */
     int keras;         /* 2 or 3: whose dialect of the config; 0 = the input's */
+    int keep_keras1;   /* pg_convert_open(): of Keras 1, only kernels of convolutions are turned:
+                          each gate keeps its tensors, and layers that are gone are let through */
 } pg_convert_opts;
 
 typedef struct pg_convert_report {
@@ -74,9 +76,10 @@ PG_API PG_MUST_USE pg_status pg_convert_store(pg_store *in, const char *out,
 
 /* Opens any checkpoint as a legacy .h5 would hold it: layers by name, trainable weights first,
  * kernels of Keras 1 as later releases keep them. Nothing is written, tensors are read when asked
- * for. Of opts only model (or model_text), unwrap and write.trust_input count: without a
- * description, `in`'s own or the one given, other layouts stay as they are; with unwrap a wrapper's
- * file is seen as its template's. Errors: those of pg_store_open() and pg_convert_file(). */
+ * for. Of opts only model (or model_text), unwrap, keep_keras1 and write.trust_input count: without
+ * a description, `in`'s own or the one given, other layouts stay as they are; with unwrap a
+ * wrapper's file is seen as its template's. Errors: those of pg_store_open() and pg_convert_file().
+ */
 PG_API PG_MUST_USE pg_status pg_convert_open(pg_store **out, const char *in,
                                              const pg_convert_opts *opts, pg_convert_report *report,
                                              pg_err *err);
