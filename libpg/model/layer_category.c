@@ -1,6 +1,6 @@
 /* layer_category.c - numbers that become categories: CategoryEncoding, Discretization,
- * IntegerLookup. Sources: keras/layers/preprocessing of 2.15 and 3.6. Nothing derives by which
- * category it is, but by the weights of a count. */
+ * Hashing, IntegerLookup. Sources: keras/layers/preprocessing of 2.15 and 3.6. Nothing derives by
+ * which category it is, but by the weights of a count. */
 #include <math.h>
 #include <string.h>
 
@@ -175,6 +175,38 @@ pg_status pg__lower_category_encoding(pg__lowering *lw, const pg__layer *l, cons
     PG_TRY(whole(lw, in[0], &x, err));
     out->n = 1;
     PG_TRY(encode(lw, l, how, x, depth, weights, &out->v[0], err));
+done:
+    return st;
+}
+
+/* The number of buckets counts that of the mask. */
+pg_status pg__lower_hashing(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                            pg__results *out, pg_err *err)
+{
+    pg__hash_attrs a = {.has_mask = pg__config_has(l, "mask_value")};
+    int64_t mask = 0;
+    uint64_t n;
+    mode how;
+    pg__val x;
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_one_input(l, n_in, err));
+    PG_TRY(read_mode(&how, l, AS_INT, err));
+    PG_TRY(pg__config_dim(&n, l, "num_bins", err));
+    if (pg__config_has(l, "salt"))
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"salt\"", PG_SHOW(l->name));
+    if (a.has_mask && (!pg__json_int(pg__json_get(l->config, "mask_value"), &mask) ||
+                       mask < INT32_MIN || mask > INT32_MAX))
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: a \"mask_value\" that is no number", PG_SHOW(l->name));
+    if (n >= LARGEST_KEY)
+        PG_FAIL(PG_E_LIMIT, "%s: \"num_bins\" is %llu, at most %d are covered", PG_SHOW(l->name),
+                (unsigned long long)n, LARGEST_KEY - 1);
+    a.has_mask = a.has_mask && n > 1;
+    a.mask = (int32_t)mask;
+    a.buckets = n - (a.has_mask ? 1 : 0);
+    PG_TRY(pg__lower_as_ids(lw, in[0], &x, err));
+    PG_TRY(pg__emit1(tape(lw), PG__OP_hash_ids, &a, x, &x, err));
+    out->n = 1;
+    PG_TRY(encode(lw, l, how, x, n, PG__NO_VAL, &out->v[0], err));
 done:
     return st;
 }

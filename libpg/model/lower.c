@@ -69,7 +69,8 @@ static size_t call_at(const walk *w, pg__tensor_ref ref)
 /* Only these look at ids as they are. */
 static int takes_ids(const char *class_name)
 {
-    static const char *const classes[] = {"Embedding", "Flatten", "Reshape", "TimeDistributed"};
+    static const char *const classes[] = {"Embedding", "Flatten", "Hashing", "Reshape",
+                                          "TimeDistributed"};
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
         if (strcmp(class_name, classes[i]) == 0)
             return 1;

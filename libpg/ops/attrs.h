@@ -253,6 +253,14 @@ typedef struct pg__cast_attrs {
     pg__elem from, to;
 } pg__cast_attrs;
 
+/* hash_ids(ids): the bucket that the text of a number falls into; that of `mask`, where there is such
+ * a number, is 0, and others begin at 1. */
+typedef struct pg__hash_attrs {
+    uint64_t buckets; /* without that of the mask */
+    int has_mask;
+    int32_t mask;
+} pg__hash_attrs;
+
 /* A step counts if any of its features differs from `value`. */
 typedef struct pg__mask_attrs {
     double value;

@@ -40,6 +40,7 @@ static const rule rules[PG__N_OPS] = {
     [PG__OP_embedding_dw] = {"a", "f"},
     [PG__OP_gru] = {"acaca", "c"},
     [PG__OP_gru_grad] = {"acacaaaaaac", "ffc"},
+    [PG__OP_hash_ids] = {"a", "f"},
     [PG__OP_layer_norm] = {"a", "pf"},
     [PG__OP_layer_norm_grad] = {"a", "pf"},
     [PG__OP_loss] = {"fa", "f"},

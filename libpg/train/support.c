@@ -16,7 +16,8 @@ static const char config[] =
     "\"bin_boundaries\": [0.0], \"dims\": [1], \"equation\": \"ab,bc->ac\", \"factor\": 0.2, "
     "\"filters\": 4, \"function\": \"nn.relu\", \"groups\": 1, \"height\": 2, "
     "\"height_factor\": 0.2, \"input_dim\": 4, \"key_dim\": 2, \"kernel_size\": 1, \"mean\": 0.0, "
-    "\"n\": 2, \"num_heads\": 1, \"num_tokens\": 4, \"output_dim\": 4, \"output_shape\": 4, "
+    "\"n\": 2, \"num_bins\": 4, \"num_heads\": 1, \"num_tokens\": 4, \"output_dim\": 4, "
+    "\"output_shape\": 4, "
     "\"pool_size\": 1, \"rate\": 0.5, \"stddev\": 0.5, \"target_shape\": [-1], \"units\": 4, "
     "\"variance\": 1.0, \"vocabulary\": [1], \"width\": 2, \"width_factor\": 0.2, "
     "\"layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"inner\", \"units\": 4}}, "
@@ -58,8 +59,8 @@ static int model_text(char *out, size_t room, const char *class_name, const char
         "{\"class_name\": \"%s\", \"name\": \"l\", \"config\": {%s%s}, \"inbound_nodes\": "
         "[[[\"%s\", 0, 0, {}]%s%s%s]]}], \"input_layers\": [[\"a\", 0, 0]], "
         "\"output_layers\": [[\"l\", 0, 0]]}}",
-        shape, class_name, config, extra_of(class_name), from, n_in > 1 ? ", [\"" : "", n_in > 1 ? from : "",
-        n_in > 1 ? "\", 0, 0, {}]" : "");
+        shape, class_name, config, extra_of(class_name), from, n_in > 1 ? ", [\"" : "",
+        n_in > 1 ? from : "", n_in > 1 ? "\", 0, 0, {}]" : "");
     return n > 0 && (size_t)n < room;
 }
 

@@ -6,8 +6,8 @@ class Input:
     """An input of the model. kind: numbers; steps (some of their ends are zeros); ids (ends are 0, as padding is); flags
     (0 or 1, never a row without a 1)."""
 
-    def __init__(self, kind, *shape, limit=7, dtype=None, batch=None, known=True):
-        self.kind, self.shape, self.limit, self.dtype, self.batch, self.known = kind, shape, limit, dtype, batch, known
+    def __init__(self, kind, *shape, limit=7, dtype=None, batch=None, known=True, least=1):
+        self.kind, self.shape, self.limit, self.dtype, self.batch, self.known, self.least = kind, shape, limit, dtype, batch, known, least
 
     def make(self, keras):  # known=False: the model does not say how many steps there are
         return keras.Input(self.shape if self.known else (None,) + self.shape[1:], dtype=self.dtype, batch_size=self.batch)
@@ -15,7 +15,7 @@ class Input:
     def draw(self, rng):
         full = (4,) + self.shape
         if self.kind == "ids":
-            v = rng.integers(1, self.limit, full)
+            v = rng.integers(self.least, self.limit, full)
         elif self.kind == "flags":
             v = (rng.uniform(0, 1, full) < 0.6).astype("float32")
             v[..., 0] = 1

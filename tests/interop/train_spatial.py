@@ -131,6 +131,10 @@ def categories(L, add, v3):
     for name, kw in (("", {}), ("-mask", {"mask_token": 0}), ("-special", {"mask_token": 0, "vocabulary": [0, -1, 4, 2, 6]})):
         add("lookup-int" + name, lambda x, kw=kw: L.Embedding(7, 2)(L.IntegerLookup(**{"vocabulary": [4, 2, 6], **kw})(x)), look)
     add("lookup-padded", dense(L.IntegerLookup(vocabulary=[4, 2], output_mode="count", max_tokens=6, pad_to_max_tokens=True)), look)
+    for big in (7, 20000, 2**31 - 1):
+        add("hash-%d" % big, dense(L.Hashing(9, output_mode="count")), Input("ids", 5, dtype="int64", limit=big))
+    add("hash-mask", lambda x: L.Embedding(11, 2)(L.Hashing(11, mask_value=0)(x)), look)
+    add("hash-minus", dense(lambda x: L.Hashing(5, output_mode="multi_hot")(x)), Input("ids", 5, dtype="int32", least=-4000))
     if v3:
         add("category-one-hot-3d", dense(L.CategoryEncoding(8, output_mode="one_hot")), ids)
 

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/k_index.h"
 #include "ops/attrs.h"
+#include "ops/hash_text.h"
 
 typedef struct pgk_mask_ids {
     pgk_real ids, mask;
@@ -12,6 +13,16 @@ typedef struct pgk_mask_ids {
 PGK_FN void pgk_mask_ids_at(const pgk_mask_ids *a, uint64_t i)
 {
     pgk_set(a->mask, i, pgk_int(a->ids, i) != 0 ? 1.0f : 0.0f);
+}
+
+typedef struct pgk_hash_ids {
+    pgk_real ids, y;
+    pg__hash_attrs attrs;
+} pgk_hash_ids;
+
+PGK_FN void pgk_hash_ids_at(const pgk_hash_ids *a, uint64_t i)
+{
+    pgk_set(a->y, i, (float)pg__hash_bucket(&a->attrs, pgk_int(a->ids, i)));
 }
 
 /* A step counts if any of its n features differs from `value`. */

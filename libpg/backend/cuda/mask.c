@@ -10,6 +10,14 @@ PG_CUDA_PREPARE(prepare_ids)
 }
 const pg__cuda_op pg__cuda_mask_ids = PG_CUDA_ONE(prepare_ids);
 
+PG_CUDA_PREPARE(prepare_hash)
+{
+    const pgk_hash_ids a = {.attrs = *(const pg__hash_attrs *)i->attrs};
+    (void)needs;
+    return PG_ONE(hash_ids, &a, pg__cuda_n(i, 0));
+}
+const pg__cuda_op pg__cuda_hash_ids = PG_CUDA_ONE(prepare_hash);
+
 PG_CUDA_PREPARE(prepare_steps)
 {
     const pgk_mask_steps a = {.n = pg__cuda_last(i, 0),
