@@ -39,7 +39,7 @@ has_library() { compgen -G "$1/$2.so*" >/dev/null; }
 # The folders with libraries that programs are to find, most wanted first.
 library_path() {
     local d lib found=
-    for lib in libcudart libcublasLt libcudnn libnccl; do
+    for lib in libcudart libcublasLt libcudnn libnccl libnvrtc; do # the last for kernels that cuDNN compiles
         for d in $(toolkits | sed 's#$#/lib64#') $(python_parts | sed 's#$#lib#') /usr/lib/x86_64-linux-gnu; do
             has_library "$d" $lib || continue
             case $found: in *":$d:"*) ;; *) found=$found:$d ;; esac

@@ -9,7 +9,7 @@
 
 enum { Q, K, V, MASK = PG__ATTEND_MASK, FACTORS = PG__ATTEND_FACTORS };
 
-#define UNIT 8u /* features that the library moves at once */
+#define UNIT 8u /* numbers that the library moves at once */
 
 struct pg__attend_library {
     pg__dnn_attend shape;
@@ -78,6 +78,8 @@ static int is_covered(const pg__cuda_inst *i, const pg__inst *forward, const pg_
     const pg__dims *m = mask == PG__NO_VAL ? NULL : &i->tape->values[mask].shape;
     const uint64_t all = a->rows | a->heads | a->t | a->s | a->a | a->b;
     if (m && m->rank == 4 && m->d[1] > 1)
+        return 0;
+    if ((a->masked || a->has_factors) && a->s % UNIT != 0) /* rows that it reads begin anywhere */
         return 0;
     if (a->gradient && (!pg__cuda_has(i, PG__ATTEND_G_DY) || pg__cuda_has(i, PG__ATTEND_G_DP)))
         return 0;

@@ -20,7 +20,8 @@ typedef struct pg__dnn_attend {
     pgk_type type, factor_type; /* type: of all that has no other one; 16 bits */
 } pg__dnn_attend;
 
-/* Addresses of a run; NULL where the shape has none. All are multiples of 16. */
+/* Addresses of a run; NULL where the shape has none. All are multiples of 16, and with masks or
+ * factors s is one of 8. */
 typedef struct pg__dnn_attend_io {
     const void *q, *k, *v, *factors; /* (rows, t or s, heads * a or b) */
     const void *bias;                /* (rows, t, s) */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """attend.py PGFIT PLUGIN GOLDEN: training in 16 bits on the GPU of plain C (host.h), whose library does attention or does not: what
-is learned is the same but for rounding. Plain, with dropout of the probabilities, and with masks, for which the short rows of scores have no room."""
+is learned is the same but for rounding. With dropout of the probabilities and with masks it does not, as 10 keys are no multiple of
+8: nothing of it is taken."""
 import array
 import json
 import os
@@ -65,7 +66,7 @@ def train(folder, library):
 
 
 with tempfile.TemporaryDirectory() as top:
-    for dropout, masked, does in (0.0, False, True), (0.2, False, True), (0.0, True, False):
+    for dropout, masked, does in (0.0, False, True), (0.2, False, False), (0.0, True, False):
         what = 'dropout %g, %s' % (dropout, 'masked' if masked else 'not masked')
         model(top + '/m.json', dropout, masked)
         none, ours = train(top, None)

@@ -7,7 +7,8 @@
 
 #include "backend/cuda/plugin.h"
 
-/* And what it does not: features by which it cannot move them, a mask for each head, no room. */
+/* And what it does not: numbers by which it cannot move them, of features or of masks, a mask
+ * for each head, no room. */
 static const op_case others[] = {
     {PG__OP_attention,
      ATTEND(.heads = 2, .scale = 0.3),
@@ -17,12 +18,24 @@ static const op_case others[] = {
     {PG__OP_attention,
      ATTEND(.heads = 2, .scale = 0.3),
      {{NORMAL, S(2, 33, 16)},
-      {NORMAL, S(2, 33, 16)},
-      {NORMAL, S(2, 33, 16)},
+      {NORMAL, S(2, 32, 16)},
+      {NORMAL, S(2, 32, 16)},
       ABSENT,
       ABSENT,
       ABSENT,
-      {MASK, S(2, 2, 1, 33)},
+      {MASK, S(2, 2, 1, 32)},
+      ABSENT},
+     8,
+     3},
+    {PG__OP_attention,
+     ATTEND(.heads = 4, .scale = 0.3),
+     {{NORMAL, S(2, 32, 32)},
+      {NORMAL, S(2, 33, 32)},
+      {NORMAL, S(2, 33, 32)},
+      ABSENT,
+      {MASK, S(2, 33)},
+      ABSENT,
+      ABSENT,
       ABSENT},
      8,
      3},
