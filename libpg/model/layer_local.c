@@ -99,7 +99,7 @@ static pg_status read_local(local *c, pg__lowering *lw, const pg__layer *l, pg__
         c->window = pg__dim_mul(c->window, c->k[i]);
         c->places = pg__dim_mul(c->places, c->out[i]);
     }
-    if (c->window > INT32_MAX || pg__dim_mul(c->window, c->window) > INT32_MAX ||
+    if (pg__dim_mul(c->window, c->window) > PG_MAX_CONSTANT ||
         pg__dim_mul(c->places, pg__dim_mul(c->window, c->filters)) > INT32_MAX)
         PG_FAIL(PG_E_LIMIT, "%s: its kernels have more weights than are covered", PG_SHOW(l->name));
 done:
@@ -189,7 +189,8 @@ static uint64_t number_weights(const local *c, double *ids, uint64_t n_stored)
 
 static pg_status listed_kernels(const local *c, pg__lowering *lw, pg__val *out, pg_err *err)
 {
-    const uint64_t n = number_weights(c, NULL, 0), all = c->places * c->window * c->filters;
+    const uint64_t all = c->places * c->window * c->filters;
+    const uint64_t n = all <= PG_MAX_CONSTANT ? number_weights(c, NULL, 0) : MAX_WHOLE;
     const pg__dims flat = pg__dims_of(1, &all), table = pg__dims_of(2, (const uint64_t[]){n, 1});
     const pg__dims kernels = pg__dims_of(3, (const uint64_t[]){c->places, c->window, c->filters});
     const pg__pad_attrs zero = {.after = {1}};
@@ -197,8 +198,10 @@ static pg_status listed_kernels(const local *c, pg__lowering *lw, pg__val *out, 
     pg__val which;
     pg_status st = PG_OK;
     if (n == 0 || n >= MAX_WHOLE)
-        PG_FAIL(PG_E_LIMIT, "%s: %llu weights, with \"implementation\" 3 at most %d are covered",
-                PG_SHOW(c->l->name), (unsigned long long)n, MAX_WHOLE - 1);
+        PG_FAIL(PG_E_LIMIT,
+                "%s: none or more than the %d weights that are covered with "
+                "\"implementation\" 3",
+                PG_SHOW(c->l->name), MAX_WHOLE - 1);
     ids = pg__mem_array((size_t)all, sizeof *ids);
     if (!ids)
         PG_TRY(pg__nomem(err));
@@ -313,7 +316,7 @@ static pg_status by_matrix(const local *c, pg__lowering *lw, pg__val x, pg__val 
     }
     n_in = pg__dim_mul(n_in, cells);
     const uint64_t n_out = pg__dim_mul(c->places, c->filters);
-    if (pg__dim_mul(n_in, n_out) > INT32_MAX)
+    if (pg__dim_mul(n_in, n_out) > INT32_MAX || pg__dim_mul(cells, c->places) > PG_MAX_CONSTANT)
         PG_FAIL(PG_E_LIMIT, "%s: its kernel has more weights than are covered",
                 PG_SHOW(c->l->name));
     mask = pg__mem_array((size_t)(cells * c->places), sizeof *mask);

@@ -159,6 +159,8 @@ pg_status pg__lower_factors(pg__lowering *lw, double rate, const pg__dims *shape
 /* What random numbers are a function of, beside a stream of lowered.n_streams. */
 pg_status pg__lower_step(pg__lowering *lw, pg__val *out, pg_err *err);
 
+#define PG_MAX_CONSTANT (UINT64_C(1) << 26) /* numbers of one: 512 MB while they are made */
+
 /* Appends numbers known beforehand. */
 pg_status pg__lower_constant(pg__lowering *lw, const pg__dims *shape, const double *values,
                              pg__val *out, pg_err *err);

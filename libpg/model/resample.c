@@ -144,7 +144,7 @@ static pg_status last_axis(pg__lowering *lw, pg__resample how, pg__val x, uint64
     pg_status st = PG_OK;
     if (from == PG_DIM_ANY || from == 0)
         PG_FAIL(PG_E_MISMATCH, "images need a known size to be given another");
-    if (from > INT32_MAX || to > INT32_MAX || from * to > INT32_MAX)
+    if (pg__dim_mul(from, to) > PG_MAX_CONSTANT)
         PG_FAIL(PG_E_MISMATCH, "%llu cells cannot become %llu", (unsigned long long)from,
                 (unsigned long long)to);
     *out = x;

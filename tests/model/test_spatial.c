@@ -228,6 +228,8 @@ static void what_makes_no_sense_is_refused_in_one_line(void **state)
          "l: \"width\" is not a whole number above 0"},
         {"Resizing", "\"height\":1000000000,\"width\":4", "null,8,8,3", PG_E_MISMATCH,
          "l: 8 cells cannot become 1000000000"},
+        {"Resizing", "\"height\":10000000,\"width\":4", "null,8,8,3", PG_E_MISMATCH,
+         "l: 8 cells cannot become 10000000"},
         {"CenterCrop", "\"height\":4,\"width\":4", "null,null,8,3", PG_E_MISMATCH,
          "l: input (None, None, 8, 3): images need a known size to be given another"},
         {"GroupNormalization", "\"groups\":3", "null,8,8,4", PG_E_FORMAT,
