@@ -53,7 +53,12 @@ typedef struct pg__loss_attrs {
     int logits; /* the prediction is what a softmax (a sigmoid, for binary_crossentropy) is given */
     pg__bce_rule bce;
     double smoothing; /* label_smoothing of the crossentropies */
-    double param;     /* delta of huber, smooth of jaccard_distance */
+    double param;     /* delta of huber, smooth of jaccard_distance, alpha of the focal ones */
+    double gamma;     /* of the focal ones */
+    int balanced;     /* apply_class_balancing of binary_focal_crossentropy */
+    int ignores;      /* rows of the class `ignored` count for nothing; sparse ones */
+    int32_t ignored;
+    int sums; /* the rows' losses are added up, not averaged: for who reduces them */
 } pg__loss_attrs;
 
 int pg__loss_takes_class(pg__loss_kind kind);

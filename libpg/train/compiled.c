@@ -16,6 +16,8 @@
 #include "base/mem.h"
 #include "base/real.h"
 #include "base/try.h"
+#include "train/logs.h"
+#include "train/names.h"
 #include "train/slots.h"
 
 /* ---- writing ---- */
@@ -130,17 +132,18 @@ static const char *loss_name(const pg_trainer *t, pg__loss_kind kind)
 /* A loss with parameters is an object of its class. */
 static pg_status add_loss(pg__str *out, const pg_trainer *t, const pg__loss_attrs *l, pg_err *err)
 {
-    const int huber = l->kind == PG__LOSS_huber && l->param != 1;
-    const char *class_name = l->kind == PG__LOSS_huber                 ? "Huber"
-                             : l->kind == PG__LOSS_binary_crossentropy ? "BinaryCrossentropy"
-                             : l->kind == PG__LOSS_categorical_crossentropy
-                                 ? "CategoricalCrossentropy"
-                                 : NULL;
-    if (!class_name || (!huber && l->smoothing == 0))
+    const int later = pg__era_of(t) >= PG__ERA_NEW;
+    char room[64];
+    pg_status st = PG_OK;
+    if (pg__loss_is_plain(l) || l->kind == PG__LOSS_jaccard_distance)
         return pg__str_printf(out, err, "\"%s\"", loss_name(t, l->kind));
-    return pg__str_printf(out, err, "{\"class_name\": \"%s\", \"config\": {\"%s\": %s}}",
-                          class_name, huber ? "delta" : "label_smoothing",
-                          PG_REAL32(huber ? l->param : l->smoothing));
+    PG_TRY(pg__str_printf(out, err, "{%s\"class_name\": \"%s\", \"config\": {\"name\": \"%s\"",
+                          later ? "\"module\": \"keras.losses\", " : "",
+                          pg__loss_class(l->kind, room, sizeof room), loss_name(t, l->kind)));
+    PG_TRY(pg__loss_put_keys(out, l, 1, err));
+    PG_TRY(pg__str_puts(out, later ? "}, \"registered_name\": null}" : "}}", err));
+done:
+    return st;
 }
 
 static pg_status add_key(pg__str *out, const char *name, pg_err *err)
@@ -191,66 +194,76 @@ done:
     return st;
 }
 
+/* How many objects of its class, of the same output, are before `name` in the text and have no name
+ * of their own either. */
+static pg_status count_before(size_t *out, const pg_trainer *t, const char *text, const char *name,
+                              size_t output, const pg__metric *m, pg_err *err)
+{
+    pg_status st = PG_OK;
+    *out = 0;
+    for (const char *s = text; pg__metric_is_numbered(m) && s < name;) {
+        size_t len = strcspn(s, ","), n;
+        pg__metric other = {0};
+        const char *its = pg__metric_text(t, s, len, output, &n);
+        if (its && its < name) {
+            PG_TRY(pg__metric_of(&other, its, n, t->rules, err));
+            *out += pg__metric_is_numbered(&other) && other.type == m->type;
+            pg__metric_fini(&other);
+        }
+        s += len + (s[len] == ',');
+    }
+done:
+    return st;
+}
+
+static pg_status add_metric(pg__str *out, const pg_trainer *t, const char *text, const char *name,
+                            size_t n, size_t output, pg_err *err)
+{
+    const int later = pg__era_of(t) >= PG__ERA_NEW;
+    pg__metric m = {0};
+    pg__str own = {0};
+    size_t number = 0;
+    pg_status st = PG_OK;
+    PG_TRY(pg__metric_of(&m, name, n, t->rules, err));
+    PG_TRY(count_before(&number, t, text, name, output, &m, err));
+    PG_TRY(pg__str_puts(&own, m.given, err));
+    if (number > 0)
+        PG_TRY(pg__str_printf(&own, err, "_%zu", number));
+    PG_TRY(m.is_object ? pg__metric_put(out, &m, own.s, later, err)
+                       : pg__json_quote(out, name, n, err));
+done:
+    pg__str_fini(&own);
+    pg__metric_fini(&m);
+    return st;
+}
+
 /* "accuracy,mae", or "OUT=accuracy,OUT=mae". */
 static pg_status add_metrics(pg__str *out, const pg_trainer *t, const char *text, pg_err *err)
 {
     pg_status st = PG_OK;
     if (!text)
         return pg__str_puts(out, "null", err);
-    const int by_output = strchr(text, '=') != NULL && t->n_outputs > 1;
+    const int by_output = t->n_outputs > 1 && pg__metrics_name_outputs(text);
     PG_TRY(pg__str_puts(out, by_output ? "{" : "[", err));
     for (size_t k = 0, outputs = 0; k < (by_output ? t->n_outputs : 1); k++) {
         int some = 0;
         for (const char *s = text; *s != '\0';) {
             const size_t len = strcspn(s, ",");
-            const char *equals = memchr(s, '=', len), *name = equals ? equals + 1 : s;
-            const size_t n = strlen(t->output_names[k]);
-            const int mine = !equals || !by_output ||
-                             ((size_t)(equals - s) == n && memcmp(s, t->output_names[k], n) == 0);
-            if (mine && by_output && !some) {
+            size_t n;
+            const char *name = pg__metric_text(t, s, len, k, &n);
+            if (name && by_output && !some) {
                 PG_TRY(pg__str_puts(out, outputs++ ? ", " : "", err));
                 PG_TRY(add_key(out, t->output_names[k], err));
             }
-            if (mine) {
+            if (name) {
                 PG_TRY(pg__str_puts(out, some++ ? ", " : by_output ? "[" : "", err));
-                PG_TRY(pg__json_quote(out, name, len - (size_t)(name - s), err));
+                PG_TRY(add_metric(out, t, text, name, n, k, err));
             }
             s += len + (s[len] == ',');
         }
         PG_TRY(pg__str_puts(out, by_output && some ? "]" : "", err));
     }
     PG_TRY(pg__str_puts(out, by_output ? "}" : "]", err));
-done:
-    return st;
-}
-
-/* The function in a MeanMetricWrapper; by its newer name Keras 2.15 does not find the divergence.
- */
-static const char *metric_function(const pg__metric *m)
-{
-    switch (m->kind) {
-    case PG__METRIC_BINARY_ACCURACY: return "binary_accuracy";
-    case PG__METRIC_CATEGORICAL_ACCURACY: return "categorical_accuracy";
-    case PG__METRIC_SPARSE_ACCURACY: return "sparse_categorical_accuracy";
-    case PG__METRIC_LOSS: break;
-    }
-    return m->loss.kind == PG__LOSS_kl_divergence ? "kullback_leibler_divergence"
-                                                  : loss_names[m->loss.kind];
-}
-
-static pg_status add_built(pg__str *out, const pg__metric *m, pg_err *err)
-{
-    pg_status st = PG_OK;
-    PG_TRY(
-        pg__str_puts(out, "{\"class_name\": \"MeanMetricWrapper\", \"config\": {\"name\": ", err));
-    PG_TRY(pg__json_quote(out, m->name, strlen(m->name), err));
-    PG_TRY(
-        pg__str_printf(out, err, ", \"dtype\": \"float32\", \"fn\": \"%s\"", metric_function(m)));
-    if (m->kind == PG__METRIC_LOSS && m->loss.kind == PG__LOSS_huber && m->loss.param != 1)
-        PG_TRY(add_number(out, "delta", m->loss.param, err));
-    if (m->kind == PG__METRIC_LOSS && m->loss.smoothing != 0)
-        PG_TRY(add_number(out, "label_smoothing", m->loss.smoothing, err));
-    PG_TRY(pg__str_puts(out, "}}", err));
 done:
     return st;
 }
@@ -266,7 +279,7 @@ static pg_status add_all_built(pg__str *out, const pg_trainer *t, int weighted, 
             if (t->metrics[i].output != k || t->metrics[i].weighted != weighted)
                 continue;
             PG_TRY(pg__str_puts(out, some++ ? ", " : "", err));
-            PG_TRY(add_built(out, &t->metrics[i], err));
+            PG_TRY(pg__metric_put(out, &t->metrics[i], t->metrics[i].name, 0, err));
         }
         PG_TRY(pg__str_puts(out, some ? "]" : "null]", err));
     }
@@ -311,22 +324,49 @@ void pg__compiled_fini(pg__compiled *c)
     *c = (pg__compiled){0};
 }
 
+/* ":key=value" for what a loss was given; Keras 2 writes "auto" where nothing was. */
+static pg_status read_loss_keys(pg__str *out, const pg__json *config, pg_err *err)
+{
+    static const char *const others[] = {"name", "dtype", "fn"};
+    pg__json_iter it = {.obj = config};
+    pg_status st = PG_OK;
+    while (pg__json_next(&it)) {
+        const pg__json_type type = pg__json_type_of(it.value);
+        const char *s = pg__json_str(it.value);
+        double v = 0;
+        if (PG_IS_ANY(it.key, others) || type == PG_J_NULL || (s && strcmp(s, "auto") == 0))
+            continue;
+        PG_TRY(pg__str_printf(out, err, ":%s=", it.key));
+        if (s && s[strcspn(s, ":,=")] == '\0')
+            PG_TRY(pg__str_puts(out, s, err));
+        else if (type == PG_J_BOOL)
+            PG_TRY(pg__str_puts(out, pg__json_bool(it.value, 0) ? "true" : "false", err));
+        else if (pg__json_num(it.value, &v))
+            PG_TRY(pg__str_puts(out, PG_REAL32(v), err));
+        else
+            PG_FAIL(PG_E_UNSUPPORTED, "its training configuration has a loss whose %s is no number",
+                    PG_SHOW(it.key));
+    }
+done:
+    return st;
+}
+
 /* One loss or metric: its name, with what it was given beside it. */
 static pg_status read_one(pg__str *out, const pg__json *j, const char *output, const char *what,
                           pg_err *err)
 {
-    static const char *const params[] = {"delta", "label_smoothing"};
-    static const double usual[] = {1, 0};
     const pg__json *config = pg__json_get(j, "config");
     const char *name = pg__json_str(j), *fn = pg__json_get_str(config, "fn");
     const char *class_name = pg__json_get_str(j, "class_name");
-    double v = 0;
+    const int is_metric = strcmp(what, "metric") == 0;
     pg_status st = PG_OK;
     /* A function by name, or a class that stands for one: MeanMetricWrapper of "accuracy". */
     if (!name && class_name && strcmp(class_name, "function") == 0)
         name = pg__json_str(config);
     if (!name && class_name && strcmp(class_name, "MeanMetricWrapper") == 0)
         name = pg__json_get_str(config, "name") ? pg__json_get_str(config, "name") : fn;
+    if (!name && is_metric && class_name && pg__metric_has_class(class_name))
+        return pg__metric_read(out, class_name, config, output, err);
     if (!name)
         name = class_name;
     if (!name)
@@ -336,13 +376,9 @@ static pg_status read_one(pg__str *out, const pg__json *j, const char *output, c
         name += n + 1;
     if (fn && strncmp(name, "weighted_", 9) == 0 && name[9]) /* beside one of the same name */
         name += 9;
-    if (pg__json_bool(pg__json_get(config, "from_logits"), 0))
-        PG_FAIL(PG_E_UNSUPPORTED, "its training configuration asks for %s from logits",
-                PG_SHOW(name));
     PG_TRY(pg__str_puts(out, name, err));
-    for (size_t i = 0; i < 2; i++)
-        if (pg__json_num(pg__json_get(config, params[i]), &v) && v != usual[i])
-            PG_TRY(pg__str_printf(out, err, ":%s=%s", params[i], PG_REAL32(v)));
+    if (pg__json_type_of(config) == PG_J_OBJECT)
+        PG_TRY(read_loss_keys(out, config, err));
 done:
     return st;
 }

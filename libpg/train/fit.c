@@ -179,10 +179,8 @@ static void keep_totals(const pg_trainer *t, pg__totals *totals, pg__archive *a)
         pg__archive_real(a, &totals->loss_counts[k]);
         pg__archive_real(a, &totals->batch_losses[k]);
     }
-    for (size_t i = 0; i < t->n_metrics; i++) {
-        pg__archive_real(a, &totals->metrics[i].sum);
-        pg__archive_real(a, &totals->metrics[i].count);
-    }
+    for (size_t i = 0; i < t->n_metric_state; i++)
+        pg__archive_real(a, &totals->metrics[i]);
     pg__archive_real(a, &totals->penalty_sum);
     pg__archive_u64(a, &totals->n_rows);
     pg__archive_u64(a, &totals->n_batches);

@@ -18,9 +18,10 @@ static int is_taken(const pg_trainer *t, const char *name)
     return 0;
 }
 
-/* "out_accuracy". A weighted metric is called so where its name is taken; to Keras 2.2, always. */
-static pg_status name_metric(pg_trainer *t, pg__metric *m, const char *name, size_t len,
-                             int prefixed, pg_err *err)
+/* "out_accuracy". A weighted metric is called so where its name is taken; to Keras 2.2, always.
+ * number: of objects without a name of their own. */
+static pg_status name_metric(const pg_trainer *t, pg__metric *m, int prefixed, size_t number,
+                             pg_err *err)
 {
     pg__str text = {0};
     pg_status st = PG_OK;
@@ -28,10 +29,11 @@ static pg_status name_metric(pg_trainer *t, pg__metric *m, const char *name, siz
         PG_TRY(pg__str_printf(&text, err, "%s_", t->output_names[m->output]));
     if (prefixed)
         PG_TRY(pg__str_puts(&text, "weighted_", err));
-    if (t->rules->acc_short && pg__same_name(name, len, "accuracy"))
-        PG_TRY(pg__str_puts(&text, "acc", err));
-    else
-        PG_TRY(pg__str_add(&text, name, strcspn(name, ":") < len ? strcspn(name, ":") : len, err));
+    PG_TRY(pg__str_puts(&text, t->rules->acc_short && pg__metric_is_accuracy(m) ? "acc" : m->given,
+                        err));
+    if (number > 0)
+        PG_TRY(pg__str_printf(&text, err, "_%zu", number));
+    pg__mem_free(m->name);
     m->name = text.s;
     text.s = NULL;
 done:
@@ -39,31 +41,39 @@ done:
     return st;
 }
 
+static pg_status name_apart(const pg_trainer *t, pg__metric *m, pg_err *err)
+{
+    size_t number = 0;
+    pg_status st = PG_OK;
+    PG_TRY(name_metric(t, m, m->weighted && t->rules->acc_short, 0, err));
+    while (pg__metric_is_numbered(m) && is_taken(t, m->name))
+        PG_TRY(name_metric(t, m, 0, ++number, err));
+    if (m->weighted && is_taken(t, m->name))
+        PG_TRY(name_metric(t, m, 1, 0, err));
+done:
+    return st;
+}
+
 /* Metrics are resolved by what they compare. */
 static pg_status add_metric(pg_trainer *t, const pg__program *p, size_t k, const char *name,
                             size_t len, int weighted, pg_err *err)
 {
-    const pg__lowered *m = pg__program_model(p);
-    const pg__dims *shape = &m->tape.values[m->outputs[k]].shape;
+    const pg__lowered *model = pg__program_model(p);
     const pg__value *target = pg__program_target(p, k);
-    pg__metric metric = {.output = k, .weighted = weighted};
+    pg__metric m = {0};
     pg_status st = PG_OK;
-    PG_TRY(pg__metric_of(&metric, name, len, target->elem == PG__INT,
-                         (size_t)shape->d[shape->rank - 1], t->rules, err));
-    if (!pg__metric_fits(&metric, target->elem == PG__INT)) {
-        (void)pg_fail(err, PG_E_MISMATCH, "metric %.*s does not fit targets that are %s", (int)len,
-                      name, target->elem == PG__INT ? "classes" : "numbers");
-        pg_err_hint(err, "--metrics accuracy");
-        return PG_E_MISMATCH;
-    }
-    PG_TRY(name_metric(t, &metric, name, len, weighted && t->rules->acc_short, err));
-    if (weighted && is_taken(t, metric.name)) {
-        pg__mem_free(metric.name);
-        metric.name = NULL;
-        PG_TRY(name_metric(t, &metric, name, len, 1, err));
-    }
-    t->metrics[t->n_metrics++] = metric;
+    PG_TRY(pg__metric_of(&m, name, len, t->rules, err));
+    m.output = k;
+    m.weighted = weighted;
+    PG_TRY(pg__metric_bind(&m, &model->tape.values[model->outputs[k]].shape,
+                           target->elem == PG__INT, t->rules, err));
+    PG_TRY(name_apart(t, &m, err));
+    m.at = t->n_metric_state;
+    t->n_metric_state += m.n_state;
+    t->metrics[t->n_metrics++] = m;
+    m = (pg__metric){0};
 done:
+    pg__metric_fini(&m);
     return st;
 }
 
@@ -74,20 +84,39 @@ static const char *output_end(const char *s, size_t len)
     return memchr(s, '=', colon ? (size_t)(colon - s) : len);
 }
 
+const char *pg__metric_text(const pg_trainer *t, const char *s, size_t len, size_t k, size_t *n)
+{
+    const char *of = t->output_names[k], *equals = output_end(s, len);
+    const char *name = equals ? equals + 1 : s;
+    *n = len - (size_t)(name - s);
+    if (equals && t->n_outputs > 1 &&
+        (strlen(of) != (size_t)(equals - s) || strncmp(of, s, (size_t)(equals - s)) != 0))
+        return NULL;
+    return name;
+}
+
+int pg__metrics_name_outputs(const char *text)
+{
+    for (const char *s = text; *s != '\0';) {
+        const size_t len = strcspn(s, ",");
+        if (output_end(s, len))
+            return 1;
+        s += len + (s[len] == ',');
+    }
+    return 0;
+}
+
 /* "OUT=accuracy", or "accuracy" for every output. */
 static pg_status add_metrics(pg_trainer *t, const pg__program *p, size_t k, const char *text,
                              int weighted, pg_err *err)
 {
-    const char *of = t->output_names[k];
     pg_status st = PG_OK;
     for (const char *s = text; s && *s != '\0';) {
         const size_t len = strcspn(s, ",");
-        const char *equals = output_end(s, len);
-        const char *name = equals ? equals + 1 : s;
-        const int mine = !equals || (strlen(of) == (size_t)(equals - s) &&
-                                     strncmp(of, s, (size_t)(equals - s)) == 0);
-        if (mine)
-            PG_TRY(add_metric(t, p, k, name, len - (size_t)(name - s), weighted, err));
+        size_t n;
+        const char *name = pg__metric_text(t, s, len, k, &n);
+        if (name)
+            PG_TRY(add_metric(t, p, k, name, n, weighted, err));
         s += len + (s[len] == ',');
     }
 done:
@@ -117,10 +146,11 @@ pg_status pg__metrics_check(const pg_trainer *t, const char *text, pg_err *err)
     for (const char *s = text; s && *s != '\0';) {
         const size_t len = strcspn(s, ",");
         const char *equals = output_end(s, len), *name = equals ? equals + 1 : s;
-        pg__metric any; /* which accuracy it is, only the data say */
+        pg__metric any = {0}; /* which accuracy it is, only the data say */
         if (equals)
             PG_TRY(check_output(t, s, (size_t)(equals - s), err));
-        PG_TRY(pg__metric_of(&any, name, len - (size_t)(name - s), 0, 1, t->rules, err));
+        PG_TRY(pg__metric_of(&any, name, len - (size_t)(name - s), t->rules, err));
+        pg__metric_fini(&any);
         s += len + (s[len] == ',');
     }
 done:
@@ -146,10 +176,10 @@ pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err)
 done:
     if (st != PG_OK) { /* all or none: the next run asks again */
         for (size_t i = 0; i < t->n_metrics; i++)
-            pg__mem_free(t->metrics[i].name);
+            pg__metric_fini(&t->metrics[i]);
         pg__mem_free(t->metrics);
         t->metrics = NULL;
-        t->n_metrics = 0;
+        t->n_metrics = t->n_metric_state = 0;
     }
     return st;
 }
@@ -159,6 +189,18 @@ done:
 const char *pg__rate_name(const pg_trainer *t)
 {
     return t->rules->sorted_logs ? "learning_rate" : "lr";
+}
+
+/* One, or where Keras has an array in its logs "f1_score[0]", "f1_score[1]", ... */
+static pg_status add_names(pg__strs *out, const pg__metric *m, const char *prefix, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (m->n_results == 1)
+        return pg__strs_printf(out, err, "%s%s", prefix, m->name);
+    for (size_t i = 0; i < m->n_results; i++)
+        PG_TRY(pg__strs_printf(out, err, "%s%s[%zu]", prefix, m->name, i));
+done:
+    return st;
 }
 
 /* "loss", with several outputs one for each, then the metrics. */
@@ -172,7 +214,7 @@ pg_status pg__logs_open(pg__logs *out, const pg_trainer *t, int has_val, pg_err 
             if (t->objectives[k].has_loss)
                 PG_TRY(pg__strs_printf(&out->names, err, "%s%s_loss", prefix, t->output_names[k]));
         for (size_t i = 0; i < t->n_metrics; i++)
-            PG_TRY(pg__strs_printf(&out->names, err, "%s%s", prefix, t->metrics[i].name));
+            PG_TRY(add_names(&out->names, &t->metrics[i], prefix, err));
     }
     out->n = out->names.n / (has_val ? 2 : 1);
     PG_TRY(pg__strs_printf(&out->names, err, "%s", pg__rate_name(t)));
@@ -216,6 +258,6 @@ void pg__logs_fill(const pg_trainer *t, double *values, const pg__totals *totals
     for (size_t k = 0; t->n_outputs > 1 && k < t->n_outputs; k++)
         if (t->objectives[k].has_loss)
             values[n++] = pg__output_loss(t, totals, k);
-    for (size_t i = 0; i < t->n_metrics; i++)
-        values[n++] = totals->metrics[i].sum / totals->metrics[i].count;
+    for (size_t i = 0; i < t->n_metrics; n += t->metrics[i++].n_results)
+        pg__metric_result(&t->metrics[i], totals->metrics + t->metrics[i].at, values + n);
 }

@@ -7,6 +7,11 @@
 /* Are those names of metrics, and of the model's outputs before them? PG_E_ARG. */
 pg_status pg__metrics_check(const pg_trainer *t, const char *text, pg_err *err);
 
+/* What piece `s` of such a text says of output k, n characters; NULL: it is of another one. And is
+ * there any of an output by its name? */
+const char *pg__metric_text(const pg_trainer *t, const char *s, size_t len, size_t k, size_t *n);
+int pg__metrics_name_outputs(const char *text);
+
 /* Finds out what the trainer's metrics are, by a program that has what they compare. */
 pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err);
 

@@ -1,12 +1,15 @@
 /* names.c - from names to losses, and from option texts to outputs. */
 #include "train/names.h"
 
-#include <stdlib.h>
+#include <ctype.h>
+#include <math.h>
+#include <stddef.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/real.h"
-#include "base/str.h"
 #include "base/try.h"
+#include "train/settings.h"
 
 static const struct {
     const char *name;
@@ -24,25 +27,133 @@ static const struct {
     {"kullback_leibler_divergence", PG__LOSS_kl_divergence},
     {"huber_loss", PG__LOSS_huber},
     {"cosine_proximity", PG__LOSS_cosine_similarity},
+    {"log_cosh_error", PG__LOSS_log_cosh}, /* the metric's class */
     {"jaccard_distance_loss", PG__LOSS_jaccard_distance},
 };
 #define N_ALIASES (sizeof aliases / sizeof *aliases)
 
-static pg_status set_param(pg__loss_attrs *out, const char *at, const char *end, pg_err *err)
+#define CROSSENTROPIES                                                        \
+    "binary_crossentropy categorical_crossentropy binary_focal_crossentropy " \
+    "categorical_focal_crossentropy"
+
+/* Keras' keys of losses; of: the losses that have it. */
+static const struct {
+    const char *key;
+    size_t off;
+    int is_flag;
+    double usual;
+    const char *of;
+} keys[] = {
+#define AT(field) offsetof(pg__loss_attrs, field)
+    {"delta", AT(param), 0, 1, "huber"},
+    {"smooth", AT(param), 0, 100, "jaccard_distance"},
+    {"alpha", AT(param), 0, 0.25, "binary_focal_crossentropy categorical_focal_crossentropy"},
+    {"gamma", AT(gamma), 0, 2, "binary_focal_crossentropy categorical_focal_crossentropy"},
+    {"apply_class_balancing", AT(balanced), 1, 0, "binary_focal_crossentropy"},
+    {"label_smoothing", AT(smoothing), 0, 0, CROSSENTROPIES},
+    {"from_logits", AT(logits), 1, 0, CROSSENTROPIES " sparse_categorical_crossentropy"},
+#undef AT
+};
+#define N_KEYS (sizeof keys / sizeof *keys)
+
+static const char *const kinds[] = {
+#define PG_LOSS(name, target) #name,
+#include "ops/losses.def"
+#undef PG_LOSS
+};
+
+static int has_key(pg__loss_kind kind, size_t i)
 {
-    const char *equals = memchr(at, '=', (size_t)(end - at));
-    const size_t n = equals ? (size_t)(equals - at) : (size_t)(end - at);
-    double v = 0;
-    if (!equals || !pg__real_read(&v, equals + 1, (size_t)(end - equals - 1)))
-        return pg_fail(err, PG_E_ARG, "loss: \"%.*s\" is not KEY=NUMBER", (int)(end - at), at);
-    if ((n == 5 && strncmp(at, "delta", n) == 0) || (n == 6 && strncmp(at, "smooth", n) == 0))
-        out->param = v;
-    else if (n == 15 && strncmp(at, "label_smoothing", n) == 0)
-        out->smoothing = v;
-    else
-        return pg_fail(err, PG_E_ARG, "loss: unknown key \"%.*s\" (delta, smooth, label_smoothing)",
-                       (int)n, at);
-    return PG_OK;
+    const size_t n = strlen(kinds[kind]);
+    for (const char *s = keys[i].of; s; s = strchr(s, ' '), s += s != NULL)
+        if (strncmp(s, kinds[kind], n) == 0 && (s[n] == ' ' || s[n] == '\0'))
+            return 1;
+    return 0;
+}
+
+static void *field_of(pg__loss_attrs *a, size_t i)
+{
+    return (char *)a + keys[i].off;
+}
+
+static pg_status read_reduction(pg__loss_attrs *out, pg__settings *from, pg_err *err)
+{
+    const char *how = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg__settings_text(from, "reduction", &how, err));
+    out->sums = how && strcmp(how, "sum") == 0;
+    if (how && !out->sums && strcmp(how, "auto") != 0 && strcmp(how, "sum_over_batch_size") != 0)
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "loss %s: reduction \"%s\", only sum_over_batch_size and sum are covered",
+                from->name.s, PG_SHOW(how));
+done:
+    return st;
+}
+
+/* What Keras writes beside, and only its usual value is covered of; NULL as ignore_class. */
+static pg_status read_others(pg__loss_attrs *out, pg__settings *from, pg_err *err)
+{
+    const char *text = NULL;
+    double axis = -1, ignored = NAN;
+    pg_status st = PG_OK;
+    PG_TRY(pg__settings_text(from, "name", &text, err));
+    PG_TRY(pg__settings_text(from, "dtype", &text, err));
+    PG_TRY(pg__settings_real(from, "axis", &axis, err));
+    if (axis != -1)
+        PG_FAIL(PG_E_UNSUPPORTED, "loss %s: axis %s, only the last one (-1) is covered",
+                from->name.s, PG_REAL(axis));
+    if (out->kind == PG__LOSS_sparse_categorical_crossentropy)
+        PG_TRY(pg__settings_real(from, "ignore_class", &ignored, err));
+    if (isnan(ignored))
+        goto done;
+    if (!(fabs(ignored) < 2e9) || ignored != (double)(int32_t)ignored)
+        PG_FAIL(PG_E_ARG, "loss %s: ignore_class is no class", from->name.s);
+    out->ignores = 1;
+    out->ignored = (int32_t)ignored;
+done:
+    return st;
+}
+
+static pg_status read_keys(pg__loss_attrs *out, pg__settings *from, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < N_KEYS; i++) {
+        double v = keys[i].usual;
+        if (!has_key(out->kind, i))
+            continue;
+        if (keys[i].is_flag) {
+            PG_TRY(pg__settings_flag(from, keys[i].key, field_of(out, i), err));
+            continue;
+        }
+        PG_TRY(pg__settings_real(from, keys[i].key, &v, err));
+        if (!isfinite(v))
+            PG_FAIL(PG_E_ARG, "loss %s: %s is %s", from->name.s, keys[i].key, PG_REAL(v));
+        *(double *)field_of(out, i) = v;
+    }
+    PG_TRY(read_reduction(out, from, err));
+    PG_TRY(read_others(out, from, err));
+    PG_TRY(pg__settings_end(from, err));
+done:
+    return st;
+}
+
+/* Keras has them, and pgfit has not, each for a reason. */
+static pg_status refuse(const char *name, size_t n, pg_err *err)
+{
+    static const struct {
+        const char *name, *why;
+    } others[] = {
+        {"CTC", "its targets are sequences of their own lengths"},
+        {"Dice", "it is one number of the whole batch, whose rows are not seen together"},
+        {"Tversky", "it is one number of the whole batch, whose rows are not seen together"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (pg__same_name(name, n, others[i].name))
+            return pg_fail(err, PG_E_UNSUPPORTED, "loss %s is not covered: %s", others[i].name,
+                           others[i].why);
+    (void)pg_fail(err, PG_E_ARG, "unknown loss \"%.*s\"", (int)n, name);
+    for (size_t i = 0; i < N_ALIASES; i++)
+        pg_err_detail(err, "%s", aliases[i].name);
+    return PG_E_ARG;
 }
 
 pg_status pg__loss_of(pg__loss_attrs *out, const char *name, size_t len, const pg__rules *rules,
@@ -50,21 +161,73 @@ pg_status pg__loss_of(pg__loss_attrs *out, const char *name, size_t len, const p
 {
     const char *colon = memchr(name, ':', len);
     const size_t n = colon ? (size_t)(colon - name) : len;
+    pg__loss_attrs a = {.bce = rules->bce_adds_epsilon ? PG__BCE_ADD_EPSILON : PG__BCE_CLIP};
+    pg__settings from = {.root = NULL};
+    char *text = NULL;
+    size_t i = 0;
     pg_status st = PG_OK;
-    for (size_t i = 0; i < N_ALIASES; i++) {
-        if (!pg__same_name(name, n, aliases[i].name))
-            continue;
-        *out =
-            (pg__loss_attrs){.kind = aliases[i].kind,
-                             .bce = rules->bce_adds_epsilon ? PG__BCE_ADD_EPSILON : PG__BCE_CLIP};
-        out->param = out->kind == PG__LOSS_jaccard_distance ? 100 : 1;
-        if (colon)
-            st = set_param(out, colon + 1, name + len, err);
-        return st;
+    while (i < N_ALIASES && !pg__same_name(name, n, aliases[i].name))
+        i++;
+    if (i == N_ALIASES)
+        return refuse(name, n, err);
+    a.kind = aliases[i].kind;
+    a.param = 1;
+    text = pg__mem_strndup(name, len);
+    if (!text)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(pg__settings_colons(&from, text, err));
+    PG_TRY(read_keys(&a, &from, err));
+    *out = a;
+done:
+    pg__settings_fini(&from);
+    pg__mem_free(text);
+    return st;
+}
+
+const char *pg__loss_class(pg__loss_kind kind, char *room, size_t cap)
+{
+    size_t n = 0;
+    int up = 1;
+    if (kind == PG__LOSS_kl_divergence)
+        return "KLDivergence";
+    for (const char *s = kinds[kind]; *s && n + 1 < cap; s++) {
+        if (*s != '_')
+            room[n++] = (char)(up ? toupper((unsigned char)*s) : *s);
+        up = *s == '_';
     }
-    st = pg_fail(err, PG_E_ARG, "unknown loss \"%.*s\"", (int)n, name);
-    for (size_t i = 0; i < N_ALIASES; i++)
-        pg_err_detail(err, "%s", aliases[i].name);
+    room[n] = '\0';
+    return room;
+}
+
+int pg__loss_is_plain(const pg__loss_attrs *a)
+{
+    pg__loss_attrs own = *a;
+    for (size_t i = 0; i < N_KEYS; i++)
+        if (has_key(a->kind, i) &&
+            (keys[i].is_flag ? *(int *)field_of(&own, i) != 0
+                             : *(double *)field_of(&own, i) != keys[i].usual))
+            return 0;
+    return !a->sums && !a->ignores;
+}
+
+pg_status pg__loss_put_keys(pg__str *out, const pg__loss_attrs *a, int with_reduction, pg_err *err)
+{
+    pg__loss_attrs own = *a;
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < N_KEYS; i++) {
+        const char *key = keys[i].key;
+        if (has_key(a->kind, i) && keys[i].is_flag && *(int *)field_of(&own, i) != 0)
+            PG_TRY(pg__str_printf(out, err, ", \"%s\": true", key));
+        else if (has_key(a->kind, i) && !keys[i].is_flag &&
+                 *(double *)field_of(&own, i) != keys[i].usual)
+            PG_TRY(pg__str_printf(out, err, ", \"%s\": %s", key,
+                                  PG_REAL32(*(double *)field_of(&own, i))));
+    }
+    if (a->ignores)
+        PG_TRY(pg__str_printf(out, err, ", \"ignore_class\": %ld", (long)a->ignored));
+    if (a->sums && with_reduction)
+        PG_TRY(pg__str_puts(out, ", \"reduction\": \"sum\"", err));
+done:
     return st;
 }
 

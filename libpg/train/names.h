@@ -6,10 +6,19 @@
 #include "model/rules.h"
 #include "ops/attrs.h"
 
-/* Fills *out for "mse", "mean_squared_error", "MeanSquaredError", "huber:delta=2". PG_E_ARG lists
- * the known names. */
+/* Fills *out for "mse", "mean_squared_error", "MeanSquaredError", "huber:delta=2:reduction=sum".
+ * PG_E_ARG lists the known names, or keys. */
 pg_status pg__loss_of(pg__loss_attrs *out, const char *name, size_t len, const pg__rules *rules,
                       pg_err *err);
+
+/* Keras' class of a loss; room: where it may be written. */
+const char *pg__loss_class(pg__loss_kind kind, char *room, size_t cap);
+
+/* Has it nothing but usual parameters? */
+int pg__loss_is_plain(const pg__loss_attrs *a);
+
+/* `, "key": value` for every other one, as Keras writes it. */
+pg_status pg__loss_put_keys(pg__str *out, const pg__loss_attrs *a, int with_reduction, pg_err *err);
 
 /* Cuts "a,b" or "out1=a,out2=b" into one text per output. *of_output[k] points into text. Without
  * names: one for all outputs, or one each in their order. PG_E_ARG: an unknown output, too many. */

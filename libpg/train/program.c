@@ -57,8 +57,8 @@ static pg_status add_loss(pg__program *p, size_t k, const pg__program_opts *opts
     pg_status st = PG_OK;
     if (opts->lower.rules->logit_shortcut && !opts->from_probabilities) {
         const pg__val logits = logits_of(p, k, a.kind);
-        a.logits = logits != PG__NO_VAL;
-        in[0] = a.logits ? logits : in[0];
+        a.logits |= logits != PG__NO_VAL;
+        in[0] = logits != PG__NO_VAL ? logits : in[0];
     }
     PG_TRY(add_target(p, k, &a, err));
     in[1] = p->targets[k];

@@ -121,12 +121,14 @@ static pg_status as_doubles(pg_trainer *t, double **out, const void *from, uint6
     return PG_OK;
 }
 
-/* share: of the terms, that their sum is divided by. */
+/* share: of the terms, that their sum is divided by. Where a loss is the sum of its terms, it is
+ * counted as their mean is, times as many as the batch has. */
 static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame *f,
-                            const pg__landing *l, size_t k, double share, pg__totals *totals,
-                            pg_err *err)
+                            const pg__landing *l, size_t k, double share, uint64_t n_rows,
+                            pg__totals *totals, pg_err *err)
 {
     const pg__value *v = pg__program_loss_value(p, k);
+    const uint64_t n_lane = v && v->shape.rank > 0 ? v->shape.d[0] : 1; /* rows */
     double *rows = NULL;
     if (!v)
         return PG_OK;
@@ -134,8 +136,9 @@ static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame
     const pg_status st = as_doubles(t, &rows, pg__program_loss(p, f, k), n, PG__REAL, l, err);
     if (st != PG_OK)
         return st;
+    const double by = t->objectives[k].loss.sums ? (double)(n / n_lane * n_rows) : 1;
     for (uint64_t i = 0; i < n; i++)
-        totals->loss_sums[k] += rows[i] / share;
+        totals->loss_sums[k] += rows[i] / share * by;
     totals->loss_counts[k] += (double)n;
     pg__mem_free(rows);
     return PG_OK;
@@ -189,9 +192,8 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
         weights[i] *= mask[i];
     for (size_t i = 0; i < t->n_metrics; i++)
         if (t->metrics[i].output == k)
-            pg__metric_add(&t->metrics[i], &totals->metrics[i], y, target->elem == PG__INT, guess,
-                           t->metrics[i].weighted && weights ? weights : mask, (size_t)(n / last),
-                           (size_t)last);
+            pg__metric_add(&t->metrics[i], totals->metrics + t->metrics[i].at, y, guess,
+                           t->metrics[i].weighted && weights ? weights : mask, (size_t)(n / last));
 done:
     pg__mem_free(weights);
     pg__mem_free(mask);
@@ -224,7 +226,7 @@ pg_status pg__result_add(pg_trainer *t, const pg__program *p, const pg__frame *f
     pg_status st = PG_OK;
     PG_TRY(add_activities(t, p, f, l, n_rows, totals, err));
     for (size_t k = 0; k < t->n_outputs; k++) {
-        PG_TRY(add_losses(t, p, f, l, k, shares[k], totals, err));
+        PG_TRY(add_losses(t, p, f, l, k, shares[k], n_rows, totals, err));
         PG_TRY(add_metrics(t, p, f, l, rows, k, totals, err));
     }
 done:

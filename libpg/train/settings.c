@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/nearest.h"
 #include "base/try.h"
 
@@ -110,6 +111,18 @@ pg_status pg__settings_of(pg__settings *out, const char *text, pg_err *err)
     }
     pg__settings_fini(&s);
     pg_err_prefix(err, PG_SHOW(text));
+    return st;
+}
+
+pg_status pg__settings_colons(pg__settings *out, const char *text, pg_err *err)
+{
+    char *commas = pg__mem_strdup(text), *at = commas ? strchr(commas, ':') : NULL;
+    if (!commas)
+        return pg__nomem(err);
+    while (at && (at = strchr(at + 1, ':')) != NULL)
+        *at = ',';
+    const pg_status st = pg__settings_of(out, commas, err);
+    pg__mem_free(commas);
     return st;
 }
 

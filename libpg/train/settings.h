@@ -18,6 +18,8 @@ typedef struct pg__settings {
 /* PG_E_ARG, PG_E_FORMAT: what is no such text. A text's value is a number, true or false where it
  * looks like one; a key without a value is true. */
 pg_status pg__settings_of(pg__settings *out, const char *text, pg_err *err);
+/* "NAME:key=value:flag", of which several stand in a list with commas. */
+pg_status pg__settings_colons(pg__settings *out, const char *text, pg_err *err);
 void pg__settings_fini(pg__settings *s);
 
 /* The value of a key; nothing changes where it is not given, or null. PG_E_ARG: another type. Texts

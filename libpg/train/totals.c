@@ -11,7 +11,7 @@ pg_status pg__totals_alloc(const pg_trainer *t, pg__totals *totals, pg_err *err)
     totals->loss_sums = pg__mem_array(t->n_outputs, sizeof *totals->loss_sums);
     totals->loss_counts = pg__mem_array(t->n_outputs, sizeof *totals->loss_counts);
     totals->batch_losses = pg__mem_array(t->n_outputs, sizeof *totals->batch_losses);
-    totals->metrics = pg__mem_array(t->n_metrics, sizeof *totals->metrics);
+    totals->metrics = pg__mem_array(t->n_metric_state, sizeof *totals->metrics);
     return totals->loss_sums && totals->loss_counts && totals->batch_losses && totals->metrics
                ? PG_OK
                : pg__nomem(err);
@@ -30,7 +30,7 @@ void pg__totals_clear(const pg_trainer *t, pg__totals *totals)
     memset(totals->loss_sums, 0, t->n_outputs * sizeof *totals->loss_sums);
     memset(totals->loss_counts, 0, t->n_outputs * sizeof *totals->loss_counts);
     memset(totals->batch_losses, 0, t->n_outputs * sizeof *totals->batch_losses);
-    memset(totals->metrics, 0, t->n_metrics * sizeof *totals->metrics);
+    memset(totals->metrics, 0, t->n_metric_state * sizeof *totals->metrics);
     totals->n_batches = 0;
     totals->penalty_sum = 0;
     totals->n_rows = 0;
@@ -43,10 +43,8 @@ void pg__totals_add(const pg_trainer *t, pg__totals *into, const pg__totals *fro
         into->loss_counts[k] += from->loss_counts[k];
         into->batch_losses[k] += from->batch_losses[k];
     }
-    for (size_t i = 0; i < t->n_metrics; i++) {
-        into->metrics[i].sum += from->metrics[i].sum;
-        into->metrics[i].count += from->metrics[i].count;
-    }
+    for (size_t i = 0; i < t->n_metric_state; i++)
+        into->metrics[i] += from->metrics[i];
     into->n_batches += from->n_batches;
     into->penalty_sum += from->penalty_sum;
     into->n_rows += from->n_rows;

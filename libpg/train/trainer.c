@@ -553,7 +553,7 @@ void pg_trainer_close(pg_trainer *t)
     pg__devices_close(t);
     pg__parts_free(t);
     for (size_t i = 0; i < t->n_metrics; i++)
-        pg__mem_free(t->metrics[i].name);
+        pg__metric_fini(&t->metrics[i]);
     pg__mem_free(t->metrics);
     pg__mem_free(t->metric_text);
     pg__mem_free(t->weighted_metric_text);

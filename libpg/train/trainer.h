@@ -181,7 +181,7 @@ struct pg_trainer {
     uint64_t n_moves;                         /* steps that moved the averages */
     char *metric_text, *weighted_metric_text; /* resolved once the data are known */
     pg__metric *metrics;
-    size_t n_metrics;
+    size_t n_metrics, n_metric_state; /* sums of all of them */
     int from_probabilities;
     int conv;           /* as pg_train_opts.conv */
     pg__logs evaluated; /* what pg_evaluate() gave last */
@@ -258,7 +258,7 @@ typedef struct pg__totals {
     double *loss_sums, *loss_counts; /* per output */
     double *batch_losses;            /* per output: of each batch, weighted, summed over batches */
     uint64_t n_batches;
-    pg__mean *metrics;
+    double *metrics; /* n_metric_state sums */
     double penalty_sum; /* of regularizers, times rows */
     uint64_t n_rows;
 } pg__totals;
