@@ -91,9 +91,53 @@ PG_SHARED real pg__binary_slope_of(const pg__loss_attrs *a, real x, real y)
     return pg__is_clipped(x) ? 0 : (1 - t) / (1 - x + add) - t / (x + add);
 }
 
+/* The focal loss: a crossentropy times a power of what is missing of the true class's probability.
+ */
+PG_SHARED real pg__focal_missing(const pg__loss_attrs *a, real x, real t)
+{
+    const real p = a->logits ? pg__sigmoid(x) : x;
+    return 1 - (t * p + (1 - t) * (1 - p));
+}
+PG_SHARED real pg__focal_share(const pg__loss_attrs *a, real t)
+{
+    const real alpha = (real)a->param;
+    return a->balanced ? t * alpha + (1 - t) * (1 - alpha) : 1;
+}
+PG_SHARED real pg__binary_focal_of(const pg__loss_attrs *a, real x, real y)
+{
+    const real t = pg__smooth_binary(a, y);
+    return pg__focal_share(a, t) * R(pow)(pg__focal_missing(a, x, t), (real)a->gamma) *
+           pg__binary_of(a, x, y);
+}
+PG_SHARED real pg__binary_focal_slope_of(const pg__loss_attrs *a, real x, real y)
+{
+    const real t = pg__smooth_binary(a, y), gamma = (real)a->gamma;
+    const real missing = pg__focal_missing(a, x, t), p = a->logits ? pg__sigmoid(x) : x;
+    const real falls = (1 - 2 * t) * (a->logits ? p * (1 - p) : 1);
+    const real bends =
+        gamma == 0 ? 0 : gamma * R(pow)(missing, gamma - 1) * falls * pg__binary_of(a, x, y);
+    return pg__focal_share(a, t) * (bends + R(pow)(missing, gamma) * pg__binary_slope_of(a, x, y));
+}
+
+/* Of one class with the probability q, what its target is multiplied with; and the slope of that.
+ */
+PG_SHARED real pg__focal_class(const pg__loss_attrs *a, real q)
+{
+    const real c = pg__clip_probability(q);
+    return -(real)a->param * R(pow)(1 - c, (real)a->gamma) * R(log)(c);
+}
+PG_SHARED real pg__focal_class_slope(const pg__loss_attrs *a, real q)
+{
+    const real c = pg__clip_probability(q), gamma = (real)a->gamma;
+    const real bends = gamma == 0 ? 0 : gamma * R(pow)(1 - c, gamma - 1) * R(log)(c);
+    return pg__is_clipped(q) ? 0 : (real)a->param * (bends - R(pow)(1 - c, gamma) / c);
+}
+
 /* MEAN(name, value, slope) */
 #define PG_MEAN_LOSSES(MEAN)                                                          \
     MEAN(binary_crossentropy, pg__binary_of(a, x, y), pg__binary_slope_of(a, x, y))   \
+    MEAN(binary_focal_crossentropy, pg__binary_focal_of(a, x, y),                     \
+         pg__binary_focal_slope_of(a, x, y))                                          \
     MEAN(hinge, pg__margin(x, y), pg__margin(x, y) > 0 ? -pg__plus_minus(y) : 0)      \
     MEAN(huber, pg__huber_of(x - y, (real)a->param),                                  \
          R(fabs)(x - y) <= (real)a->param ? x - y : (real)a->param * pg__sign(x - y)) \

@@ -6,7 +6,9 @@
 
 #include <stddef.h>
 
-#define PG_MAX_SLOTS 3
+/* The last slot is no rule's: the moving average of the parameters (use_ema). */
+#define PG_MAX_SLOTS    4
+#define PG_SLOT_AVERAGE 3
 
 /* What a rule needs, the step's own numbers worked out: they change from step to step. */
 typedef struct pg__update {
@@ -14,8 +16,11 @@ typedef struct pg__update {
     double momentum, rho, beta_1, beta_2, epsilon, weight_decay;
     int nesterov, amsgrad, centered;
     double alpha; /* adam: lr sqrt(1 - beta_2^t) / (1 - beta_1^t); adamax: lr / (1 - beta_1^t) */
-    double m_share, g_share; /* nadam: factors of the average and of the gradient */
-    double v_correction;     /* nadam: 1 - beta_2^t */
+    double m_share, g_share;         /* nadam: factors of the average and of the gradient */
+    double v_correction;             /* nadam: 1 - beta_2^t */
+    double power, l1, l2, shrinkage; /* ftrl: -learning_rate_power; l2 with what beta adds */
+    double average; /* what the moving average keeps of itself; there is one where its slot is */
+    int to_average; /* parameters become it */
 } pg__update;
 
 typedef enum pg__optimiser_kind {
@@ -37,7 +42,8 @@ typedef struct pg__optimiser_type {
 
 const pg__optimiser_type *pg__optimiser_of(pg__optimiser_kind kind);
 
-/* Norms by which gradients are clipped: each variable's, or that of all gradients together; 0: it does not. */
+/* Norms by which gradients are clipped: each variable's, or that of all gradients together; 0: it
+ * does not. */
 typedef struct pg__norm_limits {
     double each, together;
     int both; /* `together` also behind `each` */

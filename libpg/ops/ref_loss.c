@@ -52,12 +52,44 @@ static void categorical_crossentropy_grad(const pg__loss_attrs *a, const void *t
     }
 }
 
+/* categorical_focal_crossentropy: of probabilities that sum to 1. */
+static real probability(const pg__loss_attrs *a, real p, real total)
+{
+    return a->logits ? R(exp)(p - total) : p / total;
+}
+static real categorical_focal_crossentropy(const pg__loss_attrs *a, const void *target,
+                                           const real *p, size_t n)
+{
+    const real *y = target;
+    const real total = a->logits ? log_sum_exp(p, n) : sum_of(p, n);
+    real loss = 0;
+    for (size_t k = 0; k < n; k++)
+        loss += pg__smooth(a, y[k], n) * pg__focal_class(a, probability(a, p[k], total));
+    return loss;
+}
+static void categorical_focal_crossentropy_grad(const pg__loss_attrs *a, const void *target,
+                                                const real *p, size_t n, real scale, real *dp)
+{
+    const real *y = target;
+    const real total = a->logits ? log_sum_exp(p, n) : sum_of(p, n);
+    real along = 0;
+    for (size_t k = 0; k < n; k++) {
+        const real q = probability(a, p[k], total);
+        dp[k] = pg__smooth(a, y[k], n) * pg__focal_class_slope(a, q);
+        along += dp[k] * q;
+    }
+    for (size_t k = 0; k < n; k++)
+        dp[k] = scale * (dp[k] - along) * (a->logits ? probability(a, p[k], total) : 1 / total);
+}
+
 /* sparse_categorical_crossentropy: clipped, then the crossentropy of their logarithms as logits. */
 static real sparse_categorical_crossentropy(const pg__loss_attrs *a, const void *target,
                                             const real *p, size_t n)
 {
     const int32_t c = *(const int32_t *)target;
     real total = 0;
+    if (a->ignores && c == a->ignored)
+        return 0;
     if (a->logits)
         return log_sum_exp(p, n) - p[c];
     for (size_t k = 0; k < n; k++)
@@ -68,12 +100,15 @@ static void sparse_categorical_crossentropy_grad(const pg__loss_attrs *a, const 
                                                  const real *p, size_t n, real scale, real *dp)
 {
     const size_t c = (size_t) * (const int32_t *)target;
+    const int ignored = a->ignores && *(const int32_t *)target == a->ignored;
     real total = a->logits ? log_sum_exp(p, n) : 0;
     for (size_t k = 0; !a->logits && k < n; k++)
         total += pg__clip_probability(p[k]);
     for (size_t k = 0; k < n; k++) {
         const real hit = k == c ? 1 : 0;
-        if (a->logits)
+        if (ignored)
+            dp[k] = 0;
+        else if (a->logits)
             dp[k] = scale * (R(exp)(p[k] - total) - hit);
         else
             dp[k] = pg__is_clipped(p[k]) ? 0 : scale * (1 / total - hit / p[k]);

@@ -10,7 +10,8 @@
 typedef struct pg__rates {
     real lr, momentum, rho, beta_1, beta_2, epsilon, alpha, shrink;
     real m_share, g_share, v_correction;
-    int nesterov, amsgrad, centered;
+    real power, l1, l2, shrinkage, average;
+    int nesterov, amsgrad, centered, to_average;
 } pg__rates;
 
 static inline pg__rates pg__rates_of(const pg__update *u)
@@ -23,13 +24,19 @@ static inline pg__rates pg__rates_of(const pg__update *u)
     r.beta_2 = (real)u->beta_2;
     r.epsilon = (real)u->epsilon;
     r.alpha = (real)u->alpha;
-    r.shrink = (real)(u->lr * u->weight_decay);
+    r.shrink = (real)u->weight_decay;
     r.m_share = (real)u->m_share;
     r.g_share = (real)u->g_share;
     r.v_correction = (real)u->v_correction;
     r.nesterov = u->nesterov;
     r.amsgrad = u->amsgrad;
     r.centered = u->centered;
+    r.power = (real)u->power;
+    r.l1 = (real)u->l1;
+    r.l2 = (real)u->l2;
+    r.shrinkage = (real)u->shrinkage;
+    r.average = (real)u->average;
+    r.to_average = u->to_average;
     return r;
 }
 
@@ -79,7 +86,7 @@ PG_STEP(rmsprop_legacy)
     pg__step_of_rmsprop(u, i, w, g, s, u->momentum == 0);
 }
 
-/* slots: m, v, largest v (amsgrad). Weights shrink (AdamW) before the step. */
+/* slots: m, v, largest v (amsgrad). */
 PG_STEP(adam)
 {
     real *m = s[0], *v = s[1], *top = s[2];
@@ -88,7 +95,6 @@ PG_STEP(adam)
     real second = v[i];
     if (u->amsgrad)
         second = top[i] = top[i] > v[i] ? top[i] : v[i];
-    w[i] -= u->shrink * w[i];
     w[i] -= u->alpha * m[i] / (R(sqrt)(second) + u->epsilon);
 }
 
@@ -135,6 +141,39 @@ PG_STEP(nadam)
             (R(sqrt)(v[i] / u->v_correction) + u->epsilon);
 }
 
+/* slot: m. */
+PG_STEP(lion)
+{
+    real *m = s[0];
+    const real along = m[i] * u->beta_1 + g[i] * (1 - u->beta_1);
+    w[i] -= u->lr * (real)((along > 0) - (along < 0));
+    m[i] = m[i] * u->beta_2 + g[i] * (1 - u->beta_2);
+}
+
+/* slots: sum of squares, linear. */
+PG_STEP(ftrl)
+{
+    real *a = s[0], *linear = s[1];
+    const real more = a[i] + g[i] * g[i];
+    const real now = R(pow)(more, u->power), before = R(pow)(a[i], u->power);
+    linear[i] += g[i] + 2 * u->shrinkage * w[i] - (now - before) / u->lr * w[i];
+    const real z = linear[i], kept = z < -u->l1 ? -u->l1 : z > u->l1 ? u->l1 : z;
+    w[i] = (kept - z) / (now / u->lr + 2 * u->l2);
+    a[i] = more;
+}
+
 #undef PG_STEP
+
+/* Around every rule: weights shrink before (weight_decay), and their average follows them. */
+PG_SHARED void pg__step_before(const pg__rates *u, size_t i, real *w)
+{
+    w[i] -= w[i] * u->shrink * u->lr;
+}
+PG_SHARED void pg__step_after(const pg__rates *u, size_t i, real *w, real *average)
+{
+    average[i] = u->average * average[i] + (1 - u->average) * w[i];
+    if (u->to_average)
+        w[i] = average[i];
+}
 
 #endif

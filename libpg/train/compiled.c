@@ -40,10 +40,35 @@ static pg_status add_limit(pg__str *out, const char *key, double v, int always, 
     return always ? pg__str_printf(out, err, ", \"%s\": null", key) : PG_OK;
 }
 
+static pg_status add_ftrl(pg__str *out, const pg__optimiser *o, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(add_number(out, "learning_rate_power", o->lr_power, err));
+    PG_TRY(add_number(out, "initial_accumulator_value", o->initial_accumulator, err));
+    PG_TRY(add_number(out, "l1_regularization_strength", o->l1, err));
+    PG_TRY(add_number(out, "l2_regularization_strength", o->l2, err));
+    PG_TRY(add_number(out, "l2_shrinkage_regularization_strength", o->l2_shrinkage, err));
+    PG_TRY(add_number(out, "beta", o->beta, err));
+done:
+    return st;
+}
+
+static pg_status add_average(pg__str *out, const pg__optimiser *o, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(add_flag(out, "use_ema", o->use_ema, err));
+    PG_TRY(add_number(out, "ema_momentum", o->ema_momentum, err));
+    if (o->ema_frequency > 0)
+        return pg__str_printf(out, err, ", \"ema_overwrite_frequency\": %.0f", o->ema_frequency);
+    PG_TRY(pg__str_puts(out, ", \"ema_overwrite_frequency\": null", err));
+done:
+    return st;
+}
+
 static pg_status add_rules(pg__str *out, const pg__optimiser *o, pg__era era, pg_err *err)
 {
     const int is_sgd = strcmp(o->name, "SGD") == 0, is_rms = strcmp(o->name, "RMSprop") == 0;
-    const int tensorflow = era >= PG__ERA_OLD;
+    const int tensorflow = era >= PG__ERA_OLD, is_ftrl = strcmp(o->name, "Ftrl") == 0;
     pg_status st = PG_OK;
     if (is_sgd || (is_rms && tensorflow))
         PG_TRY(add_number(out, "momentum", o->momentum, err));
@@ -57,7 +82,9 @@ static pg_status add_rules(pg__str *out, const pg__optimiser *o, pg__era era, pg
         PG_TRY(add_number(out, "beta_1", o->beta_1, err));
         PG_TRY(add_number(out, "beta_2", o->beta_2, err));
     }
-    if (!is_sgd)
+    if (is_ftrl)
+        PG_TRY(add_ftrl(out, o, err));
+    if (!is_sgd && !is_ftrl && strcmp(o->name, "Lion") != 0)
         PG_TRY(add_number(out, "epsilon", o->epsilon, err));
     if (strcmp(o->name, "Adam") == 0 || strcmp(o->name, "AdamW") == 0)
         PG_TRY(add_flag(out, "amsgrad", o->amsgrad, err));
@@ -93,17 +120,16 @@ static pg_status add_optimizer(pg__str *out, const pg_trainer *t, const pg__opti
     PG_TRY(add_rate(out, o, era, err));
     if (!later && !(nadam && era < PG__ERA_OLD))
         PG_TRY(add_number(out, "decay", nadam ? o->nadam_decay : o->decay, err));
-    if (later)
+    if (later && strcmp(o->name, "AdamW") == 0) /* it takes no null */
+        PG_TRY(add_number(out, "weight_decay", o->weight_decay, err));
+    else if (later)
         PG_TRY(add_limit(out, "weight_decay", o->weight_decay, 1, err));
     PG_TRY(add_limit(out, "clipnorm", o->clipnorm, later, err));
     if (era >= PG__ERA_OLD)
         PG_TRY(add_limit(out, "global_clipnorm", o->global_clipnorm, later, err));
     PG_TRY(add_limit(out, "clipvalue", o->clipvalue, later, err));
     if (later)
-        PG_TRY(pg__str_puts(out,
-                            ", \"use_ema\": false, \"ema_momentum\": 0.99, "
-                            "\"ema_overwrite_frequency\": null",
-                            err));
+        PG_TRY(add_average(out, o, err));
     if (era == PG__ERA_NEW)
         PG_TRY(pg__str_puts(out, ", \"jit_compile\": false, \"is_legacy_optimizer\": false", err));
     PG_TRY(add_rules(out, o, era, err));

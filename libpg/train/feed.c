@@ -366,6 +366,8 @@ static pg_status fit_target(pg__feed *f, size_t k, const pg__program *p, pg_err 
     target->cast = cast_of(f->t, want->elem);
     target->row_elems = pg__dims_elems(&want->shape) / n;
     target->below = want->elem == PG__INT ? prediction->d[prediction->rank - 1] : 0;
+    if (f->t->objectives[k].loss.ignores)
+        target->ignored = &f->t->objectives[k].loss.ignored;
     if (target->array->is_class && want->elem == PG__REAL && want->shape.rank == 2 &&
         want->shape.d[1] > 1) {
         target->one_hot = 1;
@@ -392,7 +394,7 @@ pg_status pg__slot_check(const pg__slot *s, const int32_t *v, const uint64_t *ro
 {
     const uint64_t each = s->one_hot ? 1 : s->row_elems;
     for (uint64_t i = 0; i < n * each; i++) {
-        if (v[i] >= 0 && (uint64_t)v[i] < s->below)
+        if ((v[i] >= 0 && (uint64_t)v[i] < s->below) || (s->ignored && v[i] == *s->ignored))
             continue;
         return pg_fail(
             err, PG_E_MISMATCH, "%s: row %s of \"%s\" holds %s %d, %s \"%s\" knows 0 to %s",

@@ -11,6 +11,7 @@ typedef struct pg__slot {
     pg__cast cast;
     uint64_t row_elems;     /* in the batch */
     uint64_t below;         /* integers are 0 .. below - 1; 0: any */
+    const int32_t *ignored; /* a class that the loss leaves out, whatever it is; NULL: none */
     const char *limited_by; /* the Embedding that says so, or NULL: the output */
     int one_hot;            /* classes become rows of row_elems zeros and a one */
 } pg__slot;

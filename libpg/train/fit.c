@@ -4,6 +4,7 @@
 
 #include "base/try.h"
 #include "train/alone.h"
+#include "train/average.h"
 #include "train/devices.h"
 #include "train/fit_impl.h"
 #include "train/forecast.h"
@@ -281,6 +282,7 @@ static pg_status end_training(run *r, double began, pg_err *err)
     report.n_epochs = r->n_finished;
     pg__ahead_free(r->ahead);
     r->ahead = NULL;
+    PG_TRY(pg__average_finish(r->t, err));
     PG_TRY(pg__calls_train_end(&r->fit, err));
     PG_TRY(end_resume(r, err));
     if (r->opts->measure_alone && r->t->cut.n_replicas > 1 && report.rows_per_second > 0)

@@ -19,6 +19,17 @@ static double share(const pg_trainer *t, const void *v, uint64_t n)
     return n > 0 ? (double)hits / (double)n : 1;
 }
 
+pg_status pg__masks_check(const pg_trainer *t, pg_err *err)
+{
+    const pg__lowered *m = &t->built_params;
+    for (size_t k = 0; k < m->n_outputs; k++)
+        if (t->objectives[k].loss.ignores && pg__output_mask(m, k) != PG__NO_VAL)
+            return pg_fail(err, PG_E_UNSUPPORTED,
+                           "output \"%s\": ignore_class is not covered where steps are masked, too",
+                           PG_SHOW(t->output_names[k]));
+    return PG_OK;
+}
+
 int pg__masks_count(const pg_trainer *t)
 {
     const pg__lowered *m = &t->built_params;
@@ -56,10 +67,26 @@ done:
     return st;
 }
 
-double pg__loss_share(const pg_trainer *t, const pg__mask_sum *mask, const void *weights,
+/* What a loss leaves out by the target's class is masked like a step. */
+static pg__mask_sum not_ignored(const pg__loss_attrs *loss, const int32_t *classes, uint64_t n)
+{
+    pg__mask_sum sum = {.n = (double)n};
+    for (uint64_t i = 0; i < n; i++)
+        sum.valid += classes[i] != loss->ignored;
+    return sum;
+}
+
+double pg__loss_share(const pg_trainer *t, const pg__mask_sum *masked, const pg__batch *b, size_t k,
                       uint64_t n_terms)
 {
+    const pg__loss_attrs *loss = &t->objectives[k].loss;
+    const void *weights = b->weights[k];
+    const pg__mask_sum of_classes =
+        loss->ignores ? not_ignored(loss, b->targets[k], n_terms) : (pg__mask_sum){0};
+    const pg__mask_sum *mask = loss->ignores ? &of_classes : masked;
     double s = 1;
+    if (loss->sums)
+        return 1;
     if (mask->n > 0 && t->rules->mask_rescaled) /* Keras 3 lets a batch have no step at all */
         s = (mask->valid + (t->rules->keras3 ? 1e-7 : 0)) / mask->n;
     if (mask->n > 0 && t->rules->loss_norm_nonzero)

@@ -9,6 +9,9 @@ typedef struct pg__mask_sum {
     double valid, n;
 } pg__mask_sum;
 
+/* PG_E_UNSUPPORTED: a loss leaves out a class, and its output's mask steps. */
+pg_status pg__masks_check(const pg_trainer *t, pg_err *err);
+
 /* Must masks be summed before the gradient? */
 int pg__masks_count(const pg_trainer *t);
 
@@ -16,8 +19,8 @@ int pg__masks_count(const pg_trainer *t);
 pg_status pg__masks_add(pg_trainer *t, const pg__program *p, const pg__frame *f, pg__mask_sum *sums,
                         pg_err *err);
 
-/* The share of n_terms losses that their sum is divided by. weights: of the batch, or NULL. */
-double pg__loss_share(const pg_trainer *t, const pg__mask_sum *mask, const void *weights,
+/* The share of output k's n_terms losses that their sum is divided by. */
+double pg__loss_share(const pg_trainer *t, const pg__mask_sum *mask, const pg__batch *b, size_t k,
                       uint64_t n_terms);
 
 #endif

@@ -97,6 +97,8 @@ double pg__value_loss(const pg__metric *m, const double *y, const double *p)
         void *p;
     } prediction = {p}, target = {m->classes ? (const void *)&class_of : (const void *)y};
     double loss = 0;
+    if (m->classes && !(y[0] >= 0 && y[0] < (double)m->n)) /* one that a loss leaves out */
+        return NAN;
     const pg__arg in[] = {{&row, prediction.p, m->n},
                           {m->classes ? &one : &row, target.p, m->classes ? 1 : m->n},
                           {0},

@@ -33,15 +33,23 @@ static const struct {
     NUMBER("decay", decay, NULL),
     NUMBER("momentum", momentum, "SGD RMSprop"),
     NUMBER("rho", rho, "RMSprop Adadelta"),
-    NUMBER("beta_1", beta_1, "Adam AdamW Adamax Nadam"),
-    NUMBER("beta_2", beta_2, "Adam AdamW Adamax Nadam"),
+    NUMBER("beta_1", beta_1, "Adam AdamW Adamax Nadam Lion"),
+    NUMBER("beta_2", beta_2, "Adam AdamW Adamax Nadam Lion"),
     NUMBER("epsilon", epsilon, "RMSprop Adam AdamW Adagrad Adadelta Adamax Nadam"),
     NUMBER("weight_decay", weight_decay, NULL),
-    NUMBER("initial_accumulator_value", initial_accumulator, "Adagrad"),
+    NUMBER("initial_accumulator_value", initial_accumulator, "Adagrad Ftrl"),
+    NUMBER("learning_rate_power", lr_power, "Ftrl"),
+    NUMBER("l1_regularization_strength", l1, "Ftrl"),
+    NUMBER("l2_regularization_strength", l2, "Ftrl"),
+    NUMBER("l2_shrinkage_regularization_strength", l2_shrinkage, "Ftrl"),
+    NUMBER("beta", beta, "Ftrl"),
     NUMBER("clipnorm", clipnorm, NULL),
     NUMBER("global_clipnorm", global_clipnorm, NULL),
     NUMBER("clipvalue", clipvalue, NULL),
     NUMBER("schedule_decay", nadam_decay, "Nadam"),
+    NUMBER("ema_momentum", ema_momentum, NULL),
+    NUMBER("ema_overwrite_frequency", ema_frequency, NULL),
+    FLAG("use_ema", use_ema, NULL),
     FLAG("nesterov", nesterov, "SGD"),
     FLAG("amsgrad", amsgrad, "Adam AdamW"),
     FLAG("centered", centered, "RMSprop"),
@@ -59,12 +67,30 @@ static const struct {
     {"Adam", 0.001, 0.001, 0, 0.999, 0, 0, 0},   {"AdamW", 0.001, 0.001, 0, 0.999, 0.004, 0, 0},
     {"Adagrad", 0.001, 0.01, 0, 0, 0, 0.1, 0},   {"Adadelta", 0.001, 1.0, 0.95, 0, 0, 0, 0},
     {"Adamax", 0.001, 0.002, 0, 0.999, 0, 0, 0}, {"Nadam", 0.001, 0.002, 0, 0.999, 0, 0, 0},
+    {"Lion", 0.0001, 0.0001, 0, 0.99, 0, 0, 0},  {"Ftrl", 0.001, 0.001, 0, 0, 0, 0.1, 0.1},
 };
 #define N_KNOWN (sizeof known / sizeof *known)
 
 static double as_float(double v)
 {
     return (float)v;
+}
+
+/* Two of Keras' take a step by norms of whole variables, which rules that go number by number do
+ * not see. */
+static pg_status refuse_name(const char *name, size_t len, pg_err *err)
+{
+    static const char *const whole[] = {"Adafactor", "Lamb"};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strlen(whole[i]) == len && strncasecmp(name, whole[i], len) == 0)
+            return pg_fail(
+                err, PG_E_UNSUPPORTED,
+                "optimizer %s is not covered: its steps depend on norms of whole variables",
+                whole[i]);
+    (void)pg_fail(err, PG_E_ARG, "unknown optimizer \"%.*s\"", (int)len, name);
+    pg_err_detail(err,
+                  "known: SGD, RMSprop, Adam, AdamW, Adagrad, Adadelta, Adamax, Nadam, Lion, Ftrl");
+    return PG_E_ARG;
 }
 
 static pg_status set_defaults(pg__optimiser *o, const char *name, size_t len,
@@ -84,13 +110,18 @@ static pg_status set_defaults(pg__optimiser *o, const char *name, size_t len,
                              .weight_decay = known[i].weight_decay,
                              .initial_accumulator =
                                  standalone ? known[i].old_accumulator : known[i].accumulator,
+                             .lr_power = -0.5,
+                             .ema_momentum = 0.99,
+                             .first_is_average = rules->keras3,
                              .nadam_decay = 0.004,
                              .nadam_product = 1};
+        if (strcmp(o->name, "Lion") == 0) { /* there is no older one */
+            o->legacy = 0;
+            o->lr = rules->keras3 ? 0.001 : o->lr;
+        }
         return PG_OK;
     }
-    (void)pg_fail(err, PG_E_ARG, "unknown optimizer \"%.*s\"", (int)len, name);
-    pg_err_detail(err, "known: SGD, RMSprop, Adam, AdamW, Adagrad, Adadelta, Adamax, Nadam");
-    return PG_E_ARG;
+    return refuse_name(name, len, err);
 }
 
 /* Is key i one of this optimizer's? */
@@ -151,20 +182,49 @@ static void round_numbers(pg__optimiser *o)
 }
 
 /* The learning rates and decays that no step can use; `decay` belongs to the older rules. */
+static pg_status check_average(const pg__optimiser *o, pg_err *err)
+{
+    if (!(o->ema_momentum >= 0 && o->ema_momentum <= 1))
+        return pg_fail(err, PG_E_ARG, "optimizer %s: ema_momentum lies between 0 and 1", o->name);
+    if (!(o->ema_frequency >= 0 && o->ema_frequency < 1e15) ||
+        o->ema_frequency != trunc(o->ema_frequency))
+        return pg_fail(err, PG_E_ARG, "optimizer %s: ema_overwrite_frequency is no number of steps",
+                       o->name);
+    return PG_OK;
+}
+
+static pg_status check_ftrl(const pg__optimiser *o, pg_err *err)
+{
+    if (strcmp(o->name, "Ftrl") != 0)
+        return PG_OK;
+    if (!(o->lr_power <= 0))
+        return pg_fail(err, PG_E_ARG, "optimizer Ftrl: learning_rate_power is more than 0");
+    if (!(o->initial_accumulator >= 0 && o->l1 >= 0 && o->l2 >= 0 && o->l2_shrinkage >= 0))
+        return pg_fail(err, PG_E_ARG, "optimizer Ftrl: a strength is less than 0");
+    return PG_OK;
+}
+
 static pg_status check(pg__optimiser *o, pg_err *err)
 {
+    pg_status st = PG_OK;
     if (!(o->lr >= 0) || !isfinite(o->lr))
         return pg_fail(err, PG_E_ARG, "optimizer %s: learning rate %g", o->name, o->lr);
     if (!(o->beta_1 >= 0 && o->beta_1 < 1 && o->beta_2 >= 0 && o->beta_2 < 1))
         return pg_fail(err, PG_E_ARG, "optimizer %s: beta_1 and beta_2 lie between 0 and 1",
                        o->name);
-    if (o->weight_decay > 0 && pg__optimiser_kind_of(o) != PG__OPT_adam)
-        return pg_fail(err, PG_E_UNSUPPORTED,
-                       "optimizer %s: weight_decay is covered for Adam and AdamW", o->name);
+    if (!(o->weight_decay >= 0))
+        return pg_fail(err, PG_E_ARG, "optimizer %s: weight_decay is less than 0", o->name);
     if (o->decay > 0)
         o->legacy = 1;
+    if (o->legacy && (o->use_ema || (o->weight_decay > 0 && strcmp(o->name, "AdamW") != 0)))
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "optimizer %s: by the rules of Keras to 2.10 it has no %s", o->name,
+                       o->use_ema ? "use_ema" : "weight_decay");
+    PG_TRY(check_average(o, err));
+    PG_TRY(check_ftrl(o, err));
     round_numbers(o);
-    return PG_OK;
+done:
+    return st;
 }
 
 static pg_status read_value(double *out, const char *at, const char *end, pg_err *err)
@@ -241,12 +301,11 @@ static pg_status read_member(pg__optimiser *o, const char *key, size_t len, cons
                              pg_err *err)
 {
     const pg__json_type type = pg__json_type_of(v);
-    if (strcmp(key, "use_ema") == 0) {
-        if (type != PG_J_BOOL && type != PG_J_NULL)
-            return refuse_value(o, key, v, "true or false", err);
-        if (pg__json_bool(v, 0))
-            return pg_fail(err, PG_E_UNSUPPORTED, "optimizer %s: use_ema", o->name);
-        return PG_OK;
+    double steps = 1;
+    if (strcmp(key, "gradient_accumulation_steps") == 0 && pg__json_num(v, &steps) && steps != 1) {
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "optimizer %s: gradient_accumulation_steps", o->name);
+        pg_err_hint(err, "--accumulate %.0f", steps);
+        return PG_E_UNSUPPORTED;
     }
     for (size_t i = 0; i < N_KEYS; i++)
         if (strcmp(keys[i].key, key) == 0 && has_key(o, i))
@@ -293,12 +352,18 @@ pg__optimiser_kind pg__optimiser_kind_of(const pg__optimiser *o)
         return PG__OPT_adamax;
     if (is(o, "Nadam"))
         return PG__OPT_nadam;
+    if (is(o, "Lion"))
+        return PG__OPT_lion;
+    if (is(o, "Ftrl"))
+        return PG__OPT_ftrl;
     return o->momentum > 0 ? PG__OPT_sgd_momentum : PG__OPT_sgd;
 }
 
 int pg__optimiser_uses_slot(const pg__optimiser *o, size_t slot)
 {
     const pg__optimiser_kind kind = pg__optimiser_kind_of(o);
+    if (slot == PG_SLOT_AVERAGE)
+        return o->use_ema;
     if (slot >= pg__optimiser_of(kind)->n_slots)
         return 0;
     if (kind == PG__OPT_adam && slot == 2)
@@ -310,7 +375,7 @@ int pg__optimiser_uses_slot(const pg__optimiser *o, size_t slot)
 
 double pg__optimiser_slot_start(const pg__optimiser *o, size_t slot)
 {
-    return is(o, "Adagrad") && slot == 0 ? o->initial_accumulator : 0;
+    return (is(o, "Adagrad") || is(o, "Ftrl")) && slot == 0 ? o->initial_accumulator : 0;
 }
 
 /* beta^t: the later rules raise float32 numbers, the older ones compute in double. */
@@ -346,6 +411,11 @@ double pg__optimiser_rate(const pg__optimiser *o)
     return o->schedule ? pg__schedule_at(o->schedule, o->iterations) : o->lr;
 }
 
+int pg__optimiser_finalizes(const pg__optimiser *o)
+{
+    return o->use_ema && o->iterations > 0;
+}
+
 pg__update pg__optimiser_step(pg__optimiser *o)
 {
     const uint64_t t = o->iterations + 1;
@@ -362,7 +432,13 @@ pg__update pg__optimiser_step(pg__optimiser *o)
                     .weight_decay = o->weight_decay,
                     .nesterov = o->nesterov,
                     .amsgrad = o->amsgrad,
-                    .centered = o->centered};
+                    .centered = o->centered,
+                    .power = -o->lr_power,
+                    .l1 = o->l1,
+                    .l2 = o->l2 + (o->beta != 0 ? o->beta / (2 * lr) : 0),
+                    .shrinkage = o->l2_shrinkage,
+                    .average = o->first_is_average && o->iterations == 0 ? 0 : o->ema_momentum};
+    u.to_average = o->use_ema && o->ema_frequency > 0 && t % (uint64_t)o->ema_frequency == 0;
     u.alpha = is(o, "Adamax") ? lr / b1 : lr * sqrt(b2) / b1;
     if (is(o, "Nadam")) {
         const double now = nadam_momentum(o, t), next = nadam_momentum(o, t + 1);

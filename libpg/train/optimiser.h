@@ -17,7 +17,11 @@ typedef struct pg__optimiser {
     double momentum, rho, beta_1, beta_2, epsilon, weight_decay, initial_accumulator;
     double clipnorm, global_clipnorm, clipvalue; /* 0: none */
     int nesterov, amsgrad, centered;
-    double nadam_decay; /* 0.004 by itself */
+    double lr_power, l1, l2, l2_shrinkage, beta; /* Ftrl */
+    int use_ema;
+    double ema_momentum, ema_frequency; /* frequency: in steps, 0: only at the end of fit() */
+    int first_is_average;               /* Keras 3: it begins with the first step's weights */
+    double nadam_decay;                 /* 0.004 by itself */
     uint64_t iterations;
     double nadam_product; /* of the momenta so far */
 } pg__optimiser;
@@ -41,6 +45,9 @@ double pg__optimiser_slot_start(const pg__optimiser *o, size_t slot);
 /* Lets a schedule count the learning rate (NULL: none does). PG_E_UNSUPPORTED: Keras' rule takes
  * none. */
 pg_status pg__optimiser_follow(pg__optimiser *o, const pg__schedule *s, pg_err *err);
+
+/* Are parameters to become their averages, at the end of training? */
+int pg__optimiser_finalizes(const pg__optimiser *o);
 
 /* The learning rate at this point: what Keras calls optimizer.learning_rate, before `decay`. */
 double pg__optimiser_rate(const pg__optimiser *o);

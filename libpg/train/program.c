@@ -30,10 +30,13 @@ static pg__val logits_of(const pg__program *p, size_t k, pg__loss_kind kind)
     const pg__val v = p->model.outputs[k];
     const pg__origin *o = v < p->model.cap_origins ? &p->model.origins[v] : NULL;
     const int softmax = kind == PG__LOSS_categorical_crossentropy ||
+                        kind == PG__LOSS_categorical_focal_crossentropy ||
                         kind == PG__LOSS_sparse_categorical_crossentropy;
-    const pg__squash wanted = softmax                                ? PG__SOFTMAX_OF
-                              : kind == PG__LOSS_binary_crossentropy ? PG__SIGMOID_OF
-                                                                     : PG__NOT_SQUASHED;
+    const int sigmoid =
+        kind == PG__LOSS_binary_crossentropy || kind == PG__LOSS_binary_focal_crossentropy;
+    const pg__squash wanted = softmax   ? PG__SOFTMAX_OF
+                              : sigmoid ? PG__SIGMOID_OF
+                                        : PG__NOT_SQUASHED;
     return o && wanted != PG__NOT_SQUASHED && o->squash == wanted ? o->logits : PG__NO_VAL;
 }
 

@@ -108,7 +108,7 @@ static void free_saving(void *ctx)
 
 static pg_status write_saving(void *ctx, pg_err *err)
 {
-    static const char *const slot_names[PG_MAX_SLOTS] = {"slot0", "slot1", "slot2"};
+    static const char *const slot_names[PG_MAX_SLOTS] = {"slot0", "slot1", "slot2", "slot3"};
     saving *s = ctx;
     pg__part parts[PG__RESUME_PARTS] = {{"settings", s->settings.s, s->settings.n},
                                         {"facts", s->facts.s, s->facts.n},
@@ -270,7 +270,7 @@ static pg_status check_sizes(const pg_trainer *t, const pg__resume_file *file, p
 static pg_status restore(pg__resume *r, const pg__resume_file *file, const char *state, size_t n,
                          pg_err *err)
 {
-    static const char *const slot_names[PG_MAX_SLOTS] = {"slot0", "slot1", "slot2"};
+    static const char *const slot_names[PG_MAX_SLOTS] = {"slot0", "slot1", "slot2", "slot3"};
     pg__archive a = {.in = (const unsigned char *)state, .n = n};
     pg_trainer *t = r->fit->t;
     pg_status st = PG_OK;

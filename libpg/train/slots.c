@@ -9,6 +9,9 @@
  *   Adam      n n (a)        n n (a)        n n (b)            by parameter (c)   by parameter (c)
  *   Adamax    n n            n n            n n                by parameter       by parameter
  *   Nadam     n n            product, n n   product, n n       by parameter       product first
+ *   Lion                                                       n                  n
+ *   Ftrl                                    by parameter       by parameter       by parameter
+ *   use_ema                                                    n averages behind the first
  *
  * (a) from 2.1 on also n of one element, with amsgrad whole ones; (b) a third n with amsgrad only;
  * (c) m and v of each, then all maxima with amsgrad.
@@ -80,14 +83,11 @@ static pg_status add_first(pg__state_list *l, const pg_trainer *t, pg__era era, 
 {
     const int uncounted =
         era == PG__ERA_2_2 && (is(t, "RMSprop") || is(t, "Adagrad") || is(t, "Adadelta"));
-    const int product = is(t, "Nadam") && era != PG__ERA_2_2 && era != PG__ERA_NEW;
     pg_status st = PG_OK;
     if (!uncounted)
         PG_TRY(add(l, PG__STATE_STEPS, 0, 0, err));
     if (era == PG__ERA_THREE && rate)
         PG_TRY(add(l, PG__STATE_RATE, 0, 0, err));
-    if (product)
-        PG_TRY(add(l, PG__STATE_PRODUCT, 0, 0, err));
 done:
     return st;
 }
@@ -97,11 +97,15 @@ pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era er
 {
     const pg__optimiser *o = &t->optimiser;
     const size_t n_slots = pg__optimiser_of(pg__optimiser_kind_of(o))->n_slots;
-    const int by_param =
-        (era == PG__ERA_NEW || era == PG__ERA_THREE) && !is(t, "RMSprop") && n_slots >= 2;
+    const int later = era == PG__ERA_NEW || era == PG__ERA_THREE;
+    const int by_param = is(t, "Ftrl") || (later && !is(t, "RMSprop") && n_slots >= 2);
     const int zeros = (strcmp(t->rules->name, "2.0") != 0) == as_written;
     pg_status st = PG_OK;
     PG_TRY(add_first(out, t, era, (o->schedule == NULL) == as_written, err));
+    if (o->use_ema)
+        PG_TRY(add_all(out, t, PG__STATE_SLOT, PG_SLOT_AVERAGE, err));
+    if (is(t, "Nadam") && era != PG__ERA_2_2 && era != PG__ERA_NEW)
+        PG_TRY(add(out, PG__STATE_PRODUCT, 0, 0, err));
     if (is(t, "SGD") && n_slots == 0) { /* kept, and never used */
         if (era != PG__ERA_OLD && era != PG__ERA_THREE)
             PG_TRY(add_all(out, t, PG__STATE_ZEROS, 0, err));
@@ -122,13 +126,22 @@ done:
 
 static const char *slot_word(const pg_trainer *t, pg__era era, size_t slot)
 {
-    static const char *const words[][4] = {
-        {"SGD", "momentum", "", ""},        {"RMSprop", "rms", "momentum", "mg"},
-        {"Adam", "m", "v", "vhat"},         {"AdamW", "m", "v", "vhat"},
-        {"Adagrad", "accumulator", "", ""}, {"Adadelta", "accum_grad", "accum_var", ""},
-        {"Adamax", "m", "v", ""},           {"Nadam", "m", "v", ""}};
+    static const char *const words[][4] = {{"SGD", "momentum", "", ""},
+                                           {"RMSprop", "rms", "momentum", "mg"},
+                                           {"Adam", "m", "v", "vhat"},
+                                           {"AdamW", "m", "v", "vhat"},
+                                           {"Adagrad", "accumulator", "", ""},
+                                           {"Adadelta", "accum_grad", "accum_var", ""},
+                                           {"Adamax", "m", "v", ""},
+                                           {"Nadam", "m", "v", ""},
+                                           {"Lion", "m", "", ""},
+                                           {"Ftrl", "accumulator", "linear", ""}};
     static const char *const three[] = {"momentum", "velocity", "max_velocity"};
     const int moments = is(t, "Adam") || is(t, "AdamW") || is(t, "Adamax") || is(t, "Nadam");
+    if (slot == PG_SLOT_AVERAGE)
+        return "average";
+    if (era == PG__ERA_THREE && is(t, "Lion"))
+        return "momentum";
     if (era == PG__ERA_THREE && moments)
         return three[slot];
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)

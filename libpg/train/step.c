@@ -177,8 +177,7 @@ static void make_seeds(pg__step *s, const pg__job *job)
             sum.valid += s->jobs[i].mask_sums[k].valid;
             sum.n += s->jobs[i].mask_sums[k].n;
         }
-        s->shares[k] =
-            t->objectives[k].loss.sums ? 1 : pg__loss_share(t, &sum, s->batch->weights[k], terms);
+        s->shares[k] = v ? pg__loss_share(t, &sum, s->batch, k, terms) : 1;
         const double mean = t->objectives[k].loss.sums ? 1 : (double)terms;
         const double seed = t->loss_weights[k] / mean / s->shares[k];
         set_seed(s, k, seed * scale);

@@ -5,10 +5,12 @@
 #include "base/mem.h"
 #include "base/real.h"
 #include "base/try.h"
+#include "train/average.h"
 #include "train/compiled.h"
 #include "train/crew.h"
 #include "train/devices.h"
 #include "train/logs.h"
+#include "train/masks.h"
 #include "train/mixed.h"
 #include "train/names.h"
 #include "train/parts.h"
@@ -462,6 +464,7 @@ static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *
         PG_TRY(pg__trainer_load(t, from, path, err));
     if (o->init_from)
         PG_TRY(pg__transfer_start(t, o, err));
+    PG_TRY(pg__average_begin(t, err));
     if (o->weights || !own || o->for_prediction)
         goto done;
     if (goes_on && !o->optimizer && !o->optimizer_json && !o->compile_from)
@@ -506,6 +509,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
             *err = late;
         goto done;
     }
+    PG_TRY(pg__masks_check(t, err));
     PG_TRY(start_workers(t, o, err));
     PG_TRY(start_weights(t, o, own, err));
     *out = t;

@@ -26,23 +26,25 @@ def metrics_of(keras, name, major, weighted):
         return [m.AUC(), m.AUC(curve='PR'), m.AUC(multi_label=True, num_labels=4, name='each'), m.AUC(num_thresholds=11, summation_method='minoring'),
                 m.AUC(curve='PR', summation_method='majoring'), m.AUC(thresholds=[0.7, 0.1, 0.4]), m.BinaryAccuracy(threshold=0.4),
                 m.AUC(multi_label=True, label_weights=[1., 2., 3., 0.5], curve='PR'), m.AUC(label_weights=[1., 2., 3., 0.5]),
-                m.Precision(), m.Recall(thresholds=[0.3, 0.5]), m.Precision(class_id=2), m.F1Score(average='micro', threshold=0.5),
+                m.Precision(), m.Recall(thresholds=[0.3, 0.5]), m.Precision(class_id=2), 
                 m.BinaryCrossentropy(label_smoothing=0.1), *([] if weighted else [m.BinaryIoU()]),  # its weights would not fit
+                *([] if weighted and major == 2 else [m.F1Score(average='micro', threshold=0.5)]),  # nor here
                 *counts, *at]
     if name == 'classes':
-        return ['accuracy', m.CategoricalAccuracy(name='right'), m.TopKCategoricalAccuracy(k=2), 'top_k_categorical_accuracy', m.Precision(top_k=2),
-                m.Recall(top_k=1, class_id=1), m.Recall(top_k=3, thresholds=0.2), m.F1Score(), m.F1Score(average='macro', name='f1_macro'),
-                m.FBetaScore(average='weighted', beta=2.0), m.OneHotIoU(num_classes=6, target_class_ids=[0, 3]), m.OneHotMeanIoU(num_classes=6),
-                m.CategoricalCrossentropy(label_smoothing=0.2), m.KLDivergence(), m.CategoricalHinge(), m.CosineSimilarity(),
-                'cosine_similarity' if major == 2 else m.CosineSimilarity(name='cosine')]
+        return ['accuracy', m.CategoricalAccuracy(name='right'), m.TopKCategoricalAccuracy(k=2, name='top2'), 'top_k_categorical_accuracy', m.Precision(top_k=2),
+                m.Recall(top_k=1, class_id=1), m.Recall(top_k=3, thresholds=0.2), 
+                *([] if weighted and major == 2 else [m.F1Score(), m.F1Score(average='macro', name='f1_macro'), m.FBetaScore(average='weighted', beta=2.0)]),
+                m.OneHotIoU(num_classes=6, target_class_ids=[0, 3]), m.OneHotMeanIoU(num_classes=6),
+                m.CategoricalCrossentropy(label_smoothing=0.2), m.KLDivergence(), m.CategoricalHinge(), m.CosineSimilarity(name='cosine'), 'cosine_similarity']
     if name == 'values':
         return [m.RootMeanSquaredError(), m.MeanSquaredError(), m.MeanAbsoluteError(name='mae'), m.MeanAbsolutePercentageError(), m.LogCoshError(),
                 m.MeanSquaredLogarithmicError(), m.R2Score(), m.R2Score(class_aggregation=None, name='r2_each'),
-                m.R2Score(class_aggregation='variance_weighted_average', num_regressors=2, name='r2_weighted'), m.Poisson(), m.Hinge(), m.SquaredHinge(),
+                m.R2Score(class_aggregation='variance_weighted_average', num_regressors=0 if major == 2 else 2, name='r2_weighted'), m.Poisson(), m.Hinge(), m.SquaredHinge(),
                 m.Accuracy(), *([m.MeanRelativeError([1., 2., 0.5])] if major == 2 else [])]
     if name == 'pixels':
-        return ['accuracy', m.SparseCategoricalAccuracy(name='right'), m.SparseTopKCategoricalAccuracy(k=2), m.MeanIoU(num_classes=5, sparse_y_pred=False),
-                m.IoU(num_classes=5, target_class_ids=[1, 2], sparse_y_pred=False, ignore_class=2), m.SparseCategoricalCrossentropy()]
+        return ['accuracy', m.SparseCategoricalAccuracy(name='right'), m.SparseTopKCategoricalAccuracy(k=2),
+                *([] if weighted else [m.MeanIoU(num_classes=5, sparse_y_pred=False),
+                                       m.IoU(num_classes=5, target_class_ids=[1, 2], sparse_y_pred=False, ignore_class=2)]), m.SparseCategoricalCrossentropy()]
     return ['acc', 'AUC', m.BinaryIoU(target_class_ids=[1], threshold=0.3, name='hit'), m.Precision(thresholds=0.4), m.MeanIoU(num_classes=2), m.AUC(from_logits=True), m.BinaryCrossentropy(from_logits=True, name='of_logits')]
 
 
@@ -76,9 +78,13 @@ def make(d):
             fresh = keras.models.clone_model(model)
             fresh.set_weights(model.get_weights())
             of = 'weighted_metrics' if kind else 'metrics'
+            keras.backend.clear_session()  # names are counted from the start
             fresh.compile(keras.optimizers.SGD(0.3), loss, **{of: metrics_of(keras, name, major, kind)})
             fresh.save(d / f'{name}{kind}.keras')
             fresh.save(d / f'{name}{kind}.init.h5')
+            keras.backend.clear_session()
+            # to save builds "accuracy" for targets like the outputs, and these may be classes
+            fresh.compile(keras.optimizers.SGD(0.3), loss, **{of: metrics_of(keras, name, major, kind)})
             extra = {'sample_weight': a['w0']} if kind else {}
             val = (a['xval0'], a['yval0']) + ((a['wval0'],) if kind else ())
             past = fresh.fit(a['x0'], a['y0'], batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0, validation_data=val,

@@ -15,9 +15,10 @@ typedef struct formula {
 
 static int is_ours(const pg__loss_attrs *a)
 {
-    return a->kind == PG__LOSS_binary_crossentropy ||
-           (a->logits && (a->kind == PG__LOSS_categorical_crossentropy ||
-                          a->kind == PG__LOSS_sparse_categorical_crossentropy));
+    return a->ignores ? 0
+                      : a->kind == PG__LOSS_binary_crossentropy ||
+                            (a->logits && (a->kind == PG__LOSS_categorical_crossentropy ||
+                                           a->kind == PG__LOSS_sparse_categorical_crossentropy));
 }
 
 static formula formula_of(const pg__loss_attrs *a, size_t n)

@@ -79,6 +79,7 @@ pg_status pg__cuda_update(pg__dev *d, pg__optimiser_kind kind, const pg__update 
     pgk_update a = {.rates = pg__rates_of(u), .w = w, .g = g};
     for (size_t k = 0; k < n_slots[kind]; k++)
         a.s[k] = slots[k];
+    a.s[PG_SLOT_AVERAGE] = slots[PG_SLOT_AVERAGE];
     switch (kind) {
 #define PG_OPTIMISER(name, slots) \
     case PG__OPT_##name:          \

@@ -133,8 +133,13 @@ typedef struct pgk_update {
     {                                                                             \
         float *const s[PG_MAX_SLOTS] = {PGK_FLOATS(a->s[0]), PGK_FLOATS(a->s[1]), \
                                         PGK_FLOATS(a->s[2])};                     \
+        if (a->rates.shrink != 0)                                                 \
+            pg__step_before(&a->rates, (size_t)i, (float *)PGK_MEM(a->w));        \
         pg__step_##name(&a->rates, (size_t)i, (float *)PGK_MEM(a->w),             \
                         (const float *)PGK_MEM(a->g), s);                         \
+        if (a->s[PG_SLOT_AVERAGE])                                                \
+            pg__step_after(&a->rates, (size_t)i, (float *)PGK_MEM(a->w),          \
+                           PGK_FLOATS(a->s[PG_SLOT_AVERAGE]));                    \
     }
 #include "ops/optimisers.def"
 #undef PG_OPTIMISER

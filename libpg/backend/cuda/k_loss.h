@@ -79,6 +79,42 @@ PGK_FN void pgk_categorical_grad(const pgk_loss_at *z, float scale)
     }
 }
 
+PGK_FN float pgk_probability(const pgk_loss_at *z, uint64_t k, float total)
+{
+    return z->a->attrs.logits ? expf(pgk_p(z, k) - total) : pgk_p(z, k) / total;
+}
+
+PGK_FN float pgk_focal_slope(const pgk_loss_at *z, uint64_t k, float total)
+{
+    return pg__smooth(&z->a->attrs, pgk_y(z, k), (size_t)z->a->n) *
+           pg__focal_class_slope(&z->a->attrs, pgk_probability(z, k, total));
+}
+
+PGK_FN float pgk_categorical_focal(const pgk_loss_at *z)
+{
+    const float total = pgk_categorical_total(z);
+    PGK_SUM(loss, k, z->a->n,
+            pg__smooth(&z->a->attrs, pgk_y(z, k), (size_t)z->a->n) *
+                pg__focal_class(&z->a->attrs, pgk_probability(z, k, total)));
+    return loss;
+}
+
+PGK_FN void pgk_categorical_focal_grad(const pgk_loss_at *z, float scale)
+{
+    const float total = pgk_categorical_total(z);
+    PGK_SUM(along, k, z->a->n, pgk_focal_slope(z, k, total) * pgk_probability(z, k, total));
+    PGK_EACH(k, z->a->n)
+    {
+        const float by = z->a->attrs.logits ? pgk_probability(z, k, total) : 1 / total;
+        pgk_set(z->a->out, z->at + k, scale * (pgk_focal_slope(z, k, total) - along) * by);
+    }
+}
+
+PGK_FN int pgk_is_ignored(const pgk_loss_at *z)
+{
+    return z->a->attrs.ignores && pgk_int(z->a->y, z->r) == z->a->attrs.ignored;
+}
+
 PGK_FN float pgk_sparse_total(const pgk_loss_at *z)
 {
     if (z->a->attrs.logits)
@@ -92,6 +128,8 @@ PGK_FN float pgk_sparse(const pgk_loss_at *z)
 {
     const float total = pgk_sparse_total(z);
     const int32_t c = pgk_int(z->a->y, z->r);
+    if (pgk_is_ignored(z))
+        return 0;
     if (c < 0 || (uint64_t)c >= z->a->n)
         return NAN;
     const float p = pgk_p(z, (uint64_t)c);
@@ -105,9 +143,10 @@ PGK_FN void pgk_sparse_grad(const pgk_loss_at *z, float scale)
     PGK_EACH(k, z->a->n)
     {
         const float hit = (int64_t)k == c ? 1 : 0, p = pgk_p(z, k);
-        const float slope = z->a->attrs.logits  ? expf(p - total) - hit
-                            : pg__is_clipped(p) ? 0
-                                                : 1 / total - hit / p;
+        const float slope = pgk_is_ignored(z)    ? 0
+                            : z->a->attrs.logits ? expf(p - total) - hit
+                            : pg__is_clipped(p)  ? 0
+                                                 : 1 / total - hit / p;
         pgk_set(z->a->out, z->at + k, scale * slope);
     }
 }
@@ -226,6 +265,7 @@ PGK_FN float pgk_loss_of(const pgk_loss_at *z)
 {
     switch (z->a->attrs.kind) {
     case PG__LOSS_categorical_crossentropy: return pgk_categorical(z);
+    case PG__LOSS_categorical_focal_crossentropy: return pgk_categorical_focal(z);
     case PG__LOSS_sparse_categorical_crossentropy: return pgk_sparse(z);
     case PG__LOSS_categorical_hinge: return pgk_categorical_hinge(z);
     case PG__LOSS_kl_divergence: return pgk_kl(z);
@@ -249,6 +289,7 @@ PGK_FN void pgk_loss_grad_row(const pgk_loss_grad *a, uint64_t r)
     const float scale = pgk_get(a->seed, 0) * pgk_weight_of(&z);
     switch (a->attrs.kind) {
     case PG__LOSS_categorical_crossentropy: pgk_categorical_grad(&z, scale); break;
+    case PG__LOSS_categorical_focal_crossentropy: pgk_categorical_focal_grad(&z, scale); break;
     case PG__LOSS_sparse_categorical_crossentropy: pgk_sparse_grad(&z, scale); break;
     case PG__LOSS_categorical_hinge: pgk_categorical_hinge_grad(&z, scale); break;
     case PG__LOSS_kl_divergence: pgk_kl_grad(&z, scale); break;

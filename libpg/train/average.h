@@ -1,0 +1,13 @@
+/* average.h - the moving average of the parameters, that Keras' optimizers keep with use_ema. */
+#ifndef PG_TRAIN_AVERAGE_H
+#define PG_TRAIN_AVERAGE_H
+
+#include "train/trainer.h"
+
+/* It begins with the parameters as they are; where there is none, nothing is done. */
+pg_status pg__average_begin(pg_trainer *t, pg_err *err);
+
+/* Trained parameters become their averages, as Keras has them behind the last epoch. */
+pg_status pg__average_finish(pg_trainer *t, pg_err *err);
+
+#endif
