@@ -220,6 +220,9 @@ static const char *const about[] = {
     "{\"class_name\": NAME, \"config\": {...}} in the order wanted:",
     "  {\"optimizer\": \"adam\", \"loss\": \"mse\", \"epochs\": 5, \"validation_split\": 0.2,\n"
     "   \"callbacks\": [{\"class_name\": \"EarlyStopping\", \"config\": {\"patience\": 3}}]}",
+    "Losses and metrics take Keras' parameters behind colons, lists with slashes:\n"
+    "  --loss binary_crossentropy:from_logits:label_smoothing=0.1\n"
+    "  --metrics accuracy,auc:curve=PR:name=pr,precision:thresholds=0.3/0.7",
     "--schedule counts the learning rate in optimizer steps, as Keras' schedules do:\n"
     "exponential_decay, inverse_time_decay, polynomial_decay, cosine_decay,\n"
     "cosine_decay_restarts, each with Keras' parameters, and\n"

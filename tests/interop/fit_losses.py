@@ -17,13 +17,13 @@ MODELS = ('means', 'sums')
 
 
 def losses_of(keras, name):
-    """(loss, last activation, targets) by output"""
+    """(loss, last activation, targets) by output, in the order that Keras 3 has of a dict"""
     L = keras.losses
     if name == 'sums':
         return {'a': (L.MeanSquaredError(reduction='sum'), 'linear', 'numbers'),
                 'b': (L.SparseCategoricalCrossentropy(reduction='sum', from_logits=True), 'linear', 'classes'),
                 'c': (L.BinaryCrossentropy(reduction='sum', label_smoothing=0.1), 'sigmoid', 'labels')}
-    return {'huber': (L.Huber(delta=0.4), 'linear', 'numbers'),
+    return dict(sorted({'huber': (L.Huber(delta=0.4), 'linear', 'numbers'),
             'smooth': (L.BinaryCrossentropy(label_smoothing=0.2), 'sigmoid', 'labels'),
             'bce': (L.BinaryCrossentropy(from_logits=True, label_smoothing=0.1), 'linear', 'labels'),
             'cce': (L.CategoricalCrossentropy(from_logits=True), 'linear', 'one_hot'),
@@ -34,7 +34,7 @@ def losses_of(keras, name):
             'clipped': (L.BinaryFocalCrossentropy(), 'hard_sigmoid', 'labels'),
             'classes': (L.CategoricalFocalCrossentropy(alpha=0.5), 'softmax', 'one_hot'),
             'logits': (L.CategoricalFocalCrossentropy(from_logits=True, label_smoothing=0.1), 'linear', 'one_hot'),
-            'cosine': (L.CosineSimilarity(), 'linear', 'numbers')}
+            'cosine': (L.CosineSimilarity(), 'linear', 'numbers')}.items()))
 
 
 def targets(np, rng, kind, n):

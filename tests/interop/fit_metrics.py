@@ -26,13 +26,13 @@ def metrics_of(keras, name, major, weighted):
         return [m.AUC(), m.AUC(curve='PR'), m.AUC(multi_label=True, num_labels=4, name='each'), m.AUC(num_thresholds=11, summation_method='minoring'),
                 m.AUC(curve='PR', summation_method='majoring'), m.AUC(thresholds=[0.7, 0.1, 0.4]), m.BinaryAccuracy(threshold=0.4),
                 m.AUC(multi_label=True, label_weights=[1., 2., 3., 0.5], curve='PR'), m.AUC(label_weights=[1., 2., 3., 0.5]),
-                m.Precision(), m.Recall(thresholds=[0.3, 0.5]), m.Precision(class_id=2), 
+                m.Precision(), m.Recall(thresholds=[0.3, 0.5]), m.Precision(class_id=2),
                 m.BinaryCrossentropy(label_smoothing=0.1), *([] if weighted else [m.BinaryIoU()]),  # its weights would not fit
                 *([] if weighted and major == 2 else [m.F1Score(average='micro', threshold=0.5)]),  # nor here
                 *counts, *at]
     if name == 'classes':
         return ['accuracy', m.CategoricalAccuracy(name='right'), m.TopKCategoricalAccuracy(k=2, name='top2'), 'top_k_categorical_accuracy', m.Precision(top_k=2),
-                m.Recall(top_k=1, class_id=1), m.Recall(top_k=3, thresholds=0.2), 
+                m.Recall(top_k=1, class_id=1), m.Recall(top_k=3, thresholds=0.2),
                 *([] if weighted and major == 2 else [m.F1Score(), m.F1Score(average='macro', name='f1_macro'), m.FBetaScore(average='weighted', beta=2.0)]),
                 m.OneHotIoU(num_classes=6, target_class_ids=[0, 3]), m.OneHotMeanIoU(num_classes=6),
                 m.CategoricalCrossentropy(label_smoothing=0.2), m.KLDivergence(), m.CategoricalHinge(), m.CosineSimilarity(name='cosine'), 'cosine_similarity']

@@ -113,10 +113,13 @@ typedef struct pg_train_opts {
                              into files; lists as "0.1/0.01". The optimizer's own rate is the
                              initial one where none is given. NULL: as the optimizer says */
     int optimizer_rules;  /* 0: as the version says; 1: to 2.10 ("legacy"); 2: from 2.11 ("new") */
-    const char *loss;     /* "mse", or "OUT=NAME,OUT=NAME"; NULL: that of a full
-                             model, with its metrics; without one, for predictions only */
+    const char *loss;     /* "mse", or "OUT=NAME,OUT=NAME", with parameters as
+                             "huber:delta=0.5:reduction=sum"; NULL: that of a full model, with its
+                             metrics; without one, for predictions only */
     const char *loss_weights;     /* "1,0.3", or "OUT=1,OUT=0.3"; NULL: 1 each */
-    const char *metrics;          /* "accuracy,mae", or "OUT=accuracy,OUT=mae"; NULL: none */
+    const char *metrics;          /* "accuracy,auc:curve=PR:num_thresholds=50", or
+                                     "OUT=accuracy,OUT=mae"; NULL: none. Lists as 0.1/0.5. Where Keras
+                                     logs an array each number has a name: "f1_score[0]" */
     const char *weighted_metrics; /* the same, rows count by their sample and class weights */
     const char *rules;            /* a version of Keras; NULL: the one that wrote the model */
     const char *devices;          /* "cpu:0,cpu:1", "cuda:0": replicas, a name may repeat; "cuda:*":
