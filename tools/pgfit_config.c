@@ -91,6 +91,18 @@ static const pg_config *member(const pg_config *v, const char *key)
     return NULL;
 }
 
+/* ":thresholds=0.1/0.5" */
+static int add_list(FILE *f, const pg_config *v)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (!is_plain(&v->items[i]))
+            return 0;
+    fprintf(f, ":%s=", v->key);
+    for (size_t i = 0; i < v->n; i++)
+        fprintf(f, "%s%s", i ? "/" : "", v->items[i].text);
+    return 1;
+}
+
 /* "huber:delta=2" from {"class_name": "huber", "config": {"delta": 2}} */
 static int add_named(FILE *f, const pg_config *v)
 {
@@ -100,6 +112,8 @@ static int add_named(FILE *f, const pg_config *v)
     fputs(name->text, f);
     for (size_t i = 0; config && i < config->n; i++) {
         const pg_config *p = &config->items[i];
+        if (p->key && p->type == PG_CONFIG_LIST && add_list(f, p))
+            continue;
         if (p->key && is_plain(p))
             fprintf(f, ":%s=%s", p->key, p->text);
         else if (p->type != PG_CONFIG_NULL)

@@ -255,8 +255,8 @@ static pg_status add_metric(pg__str *out, const pg_trainer *t, const char *text,
     PG_TRY(pg__str_puts(&own, m.given, err));
     if (number > 0)
         PG_TRY(pg__str_printf(&own, err, "_%zu", number));
-    PG_TRY(m.is_object ? pg__metric_put(out, &m, own.s, later, err)
-                       : pg__json_quote(out, name, n, err));
+    PG_TRY(m.is_object && m.type ? pg__metric_put(out, &m, own.s, later, err)
+                                 : pg__json_quote(out, name, strcspn(name, ":,"), err));
 done:
     pg__str_fini(&own);
     pg__metric_fini(&m);

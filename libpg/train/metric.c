@@ -37,11 +37,6 @@ static const pg__metric_type types[] = {
 static const pg__metric_type other_loss = {
     NULL, NULL, PG__METRIC_EITHER, pg__value_loss, NULL, NULL, NULL, 0, ""};
 
-const char *pg__metric_class(size_t i)
-{
-    return i < N_TYPES ? types[i].class_name : NULL;
-}
-
 static const pg__metric_type *type_of_class(const char *name)
 {
     for (size_t i = 0; i < N_TYPES; i++)
@@ -311,7 +306,12 @@ pg_status pg__metric_put(pg__str *out, const pg__metric *m, const char *name, in
     PG_TRY(pg__json_quote(out, name, strlen(name), err));
     PG_TRY(pg__str_puts(out, ", \"dtype\": \"float32\"", err));
     if (!is_object)
-        PG_TRY(pg__str_printf(out, err, ", \"fn\": \"%s\"", function_of(m)));
+        PG_TRY(pg__str_printf(out, err,
+                              with_module ? ", \"fn\": {\"module\": \"builtins\", \"class_name\": "
+                                            "\"function\", \"config\": \"%s\", "
+                                            "\"registered_name\": \"function\"}"
+                                          : ", \"fn\": \"%s\"",
+                              function_of(m)));
     PG_TRY(put_keys(out, m, err));
     PG_TRY(pg__str_puts(out, with_module ? "}, \"registered_name\": null}" : "}}", err));
 done:

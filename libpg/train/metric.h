@@ -82,7 +82,4 @@ pg_status pg__metric_read(pg__str *out, const char *class_name, const pg__json *
 /* Is that a class of the table? */
 int pg__metric_has_class(const char *name);
 
-/* The i-th class of the table, NULL behind the last. */
-const char *pg__metric_class(size_t i);
-
 #endif

@@ -8,7 +8,7 @@
 #include "train/metric_impl.h"
 
 #define MOST_THRESHOLDS 100000
-#define MOST_CLASSES    2048
+#define MOST_CLASSES    1024
 
 double pg__ratio(double a, double b)
 {
@@ -72,7 +72,7 @@ static pg_status shape_thresholds(pg__metric *m, pg_err *err)
     if (m->top_k > (double)m->n)
         return refuse(m, err, "top_k is more than the prediction has");
     if (__builtin_mul_overflow(2 * (n_thresholds(m) + 1), n_labels(m), &m->n_state) ||
-        m->n_state > ((size_t)1 << 27))
+        m->n_state > ((size_t)1 << 22))
         return refuse(m, err, "more thresholds of labels than fit");
     return PG_OK;
 }
@@ -400,7 +400,7 @@ static pg_status shape_matrix(pg__metric *m, pg_err *err)
 {
     const size_t n = (size_t)m->num_classes;
     if (!(m->num_classes >= 1 && m->num_classes <= MOST_CLASSES))
-        return refuse(m, err, "num_classes lies between 1 and 2048");
+        return refuse(m, err, "num_classes lies between 1 and 1024");
     for (size_t k = 0; k < m->target_class_ids.n; k++)
         if (!(m->target_class_ids.v[k] >= 0 && m->target_class_ids.v[k] < m->num_classes))
             return refuse(m, err, "target_class_ids are not all among its classes");
@@ -443,7 +443,7 @@ static void add_pair(const pg__metric *m, double *state, double y, double p, dou
     if (truth >= 0 && guess >= 0 && truth < m->num_classes && guess < m->num_classes)
         state[(size_t)truth * n + (size_t)guess] += w;
     else
-        state[n * n] += 1;
+        state[n * n] += w != 0;
 }
 
 static double place_of_largest(const double *v, size_t n)

@@ -257,7 +257,7 @@ done:
 /* Everything that restoring needs is there, in the sizes of this model. */
 static pg_status check_sizes(const pg_trainer *t, const pg__resume_file *file, pg_err *err)
 {
-    static const char *const names[] = {"weights", "slot0", "slot1", "slot2"};
+    static const char *const names[] = {"weights", "slot0", "slot1", "slot2", "slot3"};
     const uint64_t n = t->offsets[t->n_params] * t->backend->real_bytes;
     for (size_t i = 0; i < 1 + PG_MAX_SLOTS; i++) {
         const int wanted = i == 0 || t->slots[i - 1].mem != NULL;

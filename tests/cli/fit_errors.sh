@@ -47,7 +47,10 @@ try pgfit --summary format.json
 # A class of that name is Keras' own only in its modules.
 sed 's/"module": "keras.layers", "class_name": "Dense"/"module": "os", "class_name": "Dense"/' cnn.json > module.json
 try pgfit --summary module.json
-try pgfit mlp.json --data digits.npz --loss mse --optimizer sgd:weight_decay=0.1
+try pgfit mlp.json --data digits.npz --loss mse --optimizer lamb
+try pgfit mlp.json --data digits.npz --loss dice
+try pgfit mlp.json --data digits.npz --loss mse:reduction=none
+try pgfit mlp.json --data digits.npz --loss mse --metrics auc:curve=XY
 try pgfit mlp.json --data digits.npz --loss mse --validation-split half
 try pgfit mlp.json --data digits.npz --loss mse --optimizer adam:momentum=0.5
 try pgfit mlp.json --data nowhere.npz --loss mse --metrics probs=typo

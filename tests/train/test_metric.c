@@ -106,7 +106,7 @@ static void parameters_that_lie_are_refused_by_name(void **state)
         {"precision_at_recall", "metric precision_at_recall needs recall"},
         {"precision_at_recall:recall=2",
          "metric PrecisionAtRecall: its bound lies between 0 and 1"},
-        {"mean_io_u:num_classes=100000", "metric MeanIoU: num_classes lies between 1 and 2048"},
+        {"mean_io_u:num_classes=100000", "metric MeanIoU: num_classes lies between 1 and 1024"},
         {"io_u:num_classes=3:target_class_ids=0/3",
          "metric IoU: target_class_ids are not all among its classes"},
         {"one_hot_io_u:num_classes=3:target_class_ids=1:axis=1",

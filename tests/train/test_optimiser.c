@@ -39,6 +39,13 @@ static void values_of_a_wrong_type_are_refused_by_name(void **state)
         {"Adam", "{\"amsgrad\": \"no\"}",
          "optimizer Adam: amsgrad is the text \"no\"; it takes true or false"},
         {"SGD", "{\"nesterov\": 0.5}", "optimizer SGD: nesterov is 0.5; it takes true or false"},
+        {"Adam", "{\"use_ema\": true, \"ema_momentum\": 2}",
+         "optimizer Adam: ema_momentum lies between 0 and 1"},
+        {"Adam", "{\"use_ema\": true, \"ema_overwrite_frequency\": 1.5}",
+         "optimizer Adam: ema_overwrite_frequency is no number of steps"},
+        {"Ftrl", "{\"learning_rate_power\": 1}",
+         "optimizer Ftrl: learning_rate_power is more than 0"},
+        {"Lion", "{\"epsilon\": 1}", "optimizer Lion has no \"epsilon\""},
         {"Adam", "{\"use_ema\": \"yes\"}",
          "optimizer Adam: use_ema is the text \"yes\"; it takes true or false"},
         {"Adam", "[0.1]", "optimizer Adam: config is a list; it takes an object"},
@@ -50,6 +57,20 @@ static void values_of_a_wrong_type_are_refused_by_name(void **state)
         assert_fails(PG_E_ARG, read_config(&o, cases[i].name, cases[i].config, &err), &err);
         assert_string_equal(err.msg, cases[i].want);
     }
+}
+
+static void what_is_not_covered_is_refused_by_name(void **state)
+{
+    pg__optimiser o;
+    pg_err err = {0};
+    (void)state;
+    assert_fails(PG_E_UNSUPPORTED, read_config(&o, "Lamb", "{}", &err), &err);
+    assert_string_equal(
+        err.msg, "optimizer Lamb is not covered: its steps depend on norms of whole variables");
+    assert_fails(PG_E_UNSUPPORTED,
+                 read_config(&o, "Adam", "{\"gradient_accumulation_steps\": 4}", &err), &err);
+    assert_string_equal(err.msg, "optimizer Adam: gradient_accumulation_steps");
+    assert_string_equal(err.hint, "--accumulate 4");
 }
 
 static void null_and_schedules_and_foreign_keys_are_let_in(void **state)
@@ -83,5 +104,6 @@ static void keys_of_another_optimizer_are_refused(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(values_of_a_wrong_type_are_refused_by_name),
+             cmocka_unit_test(what_is_not_covered_is_refused_by_name),
              cmocka_unit_test(null_and_schedules_and_foreign_keys_are_let_in),
              cmocka_unit_test(keys_of_another_optimizer_are_refused))
