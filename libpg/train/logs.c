@@ -60,13 +60,17 @@ static pg_status add_metric(pg_trainer *t, const pg__program *p, size_t k, const
 {
     const pg__lowered *model = pg__program_model(p);
     const pg__value *target = pg__program_target(p, k);
+    const pg__val v = model->outputs[k];
     pg__metric m = {0};
     pg_status st = PG_OK;
     PG_TRY(pg__metric_of(&m, name, len, t->rules, err));
     m.output = k;
     m.weighted = weighted;
-    PG_TRY(pg__metric_bind(&m, &model->tape.values[model->outputs[k]].shape,
-                           target->elem == PG__INT, t->rules, err));
+    if (v < model->cap_origins && model->origins[v].squash != PG__NOT_SQUASHED &&
+        t->rules->logit_shortcut) /* Keras takes those that were squashed */
+        m.loss.logits = 0;
+    PG_TRY(
+        pg__metric_bind(&m, &model->tape.values[v].shape, target->elem == PG__INT, t->rules, err));
     PG_TRY(name_apart(t, &m, err));
     m.at = t->n_metric_state;
     t->n_metric_state += m.n_state;

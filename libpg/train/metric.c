@@ -341,8 +341,11 @@ static pg_status read_value(pg__str *out, const char *key, const pg__json *v, pg
                    key, pg__json_type_of(v) == PG_J_OBJECT ? "an object" : "a list of lists");
 }
 
-static pg_status read_member(pg__str *out, const char *key, const pg__json *v, pg_err *err)
+static pg_status read_member(pg__str *out, const char *key, const pg__json *asked, pg_err *err)
 {
+    /* an array of numbers is an object around its list */
+    const pg__json *held = pg__json_get(pg__json_get(asked, "config"), "value");
+    const pg__json *v = held ? held : asked;
     const size_t n = pg__json_type_of(v) == PG_J_ARRAY ? pg__json_len(v) : 0;
     pg_status st = PG_OK;
     PG_TRY(pg__str_printf(out, err, ":%s=", key));

@@ -87,6 +87,10 @@ static void check_update(const pg__optimiser_type *type, pg__optimiser_kind kind
         s[k] = numbers(n, 3 + (uint32_t)k, k != 2); /* the average of gradients has a sign */
         s_there[k] = there(s[k], n);
     }
+    if (optional) {
+        s[PG_SLOT_AVERAGE] = numbers(n, 9, 0);
+        s_there[PG_SLOT_AVERAGE] = there(s[PG_SLOT_AVERAGE], n);
+    }
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
         slots[k] = s[k];
     for (int step = 0; step < 2; step++) {
@@ -96,7 +100,9 @@ static void check_update(const pg__optimiser_type *type, pg__optimiser_kind kind
     cuda->free(dev, g_there);
     float *w_back = back(w_there, n);
     same(w_back, w, n, 2e-7, type->name);
-    for (size_t k = 0; k < n_used; k++) {
+    for (size_t k = 0; k < PG_MAX_SLOTS; k++) {
+        if (!s[k])
+            continue;
         float *s_back = back(s_there[k], n);
         same(s_back, s[k], n, 2e-7, type->name);
         pg__mem_free(s_back);
@@ -115,6 +121,11 @@ static void updates_are_those_of_the_plain_answers(void **state)
                     .beta_2 = 0.99,
                     .epsilon = 1e-7,
                     .alpha = 0.02,
+                    .power = 0.5,
+                    .l1 = 0.1,
+                    .l2 = 0.2,
+                    .shrinkage = 0.3,
+                    .average = 0.7,
                     .m_share = 0.4,
                     .g_share = 0.5,
                     .v_correction = 0.3};
@@ -126,6 +137,7 @@ static void updates_are_those_of_the_plain_answers(void **state)
                 u.centered = 0;
                 u.momentum = optional || kind == PG__OPT_sgd_momentum ? 0.8 : 0;
                 u.weight_decay = optional ? 0.1 : 0;
+                u.to_average = optional && i % 2;
                 check_update(pg__optimiser_of(kind), kind, &u, sizes[i], optional);
             }
 }
