@@ -24,7 +24,7 @@ def losses_of(keras, name):
                 'b': (L.SparseCategoricalCrossentropy(reduction='sum', from_logits=True), 'linear', 'classes'),
                 'c': (L.BinaryCrossentropy(reduction='sum', label_smoothing=0.1), 'sigmoid', 'labels')}
     # Keras 3.6 leaves Huber's delta out of the file
-    return dict(sorted({'huber': (L.Huber(delta=0.4 if keras.__version__ < '3' else 1.0), 'linear', 'numbers'),
+    return dict(sorted({'huber': (L.Huber(delta=1.0 if hasattr(L, 'Dice') else 0.4), 'linear', 'numbers'),
             'smooth': (L.BinaryCrossentropy(label_smoothing=0.2), 'sigmoid', 'labels'),
             'bce': (L.BinaryCrossentropy(from_logits=True, label_smoothing=0.1), 'linear', 'labels'),
             'cce': (L.CategoricalCrossentropy(from_logits=True), 'linear', 'one_hot'),

@@ -152,8 +152,8 @@ static void centered_rmsprop_too(void **state)
     for (size_t k = 0; k < 3; k++)
         memset(zero[k], 0, N * sizeof(float));
     void *w_there = there(w, N), *g_there = there(g, N);
-    void *s[] = {zero[0], zero[1], zero[2]};
-    void *s_there[] = {there(zero[0], N), there(zero[1], N), there(zero[2], N)};
+    void *s[PG_MAX_SLOTS] = {zero[0], zero[1], zero[2]};
+    void *s_there[PG_MAX_SLOTS] = {there(zero[0], N), there(zero[1], N), there(zero[2], N)};
     for (int step = 0; step < 3; step++) {
         pg__optimiser_of(PG__OPT_rmsprop)->f32(&u, w, g, s, N);
         assert_ok(cuda->update(dev, PG__OPT_rmsprop, &u, w_there, g_there, s_there, N));
