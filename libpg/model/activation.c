@@ -59,6 +59,18 @@ static pg__act_attrs hard_sigmoid(const pg__lowering *lw)
     return (pg__act_attrs){PG__ACT_HARD_SIGMOID, six ? 1.0 / 6 : 0.2, 0.5, 0};
 }
 
+/* x relu6(x + 3) / 6 */
+static pg_status apply_hard_silu(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
+{
+    const pg__act_attrs a = {PG__ACT_HARD_SIGMOID, 1.0 / 6, 0.5, 0};
+    pg__val gate;
+    pg_status st = PG_OK;
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &a, x, &gate, err));
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, x, gate, out, err));
+done:
+    return st;
+}
+
 static pg_status apply_named(pg__lowering *lw, const pg__layer *l, const char *name, pg__val x,
                              pg__val *out, pg_err *err)
 {
@@ -68,6 +80,8 @@ static pg_status apply_named(pg__lowering *lw, const pg__layer *l, const char *n
     }
     if (strcmp(name, "softmax") == 0)
         return apply_softmax(lw, x, out, err);
+    if (strcmp(name, "hard_silu") == 0 || strcmp(name, "hard_swish") == 0)
+        return apply_hard_silu(lw, x, out, err);
     if (strcmp(name, "hard_sigmoid") == 0) {
         const pg__act_attrs a = hard_sigmoid(lw);
         return apply(lw, &a, x, out, err);

@@ -143,10 +143,7 @@ void pg__graph_free(pg__graph *g)
 
 int pg__layer_is_op(const pg__layer *l)
 {
-    if (l->module)
-        return strstr(l->module, ".ops.") != NULL;
-    /* A .h5 does not tell modules; every layer, though, has its name in its config. */
-    return strcmp(l->class_name, "Cast") == 0 && !pg__json_get(l->config, "name");
+    return l->is_op;
 }
 
 int pg__layer_is_keras(const pg__layer *l)

@@ -20,6 +20,7 @@ typedef struct pg__call {
     pg__tensor_ref *inputs;
     const char **args; /* per input: the keyword it was given by ("value", "mask"), or NULL */
     size_t n_inputs;
+    const pg__json *node;   /* the whole entry of "inbound_nodes"; NULL in a Sequential */
     const pg__json *kwargs; /* keyword arguments, plain values among them; NULL if there are none */
 } pg__call;
 
@@ -37,6 +38,7 @@ struct pg__layer {
     pg__call *calls;  /* inbound nodes; a Sequential's layers have one each but the first */
     size_t n_calls;
     uint32_t first_node; /* number of calls[0] in the refs to this layer */
+    int is_op;           /* see pg__layer_is_op() */
 };
 
 struct pg__model {

@@ -114,6 +114,18 @@ static pg__json_span member(const pg__graph *g, pg__json_span in, const char *ke
     return none;
 }
 
+/* Keras 3 lists operations as it lists layers. A .h5 does not tell their modules; every layer,
+ * though, says whether it is trainable, and has its name in its config. */
+static int is_op(const pg__layer *l, const pg__json *entry)
+{
+    const int keras3 =
+        pg__json_get(pg__json_at(pg__json_get(entry, "inbound_nodes"), 0), "args") != NULL;
+    if (l->module)
+        return strstr(l->module, ".ops.") != NULL;
+    return (strcmp(l->class_name, "Cast") == 0 && !pg__json_get(l->config, "name")) ||
+           (keras3 && !pg__json_get(l->config, "trainable") && !pg__json_get(l->config, "layers"));
+}
+
 /* Fills all of l but name, calls and what is inside, from its entry in the JSON. */
 static pg_status read_entry(build *b, pg__layer *l, const pg__json *entry, pg__json_span span,
                             size_t i)
@@ -138,6 +150,7 @@ static pg_status read_entry(build *b, pg__layer *l, const pg__json *entry, pg__j
     l->module = pg__json_get_str(entry, "module");
     l->registered_name = pg__json_get_str(entry, "registered_name");
     l->config = config;
+    l->is_op = is_op(l, entry);
     l->entry = span;
     l->config_span = member(b->g, span, "config");
     l->trainable = pg__json_bool(pg__json_get(config, "trainable"), 1);

@@ -19,7 +19,7 @@
 /* The fields of a call while the arrays still grow. */
 typedef struct raw_call {
     size_t first, n; /* refs */
-    const pg__json *kwargs;
+    const pg__json *node, *kwargs;
 } raw_call;
 
 typedef struct connect {
@@ -158,11 +158,11 @@ done:
     return st;
 }
 
-static pg_status add_call(connect *c, size_t first_ref)
+static pg_status add_call(connect *c, size_t first_ref, const pg__json *node)
 {
     if (pg__mem_grow(&c->calls, &c->cap_calls, c->n_calls + 1, sizeof *c->calls))
         return pg__nomem(c->err);
-    c->calls[c->n_calls++] = (raw_call){first_ref, c->n_refs - first_ref, c->kwargs};
+    c->calls[c->n_calls++] = (raw_call){first_ref, c->n_refs - first_ref, node, c->kwargs};
     c->kwargs = NULL;
     return PG_OK;
 }
@@ -181,7 +181,7 @@ static pg_status read_calls(connect *c, const pg__json *entries)
         for (size_t k = 0; k < pg__json_len(nodes); k++) {
             const size_t first = c->n_refs;
             PG_TRY(collect(c, pg__json_at(nodes, k), &at));
-            PG_TRY(add_call(c, first));
+            PG_TRY(add_call(c, first, pg__json_at(nodes, k)));
         }
         c->first_call[i + 1] = c->n_calls;
     }
@@ -196,7 +196,7 @@ static pg_status chain_calls(connect *c)
     for (size_t i = 0; i < c->m->n_layers; i++) {
         if (i > 0) {
             PG_TRY(push_ref(c, (pg__tensor_ref){.layer = i - 1}));
-            PG_TRY(add_call(c, c->n_refs - 1));
+            PG_TRY(add_call(c, c->n_refs - 1, NULL));
         }
         c->first_call[i + 1] = c->n_calls;
     }
@@ -343,6 +343,7 @@ static pg_status settle(connect *c)
         calls[i] = (pg__call){.inputs = c->refs ? c->refs + c->calls[i].first : NULL,
                               .args = c->args ? c->args + c->calls[i].first : NULL,
                               .n_inputs = c->calls[i].n,
+                              .node = c->calls[i].node,
                               .kwargs = c->calls[i].kwargs};
     for (size_t i = 0; i < m->n_layers; i++) {
         m->layers[i].calls = calls + c->first_call[i];

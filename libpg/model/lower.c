@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "model/calls.h"
 #include "model/layers.h"
+#include "model/operation.h"
 #include "model/regularizer.h"
 #include "model/spatial.h"
 
@@ -111,7 +112,8 @@ done:
 static pg_status call_family(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
                              pg__results *out, pg_err *err)
 {
-    const pg__lower_fn fn = pg__lower_fn_of(l->class_name);
+    const pg__lower_fn fn =
+        pg__layer_is_op(l) ? pg__lower_operation : pg__lower_fn_of(l->class_name);
     pg__val *real = pg__mem_array(n_in, sizeof *real);
     pg_status st = PG_OK;
     if (!real)
@@ -159,6 +161,7 @@ static pg_status call_layer(pg__lowering *lw, const pg__layer *l, const pg__val 
     if (l->model) {
         lw->args = NULL;
         lw->kwargs = NULL;
+        lw->call = NULL;
         st = lower_model(lw, l->model, in, n_in, out, err);
     } else if (lw->inner) {
         find_inner(lw, l);
@@ -181,6 +184,7 @@ pg_status pg__lower_inner(pg__lowering *lw, const pg__layer *inner, const char *
     pg_status st = PG_OK;
     lw->args = NULL;
     lw->kwargs = NULL;
+    lw->call = NULL;
     if (!inner->model) {
         lw->sub = sub;
         st = call_family(lw, inner, &in, 1, out, err);
@@ -255,6 +259,8 @@ static pg_status lower_call(walk *w, size_t layer, size_t node, pg_err *err)
         PG_FAIL(PG_E_FORMAT, "%s: is called without a tensor", PG_SHOW(l->name));
     w->lw->args = args;
     w->lw->kwargs = call->kwargs;
+    w->lw->model = w->m;
+    w->lw->call = call;
     pg__assign_call(w->lw->opts->assigned, l->name, (uint32_t)node, &w->lw->to->tape.device);
     PG_TRY(call_layer(w->lw, l, in, n, r, err));
     for (size_t k = 0; given && w->lw->opts->rules->keras3 && k < r->n; k++)
@@ -384,13 +390,30 @@ typedef struct untrained {
     pg_err *err;
 } untrained;
 
+/* An operation of Keras 3, or a layer that calls a function of TensorFlow. */
+static int is_function(const pg__layer *l)
+{
+    return pg__layer_is_op(l) || pg__lower_fn_of(l->class_name) == pg__lower_operation;
+}
+
+static int is_trained(const pg__layer *l)
+{
+    if (is_function(l))
+        return pg__operation_known(l);
+    return pg__lower_fn_of(l->class_name) && pg__layer_is_keras(l);
+}
+
 static pg_status add_untrained(untrained *u, const pg__layer *l, const pg__layer *at)
 {
     const char *owner = at->module ? at->module : at->registered_name;
     pg_status st = pg__strs_printf(&u->layers, u->err, "%s", l->name);
     if (st != PG_OK)
         return st;
-    if (pg__layer_is_keras(at) || pg__layer_is_op(at))
+    if (is_function(at))
+        return pg__strs_printf(&u->classes, u->err, "%s%s%s", at->class_name,
+                               pg__layer_is_op(at) ? "" : " of ",
+                               pg__layer_is_op(at) ? "" : pg__operation_name(at));
+    if (pg__layer_is_keras(at))
         return pg__strs_printf(&u->classes, u->err, "%s", at->class_name);
     return pg__strs_printf(&u->classes, u->err, "%s, not of Keras but %s", at->class_name, owner);
 }
@@ -412,7 +435,7 @@ static pg_status check_class(untrained *u, const pg__layer *l)
     u->n_seen += !l->model;
     for (const pg__layer *at = l; at && !at->model; at = at->inner) {
         const pg__layer back = backward_of(at);
-        if (!pg__lower_fn_of(at->class_name) || pg__layer_is_op(at) || !pg__layer_is_keras(at))
+        if (!is_trained(at))
             PG_TRY(add_untrained(u, l, at));
         else if (back.class_name && !pg__layer_is_keras(&back))
             PG_TRY(add_untrained(u, l, &back));

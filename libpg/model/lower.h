@@ -113,6 +113,8 @@ typedef struct pg__lowering {
     uint64_t fold;            /* steps are rows here: so many for each row of the batch; 0: 1 */
     const char *const *args; /* of the call in hand, per operand; NULL: none was given by keyword */
     const pg__json *kwargs;  /* of the call in hand, or NULL */
+    const pg__model *model;  /* whose layer is in hand, and the call; NULL where there is none */
+    const pg__call *call;
 } pg__lowering;
 
 /* Operand `name` of the call in hand: given by that keyword, or the one at `position` of those

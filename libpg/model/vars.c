@@ -41,6 +41,8 @@ static int compare_class(const void *name, const void *entry)
 
 static const layer_class *find_class(const char *name)
 {
+    if (strcmp(name, "Custom>CustomScaleLayer") == 0) /* as tf.keras writes it: registered */
+        name = "CustomScaleLayer";
     return bsearch(name, classes, sizeof classes / sizeof *classes, sizeof *classes, compare_class);
 }
 
@@ -80,8 +82,8 @@ const char *pg_layer_class(size_t i, int *trained)
 pg_status pg__layer_vars(pg__vars *out, const pg__layer *layer, int dialect, pg_err *err)
 {
     const layer_class *c = find_class(layer->class_name);
-    *out = (pg__vars){.known = c != NULL};
-    if (!c)
+    *out = (pg__vars){.known = c != NULL || pg__layer_is_op(layer)};
+    if (!c || pg__layer_is_op(layer))
         return PG_OK;
     const pg_status st = c->family(out, layer, dialect, err);
     if (st != PG_OK) {

@@ -34,7 +34,12 @@ typedef struct ops {
 /* What no other class may see. */
 static const struct {
     const char *class_name, *keys;
-} extra[] = {{"Merge", ", \"mode\": \"sum\""}, {"RandomFlip", ", \"mode\": \"horizontal\""}};
+} extra[] = {{"CustomScaleLayer", ", \"scale\": 0.5"},
+             {"LayerScale", ", \"init_values\": 0.1, \"projection_dim\": 4"},
+             {"Merge", ", \"mode\": \"sum\""},
+             {"RandomFlip", ", \"mode\": \"horizontal\""},
+             {"StochasticDepth", ", \"drop_path_rate\": 0.5"},
+             {"TensorFlowOpLayer", ", \"node_def\": {\"op\": \"Relu\"}"}};
 
 static const char *extra_of(const char *class_name)
 {

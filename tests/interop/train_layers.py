@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 import train_attention
+import train_operations
 import train_sequences
 import train_spatial
 
@@ -131,6 +132,7 @@ def recipes(keras):
     train_sequences.recipes(keras, add)
     train_attention.recipes(keras, add)
     train_spatial.recipes(keras, add)
+    train_operations.recipes(keras, add, IMG, SEQ)
     return r
 
 
