@@ -22,7 +22,8 @@ static const cli_opt options[] = {
     {0, "expect", "FILE", NULL, &o.expect, NULL, NULL, "is this (.npy; several outputs: .npz)"},
     {0, "tolerance", "T", NULL, &tolerance, NULL, NULL,
      "times max(1, |expected|): how far off it may be (default 1e-4)"},
-    {0, "device", "DEVICE", NULL, &o.device, NULL, NULL, "predict there (default cpu:0)"},
+    {0, "device", "DEVICE", NULL, &o.device, NULL, NULL,
+     "predict there (default cpu:0); without --input made-up rows, which must give finite numbers"},
     {0, "format", "FORMAT", NULL, &format, NULL, "text|tap|junit|github",
      "text, tap (version 13), junit (XML) or github (annotations)"},
     {0},
@@ -49,7 +50,9 @@ static const char *const about[] = {
     "  checksums  of the shards of a split model, as its manifest has them; SHA-256 with "
     "--sha256,\n"
     "             for a folder those of all files in it\n"
-    "  predicted  with --input and --expect: loaded strictly on one device, it predicts just that",
+    "  predicted  with --input and --expect: loaded strictly on one device, it predicts just "
+    "that;\n"
+    "             with --device alone: it predicts finite numbers there",
     "With --finite or --no-wrapper only these run, and what --model, --sha256 and --input ask "
     "for.\n"
     "Layers of unknown classes are checked by the number of their weights and noted. With several\n"

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "io/scratch.h"
+#include "train/data_random.h"
 
 #define PIECE_BYTES ((size_t)128 << 10) /* converted at a time: stays in the cache */
 
@@ -233,6 +234,25 @@ pg_status pg__data_open_io(pg_data **out, pg__io *io, pg_err *err)
     d = NULL;
 done:
     pg__io_close(own);
+    pg_data_close(d);
+    return st;
+}
+
+pg_status pg_data_random(pg_data **out, uint64_t n_rows, uint64_t seed, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_data *d = pg__mem_array(1, sizeof *d);
+    if (!d || !(d->path = pg__mem_strdup("made-up rows")) ||
+        !(d->parts = pg__mem_array(1, sizeof *d->parts)))
+        PG_TRY(pg__nomem(err));
+    d->n_parts = 1;
+    d->parts[0].source = &pg__source_random;
+    if (!(d->parts[0].path = pg__mem_strdup(d->path)))
+        PG_TRY(pg__nomem(err));
+    PG_TRY(pg__random_rows(&d->parts[0].state, n_rows, seed, err));
+    *out = d;
+    d = NULL;
+done:
     pg_data_close(d);
     return st;
 }

@@ -275,7 +275,7 @@ static pg_status run(pg__checking *c, pg_err *err)
         PG_TRY(pg__check_shards(c, err));
     if (c->o->sha256)
         PG_TRY(pg__check_sum(c, err));
-    if (c->o->input)
+    if (c->o->input || c->o->device)
         PG_TRY(pg__check_predictions(c, err));
     PG_TRY(pg_store_check_same(c->view.r.s, err));
     PG_TRY(make_hint(c, err));
@@ -291,7 +291,7 @@ pg_status pg_check_file(pg_check_report *out, const char *path, const pg_check_o
     pg__checking c = {.path = path, .o = opts ? opts : &defaults};
     if (!out || !path)
         return pg_fail(err, PG_E_ARG, "a file and a report are needed");
-    if (!c.o->input != !c.o->expect || (c.o->device && !c.o->input))
+    if (!c.o->input != !c.o->expect)
         return pg_fail(err, PG_E_ARG, "predictions need both --input and --expect");
     if (c.o->model)
         PG_TRY(pg__graph_load(&c.given, c.o->model, err));

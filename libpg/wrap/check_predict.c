@@ -14,6 +14,7 @@
 #include "wrap/check_impl.h"
 
 #define DEFAULT_TOLERANCE 1e-4
+#define MADE_UP_ROWS      2
 #define PIECE             4096 /* elements that are compared at a time */
 
 typedef struct comparison {
@@ -166,8 +167,12 @@ static pg_status open_strictly(pg_trainer **out, pg__checking *c, pg_err *err)
     if (!c->o->model && !pg_store_text(c->view.r.s, PG_TEXT_MODEL_CONFIG, NULL)) {
         (void)pg_fail(err, PG_E_ARG, "%s: has no model description; predicting needs one",
                       PG_SHOW(c->path));
-        pg_err_hint(err, "pgcheck --model model.json --input %s --expect %s %s",
-                    PG_QUOTE(c->o->input), PG_QUOTE(c->o->expect), PG_QUOTE(c->path));
+        if (c->o->input)
+            pg_err_hint(err, "pgcheck --model model.json --input %s --expect %s %s",
+                        PG_QUOTE(c->o->input), PG_QUOTE(c->o->expect), PG_QUOTE(c->path));
+        else
+            pg_err_hint(err, "pgcheck --model model.json --device %s %s", PG_QUOTE(c->o->device),
+                        PG_QUOTE(c->path));
         return PG_E_ARG;
     }
     st = pg_trainer_open(out, &opts, &why);
@@ -175,6 +180,58 @@ static pg_status open_strictly(pg_trainer **out, pg__checking *c, pg_err *err)
         return pg__check_add(c, "predicted", 0, err, "nothing: %s", why.msg);
     if (st != PG_OK && err)
         *err = why;
+    return st;
+}
+
+/* ---- nothing to compare with ---- */
+
+typedef struct made_up {
+    const pg_weight *outputs;
+    uint64_t n, n_off;
+} made_up;
+
+static pg_status begin_made_up(void *user, const pg_weight *outputs, size_t n_outputs, pg_err *err)
+{
+    made_up *m = user;
+    (void)n_outputs, (void)err;
+    m->outputs = outputs;
+    return PG_OK;
+}
+
+static pg_status count_finite(void *user, size_t output, uint64_t first, size_t n_rows,
+                              const void *values, pg_err *err)
+{
+    made_up *m = user;
+    const pg_weight *w = &m->outputs[output];
+    const size_t bytes = pg_dtype_bytes(w->dtype);
+    const uint64_t n = w->dims[0] ? w->n_bytes / bytes / w->dims[0] * n_rows : 0;
+    (void)first, (void)err;
+    for (uint64_t i = 0; i < n; i++) {
+        double v;
+        pg__values(&v, (const unsigned char *)values + i * bytes, 1, w->dtype);
+        m->n_off += isfinite(v) ? 0 : 1;
+    }
+    m->n += n;
+    return PG_OK;
+}
+
+static pg_status predict_made_up(pg__checking *c, pg_trainer *t, pg_err *err)
+{
+    made_up m = {0};
+    const pg_predictions to = {.user = &m, .begin = begin_made_up, .rows = count_finite};
+    const pg_predict_opts opts = {.cancel = c->o->cancel};
+    pg_data *data = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg_data_random(&data, MADE_UP_ROWS, 0, err));
+    PG_TRY(pg_predict(t, data, &opts, &to, err));
+    if (m.n_off)
+        PG_TRY(pg__check_add(c, "predicted", 0, err, "%s of %s values for made-up rows not finite",
+                             PG_NUM(m.n_off), PG_NUM(m.n)));
+    else
+        PG_TRY(pg__check_add(c, "predicted", 1, err, "%s values for %d made-up rows on %s, finite",
+                             PG_NUM(m.n), MADE_UP_ROWS, c->o->device));
+done:
+    pg_data_close(data);
     return st;
 }
 
@@ -193,6 +250,10 @@ pg_status pg__check_predictions(pg__checking *c, pg_err *err)
     PG_TRY(open_strictly(&t, c, err));
     if (!t)
         goto done;
+    if (!c->o->input) {
+        PG_TRY(predict_made_up(c, t, err));
+        goto done;
+    }
     PG_TRY(pg_store_open(&found.want, c->o->expect, NULL, err));
     PG_TRY(pg_data_open(&data, c->o->input, err));
     PG_TRY(pg_predict(t, data, &opts, &to, err));

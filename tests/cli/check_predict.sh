@@ -30,3 +30,11 @@ check x.npy template_model.h5
 check x.npy --expect y.npy --tolerance 0 template_model.h5
 check x.npy --expect nowhere.npy template_model.h5
 check x.npy --expect y.npy --device cuda:0 template_model.h5
+echo '$ a device, and nothing to compare with: made-up rows'
+alone() { pgcheck --no-wrapper --device cpu:0 "$@" | grep predicted || true; }
+alone template_model.h5
+alone --model "$k36/template.json" "$k36/template.keras"
+alone parallel.h5
+alone weights.h5
+pgfit -q template_model.h5 --data x.npy,y.npy --loss mse --optimizer sgd:learning_rate=1e30 --epochs 4 -o diverged.h5 --full-model
+alone diverged.h5

@@ -26,7 +26,8 @@ typedef struct pg_check_opts {
                            files of this folder */
     /* The file is loaded strictly on `device` (NULL: cpu:0), and what it predicts for the rows of
      * `input` (see pg_data_open()) compared with `expect`: an .npy, or for several outputs an .npz
-     * with y0, y1, ... or the outputs' names. Both or none. */
+     * with y0, y1, ... or the outputs' names. Both or none; none, but a device: what it predicts
+     * for made-up rows must be finite. */
     const char *input, *expect, *device;
     double tolerance;           /* |difference| <= tolerance * max(1, |expected|); 0: 1e-4 */
     int trust_input;            /* as pg_open_opts.trust_input */

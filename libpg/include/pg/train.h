@@ -78,6 +78,11 @@ typedef struct pg_data pg_data;
 PG_API PG_MUST_USE pg_status pg_data_open(pg_data **out, const char *path, pg_err *err);
 PG_API void pg_data_close(pg_data *d); /* NULL is allowed */
 
+/* Rows of inputs that are no file's: each number 0 or 1 by chance, as the seed says, dimensions
+ * that the model leaves open 32. For predictions: does the model compute at all? */
+PG_API PG_MUST_USE pg_status pg_data_random(pg_data **out, uint64_t n_rows, uint64_t seed,
+                                            pg_err *err);
+
 /* Rows of inputs that have as many elements get these dimensions: "28,28,1". Pictures get this size
  * where the model leaves it open. PG_E_ARG. */
 PG_API PG_MUST_USE pg_status pg_data_reshape(pg_data *d, const char *dims, pg_err *err);
