@@ -18,6 +18,9 @@ MODELS = ('labels', 'classes', 'values', 'pixels', 'one')
 WEIGHTED = ('labels', 'values')  # trained once more, with weights of rows
 
 
+NO_CLASSES = ('Metric', 'Loss', 'Reduction', 'Optimizer', 'LossScaleOptimizer')  # of which files hold no objects, or wrappers
+
+
 def metrics_of(keras, name, major, weighted):
     m = keras.metrics
     counts = [m.TruePositives(), m.TrueNegatives(0.3), m.FalsePositives([0.2, 0.6]), m.FalseNegatives(name='missed')]
@@ -41,7 +44,7 @@ def metrics_of(keras, name, major, weighted):
     if name == 'values':
         return [m.RootMeanSquaredError(), m.MeanSquaredError(), m.MeanAbsoluteError(name='mae'), m.MeanAbsolutePercentageError(), m.LogCoshError(),
                 m.MeanSquaredLogarithmicError(), m.R2Score(), m.R2Score(class_aggregation=None, name='r2_each'),
-                m.R2Score(class_aggregation='variance_weighted_average', num_regressors=0 if major == 2 else 2, name='r2_weighted'), m.Poisson(), m.Hinge(), m.SquaredHinge(),
+                m.R2Score(class_aggregation='variance_weighted_average', name='r2_weighted'), m.Poisson(), m.Hinge(), m.SquaredHinge(),
                 m.Accuracy(), *([m.MeanRelativeError([1., 2., 0.5])] if major == 2 else [])]
     if name == 'pixels':
         return ['accuracy', m.SparseCategoricalAccuracy(name='right'), m.SparseTopKCategoricalAccuracy(k=2),
@@ -94,6 +97,11 @@ def make(d):
             (d / f'{name}{kind}.json').write_text(json.dumps({k: np.asarray(v, 'f8').tolist() for k, v in past.items()}))
 
 
+    classes = {of: sorted(n for n, c in vars(getattr(keras, of)).items() if isinstance(c, type) and n not in NO_CLASSES)
+               for of in ('metrics', 'losses', 'optimizers')}
+    (d / 'classes.json').write_text(json.dumps(classes))
+
+
 def judge(d):
     import numpy as np
     keras, _ = fit_files.the_keras()
@@ -127,8 +135,24 @@ def differ(what, epochs, want):
     return bad
 
 
-def between(tools, d, major):
+def unknown(tools, d, major):
+    """Every class that Keras exports is known by name, if only to be refused."""
     bad = 0
+    for of, names in json.loads((d / 'classes.json').read_text()).items():
+        assert len(names) > 8
+        option = {'metrics': '--metrics', 'losses': '--loss', 'optimizers': '--optimizer'}[of]
+        for name in names:
+            loss = [] if of == 'losses' else ['--loss', 'mse']
+            r = subprocess.run([str(v) for v in [tools / 'pgfit', d / 'labels.keras', '--data', d / 'labels.npz', '--dry-run', option, name, *loss]],
+                               capture_output=True, text=True)
+            if 'unknown' in r.stderr:
+                bad += 1
+                print(f'Keras {major}: {r.stderr}')
+    return bad
+
+
+def between(tools, d, major):
+    bad = unknown(tools, d, major)
     for name in MODELS:
         for kind, how in (('', []), ('', ['--deterministic', '--devices', 'cpu:0,cpu:1,cpu:2']), ('.w', [])):
             if kind and name not in WEIGHTED:
