@@ -205,6 +205,13 @@ typedef struct pg__warp_attrs {
     uint64_t size[2]; /* of the result: height, width */
 } pg__warp_attrs;
 
+/* normal(step): normally distributed numbers of mean 0 and variance 1. */
+typedef struct pg__normal_attrs {
+    uint32_t stream; /* as pg__dropout_attrs has it, like fold */
+    pg__dims shape;
+    uint64_t fold;
+} pg__normal_attrs;
+
 /* Numbers known beforehand; `values` belongs to the tape. */
 typedef struct pg__constant_attrs {
     pg__dims shape;

@@ -53,6 +53,7 @@ static const rule rules[PG__N_OPS] = {
     [PG__OP_matmul] = {"c", "d"},
     [PG__OP_meet_stats] = {"f", "f"},
     [PG__OP_meet_sums] = {"f", "f"},
+    [PG__OP_normal] = {"a", "f"},
     [PG__OP_rnn] = {"acaca", "c"},
     [PG__OP_uniform] = {"a", "f"},
     [PG__OP_warp] = {"af", "p"},

@@ -227,6 +227,53 @@ static void dropout_keeps_its_share(void **state)
     assert_true(kept > 13740 && kept < 14260); /* four standard deviations */
 }
 
+static void draw_normal(double *out, uint64_t row, uint64_t n, uint64_t fold)
+{
+    const pg__normal_attrs a = {.stream = 3, .shape = S(n, 7), .fold = fold};
+    const pg__dims six = S(PG__STEP_N);
+    int32_t step[PG__STEP_N] = {1, 2, 3, 0, (int32_t)row, 0};
+    const pg__arg in = {&six, step, PG__STEP_N}, to = {&a.shape, out, n * 7};
+    pg__op_of(PG__OP_normal)->ref_f64(&a, &in, 1, &to, 1);
+}
+
+static void normal_numbers_are_a_function_of_the_row_in_the_batch(void **state)
+{
+    double whole[8 * 7], part[8 * 7];
+    (void)state;
+    draw_normal(whole, 0, 8, 0);
+    draw_normal(part, 0, 3, 0);
+    draw_normal(part + 21, 3, 1, 0);
+    draw_normal(part + 28, 4, 4, 0);
+    assert_memory_equal(whole, part, sizeof whole);
+    draw_normal(part, 0, 2, 2); /* steps that are rows: two for each row of the batch */
+    draw_normal(part + 14, 1, 6, 2);
+    assert_memory_equal(whole, part, sizeof whole);
+}
+
+/* Mean, variance, skewness, kurtosis, neighbours, and how many lie beyond 1 and 3: each within four
+ * standard deviations of what it should be. */
+static void normal_numbers_are_distributed_so(void **state)
+{
+    enum { N = 30000 * 7 };
+    static double x[N];
+    double sum[5] = {0}, pairs = 0, beyond[2] = {0};
+    (void)state;
+    draw_normal(x, 0, 30000, 0);
+    for (size_t i = 0; i < N; i++) {
+        for (size_t k = 1; k < 5; k++)
+            sum[k] += pow(x[i], (double)k) / N;
+        pairs += i > 0 ? x[i] * x[i - 1] / N : 0;
+        beyond[0] += fabs(x[i]) > 1;
+        beyond[1] += fabs(x[i]) > 3;
+    }
+    const double one = 4 / sqrt(N);
+    assert_true(fabs(sum[1]) < one && fabs(pairs) < one);
+    assert_true(fabs(sum[2] - 1) < one * sqrt(2) && fabs(sum[3]) < one * sqrt(15));
+    assert_true(fabs(sum[4] - 3) < one * sqrt(96));
+    assert_true(fabs(beyond[0] / N - 0.317311) < one * 0.4655);
+    assert_true(fabs(beyond[1] / N - 0.0026998) < one * 0.0519);
+}
+
 static void equal_cells_of_a_window_give_all_to_the_first(void **state)
 {
     const pg__pool_attrs a = {.rank = 1, .max = 1, .window = {3}, .stride = {3}, .size = {6}};
@@ -254,6 +301,8 @@ int main(void)
         cmocka_unit_test(dropout_is_a_function_of_the_row_in_the_batch),
         cmocka_unit_test(dropout_knows_rows_that_are_steps),
         cmocka_unit_test(dropout_keeps_its_share),
+        cmocka_unit_test(normal_numbers_are_a_function_of_the_row_in_the_batch),
+        cmocka_unit_test(normal_numbers_are_distributed_so),
         cmocka_unit_test(equal_cells_of_a_window_give_all_to_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* dropout.c - dropout, with the numbers of ref_dropout.c. */
+/* dropout.c - dropout and normally distributed numbers, with those of ref_dropout.c and
+ * ref_normal.c. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/walk.h"
 
@@ -20,3 +21,16 @@ PG_CUDA_PREPARE(prepare_dropout)
                                             : PG_ONE(dropout_shared, &a, n);
 }
 const pg__cuda_op pg__cuda_dropout = PG_CUDA_ONE(prepare_dropout);
+
+PG_CUDA_PREPARE(prepare_normal)
+{
+    const pg__normal_attrs *attrs = i->attrs;
+    const pg__dims *s = &attrs->shape;
+    const uint64_t n = pg__dims_elems(s);
+    pgk_normal a = {.n = n, .stream = attrs->stream};
+    (void)needs;
+    if (s->rank > 0 && s->d[0] > 0)
+        a.row = (attrs->fold ? attrs->fold : 1) * (n / s->d[0]);
+    return PG_ONE(normal, &a, n / 2 + 1);
+}
+const pg__cuda_op pg__cuda_normal = PG_CUDA_ONE(prepare_normal);

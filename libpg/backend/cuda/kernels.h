@@ -17,6 +17,7 @@
 #include "backend/cuda/k_loss.h"
 #include "backend/cuda/k_mask.h"
 #include "backend/cuda/k_move.h"
+#include "backend/cuda/k_normal.h"
 #include "backend/cuda/k_pool.h"
 #include "backend/cuda/k_resize.h"
 #include "backend/cuda/k_rnn.h"
