@@ -169,7 +169,7 @@ pg_status pg__lower_batch_norm(pg__lowering *lw, const pg__layer *l, const pg__v
                                pg__results *out, pg_err *err)
 {
     const pg__bn_frozen frozen = lw->opts->rules->bn_frozen;
-    const int is_frozen = !lw->leaf->trainable;
+    const int is_frozen = !lw->leaf->trainable || !l->trainable; /* it may stand in a wrapper */
     uint32_t perm[PG_MAX_RANK] = {0}, back[PG_MAX_RANK] = {0};
     norm n;
     pg__val y;

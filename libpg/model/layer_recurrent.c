@@ -25,7 +25,7 @@ static const kind kinds[] = {
 };
 
 typedef struct cell {
-    const pg__layer *l;
+    const pg__layer *l, *around; /* around: says what is done with the steps; l itself, or an RNN */
     const kind *kind;
     int is_cudnn, is_keras1, has_bias;
     uint64_t units;
@@ -211,11 +211,13 @@ done:
     return st;
 }
 
-static pg_status read_cell(pg__lowering *lw, const pg__layer *l, cell *c, pg_err *err)
+static pg_status read_cell(pg__lowering *lw, const pg__layer *l, const pg__layer *around, cell *c,
+                           pg_err *err)
 {
     const int hard = lw->opts->rules->recurrent_hard || pg__config_has(l, "inner_activation");
     pg_status st = PG_OK;
     *c = (cell){.l = l,
+                .around = around,
                 .kind = kind_of(l->class_name),
                 .is_cudnn = strncmp(l->class_name, "CuDNN", 5) == 0,
                 .is_keras1 = !pg__config_has(l, "units") && pg__config_has(l, "output_dim"),
@@ -225,8 +227,8 @@ static pg_status read_cell(pg__lowering *lw, const pg__layer *l, cell *c, pg_err
     c->attrs.gate = (pg__act_attrs){.kind = PG__ACT_SIGMOID};
     c->attrs.reset_after =
         c->kind->op == PG__OP_gru && (c->is_cudnn || pg__config_bool(l, "reset_after", 0));
-    c->attrs.reverse = pg__config_bool(l, "go_backwards", 0);
-    c->attrs.zero_masked = pg__config_bool(l, "zero_output_for_mask", 0);
+    c->attrs.reverse = pg__config_bool(around, "go_backwards", 0);
+    c->attrs.zero_masked = pg__config_bool(around, "zero_output_for_mask", 0);
     PG_TRY(read_dropout(lw, c, err));
     if (c->is_cudnn)
         goto done;
@@ -253,8 +255,8 @@ static pg_status first_states(pg__lowering *lw, const cell *c, const pg__rnn_cal
     for (size_t k = 0; k < call->n_states; k++)
         h0[k] = call->states[k];
     for (size_t k = 0; call->n_states == 0 && k < c->kind->n_states; k++)
-        if (pg__config_bool(c->l, "stateful", 0))
-            PG_TRY(pg__lower_state(lw, (uint32_t)k, shape, &h0[k], err));
+        if (pg__config_bool(c->around, "stateful", 0))
+            PG_TRY(pg__lower_state(lw, call->first_state + (uint32_t)k, shape, &h0[k], err));
 done:
     return st;
 }
@@ -262,10 +264,10 @@ done:
 static void keep_states(pg__lowering *lw, const cell *c, const pg__rnn_call *call,
                         const pg__val *results)
 {
-    if (call->n_states > 0 || !pg__config_bool(c->l, "stateful", 0))
+    if (call->n_states > 0 || !pg__config_bool(c->around, "stateful", 0))
         return;
     for (size_t k = 0; k < c->kind->n_states; k++)
-        pg__keep_state(lw, (uint32_t)k, results[2 + k]);
+        pg__keep_state(lw, call->first_state + (uint32_t)k, results[2 + k]);
 }
 
 /* (steps, rows, ...) and (rows, steps, ...) */
@@ -325,14 +327,15 @@ done:
 pg_status pg__lower_recurrence(pg__lowering *lw, const pg__layer *l, const pg__rnn_call *call,
                                pg__results *out, pg_err *err)
 {
-    const int time_major = pg__config_bool(l, "time_major", 0);
-    const int all = pg__config_bool(l, "return_sequences", 0);
+    const pg__layer *around = call->around ? call->around : l;
+    const int time_major = pg__config_bool(around, "time_major", 0);
+    const int all = call->within || pg__config_bool(around, "return_sequences", 0);
     pg__val x = call->x, mask = pg__mask_of(lw, x), results[PG_MAX_OUTPUTS];
     cell c;
     pg_status st = PG_OK;
-    PG_TRY(read_cell(lw, l, &c, err));
+    PG_TRY(read_cell(lw, l, around, &c, err));
     c.attrs.reverse ^= call->turned;
-    c.attrs.flip = call->flip && all;
+    c.attrs.flip = call->within ? c.attrs.reverse : call->flip && all; /* within: as they came */
     c.attrs.zero_masked |= call->zero_masked && all;
     if (pg__dims_at(lw, x)->rank != 3 || pg__dims_at(lw, x)->d[2] == PG_DIM_ANY)
         PG_FAIL(PG_E_MISMATCH, "input %s is not (rows, steps, features)",
@@ -348,19 +351,37 @@ pg_status pg__lower_recurrence(pg__lowering *lw, const pg__layer *l, const pg__r
         PG_TRY(swap_steps(lw, &out->v[0], err));
     if (all)
         PG_TRY(pg__pass_mask(lw, call->x, out->v[0], err));
-    for (size_t k = 0; pg__config_bool(l, "return_state", 0) && k < c.kind->n_states; k++)
+    for (size_t k = 0; pg__config_bool(around, "return_state", 0) && k < c.kind->n_states; k++)
         out->v[out->n++] = results[2 + k];
 done:
     return st;
 }
 
-pg_status pg__lower_rnn(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
-                        pg__results *out, pg_err *err)
+size_t pg__cell_states(const char *class_name)
+{
+    const kind *k = kind_of(class_name);
+    return k ? k->n_states : 0;
+}
+
+static pg_status lower_layer(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                             pg__results *out, pg_err *err)
 {
     const pg__rnn_call call = {.x = in[0], .states = in + 1, .n_states = n_in - 1};
     for (size_t k = 1; lw->args && k < n_in; k++)
         if (lw->args[k] && strcmp(lw->args[k], "initial_state") != 0)
             return pg_fail(err, PG_E_UNSUPPORTED, "%s: called with \"%s\"", PG_SHOW(l->name),
                            PG_SHOW(lw->args[k]));
-    return pg__lower_recurrence(lw, l, &call, out, err);
+    return pg__lower_direction(lw, l, lw->n_vars ? lw->first_var : 0, &call, out, err);
+}
+
+pg_status pg__lower_rnn(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                        pg__results *out, pg_err *err)
+{
+    return lower_layer(lw, l, in, n_in, out, err);
+}
+
+pg_status pg__lower_cells(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                          pg__results *out, pg_err *err)
+{
+    return lower_layer(lw, l, in, n_in, out, err);
 }

@@ -78,6 +78,28 @@ static int takes_ids(const char *class_name)
     return 0;
 }
 
+/* Where steps are rows, tf.keras divides by the number of those; Keras 3 leaves out what a
+ * TimeDistributed calls itself. */
+static pg_status activity_of(const pg__lowering *lw, const pg__layer *l, pg__activity_attrs *a,
+                             pg_err *err)
+{
+    const int is_layer = strcmp(l->class_name, "ActivityRegularization") == 0;
+    const double folded = lw->opts->rules->activity_per_row && lw->fold > 1 ? (double)lw->fold : 1;
+    const double share = (lw->runs ? lw->runs : 1) / folded;
+    pg_status st = PG_OK;
+    PG_TRY(pg__regularizer_of(pg__json_get(l->config, "activity_regularizer"), l->name, &a->l1,
+                              &a->l2, err));
+    if (is_layer) {
+        PG_TRY(pg__config_num_or(&a->l1, l, l->config, "l1", 0, err));
+        PG_TRY(pg__config_num_or(&a->l2, l, l->config, "l2", 0, err));
+    }
+    const int passed_over = lw->by_steps && lw->opts->rules->keras3;
+    a->l1 *= passed_over ? 0 : share;
+    a->l2 *= passed_over ? 0 : share;
+done:
+    return st;
+}
+
 /* The layer's activity_regularizer, of each of its results. */
 static pg_status add_activity(pg__lowering *lw, const pg__layer *l, const pg__results *r,
                               pg_err *err)
@@ -86,13 +108,9 @@ static pg_status add_activity(pg__lowering *lw, const pg__layer *l, const pg__re
     pg__activity_attrs a;
     const pg__dims scalar = {.rank = 0};
     pg_status st = PG_OK;
-    PG_TRY(pg__regularizer_of(pg__json_get(l->config, "activity_regularizer"), l->name, &a.l1,
-                              &a.l2, err));
+    PG_TRY(activity_of(lw, l, &a, err));
     if (a.l1 == 0 && a.l2 == 0)
         return PG_OK;
-    if (lw->fold > 1)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: activity_regularizer inside of TimeDistributed",
-                PG_SHOW(l->name));
     if (to->activity_seed == PG__NO_VAL)
         PG_TRY(pg__tape_value(&to->tape, &scalar, PG__REAL, PG__SEED,
                               (uint32_t)lw->opts->graph->root->n_outputs, 0, &to->activity_seed,
@@ -140,7 +158,7 @@ done:
 /* The variables of a layer of the model that a leaf wraps: they follow each other there. */
 static void find_inner(pg__lowering *lw, const pg__layer *l)
 {
-    lw->first_var = 0;
+    lw->first_var = lw->inner_first;
     lw->sub = l->name;
     for (size_t i = 0; i < lw->inner->n; i++) {
         lw->n_vars = lw->inner->v[i].vars.n;
@@ -155,6 +173,7 @@ static pg_status call_layer(pg__lowering *lw, const pg__layer *l, const pg__val 
 {
     const pg__lowering outer = *lw;
     pg_status st = PG_OK;
+    lw->by_steps = 0;
     if (!lw->opts->rules->keras3) /* Keras 3's fit() overrules what was recorded */
         lw->training =
             pg__json_bool(pg__json_get(lw->kwargs, "training"), lw->training) && lw->opts->training;
@@ -190,9 +209,7 @@ pg_status pg__lower_inner(pg__lowering *lw, const pg__layer *inner, const char *
         st = call_family(lw, inner, &in, 1, out, err);
         goto done;
     }
-    if (lw->inner)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: a model inside a layer inside another of the kind",
-                PG_SHOW(inner->name));
+    lw->inner_first = lw->inner ? lw->first_var : 0;
     PG_TRY(pg__leaves_of(&leaves, inner->model, lw->opts->graph->dialect, err));
     lw->inner = &leaves;
     PG_TRY(lower_model(lw, inner->model, &in, 1, out, err));

@@ -108,9 +108,13 @@ typedef struct pg__lowering {
     const pg__leaf *leaf;     /* whose parameters are asked for */
     const char *sub;          /* inner layer of it, or "" */
     const pg__leaves *inner;  /* leaf wraps a model: the leaves of that */
+    size_t inner_first;       /* of the variables of leaf: the first that inner's leaves hold */
     size_t first_var, n_vars; /* of leaf: those of the layer in hand; n_vars 0: all */
     int training;             /* the layer in hand works as in training */
-    uint64_t fold;            /* steps are rows here: so many for each row of the batch; 0: 1 */
+    int by_steps;             /* the layer in hand is what a TimeDistributed calls */
+    uint32_t runs; /* of the model in hand for one call, 0: 1. tf.keras' TimeDistributed runs one
+                      again for its mask: it adds to the loss again, averages move again */
+    uint64_t fold; /* steps are rows here: so many for each row of the batch; 0: 1 */
     const char *const *args; /* of the call in hand, per operand; NULL: none was given by keyword */
     const pg__json *kwargs;  /* of the call in hand, or NULL */
     const pg__model *model;  /* whose layer is in hand, and the call; NULL where there is none */
@@ -160,6 +164,13 @@ pg_status pg__lower_factors(pg__lowering *lw, double rate, const pg__dims *shape
 
 /* What random numbers are a function of, beside a stream of lowered.n_streams. */
 pg_status pg__lower_step(pg__lowering *lw, pg__val *out, pg_err *err);
+
+/* The same where rows may share their numbers. */
+pg_status pg__lower_noise(pg__lowering *lw, double rate, const pg__dims *shape, int rows_share,
+                          pg__val *out, pg_err *err);
+
+/* Normally distributed numbers of mean 0 and variance 1; PG__NO_VAL outside of training. */
+pg_status pg__lower_normal(pg__lowering *lw, const pg__dims *shape, pg__val *out, pg_err *err);
 
 #define PG_MAX_CONSTANT (UINT64_C(1) << 26) /* numbers of one: 512 MB while they are made */
 

@@ -146,10 +146,12 @@ pg_status pg__lower_moving(pg__lowering *lw, pg__val param, pg__val value, doubl
                            pg_err *err)
 {
     pg__lowered *to = lw->to;
-    if (pg__mem_grow(&to->moving, &to->cap_moving, to->n_moving + 1, sizeof *to->moving))
+    const size_t n = lw->runs ? lw->runs : 1;
+    if (pg__mem_grow(&to->moving, &to->cap_moving, to->n_moving + n, sizeof *to->moving))
         return pg__nomem(err);
-    to->moving[to->n_moving++] =
-        (pg__moving){.param = to->tape.values[param].slot, .value = value, .momentum = momentum};
+    for (size_t k = 0; k < n; k++)
+        to->moving[to->n_moving++] = (pg__moving){
+            .param = to->tape.values[param].slot, .value = value, .momentum = momentum};
     return PG_OK;
 }
 
@@ -185,8 +187,28 @@ done:
     return st;
 }
 
+pg_status pg__lower_normal(pg__lowering *lw, const pg__dims *shape, pg__val *out, pg_err *err)
+{
+    const pg__normal_attrs a = {.stream = lw->to->n_streams++, .shape = *shape, .fold = lw->fold};
+    pg__val step;
+    pg_status st = PG_OK;
+    *out = PG__NO_VAL;
+    if (!lw->training)
+        return PG_OK;
+    PG_TRY(pg__lower_step(lw, &step, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_normal, &a, step, out, err));
+done:
+    return st;
+}
+
 pg_status pg__lower_factors(pg__lowering *lw, double rate, const pg__dims *shape, pg__val *out,
                             pg_err *err)
+{
+    return pg__lower_noise(lw, rate, shape, 0, out, err);
+}
+
+pg_status pg__lower_noise(pg__lowering *lw, double rate, const pg__dims *shape, int rows_share,
+                          pg__val *out, pg_err *err)
 {
     const double one = 1;
     const pg__dims single = pg__dims_of(1, &(const uint64_t){1});
@@ -197,7 +219,7 @@ pg_status pg__lower_factors(pg__lowering *lw, double rate, const pg__dims *shape
         return PG_OK;
     PG_TRY(pg__lower_constant(lw, &single, &one, out, err));
     PG_TRY(pg__emit1(&lw->to->tape, PG__OP_spread, &all, *out, out, err));
-    PG_TRY(pg__lower_dropout_of(lw, *out, rate, shape, 0, out, err));
+    PG_TRY(pg__lower_dropout_of(lw, *out, rate, shape, rows_share, out, err));
 done:
     return st;
 }
