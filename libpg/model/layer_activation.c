@@ -79,3 +79,67 @@ pg_status pg__lower_prelu(pg__lowering *lw, const pg__layer *l, const pg__val *i
 done:
     return st;
 }
+
+/* alphas softplus(betas x) */
+pg_status pg__lower_parametric_softplus(pg__lowering *lw, const pg__layer *l, const pg__val *in,
+                                        size_t n_in, pg__results *out, pg_err *err)
+{
+    const pg__act_attrs softplus = {.kind = PG__ACT_SOFTPLUS};
+    pg__dims shape;
+    pg__val alphas, betas, y;
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_one_input(l, n_in, err));
+    PG_TRY(alpha_shape(&shape, l, pg__dims_at(lw, in[0]), err));
+    PG_TRY(pg__lower_param(lw, "alphas", shape.rank, shape.d, &alphas, err));
+    PG_TRY(pg__lower_param(lw, "betas", shape.rank, shape.d, &betas, err));
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, in[0], betas, &y, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &softplus, y, &y, err));
+    out->n = 1;
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, y, alphas, &out->v[0], err));
+    PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
+done:
+    return st;
+}
+
+/* relu(x), relu(-x) */
+static pg_status halves(pg__lowering *lw, pg__val x, pg__val *above, pg__val *below, pg_err *err)
+{
+    const pg__act_attrs relu = {.kind = PG__ACT_RELU, .a = INFINITY};
+    pg_status st = PG_OK;
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &relu, x, above, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &(pg__affine_attrs){-1, 0}, x, below, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &relu, *below, below, err));
+done:
+    return st;
+}
+
+/* t_left + min(relu(u), width) - a_left relu(-u) + a_right relu(u - width), where u = x - t_left
+ * and width = |t_right|: as Keras 1 computes it. */
+pg_status pg__lower_srelu(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                          pg__results *out, pg_err *err)
+{
+    static const char *const names[] = {"t_left", "a_left", "t_right", "a_right"};
+    pg__dims shape;
+    pg__val p[4], width, other, u, above, below, beyond;
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_one_input(l, n_in, err));
+    PG_TRY(alpha_shape(&shape, l, pg__dims_at(lw, in[0]), err));
+    for (size_t k = 0; k < 4; k++)
+        PG_TRY(pg__lower_param(lw, names[k], shape.rank, shape.d, &p[k], err));
+    PG_TRY(halves(lw, p[2], &width, &other, err));
+    PG_TRY(pg__lower_binary(lw, PG__ADD, width, other, &width, err));
+    PG_TRY(pg__lower_binary(lw, PG__SUBTRACT, in[0], p[0], &u, err));
+    PG_TRY(halves(lw, u, &above, &below, err));
+    PG_TRY(pg__lower_binary(lw, PG__SUBTRACT, u, width, &beyond, err));
+    PG_TRY(halves(lw, beyond, &beyond, &other, err));
+    PG_TRY(pg__lower_binary(lw, PG__MINIMUM, above, width, &above, err));
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, below, p[1], &below, err));
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, beyond, p[3], &beyond, err));
+    PG_TRY(pg__lower_binary(lw, PG__ADD, above, p[0], &u, err));
+    PG_TRY(pg__lower_binary(lw, PG__SUBTRACT, u, below, &u, err));
+    out->n = 1;
+    PG_TRY(pg__lower_binary(lw, PG__ADD, u, beyond, &out->v[0], err));
+    PG_TRY(pg__pass_mask(lw, in[0], out->v[0], err));
+done:
+    return st;
+}

@@ -184,3 +184,85 @@ pg_status pg__lower_masking(pg__lowering *lw, const pg__layer *l, const pg__val 
 done:
     return st;
 }
+
+/* x W + b of Keras 1, with these names. */
+static pg_status product(pg__lowering *lw, const pg__layer *l, pg__val x, const char *kernel,
+                         const char *bias, uint64_t units, pg__val *out, pg_err *err)
+{
+    const pg__dims *d = pg__dims_at(lw, x);
+    const uint64_t shape[] = {d->d[1], units};
+    pg__val in[3] = {x, PG__NO_VAL, PG__NO_VAL};
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_param(lw, kernel, 2, shape, &in[1], err));
+    if (pg__config_bool(l, "bias", 1))
+        PG_TRY(pg__lower_param(lw, bias, 1, &units, &in[2], err));
+    PG_TRY(pg__emit(&lw->to->tape, PG__OP_dense, NULL, in, 3, out, err));
+done:
+    return st;
+}
+
+static pg_status check_vectors(const pg__lowering *lw, const pg__layer *l, const pg__val *in,
+                               size_t n_in, pg_err *err)
+{
+    const pg__dims *d = pg__dims_at(lw, in[0]);
+    const pg_status st = pg__lower_one_input(l, n_in, err);
+    if (st == PG_OK && (d->rank != 2 || d->d[1] == PG_DIM_ANY))
+        return pg_fail(err, PG_E_MISMATCH, "input %s is not (rows, features)", PG_SHAPE(d));
+    return st;
+}
+
+/* t activation(x W + b) + (1 - t) x, where t = sigmoid(x W_carry + b_carry). */
+pg_status pg__lower_highway(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                            pg__results *out, pg_err *err)
+{
+    const pg__act_attrs sigmoid = {.kind = PG__ACT_SIGMOID};
+    pg__val y, t, rest;
+    pg_status st = PG_OK;
+    PG_TRY(check_vectors(lw, l, in, n_in, err));
+    const uint64_t units = pg__dims_at(lw, in[0])->d[1];
+    PG_TRY(product(lw, l, in[0], "W_carry", "b_carry", units, &t, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &sigmoid, t, &t, err));
+    PG_TRY(product(lw, l, in[0], "W", "b", units, &y, err));
+    PG_TRY(pg__lower_activation_of(lw, l, pg__json_get(l->config, "activation"), y, &y, err));
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, y, t, &y, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &(pg__affine_attrs){-1, 1}, t, &rest, err));
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, rest, in[0], &rest, err));
+    out->n = 1;
+    PG_TRY(pg__lower_binary(lw, PG__ADD, y, rest, &out->v[0], err));
+done:
+    return st;
+}
+
+/* The largest of several Dense layers, unit by unit. */
+pg_status pg__lower_maxout(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                           pg__results *out, pg_err *err)
+{
+    const pg__transpose_attrs turned = {.perm = {1, 0, 2}};
+    const pg__pool_attrs largest = {.rank = 1, .max = 1, .stride = {1, 1, 1}};
+    uint64_t units, n;
+    pg__val operands[3] = {in[0], PG__NO_VAL, PG__NO_VAL}, y;
+    pg_status st = PG_OK;
+    PG_TRY(check_vectors(lw, l, in, n_in, err));
+    PG_TRY(pg__config_dim(&units, l, "output_dim", err));
+    PG_TRY(pg__config_dim(&n, l, "nb_feature", err));
+    const uint64_t rows = pg__dims_at(lw, in[0])->d[0], features = pg__dims_at(lw, in[0])->d[1],
+                   all = pg__dim_mul(n, units);
+    const pg__dims matrix = pg__dims_of(2, (const uint64_t[]){features, all}),
+                   vector = pg__dims_of(1, &all),
+                   apart = pg__dims_of(3, (const uint64_t[]){rows, n, units}),
+                   to = pg__dims_of(2, (const uint64_t[]){rows, units});
+    PG_TRY(pg__lower_param(lw, "W", 3, (const uint64_t[]){n, features, units}, &operands[1], err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_transpose, &turned, operands[1], &operands[1], err));
+    PG_TRY(pg__lower_reshape(lw, operands[1], &matrix, &operands[1], err));
+    if (pg__config_bool(l, "bias", 1)) {
+        PG_TRY(pg__lower_param(lw, "b", 2, (const uint64_t[]){n, units}, &operands[2], err));
+        PG_TRY(pg__lower_reshape(lw, operands[2], &vector, &operands[2], err));
+    }
+    PG_TRY(pg__emit(&lw->to->tape, PG__OP_dense, NULL, operands, 3, &y, err));
+    PG_TRY(pg__lower_reshape(lw, y, &apart, &y, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_pool, &largest, y, &y, err));
+    out->n = 1;
+    PG_TRY(pg__lower_reshape(lw, y, &to, &out->v[0], err));
+done:
+    return st;
+}

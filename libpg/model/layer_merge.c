@@ -217,11 +217,9 @@ pg_status pg__lower_merge(pg__lowering *lw, const pg__layer *l, const pg__val *i
     static const struct {
         const char *mode;
         pg__lower_fn fn;
-    } modes[] = {{"sum", pg__lower_add},
-                 {"mul", pg__lower_multiply},
-                 {"ave", pg__lower_average},
-                 {"max", pg__lower_maximum},
-                 {"dot", pg__lower_dot}};
+    } modes[] = {{"sum", pg__lower_add},     {"mul", pg__lower_multiply},
+                 {"ave", pg__lower_average}, {"max", pg__lower_maximum},
+                 {"dot", pg__lower_dot},     {"cos", pg__lower_dot}};
     const char *mode = pg__json_get_str(l->config, "mode");
     if (mode && strcmp(mode, "concat") == 0)
         return concatenate(lw, l, "concat_axis", in, n_in, out, err);

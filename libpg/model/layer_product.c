@@ -1,6 +1,6 @@
 /* layer_product.c - Dot: the product of two inputs along an axis of each, row by row. Sources:
  * keras/layers/merging/dot.py of 2.15 and 3.6, which both drop masks. */
-#include <math.h>
+#include <string.h>
 
 #include "base/try.h"
 #include "model/layers.h"
@@ -41,26 +41,31 @@ static pg_status axis_last(pg__lowering *lw, pg__val *x, uint32_t axis, pg_err *
     return pg__lower_transpose(lw, *x, perm, x, err);
 }
 
-/* x by its length along the last axis. Layer normalisation of x and -x side by side, whose mean is
- * 0, is x / sqrt(sum x^2 / n + epsilon). Keras has a bound of 1e-12 (2.15) or 1e-14 for the sum. */
+/* 1 / sqrt(max(x, least)) */
+static pg_status one_by_root(pg__lowering *lw, double least, pg__val x, pg__val *out, pg_err *err)
+{
+    const pg__dims single = pg__dims_of(1, &(const uint64_t){1});
+    const pg__act_attrs rsqrt = {.kind = PG__ACT_RSQRT};
+    pg__val bound;
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_constant(lw, &single, &least, &bound, err));
+    PG_TRY(pg__lower_binary(lw, PG__MAXIMUM, x, bound, out, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_act, &rsqrt, *out, out, err));
+done:
+    return st;
+}
+
+/* x by its length along the last axis, which has a least value in Keras. */
 static pg_status normalise(pg__lowering *lw, pg__val *x, pg_err *err)
 {
-    const pg__dims d = *pg__dims_at(lw, *x);
-    const uint32_t last = d.rank - 1;
-    const double n = (double)d.d[last];
-    const pg__layer_norm_attrs norm = {.n_axes = 1,
-                                       .epsilon = (lw->opts->rules->keras3 ? 1e-14 : 1e-12) / n};
-    const pg__affine_attrs minus = {-1, 0}, share = {1 / sqrt(n), 0};
-    pg__pad_attrs half = {.before = {0}};
-    pg__val sides[2] = {*x}, both[3];
+    pg__spread_attrs sum = {.to = *pg__dims_at(lw, *x)};
+    pg__val squares;
     pg_status st = PG_OK;
-    half.after[last] = -(int64_t)d.d[last];
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &minus, *x, &sides[1], err));
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_concat, &(pg__concat_attrs){last}, sides, 2, both, err));
-    const pg__val in[] = {both[0], PG__NO_VAL, PG__NO_VAL};
-    PG_TRY(pg__emit(&lw->to->tape, PG__OP_layer_norm, &norm, in, 3, both, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_pad, &half, both[0], x, err));
-    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_affine, &share, *x, x, err));
+    sum.to.d[sum.to.rank - 1] = 1;
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, *x, *x, &squares, err));
+    PG_TRY(pg__emit1(&lw->to->tape, PG__OP_sum_to, &sum, squares, &squares, err));
+    PG_TRY(one_by_root(lw, lw->opts->rules->keras3 ? 1e-14 : 1e-12, squares, &squares, err));
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, *x, squares, x, err));
 done:
     return st;
 }
@@ -75,8 +80,8 @@ static pg_status flatten(pg__lowering *lw, pg__val *x, pg_err *err)
     return pg__lower_reshape(lw, *x, &to, x, err);
 }
 
-pg_status pg__lower_dot(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
-                        pg__results *out, pg_err *err)
+static pg_status dot(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                     pg__results *out, pg_err *err)
 {
     pg__val x[2];
     uint32_t axes[2];
@@ -97,11 +102,8 @@ pg_status pg__lower_dot(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                         PG_MAX_RANK);
             to.d[to.rank++] = d.d[i];
         }
-        if (pg__config_bool(l, "normalize", 0)) {
-            if (d.d[d.rank - 1] == PG_DIM_ANY || d.d[d.rank - 1] == 0)
-                PG_FAIL(PG_E_MISMATCH, "input %s needs a known axis %u", PG_SHAPE(&d), axes[k]);
+        if (pg__config_bool(l, "normalize", 0))
             PG_TRY(normalise(lw, &x[k], err));
-        }
         PG_TRY(flatten(lw, &x[k], err));
     }
     if (to.rank == 1)
@@ -111,4 +113,36 @@ pg_status pg__lower_dot(pg__lowering *lw, const pg__layer *l, const pg__val *in,
     PG_TRY(pg__lower_reshape(lw, x[0], &to, &out->v[0], err));
 done:
     return st;
+}
+
+/* "cos" of Keras 1's Merge, of vectors: their product by the root of those with themselves. */
+static pg_status cosine(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                        pg__results *out, pg_err *err)
+{
+    static const size_t pairs[][2] = {{0, 1}, {0, 0}, {1, 1}};
+    pg__results dots[3];
+    pg__val scale;
+    pg_status st = PG_OK;
+    if (n_in != 2 || pg__dims_at(lw, in[0])->rank != 2 || pg__dims_at(lw, in[1])->rank != 2)
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: Merge by \"cos\" of anything but two vectors",
+                PG_SHOW(l->name));
+    for (size_t k = 0; k < 3; k++)
+        PG_TRY(dot(lw, l, (const pg__val[]){in[pairs[k][0]], in[pairs[k][1]]}, 2, &dots[k], err));
+    const pg__dims to =
+        pg__dims_of(3, (const uint64_t[]){pg__dims_at(lw, dots[0].v[0])->d[0], 1, 1});
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, dots[1].v[0], dots[2].v[0], &scale, err));
+    PG_TRY(one_by_root(lw, 1e-14, scale, &scale, err));
+    PG_TRY(pg__lower_binary(lw, PG__MULTIPLY, dots[0].v[0], scale, &scale, err));
+    out->n = 1;
+    PG_TRY(pg__lower_reshape(lw, scale, &to, &out->v[0], err));
+done:
+    return st;
+}
+
+pg_status pg__lower_dot(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                        pg__results *out, pg_err *err)
+{
+    const char *mode = pg__json_get_str(l->config, "mode"); /* of a Merge */
+    return mode && strcmp(mode, "cos") == 0 ? cosine(lw, l, in, n_in, out, err)
+                                            : dot(lw, l, in, n_in, out, err);
 }

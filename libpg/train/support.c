@@ -16,7 +16,8 @@ static const char config[] =
     "\"bin_boundaries\": [0.0], \"dims\": [1], \"equation\": \"ab,bc->ac\", \"factor\": 0.2, "
     "\"filters\": 4, \"function\": \"nn.relu\", \"groups\": 1, \"height\": 2, "
     "\"height_factor\": 0.2, \"input_dim\": 4, \"key_dim\": 2, \"kernel_size\": 1, \"mean\": 0.0, "
-    "\"n\": 2, \"num_bins\": 4, \"num_heads\": 1, \"num_tokens\": 4, \"output_dim\": 4, "
+    "\"n\": 2, \"nb_feature\": 2, \"num_bins\": 4, \"num_heads\": 1, \"num_tokens\": 4, "
+    "\"output_dim\": 4, "
     "\"output_shape\": 4, "
     "\"pool_size\": 1, \"rate\": 0.5, \"stddev\": 0.5, \"target_shape\": [-1], \"units\": 4, "
     "\"variance\": 1.0, \"vocabulary\": [1], \"width\": 2, \"width_factor\": 0.2, "
@@ -32,10 +33,13 @@ typedef struct ops {
 } ops;
 
 /* What no other class may see. */
+#define HEADS ", \"head_dim\": 2, \"num_query_heads\": 2, \"num_key_value_heads\": 1"
 static const struct {
     const char *class_name, *keys;
 } extra[] = {{"CustomScaleLayer", ", \"scale\": 0.5"},
              {"LayerScale", ", \"init_values\": 0.1, \"projection_dim\": 4"},
+             {"GroupQueryAttention", HEADS},
+             {"GroupedQueryAttention", HEADS},
              {"Merge", ", \"mode\": \"sum\""},
              {"RandomFlip", ", \"mode\": \"horizontal\""},
              {"StochasticDepth", ", \"drop_path_rate\": 0.5"},

@@ -211,5 +211,6 @@ def recipes(keras, add):
     products(keras.layers, add, v3)
     attention(keras.layers, add, v3)
     noise(keras.layers, add, v3, keras)
+    heads(keras.layers, add, v3)
     cells(keras.layers, add, v3)
     nested(keras.layers, add, v3, keras)
