@@ -149,6 +149,8 @@ static pg_status open_scores(pg__lowering *lw, const call *c, pg__val *out, pg_e
         PG_TRY(pg__lower_reshape(lw, mask, &value, out, err));
     if (!c->causal || c->t == PG_DIM_ANY || c->s == PG_DIM_ANY)
         return PG_OK;
+    if (pg__dim_mul(c->t, c->s) > PG_MAX_CONSTANT)
+        PG_FAIL(PG_E_LIMIT, "a causal mask of more steps than are covered");
     lower = pg__mem_array(pg__dim_mul(c->t, c->s), sizeof *lower);
     if (!lower)
         return pg__nomem(err);

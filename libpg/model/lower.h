@@ -165,7 +165,7 @@ pg_status pg__lower_factors(pg__lowering *lw, double rate, const pg__dims *shape
 /* What random numbers are a function of, beside a stream of lowered.n_streams. */
 pg_status pg__lower_step(pg__lowering *lw, pg__val *out, pg_err *err);
 
-/* The same where rows may share their numbers. */
+/* The factors of dropout where rows may share their numbers. */
 pg_status pg__lower_noise(pg__lowering *lw, double rate, const pg__dims *shape, int rows_share,
                           pg__val *out, pg_err *err);
 
