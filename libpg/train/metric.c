@@ -114,8 +114,9 @@ static pg_status set_given(pg__metric *out, const char *name, size_t n, const ch
 {
     const int is_class = out->type && out->type->class_name && strlen(out->type->class_name) == n &&
                          strncmp(out->type->class_name, name, n) == 0;
+    const int as_written = out->keras3 && !out->is_object;
     const int is_exact = pg__same_name(name, n, "exact_accuracy");
-    const char *given = own ? own : (is_class || is_exact) ? usual_name(out) : NULL;
+    const char *given = own ? own : (is_class && !as_written) || is_exact ? usual_name(out) : NULL;
     out->is_named = own != NULL;
     out->is_object |= is_class || is_exact || (out->type && !out->type->value);
     out->given = given ? pg__mem_strdup(given) : pg__mem_strndup(name, n);
@@ -362,7 +363,6 @@ done:
 pg_status pg__metric_read(pg__str *out, const char *class_name, const pg__json *config,
                           const char *output, pg_err *err)
 {
-    const pg__metric_type *type = type_of_class(class_name);
     const size_t n = output ? strlen(output) : 0;
     pg__json_iter it = {.obj = config};
     pg_status st = PG_OK;
@@ -373,7 +373,7 @@ pg_status pg__metric_read(pg__str *out, const char *class_name, const pg__json *
         const int is_null = pg__json_type_of(it.value) == PG_J_NULL;
         if (name && n && strncmp(name, output, n) == 0 && name[n] == '_' && name[n + 1])
             name += n + 1; /* "out_auc" */
-        if (name && strcmp(name, type->usual) != 0) {
+        if (name) {        /* also the usual one: Keras 3 calls a class as it was written */
             if (name[strcspn(name, ":,/=")] != '\0' || *name == '\0')
                 PG_FAIL(PG_E_UNSUPPORTED, "its training configuration has a metric called \"%s\"",
                         PG_SHOW(name));
