@@ -25,7 +25,7 @@ LIMIT_PREDICTIONS, LIMIT_DOUBLE, LIMIT_FLOAT, LIMIT_STATISTICS = 1e-4, 1e-3, 5e-
 CLASSES = 10
 # rows and the side of images: the last feature map is more than one cell, since statistics of few numbers are no test of rounding
 ROWS, SIDE, SIDES = 4, 64, {"InceptionV3": 128, "InceptionResNetV2": 128, "Xception": 72}
-QUICK_SIDE, QUICK_SIDES = 32, {"InceptionV3": 128, "InceptionResNetV2": 75, "Xception": 71}
+QUICK_SIDE, QUICK_SIDES = 32, {"InceptionV3": 128, "ResNet50": 64, "InceptionResNetV2": 75, "Xception": 71}
 SMALLEST = {"2": "EfficientNetB0,EfficientNetV2B0,InceptionV3,MobileNet,MobileNetV2,MobileNetV3Small,RegNetX002,RegNetY002,ResNet50V2,ResNetRS50,"
                  "Xception",
             "3": "ConvNeXtTiny,DenseNet121,MobileNetV3Small,ResNet50,VGG16"}
@@ -203,7 +203,7 @@ def try_model(a, keras, np, tf, name, folder):
         loss_off, grads_off, stats_off = our_step(a, np, folder, "cpu:0", loss, grads, behind)
         ok &= max(loss_off, grads_off) <= LIMIT_FLOAT and stats_off <= LIMIT_STATISTICS
         line += " %.1e %.1e  %.1e %.1e" % (grads_off, own, loss_off, stats_off)
-    print("%s  %5.1f s%s" % (line, time.time() - began, "" if ok else "  TOO FAR"), flush=True)
+    print("%s  %6.1f s%s" % (line, time.time() - began, "" if ok else "  TOO FAR"), flush=True)
     return ok
 
 
@@ -267,7 +267,9 @@ def main():
         me = [python, os.path.abspath(__file__), "--tools", a.tools, "--step", a.step] + a.all * ["--all"]
         quiet = None if a.v else subprocess.DEVNULL
         lists = [a.only or SMALLEST[version]]
-        if a.all:  # each in a process of its own: what one leaves in memory is in nobody's way
+        if a.all and a.only:
+            lists = a.only.split(",")
+        elif a.all:  # each in a process of its own: what one leaves in memory is in nobody's way
             lists = subprocess.run(me + ["--inside", "?"], stdout=subprocess.PIPE, stderr=quiet, text=True, check=True).stdout.split()[-1].split(",")
         for models in lists:
             bad += subprocess.run(me + ["--inside", models], stderr=quiet).returncode != 0
