@@ -4,7 +4,8 @@ of SGD on the mean squared error, all gradients, and all weights after the step 
 
 usage: train_layers.py --step PROGRAM [--only TEXT,...] [-v]      PROGRAM: the test program train_step.c
        train_layers.py --emit DIR, --judge DIR                run inside a Keras: makes the cases, compares the answers
-Environments: PG_KERAS2_PYTHON, PG_KERAS3_PYTHON, as in run.py; with none of them the test is skipped (exit 77)."""
+Environments: PG_KERAS2_PYTHON, PG_KERAS3_PYTHON, as in run.py; with none of them the test is skipped (exit 77). PG_SHARE
+(pgbox.py) leaves out some cases."""
 import argparse
 import glob
 import json
@@ -13,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import pgbox  # noqa: E402
 import train_attention
 import train_operations
 import train_sequences
@@ -197,7 +200,7 @@ def emit_case(name, layer, shapes, folder):
 def emit(folder, only):
     keras, _, _ = start()
     for name, (layer, shapes) in recipes(keras).items():
-        if not any(o in name for o in only.split(",")):
+        if not any(o in name for o in only.split(",")) or not (only or pgbox.chosen(name)):
             continue
         try:
             emit_case(name, layer, shapes, os.path.join(folder, name))
