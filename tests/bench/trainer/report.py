@@ -6,7 +6,9 @@ import re
 import time
 
 TITLES = {'mlp': 'MLP 784-512-512-10', 'lenet': 'LeNet 28×28', 'vggsmall': 'VGG-small 32×32', 'unet': 'U-Net 128×128',
-          'lstm2': 'two towers, shared LSTM', 'bertmini': 'BERT-mini', 'resnet18': 'ResNet-18 32×32', 'vgg16': 'VGG16 224×224'}
+          'lstm2': 'two towers, shared LSTM', 'bertmini': 'BERT-mini', 'resnet18': 'ResNet-18 32×32', 'vgg16': 'VGG16 224×224',
+          'mobilenetv2': 'MobileNetV2 96×96', 'densenet121': 'DenseNet121 96×96', 'efficientnetb0': 'EfficientNetB0 96×96',
+          'xception': 'Xception 96×96'}
 OURS = ('pgfit', 'pgfit-2dev', 'pgfit-det', 'pgfit-direct', 'pgfit-dnnl3')
 NOT_PEERS = (*OURS, 'one-core', 'two-cores', 'busy', 'forecast', 'no-logs', 'logs', 'histograms', 'epochs', 'epochs-checkpoint')
 MARKS = '<!-- speed of training: from here -->', '<!-- speed of training: to here -->'

@@ -48,10 +48,11 @@ LOGS = {  # what is written when an epoch ends: options, with a folder for them
 }
 PASSES = 30  # over the 10 batches that there are: three epochs of 100 steps
 EVERY_EPOCH = {'epochs': [], 'epochs-checkpoint': ['--checkpoint', '%s/{epoch}.keras', '--save-freq', '100', '--keep', '2']}
-CONVOLUTIONS = ('lenet', 'vggsmall', 'unet', 'resnet18', 'vgg16')
+CONVOLUTIONS = ('lenet', 'vggsmall', 'unet', 'resnet18', 'vgg16', 'densenet121')
 LOGGED = ('vggsmall',)
 BUSY = ('lenet', 'vggsmall', 'lstm2')
 SEVEN = 'mlp,lenet,vggsmall,unet,lstm2,bertmini,resnet18'
+FOUR = 'mobilenetv2,densenet121,efficientnetb0,xception'
 ALL_PEERS = 'tfkeras,keras3-tf,keras3-jax,torch-cl,torch-compile,torch-ddp2'
 FAR_BEHIND = 1.6  # times the best peer: not asked a second time
 
@@ -62,7 +63,7 @@ def arguments():
     ap.add_argument('--tools3', help='folder of a pgfit built with oneDNN 3')
     ap.add_argument('--quick', action='store_true', help='one round, three models, three peers')
     ap.add_argument('--rounds', type=int, default=2)
-    ap.add_argument('--models', default=SEVEN + ',vgg16', help='vgg16 is run in the first round only')
+    ap.add_argument('--models', default=SEVEN + ',vgg16,' + FOUR, help='vgg16 is run in the first round only')
     ap.add_argument('--peers', default=ALL_PEERS, help='of ' + ', '.join(PEERS))
     ap.add_argument('--steps', type=int, help='measured steps, for trials')
     ap.add_argument('--work', default=os.path.join(tempfile.gettempdir(), 'pg-bench-trainer'), help='models and data')

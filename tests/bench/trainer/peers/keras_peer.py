@@ -8,7 +8,7 @@ import argparse
 import os
 import time
 
-from specs import BERT, DISTINCT, LEARNING_RATE, SPEC, UNET_BASE, VGG16, VGGSMALL, data, loss, optimizer, report
+from specs import APPLICATIONS, BERT, DISTINCT, LEARNING_RATE, SPEC, UNET_BASE, VGG16, VGGSMALL, data, loss, optimizer, report
 
 BEGUN = float(os.environ.get('BENCH_T0', time.time()))
 ap = argparse.ArgumentParser()
@@ -106,15 +106,21 @@ BODIES = {  # shapes of the inputs, what is between them and the last layer
 }
 
 
+def compiled(name, m):
+    m.compile(optimizer=getattr(keras.optimizers, optimizer(name))(LEARNING_RATE), loss=loss(name))
+    return m
+
+
 def build(name):
+    if name in APPLICATIONS:
+        make = getattr(keras.applications, APPLICATIONS[name][0])
+        return compiled(name, make(weights=None, input_shape=(96, 96, 3), classes=SPEC[name]['n_out']))
     shapes, body = BODIES[name]
     inputs = [keras.Input(s, **({'dtype': 'int32'} if name == 'bertmini' else {})) for s in shapes]
     x = body(*inputs)
     if name != 'unet':
         x = L.Dense(SPEC[name]['n_out'], activation='softmax')(x)
-    m = keras.Model(inputs, x)
-    m.compile(optimizer=getattr(keras.optimizers, optimizer(name))(LEARNING_RATE), loss=loss(name))
-    return m
+    return compiled(name, keras.Model(inputs, x))
 
 
 class Clock(keras.callbacks.Callback):

@@ -8,6 +8,14 @@ SPEC = {  # batch, measured steps, steps before that, outputs
     'bertmini': {'batch': 16, 'steps': 6, 'warm': 2, 'n_out': 2},
     'resnet18': {'batch': 32, 'steps': 5, 'warm': 2, 'n_out': 10},
     'vgg16': {'batch': 8, 'steps': 3, 'warm': 1, 'n_out': 1000},
+    'mobilenetv2': {'batch': 16, 'steps': 8, 'warm': 2, 'n_out': 100},
+    'densenet121': {'batch': 16, 'steps': 5, 'warm': 2, 'n_out': 100},
+    'efficientnetb0': {'batch': 16, 'steps': 6, 'warm': 2, 'n_out': 100},
+    'xception': {'batch': 16, 'steps': 5, 'warm': 2, 'n_out': 100},
+}
+APPLICATIONS = {  # names in keras.applications, in torchvision.models
+    'mobilenetv2': ('MobileNetV2', 'mobilenet_v2'), 'densenet121': ('DenseNet121', 'densenet121'),
+    'efficientnetb0': ('EfficientNetB0', 'efficientnet_b0'), 'xception': ('Xception', None),
 }
 LEARNING_RATE = 1e-4
 BERT = {'layers': 4, 'width': 256, 'heads': 4, 'ffn': 1024, 'seq': 128, 'vocab': 30522}
@@ -43,6 +51,8 @@ def data(name, batch, n_batches, channels_first=False, seed=0):
         return [image(32, 32, 3)], y
     if name == 'vgg16':
         return [image(224, 224, 3)], y
+    if name in APPLICATIONS:
+        return [image(96, 96, 3)], y
     if name == 'unet':
         return [image(128, 128, 1)], (image(128, 128, 1) > 0).astype(np.float32)
     if name == 'lstm2':

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from specs import BERT, DISTINCT, LEARNING_RATE, SPEC, UNET_BASE, VGG16, VGGSMALL, data, optimizer, report
+from specs import APPLICATIONS, BERT, DISTINCT, LEARNING_RATE, SPEC, UNET_BASE, VGG16, VGGSMALL, data, optimizer, report
 
 BEGUN = float(os.environ.setdefault('BENCH_T0', str(time.time())))
 WORLD = 2
@@ -135,13 +135,44 @@ class Bert(nn.Module):
         return self.last(torch.tanh(self.pool(x[:, 0])))
 
 
+def xception(k):
+    """As keras.applications has it; torchvision has none."""
+    def conv(i, o, size, stride=1, pad=0):
+        return [nn.Conv2d(i, o, size, stride, pad, bias=False), nn.BatchNorm2d(o)]
+
+    def separable(i, o):
+        return [nn.Conv2d(i, i, 3, 1, 1, groups=i, bias=False), nn.Conv2d(i, o, 1, bias=False), nn.BatchNorm2d(o)]
+
+    class Sum(nn.Module):
+        def __init__(self, body, short):
+            super().__init__()
+            self.body, self.short = nn.Sequential(*body), nn.Sequential(*short)
+
+        def forward(self, x):
+            return self.body(x) + self.short(x)
+
+    def down(i, middle, o, first):
+        body = [*([nn.ReLU()] if first else []), *separable(i, middle), relu(), *separable(middle, o), nn.MaxPool2d(3, 2, 1)]
+        return Sum(body, conv(i, o, 1, 2))
+
+    def flat():
+        return Sum([m for _ in range(3) for m in (nn.ReLU(), *separable(728, 728))], [])
+    return nn.Sequential(*conv(3, 32, 3, 2), relu(), *conv(32, 64, 3), relu(), down(64, 128, 128, False), down(128, 256, 256, True),
+                         down(256, 728, 728, True), *[flat() for _ in range(8)], down(728, 728, 1024, True), *separable(1024, 1536), relu(),
+                         *separable(1536, 2048), relu(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, k))
+
+
 def build(name):
     k = SPEC[name]['n_out']
+    if name in APPLICATIONS and APPLICATIONS[name][1]:
+        import torchvision
+        return getattr(torchvision.models, APPLICATIONS[name][1])(weights=None, num_classes=k)
     return {
         'mlp': lambda: nn.Sequential(nn.Linear(784, 512), relu(), nn.Linear(512, 512), relu(), nn.Linear(512, k)),
         'lenet': lambda: nn.Sequential(nn.Conv2d(1, 32, 3), relu(), nn.Conv2d(32, 64, 3), relu(), nn.MaxPool2d(2),
                                        nn.Flatten(), nn.Linear(9216, 128), relu(), nn.Linear(128, k)),
         'vggsmall': lambda: vgg(VGGSMALL, 4096, 512, k),
+        'xception': lambda: xception(k),
         'vgg16': lambda: vgg(VGG16, 25088, 4096, 4096, k),
         'unet': UNet,
         'resnet18': lambda: resnet18(k),
