@@ -57,6 +57,8 @@ static pg_status train(things *t, pg_err *err)
     fit_screen_open(&s, t->trainer);
     if (fit_args.data)
         st = pg_fit(t->trainer, t->rows, &fit_args.fit, &cb, err);
+    if (st == PG_OK && fit_args.data && fit_args.fit.profile)
+        st = fit_print_profile(t->trainer, err);
     if (st == PG_OK || s.ended) {
         pg_err why = {0};
         const pg_status used = use_trainer(t, st == PG_OK ? err : &why);

@@ -12,6 +12,7 @@ typedef struct fit_arguments {
     const char *predict, *out;
     const char *output, *demo;
     const char *json; /* "batch", or NULL */
+    const char *profile; /* "layers", or NULL */
     const char *config;
     const char *resume, *resume_every;
     int force, full_model, dry_run;
@@ -70,6 +71,9 @@ pg_status fit_take_demo(pg_err *err);
 
 /* pgfit_plan.c: what training would need. */
 pg_status fit_plan(pg_trainer *t, pg_data *data, pg_err *err);
+
+/* pgfit_profile.c: where the time of the steps went. */
+pg_status fit_print_profile(pg_trainer *t, pg_err *err);
 
 /* pgfit_screen.c: a run while it goes on. */
 void fit_show_note(const char *text);

@@ -166,6 +166,8 @@ static const cli_opt options[] = {
      "check model, weights and data, tell the memory that training needs"},
     {0, "terminate-on-nan", NULL, &fit_args.fit.terminate_on_nan, NULL, NULL, NULL,
      "stop at the first loss that is no number, and tell where it comes from"},
+    {0, "profile", NULL, &fit_args.fit.profile, &fit_args.profile, NULL, "layers",
+     "tell which operations took the time, with =layers in which layers"},
     {0, "json", NULL, &cli.json, &fit_args.json, NULL, "batch",
      "print a JSON object per line: of the run, of epochs, with =batch of batches (with ms)"},
     {0},

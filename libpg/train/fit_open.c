@@ -6,6 +6,7 @@
 #include "base/try.h"
 #include "train/fit_impl.h"
 #include "train/forecast.h"
+#include "train/profile.h"
 #include "train/report.h"
 #include "train/snapshot.h"
 
@@ -259,5 +260,7 @@ pg_status pg__fit_open(run *r, pg_err *err)
     t->seed = r->opts->seed;
     t->spent = (pg__spent){0};
     t->nan_found = 0;
-    return prepare(r, err);
+    pg__profile_stop(t);
+    const pg_status st = r->opts->profile ? pg__profile_start(t, err) : PG_OK;
+    return st == PG_OK ? prepare(r, err) : st;
 }

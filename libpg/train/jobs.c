@@ -82,7 +82,8 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
                         .args = w->args,
                         .parts = t->parts,
                         .dev = w->dev,
-                        .watch = t->watch};
+                        .watch = t->watch,
+                        .profile = s->pass == PG__TRAINS ? w->profile : NULL};
     PG_TRY(bind_rows(s, job, lf, err));
     PG_TRY(pg__stage_in(t, job));
 done:

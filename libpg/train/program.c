@@ -464,6 +464,8 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
                              .n_in = i->n_in,
                              .device = i->device,
                              .origin = i->origin,
+                             .kind = i->op->kind,
+                             .cost = pg__cost_of(t, i, p->backend->real_bytes),
                              .is_stats = i->op == pg__op_of(PG__OP_meet_stats)};
         for (uint32_t k = 0; k < i->n_in; k++)
             p->operands[n_operands++] = pg__in(t, i, k);

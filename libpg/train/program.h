@@ -57,6 +57,7 @@ typedef struct pg__frame {
     void **args;      /* room for pg__program_n_args() pointers */
     pg__dev *dev;     /* NULL: the program's; a fork of it, where each thread has one */
     pg__watch *watch; /* NULL: nobody looks */
+    struct pg__profile *profile; /* NULL: nobody counts */
 } pg__frame;
 
 /* Errors of pg__lower(); PG_E_UNSUPPORTED names the layers that the device cannot run. */

@@ -2,7 +2,9 @@
 #ifndef PG_TRAIN_PROGRAM_IMPL_H
 #define PG_TRAIN_PROGRAM_IMPL_H
 
+#include "ops/cost.h"
 #include "train/plan.h"
+#include "train/profile.h"
 #include "train/program.h"
 
 typedef enum pg__where {
@@ -34,6 +36,8 @@ typedef struct pg__step_call {
     int awaited;     /* another device waits for it */
     size_t shared, shared_bytes; /* what it shares, from the start of the program's */
     uint32_t origin;             /* leaf that it belongs to */
+    uint32_t kind;               /* pg__op_kind */
+    pg__cost cost;
 } pg__step_call;
 
 typedef struct pg__apart pg__apart;

@@ -128,13 +128,26 @@ static void look(const pg__program *p, const pg__frame *f, const pg__step_call *
     }
 }
 
+static pg_status run_timed(const pg__program *p, const pg__frame *f, const pg__step_call *c,
+                           const void *shared)
+{
+    const double began = pg__profile_clock(p->backend);
+    pg_status st = p->backend->run(dev_of(p, f), c->kernel, f->args, f->scratch, shared);
+    if (st == PG_OK && !p->backend->host_memory)
+        st = p->backend->sync(dev_of(p, f));
+    pg__profile_add(f->profile, c->origin, c->kind, pg__profile_clock(p->backend) - began, c->cost);
+    return st;
+}
+
 static pg_status run_call(const pg__program *p, const pg__frame *f, const pg__step_call *c)
 {
     void **args = f->args;
     for (uint32_t k = 0; k < c->n; k++)
         args[k] = address(p, f, p->operands[c->first + k]);
     const void *shared = c->shared_bytes > 0 ? (char *)p->shared + c->shared : NULL;
-    const pg_status st = p->backend->run(dev_of(p, f), c->kernel, args, f->scratch, shared);
+    const pg_status st = f->profile
+                             ? run_timed(p, f, c, shared)
+                             : p->backend->run(dev_of(p, f), c->kernel, args, f->scratch, shared);
     if (st == PG_OK && f->watch && !f->watch->found)
         look(p, f, c);
     return st;

@@ -83,7 +83,7 @@ pg_status pg__record_run(pg_trainer *t, pg__worker *w, const pg__program *p, con
     const size_t n = n_pieces(stops);
     pg__recording *r = NULL;
     pg_status st = PG_OK;
-    if (b->record_begin && !f->watch && !pg__program_is_split(p))
+    if (b->record_begin && !f->watch && !f->profile && !pg__program_is_split(p))
         PG_TRY(find(w, p, f, n, &r));
     if (r && r->n_runs++ == 1)
         record_all(b, r, f, stops);

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "train/profile.h"
+
 double pg__now(void)
 {
     struct timespec t = {0};
@@ -21,10 +23,12 @@ void pg__lap(double *clock, double *into)
 void pg__spent_step(pg_trainer *t, double began, uint64_t n_rows)
 {
     t->spent.step += pg__now() - began;
-    if (t->spent.n_steps++ == 0)
+    if (t->spent.n_steps++ == 0) {
         t->spent = (pg__spent){.n_steps = 1};
-    else
+        pg__profile_clear(t);
+    } else {
         t->spent.n_rows += n_rows;
+    }
 }
 
 static pg_shape shape_of(const pg__lowered *low, pg__val v)

@@ -15,6 +15,7 @@
 #include "train/names.h"
 #include "train/parts.h"
 #include "train/plan.h"
+#include "train/profile.h"
 #include "train/record.h"
 #include "train/result.h"
 #include "train/slots.h"
@@ -100,6 +101,7 @@ pg_status pg__workers_start(pg_trainer *t, pg_err *err)
 void pg__workers_stop(pg_trainer *t)
 {
     pg__team_free(t->team);
+    pg__profile_stop(t);
     for (size_t w = 0; t->workers && w < t->n_threads; w++) {
         if (t->workers[w].dev) {
             t->backend->free(t->workers[w].dev, t->workers[w].scratch.mem);
@@ -562,6 +564,7 @@ void pg_trainer_close(pg_trainer *t)
     pg__mem_free(t->metric_text);
     pg__mem_free(t->weighted_metric_text);
     pg__logs_close(&t->evaluated);
+    pg__mem_free(t->profiled);
     pg__schedule_free(t->schedule);
     pg__mem_free(t->loss_weights);
     pg__mem_free(t->objectives);

@@ -348,6 +348,7 @@ typedef struct pg_fit_opts {
     int resume;
     double resume_every;
     const char *settings; /* kept with it for pg_resume_settings(); NULL: none */
+    int profile; /* count where the time goes, for pg_trainer_profile(); a GPU is slower then */
 } pg_fit_opts;
 
 /* The `settings` that a resume file was made with; release it with pg_text_free(). PG_E_IO,
@@ -392,6 +393,24 @@ PG_API PG_MUST_USE pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg
  * all is trained, where a callback's file could not be written. */
 PG_API PG_MUST_USE pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
                                     const pg_callback *cb, pg_err *err);
+
+/* Where the time of the training steps of a run with pg_fit_opts.profile went, the first step left
+ * out. */
+typedef struct pg_op_profile {
+    const char *layer; /* as the model names it, a loss with the last one; NULL: none */
+    const char *op;    /* "conv", and of its gradients "conv_dx", "conv_dw"; beside operations:
+                          "optimizer", "all-reduce", "input" */
+    uint64_t calls;
+    double seconds; /* of all threads together; of processor time, on GPUs until it was done */
+    double flops;   /* multiplications and additions by definition, however they were saved */
+    double bytes;   /* of operands and results */
+} pg_op_profile;
+
+/* Layers and operations, what took longest first. *rows is valid until this is called again, or
+ * the trainer closed. PG_E_ARG: no run was profiled. GPUs that share one model (`place`) are not
+ * counted. */
+PG_API PG_MUST_USE pg_status pg_trainer_profile(pg_trainer *t, const pg_op_profile **rows,
+                                                size_t *n_rows, pg_err *err);
 
 /* ---- using what was trained ---- */
 
