@@ -127,7 +127,7 @@ static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err
     s->pass = c->pass;
     s->k = kernels_of(c->isa);
     plan(s, c);
-    needs->tol_f32 = 5e-5;
+    needs->tol_f32 = 2e-5;
     needs->scratch_bytes = scratch_floats(&s->p, c->pass) * sizeof(float);
     if (c->pass != PG__CONV_W && s->p.group == 0)
         needs->shared_bytes =

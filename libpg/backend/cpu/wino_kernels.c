@@ -1,8 +1,8 @@
 /* wino_kernels.c - compiled once for each instruction set: Winograd's F(4x4, 3x3), see wino.h.
  *
- * Transforms work on vectors of channels, which lie next to each other in memory. The matrices are
- * Lavin and Gray's; B' is applied to the operand's tiles, G to kernels, A' to products. The
- * gradient of a kernel is the transpose of it all: G' (B' x B * A dy A') G. */
+ * Transforms work on vectors of channels, which lie next to each other in memory. Matrices are
+ * named as Lavin and Gray do: B' is applied to the operand's tiles, G to kernels, A' to products.
+ * The gradient of a kernel is the transpose of it all: G' (B' x B * A dy A') G. */
 #include "backend/cpu/vec.h"
 #include "backend/cpu/wino.h"
 
@@ -88,30 +88,42 @@ static const product_fn products[MR + 1] = {
 
 /* ---- transforms of six, four or three numbers ---- */
 
+/* The polynomials are evaluated at 0, +-P, +-Q and infinity. Of the pairs that floats hold exactly
+ * these err least: a third to a half of what +-1, +-2 do, which Lavin and Gray have. */
+#define P    (11 / 16.0f)
+#define Q    (3 / 2.0f)
+#define P2   (P * P)
+#define Q2   (Q * Q)
+#define AT_0 (1 / (P2 * Q2))
+#define AT_P (1 / (2 * P2 * (P2 - Q2)))
+#define AT_Q (1 / (2 * Q2 * (Q2 - P2)))
+
 PG_INLINE void operand_6(vec o[6], const vec v[6])
 {
-    const vec a = v[4] - 4 * v[2], b = v[3] - 4 * v[1], c = v[4] - v[2], d = 2 * (v[3] - v[1]);
-    o[0] = 4 * v[0] - 5 * v[2] + v[4];
+    const vec a = v[4] - Q2 * v[2], b = P * (v[3] - Q2 * v[1]);
+    const vec c = v[4] - P2 * v[2], d = Q * (v[3] - P2 * v[1]);
+    o[0] = P2 * Q2 * v[0] - (P2 + Q2) * v[2] + v[4];
     o[1] = a + b;
     o[2] = a - b;
     o[3] = c + d;
     o[4] = c - d;
-    o[5] = 4 * v[1] - 5 * v[3] + v[5];
+    o[5] = P2 * Q2 * v[1] - (P2 + Q2) * v[3] + v[5];
 }
 
 PG_INLINE void result_4(vec o[4], const vec v[6])
 {
-    const vec a = v[1] + v[2], b = v[1] - v[2], c = v[3] + v[4], d = v[3] - v[4];
+    const vec a = v[1] + v[2], b = P * (v[1] - v[2]), c = v[3] + v[4], d = Q * (v[3] - v[4]);
     o[0] = v[0] + a + c;
-    o[1] = b + 2 * d;
-    o[2] = a + 4 * c;
-    o[3] = b + 8 * d + v[5];
+    o[1] = b + d;
+    o[2] = P2 * a + Q2 * c;
+    o[3] = P2 * b + Q2 * d + v[5];
 }
 
 /* The transpose of result_4. */
 PG_INLINE void gradient_6(vec o[6], const vec v[4])
 {
-    const vec a = v[0] + v[2], b = v[1] + v[3], c = v[0] + 4 * v[2], d = 2 * v[1] + 8 * v[3];
+    const vec a = v[0] + P2 * v[2], b = P * (v[1] + P2 * v[3]);
+    const vec c = v[0] + Q2 * v[2], d = Q * (v[1] + Q2 * v[3]);
     o[0] = v[0];
     o[1] = a + b;
     o[2] = a - b;
@@ -122,9 +134,9 @@ PG_INLINE void gradient_6(vec o[6], const vec v[4])
 
 PG_INLINE void kernel_6(vec o[6], const vec v[3])
 {
-    const vec a = (v[0] + v[2]) * (-1 / 6.0f), b = v[1] * (-1 / 6.0f);
-    const vec c = v[0] * (1 / 24.0f) + v[2] * (1 / 6.0f), d = v[1] * (1 / 12.0f);
-    o[0] = v[0] * 0.25f;
+    const vec a = (v[0] + P2 * v[2]) * AT_P, b = v[1] * (P * AT_P);
+    const vec c = (v[0] + Q2 * v[2]) * AT_Q, d = v[1] * (Q * AT_Q);
+    o[0] = v[0] * AT_0;
     o[1] = a + b;
     o[2] = a - b;
     o[3] = c + d;
@@ -135,11 +147,11 @@ PG_INLINE void kernel_6(vec o[6], const vec v[3])
 /* The transpose of kernel_6. */
 PG_INLINE void kernel_3(vec o[3], const vec v[6])
 {
-    const vec a = (v[1] + v[2]) * (-1 / 6.0f), b = (v[1] - v[2]) * (-1 / 6.0f);
-    const vec c = v[3] + v[4], d = v[3] - v[4];
-    o[0] = v[0] * 0.25f + a + c * (1 / 24.0f);
-    o[1] = b + d * (1 / 12.0f);
-    o[2] = a + c * (1 / 6.0f) + v[5];
+    const vec a = (v[1] + v[2]) * AT_P, b = (v[1] - v[2]) * (P * AT_P);
+    const vec c = (v[3] + v[4]) * AT_Q, d = (v[3] - v[4]) * (Q * AT_Q);
+    o[0] = v[0] * AT_0 + a + c;
+    o[1] = b + d;
+    o[2] = P2 * a + Q2 * c + v[5];
 }
 
 /* ---- tiles ---- */
@@ -159,6 +171,14 @@ static inline spot spot_of(const pg__wino *p, size_t tile)
 PG_INLINE vec load_n(const float *p, size_t n)
 {
     return n == PG_VEC ? pg__load(p) : pg__load_some(p, n);
+}
+
+PG_INLINE void store_n(float *p, vec v, size_t n)
+{
+    if (n == PG_VEC)
+        pg__store(p, v);
+    else
+        pg__store_some(p, v, n);
 }
 
 /* n channels of a tile, those from channel c on; cells outside of the image are 0. */
@@ -204,10 +224,11 @@ static void operand_tiles(const pg__wino *p, const float *operand, size_t first,
     }
 }
 
+/* sums: those of the tile's cells are added; or NULL */
 PG_INLINE void gradient_tile(const pg__wino *p, const float *image, spot s, size_t n, int inside,
-                             float *to)
+                             float *to, float *sums)
 {
-    vec in[4], out[6], t[6][4];
+    vec in[4], out[6], t[6][4], sum = sums ? load_n(sums, n) : pg__splat(0);
     for (size_t j = 0; j < 4; j++) {
         PG_UNROLL for (size_t i = 0; i < 4; i++)
         {
@@ -216,17 +237,25 @@ PG_INLINE void gradient_tile(const pg__wino *p, const float *image, spot s, size
                         ? load_n(image + (y * p->out_w + x) * p->out, n)
                         : pg__splat(0);
         }
+        sum += (in[0] + in[1]) + (in[2] + in[3]);
         gradient_6(out, in);
         PG_UNROLL for (size_t i = 0; i < 6; i++) t[i][j] = out[i];
     }
+    if (sums)
+        store_n(sums, sum, n);
     for (size_t i = 0; i < 6; i++) {
         gradient_6(out, t[i]);
         PG_UNROLL for (size_t j = 0; j < 6; j++) pg__store(to + (i * 6 + j) * p->plane_out, out[j]);
     }
 }
 
+static inline float *sums_at(float *sums, size_t c)
+{
+    return sums ? sums + c : NULL;
+}
+
 static void gradient_tiles(const pg__wino *p, const float *dy, size_t first, size_t n,
-                           float *planes)
+                           float *planes, float *db)
 {
     for (size_t t = 0; t < n; t++, planes += p->ld_out) {
         const spot s = spot_of(p, first + t);
@@ -234,11 +263,11 @@ static void gradient_tiles(const pg__wino *p, const float *dy, size_t first, siz
         const int inside = s.y + 4 <= p->out_h && s.x + 4 <= p->out_w;
         size_t c = 0;
         for (; inside && c + PG_VEC <= p->out; c += PG_VEC)
-            gradient_tile(p, image + c, s, PG_VEC, 1, planes + c);
+            gradient_tile(p, image + c, s, PG_VEC, 1, planes + c, sums_at(db, c));
         for (; c + PG_VEC <= p->out; c += PG_VEC)
-            gradient_tile(p, image + c, s, PG_VEC, 0, planes + c);
+            gradient_tile(p, image + c, s, PG_VEC, 0, planes + c, sums_at(db, c));
         if (c < p->out) {
-            gradient_tile(p, image + c, s, p->out - c, 0, planes + c);
+            gradient_tile(p, image + c, s, p->out - c, 0, planes + c, sums_at(db, c));
             c += PG_VEC;
         }
         for (; c < p->ld_out; c += PG_VEC) /* the last panel's rest */
@@ -442,20 +471,6 @@ static void unpack_part(const pg__wino *p, const part *q, const float *du, size_
                           min_size(PG_VEC, p->out - q->o - o));
 }
 
-/* The plane (1, 1) holds the sums of each tile's cells. */
-static void add_bias(const pg__wino *p, const float *planes_dy, size_t n, float *db)
-{
-    const float *sums = planes_dy + 7 * p->plane_out;
-    for (size_t o = 0; o < p->out; o += PG_VEC) {
-        const size_t w = min_size(PG_VEC, p->out - o);
-        vec sum = pg__splat(0);
-        for (size_t t = 0; t < n; t++)
-            sum += pg__load(sums + t * p->ld_out + o);
-        for (size_t q = 0; q < w; q++)
-            db[o + q] += sum[q];
-    }
-}
-
 /* One block of tiles: each part of the products is turned back at once and need not be kept. */
 static void gradient(const pg__wino *p, const float *x, const float *dy, float *dw, float *db,
                      float *scratch)
@@ -468,9 +483,7 @@ static void gradient(const pg__wino *p, const float *x, const float *dy, float *
         memset(db, 0, p->out * sizeof *db);
     for (size_t first = 0; first < p->tiles; first += p->block) {
         const size_t n = min_size(p->block, p->tiles - first);
-        gradient_tiles(p, dy, first, n, planes_dy);
-        if (db)
-            add_bias(p, planes_dy, n, db);
+        gradient_tiles(p, dy, first, n, planes_dy, db);
         if (!dw)
             continue;
         operand_tiles(p, x, first, n, planes_x);
