@@ -139,7 +139,7 @@ static pg_status batch_norm(norm *n, pg__lowering *lw, int moves, pg__val *y, pg
 {
     pg__tape *t = &lw->to->tape;
     const pg__rules *rules = lw->opts->rules;
-    pg__bn_attrs a = {n->epsilon, PG__BN_NONE, lw->opts->lanes_meet};
+    pg__bn_attrs a = {.epsilon = n->epsilon, .meets = lw->opts->lanes_meet};
     pg__val stats[3], variance, moving;
     pg_status st = PG_OK;
     if (rules->bn_moving == PG__BN_FUSED && is_fused(n))

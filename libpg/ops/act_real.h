@@ -91,7 +91,7 @@ PG_SHARED real pg__mish_slope(real x)
     return t + x * (1 - t * t) * pg__sigmoid(x);
 }
 
-/* v is the result or the argument, whichever op_act.c chose. */
+/* v is the result or the argument, whichever pg__act_needs_x() chose. */
 PG_SHARED real pg__act_slope(real v, const pg__act_attrs *a)
 {
     switch (a->kind) {
@@ -123,6 +123,12 @@ PG_SHARED real pg__act_slope(real v, const pg__act_attrs *a)
     case PG__ACT_RSQRT: return (real)-0.5 * v * v * v;
     }
     return 1;
+}
+
+/* The slope from the argument, for who has not kept the result. */
+PG_SHARED real pg__act_slope_of_argument(real x, const pg__act_attrs *a)
+{
+    return pg__act_slope(pg__act_needs_x(a) ? x : pg__act_value(x, a), a);
 }
 
 /* The slope from the result alone, as recurrent cells need it: op_rnn.c lets no others in. */

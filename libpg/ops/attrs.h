@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "base/shared.h"
 #include "ops/op.h"
 
 typedef struct pg__no_attrs {
@@ -32,6 +33,28 @@ typedef struct pg__act_attrs {
     pg__act_kind kind;
     double a, b, c; /* RELU: max_value (infinity: none), negative_slope, threshold */
 } pg__act_attrs;
+
+/* Does the slope need the argument? Most are cheapest from the result. */
+PG_SHARED int pg__act_needs_x(const pg__act_attrs *a)
+{
+    switch (a->kind) {
+    case PG__ACT_RELU: return a->b != 0 || a->c != 0;
+    case PG__ACT_ELU: /* y > 0 exactly where x > 0, for alpha > 0 */ return a->a <= 0;
+    case PG__ACT_SIGMOID:
+    case PG__ACT_TANH:
+    case PG__ACT_SELU:
+    case PG__ACT_SOFTPLUS:
+    case PG__ACT_SOFTSIGN:
+    case PG__ACT_EXPONENTIAL:
+    case PG__ACT_RSQRT: return 0;
+    case PG__ACT_HARD_SIGMOID:
+    case PG__ACT_GELU:
+    case PG__ACT_GELU_TANH:
+    case PG__ACT_SWISH:
+    case PG__ACT_MISH: return 1;
+    }
+    return 1;
+}
 
 typedef enum pg__loss_kind {
 #define PG_LOSS(name, target) PG__LOSS_##name,
@@ -95,8 +118,14 @@ typedef struct pg__pool_attrs {
  * squared distances and count, which slices of a batch can merge; bn_var(distances, count) the
  * variance; bn_apply(x, mean, variance, gamma, beta, count, mask) the result: gamma and beta may be
  * absent, with count (and mask) the statistics are those of x, without they are constants.
- * bn_sums(x, dy, mean, variance) gives the sums of dy and of dy times the normalised x, which
- * slices can add, and bn_dx(x, dy, mean, variance, gamma, sum, sum, count, mask) the gradient. */
+ * bn_sums(x, dy, mean, variance) gives dy and the sums of it and of dy times the normalised x,
+ * which slices can add, and bn_dx(x, dy, mean, variance, gamma, sum, sum, count, mask) the
+ * gradient.
+ *
+ * has_act: the normalised x goes through an activation, and dy is the gradient of that, where dy of
+ * the formulas is what comes through. For its slope the two of them need what x was normalised to:
+ * bn_sums has gamma and beta behind the others then, and bn_dx beta. Where the slope is dear,
+ * bn_sums gives what comes through to a bn_dx without activation; else nobody reads it. */
 typedef enum pg__bn_correction {
     PG__BN_NONE,   /* biased */
     PG__BN_SAMPLE, /* n / max(n - 1, 1): TensorFlow's fused kernel */
@@ -108,6 +137,8 @@ typedef struct pg__bn_attrs {
     double epsilon;
     pg__bn_correction correction; /* bn_var */
     int meets;                    /* the gradient's sums are those of all lanes */
+    int has_act;                  /* an activation follows: see ops/norm_act.h */
+    pg__act_attrs act;
 } pg__bn_attrs;
 
 /* Two operands, axes aligned at the last and those of size 1 repeated. binary_pick(a, b, dy): the
@@ -265,8 +296,8 @@ typedef struct pg__cast_attrs {
     pg__elem from, to;
 } pg__cast_attrs;
 
-/* hash_ids(ids): the bucket that the text of a number falls into; that of `mask`, where there is such
- * a number, is 0, and others begin at 1. */
+/* hash_ids(ids): the bucket that the text of a number falls into; that of `mask`, where there is
+ * such a number, is 0, and others begin at 1. */
 typedef struct pg__hash_attrs {
     uint64_t buckets; /* without that of the mask */
     int has_mask;

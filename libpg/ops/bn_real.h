@@ -1,8 +1,9 @@
-/* bn_real.h - what a variance is divided by, for the plain answers and the GPU. */
+/* bn_real.h - what a variance is divided by, and the activation behind a normalisation, for the
+ * plain answers and the GPU. */
 #ifndef PG_OPS_BN_REAL_H
 #define PG_OPS_BN_REAL_H
 
-#include "ops/real.h"
+#include "ops/act_real.h"
 
 PG_SHARED double pg__bn_divisor(const pg__bn_attrs *a, double n)
 {
@@ -10,6 +11,18 @@ PG_SHARED double pg__bn_divisor(const pg__bn_attrs *a, double n)
     const int layer = a->correction == PG__BN_LAYER || a->correction == PG__BN_TWICE;
     const double by = sample ? (n > 2 ? n - 1 : 1) : n;
     return layer ? by * ((n - (1 + a->epsilon)) / n) : by;
+}
+
+/* The result, from the normalised x with gamma and beta. */
+PG_SHARED real pg__bn_result(const pg__bn_attrs *a, real z)
+{
+    return a->has_act ? pg__act_value(z, &a->act) : z;
+}
+
+/* Its gradient, from that of the result. */
+PG_SHARED real pg__bn_through(const pg__bn_attrs *a, real z, real dy)
+{
+    return a->has_act ? dy * pg__act_slope_of_argument(z, &a->act) : dy;
 }
 
 #endif

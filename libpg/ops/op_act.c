@@ -1,5 +1,6 @@
 /* op_act.c - activations, element by element. Most gradients are cheapest from the result; those
- * that need the argument say so in act_needs_x(). Formulas: keras/activations.py of 2.15 and 3.6.
+ * that need the argument say so in pg__act_needs_x(). Formulas: keras/activations.py of 2.15
+ * and 3.6.
  */
 #include "base/try.h"
 #include "ops/attrs.h"
@@ -25,31 +26,10 @@ pg_status pg__shape_act_grad(const void *attrs, const pg__dims *const *in, size_
     return pg__shape_like(in, 1, out);
 }
 
-static int act_needs_x(const pg__act_attrs *a)
-{
-    switch (a->kind) {
-    case PG__ACT_RELU: return a->b != 0 || a->c != 0;
-    case PG__ACT_ELU: /* y > 0 exactly where x > 0, for alpha > 0 */ return a->a <= 0;
-    case PG__ACT_SIGMOID:
-    case PG__ACT_TANH:
-    case PG__ACT_SELU:
-    case PG__ACT_SOFTPLUS:
-    case PG__ACT_SOFTSIGN:
-    case PG__ACT_EXPONENTIAL:
-    case PG__ACT_RSQRT: return 0;
-    case PG__ACT_HARD_SIGMOID:
-    case PG__ACT_GELU:
-    case PG__ACT_GELU_TANH:
-    case PG__ACT_SWISH:
-    case PG__ACT_MISH: return 1;
-    }
-    return 1;
-}
-
 /* act_grad(x or y, dy): both have the result's shape. */
 pg_status pg__backward_act(pg__tape *t, const pg__inst *i, pg_err *err)
 {
-    const pg__val from = act_needs_x(i->attrs) ? pg__in(t, i, 0) : pg__out(t, i, 0);
+    const pg__val from = pg__act_needs_x(i->attrs) ? pg__in(t, i, 0) : pg__out(t, i, 0);
     pg__val dx;
     pg_status st = PG_OK;
     if (!pg__wants(t, i, 0))

@@ -56,7 +56,8 @@ pg_status pg__shape_bn_sums(const void *attrs, const pg__dims *const *in, size_t
                             pg__dims *out, pg_err *err)
 {
     (void)attrs, (void)n_in, (void)err;
-    out[0] = out[1] = *in[2];
+    out[0] = *in[1];
+    out[1] = out[2] = *in[2];
     return PG_OK;
 }
 
@@ -67,36 +68,54 @@ pg_status pg__shape_bn_dx(const void *attrs, const pg__dims *const *in, size_t n
     return pg__shape_like(in, 0, out);
 }
 
+/* Is the slope found as fast as it is read? */
+static int is_cheap(const pg__act_attrs *a)
+{
+    return a->kind == PG__ACT_RELU || a->kind == PG__ACT_HARD_SIGMOID;
+}
+
+/* What comes through the activation, and the sums of it and of it times the normalised x. */
+static pg_status emit_sums(pg__tape *t, const pg__inst *i, pg__val out[3], pg_err *err)
+{
+    const pg__bn_attrs *a = i->attrs;
+    const pg__val operands[] = {pg__in(t, i, X),        pg__grad_of(t, i, 0), pg__in(t, i, MEAN),
+                                pg__in(t, i, VARIANCE), pg__in(t, i, GAMMA),  pg__in(t, i, BETA)};
+    return pg__emit(t, PG__OP_bn_sums, a, operands, a->has_act ? 6 : 4, out, err);
+}
+
 pg_status pg__backward_bn_apply(pg__tape *t, const pg__inst *i, pg_err *err)
 {
-    const pg__val dy = pg__grad_of(t, i, 0), x = pg__in(t, i, X), mean = pg__in(t, i, MEAN);
-    const pg__val variance = pg__in(t, i, VARIANCE), count = pg__in(t, i, COUNT);
-    const pg__bn_attrs *a = i->attrs;
+    const pg__val count = pg__in(t, i, COUNT);
+    pg__bn_attrs a = *(const pg__bn_attrs *)i->attrs;
     const int through = count != PG__NO_VAL && pg__wants(t, i, X);
-    pg__val sums[2] = {PG__NO_VAL, PG__NO_VAL}, dx;
+    pg__val of[3] = {pg__grad_of(t, i, 0), PG__NO_VAL, PG__NO_VAL}, dx; /* dy and its sums */
     pg_status st = PG_OK;
-    if (through || pg__wants(t, i, GAMMA) || pg__wants(t, i, BETA))
-        PG_TRY(pg__emit(t, PG__OP_bn_sums, i->attrs, (pg__val[]){x, dy, mean, variance}, 4, sums,
-                        err));
+    if (through || pg__wants(t, i, GAMMA) || pg__wants(t, i, BETA)) {
+        PG_TRY(emit_sums(t, i, of, err));
+        if (!a.has_act || is_cheap(&a.act))
+            of[0] = pg__grad_of(t, i, 0);
+        else
+            a.has_act = 0;
+    }
     if (pg__wants(t, i, GAMMA))
-        PG_TRY(pg__give(t, i, GAMMA, sums[1], err));
+        PG_TRY(pg__give(t, i, GAMMA, of[2], err));
     if (pg__wants(t, i, BETA))
-        PG_TRY(pg__give(t, i, BETA, sums[0], err));
+        PG_TRY(pg__give(t, i, BETA, of[1], err));
     if (!pg__wants(t, i, X))
         goto done;
-    if (through && a->meets) /* those of gamma and beta stay the lane's own */
-        PG_TRY(pg__emit(t, PG__OP_meet_sums, NULL, sums, 2, sums, err));
-    const pg__val operands[] = {x,
-                                dy,
-                                mean,
-                                variance,
+    if (through && a.meets) /* those of gamma and beta stay the lane's own */
+        PG_TRY(pg__emit(t, PG__OP_meet_sums, NULL, &of[1], 2, &of[1], err));
+    const pg__val operands[] = {pg__in(t, i, X),
+                                of[0],
+                                pg__in(t, i, MEAN),
+                                pg__in(t, i, VARIANCE),
                                 pg__in(t, i, GAMMA),
-                                through ? sums[0] : PG__NO_VAL,
-                                through ? sums[1] : PG__NO_VAL,
+                                through ? of[1] : PG__NO_VAL,
+                                through ? of[2] : PG__NO_VAL,
                                 count,
-                                pg__in(t, i, MASK)};
-    PG_TRY(pg__emit(t, PG__OP_bn_dx, i->attrs, operands, sizeof operands / sizeof *operands, &dx,
-                    err));
+                                pg__in(t, i, MASK),
+                                pg__in(t, i, BETA)};
+    PG_TRY(pg__emit(t, PG__OP_bn_dx, &a, operands, a.has_act ? 10 : 9, &dx, err));
     PG_TRY(pg__give(t, i, X, dx, err));
 done:
     return st;

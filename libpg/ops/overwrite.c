@@ -6,10 +6,10 @@ enum { NOTHING, FIRST, SECOND, BOTH };
 static int allowed(const pg__op *op)
 {
     static const unsigned char table[PG__N_OPS] = {
-        [PG__OP_act] = FIRST,     [PG__OP_act_grad] = SECOND,     [PG__OP_add] = BOTH,
-        [PG__OP_affine] = FIRST,  [PG__OP_binary] = BOTH,         [PG__OP_bn_apply] = FIRST,
-        [PG__OP_bn_dx] = SECOND,  [PG__OP_dropout] = FIRST,       [PG__OP_mask_rows] = FIRST,
-        [PG__OP_softmax] = FIRST, [PG__OP_softmax_grad] = SECOND,
+        [PG__OP_act] = FIRST,       [PG__OP_act_grad] = SECOND, [PG__OP_add] = BOTH,
+        [PG__OP_affine] = FIRST,    [PG__OP_binary] = BOTH,     [PG__OP_bn_apply] = FIRST,
+        [PG__OP_bn_dx] = SECOND,    [PG__OP_bn_sums] = SECOND,  [PG__OP_dropout] = FIRST,
+        [PG__OP_mask_rows] = FIRST, [PG__OP_softmax] = FIRST,   [PG__OP_softmax_grad] = SECOND,
     };
     return table[op - pg__op_of((pg__op_kind)0)];
 }

@@ -75,80 +75,103 @@ void PG_REF(bn_var)(PG_REF_ARGS)
         v[c] = (real)((double)m2[c] / by);
 }
 
+/* Factor and summand of channels: y = (x - mean) scale + shift. */
+static void scales_of(real *scale, real *shift, const pg__bn_attrs *a, const real *var,
+                      const real *gamma, const real *beta, size_t at, size_t n)
+{
+    for (size_t c = 0; c < n; c++) {
+        scale[c] = (gamma ? gamma[at + c] : 1) / R(sqrt)(var[at + c] + (real)a->epsilon);
+        shift[c] = beta ? beta[at + c] : 0;
+    }
+}
+
+static const real *operand(const pg__arg *in, size_t n_in, size_t k)
+{
+    return k < n_in ? pg__reals(&in[k]) : NULL;
+}
+
 void PG_REF(bn_apply)(PG_REF_ARGS)
 {
-    const real eps = (real)((const pg__bn_attrs *)attrs_)->epsilon;
+    const pg__bn_attrs *a = attrs_;
     const size_t rows = pg__rows(&in[0]), width = pg__last(in[0].shape);
     const real *x = pg__reals(&in[0]), *mean = pg__reals(&in[1]), *var = pg__reals(&in[2]);
-    const real *gamma = n_in > 3 ? pg__reals(&in[3]) : NULL;
-    const real *beta = n_in > 4 ? pg__reals(&in[4]) : NULL;
+    const real *gamma = operand(in, n_in, 3), *beta = operand(in, n_in, 4);
     real *y = pg__reals_out(&out[0]), scale[PIECE], shift[PIECE];
     PG_UNUSED(n_out);
     for (size_t at = 0; at < width; at += PIECE) {
         const size_t some = width - at < PIECE ? width - at : PIECE;
-        for (size_t c = 0; c < some; c++) {
-            scale[c] = (gamma ? gamma[at + c] : 1) / R(sqrt)(var[at + c] + eps);
-            shift[c] = beta ? beta[at + c] : 0;
-        }
+        scales_of(scale, shift, a, var, gamma, beta, at, some);
         for (size_t r = 0; r < rows; r++)
-            for (size_t c = 0; c < some; c++)
-                y[r * width + at + c] =
-                    (x[r * width + at + c] - mean[at + c]) * scale[c] + shift[c];
+            for (size_t c = 0; c < some; c++) {
+                const size_t k = r * width + at + c;
+                y[k] = pg__bn_result(a, (x[k] - mean[at + c]) * scale[c] + shift[c]);
+            }
     }
 }
 
 void PG_REF(bn_sums)(PG_REF_ARGS)
 {
-    const double eps = ((const pg__bn_attrs *)attrs_)->epsilon;
+    const pg__bn_attrs *a = attrs_;
     const size_t rows = pg__rows(&in[0]), width = pg__last(in[0].shape);
     const real *mean = pg__reals(&in[2]), *var = pg__reals(&in[3]);
-    real *sum = pg__reals_out(&out[0]), *sum_x = pg__reals_out(&out[1]);
-    PG_UNUSED(n_in), PG_UNUSED(n_out);
+    const real *gamma = operand(in, n_in, 4), *beta = operand(in, n_in, 5);
+    real *sum = pg__reals_out(&out[1]), *sum_x = pg__reals_out(&out[2]);
+    real *to = pg__reals_out(&out[0]);
+    real scale[PIECE], shift[PIECE];
+    PG_UNUSED(n_out);
     for (size_t at = 0; at < width; at += PIECE) {
         const size_t some = width - at < PIECE ? width - at : PIECE;
         double s[PIECE] = {0}, sx[PIECE] = {0};
+        scales_of(scale, shift, a, var, gamma, beta, at, some);
         for (size_t r = 0; r < rows; r++) {
             const real *x = pg__reals(&in[0]) + r * width + at;
             const real *dy = pg__reals(&in[1]) + r * width + at;
             for (size_t c = 0; c < some; c++) {
-                s[c] += (double)dy[c];
-                sx[c] += (double)dy[c] * ((double)x[c] - (double)mean[at + c]);
+                const real z = (x[c] - mean[at + c]) * scale[c] + shift[c];
+                const real d = pg__bn_through(a, z, dy[c]);
+                s[c] += (double)d;
+                sx[c] += (double)d * ((double)x[c] - (double)mean[at + c]);
+                if (to)
+                    to[r * width + at + c] = d;
             }
         }
         for (size_t c = 0; c < some; c++) {
             if (sum)
                 sum[at + c] = (real)s[c];
             if (sum_x)
-                sum_x[at + c] = (real)(sx[c] / sqrt((double)var[at + c] + eps));
+                sum_x[at + c] = (real)(sx[c] / sqrt((double)var[at + c] + a->epsilon));
         }
     }
 }
 
 void PG_REF(bn_dx)(PG_REF_ARGS)
 {
-    const real eps = (real)((const pg__bn_attrs *)attrs_)->epsilon;
+    const pg__bn_attrs *a = attrs_;
     const size_t rows = pg__rows(&in[0]), width = pg__last(in[0].shape);
     const real *mean = pg__reals(&in[2]), *var = pg__reals(&in[3]), *gamma = pg__reals(&in[4]);
     const real *sum = pg__reals(&in[5]), *sum_x = pg__reals(&in[6]);
     const real n = sum ? *pg__reals(&in[7]) : 1, *mask = sum ? pg__reals(&in[8]) : NULL;
+    const real *beta = operand(in, n_in, 9);
     const size_t inner = rows_per_mask(&in[0], &in[8]);
-    real rstd[PIECE], scale[PIECE], all[PIECE] = {0}, slope[PIECE] = {0};
-    PG_UNUSED(n_in), PG_UNUSED(n_out);
+    real scale[PIECE], shift[PIECE], all[PIECE] = {0}, slope[PIECE] = {0};
+    PG_UNUSED(n_out);
     for (size_t at = 0; at < width; at += PIECE) {
         const size_t some = width - at < PIECE ? width - at : PIECE;
-        for (size_t c = 0; c < some; c++) {
-            rstd[c] = 1 / R(sqrt)(var[at + c] + eps);
-            scale[c] = (gamma ? gamma[at + c] : 1) * rstd[c];
-            all[c] = sum ? sum[at + c] / n : 0;
-            slope[c] = sum ? rstd[c] * sum_x[at + c] / n : 0;
+        scales_of(scale, shift, a, var, gamma, beta, at, some);
+        for (size_t c = 0; sum && c < some; c++) {
+            all[c] = sum[at + c] / n;
+            slope[c] = sum_x[at + c] / R(sqrt)(var[at + c] + (real)a->epsilon) / n;
         }
         for (size_t r = 0; r < rows; r++) {
             const real *x = pg__reals(&in[0]) + r * width + at;
             const real *dy = pg__reals(&in[1]) + r * width + at;
             const real w = weight(mask, r, inner);
             real *dx = pg__reals_out(&out[0]) + r * width + at;
-            for (size_t c = 0; c < some; c++)
-                dx[c] = scale[c] * (dy[c] - w * (all[c] + (x[c] - mean[at + c]) * slope[c]));
+            for (size_t c = 0; c < some; c++) {
+                const real from = x[c] - mean[at + c];
+                const real d = pg__bn_through(a, from * scale[c] + shift[c], dy[c]);
+                dx[c] = scale[c] * (d - w * (all[c] + from * slope[c]));
+            }
         }
     }
 }

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "ops/compact.h"
-#include "ops/pool_first.h"
 #include "ops/rnn_room.h"
 #include "train/inplace.h"
 #include "train/plan.h"
@@ -98,31 +97,6 @@ static pg_status add_losses(pg__program *p, const pg__program_opts *opts, pg_err
     if (opts->lower.training && !opts->masks_only)
         PG_TRY(pg__tape_backward(&p->model.tape, err));
 done:
-    return st;
-}
-
-/* ---- what is done to the forward pass ---- */
-
-static pg_status pool_first(pg__program *p, pg_err *err)
-{
-    const pg__lowered *m = &p->model;
-    unsigned char *kept = pg__mem_array((size_t)m->tape.n_values + 1, 1);
-    if (!kept)
-        return pg__nomem(err);
-#define KEEP(v) kept[(v) == PG__NO_VAL ? m->tape.n_values : (v)] = 1
-    for (size_t k = 0; k < m->n_outputs; k++)
-        KEEP(m->outputs[k]);
-    for (size_t i = 0; i < m->n_moving; i++)
-        KEEP(m->moving[i].value);
-    for (size_t i = 0; i < m->n_states; i++)
-        KEEP(m->states[i].after);
-    for (pg__val v = 0; v < m->tape.n_values && v < m->cap_origins; v++) {
-        KEEP(m->origins[v].logits);
-        KEEP(m->origins[v].mask);
-    }
-#undef KEEP
-    const pg_status st = pg__tape_pool_first(&p->model.tape, kept, err);
-    pg__mem_free(kept);
     return st;
 }
 
@@ -553,7 +527,7 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     PG_TRY(pg__lower(&p->model, &opts->lower, err));
     if (p->masks_only) /* such a run changes nothing */
         p->model.n_moving = p->model.n_states = p->model.n_activities = 0;
-    PG_TRY(pool_first(p, err));
+    PG_TRY(pg__program_rewrite(p, opts, err));
     PG_TRY(add_losses(p, opts, err));
     PG_TRY(own_gradients(p, err));
     PG_TRY(prune(p, opts, err));

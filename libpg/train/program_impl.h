@@ -75,6 +75,9 @@ typedef struct pg__spans {
 /* The memory of a home; arena: of its device. */
 void *pg__home_at(const pg__frame *f, pg__home h, void *arena);
 
+/* rewrite.c: before losses and gradients are added to the tape. */
+pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_err *err);
+
 /* program_apart.c. In the order of the calls: what crosses from device to device, before memory is
  * planned; what of it device d needs room for; the dev of a device; once calls are known, their
  * order. */

@@ -54,6 +54,17 @@ typedef struct op_case {
     {                      \
         __VA_ARGS__        \
     }
+#define BN_ACT(...)                                          \
+    &(const pg__bn_attrs)                                    \
+    {                                                        \
+        .epsilon = 1e-3, .has_act = 1, .act = {__VA_ARGS__}, \
+    }
+#define NORM(attrs, x, width, grads)                                                             \
+    {                                                                                            \
+        PG__OP_bn_stats, attrs, {{NORMAL, x}, {NORMAL, width}, {NORMAL, width}, {NONE, {0}}}, 4, \
+            grads                                                                                \
+    }
+#define NORM_ACT(...) NORM(BN_ACT(__VA_ARGS__), S(5, 2, 17), S(17), 3)
 #define LOSS(...)           \
     &(const pg__loss_attrs) \
     {                       \
@@ -425,6 +436,57 @@ static const op_case cases[] = {
      {{NORMAL, S(2500, 33)}, {NORMAL, S(33)}, {NORMAL, S(33)}, {NONE, {0}}},
      4,
      LARGE + 3},
+#ifdef PG_NORM_ACT_CASES /* GPUs know none of them: train/rewrite.c */
+    /* an activation behind it: slopes that are found anew, and such that are stored */
+    NORM_ACT(PG__ACT_RELU, INFINITY, 0, 0),
+    NORM_ACT(PG__ACT_RELU, 1, 0, 0),
+    NORM_ACT(PG__ACT_RELU, INFINITY, 0.2, 0),
+    NORM_ACT(PG__ACT_RELU, 1, 0.1, 0.3),
+    NORM_ACT(PG__ACT_HARD_SIGMOID, 0.2, 0.5, 0),
+    NORM_ACT(PG__ACT_SIGMOID, 0, 0, 0),
+    NORM_ACT(PG__ACT_TANH, 0, 0, 0),
+    NORM_ACT(PG__ACT_ELU, 0.7, 0, 0),
+    NORM_ACT(PG__ACT_ELU, -0.5, 0, 0),
+    NORM_ACT(PG__ACT_SELU, 0, 0, 0),
+    NORM_ACT(PG__ACT_SOFTPLUS, 0, 0, 0),
+    NORM_ACT(PG__ACT_SOFTSIGN, 0, 0, 0),
+    NORM_ACT(PG__ACT_EXPONENTIAL, 0, 0, 0),
+    NORM_ACT(PG__ACT_GELU, 0, 0, 0),
+    NORM_ACT(PG__ACT_GELU_TANH, 0, 0, 0),
+    NORM_ACT(PG__ACT_SWISH, 0, 0, 0),
+    NORM_ACT(PG__ACT_MISH, 0, 0, 0),
+    /* by constant statistics; without gamma and beta; one channel; under masks */
+    {PG__OP_bn_apply,
+     BN_ACT(PG__ACT_RELU, 1, 0, 0),
+     {{NORMAL, S(3, 2, 17)}, {NORMAL, S(17)}, {POSITIVE, S(17)}, {NORMAL, S(17)}, {NORMAL, S(17)}},
+     5,
+     1},
+    {PG__OP_bn_apply,
+     BN_ACT(PG__ACT_SWISH, 0, 0, 0),
+     {{NORMAL, S(3, 2, 17)}, {NORMAL, S(17)}, {POSITIVE, S(17)}, {NORMAL, S(17)}, {NORMAL, S(17)}},
+     5,
+     1},
+    {PG__OP_bn_stats,
+     BN_ACT(PG__ACT_TANH, 0, 0, 0),
+     {{NORMAL, S(5, 1)}, {NORMAL, S(1)}, {NONE, {0}}, {NONE, {0}}},
+     4,
+     2},
+    {PG__OP_bn_stats,
+     BN_ACT(PG__ACT_RELU, INFINITY, 0, 0),
+     {{NORMAL, S(3, 2, 1, 3)}, {NONE, {0}}, {NONE, {0}}, {ONE_HOT, S(3, 2)}},
+     4,
+     1},
+    {PG__OP_bn_stats,
+     BN_ACT(PG__ACT_SWISH, 0, 0, 0),
+     {{NORMAL, S(20, 9, 4, 33)}, {NORMAL, S(33)}, {NORMAL, S(33)}, {MASK, S(20, 9)}},
+     4,
+     LARGE + 3},
+    /* many rows of few channels, and many channels in several parts */
+    NORM(BN_ACT(PG__ACT_RELU, 1, 0, 0), S(5, 40, 30, 3), S(3), LARGE + 3),
+    NORM(BN_ACT(PG__ACT_SWISH, 0, 0, 0), S(5, 40, 30, 3), S(3), LARGE + 3),
+    NORM(BN_ACT(PG__ACT_RELU, INFINITY, 0.3, 0), S(43, 530), S(530), LARGE + 3),
+    NORM(BN_ACT(PG__ACT_SIGMOID, 0, 0, 0), S(43, 1100), S(1100), LARGE + 3),
+#endif
     {PG__OP_binary, ATTRS(binary, PG__ADD), {{NORMAL, S(2, 3, 5)}, {NORMAL, S(5)}}, 2, 2},
     {PG__OP_binary, ATTRS(binary, PG__SUBTRACT), {{NORMAL, S(3, 1)}, {NORMAL, S(2, 1, 4)}}, 2, 2},
     {PG__OP_binary,

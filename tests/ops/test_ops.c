@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
 #include "base/mem.h"
+#define PG_NORM_ACT_CASES
 #include "ops/op_run.h"
 #include "ops/overwrite.h"
 

@@ -115,6 +115,28 @@ static inline float pg__vact_slope(pg__act_kind kind, float v, pg__act_consts k)
     return 1.0f;
 }
 
+/* The slope from the argument in any case, as pg__act_slope_of_argument(). */
+static inline float pg__vact_slope_of_argument(pg__act_kind kind, float x, pg__act_consts k)
+{
+    switch (kind) {
+    case PG__ACT_SIGMOID:
+    case PG__ACT_TANH:
+    case PG__ACT_SELU:
+    case PG__ACT_SOFTPLUS:
+    case PG__ACT_SOFTSIGN:
+    case PG__ACT_EXPONENTIAL:
+    case PG__ACT_RSQRT: return pg__vact_slope(kind, pg__vact(kind, x, k), k);
+    case PG__ACT_ELU: return x > 0 ? 1.0f : k.a * pg__vexp(x);
+    case PG__ACT_RELU:
+    case PG__ACT_HARD_SIGMOID:
+    case PG__ACT_GELU:
+    case PG__ACT_GELU_TANH:
+    case PG__ACT_SWISH:
+    case PG__ACT_MISH: break;
+    }
+    return pg__vact_slope(kind, x, k);
+}
+
 /* Runs DO(constant kind) for the kind that a->kind is: one loop for each. */
 #define PG_FOR_ACT(kind, DO)                                    \
     switch (kind) {                                             \

@@ -130,13 +130,22 @@ static void cuda_release(pg__kernel *k)
 }
 
 /* An operation is there or not; what it does not cover of its attributes prepare() tells. */
+/* Kernels know no activation behind a normalisation; programs for a GPU have none. */
+static int has_act(const pg__inst *i)
+{
+    const int is_norm = i->op->kind == PG__OP_bn_apply || i->op->kind == PG__OP_bn_sums ||
+                        i->op->kind == PG__OP_bn_dx;
+    return is_norm && ((const pg__bn_attrs *)i->attrs)->has_act;
+}
+
 static int cuda_supports(pg__dev *d, const pg__tape *t, const pg__inst *i, char why[128])
 {
     (void)d, (void)t;
     why[0] = '\0';
-    if (pg__cuda_op_of(i->op))
+    if (pg__cuda_op_of(i->op) && !has_act(i))
         return 1;
-    (void)snprintf(why, 128, "%s is not covered on a GPU", i->op->name);
+    (void)snprintf(why, 128, "%s%s is not covered on a GPU", i->op->name,
+                   has_act(i) ? " with an activation" : "");
     return 0;
 }
 

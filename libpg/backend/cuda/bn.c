@@ -123,7 +123,8 @@ static pg_status run_apply(pg__dev *d, const void *state, void *const *args, voi
 PREPARE(prepare_apply, bn_new(i, i->inst->n_in))
 const pg__cuda_op pg__cuda_bn_apply = {.prepare = prepare_apply, .run = run_apply};
 
-/* ---- gradient: x, dy, mean, variance -> sums of dy and of dy times the normalised x ---- */
+/* ---- gradient: x, dy, mean, variance -> nothing that is asked for, sums of dy and of dy times the
+ * normalised x ---- */
 
 static pg_status run_sums(pg__dev *d, const void *state, void *const *args, void *scratch,
                           const void *shared)
@@ -138,8 +139,8 @@ static pg_status run_sums(pg__dev *d, const void *state, void *const *args, void
     const pgk_bn_sums join = {.part = part.sum,
                               .part_x = part.sum_x,
                               .variance = arg(b, args, 3),
-                              .sum = arg(b, args, 4),
-                              .sum_x = arg(b, args, 5),
+                              .sum = arg(b, args, 5),
+                              .sum_x = arg(b, args, 6),
                               .n = b->z.parts,
                               .width = b->z.width,
                               .epsilon = (float)b->attrs.epsilon};

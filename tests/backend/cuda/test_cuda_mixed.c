@@ -513,7 +513,7 @@ static void convolutions(void **state)
                          "bn_apply hfffff->h\n"
                          "bn_dx hhffffff->h\n"
                          "bn_stats h->fff\n"
-                         "bn_sums hhff>ff\n"
+                         "bn_sums hhff>hff\n"
                          "bn_var ff>f\n"
                          "cast f>h\n"
                          "conv hff>h\n"

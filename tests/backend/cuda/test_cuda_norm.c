@@ -135,5 +135,28 @@ static void rows_stand_a_large_mean(void **state)
     check_rows(2, 1300);
 }
 
-PG_TEST_MAIN(cmocka_unit_test(statistics_stand_a_large_mean),
+static void activations_stand_apart(void **state)
+{
+    const pg__backend *cuda = pg_backend_get(PG_BACKEND_ABI);
+    (void)state;
+    for (int has_act = 0; has_act < 2; has_act++) {
+        const pg__bn_attrs attrs = {.epsilon = 1e-3, .has_act = has_act};
+        const pg__dims one = {1, {5}};
+        char why[128];
+        run r;
+        pg__dev *dev;
+        setup(&r, 3, 5);
+        for (size_t k = 1; k < 3; k++)
+            assert_ok(pg__tape_value(&r.tape, &one, PG__REAL, PG__PARAM, 0, 0, &r.in[k], NULL));
+        assert_ok(pg__emit(&r.tape, PG__OP_bn_apply, &attrs, r.in, 3, r.out, NULL));
+        assert_ok(cuda->open(&dev, 0, &(pg__dev_opts){.n_threads = 1}, NULL));
+        assert_true(cuda->supports(dev, &r.tape, &r.tape.insts[0], why) == !has_act);
+        assert_true(!has_act || strstr(why, "activation"));
+        cuda->close(dev);
+        drop(&r);
+    }
+}
+
+PG_TEST_MAIN(cmocka_unit_test(activations_stand_apart),
+             cmocka_unit_test(statistics_stand_a_large_mean),
              cmocka_unit_test(rows_stand_a_large_mean))

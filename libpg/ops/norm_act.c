@@ -1,0 +1,95 @@
+/* norm_act.c - activations become part of batch normalisations; see norm_act.h. */
+#include "ops/norm_act.h"
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "ops/attrs.h"
+
+#define NOBODY UINT32_MAX
+
+typedef struct uses {
+    uint32_t *maker, *n_readers; /* per value: instruction; how many read it */
+} uses;
+
+static void find_uses(const pg__tape *t, uses *u)
+{
+    for (pg__val v = 0; v < t->n_values; v++)
+        u->maker[v] = NOBODY;
+    for (uint32_t at = 0; at < t->n_insts; at++) {
+        const pg__inst *i = &t->insts[at];
+        for (uint32_t k = 0; k < i->n_in; k++)
+            if (pg__in(t, i, k) != PG__NO_VAL)
+                u->n_readers[pg__in(t, i, k)]++;
+        for (uint32_t k = 0; k < i->n_out; k++)
+            u->maker[pg__out(t, i, k)] = at;
+    }
+}
+
+/* Who reads what beside the tape, and what layers compute with. */
+typedef struct limits {
+    const unsigned char *kept;
+    const pg__elem *elems;
+    size_t n_elems;
+} limits;
+
+static pg__elem elem_of(const limits *l, const pg__inst *i)
+{
+    return l->elems && i->origin < l->n_elems ? l->elems[i->origin] : PG__REAL;
+}
+
+/* The normalisation that an instruction, if it is an activation, can be part of. */
+static pg__inst *norm_before(const pg__tape *t, const pg__inst *act, const uses *u, const limits *l)
+{
+    if (act->op != pg__op_of(PG__OP_act))
+        return NULL;
+    const pg__val between = pg__in(t, act, 0);
+    if (u->maker[between] == NOBODY || u->n_readers[between] != 1 || l->kept[between])
+        return NULL;
+    pg__inst *norm = &t->insts[u->maker[between]];
+    const int fits = norm->op == pg__op_of(PG__OP_bn_apply) && norm->device == act->device &&
+                     elem_of(l, norm) == elem_of(l, act);
+    return fits && !((const pg__bn_attrs *)norm->attrs)->has_act ? norm : NULL;
+}
+
+static pg_status join(pg__tape *t, pg__inst *norm, const pg__inst *act, pg_err *err)
+{
+    pg__bn_attrs *both = pg__mem_array(1, sizeof *both);
+    if (!both)
+        return pg__nomem(err);
+    *both = *(const pg__bn_attrs *)norm->attrs;
+    both->has_act = 1;
+    both->act = *(const pg__act_attrs *)act->attrs;
+    t->operands[norm->out] = pg__out(t, act, 0);
+    norm->attrs = both;
+    return pg__tape_own(t, both, err);
+}
+
+pg_status pg__tape_norm_act(pg__tape *t, const unsigned char *kept, const pg__elem *elems,
+                            size_t n_elems, pg_err *err)
+{
+    const limits l = {kept, elems, n_elems};
+    uses u = {pg__mem_array(t->n_values, sizeof *u.maker),
+              pg__mem_array(t->n_values, sizeof *u.n_readers)};
+    uint32_t n = 0;
+    pg_status st = PG_OK;
+    if (!u.maker || !u.n_readers)
+        PG_TRY(pg__nomem(err));
+    find_uses(t, &u);
+    for (uint32_t at = 0; at < t->n_insts; at++) {
+        const pg__inst i = t->insts[at];
+        pg__inst *norm = norm_before(t, &i, &u, &l);
+        if (norm) {
+            PG_TRY(join(t, norm, &i, err));
+            u.maker[pg__out(t, &i, 0)] = NOBODY; /* an activation of an activation stays */
+            continue;
+        }
+        for (uint32_t k = 0; k < i.n_out; k++)
+            u.maker[pg__out(t, &i, k)] = n;
+        t->insts[n++] = i;
+    }
+    t->n_insts = n;
+done:
+    pg__mem_free(u.n_readers);
+    pg__mem_free(u.maker);
+    return st;
+}
