@@ -6,7 +6,7 @@
 #include "base/try.h"
 #include "ops/attrs.h"
 
-extern const pg__conv_way pg__conv_wino, pg__conv_depthwise;
+extern const pg__conv_way pg__conv_wino, pg__conv_depthwise_lines, pg__conv_depthwise;
 #ifdef PG_HAVE_ONEDNN
 extern const pg__conv_way pg__conv_matmul, pg__conv_dnnl;
 #endif
@@ -14,6 +14,7 @@ extern const pg__conv_way pg__conv_matmul, pg__conv_dnnl;
 /* In the order in which they are asked. */
 static const pg__conv_way *const ways[] = {
     &pg__conv_wino,
+    &pg__conv_depthwise_lines,
     &pg__conv_depthwise,
 #ifdef PG_HAVE_ONEDNN
     &pg__conv_matmul,

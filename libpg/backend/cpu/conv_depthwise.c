@@ -1,14 +1,17 @@
 /* conv_depthwise.c - convolutions of each channel by itself, one filter to a channel: which cells
- * meet is the same for all channels and is found beforehand. */
+ * meet is the same for all channels and is found beforehand. Two ways: line by line, and cell by
+ * cell for all geometries that the first has no kernels for. */
 #include <string.h>
 
 #include "backend/cpu/conv.h"
+#include "backend/cpu/depthwise_kernels.h"
 #include "base/mem.h"
 
 typedef struct state {
     pg__conv_pass pass;
     pg__depthwise d;
     const pg__conv_kernels *kernels;
+    int by_lines;
     size_t *first[3];
     pg__tap *taps[3];
 } state;
@@ -58,16 +61,29 @@ static pg_status find_taps(state *s, const pg__conv *c, int axis, pg_err *err)
     return PG_OK;
 }
 
-static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err *err)
+static int is_depthwise(const pg__conv *c)
+{
+    return c->groups == c->in && c->out == c->in;
+}
+
+static int has_lines(const pg__conv *c)
+{
+    return (c->k[2] == 3 || c->k[2] == 5 || c->k[2] == 7) && c->stride[2] <= 2 &&
+           c->dilation[2] == 1 && c->in >= c->kernels->lines->vec;
+}
+
+static pg_status prepare(void **out, const pg__conv *c, int by_lines, pg__needs *needs, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (c->groups != c->in || c->out != c->in)
-        return PG_OK;
     state *s = pg__mem_array(1, sizeof *s);
     if (!s)
         return pg__nomem(err);
     s->pass = c->pass;
     s->kernels = c->kernels;
+    s->by_lines = by_lines;
+    s->d.back = c->pass == PG__CONV_X;
+    s->d.stride = c->stride[2];
+    s->d.before = c->before[2];
     s->d.rows = c->rows;
     s->d.channels = c->in;
     memcpy(s->d.of, c->pass == PG__CONV_X ? c->x : c->y, sizeof s->d.of);
@@ -79,25 +95,44 @@ static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err
         release(s);
         return st;
     }
-    needs->scratch_bytes = c->kernels->depthwise_bytes(&s->d, c->pass == PG__CONV_W);
+    needs->scratch_bytes = (by_lines ? c->kernels->lines->bytes
+                                     : c->kernels->depthwise_bytes)(&s->d, c->pass == PG__CONV_W);
     *out = s;
     return PG_OK;
+}
+
+static pg_status prepare_lines(void **out, const pg__conv *c, pg__needs *needs, pg_err *err)
+{
+    return is_depthwise(c) && has_lines(c) ? prepare(out, c, 1, needs, err) : PG_OK;
+}
+
+static pg_status prepare_cells(void **out, const pg__conv *c, pg__needs *needs, pg_err *err)
+{
+    return is_depthwise(c) ? prepare(out, c, 0, needs, err) : PG_OK;
 }
 
 static void run(const void *p, const pg__conv_mem *m)
 {
     const state *s = p;
     const pg__depthwise *d = &s->d;
+    const pg__conv_kernels *k = s->kernels;
+    const pg__depthwise_lines *lines = k->lines;
     switch (s->pass) {
-    case PG__CONV_Y: s->kernels->depthwise(d, m->x, m->w, m->b, m->y, m->scratch); break;
-    case PG__CONV_X: s->kernels->depthwise(d, m->y, m->w, NULL, m->x, m->scratch); break;
+    case PG__CONV_Y:
+        (s->by_lines ? lines->depthwise : k->depthwise)(d, m->x, m->w, m->b, m->y, m->scratch);
+        break;
+    case PG__CONV_X:
+        (s->by_lines ? lines->depthwise : k->depthwise)(d, m->y, m->w, NULL, m->x, m->scratch);
+        break;
     case PG__CONV_W:
         if (m->w)
-            s->kernels->depthwise_dw(d, m->x, m->y, m->w, m->scratch);
+            (s->by_lines ? lines->depthwise_dw : k->depthwise_dw)(d, m->x, m->y, m->w, m->scratch);
         if (m->b)
-            s->kernels->column_sums(m->y, d->rows * pg__conv_cells(d->of), d->channels, m->b);
+            k->column_sums(m->y, d->rows * pg__conv_cells(d->of), d->channels, m->b);
         break;
     }
 }
 
-const pg__conv_way pg__conv_depthwise = {"depthwise", prepare, release, NULL, run};
+const pg__conv_way pg__conv_depthwise_lines = {"depthwise, by lines", prepare_lines, release, NULL,
+                                               run};
+const pg__conv_way pg__conv_depthwise = {"depthwise", prepare_cells, release, NULL, run};

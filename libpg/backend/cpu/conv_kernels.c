@@ -158,10 +158,12 @@ static void column_sums(const float *v, size_t m, size_t n, float *sums)
     }
 }
 
+extern const pg__depthwise_lines PG_ISA_NAME(depthwise_lines);
 extern const pg__conv_kernels PG_ISA_NAME(conv_kernels);
 const pg__conv_kernels PG_ISA_NAME(conv_kernels) = {
     .depthwise_bytes = depthwise_bytes,
     .depthwise = depthwise,
     .depthwise_dw = depthwise_dw,
     .column_sums = column_sums,
+    .lines = &PG_ISA_NAME(depthwise_lines),
 };

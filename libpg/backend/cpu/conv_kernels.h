@@ -24,7 +24,11 @@ typedef struct pg__depthwise {
     size_t rows, channels;
     size_t of[3], from[3], k[3];
     pg__taps axis[3];
+    int back;              /* the gradient of an operand: `from` is the result's */
+    size_t stride, before; /* of the convolution, along the last axis */
 } pg__depthwise;
+
+typedef struct pg__depthwise_lines pg__depthwise_lines; /* depthwise_kernels.h */
 
 typedef struct pg__conv_kernels {
     /* scratch that the two below want */
@@ -37,6 +41,7 @@ typedef struct pg__conv_kernels {
                          void *scratch);
     /* sums[n] of the rows of v[m x n], in an order that depends on m alone */
     void (*column_sums)(const float *v, size_t m, size_t n, float *sums);
+    const pg__depthwise_lines *lines;
 } pg__conv_kernels;
 
 #endif

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "backend/backend.h"
+#include "backend/cpu/conv.h"
+#include "backend/cpu/depthwise_kernels.h"
 #include "backend/cpu/isa.h"
 #include "base/mem.h"
 #include "ops/attrs.h"
@@ -20,8 +22,9 @@ typedef struct shape {
     {           \
         1, 1, 1 \
     }
-#define PLAIN  .stride = ONES, .dilation = ONES
-#define AROUND .before = {1, 1}, .after = {1, 1}
+#define PLAIN     .stride = ONES, .dilation = ONES
+#define EVERY_2ND .stride = {2, 2}, .dilation = ONES
+#define AROUND    .before = {1, 1}, .after = {1, 1}
 
 static const shape shapes[] = {
     /* 3x3, step 1: image sizes, channels and rows that fill tiles, vectors and blocks, or do not */
@@ -91,6 +94,26 @@ static const shape shapes[] = {
      .before = {2, 2},
      .after = {2, 2}},
     {2, 1, 1, 1, 1, {9, 9}, {3, 3}, PLAIN, AROUND},
+    {2, 2, 3, 3, 3, {5, 4}, {3, 3}, PLAIN, AROUND},
+    /* depthwise, line by line: lines shorter than a tile and longer than a block, all of a line
+     * near its ends, padding on one side, steps along one axis only */
+    {2, 2, 17, 17, 17, {1, 1}, {3, 3}, PLAIN, AROUND},
+    {2, 3, 19, 19, 19, {2, 2}, {5, 5}, PLAIN, .before = {2, 2}, .after = {2, 2}},
+    {2, 2, 33, 33, 33, {7, 19}, {3, 3}, PLAIN, .before = {2, 0}, .after = {0, 2}},
+    {2, 1, 16, 16, 16, {4, 9}, {3, 3}, PLAIN, .before = {0, 4}, .after = {0, 5}},
+    {2, 1, 18, 18, 18, {13, 20}, {5, 5}, EVERY_2ND, .before = {1, 1}, .after = {2, 2}},
+    {2, 2, 20, 20, 20, {9, 31}, {7, 7}, PLAIN, .before = {3, 3}, .after = {3, 3}},
+    {2, 1, 35, 35, 35, {17, 22}, {7, 7}, EVERY_2ND, .before = {2, 2}, .after = {3, 3}},
+    {2, 2, 16, 16, 16, {12, 18}, {3, 3}, EVERY_2ND, AROUND},
+    {2, 1, 17, 17, 17, {8, 35}, {3, 3}, EVERY_2ND, .before = {0, 2}, .after = {1, 3}},
+    {2, 1, 31, 31, 31, {2, 2}, {3, 3}, EVERY_2ND, .after = {1, 1}},
+    {2, 1, 16, 16, 16, {5, 6}, {3, 5}, .stride = {2, 1}, .dilation = {2, 1}},
+    {2, 1, 24, 24, 24, {6, 13}, {2, 3}, .stride = {1, 2}, .dilation = ONES, .before = {1, 1}},
+    {2, 1, 16, 16, 16, {4, 150}, {3, 3}, PLAIN, AROUND},
+    {2, 40, 16, 16, 16, {3, 40}, {3, 3}, EVERY_2ND, AROUND},
+    {2, 64, 16, 16, 16, {24, 24}, {3, 3}, PLAIN, AROUND},
+    {1, 2, 21, 21, 21, {200}, {5}, EVERY_2ND, .before = {3}},
+    {3, 2, 18, 18, 18, {4, 5, 9}, {3, 2, 3}, .stride = {1, 2, 2}, .dilation = ONES, AROUND},
     {2, 1, 5, 15, 5, {6, 6}, {3, 3}, PLAIN, AROUND},
     /* one and three dimensions */
     {1, 2, 17, 32, 1, {11}, {3}, PLAIN, .before = {2}},
@@ -353,6 +376,98 @@ static void direct_is_within_the_bound_of_the_operation(void **state)
     drop(&p);
 }
 
+extern const pg__conv_way pg__conv_depthwise_lines;
+extern const pg__conv_kernels pg__conv_kernels_f32;
+
+static int goes_by_lines(const shape *s, pg__conv_pass pass)
+{
+    pg__conv c = {.pass = pass,
+                  .kernels = &pg__conv_kernels_f32,
+                  .rows = s->rows,
+                  .in = s->in,
+                  .out = s->out,
+                  .groups = s->groups,
+                  .x = ONES,
+                  .y = ONES,
+                  .k = ONES,
+                  .stride = ONES,
+                  .dilation = ONES};
+    pg__needs needs = {0};
+    void *way = NULL;
+    for (uint32_t i = 0; i < s->rank; i++) {
+        const uint32_t d = i + 3 - s->rank;
+        c.x[d] = s->size[i];
+        c.k[d] = s->kernel[i];
+        c.stride[d] = s->stride[i];
+        c.dilation[d] = s->dilation[i];
+        c.before[d] = s->before[i];
+        c.after[d] = s->after[i];
+        c.y[d] =
+            (c.x[d] + c.before[d] + c.after[d] - (c.k[d] - 1) * c.dilation[d] - 1) / c.stride[d] +
+            1;
+    }
+    assert_ok(pg__conv_depthwise_lines.prepare(&way, &c, &needs, NULL));
+    pg__conv_depthwise_lines.release(way);
+    assert_true(!way || needs.scratch_bytes > 0);
+    return way != NULL;
+}
+
+/* Which are more than half of them, or the tests above do not show much. */
+static void depthwise_goes_by_lines_where_it_can(void **state)
+{
+    size_t n_depthwise = 0, n_lines = 0;
+    (void)state;
+    for (size_t i = 0; i < N_SHAPES; i++) {
+        const shape *s = &shapes[i];
+        const size_t last = s->rank - 1;
+        const int depthwise = s->groups == s->in && s->in == s->out;
+        const int odd = s->kernel[last] % 2 == 1 && s->kernel[last] > 1 && s->kernel[last] < 8;
+        const int can = depthwise && odd && s->stride[last] < 3 && s->dilation[last] == 1 &&
+                        s->in >= pg__conv_kernels_f32.lines->vec;
+        for (int pass = 0; pass < 3; pass++)
+            assert_int_equal(goes_by_lines(s, (pg__conv_pass)pass), can);
+        n_depthwise += (size_t)depthwise;
+        n_lines += (size_t)can;
+    }
+    assert_true(n_lines > 16 && n_lines < n_depthwise);
+}
+
+/* A row's results are the same bits whatever rows are beside it. */
+static void rows_do_not_depend_on_others(void **state)
+{
+    const shape many = {2, 7, 37, 37, 37, {6, 21}, {5, 5}, EVERY_2ND, AROUND};
+    (void)state;
+    for (int isa = 0; isa < PG__N_ISAS; isa++) {
+        const pg__dev_opts opts = {.n_threads = 1, .isa = pg__isa_name((pg__isa)isa)};
+        passes all, one;
+        shape single = many;
+        if (!pg__isa_present((pg__isa)isa))
+            continue;
+        single.rows = 1;
+        build(&all, &many, 1, PG__PARAM);
+        build(&one, &single, 1, PG__PARAM);
+        float **mem = float_memory(&all), **row = float_memory(&one);
+        for (uint32_t at = 0; at < 2; at++) {
+            const pg__val v = pg__out(&all.tape, &all.tape.insts[at], 0);
+            const size_t n = (size_t)elems(&one, v);
+            (void)run_on_cpu(&all, at, &opts, mem, all_wanted);
+            for (size_t r = 0; r < many.rows; r++) {
+                const pg__val from = pg__in(&all.tape, &all.tape.insts[at], 0);
+                memcpy(row[from], mem[from] + r * elems(&one, from),
+                       (size_t)elems(&one, from) * sizeof(float));
+                for (pg__val w = 2; w < 4; w++)
+                    memcpy(row[w], mem[w], (size_t)elems(&one, w) * sizeof(float));
+                (void)run_on_cpu(&one, at, &opts, row, all_wanted);
+                assert_memory_equal(row[v], mem[v] + r * n, n * sizeof(float));
+            }
+        }
+        free_memory(&all, mem);
+        free_memory(&one, row);
+        drop(&all);
+        drop(&one);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +476,8 @@ int main(void)
         cmocka_unit_test(winograd_agrees_with_double_even_where_it_does_not_pay),
         cmocka_unit_test(results_that_nobody_wants_are_not_made),
         cmocka_unit_test(direct_is_within_the_bound_of_the_operation),
+        cmocka_unit_test(depthwise_goes_by_lines_where_it_can),
+        cmocka_unit_test(rows_do_not_depend_on_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
