@@ -40,9 +40,16 @@ PG_INLINE void pg__store(float *p, pg__vec v)
     *(pg__vec_anywhere *)(void *)p = v;
 }
 
+/* Not 0 + x, which is another number where x is -0, and so an addition. */
 PG_INLINE pg__vec pg__splat(float x)
 {
-    return (pg__vec){0} + x;
+#if defined __AVX512F__
+    return (pg__vec)_mm512_set1_ps(x);
+#elif defined __AVX2__
+    return (pg__vec)_mm256_set1_ps(x);
+#else
+    return (pg__vec){x, x, x, x};
+#endif
 }
 
 /* The first n < PG_VEC floats; what follows them is not touched, and read as 0. */
