@@ -4,13 +4,15 @@
 
 #include <string.h>
 
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/product.h"
 #include "base/mem.h"
 
 typedef struct state {
     pg__conv c;
-    int copies; /* x is put in another order */
-    int gaps;   /* cells of x that no kernel meets */
+    pg__product product;
+    int copies;         /* x is put in another order */
+    int gaps;           /* cells of x that no kernel meets */
+    size_t lines_bytes; /* of that order */
 } state;
 
 static int side_by_side(const pg__conv *c)
@@ -27,6 +29,21 @@ static size_t floats(const state *s)
     return s->c.rows * pg__conv_cells(s->c.y) * pg__conv_cells(s->c.k) * s->c.in;
 }
 
+static pg__product product_of(const pg__conv *c)
+{
+    static const pg__product_kind kinds[] = {
+        [PG__CONV_Y] = PG__ROWS, [PG__CONV_X] = PG__ROWS_TURNED, [PG__CONV_W] = PG__COLUMNS};
+    const size_t k = pg__conv_cells(c->k) * c->in;
+    const int back = c->pass == PG__CONV_X;
+    return pg__product_of(kinds[c->pass], c->rows * pg__conv_cells(c->y), back ? k : c->out,
+                          back ? c->out : k, c->isa, 0);
+}
+
+static size_t round_up(size_t n_bytes)
+{
+    return (n_bytes + 63) / 64 * 64;
+}
+
 static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err *err)
 {
     if (c->groups > 1 || !side_by_side(c))
@@ -38,7 +55,10 @@ static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err
     s->copies = !pg__conv_all(c->stride, 1) || memcmp(c->x, c->y, sizeof c->x) != 0;
     for (int i = 0; i < 3; i++)
         s->gaps |= c->y[i] * c->k[i] != c->x[i];
-    needs->scratch_bytes = s->copies ? floats(s) * sizeof(float) : 0;
+    s->product = product_of(c);
+    s->lines_bytes = s->copies ? round_up(floats(s) * sizeof(float)) : 0;
+    needs->scratch_bytes = s->lines_bytes + pg__product_scratch_bytes(&s->product);
+    needs->shared_bytes = pg__product_packed_bytes(&s->product);
     *out = s;
     return PG_OK;
 }
@@ -71,23 +91,24 @@ static void copy_cells(const state *s, float *x, float *lines, int back)
                         }
 }
 
+static void pack(const void *p, const float *w, float *packed)
+{
+    const state *s = p;
+    pg__product_pack(&s->product, w, packed);
+}
+
 static void run(const void *p, const pg__conv_mem *m)
 {
     const state *s = p;
-    const size_t rows = s->c.rows * pg__conv_cells(s->c.y), n = s->c.out;
-    const size_t k = pg__conv_cells(s->c.k) * s->c.in;
+    const size_t rows = s->c.rows * pg__conv_cells(s->c.y);
     float *lines = s->copies ? m->scratch : m->x;
+    float *scratch = (float *)(void *)((char *)m->scratch + s->lines_bytes);
     if (s->copies && s->c.pass != PG__CONV_X)
         copy_cells(s, m->x, lines, 0);
     switch (s->c.pass) {
-    case PG__CONV_Y:
-        for (size_t r = 0; m->b && r < rows; r++)
-            memcpy(m->y + r * n, m->b, n * sizeof *m->y);
-        pg__gemm(rows, n, k, 1, (pg__mat){lines, k, 0}, (pg__mat){m->w, n, 0}, m->b != NULL, m->y,
-                 n);
-        break;
+    case PG__CONV_Y: pg__product_run(&s->product, lines, m->w, m->packed, m->b, m->y, NULL); break;
     case PG__CONV_X:
-        pg__gemm(rows, k, n, 1, (pg__mat){m->y, n, 0}, (pg__mat){m->w, n, 1}, 0, lines, k);
+        pg__product_run(&s->product, m->y, m->w, m->packed, NULL, lines, NULL);
         if (!s->copies)
             break;
         if (s->gaps)
@@ -96,11 +117,11 @@ static void run(const void *p, const pg__conv_mem *m)
         break;
     case PG__CONV_W:
         if (m->w)
-            pg__gemm(k, n, rows, 1, (pg__mat){lines, k, 1}, (pg__mat){m->y, n, 0}, 0, m->w, n);
+            pg__product_run(&s->product, lines, m->y, NULL, NULL, m->w, scratch);
         if (m->b)
-            s->c.kernels->column_sums(m->y, rows, n, m->b);
+            s->c.kernels->column_sums(m->y, rows, s->c.out, m->b);
         break;
     }
 }
 
-const pg__conv_way pg__conv_matmul = {"matrix product", prepare, release, NULL, run};
+const pg__conv_way pg__conv_matmul = {"matrix product", prepare, release, pack, run};

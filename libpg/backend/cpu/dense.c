@@ -1,15 +1,14 @@
-/* dense.c - dense layers as matrix products; the bias comes first, and the product is added to it.
- */
+/* dense.c - dense layers as matrix products. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/product.h"
 #include "base/mem.h"
 
-/* y[m x n] = x[m x k] w[k x n] + b */
 typedef struct dense {
-    size_t m, k, n;
-    size_t n_in; /* an absent bias may have no place either */
+    pg__product product;
+    size_t packed_bytes; /* what is made of w in every run; 0: nothing, or once for all */
+    size_t n_in;         /* an absent bias may have no place either */
     const pg__lines *lines;
 } dense;
 
@@ -18,18 +17,27 @@ static size_t last(const pg__dims *s)
     return (size_t)s->d[s->rank - 1];
 }
 
-/* rows: the operand with the rows. */
-static pg_status new_state(void **state, const pg__cpu_inst *i, const pg__dims *rows, size_t k,
-                           size_t n, pg_err *err)
+static size_t rows_of(const pg__dims *s)
+{
+    return last(s) > 0 ? (size_t)(pg__dims_elems(s) / last(s)) : 0;
+}
+
+/* A product [rows of s] x n over k. */
+static pg_status new_state(void **state, const pg__cpu_inst *i, pg__product_kind kind,
+                           const pg__dims *s, size_t n, size_t k, pg__needs *needs, pg_err *err)
 {
     dense *d = pg__mem_array(1, sizeof *d);
     if (!d)
         return pg__nomem(err);
-    *d = (dense){.m = last(rows) > 0 ? (size_t)(pg__dims_elems(rows) / last(rows)) : 0,
-                 .k = k,
-                 .n = n,
+    *d = (dense){.product = pg__product_of(kind, rows_of(s), n, k, i->isa, 0),
                  .n_in = i->inst->n_in,
                  .lines = pg__isa_fns_of(i->isa)->lines};
+    needs->shared_bytes = pg__product_packed_bytes(&d->product);
+    needs->scratch_bytes = pg__product_scratch_bytes(&d->product);
+    if (needs->shared_bytes > 0 && !pg__cpu_is_param(i, 1)) {
+        d->packed_bytes = needs->scratch_bytes = needs->shared_bytes;
+        needs->shared_bytes = 0;
+    }
     *state = d;
     return PG_OK;
 }
@@ -39,29 +47,38 @@ static void release(void *state)
     pg__mem_free(state);
 }
 
-/* ---- y ---- */
+static void share(const void *state, void *const *args, void *shared)
+{
+    const dense *d = state;
+    pg__product_pack(&d->product, args[1], shared);
+}
+
+static const float *packed_of(const dense *d, const float *w, void *scratch, const void *shared)
+{
+    if (d->packed_bytes == 0)
+        return shared;
+    pg__product_pack(&d->product, w, scratch);
+    return scratch;
+}
+
+/* ---- y = x w + b ---- */
 
 enum { X, W, B };
 
 static pg_status prepare(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    (void)needs;
-    return new_state(state, i, &i->shapes[X], last(&i->shapes[X]), last(&i->shapes[W]), err);
+    return new_state(state, i, PG__ROWS, &i->shapes[X], last(&i->shapes[W]), last(&i->shapes[X]),
+                     needs, err);
 }
 
 static void run(const void *state, void *const *args, void *scratch, const void *shared)
 {
     const dense *d = state;
-    const float *b = d->n_in > B ? args[B] : NULL;
-    float *y = args[d->n_in];
-    (void)scratch, (void)shared;
-    for (size_t r = 0; b && r < d->m; r++)
-        memcpy(y + r * d->n, b, d->n * sizeof *y);
-    pg__gemm(d->m, d->n, d->k, 1, (pg__mat){args[X], d->k, 0}, (pg__mat){args[W], d->n, 0},
-             b != NULL, y, d->n);
+    pg__product_run(&d->product, args[X], args[W], packed_of(d, args[W], scratch, shared),
+                    d->n_in > B ? args[B] : NULL, args[d->n_in], NULL);
 }
 
-const pg__cpu_kernel pg__cpu_dense = {.prepare = prepare, .release = release, .run = run};
+const pg__cpu_kernel pg__cpu_dense = {prepare, release, share, run};
 
 /* ---- dx = dy w' ---- */
 
@@ -69,20 +86,18 @@ enum { DY, DX_W, DX };
 
 static pg_status prepare_dx(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    (void)needs;
-    return new_state(state, i, &i->shapes[DY], (size_t)i->shapes[DX_W].d[0], last(&i->shapes[DY]),
-                     err);
+    return new_state(state, i, PG__ROWS_TURNED, &i->shapes[DY], (size_t)i->shapes[DX_W].d[0],
+                     last(&i->shapes[DY]), needs, err);
 }
 
 static void run_dx(const void *state, void *const *args, void *scratch, const void *shared)
 {
     const dense *d = state;
-    (void)scratch, (void)shared;
-    pg__gemm(d->m, d->k, d->n, 1, (pg__mat){args[DY], d->n, 0}, (pg__mat){args[DX_W], d->n, 1}, 0,
-             args[DX], d->k);
+    pg__product_run(&d->product, args[DY], args[DX_W], packed_of(d, args[DX_W], scratch, shared),
+                    NULL, args[DX], NULL);
 }
 
-const pg__cpu_kernel pg__cpu_dense_dx = {.prepare = prepare_dx, .release = release, .run = run_dx};
+const pg__cpu_kernel pg__cpu_dense_dx = {prepare_dx, release, share, run_dx};
 
 /* ---- dw = x' dy, db = the sum of dy's rows ---- */
 
@@ -90,24 +105,23 @@ enum { DW_X, DW_DY, DW, DB };
 
 static pg_status prepare_dw(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
-    (void)needs;
-    return new_state(state, i, &i->shapes[DW_DY], last(&i->shapes[DW_X]), last(&i->shapes[DW_DY]),
-                     err);
+    return new_state(state, i, PG__COLUMNS, &i->shapes[DW_DY], last(&i->shapes[DW_DY]),
+                     last(&i->shapes[DW_X]), needs, err);
 }
 
 static void run_dw(const void *state, void *const *args, void *scratch, const void *shared)
 {
     const dense *d = state;
+    const pg__product *p = &d->product;
     const float *dy = args[DW_DY];
     float *db = args[DB];
-    (void)scratch, (void)shared;
+    (void)shared;
     if (args[DW])
-        pg__gemm(d->k, d->n, d->m, 1, (pg__mat){args[DW_X], d->k, 1}, (pg__mat){dy, d->n, 0}, 0,
-                 args[DW], d->n);
+        pg__product_run(p, args[DW_X], dy, NULL, NULL, args[DW], scratch);
     if (db)
-        memset(db, 0, d->n * sizeof *db);
-    for (size_t r = 0; db && r < d->m; r++)
-        d->lines->add(db, dy + r * d->n, d->n);
+        memset(db, 0, p->n * sizeof *db);
+    for (size_t r = 0; db && r < p->m; r++)
+        d->lines->add(db, dy + r * p->n, p->n);
 }
 
-const pg__cpu_kernel pg__cpu_dense_dw = {.prepare = prepare_dw, .release = release, .run = run_dw};
+const pg__cpu_kernel pg__cpu_dense_dw = {prepare_dw, release, NULL, run_dw};

@@ -1,6 +1,7 @@
 /* gemm.c - matrix products by oneDNN (dnnl_sgemm: row-major, the same call in 2.x and 3.x). It runs
- * at 90% and more of what a core can do even for 16 x 256 x 64, so there is nothing of our own
- * here. Setting the number of threads costs 4 ns a call and concerns the calling thread alone. */
+ * at 90% and more of what a core can do even for 16 x 256 x 64, as long as operands are in a cache;
+ * see product.h for layers. Setting the number of threads costs 4 ns a call and concerns the
+ * calling thread alone. */
 #include "backend/cpu/gemm.h"
 
 #include <string.h>

@@ -46,6 +46,9 @@ static const shape shapes[] = {
     /* what is one product: one cell, kernels side by side, gaps, cells left over */
     {2, 2, 17, 3, 1, {5, 4}, {1, 1}, PLAIN},
     {2, 1, 64, 32, 1, {7, 7}, {1, 1}, .stride = {2, 2}, .dilation = ONES},
+    {2, 1, 16, 96, 1, {33, 32}, {1, 1}, PLAIN},
+    {2, 1, 144, 24, 1, {34, 31}, {1, 1}, PLAIN},
+    {2, 1, 50, 40, 1, {7, 9}, {1, 1}, .stride = {2, 3}, .dilation = ONES},
     {2, 2, 3, 17, 1, {6, 8}, {2, 2}, .stride = {2, 2}, .dilation = ONES},
     {2, 1, 5, 7, 1, {9, 7}, {2, 3}, .stride = {3, 3}, .dilation = ONES},
     {3, 1, 4, 3, 1, {4, 2, 6}, {2, 1, 3}, .stride = {2, 1, 3}, .dilation = ONES},

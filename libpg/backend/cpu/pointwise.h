@@ -1,0 +1,28 @@
+/* pointwise.h - matrix products of long, narrow operands, as convolutions of one cell and dense
+ * layers have them: kernels that are compiled for each instruction set.
+ *
+ * The operand with many rows is read where it lies, once and in order; it comes from memory rather
+ * than from a cache, so what the next steps want is asked for while the registers are busy. */
+#ifndef PG_BACKEND_CPU_POINTWISE_H
+#define PG_BACKEND_CPU_POINTWISE_H
+
+#include "backend/cpu/isa.h"
+
+typedef struct pg__pointwise {
+    /* What pack() makes of w[k x n], rows of ld; turned: of w[n x k] as it lies in memory. */
+    size_t (*packed_floats)(size_t k, size_t n);
+    void (*pack)(size_t k, size_t n, const float *w, size_t ld, int turned, float *packed);
+    /* c[m x n] = a[m x k] w (+ bias, where it is not NULL). What becomes of a row does not depend
+     * on the others, nor on how many there are. */
+    void (*multiply)(size_t m, size_t n, size_t k, const float *a, const float *packed,
+                     const float *bias, float *c);
+    /* c[k x n] = a' b of a[m x k] and b[m x n], in an order that depends on m; scratch holds
+     * scratch_floats. */
+    size_t (*scratch_floats)(size_t m, size_t n, size_t k);
+    void (*gradient)(size_t m, size_t n, size_t k, const float *a, const float *b, float *c,
+                     float *scratch);
+} pg__pointwise;
+
+const pg__pointwise *pg__pointwise_of(pg__isa isa);
+
+#endif

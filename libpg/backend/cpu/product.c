@@ -1,0 +1,99 @@
+/* product.c - which kernel makes a matrix product. */
+#include "backend/cpu/product.h"
+
+#include <string.h>
+
+extern const pg__pointwise pg__pointwise_f32;
+#ifdef PG_HAVE_X86_ISAS
+extern const pg__pointwise pg__pointwise_avx2, pg__pointwise_avx512;
+#endif
+
+const pg__pointwise *pg__pointwise_of(pg__isa isa)
+{
+#ifdef PG_HAVE_X86_ISAS
+    if (isa != PG__ISA_BASE)
+        return isa == PG__ISA_AVX512 ? &pg__pointwise_avx512 : &pg__pointwise_avx2;
+#endif
+    (void)isa;
+    return &pg__pointwise_f32;
+}
+
+#ifdef PG_HAVE_ONEDNN
+#include "backend/cpu/gemm.h"
+
+/* Measured: oneDNN copies both operands into panels at every call. Ours is slower where that does
+ * not matter, as it is most of the work that counts: where few rows or columns meet many. */
+static int pays(pg__product_kind kind, size_t m, size_t n, size_t k)
+{
+    if (n < 8 || k < 8)
+        return 0;
+    switch (kind) {
+    case PG__ROWS: return k * n <= 8192 || (n <= 2 * k && k * n <= (1 << 17));
+    case PG__ROWS_TURNED: return k * n <= (1 << 20);
+    case PG__COLUMNS: return m >= 1024 && (n <= 2 * k || m >= 8192) && k * n <= (1 << 18);
+    }
+    return 0;
+}
+
+static void by_onednn(const pg__product *p, const float *a, const float *w, const float *bias,
+                      float *c)
+{
+    if (p->kind == PG__COLUMNS) {
+        pg__gemm(p->k, p->n, p->m, 1, (pg__mat){a, p->k, 1}, (pg__mat){w, p->n, 0}, 0, c, p->n);
+        return;
+    }
+    const int turned = p->kind == PG__ROWS_TURNED;
+    for (size_t r = 0; bias && r < p->m; r++)
+        memcpy(c + r * p->n, bias, p->n * sizeof *c);
+    pg__gemm(p->m, p->n, p->k, 1, (pg__mat){a, p->k, 0}, (pg__mat){w, turned ? p->k : p->n, turned},
+             bias != NULL, c, p->n);
+}
+#else
+static int pays(pg__product_kind kind, size_t m, size_t n, size_t k)
+{
+    (void)kind, (void)m, (void)n, (void)k;
+    return 1;
+}
+
+static void by_onednn(const pg__product *p, const float *a, const float *w, const float *bias,
+                      float *c)
+{
+    (void)p, (void)a, (void)w, (void)bias, (void)c;
+}
+#endif
+
+pg__product pg__product_of(pg__product_kind kind, size_t m, size_t n, size_t k, pg__isa isa,
+                           int always)
+{
+    const int own = always || pays(kind, m, n, k);
+    return (pg__product){kind, m, n, k, own ? pg__pointwise_of(isa) : NULL};
+}
+
+size_t pg__product_packed_bytes(const pg__product *p)
+{
+    return p->own && p->kind != PG__COLUMNS ? p->own->packed_floats(p->k, p->n) * sizeof(float) : 0;
+}
+
+void pg__product_pack(const pg__product *p, const float *w, float *packed)
+{
+    const int turned = p->kind == PG__ROWS_TURNED;
+    p->own->pack(p->k, p->n, w, turned ? p->k : p->n, turned, packed);
+}
+
+size_t pg__product_scratch_bytes(const pg__product *p)
+{
+    return p->own && p->kind == PG__COLUMNS
+               ? p->own->scratch_floats(p->m, p->n, p->k) * sizeof(float)
+               : 0;
+}
+
+void pg__product_run(const pg__product *p, const float *a, const float *w, const float *packed,
+                     const float *bias, float *c, float *scratch)
+{
+    if (!p->own)
+        by_onednn(p, a, w, bias, c);
+    else if (p->kind == PG__COLUMNS)
+        p->own->gradient(p->m, p->n, p->k, a, w, c, scratch);
+    else
+        p->own->multiply(p->m, p->n, p->k, a, packed, bias, c);
+}

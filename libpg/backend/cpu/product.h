@@ -1,0 +1,35 @@
+/* product.h - the matrix products of layers: by kernels of our own or by oneDNN, whichever is
+ * faster for the shape. */
+#ifndef PG_BACKEND_CPU_PRODUCT_H
+#define PG_BACKEND_CPU_PRODUCT_H
+
+#include "backend/cpu/pointwise.h"
+
+typedef enum pg__product_kind {
+    PG__ROWS,        /* c[m x n] = a[m x k] w[k x n] (+ bias) */
+    PG__ROWS_TURNED, /* c[m x n] = a[m x k] w', of w[n x k] */
+    PG__COLUMNS      /* c[k x n] = a' w, of a[m x k] and w[m x n] */
+} pg__product_kind;
+
+typedef struct pg__product {
+    pg__product_kind kind;
+    size_t m, n, k;
+    const pg__pointwise *own; /* NULL: oneDNN's */
+} pg__product;
+
+/* always: our own even where it is not faster. Which one is taken does not depend on m, where rows
+ * of c are rows of a: they may be cut over lanes anywhere. */
+pg__product pg__product_of(pg__product_kind kind, size_t m, size_t n, size_t k, pg__isa isa,
+                           int always);
+
+/* What is made of w beforehand; 0: nothing is. */
+size_t pg__product_packed_bytes(const pg__product *p);
+void pg__product_pack(const pg__product *p, const float *w, float *packed);
+
+size_t pg__product_scratch_bytes(const pg__product *p);
+
+/* w is not read where it was packed. bias may be NULL. */
+void pg__product_run(const pg__product *p, const float *a, const float *w, const float *packed,
+                     const float *bias, float *c, float *scratch);
+
+#endif

@@ -1,0 +1,178 @@
+/* The products of layers by kernels of our own, against double, on shapes that fill registers,
+ * panels and blocks, or do not. */
+#include "pg_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "backend/cpu/product.h"
+#include "base/mem.h"
+
+typedef struct shape {
+    size_t m, n, k;
+} shape;
+
+static const shape shapes[] = {
+    {1, 1, 1},      {2, 3, 1},      {1, 17, 3},    {3, 16, 17},    {5, 31, 2},    {19, 33, 16},
+    {40, 48, 20},   {29, 64, 9},    {15, 65, 31},  {37, 80, 130},  {41, 100, 95}, {300, 24, 144},
+    {300, 144, 24}, {257, 10, 33},  {530, 17, 16}, {67, 129, 385}, {70, 40, 800}, {9, 200, 1153},
+    {600, 9, 513},  {1100, 23, 70}, {3, 7, 0},     {0, 5, 4},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+/* Mean not 0, so that what is missing in a sum is seen. */
+static float *numbers(size_t n)
+{
+    float *p = pg__mem_aligned((n + 1) * sizeof *p);
+    uint32_t seed = 7;
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        p[i] = (float)(seed >> 8) / 16777216.0f - 0.4f;
+    }
+    return p;
+}
+
+/* Full of what nobody may use, and ends with what nobody may write to. */
+static void *guarded(size_t n_bytes)
+{
+    unsigned char *p = pg__mem_aligned(n_bytes + 64);
+    memset(p, 0xFF, n_bytes + 64);
+    return p;
+}
+
+static void drop(void *p, size_t n_bytes)
+{
+    for (size_t i = 0; i < 64; i++)
+        assert_int_equal(((const unsigned char *)p)[n_bytes + i], 0xFF);
+    pg__mem_free(p);
+}
+
+static size_t operand(const pg__product *p)
+{
+    return p->kind == PG__COLUMNS ? p->m * p->n : p->k * p->n;
+}
+
+static size_t result(const pg__product *p)
+{
+    return (p->kind == PG__COLUMNS ? p->k : p->m) * p->n;
+}
+
+static double exact(const pg__product *p, const float *a, const float *w, const float *bias,
+                    size_t i, size_t j)
+{
+    double sum = bias ? (double)bias[j] : 0;
+    for (size_t q = 0; q < (p->kind == PG__COLUMNS ? p->m : p->k); q++)
+        sum += p->kind == PG__COLUMNS ? (double)a[q * p->k + i] * (double)w[q * p->n + j]
+               : p->kind == PG__ROWS  ? (double)a[i * p->k + q] * (double)w[q * p->n + j]
+                                      : (double)a[i * p->k + q] * (double)w[j * p->k + q];
+    return sum;
+}
+
+static float *run(const pg__product *p, const float *a, const float *w, const float *bias)
+{
+    const size_t packed_bytes = pg__product_packed_bytes(p), c_bytes = result(p) * sizeof(float);
+    const size_t scratch_bytes = pg__product_scratch_bytes(p);
+    float *packed = guarded(packed_bytes), *scratch = guarded(scratch_bytes), *c = guarded(c_bytes);
+    float *out = pg__mem_aligned(c_bytes);
+    if (packed_bytes > 0)
+        pg__product_pack(p, w, packed);
+    pg__product_run(p, a, packed_bytes > 0 ? NULL : w, packed, bias, c, scratch);
+    memcpy(out, c, c_bytes);
+    drop(packed, packed_bytes);
+    drop(scratch, scratch_bytes);
+    drop(c, c_bytes);
+    return out;
+}
+
+static void check(const pg__product *p, int has_bias)
+{
+    float *a = numbers(p->m * p->k), *w = numbers(operand(p)), *bias = numbers(p->n);
+    const float *b = has_bias && p->kind == PG__ROWS ? bias : NULL;
+    float *c = run(p, a, w, b), *again = run(p, a, w, b);
+    double worst = 0, top = 1e-30;
+    for (size_t i = 0; i < result(p); i++) {
+        const double want = exact(p, a, w, b, i / p->n, i % p->n), off = fabs(want - (double)c[i]);
+        top = fmax(top, fabs(want));
+        worst = off <= worst ? worst : off; /* NaN too */
+    }
+    if (!(worst <= 1e-6 * top))
+        fail_msg("kind %d, %zu x %zu x %zu: off by %.3g of %.3g", (int)p->kind, p->m, p->n, p->k,
+                 worst, top);
+    assert_memory_equal(c, again, result(p) * sizeof *c);
+    pg__mem_free(a);
+    pg__mem_free(w);
+    pg__mem_free(bias);
+    pg__mem_free(c);
+    pg__mem_free(again);
+}
+
+static void products_agree_with_double(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < PG__N_ISAS; isa++)
+        for (size_t s = 0; s < N_SHAPES && pg__isa_present((pg__isa)isa); s++)
+            for (int kind = 0; kind < 3; kind++) {
+                const shape *of = &shapes[s];
+                const pg__product p =
+                    pg__product_of((pg__product_kind)kind, of->m, of->n, of->k, (pg__isa)isa, 1);
+                assert_non_null(p.own);
+                check(&p, s % 2 == 0);
+            }
+}
+
+/* Lanes cut rows anywhere. */
+static void rows_know_nothing_of_each_other(void **state)
+{
+    static const shape of[] = {{61, 24, 144}, {67, 96, 16}, {131, 40, 800}, {97, 130, 120}};
+    (void)state;
+    for (int isa = 0; isa < PG__N_ISAS; isa++)
+        for (size_t s = 0; s < 8 && pg__isa_present((pg__isa)isa); s++) {
+            const pg__product_kind kind = s < 4 ? PG__ROWS : PG__ROWS_TURNED;
+            pg__product p =
+                pg__product_of(kind, of[s % 4].m, of[s % 4].n, of[s % 4].k, (pg__isa)isa, 1);
+            const size_t all = p.m;
+            float *a = numbers(all * p.k), *w = numbers(p.k * p.n), *whole = run(&p, a, w, NULL);
+            for (size_t r = 0; r < all; r += p.m) {
+                p.m = r % 5 + 1 < all - r ? r % 5 + 1 : all - r;
+                float *some = run(&p, a + r * p.k, w, NULL);
+                assert_memory_equal(some, whole + r * p.n, p.m * p.n * sizeof *some);
+                pg__mem_free(some);
+            }
+            pg__mem_free(a);
+            pg__mem_free(w);
+            pg__mem_free(whole);
+        }
+}
+
+/* MobileNetV2's first expansion and a projection, as it is trained. */
+static void layers_of_models_take_our_own(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        assert_non_null(pg__product_of((pg__product_kind)kind, 18432, 96, 16, PG__ISA_BASE, 0).own);
+        assert_non_null(pg__product_of((pg__product_kind)kind, 4608, 24, 144, PG__ISA_BASE, 0).own);
+    }
+}
+
+/* What is taken for two rows is taken for many. */
+static void the_choice_does_not_depend_on_rows(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n <= 4096; n *= 2)
+        for (size_t k = 1; k <= 4096; k *= 2)
+            for (int kind = 0; kind < 2; kind++)
+                assert_ptr_equal(
+                    pg__product_of((pg__product_kind)kind, 2, n, k, PG__ISA_BASE, 0).own,
+                    pg__product_of((pg__product_kind)kind, 20000, n, k, PG__ISA_BASE, 0).own);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_agree_with_double),
+        cmocka_unit_test(rows_know_nothing_of_each_other),
+        cmocka_unit_test(layers_of_models_take_our_own),
+        cmocka_unit_test(the_choice_does_not_depend_on_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
