@@ -10,7 +10,7 @@ TITLES = {'mlp': 'MLP 784-512-512-10', 'lenet': 'LeNet 28×28', 'vggsmall': 'VGG
           'mobilenetv2': 'MobileNetV2 96×96', 'densenet121': 'DenseNet121 96×96', 'efficientnetb0': 'EfficientNetB0 96×96',
           'xception': 'Xception 96×96'}
 OURS = ('pgfit', 'pgfit-2dev', 'pgfit-det', 'pgfit-direct', 'pgfit-dnnl3')
-NOT_PEERS = (*OURS, 'one-core', 'two-cores', 'busy', 'forecast', 'no-logs', 'logs', 'histograms', 'epochs', 'epochs-checkpoint')
+NOT_PEERS = (*OURS, 'one-core', 'two-cores', 'busy', 'forecast', 'no-logs', 'logs', 'histograms', 'epochs', 'epochs-checkpoint', 'profile')
 MARKS = '<!-- speed of training: from here -->', '<!-- speed of training: to here -->'
 
 
@@ -146,6 +146,24 @@ def extras(samples, models):
     return out
 
 
+def shares(samples, models):
+    """Of each model the operations that take most time, in shares of it and of what a core does at best."""
+    rows = []
+    for m in models:
+        for s in (s for s in samples if s['model'] == m and s['peer'] == 'profile'):
+            whole = sum(o['seconds'] for o in s['ops'])
+            cells = []
+            for o in sorted(s['ops'], key=lambda o: -o['seconds'])[:6]:
+                reached = ''
+                if o['flops']:
+                    reached = ', %.0f %% of %.0f GFLOP/s' % (o['flops'] / o['seconds'] * 1e-7 / s['gflops'], s['gflops'])
+                elif o['bytes']:
+                    reached = ', %.0f %% of %.0f GB/s' % (o['bytes'] / o['seconds'] * 1e-7 / s['gbytes'], s['gbytes'])
+                cells.append('%s %.0f %%%s' % (o['op'], 100 * o['seconds'] / whole, reached))
+            rows.append([m, '; '.join(cells)])
+    return table(['model', 'operation, its share of the time, what it reached'], rows)[:-1] if rows else []
+
+
 def machine(samples):
     with open('/proc/cpuinfo') as f:
         text = f.read()
@@ -161,6 +179,16 @@ def machine(samples):
         'Versions: ' + ', '.join('%s %s' % v for v in versions.items()) + '.']
 
 
+def put(path, marks, lines):
+    """Between the marks of a file."""
+    with open(path) as f:
+        before, _, after = f.read().partition(marks[0])
+    if not after:
+        raise SystemExit('%s: no line %s' % (path, marks[0]))
+    with open(path, 'w') as f:
+        f.write(before + '\n'.join([marks[0], *lines, marks[1]]) + after.partition(marks[1])[2])
+
+
 def write(a, samples):
     models = [m for m in TITLES if any(s['model'] == m and 'ms_med' in s for s in samples)]
     n_rounds = 1 + max((s['round'] for s in samples), default=0)
@@ -170,16 +198,14 @@ def write(a, samples):
             'Best median of the rounds, in brackets the worst.', '', *all_peers(samples, models)[:-1], '', '## pgfit in its ways', '',
             'One device with two workers; two devices; `--deterministic`; `--conv direct`; × is the time against the first.', '',
             *own_rows(samples, models)[:-1], *extras(samples, models)]
+    paragraph(text, 'Where the time goes', shares(samples, models) and [
+        'By `pgfit --profile`; beside it what `bench_ceiling` reaches on a core while all work: products of 512 x 512 x 512, copies of 64 MiB. '
+        'Operations count by definition: Winograd does a convolution with a fourth of the multiplications, so it may pass 100 %.', '',
+        *shares(samples, models)])
     failed = ['- %s, %s: %s' % (s['model'], s['peer'], s['error'].splitlines()[-1][:200]) for s in samples if 'error' in s]
     paragraph(text, 'What did not run', list(dict.fromkeys(failed)))
     with open(a.report, 'w') as f:
         f.write('\n'.join(text) + '\n')
     if a.readme:
-        with open(a.readme) as f:
-            before, _, after = f.read().partition(MARKS[0])
-        if not after:
-            raise SystemExit('%s: no line %s' % (a.readme, MARKS[0]))
-        inside = [MARKS[0], *short(samples, models)[:-1], MARKS[1]]
-        with open(a.readme, 'w') as f:
-            f.write(before + '\n'.join(inside) + after.partition(MARKS[1])[2])
+        put(a.readme, MARKS, short(samples, models)[:-1])
     return 0

@@ -255,6 +255,15 @@ class Bench:
             out.append(('pgfit-dnnl3', lambda: self.own('pgfit-dnnl3', model, n_round, [], self.a.tools3)))
         return out if n_round % 2 == 0 else out[::-1]
 
+    def profile(self, model):
+        """Where the time of the steps goes, and what a core can do."""
+        ceiling = os.path.join(self.a.tools, '../tests/bench_ceiling')
+        r = subprocess.run([*self.own_command(model, self.a.tools, []), '--profile', '--json'], capture_output=True, text=True)
+        rows = [json.loads(x) for x in r.stdout.splitlines() if x.startswith('{"event": "profile"')]
+        top = subprocess.run([ceiling], capture_output=True, text=True) if os.path.exists(ceiling) else None
+        if rows and top and top.returncode == 0:
+            self.add(peer='profile', model=model, round=0, ops=rows, **json.loads(top.stdout))
+
     def round(self, n_round):
         for model in self.a.models:
             if model == 'vgg16' and n_round > 0:
@@ -287,6 +296,8 @@ class Bench:
                     self.logs(name, model, n_round)
             if n_round == 0 and not self.has(peer='forecast', model=model):
                 self.forecast(model)
+            if n_round == 0 and not self.over() and not self.has(peer='profile', model=model):
+                self.profile(model)
 
 
 def main():

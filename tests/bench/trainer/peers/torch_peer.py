@@ -13,24 +13,25 @@ from specs import APPLICATIONS, BERT, DISTINCT, LEARNING_RATE, SPEC, UNET_BASE, 
 
 BEGUN = float(os.environ.setdefault('BENCH_T0', str(time.time())))
 WORLD = 2
-ap = argparse.ArgumentParser()
-ap.add_argument('model', choices=SPEC)
-ap.add_argument('--mode', default='eager')
-ap.add_argument('--steps', type=int)
-ap.add_argument('--rank', type=int, default=-1)
-a = ap.parse_args()
 os.environ.setdefault('CUDA_VISIBLE_DEVICES', '')
-ddp = a.mode == 'ddp'
-if ddp and a.rank < 0:
-    env = {**os.environ, 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(20000 + os.getpid() % 20000),
-           'OMP_NUM_THREADS': '1'}
-    ps = [subprocess.Popen([sys.executable, *sys.argv, '--rank', str(r)], env=env) for r in range(WORLD)]
-    sys.exit(max(p.wait() for p in ps))
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-torch.manual_seed(0)
+
+def arguments():
+    ap = argparse.ArgumentParser()
+    ap.add_argument('model', choices=SPEC)
+    ap.add_argument('--mode', default='eager')
+    ap.add_argument('--steps', type=int)
+    ap.add_argument('--rank', type=int, default=-1)
+    return ap.parse_args()
+
+
+def two_processes():
+    env = {**os.environ, 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(20000 + os.getpid() % 20000), 'OMP_NUM_THREADS': '1'}
+    ps = [subprocess.Popen([sys.executable, *sys.argv, '--rank', str(r)], env=env) for r in range(WORLD)]
+    return max(p.wait() for p in ps)
 
 
 def relu():
@@ -181,37 +182,44 @@ def build(name):
     }[name]()
 
 
-batch, warm = SPEC[a.model]['batch'], max(SPEC[a.model]['warm'], 2 if a.mode == 'compile' else 1)
-steps, world = a.steps or SPEC[a.model]['steps'], 1
-if ddp:
-    import torch.distributed as dist
-    dist.init_process_group('gloo', rank=a.rank, world_size=WORLD)
-    torch.set_num_threads(1)
-    world = WORLD
-rows = batch // world
-n = min(warm + steps, DISTINCT)
-x, y = data(a.model, rows, n, channels_first=True, seed=max(a.rank, 0))
-x, y = [torch.from_numpy(v) for v in x], torch.from_numpy(y)
-m = build(a.model)
-if a.mode == 'cl' and x[0].dim() == 4:
-    m, x = m.to(memory_format=torch.channels_last), [v.to(memory_format=torch.channels_last) for v in x]
-params = sum(p.numel() for p in m.parameters())
-net = nn.parallel.DistributedDataParallel(m) if ddp else m
-opt = getattr(torch.optim, optimizer(a.model))(m.parameters(), LEARNING_RATE)
-objective = F.binary_cross_entropy_with_logits if a.model == 'unet' else F.cross_entropy
-forward = torch.compile(net) if a.mode == 'compile' else net
-net.train()
-ends, value = [], 0.0
-for i in range(warm + steps):
-    at = slice(i % n * rows, (i % n + 1) * rows)
-    opt.zero_grad(set_to_none=True)
-    error = objective(forward(*[v[at] for v in x]), y[at])
-    error.backward()
-    opt.step()
-    value = error.item()
-    ends.append(time.time())
-if a.rank <= 0:
-    report(a.model, torch.__version__, batch, ends, warm, BEGUN, value, params)
-if ddp:
-    dist.barrier()
-    dist.destroy_process_group()
+def train(a):
+    torch.manual_seed(0)
+    batch, warm = SPEC[a.model]['batch'], max(SPEC[a.model]['warm'], 2 if a.mode == 'compile' else 1)
+    steps, world, ddp = a.steps or SPEC[a.model]['steps'], 1, a.mode == 'ddp'
+    if ddp:
+        import torch.distributed as dist
+        dist.init_process_group('gloo', rank=a.rank, world_size=WORLD)
+        torch.set_num_threads(1)
+        world = WORLD
+    rows = batch // world
+    n = min(warm + steps, DISTINCT)
+    x, y = data(a.model, rows, n, channels_first=True, seed=max(a.rank, 0))
+    x, y = [torch.from_numpy(v) for v in x], torch.from_numpy(y)
+    m = build(a.model)
+    if a.mode == 'cl' and x[0].dim() == 4:
+        m, x = m.to(memory_format=torch.channels_last), [v.to(memory_format=torch.channels_last) for v in x]
+    params = sum(p.numel() for p in m.parameters())
+    net = nn.parallel.DistributedDataParallel(m) if ddp else m
+    opt = getattr(torch.optim, optimizer(a.model))(m.parameters(), LEARNING_RATE)
+    objective = F.binary_cross_entropy_with_logits if a.model == 'unet' else F.cross_entropy
+    forward = torch.compile(net) if a.mode == 'compile' else net
+    net.train()
+    ends, value = [], 0.0
+    for i in range(warm + steps):
+        at = slice(i % n * rows, (i % n + 1) * rows)
+        opt.zero_grad(set_to_none=True)
+        error = objective(forward(*[v[at] for v in x]), y[at])
+        error.backward()
+        opt.step()
+        value = error.item()
+        ends.append(time.time())
+    if a.rank <= 0:
+        report(a.model, torch.__version__, batch, ends, warm, BEGUN, value, params)
+    if ddp:
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+if __name__ == '__main__':
+    ARGS = arguments()
+    sys.exit(two_processes() if ARGS.mode == 'ddp' and ARGS.rank < 0 else train(ARGS))

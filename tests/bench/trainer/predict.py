@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Times predictions of pgfit beside Keras 2.15 and ONNX Runtime, in one interleaved run, and writes a table.
+
+usage: predict.py --tools DIR [--work DIR] [--rounds N] [--models NAME,...] [--report FILE] [--readme FILE]
+
+PG_KERAS2_PYTHON makes the models and is a peer; PG_TORCH_PYTHON (torch, torchvision, onnx) makes them as ONNX files, PG_ORT_PYTHON
+(onnxruntime) runs those. A row: the least time of some passes over all rows; of pgfit the difference between predicting all rows
+and a fourth of them, so that what comes before and behind is out. First: from the start of the process to the prediction of one row
+(of pgfit to the end of the process)."""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(HERE, 'peers'))
+import report  # noqa: E402
+from run import alone, measure  # noqa: E402
+
+PEER = os.path.join(HERE, 'peers/predict_peer.py')
+TITLES = {'resnet50': 'ResNet-50 224×224', 'mobilenetv2': 'MobileNetV2 224×224', 'bertmini': 'BERT-mini, 128 tokens'}
+ROWS = {'resnet50': 64, 'mobilenetv2': 128, 'bertmini': 256}
+BATCHES = (1, 32)
+MARKS = '<!-- speed of predictions: from here -->', '<!-- speed of predictions: to here -->'
+
+
+def arguments():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument('--tools', required=True)
+    ap.add_argument('--work', default=os.path.join(tempfile.gettempdir(), 'pg-bench-predict'))
+    ap.add_argument('--rounds', type=int, default=3)
+    ap.add_argument('--models', default=','.join(TITLES))
+    ap.add_argument('--report', default=os.path.join(HERE, 'predictions.md'))
+    ap.add_argument('--readme', help='put the table between the marks of this file')
+    a = ap.parse_args()
+    a.models = a.models.split(',')
+    os.makedirs(a.work, exist_ok=True)
+    return a
+
+
+def make(a, python):
+    for m in a.models:
+        for what, variable, suffix in (('make', 'PG_KERAS2_PYTHON', '-1.npz'), ('export', 'PG_TORCH_PYTHON', '.onnx')):
+            if python[variable] and not os.path.exists(os.path.join(a.work, m + suffix)):
+                subprocess.run([python[variable], PEER, what, m, a.work], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def cut(a, model):
+    """A fourth of the rows, in a file."""
+    path = os.path.join(a.work, model + '-fourth.npz')
+    code = 'import numpy as n, sys; x = n.load(sys.argv[1]); n.savez(sys.argv[2], **{k: v[:len(v) // 4] for k, v in x.items()})'
+    if not os.path.exists(path):
+        subprocess.run([os.environ['PG_KERAS2_PYTHON'], '-c', code, os.path.join(a.work, model + '.npz'), path], check=True)
+    return path
+
+
+def seconds(a, model, rows, batch):
+    """The whole process."""
+    out = os.path.join(a.work, 'y.npz')
+    begun = time.time()
+    rc, _, errors, _, _, _ = measure([os.path.join(a.tools, 'pgfit'), '-q', os.path.join(a.work, model + '.keras'), '--predict', rows, '--out', out,
+                                      '--force', '--batch-size', str(batch)], {}, 300, alone)
+    if rc:
+        sys.exit('pgfit, %s: %s' % (model, errors.strip()))
+    return time.time() - begun
+
+
+def ours(a, model, batch):
+    path = os.path.join(a.work, model)
+    first = min(seconds(a, model, path + '-1.npz', 1) for _ in range(3))
+    few, all_rows = seconds(a, model, cut(a, model), batch), seconds(a, model, path + '.npz', batch)
+    return first, (all_rows - few) / (ROWS[model] * 3 / 4) * 1e3
+
+
+def theirs(python, what, a, model, batch):
+    rc, lines, errors, _, _, _ = measure([python, PEER, what, model, a.work, str(batch)], {}, 300, alone)
+    found = [json.loads(x) for _, x in lines if x.startswith('{')]
+    if rc or not found:
+        sys.exit('%s, %s: %s' % (what, model, errors.strip()[-300:]))
+    return found[-1]['first'], found[-1]['row_ms']
+
+
+def main():
+    a = arguments()
+    python = {v: os.environ.get(v) for v in ('PG_KERAS2_PYTHON', 'PG_TORCH_PYTHON', 'PG_ORT_PYTHON')}
+    if not python['PG_KERAS2_PYTHON']:
+        sys.exit('PG_KERAS2_PYTHON makes the models, and is not set')
+    make(a, python)
+    best, load = {}, []
+    for _ in range(a.rounds):
+        for model in a.models:
+            for batch in BATCHES:
+                runs = {'pgfit': lambda: ours(a, model, batch), 'keras': lambda: theirs(python['PG_KERAS2_PYTHON'], 'keras', a, model, batch)}
+                if python['PG_ORT_PYTHON'] and os.path.exists(os.path.join(a.work, model + '.onnx')):
+                    runs['onnx'] = lambda: theirs(python['PG_ORT_PYTHON'], 'onnx', a, model, batch)
+                for name, run in runs.items():
+                    load.append(os.getloadavg()[0])
+                    first, row = run()
+                    at = best.setdefault((model, batch, name), [first, row])
+                    at[0], at[1] = min(at[0], first), min(at[1], row)
+                    print(model, batch, name, '%.3f s, %.3f ms' % (first, row), flush=True)
+    rows = []
+    for model in a.models:
+        for batch in BATCHES:
+            p, k, o = (best.get((model, batch, n), (None, None)) for n in ('pgfit', 'keras', 'onnx'))
+            rows.append([TITLES[model], str(batch), *(report.number(x[1]) for x in (p, k, o)), report.ratio(k[1], p[1]), report.ratio(o[1], p[1]),
+                         ' / '.join(report.number(x[0]) for x in (p, k, o))])
+    table = report.table(['model', 'batch', 'pgfit, ms/row', 'Keras', 'ONNX Runtime', 'Keras / pgfit', 'ONNX / pgfit', 'first prediction, s'], rows)
+    text = ['# Predictions beside Keras and ONNX Runtime', '', report.machine([{'load': round(x, 1), 'when': time.time()} for x in load])[0], '',
+            'Least of %d rounds of one interleaved run, float32, 2.15.1 of Keras; the first prediction in the order pgfit / Keras / ONNX Runtime.'
+            % a.rounds, '', *table]
+    with open(a.report, 'w') as f:
+        f.write('\n'.join(text))
+    if a.readme:
+        report.put(a.readme, MARKS, table[:-1])
+    print('\n'.join(text))
+
+
+if __name__ == '__main__':
+    main()
