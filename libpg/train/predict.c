@@ -30,6 +30,10 @@ static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass ki
     PG_TRY(pg__feed_batch_size(t, p->opts->batch_size, &p->batch_size, err));
     if (p->opts->steps == 0)
         PG_TRY(pg__feed_divides(&p->feed, p->batch_size, "steps =", err));
+    /* rows do not see each other: a smaller batch would leave workers idle */
+    if (kind == PG__PREDICTS && p->opts->steps == 0 && p->batch_size < t->cut.n_workers &&
+        !pg__feed_is_fixed(t))
+        p->batch_size = t->cut.n_workers;
     if (p->batch_size > p->feed.n_rows && !pg__feed_is_fixed(t))
         p->batch_size = (size_t)p->feed.n_rows;
     PG_TRY(pg__feed_program(t, p->batch_size, kind, &p->program, err));
