@@ -141,6 +141,16 @@ typedef struct pg__bn_attrs {
     pg__act_attrs act;
 } pg__bn_attrs;
 
+/* conv_norm(x, kernel, bias, mean, variance, gamma, beta): a convolution that is normalised with
+ * constant statistics, then goes through an activation; bias, gamma and beta may be absent. For
+ * predictions: nothing is derived. See ops/fold_norm.h. */
+typedef struct pg__conv_norm_attrs {
+    pg__conv_attrs conv; /* first: a back end may take it for a convolution's */
+    double epsilon;
+    int has_act;
+    pg__act_attrs act;
+} pg__conv_norm_attrs;
+
 /* Two operands, axes aligned at the last and those of size 1 repeated. binary_pick(a, b, dy): the
  * gradients of maximum and minimum, equals go to a; shaped as dy. */
 typedef enum pg__binary_kind {

@@ -1,6 +1,6 @@
 /* op_conv.c - convolutions over one to three spatial dimensions, channels last: conv, conv_dx (its
  * transpose, also the forward pass of a transposed convolution) and conv_dw. Each is a gradient of
- * the others. Depthwise convolutions have as many groups as channels. */
+ * the others. conv_norm has none. Depthwise convolutions have as many groups as channels. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"
@@ -51,6 +51,20 @@ pg_status pg__shape_conv(const void *attrs, const pg__dims *const *in, size_t n_
             PG_FAIL(PG_E_MISMATCH, "input %s is smaller than the kernel %s", PG_SHAPE(x),
                     PG_SHAPE(kernel));
     }
+done:
+    return st;
+}
+
+/* x, kernel, bias, mean, variance, gamma, beta */
+pg_status pg__shape_conv_norm(const void *attrs, const pg__dims *const *in, size_t n_in,
+                              pg__dims *out, pg_err *err)
+{
+    const pg__conv_norm_attrs *a = attrs;
+    pg_status st = PG_OK;
+    PG_TRY(pg__shape_conv(&a->conv, in, 3, out, err));
+    for (size_t k = 3; k < n_in; k++)
+        if (in[k] && (in[k]->rank != 1 || in[k]->d[0] != out->d[out->rank - 1]))
+            PG_FAIL(PG_E_MISMATCH, "%s of a normalisation, of %s", PG_SHAPE(in[k]), PG_SHAPE(out));
 done:
     return st;
 }

@@ -1,6 +1,6 @@
 /* ref_conv.c - convolutions, tap by tap: every pair of cells that a kernel cell connects is a small
  * matrix product over channels, contiguous in the filters. */
-#include "ops/real.h"
+#include "ops/act_real.h"
 
 /* Three spatial dimensions, unused ones of size 1 in front; x is the convolution's operand. */
 typedef struct geo {
@@ -117,6 +117,23 @@ void PG_REF(conv)(PG_REF_ARGS)
         for (size_t o = 0; o < g.out; o++)
             y[k + o] = b ? b[o] : 0;
     each_tap(&g, in[0].p, in[1].p, y, tap_y);
+}
+
+void PG_REF(conv_norm)(PG_REF_ARGS)
+{
+    const pg__conv_norm_attrs *a = attrs_;
+    const size_t width = pg__last(out[0].shape);
+    const real *mean = pg__reals(&in[3]), *variance = pg__reals(&in[4]);
+    const real *gamma = pg__reals(&in[5]), *beta = pg__reals(&in[6]);
+    real *y = pg__reals_out(&out[0]);
+    PG_UNUSED(n_in);
+    PG_REF(conv)(&a->conv, in, 3, out, n_out);
+    for (uint64_t k = 0; k < out[0].n; k += width)
+        for (size_t c = 0; c < width; c++) {
+            const real scale = (gamma ? gamma[c] : 1) / R(sqrt)(variance[c] + (real)a->epsilon);
+            const real v = (y[k + c] - mean[c]) * scale + (beta ? beta[c] : 0);
+            y[k + c] = a->has_act ? pg__act_value(v, &a->act) : v;
+        }
 }
 
 void PG_REF(conv_dx)(PG_REF_ARGS)

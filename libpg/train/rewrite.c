@@ -1,5 +1,6 @@
 /* rewrite.c - what is done to a forward pass before its backward pass is made. */
 #include "base/mem.h"
+#include "ops/fold_norm.h"
 #include "ops/norm_act.h"
 #include "ops/pool_first.h"
 #include "train/program_impl.h"
@@ -32,6 +33,9 @@ pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_e
     /* A GPU's kernels keep both apart: what they would gain by it nobody has measured. */
     if (st == PG_OK && p->backend->host_memory)
         st = pg__tape_norm_act(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
+    /* A GPU's library joins what it can by itself. */
+    if (st == PG_OK && !opts->lower.training && p->backend->host_memory)
+        st = pg__tape_fold_norm(&p->model.tape, kept, err);
     pg__mem_free(kept);
     return st;
 }

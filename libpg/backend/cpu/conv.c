@@ -2,6 +2,8 @@
  * geometry, and from there to the first way that does it. */
 #include "backend/cpu/conv.h"
 
+#include <math.h>
+
 #include "base/mem.h"
 #include "base/try.h"
 #include "ops/attrs.h"
@@ -42,12 +44,26 @@ typedef struct kernel {
     void *state;
     int packs, shares; /* the kernel's cells in another order: in every run, or once for all */
     size_t packed_bytes;
-    size_t at_x, at_w, at_b, at_y; /* which operand or result is which */
+    const pg__conv_norm_attrs *norm; /* it is normalised; or NULL */
+    size_t folded_bytes;             /* kernel and bias that do it, in front of what is packed */
+    pg__ref_fn act;                  /* behind it, or NULL */
+    size_t n_y;                      /* numbers of y */
+    size_t at_x, at_w, at_b, at_y;   /* which operand or result is which */
 } kernel;
+
+static size_t n_weights(const pg__conv *c)
+{
+    return pg__conv_cells(c->k) * (c->in / c->groups) * c->out;
+}
 
 static size_t last(const pg__dims *s)
 {
     return (size_t)s->d[s->rank - 1];
+}
+
+static int is_normed(const pg__cpu_inst *i)
+{
+    return i->inst->op == pg__op_of(PG__OP_conv_norm);
 }
 
 static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
@@ -58,7 +74,7 @@ static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
     const pg__dims *x = &i->shapes[pass == PG__CONV_X ? n_in : 0];
     const pg__dims *y = &i->shapes[pass == PG__CONV_Y ? n_in : pass == PG__CONV_X ? 0 : 1];
     pg__conv c = {.pass = pass,
-                  .has_bias = pass == PG__CONV_Y && pg__cpu_has(i, 2),
+                  .has_bias = pass == PG__CONV_Y && (pg__cpu_has(i, 2) || is_normed(i)),
                   .isa = i->isa,
                   .kernels = kernels_of(i->isa),
                   .how = i->opts->conv,
@@ -100,6 +116,11 @@ static pg_status find_way(kernel *k, pg__needs *needs, pg_err *err)
     return PG_OK;
 }
 
+static size_t whole(size_t n_bytes)
+{
+    return (n_bytes + 63) / 64 * 64;
+}
+
 /* conv(x, w, b) = y, conv_dx(y, w) = x, conv_dw(x, y) = w, b */
 static void find_places(kernel *k, size_t n_in)
 {
@@ -110,6 +131,24 @@ static void find_places(kernel *k, size_t n_in)
     k->at_y = p == PG__CONV_Y ? n_in : p == PG__CONV_X ? 0 : 1;
 }
 
+/* What is folded into kernel and bias changes only when parameters do. */
+static int is_constant(const pg__cpu_inst *i)
+{
+    for (size_t v = 1; v < i->inst->n_in; v++)
+        if (pg__cpu_has(i, v) && !pg__cpu_is_param(i, v))
+            return 0;
+    return 1;
+}
+
+static void plan_norm(kernel *k, const pg__cpu_inst *i)
+{
+    const pg__conv_norm_attrs *a = i->attrs;
+    k->norm = a;
+    k->act = a->has_act ? pg__cpu_fn(pg__op_of(PG__OP_act), i->isa) : NULL;
+    k->n_y = (size_t)pg__dims_elems(&i->shapes[i->inst->n_in]);
+    k->folded_bytes = whole((n_weights(&k->c) + k->c.out) * sizeof(float));
+}
+
 static pg_status prepare(void **state, const pg__cpu_inst *i, pg__conv_pass pass, pg__needs *needs,
                          pg_err *err)
 {
@@ -118,7 +157,8 @@ static pg_status prepare(void **state, const pg__cpu_inst *i, pg__conv_pass pass
     if (!k)
         return pg__nomem(err);
     k->c = conv_of(i, pass);
-    if (pg__conv_cells(k->c.x) * k->c.rows * pg__conv_cells(k->c.y) == 0)
+    if (pg__conv_cells(k->c.x) * k->c.rows * pg__conv_cells(k->c.y) == 0 ||
+        (is_normed(i) && !is_constant(i)))
         goto done;
     find_places(k, i->inst->n_in);
     PG_TRY(find_way(k, needs, err));
@@ -126,8 +166,11 @@ static pg_status prepare(void **state, const pg__cpu_inst *i, pg__conv_pass pass
         goto done;
     k->packs = needs->shared_bytes > 0;
     k->shares = k->packs && pg__cpu_is_param(i, 1);
-    k->packed_bytes = (needs->shared_bytes + 63) / 64 * 64;
-    if (k->packs && !k->shares) {
+    k->packed_bytes = whole(needs->shared_bytes);
+    if (is_normed(i)) {
+        plan_norm(k, i);
+        needs->shared_bytes = k->folded_bytes + k->packed_bytes;
+    } else if (k->packs && !k->shares) {
         needs->shared_bytes = 0;
         needs->scratch_bytes += k->packed_bytes;
     }
@@ -158,6 +201,27 @@ static void share(const void *state, void *const *args, void *shared)
     k->way->pack(k->state, args[1], shared);
 }
 
+/* args: x, kernel, bias, mean, variance, gamma, beta. In double, so that rounding is no more than
+ * that of what comes out. */
+static void share_norm(const void *state, void *const *args, void *shared)
+{
+    const kernel *k = state;
+    const float *w = args[1], *bias = args[2], *mean = args[3], *variance = args[4];
+    const float *gamma = args[5], *beta = args[6];
+    const size_t n = n_weights(&k->c), out = k->c.out;
+    float *folded = shared, *shift = folded + n;
+    for (size_t o = 0; o < out; o++) {
+        const double scale =
+            (gamma ? (double)gamma[o] : 1) / sqrt((double)variance[o] + k->norm->epsilon);
+        shift[o] = (float)(((bias ? (double)bias[o] : 0) - (double)mean[o]) * scale +
+                           (beta ? (double)beta[o] : 0));
+        for (size_t at = o; at < n; at += out)
+            folded[at] = (float)((double)w[at] * scale);
+    }
+    if (k->packs)
+        k->way->pack(k->state, folded, (void *)((char *)shared + k->folded_bytes));
+}
+
 static void run(const void *state, void *const *args, void *scratch, const void *shared)
 {
     const kernel *k = state;
@@ -176,6 +240,26 @@ static void run(const void *state, void *const *args, void *scratch, const void 
     k->way->run(k->state, &m);
 }
 
+static void run_norm(const void *state, void *const *args, void *scratch, const void *shared)
+{
+    const kernel *k = state;
+    union {
+        const void *in;
+        void *out;
+    } folded = {.in = shared}; /* ways do not write it */
+    const pg__conv_mem m = {.x = args[k->at_x],
+                            .w = folded.out,
+                            .b = (float *)folded.out + n_weights(&k->c),
+                            .y = args[k->at_y],
+                            .packed = (const float *)shared + k->folded_bytes / sizeof(float),
+                            .scratch = scratch};
+    const pg__arg y = {.p = m.y, .n = k->n_y};
+    k->way->run(k->state, &m);
+    if (k->act)
+        k->act(&k->norm->act, &y, 1, &y, 1);
+}
+
 const pg__cpu_kernel pg__cpu_conv = {prepare_y, release, share, run};
 const pg__cpu_kernel pg__cpu_conv_dx = {prepare_x, release, share, run};
 const pg__cpu_kernel pg__cpu_conv_dw = {prepare_w, release, NULL, run};
+const pg__cpu_kernel pg__cpu_conv_norm = {prepare_y, release, share_norm, run_norm};

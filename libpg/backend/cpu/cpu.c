@@ -39,5 +39,8 @@ int pg__cpu_has(const pg__cpu_inst *i, size_t k)
 
 int pg__cpu_is_param(const pg__cpu_inst *i, size_t k)
 {
-    return pg__cpu_has(i, k) && i->tape->values[pg__in(i->tape, i->inst, k)].role == PG__PARAM;
+    if (!pg__cpu_has(i, k))
+        return 0;
+    const pg__val v = pg__tape_root(i->tape, pg__in(i->tape, i->inst, k));
+    return i->tape->values[v].role == PG__PARAM;
 }

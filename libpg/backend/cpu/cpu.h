@@ -29,7 +29,7 @@ typedef struct pg__cpu_kernel {
     void (*run)(const void *state, void *const *args, void *scratch, const void *shared);
 } pg__cpu_kernel;
 
-/* Is operand k there; is it a parameter, so that share() may use it. */
+/* Is operand k there; is it a parameter, in whatever shape, so that share() may use it. */
 int pg__cpu_has(const pg__cpu_inst *i, size_t k);
 int pg__cpu_is_param(const pg__cpu_inst *i, size_t k);
 
