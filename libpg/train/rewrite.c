@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "ops/fold_norm.h"
 #include "ops/norm_act.h"
+#include "ops/pad_into_conv.h"
 #include "ops/pool_first.h"
 #include "train/program_impl.h"
 
@@ -30,9 +31,11 @@ pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_e
     if (!kept)
         return pg__nomem(err);
     pg_status st = pg__tape_pool_first(&p->model.tape, kept, err);
-    /* A GPU's kernels keep both apart: what they would gain by it nobody has measured. */
+    /* A GPU's kernels keep these apart: what they would gain by it nobody has measured. */
     if (st == PG_OK && p->backend->host_memory)
         st = pg__tape_norm_act(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
+    if (st == PG_OK && p->backend->host_memory)
+        st = pg__tape_pad_into_conv(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
     /* A GPU's library joins what it can by itself. */
     if (st == PG_OK && !opts->lower.training && p->backend->host_memory)
         st = pg__tape_fold_norm(&p->model.tape, kept, err);

@@ -1,0 +1,14 @@
+/* pad_into_conv.h - a pass over a forward tape. */
+#ifndef PG_OPS_PAD_INTO_CONV_H
+#define PG_OPS_PAD_INTO_CONV_H
+
+#include "ops/op.h"
+
+/* Zeros around an image that a convolution alone reads become the convolution's own padding: no
+ * larger copy of the image, and none of its gradient. kept: per value, whether somebody beside the
+ * tape reads it. elems: what each of n_elems origins computes with, or NULL; two that differ stay
+ * apart. */
+pg_status pg__tape_pad_into_conv(pg__tape *t, const unsigned char *kept, const pg__elem *elems,
+                                 size_t n_elems, pg_err *err);
+
+#endif
