@@ -143,7 +143,10 @@ int pg__json_num(const pg__json *j, double *out)
 
 int pg__json_bool(const pg__json *j, int fallback)
 {
-    return pg__json_type_of(j) == PG_J_BOOL ? json_is_true(view(j)) : fallback;
+    double v = 0;
+    return pg__json_type_of(j) == PG_J_BOOL ? json_is_true(view(j))
+           : pg__json_num(j, &v)            ? v != 0
+                                            : fallback;
 }
 
 int pg__json_next(pg__json_iter *it)

@@ -43,9 +43,9 @@ size_t pg__json_len(const pg__json *j);      /* elements of an array, members of
 const char *pg__json_str(const pg__json *j); /* NULL unless a string; may hold NULs, see _bytes */
 const char *pg__json_bytes(const pg__json *j, size_t *n);
 const char *pg__json_get_str(const pg__json *obj, const char *key);
-int pg__json_int(const pg__json *j, int64_t *out); /* 1 if an integer, *out set */
-int pg__json_num(const pg__json *j, double *out);  /* 1 if an integer or a real, *out set */
-int pg__json_bool(const pg__json *j, int fallback);
+int pg__json_int(const pg__json *j, int64_t *out);  /* 1 if an integer, *out set */
+int pg__json_num(const pg__json *j, double *out);   /* 1 if an integer or a real, *out set */
+int pg__json_bool(const pg__json *j, int fallback); /* numbers as Python has them: 0 is false */
 /* Members of an object in file order: for (k = 0; pg__json_member(j, k, &key, &val); k++). Needs
  * O(1) amortised per step for objects of any size. */
 typedef struct pg__json_iter {

@@ -40,6 +40,8 @@ static pg_status alpha_shape(pg__dims *out, const pg__layer *l, const pg__dims *
     const pg__json *shared = pg__json_get(l->config, "shared_axes");
     if (x->rank < 2)
         return pg_fail(err, PG_E_MISMATCH, "input %s has one dimension", PG_SHAPE(x));
+    if (pg__config_has(l, "shared_axes") && pg__json_type_of(shared) != PG_J_ARRAY)
+        return pg_fail(err, PG_E_FORMAT, "%s: \"shared_axes\" is no list", PG_SHOW(l->name));
     out->rank = x->rank - 1;
     for (uint32_t i = 1; i < x->rank; i++)
         out->d[i - 1] = x->d[i];

@@ -137,7 +137,8 @@ static pg_status read_axes(mha *m, pg_err *err)
     int64_t before = 0;
     for (size_t i = 0; given && i < n; i++) {
         int64_t v = 0;
-        if (!pg__json_int(is_list ? pg__json_at(j, i) : j, &v) || v <= before || v + 1 >= m->rank)
+        if (!pg__json_int(is_list ? pg__json_at(j, i) : j, &v) || v <= before ||
+            v >= (int64_t)m->rank - 1)
             return pg_fail(err, PG_E_UNSUPPORTED,
                            "%s: \"attention_axes\" that are not, in their order, axes between the "
                            "rows and the features",
@@ -205,7 +206,7 @@ static pg_status read_mha(mha *m, const pg__layer *l, uint32_t rank, pg_err *err
     PG_TRY(pg__config_dim_or(&m->key_heads, l, "num_key_value_heads", m->heads, err));
     PG_TRY(pg__config_dim(&m->key, l, grouped ? "head_dim" : "key_dim", err));
     PG_TRY(pg__config_dim_or(&m->value, l, "value_dim", m->key, err));
-    PG_TRY(pg__config_num_or(&m->dropout, l, l->config, "dropout", 0, err));
+    PG_TRY(pg__config_rate(&m->dropout, l, "dropout", err));
     if (m->heads % m->key_heads != 0)
         PG_FAIL(PG_E_FORMAT, "%s: \"num_query_heads\" is no multiple of \"num_key_value_heads\"",
                 PG_SHOW(l->name));

@@ -222,6 +222,8 @@ pg_status pg__lower_attention(pg__lowering *lw, const pg__layer *l, const pg__va
     call c;
     pg_status st = PG_OK;
     PG_TRY(read_call(lw, l, in, n_in, &c, err));
+    if (!mode && pg__config_has(l, "score_mode"))
+        PG_FAIL(PG_E_FORMAT, "%s: \"score_mode\" is no text", PG_SHOW(l->name));
     if (mode && strcmp(mode, "concat") == 0)
         st = by_sums(lw, l, &c, out, err);
     else if (!mode || strcmp(mode, "dot") == 0)

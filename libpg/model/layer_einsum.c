@@ -130,7 +130,8 @@ static pg_status find_sizes(pg__lowering *lw, einsum *e, const pg__dims *x, pg_e
         const pg__json *j = is_given ? is_list ? pg__json_at(shape, next++) : shape : NULL;
         const int fits = pg__json_int(j, &v) && v > 0 && v <= INT32_MAX;
         e->out.size[i] = same ? e->in.size[same - e->in.letter] : (uint64_t)v;
-        if (same && (!fits || pg__dim_fits(e->out.size[i], (uint64_t)v)))
+        if (same && (pg__json_type_of(j) <= PG_J_NULL ||
+                     (fits && pg__dim_fits(e->out.size[i], (uint64_t)v))))
             continue;
         if (same || !fits || !find(&e->kernel, e->out.letter[i]))
             return pg_fail(err, PG_E_FORMAT, "%s: \"output_shape\" does not fit \"equation\"",

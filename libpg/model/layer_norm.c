@@ -248,7 +248,7 @@ pg_status pg__lower_layer_norm(pg__lowering *lw, const pg__layer *l, const pg__v
     const uint32_t rank = pg__dims_at(lw, in[0])->rank;
     if (pg__config_bool(l, "rms_scaling", 0))
         return pg__lower_rms_scaling(lw, l, in[0], out, err);
-    (void)pg__json_num(pg__json_get(l->config, "epsilon"), &a.epsilon);
+    PG_TRY(pg__config_num_or(&a.epsilon, l, l->config, "epsilon", a.epsilon, err));
     PG_TRY(pg__norm_axes(&axes, l, rank, err));
     a.n_axes = axes_last(axes, rank, &to, &back);
     const int moved = axes != ((1u << a.n_axes) - 1) << (rank - a.n_axes);

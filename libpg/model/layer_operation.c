@@ -104,13 +104,15 @@ done:
     return st;
 }
 
-/* The slope that the function is given, or what it is without. */
-static double slope_of(const pg__operation *o, double fallback)
+/* The slope that the function is given, or *v, what it is without. */
+static pg_status read_slope(const pg__operation *o, double *v, pg_err *err)
 {
     static const char *const names[] = {"alpha", "negative_slope", NULL};
-    double v = fallback;
-    (void)pg__json_num(pg__operation_arg(o, 1, names), &v);
-    return v;
+    const pg__json *attr = pg__json_get(pg__operation_attr(o, "alpha"), "f");
+    const pg__json *arg = attr ? attr : pg__operation_arg(o, 1, names);
+    if (pg__json_type_of(arg) > PG_J_NULL && !pg__json_num(arg, v))
+        return pg__operation_refuse(o, "with a slope that is no number", err);
+    return PG_OK;
 }
 
 /* Keras 3's softmax of an operation does not tell the loss of its logits. */
@@ -141,8 +143,14 @@ static pg_status lower_activation(const pg__operation *o, int what, pg__val *out
     switch ((act)what) {
     case RELU: break;
     case RELU6: a.a = 6; break;
-    case LEAKY_RELU: a.b = slope_of(o, 0.2); break;
-    case ELU: a = (pg__act_attrs){PG__ACT_ELU, slope_of(o, 1), 0, 0}; break;
+    case LEAKY_RELU:
+        a.b = 0.2;
+        PG_TRY(read_slope(o, &a.b, err));
+        break;
+    case ELU:
+        a = (pg__act_attrs){PG__ACT_ELU, 1, 0, 0};
+        PG_TRY(read_slope(o, &a.a, err));
+        break;
     case SELU: a.kind = PG__ACT_SELU; break;
     case GELU:
         a.kind = pg__json_bool(pg__operation_arg(o, 1, approximate), keras3) ? PG__ACT_GELU_TANH
@@ -173,9 +181,7 @@ done:
 static int keeps_dims(const pg__operation *o)
 {
     static const char *const names[] = {"keepdims", "keep_dims", NULL};
-    const pg__json *attr =
-        pg__json_get(pg__json_get(pg__json_get(o->l->config, "node_def"), "attr"), "keep_dims");
-    const int of_node = pg__json_bool(pg__json_get(attr, "b"), 0);
+    const int of_node = pg__json_bool(pg__json_get(pg__operation_attr(o, "keep_dims"), "b"), 0);
     return pg__json_bool(pg__operation_arg(o, 2, names), of_node);
 }
 
@@ -196,7 +202,10 @@ static pg_status lower_reduce(const pg__operation *o, int what, pg__val *out, pg
         count = to.to.d[axes[i]] == 1 ? count : pg__dim_mul(count, in.d[axes[i]]);
         to.to.d[axes[i]] = 1;
     }
-    if (n == 0 || (to.to.rank > 0 && to.to.d[0] != in.d[0]))
+    int rows = n == 0;
+    for (uint32_t i = 0; i < n; i++)
+        rows |= axes[i] == 0;
+    if (rows) /* also where there is one */
         PG_TRY(pg__operation_refuse(o, "over the rows of a batch", err));
     for (uint32_t i = 0, k = 0; i < in.rank; i++) {
         for (k = 0; k < n && axes[k] != i; k++)
@@ -350,11 +359,12 @@ static int cut_axis(const pg__dims *x, uint32_t axis, const pg__json *item, cut 
 {
     const pg__json *config = pg__json_get(item, "class_name") ? pg__json_get(item, "config") : item;
     const pg__json *start = pg__json_get(config, "start"), *stop = pg__json_get(config, "stop");
+    const int is_slice = start && stop; /* and no tensor, which is an object too */
     const pg__json *step = pg__json_get(config, "step");
     const uint64_t size = x->d[axis];
     int64_t from, to, by = 1;
     const int is_index = pg__json_int(item, &from);
-    if (!is_index && pg__json_type_of(item) != PG_J_OBJECT)
+    if (!is_index && !is_slice)
         return 0;
     if (!is_index && is_whole(start, stop, step)) {
         c->to.d[c->to.rank++] = size;
@@ -479,10 +489,14 @@ pg_status pg__lower_operation(pg__lowering *lw, const pg__layer *l, const pg__va
 {
     const pg__operation o = {lw, l, in, pg__operation_name(l)};
     const size_t i = find_operation(o.name);
+    pg_status st = PG_OK;
     if (i == sizeof operations / sizeof *operations)
         return pg__operation_refuse(&o, "is not covered", err);
     if (!lw->call || !lw->call->node || n_in != lw->call->n_inputs)
         return pg__operation_refuse(&o, "outside of a functional model, or with a mask", err);
+    PG_TRY(pg__operation_check(&o, err));
     out->n = 1;
     return operations[i].lower(&o, operations[i].what, &out->v[0], err);
+done:
+    return st;
 }

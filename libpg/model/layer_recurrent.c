@@ -197,10 +197,9 @@ static pg_status read_dropout(pg__lowering *lw, cell *c, pg_err *err)
     const pg__layer *l = c->l;
     int64_t implementation = rules->keras3 ? 2 : 1;
     pg_status st = PG_OK;
-    PG_TRY(pg__config_num_or(&c->dropout, l, l->config, c->is_keras1 ? "dropout_W" : "dropout", 0,
-                             err));
-    PG_TRY(pg__config_num_or(&c->recurrent_dropout, l, l->config,
-                             c->is_keras1 ? "dropout_U" : "recurrent_dropout", 0, err));
+    PG_TRY(pg__config_rate(&c->dropout, l, c->is_keras1 ? "dropout_W" : "dropout", err));
+    PG_TRY(pg__config_rate(&c->recurrent_dropout, l,
+                           c->is_keras1 ? "dropout_U" : "recurrent_dropout", err));
     if (!rules->keras3)
         (void)pg__json_int(pg__json_get(l->config, "implementation"), &implementation);
     if (rules->bidirectional_zeros && !rules->keras3 && c->recurrent_dropout > 0)
@@ -222,6 +221,7 @@ static pg_status read_cell(pg__lowering *lw, const pg__layer *l, const pg__layer
                 .is_cudnn = strncmp(l->class_name, "CuDNN", 5) == 0,
                 .is_keras1 = !pg__config_has(l, "units") && pg__config_has(l, "output_dim"),
                 .has_bias = pg__config_bool(l, "use_bias", 1)};
+    PG_TRY(pg__check_flags(l, err)); /* of a cell, or of one direction */
     PG_TRY(pg__config_dim(&c->units, l, c->is_keras1 ? "output_dim" : "units", err));
     c->attrs.act = (pg__act_attrs){.kind = PG__ACT_TANH};
     c->attrs.gate = (pg__act_attrs){.kind = PG__ACT_SIGMOID};

@@ -70,6 +70,72 @@ const pg__json *pg__operation_arg(const pg__operation *o, size_t position, const
                : node;
 }
 
+const pg__json *pg__operation_attr(const pg__operation *o, const char *name)
+{
+    const pg__json *node = pg__json_get(o->l->config, "node_def");
+    return pg__json_get(pg__json_get(node, "attr"), name);
+}
+
+/* "beta" of silu is 1, "data_format" of bias_add has the channels last; conjugates of real numbers
+ * are themselves. */
+static int changes_nothing(const char *key, const pg__json *v)
+{
+    static const char *const read[] = {"alpha",
+                                       "approximate",
+                                       "axes",
+                                       "axis",
+                                       "bias",
+                                       "features",
+                                       "input",
+                                       "input_tensor",
+                                       "inputs",
+                                       "keep_dims",
+                                       "keepdims",
+                                       "key",
+                                       "logits",
+                                       "name",
+                                       "negative_slope",
+                                       "newshape",
+                                       "perm",
+                                       "shape",
+                                       "slice_spec",
+                                       "tensor",
+                                       "value",
+                                       "values",
+                                       "x",
+                                       "x1",
+                                       "x2",
+                                       "xs",
+                                       "y",
+                                       "conjugate"};
+    const char *text = pg__json_str(v);
+    double number = 0;
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        if (strcmp(key, read[i]) == 0)
+            return 1;
+    if (strcmp(key, "beta") == 0 && pg__json_num(v, &number))
+        return number == 1;
+    if (strcmp(key, "data_format") == 0 && text)
+        return text[0] && text[strlen(text) - 1] == 'C' && strcmp(text, "NC") != 0;
+    return pg__json_type_of(v) <= PG_J_NULL;
+}
+
+pg_status pg__operation_check(const pg__operation *o, pg_err *err)
+{
+    const pg__json *node = o->lw->call->node, *first = pg__json_at(node, 0);
+    const pg__json *format = pg__json_get(pg__operation_attr(o, "data_format"), "s");
+    pg__json_iter it = {.obj = pg__json_get(node, "args") ? pg__json_get(node, "kwargs")
+                               : pg__json_type_of(first) == PG_J_ARRAY ? pg__json_at(first, 3)
+                                                                       : pg__json_at(node, 3)};
+    while (it.obj && pg__json_next(&it))
+        if (!changes_nothing(it.key, it.value))
+            return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s with \"%s\"", PG_SHOW(o->l->name),
+                           PG_SHOW(o->name), PG_SHOW(it.key));
+    if (pg__json_str(format) && strcmp(pg__json_str(format), "TkhXQw==") != 0) /* "NHWC" */
+        return pg__operation_refuse(o, "with the channels first", err);
+    return PG_OK;
+}
+
 pg__val pg__operation_tensor(const pg__operation *o, const pg__json *arg)
 {
     const pg__call *call = o->lw->call;

@@ -26,6 +26,13 @@ int pg__operation_known(const pg__layer *l);
 const pg__json *pg__operation_arg(const pg__operation *o, size_t position,
                                   const char *const *names);
 
+/* What the function is called with beside the arguments that are looked at would make another
+ * function of it: PG_E_UNSUPPORTED. */
+pg_status pg__operation_check(const pg__operation *o, pg_err *err);
+
+/* An attribute of a TensorFlowOpLayer's node, or NULL. */
+const pg__json *pg__operation_attr(const pg__operation *o, const char *name);
+
 /* What refers to a tensor: the operand; PG__NO_VAL for other values. */
 pg__val pg__operation_tensor(const pg__operation *o, const pg__json *arg);
 

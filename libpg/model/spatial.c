@@ -30,6 +30,35 @@ pg_status pg__check_data_format(const pg__layer *l, pg_err *err)
     return st == PG_OK ? check_choice(l, "dim_ordering", "tf", "th", err) : st;
 }
 
+pg_status pg__check_flags(const pg__layer *l, pg_err *err)
+{
+    static const char *const flags[] = {"causal",
+                                        "center",
+                                        "crop_to_aspect_ratio",
+                                        "go_backwards",
+                                        "keepdims",
+                                        "mask_zero",
+                                        "normalize",
+                                        "pad_to_aspect_ratio",
+                                        "rms_scaling",
+                                        "reset_after",
+                                        "return_sequences",
+                                        "return_state",
+                                        "stateful",
+                                        "time_major",
+                                        "use_bias",
+                                        "use_scale",
+                                        "pad_to_max_tokens",
+                                        "sparse",
+                                        "invert",
+                                        "zero_output_for_mask"};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (pg__json_type_of(pg__json_get(l->config, flags[i])) > PG_J_REAL)
+            return pg_fail(err, PG_E_FORMAT, "%s: \"%s\" is neither true nor false",
+                           PG_SHOW(l->name), flags[i]);
+    return PG_OK;
+}
+
 uint32_t pg__spatial_rank(const char *class_name)
 {
     const char *p = strpbrk(class_name, "123");
@@ -109,6 +138,14 @@ pg_status pg__config_dims_or(uint64_t *out, size_t n, const pg__layer *l, const 
     for (size_t i = 0; i < n; i++)
         out[i] = fallback;
     return pg__config_has(l, key) ? pg__config_dim_list(out, n, l, key, err) : PG_OK;
+}
+
+pg_status pg__config_rate(double *out, const pg__layer *l, const char *key, pg_err *err)
+{
+    const pg_status st = pg__config_num_or(out, l, l->config, key, 0, err);
+    if (st == PG_OK && !(*out >= 0 && *out < 1))
+        return pg_fail(err, PG_E_FORMAT, "%s: \"%s\" is not in [0, 1)", PG_SHOW(l->name), key);
+    return st;
 }
 
 pg_status pg__config_cells(uint64_t *out, size_t n, const pg__layer *l, const char *key,

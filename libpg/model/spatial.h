@@ -9,9 +9,13 @@
 /* "data_format", or "dim_ordering" of Keras 1. */
 int pg__is_channels_first(const pg__layer *l);
 
-/* PG_E_UNSUPPORTED if it is anything else than channels_first, channels_last (Keras 1: th, tf) or null.
+/* PG_E_UNSUPPORTED if it is anything else than channels_first, channels_last (Keras 1: th, tf) or
+ * null.
  */
 pg_status pg__check_data_format(const pg__layer *l, pg_err *err);
+
+/* PG_E_FORMAT where what can only be true or false is a text, a list or an object. */
+pg_status pg__check_flags(const pg__layer *l, pg_err *err);
 
 /* Spatial dimensions by the class name: 2 for "Conv2DTranspose", and where none is named. */
 uint32_t pg__spatial_rank(const char *class_name);
@@ -47,6 +51,9 @@ pg_status pg__config_cells(uint64_t *out, size_t n, const pg__layer *l, const ch
 /* config.key as a number; the fallback where it is absent or null. The layer is for messages. */
 pg_status pg__config_num_or(double *out, const pg__layer *l, const pg__json *config,
                             const char *key, double fallback, pg_err *err);
+
+/* A share that is dropped, in [0, 1); 0 where the key is absent. */
+pg_status pg__config_rate(double *out, const pg__layer *l, const char *key, pg_err *err);
 
 /* An axis, counted from the end where negative, in front of `rank` axes; lists of one count. */
 pg_status pg__config_axis(uint32_t *out, const pg__layer *l, const char *key, int64_t fallback,

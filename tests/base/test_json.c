@@ -27,7 +27,8 @@ static void values_come_out_with_their_types(void **state)
     assert_false(pg__json_int(pg__json_get(j, "r"), &i));
     assert_int_equal(pg__json_type_of(pg__json_get(j, "r")), PG_J_REAL);
     assert_int_equal(pg__json_bool(pg__json_get(j, "b"), 0), 1);
-    assert_int_equal(pg__json_bool(pg__json_get(j, "i"), 5), 5);
+    assert_int_equal(pg__json_bool(pg__json_get(j, "i"), 5), 1);
+    assert_int_equal(pg__json_bool(pg__json_get(j, "s"), 5), 5);
     assert_int_equal(pg__json_type_of(pg__json_get(j, "n")), PG_J_NULL);
     assert_int_equal(pg__json_type_of(pg__json_get(j, "none")), PG_J_NONE);
     assert_string_equal(pg__json_str(pg__json_at(pg__json_get(j, "a"), 2)), "\xe5\xb1\x82");

@@ -19,6 +19,9 @@
     "{\"class_name\":\"Functional\",\"config\":{\"name\":\"m\",\"layers\":[" input "," layer \
     "],\"input_layers\":[[\"i\",0,0]],\"output_layers\":[[\"f\",0,0]]}}"
 
+static uint64_t n_rows = 5;
+static double slope; /* of the last activation */
+
 /* The shape of the model's output, or the message it is refused with. */
 static const char *lowered(const char *text)
 {
@@ -32,9 +35,12 @@ static const char *lowered(const char *text)
     pg_status st = pg__leaves_of(&leaves, g->root, g->dialect, &err);
     assert_int_equal(pg__rules_of(&rules, g->dialect == 3 ? "3.6.0" : "2.15.0", &err), PG_OK);
     const pg__lower_opts opts = {
-        .graph = g, .leaves = &leaves, .rules = rules, .n_rows = 5, .training = 1};
+        .graph = g, .leaves = &leaves, .rules = rules, .n_rows = n_rows, .training = 1};
     if (st == PG_OK)
         st = pg__lower(&low, &opts, &err);
+    for (uint32_t i = 0; st == PG_OK && i < low.tape.n_insts; i++)
+        if (low.tape.insts[i].op == pg__op_of(PG__OP_act))
+            slope = ((const pg__act_attrs *)low.tape.insts[i].attrs)->b;
     snprintf(told, sizeof told, "%s%s%s", st == PG_OK ? "" : err.msg, err.detail[0] ? ": " : "",
              st == PG_OK ? PG_SHAPE(&low.tape.values[low.outputs[0]].shape) : err.detail);
     pg__lowered_fini(&low);
@@ -124,11 +130,56 @@ static void calls_that_cannot_be_are_refused_by_name(void **state)
     tf_keras("concat", "[[\"i\",0,0,{\"axis\":0}],[\"i\",0,0,{\"axis\":0}]]", "along the rows");
     tf_keras("__operators__.getitem", "[\"i\",0,0,{\"slice_spec\":[0]}]", "slices of step 1");
     tf_keras("__operators__.getitem",
-             "[\"i\",0,0,{\"slice_spec\":[{\"start\":null},{\"start\":-9223372036854775807,"
+             "[\"i\",0,0,{\"slice_spec\":[{\"start\":null,\"stop\":null},{\"start\":-"
+             "9223372036854775807,"
              "\"stop\":-9223372036854775807}]}]",
              "slices of step 1");
     keras3("GetItem", "\"name\":\"f\"", TENSOR("i") ",[null,0,0,0,0,0]", "slices of step 1");
     keras3("Concatenate", "\"axis\":-1", TENSOR("i"), "no list of tensors");
+}
+
+/* What would make another function of it. */
+static void arguments_are_computed_or_refused(void **state)
+{
+    (void)state;
+    tf_keras("nn.silu", "[\"i\",0,0,{\"beta\":1.0,\"name\":null}]", "(5, 4, 6, 3)");
+    tf_keras("nn.silu", "[\"i\",0,0,{\"beta\":2.0}]", "f: nn.silu with \"beta\"");
+    tf_keras("nn.bias_add", "[\"i\",0,0,{\"bias\":[1,2,3],\"data_format\":\"NHWC\"}]",
+             "(5, 4, 6, 3)");
+    tf_keras("nn.bias_add", "[\"i\",0,0,{\"bias\":[1,2,3],\"data_format\":\"NCHW\"}]",
+             "f: nn.bias_add with \"data_format\"");
+    tf_keras("nn.leaky_relu", "[\"i\",0,0,{\"alpha\":0.1}]", "(5, 4, 6, 3)");
+    tf_keras("nn.leaky_relu", "[\"i\",0,0,{\"alpha\":[\"i\",0,0]}]", "a slope that is no number");
+    tf_keras("transpose", "[\"i\",0,0,{\"perm\":[0,3,1,2],\"conjugate\":false}]", "(5, 3, 4, 6)");
+    keras3("GetItem", "\"name\":\"f\"",
+           TENSOR("i") ",[{\"class_name\":\"__slice__\",\"config\":{\"start\":null,\"stop\":null,"
+                       "\"step\":null}},{\"class_name\":\"__tensor__\",\"config\":{\"value\":[0,2],"
+                       "\"dtype\":\"int64\"}}]",
+           "slices of step 1");
+}
+
+/* A batch may have one row; axis 0 is the batch all the same. */
+static void one_row_is_a_batch(void **state)
+{
+    (void)state;
+    n_rows = 1;
+    tf_keras("math.reduce_mean", "[\"i\",0,0,{\"axis\":0,\"keepdims\":true}]", "over the rows");
+    tf_keras("math.reduce_mean", "[\"i\",0,0,{\"axis\":1}]", "(1, 6, 3)");
+    n_rows = 5;
+}
+
+static void a_node_of_tensorflow_keeps_its_attributes(void **state)
+{
+    (void)state;
+#define NODE(op, attr)                                                                       \
+    MODEL(INPUT2,                                                                            \
+          "{\"class_name\":\"TensorFlowOpLayer\",\"name\":\"f\",\"config\":{\"name\":\"f\"," \
+          "\"trainable\":true,\"node_def\":{\"op\":\"" op "\",\"attr\":{" attr               \
+          "}},\"constants\":{\"1\":[1,2,3]}},\"inbound_nodes\":[[[\"i\",0,0,{}]]]}")
+    expect(NODE("BiasAdd", "\"data_format\":{\"s\":\"TkhXQw==\"}"), "(5, 4, 6, 3)");
+    expect(NODE("BiasAdd", "\"data_format\":{\"s\":\"TkNIVw==\"}"), "the channels first");
+    expect(NODE("LeakyRelu", "\"alpha\":{\"f\":0.125}"), "(5, 4, 6, 3)");
+    assert_true(slope == 0.125);
 }
 
 /* ConvNeXt's and InceptionResNetV2's own; in a .h5 anybody's class may be called so. */
@@ -150,4 +201,7 @@ static void classes_of_others_are_not_taken_for_keras(void **state)
 PG_TEST_MAIN(cmocka_unit_test(tf_keras_calls_give_shapes),
              cmocka_unit_test(keras_3_calls_give_shapes),
              cmocka_unit_test(calls_that_cannot_be_are_refused_by_name),
+             cmocka_unit_test(arguments_are_computed_or_refused),
+             cmocka_unit_test(one_row_is_a_batch),
+             cmocka_unit_test(a_node_of_tensorflow_keeps_its_attributes),
              cmocka_unit_test(classes_of_others_are_not_taken_for_keras))
