@@ -2,6 +2,7 @@
  * Hashing, IntegerLookup. Sources: keras/layers/preprocessing of 2.15 and 3.6. Nothing derives by
  * which category it is, but by the weights of a count. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -301,6 +302,29 @@ static void skip_special(lookup *t)
     t->first = same ? n : 0;
 }
 
+static int compare_keys(const void *x, const void *y)
+{
+    const double a = *(const double *)x, b = *(const double *)y;
+    return a < b ? -1 : a > b;
+}
+
+/* A number that is there twice would have two places, which were added up. */
+static pg_status check_apart(const lookup *t, const pg__layer *l, pg_err *err)
+{
+    double *sorted = pg__mem_array((size_t)t->n, sizeof *sorted);
+    pg_status st = PG_OK;
+    if (!sorted)
+        return pg__nomem(err);
+    memcpy(sorted, t->keys, (size_t)t->n * sizeof *sorted);
+    qsort(sorted, (size_t)t->n, sizeof *sorted, compare_keys);
+    for (uint64_t i = 1; i < t->n; i++)
+        if (sorted[i] == sorted[i - 1])
+            PG_FAIL(PG_E_FORMAT, "%s: \"vocabulary\" holds %g twice", PG_SHOW(l->name), sorted[i]);
+done:
+    pg__mem_free(sorted);
+    return st;
+}
+
 static pg_status read_lookup(lookup *t, const pg__layer *l, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -327,6 +351,7 @@ static pg_status read_lookup(lookup *t, const pg__layer *l, pg_err *err)
         if (!(fabs(t->keys[i]) < LARGEST_KEY))
             PG_FAIL(PG_E_UNSUPPORTED, "%s: \"vocabulary\" holds numbers of %d and more",
                     PG_SHOW(l->name), LARGEST_KEY);
+    PG_TRY(check_apart(t, l, err));
     skip_special(t);
     if (t->first == t->n)
         PG_FAIL(PG_E_FORMAT, "%s: \"vocabulary\" is empty", PG_SHOW(l->name));

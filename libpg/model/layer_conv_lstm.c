@@ -343,7 +343,8 @@ static pg_status begin(conv_lstm *c, pg__lowering *lw, const pg__val *in, size_t
                 PG_SHAPE(d), rank);
     c->rows = d->d[0];
     c->steps = d->d[1];
-    if (c->steps == 0 || (c->steps > MAX_STEPS && c->steps != PG_DIM_ANY))
+    if (c->steps == 0 ||
+        (c->steps != PG_DIM_ANY && pg__dim_mul(lw->calls ? lw->calls : 1, c->steps) > MAX_STEPS))
         PG_FAIL(PG_E_LIMIT, "%s: %llu steps, 1 to %d are covered", PG_SHOW(c->l->name),
                 (unsigned long long)c->steps, MAX_STEPS);
     *x = in[0];

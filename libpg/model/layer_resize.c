@@ -1,5 +1,7 @@
 /* layer_resize.c - Resizing and CenterCrop: images of a given size. Sources:
  * keras/layers/preprocessing/image_preprocessing of 2.15 and 3.6, smart_resize() of both. */
+#include <string.h>
+
 #include "base/try.h"
 #include "model/layers.h"
 #include "model/resample.h"
@@ -90,6 +92,7 @@ pg_status pg__lower_resizing(pg__lowering *lw, const pg__layer *l, const pg__val
 {
     const int crops = pg__config_bool(l, "crop_to_aspect_ratio", 0);
     const int pads = pg__config_bool(l, "pad_to_aspect_ratio", 0);
+    const char *fill = pg__json_get_str(l->config, "fill_mode");
     uint64_t size[2];
     pg__resample how;
     pg__val x;
@@ -101,6 +104,8 @@ pg_status pg__lower_resizing(pg__lowering *lw, const pg__layer *l, const pg__val
     if (crops && pads)
         PG_FAIL(PG_E_FORMAT, "%s: both \"crop_to_aspect_ratio\" and \"pad_to_aspect_ratio\"",
                 PG_SHOW(l->name));
+    if (pads && pg__config_has(l, "fill_mode") && !(fill && strcmp(fill, "constant") == 0))
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: \"fill_mode\" is not constant", PG_SHOW(l->name));
     if (pads)
         PG_TRY(pad_to(lw, l, x, size, &x, err));
     PG_TRY(crops ? pg__lower_smart_resize(lw, how, x, size, &x, err)

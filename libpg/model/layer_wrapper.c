@@ -240,7 +240,8 @@ static pg_status step_by_step(pg__lowering *lw, const pg__layer *l, pg__val x, p
     const uint64_t steps = pg__dims_at(lw, x)->d[1];
     pg__val *parts = NULL, mask = PG__NO_VAL;
     pg_status st = PG_OK;
-    if (steps == 0 || steps > MAX_STEPS)
+    lw->calls = pg__dim_mul(lw->calls ? lw->calls : 1, steps);
+    if (steps == 0 || lw->calls > MAX_STEPS)
         PG_FAIL(PG_E_LIMIT,
                 "%s: normalises the rows of a batch at every step, which is covered to %d",
                 PG_SHOW(l->name), MAX_STEPS);

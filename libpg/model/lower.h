@@ -112,9 +112,10 @@ typedef struct pg__lowering {
     size_t first_var, n_vars; /* of leaf: those of the layer in hand; n_vars 0: all */
     int training;             /* the layer in hand works as in training */
     int by_steps;             /* the layer in hand is what a TimeDistributed calls */
-    uint32_t runs; /* of the model in hand for one call, 0: 1. tf.keras' TimeDistributed runs one
-                      again for its mask: it adds to the loss again, averages move again */
-    uint64_t fold; /* steps are rows here: so many for each row of the batch; 0: 1 */
+    uint32_t runs;  /* of the model in hand for one call, 0: 1. tf.keras' TimeDistributed runs one
+                       again for its mask: it adds to the loss again, averages move again */
+    uint64_t calls; /* of the layer in hand, one for each step of those around it; 0: 1 */
+    uint64_t fold;  /* steps are rows here: so many for each row of the batch; 0: 1 */
     const char *const *args; /* of the call in hand, per operand; NULL: none was given by keyword */
     const pg__json *kwargs;  /* of the call in hand, or NULL */
     const pg__model *model;  /* whose layer is in hand, and the call; NULL where there is none */

@@ -52,6 +52,27 @@ static void numbers_and_axes_are_looked_at(void **state)
           "(2, 4, 4)");
 }
 
+static void tables_are_looked_at(void **state)
+{
+    (void)state;
+    gives("IntegerLookup", "5", "\"vocabulary\":[3,5,4]", "(2, 5)");
+    gives("IntegerLookup", "5", "\"vocabulary\":[3,5,3]", "l: \"vocabulary\" holds 3 twice");
+    gives("Resizing", "5,6,2",
+          "\"height\":4,\"width\":4,\"pad_to_aspect_ratio\":true,\"fill_mode\":\"reflect\"",
+          "l: \"fill_mode\" is not constant");
+}
+
+/* Each step is a call of its own, and each step of those. */
+static void steps_of_steps_are_counted(void **state)
+{
+    (void)state;
+#define STEPS_OF(layer) "\"layer\":{\"class_name\":" layer "}"
+    const char *config = STEPS_OF("\"TimeDistributed\",\"config\":{\"name\":\"t\"," STEPS_OF(
+        "\"BatchNormalization\",\"config\":{\"name\":\"b\"}") "}");
+    gives("TimeDistributed", "3,4,2", config, "(2, 3, 4, 2)");
+    gives("TimeDistributed", "30,30,2", config, "at every step, which is covered to 512");
+}
+
 /* Layers that are called with one tensor twice. */
 static void attention_gives(const char *class_name, const char *config, const char *want)
 {
@@ -96,4 +117,5 @@ static void attention_is_over_axes_that_exist(void **state)
 PG_TEST_MAIN(cmocka_unit_test(numbers_are_true_or_false),
              cmocka_unit_test(flags_are_neither_texts_nor_lists),
              cmocka_unit_test(numbers_and_axes_are_looked_at),
+             cmocka_unit_test(tables_are_looked_at), cmocka_unit_test(steps_of_steps_are_counted),
              cmocka_unit_test(attention_is_over_axes_that_exist))
