@@ -265,7 +265,7 @@ static pg_status read_inner(build *b, pg__layer *l, unsigned depth)
         return pg__nomem(b->err);
     PG_TRY(read_entry(b, l->inner, entry, member(b->g, l->config_span, "layer"), 0));
     if (!l->inner->name)
-        l->inner->name = "";
+        l->inner->name = l->inner->class_name;
     PG_TRY(later(b, l->inner, depth + 1));
 done:
     return st;

@@ -374,9 +374,9 @@ static int cut_axis(const pg__dims *x, uint32_t axis, const pg__json *item, cut 
         return 0;
     if (is_index) {
         from += from < 0 ? (int64_t)size : 0;
-        to = from + 1;
-        if (from < 0 || to > (int64_t)size)
+        if (from < 0 || from >= (int64_t)size)
             return 0;
+        to = from + 1;
     } else if (!read_bound(start, 0, (int64_t)size, &from) ||
                !read_bound(stop, (int64_t)size, (int64_t)size, &to) || from >= to ||
                (pg__json_type_of(step) > PG_J_NULL && (!pg__json_int(step, &by) || by != 1))) {

@@ -281,6 +281,8 @@ static pg_status lower_call(walk *w, size_t layer, size_t node, pg_err *err)
     w->lw->call = call;
     pg__assign_call(w->lw->opts->assigned, l->name, (uint32_t)node, &w->lw->to->tape.device);
     PG_TRY(call_layer(w->lw, l, in, n, r, err));
+    if (r->n == 0) /* it would be called for ever */
+        PG_FAIL(PG_E_FORMAT, "%s: is a model without outputs", PG_SHOW(l->name));
     for (size_t k = 0; given && w->lw->opts->rules->keras3 && k < r->n; k++)
         PG_TRY(pg__set_mask(w->lw, r->v[k], PG__NO_VAL, err)); /* it is for this layer alone */
     PG_TRY(note_call(w, layer, r, err));

@@ -73,6 +73,26 @@ static void steps_of_steps_are_counted(void **state)
     gives("TimeDistributed", "30,30,2", config, "at every step, which is covered to 512");
 }
 
+#define WRAPPED(config)                                                                \
+    "\"layer\":{\"class_name\":\"Functional\",\"config\":{\"name\":\"f\",\"layers\":[" \
+    "{\"class_name\":\"InputLayer\",\"name\":\"i\",\"config\":{\"name\":\"i\","        \
+    "\"batch_input_shape\":[null,3]},\"inbound_nodes\":[]},"                           \
+    "{\"class_name\":\"Functional\",\"name\":\"g\",\"config\":" config ","             \
+    "\"inbound_nodes\":[[[\"i\",0,0,{}]]]}],"                                          \
+    "\"input_layers\":[[\"i\",0,0]],\"output_layers\":[[\"g\",0,0]]}}"
+
+/* ... and was called for ever. */
+static void a_model_gives_something(void **state)
+{
+    (void)state;
+    gives("TimeDistributed", "4,3",
+          WRAPPED("{\"name\":\"g\",\"layers\":[{\"class_name\":\"InputLayer\",\"name\":\"j\","
+                  "\"config\":{\"name\":\"j\",\"batch_input_shape\":[null,3]},"
+                  "\"inbound_nodes\":[]}],\"input_layers\":[[\"j\",0,0]],"
+                  "\"output_layers\":[]}"),
+          "g: is a model without outputs");
+}
+
 /* Layers that are called with one tensor twice. */
 static void attention_gives(const char *class_name, const char *config, const char *want)
 {
@@ -118,4 +138,5 @@ PG_TEST_MAIN(cmocka_unit_test(numbers_are_true_or_false),
              cmocka_unit_test(flags_are_neither_texts_nor_lists),
              cmocka_unit_test(numbers_and_axes_are_looked_at),
              cmocka_unit_test(tables_are_looked_at), cmocka_unit_test(steps_of_steps_are_counted),
+             cmocka_unit_test(a_model_gives_something),
              cmocka_unit_test(attention_is_over_axes_that_exist))

@@ -134,6 +134,9 @@ static void calls_that_cannot_be_are_refused_by_name(void **state)
              "9223372036854775807,"
              "\"stop\":-9223372036854775807}]}]",
              "slices of step 1");
+    tf_keras("__operators__.getitem",
+             "[\"i\",0,0,{\"slice_spec\":[{\"start\":null,\"stop\":null},9223372036854775807]}]",
+             "slices of step 1");
     keras3("GetItem", "\"name\":\"f\"", TENSOR("i") ",[null,0,0,0,0,0]", "slices of step 1");
     keras3("Concatenate", "\"axis\":-1", TENSOR("i"), "no list of tensors");
 }
