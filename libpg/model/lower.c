@@ -320,6 +320,9 @@ static pg_status lower_calls(walk *w, pg_err *err)
             while (n > 0) {
                 const pg__tensor_ref at = stack[n - 1];
                 const pg__call *call = pg__call_of(w->m, at);
+                if (!call && w->done[call_at(w, at)].n == 0)
+                    PG_FAIL(PG_E_FORMAT, "%s: its output is used, but it is never called",
+                            PG_SHOW(w->m->layers[at.layer].name));
                 if (!call || w->done[call_at(w, at)].n > 0) {
                     n--;
                     continue;

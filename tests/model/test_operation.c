@@ -185,6 +185,20 @@ static void a_node_of_tensorflow_keeps_its_attributes(void **state)
     assert_true(slope == 0.125);
 }
 
+/* ... and was waited for without an end. */
+static void what_is_used_is_called(void **state)
+{
+    (void)state;
+    expect("{\"class_name\":\"Functional\",\"config\":{\"name\":\"m\",\"layers\":[" INPUT3
+           ",{\"class_name\":\"Elu\",\"module\":\"keras.src.ops.nn\",\"name\":\"e\",\"config\":{"
+           "\"name\":\"e\"},"
+           "\"inbound_nodes\":null},{\"class_name\":\"Relu\",\"name\":\"f\",\"config\":{"
+           "\"name\":\"f\"},\"inbound_nodes\":[{\"args\":[" TENSOR(
+               "e") "],\"kwargs\":{}}]}],"
+                    "\"input_layers\":[[\"i\",0,0]],\"output_layers\":[[\"f\",0,0]]}}",
+           "e: its output is used, but it is never called");
+}
+
 /* ConvNeXt's and InceptionResNetV2's own; in a .h5 anybody's class may be called so. */
 static void classes_of_others_are_not_taken_for_keras(void **state)
 {
@@ -205,6 +219,6 @@ PG_TEST_MAIN(cmocka_unit_test(tf_keras_calls_give_shapes),
              cmocka_unit_test(keras_3_calls_give_shapes),
              cmocka_unit_test(calls_that_cannot_be_are_refused_by_name),
              cmocka_unit_test(arguments_are_computed_or_refused),
-             cmocka_unit_test(one_row_is_a_batch),
+             cmocka_unit_test(what_is_used_is_called), cmocka_unit_test(one_row_is_a_batch),
              cmocka_unit_test(a_node_of_tensorflow_keeps_its_attributes),
              cmocka_unit_test(classes_of_others_are_not_taken_for_keras))
