@@ -1,5 +1,6 @@
 /* fast_pool.c - pooling, all channels of a cell side by side. Windows that neither overlap nor
- * leave the image write their gradients instead of adding them; 2 x 2 ones read each cell once. */
+ * leave the image write their gradients instead of adding them; 2 x 2 ones read each cell once, and
+ * of nine cells (3 x 3) what is found so far stays in registers. */
 #include "backend/cpu/fast.h"
 #include "ops/pool_geo.h"
 
@@ -101,6 +102,65 @@ static inline void give_mean(const window *w, const float *dy, float *dx, int ad
     }
 }
 
+/* ---- windows of nine cells ---- */
+
+#define NINE 9
+
+/* Where they lie behind the first, in windows that are nowhere cut off. */
+static void find_nine(const pg__pool_geo *g, size_t off[NINE])
+{
+    size_t n = 0;
+    const size_t from[3] = {0, 0, 0};
+    PG_EACH_CELL(g, from, g->window)
+    {
+        off[n++] = pg__pool_cell(g, a, b, c);
+    }
+}
+
+static void take_nine(const float *x, const size_t *o, float *y, size_t n)
+{
+    const float *p = x + o[0], *q = x + o[1], *r = x + o[2], *s = x + o[3], *t = x + o[4],
+                *u = x + o[5], *v = x + o[6], *f = x + o[7], *g = x + o[8];
+    PG_EACH
+    for (size_t k = 0; k < n; k++) {
+        const float a = larger(r[k], larger(q[k], larger(p[k], -INFINITY)));
+        const float b = larger(u[k], larger(t[k], larger(s[k], a)));
+        y[k] = larger(g[k], larger(f[k], larger(v[k], b)));
+    }
+}
+
+/* The first of the largest cells takes it all. */
+static inline void give_nine(const float *x, const size_t *o, const float *dy, float *dx, size_t n,
+                             int add)
+{
+#define CELLS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define WHERE(i)                  \
+    const float *x##i = x + o[i]; \
+    float *to##i = dx + o[i];
+    CELLS(WHERE)
+    PG_EACH
+    for (size_t k = 0; k < n; k++) {
+        float top = -INFINITY;
+        int32_t best = 0;
+        const int32_t d = pg__bits_of(dy[k]);
+#define READ(i) \
+    const float v##i = x##i[k], was##i = add ? to##i[k] : 0; /* in any case: no branch */
+#define LOOK(i)                   \
+    best = v##i > top ? i : best; \
+    top = v##i > top ? v##i : top;
+        CELLS(READ)
+        CELLS(LOOK)
+/* by bits: of a choice compilers make a branch */
+#define GIVE(i) to##i[k] = was##i + pg__of_bits(d & -(best == i));
+        CELLS(GIVE)
+    }
+#undef GIVE
+#undef LOOK
+#undef READ
+#undef WHERE
+#undef CELLS
+}
+
 typedef enum what { TAKE_MAX, TAKE_MEAN, GIVE_MAX, GIVE_MEAN, ADD_MAX, ADD_MEAN } what;
 
 static void one_window(what todo, window *w, const float *x, float *dx, const float *dy, float *y)
@@ -118,21 +178,54 @@ static void one_window(what todo, window *w, const float *x, float *dx, const fl
     }
 }
 
+/* Is the window of cell `at` along axis i nowhere cut off? */
+static inline int is_inside(const pg__pool_geo *g, size_t i, size_t at)
+{
+    const size_t from = at * g->stride[i];
+    return from >= g->before[i] && from - g->before[i] + g->window[i] <= g->x[i];
+}
+
+static void one_of_nine(what todo, const size_t *off, size_t n, const float *x, float *dx,
+                        const float *dy, float *y)
+{
+    if (todo == TAKE_MAX)
+        take_nine(x, off, y, n);
+    else if (todo == GIVE_MAX)
+        give_nine(x, off, dy, dx, n, 0);
+    else
+        give_nine(x, off, dy, dx, n, 1);
+}
+
 /* x or dx: the larger images; y or dy: the smaller ones. */
 static void each_window(what todo, const pg__pool_geo *g, const float *x, float *dx,
                         const float *dy, float *y)
 {
     const size_t image = g->x[0] * g->x[1] * g->x[2] * g->channels;
+    const int is_max = todo == TAKE_MAX || todo == GIVE_MAX || todo == ADD_MAX;
+    const int nine = is_max && g->window[0] * g->window[1] * g->window[2] == NINE;
     window w = {.g = g};
-    size_t at[3], off = 0;
+    size_t at[3], off = 0, nine_off[NINE];
+    if (nine)
+        find_nine(g, nine_off);
     for (size_t r = 0; r < g->rows; r++)
         for (at[0] = 0; at[0] < g->y[0]; at[0]++)
-            for (at[1] = 0; at[1] < g->y[1]; at[1]++)
+            for (at[1] = 0; at[1] < g->y[1]; at[1]++) {
+                const int whole = nine && is_inside(g, 0, at[0]) && is_inside(g, 1, at[1]);
                 for (at[2] = 0; at[2] < g->y[2]; at[2]++, off += g->channels) {
+                    const float *to_x = x ? x + r * image : NULL, *to_dy = dy ? dy + off : NULL;
+                    float *to_dx = dx ? dx + r * image : NULL, *to_y = y ? y + off : NULL;
+                    if (whole && is_inside(g, 2, at[2])) {
+                        const size_t first = pg__pool_cell(g, at[0] * g->stride[0] - g->before[0],
+                                                           at[1] * g->stride[1] - g->before[1],
+                                                           at[2] * g->stride[2] - g->before[2]);
+                        one_of_nine(todo, nine_off, g->channels, to_x + first,
+                                    to_dx ? to_dx + first : NULL, to_dy, to_y);
+                        continue;
+                    }
                     w.cells = pg__pool_clip(g, at, w.from, w.to);
-                    one_window(todo, &w, x ? x + r * image : NULL, dx ? dx + r * image : NULL,
-                               dy ? dy + off : NULL, y ? y + off : NULL);
+                    one_window(todo, &w, to_x, to_dx, to_dy, to_y);
                 }
+            }
 }
 
 /* ---- 2 x 2 windows side by side, one line of them at a time ---- */
