@@ -224,6 +224,12 @@ static const op_case cases[] = {
      3,
      LARGE + 3},
     {PG__OP_dense, NULL, {{NORMAL, S(1, 130)}, {SMALL, S(130, 10)}, ABSENT}, 3, LARGE + 2},
+    /* enough cells to a row for the CPU's own products */
+    {PG__OP_dense,
+     NULL,
+     {{NORMAL, S(3, 41, 65)}, {SMALL, S(65, 37)}, {NORMAL, S(37)}},
+     3,
+     LARGE + 3},
     {PG__OP_layer_norm,
      &(const pg__layer_norm_attrs){1, 1e-3},
      {{NORMAL, S(3, 2, 7)}, {NORMAL, S(7)}, {NORMAL, S(7)}},

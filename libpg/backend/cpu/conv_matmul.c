@@ -35,7 +35,8 @@ static pg__product product_of(const pg__conv *c)
         [PG__CONV_Y] = PG__ROWS, [PG__CONV_X] = PG__ROWS_TURNED, [PG__CONV_W] = PG__COLUMNS};
     const size_t k = pg__conv_cells(c->k) * c->in;
     const int back = c->pass == PG__CONV_X;
-    return pg__product_of(kinds[c->pass], c->rows * pg__conv_cells(c->y), back ? k : c->out,
+    const size_t cells = pg__conv_cells(c->y);
+    return pg__product_of(kinds[c->pass], c->rows * cells, cells, back ? k : c->out,
                           back ? c->out : k, c->isa, 0);
 }
 

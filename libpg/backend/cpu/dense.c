@@ -29,7 +29,8 @@ static pg_status new_state(void **state, const pg__cpu_inst *i, pg__product_kind
     dense *d = pg__mem_array(1, sizeof *d);
     if (!d)
         return pg__nomem(err);
-    *d = (dense){.product = pg__product_of(kind, rows_of(s), n, k, i->isa, 0),
+    const size_t m = rows_of(s), batch = s->rank > 1 && s->d[0] > 0 ? (size_t)s->d[0] : 1;
+    *d = (dense){.product = pg__product_of(kind, m, m / batch, n, k, i->isa, 0),
                  .n_in = i->inst->n_in,
                  .lines = pg__isa_fns_of(i->isa)->lines};
     needs->shared_bytes = pg__product_packed_bytes(&d->product);

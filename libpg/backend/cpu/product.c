@@ -21,16 +21,17 @@ const pg__pointwise *pg__pointwise_of(pg__isa isa)
 #ifdef PG_HAVE_ONEDNN
 #include "backend/cpu/gemm.h"
 
-/* Measured: oneDNN copies both operands into panels at every call. Ours is slower where that does
- * not matter, as it is most of the work that counts: where few rows or columns meet many. */
-static int pays(pg__product_kind kind, size_t m, size_t n, size_t k)
+/* Measured: oneDNN copies both operands into panels at every call, which counts where one is small
+ * or lies turned; ours packs w at every update, which rows must make up for: of each row of the
+ * batch, since how many of those a lane has must not matter. */
+static int pays(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t k)
 {
     if (n < 8 || k < 8)
         return 0;
     switch (kind) {
-    case PG__ROWS: return k * n <= 8192 || (n <= 2 * k && k * n <= (1 << 17));
-    case PG__ROWS_TURNED: return k * n <= (1 << 20);
-    case PG__COLUMNS: return m >= 1024 && (n <= 2 * k || m >= 8192) && k * n <= (1 << 18);
+    case PG__ROWS: return cells >= 16 && n <= k && k * n <= (1 << 14);
+    case PG__ROWS_TURNED: return cells >= 32 && k >= 24 && k * n <= (1 << 20);
+    case PG__COLUMNS: return m >= 2048 && (n <= 2 * k || m >= 8192) && k * n <= (1 << 18);
     }
     return 0;
 }
@@ -49,9 +50,9 @@ static void by_onednn(const pg__product *p, const float *a, const float *w, cons
              bias != NULL, c, p->n);
 }
 #else
-static int pays(pg__product_kind kind, size_t m, size_t n, size_t k)
+static int pays(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t k)
 {
-    (void)kind, (void)m, (void)n, (void)k;
+    (void)kind, (void)m, (void)cells, (void)n, (void)k;
     return 1;
 }
 
@@ -62,10 +63,10 @@ static void by_onednn(const pg__product *p, const float *a, const float *w, cons
 }
 #endif
 
-pg__product pg__product_of(pg__product_kind kind, size_t m, size_t n, size_t k, pg__isa isa,
-                           int always)
+pg__product pg__product_of(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t k,
+                           pg__isa isa, int always)
 {
-    const int own = always || pays(kind, m, n, k);
+    const int own = always || pays(kind, m, cells, n, k);
     return (pg__product){kind, m, n, k, own ? pg__pointwise_of(isa) : NULL};
 }
 

@@ -17,10 +17,11 @@ typedef struct pg__product {
     const pg__pointwise *own; /* NULL: oneDNN's */
 } pg__product;
 
-/* always: our own even where it is not faster. Which one is taken does not depend on m, where rows
- * of c are rows of a: they may be cut over lanes anywhere. */
-pg__product pg__product_of(pg__product_kind kind, size_t m, size_t n, size_t k, pg__isa isa,
-                           int always);
+/* cells: rows of a that each row of the batch has. always: our own even where it is not faster.
+ * Which one is taken does not depend on m, where rows of c are rows of a: the batch may be cut over
+ * lanes anywhere. */
+pg__product pg__product_of(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t k,
+                           pg__isa isa, int always);
 
 /* What is made of w beforehand; 0: nothing is. */
 size_t pg__product_packed_bytes(const pg__product *p);
