@@ -258,6 +258,9 @@ pg_status pg__per_output(pg__piece_of *out, size_t n_outputs, const char *const 
         if (k >= n_outputs)
             return pg_fail(err, PG_E_ARG, "%s: \"%s\" names more than the model's %zu outputs",
                            what, PG_SHOW(text), n_outputs);
+        if (out[k].s)
+            return pg_fail(err, PG_E_ARG, "%s: \"%s\" names output \"%s\" twice", what,
+                           PG_SHOW(text), PG_SHOW(output_names[k]));
         out[k] = named ? (pg__piece_of){equals + 1, len - (size_t)(equals + 1 - at)}
                        : (pg__piece_of){at, len};
         n++;

@@ -274,6 +274,12 @@ static pg_status run_on_device(const built *b, const pg__inst *i, engine e, void
     return st;
 }
 
+/* What only programs of host back ends are rewritten to. */
+static int is_for_hosts(uint32_t kind)
+{
+    return kind == PG__OP_conv_norm;
+}
+
 /* What a back end does not cover the plain answer does in its place. */
 static void run_one(const built *b, const pg__inst *i, engine e, void **mem)
 {
@@ -281,7 +287,7 @@ static void run_one(const built *b, const pg__inst *i, engine e, void **mem)
         return;
     if (e.backend) {
         assert_non_null(e.n_missing);
-        ++*e.n_missing;
+        *e.n_missing += !is_for_hosts(i->op->kind);
     }
     run_plain(b, i, e.f64, mem);
 }

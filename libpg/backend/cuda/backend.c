@@ -129,7 +129,6 @@ static void cuda_release(pg__kernel *k)
     pg__mem_free(k);
 }
 
-/* An operation is there or not; what it does not cover of its attributes prepare() tells. */
 /* Kernels know no activation behind a normalisation; programs for a GPU have none. */
 static int has_act(const pg__inst *i)
 {
@@ -138,6 +137,7 @@ static int has_act(const pg__inst *i)
     return is_norm && ((const pg__bn_attrs *)i->attrs)->has_act;
 }
 
+/* An operation is there or not; what else it does not cover of its attributes prepare() tells. */
 static int cuda_supports(pg__dev *d, const pg__tape *t, const pg__inst *i, char why[128])
 {
     (void)d, (void)t;
