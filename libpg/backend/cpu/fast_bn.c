@@ -241,7 +241,7 @@ void PG_FAST_FN(bn_apply)(PG_REF_ARGS)
 /* What of dy comes through the activation. */
 PG_INLINE float through(const int how, pg__act_consts k, float z, float dy)
 {
-    return how == CLIP       ? ((z > 0) & (z < k.a) ? dy : 0)
+    return how == CLIP       ? (((z > 0) & (z < k.a)) ? dy : 0)
            : how == ANY_RELU ? dy * pg__vrelu_slope(z, k)
                              : dy;
 }
