@@ -1,5 +1,7 @@
 /* layer_norm.c - normalisation. Statistics are no trainable variables: in a wrapper's file they
  * stand behind all trainable ones. Keras 1's "running_std" is a variance. */
+#include <string.h>
+
 #include "base/try.h"
 #include "model/layers.h"
 #include "model/norms.h"
@@ -77,14 +79,16 @@ done:
 typedef struct norm {
     pg__val x, mask, gamma, beta, mean, variance; /* gamma, beta: PG__NO_VAL where absent */
     double epsilon, momentum;
+    int is_sync;         /* meant for statistics over all devices */
     uint32_t axis, rank; /* of the layer's input */
 } norm;
 
 /* Does TensorFlow's fused kernel run: four or five dimensions, channels first or last? It knows
- * neither masks nor a biased moving variance. */
+ * neither masks nor a biased moving variance, nor other devices. */
 static int is_fused(const norm *n)
 {
-    return (n->rank == 4 || n->rank == 5) && (n->axis == 1 || n->axis == n->rank - 1);
+    return !n->is_sync && (n->rank == 4 || n->rank == 5) &&
+           (n->axis == 1 || n->axis == n->rank - 1);
 }
 
 static pg_status read_norm(norm *n, pg__lowering *lw, const pg__layer *l, pg__val in, pg_err *err)
@@ -95,6 +99,8 @@ static pg_status read_norm(norm *n, pg__lowering *lw, const pg__layer *l, pg__va
         PG_FAIL(PG_E_UNSUPPORTED, "%s: renorm and virtual_batch_size", PG_SHOW(l->name));
     if (pg__json_int(pg__json_get(l->config, "mode"), &mode) && mode != 0)
         PG_FAIL(PG_E_UNSUPPORTED, "%s: mode %lld of Keras 1", PG_SHOW(l->name), (long long)mode);
+    n->is_sync = pg__config_bool(l, "synchronized", 0) ||
+                 strcmp(l->class_name, "SyncBatchNormalization") == 0;
     n->rank = pg__dims_at(lw, in)->rank;
     PG_TRY(pg__config_axis(&n->axis, l, "axis", -1, n->rank, err));
     PG_TRY(pg__config_num_or(&n->momentum, l, l->config, "momentum", 0.99, err));

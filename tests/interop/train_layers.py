@@ -63,6 +63,10 @@ def recipes(keras):
             add("Global%s%s-keepdims" % (kind, n), getattr(L, "Global%sPooling%s" % (kind, n))(keepdims=True), shape)
     for shape in (VEC, SEQ, IMG, VOL):
         add("bn-%dd" % (len(shape) + 1), L.BatchNormalization(momentum=0.8), shape)
+    if hasattr(L, "experimental"):  # Keras 2 does not write "synchronized"
+        add("bn-sync", L.experimental.SyncBatchNormalization(momentum=0.7), IMG)
+    else:
+        add("bn-sync", L.BatchNormalization(momentum=0.7, synchronized=True), IMG)
     add("bn-axis1", L.BatchNormalization(axis=1), SEQ)
     add("bn-axis1-2d", L.BatchNormalization(axis=1, momentum=0.7, epsilon=1e-2), IMG)
     add("bn-axis2", L.BatchNormalization(axis=2), IMG)
