@@ -36,6 +36,8 @@ pg_status pg__v3_snake(pg__str *out, const char *class_name, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str word = {0}, split = {0};
+    if (strcmp(class_name, "GroupQueryAttention") == 0) /* it is exported under another name */
+        class_name = "GroupedQueryAttention";
     for (const char *p = class_name; *p; p++)
         if (is_word(*p))
             PG_TRY(pg__str_add(&word, p, 1, err));

@@ -185,6 +185,8 @@ typedef struct pg__slots {
  * whose variables have no known place. */
 pg_status pg__slots_of(pg__slots *out, const pg__graph *g, int dialect, pg_err *err);
 void pg__slots_fini(pg__slots *s);
+/* Its variables are not stored one by one: what is in a file with paths is not what it has. */
+int pg__stores_otherwise(const pg__layer *l);
 /* What Keras 2.15 and 3 call a class that was renamed. */
 const char *pg__modern_class(const char *name);
 

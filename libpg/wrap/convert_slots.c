@@ -245,15 +245,20 @@ static pg_status place_attention(placing *p, const spot *at)
     return st;
 }
 
+int pg__stores_otherwise(const pg__layer *l)
+{
+    static const char *const classes[] = {"CuDNNGRU", "CuDNNLSTM", "SpectralNormalization"};
+    return PG_IS_ANY(l->class_name, classes) || pg__config_has(l, "lora_rank");
+}
+
 static pg_status place(placing *p, const spot *at)
 {
-    static const char *const no_place[] = {"CuDNNGRU", "CuDNNLSTM", "SpectralNormalization",
-                                           "GroupedQueryAttention", "GroupQueryAttention"};
+    static const char *const no_place[] = {"GroupQueryAttention", "GroupedQueryAttention"};
     const char *class_name = at->layer ? pg__modern_class(at->layer->class_name) : "";
-    if (at->layer && PG_IS_ANY(class_name, no_place))
-        return lack(p, "this class has no counterpart, or stores its variables in another way");
     if (at->layer && pg__config_has(at->layer, "lora_rank"))
         return lack(p, "it has an adapter (lora_rank)");
+    if (at->layer && (pg__stores_otherwise(at->layer) || PG_IS_ANY(class_name, no_place)))
+        return lack(p, "this class has no counterpart, or stores its variables in another way");
     if (PG_IS_ANY(class_name, recurrent))
         return place_recurrent(p, at, class_name);
     if (strcmp(class_name, "RNN") == 0)

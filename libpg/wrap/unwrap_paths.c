@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
+#include "wrap/convert.h"
 #include "wrap/rewrite.h"
 
 pg_status pg__layer_paths(pg__strs *out, const pg__model *m, const char *container, pg_err *err)
@@ -201,7 +202,8 @@ static pg_status check_leaf(check *c, const pg__layer *l, const char *path, pg_e
     pg__vars vars = {0};
     pg__str below = {0};
     size_t held = 0;
-    PG_TRY(pg__layer_vars(&vars, l, c->dialect, err));
+    if (!pg__stores_otherwise(l))
+        PG_TRY(pg__layer_vars(&vars, l, c->dialect, err));
     PG_TRY(pg__str_printf(&below, err, "%s/", path));
     for (size_t k = pg__index_from(&c->groups, path);
          k < c->groups.n && strcmp(c->groups.v[k].name, path) == 0; k++)

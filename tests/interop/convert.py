@@ -92,6 +92,9 @@ class Suite:
         made = {}
         for source in ("m.keras", "m.h5"):
             s = source[2:]
+            if case.has(source):  # what Keras itself wrote is never called bad
+                r = self.box.tool("pgcheck", case.path(source))
+                self.need(r.rc == 0, "pgcheck %s" % case.path(source), r.show())
             for to in ("h5", "weights.h5", "keras", "safetensors") if case.has(source) else ():
                 lacks = words(NO_PLACE, case.name) if (s, to) not in (("keras", "keras"), ("keras", "weights.h5"), ("h5", "h5"), ("h5", "safetensors")) else None
                 if lacks:
