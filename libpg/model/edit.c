@@ -78,6 +78,8 @@ static pg_status read_patterns(freezing *f, const char *text, pg_err *err)
     size_t n = 1;
     for (const char *s = text; *s; s++)
         n += *s == ',';
+    if (!*text)
+        return pg_fail(err, PG_E_ARG, "freeze: no pattern is given");
     f->v = pg__mem_array(n, sizeof *f->v);
     if (!f->v)
         return pg__nomem(err);

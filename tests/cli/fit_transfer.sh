@@ -25,7 +25,7 @@ fit model.json --replace-head 3 --init-from parallel.h5 -o c.h5
 fit renamed.json --init-from single.keras -o d.h5
 echo '$ what cannot be'
 for head in 0 3: x 1:none OTHER=3 dense_1=3,dense_1=4; do try pgfit single.keras --replace-head "$head" --data rows.npz; done
-for glob in dence '!' 'conv*,dens_1'; do try pgfit single.keras --freeze "$glob" --data rows.npz; done
+for glob in '' dence '!' 'conv*,dens_1'; do try pgfit single.keras --freeze "$glob" --data rows.npz; done
 try pgfit renamed.json --init-from single.weights.h5 --data rows.npz --loss mse
 try pgfit renamed.json --init-from no.h5 --data rows.npz --loss mse
 try pgfit renamed.json --init-from single.keras --weights a.keras --data rows.npz --loss mse
