@@ -419,5 +419,8 @@ void fit_read_arguments(void)
     fit_args.fit.validation_steps = val_steps;
     fit_args.fit.validation_freq = val_freq;
     fit_args.fit.batch_size = batch_size;
+    /* what a file says of its training is of no concern then */
+    fit_args.train.for_prediction =
+        fit_args.predict && !fit_args.data && !fit_args.output && !fit_args.evaluate;
     fit_args.fit.measure_alone = !cli.quiet;
 }
