@@ -117,7 +117,7 @@ static void unknown_option(const char *name)
 static int is_choice(const char *choices, const char *value)
 {
     const size_t n = strlen(value);
-    for (const char *p = choices; p; p = strchr(p, '|'), p += p != NULL)
+    for (const char *p = choices; p; p = strchr(p, '|'), p = p ? p + 1 : NULL)
         if (n && strncmp(p, value, n) == 0 && (p[n] == '|' || p[n] == 0))
             return 1;
     return 0;

@@ -57,7 +57,7 @@ static const char *word(const char *words, size_t i, size_t *n)
 {
     for (; i > 0 && words; i--) {
         words = strchr(words, ' ');
-        words += words != NULL;
+        words = words ? words + 1 : NULL;
     }
     *n = words ? strcspn(words, " ") : 0;
     return words;

@@ -65,7 +65,7 @@ static const char *const kinds[] = {
 static int has_key(pg__loss_kind kind, size_t i)
 {
     const size_t n = strlen(kinds[kind]);
-    for (const char *s = keys[i].of; s; s = strchr(s, ' '), s += s != NULL)
+    for (const char *s = keys[i].of; s; s = strchr(s, ' '), s = s ? s + 1 : NULL)
         if (strncmp(s, kinds[kind], n) == 0 && (s[n] == ' ' || s[n] == '\0'))
             return 1;
     return 0;

@@ -128,7 +128,7 @@ static pg_status set_defaults(pg__optimiser *o, const char *name, size_t len,
 static int has_key(const pg__optimiser *o, size_t i)
 {
     const size_t n = strlen(o->name);
-    for (const char *s = keys[i].of; s; s = strchr(s, ' '), s += s != NULL)
+    for (const char *s = keys[i].of; s; s = strchr(s, ' '), s = s ? s + 1 : NULL)
         if (strncmp(s, o->name, n) == 0 && (s[n] == ' ' || s[n] == '\0'))
             return 1;
     return keys[i].of == NULL;

@@ -47,11 +47,12 @@ static void bring_rows(stage *s, const pg__program *p, pg__lane_frame *lf)
     }
     for (size_t k = 0; k < t->n_outputs; k++) {
         const pg__value *target = pg__program_target(p, k), *loss = pg__program_loss_value(p, k);
-        const void **to = lf ? &lf->rows[t->n_inputs + k] : NULL, **weight = to + t->n_outputs;
+        const void **to = lf ? &lf->rows[t->n_inputs + k] : NULL;
+        const void **weight = lf ? to + t->n_outputs : NULL;
         if (!target || !loss)
             continue;
         const void *there = bring(s, to ? *to : NULL, bytes_of(t, target));
-        const void *weights = bring(s, to ? *weight : NULL, bytes_of(t, loss));
+        const void *weights = bring(s, weight ? *weight : NULL, bytes_of(t, loss));
         if (to) {
             *to = there;
             *weight = weights;
