@@ -84,7 +84,7 @@ PG_INLINE void add_column(const float *from, const vec *w, vec *sum, int mode, p
     {
         const ptrdiff_t at = meets(mode, K, column, k, T);
         if (at >= 0 && at < T)
-            sum[at] += x * w[k];
+            sum[at] = pg__mul_add(x, w[k], sum[at]);
     }
 }
 
@@ -280,7 +280,7 @@ PG_INLINE void add_cell(const pg__depthwise *d, const float *const *lines, const
     {
         const ptrdiff_t x = column + i % K;
         if (lines[i / K] && x >= 0 && x < end)
-            sum[i] += pg__load(lines[i / K] + x * all + (ptrdiff_t)c) * g;
+            sum[i] = pg__mul_add(pg__load(lines[i / K] + x * all + (ptrdiff_t)c), g, sum[i]);
     }
 }
 
@@ -294,7 +294,7 @@ PG_INLINE void add_run(const float *from, size_t all, const vec *g, vec *sum, pt
         PG_UNROLL for (ptrdiff_t t = 0; t < T; t++)
         {
             if (i - t * S >= 0 && i - t * S < K)
-                sum[i - t * S] += x * g[t];
+                sum[i - t * S] = pg__mul_add(x, g[t], sum[i - t * S]);
         }
     }
 }

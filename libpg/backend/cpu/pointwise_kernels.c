@@ -85,7 +85,7 @@ PG_INLINE void product(size_t vecs, size_t m, const block *q, size_t a_row, size
         PG_UNROLL for (size_t i = 0; i < m; i++)
         {
             const vec x = pg__splat(a[i * a_row]);
-            PG_UNROLL for (size_t v = 0; v < vecs; v++) s[v][i] += x * w[v];
+            PG_UNROLL for (size_t v = 0; v < vecs; v++) s[v][i] = pg__mul_add(x, w[v], s[v][i]);
         }
     }
     PG_UNROLL for (size_t v = 0; v < vecs; v++)

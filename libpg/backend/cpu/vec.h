@@ -52,6 +52,20 @@ PG_INLINE pg__vec pg__splat(float x)
 #endif
 }
 
+/* sum + x * y, rounded once where there is an instruction for it: a compiler that chooses may
+ * choose otherwise for tiles of another shape, and a row's result must not depend on its
+ * neighbours. */
+PG_INLINE pg__vec pg__mul_add(pg__vec x, pg__vec y, pg__vec sum)
+{
+#if defined __AVX512F__
+    return (pg__vec)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
+#elif defined __AVX2__
+    return (pg__vec)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)sum);
+#else
+    return sum + x * y;
+#endif
+}
+
 /* The first n < PG_VEC floats; what follows them is not touched, and read as 0. */
 PG_INLINE pg__vec pg__load_some(const float *p, size_t n)
 {

@@ -41,8 +41,8 @@ PG_INLINE void product(size_t m, size_t k, const float *a, size_t a_row, size_t 
         PG_UNROLL for (size_t i = 0; i < m; i++)
         {
             const vec x = pg__splat(a[i * a_row]);
-            lo[i] += x * b0;
-            hi[i] += x * b1;
+            lo[i] = pg__mul_add(x, b0, lo[i]);
+            hi[i] = pg__mul_add(x, b1, hi[i]);
         }
     }
     PG_UNROLL for (size_t i = 0; i < m; i++)
