@@ -176,9 +176,22 @@ done:
 
 /* ---- another number of classes ---- */
 
-/* They leave the shape what it is. */
-static const char *const passes[] = {"Activation", "Dropout", "ELU",     "Identity",
-                                     "LeakyReLU",  "ReLU",    "Softmax", "ThresholdedReLU"};
+/* They leave the last dimension what it is. */
+static const char *const passes[] = {"Activation",
+                                     "Dropout",
+                                     "ELU",
+                                     "GlobalAveragePooling1D",
+                                     "GlobalAveragePooling2D",
+                                     "GlobalAveragePooling3D",
+                                     "GlobalMaxPooling1D",
+                                     "GlobalMaxPooling2D",
+                                     "GlobalMaxPooling3D",
+                                     "Identity",
+                                     "LeakyReLU",
+                                     "ReLU",
+                                     "Reshape",
+                                     "Softmax",
+                                     "ThresholdedReLU"};
 
 static const char *const units_keys[] = {"units", "output_dim", "filters", "nb_filter"};
 
@@ -198,12 +211,35 @@ static int is_head(const pg__layer *l)
     return PG_IS_ANY(l->class_name, heads) && units_key(l) != NULL;
 }
 
-pg_status pg__head_of(const pg__layer **out, const pg__layer **activation, const pg__graph *g,
-                      size_t k, pg_err *err)
+static int64_t units_of(const pg__layer *l)
+{
+    int64_t n = 0;
+    (void)pg__json_int(pg__json_get(l->config, units_key(l)), &n);
+    return n;
+}
+
+/* Its last dimension is the head's: nothing else is moved there. */
+static int ends_with(const pg__layer *reshape, int64_t units)
+{
+    const pg__json *shape = pg__json_get(reshape->config, "target_shape");
+    const size_t n = pg__json_len(shape);
+    int64_t last;
+    return n > 0 && pg__json_int(pg__json_at(shape, n - 1), &last) && last == units;
+}
+
+static pg_status no_head(const pg__layer *l, pg_err *err)
+{
+    return pg_fail(err, PG_E_UNSUPPORTED,
+                   "the output of the model is made by %s (%s), not by a Dense layer or a "
+                   "convolution: it has no number of classes that could be replaced",
+                   PG_SHOW(l->name), PG_SHOW(l->class_name));
+}
+
+pg_status pg__head_of(pg__head *out, const pg__graph *g, size_t k, pg_err *err)
 {
     const pg__model *m = g->root;
     pg__tensor_ref ref = m->outputs[k];
-    *activation = NULL;
+    *out = (pg__head){0};
     for (;;) {
         const pg__layer *l = &m->layers[ref.layer];
         if (l->model && ref.tensor < l->model->n_outputs) {
@@ -213,34 +249,57 @@ pg_status pg__head_of(const pg__layer **out, const pg__layer **activation, const
         }
         if (is_head(l) || (l->inner && strcmp(l->class_name, "TimeDistributed") == 0 &&
                            !l->inner->model && is_head(l->inner))) {
-            *out = is_head(l) ? l : l->inner;
+            out->layer = is_head(l) ? l : l->inner;
+            if (out->reshape && !ends_with(out->reshape, units_of(out->layer)))
+                return no_head(out->reshape, err);
             return PG_OK;
         }
         const pg__call *call = pg__call_of(m, ref);
-        if (!call || call->n_inputs != 1 || !PG_IS_ANY(l->class_name, passes)) {
-            (void)pg_fail(err, PG_E_UNSUPPORTED,
-                          "the output of the model is made by %s (%s), not by a Dense layer or a "
-                          "convolution: it has no number of classes that could be replaced",
-                          PG_SHOW(l->name), PG_SHOW(l->class_name));
-            return PG_E_UNSUPPORTED;
-        }
-        if (strcmp(l->class_name, "Activation") == 0 && !*activation)
-            *activation = l;
+        const int shapes = strcmp(l->class_name, "Reshape") == 0;
+        if (!call || call->n_inputs != 1 || !PG_IS_ANY(l->class_name, passes) ||
+            (shapes && out->reshape))
+            return no_head(l, err);
+        if (strcmp(l->class_name, "Activation") == 0 && !out->activation)
+            out->activation = l;
+        if (shapes)
+            out->reshape = l;
         ref = call->inputs[0];
     }
+}
+
+/* Its target_shape with another last number. */
+static pg_status end_with(pg__edits *out, const pg__graph *g, const pg__layer *reshape,
+                          const char *number, pg_err *err)
+{
+    const pg__json *shape = pg__json_get(reshape->config, "target_shape");
+    pg__str text = {0};
+    pg_status st = PG_OK;
+    for (size_t i = 0; i + 1 < pg__json_len(shape); i++) {
+        int64_t dim = 0;
+        (void)pg__json_int(pg__json_at(shape, i), &dim);
+        PG_TRY(pg__str_printf(&text, err, "%s%lld", i ? ", " : "[", (long long)dim));
+    }
+    PG_TRY(pg__str_printf(&text, err, "%s%s]", text.n ? ", " : "[", number));
+    PG_TRY(set_member(out, g, reshape, "target_shape", text.s, err));
+done:
+    pg__str_fini(&text);
+    return st;
 }
 
 pg_status pg__edit_head(pg__edits *out, const pg__graph *g, size_t k, uint64_t units,
                         const char *name, pg_err *err)
 {
-    const pg__layer *head, *activation;
+    pg__head head;
     char number[24];
     pg__str quoted = {0};
     pg_status st = PG_OK;
-    PG_TRY(pg__head_of(&head, &activation, g, k, err));
+    PG_TRY(pg__head_of(&head, g, k, err));
     (void)snprintf(number, sizeof number, "%llu", (unsigned long long)units);
-    PG_TRY(set_member(out, g, head, units_key(head), number, err));
-    const char *now = pg__json_get_str((activation ? activation : head)->config, "activation");
+    PG_TRY(set_member(out, g, head.layer, units_key(head.layer), number, err));
+    if (head.reshape)
+        PG_TRY(end_with(out, g, head.reshape, number, err));
+    const pg__layer *active = head.activation ? head.activation : head.layer;
+    const char *now = pg__json_get_str(active->config, "activation");
     if (!name && units == 1 && now && strcmp(now, "softmax") == 0) {
         st = pg_fail(err, PG_E_ARG, "replace head: the softmax of one number is always 1");
         pg_err_hint(err, "--replace-head 1:sigmoid");
@@ -249,7 +308,7 @@ pg_status pg__edit_head(pg__edits *out, const pg__graph *g, size_t k, uint64_t u
     if (!name)
         goto done;
     PG_TRY(pg__json_quote(&quoted, name, strlen(name), err));
-    PG_TRY(set_member(out, g, activation ? activation : head, "activation", quoted.s, err));
+    PG_TRY(set_member(out, g, active, "activation", quoted.s, err));
 done:
     pg__str_fini(&quoted);
     return st;

@@ -382,12 +382,13 @@ static pg_status mark_heads(unsigned char *is_head, pg_trainer *t, const pg_trai
     pg_status st = PG_OK;
     PG_TRY(pieces_of(&pieces, t, o, err));
     for (size_t k = 0; k < t->n_outputs; k++) {
-        const pg__layer *head, *activation;
+        pg__head head;
         if (pieces[k].n == 0)
             continue;
-        PG_TRY(pg__head_of(&head, &activation, t->graph, k, err));
+        PG_TRY(pg__head_of(&head, t->graph, k, err));
         for (size_t i = 0; i < t->leaves.n; i++)
-            is_head[i] |= t->leaves.v[i].layer == head || t->leaves.v[i].layer->inner == head;
+            is_head[i] |=
+                t->leaves.v[i].layer == head.layer || t->leaves.v[i].layer->inner == head.layer;
     }
 done:
     pg__mem_free(pieces);

@@ -90,23 +90,24 @@ static void a_pattern_must_mean_something(void **state)
 static const char *replace(const char *model, uint64_t units, const char *activation)
 {
     static char got[1100];
-    const pg__layer *head, *act;
+    pg__head head = {0};
     outcome o = start(model);
     pg__edits e = {0};
     o.st = pg__edit_head(&e, o.g, 0, units, activation, &o.err);
     if (o.st == PG_OK)
         o.st = pg__edits_apply(&o.g, &e, &o.err);
     if (o.st == PG_OK)
-        o.st = pg__head_of(&head, &act, o.g, 0, &o.err);
+        o.st = pg__head_of(&head, o.g, 0, &o.err);
     int64_t n = 0;
     if (o.st != PG_OK)
         snprintf(got, sizeof got, "%s: %s", pg_status_name(o.st), o.err.msg);
-    else if (!pg__json_int(pg__json_get(head->config, "units"), &n) &&
-             !pg__json_int(pg__json_get(head->config, "filters"), &n))
+    else if (!pg__json_int(pg__json_get(head.layer->config, "units"), &n) &&
+             !pg__json_int(pg__json_get(head.layer->config, "filters"), &n))
         snprintf(got, sizeof got, "no number");
     else
-        snprintf(got, sizeof got, "%s %d %s", head->name, (int)n,
-                 pg__json_get_str((act ? act : head)->config, "activation"));
+        snprintf(got, sizeof got, "%s %d %s", head.layer->name, (int)n,
+                 pg__json_get_str((head.activation ? head.activation : head.layer)->config,
+                                  "activation"));
     pg__edits_fini(&e);
     pg__graph_free(o.g);
     return got;
@@ -124,6 +125,32 @@ static void the_head_stands_before_activations(void **state)
     /* of a model inside the model */
     assert_string_equal(replace(MODEL(LAYER("Dropout", "head", ",\"rate\":0.5", "base")), 2, NULL),
                         "b 2 softmax");
+}
+
+/* MobileNet's: a convolution, pooled, its classes named once more. */
+static void pooling_and_a_reshape_may_follow(void **state)
+{
+    (void)state;
+#define CONV   LAYER("Conv2D", "conv", ",\"filters\":7", "base")
+#define POOLED CONV "," LAYER("GlobalAveragePooling2D", "pool", "", "conv")
+    assert_string_equal(
+        replace(MODEL(CONV "," LAYER("GlobalMaxPooling2D", "head", "", "conv")), 3, NULL),
+        "conv 3 softmax");
+    outcome o =
+        start(MODEL(POOLED "," LAYER("Reshape", "head", ",\"target_shape\":[1, 7]", "pool")));
+    pg__edits e = {0};
+    assert_int_equal(pg__edit_head(&e, o.g, 0, 12, NULL, NULL), PG_OK);
+    assert_int_equal(pg__edits_apply(&o.g, &e, NULL), PG_OK);
+    assert_non_null(strstr(o.g->text, "\"filters\":12"));
+    assert_non_null(strstr(o.g->text, "\"target_shape\":[1, 12]"));
+    pg__edits_fini(&e);
+    pg__graph_free(o.g);
+    assert_string_equal(
+        replace(MODEL(POOLED "," LAYER("Reshape", "head", ",\"target_shape\":[7, 1]", "pool")), 3,
+                NULL),
+        "PG_E_UNSUPPORTED: the output of the model is made by head (Reshape), not by a Dense layer "
+        "or "
+        "a convolution: it has no number of classes that could be replaced");
 }
 
 static void what_has_no_number_of_classes_is_named(void **state)
@@ -158,6 +185,7 @@ int main(void)
         cmocka_unit_test(the_last_pattern_counts),
         cmocka_unit_test(a_pattern_must_mean_something),
         cmocka_unit_test(the_head_stands_before_activations),
+        cmocka_unit_test(pooling_and_a_reshape_may_follow),
         cmocka_unit_test(what_has_no_number_of_classes_is_named),
         cmocka_unit_test(other_bytes_stay),
     };
