@@ -71,6 +71,17 @@ done:
     return st;
 }
 
+static const char *name_at(const void *ctx, size_t i)
+{
+    static const char *const others[] = {"linear", "softmax", "hard_silu", "hard_swish",
+                                         "hard_sigmoid"};
+    const size_t n = sizeof acts / sizeof *acts;
+    (void)ctx;
+    if (i < n)
+        return acts[i].name;
+    return i - n < sizeof others / sizeof *others ? others[i - n] : NULL;
+}
+
 static pg_status apply_named(pg__lowering *lw, const pg__layer *l, const char *name, pg__val x,
                              pg__val *out, pg_err *err)
 {
@@ -89,8 +100,12 @@ static pg_status apply_named(pg__lowering *lw, const pg__layer *l, const char *n
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         if (strcmp(name, acts[i].name) == 0)
             return apply(lw, &acts[i].attrs, x, out, err);
-    return pg_fail(err, PG_E_UNSUPPORTED, "%s: activation \"%s\" is not one of Keras'",
-                   PG_SHOW(l->name), PG_SHOW(name));
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: activation \"%s\" is not one of Keras'",
+                  PG_SHOW(l->name), PG_SHOW(name));
+    const char *meant = pg_nearest(name, name_at, NULL);
+    if (meant)
+        pg_err_detail(err, "did you mean \"%s\"?", meant);
+    return PG_E_UNSUPPORTED;
 }
 
 /* ---- activations inside operations ---- */

@@ -436,8 +436,12 @@ static pg_status add_untrained(untrained *u, const pg__layer *l, const pg__layer
         return pg__strs_printf(&u->classes, u->err, "%s%s%s", at->class_name,
                                pg__layer_is_op(at) ? "" : " of ",
                                pg__layer_is_op(at) ? "" : pg__operation_name(at));
-    if (pg__layer_is_keras(at))
-        return pg__strs_printf(&u->classes, u->err, "%s", at->class_name);
+    if (pg__layer_is_keras(at)) {
+        const char *meant = pg__class_meant(at->class_name);
+        return pg__strs_printf(&u->classes, u->err, "%s%s%s%s", at->class_name,
+                               meant ? ", did you mean " : "", meant ? meant : "",
+                               meant ? "?" : "");
+    }
     return pg__strs_printf(&u->classes, u->err, "%s, not of Keras but %s", at->class_name, owner);
 }
 

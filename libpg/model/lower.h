@@ -210,6 +210,9 @@ pg__lower_fn pg__lower_fn_of(const char *class_name);
 /* Why there is none, or NULL. */
 const char *pg__why_untrained(const char *class_name);
 
+/* What somebody who wrote a class that there is not may have meant, or NULL. */
+const char *pg__class_meant(const char *class_name);
+
 static inline const pg__dims *pg__dims_at(const pg__lowering *lw, pg__val v)
 {
     return &lw->to->tape.values[v].shape;

@@ -71,6 +71,19 @@ const char *pg__why_untrained(const char *class_name)
     return c ? c->why : NULL;
 }
 
+static const char *trained_class(const void *ctx, size_t i)
+{
+    int trained;
+    const char *name = pg_layer_class(i, &trained);
+    (void)ctx;
+    return name && !trained ? "" : name;
+}
+
+const char *pg__class_meant(const char *class_name)
+{
+    return find_class(class_name) ? NULL : pg_nearest(class_name, trained_class, NULL);
+}
+
 const char *pg_layer_class(size_t i, int *trained)
 {
     if (i >= sizeof classes / sizeof *classes)

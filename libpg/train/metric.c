@@ -101,7 +101,8 @@ static pg_status refuse(const char *name, size_t n, pg_err *err)
             return pg_fail(err, PG_E_UNSUPPORTED,
                            "metric %s: it does not compare targets with predictions", others[i]);
     for (size_t i = 0; i < N_TYPES; i++)
-        names[i + 2] = types[i].usual;
+        names[i + 2] =
+            strcmp(types[i].class_name, "Accuracy") == 0 ? "exact_accuracy" : types[i].usual;
     (void)pg_fail(err, PG_E_ARG, "unknown metric \"%.*s\"", (int)n, name);
     (void)pg__list_known(err, PG_E_ARG, names, N_TYPES + 2);
     pg_err_detail(err, "and every loss");
