@@ -70,6 +70,14 @@ static pg_status train(things *t, pg_err *err)
     return st;
 }
 
+/* A night of training is not to be for nothing. */
+static void warn_if_lost(void)
+{
+    if (!fit_args.output && !fit_args.predict && !fit_args.resume_every && !fit_args.is_demo &&
+        !fit_callback_text("ModelCheckpoint", "filepath"))
+        fit_show_note("what is trained is not kept: -o FILE or --checkpoint FILE writes it");
+}
+
 static pg_status run(pg_err *err)
 {
     things t = {.save = {.force = fit_may_replace("output"), .full_model = fit_args.full_model}};
@@ -81,6 +89,7 @@ static pg_status run(pg_err *err)
     } else if (st == PG_OK && fit_args.dry_run) {
         st = fit_args.data ? fit_plan(t.trainer, t.rows, err) : PG_OK;
     } else if (st == PG_OK) {
+        warn_if_lost();
         st = train(&t, err);
     }
     pg_data_close(t.held_out);

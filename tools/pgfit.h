@@ -16,7 +16,7 @@ typedef struct fit_arguments {
     const char *config;
     const char *resume, *resume_every;
     int force, full_model, dry_run;
-    int summary, list_layers, evaluate, print_config, resumes;
+    int summary, list_layers, evaluate, print_config, resumes, is_demo;
 } fit_arguments;
 extern fit_arguments fit_args;
 extern const cli_tool fit_tool;

@@ -55,5 +55,6 @@ pg_status fit_take_demo(pg_err *err)
     fit_set_where_open("epochs", "20");
     fit_set_where_open("batch-size", "64");
     fit_args.demo = NULL; /* all of it is said now */
+    fit_args.is_demo = 1;
     return PG_OK;
 }

@@ -47,11 +47,17 @@ try pgfit --summary format.json
 # A class of that name is Keras' own only in its modules.
 sed 's/"module": "keras.layers", "class_name": "Dense"/"module": "os", "class_name": "Dense"/' cnn.json > module.json
 try pgfit --summary module.json
+for wrong in 's/"class_name": "Conv2D"/"class_name": "Cov2D"/' 's/"activation": "softmax"/"activation": "sofmax"/'; do
+    sed "$wrong" cnn.json > typo.json
+    try pgfit --summary typo.json
+done
 try pgfit mlp.json --data digits.npz --loss mse --optimizer lamb
 try pgfit mlp.json --data digits.npz --loss dice
 try pgfit mlp.json --data digits.npz --loss mse:reduction=none
 try pgfit mlp.json --data digits.npz --loss mse --metrics auc:curve=XY
 try pgfit mlp.json --data digits.npz --loss mse --validation-split half
+try pgfit mlp.json --data digits.npz --evaluate --profile
+try pgfit mlp.json --predict digits.npz --out p.npy --profile
 try pgfit mlp.json --data digits.npz --loss mse --optimizer adam:momentum=0.5
 try pgfit mlp.json --data nowhere.npz --loss mse --metrics probs=typo
 try pgfit mlp.json --data digits.npz --loss mse --place fc=cpu:1
