@@ -70,11 +70,11 @@ static pg_status train(things *t, pg_err *err)
     return st;
 }
 
-/* A night of training is not to be for nothing. */
+/* A night of training is not to be for nothing; a program knows what it asked for. */
 static void warn_if_lost(void)
 {
-    if (!fit_args.output && !fit_args.predict && !fit_args.resume_every && !fit_args.is_demo &&
-        !fit_callback_text("ModelCheckpoint", "filepath"))
+    if (!cli.json && !fit_args.output && !fit_args.predict && !fit_args.resume_every &&
+        !fit_args.is_demo && !fit_callback_text("ModelCheckpoint", "filepath"))
         fit_show_note("what is trained is not kept: -o FILE or --checkpoint FILE writes it");
 }
 
