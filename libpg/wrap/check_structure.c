@@ -16,6 +16,7 @@
 #include "format/fmt_keras_v3.h"
 #include "model/fit.h"
 #include "wrap/check_impl.h"
+#include "wrap/convert.h"
 
 enum { MAX_LISTED = 12 };
 
@@ -403,6 +404,21 @@ static pg_status without_model(pg__checking *c, pg_err *err)
                          pg_store_n_weights(s));
 }
 
+static pg_status without_weights(pg__checking *c, pg_err *err)
+{
+    return pg__check_add(c, "structure", 0, err, "saved without weights: no layer holds a tensor");
+}
+
+/* A model of layers that only compute. */
+static int has_none(const structure *t)
+{
+    for (size_t i = 0; i < t->leaves.n; i++)
+        if (t->leaves.v[i].vars.n > 0 || !t->leaves.v[i].vars.known ||
+            pg__stores_otherwise(t->leaves.v[i].layer))
+            return 0;
+    return 1;
+}
+
 pg_status pg__check_structure(pg__checking *c, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -412,11 +428,9 @@ pg_status pg__check_structure(pg__checking *c, pg_err *err)
     if (index)
         return pg__check_add(c, "structure", 0, err, "one shard of several; check its index, %s",
                              PG_SHOW(index));
-    if (pg_store_n_weights(t.s) == 0)
-        return pg__check_add(c, "structure", 0, err,
-                             "saved without weights: no layer holds a tensor");
+    const int is_empty = pg_store_n_weights(t.s) == 0;
     if (!g)
-        return without_model(c, err);
+        return is_empty ? without_weights(c, err) : without_model(c, err);
     t.m = g->root;
     t.dialect = g->dialect;
     const char *source = c->given ? pg__base_name(c->o->model) : "its own description";
@@ -424,7 +438,12 @@ pg_status pg__check_structure(pg__checking *c, pg_err *err)
     c->report.fitted = 1;
     PG_TRY(pg__leaves_of(&t.leaves, t.m, t.dialect, err));
     PG_TRY(list_weighted(&t, err));
-    if (pg__store_is_legacy(t.s))
+    if (is_empty && has_none(&t))
+        st = pg__check_add(c, "structure", 1, err, "no layer of %s has weights, and none are there",
+                           t.source);
+    else if (is_empty)
+        st = without_weights(c, err);
+    else if (pg__store_is_legacy(t.s))
         st = check_legacy(&t, err);
     else if (pg__store_has_paths(t.s))
         st = check_paths(&t, err);
