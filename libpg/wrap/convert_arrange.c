@@ -249,9 +249,11 @@ static int by_leaf(const void *a, const void *b)
 /* Keras 2's words for the parts of attention, if the file uses them. */
 static int words_of(const pg__outline *o)
 {
-    for (size_t i = 0; i < o->n_tensors; i++)
-        if (strstr(o->tensors[i].name, "/_query_dense/"))
+    for (size_t i = 0; i < o->n_tensors; i++) {
+        const char *attention = strstr(o->tensors[i].name, "/multi_head_attention");
+        if (attention && strstr(attention, "/_query_dense/"))
             return 2;
+    }
     return 3;
 }
 

@@ -120,6 +120,7 @@ static pg_status rename_class(pg__translating *t, pg__json_span at, const char *
         {"BatchNormalizationV2", "\"BatchNormalization\""},
         {"UnifiedLSTM", "\"LSTM\""},
         {"UnifiedGRU", "\"GRU\""},
+        {"GroupedQueryAttention", "\"GroupQueryAttention\""}, /* as it is exported */
     };
     for (size_t i = t->to == 3 ? 2 : 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(class_name, names[i][0]) == 0)

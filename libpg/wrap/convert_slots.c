@@ -44,7 +44,8 @@ const char *pg__modern_class(const char *name)
                                              {"BatchNormalizationV1", "BatchNormalization"},
                                              {"BatchNormalizationV2", "BatchNormalization"},
                                              {"UnifiedLSTM", "LSTM"},
-                                             {"UnifiedGRU", "GRU"}};
+                                             {"UnifiedGRU", "GRU"},
+                                             {"GroupedQueryAttention", "GroupQueryAttention"}};
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
         if (strcmp(name, renamed[i][0]) == 0)
             return renamed[i][1];
@@ -133,6 +134,8 @@ static pg_status place_own(placing *p, const spot *at)
  * such step). */
 static pg_status place_below(placing *p, const spot *at, const pg__layer *layer, const char *step,
                              const char *word, size_t first, size_t n);
+
+static pg_status place_model(placing *p, const spot *at, const pg__model *m);
 
 static const char *const recurrent[] = {"SimpleRNN",  "LSTM",       "GRU",
                                         "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"};
@@ -224,15 +227,15 @@ done:
     return st;
 }
 
-/* Keras 2 calls them by the private attribute, _query_dense. */
-static pg_status place_attention(placing *p, const spot *at)
+/* Keras 2 calls them by the private attribute, _query_dense; so does Keras 3 where it has no public
+ * one, in GroupQueryAttention. */
+static pg_status place_attention(placing *p, const spot *at, int public)
 {
     static const char *const steps[][2] = {{"query", "_query_dense"},
                                            {"key", "_key_dense"},
                                            {"value", "_value_dense"},
                                            {"attention_output", "_output_dense"}};
     pg_status st = PG_OK;
-    p->s->attention = 1;
     for (size_t i = at->first, end; st == PG_OK && i < at->first + at->n; i = end) {
         const char *sub = p->leaf->vars.v[i].sub;
         size_t k = 0;
@@ -240,7 +243,7 @@ static pg_status place_attention(placing *p, const spot *at)
             end++;
         while (k < 3 && strcmp(steps[k][0], sub) != 0)
             k++;
-        st = place_below(p, at, NULL, steps[k][1] + (p->dialect == 3), sub, i, end - i);
+        st = place_below(p, at, NULL, steps[k][1] + public, sub, i, end - i);
     }
     return st;
 }
@@ -253,25 +256,27 @@ int pg__stores_otherwise(const pg__layer *l)
 
 static pg_status place(placing *p, const spot *at)
 {
-    static const char *const no_place[] = {"GroupQueryAttention", "GroupedQueryAttention"};
     const char *class_name = at->layer ? pg__modern_class(at->layer->class_name) : "";
     if (at->layer && pg__config_has(at->layer, "lora_rank"))
         return lack(p, "it has an adapter (lora_rank)");
-    if (at->layer && (pg__stores_otherwise(at->layer) || PG_IS_ANY(class_name, no_place)))
+    if (at->layer && pg__stores_otherwise(at->layer))
         return lack(p, "this class has no counterpart, or stores its variables in another way");
     if (PG_IS_ANY(class_name, recurrent))
         return place_recurrent(p, at, class_name);
     if (strcmp(class_name, "RNN") == 0)
         return place_cells(p, at);
-    if (strcmp(class_name, "MultiHeadAttention") == 0)
-        return place_attention(p, at);
-    if (strcmp(class_name, "Bidirectional") == 0 || strcmp(class_name, "TimeDistributed") == 0) {
-        if (!at->layer->inner || at->layer->inner->model)
-            return lack(p, "the layer inside of it is a model");
-        if (class_name[0] == 'B')
-            return place_bidirectional(p, at);
-        return place_below(p, at, at->layer->inner, "layer", "", at->first, at->n);
+    if (strcmp(class_name, "GroupQueryAttention") == 0)
+        return place_attention(p, at, 0);
+    if (strcmp(class_name, "MultiHeadAttention") == 0) {
+        p->s->attention = 1;
+        return place_attention(p, at, p->dialect == 3);
     }
+    if (strcmp(class_name, "Bidirectional") == 0 && at->layer->inner && !at->layer->inner->model)
+        return place_bidirectional(p, at);
+    if (strcmp(class_name, "TimeDistributed") == 0 && at->layer->inner)
+        return at->layer->inner->model
+                   ? place_model(p, at, at->layer->inner->model)
+                   : place_below(p, at, at->layer->inner, "layer", "", at->first, at->n);
     return place_own(p, at);
 }
 
@@ -352,6 +357,57 @@ static pg_status place_leaf(placing *p, const char *path, const pg__layer *l)
     return st;
 }
 
+static void counts_fini(counts *c)
+{
+    pg__strs_fini(&c->words);
+    pg__mem_free(c->n);
+}
+
+/* The layers of a model from variable *first on; its groups stand below path. */
+static pg_status place_layers(placing *p, const spot *at, const pg__model *m, const char *path,
+                              size_t *first)
+{
+    pg_status st = PG_OK;
+    pg_err *err = p->err;
+    counts seen = {0};
+    pg__str container = {0}, group = {0}, scope = {0};
+    PG_TRY(pg__str_printf(&container, err, "%s/layers", path));
+    for (size_t i = 0; i < m->n_layers; i++) {
+        const pg__layer *l = &m->layers[i];
+        size_t n = 0;
+        PG_TRY(next_group(&group, &seen, container.s, l->class_name, err));
+        PG_TRY(add_group(p->s, group.s, l, err));
+        if (l->model) {
+            PG_TRY(place_layers(p, at, l->model, group.s, first));
+            continue;
+        }
+        PG_TRY(count_vars(&n, l, p->file_dialect, err));
+        scope.n = 0;
+        PG_TRY(pg__str_printf(&scope, err, "%s/%s", at->scope, l->name));
+        const spot below = {l, group.s, scope.s, *first, n};
+        PG_TRY(place(p, &below));
+        *first += n;
+    }
+done:
+    counts_fini(&seen);
+    pg__str_fini(&container);
+    pg__str_fini(&group);
+    pg__str_fini(&scope);
+    return st;
+}
+
+/* A model that a layer wraps. graph_build.c lets no model be deeper than PG_LIMIT_MODEL_DEPTH. */
+static pg_status place_model(placing *p, const spot *at, const pg__model *m)
+{
+    size_t first = at->first;
+    pg__str path = {0};
+    pg_status st = pg__str_printf(&path, p->err, "%s/layer", at->path);
+    if (st == PG_OK)
+        st = place_layers(p, at, m, path.s, &first);
+    pg__str_fini(&path);
+    return st;
+}
+
 typedef struct level {
     const pg__model *m;
     size_t next;
@@ -371,8 +427,7 @@ static pg_status walk(placing *p, const pg__model *root)
     while (depth > 0) {
         level *at = &stack[depth - 1];
         if (at->next == at->m->n_layers) {
-            pg__strs_fini(&at->seen.words);
-            pg__mem_free(at->seen.n);
+            counts_fini(&at->seen);
             pg__str_fini(&at->container);
             *at = (level){0};
             depth--;
@@ -390,8 +445,7 @@ static pg_status walk(placing *p, const pg__model *root)
     }
 done:
     for (size_t i = 0; i < sizeof stack / sizeof *stack; i++) {
-        pg__strs_fini(&stack[i].seen.words);
-        pg__mem_free(stack[i].seen.n);
+        counts_fini(&stack[i].seen);
         pg__str_fini(&stack[i].container);
     }
     pg__str_fini(&path);

@@ -32,9 +32,9 @@ FULL = ("keras", "h5")
 # Words of the refusal: of models for the other Keras, and of those that have no place in another layout.
 LACKS = {"locally_connected": "LocallyConnected", "random_height": "RandomHeight", "random_width": "RandomWidth", "thresholded": "ThresholdedReLU",
          "discretization": "discretization", "random_crop": "random_crop: this class computes something else", "conv_lstm": "hard_sigmoid",
-         "auto_contrast": "AutoContrast", "solarization": "Solarization", "grouped_query": "GroupQueryAttention",
+         "auto_contrast": "AutoContrast", "solarization": "Solarization", "grouped_query": "QueryAttention",
          "spectral": "SpectralNormalization"}
-NO_PLACE = {"spectral": "SpectralNormalization", "grouped_query": "QueryAttention", "time_distributed_model": "the layer inside of it is a model"}
+NO_PLACE = {"spectral": "SpectralNormalization"}
 GALLERY = ("attention", "cnn", "image", "lists", "nested", "sequence", "torch_image", "torch_nested", "torch_rnn", "torch_text", "video")
 TORCH = ("cnn", "torch_image", "torch_text", "torch_rnn", "torch_nested")
 
