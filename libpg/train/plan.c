@@ -2,6 +2,7 @@
 #include "train/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
@@ -19,55 +20,66 @@ static int larger_first(const void *a, const void *b)
     return x < y ? -1 : x > y; /* equal plans on every machine */
 }
 
-static int lower_first(const void *a, const void *b)
-{
-    const pg__span_of *x = *(pg__span_of *const *)a, *y = *(pg__span_of *const *)b;
-    return x->off < y->off ? -1 : x->off > y->off;
-}
+/* A span that has its place; all of them stand in the order of their offsets. */
+typedef struct placed {
+    uint64_t off, end; /* bytes */
+    size_t first, last;
+} placed;
 
-/* The smallest gap between the spans of `busy` (sorted by offset) that takes n bytes, or the end.
+/* The smallest gap between the spans alive with s that takes n bytes, or behind the last of them.
  */
-static uint64_t best_gap(pg__span_of *const *busy, size_t n_busy, uint64_t n)
+static uint64_t best_gap(const placed *at, size_t n_placed, const pg__span_of *s, uint64_t n)
 {
     uint64_t end = 0, best = UINT64_MAX, best_size = UINT64_MAX;
-    for (size_t i = 0; i < n_busy; i++) {
-        const uint64_t gap = busy[i]->off > end ? busy[i]->off - end : 0;
-        const uint64_t after = busy[i]->off + whole(busy[i]->n_bytes);
+    for (size_t i = 0; i < n_placed; i++) {
+        if (at[i].first > s->last || s->first > at[i].last)
+            continue;
+        const uint64_t gap = at[i].off > end ? at[i].off - end : 0;
         if (gap >= n && gap < best_size) {
             best = end;
             best_size = gap;
         }
-        end = after > end ? after : end;
+        end = at[i].end > end ? at[i].end : end;
     }
     return best != UINT64_MAX ? best : end;
+}
+
+static void insert(placed *at, size_t n_placed, const pg__span_of *s)
+{
+    size_t lo = 0;
+    for (size_t hi = n_placed; lo < hi;) {
+        const size_t mid = lo + (hi - lo) / 2;
+        if (at[mid].off <= s->off)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    memmove(at + lo + 1, at + lo, (n_placed - lo) * sizeof *at);
+    at[lo] = (placed){s->off, s->off + whole(s->n_bytes), s->first, s->last};
 }
 
 pg_status pg__plan_memory(pg__span_of *spans, size_t n, uint64_t *arena_bytes, pg_err *err)
 {
     pg__span_of **order = pg__mem_array(n, sizeof(pg__span_of *));
-    pg__span_of **busy = pg__mem_array(n, sizeof(pg__span_of *));
+    placed *at = pg__mem_array(n, sizeof *at);
     pg_status st = PG_OK;
     *arena_bytes = 0;
-    if (!order || !busy)
+    if (!order || !at)
         PG_TRY(pg__nomem(err));
     for (size_t i = 0; i < n; i++)
         order[i] = &spans[i];
     qsort(order, n, sizeof *order, larger_first);
     for (size_t i = 0; i < n; i++) {
         pg__span_of *s = order[i];
-        size_t n_busy = 0;
         if (s->n_bytes > UINT64_MAX / 4)
             PG_FAIL(PG_E_LIMIT, "the model needs more memory than there is");
-        for (size_t k = 0; k < i; k++)
-            if (order[k]->first <= s->last && s->first <= order[k]->last)
-                busy[n_busy++] = order[k];
-        qsort(busy, n_busy, sizeof *busy, lower_first);
-        s->off = best_gap(busy, n_busy, whole(s->n_bytes));
+        s->off = best_gap(at, i, s, whole(s->n_bytes));
+        insert(at, i, s);
         if (s->off + whole(s->n_bytes) > *arena_bytes)
             *arena_bytes = s->off + whole(s->n_bytes);
     }
 done:
-    pg__mem_free(busy);
+    pg__mem_free(at);
     pg__mem_free(order);
     return st;
 }
