@@ -174,10 +174,19 @@ static pg_status read_steps(image *m, const pg__layer *l, pg_err *err)
     const conv *c = &m->c;
     const char *strides = !c->keras1 ? "strides" : c->rank == 1 ? "subsample_length" : "subsample";
     const int atrous = strncmp(l->class_name, "Atrous", strlen("Atrous")) == 0;
+    int strided = 0, dilated = 0;
     pg_status st = PG_OK;
     PG_TRY(pg__config_dims_or(m->a.stride, c->rank, l, strides, 1, err));
     PG_TRY(pg__config_dims_or(m->a.dilation, c->rank, l, atrous ? "atrous_rate" : "dilation_rate",
                               1, err));
+    for (uint32_t i = 0; i < c->rank; i++) {
+        strided |= m->a.stride[i] > 1;
+        dilated |= m->a.dilation[i] > 1;
+    }
+    if (strided && dilated)
+        PG_FAIL(PG_E_FORMAT,
+                "%s: \"%s\" and \"dilation_rate\" are both above 1, which Keras refuses",
+                PG_SHOW(l->name), strides);
     PG_TRY(pg__config_dim_or(&m->a.groups, l, "groups", 1, err));
     PG_TRY(pg__config_padding(&m->padding, l, err));
     if (m->padding == PG__PAD_CAUSAL && c->rank != 1)

@@ -278,6 +278,12 @@ static pg_status first_state(conv_lstm *c, pg__lowering *lw, uint32_t k, const p
         flat[1] = pg__dim_mul(flat[1], shape->d[i]);
     if (n_in > 1) {
         PG_TRY(pg__to_channels_last(lw, c->l, c->input.rank, in[1 + k], out, err));
+        const pg__dims *given = pg__dims_at(lw, *out);
+        for (uint32_t i = 1; i < shape->rank; i++)
+            if (given->d[i] != shape->d[i] && given->d[i] != PG_DIM_ANY &&
+                shape->d[i] != PG_DIM_ANY)
+                PG_FAIL(PG_E_MISMATCH, "initial state %s where %s is needed", PG_SHAPE(given),
+                        PG_SHAPE(shape));
     } else if (pg__config_bool(c->l, "stateful", 0)) {
         PG_TRY(pg__lower_state(lw, k, flat, out, err));
         PG_TRY(pg__lower_reshape(lw, *out, shape, out, err));

@@ -144,8 +144,7 @@ static pg_status call_family(pg__lowering *lw, const pg__layer *l, const pg__val
         if (!takes_ids(l->class_name))
             PG_TRY(pg__lower_as_real(lw, in[k], &real[k], err));
     }
-    PG_TRY(pg__check_data_format(l, err));
-    PG_TRY(pg__check_flags(l, err));
+    PG_TRY(pg__check_config(l, err));
     st = fn(lw, l, real, n_in, out, err);
     if (st == PG_OK)
         st = add_activity(lw, l, out, err);

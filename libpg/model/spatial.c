@@ -14,51 +14,6 @@ int pg__is_channels_first(const pg__layer *l)
            (ordering && strcmp(ordering, "th") == 0);
 }
 
-static pg_status check_choice(const pg__layer *l, const char *key, const char *a, const char *b,
-                              pg_err *err)
-{
-    const char *is = pg__json_get_str(l->config, key);
-    if (!pg__config_has(l, key) || (is && (strcmp(is, a) == 0 || strcmp(is, b) == 0)))
-        return PG_OK;
-    return pg_fail(err, PG_E_UNSUPPORTED, "%s: \"%s\" is neither %s nor %s", PG_SHOW(l->name), key,
-                   a, b);
-}
-
-pg_status pg__check_data_format(const pg__layer *l, pg_err *err)
-{
-    const pg_status st = check_choice(l, "data_format", "channels_last", "channels_first", err);
-    return st == PG_OK ? check_choice(l, "dim_ordering", "tf", "th", err) : st;
-}
-
-pg_status pg__check_flags(const pg__layer *l, pg_err *err)
-{
-    static const char *const flags[] = {"causal",
-                                        "center",
-                                        "crop_to_aspect_ratio",
-                                        "go_backwards",
-                                        "keepdims",
-                                        "mask_zero",
-                                        "normalize",
-                                        "pad_to_aspect_ratio",
-                                        "rms_scaling",
-                                        "reset_after",
-                                        "return_sequences",
-                                        "return_state",
-                                        "stateful",
-                                        "time_major",
-                                        "use_bias",
-                                        "use_scale",
-                                        "pad_to_max_tokens",
-                                        "sparse",
-                                        "invert",
-                                        "zero_output_for_mask"};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (pg__json_type_of(pg__json_get(l->config, flags[i])) > PG_J_REAL)
-            return pg_fail(err, PG_E_FORMAT, "%s: \"%s\" is neither true nor false",
-                           PG_SHOW(l->name), flags[i]);
-    return PG_OK;
-}
-
 uint32_t pg__spatial_rank(const char *class_name)
 {
     const char *p = strpbrk(class_name, "123");

@@ -9,13 +9,11 @@
 /* "data_format", or "dim_ordering" of Keras 1. */
 int pg__is_channels_first(const pg__layer *l);
 
-/* PG_E_UNSUPPORTED if it is anything else than channels_first, channels_last (Keras 1: th, tf) or
- * null.
- */
-pg_status pg__check_data_format(const pg__layer *l, pg_err *err);
-
-/* PG_E_FORMAT where what can only be true or false is a text, a list or an object. */
-pg_status pg__check_flags(const pg__layer *l, pg_err *err);
+/* config_check.c: the settings that all layers may have. PG_E_FORMAT where the name is not the
+ * entry's, "dtype" no type, or a flag neither true nor false; PG_E_UNSUPPORTED where "data_format"
+ * is anything else than channels_first, channels_last (Keras 1: th, tf) or null. */
+pg_status pg__check_config(const pg__layer *l, pg_err *err);
+pg_status pg__check_flags(const pg__layer *l, pg_err *err); /* the flags alone */
 
 /* Spatial dimensions by the class name: 2 for "Conv2DTranspose", and where none is named. */
 uint32_t pg__spatial_rank(const char *class_name);

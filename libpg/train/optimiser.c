@@ -201,6 +201,8 @@ static pg_status check_ftrl(const pg__optimiser *o, pg_err *err)
         return pg_fail(err, PG_E_ARG, "optimizer Ftrl: learning_rate_power is more than 0");
     if (!(o->initial_accumulator >= 0 && o->l1 >= 0 && o->l2 >= 0 && o->l2_shrinkage >= 0))
         return pg_fail(err, PG_E_ARG, "optimizer Ftrl: a strength is less than 0");
+    if (!(o->lr > 0))
+        return pg_fail(err, PG_E_ARG, "optimizer Ftrl: learning rate 0, by which it divides");
     return PG_OK;
 }
 
@@ -212,6 +214,10 @@ static pg_status check(pg__optimiser *o, pg_err *err)
     if (!(o->beta_1 >= 0 && o->beta_1 < 1 && o->beta_2 >= 0 && o->beta_2 < 1))
         return pg_fail(err, PG_E_ARG, "optimizer %s: beta_1 and beta_2 lie between 0 and 1",
                        o->name);
+    if (!(o->momentum >= 0 && o->momentum <= 1))
+        return pg_fail(err, PG_E_ARG, "optimizer %s: momentum lies between 0 and 1", o->name);
+    if (!(o->epsilon >= 0))
+        return pg_fail(err, PG_E_ARG, "optimizer %s: epsilon is less than 0", o->name);
     if (!(o->weight_decay >= 0))
         return pg_fail(err, PG_E_ARG, "optimizer %s: weight_decay is less than 0", o->name);
     if (o->decay > 0)

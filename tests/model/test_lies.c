@@ -38,6 +38,20 @@ static void flags_are_neither_texts_nor_lists(void **state)
           "c: \"reset_after\" is neither");
 }
 
+/* What Keras refuses when it reads the description. */
+static void names_types_and_steps_are_those_that_keras_takes(void **state)
+{
+    (void)state;
+    gives("Dense", "3", "\"units\":5,\"dtype\":\"float33\"", "l: \"dtype\" float33 is no type");
+    gives("Dense", "3", "\"units\":5,\"dtype\":\"mixed_float16\"", "(2, 5)");
+    gives("Dense", "3",
+          "\"units\":5,\"dtype\":{\"class_name\":\"DTypePolicy\",\"config\":{\"name\":\"f\"}}",
+          "l: \"dtype\" f is no type");
+    gives("Conv2D", "9,9,1", "\"filters\":2,\"kernel_size\":3,\"strides\":2,\"dilation_rate\":2",
+          "l: \"strides\" and \"dilation_rate\" are both above 1");
+    gives("Conv2D", "9,9,1", "\"filters\":2,\"kernel_size\":3,\"strides\":2", "(2, 4, 4, 2)");
+}
+
 static void numbers_and_axes_are_looked_at(void **state)
 {
     (void)state;
@@ -136,6 +150,7 @@ static void attention_is_over_axes_that_exist(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(numbers_are_true_or_false),
              cmocka_unit_test(flags_are_neither_texts_nor_lists),
+             cmocka_unit_test(names_types_and_steps_are_those_that_keras_takes),
              cmocka_unit_test(numbers_and_axes_are_looked_at),
              cmocka_unit_test(tables_are_looked_at), cmocka_unit_test(steps_of_steps_are_counted),
              cmocka_unit_test(a_model_gives_something),
