@@ -51,6 +51,8 @@ def check_documented(path, lines):
             report(path, n, 'a public function without a comment')
 
 
+# The end of a process that MPI would hold up for ever, with the status that it ends with.
+MAY_EXIT = 'libpg/comm/mpi.c'
 FORBIDDEN = {
     r'\b(?:exit|_exit|abort|printf|puts|putchar|perror)\s*\(': 'libpg neither prints nor exits',
     r'\bfprintf\s*\(\s*std|\bfputs\s*\([^;]*\bstd(?:err|out)\b': 'libpg neither prints nor exits',
@@ -80,6 +82,7 @@ for path in sorted(files):
     if rel.startswith('libpg/'):
         for n, line in enumerate(code_only(text).splitlines(), 1):
             for pattern, why in FORBIDDEN.items():
-                if re.search(pattern, line) and not (rel == 'libpg/base/mem.c' and 'mem.h' in why):
+                allowed = rel == 'libpg/base/mem.c' and 'mem.h' in why or rel == MAY_EXIT and 'exits' in why
+                if re.search(pattern, line) and not allowed:
                     report(path, n, why)
 sys.exit(bad != 0)

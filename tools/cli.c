@@ -471,6 +471,7 @@ int cli_status(pg_status code)
     case PG_E_MISMATCH: return CLI_NO;
     case PG_E_UNSUPPORTED: return CLI_LACKS;
     case PG_E_DEVICE: return CLI_DEVICE;
+    case PG_E_PEER: return CLI_PEER;
     case PG_E_CANCELLED: return CLI_INTERRUPTED;
     case PG_E_ARG:
     case PG_E_NOMEM:
@@ -484,7 +485,7 @@ int cli_status(pg_status code)
 
 int cli_worse(int a, int b)
 {
-    static const int order[] = {CLI_OK, CLI_NO, CLI_LACKS, CLI_DEVICE, CLI_TROUBLE};
+    static const int order[] = {CLI_OK, CLI_NO, CLI_LACKS, CLI_PEER, CLI_DEVICE, CLI_TROUBLE};
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         if (a == order[i])
             return b;
@@ -495,7 +496,8 @@ int cli_worse(int a, int b)
 
 int cli_fail(const pg_err *err)
 {
-    print_block(err->msg, err->detail, err->hint);
+    if (err->msg[0]) /* else another process of the same job says it */
+        print_block(err->msg, err->detail, err->hint);
     return cli_status(err->code);
 }
 

@@ -12,7 +12,7 @@
 
 #include <pg/pg.h>
 
-enum { CLI_OK = 0, CLI_NO = 1, CLI_TROUBLE = 2, CLI_LACKS = 3, CLI_DEVICE = 5, CLI_INTERRUPTED = 130 };
+enum { CLI_OK = 0, CLI_NO = 1, CLI_TROUBLE = 2, CLI_LACKS = 3, CLI_PEER = 4, CLI_DEVICE = 5, CLI_INTERRUPTED = 130 };
 
 /* One option. One of count, text and number is set: a switch counts how often it was given, an
  * option with an argument keeps the last one, a list ("A,...") all of them. With count and text
@@ -44,6 +44,7 @@ typedef struct cli_tool {
                                   * start with two blanks are shown as they are */
     const char *status_1;        /* what exit status 1 means here, NULL if it does not occur */
     int has_devices;             /* status 5: one of them failed */
+    int has_ranks;               /* status 4: another process of the job did not come */
     const cli_opt *opts;
     unsigned groups;
     size_t min_operands, max_operands;

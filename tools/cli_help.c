@@ -55,6 +55,8 @@ void cli_help(const cli_tool *t)
         printf("  1    %s\n", t->status_1);
     printf("  2    error: usage, I/O, damaged or unknown file\n"
            "  3    valid, but not covered by this version\n");
+    if (t->has_ranks)
+        puts("  4    another process of the job is gone, or did not come in time");
     if (t->has_devices)
         puts("  5    a GPU failed while it worked");
     printf("  130  interrupted\n"

@@ -93,6 +93,8 @@ static void print_status(const cli_tool *t)
          ".It 3\nThe file is valid, but this version does not cover it.");
     if (t->has_devices)
         puts("Or a GPU was named, and there is none, or something that it needs is missing.");
+    if (t->has_ranks)
+        puts(".It 4\nAnother process of the same job is gone, or did not come in time.");
     if (t->has_devices)
         puts(".It 5\nA GPU failed while it worked.");
     puts(".It 130\nInterrupted.\n.El");

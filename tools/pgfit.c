@@ -1,6 +1,7 @@
 /* pgfit - trains a model that Keras describes, on one or several devices.
  *
  * pgfit_options.c has the options, pgfit_screen.c what is shown while it runs. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "pgfit.h"
@@ -26,6 +27,8 @@ static pg_status open_things(things *t, pg_err *err)
         st = fit_open_data(&t->rows, fit_args.data, err);
     if (st == PG_OK && fit_args.validation)
         st = fit_open_data(&t->held_out, fit_args.validation, err);
+    if (t->trainer)
+        st = pg_trainer_agree(t->trainer, st, err);
     fit_args.fit.validation = t->held_out;
     fit_args.fit.cancel = cli_cancel();
     return st;
@@ -117,11 +120,31 @@ static pg_status read_arguments(char *const *operands, size_t n, pg_err *err)
     return st;
 }
 
+/* cli_parse() brings the operands to the front. */
+static char **copy_arguments(int argc, char *const *argv)
+{
+    char **copy = calloc((size_t)argc + 1, sizeof *copy);
+    for (int i = 0; copy && i < argc; i++)
+        copy[i] = argv[i];
+    return copy;
+}
+
 int main(int argc, char **argv)
 {
     pg_err err = {0};
-    const size_t n = cli_parse(&fit_tool, argc, argv);
-    pg_status st = read_arguments(argv + 1, n, &err);
+    char **given = copy_arguments(argc, argv);
+    const size_t n = cli_parse(&fit_tool, argc, argv), rank = pg_job_rank(NULL);
+    pg_status st =
+        given ? read_arguments(argv + 1, n, &err) : pg_fail(&err, PG_E_NOMEM, "out of memory");
+    if (st == PG_OK)
+        st = fit_start_on_hosts(given, &err);
+    free(given);
+    if (rank > 0) { /* rank 0 speaks for all, and what is wrong so far is wrong there too */
+        cli.quiet = 1;
+        err.msg[0] = '\0';
+        if (!freopen("/dev/null", "w", stdout))
+            return CLI_TROUBLE;
+    }
     if (st == PG_OK && fit_args.list_layers)
         st = fit_print_layers(&err);
     else if (st == PG_OK && fit_args.print_config)
@@ -129,7 +152,7 @@ int main(int argc, char **argv)
     else if (st == PG_OK && !fit_check_arguments(&err))
         st = err.code;
     else if (st == PG_OK && fit_args.summary)
-        st = fit_print_summary(fit_args.train.model, &err);
+        st = fit_print_summary(&err);
     else if (st == PG_OK)
         st = run(&err);
     fit_name_option(&err);

@@ -13,7 +13,7 @@ typedef struct fit_arguments {
     const char *output, *demo;
     const char *json; /* "batch", or NULL */
     const char *profile; /* "layers", or NULL */
-    const char *config;
+    const char *config, *hosts;
     const char *resume, *resume_every;
     int force, full_model, dry_run;
     int summary, list_layers, evaluate, print_config, resumes, is_demo;
@@ -57,8 +57,11 @@ void fit_set_resume(void);               /* when all options are known */
 int fit_may_replace(const char *option); /* the file of "output" or "out" */
 void fit_print_folder(FILE *f);          /* members of the settings */
 
+/* pgfit_hosts.c: --hosts; does not return where mpirun takes over. argv: as main() was given it. */
+pg_status fit_start_on_hosts(char *const *argv, pg_err *err);
+
 /* pgfit_model.c: what is told of a model, and of the layers there are. */
-pg_status fit_print_summary(const char *model, pg_err *err);
+pg_status fit_print_summary(pg_err *err);
 pg_status fit_print_layers(pg_err *err);
 
 /* pgfit_data.c: data as the options want them, and what is done with them but training. */
@@ -120,5 +123,6 @@ void fit_print_gpus(fit_screen *s); /* at its end */
 void fit_print_start(const pg_run *r);
 void fit_print_end(fit_screen *s, const pg_fit_report *report);
 void fit_print_saved(const char *path);
+void fit_print_predicted(const char *path);
 
 #endif

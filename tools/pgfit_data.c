@@ -59,5 +59,7 @@ pg_status fit_predict(pg_trainer *t, pg_err *err)
     if (st == PG_OK)
         st = pg_predict_file(t, data, fit_args.out, &opts, err);
     pg_data_close(data);
+    if (st == PG_OK)
+        fit_print_predicted(fit_args.out);
     return st;
 }

@@ -2,10 +2,10 @@
 #include "pgfit.h"
 #include "table.h"
 
-pg_status fit_print_summary(const char *model, pg_err *err)
+pg_status fit_print_summary(pg_err *err)
 {
     char *text = NULL;
-    const pg_status st = pg_model_summary(&text, model, err);
+    const pg_status st = pg_model_summary(&text, &fit_args.train, err);
     if (st == PG_OK)
         cli_puts(stdout, text);
     pg_text_free(text);

@@ -13,7 +13,7 @@ static const char *reset = "never", *conv = "auto", *precision = "model";
 static const char *schedule;
 static int shuffled;
 static unsigned accumulate = 1, initial_epoch, steps, val_steps, val_freq = 1;
-static unsigned epochs = 1, batch_size, threads, lanes, seed;
+static unsigned epochs = 1, batch_size, threads, lanes, seed, comm_timeout;
 
 /* Parameters of callbacks, for which pgfit_callbacks.c looks in the table. */
 static const char *reduce_lr, *early_stop, *tensorboard, *csv, *report;
@@ -98,6 +98,10 @@ static const cli_opt options[] = {
      "policies say)"},
     {0, "conv", "HOW", NULL, &conv, NULL, "auto|direct|winograd",
      "arithmetic of convolutions (default auto: the faster)"},
+    {0, "hosts", "HOST:N,...", NULL, &fit_args.hosts, NULL, NULL,
+     "several machines: start N processes on each host, by the mpirun that is installed"},
+    {0, "comm-timeout", "SECONDS", NULL, NULL, &comm_timeout, NULL,
+     "several processes (mpirun, srun): how long one waits for the others (default 300)"},
     {'j', "threads", "N", NULL, NULL, &threads, NULL, "cores to use (default all)"},
     {0, "deterministic", NULL, &fit_args.train.deterministic, NULL, NULL, NULL,
      "equal bits on every run and for every number of devices"},
@@ -241,6 +245,7 @@ const cli_tool fit_tool = {
     .examples = examples,
     .about = about,
     .has_devices = 1,
+    .has_ranks = 1,
     .status_1 = "data or weights do not fit the model, or --terminate-on-nan stopped it",
     .opts = options,
     .min_operands = 0,
@@ -411,6 +416,9 @@ void fit_read_arguments(void)
     fit_args.train.conv = conv_choice();
     fit_args.train.precision = precision_choice();
     fit_args.train.threads = threads;
+    fit_args.train.joins_job = 1;
+    fit_args.train.comm_timeout = (double)comm_timeout;
+    fit_args.train.cancel = cli_cancel();
     fit_args.train.lanes = lanes;
     fit_args.train.seed = fit_args.fit.seed = seed;
     fit_args.train.batch_norm = !bn ? 0 : strcmp(bn, "replica") == 0 ? 1 : 2;

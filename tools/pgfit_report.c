@@ -5,6 +5,7 @@
 
 #include "json_out.h"
 #include "pgfit.h"
+#include "table.h"
 
 /* ---- before ---- */
 
@@ -20,14 +21,20 @@ static void print_parts(const pg_run *r)
 static void print_devices(const pg_run *r)
 {
     const char *at = r->devices;
-    printf("pgfit %s: %s (", pg_version(), cli_plural(r->n_devices, "device").s);
-    for (; *at; at++)
+    size_t n_here = 1;
+    printf("pgfit %s: %s ", pg_version(), cli_plural(r->n_devices, "device").s);
+    if (r->n_ranks > 1)
+        cli_printf(stdout, "of %zu ranks (%s; rank 0: ", r->n_ranks, r->mpi);
+    else
+        fputs("(", stdout);
+    for (; *at; at++) {
         printf(*at == ',' ? "%c " : "%c", *at);
+        n_here += *at == ',';
+    }
     if (r->kind)
         cli_printf(stdout, ": %s), ", r->kind);
     else
-        printf(": %s%s), ", cli_plural(r->n_cores / r->n_devices, "core").s,
-               r->n_devices > 1 ? " each" : "");
+        printf(": %s%s), ", cli_plural(r->n_cores / n_here, "core").s, n_here > 1 ? " each" : "");
     if (r->n_devices > 1)
         fputs("data-parallel, ", stdout);
     print_parts(r);
@@ -71,6 +78,9 @@ static void print_json_start(const pg_run *r)
     if (r->kind)
         json_member("gpu", r->kind);
     json_count("replicas", 1, r->n_devices);
+    json_count("ranks", 1, r->n_ranks);
+    if (r->mpi)
+        json_member("mpi", r->mpi);
     json_count("cores", 1, r->n_cores);
     json_count("batch_size", 1, r->batch_size);
     json_count("batches", 1, r->n_batches);
@@ -159,6 +169,45 @@ static void print_advice(const fit_screen *s, const pg_fit_report *r)
                s->run.n_devices, r->rows_per_second / r->alone, r->reduce * 100);
 }
 
+/* Who waits least is waited for. */
+static void print_ranks(const pg_fit_report *r)
+{
+    static const char *const heads[] = {"rank", "host", "compute", "exchange", "waiting", "input"};
+    table t = {.n_cols = 6, .right = 1u | 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5};
+    char text[32];
+    if (!cli.verbose || r->n_ranks == 0)
+        return;
+    for (size_t k = 0; k < 6; k++)
+        table_add(&t, heads[k]);
+    for (size_t k = 0; k < r->n_ranks; k++) {
+        const pg_rank_share *s = &r->ranks[k];
+        const double shares[] = {s->compute, s->exchange, s->waiting, s->input};
+        snprintf(text, sizeof text, "%zu", k);
+        table_add(&t, text);
+        table_add(&t, s->host);
+        for (size_t i = 0; i < 4; i++) {
+            snprintf(text, sizeof text, "%.0f %%", shares[i] * 100);
+            table_add(&t, text);
+        }
+    }
+    (void)table_print(&t, "  ", 0);
+    table_free(&t);
+}
+
+static void print_json_ranks(const pg_fit_report *r)
+{
+    for (size_t k = 0; k < r->n_ranks; k++) {
+        const pg_rank_share *s = &r->ranks[k];
+        printf("%s{\"rank\": %zu", k ? ", " : ", \"ranks\": [", k);
+        json_member("host", s->host);
+        json_real("compute", s->compute);
+        json_real("exchange", s->exchange);
+        json_real("waiting", s->waiting);
+        json_real("input", s->input);
+        fputs(k + 1 < r->n_ranks ? "}" : "}]", stdout);
+    }
+}
+
 static void print_json_end(const pg_fit_report *r)
 {
     printf("{\"event\": \"end\", \"epochs\": %zu", r->n_epochs);
@@ -168,6 +217,7 @@ static void print_json_end(const pg_fit_report *r)
     json_real("input", r->input);
     json_real("one_device", r->alone > 0 ? r->alone : NAN);
     json_real("speed_up", r->alone > 0 ? r->rows_per_second / r->alone : NAN);
+    print_json_ranks(r);
     puts("}");
     fflush(stdout);
 }
@@ -180,9 +230,21 @@ void fit_print_end(fit_screen *s, const pg_fit_report *report)
         print_curve(s);
         fit_print_kept(s);
         print_speed(report);
+        print_ranks(report);
         fit_print_use(s);
         print_advice(s, report);
         fflush(stdout);
+    }
+}
+
+void fit_print_predicted(const char *path)
+{
+    if (cli.json) {
+        fputs("{\"event\": \"predictions\"", stdout);
+        json_member("file", path);
+        puts("}");
+    } else if (!cli.quiet) {
+        cli_printf(stdout, "load it:  y = numpy.load(\"%s\")\n", cli_name(path).s);
     }
 }
 

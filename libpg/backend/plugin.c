@@ -1,6 +1,4 @@
-/* plugin.c - see plugin.h. The file is searched beside the library or the program that this is part
- * of, as they are installed and as they lie in a build folder, then where it was to be installed.
- * Opening it again gives the same, so nothing has to be remembered. */
+/* plugin.c - see plugin.h. Opening it again gives the same, so nothing has to be remembered. */
 #include "backend/plugin.h"
 
 #include <dlfcn.h>
@@ -10,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/beside.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -20,52 +19,9 @@ typedef const pg__backend *(*get_fn)(uint32_t abi);
 
 /* ---- where ---- */
 
-/* Something of this file. */
-static const void *self_address(void)
-{
-    static const char here = 0;
-    return &here;
-}
-
-/* The folder of a file, without links; 0 where there is none. */
-static int folder_of(char out[PATH_MAX], const char *path)
-{
-    char *slash;
-    if (!strchr(path, '/') || !realpath(path, out))
-        return 0;
-    slash = strrchr(out, '/');
-    slash[slash == out] = '\0';
-    return 1;
-}
-
-static int is_there(char out[PATH_MAX], const char *folder, const char *rest)
-{
-    const int n = snprintf(out, PATH_MAX, "%s%s" NAME, folder, rest);
-    return n > 0 && n < PATH_MAX && access(out, F_OK) == 0;
-}
-
-/* Of the library, or of a program that holds it, which may have been found by PATH. */
-static int beside(char out[PATH_MAX], const char *file)
-{
-    static const char *const places[] = {
-        "/libpg/",                  /* of the library, installed */
-        "/../" PG_LIBDIR "/libpg/", /* of a tool, installed */
-        "/backend/cuda/",           /* of the library, in its build folder */
-        "/../libpg/backend/cuda/",
-    };
-    char folder[PATH_MAX];
-    if (!folder_of(folder, file))
-        return 0;
-    for (size_t k = 0; k < sizeof places / sizeof *places; k++)
-        if (is_there(out, folder, places[k]))
-            return 1;
-    return 0;
-}
-
 static pg_status find(char out[PATH_MAX], const char *device, pg_err *err)
 {
     const char *named = secure_getenv("PG_CUDA_PLUGIN");
-    Dl_info self = {0};
     if (named && *named) {
         const int n = snprintf(out, PATH_MAX, "%s%s", strchr(named, '/') ? "" : "./", named);
         if (n < PATH_MAX && access(out, F_OK) == 0)
@@ -75,8 +31,7 @@ static pg_status find(char out[PATH_MAX], const char *device, pg_err *err)
         pg_err_hint(err, "unset PG_CUDA_PLUGIN, where " NAME " is installed with libpg");
         return PG_E_UNSUPPORTED;
     }
-    if ((dladdr(self_address(), &self) && self.dli_fname && beside(out, self.dli_fname)) ||
-        beside(out, "/proc/self/exe") || is_there(out, PG_PREFIX "/" PG_LIBDIR, "/libpg/"))
+    if (pg__find_beside(out, NAME, "backend/cuda"))
         return PG_OK;
     (void)pg_fail(err, PG_E_UNSUPPORTED,
                   "%s: the GPU part of libpg, " NAME ", is not there: this libpg was built without "

@@ -24,6 +24,7 @@ const char *pg_status_name(pg_status st)
         [PG_E_MISMATCH] = "PG_E_MISMATCH",
         [PG_E_CANCELLED] = "PG_E_CANCELLED",
         [PG_E_DEVICE] = "PG_E_DEVICE",
+        [PG_E_PEER] = "PG_E_PEER",
     };
     size_t i = (size_t)st;
     return i < sizeof names / sizeof *names ? names[i] : "PG_E_?";

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
@@ -34,6 +35,20 @@ struct pg__ahead {
     pthread_cond_t changed;
 };
 
+/* Of the rows of a batch those that this process computes, part by part, come to the front. */
+static size_t keep_own(const pg_trainer *t, uint64_t *rows, size_t n_rows)
+{
+    const uint64_t part = t->part_rows ? t->part_rows : n_rows;
+    size_t n = 0;
+    for (uint64_t first = 0; first < n_rows; first += part) {
+        uint64_t from, end;
+        pg__rows_here(&t->cut, n_rows - first < part ? n_rows - first : part, &from, &end);
+        memmove(rows + n, rows + first + from, (size_t)(end - from) * sizeof *rows);
+        n += (size_t)(end - from);
+    }
+    return n;
+}
+
 /* The next batch of the course into a buffer. */
 static void fill(pg__ahead *a, buffer *b)
 {
@@ -42,9 +57,12 @@ static void fill(pg__ahead *a, buffer *b)
     if (b->is_end)
         return;
     const pg__feed *f = b->turn.validation ? a->val : a->train;
-    for (size_t i = 0; i < b->turn.n_rows; i++)
+    const size_t n = keep_own(f->t, b->rows, b->turn.n_rows);
+    for (size_t i = 0; i < n; i++)
         b->rows[i] += f->first;
-    b->st = pg__feed_read(f, b->rows, b->turn.n_rows, &b->batch, &a->stop, &b->err);
+    b->st = pg__feed_read(f, b->rows, n, &b->batch, &a->stop, &b->err);
+    b->batch.n_here = n;
+    b->batch.n_rows = b->turn.n_rows;
 }
 
 /* Called and left with the lock, and with nobody reading. */

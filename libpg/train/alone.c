@@ -3,10 +3,12 @@
 #include "train/alone.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "train/ranks.h"
 #include "train/report.h"
 
 #define MAX_STEPS 10
@@ -38,9 +40,12 @@ static pg_status alone(pg_trainer *t, size_t n_workers, const pg__batch *b, doub
 {
     const pg__cut all = t->cut;
     const pg__spent spent = t->spent;
+    pg__ranks *ranks = t->ranks;
     pg__workers_stop(t);
+    t->ranks = NULL;
     t->cut.n_workers = n_workers;
     t->cut.n_replicas = 1;
+    t->cut.first_here = t->cut.n_here = 0;
     t->is_trial = 1;
     if (pg__workers_start(t, NULL) != PG_OK || time_steps(t, b, each, NULL) != PG_OK)
         *each = 0;
@@ -48,6 +53,7 @@ static pg_status alone(pg_trainer *t, size_t n_workers, const pg__batch *b, doub
     t->is_trial = 0;
     t->spent = spent;
     t->cut = all;
+    t->ranks = ranks;
     t->grads = NULL;
     return pg__workers_start(t, err);
 }
@@ -90,13 +96,15 @@ done:
 pg_status pg__find_nan(pg_trainer *t, const pg__batch *b, char out[256], pg_err *err)
 {
     pg__watch watch = {.found = 0};
+    pg__batch here = *b;
     double each = 0;
     pg_status st = PG_OK;
-    out[0] = '\0';
-    if (t->assigned.n_devices > 0)
+    memset(out, 0, 256);
+    here.n_rows = b->n_here;
+    if (t->assigned.n_devices > 0 || here.n_rows == 0)
         return PG_OK;
     t->watch = &watch;
-    st = alone(t, 1, b, &each, err);
+    st = alone(t, 1, &here, &each, err);
     t->watch = NULL;
     if (st == PG_OK && watch.found && watch.leaf < t->leaves.n)
         snprintf(out, 256, "%s %s",

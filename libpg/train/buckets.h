@@ -16,4 +16,7 @@ pg_status pg__buckets_run(pg_trainer *t, pg__worker *w, const pg__job *job, pg_e
 /* Cuts the flat gradient of t: t->buckets. */
 void pg__buckets_plan(pg_trainer *t);
 
+/* Per bucket how many calls of a program leave it behind; never fewer than for the one before. */
+void pg__buckets_ends(const pg_trainer *t, const pg__program *p, size_t ends[PG_MAX_BUCKETS]);
+
 #endif

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/nearest.h"
 #include "base/try.h"
+#include "train/ranks.h"
 
 #define PG_CALLBACK(name) extern const pg__cb_type pg__cb_##name;
 #include "train/callbacks.def"
@@ -87,11 +88,16 @@ void pg__calls_close(pg__fit *f)
     f->n_calls = 0;
 }
 
+static int has_turn(const pg__fit *f, size_t i)
+{
+    return !f->calls[i].type->writes || pg__rank_of(f->t) == 0;
+}
+
 pg_status pg__calls_train_begin(pg__fit *f, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < f->n_calls && st == PG_OK; i++)
-        if (f->calls[i].type->train_begin)
+        if (f->calls[i].type->train_begin && has_turn(f, i))
             st = f->calls[i].type->train_begin(f->calls[i].self, f, err);
     return st;
 }
@@ -100,7 +106,7 @@ pg_status pg__calls_epoch_begin(pg__fit *f, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < f->n_calls && st == PG_OK; i++)
-        if (f->calls[i].type->epoch_begin)
+        if (f->calls[i].type->epoch_begin && has_turn(f, i))
             st = f->calls[i].type->epoch_begin(f->calls[i].self, f, err);
     return st;
 }
@@ -109,7 +115,7 @@ pg_status pg__calls_batch_end(pg__fit *f, const pg_logs *running, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < f->n_calls && st == PG_OK; i++)
-        if (f->calls[i].type->batch_end)
+        if (f->calls[i].type->batch_end && has_turn(f, i))
             st = f->calls[i].type->batch_end(f->calls[i].self, f, running, err);
     return st;
 }
@@ -118,7 +124,7 @@ pg_status pg__calls_epoch_end(pg__fit *f, const pg_logs *logs, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < f->n_calls && st == PG_OK; i++)
-        if (f->calls[i].type->epoch_end)
+        if (f->calls[i].type->epoch_end && has_turn(f, i))
             st = f->calls[i].type->epoch_end(f->calls[i].self, f, logs, err);
     return st;
 }
@@ -127,7 +133,7 @@ pg_status pg__calls_train_end(pg__fit *f, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < f->n_calls && st == PG_OK; i++)
-        if (f->calls[i].type->train_end)
+        if (f->calls[i].type->train_end && has_turn(f, i))
             st = f->calls[i].type->train_end(f->calls[i].self, f, err);
     return st;
 }
@@ -236,7 +242,7 @@ pg_status pg__fit_tell(pg__fit *f, pg_event_kind kind, const char *file, pg_err 
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     for (size_t i = 0; i < f->n_calls && st == PG_OK; i++)
-        if (f->calls[i].type->event)
+        if (f->calls[i].type->event && has_turn(f, i))
             st = f->calls[i].type->event(f->calls[i].self, f, &e, err);
     if (st == PG_OK && f->cb && f->cb->event)
         st = f->cb->event(f->cb->user, &e, err);

@@ -49,6 +49,7 @@ typedef struct pg__fit {
 typedef struct pg__cb_type {
     const char *name; /* Keras' class name */
     size_t n_bytes;   /* of self */
+    int writes;       /* it writes files and decides nothing: only rank 0 has a turn */
     /* Before anything is trained: parameters, and whether their monitors exist; writes nothing. */
     pg_status (*open)(void *self, pg__fit *f, pg__settings *s, pg_err *err);
     /* All may be NULL. A status other than PG_OK ends the run: only for what cannot be gone on

@@ -70,6 +70,7 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
 
 const pg__cb_type pg__cb_backup_and_restore = {.name = "BackupAndRestore",
                                                .n_bytes = sizeof(backup),
+                                               .writes = 1,
                                                .open = open,
                                                .batch_end = batch_end,
                                                .epoch_end = epoch_end,

@@ -272,6 +272,7 @@ static void close(void *self, pg__fit *f)
 
 const pg__cb_type pg__cb_csv_logger = {.name = "CSVLogger",
                                        .n_bytes = sizeof(csv),
+                                       .writes = 1,
                                        .open = open,
                                        .train_begin = train_begin,
                                        .epoch_end = epoch_end,

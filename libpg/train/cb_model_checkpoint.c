@@ -407,6 +407,7 @@ static void close_checkpoint(void *self, pg__fit *f)
 
 const pg__cb_type pg__cb_model_checkpoint = {.name = "ModelCheckpoint",
                                              .n_bytes = sizeof(checkpoint),
+                                             .writes = 1,
                                              .open = open_checkpoint,
                                              .train_begin = train_begin,
                                              .batch_end = batch_end,

@@ -255,6 +255,7 @@ static void close(void *self, pg__fit *f)
 
 const pg__cb_type pg__cb_report = {.name = "Report",
                                    .n_bytes = sizeof(report),
+                                   .writes = 1,
                                    .open = open,
                                    .train_begin = train_begin,
                                    .epoch_begin = epoch_begin,

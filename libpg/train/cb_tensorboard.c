@@ -430,6 +430,7 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
 
 const pg__cb_type pg__cb_tensorboard = {.name = "TensorBoard",
                                         .n_bytes = sizeof(board),
+                                        .writes = 1,
                                         .open = open,
                                         .train_begin = train_begin,
                                         .epoch_begin = epoch_begin,

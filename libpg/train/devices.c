@@ -166,7 +166,7 @@ void pg__devices_close(pg_trainer *t)
 /* The first worker of a device has its own queue. */
 pg_status pg__devices_staff(pg_trainer *t, pg_err *err)
 {
-    const size_t each = t->cut.n_workers / t->cut.n_replicas;
+    const size_t each = t->cut.n_workers / pg__replicas_here(&t->cut);
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->n_threads; i++) {
         pg__worker *w = &t->workers[i];

@@ -272,11 +272,11 @@ pg_status pg__feed_divides(const pg__feed *f, size_t batch_size, const char *opt
 pg_status pg__feed_program(pg_trainer *t, size_t batch_size, pg__pass pass, const pg__program **out,
                            pg_err *err)
 {
-    size_t k = 0;
     const uint64_t n = t->part_rows && t->part_rows < batch_size ? t->part_rows : batch_size;
-    while (pg__lane_of(&t->cut, n, k).n == 0)
-        k++;
-    return pg__trainer_program(t, pg__lane_of(&t->cut, n, k).n, pass, out, err);
+    uint64_t rows = 0;
+    for (size_t k = 0; rows == 0 && k < pg__lane_count(&t->cut); k++)
+        rows = pg__lane_of(&t->cut, n, k).n;
+    return pg__trainer_program(t, rows ? rows : 1, pass, out, err); /* a rank may have none */
 }
 
 /* ---- targets ---- */

@@ -199,7 +199,7 @@ pg_status pg__feed_read(const pg__feed *f, const uint64_t *rows, size_t n, pg__b
 {
     const pg_trainer *t = f->t;
     pg_status st = PG_OK;
-    out->n_rows = n;
+    out->n_rows = out->n_here = n;
     for (size_t k = 0; k < t->n_inputs; k++)
         PG_TRY(read_slot(&f->inputs[k], rows, n, out->inputs[k], stop, err));
     for (size_t k = 0; k < t->n_outputs; k++) {

@@ -8,6 +8,7 @@
 #include "train/devices.h"
 #include "train/fit_impl.h"
 #include "train/forecast.h"
+#include "train/ranks.h"
 #include "train/report.h"
 #include "train/states.h"
 
@@ -68,8 +69,10 @@ static pg_status stop_at_nan(run *r, const pg__batch *batch, const pg__turn *tur
     char where[256];
     pg_status st = PG_OK;
     PG_TRY(pg__find_nan(r->t, batch, where, err));
+    PG_TRY(pg__ranks_where(r->t, where, err));
     st = pg_fail(err, PG_E_NO, "loss is NaN since epoch %zu, batch %zu; stopped%s%s",
                  turn->epoch + 1, turn->batch + 1, where[0] ? "; first in " : "", where);
+    st = pg__ranks_agree(r->t, st, err);
 done:
     return st;
 }
@@ -90,7 +93,7 @@ static pg_status stop_here(run *r, const pg__turn *turn, pg_err *err)
     pg_status st = PG_OK;
     snprintf(where, sizeof where, "interrupted in epoch %zu, after %sbatch %zu", turn->epoch + 1,
              turn->validation ? "validation " : "", turn->batch + 1);
-    if (!file)
+    if (!file || pg__rank_of(r->t) > 0)
         PG_FAIL(PG_E_CANCELLED, "%s", where);
     PG_TRY(pg__resume_save(&r->resume, PG__RESUME_AT_STOP, err));
     if (r->resume.failed)
@@ -107,9 +110,9 @@ static pg_status take_stock(run *r, const pg__turn *turn, pg_err *err)
     pg_status st = PG_OK;
     r->next = pg__point_after(turn);
     PG_TRY(pg__writer_poll(r->fit.writer, err));
-    if (r->opts->cancel && __atomic_load_n(r->opts->cancel, __ATOMIC_RELAXED))
+    if (pg__told_to_stop(r->t, r->opts->cancel))
         PG_TRY(stop_here(r, turn, err));
-    if (pg__resume_is_due(&r->resume))
+    if (pg__rank_of(r->t) == 0 && pg__resume_is_due(&r->resume))
         PG_TRY(pg__resume_save(&r->resume, PG__RESUME_BETWEEN, err));
 done:
     pg__snapshot_drop(r->fit.snapshot);
@@ -225,7 +228,9 @@ static pg_status go_on(run *r, pg_err *err)
     int found = 0;
     if (!r->fit.resume)
         return PG_OK;
-    PG_TRY(pg__resume_load(&r->resume, &found, err));
+    st = pg__resume_load(&r->resume, &found, err);
+    PG_TRY(pg__ranks_agree(r->t, st, err));
+    PG_TRY(pg__ranks_found(r->t, r->fit.resume_file, found, err));
     if (!found)
         return PG_OK;
     pg__course_seek(r->course, &r->next);
@@ -246,7 +251,7 @@ static pg_status begin_training(run *r, pg_err *err)
     if (r->cb && r->cb->train_begin)
         PG_TRY(r->cb->train_begin(r->cb->user, &r->what, err));
     PG_TRY(go_on(r, err));
-    PG_TRY(pg__calls_train_begin(&r->fit, err));
+    PG_TRY(pg__ranks_agree(r->t, pg__calls_train_begin(&r->fit, err), err));
     PG_TRY(pg__ahead_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
                          r->batch_size, err));
     if ((r->next.batch > 0 || r->next.in_validation) && r->cb && r->cb->epoch_begin)
@@ -261,6 +266,8 @@ static pg_status end_resume(run *r, pg_err *err)
     pg__fit *f = &r->fit;
     pg_status st = PG_OK;
     PG_TRY(pg__writer_wait(f->writer, err));
+    if (pg__rank_of(r->t) > 0)
+        goto done;
     if (f->resume_ends) {
         pg__resume_remove(&r->resume);
         goto done;
@@ -280,12 +287,14 @@ static pg_status end_training(run *r, double began, pg_err *err)
     pg_fit_report report = pg__report_of(r->t, began);
     pg_status st = PG_OK;
     report.n_epochs = r->n_finished;
+    PG_TRY(pg__ranks_shares(r->t, &report, err));
     pg__ahead_free(r->ahead);
     r->ahead = NULL;
     PG_TRY(pg__average_finish(r->t, err));
     PG_TRY(pg__calls_train_end(&r->fit, err));
     PG_TRY(end_resume(r, err));
-    if (r->opts->measure_alone && r->t->cut.n_replicas > 1 && report.rows_per_second > 0)
+    if (r->opts->measure_alone && !r->t->ranks && r->t->cut.n_replicas > 1 &&
+        report.rows_per_second > 0)
         PG_TRY(pg__measure_alone(r->t, &r->train, r->batch_size, &report.alone, err));
     if (r->cb && r->cb->train_end)
         r->cb->train_end(r->cb->user, &report);
@@ -310,6 +319,12 @@ pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data, const 
     return st;
 }
 
+static pg_status open_run(run *r, pg_err *err)
+{
+    const pg_status st = pg__fit_open(r, err);
+    return st == PG_OK ? pg__forecast_check(r->t, &r->forecast, err) : st;
+}
+
 pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg_callback *cb,
                  pg_err *err)
 {
@@ -320,13 +335,13 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
              .has_val = opts->validation != NULL || opts->validation_split != 0};
     const double began = pg__now();
     pg_status st = PG_OK;
-    PG_TRY(pg__fit_open(&r, err));
-    PG_TRY(pg__forecast_check(t, &r.forecast, err));
+    PG_TRY(pg__ranks_agree(t, open_run(&r, err), err));
+    PG_TRY(pg__ranks_same_data(t, &r.train, r.fit.data_crc, err));
     PG_TRY(begin_training(&r, err));
     PG_TRY(run_batches(&r, err));
     PG_TRY(end_training(&r, began, err));
 done:
-    st = pg__told(t, st, err);
+    st = pg__ranks_told(t, pg__told(t, st, err), err);
     if (st != PG_OK && r.fit.writer)
         (void)pg__writer_wait(r.fit.writer, NULL); /* what is being written is told of */
     pg__fit_close(&r);

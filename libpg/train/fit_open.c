@@ -207,7 +207,7 @@ static pg_status prepare(run *r, pg_err *err)
     PG_TRY(plan_course(r, err));
     describe(r);
     PG_TRY(open_calls(r, err));
-    if (r->fit.resume_file)
+    if (r->fit.resume_file || r->t->ranks)
         mark_data(r);
     r->resume.run = r;
     r->resume.keep = pg__fit_keep;

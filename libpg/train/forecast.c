@@ -78,7 +78,7 @@ static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, 
     for (size_t k = 0; k < pg__lane_count(&t->cut); k++) {
         const pg__lane lane = pg__lane_of(&t->cut, rows, k);
         const size_t at = pg__lanes_meet(t) ? k : lane.worker;
-        if (lane.n == 0)
+        if (lane.n == 0 || lane.worker == PG_NO_WORKER)
             continue;
         PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
         const uint64_t arena = pg__program_arena_bytes(p) + pg__stage_bytes(t, p, lane.n);

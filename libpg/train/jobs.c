@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "train/buckets.h"
 #include "train/devices.h"
+#include "train/ranks_step.h"
 #include "train/record.h"
 #include "train/stage.h"
 #include "train/states.h"
@@ -34,16 +35,15 @@ static pg_status bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame
         return pg__nomem(err);
     for (size_t k = 0; k < t->n_inputs; k++) {
         const pg__value *v = &m->tape.values[m->inputs[k]];
-        inputs[k] = rows_of(s, s->batch->inputs[k], &v->shape, v->elem, job->lane.first);
+        inputs[k] = rows_of(s, s->batch->inputs[k], &v->shape, v->elem, job->at_row);
     }
     for (size_t k = 0; k < t->n_outputs; k++) {
         const pg__value *target = pg__program_target(job->program, k);
         const pg__value *loss = pg__program_loss_value(job->program, k);
         if (!target)
             continue;
-        targets[k] =
-            rows_of(s, s->batch->targets[k], &target->shape, target->elem, job->lane.first);
-        weights[k] = rows_of(s, s->batch->weights[k], &loss->shape, PG__REAL, job->lane.first);
+        targets[k] = rows_of(s, s->batch->targets[k], &target->shape, target->elem, job->at_row);
+        weights[k] = rows_of(s, s->batch->weights[k], &loss->shape, PG__REAL, job->at_row);
     }
     lf->f.inputs = inputs;
     lf->f.targets = targets;
@@ -127,7 +127,7 @@ static pg_status keep_predictions(const pg__step *s, const pg__job *job)
         const size_t each = pg__elem_bytes(v->elem, t->backend->real_bytes);
         const size_t n = (size_t)pg__dims_elems(&v->shape) * each;
         st = t->backend->get(pg__program_prediction_dev(job->program, &job->frame.f, k),
-                             (char *)s->predictions[k] + n / job->lane.n * job->lane.first,
+                             (char *)s->predictions[k] + n / job->lane.n * job->at_row,
                              pg__program_prediction(job->program, &job->frame.f, k), n);
     }
     return st;
@@ -175,7 +175,9 @@ static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
 {
     pg_status st = PG_OK;
     PG_TRY(begin_lane(s, job, w, err));
-    if (s->t->in_buckets)
+    if (pg__sums_go_along(s->t) && job->program)
+        PG_TRY(pg__sums_run(s, job));
+    else if (s->t->in_buckets)
         PG_TRY(pg__buckets_run(s->t, w, job, err));
     else if (job->program)
         PG_TRY(pg__record_run(s->t, w, job->program, &job->frame.f, NULL));
@@ -186,11 +188,11 @@ done:
     return st;
 }
 
-#define VISIT(s, job, which)                                                       \
-    {                                                                              \
-        .program = (job)->program, .frame = &(job)->frame.f, .at = (job)->at,      \
-        .index = (size_t)((job) - (s)->jobs) % (s)->n_lanes, .lane = &(job)->lane, \
-        .meeting = which                                                           \
+#define VISIT(s, job, which)                                                          \
+    {                                                                                 \
+        .program = (job)->program, .frame = &(job)->frame.f, .at = (job)->at,         \
+        .index = pg__first_lane((s)->t) + (size_t)((job) - (s)->jobs) % (s)->n_lanes, \
+        .lane = &(job)->lane, .meeting = which                                        \
     }
 
 /* To the next meeting: what the lane brings is on the board then. */
@@ -230,6 +232,13 @@ static void run_together(pg__step *s, size_t worker)
         if (m == s->n_meetings)
             break;
         pg__team_meet(s->t->team);
+        if (s->t->ranks && s->t->bn_sync) {
+            if (worker == 0)
+                s->met = pg__ranks_board(s, m, &s->why);
+            pg__team_meet(s->t->team);
+            w->st = w->st == PG_OK ? s->met : w->st;
+            w->err = s->met != PG_OK ? s->why : w->err;
+        }
         for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
             w->st = take_from_meeting(s, job, m);
     }

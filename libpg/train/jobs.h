@@ -20,6 +20,7 @@ typedef struct pg__lane_frame {
 typedef struct pg__job {
     pg__lane lane;              /* rows of the whole batch */
     uint64_t first_in_part;     /* row of the part */
+    uint64_t at_row;            /* of what is in the batch: pg__batch.n_here */
     int is_last;                /* of the lane's parts */
     const pg__program *program; /* NULL: no rows */
     const pg__program *masks;   /* NULL: none are needed beforehand */
@@ -42,11 +43,20 @@ typedef struct pg__step {
     void *const *predictions; /* per output; NULL: they are not wanted */
     pg__job *jobs;            /* n_lanes for each part */
     size_t n_jobs, n_lanes, part;
-    pg__board board; /* where lanes meet */
+    uint64_t first_here, n_before; /* while it is cut: this rank's first row of the part; its rows
+                                      of the parts before */
+    pg__board board;               /* where lanes meet */
     size_t n_meetings;
     const void **seeds;
     double *seed_mem, *shares; /* per output */
+    pg__mask_sum *sums;        /* per output, over all lanes */
+    double *numbers;           /* of ranks_step.c */
+    pg_status met;             /* what became of the last meeting with other ranks */
+    pg_err why;
 } pg__step;
+
+/* Lanes that met found the same, so one of them speaks for all: the first that has rows. */
+int pg__speaks(const pg__step *s, const pg__job *job);
 
 /* Work of a team, arg: the pg__step. All jobs of part s->part, and what they tell; the sums of all
  * masks. */

@@ -2,6 +2,11 @@
  * get_slice. */
 #include "train/lanes.h"
 
+size_t pg__replicas_here(const pg__cut *cut)
+{
+    return cut->n_here ? cut->n_here : cut->n_replicas;
+}
+
 size_t pg__lane_count(const pg__cut *cut)
 {
     return cut->n_lanes ? cut->n_lanes : cut->n_workers;
@@ -36,9 +41,10 @@ static void slice_of(const pg__cut *cut, uint64_t n_rows, size_t replica, uint64
 
 static pg__lane even_lane(const pg__cut *cut, uint64_t n_rows, size_t k)
 {
-    const size_t per = cut->n_workers / cut->n_replicas;
+    const size_t per = cut->n_workers / pg__replicas_here(cut);
     const size_t replica = owner_of(k, cut->n_lanes, cut->n_replicas);
-    size_t begin = 0, behind = 0; /* the replica's lanes */
+    const size_t here = replica - cut->first_here; /* beyond: of another process */
+    size_t begin = 0, behind = 0;                  /* the replica's lanes */
     uint64_t from = 0, n = n_rows, first, end;
     while (owner_of(begin, cut->n_lanes, cut->n_replicas) != replica)
         begin++;
@@ -51,13 +57,15 @@ static pg__lane even_lane(const pg__cut *cut, uint64_t n_rows, size_t k)
     } else {
         part_of(n, k, cut->n_lanes, &first, &end);
     }
-    return (pg__lane){from + first, end - first, replica,
-                      replica * per + owner_of(k - begin, behind - begin, per)};
+    const size_t worker = here < pg__replicas_here(cut)
+                              ? here * per + owner_of(k - begin, behind - begin, per)
+                              : PG_NO_WORKER;
+    return (pg__lane){from + first, end - first, replica, worker};
 }
 
 static pg__lane slice_lane(const pg__cut *cut, uint64_t n_rows, size_t k)
 {
-    const size_t per = cut->n_workers / cut->n_replicas, replica = k / per;
+    const size_t per = cut->n_workers / pg__replicas_here(cut), replica = cut->first_here + k / per;
     uint64_t from, n, first, end;
     slice_of(cut, n_rows, replica, &from, &n);
     part_of(n, k % per, per, &first, &end);
@@ -67,6 +75,21 @@ static pg__lane slice_lane(const pg__cut *cut, uint64_t n_rows, size_t k)
 pg__lane pg__lane_of(const pg__cut *cut, uint64_t n_rows, size_t k)
 {
     return cut->n_lanes ? even_lane(cut, n_rows, k) : slice_lane(cut, n_rows, k);
+}
+
+void pg__rows_here(const pg__cut *cut, uint64_t n_rows, uint64_t *first, uint64_t *end)
+{
+    *first = n_rows;
+    *end = 0;
+    for (size_t k = 0; k < pg__lane_count(cut); k++) {
+        const pg__lane lane = pg__lane_of(cut, n_rows, k);
+        if (lane.worker == PG_NO_WORKER || lane.n == 0)
+            continue;
+        *first = lane.first < *first ? lane.first : *first;
+        *end = lane.first + lane.n > *end ? lane.first + lane.n : *end;
+    }
+    if (*end == 0)
+        *first = 0;
 }
 
 size_t pg__tree_top(size_t n_lanes)

@@ -17,16 +17,25 @@ typedef struct pg__lane {
 } pg__lane;
 
 typedef struct pg__cut {
-    size_t n_replicas, n_workers; /* workers: a multiple of replicas, neighbours belong together */
-    size_t n_lanes;               /* deterministic: a power of two; 0: as many as workers */
-    int by_replica;               /* lanes are parts of a replica's slice: the number of replicas
-                                     is part of the result */
+    size_t n_replicas; /* of all processes */
+    size_t n_workers;  /* of this one: a multiple of its replicas, neighbours belong together */
+    size_t n_lanes;    /* deterministic: a power of two; 0: as many as workers */
+    int by_replica;    /* lanes are parts of a replica's slice: the number of replicas is part of
+                          the result */
+    size_t first_here, n_here; /* this process' replicas; n_here 0: all of them */
 } pg__cut;
 
+#define PG_NO_WORKER SIZE_MAX /* the lane is another process' */
+
+size_t pg__replicas_here(const pg__cut *cut);
+/* Deterministic: of all processes; else of this one. */
 size_t pg__lane_count(const pg__cut *cut);
 
 /* Lane k of a batch of n rows. */
 pg__lane pg__lane_of(const pg__cut *cut, uint64_t n_rows, size_t k);
+
+/* The rows that this process computes: neighbours. */
+void pg__rows_here(const pg__cut *cut, uint64_t n_rows, uint64_t *first, uint64_t *end);
 
 /* The tree over lanes, walked from below by whoever sums. Complete subtrees are [lo, lo + size)
  * with size a power of two and lo a multiple of it; `top` is the whole. */

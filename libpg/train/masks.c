@@ -9,14 +9,23 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-/* Share of the numbers that are not 0. */
-static double share(const pg_trainer *t, const void *v, uint64_t n)
+static double n_nonzero(const pg_trainer *t, const void *v, uint64_t n)
 {
     uint64_t hits = 0;
     for (uint64_t i = 0; i < n; i++)
         hits += t->backend->real_bytes == sizeof(double) ? ((const double *)v)[i] != 0
                                                          : ((const float *)v)[i] != 0;
-    return n > 0 ? (double)hits / (double)n : 1;
+    return (double)hits;
+}
+
+void pg__mask_sum_add(pg__mask_sum *into, const pg__mask_sum *from)
+{
+    into->steps += from->steps;
+    into->n_steps += from->n_steps;
+    into->classes += from->classes;
+    into->n_classes += from->n_classes;
+    into->weights += from->weights;
+    into->n_weights += from->n_weights;
 }
 
 pg_status pg__masks_check(const pg_trainer *t, pg_err *err)
@@ -57,8 +66,8 @@ pg_status pg__masks_add(pg_trainer *t, const pg__program *p, const pg__frame *f,
             PG_TRY(pg__nomem(err));
         PG_TRY(t->backend->get(f->dev, mask, pg__program_mask(p, f, k),
                                (size_t)n * t->backend->real_bytes));
-        sums[k].valid += share(t, mask, n) * (double)n;
-        sums[k].n += (double)n;
+        sums[k].steps += n_nonzero(t, mask, n);
+        sums[k].n_steps += (double)n;
         pg__mem_free(mask);
         mask = NULL;
     }
@@ -67,31 +76,48 @@ done:
     return st;
 }
 
-/* What a loss leaves out by the target's class is masked like a step. */
-static pg__mask_sum not_ignored(const pg__loss_attrs *loss, const int32_t *classes, uint64_t n)
+static int weights_count(const pg_trainer *t, const pg__batch *b, size_t k)
 {
-    pg__mask_sum sum = {.n = (double)n};
-    for (uint64_t i = 0; i < n; i++)
-        sum.valid += classes[i] != loss->ignored;
-    return sum;
+    return b->weights[k] && t->rules->loss_norm_nonzero;
 }
 
-double pg__loss_share(const pg_trainer *t, const pg__mask_sum *masked, const pg__batch *b, size_t k,
-                      uint64_t n_terms)
+int pg__shares_count(const pg_trainer *t, const pg__batch *b)
+{
+    int counts = pg__masks_count(t);
+    for (size_t k = 0; k < t->n_outputs; k++)
+        counts |= t->objectives[k].loss.ignores || weights_count(t, b, k);
+    return counts;
+}
+
+void pg__shares_add(const pg_trainer *t, const pg__batch *b, size_t k, uint64_t n_terms,
+                    pg__mask_sum *sum)
 {
     const pg__loss_attrs *loss = &t->objectives[k].loss;
-    const void *weights = b->weights[k];
-    const pg__mask_sum of_classes =
-        loss->ignores ? not_ignored(loss, b->targets[k], n_terms) : (pg__mask_sum){0};
-    const pg__mask_sum *mask = loss->ignores ? &of_classes : masked;
+    const int32_t *classes = b->targets[k];
+    if (loss->ignores)
+        sum->n_classes += (double)n_terms;
+    for (uint64_t i = 0; loss->ignores && i < n_terms; i++)
+        sum->classes += classes[i] != loss->ignored;
+    if (!weights_count(t, b, k))
+        return;
+    sum->weights += n_nonzero(t, b->weights[k], n_terms);
+    sum->n_weights += (double)n_terms;
+}
+
+/* What a loss leaves out by the target's class is masked like a step. */
+double pg__loss_share(const pg_trainer *t, const pg__mask_sum *sum, size_t k)
+{
+    const pg__loss_attrs *loss = &t->objectives[k].loss;
+    const double valid = loss->ignores ? sum->classes : sum->steps;
+    const double n = loss->ignores ? sum->n_classes : sum->n_steps;
     double s = 1;
     if (loss->sums)
         return 1;
-    if (mask->n > 0 && t->rules->mask_rescaled) /* Keras 3 lets a batch have no step at all */
-        s = (mask->valid + (t->rules->keras3 ? 1e-7 : 0)) / mask->n;
-    if (mask->n > 0 && t->rules->loss_norm_nonzero)
-        s = mask->valid / mask->n;
-    if (weights && t->rules->loss_norm_nonzero)
-        s *= share(t, weights, n_terms);
+    if (n > 0 && t->rules->mask_rescaled) /* Keras 3 lets a batch have no step at all */
+        s = (valid + (t->rules->keras3 ? 1e-7 : 0)) / n;
+    if (n > 0 && t->rules->loss_norm_nonzero)
+        s = valid / n;
+    if (sum->n_weights > 0)
+        s *= sum->weights / sum->n_weights;
     return s;
 }

@@ -7,11 +7,13 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/ranks.h"
 
 static size_t lanes_of_a_group(const pg_trainer *t)
 {
     const size_t n = pg__lane_count(&t->cut);
-    return t->bn_sync ? n : (n + t->cut.n_replicas - 1) / t->cut.n_replicas;
+    const size_t replicas = t->cut.n_lanes ? t->cut.n_replicas : pg__replicas_here(&t->cut);
+    return t->bn_sync ? pg__all_lanes(t) : (n + replicas - 1) / replicas;
 }
 
 int pg__lanes_meet(const pg_trainer *t)

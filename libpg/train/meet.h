@@ -18,6 +18,7 @@ typedef struct pg__board {
     double *work;           /* per worker, per lane: `each` */
     double *raw;            /* per worker: `each`, as the device has them */
     const pg__lane **there; /* per place, per lane: who brought it, or NULL */
+    pg__lane elsewhere;     /* stands for lanes of other processes */
     uint64_t each;
     size_t n_lanes;
 } pg__board;

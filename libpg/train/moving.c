@@ -34,22 +34,22 @@ static shares shares_of(pg__bn_moving rule, double m, uint64_t n_before, size_t 
     return (shares){m, 1 - m};
 }
 
-/* On each device that has the parameter; what was found lies on the frame's. */
-static pg_status blend_on(pg_trainer *t, size_t d, size_t param, shares s, const pg__frame *f,
+/* On each device that has the parameter; what was found lies on another, perhaps. */
+static pg_status blend_on(pg_trainer *t, size_t d, size_t param, shares s, pg__dev *from,
                           const void *found)
 {
     pg__device *on = &t->devices[d];
     const size_t n = t->n_elems[param];
     void *into = pg__params_on(t, d)->at[param];
-    if (f->dev != on->dev) {
-        const pg_status st = t->backend->sync(f->dev);
+    if (from != on->dev) {
+        const pg_status st = t->backend->sync(from);
         if (st != PG_OK)
             return st;
     }
-    if (t->n_devices > 1 && f->dev != on->dev) {
+    if (t->n_devices > 1 && from != on->dev) {
         void *here = on->incoming.at[param];
         const pg_status st =
-            t->backend->copy_from(on->dev, here, f->dev, found, n * t->backend->real_bytes);
+            t->backend->copy_from(on->dev, here, from, found, n * t->backend->real_bytes);
         if (st != PG_OK)
             return st;
         found = here;
@@ -123,24 +123,23 @@ pg_status pg__averages_take(pg_trainer *t, size_t d)
 
 /* ---- replica after replica ---- */
 
-pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t replica,
+pg_status pg__move_averages(pg_trainer *t, pg__dev *from, const void *const *found, size_t replica,
                             size_t n_replicas)
 {
-    const pg__lowered *m = pg__program_model(p);
+    const pg__lowered *m = &t->built_params;
     for (size_t i = 0; i < m->n_moving && !t->is_trial; i++) {
         const pg__moving *v = &m->moving[i];
         const shares s =
             shares_of(t->rules->bn_moving, v->momentum, t->n_moves, replica, n_replicas);
-        const void *found = pg__program_moving(p, f, i);
         if (t->is_split) { /* it is on the parameter's device */
             const pg_status st =
-                t->backend->blend(pg__param_dev(t, v->param), t->params.at[v->param], s.keep, found,
-                                  s.take, t->n_elems[v->param]);
+                t->backend->blend(pg__param_dev(t, v->param), t->params.at[v->param], s.keep,
+                                  found[i], s.take, t->n_elems[v->param]);
             if (st != PG_OK)
                 return st;
         }
         for (size_t d = 0; d < t->n_devices && !t->is_split; d++) {
-            const pg_status st = blend_on(t, d, v->param, s, f, found);
+            const pg_status st = blend_on(t, d, v->param, s, from, found[i]);
             if (st != PG_OK)
                 return st;
         }

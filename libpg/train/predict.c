@@ -6,6 +6,7 @@
 #include "train/ahead.h"
 #include "train/devices.h"
 #include "train/logs.h"
+#include "train/ranks.h"
 
 typedef struct pass {
     pg_trainer *t;
@@ -31,9 +32,10 @@ static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass ki
     if (p->opts->steps == 0)
         PG_TRY(pg__feed_divides(&p->feed, p->batch_size, "steps =", err));
     /* rows do not see each other: a smaller batch would leave workers idle */
-    if (kind == PG__PREDICTS && p->opts->steps == 0 && p->batch_size < t->cut.n_workers &&
+    const size_t n_workers = t->ranks ? pg__all_lanes(t) : t->cut.n_workers;
+    if (kind == PG__PREDICTS && p->opts->steps == 0 && p->batch_size < n_workers &&
         !pg__feed_is_fixed(t))
-        p->batch_size = t->cut.n_workers;
+        p->batch_size = n_workers;
     if (p->batch_size > p->feed.n_rows && !pg__feed_is_fixed(t))
         p->batch_size = (size_t)p->feed.n_rows;
     PG_TRY(pg__feed_program(t, p->batch_size, kind, &p->program, err));
@@ -52,6 +54,12 @@ done:
     return st;
 }
 
+/* Data that one rank cannot open, no rank does. */
+static pg_status begin_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass kind, pg_err *err)
+{
+    return pg__ranks_agree(p->t, open_pass(p, data, use, kind, err), err);
+}
+
 static void close_pass(pass *p)
 {
     pg__ahead_free(p->ahead);
@@ -65,8 +73,7 @@ static void close_pass(pass *p)
 static pg_status next_batch(pass *p, const pg__batch **out, pg_err *err)
 {
     pg__turn turn;
-    const volatile int *cancel = p->opts->cancel;
-    if (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))
+    if (pg__told_to_stop(p->t, p->opts->cancel))
         return pg_fail(err, PG_E_CANCELLED, "interrupted");
     return pg__ahead_next(p->ahead, out, &turn, err);
 }
@@ -86,7 +93,7 @@ pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
         n_losses += (size_t)t->objectives[k].has_loss;
     if (n_losses == 0)
         PG_FAIL(PG_E_ARG, "no loss given");
-    PG_TRY(open_pass(&p, data, PG__FOR_TRAINING, PG__TESTS, err));
+    PG_TRY(begin_pass(&p, data, PG__FOR_TRAINING, PG__TESTS, err));
     PG_TRY(pg__logs_open(&logs, t, 0, err));
     for (;;) {
         PG_TRY(next_batch(&p, &batch, err));
@@ -102,7 +109,7 @@ pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
 done:
     pg__logs_close(&logs);
     close_pass(&p);
-    return pg__told(t, st, err);
+    return pg__ranks_told(t, pg__told(t, st, err), err);
 }
 
 /* ---- predictions ---- */
@@ -170,23 +177,27 @@ pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
     pass p = {.t = t, .opts = opts ? opts : &defaults};
     const pg__batch *batch = NULL;
     outputs o = {.n = 0};
+    const int is_first = pg__rank_of(t) == 0;
     uint64_t first = 0;
     pg_status st = PG_OK;
-    PG_TRY(open_pass(&p, data, PG__FOR_PREDICTION, PG__PREDICTS, err));
+    PG_TRY(begin_pass(&p, data, PG__FOR_PREDICTION, PG__PREDICTS, err));
     PG_TRY(describe(&o, &p, rows_of_pass(&p), err));
-    if (to->begin)
+    if (to->begin && is_first)
         PG_TRY(to->begin(to->user, o.what, o.n, err));
     for (;;) {
         PG_TRY(next_batch(&p, &batch, err));
         if (!batch)
             break;
         PG_TRY(pg__trainer_step(t, batch, PG__PREDICTS, o.rows, &p.totals, err));
-        for (size_t k = 0; k < o.n; k++)
-            PG_TRY(to->rows(to->user, k, first, (size_t)batch->n_rows, o.rows[k], err));
+        for (size_t k = 0; k < o.n; k++) {
+            PG_TRY(pg__ranks_rows(t, batch, o.rows[k], o.row_bytes[k], err));
+            if (is_first)
+                PG_TRY(to->rows(to->user, k, first, (size_t)batch->n_rows, o.rows[k], err));
+        }
         first += batch->n_rows;
     }
 done:
     free_outputs(&o);
     close_pass(&p);
-    return pg__told(t, st, err);
+    return pg__ranks_told(t, pg__told(t, st, err), err);
 }

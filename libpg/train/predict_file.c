@@ -7,7 +7,7 @@
 #include "base/try.h"
 #include "format/npy.h"
 #include "io/zip.h"
-#include "pg/train.h"
+#include "train/ranks.h"
 
 #define ALIGN 64 /* of the data, as numpy has it */
 
@@ -103,6 +103,8 @@ pg_status pg_predict_file(pg_trainer *t, pg_data *data, const char *path,
     pg_status st = PG_OK;
     if (!ends_with(path, ".npy") && !ends_with(path, ".npz"))
         PG_FAIL(PG_E_ARG, "%s: predictions are written as .npy or .npz", path);
+    if (pg__rank_of(t) > 0) /* rank 0 writes */
+        return pg_predict(t, data, opts, &(pg_predictions){.user = NULL}, err);
     PG_TRY(pg__sink_open(&to.sink, path, &sink, err));
     if (ends_with(path, ".npz"))
         PG_TRY(pg__zip_out_new(&to.zip, to.sink, err));

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "train/profile.h"
+#include "train/ranks.h"
 
 double pg__now(void)
 {
@@ -24,7 +25,7 @@ void pg__spent_step(pg_trainer *t, double began, uint64_t n_rows)
 {
     t->spent.step += pg__now() - began;
     if (t->spent.n_steps++ == 0) {
-        t->spent = (pg__spent){.n_steps = 1};
+        t->spent = (pg__spent){.n_steps = 1, .waited = pg__ranks_waited(t)};
         pg__profile_clear(t);
     } else {
         t->spent.n_rows += n_rows;
@@ -46,6 +47,9 @@ pg_run pg__run_of(const pg_trainer *t)
     pg_run r = {.n_devices = t->cut.n_replicas,
                 .n_cores = t->n_threads,
                 .devices = t->device_names,
+                .rank = pg__rank_of(t),
+                .n_ranks = t->ranks ? pg__comm_size(t->ranks->comm) : 1,
+                .mpi = t->ranks ? pg__comm_name(t->ranks->comm) : NULL,
                 .kind = t->backend->host_memory ? NULL : t->backend->kind(t->dev),
                 .input = shape_of(low, low->inputs[0]),
                 .output = shape_of(low, low->outputs[0]),
@@ -79,7 +83,7 @@ pg_fit_report pg__report_of(const pg_trainer *t, double began)
     pg_fit_report r = {.seconds = pg__now() - began};
     if (s->n_rows > 0 && busy > 0) {
         r.rows_per_second = (double)s->n_rows / busy;
-        r.reduce = s->reduce / busy;
+        r.reduce = (s->reduce + s->exchange) / busy;
         r.input = s->input / busy;
     }
     return r;

@@ -19,6 +19,7 @@
 #include "train/compiled.h"
 #include "train/devices.h"
 #include "train/parts.h"
+#include "train/ranks.h"
 #include "train/slots.h"
 
 /* Where a tensor's values are. */
@@ -473,5 +474,5 @@ pg_status pg_trainer_check_output(pg_trainer *t, const char *path, const pg_save
 
 pg_status pg_trainer_save(pg_trainer *t, const char *path, const pg_save_opts *opts, pg_err *err)
 {
-    return pg__told(t, save(t, path, opts, 0, err), err);
+    return pg__rank_of(t) > 0 ? PG_OK : pg__told(t, save(t, path, opts, 0, err), err);
 }

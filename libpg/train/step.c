@@ -12,6 +12,7 @@
 #include "train/jobs.h"
 #include "train/mixed.h"
 #include "train/parts.h"
+#include "train/ranks_step.h"
 #include "train/stage.h"
 #include "train/states.h"
 #include "train/update.h"
@@ -172,18 +173,27 @@ static void make_seeds(pg__step *s, const pg__job *job)
     for (size_t k = 0; k < t->n_outputs; k++) {
         const pg__value *v = pg__program_loss_value(job->program, k);
         const uint64_t terms = v ? pg__dims_elems(&v->shape) / job->lane.n * s->batch->n_rows : 1;
-        pg__mask_sum sum = {0};
-        for (size_t i = 0; i < s->n_jobs; i++) {
-            sum.valid += s->jobs[i].mask_sums[k].valid;
-            sum.n += s->jobs[i].mask_sums[k].n;
-        }
-        s->shares[k] = v ? pg__loss_share(t, &sum, s->batch, k, terms) : 1;
+        s->shares[k] = v ? pg__loss_share(t, &s->sums[k], k) : 1;
         const double mean = t->objectives[k].loss.sums ? 1 : (double)terms;
         const double seed = t->loss_weights[k] / mean / s->shares[k];
         set_seed(s, k, seed * scale);
     }
     set_seed(s, t->n_outputs,
              scale * (t->rules->activity_per_row ? 1 / (double)s->batch->n_rows : 1));
+}
+
+/* any: a job of this rank that has rows, or NULL. */
+static void count_terms(pg__step *s, const pg__job *any)
+{
+    const pg_trainer *t = s->t;
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        const pg__value *v = any ? pg__program_loss_value(any->program, k) : NULL;
+        for (size_t i = 0; i < s->n_jobs; i++)
+            pg__mask_sum_add(&s->sums[k], &s->jobs[i].mask_sums[k]);
+        if (v)
+            pg__shares_add(t, s->batch, k,
+                           pg__dims_elems(&v->shape) / any->lane.n * s->batch->n_here, &s->sums[k]);
+    }
 }
 
 /* Masks first, if they count: the gradient begins with what they sum to. */
@@ -198,6 +208,10 @@ static pg_status find_shares(pg__step *s, pg_err *err)
     }
     for (size_t k = 0; k < s->n_jobs; k++)
         any = s->jobs[k].program ? &s->jobs[k] : any;
+    if (pg__shares_count(t, s->batch)) {
+        count_terms(s, any);
+        PG_TRY(pg__ranks_masks(t, s->sums, err));
+    }
     if (any)
         make_seeds(s, any);
 done:
@@ -215,20 +229,23 @@ static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t fir
     job->first_in_part = job->lane.first;
     job->lane.first += first;
     job->is_last = part + 1 == n_parts;
-    job->arena = pg__lanes_meet(t) ? &t->arenas[k] : &t->arenas[job->lane.worker];
+    if (job->lane.worker != PG_NO_WORKER)
+        job->arena = pg__lanes_meet(t) ? &t->arenas[k] : &t->arenas[job->lane.worker];
     job->landing = &t->landings[k];
     PG_TRY(pg__totals_alloc(t, &job->totals, err));
     job->mask_sums = pg__mem_array(t->n_outputs, sizeof *job->mask_sums);
     if (!job->mask_sums)
         PG_TRY(pg__nomem(err));
+    if (job->lane.worker == PG_NO_WORKER)
+        job->lane.n = 0; /* here */
     if (job->lane.n == 0)
         goto done;
+    job->at_row = s->n_before + job->first_in_part - s->first_here;
     const size_t device = t->workers[job->lane.worker].device;
     PG_TRY(program_of(t, job->lane.n, s->pass, 0, device, &job->program, err));
     job->done = pg__mem_array(pg__program_n_devices(job->program), sizeof *job->done);
     if (!job->done)
         PG_TRY(pg__nomem(err));
-    s->n_meetings = pg__program_n_meetings(job->program);
     if (pg__masks_count(t) && s->pass != PG__PREDICTS)
         PG_TRY(program_of(t, job->lane.n, s->pass, 1, device, &job->masks, err));
     if (job->masks && pg__program_n_meetings(job->masks) > 0)
@@ -239,13 +256,21 @@ done:
     return st;
 }
 
-static pg_status open_board(pg__step *s, pg_err *err)
+/* A rank without rows comes to the meetings all the same: the others wait for it there. */
+static pg_status count_meetings(pg__step *s, pg_err *err)
 {
-    const pg__job *any = s->jobs;
-    while (!any->program)
-        any++;
-    return pg__board_open(&s->board, s->t, pg__program_meeting_elems(any->program), s->n_lanes,
-                          err);
+    const pg__program *any = NULL;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < s->n_jobs && !any; k++)
+        any = s->jobs[k].program;
+    if (!any && s->t->ranks && pg__lanes_meet(s->t) && s->t->bn_sync)
+        PG_TRY(program_of(s->t, 1, s->pass, 0, 0, &any, err));
+    s->n_meetings = any ? pg__program_n_meetings(any) : 0;
+    if (s->n_meetings > 0)
+        PG_TRY(pg__board_open(&s->board, s->t, pg__program_meeting_elems(any), pg__all_lanes(s->t),
+                              err));
+done:
+    return st;
 }
 
 static pg_status cut_batch(pg__step *s, pg_err *err)
@@ -260,17 +285,21 @@ static pg_status cut_batch(pg__step *s, pg_err *err)
     s->seeds = pg__mem_array(t->n_outputs + 1, sizeof *s->seeds);
     s->seed_mem = pg__mem_array(t->n_outputs + 1, sizeof *s->seed_mem);
     s->shares = pg__mem_array(t->n_outputs, sizeof *s->shares);
-    if (!s->jobs || !s->seeds || !s->seed_mem || !s->shares)
+    s->sums = pg__mem_array(t->n_outputs, sizeof *s->sums);
+    if (!s->jobs || !s->seeds || !s->seed_mem || !s->shares || !s->sums)
         PG_TRY(pg__nomem(err));
     for (size_t p = 0; p < n_parts; p++) {
         const uint64_t first = p * part, rows = n - first < part ? n - first : part;
+        uint64_t end;
         PG_TRY(pg__states_reserve(t, rows, err));
+        pg__rows_here(&t->cut, rows, &s->first_here, &end);
         for (size_t k = 0; k < s->n_lanes; k++)
             PG_TRY(make_job(s, p, n_parts, first, rows, k, err));
+        s->n_before += end - s->first_here;
     }
-    if (s->n_meetings > 0)
-        PG_TRY(open_board(s, err));
+    PG_TRY(count_meetings(s, err));
     pg__buckets_choose(s);
+    pg__sums_choose(s);
 done:
     return st;
 }
@@ -350,8 +379,7 @@ static pg_status land_states(const pg__step *s, pg_err *err)
     return pg__device_failed(t, t->dev, st, err);
 }
 
-/* Lanes that met found the same, so one of them speaks for all: the first that has rows. */
-static int speaks(const pg__step *s, const pg__job *job)
+int pg__speaks(const pg__step *s, const pg__job *job)
 {
     const pg__job *first = &s->jobs[s->part * s->n_lanes];
     if (!job->program)
@@ -362,39 +390,69 @@ static int speaks(const pg__step *s, const pg__job *job)
     return 1;
 }
 
-static pg_status move_averages(pg__step *s)
+/* What a job found for the moving averages: they are not where the next one's are. */
+static void find_moving(const pg__step *s, const pg__job *job, const void **found)
 {
+    const pg__frame f = {.params = s->t->params.at,
+                         .arena = job->arena->mem,
+                         .parts = s->t->parts,
+                         .dev = s->t->workers[job->lane.worker].dev};
+    for (size_t i = 0; i < s->t->built_params.n_moving; i++)
+        found[i] = pg__program_moving(job->program, &f, i);
+}
+
+static pg_status move_averages(pg__step *s, pg_err *err)
+{
+    pg_trainer *t = s->t;
     size_t n = 0, at = 0;
-    pg__job *jobs = &s->jobs[s->part * s->n_lanes];
+    const pg__job *jobs = &s->jobs[s->part * s->n_lanes];
+    const void **found = NULL;
     pg_status st = PG_OK;
+    if (t->ranks)
+        return pg__ranks_averages(s, err);
+    found = pg__mem_array(t->built_params.n_moving, sizeof *found);
+    if (!found)
+        PG_TRY(pg__nomem(err));
     for (size_t k = 0; k < s->n_lanes; k++)
-        n += (size_t)speaks(s, &jobs[k]);
+        n += (size_t)pg__speaks(s, &jobs[k]);
     for (size_t k = 0; k < s->n_lanes; k++) {
-        const pg__worker *w = &s->t->workers[jobs[k].lane.worker];
-        const pg__frame f = {.params = s->t->params.at,
-                             .arena = jobs[k].arena->mem,
-                             .parts = s->t->parts,
-                             .dev = w->dev};
-        if (speaks(s, &jobs[k]))
-            PG_TRY(pg__move_averages(s->t, jobs[k].program, &f, at++, n));
+        if (!pg__speaks(s, &jobs[k]))
+            continue;
+        find_moving(s, &jobs[k], found);
+        PG_TRY(pg__move_averages(t, t->workers[jobs[k].lane.worker].dev, found, at++, n));
     }
 done:
+    pg__mem_free(found);
     return st;
 }
 
 /* Losses and metrics are summed as gradients are: the parts of a lane in their order, then the
  * lanes in the tree. */
-static void sum_totals(pg__step *s, pg__totals *totals)
+static void sum_lanes(pg__step *s)
 {
-    for (size_t k = s->n_lanes; k < s->n_jobs; k++)
-        pg__totals_add(s->t, &s->jobs[k % s->n_lanes].totals, &s->jobs[k].totals);
     for (size_t size = 1; size < s->n_lanes; size *= 2)
         for (size_t lo = 0; lo + size < s->n_lanes; lo += 2 * size)
             pg__totals_add(s->t, &s->jobs[lo].totals, &s->jobs[lo + size].totals);
-    if (s->n_jobs > 0) {
-        pg__totals_end_batch(s->t, &s->jobs[0].totals);
-        pg__totals_add(s->t, totals, &s->jobs[0].totals);
-    }
+}
+
+static pg_status sum_totals(pg__step *s, pg__totals *totals, pg_err *err)
+{
+    const int by_rank = s->t->cut.n_lanes == 0; /* what each rank's lanes come to is exchanged */
+    pg_status st = PG_OK;
+    for (size_t k = s->n_lanes; k < s->n_jobs; k++)
+        pg__totals_add(s->t, &s->jobs[k % s->n_lanes].totals, &s->jobs[k].totals);
+    if (s->n_jobs == 0)
+        goto done;
+    if (by_rank)
+        sum_lanes(s);
+    if (s->t->ranks && !s->t->is_trial)
+        PG_TRY(pg__ranks_totals(s, err));
+    if (!by_rank)
+        sum_lanes(s);
+    pg__totals_end_batch(s->t, &s->jobs[0].totals);
+    pg__totals_add(s->t, totals, &s->jobs[0].totals);
+done:
+    return st;
 }
 
 static void free_step(pg__step *s)
@@ -407,6 +465,7 @@ static void free_step(pg__step *s)
     }
     pg__board_close(&s->board);
     pg__mem_free(s->shares);
+    pg__mem_free(s->sums);
     pg__mem_free(s->jobs);
     pg__mem_free(s->seeds);
     pg__mem_free(s->seed_mem);
@@ -443,8 +502,9 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
         PG_TRY(first_error(t, err));
         PG_TRY(pg__devices_join(t, err));
         PG_TRY(land_states(&s, err));
+        PG_TRY(pg__ranks_states(&s, err));
         if (pass == PG__TRAINS && !t->in_buckets)
-            PG_TRY(move_averages(&s));
+            PG_TRY(move_averages(&s, err));
         if (s.part + 1 < s.n_jobs / s.n_lanes)
             PG_TRY(read_results(&s, err));
     }
@@ -459,7 +519,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
         PG_TRY(read_results(&s, err));
     }
     PG_TRY(pg__trainer_penalty_read(t, &penalty, err));
-    sum_totals(&s, totals);
+    PG_TRY(sum_totals(&s, totals, err));
     totals->penalty_sum += penalty * (double)b->n_rows;
     totals->n_rows += b->n_rows;
 done:

@@ -16,6 +16,7 @@
 #include "train/parts.h"
 #include "train/plan.h"
 #include "train/profile.h"
+#include "train/ranks.h"
 #include "train/record.h"
 #include "train/result.h"
 #include "train/slots.h"
@@ -23,108 +24,6 @@
 #include "train/states.h"
 #include "train/trainer.h"
 #include "train/transfer.h"
-
-#define DEFAULT_LANES 8
-
-/* "cpu:5" of a machine with two cores is a replica like any other, but hardly what was meant. */
-static pg_status note_cores(pg_trainer *t, const char *devices, pg_err *err)
-{
-    size_t n_cores = 0;
-    pg_status st = PG_OK;
-    PG_TRY(t->backend->count(&n_cores, err));
-    for (const char *s = devices; s && *s;) {
-        const size_t len = strcspn(s, ",");
-        const char *colon = memchr(s, ':', len);
-        if (colon && strtoul(colon + 1, NULL, 10) >= n_cores) {
-            PG_TRY(pg__strs_printf(&t->notes, err,
-                                   "%.*s: this machine has %zu core%s, which the devices share",
-                                   (int)len, s, n_cores, n_cores == 1 ? "" : "s"));
-            break;
-        }
-        s += len + (s[len] == ',');
-    }
-done:
-    return st;
-}
-
-/* Cores are dealt evenly over the replicas, at least one to each. */
-static pg_status start_workers(pg_trainer *t, const pg_train_opts *o, pg_err *err)
-{
-    size_t cores = o->threads;
-    pg_status st = PG_OK;
-    if (cores == 0 && t->backend->host_memory)
-        PG_TRY(t->backend->count(&cores, err));
-    PG_TRY(pg__crew_check(t, o, err));
-    if (t->backend->host_memory)
-        PG_TRY(note_cores(t, t->device_names, err));
-    const size_t crew = t->assigned.n_devices ? t->assigned.n_devices : 1;
-    if (!t->backend->host_memory) /* a queue each */
-        cores = t->cut.n_replicas * crew;
-    cores = t->couples_rows && crew > 1 ? crew : cores; /* the rows of a batch stay together */
-    t->bn_sync = o->batch_norm ? o->batch_norm == 2 : o->deterministic;
-    t->cut.by_replica = t->couples_rows && !t->bn_sync;
-    if (t->cut.by_replica && o->deterministic && t->cut.n_replicas > 1)
-        PG_TRY(pg__strs_printf(
-            &t->notes, err, "BatchNormalization by devices: their number is part of the result"));
-    const size_t shares = t->cut.n_replicas * crew;
-    const size_t each = cores > shares ? cores / shares : 1;
-    t->cut.n_workers = each * t->cut.n_replicas;
-    if (o->lanes && !o->deterministic)
-        PG_FAIL(PG_E_ARG, "lanes are of deterministic training: --deterministic");
-    if (o->deterministic)
-        t->cut.n_lanes = o->lanes ? o->lanes : DEFAULT_LANES;
-    if (t->cut.n_lanes & (t->cut.n_lanes - 1) || t->cut.n_lanes > 1024)
-        PG_FAIL(PG_E_ARG, "lanes: %zu is no power of two up to 1024", t->cut.n_lanes);
-    if (t->cut.n_lanes && t->cut.n_replicas > t->cut.n_lanes)
-        PG_FAIL(PG_E_ARG, "%zu devices need at least as many lanes: --lanes %zu", t->cut.n_replicas,
-                pg__tree_top(t->cut.n_replicas));
-    PG_TRY(pg__workers_start(t, err));
-done:
-    return st;
-}
-
-pg_status pg__workers_start(pg_trainer *t, pg_err *err)
-{
-    t->n_threads = t->cut.n_workers * (t->assigned.n_devices ? t->assigned.n_devices : 1);
-    t->workers = pg__mem_array(t->n_threads, sizeof *t->workers);
-    t->arenas = pg__mem_array(t->cut.n_workers + t->cut.n_lanes, sizeof *t->arenas);
-    t->landings = pg__mem_array(t->cut.n_workers + t->cut.n_lanes, sizeof *t->landings);
-    if (!t->workers || !t->arenas || !t->landings)
-        return pg__nomem(err);
-    const pg_status st = pg__devices_staff(t, err);
-    /* one thread gives work to all devices that share a lane, where they have queues of their own
-     */
-    const size_t n = t->is_split ? t->cut.n_workers : t->n_threads;
-    return st == PG_OK ? pg__team_new(&t->team, n, err) : st;
-}
-
-void pg__workers_stop(pg_trainer *t)
-{
-    pg__team_free(t->team);
-    pg__profile_stop(t);
-    for (size_t w = 0; t->workers && w < t->n_threads; w++) {
-        if (t->workers[w].dev) {
-            t->backend->free(t->workers[w].dev, t->workers[w].scratch.mem);
-            t->backend->free(t->workers[w].dev, t->workers[w].arena.mem);
-        }
-        pg__mem_free(t->workers[w].args);
-        pg__record_forget(t, &t->workers[w]);
-        for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
-            pg__flat_free(t, &t->workers[w].grads[k]);
-    }
-    for (size_t k = 0; t->arenas && k < t->cut.n_workers + t->cut.n_lanes; k++)
-        t->backend->free(t->devices[t->arenas[k].device].dev, t->arenas[k].mem);
-    for (size_t k = 0; t->landings && k < t->cut.n_workers + t->cut.n_lanes; k++)
-        pg__landing_free(t, &t->landings[k]);
-    pg__devices_dismiss(t);
-    pg__mem_free(t->landings);
-    pg__mem_free(t->arenas);
-    pg__mem_free(t->workers);
-    t->team = NULL;
-    t->arenas = NULL;
-    t->landings = NULL;
-    t->workers = NULL;
-}
 
 /* Inputs and outputs are known by their layers. */
 static pg_status name_ends(pg_trainer *t, pg_err *err)
@@ -480,20 +379,15 @@ done:
     return st;
 }
 
-pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
+/* Behind the devices: model, training and weights. */
+static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
     pg_store *own = NULL;
     pg_err late = {0};
-    pg_trainer *t = pg__mem_array(1, sizeof *t);
-    if (!t)
-        return pg__nomem(err);
-    t->from_probabilities = o->loss_from_probabilities;
-    t->conv = o->conv;
-    PG_TRY(pg__devices_open(t, o, err));
     PG_TRY(pg__crew_parse(t, o, err));
     PG_TRY(open_model(t, &own, &late, o->model, err));
-    PG_TRY(pg__transfer_edit(t, o, err));
+    PG_TRY(pg__transfer_edit(&t->graph, o, err));
     PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
     PG_TRY(read_version(t, own, err));
     PG_TRY(read_rules(t, o->rules, err));
@@ -512,13 +406,33 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
         goto done;
     }
     PG_TRY(pg__masks_check(t, err));
-    PG_TRY(start_workers(t, o, err));
+    PG_TRY(pg__workers_open(t, o, err));
     PG_TRY(start_weights(t, o, own, err));
-    *out = t;
-    t = NULL;
 done:
     pg_store_close(own);
-    st = t && t->backend ? pg__told(t, st, err) : st;
+    return st;
+}
+
+pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_trainer *t = pg__mem_array(1, sizeof *t);
+    if (!t)
+        return pg__nomem(err);
+    t->from_probabilities = o->loss_from_probabilities;
+    t->conv = o->conv;
+    PG_TRY(pg__ranks_join(t, o, err));
+    PG_TRY(pg__ranks_agree(t, pg__devices_open(t, o, err), err));
+    PG_TRY(pg__ranks_deal(t, o->deterministic, err));
+    PG_TRY(pg__ranks_agree(t, open_rest(t, o, err), err));
+    PG_TRY(pg__ranks_seat(t, err));
+    PG_TRY(pg__ranks_begin(t, o, err));
+done:
+    if (st == PG_OK) {
+        *out = t;
+        return PG_OK;
+    }
+    st = pg__ranks_told(t, t->backend ? pg__told(t, st, err) : st, err);
     pg_trainer_close(t);
     return st;
 }
@@ -556,6 +470,7 @@ void pg_trainer_close(pg_trainer *t)
             pg__flat_free(t, &t->slots[s]);
         pg__states_free(t);
     }
+    pg__ranks_leave(t);
     pg__devices_close(t);
     pg__parts_free(t);
     for (size_t i = 0; i < t->n_metrics; i++)

@@ -119,6 +119,8 @@ typedef struct pg__loss_scale {
 /* Where the time of training steps went, in seconds: report.h. */
 typedef struct pg__spent {
     double step, input, reduce, update; /* reduce and update are parts of step */
+    double exchange;                    /* with other processes: of gradients; part of step */
+    double waited;                      /* for other processes, before the first of these steps */
     uint64_t n_rows;
     size_t n_steps;
 } pg__spent;
@@ -192,6 +194,7 @@ struct pg_trainer {
     pg__built *built;
     size_t n_built, cap_built;
     pg__cut cut;
+    struct pg__ranks *ranks; /* the other processes of the job (ranks.h); NULL: there are none */
     pg__strs placed_on;    /* devices, by their numbers in `assigned` */
     pg__assigned assigned; /* n_devices 0: no placement */
     size_t n_threads;      /* one per worker and device that shares its work; the team's */
@@ -207,6 +210,8 @@ struct pg_trainer {
     int is_trial;                /* steps are only timed: nothing that lasts may change */
 };
 
+/* How a batch is cut, and who works on it: t->cut. */
+pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 /* The workers of t->cut, and their memory. */
 pg_status pg__workers_start(pg_trainer *t, pg_err *err);
 void pg__workers_stop(pg_trainer *t);
@@ -250,7 +255,8 @@ pg_status pg__param_put(pg_trainer *t, size_t i, const double *values);
 
 /* One batch in host memory, elements as the device takes them. */
 typedef struct pg__batch {
-    uint64_t n_rows;
+    uint64_t n_rows; /* of all processes */
+    uint64_t n_here; /* rows that are in it, of the parts one after the other: pg__rows_here() */
     void **inputs, **targets, **weights; /* weights: entries may be NULL */
     void **weight_mem;                   /* where weights are, in batches that have some */
 } pg__batch;
@@ -285,8 +291,8 @@ int pg__partials_any(const pg_trainer *t); /* has any lane rows? */
 pg_status pg__partials_sum_on(pg_trainer *t, size_t device, pg__flat **out);
 
 /* What one replica's pass found goes into the model's moving averages; the replicas come one after
- * the other, `replica` of n_replicas. */
-pg_status pg__move_averages(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t replica,
+ * the other, `replica` of n_replicas. found: per entry of the model's list, on the device `from`. */
+pg_status pg__move_averages(pg_trainer *t, pg__dev *from, const void *const *found, size_t replica,
                             size_t n_replicas);
 
 /* The same where gradients are summed over devices in buckets: what a replica found goes into the

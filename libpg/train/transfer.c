@@ -38,10 +38,10 @@ static pg_status read_head(uint64_t *units, char name[64], const pg__piece_of *p
 }
 
 /* What o->replace_head says of each output; *pieces is to be freed. */
-static pg_status pieces_of(pg__piece_of **pieces, const pg_trainer *t, const pg_train_opts *o,
+static pg_status pieces_of(pg__piece_of **pieces, const pg__graph *g, const pg_train_opts *o,
                            pg_err *err)
 {
-    const pg__model *m = t->graph->root;
+    const pg__model *m = g->root;
     const char **names = pg__mem_array(m->n_outputs, sizeof *names);
     pg_status st = PG_OK;
     *pieces = pg__mem_array(m->n_outputs, sizeof **pieces);
@@ -61,33 +61,34 @@ done:
     return st;
 }
 
-static pg_status edit_heads(pg_trainer *t, pg__edits *edits, const pg_train_opts *o, pg_err *err)
+static pg_status edit_heads(const pg__graph *g, pg__edits *edits, const pg_train_opts *o,
+                            pg_err *err)
 {
     pg__piece_of *pieces = NULL;
     pg_status st = PG_OK;
-    PG_TRY(pieces_of(&pieces, t, o, err));
-    for (size_t k = 0; k < t->graph->root->n_outputs; k++) {
+    PG_TRY(pieces_of(&pieces, g, o, err));
+    for (size_t k = 0; k < g->root->n_outputs; k++) {
         uint64_t units;
         char name[64];
         if (pieces[k].n == 0)
             continue;
         PG_TRY(read_head(&units, name, &pieces[k], err));
-        PG_TRY(pg__edit_head(edits, t->graph, k, units, name[0] ? name : NULL, err));
+        PG_TRY(pg__edit_head(edits, g, k, units, name[0] ? name : NULL, err));
     }
 done:
     pg__mem_free(pieces);
     return st;
 }
 
-pg_status pg__transfer_edit(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+pg_status pg__transfer_edit(pg__graph **g, const pg_train_opts *o, pg_err *err)
 {
     pg__edits edits = {0};
     pg_status st = PG_OK;
     if (o->replace_head)
-        PG_TRY(edit_heads(t, &edits, o, err));
+        PG_TRY(edit_heads(*g, &edits, o, err));
     if (o->freeze)
-        PG_TRY(pg__edit_freeze(&edits, t->graph, o->freeze, err));
-    PG_TRY(pg__edits_apply(&t->graph, &edits, err));
+        PG_TRY(pg__edit_freeze(&edits, *g, o->freeze, err));
+    PG_TRY(pg__edits_apply(g, &edits, err));
 done:
     pg__edits_fini(&edits);
     return st;
@@ -380,7 +381,7 @@ static pg_status mark_heads(unsigned char *is_head, pg_trainer *t, const pg_trai
 {
     pg__piece_of *pieces = NULL;
     pg_status st = PG_OK;
-    PG_TRY(pieces_of(&pieces, t, o, err));
+    PG_TRY(pieces_of(&pieces, t->graph, o, err));
     for (size_t k = 0; k < t->n_outputs; k++) {
         pg__head head;
         if (pieces[k].n == 0)

@@ -5,8 +5,8 @@
 
 #include "train/trainer.h"
 
-/* Changes t's graph as opts.freeze and opts.replace_head say. PG_E_ARG, PG_E_UNSUPPORTED. */
-pg_status pg__transfer_edit(pg_trainer *t, const pg_train_opts *o, pg_err *err);
+/* Changes a model as opts.freeze and opts.replace_head say. PG_E_ARG, PG_E_UNSUPPORTED. */
+pg_status pg__transfer_edit(pg__graph **g, const pg_train_opts *o, pg_err *err);
 
 /* A note on what opts.freeze came to. */
 pg_status pg__transfer_tell(pg_trainer *t, const pg_train_opts *o, pg_err *err);

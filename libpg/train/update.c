@@ -13,6 +13,7 @@
 #include "train/exchange.h"
 #include "train/mixed.h"
 #include "train/parts.h"
+#include "train/ranks.h"
 #include "train/report.h"
 
 typedef struct work {
@@ -345,11 +346,31 @@ static pg_status update_at_once(work *w, pg_err *err)
     return st;
 }
 
-/* In the gradients of any lane, before they become weights. */
+/* This process' sum, then that of all. */
+static pg_status sum_ranks(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    if (!pg__sums_go_along(t))
+        PG_TRY(meet(w, sum_range, err));
+    pg__lap(&clock, &t->spent.reduce);
+    PG_TRY(pg__ranks_sum(t, &w->grads, err));
+    pg__lap(&clock, &t->spent.exchange);
+done:
+    return st;
+}
+
+/* In the gradients of any lane, before they become weights; a sum of all ranks has them too. */
 static pg_status look_for_nan(pg_trainer *t)
 {
     int finite = 1;
     pg_status st = PG_OK;
+    if (t->ranks) {
+        PG_TRY(pg__grads_finite(t, t->dev, t->grads, &finite));
+        t->nan_found = !finite;
+        return PG_OK;
+    }
     for (size_t k = 0; k < t->n_threads; k++) {
         const pg__worker *by = &t->workers[k];
         for (size_t i = 0; i < by->n_partials && finite; i++)
@@ -437,6 +458,8 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     pg_status st = PG_OK;
     t->scale.skipped = 0;
     PG_TRY(bring_sums(t, &w.grads, err));
+    if (t->ranks && !t->is_trial)
+        PG_TRY(sum_ranks(&w, err));
     t->grads = w.grads;
     if (!w.grads || t->is_trial)
         goto done;
@@ -450,7 +473,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
         goto done;
     }
     w.update = pg__optimiser_step(&t->optimiser);
-    if (t->is_split)
+    if (t->is_split || t->ranks)
         PG_TRY(update_parts(&w, err));
     else if (!on_host)
         PG_TRY(update_devices(&w, err));

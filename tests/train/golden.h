@@ -84,7 +84,7 @@ static inline void add_optimizer(pg__str *out, const pg__json *j)
 /* Of the trainers that are opened from here on. */
 static int conv_how, precision_how;
 static const char *place_how;
-static int deterministic_how;
+static int deterministic_how, joins_how;
 
 static inline void open_golden(golden *g, const char *name, const char *device, const char *rules)
 {
@@ -111,6 +111,8 @@ static inline void open_golden(golden *g, const char *name, const char *device, 
                                 .precision = precision_how,
                                 .place = place_how,
                                 .deterministic = deterministic_how,
+                                .joins_job = joins_how,
+                                .comm_timeout = 30,
                                 .devices = device};
     if (pg_trainer_open(&g->trainer, &opts, &err) != PG_OK)
         fail_msg("%s\n%s", err.msg, err.detail);

@@ -35,7 +35,8 @@ typedef enum pg_status {
     PG_E_AMBIGUOUS,   /* the evidence does not settle it; the message says what would */
     PG_E_MISMATCH,    /* two models that should agree do not */
     PG_E_CANCELLED,   /* the caller's cancel flag was set */
-    PG_E_DEVICE       /* a device failed while it worked */
+    PG_E_DEVICE,      /* a device failed while it worked */
+    PG_E_PEER         /* another process of the same job did not come, or is gone */
 } pg_status;
 
 typedef struct pg_err {

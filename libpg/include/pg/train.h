@@ -35,12 +35,6 @@ extern "C" {
 
 /* ---- models ---- */
 
-/* A model as model.summary() of Keras 2.15 prints it, whatever Keras wrote it: layers, shapes,
- * parameters, what they are connected to. model: model JSON, full .h5 or .keras. *out is UTF-8,
- * lines end with '\n'; release it with pg_text_free(). Errors as pg_trainer_open()'s for models. */
-PG_API PG_MUST_USE pg_status pg_model_summary(char **out, const char *model, pg_err *err);
-PG_API void pg_text_free(char *text); /* NULL is allowed */
-
 /* The i-th layer class of Keras 1 to 3 that libpg knows, sorted by name, NULL behind the last;
  * *trained: 1 if a trainer computes it, 0 if files with it can only be handled. */
 PG_API const char *pg_layer_class(size_t i, int *trained);
@@ -157,14 +151,37 @@ typedef struct pg_train_opts {
                                  the optimizer starts anew. NULL: none */
     int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */
     int for_prediction; /* weights only: what `model` says of its training is not looked at */
+    int joins_job;      /* train with the other processes that mpirun or srun started with this one:
+                           the devices of all, in the order of their ranks, are the replicas. Every
+                           process makes the same calls; pg_fit() and pg_predict() give each its
+                           part of the rows, and rank 0 alone writes files. Alone: no difference */
+    double comm_timeout; /* seconds that a process waits for the others, then PG_E_PEER; 0: 300 */
+    const volatile int *cancel; /* set by a signal handler while others are waited for, or NULL */
 } pg_train_opts;
+
+/* The rank of this process among the *n_ranks that mpirun, srun or another launcher started, as its
+ * environment tells; 0 of 1: it was started alone. n_ranks may be NULL. */
+PG_API size_t pg_job_rank(size_t *n_ranks);
 
 /* Reads model and weights and checks that everything can be trained. PG_E_UNSUPPORTED names all
  * layers that cannot, PG_E_MISMATCH weights that do not fit, PG_E_ARG an unknown name with the
- * known ones in err->detail. */
+ * known ones in err->detail. Where several processes train together, what one of them cannot do
+ * none does; then the message is rank 0's, and empty elsewhere. PG_E_PEER: one did not come, or is
+ * gone; this and what happens to one process alone is told by each with its own words. */
 PG_API PG_MUST_USE pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *opts,
                                              pg_err *err);
 PG_API void pg_trainer_close(pg_trainer *t); /* NULL is allowed */
+
+/* What one process of a job cannot do, none does: the status of the first that failed, with its
+ * message for rank 0. For what a program does between the trainer's calls, by all of them. */
+PG_API PG_MUST_USE pg_status pg_trainer_agree(pg_trainer *t, pg_status st, pg_err *err);
+
+/* The model of opts as model.summary() of Keras 2.15 prints it, whatever Keras wrote it: layers,
+ * shapes, parameters, what they are connected to; with opts' freeze and replace_head, as it would
+ * be trained. *out is UTF-8, lines end with '\n'; release it with pg_text_free(). Errors as
+ * pg_trainer_open()'s for models. */
+PG_API PG_MUST_USE pg_status pg_model_summary(char **out, const pg_train_opts *opts, pg_err *err);
+PG_API void pg_text_free(char *text); /* NULL is allowed */
 
 /* What should be known of the files that were read, one line each: a wrapper whose template is
  * trained, optimizer state that was taken or not. NULL: there is no such note. */
@@ -233,8 +250,10 @@ typedef struct pg_shape {
 
 /* What is about to run. */
 typedef struct pg_run {
-    size_t n_devices, n_cores; /* replicas; threads of all of them */
-    const char *devices;       /* their names: "cpu:0,cpu:1" */
+    size_t n_devices, n_cores; /* replicas, of all processes; threads of this one */
+    const char *devices;       /* names of this process': "cpu:0,cpu:1" */
+    size_t rank, n_ranks;      /* this process among those that train together: 0 of 1 */
+    const char *mpi;           /* by which they do: "Open MPI v4.1.4"; NULL: alone */
     const char *kind;          /* of the first GPU: "NVIDIA H100 80GB HBM3, sm_90"; NULL: CPUs */
     size_t batch_size;         /* of all devices */
     size_t n_batches, n_epochs;
@@ -259,6 +278,15 @@ typedef struct pg_gpu {
  * not so many, or libnvidia-ml.so.1 is not there or does not know it. */
 PG_API int pg_trainer_gpu(pg_trainer *t, size_t k, pg_gpu *out);
 
+/* Where the time of one process of a job went: shares of its steps and the reading before them. The
+ * one that waits least is the one that the others wait for. */
+typedef struct pg_rank_share {
+    char host[64];
+    double compute, exchange, waiting; /* exchange: sums of gradients that were not over when the
+                                          backward pass was; waiting: for all else of others */
+    double input;
+} pg_rank_share;
+
 /* How it went. */
 typedef struct pg_fit_report {
     size_t n_epochs; /* that were finished */
@@ -269,6 +297,8 @@ typedef struct pg_fit_report {
     double alone; /* rows per second of the first device alone, 0: not measured. By up to 10 steps
                      or a second of them, which change nothing, and the update that the devices
                      made together, times their number */
+    const pg_rank_share *ranks; /* of a job of several processes, until the trainer's next call */
+    size_t n_ranks;
 } pg_fit_report;
 
 /* Something that happened beside the steps. */

@@ -10,7 +10,7 @@
 #include "base/try.h"
 #include "model/lower.h"
 #include "model/policy.h"
-#include "pg/train.h"
+#include "train/transfer.h"
 
 typedef struct summary {
     pg__graph *graph;
@@ -249,12 +249,13 @@ static pg_status find_columns(summary *s, pg_err *err)
     return PG_OK;
 }
 
-static pg_status read_model(summary *s, const char *path, pg_err *err)
+static pg_status read_model(summary *s, const pg_train_opts *o, pg_err *err)
 {
     pg__lower_opts opts = {.leaves = &s->leaves, .n_rows = PG_DIM_ANY, .training = 1};
     const pg__model *m;
     pg_status st = PG_OK;
-    PG_TRY(pg__graph_load(&s->graph, path, err));
+    PG_TRY(pg__graph_load(&s->graph, o->model, err));
+    PG_TRY(pg__transfer_edit(&s->graph, o, err));
     opts.graph = s->graph;
     m = s->graph->root;
     PG_TRY(pg__rules_of(&opts.rules, NULL, err));
@@ -268,7 +269,7 @@ static pg_status read_model(summary *s, const char *path, pg_err *err)
     }
     st = pg__lower(&s->low, &opts, err);
     if (st != PG_OK)
-        pg_err_prefix(err, path);
+        pg_err_prefix(err, o->model);
 done:
     return st;
 }
@@ -295,11 +296,11 @@ done:
     return st;
 }
 
-pg_status pg_model_summary(char **out, const char *model, pg_err *err)
+pg_status pg_model_summary(char **out, const pg_train_opts *opts, pg_err *err)
 {
     summary s = {.graph = NULL};
     pg_status st = PG_OK;
-    PG_TRY(read_model(&s, model, err));
+    PG_TRY(read_model(&s, opts, err));
     PG_TRY(print_model(&s, err));
     *out = s.text.s;
     s.text.s = NULL;

@@ -1,0 +1,353 @@
+/* comm.c - see comm.h. Waiting looks again and again, since MPI moves messages only while it is
+ * called: for some tens of microseconds without a pause, then the core is left to others. */
+#include "comm/comm.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "comm/comm_impl.h"
+
+#define SPINS        30e-6             /* seconds, before the core is left to others */
+#define YIELDS       2e-3              /* seconds, before the thread lies down in between */
+#define GONE_EVERY   0.05              /* seconds: processes of peers are looked for */
+#define AFTER_CANCEL 10.0              /* seconds that others have when all were told to leave */
+#define PIECE        ((size_t)1 << 30) /* bytes of one message; MPI counts in ints */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- opening ---- */
+
+pg_status pg__comm_open(pg__comm **out, const pg__comm_opts *opts, pg_err *err)
+{
+    const pg__job_place place = pg__job_place_of();
+    pg__comm *c = NULL;
+    int rank = 0, size = 1;
+    pg_status st = PG_OK;
+    *out = NULL;
+    if (place.by == PG__ALONE)
+        return PG_OK;
+    c = pg__mem_array(1, sizeof *c);
+    if (!c)
+        return pg__nomem(err);
+    c->timeout = opts->timeout > 0 ? opts->timeout : 300;
+    c->cancel = opts->cancel;
+    PG_TRY(pg__plugin_mpi(&c->mpi, place.by, err));
+    const int e = c->mpi->open(&c->job, &rank, &size, c->name);
+    if (e != 0) {
+        c->job = NULL;
+        st = pg__comm_failed(c, e, "the start", err);
+        goto done;
+    }
+    c->rank = (size_t)rank;
+    c->size = (size_t)size;
+    if (c->size != place.size)
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "the launcher started %zu processes, %s sees %zu: it is another MPI's launcher",
+                place.size, c->name, c->size);
+    PG_TRY(pg__peers_meet(c, err));
+    *out = c;
+    c = NULL;
+done:
+    pg__comm_close(c);
+    return st;
+}
+
+void pg__comm_close(pg__comm *c)
+{
+    if (!c)
+        return;
+    if (c->job && !c->is_broken) { /* MPI itself would wait for ever */
+        void *request = NULL;
+        if (c->mpi->meet(c->job, &request) != 0 ||
+            pg__comm_wait(c, &request, 1, "the end", NULL) != PG_OK)
+            c->is_broken = 1;
+    }
+    if (c->job)
+        c->mpi->close(c->job, !c->is_broken);
+    pg__mem_free(c->peers);
+    pg__mem_free(c);
+}
+
+void pg__comm_abandon(pg__comm *c)
+{
+    c->is_broken = 1;
+}
+
+size_t pg__comm_rank(const pg__comm *c)
+{
+    return c ? c->rank : 0;
+}
+
+size_t pg__comm_size(const pg__comm *c)
+{
+    return c ? c->size : 1;
+}
+
+const char *pg__comm_host(const pg__comm *c, size_t rank)
+{
+    return c->peers[rank].host;
+}
+
+const char *pg__comm_name(const pg__comm *c)
+{
+    return c->name;
+}
+
+double pg__comm_waited(const pg__comm *c)
+{
+    return c ? c->waited : 0;
+}
+
+/* ---- waiting ---- */
+
+/* An MPI may notice that a process is gone before its number is. */
+pg_status pg__comm_failed(pg__comm *c, int error, const char *what, pg_err *err)
+{
+    const struct timespec nap = {.tv_nsec = 10000000};
+    char text[PG_MPI_MESSAGE];
+    size_t gone = pg__peers_gone(c);
+    for (int k = 0; k < 20 && gone == c->size; k++) {
+        nanosleep(&nap, NULL);
+        gone = pg__peers_gone(c);
+    }
+    if (gone < c->size)
+        return pg__peers_lost(c, gone, what, err);
+    c->mpi->describe(error, text);
+    c->is_broken = 1;
+    return pg_fail(err, PG_E_PEER, "%s: MPI failed: %s", what, text);
+}
+
+/* Moves all of them; how many are still under way. */
+static pg_status look(pg__comm *c, void **requests, size_t n, size_t *left, const char *what,
+                      pg_err *err)
+{
+    *left = 0;
+    for (size_t k = 0; k < n; k++) {
+        const int e = c->mpi->test(c->job, &requests[k]);
+        if (e != 0)
+            return pg__comm_failed(c, e, what, err);
+        *left += requests[k] != NULL;
+    }
+    return PG_OK;
+}
+
+static void rest(double waited)
+{
+    const struct timespec nap = {.tv_nsec = 20000};
+    if (waited > YIELDS)
+        nanosleep(&nap, NULL);
+    else if (waited > SPINS)
+        sched_yield();
+}
+
+pg_status pg__comm_wait(pg__comm *c, void **requests, size_t n, const char *what, pg_err *err)
+{
+    const double began = now();
+    double last = began, until = began + c->timeout;
+    size_t left = n;
+    pg_status st = PG_OK;
+    int told = 0;
+    for (;;) {
+        PG_TRY(look(c, requests, n, &left, what, err));
+        if (left == 0)
+            break;
+        const double at = now();
+        rest(at - began);
+        if (at - last < GONE_EVERY)
+            continue;
+        last = at;
+        const size_t gone = pg__peers_gone(c);
+        if (gone < c->size) { /* what it had sent may still be there */
+            PG_TRY(look(c, requests, n, &left, what, err));
+            if (left == 0)
+                break;
+            st = pg__peers_lost(c, gone, what, err);
+            goto done;
+        }
+        if (!told && c->cancel && __atomic_load_n(c->cancel, __ATOMIC_RELAXED)) {
+            told = 1;
+            until = at + AFTER_CANCEL < until ? at + AFTER_CANCEL : until;
+        }
+        if (at > until) {
+            st = pg__peers_missing(c, what, at - began, err);
+            goto done;
+        }
+    }
+done:
+    c->waited += now() - began;
+    return st;
+}
+
+static pg_status begin_again(const pg__comm *c, const char *what, pg_err *err)
+{
+    return c->is_broken ? pg_fail(err, PG_E_PEER, "%s: another rank is gone", what) : PG_OK;
+}
+
+/* ---- what ranks tell each other ---- */
+
+pg_status pg__comm_gather(pg__comm *c, const void *mine, void *all, size_t n_bytes,
+                          const char *what, pg_err *err)
+{
+    void *request = NULL;
+    pg_status st = PG_OK;
+    if (!c) {
+        memcpy(all, mine, n_bytes);
+        return PG_OK;
+    }
+    PG_TRY(begin_again(c, what, err));
+    if (n_bytes > INT_MAX / c->size)
+        PG_FAIL(PG_E_LIMIT, "%s: %zu bytes of %zu ranks", what, n_bytes, c->size);
+    const int e = c->mpi->gather(c->job, mine, all, n_bytes, &request);
+    if (e != 0)
+        return pg__comm_failed(c, e, what, err);
+    st = pg__comm_wait(c, &request, 1, what, err);
+done:
+    return st;
+}
+
+pg_status pg__comm_broadcast(pg__comm *c, void *mem, size_t n_bytes, const char *what, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t at = 0; c && at < n_bytes; at += PIECE) {
+        const size_t n = n_bytes - at < PIECE ? n_bytes - at : PIECE;
+        void *request = NULL;
+        PG_TRY(begin_again(c, what, err));
+        const int e = c->mpi->broadcast(c->job, (char *)mem + at, n, &request);
+        if (e != 0)
+            return pg__comm_failed(c, e, what, err);
+        PG_TRY(pg__comm_wait(c, &request, 1, what, err));
+    }
+done:
+    return st;
+}
+
+pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, size_t to,
+                        const char *what, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (!c || from == to || (c->rank != from && c->rank != to))
+        return PG_OK;
+    for (size_t at = 0; at < n_bytes; at += PIECE) {
+        const size_t n = n_bytes - at < PIECE ? n_bytes - at : PIECE;
+        char *piece = (char *)mem + at;
+        void *request = NULL;
+        PG_TRY(begin_again(c, what, err));
+        const int e = c->rank == from
+                          ? c->mpi->send(c->job, piece, n, (int)to, PG__TAG_MOVE, &request)
+                          : c->mpi->receive(c->job, piece, n, (int)from, PG__TAG_MOVE, &request);
+        if (e != 0)
+            return pg__comm_failed(c, e, what, err);
+        PG_TRY(pg__comm_wait(c, &request, 1, what, err));
+    }
+done:
+    return st;
+}
+
+pg_status pg__comm_sum_begin(pg__comm *c, pg__comm_sum_of *sum, const char *what, pg_err *err)
+{
+    pg_status st = PG_OK;
+    sum->request = NULL;
+    PG_TRY(begin_again(c, what, err));
+    if (sum->n > INT_MAX)
+        PG_FAIL(PG_E_LIMIT, "%s: %zu numbers at once", what, sum->n);
+    const int e = c->mpi->sum(c->job, sum->mem, sum->n, sum->real_bytes, &sum->request);
+    if (e != 0)
+        st = pg__comm_failed(c, e, what, err);
+done:
+    return st;
+}
+
+pg_status pg__comm_sum_wait(pg__comm *c, pg__comm_sum_of *sum, const char *what, pg_err *err)
+{
+    return pg__comm_wait(c, &sum->request, 1, what, err);
+}
+
+pg_status pg__comm_poll(pg__comm *c, pg__comm_sum_of *sums, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t left;
+    for (size_t k = 0; k < n && st == PG_OK; k++)
+        st = look(c, &sums[k].request, 1, &left, "gradients", err);
+    return st;
+}
+
+pg_status pg__comm_sum(pg__comm *c, void *mem, size_t n, size_t real_bytes, const char *what,
+                       pg_err *err)
+{
+    pg_status st = PG_OK;
+    const size_t most = PIECE / real_bytes;
+    for (size_t at = 0; c && at < n; at += most) {
+        pg__comm_sum_of one = {.mem = (char *)mem + at * real_bytes,
+                               .n = n - at < most ? n - at : most,
+                               .real_bytes = real_bytes};
+        PG_TRY(pg__comm_sum_begin(c, &one, what, err));
+        PG_TRY(pg__comm_sum_wait(c, &one, what, err));
+    }
+done:
+    return st;
+}
+
+/* ---- failing together ---- */
+
+static int same_failure(const pg_err *a, const pg_err *b)
+{
+    return a->code == b->code && strcmp(a->msg, b->msg) == 0;
+}
+
+/* The first that failed speaks; all of them, where they say the same. */
+static pg_status take_failure(const pg__comm *c, const pg_err *all, pg_err *err)
+{
+    size_t first = 0, n_same = 0;
+    char who[96];
+    while (all[first].code == PG_OK)
+        first++;
+    for (size_t k = 0; k < c->size; k++)
+        n_same += (size_t)same_failure(&all[k], &all[first]);
+    if (err)
+        *err = all[first];
+    snprintf(who, sizeof who, "rank %zu on %s", first, c->peers[first].host);
+    if (n_same < c->size)
+        pg_err_prefix(err, who);
+    return all[first].code;
+}
+
+pg_status pg__comm_agree(pg__comm *c, pg_status mine, pg_err *err)
+{
+    const int32_t code = (int32_t)mine;
+    int32_t *codes = NULL;
+    pg_err *all = NULL, own = {.code = mine};
+    int failed = 0;
+    pg_status st = PG_OK;
+    if (!c || c->is_broken)
+        return mine;
+    codes = pg__mem_array(c->size, sizeof *codes);
+    if (!codes)
+        return pg__nomem(err);
+    PG_TRY(pg__comm_gather(c, &code, codes, sizeof code, "the ranks' readiness", err));
+    for (size_t k = 0; k < c->size; k++)
+        failed |= codes[k] != PG_OK;
+    if (!failed)
+        goto done;
+    all = pg__mem_array(c->size, sizeof *all);
+    if (!all)
+        PG_TRY(pg__nomem(err));
+    if (mine != PG_OK && err)
+        own = *err;
+    PG_TRY(pg__comm_gather(c, &own, all, sizeof own, "the ranks' failure", err));
+    st = take_failure(c, all, err);
+done:
+    pg__mem_free(codes);
+    pg__mem_free(all);
+    return st;
+}

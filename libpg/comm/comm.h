@@ -1,0 +1,99 @@
+/* comm.h - processes that train together: ranks, one or several on each machine. What they tell
+ * each other goes through a plug-in, one for each MPI (mpi.c), so a job of one process needs no
+ * MPI.
+ *
+ *   order    every rank makes the same calls in the same order; sums and all else are two orders
+ *   threads  one at a time, whichever it is
+ *   waiting  none lasts for ever: PG_E_PEER names the ranks that did not come in time, and at once
+ *            one whose process is gone. After that nothing can be said any more
+ *
+ * NULL is a job of one process: it has rank 0, and sums are what they were. */
+#ifndef PG_COMM_COMM_H
+#define PG_COMM_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pg/err.h"
+
+typedef struct pg__comm pg__comm;
+
+typedef struct pg__comm_opts {
+    double timeout;             /* seconds that a rank waits for the others; 0: 300 */
+    const volatile int *cancel; /* the launcher tells those that are left to leave; or NULL */
+} pg__comm_opts;
+
+/* Joins the job that this process was started in; *out is NULL where it is the only one. Returns
+ * when all are there. PG_E_UNSUPPORTED: the launcher's MPI, or the plug-in for it, is not there. */
+pg_status pg__comm_open(pg__comm **out, const pg__comm_opts *opts, pg_err *err);
+void pg__comm_close(pg__comm *c);
+/* This rank fails alone, and will not come any more: nothing is waited for when it closes. */
+void pg__comm_abandon(pg__comm *c);
+
+size_t pg__comm_rank(const pg__comm *c);
+size_t pg__comm_size(const pg__comm *c);
+const char *pg__comm_host(const pg__comm *c, size_t rank);
+/* "Open MPI 4.1.4" */
+const char *pg__comm_name(const pg__comm *c);
+
+/* Seconds that were spent waiting for others so far. */
+double pg__comm_waited(const pg__comm *c);
+
+/* `n_bytes` of every rank, in their order. what: for messages, "the loss". */
+pg_status pg__comm_gather(pg__comm *c, const void *mine, void *all, size_t n_bytes,
+                          const char *what, pg_err *err);
+/* What rank 0 has comes to all. */
+pg_status pg__comm_broadcast(pg__comm *c, void *mem, size_t n_bytes, const char *what, pg_err *err);
+/* n_bytes of rank `from` to rank `to`, other ranks do nothing; mem is read there and written here.
+ */
+pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, size_t to,
+                        const char *what, pg_err *err);
+
+/* n floats (real_bytes 4) or doubles (8) of all ranks, summed in place. The order is MPI's. */
+pg_status pg__comm_sum(pg__comm *c, void *mem, size_t n, size_t real_bytes, const char *what,
+                       pg_err *err);
+
+/* Did any rank fail? Then all have: with the message of the first one, which is named. A failure to
+ * communicate is nobody else's. */
+pg_status pg__comm_agree(pg__comm *c, pg_status st, pg_err *err);
+
+/* ---- sums that go on while others work ---- */
+
+/* Up to PG_COMM_SUMS at once, begun in the same order by all ranks. done: may be asked again and
+ * again, and moves what is under way; *done is 1 when the sum is there. */
+#define PG_COMM_SUMS 64
+typedef struct pg__comm_sum_of {
+    void *mem;
+    size_t n, real_bytes;
+    void *request;
+} pg__comm_sum_of;
+pg_status pg__comm_sum_begin(pg__comm *c, pg__comm_sum_of *sum, const char *what, pg_err *err);
+pg_status pg__comm_sum_wait(pg__comm *c, pg__comm_sum_of *sum, const char *what, pg_err *err);
+/* Moves what is under way, without waiting. */
+pg_status pg__comm_poll(pg__comm *c, pg__comm_sum_of *sums, size_t n, pg_err *err);
+
+/* ---- comm_tree.c: sums that do not depend on how many ranks there are ---- */
+
+/* The same, each element in the order of the tree over ranks (lanes.h): ((0+1)+(2+3))+...; ranks: a
+ * power of two. work: as large as mem. has: does this rank bring anything; what is absent is not
+ * added. *has is 0 afterwards if none did. */
+pg_status pg__comm_tree_sum(pg__comm *c, void *mem, void *work, size_t n, size_t real_bytes,
+                            int *has, const char *what, pg_err *err);
+
+/* ---- launch.c: how this process was started ---- */
+
+typedef enum pg__launcher {
+    PG__ALONE,
+    PG__OPENMPI,
+    PG__MPICH,
+    PG__TORCHRUN, /* a rendezvous address and nothing else */
+    PG__SRUN      /* without anything by which the processes could find each other */
+} pg__launcher;
+
+typedef struct pg__job_place {
+    pg__launcher by;
+    size_t rank, size;
+} pg__job_place;
+pg__job_place pg__job_place_of(void);
+
+#endif

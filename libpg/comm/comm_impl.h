@@ -1,0 +1,49 @@
+/* comm_impl.h - between comm.c, comm_peers.c and comm_tree.c. */
+#ifndef PG_COMM_IMPL_H
+#define PG_COMM_IMPL_H
+
+#include "comm/comm.h"
+#include "comm/comm_mpi.h"
+
+enum { PG__TAG_MOVE = 1, PG__TAG_TREE, PG__TAG_PRESENT };
+
+/* Where a rank is. */
+typedef struct pg__peer {
+    char host[64];
+    int64_t pid;
+    int is_here; /* its process can be seen from here */
+} pg__peer;
+
+struct pg__comm {
+    const pg__mpi *mpi;
+    pg__mpi_job *job;
+    size_t rank, size;
+    double timeout, waited;
+    const volatile int *cancel;
+    char name[PG_MPI_MESSAGE];
+    pg__peer *peers;
+    int is_broken; /* somebody did not come: nothing more can be said */
+};
+
+/* Waits for n requests. what: for messages. */
+pg_status pg__comm_wait(pg__comm *c, void **requests, size_t n, const char *what, pg_err *err);
+
+/* What MPI said of a call. */
+pg_status pg__comm_failed(pg__comm *c, int error, const char *what, pg_err *err);
+
+/* ---- comm_peers.c ---- */
+
+/* Tells all where this one is, and learns where they are. */
+pg_status pg__peers_meet(pg__comm *c, pg_err *err);
+/* A rank whose process is gone, or c->size. */
+size_t pg__peers_gone(const pg__comm *c);
+/* Nobody waits any more: who else is there is found out, and those who are not are told of. */
+pg_status pg__peers_missing(pg__comm *c, const char *what, double waited, pg_err *err);
+pg_status pg__peers_lost(pg__comm *c, size_t rank, const char *what, pg_err *err);
+
+/* ---- comm_plugin.c ---- */
+
+/* The plug-in for the MPI of this launcher. It stays open. */
+pg_status pg__plugin_mpi(const pg__mpi **out, pg__launcher by, pg_err *err);
+
+#endif

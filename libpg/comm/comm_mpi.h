@@ -1,0 +1,35 @@
+/* comm_mpi.h - what a plug-in for one MPI does, and no more: it begins things and says whether they
+ * are over. Waiting, and what to do about those who do not come, is comm.c's. */
+#ifndef PG_COMM_COMM_MPI_H
+#define PG_COMM_COMM_MPI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PG_MPI_ABI     1
+#define PG_MPI_MESSAGE 256 /* bytes of a message, with its end */
+
+typedef struct pg__mpi_job pg__mpi_job;
+
+/* All but describe() are 0, or an error of MPI. Numbers of elements are at most INT_MAX. */
+typedef struct pg__mpi {
+    uint32_t abi, size; /* PG_MPI_ABI, bytes of this struct */
+    int (*open)(pg__mpi_job **out, int *rank, int *n_ranks, char version[PG_MPI_MESSAGE]);
+    /* in_order: all ranks are there and do the same; else they are left to themselves. */
+    void (*close)(pg__mpi_job *job, int in_order);
+
+    int (*meet)(pg__mpi_job *job, void **request); /* at the end: beside all other calls */
+    int (*gather)(pg__mpi_job *job, const void *mine, void *all, size_t n_bytes, void **request);
+    int (*broadcast)(pg__mpi_job *job, void *mem, size_t n_bytes, void **request);
+    int (*sum)(pg__mpi_job *job, void *mem, size_t n, size_t real_bytes, void **request);
+    int (*send)(pg__mpi_job *job, const void *mem, size_t n_bytes, int to, int tag, void **request);
+    int (*receive)(pg__mpi_job *job, void *mem, size_t n_bytes, int from, int tag, void **request);
+    /* *request is NULL afterwards if it is over. NULL is over. */
+    int (*test)(pg__mpi_job *job, void **request);
+    void (*describe)(int error, char text[PG_MPI_MESSAGE]);
+} pg__mpi;
+
+/* The plug-in's only symbol; NULL for another abi. */
+typedef const pg__mpi *(*pg__mpi_get)(uint32_t abi);
+
+#endif

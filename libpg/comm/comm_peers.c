@@ -1,0 +1,127 @@
+/* comm_peers.c - who the other ranks are, and which of them did not come. A process on the same
+ * machine is looked for by its number; one elsewhere is asked whether it waits too. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "comm/comm_impl.h"
+
+#define TO_ANSWER 1.0 /* seconds */
+
+static int is_alive(int64_t pid)
+{
+    return kill((pid_t)pid, 0) == 0 || errno != ESRCH;
+}
+
+pg_status pg__peers_meet(pg__comm *c, pg_err *err)
+{
+    pg__peer mine = {.pid = getpid()};
+    pg_status st = PG_OK;
+    if (gethostname(mine.host, sizeof mine.host - 1) != 0)
+        snprintf(mine.host, sizeof mine.host, "unknown");
+    c->peers = pg__mem_array(c->size, sizeof *c->peers);
+    if (!c->peers)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(pg__comm_gather(c, &mine, c->peers, sizeof mine, "the ranks' places", err));
+    for (size_t k = 0; k < c->size; k++) {
+        pg__peer *p = &c->peers[k];
+        p->host[sizeof p->host - 1] = '\0';
+        p->is_here = strcmp(p->host, mine.host) == 0 && p->pid > 0 && is_alive(p->pid);
+    }
+    /* from now on one of them may be gone; in another container its number may be somebody else's
+     */
+done:
+    return st;
+}
+
+size_t pg__peers_gone(const pg__comm *c)
+{
+    size_t k = 0;
+    while (c->peers && k < c->size && (!c->peers[k].is_here || is_alive(c->peers[k].pid)))
+        k++;
+    return c->peers ? k : c->size;
+}
+
+pg_status pg__peers_lost(pg__comm *c, size_t rank, const char *what, pg_err *err)
+{
+    c->is_broken = 1;
+    return pg_fail(err, PG_E_PEER, "rank %zu on %s is gone (process %lld): %s did not come", rank,
+                   c->peers[rank].host, (long long)c->peers[rank].pid, what);
+}
+
+/* ---- who waits too ---- */
+
+typedef struct present {
+    char waits_for[48];
+} present;
+
+/* Asks everybody; heard[k]: rank k answered, and what it waits for. */
+static void ask_all(pg__comm *c, const char *what, present *heard, unsigned char *is_there)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    void **requests = pg__mem_array(2 * c->size, sizeof(void *));
+    present mine = {{0}};
+    struct timespec begun, at;
+    snprintf(mine.waits_for, sizeof mine.waits_for, "%s", what);
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    for (size_t k = 0; requests && k < c->size; k++) {
+        if (k == c->rank)
+            continue;
+        (void)c->mpi->send(c->job, &mine, sizeof mine, (int)k, PG__TAG_PRESENT, &requests[k]);
+        (void)c->mpi->receive(c->job, &heard[k], sizeof *heard, (int)k, PG__TAG_PRESENT,
+                              &requests[c->size + k]);
+    }
+    do {
+        nanosleep(&nap, NULL);
+        clock_gettime(CLOCK_MONOTONIC, &at);
+        for (size_t k = 0; requests && k < 2 * c->size; k++)
+            (void)c->mpi->test(c->job, &requests[k]);
+    } while ((double)(at.tv_sec - begun.tv_sec) + (double)(at.tv_nsec - begun.tv_nsec) * 1e-9 <
+             TO_ANSWER);
+    for (size_t k = 0; requests && k < c->size; k++)
+        is_there[k] = k == c->rank || requests[c->size + k] == NULL;
+    pg__mem_free(requests);
+}
+
+pg_status pg__peers_missing(pg__comm *c, const char *what, double waited, pg_err *err)
+{
+    /* MPI may write to them for as long as the process lives: it is about to end */
+    present *heard = pg__mem_array(c->size, sizeof *heard);
+    unsigned char *is_there = pg__mem_array(c->size, 1);
+    size_t n = 0, first = c->size;
+    c->is_broken = 1;
+    if (!heard || !is_there || !c->peers) {
+        pg__mem_free(is_there);
+        return pg_fail(err, PG_E_PEER, "%s did not come from all ranks within %.0f s", what,
+                       waited);
+    }
+    ask_all(c, what, heard, is_there);
+    for (size_t k = c->size; k-- > 0;)
+        if (!is_there[k]) {
+            first = k;
+            n++;
+        }
+    if (n == 0)
+        (void)pg_fail(err, PG_E_PEER,
+                      "the ranks wait for each other: %s did not come within %.0f s", what, waited);
+    else
+        (void)pg_fail(
+            err, PG_E_PEER,
+            "rank %zu on %s did not come within %.0f s%s: it is gone, cannot be reached, or "
+            "is slower than --comm-timeout allows",
+            first, c->peers[first].host, waited, n > 1 ? " (nor did others, below)" : "");
+    for (size_t k = 0; k < c->size; k++)
+        if (!is_there[k] && k != first)
+            pg_err_detail(err, "missing: rank %zu on %s", k, c->peers[k].host);
+        else if (is_there[k] && k != c->rank && strcmp(heard[k].waits_for, what) != 0)
+            pg_err_detail(err, "rank %zu on %s waits for %.*s", k, c->peers[k].host,
+                          (int)sizeof heard[k].waits_for, heard[k].waits_for);
+    pg__mem_free(is_there);
+    return PG_E_PEER;
+}

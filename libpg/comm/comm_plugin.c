@@ -1,0 +1,83 @@
+/* comm_plugin.c - the plug-ins for MPI: pg-mpi-openmpi.so and pg-mpi-mpich.so. They are searched
+ * where pg-cuda.so is (base/beside.h). Open MPI opens plug-ins of its own, which want its symbols.
+ */
+#include <dlfcn.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/beside.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "comm/comm_impl.h"
+
+typedef struct kind {
+    const char *name, *file, *package;
+} kind;
+
+static pg_status no_mpi(pg__launcher by, pg_err *err)
+{
+    if (by == PG__SRUN) {
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "srun started several processes, and no MPI that could join them");
+        pg_err_hint(err, "srun --mpi=pmix pgfit ... (srun --mpi=list tells what there is)");
+    } else {
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "torchrun started several processes; on CPUs they are joined by MPI");
+        pg_err_hint(err, "mpirun -np N pgfit ...");
+    }
+    return PG_E_UNSUPPORTED;
+}
+
+static pg_status open_file(const pg__mpi **out, const kind *k, const char *path, pg_err *err)
+{
+    union {
+        void *symbol;
+        pg__mpi_get get;
+    } u;
+    void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (!lib) {
+        const char *said = dlerror();
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "%s started this job, and it cannot be loaded: %s",
+                      k->name, said ? said : path);
+        pg_err_hint(err, "apt-get install %s", k->package);
+        return PG_E_UNSUPPORTED;
+    }
+    u.symbol = dlsym(lib, "pg_mpi_get");
+    const pg__mpi *mpi = u.symbol ? u.get(PG_MPI_ABI) : NULL;
+    if (!mpi || mpi->abi != PG_MPI_ABI || mpi->size != sizeof *mpi) {
+        (void)dlclose(lib);
+        return pg_fail(err, PG_E_UNSUPPORTED,
+                       "%s came with another version of libpg: install both from one package",
+                       PG_SHOW(path));
+    }
+    *out = mpi;
+    return PG_OK;
+}
+
+pg_status pg__plugin_mpi(const pg__mpi **out, pg__launcher by, pg_err *err)
+{
+    static const kind openmpi = {"Open MPI", "pg-mpi-openmpi.so", "libopenmpi3"},
+                      mpich = {"MPICH (or an MPI like it)", "pg-mpi-mpich.so", "libmpich12"};
+    const kind *k = by == PG__OPENMPI ? &openmpi : &mpich;
+    char *path = NULL;
+    pg_status st = PG_OK;
+    if (by != PG__OPENMPI && by != PG__MPICH)
+        return no_mpi(by, err);
+    path = pg__mem_array(PATH_MAX, 1);
+    if (!path)
+        return pg__nomem(err);
+    if (!pg__find_beside(path, k->file, "comm")) {
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "%s started this job, and %s is not there: this libpg was built without it",
+                      k->name, k->file);
+        pg_err_hint(err, "install %s and configure again with -Dmpi=enabled",
+                    by == PG__OPENMPI ? "libopenmpi-dev" : "libmpich-dev");
+        st = PG_E_UNSUPPORTED;
+        goto done;
+    }
+    st = open_file(out, k, path, err);
+done:
+    pg__mem_free(path);
+    return st;
+}

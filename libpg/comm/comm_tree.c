@@ -1,0 +1,134 @@
+/* comm_tree.c - sums whose order does not depend on who computed what. MPI_Allreduce may take any
+ * order, so: ranks halve what they have with rank xor 1, then with rank xor 2, and so on, and each
+ * adds the half that it keeps; afterwards the halves go back the same way (recursive halving and
+ * doubling: Rabenseifner 2004). Each element is then summed in the tree of lanes.h, whose lower
+ * part is every rank's own. 2 (R - 1) / R of the bytes go each way, as in a ring. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "comm/comm_impl.h"
+
+#define MAX_LEVELS 20
+#define PIECE      ((uint64_t)1 << 30) /* bytes of a message */
+
+typedef struct tree {
+    pg__comm *c;
+    char *mem, *work;
+    size_t real_bytes;
+    const unsigned char *has; /* per rank */
+    const char *what;
+    pg_err *err;
+} tree;
+
+typedef struct range {
+    size_t from, to;
+} range;
+
+/* Sends [s.from, s.to) and receives [r.from, r.to) into `into`, piece by piece. */
+static pg_status swap(const tree *t, size_t partner, range s, int sends, char *into, range r,
+                      int receives)
+{
+    pg__comm *c = t->c;
+    const uint64_t n_out = sends ? (uint64_t)(s.to - s.from) * t->real_bytes : 0;
+    const uint64_t n_in = receives ? (uint64_t)(r.to - r.from) * t->real_bytes : 0;
+    const char *out = t->mem + (uint64_t)s.from * t->real_bytes;
+    char *in = into + (uint64_t)r.from * t->real_bytes;
+    pg_status st = PG_OK;
+    for (uint64_t at = 0; st == PG_OK && (at < n_out || at < n_in); at += PIECE) {
+        void *requests[2] = {NULL, NULL};
+        const uint64_t o = at < n_out ? (n_out - at < PIECE ? n_out - at : PIECE) : 0;
+        const uint64_t i = at < n_in ? (n_in - at < PIECE ? n_in - at : PIECE) : 0;
+        int e = 0;
+        if (i > 0)
+            e = c->mpi->receive(c->job, in + at, (size_t)i, (int)partner, PG__TAG_TREE,
+                                &requests[0]);
+        if (e == 0 && o > 0)
+            e = c->mpi->send(c->job, out + at, (size_t)o, (int)partner, PG__TAG_TREE, &requests[1]);
+        if (e != 0)
+            return pg__comm_failed(c, e, t->what, t->err);
+        st = pg__comm_wait(c, requests, 2, t->what, t->err);
+    }
+    return st;
+}
+
+static void add(const tree *t, range r)
+{
+    const size_t n = r.to - r.from;
+    if (t->real_bytes == sizeof(double)) {
+        double *a = (double *)(void *)t->mem + r.from;
+        const double *b = (const double *)(const void *)t->work + r.from;
+        for (size_t i = 0; i < n; i++)
+            a[i] += b[i];
+    } else {
+        float *a = (float *)(void *)t->mem + r.from;
+        const float *b = (const float *)(const void *)t->work + r.from;
+        for (size_t i = 0; i < n; i++)
+            a[i] += b[i];
+    }
+}
+
+/* Does any rank of the block of `size` that holds `rank` bring something? */
+static int any(const tree *t, size_t rank, size_t size)
+{
+    const size_t first = rank / size * size;
+    for (size_t k = first; k < first + size; k++)
+        if (t->has[k])
+            return 1;
+    return 0;
+}
+
+/* One level down: what is kept of `all`, summed with the partner's. */
+static pg_status halve(const tree *t, range all, size_t distance, range *keeps)
+{
+    const size_t rank = t->c->rank, partner = rank ^ distance,
+                 mid = all.from + (all.to - all.from) / 2;
+    const int is_low = (rank & distance) == 0;
+    const range low = {all.from, mid}, high = {mid, all.to};
+    const range mine = is_low ? low : high, other = is_low ? high : low;
+    const int i_have = any(t, rank, distance), it_has = any(t, partner, distance);
+    char *into = i_have ? t->work : t->mem;
+    const pg_status st = swap(t, partner, other, i_have, into, mine, it_has);
+    if (st == PG_OK && i_have && it_has)
+        add(t, mine);
+    *keeps = mine;
+    return st;
+}
+
+static pg_status both_ways(const tree *t, size_t n)
+{
+    range at[MAX_LEVELS + 1] = {{0, n}};
+    size_t level = 0, distance;
+    pg_status st = PG_OK;
+    for (distance = 1; distance < t->c->size; distance *= 2, level++)
+        PG_TRY(halve(t, at[level], distance, &at[level + 1]));
+    while (level-- > 0) {
+        const range all = at[level], mine = at[level + 1];
+        const range other =
+            mine.from == all.from ? (range){mine.to, all.to} : (range){all.from, mine.from};
+        distance /= 2;
+        PG_TRY(swap(t, t->c->rank ^ distance, mine, 1, t->mem, other, 1));
+    }
+done:
+    return st;
+}
+
+pg_status pg__comm_tree_sum(pg__comm *c, void *mem, void *work, size_t n, size_t real_bytes,
+                            int *has, const char *what, pg_err *err)
+{
+    unsigned char *all = NULL, mine = (unsigned char)(*has != 0);
+    pg_status st = PG_OK;
+    if (!c || c->size == 1)
+        return PG_OK;
+    all = pg__mem_array(c->size, 1);
+    if (!all)
+        return pg__nomem(err);
+    PG_TRY(pg__comm_gather(c, &mine, all, 1, what, err));
+    const tree t = {c, mem, work, real_bytes, all, what, err};
+    *has = any(&t, 0, c->size);
+    if (*has)
+        PG_TRY(both_ways(&t, n));
+done:
+    pg__mem_free(all);
+    return st;
+}

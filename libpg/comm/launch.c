@@ -1,0 +1,39 @@
+/* launch.c - what the launcher says in the environment. Open MPI's mpirun: OMPI_COMM_WORLD_*;
+ * MPICH, Intel MPI and srun with PMI: PMI_*; srun with PMIx: PMIX_RANK, and Slurm's own variables
+ * for the number; torchrun: WORLD_SIZE, RANK. */
+#include <stdlib.h>
+
+#include "comm/comm.h"
+
+/* A whole number; 0: the variable is not there, or is none. */
+static int number_of(const char *variable, size_t *out)
+{
+    const char *text = secure_getenv(variable);
+    char *end = NULL;
+    if (!text || text[0] < '0' || text[0] > '9')
+        return 0;
+    *out = (size_t)strtoull(text, &end, 10);
+    return *end == '\0';
+}
+
+pg__job_place pg__job_place_of(void)
+{
+    static const struct {
+        const char *rank, *size;
+        pg__launcher by;
+    } known[] = {
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", PG__OPENMPI},
+        {"PMI_RANK", "PMI_SIZE", PG__MPICH},
+        {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", PG__OPENMPI},
+        {"RANK", "WORLD_SIZE", PG__TORCHRUN},
+        {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", PG__SRUN},
+    };
+    pg__job_place p = {PG__ALONE, 0, 1};
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (number_of(known[k].rank, &p.rank) && number_of(known[k].size, &p.size)) {
+            p.by = p.size > 1 ? known[k].by : PG__ALONE;
+            if (p.size > 1)
+                return p;
+        }
+    return (pg__job_place){PG__ALONE, 0, 1};
+}

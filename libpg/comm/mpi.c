@@ -1,0 +1,213 @@
+/* mpi.c - the plug-in: Open MPI and MPICH have different ABIs, so it is built once with each. */
+#include "comm/comm_mpi.h"
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+struct pg__mpi_job {
+    MPI_Comm all;  /* our own, so that nobody else's messages are taken for ours */
+    MPI_Comm sums; /* of sum(): they go on while ranks tell each other other things, in any order */
+    MPI_Comm ends; /* of meet() */
+};
+
+/* MPI can be begun once in a process and ended once, whatever opens and closes in between: it ends
+ * with the process. MPI_Finalize() waits for all ranks: for ever, if one of them is gone. */
+static int is_ours, is_broken;
+
+#define PATIENCE 5 /* seconds */
+
+/* Now and then it waits for ever where all are there: MPICH 4.0 over UCX's TCP does. Nothing is
+ * left to be done then, all ranks have met before. */
+static void *leave(void *status)
+{
+    sleep(PATIENCE);
+    fflush(NULL);
+    _exit(*(int *)status);
+}
+
+static void finalize(int status, void *arg)
+{
+    static int left_with;
+    pthread_t watch;
+    int is_over = 0;
+    (void)arg;
+    left_with = status;
+    if (is_broken || MPI_Finalized(&is_over) != MPI_SUCCESS || is_over)
+        return;
+    if (pthread_create(&watch, NULL, leave, &left_with) == 0)
+        MPI_Finalize();
+}
+
+static int begin(void)
+{
+    int e, given = 0, was_open = 0;
+    e = MPI_Initialized(&was_open);
+    if (e != MPI_SUCCESS)
+        return e;
+    e = was_open ? MPI_Query_thread(&given)
+                 : MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &given);
+    if (e == MPI_SUCCESS && !was_open && !is_ours)
+        is_ours = on_exit(finalize, NULL) == 0;
+    return e == MPI_SUCCESS && given < MPI_THREAD_SERIALIZED ? MPI_ERR_OTHER : e;
+}
+
+static int open_job(pg__mpi_job **out, int *rank, int *n_ranks, char version[PG_MPI_MESSAGE])
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int e, n;
+    pg__mpi_job *job = pg__mem_array(1, sizeof *job);
+    if (!job)
+        return MPI_ERR_NO_MEM;
+    e = begin();
+    if (e == MPI_SUCCESS)
+        e = MPI_Comm_dup(MPI_COMM_WORLD, &job->all);
+    if (e == MPI_SUCCESS)
+        e = MPI_Comm_set_errhandler(job->all, MPI_ERRORS_RETURN);
+    if (e == MPI_SUCCESS)
+        e = MPI_Comm_dup(job->all, &job->sums);
+    if (e == MPI_SUCCESS)
+        e = MPI_Comm_dup(job->all, &job->ends);
+    if (e == MPI_SUCCESS)
+        e = MPI_Comm_rank(job->all, rank);
+    if (e == MPI_SUCCESS)
+        e = MPI_Comm_size(job->all, n_ranks);
+    if (e == MPI_SUCCESS)
+        e = MPI_Get_library_version(text, &n);
+    if (e != MPI_SUCCESS) {
+        pg__mem_free(job);
+        return e;
+    }
+    text[strcspn(text, ",\n")] =
+        '\0'; /* "Open MPI v4.1.4, package: ...", "MPICH Version:\t4.0.2\n" */
+    strncpy(version, text, PG_MPI_MESSAGE - 1);
+    version[PG_MPI_MESSAGE - 1] = '\0';
+    for (char *tab = strchr(version, '\t'); tab; tab = strchr(tab, '\t'))
+        *tab = ' ';
+    *out = job;
+    return 0;
+}
+
+static void close_job(pg__mpi_job *job, int in_order)
+{
+    if (in_order) {
+        MPI_Comm_free(&job->ends);
+        MPI_Comm_free(&job->sums);
+        MPI_Comm_free(&job->all);
+    }
+    is_broken |= !in_order;
+    pg__mem_free(job);
+}
+
+/* A request on the heap, where the caller sees a pointer. */
+static MPI_Request *new_request(void **request)
+{
+    MPI_Request *r = pg__mem_array(1, sizeof *r);
+    *request = r;
+    return r;
+}
+
+static int begun(int e, void **request)
+{
+    if (e == MPI_SUCCESS)
+        return 0;
+    pg__mem_free(*request);
+    *request = NULL;
+    return e;
+}
+
+static int meet(pg__mpi_job *job, void **request)
+{
+    MPI_Request *r = new_request(request);
+    if (!r)
+        return MPI_ERR_NO_MEM;
+    return begun(MPI_Ibarrier(job->ends, r), request);
+}
+
+static int gather(pg__mpi_job *job, const void *mine, void *all, size_t n_bytes, void **request)
+{
+    MPI_Request *r = new_request(request);
+    if (!r)
+        return MPI_ERR_NO_MEM;
+    return begun(
+        MPI_Iallgather(mine, (int)n_bytes, MPI_BYTE, all, (int)n_bytes, MPI_BYTE, job->all, r),
+        request);
+}
+
+static int broadcast(pg__mpi_job *job, void *mem, size_t n_bytes, void **request)
+{
+    MPI_Request *r = new_request(request);
+    if (!r)
+        return MPI_ERR_NO_MEM;
+    return begun(MPI_Ibcast(mem, (int)n_bytes, MPI_BYTE, 0, job->all, r), request);
+}
+
+static int sum(pg__mpi_job *job, void *mem, size_t n, size_t real_bytes, void **request)
+{
+    MPI_Request *r = new_request(request);
+    if (!r)
+        return MPI_ERR_NO_MEM;
+    return begun(MPI_Iallreduce(MPI_IN_PLACE, mem, (int)n,
+                                real_bytes == sizeof(double) ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM,
+                                job->sums, r),
+                 request);
+}
+
+static int send_to(pg__mpi_job *job, const void *mem, size_t n_bytes, int to, int tag,
+                   void **request)
+{
+    MPI_Request *r = new_request(request);
+    if (!r)
+        return MPI_ERR_NO_MEM;
+    return begun(MPI_Isend(mem, (int)n_bytes, MPI_BYTE, to, tag, job->all, r), request);
+}
+
+static int receive_from(pg__mpi_job *job, void *mem, size_t n_bytes, int from, int tag,
+                        void **request)
+{
+    MPI_Request *r = new_request(request);
+    if (!r)
+        return MPI_ERR_NO_MEM;
+    return begun(MPI_Irecv(mem, (int)n_bytes, MPI_BYTE, from, tag, job->all, r), request);
+}
+
+static int test(pg__mpi_job *job, void **request)
+{
+    int over = 0;
+    (void)job;
+    if (!*request)
+        return 0;
+    const int e = MPI_Test(*request, &over, MPI_STATUS_IGNORE);
+    if (e == MPI_SUCCESS && !over)
+        return 0;
+    pg__mem_free(*request);
+    *request = NULL;
+    return e == MPI_SUCCESS ? 0 : e;
+}
+
+static void describe(int error, char text[PG_MPI_MESSAGE])
+{
+    char all[MPI_MAX_ERROR_STRING] = "";
+    int n = 0;
+    if (MPI_Error_string(error, all, &n) != MPI_SUCCESS)
+        all[0] = '\0';
+    all[strcspn(all, "\n")] = '\0';
+    strncpy(text, all, PG_MPI_MESSAGE - 1);
+    text[PG_MPI_MESSAGE - 1] = '\0';
+}
+
+#define EXPORTED __attribute__((visibility("default")))
+EXPORTED const pg__mpi *pg_mpi_get(uint32_t abi);
+const pg__mpi *pg_mpi_get(uint32_t abi)
+{
+    static const pg__mpi mpi = {
+        PG_MPI_ABI, sizeof mpi, open_job, close_job,    meet, gather,
+        broadcast,  sum,        send_to,  receive_from, test, describe,
+    };
+    return abi == PG_MPI_ABI ? &mpi : NULL;
+}

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""usage: run.py --mpi openmpi|mpich --tools DIR --testdata DIR --golden FILE [--only PART]
+
+Several processes train together, started by a real mpirun:
+
+  golden   runs of real Keras, by 2 and 4 ranks, as one device or as its replicas
+  bits     --deterministic: 1 rank of 4 devices, 2 of 2, 4 of 1, and one process: the same bytes
+  normal   the same without --deterministic: what one process of as many devices gives, but for rounding
+  files    only rank 0 writes, and once; --predict and --evaluate give what one process gives
+  refused  another model, other data, other options on a rank: all end, one message, nothing written
+  kill     a rank that is killed: the others end with status 4 and name it; the run goes on where it was
+
+Exit status 77: there is no such mpirun, or libpg has no plug-in for it."""
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+options = argparse.ArgumentParser()
+options.add_argument('--mpi', required=True, choices=('openmpi', 'mpich'))
+options.add_argument('--tools', required=True, type=pathlib.Path)
+options.add_argument('--testdata', required=True, type=pathlib.Path)
+options.add_argument('--golden', required=True, type=pathlib.Path)
+options.add_argument('--only')
+options.add_argument('--kills', type=int, default=10)
+options.add_argument('--seed', type=int, default=random.randrange(1 << 30))
+options = options.parse_args()
+tools, testdata = options.tools.resolve(), options.testdata.resolve()
+mpirun = shutil.which(f'mpirun.{options.mpi}') or shutil.which('mpirun')
+plugin = tools.parent / 'libpg/comm' / f'pg-mpi-{options.mpi}.so'
+if not mpirun or not plugin.exists():
+    print(f'no {"mpirun" if not mpirun else plugin.name}')
+    sys.exit(77)
+dice = random.Random(options.seed)
+print(f'seed {options.seed}')
+bad = []
+START = 0.15  # seconds that a run has for its beginning
+ALONE = ('OMPI_', 'PMI_', 'PMIX_', 'HYDRA_', 'MPI_', 'SLURM_')
+ENV = {k: v for k, v in os.environ.items() if not k.startswith(ALONE)}
+ENV.update(OMPI_MCA_rmaps_base_oversubscribe='1', OMPI_MCA_btl_base_warn_component_unused='0', OMPI_ALLOW_RUN_AS_ROOT='1',
+           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_hwloc_base_binding_policy='none', OMPI_MCA_btl_vader_single_copy_mechanism='none', UCX_TLS='self,posix')  # UCX aborts where another process' memory is gone
+
+
+def expect(what, ok, text=''):
+    if not ok:
+        bad.append(what)
+        print(f'FAIL {what}: {text}', flush=True)
+
+
+def ranks(n, *command):
+    return [mpirun, '-np', str(n), *map(str, command)]
+
+
+def start(argv, folder, more=()):
+    return subprocess.Popen(list(map(str, argv)), cwd=folder, env={**ENV, **dict(more)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, start_new_session=True)
+
+
+def run(argv, folder, timeout=240):
+    p = start(argv, folder)
+    try:
+        out, err = p.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(p.pid, signal.SIGKILL)
+        out, err = p.communicate()
+        return subprocess.CompletedProcess(argv, 'HANG', out, err)
+    return subprocess.CompletedProcess(argv, p.returncode, out, err)
+
+
+def show(r):
+    return f'status {r.returncode}\n{r.stdout[-1500:]}\n{r.stderr[-3000:]}'
+
+
+def golden(folder):
+    for n in (2, 4):
+        for how in ((), ('deterministic',)):
+            r = run(ranks(n, options.golden.resolve(), testdata, *how), folder)
+            expect(f'golden by {n} ranks {" ".join(how)}', r.returncode == 0 and f'PASSED  ] 7 test' in r.stderr + r.stdout, show(r))
+
+
+def same(what, a, b, *how):
+    r = subprocess.run([tools / 'pgdiff', *how, a, b], capture_output=True, text=True)
+    expect(what, r.returncode == 0, r.stdout[-1500:] + r.stderr)
+
+
+CNN = {'class_name': 'Sequential', 'config': {'name': 'cnn', 'layers': [
+    {'class_name': 'InputLayer', 'config': {'name': 'in', 'batch_input_shape': [None, 8, 8, 1], 'dtype': 'float32'}},
+    {'class_name': 'Conv2D', 'config': {'name': 'conv', 'filters': 8, 'kernel_size': [3, 3], 'strides': [2, 2], 'padding': 'same'}},
+    {'class_name': 'BatchNormalization', 'config': {'name': 'bn', 'axis': [3]}},
+    {'class_name': 'Activation', 'config': {'name': 'relu', 'activation': 'relu'}},
+    {'class_name': 'Dropout', 'config': {'name': 'drop', 'rate': 0.25}},
+    {'class_name': 'GlobalAveragePooling2D', 'config': {'name': 'mean'}},
+    {'class_name': 'Dense', 'config': {'name': 'out', 'units': 10, 'activation': 'softmax'}}]},
+    'keras_version': '2.15.0', 'backend': 'tensorflow'}
+LOSS = ('--loss', 'sparse_categorical_crossentropy', '--metrics', 'accuracy')
+
+
+def cases(folder, *optimizer):
+    """Name, options: of models and ways to train where ranks could differ."""
+    (folder / 'cnn.json').write_text(json.dumps(CNN))
+    digits = tools / 'digits'
+    data = next(digits.glob('*.npz'))
+    cnn = [tools / 'pgfit', folder / 'cnn.json', '--data', data, '--epochs', '1', '--seed', '3', '-j', '4', '--force', *LOSS, *optimizer]
+    demo = [tools / 'pgfit', '--demo', 'digits', '--epochs', '2', '--seed', '3', '-j', '4', '--force', *optimizer]
+    return {'mlp': demo + ['--batch-size', '50'], 'an uneven last batch': demo + ['--batch-size', '37'],
+            'accumulated': demo + ['--batch-size', '20', '--accumulate', '3'],
+            'clipped': demo + ['--batch-size', '50', '--optimizer', 'sgd:learning_rate=0.05,clipnorm=0.5'],
+            'BatchNormalization and Dropout': cnn + ['--batch-size', '44']}
+
+
+def bits(folder):
+    for name, command in cases(folder, '--optimizer', 'adam').items():
+        want = folder / 'want.weights.h5'
+        r = run(command + ['--deterministic', '--devices', 'cpu:0', '-o', want], folder)
+        expect(f'{name}: one process', r.returncode == 0, show(r))
+        for n, devices in ((1, 'cpu:0,cpu:0,cpu:0,cpu:0'), (2, 'cpu:0,cpu:0'), (4, 'cpu:0')):
+            got = folder / f'got{n}.weights.h5'
+            r = run(ranks(n, *command, '--deterministic', '--devices', devices, '-o', got, '--csv', f'log{n}.csv'), folder)
+            expect(f'{name}: {n} ranks', r.returncode == 0, show(r))
+            same(f'{name}: {n} ranks, bits', got, want)
+        logs = {(folder / f'log{n}.csv').read_bytes() for n in (1, 2, 4)}
+        expect(f'{name}: logs', len(logs) == 1, str(logs))
+
+
+def normal(folder):
+    # a few steps: what lies near a kink of ReLU is not the same after many, and Adam makes steps out of rounding
+    for name, command in cases(folder, '--optimizer', 'sgd:learning_rate=0.01').items():
+        command += ['--epochs', '1', '--steps-per-epoch', '10']
+        want, got = folder / 'want.weights.h5', folder / 'got.weights.h5'
+        r = run(command + ['--devices', 'cpu:0,cpu:0,cpu:0,cpu:0', '-o', want], folder)
+        expect(f'{name}: one process', r.returncode == 0, show(r))
+        for n, devices in ((2, 'cpu:0,cpu:0'), (4, 'cpu:0'), (3, 'cpu:0')):
+            r = run(ranks(n, *command, '--devices', devices, '-o', got), folder)
+            expect(f'{name}: {n} ranks', r.returncode == 0, show(r))
+            if n != 3:  # another number of replicas is another result
+                same(f'{name}: {n} ranks, but for rounding', got, want, '--delta', '1e-6')
+
+
+def files(folder):
+    (folder / 'x').mkdir()
+    command = [tools / 'pgfit', '--demo', 'digits', '--epochs', '2', '--seed', '3', '--devices', 'cpu:0', '-j', '4', '--force', '--checkpoint', 'x/{epoch}.keras', '--csv', 'x/log.csv', '--tensorboard', 'x/logs', '-o', 'x/out.keras']
+    r = run(ranks(2, *command), folder)
+    expect('a run with files', r.returncode == 0 and r.stdout.count('Epoch 1/2') <= 1, show(r))
+    expect('one start is told', len(re.findall(r'2 devices of 2 ranks', r.stdout)) == 1, show(r))
+    names = sorted(p.name for p in (folder / 'x').iterdir())
+    expect('files of rank 0', names == ['1.keras', '2.keras', 'best', 'last', 'log.csv', 'logs', 'out.keras', 'resume.pg', 'resume.pg.1'], str(names))
+    expect('one event file each', all(len(list(d.iterdir())) == 1 for d in (folder / 'x/logs').iterdir()), '')
+    data = next((tools / 'digits').glob('*.npz'))
+    for n in (1, 2, 3):
+        r = run(ranks(n, tools / 'pgfit', 'x/out.keras', '--predict', data, '--out', f'y{n}.npy', '-f', '--batch-size', '50'), folder)
+        expect(f'predictions by {n}', r.returncode == 0, show(r))
+    expect('predictions', len({(folder / f'y{n}.npy').read_bytes() for n in (1, 2, 3)}) == 1, 'differ')
+    said = [run(ranks(n, tools / 'pgfit', 'x/out.keras', '--data', data, '--evaluate', '--json'), folder) for n in (1, 2)]
+    expect('evaluation', all(r.returncode == 0 for r in said) and said[0].stdout.count('\n') == said[1].stdout.count('\n'), show(said[1]))
+
+
+def refused(folder):
+    shutil.copy(next((tools / 'digits').glob('*.npz')), folder / 'data.npz')
+    model = next((tools / 'digits').glob('*.json'))
+    own = folder / 'own.sh'
+    # rank 1 has something else
+    other = {
+        'another seed': '--seed $(( ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} + 7 ))',
+        'another optimizer': '$([ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ] && echo --optimizer adam || echo --optimizer sgd)',
+        'data that are not there': '--val $([ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ] && echo nowhere.npz || echo data.npz)',
+    }
+    for name, words in other.items():
+        own.write_text(f'#!/bin/sh\nexec {tools}/pgfit {model} --data data.npz --loss categorical_crossentropy -o out.h5 {words}\n')
+        own.chmod(0o755)
+        r = run(ranks(2, own), folder, timeout=60)
+        said = [x for x in r.stderr.split('\n') if x.startswith('pgfit:')]
+        expect(f'{name}: refused', r.returncode not in (0, 'HANG') and len(said) == 1 and 'rank 1' in said[0], show(r))
+        expect(f'{name}: nothing written', not (folder / 'out.h5').exists())
+
+
+def processes(job):
+    """Those of pgfit that were started for a job, in the order of their ranks."""
+    found = {}
+    for p in pathlib.Path('/proc').iterdir():
+        if not p.name.isdigit():
+            continue
+        try:
+            if os.path.basename(os.readlink(p / 'exe')) != 'pgfit':
+                continue
+            env = dict(x.split('=', 1) for x in (p / 'environ').read_text().split('\0') if '=' in x)
+            if env.get('PG_TEST_JOB') == job:
+                found[int(env.get('OMPI_COMM_WORLD_RANK', env.get('PMI_RANK', -1)))] = int(p.name)
+        except (OSError, ValueError):
+            pass
+    return [found[k] for k in sorted(found)]
+
+
+def kill(folder):
+    command = [tools / 'pgfit', '--demo', 'digits', '--epochs', '60', '--seed', '3', '--deterministic', '--devices', 'cpu:0', '--batch-size', '32',
+               '--csv', 'log.csv', '-o', 'out.weights.h5', '--force', '-q', '--comm-timeout', '20']
+    alone, killed = folder / 'alone', folder / 'killed'
+    alone.mkdir(), killed.mkdir()
+    began = time.monotonic()
+    r = run(ranks(4, *command), alone)
+    seconds = time.monotonic() - began
+    expect('a run left alone', r.returncode == 0, show(r))
+    hits, status = 0, None
+    for trial in range(5 * options.kills):
+        job = f'{os.getpid()}-{trial}'
+        p = start(ranks(4, *command, '--resume=auto', '--resume-every', '0.05'), killed, {'PG_TEST_JOB': job})
+        victim = None
+        if hits < options.kills:
+            found = []
+            while len(found) < 4 and p.poll() is None:
+                time.sleep(0.02)
+                found = processes(job)
+            time.sleep(START + dice.uniform(0, 1.2 * seconds / options.kills))
+            if len(found) == 4 and p.poll() is None:
+                victim = dice.randrange(4)
+                os.kill(found[victim], signal.SIGKILL)
+        began = time.monotonic()
+        try:
+            out, err = p.communicate(timeout=90)
+        except subprocess.TimeoutExpired:
+            os.killpg(p.pid, signal.SIGKILL)
+            out, err = p.communicate()
+            expect('every rank ends', False, f'trial {trial}, rank {victim} killed: still there after 90 s\n{err[-2000:]}')
+            return
+        status = p.returncode
+        if victim is not None and status != 0:
+            hits += 1
+            # or by mpirun, where it kills the others before they can say anything: MPICH's always
+            told = f'rank {victim} on ' in err or f'process rank {victim} with PID' in err or f'PID {found[victim]} RUNNING AT' in out
+            expect('it is named', told, out[-500:] + err[-2000:])
+            expect('they end soon', time.monotonic() - began < 30, f'{time.monotonic() - began:.1f} s')
+        elif status != 0:
+            expect('the run', False, f'status {status}: {err[-2000:]}')
+            return
+        if status == 0:
+            break
+    print(f'{hits} of {options.kills} kills hit')
+    expect('killed often enough', hits >= options.kills // 2, f'{hits} of {options.kills}')
+    same('the weights of an undisturbed run', killed / 'out.weights.h5', alone / 'out.weights.h5')
+    expect('its log', (killed / 'log.csv').read_bytes() == (alone / 'log.csv').read_bytes(), (killed / 'log.csv').read_text())
+
+
+for part in (golden, bits, normal, files, refused, kill):
+    if options.only and part.__name__ != options.only:
+        continue
+    with tempfile.TemporaryDirectory() as d:
+        began = time.monotonic()
+        part(pathlib.Path(d))
+        print(f'{part.__name__}: {time.monotonic() - began:.1f} s', flush=True)
+sys.exit(bool(bad))

@@ -1,0 +1,116 @@
+/* pgfit_hosts.c - --hosts: the same command once more, by the mpirun that is installed. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pgfit.h"
+
+enum { OPENMPI, MPICH };
+
+/* Which one "mpirun" is: its options differ. -1: there is none, or it is another. */
+static int kind_of_mpirun(void)
+{
+    char text[512] = "";
+    FILE *f = popen("mpirun --version 2>/dev/null", "r");
+    const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    text[n] = '\0';
+    if (f)
+        (void)pclose(f);
+    if (strstr(text, "Open MPI") || strstr(text, "OpenRTE") || strstr(text, "PRRTE"))
+        return OPENMPI;
+    return strstr(text, "HYDRA") || strstr(text, "MPICH") || strstr(text, "Intel(R) MPI") ? MPICH
+                                                                                          : -1;
+}
+
+/* "a:4,b:4": processes on these hosts, one where no number stands; 0: it is no such list. */
+static unsigned long count_of(const char *hosts)
+{
+    unsigned long n = 0;
+    for (const char *at = hosts; *at;) {
+        const size_t len = strcspn(at, ",");
+        const char *colon = memchr(at, ':', len);
+        char *end = NULL;
+        const unsigned long one = colon ? strtoul(colon + 1, &end, 10) : 1;
+        if (len == 0 || colon == at || (colon && (end != at + len || one == 0 || one > 4096)))
+            return 0;
+        n += one;
+        at += len + (at[len] == ',' && at[len + 1]);
+    }
+    return n;
+}
+
+/* argv without --hosts. */
+static void add_rest(char **out, size_t n, char *const *argv)
+{
+    for (size_t i = 0; argv[i]; i++)
+        if (strcmp(argv[i], "--hosts") == 0 && argv[i + 1])
+            i++;
+        else if (strncmp(argv[i], "--hosts=", strlen("--hosts=")) != 0)
+            out[n++] = argv[i];
+    out[n] = NULL;
+}
+
+static void show_command(char *const *argv)
+{
+    if (cli.quiet)
+        return;
+    for (size_t i = 0; argv[i]; i++)
+        cli_printf(stderr, "%s%s", i ? " " : "", cli_name(argv[i]).s);
+    fputc('\n', stderr);
+}
+
+pg_status fit_start_on_hosts(char *const *argv, pg_err *err)
+{
+    static char as_root[] = "--allow-run-as-root", unbound[] = "none", bind[] = "--bind-to";
+    static char mpirun[] = "mpirun", np[] = "-np", host[] = "--host", hosts[] = "-hosts";
+    static char number[24];
+    char *list = NULL, **all = NULL;
+    size_t n = 0, n_old = 0, n_ranks = 1;
+    (void)pg_job_rank(&n_ranks);
+    if (!fit_args.hosts || n_ranks > 1)
+        return PG_OK;
+    const unsigned long count = count_of(fit_args.hosts);
+    if (count == 0) {
+        (void)pg_fail(err, PG_E_ARG, "--hosts %s: write hosts with their numbers of processes",
+                      cli_name(fit_args.hosts).s);
+        pg_err_hint(err, "--hosts a:4,b:4");
+        return PG_E_ARG;
+    }
+    const int kind = kind_of_mpirun();
+    if (kind < 0) {
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "--hosts: there is no mpirun of Open MPI or MPICH here");
+        pg_err_hint(err, "apt-get install openmpi-bin, on all hosts");
+        return PG_E_UNSUPPORTED;
+    }
+    while (argv[n_old])
+        n_old++;
+    all = calloc(n_old + 16, sizeof *all);
+    list = strdup(fit_args.hosts);
+    if (!all || !list) {
+        free(all);
+        free(list);
+        return pg_fail(err, PG_E_NOMEM, "out of memory");
+    }
+    (void)snprintf(number, sizeof number, "%lu", count);
+    all[n++] = mpirun;
+    if (kind == OPENMPI && geteuid() == 0)
+        all[n++] = as_root;
+    if (kind == OPENMPI) { /* one process drives all cores of its share */
+        all[n++] = bind;
+        all[n++] = unbound;
+    }
+    all[n++] = kind == OPENMPI ? host : hosts;
+    all[n++] = list;
+    all[n++] = np;
+    all[n++] = number;
+    add_rest(all, n, argv);
+    show_command(all);
+    fflush(NULL);
+    execvp(all[0], all);
+    (void)pg_fail_sys(err, PG_E_IO, errno, "mpirun cannot be started");
+    free(all);
+    free(list);
+    return PG_E_IO;
+}
