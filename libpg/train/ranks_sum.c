@@ -118,7 +118,8 @@ void pg__sums_choose(pg__step *s)
     if (!b)
         return;
     b->is_open = 0;
-    b->n_lanes = b->n_begun = 0;
+    b->n_lanes = 0;
+    b->n_begun = 0;
     b->st = PG_OK;
     memset(b->left, 0, sizeof b->left);
     if (t->n_buckets == 0)
