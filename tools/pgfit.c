@@ -155,6 +155,8 @@ int main(int argc, char **argv)
         st = fit_print_summary(&err);
     else if (st == PG_OK)
         st = run(&err);
+    if (rank > 0 && st == PG_E_ARG)
+        err.msg[0] = '\0';
     fit_name_option(&err);
     return cli_finish(st == PG_OK ? CLI_OK : cli_fail(&err));
 }

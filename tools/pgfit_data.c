@@ -55,7 +55,7 @@ pg_status fit_predict(pg_trainer *t, pg_err *err)
     const pg_predict_opts opts = predict_options();
     pg_data *data = NULL;
     note_untrained(t);
-    pg_status st = fit_open_data(&data, fit_args.predict, err);
+    pg_status st = pg_trainer_agree(t, fit_open_data(&data, fit_args.predict, err), err);
     if (st == PG_OK)
         st = pg_predict_file(t, data, fit_args.out, &opts, err);
     pg_data_close(data);

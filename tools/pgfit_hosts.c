@@ -51,6 +51,12 @@ static void add_rest(char **out, size_t n, char *const *argv)
     out[n] = NULL;
 }
 
+/* By mpirun, with whatever number of processes. */
+static int was_launched(void)
+{
+    return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK") || getenv("PMIX_RANK");
+}
+
 static void show_command(char *const *argv)
 {
     if (cli.quiet)
@@ -66,9 +72,8 @@ pg_status fit_start_on_hosts(char *const *argv, pg_err *err)
     static char mpirun[] = "mpirun", np[] = "-np", host[] = "--host", hosts[] = "-hosts";
     static char number[24];
     char *list = NULL, **all = NULL;
-    size_t n = 0, n_old = 0, n_ranks = 1;
-    (void)pg_job_rank(&n_ranks);
-    if (!fit_args.hosts || n_ranks > 1)
+    size_t n = 0, n_old = 0;
+    if (!fit_args.hosts || was_launched())
         return PG_OK;
     const unsigned long count = count_of(fit_args.hosts);
     if (count == 0) {

@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 
 #include <limits.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #define YIELDS       2e-3              /* seconds, before the thread lies down in between */
 #define GONE_EVERY   0.05              /* seconds: processes of peers are looked for */
 #define AFTER_CANCEL 10.0              /* seconds that others have when all were told to leave */
+#define AT_THE_END   3600.0            /* seconds, for those that are alive */
 #define PIECE        ((size_t)1 << 30) /* bytes of one message; MPI counts in ints */
 
 static double now(void)
@@ -28,11 +30,64 @@ static double now(void)
 
 /* ---- opening ---- */
 
+/* MPI begins when all processes have come, and has no patience of its own to lose: it begins in a
+ * thread that is left behind where they do not. */
+typedef struct opening {
+    const pg__mpi *mpi;
+    pg__mpi_job *job;
+    int rank, size, error;
+    char name[PG_MPI_MESSAGE];
+    _Atomic int is_over;
+} opening;
+
+static void *open_job(void *arg)
+{
+    opening *o = arg;
+    o->error = o->mpi->open(&o->job, &o->rank, &o->size, o->name);
+    o->is_over = 1;
+    return NULL;
+}
+
+static pg_status join(pg__comm *c, pg_err *err)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    const double until = now() + c->timeout;
+    opening *o = pg__mem_array(1, sizeof *o);
+    pthread_t thread;
+    pg_status st = PG_OK;
+    if (!o)
+        return pg__nomem(err);
+    o->mpi = c->mpi;
+    const int failed = pthread_create(&thread, NULL, open_job, o);
+    if (failed) {
+        pg__mem_free(o);
+        return pg_fail_sys(err, PG_E_IO, failed, "cannot start a thread");
+    }
+    while (!o->is_over && now() < until)
+        nanosleep(&nap, NULL);
+    if (!o->is_over) {
+        (void)pthread_detach(thread);
+        c->is_broken = 1;
+        return pg_fail(err, PG_E_PEER,
+                       "not all processes of the job came to the start within %.0f s", c->timeout);
+    }
+    (void)pthread_join(thread, NULL);
+    if (o->error != 0) {
+        st = pg__comm_failed(c, o->error, "the start", err);
+    } else {
+        c->job = o->job;
+        c->rank = (size_t)o->rank;
+        c->size = (size_t)o->size;
+        memcpy(c->name, o->name, sizeof c->name);
+    }
+    pg__mem_free(o);
+    return st;
+}
+
 pg_status pg__comm_open(pg__comm **out, const pg__comm_opts *opts, pg_err *err)
 {
     const pg__job_place place = pg__job_place_of();
     pg__comm *c = NULL;
-    int rank = 0, size = 1;
     pg_status st = PG_OK;
     *out = NULL;
     if (place.by == PG__ALONE)
@@ -43,14 +98,7 @@ pg_status pg__comm_open(pg__comm **out, const pg__comm_opts *opts, pg_err *err)
     c->timeout = opts->timeout > 0 ? opts->timeout : 300;
     c->cancel = opts->cancel;
     PG_TRY(pg__plugin_mpi(&c->mpi, place.by, err));
-    const int e = c->mpi->open(&c->job, &rank, &size, c->name);
-    if (e != 0) {
-        c->job = NULL;
-        st = pg__comm_failed(c, e, "the start", err);
-        goto done;
-    }
-    c->rank = (size_t)rank;
-    c->size = (size_t)size;
+    PG_TRY(join(c, err));
     if (c->size != place.size)
         PG_FAIL(PG_E_UNSUPPORTED,
                 "the launcher started %zu processes, %s sees %zu: it is another MPI's launcher",
@@ -67,8 +115,9 @@ void pg__comm_close(pg__comm *c)
 {
     if (!c)
         return;
-    if (c->job && !c->is_broken) { /* MPI itself would wait for ever */
+    if (c->job && !c->is_broken) { /* MPI itself would wait for ever; rank 0 may write for long */
         void *request = NULL;
+        c->timeout = c->timeout > AT_THE_END ? c->timeout : AT_THE_END;
         if (c->mpi->meet(c->job, &request) != 0 ||
             pg__comm_wait(c, &request, 1, "the end", NULL) != PG_OK)
             c->is_broken = 1;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/feed.h"
@@ -215,4 +216,42 @@ pg_status pg__feed_read(const pg__feed *f, const uint64_t *rows, size_t n, pg__b
         PG_TRY(weigh_classes(f, rows, n, out, err));
 done:
     return st;
+}
+
+/* ---- the same data? ---- */
+
+static uint32_t crc_of(uint32_t crc, const pg__slot *s, const void *values, size_t n_rows)
+{
+    return pg__crc32(crc, values, (size_t)s->row_elems * n_rows * pg__cast_bytes(s->cast));
+}
+
+uint32_t pg__feed_mark(const pg__feed *f)
+{
+    enum { ROWS = 16 };
+    const pg_trainer *t = f->t;
+    const size_t n = f->n_rows < ROWS ? (size_t)f->n_rows : ROWS;
+    uint64_t rows[ROWS];
+    pg__batch b = {.n_rows = 0};
+    const int stop = 0;
+    uint32_t crc = 0, found = 0;
+    if (pg__batch_alloc(&b, f, pg__feed_is_weighted(f), n, NULL) != PG_OK)
+        goto done;
+    for (int last = 0; last < 2; last++) {
+        for (size_t i = 0; i < n; i++)
+            rows[i] = f->first + (last ? f->n_rows - n : 0) + i;
+        if (pg__feed_read(f, rows, n, &b, &stop, NULL) != PG_OK)
+            goto done;
+        for (size_t k = 0; k < t->n_inputs; k++)
+            crc = crc_of(crc, &f->inputs[k], b.inputs[k], n);
+        for (size_t k = 0; k < t->n_outputs; k++) {
+            if (f->targets[k].array)
+                crc = crc_of(crc, &f->targets[k], b.targets[k], n);
+            if (f->weights[k].array)
+                crc = crc_of(crc, &f->weights[k], b.weights[k], n);
+        }
+    }
+    found = crc;
+done:
+    pg__batch_free(&b, t);
+    return found;
 }

@@ -335,8 +335,12 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
              .has_val = opts->validation != NULL || opts->validation_split != 0};
     const double began = pg__now();
     pg_status st = PG_OK;
+    pg__ranks_begin_call(t, opts->cancel);
     PG_TRY(pg__ranks_agree(t, open_run(&r, err), err));
-    PG_TRY(pg__ranks_same_data(t, &r.train, r.fit.data_crc, err));
+    PG_TRY(pg__ranks_same_run(t, opts, err));
+    PG_TRY(pg__ranks_same_data(t, &r.train, err));
+    if (r.has_val)
+        PG_TRY(pg__ranks_same_data(t, &r.val, err));
     PG_TRY(begin_training(&r, err));
     PG_TRY(run_batches(&r, err));
     PG_TRY(end_training(&r, began, err));

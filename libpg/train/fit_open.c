@@ -1,7 +1,6 @@
 /* fit_open.c - everything of a run that is found out before its first batch. */
 #include <math.h>
 
-#include "base/hash.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/fit_impl.h"
@@ -127,40 +126,6 @@ static void describe(run *r)
     r->what.n_val = r->val.n_rows;
 }
 
-static uint32_t crc_of(uint32_t crc, const pg__slot *s, const void *values, size_t n_rows)
-{
-    return pg__crc32(crc, values, (size_t)s->row_elems * n_rows * pg__cast_bytes(s->cast));
-}
-
-/* Other data of the same shape are noticed by their first and last rows, while there is time. What
- * cannot be read is the training's to tell. */
-static void mark_data(run *r)
-{
-    enum { ROWS = 16 };
-    const pg__feed *f = &r->train;
-    const size_t n = f->n_rows < ROWS ? (size_t)f->n_rows : ROWS;
-    uint64_t rows[ROWS];
-    pg__batch b = {.n_rows = 0};
-    const int stop = 0;
-    uint32_t crc = 0;
-    if (pg__batch_alloc(&b, f, pg__feed_is_weighted(f), n, NULL) != PG_OK)
-        goto done;
-    for (int last = 0; last < 2; last++) {
-        for (size_t i = 0; i < n; i++)
-            rows[i] = f->first + (last ? f->n_rows - n : 0) + i;
-        if (pg__feed_read(f, rows, n, &b, &stop, NULL) != PG_OK)
-            goto done;
-        for (size_t k = 0; k < r->t->n_inputs; k++)
-            crc = crc_of(crc, &f->inputs[k], b.inputs[k], n);
-        for (size_t k = 0; k < r->t->n_outputs; k++)
-            if (f->targets[k].array)
-                crc = crc_of(crc, &f->targets[k], b.targets[k], n);
-    }
-    r->fit.data_crc = crc;
-done:
-    pg__batch_free(&b, r->t);
-}
-
 /* A callback may want to evaluate: not with what the next batch comes from. */
 static void hold_data(run *r, int holds)
 {
@@ -208,7 +173,7 @@ static pg_status prepare(run *r, pg_err *err)
     describe(r);
     PG_TRY(open_calls(r, err));
     if (r->fit.resume_file || r->t->ranks)
-        mark_data(r);
+        r->fit.data_crc = pg__feed_mark(&r->train);
     r->resume.run = r;
     r->resume.keep = pg__fit_keep;
     PG_TRY(pg__resume_open(&r->resume, &r->fit, err));

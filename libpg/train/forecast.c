@@ -152,7 +152,9 @@ static size_t largest(const pg_forecast *f, const pg_trainer *t)
     const uint64_t growing = f->activations + f->data,
                    room = f->available + f->process + filled_bytes(f, t);
     const uint64_t fixed = f->total - growing;
-    if (growing == 0 || room <= fixed)
+    if (growing == 0)
+        return f->batch_size;
+    if (room <= fixed)
         return 0;
     return (size_t)((double)(room - fixed) / (double)growing * (double)f->batch_size);
 }
@@ -275,7 +277,8 @@ pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
 {
     if (t->is_split)
         return pg__forecast_fits(f, 0) ? PG_OK : pg__forecast_refuse(f, err);
-    const uint64_t more = f->total - f->process - filled_bytes(f, t);
+    const uint64_t has = f->process + filled_bytes(f, t); /* of a rank without rows it is all */
+    const uint64_t more = f->total > has ? f->total - has : 0;
     char layer[300], batch[80];
     if (more <= f->available)
         return PG_OK;

@@ -57,7 +57,12 @@ done:
 /* Data that one rank cannot open, no rank does. */
 static pg_status begin_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass kind, pg_err *err)
 {
-    return pg__ranks_agree(p->t, open_pass(p, data, use, kind, err), err);
+    pg_status st = PG_OK;
+    pg__ranks_begin_call(p->t, p->opts->cancel);
+    PG_TRY(pg__ranks_agree(p->t, open_pass(p, data, use, kind, err), err));
+    PG_TRY(pg__ranks_same_data(p->t, &p->feed, err));
+done:
+    return st;
 }
 
 static void close_pass(pass *p)

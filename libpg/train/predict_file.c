@@ -94,22 +94,32 @@ done:
     return st;
 }
 
+/* Rank 0 writes; whether it can, all know. */
+static pg_status open_target(target *to, pg_trainer *t, const pg_predict_opts *opts, pg_err *err)
+{
+    const pg__sink_opts sink = {.force = opts && opts->force, .cancel = opts ? opts->cancel : NULL};
+    pg_status st = PG_OK;
+    if (!ends_with(to->path, ".npy") && !ends_with(to->path, ".npz"))
+        PG_FAIL(PG_E_ARG, "%s: predictions are written as .npy or .npz", to->path);
+    if (pg__rank_of(t) > 0)
+        return PG_OK;
+    PG_TRY(pg__sink_open(&to->sink, to->path, &sink, err));
+    if (ends_with(to->path, ".npz"))
+        PG_TRY(pg__zip_out_new(&to->zip, to->sink, err));
+done:
+    return st;
+}
+
 pg_status pg_predict_file(pg_trainer *t, pg_data *data, const char *path,
                           const pg_predict_opts *opts, pg_err *err)
 {
     target to = {.path = path};
     const pg_predictions predictions = {.user = &to, .begin = begin, .rows = add_rows};
-    const pg__sink_opts sink = {.force = opts && opts->force, .cancel = opts ? opts->cancel : NULL};
     pg_status st = PG_OK;
-    if (!ends_with(path, ".npy") && !ends_with(path, ".npz"))
-        PG_FAIL(PG_E_ARG, "%s: predictions are written as .npy or .npz", path);
-    if (pg__rank_of(t) > 0) /* rank 0 writes */
-        return pg_predict(t, data, opts, &(pg_predictions){.user = NULL}, err);
-    PG_TRY(pg__sink_open(&to.sink, path, &sink, err));
-    if (ends_with(path, ".npz"))
-        PG_TRY(pg__zip_out_new(&to.zip, to.sink, err));
+    PG_TRY(pg__ranks_agree(t, open_target(&to, t, opts, err), err));
     PG_TRY(pg_predict(t, data, opts, &predictions, err));
-    PG_TRY(finish(&to, err));
+    if (pg__rank_of(t) == 0)
+        PG_TRY(finish(&to, err));
 done:
     pg__zip_out_free(to.zip);
     pg__sink_close(to.sink);

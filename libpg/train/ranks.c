@@ -73,7 +73,8 @@ size_t pg_job_rank(size_t *n_ranks)
 /* What all ranks found out together: rank 0 tells it. */
 static pg_status known(pg_trainer *t, pg_status st, pg_err *err)
 {
-    if (st == PG_OK || st == PG_E_PEER)
+    const int is_own = st == PG_E_NOMEM || st == PG_E_LIMIT; /* nobody else knows */
+    if (st == PG_OK || st == PG_E_PEER || is_own)
         return st;
     t->ranks->has_agreed = 1;
     if (pg__rank_of(t) > 0 && err)
@@ -201,8 +202,12 @@ static sameness sameness_of(const pg_trainer *t, const pg_train_opts *o)
     sameness s = {.version = hash_text(0, pg_version()),
                   .model = hash_text(0, t->graph->text),
                   .options = pg__crc32(0, numbers, sizeof numbers)};
-    s.options = hash_text(hash_text(s.options, t->optimiser.name), o->loss);
-    s.options = hash_text(hash_text(s.options, o->freeze), o->replace_head);
+    const char *const texts[] = {
+        t->optimiser.name, o->optimizer,    o->optimizer_json, o->schedule,
+        o->loss,           o->loss_weights, o->metrics,        o->weighted_metrics,
+        o->freeze,         o->replace_head, o->rules};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        s.options = hash_text(s.options, texts[i]);
     if (o->deterministic && t->backend->host_memory &&
         pg__isa_named(&isa, secure_getenv("PG_ISA"), NULL) == PG_OK)
         s.isa = (uint64_t)isa + 1;
@@ -231,6 +236,46 @@ static pg_status check_same(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 done:
     pg__mem_free(all);
     return st;
+}
+
+pg_status pg__ranks_same_run(pg_trainer *t, const pg_fit_opts *o, pg_err *err)
+{
+    const double numbers[] = {(double)o->batch_size,
+                              (double)o->epochs,
+                              (double)o->initial_epoch,
+                              (double)o->steps_per_epoch,
+                              (double)o->validation_steps,
+                              (double)o->validation_freq,
+                              (double)o->accumulate,
+                              o->validation_split,
+                              (double)o->seed,
+                              o->no_shuffle,
+                              o->shuffle_batches,
+                              o->reset_states,
+                              o->terminate_on_nan,
+                              o->validation != NULL,
+                              o->resume,
+                              (double)o->n_callbacks};
+    uint64_t mine = 0, *all = NULL;
+    pg_status st = PG_OK;
+    if (!t->ranks)
+        return PG_OK;
+    mine = hash_text(pg__crc32(0, numbers, sizeof numbers), o->class_weight);
+    for (size_t i = 0; i < o->n_callbacks; i++)
+        mine = hash_text(mine, o->callbacks[i]);
+    const pg__comm *c = t->ranks->comm;
+    all = pg__mem_array(pg__comm_size(c), sizeof *all);
+    if (!all)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(pg__comm_gather(t->ranks->comm, &mine, all, sizeof mine, "what the ranks run", err));
+    for (size_t k = 1; k < pg__comm_size(c); k++)
+        if (all[k] != all[0])
+            PG_FAIL(PG_E_MISMATCH,
+                    "rank 0 on %s and rank %zu on %s have different batches, epochs or callbacks",
+                    pg__comm_host(c, 0), k, pg__comm_host(c, k));
+done:
+    pg__mem_free(all);
+    return known(t, st, err);
 }
 
 /* A flat of rank 0. */
@@ -268,13 +313,14 @@ done:
     return st;
 }
 
-pg_status pg__ranks_same_data(pg_trainer *t, const pg__feed *f, uint32_t crc, pg_err *err)
+pg_status pg__ranks_same_data(pg_trainer *t, const pg__feed *f, pg_err *err)
 {
-    const uint64_t mine[2] = {f->n_rows, crc};
-    uint64_t *all = NULL;
+    uint64_t mine[2], *all = NULL;
     pg_status st = PG_OK;
     if (!t->ranks)
         return PG_OK;
+    mine[0] = f->n_rows;
+    mine[1] = pg__feed_mark(f);
     const pg__comm *c = t->ranks->comm;
     all = pg__mem_array(2 * pg__comm_size(c), sizeof *all);
     if (!all)
@@ -305,7 +351,23 @@ size_t pg__rank_of(const pg_trainer *t)
 
 pg_status pg__ranks_agree(pg_trainer *t, pg_status st, pg_err *err)
 {
-    return t->ranks ? known(t, pg__comm_agree(t->ranks->comm, st, err), err) : st;
+    if (!t->ranks)
+        return st;
+    st = pg__comm_agree(t->ranks->comm, st, err);
+    if (st == PG_OK || st == PG_E_PEER)
+        return st;
+    t->ranks->has_agreed = 1;
+    if (pg__rank_of(t) > 0 && err)
+        *err = (pg_err){.code = st};
+    return st;
+}
+
+void pg__ranks_begin_call(pg_trainer *t, const volatile int *cancel)
+{
+    if (!t->ranks)
+        return;
+    t->ranks->has_agreed = t->ranks->stops = 0;
+    t->ranks->cancel = cancel ? cancel : t->ranks->cancel;
 }
 
 pg_status pg_trainer_agree(pg_trainer *t, pg_status st, pg_err *err)

@@ -34,8 +34,13 @@ pg_status pg__ranks_seat(pg_trainer *t, pg_err *err);
 pg_status pg__ranks_begin(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 void pg__ranks_leave(pg_trainer *t);
 
-/* All read the same data. crc: of what is looked at, the first and the last rows. */
-pg_status pg__ranks_same_data(pg_trainer *t, const pg__feed *f, uint32_t crc, pg_err *err);
+/* A public call begins: what became of the one before is forgotten. cancel: its own, or NULL. */
+void pg__ranks_begin_call(pg_trainer *t, const volatile int *cancel);
+
+/* All read the same data: as many rows, and the first and the last of them. */
+pg_status pg__ranks_same_data(pg_trainer *t, const pg__feed *f, pg_err *err);
+/* And the same run of them. */
+pg_status pg__ranks_same_run(pg_trainer *t, const pg_fit_opts *o, pg_err *err);
 
 /* What all ranks return: the failure of the first that failed, whose message only rank 0 has. */
 pg_status pg__ranks_agree(pg_trainer *t, pg_status st, pg_err *err);

@@ -67,7 +67,7 @@ done:
 
 static size_t totals_size(const pg_trainer *t)
 {
-    return 2 * t->n_outputs + t->n_metric_state;
+    return 2 * t->n_outputs + t->n_metric_state + 1;
 }
 
 static void pack_totals(const pg_trainer *t, const pg__totals *from, double *to)
@@ -75,6 +75,7 @@ static void pack_totals(const pg_trainer *t, const pg__totals *from, double *to)
     memcpy(to, from->loss_sums, t->n_outputs * sizeof *to);
     memcpy(to + t->n_outputs, from->loss_counts, t->n_outputs * sizeof *to);
     memcpy(to + 2 * t->n_outputs, from->metrics, t->n_metric_state * sizeof *to);
+    to[2 * t->n_outputs + t->n_metric_state] = from->penalty_sum; /* of activities */
 }
 
 static void unpack_totals(const pg_trainer *t, pg__totals *to, const double *from)
@@ -82,6 +83,7 @@ static void unpack_totals(const pg_trainer *t, pg__totals *to, const double *fro
     memcpy(to->loss_sums, from, t->n_outputs * sizeof *from);
     memcpy(to->loss_counts, from + t->n_outputs, t->n_outputs * sizeof *from);
     memcpy(to->metrics, from + 2 * t->n_outputs, t->n_metric_state * sizeof *from);
+    to->penalty_sum = from[2 * t->n_outputs + t->n_metric_state];
 }
 
 /* Each rank's first job has what all of its jobs gave. */

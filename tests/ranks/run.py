@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 
 options = argparse.ArgumentParser()
 options.add_argument('--mpi', required=True, choices=('openmpi', 'mpich'))
@@ -98,6 +99,8 @@ CNN = {'class_name': 'Sequential', 'config': {'name': 'cnn', 'layers': [
     {'class_name': 'Activation', 'config': {'name': 'relu', 'activation': 'relu'}},
     {'class_name': 'Dropout', 'config': {'name': 'drop', 'rate': 0.25}},
     {'class_name': 'GlobalAveragePooling2D', 'config': {'name': 'mean'}},
+    {'class_name': 'Dense', 'config': {'name': 'hidden', 'units': 12, 'activation': 'tanh', 'activity_regularizer':
+                                        {'class_name': 'L2', 'config': {'l2': 0.01}}}},
     {'class_name': 'Dense', 'config': {'name': 'out', 'units': 10, 'activation': 'softmax'}}]},
     'keras_version': '2.15.0', 'backend': 'tensorflow'}
 LOSS = ('--loss', 'sparse_categorical_crossentropy', '--metrics', 'accuracy')
@@ -113,27 +116,28 @@ def cases(folder, *optimizer):
     return {'mlp': demo + ['--batch-size', '50'], 'an uneven last batch': demo + ['--batch-size', '37'],
             'accumulated': demo + ['--batch-size', '20', '--accumulate', '3'],
             'clipped': demo + ['--batch-size', '50', '--optimizer', 'sgd:learning_rate=0.05,clipnorm=0.5'],
-            'BatchNormalization and Dropout': cnn + ['--batch-size', '44']}
+            'BatchNormalization and Dropout': cnn + ['--batch-size', '44'],
+            'fewer rows than ranks': cnn + ['--batch-size', '3', '--steps-per-epoch', '4']}
 
 
 def bits(folder):
     for name, command in cases(folder, '--optimizer', 'adam').items():
         want = folder / 'want.weights.h5'
-        r = run(command + ['--deterministic', '--devices', 'cpu:0', '-o', want], folder)
+        r = run(command + ['--deterministic', '--devices', 'cpu:0', '-o', want, '--csv', 'log0.csv'], folder)
         expect(f'{name}: one process', r.returncode == 0, show(r))
         for n, devices in ((1, 'cpu:0,cpu:0,cpu:0,cpu:0'), (2, 'cpu:0,cpu:0'), (4, 'cpu:0')):
             got = folder / f'got{n}.weights.h5'
             r = run(ranks(n, *command, '--deterministic', '--devices', devices, '-o', got, '--csv', f'log{n}.csv'), folder)
             expect(f'{name}: {n} ranks', r.returncode == 0, show(r))
             same(f'{name}: {n} ranks, bits', got, want)
-        logs = {(folder / f'log{n}.csv').read_bytes() for n in (1, 2, 4)}
+        logs = {(folder / f'log{n}.csv').read_bytes() for n in (0, 1, 2, 4)}
         expect(f'{name}: logs', len(logs) == 1, str(logs))
 
 
 def normal(folder):
     # a few steps: what lies near a kink of ReLU is not the same after many, and Adam makes steps out of rounding
     for name, command in cases(folder, '--optimizer', 'sgd:learning_rate=0.01').items():
-        command += ['--epochs', '1', '--steps-per-epoch', '10']
+        command += ['--epochs', '1', *(() if '--steps-per-epoch' in command else ('--steps-per-epoch', '10'))]
         want, got = folder / 'want.weights.h5', folder / 'got.weights.h5'
         r = run(command + ['--devices', 'cpu:0,cpu:0,cpu:0,cpu:0', '-o', want], folder)
         expect(f'{name}: one process', r.returncode == 0, show(r))
@@ -162,23 +166,50 @@ def files(folder):
     expect('evaluation', all(r.returncode == 0 for r in said) and said[0].stdout.count('\n') == said[1].stdout.count('\n'), show(said[1]))
 
 
+def cut_npz(source, target):
+    """The training rows of an .npz, last 16 rows first: as many, in another order."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, 'w') as new:
+        for name in old.namelist():
+            data = old.read(name)
+            head = 10 + int.from_bytes(data[8:10], 'little')
+            rows = int(re.search(rb"'shape': \((\d+)", data[:head]).group(1))
+            each = (len(data) - head) // rows
+            new.writestr(name, data[:head] + data[-16 * each:] + data[head:-16 * each])
+
+
 def refused(folder):
-    shutil.copy(next((tools / 'digits').glob('*.npz')), folder / 'data.npz')
+    data = next((tools / 'digits').glob('*.npz'))
+    shutil.copy(data, folder / 'data.npz')
+    cut_npz(data, folder / 'other.npz')
     model = next((tools / 'digits').glob('*.json'))
     own = folder / 'own.sh'
+    rank = '${OMPI_COMM_WORLD_RANK:-$PMI_RANK}'
     # rank 1 has something else
     other = {
+        'another batch': f'--batch-size $(( {rank} + 30 ))',
+        'other rows for validation': f'--val $([ {rank} = 1 ] && echo other.npz || echo data.npz)',
         'another seed': '--seed $(( ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} + 7 ))',
         'another optimizer': '$([ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ] && echo --optimizer adam || echo --optimizer sgd)',
         'data that are not there': '--val $([ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ] && echo nowhere.npz || echo data.npz)',
     }
     for name, words in other.items():
-        own.write_text(f'#!/bin/sh\nexec {tools}/pgfit {model} --data data.npz --loss categorical_crossentropy -o out.h5 {words}\n')
+        own.write_text(f'#!/bin/sh\nexec {tools}/pgfit {model} --data data.npz --loss sparse_categorical_crossentropy -o out.h5 {words}\n')
         own.chmod(0o755)
         r = run(ranks(2, own), folder, timeout=60)
         said = [x for x in r.stderr.split('\n') if x.startswith('pgfit:')]
         expect(f'{name}: refused', r.returncode not in (0, 'HANG') and len(said) == 1 and 'rank 1' in said[0], show(r))
         expect(f'{name}: nothing written', not (folder / 'out.h5').exists())
+    # what rank 0 alone could find out is told once, and soon
+    run([tools / 'pgfit', model, '--predict', 'data.npz', '--out', 'y.npy'], folder)
+    for name, words in {'a file that is there': ('data.npz', '--out', 'y.npy'), 'no data': ('nowhere.npz', '--out', 'z.npy'),
+                        'no format': ('data.npz', '--out', 'y.txt')}.items():
+        r = run(ranks(2, tools / 'pgfit', model, '--predict', *words), folder, timeout=60)
+        said = [x for x in r.stderr.split('\n') if x.startswith('pgfit:')]
+        expect(f'predictions, {name}', r.returncode not in (0, 'HANG') and len(said) == 1, show(r))
+    own.write_text(f'#!/bin/sh\n[ {rank} = 0 ] && exit 2\nexec {tools}/pgfit {model} --data data.npz --loss sparse_categorical_crossentropy '
+                   '--comm-timeout 3\n')
+    r = run(ranks(2, own), folder, timeout=30)
+    expect('a rank that never came', r.returncode not in (0, 'HANG'), show(r))
 
 
 def processes(job):
@@ -233,7 +264,7 @@ def kill(folder):
         if victim is not None and status != 0:
             hits += 1
             # or by mpirun, where it kills the others before they can say anything: MPICH's always
-            told = f'rank {victim} on ' in err or f'process rank {victim} with PID' in err or f'PID {found[victim]} RUNNING AT' in out
+            told = f'rank {victim} on ' in err or f'process rank {victim} with PID' in err or 'Killed (signal 9)' in out
             expect('it is named', told, out[-500:] + err[-2000:])
             expect('they end soon', time.monotonic() - began < 30, f'{time.monotonic() - began:.1f} s')
         elif status != 0:
