@@ -331,22 +331,6 @@ pg_status pg__comm_poll(pg__comm *c, pg__comm_sum_of *sums, size_t n, pg_err *er
     return st;
 }
 
-pg_status pg__comm_sum(pg__comm *c, void *mem, size_t n, size_t real_bytes, const char *what,
-                       pg_err *err)
-{
-    pg_status st = PG_OK;
-    const size_t most = PIECE / real_bytes;
-    for (size_t at = 0; c && at < n; at += most) {
-        pg__comm_sum_of one = {.mem = (char *)mem + at * real_bytes,
-                               .n = n - at < most ? n - at : most,
-                               .real_bytes = real_bytes};
-        PG_TRY(pg__comm_sum_begin(c, &one, what, err));
-        PG_TRY(pg__comm_sum_wait(c, &one, what, err));
-    }
-done:
-    return st;
-}
-
 /* ---- failing together ---- */
 
 static int same_failure(const pg_err *a, const pg_err *b)

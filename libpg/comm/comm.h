@@ -49,19 +49,14 @@ pg_status pg__comm_broadcast(pg__comm *c, void *mem, size_t n_bytes, const char 
 pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, size_t to,
                         const char *what, pg_err *err);
 
-/* n floats (real_bytes 4) or doubles (8) of all ranks, summed in place. The order is MPI's. */
-pg_status pg__comm_sum(pg__comm *c, void *mem, size_t n, size_t real_bytes, const char *what,
-                       pg_err *err);
-
 /* Did any rank fail? Then all have: with the message of the first one, which is named. A failure to
  * communicate is nobody else's. */
 pg_status pg__comm_agree(pg__comm *c, pg_status st, pg_err *err);
 
 /* ---- sums that go on while others work ---- */
 
-/* Up to PG_COMM_SUMS at once, begun in the same order by all ranks. done: may be asked again and
- * again, and moves what is under way; *done is 1 when the sum is there. */
-#define PG_COMM_SUMS 64
+/* n floats (real_bytes 4) or doubles (8) of all ranks, in place; begun in the same order by all. The
+ * order of the sum is MPI's. */
 typedef struct pg__comm_sum_of {
     void *mem;
     size_t n, real_bytes;

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""usage: link.py --tools DIR [--rate 1gbit] [--delay 1ms]
+
+Two ranks as two machines: each in a network namespace with a host name of its own, joined by a link that tc slows down; then the
+link is cut in the middle of a run. The numbers are those of one process, the cut ends both ranks within --comm-timeout with status 4
+or mpirun's, and the run goes on where it was. Needs root, ip and tc, Open MPI; exit status 77 where there is one missing."""
+import argparse
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ap = argparse.ArgumentParser()
+ap.add_argument('--tools', required=True, type=pathlib.Path)
+ap.add_argument('--rate', default='1gbit')
+ap.add_argument('--delay', default='1ms')
+a = ap.parse_args()
+tools = a.tools.resolve()
+mpirun = shutil.which('mpirun.openmpi')
+plugin = tools.parent / 'libpg/comm/pg-mpi-openmpi.so'
+A, B = 'pg-a-%d' % os.getpid(), 'pg-b-%d' % os.getpid()
+bad = []
+
+
+def sh(*words):
+    return subprocess.run(words, capture_output=True, text=True)
+
+
+def expect(what, ok, text=''):
+    if not ok:
+        bad.append(what)
+        print(f'FAIL {what}: {text}', flush=True)
+
+
+def join():
+    """Two namespaces and the link between them; False where that is not allowed."""
+    link = 'pg%d' % (os.getpid() % 100000)
+    for words in (('ip', 'netns', 'add', A), ('ip', 'netns', 'add', B),
+                  ('ip', 'link', 'add', link + 'a', 'netns', A, 'type', 'veth', 'peer', 'name', link + 'b', 'netns', B)):
+        if sh(*words).returncode:
+            return None
+    for space, end, address in ((A, link + 'a', '10.97.0.1/24'), (B, link + 'b', '10.97.0.2/24')):
+        for words in (('link', 'set', 'lo', 'up'), ('addr', 'add', address, 'dev', end), ('link', 'set', end, 'up')):
+            expect('a namespace', sh('ip', '-n', space, *words).returncode == 0)
+        slow = sh('tc', '-n', space, 'qdisc', 'add', 'dev', end, 'root', 'netem', 'rate', a.rate, 'delay', a.delay)
+        if slow.returncode:
+            return None
+    return link + 'b'
+
+
+def start(folder, *words):
+    agent = folder / 'agent.sh'
+    agent.write_text(f'#!/bin/sh\nshift\nexec ip netns exec {B} unshare --uts sh -c "hostname pg-far; $*"\n')
+    agent.chmod(0o755)
+    argv = ['ip', 'netns', 'exec', A, mpirun, '--allow-run-as-root', '--bind-to', 'none', '--mca', 'plm_rsh_agent', agent, '--mca', 'btl',
+            'tcp,self', '--mca', 'btl_tcp_if_include', '10.97.0.0/24', '--mca', 'oob_tcp_if_include', '10.97.0.0/24', '--host',
+            '10.97.0.1:1,10.97.0.2:1', '-np', '2', tools / 'pgfit', '--demo', 'digits', '--seed', '3', '--deterministic', '-j', '1', '-q',
+            '--force', '--batch-size', '32', '-o', folder / 'out.weights.h5', *words]
+    return subprocess.Popen(list(map(str, argv)), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def finish(p, seconds):
+    try:
+        return p.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(p.pid, signal.SIGKILL)
+        out, err = p.communicate()
+        return out, 'HANG\n' + err
+
+
+def main(folder):
+    end = join()
+    if not end or not mpirun or not plugin.exists():
+        print('no network namespaces, tc or Open MPI here')
+        return 77
+    want = folder / 'alone'
+    want.mkdir()
+    r = sh(str(tools / 'pgfit'), '--demo', 'digits', '--seed', '3', '--deterministic', '-q', '--force', '--batch-size', '32', '--epochs', '3',
+           '-o', str(want / 'out.weights.h5'))
+    expect('one process', r.returncode == 0, r.stderr)
+    for name, cut in (('a slow link', 0), ('a link that is cut', 1)):
+        here = folder / name.replace(' ', '-')
+        here.mkdir()
+        began = time.monotonic()
+        p = start(here, '--epochs', '3', '--resume=auto', '--resume-every', '0.2', '--comm-timeout', '4')
+        if cut:
+            while not list(here.glob('resume.pg*')) and p.poll() is None:
+                time.sleep(0.05)
+            expect('it is cut while it goes on', p.poll() is None)
+            sh('ip', '-n', B, 'link', 'set', end, 'down')
+            began = time.monotonic()
+            out, err = finish(p, 60)
+            expect('both end', not err.startswith('HANG') and p.returncode != 0, err[-2000:])
+            expect('soon', time.monotonic() - began < 40, '%.1f s' % (time.monotonic() - began))
+            print('cut: ended after %.1f s, status %s: %s' % (time.monotonic() - began, p.returncode,
+                                                             [x for x in err.split('\n') if x.startswith('pgfit:')]))
+            subprocess.run(['pkill', '-9', '-f', str(folder)])
+            sh('ip', '-n', B, 'link', 'set', end, 'up')
+            time.sleep(1)
+            p = start(here, '--epochs', '3', '--resume=auto', '--resume-every', '0.2', '--comm-timeout', '4')
+        out, err = finish(p, 120)
+        expect(name, p.returncode == 0, err[-2000:])
+        r = sh(str(tools / 'pgdiff'), str(here / 'out.weights.h5'), str(want / 'out.weights.h5'))
+        expect(f'{name}: the bits of one process', r.returncode == 0, r.stdout[-500:] + r.stderr)
+        print(f'{name}: {time.monotonic() - began:.1f} s')
+    return bool(bad)
+
+
+with tempfile.TemporaryDirectory() as d:
+    try:
+        status = main(pathlib.Path(d))
+    finally:
+        for space in (A, B):
+            sh('ip', 'netns', 'del', space)
+sys.exit(status)
