@@ -55,8 +55,8 @@ pg_status pg__comm_agree(pg__comm *c, pg_status st, pg_err *err);
 
 /* ---- sums that go on while others work ---- */
 
-/* n floats (real_bytes 4) or doubles (8) of all ranks, in place; begun in the same order by all. The
- * order of the sum is MPI's. */
+/* n floats (real_bytes 4) or doubles (8) of all ranks, in place; begun in the same order by all.
+ * The order of the sum is MPI's. */
 typedef struct pg__comm_sum_of {
     void *mem;
     size_t n, real_bytes;
