@@ -25,6 +25,8 @@ typedef struct buffer {
 struct pg__ahead {
     pg__course *course;
     const pg__feed *train, *val;
+    pg__cut cut; /* as it was at the start: trials of the trainer change its own meanwhile */
+    uint64_t part_rows;
     buffer buffers[N_BUFFERS];
     unsigned long filled, taken; /* buffers so far; these four under the lock */
     int reading, over;           /* over: nothing comes behind what is filled */
@@ -36,13 +38,13 @@ struct pg__ahead {
 };
 
 /* Of the rows of a batch those that this process computes, part by part, come to the front. */
-static size_t keep_own(const pg_trainer *t, uint64_t *rows, size_t n_rows)
+static size_t keep_own(const pg__ahead *a, uint64_t *rows, size_t n_rows)
 {
-    const uint64_t part = t->part_rows ? t->part_rows : n_rows;
+    const uint64_t part = a->part_rows ? a->part_rows : n_rows;
     size_t n = 0;
     for (uint64_t first = 0; first < n_rows; first += part) {
         uint64_t from, end;
-        pg__rows_here(&t->cut, n_rows - first < part ? n_rows - first : part, &from, &end);
+        pg__rows_here(&a->cut, n_rows - first < part ? n_rows - first : part, &from, &end);
         memmove(rows + n, rows + first + from, (size_t)(end - from) * sizeof *rows);
         n += (size_t)(end - from);
     }
@@ -57,7 +59,7 @@ static void fill(pg__ahead *a, buffer *b)
     if (b->is_end)
         return;
     const pg__feed *f = b->turn.validation ? a->val : a->train;
-    const size_t n = keep_own(f->t, b->rows, b->turn.n_rows);
+    const size_t n = keep_own(a, b->rows, b->turn.n_rows);
     for (size_t i = 0; i < n; i++)
         b->rows[i] += f->first;
     b->st = pg__feed_read(f, b->rows, n, &b->batch, &a->stop, &b->err);
@@ -118,6 +120,8 @@ pg_status pg__ahead_new(pg__ahead **out, pg__course *course, const pg__feed *tra
     a->course = course;
     a->train = train;
     a->val = val;
+    a->cut = any->t->cut;
+    a->part_rows = any->t->part_rows;
     for (size_t i = 0; i < N_BUFFERS; i++) {
         PG_TRY(pg__batch_alloc(&a->buffers[i].batch, any, weighted, batch_size, err));
         a->buffers[i].rows = pg__mem_array(batch_size, sizeof *a->buffers[i].rows);
