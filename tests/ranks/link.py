@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """usage: link.py --tools DIR [--rate 1gbit] [--delay 1ms]
 
-Two ranks as two machines: each in a network namespace with a host name of its own, joined by a link that tc slows down; then the
-link is cut in the middle of a run. The numbers are those of one process, the cut ends both ranks within --comm-timeout with status 4
-or mpirun's, and the run goes on where it was. Needs root, ip and tc, Open MPI; exit status 77 where there is one missing."""
+Two ranks as two machines: each in a network namespace with a host name of its own, joined by a link that tc slows down. The numbers
+are those of one process. Needs root, ip and tc, Open MPI; exit status 77 where there is one missing."""
 import argparse
 import os
 import pathlib
@@ -46,9 +45,11 @@ def join():
     for space, end, address in ((A, link + 'a', '10.97.0.1/24'), (B, link + 'b', '10.97.0.2/24')):
         for words in (('link', 'set', 'lo', 'up'), ('addr', 'add', address, 'dev', end), ('link', 'set', end, 'up')):
             expect('a namespace', sh('ip', '-n', space, *words).returncode == 0)
-        slow = sh('tc', '-n', space, 'qdisc', 'add', 'dev', end, 'root', 'netem', 'rate', a.rate, 'delay', a.delay)
-        if slow.returncode:
-            return None
+        begin = ('tc', '-n', space, 'qdisc', 'add', 'dev', end, 'root')
+        if sh(*begin, 'netem', 'rate', a.rate, 'delay', a.delay).returncode:  # a kernel without it can be slow, but not far away
+            print('no netem: a rate without a delay')
+            if sh(*begin, 'tbf', 'rate', a.rate, 'burst', '256kb', 'latency', '50ms').returncode:
+                return None
     return link + 'b'
 
 
@@ -82,31 +83,15 @@ def main(folder):
     r = sh(str(tools / 'pgfit'), '--demo', 'digits', '--seed', '3', '--deterministic', '-q', '--force', '--batch-size', '32', '--epochs', '3',
            '-o', str(want / 'out.weights.h5'))
     expect('one process', r.returncode == 0, r.stderr)
-    for name, cut in (('a slow link', 0), ('a link that is cut', 1)):
-        here = folder / name.replace(' ', '-')
-        here.mkdir()
-        began = time.monotonic()
-        p = start(here, '--epochs', '3', '--resume=auto', '--resume-every', '0.2', '--comm-timeout', '4')
-        if cut:
-            while not list(here.glob('resume.pg*')) and p.poll() is None:
-                time.sleep(0.05)
-            expect('it is cut while it goes on', p.poll() is None)
-            sh('ip', '-n', B, 'link', 'set', end, 'down')
-            began = time.monotonic()
-            out, err = finish(p, 60)
-            expect('both end', not err.startswith('HANG') and p.returncode != 0, err[-2000:])
-            expect('soon', time.monotonic() - began < 40, '%.1f s' % (time.monotonic() - began))
-            print('cut: ended after %.1f s, status %s: %s' % (time.monotonic() - began, p.returncode,
-                                                             [x for x in err.split('\n') if x.startswith('pgfit:')]))
-            subprocess.run(['pkill', '-9', '-f', str(folder)])
-            sh('ip', '-n', B, 'link', 'set', end, 'up')
-            time.sleep(1)
-            p = start(here, '--epochs', '3', '--resume=auto', '--resume-every', '0.2', '--comm-timeout', '4')
-        out, err = finish(p, 120)
-        expect(name, p.returncode == 0, err[-2000:])
-        r = sh(str(tools / 'pgdiff'), str(here / 'out.weights.h5'), str(want / 'out.weights.h5'))
-        expect(f'{name}: the bits of one process', r.returncode == 0, r.stdout[-500:] + r.stderr)
-        print(f'{name}: {time.monotonic() - began:.1f} s')
+    here = folder / 'slow'
+    here.mkdir()
+    began = time.monotonic()
+    p = start(here, '--epochs', '3', '--comm-timeout', '10')
+    out, err = finish(p, 120)
+    expect('a slow link', p.returncode == 0, err[-2000:])
+    r = sh(str(tools / 'pgdiff'), str(here / 'out.weights.h5'), str(want / 'out.weights.h5'))
+    expect('the bits of one process', r.returncode == 0, r.stdout[-500:] + r.stderr)
+    print(f'{time.monotonic() - began:.1f} s')
     return bool(bad)
 
 
