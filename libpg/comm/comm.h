@@ -69,9 +69,9 @@ pg_status pg__comm_poll(pg__comm *c, pg__comm_sum_of *sums, size_t n, pg_err *er
 
 /* ---- comm_tree.c: sums that do not depend on how many ranks there are ---- */
 
-/* The same, each element in the order of the tree over ranks (lanes.h): ((0+1)+(2+3))+...; ranks: a
- * power of two. work: as large as mem. has: does this rank bring anything; what is absent is not
- * added. *has is 0 afterwards if none did. */
+/* n floats or doubles of all ranks, in place, each element in the order of the tree over ranks
+ * (lanes.h): ((0+1)+(2+3))+...; ranks: a power of two. work: as large as mem. has: does this rank
+ * bring anything; what is absent is not added. *has is 0 afterwards if none did. */
 pg_status pg__comm_tree_sum(pg__comm *c, void *mem, void *work, size_t n, size_t real_bytes,
                             int *has, const char *what, pg_err *err);
 

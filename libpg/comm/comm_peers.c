@@ -32,10 +32,9 @@ pg_status pg__peers_meet(pg__comm *c, pg_err *err)
     for (size_t k = 0; k < c->size; k++) {
         pg__peer *p = &c->peers[k];
         p->host[sizeof p->host - 1] = '\0';
+        /* in another container of the same host name its number is not there, or somebody else's */
         p->is_here = strcmp(p->host, mine.host) == 0 && p->pid > 0 && is_alive(p->pid);
     }
-    /* from now on one of them may be gone; in another container its number may be somebody else's
-     */
 done:
     return st;
 }
