@@ -15,8 +15,11 @@ typedef struct things {
 
 static pg_status open_things(things *t, pg_err *err)
 {
-    const char *output = fit_args.output;
-    pg_status st = output ? pg_trainer_check_output(NULL, output, &t->save, err) : PG_OK;
+    size_t n_ranks;
+    const int writes = pg_job_rank(&n_ranks) == 0; /* alone: told before the model is read */
+    const char *output = writes ? fit_args.output : NULL;
+    pg_status st =
+        output && n_ranks == 1 ? pg_trainer_check_output(NULL, output, &t->save, err) : PG_OK;
     if (st == PG_OK)
         st = pg_trainer_open(&t->trainer, &fit_args.train, err);
     if (st == PG_OK && output)
