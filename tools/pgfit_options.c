@@ -102,6 +102,8 @@ static const cli_opt options[] = {
      "several machines: start N processes on each host, by the mpirun that is installed"},
     {0, "comm-timeout", "SECONDS", NULL, NULL, &comm_timeout, NULL,
      "several processes (mpirun, srun): how long one waits for the others (default 300)"},
+    {0, "shard-optimizer", NULL, &fit_args.train.shard_optimizer, NULL, NULL, NULL,
+     "several processes: each keeps its part of the optimizer's state (ZeRO stage 1)"},
     {'j', "threads", "N", NULL, NULL, &threads, NULL, "cores to use (default all)"},
     {0, "deterministic", NULL, &fit_args.train.deterministic, NULL, NULL, NULL,
      "equal bits on every run and for every number of devices"},

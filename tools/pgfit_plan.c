@@ -32,6 +32,9 @@ static void print_plan(const pg_forecast *f)
         printf("does not fit; largest batch %s\n", cli_count(f->largest_batch).s);
     else
         puts("does not fit");
+    if (f->optimizer_elsewhere > 0)
+        printf("optimizer state: the other processes keep %s of it\n",
+               cli_size(f->optimizer_elsewhere).s);
     printf("checkpoints: %s each, %s with optimizer\n", cli_size(f->checkpoint).s,
            cli_size(f->checkpoint_full).s);
 }
@@ -45,6 +48,7 @@ static void print_json(const pg_forecast *f)
     json_count("weights", 1, f->weights);
     json_count("gradients", 1, f->gradients);
     json_count("optimizer", 1, f->optimizer);
+    json_count("optimizer_elsewhere", 1, f->optimizer_elsewhere);
     json_count("activations", 1, f->activations);
     json_count("workspace", 1, f->workspace);
     json_count("total", 1, f->total);

@@ -22,6 +22,12 @@ void *pg__mem_aligned(size_t n)
     return p;
 }
 
+void *pg__mem_bare(size_t n)
+{
+    const size_t line = 64;
+    return n > SIZE_MAX - line ? NULL : aligned_alloc(line, (n / line + 1) * line);
+}
+
 char *pg__mem_strndup(const char *s, size_t len)
 {
     char *p = len < SIZE_MAX ? pg__mem_array(len + 1, 1) : NULL;

@@ -1,5 +1,7 @@
 /* comm.c - see comm.h. Waiting looks again and again, since MPI moves messages only while it is
- * called: for some tens of microseconds without a pause, then the core is left to others. */
+ * called: for some tens of microseconds without a pause, then the core is left to others, and only
+ * behind what a large message takes the thread lies down: Open MPI goes through those in pieces of
+ * 16 KB, and a nap for each makes them several times slower. */
 #include "comm/comm.h"
 
 #include <limits.h>
@@ -15,7 +17,7 @@
 #include "comm/comm_impl.h"
 
 #define SPINS        30e-6             /* seconds, before the core is left to others */
-#define YIELDS       2e-3              /* seconds, before the thread lies down in between */
+#define YIELDS       0.1               /* seconds, before the thread lies down in between */
 #define GONE_EVERY   0.05              /* seconds: processes of peers are looked for */
 #define AFTER_CANCEL 10.0              /* seconds that others have when all were told to leave */
 #define AT_THE_END   3600.0            /* seconds, for those that are alive */
@@ -272,12 +274,39 @@ pg_status pg__comm_broadcast(pg__comm *c, void *mem, size_t n_bytes, const char 
         const size_t n = n_bytes - at < PIECE ? n_bytes - at : PIECE;
         void *request = NULL;
         PG_TRY(begin_again(c, what, err));
-        const int e = c->mpi->broadcast(c->job, (char *)mem + at, n, &request);
+        const int e = c->mpi->broadcast(c->job, (char *)mem + at, n, 0, &request);
         if (e != 0)
             return pg__comm_failed(c, e, what, err);
         PG_TRY(pg__comm_wait(c, &request, 1, what, err));
     }
 done:
+    return st;
+}
+
+pg_status pg__comm_spread(pg__comm *c, const pg__comm_piece *pieces, size_t n, const char *what,
+                          pg_err *err)
+{
+    void **requests = NULL;
+    pg_status st = PG_OK;
+    if (!c || n == 0)
+        return PG_OK;
+    requests = pg__mem_array(n, sizeof *requests);
+    if (!requests)
+        return pg__nomem(err);
+    PG_TRY(begin_again(c, what, err));
+    for (size_t k = 0; k < n; k++) {
+        const pg__comm_piece *p = &pieces[k];
+        if (p->n_bytes > INT_MAX)
+            PG_FAIL(PG_E_LIMIT, "%s: %zu bytes at once", what, p->n_bytes);
+        const int e = c->mpi->broadcast(c->job, p->mem, p->n_bytes, (int)p->from, &requests[k]);
+        if (e != 0) {
+            st = pg__comm_failed(c, e, what, err);
+            goto done;
+        }
+    }
+    st = pg__comm_wait(c, requests, n, what, err);
+done:
+    pg__mem_free(requests);
     return st;
 }
 
@@ -310,7 +339,8 @@ pg_status pg__comm_sum_begin(pg__comm *c, pg__comm_sum_of *sum, const char *what
     PG_TRY(begin_again(c, what, err));
     if (sum->n > INT_MAX)
         PG_FAIL(PG_E_LIMIT, "%s: %zu numbers at once", what, sum->n);
-    const int e = c->mpi->sum(c->job, sum->mem, sum->n, sum->real_bytes, &sum->request);
+    const int to = sum->to == PG__TO_ALL ? -1 : (int)sum->to;
+    const int e = c->mpi->sum(c->job, sum->mem, sum->n, sum->real_bytes, to, &sum->request);
     if (e != 0)
         st = pg__comm_failed(c, e, what, err);
 done:

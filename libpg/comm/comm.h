@@ -44,6 +44,13 @@ pg_status pg__comm_gather(pg__comm *c, const void *mine, void *all, size_t n_byt
                           const char *what, pg_err *err);
 /* What rank 0 has comes to all. */
 pg_status pg__comm_broadcast(pg__comm *c, void *mem, size_t n_bytes, const char *what, pg_err *err);
+/* Pieces that one rank each has come to all, in one order everywhere; all are under way at once. */
+typedef struct pg__comm_piece {
+    void *mem;
+    size_t n_bytes, from;
+} pg__comm_piece;
+pg_status pg__comm_spread(pg__comm *c, const pg__comm_piece *pieces, size_t n, const char *what,
+                          pg_err *err);
 /* n_bytes of rank `from` to rank `to`, other ranks do nothing; mem is read there and written here.
  */
 pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, size_t to,
@@ -55,11 +62,14 @@ pg_status pg__comm_agree(pg__comm *c, pg_status st, pg_err *err);
 
 /* ---- sums that go on while others work ---- */
 
+#define PG__TO_ALL SIZE_MAX
+
 /* n floats (real_bytes 4) or doubles (8) of all ranks, in place; begun in the same order by all.
  * The order of the sum is MPI's. */
 typedef struct pg__comm_sum_of {
     void *mem;
     size_t n, real_bytes;
+    size_t to; /* the rank that it comes to: others' memory stays as it is; or PG__TO_ALL */
     void *request;
 } pg__comm_sum_of;
 pg_status pg__comm_sum_begin(pg__comm *c, pg__comm_sum_of *sum, const char *what, pg_err *err);
@@ -74,6 +84,15 @@ pg_status pg__comm_poll(pg__comm *c, pg__comm_sum_of *sums, size_t n, pg_err *er
  * bring anything; what is absent is not added. *has is 0 afterwards if none did. */
 pg_status pg__comm_tree_sum(pg__comm *c, void *mem, void *work, size_t n, size_t real_bytes,
                             int *has, const char *what, pg_err *err);
+
+/* Its two halves. Behind the first each rank has the sums of its own elements, and of the others
+ * something; the second brings what each rank has of its own to all. */
+pg_status pg__comm_tree_halve(pg__comm *c, void *mem, void *work, size_t n, size_t real_bytes,
+                              int *has, const char *what, pg_err *err);
+pg_status pg__comm_tree_double(pg__comm *c, void *mem, size_t n, size_t real_bytes,
+                               const char *what, pg_err *err);
+/* Which elements those are: [*from, *to). */
+void pg__comm_tree_own(size_t rank, size_t n_ranks, size_t n, size_t *from, size_t *to);
 
 /* ---- launch.c: how this process was started ---- */
 

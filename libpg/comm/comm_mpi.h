@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PG_MPI_ABI     1
+#define PG_MPI_ABI     2
 #define PG_MPI_MESSAGE 256 /* bytes of a message, with its end */
 
 typedef struct pg__mpi_job pg__mpi_job;
@@ -20,8 +20,9 @@ typedef struct pg__mpi {
 
     int (*meet)(pg__mpi_job *job, void **request); /* at the end: beside all other calls */
     int (*gather)(pg__mpi_job *job, const void *mine, void *all, size_t n_bytes, void **request);
-    int (*broadcast)(pg__mpi_job *job, void *mem, size_t n_bytes, void **request);
-    int (*sum)(pg__mpi_job *job, void *mem, size_t n, size_t real_bytes, void **request);
+    int (*broadcast)(pg__mpi_job *job, void *mem, size_t n_bytes, int from, void **request);
+    /* In place; to: the rank that the sum comes to, mem of others is left as it was; -1: all. */
+    int (*sum)(pg__mpi_job *job, void *mem, size_t n, size_t real_bytes, int to, void **request);
     int (*send)(pg__mpi_job *job, const void *mem, size_t n_bytes, int to, int tag, void **request);
     int (*receive)(pg__mpi_job *job, void *mem, size_t n_bytes, int from, int tag, void **request);
     /* *request is NULL afterwards if it is over. NULL is over. */

@@ -10,6 +10,7 @@
 #include "comm/comm_impl.h"
 
 #define MAX_LEVELS 20
+#define GRAIN      16                  /* elements */
 #define PIECE      ((uint64_t)1 << 30) /* bytes of a message */
 
 typedef struct tree {
@@ -78,14 +79,23 @@ static int any(const tree *t, size_t rank, size_t size)
     return 0;
 }
 
+/* What a rank keeps of `all`, and what goes to its partner. Cut between lines of the cache, so that
+ * vectors that work on what is kept begin where they would in all of it. */
+static range half(range all, size_t rank, size_t distance, range *other)
+{
+    const size_t mid = all.from + (all.to - all.from) / 2 / GRAIN * GRAIN;
+    const int is_low = (rank & distance) == 0;
+    const range low = {all.from, mid}, high = {mid, all.to};
+    *other = is_low ? high : low;
+    return is_low ? low : high;
+}
+
 /* One level down: what is kept of `all`, summed with the partner's. */
 static pg_status halve(const tree *t, range all, size_t distance, range *keeps)
 {
-    const size_t rank = t->c->rank, partner = rank ^ distance,
-                 mid = all.from + (all.to - all.from) / 2;
-    const int is_low = (rank & distance) == 0;
-    const range low = {all.from, mid}, high = {mid, all.to};
-    const range mine = is_low ? low : high, other = is_low ? high : low;
+    const size_t rank = t->c->rank, partner = rank ^ distance;
+    range other;
+    const range mine = half(all, rank, distance, &other);
     const int i_have = any(t, rank, distance), it_has = any(t, partner, distance);
     char *into = i_have ? t->work : t->mem;
     const pg_status st = swap(t, partner, other, i_have, into, mine, it_has);
@@ -95,19 +105,29 @@ static pg_status halve(const tree *t, range all, size_t distance, range *keeps)
     return st;
 }
 
-static pg_status both_ways(const tree *t, size_t n)
+void pg__comm_tree_own(size_t rank, size_t n_ranks, size_t n, size_t *from, size_t *to)
 {
-    range at[MAX_LEVELS + 1] = {{0, n}};
+    range own = {0, n}, other;
+    for (size_t distance = 1; distance < n_ranks; distance *= 2)
+        own = half(own, rank, distance, &other);
+    *from = own.from;
+    *to = own.to;
+}
+
+pg_status pg__comm_tree_double(pg__comm *c, void *mem, size_t n, size_t real_bytes,
+                               const char *what, pg_err *err)
+{
+    const tree t = {.c = c, .mem = mem, .real_bytes = real_bytes, .what = what, .err = err};
+    range at[MAX_LEVELS + 1] = {{0, n}}, other[MAX_LEVELS];
     size_t level = 0, distance;
     pg_status st = PG_OK;
-    for (distance = 1; distance < t->c->size; distance *= 2, level++)
-        PG_TRY(halve(t, at[level], distance, &at[level + 1]));
+    if (!c)
+        return PG_OK;
+    for (distance = 1; distance < c->size; distance *= 2, level++)
+        at[level + 1] = half(at[level], c->rank, distance, &other[level]);
     while (level-- > 0) {
-        const range all = at[level], mine = at[level + 1];
-        const range other =
-            mine.from == all.from ? (range){mine.to, all.to} : (range){all.from, mine.from};
         distance /= 2;
-        PG_TRY(swap(t, t->c->rank ^ distance, mine, 1, t->mem, other, 1));
+        PG_TRY(swap(&t, c->rank ^ distance, at[level + 1], 1, mem, other[level], 1));
     }
 done:
     return st;
@@ -116,7 +136,19 @@ done:
 pg_status pg__comm_tree_sum(pg__comm *c, void *mem, void *work, size_t n, size_t real_bytes,
                             int *has, const char *what, pg_err *err)
 {
+    pg_status st = PG_OK;
+    PG_TRY(pg__comm_tree_halve(c, mem, work, n, real_bytes, has, what, err));
+    if (*has)
+        PG_TRY(pg__comm_tree_double(c, mem, n, real_bytes, what, err));
+done:
+    return st;
+}
+
+pg_status pg__comm_tree_halve(pg__comm *c, void *mem, void *work, size_t n, size_t real_bytes,
+                              int *has, const char *what, pg_err *err)
+{
     unsigned char *all = NULL, mine = (unsigned char)(*has != 0);
+    range own = {0, n};
     pg_status st = PG_OK;
     if (!c || c->size == 1)
         return PG_OK;
@@ -126,8 +158,8 @@ pg_status pg__comm_tree_sum(pg__comm *c, void *mem, void *work, size_t n, size_t
     PG_TRY(pg__comm_gather(c, &mine, all, 1, what, err));
     const tree t = {c, mem, work, real_bytes, all, what, err};
     *has = any(&t, 0, c->size);
-    if (*has)
-        PG_TRY(both_ways(&t, n));
+    for (size_t distance = 1; *has && distance < c->size; distance *= 2)
+        PG_TRY(halve(&t, own, distance, &own));
 done:
     pg__mem_free(all);
     return st;

@@ -139,23 +139,29 @@ static int gather(pg__mpi_job *job, const void *mine, void *all, size_t n_bytes,
         request);
 }
 
-static int broadcast(pg__mpi_job *job, void *mem, size_t n_bytes, void **request)
+static int broadcast(pg__mpi_job *job, void *mem, size_t n_bytes, int from, void **request)
 {
     MPI_Request *r = new_request(request);
     if (!r)
         return MPI_ERR_NO_MEM;
-    return begun(MPI_Ibcast(mem, (int)n_bytes, MPI_BYTE, 0, job->all, r), request);
+    return begun(MPI_Ibcast(mem, (int)n_bytes, MPI_BYTE, from, job->all, r), request);
 }
 
-static int sum(pg__mpi_job *job, void *mem, size_t n, size_t real_bytes, void **request)
+static int sum(pg__mpi_job *job, void *mem, size_t n, size_t real_bytes, int to, void **request)
 {
+    const MPI_Datatype type = real_bytes == sizeof(double) ? MPI_DOUBLE : MPI_FLOAT;
     MPI_Request *r = new_request(request);
+    int rank, e;
     if (!r)
         return MPI_ERR_NO_MEM;
-    return begun(MPI_Iallreduce(MPI_IN_PLACE, mem, (int)n,
-                                real_bytes == sizeof(double) ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM,
-                                job->sums, r),
-                 request);
+    if (to < 0)
+        return begun(MPI_Iallreduce(MPI_IN_PLACE, mem, (int)n, type, MPI_SUM, job->sums, r),
+                     request);
+    e = MPI_Comm_rank(job->sums, &rank);
+    if (e == MPI_SUCCESS)
+        e = rank == to ? MPI_Ireduce(MPI_IN_PLACE, mem, (int)n, type, MPI_SUM, to, job->sums, r)
+                       : MPI_Ireduce(mem, NULL, (int)n, type, MPI_SUM, to, job->sums, r);
+    return begun(e, request);
 }
 
 static int send_to(pg__mpi_job *job, const void *mem, size_t n_bytes, int to, int tag,

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/parts.h"
+#include "train/shard.h"
 
 static size_t bytes_of(const pg_trainer *t)
 {
@@ -41,6 +42,8 @@ pg_status pg__average_finish(pg_trainer *t, pg_err *err)
     averages = pg__mem_array(bytes_of(t), 1);
     if (!values || !averages)
         PG_TRY(pg__nomem(err));
+    if (pg__shards(t))
+        PG_TRY(pg__shard_gather(t, &t->slots[PG_SLOT_AVERAGE], "the averages", err));
     PG_TRY(pg__flat_get(t, values, &t->params, err));
     PG_TRY(pg__flat_get(t, averages, &t->slots[PG_SLOT_AVERAGE], err));
     for (size_t i = 0; i < t->n_params; i++)

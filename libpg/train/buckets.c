@@ -18,12 +18,16 @@
 
 #include "base/try.h"
 #include "train/devices.h"
+#include "train/ranks.h"
 #include "train/record.h"
+#include "train/shard.h"
 
 #define LAST  ((uint64_t)1 << 20)
 #define OTHER ((uint64_t)25 << 20)
 #define OF_RANKS \
     ((uint64_t)4 << 20) /* on CPUs, over MPI: more of them find something to hide behind */
+
+#define OF_ONE ((uint64_t)64 << 10) /* and a piece of it for every rank is worth a message */
 
 /* The tests train small models. */
 static uint64_t bytes_asked_for(void)
@@ -37,7 +41,9 @@ void pg__buckets_plan(pg_trainer *t)
 {
     const uint64_t each = t->backend->real_bytes, asked = bytes_asked_for();
     const uint64_t all = t->offsets[t->n_params] * each, least = all / (PG_MAX_BUCKETS - 2);
-    const uint64_t usual = t->backend->host_memory ? OF_RANKS : OTHER;
+    const uint64_t divided = pg__shards(t) ? OF_ONE * pg__comm_size(t->ranks->comm) : 0;
+    const uint64_t of_ranks = divided > OF_RANKS ? divided : OF_RANKS;
+    const uint64_t usual = t->backend->host_memory ? of_ranks : OTHER;
     const uint64_t other = asked ? asked : usual, size = other > least ? other : least;
     pg__bucket found[PG_MAX_BUCKETS];
     size_t n = 0, from = 0;

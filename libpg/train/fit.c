@@ -10,6 +10,7 @@
 #include "train/forecast.h"
 #include "train/ranks.h"
 #include "train/report.h"
+#include "train/shard.h"
 #include "train/states.h"
 
 typedef pg__fit_run run;
@@ -104,8 +105,19 @@ done:
     return st;
 }
 
+/* Rank 0 is through with what it writes of the others' optimizer state, if it did; they wait for
+ * that. Where nothing is ever written nobody has to. */
+static pg_status meet_writer(run *r, pg_status st, pg_err *err)
+{
+    pg_err unheard = {0};
+    if ((st != PG_OK && st != PG_E_CANCELLED) || (!r->fit.resume_file && r->fit.n_calls == 0))
+        return st;
+    const pg_status met = pg__shard_meet(r->t, st == PG_OK ? err : &unheard);
+    return st == PG_OK ? met : st;
+}
+
 /* Between two steps: what was written meanwhile, what is to be written now, whether to go on. */
-static pg_status take_stock(run *r, const pg__turn *turn, pg_err *err)
+static pg_status take_own_stock(run *r, const pg__turn *turn, pg_err *err)
 {
     pg_status st = PG_OK;
     r->next = pg__point_after(turn);
@@ -118,6 +130,15 @@ done:
     pg__snapshot_drop(r->fit.snapshot);
     r->fit.snapshot = NULL;
     return st;
+}
+
+static pg_status take_stock(run *r, const pg__turn *turn, pg_err *err)
+{
+    const int writes = pg__rank_of(r->t) == 0;
+    pg_status st = writes ? PG_OK : meet_writer(r, PG_OK, err);
+    if (st == PG_OK)
+        st = take_own_stock(r, turn, err);
+    return writes ? meet_writer(r, st, err) : st;
 }
 
 /* With float16 the first scales of the loss are tried out, so that is nothing to worry about. */
@@ -231,6 +252,7 @@ static pg_status go_on(run *r, pg_err *err)
     st = pg__resume_load(&r->resume, &found, err);
     PG_TRY(pg__ranks_agree(r->t, st, err));
     PG_TRY(pg__ranks_found(r->t, r->fit.resume_file, found, err));
+    PG_TRY(pg__shard_same(r->t, err));
     if (!found)
         return PG_OK;
     pg__course_seek(r->course, &r->next);
@@ -247,7 +269,8 @@ done:
 static pg_status begin_training(run *r, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__writer_new(&r->fit.writer, err));
+    PG_TRY(
+        pg__writer_new(&r->fit.writer, pg__shards(r->t), err)); /* what others have is asked for */
     if (r->cb && r->cb->train_begin)
         PG_TRY(r->cb->train_begin(r->cb->user, &r->what, err));
     PG_TRY(go_on(r, err));
@@ -293,6 +316,7 @@ static pg_status end_training(run *r, double began, pg_err *err)
     PG_TRY(pg__average_finish(r->t, err));
     PG_TRY(pg__calls_train_end(&r->fit, err));
     PG_TRY(end_resume(r, err));
+    PG_TRY(meet_writer(r, PG_OK, err));
     if (r->opts->measure_alone && !r->t->ranks && r->t->cut.n_replicas > 1 &&
         report.rows_per_second > 0)
         PG_TRY(pg__measure_alone(r->t, &r->train, r->batch_size, &report.alone, err));

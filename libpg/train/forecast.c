@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "train/forecast_apart.h"
 #include "train/meet.h"
+#include "train/shard.h"
 #include "train/stage.h"
 
 /* Pages of code, of threads' stacks and of the C library's heaps that only a running step touches:
@@ -140,7 +141,11 @@ static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n, size_t
     }
     out->workspace += t->backend->host_memory ? n->shared : n->shared * t->n_devices * n_programs;
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
-        out->optimizer += t->slots[s].mem ? flat_bytes(t) : 0;
+        if (t->slots[s].mem) {
+            const uint64_t own = pg__shards(t) ? pg__shard_bytes(t) : flat_bytes(t);
+            out->optimizer += own;
+            out->optimizer_elsewhere += flat_bytes(t) - own;
+        }
     add_copies(out, t);
     out->total = out->weights + out->gradients + out->optimizer + out->activations +
                  out->workspace + out->data;

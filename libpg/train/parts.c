@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/devices.h"
+#include "train/shard.h"
 
 static uint64_t room_of(const pg_trainer *t, size_t i)
 {
@@ -108,6 +109,10 @@ pg_status pg__flat_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from
                        pg_err *err)
 {
     pg_status st = PG_OK;
+    if (pg__shard_is(t, f)) {
+        pg__shard_put(t, f, at, from, n);
+        return PG_OK;
+    }
     for (size_t i = 0; i < n_pieces(t); i++) {
         const uint64_t begin = t->offsets[i] * t->backend->real_bytes, end = begin + bytes_of(t, i);
         const uint64_t lo = begin > at ? begin : at, hi = end < at + n ? end : at + n;

@@ -25,20 +25,20 @@ static pg_status read_some(pg_store *file, size_t i, int state, size_t at, float
 }
 
 /* Are n elements the snapshot's, from element `at` on? */
-static int same(const pg__snapshot *s, size_t slot, size_t param, size_t at, const float *got,
-                size_t n)
+static pg_status same(const pg__snapshot *s, size_t slot, size_t param, size_t at, const float *got,
+                      size_t n, int *is_same, pg_err *err)
 {
-    const char *from = pg__snapshot_at(s, slot, param);
-    if (s->t->backend->real_bytes == sizeof *got)
-        return memcmp(from + at * sizeof *got, got, n * sizeof *got) == 0;
-    for (size_t k = 0; k < n; k++) {
-        double exact;
-        memcpy(&exact, from + (at + k) * sizeof exact, sizeof exact);
-        const float want = (float)exact;
-        if (memcmp(&want, &got[k], sizeof want) != 0)
-            return 0;
-    }
-    return 1;
+    const size_t bytes = s->t->backend->real_bytes;
+    double exact[PIECE];
+    float want[PIECE];
+    pg_status st = PG_OK;
+    PG_TRY(pg__snapshot_read(s, slot, pg__snapshot_place(s, param) + at * bytes,
+                             bytes == sizeof *want ? (void *)want : (void *)exact, n * bytes, err));
+    for (size_t k = 0; k < n && bytes != sizeof *want; k++)
+        want[k] = (float)exact[k];
+    *is_same = memcmp(want, got, n * sizeof *got) == 0;
+done:
+    return st;
 }
 
 static pg_status compare(const pg__snapshot *s, size_t slot, size_t param, pg_store *file, size_t i,
@@ -49,12 +49,14 @@ static pg_status compare(const pg__snapshot *s, size_t slot, size_t param, pg_st
     const size_t n_elems = s->t->n_elems[param];
     float got[PIECE];
     pg_status st = PG_OK;
+    int is_same = 0;
     if (w->dtype != PG_F32)
         PG_FAIL(PG_E_MISMATCH, "%s: its type is not that of the weights", PG_SHOW(w->name));
     for (size_t at = 0, n; at < n_elems; at += n) {
         n = n_elems - at < PIECE ? n_elems - at : PIECE;
         PG_TRY(read_some(file, i, state, at, got, n, err));
-        if (!same(s, slot, param, at, got, n))
+        PG_TRY(same(s, slot, param, at, got, n, &is_same, err));
+        if (!is_same)
             PG_FAIL(PG_E_MISMATCH, "%s: read back, it is not what was trained", PG_SHOW(w->name));
     }
 done:

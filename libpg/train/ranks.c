@@ -14,6 +14,7 @@
 #include "pg/pg.h"
 #include "train/devices.h"
 #include "train/parts.h"
+#include "train/shard.h"
 
 /* ---- joining ---- */
 
@@ -26,12 +27,18 @@ pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         return PG_OK;
     PG_TRY(pg__comm_open(&comm, &opts, err));
     if (!comm)
-        return PG_OK;
+        return o->shard_optimizer
+                   ? pg__strs_printf(&t->notes, err,
+                                     "shard-optimizer: this process is alone and keeps all of the "
+                                     "optimizer's state; mpirun -np N divides it")
+                   : PG_OK;
     t->ranks = pg__mem_array(1, sizeof *t->ranks);
     if (!t->ranks)
         PG_TRY(pg__nomem(err));
     t->ranks->comm = comm;
     t->ranks->cancel = o->cancel;
+    t->ranks->in_tree = o->deterministic;
+    t->ranks->shards = o->shard_optimizer;
     comm = NULL;
     const size_t n = pg__comm_size(t->ranks->comm);
     t->ranks->first_replica = pg__mem_array(n + 1, sizeof *t->ranks->first_replica);
@@ -58,6 +65,7 @@ void pg__ranks_leave(pg_trainer *t)
     pg__mem_free(r->first_replica);
     pg__mem_free(r->first_lane);
     pg__mem_free(r->shares);
+    pg__mem_free(r->window.mem);
     pg__mem_free(r);
     t->ranks = NULL;
 }
@@ -139,6 +147,8 @@ pg_status pg__ranks_deal(pg_trainer *t, int deterministic, pg_err *err)
         r->n_sharing += all[k].cores == mine.cores &&
                         strcmp(pg__comm_host(r->comm, k), pg__comm_host(r->comm, rank)) == 0;
     }
+    if (r->shards && !t->backend->host_memory)
+        PG_FAIL(PG_E_UNSUPPORTED, "shard-optimizer: not on GPUs; leave it out");
     t->cut.n_here = t->cut.n_replicas;
     t->cut.first_here = r->first_replica[rank];
     t->cut.n_replicas = r->first_replica[n];
@@ -196,9 +206,9 @@ static uint64_t hash_text(uint64_t h, const char *s)
 static sameness sameness_of(const pg_trainer *t, const pg_train_opts *o)
 {
     pg__isa isa;
-    const double numbers[] = {(double)o->seed,    o->deterministic, (double)t->cut.n_lanes,
-                              t->bn_sync,         t->precision,     (double)t->optimiser.lr,
-                              (double)t->n_params};
+    const double numbers[] = {(double)o->seed,     o->deterministic,  (double)t->cut.n_lanes,
+                              t->bn_sync,          t->precision,      (double)t->optimiser.lr,
+                              (double)t->n_params, o->shard_optimizer};
     sameness s = {.version = hash_text(0, pg_version()),
                   .model = hash_text(0, t->graph->text),
                   .options = pg__crc32(0, numbers, sizeof numbers)};
@@ -304,8 +314,9 @@ pg_status pg__ranks_begin(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         return PG_OK;
     PG_TRY(known(t, check_same(t, o, err), err));
     PG_TRY(share_flat(t, &t->params, err));
-    for (size_t s = 0; s < PG_MAX_SLOTS; s++)
+    for (size_t s = 0; s < PG_MAX_SLOTS && !pg__shards(t); s++)
         PG_TRY(share_flat(t, &t->slots[s], err));
+    PG_TRY(known(t, pg__shard_same(t, err), err));
     PG_TRY(pg__comm_broadcast(t->ranks->comm, &t->optimiser.iterations,
                               sizeof t->optimiser.iterations, "the steps of rank 0", err));
     t->version++;
@@ -395,6 +406,25 @@ pg_status pg__ranks_told(pg_trainer *t, pg_status st, pg_err *err)
 int pg__told_to_stop(const pg_trainer *t, const volatile int *cancel)
 {
     return t->ranks ? t->ranks->stops : pg__cancelled(cancel);
+}
+
+pg_status pg__ranks_any(pg_trainer *t, int *found, pg_err *err)
+{
+    const unsigned char mine = (unsigned char)(*found != 0);
+    unsigned char *all = NULL;
+    pg_status st = PG_OK;
+    if (!t->ranks)
+        return PG_OK;
+    const size_t n = pg__comm_size(t->ranks->comm);
+    all = pg__mem_array(n, 1);
+    if (!all)
+        return pg__nomem(err);
+    PG_TRY(pg__comm_gather(t->ranks->comm, &mine, all, 1, "what the ranks found", err));
+    for (size_t k = 0; k < n; k++)
+        *found |= all[k];
+done:
+    pg__mem_free(all);
+    return st;
 }
 
 pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, pg_err *err)

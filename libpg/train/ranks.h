@@ -8,6 +8,13 @@
 #include "comm/comm.h"
 #include "train/feed.h"
 
+/* What rank 0 has in hand of a slot that is divided (shard.h). */
+typedef struct pg__window {
+    char *mem;
+    size_t slot;
+    uint64_t from, to; /* bytes of the slot */
+} pg__window;
+
 typedef struct pg__ranks {
     pg__comm *comm;
     size_t *first_replica; /* per rank, and the end */
@@ -20,6 +27,10 @@ typedef struct pg__ranks {
     const volatile int *cancel;
     int stops;      /* some rank was told to stop, before the step just made */
     int has_agreed; /* all ranks failed, and know it */
+    int in_tree;    /* sums are made in the order of the tree */
+    int shards;     /* the optimizer's state is divided */
+    uint32_t mark;  /* of all that was put into it */
+    pg__window window;
 } pg__ranks;
 
 /* ---- ranks.c: beginning and end ---- */
@@ -48,6 +59,8 @@ pg_status pg__ranks_agree(pg_trainer *t, pg_status st, pg_err *err);
  */
 pg_status pg__ranks_told(pg_trainer *t, pg_status st, pg_err *err);
 
+/* Did any rank find it? */
+pg_status pg__ranks_any(pg_trainer *t, int *found, pg_err *err);
 /* Was the run that goes on found by all? What one of them knows of the first NaN. */
 pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, pg_err *err);
 pg_status pg__ranks_where(pg_trainer *t, char where[256], pg_err *err);
@@ -78,7 +91,8 @@ void pg__sums_close(pg_trainer *t);
 /* Are sums under way while lanes compute, in the step in hand? */
 int pg__sums_go_along(const pg_trainer *t);
 
-/* The sum over ranks of what each has; *sum NULL: it has no rows. */
+/* The sum over ranks of what each has; *sum NULL: it has no rows. Where the optimizer's state is
+ * divided only the rank's own elements, if nothing asks for more (shard.h). */
 pg_status pg__ranks_sum(pg_trainer *t, pg__flat **sum, pg_err *err);
 
 #endif

@@ -13,14 +13,16 @@
 #include "train/buckets.h"
 #include "train/devices.h"
 #include "train/ranks_step.h"
+#include "train/shard.h"
 
 static const char what[] = "the gradients";
 
 /* Sums of the step in hand. */
 struct pg__bucket_sums {
-    pthread_mutex_t lock; /* of all below but `left` */
-    pg__comm_sum_of sums[PG_MAX_BUCKETS];
-    _Atomic size_t n_begun;              /* written under the lock */
+    pthread_mutex_t lock;   /* of all below but `left` */
+    pg__comm_sum_of *sums;  /* n_each of each bucket */
+    size_t n_each;          /* 1, or one for each rank that a part of the bucket comes to */
+    _Atomic size_t n_begun; /* written under the lock */
     _Atomic size_t left[PG_MAX_BUCKETS]; /* lanes that left the bucket behind */
     pg__flat **lanes;                    /* gradients of this rank's lanes that have rows */
     size_t n_lanes, cap_lanes;
@@ -48,6 +50,7 @@ void pg__sums_close(pg_trainer *t)
         return;
     pthread_mutex_destroy(&b->lock);
     pg__mem_free(b->lanes);
+    pg__mem_free(b->sums);
     pg__mem_free(b);
     t->ranks->sums = NULL;
 }
@@ -85,14 +88,35 @@ static pg_status sum_lanes(pg_trainer *t, uint64_t from, uint64_t to)
     return st;
 }
 
+/* To all, or each rank's piece to it. */
 static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_err *err)
 {
     struct pg__bucket_sums *b = t->ranks->sums;
-    const uint64_t from = t->offsets[t->buckets[k].first], to = t->offsets[t->buckets[k].end];
-    b->sums[k] = (pg__comm_sum_of){.mem = at_element(t, sum, from),
-                                   .n = (size_t)(to - from),
-                                   .real_bytes = t->backend->real_bytes};
-    return pg__comm_sum_begin(t->ranks->comm, &b->sums[k], what, err);
+    pg_status st = PG_OK;
+    for (size_t p = 0; p < b->n_each && st == PG_OK; p++) {
+        pg__comm_sum_of *s = &b->sums[k * b->n_each + p];
+        uint64_t from = t->offsets[t->buckets[k].first], to = t->offsets[t->buckets[k].end];
+        if (b->n_each > 1)
+            pg__shard_piece(t, k, p, &from, &to);
+        *s = (pg__comm_sum_of){.mem = at_element(t, sum, from),
+                               .n = (size_t)(to - from),
+                               .real_bytes = t->backend->real_bytes,
+                               .to = b->n_each > 1 ? p : PG__TO_ALL};
+        if (s->n > 0)
+            st = pg__comm_sum_begin(t->ranks->comm, s, what, err);
+    }
+    return st;
+}
+
+static pg_status plan(pg_trainer *t)
+{
+    struct pg__bucket_sums *b = t->ranks->sums;
+    if (t->n_buckets == 0)
+        pg__buckets_plan(t);
+    b->n_each = pg__shards(t) && !pg__shards_whole_sums(t) ? pg__comm_size(t->ranks->comm) : 1;
+    if (!b->sums)
+        b->sums = pg__mem_array(t->n_buckets * b->n_each, sizeof *b->sums);
+    return b->sums ? PG_OK : PG_E_NOMEM;
 }
 
 /* Begins what is complete, and moves what is under way. Under the lock. */
@@ -108,7 +132,7 @@ static void move_on(pg_trainer *t)
         b->n_begun++;
     }
     if (b->st == PG_OK)
-        b->st = pg__comm_poll(t->ranks->comm, b->sums, b->n_begun, &b->err);
+        b->st = pg__comm_poll(t->ranks->comm, b->sums, b->n_begun * b->n_each, &b->err);
 }
 
 void pg__sums_choose(pg__step *s)
@@ -122,12 +146,10 @@ void pg__sums_choose(pg__step *s)
     b->n_begun = 0;
     b->st = PG_OK;
     memset(b->left, 0, sizeof b->left);
-    if (t->n_buckets == 0)
-        pg__buckets_plan(t);
     if (s->pass != PG__TRAINS || t->cut.n_lanes || s->n_jobs != s->n_lanes || s->n_meetings > 0 ||
         t->assigned.n_devices > 1 || !t->backend->host_memory || t->is_trial)
         return;
-    if (pg__mem_grow(&b->lanes, &b->cap_lanes, s->n_lanes, sizeof *b->lanes))
+    if (plan(t) != PG_OK || pg__mem_grow(&b->lanes, &b->cap_lanes, s->n_lanes, sizeof *b->lanes))
         return; /* then at the end */
     for (size_t k = 0; k < s->n_jobs; k++)
         b->n_lanes += s->jobs[k].program != NULL;
@@ -188,9 +210,11 @@ static pg_status by_buckets(pg_trainer *t, pg__flat **sum, pg_err *err)
             *err = b->err;
         return b->st;
     }
+    if (plan(t) != PG_OK)
+        PG_TRY(pg__nomem(err));
     for (; b->n_begun < t->n_buckets; b->n_begun++)
         PG_TRY(begin_bucket(t, *sum, b->n_begun, err));
-    for (size_t k = 0; k < t->n_buckets; k++)
+    for (size_t k = 0; k < t->n_buckets * b->n_each; k++)
         PG_TRY(pg__comm_sum_wait(t->ranks->comm, &b->sums[k], what, err));
 done:
     b->is_open = 0;
@@ -209,8 +233,11 @@ static pg_status by_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
         PG_TRY(pg__flat_alloc(t, &r->work, err));
     if (!*sum)
         PG_TRY(zeros(t, sum, err));
-    PG_TRY(pg__comm_tree_sum(r->comm, (*sum)->mem, r->work.mem, (size_t)t->offsets[t->n_params],
-                             t->backend->real_bytes, &has, what, err));
+    const size_t n = (size_t)t->offsets[t->n_params], bytes = t->backend->real_bytes;
+    const int to_one = pg__shards(t) && !pg__shards_whole_sums(t);
+    st = to_one ? pg__comm_tree_halve(r->comm, (*sum)->mem, r->work.mem, n, bytes, &has, what, err)
+                : pg__comm_tree_sum(r->comm, (*sum)->mem, r->work.mem, n, bytes, &has, what, err);
+    PG_TRY(st);
     *sum = has ? *sum : NULL;
 done:
     return st;

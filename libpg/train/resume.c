@@ -106,21 +106,37 @@ static void free_saving(void *ctx)
     pg__mem_free(s);
 }
 
+/* A slot as it is in the snapshot. */
+typedef struct saved_slot {
+    const pg__snapshot *from;
+    size_t slot;
+} saved_slot;
+
+static pg_status read_slot(void *ctx, uint64_t off, void *buf, size_t n, pg_err *err)
+{
+    const saved_slot *s = ctx;
+    return pg__snapshot_read(s->from, s->slot, off, buf, n, err);
+}
+
 static pg_status write_saving(void *ctx, pg_err *err)
 {
     static const char *const slot_names[PG_MAX_SLOTS] = {"slot0", "slot1", "slot2", "slot3"};
     saving *s = ctx;
-    pg__part parts[PG__RESUME_PARTS] = {{"settings", s->settings.s, s->settings.n},
-                                        {"facts", s->facts.s, s->facts.n},
-                                        {"state", s->state.s, s->state.n},
-                                        {"rows", s->rows.s, s->rows.n},
-                                        {PG__RESUME_OVER, "1", s->over ? 1 : 0},
-                                        {"weights", s->snapshot->params, s->snapshot->n_bytes}};
+    saved_slot slots[PG_MAX_SLOTS];
+    pg__part parts[PG__RESUME_PARTS] = {
+        {.name = "settings", .data = s->settings.s, .n_bytes = s->settings.n},
+        {.name = "facts", .data = s->facts.s, .n_bytes = s->facts.n},
+        {.name = "state", .data = s->state.s, .n_bytes = s->state.n},
+        {.name = "rows", .data = s->rows.s, .n_bytes = s->rows.n},
+        {.name = PG__RESUME_OVER, .data = "1", .n_bytes = s->over ? 1 : 0},
+        {.name = "weights", .data = s->snapshot->params, .n_bytes = s->snapshot->n_bytes}};
     size_t n = 6;
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
-        if (s->snapshot->slots[k]) {
+        if (s->snapshot->has_slot[k]) {
+            slots[k] = (saved_slot){s->snapshot, k};
             strcpy(parts[n].name, slot_names[k]);
-            parts[n].data = s->snapshot->slots[k];
+            parts[n].read = read_slot;
+            parts[n].ctx = &slots[k];
             parts[n++].n_bytes = s->snapshot->n_bytes;
         }
     pg_status st = PG_OK;

@@ -26,7 +26,8 @@ static const char magic[] = "PGRESUME";
 /* ---- writing ---- */
 
 /* Everything before the parts' bytes. */
-static pg_status make_head(pg__str *out, const pg__part *parts, size_t n, pg_err *err)
+static pg_status make_head(pg__str *out, const pg__part *parts, const uint32_t *crcs, size_t n,
+                           pg_err *err)
 {
     const uint64_t n_head = HEAD + n * ENTRY + 4;
     uint64_t off = n_head;
@@ -44,7 +45,7 @@ static pg_status make_head(pg__str *out, const pg__part *parts, size_t n, pg_err
         memcpy(raw, parts[i].name, NAME);
         pg__put_le(raw + 16, off, 8);
         pg__put_le(raw + 24, parts[i].n_bytes, 8);
-        pg__put_le(raw + 32, pg__crc32(0, parts[i].data, (size_t)parts[i].n_bytes), 4);
+        pg__put_le(raw + 32, crcs[i], 4);
         pg__put_le(raw + 36, 0, 4);
         PG_TRY(pg__str_add(out, (const char *)raw, ENTRY, err));
         off += parts[i].n_bytes;
@@ -153,22 +154,46 @@ pg_status pg__resume_file_check(const char *path, pg_err *err)
     return PG_E_ARG;
 }
 
+static pg_status write_part(pg__sink *sink, uint64_t off, const pg__part *p, uint32_t *crc,
+                            pg_err *err)
+{
+    char *buf = NULL;
+    pg_status st = PG_OK;
+    *crc = 0;
+    if (p->data) {
+        *crc = pg__crc32(0, p->data, (size_t)p->n_bytes);
+        return pg__sink_write(sink, off, p->data, (size_t)p->n_bytes, err);
+    }
+    buf = pg__mem_array(CHUNK, 1);
+    if (!buf)
+        return pg__nomem(err);
+    for (uint64_t at = 0; at < p->n_bytes; at += CHUNK) {
+        const size_t some = (size_t)(p->n_bytes - at < CHUNK ? p->n_bytes - at : CHUNK);
+        PG_TRY(p->read(p->ctx, at, buf, some, err));
+        *crc = pg__crc32(*crc, buf, some);
+        PG_TRY(pg__sink_write(sink, off + at, buf, some, err));
+    }
+done:
+    pg__mem_free(buf);
+    return st;
+}
+
 pg_status pg__resume_file_write(const char *path, const pg__part *parts, size_t n, pg_err *err)
 {
     const pg__sink_opts opts = {.force = 1};
+    uint32_t crcs[PG__RESUME_PARTS];
     pg__sink *sink = NULL;
     pg__str head = {0};
-    uint64_t off;
+    uint64_t off = HEAD + n * ENTRY + 4;
     pg_status st = PG_OK;
     PG_TRY(pg__folder_make_for(path, err));
     PG_TRY(pg__sink_open(&sink, path, &opts, err));
-    PG_TRY(make_head(&head, parts, n, err));
-    PG_TRY(pg__sink_write(sink, 0, head.s, head.n, err));
-    off = head.n;
     for (size_t i = 0; i < n; i++) {
-        PG_TRY(pg__sink_write(sink, off, parts[i].data, (size_t)parts[i].n_bytes, err));
+        PG_TRY(write_part(sink, off, &parts[i], &crcs[i], err));
         off += parts[i].n_bytes;
     }
+    PG_TRY(make_head(&head, parts, crcs, n, err));
+    PG_TRY(pg__sink_write(sink, 0, head.s, head.n, err));
     PG_TRY(keep_older(path, err));
     PG_TRY(pg__sink_commit(sink, err));
 done:

@@ -19,8 +19,10 @@
 
 typedef struct pg__part {
     char name[16];
-    const void *data;
+    const void *data; /* NULL: it is read piece by piece, from its beginning to its end */
     uint64_t n_bytes;
+    pg_status (*read)(void *ctx, uint64_t off, void *buf, size_t n, pg_err *err);
+    void *ctx;
 } pg__part;
 
 /* Appears whole or not at all; what was there becomes path.1. Folders are made. PG_E_IO. */

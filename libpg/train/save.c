@@ -20,6 +20,7 @@
 #include "train/devices.h"
 #include "train/parts.h"
 #include "train/ranks.h"
+#include "train/shard.h"
 #include "train/slots.h"
 
 /* Where a tensor's values are. */
@@ -45,16 +46,19 @@ static const pg__optimiser *optimiser_of(const shown *s)
 }
 
 /* n bytes of a parameter's values, as the device has them. */
-static pg_status fetch(const shown *s, const piece *p, uint64_t off, void *buf, size_t n)
+static pg_status fetch(const shown *s, const piece *p, uint64_t off, void *buf, size_t n,
+                       pg_err *err)
 {
     pg_trainer *t = s->t;
-    if (s->from) {
-        memcpy(buf, pg__snapshot_at(s->from, p->kind == SLOT ? p->slot : PG_NONE, p->param) + off,
-               n);
-        return PG_OK;
-    }
+    if (s->from)
+        return pg__snapshot_read(s->from, p->kind == SLOT ? p->slot : PG_NONE,
+                                 pg__snapshot_place(s->from, p->param) + off, buf, n, err);
+    if (p->kind == SLOT && pg__shards(t))
+        return pg__shard_read(t, p->slot, t->offsets[p->param] * t->backend->real_bytes + off, buf,
+                              n, err);
     const pg__flat *flat = p->kind == SLOT ? &t->slots[p->slot] : &t->params;
-    return t->backend->get(pg__param_dev(t, p->param), buf, (const char *)flat->at[p->param] + off, n);
+    return t->backend->get(pg__param_dev(t, p->param), buf, (const char *)flat->at[p->param] + off,
+                           n);
 }
 
 static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n,
@@ -64,7 +68,6 @@ static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, 
     const piece *p = &s->pieces[tensor];
     double exact[512];
     pg_status st = PG_OK;
-    (void)err;
     if (p->kind == NUMBER || p->kind == ZEROS) {
         memset(buf, 0, n);
         if (p->kind == NUMBER)
@@ -72,11 +75,11 @@ static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, 
         return PG_OK;
     }
     if (s->t->backend->real_bytes == sizeof(float))
-        return fetch(s, p, off, buf, n);
+        return fetch(s, p, off, buf, n, err);
     for (size_t at = 0, some; at < n / sizeof(float); at += some) {
         some = n / sizeof(float) - at < 512 ? n / sizeof(float) - at : 512;
-        PG_TRY(
-            fetch(s, p, (off / sizeof(float) + at) * sizeof *exact, exact, some * sizeof *exact));
+        PG_TRY(fetch(s, p, (off / sizeof(float) + at) * sizeof *exact, exact, some * sizeof *exact,
+                     err));
         for (size_t k = 0; k < some; k++)
             ((float *)buf)[at + k] = (float)exact[k];
     }
@@ -474,5 +477,8 @@ pg_status pg_trainer_check_output(pg_trainer *t, const char *path, const pg_save
 
 pg_status pg_trainer_save(pg_trainer *t, const char *path, const pg_save_opts *opts, pg_err *err)
 {
-    return pg__rank_of(t) > 0 ? PG_OK : pg__told(t, save(t, path, opts, 0, err), err);
+    pg_err unheard = {0};
+    const pg_status st = pg__rank_of(t) > 0 ? PG_OK : pg__told(t, save(t, path, opts, 0, err), err);
+    const pg_status met = pg__shard_meet(t, st == PG_OK ? err : &unheard);
+    return st == PG_OK ? met : st;
 }

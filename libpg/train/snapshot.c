@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/parts.h"
+#include "train/shard.h"
 
 static uint64_t flat_bytes(const pg_trainer *t)
 {
@@ -48,7 +49,8 @@ static pg_status fill(pg__snapshot *s, pg_trainer *t, int with_slots, pg_err *er
     s->n_bytes = (size_t)flat_bytes(t);
     PG_TRY(copy(t, &s->params, &t->params, s->n_bytes, err));
     for (size_t k = 0; k < PG_MAX_SLOTS; k++) {
-        if (with_slots && t->slots[k].mem) {
+        s->has_slot[k] = with_slots && t->slots[k].mem;
+        if (s->has_slot[k] && !pg__shards(t)) {
             PG_TRY(copy(t, &s->slots[k], &t->slots[k], s->n_bytes, err));
         } else { /* what is not of this moment must not look so */
             pg__mem_free(s->slots[k]);
@@ -86,16 +88,25 @@ void pg__snapshot_drop(pg__snapshot *s)
         destroy(atomic_exchange(&s->t->spare, s));
 }
 
-const char *pg__snapshot_at(const pg__snapshot *s, size_t slot, size_t param)
+pg_status pg__snapshot_read(const pg__snapshot *s, size_t slot, uint64_t at, void *buf, size_t n,
+                            pg_err *err)
 {
     const char *from = slot == PG_NONE ? s->params : s->slots[slot];
-    return from + s->t->offsets[param] * s->t->backend->real_bytes;
+    if (!from)
+        return pg__shard_read(s->t, slot, at, buf, n, err);
+    memcpy(buf, from + at, n);
+    return PG_OK;
+}
+
+uint64_t pg__snapshot_place(const pg__snapshot *s, size_t param)
+{
+    return s->t->offsets[param] * s->t->backend->real_bytes;
 }
 
 uint64_t pg__snapshot_bytes(const pg_trainer *t, int with_slots)
 {
     uint64_t n = flat_bytes(t);
-    for (size_t k = 0; with_slots && k < PG_MAX_SLOTS; k++)
+    for (size_t k = 0; with_slots && k < PG_MAX_SLOTS && !pg__shards(t); k++)
         n += t->slots[k].mem ? flat_bytes(t) : 0;
     return n;
 }

@@ -11,7 +11,9 @@ typedef struct pg__snapshot {
     pg__optimiser optimiser;
     uint64_t n_moves;
     size_t n_bytes;                     /* of each flat: laid out as on the device */
-    void *params, *slots[PG_MAX_SLOTS]; /* slots: NULL where there is none, or none was wanted */
+    int has_slot[PG_MAX_SLOTS];         /* not where there is none, or none was wanted */
+    void *params, *slots[PG_MAX_SLOTS]; /* slots: NULL too where ranks keep them (shard.h): then
+                                           they are read while these wait for that, at once */
 } pg__snapshot;
 
 /* with_slots: the optimizer's state too. */
@@ -19,8 +21,12 @@ pg_status pg__snapshot_take(pg__snapshot **out, pg_trainer *t, int with_slots, p
 pg__snapshot *pg__snapshot_share(pg__snapshot *s); /* one more user */
 void pg__snapshot_drop(pg__snapshot *s);           /* the last one frees it; NULL is allowed */
 
-/* A parameter's values; slot PG_NONE: the parameter itself. */
-const char *pg__snapshot_at(const pg__snapshot *s, size_t slot, size_t param);
+/* n bytes of a slot from byte `at` of all on, as the device has them; slot PG_NONE: of the
+ * parameters. */
+pg_status pg__snapshot_read(const pg__snapshot *s, size_t slot, uint64_t at, void *buf, size_t n,
+                            pg_err *err);
+/* Where a parameter's values begin there. */
+uint64_t pg__snapshot_place(const pg__snapshot *s, size_t param);
 
 /* Bytes that one takes. The memory of the last one dropped is kept for the next. */
 uint64_t pg__snapshot_bytes(const pg_trainer *t, int with_slots);

@@ -6,6 +6,7 @@
 #include "base/real.h"
 #include "base/try.h"
 #include "train/average.h"
+#include "train/buckets.h"
 #include "train/compiled.h"
 #include "train/crew.h"
 #include "train/devices.h"
@@ -19,6 +20,7 @@
 #include "train/ranks.h"
 #include "train/record.h"
 #include "train/result.h"
+#include "train/shard.h"
 #include "train/slots.h"
 #include "train/snapshot.h"
 #include "train/states.h"
@@ -136,12 +138,19 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
         t->input_dims[k] = low->tape.values[low->inputs[k]].shape;
     PG_TRY(pg__parts_plan(t, err));
     PG_TRY(pg__flat_alloc(t, &t->params, err));
+    if (pg__shards(t))
+        pg__buckets_plan(t);
     for (size_t s = 0; s < PG_MAX_SLOTS; s++) {
         if (!pg__optimiser_uses_slot(&t->optimiser, s))
             continue;
+        const double start = pg__optimiser_slot_start(&t->optimiser, s);
+        if (pg__shards(t)) {
+            PG_TRY(pg__shard_alloc(t, &t->slots[s], start, err));
+            continue;
+        }
         PG_TRY(pg__flat_alloc(t, &t->slots[s], err));
-        if (pg__optimiser_slot_start(&t->optimiser, s) != 0)
-            PG_TRY(pg__flat_fill(t, &t->slots[s], pg__optimiser_slot_start(&t->optimiser, s)));
+        if (start != 0)
+            PG_TRY(pg__flat_fill(t, &t->slots[s], start));
     }
 done:
     return st;

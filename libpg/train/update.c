@@ -15,6 +15,7 @@
 #include "train/parts.h"
 #include "train/ranks.h"
 #include "train/report.h"
+#include "train/shard.h"
 
 typedef struct work {
     pg_trainer *t;
@@ -88,10 +89,29 @@ static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint
     return st;
 }
 
+/* A part of what this rank updates, where ranks have divided that. */
+static pg_status update_shard(work *w, size_t part)
+{
+    const pg_trainer *t = w->t;
+    pg_status st = PG_OK;
+    for (size_t b = 0; b < pg__shard_n_blocks(t) && st == PG_OK; b++) {
+        uint64_t from, to;
+        size_t first = 0;
+        pg__shard_piece(t, b, pg__rank_of(t), &from, &to);
+        const uint64_t n = (to - from) / GRAIN;
+        to = from + n * (part + 1) / w->n_parts * GRAIN;
+        from += n * part / w->n_parts * GRAIN;
+        st = update_part(w, w->grads, from, to, &first);
+    }
+    return st;
+}
+
 static pg_status update_range(work *w, size_t part)
 {
     uint64_t from, to;
     size_t first = 0;
+    if (pg__shards(w->t))
+        return update_shard(w, part);
     range_of(w, part, &from, &to);
     return update_part(w, w->grads, from, to, &first);
 }
@@ -317,6 +337,12 @@ static pg_status update_parts(work *w, pg_err *err)
     double clock = pg__now();
     pg_status st = PG_OK;
     PG_TRY(update_variables(w, err));
+    pg__lap(&clock, &t->spent.update);
+    if (pg__shards(t)) {
+        PG_TRY(pg__shard_gather(t, &t->params, "the weights", err));
+        t->grads = pg__shards_whole_sums(t) ? t->grads : NULL;
+        pg__lap(&clock, &t->spent.exchange);
+    }
     if (t->has_constraints)
         PG_TRY(meet(w, constrain_all, err));
     pg__lap(&clock, &t->spent.update);
@@ -361,21 +387,23 @@ done:
     return st;
 }
 
-/* In the gradients of any lane, before they become weights; a sum of all ranks has them too. */
-static pg_status look_for_nan(pg_trainer *t)
+/* In the gradients of any lane, before they become weights; a sum of all ranks has them too, that
+ * of a rank's own elements what concerns these. */
+static pg_status look_for_nan(pg_trainer *t, pg_err *err)
 {
     int finite = 1;
     pg_status st = PG_OK;
     if (t->ranks) {
-        PG_TRY(pg__grads_finite(t, t->dev, t->grads, &finite));
+        PG_TRY(pg__told(t, pg__grads_finite(t, t->dev, t->grads, &finite), err));
         t->nan_found = !finite;
-        return PG_OK;
+        return pg__shards(t) ? pg__ranks_any(t, &t->nan_found, err) : PG_OK;
     }
     for (size_t k = 0; k < t->n_threads; k++) {
         const pg__worker *by = &t->workers[k];
         for (size_t i = 0; i < by->n_partials && finite; i++)
             if (by->partials[i].grads)
-                PG_TRY(pg__grads_finite(t, by->dev, by->partials[i].grads, &finite));
+                PG_TRY(
+                    pg__told(t, pg__grads_finite(t, by->dev, by->partials[i].grads, &finite), err));
     }
     t->nan_found = !finite;
 done:
@@ -464,7 +492,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     if (!w.grads || t->is_trial)
         goto done;
     if (t->stops_on_nan && !pg__loss_scale_skips(t)) /* there such a step is skipped */
-        PG_TRY(look_for_nan(t));
+        PG_TRY(look_for_nan(t, err));
     if (t->nan_found)
         goto done;
     PG_TRY(pg__loss_scale_settle(t, &skips, err));

@@ -8,6 +8,7 @@
 #include "train/devices.h"
 #include "train/initial.h"
 #include "train/parts.h"
+#include "train/shard.h"
 
 #define PIECE 4096 /* elements that are converted at a time */
 
@@ -77,9 +78,12 @@ static pg_status put_values(pg_trainer *t, pg__flat *f, size_t i, size_t at, con
     float rounded[PIECE];
     for (size_t k = 0; k < n; k++)
         rounded[k] = (float)exact[k];
-    return t->backend->put(pg__param_dev(t, i), (char *)f->at[i] + at * bytes,
-                           bytes == sizeof *exact ? (const void *)exact : (const void *)rounded,
-                           n * bytes);
+    const void *values = bytes == sizeof *exact ? (const void *)exact : (const void *)rounded;
+    if (pg__shard_is(t, f)) {
+        pg__shard_put(t, f, (t->offsets[i] + at) * bytes, values, n * bytes);
+        return PG_OK;
+    }
+    return t->backend->put(pg__param_dev(t, i), (char *)f->at[i] + at * bytes, values, n * bytes);
 }
 
 pg_status pg__param_put(pg_trainer *t, size_t i, const double *values)

@@ -52,7 +52,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-pg_status pg__writer_new(pg__writer **out, pg_err *err)
+pg_status pg__writer_new(pg__writer **out, int at_once, pg_err *err)
 {
     sigset_t all, before;
     pg__writer *w = pg__mem_array(1, sizeof *w);
@@ -62,7 +62,7 @@ pg_status pg__writer_new(pg__writer **out, pg_err *err)
     pthread_cond_init(&w->changed, NULL);
     sigfillset(&all); /* signals are the main thread's business */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    w->has_thread = pthread_create(&w->thread, NULL, serve, w) == 0;
+    w->has_thread = !at_once && pthread_create(&w->thread, NULL, serve, w) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     *out = w;
     return PG_OK;

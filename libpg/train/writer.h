@@ -18,7 +18,8 @@ typedef struct pg__job {
     void (*free)(void *ctx); /* behind done, or without it where the writer is freed before */
 } pg__job;
 
-pg_status pg__writer_new(pg__writer **out, pg_err *err);
+/* at_once: without a thread, for what has to be done between two steps. */
+pg_status pg__writer_new(pg__writer **out, int at_once, pg_err *err);
 
 /* The job is the writer's, also where this fails. */
 pg_status pg__writer_give(pg__writer *w, const pg__job *job, pg_err *err);

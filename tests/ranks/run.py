@@ -7,6 +7,7 @@ Several processes train together, started by a real mpirun:
   bits     --deterministic: 1 rank of 4 devices, 2 of 2, 4 of 1, and one process: the same bytes
   normal   the same without --deterministic: what one process of as many devices gives, but for rounding
   files    only rank 0 writes, and once; --predict and --evaluate give what one process gives
+  shards   --shard-optimizer: the same files, also of what is written meanwhile and of runs that go on
   refused  another model, other data, other options on a rank: all end, one message, nothing written
   kill     a rank that is killed: the others end with status 4 and name it; the run goes on where it was
 
@@ -166,6 +167,62 @@ def files(folder):
     expect('evaluation', all(r.returncode == 0 for r in said) and said[0].stdout.count('\n') == said[1].stdout.count('\n'), show(said[1]))
 
 
+SMALL = {'class_name': 'Sequential', 'config': {'name': 'small', 'layers': [
+    {'class_name': 'InputLayer', 'config': {'name': 'in', 'batch_input_shape': [None, 8, 8, 1], 'dtype': 'float32'}},
+    {'class_name': 'Flatten', 'config': {'name': 'flat'}},
+    {'class_name': 'Dense', 'config': {'name': 'hidden', 'units': 37, 'activation': 'relu', 'kernel_regularizer':
+                                        {'class_name': 'L2', 'config': {'l2': 0.01}},
+                                        'bias_constraint': {'class_name': 'NonNeg', 'config': {}}}},
+    {'class_name': 'Dense', 'config': {'name': 'out', 'units': 10, 'activation': 'softmax'}}]},
+    'keras_version': '2.15.0', 'backend': 'tensorflow'}
+
+
+def shards(folder):
+    (folder / 'small.json').write_text(json.dumps(SMALL))
+    data = next((tools / 'digits').glob('*.npz'))
+    plain = [tools / 'pgfit', '--demo', 'digits', '--epochs', '2', '--seed', '3', '-j', '4', '--force', '-q', '--full-model']
+    small = [tools / 'pgfit', folder / 'small.json', '--data', data, *LOSS, '--epochs', '2', '--seed', '3', '-j', '4', '--force', '-q',
+             '--full-model']
+    ways = {'Adam': plain + ['--batch-size', '50', '--optimizer', 'adam'],
+            'Adagrad, whose state begins with 0.1': plain + ['--batch-size', '37', '--optimizer', 'adagrad'],
+            'averages of the weights': plain + ['--batch-size', '50', '--optimizer', 'sgd:momentum=0.9,use_ema=1'],
+            'clipping': plain + ['--batch-size', '50', '--optimizer', 'adam:global_clipnorm=0.5'],
+            'regularizers and constraints': small + ['--batch-size', '50', '--optimizer', 'adam'],
+            'fewer rows than ranks': small + ['--batch-size', '3', '--steps-per-epoch', '4', '--optimizer', 'adam']}
+    want, got = folder / 'want.h5', folder / 'got.h5'
+    for name, command in ways.items():
+        r = run(command + ['--deterministic', '--devices', 'cpu:0', '-o', want], folder)
+        expect(f'{name}: one process', r.returncode == 0, show(r))
+        for n in (2, 4) if name == 'Adam' else (4,):
+            r = run(ranks(n, *command, '--deterministic', '--devices', 'cpu:0', '--shard-optimizer', '-o', got), folder)
+            expect(f'{name}: {n} shards', r.returncode == 0, show(r))
+            expect(f'{name}: {n} shards, every byte', got.read_bytes() == want.read_bytes(), 'another file')
+    # three ranks, sums in MPI's order; SGD, since Adam makes steps out of rounding
+    for name in ('averages of the weights', 'regularizers and constraints', 'fewer rows than ranks'):
+        command = ways[name] + ['--epochs', '1', '--optimizer', 'sgd:momentum=0.9', '--devices', 'cpu:0']
+        for to, how in ((want, ()), (got, ('--shard-optimizer',))):
+            r = run(ranks(3, *command, *how, '-o', to), folder)
+            expect(f'{name}: 3 ranks {" ".join(how)}', r.returncode == 0, show(r))
+        same(f'{name}: 3 shards, but for rounding', got, want, '--delta', '1e-6')
+    # what is written while it trains, and a run that goes on with other shards
+    command = ways['Adam'] + ['--deterministic', '--devices', 'cpu:0', '--checkpoint', 'c/{epoch}.h5', '--verify', 'all',
+                              '--resume-every', '0.01']
+    whole, parts = folder / 'whole', folder / 'parts'
+    whole.mkdir(), parts.mkdir()
+    r = run(command + ['--epochs', '4', '-o', 'out.h5'], whole)
+    expect('checkpoints of one process', r.returncode == 0, show(r))
+    for n, epochs, more in ((4, 2, ()), (2, 3, ('--resume=c/resume.pg',)), (1, 4, ('--resume=c/resume.pg',))):
+        r = run(ranks(n, *command, '--shard-optimizer', '--epochs', epochs, '-o', 'out.h5', *more), parts)
+        expect(f'to epoch {epochs} by {n} ranks', r.returncode == 0, show(r))
+    for name in ('c/1.h5', 'c/2.h5', 'c/3.h5', 'c/4.h5', 'out.h5'):
+        expect(f'{name}: every byte', (whole / name).read_bytes() == (parts / name).read_bytes(), 'another file')
+    r = run(ranks(4, *ways['Adam'], '--dry-run', '--json', '--shard-optimizer', '-o', got), folder)
+    plan = json.loads(r.stdout) if r.returncode == 0 else {}
+    expect('the forecast', plan.get('optimizer_elsewhere', 0) >= 2.9 * plan.get('optimizer', 1), show(r))
+    r = run([x for x in ways['Adam'] if x != '-q'] + ['--epochs', '1', '--shard-optimizer', '-o', got], folder)
+    expect('alone it is told', r.returncode == 0 and 'shard-optimizer: this process is alone' in r.stdout + r.stderr, show(r))
+
+
 def cut_npz(source, target):
     """The training rows of an .npz, last 16 rows first: as many, in another order."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, 'w') as new:
@@ -278,7 +335,7 @@ def kill(folder):
     expect('its log', (killed / 'log.csv').read_bytes() == (alone / 'log.csv').read_bytes(), (killed / 'log.csv').read_text())
 
 
-for part in (golden, bits, normal, files, refused, kill):
+for part in (golden, bits, normal, files, shards, refused, kill):
     if options.only and part.__name__ != options.only:
         continue
     with tempfile.TemporaryDirectory() as d:

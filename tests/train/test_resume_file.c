@@ -31,8 +31,9 @@ static int remove_folder(void **state)
 
 static void write_text(const char *text)
 {
-    const pg__part parts[] = {
-        {"text", text, strlen(text)}, {"nothing", NULL, 0}, {"more", "ab", 2}};
+    const pg__part parts[] = {{.name = "text", .data = text, .n_bytes = strlen(text)},
+                              {.name = "nothing", .data = "", .n_bytes = 0},
+                              {.name = "more", .data = "ab", .n_bytes = 2}};
     assert_ok(pg__resume_file_write(path, parts, 3, NULL));
 }
 

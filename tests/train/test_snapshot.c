@@ -90,7 +90,7 @@ static void files_hold_what_was_when_it_was_taken(void **state)
     pg_err err = {0};
     (void)state;
     pg_trainer *t = opened("adam:learning_rate=0.01");
-    assert_ok(pg__writer_new(&w, NULL));
+    assert_ok(pg__writer_new(&w, 0, NULL));
     train(t, 1);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char other[64];

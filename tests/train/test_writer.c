@@ -66,7 +66,7 @@ static void works_in_a_thread_of_its_own(void **state)
     pg__writer *w = NULL;
     task t = new_task(PG_OK);
     (void)state;
-    assert_ok(pg__writer_new(&w, NULL));
+    assert_ok(pg__writer_new(&w, 0, NULL));
     pthread_mutex_lock(&t.may_go);
     assert_ok(give(w, &t, NULL)); /* does not wait */
     await_work(&t);
@@ -88,7 +88,7 @@ static void jobs_of_one_moment_hold_nobody_up(void **state)
     pg__writer *w = NULL;
     task first = new_task(PG_OK), second = new_task(PG_OK);
     (void)state;
-    assert_ok(pg__writer_new(&w, NULL));
+    assert_ok(pg__writer_new(&w, 0, NULL));
     pthread_mutex_lock(&first.may_go);
     assert_ok(give(w, &first, NULL));
     assert_ok(give(w, &second, NULL));
@@ -106,7 +106,7 @@ static void a_later_job_waits_for_all_before(void **state)
     pg__writer *w = NULL;
     task first = new_task(PG_OK), second = new_task(PG_OK), third = new_task(PG_OK);
     (void)state;
-    assert_ok(pg__writer_new(&w, NULL));
+    assert_ok(pg__writer_new(&w, 0, NULL));
     pthread_mutex_lock(&third.may_go);
     assert_ok(give(w, &first, NULL));
     assert_ok(give(w, &second, NULL));
@@ -127,7 +127,7 @@ static void more_jobs_than_there_is_room_for_wait(void **state)
     pg__writer *w = NULL;
     task all[N];
     (void)state;
-    assert_ok(pg__writer_new(&w, NULL));
+    assert_ok(pg__writer_new(&w, 0, NULL));
     for (int i = 0; i < N; i++) {
         all[i] = new_task(PG_OK);
         assert_ok(give(w, &all[i], NULL));
@@ -144,7 +144,7 @@ static void a_failure_is_told_with_its_reason(void **state)
     task t = new_task(PG_E_IO);
     pg_err err = {0};
     (void)state;
-    assert_ok(pg__writer_new(&w, NULL));
+    assert_ok(pg__writer_new(&w, 0, NULL));
     assert_ok(give(w, &t, &err));
     assert_ok(pg__writer_wait(w, &err)); /* whether the run ends is done()'s decision */
     assert_int_equal(t.told, PG_E_IO);
@@ -158,7 +158,7 @@ static void done_may_end_the_run(void **state)
     task t = new_task(PG_E_CANCELLED), never = new_task(PG_OK);
     pg_err err = {0};
     (void)state;
-    assert_ok(pg__writer_new(&w, NULL));
+    assert_ok(pg__writer_new(&w, 0, NULL));
     assert_ok(give(w, &t, &err));
     const pg_status polled = pg__writer_poll(w, &err), given = give(w, &never, &err);
     assert_true(polled == PG_E_CANCELLED || given == PG_E_CANCELLED);
@@ -173,7 +173,7 @@ static void freeing_waits_and_tells_nobody(void **state)
     pg__writer *w = NULL;
     task t = new_task(PG_OK);
     (void)state;
-    assert_ok(pg__writer_new(&w, NULL));
+    assert_ok(pg__writer_new(&w, 0, NULL));
     assert_ok(give(w, &t, NULL));
     pg__writer_free(w);
     assert_int_equal(t.in_work, 1);

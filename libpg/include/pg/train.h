@@ -155,6 +155,11 @@ typedef struct pg_train_opts {
                            the devices of all, in the order of their ranks, are the replicas. Every
                            process makes the same calls; pg_fit() and pg_predict() give each its
                            part of the rows, and rank 0 alone writes files. Alone: no difference */
+    int shard_optimizer; /* divide the optimizer's state over the processes of the job (ZeRO stage
+                            1): the same numbers, and each keeps 1 / processes of it. On CPUs;
+                            alone: no difference. pg_trainer_save() then has to be called by all,
+                            and pg_trainer_read_grad() knows gradients only where something
+                            (clipping, regularizers) looks at whole ones */
     double comm_timeout; /* seconds that a process waits for the others, then PG_E_PEER; 0: 300 */
     const volatile int *cancel; /* set by a signal handler while others are waited for, or NULL */
 } pg_train_opts;
@@ -401,7 +406,8 @@ typedef struct pg_forecast {
     size_t n_devices, batch_size;
     uint64_t process; /* program, libraries, description, what was read of the data */
     uint64_t weights, gradients, optimizer;
-    uint64_t activations; /* in batches of that size */
+    uint64_t optimizer_elsewhere; /* of a divided state: what other processes keep */
+    uint64_t activations;         /* in batches of that size */
     uint64_t workspace, data;
     uint64_t total;
     uint64_t available;                   /* free for what is not there yet */
