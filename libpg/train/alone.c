@@ -58,19 +58,6 @@ static pg_status alone(pg_trainer *t, size_t n_workers, const pg__batch *b, doub
     return pg__workers_start(t, err);
 }
 
-static pg_status read_rows(const pg__feed *f, pg__batch *b, size_t n, pg_err *err)
-{
-    uint64_t *rows = pg__mem_array(n, sizeof *rows);
-    const int stop = 0;
-    if (!rows)
-        return pg__nomem(err);
-    for (size_t i = 0; i < n; i++)
-        rows[i] = f->first + i;
-    const pg_status st = pg__feed_read(f, rows, n, b, &stop, err);
-    pg__mem_free(rows);
-    return st;
-}
-
 pg_status pg__measure_alone(pg_trainer *t, const pg__feed *f, size_t batch_size,
                             double *rows_per_second, pg_err *err)
 {
@@ -82,8 +69,7 @@ pg_status pg__measure_alone(pg_trainer *t, const pg__feed *f, size_t batch_size,
     double each = 0;
     pg_status st = PG_OK;
     batch_size = f->n_rows < batch_size ? (size_t)f->n_rows : batch_size;
-    if (pg__batch_alloc(&b, f, pg__feed_is_weighted(f), batch_size, NULL) != PG_OK ||
-        read_rows(f, &b, batch_size, NULL) != PG_OK)
+    if (pg__feed_read_first(f, batch_size, &b, NULL) != PG_OK)
         goto done; /* not measured: the training is made all the same */
     PG_TRY(alone(t, all.n_workers / all.n_replicas, &b, &each, err));
     if (each > 0)

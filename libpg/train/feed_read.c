@@ -218,6 +218,22 @@ done:
     return st;
 }
 
+pg_status pg__feed_read_first(const pg__feed *f, size_t n, pg__batch *out, pg_err *err)
+{
+    uint64_t *rows = pg__mem_array(n, sizeof *rows);
+    const int stop = 0;
+    pg_status st = PG_OK;
+    if (!rows)
+        return pg__nomem(err);
+    for (size_t i = 0; i < n; i++)
+        rows[i] = f->first + i;
+    PG_TRY(pg__batch_alloc(out, f, pg__feed_is_weighted(f), n, err));
+    PG_TRY(pg__feed_read(f, rows, n, out, &stop, err));
+done:
+    pg__mem_free(rows);
+    return st;
+}
+
 /* ---- the same data? ---- */
 
 static uint32_t crc_of(uint32_t crc, const pg__slot *s, const void *values, size_t n_rows)

@@ -329,6 +329,16 @@ done:
     return st;
 }
 
+/* What would stop the training at its first batch. */
+static pg_status try_first_rows(const run *r, const pg__feed *f, pg_err *err)
+{
+    pg__batch b = {.n_rows = 0};
+    const size_t n = f->n_rows < r->batch_size ? (size_t)f->n_rows : r->batch_size;
+    const pg_status st = pg__feed_read_first(f, n, &b, err);
+    pg__batch_free(&b, r->t);
+    return st;
+}
+
 pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
                           pg_err *err)
 {
@@ -336,9 +346,13 @@ pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data, const 
              .data = data,
              .opts = opts,
              .has_val = opts->validation != NULL || opts->validation_split != 0};
-    const pg_status st = pg__told(t, pg__fit_open(&r, err), err);
-    if (st == PG_OK)
-        *out = r.forecast;
+    pg_status st = PG_OK;
+    PG_TRY(pg__told(t, pg__fit_open(&r, err), err));
+    *out = r.forecast;
+    PG_TRY(try_first_rows(&r, &r.train, err));
+    if (r.has_val)
+        PG_TRY(try_first_rows(&r, &r.val, err));
+done:
     pg__fit_close(&r);
     return st;
 }

@@ -36,8 +36,14 @@ def npy(descr, shape, data):
 with zipfile.ZipFile('classes.npz', 'w') as z:
     z.writestr('x0.npy', npy('<f4', '(4, 64)', bytes(4 * 64 * 4)))
     z.writestr('y0.npy', npy('<i4', '(4,)', struct.pack('<4i', 0, 9, 10, 3)))
+with zipfile.ZipFile('nan.npz', 'w') as z:
+    z.writestr('x0.npy', npy('<f4', '(4, 64)', bytes(3 * 64 * 4) + struct.pack('<64f', *[float('nan')] * 64)))
+    z.writestr('y0.npy', npy('<i4', '(4,)', struct.pack('<4i', 0, 9, 1, 3)))
 END
 try pgfit -q mlp.json --data classes.npz --loss sparse_categorical_crossentropy
+# What the first batch would not survive is found without training, too.
+try pgfit -q mlp.json --data classes.npz --loss sparse_categorical_crossentropy --dry-run
+try pgfit -q mlp.json --data nan.npz --loss sparse_categorical_crossentropy --dry-run
 # What would be left out silently is refused.
 sed 's/"activity_regularizer": null/"activity_regularizer": "OrthogonalRegularizer"/' mlp.json > active.json
 try pgfit active.json --data digits.npz --loss mse
