@@ -251,8 +251,7 @@ static pg_status go_on(run *r, pg_err *err)
         return PG_OK;
     st = pg__resume_load(&r->resume, &found, err);
     PG_TRY(pg__ranks_agree(r->t, st, err));
-    PG_TRY(pg__ranks_found(r->t, r->fit.resume_file, found, err));
-    PG_TRY(pg__shard_same(r->t, err));
+    PG_TRY(pg__ranks_found(r->t, r->fit.resume_file, found, r->resume.mark, err));
     if (!found)
         return PG_OK;
     pg__course_seek(r->course, &r->next);

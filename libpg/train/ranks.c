@@ -427,24 +427,30 @@ done:
     return st;
 }
 
-pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, pg_err *err)
+pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, uint32_t mark, pg_err *err)
 {
-    const unsigned char mine = (unsigned char)found;
-    unsigned char *all = NULL;
+    const uint64_t mine = found ? (uint64_t)1 << 32 | mark : 0;
+    uint64_t *all = NULL;
     pg_status st = PG_OK;
     if (!t->ranks)
         return PG_OK;
     const pg__comm *c = t->ranks->comm;
-    all = pg__mem_array(pg__comm_size(c), 1);
+    all = pg__mem_array(pg__comm_size(c), sizeof *all);
     if (!all)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__comm_gather(t->ranks->comm, &mine, all, 1, "the state to go on with", err));
+    PG_TRY(
+        pg__comm_gather(t->ranks->comm, &mine, all, sizeof mine, "the state to go on with", err));
     for (size_t k = 1; k < pg__comm_size(c); k++)
         if (all[k] != all[0]) {
             const size_t has = all[0] ? 0 : k, lacks = all[0] ? k : 0;
-            (void)pg_fail(err, PG_E_MISMATCH, "%s: is there on %s (rank %zu), not on %s (rank %zu)",
-                          PG_SHOW(file), pg__comm_host(c, has), has, pg__comm_host(c, lacks),
-                          lacks);
+            if (all[lacks])
+                (void)pg_fail(err, PG_E_MISMATCH,
+                              "%s: holds another state on %s (rank 0) than on %s (rank %zu)",
+                              PG_SHOW(file), pg__comm_host(c, 0), pg__comm_host(c, k), k);
+            else
+                (void)pg_fail(err, PG_E_MISMATCH,
+                              "%s: is there on %s (rank %zu), not on %s (rank %zu)", PG_SHOW(file),
+                              pg__comm_host(c, has), has, pg__comm_host(c, lacks), lacks);
             pg_err_hint(err, "--resume-file in a folder that all machines share");
             st = PG_E_MISMATCH;
             goto done;

@@ -61,8 +61,9 @@ pg_status pg__ranks_told(pg_trainer *t, pg_status st, pg_err *err);
 
 /* Did any rank find it? */
 pg_status pg__ranks_any(pg_trainer *t, int *found, pg_err *err);
-/* Was the run that goes on found by all? What one of them knows of the first NaN. */
-pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, pg_err *err);
+/* Was the run that goes on found by all, and the same one? mark: of what was found. */
+pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, uint32_t mark, pg_err *err);
+/* What one of them knows of the first NaN. */
 pg_status pg__ranks_where(pg_trainer *t, char where[256], pg_err *err);
 
 /* Seconds spent waiting so far; where the time of each rank's steps went. */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/facts.h"
@@ -330,6 +331,9 @@ static pg_status load_one(pg__resume *r, const char *path, pg_err *err)
     if (st != PG_OK)
         return st;
     st = load_from(r, &file, err);
+    r->mark = 0;
+    for (size_t i = 0; i < file.n_parts; i++)
+        r->mark = pg__crc32(r->mark, &file.parts[i].crc, sizeof file.parts[i].crc);
     if (st != PG_OK)
         pg_err_prefix(err, PG_SHOW(path));
     pg__resume_file_close(&file);

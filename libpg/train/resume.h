@@ -14,6 +14,7 @@ typedef struct pg__resume {
     void (*keep)(void *run, pg__archive *a); /* where the run is: written or read */
     double saved;                            /* when, on pg__now()'s clock */
     int is_own;                              /* the file is this run's */
+    uint32_t mark;                           /* of what was restored: another file has another */
     char *kind;                              /* of device that the state was made on, or NULL */
     int has_saved, failed;
     pg_err why; /* of the last failure */

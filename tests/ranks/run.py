@@ -263,6 +263,14 @@ def refused(folder):
         r = run(ranks(2, tools / 'pgfit', model, '--predict', *words), folder, timeout=60)
         said = [x for x in r.stderr.split('\n') if x.startswith('pgfit:')]
         expect(f'predictions, {name}', r.returncode not in (0, 'HANG') and len(said) == 1, show(r))
+    for epochs in ('1', '2'):
+        r = run([tools / 'pgfit', model, '--data', 'data.npz', *LOSS, '--epochs', epochs, '--checkpoint', f'c{epochs}/{{epoch}}.h5'], folder)
+        expect(f'a state behind epoch {epochs}', r.returncode == 0, show(r))
+    own.write_text(f'#!/bin/sh\nexec {tools}/pgfit {model} --data data.npz {" ".join(LOSS)} --epochs 3 --resume=c$(( {rank} + 1 ))/resume.pg '
+                   '--checkpoint "x/{epoch}.h5"\n')
+    r = run(ranks(2, own), folder, timeout=60)
+    said = [x for x in r.stderr.split('\n') if x.startswith('pgfit:')]
+    expect('another state to go on with', r.returncode not in (0, 'HANG') and len(said) == 1 and 'holds another state' in said[0], show(r))
     own.write_text(f'#!/bin/sh\n[ {rank} = 0 ] && exit 2\nexec {tools}/pgfit {model} --data data.npz --loss sparse_categorical_crossentropy '
                    '--comm-timeout 3\n')
     r = run(ranks(2, own), folder, timeout=30)
