@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 void *pg__mem_array(size_t n, size_t size)
 {
@@ -24,8 +25,11 @@ void *pg__mem_aligned(size_t n)
 
 void *pg__mem_bare(size_t n)
 {
-    const size_t line = 64;
-    return n > SIZE_MAX - line ? NULL : aligned_alloc(line, (n / line + 1) * line);
+    const size_t page = 4096, whole = n > SIZE_MAX - page ? 0 : (n / page + 1) * page;
+    void *p = whole ? aligned_alloc(page, whole) : NULL;
+    if (p) /* else what is touched is 2 MiB around it */
+        (void)madvise(p, whole, MADV_NOHUGEPAGE);
+    return p;
 }
 
 char *pg__mem_strndup(const char *s, size_t len)

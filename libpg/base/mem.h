@@ -13,7 +13,8 @@ void *pg__mem_array(size_t n, size_t size);
 /* n zeroed bytes at a multiple of 64 (a cache line, the widest vector), or NULL. */
 void *pg__mem_aligned(size_t n);
 
-/* The same with anything in it: pages that are never touched take no memory. */
+/* n bytes at a multiple of a page with anything in them: of many, pages that are never touched take
+ * no memory. */
 void *pg__mem_bare(size_t n);
 
 /* Copy of s[0..len) plus NUL, or NULL. pg__mem_strdup(NULL) gives NULL. */

@@ -1,7 +1,7 @@
 /* comm.c - see comm.h. Waiting looks again and again, since MPI moves messages only while it is
- * called: for some tens of microseconds without a pause, then the core is left to others, and only
- * behind what a large message takes the thread lies down: Open MPI goes through those in pieces of
- * 16 KB, and a nap for each makes them several times slower. */
+ * called: for some tens of microseconds without a pause, then the core is left to others after each
+ * look. The thread naps only when it has waited longer than a large message takes: Open MPI moves
+ * those in pieces of 16 KB, and a nap for each makes them several times slower. */
 #include "comm/comm.h"
 
 #include <limits.h>
@@ -113,13 +113,24 @@ done:
     return st;
 }
 
+/* Rank 0 may write for long meanwhile, and be told to leave meanwhile. */
+static double be_patient(pg__comm *c, const volatile int **cancel)
+{
+    const double before = c->timeout;
+    *cancel = c->cancel;
+    c->cancel = NULL;
+    c->timeout = before > AT_THE_END ? before : AT_THE_END;
+    return before;
+}
+
 void pg__comm_close(pg__comm *c)
 {
     if (!c)
         return;
-    if (c->job && !c->is_broken) { /* MPI itself would wait for ever; rank 0 may write for long */
+    if (c->job && !c->is_broken) { /* MPI itself would wait for ever */
+        const volatile int *cancel;
         void *request = NULL;
-        c->timeout = c->timeout > AT_THE_END ? c->timeout : AT_THE_END;
+        (void)be_patient(c, &cancel);
         if (c->mpi->meet(c->job, &request) != 0 ||
             pg__comm_wait(c, &request, 1, "the end", NULL) != PG_OK)
             c->is_broken = 1;
@@ -283,6 +294,18 @@ done:
     return st;
 }
 
+pg_status pg__comm_await(pg__comm *c, void *mem, size_t n_bytes, const char *what, pg_err *err)
+{
+    const volatile int *cancel;
+    if (!c)
+        return PG_OK;
+    const double timeout = be_patient(c, &cancel);
+    const pg_status st = pg__comm_broadcast(c, mem, n_bytes, what, err);
+    c->timeout = timeout;
+    c->cancel = cancel;
+    return st;
+}
+
 pg_status pg__comm_spread(pg__comm *c, const pg__comm_piece *pieces, size_t n, const char *what,
                           pg_err *err)
 {
@@ -296,8 +319,6 @@ pg_status pg__comm_spread(pg__comm *c, const pg__comm_piece *pieces, size_t n, c
     PG_TRY(begin_again(c, what, err));
     for (size_t k = 0; k < n; k++) {
         const pg__comm_piece *p = &pieces[k];
-        if (p->n_bytes > INT_MAX)
-            PG_FAIL(PG_E_LIMIT, "%s: %zu bytes at once", what, p->n_bytes);
         const int e = c->mpi->broadcast(c->job, p->mem, p->n_bytes, (int)p->from, &requests[k]);
         if (e != 0) {
             st = pg__comm_failed(c, e, what, err);

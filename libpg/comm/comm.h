@@ -44,10 +44,12 @@ pg_status pg__comm_gather(pg__comm *c, const void *mine, void *all, size_t n_byt
                           const char *what, pg_err *err);
 /* What rank 0 has comes to all. */
 pg_status pg__comm_broadcast(pg__comm *c, void *mem, size_t n_bytes, const char *what, pg_err *err);
+/* The same of what rank 0 tells when it has written files, which may take it an hour. */
+pg_status pg__comm_await(pg__comm *c, void *mem, size_t n_bytes, const char *what, pg_err *err);
 /* Pieces that one rank each has come to all, in one order everywhere; all are under way at once. */
 typedef struct pg__comm_piece {
     void *mem;
-    size_t n_bytes, from;
+    size_t n_bytes, from; /* n_bytes: at most INT_MAX */
 } pg__comm_piece;
 pg_status pg__comm_spread(pg__comm *c, const pg__comm_piece *pieces, size_t n, const char *what,
                           pg_err *err);

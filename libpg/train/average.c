@@ -38,12 +38,12 @@ pg_status pg__average_finish(pg_trainer *t, pg_err *err)
     pg_status st = PG_OK;
     if (!pg__optimiser_finalizes(&t->optimiser))
         return PG_OK;
+    if (pg__is_sharded(t))
+        return pg__shard_take(t, PG_SLOT_AVERAGE, err);
     values = pg__mem_array(bytes_of(t), 1);
     averages = pg__mem_array(bytes_of(t), 1);
     if (!values || !averages)
         PG_TRY(pg__nomem(err));
-    if (pg__shards(t))
-        PG_TRY(pg__shard_gather(t, &t->slots[PG_SLOT_AVERAGE], "the averages", err));
     PG_TRY(pg__flat_get(t, values, &t->params, err));
     PG_TRY(pg__flat_get(t, averages, &t->slots[PG_SLOT_AVERAGE], err));
     for (size_t i = 0; i < t->n_params; i++)

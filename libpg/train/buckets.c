@@ -41,7 +41,7 @@ void pg__buckets_plan(pg_trainer *t)
 {
     const uint64_t each = t->backend->real_bytes, asked = bytes_asked_for();
     const uint64_t all = t->offsets[t->n_params] * each, least = all / (PG_MAX_BUCKETS - 2);
-    const uint64_t divided = pg__shards(t) ? OF_ONE * pg__comm_size(t->ranks->comm) : 0;
+    const uint64_t divided = pg__is_sharded(t) ? OF_ONE * pg__comm_size(t->ranks->comm) : 0;
     const uint64_t of_ranks = divided > OF_RANKS ? divided : OF_RANKS;
     const uint64_t usual = t->backend->host_memory ? of_ranks : OTHER;
     const uint64_t other = asked ? asked : usual, size = other > least ? other : least;

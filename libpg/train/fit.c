@@ -110,7 +110,7 @@ done:
 static pg_status meet_writer(run *r, pg_status st, pg_err *err)
 {
     pg_err unheard = {0};
-    if ((st != PG_OK && st != PG_E_CANCELLED) || (!r->fit.resume_file && r->fit.n_calls == 0))
+    if ((st != PG_OK && st != PG_E_CANCELLED) || !r->meets_writer)
         return st;
     const pg_status met = pg__shard_meet(r->t, st == PG_OK ? err : &unheard);
     return st == PG_OK ? met : st;
@@ -264,14 +264,31 @@ done:
 
 /* ---- beginning and end ---- */
 
+/* Will rank 0 write something that the others have a part of? What it does alone they cannot know.
+ */
+static pg_status ask_for_meetings(run *r, pg_err *err)
+{
+    int writes = r->fit.resume_file != NULL;
+    pg_status st = PG_OK;
+    if (!pg__is_sharded(r->t))
+        return PG_OK;
+    for (size_t i = 0; i < r->fit.n_calls; i++)
+        writes |= r->fit.calls[i].type->writes;
+    PG_TRY(pg__ranks_any(r->t, &writes, err));
+    r->meets_writer = writes;
+done:
+    return st;
+}
+
 /* The callbacks have seen a resumed epoch begin, the program has not. */
 static pg_status begin_training(run *r, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(
-        pg__writer_new(&r->fit.writer, pg__shards(r->t), err)); /* what others have is asked for */
+    PG_TRY(pg__writer_new(&r->fit.writer, pg__is_sharded(r->t),
+                          err)); /* what others have is asked for */
     if (r->cb && r->cb->train_begin)
         PG_TRY(r->cb->train_begin(r->cb->user, &r->what, err));
+    PG_TRY(ask_for_meetings(r, err));
     PG_TRY(go_on(r, err));
     PG_TRY(pg__ranks_agree(r->t, pg__calls_train_begin(&r->fit, err), err));
     PG_TRY(pg__ahead_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
@@ -323,6 +340,7 @@ static pg_status end_training(run *r, double began, pg_err *err)
         r->cb->train_end(r->cb->user, &report);
     if (r->fit.missing != PG_OK && err)
         *err = r->fit.why;
+    r->has_ended = 1;
     st = r->fit.missing;
 done:
     return st;
@@ -382,7 +400,9 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     PG_TRY(run_batches(&r, err));
     PG_TRY(end_training(&r, began, err));
 done:
-    st = pg__ranks_told(t, pg__told(t, st, err), err);
+    st = pg__told(t, st, err);
+    if (!r.has_ended) /* else only a file of rank 0 is missing: what was trained is there */
+        st = pg__ranks_told(t, st, err);
     if (st != PG_OK && r.fit.writer)
         (void)pg__writer_wait(r.fit.writer, NULL); /* what is being written is told of */
     pg__fit_close(&r);

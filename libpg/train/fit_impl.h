@@ -16,6 +16,8 @@ typedef struct pg__fit_run {
     pg_run what;
     pg__feed train, val;
     int has_val, holds;
+    int meets_writer; /* other ranks wait where rank 0 may write what they have a part of */
+    int has_ended;    /* all was trained */
     size_t batch_size;
     pg__course *course;
     pg__point next; /* turn: behind what is done */

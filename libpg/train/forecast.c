@@ -142,7 +142,7 @@ static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n, size_t
     out->workspace += t->backend->host_memory ? n->shared : n->shared * t->n_devices * n_programs;
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
         if (t->slots[s].mem) {
-            const uint64_t own = pg__shards(t) ? pg__shard_bytes(t) : flat_bytes(t);
+            const uint64_t own = pg__is_sharded(t) ? pg__shard_bytes(t) : flat_bytes(t);
             out->optimizer += own;
             out->optimizer_elsewhere += flat_bytes(t) - own;
         }
@@ -241,7 +241,8 @@ pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
         try_largest(&f, t, beside);
     for (size_t i = 0; i < t->n_params; i++)
         f.checkpoint += t->weights[i].n_bytes;
-    f.checkpoint_full = f.checkpoint + (f.weights ? f.optimizer / f.weights * f.checkpoint : 0);
+    const uint64_t state = f.optimizer + f.optimizer_elsewhere;
+    f.checkpoint_full = f.checkpoint + (f.weights ? state / f.weights * f.checkpoint : 0);
     *out = f;
     return PG_OK;
 }

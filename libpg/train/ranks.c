@@ -27,7 +27,7 @@ pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         return PG_OK;
     PG_TRY(pg__comm_open(&comm, &opts, err));
     if (!comm)
-        return o->shard_optimizer
+        return o->shard_optimizer && !o->for_prediction
                    ? pg__strs_printf(&t->notes, err,
                                      "shard-optimizer: this process is alone and keeps all of the "
                                      "optimizer's state; mpirun -np N divides it")
@@ -65,7 +65,8 @@ void pg__ranks_leave(pg_trainer *t)
     pg__mem_free(r->first_replica);
     pg__mem_free(r->first_lane);
     pg__mem_free(r->shares);
-    pg__mem_free(r->window.mem);
+    for (size_t k = 0; k < PG_MAX_SLOTS; k++)
+        pg__mem_free(r->windows[k].mem);
     pg__mem_free(r);
     t->ranks = NULL;
 }
@@ -314,7 +315,7 @@ pg_status pg__ranks_begin(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         return PG_OK;
     PG_TRY(known(t, check_same(t, o, err), err));
     PG_TRY(share_flat(t, &t->params, err));
-    for (size_t s = 0; s < PG_MAX_SLOTS && !pg__shards(t); s++)
+    for (size_t s = 0; s < PG_MAX_SLOTS && !pg__is_sharded(t); s++)
         PG_TRY(share_flat(t, &t->slots[s], err));
     PG_TRY(known(t, pg__shard_same(t, err), err));
     PG_TRY(pg__comm_broadcast(t->ranks->comm, &t->optimiser.iterations,

@@ -11,7 +11,6 @@
 /* What rank 0 has in hand of a slot that is divided (shard.h). */
 typedef struct pg__window {
     char *mem;
-    size_t slot;
     uint64_t from, to; /* bytes of the slot */
 } pg__window;
 
@@ -30,7 +29,7 @@ typedef struct pg__ranks {
     int in_tree;    /* sums are made in the order of the tree */
     int shards;     /* the optimizer's state is divided */
     uint32_t mark;  /* of all that was put into it */
-    pg__window window;
+    pg__window windows[PG_MAX_SLOTS];
 } pg__ranks;
 
 /* ---- ranks.c: beginning and end ---- */

@@ -15,11 +15,14 @@
 #include "train/ranks_step.h"
 #include "train/shard.h"
 
+#define POLLED 8u /* sums at a time */
+
 static const char what[] = "the gradients";
 
 /* Sums of the step in hand. */
 struct pg__bucket_sums {
     pthread_mutex_t lock;   /* of all below but `left` */
+    size_t n_over;          /* sums that are over, from the first on */
     pg__comm_sum_of *sums;  /* n_each of each bucket */
     size_t n_each;          /* 1, or one for each rank that a part of the bucket comes to */
     _Atomic size_t n_begun; /* written under the lock */
@@ -113,7 +116,7 @@ static pg_status plan(pg_trainer *t)
     struct pg__bucket_sums *b = t->ranks->sums;
     if (t->n_buckets == 0)
         pg__buckets_plan(t);
-    b->n_each = pg__shards(t) && !pg__shards_whole_sums(t) ? pg__comm_size(t->ranks->comm) : 1;
+    b->n_each = pg__is_sharded(t) && !pg__shard_whole_sums(t) ? pg__comm_size(t->ranks->comm) : 1;
     if (!b->sums)
         b->sums = pg__mem_array(t->n_buckets * b->n_each, sizeof *b->sums);
     return b->sums ? PG_OK : PG_E_NOMEM;
@@ -131,8 +134,12 @@ static void move_on(pg_trainer *t)
             b->st = begin_bucket(t, b->lanes[0], b->n_begun, &b->err);
         b->n_begun++;
     }
-    if (b->st == PG_OK)
-        b->st = pg__comm_poll(t->ranks->comm, b->sums, b->n_begun * b->n_each, &b->err);
+    while (b->n_over < b->n_begun * b->n_each && !b->sums[b->n_over].request)
+        b->n_over++;
+    const size_t left = b->n_begun * b->n_each - b->n_over;
+    if (b->st == PG_OK) /* looking at one moves all */
+        b->st = pg__comm_poll(t->ranks->comm, b->sums + b->n_over, left < POLLED ? left : POLLED,
+                              &b->err);
 }
 
 void pg__sums_choose(pg__step *s)
@@ -144,6 +151,7 @@ void pg__sums_choose(pg__step *s)
     b->is_open = 0;
     b->n_lanes = 0;
     b->n_begun = 0;
+    b->n_over = 0;
     b->st = PG_OK;
     memset(b->left, 0, sizeof b->left);
     if (s->pass != PG__TRAINS || t->cut.n_lanes || s->n_jobs != s->n_lanes || s->n_meetings > 0 ||
@@ -234,7 +242,7 @@ static pg_status by_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
     if (!*sum)
         PG_TRY(zeros(t, sum, err));
     const size_t n = (size_t)t->offsets[t->n_params], bytes = t->backend->real_bytes;
-    const int to_one = pg__shards(t) && !pg__shards_whole_sums(t);
+    const int to_one = pg__is_sharded(t) && !pg__shard_whole_sums(t);
     st = to_one ? pg__comm_tree_halve(r->comm, (*sum)->mem, r->work.mem, n, bytes, &has, what, err)
                 : pg__comm_tree_sum(r->comm, (*sum)->mem, r->work.mem, n, bytes, &has, what, err);
     PG_TRY(st);

@@ -53,7 +53,7 @@ static pg_status fetch(const shown *s, const piece *p, uint64_t off, void *buf, 
     if (s->from)
         return pg__snapshot_read(s->from, p->kind == SLOT ? p->slot : PG_NONE,
                                  pg__snapshot_place(s->from, p->param) + off, buf, n, err);
-    if (p->kind == SLOT && pg__shards(t))
+    if (p->kind == SLOT && pg__is_sharded(t))
         return pg__shard_read(t, p->slot, t->offsets[p->param] * t->backend->real_bytes + off, buf,
                               n, err);
     const pg__flat *flat = p->kind == SLOT ? &t->slots[p->slot] : &t->params;

@@ -10,20 +10,21 @@
 #include "base/try.h"
 #include "train/ranks.h"
 
-#define GRAIN  16u /* elements: no cache line is written by two */
-#define WINDOW ((uint64_t)1 << 20)
+#define GRAIN  16u                 /* elements: no cache line is written by two */
+#define WINDOW ((uint64_t)1 << 18) /* of each slot: files have those of a variable in turn */
+#define PIECE  ((uint64_t)1 << 30) /* bytes of a message */
 
 static const char what[] = "the optimizer's state";
 
-int pg__shards(const pg_trainer *t)
+int pg__is_sharded(const pg_trainer *t)
 {
     return t->ranks && t->ranks->shards;
 }
 
-int pg__shards_whole_sums(const pg_trainer *t)
+int pg__shard_whole_sums(const pg_trainer *t)
 {
     const pg__optimiser *o = &t->optimiser;
-    return t->has_regularizers || o->clipnorm > 0 || o->global_clipnorm > 0 || o->clipvalue > 0;
+    return o->clipnorm > 0 || o->global_clipnorm > 0;
 }
 
 /* ---- who has what ---- */
@@ -63,7 +64,7 @@ uint64_t pg__shard_bytes(const pg_trainer *t)
 
 int pg__shard_is(const pg_trainer *t, const pg__flat *f)
 {
-    return pg__shards(t) && f >= t->slots && f < t->slots + PG_MAX_SLOTS;
+    return pg__is_sharded(t) && f >= t->slots && f < t->slots + PG_MAX_SLOTS;
 }
 
 static void fill(const pg_trainer *t, pg__flat *f, uint64_t from, uint64_t to, double value)
@@ -112,7 +113,7 @@ pg_status pg__shard_same(pg_trainer *t, pg_err *err)
 {
     uint32_t *all = NULL;
     pg_status st = PG_OK;
-    if (!pg__shards(t))
+    if (!pg__is_sharded(t))
         return PG_OK;
     const pg__comm *c = t->ranks->comm;
     all = pg__mem_array(pg__comm_size(c), sizeof *all);
@@ -122,7 +123,8 @@ pg_status pg__shard_same(pg_trainer *t, pg_err *err)
     for (size_t k = 1; k < pg__comm_size(c); k++)
         if (all[k] != all[0])
             PG_FAIL(PG_E_MISMATCH,
-                    "rank 0 on %s and rank %zu on %s found different optimizer states",
+                    "rank 0 on %s and rank %zu on %s found different weights or optimizer states; "
+                    "give all of them the same files",
                     pg__comm_host(c, 0), k, pg__comm_host(c, k));
 done:
     pg__mem_free(all);
@@ -137,17 +139,19 @@ static pg_status pieces_of(const pg_trainer *t, const pg__flat *f, pg__comm_piec
 {
     const size_t n_ranks = pg__comm_size(t->ranks->comm), bytes = t->backend->real_bytes;
     uint64_t from, to;
+    size_t cap = 0;
     *n = 0;
-    *out = pg__mem_array(pg__shard_n_blocks(t) * n_ranks, sizeof **out);
-    if (!*out)
-        return pg__nomem(err);
     for (size_t b = 0; b < pg__shard_n_blocks(t); b++)
         for (size_t k = 0; k < n_ranks; k++) {
             pg__shard_piece(t, b, k, &from, &to);
-            if (from < to)
-                (*out)[(*n)++] = (pg__comm_piece){.mem = (char *)f->mem + from * bytes,
-                                                  .n_bytes = (size_t)(to - from) * bytes,
+            for (uint64_t at = from * bytes; at < to * bytes; at += PIECE) {
+                const uint64_t left = to * bytes - at;
+                if (pg__mem_grow(out, &cap, *n + 1, sizeof **out))
+                    return pg__nomem(err);
+                (*out)[(*n)++] = (pg__comm_piece){.mem = (char *)f->mem + at,
+                                                  .n_bytes = (size_t)(left < PIECE ? left : PIECE),
                                                   .from = k};
+            }
         }
     return PG_OK;
 }
@@ -165,6 +169,24 @@ pg_status pg__shard_gather(pg_trainer *t, const pg__flat *f, const char *of, pg_
 done:
     pg__mem_free(pieces);
     return st;
+}
+
+pg_status pg__shard_take(pg_trainer *t, size_t slot, pg_err *err)
+{
+    const uint64_t bytes = t->backend->real_bytes;
+    for (size_t b = 0; b < pg__shard_n_blocks(t); b++) {
+        uint64_t from, to;
+        pg__shard_piece(t, b, pg__rank_of(t), &from, &to);
+        for (size_t i = 0; i < t->n_params; i++) {
+            const uint64_t begin = t->offsets[i], end = begin + t->n_elems[i];
+            const uint64_t lo = from > begin ? from : begin, hi = to < end ? to : end;
+            if (t->trained[i] && lo < hi)
+                memcpy((char *)t->params.mem + lo * bytes,
+                       (const char *)t->slots[slot].mem + lo * bytes, (size_t)((hi - lo) * bytes));
+        }
+    }
+    t->version++;
+    return pg__shard_gather(t, &t->params, "the averages", err);
 }
 
 /* ---- to rank 0 ---- */
@@ -199,13 +221,13 @@ done:
 
 static pg_status tell(pg_trainer *t, errand *e, pg_err *err)
 {
-    return pg__comm_broadcast(t->ranks->comm, e, sizeof *e, what, err);
+    return pg__comm_await(t->ranks->comm, e, sizeof *e, what, err);
 }
 
 /* The window begins at byte `at`: files are written and read from their beginning to their end. */
 static pg_status move_window(pg_trainer *t, size_t slot, uint64_t at, pg_err *err)
 {
-    pg__window *w = &t->ranks->window;
+    pg__window *w = &t->ranks->windows[slot];
     const uint64_t all = t->offsets[t->n_params] * t->backend->real_bytes;
     const uint64_t from = at / t->backend->real_bytes * t->backend->real_bytes;
     errand e = {1, slot, from, all - from < WINDOW ? all : from + WINDOW};
@@ -217,7 +239,6 @@ static pg_status move_window(pg_trainer *t, size_t slot, uint64_t at, pg_err *er
     w->from = w->to = 0;
     PG_TRY(tell(t, &e, err));
     PG_TRY(bring(t, &e, w->mem, err));
-    w->slot = slot;
     w->from = e.from;
     w->to = e.to;
 done:
@@ -226,11 +247,11 @@ done:
 
 pg_status pg__shard_read(pg_trainer *t, size_t slot, uint64_t at, void *buf, size_t n, pg_err *err)
 {
-    const pg__window *w = &t->ranks->window;
+    const pg__window *w = &t->ranks->windows[slot];
     pg_status st = PG_OK;
     for (size_t done = 0; done < n;) {
         const uint64_t now = at + done;
-        if (w->slot != slot || now < w->from || now >= w->to)
+        if (now < w->from || now >= w->to)
             PG_TRY(move_window(t, slot, now, err));
         const uint64_t left = n - done, there = w->to - now;
         const size_t some = (size_t)(left < there ? left : there);
@@ -245,9 +266,10 @@ pg_status pg__shard_meet(pg_trainer *t, pg_err *err)
 {
     errand e = {0, 0, 0, 0};
     pg_status st = PG_OK;
-    if (!pg__shards(t))
+    if (!pg__is_sharded(t))
         return PG_OK;
-    t->ranks->window.from = t->ranks->window.to = 0;
+    for (size_t k = 0; k < PG_MAX_SLOTS; k++)
+        t->ranks->windows[k].from = t->ranks->windows[k].to = 0;
     do {
         PG_TRY(tell(t, &e, err));
         if (e.is_open)

@@ -13,10 +13,9 @@
 #include "train/trainer.h"
 
 /* Is it divided? */
-int pg__shards(const pg_trainer *t);
-/* Do sums of gradients come whole to every rank all the same, for what looks at whole variables:
- * regularizers, clipping? */
-int pg__shards_whole_sums(const pg_trainer *t);
+int pg__is_sharded(const pg_trainer *t);
+/* Do sums of gradients come whole to every rank all the same, for norms of whole variables? */
+int pg__shard_whole_sums(const pg_trainer *t);
 
 /* Elements of a flat are divided block by block; a rank has one piece of each, or none. */
 size_t pg__shard_n_blocks(const pg_trainer *t);
@@ -36,6 +35,9 @@ pg_status pg__shard_same(pg_trainer *t, pg_err *err);
 
 /* What each rank has of a flat, to all. */
 pg_status pg__shard_gather(pg_trainer *t, const pg__flat *f, const char *what, pg_err *err);
+
+/* Trained parameters become what a slot has for them, everywhere. */
+pg_status pg__shard_take(pg_trainer *t, size_t slot, pg_err *err);
 
 /* n bytes of a slot, from byte `at` of all on: rank 0 asks, piece by piece, while the others are in
  * pg__shard_meet(). */

@@ -138,13 +138,13 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
         t->input_dims[k] = low->tape.values[low->inputs[k]].shape;
     PG_TRY(pg__parts_plan(t, err));
     PG_TRY(pg__flat_alloc(t, &t->params, err));
-    if (pg__shards(t))
+    if (pg__is_sharded(t))
         pg__buckets_plan(t);
     for (size_t s = 0; s < PG_MAX_SLOTS; s++) {
         if (!pg__optimiser_uses_slot(&t->optimiser, s))
             continue;
         const double start = pg__optimiser_slot_start(&t->optimiser, s);
-        if (pg__shards(t)) {
+        if (pg__is_sharded(t)) {
             PG_TRY(pg__shard_alloc(t, &t->slots[s], start, err));
             continue;
         }

@@ -110,7 +110,7 @@ static pg_status update_range(work *w, size_t part)
 {
     uint64_t from, to;
     size_t first = 0;
-    if (pg__shards(w->t))
+    if (pg__is_sharded(w->t))
         return update_shard(w, part);
     range_of(w, part, &from, &to);
     return update_part(w, w->grads, from, to, &first);
@@ -338,9 +338,9 @@ static pg_status update_parts(work *w, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(update_variables(w, err));
     pg__lap(&clock, &t->spent.update);
-    if (pg__shards(t)) {
+    if (pg__is_sharded(t)) {
         PG_TRY(pg__shard_gather(t, &t->params, "the weights", err));
-        t->grads = pg__shards_whole_sums(t) ? t->grads : NULL;
+        t->grads = pg__shard_whole_sums(t) ? t->grads : NULL;
         pg__lap(&clock, &t->spent.exchange);
     }
     if (t->has_constraints)
@@ -396,7 +396,7 @@ static pg_status look_for_nan(pg_trainer *t, pg_err *err)
     if (t->ranks) {
         PG_TRY(pg__told(t, pg__grads_finite(t, t->dev, t->grads, &finite), err));
         t->nan_found = !finite;
-        return pg__shards(t) ? pg__ranks_any(t, &t->nan_found, err) : PG_OK;
+        return pg__is_sharded(t) ? pg__ranks_any(t, &t->nan_found, err) : PG_OK;
     }
     for (size_t k = 0; k < t->n_threads; k++) {
         const pg__worker *by = &t->workers[k];

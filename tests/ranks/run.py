@@ -204,6 +204,14 @@ def shards(folder):
             r = run(ranks(3, *command, *how, '-o', to), folder)
             expect(f'{name}: 3 ranks {" ".join(how)}', r.returncode == 0, show(r))
         same(f'{name}: 3 shards, but for rounding', got, want, '--delta', '1e-6')
+    # a folder stands where the second checkpoint should go: what is trained is written all the same
+    (folder / 'd/2.h5').mkdir(parents=True)
+    r = run(ranks(2, *ways['Adam'], '--deterministic', '--devices', 'cpu:0', '--shard-optimizer', '-o', 'kept.h5', '--checkpoint', 'd/{epoch}.h5'),
+            folder)
+    said = [x for x in r.stderr.split('\n') if x.startswith('pgfit:')]
+    expect('a checkpoint that could not be written', r.returncode not in (0, 'HANG') and len(said) == 1 and '2.h5' in said[0], show(r))
+    run(ways['Adam'] + ['--deterministic', '--devices', 'cpu:0', '-o', want], folder)
+    expect('-o all the same', (folder / 'kept.h5').exists() and (folder / 'kept.h5').read_bytes() == want.read_bytes(), show(r))
     # what is written while it trains, and a run that goes on with other shards
     command = ways['Adam'] + ['--deterministic', '--devices', 'cpu:0', '--checkpoint', 'c/{epoch}.h5', '--verify', 'all',
                               '--resume-every', '0.01']
@@ -219,6 +227,7 @@ def shards(folder):
     r = run(ranks(4, *ways['Adam'], '--dry-run', '--json', '--shard-optimizer', '-o', got), folder)
     plan = json.loads(r.stdout) if r.returncode == 0 else {}
     expect('the forecast', plan.get('optimizer_elsewhere', 0) >= 2.9 * plan.get('optimizer', 1), show(r))
+    expect('its files are whole', plan.get('checkpoint_full', 0) == 3 * plan.get('checkpoint', 1), show(r))
     r = run([x for x in ways['Adam'] if x != '-q'] + ['--epochs', '1', '--shard-optimizer', '-o', got], folder)
     expect('alone it is told', r.returncode == 0 and 'shard-optimizer: this process is alone' in r.stdout + r.stderr, show(r))
 

@@ -158,8 +158,8 @@ typedef struct pg_train_opts {
     int shard_optimizer; /* divide the optimizer's state over the processes of the job (ZeRO stage
                             1): the same numbers, and each keeps 1 / processes of it. On CPUs;
                             alone: no difference. pg_trainer_save() then has to be called by all,
-                            and pg_trainer_read_grad() knows gradients only where something
-                            (clipping, regularizers) looks at whole ones */
+                            and pg_trainer_read_grad() knows gradients only where they are clipped
+                            by norm */
     double comm_timeout; /* seconds that a process waits for the others, then PG_E_PEER; 0: 300 */
     const volatile int *cancel; /* set by a signal handler while others are waited for, or NULL */
 } pg_train_opts;
