@@ -1,5 +1,6 @@
 /* rewrite.c - what is done to a forward pass before its backward pass is made. */
 #include "base/mem.h"
+#include "ops/crop_first.h"
 #include "ops/fold_norm.h"
 #include "ops/norm_act.h"
 #include "ops/pad_into_conv.h"
@@ -32,6 +33,8 @@ pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_e
         return pg__nomem(err);
     pg_status st = pg__tape_pool_first(&p->model.tape, kept, err);
     /* A GPU's kernels keep these apart: what they would gain by it nobody has measured. */
+    if (st == PG_OK && p->backend->host_memory)
+        st = pg__tape_crop_first(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
     if (st == PG_OK && p->backend->host_memory)
         st = pg__tape_norm_act(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
     if (st == PG_OK && p->backend->host_memory)
