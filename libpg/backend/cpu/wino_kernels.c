@@ -406,20 +406,70 @@ static void unpack_vector(const pg__wino *p, const float *from, size_t plane, fl
     }
 }
 
+/* ---- what comes next ---- */
+
+#define LINE 64 /* bytes */
+
+/* Images lie in memory rather than in a cache. What the transforms want next is asked for while
+ * products are computed, an equal part at each of them. */
+typedef struct ahead {
+    const char *at;
+    size_t left, each; /* lines of the cache */
+} ahead;
+
+/* Lines of cells that tiles [first, first + n) begin in, of images (h, w) of `channels`, and `more`
+ * behind them; asked for in `parts`. */
+static ahead ahead_of(const pg__wino *p, const float *images, size_t h, size_t w, size_t channels,
+                      size_t first, size_t n, size_t more, size_t parts)
+{
+    const size_t line = w * channels;
+    if (n == 0)
+        return (ahead){(const char *)images, 0, 0};
+    const spot from = spot_of(p, first), to = spot_of(p, first + n - 1);
+    const size_t begin = (from.row * h + min_size(from.y, h)) * line;
+    const size_t end = (to.row * h + min_size(to.y + more, h)) * line;
+    const size_t lines = (end - begin) * sizeof *images / LINE;
+    return (ahead){(const char *)(images + begin), lines, lines / parts + 1};
+}
+
+static ahead operand_ahead(const pg__wino *p, const float *operand, size_t first, size_t parts)
+{
+    const size_t n = first < p->tiles ? min_size(p->block, p->tiles - first) : 0;
+    return ahead_of(p, operand, p->h, p->w, p->in, first, n, 5, parts);
+}
+
+static ahead result_ahead(const pg__wino *p, const float *result, size_t first, size_t parts)
+{
+    const size_t n = first < p->tiles ? min_size(p->block, p->tiles - first) : 0;
+    return ahead_of(p, result, p->out_h, p->out_w, p->out, first, n, 4, parts);
+}
+
+PG_INLINE void ask(ahead *a)
+{
+    const size_t n = min_size(a->left, a->each);
+    for (size_t i = 0; i < n; i++)
+        __builtin_prefetch(a->at + i * LINE, 0, 2);
+    a->at += n * LINE;
+    a->left -= n;
+}
+
 /* ---- the passes ---- */
 
 /* Tiles [0, n) of the planes by some panels of the kernel. */
 static void multiply(const pg__wino *p, const float *planes_in, size_t n, const float *packed,
-                     size_t panels, float *planes_out)
+                     size_t panels, float *planes_out, ahead next[2])
 {
     const size_t plane = panels * p->in * PANEL + PG__WINO_GAP;
     for (size_t cell = 0; cell < CELLS; cell++)
         for (size_t o = 0; o < panels; o++)
-            for (size_t t = 0; t < n; t += MR)
+            for (size_t t = 0; t < n; t += MR) {
+                ask(&next[0]);
+                ask(&next[1]);
                 products[min_size(MR, n - t)](
                     p->in, planes_in + cell * p->plane_in + t * p->ld_in, p->ld_in, 1,
                     packed + cell * plane + o * p->in * PANEL, PANEL,
                     planes_out + cell * p->plane_out + t * p->ld_out + o * PANEL, p->ld_out, 0);
+            }
 }
 
 /* A large kernel would take four times its size in memory, and each lane would read it all: it is
@@ -432,12 +482,15 @@ static void convolve(const pg__wino *p, const float *operand, const float *kerne
     float *some = planes_out + CELLS * p->plane_out;
     for (size_t first = 0; first < p->tiles; first += p->block) {
         const size_t n = min_size(p->block, p->tiles - first);
+        const size_t parts = CELLS * panels * ((n + MR - 1) / MR);
+        ahead next[2] = {result_ahead(p, result, first, parts),
+                         operand_ahead(p, operand, first + n, parts)};
         operand_tiles(p, operand, first, n, planes_in);
         for (size_t o = 0; o < panels; o += group) {
             const size_t n_panels = min_size(group, panels - o);
             if (p->group)
                 pack_panels(p, kernel, o, n_panels, some);
-            multiply(p, planes_in, n, p->group ? some : kernel, n_panels, planes_out);
+            multiply(p, planes_in, n, p->group ? some : kernel, n_panels, planes_out, next);
             result_tiles(p, planes_out, first, n, bias, result, o * PANEL,
                          min_size(p->out, (o + n_panels) * PANEL));
         }
@@ -451,15 +504,18 @@ typedef struct part {
 
 static void multiply_part(const pg__wino *p, const part *q, const float *planes_x,
                           const float *planes_dy, size_t n, float *du, size_t ld, size_t plane,
-                          int add)
+                          int add, ahead next[2])
 {
     for (size_t cell = 0; cell < CELLS; cell++)
         for (size_t o = 0; o < q->n_out; o += PANEL)
-            for (size_t i = 0; i < q->n_in; i += MR)
+            for (size_t i = 0; i < q->n_in; i += MR) {
+                ask(&next[0]);
+                ask(&next[1]);
                 products[min_size(MR, q->n_in - i)](
                     n, planes_x + cell * p->plane_in + q->i + i, 1, p->ld_in,
                     planes_dy + cell * p->plane_out + q->o + o, p->ld_out,
                     du + cell * plane + i * ld + o, ld, add);
+            }
 }
 
 static void unpack_part(const pg__wino *p, const part *q, const float *du, size_t ld, size_t plane,
@@ -483,6 +539,9 @@ static void gradient(const pg__wino *p, const float *x, const float *dy, float *
         memset(db, 0, p->out * sizeof *db);
     for (size_t first = 0; first < p->tiles; first += p->block) {
         const size_t n = min_size(p->block, p->tiles - first);
+        const size_t behind = first + n;
+        const size_t parts = CELLS * (p->ld_out / PANEL) * ((p->in + MR - 1) / MR);
+        ahead next[2] = {result_ahead(p, dy, behind, parts), operand_ahead(p, x, behind, parts)};
         gradient_tiles(p, dy, first, n, planes_dy, db);
         if (!dw)
             continue;
@@ -492,7 +551,7 @@ static void gradient(const pg__wino *p, const float *x, const float *dy, float *
                 float *to = once ? du : du + q.i * ld + q.o;
                 q.n_in = min_size(p->block_in, p->in - q.i);
                 q.n_out = min_size(p->block_out, p->ld_out - q.o);
-                multiply_part(p, &q, planes_x, planes_dy, n, to, ld, plane, first > 0);
+                multiply_part(p, &q, planes_x, planes_dy, n, to, ld, plane, first > 0, next);
                 if (first + n == p->tiles)
                     unpack_part(p, &q, to, ld, plane, dw);
             }
