@@ -284,24 +284,48 @@ static inline void max_block_grad(const float *x, size_t right, size_t below, co
     }
 }
 
-static void max_line(const pg__pool_geo *g, const float *x, float *y)
+/* What the next line of windows begins with: it lies in memory, and no processor sees two lines of
+ * cells side by side coming. */
+static inline void ask(const float *p, size_t n)
+{
+    for (size_t k = 0; k < n; k += 16)
+        __builtin_prefetch(p + k, 0, 2);
+}
+
+/* next: from a cell to the one that the following line has in its place. */
+static void max_line(const pg__pool_geo *g, const float *x, float *y, size_t next)
 {
     const size_t n = g->channels, below = g->x[2] * n;
     for (size_t c = 0; c < g->y[2]; c++, x += 2 * n, y += n) {
+        ask(x + next, 2 * n);
+        ask(x + next + below, 2 * n);
 #define BLOCK(at, width) max_block(x + (at), n, below, y + (at), width)
         BY_WIDTHS(n, BLOCK);
 #undef BLOCK
     }
 }
 
-static void max_line_grad(const pg__pool_geo *g, const float *x, const float *dy, float *dx)
+static void max_line_grad(const pg__pool_geo *g, const float *x, const float *dy, float *dx,
+                          size_t next)
 {
     const size_t n = g->channels, below = g->x[2] * n;
     for (size_t c = 0; c < g->y[2]; c++, x += 2 * n, dx += 2 * n, dy += n) {
+        ask(x + next, 2 * n);
+        ask(x + next + below, 2 * n);
+        ask(dx + next, 2 * n);
+        ask(dx + next + below, 2 * n);
 #define BLOCK(at, width) max_block_grad(x + (at), n, below, dy + (at), dx + (at), width)
         BY_WIDTHS(n, BLOCK);
 #undef BLOCK
     }
+}
+
+/* Behind window line b of row r; 0: nothing is. */
+static size_t next_of(const pg__pool_geo *g, size_t r, size_t b)
+{
+    if (b + 1 < g->y[1])
+        return line_of(g, r, b + 1) - line_of(g, r, b);
+    return r + 1 < g->rows ? line_of(g, r + 1, 0) - line_of(g, r, b) : 0;
 }
 
 /* What no window covers. */
@@ -331,7 +355,7 @@ void PG_FAST_FN(pool)(PG_REF_ARGS)
     }
     for (size_t r = 0; r < g.rows; r++)
         for (size_t b = 0; b < g.y[1]; b++, y += g.y[2] * g.channels)
-            max_line(&g, x + line_of(&g, r, b), y);
+            max_line(&g, x + line_of(&g, r, b), y, next_of(&g, r, b));
 }
 
 /* Does every cell belong to exactly one window? */
@@ -364,7 +388,8 @@ void PG_FAST_FN(pool_grad)(PG_REF_ARGS)
     if (a->max && is_two_by_two(&g)) {
         for (size_t r = 0; r < g.rows; r++) {
             for (size_t b = 0; b < g.y[1]; b++, dy += g.y[2] * g.channels)
-                max_line_grad(&g, x + line_of(&g, r, b), dy, dx + line_of(&g, r, b));
+                max_line_grad(&g, x + line_of(&g, r, b), dy, dx + line_of(&g, r, b),
+                              next_of(&g, r, b));
             clear_rest(&g, r, dx);
         }
     } else if (is_tiled(&g)) {
