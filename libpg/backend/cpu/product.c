@@ -29,7 +29,9 @@ static int pays(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t 
     if (n < 8 || k < 8)
         return 0;
     switch (kind) {
-    case PG__ROWS: return cells >= 16 && n <= k && k * n <= (1 << 14);
+    case PG__ROWS:
+        return (cells >= 16 && n <= k && k * n <= (1 << 14)) ||
+               (cells >= 96 && k >= 128 && k * n <= (1 << 20));
     case PG__ROWS_TURNED: return cells >= 32 && k >= 24 && k * n <= (1 << 20);
     case PG__COLUMNS: return m >= 2048 && (n <= 2 * k || m >= 8192) && k * n <= (1 << 18);
     }
