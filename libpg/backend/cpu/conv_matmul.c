@@ -109,7 +109,7 @@ static void run(const void *p, const pg__conv_mem *m)
     switch (s->c.pass) {
     case PG__CONV_Y: pg__product_run(&s->product, lines, m->w, m->packed, m->b, m->y, NULL); break;
     case PG__CONV_X:
-        pg__product_run(&s->product, m->y, m->w, m->packed, NULL, lines, NULL);
+        pg__product_run(&s->product, m->y, m->w, m->packed, NULL, lines, scratch);
         if (!s->copies)
             break;
         if (s->gaps)

@@ -95,7 +95,7 @@ static void run_dx(const void *state, void *const *args, void *scratch, const vo
 {
     const dense *d = state;
     pg__product_run(&d->product, args[DY], args[DX_W], packed_of(d, args[DX_W], scratch, shared),
-                    NULL, args[DX], NULL);
+                    NULL, args[DX], scratch);
 }
 
 const pg__cpu_kernel pg__cpu_dense_dx = {prepare_dx, release, share, run_dx};

@@ -38,6 +38,12 @@ static int pays(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t 
     return 0;
 }
 
+/* Is w so large that reading it is most of the work? */
+static int is_across(pg__product_kind kind, size_t n, size_t k)
+{
+    return kind == PG__ROWS_TURNED && k >= 64 && n >= 2 * k && k * n >= (1 << 17);
+}
+
 static void by_onednn(const pg__product *p, const float *a, const float *w, const float *bias,
                       float *c)
 {
@@ -58,6 +64,12 @@ static int pays(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t 
     return 1;
 }
 
+static int is_across(pg__product_kind kind, size_t n, size_t k)
+{
+    (void)kind, (void)n, (void)k;
+    return 0;
+}
+
 static void by_onednn(const pg__product *p, const float *a, const float *w, const float *bias,
                       float *c)
 {
@@ -68,13 +80,15 @@ static void by_onednn(const pg__product *p, const float *a, const float *w, cons
 pg__product pg__product_of(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t k,
                            pg__isa isa, int always)
 {
-    const int own = always || pays(kind, m, cells, n, k);
-    return (pg__product){kind, m, n, k, own ? pg__pointwise_of(isa) : NULL};
+    const int own = always || pays(kind, m, cells, n, k), across = !own && is_across(kind, n, k);
+    return (pg__product){kind, m, n, k, across, own || across ? pg__pointwise_of(isa) : NULL};
 }
 
 size_t pg__product_packed_bytes(const pg__product *p)
 {
-    return p->own && p->kind != PG__COLUMNS ? p->own->packed_floats(p->k, p->n) * sizeof(float) : 0;
+    return p->own && !p->across && p->kind != PG__COLUMNS
+               ? p->own->packed_floats(p->k, p->n) * sizeof(float)
+               : 0;
 }
 
 void pg__product_pack(const pg__product *p, const float *w, float *packed)
@@ -83,11 +97,32 @@ void pg__product_pack(const pg__product *p, const float *w, float *packed)
     p->own->pack(p->k, p->n, w, turned ? p->k : p->n, turned, packed);
 }
 
+#define STRIP 112 /* rows of w at a time: a multiple of what tiles have */
+
 size_t pg__product_scratch_bytes(const pg__product *p)
 {
-    return p->own && p->kind == PG__COLUMNS
-               ? p->own->scratch_floats(p->m, p->n, p->k) * sizeof(float)
-               : 0;
+    size_t n = 0;
+    if (p->across)
+        n = p->own->packed_floats(p->k, p->m) + STRIP * p->m;
+    else if (p->own && p->kind == PG__COLUMNS)
+        n = p->own->scratch_floats(p->m, p->n, p->k);
+    return n * sizeof(float);
+}
+
+/* The rows of w, as they lie, by a turned over: strips of the result, which are turned back. */
+static void run_across(const pg__product *p, const float *a, const float *w, float *c,
+                       float *scratch)
+{
+    float *strip = scratch + p->own->packed_floats(p->k, p->m);
+    p->own->pack(p->k, p->m, a, p->k, 1, scratch);
+    for (size_t j = 0; j < p->n; j += STRIP) {
+        const size_t width = p->n - j < STRIP ? p->n - j : STRIP;
+        p->own->multiply(width, p->m, p->k, w + j * p->k, scratch, NULL, strip);
+        for (size_t from = 0; from < width; from += 16)
+            for (size_t r = 0; r < p->m; r++)
+                for (size_t i = from; i < width && i < from + 16; i++)
+                    c[r * p->n + j + i] = strip[i * p->m + r];
+    }
 }
 
 void pg__product_run(const pg__product *p, const float *a, const float *w, const float *packed,
@@ -95,6 +130,8 @@ void pg__product_run(const pg__product *p, const float *a, const float *w, const
 {
     if (!p->own)
         by_onednn(p, a, w, bias, c);
+    else if (p->across)
+        run_across(p, a, w, c, scratch);
     else if (p->kind == PG__COLUMNS)
         p->own->gradient(p->m, p->n, p->k, a, w, c, scratch);
     else

@@ -14,6 +14,7 @@ typedef enum pg__product_kind {
 typedef struct pg__product {
     pg__product_kind kind;
     size_t m, n, k;
+    int across;               /* few rows by a large w, which is not packed */
     const pg__pointwise *own; /* NULL: oneDNN's */
 } pg__product;
 
@@ -29,7 +30,7 @@ void pg__product_pack(const pg__product *p, const float *w, float *packed);
 
 size_t pg__product_scratch_bytes(const pg__product *p);
 
-/* w is not read where it was packed. bias may be NULL. */
+/* w is not read where it was packed. bias may be NULL, and is for PG__ROWS_TURNED. */
 void pg__product_run(const pg__product *p, const float *a, const float *w, const float *packed,
                      const float *bias, float *c, float *scratch);
 

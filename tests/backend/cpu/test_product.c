@@ -120,6 +120,22 @@ static void products_agree_with_double(void **state)
             }
 }
 
+/* Rows [0, p->m) at once, and a few at a time. */
+static void check_rows(pg__product p)
+{
+    const size_t all = p.m;
+    float *a = numbers(all * p.k), *w = numbers(p.k * p.n), *whole = run(&p, a, w, NULL);
+    for (size_t r = 0; r < all; r += p.m) {
+        p.m = r % 5 + 1 < all - r ? r % 5 + 1 : all - r;
+        float *some = run(&p, a + r * p.k, w, NULL);
+        assert_memory_equal(some, whole + r * p.n, p.m * p.n * sizeof *some);
+        pg__mem_free(some);
+    }
+    pg__mem_free(a);
+    pg__mem_free(w);
+    pg__mem_free(whole);
+}
+
 /* Lanes cut rows anywhere. */
 static void rows_know_nothing_of_each_other(void **state)
 {
@@ -128,19 +144,26 @@ static void rows_know_nothing_of_each_other(void **state)
     for (int isa = 0; isa < PG__N_ISAS; isa++)
         for (size_t s = 0; s < 8 && pg__isa_present((pg__isa)isa); s++) {
             const pg__product_kind kind = s < 4 ? PG__ROWS : PG__ROWS_TURNED;
-            pg__product p =
-                pg__product_of(kind, of[s % 4].m, 1, of[s % 4].n, of[s % 4].k, (pg__isa)isa, 1);
-            const size_t all = p.m;
-            float *a = numbers(all * p.k), *w = numbers(p.k * p.n), *whole = run(&p, a, w, NULL);
-            for (size_t r = 0; r < all; r += p.m) {
-                p.m = r % 5 + 1 < all - r ? r % 5 + 1 : all - r;
-                float *some = run(&p, a + r * p.k, w, NULL);
-                assert_memory_equal(some, whole + r * p.n, p.m * p.n * sizeof *some);
-                pg__mem_free(some);
-            }
-            pg__mem_free(a);
-            pg__mem_free(w);
-            pg__mem_free(whole);
+            check_rows(
+                pg__product_of(kind, of[s % 4].m, 1, of[s % 4].n, of[s % 4].k, (pg__isa)isa, 1));
+        }
+}
+
+/* The gradient of a few rows that go into a wide layer. */
+static void large_kernels_are_read_as_they_lie(void **state)
+{
+    static const shape of[] = {{37, 1999, 70}, {3, 896, 400}};
+    (void)state;
+    for (int isa = 0; isa < PG__N_ISAS; isa++)
+        for (size_t s = 0; s < 2 && pg__isa_present((pg__isa)isa); s++) {
+            const pg__product p =
+                pg__product_of(PG__ROWS_TURNED, of[s].m, 1, of[s].n, of[s].k, (pg__isa)isa, 0);
+#ifdef PG_HAVE_ONEDNN
+            assert_true(p.across);
+            assert_int_equal(pg__product_packed_bytes(&p), 0);
+#endif
+            check(&p, 0);
+            check_rows(p);
         }
 }
 
@@ -170,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_agree_with_double),
         cmocka_unit_test(rows_know_nothing_of_each_other),
+        cmocka_unit_test(large_kernels_are_read_as_they_lie),
         cmocka_unit_test(layers_of_models_take_our_own),
         cmocka_unit_test(the_choice_does_not_depend_on_rows),
     };
