@@ -8,15 +8,19 @@
 #include "base/try.h"
 #include "ops/attrs.h"
 
-extern const pg__conv_way pg__conv_wino, pg__conv_depthwise_lines, pg__conv_depthwise,
-    pg__conv_matmul;
+extern const pg__conv_way pg__conv_wino, pg__conv_narrow, pg__conv_depthwise_lines,
+    pg__conv_depthwise, pg__conv_matmul;
 #ifdef PG_HAVE_ONEDNN
 extern const pg__conv_way pg__conv_dnnl;
 #endif
 
 /* In the order in which they are asked. */
 static const pg__conv_way *const ways[] = {
-    &pg__conv_wino, &pg__conv_depthwise_lines, &pg__conv_depthwise, &pg__conv_matmul,
+    &pg__conv_wino,
+    &pg__conv_narrow,
+    &pg__conv_depthwise_lines,
+    &pg__conv_depthwise,
+    &pg__conv_matmul,
 #ifdef PG_HAVE_ONEDNN
     &pg__conv_dnnl,
 #endif

@@ -52,6 +52,13 @@ static const shape shapes[] = {
     {2, 2, 3, 17, 1, {6, 8}, {2, 2}, .stride = {2, 2}, .dilation = ONES},
     {2, 1, 5, 7, 1, {9, 7}, {2, 3}, .stride = {3, 3}, .dilation = ONES},
     {3, 1, 4, 3, 1, {4, 2, 6}, {2, 1, 3}, .stride = {2, 1, 3}, .dilation = ONES},
+    /* few channels: vectors and cells that are full or not, more taps than registers */
+    {2, 3, 1, 32, 1, {9, 8}, {3, 3}, PLAIN},
+    {2, 2, 1, 50, 1, {12, 7}, {5, 5}, PLAIN, .before = {2, 1}, .after = {2, 3}},
+    {2, 2, 3, 64, 1, {6, 14}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 4, 40, 1, {7, 9}, {2, 3}, EVERY_2ND, AROUND},
+    {2, 2, 2, 16, 1, {11, 9}, {3, 2}, .stride = {2, 1}, .dilation = {2, 3}, .before = {0, 2}},
+    {1, 2, 2, 35, 1, {20}, {7}, .stride = ONES, .dilation = ONES, .after = {3}},
     /* steps, dilation, sizes, "same" that is not even */
     {2, 2, 3, 32, 1, {9, 9}, {3, 3}, .stride = {2, 2}, .dilation = ONES, AROUND},
     {2, 2, 64, 17, 1, {8, 8}, {3, 3}, .stride = {2, 2}, .dilation = ONES, .after = {1, 1}},
