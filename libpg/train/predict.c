@@ -7,6 +7,7 @@
 #include "train/devices.h"
 #include "train/logs.h"
 #include "train/ranks.h"
+#include "train/rows_at_once.h"
 
 typedef struct pass {
     pg_trainer *t;
@@ -20,6 +21,16 @@ typedef struct pass {
     pg__dims *shapes;           /* of the inputs, before the pass */
 } pass;
 
+/* Rows do not see each other: a smaller batch would leave workers idle, a larger one their caches.
+ */
+static size_t suitable(const pg_trainer *t, size_t batch_size)
+{
+    const size_t n_workers = t->ranks ? pg__all_lanes(t) : t->cut.n_workers;
+    const size_t most = n_workers * pg__rows_at_once(t);
+    batch_size = batch_size < n_workers ? n_workers : batch_size;
+    return most > 0 && most < batch_size ? most : batch_size;
+}
+
 static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass kind, pg_err *err)
 {
     pg_trainer *t = p->t;
@@ -31,11 +42,8 @@ static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass ki
     PG_TRY(pg__feed_batch_size(t, p->opts->batch_size, &p->batch_size, err));
     if (p->opts->steps == 0)
         PG_TRY(pg__feed_divides(&p->feed, p->batch_size, "steps =", err));
-    /* rows do not see each other: a smaller batch would leave workers idle */
-    const size_t n_workers = t->ranks ? pg__all_lanes(t) : t->cut.n_workers;
-    if (kind == PG__PREDICTS && p->opts->steps == 0 && p->batch_size < n_workers &&
-        !pg__feed_is_fixed(t))
-        p->batch_size = n_workers;
+    if (kind == PG__PREDICTS && p->opts->steps == 0 && !pg__feed_is_fixed(t))
+        p->batch_size = suitable(t, p->batch_size);
     if (p->batch_size > p->feed.n_rows && !pg__feed_is_fixed(t))
         p->batch_size = (size_t)p->feed.n_rows;
     PG_TRY(pg__feed_program(t, p->batch_size, kind, &p->program, err));

@@ -451,8 +451,9 @@ PG_API PG_MUST_USE pg_status pg_trainer_profile(pg_trainer *t, const pg_op_profi
 /* ---- using what was trained ---- */
 
 typedef struct pg_predict_opts {
-    size_t batch_size; /* of all devices together; 0: 32. For predictions at least a row for each
-                          core */
+    size_t batch_size; /* of all devices together; 0: 32. Predictions of all rows, which do not
+                          see each other, are made in batches that suit cores and their caches,
+                          of so many rows at most, but at least one for each core */
     size_t steps;      /* batches, from the first row on; 0: all rows */
     int force;         /* pg_predict_file(): replace an existing file */
     const volatile int
