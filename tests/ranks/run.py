@@ -13,6 +13,7 @@ Several processes train together, started by a real mpirun:
 
 Exit status 77: there is no such mpirun, or libpg has no plug-in for it."""
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -26,6 +27,9 @@ import tempfile
 import time
 import zipfile
 
+import job
+from job import bad, expect, processes, run, show, start
+
 options = argparse.ArgumentParser()
 options.add_argument('--mpi', required=True, choices=('openmpi', 'mpich'))
 options.add_argument('--tools', required=True, type=pathlib.Path)
@@ -36,49 +40,15 @@ options.add_argument('--kills', type=int, default=10)
 options.add_argument('--seed', type=int, default=random.randrange(1 << 30))
 options = options.parse_args()
 tools, testdata = options.tools.resolve(), options.testdata.resolve()
-mpirun = shutil.which(f'mpirun.{options.mpi}') or shutil.which('mpirun')
-plugin = tools.parent / 'libpg/comm' / f'pg-mpi-{options.mpi}.so'
-if not mpirun or not plugin.exists():
-    print(f'no {"mpirun" if not mpirun else plugin.name}')
-    sys.exit(77)
+mpirun = job.mpirun_of(options.mpi, tools)
+same = functools.partial(job.same, tools)
 dice = random.Random(options.seed)
 print(f'seed {options.seed}')
-bad = []
 START = 0.15  # seconds that a run has for its beginning
-ALONE = ('OMPI_', 'PMI_', 'PMIX_', 'HYDRA_', 'MPI_', 'SLURM_')
-ENV = {k: v for k, v in os.environ.items() if not k.startswith(ALONE)}
-ENV.update(OMPI_MCA_rmaps_base_oversubscribe='1', OMPI_MCA_btl_base_warn_component_unused='0', OMPI_ALLOW_RUN_AS_ROOT='1',
-           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_hwloc_base_binding_policy='none', OMPI_MCA_btl_vader_single_copy_mechanism='none', UCX_TLS='self,posix')  # UCX aborts where another process' memory is gone
-
-
-def expect(what, ok, text=''):
-    if not ok:
-        bad.append(what)
-        print(f'FAIL {what}: {text}', flush=True)
 
 
 def ranks(n, *command):
     return [mpirun, '-np', str(n), *map(str, command)]
-
-
-def start(argv, folder, more=()):
-    return subprocess.Popen(list(map(str, argv)), cwd=folder, env={**ENV, **dict(more)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, start_new_session=True)
-
-
-def run(argv, folder, timeout=240):
-    p = start(argv, folder)
-    try:
-        out, err = p.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(p.pid, signal.SIGKILL)
-        out, err = p.communicate()
-        return subprocess.CompletedProcess(argv, 'HANG', out, err)
-    return subprocess.CompletedProcess(argv, p.returncode, out, err)
-
-
-def show(r):
-    return f'status {r.returncode}\n{r.stdout[-1500:]}\n{r.stderr[-3000:]}'
 
 
 def golden(folder):
@@ -86,11 +56,6 @@ def golden(folder):
         for how in ((), ('deterministic',)):
             r = run(ranks(n, options.golden.resolve(), testdata, *how), folder)
             expect(f'golden by {n} ranks {" ".join(how)}', r.returncode == 0 and f'PASSED  ] 7 test' in r.stderr + r.stdout, show(r))
-
-
-def same(what, a, b, *how):
-    r = subprocess.run([tools / 'pgdiff', *how, a, b], capture_output=True, text=True)
-    expect(what, r.returncode == 0, r.stdout[-1500:] + r.stderr)
 
 
 CNN = {'class_name': 'Sequential', 'config': {'name': 'cnn', 'layers': [
@@ -249,7 +214,7 @@ def refused(folder):
     cut_npz(data, folder / 'other.npz')
     model = next((tools / 'digits').glob('*.json'))
     own = folder / 'own.sh'
-    rank = '${OMPI_COMM_WORLD_RANK:-$PMI_RANK}'
+    rank = job.RANK
     # rank 1 has something else
     other = {
         'another batch': f'--batch-size $(( {rank} + 30 ))',
@@ -286,23 +251,6 @@ def refused(folder):
     expect('a rank that never came', r.returncode not in (0, 'HANG'), show(r))
 
 
-def processes(job):
-    """Those of pgfit that were started for a job, in the order of their ranks."""
-    found = {}
-    for p in pathlib.Path('/proc').iterdir():
-        if not p.name.isdigit():
-            continue
-        try:
-            if os.path.basename(os.readlink(p / 'exe')) != 'pgfit':
-                continue
-            env = dict(x.split('=', 1) for x in (p / 'environ').read_text().split('\0') if '=' in x)
-            if env.get('PG_TEST_JOB') == job:
-                found[int(env.get('OMPI_COMM_WORLD_RANK', env.get('PMI_RANK', -1)))] = int(p.name)
-        except (OSError, ValueError):
-            pass
-    return [found[k] for k in sorted(found)]
-
-
 def kill(folder):
     command = [tools / 'pgfit', '--demo', 'digits', '--epochs', '60', '--seed', '3', '--deterministic', '--devices', 'cpu:0', '--batch-size', '32',
                '--csv', 'log.csv', '-o', 'out.weights.h5', '--force', '-q', '--comm-timeout', '20']
@@ -314,14 +262,14 @@ def kill(folder):
     expect('a run left alone', r.returncode == 0, show(r))
     hits, status = 0, None
     for trial in range(5 * options.kills):
-        job = f'{os.getpid()}-{trial}'
-        p = start(ranks(4, *command, '--resume=auto', '--resume-every', '0.05'), killed, {'PG_TEST_JOB': job})
+        name = f'{os.getpid()}-{trial}'
+        p = start(ranks(4, *command, '--resume=auto', '--resume-every', '0.05'), killed, {'PG_TEST_JOB': name})
         victim = None
         if hits < options.kills:
-            found = []
+            found = {}
             while len(found) < 4 and p.poll() is None:
                 time.sleep(0.02)
-                found = processes(job)
+                found = processes(name)
             time.sleep(START + dice.uniform(0, 1.2 * seconds / options.kills))
             if len(found) == 4 and p.poll() is None:
                 victim = dice.randrange(4)

@@ -1,0 +1,97 @@
+"""What the tests of several processes share: how a job is started, who its processes are, what they said. Standard library only."""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+LAUNCHERS = ('OMPI_', 'PMI_', 'PMIX_', 'HYDRA_', 'MPI_', 'SLURM_')
+ENV = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
+ENV.update(OMPI_MCA_rmaps_base_oversubscribe='1', OMPI_MCA_btl_base_warn_component_unused='0', OMPI_ALLOW_RUN_AS_ROOT='1',
+           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_hwloc_base_binding_policy='none', OMPI_MCA_btl_vader_single_copy_mechanism='none', UCX_TLS='self,posix')  # UCX aborts where another process' memory is gone
+RANK = '${OMPI_COMM_WORLD_RANK:-$PMI_RANK}'  # for a shell
+bad = []
+
+
+def expect(what, ok, text=''):
+    if not ok:
+        bad.append(what)
+        print(f'FAIL {what}: {text}', flush=True)
+    return bool(ok)
+
+
+def mpirun_of(mpi, tools):
+    """The launcher of an MPI; ends the test as skipped where it, or the plug-in for it, is not there."""
+    found = shutil.which(f'mpirun.{mpi}') or shutil.which('mpirun')
+    plugin = tools.parent / 'libpg/comm' / f'pg-mpi-{mpi}.so'
+    if not found or not plugin.exists():
+        print(f'no {"mpirun" if not found else plugin.name}')
+        sys.exit(77)
+    return found
+
+
+def start(argv, folder, more=()):
+    return subprocess.Popen(list(map(str, argv)), cwd=folder, env={**ENV, **dict(more)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, start_new_session=True)
+
+
+def finish(p, timeout=240):
+    """What a job did in the end; one that does not end is killed, and its status is HANG."""
+    try:
+        out, err = p.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(p.pid, signal.SIGKILL)
+        out, err = p.communicate()
+        return subprocess.CompletedProcess(p.args, 'HANG', out, err)
+    return subprocess.CompletedProcess(p.args, p.returncode, out, err)
+
+
+def run(argv, folder, timeout=240, more=()):
+    return finish(start(argv, folder, more), timeout)
+
+
+def show(r):
+    return f'status {r.returncode}\n{r.stdout[-1500:]}\n{r.stderr[-3000:]}'
+
+
+def said(text):
+    """What pgfit itself said on standard error, beside the launcher."""
+    return [x for x in text.split('\n') if x.startswith('pgfit:')]
+
+
+def same(tools, what, a, b, *how):
+    r = subprocess.run([tools / 'pgdiff', *how, a, b], capture_output=True, text=True)
+    return expect(what, r.returncode == 0, r.stdout[-1500:] + r.stderr)
+
+
+def processes(job):
+    """Those of pgfit that were started for a job (PG_TEST_JOB in its environment), by their ranks."""
+    found = {}
+    for p in pathlib.Path('/proc').iterdir():
+        if not p.name.isdigit():
+            continue
+        try:
+            if os.path.basename(os.readlink(p / 'exe')) != 'pgfit':
+                continue
+            env = dict(x.split('=', 1) for x in (p / 'environ').read_text().split('\0') if '=' in x)
+            if env.get('PG_TEST_JOB') == job:
+                found[int(env.get('OMPI_COMM_WORLD_RANK', env.get('PMI_RANK', -1)))] = int(p.name)
+        except (OSError, ValueError):
+            pass
+    return dict(sorted(found.items()))
+
+
+def until(what, p, condition, seconds=60):
+    """Waits for something while a job runs; what it was, or None if the job ended or the time was over first."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        if p.poll() is not None:
+            return None
+        time.sleep(0.005)
+    expect(what, False, f'not within {seconds} s')
+    return None
