@@ -99,6 +99,7 @@ pg_status pg__comm_open(pg__comm **out, const pg__comm_opts *opts, pg_err *err)
         return pg__nomem(err);
     c->timeout = opts->timeout > 0 ? opts->timeout : 300;
     c->cancel = opts->cancel;
+    c->seen = now();
     PG_TRY(pg__plugin_mpi(&c->mpi, place.by, err));
     PG_TRY(join(c, err));
     if (c->size != place.size)
@@ -216,7 +217,7 @@ static void rest(double waited)
 pg_status pg__comm_wait(pg__comm *c, void **requests, size_t n, const char *what, pg_err *err)
 {
     const double began = now();
-    double last = began, until = began + c->timeout;
+    double last = began, until = began + c->timeout, absent = 0;
     size_t left = n;
     pg_status st = PG_OK;
     int told = 0;
@@ -225,6 +226,8 @@ pg_status pg__comm_wait(pg__comm *c, void **requests, size_t n, const char *what
         if (left == 0)
             break;
         const double at = now();
+        absent = at - c->seen > absent ? at - c->seen : absent;
+        c->seen = at;
         rest(at - began);
         if (at - last < GONE_EVERY)
             continue;
@@ -234,15 +237,17 @@ pg_status pg__comm_wait(pg__comm *c, void **requests, size_t n, const char *what
             PG_TRY(look(c, requests, n, &left, what, err));
             if (left == 0)
                 break;
-            st = pg__peers_lost(c, gone, what, err);
+            st = absent > c->timeout ? pg__peers_left(c, absent, err)
+                                     : pg__peers_lost(c, gone, what, err);
             goto done;
         }
         if (!told && c->cancel && __atomic_load_n(c->cancel, __ATOMIC_RELAXED)) {
             told = 1;
             until = at + AFTER_CANCEL < until ? at + AFTER_CANCEL : until;
         }
-        if (at > until) {
-            st = pg__peers_missing(c, what, at - began, err);
+        if (at > until || pg__peers_ask(c)) {
+            const double waited = at > until ? at - began : c->timeout; /* the longest of all */
+            st = pg__peers_missing(c, what, waited, err);
             goto done;
         }
     }

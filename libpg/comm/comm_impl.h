@@ -19,6 +19,7 @@ struct pg__comm {
     pg__mpi_job *job;
     size_t rank, size;
     double timeout, waited;
+    double seen; /* when this rank last looked what others send */
     const volatile int *cancel;
     char name[PG_MPI_MESSAGE];
     pg__peer *peers;
@@ -37,9 +38,16 @@ pg_status pg__comm_failed(pg__comm *c, int error, const char *what, pg_err *err)
 pg_status pg__peers_meet(pg__comm *c, pg_err *err);
 /* A rank whose process is gone, or c->size. */
 size_t pg__peers_gone(const pg__comm *c);
+/* Has another rank lost its patience? It asks who is there; whoever waits says so at once, and then
+ * waits no longer than that one. */
+int pg__peers_ask(const pg__comm *c);
 /* Nobody waits any more: who else is there is found out, and those who are not are told of. */
 pg_status pg__peers_missing(pg__comm *c, const char *what, double waited, pg_err *err);
+/* Its process is gone. No message where the launcher has told this one to leave: somebody else has
+ * ended then, and it or the launcher has said why. */
 pg_status pg__peers_lost(pg__comm *c, size_t rank, const char *what, pg_err *err);
+/* The same, where this rank itself was absent for longer than others wait. */
+pg_status pg__peers_left(pg__comm *c, double absent, pg_err *err);
 
 /* ---- comm_plugin.c ---- */
 

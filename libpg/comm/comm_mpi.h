@@ -11,7 +11,8 @@
 
 typedef struct pg__mpi_job pg__mpi_job;
 
-/* All but describe() are 0, or an error of MPI. Numbers of elements are at most INT_MAX. */
+/* All but has_come() and describe() are 0, or an error of MPI. Numbers of elements are at most
+ * INT_MAX. */
 typedef struct pg__mpi {
     uint32_t abi, size; /* PG_MPI_ABI, bytes of this struct */
     int (*open)(pg__mpi_job **out, int *rank, int *n_ranks, char version[PG_MPI_MESSAGE]);
@@ -25,6 +26,8 @@ typedef struct pg__mpi {
     int (*sum)(pg__mpi_job *job, void *mem, size_t n, size_t real_bytes, int to, void **request);
     int (*send)(pg__mpi_job *job, const void *mem, size_t n_bytes, int to, int tag, void **request);
     int (*receive)(pg__mpi_job *job, void *mem, size_t n_bytes, int from, int tag, void **request);
+    /* 1: a message with this tag has come, from whomever, that nobody has asked for yet. */
+    int (*has_come)(pg__mpi_job *job, int tag);
     /* *request is NULL afterwards if it is over. NULL is over. */
     int (*test)(pg__mpi_job *job, void **request);
     void (*describe)(int error, char text[PG_MPI_MESSAGE]);

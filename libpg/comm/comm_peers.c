@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "base/watch.h"
 #include "comm/comm_impl.h"
 
 #define TO_ANSWER 1.0 /* seconds */
@@ -47,20 +48,44 @@ size_t pg__peers_gone(const pg__comm *c)
     return c->peers ? k : c->size;
 }
 
+static pg_status silent(pg_err *err)
+{
+    if (err)
+        *err = (pg_err){.code = PG_E_PEER};
+    return PG_E_PEER;
+}
+
 pg_status pg__peers_lost(pg__comm *c, size_t rank, const char *what, pg_err *err)
 {
     c->is_broken = 1;
+    if (pg__cancelled(c->cancel))
+        return silent(err);
     return pg_fail(err, PG_E_PEER, "rank %zu on %s is gone (process %lld): %s did not come", rank,
                    c->peers[rank].host, (long long)c->peers[rank].pid, what);
+}
+
+pg_status pg__peers_left(pg__comm *c, double absent, pg_err *err)
+{
+    c->is_broken = 1;
+    if (pg__cancelled(c->cancel))
+        return silent(err);
+    return pg_fail(err, PG_E_PEER,
+                   "rank %zu on %s itself did not come for %.0f s, others have left without it",
+                   c->rank, c->peers[c->rank].host, absent);
 }
 
 /* ---- who waits too ---- */
 
 typedef struct present {
-    char waits_for[48];
+    char waits_for[48]; /* "": it has not answered */
 } present;
 
-/* Asks everybody; heard[k]: rank k answered, and what it waits for. */
+int pg__peers_ask(const pg__comm *c)
+{
+    return c->mpi->has_come(c->job, PG__TAG_PRESENT);
+}
+
+/* Asks everybody; heard[k]: what rank k waits for. */
 static void ask_all(pg__comm *c, const char *what, present *heard, unsigned char *is_there)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
@@ -84,7 +109,7 @@ static void ask_all(pg__comm *c, const char *what, present *heard, unsigned char
     } while ((double)(at.tv_sec - begun.tv_sec) + (double)(at.tv_nsec - begun.tv_nsec) * 1e-9 <
              TO_ANSWER);
     for (size_t k = 0; requests && k < c->size; k++)
-        is_there[k] = k == c->rank || requests[c->size + k] == NULL;
+        is_there[k] = k == c->rank || heard[k].waits_for[0] != '\0';
     pg__mem_free(requests);
 }
 

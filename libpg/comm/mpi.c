@@ -182,6 +182,13 @@ static int receive_from(pg__mpi_job *job, void *mem, size_t n_bytes, int from, i
     return begun(MPI_Irecv(mem, (int)n_bytes, MPI_BYTE, from, tag, job->all, r), request);
 }
 
+static int has_come(pg__mpi_job *job, int tag)
+{
+    int found = 0;
+    return MPI_Iprobe(MPI_ANY_SOURCE, tag, job->all, &found, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+           found;
+}
+
 static int test(pg__mpi_job *job, void **request)
 {
     int over = 0;
@@ -212,8 +219,8 @@ EXPORTED const pg__mpi *pg_mpi_get(uint32_t abi);
 const pg__mpi *pg_mpi_get(uint32_t abi)
 {
     static const pg__mpi mpi = {
-        PG_MPI_ABI, sizeof mpi, open_job, close_job,    meet, gather,
-        broadcast,  sum,        send_to,  receive_from, test, describe,
+        PG_MPI_ABI, sizeof mpi, open_job,     close_job, meet, gather,   broadcast,
+        sum,        send_to,    receive_from, has_come,  test, describe,
     };
     return abi == PG_MPI_ABI ? &mpi : NULL;
 }

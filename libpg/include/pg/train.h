@@ -172,7 +172,8 @@ PG_API size_t pg_job_rank(size_t *n_ranks);
  * layers that cannot, PG_E_MISMATCH weights that do not fit, PG_E_ARG an unknown name with the
  * known ones in err->detail. Where several processes train together, what one of them cannot do
  * none does; then the message is rank 0's, and empty elsewhere. PG_E_PEER: one did not come, or is
- * gone; this and what happens to one process alone is told by each with its own words. */
+ * gone; this and what happens to one process alone is told by each with its own words, but for one
+ * that is told to leave (opts->cancel) since another is gone: its message is empty. */
 PG_API PG_MUST_USE pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *opts,
                                              pg_err *err);
 PG_API void pg_trainer_close(pg_trainer *t); /* NULL is allowed */
