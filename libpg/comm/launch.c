@@ -1,9 +1,12 @@
 /* launch.c - what the launcher says in the environment. Open MPI's mpirun: OMPI_COMM_WORLD_*;
  * MPICH, Intel MPI and srun with PMI: PMI_*; srun with PMIx: PMIX_RANK, and Slurm's own variables
  * for the number; torchrun: WORLD_SIZE, RANK. */
+#include <limits.h>
 #include <stdlib.h>
 
 #include "comm/comm.h"
+
+#define MOST ((size_t)INT_MAX) /* MPI counts in ints */
 
 /* A whole number; 0: the variable is not there, or is none. */
 static int number_of(const char *variable, size_t *out)
@@ -13,7 +16,7 @@ static int number_of(const char *variable, size_t *out)
     if (!text || text[0] < '0' || text[0] > '9')
         return 0;
     *out = (size_t)strtoull(text, &end, 10);
-    return *end == '\0';
+    return *end == '\0' && *out <= MOST;
 }
 
 pg__job_place pg__job_place_of(void)
@@ -30,10 +33,10 @@ pg__job_place pg__job_place_of(void)
     };
     pg__job_place p = {PG__ALONE, 0, 1};
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-        if (number_of(known[k].rank, &p.rank) && number_of(known[k].size, &p.size)) {
-            p.by = p.size > 1 ? known[k].by : PG__ALONE;
-            if (p.size > 1)
-                return p;
+        if (number_of(known[k].rank, &p.rank) && number_of(known[k].size, &p.size) &&
+            p.rank < p.size && p.size > 1) {
+            p.by = known[k].by;
+            return p;
         }
     return (pg__job_place){PG__ALONE, 0, 1};
 }

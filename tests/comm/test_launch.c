@@ -3,9 +3,25 @@
 
 #include "comm/comm.h"
 
-static const char *const variables[] = {
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE",  "PMIX_RANK",
-    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "RANK",     "WORLD_SIZE"};
+static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "PMI_RANK",
+                                        "PMI_SIZE",
+                                        "PMIX_RANK",
+                                        "SLURM_PROCID",
+                                        "SLURM_STEP_NUM_TASKS",
+                                        "RANK",
+                                        "WORLD_SIZE",
+                                        "SLURM_LOCALID",
+                                        "SLURM_NODEID",
+                                        "SLURM_NTASKS",
+                                        "SLURM_STEP_NUM_NODES",
+                                        "SLURM_JOB_ID",
+                                        "SLURM_STEP_ID",
+                                        "SLURM_NNODES",
+                                        "SLURM_TASKS_PER_NODE",
+                                        "PMIX_NAMESPACE",
+                                        "PMI_FD"};
 
 static int forget(void **state)
 {
@@ -55,6 +71,75 @@ static void each_launcher_is_known_by_its_variables(void **state)
     place_is(PG__OPENMPI, 7, 8);
 }
 
+/* The variables that Slurm 22.05 sets for task 5 of 8 on the second of two nodes (srun's manual):
+ * the same ones with every
+ * --mpi, and those of the plug-in beside them. */
+static void srun_sets(void)
+{
+    static const char *const values[][2] = {
+        {"SLURM_PROCID", "5"},         {"SLURM_LOCALID", "1"},
+        {"SLURM_NODEID", "1"},         {"SLURM_NTASKS", "8"},
+        {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_STEP_NUM_NODES", "2"},
+        {"SLURM_JOB_ID", "4711"},      {"SLURM_STEP_ID", "0"},
+        {"SLURM_NNODES", "2"},         {"SLURM_TASKS_PER_NODE", "4(x2)"}};
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++)
+        setenv(values[k][0], values[k][1], 1);
+}
+
+static void srun_is_known_by_what_joins_its_tasks(void **state)
+{
+    (void)state;
+    srun_sets(); /* --mpi=none */
+    place_is(PG__SRUN, 5, 8);
+    setenv("PMIX_RANK", "5", 1); /* --mpi=pmix: the number of tasks is Slurm's */
+    setenv("PMIX_NAMESPACE", "slurm.pmix.4711.0", 1);
+    place_is(PG__OPENMPI, 5, 8);
+    unsetenv("PMIX_RANK");
+    unsetenv("PMIX_NAMESPACE");
+    setenv("PMI_RANK", "5", 1); /* --mpi=pmi2 */
+    setenv("PMI_SIZE", "8", 1);
+    setenv("PMI_FD", "11", 1);
+    place_is(PG__MPICH, 5, 8);
+    unsetenv("PMI_FD");
+}
+
+static void one_task_of_srun_is_alone(void **state)
+{
+    (void)state;
+    srun_sets();
+    setenv("SLURM_PROCID", "0", 1); /* srun --pty bash, or -n 1 */
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    setenv("PMIX_RANK", "0", 1);
+    place_is(PG__ALONE, 0, 1);
+    setenv("OMPI_COMM_WORLD_RANK", "1", 1); /* mpirun inside */
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    place_is(PG__OPENMPI, 1, 2);
+}
+
+static void what_is_no_place_in_a_job_is_none(void **state)
+{
+    static const char *const not [][2] = {
+        {"", "2"},    {"0", ""},           {"-1", "2"},
+        {"+1", "2"},  {" 1", "2"},         {"1 ", "2"},
+        {"1", "2x"},  {"0x1", "2"},        {"2", "2"},
+        {"3", "2"},   {"0", "0"},          {"1", "-2"},
+        {"1", "1e1"}, {"0", "4294967296"}, {"0", "99999999999999999999999"}};
+    (void)state;
+    for (size_t k = 0; k < sizeof not / sizeof *not ; k++) {
+        setenv("PMI_RANK", not [k][0], 1);
+        setenv("PMI_SIZE", not [k][1], 1);
+        place_is(PG__ALONE, 0, 1);
+        setenv("SLURM_PROCID", "1", 1); /* the next launcher's are looked at */
+        setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+        place_is(PG__SRUN, 1, 2);
+        unsetenv("SLURM_PROCID");
+        unsetenv("SLURM_STEP_NUM_TASKS");
+    }
+    unsetenv("PMI_SIZE"); /* half of the variables */
+    setenv("PMI_RANK", "1", 1);
+    place_is(PG__ALONE, 0, 1);
+}
+
 static void what_cannot_be_joined_says_what_to_do(void **state)
 {
     const pg__comm_opts opts = {.timeout = 1};
@@ -78,4 +163,7 @@ static void what_cannot_be_joined_says_what_to_do(void **state)
 PG_TEST_MAIN_WITH(forget, forget,
                   cmocka_unit_test_setup(a_process_that_nobody_launched_is_alone, forget),
                   cmocka_unit_test_setup(each_launcher_is_known_by_its_variables, forget),
+                  cmocka_unit_test_setup(srun_is_known_by_what_joins_its_tasks, forget),
+                  cmocka_unit_test_setup(one_task_of_srun_is_alone, forget),
+                  cmocka_unit_test_setup(what_is_no_place_in_a_job_is_none, forget),
                   cmocka_unit_test_setup(what_cannot_be_joined_says_what_to_do, forget))
