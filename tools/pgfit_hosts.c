@@ -32,7 +32,11 @@ static unsigned long count_of(const char *hosts)
         const char *colon = memchr(at, ':', len);
         char *end = NULL;
         const unsigned long one = colon ? strtoul(colon + 1, &end, 10) : 1;
-        if (len == 0 || colon == at || (colon && (end != at + len || one == 0 || one > 4096)))
+        if (len == 0 || colon == at || *at == '-' || strcspn(at, " \t\n") < len)
+            return 0;
+        if (colon && (colon[1] < '0' || colon[1] > '9')) /* strtoul() would take a sign */
+            return 0;
+        if (colon && (end != at + len || one == 0 || one > 4096))
             return 0;
         n += one;
         at += len + (at[len] == ',' && at[len + 1]);
