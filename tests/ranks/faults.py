@@ -27,7 +27,7 @@ import tempfile
 import time
 
 import job
-from job import expect, processes, run, said, show, start, until
+from job import expect, run, show
 
 options = argparse.ArgumentParser()
 options.add_argument('--mpi', required=True, choices=('openmpi', 'mpich'))
@@ -48,49 +48,8 @@ WHOLE = [*DEMO, '--epochs', EPOCHS, '-o', 'out.weights.h5', '--force']
 KEPT = ['--checkpoint', 'ckpt/{epoch:02d}.keras', '--save-freq', '500', '--resume=auto', '--resume-every', '0.05']  # rarer than epochs
 
 
-class Job:
-    """Ranks of a shell each, which keeps what its pgfit says and the status that it ends with."""
-    n_jobs = 0
-
-    def __init__(self, n, folder, *command):
-        Job.n_jobs += 1
-        self.n, self.folder, self.name = n, folder, f'{os.getpid()}-{Job.n_jobs}'
-        for k in range(n):
-            (folder / f'status.{k}').unlink(missing_ok=True)
-            (folder / f'err.{k}').unlink(missing_ok=True)
-        own = folder / 'own.sh'
-        own.write_text(f'#!/bin/sh\nr={job.RANK}\n"$@" 2>err.$r\ns=$?\necho $s >status.$r\nexit $s\n')
-        own.chmod(0o755)
-        self.p = start([mpirun, '-np', n, own, *command], folder, {'PG_TEST_JOB': self.name})
-
-    def begun(self, rows):
-        """The processes by rank, once so many epochs are in log.csv; nobody, if the job has ended before."""
-        def there():
-            found = processes(self.name)
-            return len(found) == self.n and rows_of(self.folder) >= rows and found
-        return until(f'epoch {rows} by {self.n} ranks', self.p, there) or {}
-
-    def finish(self, timeout=90):
-        began = time.monotonic()
-        r = job.finish(self.p, timeout)
-        self.seconds = time.monotonic() - began
-        for pid in processes(self.name).values():  # a launcher may leave behind what does not listen
-            os.kill(pid, signal.SIGKILL)
-        return r
-
-    def status(self, k):
-        p = self.folder / f'status.{k}'
-        text = p.read_text().strip() if p.exists() else ''
-        return int(text) if text else None
-
-    def said(self, k):
-        p = self.folder / f'err.{k}'
-        return said(p.read_text()) if p.exists() else []
-
-
-def rows_of(folder):
-    p = folder / 'log.csv'
-    return max(0, p.read_bytes().count(b'\n') - 1) if p.exists() else 0
+def by_mpi(n, folder, *command):
+    return job.Job([mpirun, '-np', n], n, folder, *command)
 
 
 @functools.cache
@@ -138,7 +97,7 @@ def stopped(folder):
         what, here = f'rank {victim} of {n} stands still', folder / str(n)
         here.mkdir()
         for trial in range(3):  # a run that was over before it could be stopped is begun anew
-            j = Job(n, here, *WHOLE, *KEPT, '--comm-timeout', TIMEOUT)
+            j = by_mpi(n, here, *WHOLE, *KEPT, '--comm-timeout', TIMEOUT)
             found = j.begun(3 + trial)
             if found:
                 os.kill(found[victim], signal.SIGSTOP)
@@ -157,7 +116,7 @@ def stopped(folder):
 
 def late(folder):
     """Rank 1 stands still for so long that rank 0 waits longer than rank 1 does; rank 2 never comes."""
-    j = Job(4, folder, *[x for x in DEMO if x != '--deterministic'], '--epochs', 100000, '--comm-timeout', TIMEOUT)
+    j = by_mpi(4, folder, *[x for x in DEMO if x != '--deterministic'], '--epochs', 100000, '--comm-timeout', TIMEOUT)
     found = j.begun(2)
     if found:
         os.kill(found[1], signal.SIGSTOP)
@@ -177,7 +136,7 @@ def full(folder):
         for n in (1, 2):
             here = folder / f'{what.split()[-1]}{n}'
             here.mkdir()
-            j = Job(n, here, *DEMO, *more, '--comm-timeout', 60)
+            j = by_mpi(n, here, *DEMO, *more, '--comm-timeout', 60)
             found = j.begun(2)
             if expect(f'{what} of {n}: a run to limit', found, ''):
                 resource.prlimit(found[0], resource.RLIMIT_FSIZE, (16384, 16384))
@@ -195,15 +154,15 @@ def full(folder):
 def fewer(folder):
     for n in (4, 2):
         for trial in range(3):
-            j = Job(n, folder, *WHOLE, *KEPT, '--comm-timeout', TIMEOUT)
-            found = j.begun(rows_of(folder) + 3)
+            j = by_mpi(n, folder, *WHOLE, *KEPT, '--comm-timeout', TIMEOUT)
+            found = j.begun(job.rows_of(folder) + 3)
             if found:
                 os.kill(found[n - 1], signal.SIGKILL)
             r = j.finish()
             if expect(f'killed on {n}', r.returncode not in (0, 'HANG'), show(r)):
                 break
             return
-    expect('there is something left to do', rows_of(folder) < EPOCHS, '')
+    expect('there is something left to do', job.rows_of(folder) < EPOCHS, '')
     r = run([*WHOLE, *KEPT], folder)
     expect('gone on with by one process', r.returncode == 0, show(r))
     compare('by 4, 2 and 1', folder, left_alone())
@@ -218,8 +177,8 @@ def stateful(folder):
     r = run(command, alone)
     expect('a stateful LSTM by one process', r.returncode == 0, show(r))
     for trial in range(2):
-        j = Job(2, here, *command, '--resume=auto', '--resume-every', '0.05')
-        found = j.begun(rows_of(here) + 5)
+        j = by_mpi(2, here, *command, '--resume=auto', '--resume-every', '0.05')
+        found = j.begun(job.rows_of(here) + 5)
         expect('a stateful LSTM: a run to disturb', found, show(j.finish()) if not found else '')
         if found and trial == 0:
             for pid in found.values():  # as a launcher tells them to leave; the state is kept at that step
@@ -238,7 +197,7 @@ def stateful(folder):
 def slowed(folder, victim, *more):
     """A job of two, one of which runs a quarter of the time."""
     large = ['--batch-size', 1024, '--epochs', 40]  # steps that compute, more than they exchange
-    j = Job(2, folder, *[x for x in DEMO if x != '-q'], *large, '--resume=never', *more)
+    j = by_mpi(2, folder, *[x for x in DEMO if x != '-q'], *large, '--resume=never', *more)
     found = j.begun(1)
     while found and j.p.poll() is None:
         try:

@@ -43,7 +43,10 @@ def finish(p, timeout=240):
         out, err = p.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         os.killpg(p.pid, signal.SIGKILL)
-        out, err = p.communicate()
+        try:
+            out, err = p.communicate(timeout=5)
+        except subprocess.TimeoutExpired:  # a daemon of the launcher holds on to its output
+            out = err = ''
         return subprocess.CompletedProcess(p.args, 'HANG', out, err)
     return subprocess.CompletedProcess(p.args, p.returncode, out, err)
 
@@ -95,3 +98,48 @@ def until(what, p, condition, seconds=60):
         time.sleep(0.005)
     expect(what, False, f'not within {seconds} s')
     return None
+
+
+def rows_of(folder):
+    p = folder / 'log.csv'
+    return max(0, p.read_bytes().count(b'\n') - 1) if p.exists() else 0
+
+
+class Job:
+    """n ranks of a shell each, which keeps what its pgfit says and the status that it ends with."""
+    n_jobs = 0
+
+    def __init__(self, launcher, n, folder, *command):
+        Job.n_jobs += 1
+        self.n, self.folder, self.name = n, folder, f'{os.getpid()}-{Job.n_jobs}'
+        for k in range(n):
+            (folder / f'status.{k}').unlink(missing_ok=True)
+            (folder / f'err.{k}').unlink(missing_ok=True)
+        own = folder / 'own.sh'
+        own.write_text(f'#!/bin/sh\nr={RANK}\n"$@" 2>err.$r\ns=$?\necho $s >status.$r\nexit $s\n')
+        own.chmod(0o755)
+        self.p = start([*launcher, own, *command], folder, {'PG_TEST_JOB': self.name})
+
+    def begun(self, rows):
+        """The processes by rank, once so many epochs are in log.csv; nobody, if the job has ended before."""
+        def there():
+            found = processes(self.name)
+            return len(found) == self.n and rows_of(self.folder) >= rows and found
+        return until(f'epoch {rows} by {self.n} ranks', self.p, there) or {}
+
+    def finish(self, timeout=90):
+        began = time.monotonic()
+        r = finish(self.p, timeout)
+        self.seconds = time.monotonic() - began
+        for pid in processes(self.name).values():  # a launcher may leave behind what does not listen
+            os.kill(pid, signal.SIGKILL)
+        return r
+
+    def status(self, k):
+        p = self.folder / f'status.{k}'
+        text = p.read_text().strip() if p.exists() else ''
+        return int(text) if text else None
+
+    def said(self, k):
+        p = self.folder / f'err.{k}'
+        return said(p.read_text()) if p.exists() else []

@@ -1,104 +1,190 @@
 #!/usr/bin/env python3
-"""usage: link.py --tools DIR [--rate 1gbit] [--delay 1ms]
+"""usage: link.py --tools DIR [--only PART]
 
-Two ranks as two machines: each in a network namespace with a host name of its own, joined by a link that tc slows down. The numbers
-are those of one process. Needs root, ip and tc, Open MPI; exit status 77 where there is one missing."""
+Two ranks as two machines: each in a network namespace with a host name of its own, joined by two links. mpirun talks to its daemon on
+one of them, the ranks to each other on the one or the other.
+
+  slow    the link comes down to 1 Gbit/s in the middle: the bits of one process (a delay asks for netem, which not every kernel has)
+  cut     no link in the middle: both ranks end with status 4 and name each other with their hosts, though mpirun may hear nothing of
+          it; --resume=auto goes on to the bytes of an undisturbed run
+  ranks   only what the ranks send to each other is lost: mpirun ends with that status too
+  start   no link at the beginning, or none between the ranks: a message and a status, in time
+
+All of it runs in namespaces that the kernel takes down with the first process in them, whatever ends it: nothing stays behind. Root, or a user
+who may have namespaces; ip, tc, Open MPI. Exit status 77 where one is missing."""
 import argparse
+import functools
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-ap = argparse.ArgumentParser()
-ap.add_argument('--tools', required=True, type=pathlib.Path)
-ap.add_argument('--rate', default='1gbit')
-ap.add_argument('--delay', default='1ms')
-a = ap.parse_args()
-tools = a.tools.resolve()
-mpirun = shutil.which('mpirun.openmpi')
-plugin = tools.parent / 'libpg/comm/pg-mpi-openmpi.so'
-A, B = 'pg-a-%d' % os.getpid(), 'pg-b-%d' % os.getpid()
-bad = []
+import job
+from job import expect, run, said, show, until
+
+options = argparse.ArgumentParser()
+options.add_argument('--tools', required=True, type=pathlib.Path)
+options.add_argument('--only')
+options.add_argument('--inside', action='store_true', help=argparse.SUPPRESS)
+options = options.parse_args()
+tools = options.tools.resolve()
+mpirun = job.mpirun_of('openmpi', tools)
+same = functools.partial(job.same, tools)
+TIMEOUT = 3  # seconds: --comm-timeout
+MARGIN = 12
+NEAR, FAR = 'pg-near', 'pg-far'
+WIRES = ('10.97.0', '10.98.0')  # of mpirun, of the ranks
+WHOLE = [tools / 'pgfit', '--demo', 'digits', '--seed', '3', '--deterministic', '--batch-size', '256', '--epochs', '60', '-j', '1', '-q',
+         '--csv', 'log.csv', '-o', 'out.weights.h5', '--force']
+KEPT = ['--resume=auto', '--resume-every', '0.05', '--comm-timeout', TIMEOUT]
+
+
+def skip(why):
+    print(why)
+    sys.exit(77)
 
 
 def sh(*words):
     return subprocess.run(words, capture_output=True, text=True)
 
 
-def expect(what, ok, text=''):
-    if not ok:
-        bad.append(what)
-        print(f'FAIL {what}: {text}', flush=True)
+def go_inside():
+    """Namespaces of its own for network, mounts and processes; the end of this process is the end of all in them."""
+    own = ['unshare', *([] if os.geteuid() == 0 else ['--user', '--map-root-user']), '--mount', '--net', '--pid', '--fork', '--kill-child',
+           '--mount-proc']
+    if not all(map(shutil.which, ('unshare', 'ip', 'tc'))) or sh(*own, 'true').returncode:
+        skip('no namespaces here')
+    os.execvp(own[0], [*own, sys.executable, *sys.argv, '--inside'])
 
 
-def join():
-    """Two namespaces and the link between them; False where that is not allowed."""
-    link = 'pg%d' % (os.getpid() % 100000)
-    for words in (('ip', 'netns', 'add', A), ('ip', 'netns', 'add', B),
-                  ('ip', 'link', 'add', link + 'a', 'netns', A, 'type', 'veth', 'peer', 'name', link + 'b', 'netns', B)):
-        if sh(*words).returncode:
-            return None
-    for space, end, address in ((A, link + 'a', '10.97.0.1/24'), (B, link + 'b', '10.97.0.2/24')):
-        for words in (('link', 'set', 'lo', 'up'), ('addr', 'add', address, 'dev', end), ('link', 'set', end, 'up')):
-            expect('a namespace', sh('ip', '-n', space, *words).returncode == 0)
-        begin = ('tc', '-n', space, 'qdisc', 'add', 'dev', end, 'root')
-        if sh(*begin, 'netem', 'rate', a.rate, 'delay', a.delay).returncode:  # a kernel without it can be slow, but not far away
-            print('no netem: a rate without a delay')
-            if sh(*begin, 'tbf', 'rate', a.rate, 'burst', '256kb', 'latency', '50ms').returncode:
-                return None
-    return link + 'b'
+def end_of(space, k):
+    return f'{space}{k}'
 
 
-def start(folder, *words):
-    agent = folder / 'agent.sh'
-    agent.write_text(f'#!/bin/sh\nshift\nexec ip netns exec {B} unshare --uts sh -c "hostname pg-far; $*"\n')
-    agent.chmod(0o755)
-    argv = ['ip', 'netns', 'exec', A, mpirun, '--allow-run-as-root', '--bind-to', 'none', '--mca', 'plm_rsh_agent', agent, '--mca', 'btl',
-            'tcp,self', '--mca', 'btl_tcp_if_include', '10.97.0.0/24', '--mca', 'oob_tcp_if_include', '10.97.0.0/24', '--host',
-            '10.97.0.1:1,10.97.0.2:1', '-np', '2', tools / 'pgfit', '--demo', 'digits', '--seed', '3', '--deterministic', '-j', '1', '-q',
-            '--force', '--batch-size', '32', '-o', folder / 'out.weights.h5', *words]
-    return subprocess.Popen(list(map(str, argv)), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+def lay_links():
+    if sh('mount', '-t', 'tmpfs', 'none', '/run').returncode or any(sh('ip', 'netns', 'add', s).returncode for s in (NEAR, FAR)):
+        skip('no namespaces here')
+    for k, net in enumerate(WIRES):
+        if sh('ip', 'link', 'add', end_of(NEAR, k), 'netns', NEAR, 'type', 'veth', 'peer', 'name', end_of(FAR, k), 'netns', FAR).returncode:
+            skip('no links between namespaces here')
+        for n, space in enumerate((NEAR, FAR), 1):
+            for words in (('link', 'set', 'lo', 'up'), ('addr', 'add', f'{net}.{n}/24', 'dev', end_of(space, k))):
+                expect('a namespace', sh('ip', '-n', space, *words).returncode == 0)
 
 
-def finish(p, seconds):
-    try:
-        return p.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(p.pid, signal.SIGKILL)
-        out, err = p.communicate()
-        return out, 'HANG\n' + err
+def set_links(*states):
+    for k, state in enumerate(states):
+        for space in (NEAR, FAR):
+            expect('a link', sh('ip', '-n', space, 'link', 'set', end_of(space, k), state).returncode == 0)
 
 
-def main(folder):
-    end = join()
-    if not end or not mpirun or not plugin.exists():
-        print('no network namespaces, tc or Open MPI here')
-        return 77
-    want = folder / 'alone'
-    want.mkdir()
-    r = sh(str(tools / 'pgfit'), '--demo', 'digits', '--seed', '3', '--deterministic', '-q', '--force', '--batch-size', '32', '--epochs', '3',
-           '-o', str(want / 'out.weights.h5'))
-    expect('one process', r.returncode == 0, r.stderr)
-    here = folder / 'slow'
-    here.mkdir()
+def mislead(wire):
+    """A link that is up, and loses all that is sent: each side has a wrong address of the other."""
+    for n, space in ((2, NEAR), (1, FAR)):
+        words = ('neigh', 'replace', f'{WIRES[wire]}.{n}', 'lladdr', '02:00:00:00:00:99', 'dev', end_of(space, wire), 'nud', 'permanent')
+        expect('a link that loses', sh('ip', '-n', space, *words).returncode == 0)
+
+
+def two(folder, wire, *command):
+    """A rank on each side; they talk over that wire."""
+    agent, near = folder / 'agent.sh', folder / 'near.sh'
+    side = 'exec ip netns exec %s unshare --uts sh -c \'hostname %s; exec "$@"\' sh'
+    near.write_text('#!/bin/sh\n' + side % (NEAR, NEAR) + ' "$@"\n')
+    agent.write_text('#!/bin/sh\nshift\n' + side % (FAR, FAR) + ' sh -c "$*"\n')
+    for p in (agent, near):
+        p.chmod(0o755)
+    return job.Job([near, mpirun, '--bind-to', 'none', '--mca', 'plm_rsh_agent', agent, '--mca', 'btl', 'tcp,self', '--mca',
+                    'btl_tcp_if_include', WIRES[wire] + '.0/24', '--mca', 'oob_tcp_if_include', WIRES[0] + '.0/24', '--host',
+                    f'{WIRES[0]}.1:1,{WIRES[0]}.2:1', '-np', 2], 2, folder, *command)
+
+
+@functools.cache
+def left_alone():
+    folder = pathlib.Path(tempfile.mkdtemp(dir=root))
+    r = run(WHOLE, folder)
+    expect('a run left alone', r.returncode == 0, show(r))
+    return folder
+
+
+def compare(what, folder):
+    same(f'{what}: weights', folder / 'out.weights.h5', left_alone() / 'out.weights.h5')
+    expect(f'{what}: log', (folder / 'log.csv').read_bytes() == (left_alone() / 'log.csv').read_bytes())
+
+
+def slow(folder):
+    set_links('up', 'up')
+    j = two(folder, 1, *WHOLE, '--comm-timeout', 30)
+    found = j.begun(2)
+    for space in (NEAR, FAR):
+        r = sh('tc', '-n', space, 'qdisc', 'replace', 'dev', end_of(space, 1), 'root', 'tbf', 'rate', '1gbit', 'burst', '256kb', 'latency', '50ms')
+        expect('a slow link', r.returncode == 0, r.stderr)
+    r = j.finish()
+    expect('a link that becomes slow', found and r.returncode == 0, show(r) + str([j.said(k) for k in (0, 1)]))
+    compare('a link that becomes slow', folder)
+
+
+def disturbed(what, folder, wire, cut_off):
+    set_links('up', 'up')
+    j = two(folder, wire, *WHOLE, *KEPT)
+    found = j.begun(2)
+    expect(f'{what}: there are two', found, show(j.finish()) if not found else '')
+    cut_off()
     began = time.monotonic()
-    p = start(here, '--epochs', '3', '--comm-timeout', '10')
-    out, err = finish(p, 120)
-    expect('a slow link', p.returncode == 0, err[-2000:])
-    r = sh(str(tools / 'pgdiff'), str(here / 'out.weights.h5'), str(want / 'out.weights.h5'))
-    expect('the bits of one process', r.returncode == 0, r.stdout[-500:] + r.stderr)
-    print(f'{time.monotonic() - began:.1f} s')
-    return bool(bad)
+    until(f'{what}: both ranks end', j.p, lambda: j.status(0) is not None and j.status(1) is not None, TIMEOUT + MARGIN)
+    expect(f'{what}: in time', time.monotonic() - began < TIMEOUT + MARGIN)
+    for k, other in ((0, f'rank 1 on {FAR} '), (1, f'rank 0 on {NEAR} ')):
+        text = f'rank {k}: status {j.status(k)}: {j.said(k)}'
+        # where mpirun hears of the first, it may end the other one
+        expect(f'{what}: status', j.status(k) == 4 or (k == 1 and wire and j.status(0) == 4), text)
+        expect(f'{what}: a message', all(other in x for x in j.said(k)) and len(j.said(k)) == (j.status(k) == 4), text)
+    return j
 
 
-with tempfile.TemporaryDirectory() as d:
-    try:
-        status = main(pathlib.Path(d))
-    finally:
-        for space in (A, B):
-            sh('ip', 'netns', 'del', space)
-sys.exit(status)
+def gone_on(what, folder):
+    set_links('down', 'down')  # which forgets addresses
+    set_links('up', 'up')
+    r = two(folder, 0, *WHOLE, *KEPT).finish()
+    expect(f'{what}: it goes on', r.returncode == 0, show(r))
+    compare(what, folder)
+
+
+def cut(folder):
+    j = disturbed('no link', folder, 0, lambda: set_links('down', 'down'))
+    j.finish(1)  # mpirun itself may still wait for its daemon
+    gone_on('no link', folder)
+
+
+def ranks(folder):
+    j = disturbed('no link between the ranks', folder, 1, lambda: mislead(1))
+    r = j.finish(30)
+    expect('no link between the ranks: mpirun', r.returncode == 4, show(r))
+    gone_on('no link between the ranks', folder)
+
+
+def begin(folder):
+    set_links('up', 'up')
+    mislead(1)
+    for what, state in {'a rank that is not there': 'up', 'a host that is not there': 'down'}.items():
+        set_links(state, state)
+        j = two(folder, 1, *WHOLE, *KEPT)
+        r = j.finish(90)
+        text = show(r) + str([(j.status(k), j.said(k)) for k in (0, 1)])
+        expect(what, r.returncode not in (0, 'HANG') and (r.stderr.strip() or any(j.said(k) for k in (0, 1))), text)
+        expect(f'{what}: nothing is written', not (folder / 'out.weights.h5').exists())
+
+
+if not options.inside:
+    go_inside()
+lay_links()
+with tempfile.TemporaryDirectory() as root:
+    for name, part in {'slow': slow, 'cut': cut, 'ranks': ranks, 'start': begin}.items():
+        if options.only and name != options.only:
+            continue
+        with tempfile.TemporaryDirectory(dir=root) as d:
+            began = time.monotonic()
+            part(pathlib.Path(d))
+            print(f'{name}: {time.monotonic() - began:.1f} s', flush=True)
+sys.exit(bool(job.bad))
