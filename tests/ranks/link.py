@@ -4,26 +4,25 @@
 Two ranks as two machines: each in a network namespace with a host name of its own, joined by two links. mpirun talks to its daemon on
 one of them, the ranks to each other on the one or the other.
 
-  slow    the link comes down to 1 Gbit/s in the middle: the bits of one process (a delay asks for netem, which not every kernel has)
   cut     no link in the middle: both ranks end with status 4 and name each other with their hosts, though mpirun may hear nothing of
           it; --resume=auto goes on to the bytes of an undisturbed run
   ranks   only what the ranks send to each other is lost: mpirun ends with that status too
   start   no link at the beginning, or none between the ranks: a message and a status, in time
+  slow    the link comes down to 1 Gbit/s in the middle: the bits of one process (a delay asks for netem, which not every kernel has)
 
 All of it runs in namespaces that the kernel takes down with the first process in them, whatever ends it: nothing stays behind. Root, or a user
 who may have namespaces; ip, tc, Open MPI. Exit status 77 where one is missing."""
 import argparse
 import functools
-import os
 import pathlib
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
 
 import job
-from job import expect, run, said, show, until
+import wires
+from job import expect, run, show, until
+from wires import FAR, NEAR, mislead, reset_links, set_links
 
 options = argparse.ArgumentParser()
 options.add_argument('--tools', required=True, type=pathlib.Path)
@@ -35,70 +34,13 @@ mpirun = job.mpirun_of('openmpi', tools)
 same = functools.partial(job.same, tools)
 TIMEOUT = 3  # seconds: --comm-timeout
 MARGIN = 12
-NEAR, FAR = 'pg-near', 'pg-far'
-WIRES = ('10.97.0', '10.98.0')  # of mpirun, of the ranks
 WHOLE = [tools / 'pgfit', '--demo', 'digits', '--seed', '3', '--deterministic', '--batch-size', '256', '--epochs', '60', '-j', '1', '-q',
          '--csv', 'log.csv', '-o', 'out.weights.h5', '--force']
 KEPT = ['--resume=auto', '--resume-every', '0.05', '--comm-timeout', TIMEOUT]
 
 
-def skip(why):
-    print(why)
-    sys.exit(77)
-
-
-def sh(*words):
-    return subprocess.run(words, capture_output=True, text=True)
-
-
-def go_inside():
-    """Namespaces of its own for network, mounts and processes; the end of this process is the end of all in them."""
-    own = ['unshare', *([] if os.geteuid() == 0 else ['--user', '--map-root-user']), '--mount', '--net', '--pid', '--fork', '--kill-child',
-           '--mount-proc']
-    if not all(map(shutil.which, ('unshare', 'ip', 'tc'))) or sh(*own, 'true').returncode:
-        skip('no namespaces here')
-    os.execvp(own[0], [*own, sys.executable, *sys.argv, '--inside'])
-
-
-def end_of(space, k):
-    return f'{space}{k}'
-
-
-def lay_links():
-    if sh('mount', '-t', 'tmpfs', 'none', '/run').returncode or any(sh('ip', 'netns', 'add', s).returncode for s in (NEAR, FAR)):
-        skip('no namespaces here')
-    for k, net in enumerate(WIRES):
-        if sh('ip', 'link', 'add', end_of(NEAR, k), 'netns', NEAR, 'type', 'veth', 'peer', 'name', end_of(FAR, k), 'netns', FAR).returncode:
-            skip('no links between namespaces here')
-        for n, space in enumerate((NEAR, FAR), 1):
-            for words in (('link', 'set', 'lo', 'up'), ('addr', 'add', f'{net}.{n}/24', 'dev', end_of(space, k))):
-                expect('a namespace', sh('ip', '-n', space, *words).returncode == 0)
-
-
-def set_links(*states):
-    for k, state in enumerate(states):
-        for space in (NEAR, FAR):
-            expect('a link', sh('ip', '-n', space, 'link', 'set', end_of(space, k), state).returncode == 0)
-
-
-def mislead(wire):
-    """A link that is up, and loses all that is sent: each side has a wrong address of the other."""
-    for n, space in ((2, NEAR), (1, FAR)):
-        words = ('neigh', 'replace', f'{WIRES[wire]}.{n}', 'lladdr', '02:00:00:00:00:99', 'dev', end_of(space, wire), 'nud', 'permanent')
-        expect('a link that loses', sh('ip', '-n', space, *words).returncode == 0)
-
-
 def two(folder, wire, *command):
-    """A rank on each side; they talk over that wire."""
-    agent, near = folder / 'agent.sh', folder / 'near.sh'
-    side = 'exec ip netns exec %s unshare --uts sh -c \'hostname %s; exec "$@"\' sh'
-    near.write_text('#!/bin/sh\n' + side % (NEAR, NEAR) + ' "$@"\n')
-    agent.write_text('#!/bin/sh\nshift\n' + side % (FAR, FAR) + ' sh -c "$*"\n')
-    for p in (agent, near):
-        p.chmod(0o755)
-    return job.Job([near, mpirun, '--bind-to', 'none', '--mca', 'plm_rsh_agent', agent, '--mca', 'btl', 'tcp,self', '--mca',
-                    'btl_tcp_if_include', WIRES[wire] + '.0/24', '--mca', 'oob_tcp_if_include', WIRES[0] + '.0/24', '--host',
-                    f'{WIRES[0]}.1:1,{WIRES[0]}.2:1', '-np', 2], 2, folder, *command)
+    return job.Job(wires.two(folder, mpirun, wire), 2, folder, *command)
 
 
 @functools.cache
@@ -115,12 +57,10 @@ def compare(what, folder):
 
 
 def slow(folder):
-    set_links('up', 'up')
+    reset_links()
     j = two(folder, 1, *WHOLE, '--comm-timeout', 30)
     found = j.begun(2)
-    for space in (NEAR, FAR):
-        r = sh('tc', '-n', space, 'qdisc', 'replace', 'dev', end_of(space, 1), 'root', 'tbf', 'rate', '1gbit', 'burst', '256kb', 'latency', '50ms')
-        expect('a slow link', r.returncode == 0, r.stderr)
+    wires.slow_down(1, '1gbit')
     r = j.finish()
     expect('a link that becomes slow', found and r.returncode == 0, show(r) + str([j.said(k) for k in (0, 1)]))
     compare('a link that becomes slow', folder)
@@ -144,8 +84,7 @@ def disturbed(what, folder, wire, cut_off):
 
 
 def gone_on(what, folder):
-    set_links('down', 'down')  # which forgets addresses
-    set_links('up', 'up')
+    reset_links()
     r = two(folder, 0, *WHOLE, *KEPT).finish()
     expect(f'{what}: it goes on', r.returncode == 0, show(r))
     compare(what, folder)
@@ -177,10 +116,10 @@ def begin(folder):
 
 
 if not options.inside:
-    go_inside()
-lay_links()
+    wires.go_inside()
+wires.lay_links()
 with tempfile.TemporaryDirectory() as root:
-    for name, part in {'slow': slow, 'cut': cut, 'ranks': ranks, 'start': begin}.items():
+    for name, part in {'cut': cut, 'ranks': ranks, 'start': begin, 'slow': slow}.items():
         if options.only and name != options.only:
             continue
         with tempfile.TemporaryDirectory(dir=root) as d:

@@ -1,18 +1,33 @@
 #!/usr/bin/env python3
 """Two processes on two cores: pgfit over MPI beside one process of two devices, and PyTorch's DistributedDataParallel (gloo).
 
-usage: ranks.py --tools DIR [--models NAME,...] [--rounds N] [--mpirun FILE] [--work DIR] [--report FILE]
+usage: ranks.py --tools DIR [--link] [--models NAME,...] [--rounds N] [--mpirun FILE] [--work DIR] [--report FILE]
 
 The batch is the same for all: each process takes half of it. One program after another, in reversed order every second round, as
-run.py does; the median of the steps, best of the rounds. PG_TORCH_PYTHON names a Python with torch; PG_KERAS2_PYTHON makes the models."""
+run.py does; the median of the steps, best of the rounds. PG_TORCH_PYTHON names a Python with torch, PG_HOROVOD_PYTHON one with TensorFlow and Horovod; PG_KERAS2_PYTHON makes the models.
+
+--link: how much of the exchange is hidden behind the computation where the ranks are two machines (tests/ranks/wires.py) on a link of
+1 Gbit/s. Without exchange: two processes at once that do not know of each other, half a batch each; alone: the same sums, while nobody
+computes (ninja tests/bench_exchange). Hidden: 1 - (2 ranks - without exchange) / alone. The link has no delay: that asks for netem."""
 import argparse
 import os
+import pathlib
 import shutil
+import statistics
+import subprocess
+import sys
 import tempfile
+import threading
 
 import run as trainer
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'ranks'))
+import wires  # noqa: E402
+
 ROOT = {k: '1' for k in ('OMPI_ALLOW_RUN_AS_ROOT', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM')}
+RATE = '1gbit'
+HEAD = '\nTwo machines on a link of 1 Gbit/s without a delay; ms:\n\n'
+PEERS = ('torch-ddp2', 'horovod2')
 WAYS = {'1 process, 2 devices': (0, ['--devices', 'cpu:0,cpu:1']), '2 ranks': (2, ['-j', '1']),
         '1 process, deterministic': (0, ['--devices', 'cpu:0,cpu:1', '--deterministic']),
         '2 ranks, deterministic': (2, ['-j', '1', '--deterministic'])}
@@ -26,24 +41,91 @@ class Ranks(trainer.Bench):
         return [self.a.mpirun, '-np', str(self.n), *command] if self.n else command
 
     def once(self, model, n_round):
-        rows = [(name, n, extra) for name, (n, extra) in WAYS.items()] + [('torch-ddp2', 0, None)]
+        rows = [(name, n, extra) for name, (n, extra) in WAYS.items()] + [(name, 0, None) for name in PEERS]
         for name, n, extra in rows[::-1 if n_round % 2 else 1]:
             self.n = n
             if extra is not None:
                 self.own(name, model, n_round, extra)
-            elif self.python['PG_TORCH_PYTHON']:
+            elif name == 'horovod2' and os.environ.get('PG_HOROVOD_PYTHON'):
+                self.horovod(name, model, n_round)
+            elif name == 'torch-ddp2' and self.python['PG_TORCH_PYTHON']:
                 self.peer(name, model, n_round)
+
+    def horovod(self, name, model, n_round):
+        argv = [self.a.mpirun, '-np', '2', os.environ['PG_HOROVOD_PYTHON'], trainer.KERAS, model, '--horovod']
+        rc, lines, errors, _, rss, _ = trainer.measure(argv, {'OMP_NUM_THREADS': '1'}, self.a.timeout)
+        found = [trainer.json.loads(x) for _, x in lines if x.startswith('{')]
+        d = found[-1] if rc == 0 and found else {'error': errors.strip()[-300:] or 'exit %d' % rc, 'model': model}
+        self.add(**d, peer=name, round=n_round, rss_mb=rss)
+
+
+class Link(trainer.Bench):
+    launcher, halves = [], 1
+
+    def own_command(self, model, tools, extra):
+        command = super().own_command(model, tools, [*extra, '-j', '1'])
+        at = command.index('--batch-size') + 1
+        command[at] = str(int(command[at]) // self.halves)
+        return [*map(str, self.launcher), *command]
+
+    def apart(self, model, n_round):
+        """Two processes at once; the slower one's step is that of both."""
+        self.halves = 2
+        both = [threading.Thread(target=self.own, args=(f'without exchange, {k}', model, n_round, [])) for k in (0, 1)]
+        for t in both:
+            t.start()
+        for t in both:
+            t.join()
+        self.halves = 1
+
+    def alone(self, model, n_round):
+        n = next(s['parameters'] for s in self.samples if s.get('event') == 'start' and s['model'] == model)
+        program = os.path.join(self.a.tools, '../tests/bench_exchange')
+        rc, lines, errors, _, _, _ = trainer.measure([*map(str, self.launcher), program, str(n), '9'], {}, self.a.timeout)
+        self.add(peer='exchange alone', model=model, round=n_round, parameters=n,
+                 **({'ms_med': float(lines[-1][1])} if rc == 0 and lines else {'error': errors[-300:] or 'exit %d' % rc}))
+
+    def once(self, model, n_round):
+        if not self.has(event='start', model=model):
+            r = subprocess.run([*super().own_command(model, self.a.tools, ['--steps-per-epoch', '1']), '--json'], capture_output=True, text=True)
+            start = trainer.json.loads(r.stdout.splitlines()[0])
+            self.add(event='start', model=model, parameters=start['parameters'])
+        with tempfile.TemporaryDirectory() as d:
+            launcher = wires.two(pathlib.Path(d), self.a.mpirun, 1)
+            self.launcher = []
+            self.apart(model, n_round)
+            self.launcher = launcher
+            self.own('2 ranks on a link', model, n_round, [])
+            self.alone(model, n_round)
+            self.launcher = []
+
+
+def link_table(samples, models):
+    out = ['| model | parameters | without exchange | exchange alone | 2 ranks | hidden |', '|---' + '|---:' * 5 + '|']
+    for m in models:
+        def ms(peer):
+            return [s['ms_med'] for s in samples if s.get('peer') == peer and s.get('model') == m and 'ms_med' in s]
+        pairs = list(zip(ms('without exchange, 0'), ms('without exchange, 1')))
+        alone, both = ms('exchange alone'), ms('2 ranks on a link')
+        if not pairs or not alone or not both:
+            out.append('| %s | – | – | – | – | – |' % m)
+            continue
+        apart = min(max(p) for p in pairs)
+        n = next(s['parameters'] for s in samples if s.get('event') == 'start' and s['model'] == m)
+        hidden = 1 - (min(both) - apart) / statistics.median(alone)
+        out.append('| %s | %s | %.3g | %.3g | %.3g | **%.0f %%** |' % (m, format(n, ','), apart, statistics.median(alone), min(both), hidden * 100))
+    return '\n'.join(out) + '\n'
 
 
 def table(samples, models):
-    names = [*WAYS, 'torch-ddp2']
-    out = ['| ms/step | ' + ' | '.join(names) + ' | DDP / 2 ranks |', '|---' + '|---:' * (len(names) + 1) + '|']
+    names = [*WAYS, *PEERS]
+    out = ['| ms/step | ' + ' | '.join(names) + ' | DDP / 2 ranks | Horovod / 2 ranks |', '|---' + '|---:' * (len(names) + 2) + '|']
     for m in models:
         ms = {p: min((s['ms_med'] for s in samples if s.get('peer') == p and s.get('model') == m and 'ms_med' in s), default=None)
               for p in names}
         shown = ['–' if ms[p] is None else '%.3g' % ms[p] if ms[p] < 100 else '%.0f' % ms[p] for p in names]
-        both = ms['torch-ddp2'] and ms['2 ranks']
-        out.append('| %s | %s | %s |' % (m, ' | '.join(shown), '**%.2f**' % (ms['torch-ddp2'] / ms['2 ranks']) if both else '–'))
+        ratios = ['**%.2f**' % (ms[p] / ms['2 ranks']) if ms[p] and ms['2 ranks'] else '–' for p in PEERS]
+        out.append('| %s | %s | %s |' % (m, ' | '.join(shown), ' | '.join(ratios)))
     return '\n'.join(out) + '\n'
 
 
@@ -51,25 +133,33 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('--tools', required=True)
     ap.add_argument('--models', default='mlp,lenet,vggsmall,lstm2,bertmini,resnet18,mobilenetv2')
+    ap.add_argument('--link', action='store_true')
+    ap.add_argument('--inside', action='store_true', help=argparse.SUPPRESS)
     ap.add_argument('--rounds', type=int, default=1)
     ap.add_argument('--mpirun', default=shutil.which('mpirun.openmpi') or 'mpirun')
     ap.add_argument('--work', default=os.path.join(tempfile.gettempdir(), 'pg-bench-trainer'))
     ap.add_argument('--report')
     a = ap.parse_args()
     a.models, a.peers, a.steps, a.timeout, a.minutes = a.models.split(','), [], None, 180, 60
-    a.samples = os.path.join(a.work, 'ranks.jsonl')
+    a.samples = os.path.join(a.work, 'link.jsonl' if a.link else 'ranks.jsonl')
     os.makedirs(a.work, exist_ok=True)
     os.environ.update(ROOT)
-    bench = Ranks(a)
+    bench = Link(a) if a.link else Ranks(a)
     bench.export()
+    if a.link:
+        if not a.inside:
+            wires.go_inside()
+        wires.lay_links()
+        wires.set_links('up', 'up')
+        wires.slow_down(1, RATE)
     for n_round in range(a.rounds):
         for m in a.models:
             bench.once(m, n_round)
-    text = table(bench.samples, a.models)
+    text = link_table(bench.samples, a.models) if a.link else table(bench.samples, a.models)
     print(text)
-    if a.report:
-        with open(a.report, 'w') as f:
-            f.write(text)
+    if a.report:  # the other table stays
+        old = pathlib.Path(a.report).read_text().partition(HEAD) if os.path.exists(a.report) else ('', '', '')
+        pathlib.Path(a.report).write_text(old[0] + HEAD + text if a.link else text + old[1] + old[2])
 
 
 if __name__ == '__main__':

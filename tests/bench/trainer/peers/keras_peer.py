@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """tf.keras or Keras 3 (KERAS_BACKEND): model.fit on arrays in memory.
 
-usage: keras_peer.py MODEL [--impl tfkeras|keras3] [--mirrored] [--steps N]
+usage: keras_peer.py MODEL [--impl tfkeras|keras3] [--mirrored | --horovod] [--steps N]
        keras_peer.py MODEL --export DIR     DIR/MODEL.json and DIR/MODEL.npz (x0, ..., y0), which pgfit takes
---mirrored: MirroredStrategy on two logical CPUs."""
+--mirrored: MirroredStrategy on two logical CPUs. --horovod: a process of one thread among those that mpirun started, with its part of
+the batch."""
 import argparse
 import os
 import time
@@ -15,6 +16,7 @@ ap = argparse.ArgumentParser()
 ap.add_argument('model', choices=SPEC)
 ap.add_argument('--impl', default='tfkeras')
 ap.add_argument('--mirrored', action='store_true')
+ap.add_argument('--horovod', action='store_true')
 ap.add_argument('--steps', type=int)
 ap.add_argument('--export')
 a = ap.parse_args()
@@ -31,6 +33,11 @@ else:
 if a.mirrored:
     cpus = tf.config.list_physical_devices('CPU')
     tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+if a.horovod:
+    import horovod.tensorflow.keras as hvd
+    hvd.init()
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
 L = keras.layers
 
 
@@ -107,7 +114,8 @@ BODIES = {  # shapes of the inputs, what is between them and the last layer
 
 
 def compiled(name, m):
-    m.compile(optimizer=getattr(keras.optimizers, optimizer(name))(LEARNING_RATE), loss=loss(name))
+    rule = getattr(keras.optimizers, optimizer(name))(LEARNING_RATE)
+    m.compile(optimizer=hvd.DistributedOptimizer(rule) if a.horovod else rule, loss=loss(name))
     return m
 
 
@@ -153,5 +161,12 @@ else:
     else:
         m = build(a.model)
     clock = Clock()
-    h = m.fit(x if len(x) > 1 else x[0], y, batch_size=batch, verbose=0, shuffle=False, callbacks=[clock])
+    calls, part = [clock], batch
+    if a.horovod:
+        calls.append(hvd.callbacks.BroadcastGlobalVariablesCallback(0))
+        part = batch // hvd.size()
+        *x, y = (v[hvd.rank() * (len(v) // hvd.size()):][:len(v) // hvd.size()] for v in (*x, y))
+    h = m.fit(x if len(x) > 1 else x[0], y, batch_size=part, verbose=0, shuffle=False, callbacks=calls)
+    if a.horovod and hvd.rank() > 0:
+        raise SystemExit
     report(a.model, version, batch, clock.ends, warm, BEGUN, float(h.history['loss'][-1]), int(m.count_params()))
