@@ -1,6 +1,6 @@
-/* exchange.c - how long the sum of gradients takes when nobody computes: run by mpirun, as a peer of
- * ranks.py --link. usage: bench_exchange FLOATS TIMES; rank 0 prints the median in ms. Begun in pieces
- * of the size that training uses (train/buckets.c), all at once, and then waited for. */
+/* exchange.c - how long the sum of gradients takes when nobody computes: run by mpirun, as a peer
+ * of ranks.py --link. usage: bench_exchange FLOATS TIMES; rank 0 prints the median in ms. Begun in
+ * pieces of the size that training uses (train/buckets.c), all at once, and then waited for. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

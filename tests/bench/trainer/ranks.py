@@ -114,7 +114,8 @@ def link_table(samples, models):
         n = next(s['parameters'] for s in samples if s.get('event') == 'start' and s['model'] == m)
         hidden = 1 - (min(both) - apart) / statistics.median(alone)
         out.append('| %s | %s | %.3g | %.3g | %.3g | **%.0f %%** |' % (m, format(n, ','), apart, statistics.median(alone), min(both), hidden * 100))
-    return '\n'.join(out) + '\n'
+    loads = [s['load'] for s in samples if 'load' in s]
+    return '\n'.join(out) + ('\n\nLoad of the machine meanwhile: %.0f to %.0f. Of an exchange of a few ms the share is noise.\n' % (min(loads), max(loads)) if loads else '\n')
 
 
 def table(samples, models):
