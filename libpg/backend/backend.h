@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "ops/optimiser.h"
 
-#define PG_BACKEND_ABI 5u
+#define PG_BACKEND_ABI 6u
 
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
@@ -51,6 +51,23 @@ typedef struct pg__gauge {
     uint64_t used, total; /* bytes of its memory, by whoever uses it */
     int busy;             /* percent of the last second or less in which it worked; -1: not known */
 } pg__gauge;
+
+#define PG_GROUP_ID 128 /* bytes */
+#define PG_BUS      20  /* characters of a place on the bus, with the end */
+
+/* Waiting for other devices. */
+typedef struct pg__patience {
+    double seconds;
+    int (*ends)(void *of); /* asked now and then, by any thread: will nobody come? NULL: they may */
+    void *of;
+} pg__patience;
+
+/* A group's place among those of other processes, where all of them are one group. */
+typedef struct pg__group_place {
+    unsigned char id[PG_GROUP_ID]; /* group_id() of one of them */
+    size_t first, n_all;           /* the rank of its first device; devices of all */
+    pg__patience patience;         /* for the beginning, and for every sum to be begun */
+} pg__group_place;
 
 typedef struct pg__backend {
     uint32_t abi, size; /* compared before anything else is read */
@@ -116,18 +133,27 @@ typedef struct pg__backend {
     pg_status (*record_end)(pg__dev *d, pg__graph_run **out);
     pg_status (*replay)(pg__dev *d, pg__graph_run *g);
     void (*forget)(pg__graph_run *g);
-    /* Devices that differ, each by its first queue: their order is that of their ranks. NULL: a
-     * back end of one device. */
-    pg_status (*group_new)(pg__group **out, pg__dev *const *devs, size_t n, pg_err *err);
+    /* Devices that differ, each by its first queue: their order is that of their ranks. `among`: of
+     * several processes, which all come here; NULL: of this one. NULL: a back end of one device. */
+    pg_status (*group_new)(pg__group **out, pg__dev *const *devs, size_t n,
+                           const pg__group_place *among, pg_err *err);
     void (*group_free)(pg__group *g);
-    /* By a thread for each of them, all the same in the same order: p[0 .. n), reals, becomes the
-     * sum over all, the same bits on each. Once what was called on d so far is done, beside what is
-     * called from here on; nobody else touches p until d has joined its sums. */
+    /* What processes find each other by, once; NULL: can there be groups here? PG_E_UNSUPPORTED:
+     * no, with what is missing. */
+    pg_status (*group_id)(unsigned char id[PG_GROUP_ID], pg_err *err);
+    const char *(*bus)(
+        pg__dev *d); /* "0000:3b:00.0": no two devices of a group on one; "": unknown */
+    /* By a thread for each of them, all the same in the same order, `rank` counted from 0 in every
+     * process: p[0 .. n), reals, becomes the sum over all, the same bits on each. Once what was
+     * called on d so far is done, beside what is called from here on; nobody else touches p until d
+     * has joined its sums. */
     pg_status (*group_sum)(pg__group *g, size_t rank, pg__dev *d, void *p, size_t n);
     pg_status (*group_join)(pg__group *g, size_t rank, pg__dev *d); /* calls from here on wait */
-    /* Waits for the rank's sums; a rank that does not come for `timeout` seconds is PG_E_DEVICE.
-     * Before any other wait for what joined them, which would have no patience. */
-    pg_status (*group_wait)(pg__group *g, size_t rank, double timeout, pg_err *err);
+    /* Waits for the rank's sums; another that does not come is PG_E_DEVICE, or PG_E_PEER where it
+     * may be another process'. Before any other wait for what joined them, which would have no
+     * patience.
+     */
+    pg_status (*group_wait)(pg__group *g, size_t rank, const pg__patience *p, pg_err *err);
     /* No sum is waited for any more; there will be no others. */
     void (*group_drop)(pg__group *g);
     pg_status (*update)(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,

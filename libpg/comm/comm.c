@@ -30,6 +30,11 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+static int is_cancelled(const pg__comm *c)
+{
+    return c->cancel && __atomic_load_n(c->cancel, __ATOMIC_RELAXED);
+}
+
 /* ---- opening ---- */
 
 /* MPI begins when all processes have come, and has no patience of its own to lose: it begins in a
@@ -38,6 +43,7 @@ typedef struct opening {
     const pg__mpi *mpi;
     pg__mpi_job *job;
     int rank, size, error;
+    double timeout;
     char name[PG_MPI_MESSAGE];
     _Atomic int is_over;
 } opening;
@@ -45,7 +51,7 @@ typedef struct opening {
 static void *open_job(void *arg)
 {
     opening *o = arg;
-    o->error = o->mpi->open(&o->job, &o->rank, &o->size, o->name);
+    o->error = o->mpi->open(&o->job, o->timeout, &o->rank, &o->size, o->name);
     o->is_over = 1;
     return NULL;
 }
@@ -53,23 +59,26 @@ static void *open_job(void *arg)
 static pg_status join(pg__comm *c, pg_err *err)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    const double until = now() + c->timeout;
+    const double until = now() + c->timeout + 1; /* who has its own patience says more */
     opening *o = pg__mem_array(1, sizeof *o);
     pthread_t thread;
     pg_status st = PG_OK;
     if (!o)
         return pg__nomem(err);
     o->mpi = c->mpi;
+    o->timeout = c->timeout;
     const int failed = pthread_create(&thread, NULL, open_job, o);
     if (failed) {
         pg__mem_free(o);
         return pg_fail_sys(err, PG_E_IO, failed, "cannot start a thread");
     }
-    while (!o->is_over && now() < until)
+    while (!o->is_over && now() < until && !is_cancelled(c))
         nanosleep(&nap, NULL);
     if (!o->is_over) {
         (void)pthread_detach(thread);
         c->is_broken = 1;
+        if (is_cancelled(c))
+            return pg_fail(err, PG_E_CANCELLED, "stopped, while others were waited for");
         return pg_fail(err, PG_E_PEER,
                        "not all processes of the job came to the start within %.0f s", c->timeout);
     }
@@ -100,13 +109,17 @@ pg_status pg__comm_open(pg__comm **out, const pg__comm_opts *opts, pg_err *err)
     c->timeout = opts->timeout > 0 ? opts->timeout : 300;
     c->cancel = opts->cancel;
     c->seen = now();
-    PG_TRY(pg__plugin_mpi(&c->mpi, place.by, err));
+    if (place.by == PG__TORCHRUN && opts->on_gpus)
+        c->mpi = pg__tcp();
+    else
+        PG_TRY(pg__plugin_mpi(&c->mpi, place.by, err));
     PG_TRY(join(c, err));
     if (c->size != place.size)
         PG_FAIL(PG_E_UNSUPPORTED,
                 "the launcher started %zu processes, %s sees %zu: it is another MPI's launcher",
                 place.size, c->name, c->size);
     PG_TRY(pg__peers_meet(c, err));
+    pg__peers_count(c, &place);
     *out = c;
     c = NULL;
 done:
@@ -172,6 +185,34 @@ double pg__comm_waited(const pg__comm *c)
     return c ? c->waited : 0;
 }
 
+double pg__comm_timeout(const pg__comm *c)
+{
+    return c->timeout;
+}
+
+size_t pg__comm_local(const pg__comm *c, size_t *n)
+{
+    *n = c->n_local;
+    return c->local;
+}
+
+size_t pg__comm_gone(const pg__comm *c)
+{
+    return pg__peers_gone(c);
+}
+
+int pg__comm_is_over(const pg__comm *c)
+{
+    return c->is_broken;
+}
+
+pg_status pg__comm_missed(pg__comm *c, const char *what, pg_err *err)
+{
+    const size_t gone = pg__peers_gone(c);
+    return gone < c->size ? pg__peers_lost(c, gone, what, err)
+                          : pg__peers_missing(c, what, c->timeout, err);
+}
+
 /* ---- waiting ---- */
 
 /* An MPI may notice that a process is gone before its number is. */
@@ -188,7 +229,7 @@ pg_status pg__comm_failed(pg__comm *c, int error, const char *what, pg_err *err)
         return pg__peers_lost(c, gone, what, err);
     c->mpi->describe(error, text);
     c->is_broken = 1;
-    return pg_fail(err, PG_E_PEER, "%s: MPI failed: %s", what, text);
+    return pg_fail(err, PG_E_PEER, "%s: %s failed: %s", what, c->mpi->name, text);
 }
 
 /* Moves all of them; how many are still under way. */
@@ -241,7 +282,7 @@ pg_status pg__comm_wait(pg__comm *c, void **requests, size_t n, const char *what
                                      : pg__peers_lost(c, gone, what, err);
             goto done;
         }
-        if (!told && c->cancel && __atomic_load_n(c->cancel, __ATOMIC_RELAXED)) {
+        if (!told && is_cancelled(c)) {
             told = 1;
             until = at + AFTER_CANCEL < until ? at + AFTER_CANCEL : until;
         }

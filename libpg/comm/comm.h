@@ -21,6 +21,7 @@ typedef struct pg__comm pg__comm;
 typedef struct pg__comm_opts {
     double timeout;             /* seconds that a rank waits for the others; 0: 300 */
     const volatile int *cancel; /* the launcher tells those that are left to leave; or NULL */
+    int on_gpus;                /* gradients are summed without this: what it is told may be slow */
 } pg__comm_opts;
 
 /* Joins the job that this process was started in; *out is NULL where it is the only one. Returns
@@ -35,6 +36,10 @@ size_t pg__comm_size(const pg__comm *c);
 const char *pg__comm_host(const pg__comm *c, size_t rank);
 /* "Open MPI 4.1.4" */
 const char *pg__comm_name(const pg__comm *c);
+
+/* This rank among those on its machine; *n: how many these are. */
+size_t pg__comm_local(const pg__comm *c, size_t *n);
+double pg__comm_timeout(const pg__comm *c);
 
 /* Seconds that were spent waiting for others so far. */
 double pg__comm_waited(const pg__comm *c);
@@ -61,6 +66,14 @@ pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, siz
 /* Did any rank fail? Then all have: with the message of the first one, which is named. A failure to
  * communicate is nobody else's. */
 pg_status pg__comm_agree(pg__comm *c, pg_status st, pg_err *err);
+
+/* ---- what goes on beside this: sums of GPUs ---- */
+
+/* A rank that is known to be gone, or the number of ranks; from any thread. */
+size_t pg__comm_gone(const pg__comm *c);
+/* Other ranks did not come to it: PG_E_PEER, naming those who are gone or do not answer. */
+pg_status pg__comm_missed(pg__comm *c, const char *what, pg_err *err);
+int pg__comm_is_over(const pg__comm *c); /* somebody did not come */
 
 /* ---- sums that go on while others work ---- */
 
@@ -102,14 +115,18 @@ typedef enum pg__launcher {
     PG__ALONE,
     PG__OPENMPI,
     PG__MPICH,
-    PG__TORCHRUN, /* a rendezvous address and nothing else */
+    PG__TORCHRUN, /* an address and nothing else (tcp.c) */
     PG__SRUN      /* without anything by which the processes could find each other */
 } pg__launcher;
 
 typedef struct pg__job_place {
     pg__launcher by;
     size_t rank, size;
+    size_t local, n_local; /* on this machine; n_local 0: the launcher does not say */
 } pg__job_place;
 pg__job_place pg__job_place_of(void);
+
+/* Refuses it for CPUs: what to type, or to install. */
+pg_status pg__comm_needs_mpi(pg__launcher by, pg_err *err);
 
 #endif

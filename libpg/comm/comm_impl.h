@@ -18,6 +18,7 @@ struct pg__comm {
     const pg__mpi *mpi;
     pg__mpi_job *job;
     size_t rank, size;
+    size_t local, n_local; /* among those on this machine */
     double timeout, waited;
     double seen; /* when this rank last looked what others send */
     const volatile int *cancel;
@@ -36,6 +37,8 @@ pg_status pg__comm_failed(pg__comm *c, int error, const char *what, pg_err *err)
 
 /* Tells all where this one is, and learns where they are. */
 pg_status pg__peers_meet(pg__comm *c, pg_err *err);
+/* This rank's place among those on its machine, as the launcher says, or by the names of hosts. */
+void pg__peers_count(pg__comm *c, const pg__job_place *place);
 /* A rank whose process is gone, or c->size. */
 size_t pg__peers_gone(const pg__comm *c);
 /* Has another rank lost its patience? It asks who is there; whoever waits says so at once, and then
@@ -48,6 +51,10 @@ pg_status pg__peers_missing(pg__comm *c, const char *what, double waited, pg_err
 pg_status pg__peers_lost(pg__comm *c, size_t rank, const char *what, pg_err *err);
 /* The same, where this rank itself was absent for longer than others wait. */
 pg_status pg__peers_left(pg__comm *c, double absent, pg_err *err);
+
+/* ---- tcp.c ---- */
+
+const pg__mpi *pg__tcp(void);
 
 /* ---- comm_plugin.c ---- */
 

@@ -1,12 +1,13 @@
 /* comm_mpi.h - what a plug-in for one MPI does, and no more: it begins things and says whether they
- * are over. Waiting, and what to do about those who do not come, is comm.c's. */
+ * are over. Waiting, and what to do about those who do not come, is comm.c's. Where there is no MPI
+ * tcp.c does the same. */
 #ifndef PG_COMM_COMM_MPI_H
 #define PG_COMM_COMM_MPI_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define PG_MPI_ABI     2
+#define PG_MPI_ABI     3
 #define PG_MPI_MESSAGE 256 /* bytes of a message, with its end */
 
 typedef struct pg__mpi_job pg__mpi_job;
@@ -15,7 +16,10 @@ typedef struct pg__mpi_job pg__mpi_job;
  * INT_MAX. */
 typedef struct pg__mpi {
     uint32_t abi, size; /* PG_MPI_ABI, bytes of this struct */
-    int (*open)(pg__mpi_job **out, int *rank, int *n_ranks, char version[PG_MPI_MESSAGE]);
+    const char *name;   /* "MPI" */
+    /* timeout: seconds, for one that has its own patience. */
+    int (*open)(pg__mpi_job **out, double timeout, int *rank, int *n_ranks,
+                char version[PG_MPI_MESSAGE]);
     /* in_order: all ranks are there and do the same; else they are left to themselves. */
     void (*close)(pg__mpi_job *job, int in_order);
 
@@ -31,6 +35,8 @@ typedef struct pg__mpi {
     /* *request is NULL afterwards if it is over. NULL is over. */
     int (*test)(pg__mpi_job *job, void **request);
     void (*describe)(int error, char text[PG_MPI_MESSAGE]);
+    /* A rank that is known to be gone, or -1; from any thread. NULL: nobody knows. */
+    int (*lost)(const pg__mpi_job *job);
 } pg__mpi;
 
 /* The plug-in's only symbol; NULL for another abi. */

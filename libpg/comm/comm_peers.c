@@ -40,9 +40,23 @@ done:
     return st;
 }
 
+void pg__peers_count(pg__comm *c, const pg__job_place *place)
+{
+    c->local = place->local;
+    c->n_local = place->n_local;
+    for (size_t k = 0; place->n_local == 0 && k < c->size; k++) {
+        const int is_here = strcmp(c->peers[k].host, c->peers[c->rank].host) == 0;
+        c->local += (size_t)(is_here && k < c->rank);
+        c->n_local += (size_t)is_here;
+    }
+}
+
 size_t pg__peers_gone(const pg__comm *c)
 {
+    const int lost = c->mpi->lost && c->job ? c->mpi->lost(c->job) : -1;
     size_t k = 0;
+    if (lost >= 0 && c->peers)
+        return (size_t)lost;
     while (c->peers && k < c->size && (!c->peers[k].is_here || is_alive(c->peers[k].pid)))
         k++;
     return c->peers ? k : c->size;

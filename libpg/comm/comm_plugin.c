@@ -15,7 +15,7 @@ typedef struct kind {
     const char *name, *file, *package;
 } kind;
 
-static pg_status no_mpi(pg__launcher by, pg_err *err)
+pg_status pg__comm_needs_mpi(pg__launcher by, pg_err *err)
 {
     if (by == PG__SRUN) {
         (void)pg_fail(err, PG_E_UNSUPPORTED,
@@ -24,7 +24,7 @@ static pg_status no_mpi(pg__launcher by, pg_err *err)
     } else {
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "torchrun started several processes; on CPUs they are joined by MPI");
-        pg_err_hint(err, "mpirun -np N pgfit ...");
+        pg_err_hint(err, "mpirun -np N pgfit ..., or --devices auto for this rank's GPU");
     }
     return PG_E_UNSUPPORTED;
 }
@@ -63,7 +63,7 @@ pg_status pg__plugin_mpi(const pg__mpi **out, pg__launcher by, pg_err *err)
     char *path = NULL;
     pg_status st = PG_OK;
     if (by != PG__OPENMPI && by != PG__MPICH)
-        return no_mpi(by, err);
+        return pg__comm_needs_mpi(by, err);
     path = pg__mem_array(PATH_MAX, 1);
     if (!path)
         return pg__nomem(err);

@@ -31,12 +31,15 @@ pg__job_place pg__job_place_of(void)
         {"RANK", "WORLD_SIZE", PG__TORCHRUN},
         {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", PG__SRUN},
     };
-    pg__job_place p = {PG__ALONE, 0, 1};
+    pg__job_place p = {PG__ALONE, 0, 1, 0, 0};
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         if (number_of(known[k].rank, &p.rank) && number_of(known[k].size, &p.size) &&
             p.rank < p.size && p.size > 1) {
             p.by = known[k].by;
+            if (p.by == PG__TORCHRUN &&
+                (!number_of("LOCAL_RANK", &p.local) || !number_of("LOCAL_WORLD_SIZE", &p.n_local)))
+                p.local = p.n_local = 0;
             return p;
         }
-    return (pg__job_place){PG__ALONE, 0, 1};
+    return (pg__job_place){PG__ALONE, 0, 1, 0, 0};
 }

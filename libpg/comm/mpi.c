@@ -68,10 +68,12 @@ static int begin(void)
     return e == MPI_SUCCESS && given < MPI_THREAD_SERIALIZED ? MPI_ERR_OTHER : e;
 }
 
-static int open_job(pg__mpi_job **out, int *rank, int *n_ranks, char version[PG_MPI_MESSAGE])
+static int open_job(pg__mpi_job **out, double timeout, int *rank, int *n_ranks,
+                    char version[PG_MPI_MESSAGE])
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
     int e, n;
+    (void)timeout; /* of the thread that waits for this one */
     pg__mpi_job *job = pg__mem_array(1, sizeof *job);
     if (!job)
         return MPI_ERR_NO_MEM;
@@ -230,8 +232,8 @@ EXPORTED const pg__mpi *pg_mpi_get(uint32_t abi);
 const pg__mpi *pg_mpi_get(uint32_t abi)
 {
     static const pg__mpi mpi = {
-        PG_MPI_ABI, sizeof mpi, open_job,     close_job, meet, gather,   broadcast,
-        sum,        send_to,    receive_from, has_come,  test, describe,
+        PG_MPI_ABI, sizeof mpi, "MPI",        open_job, close_job, meet,     gather, broadcast,
+        sum,        send_to,    receive_from, has_come, test,      describe, NULL,
     };
     return abi == PG_MPI_ABI ? &mpi : NULL;
 }

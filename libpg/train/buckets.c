@@ -18,6 +18,7 @@
 
 #include "base/try.h"
 #include "train/devices.h"
+#include "train/exchange.h"
 #include "train/ranks.h"
 #include "train/record.h"
 #include "train/shard.h"
@@ -75,15 +76,21 @@ static int were_begun(pg__step *s)
     return all;
 }
 
+/* All processes choose the same, from what all of them know: of the step before none knows what the
+ * others ran in it, so that decides only when the sums are queued. */
 void pg__buckets_choose(pg__step *s)
 {
     pg_trainer *t = s->t;
     int can = t->group && s->pass == PG__TRAINS && !t->is_trial && !t->watch &&
-              s->n_jobs == t->n_devices && s->n_jobs == t->n_threads && s->n_meetings == 0;
+              s->n_jobs == s->n_lanes && s->n_meetings == 0;
+    if (t->ranks)
+        can = can && t->ranks->one_each && s->batch->n_rows >= t->cut.n_replicas;
+    else
+        can = can && s->n_jobs == t->n_devices && s->n_jobs == t->n_threads;
     for (size_t k = 0; can && k < s->n_jobs; k++)
         can = s->jobs[k].program != NULL;
-    can = can && were_begun(s);
-    t->in_buckets = can;
+    t->goes_along = can && were_begun(s);
+    t->in_buckets = t->goes_along || (can && t->ranks);
     if (can && t->n_buckets == 0)
         pg__buckets_plan(t);
 }
@@ -121,6 +128,32 @@ void pg__buckets_ends(const pg_trainer *t, const pg__program *p, size_t ends[PG_
         }
         ends[k] = end;
     }
+}
+
+/* Behind the backward pass, in the same order. */
+static void follow(void *arg, size_t worker)
+{
+    const pg__step *s = arg;
+    pg_trainer *t = s->t;
+    pg__worker *w = &t->workers[worker];
+    size_t k = 0;
+    while (s->jobs[k].lane.worker != worker)
+        k++;
+    sum one = {t, w, &s->jobs[k]};
+    w->err = (pg_err){0};
+    w->st = PG_OK;
+    for (size_t b = 0; b < t->n_buckets && w->st == PG_OK; b++)
+        w->st = sum_bucket(&one, b);
+    w->st = pg__device_failed(t, w->dev, w->st, &w->err);
+}
+
+pg_status pg__buckets_follow(pg__step *s, pg_err *err)
+{
+    pg_trainer *t = s->t;
+    if (!t->in_buckets || t->goes_along)
+        return PG_OK;
+    pg__team_run(t->team, follow, s);
+    return pg__first_failure(t, err);
 }
 
 pg_status pg__buckets_run(pg_trainer *t, pg__worker *w, const pg__job *job, pg_err *err)

@@ -5,13 +5,18 @@
 
 #include "train/jobs.h"
 
-/* Can the step's gradients be summed so? Each device has one lane then, which is one part, no
- * lane waits for another, and each has run before. Sets t->in_buckets; once the batch is cut. */
+/* Can the step's gradients be summed so? Each device has one lane then, which is one part, and
+ * no lane waits for another; each has run before, or the sums are queued behind all of them, as
+ * other processes ask for the same sums. Sets t->in_buckets and t->goes_along; once the batch is
+ * cut. */
 void pg__buckets_choose(pg__step *s);
 
 /* Runs a lane's program forward and backward and queues the sums of its gradients, which must be
  * joined (exchange.h) before anybody reads them. */
 pg_status pg__buckets_run(pg_trainer *t, pg__worker *w, const pg__job *job, pg_err *err);
+
+/* Queues the sums of lanes that they did not go along with. */
+pg_status pg__buckets_follow(pg__step *s, pg_err *err);
 
 /* Cuts the flat gradient of t: t->buckets. */
 void pg__buckets_plan(pg_trainer *t);

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/ranks_devices.h"
 
 /* ---- opening ---- */
 
@@ -39,16 +40,17 @@ done:
     return st;
 }
 
-/* All GPUs that can be seen. */
-static pg_status every_gpu(pg__str *out, pg_err *err)
+/* All GPUs that can be seen; of several processes on a machine each has its own. */
+static pg_status every_gpu(const pg_trainer *t, pg__str *out, pg_err *err)
 {
     const pg__backend *cuda;
-    size_t ordinal, n = 0;
+    size_t ordinal, n = 0, first, end;
     pg_status st = PG_OK;
     PG_TRY(pg__backend_of(&cuda, &ordinal, "cuda:0", err));
     PG_TRY(cuda->count(&n, err));
-    for (size_t k = 0; k < n; k++)
-        PG_TRY(pg__str_printf(out, err, "%scuda:%zu", k ? "," : "", k));
+    PG_TRY(pg__ranks_gpus(t, n, &first, &end, err));
+    for (size_t k = first; k < end; k++)
+        PG_TRY(pg__str_printf(out, err, "%scuda:%zu", k > first ? "," : "", k));
 done:
     return st;
 }
@@ -61,13 +63,13 @@ static pg_status name_devices(pg_trainer *t, const char *asked, pg_err *err)
     pg_err why = {0};
     pg_status st = PG_OK;
     if (asked && strcmp(asked, "auto") == 0) {
-        if (every_gpu(&all, &why) != PG_OK) {
+        if (every_gpu(t, &all, &why) != PG_OK) {
             all.n = 0;
             PG_TRY(pg__strs_printf(&t->notes, err, "training on the CPU: %s", why.msg));
             PG_TRY(pg__str_puts(&all, "cpu:0", err));
         }
     } else if (asked && strcmp(asked, "cuda:*") == 0) {
-        PG_TRY(every_gpu(&all, err));
+        PG_TRY(every_gpu(t, &all, err));
     } else {
         PG_TRY(pg__str_puts(&all, asked && *asked ? asked : "cpu:0", err));
     }
@@ -89,7 +91,7 @@ static pg_status open_group(pg_trainer *t, pg_err *err)
         return pg__nomem(err);
     for (size_t d = 0; d < t->n_devices; d++)
         devs[d] = t->devices[d].dev;
-    st = t->backend->group_new(&t->group, devs, t->n_devices, err);
+    st = t->backend->group_new(&t->group, devs, t->n_devices, NULL, err);
     if (st == PG_E_UNSUPPORTED)
         pg_err_hint(err, "--cpu-merge sums without it");
     pg__mem_free(devs);
@@ -128,7 +130,7 @@ pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     for (size_t d = 0; d < t->n_devices; d++)
         PG_TRY(open_one(t, d, o, err));
     t->dev = t->devices[0].dev;
-    if (t->n_devices > 1 && !o->deterministic && !o->cpu_merge)
+    if (t->n_devices > 1 && !t->ranks && !o->deterministic && !o->cpu_merge)
         PG_TRY(open_group(t, err));
 done:
     return st;
@@ -272,7 +274,8 @@ done:
 pg_status pg__devices_mirror(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (t->n_devices < 2 || t->is_split || t->mirrored == t->version)
+    const int has_others = t->n_devices > 1 || (t->ranks && !t->backend->host_memory);
+    if (!has_others || t->is_split || t->mirrored == t->version)
         return PG_OK;
     for (size_t d = 0; d < t->n_devices; d++)
         if (!t->devices[d].incoming.mem)

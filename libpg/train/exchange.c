@@ -6,8 +6,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/devices.h"
-
-#define PATIENCE 300 /* seconds that a device waits for the others */
+#include "train/ranks_devices.h"
 
 /* ---- by a group ---- */
 
@@ -100,8 +99,9 @@ static void wait_patiently(void *arg, size_t worker)
     pg__worker *w = &t->workers[worker];
     w->err = (pg_err){0};
     w->st = PG_OK;
+    const pg__patience patience = pg__ranks_patience(t);
     if (pg__speaks_for_device(t, worker))
-        w->st = t->backend->group_wait(t->group, w->device, PATIENCE, &w->err);
+        w->st = t->backend->group_wait(t->group, w->device, &patience, &w->err);
 }
 
 pg_status pg__exchange_wait(pg_trainer *t, pg_err *err)
@@ -131,7 +131,10 @@ static pg_status by_copies(pg_trainer *t, pg_err *err)
     pg__flat *sum = NULL;
     pg_status st = PG_OK;
     PG_TRY(pg__device_failed(t, t->dev, pg__partials_sum(t, 0, n, &sum), err));
-    for (size_t d = 0; d < t->n_devices; d++) {
+    if (t->ranks)
+        PG_TRY(pg__ranks_sum_hosts(t, t->cut.n_lanes > 0, &sum, err));
+    t->devices[0].sum = sum;
+    for (size_t d = 0; sum && d < t->n_devices; d++) {
         pg__dev *dev = t->devices[d].dev;
         PG_TRY(pg__flat_on(t, d, sum, 0, n, &t->devices[d].sum, err));
         if (t->devices[d].sum != sum) /* before the update there changes it */

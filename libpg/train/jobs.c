@@ -177,7 +177,7 @@ static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
     PG_TRY(begin_lane(s, job, w, err));
     if (pg__sums_go_along(s->t) && job->program)
         PG_TRY(pg__sums_run(s, job));
-    else if (s->t->in_buckets)
+    else if (s->t->goes_along)
         PG_TRY(pg__buckets_run(s->t, w, job, err));
     else if (job->program)
         PG_TRY(pg__record_run(s->t, w, job->program, &job->frame.f, NULL));

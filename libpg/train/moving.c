@@ -34,19 +34,26 @@ static shares shares_of(pg__bn_moving rule, double m, uint64_t n_before, size_t 
     return (shares){m, 1 - m};
 }
 
-/* On each device that has the parameter; what was found lies on another, perhaps. */
+/* On each device that has the parameter; what was found lies on another, perhaps, or came from
+ * another process: in the host's memory, from NULL. */
 static pg_status blend_on(pg_trainer *t, size_t d, size_t param, shares s, pg__dev *from,
                           const void *found)
 {
     pg__device *on = &t->devices[d];
     const size_t n = t->n_elems[param];
     void *into = pg__params_on(t, d)->at[param];
-    if (from != on->dev) {
+    if (!from) {
+        void *here = on->incoming.at[param];
+        const pg_status st = t->backend->put(on->dev, here, found, n * t->backend->real_bytes);
+        if (st != PG_OK)
+            return st;
+        found = here;
+    } else if (from != on->dev) {
         const pg_status st = t->backend->sync(from);
         if (st != PG_OK)
             return st;
     }
-    if (t->n_devices > 1 && from != on->dev) {
+    if (from && t->n_devices > 1 && from != on->dev) {
         void *here = on->incoming.at[param];
         const pg_status st =
             t->backend->copy_from(on->dev, here, from, found, n * t->backend->real_bytes);

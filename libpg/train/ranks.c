@@ -14,13 +14,15 @@
 #include "pg/pg.h"
 #include "train/devices.h"
 #include "train/parts.h"
+#include "train/ranks_devices.h"
 #include "train/shard.h"
 
 /* ---- joining ---- */
 
 pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
-    const pg__comm_opts opts = {.timeout = o->comm_timeout, .cancel = o->cancel};
+    const pg__comm_opts opts = {
+        .timeout = o->comm_timeout, .cancel = o->cancel, .on_gpus = pg__are_gpus(o->devices)};
     pg__comm *comm = NULL;
     pg_status st = PG_OK;
     if (!o->joins_job)
@@ -59,6 +61,8 @@ void pg__ranks_leave(pg_trainer *t)
     if (t->dev) {
         pg__flat_free(t, &r->own);
         pg__flat_free(t, &r->work);
+        if (r->staging)
+            t->backend->host_free(t->dev, r->staging);
     }
     pg__sums_close(t);
     pg__comm_close(r->comm);
@@ -95,6 +99,7 @@ static pg_status known(pg_trainer *t, pg_status st, pg_err *err)
 
 typedef struct share {
     uint64_t n_replicas, cores; /* a number of the set of cores */
+    uint64_t n_devices, how;    /* 1: deterministic, 2: cpu_merge: who sums gradients */
     char backend[16];
 } share;
 
@@ -126,10 +131,22 @@ static pg_status check_tree(const pg_trainer *t, pg_err *err)
     return PG_E_UNSUPPORTED;
 }
 
-pg_status pg__ranks_deal(pg_trainer *t, int deterministic, pg_err *err)
+/* Launchers that hand out no more than an address find GPUs, which sum by themselves. */
+static pg_status check_launcher(const pg_trainer *t, pg_err *err)
+{
+    if (pg__job_place_of().by != PG__TORCHRUN || !t->backend->host_memory)
+        return PG_OK;
+    return pg__comm_needs_mpi(PG__TORCHRUN, err);
+}
+
+pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     pg__ranks *r = t->ranks;
-    share mine = {.n_replicas = t->cut.n_replicas, .cores = number_of_cores()}, *all = NULL;
+    share mine = {.n_replicas = t->cut.n_replicas,
+                  .cores = number_of_cores(),
+                  .n_devices = t->n_devices,
+                  .how = (uint64_t)(o->deterministic != 0) + 2 * (uint64_t)(o->cpu_merge != 0)},
+          *all = NULL;
     pg_status st = PG_OK;
     if (!r)
         return PG_OK;
@@ -139,7 +156,13 @@ pg_status pg__ranks_deal(pg_trainer *t, int deterministic, pg_err *err)
     if (!all)
         PG_TRY(pg__nomem(err));
     PG_TRY(pg__comm_gather(r->comm, &mine, all, sizeof mine, "the ranks' devices", err));
+    r->one_each = 1;
     for (size_t k = 0; k < n; k++) {
+        r->one_each = r->one_each && all[k].n_devices == all[k].n_replicas;
+        if (all[k].how != all[0].how)
+            PG_FAIL(PG_E_MISMATCH,
+                    "rank 0 on %s and rank %zu on %s have different --deterministic or --cpu-merge",
+                    pg__comm_host(r->comm, 0), k, pg__comm_host(r->comm, k));
         if (memcmp(all[k].backend, mine.backend, sizeof mine.backend) != 0)
             PG_FAIL(PG_E_UNSUPPORTED,
                     "devices: %s on rank 0, %.16s on rank %zu: they cannot share a batch",
@@ -153,13 +176,8 @@ pg_status pg__ranks_deal(pg_trainer *t, int deterministic, pg_err *err)
     t->cut.n_here = t->cut.n_replicas;
     t->cut.first_here = r->first_replica[rank];
     t->cut.n_replicas = r->first_replica[n];
-    if (!t->backend->host_memory) {
-        (void)pg_fail(err, PG_E_UNSUPPORTED, "GPUs of several processes are not covered yet");
-        pg_err_hint(err, "one process drives all GPUs of a machine: pgfit --gpus all");
-        st = PG_E_UNSUPPORTED;
-        goto done;
-    }
-    if (deterministic)
+    PG_TRY(check_launcher(t, err));
+    if (o->deterministic)
         PG_TRY(check_tree(t, err));
 done:
     pg__mem_free(all);
@@ -222,13 +240,15 @@ static sameness sameness_of(const pg_trainer *t, const pg_train_opts *o)
     if (o->deterministic && t->backend->host_memory &&
         pg__isa_named(&isa, secure_getenv("PG_ISA"), NULL) == PG_OK)
         s.isa = (uint64_t)isa + 1;
+    if (o->deterministic && !t->backend->host_memory)
+        s.isa = hash_text(0, t->backend->kind(t->dev));
     return s;
 }
 
 static pg_status check_same(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     static const char *const what[] = {"versions of libpg", "models", "options",
-                                       "instruction sets (bits would differ)"};
+                                       "instruction sets or GPUs (bits would differ)"};
     const sameness mine = sameness_of(t, o);
     const size_t n = pg__comm_size(t->ranks->comm);
     sameness *all = pg__mem_array(n, sizeof *all);

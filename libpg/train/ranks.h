@@ -22,6 +22,8 @@ typedef struct pg__ranks {
     size_t n_sharing;      /* ranks that run on the same cores as this one, and this one */
     pg__flat own, work;    /* gradients of a rank without rows; what comes from another */
     struct pg__bucket_sums *sums;
+    void *staging; /* gradients of GPUs, and what comes from another rank, in the host's memory */
+    int one_each;  /* every replica of every rank has a device of its own */
     pg_rank_share *shares; /* what the last report points to */
     const volatile int *cancel;
     int stops;      /* some rank was told to stop, before the step just made */
@@ -37,7 +39,7 @@ typedef struct pg__ranks {
 /* Joins the job; before devices are opened. t->ranks stays NULL where this is the only process. */
 pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 /* Its replicas among all: t->cut, which so far has its own. */
-pg_status pg__ranks_deal(pg_trainer *t, int deterministic, pg_err *err);
+pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 /* Its lanes among all, when there are workers. */
 pg_status pg__ranks_seat(pg_trainer *t, pg_err *err);
 /* All have the same libpg, model and options, and start with rank 0's variables. */

@@ -164,7 +164,7 @@ static pg_status pack_found(const pg__step *s, const pg__job *job, char *to)
     return st;
 }
 
-/* Into the averages, from the host's memory. */
+/* Into the averages of every device, from the host's memory. */
 static pg_status take_found(pg_trainer *t, const char *from, size_t replica, size_t n_replicas)
 {
     const pg__lowered *m = &t->built_params;
@@ -176,7 +176,8 @@ static pg_status take_found(pg_trainer *t, const char *from, size_t replica, siz
         found[i] = from;
         from += t->n_elems[m->moving[i].param] * t->backend->real_bytes;
     }
-    const pg_status st = pg__move_averages(t, t->dev, found, replica, n_replicas);
+    const pg_status st =
+        pg__move_averages(t, t->backend->host_memory ? t->dev : NULL, found, replica, n_replicas);
     pg__mem_free(found);
     return st;
 }
@@ -291,6 +292,26 @@ pg_status pg__ranks_rows(pg_trainer *t, const pg__batch *b, void *rows, size_t r
                     : PG_OK;
 }
 
+/* From a device to a device, by the hosts. Rank 0 keeps its own, which are the first. */
+static pg_status move_on_devices(pg_trainer *t, uint64_t n_rows, uint64_t first, uint64_t end,
+                                 char *all, size_t row, pg_err *err)
+{
+    const size_t own = (size_t)first * row, others = (size_t)end * row;
+    const size_t n = (size_t)n_rows * row;
+    char *mem = pg__mem_array(n, 1);
+    pg_status st = PG_OK;
+    if (!mem)
+        return pg__nomem(err);
+    if (pg__rank_of(t) > 0 && end > first)
+        PG_TRY(pg__told(t, t->backend->get(t->dev, mem + own, all + own, others - own), err));
+    PG_TRY(move_rows(t, n_rows, mem + own, mem, row, "the states", err));
+    if (pg__rank_of(t) == 0 && n > others)
+        PG_TRY(pg__told(t, t->backend->put(t->dev, all + others, mem + others, n - others), err));
+done:
+    pg__mem_free(mem);
+    return st;
+}
+
 pg_status pg__ranks_states(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
@@ -304,7 +325,9 @@ pg_status pg__ranks_states(pg__step *s, pg_err *err)
     for (size_t k = 0; k < t->built_params.n_states && st == PG_OK; k++) {
         const size_t row = pg__state_row_bytes(t, k);
         char *all = t->states[k];
-        st = move_rows(t, n, all + first * row, all, row, "the states", err);
+        st = t->backend->host_memory
+                 ? move_rows(t, n, all + first * row, all, row, "the states", err)
+                 : move_on_devices(t, n, first, end, all, row, err);
     }
     return st;
 }

@@ -12,6 +12,7 @@
 #include "train/jobs.h"
 #include "train/mixed.h"
 #include "train/parts.h"
+#include "train/ranks_devices.h"
 #include "train/ranks_step.h"
 #include "train/stage.h"
 #include "train/states.h"
@@ -500,6 +501,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
         t->is_summing = t->in_buckets;
         pg__team_run(t->team, pg__work_on_lanes, &s);
         PG_TRY(first_error(t, err));
+        PG_TRY(pg__buckets_follow(&s, err));
         PG_TRY(pg__devices_join(t, err));
         PG_TRY(land_states(&s, err));
         PG_TRY(pg__ranks_states(&s, err));
@@ -525,6 +527,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
 done:
     if (st != PG_OK)
         pg__exchange_drop(t);
+    st = pg__ranks_blame(t, st, err);
     free_step(&s);
     return pg__no_room_for(t, b->n_rows, st, err);
 }

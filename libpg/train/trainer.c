@@ -18,6 +18,7 @@
 #include "train/plan.h"
 #include "train/profile.h"
 #include "train/ranks.h"
+#include "train/ranks_devices.h"
 #include "train/record.h"
 #include "train/result.h"
 #include "train/shard.h"
@@ -432,7 +433,8 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
     t->conv = o->conv;
     PG_TRY(pg__ranks_join(t, o, err));
     PG_TRY(pg__ranks_agree(t, pg__devices_open(t, o, err), err));
-    PG_TRY(pg__ranks_deal(t, o->deterministic, err));
+    PG_TRY(pg__ranks_deal(t, o, err));
+    PG_TRY(pg__ranks_group(t, o, err));
     PG_TRY(pg__ranks_agree(t, open_rest(t, o, err), err));
     PG_TRY(pg__ranks_seat(t, err));
     PG_TRY(pg__ranks_begin(t, o, err));

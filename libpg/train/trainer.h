@@ -142,6 +142,7 @@ struct pg_trainer {
     pg__bucket buckets[PG_MAX_BUCKETS]; /* in the order in which they are summed */
     size_t n_buckets;                   /* 0: not planned yet */
     int in_buckets;                     /* the gradients of the step in hand are summed so */
+    int goes_along;                     /* and while the backward pass goes on */
     int is_summing;    /* the group may be at sums that nobody has waited for yet */
     uint64_t mirrored; /* version of the parameters that the other devices have */
     int is_split;       /* the devices are those of one replica, and share its variables: parts.h */
@@ -291,7 +292,8 @@ int pg__partials_any(const pg_trainer *t); /* has any lane rows? */
 pg_status pg__partials_sum_on(pg_trainer *t, size_t device, pg__flat **out);
 
 /* What one replica's pass found goes into the model's moving averages; the replicas come one after
- * the other, `replica` of n_replicas. found: per entry of the model's list, on the device `from`. */
+ * the other, `replica` of n_replicas. found: per entry of the model's list, on the device `from`, or
+ * with NULL in the host's memory. */
 pg_status pg__move_averages(pg_trainer *t, pg__dev *from, const void *const *found, size_t replica,
                             size_t n_replicas);
 

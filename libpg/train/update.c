@@ -460,7 +460,7 @@ static pg_status bring_sums(pg_trainer *t, pg__flat **out, pg_err *err)
     *out = NULL;
     if (t->backend->host_memory || t->is_trial)
         return pg__partials_sum(t, 0, 0, out);
-    if (!pg__partials_any(t))
+    if (!pg__partials_any(t) && !t->ranks) /* others may have some */
         return PG_OK;
     if (t->is_split) {
         PG_TRY(pg__told(t, pg__partials_sum(t, 0, t->offsets[t->n_params], out), err));
@@ -486,7 +486,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
     pg_status st = PG_OK;
     t->scale.skipped = 0;
     PG_TRY(bring_sums(t, &w.grads, err));
-    if (t->ranks && !t->is_trial)
+    if (t->ranks && on_host && !t->is_trial)
         PG_TRY(sum_ranks(&w, err));
     t->grads = w.grads;
     if (!w.grads || t->is_trial)
@@ -501,7 +501,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
         goto done;
     }
     w.update = pg__optimiser_step(&t->optimiser);
-    if (t->is_split || t->ranks)
+    if (t->is_split || (t->ranks && on_host))
         PG_TRY(update_parts(&w, err));
     else if (!on_host)
         PG_TRY(update_devices(&w, err));

@@ -1,30 +1,31 @@
-/* Run by mpirun (run.py): training runs of real Keras 2.15, done again by several processes, must
- * give what it gave. usage: golden_ranks TESTDATA [deterministic] */
+/* Run by mpirun (run.py, gpus.py): training runs of real Keras 2.15, done again by several
+ * processes, must give what it gave. usage: golden_ranks TESTDATA [deterministic] [gpus] */
 #include "../train/golden_run.h"
 
 const char *pg_testdata;
 
 static size_t n_ranks;
+static const char *devices = "cpu:0"; /* of a rank */
 
 /* Every replica normalises with its own part of the batch, as in multi_gpu_model. */
 static void cnn_bn_as_replicas(void **state)
 {
     (void)state;
-    run_golden("cnn_bn", "cpu:0", n_ranks == 2 ? "2" : "4");
+    run_golden("cnn_bn", devices, n_ranks == 2 ? "2" : "4");
 }
 
 /* Statistics of the whole batch: what one device does. */
 static void cnn_bn_as_one_device(void **state)
 {
     (void)state;
-    run_golden("cnn_bn", "cpu:0", "1");
+    run_golden("cnn_bn", devices, "1");
 }
 
 #define GOLDEN(run)                          \
     static void run##_by_ranks(void **state) \
     {                                        \
         (void)state;                         \
-        run_golden(#run, "cpu:0", "1");      \
+        run_golden(#run, devices, "1");      \
     }
 GOLDEN(bert_mini)
 GOLDEN(lstm_stateful)
@@ -48,7 +49,11 @@ int main(int argc, char **argv)
         return 2;
     pg_testdata = argv[1];
     joins_how = 1;
-    deterministic_how = argc > 2;
+    for (int i = 2; i < argc; i++)
+        if (strcmp(argv[i], "gpus") == 0)
+            devices = "auto";
+        else
+            deterministic_how = 1;
     (void)pg_job_rank(&n_ranks);
     if (n_ranks < 2)
         return 2;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/cuda/blas.h"
+#include "backend/cuda/coll.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/flat.h"
@@ -62,6 +63,11 @@ static pg_status cuda_memory(pg__dev *d, uint64_t *free_bytes, uint64_t *total_b
 static const char *cuda_kind(pg__dev *d)
 {
     return d->kind;
+}
+
+static const char *cuda_bus(pg__dev *d)
+{
+    return pg__rt_bus(d->rt);
 }
 
 static int cuda_gauge(pg__dev *d, pg__gauge *out)
@@ -329,6 +335,8 @@ static const pg__backend backend = {
     .replay = cuda_replay,
     .forget = cuda_forget,
     .group_new = pg__group_new,
+    .group_id = pg__coll_id,
+    .bus = cuda_bus,
     .group_free = pg__group_free,
     .group_sum = pg__group_sum,
     .group_join = pg__group_join,

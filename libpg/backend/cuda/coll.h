@@ -1,25 +1,32 @@
-/* coll.h - sums over the devices of one process, each driven by a thread of its own: NCCL
- * (coll_nccl.c) or plain C (host_coll.c). */
+/* coll.h - sums over devices, each driven by a thread of its own, of one process or of several:
+ * NCCL (coll_nccl.c) or plain C (host_coll.c). Ranks are those of this process, from 0 on. */
 #ifndef PG_BACKEND_COLL_H
 #define PG_BACKEND_COLL_H
 
+#include "backend/backend.h"
 #include "backend/cuda/rt.h"
 
 typedef struct pg__coll pg__coll; /* a group of devices, no two on one GPU */
 
-/* streams: one of each device, in the order of their ranks; they live as long as the group. */
-pg_status pg__coll_new(pg__coll **out, pg__rt *const *streams, size_t n, pg_err *err);
+/* What processes find each other by; NULL: is the library there? */
+pg_status pg__coll_id(unsigned char id[PG_GROUP_ID], pg_err *err);
+
+/* streams: one of each device, in the order of their ranks; they live as long as the group. among:
+ * as in the back end's table. */
+pg_status pg__coll_new(pg__coll **out, pg__rt *const *streams, size_t n,
+                       const pg__group_place *among, pg_err *err);
 void pg__coll_free(pg__coll *c);
 
 /* Called by each rank's thread: p[0 .. n) becomes the sum over the ranks, which is the same bits on
  * all of them. Queued on the rank's stream; all ranks queue the same, in the same order. What waits
- * longer than `timeout` seconds for another rank fails with PG_E_DEVICE at pg__coll_check(). */
+ * too long for another rank fails at pg__coll_check(): with PG_E_DEVICE, or PG_E_PEER where it may
+ * be that of another process. */
 pg_status pg__coll_sum(pg__coll *c, size_t rank, float *p, size_t n, pg_err *err);
 /* Every rank's p becomes that of rank `root`. */
 pg_status pg__coll_broadcast(pg__coll *c, size_t rank, float *p, size_t n, size_t root,
                              pg_err *err);
 /* Waits for the rank's stream. */
-pg_status pg__coll_check(pg__coll *c, size_t rank, double timeout, pg_err *err);
+pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__patience *p, pg_err *err);
 
 /* Gives up all that is queued, on all ranks, so that no stream waits for another any more; sums
  * fail from now on. No rank's thread is in a call. */

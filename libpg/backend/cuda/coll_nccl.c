@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nccl.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/mem.h"
@@ -13,11 +14,11 @@
 
 #define SETUP_SECONDS 120.0 /* for all ranks to meet the first time */
 
-#define FUNCTIONS(X)                                                                      \
-    X(GetUniqueId)                                                                        \
-    X(CommInitRankConfig)                                                                 \
-    X(GroupStart) X(GroupEnd) X(CommGetAsyncError) X(AllReduce) X(Broadcast) X(CommAbort) \
-        X(GetErrorString)
+#define FUNCTIONS(X)      \
+    X(GetUniqueId)        \
+    X(CommInitRankConfig) \
+    X(GroupStart)         \
+    X(GroupEnd) X(CommGetAsyncError) X(AllReduce) X(Broadcast) X(CommAbort) X(GetErrorString)
 
 typedef struct member {
     ncclComm_t comm; /* NULL: given up */
@@ -30,7 +31,8 @@ struct pg__coll {
 #define X(name) __typeof__(&nccl##name) name;
     FUNCTIONS(X)
 #undef X
-    size_t n;
+    size_t n, first, n_all; /* ranks here; the first of them among those of all processes */
+    pg__patience patience;
     member *of; /* by rank */
 };
 
@@ -76,48 +78,61 @@ static void give_up(pg__coll *c, member *m)
 static pg_status failed(pg__coll *c, member *m, ncclResult_t r, pg_err *err)
 {
     give_up(c, m);
-    return pg_fail(err, PG_E_DEVICE, "cuda:%zu: NCCL: %s", m->ordinal, c->GetErrorString(r));
+    return pg_fail(err, r == ncclRemoteError ? PG_E_PEER : PG_E_DEVICE, "cuda:%zu: NCCL: %s",
+                   m->ordinal, c->GetErrorString(r));
 }
 
-static pg_status waited(pg__coll *c, member *m, double timeout, pg_err *err)
+/* Is it time to give up? The one that did not come may be another process'. */
+static pg_status look_at_clock(pg__coll *c, member *m, const pg__patience *p, double begun,
+                               pg_err *err)
 {
+    const double so_far = seconds() - begun;
+    const int ends = p->ends && p->ends(p->of);
+    if (!ends && so_far <= p->seconds)
+        return PG_OK;
     give_up(c, m);
-    return pg_fail(err, PG_E_DEVICE, "cuda:%zu waited %.0f seconds for another GPU", m->ordinal,
-                   timeout);
+    return pg_fail(err, c->n_all > c->n ? PG_E_PEER : PG_E_DEVICE,
+                   "cuda:%zu waited %.0f seconds for another GPU", m->ordinal,
+                   ends ? so_far : p->seconds);
 }
 
 /* Until a call that was begun is queued; r: what it returned. */
-static pg_status settle(pg__coll *c, member *m, ncclResult_t r, double timeout, pg_err *err)
+static pg_status settle(pg__coll *c, member *m, ncclResult_t r, pg_err *err)
 {
-    const double until = seconds() + timeout;
+    const double begun = seconds();
     while (r == ncclInProgress) {
         const ncclResult_t asked = c->CommGetAsyncError(m->comm, &r);
         if (asked != ncclSuccess)
             r = asked;
         if (r != ncclInProgress)
             break;
-        if (seconds() > until)
-            return waited(c, m, timeout, err);
+        const pg_status st = look_at_clock(c, m, &c->patience, begun, err);
+        if (st != PG_OK)
+            return st;
         nap();
     }
     return r == ncclSuccess ? PG_OK : failed(c, m, r, err);
 }
 
-static pg_status join_all(pg__coll *c, pg_err *err)
+static pg_status join_all(pg__coll *c, const pg__group_place *among, pg_err *err)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
-    ncclResult_t r = c->GetUniqueId(&id);
+    ncclResult_t r = ncclSuccess;
     size_t last = 0;
     pg_status st = PG_OK;
     config.blocking = 0;
+    if (among)
+        memcpy(&id, among->id, sizeof id);
+    else
+        r = c->GetUniqueId(&id);
     if (r == ncclSuccess)
         r = c->GroupStart();
     const int begun = r == ncclSuccess;
     for (size_t k = 0; r == ncclSuccess && k < c->n; k++) {
         last = k;
         (void)pg__rt_stream(c->of[k].rt); /* its device is the current one */
-        r = c->CommInitRankConfig(&c->of[k].comm, (int)c->n, id, (int)k, &config);
+        r = c->CommInitRankConfig(&c->of[k].comm, (int)c->n_all, id, (int)(c->first + k), &config);
         if (r == ncclInProgress)
             r = ncclSuccess;
     }
@@ -128,24 +143,46 @@ static pg_status join_all(pg__coll *c, pg_err *err)
     if (r != ncclSuccess && r != ncclInProgress)
         return failed(c, &c->of[last], r, err);
     for (size_t k = 0; st == PG_OK && k < c->n; k++)
-        st = settle(c, &c->of[k], ncclInProgress, SETUP_SECONDS, err);
+        st = settle(c, &c->of[k], ncclInProgress, err);
     return st;
 }
 
-pg_status pg__coll_new(pg__coll **out, pg__rt *const *streams, size_t n, pg_err *err)
+pg_status pg__coll_id(unsigned char id[PG_GROUP_ID], pg_err *err)
+{
+    _Static_assert(sizeof(ncclUniqueId) == PG_GROUP_ID, "the size of NCCL's id");
+    ncclUniqueId made;
+    pg__coll c = {.n = 0};
+    pg_status st = open_library(&c, err);
+    if (st == PG_OK && id) {
+        const ncclResult_t r = c.GetUniqueId(&made);
+        if (r == ncclSuccess)
+            memcpy(id, &made, sizeof made);
+        else
+            st = pg_fail(err, PG_E_DEVICE, "NCCL: %s", c.GetErrorString(r));
+    }
+    if (c.lib)
+        (void)dlclose(c.lib);
+    return st;
+}
+
+pg_status pg__coll_new(pg__coll **out, pg__rt *const *streams, size_t n,
+                       const pg__group_place *among, pg_err *err)
 {
     pg__coll *c = pg__mem_array(1, sizeof *c);
     pg_status st = PG_OK;
     if (!c)
         return pg__nomem(err);
     c->n = n;
+    c->first = among ? among->first : 0;
+    c->n_all = among ? among->n_all : n;
+    c->patience = among ? among->patience : (pg__patience){.seconds = SETUP_SECONDS};
     c->of = pg__mem_array(n, sizeof *c->of);
     if (!c->of)
         PG_TRY(pg__nomem(err));
     for (size_t k = 0; k < n; k++)
         c->of[k] = (member){.rt = streams[k], .ordinal = pg__rt_ordinal(streams[k])};
     PG_TRY(open_library(c, err));
-    PG_TRY(join_all(c, err));
+    PG_TRY(join_all(c, among, err));
     *out = c;
     c = NULL;
 done:
@@ -183,7 +220,7 @@ pg_status pg__coll_sum(pg__coll *c, size_t rank, float *p, size_t n, pg_err *err
     pg_status st = PG_OK;
     PG_TRY(is_there(m, err));
     PG_TRY(settle(c, m, c->AllReduce(p, p, n, ncclFloat, ncclSum, m->comm, pg__rt_stream(m->rt)),
-                  SETUP_SECONDS, err));
+                  err));
 done:
     return st;
 }
@@ -194,15 +231,15 @@ pg_status pg__coll_broadcast(pg__coll *c, size_t rank, float *p, size_t n, size_
     pg_status st = PG_OK;
     PG_TRY(is_there(m, err));
     PG_TRY(settle(c, m, c->Broadcast(p, p, n, ncclFloat, (int)root, m->comm, pg__rt_stream(m->rt)),
-                  SETUP_SECONDS, err));
+                  err));
 done:
     return st;
 }
 
-pg_status pg__coll_check(pg__coll *c, size_t rank, double timeout, pg_err *err)
+pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__patience *p, pg_err *err)
 {
     member *m = &c->of[rank];
-    const double until = seconds() + timeout;
+    const double begun = seconds();
     pg_status st = PG_OK;
     PG_TRY(is_there(m, err));
     for (;;) {
@@ -218,8 +255,7 @@ pg_status pg__coll_check(pg__coll *c, size_t rank, double timeout, pg_err *err)
         const ncclResult_t asked = c->CommGetAsyncError(m->comm, &r);
         if (asked != ncclSuccess || (r != ncclSuccess && r != ncclInProgress))
             return failed(c, m, asked != ncclSuccess ? asked : r, err);
-        if (seconds() > until)
-            return waited(c, m, timeout, err);
+        PG_TRY(look_at_clock(c, m, p, begun, err));
         nap();
     }
 done:

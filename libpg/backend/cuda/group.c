@@ -27,7 +27,8 @@ done:
     return st;
 }
 
-pg_status pg__group_new(pg__group **out, pg__dev *const *devs, size_t n, pg_err *err)
+pg_status pg__group_new(pg__group **out, pg__dev *const *devs, size_t n,
+                        const pg__group_place *among, pg_err *err)
 {
     pg__rt **streams = pg__mem_array(n, sizeof(pg__rt *));
     pg__group *g = pg__mem_array(1, sizeof *g);
@@ -41,7 +42,7 @@ pg_status pg__group_new(pg__group **out, pg__dev *const *devs, size_t n, pg_err 
         PG_TRY(open_member(&g->of[k], devs[k], err));
         streams[k] = g->of[k].rt;
     }
-    PG_TRY(pg__coll_new(&g->coll, streams, n, err));
+    PG_TRY(pg__coll_new(&g->coll, streams, n, among, err));
     *out = g;
     g = NULL;
 done:
@@ -85,9 +86,9 @@ pg_status pg__group_join(pg__group *g, size_t rank, pg__dev *d)
     return st == PG_OK ? pg__rt_wait(d->rt, m->is_sum, &d->failure) : st;
 }
 
-pg_status pg__group_wait(pg__group *g, size_t rank, double timeout, pg_err *err)
+pg_status pg__group_wait(pg__group *g, size_t rank, const pg__patience *p, pg_err *err)
 {
-    return pg__coll_check(g->coll, rank, timeout, err);
+    return pg__coll_check(g->coll, rank, p, err);
 }
 
 void pg__group_drop(pg__group *g)

@@ -5,7 +5,7 @@
  * takes them for the host's crashes, and bits that say of which device it is: a kernel that is
  * given another one's stops the test. FAKE_CUDA_DEVICES says how many devices there are (2),
  * FAKE_CUDA_ORDER in which order kernels take elements and rows (kernels_host.c),
- * FAKE_CUDA_MEMORY how many bytes each has (8 GiB),
+ * FAKE_CUDA_MEMORY how many bytes each has (8 GiB), FAKE_CUDA_NAME what all of them are called,
  * FAKE_CUDA_FAIL_AT=n which call fails (counted from 1 since it was set; n+ : and all after it),
  * FAKE_CUDA_LOG a file to which every call is written when it is queued and when it is done, and how
  * much memory of a device is in use,

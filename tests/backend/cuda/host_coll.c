@@ -1,38 +1,119 @@
-/* host_coll.c - coll.h without a GPU: see host.h. Ranks meet when their queues come to it; one that
- * waits alone longer than FAKE_CUDA_PATIENCE seconds (10) is given up. The rank FAKE_CUDA_ABSENT
- * never comes. */
+/* host_coll.c - coll.h without a GPU: see host.h. Ranks meet when their queues come to it, on a
+ * board that they share: of several processes it is shared memory, which the id names. One that
+ * waits alone longer than FAKE_CUDA_PATIENCE seconds (10, or what a group of processes has) gives
+ * up. The rank FAKE_CUDA_ABSENT never comes. */
 #include "host.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "backend/cuda/coll.h"
 #include "backend/cuda/pgk.h"
 
+#define MAX_RANKS 64
+#define PIECE     65536u /* floats that are summed at once */
+
+typedef struct board {
+    _Atomic uint64_t came[MAX_RANKS]; /* meetings that a rank came to */
+    float slots[][PIECE];             /* what it brought */
+} board;
+
 struct pg__coll {
-    size_t n;
-    pthread_mutex_t lock;
-    pthread_cond_t met;
-    size_t n_here, n_meetings;
-    float **p; /* by rank, of those who are here */
+    size_t n, first, n_all;
+    pg__patience patience;
+    board *b;
+    size_t board_bytes; /* 0: it is this process' */
     pg__rt **rt;
-    int broken, dropped;
+    _Atomic int broken, dropped;
 };
 
-pg_status pg__coll_new(pg__coll **out, pg__rt *const *streams, size_t n, pg_err *err)
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+pg_status pg__coll_id(unsigned char id[PG_GROUP_ID], pg_err *err)
+{
+    if (pg__fake_fails("coll_id"))
+        return pg_fail(err, PG_E_UNSUPPORTED, "coll_id: failure that was ordered");
+    if (id && getrandom(id, PG_GROUP_ID, 0) != PG_GROUP_ID)
+        abort();
+    return PG_OK;
+}
+
+/* Until all are there, or it is given up. */
+static void meet_at(pg__coll *c, size_t rank)
+{
+    const char *patience = getenv("FAKE_CUDA_PATIENCE");
+    const double until = seconds() + (patience ? atof(patience) : c->patience.seconds);
+    const uint64_t mine = atomic_fetch_add(&c->b->came[c->first + rank], 1) + 1;
+    for (size_t k = 0; k < c->n_all && !c->broken;) {
+        if (atomic_load(&c->b->came[k]) >= mine)
+            k++;
+        else if (seconds() > until || (c->patience.ends && c->patience.ends(c->patience.of)))
+            c->broken = 1;
+        else
+            (void)nanosleep(&(struct timespec){0, 20000}, NULL);
+    }
+}
+
+static void open_board(pg__coll *c, const pg__group_place *among)
+{
+    char name[32] = "/pg-fake-";
+    const size_t bytes = sizeof *c->b + c->n_all * sizeof c->b->slots[0];
+    if (!among) {
+        c->b = calloc(1, bytes);
+        if (!c->b)
+            abort();
+        return;
+    }
+    for (size_t k = 0; k < 8; k++)
+        (void)snprintf(name + 9 + 2 * k, 3, "%02x", among->id[k]);
+    const int fd = shm_open(name, O_CREAT | O_RDWR, 0600);
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
+        abort();
+    c->board_bytes = bytes;
+    c->b = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (c->b == MAP_FAILED)
+        abort();
+    (void)close(fd);
+    for (size_t k = 0; k + 1 < c->n; k++) /* all of this process' come at once */
+        atomic_fetch_add(&c->b->came[c->first + k], 1);
+    meet_at(c, c->n - 1);
+    (void)shm_unlink(name);
+}
+
+pg_status pg__coll_new(pg__coll **out, pg__rt *const *streams, size_t n,
+                       const pg__group_place *among, pg_err *err)
 {
     if (pg__fake_fails("coll_new"))
         return pg_fail(err, PG_E_UNSUPPORTED, "coll_new: failure that was ordered");
     pg__coll *c = calloc(1, sizeof *c);
-    if (!c || !(c->p = calloc(n, sizeof *c->p)) || !(c->rt = calloc(n, sizeof *c->rt)))
+    if (!c || !(c->rt = calloc(n, sizeof *c->rt)))
         abort();
     memcpy(c->rt, streams, n * sizeof(pg__rt *));
     c->n = n;
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->met, NULL);
+    c->first = among ? among->first : 0;
+    c->n_all = among ? among->n_all : n;
+    c->patience = among ? among->patience : (pg__patience){.seconds = 10};
+    if (c->n_all > MAX_RANKS)
+        abort();
+    open_board(c, among);
+    if (c->broken) {
+        pg__coll_free(c);
+        return pg_fail(err, PG_E_PEER, "cuda:%zu: another process' GPU did not come",
+                       pg__rt_ordinal(streams[0]));
+    }
     *out = c;
     return PG_OK;
 }
@@ -41,9 +122,10 @@ void pg__coll_free(pg__coll *c)
 {
     if (!c)
         return;
-    pthread_mutex_destroy(&c->lock);
-    pthread_cond_destroy(&c->met);
-    free(c->p);
+    if (c->board_bytes)
+        (void)munmap(c->b, c->board_bytes);
+    else
+        free(c->b);
     free(c->rt);
     free(c);
 }
@@ -55,16 +137,15 @@ typedef struct visit {
     float *p;
 } visit;
 
-/* By the rank that comes last, in the order of ranks. */
-static void exchange(const visit *v, uint64_t n)
+/* In the order of ranks. */
+static void take(const visit *v, float *p, size_t n)
 {
-    float **p = v->c->p;
-    for (uint64_t i = 0; i < n; i++) {
-        float all = v->sums ? p[0][i] : p[v->root][i];
-        for (size_t r = 1; v->sums && r < v->c->n; r++)
-            all += p[r][i];
-        for (size_t r = 0; r < v->c->n; r++)
-            p[r][i] = all;
+    const pg__coll *c = v->c;
+    for (size_t i = 0; i < n; i++) {
+        float all = c->b->slots[v->sums ? 0 : v->root][i];
+        for (size_t r = 1; v->sums && r < c->n_all; r++)
+            all += c->b->slots[r][i];
+        p[i] = all;
     }
 }
 
@@ -72,40 +153,26 @@ static void meet(const void *args, uint64_t n)
 {
     const visit *v = args;
     pg__coll *c = v->c;
-    const char *patience = getenv("FAKE_CUDA_PATIENCE"), *absent = getenv("FAKE_CUDA_ABSENT");
-    struct timespec until;
-    if (absent && strtoul(absent, NULL, 10) == v->rank)
+    const char *absent = getenv("FAKE_CUDA_ABSENT");
+    float *p = pgk_host_memory(v->p);
+    if (absent && strtoul(absent, NULL, 10) == c->first + v->rank)
         return;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += patience ? atoi(patience) : 10;
-    pthread_mutex_lock(&c->lock);
-    c->p[v->rank] = pgk_host_memory(v->p);
-    if (c->broken) {
-        pthread_mutex_unlock(&c->lock);
-        return;
+    for (uint64_t at = 0; at < n && !c->broken; at += PIECE) {
+        const size_t some = n - at < PIECE ? (size_t)(n - at) : PIECE;
+        memcpy(c->b->slots[c->first + v->rank], p + at, some * sizeof *p);
+        meet_at(c, v->rank);
+        if (c->broken)
+            return;
+        take(v, p + at, some);
+        meet_at(c, v->rank); /* then what was brought may be overwritten */
     }
-    if (++c->n_here == c->n) {
-        exchange(v, n);
-        c->n_here = 0;
-        c->n_meetings++;
-        pthread_cond_broadcast(&c->met);
-    } else {
-        const size_t before = c->n_meetings;
-        while (c->n_meetings == before && !c->broken)
-            if (pthread_cond_timedwait(&c->met, &c->lock, &until) == ETIMEDOUT)
-                c->broken = 1;
-        pthread_cond_broadcast(&c->met);
-    }
-    pthread_mutex_unlock(&c->lock);
 }
 
 static pg_status queue_visit(const char *name, const visit *v, size_t n, pg_err *err)
 {
-    pthread_mutex_lock(&v->c->lock);
-    const int dropped = v->c->dropped;
-    pthread_mutex_unlock(&v->c->lock);
-    if (dropped)
-        return pg_fail(err, PG_E_DEVICE, "cuda:%zu: NCCL was given up before", v->rank);
+    if (v->c->dropped)
+        return pg_fail(err, PG_E_DEVICE, "cuda:%zu: NCCL was given up before",
+                       pg__rt_ordinal(v->c->rt[v->rank]));
     return pg__fake_queue(pg__rt_stream(v->c->rt[v->rank]), name, meet, v, sizeof *v, n) == 0
                ? PG_OK
                : pg_fail(err, PG_E_DEVICE, "%s: failure that was ordered", name);
@@ -122,21 +189,17 @@ pg_status pg__coll_broadcast(pg__coll *c, size_t rank, float *p, size_t n, size_
                        err);
 }
 
-pg_status pg__coll_check(pg__coll *c, size_t rank, double timeout, pg_err *err)
+pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__patience *p, pg_err *err)
 {
-    pg_status st = pg__rt_sync(c->rt[rank], err);
-    pthread_mutex_lock(&c->lock);
-    if (st == PG_OK && c->broken)
-        st = pg_fail(err, PG_E_DEVICE, "cuda:%zu waited %.0f seconds for another GPU", rank,
-                     timeout);
-    pthread_mutex_unlock(&c->lock);
-    return st;
+    const pg_status st = pg__rt_sync(c->rt[rank], err);
+    if (st != PG_OK || !c->broken)
+        return st;
+    return pg_fail(err, c->n_all > c->n ? PG_E_PEER : PG_E_DEVICE,
+                   "cuda:%zu waited %.0f seconds for another GPU", pg__rt_ordinal(c->rt[rank]),
+                   p->seconds);
 }
 
 void pg__coll_drop(pg__coll *c)
 {
-    pthread_mutex_lock(&c->lock);
     c->broken = c->dropped = 1;
-    pthread_cond_broadcast(&c->met);
-    pthread_mutex_unlock(&c->lock);
 }

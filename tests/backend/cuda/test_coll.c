@@ -37,7 +37,7 @@ static void *take_part(void *arg)
     r->st = r->root < N_RANKS ? pg__coll_broadcast(r->coll, r->number, r->p, N, r->root, &r->err)
                               : pg__coll_sum(r->coll, r->number, r->p, N, &r->err);
     if (r->st == PG_OK)
-        r->st = pg__coll_check(r->coll, r->number, r->timeout, &r->err);
+        r->st = pg__coll_check(r->coll, r->number, &(pg__patience){.seconds = r->timeout}, &r->err);
     return NULL;
 }
 
@@ -57,7 +57,7 @@ static pg_status try_ranks(rank r[N_RANKS], pg_err *err)
             r[k].v[i] = (float)(i * (k + 1));
         assert_ok(backend()->put(r[k].dev, p, r[k].v, sizeof r[k].v));
     }
-    const pg_status st = pg__coll_new(&coll, streams, N_RANKS, err);
+    const pg_status st = pg__coll_new(&coll, streams, N_RANKS, NULL, err);
     for (size_t k = 0; k < N_RANKS; k++)
         r[k].coll = coll;
     return st;

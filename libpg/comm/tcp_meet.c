@@ -1,0 +1,295 @@
+/* tcp_meet.c - how ranks find rank 0: at MASTER_ADDR, on the first free one of the ports behind
+ * MASTER_PORT, where torchrun's own agent listens. It tells whoever connects which job it is of
+ * before it is told anything: what else listens there hears nothing from us. */
+#include "comm/tcp.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+
+#define N_PORTS  16  /* behind MASTER_PORT */
+#define TO_SPEAK 2.0 /* seconds that somebody who is connected has for a word */
+#define PROTOCOL 1u
+
+/* The first word of both. */
+typedef struct greeting {
+    char magic[8];
+    uint32_t protocol; /* and the order of bytes */
+    uint32_t job, rank, n_ranks;
+} greeting;
+
+typedef struct meeting {
+    const char *host;
+    unsigned port; /* MASTER_PORT */
+    greeting mine;
+    double until;
+    char *said;
+} meeting;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void nap(void)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+}
+
+/* Jobs on the same machine, and the attempt before this one, are others. */
+static uint32_t number_of_job(unsigned port, size_t n_ranks)
+{
+    const char *run = secure_getenv("TORCHELASTIC_RUN_ID");
+    const char *attempt = secure_getenv("TORCHELASTIC_RESTART_COUNT");
+    char text[512];
+    const int n = snprintf(text, sizeof text, "%u %zu %.300s %.32s", port, n_ranks, run ? run : "",
+                           attempt ? attempt : "");
+    return pg__crc32(0, text, (size_t)n);
+}
+
+/* ---- one connection ---- */
+
+/* All of n bytes, or 0: not in time. */
+static int talk(int fd, void *mem, size_t n, int is_sent, double until)
+{
+    char *at = mem;
+    while (n > 0) {
+        const double left = until - now();
+        struct pollfd p = {.fd = fd, .events = is_sent ? POLLOUT : POLLIN};
+        if (left <= 0 || poll(&p, 1, (int)(left * 1e3) + 1) == 0)
+            return 0;
+        const ssize_t some = is_sent ? send(fd, at, n, MSG_NOSIGNAL) : recv(fd, at, n, 0);
+        if (some < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (some <= 0)
+            return 0;
+        at += some;
+        n -= (size_t)some;
+    }
+    return 1;
+}
+
+/* A machine that is gone without a word is noticed within half a minute. */
+static void tune(int fd)
+{
+    const struct {
+        int level, name, value;
+    } all[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
+               {SOL_SOCKET, SO_KEEPALIVE, 1},
+               {IPPROTO_TCP, TCP_KEEPIDLE, 10},
+               {IPPROTO_TCP, TCP_KEEPINTVL, 5},
+               {IPPROTO_TCP, TCP_KEEPCNT, 4}};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        (void)setsockopt(fd, all[k].level, all[k].name, &all[k].value, sizeof all[k].value);
+}
+
+/* ---- rank 0 ---- */
+
+/* Of both families where the system has them. */
+static int listen_at(unsigned port)
+{
+    const int off = 0, on = 1;
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int has_six = fd >= 0;
+    if (!has_six)
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (has_six)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    const struct sockaddr *to = has_six ? (const void *)&six : (const void *)&four;
+    if (bind(fd, to, has_six ? sizeof six : sizeof four) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    (void)close(fd);
+    return -1;
+}
+
+static int listen_behind(const meeting *m)
+{
+    int fd = -1;
+    for (unsigned k = 1; k <= N_PORTS && m->port + k < 65536 && fd < 0; k++)
+        fd = listen_at(m->port + k);
+    if (fd < 0)
+        (void)snprintf(m->said, PG_MPI_MESSAGE,
+                       "rank 0 cannot listen on any of the %d ports behind MASTER_PORT=%u: %s",
+                       N_PORTS, m->port, strerror(errno));
+    return fd;
+}
+
+/* Whoever is connected: one of the ranks, or nobody of ours. */
+static void welcome(const meeting *m, int fd, int *fds, size_t *n_here)
+{
+    const double until = now() + TO_SPEAK;
+    greeting g = m->mine;
+    tune(fd);
+    if (talk(fd, &g, sizeof g, 1, until) && talk(fd, &g, sizeof g, 0, until) &&
+        memcmp(g.magic, m->mine.magic, sizeof g.magic) == 0 && g.protocol == PROTOCOL &&
+        g.job == m->mine.job && g.rank > 0 && g.rank < m->mine.n_ranks && fds[g.rank] < 0 &&
+        talk(fd, &g.rank, sizeof g.rank, 1, until)) {
+        fds[g.rank] = fd;
+        ++*n_here;
+        return;
+    }
+    (void)close(fd);
+}
+
+static int receive_all(const meeting *m, int *fds)
+{
+    size_t n_here = 1, first = 1;
+    const int at = listen_behind(m);
+    if (at < 0)
+        return -1;
+    while (n_here < m->mine.n_ranks && now() < m->until) {
+        struct pollfd p = {.fd = at, .events = POLLIN};
+        (void)poll(&p, 1, 20);
+        const int fd = accept4(at, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0)
+            welcome(m, fd, fds, &n_here);
+    }
+    (void)close(at);
+    if (n_here == m->mine.n_ranks)
+        return 0;
+    while (fds[first] >= 0)
+        first++;
+    (void)snprintf(m->said, PG_MPI_MESSAGE, "of %u ranks %zu came to %.100s, not rank %zu%s",
+                   m->mine.n_ranks, n_here, m->host, first,
+                   m->mine.n_ranks - n_here > 1 ? " and others" : "");
+    return -1;
+}
+
+/* ---- the others ---- */
+
+static int connect_to(const struct addrinfo *a, unsigned port, double until)
+{
+    struct sockaddr_storage to = {0};
+    const double left = until - now();
+    int e = 0;
+    socklen_t n = sizeof e;
+    memcpy(&to, a->ai_addr, a->ai_addrlen);
+    if (a->ai_family == AF_INET6)
+        ((struct sockaddr_in6 *)(void *)&to)->sin6_port = htons((uint16_t)port);
+    else
+        ((struct sockaddr_in *)(void *)&to)->sin_port = htons((uint16_t)port);
+    const int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    if (connect(fd, (const void *)&to, a->ai_addrlen) == 0)
+        return fd;
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    if (errno == EINPROGRESS && left > 0 && poll(&p, 1, (int)(left * 1e3) + 1) == 1 &&
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 && e == 0)
+        return fd;
+    (void)close(fd);
+    return -1;
+}
+
+/* 1: it is rank 0, and knows this one; 0: somebody else; -1: said why not. */
+static int introduce(const meeting *m, int fd)
+{
+    const double until = now() + TO_SPEAK < m->until ? now() + TO_SPEAK : m->until;
+    greeting g;
+    uint32_t rank;
+    tune(fd);
+    if (!talk(fd, &g, sizeof g, 0, until) || memcmp(g.magic, m->mine.magic, sizeof g.magic) != 0)
+        return 0;
+    if (g.protocol != PROTOCOL) {
+        (void)snprintf(m->said, PG_MPI_MESSAGE,
+                       "rank 0 at %.100s and this one have different versions of libpg", m->host);
+        return -1;
+    }
+    if (g.job != m->mine.job)
+        return 0;
+    g = m->mine;
+    if (talk(fd, &g, sizeof g, 1, until) && talk(fd, &rank, sizeof rank, 0, until))
+        return 1;
+    (void)snprintf(m->said, PG_MPI_MESSAGE,
+                   "rank 0 at %.100s does not want rank %u: it is there twice", m->host,
+                   m->mine.rank);
+    return -1;
+}
+
+/* At one of the addresses, on one of the ports. *fd: where it is. */
+static int look_for_it(const meeting *m, const struct addrinfo *all, int *fd)
+{
+    int found = 0;
+    for (unsigned k = 1; k <= N_PORTS && m->port + k < 65536 && found == 0; k++)
+        for (const struct addrinfo *a = all; a && found == 0 && now() < m->until; a = a->ai_next) {
+            const double until = now() + TO_SPEAK < m->until ? now() + TO_SPEAK : m->until;
+            *fd = connect_to(a, m->port + k, until);
+            if (*fd < 0)
+                continue;
+            found = introduce(m, *fd);
+            if (found != 1)
+                (void)close(*fd);
+        }
+    return found;
+}
+
+static int find_rank_0(const meeting *m, int *fd)
+{
+    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *all = NULL;
+    int found = 0, e = 0;
+    while (found == 0 && now() < m->until) {
+        if (!all)
+            e = getaddrinfo(m->host, NULL, &wanted, &all);
+        if (all)
+            found = look_for_it(m, all, fd);
+        if (found == 0)
+            nap();
+    }
+    if (all)
+        freeaddrinfo(all);
+    if (found == 0 && e != 0)
+        (void)snprintf(m->said, PG_MPI_MESSAGE, "MASTER_ADDR=%.100s: %s", m->host, gai_strerror(e));
+    else if (found == 0)
+        (void)snprintf(m->said, PG_MPI_MESSAGE,
+                       "rank 0 did not answer at %.100s on any of the ports %u to %u (those behind "
+                       "MASTER_PORT)",
+                       m->host, m->port + 1, m->port + N_PORTS);
+    return found == 1 ? 0 : -1;
+}
+
+int pg__tcp_meet(int *fds, size_t rank, size_t n_ranks, double timeout, char said[PG_MPI_MESSAGE])
+{
+    const char *host = secure_getenv("MASTER_ADDR"), *port = secure_getenv("MASTER_PORT");
+    char *end = NULL;
+    const unsigned long number = port ? strtoul(port, &end, 10) : 0;
+    meeting m = {.host = host,
+                 .port = (unsigned)number,
+                 .mine = {.magic = "pg-rank", .protocol = PROTOCOL},
+                 .until = now() + timeout,
+                 .said = said};
+    for (size_t k = 0; k < n_ranks; k++)
+        fds[k] = -1;
+    if (!host || !*host || number == 0 || number > 65534 || *end != '\0') {
+        (void)snprintf(said, PG_MPI_MESSAGE,
+                       "MASTER_ADDR and MASTER_PORT do not say where rank 0 is");
+        return -1;
+    }
+    m.mine.rank = (uint32_t)rank;
+    m.mine.n_ranks = (uint32_t)n_ranks;
+    m.mine.job = number_of_job(m.port, n_ranks);
+    const int e = rank == 0 ? receive_all(&m, fds) : find_rank_0(&m, &fds[0]);
+    for (size_t k = 0; e != 0 && k < n_ranks; k++)
+        if (fds[k] >= 0)
+            (void)close(fds[k]);
+    return e;
+}
