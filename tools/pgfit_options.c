@@ -81,7 +81,8 @@ static const cli_opt options[] = {
      "zero what stateful layers keep (default never)"},
     {0, "seed", "N", NULL, NULL, &seed, NULL, "of initial weights and of the order of the rows"},
     {0, "devices", "LIST", NULL, &fit_args.train.devices, NULL, NULL,
-     "replicas, as cpu:0,cpu:1 or cuda:0; a name may repeat; auto: every GPU, or the CPU"},
+     "replicas, as cpu:0,cpu:1 or cuda:0; a name may repeat; auto: every GPU (of several processes on "
+     "a machine: its own), or the CPU"},
     {0, "bn", "HOW", NULL, &bn, NULL, "replica|sync",
      "BatchNormalization over a replica's rows, or the whole batch"},
     {0, "place", "LAYER[#CALL]=DEVICE,...", NULL, &fit_args.train.place, NULL, NULL,
@@ -101,7 +102,7 @@ static const cli_opt options[] = {
     {0, "hosts", "HOST:N,...", NULL, &fit_args.hosts, NULL, NULL,
      "several machines: start N processes on each host, by the mpirun that is installed"},
     {0, "comm-timeout", "SECONDS", NULL, NULL, &comm_timeout, NULL,
-     "several processes (mpirun, srun): how long one waits for the others (default 300)"},
+     "several processes (mpirun, srun, torchrun): how long one waits for the others (default 300)"},
     {0, "shard-optimizer", NULL, &fit_args.train.shard_optimizer, NULL, NULL, NULL,
      "several processes: each keeps its part of the optimizer's state (ZeRO stage 1)"},
     {'j', "threads", "N", NULL, NULL, &threads, NULL, "cores to use (default all)"},

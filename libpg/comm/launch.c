@@ -1,6 +1,6 @@
 /* launch.c - what the launcher says in the environment. Open MPI's mpirun: OMPI_COMM_WORLD_*;
  * MPICH, Intel MPI and srun with PMI: PMI_*; srun with PMIx: PMIX_RANK, and Slurm's own variables
- * for the number; torchrun: WORLD_SIZE, RANK. */
+ * for the number; torchrun: WORLD_SIZE, RANK, LOCAL_RANK, LOCAL_WORLD_SIZE. */
 #include <limits.h>
 #include <stdlib.h>
 

@@ -40,15 +40,15 @@ done:
     return st;
 }
 
-/* All GPUs that can be seen; of several processes on a machine each has its own. */
-static pg_status every_gpu(const pg_trainer *t, pg__str *out, pg_err *err)
+/* All *n GPUs that can be seen; of several processes on a machine each has its own. */
+static pg_status every_gpu(const pg_trainer *t, pg__str *out, size_t *n, pg_err *err)
 {
     const pg__backend *cuda;
-    size_t ordinal, n = 0, first, end;
+    size_t ordinal, first, end;
     pg_status st = PG_OK;
     PG_TRY(pg__backend_of(&cuda, &ordinal, "cuda:0", err));
-    PG_TRY(cuda->count(&n, err));
-    PG_TRY(pg__ranks_gpus(t, n, &first, &end, err));
+    PG_TRY(cuda->count(n, err));
+    PG_TRY(pg__ranks_gpus(t, *n, &first, &end, err));
     for (size_t k = first; k < end; k++)
         PG_TRY(pg__str_printf(out, err, "%scuda:%zu", k > first ? "," : "", k));
 done:
@@ -61,15 +61,22 @@ static pg_status name_devices(pg_trainer *t, const char *asked, pg_err *err)
 {
     pg__str all = {0};
     pg_err why = {0};
+    size_t n = 0;
     pg_status st = PG_OK;
     if (asked && strcmp(asked, "auto") == 0) {
-        if (every_gpu(t, &all, &why) != PG_OK) {
+        st = every_gpu(t, &all, &n, &why);
+        if (st != PG_OK && n > 0) {
+            if (err)
+                *err = why;
+            goto done;
+        }
+        if (st != PG_OK) {
             all.n = 0;
             PG_TRY(pg__strs_printf(&t->notes, err, "training on the CPU: %s", why.msg));
             PG_TRY(pg__str_puts(&all, "cpu:0", err));
         }
     } else if (asked && strcmp(asked, "cuda:*") == 0) {
-        PG_TRY(every_gpu(t, &all, err));
+        PG_TRY(every_gpu(t, &all, &n, err));
     } else {
         PG_TRY(pg__str_puts(&all, asked && *asked ? asked : "cpu:0", err));
     }

@@ -3,25 +3,12 @@
 
 #include "comm/comm.h"
 
-static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
-                                        "OMPI_COMM_WORLD_SIZE",
-                                        "PMI_RANK",
-                                        "PMI_SIZE",
-                                        "PMIX_RANK",
-                                        "SLURM_PROCID",
-                                        "SLURM_STEP_NUM_TASKS",
-                                        "RANK",
-                                        "WORLD_SIZE",
-                                        "SLURM_LOCALID",
-                                        "SLURM_NODEID",
-                                        "SLURM_NTASKS",
-                                        "SLURM_STEP_NUM_NODES",
-                                        "SLURM_JOB_ID",
-                                        "SLURM_STEP_ID",
-                                        "SLURM_NNODES",
-                                        "SLURM_TASKS_PER_NODE",
-                                        "PMIX_NAMESPACE",
-                                        "PMI_FD"};
+static const char *const variables[] = {
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",     "PMI_SIZE",      "PMIX_RANK",
+    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "RANK",         "WORLD_SIZE",    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",     "MASTER_ADDR",          "MASTER_PORT",  "SLURM_LOCALID", "SLURM_NODEID",
+    "SLURM_NTASKS",         "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NNODES",
+    "SLURM_TASKS_PER_NODE", "PMIX_NAMESPACE",       "PMI_FD"};
 
 static int forget(void **state)
 {
@@ -61,6 +48,11 @@ static void each_launcher_is_known_by_its_variables(void **state)
     setenv("RANK", "1", 1);
     setenv("WORLD_SIZE", "2", 1);
     place_is(PG__TORCHRUN, 1, 2);
+    assert_int_equal(pg__job_place_of().n_local, 0);
+    setenv("LOCAL_RANK", "1", 1);
+    setenv("LOCAL_WORLD_SIZE", "8", 1);
+    assert_int_equal(pg__job_place_of().local, 1);
+    assert_int_equal(pg__job_place_of().n_local, 8);
     setenv("PMIX_RANK", "2", 1); /* srun --mpi=pmix */
     place_is(PG__OPENMPI, 2, 4);
     setenv("PMI_RANK", "5", 1);
@@ -152,6 +144,10 @@ static void what_cannot_be_joined_says_what_to_do(void **state)
     setenv("WORLD_SIZE", "2", 1);
     assert_fails(PG_E_UNSUPPORTED, pg__comm_open(&c, &opts, &err), &err);
     assert_non_null(strstr(err.hint, "mpirun"));
+    const pg__comm_opts gpus = {.timeout = 1,
+                                .on_gpus = 1}; /* it says nothing of where rank 0 is */
+    assert_fails(PG_E_PEER, pg__comm_open(&c, &gpus, &err), &err);
+    assert_non_null(strstr(err.msg, "MASTER_ADDR"));
     setenv("SLURM_PROCID", "0", 1);
     setenv("SLURM_STEP_NUM_TASKS", "2", 1);
     unsetenv("WORLD_SIZE");

@@ -142,7 +142,7 @@ else
     export PG_CUDA_PLUGIN=$dir/build/libpg/backend/cuda/pg-cuda.so
 fi
 data=$(cd "$data" && pwd)
-[ -n "$try" ] && export PG_CUDA_PLUGIN=$try
+[ -n "$try" ] && export PG_CUDA_PLUGIN=$try FAKE_CUDA_NAME="GPU of plain C"
 
 # ---- the table ----
 
@@ -186,9 +186,9 @@ try 'golden runs' 120 "$golden" "$data/.."
 try 'mixed precision' 120 "$mixed" "$data/.."
 
 # One set of weights, whatever the number of replicas.
-fit() { # devices, file
+fit() { # devices, file, how
     "$pgfit" "$data/cnn_bn/model.json" --data "$data/cnn_bn/data.npz" --weights "$data/cnn_bn/init_weights.h5" \
-        --loss categorical_crossentropy --optimizer sgd:learning_rate=0.05 --batch-size 24 --epochs 2 --deterministic \
+        --loss categorical_crossentropy --optimizer sgd:learning_rate=0.05 --batch-size 24 --epochs 2 ${3---deterministic} \
         --devices "$1" -o "$2" --force
 }
 replicas() {
@@ -209,6 +209,25 @@ if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -gt 1 ]; then
 else
     row 'two GPUs' left 0 "there is one"
 fi
+
+# Two processes, started as torchrun does: each has the GPU of its local rank, or both the same one.
+two_ranks() { # devices, file, how
+    local r pids=() rc=0
+    for r in 0 1; do
+        RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29400 TORCHELASTIC_RUN_ID=$$ \
+            fit "$1" "$2" "$3" & pids+=($!)
+    done
+    for r in "${pids[@]}"; do wait "$r" || rc=$?; done
+    return $rc
+}
+export -f two_ranks
+if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -gt 1 ] || [ -n "$try" ]; then
+    try 'two ranks, by the hosts' 60 bash -c 'two_ranks auto "$out/ranks.safetensors" --deterministic && cmp "$out/replicas1.safetensors" "$out/ranks.safetensors" && echo "equal bits"'
+    try 'two ranks, NCCL' 60 bash -c 'two_ranks auto "$out/nccl.safetensors" "" && echo "both ended well"'
+else
+    row 'two ranks' left 0 "there is one GPU"
+fi
+refuses 'two ranks of one GPU' 3 'have the same GPU' bash -c 'two_ranks cuda:0 "$out/same.safetensors" ""'
 
 # Two towers of one LSTM, and layers one behind the other, where they are placed.
 place() { # model, file, placement

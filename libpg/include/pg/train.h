@@ -123,7 +123,8 @@ typedef struct pg_train_opts {
     const char *rules;            /* a version of Keras; NULL: the one that wrote the model */
     const char *devices;          /* "cpu:0,cpu:1", "cuda:0": replicas, a name may repeat; "cuda:*":
                                      every GPU; "auto": the same, or cpu:0 where there is none;
-                                     NULL: cpu:0 */
+                                     where several processes of the job share a machine, both are
+                                     the one GPU of this process' place there; NULL: cpu:0 */
     int cpu_merge; /* several GPUs: gradients are summed by copies, on the first of them, and not by
                       NCCL; on CPUs it changes nothing */
     int precision; /* what layers compute with on GPUs. 0: as their dtype policies say
@@ -151,7 +152,8 @@ typedef struct pg_train_opts {
                                  the optimizer starts anew. NULL: none */
     int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */
     int for_prediction; /* weights only: what `model` says of its training is not looked at */
-    int joins_job;      /* train with the other processes that mpirun or srun started with this one:
+    int joins_job;      /* train with the other processes that mpirun, srun or, for GPUs, torchrun
+                           started with this one:
                            the devices of all, in the order of their ranks, are the replicas. Every
                            process makes the same calls; pg_fit() and pg_predict() give each its
                            part of the rows, and rank 0 alone writes files. Alone: no difference */
