@@ -248,6 +248,9 @@ def gone(folder):
                job.text)
         expect(f'rank {victim} {what}: soon', took < (8 if what == 'hangs' else 3), f'{took:.1f} s')
         log.unlink()
+    job = Job(2, fit('mlp_digits', '--epochs', '3', '--devices', 'auto'), folder,
+              of=lambda r: {'FAKE_CUDA_FAIL_AT': '900+'} if r == 1 else {}).end()
+    expect('a GPU that fails', job.status == [4, 5] and 'rank 1 on ' in job.said[0] and 'failure that was ordered' in job.said[1], job.text)
 
 
 for part in (golden, numbers, bits, refused, meeting, gone):

@@ -1,12 +1,20 @@
 /* nccl_host.c - what coll_nccl.c calls of NCCL, and of the CUDA runtime, on the GPU of plain C
  * (host.h): a libnccl.so.2 whose communicators do not block, as it asks for, so that the polling,
- * the patience and the giving up show without a GPU. One group at a time. */
+ * the patience and the giving up show without a GPU, in one process or in several. One sum at a
+ * time. */
 #include "host.h"
 
 #include <cuda_runtime_api.h>
+#include <fcntl.h>
 #include <nccl.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include "backend/cuda/pgk.h"
 
@@ -16,23 +24,36 @@ ncclResult_t ncclGroupStart(void); /* which the header has without a prototype *
 ncclResult_t ncclGroupEnd(void);
 
 #define MAX_RANKS 8
-#define POLLS     3 /* before a call that was begun is queued */
+#define MOST      4096 /* floats of a sum */
+#define POLLS     3    /* before a call that was begun is queued */
+
+/* What ranks share, of one process or of several: memory that the id names. */
+typedef struct board {
+    _Atomic int here[MAX_RANKS];
+    _Atomic uint64_t came[MAX_RANKS];  /* meetings that a rank came to */
+    float brought[2][MAX_RANKS][MOST]; /* to one meeting and the next */
+} board;
 
 struct ncclComm {
-    int rank, polls;
+    struct ncclComm *next;
+    int rank, n, polls, root; /* root: n for a sum */
+    board *b;
+    uint64_t n_begun;
+    float *p; /* of the meeting under way, or NULL */
+    size_t count;
+    cudaStream_t stream;
+    char name[32];
 };
 
 static struct {
     pthread_mutex_t lock;
-    int n, n_here, meetings;
-    float *p[MAX_RANKS];
-    cudaStream_t stream[MAX_RANKS];
-    int waits_for[MAX_RANKS]; /* a meeting; what is over is less */
+    struct ncclComm *first;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-    *id = (ncclUniqueId){{0}};
+    if (getrandom(id, sizeof *id, 0) != (ssize_t)sizeof *id)
+        abort();
     return ncclSuccess;
 }
 
@@ -55,34 +76,66 @@ const char *ncclGetErrorString(ncclResult_t r)
     return r == ncclSystemError ? "unhandled system error" : "invalid usage";
 }
 
+static void name_of(char name[32], const ncclUniqueId *id)
+{
+    (void)snprintf(name, 32, "/pg-nccl-");
+    for (size_t k = 0; k < 8; k++)
+        (void)snprintf(name + 9 + 2 * k, 3, "%02x", (unsigned char)id->internal[k]);
+}
+
+static board *open_board(const char *name)
+{
+    const int fd = shm_open(name, O_CREAT | O_RDWR, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof(board)) != 0)
+        abort();
+    board *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (b == MAP_FAILED)
+        abort();
+    (void)close(fd);
+    return b;
+}
+
+static int all_here(const struct ncclComm *c)
+{
+    int n = 0;
+    for (int k = 0; k < c->n; k++)
+        n += atomic_load(&c->b->here[k]);
+    return n == c->n;
+}
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
     const char *refused = getenv("FAKE_NCCL_REFUSES"); /* a rank */
-    (void)id;
     if (refused && atoi(refused) == rank)
         return ncclInvalidUsage;
-    if (config->blocking != 0 || config->size != sizeof *config || n > MAX_RANKS)
+    if (config->blocking != 0 || config->size != sizeof *config || n > MAX_RANKS || rank >= n)
         return ncclInvalidUsage;
-    if (rank == 0) {
-        all.n = n;
-        all.n_here = all.meetings = 0;
-    }
-    all.waits_for[rank] = -1;
-    *comm = calloc(1, sizeof **comm);
-    if (!*comm)
+    struct ncclComm *c = calloc(1, sizeof *c);
+    if (!c)
         abort();
-    (*comm)->rank = rank;
-    (*comm)->polls = POLLS;
+    name_of(c->name, &id);
+    c->b = open_board(c->name);
+    c->rank = rank;
+    c->n = n;
+    c->polls = POLLS;
+    atomic_store(&c->b->here[rank], 1);
+    if (all_here(c))
+        (void)shm_unlink(c->name);
+    pthread_mutex_lock(&all.lock);
+    c->next = all.first;
+    all.first = c;
+    pthread_mutex_unlock(&all.lock);
+    *comm = c;
     return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *r)
 {
     const char *fails = getenv("FAKE_NCCL_FAILS"); /* a rank */
-    *r = fails && atoi(fails) == comm->rank ? ncclSystemError
-         : comm->polls-- > 0                ? ncclInProgress
-                                            : ncclSuccess;
+    *r = fails && atoi(fails) == comm->rank     ? ncclSystemError
+         : comm->polls-- > 0 || !all_here(comm) ? ncclInProgress
+                                                : ncclSuccess;
     return ncclSuccess;
 }
 
@@ -91,34 +144,54 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     if (n_open != 0)
         abort();
+    pthread_mutex_lock(&all.lock);
+    struct ncclComm **at = &all.first;
+    while (*at != comm)
+        at = &(*at)->next;
+    *at = comm->next;
+    pthread_mutex_unlock(&all.lock);
+    if (!all_here(comm)) /* else nobody needs the name any more */
+        (void)shm_unlink(comm->name);
+    (void)munmap(comm->b, sizeof *comm->b);
     free(comm);
     return ncclSuccess;
 }
 
-/* The last one who comes does it for all; root: all.n for a sum. */
+/* Whoever asks does what is to be done, once all have come. Under the lock. */
+static int is_over(struct ncclComm *c)
+{
+    float(*brought)[MOST] = c->b->brought[c->n_begun % 2];
+    for (int k = 0; c->p && k < c->n; k++)
+        if (atomic_load(&c->b->came[k]) < c->n_begun)
+            return 0;
+    for (size_t i = 0; c->p && i < c->count; i++) {
+        c->p[i] = brought[c->root < c->n ? c->root : 0][i];
+        for (int r = 1; c->root == c->n && r < c->n; r++)
+            c->p[i] += brought[r][i];
+    }
+    c->p = NULL;
+    return 1;
+}
+
 static ncclResult_t meet(const void *from, void *to, size_t count, int root, ncclComm_t comm,
                          cudaStream_t stream)
 {
-    if (from != to || pg__rt_sync((pg__rt *)(void *)stream, NULL) != PG_OK)
+    if (from != to || count > MOST || pg__rt_sync((pg__rt *)(void *)stream, NULL) != PG_OK)
         return ncclInvalidUsage;
     pthread_mutex_lock(&all.lock);
-    all.p[comm->rank] = pgk_host_memory(to);
-    all.stream[comm->rank] = stream;
-    all.waits_for[comm->rank] = all.meetings;
-    if (++all.n_here == all.n) {
-        for (size_t i = 0; i < count; i++) {
-            float v = root < all.n ? all.p[root][i] : all.p[0][i];
-            for (int r = 1; root == all.n && r < all.n; r++)
-                v += all.p[r][i];
-            for (int r = 0; r < all.n; r++)
-                all.p[r][i] = v;
-        }
-        all.n_here = 0;
-        all.meetings++;
+    const int is_free = is_over(comm);
+    if (is_free) {
+        comm->p = pgk_host_memory(to);
+        comm->count = count;
+        comm->root = root;
+        comm->stream = stream;
+        comm->n_begun++;
+        memcpy(comm->b->brought[comm->n_begun % 2][comm->rank], comm->p, count * sizeof(float));
+        atomic_store(&comm->b->came[comm->rank], comm->n_begun);
+        comm->polls = POLLS;
     }
     pthread_mutex_unlock(&all.lock);
-    comm->polls = POLLS;
-    return ncclInProgress;
+    return is_free ? ncclInProgress : ncclInvalidUsage;
 }
 
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
@@ -126,7 +199,7 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
 {
     if (type != ncclFloat || op != ncclSum)
         return ncclInvalidUsage;
-    return meet(from, to, count, all.n, comm, stream);
+    return meet(from, to, count, comm->n, comm, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
@@ -146,8 +219,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     if (last_error != cudaSuccess)
         return cudaErrorLaunchFailure;
     pthread_mutex_lock(&all.lock);
-    for (int r = 0; r < all.n; r++)
-        if (all.stream[r] == stream && all.waits_for[r] == all.meetings)
+    for (struct ncclComm *c = all.first; c; c = c->next)
+        if (c->stream == stream && !is_over(c))
             e = cudaErrorNotReady;
     pthread_mutex_unlock(&all.lock);
     last_error = e;

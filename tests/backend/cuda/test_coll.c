@@ -3,6 +3,8 @@
 #include "pg_test.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "backend/cuda/coll.h"
 #include "backend/cuda/cuda.h"
@@ -41,26 +43,33 @@ static void *take_part(void *arg)
     return NULL;
 }
 
-static pg_status try_ranks(rank r[N_RANKS], pg_err *err)
+/* n of them, in this process. */
+static pg_status try_some(rank *r, size_t n, const pg__group_place *among, pg_err *err)
 {
     pg__rt *streams[N_RANKS];
     pg__coll *coll = NULL;
+    const size_t first = among ? among->first : 0;
     void *p;
     assert_int_equal(setenv("FAKE_CUDA_DEVICES", "3", 1), 0);
-    for (size_t k = 0; k < N_RANKS; k++) {
+    for (size_t k = 0; k < n; k++) {
         r[k] = (rank){.number = k, .root = N_RANKS, .timeout = 30};
-        assert_ok(backend()->open(&r[k].dev, k, &(pg__dev_opts){.n_threads = 1}, NULL));
+        assert_ok(backend()->open(&r[k].dev, first + k, &(pg__dev_opts){.n_threads = 1}, NULL));
         assert_ok(backend()->alloc(r[k].dev, &p, sizeof r[k].v, NULL));
         r[k].p = p;
         streams[k] = r[k].dev->rt;
         for (size_t i = 0; i < N; i++)
-            r[k].v[i] = (float)(i * (k + 1));
+            r[k].v[i] = (float)(i * (first + k + 1));
         assert_ok(backend()->put(r[k].dev, p, r[k].v, sizeof r[k].v));
     }
-    const pg_status st = pg__coll_new(&coll, streams, N_RANKS, NULL, err);
-    for (size_t k = 0; k < N_RANKS; k++)
+    const pg_status st = pg__coll_new(&coll, streams, n, among, err);
+    for (size_t k = 0; k < n; k++)
         r[k].coll = coll;
     return st;
+}
+
+static pg_status try_ranks(rank r[N_RANKS], pg_err *err)
+{
+    return try_some(r, N_RANKS, NULL, err);
 }
 
 static void open_ranks(rank r[N_RANKS])
@@ -163,6 +172,72 @@ static void what_is_given_up_is_not_waited_for(void **state)
     free(r);
 }
 
+/* ---- of several processes ---- */
+
+/* The ranks of a process, from among->first on; is everything as it must be? */
+static int is_right(size_t n, const pg__group_place *among, int n_sums)
+{
+    rank *r = calloc(N_RANKS, sizeof *r);
+    float want = 6;
+    int right = try_some(r, n, among, NULL) == PG_OK;
+    for (int s = 0; right && s < n_sums; s++, want *= N_RANKS) {
+        for (size_t k = 0; k < n; k++)
+            right = right && pthread_create(&r[k].thread, NULL, take_part, &r[k]) == 0;
+        for (size_t k = 0; k < n; k++)
+            right = right && pthread_join(r[k].thread, NULL) == 0;
+        for (size_t k = 0; right && k < n; k++) {
+            right = r[k].st == PG_OK &&
+                    backend()->get(r[k].dev, r[k].v, r[k].p, sizeof r[k].v) == PG_OK;
+            for (size_t i = 0; right && i < N; i++)
+                right = r[k].v[i] == want * (float)i;
+        }
+    }
+    pg__coll_free(r[0].coll);
+    free(r); /* the process ends soon */
+    return right;
+}
+
+static void ranks_of_two_processes_sum(void **state)
+{
+    pg__group_place among = {.n_all = N_RANKS, .patience = {.seconds = 20}};
+    int status = -1;
+    (void)state;
+    assert_ok(pg__coll_id(among.id, NULL));
+    const pid_t other = fork();
+    among.first = other == 0 ? 1 : 0;
+    const int right = is_right(other == 0 ? 2 : 1, &among, 4);
+    if (other == 0)
+        _exit(!right);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+    assert_true(right);
+}
+
+static int is_over(void *of)
+{
+    return ++*(int *)of > 3;
+}
+
+/* Until there is no patience, or nobody to wait for. */
+static void another_process_that_does_not_come_is_named_as_such(void **state)
+{
+    int asked = 0;
+    const pg__patience all[] = {{.seconds = 0.2}, {60, is_over, &asked}};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        rank *r = calloc(N_RANKS, sizeof *r);
+        pg__group_place among = {.n_all = N_RANKS, .patience = all[i]};
+        pg_err err = {0};
+        assert_ok(pg__coll_id(among.id, NULL));
+        assert_int_equal(try_some(r, 1, &among, &err), PG_E_PEER);
+        assert_non_null(strstr(err.msg, "cuda:0"));
+        backend()->free(r[0].dev, r[0].p);
+        backend()->close(r[0].dev);
+        free(r);
+    }
+    unsetenv("FAKE_CUDA_DEVICES");
+}
+
 /* Of NCCL alone, as what follows. */
 static void a_rank_that_nccl_refuses_leaves_no_group_open(void **state)
 {
@@ -217,4 +292,6 @@ PG_TEST_MAIN(cmocka_unit_test(what_is_given_up_is_not_waited_for),
              cmocka_unit_test(a_rank_that_nccl_refuses_leaves_no_group_open),
              cmocka_unit_test(every_rank_has_the_sum),
              cmocka_unit_test(every_rank_has_what_the_root_has),
+             cmocka_unit_test(ranks_of_two_processes_sum),
+             cmocka_unit_test(another_process_that_does_not_come_is_named_as_such),
              cmocka_unit_test(a_rank_that_does_not_come_is_not_waited_for_for_ever))
