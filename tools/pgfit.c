@@ -92,6 +92,8 @@ static pg_status run(pg_err *err)
         st = fit_evaluate(t.trainer, t.rows, err);
         if (st == PG_OK && !fit_args.dry_run)
             st = use_trainer(&t, err);
+    } else if (st == PG_OK && fit_args.plan) {
+        st = fit_print_scaling(t.trainer, t.rows, err);
     } else if (st == PG_OK && fit_args.dry_run) {
         st = fit_args.data ? fit_plan(t.trainer, t.rows, err) : PG_OK;
     } else if (st == PG_OK) {
@@ -108,6 +110,8 @@ static pg_status run(pg_err *err)
 static pg_status read_arguments(char *const *operands, size_t n, pg_err *err)
 {
     pg_status st = fit_take_operands(operands, n, err);
+    if (st == PG_OK)
+        st = fit_take_plan(err);
     if (st == PG_OK)
         st = fit_read_config(err);
     if (st == PG_OK)

@@ -11,9 +11,11 @@ typedef struct fit_arguments {
     const char *data, *validation, *reshape, *interpolation;
     const char *predict, *out;
     const char *output, *demo;
-    const char *json; /* "batch", or NULL */
+    const char *json;    /* "batch", or NULL */
     const char *profile; /* "layers", or NULL */
     const char *config, *hosts;
+    const char *plan; /* devices that a plan is made for, or NULL */
+    pg_plan_opts plan_for;
     const char *resume, *resume_every;
     int force, full_model, dry_run;
     int summary, list_layers, evaluate, print_config, resumes, is_demo;
@@ -74,6 +76,11 @@ pg_status fit_take_demo(pg_err *err);
 
 /* pgfit_plan.c: what training would need. */
 pg_status fit_plan(pg_trainer *t, pg_data *data, pg_err *err);
+
+/* pgfit_scaling.c: --plan. Takes the model out of it; checks the rest; shows the plan. */
+pg_status fit_take_plan(pg_err *err);
+pg_status fit_check_plan(pg_err *err);
+pg_status fit_print_scaling(pg_trainer *t, pg_data *data, pg_err *err);
 
 /* pgfit_profile.c: where the time of the steps went. */
 pg_status fit_print_profile(pg_trainer *t, pg_err *err);

@@ -13,7 +13,7 @@
 enum { MAX_KEY = 64 };
 
 /* Options that leave, and what says the same in another key. */
-static const char *const without_key[] = {"config", "print-config", "list-layers", "summary"};
+static const char *const without_key[] = {"config", "print-config", "list-layers", "summary", "plan"};
 /* What one of them says, the other must not undo. */
 static const char *const rivals[][2] = {{"shuffle", "no-shuffle"},
                                         {"val", "validation-split"},

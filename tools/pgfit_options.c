@@ -171,6 +171,8 @@ static const cli_opt options[] = {
      "print the layer classes, what trains each or why nothing does, and leave"},
     {'n', "dry-run", NULL, &fit_args.dry_run, NULL, NULL, NULL,
      "check model, weights and data, tell the memory that training needs"},
+    {0, "plan", "KEY=VALUE,...", NULL, &fit_args.plan, NULL, NULL,
+     "train nothing: predict steps on other devices: hosts=16,gpus=8,link=100Gbit"},
     {0, "terminate-on-nan", NULL, &fit_args.fit.terminate_on_nan, NULL, NULL, NULL,
      "stop at the first loss that is no number, and tell where it comes from"},
     {0, "profile", NULL, &fit_args.fit.profile, &fit_args.profile, NULL, "layers",
@@ -206,6 +208,14 @@ static const char *const about[] = {
     "What is computed follows the version of Keras that wrote the model, or --rules. The batch is\n"
     "cut over the devices as multi_gpu_model cuts it; there is one set of weights, and what is\n"
     "saved is the model itself: it loads on one device.",
+    "--plan measures some steps, changes nothing, and predicts the step of 1, 2, 4, ... up to all\n"
+    "of hosts=H hosts with gpus=N or cpus=N (or ranks=N) devices each: time, samples/s, efficiency,\n"
+    "memory of a device, and from which number on more do not pay. link=100Gbit (12.5GB) and\n"
+    "latency=5us are of the network between hosts, inner= and inner-latency= of what is within one\n"
+    "(CPUs 3GB, 5us; GPUs 20GB, 10us). batch=N is of all devices together, as --batch-size; with\n"
+    "scale=weak of each. cores=N are those of a host, which its CPU devices share (default those\n"
+    "here). Where there is no such device speedup=X says how many times as fast as here it is, or\n"
+    "flops=60T what it reaches.",
     "GPUs are cuda:0, cuda:1, ..., counted as CUDA_VISIBLE_DEVICES leaves them; it alone asks for\n"
     "none of them. They need pg-cuda.so, the driver, cuDNN and, for several, NCCL.",
     "BatchNormalization takes the statistics of each device's rows, as behind multi_gpu_model, or\n"
@@ -365,6 +375,8 @@ int fit_check_arguments(pg_err *err)
         pg_err_hint(err, "pgfit --help");
     } else if (fit_args.summary) {
         return 1;
+    } else if (fit_args.plan && fit_check_plan(err) != PG_OK) {
+        return 0;
     } else if (fit_args.evaluate && fit_args.fit.resume) {
         (void)pg_fail(err, PG_E_ARG, "--evaluate: looks at a model, and --resume goes on training");
         pg_err_hint(err, "pgfit CHECKPOINT --data FILE --evaluate");

@@ -37,14 +37,19 @@ static uint64_t bytes_asked_for(void)
     return asked ? strtoull(asked, NULL, 10) : 0;
 }
 
-/* Variables are not cut: a gradient is complete all at once. */
 void pg__buckets_plan(pg_trainer *t)
+{
+    pg__buckets_plan_for(t, t->backend->host_memory);
+}
+
+/* Variables are not cut: a gradient is complete all at once. */
+void pg__buckets_plan_for(pg_trainer *t, int on_cpus)
 {
     const uint64_t each = t->backend->real_bytes, asked = bytes_asked_for();
     const uint64_t all = t->offsets[t->n_params] * each, least = all / (PG_MAX_BUCKETS - 2);
     const uint64_t divided = pg__is_sharded(t) ? OF_ONE * pg__comm_size(t->ranks->comm) : 0;
     const uint64_t of_ranks = divided > OF_RANKS ? divided : OF_RANKS;
-    const uint64_t usual = t->backend->host_memory ? of_ranks : OTHER;
+    const uint64_t usual = on_cpus ? of_ranks : OTHER;
     const uint64_t other = asked ? asked : usual, size = other > least ? other : least;
     pg__bucket found[PG_MAX_BUCKETS];
     size_t n = 0, from = 0;

@@ -20,6 +20,8 @@ pg_status pg__buckets_follow(pg__step *s, pg_err *err);
 
 /* Cuts the flat gradient of t: t->buckets. */
 void pg__buckets_plan(pg_trainer *t);
+/* As it would be with other devices than the trainer's. */
+void pg__buckets_plan_for(pg_trainer *t, int on_cpus);
 
 /* Per bucket how many calls of a program leave it behind; never fewer than for the one before. */
 void pg__buckets_ends(const pg_trainer *t, const pg__program *p, size_t ends[PG_MAX_BUCKETS]);

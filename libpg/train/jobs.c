@@ -12,6 +12,7 @@
 #include "train/record.h"
 #include "train/stage.h"
 #include "train/states.h"
+#include "train/timeline.h"
 
 /* The lane's rows of an array of the batch. */
 static const void *rows_of(const pg__step *s, const void *batch, const pg__dims *lane_dims,
@@ -179,6 +180,8 @@ static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
         PG_TRY(pg__sums_run(s, job));
     else if (s->t->goes_along)
         PG_TRY(pg__buckets_run(s->t, w, job, err));
+    else if (s->t->timeline && job->program)
+        PG_TRY(pg__timeline_run(s, job, w));
     else if (job->program)
         PG_TRY(pg__record_run(s->t, w, job->program, &job->frame.f, NULL));
     PG_TRY(end_lane(s, job, w, err));

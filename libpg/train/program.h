@@ -101,6 +101,9 @@ pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, 
 pg_status pg__program_run_calls(const pg__program *p, const pg__frame *f, size_t from, size_t to);
 size_t pg__program_n_calls(const pg__program *p);
 
+/* Multiplications and additions of a run, by their definition. */
+double pg__program_flops(const pg__program *p);
+
 /* So many calls, and none after them, read or write the memory of parameter i's gradient, or find
  * what the parameter, a moving average, takes a share of. */
 size_t pg__program_settled(const pg__program *p, size_t i);

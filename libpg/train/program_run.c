@@ -186,6 +186,14 @@ size_t pg__program_n_calls(const pg__program *p)
     return p->n_calls;
 }
 
+double pg__program_flops(const pg__program *p)
+{
+    double n = 0;
+    for (size_t i = 0; i < p->n_calls; i++)
+        n += p->calls[i].cost.flops;
+    return n;
+}
+
 size_t pg__program_settled(const pg__program *p, size_t i)
 {
     return p->settled[i];

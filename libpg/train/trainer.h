@@ -209,6 +209,7 @@ struct pg_trainer {
     int stops_on_nan, nan_found; /* gradients that are no numbers are not applied */
     pg__watch *watch;            /* of the step in hand, or NULL */
     int is_trial;                /* steps are only timed: nothing that lasts may change */
+    struct pg__timeline *timeline; /* when they leave what behind (timeline.h); or NULL */
 };
 
 /* How a batch is cut, and who works on it: t->cut. */

@@ -425,6 +425,80 @@ typedef struct pg_forecast {
 PG_API PG_MUST_USE pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data,
                                              const pg_fit_opts *opts, pg_err *err);
 
+/* ---- more devices than there are ---- */
+
+/* What a plan is made for. Numbers that stay 0 are as it says there. */
+typedef struct pg_plan_opts {
+    size_t hosts;      /* machines; 0: 1 */
+    size_t per_host;   /* devices on each; 0: 1 */
+    int gpus;          /* they are GPUs; else CPU devices, a process of an MPI job each */
+    size_t cores;      /* CPU devices: of each host, dealt to its devices, or shared where there are
+                          more of these; 0: those that the trainer uses here */
+    size_t batch_size; /* rows of a step of all devices together; with `weak` of each; 0: that of
+                          pg_fit_opts */
+    int weak;          /* each device has as many rows as one alone; else the batch stays the same,
+                          and is cut over them, as multi_gpu_model cuts it */
+    double latency, bandwidth; /* between hosts, in seconds and bytes per second in each direction,
+                                  for all devices of a host together. 0: latency 10 us; the
+                                  bandwidth must be given where hosts are several */
+    double inner_latency, inner_bandwidth; /* between the devices of a host; 0: CPUs 5 us and 3 GB/s
+                                              (MPI through shared memory), GPUs 10 us and 20 GB/s
+                                              (NCCL over PCI Express 4.0) */
+    double speedup; /* a device is so many times as fast as what is measured here; 0: as fast */
+    double flops;   /* instead: multiplications and additions per second that a device reaches in
+                       such a model */
+} pg_plan_opts;
+
+/* "hosts=16,gpus=8,link=100Gbit": `out` from a list of
+ *
+ *   hosts=N  gpus=N | cpus=N (or ranks=N)  cores=N    as above; gpus, cpus: of each host
+ *   batch=N  scale=strong|weak
+ *   link=RATE  latency=TIME  inner=RATE  inner-latency=TIME
+ *   speedup=X  flops=RATE
+ *
+ * RATE: bits per second as 100Gbit, bytes as 12.5GB; flops as 60T. TIME: 5us, 50ns, 1ms. PG_E_ARG
+ * names what it does not know. */
+PG_API PG_MUST_USE pg_status pg_plan_read(pg_plan_opts *out, const char *text, pg_err *err);
+
+/* A number of devices. Seconds of a step, which is compute + shown + update + rest. */
+typedef struct pg_plan_row {
+    size_t n_devices, n_hosts;
+    uint64_t rows; /* of the device that has most */
+    double step, compute;
+    double exchange, shown; /* sums of gradients over the devices; what of them is not hidden behind
+                               the backward pass */
+    double update, rest;
+    double samples_per_second;
+    double efficiency;       /* samples per second of a device, by that of one alone */
+    uint64_t memory;         /* bytes of a device, and for CPUs of its process */
+    uint64_t memory_sharded; /* where each keeps its share of the optimizer's state alone */
+    int measured;            /* computing was timed here with as many rows; else between two that
+                                were */
+} pg_plan_row;
+
+typedef struct pg_plan {
+    pg_plan_row rows[32]; /* 1, 2, 4, ... devices, and at last all of them */
+    size_t n_rows;
+    size_t pays_up_to; /* twice as many devices as these give less than 1.2 times the samples per
+                          second; 0: all are worth it */
+    size_t batch_size, threads; /* threads: of a device */
+    uint64_t n_bytes;           /* of gradients that are summed in a step */
+    size_t n_buckets;
+    pg_plan_opts used;   /* with what stood for 0 */
+    const char *checked; /* how far predictions were from what was measured, where that was */
+    char notes[4][200];  /* what else should be known of the numbers */
+    size_t n_notes;
+} pg_plan;
+
+/* What steps of these data would take on such devices: a device's part of a step is timed here, at
+ * several numbers of rows, by some steps that change nothing; sums over devices are arithmetic, as
+ * is when they begin. Reading data is not counted. PG_E_ARG: a number that cannot be measured here,
+ * as of GPUs where there are none, was not given; PG_E_UNSUPPORTED: `place`, several GPUs in this
+ * trainer, or several processes. */
+PG_API PG_MUST_USE pg_status pg_fit_plan(pg_plan *out, pg_trainer *t, pg_data *data,
+                                         const pg_fit_opts *opts, const pg_plan_opts *devices,
+                                         pg_err *err);
+
 /* Data are checked before the first step: shapes, numbers of rows, kinds of targets, classes and
  * ids (large arrays batch by batch), NaN in the first batch. The next batches are read by a thread
  * of their own; while this runs, data belongs to it (evaluating with it in a callback is PG_E_ARG).

@@ -1,0 +1,111 @@
+/* scaling.c - see scaling.h. */
+#include "train/scaling.h"
+
+#include <math.h>
+
+#define WORTH 0.2 /* of the samples per second, for a doubling */
+
+/* How often n can be halved, rounded up. */
+static double halvings(size_t n)
+{
+    double k = 0;
+    for (size_t m = 1; m < n; m *= 2)
+        k++;
+    return k;
+}
+
+double pg__sum_seconds(const pg__link *l, size_t n, double n_bytes)
+{
+    const double others = (double)(n - 1);
+    if (n < 2)
+        return 0;
+    const double ring = 2 * others * l->latency + 2 * others / (double)n * n_bytes / l->bandwidth;
+    return fmin(ring, halvings(n) * (l->latency + n_bytes / l->bandwidth));
+}
+
+double pg__exchange_seconds(const pg__layout *l, double n_bytes)
+{
+    return pg__sum_seconds(&l->inner, l->per_host, n_bytes) +
+           pg__sum_seconds(&l->outer, l->n_hosts, n_bytes);
+}
+
+/* What each tells all others. */
+static double told_seconds(const pg__layout *l, const pg__load *load)
+{
+    double s = 0;
+    if (l->per_host > 1)
+        s += load->n_told * halvings(l->per_host) * l->inner.latency +
+             (double)(l->per_host - 1) * load->told_bytes / l->inner.bandwidth;
+    if (l->n_hosts > 1)
+        s += load->n_told * halvings(l->n_hosts) * l->outer.latency +
+             (double)((l->n_hosts - 1) * l->per_host) * load->told_bytes / l->outer.bandwidth;
+    return s;
+}
+
+/* Where cores move what is exchanged the backward pass stands still meanwhile, and all that is left
+ * of it comes later. */
+pg__parts_of_step pg__step_on(const pg__layout *l, const pg__pace *p, const pg__load *load)
+{
+    pg__parts_of_step s = {.compute = p->compute, .update = p->update, .rest = p->rest};
+    double all_bytes = 0, late = 0, summed = 0, is_free = 0;
+    if (l->n_hosts * l->per_host < 2) {
+        s.compute += p->reduce;
+        s.all = s.compute + s.update + s.rest;
+        return s;
+    }
+    for (size_t k = 0; k < load->n; k++)
+        all_bytes += load->bytes[k];
+    s.compute += p->sum;
+    for (size_t k = 0; k < load->n; k++) {
+        const double inner = pg__sum_seconds(&l->inner, l->per_host, load->bytes[k]);
+        const double outer = pg__sum_seconds(&l->outer, l->n_hosts, load->bytes[k]);
+        summed += all_bytes > 0 ? p->sum * load->bytes[k] / all_bytes : 0;
+        const double ready = load->goes_along ? p->ready[k] + summed + late : s.compute;
+        const double begin = fmax(ready, is_free);
+        if (l->by_cores && begin < s.compute + late)
+            late += inner;
+        is_free = begin + inner + outer;
+        s.exchange += inner + outer;
+    }
+    const double told = told_seconds(l, load);
+    s.exchange += told;
+    s.shown = fmax(s.compute + late, is_free) - s.compute + told;
+    s.all = s.compute + s.shown + s.update + s.rest;
+    return s;
+}
+
+void pg__pace_stretch(pg__pace *p, double f)
+{
+    p->compute *= f;
+    for (size_t k = 0; k < PG_MAX_BUCKETS; k++)
+        p->ready[k] *= f;
+    p->sum *= f;
+    p->reduce *= f;
+    p->update *= f;
+    p->rest *= f;
+}
+
+pg__pace pg__pace_between(const pg__pace *a, double a_rows, const pg__pace *b, double b_rows,
+                          double rows)
+{
+    const double f = b_rows != a_rows ? (rows - a_rows) / (b_rows - a_rows) : 0;
+    pg__pace p;
+    p.compute = a->compute + f * (b->compute - a->compute);
+    for (size_t k = 0; k < PG_MAX_BUCKETS; k++)
+        p.ready[k] = a->ready[k] + f * (b->ready[k] - a->ready[k]);
+    p.sum = a->sum + f * (b->sum - a->sum);
+    p.reduce = a->reduce + f * (b->reduce - a->reduce);
+    p.update = a->update + f * (b->update - a->update);
+    p.rest = a->rest + f * (b->rest - a->rest);
+    return p;
+}
+
+size_t pg__pays_up_to(const pg_plan_row *rows, size_t n)
+{
+    for (size_t i = 0; i + 1 < n; i++) {
+        const double more = (double)rows[i + 1].n_devices / (double)rows[i].n_devices - 1;
+        if (rows[i + 1].samples_per_second < rows[i].samples_per_second * (1 + WORTH * more))
+            return rows[i].n_devices;
+    }
+    return 0;
+}

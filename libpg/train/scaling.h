@@ -1,0 +1,72 @@
+/* scaling.h - what a training step takes on more devices than there are, by arithmetic alone: when
+ * the backward pass leaves each bucket of gradients behind (buckets.h), how long its sum over all
+ * devices takes, and what of that no computation hides. */
+#ifndef PG_TRAIN_SCALING_H
+#define PG_TRAIN_SCALING_H
+
+#include "pg/train.h"
+#include "train/trainer.h"
+
+/* Between two devices, or two hosts. */
+typedef struct pg__link {
+    double latency, bandwidth; /* seconds of a message; bytes per second in each direction */
+} pg__link;
+
+/* Devices, as many on each host; where there is one host the link between hosts is not used. */
+typedef struct pg__layout {
+    size_t n_hosts, per_host;
+    pg__link outer, inner; /* between hosts, all devices of one together; within one */
+    int by_cores; /* what goes between devices of a host is moved by the cores that compute:
+                     nothing is hidden behind them */
+} pg__layout;
+
+/* Seconds of a device's step. */
+typedef struct pg__pace {
+    double compute; /* from the beginning to the end of the backward pass */
+    double
+        ready[PG_MAX_BUCKETS]; /* from the beginning: bucket k is left behind; they do not fall */
+    double sum;    /* of the gradients of its threads, all buckets: where devices are several */
+    double reduce; /* the same where it is alone: its threads share it */
+    double update, rest; /* rest: all else, behind it */
+} pg__pace;
+
+/* What is summed. */
+typedef struct pg__load {
+    size_t n; /* buckets */
+    double bytes[PG_MAX_BUCKETS];
+    int goes_along;            /* each as soon as it is ready; else all behind the backward pass */
+    double n_told, told_bytes; /* beside gradients, numbers that each device tells all others: how
+                                  often in a step, and how many bytes of one in all */
+} pg__load;
+
+typedef struct pg__parts_of_step {
+    double compute;         /* with the sums of a device's threads */
+    double exchange, shown; /* all of it, and what is not hidden behind computing */
+    double update, rest, all;
+} pg__parts_of_step;
+
+/* A sum of n_bytes over n parties of which each has a link: around a ring, 2 (n-1) latency + 2
+ * (n-1)/n n_bytes / bandwidth, or by halving the distance, log2 n times (latency + n_bytes /
+ * bandwidth), whichever is sooner: libraries choose by size. */
+double pg__sum_seconds(const pg__link *l, size_t n, double n_bytes);
+
+/* Over all devices: within each host first, then between hosts. */
+double pg__exchange_seconds(const pg__layout *l, double n_bytes);
+
+/* The step of a device among those of l. Buckets are summed one after the other, in their order;
+ * the update waits for all of them. */
+pg__parts_of_step pg__step_on(const pg__layout *l, const pg__pace *p, const pg__load *load);
+
+/* All of it f times as long. */
+void pg__pace_stretch(pg__pace *p, double f);
+
+/* At `rows` between a of a_rows and b of b_rows, on a line. */
+pg__pace pg__pace_between(const pg__pace *a, double a_rows, const pg__pace *b, double b_rows,
+                          double rows);
+
+/* The number of devices of the first row from which the next one is not worth it: a doubling that
+ * gives less than 1.2 times the samples per second, and less in proportion for less than a
+ * doubling. 0: all are. */
+size_t pg__pays_up_to(const pg_plan_row *rows, size_t n);
+
+#endif

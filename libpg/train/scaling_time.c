@@ -1,0 +1,301 @@
+/* scaling_time.c - steps of some devices of this machine, which change nothing: as alone.c times
+ * them, but the kernels prepare the weights anew in each, as they do behind an update. Several at
+ * once, since cores share caches and memory. The update is that of real training, of a copy. */
+#include "train/scaling_time.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/buckets.h"
+#include "train/devices.h"
+#include "train/forecast.h"
+#include "train/report.h"
+#include "train/snapshot.h"
+#include "train/timeline.h"
+#include "train/update.h"
+
+enum { MAX_STEPS = 15, MIN_STEPS = 3, UPDATES = 5 };
+static const double max_seconds = 0.7;
+
+/* ---- steps ---- */
+
+typedef struct sample {
+    double all, compute, ready[PG_MAX_BUCKETS];
+} sample;
+
+static int slower_last(const void *a, const void *b)
+{
+    const sample *x = a, *y = b;
+    return x->all < y->all ? -1 : x->all > y->all;
+}
+
+/* The last lane counts: then the bucket is complete. Where lanes were not looked at, the end. */
+static sample take_sample(const pg_trainer *t, double began, double ended)
+{
+    const size_t n_lanes = pg__lane_count(&t->cut);
+    sample s = {.all = ended - began};
+    for (size_t k = 0; k < n_lanes; k++) {
+        const double *at = t->timeline->lanes[k], end = at[PG_MAX_BUCKETS] - began;
+        s.compute = end > s.compute ? end : s.compute;
+        for (size_t b = 0; b < t->n_buckets; b++)
+            s.ready[b] = at[b] - began > s.ready[b] ? at[b] - began : s.ready[b];
+    }
+    if (s.compute <= 0)
+        s.compute = s.all;
+    for (size_t b = 0; b < t->n_buckets; b++)
+        s.ready[b] = s.ready[b] > 0 ? s.ready[b] : s.compute;
+    return s;
+}
+
+static pg_status one_step(pg_trainer *t, const pg__batch *b, pg__totals *totals, sample *out,
+                          pg_err *err)
+{
+    const double began = pg__now();
+    pg_status st = PG_OK;
+    memset(t->timeline->lanes, 0, pg__lane_count(&t->cut) * sizeof *t->timeline->lanes);
+    pg__totals_clear(t, totals);
+    t->version++; /* as behind an update */
+    pg__devices_mirrored(t);
+    PG_TRY(pg__trainer_step(t, b, PG__TRAINS, NULL, totals, err));
+    *out = take_sample(t, began, pg__now());
+done:
+    return st;
+}
+
+/* The median of them, after one to warm up: it makes memory and programs. A GPU needs two: the
+ * second is recorded. */
+static pg_status time_steps(pg_trainer *t, const pg__batch *b, sample *out, pg_err *err)
+{
+    const size_t warm = t->backend->host_memory ? 1 : 2;
+    pg__totals totals = {0};
+    sample all[MAX_STEPS], first;
+    size_t n = 0;
+    pg_status st = PG_OK;
+    PG_TRY(pg__totals_alloc(t, &totals, err));
+    for (size_t k = 0; k < warm; k++)
+        PG_TRY(one_step(t, b, &totals, &first, err));
+    const double began = pg__now();
+    for (; n < MAX_STEPS && (n < MIN_STEPS || pg__now() - began < max_seconds); n++)
+        PG_TRY(one_step(t, b, &totals, &all[n], err));
+    qsort(all, n, sizeof *all, slower_last);
+    *out = all[n / 2];
+done:
+    pg__totals_free(&totals);
+    return st;
+}
+
+/* ---- the update ---- */
+
+static int smaller_first(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Behind a step: its gradients are there. The sums of lanes come out apart. */
+static pg_status time_updates(pg_trainer *t, double *update, double *reduce, pg_err *err)
+{
+    double updates[UPDATES], sums[UPDATES];
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < UPDATES; k++) {
+        const double began = pg__now();
+        t->spent.reduce = 0;
+        PG_TRY(pg__trainer_update(t, err));
+        if (!t->backend->host_memory)
+            PG_TRY(pg__told(t, t->backend->sync(t->dev), err));
+        sums[k] = t->spent.reduce;
+        updates[k] = pg__now() - began - sums[k];
+    }
+    qsort(updates, UPDATES, sizeof *updates, smaller_first);
+    qsort(sums, UPDATES, sizeof *sums, smaller_first);
+    *update = updates[UPDATES / 2];
+    *reduce = sums[UPDATES / 2];
+done:
+    return st;
+}
+
+/* Of a process, all of whose variables its own threads update; here those of all devices shared
+ * one set. Its lanes' sums are its own affair too, by one thread. */
+static pg_status time_update(pg__pace *out, pg_trainer *t, const pg__trial *what, pg_err *err)
+{
+    const double n = (double)(what->n_devices * what->n_threads), own = (double)what->n_threads;
+    const pg__optimiser optimiser = t->optimiser;
+    const pg__loss_scale scale = t->scale;
+    const int stops = t->stops_on_nan;
+    pg__snapshot *before = NULL;
+    pg_status st = PG_OK, whole;
+    PG_TRY(pg__snapshot_take(&before, t, 1, err));
+    t->is_trial = t->stops_on_nan = 0;
+    st = time_updates(t, &out->update, &out->reduce, err);
+    t->is_trial = 1;
+    t->stops_on_nan = stops;
+    t->optimiser = optimiser;
+    t->scale = scale;
+    whole = pg__snapshot_restore(before, t, st == PG_OK ? err : NULL);
+    st = st == PG_OK ? whole : st;
+    if (t->backend->host_memory) {
+        out->update *= (double)what->n_devices;
+        out->sum = n > 1 ? out->reduce * n / (n - 1) * (own - 1) : 0;
+    }
+done:
+    pg__snapshot_drop(before);
+    pg__snapshot_forget(t);
+    return st;
+}
+
+/* ---- devices ---- */
+
+/* Whether lanes meet is compiled into programs, and other devices cut batches otherwise: those of a
+ * trial are its own. */
+static void drop_programs(pg_trainer *t)
+{
+    for (size_t i = 0; i < t->n_built; i++) {
+        pg__program_free(t->built[i].program);
+        pg__mem_free(t->built[i].inputs);
+    }
+    pg__mem_free(t->built);
+    t->built = NULL;
+    t->n_built = t->cap_built = 0;
+}
+
+static pg_status staff(pg_trainer *t, const pg__trial *what, size_t n_devices, pg_err *err)
+{
+    pg__workers_stop(t);
+    drop_programs(t);
+    t->cut.n_replicas = n_devices;
+    t->cut.first_here = t->cut.n_here = 0;
+    t->cut.n_workers = n_devices * what->n_threads;
+    t->cut.n_lanes = what->n_lanes;
+    if (what->n_lanes && n_devices < what->n_devices)
+        t->cut.n_lanes = what->n_lanes > what->n_devices ? what->n_lanes / what->n_devices : 1;
+    return pg__workers_start(t, err);
+}
+
+static pg_status read_rows(const pg__feed *f, pg__batch *b, size_t n, pg_err *err)
+{
+    uint64_t *rows = pg__mem_array(n, sizeof *rows);
+    const int stop = 0;
+    if (!rows)
+        return pg__nomem(err);
+    for (size_t i = 0; i < n; i++)
+        rows[i] = f->first + i % f->n_rows;
+    const pg_status st = pg__feed_read(f, rows, n, b, &stop, err);
+    pg__mem_free(rows);
+    return st;
+}
+
+/* What is known of a device's program without running it. */
+static pg_status look_at_program(pg__timed *out, pg_trainer *t, uint64_t n_rows, pg_err *err)
+{
+    const pg__program *p = NULL;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < pg__lane_count(&t->cut); k++) {
+        const pg__lane lane = pg__lane_of(&t->cut, n_rows, k);
+        if (lane.n == 0)
+            continue;
+        PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
+        out->flops += pg__program_flops(p);
+    }
+done:
+    return st;
+}
+
+/* What devices tell each other in a step: gradients; losses and metrics, a few numbers; moving
+ * averages; where all are normalised together, what each meeting needs. */
+static pg_status fill_load(pg__timed *out, pg_trainer *t, const pg__trial *what, pg_err *err)
+{
+    const size_t each = t->backend->real_bytes, n_lanes = pg__lane_count(&t->cut);
+    const pg__program *p = NULL;
+    pg__load *l = &out->load;
+    pg_status st = PG_OK;
+    l->n = t->n_buckets;
+    for (size_t k = 0; k < l->n; k++) {
+        const pg__bucket *b = &t->buckets[k];
+        l->bytes[k] = (double)((t->offsets[b->end] - t->offsets[b->first]) * each);
+    }
+    l->n_told = 1 + (t->built_params.n_moving > 0);
+    for (size_t i = 0; i < t->built_params.n_moving; i++)
+        l->told_bytes += (double)(t->n_elems[t->built_params.moving[i].param] * each);
+    if (!t->couples_rows || !t->bn_sync)
+        return PG_OK;
+    PG_TRY(pg__trainer_program(t,
+                               pg__lane_of(&t->cut, what->n_rows * what->n_devices, n_lanes - 1).n,
+                               PG__TRAINS, &p, err));
+    const size_t n = pg__program_n_meetings(p);
+    l->n_told += (double)n;
+    l->told_bytes += (double)(n * pg__program_meeting_elems(p) * n_lanes / what->n_devices) *
+                     (double)sizeof(double);
+done:
+    return st;
+}
+
+static pg_status forecast(pg__timed *out, pg_trainer *t, const pg__trial *what, pg_err *err)
+{
+    const pg__beside beside = {.n_buffers = 2, .n_programs = 1};
+    pg_status st = PG_OK;
+    PG_TRY(staff(t, what, 1, err));
+    PG_TRY(pg__forecast_of(&out->forecast, t, (size_t)what->n_rows, &beside, err));
+    PG_TRY(look_at_program(out, t, what->n_rows, err));
+done:
+    return st;
+}
+
+static pg_status run_trial(pg__timed *out, pg_trainer *t, const pg__feed *f, const pg__trial *what,
+                           int with_update, pg_err *err)
+{
+    const size_t n_rows = what->n_devices * (size_t)what->n_rows;
+    pg__batch b = {.n_rows = 0};
+    pg__timeline line = {.lanes = NULL};
+    sample s;
+    pg_status st = PG_OK;
+    PG_TRY(forecast(out, t, what, err));
+    PG_TRY(staff(t, what, what->n_devices, err));
+    PG_TRY(pg__batch_alloc(&b, f, pg__feed_is_weighted(f), n_rows, err));
+    PG_TRY(read_rows(f, &b, n_rows, err));
+    line.lanes = pg__mem_array(pg__lane_count(&t->cut), sizeof *line.lanes);
+    if (!line.lanes)
+        PG_TRY(pg__nomem(err));
+    t->timeline = &line;
+    PG_TRY(time_steps(t, &b, &s, err));
+    out->pace.compute = s.compute;
+    memcpy(out->pace.ready, s.ready, sizeof s.ready);
+    out->pace.rest = s.all - s.compute;
+    PG_TRY(fill_load(out, t, what, err));
+    out->load.goes_along = s.compute < s.all && !t->cut.n_lanes && !(t->couples_rows && t->bn_sync);
+    if (with_update)
+        PG_TRY(time_update(&out->pace, t, what, err));
+done:
+    t->timeline = NULL;
+    pg__mem_free(line.lanes);
+    pg__batch_free(&b, t);
+    return st;
+}
+
+pg_status pg__scaling_time(pg__timed *out, pg_trainer *t, const pg__feed *f, const pg__trial *what,
+                           int with_update, pg_err *err)
+{
+    const pg__cut all = t->cut;
+    const pg__spent spent = t->spent;
+    pg__built *built = t->built;
+    const size_t n_built = t->n_built, cap_built = t->cap_built;
+    t->built = NULL;
+    t->n_built = t->cap_built = 0;
+    *out = (pg__timed){.flops = 0};
+    t->is_trial = 1;
+    pg__buckets_plan_for(t, what->on_cpus);
+    pg_status st = run_trial(out, t, f, what, with_update, err);
+    pg__workers_stop(t);
+    drop_programs(t);
+    t->built = built;
+    t->n_built = n_built;
+    t->cap_built = cap_built;
+    t->n_buckets = 0; /* this trainer's may be others */
+    t->is_trial = 0;
+    t->spent = spent;
+    t->cut = all;
+    t->grads = NULL;
+    const pg_status whole = pg__workers_start(t, st == PG_OK ? err : NULL);
+    return st == PG_OK ? whole : st;
+}

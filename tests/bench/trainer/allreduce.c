@@ -1,0 +1,132 @@
+/* allreduce.c - how long ranks take to sum the gradients of a step: bare MPI_Allreduce of all of them at once, and of each bucket;
+ * what pgfit does with the same buckets in its normal and in its deterministic mode, with nothing to hide it behind; and the latency and
+ * bandwidth of a sum as `pgfit --plan` takes them (inner-latency=, inner=).
+ *
+ * usage: mpirun -np N bench_allreduce BYTES...      sizes of the buckets. Rank 0 prints a JSON object, times in seconds.
+ *
+ * All ways in turn, again and again; medians. The plug-in begins MPI, the bare calls use it too. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+
+enum { MAX_BUCKETS = 64, ROUNDS = 41, SMALL = 64 };
+enum { BARE, BARE_BUCKETS, NORMAL, TREE, TINY, LARGE, N_WAYS };
+
+static pg__comm *comm;
+static size_t sizes[MAX_BUCKETS], n_buckets, total, largest;
+static float *mem, *work;
+
+static int begin_all(void)
+{
+    pg__comm_sum_of sums[MAX_BUCKETS];
+    float *at = mem;
+    for (size_t k = 0; k < n_buckets; at += sizes[k++]) {
+        sums[k] = (pg__comm_sum_of){.mem = at, .n = sizes[k], .real_bytes = sizeof *mem};
+        if (pg__comm_sum_begin(comm, &sums[k], "the bench", NULL) != PG_OK)
+            return -1;
+    }
+    for (size_t k = 0; k < n_buckets; k++)
+        if (pg__comm_sum_wait(comm, &sums[k], "the bench", NULL) != PG_OK)
+            return -1;
+    return 0;
+}
+
+static int bare(float *at, size_t n)
+{
+    return MPI_Allreduce(MPI_IN_PLACE, at, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS ? 0 : -1;
+}
+
+static int once(int way)
+{
+    float *at = mem;
+    int has = 1, failed = 0;
+    switch (way) {
+    case BARE: return bare(mem, total);
+    case BARE_BUCKETS:
+        for (size_t k = 0; k < n_buckets; at += sizes[k++])
+            failed |= bare(at, sizes[k]);
+        return failed;
+    case NORMAL: return begin_all();
+    case TREE: return pg__comm_tree_sum(comm, mem, work, total, sizeof *mem, &has, "the bench", NULL) == PG_OK ? 0 : -1;
+    case TINY:
+        for (int k = 0; k < SMALL; k++)
+            failed |= bare(mem, 1);
+        return failed;
+    default: return bare(mem, largest);
+    }
+}
+
+static int smaller_first(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* The slowest rank's. */
+static int measure(double times[N_WAYS][ROUNDS])
+{
+    for (int r = -2; r < ROUNDS; r++)
+        for (int way = 0; way < N_WAYS; way++) {
+            memset(mem, 0, total * sizeof *mem);
+            MPI_Barrier(MPI_COMM_WORLD);
+            double t = MPI_Wtime(), most = 0;
+            if (once(way) != 0)
+                return -1;
+            t = MPI_Wtime() - t;
+            MPI_Allreduce(&t, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+            if (r >= 0)
+                times[way][r] = most;
+        }
+    return 0;
+}
+
+static void print(double times[N_WAYS][ROUNDS])
+{
+    static const char *const names[] = {"bare", "bare_buckets", "normal", "deterministic"};
+    const size_t n = pg__comm_size(comm);
+    for (int way = 0; way < N_WAYS; way++)
+        qsort(times[way], ROUNDS, sizeof **times, smaller_first);
+    const double tiny = times[TINY][ROUNDS / 2] / SMALL, large = times[LARGE][ROUNDS / 2];
+    double halvings = 0;
+    for (size_t m = 1; m < n; m *= 2)
+        halvings++;
+    const double latency = n > 1 ? tiny / halvings : 0;
+    const double bytes = 2 * (double)(n - 1) / (double)n * (double)largest * sizeof(float);
+    printf("{\"ranks\": %zu, \"mpi\": \"%s\", \"bytes\": %zu, \"buckets\": %zu", n, pg__comm_name(comm), total * sizeof *mem, n_buckets);
+    for (int way = BARE; way < TINY; way++)
+        printf(", \"%s\": %.9g", names[way], times[way][ROUNDS / 2]);
+    printf(", \"latency\": %.9g, \"bandwidth\": %.9g}\n", latency,
+           n > 1 && large > tiny ? bytes / (large - tiny) : 0);
+}
+
+int main(int argc, char **argv)
+{
+    static double times[N_WAYS][ROUNDS];
+    const pg__comm_opts opts = {.timeout = 60};
+    pg_err err = {0};
+    for (int i = 1; i < argc && n_buckets < MAX_BUCKETS; i++) {
+        sizes[n_buckets] = strtoul(argv[i], NULL, 10) / sizeof *mem;
+        largest = sizes[n_buckets] > largest ? sizes[n_buckets] : largest;
+        total += sizes[n_buckets++];
+    }
+    if (total == 0) {
+        fputs("usage: mpirun -np N bench_allreduce BYTES...\n", stderr);
+        return 2;
+    }
+    mem = calloc(total, sizeof *mem);
+    work = calloc(total, sizeof *work);
+    if (!mem || !work || pg__comm_open(&comm, &opts, &err) != PG_OK || !comm) {
+        fprintf(stderr, "%s\n", err.msg[0] ? err.msg : "start it by mpirun");
+        return 2;
+    }
+    const int failed = measure(times);
+    if (!failed && pg__comm_rank(comm) == 0)
+        print(times);
+    pg__comm_close(comm);
+    free(mem);
+    free(work);
+    return failed != 0;
+}
