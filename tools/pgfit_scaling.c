@@ -105,6 +105,9 @@ static void print_rate(const char *what, double bytes, double latency)
 static void print_devices(const pg_plan *p)
 {
     const pg_plan_opts *u = &p->used;
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < p->n_buckets; i++)
+        n_bytes += p->buckets[i];
     printf("plan: %s", cli_plural(u->hosts, "host").s);
     printf(" of %s", cli_plural(u->per_host, u->gpus ? "GPU" : "CPU device").s);
     if (p->threads > 0)
@@ -118,8 +121,7 @@ static void print_devices(const pg_plan *p)
         print_rate(u->hosts > 1 ? "; within" : "within a host", u->inner_bandwidth,
                    u->inner_latency);
     if (u->hosts * u->per_host > 1)
-        printf("; gradients %s in %s\n", cli_size(p->n_bytes).s,
-               cli_plural(p->n_buckets, "bucket").s);
+        printf("; gradients %s in %s\n", cli_size(n_bytes).s, cli_plural(p->n_buckets, "bucket").s);
 }
 
 static void print_plan(const pg_plan *p)
@@ -169,9 +171,10 @@ static void print_json(const pg_plan *p)
     json_real("latency", u->latency);
     json_real("inner", u->inner_bandwidth);
     json_real("inner_latency", u->inner_latency);
-    json_count("gradient_bytes", 1, p->n_bytes);
-    json_count("buckets", 1, p->n_buckets);
-    fputs(", \"rows\": [", stdout);
+    fputs(", \"buckets\": [", stdout);
+    for (size_t i = 0; i < p->n_buckets; i++)
+        printf("%s%llu", i ? ", " : "", (unsigned long long)p->buckets[i]);
+    fputs("], \"rows\": [", stdout);
     for (size_t i = 0; i < p->n_rows; i++) {
         fputs(i ? ", " : "", stdout);
         print_json_row(&p->rows[i]);

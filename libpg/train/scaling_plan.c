@@ -370,7 +370,7 @@ static pg_status make_plan(planning *p, pg_err *err)
     p->out->threads = p->is_here && !p->o.gpus ? p->n_threads : 0;
     p->out->n_buckets = load->n;
     for (size_t k = 0; k < load->n; k++)
-        p->out->n_bytes += (uint64_t)load->bytes[k];
+        p->out->buckets[k] = (uint64_t)load->bytes[k];
     p->out->used = p->o;
     p->out->checked = checked;
 done:

@@ -1,13 +1,19 @@
-/* scaling_time.c - steps of some devices of this machine, which change nothing: as alone.c times
- * them, but the kernels prepare the weights anew in each, as they do behind an update. Several at
- * once, since cores share caches and memory. The update is that of real training, of a copy. */
+/* scaling_time.c - steps of a device of this machine, which change nothing: as alone.c times them,
+ * but the kernels prepare the weights anew in each, as they do behind an update. The update is that
+ * of real training, of a copy.
+ *
+ * Cores share caches and memory, so devices that are to compute at once are timed at once, as
+ * replicas of one process. What they do together there, and processes each for themselves, is taken
+ * from one device alone: what is before and behind its lanes. */
 #include "train/scaling_time.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/ahead.h"
 #include "train/buckets.h"
 #include "train/devices.h"
 #include "train/forecast.h"
@@ -22,30 +28,44 @@ static const double max_seconds = 0.7;
 /* ---- steps ---- */
 
 typedef struct sample {
-    double all, compute, ready[PG_MAX_BUCKETS];
+    double head;                        /* before the first lane begins */
+    double lanes, left[PG_MAX_BUCKETS]; /* from there: the end of all lanes, of a bucket */
+    double rest;
+    int was_seen; /* lanes were looked at */
 } sample;
 
-static int slower_last(const void *a, const void *b)
-{
-    const sample *x = a, *y = b;
-    return x->all < y->all ? -1 : x->all > y->all;
-}
-
-/* The last lane counts: then the bucket is complete. Where lanes were not looked at, the end. */
-static sample take_sample(const pg_trainer *t, double began, double ended)
+/* The device that takes longest, and of that all lanes. Where lanes were not looked at all is
+ * computing, and nothing is left behind before its end. */
+static sample take_sample(const pg_trainer *t, uint64_t n_rows, double began, double ended)
 {
     const size_t n_lanes = pg__lane_count(&t->cut);
-    sample s = {.all = ended - began};
-    for (size_t k = 0; k < n_lanes; k++) {
-        const double *at = t->timeline->lanes[k], end = at[PG_MAX_BUCKETS] - began;
-        s.compute = end > s.compute ? end : s.compute;
-        for (size_t b = 0; b < t->n_buckets; b++)
-            s.ready[b] = at[b] - began > s.ready[b] ? at[b] - began : s.ready[b];
+    sample s = {.lanes = 0};
+    double first = ended, last = began;
+    for (size_t r = 0; r < t->cut.n_replicas; r++) {
+        double begin = ended;
+        for (size_t k = 0; k < n_lanes; k++)
+            if (pg__lane_of(&t->cut, n_rows, k).replica == r && t->timeline->lanes[k].end > 0)
+                begin = fmin(begin, t->timeline->lanes[k].begin);
+        first = fmin(first, begin);
+        for (size_t k = 0; k < n_lanes; k++) {
+            const pg__lane_times *at = &t->timeline->lanes[k];
+            if (pg__lane_of(&t->cut, n_rows, k).replica != r || at->end <= 0)
+                continue;
+            s.was_seen = 1;
+            last = fmax(last, at->end);
+            s.lanes = fmax(s.lanes, at->end - begin);
+            for (size_t b = 0; b < t->n_buckets; b++)
+                s.left[b] = fmax(s.left[b], at->left[b] - begin);
+        }
     }
-    if (s.compute <= 0)
-        s.compute = s.all;
+    if (s.was_seen) {
+        s.head = first - began;
+        s.rest = ended - last;
+        return s;
+    }
+    s.lanes = ended - began;
     for (size_t b = 0; b < t->n_buckets; b++)
-        s.ready[b] = s.ready[b] > 0 ? s.ready[b] : s.compute;
+        s.left[b] = s.lanes;
     return s;
 }
 
@@ -59,13 +79,23 @@ static pg_status one_step(pg_trainer *t, const pg__batch *b, pg__totals *totals,
     t->version++; /* as behind an update */
     pg__devices_mirrored(t);
     PG_TRY(pg__trainer_step(t, b, PG__TRAINS, NULL, totals, err));
-    *out = take_sample(t, began, pg__now());
+    *out = take_sample(t, b->n_rows, began, pg__now());
 done:
     return st;
 }
 
-/* The median of them, after one to warm up: it makes memory and programs. A GPU needs two: the
- * second is recorded. */
+#define BY(member)                                                 \
+    static int by_##member(const void *a, const void *b)           \
+    {                                                              \
+        const sample *x = a, *y = b;                               \
+        return x->member < y->member ? -1 : x->member > y->member; \
+    }
+BY(head)
+BY(rest)
+BY(lanes)
+
+/* Medians, after one to warm up: it makes memory and programs. A GPU needs two: the second is
+ * recorded. */
 static pg_status time_steps(pg_trainer *t, const pg__batch *b, sample *out, pg_err *err)
 {
     const size_t warm = t->backend->host_memory ? 1 : 2;
@@ -79,8 +109,14 @@ static pg_status time_steps(pg_trainer *t, const pg__batch *b, sample *out, pg_e
     const double began = pg__now();
     for (; n < MAX_STEPS && (n < MIN_STEPS || pg__now() - began < max_seconds); n++)
         PG_TRY(one_step(t, b, &totals, &all[n], err));
-    qsort(all, n, sizeof *all, slower_last);
+    qsort(all, n, sizeof *all, by_head);
+    const double head = all[n / 2].head;
+    qsort(all, n, sizeof *all, by_rest);
+    const double rest = all[n / 2].rest;
+    qsort(all, n, sizeof *all, by_lanes);
     *out = all[n / 2];
+    out->head = head;
+    out->rest = rest;
 done:
     pg__totals_free(&totals);
     return st;
@@ -94,51 +130,61 @@ static int smaller_first(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Behind a step: its gradients are there. The sums of lanes come out apart. */
-static pg_status time_updates(pg_trainer *t, double *update, double *reduce, pg_err *err)
+static double median(double v[UPDATES])
 {
-    double updates[UPDATES], sums[UPDATES];
+    qsort(v, UPDATES, sizeof *v, smaller_first);
+    return v[UPDATES / 2];
+}
+
+static void nothing(void *arg, size_t worker)
+{
+    (void)arg, (void)worker;
+}
+
+typedef struct times {
+    double update, reduce, meet; /* reduce: of the sums of lanes; meet: of workers, with no work */
+} times;
+
+/* Behind a step: its gradients are there. */
+static pg_status time_updates(pg_trainer *t, times *out, pg_err *err)
+{
+    double updates[UPDATES], sums[UPDATES], meetings[UPDATES];
     pg_status st = PG_OK;
     for (size_t k = 0; k < UPDATES; k++) {
-        const double began = pg__now();
-        t->spent.reduce = 0;
+        double clock = pg__now();
+        updates[k] = meetings[k] = t->spent.reduce = 0;
         PG_TRY(pg__trainer_update(t, err));
         if (!t->backend->host_memory)
             PG_TRY(pg__told(t, t->backend->sync(t->dev), err));
+        pg__lap(&clock, &updates[k]);
         sums[k] = t->spent.reduce;
-        updates[k] = pg__now() - began - sums[k];
+        updates[k] -= sums[k];
+        pg__team_run(t->team, nothing, NULL);
+        pg__lap(&clock, &meetings[k]);
     }
-    qsort(updates, UPDATES, sizeof *updates, smaller_first);
-    qsort(sums, UPDATES, sizeof *sums, smaller_first);
-    *update = updates[UPDATES / 2];
-    *reduce = sums[UPDATES / 2];
+    *out = (times){median(updates), median(sums), median(meetings)};
 done:
     return st;
 }
 
-/* Of a process, all of whose variables its own threads update; here those of all devices shared
- * one set. Its lanes' sums are its own affair too, by one thread. */
-static pg_status time_update(pg__pace *out, pg_trainer *t, const pg__trial *what, pg_err *err)
+/* Real ones, of which nothing stays. */
+static pg_status try_updates(pg_trainer *t, times *out, pg_err *err)
 {
-    const double n = (double)(what->n_devices * what->n_threads), own = (double)what->n_threads;
     const pg__optimiser optimiser = t->optimiser;
     const pg__loss_scale scale = t->scale;
-    const int stops = t->stops_on_nan;
+    const int stops = t->stops_on_nan, found = t->nan_found;
     pg__snapshot *before = NULL;
-    pg_status st = PG_OK, whole;
+    pg_status st = PG_OK;
     PG_TRY(pg__snapshot_take(&before, t, 1, err));
-    t->is_trial = t->stops_on_nan = 0;
-    st = time_updates(t, &out->update, &out->reduce, err);
+    t->is_trial = t->stops_on_nan = t->nan_found = 0;
+    st = time_updates(t, out, err);
     t->is_trial = 1;
     t->stops_on_nan = stops;
+    t->nan_found = found;
     t->optimiser = optimiser;
     t->scale = scale;
-    whole = pg__snapshot_restore(before, t, st == PG_OK ? err : NULL);
+    const pg_status whole = pg__snapshot_restore(before, t, st == PG_OK ? err : NULL);
     st = st == PG_OK ? whole : st;
-    if (t->backend->host_memory) {
-        out->update *= (double)what->n_devices;
-        out->sum = n > 1 ? out->reduce * n / (n - 1) * (own - 1) : 0;
-    }
 done:
     pg__snapshot_drop(before);
     pg__snapshot_forget(t);
@@ -233,43 +279,71 @@ done:
 
 static pg_status forecast(pg__timed *out, pg_trainer *t, const pg__trial *what, pg_err *err)
 {
-    const pg__beside beside = {.n_buffers = 2, .n_programs = 1};
+    const pg__beside beside = {.n_buffers = PG__AHEAD_BATCHES, .n_programs = 1};
     pg_status st = PG_OK;
-    PG_TRY(staff(t, what, 1, err));
     PG_TRY(pg__forecast_of(&out->forecast, t, (size_t)what->n_rows, &beside, err));
     PG_TRY(look_at_program(out, t, what->n_rows, err));
 done:
     return st;
 }
 
-static pg_status run_trial(pg__timed *out, pg_trainer *t, const pg__feed *f, const pg__trial *what,
-                           int with_update, pg_err *err)
+/* By so many devices, whose workers are there. */
+static pg_status run_some(pg_trainer *t, const pg__feed *f, const pg__trial *what, size_t n_devices,
+                          sample *steps, times *updates, pg_err *err)
 {
-    const size_t n_rows = what->n_devices * (size_t)what->n_rows;
+    const size_t n_rows = n_devices * (size_t)what->n_rows;
     pg__batch b = {.n_rows = 0};
-    pg__timeline line = {.lanes = NULL};
-    sample s;
+    pg__timeline line = {pg__mem_array(pg__lane_count(&t->cut), sizeof *line.lanes)};
     pg_status st = PG_OK;
-    PG_TRY(forecast(out, t, what, err));
-    PG_TRY(staff(t, what, what->n_devices, err));
-    PG_TRY(pg__batch_alloc(&b, f, pg__feed_is_weighted(f), n_rows, err));
-    PG_TRY(read_rows(f, &b, n_rows, err));
-    line.lanes = pg__mem_array(pg__lane_count(&t->cut), sizeof *line.lanes);
     if (!line.lanes)
         PG_TRY(pg__nomem(err));
+    PG_TRY(pg__batch_alloc(&b, f, pg__feed_is_weighted(f), n_rows, err));
+    PG_TRY(read_rows(f, &b, n_rows, err));
     t->timeline = &line;
-    PG_TRY(time_steps(t, &b, &s, err));
-    out->pace.compute = s.compute;
-    memcpy(out->pace.ready, s.ready, sizeof s.ready);
-    out->pace.rest = s.all - s.compute;
-    PG_TRY(fill_load(out, t, what, err));
-    out->load.goes_along = s.compute < s.all && !t->cut.n_lanes && !(t->couples_rows && t->bn_sync);
-    if (with_update)
-        PG_TRY(time_update(&out->pace, t, what, err));
+    PG_TRY(time_steps(t, &b, steps, err));
+    if (updates)
+        PG_TRY(try_updates(t, updates, err));
 done:
     t->timeline = NULL;
     pg__mem_free(line.lanes);
     pg__batch_free(&b, t);
+    return st;
+}
+
+/* alone, u: of one device; all, v: of all at once, by whose work it is stretched. A process updates
+ * all variables, those here shared one set. The sums of its own threads are made by one of them. */
+static void fill_pace(pg__pace *p, const pg__trial *what, const sample *alone, const times *u,
+                      const sample *all, const times *v)
+{
+    const double stretch = alone->lanes > 0 ? all->lanes / alone->lanes : 1;
+    const double head = alone->head * stretch, n = (double)what->n_devices;
+    p->compute = head + all->lanes;
+    for (size_t k = 0; k < PG_MAX_BUCKETS; k++)
+        p->ready[k] = head + all->left[k];
+    p->rest = alone->rest;
+    p->reduce = u->reduce;
+    p->sum = what->n_threads > 1 ? u->reduce * (double)what->n_threads * stretch : 0;
+    p->update = fmax(u->update, n * (v->update - v->meet));
+}
+
+static pg_status run_trial(pg__timed *out, pg_trainer *t, const pg__feed *f, const pg__trial *what,
+                           int with_update, pg_err *err)
+{
+    sample alone, all;
+    times u = {0}, v = {0};
+    pg_status st = PG_OK;
+    PG_TRY(staff(t, what, 1, err));
+    PG_TRY(forecast(out, t, what, err));
+    PG_TRY(run_some(t, f, what, 1, &alone, with_update ? &u : NULL, err));
+    all = alone;
+    if (what->n_devices > 1) {
+        PG_TRY(staff(t, what, what->n_devices, err));
+        PG_TRY(run_some(t, f, what, what->n_devices, &all, with_update ? &v : NULL, err));
+    }
+    fill_pace(&out->pace, what, &alone, &u, &all, &v);
+    PG_TRY(fill_load(out, t, what, err));
+    out->load.goes_along = all.was_seen && !t->cut.n_lanes && !(t->couples_rows && t->bn_sync);
+done:
     return st;
 }
 

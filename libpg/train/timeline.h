@@ -4,9 +4,10 @@
 
 #include "train/jobs.h"
 
-/* Of a lane: the end of each bucket, by the clock, and last that of the lane; 0: it was not looked
- * at, as where lanes meet. */
-typedef double pg__lane_times[PG_MAX_BUCKETS + 1];
+/* Of a lane, by the clock; all 0: it was not looked at, as where lanes meet. */
+typedef struct pg__lane_times {
+    double begin, end, left[PG_MAX_BUCKETS]; /* left: bucket k is behind it */
+} pg__lane_times;
 typedef struct pg__timeline {
     pg__lane_times *lanes;
 } pg__timeline;

@@ -286,7 +286,7 @@ static void check_rows(const pg_plan *p, size_t n, size_t last, uint64_t first_r
         const pg_plan_row *r = &p->rows[i];
         assert_true(r->compute > 0 && r->update > 0 && r->rest >= 0 && r->shown >= 0);
         assert_near(r->step, r->compute + r->shown + r->update + r->rest);
-        assert_true(r->memory > p->n_bytes);
+        assert_true(r->memory > p->buckets[0]);
         assert_true(i == 0 || r->exchange > 0);
         assert_true(i == 0 || (r->memory_sharded < r->memory));
         assert_true(i == 0 || (r->rows <= p->rows[i - 1].rows));

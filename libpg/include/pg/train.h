@@ -482,7 +482,7 @@ typedef struct pg_plan {
     size_t pays_up_to; /* twice as many devices as these give less than 1.2 times the samples per
                           second; 0: all are worth it */
     size_t batch_size, threads; /* threads: of a device */
-    uint64_t n_bytes;           /* of gradients that are summed in a step */
+    uint64_t buckets[64]; /* bytes of gradients that are summed together, in their order */
     size_t n_buckets;
     pg_plan_opts used;   /* with what stood for 0 */
     const char *checked; /* how far predictions were from what was measured, where that was */
