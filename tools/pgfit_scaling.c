@@ -72,8 +72,8 @@ static void add_rate(table *t, double v)
 static void print_table(const pg_plan *p)
 {
     static const char *const heading[] = {
-        "devices", "rows each",      "ms/step", "samples/s",   "efficiency",
-        "compute", "exchange shown", "update",  "memory each", "optimizer sharded"};
+        "devices",  "rows each", "ms/step",    "= compute",   "+ exchange",
+        "+ update", "samples/s", "efficiency", "memory each", "optimizer sharded"};
     enum { N = sizeof heading / sizeof *heading };
     table t = {.n_cols = N, .right = (1u << N) - 1};
     char s[40];
@@ -84,12 +84,12 @@ static void print_table(const pg_plan *p)
         table_add(&t, cli_count(r->n_devices).s);
         table_add(&t, cli_count(r->rows).s);
         add_ms(&t, r->step);
-        add_rate(&t, r->samples_per_second);
-        snprintf(s, sizeof s, "%.0f %%", r->efficiency * 100);
-        table_add(&t, s);
         add_ms(&t, r->compute + r->rest);
         add_ms(&t, r->shown);
         add_ms(&t, r->update);
+        add_rate(&t, r->samples_per_second);
+        snprintf(s, sizeof s, "%.0f %%", r->efficiency * 100);
+        table_add(&t, s);
         table_add(&t, cli_size(r->memory).s);
         table_add(&t, cli_size(r->memory_sharded).s);
     }
@@ -195,6 +195,8 @@ pg_status fit_print_scaling(pg_trainer *t, pg_data *data, pg_err *err)
 {
     pg_plan p;
     const pg_status st = pg_fit_plan(&p, t, data, &fit_args.fit, &fit_args.plan_for, err);
+    if (st == PG_E_ARG)
+        pg_err_prefix(err, "--plan");
     if (st == PG_OK && cli.json)
         print_json(&p);
     else if (st == PG_OK && !cli.quiet)

@@ -94,7 +94,8 @@ static pg_status check_devices(const planning *p, pg_err *err)
         return PG_E_ARG;
     }
     if (p->n_threads > p->n_cores) {
-        (void)pg_fail(err, PG_E_ARG, "a device of %zu cores cannot be timed here, where %zu are",
+        (void)pg_fail(err, PG_E_ARG,
+                      "a device of %zu cores cannot be timed by the %zu that are used here",
                       p->n_threads, p->n_cores);
         pg_err_hint(err, "cores=%zu,speedup=%g", p->n_cores * o->per_host,
                     (double)p->n_threads / (double)p->n_cores);
