@@ -73,7 +73,7 @@ static void print_table(const pg_plan *p)
 {
     static const char *const heading[] = {
         "devices",  "rows each", "ms/step",    "= compute",   "+ exchange",
-        "+ update", "samples/s", "efficiency", "memory each", "optimizer sharded"};
+        "+ update", "samples/s", "efficiency", "memory each", "with --shard-optimizer"};
     enum { N = sizeof heading / sizeof *heading };
     table t = {.n_cols = N, .right = (1u << N) - 1};
     char s[40];

@@ -471,7 +471,7 @@ typedef struct pg_plan_row {
     double samples_per_second;
     double efficiency;       /* samples per second of a device, by that of one alone */
     uint64_t memory;         /* bytes of a device, and for CPUs of its process */
-    uint64_t memory_sharded; /* where each keeps its share of the optimizer's state alone */
+    uint64_t memory_sharded; /* with pg_train_opts.shard_optimizer */
     int measured;            /* computing was timed here with as many rows; else between two that
                                 were */
 } pg_plan_row;
@@ -482,7 +482,7 @@ typedef struct pg_plan {
     size_t pays_up_to; /* twice as many devices as these give less than 1.2 times the samples per
                           second; 0: all are worth it */
     size_t batch_size, threads; /* threads: of a device */
-    uint64_t buckets[64]; /* bytes of gradients that are summed together, in their order */
+    uint64_t buckets[64];       /* bytes of gradients that are summed together, in their order */
     size_t n_buckets;
     pg_plan_opts used;   /* with what stood for 0 */
     const char *checked; /* how far predictions were from what was measured, where that was */

@@ -1,6 +1,6 @@
 /* allreduce.c - how long ranks take to sum the gradients of a step: bare MPI_Allreduce of all of them at once, and of each bucket;
  * what pgfit does with the same buckets in its normal and in its deterministic mode, with nothing to hide it behind; and the latency and
- * bandwidth of a sum as `pgfit --plan` takes them (inner-latency=, inner=).
+ * bandwidth of sums as it makes them in the normal mode, which `pgfit --plan` takes (inner-latency=, inner=).
  *
  * usage: mpirun -np N bench_allreduce BYTES...      sizes of the buckets. Rank 0 prints a JSON object, times in seconds.
  *
@@ -14,22 +14,22 @@
 #include "comm/comm.h"
 
 enum { MAX_BUCKETS = 64, ROUNDS = 41, SMALL = 64 };
-enum { BARE, BARE_BUCKETS, NORMAL, TREE, TINY, LARGE, N_WAYS };
+enum { BARE, BARE_BUCKETS, NORMAL, TREE, TINY, N_WAYS };
 
 static pg__comm *comm;
-static size_t sizes[MAX_BUCKETS], n_buckets, total, largest;
+static size_t sizes[MAX_BUCKETS], n_buckets, total;
 static float *mem, *work;
 
-static int begin_all(void)
+static int normal(const size_t *n, size_t count)
 {
     pg__comm_sum_of sums[MAX_BUCKETS];
     float *at = mem;
-    for (size_t k = 0; k < n_buckets; at += sizes[k++]) {
-        sums[k] = (pg__comm_sum_of){.mem = at, .n = sizes[k], .real_bytes = sizeof *mem};
+    for (size_t k = 0; k < count; at += n[k++]) {
+        sums[k] = (pg__comm_sum_of){.mem = at, .n = n[k], .real_bytes = sizeof *mem};
         if (pg__comm_sum_begin(comm, &sums[k], "the bench", NULL) != PG_OK)
             return -1;
     }
-    for (size_t k = 0; k < n_buckets; k++)
+    for (size_t k = 0; k < count; k++)
         if (pg__comm_sum_wait(comm, &sums[k], "the bench", NULL) != PG_OK)
             return -1;
     return 0;
@@ -50,13 +50,12 @@ static int once(int way)
         for (size_t k = 0; k < n_buckets; at += sizes[k++])
             failed |= bare(at, sizes[k]);
         return failed;
-    case NORMAL: return begin_all();
+    case NORMAL: return normal(sizes, n_buckets);
     case TREE: return pg__comm_tree_sum(comm, mem, work, total, sizeof *mem, &has, "the bench", NULL) == PG_OK ? 0 : -1;
-    case TINY:
+    default:
         for (int k = 0; k < SMALL; k++)
-            failed |= bare(mem, 1);
+            failed |= normal(&(size_t){1}, 1);
         return failed;
-    default: return bare(mem, largest);
     }
 }
 
@@ -82,17 +81,17 @@ static void print(double times[N_WAYS])
 {
     static const char *const names[] = {"bare", "bare_buckets", "normal", "deterministic"};
     const size_t n = pg__comm_size(comm);
-    const double tiny = times[TINY] / SMALL, large = times[LARGE];
+    const double tiny = times[TINY] / SMALL, large = times[NORMAL] - (double)n_buckets * tiny;
     double halvings = 0;
     for (size_t m = 1; m < n; m *= 2)
         halvings++;
     const double latency = n > 1 ? tiny / halvings : 0;
-    const double bytes = 2 * (double)(n - 1) / (double)n * (double)largest * sizeof(float);
+    const double bytes = 2 * (double)(n - 1) / (double)n * (double)total * sizeof(float);
     printf("{\"ranks\": %zu, \"mpi\": \"%s\", \"bytes\": %zu, \"buckets\": %zu", n, pg__comm_name(comm), total * sizeof *mem, n_buckets);
     for (int way = BARE; way < TINY; way++)
         printf(", \"%s\": %.9g", names[way], times[way]);
     printf(", \"latency\": %.9g, \"bandwidth\": %.9g}\n", latency,
-           n > 1 && large > tiny ? bytes / (large - tiny) : 0);
+           n > 1 && large > 0 ? bytes / large : 0);
 }
 
 int main(int argc, char **argv)
@@ -102,7 +101,6 @@ int main(int argc, char **argv)
     pg_err err = {0};
     for (int i = 1; i < argc && n_buckets < MAX_BUCKETS; i++) {
         sizes[n_buckets] = strtoul(argv[i], NULL, 10) / sizeof *mem;
-        largest = sizes[n_buckets] > largest ? sizes[n_buckets] : largest;
         total += sizes[n_buckets++];
     }
     if (total == 0) {

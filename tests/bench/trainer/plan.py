@@ -4,9 +4,10 @@ beside bare MPI_Allreduce.
 
 usage: plan.py --tools DIR [--models NAME,...] [--rounds N] [--mpirun FILE] [--work DIR] [--report FILE]
 
-Latency and bandwidth of a sum between two processes are measured first (bench_allreduce: ninja -C build tests/bench_allreduce) and given to
-the planner; it times the rest. All of a model is run one after the other, in reversed order every second round; of each number the best of the
-rounds counts, a median of steps in each. Four processes share two cores: the planner is told so (cores=2)."""
+Latency and bandwidth of the sums of as many processes are measured first (bench_allreduce: ninja -C build tests/bench_allreduce) and given
+to the planner; it times the rest. All of a model is run one after the other, in reversed order every second round; of each number the best of the
+rounds counts, a median of steps in each. Four processes share two cores: the planner is told so (cores=2). It takes the numbers of a link for
+those of cores of one's own, so what four processes measured is given as half the latency and twice the bandwidth."""
 import argparse
 import json
 import os
@@ -46,9 +47,9 @@ class Plan(trainer.Bench):
         spec = ','.join([more] + ['%s=%g%s' % (k, v, unit) for k, v, unit in link])
         return self.object('plan', model, self.own_command(model, self.a.tools, ['-j', str(CORES), '--plan', spec, '--json']))
 
-    def plan(self, model, n_round, link):
+    def plan(self, model, n_round):
         for n in RANKS:
-            d = self.planned(model, link, 'cpus=%d,cores=%d' % (max(n, CORES), CORES))
+            d = self.planned(model, self.link(model, max(n, CORES)), 'cpus=%d,cores=%d' % (max(n, CORES), CORES))
             if d:
                 row = next(r for r in d['rows'] if r['devices'] == n)
                 self.add(peer='plan %d' % n, model=model, round=n_round, ms_med=row['step'] * 1e3, load=os.getloadavg()[0],
@@ -56,23 +57,25 @@ class Plan(trainer.Bench):
 
     def sums(self, model, n_round, buckets):
         bench = os.path.join(self.a.tools, '../tests/bench_allreduce')
-        d = self.object('sums', model, [self.a.mpirun, '-np', '2', bench, *map(str, buckets)])
-        if d:
-            self.add(peer='sums', model=model, round=n_round, **d)
+        for n in RANKS[1:]:
+            d = self.object('sums', model, [self.a.mpirun, '-np', str(n), bench, *map(str, buckets)])
+            if d:
+                self.add(peer='sums %d' % n, model=model, round=n_round, **d)
 
     def best(self, peer, model, key='ms_med', of=min):
         return of((s[key] for s in self.samples if s.get('peer') == peer and s.get('model') == model and key in s), default=None)
 
-    def link(self, model):
-        latency, bandwidth = self.best('sums', model, 'latency'), self.best('sums', model, 'bandwidth', max)
-        return [('inner-latency', max(latency, 1e-9) * 1e6, 'us')] + ([('inner', bandwidth / 1e9, 'GB')] if bandwidth else [])
+    def link(self, model, n):
+        share = n / CORES
+        latency, bandwidth = self.best('sums %d' % n, model, 'latency'), self.best('sums %d' % n, model, 'bandwidth', max)
+        return [('inner-latency', max(latency / share, 1e-9) * 1e6, 'us'), ('inner', bandwidth * share / 1e9, 'GB')]
 
     def once(self, model, n_round):
         d = self.planned(model, [], 'cpus=2,cores=%d' % CORES)
         if not d:
             return
         self.sums(model, n_round, d['buckets'])
-        todo = [lambda: self.plan(model, n_round, self.link(model))]
+        todo = [lambda: self.plan(model, n_round)]
         todo += [lambda n=n: self.steps(model, n_round, n) for n in RANKS]
         for f in todo[::-1 if n_round % 2 else 1]:
             f()
@@ -99,7 +102,7 @@ def table(bench, models):
     out += ['', '| gradients, 2 ranks | bare MPI_Allreduce, ms | of each bucket | normal | / of each bucket | deterministic | / bare | latency, us | GB/s |',
             '|---' + '|---:' * 8 + '|']
     for m in models:
-        get = lambda k, of=min: bench.best('sums', m, k, of)
+        get = lambda k, of=min: bench.best('sums 2', m, k, of)
         if get('bare') is None:
             continue
         ms = {k: get(k) * 1e3 for k in ('bare', 'bare_buckets', 'normal', 'deterministic')}
