@@ -99,6 +99,9 @@ def table(bench, models):
         if errors[n]:
             out.append('%d rank%s: mean of the absolute errors %.0f %%, largest %.0f %%.  ' %
                        (n, 's' * (n > 1), 100 * sum(errors[n]) / len(errors[n]), 100 * max(errors[n])))
+    loads = [s['load'] for s in bench.samples if 'load' in s]
+    if loads:
+        out.append('The load of the machine was %.1f to %.1f, of which what is measured is up to 4.  ' % (min(loads), max(loads)))
     out += ['', '| gradients, 2 ranks | bare MPI_Allreduce, ms | of each bucket | normal | / of each bucket | deterministic | / bare | latency, us | GB/s |',
             '|---' + '|---:' * 8 + '|']
     for m in models:
