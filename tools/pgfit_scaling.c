@@ -58,7 +58,7 @@ static void add_ms(table *t, double seconds)
 {
     char s[40];
     const double ms = seconds * 1e3;
-    snprintf(s, sizeof s, "%.*f", ms >= 100 ? 0 : ms >= 10 ? 1 : 2, ms);
+    snprintf(s, sizeof s, "%.*f", ms >= 100 ? 0 : ms >= 10 ? 1 : ms >= 1 ? 2 : 3, ms);
     table_add(t, s);
 }
 

@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "train/devices.h"
 #include "train/fit_impl.h"
+#include "train/ranks.h"
 #include "train/scaling_time.h"
 
 enum { MAX_ROWS = 32 };
@@ -49,12 +50,12 @@ static double or_else(double v, double otherwise)
     return v > 0 ? v : otherwise;
 }
 
-static pg_status check_trainer(const pg_trainer *t, const pg_fit_opts *fit, pg_err *err)
+static pg_status check_trainer(pg_trainer *t, const pg_fit_opts *fit, pg_err *err)
 {
     if (t->ranks) {
         (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made by one process");
         pg_err_hint(err, "the same command without mpirun, srun or --hosts");
-        return PG_E_UNSUPPORTED;
+        return pg__ranks_agree(t, PG_E_UNSUPPORTED, err);
     }
     if (t->assigned.n_devices > 0)
         return pg_fail(err, PG_E_UNSUPPORTED,

@@ -19,10 +19,11 @@
 #include "train/forecast.h"
 #include "train/report.h"
 #include "train/snapshot.h"
+#include "train/states.h"
 #include "train/timeline.h"
 #include "train/update.h"
 
-enum { MAX_STEPS = 15, MIN_STEPS = 3, UPDATES = 5 };
+enum { MAX_STEPS = 60, MIN_STEPS = 3, UPDATES = 5 };
 static const double max_seconds = 0.7;
 
 /* ---- steps ---- */
@@ -210,6 +211,7 @@ static pg_status staff(pg_trainer *t, const pg__trial *what, size_t n_devices, p
 {
     pg__workers_stop(t);
     drop_programs(t);
+    pg__states_free(t); /* of another number of rows */
     t->cut.n_replicas = n_devices;
     t->cut.first_here = t->cut.n_here = 0;
     t->cut.n_workers = n_devices * what->n_threads;
@@ -354,14 +356,21 @@ pg_status pg__scaling_time(pg__timed *out, pg_trainer *t, const pg__feed *f, con
     const pg__spent spent = t->spent;
     pg__built *built = t->built;
     const size_t n_built = t->n_built, cap_built = t->cap_built;
+    void **states = t->states;
+    const uint64_t state_rows = t->state_rows;
     t->built = NULL;
     t->n_built = t->cap_built = 0;
+    t->states = NULL;
+    t->state_rows = 0;
     *out = (pg__timed){.flops = 0};
     t->is_trial = 1;
     pg__buckets_plan_for(t, what->on_cpus);
     pg_status st = run_trial(out, t, f, what, with_update, err);
     pg__workers_stop(t);
     drop_programs(t);
+    pg__states_free(t);
+    t->states = states;
+    t->state_rows = state_rows;
     t->built = built;
     t->n_built = n_built;
     t->cap_built = cap_built;

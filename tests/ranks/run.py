@@ -245,6 +245,9 @@ def refused(folder):
     r = run(ranks(2, own), folder, timeout=60)
     said = [x for x in r.stderr.split('\n') if x.startswith('pgfit:')]
     expect('another state to go on with', r.returncode not in (0, 'HANG') and len(said) == 1 and 'holds another state' in said[0], show(r))
+    r = run(ranks(2, tools / 'pgfit', model, '--data', 'data.npz', '--loss', 'sparse_categorical_crossentropy', '--plan', 'cpus=2'), folder, timeout=60)
+    said = [x for x in r.stderr.split('\n') if x.startswith('pgfit:')]
+    expect('a plan is made by one process', r.returncode not in (0, 'HANG') and len(said) == 1, show(r))
     own.write_text(f'#!/bin/sh\n[ {rank} = 0 ] && exit 2\nexec {tools}/pgfit {model} --data data.npz --loss sparse_categorical_crossentropy '
                    '--comm-timeout 3\n')
     r = run(ranks(2, own), folder, timeout=30)

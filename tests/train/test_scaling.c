@@ -250,7 +250,7 @@ static set open_set(const char *golden, pg_train_opts o)
     snprintf(data, sizeof data, "%s/golden/%s/data.npz", pg_testdata, golden);
     o.model = model;
     o.optimizer = "adam";
-    o.loss = "categorical_crossentropy";
+    o.loss = o.loss ? o.loss : "categorical_crossentropy";
     if (pg_trainer_open(&s.t, &o, &err) != PG_OK || pg_data_open(&s.data, data, &err) != PG_OK)
         fail_msg("%s: %s", golden, err.msg);
     return s;
@@ -346,10 +346,10 @@ static void read_weights(const set *s, double *to, size_t most)
 }
 
 /* Training goes on as if nothing had been: before a plan, and between two epochs. */
-static void compare(const char *golden, pg_train_opts o)
+static void compare(const char *golden, size_t batch_size, pg_train_opts o)
 {
     enum { MOST = 1 << 20 };
-    const pg_fit_opts fit = {.batch_size = 32, .steps_per_epoch = 3};
+    const pg_fit_opts fit = {.batch_size = batch_size, .steps_per_epoch = 3};
     double *a = calloc(MOST, sizeof *a), *b = calloc(MOST, sizeof *b);
     pg_err err = {0};
     assert_non_null(a);
@@ -373,9 +373,10 @@ static void compare(const char *golden, pg_train_opts o)
 static void a_plan_changes_nothing(void **state)
 {
     (void)state;
-    compare("mlp_digits", (pg_train_opts){.threads = 2});
-    compare("cnn_bn", (pg_train_opts){.threads = 2});
-    compare("cnn_bn", (pg_train_opts){.threads = 1, .batch_norm = 1});
+    compare("mlp_digits", 32, (pg_train_opts){.threads = 2});
+    compare("cnn_bn", 32, (pg_train_opts){.threads = 2});
+    compare("cnn_bn", 32, (pg_train_opts){.threads = 1, .batch_norm = 1});
+    compare("lstm_stateful", 8, (pg_train_opts){.threads = 2, .loss = "mse"});
 }
 
 PG_TEST_MAIN(cmocka_unit_test(sums_take_the_sooner_of_two_ways),
