@@ -79,7 +79,8 @@ void pg__batch_free(pg__batch *b, const pg_trainer *t);
 pg_status pg__feed_read(const pg__feed *f, const uint64_t *rows, size_t n, pg__batch *out,
                         const int *stop, pg_err *err);
 
-/* The first n rows as a batch, which the caller frees, also where this fails. */
+/* The first n rows as a batch (where there are fewer, all of them again and again), which the
+ * caller frees, also where this fails. */
 pg_status pg__feed_read_first(const pg__feed *f, size_t n, pg__batch *out, pg_err *err);
 
 /* A number that other data of the same shapes hardly have: of the first and last rows. 0: they

@@ -226,7 +226,7 @@ pg_status pg__feed_read_first(const pg__feed *f, size_t n, pg__batch *out, pg_er
     if (!rows)
         return pg__nomem(err);
     for (size_t i = 0; i < n; i++)
-        rows[i] = f->first + i;
+        rows[i] = f->first + i % f->n_rows;
     PG_TRY(pg__batch_alloc(out, f, pg__feed_is_weighted(f), n, err));
     PG_TRY(pg__feed_read(f, rows, n, out, &stop, err));
 done:

@@ -221,19 +221,6 @@ static pg_status staff(pg_trainer *t, const pg__trial *what, size_t n_devices, p
     return pg__workers_start(t, err);
 }
 
-static pg_status read_rows(const pg__feed *f, pg__batch *b, size_t n, pg_err *err)
-{
-    uint64_t *rows = pg__mem_array(n, sizeof *rows);
-    const int stop = 0;
-    if (!rows)
-        return pg__nomem(err);
-    for (size_t i = 0; i < n; i++)
-        rows[i] = f->first + i % f->n_rows;
-    const pg_status st = pg__feed_read(f, rows, n, b, &stop, err);
-    pg__mem_free(rows);
-    return st;
-}
-
 /* What is known of a device's program without running it. */
 static pg_status look_at_program(pg__timed *out, pg_trainer *t, uint64_t n_rows, pg_err *err)
 {
@@ -299,8 +286,7 @@ static pg_status run_some(pg_trainer *t, const pg__feed *f, const pg__trial *wha
     pg_status st = PG_OK;
     if (!line.lanes)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__batch_alloc(&b, f, pg__feed_is_weighted(f), n_rows, err));
-    PG_TRY(read_rows(f, &b, n_rows, err));
+    PG_TRY(pg__feed_read_first(f, n_rows, &b, err));
     t->timeline = &line;
     PG_TRY(time_steps(t, &b, steps, err));
     if (updates)
