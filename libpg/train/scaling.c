@@ -23,12 +23,6 @@ double pg__sum_seconds(const pg__link *l, size_t n, double n_bytes)
     return fmin(ring, halvings(n) * (l->latency + n_bytes / l->bandwidth));
 }
 
-double pg__exchange_seconds(const pg__layout *l, double n_bytes)
-{
-    return pg__sum_seconds(&l->inner, l->per_host, n_bytes) +
-           pg__sum_seconds(&l->outer, l->n_hosts, n_bytes);
-}
-
 /* What each tells all others. */
 static double told_seconds(const pg__layout *l, const pg__load *load)
 {

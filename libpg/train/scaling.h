@@ -50,11 +50,8 @@ typedef struct pg__parts_of_step {
  * bandwidth), whichever is sooner: libraries choose by size. */
 double pg__sum_seconds(const pg__link *l, size_t n, double n_bytes);
 
-/* Over all devices: within each host first, then between hosts. */
-double pg__exchange_seconds(const pg__layout *l, double n_bytes);
-
-/* The step of a device among those of l. Buckets are summed one after the other, in their order;
- * the update waits for all of them. */
+/* The step of a device among those of l. Buckets are summed one after the other, in their order,
+ * each within every host first, then between hosts; the update waits for all of them. */
 pg__parts_of_step pg__step_on(const pg__layout *l, const pg__pace *p, const pg__load *load);
 
 /* All of it f times as long. */
