@@ -18,8 +18,8 @@ enum { MAX_ROWS = 32 };
 
 /* What tests/bench/trainer/plan.py found, in plan.md. */
 static const char checked[] =
-    "of seven models on 1, 2 and 4 processes of one machine with 2 cores, they were 1, 9 and 14 % "
-    "off in the mean, 2, 19 and 36 % at most";
+    "of seven models on 1, 2 and 4 processes of one machine with 2 cores, they were 5, 11 and 16 % "
+    "off in the mean, 22, 19 and 24 % at most";
 
 /* What one number of devices comes to. */
 typedef struct entry {

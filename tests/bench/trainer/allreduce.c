@@ -25,7 +25,7 @@ static int normal(const size_t *n, size_t count)
     pg__comm_sum_of sums[MAX_BUCKETS];
     float *at = mem;
     for (size_t k = 0; k < count; at += n[k++]) {
-        sums[k] = (pg__comm_sum_of){.mem = at, .n = n[k], .real_bytes = sizeof *mem};
+        sums[k] = (pg__comm_sum_of){.mem = at, .n = n[k], .real_bytes = sizeof *mem, .to = PG__TO_ALL};
         if (pg__comm_sum_begin(comm, &sums[k], "the bench", NULL) != PG_OK)
             return -1;
     }
