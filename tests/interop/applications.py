@@ -13,6 +13,7 @@ to build, none), with images so small that only double is told of the step. One 
   float64; gradients in double; with --all in float32, of Keras itself in float32, loss and statistics (float32); seconds
 Environments: PG_KERAS2_PYTHON, PG_KERAS3_PYTHON, as in run.py; with none of them the test is skipped (exit 77)."""
 import argparse
+import gc
 import json
 import os
 import shutil
@@ -29,8 +30,9 @@ CLASSES = 10
 # BRANCHES, by the first letters of a name), and the one without branches has betas above 0.
 BRANCHES, BETAS = {"ResNet": 0.25}, {"InceptionV3": 0.3}
 # rows and the side of images: the last feature map is more than one cell, since statistics of few numbers are no test of rounding
-ROWS, FEW_ROWS = 4, {"ConvNeXtLarge": 2, "ConvNeXtXLarge": 1}
-SIDE, SIDES = 64, {"InceptionV3": 128, "InceptionResNetV2": 128, "Xception": 72}
+# (ConvNeXt, whose largest ones take minutes as it is, has none)
+ROWS, FEW_ROWS = 4, {"ConvNeXtLarge": 2, "ConvNeXtXLarge": 2}
+SIDE, SIDES = 64, {"InceptionV3": 128, "InceptionResNetV2": 128, "Xception": 72, "ConvNeXtXLarge": 32}
 QUICK_SIDE, QUICK_SIDES = 32, {"InceptionV3": 128, "ResNet50": 64, "InceptionResNetV2": 75, "Xception": 71}
 SMALLEST = {"2": "EfficientNetB0,EfficientNetV2B0,InceptionV3,MobileNet,MobileNetV2,MobileNetV3Small,RegNetX002,RegNetY002,ResNet50V2,ResNetRS50,"
                  "Xception",
@@ -244,6 +246,8 @@ def try_model(a, keras, np, tf, name, folder):
         single = parked(np, folder, "single", keras_step(np, tf, model, x, y, "float32")[1])
         behind = parked(np, folder, "behind", model.get_weights())
     del model
+    if a.all:
+        gc.collect()  # its layers know each other
     loss, grads = keras_step(np, tf, twin, x, y, "float64")
     grads = parked(np, folder, "double", grads) if a.all else grads
     del twin
