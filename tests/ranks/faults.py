@@ -172,7 +172,7 @@ def fewer(folder):
 def stateful(folder):
     golden = testdata / 'golden/lstm_stateful'
     command = [pgfit, golden / 'model.json', '--data', golden / 'data.npz', '--loss', 'mse', '--batch-size', '8', '--no-shuffle', '--seed', '3',
-               '--deterministic', '--devices', 'cpu:0', '--csv', 'log.csv', '-q', '--epochs', 150, '-o', 'out.weights.h5', '--force']
+               '--deterministic', '--devices', 'cpu:0', '--csv', 'log.csv', '-q', '--epochs', 800, '-o', 'out.weights.h5', '--force']
     alone, here = folder / 'alone', folder / 'here'
     alone.mkdir(), here.mkdir()
     r = run(command, alone)
