@@ -232,18 +232,27 @@ pg_status pg__comm_failed(pg__comm *c, int error, const char *what, pg_err *err)
     return pg_fail(err, PG_E_PEER, "%s: %s failed: %s", what, c->mpi->name, text);
 }
 
-/* Moves all of them; how many are still under way. */
-static pg_status look(pg__comm *c, void **requests, size_t n, size_t *left, const char *what,
-                      pg_err *err)
+typedef struct request_list {
+    void **of;
+    size_t n;
+} request_list;
+
+static pg_status look_at_requests(pg__comm *c, void *ctx, size_t *left, const char *what,
+                                  pg_err *err)
 {
-    *left = 0;
-    for (size_t k = 0; k < n; k++) {
-        const int e = c->mpi->test(c->job, &requests[k]);
+    const request_list *r = ctx;
+    for (size_t k = 0; k < r->n; k++) {
+        const int e = c->mpi->test(c->job, &r->of[k]);
         if (e != 0)
             return pg__comm_failed(c, e, what, err);
-        *left += requests[k] != NULL;
+        *left += r->of[k] != NULL;
     }
     return PG_OK;
+}
+
+pg_status pg__comm_wait(pg__comm *c, void **of, size_t n, const char *what, pg_err *err)
+{
+    return pg__comm_wait_for(c, look_at_requests, &(request_list){of, n}, what, err);
 }
 
 static void rest(double waited)
@@ -255,15 +264,16 @@ static void rest(double waited)
         sched_yield();
 }
 
-pg_status pg__comm_wait(pg__comm *c, void **requests, size_t n, const char *what, pg_err *err)
+pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const char *what,
+                            pg_err *err)
 {
     const double began = now();
     double last = began, until = began + c->timeout, absent = 0;
-    size_t left = n;
+    size_t left = 0;
     pg_status st = PG_OK;
     int told = 0;
-    for (;;) {
-        PG_TRY(look(c, requests, n, &left, what, err));
+    for (;; left = 0) {
+        PG_TRY(look(c, ctx, &left, what, err));
         if (left == 0)
             break;
         const double at = now();
@@ -275,7 +285,8 @@ pg_status pg__comm_wait(pg__comm *c, void **requests, size_t n, const char *what
         last = at;
         const size_t gone = pg__peers_gone(c);
         if (gone < c->size) { /* what it had sent may still be there */
-            PG_TRY(look(c, requests, n, &left, what, err));
+            left = 0;
+            PG_TRY(look(c, ctx, &left, what, err));
             if (left == 0)
                 break;
             st = absent > c->timeout ? pg__peers_left(c, absent, err)
@@ -297,7 +308,7 @@ done:
     return st;
 }
 
-static pg_status begin_again(const pg__comm *c, const char *what, pg_err *err)
+pg_status pg__comm_begin(const pg__comm *c, const char *what, pg_err *err)
 {
     return c->is_broken ? pg_fail(err, PG_E_PEER, "%s: another rank is gone", what) : PG_OK;
 }
@@ -313,7 +324,7 @@ pg_status pg__comm_gather(pg__comm *c, const void *mine, void *all, size_t n_byt
         memcpy(all, mine, n_bytes);
         return PG_OK;
     }
-    PG_TRY(begin_again(c, what, err));
+    PG_TRY(pg__comm_begin(c, what, err));
     if (n_bytes > INT_MAX / c->size)
         PG_FAIL(PG_E_LIMIT, "%s: %zu bytes of %zu ranks", what, n_bytes, c->size);
     const int e = c->mpi->gather(c->job, mine, all, n_bytes, &request);
@@ -330,7 +341,7 @@ pg_status pg__comm_broadcast(pg__comm *c, void *mem, size_t n_bytes, const char 
     for (size_t at = 0; c && at < n_bytes; at += PIECE) {
         const size_t n = n_bytes - at < PIECE ? n_bytes - at : PIECE;
         void *request = NULL;
-        PG_TRY(begin_again(c, what, err));
+        PG_TRY(pg__comm_begin(c, what, err));
         const int e = c->mpi->broadcast(c->job, (char *)mem + at, n, 0, &request);
         if (e != 0)
             return pg__comm_failed(c, e, what, err);
@@ -362,7 +373,7 @@ pg_status pg__comm_spread(pg__comm *c, const pg__comm_piece *pieces, size_t n, c
     requests = pg__mem_array(n, sizeof *requests);
     if (!requests)
         return pg__nomem(err);
-    PG_TRY(begin_again(c, what, err));
+    PG_TRY(pg__comm_begin(c, what, err));
     for (size_t k = 0; k < n; k++) {
         const pg__comm_piece *p = &pieces[k];
         const int e = c->mpi->broadcast(c->job, p->mem, p->n_bytes, (int)p->from, &requests[k]);
@@ -387,7 +398,7 @@ pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, siz
         const size_t n = n_bytes - at < PIECE ? n_bytes - at : PIECE;
         char *piece = (char *)mem + at;
         void *request = NULL;
-        PG_TRY(begin_again(c, what, err));
+        PG_TRY(pg__comm_begin(c, what, err));
         const int e = c->rank == from
                           ? c->mpi->send(c->job, piece, n, (int)to, PG__TAG_MOVE, &request)
                           : c->mpi->receive(c->job, piece, n, (int)from, PG__TAG_MOVE, &request);
@@ -396,35 +407,6 @@ pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, siz
         PG_TRY(pg__comm_wait(c, &request, 1, what, err));
     }
 done:
-    return st;
-}
-
-pg_status pg__comm_sum_begin(pg__comm *c, pg__comm_sum_of *sum, const char *what, pg_err *err)
-{
-    pg_status st = PG_OK;
-    sum->request = NULL;
-    PG_TRY(begin_again(c, what, err));
-    if (sum->n > INT_MAX)
-        PG_FAIL(PG_E_LIMIT, "%s: %zu numbers at once", what, sum->n);
-    const int to = sum->to == PG__TO_ALL ? -1 : (int)sum->to;
-    const int e = c->mpi->sum(c->job, sum->mem, sum->n, sum->real_bytes, to, &sum->request);
-    if (e != 0)
-        st = pg__comm_failed(c, e, what, err);
-done:
-    return st;
-}
-
-pg_status pg__comm_sum_wait(pg__comm *c, pg__comm_sum_of *sum, const char *what, pg_err *err)
-{
-    return pg__comm_wait(c, &sum->request, 1, what, err);
-}
-
-pg_status pg__comm_poll(pg__comm *c, pg__comm_sum_of *sums, size_t n, pg_err *err)
-{
-    pg_status st = PG_OK;
-    size_t left;
-    for (size_t k = 0; k < n && st == PG_OK; k++)
-        st = look(c, &sums[k].request, 1, &left, "gradients", err);
     return st;
 }
 

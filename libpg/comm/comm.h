@@ -80,15 +80,22 @@ int pg__comm_is_over(const pg__comm *c); /* somebody did not come */
 #define PG__TO_ALL SIZE_MAX
 
 /* n floats (real_bytes 4) or doubles (8) of all ranks, in place; begun in the same order by all.
- * The order of the sum is MPI's. */
+ * Which order they are added in is not told. What stands below `work` is comm_sums.c's. */
 typedef struct pg__comm_sum_of {
     void *mem;
     size_t n, real_bytes;
-    size_t to; /* the rank that it comes to: others' memory stays as it is; or PG__TO_ALL */
-    void *request;
+    size_t to;  /* the rank that it comes to: others' memory stays as it is; or PG__TO_ALL */
+    void *work; /* NULL, or on all ranks memory for half of the numbers and 16 more: a faster way,
+                   where ranks are a power of two and the sum comes to all */
+    void *requests[2];
+    size_t level;
+    int in_halves, goes_up, tag;
+    int is_under_way; /* begun, and not over */
 } pg__comm_sum_of;
 pg_status pg__comm_sum_begin(pg__comm *c, pg__comm_sum_of *sum, const char *what, pg_err *err);
-pg_status pg__comm_sum_wait(pg__comm *c, pg__comm_sum_of *sum, const char *what, pg_err *err);
+/* Until all n of them are over. */
+pg_status pg__comm_sums_wait(pg__comm *c, pg__comm_sum_of *sums, size_t n, const char *what,
+                             pg_err *err);
 /* Moves what is under way, without waiting. */
 pg_status pg__comm_poll(pg__comm *c, pg__comm_sum_of *sums, size_t n, pg_err *err);
 

@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "comm/comm_mpi.h"
 
-enum { PG__TAG_MOVE = 1, PG__TAG_TREE, PG__TAG_PRESENT };
+enum { PG__TAG_MOVE = 1, PG__TAG_TREE, PG__TAG_PRESENT, PG__TAG_SUMS = 1024 };
 
 /* Where a rank is. */
 typedef struct pg__peer {
@@ -24,14 +24,32 @@ struct pg__comm {
     const volatile int *cancel;
     char name[PG_MPI_MESSAGE];
     pg__peer *peers;
+    size_t n_sums; /* that were begun by halves */
     int is_broken; /* somebody did not come: nothing more can be said */
 };
 
 /* Waits for n requests. what: for messages. */
 pg_status pg__comm_wait(pg__comm *c, void **requests, size_t n, const char *what, pg_err *err);
+/* The same for whatever `look` moves on and counts into *left, 0 before. */
+typedef pg_status (*pg__comm_look)(pg__comm *c, void *ctx, size_t *left, const char *what,
+                                   pg_err *err);
+pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const char *what,
+                            pg_err *err);
+/* Can anything be said at all? */
+pg_status pg__comm_begin(const pg__comm *c, const char *what, pg_err *err);
 
 /* What MPI said of a call. */
 pg_status pg__comm_failed(pg__comm *c, int error, const char *what, pg_err *err);
+
+/* ---- comm_tree.c ---- */
+
+typedef struct pg__range {
+    size_t from, to;
+} pg__range;
+
+/* What a rank keeps of `all`, and what goes to its partner, rank xor distance. */
+pg__range pg__tree_half(pg__range all, size_t rank, size_t distance, pg__range *other);
+void pg__tree_add(void *to, const void *more, size_t n, size_t real_bytes);
 
 /* ---- comm_peers.c ---- */
 

@@ -22,13 +22,9 @@ typedef struct tree {
     pg_err *err;
 } tree;
 
-typedef struct range {
-    size_t from, to;
-} range;
-
 /* Sends [s.from, s.to) and receives [r.from, r.to) into `into`, piece by piece. */
-static pg_status swap(const tree *t, size_t partner, range s, int sends, char *into, range r,
-                      int receives)
+static pg_status swap(const tree *t, size_t partner, pg__range s, int sends, char *into,
+                      pg__range r, int receives)
 {
     pg__comm *c = t->c;
     const uint64_t n_out = sends ? (uint64_t)(s.to - s.from) * t->real_bytes : 0;
@@ -53,17 +49,16 @@ static pg_status swap(const tree *t, size_t partner, range s, int sends, char *i
     return st;
 }
 
-static void add(const tree *t, range r)
+void pg__tree_add(void *to, const void *more, size_t n, size_t real_bytes)
 {
-    const size_t n = r.to - r.from;
-    if (t->real_bytes == sizeof(double)) {
-        double *a = (double *)(void *)t->mem + r.from;
-        const double *b = (const double *)(const void *)t->work + r.from;
+    if (real_bytes == sizeof(double)) {
+        double *a = to;
+        const double *b = more;
         for (size_t i = 0; i < n; i++)
             a[i] += b[i];
     } else {
-        float *a = (float *)(void *)t->mem + r.from;
-        const float *b = (const float *)(const void *)t->work + r.from;
+        float *a = to;
+        const float *b = more;
         for (size_t i = 0; i < n; i++)
             a[i] += b[i];
     }
@@ -81,35 +76,37 @@ static int any(const tree *t, size_t rank, size_t size)
 
 /* What a rank keeps of `all`, and what goes to its partner. Cut between lines of the cache, so that
  * vectors that work on what is kept begin where they would in all of it. */
-static range half(range all, size_t rank, size_t distance, range *other)
+pg__range pg__tree_half(pg__range all, size_t rank, size_t distance, pg__range *other)
 {
     const size_t mid = all.from + (all.to - all.from) / 2 / GRAIN * GRAIN;
     const int is_low = (rank & distance) == 0;
-    const range low = {all.from, mid}, high = {mid, all.to};
+    const pg__range low = {all.from, mid}, high = {mid, all.to};
     *other = is_low ? high : low;
     return is_low ? low : high;
 }
 
 /* One level down: what is kept of `all`, summed with the partner's. */
-static pg_status halve(const tree *t, range all, size_t distance, range *keeps)
+static pg_status halve(const tree *t, pg__range all, size_t distance, pg__range *keeps)
 {
     const size_t rank = t->c->rank, partner = rank ^ distance;
-    range other;
-    const range mine = half(all, rank, distance, &other);
+    pg__range other;
+    const pg__range mine = pg__tree_half(all, rank, distance, &other);
     const int i_have = any(t, rank, distance), it_has = any(t, partner, distance);
     char *into = i_have ? t->work : t->mem;
     const pg_status st = swap(t, partner, other, i_have, into, mine, it_has);
     if (st == PG_OK && i_have && it_has)
-        add(t, mine);
+        pg__tree_add(t->mem + (uint64_t)mine.from * t->real_bytes,
+                     t->work + (uint64_t)mine.from * t->real_bytes, mine.to - mine.from,
+                     t->real_bytes);
     *keeps = mine;
     return st;
 }
 
 void pg__comm_tree_own(size_t rank, size_t n_ranks, size_t n, size_t *from, size_t *to)
 {
-    range own = {0, n}, other;
+    pg__range own = {0, n}, other;
     for (size_t distance = 1; distance < n_ranks; distance *= 2)
-        own = half(own, rank, distance, &other);
+        own = pg__tree_half(own, rank, distance, &other);
     *from = own.from;
     *to = own.to;
 }
@@ -118,13 +115,13 @@ pg_status pg__comm_tree_double(pg__comm *c, void *mem, size_t n, size_t real_byt
                                const char *what, pg_err *err)
 {
     const tree t = {.c = c, .mem = mem, .real_bytes = real_bytes, .what = what, .err = err};
-    range at[MAX_LEVELS + 1] = {{0, n}}, other[MAX_LEVELS];
+    pg__range at[MAX_LEVELS + 1] = {{0, n}}, other[MAX_LEVELS];
     size_t level = 0, distance;
     pg_status st = PG_OK;
     if (!c)
         return PG_OK;
     for (distance = 1; distance < c->size; distance *= 2, level++)
-        at[level + 1] = half(at[level], c->rank, distance, &other[level]);
+        at[level + 1] = pg__tree_half(at[level], c->rank, distance, &other[level]);
     while (level-- > 0) {
         distance /= 2;
         PG_TRY(swap(&t, c->rank ^ distance, at[level + 1], 1, mem, other[level], 1));
@@ -148,7 +145,7 @@ pg_status pg__comm_tree_halve(pg__comm *c, void *mem, void *work, size_t n, size
                               int *has, const char *what, pg_err *err)
 {
     unsigned char *all = NULL, mine = (unsigned char)(*has != 0);
-    range own = {0, n};
+    pg__range own = {0, n};
     pg_status st = PG_OK;
     if (!c || c->size == 1)
         return PG_OK;

@@ -145,11 +145,13 @@ static pg_status sum_pieces(pg_trainer *t, char *mem, size_t n, pg_err *err)
     const size_t each = t->backend->real_bytes;
     pg_status st = PG_OK;
     for (size_t at = 0; at < n && st == PG_OK; at += PIECE) {
-        pg__comm_sum_of sum = {mem + at * each, n - at < PIECE ? n - at : PIECE, each, PG__TO_ALL,
-                               NULL};
+        pg__comm_sum_of sum = {.mem = mem + at * each,
+                               .n = n - at < PIECE ? n - at : PIECE,
+                               .real_bytes = each,
+                               .to = PG__TO_ALL};
         st = pg__comm_sum_begin(t->ranks->comm, &sum, what, err);
         if (st == PG_OK)
-            st = pg__comm_sum_wait(t->ranks->comm, &sum, what, err);
+            st = pg__comm_sums_wait(t->ranks->comm, &sum, 1, what, err);
     }
     return st;
 }

@@ -15,7 +15,8 @@
 #include "train/ranks_step.h"
 #include "train/shard.h"
 
-#define POLLED 8u /* sums at a time */
+#define POLLED 8u  /* sums at a time */
+#define SPARE  32u /* numbers behind the half of a bucket */
 
 static const char what[] = "the gradients";
 
@@ -23,6 +24,7 @@ static const char what[] = "the gradients";
 struct pg__bucket_sums {
     pthread_mutex_t lock;   /* of all below but `left` */
     size_t n_over;          /* sums that are over, from the first on */
+    char *work;             /* what comes while it is summed, of all buckets; or NULL */
     pg__comm_sum_of *sums;  /* n_each of each bucket */
     size_t n_each;          /* 1, or one for each rank that a part of the bucket comes to */
     _Atomic size_t n_begun; /* written under the lock */
@@ -54,6 +56,7 @@ void pg__sums_close(pg_trainer *t)
     pthread_mutex_destroy(&b->lock);
     pg__mem_free(b->lanes);
     pg__mem_free(b->sums);
+    pg__mem_free(b->work);
     pg__mem_free(b);
     t->ranks->sums = NULL;
 }
@@ -91,6 +94,14 @@ static pg_status sum_lanes(pg_trainer *t, uint64_t from, uint64_t to)
     return st;
 }
 
+/* Room for half of bucket k and 16 numbers more; the last bucket lies first. */
+static char *work_of(const pg_trainer *t, size_t k)
+{
+    const uint64_t at =
+        t->offsets[t->buckets[k].first] / 2 + (uint64_t)SPARE * (t->n_buckets - 1 - k);
+    return t->ranks->sums->work + at * t->backend->real_bytes;
+}
+
 /* To all, or each rank's piece to it. */
 static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_err *err)
 {
@@ -104,7 +115,8 @@ static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_e
         *s = (pg__comm_sum_of){.mem = at_element(t, sum, from),
                                .n = (size_t)(to - from),
                                .real_bytes = t->backend->real_bytes,
-                               .to = b->n_each > 1 ? p : PG__TO_ALL};
+                               .to = b->n_each > 1 ? p : PG__TO_ALL,
+                               .work = b->work ? work_of(t, k) : NULL};
         if (s->n > 0)
             st = pg__comm_sum_begin(t->ranks->comm, s, what, err);
     }
@@ -119,7 +131,12 @@ static pg_status plan(pg_trainer *t)
     b->n_each = pg__is_sharded(t) && !pg__shard_whole_sums(t) ? pg__comm_size(t->ranks->comm) : 1;
     if (!b->sums)
         b->sums = pg__mem_array(t->n_buckets * b->n_each, sizeof *b->sums);
-    return b->sums ? PG_OK : PG_E_NOMEM;
+    const size_t n_ranks = pg__comm_size(t->ranks->comm);
+    const int has_work = b->n_each == 1 && (n_ranks & (n_ranks - 1)) == 0;
+    if (!b->work && has_work)
+        b->work = pg__mem_aligned((size_t)(t->offsets[t->n_params] / 2 + SPARE * t->n_buckets) *
+                                  t->backend->real_bytes);
+    return b->sums && (b->work || !has_work) ? PG_OK : PG_E_NOMEM;
 }
 
 /* Begins what is complete, and moves what is under way. Under the lock. */
@@ -134,7 +151,7 @@ static void move_on(pg_trainer *t)
             b->st = begin_bucket(t, b->lanes[0], b->n_begun, &b->err);
         b->n_begun++;
     }
-    while (b->n_over < b->n_begun * b->n_each && !b->sums[b->n_over].request)
+    while (b->n_over < b->n_begun * b->n_each && !b->sums[b->n_over].is_under_way)
         b->n_over++;
     const size_t left = b->n_begun * b->n_each - b->n_over;
     if (b->st == PG_OK) /* looking at one moves all */
@@ -222,8 +239,7 @@ static pg_status by_buckets(pg_trainer *t, pg__flat **sum, pg_err *err)
         PG_TRY(pg__nomem(err));
     for (; b->n_begun < t->n_buckets; b->n_begun++)
         PG_TRY(begin_bucket(t, *sum, b->n_begun, err));
-    for (size_t k = 0; k < t->n_buckets * b->n_each; k++)
-        PG_TRY(pg__comm_sum_wait(t->ranks->comm, &b->sums[k], what, err));
+    PG_TRY(pg__comm_sums_wait(t->ranks->comm, b->sums, t->n_buckets * b->n_each, what, err));
 done:
     b->is_open = 0;
     return st;

@@ -23,16 +23,14 @@ static float *mem, *work;
 static int normal(const size_t *n, size_t count)
 {
     pg__comm_sum_of sums[MAX_BUCKETS];
-    float *at = mem;
+    float *at = mem, *room = work;
     for (size_t k = 0; k < count; at += n[k++]) {
-        sums[k] = (pg__comm_sum_of){.mem = at, .n = n[k], .real_bytes = sizeof *mem, .to = PG__TO_ALL};
+        sums[k] = (pg__comm_sum_of){.mem = at, .n = n[k], .real_bytes = sizeof *mem, .to = PG__TO_ALL, .work = room};
+        room += n[k] / 2 + 16;
         if (pg__comm_sum_begin(comm, &sums[k], "the bench", NULL) != PG_OK)
             return -1;
     }
-    for (size_t k = 0; k < count; k++)
-        if (pg__comm_sum_wait(comm, &sums[k], "the bench", NULL) != PG_OK)
-            return -1;
-    return 0;
+    return pg__comm_sums_wait(comm, sums, count, "the bench", NULL) == PG_OK ? 0 : -1;
 }
 
 static int bare(float *at, size_t n)
@@ -108,7 +106,7 @@ int main(int argc, char **argv)
         return 2;
     }
     mem = calloc(total, sizeof *mem);
-    work = calloc(total, sizeof *work);
+    work = calloc(total + 16 * (MAX_BUCKETS + 1), sizeof *work);
     if (!mem || !work || pg__comm_open(&comm, &opts, &err) != PG_OK || !comm) {
         fprintf(stderr, "%s\n", err.msg[0] ? err.msg : "start it by mpirun");
         return 2;

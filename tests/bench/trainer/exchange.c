@@ -23,19 +23,20 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static pg_status once(pg__comm *c, float *values, size_t n, pg__comm_sum_of *sums, pg_err *err)
+static pg_status once(pg__comm *c, float *values, float *work, size_t n, pg__comm_sum_of *sums,
+                      pg_err *err)
 {
     const size_t n_sums = (n + PIECE - 1) / PIECE;
     pg_status st = PG_OK;
     for (size_t k = 0; k < n_sums && st == PG_OK; k++) {
         sums[k] = (pg__comm_sum_of){.mem = values + k * PIECE,
                                     .n = n - k * PIECE < PIECE ? n - k * PIECE : PIECE,
-                                    .real_bytes = sizeof *values};
+                                    .real_bytes = sizeof *values,
+                                    .to = PG__TO_ALL,
+                                    .work = work + k * (PIECE / 2 + 16)};
         st = pg__comm_sum_begin(c, &sums[k], "the sum", err);
     }
-    for (size_t k = 0; k < n_sums && st == PG_OK; k++)
-        st = pg__comm_sum_wait(c, &sums[k], "the sum", err);
-    return st;
+    return st == PG_OK ? pg__comm_sums_wait(c, sums, n_sums, "the sum", err) : st;
 }
 
 int main(int argc, char **argv)
@@ -46,10 +47,11 @@ int main(int argc, char **argv)
     float *values = pg__mem_array(n, sizeof *values);
     double *ms = pg__mem_array(times, sizeof *ms);
     pg__comm_sum_of *sums = pg__mem_array(n / PIECE + 1, sizeof *sums);
+    float *work = pg__mem_array((n / PIECE + 1) * (PIECE / 2 + 16), sizeof *work);
     pg__comm *c = NULL;
     pg_err err = {0};
     char ready = 0, all[64];
-    if (n == 0 || times == 0 || !values || !ms || !sums)
+    if (n == 0 || times == 0 || !values || !ms || !sums || !work)
         return 2;
     pg_status st = pg__comm_open(&c, &opts, &err);
     if (st == PG_OK && (!c || pg__comm_size(c) > sizeof all))
@@ -58,7 +60,7 @@ int main(int argc, char **argv)
         st = pg__comm_gather(c, &ready, all, 1, "the start", &err);
         const double began = now();
         if (st == PG_OK)
-            st = once(c, values, n, sums, &err);
+            st = once(c, values, work, n, sums, &err);
         if (k > 0)
             ms[k - 1] = now() - began;
     }
@@ -70,6 +72,7 @@ int main(int argc, char **argv)
     }
     pg__comm_close(c);
     pg__mem_free(sums);
+    pg__mem_free(work);
     pg__mem_free(ms);
     pg__mem_free(values);
     return st != PG_OK;

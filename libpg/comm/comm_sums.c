@@ -1,0 +1,144 @@
+/* comm_sums.c - sums that go on while others work. MPI_Iallreduce() is what there is for any number
+ * of ranks; it goes through a message in many small rounds, each of which begins only when somebody
+ * calls MPI. So powers of two halve and double (comm_tree.c) here too, where the caller has the
+ * memory: two messages for each level, which MPI moves on its own once they are begun. */
+#include <limits.h>
+
+#include "base/try.h"
+#include "comm/comm_impl.h"
+
+#define TAGS   64u               /* of a sum: two for each level */
+#define N_TAGS 400u              /* sums whose tags differ; many fewer are under way */
+#define MOST   ((size_t)1 << 30) /* bytes of a message */
+
+static int by_halves(const pg__comm *c, const pg__comm_sum_of *s)
+{
+    return s->work && s->to == PG__TO_ALL && (c->size & (c->size - 1)) == 0 &&
+           s->n <= MOST / s->real_bytes;
+}
+
+/* Of the level in hand: what this rank keeps, and what its partner does. */
+static pg__range keeps_at(const pg__comm *c, const pg__comm_sum_of *s, pg__range *other)
+{
+    pg__range at = {0, s->n};
+    for (size_t k = 0; k <= s->level; k++)
+        at = pg__tree_half(at, c->rank, (size_t)1 << k, other);
+    return at;
+}
+
+static pg_status swap(pg__comm *c, pg__comm_sum_of *s, pg__range out, void *into, pg__range in,
+                      const char *what, pg_err *err)
+{
+    const int partner = (int)(c->rank ^ (size_t)1 << s->level);
+    const int tag = s->tag + 2 * (int)s->level + s->goes_up;
+    const char *from = (const char *)s->mem + out.from * s->real_bytes;
+    int e = 0;
+    if (in.from < in.to)
+        e = c->mpi->receive(c->job, into, (in.to - in.from) * s->real_bytes, partner, tag,
+                            &s->requests[0]);
+    if (e == 0 && out.from < out.to)
+        e = c->mpi->send(c->job, from, (out.to - out.from) * s->real_bytes, partner, tag,
+                         &s->requests[1]);
+    return e == 0 ? PG_OK : pg__comm_failed(c, e, what, err);
+}
+
+static pg_status begin_level(pg__comm *c, pg__comm_sum_of *s, const char *what, pg_err *err)
+{
+    pg__range other;
+    const pg__range mine = keeps_at(c, s, &other);
+    return s->goes_up
+               ? swap(c, s, mine, (char *)s->mem + other.from * s->real_bytes, other, what, err)
+               : swap(c, s, other, s->work, mine, what, err);
+}
+
+/* The messages of the level in hand are there. */
+static pg_status end_level(pg__comm *c, pg__comm_sum_of *s, const char *what, pg_err *err)
+{
+    pg__range other;
+    const pg__range mine = keeps_at(c, s, &other);
+    if (!s->goes_up) {
+        pg__tree_add((char *)s->mem + mine.from * s->real_bytes, s->work, mine.to - mine.from,
+                     s->real_bytes);
+        if ((size_t)2 << s->level < c->size)
+            s->level++;
+        else
+            s->goes_up = 1;
+    } else if (s->level > 0) {
+        s->level--;
+    } else {
+        s->is_under_way = 0;
+        return PG_OK;
+    }
+    return begin_level(c, s, what, err);
+}
+
+pg_status pg__comm_sum_begin(pg__comm *c, pg__comm_sum_of *s, const char *what, pg_err *err)
+{
+    pg_status st = PG_OK;
+    s->requests[0] = s->requests[1] = NULL;
+    s->is_under_way = 0;
+    PG_TRY(pg__comm_begin(c, what, err));
+    if (s->n > INT_MAX)
+        PG_FAIL(PG_E_LIMIT, "%s: %zu numbers at once", what, s->n);
+    s->is_under_way = 1;
+    s->in_halves = by_halves(c, s);
+    if (s->in_halves) {
+        s->tag = (int)(PG__TAG_SUMS + c->n_sums++ % N_TAGS * TAGS);
+        s->level = 0;
+        s->goes_up = 0;
+        return begin_level(c, s, what, err);
+    }
+    const int to = s->to == PG__TO_ALL ? -1 : (int)s->to;
+    const int e = c->mpi->sum(c->job, s->mem, s->n, s->real_bytes, to, &s->requests[0]);
+    if (e != 0)
+        st = pg__comm_failed(c, e, what, err);
+done:
+    return st;
+}
+
+static pg_status move(pg__comm *c, pg__comm_sum_of *s, const char *what, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (int k = 0; k < 2 && s->is_under_way; k++) {
+        const int e = c->mpi->test(c->job, &s->requests[k]);
+        if (e != 0)
+            return pg__comm_failed(c, e, what, err);
+    }
+    if (!s->is_under_way || s->requests[0] || s->requests[1])
+        return PG_OK;
+    if (s->in_halves)
+        st = end_level(c, s, what, err);
+    else
+        s->is_under_way = 0;
+    return st;
+}
+
+pg_status pg__comm_poll(pg__comm *c, pg__comm_sum_of *sums, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < n && st == PG_OK; k++)
+        st = move(c, &sums[k], "the gradients", err);
+    return st;
+}
+
+typedef struct waiting {
+    pg__comm_sum_of *sums;
+    size_t n;
+} waiting;
+
+static pg_status look_at_sums(pg__comm *c, void *ctx, size_t *left, const char *what, pg_err *err)
+{
+    const waiting *w = ctx;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < w->n && st == PG_OK; k++) {
+        st = move(c, &w->sums[k], what, err);
+        *left += (size_t)w->sums[k].is_under_way;
+    }
+    return st;
+}
+
+pg_status pg__comm_sums_wait(pg__comm *c, pg__comm_sum_of *sums, size_t n, const char *what,
+                             pg_err *err)
+{
+    return pg__comm_wait_for(c, look_at_sums, &(waiting){sums, n}, what, err);
+}
