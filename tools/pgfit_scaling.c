@@ -129,7 +129,7 @@ static void print_plan(const pg_plan *p)
     print_devices(p);
     print_table(p);
     if (p->pays_up_to > 0)
-        printf("from %s on more do not pay: twice as many give less than 1.2 times the samples/s\n",
+        printf("more than %s do not pay: twice as many give less than 1.2 times the samples/s\n",
                cli_plural(p->pays_up_to, "device").s);
     else if (p->n_rows > 1)
         puts("all of them pay: each doubling gives at least 1.2 times the samples/s");

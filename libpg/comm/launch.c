@@ -32,9 +32,11 @@ pg__job_place pg__job_place_of(void)
         {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", PG__SRUN},
     };
     pg__job_place p = {PG__ALONE, 0, 1, 0, 0};
+    /* an agent of torchrun that was itself started by srun or mpirun passes their variables on */
+    const int by_agent = secure_getenv("TORCHELASTIC_RUN_ID") != NULL;
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-        if (number_of(known[k].rank, &p.rank) && number_of(known[k].size, &p.size) &&
-            p.rank < p.size && p.size > 1) {
+        if ((!by_agent || known[k].by == PG__TORCHRUN) && number_of(known[k].rank, &p.rank) &&
+            number_of(known[k].size, &p.size) && p.rank < p.size && p.size > 1) {
             p.by = known[k].by;
             if (p.by == PG__TORCHRUN &&
                 (!number_of("LOCAL_RANK", &p.local) || !number_of("LOCAL_WORLD_SIZE", &p.n_local)))

@@ -50,14 +50,13 @@ static void nap(void)
     (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 }
 
-/* Jobs on the same machine, and the attempt before this one, are others. */
+/* Jobs on the same machine are others. Not the attempt: agents count their restarts each on its
+ * own, and end all processes of one before the next. */
 static uint32_t number_of_job(unsigned port, size_t n_ranks)
 {
     const char *run = secure_getenv("TORCHELASTIC_RUN_ID");
-    const char *attempt = secure_getenv("TORCHELASTIC_RESTART_COUNT");
     char text[512];
-    const int n = snprintf(text, sizeof text, "%u %zu %.300s %.32s", port, n_ranks, run ? run : "",
-                           attempt ? attempt : "");
+    const int n = snprintf(text, sizeof text, "%u %zu %.300s", port, n_ranks, run ? run : "");
     return pg__crc32(0, text, (size_t)n);
 }
 

@@ -20,7 +20,9 @@ double pg__sum_seconds(const pg__link *l, size_t n, double n_bytes)
     if (n < 2)
         return 0;
     const double ring = 2 * others * l->latency + 2 * others / (double)n * n_bytes / l->bandwidth;
-    return fmin(ring, halvings(n) * (l->latency + n_bytes / l->bandwidth));
+    const double halving =
+        2 * halvings(n) * l->latency + 2 * others / (double)n * n_bytes / l->bandwidth;
+    return fmin(fmin(ring, halving), halvings(n) * (l->latency + n_bytes / l->bandwidth));
 }
 
 /* What each tells all others. */

@@ -46,8 +46,8 @@ typedef struct pg__parts_of_step {
 } pg__parts_of_step;
 
 /* A sum of n_bytes over n parties of which each has a link: around a ring, 2 (n-1) latency + 2
- * (n-1)/n n_bytes / bandwidth, or by halving the distance, log2 n times (latency + n_bytes /
- * bandwidth), whichever is sooner: libraries choose by size. */
+ * (n-1)/n n_bytes / bandwidth; by halving and doubling, 2 log2 n latency and the same bytes; or all
+ * of it log2 n times, whichever is the soonest: libraries choose by size. */
 double pg__sum_seconds(const pg__link *l, size_t n, double n_bytes);
 
 /* The step of a device among those of l. Buckets are summed one after the other, in their order,

@@ -297,7 +297,7 @@ static pg_plan_row row_of(const planning *p, const entry *e)
     pg__layout shared = layout;
     pg__pace pace = e->timed.pace;
     pg__load load = e->timed.load;
-    if (o->gpus) /* of one process */
+    if (o->gpus && e->n_hosts == 1) /* of one process */
         load.n_told = load.told_bytes = 0;
     pg__pace_stretch(&pace, f / p->faster);
     shared.inner.latency *= f; /* by the same cores */
@@ -348,7 +348,7 @@ static void add_notes(const planning *p)
         note(p->out, "times are those of this machine's CPU by the given factor: a GPU loses more "
                      "where rows are few");
     if (p->o.gpus && p->o.hosts > 1)
-        note(p->out, "GPUs of several machines are planned for, not trained on yet");
+        note(p->out, "GPUs of several machines: nothing of it was ever timed");
     const size_t room = p->n_cores / p->n_threads;
     if (!p->o.gpus && p->o.per_host > room && p->o.per_host * p->n_threads <= p->o.cores) {
         (void)snprintf(text, sizeof text,

@@ -96,7 +96,7 @@ static const char *const wants[] = {
     [COUNT] = "a whole number from 1 to 1048576",
     [RATE] = "a number with bit/s or bytes/s: 100Gbit, 12.5GB",
     [TIME] = "a number with s, ms, us or ns: 5us",
-    [FACTOR] = "a number above 0: 2.5",
+    [FACTOR] = "a number from 1e-6 to 1e9: 2.5",
     [FLOPS] = "a number of operations per second: 60T",
     [SCALE] = "strong or weak",
 };
@@ -115,9 +115,12 @@ static pg_status set(pg_plan_opts *o, const key *k, const char *text, size_t len
         *(int *)at = len == 4 && strncmp(text, "weak", len) == 0;
         fits = *(int *)at || (len == 6 && strncmp(text, "strong", len) == 0);
         break;
+    case FACTOR:
+        fits = fits && v >= 1e-6 && v <= 1e9;
+        *(double *)at = v;
+        break;
     case RATE:
     case TIME:
-    case FACTOR:
     case FLOPS: *(double *)at = v; break;
     }
     if (fits)

@@ -3,12 +3,30 @@
 
 #include "comm/comm.h"
 
-static const char *const variables[] = {
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",     "PMI_SIZE",      "PMIX_RANK",
-    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "RANK",         "WORLD_SIZE",    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",     "MASTER_ADDR",          "MASTER_PORT",  "SLURM_LOCALID", "SLURM_NODEID",
-    "SLURM_NTASKS",         "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NNODES",
-    "SLURM_TASKS_PER_NODE", "PMIX_NAMESPACE",       "PMI_FD"};
+static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "PMI_RANK",
+                                        "PMI_SIZE",
+                                        "PMIX_RANK",
+                                        "SLURM_PROCID",
+                                        "SLURM_STEP_NUM_TASKS",
+                                        "RANK",
+                                        "WORLD_SIZE",
+                                        "LOCAL_RANK",
+                                        "TORCHELASTIC_RUN_ID",
+                                        "LOCAL_WORLD_SIZE",
+                                        "MASTER_ADDR",
+                                        "MASTER_PORT",
+                                        "SLURM_LOCALID",
+                                        "SLURM_NODEID",
+                                        "SLURM_NTASKS",
+                                        "SLURM_STEP_NUM_NODES",
+                                        "SLURM_JOB_ID",
+                                        "SLURM_STEP_ID",
+                                        "SLURM_NNODES",
+                                        "SLURM_TASKS_PER_NODE",
+                                        "PMIX_NAMESPACE",
+                                        "PMI_FD"};
 
 static int forget(void **state)
 {
@@ -55,6 +73,9 @@ static void each_launcher_is_known_by_its_variables(void **state)
     assert_int_equal(pg__job_place_of().n_local, 8);
     setenv("PMIX_RANK", "2", 1); /* srun --mpi=pmix */
     place_is(PG__OPENMPI, 2, 4);
+    setenv("TORCHELASTIC_RUN_ID", "x", 1); /* srun --mpi=pmix torchrun */
+    place_is(PG__TORCHRUN, 1, 2);
+    unsetenv("TORCHELASTIC_RUN_ID");
     setenv("PMI_RANK", "5", 1);
     setenv("PMI_SIZE", "6", 1);
     place_is(PG__MPICH, 5, 6);

@@ -44,7 +44,6 @@ mpirun = job.mpirun_of(options.mpi, tools)
 same = functools.partial(job.same, tools)
 dice = random.Random(options.seed)
 print(f'seed {options.seed}')
-START = 0.15  # seconds that a run has for its beginning
 
 
 def ranks(n, *command):
@@ -259,21 +258,20 @@ def kill(folder):
                '--csv', 'log.csv', '-o', 'out.weights.h5', '--force', '-q', '--comm-timeout', '20']
     alone, killed = folder / 'alone', folder / 'killed'
     alone.mkdir(), killed.mkdir()
-    began = time.monotonic()
     r = run(ranks(4, *command), alone)
-    seconds = time.monotonic() - began
     expect('a run left alone', r.returncode == 0, show(r))
     hits, status = 0, None
     for trial in range(5 * options.kills):
         name = f'{os.getpid()}-{trial}'
+        goal = job.rows_of(killed) + dice.randrange(60 // options.kills)  # epochs
         p = start(ranks(4, *command, '--resume=auto', '--resume-every', '0.05'), killed, {'PG_TEST_JOB': name})
         victim = None
         if hits < options.kills:
             found = {}
-            while len(found) < 4 and p.poll() is None:
-                time.sleep(0.02)
+            while (len(found) < 4 or job.rows_of(killed) < goal) and p.poll() is None:
+                time.sleep(0.01)
                 found = processes(name)
-            time.sleep(START + dice.uniform(0, 1.2 * seconds / options.kills))
+            time.sleep(dice.uniform(0, 0.05))
             if len(found) == 4 and p.poll() is None:
                 victim = dice.randrange(4)
                 os.kill(found[victim], signal.SIGKILL)
