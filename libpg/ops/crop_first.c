@@ -140,9 +140,12 @@ static const pg__inst *common_crop(const work *w, const pg__inst *i)
     return part < whole / 2 ? found : NULL;
 }
 
-/* Whoever read `was` reads `now`. */
+/* Whoever read `was` reads `now`, and so do names for the same memory. */
 static void read_instead(work *w, pg__val was, pg__val now)
 {
+    for (pg__val v = 0; v < w->t->n_values; v++)
+        if (w->t->values[v].alias == was)
+            w->t->values[v].alias = now;
     for (uint32_t at = 0; at < w->n_later; at++)
         for (uint32_t k = 0; k < w->later[at].n_in; k++)
             if (pg__in(w->t, &w->later[at], k) == was)
@@ -157,7 +160,8 @@ static void drop_crops(work *w, pg__val v, const pg__inst *like, pg__val to)
         const pg__inst i = w->later[at];
         const pg__val y = pg__out(w->t, &i, 0);
         if (is_crop(&i) && pg__in(w->t, &i, 0) == v && is_same_crop(&i, like) &&
-            i.device == like->device && (y == to || !is_kept(w, y)))
+            i.device == like->device && elem_of(w, &i) == elem_of(w, like) &&
+            (y == to || !is_kept(w, y)))
             read_instead(w, y, to);
         else
             w->later[n++] = i;

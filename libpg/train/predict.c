@@ -25,7 +25,9 @@ typedef struct pass {
  */
 static size_t suitable(const pg_trainer *t, size_t batch_size)
 {
-    const size_t n_workers = t->ranks ? pg__all_lanes(t) : t->cut.n_workers;
+    const size_t n_workers = t->cut.n_lanes ? t->cut.n_lanes
+                             : t->ranks     ? pg__all_lanes(t)
+                                            : t->cut.n_workers;
     const size_t most = n_workers * pg__rows_at_once(t);
     batch_size = batch_size < n_workers ? n_workers : batch_size;
     return most > 0 && most < batch_size ? most : batch_size;

@@ -104,6 +104,8 @@ def heads(L, add, v3):
     add("mha-axes-mask-rows", lambda a, b, m: M(2, 3, attention_axes=(2,))(a, b, attention_mask=m), four, other, Input("flags", 3, 5))
     add("mha-axes-mask-heads", lambda a, b, m: M(2, 3, attention_axes=(2,))(a, b, attention_mask=m), four, other, Input("flags", 2, 2, 3, 5))
     add("mha-4d-mask", lambda a, m: M(2, 3)(a, a, attention_mask=m), four, Input("flags", 2, 3, 2, 3))
+    add("mha-first-step-twice", lambda a: (lambda h: [L.Dense(3)(h[:, 0]), L.Dense(2)(h[:, 0] * 2.0)])(L.Dense(4, activation="tanh")(M(2, 3)(a, a))),
+        Input("numbers", 5, 6))
     add("mha-axes-5d", lambda a: M(2, 3, attention_axes=(1, 3))(a, a), Input("numbers", 2, 2, 3, 4))
     if not v3:
         return

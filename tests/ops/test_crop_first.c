@@ -277,5 +277,33 @@ static void leaves_all_others_as_they_are(void **state)
     assert_false(is_changed(PG__OP_act, &first_step, BOTH_KEPT)); /* one value cannot be two */
 }
 
+/* h[:, 0] is a cut and another shape for its memory; two heads read it. */
+static void other_shapes_follow_the_cut_that_stays(void **state)
+{
+    const pg__dims shape = {3, {ROWS, STEPS, WIDTH}};
+    const pg__reshape_attrs flat = {{2, {ROWS, WIDTH}}};
+    const unsigned char kept[2 * MANY] = {0};
+    unsigned char is_made[2 * MANY] = {0};
+    built b = {.n_params = 0};
+    pg__val h, cut, head[2];
+    (void)state;
+    h = dense(&b, param(&b, &shape));
+    for (int k = 0; k < 2; k++) {
+        assert_ok(pg__emit1(&b.t, PG__OP_pad, &first_step, h, &cut, NULL));
+        assert_ok(pg__emit1(&b.t, PG__OP_reshape, &flat, cut, &head[k], NULL));
+        assert_ok(pg__emit1(&b.t, PG__OP_act, &gelu, head[k], &b.y, NULL));
+    }
+    assert_ok(pg__tape_crop_first(&b.t, kept, NULL, 0, NULL));
+    assert_int_equal(steps_of(&b.t, PG__OP_pad), 1);
+    for (uint32_t at = 0; at < b.t.n_insts; at++)
+        is_made[pg__out(&b.t, &b.t.insts[at], 0)] = 1;
+    for (int k = 0; k < 2; k++) {
+        assert_true(is_made[b.t.values[head[k]].alias]);
+        assert_int_equal(b.t.values[head[k]].alias, b.t.values[head[0]].alias);
+    }
+    pg__tape_fini(&b.t);
+}
+
 PG_TEST_MAIN(cmocka_unit_test(gives_the_same_numbers), cmocka_unit_test(computes_what_is_read),
+             cmocka_unit_test(other_shapes_follow_the_cut_that_stays),
              cmocka_unit_test(leaves_all_others_as_they_are))
