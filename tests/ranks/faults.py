@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""usage: faults.py --mpi openmpi|mpich --tools DIR --testdata DIR [--only PART]
+"""usage: faults.py --mpi openmpi|mpich --tools DIR --testdata DIR [--only PART,PART]
 
 What can happen to a job of several processes, and what is left of it:
 
@@ -235,7 +235,7 @@ def shares(folder):
 
 with tempfile.TemporaryDirectory() as root:
     for part in (stopped, late, full, fewer, stateful, shares):
-        if options.only and part.__name__ != options.only:
+        if options.only and part.__name__ not in options.only.split(','):
             continue
         with tempfile.TemporaryDirectory(dir=root) as d:
             began = time.monotonic()
