@@ -32,7 +32,8 @@ pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         return o->shard_optimizer && !o->for_prediction
                    ? pg__strs_printf(&t->notes, err,
                                      "shard-optimizer: this process is alone and keeps all of the "
-                                     "optimizer's state; mpirun -np N divides it")
+                                     "optimizer's state%s",
+                                     opts.on_gpus ? "" : "; mpirun -np N divides it")
                    : PG_OK;
     t->ranks = pg__mem_array(1, sizeof *t->ranks);
     if (!t->ranks)
