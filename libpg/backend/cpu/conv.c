@@ -148,9 +148,18 @@ static void plan_norm(kernel *k, const pg__cpu_inst *i)
 {
     const pg__conv_norm_attrs *a = i->attrs;
     k->norm = a;
-    k->act = a->has_act ? pg__cpu_fn(pg__op_of(PG__OP_act), i->isa) : NULL;
+    if (a->has_act && !(k->c.range.is_used && k->way->keeps_range))
+        k->act = pg__cpu_fn(pg__op_of(PG__OP_act), i->isa);
     k->n_y = (size_t)pg__dims_elems(&i->shapes[i->inst->n_in]);
     k->folded_bytes = whole((n_weights(&k->c) + k->c.out) * sizeof(float));
+}
+
+/* The activation behind a normalisation, if that is all that it does. */
+static pg__range range_of(const pg__conv_norm_attrs *a)
+{
+    const pg__act_attrs *act = &a->act;
+    const int is_used = a->has_act && act->kind == PG__ACT_RELU && act->b == 0 && act->c == 0;
+    return (pg__range){is_used, 0, is_used ? (float)act->a : 0};
 }
 
 static pg_status prepare(void **state, const pg__cpu_inst *i, pg__conv_pass pass, pg__needs *needs,
@@ -164,6 +173,10 @@ static pg_status prepare(void **state, const pg__cpu_inst *i, pg__conv_pass pass
     if (pg__conv_cells(k->c.x) * k->c.rows * pg__conv_cells(k->c.y) == 0 ||
         (is_normed(i) && !is_constant(i)))
         goto done;
+    if (is_normed(i)) {
+        k->c.is_constant = 1;
+        k->c.range = range_of(i->attrs);
+    }
     find_places(k, i->inst->n_in);
     PG_TRY(find_way(k, needs, err));
     if (!k->state)

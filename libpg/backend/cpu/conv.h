@@ -20,6 +20,8 @@ typedef struct pg__conv {
     pg__conv_pass pass;
     int how; /* pg__dev_opts.conv */
     int has_bias;
+    int is_constant; /* the kernel is that of all runs: to prepare it costs nothing */
+    pg__range range; /* of y; ways that know no ranges leave it to the caller */
     pg__isa isa;
     const pg__conv_kernels *kernels; /* of that instruction set */
     size_t rows, in, out, groups;    /* in, out: channels of x, of y */
@@ -40,6 +42,7 @@ typedef struct pg__conv_way {
     void (*release)(void *state);
     void (*pack)(const void *state, const float *w, float *packed);
     void (*run)(const void *state, const pg__conv_mem *m);
+    int keeps_range; /* y is within pg__conv.range */
 } pg__conv_way;
 
 static inline size_t pg__conv_cells(const size_t d[3])

@@ -86,6 +86,7 @@ static pg_status prepare(void **out, const pg__conv *c, int by_lines, pg__needs 
     s->d.before = c->before[2];
     s->d.rows = c->rows;
     s->d.channels = c->in;
+    s->d.range = c->range;
     memcpy(s->d.of, c->pass == PG__CONV_X ? c->x : c->y, sizeof s->d.of);
     memcpy(s->d.from, c->pass == PG__CONV_X ? c->y : c->x, sizeof s->d.from);
     memcpy(s->d.k, c->k, sizeof s->d.k);
@@ -133,6 +134,6 @@ static void run(const void *p, const pg__conv_mem *m)
     }
 }
 
-const pg__conv_way pg__conv_depthwise_lines = {"depthwise, by lines", prepare_lines, release, NULL,
-                                               run};
-const pg__conv_way pg__conv_depthwise = {"depthwise", prepare_cells, release, NULL, run};
+const pg__conv_way pg__conv_depthwise_lines = {
+    "depthwise, by lines", prepare_lines, release, NULL, run, 1};
+const pg__conv_way pg__conv_depthwise = {"depthwise", prepare_cells, release, NULL, run, 0};

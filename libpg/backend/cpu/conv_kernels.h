@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include "backend/cpu/range.h"
+
 /* A kernel cell and the cell of an operand that it meets. */
 typedef struct pg__tap {
     size_t k, cell;
@@ -26,6 +28,7 @@ typedef struct pg__depthwise {
     pg__taps axis[3];
     int back;              /* the gradient of an operand: `from` is the result's */
     size_t stride, before; /* of the convolution, along the last axis */
+    pg__range range;       /* of the result: only where it is computed by lines */
 } pg__depthwise;
 
 typedef struct pg__depthwise_lines pg__depthwise_lines; /* depthwise_kernels.h */

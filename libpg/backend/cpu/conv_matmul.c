@@ -36,8 +36,10 @@ static pg__product product_of(const pg__conv *c)
     const size_t k = pg__conv_cells(c->k) * c->in;
     const int back = c->pass == PG__CONV_X;
     const size_t cells = pg__conv_cells(c->y);
-    return pg__product_of(kinds[c->pass], c->rows * cells, cells, back ? k : c->out,
-                          back ? c->out : k, c->isa, 0);
+    pg__product p = pg__product_of(kinds[c->pass], c->rows * cells, cells, back ? k : c->out,
+                                   back ? c->out : k, c->isa, c->is_constant);
+    p.range = c->range;
+    return p;
 }
 
 static size_t round_up(size_t n_bytes)
@@ -125,4 +127,4 @@ static void run(const void *p, const pg__conv_mem *m)
     }
 }
 
-const pg__conv_way pg__conv_matmul = {"matrix product", prepare, release, pack, run};
+const pg__conv_way pg__conv_matmul = {"matrix product", prepare, release, pack, run, 1};

@@ -54,7 +54,8 @@ static void plan(state *s)
     s->d = (pg__narrow){.out = c->out,
                         .cells = {c->y[1], c->y[2]},
                         .step = {c->stride[1] * s->line, c->stride[2] * c->in},
-                        .taps = s->taps};
+                        .taps = s->taps,
+                        .range = c->range};
     for (size_t i = 0; i < c->k[1]; i++)
         for (size_t j = 0; j < c->k[2]; j++)
             for (size_t k = 0; k < c->in; k++)
@@ -116,4 +117,4 @@ static void run(const void *p, const pg__conv_mem *m)
     }
 }
 
-const pg__conv_way pg__conv_narrow = {"few channels", prepare, release, NULL, run};
+const pg__conv_way pg__conv_narrow = {"few channels", prepare, release, NULL, run, 1};

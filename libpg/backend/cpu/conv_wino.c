@@ -92,7 +92,8 @@ static void plan(state *s, const pg__conv *c)
                     .out_w = back ? c->x[2] : c->y[2],
                     .before_h = back ? 2 - c->before[1] : c->before[1],
                     .before_w = back ? 2 - c->before[2] : c->before[2],
-                    .rotated = back};
+                    .rotated = back,
+                    .range = c->range};
     p->tiles_h = (p->out_h + 3) / 4;
     p->tiles_w = (p->out_w + 3) / 4;
     p->tiles = p->rows * p->tiles_h * p->tiles_w;
@@ -158,4 +159,4 @@ static void run(const void *p, const pg__conv_mem *m)
     }
 }
 
-const pg__conv_way pg__conv_wino = {"Winograd", prepare, release, pack, run};
+const pg__conv_way pg__conv_wino = {"Winograd", prepare, release, pack, run, 1};

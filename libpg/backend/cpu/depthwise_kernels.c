@@ -51,6 +51,7 @@ typedef struct tile {
     size_t n_lines, channels;
     ptrdiff_t w_step;  /* floats from one kernel cell to the next */
     const float *bias; /* or NULL */
+    const pg__range *range;
     float *to;         /* the first cell, even if that does not exist */
     size_t first, end; /* of its cells, those that exist */
     ptrdiff_t column;  /* that the first of `columns` is */
@@ -113,6 +114,9 @@ PG_INLINE void compute(tile *t, int mode, ptrdiff_t K, ptrdiff_t T, int clipped)
         PG_UNROLL for (ptrdiff_t i = 0; i < T; i++) sum[i] = begin;
         for (const meeting *m = t->lines; m < end; m++)
             add_line(t, m->from + c, m->w + c, sum, mode, K, T, clipped);
+        if (t->range->is_used) {
+            PG_UNROLL for (ptrdiff_t i = 0; i < T; i++) sum[i] = pg__within(sum[i], t->range);
+        }
         PG_UNROLL for (ptrdiff_t i = 0; i < T; i++)
         {
             if (!clipped || ((size_t)i >= t->first && (size_t)i < t->end))
@@ -224,7 +228,7 @@ static void depthwise(const pg__depthwise *d, const float *from, const float *w,
     /* Backwards by steps of 1 is forwards with the kernel reversed. */
     const int reversed = d->back && mode == STEP_1;
     const float *begin = w + (reversed ? (d->k[2] - 1) * d->channels : 0);
-    tile t = {.lines = scratch, .channels = d->channels, .bias = bias};
+    tile t = {.lines = scratch, .channels = d->channels, .bias = bias, .range = &d->range};
     t.w_step = reversed ? -(ptrdiff_t)d->channels : (ptrdiff_t)d->channels;
     for (size_t r = 0; r < d->rows; r++, from += image) {
         size_t done = lead(d);

@@ -93,6 +93,13 @@ PG_INLINE void convolve_cells(const pg__narrow *d, size_t m, const float *x, con
             s[i][1] = pg__mul_add(v, k[1], s[i][1]);
         }
     }
+    if (d->range.is_used) {
+        PG_UNROLL for (size_t i = 0; i < m; i++)
+        {
+            s[i][0] = pg__within(s[i][0], &d->range);
+            s[i][1] = pg__within(s[i][1], &d->range);
+        }
+    }
     PG_UNROLL for (size_t i = 0; i < m; i++) store_pair(y + i * d->out + q.o, &q, s[i]);
 }
 

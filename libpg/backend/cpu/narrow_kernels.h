@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include "backend/cpu/range.h"
+
 /* One image, with its zeros around it, and one of the result. */
 typedef struct pg__narrow {
     size_t out;         /* channels of the result */
@@ -12,6 +14,7 @@ typedef struct pg__narrow {
     size_t step[2];     /* floats of the image from cell to cell */
     size_t n_taps;      /* numbers that meet in a cell, */
     const size_t *taps; /* each so many floats behind the first; in the order of the kernel's */
+    pg__range range;    /* of the result */
 } pg__narrow;
 
 typedef struct pg__narrow_kernels {

@@ -54,6 +54,7 @@ typedef struct block {
     size_t lda, ldb, ldc;
     float *c;
     int add, far; /* far: c is not near yet */
+    pg__range range;
     ahead next;
 } block;
 
@@ -95,7 +96,8 @@ PG_INLINE void product(size_t vecs, size_t m, const block *q, size_t a_row, size
         PG_UNROLL for (size_t i = 0; i < m; i++)
         {
             float *to = q->c + i * q->ldc + v * PG_VEC;
-            store_n(to, s[v][i] + (q->add ? load_n(to, n) : bias), n);
+            const vec sum = s[v][i] + (q->add ? load_n(to, n) : bias);
+            store_n(to, q->range.is_used ? pg__within(sum, &q->range) : sum, n);
         }
     }
 }
@@ -228,7 +230,7 @@ static inline const char *share_of(const float *p, size_t span, size_t at, size_
  * following block. done: vectors of the block that came before, in all its chunks. */
 static void multiply_panel(const plan *s, const panel *p, size_t r, size_t rows, size_t at,
                            size_t done, const float *a, const float *packed, const float *bias,
-                           float *c)
+                           pg__range range, float *c)
 {
     const size_t depth = min_size(s->depth, s->k - at), all = vectors(s->n) * s->chunks;
     const size_t next = min_size(s->rows, s->m - r - rows), most = rows_of[p->vecs];
@@ -241,6 +243,8 @@ static void multiply_panel(const plan *s, const panel *p, size_t r, size_t rows,
                .ldc = s->n,
                .add = at > 0,
                .far = !s->few && at == 0};
+    if (at + depth == s->k)
+        q.range = range;
     for (size_t i = 0, t; i < rows; i += t) {
         t = tile_at(i, rows, most);
         q.a = a + (r + i) * s->k + at;
@@ -259,7 +263,7 @@ static void multiply_panel(const plan *s, const panel *p, size_t r, size_t rows,
 }
 
 static void multiply(size_t m, size_t n, size_t k, const float *a, const float *packed,
-                     const float *bias, float *c)
+                     const float *bias, pg__range range, float *c)
 {
     const plan s = plan_of(m, n, k);
     for (size_t r = 0, rows; r < m; r += rows) {
@@ -268,7 +272,7 @@ static void multiply(size_t m, size_t n, size_t k, const float *a, const float *
         for (size_t i = 0; i < s.chunks; i++, at += s.depth)
             for (panel p = {0}; p.j + p.width < n; done += p.vecs) {
                 p = panel_at(p.j + p.width, n);
-                multiply_panel(&s, &p, r, rows, at, done, a, packed, bias, c);
+                multiply_panel(&s, &p, r, rows, at, done, a, packed, bias, range, c);
             }
     }
 }

@@ -81,7 +81,12 @@ pg__product pg__product_of(pg__product_kind kind, size_t m, size_t cells, size_t
                            pg__isa isa, int always)
 {
     const int own = always || pays(kind, m, cells, n, k), across = !own && is_across(kind, n, k);
-    return (pg__product){kind, m, n, k, across, own || across ? pg__pointwise_of(isa) : NULL};
+    return (pg__product){.kind = kind,
+                         .m = m,
+                         .n = n,
+                         .k = k,
+                         .across = across,
+                         .own = own || across ? pg__pointwise_of(isa) : NULL};
 }
 
 size_t pg__product_packed_bytes(const pg__product *p)
@@ -117,7 +122,7 @@ static void run_across(const pg__product *p, const float *a, const float *w, flo
     p->own->pack(p->k, p->m, a, p->k, 1, scratch);
     for (size_t j = 0; j < p->n; j += STRIP) {
         const size_t width = p->n - j < STRIP ? p->n - j : STRIP;
-        p->own->multiply(width, p->m, p->k, w + j * p->k, scratch, NULL, strip);
+        p->own->multiply(width, p->m, p->k, w + j * p->k, scratch, NULL, (pg__range){0}, strip);
         for (size_t from = 0; from < width; from += 16)
             for (size_t r = 0; r < p->m; r++)
                 for (size_t i = from; i < width && i < from + 16; i++)
@@ -135,5 +140,5 @@ void pg__product_run(const pg__product *p, const float *a, const float *w, const
     else if (p->kind == PG__COLUMNS)
         p->own->gradient(p->m, p->n, p->k, a, w, c, scratch);
     else
-        p->own->multiply(p->m, p->n, p->k, a, packed, bias, c);
+        p->own->multiply(p->m, p->n, p->k, a, packed, bias, p->range, c);
 }

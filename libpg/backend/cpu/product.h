@@ -16,6 +16,7 @@ typedef struct pg__product {
     size_t m, n, k;
     int across;               /* few rows by a large w, which is not packed */
     const pg__pointwise *own; /* NULL: oneDNN's */
+    pg__range range;          /* of c; set by the caller, for PG__ROWS that are `always` our own */
 } pg__product;
 
 /* cells: rows of a that each row of the batch has. always: our own even where it is not faster.

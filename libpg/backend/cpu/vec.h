@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "backend/cpu/range.h"
+
 #if defined __AVX512F__
 #include <immintrin.h>
 #define PG_VEC 16 /* floats in a vector */
@@ -63,6 +65,23 @@ PG_INLINE pg__vec pg__mul_add(pg__vec x, pg__vec y, pg__vec sum)
     return (pg__vec)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)sum);
 #else
     return sum + x * y;
+#endif
+}
+
+/* NaN stays what it is: the instructions give their second operand then. */
+PG_INLINE pg__vec pg__within(pg__vec v, const pg__range *r)
+{
+    const pg__vec low = pg__splat(r->low), high = pg__splat(r->high);
+#if defined __AVX512F__
+    return (pg__vec)_mm512_min_ps((__m512)high, _mm512_max_ps((__m512)low, (__m512)v));
+#elif defined __AVX2__
+    return (pg__vec)_mm256_min_ps((__m256)high, _mm256_max_ps((__m256)low, (__m256)v));
+#else
+    for (size_t i = 0; i < PG_VEC; i++) {
+        const float bottom = v[i] < low[i] ? low[i] : v[i];
+        v[i] = bottom > high[i] ? high[i] : bottom;
+    }
+    return v;
 #endif
 }
 

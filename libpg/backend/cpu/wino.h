@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 
+#include "backend/cpu/range.h"
+
 #define PG__WINO_CELLS 36 /* numbers of a transformed tile, each in a plane of its own */
 #define PG__WINO_GAP   16 /* floats between planes, or all would want the same lines of a cache */
 
@@ -26,6 +28,7 @@ typedef struct pg__wino {
     size_t group;               /* panels of a large kernel that are transformed at a time, in
                                    scratch; 0: all are packed beforehand */
     size_t block_in, block_out; /* gradient of the kernel: channels that are multiplied at a time */
+    pg__range range;            /* of the result */
 } pg__wino;
 
 typedef struct pg__wino_kernels {

@@ -293,10 +293,8 @@ PG_INLINE void result_tile(const pg__wino *p, const float *from, spot s, size_t 
         {
             if (s.x + j >= p->out_w)
                 continue;
-            if (n == PG_VEC)
-                pg__store(cell + j * p->out, out[j] + bias);
-            else
-                pg__store_some(cell + j * p->out, out[j] + bias, n);
+            const vec v = out[j] + bias;
+            store_n(cell + j * p->out, p->range.is_used ? pg__within(v, &p->range) : v, n);
         }
     }
 }

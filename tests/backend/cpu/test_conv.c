@@ -174,18 +174,28 @@ static void run_reference(passes *p, const pg__inst *i)
     i->op->ref_f64(i->attrs, v, i->n_in, v + i->n_in, i->n_out);
 }
 
-static void build(passes *p, const shape *s, int has_bias, pg__role kernel_role)
+static pg__conv_attrs attrs_of(const shape *s)
 {
     pg__conv_attrs a = {.rank = s->rank, .groups = s->groups};
-    uint64_t xd[5] = {s->rows}, yd[5] = {s->rows}, wd[5];
-    pg__val out[2];
     for (uint32_t i = 0; i < s->rank; i++) {
-        a.kernel[i] = wd[i] = s->kernel[i];
+        a.kernel[i] = s->kernel[i];
         a.stride[i] = s->stride[i];
         a.dilation[i] = s->dilation[i];
         a.before[i] = s->before[i];
         a.after[i] = s->after[i];
-        a.size[i] = xd[i + 1] = s->size[i];
+        a.size[i] = s->size[i];
+    }
+    return a;
+}
+
+static void build(passes *p, const shape *s, int has_bias, pg__role kernel_role)
+{
+    const pg__conv_attrs a = attrs_of(s);
+    uint64_t xd[5] = {s->rows}, yd[5] = {s->rows}, wd[5];
+    pg__val out[2];
+    for (uint32_t i = 0; i < s->rank; i++) {
+        wd[i] = s->kernel[i];
+        xd[i + 1] = s->size[i];
         yd[i + 1] =
             (s->size[i] + s->before[i] + s->after[i] - (s->kernel[i] - 1) * s->dilation[i] - 1) /
                 s->stride[i] +
@@ -351,6 +361,76 @@ static void winograd_agrees_with_double_even_where_it_does_not_pay(void **state)
     check_all(2);
 }
 
+/* x, kernel, mean, variance; the convolution, normalised, between 0 and half of what it would
+ * reach.
+ */
+static void build_normed(passes *p, const shape *s)
+{
+    pg__conv_norm_attrs a = {.conv = attrs_of(s), .epsilon = 1e-3};
+    uint64_t xd[5] = {s->rows}, wd[5];
+    pg__val y, within;
+    for (uint32_t i = 0; i < s->rank; i++) {
+        xd[i + 1] = s->size[i];
+        wd[i] = s->kernel[i];
+    }
+    xd[s->rank + 1] = s->in;
+    wd[s->rank] = s->in / s->groups;
+    wd[s->rank + 1] = s->out;
+    *p = (passes){0};
+    const pg__val x = value(p, s->rank + 2, xd, PG__INPUT);
+    const pg__val w = value(p, s->rank + 2, wd, PG__PARAM);
+    const pg__val mean = value(p, 1, &s->out, PG__PARAM),
+                  variance = value(p, 1, &s->out, PG__PARAM);
+    const pg__val in[] = {x, w, PG__NO_VAL, mean, variance, PG__NO_VAL, PG__NO_VAL};
+    assert_ok(pg__emit(&p->tape, PG__OP_conv_norm, &a, in, 7, &y, NULL));
+    p->exact = pg__mem_array((size_t)p->tape.n_values + 1, sizeof *p->exact);
+    for (pg__val v = 0; v < p->tape.n_values; v++) {
+        p->exact[v] = pg__mem_array((size_t)elems(p, v), sizeof(double));
+        fill(p->exact[v], elems(p, v), v);
+    }
+    for (uint64_t i = 0; i < s->out; i++)
+        p->exact[variance][i] += 0.5;
+    run_reference(p, &p->tape.insts[0]);
+    double top = 0;
+    for (uint64_t i = 0; i < elems(p, y); i++)
+        top = fmax(top, p->exact[y][i]);
+    a.has_act = 1;
+    a.act = (pg__act_attrs){PG__ACT_RELU, (double)(float)(top / 2), 0, 0};
+    assert_ok(pg__emit(&p->tape, PG__OP_conv_norm, &a, in, 7, &within, NULL));
+    p->exact[within] = pg__mem_array((size_t)elems(p, within), sizeof(double));
+    run_reference(p, &p->tape.insts[1]);
+}
+
+static void check_normed(size_t s, const pg__dev_opts *opts)
+{
+    passes p;
+    char what[100];
+    build_normed(&p, &shapes[s]);
+    float **mem = float_memory(&p);
+    const double tol = run_on_cpu(&p, 1, opts, mem, all_wanted);
+    (void)snprintf(what, sizeof what, "shape %zu, normed on %s%s", s, opts->isa, names[opts->conv]);
+    compare(&p, 5, mem[5], 2 * tol, what);
+    p.exact[0][0] = NAN;
+    mem[0][0] = NAN;
+    run_reference(&p, &p.tape.insts[1]);
+    (void)run_on_cpu(&p, 1, opts, mem, all_wanted);
+    for (uint64_t i = 0; i < elems(&p, 5); i++)
+        assert_true(!isnan(p.exact[5][i]) || isnan(mem[5][i]));
+    free_memory(&p, mem);
+    drop(&p);
+}
+
+static void normed_and_activated_convolutions_agree_with_double(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < PG__N_ISAS; isa++)
+        for (int how = 0; how < 3; how++)
+            for (size_t s = 0; s < N_SHAPES && pg__isa_present((pg__isa)isa); s++)
+                check_normed(s, &(pg__dev_opts){.n_threads = 1,
+                                                .conv = how,
+                                                .isa = pg__isa_name((pg__isa)isa)});
+}
+
 static void results_that_nobody_wants_are_not_made(void **state)
 {
     const pg__dev_opts opts = {.n_threads = 1};
@@ -484,6 +564,7 @@ int main(void)
         cmocka_unit_test(convolutions_agree_with_double),
         cmocka_unit_test(direct_convolutions_agree_with_double),
         cmocka_unit_test(winograd_agrees_with_double_even_where_it_does_not_pay),
+        cmocka_unit_test(normed_and_activated_convolutions_agree_with_double),
         cmocka_unit_test(results_that_nobody_wants_are_not_made),
         cmocka_unit_test(direct_is_within_the_bound_of_the_operation),
         cmocka_unit_test(depthwise_goes_by_lines_where_it_can),
