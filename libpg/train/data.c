@@ -238,6 +238,21 @@ done:
     return st;
 }
 
+pg_status pg_data_arrays(pg_data **out, const pg_array *arrays, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_data *d = pg__mem_array(1, sizeof *d);
+    if (!d || !(d->path = pg__mem_strdup("arrays in memory")))
+        PG_TRY(pg__nomem(err));
+    for (size_t i = 0; i < n; i++)
+        PG_TRY(pg__data_add_memory(d, &arrays[i], err));
+    *out = d;
+    d = NULL;
+done:
+    pg_data_close(d);
+    return st;
+}
+
 pg_status pg_data_random(pg_data **out, uint64_t n_rows, uint64_t seed, pg_err *err)
 {
     pg_status st = PG_OK;

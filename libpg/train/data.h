@@ -58,6 +58,9 @@ pg_status pg__data_add(pg_data *d, const pg__array *a, pg_err *err);
 /* Adds what a .npy file holds, or (with a key) a member of an archive. */
 pg_status pg__data_add_npy(pg_data *d, const char *key, size_t key_len, pg__io *io, pg_err *err);
 
+/* Adds an array that is the caller's. PG_E_ARG, PG_E_NOMEM. */
+pg_status pg__data_add_memory(pg_data *d, const pg_array *from, pg_err *err);
+
 /* Removes all arrays, before a source makes others. */
 void pg__data_drop(pg_data *d);
 

@@ -37,6 +37,41 @@ static void a_list_of_files_is_inputs_then_targets(void **state)
     pg_data_close(d);
 }
 
+static void arrays_may_be_in_memory(void **state)
+{
+    const pg__dims in = {2, {PG_DIM_ANY, 2}};
+    const pg__ends ends = one_in_one_out(&in);
+    const float x[] = {0, 1, 2, 3, 4, 5};
+    const int64_t y[] = {7, 8, 9};
+    const pg_array arrays[] = {{"x0", PG_F32, 2, {3, 2}, x}, {"y0", PG_I64, 1, {3}, y}};
+    pg_data *d = NULL;
+    (void)state;
+    assert_ok(pg_data_arrays(&d, arrays, 2, NULL));
+    assert_ok(pg__data_bind(d, &ends, NULL));
+    assert_array(d, "x0", six, 6);
+    assert_array(d, "y0", (const double[]){7, 8, 9}, 3);
+    pg_data_close(d);
+}
+
+static void arrays_that_are_none_are_refused(void **state)
+{
+    const float x[] = {0, 1};
+    const pg_array bad[] = {{NULL, PG_F32, 1, {2}, x},
+                            {"", PG_F32, 1, {2}, x},
+                            {"x0", PG_F32, 0, {0}, x},
+                            {"x0", PG_F32, PG_MAX_RANK + 1, {2}, x},
+                            {"x0", PG_F32, 2, {2, 1}, NULL},
+                            {"x0", PG_F32, 3, {1ULL << 40, 1ULL << 40, 0}, x},
+                            {"x0", PG_F64, 2, {1ULL << 40, 1ULL << 23}, x}};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pg_data *d = NULL;
+        pg_err err = {0};
+        assert_fails(PG_E_ARG, pg_data_arrays(&d, &bad[i], 1, &err), &err);
+        assert_null(d);
+    }
+}
+
 static void more_files_than_the_model_takes_are_refused(void **state)
 {
     const pg__dims in = {2, {PG_DIM_ANY, 2}};
@@ -251,6 +286,8 @@ static void only_dimensions_are_a_new_shape(void **state)
 
 PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
                   cmocka_unit_test(a_list_of_files_is_inputs_then_targets),
+                  cmocka_unit_test(arrays_may_be_in_memory),
+                  cmocka_unit_test(arrays_that_are_none_are_refused),
                   cmocka_unit_test(more_files_than_the_model_takes_are_refused),
                   cmocka_unit_test(a_comma_in_the_name_of_a_file_is_no_separator),
                   cmocka_unit_test(packed_files_are_what_they_hold),

@@ -72,6 +72,20 @@ typedef struct pg_data pg_data;
 PG_API PG_MUST_USE pg_status pg_data_open(pg_data **out, const char *path, pg_err *err);
 PG_API void pg_data_close(pg_data *d); /* NULL is allowed */
 
+/* One array of data, in the caller's memory. */
+typedef struct pg_array {
+    const char *key; /* "x0", "y0", "w0", ..., or the name of an input or output */
+    pg_dtype dtype;
+    uint32_t rank;              /* with the rows: 1 or more */
+    uint64_t dims[PG_MAX_RANK]; /* dims[0]: rows */
+    const void *values;         /* row-major, in the machine's byte order */
+} pg_array;
+
+/* Data that are in memory: keys as in an .npz. Values are not copied; they must stay where they are
+ * until the data are closed. PG_E_ARG: an array without a key or values, PG_E_NOMEM. */
+PG_API PG_MUST_USE pg_status pg_data_arrays(pg_data **out, const pg_array *arrays, size_t n,
+                                            pg_err *err);
+
 /* Rows of inputs that are no file's: each number 0 or 1 by chance, as the seed says, dimensions
  * that the model leaves open 32. For predictions: does the model compute at all? */
 PG_API PG_MUST_USE pg_status pg_data_random(pg_data **out, uint64_t n_rows, uint64_t seed,
