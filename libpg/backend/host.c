@@ -195,6 +195,28 @@ done:
     return st;
 }
 
+static pg_status host_prepare_lanes(pg__kernel **out, pg__dev *d, const pg__kernel *one, size_t n,
+                                    size_t *scratch_bytes, pg_err *err)
+{
+    pg__kernel *k = NULL;
+    pg_status st = PG_OK;
+    (void)d;
+    if (!one->fast || !one->fast->prepare_lanes)
+        return PG_OK;
+    k = pg__mem_array(1, sizeof *k);
+    if (!k)
+        return pg__nomem(err);
+    k->fast = one->fast;
+    PG_TRY(k->fast->prepare_lanes(&k->state, one->state, n, scratch_bytes, err));
+    if (k->state) {
+        *out = k;
+        k = NULL;
+    }
+done:
+    host_release(k);
+    return st;
+}
+
 static pg_status host_share(pg__dev *d, const pg__kernel *k, void *const *args, void *shared)
 {
     (void)d;
@@ -309,16 +331,16 @@ static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_
     return PG_OK;
 }
 
-#define HOST_BACKEND(word, bytes, open_fn)                                                      \
-    {                                                                                           \
-        .abi = PG_BACKEND_ABI, .size = sizeof(pg__backend), .name = word, .real_bytes = bytes,  \
-        .host_memory = 1, .count = host_count, .open = open_fn, .close = host_close,            \
-        .memory = host_memory, .kind = host_kind, .supports = host_supports,                    \
-        .prepare = host_prepare, .release = host_release, .share = host_share, .run = host_run, \
-        .alloc = host_alloc, .free = host_free, .put = host_copy, .get = host_copy,             \
-        .copy = host_copy, .sync = host_sync, .update = host_update,                            \
-        .regularise = host_regularise, .squares = host_squares, .clip = host_clip,              \
-        .blend = host_blend, .accumulate = host_accumulate,                                     \
+#define HOST_BACKEND(word, bytes, open_fn)                                                     \
+    {                                                                                          \
+        .abi = PG_BACKEND_ABI, .size = sizeof(pg__backend), .name = word, .real_bytes = bytes, \
+        .host_memory = 1, .count = host_count, .open = open_fn, .close = host_close,           \
+        .memory = host_memory, .kind = host_kind, .supports = host_supports,                   \
+        .prepare = host_prepare, .prepare_lanes = host_prepare_lanes, .release = host_release, \
+        .share = host_share, .run = host_run, .alloc = host_alloc, .free = host_free,          \
+        .put = host_copy, .get = host_copy, .copy = host_copy, .sync = host_sync,              \
+        .update = host_update, .regularise = host_regularise, .squares = host_squares,         \
+        .clip = host_clip, .blend = host_blend, .accumulate = host_accumulate,                 \
     }
 
 const pg__backend pg__backend_cpu = HOST_BACKEND("cpu", sizeof(float), open_cpu);

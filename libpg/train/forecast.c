@@ -75,14 +75,26 @@ static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, 
     const uint64_t rows =
         t->part_rows && t->part_rows < batch_size ? t->part_rows : (uint64_t)batch_size;
     const pg__program *p = NULL, *last = NULL;
+    const size_t n_lanes = pg__lane_count(&t->cut);
+    pg__lane *lanes = pg__mem_array(n_lanes, sizeof *lanes);
     pg_status st = PG_OK;
-    for (size_t k = 0; k < pg__lane_count(&t->cut); k++) {
-        const pg__lane lane = pg__lane_of(&t->cut, rows, k);
+    if (!lanes)
+        return pg__nomem(err);
+    for (size_t k = 0; k < n_lanes; k++)
+        lanes[k] = pg__lane_of(&t->cut, rows, k);
+    for (size_t k = 0; k < n_lanes; k++) {
+        const pg__lane lane = lanes[k];
         const size_t at = pg__lanes_meet(t) ? k : lane.worker;
         if (lane.n == 0 || lane.worker == PG_NO_WORKER)
             continue;
         PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
-        const uint64_t arena = pg__program_arena_bytes(p) + pg__stage_bytes(t, p, lane.n);
+        const size_t together = pg__program_lanes(p);
+        const int joined =
+            together > 1 && t->part_rows == 0 && pg__lanes_alike(lanes, n_lanes, k, together);
+        if (joined && k % together > 0)
+            continue;
+        const uint64_t arena = joined ? pg__program_lanes_bytes(p)
+                                      : pg__program_arena_bytes(p) + pg__stage_bytes(t, p, lane.n);
         const uint64_t scratch = pg__program_scratch_bytes(p);
         n->arenas[at] = arena > n->arenas[at] ? arena : n->arenas[at];
         n->scratch[lane.worker] =
@@ -94,6 +106,7 @@ static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, 
             out->data = batch_bytes(t, p, lane.n, batch_size);
     }
 done:
+    pg__mem_free(lanes);
     return st;
 }
 

@@ -1,5 +1,5 @@
-/* jobs.c - running lanes: one by one from beginning to end, all of a part from meeting to meeting,
- * or one by several devices. */
+/* jobs.c - running lanes: one by one from beginning to end, several at once, all of a part from
+ * meeting to meeting, or one by several devices. */
 #include "train/jobs.h"
 
 #include <string.h>
@@ -80,6 +80,8 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
                         .states = lf->states,
                         .arena = job->arena->mem,
                         .scratch = w->scratch.mem,
+                        .lane = job->place,
+                        .n_lanes = job->n_together,
                         .args = w->args,
                         .parts = t->parts,
                         .dev = w->dev,
@@ -110,9 +112,10 @@ static pg_status begin_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_e
     if (!job->program)
         return PG_OK;
     PG_TRY(open_frame(s, job, w, err));
-    if (s->pass == PG__TRAINS)
+    if (s->pass == PG__TRAINS && job->place == 0)
         PG_TRY(pg__partials_begin(s->t, w, &job->grads, err));
-    job->frame.f.grads = job->grads ? job->grads->at : NULL;
+    const pg__job *first = job - job->place;
+    job->frame.f.grads = first->grads ? first->grads->at : NULL;
 done:
     return st;
 }
@@ -153,9 +156,9 @@ static pg_status end_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
         if (s->predictions)
             PG_TRY(keep_predictions(s, job));
     }
-    if (s->pass == PG__TRAINS)
-        PG_TRY(pg__partials_end(t, w, (size_t)(job - s->jobs) % s->n_lanes, job->is_last,
-                                job->grads, err));
+    if (s->pass == PG__TRAINS && job->place == 0)
+        PG_TRY(pg__partials_end(t, w, (size_t)(job - s->jobs) % s->n_lanes, job->n_together,
+                                job->is_last, job->grads, err));
 done:
     return st;
 }
@@ -170,6 +173,42 @@ static pg__job *next_job(const pg__step *s, size_t worker, size_t *at)
             return job;
     }
     return NULL;
+}
+
+/* From job->at to the end or the next meeting: the lane, or with the first of those that are run at
+ * once all of them. */
+static pg_status run_on(pg__job *job, int *meets)
+{
+    const pg__frame *f[PG_MAX_TOGETHER];
+    pg_status st;
+    *meets = 0;
+    if (job->n_together == 1)
+        return pg__program_run(job->program, &job->frame.f, &job->at, meets);
+    if (job->place > 0) {
+        *meets = job->at < pg__program_n_calls(job->program);
+        return PG_OK;
+    }
+    for (size_t k = 0; k < job->n_together; k++)
+        f[k] = &job[k].frame.f;
+    st = pg__program_run_lanes(job->program, f, &job->at, meets);
+    for (size_t k = 1; k < job->n_together; k++)
+        job[k].at = job->at;
+    return st;
+}
+
+static pg_status run_lanes(const pg__step *s, pg__job *job, pg__worker *w, pg_err *err)
+{
+    int meets;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < job->n_together; k++)
+        PG_TRY(begin_lane(s, &job[k], w, err));
+    PG_TRY(run_on(job, &meets));
+    for (size_t k = 0; k < job->n_together; k++)
+        PG_TRY(end_lane(s, &job[k], w, err));
+done:
+    for (size_t k = 0; k < job->n_together; k++)
+        pg__job_close(&job[k]);
+    return st;
 }
 
 static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err *err)
@@ -205,7 +244,7 @@ static pg_status run_to_meeting(pg__step *s, pg__job *job, size_t meeting)
     pg_status st = PG_OK;
     if (!job->program)
         return PG_OK;
-    PG_TRY(pg__program_run(job->program, &job->frame.f, &job->at, &meets));
+    PG_TRY(run_on(job, &meets));
     if (meets)
         st = pg__board_bring(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
 done:
@@ -302,7 +341,10 @@ void pg__work_on_lanes(void *arg, size_t worker)
         run_together(s, worker);
     else
         for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
-            w->st = run_lane(s, job, w, &w->err);
+            if (job->n_together == 1)
+                w->st = run_lane(s, job, w, &w->err);
+            else if (job->place == 0)
+                w->st = run_lanes(s, job, w, &w->err);
 }
 
 void pg__work_on_results(void *arg, size_t worker)

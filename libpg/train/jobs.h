@@ -16,12 +16,15 @@ typedef struct pg__lane_frame {
     char *kept;                 /* what they became, where that is not there yet (states.h) */
 } pg__lane_frame;
 
+#define PG_MAX_TOGETHER 8 /* lanes that are run at once */
+
 /* A lane of one of the parts that a batch is worked through in. */
 typedef struct pg__job {
     pg__lane lane;              /* rows of the whole batch */
     uint64_t first_in_part;     /* row of the part */
     uint64_t at_row;            /* of what is in the batch: pg__batch.n_here */
     int is_last;                /* of the lane's parts */
+    size_t n_together, place;   /* lanes that are run at once; which of them it is */
     const pg__program *program; /* NULL: no rows */
     const pg__program *masks;   /* NULL: none are needed beforehand */
     pg__memory *arena;

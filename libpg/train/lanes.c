@@ -92,6 +92,25 @@ void pg__rows_here(const pg__cut *cut, uint64_t n_rows, uint64_t *first, uint64_
         *first = 0;
 }
 
+int pg__lanes_alike(const pg__lane *lanes, size_t n_lanes, size_t k, size_t n)
+{
+    const size_t first = k / n * n;
+    for (size_t i = first; i < first + n; i++)
+        if (i >= n_lanes || lanes[i].n == 0 || lanes[i].n != lanes[first].n ||
+            lanes[i].worker != lanes[first].worker || lanes[i].worker == PG_NO_WORKER)
+            return 0;
+    return 1;
+}
+
+size_t pg__lanes_at_once(const pg__cut *cut, size_t most)
+{
+    const size_t per = cut->n_workers / pg__replicas_here(cut);
+    size_t n = 1;
+    while (n < most && 2 * n * per * cut->n_replicas <= cut->n_lanes)
+        n *= 2;
+    return n;
+}
+
 size_t pg__tree_top(size_t n_lanes)
 {
     size_t top = 1;

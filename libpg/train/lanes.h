@@ -37,6 +37,13 @@ pg__lane pg__lane_of(const pg__cut *cut, uint64_t n_rows, size_t k);
 /* The rows that this process computes: neighbours. */
 void pg__rows_here(const pg__cut *cut, uint64_t n_rows, uint64_t *first, uint64_t *end);
 
+/* Of `lanes`, all of a batch: n neighbours with lane k that can be run at once, a complete subtree
+ * (below) of one worker with equal rows; n is a power of two. */
+int pg__lanes_alike(const pg__lane *lanes, size_t n_lanes, size_t k, size_t n);
+
+/* The largest of such subtrees that all workers have, if rows are equal; at most `most`. */
+size_t pg__lanes_at_once(const pg__cut *cut, size_t most);
+
 /* The tree over lanes, walked from below by whoever sums. Complete subtrees are [lo, lo + size)
  * with size a power of two and lo a multiple of it; `top` is the whole. */
 size_t pg__tree_top(size_t n_lanes);

@@ -184,16 +184,16 @@ done:
 static pg__home outer_home(const pg__value *v)
 {
     switch (v->role) {
-    case PG__INPUT: return (pg__home){IN_INPUT, v->slot};
-    case PG__TARGET: return (pg__home){IN_TARGET, v->slot};
-    case PG__WEIGHT: return (pg__home){IN_WEIGHT, v->slot};
-    case PG__PARAM: return (pg__home){IN_PARAM, v->slot};
-    case PG__SEED: return (pg__home){IN_SEED, v->slot};
-    case PG__STATE: return (pg__home){IN_STATE, v->slot};
-    case PG__STEP: return (pg__home){IN_STEP, 0};
+    case PG__INPUT: return (pg__home){IN_INPUT, v->slot, 0};
+    case PG__TARGET: return (pg__home){IN_TARGET, v->slot, 0};
+    case PG__WEIGHT: return (pg__home){IN_WEIGHT, v->slot, 0};
+    case PG__PARAM: return (pg__home){IN_PARAM, v->slot, 0};
+    case PG__SEED: return (pg__home){IN_SEED, v->slot, 0};
+    case PG__STATE: return (pg__home){IN_STATE, v->slot, 0};
+    case PG__STEP: return (pg__home){IN_STEP, 0, 0};
     case PG__TEMP: break;
     }
-    return (pg__home){NOWHERE, 0};
+    return (pg__home){NOWHERE, 0, 0};
 }
 
 #define CROSSES UINT32_MAX
@@ -250,6 +250,11 @@ static pg_status find_liveness(const pg__program *p, liveness *l, pg_err *err)
     return PG_OK;
 }
 
+static uint64_t whole(uint64_t n_bytes)
+{
+    return (n_bytes + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
+}
+
 /* Each device has a part of the arena for what it makes, or an arena. */
 static pg_status plan_arena(pg__program *p, const pg__spans *s, pg_err *err)
 {
@@ -263,8 +268,8 @@ static pg_status plan_arena(pg__program *p, const pg__spans *s, pg_err *err)
             to++;
         PG_TRY(pg__plan_memory(s->v + from, to - from, &bytes, err));
         for (size_t i = from; i < to; i++)
-            *s->home[i] = (pg__home){IN_ARENA, begin + s->v[i].off};
-        bytes = (bytes + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
+            *s->home[i] = (pg__home){IN_ARENA, begin + s->v[i].off, whole(s->v[i].n_bytes)};
+        bytes = whole(bytes);
         if (p->apart)
             pg__apart_set_arena(p, device, bytes);
         else
@@ -296,7 +301,7 @@ static void find_homes(pg__program *p, const liveness *l, unsigned char *in_aren
         const pg__val grad = param == PG__NO_VAL ? PG__NO_VAL : t->values[param].grad;
         if (grad != PG__NO_VAL &&
             (!p->apart || pg__apart_home(p, grad) == p->model.params[i].device))
-            p->homes[grad] = (pg__home){IN_GRAD, i};
+            p->homes[grad] = (pg__home){IN_GRAD, i, 0};
     }
     for (pg__val v = 0; v < t->n_values; v++)
         in_arena[v] = p->homes[v].place == NOWHERE && t->values[v].alias == PG__NO_VAL &&
@@ -454,7 +459,7 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
         c->shared_bytes = needs.shared_bytes;
         if (p->apart)
             pg__apart_add_needs(p, i->device, &needs, &c->shared);
-        p->shared_bytes += (needs.shared_bytes + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
+        p->shared_bytes += (size_t)whole(needs.shared_bytes);
         if (needs.scratch_bytes > p->scratch_bytes)
             p->scratch_bytes = needs.scratch_bytes;
         if (c->n > p->max_args)
@@ -540,6 +545,7 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     PG_TRY(place_values(p, err));
     PG_TRY(prepare_calls(p, err));
     PG_TRY(find_settled(p, err));
+    PG_TRY(pg__program_join_lanes(p, opts->n_lanes, err));
     if (p->apart)
         PG_TRY(pg__apart_order(p, err));
     else if (p->n_devices > 1)
@@ -555,15 +561,19 @@ void pg__program_free(pg__program *p)
 {
     if (!p)
         return;
-    for (size_t i = 0; i < p->n_calls; i++)
+    for (size_t i = 0; i < p->n_calls; i++) {
         if (p->calls[i].kernel)
             p->backend->release(p->calls[i].kernel);
+        if (p->calls[i].lanes)
+            p->backend->release(p->calls[i].lanes);
+    }
     if (p->shared)
         p->backend->free(p->dev, p->shared);
     pg__apart_free(p);
     pg__mem_free(p->calls);
     pg__mem_free(p->operands);
     pg__mem_free(p->settled);
+    pg__mem_free(p->kept);
     pg__mem_free(p->after);
     pg__mem_free(p->homes);
     pg__mem_free(p->targets);

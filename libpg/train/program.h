@@ -19,6 +19,7 @@ typedef struct pg__program_opts {
     const pg__elem *elems;           /* per leaf, what it computes with; NULL: PG__REAL */
     int from_probabilities;          /* no shortcut to the logits */
     int masks_only;                  /* no losses, no predictions: the masks of the outputs */
+    size_t n_lanes;                  /* that may be run at once, a power of two; 0: one by one */
     const pg__backend *backend;
     pg__dev *dev;
     pg__dev *const *devs; /* per device that shares the work, each with memory of its own; NULL: all
@@ -51,6 +52,7 @@ typedef struct pg__frame {
     const void *step;           /* PG__STEP_N integers */
     void *const *states;        /* per state of a stateful layer: its rows */
     void *arena, *scratch;
+    size_t lane, n_lanes; /* it is one of those that share the arena; 0: none do */
     const pg__frame_part
         *parts;       /* per device, where each has its memory: then arena, scratch and dev are
                    those of device 0, on which all lies that is not a parameter's */
@@ -100,6 +102,15 @@ pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, 
 /* Calls [from, to) of a program without meetings. */
 pg_status pg__program_run_calls(const pg__program *p, const pg__frame *f, size_t from, size_t to);
 size_t pg__program_n_calls(const pg__program *p);
+
+/* How many lanes can be run at once; 1: none are. Their arena, and what they work in. */
+size_t pg__program_lanes(const pg__program *p);
+uint64_t pg__program_lanes_bytes(const pg__program *p);
+/* As pg__program_run(), for all of them: frames that differ in their lane and their rows, which
+ * lie one after the other. The gradients of the first become the sum over all in the order of the
+ * tree of lanes.h, those of the others are not touched. */
+pg_status pg__program_run_lanes(const pg__program *p, const pg__frame *const *f, size_t *at,
+                                int *meets);
 
 /* Multiplications and additions of a run, by their definition. */
 double pg__program_flops(const pg__program *p);

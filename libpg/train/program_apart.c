@@ -290,7 +290,7 @@ static void find_operands(pg__program *p)
         const pg__step_call *c = &p->calls[i];
         for (uint32_t k = 0; k < c->n; k++) {
             const pg__val v = p->operands[c->first + k];
-            s->operands[c->first + k] = (pg__home){NOWHERE, 0};
+            s->operands[c->first + k] = (pg__home){NOWHERE, 0, 0};
             if (v == PG__NO_VAL)
                 continue;
             const int crosses = k < c->n_in && s->home[v] != c->device;

@@ -23,11 +23,14 @@ typedef enum pg__where {
 /* Where a value lies. */
 typedef struct pg__home {
     pg__where place;
-    uint64_t at; /* offset in the arena, or slot */
+    uint64_t at;   /* offset in the arena, or slot */
+    uint64_t each; /* in the arena: bytes from one lane's to the next one's */
 } pg__home;
 
 typedef struct pg__step_call {
     pg__kernel *kernel; /* NULL: the lanes meet */
+    pg__kernel *lanes;  /* of all lanes at once; NULL: they are run one by one */
+    int gives_gradients;
     int is_stats;
     uint32_t first; /* of its operands and results in `operands` */
     uint32_t n, n_in;
@@ -61,7 +64,11 @@ struct pg__program {
     size_t max_args;
     uint64_t arena_bytes;
     size_t scratch_bytes, shared_bytes;
-    void *shared; /* what kernels make of parameters, for all lanes */
+    void *shared;   /* what kernels make of parameters, for all lanes */
+    size_t n_lanes; /* that are run at once */
+    pg__home *kept; /* per parameter, in their arena: gradients that lanes read again; or NOWHERE */
+    uint64_t lane_bytes; /* of the arena with those */
+    uint64_t sum_bytes;  /* of a lane's other gradients of one call, where those are summed */
 };
 
 /* Values to be placed, by device. */
@@ -74,6 +81,14 @@ typedef struct pg__spans {
 
 /* The memory of a home; arena: of its device. */
 void *pg__home_at(const pg__frame *f, pg__home h, void *arena);
+
+/* program_run.c: a call with its arguments, which are f->args. */
+void pg__call_bind(const pg__program *p, const pg__frame *f, const pg__step_call *c);
+pg_status pg__call_do(const pg__program *p, const pg__frame *f, const pg__step_call *c,
+                      const pg__kernel *kernel, size_t n_lanes);
+
+/* program_lanes.c: kernels for several lanes, of calls that are prepared for one; n: lanes. */
+pg_status pg__program_join_lanes(pg__program *p, size_t n, pg_err *err);
 
 /* rewrite.c: before losses and gradients are added to the tape. */
 pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_err *err);

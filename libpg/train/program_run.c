@@ -18,7 +18,7 @@ static void *at_slot(const void *const *slots, uint64_t slot)
 void *pg__home_at(const pg__frame *f, pg__home h, void *arena)
 {
     switch (h.place) {
-    case IN_ARENA: return (char *)arena + h.at;
+    case IN_ARENA: return (char *)arena + (f->n_lanes ? f->n_lanes : 1) * h.at + f->lane * h.each;
     case IN_INPUT: return at_slot(f->inputs, h.at);
     case IN_TARGET: return at_slot(f->targets, h.at);
     case IN_WEIGHT: return at_slot(f->weights, h.at);
@@ -34,7 +34,11 @@ void *pg__home_at(const pg__frame *f, pg__home h, void *arena)
 
 static void *address(const pg__program *p, const pg__frame *f, pg__val v)
 {
-    return v == PG__NO_VAL ? NULL : pg__home_at(f, p->homes[v], f->arena);
+    if (v == PG__NO_VAL)
+        return NULL;
+    const pg__home h = p->homes[v];
+    const int is_kept = h.place == IN_GRAD && f->n_lanes > 1 && p->kept[h.at].place != NOWHERE;
+    return pg__home_at(f, is_kept ? p->kept[h.at] : h, f->arena);
 }
 
 /* After a run, on one of the devices that shared it. */
@@ -129,25 +133,35 @@ static void look(const pg__program *p, const pg__frame *f, const pg__step_call *
 }
 
 static pg_status run_timed(const pg__program *p, const pg__frame *f, const pg__step_call *c,
-                           const void *shared)
+                           const pg__kernel *kernel, size_t n_lanes, const void *shared)
 {
     const double began = pg__profile_clock(p->backend);
-    pg_status st = p->backend->run(dev_of(p, f), c->kernel, f->args, f->scratch, shared);
+    const pg__cost cost = {c->cost.flops * (double)n_lanes, c->cost.bytes * (double)n_lanes};
+    pg_status st = p->backend->run(dev_of(p, f), kernel, f->args, f->scratch, shared);
     if (st == PG_OK && !p->backend->host_memory)
         st = p->backend->sync(dev_of(p, f));
-    pg__profile_add(f->profile, c->origin, c->kind, pg__profile_clock(p->backend) - began, c->cost);
+    pg__profile_add(f->profile, c->origin, c->kind, pg__profile_clock(p->backend) - began, cost);
     return st;
+}
+
+void pg__call_bind(const pg__program *p, const pg__frame *f, const pg__step_call *c)
+{
+    for (uint32_t k = 0; k < c->n; k++)
+        f->args[k] = address(p, f, p->operands[c->first + k]);
+}
+
+pg_status pg__call_do(const pg__program *p, const pg__frame *f, const pg__step_call *c,
+                      const pg__kernel *kernel, size_t n_lanes)
+{
+    const void *shared = c->shared_bytes > 0 ? (char *)p->shared + c->shared : NULL;
+    return f->profile ? run_timed(p, f, c, kernel, n_lanes, shared)
+                      : p->backend->run(dev_of(p, f), kernel, f->args, f->scratch, shared);
 }
 
 static pg_status run_call(const pg__program *p, const pg__frame *f, const pg__step_call *c)
 {
-    void **args = f->args;
-    for (uint32_t k = 0; k < c->n; k++)
-        args[k] = address(p, f, p->operands[c->first + k]);
-    const void *shared = c->shared_bytes > 0 ? (char *)p->shared + c->shared : NULL;
-    const pg_status st = f->profile
-                             ? run_timed(p, f, c, shared)
-                             : p->backend->run(dev_of(p, f), c->kernel, args, f->scratch, shared);
+    pg__call_bind(p, f, c);
+    const pg_status st = pg__call_do(p, f, c, c->kernel, 1);
     if (st == PG_OK && f->watch && !f->watch->found)
         look(p, f, c);
     return st;

@@ -151,6 +151,8 @@ static pg_status pack_found(const pg__step *s, const pg__job *job, char *to)
     const pg__lowered *m = &t->built_params;
     const pg__frame f = {.params = t->params.at,
                          .arena = job->arena->mem,
+                         .lane = job->place,
+                         .n_lanes = job->n_together,
                          .parts = t->parts,
                          .dev = t->workers[job->lane.worker].dev};
     pg_status st = PG_OK;

@@ -74,10 +74,10 @@ static pg_status take_in(pg_trainer *t, pg__worker *w, pg__partial *p, pg__parti
 
 /* The parts of a lane are summed one by one; once it is whole, a binary counter: two halves of a
  * subtree become one. */
-pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, int is_last, pg__flat *grads,
-                           pg_err *err)
+pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, size_t n_lanes, int is_last,
+                           pg__flat *grads, pg_err *err)
 {
-    pg__partial p = {lane, 1, is_last, grads}, *other = partial_at(w, lane, 1);
+    pg__partial p = {lane, n_lanes, is_last, grads}, *other = partial_at(w, lane, n_lanes);
     pg_status st = PG_OK;
     if (other)
         PG_TRY(take_in(t, w, &p, other));

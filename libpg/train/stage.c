@@ -91,8 +91,10 @@ static void bring_states(stage *s, pg__lane_frame *lf, uint64_t n_rows, size_t d
 
 uint64_t pg__stage_at(const pg__job *job)
 {
-    const uint64_t a = pg__program_arena_bytes(job->program);
-    const uint64_t b = job->masks ? pg__program_arena_bytes(job->masks) : 0;
+    const int together = job->n_together > 1;
+    const uint64_t a =
+        together ? pg__program_lanes_bytes(job->program) : pg__program_arena_bytes(job->program);
+    const uint64_t b = job->masks ? job->n_together * pg__program_arena_bytes(job->masks) : 0;
     return aligned(a > b ? a : b);
 }
 

@@ -40,6 +40,19 @@ static pg_status list_parts(pg_trainer *t, pg__dev ***out, pg_err *err)
     return *out ? PG_OK : pg__nomem(err);
 }
 
+/* What several lanes make lies in memory at once. That pays where lanes that meet do so anyway, and
+ * where each would have gradients that no cache holds. Measured: of 31 MB, 1.16 times as fast; of
+ * 5 MB, 0.92. */
+#define SMALL ((uint64_t)8 << 20)
+
+static size_t lanes_at_once(const pg_trainer *t)
+{
+    const uint64_t bytes = t->offsets[t->n_params] * t->backend->real_bytes;
+    if (t->cut.n_lanes == 0 || (bytes < SMALL && !pg__lanes_meet(t)))
+        return 1;
+    return pg__lanes_at_once(&t->cut, PG_MAX_TOGETHER);
+}
+
 static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int masks_only,
                             size_t device, const pg__program **out, pg_err *err)
 {
@@ -55,6 +68,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
                              .elems = t->elems,
                              .from_probabilities = t->from_probabilities,
                              .masks_only = masks_only,
+                             .n_lanes = pass == PG__TRAINS ? lanes_at_once(t) : 0,
                              .backend = t->backend,
                              .dev = t->devices[device].dev};
     pg__dims *inputs = NULL;
@@ -230,6 +244,7 @@ static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t fir
     job->first_in_part = job->lane.first;
     job->lane.first += first;
     job->is_last = part + 1 == n_parts;
+    job->n_together = 1;
     if (job->lane.worker != PG_NO_WORKER)
         job->arena = pg__lanes_meet(t) ? &t->arenas[k] : &t->arenas[job->lane.worker];
     job->landing = &t->landings[k];
@@ -252,9 +267,34 @@ static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t fir
     if (job->masks && pg__program_n_meetings(job->masks) > 0)
         PG_FAIL(PG_E_UNSUPPORTED, "a mask that depends on BatchNormalization is not covered where "
                                   "its lanes meet: train with one lane");
-    PG_TRY(give_memory(t, job, err));
 done:
     return st;
+}
+
+/* Lanes of a worker are run at once where each is worked through in one part; not where somebody
+ * looks at the numbers or the times of one. */
+static pg_status find_together(pg__step *s, pg_err *err)
+{
+    const pg_trainer *t = s->t;
+    pg__lane *lanes = NULL;
+    if (s->pass != PG__TRAINS || s->n_jobs != s->n_lanes || t->watch || t->timeline)
+        return PG_OK;
+    lanes = pg__mem_array(s->n_lanes, sizeof *lanes);
+    if (!lanes)
+        return pg__nomem(err);
+    for (size_t k = 0; k < s->n_lanes; k++)
+        lanes[k] = s->jobs[k].lane;
+    for (size_t k = 0; k < s->n_lanes; k++) {
+        pg__job *job = &s->jobs[k];
+        const size_t n = job->program ? pg__program_lanes(job->program) : 1;
+        if (n < 2 || !pg__lanes_alike(lanes, s->n_lanes, k, n))
+            continue;
+        job->n_together = n;
+        job->place = k % n;
+        job->arena = s->jobs[k - job->place].arena;
+    }
+    pg__mem_free(lanes);
+    return PG_OK;
 }
 
 /* A rank without rows comes to the meetings all the same: the others wait for it there. */
@@ -298,6 +338,10 @@ static pg_status cut_batch(pg__step *s, pg_err *err)
             PG_TRY(make_job(s, p, n_parts, first, rows, k, err));
         s->n_before += end - s->first_here;
     }
+    PG_TRY(find_together(s, err));
+    for (size_t k = 0; k < s->n_jobs; k++)
+        if (s->jobs[k].program && s->jobs[k].place == 0)
+            PG_TRY(give_memory(t, &s->jobs[k], err));
     PG_TRY(count_meetings(s, err));
     pg__buckets_choose(s);
     pg__sums_choose(s);
@@ -396,6 +440,8 @@ static void find_moving(const pg__step *s, const pg__job *job, const void **foun
 {
     const pg__frame f = {.params = s->t->params.at,
                          .arena = job->arena->mem,
+                         .lane = job->place,
+                         .n_lanes = job->n_together,
                          .parts = s->t->parts,
                          .dev = s->t->workers[job->lane.worker].dev};
     for (size_t i = 0; i < s->t->built_params.n_moving; i++)

@@ -145,8 +145,8 @@ struct pg_trainer {
     int goes_along;                     /* and while the backward pass goes on */
     int is_summing;    /* the group may be at sums that nobody has waited for yet */
     uint64_t mirrored; /* version of the parameters that the other devices have */
-    int is_split;       /* the devices are those of one replica, and share its variables: parts.h */
-    size_t *part_of;    /* per parameter: its device */
+    int is_split;      /* the devices are those of one replica, and share its variables: parts.h */
+    size_t *part_of;   /* per parameter: its device */
     uint64_t *part_at, *part_elems; /* there; of each device */
     pg__frame_part *parts;          /* per device: what a step runs on */
 
@@ -196,19 +196,19 @@ struct pg_trainer {
     size_t n_built, cap_built;
     pg__cut cut;
     struct pg__ranks *ranks; /* the other processes of the job (ranks.h); NULL: there are none */
-    pg__strs placed_on;    /* devices, by their numbers in `assigned` */
-    pg__assigned assigned; /* n_devices 0: no placement */
-    size_t n_threads;      /* one per worker and device that shares its work; the team's */
+    pg__strs placed_on;      /* devices, by their numbers in `assigned` */
+    pg__assigned assigned;   /* n_devices 0: no placement */
+    size_t n_threads;        /* one per worker and device that shares its work; the team's */
     pg__team *team;
     pg__worker *workers;          /* as many as the team has */
     pg__memory *arenas;           /* per lane where lanes advance together, else per worker */
     struct pg__landing *landings; /* per lane */
     uint64_t part_rows; /* a batch is worked through in parts of so many rows; 0: at once */
     pg__spent spent;
-    pg_op_profile *profiled; /* what pg_trainer_profile() gave */
-    int stops_on_nan, nan_found; /* gradients that are no numbers are not applied */
-    pg__watch *watch;            /* of the step in hand, or NULL */
-    int is_trial;                /* steps are only timed: nothing that lasts may change */
+    pg_op_profile *profiled;       /* what pg_trainer_profile() gave */
+    int stops_on_nan, nan_found;   /* gradients that are no numbers are not applied */
+    pg__watch *watch;              /* of the step in hand, or NULL */
+    int is_trial;                  /* steps are only timed: nothing that lasts may change */
     struct pg__timeline *timeline; /* when they leave what behind (timeline.h); or NULL */
 };
 
@@ -268,7 +268,7 @@ typedef struct pg__totals {
     double *loss_sums, *loss_counts; /* per output */
     double *batch_losses;            /* per output: of each batch, weighted, summed over batches */
     uint64_t n_batches;
-    double *metrics; /* n_metric_state sums */
+    double *metrics;    /* n_metric_state sums */
     double penalty_sum; /* of regularizers, times rows */
     uint64_t n_rows;
 } pg__totals;
@@ -278,12 +278,13 @@ pg_status pg__totals_alloc(const pg_trainer *t, pg__totals *totals, pg_err *err)
 void pg__totals_free(pg__totals *totals);
 void pg__totals_add(const pg_trainer *t, pg__totals *into, const pg__totals *from);
 
-/* Gradients of a worker's lanes (reduce.c): begin gives the buffer for a lane's part, end sums what
- * can be summed; NULL: the part has no rows. */
+/* Gradients of a worker's lanes (reduce.c): begin gives the buffer for a lane's part, or for the
+ * sum of n_lanes neighbours, a complete subtree; end sums what can be summed. NULL: the part has no
+ * rows. */
 void pg__partials_reset(pg__worker *w);
 pg_status pg__partials_begin(pg_trainer *t, pg__worker *w, pg__flat **out, pg_err *err);
-pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, int is_last, pg__flat *grads,
-                           pg_err *err);
+pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, size_t n_lanes, int is_last,
+                           pg__flat *grads, pg_err *err);
 
 /* Sums the partials of all workers over elements [from, to) of the flats in the order of the tree;
  * *out is where the sum lies. Each worker does it for a range of its own. */
@@ -293,8 +294,8 @@ int pg__partials_any(const pg_trainer *t); /* has any lane rows? */
 pg_status pg__partials_sum_on(pg_trainer *t, size_t device, pg__flat **out);
 
 /* What one replica's pass found goes into the model's moving averages; the replicas come one after
- * the other, `replica` of n_replicas. found: per entry of the model's list, on the device `from`, or
- * with NULL in the host's memory. */
+ * the other, `replica` of n_replicas. found: per entry of the model's list, on the device `from`,
+ * or with NULL in the host's memory. */
 pg_status pg__move_averages(pg_trainer *t, pg__dev *from, const void *const *found, size_t replica,
                             size_t n_replicas);
 

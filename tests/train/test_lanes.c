@@ -93,8 +93,30 @@ static void processes_share_a_batch(void **state)
             }
 }
 
+static void complete_subtrees_are_run_at_once(void **state)
+{
+    pg__lane lanes[8];
+    const pg__cut three = {3, 3, 8, 0, 0, 0}, two = {2, 2, 8, 0, 0, 0};
+    (void)state;
+    assert_int_equal(pg__lanes_at_once(&(pg__cut){1, 1, 8, 0, 0, 0}, 8), 8);
+    assert_int_equal(pg__lanes_at_once(&(pg__cut){1, 1, 64, 0, 0, 0}, 8), 8);
+    assert_int_equal(pg__lanes_at_once(&two, 8), 4);
+    assert_int_equal(pg__lanes_at_once(&(pg__cut){1, 2, 8, 0, 0, 0}, 8), 4);
+    assert_int_equal(pg__lanes_at_once(&three, 8), 2);
+    assert_int_equal(pg__lanes_at_once(&(pg__cut){8, 8, 8, 0, 0, 0}, 8), 1);
+    for (size_t k = 0; k < 8; k++)
+        lanes[k] = pg__lane_of(&three, 32, k); /* of three, three and two */
+    for (size_t k = 0; k < 8; k++)
+        assert_int_equal(pg__lanes_alike(lanes, 8, k, 2), k != 2 && k != 3);
+    assert_false(pg__lanes_alike(lanes, 8, 0, 4));
+    for (size_t k = 0; k < 8; k++)
+        lanes[k] = pg__lane_of(&two, 21, k); /* one of them has fewer rows than its neighbours */
+    assert_false(pg__lanes_alike(lanes, 8, 0, 4));
+}
+
 PG_TEST_MAIN(cmocka_unit_test(slices_are_those_of_multi_gpu_model),
              cmocka_unit_test(deterministic_lanes_do_not_depend_on_their_owners),
              cmocka_unit_test(lanes_may_be_parts_of_slices),
              cmocka_unit_test(every_row_has_one_lane_whatever_the_sizes),
-             cmocka_unit_test(processes_share_a_batch))
+             cmocka_unit_test(processes_share_a_batch),
+             cmocka_unit_test(complete_subtrees_are_run_at_once))

@@ -210,12 +210,50 @@ static void normalised_batches_give_the_same_bits(void **state)
     static const char *const devices[] = {"cpu:0,cpu:0", "cpu:0,cpu:1,cpu:2",
                                           "cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0"};
     (void)state;
-    result one = train_as(NULL, "cnn_bn", &(how){"cpu:0", 1, 30, 1, 0, 0, NULL, NULL});
-    for (size_t i = 0; i < 3; i++) {
-        result many = train_as(NULL, "cnn_bn", &(how){devices[i], 3, 30, 1, 0, 0, NULL, NULL});
+    for (size_t batch = 30; batch <= 32; batch += 2) { /* lanes that differ, that do not */
+        result one = train_as(NULL, "cnn_bn", &(how){"cpu:0", 1, batch, 1, 0, 0, NULL, NULL});
+        for (size_t i = 0; i < 3; i++) {
+            result many =
+                train_as(NULL, "cnn_bn", &(how){devices[i], 3, batch, 1, 0, 0, NULL, NULL});
+            assert_true(same_bits(&one, &many));
+            free(many.weights);
+        }
+        free(one.weights);
+    }
+}
+
+/* Lanes with gradients that are larger than caches are run at once, as many as a worker has. */
+static void large_gradients_give_the_same_bits(void **state)
+{
+    static const char model[] =
+        "{\"class_name\":\"Sequential\",\"config\":["
+        "{\"class_name\":\"Reshape\",\"config\":{\"name\":\"a\",\"target_shape\":[8,8,1],"
+        "\"batch_input_shape\":[null,64]}},"
+        "{\"class_name\":\"Conv2D\",\"config\":{\"name\":\"b\",\"filters\":24,"
+        "\"kernel_size\":[3,3],\"padding\":\"same\",\"activation\":\"relu\"}},"
+        "{\"class_name\":\"Conv2D\",\"config\":{\"name\":\"c\",\"filters\":40,"
+        "\"kernel_size\":[3,3],\"padding\":\"same\",\"activation\":\"relu\"}},"
+        "{\"class_name\":\"Flatten\",\"config\":{\"name\":\"d\"}},"
+        "{\"class_name\":\"Dropout\",\"config\":{\"name\":\"e\",\"rate\":0.2}},"
+        "{\"class_name\":\"Dense\",\"config\":{\"name\":\"f\",\"units\":830}},"
+        "{\"class_name\":\"Dense\",\"config\":{\"name\":\"g\",\"units\":10,"
+        "\"activation\":\"softmax\"}}]}";
+    static const char *const devices[] = {"cpu:0,cpu:1", "cpu:0,cpu:1,cpu:2",
+                                          "cpu:0,cpu:1,cpu:2,cpu:3",
+                                          "cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0,cpu:0"};
+    char path[] = "/tmp/pg-large-XXXXXX";
+    const int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, model, strlen(model)), strlen(model));
+    close(fd);
+    const result one = train_other(path, "mlp_digits", "cpu:0", 1, 128, 1);
+    for (size_t i = 0; i < 4; i++) {
+        const result many = train_other(path, "mlp_digits", devices[i], 1, 128, 1);
         assert_true(same_bits(&one, &many));
         free(many.weights);
     }
+    unlink(path);
     free(one.weights);
 }
 
@@ -342,6 +380,7 @@ PG_TEST_MAIN(cmocka_unit_test(measuring_one_device_alone_changes_nothing),
              cmocka_unit_test(replicas_drop_the_same_elements),
              cmocka_unit_test(batches_smaller_than_the_replicas_train),
              cmocka_unit_test(normalised_batches_give_the_same_bits),
+             cmocka_unit_test(large_gradients_give_the_same_bits),
              cmocka_unit_test(threads_of_a_replica_are_normalised_together),
              cmocka_unit_test(replicas_normalised_apart_are_deterministic_too),
              cmocka_unit_test(batches_are_accumulated),

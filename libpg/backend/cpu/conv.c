@@ -47,6 +47,7 @@ typedef struct kernel {
     const pg__conv_way *way;
     void *state;
     int packs, shares; /* the kernel's cells in another order: in every run, or once for all */
+    int w_is_param;
     size_t packed_bytes;
     const pg__conv_norm_attrs *norm; /* it is normalised; or NULL */
     size_t folded_bytes;             /* kernel and bias that do it, in front of what is packed */
@@ -82,6 +83,7 @@ static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
                   .isa = i->isa,
                   .kernels = kernels_of(i->isa),
                   .how = i->opts->conv,
+                  .is_lane = i->opts->deterministic,
                   .rows = (size_t)x->d[0],
                   .in = last(x),
                   .out = last(y),
@@ -182,7 +184,8 @@ static pg_status prepare(void **state, const pg__cpu_inst *i, pg__conv_pass pass
     if (!k->state)
         goto done;
     k->packs = needs->shared_bytes > 0;
-    k->shares = k->packs && pg__cpu_is_param(i, 1);
+    k->w_is_param = pass != PG__CONV_W && pg__cpu_is_param(i, 1);
+    k->shares = k->packs && k->w_is_param;
     k->packed_bytes = whole(needs->shared_bytes);
     if (is_normed(i)) {
         plan_norm(k, i);
@@ -210,6 +213,31 @@ static pg_status prepare_x(void **state, const pg__cpu_inst *i, pg__needs *needs
 static pg_status prepare_w(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err)
 {
     return prepare(state, i, PG__CONV_W, needs, err);
+}
+
+/* A kernel that each lane computes for itself is not one for all of them. */
+static pg_status prepare_lanes(void **state, const void *one, size_t n, size_t *scratch_bytes,
+                               pg_err *err)
+{
+    const kernel *of = one;
+    kernel *k = NULL;
+    pg_status st = PG_OK;
+    if (!of->way->prepare_lanes || (of->c.pass != PG__CONV_W && !of->w_is_param))
+        return PG_OK;
+    k = pg__mem_array(1, sizeof *k);
+    if (!k)
+        return pg__nomem(err);
+    *k = *of;
+    k->state = NULL;
+    PG_TRY(of->way->prepare_lanes(&k->state, of->state, n, scratch_bytes, err));
+    if (k->state) {
+        *state = k;
+        k = NULL;
+    }
+done:
+    if (k)
+        release(k);
+    return st;
 }
 
 static void share(const void *state, void *const *args, void *shared)
@@ -276,7 +304,7 @@ static void run_norm(const void *state, void *const *args, void *scratch, const 
         k->act(&k->norm->act, &y, 1, &y, 1);
 }
 
-const pg__cpu_kernel pg__cpu_conv = {prepare_y, release, share, run};
-const pg__cpu_kernel pg__cpu_conv_dx = {prepare_x, release, share, run};
-const pg__cpu_kernel pg__cpu_conv_dw = {prepare_w, release, NULL, run};
-const pg__cpu_kernel pg__cpu_conv_norm = {prepare_y, release, share_norm, run_norm};
+const pg__cpu_kernel pg__cpu_conv = {prepare_y, release, share, run, prepare_lanes};
+const pg__cpu_kernel pg__cpu_conv_dx = {prepare_x, release, share, run, prepare_lanes};
+const pg__cpu_kernel pg__cpu_conv_dw = {prepare_w, release, NULL, run, prepare_lanes};
+const pg__cpu_kernel pg__cpu_conv_norm = {prepare_y, release, share_norm, run_norm, NULL};

@@ -18,7 +18,8 @@ typedef enum pg__conv_pass {
 /* Three spatial dimensions; unused ones stand in front and have size 1. */
 typedef struct pg__conv {
     pg__conv_pass pass;
-    int how; /* pg__dev_opts.conv */
+    int how;     /* pg__dev_opts.conv */
+    int is_lane; /* of several that may be run at once */
     int has_bias;
     int is_constant; /* the kernel is that of all runs: to prepare it costs nothing */
     pg__range range; /* of y; ways that know no ranges leave it to the caller */
@@ -43,6 +44,9 @@ typedef struct pg__conv_way {
     void (*pack)(const void *state, const float *w, float *packed);
     void (*run)(const void *state, const pg__conv_mem *m);
     int keeps_range; /* y is within pg__conv.range */
+    /* For n lanes at once, see cpu.h; NULL: one by one. */
+    pg_status (*prepare_lanes)(void **state, const void *one, size_t n, size_t *scratch_bytes,
+                               pg_err *err);
 } pg__conv_way;
 
 static inline size_t pg__conv_cells(const size_t d[3])

@@ -127,4 +127,4 @@ static void run(const void *p, const pg__conv_mem *m)
     }
 }
 
-const pg__conv_way pg__conv_matmul = {"matrix product", prepare, release, pack, run, 1};
+const pg__conv_way pg__conv_matmul = {"matrix product", prepare, release, pack, run, 1, NULL};

@@ -27,6 +27,9 @@ typedef struct pg__cpu_kernel {
     void (*release)(void *state);
     void (*share)(const void *state, void *const *args, void *shared); /* NULL: shares nothing */
     void (*run)(const void *state, void *const *args, void *scratch, const void *shared);
+    /* As that of backend.h, from the state for one lane. NULL: lanes are run one by one. */
+    pg_status (*prepare_lanes)(void **state, const void *one, size_t n, size_t *scratch_bytes,
+                               pg_err *err);
 } pg__cpu_kernel;
 
 /* Is operand k there; is it a parameter, in whatever shape, so that share() may use it. */

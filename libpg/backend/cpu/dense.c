@@ -79,7 +79,7 @@ static void run(const void *state, void *const *args, void *scratch, const void 
                     d->n_in > B ? args[B] : NULL, args[d->n_in], NULL);
 }
 
-const pg__cpu_kernel pg__cpu_dense = {prepare, release, share, run};
+const pg__cpu_kernel pg__cpu_dense = {prepare, release, share, run, NULL};
 
 /* ---- dx = dy w' ---- */
 
@@ -98,7 +98,7 @@ static void run_dx(const void *state, void *const *args, void *scratch, const vo
                     NULL, args[DX], scratch);
 }
 
-const pg__cpu_kernel pg__cpu_dense_dx = {prepare_dx, release, share, run_dx};
+const pg__cpu_kernel pg__cpu_dense_dx = {prepare_dx, release, share, run_dx, NULL};
 
 /* ---- dw = x' dy, db = the sum of dy's rows ---- */
 
@@ -125,4 +125,4 @@ static void run_dw(const void *state, void *const *args, void *scratch, const vo
         d->lines->add(db, dy + r * p->n, p->n);
 }
 
-const pg__cpu_kernel pg__cpu_dense_dw = {prepare_dw, release, NULL, run_dw};
+const pg__cpu_kernel pg__cpu_dense_dw = {prepare_dw, release, NULL, run_dw, NULL};

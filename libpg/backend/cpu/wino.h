@@ -11,8 +11,9 @@
 
 #include "backend/cpu/range.h"
 
-#define PG__WINO_CELLS 36 /* numbers of a transformed tile, each in a plane of its own */
-#define PG__WINO_GAP   16 /* floats between planes, or all would want the same lines of a cache */
+#define PG__WINO_CELLS  36 /* numbers of a transformed tile, each in a plane of its own */
+#define PG__WINO_LEVELS 8  /* of the tree in which lanes are summed: up to 128 */
+#define PG__WINO_GAP    16 /* floats between planes, or all would want the same lines of a cache */
 
 /* From an operand (rows, h, w, in) to a result (rows, out_h, out_w, out). For the gradient of the
  * kernel the latter is given too. */
@@ -29,6 +30,7 @@ typedef struct pg__wino {
                                    scratch; 0: all are packed beforehand */
     size_t block_in, block_out; /* gradient of the kernel: channels that are multiplied at a time */
     pg__range range;            /* of the result */
+    size_t lanes;               /* gradients of so many times `rows` rows are summed */
 } pg__wino;
 
 typedef struct pg__wino_kernels {
@@ -44,6 +46,11 @@ typedef struct pg__wino_kernels {
      * block_out, or in x out where there is more than one block of tiles */
     void (*gradient)(const pg__wino *p, const float *x, const float *dy, float *dw, float *db,
                      float *scratch);
+    /* Of p->lanes lanes, each of one block, whose operands lie one after the other: the sum in the
+     * order of their tree. Scratch: planes of each, then block_in x block_out (a panel) products,
+     * the same of PG__WINO_LEVELS gradients, `out` sums for each. */
+    void (*gradient_lanes)(const pg__wino *p, const float *x, const float *dy, float *dw, float *db,
+                           float *scratch);
 } pg__wino_kernels;
 
 #endif

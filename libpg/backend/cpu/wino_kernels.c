@@ -3,156 +3,7 @@
  * Transforms work on vectors of channels, which lie next to each other in memory. Matrices are
  * named as Lavin and Gray do: B' is applied to the operand's tiles, G to kernels, A' to products.
  * The gradient of a kernel is the transpose of it all: G' (B' x B * A dy A') G. */
-#include "backend/cpu/vec.h"
-#include "backend/cpu/wino.h"
-
-#define CELLS PG__WINO_CELLS
-
-#if PG_VEC == 16
-#define MR 14 /* with two vectors each: what fits into the registers */
-#elif PG_VEC == 8
-#define MR 6
-#else
-#define MR 6
-#endif
-#define PANEL (2 * PG_VEC)
-
-typedef pg__vec vec;
-
-static inline size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* ---- matrix products ---- */
-
-/* c[m x PANEL] (+)= a b over k: a at [i * a_row + k * a_col], b at [k * b_row]. m is a constant. */
-PG_INLINE void product(size_t m, size_t k, const float *a, size_t a_row, size_t a_col,
-                       const float *b, size_t b_row, float *c, size_t c_row, int add)
-{
-    vec lo[MR], hi[MR];
-    PG_UNROLL for (size_t i = 0; i < m; i++)
-    {
-        lo[i] = add ? pg__load(c + i * c_row) : pg__splat(0);
-        hi[i] = add ? pg__load(c + i * c_row + PG_VEC) : pg__splat(0);
-    }
-    for (; k > 0; k--, a += a_col, b += b_row) {
-        const vec b0 = pg__load(b), b1 = pg__load(b + PG_VEC);
-        PG_UNROLL for (size_t i = 0; i < m; i++)
-        {
-            const vec x = pg__splat(a[i * a_row]);
-            lo[i] = pg__mul_add(x, b0, lo[i]);
-            hi[i] = pg__mul_add(x, b1, hi[i]);
-        }
-    }
-    PG_UNROLL for (size_t i = 0; i < m; i++)
-    {
-        pg__store(c + i * c_row, lo[i]);
-        pg__store(c + i * c_row + PG_VEC, hi[i]);
-    }
-}
-
-typedef void (*product_fn)(size_t k, const float *a, size_t a_row, size_t a_col, const float *b,
-                           size_t b_row, float *c, size_t c_row, int add);
-
-#define PRODUCT(m)                                                                                \
-    static void product_##m(size_t k, const float *a, size_t a_row, size_t a_col, const float *b, \
-                            size_t b_row, float *c, size_t c_row, int add)                        \
-    {                                                                                             \
-        product(m, k, a, a_row, a_col, b, b_row, c, c_row, add);                                  \
-    }
-PRODUCT(1)
-PRODUCT(2)
-PRODUCT(3)
-PRODUCT(4)
-PRODUCT(5)
-PRODUCT(6)
-#if MR > 6
-PRODUCT(7)
-PRODUCT(8)
-PRODUCT(9)
-PRODUCT(10)
-PRODUCT(11)
-PRODUCT(12)
-PRODUCT(13)
-PRODUCT(14)
-#endif
-
-static const product_fn products[MR + 1] = {
-    NULL,      product_1, product_2, product_3,  product_4,  product_5,  product_6,
-#if MR > 6
-    product_7, product_8, product_9, product_10, product_11, product_12, product_13,
-    product_14
-#endif
-};
-
-/* ---- transforms of six, four or three numbers ---- */
-
-/* The polynomials are evaluated at 0, +-P, +-Q and infinity. Of the pairs that floats hold exactly
- * these err least: a third to a half of what +-1, +-2 do, which Lavin and Gray have. */
-#define P    (11 / 16.0f)
-#define Q    (3 / 2.0f)
-#define P2   (P * P)
-#define Q2   (Q * Q)
-#define AT_0 (1 / (P2 * Q2))
-#define AT_P (1 / (2 * P2 * (P2 - Q2)))
-#define AT_Q (1 / (2 * Q2 * (Q2 - P2)))
-
-PG_INLINE void operand_6(vec o[6], const vec v[6])
-{
-    const vec a = v[4] - Q2 * v[2], b = P * (v[3] - Q2 * v[1]);
-    const vec c = v[4] - P2 * v[2], d = Q * (v[3] - P2 * v[1]);
-    o[0] = P2 * Q2 * v[0] - (P2 + Q2) * v[2] + v[4];
-    o[1] = a + b;
-    o[2] = a - b;
-    o[3] = c + d;
-    o[4] = c - d;
-    o[5] = P2 * Q2 * v[1] - (P2 + Q2) * v[3] + v[5];
-}
-
-PG_INLINE void result_4(vec o[4], const vec v[6])
-{
-    const vec a = v[1] + v[2], b = P * (v[1] - v[2]), c = v[3] + v[4], d = Q * (v[3] - v[4]);
-    o[0] = v[0] + a + c;
-    o[1] = b + d;
-    o[2] = P2 * a + Q2 * c;
-    o[3] = P2 * b + Q2 * d + v[5];
-}
-
-/* The transpose of result_4. */
-PG_INLINE void gradient_6(vec o[6], const vec v[4])
-{
-    const vec a = v[0] + P2 * v[2], b = P * (v[1] + P2 * v[3]);
-    const vec c = v[0] + Q2 * v[2], d = Q * (v[1] + Q2 * v[3]);
-    o[0] = v[0];
-    o[1] = a + b;
-    o[2] = a - b;
-    o[3] = c + d;
-    o[4] = c - d;
-    o[5] = v[3];
-}
-
-PG_INLINE void kernel_6(vec o[6], const vec v[3])
-{
-    const vec a = (v[0] + P2 * v[2]) * AT_P, b = v[1] * (P * AT_P);
-    const vec c = (v[0] + Q2 * v[2]) * AT_Q, d = v[1] * (Q * AT_Q);
-    o[0] = v[0] * AT_0;
-    o[1] = a + b;
-    o[2] = a - b;
-    o[3] = c + d;
-    o[4] = c - d;
-    o[5] = v[2];
-}
-
-/* The transpose of kernel_6. */
-PG_INLINE void kernel_3(vec o[3], const vec v[6])
-{
-    const vec a = (v[1] + v[2]) * AT_P, b = (v[1] - v[2]) * (P * AT_P);
-    const vec c = (v[3] + v[4]) * AT_Q, d = (v[3] - v[4]) * (Q * AT_Q);
-    o[0] = v[0] * AT_0 + a + c;
-    o[1] = b + d;
-    o[2] = P2 * a + Q2 * c + v[5];
-}
+#include "backend/cpu/wino_math.h"
 
 /* ---- tiles ---- */
 
@@ -382,26 +233,44 @@ static void pack(const pg__wino *p, const float *w, float *packed)
     pack_panels(p, w, 0, (p->out + PANEL - 1) / PANEL, packed);
 }
 
-/* Back from products (in x out, rows of ld) to the kernel's gradient, a vector of filters. */
-static void unpack_vector(const pg__wino *p, const float *from, size_t plane, float *dw, size_t n)
+/* Back from products (in x out, rows of ld) to the kernel's gradient, a vector of filters. One
+ * function for all that need it: a compiler rounds alike then. */
+__attribute__((noinline)) static void unpack_cells(const float *from, size_t plane, vec out[9])
 {
-    vec in[6], out[3], t[3][6];
+    vec in[6], column[3], t[3][6];
     for (size_t j = 0; j < 6; j++) {
         PG_UNROLL for (size_t i = 0; i < 6; i++) in[i] = pg__load(from + (i * 6 + j) * plane);
-        kernel_3(out, in);
-        PG_UNROLL for (size_t i = 0; i < 3; i++) t[i][j] = out[i];
+        kernel_3(column, in);
+        PG_UNROLL for (size_t i = 0; i < 3; i++) t[i][j] = column[i];
     }
-    for (size_t i = 0; i < 3; i++) {
-        kernel_3(out, t[i]);
-        PG_UNROLL for (size_t j = 0; j < 3; j++)
-        {
-            float *to = dw + (i * 3 + j) * p->in * p->out;
-            if (n == PG_VEC)
-                pg__store(to, out[j]);
-            else
-                pg__store_some(to, out[j], n);
-        }
-    }
+    PG_UNROLL for (size_t i = 0; i < 3; i++) kernel_3(out + 3 * i, t[i]);
+}
+
+PG_INLINE void store_cells(const pg__wino *p, const vec cells[9], float *dw, size_t n)
+{
+    PG_UNROLL for (size_t k = 0; k < 9; k++) store_n(dw + k * p->in * p->out, cells[k], n);
+}
+
+static void unpack_vector(const pg__wino *p, const float *from, size_t plane, float *dw, size_t n)
+{
+    vec cells[9];
+    unpack_cells(from, plane, cells);
+    store_cells(p, cells, dw, n);
+}
+
+/* Lane k's part of a sum over lanes: two complete subtrees of the same size are one as soon as both
+ * are there. open: of each level 9 vectors, `level` floats apart. The last lane's is the sum. */
+static void unpack_lane(const pg__wino *p, size_t k, const float *from, size_t plane, float *open,
+                        size_t level, float *dw, size_t n)
+{
+    vec cells[9];
+    unpack_cells(from, plane, cells);
+    for (size_t left = k; left & 1; left /= 2, open += level)
+        PG_UNROLL for (size_t c = 0; c < 9; c++) cells[c] = pg__load(open + c * PG_VEC) + cells[c];
+    if (k + 1 == p->lanes)
+        store_cells(p, cells, dw, n);
+    else
+        PG_UNROLL for (size_t c = 0; c < 9; c++) pg__store(open + c * PG_VEC, cells[c]);
 }
 
 /* ---- what comes next ---- */
@@ -556,6 +425,50 @@ static void gradient(const pg__wino *p, const float *x, const float *dy, float *
     }
 }
 
+static void add_lanes(const pg__wino *p, float *db)
+{
+    for (size_t size = 1; size < p->lanes; size *= 2)
+        for (size_t lo = 0; lo < p->lanes; lo += 2 * size)
+            for (size_t c = 0; c < p->out; c++)
+                db[lo * p->out + c] += db[(lo + size) * p->out + c];
+}
+
+/* The sum over lanes, each of one block of tiles: the products of a part stay in the cache of first
+ * level until they are turned back. */
+static void gradient_lanes(const pg__wino *p, const float *x, const float *dy, float *dw, float *db,
+                           float *scratch)
+{
+    const size_t each = CELLS * (p->plane_in + p->plane_out), ld = p->block_out;
+    const size_t plane = ld * p->block_in, level = 9 * plane;
+    float *du = scratch + p->lanes * each, *open = du + CELLS * plane;
+    float *sums = open + PG__WINO_LEVELS * level;
+    memset(sums, 0, p->lanes * p->out * sizeof *sums);
+    for (size_t k = 0; k < p->lanes; k++) {
+        float *planes_x = scratch + k * each, *planes_dy = planes_x + CELLS * p->plane_in;
+        gradient_tiles(p, dy + k * p->rows * p->out_h * p->out_w * p->out, 0, p->tiles, planes_dy,
+                       db ? sums + k * p->out : NULL);
+        operand_tiles(p, x + k * p->rows * p->h * p->w * p->in, 0, p->tiles, planes_x);
+    }
+    add_lanes(p, sums);
+    if (db)
+        memcpy(db, sums, p->out * sizeof *db);
+    for (part q = {.n_out = ld}; dw && q.o < p->ld_out; q.o += ld)
+        for (q.i = 0; q.i < p->in; q.i += p->block_in) {
+            ahead none[2] = {{NULL, 0, 0}, {NULL, 0, 0}};
+            q.n_in = min_size(p->block_in, p->in - q.i);
+            for (size_t k = 0; k < p->lanes; k++) {
+                const float *planes_x = scratch + k * each;
+                multiply_part(p, &q, planes_x, planes_x + CELLS * p->plane_in, p->tiles, du, ld,
+                              plane, 0, none);
+                for (size_t i = 0; i < q.n_in; i++)
+                    for (size_t o = 0; o < ld && q.o + o < p->out; o += PG_VEC)
+                        unpack_lane(p, k, du + i * ld + o, plane, open + 9 * (i * ld + o), level,
+                                    dw + (q.i + i) * p->out + q.o + o,
+                                    min_size(PG_VEC, p->out - q.o - o));
+            }
+        }
+}
+
 extern const pg__wino_kernels PG_ISA_NAME(wino);
 const pg__wino_kernels PG_ISA_NAME(wino) = {
     .vec = PG_VEC,
@@ -564,4 +477,5 @@ const pg__wino_kernels PG_ISA_NAME(wino) = {
     .pack = pack,
     .convolve = convolve,
     .gradient = gradient,
+    .gradient_lanes = gradient_lanes,
 };

@@ -43,6 +43,7 @@ static const shape shapes[] = {
     {2, 2, 150, 210, 1, {13, 9}, {3, 3}, PLAIN, AROUND}, /* a kernel too large to be packed whole */
     {2, 1, 64, 64, 1, {1, 1}, {3, 3}, PLAIN, AROUND},
     {2, 1, 290, 310, 1, {8, 13}, {3, 3}, PLAIN, AROUND}, /* larger than what is packed */
+#define N_3X3 15
     /* what is one product: one cell, kernels side by side, gaps, cells left over */
     {2, 2, 17, 3, 1, {5, 4}, {1, 1}, PLAIN},
     {2, 1, 64, 32, 1, {7, 7}, {1, 1}, .stride = {2, 2}, .dilation = ONES},
@@ -558,6 +559,110 @@ static void rows_do_not_depend_on_others(void **state)
     }
 }
 
+/* The instruction for n lanes of `one` at once, in the memory of `all`; 0: there is no such way. */
+static int run_lanes(const passes *one, const passes *all, uint32_t at, size_t n,
+                     const pg__dev_opts *opts, float **mem)
+{
+    const pg__backend *cpu = &pg__backend_cpu;
+    const pg__inst *i = &one->tape.insts[at];
+    pg__dev *dev;
+    pg__kernel *kernel, *lanes = NULL;
+    pg__needs needs;
+    size_t n_scratch = 0;
+    void *args[8] = {NULL};
+    assert_ok(cpu->open(&dev, 0, opts, NULL));
+    assert_ok(cpu->prepare(&kernel, dev, &one->tape, i, &needs, NULL));
+    assert_ok(cpu->prepare_lanes(&lanes, dev, kernel, n, &n_scratch, NULL));
+    for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
+        const pg__inst *of = &all->tape.insts[at];
+        const pg__val v =
+            k < i->n_in ? pg__in(&all->tape, of, k) : pg__out(&all->tape, of, k - i->n_in);
+        args[k] = v == PG__NO_VAL ? NULL : mem[v];
+    }
+    void *scratch = guarded(n_scratch), *shared = guarded(needs.shared_bytes);
+    if (lanes) {
+        if (needs.shared_bytes > 0)
+            assert_ok(cpu->share(dev, kernel, args, shared));
+        assert_ok(cpu->run(dev, lanes, args, scratch, shared));
+        cpu->release(lanes);
+    }
+    check_guard(scratch, n_scratch);
+    pg__mem_free(scratch);
+    pg__mem_free(shared);
+    cpu->release(kernel);
+    cpu->close(dev);
+    return lanes != NULL;
+}
+
+/* Sums into the first of n arrays of `each`, in the order of the tree. */
+static void sum_tree(float *v, size_t each, size_t n)
+{
+    for (size_t size = 1; size < n; size *= 2)
+        for (size_t lo = 0; lo < n; lo += 2 * size)
+            for (size_t e = 0; e < each; e++)
+                v[lo * each + e] += v[(lo + size) * each + e];
+}
+
+/* The number of passes that go with lanes at once. */
+static size_t check_lanes(const shape *s, size_t n, const pg__dev_opts *opts)
+{
+    size_t n_joined = 0;
+    shape many = *s;
+    passes one, all;
+    many.rows *= n;
+    build(&one, s, 1, PG__PARAM);
+    build(&all, &many, 1, PG__PARAM);
+    float **mem = float_memory(&all), **row = float_memory(&one);
+    for (pg__val w = 2; w < 4; w++)
+        memcpy(row[w], mem[w], (size_t)elems(&one, w) * sizeof(float));
+    for (uint32_t at = 0; at < 3; at++) {
+        const pg__inst *i = &one.tape.insts[at];
+        float *each[2];
+        if (!run_lanes(&one, &all, at, n, opts, mem))
+            continue;
+        n_joined++;
+        for (uint32_t o = 0; o < i->n_out; o++)
+            each[o] =
+                pg__mem_array(n * (size_t)elems(&one, pg__out(&one.tape, i, o)), sizeof(float));
+        for (size_t k = 0; k < n; k++) {
+            for (pg__val v = 0; v < 2; v++)
+                memcpy(row[v], mem[v] + k * elems(&one, v), (size_t)elems(&one, v) * sizeof(float));
+            (void)run_on_cpu(&one, at, opts, row, all_wanted);
+            for (uint32_t o = 0; o < i->n_out; o++) {
+                const pg__val v = pg__out(&one.tape, i, o);
+                const size_t count = (size_t)elems(&one, v);
+                memcpy(each[o] + k * count, row[v], count * sizeof(float));
+            }
+        }
+        for (uint32_t o = 0; o < i->n_out; o++) {
+            const pg__val v = pg__out(&one.tape, i, o);
+            const size_t count = (size_t)elems(&one, v);
+            if (at == 2)
+                sum_tree(each[o], count, n);
+            assert_memory_equal(each[o], mem[v], (at == 2 ? 1 : n) * count * sizeof(float));
+            pg__mem_free(each[o]);
+        }
+    }
+    free_memory(&all, mem);
+    free_memory(&one, row);
+    drop(&all);
+    drop(&one);
+    return n_joined;
+}
+
+static void lanes_at_once_are_lanes_one_by_one(void **state)
+{
+    size_t n_joined = 0, n_tried = 0;
+    (void)state;
+    for (int isa = 0; isa < PG__N_ISAS; isa++) {
+        const pg__dev_opts opts = {
+            .n_threads = 1, .deterministic = 1, .isa = pg__isa_name((pg__isa)isa)};
+        for (size_t s = 0; s < N_3X3 && pg__isa_present((pg__isa)isa); s++, n_tried += 3)
+            n_joined += check_lanes(&shapes[s], (size_t)2 << s % 3, &opts);
+    }
+    assert_true(n_joined * 2 > n_tried);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -569,6 +674,7 @@ int main(void)
         cmocka_unit_test(direct_is_within_the_bound_of_the_operation),
         cmocka_unit_test(depthwise_goes_by_lines_where_it_can),
         cmocka_unit_test(rows_do_not_depend_on_others),
+        cmocka_unit_test(lanes_at_once_are_lanes_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
