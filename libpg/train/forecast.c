@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "train/forecast_apart.h"
 #include "train/meet.h"
+#include "train/ranks.h"
 #include "train/shard.h"
 #include "train/stage.h"
 
@@ -120,9 +121,9 @@ static uint64_t shared_bytes(const pg_trainer *t)
 
 /* What the trainer has already: weights, slots and what kernels share from the beginning, and the
  * memory of steps that it made before. */
-static uint64_t filled_bytes(const pg_forecast *f, const pg_trainer *t)
+static uint64_t filled_bytes(const pg_forecast *f, pg_trainer *t)
 {
-    uint64_t n = f->weights + f->optimizer + shared_bytes(t);
+    uint64_t n = f->weights + f->optimizer + shared_bytes(t) + pg__sums_held(t);
     for (size_t k = 0; k < t->cut.n_workers + t->cut.n_lanes; k++)
         n += t->arenas[k].n_bytes;
     for (size_t w = 0; w < t->n_threads; w++) {
@@ -144,7 +145,7 @@ static void add_copies(pg_forecast *out, const pg_trainer *t)
     out->available *= t->n_devices;
 }
 
-static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n, size_t n_programs)
+static void add_up(pg_forecast *out, pg_trainer *t, const needs *n, size_t n_programs)
 {
     for (size_t k = 0; k < t->cut.n_workers + t->cut.n_lanes; k++)
         out->activations += n->arenas[k];
@@ -152,6 +153,7 @@ static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n, size_t
         out->workspace += n->scratch[w] * (t->n_threads / t->cut.n_workers);
         out->gradients += partials_of(t, n->n_lanes[w]) * flat_bytes(t);
     }
+    out->gradients += pg__sums_needed(t);
     out->workspace += t->backend->host_memory ? n->shared : n->shared * t->n_devices * n_programs;
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
         if (t->slots[s].mem) {
@@ -165,7 +167,7 @@ static void add_up(pg_forecast *out, const pg_trainer *t, const needs *n, size_t
 }
 
 /* What grows with the batch is what is free for it, evenly over its rows. */
-static size_t largest(const pg_forecast *f, const pg_trainer *t)
+static size_t largest(const pg_forecast *f, pg_trainer *t)
 {
     const uint64_t growing = f->activations + f->data,
                    room = f->available + f->process + filled_bytes(f, t);

@@ -61,7 +61,6 @@ void pg__ranks_leave(pg_trainer *t)
         return;
     if (t->dev) {
         pg__flat_free(t, &r->own);
-        pg__flat_free(t, &r->work);
         if (r->staging)
             t->backend->host_free(t->dev, r->staging);
     }

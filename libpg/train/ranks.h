@@ -20,7 +20,7 @@ typedef struct pg__ranks {
     size_t *first_lane;    /* the same, in the numbers of pg__all_lanes() */
     size_t most_lanes;     /* of any rank */
     size_t n_sharing;      /* ranks that run on the same cores as this one, and this one */
-    pg__flat own, work;    /* gradients of a rank without rows; what comes from another */
+    pg__flat own;          /* gradients of a rank without rows */
     struct pg__bucket_sums *sums;
     void *staging; /* gradients of GPUs, and what comes from another rank, in the host's memory */
     int one_each;  /* every replica of every rank has a device of its own */
@@ -90,6 +90,11 @@ pg_status pg__ranks_rows(pg_trainer *t, const pg__batch *b, void *rows, size_t r
 
 pg_status pg__sums_open(pg_trainer *t, pg_err *err);
 void pg__sums_close(pg_trainer *t);
+/* Bytes that sums take beside the gradients: on each of so many ranks with such a trainer; on this
+ * one among those that there are; what it has of that already. */
+uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded);
+uint64_t pg__sums_needed(pg_trainer *t);
+uint64_t pg__sums_held(pg_trainer *t);
 /* Are sums under way while lanes compute, in the step in hand? */
 int pg__sums_go_along(const pg_trainer *t);
 

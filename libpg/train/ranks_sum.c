@@ -24,7 +24,7 @@ static const char what[] = "the gradients";
 struct pg__bucket_sums {
     pthread_mutex_t lock;   /* of all below but `left` */
     size_t n_over;          /* sums that are over, from the first on */
-    char *work;             /* what comes while it is summed, of all buckets; or NULL */
+    char *work;             /* what comes while it is summed, of all buckets or the tree; or NULL */
     pg__comm_sum_of *sums;  /* n_each of each bucket */
     size_t n_each;          /* 1, or one for each rank that a part of the bucket comes to */
     _Atomic size_t n_begun; /* written under the lock */
@@ -37,6 +37,46 @@ struct pg__bucket_sums {
 };
 
 /* ---- memory ---- */
+
+static int in_halves(const pg_trainer *t, size_t n_ranks, int is_sharded)
+{
+    return (!is_sharded || pg__shard_whole_sums(t)) && (n_ranks & (n_ranks - 1)) == 0;
+}
+
+/* Where MPI sums by itself it takes memory of its own, which nobody tells. */
+uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded)
+{
+    const uint64_t n = t->offsets[t->n_params], each = t->backend->real_bytes;
+    if (n_ranks < 2 || !t->backend->host_memory)
+        return 0;
+    if (t->cut.n_lanes)
+        return n * each;
+    if (!in_halves(t, n_ranks, is_sharded))
+        return 0;
+    if (t->n_buckets == 0)
+        pg__buckets_plan(t);
+    return (n / 2 + (uint64_t)SPARE * t->n_buckets) * each;
+}
+
+uint64_t pg__sums_needed(pg_trainer *t)
+{
+    return t->ranks ? pg__sums_bytes(t, pg__comm_size(t->ranks->comm), pg__is_sharded(t)) : 0;
+}
+
+uint64_t pg__sums_held(pg_trainer *t)
+{
+    return t->ranks && t->ranks->sums->work ? pg__sums_needed(t) : 0;
+}
+
+/* Once. */
+static pg_status make_room(pg_trainer *t)
+{
+    struct pg__bucket_sums *b = t->ranks->sums;
+    const uint64_t n = pg__sums_needed(t);
+    if (!b->work && n > 0)
+        b->work = pg__mem_aligned((size_t)n);
+    return b->work || n == 0 ? PG_OK : PG_E_NOMEM;
+}
 
 pg_status pg__sums_open(pg_trainer *t, pg_err *err)
 {
@@ -131,12 +171,7 @@ static pg_status plan(pg_trainer *t)
     b->n_each = pg__is_sharded(t) && !pg__shard_whole_sums(t) ? pg__comm_size(t->ranks->comm) : 1;
     if (!b->sums)
         b->sums = pg__mem_array(t->n_buckets * b->n_each, sizeof *b->sums);
-    const size_t n_ranks = pg__comm_size(t->ranks->comm);
-    const int has_work = b->n_each == 1 && (n_ranks & (n_ranks - 1)) == 0;
-    if (!b->work && has_work)
-        b->work = pg__mem_aligned((size_t)(t->offsets[t->n_params] / 2 + SPARE * t->n_buckets) *
-                                  t->backend->real_bytes);
-    return b->sums && (b->work || !has_work) ? PG_OK : PG_E_NOMEM;
+    return b->sums && make_room(t) == PG_OK ? PG_OK : PG_E_NOMEM;
 }
 
 /* Begins what is complete, and moves what is under way. Under the lock. */
@@ -253,14 +288,15 @@ static pg_status by_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
     pg__ranks *r = t->ranks;
     int has = *sum != NULL;
     pg_status st = PG_OK;
-    if (!r->work.mem)
-        PG_TRY(pg__flat_alloc(t, &r->work, err));
+    if (make_room(t) != PG_OK)
+        PG_TRY(pg__nomem(err));
     if (!*sum)
         PG_TRY(zeros(t, sum, err));
     const size_t n = (size_t)t->offsets[t->n_params], bytes = t->backend->real_bytes;
     const int to_one = pg__is_sharded(t) && !pg__shard_whole_sums(t);
-    st = to_one ? pg__comm_tree_halve(r->comm, (*sum)->mem, r->work.mem, n, bytes, &has, what, err)
-                : pg__comm_tree_sum(r->comm, (*sum)->mem, r->work.mem, n, bytes, &has, what, err);
+    st = to_one
+             ? pg__comm_tree_halve(r->comm, (*sum)->mem, r->sums->work, n, bytes, &has, what, err)
+             : pg__comm_tree_sum(r->comm, (*sum)->mem, r->sums->work, n, bytes, &has, what, err);
     PG_TRY(st);
     *sum = has ? *sum : NULL;
 done:

@@ -305,21 +305,23 @@ static pg_plan_row row_of(const planning *p, const entry *e)
     const pg__parts_of_step s = pg__step_on(&shared, &pace, &load);
     const uint64_t memory = m->weights + m->gradients + m->optimizer + m->activations +
                             m->workspace + m->data + (o->gpus ? 0 : m->process);
-    return (pg_plan_row){.n_devices = e->n_devices,
-                         .n_hosts = e->n_hosts,
-                         .rows = e->rows,
-                         .step = s.all,
-                         .compute = s.compute,
-                         .exchange = s.exchange,
-                         .shown = s.shown,
-                         .update = s.update,
-                         .rest = s.rest,
-                         .samples_per_second =
-                             (double)(o->weak ? p->batch_size * e->n_devices : p->batch_size) /
-                             s.all,
-                         .memory = memory,
-                         .memory_sharded = memory - m->optimizer + m->optimizer / e->n_devices,
-                         .measured = e->is_timed};
+    const uint64_t sums = o->gpus ? 0 : pg__sums_bytes(p->t, e->n_devices, 0);
+    const uint64_t sums_of_shards = o->gpus ? 0 : pg__sums_bytes(p->t, e->n_devices, 1);
+    return (pg_plan_row){
+        .n_devices = e->n_devices,
+        .n_hosts = e->n_hosts,
+        .rows = e->rows,
+        .step = s.all,
+        .compute = s.compute,
+        .exchange = s.exchange,
+        .shown = s.shown,
+        .update = s.update,
+        .rest = s.rest,
+        .samples_per_second =
+            (double)(o->weak ? p->batch_size * e->n_devices : p->batch_size) / s.all,
+        .memory = memory + sums,
+        .memory_sharded = memory - m->optimizer + m->optimizer / e->n_devices + sums_of_shards,
+        .measured = e->is_timed};
 }
 
 static void fill_rows(planning *p)

@@ -8,6 +8,7 @@ Several processes train together, started by a real mpirun:
   normal   the same without --deterministic: what one process of as many devices gives, but for rounding
   files    only rank 0 writes, and once; --predict and --evaluate give what one process gives
   shards   --shard-optimizer: the same files, also of what is written meanwhile and of runs that go on
+  memory   the forecast against what two ranks take while they train
   refused  another model, other data, other options on a rank: all end, one message, nothing written
   kill     a rank that is killed: the others end with status 4 and name it; the run goes on where it was
 
@@ -201,6 +202,39 @@ def shards(folder):
     expect('alone it is told', r.returncode == 0 and 'shard-optimizer: this process is alone' in r.stdout + r.stderr, show(r))
 
 
+WIDE = {**CNN, 'config': {'name': 'wide', 'layers': [
+    {'class_name': 'InputLayer', 'config': {'name': 'in', 'batch_input_shape': [None, 8, 8, 1], 'dtype': 'float32'}},
+    {'class_name': 'Flatten', 'config': {'name': 'flat'}},
+    *[{'class_name': 'Dense', 'config': {'name': f'd{k}', 'units': n, 'activation': how}} for k, (n, how) in
+      enumerate([(4096, 'relu'), (4096, 'relu'), (10, 'softmax')])]]}}
+
+
+def resident(pid):
+    return 1024 * int(re.search(r'^VmRSS:\s+(\d+) kB', pathlib.Path(f'/proc/{pid}/status').read_text(), re.M).group(1))
+
+
+def memory(folder):
+    """Gradients are 68 MB: what sums need beside them is no rounding."""
+    (folder / 'wide.json').write_text(json.dumps(WIDE))
+    data = next((tools / 'digits').glob('*.npz'))
+    for what, how in {'halves': (), 'tree': ('--deterministic',), 'tree of shards': ('--deterministic', '--shard-optimizer')}.items():
+        command = [tools / 'pgfit', folder / 'wide.json', '--data', data, *LOSS, '--batch-size', '64', '--steps-per-epoch', '2', '--devices', 'cpu:0',
+                   '-j', '1', '--optimizer', 'sgd:momentum=0.9', *how]
+        r = run(ranks(2, *command, '--dry-run', '--json'), folder)
+        if not expect(f'{what}: a forecast', r.returncode == 0, show(r)):
+            continue
+        want = json.loads(r.stdout)['total']
+        j = job.Job([mpirun, '-np', 2], 2, folder, *command, '--epochs', '1000', '--csv', 'log.csv', '--force', '-q')
+        found = j.begun(4)
+        got = [resident(pid) for pid in found.values()]
+        for pid in found.values():
+            os.kill(pid, signal.SIGTERM)
+        j.finish()
+        (folder / 'log.csv').unlink()
+        print(f'{what}: forecast {want / 1e6:.1f} MB, resident {[round(x / 1e6, 1) for x in got]}')
+        expect(f'{what}: the forecast', got and all(abs(x - want) <= max(0.05 * x, 8e6) for x in got), f'{want}, resident {got}')
+
+
 def cut_npz(source, target):
     """The training rows of an .npz, last 16 rows first: as many, in another order."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, 'w') as new:
@@ -306,7 +340,7 @@ def kill(folder):
     expect('its log', (killed / 'log.csv').read_bytes() == (alone / 'log.csv').read_bytes(), (killed / 'log.csv').read_text())
 
 
-for part in (golden, bits, normal, files, shards, refused, kill):
+for part in (golden, bits, normal, files, shards, memory, refused, kill):
     if options.only and part.__name__ != options.only:
         continue
     with tempfile.TemporaryDirectory() as d:

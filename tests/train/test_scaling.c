@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "train/ranks.h"
 #include "train/scaling.h"
 
 #define assert_near(a, b) assert_true(fabs((a) - (b)) < 1e-9)
@@ -250,7 +251,7 @@ static set open_set(const char *golden, pg_train_opts o)
     snprintf(model, sizeof model, "%s/golden/%s/model.json", pg_testdata, golden);
     snprintf(data, sizeof data, "%s/golden/%s/data.npz", pg_testdata, golden);
     o.model = model;
-    o.optimizer = "adam";
+    o.optimizer = o.optimizer ? o.optimizer : "adam";
     o.loss = o.loss ? o.loss : "categorical_crossentropy";
     if (pg_trainer_open(&s.t, &o, &err) != PG_OK || pg_data_open(&s.data, data, &err) != PG_OK)
         fail_msg("%s: %s", golden, err.msg);
@@ -315,6 +316,38 @@ static void plans_go_from_one_device_to_all(void **state)
     p = plan_of(&s, "gpus=1,flops=10T", &fit);
     assert_true(p.used.speedup > 0);
     close_set(&s);
+}
+
+/* Half of the gradients and 32 numbers for each bucket, where ranks can halve; the tree's copy. */
+static void check_sums(const char *what, pg_train_opts o, int halves, int halves_of_shards,
+                       int tree)
+{
+    const pg_fit_opts fit = {.batch_size = 64};
+    o.threads = 2;
+    set s = open_set("mlp_digits", o);
+    const uint64_t all = s.t->offsets[s.t->n_params] * sizeof(float);
+    const pg_plan p = plan_of(&s, "cpus=4,cores=4,scale=weak,speedup=2", &fit);
+    const uint64_t half = all / 2 + p.n_buckets * 32 * sizeof(float);
+    for (size_t n = 1; n <= 4; n++) {
+        const int can = n == 2 || n == 4;
+        const uint64_t whole = n > 1 && tree ? all : can && halves ? half : 0;
+        const uint64_t parts = n > 1 && tree ? all : can && halves_of_shards ? half : 0;
+        if (pg__sums_bytes(s.t, n, 0) != whole || pg__sums_bytes(s.t, n, 1) != parts)
+            fail_msg("%s: %zu ranks", what, n);
+    }
+    const pg_plan_row *two = &p.rows[1];
+    const uint64_t slots = 2 * all; /* Adam's */
+    assert_int_equal(two->memory - two->memory_sharded,
+                     slots / 2 + pg__sums_bytes(s.t, 2, 0) - pg__sums_bytes(s.t, 2, 1));
+    close_set(&s);
+}
+
+static void memory_of_sums_is_counted(void **state)
+{
+    (void)state;
+    check_sums("buckets", (pg_train_opts){0}, 1, 0, 0);
+    check_sums("norms", (pg_train_opts){.optimizer = "adam:global_clipnorm=1"}, 1, 1, 0);
+    check_sums("the tree", (pg_train_opts){.deterministic = 1}, 0, 0, 1);
 }
 
 static void what_cannot_be_measured_must_be_given(void **state)
@@ -393,5 +426,6 @@ PG_TEST_MAIN(cmocka_unit_test(sums_take_the_soonest_of_three_ways),
              cmocka_unit_test(reads_what_people_write),
              cmocka_unit_test(refuses_what_nobody_can_mean),
              cmocka_unit_test(plans_go_from_one_device_to_all),
+             cmocka_unit_test(memory_of_sums_is_counted),
              cmocka_unit_test(what_cannot_be_measured_must_be_given),
              cmocka_unit_test(a_plan_changes_nothing))

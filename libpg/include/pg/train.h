@@ -422,7 +422,8 @@ typedef struct pg_device_forecast {
 typedef struct pg_forecast {
     size_t n_devices, batch_size;
     uint64_t process; /* program, libraries, description, what was read of the data */
-    uint64_t weights, gradients, optimizer;
+    uint64_t weights, optimizer;
+    uint64_t gradients;           /* and what comes of them from other processes */
     uint64_t optimizer_elsewhere; /* of a divided state: what other processes keep */
     uint64_t activations;         /* in batches of that size */
     uint64_t workspace, data;
