@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -206,11 +207,35 @@ int pg__comm_is_over(const pg__comm *c)
     return c->is_broken;
 }
 
+static double look_around(pg__comm *c)
+{
+    const double at = now();
+    c->absent = at - c->seen > c->absent ? at - c->seen : c->absent;
+    c->seen = at;
+    return at;
+}
+
+int pg__comm_ends(pg__comm *c)
+{
+    if (!atomic_exchange(&c->is_looked_at, 1)) {
+        (void)look_around(c);
+        c->is_asked = c->is_asked || pg__peers_ask(c);
+        c->is_looked_at = 0;
+    }
+    return c->is_asked || pg__peers_gone(c) < c->size;
+}
+
+/* A rank is gone: since this one kept the others waiting? */
+static pg_status lost(pg__comm *c, size_t gone, const char *what, pg_err *err)
+{
+    return c->absent > c->timeout ? pg__peers_left(c, c->absent, err)
+                                  : pg__peers_lost(c, gone, what, err);
+}
+
 pg_status pg__comm_missed(pg__comm *c, const char *what, pg_err *err)
 {
     const size_t gone = pg__peers_gone(c);
-    return gone < c->size ? pg__peers_lost(c, gone, what, err)
-                          : pg__peers_missing(c, what, c->timeout, err);
+    return gone < c->size ? lost(c, gone, what, err) : pg__peers_missing(c, what, c->timeout, err);
 }
 
 /* ---- waiting ---- */
@@ -268,17 +293,16 @@ pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const ch
                             pg_err *err)
 {
     const double began = now();
-    double last = began, until = began + c->timeout, absent = 0;
+    double last = began, until = began + c->timeout;
     size_t left = 0;
     pg_status st = PG_OK;
     int told = 0;
+    c->absent = 0;
     for (;; left = 0) {
         PG_TRY(look(c, ctx, &left, what, err));
         if (left == 0)
             break;
-        const double at = now();
-        absent = at - c->seen > absent ? at - c->seen : absent;
-        c->seen = at;
+        const double at = look_around(c);
         rest(at - began);
         if (at - last < GONE_EVERY)
             continue;
@@ -289,8 +313,7 @@ pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const ch
             PG_TRY(look(c, ctx, &left, what, err));
             if (left == 0)
                 break;
-            st = absent > c->timeout ? pg__peers_left(c, absent, err)
-                                     : pg__peers_lost(c, gone, what, err);
+            st = lost(c, gone, what, err);
             goto done;
         }
         if (!told && is_cancelled(c)) {

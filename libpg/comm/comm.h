@@ -71,6 +71,10 @@ pg_status pg__comm_agree(pg__comm *c, pg_status st, pg_err *err);
 
 /* A rank that is known to be gone, or the number of ranks; from any thread. */
 size_t pg__comm_gone(const pg__comm *c);
+/* The same, or another rank has lost its patience: then this one waits no longer either, since its
+ * pg__comm_missed() is the answer to who is there. By several threads, of which none is in another
+ * call. */
+int pg__comm_ends(pg__comm *c);
 /* Other ranks did not come to it: PG_E_PEER, naming those who are gone or do not answer. */
 pg_status pg__comm_missed(pg__comm *c, const char *what, pg_err *err);
 int pg__comm_is_over(const pg__comm *c); /* somebody did not come */

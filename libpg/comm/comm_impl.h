@@ -20,7 +20,9 @@ struct pg__comm {
     size_t rank, size;
     size_t local, n_local; /* among those on this machine */
     double timeout, waited;
-    double seen; /* when this rank last looked what others send */
+    double seen;   /* when this rank last looked what others send */
+    double absent; /* the longest time that it did not, up to a look of the wait in hand */
+    _Atomic int is_asked, is_looked_at; /* pg__comm_ends(): what it found; a thread is at it */
     const volatile int *cancel;
     char name[PG_MPI_MESSAGE];
     pg__peer *peers;

@@ -39,7 +39,12 @@ pg_status pg__ranks_gpus(const pg_trainer *t, size_t n, size_t *first, size_t *e
 
 static int nobody_comes(void *comm)
 {
-    return pg__comm_gone(comm) < pg__comm_size(comm);
+    return pg__comm_ends(comm);
+}
+
+static int is_gone(const pg__comm *c)
+{
+    return pg__comm_gone(c) < pg__comm_size(c);
 }
 
 #define PATIENCE 300 /* seconds that a device waits for the others of its process */
@@ -130,9 +135,9 @@ pg_status pg__ranks_blame(pg_trainer *t, pg_status st, pg_err *err)
     pg__comm *c = t->ranks ? t->ranks->comm : NULL;
     if (!c || (st != PG_E_DEVICE && st != PG_E_PEER) || pg__comm_is_over(c))
         return st;
-    for (int k = 0; k < LOOKS && !nobody_comes(c); k++)
+    for (int k = 0; k < LOOKS && !(st == PG_E_PEER ? pg__comm_ends(c) : is_gone(c)); k++)
         (void)nanosleep(&nap, NULL);
-    return st == PG_E_PEER || nobody_comes(c) ? pg__comm_missed(c, what, err) : st;
+    return st == PG_E_PEER || is_gone(c) ? pg__comm_missed(c, what, err) : st;
 }
 
 /* ---- through the hosts ---- */

@@ -8,6 +8,7 @@ the id that goes over MPI, or over an address as torchrun gives it:
   numbers  2 ranks of a GPU, 4 of one, 2 of two: what one process gives on as many GPUs, but for rounding
   bits     --deterministic: the same bytes
   refused  what cannot be, is told once
+  late     a rank that comes to a sum later than another one waits: the one that never came is named, not this one
   meeting  address only: who does not come, who is of another job, a port that is taken
   gone     address only: a rank that is killed, or hangs: the others end with status 4 and name it
 
@@ -227,6 +228,23 @@ def meeting(folder):
             expect('IPv6', job.status == [0, 0], job.text)
 
 
+def late(folder):
+    """Rank 0 waits from the start, and longer than rank 1 does; rank 2 comes when the others have left."""
+    own = folder / 'own.sh'
+    own.write_text('#!/bin/sh\nr=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}\ncase $r in 1) export FAKE_CUDA_LATE=40,2 ;; '
+                   '2) export FAKE_CUDA_LATE=40,14 ;; esac\n"$@" 2>err.$r\ns=$?\ncat err.$r >&2\nexit $s\n')
+    own.chmod(0o755)
+    job = Job(3, [own, *fit('mlp_digits', '--epochs', '1000', '--devices', 'auto', '--comm-timeout', '3')], folder).end(60)
+    said = [[x for x in (folder / f'err.{r}').read_text().split('\n') if x.startswith('pgfit:')] for r in range(3)]
+    expect('late: all end', 0 not in job.status and not any('HANG' in e for e in job.said), job.text)
+    expect('late: somebody is told of', said[0] or said[1], job.text)
+    expect('late: the one that did not come', all(f'rank 2 on {socket.gethostname()} did not come' in x for x in said[0] + said[1]), job.text)
+    expect('late: it says so itself', all(f'rank 2 on {socket.gethostname()} itself did not come' in x for x in said[2]), job.text)
+    expect('late: nobody says more', all('others' not in x for x in said[0] + said[1]), job.text)
+    if by_address:
+        expect('late: statuses', job.status == [4, 4, 4] and [len(x) for x in said] == [1, 1, 1], job.text)
+
+
 def gone(folder):
     for what, number, victim, timeout in (('killed', signal.SIGKILL, 1, 60), ('killed', signal.SIGKILL, 0, 60),
                                           ('killed', signal.SIGKILL, 2, 60), ('hangs', signal.SIGSTOP, 1, 2)):
@@ -253,7 +271,7 @@ def gone(folder):
     expect('a GPU that fails', job.status == [4, 5] and 'rank 1 on ' in job.said[0] and 'failure that was ordered' in job.said[1], job.text)
 
 
-for part in (golden, numbers, bits, refused, meeting, gone):
+for part in (golden, numbers, bits, refused, late, meeting, gone):
     if options.only and part.__name__ != options.only or (part in (meeting, gone) and not by_address):
         continue
     with tempfile.TemporaryDirectory() as d:

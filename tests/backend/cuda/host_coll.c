@@ -1,7 +1,8 @@
 /* host_coll.c - coll.h without a GPU: see host.h. Ranks meet when their queues come to it, on a
  * board that they share: of several processes it is shared memory, which the id names. One that
  * waits alone longer than FAKE_CUDA_PATIENCE seconds (10, or what a group of processes has) gives
- * up. The rank FAKE_CUDA_ABSENT never comes. */
+ * up. The rank FAKE_CUDA_ABSENT never comes; a process with FAKE_CUDA_LATE=N,SECONDS comes to its
+ * Nth sum or broadcast so much later. */
 #include "host.h"
 
 #include <fcntl.h>
@@ -149,6 +150,15 @@ static void take(const visit *v, float *p, size_t n)
     }
 }
 
+static void be_late(void)
+{
+    static _Atomic unsigned n_meetings;
+    const char *late = getenv("FAKE_CUDA_LATE");
+    const unsigned mine = ++n_meetings;
+    if (late && strtoul(late, NULL, 10) == mine && strchr(late, ','))
+        (void)nanosleep(&(struct timespec){.tv_sec = atoi(strchr(late, ',') + 1)}, NULL);
+}
+
 static void meet(const void *args, uint64_t n)
 {
     const visit *v = args;
@@ -157,6 +167,7 @@ static void meet(const void *args, uint64_t n)
     float *p = pgk_host_memory(v->p);
     if (absent && strtoul(absent, NULL, 10) == c->first + v->rank)
         return;
+    be_late();
     for (uint64_t at = 0; at < n && !c->broken; at += PIECE) {
         const size_t some = n - at < PIECE ? (size_t)(n - at) : PIECE;
         memcpy(c->b->slots[c->first + v->rank], p + at, some * sizeof *p);
