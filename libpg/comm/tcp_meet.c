@@ -19,9 +19,10 @@
 
 #include "base/hash.h"
 
-#define N_PORTS  16  /* behind MASTER_PORT */
-#define TO_SPEAK 2.0 /* seconds that somebody who is connected has for a word */
-#define PROTOCOL 1u
+#define N_PORTS     16  /* behind MASTER_PORT */
+#define TO_SPEAK    2.0 /* seconds that somebody who is connected has for a word */
+#define PROTOCOL    1u
+#define MOST_GUESTS 128 /* at once, who have not said yet who they are */
 
 /* The first word of both. */
 typedef struct greeting {
@@ -132,44 +133,103 @@ static int listen_behind(const meeting *m)
     return fd;
 }
 
-/* Whoever is connected: one of the ranks, or nobody of ours. */
-static void welcome(const meeting *m, int fd, int *fds, size_t *n_here)
+/* Somebody who is connected: one of the ranks, or nobody of ours, who may be silent for as long as
+ * it likes. So all are listened to at once. */
+typedef struct guest {
+    int fd;
+    double until;  /* then it has to have spoken */
+    greeting says; /* so far */
+    size_t n_said; /* bytes of it */
+} guest;
+
+typedef struct reception {
+    const meeting *m;
+    int *fds; /* by rank: those who were let in */
+    size_t n_here, n;
+    guest guests[MOST_GUESTS];
+} reception;
+
+/* Sent at once, or not: a few bytes, for which every connection has room in the beginning. */
+static int tell(int fd, const void *mem, size_t n)
 {
-    const double until = now() + TO_SPEAK;
-    greeting g = m->mine;
+    return send(fd, mem, n, MSG_NOSIGNAL) == (ssize_t)n;
+}
+
+static void leave(reception *r, size_t k, int is_welcome)
+{
+    if (!is_welcome)
+        (void)close(r->guests[k].fd);
+    r->guests[k] = r->guests[--r->n];
+}
+
+/* Where there is no room for another, whoever has been silent for longest has to leave. */
+static void receive(reception *r, int fd)
+{
+    size_t oldest = 0;
+    for (size_t k = 1; k < r->n; k++)
+        oldest = r->guests[k].until < r->guests[oldest].until ? k : oldest;
+    if (r->n == MOST_GUESTS)
+        leave(r, oldest, 0);
+    r->guests[r->n++] = (guest){.fd = fd, .until = now() + TO_SPEAK};
     tune(fd);
-    if (talk(fd, &g, sizeof g, 1, until) && talk(fd, &g, sizeof g, 0, until) &&
-        memcmp(g.magic, m->mine.magic, sizeof g.magic) == 0 && g.protocol == PROTOCOL &&
-        g.job == m->mine.job && g.rank > 0 && g.rank < m->mine.n_ranks && fds[g.rank] < 0 &&
-        talk(fd, &g.rank, sizeof g.rank, 1, until)) {
-        fds[g.rank] = fd;
-        ++*n_here;
+    if (!tell(fd, &r->m->mine, sizeof r->m->mine))
+        leave(r, r->n - 1, 0);
+}
+
+static int is_awaited(const reception *r, const greeting *g)
+{
+    const greeting *mine = &r->m->mine;
+    return memcmp(g->magic, mine->magic, sizeof g->magic) == 0 && g->protocol == PROTOCOL &&
+           g->job == mine->job && g->rank > 0 && g->rank < mine->n_ranks && r->fds[g->rank] < 0;
+}
+
+/* What has come of guest k, who may leave then. */
+static void listen_to(reception *r, size_t k)
+{
+    guest *g = &r->guests[k];
+    const ssize_t some = recv(g->fd, (char *)&g->says + g->n_said, sizeof g->says - g->n_said, 0);
+    const int waits = some < 0 && (errno == EINTR || errno == EAGAIN);
+    g->n_said += some > 0 ? (size_t)some : 0;
+    if (g->n_said < sizeof g->says && (some > 0 || waits) && now() < g->until)
         return;
+    const uint32_t rank = g->says.rank;
+    const int is_welcome =
+        g->n_said == sizeof g->says && is_awaited(r, &g->says) && tell(g->fd, &rank, sizeof rank);
+    if (is_welcome) {
+        r->fds[rank] = g->fd;
+        r->n_here++;
     }
-    (void)close(fd);
+    leave(r, k, is_welcome);
 }
 
 static int receive_all(const meeting *m, int *fds)
 {
-    size_t n_here = 1, first = 1;
+    reception r = {.m = m, .fds = fds, .n_here = 1};
+    size_t first = 1;
     const int at = listen_behind(m);
     if (at < 0)
         return -1;
-    while (n_here < m->mine.n_ranks && now() < m->until) {
-        struct pollfd p = {.fd = at, .events = POLLIN};
-        (void)poll(&p, 1, 20);
+    while (r.n_here < m->mine.n_ranks && now() < m->until) {
+        struct pollfd p[MOST_GUESTS + 1] = {{.fd = at, .events = POLLIN}};
+        for (size_t k = 0; k < r.n; k++)
+            p[k + 1] = (struct pollfd){.fd = r.guests[k].fd, .events = POLLIN};
+        (void)poll(p, r.n + 1, 20);
+        for (size_t k = r.n; k-- > 0;) /* the last takes the place of one that leaves */
+            listen_to(&r, k);
         const int fd = accept4(at, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0)
-            welcome(m, fd, fds, &n_here);
+            receive(&r, fd);
     }
+    while (r.n > 0)
+        leave(&r, r.n - 1, 0);
     (void)close(at);
-    if (n_here == m->mine.n_ranks)
+    if (r.n_here == m->mine.n_ranks)
         return 0;
     while (fds[first] >= 0)
         first++;
     (void)snprintf(m->said, PG_MPI_MESSAGE, "of %u ranks %zu came to %.100s, not rank %zu%s",
-                   m->mine.n_ranks, n_here, m->host, first,
-                   m->mine.n_ranks - n_here > 1 ? " and others" : "");
+                   m->mine.n_ranks, r.n_here, m->host, first,
+                   m->mine.n_ranks - r.n_here > 1 ? " and others" : "");
     return -1;
 }
 

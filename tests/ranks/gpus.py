@@ -180,6 +180,32 @@ def refused(folder):
     expect('more ranks than GPUs', five.failed_once() and '5 ranks on' in five.text, five.text)
 
 
+def crowd(folder, demo):
+    """Strangers who are connected to rank 0 and say nothing, or the half of a greeting, before rank 1 comes."""
+    took = []
+    for n in 0, 20:
+        with contextlib.ExitStack() as strangers:
+            with socket.socket() as s:
+                s.bind(('127.0.0.1', 0))
+                port = s.getsockname()[1]
+            where = {'MASTER_PORT': str(port), 'MASTER_ADDR': '127.0.0.1'}
+            first = Job(2, demo, folder, of=lambda r: where, only=(0,))
+            for k in range(n):
+                for _ in range(500):
+                    with contextlib.suppress(OSError):
+                        strangers.enter_context(socket.create_connection(('127.0.0.1', port + 1), 1)).sendall(b'pg-rank\0' if k % 2 else b'')
+                        break
+                    time.sleep(0.01)
+            time.sleep(0.5)
+            began = time.monotonic()
+            second = Job(2, demo, folder, of=lambda r: where, only=(1,)).end(60)
+            first.end(60)
+            took.append(time.monotonic() - began)
+            expect(f'{n} strangers', first.status + second.status == [0, 0], first.text + second.text)
+    expect('strangers hold nobody up', took[1] < took[0] + 1, str(took))
+    print(f'start with 0 and 20 strangers: {took[0]:.2f} and {took[1]:.2f} s')
+
+
 def meeting(folder):
     demo = fit('mlp_digits', '--devices', 'auto', '--comm-timeout', '2', '--steps-per-epoch', '3')
     job = Job(3, demo, folder, only=(0, 2)).end(20)
@@ -221,6 +247,7 @@ def meeting(folder):
                 time.sleep(0.01)
         job.end(30)
         expect('a port that is taken, and strangers', job.status == [0, 0], job.text)
+    crowd(folder, demo)
     if socket.has_ipv6:
         with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as s:
             s.bind(('::1', 0))
