@@ -87,7 +87,11 @@ static void warn_if_lost(void)
 static pg_status run(pg_err *err)
 {
     things t = {.save = {.force = fit_may_replace("output"), .full_model = fit_args.full_model}};
-    pg_status st = open_things(&t, err);
+    pg_status st = fit_args.plan ? fit_measure_links(err) : PG_OK;
+    if (fit_args.plan && pg_job_rank(NULL) > 0)
+        return st;
+    if (st == PG_OK)
+        st = open_things(&t, err);
     if (st == PG_OK && fit_args.evaluate) {
         st = fit_evaluate(t.trainer, t.rows, err);
         if (st == PG_OK && !fit_args.dry_run)

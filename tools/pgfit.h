@@ -80,6 +80,7 @@ pg_status fit_plan(pg_trainer *t, pg_data *data, pg_err *err);
 /* pgfit_scaling.c: --plan. Takes the model out of it; checks the rest; shows the plan. */
 pg_status fit_take_plan(pg_err *err);
 pg_status fit_check_plan(pg_err *err);
+pg_status fit_measure_links(pg_err *err); /* with the other processes; rank 0 goes on alone */
 pg_status fit_print_scaling(pg_trainer *t, pg_data *data, pg_err *err);
 
 /* pgfit_profile.c: where the time of the steps went. */

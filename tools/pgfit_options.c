@@ -215,7 +215,9 @@ static const char *const about[] = {
     "(CPUs 3GB, 5us; GPUs 20GB, 10us). batch=N is of all devices together, as --batch-size; with\n"
     "scale=weak of each. cores=N are those of a host, which its CPU devices share (default those\n"
     "here). Where there is no such device speedup=X says how many times as fast as here it is, or\n"
-    "flops=60T what it reaches.",
+    "flops=60T what it reaches. Under mpirun, or with --hosts, what is not given of link, latency,\n"
+    "inner and inner-latency is measured between the ranks (link=measure insists), and hosts and\n"
+    "devices are those of the job unless given.",
     "GPUs are cuda:0, cuda:1, ..., counted as CUDA_VISIBLE_DEVICES leaves them; it alone asks for\n"
     "none of them. They need pg-cuda.so, the driver, cuDNN and, for several, NCCL.",
     "BatchNormalization takes the statistics of each device's rows, as behind multi_gpu_model, or\n"

@@ -52,6 +52,15 @@ pg_status fit_check_plan(pg_err *err)
     return st;
 }
 
+pg_status fit_measure_links(pg_err *err)
+{
+    const pg_status st = pg_plan_measure(&fit_args.plan_for, &fit_args.train, err);
+    fit_args.train.joins_job = 0;
+    if (st == PG_E_ARG)
+        pg_err_prefix(err, "--plan");
+    return st;
+}
+
 /* ---- what is shown ---- */
 
 static void add_ms(table *t, double seconds)
@@ -73,11 +82,14 @@ static void print_table(const pg_plan *p)
 {
     static const char *const heading[] = {
         "devices",  "rows each", "ms/step",    "= compute",   "+ exchange",
-        "+ update", "samples/s", "efficiency", "memory each", "with --shard-optimizer"};
+        "+ update", "samples/s", "efficiency", "memory each", "with --shard-optimizer",
+        "ms/step"};
     enum { N = sizeof heading / sizeof *heading };
-    table t = {.n_cols = N, .right = (1u << N) - 1};
+    const int has_shards = p->rows[0].step_sharded > 0;
+    const size_t n = has_shards ? N : N - 1;
+    table t = {.n_cols = n, .right = (1u << n) - 1};
     char s[40];
-    for (size_t i = 0; i < N; i++)
+    for (size_t i = 0; i < n; i++)
         table_add(&t, heading[i]);
     for (size_t i = 0; i < p->n_rows; i++) {
         const pg_plan_row *r = &p->rows[i];
@@ -92,14 +104,17 @@ static void print_table(const pg_plan *p)
         table_add(&t, s);
         table_add(&t, cli_size(r->memory).s);
         table_add(&t, cli_size(r->memory_sharded).s);
+        if (has_shards)
+            add_ms(&t, r->step_sharded);
     }
     (void)table_print(&t, "  ", 0);
     table_free(&t);
 }
 
-static void print_rate(const char *what, double bytes, double latency)
+static void print_rate(const char *what, double bytes, double latency, int is_measured)
 {
-    cli_printf(stdout, "%s %.4g Gbit/s, %.4g us", what, bytes * 8e-9, latency * 1e6);
+    cli_printf(stdout, "%s %.4g Gbit/s, %.4g us%s", what, bytes * 8e-9, latency * 1e6,
+               is_measured ? " (measured)" : "");
 }
 
 static void print_devices(const pg_plan *p)
@@ -116,10 +131,10 @@ static void print_devices(const pg_plan *p)
         printf(", each %.3g times as fast as here", u->speedup);
     printf("; batch %s%s\n", cli_count(p->batch_size).s, u->weak ? " for each" : " of all");
     if (u->hosts > 1)
-        print_rate("between hosts", u->bandwidth, u->latency);
+        print_rate("between hosts", u->bandwidth, u->latency, u->link_measured);
     if (u->per_host > 1)
         print_rate(u->hosts > 1 ? "; within" : "within a host", u->inner_bandwidth,
-                   u->inner_latency);
+                   u->inner_latency, u->inner_measured);
     if (u->hosts * u->per_host > 1)
         printf("; gradients %s in %s\n", cli_size(n_bytes).s, cli_plural(p->n_buckets, "bucket").s);
 }
@@ -151,6 +166,7 @@ static void print_json_row(const pg_plan_row *r)
     json_real("exchange_shown", r->shown);
     json_real("update", r->update);
     json_real("rest", r->rest);
+    json_real("step_sharded", r->step_sharded);
     json_count("memory", 1, r->memory);
     json_count("memory_sharded", 1, r->memory_sharded);
     printf(", \"measured\": %s}", r->measured ? "true" : "false");
@@ -171,6 +187,8 @@ static void print_json(const pg_plan *p)
     json_real("latency", u->latency);
     json_real("inner", u->inner_bandwidth);
     json_real("inner_latency", u->inner_latency);
+    printf(", \"link_measured\": %s", u->link_measured ? "true" : "false");
+    printf(", \"inner_measured\": %s", u->inner_measured ? "true" : "false");
     fputs(", \"buckets\": [", stdout);
     for (size_t i = 0; i < p->n_buckets; i++)
         printf("%s%llu", i ? ", " : "", (unsigned long long)p->buckets[i]);

@@ -138,7 +138,7 @@ static double be_patient(pg__comm *c, const volatile int **cancel)
     return before;
 }
 
-void pg__comm_close(pg__comm *c)
+static void leave(pg__comm *c, pg__mpi_end how)
 {
     if (!c)
         return;
@@ -151,9 +151,19 @@ void pg__comm_close(pg__comm *c)
             c->is_broken = 1;
     }
     if (c->job)
-        c->mpi->close(c->job, !c->is_broken);
+        c->mpi->close(c->job, c->is_broken ? PG__LEFT : how);
     pg__mem_free(c->peers);
     pg__mem_free(c);
+}
+
+void pg__comm_close(pg__comm *c)
+{
+    leave(c, PG__IN_ORDER);
+}
+
+void pg__comm_leave(pg__comm *c)
+{
+    leave(c, PG__FOR_GOOD);
 }
 
 void pg__comm_abandon(pg__comm *c)
@@ -429,6 +439,22 @@ pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, siz
             return pg__comm_failed(c, e, what, err);
         PG_TRY(pg__comm_wait(c, &request, 1, what, err));
     }
+done:
+    return st;
+}
+
+pg_status pg__comm_swap(pg__comm *c, const void *out, void *in, size_t n_bytes, size_t partner,
+                        const char *what, pg_err *err)
+{
+    void *requests[2] = {NULL, NULL};
+    pg_status st = PG_OK;
+    PG_TRY(pg__comm_begin(c, what, err));
+    int e = c->mpi->receive(c->job, in, n_bytes, (int)partner, PG__TAG_MOVE, &requests[0]);
+    if (e == 0)
+        e = c->mpi->send(c->job, out, n_bytes, (int)partner, PG__TAG_MOVE, &requests[1]);
+    if (e != 0)
+        return pg__comm_failed(c, e, what, err);
+    st = pg__comm_wait(c, requests, 2, what, err);
 done:
     return st;
 }

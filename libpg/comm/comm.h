@@ -28,6 +28,8 @@ typedef struct pg__comm_opts {
  * when all are there. PG_E_UNSUPPORTED: the launcher's MPI, or the plug-in for it, is not there. */
 pg_status pg__comm_open(pg__comm **out, const pg__comm_opts *opts, pg_err *err);
 void pg__comm_close(pg__comm *c);
+/* Closes, and this process joins no job any more: the others may end, while it goes on. */
+void pg__comm_leave(pg__comm *c);
 /* This rank fails alone, and will not come any more: nothing is waited for when it closes. */
 void pg__comm_abandon(pg__comm *c);
 
@@ -62,6 +64,15 @@ pg_status pg__comm_spread(pg__comm *c, const pg__comm_piece *pieces, size_t n, c
  */
 pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, size_t to,
                         const char *what, pg_err *err);
+
+/* The same both ways at once: `out` becomes the partner's `in`. n_bytes: at most INT_MAX. */
+pg_status pg__comm_swap(pg__comm *c, const void *out, void *in, size_t n_bytes, size_t partner,
+                        const char *what, pg_err *err);
+
+/* comm_link.c: seconds of a message between two ranks, and bytes per second of a sum, in each
+ * direction. Called by all; all get it. */
+pg_status pg__comm_link(pg__comm *c, size_t first, size_t second, double *latency,
+                        double *bandwidth, pg_err *err);
 
 /* Did any rank fail? Then all have: with the message of the first one, which is named. A failure to
  * communicate is nobody else's. */

@@ -7,10 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PG_MPI_ABI     3
+#define PG_MPI_ABI     4
 #define PG_MPI_MESSAGE 256 /* bytes of a message, with its end */
 
 typedef struct pg__mpi_job pg__mpi_job;
+
+typedef enum pg__mpi_end {
+    PG__LEFT,     /* ranks are left to themselves */
+    PG__IN_ORDER, /* all are there and do the same */
+    PG__FOR_GOOD  /* and their processes open no other: who goes on is waited for by nobody */
+} pg__mpi_end;
 
 /* All but has_come() and describe() are 0, or an error of MPI. Numbers of elements are at most
  * INT_MAX. */
@@ -20,8 +26,7 @@ typedef struct pg__mpi {
     /* timeout: seconds, for one that has its own patience. */
     int (*open)(pg__mpi_job **out, double timeout, int *rank, int *n_ranks,
                 char version[PG_MPI_MESSAGE]);
-    /* in_order: all ranks are there and do the same; else they are left to themselves. */
-    void (*close)(pg__mpi_job *job, int in_order);
+    void (*close)(pg__mpi_job *job, pg__mpi_end how);
 
     int (*meet)(pg__mpi_job *job, void **request); /* at the end: beside all other calls */
     int (*gather)(pg__mpi_job *job, const void *mine, void *all, size_t n_bytes, void **request);

@@ -19,6 +19,7 @@ struct pg__mpi_job {
 /* MPI can be begun once in a process and ended once, whatever opens and closes in between: it ends
  * with the process. MPI_Finalize() waits for all ranks: for ever, if one of them is gone. */
 static int is_ours, is_broken;
+static _Atomic int is_ended; /* before the process does */
 
 #define PATIENCE 5 /* seconds */
 
@@ -38,10 +39,30 @@ static void finalize(int status, void *arg)
     int is_over = 0;
     (void)arg;
     left_with = status;
-    if (is_broken || MPI_Finalized(&is_over) != MPI_SUCCESS || is_over)
+    if (is_broken || is_ended || MPI_Finalized(&is_over) != MPI_SUCCESS || is_over)
         return;
     if (pthread_create(&watch, NULL, leave, &left_with) == 0)
         MPI_Finalize();
+}
+
+static void *end(void *arg)
+{
+    (void)arg;
+    MPI_Finalize();
+    is_ended = 2;
+    return NULL;
+}
+
+/* Now, since one of them has much left to do. */
+static void end_early(void)
+{
+    pthread_t thread;
+    is_ended = 1;
+    if (pthread_create(&thread, NULL, end, NULL) != 0)
+        return;
+    (void)pthread_detach(thread);
+    for (int k = 0; k < PATIENCE * 1000 && is_ended == 1; k++)
+        usleep(1000);
 }
 
 /* Open MPI's own choice for sums in place is a tree that sends all of it up and then all of it
@@ -106,15 +127,17 @@ static int open_job(pg__mpi_job **out, double timeout, int *rank, int *n_ranks,
     return 0;
 }
 
-static void close_job(pg__mpi_job *job, int in_order)
+static void close_job(pg__mpi_job *job, pg__mpi_end how)
 {
-    if (in_order) {
+    if (how != PG__LEFT) {
         MPI_Comm_free(&job->ends);
         MPI_Comm_free(&job->sums);
         MPI_Comm_free(&job->all);
     }
-    is_broken |= !in_order;
+    is_broken |= how == PG__LEFT;
     pg__mem_free(job);
+    if (how == PG__FOR_GOOD && is_ours)
+        end_early();
 }
 
 /* A request on the heap, where the caller sees a pointer. */

@@ -61,9 +61,9 @@ static int open_job(pg__mpi_job **out, double timeout, int *rank, int *n_ranks,
     return 0;
 }
 
-static void close_job(pg__mpi_job *job, int in_order)
+static void close_job(pg__mpi_job *job, pg__mpi_end how)
 {
-    pg__wire_close(job->wire, in_order);
+    pg__wire_close(job->wire, how != PG__LEFT);
     pg__mem_free(job);
 }
 

@@ -25,6 +25,33 @@ double pg__sum_seconds(const pg__link *l, size_t n, double n_bytes)
     return fmin(fmin(ring, halving), halvings(n) * (l->latency + n_bytes / l->bandwidth));
 }
 
+double pg__share_seconds(const pg__link *l, size_t n, double n_bytes, const pg__load *load)
+{
+    const double others = (double)(n - 1);
+    const double rate = load->share_rate > 0 ? fmin(load->share_rate, l->bandwidth) : l->bandwidth;
+    if (n < 2)
+        return 0;
+    return (load->in_tree ? halvings(n) : others) * l->latency +
+           others / (double)n * n_bytes / rate;
+}
+
+/* Of bucket k among n parties, in the step or behind the update. */
+static double sum_seconds(const pg__link *l, size_t n, const pg__load *load, size_t k)
+{
+    return load->is_sharded && !load->sums_whole ? pg__share_seconds(l, n, load->bytes[k], load)
+                                                 : pg__sum_seconds(l, n, load->bytes[k]);
+}
+
+/* The updated weights, to all. */
+static double spread_seconds(const pg__layout *l, const pg__load *load)
+{
+    double s = 0;
+    for (size_t k = 0; k < load->n && load->is_sharded; k++)
+        s += pg__share_seconds(&l->outer, l->n_hosts, load->bytes[k], load) +
+             pg__share_seconds(&l->inner, l->per_host, load->bytes[k], load);
+    return s;
+}
+
 /* What each tells all others. */
 static double told_seconds(const pg__layout *l, const pg__load *load)
 {
@@ -53,8 +80,8 @@ pg__parts_of_step pg__step_on(const pg__layout *l, const pg__pace *p, const pg__
         all_bytes += load->bytes[k];
     s.compute += p->sum;
     for (size_t k = 0; k < load->n; k++) {
-        const double inner = pg__sum_seconds(&l->inner, l->per_host, load->bytes[k]);
-        const double outer = pg__sum_seconds(&l->outer, l->n_hosts, load->bytes[k]);
+        const double inner = sum_seconds(&l->inner, l->per_host, load, k);
+        const double outer = sum_seconds(&l->outer, l->n_hosts, load, k);
         summed += all_bytes > 0 ? p->sum * load->bytes[k] / all_bytes : 0;
         const double ready = load->goes_along ? p->ready[k] + summed + late : s.compute;
         const double begin = fmax(ready, is_free);
@@ -63,9 +90,11 @@ pg__parts_of_step pg__step_on(const pg__layout *l, const pg__pace *p, const pg__
         is_free = begin + inner + outer;
         s.exchange += inner + outer;
     }
-    const double told = told_seconds(l, load);
-    s.exchange += told;
-    s.shown = fmax(s.compute + late, is_free) - s.compute + told;
+    const double behind = told_seconds(l, load) + spread_seconds(l, load);
+    s.exchange += behind;
+    s.shown = fmax(s.compute + late, is_free) - s.compute + behind;
+    if (load->is_sharded)
+        s.update /= (double)(l->n_hosts * l->per_host);
     s.all = s.compute + s.shown + s.update + s.rest;
     return s;
 }

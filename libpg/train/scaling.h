@@ -34,7 +34,11 @@ typedef struct pg__pace {
 typedef struct pg__load {
     size_t n; /* buckets */
     double bytes[PG_MAX_BUCKETS];
-    int goes_along;            /* each as soon as it is ready; else all behind the backward pass */
+    int goes_along;    /* each as soon as it is ready; else all behind the backward pass */
+    int is_sharded;    /* the optimizer's state is divided (shard.h) */
+    int sums_whole;    /* of that: sums of gradients come whole to all all the same */
+    int in_tree;       /* parts go by halving and doubling, else one by one to or from all */
+    double share_rate; /* bytes per second that such parts go at, at most; 0: as the link */
     double n_told, told_bytes; /* beside gradients, numbers that each device tells all others: how
                                   often in a step, and how many bytes of one in all */
 } pg__load;
@@ -50,8 +54,14 @@ typedef struct pg__parts_of_step {
  * of it log2 n times, whichever is the soonest: libraries choose by size. */
 double pg__sum_seconds(const pg__link *l, size_t n, double n_bytes);
 
+/* Half of that: each of n parties gets the sum of its part of n_bytes, or all get each party's
+ * part. A message to each other one, or to one for each halving; the same bytes. */
+double pg__share_seconds(const pg__link *l, size_t n, double n_bytes, const pg__load *load);
+
 /* The step of a device among those of l. Buckets are summed one after the other, in their order,
- * each within every host first, then between hosts; the update waits for all of them. */
+ * each within every host first, then between hosts; the update waits for all of them. Where the
+ * optimizer's state is divided a device gets its part of the sums and updates that, and behind the
+ * update all get what the others made of theirs, which nothing hides. */
 pg__parts_of_step pg__step_on(const pg__layout *l, const pg__pace *p, const pg__load *load);
 
 /* All of it f times as long. */

@@ -36,6 +36,7 @@ static const key keys[] = {
     {"speedup", FACTOR, AT(speedup)},
     {"flops", FLOPS, AT(flops)},
 };
+static const char measured[] = "measure"; /* instead of the rate of `link` */
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
 typedef struct unit {
@@ -169,7 +170,12 @@ pg_status pg_plan_read(pg_plan_opts *out, const char *text, pg_err *err)
         if (name == len)
             PG_FAIL(PG_E_ARG, "%s: write %s=VALUE", keys[k].name, keys[k].name);
         PG_TRY(check_alone(given, k, err));
-        PG_TRY(set(&o, &keys[k], at + name + 1, len - name - 1, err));
+        const int is_link = keys[k].at == AT(bandwidth);
+        if (is_link && len - name - 1 == strlen(measured) &&
+            strncmp(at + name + 1, measured, strlen(measured)) == 0)
+            o.measure = 1;
+        else
+            PG_TRY(set(&o, &keys[k], at + name + 1, len - name - 1, err));
         given[k] = 1;
         o.gpus |= strcmp(keys[k].name, "gpus") == 0;
         at += len + (at[len] == ',');

@@ -8,12 +8,14 @@ one of them, the ranks to each other on the one or the other.
           it; --resume=auto goes on to the bytes of an undisturbed run
   ranks   only what the ranks send to each other is lost: mpirun ends with that status too
   start   no link at the beginning, or none between the ranks: a message and a status, in time
+  plan    --plan measures a link of 1 Gbit/s between the ranks, and what a message takes there
   slow    the link comes down to 1 Gbit/s in the middle: the bits of one process (a delay asks for netem, which not every kernel has)
 
 All of it runs in namespaces that the kernel takes down with the first process in them, whatever ends it: nothing stays behind. Root, or a user
 who may have namespaces; ip, tc, Open MPI. Exit status 77 where one is missing."""
 import argparse
 import functools
+import json
 import pathlib
 import sys
 import tempfile
@@ -64,6 +66,22 @@ def slow(folder):
     r = j.finish()
     expect('a link that becomes slow', found and r.returncode == 0, show(r) + str([j.said(k) for k in (0, 1)]))
     compare('a link that becomes slow', folder)
+
+
+def plan(folder):
+    set_links('up', 'up')
+    wires.slow_down(1, '1gbit')
+    command = [tools / 'pgfit', '--demo', 'digits', '-j', '1', '--json', '--plan']
+    for spec in 'cpus=1,hosts=2', 'link=measure':
+        r = two(folder, 1, *command, spec).finish()
+        lines = r.stdout.splitlines()
+        if not expect(f'plan {spec}', r.returncode == 0 and len(lines) == 1, show(r)):
+            continue
+        d = json.loads(lines[0])
+        print(f'a link of 1 Gbit/s: {d["link"] * 8e-9:.3f} Gbit/s, {d["latency"] * 1e6:.1f} us')
+        expect(f'plan {spec}: measured', d['link_measured'] and not d['inner_measured'] and (d['hosts'], d['per_host']) == (2, 1), lines[0])
+        expect(f'plan {spec}: the rate', 0.6e9 < d['link'] * 8 < 1.15e9, lines[0])
+        expect(f'plan {spec}: the latency', 1e-7 < d['latency'] < 0.01, lines[0])
 
 
 def disturbed(what, folder, wire, cut_off):
@@ -119,7 +137,7 @@ if not options.inside:
     wires.go_inside()
 wires.lay_links()
 with tempfile.TemporaryDirectory() as root:
-    for name, part in {'cut': cut, 'ranks': ranks, 'start': begin, 'slow': slow}.items():
+    for name, part in {'cut': cut, 'ranks': ranks, 'start': begin, 'plan': plan, 'slow': slow}.items():
         if options.only and name != options.only:
             continue
         with tempfile.TemporaryDirectory(dir=root) as d:

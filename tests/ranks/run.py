@@ -9,6 +9,7 @@ Several processes train together, started by a real mpirun:
   files    only rank 0 writes, and once; --predict and --evaluate give what one process gives
   shards   --shard-optimizer: the same files, also of what is written meanwhile and of runs that go on
   memory   the forecast against what two ranks take while they train
+  plan     --plan: what a message costs is found between the ranks, then rank 0 goes on alone
   refused  another model, other data, other options on a rank: all end, one message, nothing written
   kill     a rank that is killed: the others end with status 4 and name it; the run goes on where it was
 
@@ -235,6 +236,28 @@ def memory(folder):
         expect(f'{what}: the forecast', got and all(abs(x - want) <= 0.1 * x for x in got), f'{want}, resident {got}')
 
 
+def plan(folder):
+    data, model = next((tools / 'digits').glob('*.npz')), next((tools / 'digits').glob('*.json'))
+    command = [tools / 'pgfit', model, '--data', data, *LOSS, '-j', '1', '--plan']
+    for n, spec, per_host in ((2, 'scale=weak', 2), (3, 'cpus=2', 2)):
+        r = run(ranks(n, *command, spec, '--json'), folder)
+        lines = r.stdout.splitlines()
+        if not expect(f'plan by {n} ranks', r.returncode == 0 and len(lines) == 1 and not r.stderr.strip(), show(r)):
+            continue
+        d = json.loads(lines[0])
+        expect(f'plan by {n} ranks: measured', d['inner_measured'] and not d['link_measured'], lines[0])
+        expect(f'plan by {n} ranks: of the job', (d['hosts'], d['per_host']) == (1, per_host), lines[0])
+        expect(f'plan by {n} ranks: a latency', 1e-8 < d['inner_latency'] < 0.05, lines[0])
+        expect(f'plan by {n} ranks: a rate', 1e7 < d['inner'] < 1e12, lines[0])
+    given = run(ranks(2, *command, 'cpus=2,inner=5GB', '--json'), folder)
+    expect('what is given stays', given.returncode == 0 and json.loads(given.stdout)['inner'] == 5e9, show(given))
+    r = run(ranks(2, *command, 'cpus=2'), folder)
+    expect('it says that it was measured', r.returncode == 0 and r.stdout.count('(measured)') == 1, show(r))
+    for spec in 'cpus=2,link=measure', 'hosts=2,cpus=1', 'cpu=2':
+        r = run(ranks(2, *command, spec), folder, timeout=60)
+        expect(f'{spec}: one message', r.returncode == 2 and len(job.said(r.stderr)) == 1, show(r))
+
+
 def cut_npz(source, target):
     """The training rows of an .npz, last 16 rows first: as many, in another order."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, 'w') as new:
@@ -283,9 +306,6 @@ def refused(folder):
     r = run(ranks(2, own), folder, timeout=60)
     said = [x for x in r.stderr.split('\n') if x.startswith('pgfit:')]
     expect('another state to go on with', r.returncode not in (0, 'HANG') and len(said) == 1 and 'holds another state' in said[0], show(r))
-    r = run(ranks(2, tools / 'pgfit', model, '--data', 'data.npz', '--loss', 'sparse_categorical_crossentropy', '--plan', 'cpus=2'), folder, timeout=60)
-    said = [x for x in r.stderr.split('\n') if x.startswith('pgfit:')]
-    expect('a plan is made by one process', r.returncode not in (0, 'HANG') and len(said) == 1, show(r))
     own.write_text(f'#!/bin/sh\n[ {rank} = 0 ] && exit 2\nexec {tools}/pgfit {model} --data data.npz --loss sparse_categorical_crossentropy '
                    '--comm-timeout 3\n')
     r = run(ranks(2, own), folder, timeout=30)
@@ -340,7 +360,7 @@ def kill(folder):
     expect('its log', (killed / 'log.csv').read_bytes() == (alone / 'log.csv').read_bytes(), (killed / 'log.csv').read_text())
 
 
-for part in (golden, bits, normal, files, shards, memory, refused, kill):
+for part in (golden, bits, normal, files, shards, memory, plan, refused, kill):
     if options.only and part.__name__ != options.only:
         continue
     with tempfile.TemporaryDirectory() as d:

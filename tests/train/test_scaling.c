@@ -37,6 +37,44 @@ static void sums_take_the_soonest_of_three_ways(void **state)
     assert_near(pg__sum_seconds(&l, 3, 0), 0.002);
 }
 
+static void shares_are_half_of_a_sum(void **state)
+{
+    const pg__link l = {1e-3, 1e6};
+    (void)state;
+    pg__load load = {.is_sharded = 1};
+    assert_near(pg__share_seconds(&l, 1, 1e6, &load), 0);
+    assert_near(pg__share_seconds(&l, 8, 8000, &load), 0.014); /* 7 messages, 7 ms of bytes */
+    load.share_rate = 2e6;                                     /* the link is slower */
+    assert_near(pg__share_seconds(&l, 8, 8000, &load), 0.014);
+    load.share_rate = 5e5;
+    assert_near(pg__share_seconds(&l, 8, 8000, &load), 0.021);
+    load = (pg__load){.is_sharded = 1, .in_tree = 1};
+    assert_near(pg__share_seconds(&l, 8, 8000, &load), 0.01); /* 3 halvings */
+    assert_near(2 * pg__share_seconds(&l, 4, 1e6, &load), pg__sum_seconds(&l, 4, 1e6));
+}
+
+/* Buckets of 200 and 100 kB among 4: 0.153 and 0.078 s for the parts of their sums, of which the
+ * backward pass hides the first, and as long for the weights, which nothing hides. */
+static void shards_update_less_and_then_tell(void **state)
+{
+    const pg__layout four = hosts(4);
+    pg__load load = {.n = 2, .bytes = {2e5, 1e5}, .goes_along = 1, .is_sharded = 1};
+    pg__parts_of_step s = pg__step_on(&four, &pace, &load);
+    (void)state;
+    assert_near(s.update, 0.05 / 4);
+    assert_near(s.exchange, 2 * (0.153 + 0.078));
+    assert_near(s.shown, 0.078 + 0.153 + 0.078);
+    assert_near(s.all, s.compute + s.shown + s.update + s.rest);
+    load.in_tree = 1; /* 2 messages instead of 3 */
+    assert_near(pg__step_on(&four, &pace, &load).exchange, 2 * (0.152 + 0.077));
+    load.in_tree = 0;
+    load.sums_whole = 1;
+    s = pg__step_on(&four, &pace, &load);
+    assert_near(s.exchange, 0.304 + 0.154 + 0.153 + 0.078);
+    const pg__layout one = hosts(1);
+    assert_near(pg__step_on(&one, &pace, &load).update, 0.05);
+}
+
 static void one_device_waits_for_nobody(void **state)
 {
     const pg__layout one = hosts(1);
@@ -188,43 +226,33 @@ static void reads_what_people_write(void **state)
     assert_int_equal(o.cores, 2);
     assert_near(o.speedup, 1.5);
     assert_near(o.bandwidth, 1073741824);
+    assert_int_equal(o.measure, 0);
+    assert_ok(pg_plan_read(&o, "hosts=2,link=measure,latency=5us", &err));
+    assert_int_equal(o.measure, 1);
+    assert_near(o.bandwidth, 0);
     assert_ok(pg_plan_read(&o, "", &err));
     assert_int_equal(o.per_host, 0);
 }
 
 static void refuses_what_nobody_can_mean(void **state)
 {
-    static const char *const bad[] = {"host=2",
-                                      "hosts",
-                                      "hosts=",
-                                      "hosts=0",
-                                      "hosts=2.5",
-                                      "hosts=-1",
-                                      "hosts=1e9",
-                                      "hosts=0x10",
-                                      "hosts=two",
-                                      "hosts=2,hosts=2",
-                                      "gpus=2,cpus=2",
-                                      "cpus=2,ranks=2",
-                                      "link=100",
-                                      "link=100Gb",
-                                      "link=100Mbits",
-                                      "link=0Gbit",
-                                      "link=inf",
-                                      "link=nanGbit",
-                                      "latency=5",
-                                      "latency=5 us",
-                                      "latency=5minutes",
-                                      "speedup=0",
-                                      "speedup=-2",
-                                      "speedup=2x",
-                                      "flops=60X",
-                                      "scale=strongly",
-                                      "speedup=2,flops=1T",
-                                      "hosts=2,,gpus=2",
-                                      "=2",
-                                      "link=1e400Gbit",
-                                      "batch=1,5"};
+    static const char *const bad[] = {"host=2",          "hosts",
+                                      "hosts=",          "hosts=0",
+                                      "hosts=2.5",       "hosts=-1",
+                                      "hosts=1e9",       "hosts=0x10",
+                                      "hosts=two",       "hosts=2,hosts=2",
+                                      "gpus=2,cpus=2",   "cpus=2,ranks=2",
+                                      "link=100",        "link=measured",
+                                      "inner=measure",   "link=measure,link=1Gbit",
+                                      "link=100Gb",      "link=100Mbits",
+                                      "link=0Gbit",      "link=inf",
+                                      "link=nanGbit",    "latency=5",
+                                      "latency=5 us",    "latency=5minutes",
+                                      "speedup=0",       "speedup=-2",
+                                      "speedup=2x",      "flops=60X",
+                                      "scale=strongly",  "speedup=2,flops=1T",
+                                      "hosts=2,,gpus=2", "=2",
+                                      "link=1e400Gbit",  "batch=1,5"};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         pg_plan_opts o = {.hosts = 77};
@@ -284,12 +312,14 @@ static void check_rows(const pg_plan *p, size_t n, size_t last, uint64_t first_r
     assert_near(p->rows[0].efficiency, 1);
     assert_int_equal(p->rows[0].memory, p->rows[0].memory_sharded);
     assert_near(p->rows[0].exchange, 0);
+    assert_near(p->rows[0].step_sharded, p->used.gpus ? 0 : p->rows[0].step);
     for (size_t i = 0; i < n; i++) {
         const pg_plan_row *r = &p->rows[i];
         assert_true(r->compute > 0 && r->update > 0 && r->rest >= 0 && r->shown >= 0);
         assert_near(r->step, r->compute + r->shown + r->update + r->rest);
         assert_true(r->memory > p->buckets[0]);
         assert_true(i == 0 || r->exchange > 0);
+        assert_true(p->used.gpus ? r->step_sharded == 0 : r->step_sharded > 0);
         assert_true(i == 0 || (r->memory_sharded < r->memory));
         assert_true(i == 0 || (r->rows <= p->rows[i - 1].rows));
     }
@@ -348,6 +378,18 @@ static void memory_of_sums_is_counted(void **state)
     check_sums("buckets", (pg_train_opts){0}, 1, 0, 0);
     check_sums("norms", (pg_train_opts){.optimizer = "adam:global_clipnorm=1"}, 1, 1, 0);
     check_sums("the tree", (pg_train_opts){.deterministic = 1}, 0, 0, 1);
+}
+
+static void one_process_measures_nothing(void **state)
+{
+    const pg_train_opts with = {.threads = 1};
+    pg_plan_opts o = {.hosts = 2};
+    pg_err err = {0};
+    (void)state;
+    assert_ok(pg_plan_measure(&o, &with, &err));
+    assert_true(o.bandwidth == 0 && !o.link_measured && !o.inner_measured);
+    o.measure = 1;
+    assert_fails(PG_E_ARG, pg_plan_measure(&o, &with, &err), &err);
 }
 
 static void what_cannot_be_measured_must_be_given(void **state)
@@ -413,19 +455,19 @@ static void a_plan_changes_nothing(void **state)
     compare("lstm_stateful", 8, (pg_train_opts){.threads = 2, .loss = "mse"});
 }
 
-PG_TEST_MAIN(cmocka_unit_test(sums_take_the_soonest_of_three_ways),
-             cmocka_unit_test(one_device_waits_for_nobody),
-             cmocka_unit_test(what_comes_last_cannot_be_hidden),
-             cmocka_unit_test(all_is_hidden_where_nothing_comes_last),
-             cmocka_unit_test(buckets_wait_for_the_link),
-             cmocka_unit_test(small_sums_cost_their_messages),
-             cmocka_unit_test(hosts_sum_within_and_then_between),
-             cmocka_unit_test(cores_that_move_messages_do_not_compute),
-             cmocka_unit_test(threads_sum_before_devices_do), cmocka_unit_test(paces_lie_on_a_line),
-             cmocka_unit_test(says_from_where_on_devices_do_not_pay),
-             cmocka_unit_test(reads_what_people_write),
-             cmocka_unit_test(refuses_what_nobody_can_mean),
-             cmocka_unit_test(plans_go_from_one_device_to_all),
-             cmocka_unit_test(memory_of_sums_is_counted),
-             cmocka_unit_test(what_cannot_be_measured_must_be_given),
-             cmocka_unit_test(a_plan_changes_nothing))
+PG_TEST_MAIN(
+    cmocka_unit_test(sums_take_the_soonest_of_three_ways),
+    cmocka_unit_test(shares_are_half_of_a_sum), cmocka_unit_test(shards_update_less_and_then_tell),
+    cmocka_unit_test(one_device_waits_for_nobody),
+    cmocka_unit_test(what_comes_last_cannot_be_hidden),
+    cmocka_unit_test(all_is_hidden_where_nothing_comes_last),
+    cmocka_unit_test(buckets_wait_for_the_link), cmocka_unit_test(small_sums_cost_their_messages),
+    cmocka_unit_test(hosts_sum_within_and_then_between),
+    cmocka_unit_test(cores_that_move_messages_do_not_compute),
+    cmocka_unit_test(threads_sum_before_devices_do), cmocka_unit_test(paces_lie_on_a_line),
+    cmocka_unit_test(says_from_where_on_devices_do_not_pay),
+    cmocka_unit_test(reads_what_people_write), cmocka_unit_test(refuses_what_nobody_can_mean),
+    cmocka_unit_test(plans_go_from_one_device_to_all), cmocka_unit_test(memory_of_sums_is_counted),
+    cmocka_unit_test(one_process_measures_nothing),
+    cmocka_unit_test(what_cannot_be_measured_must_be_given),
+    cmocka_unit_test(a_plan_changes_nothing))

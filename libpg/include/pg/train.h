@@ -462,18 +462,29 @@ typedef struct pg_plan_opts {
     double speedup; /* a device is so many times as fast as what is measured here; 0: as fast */
     double flops;   /* instead: multiplications and additions per second that a device reaches in
                        such a model */
+    int measure;    /* pg_plan_measure() fails where it cannot measure between hosts */
+    int link_measured, inner_measured; /* it has, between hosts, within one, what was not given */
 } pg_plan_opts;
 
 /* "hosts=16,gpus=8,link=100Gbit": `out` from a list of
  *
  *   hosts=N  gpus=N | cpus=N (or ranks=N)  cores=N    as above; gpus, cpus: of each host
  *   batch=N  scale=strong|weak
- *   link=RATE  latency=TIME  inner=RATE  inner-latency=TIME
+ *   link=RATE|measure  latency=TIME  inner=RATE  inner-latency=TIME
  *   speedup=X  flops=RATE
  *
  * RATE: bits per second as 100Gbit, bytes as 12.5GB; flops as 60T. TIME: 5us, 50ns, 1ms. PG_E_ARG
  * names what it does not know. */
 PG_API PG_MUST_USE pg_status pg_plan_read(pg_plan_opts *out, const char *text, pg_err *err);
+
+/* In a job of several processes: what is 0 of the latencies and bandwidths, as it is found between
+ * them by MPI: between the first two hosts that have some, and for CPU devices within the first host
+ * that has two. Where neither hosts nor per_host are given they become those of the job. All processes
+ * call this, before a trainer: the job is over then, the process that is pg_job_rank() 0 goes on
+ * alone (pg_train_opts.joins_job 0), others have nothing left to do. with: comm_timeout and cancel
+ * of it. Alone nothing changes. PG_E_ARG: `measure`, and there is one host; errors of joining. */
+PG_API PG_MUST_USE pg_status pg_plan_measure(pg_plan_opts *o, const pg_train_opts *with,
+                                             pg_err *err);
 
 /* A number of devices. Seconds of a step, which is compute + shown + update + rest. */
 typedef struct pg_plan_row {
@@ -486,7 +497,8 @@ typedef struct pg_plan_row {
     double samples_per_second;
     double efficiency;       /* samples per second of a device, by that of one alone */
     uint64_t memory;         /* bytes of a device, and for CPUs of its process */
-    uint64_t memory_sharded; /* with pg_train_opts.shard_optimizer */
+    double step_sharded;     /* with pg_train_opts.shard_optimizer; 0: GPUs, which cannot */
+    uint64_t memory_sharded; /* the same */
     int measured;            /* computing was timed here with as many rows; else between two that
                                 were */
 } pg_plan_row;
@@ -509,7 +521,7 @@ typedef struct pg_plan {
  * several numbers of rows, by some steps that change nothing; sums over devices are arithmetic, as
  * is when they begin. Reading data is not counted. PG_E_ARG: a number that cannot be measured here,
  * as of GPUs where there are none, was not given; PG_E_UNSUPPORTED: `place`, several GPUs in this
- * trainer, or several processes. */
+ * trainer, or one that has joined a job. */
 PG_API PG_MUST_USE pg_status pg_fit_plan(pg_plan *out, pg_trainer *t, pg_data *data,
                                          const pg_fit_opts *opts, const pg_plan_opts *devices,
                                          pg_err *err);
