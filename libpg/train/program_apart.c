@@ -112,7 +112,7 @@ static pg_status find_readers_after(pg__program *p, pg_err *err)
                                 .to = m->params[i].device,
                                 .first = end,
                                 .last = end,
-                                .home = {IN_GRAD, i}},
+                                .home = {IN_GRAD, i, 0}},
                         err));
     }
 done:
