@@ -147,6 +147,9 @@ typedef struct pg__job_place {
     size_t local, n_local; /* on this machine; n_local 0: the launcher does not say */
 } pg__job_place;
 pg__job_place pg__job_place_of(void);
+/* Of what is wrong with a machine, before ranks can agree on anything, one process there speaks: as
+ * far as the launcher tells which, else rank 0 for all. */
+int pg__job_speaks(void);
 
 /* Refuses it for CPUs: what to type, or to install. */
 pg_status pg__comm_needs_mpi(pg__launcher by, pg_err *err);

@@ -78,7 +78,8 @@ const pg__mpi *pg__tcp(void);
 
 /* ---- comm_plugin.c ---- */
 
-/* The plug-in for the MPI of this launcher. It stays open. */
+/* The plug-in for the MPI of this launcher. It stays open. Where it cannot be had one process of each
+ * machine has a message. */
 pg_status pg__plugin_mpi(const pg__mpi **out, pg__launcher by, pg_err *err);
 
 #endif

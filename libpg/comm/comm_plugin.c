@@ -4,12 +4,15 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/beside.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
 #include "comm/comm_impl.h"
+
+#define TO_SPEAK 1 /* seconds */
 
 typedef struct kind {
     const char *name, *file, *package;
@@ -55,7 +58,7 @@ static pg_status open_file(const pg__mpi **out, const kind *k, const char *path,
     return PG_OK;
 }
 
-pg_status pg__plugin_mpi(const pg__mpi **out, pg__launcher by, pg_err *err)
+static pg_status find(const pg__mpi **out, pg__launcher by, pg_err *err)
 {
     static const kind openmpi = {"Open MPI", "pg-mpi-openmpi.so", "libopenmpi3"},
                       mpich = {"MPICH (or an MPI like it)", "pg-mpi-mpich.so", "libmpich12"};
@@ -79,5 +82,19 @@ pg_status pg__plugin_mpi(const pg__mpi **out, pg__launcher by, pg_err *err)
     st = open_file(out, k, path, err);
 done:
     pg__mem_free(path);
+    return st;
+}
+
+pg_status pg__plugin_mpi(const pg__mpi **out, pg__launcher by, pg_err *err)
+{
+    char host[64] = "";
+    const pg_status st = find(out, by, err);
+    if (st != PG_E_UNSUPPORTED || !err)
+        return st;
+    if (!pg__job_speaks()) {
+        *err = (pg_err){.code = st};
+        (void)sleep(TO_SPEAK); /* a launcher ends all others as soon as one has ended */
+    } else if (pg__job_place_of().rank > 0 && gethostname(host, sizeof host - 1) == 0)
+        pg_err_prefix(err, host); /* it may be missing there alone */
     return st;
 }

@@ -45,3 +45,17 @@ pg__job_place pg__job_place_of(void)
         }
     return (pg__job_place){PG__ALONE, 0, 1, 0, 0};
 }
+
+int pg__job_speaks(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                            "LOCAL_RANK", "SLURM_LOCALID"};
+    const pg__job_place p = pg__job_place_of();
+    size_t local;
+    if (p.rank == 0)
+        return 1;
+    for (size_t k = 0; k < sizeof variables / sizeof *variables; k++)
+        if (number_of(variables[k], &local))
+            return local == 0;
+    return 0;
+}

@@ -13,6 +13,8 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
                                         "RANK",
                                         "WORLD_SIZE",
                                         "LOCAL_RANK",
+                                        "OMPI_COMM_WORLD_LOCAL_RANK",
+                                        "MPI_LOCALRANKID",
                                         "TORCHELASTIC_RUN_ID",
                                         "LOCAL_WORLD_SIZE",
                                         "MASTER_ADDR",
@@ -177,10 +179,43 @@ static void what_cannot_be_joined_says_what_to_do(void **state)
     assert_null(c);
 }
 
+static void one_process_of_a_machine_speaks(void **state)
+{
+    (void)state;
+    assert_true(pg__job_speaks());
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+    assert_true(pg__job_speaks());
+    setenv("OMPI_COMM_WORLD_RANK", "2", 1);
+    assert_false(pg__job_speaks()); /* the launcher does not tell where it is */
+    setenv("OMPI_COMM_WORLD_LOCAL_RANK", "1", 1);
+    assert_false(pg__job_speaks());
+    setenv("OMPI_COMM_WORLD_LOCAL_RANK", "0", 1);
+    assert_true(pg__job_speaks());
+}
+
+static void others_are_silent_where_nothing_joins_them(void **state)
+{
+    const pg__comm_opts opts = {.timeout = 1};
+    pg__comm *c = NULL;
+    pg_err err = {0};
+    (void)state;
+    setenv("RANK", "3", 1);
+    setenv("WORLD_SIZE", "4", 1);
+    setenv("LOCAL_RANK", "3", 1);
+    assert_int_equal(pg__comm_open(&c, &opts, &err), PG_E_UNSUPPORTED);
+    assert_string_equal(err.msg, "");
+    setenv("LOCAL_RANK", "0", 1); /* the first one of another machine, which it names */
+    assert_fails(PG_E_UNSUPPORTED, pg__comm_open(&c, &opts, &err), &err);
+    assert_non_null(strstr(err.msg, ": torchrun started"));
+}
+
 PG_TEST_MAIN_WITH(forget, forget,
                   cmocka_unit_test_setup(a_process_that_nobody_launched_is_alone, forget),
                   cmocka_unit_test_setup(each_launcher_is_known_by_its_variables, forget),
                   cmocka_unit_test_setup(srun_is_known_by_what_joins_its_tasks, forget),
                   cmocka_unit_test_setup(one_task_of_srun_is_alone, forget),
                   cmocka_unit_test_setup(what_is_no_place_in_a_job_is_none, forget),
+                  cmocka_unit_test_setup(one_process_of_a_machine_speaks, forget),
+                  cmocka_unit_test_setup(others_are_silent_where_nothing_joins_them, forget),
                   cmocka_unit_test_setup(what_cannot_be_joined_says_what_to_do, forget))

@@ -11,6 +11,7 @@ Several processes train together, started by a real mpirun:
   memory   the forecast against what two ranks take while they train
   plan     --plan: what a message costs is found between the ranks, then rank 0 goes on alone
   refused  another model, other data, other options on a rank: all end, one message, nothing written
+  without  the plug-in is missing: one process says so
   kill     a rank that is killed: the others end with status 4 and name it; the run goes on where it was
 
 Exit status 77: there is no such mpirun, or libpg has no plug-in for it."""
@@ -23,6 +24,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -312,6 +314,23 @@ def refused(folder):
     expect('a rank that never came', r.returncode not in (0, 'HANG'), show(r))
 
 
+def without(folder):
+    """pgfit and its library without the plug-ins beside them."""
+    shutil.copy(tools / 'pgfit', folder)
+    command = [folder / 'pgfit', next((tools / 'digits').glob('*.json')), '--data', next((tools / 'digits').glob('*.npz')), *LOSS]
+    for p in (tools.parent / 'libpg').glob('libpg.so*'):
+        if p.is_file():
+            shutil.copy(p, folder)
+    r = run(ranks(4, *command), folder, timeout=60, more={'LD_LIBRARY_PATH': str(folder)})
+    expect('no plug-in: one message', r.returncode not in (0, 'HANG') and len(job.said(r.stderr)) == 1 and f'pg-mpi-{options.mpi}.so is not there' in r.stderr,
+           show(r))
+    own = folder / 'own.sh'  # as on a machine of its own, where it alone is missing
+    own.write_text('#!/bin/sh\nexport OMPI_COMM_WORLD_LOCAL_RANK=0 MPI_LOCALRANKID=0\n[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 0 ] && exec sleep 3\nexec "$@"\n')
+    own.chmod(0o755)
+    r = run(ranks(2, own, *command), folder, timeout=60, more={'LD_LIBRARY_PATH': str(folder)})
+    expect('no plug-in on another machine', len(job.said(r.stderr)) == 1 and socket.gethostname() in job.said(r.stderr)[0], show(r))
+
+
 def kill(folder):
     command = [tools / 'pgfit', '--demo', 'digits', '--epochs', '60', '--seed', '3', '--deterministic', '--devices', 'cpu:0', '--batch-size', '32',
                '--csv', 'log.csv', '-o', 'out.weights.h5', '--force', '-q', '--comm-timeout', '20']
@@ -360,7 +379,7 @@ def kill(folder):
     expect('its log', (killed / 'log.csv').read_bytes() == (alone / 'log.csv').read_bytes(), (killed / 'log.csv').read_text())
 
 
-for part in (golden, bits, normal, files, shards, memory, plan, refused, kill):
+for part in (golden, bits, normal, files, shards, memory, plan, refused, without, kill):
     if options.only and part.__name__ != options.only:
         continue
     with tempfile.TemporaryDirectory() as d:
