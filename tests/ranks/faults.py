@@ -37,7 +37,7 @@ options.add_argument('--only')
 options = options.parse_args()
 tools, testdata = options.tools.resolve(), options.testdata.resolve()
 mpirun = job.mpirun_of(options.mpi, tools)
-same = functools.partial(job.same, tools)
+compare = functools.partial(job.compare, tools)
 pgfit = tools / 'pgfit'
 HOST = socket.gethostname()
 TIMEOUT = 3  # seconds: --comm-timeout
@@ -50,20 +50,6 @@ KEPT = ['--checkpoint', 'ckpt/{epoch:02d}.keras', '--save-freq', '50', '--resume
 
 def by_mpi(n, folder, *command):
     return job.Job([mpirun, '-np', n], n, folder, *command)
-
-
-@functools.cache
-def left_alone():
-    """A folder with what one process makes when nobody disturbs it."""
-    folder = pathlib.Path(tempfile.mkdtemp(dir=root))
-    r = run(WHOLE, folder)
-    expect('a run left alone', r.returncode == 0, show(r))
-    return folder
-
-
-def compare(what, folder, want):
-    same(f'{what}: weights', folder / 'out.weights.h5', want / 'out.weights.h5')
-    expect(f'{what}: log', (folder / 'log.csv').read_bytes() == (want / 'log.csv').read_bytes(), (folder / 'log.csv').read_text()[-1000:])
 
 
 def whole(what, folder):
@@ -112,7 +98,7 @@ def stopped(folder):
         r = run([mpirun, '-np', n, *WHOLE, *KEPT], here)
         expect(f'{what}: it goes on', r.returncode == 0, show(r))
         expect(f'{what}: checkpoints', whole(what, here) > 0)
-        compare(what, here, left_alone())
+        compare(what, here, job.left_alone(root, *WHOLE))
 
 
 def late(folder):
@@ -166,7 +152,7 @@ def fewer(folder):
     expect('there is something left to do', job.rows_of(folder) < EPOCHS, '')
     r = run([*WHOLE, *KEPT], folder)
     expect('gone on with by one process', r.returncode == 0, show(r))
-    compare('by 4, 2 and 1', folder, left_alone())
+    compare('by 4, 2 and 1', folder, job.left_alone(root, *WHOLE))
 
 
 def stateful(folder):

@@ -1,10 +1,12 @@
 """What the tests of several processes share: how a job is started, who its processes are, what they said. Standard library only."""
+import functools
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 LAUNCHERS = ('OMPI_', 'PMI_', 'PMIX_', 'HYDRA_', 'MPI_', 'SLURM_')
@@ -67,6 +69,21 @@ def said(text):
 def same(tools, what, a, b, *how):
     r = subprocess.run([tools / 'pgdiff', *how, a, b], capture_output=True, text=True)
     return expect(what, r.returncode == 0, r.stdout[-1500:] + r.stderr)
+
+
+@functools.cache
+def left_alone(root, *command):
+    """A folder in `root` with what one process makes when nobody disturbs it: log.csv and out.weights.h5."""
+    folder = pathlib.Path(tempfile.mkdtemp(dir=root))
+    r = run(command, folder)
+    expect('a run left alone', r.returncode == 0, show(r))
+    return folder
+
+
+def compare(tools, what, folder, want):
+    """The weights and the log of two such folders."""
+    same(tools, f'{what}: weights', folder / 'out.weights.h5', want / 'out.weights.h5')
+    expect(f'{what}: log', (folder / 'log.csv').read_bytes() == (want / 'log.csv').read_bytes(), (folder / 'log.csv').read_text()[-1000:])
 
 
 def processes(job):

@@ -14,7 +14,6 @@ one of them, the ranks to each other on the one or the other.
 All of it runs in namespaces that the kernel takes down with the first process in them, whatever ends it: nothing stays behind. Root, or a user
 who may have namespaces; ip, tc, Open MPI. Exit status 77 where one is missing."""
 import argparse
-import functools
 import json
 import pathlib
 import sys
@@ -23,7 +22,7 @@ import time
 
 import job
 import wires
-from job import expect, run, show, until
+from job import expect, show, until
 from wires import FAR, NEAR, mislead, reset_links, set_links
 
 options = argparse.ArgumentParser()
@@ -33,7 +32,6 @@ options.add_argument('--inside', action='store_true', help=argparse.SUPPRESS)
 options = options.parse_args()
 tools = options.tools.resolve()
 mpirun = job.mpirun_of('openmpi', tools)
-same = functools.partial(job.same, tools)
 TIMEOUT = 3  # seconds: --comm-timeout
 MARGIN = 12
 WHOLE = [tools / 'pgfit', '--demo', 'digits', '--seed', '3', '--deterministic', '--batch-size', '256', '--epochs', '60', '-j', '1', '-q',
@@ -45,17 +43,8 @@ def two(folder, wire, *command):
     return job.Job(wires.two(folder, mpirun, wire), 2, folder, *command)
 
 
-@functools.cache
-def left_alone():
-    folder = pathlib.Path(tempfile.mkdtemp(dir=root))
-    r = run(WHOLE, folder)
-    expect('a run left alone', r.returncode == 0, show(r))
-    return folder
-
-
 def compare(what, folder):
-    same(f'{what}: weights', folder / 'out.weights.h5', left_alone() / 'out.weights.h5')
-    expect(f'{what}: log', (folder / 'log.csv').read_bytes() == (left_alone() / 'log.csv').read_bytes())
+    job.compare(tools, what, folder, job.left_alone(root, *WHOLE))
 
 
 def slow(folder):

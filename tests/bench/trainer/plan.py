@@ -15,6 +15,7 @@ import shutil
 import tempfile
 
 import run as trainer
+from tables import shown, table
 
 MPI = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1', 'OMPI_MCA_rmaps_base_oversubscribe': '1',
        'OMPI_MCA_hwloc_base_binding_policy': 'none', 'OMPI_MCA_btl_vader_single_copy_mechanism': 'none'}
@@ -81,19 +82,18 @@ class Plan(trainer.Bench):
             f()
 
 
-def table(bench, models):
-    shown = lambda v: '–' if v is None else '%.3g' % v if v < 100 else '%.0f' % v
-    out = ['| model | ' + ' | '.join('%d rank%s: predicted, measured ms | error' % (n, 's' * (n > 1)) for n in RANKS) + ' |',
-           '|---' + '|---:|---:' * len(RANKS) + '|']
+def report(bench, models):
+    rows = []
     errors = {n: [] for n in RANKS}
     for m in models:
-        cells = []
+        cells = [m]
         for n in RANKS:
             a, b = bench.best('plan %d' % n, m), bench.best('%d ranks' % n, m)
             e = a / b - 1 if a and b else None
             errors[n] += [abs(e)] if e is not None else []
             cells += ['%s, %s' % (shown(a), shown(b)), '–' if e is None else '%+.0f %%' % (e * 100)]
-        out.append('| %s | %s |' % (m, ' | '.join(cells)))
+        rows.append(cells)
+    out = table(['model'] + [x for n in RANKS for x in ('%d rank%s: predicted, measured ms' % (n, 's' * (n > 1)), 'error')], rows)
     out.append('')
     for n in RANKS:
         if errors[n]:
@@ -102,17 +102,17 @@ def table(bench, models):
     loads = [s['load'] for s in bench.samples if 'load' in s]
     if loads:
         out.append('The load of the machine was %.1f to %.1f, of which what is measured is up to 4.  ' % (min(loads), max(loads)))
-    out += ['', '| gradients, 2 ranks | bare MPI_Allreduce, ms | of each bucket | normal | / of each bucket | deterministic | / bare | latency, us | GB/s |',
-            '|---' + '|---:' * 8 + '|']
+    rows = []
     for m in models:
         get = lambda k, of=min: bench.best('sums 2', m, k, of)
         if get('bare') is None:
             continue
         ms = {k: get(k) * 1e3 for k in ('bare', 'bare_buckets', 'normal', 'deterministic')}
-        out.append('| %s, %.1f MB in %d | %s | %s | %s | **%.2f** | %s | %.2f | %.1f | %.1f |' % (
-            m, get('bytes') / 1e6, get('buckets'), shown(ms['bare']), shown(ms['bare_buckets']), shown(ms['normal']),
-            ms['normal'] / ms['bare_buckets'], shown(ms['deterministic']), ms['deterministic'] / ms['bare'],
-            get('latency') * 1e6, get('bandwidth', max) / 1e9))
+        rows.append(['%s, %.1f MB in %d' % (m, get('bytes') / 1e6, get('buckets')), shown(ms['bare']), shown(ms['bare_buckets']),
+                     shown(ms['normal']), '**%.2f**' % (ms['normal'] / ms['bare_buckets']), shown(ms['deterministic']),
+                     '%.2f' % (ms['deterministic'] / ms['bare']), '%.1f' % (get('latency') * 1e6), '%.1f' % (get('bandwidth', max) / 1e9)])
+    out += ['', *table(['gradients, 2 ranks', 'bare MPI_Allreduce, ms', 'of each bucket', 'normal', '/ of each bucket', 'deterministic',
+                        '/ bare', 'latency, us', 'GB/s'], rows)]
     return '\n'.join(out) + '\n'
 
 
@@ -134,7 +134,7 @@ def main():
     for n_round in range(a.rounds):
         for m in a.models:
             bench.once(m, n_round)
-    text = table(bench, a.models)
+    text = report(bench, a.models)
     print(text)
     if a.report:
         with open(a.report, 'w') as f:

@@ -20,6 +20,7 @@ import tempfile
 import threading
 
 import run as trainer
+from tables import shown, table
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'ranks'))
 import wires  # noqa: E402
@@ -118,16 +119,15 @@ def link_table(samples, models):
     return '\n'.join(out) + ('\n\nLoad of the machine meanwhile: %.0f to %.0f. Of an exchange of a few ms the share is noise.\n' % (min(loads), max(loads)) if loads else '\n')
 
 
-def table(samples, models):
+def steps_table(samples, models):
     names = [*WAYS, *PEERS]
-    out = ['| ms/step | ' + ' | '.join(names) + ' | DDP / 2 ranks | Horovod / 2 ranks |', '|---' + '|---:' * (len(names) + 2) + '|']
+    rows = []
     for m in models:
         ms = {p: min((s['ms_med'] for s in samples if s.get('peer') == p and s.get('model') == m and 'ms_med' in s), default=None)
               for p in names}
-        shown = ['–' if ms[p] is None else '%.3g' % ms[p] if ms[p] < 100 else '%.0f' % ms[p] for p in names]
         ratios = ['**%.2f**' % (ms[p] / ms['2 ranks']) if ms[p] and ms['2 ranks'] else '–' for p in PEERS]
-        out.append('| %s | %s | %s |' % (m, ' | '.join(shown), ' | '.join(ratios)))
-    return '\n'.join(out) + '\n'
+        rows.append([m, *(shown(ms[p]) for p in names), *ratios])
+    return '\n'.join(table(['ms/step', *names, 'DDP / 2 ranks', 'Horovod / 2 ranks'], rows)) + '\n'
 
 
 def main():
@@ -156,7 +156,7 @@ def main():
     for n_round in range(a.rounds):
         for m in a.models:
             bench.once(m, n_round)
-    text = link_table(bench.samples, a.models) if a.link else table(bench.samples, a.models)
+    text = link_table(bench.samples, a.models) if a.link else steps_table(bench.samples, a.models)
     print(text)
     if a.report:  # the other table stays
         old = pathlib.Path(a.report).read_text().partition(HEAD) if os.path.exists(a.report) else ('', '', '')
