@@ -425,7 +425,7 @@ static void normed_and_activated_convolutions_agree_with_double(void **state)
 {
     (void)state;
     for (int isa = 0; isa < PG__N_ISAS; isa++)
-        for (int how = 0; how < 3; how++)
+        for (int how = 0; how < 3; how += 2)
             for (size_t s = 0; s < N_SHAPES && pg__isa_present((pg__isa)isa); s++)
                 check_normed(s, &(pg__dev_opts){.n_threads = 1,
                                                 .conv = how,
