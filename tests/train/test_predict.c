@@ -82,6 +82,43 @@ static void predictions_do_not_depend_on_batches_and_devices(void **state)
     pg__mem_free(other);
 }
 
+/* The rows of the file, and no others, whoever holds them. */
+static void rows_in_memory_give_what_a_file_gives(void **state)
+{
+    const pg__dims any = {2, {PG_DIM_ANY, PG_DIM_ANY}};
+    const pg__ends ends = one_in_one_out(&any);
+    pg_trainer *t = open_golden("mlp_digits", NULL, "cpu:0");
+    pg_data *file = open_golden_data("mlp_digits"), *d = NULL;
+    pg_array x = {.key = "x0", .dtype = PG_F64};
+    pg_err err = {0};
+    size_t n = 0, n_other = 0, n_x = 0;
+    double *want = predict("cpu:0", 32, &n);
+    (void)state;
+    assert_ok(pg__data_bind(file, &ends, NULL));
+    const pg__array *from = pg__data_find(file, "x0");
+    assert_non_null(from);
+    double *values = read_all(from, &n_x);
+    x.values = values;
+    x.rank = from->dims.rank;
+    memcpy(x.dims, from->dims.d, x.rank * sizeof *x.dims);
+    assert_ok(pg_data_arrays(&d, &x, 1, NULL));
+    if (pg_predict_file(t, d, in_dir("m.npy").s, NULL, &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    double *got = read_file("m.npy", "x0", &n_other);
+    assert_int_equal(n_other, n);
+    assert_memory_equal(got, want, n * sizeof *got);
+    pg_data_close(d);
+    assert_ok(pg_data_arrays(&d, NULL, 0, NULL));
+    assert_fails(PG_E_MISMATCH, pg_predict_file(t, d, in_dir("none.npy").s, NULL, &err), &err);
+    assert_int_equal(access(in_dir("none.npy").s, F_OK), -1);
+    pg_data_close(d);
+    pg_data_close(file);
+    pg_trainer_close(t);
+    pg__mem_free(values);
+    pg__mem_free(got);
+    pg__mem_free(want);
+}
+
 static void evaluation_is_the_validation_of_a_run(void **state)
 {
     pg_trainer *t = open_golden("mlp_digits", "categorical_crossentropy", "cpu:0");
@@ -207,6 +244,7 @@ static void a_callback_evaluates_with_data_of_its_own(void **state)
 
 PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
                   cmocka_unit_test(predictions_do_not_depend_on_batches_and_devices),
+                  cmocka_unit_test(rows_in_memory_give_what_a_file_gives),
                   cmocka_unit_test(evaluation_is_the_validation_of_a_run),
                   cmocka_unit_test(several_outputs_go_to_one_archive),
                   cmocka_unit_test(a_cancelled_prediction_leaves_no_file),
