@@ -217,7 +217,7 @@ def resident(pid):
 
 
 def memory(folder):
-    """Gradients are 68 MB, and sums need 34 or 68 beside them: more than what MPI takes for itself, which nobody forecasts."""
+    """Gradients are 68 MB: what sums need beside them is no rounding."""
     (folder / 'wide.json').write_text(json.dumps(WIDE))
     data = next((tools / 'digits').glob('*.npz'))
     for what, how in {'halves': (), 'tree': ('--deterministic',), 'tree of shards': ('--deterministic', '--shard-optimizer')}.items():
@@ -236,7 +236,7 @@ def memory(folder):
         j.finish()
         (folder / 'log.csv').unlink()
         print(f'{what}: forecast {want / 1e6:.1f} MB, resident {[round(x / 1e6, 1) for x in got]}')
-        expect(f'{what}: the forecast', got and all(abs(x - want) <= 0.1 * x for x in got), f'{want}, resident {got}')
+        expect(f'{what}: the forecast', got and all(abs(x - want) <= max(0.05 * x, 8e6) for x in got), f'{want}, resident {got}')
 
 
 def plan(folder):
