@@ -17,10 +17,11 @@ pg_status fit_open_data(pg_data **out, const char *path, pg_err *err)
     return PG_OK;
 }
 
-static pg_predict_opts predict_options(void)
+static pg_predict_opts predict_options(int is_profiled)
 {
     return (pg_predict_opts){.batch_size = fit_args.fit.batch_size,
                              .force = fit_may_replace("out"),
+                             .profile = is_profiled,
                              .cancel = cli_cancel()};
 }
 
@@ -34,7 +35,7 @@ static void note_untrained(const pg_trainer *t)
 
 pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err)
 {
-    const pg_predict_opts opts = predict_options();
+    const pg_predict_opts opts = predict_options(fit_args.fit.profile);
     pg_logs logs;
     note_untrained(t);
     const pg_status st = pg_evaluate(t, data, &opts, &logs, err);
@@ -47,12 +48,13 @@ pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err)
         else
             printf("%s%s=%.4f", i > 0 ? " " : "", logs.names[i], logs.values[i]);
     puts(cli.json ? "}" : "");
-    return PG_OK;
+    return opts.profile ? fit_print_profile(t, err) : PG_OK;
 }
 
 pg_status fit_predict(pg_trainer *t, pg_err *err)
 {
-    const pg_predict_opts opts = predict_options();
+    /* with --data it is training that was profiled */
+    const pg_predict_opts opts = predict_options(fit_args.fit.profile && !fit_args.data);
     pg_data *data = NULL;
     note_untrained(t);
     pg_status st = pg_trainer_agree(t, fit_open_data(&data, fit_args.predict, err), err);
@@ -61,5 +63,7 @@ pg_status fit_predict(pg_trainer *t, pg_err *err)
     pg_data_close(data);
     if (st == PG_OK)
         fit_print_predicted(fit_args.out);
+    if (st == PG_OK && opts.profile)
+        st = fit_print_profile(t, err);
     return st;
 }

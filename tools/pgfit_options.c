@@ -382,9 +382,6 @@ int fit_check_arguments(pg_err *err)
     } else if (fit_args.evaluate && fit_args.fit.resume) {
         (void)pg_fail(err, PG_E_ARG, "--evaluate: looks at a model, and --resume goes on training");
         pg_err_hint(err, "pgfit CHECKPOINT --data FILE --evaluate");
-    } else if (fit_args.fit.profile && (fit_args.evaluate || !fit_args.data)) {
-        (void)pg_fail(err, PG_E_ARG,
-                      "--profile: looks at the steps of training, and there are none");
     } else if (shuffled && fit_args.fit.no_shuffle) {
         (void)pg_fail(err, PG_E_ARG, "--shuffle and --no-shuffle exclude each other");
     } else if (fit_args.train.weights && fit_args.train.init_from) {

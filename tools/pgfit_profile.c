@@ -60,7 +60,9 @@ static void print_table(const pg_op_profile *rows, size_t n, int by_layer)
         add_number(&t, r->flops / s * 1e-9);
         add_number(&t, r->bytes / s * 1e-9);
     }
-    puts("time of all threads, the first step left out:");
+    puts(fit_args.data && !fit_args.evaluate
+             ? "time of all threads, the first step left out:"
+             : "time of all threads, the first of several batches left out:");
     (void)table_print(&t, "  ", 0);
     table_free(&t);
 }

@@ -45,6 +45,7 @@ static double flops_of(const pg__tape *t, const pg__inst *i)
     const pg__dims *b = i->n_in > 1 ? shape_of(t, i, 1) : NULL;
     switch ((pg__op_kind)i->op->kind) {
     case PG__OP_conv: return of_conv(i->attrs, a, out);
+    case PG__OP_conv_norm: return of_conv(&((const pg__conv_norm_attrs *)i->attrs)->conv, a, out);
     case PG__OP_conv_dx: return of_conv(i->attrs, out, a);
     case PG__OP_conv_dw: return of_conv(i->attrs, a, b);
     case PG__OP_dense: return 2 * elems(a) * last(out);

@@ -225,7 +225,7 @@ pg_status pg__fit_open(run *r, pg_err *err)
     t->seed = r->opts->seed;
     t->spent = (pg__spent){0};
     t->nan_found = 0;
-    pg__profile_stop(t);
-    const pg_status st = r->opts->profile ? pg__profile_start(t, err) : PG_OK;
+    pg__profile_drop(t);
+    const pg_status st = r->opts->profile ? pg__profile_start(t, PG__TRAINS, err) : PG_OK;
     return st == PG_OK ? prepare(r, err) : st;
 }

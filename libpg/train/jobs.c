@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "train/buckets.h"
 #include "train/devices.h"
+#include "train/profile.h"
 #include "train/ranks_step.h"
 #include "train/record.h"
 #include "train/stage.h"
@@ -86,7 +87,7 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
                         .parts = t->parts,
                         .dev = w->dev,
                         .watch = t->watch,
-                        .profile = s->pass == PG__TRAINS ? w->profile : NULL};
+                        .profile = pg__profile_of(t, w, s->pass)};
     PG_TRY(bind_rows(s, job, lf, err));
     PG_TRY(pg__stage_in(t, job));
 done:

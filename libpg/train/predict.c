@@ -6,6 +6,7 @@
 #include "train/ahead.h"
 #include "train/devices.h"
 #include "train/logs.h"
+#include "train/profile.h"
 #include "train/ranks.h"
 #include "train/rows_at_once.h"
 
@@ -18,6 +19,7 @@ typedef struct pass {
     pg__ahead *ahead;
     pg__totals totals;
     const pg__program *program; /* of some number of rows */
+    size_t n_batches;           /* so far */
     pg__dims *shapes;           /* of the inputs, before the pass */
 } pass;
 
@@ -71,12 +73,16 @@ static pg_status begin_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass k
     pg__ranks_begin_call(p->t, p->opts->cancel);
     PG_TRY(pg__ranks_agree(p->t, open_pass(p, data, use, kind, err), err));
     PG_TRY(pg__ranks_same_data(p->t, &p->feed, err));
+    if (p->opts->profile)
+        PG_TRY(pg__profile_start(p->t, kind, err));
 done:
     return st;
 }
 
 static void close_pass(pass *p)
 {
+    if (p->opts->profile)
+        pg__profile_end(p->t);
     pg__ahead_free(p->ahead);
     pg__course_free(p->course);
     pg__totals_free(&p->totals);
@@ -90,7 +96,10 @@ static pg_status next_batch(pass *p, const pg__batch **out, pg_err *err)
     pg__turn turn;
     if (pg__told_to_stop(p->t, p->opts->cancel))
         return pg_fail(err, PG_E_CANCELLED, "interrupted");
-    return pg__ahead_next(p->ahead, out, &turn, err);
+    const pg_status st = pg__ahead_next(p->ahead, out, &turn, err);
+    if (p->opts->profile && *out && p->n_batches++ == 1)
+        pg__profile_clear(p->t);
+    return st;
 }
 
 /* ---- evaluation ---- */

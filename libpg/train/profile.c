@@ -35,19 +35,27 @@ static size_t n_rows(const pg_trainer *t)
     return t->leaves.n * PG__N_OPS;
 }
 
-pg_status pg__profile_start(pg_trainer *t, pg_err *err)
+pg_status pg__profile_start(pg_trainer *t, pg__pass pass, pg_err *err)
 {
-    pg__profile_stop(t);
+    pg__profile_drop(t);
     for (size_t w = 0; w < t->n_threads; w++) {
         t->workers[w].profile = pg__mem_array(n_rows(t), sizeof(pg__profile));
         if (!t->workers[w].profile)
             return pg__nomem(err);
     }
+    t->profiled_pass = pass;
+    t->is_profiling = 1;
     return PG_OK;
 }
 
-void pg__profile_stop(pg_trainer *t)
+void pg__profile_end(pg_trainer *t)
 {
+    t->is_profiling = 0;
+}
+
+void pg__profile_drop(pg_trainer *t)
+{
+    t->is_profiling = 0;
     for (size_t w = 0; t->workers && w < t->n_threads; w++) {
         pg__mem_free(t->workers[w].profile);
         t->workers[w].profile = NULL;
@@ -61,13 +69,18 @@ void pg__profile_clear(pg_trainer *t)
             memset(t->workers[w].profile, 0, n_rows(t) * sizeof(pg__profile));
 }
 
+pg__profile *pg__profile_of(const pg_trainer *t, const pg__worker *w, pg__pass pass)
+{
+    return t->is_profiling && t->profiled_pass == pass ? w->profile : NULL;
+}
+
 static int slower_first(const void *a, const void *b)
 {
     const pg_op_profile *x = a, *y = b;
     return x->seconds < y->seconds ? 1 : x->seconds > y->seconds ? -1 : 0;
 }
 
-/* What is done beside operations, by all workers at once. */
+/* What is done beside operations in training, by all workers at once. */
 static size_t add_rest(const pg_trainer *t, pg_op_profile *out)
 {
     const double n = (double)t->n_threads;
@@ -101,13 +114,13 @@ pg_status pg_trainer_profile(pg_trainer *t, const pg_op_profile **rows, size_t *
 {
     size_t n = 3;
     if (!t->workers[0].profile)
-        return pg_fail(err, PG_E_ARG, "no run of this trainer was profiled");
+        return pg_fail(err, PG_E_ARG, "nothing that this trainer did was profiled");
     for (size_t i = 0; i < n_rows(t); i++)
         n += sum_of(t, i).calls > 0;
     pg_op_profile *out = pg__mem_array(n, sizeof *out);
     if (!out)
         return pg__nomem(err);
-    n = add_rest(t, out);
+    n = t->profiled_pass == PG__TRAINS ? add_rest(t, out) : 0;
     for (size_t i = 0; i < n_rows(t); i++) {
         const pg_op_profile r = sum_of(t, i);
         if (r.calls > 0)

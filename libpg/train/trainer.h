@@ -90,7 +90,7 @@ typedef struct pg__worker {
     size_t n_spare;
     pg__partial partials[PG_MAX_PARTIALS];
     size_t n_partials;
-    struct pg__profile *profile; /* of its calls in training; NULL: nobody asked */
+    struct pg__profile *profile; /* of its calls; NULL: nobody asked */
     pg_status st;
     pg_err err;
 } pg__worker;
@@ -205,6 +205,8 @@ struct pg_trainer {
     struct pg__landing *landings; /* per lane */
     uint64_t part_rows; /* a batch is worked through in parts of so many rows; 0: at once */
     pg__spent spent;
+    pg__pass profiled_pass;        /* steps that workers' profiles are of */
+    int is_profiling;              /* such a step is counted */
     pg_op_profile *profiled;       /* what pg_trainer_profile() gave */
     int stops_on_nan, nan_found;   /* gradients that are no numbers are not applied */
     pg__watch *watch;              /* of the step in hand, or NULL */

@@ -91,7 +91,7 @@ pg_status pg__workers_start(pg_trainer *t, pg_err *err)
 void pg__workers_stop(pg_trainer *t)
 {
     pg__team_free(t->team);
-    pg__profile_stop(t);
+    pg__profile_drop(t);
     for (size_t w = 0; t->workers && w < t->n_threads; w++) {
         if (t->workers[w].dev) {
             t->backend->free(t->workers[w].dev, t->workers[w].scratch.mem);

@@ -62,8 +62,6 @@ try pgfit mlp.json --data digits.npz --loss dice
 try pgfit mlp.json --data digits.npz --loss mse:reduction=none
 try pgfit mlp.json --data digits.npz --loss mse --metrics auc:curve=XY
 try pgfit mlp.json --data digits.npz --loss mse --validation-split half
-try pgfit mlp.json --data digits.npz --evaluate --profile
-try pgfit mlp.json --predict digits.npz --out p.npy --profile
 try pgfit mlp.json --data digits.npz --loss mse --optimizer adam:momentum=0.5
 try pgfit mlp.json --data nowhere.npz --loss mse --metrics probs=typo
 try pgfit mlp.json --data digits.npz --loss mse --place fc=cpu:1

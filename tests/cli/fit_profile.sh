@@ -6,3 +6,8 @@ fit --profile | grep -v all-reduce | rows 2
 fit --profile=layers | grep -v -e ' all-reduce ' -e ' input ' -e ' optimizer ' | rows 3
 fit --profile --json | grep '"op": "dense"' | sed 's/"seconds": [0-9.e-]*/"seconds": T/'
 fit -q --profile
+cp "$TESTDATA"/golden/cnn_bn/* .
+pgfit model.json --predict data.npz --out y.npy --batch-size 100 -j 1 --profile=layers | rows 3
+pgfit model.json --predict data.npz --out y.npy -f --batch-size 100 -j 1 --profile --json | grep '"op": "conv_norm"' | sed 's/"seconds": [0-9.e-]*/"seconds": T/'
+pgfit model.json --data data.npz --loss categorical_crossentropy --batch-size 100 -j 1 --evaluate --profile | rows 2
+pgfit model.json --data data.npz --loss categorical_crossentropy --batch-size 100 -j 1 --epochs 1 --predict data.npz --out y.npy -f --profile | grep -c '^time'

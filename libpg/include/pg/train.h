@@ -165,12 +165,12 @@ typedef struct pg_train_opts {
                                  metrics is as its training configuration says, not as `model`'s;
                                  the optimizer starts anew. NULL: none */
     int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */
-    int for_prediction; /* weights only: what `model` says of its training is not looked at */
-    int joins_job;      /* train with the other processes that mpirun, srun or, for GPUs, torchrun
-                           started with this one:
-                           the devices of all, in the order of their ranks, are the replicas. Every
-                           process makes the same calls; pg_fit() and pg_predict() give each its
-                           part of the rows, and rank 0 alone writes files. Alone: no difference */
+    int for_prediction;  /* weights only: what `model` says of its training is not looked at */
+    int joins_job;       /* train with the other processes that mpirun, srun or, for GPUs, torchrun
+                            started with this one:
+                            the devices of all, in the order of their ranks, are the replicas. Every
+                            process makes the same calls; pg_fit() and pg_predict() give each its
+                            part of the rows, and rank 0 alone writes files. Alone: no difference */
     int shard_optimizer; /* divide the optimizer's state over the processes of the job (ZeRO stage
                             1): the same numbers, and each keeps 1 / processes of it. On CPUs;
                             alone: no difference. pg_trainer_save() then has to be called by all,
@@ -478,11 +478,12 @@ typedef struct pg_plan_opts {
 PG_API PG_MUST_USE pg_status pg_plan_read(pg_plan_opts *out, const char *text, pg_err *err);
 
 /* In a job of several processes: what is 0 of the latencies and bandwidths, as it is found between
- * them by MPI: between the first two hosts that have some, and for CPU devices within the first host
- * that has two. Where neither hosts nor per_host are given they become those of the job. All processes
- * call this, before a trainer: the job is over then, the process that is pg_job_rank() 0 goes on
- * alone (pg_train_opts.joins_job 0), others have nothing left to do. with: comm_timeout and cancel
- * of it. Alone nothing changes. PG_E_ARG: `measure`, and there is one host; errors of joining. */
+ * them by MPI: between the first two hosts that have some, and for CPU devices within the first
+ * host that has two. Where neither hosts nor per_host are given they become those of the job. All
+ * processes call this, before a trainer: the job is over then, the process that is pg_job_rank() 0
+ * goes on alone (pg_train_opts.joins_job 0), others have nothing left to do. with: comm_timeout and
+ * cancel of it. Alone nothing changes. PG_E_ARG: `measure`, and there is one host; errors of
+ * joining. */
 PG_API PG_MUST_USE pg_status pg_plan_measure(pg_plan_opts *o, const pg_train_opts *with,
                                              pg_err *err);
 
@@ -534,8 +535,8 @@ PG_API PG_MUST_USE pg_status pg_fit_plan(pg_plan *out, pg_trainer *t, pg_data *d
 PG_API PG_MUST_USE pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
                                     const pg_callback *cb, pg_err *err);
 
-/* Where the time of the training steps of a run with pg_fit_opts.profile went, the first step left
- * out. */
+/* Where the time of the last run with pg_fit_opts.profile went, of its training steps, or of the
+ * last pass with pg_predict_opts.profile; the first of several steps or batches left out. */
 typedef struct pg_op_profile {
     const char *layer; /* as the model names it, a loss with the last one; NULL: none */
     const char *op;    /* "conv", and of its gradients "conv_dx", "conv_dw"; beside operations:
@@ -547,7 +548,7 @@ typedef struct pg_op_profile {
 } pg_op_profile;
 
 /* Layers and operations, what took longest first. *rows is valid until this is called again, or
- * the trainer closed. PG_E_ARG: no run was profiled. GPUs that share one model (`place`) are not
+ * the trainer closed. PG_E_ARG: nothing was profiled. GPUs that share one model (`place`) are not
  * counted. */
 PG_API PG_MUST_USE pg_status pg_trainer_profile(pg_trainer *t, const pg_op_profile **rows,
                                                 size_t *n_rows, pg_err *err);
@@ -560,6 +561,7 @@ typedef struct pg_predict_opts {
                           of so many rows at most, but at least one for each core */
     size_t steps;      /* batches, from the first row on; 0: all rows */
     int force;         /* pg_predict_file(): replace an existing file */
+    int profile;       /* count where the time goes, for pg_trainer_profile() */
     const volatile int
         *cancel; /* PG_E_CANCELLED before the next batch once *cancel != 0; or NULL */
 } pg_predict_opts;
