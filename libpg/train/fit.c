@@ -280,6 +280,16 @@ done:
     return st;
 }
 
+/* Rank 0 writes the state. A file that has to be there is told missing by who looks for it. */
+static pg_status lock_state(run *r, pg_err *err)
+{
+    const pg__fit *f = &r->fit;
+    const int makes_folder = f->resume != 1;
+    if (!f->resume_file || pg__rank_of(r->t) > 0)
+        return PG_OK;
+    return pg__resume_lock_take(&r->lock, f->resume_file, makes_folder, err);
+}
+
 /* The callbacks have seen a resumed epoch begin, the program has not. */
 static pg_status begin_training(run *r, pg_err *err)
 {
@@ -396,6 +406,7 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     PG_TRY(pg__ranks_same_data(t, &r.train, err));
     if (r.has_val)
         PG_TRY(pg__ranks_same_data(t, &r.val, err));
+    PG_TRY(pg__ranks_agree(t, lock_state(&r, err), err));
     PG_TRY(begin_training(&r, err));
     PG_TRY(run_batches(&r, err));
     PG_TRY(end_training(&r, began, err));

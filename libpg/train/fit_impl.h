@@ -6,6 +6,7 @@
 #include "train/callback.h"
 #include "train/logs.h"
 #include "train/resume.h"
+#include "train/resume_lock.h"
 
 typedef struct pg__fit_run {
     pg_trainer *t;
@@ -26,6 +27,7 @@ typedef struct pg__fit_run {
     pg_forecast forecast;
     pg__logs logs;
     pg__resume resume;
+    pg__resume_lock lock; /* of its file */
     pg__dims *shapes;  /* of the inputs, before the run */
     size_t n_finished; /* epochs */
 } pg__fit_run;

@@ -194,6 +194,7 @@ void pg__fit_close(run *r)
     pg__snapshot_forget(r->t);
     pg__mem_free(r->fit.resume_file);
     pg__resume_close(&r->resume);
+    pg__resume_lock_release(&r->lock);
     pg__course_free(r->course);
     pg__logs_close(&r->logs);
     pg__totals_free(&r->own);

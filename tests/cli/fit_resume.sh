@@ -56,3 +56,8 @@ awk 'BEGIN {
     ulimit -f 8
     pgfit -q mlp.json --data table.csv --loss sparse_categorical_crossentropy --checkpoint 'u/{epoch}.h5' -o u.h5 2>&1 || echo "exit $?"
 )
+echo '$ another run has the file'
+: >bj/resume.pg.lock
+flock -n bj/resume.pg.lock pgfit --resume=bj --epochs 4 2>&1 || echo "exit $?"
+pg --resume=bj --epochs 4
+ls bj

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "pg/train.h"
 #include "train/resume_file.h"
+#include "train/resume_lock.h"
 
 typedef struct a_run {
     const char *name, *loss, *optimizer, *metrics, *devices, *settings;
@@ -271,6 +272,35 @@ static void of_a_damaged_file_the_one_before_is_taken(void **state)
     r.fit.resume = 2; /* auto does not begin again over what is there */
     assert_fails(PG_E_FORMAT, run(&r, NULL, NULL, &err), &err);
     assert_non_null(strstr(err.msg, file));
+}
+
+static void one_run_at_a_time_keeps_its_state_in_a_file(void **state)
+{
+    pg__resume_lock lock = {0};
+    char path[80];
+    struct stat sb;
+    pg_err err = {0};
+    a_run r = digits();
+    (void)state;
+    snprintf(path, sizeof path, "%s.lock", file);
+    leave_files(5);
+    assert_int_equal(stat(path, &sb), -1); /* it ended */
+    assert_ok(pg__resume_lock_take(&lock, file, 0, &err));
+    assert_int_equal(stat(path, &sb), 0);
+    for (r.fit.resume = 0; r.fit.resume <= 2; r.fit.resume++) {
+        assert_fails(PG_E_IO, run(&r, NULL, NULL, &err), &err);
+        assert_non_null(strstr(err.msg, "another run keeps its state here: process "));
+        assert_int_equal(r.n_batches, 0);
+    }
+    assert_int_equal(stat(file, &sb), 0);
+    close(lock.fd); /* as of a process that was killed: the name stays */
+    lock.is_held = 0;
+    pg__resume_lock_release(&lock);
+    assert_int_equal(stat(path, &sb), 0);
+    r.fit.resume = 1;
+    assert_ok(run(&r, NULL, NULL, &err));
+    assert_int_equal(r.n_batches, 39 - 5);
+    assert_int_equal(stat(path, &sb), -1);
 }
 
 static void another_run_is_refused_by_name(void **state)
@@ -556,6 +586,7 @@ PG_TEST_MAIN_WITH(make_folder, remove_folder, cmocka_unit_test(a_cut_anywhere_ch
                   cmocka_unit_test(rows_of_stateful_layers_go_on),
                   cmocka_unit_test(losses_of_outputs_go_on),
                   cmocka_unit_test(of_a_damaged_file_the_one_before_is_taken),
+                  cmocka_unit_test(one_run_at_a_time_keeps_its_state_in_a_file),
                   cmocka_unit_test(another_run_is_refused_by_name),
                   cmocka_unit_test(data_that_changed_are_noticed),
                   cmocka_unit_test(a_finished_run_has_nothing_to_do),
