@@ -180,6 +180,18 @@ def refused(folder):
     expect('more ranks than GPUs', five.failed_once() and '5 ranks on' in five.text, five.text)
 
 
+def rank_0_at(port):
+    """Where it listens: the first of the ports behind that nobody else has."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        for k in range(1, 17):
+            with contextlib.suppress(OSError), socket.create_connection(('127.0.0.1', port + k), 1) as s:
+                if s.recv(8) == b'pg-rank\0':
+                    return '127.0.0.1', port + k
+        time.sleep(0.01)
+    raise TimeoutError('rank 0 does not listen')
+
+
 def crowd(folder, demo):
     """Strangers who are connected to rank 0 and say nothing, or the half of a greeting, before rank 1 comes."""
     took = []
@@ -190,12 +202,9 @@ def crowd(folder, demo):
                 port = s.getsockname()[1]
             where = {'MASTER_PORT': str(port), 'MASTER_ADDR': '127.0.0.1'}
             first = Job(2, demo, folder, of=lambda r: where, only=(0,))
+            at = rank_0_at(port) if n else None
             for k in range(n):
-                for _ in range(500):
-                    with contextlib.suppress(OSError):
-                        strangers.enter_context(socket.create_connection(('127.0.0.1', port + 1), 1)).sendall(b'pg-rank\0' if k % 2 else b'')
-                        break
-                    time.sleep(0.01)
+                strangers.enter_context(socket.create_connection(at, 1)).sendall(b'pg-rank\0' if k % 2 else b'')
             time.sleep(0.5)
             began = time.monotonic()
             second = Job(2, demo, folder, of=lambda r: where, only=(1,)).end(60)
