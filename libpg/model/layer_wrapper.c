@@ -345,3 +345,18 @@ done:
     *lw = outer;
     return st;
 }
+
+pg_status pg__lower_spectral(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
+                             pg__results *out, pg_err *err)
+{
+    uint64_t iterations;
+    pg_status st = PG_OK;
+    PG_TRY(pg__lower_one_input(l, n_in, err));
+    if (!l->inner)
+        PG_FAIL(PG_E_FORMAT, "%s: wraps no layer", PG_SHOW(l->name));
+    PG_TRY(pg__config_dim_or(&iterations, l, "power_iterations", 1, err));
+    PG_TRY(pg__lower_inner(lw, l->inner, l->inner->name, in[0], out, err));
+    PG_TRY(pg__lower_spectral_of(lw, l->inner, (size_t)iterations, err));
+done:
+    return st;
+}

@@ -587,6 +587,7 @@ void pg__lowered_fini(pg__lowered *l)
     pg__mem_free(l->origins);
     pg__mem_free(l->activities);
     pg__mem_free(l->moving);
+    pg__mem_free(l->spectral);
     pg__mem_free(l->states);
     pg__tape_fini(&l->tape);
     *l = (pg__lowered){0};

@@ -41,6 +41,14 @@ typedef struct pg__moving {
     double momentum; /* the share that stays */
 } pg__moving;
 
+/* A kernel that a SpectralNormalization divides by its largest singular value before each step, as
+ * `iterations` of the power method find it, beginning with the vector u, which is kept. */
+typedef struct pg__spectral {
+    size_t kernel, u; /* parameters */
+    size_t iterations;
+    int is_repeated; /* Keras does it several times in a step, each call sees another kernel */
+} pg__spectral;
+
 /* What the summary tells of a layer of the model itself. */
 typedef struct pg__called {
     const pg__layer *layer;
@@ -70,6 +78,8 @@ typedef struct pg__lowered {
     size_t cap_origins;
     pg__moving *moving; /* in the order of calls; only when training */
     size_t n_moving, cap_moving;
+    pg__spectral *spectral; /* in the order of calls; only when training */
+    size_t n_spectral, cap_spectral;
     pg__val *activities; /* what layers add to the loss: scalars, in the order of calls */
     size_t n_activities, cap_activities;
     pg__val activity_seed; /* or PG__NO_VAL */
@@ -172,6 +182,10 @@ pg_status pg__lower_noise(pg__lowering *lw, double rate, const pg__dims *shape, 
 
 /* Normally distributed numbers of mean 0 and variance 1; PG__NO_VAL outside of training. */
 pg_status pg__lower_normal(pg__lowering *lw, const pg__dims *shape, pg__val *out, pg_err *err);
+
+/* The kernel of the layer in hand's inner one, which was called, is normalised before each step. */
+pg_status pg__lower_spectral_of(pg__lowering *lw, const pg__layer *inner, size_t iterations,
+                                pg_err *err);
 
 #define PG_MAX_CONSTANT (UINT64_C(1) << 26) /* numbers of one: 512 MB while they are made */
 

@@ -155,6 +155,44 @@ pg_status pg__lower_moving(pg__lowering *lw, pg__val param, pg__val value, doubl
     return PG_OK;
 }
 
+/* Keras asks the inner layer for either of these. */
+static const pg__param *find_kernel(const pg__lowering *lw, const pg__layer *inner)
+{
+    pg__lowering at = *lw;
+    at.sub = inner->name;
+    const pg__param *p = find_param(&at, "kernel");
+    return p ? p : find_param(&at, "embeddings");
+}
+
+pg_status pg__lower_spectral_of(pg__lowering *lw, const pg__layer *inner, size_t iterations,
+                                pg_err *err)
+{
+    pg__lowered *to = lw->to;
+    const pg__param *kernel = find_kernel(lw, inner);
+    const char *name = lw->leaf->layer->name;
+    pg__val u;
+    pg_status st = PG_OK;
+    if (!kernel || !kernel->is_built || kernel->shape.rank == 0)
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: normalises a %s, which has no kernel", PG_SHOW(name),
+                PG_SHOW(inner->class_name));
+    const uint64_t dims[] = {1, kernel->shape.d[kernel->shape.rank - 1]};
+    PG_TRY(pg__lower_param(lw, "vector_u", 2, dims, &u, err));
+    if (!lw->training)
+        return PG_OK;
+    const pg__spectral s = {(size_t)(kernel - to->params), to->tape.values[u].slot, iterations,
+                            lw->by_steps};
+    for (size_t i = 0; i < to->n_spectral; i++)
+        if (to->spectral[i].kernel == s.kernel) {
+            to->spectral[i].is_repeated = 1;
+            return PG_OK;
+        }
+    if (pg__mem_grow(&to->spectral, &to->cap_spectral, to->n_spectral + 1, sizeof *to->spectral))
+        PG_TRY(pg__nomem(err));
+    to->spectral[to->n_spectral++] = s;
+done:
+    return st;
+}
+
 /* ---- operations that many families append ---- */
 
 pg_status pg__lower_step(pg__lowering *lw, pg__val *out, pg_err *err)

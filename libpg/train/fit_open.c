@@ -6,6 +6,7 @@
 #include "train/fit_impl.h"
 #include "train/forecast.h"
 #include "train/profile.h"
+#include "train/spectral.h"
 #include "train/report.h"
 #include "train/snapshot.h"
 
@@ -223,6 +224,8 @@ pg_status pg__fit_open(run *r, pg_err *err)
     if (r->opts->initial_epoch >= (r->opts->epochs ? r->opts->epochs : 1))
         return pg_fail(err, PG_E_ARG, "epochs end at %zu, which the initial epoch %zu is behind",
                        r->opts->epochs ? r->opts->epochs : 1, r->opts->initial_epoch);
+    if (pg__spectral_check(t, err) != PG_OK)
+        return PG_E_UNSUPPORTED;
     t->seed = r->opts->seed;
     t->spent = (pg__spent){0};
     t->nan_found = 0;

@@ -250,8 +250,12 @@ static const pg__json *find_key(const pg__json *config, const char *var)
 static const char *usual(const char *var)
 {
     static const char *const by_name[][2] = {
-        {"recurrent_kernel", "orthogonal"}, {"embeddings", "uniform"}, {"gamma", "ones"},
-        {"moving_variance", "ones"},        {"variance", "ones"},
+        {"recurrent_kernel", "orthogonal"},
+        {"embeddings", "uniform"},
+        {"gamma", "ones"},
+        {"moving_variance", "ones"},
+        {"variance", "ones"},
+        {"vector_u", "truncated_normal"},
     };
     for (size_t i = 0; i < sizeof by_name / sizeof *by_name; i++)
         if (strcmp(var, by_name[i][0]) == 0)
@@ -282,6 +286,13 @@ static void open_forget_gate(const pg__param *p, const pg__json *config, double 
         out[i] = 1;
 }
 
+/* TruncatedNormal(stddev=0.02), not the 0.05 that it has by itself. */
+static void shrink_vector_u(const pg__param *p, double *out, uint64_t n)
+{
+    for (uint64_t i = 0; strcmp(p->var->name, "vector_u") == 0 && i < n; i++)
+        out[i] *= 0.02 / 0.05;
+}
+
 pg_status pg__initial_values(double *out, const pg__param *p, size_t number, uint64_t seed,
                              pg_err *err)
 {
@@ -300,8 +311,10 @@ pg_status pg__initial_values(double *out, const pg__param *p, size_t number, uin
     for (size_t i = 0; i < sizeof initializers / sizeof *initializers; i++)
         if (pg__same_name(name, strlen(name), initializers[i].name)) {
             const pg_status st = initializers[i].fill(&r, err);
-            if (st == PG_OK)
+            if (st == PG_OK) {
                 open_forget_gate(p, config, out, r.n);
+                shrink_vector_u(p, out, r.n);
+            }
             return st;
         }
     return pg_fail(err, PG_E_UNSUPPORTED, "%s: initializer \"%s\" is not one of Keras'",

@@ -14,6 +14,7 @@
 #include "train/parts.h"
 #include "train/ranks_devices.h"
 #include "train/ranks_step.h"
+#include "train/spectral.h"
 #include "train/stage.h"
 #include "train/states.h"
 #include "train/update.h"
@@ -536,6 +537,8 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     t->grads = NULL;
     if (!t->team)
         PG_FAIL(PG_E_NOMEM, "the trainer lost its threads in a run before: open it again");
+    if (pass == PG__TRAINS)
+        PG_TRY(pg__normalise_kernels(t, err));
     PG_TRY(pg__devices_mirror(t, err));
     PG_TRY(cut_batch(&s, err));
     PG_TRY(share(&s, err));

@@ -159,6 +159,7 @@ typedef struct pg__slot {
     const char *kind; /* "kernel" (static) */
     int trainable;
     char *path; /* "layers/dense/vars/0", owned */
+    char *copy; /* where files with paths have it once more, owned; or NULL */
     char *name; /* "dense/kernel:0", owned */
     int filled; /* take is set */
     pg__take take;

@@ -199,6 +199,7 @@ static pg_status fill_from_paths(pg__slots *s, const pg__convert *c, pg_err *err
                     PG_SHOW(leaf->layer->name), PG_SHOW(slot->path));
         slot->take = o->tensors[at].take;
         slot->filled = 1;
+        n_used += slot->copy && pg__outline_find(o, index, slot->copy) != PG_NONE;
     }
     PG_TRY(fill_unknown(s, o, &n_used, err));
     if (n_used != o->n_tensors)
@@ -346,11 +347,11 @@ static int by_owner(const void *a, const void *b)
     return (x->k > y->k) - (x->k < y->k);
 }
 
-static entry entry_of(const pg__slot *s)
+static entry entry_of(const pg__slot *s, const char *path)
 {
-    const char *slash = strrchr(s->path, '/');
-    return (entry){.path = s->path,
-                   .n = (size_t)(slash - s->path) - strlen("/vars"),
+    const char *slash = strrchr(path, '/');
+    return (entry){.path = path,
+                   .n = (size_t)(slash - path) - strlen("/vars"),
                    .k = (size_t)strtoul(slash + 1, NULL, 10),
                    .slot = s};
 }
@@ -359,15 +360,18 @@ static pg_status emit_paths(pg__outline *to, const pg__slots *s, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str owner = {0};
-    const size_t n = s->n + s->n_groups;
-    entry *v = pg__mem_array(n, sizeof *v);
+    size_t n = s->n_groups;
+    entry *v = pg__mem_array(s->n_groups + 2 * s->n, sizeof *v);
     if (!v)
         return pg__nomem(err);
     for (size_t i = 0; i < s->n_groups; i++)
         v[i] = (entry){
             .path = s->groups[i].path, .n = strlen(s->groups[i].path), .label = s->groups[i].label};
-    for (size_t i = 0; i < s->n; i++)
-        v[s->n_groups + i] = entry_of(&s->v[i]);
+    for (size_t i = 0; i < s->n; i++) {
+        v[n++] = entry_of(&s->v[i], s->v[i].path);
+        if (s->v[i].copy)
+            v[n++] = entry_of(&s->v[i], s->v[i].copy);
+    }
     if (n)
         qsort(v, n, sizeof *v, by_owner);
     to->shape = PG_SHAPE_PATHS;

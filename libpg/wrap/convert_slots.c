@@ -254,11 +254,35 @@ int pg__stores_otherwise(const pg__layer *l)
     return PG_IS_ANY(l->class_name, classes) || pg__config_has(l, "lora_rank");
 }
 
+/* Keras' attribute `kernel` is the inner layer's, and stored with the wrapper's own again. */
+static pg_status place_spectral(placing *p, const spot *at)
+{
+    pg_status st = PG_OK;
+    pg__str path = {0};
+    const size_t before = p->s->n;
+    const spot own = {at->layer, at->path, at->scope, at->first + at->n - 1, 1};
+    PG_TRY(place_below(p, at, at->layer->inner, "layer", "", at->first, at->n - 1));
+    for (size_t i = before; i < p->s->n; i++)
+        if (strcmp(p->s->v[i].kind, "kernel") == 0 || strcmp(p->s->v[i].kind, "embeddings") == 0) {
+            PG_TRY(pg__str_printf(&path, p->err, "%s/vars/0", at->path));
+            p->s->v[i].copy = path.s;
+            path = (pg__str){0};
+            break;
+        }
+    const pg__slot u = {.leaf = p->i_leaf, .var = own.first, .n_gates = 1, .kind = "vector_u"};
+    PG_TRY(add_slot(p, &u, &own, 1));
+done:
+    pg__str_fini(&path);
+    return st;
+}
+
 static pg_status place(placing *p, const spot *at)
 {
     const char *class_name = at->layer ? pg__modern_class(at->layer->class_name) : "";
     if (at->layer && pg__config_has(at->layer, "lora_rank"))
         return lack(p, "it has an adapter (lora_rank)");
+    if (strcmp(class_name, "SpectralNormalization") == 0 && at->layer->inner && at->n > 1)
+        return place_spectral(p, at);
     if (at->layer && pg__stores_otherwise(at->layer))
         return lack(p, "this class has no counterpart, or stores its variables in another way");
     if (PG_IS_ANY(class_name, recurrent))
@@ -484,6 +508,7 @@ void pg__slots_fini(pg__slots *s)
 {
     for (size_t i = 0; i < s->n; i++) {
         pg__mem_free(s->v[i].path);
+        pg__mem_free(s->v[i].copy);
         pg__mem_free(s->v[i].name);
     }
     for (size_t i = 0; i < s->n_groups; i++) {

@@ -76,6 +76,11 @@ def recipes(keras):
     bn = L.BatchNormalization(momentum=0.6)
     add("bn-shared", lambda a, b: L.Add()([bn(a), bn(b)]), IMG, IMG)
     add("bn-after-conv", lambda x: L.BatchNormalization()(L.Conv2D(4, 3)(x)), IMG)
+    for name, layer, shape in (("dense", L.Dense(4, activation="tanh"), VEC), ("conv", L.Conv2D(4, 3, use_bias=False), IMG),
+                               ("transpose", L.Conv1DTranspose(3, 2), SEQ), ("embedding", L.Embedding(11, 4), train_sequences.Input("ids", 5))):
+        for n in (1, 3):
+            add("spectral-%s-%d" % (name, n), L.SpectralNormalization(layer.__class__.from_config(layer.get_config()), power_iterations=n), shape)
+    add("spectral-frozen", L.SpectralNormalization(L.Dense(4, trainable=False)), VEC)
     add("zeropad1d", L.ZeroPadding1D((1, 2)), SEQ)
     add("zeropad2d", L.ZeroPadding2D(((1, 2), (0, 3))), IMG)
     add("zeropad2d-two", L.ZeroPadding2D((1, 2)), IMG)
@@ -182,17 +187,19 @@ def emit_case(name, layer, shapes, folder):
     arrays.update({"y%d" % k: v for k, v in enumerate(y)})
     arrays.update({"w%d" % k: w for k in range(len(y)) if w is not None})
     np.savez(os.path.join(folder, "data.npz"), **arrays)
-    names = [getattr(v, "path", None) or v.name for v in model.weights]
+    # Keras 3 lists what a wrapper has itself first, files have it last
+    weights = sorted(model.weights, key=lambda v: "vector_u" in (getattr(v, "path", None) or v.name))
+    names = [getattr(v, "path", None) or v.name for v in weights]
     with tf.GradientTape() as tape:
         truth = [tf.constant(v) for v in y]
         loss = model.compute_loss(given, truth if many else truth[0], model(given, training=True), None if w is None else tf.constant(w))
     values = [getattr(v, "value", v) if keras.__version__[0] == "3" else v for v in model.trainable_weights]
     grads = [tf.convert_to_tensor(g) for g in tape.gradient(loss, values)]  # embeddings give slices
     for v, g in zip(model.trainable_weights, grads):
-        i = [w is v for w in model.weights].index(True)
+        i = [w is v for w in weights].index(True)
         want["gradient%d" % i] = np.asarray(g)
         v.assign(v - RATE * g)
-    want.update({"weight%d" % i: w for i, w in enumerate(model.get_weights())})
+    want.update({"weight%d" % i: np.asarray(w) for i, w in enumerate(weights)})
     np.savez(os.path.join(folder, "want.npz"), loss=np.asarray(loss), **want)
     with open(os.path.join(folder, "names.json"), "w") as f:
         json.dump(names, f)
