@@ -306,6 +306,7 @@ static void start(const cli_tool *t)
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0)
             _exit(CLI_TROUBLE);
+    (void)setvbuf(stderr, NULL, _IOLBF, 0); /* processes of a job write whole lines */
     memset(&sa, 0, sizeof sa);
     sigemptyset(&sa.sa_mask);
     sa.sa_handler = on_signal;

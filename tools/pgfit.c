@@ -37,15 +37,27 @@ static pg_status open_things(things *t, pg_err *err)
     return st;
 }
 
+/* Scripts look for the name they gave: that another one was taken is an error to them. */
+static pg_status save(things *t, pg_err *err)
+{
+    const char *name = fit_args.output;
+    const pg_status st = pg_trainer_save(t->trainer, name, &t->save, err);
+    const char *saved = st == PG_OK ? pg_trainer_saved(t->trainer) : NULL;
+    if (saved && (strcmp(saved, name) == 0 || strncmp(saved, name, strlen(name)) != 0))
+        fit_print_saved(saved);
+    if (saved && strncmp(saved, name, strlen(name)) != 0) /* else its shards */
+        return pg_fail(err, PG_E_IO,
+                       "%s: was made by somebody else meanwhile, and stays; the model is in %s",
+                       cli_name(name).s, cli_name(saved).s);
+    return st;
+}
+
 /* With the trainer as it is now: what the options want of it. */
 static pg_status use_trainer(things *t, pg_err *err)
 {
     pg_status st = PG_OK;
     if (fit_args.output)
-        st = pg_trainer_save(t->trainer, fit_args.output, &t->save, err);
-    if (st == PG_OK && pg_trainer_saved(t->trainer) &&
-        strcmp(pg_trainer_saved(t->trainer), fit_args.output) == 0)
-        fit_print_saved(fit_args.output);
+        st = save(t, err);
     if (st == PG_OK)
         fit_show_notes(t->trainer, &t->n_notes);
     if (st == PG_OK && fit_args.predict)
@@ -86,7 +98,9 @@ static void warn_if_lost(void)
 
 static pg_status run(pg_err *err)
 {
-    things t = {.save = {.force = fit_may_replace("output"), .full_model = fit_args.full_model}};
+    things t = {.save = {.force = fit_may_replace("output"),
+                         .full_model = fit_args.full_model,
+                         .beside = 1}};
     pg_status st = fit_args.plan ? fit_measure_links(err) : PG_OK;
     if (fit_args.plan && pg_job_rank(NULL) > 0)
         return st;

@@ -144,8 +144,8 @@ static void print_plan(const pg_plan *p)
     print_devices(p);
     print_table(p);
     if (p->pays_up_to > 0)
-        printf("more than %s do not pay: twice as many give less than 1.2 times the samples/s\n",
-               cli_plural(p->pays_up_to, "device").s);
+        printf("more than %s %s not pay: twice as many give less than 1.2 times the samples/s\n",
+               cli_plural(p->pays_up_to, "device").s, p->pays_up_to > 1 ? "do" : "does");
     else if (p->n_rows > 1)
         puts("all of them pay: each doubling gives at least 1.2 times the samples/s");
     for (size_t i = 0; i < p->n_notes; i++)

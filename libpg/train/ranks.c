@@ -523,8 +523,11 @@ pg_status pg__ranks_shares(pg_trainer *t, pg_fit_report *to, pg_err *err)
         PG_TRY(pg__nomem(err));
     snprintf(mine.host, sizeof mine.host, "%s", pg__comm_host(c, pg__rank_of(t)));
     mine.exchange = s->exchange;
+    mine.compute = s->step - s->exchange;
     mine.waiting = waited > s->exchange ? waited - s->exchange : 0;
-    mine.compute = s->step - s->exchange - mine.waiting;
+    if (mine.waiting > mine.compute) /* of steps: others wait between them, too */
+        mine.waiting = mine.compute;
+    mine.compute -= mine.waiting;
     for (double *v = &mine.compute; v <= &mine.input && busy > 0; v++)
         *v /= busy;
     PG_TRY(pg__comm_gather(t->ranks->comm, &mine, t->ranks->shares, sizeof mine,

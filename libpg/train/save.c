@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/try.h"
@@ -475,10 +476,43 @@ pg_status pg_trainer_check_output(pg_trainer *t, const char *path, const pg_save
     return st == PG_OK ? pg__sink_check(path, &sink, err) : st;
 }
 
+/* Where the suffix begins that says the format. */
+static size_t stem_of(const char *path)
+{
+    static const char *const weights = ".weights.h5";
+    const char *dot = strrchr(path, '.');
+    if (ends_with(path, weights))
+        return strlen(path) - strlen(weights);
+    return dot && !strchr(dot, '/') ? (size_t)(dot - path) : strlen(path);
+}
+
+/* Somebody made a file of that name while this one was trained: neither is lost. */
+static pg_status save_beside(pg_trainer *t, const char *path, const pg_save_opts *opts, pg_err *err)
+{
+    enum { MOST = 100 };
+    const size_t stem = stem_of(path);
+    const char *tried = path;
+    struct stat sb;
+    pg__str name = {0};
+    pg_status st = save(t, path, opts, 0, err);
+    for (int k = 1; st == PG_E_ARG && opts && opts->beside && k < MOST; k++) {
+        if (stat(tried, &sb) != 0)
+            break; /* it is something else */
+        name.n = 0;
+        PG_TRY(pg__str_printf(&name, err, "%.*s-%d%s", (int)stem, path, k, path + stem));
+        tried = name.s;
+        st = save(t, tried, opts, 0, err);
+    }
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
 pg_status pg_trainer_save(pg_trainer *t, const char *path, const pg_save_opts *opts, pg_err *err)
 {
     pg_err unheard = {0};
-    const pg_status st = pg__rank_of(t) > 0 ? PG_OK : pg__told(t, save(t, path, opts, 0, err), err);
+    const pg_status st =
+        pg__rank_of(t) > 0 ? PG_OK : pg__told(t, save_beside(t, path, opts, err), err);
     const pg_status met = pg__shard_meet(t, st == PG_OK ? err : &unheard);
     return st == PG_OK ? met : st;
 }

@@ -207,6 +207,41 @@ static void chooses_formats_as_keras_does(void **state)
     pg_trainer_close(t);
 }
 
+/* What appeared under the name while a model was trained stays, and so does the model. */
+static void saves_beside_what_is_there(void **state)
+{
+    static const char *const given[] = {"t.weights.h5", "t.h5"};
+    static const char *const want[][2] = {{"t-1.weights.h5", "t-2.weights.h5"},
+                                          {"t-1.h5", "t-2.h5"}};
+    const pg_save_opts beside = {.beside = 1};
+    const run r = {.model = golden("model.json")};
+    pg_trainer *t = train(&r);
+    pg_err err = {0};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char path[128], word[8] = "";
+        snprintf(path, sizeof path, "%s", in_folder(given[i]));
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        assert_int_equal(fputs("theirs", f) < 0 || fclose(f), 0);
+        assert_fails(PG_E_ARG, pg_trainer_save(t, path, NULL, &err), &err);
+        for (size_t k = 0; k < 2; k++) {
+            assert_ok(pg_trainer_save(t, path, &beside, &err));
+            assert_string_equal(pg_trainer_saved(t), in_folder(want[i][k]));
+        }
+        f = fopen(path, "r");
+        assert_non_null(f);
+        assert_string_equal(fgets(word, sizeof word, f), "theirs");
+        fclose(f);
+        for (size_t k = 0; k < 2; k++)
+            assert_int_equal(unlink(in_folder(want[i][k])), 0);
+        unlink(path);
+    }
+    assert_fails(PG_E_ARG, pg_trainer_save(t, in_folder("t.txt"), &beside, &err), &err);
+    assert_fails(PG_E_IO, pg_trainer_save(t, "/dev/null/x.h5", &beside, &err), &err);
+    pg_trainer_close(t);
+}
+
 static void tells_before_training_what_cannot_be_saved(void **state)
 {
     char path[600];
@@ -228,4 +263,5 @@ PG_TEST_MAIN_WITH(NULL, clean, cmocka_unit_test(goes_on_as_if_never_interrupted)
                   cmocka_unit_test(names_the_wrapper_whose_model_it_trains),
                   cmocka_unit_test(a_given_optimizer_starts_anew),
                   cmocka_unit_test(chooses_formats_as_keras_does),
+                  cmocka_unit_test(saves_beside_what_is_there),
                   cmocka_unit_test(tells_before_training_what_cannot_be_saved))

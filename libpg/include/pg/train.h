@@ -230,6 +230,8 @@ PG_API PG_MUST_USE pg_status pg_trainer_read_grad(pg_trainer *t, size_t i, doubl
 typedef struct pg_save_opts {
     int force;      /* replace an existing file */
     int full_model; /* .h5: description, training configuration and optimizer state too */
+    int beside;     /* where a file of that name has appeared, the next free one of NAME-1.h5,
+                       NAME-2.h5, ... is written: pg_trainer_saved() tells which */
 } pg_save_opts;
 
 /* Could pg_trainer_save() write there? To be asked before hours of training; t NULL: before the
