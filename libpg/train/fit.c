@@ -290,6 +290,18 @@ static pg_status lock_state(run *r, pg_err *err)
     return pg__resume_lock_take(&r->lock, f->resume_file, makes_folder, err);
 }
 
+/* A device has batch size / devices rows, rounded down, and the last one what is left. */
+static pg_status tell_of_idle(run *r, pg_err *err)
+{
+    const size_t n = r->what.n_devices;
+    if (r->batch_size >= n || pg__rank_of(r->t) > 0)
+        return PG_OK;
+    return pg__fit_tell(
+        &r->fit, PG_EVENT_NOTE, NULL, err,
+        "a batch of %zu is too small for %zu devices: the last one computes all of it",
+        r->batch_size, n);
+}
+
 /* The callbacks have seen a resumed epoch begin, the program has not. */
 static pg_status begin_training(run *r, pg_err *err)
 {
@@ -298,6 +310,7 @@ static pg_status begin_training(run *r, pg_err *err)
                           err)); /* what others have is asked for */
     if (r->cb && r->cb->train_begin)
         PG_TRY(r->cb->train_begin(r->cb->user, &r->what, err));
+    PG_TRY(tell_of_idle(r, err));
     PG_TRY(ask_for_meetings(r, err));
     PG_TRY(go_on(r, err));
     PG_TRY(pg__ranks_agree(r->t, pg__calls_train_begin(&r->fit, err), err));
