@@ -36,6 +36,21 @@ static int is_cancelled(const pg__comm *c)
     return c->cancel && __atomic_load_n(c->cancel, __ATOMIC_RELAXED);
 }
 
+void pg__mpi_lock(pg__comm *c)
+{
+    pthread_mutex_lock(&c->lock);
+}
+
+int pg__mpi_try_lock(pg__comm *c)
+{
+    return pthread_mutex_trylock(&c->lock) == 0;
+}
+
+void pg__mpi_unlock(pg__comm *c)
+{
+    pthread_mutex_unlock(&c->lock);
+}
+
 /* ---- opening ---- */
 
 /* MPI begins when all processes have come, and has no patience of its own to lose: it begins in a
@@ -107,6 +122,7 @@ pg_status pg__comm_open(pg__comm **out, const pg__comm_opts *opts, pg_err *err)
     c = pg__mem_array(1, sizeof *c);
     if (!c)
         return pg__nomem(err);
+    pthread_mutex_init(&c->lock, NULL);
     c->timeout = opts->timeout > 0 ? opts->timeout : 300;
     c->cancel = opts->cancel;
     c->seen = now();
@@ -142,6 +158,8 @@ static void leave(pg__comm *c, pg__mpi_end how)
 {
     if (!c)
         return;
+    pg__mover_stop(c);
+    c->sums = NULL;
     if (c->job && !c->is_broken) { /* MPI itself would wait for ever */
         const volatile int *cancel;
         void *request = NULL;
@@ -152,6 +170,7 @@ static void leave(pg__comm *c, pg__mpi_end how)
     }
     if (c->job)
         c->mpi->close(c->job, c->is_broken ? PG__LEFT : how);
+    pthread_mutex_destroy(&c->lock);
     pg__mem_free(c->peers);
     pg__mem_free(c);
 }
@@ -168,7 +187,9 @@ void pg__comm_leave(pg__comm *c)
 
 void pg__comm_abandon(pg__comm *c)
 {
+    pg__mpi_lock(c);
     c->is_broken = 1;
+    pg__mpi_unlock(c);
 }
 
 size_t pg__comm_rank(const pg__comm *c)
@@ -227,10 +248,10 @@ static double look_around(pg__comm *c)
 
 int pg__comm_ends(pg__comm *c)
 {
-    if (!atomic_exchange(&c->is_looked_at, 1)) {
+    if (pg__mpi_try_lock(c)) {
         (void)look_around(c);
         c->is_asked = c->is_asked || pg__peers_ask(c);
-        c->is_looked_at = 0;
+        pg__mpi_unlock(c);
     }
     return c->is_asked || pg__peers_gone(c) < c->size;
 }
@@ -244,8 +265,12 @@ static pg_status lost(pg__comm *c, size_t gone, const char *what, pg_err *err)
 
 pg_status pg__comm_missed(pg__comm *c, const char *what, pg_err *err)
 {
+    pg__mpi_lock(c);
     const size_t gone = pg__peers_gone(c);
-    return gone < c->size ? lost(c, gone, what, err) : pg__peers_missing(c, what, c->timeout, err);
+    const pg_status st =
+        gone < c->size ? lost(c, gone, what, err) : pg__peers_missing(c, what, c->timeout, err);
+    pg__mpi_unlock(c);
+    return st;
 }
 
 /* ---- waiting ---- */
@@ -299,6 +324,14 @@ static void rest(double waited)
         sched_yield();
 }
 
+static pg_status look_and_move(pg__comm *c, pg__comm_look look, void *ctx, size_t *left,
+                               const char *what, pg_err *err)
+{
+    pg__sums_move(c, SIZE_MAX);
+    const pg_status st = pg__sums_failed(c, err);
+    return st == PG_OK ? look(c, ctx, left, what, err) : st;
+}
+
 pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const char *what,
                             pg_err *err)
 {
@@ -309,7 +342,7 @@ pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const ch
     int told = 0;
     c->absent = 0;
     for (;; left = 0) {
-        PG_TRY(look(c, ctx, &left, what, err));
+        PG_TRY(look_and_move(c, look, ctx, &left, what, err));
         if (left == 0)
             break;
         const double at = look_around(c);
@@ -320,7 +353,7 @@ pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const ch
         const size_t gone = pg__peers_gone(c);
         if (gone < c->size) { /* what it had sent may still be there */
             left = 0;
-            PG_TRY(look(c, ctx, &left, what, err));
+            PG_TRY(look_and_move(c, look, ctx, &left, what, err));
             if (left == 0)
                 break;
             st = lost(c, gone, what, err);
@@ -343,10 +376,18 @@ done:
 
 pg_status pg__comm_begin(const pg__comm *c, const char *what, pg_err *err)
 {
-    return c->is_broken ? pg_fail(err, PG_E_PEER, "%s: another rank is gone", what) : PG_OK;
+    if (!c->is_broken)
+        return PG_OK;
+    const pg_status st = pg__sums_failed(c, err);
+    return st != PG_OK ? st : pg_fail(err, PG_E_PEER, "%s: another rank is gone", what);
 }
 
 /* ---- what ranks tell each other ---- */
+
+static pg_status begun(pg__comm *c, int e, const char *what, pg_err *err)
+{
+    return e == 0 ? PG_OK : pg__comm_failed(c, e, what, err);
+}
 
 pg_status pg__comm_gather(pg__comm *c, const void *mine, void *all, size_t n_bytes,
                           const char *what, pg_err *err)
@@ -357,30 +398,38 @@ pg_status pg__comm_gather(pg__comm *c, const void *mine, void *all, size_t n_byt
         memcpy(all, mine, n_bytes);
         return PG_OK;
     }
+    pg__mpi_lock(c);
     PG_TRY(pg__comm_begin(c, what, err));
     if (n_bytes > INT_MAX / c->size)
         PG_FAIL(PG_E_LIMIT, "%s: %zu bytes of %zu ranks", what, n_bytes, c->size);
-    const int e = c->mpi->gather(c->job, mine, all, n_bytes, &request);
-    if (e != 0)
-        return pg__comm_failed(c, e, what, err);
+    PG_TRY(begun(c, c->mpi->gather(c->job, mine, all, n_bytes, &request), what, err));
     st = pg__comm_wait(c, &request, 1, what, err);
+done:
+    pg__mpi_unlock(c);
+    return st;
+}
+
+static pg_status broadcast(pg__comm *c, void *mem, size_t n_bytes, const char *what, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t at = 0; at < n_bytes; at += PIECE) {
+        const size_t n = n_bytes - at < PIECE ? n_bytes - at : PIECE;
+        void *request = NULL;
+        PG_TRY(pg__comm_begin(c, what, err));
+        PG_TRY(begun(c, c->mpi->broadcast(c->job, (char *)mem + at, n, 0, &request), what, err));
+        PG_TRY(pg__comm_wait(c, &request, 1, what, err));
+    }
 done:
     return st;
 }
 
 pg_status pg__comm_broadcast(pg__comm *c, void *mem, size_t n_bytes, const char *what, pg_err *err)
 {
-    pg_status st = PG_OK;
-    for (size_t at = 0; c && at < n_bytes; at += PIECE) {
-        const size_t n = n_bytes - at < PIECE ? n_bytes - at : PIECE;
-        void *request = NULL;
-        PG_TRY(pg__comm_begin(c, what, err));
-        const int e = c->mpi->broadcast(c->job, (char *)mem + at, n, 0, &request);
-        if (e != 0)
-            return pg__comm_failed(c, e, what, err);
-        PG_TRY(pg__comm_wait(c, &request, 1, what, err));
-    }
-done:
+    if (!c)
+        return PG_OK;
+    pg__mpi_lock(c);
+    const pg_status st = broadcast(c, mem, n_bytes, what, err);
+    pg__mpi_unlock(c);
     return st;
 }
 
@@ -389,10 +438,12 @@ pg_status pg__comm_await(pg__comm *c, void *mem, size_t n_bytes, const char *wha
     const volatile int *cancel;
     if (!c)
         return PG_OK;
+    pg__mpi_lock(c);
     const double timeout = be_patient(c, &cancel);
-    const pg_status st = pg__comm_broadcast(c, mem, n_bytes, what, err);
+    const pg_status st = broadcast(c, mem, n_bytes, what, err);
     c->timeout = timeout;
     c->cancel = cancel;
+    pg__mpi_unlock(c);
     return st;
 }
 
@@ -406,17 +457,16 @@ pg_status pg__comm_spread(pg__comm *c, const pg__comm_piece *pieces, size_t n, c
     requests = pg__mem_array(n, sizeof *requests);
     if (!requests)
         return pg__nomem(err);
+    pg__mpi_lock(c);
     PG_TRY(pg__comm_begin(c, what, err));
     for (size_t k = 0; k < n; k++) {
         const pg__comm_piece *p = &pieces[k];
         const int e = c->mpi->broadcast(c->job, p->mem, p->n_bytes, (int)p->from, &requests[k]);
-        if (e != 0) {
-            st = pg__comm_failed(c, e, what, err);
-            goto done;
-        }
+        PG_TRY(begun(c, e, what, err));
     }
     st = pg__comm_wait(c, requests, n, what, err);
 done:
+    pg__mpi_unlock(c);
     pg__mem_free(requests);
     return st;
 }
@@ -427,6 +477,7 @@ pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, siz
     pg_status st = PG_OK;
     if (!c || from == to || (c->rank != from && c->rank != to))
         return PG_OK;
+    pg__mpi_lock(c);
     for (size_t at = 0; at < n_bytes; at += PIECE) {
         const size_t n = n_bytes - at < PIECE ? n_bytes - at : PIECE;
         char *piece = (char *)mem + at;
@@ -435,11 +486,11 @@ pg_status pg__comm_move(pg__comm *c, void *mem, size_t n_bytes, size_t from, siz
         const int e = c->rank == from
                           ? c->mpi->send(c->job, piece, n, (int)to, PG__TAG_MOVE, &request)
                           : c->mpi->receive(c->job, piece, n, (int)from, PG__TAG_MOVE, &request);
-        if (e != 0)
-            return pg__comm_failed(c, e, what, err);
+        PG_TRY(begun(c, e, what, err));
         PG_TRY(pg__comm_wait(c, &request, 1, what, err));
     }
 done:
+    pg__mpi_unlock(c);
     return st;
 }
 
@@ -448,14 +499,15 @@ pg_status pg__comm_swap(pg__comm *c, const void *out, void *in, size_t n_bytes, 
 {
     void *requests[2] = {NULL, NULL};
     pg_status st = PG_OK;
+    pg__mpi_lock(c);
     PG_TRY(pg__comm_begin(c, what, err));
     int e = c->mpi->receive(c->job, in, n_bytes, (int)partner, PG__TAG_MOVE, &requests[0]);
     if (e == 0)
         e = c->mpi->send(c->job, out, n_bytes, (int)partner, PG__TAG_MOVE, &requests[1]);
-    if (e != 0)
-        return pg__comm_failed(c, e, what, err);
+    PG_TRY(begun(c, e, what, err));
     st = pg__comm_wait(c, requests, 2, what, err);
 done:
+    pg__mpi_unlock(c);
     return st;
 }
 

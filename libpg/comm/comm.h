@@ -3,7 +3,7 @@
  * MPI.
  *
  *   order    every rank makes the same calls in the same order; sums and all else are two orders
- *   threads  one at a time, whichever it is
+ *   threads  one at a time, whichever it is; between machines sums have one of their own
  *   waiting  none lasts for ever: PG_E_PEER names the ranks that did not come in time, and at once
  *            one whose process is gone. After that nothing can be said any more
  *
@@ -30,7 +30,8 @@ pg_status pg__comm_open(pg__comm **out, const pg__comm_opts *opts, pg_err *err);
 void pg__comm_close(pg__comm *c);
 /* Closes, and this process joins no job any more: the others may end, while it goes on. */
 void pg__comm_leave(pg__comm *c);
-/* This rank fails alone, and will not come any more: nothing is waited for when it closes. */
+/* This rank fails alone, and will not come any more: nothing is waited for when it closes, and sums
+ * that are under way are not touched any more. */
 void pg__comm_abandon(pg__comm *c);
 
 size_t pg__comm_rank(const pg__comm *c);
@@ -102,17 +103,21 @@ typedef struct pg__comm_sum_of {
     size_t to;  /* the rank that it comes to: others' memory stays as it is; or PG__TO_ALL */
     void *work; /* NULL, or on all ranks memory for half of the numbers and 16 more: a faster way,
                    where ranks are a power of two and the sum comes to all */
+    const char *what;
     void *requests[2];
     size_t level;
     int in_halves, goes_up, tag;
     int is_under_way; /* begun, and not over */
+    struct pg__comm_sum_of *next;
 } pg__comm_sum_of;
+/* The struct, what it points to and `what` stay until the sum is over, or nothing can be said any
+ * more. */
 pg_status pg__comm_sum_begin(pg__comm *c, pg__comm_sum_of *sum, const char *what, pg_err *err);
 /* Until all n of them are over. */
 pg_status pg__comm_sums_wait(pg__comm *c, pg__comm_sum_of *sums, size_t n, const char *what,
                              pg_err *err);
-/* Moves what is under way, without waiting. */
-pg_status pg__comm_poll(pg__comm *c, pg__comm_sum_of *sums, size_t n, pg_err *err);
+/* Moves the first of what is under way, without waiting; nothing where a thread does that. */
+pg_status pg__comm_poll(pg__comm *c, pg_err *err);
 
 /* ---- comm_tree.c: sums that do not depend on how many ranks there are ---- */
 

@@ -1,6 +1,8 @@
-/* comm_impl.h - between comm.c, comm_peers.c and comm_tree.c. */
+/* comm_impl.h - between the files of comm/. */
 #ifndef PG_COMM_IMPL_H
 #define PG_COMM_IMPL_H
+
+#include <pthread.h>
 
 #include "comm/comm.h"
 #include "comm/comm_mpi.h"
@@ -20,17 +22,30 @@ struct pg__comm {
     size_t rank, size;
     size_t local, n_local; /* among those on this machine */
     double timeout, waited;
-    double seen;   /* when this rank last looked what others send */
-    double absent; /* the longest time that it did not, up to a look of the wait in hand */
-    _Atomic int is_asked, is_looked_at; /* pg__comm_ends(): what it found; a thread is at it */
+    double seen;          /* when this rank last looked what others send */
+    double absent;        /* the longest time that it did not, up to a look of the wait in hand */
+    _Atomic int is_asked; /* what pg__comm_ends() found */
     const volatile int *cancel;
     char name[PG_MPI_MESSAGE];
     pg__peer *peers;
-    size_t n_sums; /* that were begun by halves */
-    int is_broken; /* somebody did not come: nothing more can be said */
+    pthread_mutex_t lock;  /* of calls of MPI, and of the sums below */
+    pg__comm_sum_of *sums; /* under way, in the order in which they were begun */
+    size_t n_sums;         /* that were begun by halves */
+    pg_status sums_st;     /* of those that nobody waited for */
+    pg_err sums_err;
+    struct pg__mover *mover; /* or NULL */
+    int has_no_thread;       /* none could be started */
+    _Atomic int is_broken;   /* somebody did not come: nothing more can be said */
 };
 
-/* Waits for n requests. what: for messages. */
+/* Whoever calls MPI does it between these. */
+void pg__mpi_lock(pg__comm *c);
+int pg__mpi_try_lock(pg__comm *c); /* 0: somebody else is there */
+void pg__mpi_unlock(pg__comm *c);
+
+/* The rest is called by who has the lock, unless it says otherwise. */
+
+/* Waits for n requests, and moves sums meanwhile. what: for messages. */
 pg_status pg__comm_wait(pg__comm *c, void **requests, size_t n, const char *what, pg_err *err);
 /* The same for whatever `look` moves on and counts into *left, 0 before. */
 typedef pg_status (*pg__comm_look)(pg__comm *c, void *ctx, size_t *left, const char *what,
@@ -42,6 +57,18 @@ pg_status pg__comm_begin(const pg__comm *c, const char *what, pg_err *err);
 
 /* What MPI said of a call. */
 pg_status pg__comm_failed(pg__comm *c, int error, const char *what, pg_err *err);
+
+/* ---- comm_sums.c ---- */
+
+/* Moves the first n of those that are under way. A failure is kept for whoever waits. */
+void pg__sums_move(pg__comm *c, size_t n);
+pg_status pg__sums_failed(const pg__comm *c, pg_err *err);
+
+/* ---- comm_mover.c ---- */
+
+/* A sum is under way: the thread looks after it, where there is one or ought to be. */
+void pg__mover_wake(pg__comm *c);
+void pg__mover_stop(pg__comm *c); /* without the lock */
 
 /* ---- comm_tree.c ---- */
 
@@ -78,8 +105,8 @@ const pg__mpi *pg__tcp(void);
 
 /* ---- comm_plugin.c ---- */
 
-/* The plug-in for the MPI of this launcher. It stays open. Where it cannot be had one process of each
- * machine has a message. */
+/* The plug-in for the MPI of this launcher. It stays open. Where it cannot be had one process of
+ * each machine has a message. */
 pg_status pg__plugin_mpi(const pg__mpi **out, pg__launcher by, pg_err *err);
 
 #endif

@@ -32,6 +32,7 @@ static pg_status swap(const tree *t, size_t partner, pg__range s, int sends, cha
     const char *out = t->mem + (uint64_t)s.from * t->real_bytes;
     char *in = into + (uint64_t)r.from * t->real_bytes;
     pg_status st = PG_OK;
+    pg__mpi_lock(c);
     for (uint64_t at = 0; st == PG_OK && (at < n_out || at < n_in); at += PIECE) {
         void *requests[2] = {NULL, NULL};
         const uint64_t o = at < n_out ? (n_out - at < PIECE ? n_out - at : PIECE) : 0;
@@ -42,10 +43,10 @@ static pg_status swap(const tree *t, size_t partner, pg__range s, int sends, cha
                                 &requests[0]);
         if (e == 0 && o > 0)
             e = c->mpi->send(c->job, out + at, (size_t)o, (int)partner, PG__TAG_TREE, &requests[1]);
-        if (e != 0)
-            return pg__comm_failed(c, e, t->what, t->err);
-        st = pg__comm_wait(c, requests, 2, t->what, t->err);
+        st = e == 0 ? pg__comm_wait(c, requests, 2, t->what, t->err)
+                    : pg__comm_failed(c, e, t->what, t->err);
     }
+    pg__mpi_unlock(c);
     return st;
 }
 

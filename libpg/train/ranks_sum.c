@@ -3,8 +3,9 @@
  * In the deterministic mode at the end of the step, in the order of the tree. Else in the buckets
  * of buckets.c, which all ranks sum in the same order: as soon as the backward pass of all lanes of
  * this rank has left one behind, where its lanes run from end to end on their own, otherwise at the
- * end. MPI moves messages only while it is called, so workers do that between two operations,
- * whoever finds nobody at it: a thread of its own would take a core from the ones that compute. */
+ * end. MPI moves messages only while it is called, so on one machine workers do that between two
+ * operations, whoever finds nobody at it: a thread of its own would take a core from the ones that
+ * compute. Between machines there is such a thread (comm_mover.c). */
 #include <pthread.h>
 #include <string.h>
 
@@ -15,15 +16,13 @@
 #include "train/ranks_step.h"
 #include "train/shard.h"
 
-#define POLLED 8u  /* sums at a time */
-#define SPARE  32u /* numbers behind the half of a bucket */
+#define SPARE 32u /* numbers behind the half of a bucket */
 
 static const char what[] = "the gradients";
 
 /* Sums of the step in hand. */
 struct pg__bucket_sums {
     pthread_mutex_t lock;   /* of all below but `left` */
-    size_t n_over;          /* sums that are over, from the first on */
     char *work;             /* what comes while it is summed, of all buckets or the tree; or NULL */
     pg__comm_sum_of *sums;  /* n_each of each bucket */
     size_t n_each;          /* 1, or one for each rank that a part of the bucket comes to */
@@ -186,12 +185,8 @@ static void move_on(pg_trainer *t)
             b->st = begin_bucket(t, b->lanes[0], b->n_begun, &b->err);
         b->n_begun++;
     }
-    while (b->n_over < b->n_begun * b->n_each && !b->sums[b->n_over].is_under_way)
-        b->n_over++;
-    const size_t left = b->n_begun * b->n_each - b->n_over;
-    if (b->st == PG_OK) /* looking at one moves all */
-        b->st = pg__comm_poll(t->ranks->comm, b->sums + b->n_over, left < POLLED ? left : POLLED,
-                              &b->err);
+    if (b->st == PG_OK)
+        b->st = pg__comm_poll(t->ranks->comm, &b->err);
 }
 
 void pg__sums_choose(pg__step *s)
@@ -203,7 +198,6 @@ void pg__sums_choose(pg__step *s)
     b->is_open = 0;
     b->n_lanes = 0;
     b->n_begun = 0;
-    b->n_over = 0;
     b->st = PG_OK;
     memset(b->left, 0, sizeof b->left);
     if (s->pass != PG__TRAINS || t->cut.n_lanes || s->n_jobs != s->n_lanes || s->n_meetings > 0 ||

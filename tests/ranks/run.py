@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""usage: run.py --mpi openmpi|mpich --tools DIR --testdata DIR --golden FILE [--only PART]
+"""usage: run.py --mpi openmpi|mpich --tools DIR --testdata DIR --golden FILE --moves FILE [--only PART]
 
 Several processes train together, started by a real mpirun:
 
   golden   runs of real Keras, by 2 and 4 ranks, as one device or as its replicas
+  apart    a host name for each rank: a thread moves sums while nobody calls MPI, and on one host there is none (moves.c); golden runs
   bits     --deterministic: 1 rank of 4 devices, 2 of 2, 4 of 1, and one process: the same bytes
   normal   the same without --deterministic: what one process of as many devices gives, but for rounding
   files    only rank 0 writes, and once; --predict and --evaluate give what one process gives
@@ -39,6 +40,7 @@ options.add_argument('--mpi', required=True, choices=('openmpi', 'mpich'))
 options.add_argument('--tools', required=True, type=pathlib.Path)
 options.add_argument('--testdata', required=True, type=pathlib.Path)
 options.add_argument('--golden', required=True, type=pathlib.Path)
+options.add_argument('--moves', required=True, type=pathlib.Path)
 options.add_argument('--only')
 options.add_argument('--less', action='store_true', help='a third of the cases where there are many')
 options.add_argument('--kills', type=int, default=10)
@@ -60,6 +62,24 @@ def golden(folder):
         for how in ((), ('deterministic',)):
             r = run(ranks(n, options.golden.resolve(), testdata, *how), folder)
             expect(f'golden by {n} ranks {" ".join(how)}', r.returncode == 0 and f'PASSED  ] 7 test' in r.stderr + r.stdout, show(r))
+
+
+def apart(folder):
+    names = ['unshare', '--uts', *([] if os.geteuid() == 0 else ['--user', '--map-root-user'])]
+    moves = options.moves.resolve()
+    r = run(ranks(2, moves, 'here'), folder)
+    expect('sums on one host', r.returncode == 0, show(r))
+    if run([*names, 'hostname', 'host'], folder).returncode:
+        print('no host names of their own here')
+        return
+    own = folder / 'own.sh'
+    own.write_text(f'#!/bin/sh\nexec {" ".join(names)} sh -c \'hostname host-{job.RANK}; exec "$@"\' sh "$@"\n')
+    own.chmod(0o755)
+    for n in (2, 3, 4):
+        r = run(ranks(n, own, moves, 'apart'), folder)
+        expect(f'sums of {n} hosts', r.returncode == 0, show(r))
+    r = run(ranks(2, own, options.golden.resolve(), testdata), folder)
+    expect('golden by 2 hosts', r.returncode == 0 and 'PASSED  ] 7 test' in r.stderr + r.stdout, show(r))
 
 
 CNN = {'class_name': 'Sequential', 'config': {'name': 'cnn', 'layers': [
@@ -380,7 +400,7 @@ def kill(folder):
     expect('its log', (killed / 'log.csv').read_bytes() == (alone / 'log.csv').read_bytes(), (killed / 'log.csv').read_text())
 
 
-for part in (golden, bits, normal, files, shards, memory, plan, refused, without, kill):
+for part in (golden, apart, bits, normal, files, shards, memory, plan, refused, without, kill):
     if options.only and part.__name__ != options.only:
         continue
     with tempfile.TemporaryDirectory() as d:

@@ -69,14 +69,21 @@ def slow_down(wire, rate):
             skip(f'no slow links here: {r.stderr}')
 
 
+def script(path, text, space):
+    side = 'exec ip netns exec %s unshare --uts sh -c \'hostname %s; exec "$@"\' sh'
+    path.write_text('#!/bin/sh\n' + text % (side % (space, space)))
+    path.chmod(0o755)
+    return path
+
+
+def beside(folder, mpirun):
+    """How Open MPI starts two ranks on one side."""
+    return [script(folder / 'near.sh', '%s "$@"\n', NEAR), mpirun, '--bind-to', 'none', '-np', '2']
+
+
 def two(folder, mpirun, wire):
     """How Open MPI starts a rank on each side; they talk over that wire, mpirun over the first."""
-    agent, near = folder / 'agent.sh', folder / 'near.sh'
-    side = 'exec ip netns exec %s unshare --uts sh -c \'hostname %s; exec "$@"\' sh'
-    near.write_text('#!/bin/sh\n' + side % (NEAR, NEAR) + ' "$@"\n')
-    agent.write_text('#!/bin/sh\nshift\n' + side % (FAR, FAR) + ' sh -c "$*"\n')
-    for p in (agent, near):
-        p.chmod(0o755)
+    agent, near = script(folder / 'agent.sh', 'shift\n%s sh -c "$*"\n', FAR), script(folder / 'near.sh', '%s "$@"\n', NEAR)
     return [near, mpirun, '--bind-to', 'none', '--leave-session-attached', '--mca', 'plm_rsh_agent', agent, '--mca', 'btl', 'tcp,self', '--mca',
             'btl_tcp_if_include', WIRES[wire] + '.0/24', '--mca', 'oob_tcp_if_include', WIRES[0] + '.0/24', '--host',
             f'{WIRES[0]}.1:1,{WIRES[0]}.2:1', '-np', '2']
