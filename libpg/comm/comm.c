@@ -374,12 +374,16 @@ done:
     return st;
 }
 
-pg_status pg__comm_begin(const pg__comm *c, const char *what, pg_err *err)
+pg_status pg__comm_begin(pg__comm *c, const char *what, pg_err *err)
 {
     if (!c->is_broken)
         return PG_OK;
     const pg_status st = pg__sums_failed(c, err);
-    return st != PG_OK ? st : pg_fail(err, PG_E_PEER, "%s: another rank is gone", what);
+    const size_t gone = pg__peers_gone(c);
+    if (st != PG_OK)
+        return st;
+    return gone < c->size ? pg__peers_lost(c, gone, what, err)
+                          : pg_fail(err, PG_E_PEER, "%s: another rank is gone", what);
 }
 
 /* ---- what ranks tell each other ---- */

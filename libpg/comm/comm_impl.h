@@ -53,7 +53,7 @@ typedef pg_status (*pg__comm_look)(pg__comm *c, void *ctx, size_t *left, const c
 pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const char *what,
                             pg_err *err);
 /* Can anything be said at all? */
-pg_status pg__comm_begin(const pg__comm *c, const char *what, pg_err *err);
+pg_status pg__comm_begin(pg__comm *c, const char *what, pg_err *err);
 
 /* What MPI said of a call. */
 pg_status pg__comm_failed(pg__comm *c, int error, const char *what, pg_err *err);
