@@ -3,158 +3,7 @@
  * A channel is computed alike wherever it stands in a vector. So where channels do not fill their
  * last vector, that one begins further to the left, and some channels are computed twice. */
 #include "backend/cpu/depthwise_kernels.h"
-#include "backend/cpu/vec.h"
-
-typedef pg__vec vec;
-
-static inline size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* What is read next, asked for while something else is computed: the order in which cells are
- * read is no order that processors foresee. */
-typedef struct ahead {
-    const float *at, *end;
-    size_t n; /* floats at a time, whole lines of a cache */
-} ahead;
-
-enum { CACHE_LINE = 64 / sizeof(float) };
-enum { FORESEEN = 128 }; /* channels; with fewer they do where kernels' gradients are computed */
-
-/* n floats that follow the first `skip`, or as many as there are, in `parts` parts. */
-static ahead look_ahead(const float *at, size_t skip, size_t n, size_t parts, const float *end)
-{
-    const size_t left = (size_t)(end - at), first = min_size(skip, left);
-    const size_t all = min_size(n, left - first);
-    return (ahead){at + first, at + first + all, (all / parts / CACHE_LINE + 1) * CACHE_LINE};
-}
-
-PG_INLINE void fetch(ahead *a)
-{
-    const size_t n = min_size(a->n, (size_t)(a->end - a->at));
-    for (size_t i = 0; i < n; i += CACHE_LINE)
-        __builtin_prefetch(a->at + i, 0, 2);
-    a->at += n;
-}
-
-/* ---- results, and gradients of operands ---- */
-
-/* A line of the operand and the line of the kernel that it meets. */
-typedef struct meeting {
-    const float *from, *w;
-} meeting;
-
-/* Some cells of a line of the result that follow one another. */
-typedef struct tile {
-    const meeting *lines;
-    size_t n_lines, channels;
-    ptrdiff_t w_step;  /* floats from one kernel cell to the next */
-    const float *bias; /* or NULL */
-    const pg__range *range;
-    float *to;         /* the first cell, even if that does not exist */
-    size_t first, end; /* of its cells, those that exist */
-    ptrdiff_t column;  /* that the first of `columns` is */
-    size_t lo, hi;     /* of the columns, those that exist */
-    ahead from;        /* advances with every vector of channels */
-} tile;
-
-enum { STEP_1, STEP_2, BACK_2 }; /* BACK_2: the gradient of what was made by steps of 2 */
-enum { WIDE = 8, NARROW = 4 };   /* cells of a tile */
-
-/* Columns of the operand that T cells reach with a kernel of K. */
-#define COLUMNS(mode, K, T) \
-    ((mode) == BACK_2 ? (T) / 2 + ((K)-1) / 2 : ((T)-1) * ((mode) == STEP_2 ? 2 : 1) + (K))
-
-/* The cell of a tile where a column meets kernel cell k; not all are in the tile. */
-PG_INLINE ptrdiff_t meets(int mode, ptrdiff_t K, ptrdiff_t column, ptrdiff_t k, ptrdiff_t T)
-{
-    if (mode == BACK_2)
-        return 2 * (column - (K - 1) / 2) + k;
-    if (mode == STEP_1)
-        return column - k;
-    return (column - k) % 2 == 0 ? (column - k) / 2 : T;
-}
-
-/* One column of the operand: sums of a vector of channels. */
-PG_INLINE void add_column(const float *from, const vec *w, vec *sum, int mode, ptrdiff_t column,
-                          ptrdiff_t K, ptrdiff_t T)
-{
-    const vec x = pg__load(from);
-    PG_UNROLL for (ptrdiff_t k = 0; k < K; k++)
-    {
-        const ptrdiff_t at = meets(mode, K, column, k, T);
-        if (at >= 0 && at < T)
-            sum[at] = pg__mul_add(x, w[k], sum[at]);
-    }
-}
-
-PG_INLINE void add_line(tile *t, const float *from, const float *w_at, vec *sum, int mode,
-                        ptrdiff_t K, ptrdiff_t T, int clipped)
-{
-    const ptrdiff_t columns = COLUMNS(mode, K, T);
-    vec w[7];
-    PG_UNROLL for (ptrdiff_t k = 0; k < K; k++) w[k] = pg__load(w_at + k * t->w_step);
-    PG_UNROLL for (ptrdiff_t i = 0; i < columns; i++)
-    {
-        if (!clipped || ((size_t)i >= t->lo && (size_t)i < t->hi))
-            add_column(from + (t->column + i) * (ptrdiff_t)t->channels, w, sum, mode, i, K, T);
-    }
-}
-
-PG_INLINE void compute(tile *t, int mode, ptrdiff_t K, ptrdiff_t T, int clipped)
-{
-    const size_t all = t->channels;
-    const meeting *const end = t->lines + t->n_lines;
-    for (size_t next = 0; next < all; next += PG_VEC) {
-        const size_t c = min_size(next, all - PG_VEC);
-        fetch(&t->from);
-        const vec begin = t->bias ? pg__load(t->bias + c) : pg__splat(0);
-        vec sum[WIDE];
-        PG_UNROLL for (ptrdiff_t i = 0; i < T; i++) sum[i] = begin;
-        for (const meeting *m = t->lines; m < end; m++)
-            add_line(t, m->from + c, m->w + c, sum, mode, K, T, clipped);
-        if (t->range->is_used) {
-            PG_UNROLL for (ptrdiff_t i = 0; i < T; i++) sum[i] = pg__within(sum[i], t->range);
-        }
-        PG_UNROLL for (ptrdiff_t i = 0; i < T; i++)
-        {
-            if (!clipped || ((size_t)i >= t->first && (size_t)i < t->end))
-                pg__store(t->to + i * (ptrdiff_t)all + c, sum[i]);
-        }
-    }
-}
-
-typedef void (*tile_fn)(tile *t);
-
-#define TILES(mode, K)                     \
-    static void mode##_whole_##K(tile *t)  \
-    {                                      \
-        compute(t, mode, K, WIDE, 0);      \
-    }                                      \
-    static void mode##_wide_##K(tile *t)   \
-    {                                      \
-        compute(t, mode, K, WIDE, 1);      \
-    }                                      \
-    static void mode##_narrow_##K(tile *t) \
-    {                                      \
-        compute(t, mode, K, NARROW, 1);    \
-    }
-
-/* All cells of it exist and so do all columns; others; others of at most NARROW cells. */
-typedef struct tile_fns {
-    tile_fn whole, wide, narrow;
-} tile_fns;
-
-/* clang-format off */
-TILES(STEP_1, 3) TILES(STEP_1, 5) TILES(STEP_1, 7)
-TILES(STEP_2, 3) TILES(STEP_2, 5) TILES(STEP_2, 7)
-TILES(BACK_2, 3) TILES(BACK_2, 5) TILES(BACK_2, 7)
-
-#define FNS(mode, K) {mode##_whole_##K, mode##_wide_##K, mode##_narrow_##K}
-#define MODES(K)     {FNS(STEP_1, K), FNS(STEP_2, K), FNS(BACK_2, K)}
-static const tile_fns tiles[3][3] = {MODES(3), MODES(5), MODES(7)};
-/* clang-format on */
+#include "backend/cpu/depthwise_tiles.h"
 
 /* Lines that meet the one at (a, b). */
 static size_t find_lines(const pg__depthwise *d, size_t a, size_t b, const float *from,
@@ -171,15 +20,50 @@ static size_t find_lines(const pg__depthwise *d, size_t a, size_t b, const float
     return n;
 }
 
-/* One line of the result. */
-static void compute_line(const pg__depthwise *d, int mode, tile *t, float *to)
+/* Lines of the result that follow one another. Each reads most of what the one before it reads: so
+ * they are gone through side by side, in parts that the cache of first level holds. */
+enum { STRIP = 4, NEAR_BYTES = 24 << 10 };
+
+typedef struct strip {
+    const meeting *lines[STRIP];
+    const encounter *pairs[STRIP + 1]; /* of lines 2 i and 2 i + 1: up to those of the next */
+    size_t n_lines[STRIP];
+    size_t n, n_pairs;
+} strip;
+
+/* Some channels of a tile's cells in all lines of a strip, then others. */
+static void compute_tiles(const pg__depthwise *d, const strip *s, tile_fn fn, pair_fn pair,
+                          size_t columns, tile *t, float *to)
+{
+    const size_t line = d->of[2] * d->channels, cells = d->k[0] * d->k[1] * columns;
+    const size_t vecs = NEAR_BYTES / (cells * sizeof(vec)), some = (vecs > 0 ? vecs : 1) * PG_VEC;
+    for (t->begin = 0; t->begin < d->channels; t->begin = t->stop) {
+        t->stop = min_size(t->begin + some, d->channels);
+        t->to = to;
+        for (size_t i = 0; i < s->n_pairs; i++, t->to += 2 * line)
+            pair(t, s->pairs[i], s->pairs[i + 1], line);
+        for (size_t i = 2 * s->n_pairs; i < s->n; i++, t->to += line) {
+            t->lines = s->lines[i];
+            t->n_lines = s->n_lines[i];
+            fn(t);
+        }
+    }
+}
+
+static int in_pairs(const pg__depthwise *d)
+{
+    return HAS_PAIRS && d->stride == 1 && d->k[2] == 3;
+}
+
+static void compute_strip(const pg__depthwise *d, const strip *s, int mode, tile *t, float *to)
 {
     const tile_fns *fns = &tiles[(d->k[2] - 3) / 2][mode];
     const ptrdiff_t k = (ptrdiff_t)d->k[2], before = (ptrdiff_t)d->before;
     const ptrdiff_t n = (ptrdiff_t)d->of[2], from = (ptrdiff_t)d->from[2];
     const ptrdiff_t columns = COLUMNS(mode, k, WIDE);
+    const int odd = in_pairs(d) && n % WIDE != 0 && n % (WIDE - 1) == 0;
     /* Cells that one column reaches begin with an even one of the padded line. */
-    for (ptrdiff_t at = mode == BACK_2 ? -(before % 2) : 0; at < n; at += WIDE) {
+    for (ptrdiff_t at = mode == BACK_2 ? -(before % 2) : 0; at < n; at += odd ? WIDE - 1 : WIDE) {
         const ptrdiff_t first = at < 0 ? -at : 0, left = n - at;
         if (mode == BACK_2)
             t->column = (at + before) / 2 - (k - 1) / 2;
@@ -191,14 +75,43 @@ static void compute_line(const pg__depthwise *d, int mode, tile *t, float *to)
         t->hi = from > t->column ? (size_t)(from - t->column) : 0;
         t->first = (size_t)first;
         t->end = (size_t)left;
-        t->to = to + at * (ptrdiff_t)d->channels;
-        if (first == 0 && left >= WIDE && t->lo == 0 && t->hi >= (size_t)columns)
-            fns->whole(t);
-        else if (left > NARROW)
-            fns->wide(t);
-        else
-            fns->narrow(t);
+        const int whole = first == 0 && left >= WIDE && t->lo == 0 && t->hi >= (size_t)columns;
+        compute_tiles(d, s,
+                      whole           ? fns->whole
+                      : left > NARROW ? fns->wide
+                                      : fns->narrow,
+                      odd     ? pair_odd
+                      : whole ? pair_whole
+                              : pair_wide,
+                      (size_t)columns, t, to + at * (ptrdiff_t)d->channels);
     }
+}
+
+/* Those from (a, b) on; room: for what strip_bytes() says. */
+static strip find_strip(const pg__depthwise *d, size_t a, size_t b, const float *from,
+                        const float *w, void *room)
+{
+    const size_t cells = d->k[0] * d->k[1];
+    strip s = {.n = min_size(STRIP, d->of[1] - b)};
+    meeting *lines = room;
+    encounter *pairs = (encounter *)(void *)(lines + STRIP * cells);
+    for (size_t i = 0; i < s.n; i++, lines += cells) {
+        s.lines[i] = lines;
+        s.n_lines[i] = find_lines(d, a, b + i, from, w, lines);
+    }
+    if (in_pairs(d))
+        s.n_pairs = s.n / 2;
+    s.pairs[0] = pairs;
+    for (size_t i = 0; i < s.n_pairs; i++)
+        s.pairs[i + 1] = pairs =
+            find_encounters(s.lines[2 * i], s.n_lines[2 * i], s.lines[2 * i + 1],
+                            s.n_lines[2 * i + 1], d->back, pairs);
+    return s;
+}
+
+static size_t strip_bytes(const pg__depthwise *d)
+{
+    return STRIP * d->k[0] * d->k[1] * (sizeof(meeting) + sizeof(encounter));
 }
 
 /* Vectors of channels. */
@@ -228,15 +141,17 @@ static void depthwise(const pg__depthwise *d, const float *from, const float *w,
     /* Backwards by steps of 1 is forwards with the kernel reversed. */
     const int reversed = d->back && mode == STEP_1;
     const float *begin = w + (reversed ? (d->k[2] - 1) * d->channels : 0);
-    tile t = {.lines = scratch, .channels = d->channels, .bias = bias, .range = &d->range};
+    tile t = {.channels = d->channels, .bias = bias, .range = &d->range};
     t.w_step = reversed ? -(ptrdiff_t)d->channels : (ptrdiff_t)d->channels;
     for (size_t r = 0; r < d->rows; r++, from += image) {
-        size_t done = lead(d);
+        size_t done = lead(d) + (STRIP - 1) * per_line;
         for (size_t a = 0; a < d->of[0]; a++)
-            for (size_t b = 0; b < d->of[1]; b++, to += line, done += per_line) {
-                t.n_lines = find_lines(d, a, b, from, begin, scratch);
-                t.from = look_ahead(from, done, per_line, parts, end);
-                compute_line(d, mode, &t, to);
+            for (size_t b = 0; b < d->of[1]; b += STRIP) {
+                const strip s = find_strip(d, a, b, from, begin, scratch);
+                t.from = look_ahead(from, done, s.n * per_line, s.n * parts, end);
+                compute_strip(d, &s, mode, &t, to);
+                to += s.n * line;
+                done += s.n * per_line;
             }
     }
 }
@@ -382,7 +297,7 @@ static size_t sums_size(const pg__depthwise *d)
 static size_t depthwise_bytes(const pg__depthwise *d, int dw)
 {
     if (!dw)
-        return d->k[0] * d->k[1] * sizeof(meeting);
+        return strip_bytes(d);
     return 2 * sums_size(d) * sizeof(float) +
            CELLS * (sizeof(piece) + filled_lines(d) * sizeof(float *));
 }

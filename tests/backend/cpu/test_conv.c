@@ -125,6 +125,15 @@ static const shape shapes[] = {
     {2, 64, 16, 16, 16, {24, 24}, {3, 3}, PLAIN, AROUND},
     {1, 2, 21, 21, 21, {200}, {5}, EVERY_2ND, .before = {3}},
     {3, 2, 18, 18, 18, {4, 5, 9}, {3, 2, 3}, .stride = {1, 2, 2}, .dilation = ONES, AROUND},
+    /* two lines at once: tiles of 7 and 8 cells, a line left over, lines that only one of them
+     * meets, more channels than are near at once */
+    {2, 2, 40, 40, 40, {14, 14}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 209, 209, 209, {7, 7}, {3, 3}, PLAIN, AROUND},
+    {2, 1, 17, 17, 17, {10, 24}, {3, 3}, PLAIN, .before = {2, 1}},
+    {2, 1, 16, 16, 16, {11, 21}, {5, 3}, .stride = {1, 1}, .dilation = {2, 1}, .before = {4, 2}},
+    {2, 1, 16, 16, 16, {9, 16}, {3, 3}, .stride = {2, 1}, .dilation = {1, 1}, AROUND},
+    {2, 1, 16, 16, 16, {5, 8}, {1, 3}, PLAIN, .before = {0, 1}, .after = {0, 1}},
+    {3, 2, 18, 18, 18, {3, 6, 7}, {2, 3, 3}, PLAIN, .before = {1, 1, 1}, .after = {0, 1, 1}},
     {2, 1, 5, 15, 5, {6, 6}, {3, 3}, PLAIN, AROUND},
     /* one and three dimensions */
     {1, 2, 17, 32, 1, {11}, {3}, PLAIN, .before = {2}},
