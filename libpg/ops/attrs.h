@@ -141,9 +141,10 @@ typedef struct pg__bn_attrs {
     pg__act_attrs act;
 } pg__bn_attrs;
 
-/* conv_norm(x, kernel, bias, mean, variance, gamma, beta): a convolution that is normalised with
- * constant statistics, then goes through an activation; bias, gamma and beta may be absent. For
- * predictions: nothing is derived. See ops/fold_norm.h. */
+/* conv_norm(x, kernel, bias, mean, variance, gamma, beta, plus): a convolution that is normalised
+ * with constant statistics, to which something of its shape is added, and which then goes through
+ * an activation; bias, gamma, beta and plus may be absent. For predictions: nothing is derived. See
+ * ops/fold_norm.h and ops/fold_add.h. */
 typedef struct pg__conv_norm_attrs {
     pg__conv_attrs conv; /* first: a back end may take it for a convolution's */
     double epsilon;

@@ -55,16 +55,18 @@ done:
     return st;
 }
 
-/* x, kernel, bias, mean, variance, gamma, beta */
+/* x, kernel, bias, mean, variance, gamma, beta, plus */
 pg_status pg__shape_conv_norm(const void *attrs, const pg__dims *const *in, size_t n_in,
                               pg__dims *out, pg_err *err)
 {
     const pg__conv_norm_attrs *a = attrs;
     pg_status st = PG_OK;
     PG_TRY(pg__shape_conv(&a->conv, in, 3, out, err));
-    for (size_t k = 3; k < n_in; k++)
+    for (size_t k = 3; k < 7; k++)
         if (in[k] && (in[k]->rank != 1 || in[k]->d[0] != out->d[out->rank - 1]))
             PG_FAIL(PG_E_MISMATCH, "%s of a normalisation, of %s", PG_SHAPE(in[k]), PG_SHAPE(out));
+    if (n_in > 7 && in[7] && !pg__dims_equal(in[7], out))
+        PG_FAIL(PG_E_MISMATCH, "cannot add %s and %s", PG_SHAPE(out), PG_SHAPE(in[7]));
 done:
     return st;
 }

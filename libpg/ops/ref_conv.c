@@ -126,12 +126,13 @@ void PG_REF(conv_norm)(PG_REF_ARGS)
     const real *mean = pg__reals(&in[3]), *variance = pg__reals(&in[4]);
     const real *gamma = pg__reals(&in[5]), *beta = pg__reals(&in[6]);
     real *y = pg__reals_out(&out[0]);
-    PG_UNUSED(n_in);
+    const real *plus = n_in > 7 ? pg__reals(&in[7]) : NULL;
     PG_REF(conv)(&a->conv, in, 3, out, n_out);
     for (uint64_t k = 0; k < out[0].n; k += width)
         for (size_t c = 0; c < width; c++) {
             const real scale = (gamma ? gamma[c] : 1) / R(sqrt)(variance[c] + (real)a->epsilon);
-            const real v = (y[k + c] - mean[c]) * scale + (beta ? beta[c] : 0);
+            const real v =
+                (y[k + c] - mean[c]) * scale + (beta ? beta[c] : 0) + (plus ? plus[k + c] : 0);
             y[k + c] = a->has_act ? pg__act_value(v, &a->act) : v;
         }
 }

@@ -1,6 +1,7 @@
 /* rewrite.c - what is done to a forward pass before its backward pass is made. */
 #include "base/mem.h"
 #include "ops/crop_first.h"
+#include "ops/fold_add.h"
 #include "ops/fold_norm.h"
 #include "ops/norm_act.h"
 #include "ops/pad_into_conv.h"
@@ -42,6 +43,8 @@ pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_e
     /* A GPU's library joins what it can by itself. */
     if (st == PG_OK && !opts->lower.training && p->backend->host_memory)
         st = pg__tape_fold_norm(&p->model.tape, kept, err);
+    if (st == PG_OK && !opts->lower.training && p->backend->host_memory)
+        st = pg__tape_fold_add(&p->model.tape, kept, opts->elems, opts->lower.leaves->n, err);
     pg__mem_free(kept);
     return st;
 }

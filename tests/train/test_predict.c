@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "train/data_files.h"
+#include "train/feed.h"
 
 static pg_trainer *open_golden(const char *run, const char *loss, const char *devices)
 {
@@ -176,6 +177,47 @@ static void several_outputs_go_to_one_archive(void **state)
     pg_trainer_close(t);
 }
 
+/* Of a residual block nothing is left but its convolution, where one predicts. */
+static const char block[] =
+    "{\"class_name\": \"Functional\", \"keras_version\": \"2.15.0\", \"config\": {\"name\": \"m\", "
+    "\"layers\": [{\"class_name\": \"InputLayer\", \"name\": \"in\", \"config\": "
+    "{\"batch_input_shape\": [null, 5, 5, 8], \"dtype\": \"float32\", \"name\": \"in\"}, "
+    "\"inbound_nodes\": []}, {\"class_name\": \"Conv2D\", \"name\": \"c\", \"config\": {\"name\": "
+    "\"c\", \"filters\": 8, \"kernel_size\": [1, 1]}, \"inbound_nodes\": [[[\"in\", 0, 0, {}]]]}, "
+    "{\"class_name\": \"BatchNormalization\", \"name\": \"b\", \"config\": {\"name\": \"b\"}, "
+    "\"inbound_nodes\": [[[\"c\", 0, 0, {}]]]}, {\"class_name\": \"Add\", \"name\": \"a\", "
+    "\"config\": {\"name\": \"a\"}, \"inbound_nodes\": [[[\"in\", 0, 0, {}], [\"b\", 0, 0, {}]]]}, "
+    "{\"class_name\": \"ReLU\", \"name\": \"r\", \"config\": {\"name\": \"r\"}, \"inbound_nodes\": "
+    "[[[\"a\", 0, 0, {}]]]}], \"input_layers\": [[\"in\", 0, 0]], \"output_layers\": [[\"r\", 0, "
+    "0]]}}";
+
+static void the_end_of_a_residual_block_is_part_of_its_convolution(void **state)
+{
+    static const pg__pass passes[] = {PG__PREDICTS, PG__TRAINS};
+    pg_trainer *t = NULL;
+    pg_err err = {0};
+    (void)state;
+    write_text("model.json", block);
+    const test_path path = in_dir("model.json");
+    const pg_train_opts opts = {
+        .model = path.s, .loss = "mse", .devices = "cpu", .threads = 1, .seed = 1};
+    if (pg_trainer_open(&t, &opts, &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    for (int k = 0; k < 2; k++) {
+        const pg__program *program = NULL;
+        assert_ok(pg__feed_program(t, 3, passes[k], &program, &err));
+        const pg__tape *tape = &pg__program_model(program)->tape;
+        size_t n_sums = 0;
+        for (uint32_t at = 0; at < tape->n_insts; at++)
+            n_sums += tape->insts[at].op == pg__op_of(PG__OP_add);
+        if (passes[k] == PG__PREDICTS)
+            assert_int_equal(pg__program_n_calls(program), 1);
+        else
+            assert_true(n_sums > 0);
+    }
+    pg_trainer_close(t);
+}
+
 static void a_cancelled_prediction_leaves_no_file(void **state)
 {
     const int cancel = 1;
@@ -247,6 +289,7 @@ PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
                   cmocka_unit_test(rows_in_memory_give_what_a_file_gives),
                   cmocka_unit_test(evaluation_is_the_validation_of_a_run),
                   cmocka_unit_test(several_outputs_go_to_one_archive),
+                  cmocka_unit_test(the_end_of_a_residual_block_is_part_of_its_convolution),
                   cmocka_unit_test(a_cancelled_prediction_leaves_no_file),
                   cmocka_unit_test(without_a_loss_there_is_nothing_to_evaluate),
                   cmocka_unit_test(a_callback_evaluates_with_data_of_its_own))

@@ -42,6 +42,8 @@ static const pg__conv_kernels *kernels_of(pg__isa isa)
     return &pg__conv_kernels_f32;
 }
 
+enum { PLUS = 7 }; /* which operand of conv_norm */
+
 typedef struct kernel {
     pg__conv c;
     const pg__conv_way *way;
@@ -51,7 +53,7 @@ typedef struct kernel {
     size_t packed_bytes;
     const pg__conv_norm_attrs *norm; /* it is normalised; or NULL */
     size_t folded_bytes;             /* kernel and bias that do it, in front of what is packed */
-    pg__ref_fn act;                  /* behind it, or NULL */
+    pg__ref_fn add, act;             /* behind it, each or NULL */
     size_t n_y;                      /* numbers of y */
     size_t at_x, at_w, at_b, at_y;   /* which operand or result is which */
 } kernel;
@@ -110,12 +112,15 @@ static void release(void *state)
     pg__mem_free(k);
 }
 
+/* A range behind a sum is kept by who makes that too. */
 static pg_status find_way(kernel *k, pg__needs *needs, pg_err *err)
 {
     for (const pg__conv_way *const *w = ways; *w; w++) {
+        pg__conv c = k->c;
         *needs = (pg__needs){0};
         k->way = *w;
-        const pg_status st = (*w)->prepare(&k->state, &k->c, needs, err);
+        c.range.is_used &= !c.has_plus || (*w)->adds;
+        const pg_status st = (*w)->prepare(&k->state, &c, needs, err);
         if (st != PG_OK || k->state)
             return st;
     }
@@ -140,7 +145,7 @@ static void find_places(kernel *k, size_t n_in)
 /* What is folded into kernel and bias changes only when parameters do. */
 static int is_constant(const pg__cpu_inst *i)
 {
-    for (size_t v = 1; v < i->inst->n_in; v++)
+    for (size_t v = 1; v < PLUS && v < i->inst->n_in; v++)
         if (pg__cpu_has(i, v) && !pg__cpu_is_param(i, v))
             return 0;
     return 1;
@@ -150,7 +155,9 @@ static void plan_norm(kernel *k, const pg__cpu_inst *i)
 {
     const pg__conv_norm_attrs *a = i->attrs;
     k->norm = a;
-    if (a->has_act && !(k->c.range.is_used && k->way->keeps_range))
+    if (k->c.has_plus && !k->way->adds)
+        k->add = pg__cpu_fn(pg__op_of(PG__OP_add), i->isa);
+    if (a->has_act && (k->add || !k->c.range.is_used || !k->way->keeps_range))
         k->act = pg__cpu_fn(pg__op_of(PG__OP_act), i->isa);
     k->n_y = (size_t)pg__dims_elems(&i->shapes[i->inst->n_in]);
     k->folded_bytes = whole((n_weights(&k->c) + k->c.out) * sizeof(float));
@@ -178,6 +185,7 @@ static pg_status prepare(void **state, const pg__cpu_inst *i, pg__conv_pass pass
     if (is_normed(i)) {
         k->c.is_constant = 1;
         k->c.range = range_of(i->attrs);
+        k->c.has_plus = i->inst->n_in > PLUS && pg__cpu_has(i, PLUS);
     }
     find_places(k, i->inst->n_in);
     PG_TRY(find_way(k, needs, err));
@@ -246,8 +254,8 @@ static void share(const void *state, void *const *args, void *shared)
     k->way->pack(k->state, args[1], shared);
 }
 
-/* args: x, kernel, bias, mean, variance, gamma, beta. In double, so that rounding is no more than
- * that of what comes out. */
+/* args: x, kernel, bias, mean, variance, gamma, beta (plus). In double, so that rounding is no more
+ * than that of what comes out. */
 static void share_norm(const void *state, void *const *args, void *shared)
 {
     const kernel *k = state;
@@ -296,10 +304,15 @@ static void run_norm(const void *state, void *const *args, void *scratch, const 
                             .w = folded.out,
                             .b = (float *)folded.out + n_weights(&k->c),
                             .y = args[k->at_y],
+                            .plus = k->c.has_plus ? args[PLUS] : NULL,
                             .packed = (const float *)shared + k->folded_bytes / sizeof(float),
                             .scratch = scratch};
     const pg__arg y = {.p = m.y, .n = k->n_y};
     k->way->run(k->state, &m);
+    if (k->add) {
+        const pg__arg both[2] = {y, {.p = args[PLUS], .n = k->n_y}};
+        k->add(NULL, both, 2, &y, 1);
+    }
     if (k->act)
         k->act(&k->norm->act, &y, 1, &y, 1);
 }

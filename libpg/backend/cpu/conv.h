@@ -22,7 +22,8 @@ typedef struct pg__conv {
     int is_lane; /* of several that may be run at once */
     int has_bias;
     int is_constant; /* the kernel is that of all runs: to prepare it costs nothing */
-    pg__range range; /* of y; ways that know no ranges leave it to the caller */
+    int has_plus;    /* something shaped as y is added to it, then comes the range */
+    pg__range range; /* of y; ways that know no ranges leave it, and that sum, to the caller */
     pg__isa isa;
     const pg__conv_kernels *kernels; /* of that instruction set */
     size_t rows, in, out, groups;    /* in, out: channels of x, of y */
@@ -32,6 +33,7 @@ typedef struct pg__conv {
 /* Operands and results of one run. */
 typedef struct pg__conv_mem {
     float *x, *w, *b, *y;
+    const float *plus;   /* see pg__conv.has_plus */
     const float *packed; /* what pack() made of w */
     void *scratch;
 } pg__conv_mem;
@@ -44,6 +46,7 @@ typedef struct pg__conv_way {
     void (*pack)(const void *state, const float *w, float *packed);
     void (*run)(const void *state, const pg__conv_mem *m);
     int keeps_range; /* y is within pg__conv.range */
+    int adds;        /* pg__conv_mem.plus */
     /* For n lanes at once, see cpu.h; NULL: one by one. */
     pg_status (*prepare_lanes)(void **state, const void *one, size_t n, size_t *scratch_bytes,
                                pg_err *err);

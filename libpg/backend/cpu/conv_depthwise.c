@@ -135,5 +135,6 @@ static void run(const void *p, const pg__conv_mem *m)
 }
 
 const pg__conv_way pg__conv_depthwise_lines = {
-    "depthwise, by lines", prepare_lines, release, NULL, run, 1, NULL};
-const pg__conv_way pg__conv_depthwise = {"depthwise", prepare_cells, release, NULL, run, 0, NULL};
+    "depthwise, by lines", prepare_lines, release, NULL, run, 1, 0, NULL};
+const pg__conv_way pg__conv_depthwise = {"depthwise", prepare_cells, release, NULL, run, 0,
+                                         0,           NULL};

@@ -265,4 +265,4 @@ static void run(const void *p, const pg__conv_mem *m)
                   (forward ? pg__conv_cells(s->c.y) * s->c.out : pg__conv_cells(s->c.x) * s->c.in));
 }
 
-const pg__conv_way pg__conv_dnnl = {"oneDNN", prepare, release, pack, run, 0, NULL};
+const pg__conv_way pg__conv_dnnl = {"oneDNN", prepare, release, pack, run, 0, 0, NULL};

@@ -109,9 +109,11 @@ static void run(const void *p, const pg__conv_mem *m)
     if (s->copies && s->c.pass != PG__CONV_X)
         copy_cells(s, m->x, lines, 0);
     switch (s->c.pass) {
-    case PG__CONV_Y: pg__product_run(&s->product, lines, m->w, m->packed, m->b, m->y, NULL); break;
+    case PG__CONV_Y:
+        pg__product_run(&s->product, lines, m->w, m->packed, m->b, m->plus, m->y, NULL);
+        break;
     case PG__CONV_X:
-        pg__product_run(&s->product, m->y, m->w, m->packed, NULL, lines, scratch);
+        pg__product_run(&s->product, m->y, m->w, m->packed, NULL, NULL, lines, scratch);
         if (!s->copies)
             break;
         if (s->gaps)
@@ -120,11 +122,11 @@ static void run(const void *p, const pg__conv_mem *m)
         break;
     case PG__CONV_W:
         if (m->w)
-            pg__product_run(&s->product, lines, m->y, NULL, NULL, m->w, scratch);
+            pg__product_run(&s->product, lines, m->y, NULL, NULL, NULL, m->w, scratch);
         if (m->b)
             s->c.kernels->column_sums(m->y, rows, s->c.out, m->b);
         break;
     }
 }
 
-const pg__conv_way pg__conv_matmul = {"matrix product", prepare, release, pack, run, 1, NULL};
+const pg__conv_way pg__conv_matmul = {"matrix product", prepare, release, pack, run, 1, 1, NULL};

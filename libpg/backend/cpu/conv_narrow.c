@@ -117,4 +117,4 @@ static void run(const void *p, const pg__conv_mem *m)
     }
 }
 
-const pg__conv_way pg__conv_narrow = {"few channels", prepare, release, NULL, run, 1, NULL};
+const pg__conv_way pg__conv_narrow = {"few channels", prepare, release, NULL, run, 1, 0, NULL};

@@ -199,8 +199,8 @@ static void run(const void *p, const pg__conv_mem *m)
     const state *s = p;
     const float *kernel = s->p.group ? m->w : m->packed;
     switch (s->pass) {
-    case PG__CONV_Y: s->k->convolve(&s->p, m->x, kernel, m->b, m->y, m->scratch); break;
-    case PG__CONV_X: s->k->convolve(&s->p, m->y, kernel, NULL, m->x, m->scratch); break;
+    case PG__CONV_Y: s->k->convolve(&s->p, m->x, kernel, m->b, m->plus, m->y, m->scratch); break;
+    case PG__CONV_X: s->k->convolve(&s->p, m->y, kernel, NULL, NULL, m->x, m->scratch); break;
     case PG__CONV_W:
         if (s->p.lanes > 1)
             s->k->gradient_lanes(&s->p, m->x, m->y, m->w, m->b, m->scratch);
@@ -210,4 +210,4 @@ static void run(const void *p, const pg__conv_mem *m)
     }
 }
 
-const pg__conv_way pg__conv_wino = {"Winograd", prepare, release, pack, run, 1, prepare_lanes};
+const pg__conv_way pg__conv_wino = {"Winograd", prepare, release, pack, run, 1, 1, prepare_lanes};

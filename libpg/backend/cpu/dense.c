@@ -76,7 +76,7 @@ static void run(const void *state, void *const *args, void *scratch, const void 
 {
     const dense *d = state;
     pg__product_run(&d->product, args[X], args[W], packed_of(d, args[W], scratch, shared),
-                    d->n_in > B ? args[B] : NULL, args[d->n_in], NULL);
+                    d->n_in > B ? args[B] : NULL, NULL, args[d->n_in], NULL);
 }
 
 const pg__cpu_kernel pg__cpu_dense = {prepare, release, share, run, NULL};
@@ -95,7 +95,7 @@ static void run_dx(const void *state, void *const *args, void *scratch, const vo
 {
     const dense *d = state;
     pg__product_run(&d->product, args[DY], args[DX_W], packed_of(d, args[DX_W], scratch, shared),
-                    NULL, args[DX], scratch);
+                    NULL, NULL, args[DX], scratch);
 }
 
 const pg__cpu_kernel pg__cpu_dense_dx = {prepare_dx, release, share, run_dx, NULL};
@@ -118,7 +118,7 @@ static void run_dw(const void *state, void *const *args, void *scratch, const vo
     float *db = args[DB];
     (void)shared;
     if (args[DW])
-        pg__product_run(p, args[DW_X], dy, NULL, NULL, args[DW], scratch);
+        pg__product_run(p, args[DW_X], dy, NULL, NULL, NULL, args[DW], scratch);
     if (db)
         memset(db, 0, p->n * sizeof *db);
     for (size_t r = 0; db && r < p->m; r++)

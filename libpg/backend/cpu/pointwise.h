@@ -13,10 +13,10 @@ typedef struct pg__pointwise {
     /* What pack() makes of w[k x n], rows of ld; turned: of w[n x k] as it lies in memory. */
     size_t (*packed_floats)(size_t k, size_t n);
     void (*pack)(size_t k, size_t n, const float *w, size_t ld, int turned, float *packed);
-    /* c[m x n] = a[m x k] w (+ bias, where it is not NULL), within a range. What becomes of a row
-     * does not depend on the others, nor on how many there are. */
+    /* c[m x n] = a[m x k] w (+ bias, + plus[m x n], where they are not NULL), within a range. What
+     * becomes of a row does not depend on the others, nor on how many there are. plus is not c. */
     void (*multiply)(size_t m, size_t n, size_t k, const float *a, const float *packed,
-                     const float *bias, pg__range range, float *c);
+                     const float *bias, const float *plus, pg__range range, float *c);
     /* c[k x n] = a' b of a[m x k] and b[m x n], in an order that depends on m; scratch holds
      * scratch_floats. */
     size_t (*scratch_floats)(size_t m, size_t n, size_t k);

@@ -17,6 +17,7 @@ static const size_t rows_of[] = {0, 6, 6, 4};
 #endif
 #define VECS  3   /* of the widest panel */
 #define DEPTH 384 /* numbers that are summed before the sum is added to others: less rounding */
+#define SOON  40  /* steps in which what is asked for has come */
 
 typedef pg__vec vec;
 
@@ -47,10 +48,11 @@ typedef struct ahead {
     size_t a_step, b_step;
 } ahead;
 
-/* c[m x panel] over k. The panel's last vector has `last` columns. add: to what is there. */
+/* c[m x panel] over k. The panel's last vector has `last` columns. add: to what is there; plus: and
+ * to what lies here as c does, or NULL. */
 typedef struct block {
     size_t k, last;
-    const float *a, *b, *bias;
+    const float *a, *b, *bias, *plus;
     size_t lda, ldb, ldc;
     float *c;
     int add, far; /* far: c is not near yet */
@@ -58,47 +60,85 @@ typedef struct block {
     ahead next;
 } block;
 
+/* Sums of m rows become n columns of c, from vector v on. */
+PG_INLINE void finish(vec *s, size_t m, const block *q, size_t v, size_t n)
+{
+    float *const to = q->c + v * PG_VEC;
+    const size_t ld = q->ldc;
+    if (q->add) {
+        PG_UNROLL for (size_t i = 0; i < m; i++) s[i] += load_n(to + i * ld, n);
+    } else {
+        const vec bias = q->bias ? load_n(q->bias + v * PG_VEC, n) : pg__splat(0);
+        PG_UNROLL for (size_t i = 0; i < m; i++) s[i] += bias;
+    }
+    if (q->plus) {
+        const float *const plus = q->plus + v * PG_VEC;
+        PG_UNROLL for (size_t i = 0; i < m; i++) s[i] += load_n(plus + i * ld, n);
+    }
+    if (q->range.is_used) {
+        const pg__range range = q->range;
+        PG_UNROLL for (size_t i = 0; i < m; i++) s[i] = pg__within(s[i], &range);
+    }
+    PG_UNROLL for (size_t i = 0; i < m; i++) store_n(to + i * ld, s[i], n);
+}
+
+/* Where a block is in its operands, and in what is asked for. */
+typedef struct walk {
+    const float *a, *b;
+    const char *next_a, *next_b;
+} walk;
+
+PG_INLINE void step(size_t vecs, size_t m, const block *q, walk *at, vec s[VECS][MOST_ROWS],
+                    size_t a_row, size_t a_col, size_t b_row, int cut)
+{
+    vec w[VECS];
+    __builtin_prefetch(at->next_a, 0, 2);
+    PG_UNROLL for (size_t v = 0; v < vecs; v++)
+    {
+        __builtin_prefetch(at->next_b + v * sizeof(vec), 0, 2);
+        w[v] = cut && v + 1 == vecs ? pg__load_some(at->b + v * PG_VEC, q->last)
+                                    : pg__load(at->b + v * PG_VEC);
+    }
+    at->next_a += q->next.a_step;
+    at->next_b += q->next.b_step;
+    PG_UNROLL for (size_t i = 0; i < m; i++)
+    {
+        const vec x = pg__splat(at->a[i * a_row]);
+        PG_UNROLL for (size_t v = 0; v < vecs; v++) s[v][i] = pg__mul_add(x, w[v], s[v][i]);
+    }
+    at->a += a_col;
+    at->b += b_row;
+}
+
 PG_INLINE void product(size_t vecs, size_t m, const block *q, size_t a_row, size_t a_col,
                        size_t b_row, int cut)
 {
-    const float *a = q->a, *b = q->b;
-    const char *next_a = q->next.a, *next_b = q->next.b;
-    const size_t a_step = q->next.a_step, b_step = q->next.b_step;
+    walk at = {q->a, q->b, q->next.a, q->next.b};
+    size_t left = q->k;
     vec s[VECS][MOST_ROWS];
     PG_UNROLL for (size_t v = 0; v < vecs; v++)
     {
         PG_UNROLL for (size_t i = 0; i < m; i++) s[v][i] = pg__splat(0);
     }
-    for (size_t i = 0; q->far && i < m; i++)
-        for (size_t v = 0; v < vecs; v++)
+    const float *plus = q->plus ? q->plus : q->c;
+    for (; (q->plus || q->far) && left > m + SOON; left--)
+        step(vecs, m, q, &at, s, a_row, a_col, b_row, cut);
+    /* A row of them at each step: all at once they would hold up the operands. */
+    for (size_t i = 0; (q->plus || q->far) && i < m && left > 0; i++, left--) {
+        for (size_t v = 0; v < vecs; v++) {
             __builtin_prefetch(q->c + i * q->ldc + v * PG_VEC, 1);
-    for (size_t k = q->k; k > 0; k--, a += a_col, b += b_row) {
-        vec w[VECS];
-        __builtin_prefetch(next_a, 0, 2);
-        PG_UNROLL for (size_t v = 0; v < vecs; v++)
-        {
-            __builtin_prefetch(next_b + v * sizeof(vec), 0, 2);
-            w[v] = cut && v + 1 == vecs ? pg__load_some(b + v * PG_VEC, q->last)
-                                        : pg__load(b + v * PG_VEC);
+            __builtin_prefetch(plus + i * q->ldc + v * PG_VEC);
         }
-        next_a += a_step;
-        next_b += b_step;
-        PG_UNROLL for (size_t i = 0; i < m; i++)
-        {
-            const vec x = pg__splat(a[i * a_row]);
-            PG_UNROLL for (size_t v = 0; v < vecs; v++) s[v][i] = pg__mul_add(x, w[v], s[v][i]);
-        }
+        step(vecs, m, q, &at, s, a_row, a_col, b_row, cut);
     }
+    for (; left > 0; left--)
+        step(vecs, m, q, &at, s, a_row, a_col, b_row, cut);
     PG_UNROLL for (size_t v = 0; v < vecs; v++)
     {
-        const size_t n = v + 1 == vecs ? q->last : PG_VEC;
-        const vec bias = q->bias ? load_n(q->bias + v * PG_VEC, n) : pg__splat(0);
-        PG_UNROLL for (size_t i = 0; i < m; i++)
-        {
-            float *to = q->c + i * q->ldc + v * PG_VEC;
-            const vec sum = s[v][i] + (q->add ? load_n(to, n) : bias);
-            store_n(to, q->range.is_used ? pg__within(sum, &q->range) : sum, n);
-        }
+        if (v + 1 < vecs || q->last == PG_VEC)
+            finish(s[v], m, q, v, PG_VEC);
+        else
+            finish(s[v], m, q, v, q->last);
     }
 }
 
@@ -197,13 +237,31 @@ static void pack(size_t k, size_t n, const float *w, size_t ld, int turned, floa
 #define FEW_ROWS 12
 #endif
 
+/* Rows of a block as tiles: equal ones, of which the first `more` have one more. */
+typedef struct cut {
+    size_t each, more;
+} cut;
+
+static cut cut_of(size_t rows, size_t most)
+{
+    const size_t tiles = (rows + most - 1) / most;
+    return (cut){rows / tiles, rows % tiles};
+}
+
 /* How a product is cut: depth numbers are summed at a time, over blocks of rows. few: w stays in
  * the nearest cache, so that blocks are as small as tiles, and c is walked through in order too. */
 typedef struct plan {
     size_t m, n, k;
     size_t chunks, depth, rows;
     int few;
+    cut cuts[VECS + 1]; /* of `rows` rows, by the vectors of a panel */
 } plan;
+
+static void cut_rows(plan *s, size_t rows)
+{
+    for (size_t vecs = 1; vecs <= VECS; vecs++)
+        s->cuts[vecs] = cut_of(rows, rows_of[vecs]);
+}
 
 static plan plan_of(size_t m, size_t n, size_t k)
 {
@@ -214,65 +272,98 @@ static plan plan_of(size_t m, size_t n, size_t k)
     s.rows = s.few ? 0 : (s.chunks > 1 ? 49152 : 32768) / floats / FEW_ROWS * FEW_ROWS;
     if (s.rows == 0)
         s.rows = FEW_ROWS;
+    cut_rows(&s, s.rows);
     return s;
 }
 
-/* A part of `span` bytes from p on that a tile asks for in `steps` steps: it is `part` of `parts`
- * wide and begins at `at`. */
-static inline const char *share_of(const float *p, size_t span, size_t at, size_t part,
-                                   size_t parts, size_t steps, size_t *step)
+/* What is asked for while a block is computed, in its order: bytes for each row of a vector. Tiles
+ * take a few hundred cycles, divisions dozens: there are none for each of them. */
+typedef struct following {
+    const char *a, *c;
+    double a_each, c_each;
+    double per_row, per_step; /* 1 / rows, 1 / depth */
+} following;
+
+static following following_of(const plan *s, size_t r, size_t rows, const float *a, const float *c)
 {
-    *step = span > 0 && steps > 0 ? span * part / parts / steps + 1 : 0;
-    return (const char *)p + span * at / parts;
+    const size_t next = min_size(s->rows, s->m - r - rows), parts = vectors(s->n) * s->chunks;
+    const double each = (double)(next * sizeof *a) / (double)(parts * rows);
+    return (following){.a = (const char *)(a + (r + rows) * s->k),
+                       .c = (const char *)(c + (r + rows) * s->n),
+                       .a_each = each * (double)s->k,
+                       .c_each = each * (double)s->n,
+                       .per_row = 1 / (double)rows,
+                       .per_step = s->depth > 0 ? 1 / (double)s->depth : 0};
 }
 
-/* Rows [r, r + rows) by one panel, of which the numbers from `at` on are summed; next: rows of the
- * following block. done: vectors of the block that came before, in all its chunks. */
-static void multiply_panel(const plan *s, const panel *p, size_t r, size_t rows, size_t at,
-                           size_t done, const float *a, const float *packed, const float *bias,
-                           pg__range range, float *c)
+/* `part` parts from `at` on, of `each` bytes, in 1 / per_step steps. */
+static inline const char *part_of(const char *p, double each, size_t at, size_t part,
+                                  double per_step, size_t *step)
 {
-    const size_t depth = min_size(s->depth, s->k - at), all = vectors(s->n) * s->chunks;
-    const size_t next = min_size(s->rows, s->m - r - rows), most = rows_of[p->vecs];
+    *step = each > 0 ? (size_t)(ptrdiff_t)(each * (double)part * per_step) + 1 : 0;
+    return p + (ptrdiff_t)(each * (double)at);
+}
+
+/* Rows of a result, and what they are made of. plus: laid out as c; or NULL. */
+typedef struct rows_of_c {
+    size_t r, rows;
+    const float *a, *bias, *plus;
+    pg__range range;
+    float *c;
+} rows_of_c;
+
+/* By one panel, of which the numbers from `at` on are summed. done: vectors of the block that came
+ * before, in all its chunks. */
+static void multiply_panel(const plan *s, const panel *p, const rows_of_c *x, const following *f,
+                           size_t at, size_t done, const float *packed)
+{
+    const size_t depth = min_size(s->depth, s->k - at);
     const float *w = packed + p->j * s->k + at * p->width;
+    const double w_each = (double)(depth * p->width * sizeof *w) * f->per_row;
+    const cut tiles = s->cuts[p->vecs];
+    const int is_last = at + depth == s->k;
     block q = {.k = depth,
                .last = p->last,
                .b = w,
-               .bias = bias ? bias + p->j : NULL,
+               .bias = x->bias ? x->bias + p->j : NULL,
                .lda = s->k,
                .ldc = s->n,
                .add = at > 0,
                .far = !s->few && at == 0};
-    if (at + depth == s->k)
-        q.range = range;
-    for (size_t i = 0, t; i < rows; i += t) {
-        t = tile_at(i, rows, most);
-        q.a = a + (r + i) * s->k + at;
-        q.c = c + (r + i) * s->n + p->j;
-        const size_t begin = done * rows + p->vecs * i, part = p->vecs * t;
-        q.next.a = share_of(a + (r + rows) * s->k, next * s->k * sizeof *a, begin, part, all * rows,
-                            depth, &q.next.a_step);
+    if (is_last)
+        q.range = x->range;
+    for (size_t i = 0, t, n = 0; i < x->rows; i += t, n++) {
+        const size_t cell = (x->r + i) * s->n + p->j;
+        t = tiles.each + (n < tiles.more);
+        q.a = x->a + (x->r + i) * s->k + at;
+        q.c = x->c + cell;
+        q.plus = is_last && x->plus ? x->plus + cell : NULL;
+        const size_t begin = done * x->rows + p->vecs * i, part = p->vecs * t;
+        q.next.a = part_of(f->a, f->a_each, begin, part, f->per_step, &q.next.a_step);
         if (s->few)
-            q.next.b = share_of(c + (r + rows) * s->n, next * s->n * sizeof *c, begin, part,
-                                all * rows, depth, &q.next.b_step);
+            q.next.b = part_of(f->c, f->c_each, begin, part, f->per_step, &q.next.b_step);
         else
-            q.next.b = share_of(w + s->k * p->width, depth * p->width * sizeof *w, i, t, rows,
-                                depth, &q.next.b_step);
+            q.next.b = part_of((const char *)(w + s->k * p->width), w_each, i, t, f->per_step,
+                               &q.next.b_step);
         by_rows[p->vecs][t](&q);
     }
 }
 
 static void multiply(size_t m, size_t n, size_t k, const float *a, const float *packed,
-                     const float *bias, pg__range range, float *c)
+                     const float *bias, const float *plus, pg__range range, float *c)
 {
-    const plan s = plan_of(m, n, k);
-    for (size_t r = 0, rows; r < m; r += rows) {
-        rows = min_size(s.rows, m - r);
+    plan s = plan_of(m, n, k);
+    rows_of_c x = {.a = a, .bias = bias, .plus = plus, .range = range, .c = c};
+    for (; x.r < m; x.r += x.rows) {
+        x.rows = min_size(s.rows, m - x.r);
+        if (x.rows < s.rows)
+            cut_rows(&s, x.rows);
+        const following f = following_of(&s, x.r, x.rows, a, c);
         size_t done = 0, at = 0;
         for (size_t i = 0; i < s.chunks; i++, at += s.depth)
             for (panel p = {0}; p.j + p.width < n; done += p.vecs) {
                 p = panel_at(p.j + p.width, n);
-                multiply_panel(&s, &p, r, rows, at, done, a, packed, bias, range, c);
+                multiply_panel(&s, &p, &x, &f, at, done, packed);
             }
     }
 }
@@ -304,6 +395,15 @@ static const float *whole_panel(const slab *s, const panel *p, float *scratch, s
             pg__store(scratch + r * p->width + v * PG_VEC,
                       load_n(from + r * s->n + v * PG_VEC, v + 1 < p->vecs ? PG_VEC : p->last));
     return scratch;
+}
+
+/* A part of `span` bytes from p on that a tile asks for in `steps` steps: it is `part` of `parts`
+ * wide and begins at `at`. */
+static inline const char *share_of(const float *p, size_t span, size_t at, size_t part,
+                                   size_t parts, size_t steps, size_t *step)
+{
+    *step = span > 0 && steps > 0 ? span * part / parts / steps + 1 : 0;
+    return (const char *)p + span * at / parts;
 }
 
 /* What a tile of columns [i, i + t) asks for: in the first slab the columns and the panel that come

@@ -122,7 +122,8 @@ static void run_across(const pg__product *p, const float *a, const float *w, flo
     p->own->pack(p->k, p->m, a, p->k, 1, scratch);
     for (size_t j = 0; j < p->n; j += STRIP) {
         const size_t width = p->n - j < STRIP ? p->n - j : STRIP;
-        p->own->multiply(width, p->m, p->k, w + j * p->k, scratch, NULL, (pg__range){0}, strip);
+        p->own->multiply(width, p->m, p->k, w + j * p->k, scratch, NULL, NULL, (pg__range){0},
+                         strip);
         for (size_t from = 0; from < width; from += 16)
             for (size_t r = 0; r < p->m; r++)
                 for (size_t i = from; i < width && i < from + 16; i++)
@@ -131,7 +132,7 @@ static void run_across(const pg__product *p, const float *a, const float *w, flo
 }
 
 void pg__product_run(const pg__product *p, const float *a, const float *w, const float *packed,
-                     const float *bias, float *c, float *scratch)
+                     const float *bias, const float *plus, float *c, float *scratch)
 {
     if (!p->own)
         by_onednn(p, a, w, bias, c);
@@ -140,5 +141,5 @@ void pg__product_run(const pg__product *p, const float *a, const float *w, const
     else if (p->kind == PG__COLUMNS)
         p->own->gradient(p->m, p->n, p->k, a, w, c, scratch);
     else
-        p->own->multiply(p->m, p->n, p->k, a, packed, bias, p->range, c);
+        p->own->multiply(p->m, p->n, p->k, a, packed, bias, plus, p->range, c);
 }

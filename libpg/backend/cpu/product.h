@@ -31,8 +31,9 @@ void pg__product_pack(const pg__product *p, const float *w, float *packed);
 
 size_t pg__product_scratch_bytes(const pg__product *p);
 
-/* w is not read where it was packed. bias may be NULL, and is for PG__ROWS_TURNED. */
+/* w is not read where it was packed. bias may be NULL, and is for PG__ROWS_TURNED. plus: what is
+ * added to c, for PG__ROWS that are `always` our own; else NULL. */
 void pg__product_run(const pg__product *p, const float *a, const float *w, const float *packed,
-                     const float *bias, float *c, float *scratch);
+                     const float *bias, const float *plus, float *c, float *scratch);
 
 #endif

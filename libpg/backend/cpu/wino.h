@@ -38,10 +38,11 @@ typedef struct pg__wino_kernels {
     size_t mr, panel; /* a product's inner block: mr tiles (or channels) by `panel` channels */
     /* packed: planes of panels of (in, panel), with gaps */
     void (*pack)(const pg__wino *p, const float *w, float *packed);
-    /* kernel: packed, or with p->group as it is; bias may be NULL; scratch: planes of the operand,
+    /* kernel: packed, or with p->group as it is; bias may be NULL, and so may plus, which is
+     * added to the result; scratch: planes of the operand,
      * then of the result, then with p->group of that many panels */
     void (*convolve)(const pg__wino *p, const float *operand, const float *kernel,
-                     const float *bias, float *result, float *scratch);
+                     const float *bias, const float *plus, float *result, float *scratch);
     /* dw or db may be NULL; scratch: planes of both operands, then of the products: block_in x
      * block_out, or in x out where there is more than one block of tiles */
     void (*gradient)(const pg__wino *p, const float *x, const float *dy, float *dw, float *db,

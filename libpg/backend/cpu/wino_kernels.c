@@ -127,8 +127,9 @@ static void gradient_tiles(const pg__wino *p, const float *dy, size_t first, siz
     }
 }
 
+/* plus: laid out as the image, from the same channel on; or NULL. */
 PG_INLINE void result_tile(const pg__wino *p, const float *from, spot s, size_t n, vec bias,
-                           float *image)
+                           const float *plus, float *image)
 {
     vec in[6], out[4], t[4][6];
     for (size_t j = 0; j < 6; j++) {
@@ -138,32 +139,37 @@ PG_INLINE void result_tile(const pg__wino *p, const float *from, spot s, size_t 
         PG_UNROLL for (size_t i = 0; i < 4; i++) t[i][j] = out[i];
     }
     for (size_t i = 0; i < 4 && s.y + i < p->out_h; i++) {
-        float *cell = image + ((s.y + i) * p->out_w + s.x) * p->out;
+        const size_t at = ((s.y + i) * p->out_w + s.x) * p->out;
         result_4(out, t[i]);
         PG_UNROLL for (size_t j = 0; j < 4; j++)
         {
             if (s.x + j >= p->out_w)
                 continue;
-            const vec v = out[j] + bias;
-            store_n(cell + j * p->out, p->range.is_used ? pg__within(v, &p->range) : v, n);
+            vec v = out[j] + bias;
+            if (plus)
+                v += load_n(plus + at + j * p->out, n);
+            store_n(image + at + j * p->out, p->range.is_used ? pg__within(v, &p->range) : v, n);
         }
     }
 }
 
 /* Channels [from, to) of the result; the planes begin with channel `from`. */
 static void result_tiles(const pg__wino *p, const float *planes, size_t first, size_t n,
-                         const float *bias, float *result, size_t from, size_t to)
+                         const float *bias, const float *plus, float *result, size_t from,
+                         size_t to)
 {
     for (size_t t = 0; t < n; t++, planes += p->ld_out) {
         const spot s = spot_of(p, first + t);
-        float *image = result + s.row * p->out_h * p->out_w * p->out;
+        const size_t row = s.row * p->out_h * p->out_w * p->out;
+        float *image = result + row;
         size_t c = from;
         for (; c + PG_VEC <= to; c += PG_VEC)
             result_tile(p, planes + c - from, s, PG_VEC, bias ? pg__load(bias + c) : pg__splat(0),
-                        image + c);
+                        plus ? plus + row + c : NULL, image + c);
         if (c < to)
             result_tile(p, planes + c - from, s, to - c,
-                        bias ? pg__load_some(bias + c, to - c) : pg__splat(0), image + c);
+                        bias ? pg__load_some(bias + c, to - c) : pg__splat(0),
+                        plus ? plus + row + c : NULL, image + c);
     }
 }
 
@@ -342,7 +348,7 @@ static void multiply(const pg__wino *p, const float *planes_in, size_t n, const 
 /* A large kernel would take four times its size in memory, and each lane would read it all: it is
  * transformed where it is used, some panels at a time. */
 static void convolve(const pg__wino *p, const float *operand, const float *kernel,
-                     const float *bias, float *result, float *scratch)
+                     const float *bias, const float *plus, float *result, float *scratch)
 {
     const size_t panels = (p->out + PANEL - 1) / PANEL, group = p->group ? p->group : panels;
     float *planes_in = scratch, *planes_out = scratch + CELLS * p->plane_in;
@@ -358,7 +364,7 @@ static void convolve(const pg__wino *p, const float *operand, const float *kerne
             if (p->group)
                 pack_panels(p, kernel, o, n_panels, some);
             multiply(p, planes_in, n, p->group ? some : kernel, n_panels, planes_out, next);
-            result_tiles(p, planes_out, first, n, bias, result, o * PANEL,
+            result_tiles(p, planes_out, first, n, bias, plus, result, o * PANEL,
                          min_size(p->out, (o + n_panels) * PANEL));
         }
     }

@@ -175,7 +175,7 @@ static void fill(double *to, uint64_t n, uint32_t seed)
 
 static void run_reference(passes *p, const pg__inst *i)
 {
-    pg__arg v[8] = {{0}};
+    pg__arg v[10] = {{0}};
     for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
         const pg__val at = k < i->n_in ? pg__in(&p->tape, i, k) : pg__out(&p->tape, i, k - i->n_in);
         if (at != PG__NO_VAL)
@@ -262,7 +262,7 @@ static double run_on_cpu(const passes *p, uint32_t at, const pg__dev_opts *opts,
     pg__dev *dev;
     pg__kernel *kernel;
     pg__needs needs;
-    void *args[8] = {NULL}, *params[8] = {NULL};
+    void *args[10] = {NULL}, *params[8] = {NULL};
     assert_ok(cpu->open(&dev, 0, opts, NULL));
     assert_ok(cpu->prepare(&kernel, dev, &p->tape, i, &needs, NULL));
     for (uint32_t k = 0; k < i->n_in + i->n_out; k++) {
@@ -291,7 +291,8 @@ static float **float_memory(const passes *p)
     float **mem = pg__mem_array(p->tape.n_values, sizeof *mem);
     for (pg__val v = 0; v < p->tape.n_values; v++) {
         mem[v] = guarded((size_t)elems(p, v) * sizeof(float));
-        for (uint64_t i = 0; v < 4 && i < elems(p, v); i++)
+        const int is_given = v < 4 || p->tape.values[v].role == PG__INPUT;
+        for (uint64_t i = 0; is_given && i < elems(p, v); i++)
             mem[v][i] = (float)p->exact[v][i];
     }
     return mem;
@@ -371,18 +372,21 @@ static void winograd_agrees_with_double_even_where_it_does_not_pay(void **state)
     check_all(2);
 }
 
-/* x, kernel, mean, variance; the convolution, normalised, between 0 and half of what it would
- * reach.
- */
-static void build_normed(passes *p, const shape *s)
+/* x, kernel, mean, variance, and what is added or another value; the convolution, normalised,
+ * between 0 and half of what it would reach. */
+enum { NORMED = 6, N_NORMED_IN = 8 };
+static void build_normed(passes *p, const shape *s, int has_plus)
 {
     pg__conv_norm_attrs a = {.conv = attrs_of(s), .epsilon = 1e-3};
-    uint64_t xd[5] = {s->rows}, wd[5];
+    uint64_t xd[5] = {s->rows}, yd[5] = {s->rows}, wd[5];
     pg__val y, within;
     for (uint32_t i = 0; i < s->rank; i++) {
+        const uint64_t reach = (s->kernel[i] - 1) * s->dilation[i] + 1;
         xd[i + 1] = s->size[i];
+        yd[i + 1] = (s->size[i] + s->before[i] + s->after[i] - reach) / s->stride[i] + 1;
         wd[i] = s->kernel[i];
     }
+    yd[s->rank + 1] = s->out;
     xd[s->rank + 1] = s->in;
     wd[s->rank] = s->in / s->groups;
     wd[s->rank + 1] = s->out;
@@ -391,8 +395,10 @@ static void build_normed(passes *p, const shape *s)
     const pg__val w = value(p, s->rank + 2, wd, PG__PARAM);
     const pg__val mean = value(p, 1, &s->out, PG__PARAM),
                   variance = value(p, 1, &s->out, PG__PARAM);
-    const pg__val in[] = {x, w, PG__NO_VAL, mean, variance, PG__NO_VAL, PG__NO_VAL};
-    assert_ok(pg__emit(&p->tape, PG__OP_conv_norm, &a, in, 7, &y, NULL));
+    const pg__val plus = value(p, s->rank + 2, yd, PG__INPUT);
+    const pg__val in[N_NORMED_IN] = {
+        x, w, PG__NO_VAL, mean, variance, PG__NO_VAL, PG__NO_VAL, has_plus ? plus : PG__NO_VAL};
+    assert_ok(pg__emit(&p->tape, PG__OP_conv_norm, &a, in, N_NORMED_IN, &y, NULL));
     p->exact = pg__mem_array((size_t)p->tape.n_values + 1, sizeof *p->exact);
     for (pg__val v = 0; v < p->tape.n_values; v++) {
         p->exact[v] = pg__mem_array((size_t)elems(p, v), sizeof(double));
@@ -406,26 +412,28 @@ static void build_normed(passes *p, const shape *s)
         top = fmax(top, p->exact[y][i]);
     a.has_act = 1;
     a.act = (pg__act_attrs){PG__ACT_RELU, (double)(float)(top / 2), 0, 0};
-    assert_ok(pg__emit(&p->tape, PG__OP_conv_norm, &a, in, 7, &within, NULL));
+    assert_ok(pg__emit(&p->tape, PG__OP_conv_norm, &a, in, N_NORMED_IN, &within, NULL));
+    assert_int_equal(within, NORMED);
     p->exact[within] = pg__mem_array((size_t)elems(p, within), sizeof(double));
     run_reference(p, &p->tape.insts[1]);
 }
 
-static void check_normed(size_t s, const pg__dev_opts *opts)
+static void check_normed(size_t s, int has_plus, const pg__dev_opts *opts)
 {
     passes p;
     char what[100];
-    build_normed(&p, &shapes[s]);
+    build_normed(&p, &shapes[s], has_plus);
     float **mem = float_memory(&p);
     const double tol = run_on_cpu(&p, 1, opts, mem, all_wanted);
-    (void)snprintf(what, sizeof what, "shape %zu, normed on %s%s", s, opts->isa, names[opts->conv]);
-    compare(&p, 5, mem[5], 2 * tol, what);
+    (void)snprintf(what, sizeof what, "shape %zu, normed%s on %s%s", s,
+                   has_plus ? " and added" : "", opts->isa, names[opts->conv]);
+    compare(&p, NORMED, mem[NORMED], 2 * tol, what);
     p.exact[0][0] = NAN;
     mem[0][0] = NAN;
     run_reference(&p, &p.tape.insts[1]);
     (void)run_on_cpu(&p, 1, opts, mem, all_wanted);
-    for (uint64_t i = 0; i < elems(&p, 5); i++)
-        assert_true(!isnan(p.exact[5][i]) || isnan(mem[5][i]));
+    for (uint64_t i = 0; i < elems(&p, NORMED); i++)
+        assert_true(!isnan(p.exact[NORMED][i]) || isnan(mem[NORMED][i]));
     free_memory(&p, mem);
     drop(&p);
 }
@@ -435,10 +443,10 @@ static void normed_and_activated_convolutions_agree_with_double(void **state)
     (void)state;
     for (int isa = 0; isa < PG__N_ISAS; isa++)
         for (int how = 0; how < 3; how += 2)
-            for (size_t s = 0; s < N_SHAPES && pg__isa_present((pg__isa)isa); s++)
-                check_normed(s, &(pg__dev_opts){.n_threads = 1,
-                                                .conv = how,
-                                                .isa = pg__isa_name((pg__isa)isa)});
+            for (size_t s = 0; s < 2 * N_SHAPES && pg__isa_present((pg__isa)isa); s++)
+                check_normed(s / 2, s % 2,
+                             &(pg__dev_opts){
+                                 .n_threads = 1, .conv = how, .isa = pg__isa_name((pg__isa)isa)});
 }
 
 static void results_that_nobody_wants_are_not_made(void **state)

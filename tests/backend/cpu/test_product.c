@@ -68,7 +68,8 @@ static double exact(const pg__product *p, const float *a, const float *w, const 
     return sum;
 }
 
-static float *run(const pg__product *p, const float *a, const float *w, const float *bias)
+static float *run(const pg__product *p, const float *a, const float *w, const float *bias,
+                  const float *plus)
 {
     const size_t packed_bytes = pg__product_packed_bytes(p), c_bytes = result(p) * sizeof(float);
     const size_t scratch_bytes = pg__product_scratch_bytes(p);
@@ -76,7 +77,7 @@ static float *run(const pg__product *p, const float *a, const float *w, const fl
     float *out = pg__mem_aligned(c_bytes);
     if (packed_bytes > 0)
         pg__product_pack(p, w, packed);
-    pg__product_run(p, a, packed_bytes > 0 ? NULL : w, packed, bias, c, scratch);
+    pg__product_run(p, a, packed_bytes > 0 ? NULL : w, packed, bias, plus, c, scratch);
     memcpy(out, c, c_bytes);
     drop(packed, packed_bytes);
     drop(scratch, scratch_bytes);
@@ -88,7 +89,7 @@ static void check(const pg__product *p, int has_bias)
 {
     float *a = numbers(p->m * p->k), *w = numbers(operand(p)), *bias = numbers(p->n);
     const float *b = has_bias && p->kind == PG__ROWS ? bias : NULL;
-    float *c = run(p, a, w, b), *again = run(p, a, w, b);
+    float *c = run(p, a, w, b, NULL), *again = run(p, a, w, b, NULL);
     double worst = 0, top = 1e-30;
     for (size_t i = 0; i < result(p); i++) {
         const double want = exact(p, a, w, b, i / p->n, i % p->n), off = fabs(want - (double)c[i]);
@@ -120,14 +121,42 @@ static void products_agree_with_double(void **state)
             }
 }
 
+/* What is added, and then kept within a range, is what would be done behind the product. */
+static void check_plus(pg__product p)
+{
+    float *a = numbers(p.m * p.k), *w = numbers(operand(&p)), *bias = numbers(p.n);
+    float *plus = numbers(result(&p)), *apart = run(&p, a, w, bias, NULL);
+    p.range = (pg__range){1, -0.1f, 0.2f};
+    float *joined = run(&p, a, w, bias, plus);
+    for (size_t i = 0; i < result(&p); i++) {
+        const float sum = apart[i] + plus[i];
+        assert_true(joined[i] == (sum < -0.1f ? -0.1f : sum > 0.2f ? 0.2f : sum));
+    }
+    pg__mem_free(a);
+    pg__mem_free(w);
+    pg__mem_free(bias);
+    pg__mem_free(plus);
+    pg__mem_free(apart);
+    pg__mem_free(joined);
+}
+
+static void something_is_added_within_the_product(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < PG__N_ISAS; isa++)
+        for (size_t s = 0; s < N_SHAPES && pg__isa_present((pg__isa)isa); s++)
+            check_plus(pg__product_of(PG__ROWS, shapes[s].m, shapes[s].m, shapes[s].n, shapes[s].k,
+                                      (pg__isa)isa, 1));
+}
+
 /* Rows [0, p->m) at once, and a few at a time. */
 static void check_rows(pg__product p)
 {
     const size_t all = p.m;
-    float *a = numbers(all * p.k), *w = numbers(p.k * p.n), *whole = run(&p, a, w, NULL);
+    float *a = numbers(all * p.k), *w = numbers(p.k * p.n), *whole = run(&p, a, w, NULL, NULL);
     for (size_t r = 0; r < all; r += p.m) {
         p.m = r % 5 + 1 < all - r ? r % 5 + 1 : all - r;
-        float *some = run(&p, a + r * p.k, w, NULL);
+        float *some = run(&p, a + r * p.k, w, NULL, NULL);
         assert_memory_equal(some, whole + r * p.n, p.m * p.n * sizeof *some);
         pg__mem_free(some);
     }
@@ -192,6 +221,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_agree_with_double),
+        cmocka_unit_test(something_is_added_within_the_product),
         cmocka_unit_test(rows_know_nothing_of_each_other),
         cmocka_unit_test(large_kernels_are_read_as_they_lie),
         cmocka_unit_test(layers_of_models_take_our_own),
