@@ -111,6 +111,11 @@ static void convolve_line(const pg__narrow *d, const float *x, const float *w, c
     size_t c = 0;
     for (; is_whole && c + ROW <= d->cells[1]; c += ROW)
         convolve_cells(d, ROW, x + c * d->step[1], w, bias, y + c * d->out, whole);
+    if (c > 0 && c < d->cells[1]) { /* some cells twice: faster than the last ones one by one */
+        c = d->cells[1] - ROW;
+        convolve_cells(d, ROW, x + c * d->step[1], w, bias, y + c * d->out, whole);
+        c = d->cells[1];
+    }
     for (; is_whole && c < d->cells[1]; c++)
         convolve_cells(d, 1, x + c * d->step[1], w, bias, y + c * d->out, whole);
     for (; c < d->cells[1]; c++)
