@@ -282,10 +282,11 @@ static volatile sig_atomic_t n_signals;
 static volatile int cancelled;
 static int has_cancel;
 
+/* Who presses Ctrl-C again wants it now. A batch system sends SIGTERM several times and means the
+ * first one. */
 static void on_signal(int sig)
 {
-    (void)sig;
-    if (!has_cancel || n_signals++)
+    if (!has_cancel || (n_signals++ && sig == SIGINT))
         cli_leave(CLI_INTERRUPTED);
     __atomic_store_n(&cancelled, 1, __ATOMIC_RELAXED); /* a tool may use threads */
 }

@@ -86,7 +86,8 @@ int cli_given(const char *name);
 typedef struct cli_buf cli_buf;
 int cli_set(const cli_opt *o, const char *value, cli_buf *why);
 
-/* A signal sets this flag once a tool has asked for it; before, it ends the program at once. */
+/* A signal sets this flag once a tool has asked for it; before, it ends the program at once, and so
+ * does SIGINT behind another one. */
 const volatile int *cli_cancel(void);
 
 /* Ends the program now, from a signal handler too; its temporary files are removed. */

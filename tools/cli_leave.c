@@ -1,5 +1,5 @@
-/* cli_leave.c - the end of a program that is told twice to stop: at once, but without its temporary
- * files, which may be as large as a disk.
+/* cli_leave.c - the end of a program that somebody interrupts again: at once, but without its
+ * temporary files, which may be as large as a disk.
  *
  * Only calls that a signal handler may make. What is open tells what to remove: names that libpg
  * gives to temporaries (.NAME.pg-XXXXXX) whose lock is ours or free; another run's is held. */

@@ -9,7 +9,7 @@ SIGINT and SIGTERM. Wanted:
            could not be synced, which is known only when the new output has its name: it says so with exit 2.
            Of a write, a sync, a renaming and the close that tells what was written late: always exit 2
   EINTR, short counts   the new output and exit 0: a call that can be interrupted goes on
-  signal   the old output and exit 130, or, where it came too late, the new one and exit 0; a second signal ends it at once
+  signal   the old output and exit 130, or, where it came too late, the new one and exit 0; a second SIGINT ends it at once
   SIGKILL  the old output or the new one, bit for bit; the same command then completes, and removes what the killed run
            has left
 
