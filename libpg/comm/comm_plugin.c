@@ -91,7 +91,8 @@ pg_status pg__plugin_mpi(const pg__mpi **out, pg__launcher by, pg_err *err)
     const pg_status st = find(out, by, err);
     if (st != PG_E_UNSUPPORTED || !err)
         return st;
-    if (!pg__job_speaks()) {
+    /* what srun's command line lacks is no machine's own, and srun collects what all of them say */
+    if (by == PG__SRUN ? pg__job_place_of().rank > 0 : !pg__job_speaks()) {
         *err = (pg_err){.code = st};
         (void)sleep(TO_SPEAK); /* a launcher ends all others as soon as one has ended */
     } else if (pg__job_place_of().rank > 0 && gethostname(host, sizeof host - 1) == 0)

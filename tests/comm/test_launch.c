@@ -208,6 +208,12 @@ static void others_are_silent_where_nothing_joins_them(void **state)
     setenv("LOCAL_RANK", "0", 1); /* the first one of another machine, which it names */
     assert_fails(PG_E_UNSUPPORTED, pg__comm_open(&c, &opts, &err), &err);
     assert_non_null(strstr(err.msg, ": torchrun started"));
+    setenv("SLURM_PROCID", "2", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    setenv("SLURM_LOCALID", "0", 1);
+    unsetenv("WORLD_SIZE");
+    assert_int_equal(pg__comm_open(&c, &opts, &err), PG_E_UNSUPPORTED);
+    assert_string_equal(err.msg, ""); /* srun shows what all say, and rank 0 says it */
 }
 
 PG_TEST_MAIN_WITH(forget, forget,
