@@ -13,7 +13,8 @@ LAUNCHERS = ('OMPI_', 'PMI_', 'PMIX_', 'HYDRA_', 'MPI_', 'SLURM_')
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
 ENV.update(OMPI_MCA_rmaps_base_oversubscribe='1', OMPI_MCA_btl_base_warn_component_unused='0', OMPI_ALLOW_RUN_AS_ROOT='1',
            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_hwloc_base_binding_policy='none', OMPI_MCA_btl_vader_single_copy_mechanism='none', UCX_TLS='self,posix')  # UCX aborts where another process' memory is gone
-RANK = '${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$SLURM_PROCID}}'  # for a shell
+RANKS = ('OMPI_COMM_WORLD_RANK', 'PMI_RANK', 'SLURM_PROCID', 'RANK')
+RANK = '${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${SLURM_PROCID:-$RANK}}}'  # for a shell
 bad = []
 
 
@@ -97,7 +98,7 @@ def processes(job):
                 continue
             env = dict(x.split('=', 1) for x in (p / 'environ').read_text().split('\0') if '=' in x)
             if env.get('PG_TEST_JOB') == job:
-                found[int(env.get('OMPI_COMM_WORLD_RANK', env.get('PMI_RANK', env.get('SLURM_PROCID', -1))))] = int(p.name)
+                found[int(next((env[k] for k in RANKS if k in env), -1))] = int(p.name)
         except (OSError, ValueError):
             pass
     return dict(sorted(found.items()))
