@@ -132,6 +132,9 @@ typedef enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_GOOD, CLI_WARN, CLI_BAD, CLI_F
 /* Looks at the locale, NO_COLOR, TERM and --color. */
 void cli_term_init(void);
 
+/* Whether somebody sees what is drawn there. */
+int cli_on_terminal(FILE *f);
+
 /* printf of UTF-8 text; where the locale is not UTF-8, "x" stands for a multiplication sign, '#'
  * and '.' for bars, and \xNN for the rest. */
 void cli_printf(FILE *f, const char *fmt, ...) PG_PRINTF(2, 3);

@@ -13,16 +13,35 @@
 
 static int utf8, color_out, color_err;
 
+/* Open MPI's mpirun gives a process a terminal of mpirun's own, wherever it sends on what comes out
+ * there. Where it is the parent, its output is what counts; its daemon on another host has none. */
+static int is_mpiruns(void)
+{
+    char path[32], target[16] = "";
+    if (!getenv("OMPI_COMM_WORLD_RANK"))
+        return 0;
+    snprintf(path, sizeof path, "/proc/%ld/fd/1", (long)getppid());
+    if (readlink(path, target, sizeof target - 1) <= 0)
+        return 0;
+    return strncmp(target, "/dev/pts/", 9) != 0 && strncmp(target, "/dev/tty", 8) != 0;
+}
+
+int cli_on_terminal(FILE *f)
+{
+    const char *term = getenv("TERM");
+    return term && strcmp(term, "dumb") != 0 && isatty(fileno(f)) && !(f == stdout && is_mpiruns());
+}
+
 static int wants_color(FILE *f)
 {
-    const char *term = getenv("TERM"), *no = getenv("NO_COLOR"), *force = getenv("CLICOLOR_FORCE");
+    const char *no = getenv("NO_COLOR"), *force = getenv("CLICOLOR_FORCE");
     if (cli.color && strcmp(cli.color, "auto") != 0)
         return strcmp(cli.color, "always") == 0;
     if (no && *no)
         return 0;
     if (force && *force && strcmp(force, "0") != 0)
         return 1;
-    return term && strcmp(term, "dumb") != 0 && isatty(fileno(f));
+    return cli_on_terminal(f);
 }
 
 void cli_term_init(void)

@@ -22,11 +22,10 @@ double fit_now(void)
 
 void fit_screen_open(fit_screen *s, pg_trainer *t)
 {
-    const char *term = getenv("TERM"), *when = cli.progress ? cli.progress : "auto";
-    const int terminal = isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0;
+    const char *when = cli.progress ? cli.progress : "auto";
     *s = (fit_screen){.trainer = t,
                       .live = !cli.json && !cli.quiet && strcmp(when, "never") != 0 &&
-                              (terminal || strcmp(when, "always") == 0)};
+                              (cli_on_terminal(stdout) || strcmp(when, "always") == 0)};
 }
 
 /* A run that was cut short leaves its bar behind, on a line of its own. */

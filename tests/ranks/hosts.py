@@ -4,8 +4,10 @@
 pgfit --hosts: what it asks mpirun for, in the words of either MPI; lists that are none, no mpirun; and a run of two processes on this host by
 each mpirun that is here and has a plug-in."""
 import argparse
+import contextlib
 import os
 import pathlib
+import pty
 import shlex
 import shutil
 import subprocess
@@ -83,6 +85,24 @@ def refuses(folder):
         expect(what, r.returncode == 3 and len(said(r.stderr)) == 1 and 'no mpirun' in r.stderr and 'try: ' in r.stderr, show(r))
 
 
+BAR = '\x1b[K'
+
+
+def on_terminal(folder):
+    ours, theirs = pty.openpty()
+    env = {**job.ENV, 'PATH': f'{folder}:{os.environ["PATH"]}', 'TERM': 'xterm'}
+    p = subprocess.Popen([pgfit, '--hosts', 'localhost:2', '--demo', 'digits', '--epochs', '1', '--devices', 'cpu:0'], cwd=folder, env=env,
+                         stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    out = b''
+    with contextlib.suppress(OSError):  # so ends a terminal
+        while more := os.read(ours, 65536):
+            out += more
+    os.close(ours)
+    p.wait(120)
+    return out.decode(errors='replace')
+
+
 def runs(folder):
     n = 0
     for mpi in ('openmpi', 'mpich'):
@@ -91,8 +111,13 @@ def runs(folder):
             continue
         n += 1
         script(folder / 'mpirun', f'exec {shlex.quote(own)} "$@"\n')
-        r, _ = call(folder, '--hosts', 'localhost:2', '--demo', 'digits', '--epochs', '1', '--devices', 'cpu:0', '-o', f'{mpi}.keras', '--comm-timeout', '60')
+        r, _ = call(folder, '--hosts', 'localhost:2', '--demo', 'digits', '--epochs', '1', '--devices', 'cpu:0', '-o', f'{mpi}.keras', '--comm-timeout', '60',
+                    more={'TERM': 'xterm'})
         expect(f'two processes by {mpi}', r.returncode == 0 and 'of 2 ranks' in r.stdout and (folder / f'{mpi}.keras').exists(), show(r))
+        expect(f'{mpi}: lines in a pipe', BAR not in r.stdout, r.stdout)
+        if mpi == 'openmpi':  # MPICH's mpirun makes a pipe of everything
+            shown = on_terminal(folder)
+            expect(f'{mpi}: a bar on a terminal', BAR in shown, shown)
         r, _ = call(folder, '--hosts', 'localhost:2', '--demo', 'digits', '-o', f'{mpi}.keras', '--comm-timeout', '60')
         expect(f'a refusal by {mpi}', r.returncode == 2 and len(said(r.stderr)) == 1, show(r))
     if n == 0:
