@@ -74,7 +74,9 @@ static pg_status find(const pg__mpi **out, pg__launcher by, pg_err *err)
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "%s started this job, and %s is not there: this libpg was built without it",
                       k->name, k->file);
-        pg_err_hint(err, "install %s and configure again with -Dmpi=enabled",
+        pg_err_hint(err,
+                    "apt-get install %s, then where libpg was built: meson setup --reconfigure "
+                    "-Dmpi=enabled build && meson compile -C build",
                     by == PG__OPENMPI ? "libopenmpi-dev" : "libmpich-dev");
         st = PG_E_UNSUPPORTED;
         goto done;
