@@ -137,7 +137,7 @@ static pg_status call_family(pg__lowering *lw, const pg__layer *l, const pg__val
     if (!real)
         return pg__nomem(err);
     if (!fn)
-        PG_FAIL(PG_E_UNSUPPORTED, "%s: %s cannot be trained", PG_SHOW(l->name),
+        PG_FAIL(PG_E_UNSUPPORTED, "%s: %s cannot be computed", PG_SHOW(l->name),
                 PG_SHOW(l->class_name));
     for (size_t k = 0; k < n_in; k++) {
         real[k] = in[k];
@@ -478,7 +478,7 @@ static pg_status tell_untrained(const untrained *u)
     pg__str line = {0};
     pg_status st = PG_OK;
     (void)pg_fail(u->err, PG_E_UNSUPPORTED,
-                  "%zu of %zu layers cannot be trained; pgfit --list-layers tells which can", n,
+                  "%zu of %zu layers cannot be computed; pgfit --list-layers tells which can", n,
                   u->n_seen);
     for (size_t i = 0; i < n; i++) {
         size_t of_class = 0;

@@ -280,12 +280,13 @@ done:
     return st;
 }
 
-/* Rank 0 writes the state. A file that has to be there is told missing by who looks for it. */
+/* Rank 0 writes the state. Where only an interruption would write it, runs may share a folder. A
+ * file that has to be there is told missing by who looks for it. */
 static pg_status lock_state(run *r, pg_err *err)
 {
     const pg__fit *f = &r->fit;
     const int makes_folder = f->resume != 1;
-    if (!f->resume_file || pg__rank_of(r->t) > 0)
+    if (!f->resume_file || pg__rank_of(r->t) > 0 || (!f->resume && !pg__fit_keeps(r)))
         return PG_OK;
     return pg__resume_lock_take(&r->lock, f->resume_file, makes_folder, err);
 }

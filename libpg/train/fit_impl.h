@@ -36,6 +36,9 @@ typedef struct pg__fit_run {
 pg_status pg__fit_open(pg__fit_run *r, pg_err *err);
 void pg__fit_close(pg__fit_run *r);
 
+/* Is its state written while it goes on, and not only when it is interrupted? */
+int pg__fit_keeps(const pg__fit_run *r);
+
 /* What a resumed run gets back of it. */
 void pg__fit_keep(void *run, pg__archive *a);
 

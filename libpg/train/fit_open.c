@@ -6,9 +6,9 @@
 #include "train/fit_impl.h"
 #include "train/forecast.h"
 #include "train/profile.h"
-#include "train/spectral.h"
 #include "train/report.h"
 #include "train/snapshot.h"
+#include "train/spectral.h"
 
 typedef pg__fit_run run;
 
@@ -136,12 +136,17 @@ static void hold_data(run *r, int holds)
     r->holds = holds;
 }
 
+int pg__fit_keeps(const run *r)
+{
+    const pg__fit *f = &r->fit;
+    return f->resume_file && (f->resume_every > 0 || f->n_copied > 0);
+}
+
 /* Bytes of what files are written from. An interruption alone copies only when all else is over. */
 static uint64_t copied(const run *r)
 {
     const pg__fit *f = &r->fit;
-    const int keeps = f->resume_every > 0 || f->n_copied > 0;
-    const uint64_t whole = f->resume_file && keeps ? pg__snapshot_bytes(r->t, 1) : 0;
+    const uint64_t whole = pg__fit_keeps(r) ? pg__snapshot_bytes(r->t, 1) : 0;
     return (whole > f->n_copied ? whole : f->n_copied) + f->n_held;
 }
 

@@ -61,3 +61,6 @@ echo '$ another run has the file'
 flock -n bj/resume.pg.lock pgfit --resume=bj --epochs 4 2>&1 || echo "exit $?"
 pg --resume=bj --epochs 4
 ls bj
+: >resume.pg.lock
+flock -n resume.pg.lock pgfit -q $model --epochs 1 && echo 'runs that keep no checkpoints share a folder'
+rm resume.pg.lock

@@ -187,7 +187,7 @@ static unsigned hash(const char *s, unsigned h)
 static int names(const char *msg)
 {
     const size_t n = strcspn(msg, ":");
-    return (n > 0 && n < 200 && msg[n] == ':') || strstr(msg, "layers cannot be trained");
+    return (n > 0 && n < 200 && msg[n] == ':') || strstr(msg, "layers cannot be computed");
 }
 
 static void judge(run *r, const place *p, const char *lie, pg_status st, const pg_err *err,

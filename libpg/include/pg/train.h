@@ -397,8 +397,8 @@ typedef struct pg_fit_opts {
      * is one. The end is bitwise that of a run that was never interrupted where the trainer is
      * deterministic. Devices, their number, the last epoch and names of outputs may be others then;
      * what else the numbers depend on is PG_E_MISMATCH, by name. A damaged file: the one before is
-     * taken, with a warning. Another run that has the same resume_file meanwhile (flock() of
-     * FILE.lock): PG_E_IO. */
+     * taken, with a warning. Another run that keeps the same resume_file (flock() of FILE.lock):
+     * PG_E_IO, unless this one would write it at an interruption alone. */
     const char *resume_file;
     int resume;
     double resume_every;
