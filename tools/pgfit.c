@@ -38,31 +38,39 @@ static pg_status open_things(things *t, pg_err *err)
 }
 
 /* Scripts look for the name they gave: that another one was taken is an error to them. */
-static pg_status save(things *t, pg_err *err)
+static pg_status tell_saved(const things *t, pg_err *err)
 {
-    const char *name = fit_args.output;
-    const pg_status st = pg_trainer_save(t->trainer, name, &t->save, err);
-    const char *saved = st == PG_OK ? pg_trainer_saved(t->trainer) : NULL;
-    if (saved && (strcmp(saved, name) == 0 || strncmp(saved, name, strlen(name)) != 0))
+    const char *name = fit_args.output, *saved = pg_trainer_saved(t->trainer);
+    if (!saved || !name)
+        return PG_OK;
+    if (strcmp(saved, name) == 0)
         fit_print_saved(saved);
-    if (saved && strncmp(saved, name, strlen(name)) != 0) /* else its shards */
-        return pg_fail(err, PG_E_IO,
-                       "%s: was made by somebody else meanwhile, and stays; the model is in %s",
-                       cli_name(name).s, cli_name(saved).s);
-    return st;
+    if (strncmp(saved, name, strlen(name)) == 0) /* it, or its shards */
+        return PG_OK;
+    fit_print_saved(saved);
+    return pg_fail(err, PG_E_IO,
+                   "%s: was made by somebody else meanwhile, and stays; the model is in %s",
+                   cli_name(name).s, cli_name(saved).s);
 }
 
 /* With the trainer as it is now: what the options want of it. */
 static pg_status use_trainer(things *t, pg_err *err)
 {
-    pg_status st = PG_OK;
-    if (fit_args.output)
-        st = save(t, err);
-    if (st == PG_OK)
+    pg_err why = {0};
+    pg_status st = PG_OK, told = PG_OK;
+    if (fit_args.output) {
+        st = pg_trainer_save(t->trainer, fit_args.output, &t->save, err);
+        st = pg_trainer_agree(t->trainer, st, err);
+    }
+    if (st == PG_OK) {
+        told = tell_saved(t, &why);
         fit_show_notes(t->trainer, &t->n_notes);
+    }
     if (st == PG_OK && fit_args.predict)
         st = fit_predict(t->trainer, err);
-    return st;
+    if (st == PG_OK && told != PG_OK)
+        *err = why;
+    return st == PG_OK ? told : st;
 }
 
 /* Where only a checkpoint is missing, what was trained to its end is used all the same; what is

@@ -154,12 +154,17 @@ static double be_patient(pg__comm *c, const volatile int **cancel)
     return before;
 }
 
+void pg__comm_forget_sums(pg__comm *c)
+{
+    pg__mover_stop(c);
+    c->sums = NULL;
+}
+
 static void leave(pg__comm *c, pg__mpi_end how)
 {
     if (!c)
         return;
-    pg__mover_stop(c);
-    c->sums = NULL;
+    pg__comm_forget_sums(c);
     if (c->job && !c->is_broken) { /* MPI itself would wait for ever */
         const volatile int *cancel;
         void *request = NULL;

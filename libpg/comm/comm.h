@@ -28,6 +28,8 @@ typedef struct pg__comm_opts {
  * when all are there. PG_E_UNSUPPORTED: the launcher's MPI, or the plug-in for it, is not there. */
 pg_status pg__comm_open(pg__comm **out, const pg__comm_opts *opts, pg_err *err);
 void pg__comm_close(pg__comm *c);
+/* Sums that are still under way are not touched any more: their memory may go. Before closing. */
+void pg__comm_forget_sums(pg__comm *c);
 /* Closes, and this process joins no job any more: the others may end, while it goes on. */
 void pg__comm_leave(pg__comm *c);
 /* This rank fails alone, and will not come any more: nothing is waited for when it closes, and sums

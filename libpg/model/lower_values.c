@@ -180,7 +180,7 @@ pg_status pg__lower_spectral_of(pg__lowering *lw, const pg__layer *inner, size_t
     if (!lw->training)
         return PG_OK;
     const pg__spectral s = {(size_t)(kernel - to->params), to->tape.values[u].slot, iterations,
-                            lw->by_steps};
+                            lw->by_steps || lw->fold > 1};
     for (size_t i = 0; i < to->n_spectral; i++)
         if (to->spectral[i].kernel == s.kernel) {
             to->spectral[i].is_repeated = 1;

@@ -291,16 +291,18 @@ static pg_status lock_state(run *r, pg_err *err)
     return pg__resume_lock_take(&r->lock, f->resume_file, makes_folder, err);
 }
 
-/* A device has batch size / devices rows, rounded down, and the last one what is left. */
+/* A replica has batch size / replicas rows, rounded down, and the last one what is left; lanes that
+ * do not follow replicas are dealt evenly. */
 static pg_status tell_of_idle(run *r, pg_err *err)
 {
-    const size_t n = r->what.n_devices;
-    if (r->batch_size >= n || pg__rank_of(r->t) > 0)
+    const pg_trainer *t = r->t;
+    const size_t rows = t->part_rows ? (size_t)t->part_rows : r->batch_size;
+    if (rows >= r->what.n_devices || pg__rank_of(t) > 0 || (t->cut.n_lanes && !t->cut.by_replica))
         return PG_OK;
-    return pg__fit_tell(
-        &r->fit, PG_EVENT_NOTE, NULL, err,
-        "a batch of %zu is too small for %zu devices: the last one computes all of it",
-        r->batch_size, n);
+    return pg__fit_tell(&r->fit, PG_EVENT_NOTE, NULL, err,
+                        "a batch of %zu is too small for %zu devices: the last one computes all of "
+                        "it",
+                        rows, r->what.n_devices);
 }
 
 /* The callbacks have seen a resumed epoch begin, the program has not. */

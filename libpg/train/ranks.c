@@ -59,6 +59,8 @@ void pg__ranks_leave(pg_trainer *t)
     pg__ranks *r = t->ranks;
     if (!r)
         return;
+    if (r->comm)
+        pg__comm_forget_sums(r->comm);
     if (t->dev) {
         pg__flat_free(t, &r->own);
         if (r->staging)

@@ -37,8 +37,8 @@ static void sign(int fd)
 static int is_there(int fd, const char *path)
 {
     struct stat ours, there;
-    return fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_dev == there.st_dev &&
-           ours.st_ino == there.st_ino;
+    return fstat(fd, &ours) == 0 && ours.st_nlink > 0 && stat(path, &there) == 0 &&
+           ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
 }
 
 pg_status pg__resume_lock_take(pg__resume_lock *l, const char *resume_file, int makes_folder,
@@ -49,10 +49,16 @@ pg_status pg__resume_lock_take(pg__resume_lock *l, const char *resume_file, int 
     if (makes_folder)
         (void)pg__folder_make_for(l->path.s, NULL);
     for (unsigned attempt = 0; attempt < 100; attempt++) {
-        const int fd = open(l->path.s, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        int fd = open(l->path.s, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (fd < 0 && errno == EACCES) /* another user's */
+            fd = open(l->path.s, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0)
             return PG_OK;
         if (flock(fd, LOCK_EX | LOCK_NB)) {
+            if (errno == EINTR || errno == ESTALE) { /* it was removed, on another host */
+                close(fd);
+                continue;
+            }
             st = errno == EWOULDBLOCK ? is_taken(fd, resume_file, err) : PG_OK;
             close(fd);
             return st;

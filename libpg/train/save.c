@@ -486,26 +486,39 @@ static size_t stem_of(const char *path)
     return dot && !strchr(dot, '/') ? (size_t)(dot - path) : strlen(path);
 }
 
+/* Is something there, or the folder of the shards that it would have become? */
+static int is_taken(const char *path)
+{
+    struct stat sb;
+    pg__str shards = {0};
+    int there = lstat(path, &sb) == 0;
+    if (!there && pg__str_printf(&shards, NULL, "%s.shards", path) == PG_OK)
+        there = lstat(shards.s, &sb) == 0;
+    pg__str_fini(&shards);
+    return there;
+}
+
 /* Somebody made a file of that name while this one was trained: neither is lost. */
 static pg_status save_beside(pg_trainer *t, const char *path, const pg_save_opts *opts, pg_err *err)
 {
     enum { MOST = 100 };
     const size_t stem = stem_of(path);
     const char *tried = path;
-    struct stat sb;
+    pg_err own = {0};
     pg__str name = {0};
-    pg_status st = save(t, path, opts, 0, err);
-    for (int k = 1; st == PG_E_ARG && opts && opts->beside && k < MOST; k++) {
-        if (stat(tried, &sb) != 0)
-            break; /* it is something else */
+    pg_status first = save(t, path, opts, 0, err), st = first;
+    if (first != PG_E_ARG || !opts || !opts->beside || opts->force)
+        return first;
+    for (int k = 1; st == PG_E_ARG && k < MOST && is_taken(tried); k++) {
         name.n = 0;
-        PG_TRY(pg__str_printf(&name, err, "%.*s-%d%s", (int)stem, path, k, path + stem));
+        st = pg__str_printf(&name, &own, "%.*s-%d%s", (int)stem, path, k, path + stem);
         tried = name.s;
-        st = save(t, tried, opts, 0, err);
+        st = st == PG_OK ? save(t, tried, opts, 0, &own) : st;
     }
-done:
     pg__str_fini(&name);
-    return st;
+    if (st == PG_OK && err)
+        *err = (pg_err){0};
+    return st == PG_OK ? PG_OK : first;
 }
 
 pg_status pg_trainer_save(pg_trainer *t, const char *path, const pg_save_opts *opts, pg_err *err)

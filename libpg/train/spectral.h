@@ -4,7 +4,10 @@
 
 #include "train/trainer.h"
 
-/* PG_E_UNSUPPORTED, by name: a layer whose kernel would be another in each of its calls.
+/* Once an update, also where that is made of several parts of a batch. Where several GPUs have a
+ * copy of the model, all of it is copied to the others in every step.
+ *
+ * PG_E_UNSUPPORTED, by name: a layer whose kernel would be another in each of its calls.
  *
  * Before a step kernels are divided by their largest singular value, as the power method finds it;
  * a kernel of zeros stays. On the first device, or the parameter's own; others are brought up to

@@ -12,7 +12,7 @@ import time
 
 pgfit = pathlib.Path(sys.argv[1]).resolve() / 'pgfit'
 command = [pgfit, '--demo', 'digits', '--seed', '3', '--deterministic', '--batch-size', '256', '--csv', 'log.csv', '-q', '-o', 'out.h5', '--force',
-           '--epochs', '12', '--resume=auto', '-j', '1', '--devices', 'cpu:0']
+           '--epochs', '60', '--resume=auto', '-j', '1', '--devices', 'cpu:0']
 bad = 0
 
 

@@ -24,3 +24,15 @@ fit twice.json
 pgfit -q twice.json --predict digits.npz --out y.npy && echo "predicts: $?"
 sed 's/"units": 16/"rate": 0.5/; s/"class_name": "Dense", "config": {"name": "fc"/"class_name": "Dropout", "config": {"name": "fc"/' model.json >none.json
 fit none.json
+echo '$ steps of sequences'
+steps() {
+    cat <<END
+{"class_name": "Sequential", "keras_version": "2.15.0", "backend": "tensorflow", "config": {"name": "s", "layers": [
+ {"class_name": "InputLayer", "config": {"name": "in", "batch_input_shape": [null, 8, 8]}},
+ {"class_name": "TimeDistributed", "config": {"name": "td", "layer": $1}}, {"class_name": "Flatten", "config": {"name": "f"}}, $(dense out 10)]}}
+END
+}
+steps "$(spectral sn "$(dense fc 4)")}" >td.json
+steps "{\"class_name\": \"Sequential\", \"config\": {\"name\": \"m\", \"layers\": [{\"class_name\": \"InputLayer\",
+    \"config\": {\"name\": \"i\", \"batch_input_shape\": [null, 8]}}, $(spectral sn "$(dense fc 4)")}]}}" >model_td.json
+for m in td model_td; do pgfit -q $m.json --data digits.npz --reshape 8,8 --loss mse 2>&1 || echo "exit $?"; done

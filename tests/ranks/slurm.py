@@ -62,6 +62,7 @@ def children():
 class Cluster:
     """Daemons of this process: what they start and leave behind becomes its child, and all end with it."""
     libc = ctypes.CDLL(None)
+    daemons = ()
 
     def __init__(self, root):
         self.root = root

@@ -119,7 +119,7 @@ def killed(folder):
             os.kill(found[victim], signal.SIGKILL)
         a.finish()
         expect(what, set(a.status) == {0}, a.text)
-        expect(f'{what}: it is named', all(f'rank {victim} on {socket.gethostname()} is gone' in x for x in a.said), str(a.said))
+        expect(f'{what}: whoever speaks names it', all(f'rank {victim} on {socket.gethostname()} is gone' in x for x in a.said), str(a.said))
         compare(what, here, alone(EPOCHS, n * each, '--deterministic'))
 
 
