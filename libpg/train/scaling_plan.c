@@ -23,8 +23,8 @@ static const double share_rate = 1.5e9;
 
 /* What tests/bench/trainer/plan.py found, in plan.md. */
 static const char checked[] =
-    "of seven models on 1, 2 and 4 processes of one machine with 2 cores, they were 5, 11 and 16 % "
-    "off in the mean, 22, 19 and 24 % at most";
+    "of seven models on 1, 2 and 4 processes of one machine with 2 cores, they were 2, 8 and 15 % "
+    "off in the mean, 3, 17 and 33 % at most";
 
 /* What one number of devices comes to. */
 typedef struct entry {

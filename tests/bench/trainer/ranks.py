@@ -141,8 +141,8 @@ def link_table(samples, models):
             continue
         apart = min(max(p) for p in pairs)
         hidden = 1 - (min(both) - apart) / statistics.median(alone)
-        out.append('| %s | %.1f | %d | %.3g | %.3g | %.3g | **%.0f %%** | %.0f %% |' % (
-            m, of('at most', 'bytes')[0] / 1e6, rows, apart, statistics.median(alone), min(both), hidden * 100,
+        out.append('| %s | %.1f | %d | %s | %s | %s | **%.0f %%** | %.0f %% |' % (
+            m, of('at most', 'bytes')[0] / 1e6, rows, shown(apart), shown(statistics.median(alone)), shown(min(both)), hidden * 100,
             statistics.median(of('at most', 'share')) * 100))
     loads = [s['load'] for s in samples if 'load' in s]
     return '\n'.join(out) + ('\n\nLoad of the machine meanwhile: %.0f to %.0f. Of an exchange of a few ms the share is noise.\n' % (min(loads), max(loads)) if loads else '\n')
