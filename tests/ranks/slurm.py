@@ -11,10 +11,12 @@ Jobs of a real Slurm: a controller and four nodes on this machine, each with a n
 
 Exit status 77: there is no Slurm, nothing by which it could join processes, or this user may not run its daemons."""
 import argparse
+import contextlib
 import ctypes
 import functools
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -46,12 +48,13 @@ def skip(why):
 
 
 def free_ports(n):
-    with_all = [socket.socket() for _ in range(n)]
-    for s in with_all:
-        s.bind(('127.0.0.1', 0))
-    ports = [s.getsockname()[1] for s in with_all]
-    for s in with_all:
-        s.close()
+    """Below those that systems give to whoever asks for any: no other test has one of them before the daemons do."""
+    ports = []
+    while len(ports) < n:
+        port = random.randrange(15000, 32000)
+        with contextlib.suppress(OSError), socket.socket() as s:
+            s.bind(('127.0.0.1', port))
+            ports += [port] if port not in ports else []
     return ports
 
 
