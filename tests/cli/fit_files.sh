@@ -58,3 +58,10 @@ how compiled.h5 --loss mse --metrics mae
 echo '$ drawn weights are said to be that'
 pgfit mlp.json --predict "$digits" --out drawn.npy
 pgfit compiled.h5 --predict "$digits" --out trained.npy
+echo '$ fewer rows than devices'
+cp "$TESTDATA/golden/mlp_digits/model.json" few.json
+few() { pgfit few.json --data "$TESTDATA/golden/mlp_digits/data.npz" --loss mse --steps-per-epoch 1 --devices cpu:0,cpu:1,cpu:2 --batch-size "$@" 2>&1 | grep 'too small' || echo 'all have rows'; }
+few 2
+few 3
+few 2 --accumulate 2
+few 2 --deterministic --devices cpu:0,cpu:1,cpu:2,cpu:3

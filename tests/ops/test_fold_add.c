@@ -2,11 +2,9 @@
  * part of it where that may be, and gives the same numbers. */
 #include "pg_test.h"
 
-#include <math.h>
-
-#include "base/mem.h"
 #include "ops/attrs.h"
 #include "ops/fold_add.h"
+#include "ops/tape_run.h"
 
 #define MANY 24
 #define N    7 /* channels */
@@ -21,17 +19,6 @@ typedef struct model {
     pg__val x, first, second, sum, y;
     double *mem[MANY];
 } model;
-
-static pg__val value(model *m, pg__role role, uint32_t rank, const uint64_t *d)
-{
-    const pg__dims shape = pg__dims_of(rank, d);
-    pg__val v = PG__NO_VAL;
-    assert_ok(pg__tape_value(&m->tape, &shape, PG__REAL, role, 0, 0, &v, NULL));
-    return v;
-}
-#define VALUE(m, role, ...)                                              \
-    value(m, role, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), \
-          (const uint64_t[]){__VA_ARGS__})
 
 static pg__val conv(model *m, pg__val x, const pg__conv_norm_attrs *a, uint32_t origin)
 {
@@ -62,45 +49,6 @@ static void build(model *m, const pg__conv_norm_attrs *last, int with_x, int swa
     assert_ok(pg__emit1(&m->tape, PG__OP_act, &relu, m->sum, &m->y, NULL));
 }
 
-static size_t count(const model *m, pg__op_kind kind)
-{
-    size_t n = 0;
-    for (uint32_t at = 0; at < m->tape.n_insts; at++)
-        n += m->tape.insts[at].op == pg__op_of(kind);
-    return n;
-}
-
-static void run(model *m)
-{
-    for (pg__val v = 0; v < m->tape.n_values; v++) {
-        const uint64_t n = pg__dims_elems(&m->tape.values[v].shape);
-        m->mem[v] = pg__mem_array(n, sizeof(double));
-        for (uint64_t i = 0; m->tape.values[v].role != PG__TEMP && i < n; i++)
-            m->mem[v][i] = 0.1 + fabs(sin((double)(17 * v + i))) / 2; /* variances are positive */
-    }
-    for (uint32_t at = 0; at < m->tape.n_insts; at++) {
-        const pg__inst *i = &m->tape.insts[at];
-        pg__arg in[8] = {{0}}, out = {0};
-        for (uint32_t k = 0; k < i->n_in; k++) {
-            const pg__val v = pg__in(&m->tape, i, k);
-            if (v != PG__NO_VAL)
-                in[k] = (pg__arg){&m->tape.values[v].shape, m->mem[v],
-                                  pg__dims_elems(&m->tape.values[v].shape)};
-        }
-        const pg__val v = pg__out(&m->tape, i, 0);
-        out = (pg__arg){&m->tape.values[v].shape, m->mem[v],
-                        pg__dims_elems(&m->tape.values[v].shape)};
-        i->op->ref_f64(i->attrs, in, i->n_in, &out, 1);
-    }
-}
-
-static void release(model *m)
-{
-    for (pg__val v = 0; v < m->tape.n_values; v++)
-        pg__mem_free(m->mem[v]);
-    pg__tape_fini(&m->tape);
-}
-
 static void fold(model *m, pg__val also_kept, const pg__elem *elems)
 {
     unsigned char kept[MANY] = {0};
@@ -119,9 +67,9 @@ static void the_same_numbers(void **state)
         build(&joined, &plain, k & 1, k & 2);
         fold(&joined, joined.y, NULL);
         assert_int_equal(joined.tape.n_insts, 2);
-        assert_int_equal(count(&joined, PG__OP_conv_norm), 2);
-        run(&apart);
-        run(&joined);
+        assert_int_equal(tape_count(&joined.tape, PG__OP_conv_norm), 2);
+        tape_run(&apart.tape, apart.mem, 0.5);
+        tape_run(&joined.tape, joined.mem, 0.5);
         for (; n < pg__dims_elems(&apart.tape.values[apart.y].shape); n++) {
             const double y = joined.mem[joined.y][n];
             assert_true(fabs(apart.mem[apart.y][n] - y) < 1e-12);
@@ -129,8 +77,8 @@ static void the_same_numbers(void **state)
             n_high += y >= 6;
         }
         assert_true(n_low > 0 && n_high > 0); /* the activation is there, and matters */
-        release(&apart);
-        release(&joined);
+        tape_release(&apart.tape, apart.mem);
+        tape_release(&joined.tape, joined.mem);
     }
 }
 
@@ -149,7 +97,7 @@ static void the_later_one_takes_the_sum(void **state)
     assert_int_equal(m.tape.insts[1].n_in, 8);
     assert_int_equal(pg__in(&m.tape, &m.tape.insts[1], 7), m.first);
     assert_int_equal(pg__out(&m.tape, &m.tape.insts[1], 0), m.y);
-    release(&m);
+    tape_release(&m.tape, m.mem);
 }
 
 static void what_must_stay_apart(void **state)
@@ -160,28 +108,28 @@ static void what_must_stay_apart(void **state)
     (void)state;
     build(&m, &plain, 1, 0); /* somebody else reads what the convolution gives */
     fold(&m, m.second, NULL);
-    assert_int_equal(count(&m, PG__OP_add), 1);
-    release(&m);
+    assert_int_equal(tape_count(&m.tape, PG__OP_add), 1);
+    tape_release(&m.tape, m.mem);
     build(&m, &plain, 1, 0); /* ... or the sum */
     fold(&m, m.sum, NULL);
-    assert_int_equal(count(&m, PG__OP_add), 0);
-    assert_int_equal(count(&m, PG__OP_act), 1);
-    release(&m);
+    assert_int_equal(tape_count(&m.tape, PG__OP_add), 0);
+    assert_int_equal(tape_count(&m.tape, PG__OP_act), 1);
+    tape_release(&m.tape, m.mem);
     activated.has_act = 1;
     activated.act = relu;
     build(&m, &activated, 1, 0); /* an activation comes in between */
     fold(&m, m.y, NULL);
-    assert_int_equal(count(&m, PG__OP_add), 1);
-    release(&m);
+    assert_int_equal(tape_count(&m.tape, PG__OP_add), 1);
+    tape_release(&m.tape, m.mem);
     build(&m, &plain, 1, 0); /* layers compute with different numbers */
     fold(&m, m.y, both);
-    assert_int_equal(count(&m, PG__OP_add), 1);
-    release(&m);
+    assert_int_equal(tape_count(&m.tape, PG__OP_add), 1);
+    tape_release(&m.tape, m.mem);
     build(&m, &plain, 1, 0); /* a convolution takes one sum, and not the next */
     assert_ok(pg__emit2(&m.tape, PG__OP_add, NULL, m.y, m.y, &m.sum, NULL));
     fold(&m, m.sum, NULL);
-    assert_int_equal(count(&m, PG__OP_add), 1);
-    release(&m);
+    assert_int_equal(tape_count(&m.tape, PG__OP_add), 1);
+    tape_release(&m.tape, m.mem);
 }
 
 int main(void)

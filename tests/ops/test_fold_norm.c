@@ -2,11 +2,9 @@
  * the same numbers. */
 #include "pg_test.h"
 
-#include <math.h>
-
-#include "base/mem.h"
 #include "ops/attrs.h"
 #include "ops/fold_norm.h"
+#include "ops/tape_run.h"
 
 #define MANY 24
 
@@ -24,17 +22,6 @@ typedef struct model {
     pg__val x, kernel, bias, between, y;
     double *mem[MANY];
 } model;
-
-static pg__val value(model *m, pg__role role, uint32_t rank, const uint64_t *d)
-{
-    const pg__dims shape = pg__dims_of(rank, d);
-    pg__val v = PG__NO_VAL;
-    assert_ok(pg__tape_value(&m->tape, &shape, PG__REAL, role, 0, 0, &v, NULL));
-    return v;
-}
-#define VALUE(m, role, ...)                                              \
-    value(m, role, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), \
-          (const uint64_t[]){__VA_ARGS__})
 
 /* statistics: what mean and variance are; reshaped: the kernel comes by another shape. */
 static void build(model *m, const pg__bn_attrs *bn, pg__role statistics, int reshaped)
@@ -55,45 +42,6 @@ static void build(model *m, const pg__bn_attrs *bn, pg__role statistics, int res
     assert_ok(pg__emit(&m->tape, PG__OP_bn_apply, bn, in, 5, &m->y, NULL));
 }
 
-static size_t count(const model *m, pg__op_kind kind)
-{
-    size_t n = 0;
-    for (uint32_t at = 0; at < m->tape.n_insts; at++)
-        n += m->tape.insts[at].op == pg__op_of(kind);
-    return n;
-}
-
-static void run(model *m)
-{
-    for (pg__val v = 0; v < m->tape.n_values; v++) {
-        const uint64_t n = pg__dims_elems(&m->tape.values[v].shape);
-        m->mem[v] = pg__mem_array(n, sizeof(double));
-        for (uint64_t i = 0; m->tape.values[v].role != PG__TEMP && i < n; i++)
-            m->mem[v][i] = 0.1 + fabs(sin((double)(17 * v + i))); /* variances are positive */
-    }
-    for (uint32_t at = 0; at < m->tape.n_insts; at++) {
-        const pg__inst *i = &m->tape.insts[at];
-        pg__arg in[8] = {{0}}, out = {0};
-        for (uint32_t k = 0; k < i->n_in; k++) {
-            const pg__val v = pg__in(&m->tape, i, k);
-            if (v != PG__NO_VAL)
-                in[k] = (pg__arg){&m->tape.values[v].shape, m->mem[v],
-                                  pg__dims_elems(&m->tape.values[v].shape)};
-        }
-        const pg__val v = pg__out(&m->tape, i, 0);
-        out = (pg__arg){&m->tape.values[v].shape, m->mem[v],
-                        pg__dims_elems(&m->tape.values[v].shape)};
-        i->op->ref_f64(i->attrs, in, i->n_in, &out, 1);
-    }
-}
-
-static void release(model *m)
-{
-    for (pg__val v = 0; v < m->tape.n_values; v++)
-        pg__mem_free(m->mem[v]);
-    pg__tape_fini(&m->tape);
-}
-
 static void fold(model *m, pg__val also_kept)
 {
     unsigned char kept[MANY] = {0};
@@ -110,18 +58,19 @@ static void the_same_numbers(void **state)
         build(&apart, k & 1 ? &relu6 : &plain, PG__PARAM, k & 2);
         build(&joined, k & 1 ? &relu6 : &plain, PG__PARAM, k & 2);
         fold(&joined, joined.y);
-        assert_int_equal(count(&joined, PG__OP_conv_norm), 1);
-        assert_int_equal(count(&joined, PG__OP_conv) + count(&joined, PG__OP_bn_apply), 0);
-        run(&apart);
-        run(&joined);
+        assert_int_equal(tape_count(&joined.tape, PG__OP_conv_norm), 1);
+        assert_int_equal(
+            tape_count(&joined.tape, PG__OP_conv) + tape_count(&joined.tape, PG__OP_bn_apply), 0);
+        tape_run(&apart.tape, apart.mem, 1);
+        tape_run(&joined.tape, joined.mem, 1);
         double most = 0;
         for (uint64_t i = 0; i < pg__dims_elems(&apart.tape.values[apart.y].shape); i++) {
             assert_true(fabs(apart.mem[apart.y][i] - joined.mem[joined.y][i]) < 1e-12);
             most = fmax(most, apart.mem[apart.y][i]);
         }
         assert_true(k & 1 ? most == 6 : most > 6); /* the activation is there, and matters */
-        release(&apart);
-        release(&joined);
+        tape_release(&apart.tape, apart.mem);
+        tape_release(&joined.tape, joined.mem);
     }
 }
 
@@ -131,18 +80,18 @@ static void what_must_stay_apart(void **state)
     model m;
     build(&m, &plain, PG__TEMP, 0); /* statistics of the batch */
     fold(&m, m.y);
-    assert_int_equal(count(&m, PG__OP_bn_apply), 1);
-    release(&m);
+    assert_int_equal(tape_count(&m.tape, PG__OP_bn_apply), 1);
+    tape_release(&m.tape, m.mem);
     build(&m, &plain, PG__PARAM, 0); /* somebody else reads what the convolution gives */
     fold(&m, m.between);
-    assert_int_equal(count(&m, PG__OP_bn_apply), 1);
-    release(&m);
+    assert_int_equal(tape_count(&m.tape, PG__OP_bn_apply), 1);
+    tape_release(&m.tape, m.mem);
     build(&m, &plain, PG__PARAM, 0);
     pg__val other;
     assert_ok(pg__emit2(&m.tape, PG__OP_add, NULL, m.between, m.y, &other, NULL));
     fold(&m, m.y);
-    assert_int_equal(count(&m, PG__OP_bn_apply), 1);
-    release(&m);
+    assert_int_equal(tape_count(&m.tape, PG__OP_bn_apply), 1);
+    tape_release(&m.tape, m.mem);
 }
 
 int main(void)
