@@ -59,7 +59,7 @@ def control(run, measure):
 
 
 class Figure:
-    """A case of a suite against a base: ratios of minima, and the better one of those whose control is fit; peak memory."""
+    """A case of a suite against a base: ratios of minima, whether the base agreed with itself, peak memory."""
 
     def __init__(self, suite, case, base=None):
         run = pick(suite, case)
@@ -69,26 +69,13 @@ class Figure:
         if self.there:
             self.wall, self.cpu = wall(v) / wall(b), cpu(v) / cpu(b)
             self.control = control(run, wall), control(run, cpu)
-            fit = [r for r, c in zip((self.wall, self.cpu), self.control) if QUIET[0] <= c <= QUIET[1]]
-            self.fine, self.best = bool(fit), min(fit) if fit else self.cpu
+            self.fine = QUIET[0] <= self.control[0] <= QUIET[1]
             self.median = statistics.median(m['wall'] for m in v) / statistics.median(m['wall'] for m in b)
             self.rss, self.seconds, self.n = max(m['rss_kb'] for m in v) / 1024, wall(v), len(v)
 
 
 def number(x):
     return f'{x:.3f}' if x < 0.01 else f'{x:.2f}' if x < 10 else f'{x:.0f}'
-
-
-def verdict(row, figures, fine):
-    """What all models of a row have in common."""
-    if not fine:
-        said = 'open'
-    elif any(f.best > row.goal for f in figures):
-        said = 'missed'
-    else:
-        said = 'stretch' if all(f.best <= row.stretch for f in figures) else 'met'
-    over = max(f.rss for f in figures)
-    return said + (f', but {over:.0f} MB' if over > row.rss else '')
 
 
 def lines(samples, rows, system_of):
@@ -104,12 +91,12 @@ def lines(samples, rows, system_of):
             for label, case in row.peers.items():
                 found = [Figure(s, case, row.base) for _, s, _ in here]
                 if any(f.there for f in found):
-                    peers.append(f'{label} ' + ' and '.join(number(f.best) if f.there else '–' for f in found))
+                    peers.append(f'{label} ' + ' and '.join(number(f.wall) if f.there else '–' for f in found))
             fine = all(f.fine for _, _, f in here)
             figures = [f for _, _, f in here]
             yield [row.what, ', '.join(m for m, _, _ in here) + (f' on {system_of(system)}' if system else ''),
-                   row.base or here[0][1]['base'], ', '.join(number(f.best) for f in figures) + ('' if fine else ' \\*'),
-                   ', '.join(peers), f'{row.goal:g} ({row.stretch:g})', verdict(row, figures, fine)]
+                   row.base or here[0][1]['base'], ', '.join(number(f.wall) for f in figures) + ('' if fine else ' \\*'),
+                   ', '.join(number(f.cpu) for f in figures), ', '.join(peers), f'{max(f.rss for f in figures):.0f}']
 
 
 def table(heads, right, rows):
@@ -132,7 +119,7 @@ def short(samples, rows):
     rows = list(lines(samples, rows, str))
     star = ['', '\\* The base measured twice differed by more than a tenth, so this row supports no claim.'] if any(
         '\\*' in r[3] for r in rows) else []
-    return [*head(samples), '', *table(['', 'model', 'to', 'ours', 'peers', 'goal (stretch)', ''], {3, 5}, rows), *star]
+    return [*head(samples), '', *table(['', 'model', 'to', 'wall', 'processor', 'peers, wall', 'peak, MB'], {3, 4, 6}, rows), *star]
 
 
 def full(samples):

@@ -2,7 +2,7 @@
 """usage: table.py --tools FOLDER [--work FOLDER] [--minutes N] [--readme FILE] [option...]
 
 The whole benchmark of the file tools: makes the inputs (once), runs our tools beside their peers with run.py, verifies the
-outputs, and prints the table with the goals and whether they are met. On XFS and btrfs too, which root gets as files mounted
+outputs, and prints the table. On XFS and btrfs too, which root gets as files mounted
 in a mount namespace of their own; others get the rest. Samples are kept in WORK/samples.jsonl, a line for each suite: of
 several runs the one with most rounds counts, for our tools of the build that was measured last; --report-only makes the
 tables anew. Status 1: an output was wrong."""

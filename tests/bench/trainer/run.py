@@ -126,7 +126,7 @@ class Bench:
     def __init__(self, a):
         self.a, self.begun = a, time.time()
         self.samples = report.read(a.samples)
-        self.version = subprocess.run([os.path.join(a.tools, 'pgfit'), '--version'], capture_output=True, text=True).stdout
+        self.version = subprocess.run([os.path.join(a.tools, 'pgfit'), '--version'], capture_output=True, text=True).stdout.partition('\n')[0]
         self.help = subprocess.run([os.path.join(a.tools, 'pgfit'), '--help'], capture_output=True, text=True).stdout
         self.python = {v: os.environ.get(v) for v in ENVIRONMENTS}
 
