@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Rules that a compiler does not know; prints every offending line.
 
-  libpg   no printing, no exit, no abort; memory only through base/mem.h
+  libpg   no printing, no exit, no abort; memory only through base/mem.h; options of a command line
+          stand in hints only: messages and notes go to C programs, too
   all C   functions of at most 120 lines; but for tests, files of at most 600 lines that open with a
           comment
   public  every PG_API function has a comment before it (one may stand for a group without gaps)
-  all     no unfinished words, no trailing blanks"""
+  all     no unfinished words, no trailing blanks; a page that a comment cites is in the tree, and so is
+          the heading quoted after its colon"""
 import pathlib
 import re
 import sys
@@ -51,6 +53,36 @@ def check_documented(path, lines):
             report(path, n, 'a public function without a comment')
 
 
+# An option as people type it; not CSS' variables, and not a name alone, which is data.
+OPTION = re.compile(r'(?:^|[\s(,=])--[a-z](?![a-z]*[:)])')
+
+
+def check_messages(path, text):
+    """A string literal with an option in it belongs to a hint, or to the report of a run of pgfit."""
+    code = code_only(text)
+    for m in re.finditer(r'/\*.*?\*/|"((?:\\.|[^"\\\n])*)"', text, flags=re.S):
+        statement = code[max(code.rfind(c, 0, m.start()) for c in ';{}') + 1:m.start()]
+        if m.group(1) and OPTION.search(m.group(1)) and not re.fullmatch('--[a-z-]+', m.group(1)) \
+                and not re.search('hint|pg_page_put', statement):
+            report(path, text.count('\n', 0, m.start()) + 1, 'an option of a command line outside a hint')
+
+
+def headings(page):
+    return {h.strip('# ').strip() for h in page.read_text().splitlines() if h.startswith('#')}
+
+
+def check_citations(path, text):
+    flat = re.sub(r'\n[ \t]*(?:\*(?!/)|#|//)?[ \t]*', ' ', text)
+    for m in re.finditer(r'\b([\w./-]*[A-Z]+\.md): ("[^"]+"(?:, "[^"]+")*)', flat):
+        page = next((p for p in (root / m.group(1), root / 'libpg' / m.group(1)) if p.exists()), None)
+        if not page:
+            report(path, 1, f'cites {m.group(1)}, which is not in the tree')
+            continue
+        for title in re.findall(r'"([^"]+)"', m.group(2)):
+            if title not in headings(page):
+                report(path, 1, f'cites "{title}", which is no heading of {m.group(1)}')
+
+
 # The end of a process that MPI would hold up for ever, with the status that it ends with.
 MAY_EXIT = 'libpg/comm/mpi.c'
 FORBIDDEN = {
@@ -69,6 +101,7 @@ for path in sorted(files):
             report(path, n, 'trailing blanks')
         if re.search(r'\b(TODO|FIXME|XX[X])\b', line) and path.name != 'check_source.py':
             report(path, n, 'an unfinished word')
+    check_citations(path, text)
     if path.suffix not in ('.c', '.h', '.in'):
         continue
     check_functions(path, lines)
@@ -79,6 +112,8 @@ for path in sorted(files):
         report(path, 1, 'no opening comment that says what and why')
     if rel.startswith('libpg/include/'):
         check_documented(path, lines)
+    if rel.startswith('libpg/') and path.suffix == '.c':
+        check_messages(path, text)
     if rel.startswith('libpg/'):
         for n, line in enumerate(code_only(text).splitlines(), 1):
             for pattern, why in FORBIDDEN.items():

@@ -37,6 +37,15 @@ static const cli_opt hdf5[] = {
     {0},
 };
 
+static char *typed[256]; /* the command line, before operands move; longer ones are not repeated */
+static int n_typed;
+
+static const cli_opt parts[] = {
+    {0, "part", "KEY", NULL, &cli.part, NULL, NULL,
+     "PyTorch: take this part of the checkpoint (model_ema, nets.generator; . is all)"},
+    {0},
+};
+
 static const cli_opt writers[] = {
     {'o', "output", "FILE", NULL, &cli.output, NULL, NULL,
      "write FILE (instead of the last operand)"},
@@ -58,12 +67,22 @@ static int has_own(const cli_tool *t, const char *name)
 const cli_opt *cli_option(const cli_tool *t, size_t i)
 {
     const cli_opt *const groups[] = {t->opts, t->groups & CLI_WRITES ? writers : NULL,
+                                     t->groups & CLI_READS_PARTS ? parts : NULL,
                                      t->groups & CLI_READS_HDF5 ? hdf5 : NULL, everywhere};
     for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
         for (const cli_opt *o = groups[g]; o && o->name; o++)
             if ((g == 0 || !has_own(t, o->name)) && i-- == 0)
                 return o;
     return NULL;
+}
+
+int cli_has_option(const char *name)
+{
+    const cli_opt *o;
+    for (size_t i = 0; (o = cli_option(this_tool, i)); i++)
+        if (strcmp(o->name, name) == 0)
+            return 1;
+    return 0;
 }
 
 const char *cli_tool_name(void)
@@ -92,10 +111,34 @@ int cli_takes_list(const cli_opt *o)
     return n >= 4 && strcmp(o->arg + n - 4, ",...") == 0;
 }
 
-static void leave_for_usage(void)
+int cli_has_events(void)
 {
-    fprintf(stderr, "try: %s --help\n", this_tool->name);
-    exit(CLI_TROUBLE);
+    return this_tool->has_events;
+}
+
+/* Ends the program; hint may be NULL. */
+_Noreturn static void refuse(const char *hint, const char *fmt, ...) PG_PRINTF(2, 3);
+_Noreturn static void refuse(const char *hint, const char *fmt, ...)
+{
+    char msg[1024];
+    pg_err err = {.code = PG_OK};
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(msg, sizeof msg, fmt, ap);
+    va_end(ap);
+    (void)pg_fail(&err, PG_E_ARG, "%s", msg);
+    if (hint)
+        pg_err_hint(&err, "%s", hint);
+    if (this_tool->refused)
+        this_tool->refused(&err);
+    exit(err.msg[0] ? cli_fail(&err) : cli_status(err.code));
+}
+
+static const char *usage_hint(void)
+{
+    static cli_buf hint;
+    snprintf(hint.s, sizeof hint.s, "%s --help", this_tool->name);
+    return hint.s;
 }
 
 static const char *option_name(const void *tool, size_t i)
@@ -104,14 +147,11 @@ static const char *option_name(const void *tool, size_t i)
     return o ? o->name : NULL;
 }
 
-static void unknown_option(const char *name)
+_Noreturn static void unknown_option(const char *name)
 {
     const char *best = pg_nearest(name, option_name, this_tool);
-    cli_complain(NULL, NULL, "unknown option --%s%s%s%s", cli_name(name).s,
-                 best ? "; did you mean --" : "", best ? best : "", best ? "?" : "");
-    if (best)
-        exit(CLI_TROUBLE);
-    leave_for_usage();
+    refuse(best ? NULL : usage_hint(), "unknown option --%s%s%s%s", cli_name(name).s,
+           best ? "; did you mean --" : "", best ? best : "", best ? "?" : "");
 }
 
 static int is_choice(const char *choices, const char *value)
@@ -217,8 +257,7 @@ static void set_option(const cli_opt *o, const char *value)
     cli_buf why;
     if (cli_set(o, value, &why))
         return;
-    cli_complain(NULL, NULL, "--%s: %s", o->name, why.s);
-    exit(CLI_TROUBLE);
+    refuse(NULL, "--%s: %s", o->name, why.s);
 }
 
 /* "--name", "--name=value" or "--name value"; returns how many more arguments were used. */
@@ -238,11 +277,9 @@ static int long_option(const char *arg, const char *next)
     if (!o) {
         unknown_option(name);
     } else if (!cli_needs_argument(o) && !cli_may_have_argument(o) && eq) {
-        cli_complain(NULL, NULL, "--%s takes no value", name);
-        leave_for_usage();
+        refuse(usage_hint(), "--%s takes no value", name);
     } else if (cli_needs_argument(o) && !eq && !next) {
-        cli_complain(NULL, NULL, "--%s needs a value (%s)", name, o->arg);
-        leave_for_usage();
+        refuse(usage_hint(), "--%s needs a value (%s)", name, o->arg);
     } else {
         set_option(o, eq ? eq + 1 : cli_needs_argument(o) ? next : NULL);
         return cli_needs_argument(o) && !eq;
@@ -260,8 +297,7 @@ static int short_options(const char *arg, const char *next)
                 break;
         if (!o) {
             const char one[2] = {*arg, 0};
-            cli_complain(NULL, NULL, "unknown option -%s", cli_name(one).s);
-            leave_for_usage();
+            refuse(usage_hint(), "unknown option -%s", cli_name(one).s);
         } else if (!cli_needs_argument(o)) {
             set_option(o, NULL);
         } else if (arg[1]) {
@@ -271,8 +307,7 @@ static int short_options(const char *arg, const char *next)
             set_option(o, next);
             return 1;
         } else {
-            cli_complain(NULL, NULL, "-%c needs a value (%s)", *arg, o->arg);
-            leave_for_usage();
+            refuse(usage_hint(), "-%c needs a value (%s)", *arg, o->arg);
         }
     }
     return 0;
@@ -302,6 +337,8 @@ const volatile int *cli_cancel(void)
 static void start(const cli_tool *t)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    static char stack[64 << 10]; /* with the registers of AVX-512 a frame takes several kB */
+    const stack_t apart = {.ss_sp = stack, .ss_size = sizeof stack};
     struct sigaction sa, old;
     this_tool = t;
     for (int fd = 0; fd <= 2; fd++)
@@ -311,7 +348,9 @@ static void start(const cli_tool *t)
     memset(&sa, 0, sizeof sa);
     sigemptyset(&sa.sa_mask);
     sa.sa_handler = on_signal;
-    sa.sa_flags = SA_RESTART; /* a line that is being printed is printed whole */
+    /* A line that is being printed is printed whole. Generated code of oneDNN keeps values below
+     * the stack pointer, where a handler's frame would lie. */
+    sa.sa_flags = SA_RESTART | (sigaltstack(&apart, NULL) == 0 ? SA_ONSTACK : 0);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(signals[i], &sa, NULL);
@@ -329,33 +368,37 @@ static void require_stdout(void)
     const int flags = fcntl(STDOUT_FILENO, F_GETFL);
     if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
         return;
-    cli_complain(NULL, NULL, "standard output is closed; nothing written");
-    exit(CLI_TROUBLE);
+    cli_told_in_json(); /* nobody reads it */
+    refuse(NULL, "standard output is closed; nothing written");
 }
 
+/* Scripts read the first line. */
 static void print_version(void)
 {
+    const char *part;
     if (cli.json)
-        printf("{\"name\": \"%s\", \"version\": \"%s\"}\n", this_tool->name, pg_version());
+        printf("{\"name\": \"%s\", \"version\": \"%s\", \"inside\": [", this_tool->name,
+               pg_version());
     else
         printf("%s (libpg) %s\n", this_tool->name, pg_version());
+    for (size_t i = 0; (part = pg_build_info(i)); i++)
+        printf(cli.json ? "%s\"%s\"" : "%s  %s\n", cli.json && i > 0 ? ", " : "", part);
+    if (cli.json)
+        puts("]}");
 }
 
 /* With --in-place, which has one operand. */
-static void refuse_second(char **argv, size_t n)
+_Noreturn static void refuse_second(char **argv, size_t n)
 {
     const char *second = cli.output ? cli.output : argv[2];
     if (n > 2 || (n > 1 && cli.output))
-        cli_complain(NULL, NULL, "--in-place takes one file at a time");
-    else if (n == 0)
-        cli_complain(NULL, NULL,
-                     "--in-place changes the file itself: it does not go with --output");
-    else if (strcmp(argv[1], second) == 0)
-        cli_complain(NULL, NULL, "--in-place changes %s itself: name it once", cli_name(second).s);
-    else
-        cli_complain(NULL, NULL, "--in-place changes %s itself: leave out %s%s, or --in-place",
-                     cli_name(argv[1]).s, cli.output ? "--output " : "", cli_name(second).s);
-    exit(CLI_TROUBLE);
+        refuse(NULL, "--in-place takes one file at a time");
+    if (n == 0)
+        refuse(NULL, "--in-place changes the file itself: it does not go with --output");
+    if (strcmp(argv[1], second) == 0)
+        refuse(NULL, "--in-place changes %s itself: name it once", cli_name(second).s);
+    refuse(NULL, "--in-place changes %s itself: leave out %s%s, or --in-place", cli_name(argv[1]).s,
+           cli.output ? "--output " : "", cli_name(second).s);
 }
 
 static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
@@ -382,16 +425,11 @@ static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
         refuse_second(argv, n);
     if (cli.output || (cli.in_place && n))
         n++;
-    if (n < t->min_operands && !(cli.dry_run && given && n + 1 == t->min_operands)) {
-        cli_complain(NULL, NULL, "%s; usage: %s [OPTION...] %s",
-                     n ? "an operand is missing" : "operands are missing", t->name, t->operands);
-        leave_for_usage();
-    }
-    if (n > t->max_operands) {
-        cli_complain(NULL, NULL, "too many operands; usage: %s [OPTION...] %s", t->name,
-                     t->operands);
-        leave_for_usage();
-    }
+    if (n < t->min_operands && !(cli.dry_run && given && n + 1 == t->min_operands))
+        refuse(usage_hint(), "%s; usage: %s [OPTION...] %s",
+               n ? "an operand is missing" : "operands are missing", t->name, t->operands);
+    if (n > t->max_operands)
+        refuse(usage_hint(), "too many operands; usage: %s [OPTION...] %s", t->name, t->operands);
     if (t->groups & CLI_WRITES && !cli.quiet)
         require_stdout();
 }
@@ -400,14 +438,18 @@ static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
 static void refuse_name(const char *name, int may_be_pipe)
 {
     if (!*name)
-        cli_complain(NULL, NULL, "an empty file name was given (a variable that is not set?)");
-    else if (may_be_pipe && strcmp(name, "-") == 0)
-        cli_complain(NULL, NULL,
-                     "-: a checkpoint cannot come from a pipe or go to one, its parts are reached "
+        refuse(NULL, "an empty file name was given (a variable that is not set?)");
+    if (may_be_pipe && strcmp(name, "-") == 0)
+        refuse(NULL, "-: a checkpoint cannot come from a pipe or go to one, its parts are reached "
                      "at many places; give a file name");
-    else
-        return;
-    exit(CLI_TROUBLE);
+}
+
+/* Also what is wrong before --json is reached is an object then. */
+static void look_for_json(char **argv)
+{
+    for (size_t i = 1; argv[i] && strcmp(argv[i], "--") != 0; i++)
+        if (strncmp(argv[i], "--json", 6) == 0 && (argv[i][6] == '\0' || argv[i][6] == '='))
+            cli_expect_json();
 }
 
 size_t cli_parse(const cli_tool *t, int argc, char **argv)
@@ -415,7 +457,10 @@ size_t cli_parse(const cli_tool *t, int argc, char **argv)
     size_t n = 0;
     int only_operands = 0;
     start(t);
+    n_typed = argc <= (int)(sizeof typed / sizeof *typed) ? argc : 0;
+    memcpy(typed, argv, (size_t)n_typed * sizeof *typed);
     cli_term_init();
+    look_for_json(argv);
     for (int i = 1; i < argc; i++) {
         char *arg = argv[i];
         if (only_operands || arg[0] != '-' || arg[1] == 0) {
@@ -430,77 +475,27 @@ size_t cli_parse(const cli_tool *t, int argc, char **argv)
     }
     finish_parsing(t, argc, argv, n);
     for (size_t i = 1; i <= n; i++)
-        refuse_name(argv[i], !only_operands);
+        refuse_name(argv[i], !only_operands && !(t->groups & CLI_READS_STDIN));
     if (cli.output)
         refuse_name(cli.output, 1);
     return n;
 }
 
-static void print_block(const char *msg, const char *detail, const char *hint)
+pg_status cli_model_text(const char *model, const char **text, pg_err *err)
 {
-    cli_progress_end();
-    fflush(stdout);
-    cli_color(stderr, CLI_BAD);
-    cli_printf(stderr, "%s:", this_tool->name);
-    cli_color(stderr, CLI_PLAIN);
-    cli_printf(stderr, " %s\n", msg);
-    while (detail && *detail) {
-        const size_t n = strcspn(detail, "\n");
-        cli_printf(stderr, "  %.*s\n", (int)n, detail);
-        detail += n + (detail[n] == '\n');
-    }
-    if (hint && *hint)
-        cli_printf(stderr, "try: %s\n", hint);
-}
-
-int cli_complain(const char *detail, const char *hint, const char *fmt, ...)
-{
-    char msg[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
-    va_end(ap);
-    print_block(msg, detail, hint);
-    return CLI_TROUBLE;
-}
-
-int cli_status(pg_status code)
-{
-    switch (code) {
-    case PG_OK: return CLI_OK;
-    case PG_E_NO:
-    case PG_E_AMBIGUOUS:
-    case PG_E_MISMATCH: return CLI_NO;
-    case PG_E_UNSUPPORTED: return CLI_LACKS;
-    case PG_E_DEVICE: return CLI_DEVICE;
-    case PG_E_PEER: return CLI_PEER;
-    case PG_E_CANCELLED: return CLI_INTERRUPTED;
-    case PG_E_ARG:
-    case PG_E_NOMEM:
-    case PG_E_IO:
-    case PG_E_FORMAT:
-    case PG_E_LIMIT:
-    case PG_E_UNKNOWN: break;
-    }
-    return CLI_TROUBLE;
-}
-
-int cli_worse(int a, int b)
-{
-    static const int order[] = {CLI_OK, CLI_NO, CLI_LACKS, CLI_PEER, CLI_DEVICE, CLI_TROUBLE};
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
-        if (a == order[i])
-            return b;
-        else if (b == order[i])
-            return a;
-    return a;
-}
-
-int cli_fail(const pg_err *err)
-{
-    if (err->msg[0]) /* else another process of the same job says it */
-        print_block(err->msg, err->detail, err->hint);
-    return cli_status(err->code);
+    static char *kept;
+    pg_status st = PG_OK;
+    *text = NULL;
+    if (!model || strcmp(model, "-") != 0)
+        return PG_OK;
+    if (!kept && isatty(STDIN_FILENO))
+        st = pg_fail(err, PG_E_ARG, "a terminal; pipe a model's JSON in, or give a file name");
+    else if (!kept)
+        st = pg_model_text_read(&kept, STDIN_FILENO, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, "standard input");
+    *text = kept;
+    return st;
 }
 
 static char done[320];
@@ -520,7 +515,23 @@ int cli_finish(int status)
         signal(SIGPIPE, SIG_DFL);
         raise(SIGPIPE);
     }
+    cli_told_in_json();
     cli_complain(NULL, NULL, "standard output: %s%s",
                  errno ? strerror(errno) : "could not be written", done);
     return CLI_TROUBLE;
+}
+
+void cli_repeat(char *out, size_t cap, const char *option)
+{
+    size_t n = (size_t)snprintf(out, cap, "%s %s", this_tool->name, option);
+    n = n_typed ? n : cap;
+    for (int i = 1; i < n_typed && n < cap; i++) {
+        const int is_option = typed[i][0] == '-';
+        const cli_buf name = cli_name(is_option ? typed[i] : "");
+        const cli_quoted operand = is_option ? (cli_quoted){""} : cli_quote(typed[i]);
+        const char *shown = is_option ? name.s : operand.s;
+        n = *shown ? n + (size_t)snprintf(out + n, cap - n, " %s", shown) : cap;
+    }
+    if (n >= cap)
+        *out = 0;
 }

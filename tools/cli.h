@@ -12,7 +12,15 @@
 
 #include <pg/pg.h>
 
-enum { CLI_OK = 0, CLI_NO = 1, CLI_TROUBLE = 2, CLI_LACKS = 3, CLI_PEER = 4, CLI_DEVICE = 5, CLI_INTERRUPTED = 130 };
+enum {
+    CLI_OK = 0,
+    CLI_NO = 1,
+    CLI_TROUBLE = 2,
+    CLI_LACKS = 3,
+    CLI_PEER = 4,
+    CLI_DEVICE = 5,
+    CLI_INTERRUPTED = 130
+};
 
 /* One option. One of count, text and number is set: a switch counts how often it was given, an
  * option with an argument keeps the last one, a list ("A,...") all of them. With count and text
@@ -33,7 +41,8 @@ typedef struct cli_example {
     const char *command, *what;
 } cli_example;
 
-enum { CLI_READS_HDF5 = 1, CLI_WRITES = 2 }; /* groups of common options */
+/* Groups of common options; operands may be "-", a model's JSON on standard input. */
+enum { CLI_READS_HDF5 = 1, CLI_WRITES = 2, CLI_READS_PARTS = 4, CLI_READS_STDIN = 8 };
 
 typedef struct cli_tool {
     const char *name;
@@ -43,17 +52,20 @@ typedef struct cli_tool {
     const char *const *about;    /* paragraphs for --help and the manual; ends with NULL; lines that
                                   * start with two blanks are shown as they are */
     const char *status_1;        /* what exit status 1 means here, NULL if it does not occur */
+    int has_events;              /* --json: an object per line, each with an "event" */
     int has_devices;             /* status 5: one of them failed */
     int has_ranks;               /* status 4: another process of the job did not come */
     const cli_opt *opts;
     unsigned groups;
     size_t min_operands, max_operands;
+    void (*refused)(pg_err *err); /* what cannot be, before it is printed; may be NULL */
 } cli_tool;
 
 /* Values of the options that several tools have. */
 typedef struct cli_common {
     int quiet, verbose, json;
     int trust_input;                          /* CLI_READS_HDF5 */
+    const char *part;                         /* CLI_READS_PARTS */
     int force, dry_run, no_sync, skip_verify; /* CLI_WRITES */
     int in_place;                             /* there is no output; an option of the tool's own */
     const char *output;                       /* CLI_WRITES: -o FILE, the last operand instead */
@@ -65,8 +77,14 @@ extern cli_common cli;
  * their number is returned. Exits after --help, --version, --man, --completion and usage errors. */
 size_t cli_parse(const cli_tool *tool, int argc, char **argv);
 
+/* The command as it was typed, with this option first; "" if it does not fit, or holds what a
+ * terminal must not get. */
+void cli_repeat(char *out, size_t cap, const char *option);
+
 /* Of the tool that was parsed for. */
+int cli_has_option(const char *name);
 const char *cli_tool_name(void);
+int cli_has_events(void);
 
 /* The i-th option that a tool has, its own first, then the common ones; NULL at the end. */
 const cli_opt *cli_option(const cli_tool *tool, size_t i);
@@ -94,9 +112,31 @@ const volatile int *cli_cancel(void);
 _Noreturn void cli_leave(int status);
 
 /* Prints "tool: message", indented details and "try: hint" to stderr; returns the exit status that
- * fits err->code. cli_status() only says the status. */
+ * fits err->code. cli_status() only says the status. With --json the first error is an object on
+ * stdout as well: {"error", "code", "status", "details", "hint"}. */
 int cli_fail(const pg_err *err);
 int cli_status(pg_status code);
+
+/* A hint that is an option becomes the command as it was typed, with it. cli_fail() does so. */
+void cli_complete_hint(pg_err *err);
+
+/* The same with what did not fit into the error, a line or a list of the object for each. */
+typedef struct cli_list {
+    const char *name, *between; /* of a line: "missing", ": " */
+    char **items;
+    size_t n;
+} cli_list;
+int cli_fail_lists(const pg_err *err, const cli_list *lists, size_t n_lists);
+
+/* For a tool whose own objects hold the errors: their members, without braces, and no other object
+ * from now on. cli_expect_json(): --json will be given. */
+void cli_json_error(const pg_err *err, int status);
+void cli_told_in_json(void);
+void cli_expect_json(void);
+
+/* Where a model is given as "-", *text gets its JSON from standard input, else NULL. It is kept
+ * until the program ends. */
+pg_status cli_model_text(const char *model, const char **text, pg_err *err);
 
 /* The one of two exit statuses that matters more: an error over "not covered" over "no". */
 int cli_worse(int a, int b);
@@ -134,6 +174,9 @@ void cli_term_init(void);
 
 /* Whether somebody sees what is drawn there. */
 int cli_on_terminal(FILE *f);
+
+/* Columns of the terminal that stdout is; 0 where it is none, or its width is unknown. */
+size_t cli_columns(void);
 
 /* printf of UTF-8 text; where the locale is not UTF-8, "x" stands for a multiplication sign, '#'
  * and '.' for bars, and \xNN for the rest. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -30,6 +31,12 @@ int cli_on_terminal(FILE *f)
 {
     const char *term = getenv("TERM");
     return term && strcmp(term, "dumb") != 0 && isatty(fileno(f)) && !(f == stdout && is_mpiruns());
+}
+
+size_t cli_columns(void)
+{
+    struct winsize w = {0};
+    return cli_on_terminal(stdout) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
 }
 
 static int wants_color(FILE *f)

@@ -9,7 +9,7 @@ static const char *format, *tolerance;
 
 static const cli_opt options[] = {
     {0, "model", "MODEL", NULL, &o.model, NULL, NULL,
-     "the model it must fit: JSON (model.to_json()), full .h5 or .keras"},
+     "the model it must fit: JSON (-: from standard input), full .h5 or .keras"},
     {0, "finite", NULL, &o.only_finite, NULL, NULL, NULL, "only: every value is a finite number"},
     {0, "no-wrapper", NULL, &o.only_no_wrapper, NULL, NULL, NULL,
      "only: no parallel wrapper wrote it"},
@@ -70,7 +70,7 @@ static const cli_tool tool = {
     .status_1 = "a check failed",
     .has_devices = 1,
     .opts = options,
-    .groups = CLI_READS_HDF5,
+    .groups = CLI_READS_HDF5 | CLI_READS_PARTS,
     .min_operands = 1,
     .max_operands = (size_t)-1,
 };
@@ -116,8 +116,9 @@ static void check(checked *f, const char *path)
         f->status = CLI_TROUBLE;
     else
         f->status = f->r.ok ? CLI_OK : CLI_NO;
-    /* a model that does not read is trouble with the command, no answer about the file */
-    if (f->err.code == PG_E_MISMATCH)
+    /* a model that does not read, or a part to be named, is trouble with the command, no answer
+     * about the file */
+    if (f->err.code == PG_E_MISMATCH || f->err.code == PG_E_AMBIGUOUS)
         f->status = CLI_TROUBLE;
 }
 
@@ -153,13 +154,17 @@ int main(int argc, char **argv)
 {
     const size_t n = cli_parse(&tool, argc, argv);
     int status = CLI_OK;
+    pg_err err = {0};
     if (!read_tolerance())
         return cli_finish(cli_complain(NULL, NULL, "--tolerance %s: not a number above 0",
                                        cli_name(tolerance).s));
+    if (cli_model_text(o.model, &o.model_text, &err) != PG_OK)
+        return cli_finish(cli_fail(&err));
     checked *files = calloc(n, sizeof *files);
     if (!files)
         return cli_finish(cli_complain(NULL, NULL, "out of memory"));
     o.trust_input = cli.trust_input;
+    o.part = cli.part;
     o.cancel = cli_cancel();
     size_t done = 0;
     while (done < n && (done == 0 || files[done - 1].err.code != PG_E_CANCELLED))

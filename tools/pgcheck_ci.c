@@ -192,14 +192,18 @@ static void json_check(const pg_check *c)
 
 void check_print_json(const checked *files, size_t n)
 {
+    cli_told_in_json();
     for (size_t i = 0; i < n; i++) {
         const checked *f = &files[i];
         fputs(n == 1 ? "" : i ? ",\n" : "[", stdout);
         fputs("{\"file\": ", stdout);
         json_string(f->path);
         printf(", \"ok\": %s", f->err.code == PG_OK && f->r.ok ? "true" : "false");
-        json_member("error", f->err.code == PG_OK ? NULL : f->err.msg);
-        json_member("hint", f->r.hint);
+        fputs(", ", stdout);
+        if (f->err.code != PG_OK)
+            cli_json_error(&f->err, f->status);
+        else
+            fputs("\"error\": null", stdout), json_member("hint", f->r.hint);
         json_strings("notes", f->r.notes, f->r.n_notes);
         fputs(", \"checks\": [", stdout);
         for (size_t k = 0; k < f->r.n_checks; k++) {

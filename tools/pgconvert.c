@@ -12,7 +12,7 @@ static const cli_opt options[] = {
     {0, "to", "FORMAT", NULL, &o.to, NULL, "h5|weights.h5|keras|safetensors|npy|npz",
      "format of OUT, whatever its suffix says (npy, npz: a folder)"},
     {0, "model", "MODEL", NULL, &o.model, NULL, NULL,
-     "the model's description (JSON, full .h5 or .keras), where IN has none"},
+     "the description, where IN has none: JSON (-: from standard input), full .h5 or .keras"},
     {0, "unwrap", NULL, &o.unwrap, NULL, NULL, NULL,
      "convert the one-device model inside a parallel wrapper's file"},
     {0, "layout", "LAYOUT", NULL, &layout, NULL, "keras|pytorch",
@@ -76,9 +76,10 @@ static const cli_tool tool = {
     .summary = "writes the weights of a checkpoint in another container",
     .examples = examples,
     .about = about,
-    .status_1 = "OUT needs a model description, or the one given does not fit",
+    .status_1 = "OUT needs a model description, the one given does not fit, or several parts of IN "
+                "could be the model",
     .opts = options,
-    .groups = CLI_WRITES | CLI_READS_HDF5,
+    .groups = CLI_WRITES | CLI_READS_HDF5 | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
 };
@@ -94,7 +95,6 @@ static void print_kernels(const pg_convert_report *r)
 
 static void print_proof(const pg_convert_report *r)
 {
-    const size_t all = r->n_tensors + r->n_state;
     if (strcmp(r->format, "npy-shards") == 0) {
         cli_puts(stdout, "; checksums in manifest.json");
         return;
@@ -104,9 +104,11 @@ static void print_proof(const pg_convert_report *r)
     if (cli.skip_verify)
         cli_puts(stdout, "not verified");
     else if (r->n_changed)
-        cli_printf(stdout, "%s/%s as converted", cli_count(r->n_verified).s, cli_count(all).s);
+        cli_printf(stdout, "%s/%s as converted", cli_count(r->n_verified).s,
+                   cli_count(r->n_written).s);
     else
-        cli_printf(stdout, "%s/%s bit-equal", cli_count(r->n_verified).s, cli_count(all).s);
+        cli_printf(stdout, "%s/%s bit-equal", cli_count(r->n_verified).s,
+                   cli_count(r->n_written).s);
     cli_color(stdout, CLI_PLAIN);
 }
 
@@ -168,6 +170,8 @@ int main(int argc, char **argv)
     const char *in = argv[1], *out = rewrite_output(argv, n);
     int status = CLI_OK;
 
+    if (cli_model_text(o.model, &o.model_text, &err) != PG_OK)
+        return cli_finish(cli_fail(&err));
     o.write = rewrite_opts();
     o.layout = layout && strcmp(layout, "pytorch") == 0 ? PG_LAYOUT_PYTORCH : PG_LAYOUT_KERAS;
     o.keras = keras ? *keras - '0' : 0;

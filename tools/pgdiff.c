@@ -23,6 +23,7 @@ static const cli_opt options[] = {
      "list no more than COUNT tensors that differ"},
     {0, "by-order", NULL, &o.by_order, NULL, NULL, NULL, "pair tensors by position, not by name"},
     {0, "ignore", "GLOB", NULL, &o.ignore, NULL, NULL, "leave out tensors whose name matches"},
+    {0, "part-b", "KEY", NULL, &o.part_b, NULL, NULL, "the part of B, where --part is that of A"},
     {0, "top", "N", NULL, NULL, &top, NULL, "list the N tensors that changed most, most first"},
     {0},
 };
@@ -54,7 +55,7 @@ static const cli_tool tool = {
     .about = about,
     .status_1 = "they differ",
     .opts = options,
-    .groups = CLI_READS_HDF5,
+    .groups = CLI_READS_HDF5 | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
 };
@@ -388,13 +389,15 @@ static int print_text(const pg_comparison *c, const char *a, const char *b)
 }
 
 /* Files that cannot be compared, for scripts that read stdout. */
-static void print_json_error(const pg_err *err, const char *a, const char *b)
+static void print_json_error(const pg_err *err, const char *a, const char *b, int status)
 {
     fputs("{\"a\": ", stdout);
     json_string(a);
     json_member("b", b);
-    json_member("error", err->msg);
+    fputs(", ", stdout);
+    cli_json_error(err, status);
     puts("}");
+    cli_told_in_json();
 }
 
 int main(int argc, char **argv)
@@ -407,12 +410,17 @@ int main(int argc, char **argv)
     o.rel = tolerance(rel_text, "relative");
     o.quick = cli.quiet && !cli.json;
     o.trust_input = cli.trust_input;
+    o.part = cli.part;
     o.cancel = cli_cancel();
     o.progress = cli_progress();
     if (pg_compare_files(&c, argv[1], argv[2], &o, &err) != PG_OK) {
+        /* a part to be named is no difference */
+        status = err.code == PG_E_AMBIGUOUS ? CLI_TROUBLE : cli_status(err.code);
+        cli_complete_hint(&err);
         if (cli.json)
-            print_json_error(&err, argv[1], argv[2]);
-        return cli_finish(cli_fail(&err));
+            print_json_error(&err, argv[1], argv[2], status);
+        (void)cli_fail(&err);
+        return cli_finish(status);
     }
     cli_progress_end();
     if (cli.json)

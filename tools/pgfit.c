@@ -8,7 +8,7 @@
 
 typedef struct things {
     pg_trainer *trainer;
-    pg_data *rows, *held_out;
+    pg_data *rows, *held_out, *asked; /* asked: whose outputs are to be predicted */
     pg_save_opts save;
     size_t n_notes; /* shown so far */
 } things;
@@ -29,7 +29,9 @@ static pg_status open_things(things *t, pg_err *err)
     if (st == PG_OK && fit_args.data)
         st = fit_open_data(&t->rows, fit_args.data, err);
     if (st == PG_OK && fit_args.validation)
-        st = fit_open_data(&t->held_out, fit_args.validation, err);
+        st = fit_open_validation(&t->held_out, err);
+    if (st == PG_OK && fit_args.predict) /* what fails is told before hours of training */
+        st = fit_open_asked(&t->asked, t->trainer, err);
     if (t->trainer)
         st = pg_trainer_agree(t->trainer, st, err);
     fit_args.fit.validation = t->held_out;
@@ -59,6 +61,7 @@ static pg_status use_trainer(things *t, pg_err *err)
     pg_err why = {0};
     pg_status st = PG_OK, told = PG_OK;
     if (fit_args.output) {
+        t->save.force = fit_owns_output();
         st = pg_trainer_save(t->trainer, fit_args.output, &t->save, err);
         st = pg_trainer_agree(t->trainer, st, err);
     }
@@ -67,7 +70,7 @@ static pg_status use_trainer(things *t, pg_err *err)
         fit_show_notes(t->trainer, &t->n_notes);
     }
     if (st == PG_OK && fit_args.predict)
-        st = fit_predict(t->trainer, err);
+        st = fit_predict(t->trainer, t->asked, err);
     if (st == PG_OK && told != PG_OK)
         *err = why;
     return st == PG_OK ? told : st;
@@ -81,6 +84,7 @@ static pg_status train(things *t, pg_err *err)
     const pg_callback cb = fit_screen_callback(&s);
     pg_status st = PG_OK;
     fit_screen_open(&s, t->trainer);
+    s.rows = t->rows;
     if (fit_args.data)
         st = pg_fit(t->trainer, t->rows, &fit_args.fit, &cb, err);
     if (st == PG_OK && fit_args.data && fit_args.fit.profile)
@@ -126,6 +130,7 @@ static pg_status run(pg_err *err)
         warn_if_lost();
         st = train(&t, err);
     }
+    pg_data_close(t.asked);
     pg_data_close(t.held_out);
     pg_data_close(t.rows);
     pg_trainer_close(t.trainer);
@@ -145,6 +150,8 @@ static pg_status read_arguments(char *const *operands, size_t n, pg_err *err)
     if (st == PG_OK)
         st = fit_read_resume(err);
     if (st == PG_OK)
+        st = fit_take_model_text(err);
+    if (st == PG_OK)
         st = fit_make_callbacks(err);
     if (st == PG_OK) {
         fit_read_arguments();
@@ -162,9 +169,17 @@ static char **copy_arguments(int argc, char *const *argv)
     return copy;
 }
 
+/* Other processes of the job wait no longer; rank 0 speaks for all. */
+void fit_refuse(pg_err *err)
+{
+    fit_name_option(err);
+    err->code = pg_job_refuse(err);
+}
+
 int main(int argc, char **argv)
 {
     pg_err err = {0};
+    int has_run = 0; /* then what is wrong has been told to the other processes */
     char **given = copy_arguments(argc, argv);
     const size_t n = cli_parse(&fit_tool, argc, argv), rank = pg_job_rank(NULL);
     pg_status st =
@@ -172,24 +187,28 @@ int main(int argc, char **argv)
     if (st == PG_OK)
         st = fit_start_on_hosts(given, &err);
     free(given);
-    if (rank > 0) { /* rank 0 speaks for all, and what is wrong so far is wrong there too */
+    if (rank > 0) { /* rank 0 speaks for all */
         cli.quiet = 1;
-        err.msg[0] = '\0';
         if (!freopen("/dev/null", "w", stdout))
             return CLI_TROUBLE;
     }
-    if (st == PG_OK && fit_args.list_layers)
+    if (st == PG_OK && fit_args.list_layers) {
         st = fit_print_layers(&err);
-    else if (st == PG_OK && fit_args.print_config)
+    } else if (st == PG_OK && fit_args.print_config) {
         fputs(fit_config_text(0), stdout);
-    else if (st == PG_OK && !fit_check_arguments(&err))
+    } else if (st == PG_OK && !fit_check_arguments(&err)) {
         st = err.code;
-    else if (st == PG_OK && fit_args.summary)
+    } else if (st == PG_OK && fit_args.summary) {
         st = fit_print_summary(&err);
-    else if (st == PG_OK)
+    } else if (st == PG_OK) {
         st = run(&err);
-    if (rank > 0 && st == PG_E_ARG)
+        has_run = 1;
+    }
+    if (st != PG_OK && has_run)
+        fit_name_option(&err);
+    else if (st != PG_OK)
+        fit_refuse(&err);
+    if (rank > 0 && st == PG_E_ARG && has_run)
         err.msg[0] = '\0';
-    fit_name_option(&err);
     return cli_finish(st == PG_OK ? CLI_OK : cli_fail(&err));
 }

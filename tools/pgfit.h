@@ -9,6 +9,8 @@ typedef struct fit_arguments {
     pg_train_opts train;
     pg_fit_opts fit; /* without the data */
     const char *data, *validation, *reshape, *interpolation;
+    const char *x, *y; /* names of arrays or columns */
+    int any_classes;
     const char *predict, *out;
     const char *output, *demo;
     const char *json;    /* "batch", or NULL */
@@ -45,6 +47,7 @@ int fit_is_number(const char *s);            /* as JSON writes them: "007" is no
 /* pgfit_callbacks.c: the callbacks that options and the file ask for. */
 pg_status fit_take_callbacks(const pg_config *v, pg_err *err); /* of the file, before: */
 pg_status fit_make_callbacks(pg_err *err);                     /* of the options */
+void fit_refuse(pg_err *err); /* before anything is opened; what is left of it to print */
 void fit_name_option(pg_err *err); /* instead of the class that it became */
 int fit_is_of_callback(const char *option);
 int fit_is_by_epoch(const char *schedule); /* NULL: no */
@@ -57,6 +60,7 @@ pg_status fit_take_operands(char *const *operands, size_t n, pg_err *err); /* be
 pg_status fit_read_resume(pg_err *err);
 void fit_set_resume(void);               /* when all options are known */
 int fit_may_replace(const char *option); /* the file of "output" or "out" */
+int fit_owns_output(void);               /* when it is written */
 void fit_print_folder(FILE *f);          /* members of the settings */
 
 /* pgfit_hosts.c: --hosts; does not return where mpirun takes over. argv: as main() was given it. */
@@ -64,12 +68,18 @@ pg_status fit_start_on_hosts(char *const *argv, pg_err *err);
 
 /* pgfit_model.c: what is told of a model, and of the layers there are. */
 pg_status fit_print_summary(pg_err *err);
+
+/* Reads the model where it is "-". */
+pg_status fit_take_model_text(pg_err *err);
 pg_status fit_print_layers(pg_err *err);
 
 /* pgfit_data.c: data as the options want them, and what is done with them but training. */
 pg_status fit_open_data(pg_data **out, const char *path, pg_err *err);
+pg_status fit_open_validation(pg_data **out, pg_err *err);
+void fit_show_data_notes(const pg_data *d); /* NULL: none */
 pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err);
-pg_status fit_predict(pg_trainer *t, pg_err *err);
+pg_status fit_open_asked(pg_data **out, const pg_trainer *t, pg_err *err); /* of --predict */
+pg_status fit_predict(pg_trainer *t, pg_data *data, pg_err *err);
 
 /* pgfit_demo.c: fills in model, data and what else was left open. */
 pg_status fit_take_demo(pg_err *err);
@@ -88,6 +98,7 @@ pg_status fit_print_profile(pg_trainer *t, pg_err *err);
 
 /* pgfit_screen.c: a run while it goes on. */
 void fit_show_note(const char *text);
+void fit_show_compared(const pg_trainer *t); /* with --verbose */
 void fit_show_notes(const pg_trainer *t, size_t *n_shown); /* those that were not shown yet */
 #define FIT_MAX_GPUS 64                                    /* that are shown */
 typedef struct fit_gpu {
@@ -97,6 +108,7 @@ typedef struct fit_gpu {
 typedef struct fit_screen {
     pg_run run;
     pg_trainer *trainer;
+    const pg_data *rows;
     size_t epoch;
     double begun, trained;   /* of the epoch: its start, the end of its last step so far */
     double next;             /* time of the next drawing */

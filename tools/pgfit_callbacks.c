@@ -12,6 +12,7 @@
 typedef enum form {
     TEXT,       /* a JSON string */
     VALUE,      /* a number or true where it looks like one */
+    NOTHING,    /* it asks for the class, and that is all */
     PARAMETERS, /* KEY=VALUE,... are the whole config */
     SCHEDULE    /* NAME:KEY=VALUE,..., table:FILE */
 } form;
@@ -22,6 +23,8 @@ static const struct part {
 } parts[] = {
     {"schedule", "LearningRateScheduler", NULL, SCHEDULE},
     {"reduce-lr", "ReduceLROnPlateau", NULL, PARAMETERS},
+    {"swap-ema", "SwapEMAWeights", NULL, NOTHING}, /* before those that keep weights */
+    {"swap-on-epoch", "SwapEMAWeights", "swap_on_epoch", VALUE},
     {"early-stop", "EarlyStopping", NULL, PARAMETERS},
     {"checkpoint", "ModelCheckpoint", "filepath", TEXT},
     {"monitor", "ModelCheckpoint", "monitor", TEXT},
@@ -150,6 +153,8 @@ static int is_wanted(const struct part *p)
 static void add_part(text *t, const struct part *p)
 {
     const cli_opt *o = fit_option(p->option);
+    if (p->form == NOTHING)
+        return;
     if (p->form == SCHEDULE) {
         add_schedule(t, *o->text);
         return;

@@ -1,10 +1,27 @@
 /* pgfit_data.c - pgfit's data, and what it does with them but training: --evaluate, --predict. */
+#include <string.h>
+#include <sys/stat.h>
+
 #include "pgfit.h"
 
-pg_status fit_open_data(pg_data **out, const char *path, pg_err *err)
+/* What --x and --y name is in the file of --data, and in others where they have it. */
+static pg_status select_arrays(pg_data *d, const char *path, pg_err *err)
+{
+    const int must = path == fit_args.data || !fit_args.data;
+    const char *x = fit_args.x, *y = fit_args.y;
+    if (!must && ((x && !pg_data_holds(d, x)) || (y && !pg_data_holds(d, y))))
+        return PG_OK;
+    return x || y ? pg_data_select(d, x, y, err) : PG_OK;
+}
+
+static pg_status open_as_wanted(pg_data **out, const char *path, const char *set, pg_err *err)
 {
     pg_data *d = NULL;
     pg_status st = pg_data_open(&d, path, err);
+    if (st == PG_OK)
+        st = set ? pg_data_set(d, set, err) : select_arrays(d, path, err);
+    if (st == PG_OK)
+        pg_data_allow_classes(d, fit_args.any_classes);
     if (st == PG_OK && fit_args.reshape)
         st = pg_data_reshape(d, fit_args.reshape, err);
     if (st == PG_OK && fit_args.interpolation)
@@ -15,6 +32,49 @@ pg_status fit_open_data(pg_data **out, const char *path, pg_err *err)
     }
     *out = d;
     return PG_OK;
+}
+
+pg_status fit_open_data(pg_data **out, const char *path, pg_err *err)
+{
+    return open_as_wanted(out, path, NULL, err);
+}
+
+/* Does the word stand for a set of the file of --data, or for a file of that name? */
+static pg_status is_own_set(int *yes, const char *word, pg_err *err)
+{
+    struct stat sb;
+    pg_data *d = NULL;
+    *yes = fit_args.data && (strcmp(word, "test") == 0 || strcmp(word, "val") == 0);
+    if (!*yes || stat(word, &sb) != 0)
+        return PG_OK;
+    const pg_status st = pg_data_open(&d, fit_args.data, err);
+    *yes = st == PG_OK && pg_data_has_set(d, word);
+    pg_data_close(d);
+    if (*yes) {
+        char note[128];
+        (void)snprintf(note, sizeof note,
+                       "--val %s is the %s set of the file of --data; --val ./%s takes the %s of "
+                       "that name here",
+                       word, word, word, S_ISDIR(sb.st_mode) ? "folder" : "file");
+        fit_show_note(note);
+    }
+    return st;
+}
+
+pg_status fit_open_validation(pg_data **out, pg_err *err)
+{
+    const char *val = fit_args.validation;
+    int own = 0;
+    const pg_status st = is_own_set(&own, val, err);
+    if (st != PG_OK)
+        return st;
+    return own ? open_as_wanted(out, fit_args.data, val, err) : open_as_wanted(out, val, NULL, err);
+}
+
+void fit_show_data_notes(const pg_data *d)
+{
+    for (size_t i = 0; d && i < pg_data_n_notes(d); i++)
+        fit_show_note(pg_data_note(d, i));
 }
 
 static pg_predict_opts predict_options(int is_profiled)
@@ -41,6 +101,8 @@ pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err)
     const pg_status st = pg_evaluate(t, data, &opts, &logs, err);
     if (st != PG_OK)
         return st;
+    fit_show_data_notes(data);
+    fit_show_compared(t);
     fputs(cli.json ? "{\"event\": \"evaluate\"" : "", stdout);
     for (size_t i = 0; i < logs.n; i++)
         if (cli.json)
@@ -51,18 +113,24 @@ pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err)
     return opts.profile ? fit_print_profile(t, err) : PG_OK;
 }
 
-pg_status fit_predict(pg_trainer *t, pg_err *err)
+pg_status fit_open_asked(pg_data **out, const pg_trainer *t, pg_err *err)
+{
+    const pg_predict_opts opts = predict_options(0);
+    const pg_status st = pg_predict_check_file(t, fit_args.out, &opts, err);
+    return st == PG_OK ? fit_open_data(out, fit_args.predict, err) : st;
+}
+
+pg_status fit_predict(pg_trainer *t, pg_data *data, pg_err *err)
 {
     /* with --data it is training that was profiled */
     const pg_predict_opts opts = predict_options(fit_args.fit.profile && !fit_args.data);
-    pg_data *data = NULL;
     note_untrained(t);
-    pg_status st = pg_trainer_agree(t, fit_open_data(&data, fit_args.predict, err), err);
-    if (st == PG_OK)
-        st = pg_predict_file(t, data, fit_args.out, &opts, err);
-    pg_data_close(data);
-    if (st == PG_OK)
+    pg_status st = pg_predict_file(t, data, fit_args.out, &opts, err);
+    if (st == PG_OK) {
+        fit_show_data_notes(data);
+        fit_show_compared(t);
         fit_print_predicted(fit_args.out);
+    }
     if (st == PG_OK && opts.profile)
         st = fit_print_profile(t, err);
     return st;

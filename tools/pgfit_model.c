@@ -1,6 +1,26 @@
 /* pgfit_model.c - what is told of a model, and of the layers there are. */
+#include <string.h>
+
 #include "pgfit.h"
 #include "table.h"
+
+pg_status fit_take_model_text(pg_err *err)
+{
+    const char *model = fit_args.train.model;
+    size_t n_ranks = 1;
+    if (!model || strcmp(model, "-") != 0)
+        return PG_OK;
+    for (const cli_opt *o = fit_tool.opts; o->name; o++)
+        if (o->text && *o->text && strcmp(*o->text, "-") == 0)
+            return pg_fail(err, PG_E_ARG,
+                           "--%s -: standard input holds the model; give a file name", o->name);
+    (void)pg_job_rank(&n_ranks);
+    if (fit_args.hosts || n_ranks > 1)
+        return pg_fail(
+            err, PG_E_ARG,
+            "-: standard input reaches one process of the job; give the model as a file");
+    return cli_model_text(model, &fit_args.train.model_text, err);
+}
 
 pg_status fit_print_summary(pg_err *err)
 {

@@ -18,13 +18,19 @@ static unsigned epochs = 1, batch_size, threads, lanes, seed, comm_timeout;
 /* Parameters of callbacks, for which pgfit_callbacks.c looks in the table. */
 static const char *reduce_lr, *early_stop, *tensorboard, *csv, *report;
 static const char *checkpoint, *monitor, *mode, *save_freq, *threshold, *verify, *max_shard;
-static int best_only, weights_only, append;
+static int best_only, weights_only, append, swap_ema, swap_on_epoch;
 static unsigned period, keep, tensorboard_every, histogram_freq;
 
 static const cli_opt options[] = {
     {0, "data", "FILE[,FILE...]", NULL, &fit_args.data, NULL, NULL,
      "training data: .npz, HDF5, CSV, a folder of pictures, or inputs and targets as .npy or IDX"},
-    {0, "val", "FILE[,FILE...]", NULL, &fit_args.validation, NULL, NULL, "validation data"},
+    {0, "x", "NAME,...", NULL, &fit_args.x, NULL, NULL,
+     "arrays of the data that are the inputs, in the model's order; columns in this list's"},
+    {0, "y", "NAME,...", NULL, &fit_args.y, NULL, NULL, "those that are the targets"},
+    {0, "any-classes", NULL, &fit_args.any_classes, NULL, NULL, NULL,
+     "pictures: take class folders that do not fit the output, are empty, or hold folders"},
+    {0, "val", "FILE[,FILE...]|test|val", NULL, &fit_args.validation, NULL, NULL,
+     "validation data; test, val: the set of that name in the file of --data (./test: a file)"},
     {0, "validation-split", "SHARE", NULL, &validation_split, NULL, NULL,
      "share of the last training rows to validate with"},
     {0, "validation-steps", "N", NULL, NULL, &val_steps, NULL,
@@ -134,6 +140,10 @@ static const cli_opt options[] = {
      "Keras' ReduceLROnPlateau: factor=0.1,patience=10,monitor=val_loss"},
     {0, "early-stop", "KEY=VALUE,...", NULL, &early_stop, NULL, NULL,
      "Keras' EarlyStopping: patience=15,restore_best,monitor=val_loss"},
+    {0, "swap-ema", NULL, &swap_ema, NULL, NULL, NULL,
+     "Keras' SwapEMAWeights: validate with the moving averages of an optimizer with use_ema"},
+    {0, "swap-on-epoch", NULL, &swap_on_epoch, NULL, NULL, NULL,
+     "swap-ema: checkpoints at the end of an epoch hold the averages too"},
     {0, "tensorboard", "DIR", NULL, &tensorboard, NULL, NULL, "write event files for TensorBoard"},
     {0, "tensorboard-every", "N", NULL, NULL, &tensorboard_every, NULL,
      "tensorboard: values of every N-th batch too"},
@@ -198,13 +208,17 @@ static const cli_example examples[] = {
 };
 
 static const char *const about[] = {
-    "MODEL is a model JSON, a full .h5 or a .keras. Data are the arrays x0, x1, ... and y0, y1, "
-    "...\n"
-    "of an .npz or of an HDF5 file, in the order of the model's inputs and outputs, or under the\n"
-    "names of their layers; w0, ... are weights of rows. Several files, A,B,..., are .npy or IDX\n"
-    "files of one array each: inputs, targets, weights. Of a CSV table, columns called like the\n"
-    "outputs, or y, are targets, without such names the last one. Of a folder, pictures (PNG,\n"
-    "JPEG) in one subfolder for each class. Files may be packed with gzip.",
+    "MODEL is a model JSON (-: from standard input), a full .h5 or a .keras. Data are the arrays\n"
+    "x0, x1, ... and y0, y1, ... of an .npz or of an HDF5 file, in the order of the model's inputs\n"
+    "and outputs, or under the names of their layers; w0, ... are weights of rows. Several files,\n"
+    "A,B,..., are .npy or IDX files of one array each: inputs, targets, weights. Of a CSV table,\n"
+    "columns called like the outputs, or y, are targets, without such names the last one. Of a\n"
+    "folder, pictures (PNG, JPEG) in one subfolder for each class. Files may be packed with gzip.",
+    "An .npz or HDF5 file may also call its arrays x_train and y_train (x_test, y_test, x_val,\n"
+    "y_val), train_images and train_labels, X and y, data and labels (or target), images and\n"
+    "labels, arr_0 and arr_1; a note says what was taken. --x and --y name any others, and those\n"
+    "of files for --val and --predict where these hold them. --val test validates with the test\n"
+    "set of the file.",
     "What is computed follows the version of Keras that wrote the model, or --rules. The batch is\n"
     "cut over the devices as multi_gpu_model cuts it; there is one set of weights, and what is\n"
     "saved is the model itself: it loads on one device.",
@@ -222,12 +236,12 @@ static const char *const about[] = {
     "none of them. They need pg-cuda.so, the driver, cuDNN and, for several, NCCL.",
     "BatchNormalization takes the statistics of each device's rows, as behind multi_gpu_model, or\n"
     "with --bn sync (and --deterministic) those of the whole batch.",
-    "Callbacks are Keras': --schedule, --reduce-lr, --early-stop, --checkpoint, --tensorboard,\n"
-    "--csv, --report, run in this order, with Keras' parameters. What --checkpoint writes is\n"
-    "the model itself, written while training goes on; {epoch:02d} and the names of logs\n"
-    "({val_loss:.4f}) are filled in. x.h5 is a full model here, with -o weights alone. best and\n"
-    "last are links beside the files; Keras goes by the suffix of a name, so give it what they\n"
-    "lead to: os.path.realpath('ckpt/best').",
+    "Callbacks are Keras': --schedule, --reduce-lr, --swap-ema, --early-stop, --checkpoint,\n"
+    "--tensorboard, --csv, --report, run in this order, with Keras' parameters. What --checkpoint\n"
+    "writes is the model itself, written while training goes on; {epoch:02d} and the names of\n"
+    "logs ({val_loss:.4f}) are filled in. x.h5 is a full model here, with -o weights alone. best\n"
+    "and last are links beside the files; Keras goes by the suffix of a name, so give it what\n"
+    "they lead to: os.path.realpath('ckpt/best').",
     "The state of a run is kept in resume.pg, in the folder of the checkpoints (where it holds\n"
     "no {...}) or else the current one: at every checkpoint, at signals, with --resume-every.\n"
     "The one before it is resume.pg.1; that of another run, not at its end, becomes\n"
@@ -259,12 +273,15 @@ const cli_tool fit_tool = {
     .summary = "trains a model that Keras describes",
     .examples = examples,
     .about = about,
+    .has_events = 1,
     .has_devices = 1,
     .has_ranks = 1,
     .status_1 = "data or weights do not fit the model, or --terminate-on-nan stopped it",
     .opts = options,
+    .groups = CLI_READS_STDIN,
     .min_operands = 0,
     .max_operands = 2, /* --resume FILE MODEL */
+    .refused = fit_refuse,
 };
 
 const cli_opt *fit_option(const char *name)

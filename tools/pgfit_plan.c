@@ -70,6 +70,10 @@ pg_status fit_plan(pg_trainer *t, pg_data *data, pg_err *err)
 {
     pg_forecast f;
     const pg_status st = pg_fit_forecast(&f, t, data, &fit_args.fit, err);
+    if (st == PG_OK) {
+        fit_show_data_notes(data);
+        fit_show_data_notes(fit_args.fit.validation);
+    }
     if (st == PG_OK && cli.json)
         print_json(&f);
     else if (st == PG_OK && !cli.quiet)

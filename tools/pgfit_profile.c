@@ -60,9 +60,9 @@ static void print_table(const pg_op_profile *rows, size_t n, int by_layer)
         add_number(&t, r->flops / s * 1e-9);
         add_number(&t, r->bytes / s * 1e-9);
     }
-    puts(fit_args.data && !fit_args.evaluate
-             ? "time of all threads, the first step left out:"
-             : "time of all threads, the first of several batches left out:");
+    puts(fit_args.data && !fit_args.evaluate ? "time of all threads, the first step left out:"
+                                             : "time of all threads, the first of several batches "
+                                               "left out (one alone runs twice):");
     (void)table_print(&t, "  ", 0);
     table_free(&t);
 }
@@ -96,9 +96,13 @@ pg_status fit_print_profile(pg_trainer *t, pg_err *err)
         qsort(sums, n, sizeof *sums, slower_first);
         rows = sums;
     }
+    if (n == 0)
+        fit_show_note(
+            "there was one step, which makes memory and programs, and is left out: profile "
+            "several");
     for (size_t i = 0; cli.json && i < n; i++)
         print_json(&rows[i]);
-    if (!cli.json && !cli.quiet)
+    if (!cli.json && !cli.quiet && n > 0)
         print_table(rows, n, by_layer);
     free(sums);
     return PG_OK;

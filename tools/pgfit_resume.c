@@ -25,10 +25,12 @@ static int is_folder(const char *path)
     return stat(path, &sb) == 0 && S_ISDIR(sb.st_mode);
 }
 
+/* Other things than files are not opened: a pipe would wait for its writer. */
 static int is_resume_file(const char *path)
 {
     char head[8] = "";
-    FILE *f = is_folder(path) ? NULL : fopen(path, "re");
+    struct stat sb;
+    FILE *f = stat(path, &sb) == 0 && S_ISREG(sb.st_mode) ? fopen(path, "re") : NULL;
     const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
     if (f)
         (void)fclose(f);
@@ -145,7 +147,9 @@ static int wrote(const char *option, const char *folder)
 
 static pg_status take_settings(const char *settings, const char *file, pg_err *err)
 {
+    const int force = fit_args.force; /* is for once: what is the run's own it knows by itself */
     pg_status st = fit_take_settings(settings, file, err);
+    fit_args.force = force;
     if (st != PG_OK)
         return st;
     const char *folder = fit_setting("folder"), *kept_as = fit_setting("file");
@@ -180,6 +184,13 @@ int fit_may_replace(const char *option)
     return fit_args.force || (strcmp(option, "out") == 0 ? owns_out : owns_output);
 }
 
+/* The one at -o, as it is now: somebody else may have made it since the run was there. */
+int fit_owns_output(void)
+{
+    return fit_args.force ||
+           (owns_output && pg_resume_owns(fit_args.fit.resume_file, fit_args.output));
+}
+
 /* ---- what is kept ---- */
 
 void fit_print_folder(FILE *f)
@@ -205,4 +216,6 @@ void fit_set_resume(void)
     o->resume = !fit_args.resumes ? 0 : is("auto") ? 2 : 1;
     o->resume_every = fit_args.resume_every ? strtod(fit_args.resume_every, NULL) : 0;
     o->settings = fit_config_text(1);
+    o->output = fit_args.output;
+    o->replaces_output = fit_args.output && fit_owns_output();
 }

@@ -172,6 +172,10 @@ static pg_status train_begin(void *user, const pg_run *run, pg_err *err)
     if (!s->history)
         return pg_fail(err, PG_E_NOMEM, "out of memory");
     fit_print_start(run);
+    fit_show_data_notes(s->rows);
+    fit_show_data_notes(fit_args.fit.validation);
+    fit_show_compared(s->trainer);
+    fflush(stdout);
     return PG_OK;
 }
 
@@ -292,6 +296,16 @@ void fit_show_note(const char *text)
     } else if (!cli.quiet) {
         cli_printf(stdout, "note: %s\n", text);
     }
+}
+
+/* Of the data, between processes. */
+void fit_show_compared(const pg_trainer *t)
+{
+    const char *text;
+    if (!cli.verbose || cli.json || cli.quiet)
+        return;
+    for (size_t i = 0; (text = pg_trainer_compared(t, i)); i++)
+        cli_printf(stdout, "compared %s\n", text);
 }
 
 void fit_show_notes(const pg_trainer *t, size_t *n_shown)

@@ -1,6 +1,4 @@
 /* pginfo - what is this checkpoint, and does it load? */
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +7,7 @@
 #include "table.h"
 
 static info_opts opts;
+static int recursive; /* as it is anyway */
 
 static const cli_opt options[] = {
     {0, "stats", NULL, &opts.stats, NULL, NULL, NULL,
@@ -18,6 +17,8 @@ static const cli_opt options[] = {
     {0, "markdown", NULL, &opts.markdown, NULL, NULL, NULL, "print the table as Markdown"},
     {0, "html", "FILE", NULL, &opts.html, NULL, NULL,
      "write a page for browsers, with a histogram per tensor, to FILE"},
+    {'r', "recursive", NULL, &recursive, NULL, NULL, NULL,
+     "look into all folders below, which is done without it too"},
     {'f', "force", NULL, &opts.force, NULL, NULL, NULL, "--html: replace an existing FILE"},
     {0},
 };
@@ -50,8 +51,11 @@ static const char *const about[] = {
     "from elsewhere: the tree of layers with sizes, ranges and histograms, the verdict, and what "
     "to\n"
     "type next.",
-    "A folder stands for the checkpoint files in it. With several files, one line is printed for\n"
-    "each, and the exit status is the worst.",
+    "A folder stands for the checkpoints in it and in all folders below; what was left out "
+    "(hidden\n"
+    "files, files of other kinds, links to folders) is counted in the last line. With several "
+    "files,\n"
+    "one line is printed for each, and the exit status is the worst.",
     NULL,
 };
 
@@ -62,7 +66,7 @@ static const cli_tool tool = {
     .examples = examples,
     .about = about,
     .opts = options,
-    .groups = CLI_READS_HDF5,
+    .groups = CLI_READS_HDF5 | CLI_READS_PARTS,
     .min_operands = 1,
     .max_operands = (size_t)-1,
 };
@@ -105,67 +109,64 @@ static void add(list *l, const char *dir, const char *name)
     l->v[l->n++] = path;
 }
 
-static int is_checkpoint_name(const char *name)
+/* "4 files of other kinds, 1 hidden" */
+static cli_buf left_out(const pg_found *f)
 {
-    static const char *const suffixes[] = {".h5",          ".hdf5",         ".keras",
-                                           ".safetensors", ".weights.json", ".pt",
-                                           ".pth",         ".pth.tar",      ".npz"};
-    const size_t n = strlen(name);
-    for (size_t i = 0; name[0] != '.' && i < sizeof suffixes / sizeof *suffixes; i++)
-        if (n > strlen(suffixes[i]) && strcmp(name + n - strlen(suffixes[i]), suffixes[i]) == 0)
-            return 1;
-    return 0;
+    const struct {
+        size_t n;
+        const char *one, *more;
+    } kinds[] = {{f->n_others, "file of another kind", "files of other kinds"},
+                 {f->n_hidden, "hidden", "hidden"},
+                 {f->n_links, "link to a folder", "links to folders"},
+                 {f->n_deep, "folder too deep", "folders too deep"},
+                 {f->n_closed, "folder that cannot be read", "folders that cannot be read"}};
+    cli_buf out = {""};
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && at < sizeof out.s; i++)
+        if (kinds[i].n)
+            at += (size_t)snprintf(out.s + at, sizeof out.s - at, "%s%s %s", at ? ", " : "",
+                                   cli_count(kinds[i].n).s,
+                                   kinds[i].n == 1 ? kinds[i].one : kinds[i].more);
+    return out;
 }
 
-static int by_path(const void *a, const void *b)
+static int add_folder(list *l, const char *path, pg_found *total)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* 1 if a folder is one split model: the library finds its index. */
-static int is_split(const char *path)
-{
-    static const char *const names[] = {"manifest.json", "model.safetensors.index.json",
-                                        "model.weights.json"};
-    char at[4096];
-    struct stat st;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const int n = snprintf(at, sizeof at, "%s/%s", path, names[i]);
-        if (n > 0 && (size_t)n < sizeof at && stat(at, &st) == 0)
-            return 1;
+    pg_found f = {0};
+    pg_err err = {0};
+    int status = CLI_OK;
+    const pg_status st = pg_find(&f, path, &err);
+    if (cli.json && (st == PG_E_IO || f.n == 0)) {
+        add(l, "", path); /* its object says why */
+        pg_found_fini(&f);
+        return CLI_OK;
     }
-    return 0;
-}
-
-static int add_folder(list *l, const char *path)
-{
-    const size_t before = l->n;
-    DIR *d = opendir(path);
-    if (!d)
-        return cli_complain(NULL, NULL, "%s: %s", cli_name(path).s, strerror(errno));
-    errno = 0;
-    for (struct dirent *e; (e = readdir(d)); errno = 0)
-        if (is_checkpoint_name(e->d_name))
-            add(l, path, e->d_name);
-    const int sys = errno;
-    closedir(d);
-    if (sys) /* a part of the list is no list */
-        return cli_complain(NULL, NULL, "%s: %s", cli_name(path).s, strerror(sys));
-    if (l->n == before && cli.json)
-        add(l, "", path); /* scripts get an object that says no */
-    else if (l->n == before)
-        return cli_complain(NULL, NULL,
-                            "%s: no checkpoint files in this folder (looked for .h5, "
-                            ".hdf5, .keras, .safetensors, .weights.json, .pt, .pth, .npz)",
-                            cli_name(path).s);
-    qsort(l->v + before, l->n - before, sizeof *l->v, by_path);
-    return CLI_OK;
+    if (st != PG_OK)
+        return cli_fail(&err);
+    for (size_t i = 0; i < f.n; i++)
+        add(l, "", f.paths[i]);
+    if (f.n == 0)
+        status = cli_complain(*left_out(&f).s ? left_out(&f).s : NULL, NULL,
+                              "%s: no checkpoint files in this folder or below (looked for .h5, "
+                              ".hdf5, .keras, .safetensors, .weights.json, .pt, .pth, .bin, "
+                              ".ckpt, .npz, .msgpack)",
+                              cli_name(path).s);
+    else if (f.n_closed)
+        status = CLI_TROUBLE;
+    total->n_others += f.n_others;
+    total->n_hidden += f.n_hidden;
+    total->n_links += f.n_links;
+    total->n_deep += f.n_deep;
+    total->n_closed += f.n_closed;
+    pg_found_fini(&f);
+    return status;
 }
 
 /* Scripts get one document: an object, or an array where several files (or a folder) were given. */
 static int print_json(const list *l, int several)
 {
     int status = CLI_OK;
+    cli_told_in_json();
     for (size_t i = 0; i < l->n; i++) {
         info in;
         info_open(&in, l->v[i], &opts);
@@ -180,24 +181,36 @@ static int print_json(const list *l, int several)
     return status;
 }
 
-/* One line per file. */
-static int print_list(const list *l)
+/* On a terminal a path is told from the one folder that was asked for, and fits. */
+static const char *shown_path(const char *path, const char *folder)
+{
+    const size_t n = folder && cli_columns() && !opts.markdown ? strlen(folder) : 0;
+    if (!n || strncmp(path, folder, n) != 0 || !path[n])
+        return path;
+    return path + n + strspn(path + n, "/");
+}
+
+/* One line per file. folder: the only operand, or NULL. */
+static int print_list(const list *l, const char *folder, const pg_found *out)
 {
     table t = {0};
     int status = CLI_OK;
     info_list_head(&t);
+    t.fit = cli_columns();
     for (size_t i = 0; i < l->n; i++) {
         info in;
         info_open(&in, l->v[i], &opts);
         if (in.err.code != PG_OK)
             cli_fail(&in.err);
-        info_list_add(&t, &in);
+        info_list_add(&t, &in, shown_path(in.path, folder));
         status = cli_worse(status, in.status);
         info_close(&in);
     }
     if (!cli.quiet && table_print(&t, "", opts.markdown) < 0)
         status = cli_complain(NULL, NULL, "out of memory");
     table_free(&t);
+    if (!cli.quiet && *left_out(out).s)
+        cli_printf(stdout, "\nleft out: %s\n", left_out(out).s);
     return status;
 }
 
@@ -232,11 +245,14 @@ int main(int argc, char **argv)
 {
     const size_t n = cli_parse(&tool, argc, argv);
     list files = {0};
+    pg_found out = {0};
+    const char *folder = NULL;
     int several = n > 1, status = CLI_OK;
     for (size_t i = 1; i <= n; i++) {
         struct stat st;
-        if (stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode) && !is_split(argv[i])) {
-            status = cli_worse(status, add_folder(&files, argv[i]));
+        if (stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode)) {
+            folder = n == 1 ? argv[i] : NULL;
+            status = cli_worse(status, add_folder(&files, argv[i], &out));
             several |= files.n != 1 || strcmp(files.v[0], argv[i]) != 0;
         } else {
             add(&files, "", argv[i]);
@@ -247,7 +263,7 @@ int main(int argc, char **argv)
     else if (files.n && cli.json)
         status = cli_worse(status, print_json(&files, several));
     else if (several && !opts.stats && !opts.layers && !opts.sort)
-        status = cli_worse(status, files.n ? print_list(&files) : CLI_OK);
+        status = cli_worse(status, files.n ? print_list(&files, folder, &out) : CLI_OK);
     else
         status = cli_worse(status, print_pages(&files));
     list_fini(&files);

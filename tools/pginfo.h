@@ -15,13 +15,13 @@ typedef struct info_opts {
 enum {
     INFO_BINS = 40,   /* of a histogram on the page */
     INFO_HEIGHT = 24, /* of its fullest bin */
-    INFO_NEXT = 1024, /* a command */
 };
 
 typedef struct info {
     const char *path;
     uint64_t file_bytes; /* 0 if unknown */
     pg_store *store;     /* NULL if the file could not be opened at all */
+    pg_err question;     /* several parts could be the model: what others are asked then */
     const char *format;  /* static, NULL if unknown */
     pg_verdict verdict;
     pg_finding found;
@@ -29,6 +29,7 @@ typedef struct info {
     int status;        /* exit status that this file asks for */
     size_t n_weighted; /* layers with weights, the template's for a wrapper; 0 = no layers here */
     uint64_t n_params, n_bytes;
+    pg_param_counts counts;
     pg_stats *stats; /* with --stats: of tensor i, zero where --layers leaves it out; else NULL */
     unsigned char (*heights)[INFO_BINS]; /* with --html: of its histogram */
 } info;
@@ -58,10 +59,6 @@ cli_buf info_number(double v);
 int info_no_layer(const info *in,
                   const info_opts *o); /* the complaint that --layers left nothing */
 
-/* The command that mends the file; 0 if there is none, or its name is too long to be shown whole.
- */
-int info_next(char out[INFO_NEXT], const info *in);
-
 /* pginfo_html.c: the same as a page for browsers, into the file o->html. */
 int info_write_html(const info *in, const info_opts *o);
 
@@ -71,6 +68,6 @@ void info_print_json(const info *in, const info_opts *o);
 /* pginfo_list.c: one line per file. */
 struct table;
 void info_list_head(struct table *t);
-void info_list_add(struct table *t, const info *in);
+void info_list_add(struct table *t, const info *in, const char *path);
 
 #endif

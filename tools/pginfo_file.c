@@ -214,14 +214,20 @@ static void read_stats(info *in, const info_opts *o)
 
 void info_open(info *in, const char *path, const info_opts *o)
 {
-    const pg_open_opts open = {.trust_input = cli.trust_input};
+    const pg_open_opts open = {.trust_input = cli.trust_input, .part = cli.part};
     const pg_open_opts rescue = {.trust_input = cli.trust_input, .salvage = 1};
+    const pg_open_opts listed = {.trust_input = cli.trust_input, .part = ""};
     struct stat st;
     *in = (info){.path = path};
     const int sys = stat(path, &st) ? errno : 0;
     if (!sys && S_ISREG(st.st_mode))
         in->file_bytes = (uint64_t)st.st_size;
     pg_status code = pg_store_open(&in->store, path, &open, &in->err);
+    if (code == PG_E_AMBIGUOUS) { /* others have to be told which part; here all are shown */
+        in->question = in->err;
+        in->err = (pg_err){0};
+        code = pg_store_open(&in->store, path, &listed, &in->err);
+    }
     if (code == PG_OK && sys) {
         pg_store_close(in->store);
         in->store = NULL;
@@ -244,10 +250,14 @@ void info_open(info *in, const char *path, const info_opts *o)
     if (code == PG_OK && judged != PG_OK)
         in->status = cli_status(judged);
     else if (code == PG_OK)
-        in->verdict = pg_store_damage(in->store) ? PG_V_DAMAGED : in->found.verdict;
+        in->verdict = pg_store_damage(in->store) ? PG_V_DAMAGED
+                      : in->question.code        ? PG_V_AMBIGUOUS
+                                                 : in->found.verdict;
     in->n_weighted = count_weighted(in);
     if (judged == PG_OK)
         complain(in);
+    if (in->err.code == PG_OK && pg_count_params(&in->counts, in->store, &in->err) != PG_OK)
+        in->status = cli_status(in->err.code);
     if ((o->stats || o->html) && in->err.code == PG_OK)
         read_stats(in, o);
 }

@@ -123,6 +123,63 @@ static int is_bare_layer(const page *p, size_t i)
            !(next && strncmp(next->name, l->name, n) == 0 && next->name[n] == '/');
 }
 
+/* An item on its way to its place: for each level of its path the first item that is in there. */
+typedef struct spot {
+    item t;
+    size_t k, at[DEPTH + 1];
+} spot;
+
+/* By the levels around the items, then as in the file. */
+static int by_levels(const void *a, const void *b)
+{
+    const spot *x = a, *y = b;
+    const size_t same = common(&x->t, &y->t);
+    if (same + 1 < x->t.n && same + 1 < y->t.n) {
+        const size_t n = x->t.len[same], m = y->t.len[same];
+        const int c = memcmp(x->t.part[same], y->t.part[same], n < m ? n : m);
+        return c ? c : n < m ? -1 : 1;
+    }
+    if (x->t.n != y->t.n)
+        return x->t.n < y->t.n ? -1 : 1;
+    return x->k < y->k ? -1 : x->k > y->k;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const spot *x = a, *y = b;
+    for (size_t i = 0; i < x->t.n && i < y->t.n; i++)
+        if (x->at[i] != y->at[i])
+            return x->at[i] < y->at[i] ? -1 : 1;
+    return 0;
+}
+
+/* Moves what belongs to one layer to the first of it: a model inside another one lists the
+ * trainable weights of all its layers before the other ones. */
+static int join_layers(page *p)
+{
+    spot *v = calloc(p->n_items + 1, sizeof *v);
+    if (!v)
+        return -1;
+    for (size_t k = 0; k < p->n_items; k++)
+        v[k] = (spot){.t = item_at(p, k), .k = k};
+    qsort(v, p->n_items, sizeof *v, by_levels);
+    for (size_t level = 0; level < DEPTH; level++)
+        for (size_t from = 0, to; from < p->n_items; from = to) {
+            size_t first = v[from].k;
+            for (to = from + 1; to < p->n_items && common(&v[to].t, &v[from].t) > level; to++)
+                first = v[to].k < first ? v[to].k : first;
+            for (size_t k = from; k < to; k++)
+                v[k].at[level] = first;
+        }
+    qsort(v, p->n_items, sizeof *v, by_place);
+    for (size_t k = 0; k < p->n_items; k++)
+        v[k].k = p->items[v[k].k];
+    for (size_t k = 0; k < p->n_items; k++)
+        p->items[k] = v[k].k;
+    free(v);
+    return 0;
+}
+
 /* The rows of the page in order: what --layers leaves, layers without weights among them. */
 static int list_items(page *p)
 {
@@ -140,7 +197,7 @@ static int list_items(page *p)
     }
     const int ok = rows && p->items;
     free(rows);
-    return ok ? 0 : -1;
+    return ok ? join_layers(p) : -1;
 }
 
 /* ---- the head --------------------------------------------------------------------------------
@@ -194,6 +251,8 @@ static void put_figures(page *p)
 {
     put(p, "<div class=k>");
     pg_page_figure(&p->to, cli_count(p->n_params).s, "parameters", 0);
+    if (p->in->counts.known && !p->o->layers)
+        pg_page_figure(&p->to, cli_count(p->in->counts.non_trainable).s, "not trainable", 0);
     pg_page_figure(&p->to, cli_count(p->n_shown).s, p->n_shown == 1 ? "tensor" : "tensors", 0);
     if (p->in->n_weighted && !p->o->layers)
         pg_page_figure(&p->to, cli_count(p->in->n_weighted).s, "layers with weights", 0);
@@ -208,10 +267,14 @@ static void put_figures(page *p)
 
 static void put_next(page *p)
 {
-    char next[INFO_NEXT];
-    if (info_next(next, p->in)) {
+    if (p->in->found.unsettled) {
+        put(p, "<p>To order its layers, pgunwrap needs the one-device model: ");
+        put_text(p, p->in->found.unsettled);
+        put(p, "</p>\n");
+    }
+    if (p->in->found.next) {
         put(p, "<p>Next: <code>");
-        put_text(p, next);
+        put_text(p, p->in->found.next);
         put(p, "</code></p>\n");
     } else if (p->n_bad) {
         put(p, "<p>Next: take an earlier checkpoint; a loss that became NaN left these "
@@ -226,12 +289,28 @@ static void put_next(page *p)
     }
 }
 
+/* What --part may name, where it has to. */
+static void put_parts(page *p)
+{
+    const size_t n = p->in->question.code ? pg_store_n_parts(p->in->store) : 0;
+    put(p, n ? "<ul>" : "");
+    for (size_t i = 0; i < n; i++) {
+        const pg_part *part = pg_store_part(p->in->store, i);
+        put(p, "<li>");
+        put_text(p, part->path);
+        putf(p, ": %s, %s", part->kind, cli_plural(part->n_tensors, "tensor").s);
+    }
+    put(p, n ? "</ul>\n" : "");
+}
+
 static void put_verdict(page *p)
 {
     const info *in = p->in;
     const int good = in->verdict == PG_V_SINGLE && p->n_bad == 0;
     putf(p, "<div class=\"v %s\"><b>", good ? "g" : in->verdict == PG_V_NESTED ? "" : "w");
-    put_text(p, in->verdict == PG_V_SINGLE ? "not wrapped" : in->found.reason);
+    put_text(p, in->question.code            ? in->question.msg
+                : in->verdict == PG_V_SINGLE ? "not wrapped"
+                                             : in->found.reason);
     put(p, in->verdict == PG_V_WRAPPER && !in->found.certain ? " (likely)</b>" : "</b>");
     if (in->verdict == PG_V_WRAPPER && in->found.replicas && in->found.template_name) {
         put(p, "<p>The one-device model is in it as \xE2\x80\x9C");
@@ -241,6 +320,7 @@ static void put_verdict(page *p)
     if (p->n_bad)
         putf(p, "<p class=w>%s %s NaN or infinite.</p>\n", cli_plural(p->n_bad, "value").s,
              p->n_bad == 1 ? "is" : "are");
+    put_parts(p);
     put(p, in->found.n_evidence ? "<ul>" : "");
     for (size_t i = 0; i < in->found.n_evidence; i++) {
         put(p, "<li>");

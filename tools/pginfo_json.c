@@ -23,6 +23,21 @@ static void put_layers(const info *in, const info_opts *o)
     putchar(']');
 }
 
+static void put_parts(const pg_store *s)
+{
+    fputs(", \"parts\": [", stdout);
+    for (size_t i = 0; i < pg_store_n_parts(s); i++) {
+        const pg_part *p = pg_store_part(s, i);
+        printf("%s\n  {\"part\": ", i ? "," : "");
+        json_string(p->path);
+        json_member("kind", p->kind);
+        json_count("tensors", 1, p->n_tensors);
+        json_count("parameters", p->n_params > 0, p->n_params);
+        printf(", \"could_be_the_model\": %s}", p->is_model ? "true" : "false");
+    }
+    putchar(']');
+}
+
 static void put_stats(const pg_stats *s)
 {
     printf(", \"stats\": {\"crc32\": \"%08x\"", (unsigned)s->crc32);
@@ -77,13 +92,24 @@ void info_print_json(const info *in, const info_opts *o)
     json_member("format", in->format);
     json_member("writer", known ? pg_store_writer(in->store) : NULL);
     json_member("verdict", pg_verdict_name(in->verdict));
-    json_member("reason", in->err.code != PG_OK ? in->err.msg : in->found.reason);
+    json_member("reason", in->err.code != PG_OK ? in->err.msg
+                          : in->question.code   ? in->question.msg
+                                                : in->found.reason);
     json_count("replicas", in->found.replicas > 0, in->found.replicas);
     json_member("template", in->found.template_name);
+    json_member("unsettled", in->found.unsettled);
     put_layers(in, o);
     put_tensors(in, o);
     json_count("parameters", known, in->n_params);
+    json_count("trainable_parameters", in->counts.known, in->counts.trainable);
+    json_count("non_trainable_parameters", in->counts.known, in->counts.non_trainable);
     json_count("bytes", known, in->n_bytes);
     json_count("optimizer_tensors", known, known ? pg_store_n_state(in->store) : 0);
+    if (known && pg_store_n_parts(in->store))
+        put_parts(in->store);
+    if (in->err.code != PG_OK) {
+        fputs(", ", stdout);
+        cli_json_error(&in->err, in->status);
+    }
     putchar('}');
 }

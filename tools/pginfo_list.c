@@ -28,9 +28,9 @@ static void add_wrapped(table *t, const info *in)
     }
 }
 
-void info_list_add(table *t, const info *in)
+void info_list_add(table *t, const info *in, const char *path)
 {
-    table_add(t, cli_name(in->path).s);
+    table_add(t, cli_name(path).s);
     table_add(t, in->format ? in->format : none);
     if (!in->store || in->err.code != PG_OK) { /* the complaint was printed */
         for (size_t i = 0; i < 3; i++)

@@ -6,7 +6,7 @@
 #include "pginfo.h"
 #include "table.h"
 
-enum { LINE = 80 }; /* the size stands flush right on the first line */
+enum { LINE = 80, PARTS = 40 }; /* the size stands flush right on the first line; parts shown */
 
 const char *info_format_words(const char *format)
 {
@@ -21,6 +21,7 @@ const char *info_format_words(const char *format)
         {"npy-shards", "split model (manifest.json)"},
         {"safetensors", "safetensors"},
         {"pytorch-zip", "PyTorch checkpoint"},
+        {"pickle", "pickled NumPy arrays"},
         {"pytorch-stream", "PyTorch checkpoint (torch before 1.6)"},
         {"npy", "NumPy array (.npy)"},
         {"npz", "NumPy arrays (.npz)"},
@@ -109,6 +110,51 @@ static void print_wrapper(const info *in)
     print_totals(in);
 }
 
+/* "wrapped ("module.")", "not wrapped" of one part, and the command that takes it. */
+static void add_part(table *t, const info *in, const pg_part *part)
+{
+    pg_store *s = NULL;
+    pg_finding f = {0};
+    char text[3072] = "";
+    const pg_open_opts o = {.part = part->path};
+    const int ok = part->is_model && pg_store_open(&s, in->path, &o, NULL) == PG_OK &&
+                   pg_inspect(&f, s, NULL) == PG_OK;
+    const int wrapped = ok && f.verdict == PG_V_WRAPPER;
+    table_add(t, cli_name(part->path).s);
+    table_add(t, !ok ? part->kind : wrapped ? "model, wrapped" : "model");
+    table_add(t, cli_count(part->n_tensors).s);
+    table_add(t, part->n_params ? cli_count(part->n_params).s : "");
+    if (ok && *cli_quote(part->path).s && *cli_quote(in->path).s)
+        (void)snprintf(text, sizeof text, "%s --part %s %s OUT.safetensors",
+                       wrapped ? "pgunwrap" : "pgconvert", cli_quote(part->path).s,
+                       cli_quote(in->path).s);
+    table_add(t, text);
+    pg_finding_fini(&f);
+    pg_store_close(s);
+}
+
+/* What a checkpoint is made of that does not say what of it is the model. */
+static int print_parts(const info *in)
+{
+    static const char *const head[] = {"part", "is", "tensors", "params", "taken by"};
+    table t = {.n_cols = 5, .right = 0xC};
+    const size_t skip = strlen(cli_name(in->path).s) + 2;
+    const char *why = in->question.msg;
+    cli_color(stdout, CLI_WARN);
+    cli_printf(stdout, "  %s\n\n", strlen(why) > skip ? why + skip : why);
+    cli_color(stdout, CLI_PLAIN);
+    for (size_t c = 0; c < t.n_cols; c++)
+        table_add(&t, head[c]);
+    const size_t n = pg_store_n_parts(in->store);
+    for (size_t i = 0; i < n && i < PARTS; i++)
+        add_part(&t, in, pg_store_part(in->store, i));
+    const int failed = table_print(&t, "  ", 0) < 0;
+    table_free(&t);
+    if (n > PARTS)
+        cli_printf(stdout, "  and %zu more (--json lists them)\n", n - PARTS);
+    return failed ? cli_complain(NULL, NULL, "out of memory") : CLI_OK;
+}
+
 static void print_verdict(const info *in)
 {
     switch (in->verdict) {
@@ -117,7 +163,8 @@ static void print_verdict(const info *in)
         cli_color(stdout, CLI_GOOD);
         cli_puts(stdout, "  not wrapped");
         cli_color(stdout, CLI_PLAIN);
-        cli_puts(stdout, ": ");
+        cli_puts(stdout,
+                 pg_store_n_layers(in->store) && !in->found.index ? ", loads as it is: " : ": ");
         print_totals(in);
         break;
     case PG_V_NESTED:
@@ -129,6 +176,9 @@ static void print_verdict(const info *in)
     case PG_V_UNKNOWN:
     case PG_V_DAMAGED: break; /* said on stderr */
     }
+    if (in->counts.known)
+        cli_printf(stdout, "  trainable parameters: %s, non-trainable: %s\n",
+                   cli_count(in->counts.trainable).s, cli_count(in->counts.non_trainable).s);
     if (pg_store_n_state(in->store))
         cli_printf(stdout, "  with the state of the optimizer: %s\n",
                    cli_plural(pg_store_n_state(in->store), "tensor").s);
@@ -249,11 +299,14 @@ static void print_trouble(const info *in)
     for (size_t i = 0; i < pg_store_n_layers(in->store); i++)
         weighted += pg_store_layer(in->store, i)->n_weights > 0;
     if (pg_store_n_layers(in->store) == 0) {
+        const char *prefix = in->found.template_name ? in->found.template_name : "";
+        const size_t n = strlen(prefix);
+        const int leads = n && prefix[n - 1] == '.'; /* else words from inside the names */
         cli_printf(stdout,
                    "\nThis file does not load into the bare model. PyTorch reports:\n"
                    "  Missing key(s) in state_dict: ... Unexpected key(s) in state_dict: "
                    "\"%s...\"\n",
-                   in->found.template_name ? cli_name(in->found.template_name).s : "");
+                   leads ? cli_name(prefix).s : "");
         return;
     }
     cli_puts(stdout,
@@ -276,39 +329,10 @@ static void print_trouble(const info *in)
                  "  TypeError: arg 4 (defaults) must be None or tuple   (load_model in Keras 3)\n");
 }
 
-/* The output's name is not the input's: "single" with the suffix of what is written. */
-int info_next(char out[INFO_NEXT], const info *in)
-{
-    const char *base = strrchr(in->path, '/');
-    const char *option = in->verdict == PG_V_AMBIGUOUS ? "--like model.json " : "";
-    base = base ? base + 1 : in->path;
-    if (in->verdict != PG_V_WRAPPER && in->verdict != PG_V_AMBIGUOUS)
-        return 0;
-    static const char *const doubles[] = {".weights.h5", ".weights.json"};
-    const char *dot = strrchr(base, '.');
-    for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++) {
-        const size_t n = strlen(doubles[i]), len = strlen(base);
-        if (len > n && strcmp(base + len - n, doubles[i]) == 0)
-            dot = ".weights.h5"; /* the shards of an index are joined */
-    }
-    if (strncmp(in->format, "pytorch-", 8) == 0 || strcmp(in->format, "npz") == 0)
-        dot = ".safetensors"; /* read, not written */
-    const char *stem = strncmp(base, "single.", 7) == 0 ? "unwrapped" : "single";
-    const char *from = in->found.index ? in->found.index : in->path;
-    const cli_quoted quoted = cli_quote(from);
-    const int split = strcmp(in->format, "npy-shards") == 0; /* pgunwrap takes whole files */
-    const int n =
-        split ? snprintf(out, INFO_NEXT, "pgjoin %s WHOLE; pgunwrap %sWHOLE OUT", quoted.s, option)
-              : snprintf(out, INFO_NEXT, "pgunwrap %s%s %s%s", option, quoted.s, stem,
-                         dot && dot != base ? cli_name(dot).s : "");
-    return *quoted.s && n > 0 && n < INFO_NEXT;
-}
-
 static void print_next(const info *in)
 {
-    char next[INFO_NEXT];
-    if (info_next(next, in))
-        cli_printf(stdout, "try: %s\n", next);
+    if (in->found.next)
+        cli_printf(stdout, "try: %s\n", in->found.next);
 }
 
 int info_print_text(const info *in, const info_opts *o)
@@ -319,6 +343,8 @@ int info_print_text(const info *in, const info_opts *o)
     if (cli.quiet)
         return status;
     print_title(in);
+    if (in->question.code)
+        return cli_worse(status, print_parts(in));
     print_verdict(in);
     if (pg_store_n_weights(in->store)) {
         const int shown = print_table(in, o);
@@ -326,6 +352,9 @@ int info_print_text(const info *in, const info_opts *o)
     }
     if (in->verdict == PG_V_WRAPPER) {
         print_trouble(in);
+        if (in->found.unsettled)
+            cli_printf(stdout, "To order its layers, pgunwrap needs the one-device model: %s\n",
+                       in->found.unsettled);
         print_next(in);
     } else if (in->verdict == PG_V_AMBIGUOUS) {
         putchar('\n');

@@ -47,7 +47,6 @@ static const cli_tool tool = {
 
 static void print_text(const pg_shard_report *r, const char *out, double seconds)
 {
-    const size_t all = r->n_tensors + r->n_state;
     cli_printf(stdout, "%s: %s%s, %s parameters; ", cli_name(out).s,
                cli.dry_run ? "would write " : "", cli_plural(r->n_tensors, "tensor").s,
                cli_count(r->n_params).s);
@@ -56,7 +55,8 @@ static void print_text(const pg_shard_report *r, const char *out, double seconds
         return;
     }
     cli_color(stdout, CLI_GOOD);
-    cli_printf(stdout, "%s/%s checksums equal", cli_count(r->n_verified).s, cli_count(all).s);
+    cli_printf(stdout, "%s/%s checksums equal", cli_count(r->n_verified).s,
+               cli_count(r->n_written).s);
     cli_color(stdout, CLI_PLAIN);
     shards_speed(r->n_bytes, seconds);
     if (r->n_chunked_lists)

@@ -56,9 +56,10 @@ static const cli_tool tool = {
     .summary = "cuts an oversized model into shards",
     .examples = examples,
     .about = about,
-    .status_1 = "with --unwrap: nothing to unwrap, or not settled by the file",
+    .status_1 = "several parts of IN could be the model; with --unwrap: nothing to unwrap, or not "
+                "settled by the file",
     .opts = options,
-    .groups = CLI_WRITES | CLI_READS_HDF5,
+    .groups = CLI_WRITES | CLI_READS_HDF5 | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
 };
@@ -159,6 +160,7 @@ int main(int argc, char **argv)
                               .no_sync = cli.no_sync,
                               .skip_verify = cli.skip_verify,
                               .trust_input = cli.trust_input,
+                              .part = cli.part,
                               .cancel = cli_cancel(),
                               .progress = cli_progress()};
     o.max_tensors = max_tensors;

@@ -5,7 +5,7 @@ static pg_unwrap_opts o;
 
 static const cli_opt options[] = {
     {0, "like", "MODEL", NULL, &o.like, NULL, NULL,
-     "make the output fit this model: JSON, full .h5 or .keras"},
+     "make the output fit this model: JSON (-: from standard input), full .h5 or .keras"},
     {0, "template", "NAME", NULL, &o.template_name, NULL, NULL,
      "take this nested model out, whatever the verdict"},
     {0, "partial", NULL, &o.partial, NULL, NULL, NULL,
@@ -60,7 +60,7 @@ static const cli_tool tool = {
     .about = about,
     .status_1 = "nothing to unwrap, not settled by the file, or does not fit the model",
     .opts = options,
-    .groups = CLI_WRITES | CLI_READS_HDF5,
+    .groups = CLI_WRITES | CLI_READS_HDF5 | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
 };
@@ -72,6 +72,8 @@ int main(int argc, char **argv)
     const size_t n = cli_parse(&tool, argc, argv);
     const char *in = argv[1], *out = rewrite_output(argv, n);
 
+    if (cli_model_text(o.like, &o.like_text, &err) != PG_OK)
+        return cli_finish(cli_fail(&err));
     o.write = rewrite_opts();
     err.code = pg_unwrap_file(in, out, &o, &report, &err);
     return cli_finish(rewrite_tell(&report, in, out, &err));

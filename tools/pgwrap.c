@@ -1,5 +1,6 @@
 /* pgwrap - makes the file of a parallel wrapper out of a one-device checkpoint. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "rewrite.h"
 
@@ -45,7 +46,7 @@ static const cli_tool tool = {
     .about = about,
     .status_1 = "IN does not fit the wrapper, or is one already",
     .opts = options,
-    .groups = CLI_WRITES | CLI_READS_HDF5,
+    .groups = CLI_WRITES | CLI_READS_HDF5 | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
 };
@@ -61,6 +62,9 @@ int main(int argc, char **argv)
         return cli_complain(NULL, "pgwrap --help", "give either --like FILE or --gpus N");
     if (o.name && o.like)
         return cli_complain(NULL, NULL, "--name goes with --gpus; with --like the name is there");
+    if (o.like && strcmp(o.like, "-") == 0)
+        return cli_complain(NULL, NULL,
+                            "--like -: a wrapper's file is read at many places; give a file name");
     char *end = NULL;
     const unsigned long replicas = gpus ? strtoul(gpus, &end, 10) : 0;
     if (gpus && (gpus[0] < '0' || gpus[0] > '9' || *end || replicas < 2 || replicas > 1024))

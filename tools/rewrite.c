@@ -14,6 +14,7 @@ pg_write_opts rewrite_opts(void)
                            .no_sync = cli.no_sync,
                            .skip_verify = cli.skip_verify,
                            .trust_input = cli.trust_input,
+                           .part = cli.part,
                            .in_place = cli.in_place,
                            .sha256 = rewrite_sha256,
                            .cancel = cli_cancel(),
@@ -43,16 +44,17 @@ static void print_each(const char *label, char **items, size_t n)
 
 static void print_proof(const pg_rewrite_report *r)
 {
-    const size_t all = r->n_tensors + r->n_state;
     const int unproven = cli.skip_verify && !cli.in_place;
     cli_color(stdout, unproven ? CLI_WARN : CLI_GOOD);
     if (cli.in_place)
         cli_printf(stdout, "in place, %s/%s tensors where they were, %s added",
-                   cli_count(r->n_verified).s, cli_count(all).s, cli_size(r->added_bytes).s);
+                   cli_count(r->n_verified).s, cli_count(r->n_written).s,
+                   cli_size(r->added_bytes).s);
     else if (unproven)
         cli_puts(stdout, "not verified");
     else
-        cli_printf(stdout, "%s/%s checksums equal", cli_count(r->n_verified).s, cli_count(all).s);
+        cli_printf(stdout, "%s/%s checksums equal", cli_count(r->n_verified).s,
+                   cli_count(r->n_written).s);
     cli_color(stdout, CLI_PLAIN);
     putchar('\n');
 }
@@ -61,10 +63,14 @@ static void print_proof(const pg_rewrite_report *r)
 static void print_subject(const pg_rewrite_report *r)
 {
     const char *name = r->template_name ? r->template_name : "";
-    if (strcmp(r->action, "wrapped") == 0)
+    if (strcmp(r->action, "wrapped") == 0 && !r->replicas)
+        cli_printf(stdout, "names as under wrappers (%s)", cli_name(name).s);
+    else if (strcmp(r->action, "wrapped") == 0)
         cli_printf(stdout, "\"%s\" wrapped for %zu replicas", cli_name(name).s, r->replicas);
     else if (strcmp(r->action, "prefix removed") == 0)
         cli_printf(stdout, "prefix \"%s\" removed", cli_name(name).s);
+    else if (strcmp(r->action, "words removed") == 0)
+        cli_printf(stdout, "words of wrappers (%s) removed", cli_name(name).s);
     else if (*name)
         cli_printf(stdout, "template \"%s\"", cli_name(name).s);
     else
@@ -145,16 +151,9 @@ static void print_json(const pg_rewrite_report *r, const char *in, const char *o
 /* Lists that do not fit into an error stand in the report. */
 static int fail(const pg_rewrite_report *r, const pg_err *err)
 {
-    pg_err full = *err;
-    full.hint[0] = 0;
-    const int status = cli_fail(&full);
-    for (size_t i = 0; i < r->n_missing; i++)
-        cli_printf(stderr, "  missing: %s\n", r->missing[i]);
-    for (size_t i = 0; i < r->n_extra; i++)
-        cli_printf(stderr, "  extra: %s\n", r->extra[i]);
-    if (err->hint[0])
-        cli_printf(stderr, "try: %s\n", err->hint);
-    return status;
+    const cli_list lists[] = {{"missing", ": ", r->missing, r->n_missing},
+                              {"extra", ": ", r->extra, r->n_extra}};
+    return cli_fail_lists(err, lists, sizeof lists / sizeof *lists);
 }
 
 int rewrite_tell(pg_rewrite_report *r, const char *in, const char *out, const pg_err *err)

@@ -8,16 +8,9 @@
 
 int shards_fail(const pg_shard_report *r, const pg_err *err)
 {
-    pg_err head = *err;
-    head.hint[0] = 0;
-    const int status = cli_fail(&head);
-    for (size_t i = 0; i < r->n_missing; i++)
-        cli_printf(stderr, "  missing  %s\n", r->missing[i]);
-    for (size_t i = 0; i < r->n_damaged; i++)
-        cli_printf(stderr, "  damaged  %s\n", r->damaged[i]);
-    if (err->hint[0])
-        cli_printf(stderr, "try: %s\n", err->hint);
-    return status;
+    const cli_list lists[] = {{"missing", "  ", r->missing, r->n_missing},
+                              {"damaged", "  ", r->damaged, r->n_damaged}};
+    return cli_fail_lists(err, lists, sizeof lists / sizeof *lists);
 }
 
 void shards_json(const pg_shard_report *r)

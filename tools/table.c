@@ -67,6 +67,37 @@ static void print_markdown_row(const table *t, size_t row)
         puts("|");
 }
 
+/* The first `head` and the last `tail` characters of s. */
+static void cut_middle(char *s, size_t head, size_t tail)
+{
+    const size_t n = cli_width(s);
+    char *at = s, *rest = s;
+    for (size_t i = 0; i < head; i++)
+        for (at++; ((unsigned char)*at & 0xC0) == 0x80;)
+            at++;
+    for (size_t i = 0; i < n - tail; i++)
+        for (rest++; ((unsigned char)*rest & 0xC0) == 0x80;)
+            rest++;
+    memcpy(at, "...", 3);
+    memmove(at + 3, rest, strlen(rest) + 1);
+}
+
+/* Cuts the cells of the first column so that a line fits, but leaves them 12 characters: the end of
+ * a path says more than its middle. */
+static void fit_first(const table *t, size_t *width)
+{
+    size_t others = 0;
+    for (size_t c = 1; c < t->n_cols; c++)
+        others += width[c] + 2;
+    const size_t room = t->fit > others + 12 ? t->fit - others : 12;
+    if (!t->fit || width[0] <= room)
+        return;
+    for (size_t i = 0; i < t->n; i += t->n_cols)
+        if (cli_width(t->cells[i]) > room)
+            cut_middle(t->cells[i], (room - 3) / 3, room - 3 - (room - 3) / 3);
+    width[0] = room;
+}
+
 int table_print(const table *t, const char *indent, int markdown)
 {
     size_t width[16] = {0};
@@ -77,6 +108,8 @@ int table_print(const table *t, const char *indent, int markdown)
         if (w > width[i % t->n_cols])
             width[i % t->n_cols] = w;
     }
+    if (!markdown)
+        fit_first(t, width);
     for (size_t row = 0; row < t->n / t->n_cols; row++) {
         if (markdown)
             print_markdown_row(t, row);

@@ -16,6 +16,7 @@ typedef struct table {
     unsigned right; /* bit i: column i is flush right */
     char **cells;   /* row by row; owned */
     size_t n, cap;
+    size_t fit; /* columns of the terminal, for which the first cells are cut in the middle; or 0 */
     int failed; /* out of memory: table_print() says so */
 } table;
 

@@ -52,6 +52,43 @@ const char *pg_nearest(const char *name, const char *(*each)(const void *ctx, si
     return best;
 }
 
+/* Letters and digits, small. */
+static void bare(char out[LONGEST + 2], const char *name, size_t len)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < len && n <= LONGEST; i++)
+        if (name[i] != '_')
+            out[n++] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] - 'A' + 'a' : name[i]);
+    out[n] = '\0';
+}
+
+const char *pg__nearest_spelt(const char *name, size_t len, const char *const *names, size_t n)
+{
+    char own[LONGEST + 2], other[LONGEST + 2];
+    const char *best = NULL;
+    size_t least_far = TOO_FAR;
+    bare(own, name, len);
+    for (size_t i = 0; i < n; i++) {
+        bare(other, names[i], strlen(names[i]));
+        const size_t d = distance(own, other);
+        if (d < least_far && 2 * d <= strlen(own)) {
+            least_far = d;
+            best = names[i];
+        }
+    }
+    return best;
+}
+
+pg_status pg__fail_unknown(pg_err *err, const char *what, const char *name, size_t len,
+                           const char *const *names, size_t n)
+{
+    const char *near = pg__nearest_spelt(name, len, names, n);
+    char shown[256];
+    pg_printable(shown, sizeof shown, name, len);
+    return pg_fail(err, PG_E_ARG, "unknown %s \"%s\"%s%s%s", what, shown,
+                   near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
 typedef struct list {
     const char *const *names;
     size_t n;

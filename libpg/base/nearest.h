@@ -9,6 +9,13 @@
 /* pg_nearest() of a list. */
 const char *pg__nearest(const char *s, const char *const *names, size_t n);
 
+/* The same whatever capitals and '_' it is written with, of the first len bytes of name. */
+const char *pg__nearest_spelt(const char *name, size_t len, const char *const *names, size_t n);
+
+/* PG_E_ARG: unknown WHAT "name"; did you mean that? */
+pg_status pg__fail_unknown(pg_err *err, const char *what, const char *name, size_t len,
+                           const char *const *names, size_t n);
+
 /* Adds a line of detail to a filled *err: "known: a, b, c". Returns err's code. */
 pg_status pg__list_known(pg_err *err, pg_status st, const char *const *names, size_t n);
 

@@ -210,7 +210,24 @@ void pg__pickle_fini(pg__pickle *p)
         default: break;
         }
     pg__mem_free(p->v);
+    pg__mem_free(p->foreign);
     *p = (pg__pickle){0};
+}
+
+const pg__pk_foreign *pg__pickle_foreign(const pg__pickle *p, const pg__pk_value *v)
+{
+    if (v->kind == PG_PK_CALL)
+        v = &p->v[v->u.items[0]];
+    return v->kind == PG_PK_FOREIGN ? &p->foreign[v->u.i] : NULL;
+}
+
+int pg__pickle_is_dict(const pg__pickle *p, const pg__pk_value *v)
+{
+    if (v->kind != PG_PK_CALL)
+        return v->kind == PG_PK_DICT;
+    const pg__pk_value *callee = &p->v[v->u.items[0]];
+    const int takes = callee->kind == PG_PK_GLOBAL ? p->globals[callee->u.i].takes : 0;
+    return takes == PG_PK_ENTRIES || takes == PG_PK_LATER_ENTRIES;
 }
 
 int pg__pickle_is(const pg__pk_value *v, const char *text)

@@ -1,9 +1,10 @@
 /* pickle.h - Python's pickle (protocols 2 to 5), read as data.
  *
  * A pickle is a program for a stack machine that can call any function of Python. This reader runs
- * the machine without calling anything: numbers, texts and containers become values, a call becomes
- * a value that says what would be called with what, and only for functions and classes on the
- * caller's list. Everything else is refused by name, wherever it stands. (Python's pickletools.py.)
+ * the machine without calling anything: numbers, texts and containers become values, and a call
+ * becomes a value that says what would be called with what. Functions and classes on the caller's
+ * list have a meaning to him; all others are foreign: they keep their names and what was put into
+ * them, and whoever needs to know what they are refuses them by name. (Python's pickletools.py.)
  *
  * Values refer to each other by number and may form cycles; who walks them limits depth and steps.
  */
@@ -26,10 +27,13 @@ typedef enum pg__pk_kind {
     PG_PK_TUPLE, /* u.items, n */
     PG_PK_LIST,
     PG_PK_SET,
-    PG_PK_DICT,   /* u.items: key, value, key, value ...; n counts both */
-    PG_PK_GLOBAL, /* u.i: index in the list of globals */
-    PG_PK_PERSID, /* u.items[0]: an object that the pickle's owner keeps elsewhere */
-    PG_PK_CALL    /* u.items: global, tuple of arguments, then key, value ... set afterwards */
+    PG_PK_DICT,    /* u.items: key, value, key, value ...; n counts both */
+    PG_PK_GLOBAL,  /* u.i: index in the list of globals */
+    PG_PK_FOREIGN, /* u.i: index in foreign[] */
+    PG_PK_PERSID,  /* u.items[0]: an object that the pickle's owner keeps elsewhere */
+    /* u.items: global or foreign, tuple of arguments, then what was put into it afterwards: key,
+     * value ... of a dictionary, attributes and members one by one of anything else */
+    PG_PK_CALL
 } pg__pk_kind;
 
 typedef struct pg__pk_value {
@@ -46,26 +50,46 @@ typedef struct pg__pk_value {
 /* What a pickle may name. A list ends with {0}. */
 typedef struct pg__pk_global {
     const char *module, *name;
-    int is_dict; /* what its call returns takes keys and values */
-    int use;     /* the caller's own meaning */
+    int takes; /* what may be put into that which its call returns, 0: nothing */
+    int use;   /* the caller's own meaning */
 } pg__pk_global;
+
+enum {
+    PG_PK_ENTRIES = 1,   /* keys and values, and those that it is called with */
+    PG_PK_LATER_ENTRIES, /* keys and values; what it is called with is something else */
+    PG_PK_ATTRIBUTES
+};
+
+/* A function or class that is not on the list: its name, as in the pickle. */
+typedef struct pg__pk_foreign {
+    const char *module, *name;
+    uint32_t n_module, n_name;
+} pg__pk_foreign;
 
 typedef struct pg__pickle {
     pg__pk_value *v;
     size_t n, cap;
     uint32_t root;
     const pg__pk_global *globals;
+    pg__pk_foreign *foreign;
+    size_t n_foreign, cap_foreign;
 } pg__pickle;
 
 /* Reads the pickle at the start of text[0..n), which must outlive *out; *used is its length, NULL:
- * it must end where the text does. PG_E_FORMAT, PG_E_LIMIT; PG_E_UNSUPPORTED names what is not on
- * the list; *cut (may be NULL) is 1 if it failed because the text ends too early. */
+ * it must end where the text does. PG_E_FORMAT, PG_E_LIMIT, PG_E_UNSUPPORTED; *cut (may be NULL) is
+ * 1 if it failed because the text ends too early. */
 pg_status pg__pickle_read(pg__pickle *out, const char *text, size_t n, const pg__pk_global *globals,
                           size_t *used, int *cut, pg_err *err);
 void pg__pickle_fini(pg__pickle *p);
 
 /* The value that a dict holds for a text key, or NULL; the last one counts, as in Python. */
 const pg__pk_value *pg__pickle_get(const pg__pickle *p, const pg__pk_value *dict, const char *key);
+
+/* What v is, or is made by, if that is not on the list of globals; else NULL. */
+const pg__pk_foreign *pg__pickle_foreign(const pg__pickle *p, const pg__pk_value *v);
+
+/* 1 if v is a dictionary, or an object on the list that takes keys and values. */
+int pg__pickle_is_dict(const pg__pickle *p, const pg__pk_value *v);
 
 /* 1 if v is that text. */
 int pg__pickle_is(const pg__pk_value *v, const char *text);

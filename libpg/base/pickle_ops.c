@@ -143,9 +143,14 @@ static pg_status op_tuple_of(pg__pk_machine *m)
     return pg__pk_gather(m, PG_PK_TUPLE, m->n_stack - n);
 }
 
+static int calls_foreign(const pg__pk_machine *m, const pg__pk_value *v)
+{
+    return v->kind == PG_PK_CALL && pg__pickle_foreign(m->p, v) != NULL;
+}
+
 static int calls_dict(const pg__pk_machine *m, const pg__pk_value *v)
 {
-    return v->kind == PG_PK_CALL && m->p->globals[m->p->v[v->u.items[0]].u.i].is_dict;
+    return v->kind == PG_PK_CALL && pg__pickle_is_dict(m->p, v);
 }
 
 /* Whether items may be put into v afterwards by the opcode at hand. */
@@ -153,9 +158,9 @@ static int takes(const pg__pk_machine *m, const pg__pk_value *v)
 {
     switch (m->op) {
     case 'a':
-    case 'e': return v->kind == PG_PK_LIST;
-    case 0x90: return v->kind == PG_PK_SET;
-    default: return v->kind == PG_PK_DICT || calls_dict(m, v);
+    case 'e': return v->kind == PG_PK_LIST || calls_foreign(m, v);
+    case 0x90: return v->kind == PG_PK_SET || calls_foreign(m, v);
+    default: return pg__pickle_is_dict(m->p, v) || calls_foreign(m, v);
     }
 }
 
@@ -243,24 +248,31 @@ static pg_status op_memo_get(pg__pk_machine *m)
 
 /* ---- opcodes: what Python would look up and call ---- */
 
+static pg_status push_foreign(pg__pk_machine *m, const pg__pk_foreign *f)
+{
+    pg__pickle *p = m->p;
+    if (pg__mem_grow(&p->foreign, &p->cap_foreign, p->n_foreign + 1, sizeof *p->foreign))
+        return pg__nomem(m->err);
+    p->foreign[p->n_foreign] = *f;
+    return pg__pk_push(m, (pg__pk_value){.kind = PG_PK_FOREIGN, .u.i = (int64_t)p->n_foreign++});
+}
+
 static pg_status push_global(pg__pk_machine *m, const char *module, size_t n_module,
                              const char *name, size_t n_name)
 {
-    char a[80], b[80];
     const pg__pk_global *g = m->p->globals;
     for (int64_t i = 0; g[i].module; i++)
         if (strlen(g[i].module) == n_module && memcmp(g[i].module, module, n_module) == 0 &&
             strlen(g[i].name) == n_name && memcmp(g[i].name, name, n_name) == 0)
             return pg__pk_push(m, (pg__pk_value){.kind = PG_PK_GLOBAL, .u.i = i});
-    (void)pg_fail(m->err, PG_E_UNSUPPORTED, "contains the class %s.%s, which only Python can build",
-                  pg__printable(a, sizeof a, module, n_module),
-                  pg__printable(b, sizeof b, name, n_name));
-    pg_err_hint(m->err, "if you trust the file, save its state_dict alone in Python");
-    return PG_E_UNSUPPORTED;
+    if (n_module > UINT32_MAX || n_name > UINT32_MAX)
+        return pg__pk_too_many(m, "bytes in a text");
+    const pg__pk_foreign f = {
+        .module = module, .name = name, .n_module = (uint32_t)n_module, .n_name = (uint32_t)n_name};
+    return push_foreign(m, &f);
 }
 
-/* GLOBAL and INST: module and name in a line each. What is on the list is no class of INST's time.
- */
+/* Module and name in a line each. */
 static pg_status op_global(pg__pk_machine *m)
 {
     const char *module = NULL, *name = NULL;
@@ -268,9 +280,7 @@ static pg_status op_global(pg__pk_machine *m)
     pg_status st = PG_OK;
     PG_TRY(pg__pk_line(m, &module, &n_module));
     PG_TRY(pg__pk_line(m, &name, &n_name));
-    PG_TRY(push_global(m, module, n_module, name, n_name));
-    if (m->op == 'i')
-        st = pg__pk_damaged(m, "an opcode of protocol 0 that is not read");
+    st = push_global(m, module, n_module, name, n_name);
 done:
     return st;
 }
@@ -296,6 +306,8 @@ static pg_status take_entries(pg__pk_machine *m, pg__pk_value *call)
     pg_status st = PG_OK;
     const pg__pk_value *v = m->p->v, *args = &v[call->u.items[1]];
     const pg__pk_value *from = args->n ? &v[args->u.items[0]] : NULL;
+    if (m->p->globals[v[call->u.items[0]].u.i].takes == PG_PK_LATER_ENTRIES)
+        return PG_OK;
     if (args->n > 1 ||
         (from && from->kind != PG_PK_LIST && from->kind != PG_PK_TUPLE && from->kind != PG_PK_DICT))
         return pg__pk_damaged(m, "a dictionary is made of something else than entries");
@@ -314,6 +326,21 @@ done:
     return st;
 }
 
+/* A foreign function makes other functions: what they return is as foreign. items: [function, args]
+ * on the stack; the function becomes the foreign name, and itself a member of the call. */
+static pg_status call_of_call(pg__pk_machine *m)
+{
+    const uint32_t made = m->stack[m->n_stack - 2];
+    pg__pk_value *call = NULL;
+    pg_status st = PG_OK;
+    m->stack[m->n_stack - 2] = m->p->v[made].u.items[0];
+    PG_TRY(pg__pk_gather(m, PG_PK_CALL, m->n_stack - 2));
+    PG_TRY(pg__pk_top(m, &call));
+    st = pg__pk_append(m, call, &made, 1);
+done:
+    return st;
+}
+
 /* REDUCE and NEWOBJ: remembered, never carried out. */
 static pg_status op_call(pg__pk_machine *m)
 {
@@ -321,8 +348,12 @@ static pg_status op_call(pg__pk_machine *m)
     pg__pk_value *call = NULL;
     if (pg__pk_n_free(m) < 2)
         return pg__pk_damaged(m, "a value is missing on its stack");
-    if (m->p->v[m->stack[m->n_stack - 2]].kind != PG_PK_GLOBAL ||
-        m->p->v[m->stack[m->n_stack - 1]].kind != PG_PK_TUPLE)
+    const pg__pk_value *callee = &m->p->v[m->stack[m->n_stack - 2]];
+    if (m->p->v[m->stack[m->n_stack - 1]].kind != PG_PK_TUPLE)
+        return pg__pk_damaged(m, "a call of something that is no function");
+    if (calls_foreign(m, callee))
+        return call_of_call(m);
+    if (callee->kind != PG_PK_GLOBAL && callee->kind != PG_PK_FOREIGN)
         return pg__pk_damaged(m, "a call of something that is no function");
     PG_TRY(pg__pk_gather(m, PG_PK_CALL, m->n_stack - 2));
     PG_TRY(pg__pk_top(m, &call));
@@ -332,20 +363,51 @@ done:
     return st;
 }
 
-/* Attributes of an object. Python's state_dict carries versions of its modules, nothing else. */
-static pg_status op_build(pg__pk_machine *m)
+/* INST and OBJ, of classes of old: the arguments stand behind a mark, with the class's name in two
+ * lines, or the class as the first of them. */
+static pg_status op_call_marked(pg__pk_machine *m)
 {
-    uint32_t state = 0;
-    pg__pk_value *v = NULL;
-    char shown[80];
+    size_t first = 0;
     pg_status st = PG_OK;
-    PG_TRY(pg__pk_pop(m, &state));
-    PG_TRY(pg__pk_top(m, &v));
-    const pg__pk_value *s = &m->p->v[state];
-    if (!calls_dict(m, v) || s->kind != PG_PK_DICT)
+    PG_TRY(pg__pk_pop_mark(m, &first));
+    if (m->op == 'o' && m->n_stack == first)
+        return pg__pk_damaged(m, "a value is missing on its stack");
+    PG_TRY(pg__pk_gather(m, PG_PK_TUPLE, first + (m->op == 'o')));
+    if (m->op == 'i') {
+        uint32_t args = 0;
+        PG_TRY(pg__pk_pop(m, &args));
+        PG_TRY(op_global(m));
+        PG_TRY(pg__pk_push_old(m, args));
+    }
+    st = op_call(m);
+done:
+    return st;
+}
+
+/* NEWOBJ_EX: arguments with names follow the others. */
+static pg_status op_call_named(pg__pk_machine *m)
+{
+    uint32_t named = 0;
+    pg__pk_value *call = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg__pk_pop(m, &named));
+    PG_TRY(op_call(m));
+    PG_TRY(pg__pk_top(m, &call));
+    if (!calls_foreign(m, call))
+        return pg__pk_damaged(m, "a call with names of something that takes none");
+    st = pg__pk_append(m, call, &named, 1);
+done:
+    return st;
+}
+
+/* Python's own dictionaries carry versions of modules, nothing else. */
+static pg_status build_dict(pg__pk_machine *m, const pg__pk_value *state)
+{
+    char shown[80];
+    if (state->kind != PG_PK_DICT)
         return pg__pk_damaged(m, "attributes are set of something that takes none");
-    for (uint32_t i = 0; i < s->n; i += 2) {
-        const pg__pk_value *key = &m->p->v[s->u.items[i]];
+    for (uint32_t i = 0; i < state->n; i += 2) {
+        const pg__pk_value *key = &m->p->v[state->u.items[i]];
         if (pg__pickle_is(key, "_metadata"))
             continue;
         return pg_fail(
@@ -353,6 +415,24 @@ static pg_status op_build(pg__pk_machine *m)
             "sets the attribute %s of a dictionary, which only Python can do",
             key->kind == PG_PK_STR ? pg__printable(shown, sizeof shown, key->u.text, key->n) : "?");
     }
+    return PG_OK;
+}
+
+/* Attributes of an object. */
+static pg_status op_build(pg__pk_machine *m)
+{
+    uint32_t state = 0;
+    pg__pk_value *v = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg__pk_pop(m, &state));
+    PG_TRY(pg__pk_top(m, &v));
+    if (calls_dict(m, v))
+        return build_dict(m, &m->p->v[state]);
+    const pg__pk_value *callee = v->kind == PG_PK_CALL ? &m->p->v[v->u.items[0]] : NULL;
+    if (!callee ||
+        (callee->kind == PG_PK_GLOBAL && m->p->globals[callee->u.i].takes != PG_PK_ATTRIBUTES))
+        return pg__pk_damaged(m, "attributes are set of something that takes none");
+    st = pg__pk_append(m, v, &state, 1);
 done:
     return st;
 }
@@ -424,9 +504,11 @@ static const struct {
     {"2", op_dup},
     {"qr\x94", op_memo_put},
     {"hj", op_memo_get},
-    {"ci", op_global},
+    {"c", op_global},
     {"\x93", op_stack_global},
     {"R\x81", op_call},
+    {"io", op_call_marked},
+    {"\x92", op_call_named},
     {"b", op_build},
     {"Q", op_persid},
     {"\x80", op_proto},

@@ -27,6 +27,10 @@ typedef struct pg__comm_opts {
 /* Joins the job that this process was started in; *out is NULL where it is the only one. Returns
  * when all are there. PG_E_UNSUPPORTED: the launcher's MPI, or the plug-in for it, is not there. */
 pg_status pg__comm_open(pg__comm **out, const pg__comm_opts *opts, pg_err *err);
+/* Joins only to say that this process cannot take part, for the reason in *err: all that open the
+ * job, and this, fail with the message of the first such rank, which rank 0 alone gets. Where they
+ * do not come in time *err stays. */
+pg_status pg__comm_refuse(const pg__comm_opts *opts, pg_status mine, pg_err *err);
 void pg__comm_close(pg__comm *c);
 /* Sums that are still under way are not touched any more: their memory may go. Before closing. */
 void pg__comm_forget_sums(pg__comm *c);

@@ -38,6 +38,9 @@ struct pg__comm {
     _Atomic int is_broken;   /* somebody did not come: nothing more can be said */
 };
 
+/* comm.c: joins the job; nobody has said yet whether it can go on. As pg__comm_open(). */
+pg_status pg__comm_join(pg__comm **out, const pg__comm_opts *opts, pg_err *err);
+
 /* Whoever calls MPI does it between these. */
 void pg__mpi_lock(pg__comm *c);
 int pg__mpi_try_lock(pg__comm *c); /* 0: somebody else is there */

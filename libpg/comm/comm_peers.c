@@ -152,7 +152,7 @@ pg_status pg__peers_missing(pg__comm *c, const char *what, double waited, pg_err
         (void)pg_fail(
             err, PG_E_PEER,
             "rank %zu on %s did not come within %.0f s%s: it is gone, cannot be reached, or "
-            "is slower than --comm-timeout allows",
+            "is slower than comm_timeout allows",
             first, c->peers[first].host, waited, n > 1 ? " (nor did others, below)" : "");
     for (size_t k = 0; k < c->size; k++)
         if (!is_there[k] && k != first)

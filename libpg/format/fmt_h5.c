@@ -6,12 +6,23 @@
 #include "base/try.h"
 #include "format/fmt_keras_h5.h"
 
-typedef enum layout { LEGACY, KERAS_0, PATHS } layout; /* PATHS: or nothing of Keras */
+typedef enum layout { LEGACY, KERAS_0, PATHS, FOREIGN } layout;
 
 int pg__hdf5_probe(const uint8_t *head, size_t n)
 {
     static const uint8_t signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
     return n >= sizeof signature && memcmp(head, signature, sizeof signature) == 0;
+}
+
+/* The groups in which the path layout begins. */
+static layout find_paths(const pg__h5 *h5)
+{
+    static const char *const roots[] = {"layers", "_layer_checkpoint_dependencies", "optimizer",
+                                        "vars"};
+    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++)
+        if (pg__h5_find(h5, 0, roots[i]) != PG_H5_NONE)
+            return PATHS;
+    return FOREIGN;
 }
 
 static layout find_layout(const pg__h5 *h5)
@@ -30,7 +41,68 @@ static layout find_layout(const pg__h5 *h5)
         return LEGACY;
     if (keras_0)
         return KERAS_0;
-    return stopped ? LEGACY : PATHS; /* what is left of a save that failed at its start */
+    return stopped ? LEGACY : find_paths(h5); /* what is left of a save that failed at its start */
+}
+
+/* Programs that sign the root of their files. */
+typedef struct owner {
+    const char *attr, *whose, *hint;
+} owner;
+
+static const owner *find_owner(const pg__h5 *h5)
+{
+    static const owner known[] = {
+        {"PYTABLES_FORMAT_VERSION", "tables of pandas or PyTables",
+         "in Python: pandas.read_hdf(FILE)"},
+        {"_NCProperties", "netCDF-4", "ncdump -h FILE"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (pg__h5_attr_find(h5, 0, known[i].attr))
+            return &known[i];
+    return NULL;
+}
+
+static pg_status fail_foreign(const pg__h5 *h5, pg_err *err)
+{
+    const owner *o = find_owner(h5);
+    if (!o)
+        return pg_fail(err, PG_E_UNKNOWN,
+                       "HDF5, but not a Keras file (no layer_names, model_weights or layers)");
+    (void)pg_fail(err, PG_E_UNKNOWN, "HDF5, but not a Keras file: %s", o->whose);
+    pg_err_hint(err, "%s", o->hint);
+    return PG_E_UNKNOWN;
+}
+
+/* A file that is not read, by its root: nobody needs to know which part of a foreign file we do not
+ * cover, or find odd. Damage may have taken away what Keras wrote, so then the root must be signed.
+ * Leaves *err as it is where the file may be Keras'. */
+static pg_status judge_root(pg__io *io, pg_status st, pg_err *err)
+{
+    pg__h5 *root = NULL;
+    if (pg__h5_open_root(&root, io, NULL) == PG_OK && find_layout(root) == FOREIGN &&
+        (st == PG_E_UNSUPPORTED || find_owner(root)))
+        st = fail_foreign(root, err);
+    pg__h5_close(root);
+    return st;
+}
+
+pg_status pg__hdf5_tell_unread(pg_store *s, const pg__h5 *h5, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str text = {0};
+    const char *names[PG_H5_UNREAD], *before = pg_store_others(s);
+    const size_t n = pg__h5_unread(h5, names);
+    if (n == 0)
+        return PG_OK;
+    PG_TRY(pg__str_printf(&text, err, "%s%s%zu value%s of types that no weight has (",
+                          before ? before : "", before ? ", " : "", n, n == 1 ? "" : "s"));
+    for (size_t i = 0; i < PG_H5_UNREAD && names[i]; i++)
+        PG_TRY(pg__str_printf(&text, err, "%s%s", i ? ", " : "", names[i]));
+    PG_TRY(pg__str_puts(&text, n > PG_H5_UNREAD ? ", ...)" : ")", err));
+    PG_TRY(pg__store_set_others(s, text.s, err));
+done:
+    pg__str_fini(&text);
+    return st;
 }
 
 pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
@@ -39,9 +111,14 @@ pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_o
     pg_status st = PG_OK;
     pg__h5 *h5 = NULL;
     (void)path;
-    PG_TRY(pg__h5_open_or_trust(&h5, io, opts && opts->trust_input, err));
+    st = pg__h5_open_or_trust(&h5, io, opts && opts->trust_input, err);
+    if (st == PG_E_UNSUPPORTED || st == PG_E_FORMAT)
+        return judge_root(io, st, err);
+    if (st != PG_OK)
+        return st;
     switch (find_layout(h5)) {
     case LEGACY: st = pg__keras_h5_from(out, h5, io, opts, err); break;
+    case FOREIGN: st = PG_E_UNKNOWN; break;
     case PATHS: st = pg__keras_v3_from(out, h5, io, opts, err); break;
     case KERAS_0:
         PG_FAIL(PG_E_UNSUPPORTED,
@@ -50,7 +127,7 @@ pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_o
     if (st == PG_OK)
         h5 = NULL; /* the store's now */
     if (st == PG_E_UNKNOWN)
-        PG_FAIL(st, "HDF5, but not a Keras file (no layer_names, model_weights or layers)");
+        st = fail_foreign(h5, err);
 done:
     pg__h5_close(h5);
     return st;

@@ -15,9 +15,12 @@
 int pg__hdf5_probe(const uint8_t *head, size_t n);
 
 /* Walks io and opens it as the layout that its root shows. PG_E_UNKNOWN: "HDF5, but not a Keras
- * file (no layer_names, model_weights or layers)". */
+ * file", with whose it is where the root says so. */
 pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
                         pg_err *err);
+
+/* Adds to pg_store_others() the values in a file whose types no weight has. */
+pg_status pg__hdf5_tell_unread(pg_store *s, const pg__h5 *h5, pg_err *err);
 
 /* A store over a walked file. On success it owns h5 and references io; on failure h5 is still the
  * caller's. Messages do not name the file. */

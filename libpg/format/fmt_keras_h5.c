@@ -110,6 +110,8 @@ static pg_status add_tensor(reading *r, uint32_t group, const char *name, int is
         return pg_fail(&r->now, PG_E_FORMAT, "%s: weight_names lists \"%s\", which is not there",
                        where, PG_SHOW(name));
     const pg__h5_object *o = pg__h5_at(k->h5, obj);
+    if (o->kind == PG_H5_DATASET && o->type.cls == PG_H5_OTHER)
+        return pg_fail(&r->now, PG_E_UNSUPPORTED, "%s", o->type.unread);
     if (o->kind != PG_H5_DATASET || o->type.cls != PG_H5_NUMBER)
         return pg_fail(&r->now, PG_E_FORMAT, "%s: weight_names lists \"%s\", which is %s", where,
                        PG_SHOW(name), o->kind == PG_H5_GROUP ? "a group" : "not made of numbers");
@@ -275,6 +277,13 @@ static pg_status note_no_layers(reading *r)
     const pg__keras_h5 *k = r->k;
     const pg__h5_object *w = pg__h5_at(k->h5, k->w);
     const int config = pg__h5_attr_find(k->h5, 0, "model_config") != NULL;
+    if (pg__h5_n(k->h5) == 1 && w->n_attrs == 0) /* Keras' doing, or anybody's */
+        return note_half(r,
+                         "save it again (Keras before 2.1.5 leaves such a file where the names of "
+                         "the layers are too long)",
+                         pg_fail(&r->now, PG_E_FORMAT,
+                                 "an HDF5 file that holds nothing: no group, no dataset, no "
+                                 "attribute"));
     if (w->n_children == 0 && w->n_attrs == 0)
         return note_too_large(r, "layer_names");
     if (k->full && k->w == 0 && w->n_children == 0)
@@ -405,6 +414,7 @@ static pg_status read_all(reading *r)
     PG_TRY(add_layers(r));
     if (r->k->optimizer != PG_H5_NONE)
         PG_TRY(add_listed(r, r->k->optimizer, "optimizer_weights", 1, &n_state));
+    PG_TRY(pg__hdf5_tell_unread(r->s, r->k->h5, &r->now));
 done:
     return st;
 }

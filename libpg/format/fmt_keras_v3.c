@@ -190,7 +190,8 @@ static pg_status collect(reading *r, pg_err *err)
             const pg__h5_object *o = pg__h5_at(h, obj);
             if (is_vars(o))
                 PG_TRY(add_node(&r->owners, h, part, obj, o->parent, err));
-            else if (o->kind == PG_H5_DATASET && !is_vars(pg__h5_at(h, o->parent)))
+            else if (o->kind == PG_H5_DATASET && o->type.cls == PG_H5_NUMBER &&
+                     !is_vars(pg__h5_at(h, o->parent)))
                 PG_TRY(add_node(&r->strays, h, part, obj, obj, err));
         }
     }
@@ -296,8 +297,8 @@ static pg_status add_tensor(reading *r, const char *name, uint32_t part, uint32_
 {
     pg__v3 *v = r->v3;
     const pg__h5_object *o = pg__h5_at(v->parts[part].h5, obj);
-    if (o->type.cls != PG_H5_NUMBER)
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: a dataset of strings", PG_SHOW(name));
+    if (o->type.cls == PG_H5_OTHER)
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s", o->type.unread);
     if (pg__mem_grow(&v->tensors, &v->cap_tensors, v->n_tensors + 1, sizeof *v->tensors))
         return pg__nomem(err);
     const pg__tensor_desc d = {.name = name,
@@ -386,6 +387,8 @@ pg_status pg__v3_store(pg_store **out, const char *format, pg__v3 *v, const pg_o
             PG_FAIL(PG_E_FORMAT, "%s: in more than one shard", PG_SHOW(x->path));
         PG_TRY(add_tensor(&r, x->path, x->part, x->obj, 1, err));
     }
+    for (size_t i = 0; i < v->n_parts; i++)
+        PG_TRY(pg__hdf5_tell_unread(r.store, v->parts[i].h5, err));
     pg__store_own(r.store, &store_io, v);
     *out = r.store;
     r.store = NULL;

@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "format/kinds.h"
 #include "format/safetensors.h"
 
 #define LENGTH_BYTES 8u
@@ -354,15 +355,18 @@ static void close_io(void *ctx)
     pg__io_close(ctx);
 }
 
-static pg_status set_metadata(pg_store *s, const header *h, pg_err *err)
+static pg_status set_metadata(pg_store *s, const header *h, const char *path, pg_err *err)
 {
     static const char *const writers[][2] = {{"pt", "PyTorch"}, {"tf", "TensorFlow"},
                                              {"np", "NumPy"},   {"flax", "Flax"},
                                              {"mlx", "MLX"},    {"paddle", "PaddlePaddle"}};
     const pg__json_step format[] = {PG_JKEY("format"), {0}};
+    const pg__json_step pieces[] = {PG_JKEY("DCP_SHARDING_INFO"), {0}};
     const char *text = h->text + h->metadata.off;
     if (!h->metadata.n)
         return PG_OK;
+    if (path && pg__json_range(text, h->metadata.n, pieces).n)
+        return pg__kind_of_shard(path, err);
     const pg__json_span v = pg__json_range(text, h->metadata.n, format);
     pg_status st = pg__store_set_text(s, PG_TEXT_METADATA, text, h->metadata.n, err);
     for (size_t i = 0; st == PG_OK && i < sizeof writers / sizeof *writers; i++)
@@ -379,7 +383,7 @@ static pg_status open(pg_store **out, pg__io *io, const char *path, const pg_ope
     pg_status st = PG_OK;
     header h = {0};
     pg_store *s = NULL;
-    (void)path, (void)opts;
+    (void)opts;
     PG_TRY(read_header(&h, io, err));
     PG_TRY(pg__store_new(&s, "safetensors", &data, io, err));
     (void)pg__io_ref(io);
@@ -392,7 +396,7 @@ static pg_status open(pg_store **out, pg__io *io, const char *path, const pg_ope
                                    .extent = {io, LENGTH_BYTES + h.n + e->begin}};
         PG_TRY(pg__store_add_weight(s, &d, err));
     }
-    PG_TRY(set_metadata(s, &h, err));
+    PG_TRY(set_metadata(s, &h, path, err));
     *out = s;
     s = NULL;
 done:

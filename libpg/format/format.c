@@ -8,6 +8,8 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/identify.h"
+#include "format/kinds.h"
+#include "format/manifest.h"
 
 #define PG_FORMAT(name) &pg__fmt_##name,
 static const pg__format *const formats[] = {
@@ -61,6 +63,8 @@ static pg_status find_format(pg_store **out, question *q, pg_err *err)
     const uint64_t size = pg__io_size(q->io);
     q->n = size < sizeof q->head ? (size_t)size : sizeof q->head;
     pg_status st = pg__io_read(q->io, 0, q->head, q->n, err);
+    if (st == PG_OK && q->path && q->n)
+        st = pg__kind_of_file(q->path, err);
     if (st != PG_OK)
         return st;
     st = ask(out, q, &claimed, err);
@@ -86,6 +90,10 @@ pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, co
         pg_err_prefix(err, PG_SHOW(name));
         goto done;
     }
+    if (q.opts->part && !pg__format_of(s)->has_parts)
+        PG_FAIL(PG_E_UNSUPPORTED,
+                "%s: parts are what checkpoints of PyTorch have; this file holds one model",
+                PG_SHOW(name));
     PG_TRY(pg__store_set_path(s, name, err));
     pg__store_set_source(s, io);
     *out = s;
@@ -100,7 +108,7 @@ done:
 /* A folder stands for the index of a split model in it. */
 pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
 {
-    static const char *const names[] = {"manifest.json", "model.safetensors.index.json",
+    static const char *const names[] = {PG_MANIFEST, "model.safetensors.index.json",
                                         "model.weights.json", "model.safetensors"};
     pg_status st = PG_OK;
     pg__str path = {0};
@@ -111,7 +119,10 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
         PG_TRY(pg__str_printf(&path, err, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/",
                               names[i]));
         st = pg__io_open(&io, path.s, err);
+        const int foreign = st == PG_OK && i == 0 && pg__manifest_is_foreign(io);
         pg__io_close(io);
+        if (foreign)
+            continue;
         if (st == PG_OK) {
             *out = path.s;
             path.s = NULL;
@@ -120,6 +131,11 @@ pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
         if (st != PG_E_IO || (err && err->sys != ENOENT))
             goto done;
     }
+    st = pg__kind_of_folder(folder, err);
+    if (st == PG_E_UNSUPPORTED)
+        pg_err_prefix(err, PG_SHOW(folder));
+    if (st != PG_OK)
+        goto done;
     st = pg_fail_sys(err, PG_E_IO, EISDIR, "%s", PG_SHOW(folder));
     pg_err_detail(err, "no manifest.json or index of a split model is in this folder");
 done:
@@ -129,10 +145,15 @@ done:
 
 pg_status pg_store_open(pg_store **out, const char *path, const pg_open_opts *opts, pg_err *err)
 {
-    pg_err e = {0};
+    pg_err e = {0}, prefix = {0};
     pg__io *io = NULL;
     char *index = NULL;
     pg_status st = pg__io_open(&io, path, &e);
+    if (st == PG_E_IO && e.sys == ENOENT && pg__kind_of_prefix(path, &prefix) != PG_OK) {
+        st = prefix.code;
+        e = prefix;
+        pg_err_prefix(&e, PG_SHOW(path));
+    }
     if (st == PG_E_IO && e.sys == EISDIR) {
         st = pg__folder_index(&index, path, &e);
         if (st == PG_OK)

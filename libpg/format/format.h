@@ -44,6 +44,7 @@ typedef struct pg__format {
     const pg__relinker *relinker; /* NULL: outputs are always written afresh */
     /* File name suffixes that mean this format, "\0"-separated, for error messages. */
     const char *suffixes;
+    int has_parts; /* pg_open_opts.part means something */
 } pg__format;
 
 #define PG_FORMAT(name) extern const pg__format pg__fmt_##name;
@@ -55,7 +56,7 @@ pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, co
                           const pg_open_opts *opts, pg_err *err);
 
 /* Path, fresh, of the manifest or index that makes a folder a split model. PG_E_IO with EISDIR if
- * there is none. */
+ * there is none, PG_E_UNSUPPORTED where it is a checkpoint of another kind (kinds.h). */
 pg_status pg__folder_index(char **out, const char *folder, pg_err *err);
 
 /* The format that made a store. */

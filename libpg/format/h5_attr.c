@@ -109,6 +109,7 @@ pg_status pg__h5_attr_read(pg__h5 *h, pg__h5_cur *c, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__h5_attr a = {0};
+    pg_err why = {0};
     const unsigned version = pg__h5_u32(c, 1), flags = pg__h5_u32(c, 1);
     const size_t n_name = pg__h5_u32(c, 2), n_type = pg__h5_u32(c, 2), n_space = pg__h5_u32(c, 2);
     const unsigned charset = version == 3 ? pg__h5_u32(c, 1) : 0;
@@ -125,8 +126,19 @@ pg_status pg__h5_attr_read(pg__h5 *h, pg__h5_cur *c, pg_err *err)
         PG_H5_UNCOVERED("shared type or dataspace");
     PG_H5_NEED(flags == 0, "flags 0x%x", flags);
     pg__h5_cur type = part(c, version, n_type), space = part(c, version, n_space);
-    PG_TRY(pg__h5_type_read(h, &type, &a.type, err));
+    const pg_status read = pg__h5_type_read(h, &type, &a.type, &why);
+    if (read != PG_OK && read != PG_E_UNSUPPORTED) {
+        if (err)
+            *err = why;
+        st = read;
+        goto done;
+    }
     PG_TRY(pg__h5_space_read(h, &space, &a.rank, a.dims, &a.n_elems, err));
+    if (read != PG_OK) {
+        pg__h5_pass_over(h);
+        h->walk->attr = NULL;
+        goto done;
+    }
     PG_TRY(read_value(h, &a, c, err));
     PG_TRY(pg__h5_attr_add(h, &a, err));
     h->walk->attr = NULL;

@@ -214,6 +214,8 @@ struct pg__h5 {
     struct trusted *trusted; /* only while h5_trusted.c fills it */
     pg__run *used;
     size_t n_used;
+    size_t n_unread;
+    char unread[PG_H5_UNREAD][280];
     int uncovered;           /* it was refused for what libhdf5 could read */
     pg__h5_walk *walk;       /* NULL once open */
 };
@@ -291,7 +293,16 @@ pg_status pg__h5_object_read(pg__h5 *h, uint32_t depth, pg_err *err);
 /* dims[] takes PG_MAX_RANK; rank PG_H5_NULL for a null space. */
 pg_status pg__h5_space_read(const pg__h5 *h, pg__h5_cur *c, uint32_t *rank, uint64_t *dims,
                             uint64_t *n_elems, pg_err *err);
+/* PG_E_UNSUPPORTED: legal, but no weight has it. */
 pg_status pg__h5_type_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_dtype *t, pg_err *err);
+
+/* Notes that the values of walk.obj, or of its attribute, are not read. */
+void pg__h5_pass_over(pg__h5 *h);
+
+/* What pg__h5_type_read() returned and said (why) of the type of dataset walk.obj: one that is not
+ * read, or strings, makes it PG_H5_OTHER. */
+pg_status pg__h5_data_type(pg__h5 *h, pg_status read, const pg_err *why, pg__h5_dtype *t,
+                           pg_err *err);
 
 /* A walk over a version 1 B-tree. Keys are opaque here. */
 typedef struct pg__h5_btree {

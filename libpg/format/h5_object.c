@@ -148,16 +148,17 @@ static pg_status read_dataset(pg__h5 *h, const singles *m, pg_err *err)
     pg__h5_object *o = &h->objs[h->walk->obj];
     pg__h5_filters filters = {0};
     uint64_t n_elems = 0;
+    pg_err why = {0};
     pg__h5_cur c;
     PG_H5_NEED(m->of[DATATYPE] && m->of[DATASPACE], "dataset without a type or a shape");
     o->kind = PG_H5_DATASET;
     c = pg__h5_msg_cur(h, m->of[DATATYPE]);
-    PG_TRY(pg__h5_type_read(h, &c, &o->type, err));
-    if (o->type.cls != PG_H5_NUMBER)
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "dataset of %sstring type is not supported",
-                   o->type.cls == PG_H5_STR_VLEN ? "variable-length " : "");
+    const pg_status read = pg__h5_type_read(h, &c, &o->type, &why);
+    PG_TRY(pg__h5_data_type(h, read, &why, &o->type, err));
     c = pg__h5_msg_cur(h, m->of[DATASPACE]);
     PG_TRY(pg__h5_space_read(h, &c, &o->rank, o->dims, &n_elems, err));
+    if (o->type.cls == PG_H5_OTHER)
+        goto done; /* where the values are does not matter */
     if (o->rank == PG_H5_NULL)
         PG_H5_FAIL(PG_E_UNSUPPORTED, "dataset without a shape (null dataspace)");
     if (__builtin_mul_overflow(n_elems, (uint64_t)o->type.size, &o->n_bytes))

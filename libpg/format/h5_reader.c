@@ -107,13 +107,14 @@ pg_status pg__h5_new(pg__h5 **out, pg__io *io, pg_err *err)
 }
 
 /* *uncovered: set if it was refused for what libhdf5 could read. */
-static pg_status open_strictly(pg__h5 **out, pg__io *io, int *uncovered, pg_err *err)
+static pg_status open_strictly(pg__h5 **out, pg__io *io, pg__h5_read_object read, int *uncovered,
+                               pg_err *err)
 {
     pg_status st = PG_OK;
     pg__h5 *h = NULL;
     PG_TRY(pg__h5_new(&h, io, err));
     PG_TRY(pg__h5_super_read(h, err));
-    PG_TRY(pg__h5_walk_all(h, h->root, read_object, err));
+    PG_TRY(pg__h5_walk_all(h, h->root, read, err));
     PG_TRY(pg__h5_check_extents(h, err));
     pg__h5_walk_free(h->walk);
     h->walk = NULL;
@@ -125,16 +126,27 @@ done:
     return st;
 }
 
+static pg_status read_root(pg__h5 *h, uint64_t addr, uint32_t depth, pg_err *err)
+{
+    return h->walk->obj == 0 ? read_object(h, addr, depth, err) : PG_OK;
+}
+
+pg_status pg__h5_open_root(pg__h5 **out, pg__io *io, pg_err *err)
+{
+    int uncovered = 0;
+    return open_strictly(out, io, read_root, &uncovered, err);
+}
+
 pg_status pg__h5_open(pg__h5 **out, pg__io *io, pg_err *err)
 {
     int uncovered = 0;
-    return open_strictly(out, io, &uncovered, err);
+    return open_strictly(out, io, read_object, &uncovered, err);
 }
 
 pg_status pg__h5_open_or_trust(pg__h5 **out, pg__io *io, int trust, pg_err *err)
 {
     int uncovered = 0;
-    const pg_status st = open_strictly(out, io, &uncovered, err);
+    const pg_status st = open_strictly(out, io, read_object, &uncovered, err);
     if (uncovered && trust)
         return pg__h5_open_trusted(out, io, err);
     if (uncovered)
@@ -255,6 +267,13 @@ const pg__h5_attr *pg__h5_attr_find(const pg__h5 *h, uint32_t obj, const char *n
         if (!strcmp(a[i].name, name))
             return &a[i];
     return NULL;
+}
+
+size_t pg__h5_unread(const pg__h5 *h, const char *names[PG_H5_UNREAD])
+{
+    for (size_t i = 0; i < PG_H5_UNREAD; i++)
+        names[i] = i < h->n_unread ? h->unread[i] : NULL;
+    return h->n_unread;
 }
 
 const pg__run *pg__h5_used(const pg__h5 *h, size_t *n)

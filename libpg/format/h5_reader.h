@@ -3,7 +3,8 @@
  * pg__h5_open() walks the whole file once: superblock, object headers, groups, attributes, layouts,
  * chunk indexes. It refuses by name whatever it does not understand, allocates only what stored
  * bytes justify, never recurses on input depth, and does not use libhdf5. What passes is safe to
- * hand to libhdf5. Section numbers in the sources are those of the HDF5 File Format Specification
+ * hand to libhdf5, but for values of types that no weight has: those are passed over (PG_H5_OTHER).
+ * Section numbers in the sources are those of the HDF5 File Format Specification
  * 3.0.
  *
  * Messages are "OBJECT: reason" (OBJECT = path of the group or dataset, "/" for the root), or only
@@ -27,7 +28,7 @@ typedef struct pg__h5_object {
     pg__h5_kind kind;
     uint32_t parent, first_child, n_children; /* children: pg__h5_child(h, obj, k) */
     uint32_t n_attrs;
-    pg__h5_dtype type; /* datasets */
+    pg__h5_dtype type; /* datasets; of PG_H5_OTHER only the shape is known besides */
     uint32_t rank;
     uint64_t dims[PG_MAX_RANK];
     uint64_t n_bytes;   /* elements x size, uncompressed */
@@ -43,6 +44,9 @@ pg_status pg__h5_open(pg__h5 **out, pg__io *io, pg_err *err);
 /* The same, but what is refused as legal HDF5 that is not covered is read by libhdf5 if trust is set;
  * else the error's hint says that --trust-input would. */
 pg_status pg__h5_open_or_trust(pg__h5 **out, pg__io *io, int trust, pg_err *err);
+
+/* The root alone, with its attributes and the names of what it holds; nothing below is looked at. */
+pg_status pg__h5_open_root(pg__h5 **out, pg__io *io, pg_err *err);
 
 /* Fills the same object through libhdf5, in this process: on a damaged file it may crash or hang.
  * Types, links, filters and storage are held to the same rules, absent data is an error too. */
@@ -63,7 +67,7 @@ uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path);
  * not fit is left out in front (".../kernel:0"). cap: 16 at least. */
 const char *pg__h5_path(const pg__h5 *h, uint32_t obj, char *buf, size_t cap);
 
-/* Attribute k of an object in file order; by name NULL if absent. Strings are decoded, variable
+/* Attribute k of an object in file order, without those whose values are not read; by name NULL if absent. Strings are decoded, variable
  * length included; see h5_types.h. */
 const pg__h5_attr *pg__h5_attr_at(const pg__h5 *h, uint32_t obj, uint32_t k);
 const pg__h5_attr *pg__h5_attr_find(const pg__h5 *h, uint32_t obj, const char *name);
@@ -71,6 +75,11 @@ const pg__h5_attr *pg__h5_attr_find(const pg__h5 *h, uint32_t obj, const char *n
 /* Raw bytes of a dataset, in the file's byte order, row-major; any layout and allowed filter. Some
  * decoded chunks are kept. PG_E_FORMAT: checksum or inflate; PG_E_LIMIT: inflates to too much. */
 pg_status pg__h5_read(pg__h5 *h, uint32_t obj, uint64_t off, void *buf, size_t n, pg_err *err);
+
+/* How many datasets and attributes have values of types that are not read. names: the first
+ * PG_H5_UNREAD of them, "history/table", "history/axis0@transposed". */
+#define PG_H5_UNREAD 3
+size_t pg__h5_unread(const pg__h5 *h, const char *names[PG_H5_UNREAD]);
 
 /* 1 if the strict reader read it, 0 if libhdf5 did. */
 int pg__h5_is_strict(const pg__h5 *h);

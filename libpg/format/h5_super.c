@@ -61,11 +61,13 @@ done:
     return st;
 }
 
-static pg_status check_closed(const pg__h5 *h, unsigned flags, pg_err *err)
+/* Up to version 1 libhdf5 checks that it knows the flags and looks no further: HDF5 before 1.8 left
+ * "open for writing" in files that it had closed. */
+static pg_status check_closed(const pg__h5 *h, unsigned version, unsigned flags, pg_err *err)
 {
     if (flags & ~7u)
         return pg__h5_bad(h, err, PG_E_FORMAT, "superblock: unknown flags 0x%x", flags);
-    if (flags & ~2u) {
+    if (version >= 2 && (flags & ~2u)) {
         const pg_status st = pg__h5_bad(
             h, err, PG_E_FORMAT, "not closed properly: the program that wrote it did not finish");
         pg_err_hint(err, "h5clear -s FILE clears the mark if no program is writing it any more");
@@ -106,14 +108,15 @@ static pg_status read_old(pg__h5 *h, unsigned version, uint64_t at, pg__h5_cur *
                "superblock: B-trees of %u, %u, %u", h->leaf_k, h->group_k, h->chunk_k);
     PG_H5_NEED(cached <= 1, "superblock: root entry of type %u", cached);
     PG_H5_NEED(space == PG_H5_UNDEF, "superblock: address of free space");
-    PG_TRY(check_closed(h, flags, err));
+    PG_TRY(check_closed(h, version, flags, err));
     if (driver != PG_H5_UNDEF)
         PG_H5_FAIL(PG_E_UNSUPPORTED, "file of several parts (driver information block)");
 done:
     return st;
 }
 
-static pg_status read_new(pg__h5 *h, uint64_t at, const uint8_t *start, pg__h5_cur *c, pg_err *err)
+static pg_status read_new(pg__h5 *h, unsigned version, uint64_t at, const uint8_t *start,
+                          pg__h5_cur *c, pg_err *err)
 {
     pg_status st = PG_OK;
     h->off_size = pg__h5_u32(c, 1);
@@ -131,7 +134,7 @@ static pg_status read_new(pg__h5 *h, uint64_t at, const uint8_t *start, pg__h5_c
     PG_H5_NEED(!c->cut, "truncated: the file ends inside its superblock");
     PG_H5_NEED(sum == pg__lookup3(start, n), "superblock: wrong checksum");
     PG_TRY(check_end(h, at, base, end, err));
-    PG_TRY(check_closed(h, flags, err));
+    PG_TRY(check_closed(h, version, flags, err));
     if (ext != PG_H5_UNDEF)
         PG_H5_UNCOVERED("superblock extension");
 done:
@@ -154,7 +157,7 @@ pg_status pg__h5_super_read(pg__h5 *h, pg_err *err)
     if (version < 2)
         PG_TRY(read_old(h, version, at, &c, err));
     else
-        PG_TRY(read_new(h, at, buf, &c, err));
+        PG_TRY(read_new(h, version, at, buf, &c, err));
     PG_TRY(pg__h5_own(h, 0, (uint64_t)(c.p - buf), PG_H5_P_SUPER, err));
 done:
     if (st != PG_OK && err && strncmp(err->msg, "truncated", 9) == 0)

@@ -154,6 +154,7 @@ static pg_status take_attr(pg__h5 *h, hid_t attr, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__h5_attr a = {0};
+    pg_err why = {0};
     char name[1024];
     const ssize_t n = H5Aget_name(attr, sizeof name, name);
     const hid_t type = H5Aget_type(attr), space = H5Aget_space(attr);
@@ -165,7 +166,17 @@ static pg_status take_attr(pg__h5 *h, hid_t attr, pg_err *err)
     if (!a.name)
         PG_TRY(pg__nomem(err));
     h->walk->attr = a.name;
-    PG_TRY(take_type(h, type, &a.type, err));
+    st = take_type(h, type, &a.type, &why);
+    if (st == PG_E_UNSUPPORTED) {
+        pg__h5_pass_over(h);
+        h->walk->attr = NULL;
+        st = PG_OK;
+        goto done;
+    }
+    if (st != PG_OK && err)
+        *err = why;
+    if (st != PG_OK)
+        goto done;
     PG_TRY(take_shape(h, space, &a.rank, a.dims, &a.n_elems, err));
     PG_TRY(take_value(h, attr, type, space, &a, err));
     PG_TRY(pg__h5_attr_add(h, &a, err));
@@ -385,13 +396,15 @@ static pg_status take_dataset(pg__h5 *h, pg_err *err)
     const hid_t type = H5Dget_type(of(h)->object), space = H5Dget_space(of(h)->object);
     const hid_t dcpl = H5Dget_create_plist(of(h)->object);
     uint64_t n_elems = 0;
+    pg_err why = {0};
     o->kind = PG_H5_DATASET;
     if (type < 0 || space < 0 || dcpl < 0)
         PG_TRY(lib_failed(h, "open the dataset", err));
-    PG_TRY(take_type(h, type, &o->type, err));
-    if (o->type.cls != PG_H5_NUMBER)
-        PG_H5_FAIL(PG_E_UNSUPPORTED, "dataset of string type is not supported");
+    const pg_status read = take_type(h, type, &o->type, &why);
+    PG_TRY(pg__h5_data_type(h, read, &why, &o->type, err));
     PG_TRY(take_shape(h, space, &o->rank, o->dims, &n_elems, err));
+    if (o->type.cls == PG_H5_OTHER)
+        goto done;
     if (o->rank == PG_H5_NULL)
         PG_H5_FAIL(PG_E_UNSUPPORTED, "dataset without a shape (null dataspace)");
     if (__builtin_mul_overflow(n_elems, (uint64_t)o->type.size, &o->n_bytes))

@@ -1,9 +1,14 @@
 /* h5_type.c - dataspace and datatype messages (sections IV.A.2.b and IV.A.2.d).
  *
  * Types are an allow-list, each with its one canonical encoding: what libhdf5 would convert on the
- * fly (odd floats, padded integers) is refused, because we copy bytes and never convert. */
+ * fly (odd floats, padded integers) is not read, because we copy bytes and never convert. Such
+ * values are passed over, for people keep tables of pandas beside their weights; a weight of such a
+ * type is refused. */
+#include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
+#include "base/str.h"
 #include "format/h5_impl.h"
 
 enum {
@@ -195,4 +200,37 @@ pg_status pg__h5_type_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_dtype *t, pg_e
     }
 done:
     return st;
+}
+
+void pg__h5_pass_over(pg__h5 *h)
+{
+    char path[100];
+    const pg__h5_walk *w = h->walk;
+    const size_t n = h->n_unread++;
+    if (n >= PG_H5_UNREAD)
+        return;
+    (void)pg__h5_path(h, w->obj, path, sizeof path);
+    (void)snprintf(h->unread[n], sizeof h->unread[n], "%s%s%s", path, w->attr ? "@" : "",
+                   w->attr ? PG_SHOW(w->attr) : "");
+}
+
+pg_status pg__h5_data_type(pg__h5 *h, pg_status read, const pg_err *why, pg__h5_dtype *t,
+                           pg_err *err)
+{
+    pg_err strings = {0};
+    if (read == PG_OK && t->cls != PG_H5_NUMBER) {
+        read =
+            pg__h5_bad(h, &strings, PG_E_UNSUPPORTED, "dataset of %sstring type is not supported",
+                       t->cls == PG_H5_STR_VLEN ? "variable-length " : "");
+        why = &strings;
+    }
+    if (read != PG_E_UNSUPPORTED) {
+        if (read != PG_OK && err)
+            *err = *why;
+        return read;
+    }
+    t->cls = PG_H5_OTHER;
+    t->unread = pg__h5_text(h, why->msg, strlen(why->msg));
+    pg__h5_pass_over(h);
+    return t->unread ? PG_OK : pg__nomem(err);
 }

@@ -1,6 +1,6 @@
 /* h5_writer.c - new HDF5 files as Keras' h5py would lay them out, through libhdf5 over h5_memory.c.
  *
- * Layout (keras-files: every loader since HDF5 1.8 reads it): superblock 0, old groups, version 1
+ * Layout (FORMATS.md: "HDF5 as written"): superblock 0, old groups, version 1
  * object headers, contiguous datasets. Datasets get their space when they are created (early
  * allocation, no fill value), which only moves the end of the file: libhdf5 never sees their bytes,
  * and the offset is known at once. */

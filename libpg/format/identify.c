@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "format/kinds.h"
 #include "io/zip.h"
 
 #define HEAD_BYTES 4096u
@@ -111,27 +112,12 @@ static int is_pickle(const subject *f)
     return lines == 2 && i < f->n && strchr("(qptR.0", f->head[i]);
 }
 
-/* TensorFlow writes its index as a table of LevelDB, whose magic number is at the end. */
-static pg_status by_tensorflow(const subject *f, pg_err *err)
+/* A graph of TensorFlow is a message whose first field is a number or a node. */
+static pg_status by_graph(const subject *f, pg_err *err)
 {
-    const char *data = strstr(f->path, ".data-"), *part = NULL;
-    if (f->size >= 48 && memcmp(f->tail, "\x57\xfb\x80\x8b\x24\x75\x47\xdb", 8) == 0)
-        part = "the index of";
-    else if (starts_with(f, "model_checkpoint_path:"))
-        part = "a list that names";
-    else if (data && strstr(data, "-of-") && !strchr(data, '/'))
-        part = "the data of";
-    if (part) {
-        (void)pg_fail(err, PG_E_UNKNOWN, "%s a TensorFlow checkpoint, not a Keras file", part);
-        pg_err_hint(err, "in Python: model.load_weights(PREFIX); model.save_weights(\"w.h5\")");
-        return PG_E_UNKNOWN;
-    }
-    if (ends_with(f->path, ".pb") && f->n > 2 && (f->head[0] == 0x08 || f->head[0] == 0x0a)) {
-        (void)pg_fail(err, PG_E_UNKNOWN, "a TensorFlow graph (protobuf), not a Keras file");
-        pg_err_hint(err, "in Python: tf.keras.models.load_model(FOLDER).save(\"model.h5\")");
-        return PG_E_UNKNOWN;
-    }
-    return PG_OK;
+    if (!ends_with(f->path, ".pb") || f->n <= 2 || (f->head[0] != 0x08 && f->head[0] != 0x0a))
+        return PG_OK;
+    return pg_fail(err, PG_E_UNKNOWN, "a TensorFlow graph (protobuf), not a Keras file");
 }
 
 /* ONNX has no signature: field 1 is a small number, field 2 the producer's name. */
@@ -317,7 +303,8 @@ pg_status pg__identify(pg__io *io, const char *path, pg_err *err)
         st = pg__fail_pickle("a Python pickle", err);
         goto done;
     }
-    PG_TRY(by_tensorflow(&f, err));
+    PG_TRY(pg__kind_of_bytes(f.head, f.n, f.tail, f.path, err));
+    PG_TRY(by_graph(&f, err));
     if (is_onnx(&f))
         PG_FAIL(PG_E_UNKNOWN, "an ONNX model, which Keras does not load");
     PG_TRY(by_text(&f, err));

@@ -34,26 +34,38 @@ static pg_status check_name(const char *name, const char *where, const char *key
     }
 }
 
-static int by_text(const void *a, const void *b)
+/* By text; of equal ones the first of the list stands first. */
+static int by_place(const void *a, const void *b)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    const char **const *x = a, **const *y = b;
+    const int c = strcmp(**x, **y);
+    return c ? c : *x < *y ? -1 : *x > *y;
 }
 
-static pg_status check_twice(const pg__keras_names *names, const char *where, const char *key,
+/* Leaves each name once, for who reads what is left of the file all the same. */
+static pg_status check_twice(pg__keras_names *names, const char *where, const char *key,
                              pg_err *err)
 {
     pg_status st = PG_OK;
-    const char **sorted = pg__mem_array(names->n, sizeof *sorted);
+    size_t n = 0;
+    const char ***sorted = pg__mem_array(names->n, sizeof *sorted);
     if (!sorted)
         return pg__nomem(err);
-    if (names->n) {
-        memcpy(sorted, names->v, names->n * sizeof *sorted);
-        qsort(sorted, names->n, sizeof *sorted, by_text);
+    for (size_t i = 0; i < names->n; i++)
+        sorted[i] = &names->v[i];
+    if (names->n)
+        qsort(sorted, names->n, sizeof *sorted, by_place);
+    for (size_t i = names->n; i-- > 1;) {
+        if (strcmp(*sorted[i - 1], *sorted[i]) != 0)
+            continue;
+        st = pg_fail(err, PG_E_FORMAT, "%s: %s lists \"%s\" twice", where, key,
+                     PG_SHOW(*sorted[i]));
+        *sorted[i] = NULL;
     }
-    for (size_t i = 1; i < names->n; i++)
-        if (strcmp(sorted[i - 1], sorted[i]) == 0)
-            PG_FAIL(PG_E_FORMAT, "%s: %s lists \"%s\" twice", where, key, PG_SHOW(sorted[i]));
-done:
+    for (size_t i = 0; i < names->n; i++)
+        if (names->v[i])
+            names->v[n++] = names->v[i];
+    names->n = n;
     pg__mem_free(sorted);
     return st;
 }

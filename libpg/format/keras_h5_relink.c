@@ -83,7 +83,7 @@ static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when w
     if (!src || plan->root)
         PG_FAIL(PG_E_UNSUPPORTED, "it is no .h5 of the legacy layout");
     if (!pg__h5_is_strict(src->h5))
-        PG_FAIL(PG_E_UNSUPPORTED, "it was read with --trust-input");
+        PG_FAIL(PG_E_UNSUPPORTED, "it was read by the HDF5 library (trust_input)");
     PG_TRY(pg__h5_relinkable(&old_head, src->io, pg__io_size(src->io) - pg__h5_trailing(src->h5),
                              err));
     if (pg__h5_user_block(src->h5) || !old_head)
@@ -91,6 +91,9 @@ static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when w
     PG_TRY(find_usage(&u, plan, src, err));
     if (u.twice)
         PG_FAIL(PG_E_UNSUPPORTED, "one tensor would become two");
+    if (!sink && pg_store_others(plan->src))
+        PG_FAIL(PG_E_UNSUPPORTED, "nothing would lead to what it holds besides: %s",
+                pg_store_others(plan->src));
     if (!sink)
         goto done;
     if (u.more)

@@ -19,6 +19,7 @@
 
 #include "base/str.h"
 #include "format/h5_types.h"
+#include "io/io.h"
 
 #define PG_MANIFEST         "manifest.json"
 #define PG_MANIFEST_VERSION 1
@@ -99,6 +100,10 @@ pg_status pg__manifest_parse(pg__manifest *out, const char *text, size_t n, pg_e
 /* 1 if a manifest that begins with `head` (100 bytes are enough) stands beside the index of its
  * shards, which are safetensors or Keras'. */
 int pg__manifest_is_side(const char *head);
+
+/* 1 if it is JSON that lacks what each of our manifests has: other programs have files of that name,
+ * too. What is no JSON may be one of ours that was lost with the power. */
+int pg__manifest_is_foreign(pg__io *io);
 
 /* 1 if a relative path has only harmless components: none empty, "." or "..", no backslash. */
 int pg__manifest_is_safe_path(const char *path);

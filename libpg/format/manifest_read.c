@@ -50,6 +50,25 @@ static pg_status from_hex(char **out, size_t *n_out, const char *s, size_t n, pg
     return PG_OK;
 }
 
+int pg__manifest_is_foreign(pg__io *io)
+{
+    static const char *const needed[] = {"format", "layers", "tensors"};
+    const uint64_t n = pg__io_size(io);
+    char *text = n > PG_LIMIT_MANIFEST_BYTES ? NULL : pg__mem_array((size_t)n + 1, 1);
+    int foreign = text && pg__io_read(io, 0, text, (size_t)n, NULL) == PG_OK &&
+                  pg__json_check(text, (size_t)n, NULL) == PG_OK;
+    if (foreign) {
+        const size_t start = strspn(text, " \t\r\n"); /* the text ends with a NUL */
+        const pg__json_span whole = {start, (size_t)n - start};
+        size_t k = 0;
+        while (k < 3 && pg__json_member(text, whole, needed[k]).n > 0)
+            k++;
+        foreign = k < 3;
+    }
+    pg__mem_free(text);
+    return foreign;
+}
+
 /* A text, or bytes as {"hex": "..."}; fresh. */
 static pg_status get_text(char **out, size_t *n_out, const pg__json *j, const char *what,
                           pg_err *err)

@@ -7,39 +7,93 @@
 #include "base/str.h"
 #include "store/strided.h"
 
+#define PG_PT_DEPTH 66u /* containers in containers, PG_LIMIT_PICKLE_DEPTH and the root */
+
 /* Functions and classes that state_dicts and checkpoints name. */
 extern const pg__pk_global pg__pt_globals[];
 
-/* A storage: an array that tensors are views of, kept beside the pickle. */
+/* A storage: an array that tensors are views of, kept beside the pickle, or (NumPy's arrays) in it.
+ */
 typedef struct pg__pt_storage {
-    const char *key; /* name of its data, n_key bytes in the pickle */
+    const char *key; /* name of its data, n_key bytes in the pickle; in it: the data itself */
     uint32_t n_key;
     size_t size; /* of an element; 1 for bytes without a type */
     uint64_t n;  /* elements */
+    int inside;  /* the data lies in the pickle */
+    int latin1;  /* ... each byte as the character of that number, in UTF-8 */
 } pg__pt_storage;
 
 typedef struct pg__pt_tensor {
     size_t name; /* where it begins in the tree's names */
     pg_dtype dtype;
+    int big_endian;
     pg__strided view;
     pg__pt_storage storage;
 } pg__pt_tensor;
+
+typedef enum pg__pt_kind {
+    PG_PT_MODEL,   /* tensors under names */
+    PG_PT_SCALARS, /* the same, but each is a single number: a metric, or a very small model */
+    PG_PT_LOOSE,   /* a tensor beside models */
+    PG_PT_NUMBER,  /* the same, a single number: a loss, a step */
+    PG_PT_OBJECT,  /* an object of a foreign class that holds tensors, or a bare storage */
+    PG_PT_OPTIMIZER,
+    PG_PT_SCHEDULER,
+    PG_PT_SCALER,
+    PG_PT_RANDOM
+} pg__pt_kind;
+
+typedef struct pg__pt_part {
+    pg__pt_kind kind;
+    size_t path; /* where it begins in the texts */
+    uint32_t value;
+    uint64_t n_tensors, n_params;
+    int by_name; /* its key is one that models usually have */
+    int whole;   /* all others together, ".": -1 likelier than each of them, 1 less likely */
+} pg__pt_part;
+
+typedef struct pg__pt_parts {
+    pg__str texts;
+    pg__pt_part *v;
+    size_t n, cap;
+} pg__pt_parts;
+
+/* A number beside the model, and where in `others` its value belongs. */
+typedef struct pg__pt_told {
+    size_t at;
+    pg__pt_tensor t;
+} pg__pt_told;
 
 typedef struct pg__pt_tree {
     pg__str names; /* each with its NUL */
     pg__pt_tensor *list;
     size_t n, cap;
-    pg__str others; /* what else the file holds: "optimizer (14 tensors), epoch 3" */
+    pg__str others;    /* what else the file holds: "optimizer (14 tensors), epoch 3" */
+    pg__pt_told *told; /* in the order of their places */
+    size_t n_told, cap_told;
+    pg__pt_parts parts;
 } pg__pt_tree;
 
-/* Finds the model's tensors: the state_dict, or that of a checkpoint under one of its usual keys.
- * Views are checked against their storages. Messages name the tensor. */
-pg_status pg__pt_tree_read(pg__pt_tree *out, const pg__pickle *p, pg_err *err);
+/* Finds the tensors of a part ("model", "nets.0", "." for all, "" for none), or where that is NULL
+ * the model's: of the one part that can be the model. PG_E_AMBIGUOUS if there are several, or
+ * tensors beside it that belong to no optimizer, scheduler, scaler or random state and are more
+ * than single numbers. Views are checked against their storages. Messages name the tensor. */
+pg_status pg__pt_tree_read(pg__pt_tree *out, const pg__pickle *p, const char *part, pg_err *err);
 void pg__pt_tree_fini(pg__pt_tree *t);
+
+/* "model", "optimizer" ...: static. */
+const char *pg__pt_kind_name(pg__pt_kind k);
 
 /* The storage that value v is, if it is one; PG_E_FORMAT, PG_E_UNSUPPORTED. dtype may be NULL; it
  * is left alone for bytes without a type. */
 pg_status pg__pt_storage_of(pg__pt_storage *out, pg_dtype *dtype, const pg__pickle *p,
                             const pg__pk_value *v, pg_err *err);
+
+/* The number that the bytes of an element are, little-endian; 0 for types without one in C. */
+int pg__pt_number(double *out, pg_dtype dtype, const unsigned char *bytes);
+
+/* The bytes of a storage that lies in the pickle; out has room for n * size of them. PG_E_FORMAT if
+ * they are not so many. */
+pg_status pg__pt_copy_inside(unsigned char *out, const pg__pt_storage *s, pg_err *err);
 
 #endif

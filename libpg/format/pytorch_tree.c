@@ -1,9 +1,6 @@
-/* pytorch_tree.c - which of a pickle's tensors are the model's.
- *
- * torch.save() takes any object, so checkpoints are dictionaries that everyone lays out in their
- * own way. In this order: a dictionary of tensors is the state_dict; else one of the usual keys
- * leads to it; else the only entry that is one; else all entries that are (a generator and a
- * discriminator), with their keys before the names; else every tensor, under its path. */
+/* pytorch_tree.c - which of a pickle's tensors are asked for, and what else there is. Without a
+ * word from the caller it is the one part that can be the model; where there are several, or
+ * tensors beside it that training alone does not explain, he is asked. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,90 +10,46 @@
 #include "base/try.h"
 #include "format/pytorch_impl.h"
 
-#define MAX_TEXT 40u /* of an entry's value in `others` */
+#define MAX_TEXT  40u /* of an entry's value in `others` */
+#define MAX_ASKED 8u  /* parts that a question lists */
 
 typedef struct walker {
-    const pg__pickle *p;
+    pg__pt_walk w;
     pg__pt_tree *out;
     pg__str path;
-    size_t steps; /* left; a pickle can name one container on very many paths */
-    pg_err *err;
+    int with_training; /* take the tensors of optimizers too */
 } walker;
 
 void pg__pt_tree_fini(pg__pt_tree *t)
 {
     pg__str_fini(&t->names);
     pg__str_fini(&t->others);
+    pg__str_fini(&t->parts.texts);
+    pg__mem_free(t->parts.v);
     pg__mem_free(t->list);
+    pg__mem_free(t->told);
     *t = (pg__pt_tree){0};
-}
-
-/* ---- containers ---- */
-
-static int is_dict(const pg__pickle *p, const pg__pk_value *v)
-{
-    return v->kind == PG_PK_DICT ||
-           (v->kind == PG_PK_CALL && p->globals[p->v[v->u.items[0]].u.i].is_dict);
-}
-
-/* Members of a dict or list, one after the other; key is NULL in a list. */
-typedef struct entries {
-    const pg__pickle *p;
-    const pg__pk_value *of, *key, *value;
-    uint32_t next, step;
-} entries;
-
-static entries entries_of(const pg__pickle *p, const pg__pk_value *v)
-{
-    const int dict = is_dict(p, v), list = v->kind == PG_PK_LIST || v->kind == PG_PK_TUPLE;
-    return (entries){.p = p,
-                     .of = v,
-                     .next = !dict && !list          ? v->n
-                             : v->kind == PG_PK_CALL ? 2
-                                                     : 0,
-                     .step = dict ? 2 : 1};
-}
-
-static int next(entries *e)
-{
-    if (e->next >= e->of->n)
-        return 0;
-    e->key = e->step == 2 ? &e->p->v[e->of->u.items[e->next]] : NULL;
-    e->value = &e->p->v[e->of->u.items[e->next + e->step - 1]];
-    e->next += e->step;
-    return 1;
-}
-
-static int has_tensors(const pg__pickle *p, const pg__pk_value *v)
-{
-    if (!is_dict(p, v))
-        return 0;
-    for (entries e = entries_of(p, v); next(&e);)
-        if (pg__pt_is_tensor(p, e.value))
-            return 1;
-    return 0;
 }
 
 /* ---- tensors ---- */
 
-/* Adds a member's name to the path; the caller sets path.n back. */
-static pg_status descend(walker *w, const entries *e)
+static void back(walker *w, size_t n)
 {
-    const pg__pk_value *k = e->key;
+    w->path.n = n;
+    if (w->path.s)
+        w->path.s[n] = 0;
+}
+
+/* Adds a member's name to the path; the caller goes back. */
+static pg_status descend(walker *w, const pg__pt_entries *e)
+{
     pg_status st = PG_OK;
+    pg_err *err = w->w.err;
     if (w->path.n)
-        PG_TRY(pg__str_puts(&w->path, ".", w->err));
-    if (!k)
-        return pg__str_printf(&w->path, w->err, "%u", e->next - 1);
-    if (k->kind == PG_PK_INT)
-        return pg__str_printf(&w->path, w->err, "%" PRId64, k->u.i);
-    if (k->kind != PG_PK_STR)
-        return pg_fail(w->err, PG_E_UNSUPPORTED, "a key of its dictionaries is no text");
-    if (memchr(k->u.text, 0, k->n))
-        return pg_fail(w->err, PG_E_FORMAT, "a tensor name with a zero byte");
-    PG_TRY(pg__str_add(&w->path, k->u.text, k->n, w->err));
+        PG_TRY(pg__str_puts(&w->path, ".", err));
+    PG_TRY(pg__pt_add_key(&w->path, e, err));
     if (w->path.n > PG_LIMIT_NAME_BYTES)
-        return pg_fail(w->err, PG_E_LIMIT, "a tensor name of %s bytes", PG_NUM(w->path.n));
+        return pg_fail(err, PG_E_LIMIT, "a tensor name of %s bytes", PG_NUM(w->path.n));
 done:
     return st;
 }
@@ -107,180 +60,361 @@ static pg_status add(walker *w, const pg__pk_value *v)
     pg__pt_tree *t = w->out;
     pg_status st = PG_OK;
     if (pg__mem_grow(&t->list, &t->cap, t->n + 1, sizeof *t->list))
-        return pg__nomem(w->err);
+        return pg__nomem(w->w.err);
     pg__pt_tensor *x = &t->list[t->n];
     *x = (pg__pt_tensor){.name = t->names.n};
-    st = pg__pt_read_tensor(x, w->p, v, w->err);
+    st = pg__pt_read_tensor(x, w->w.p, v, w->w.err);
     if (st != PG_OK) {
-        pg_err_prefix(w->err, PG_SHOW(w->path.s));
+        pg_err_prefix(w->w.err, PG_SHOW(w->path.n ? w->path.s : ""));
         return st;
     }
     t->n++;
-    return pg__str_add(&t->names, w->path.s, w->path.n + 1, w->err);
+    return pg__str_add(&t->names, w->path.n ? w->path.s : "", w->path.n + 1, w->w.err);
 }
 
-/* The tensors that stand in a dictionary itself. */
-static pg_status add_members(walker *w, const pg__pk_value *dict)
+/* Fails: v, at the path at hand, is an object that only Python can build, or a bare storage. */
+static pg_status refuse_object(walker *w, const pg__pk_value *v)
 {
-    pg_err *err = w->err;
-    const size_t n = w->path.n;
-    pg_status st = PG_OK;
-    for (entries e = entries_of(w->p, dict); next(&e); w->path.n = n) {
-        if (!pg__pt_is_tensor(w->p, e.value))
-            continue;
-        if (e.key->kind != PG_PK_STR)
-            PG_FAIL(PG_E_UNSUPPORTED, "a key of its state_dict is no text");
-        PG_TRY(descend(w, &e));
-        PG_TRY(add(w, e.value));
-    }
-done:
+    const pg__pk_foreign *f = pg__pickle_foreign(w->w.p, v);
+    const pg_status st = f ? pg__pt_fail_foreign(f, w->w.err)
+                           : pg_fail(w->w.err, PG_E_UNSUPPORTED,
+                                     "a storage, or a set of tensors, that is no tensor");
+    pg_err_prefix(w->w.err, PG_SHOW(w->path.n ? w->path.s : "the whole"));
     return st;
+}
+
+/* An object of torch without a tensor in it that libpg sees, such as a parameter without a shape;
+ * modules, which a state_dict may hold as settings, show theirs. */
+static int may_be_tensor(const pg__pickle *p, const pg__pk_value *v)
+{
+    static const char modules[] = "torch.nn.modules";
+    const size_t n = sizeof modules - 1;
+    const pg__pk_foreign *f = v->kind == PG_PK_CALL ? pg__pickle_foreign(p, v) : NULL;
+    return f && pg__pt_is_of_torch(f) && !(f->n_module >= n && memcmp(f->module, modules, n) == 0);
 }
 
 /* Every tensor below v. */
 static pg_status add_all(walker *w, const pg__pk_value *v, unsigned depth)
 {
-    pg_err *err = w->err;
+    pg_err *err = w->w.err;
     const size_t n = w->path.n;
     pg_status st = PG_OK;
-    if (pg__pt_is_tensor(w->p, v))
+    if (pg__pt_is_tensor(w->w.p, v))
         return add(w, v);
     if (depth > PG_LIMIT_PICKLE_DEPTH)
         PG_FAIL(PG_E_LIMIT, "containers inside containers, more than %u deep",
                 PG_LIMIT_PICKLE_DEPTH);
-    for (entries e = entries_of(w->p, v); next(&e);) {
-        if (w->steps-- == 0)
-            PG_FAIL(PG_E_LIMIT, "its containers lead to too many values");
-        if (!pg__pt_is_tensor(w->p, e.value) && entries_of(w->p, e.value).next >= e.value->n)
+    for (pg__pt_entries e = pg__pt_entries_of(w->w.p, v); pg__pt_next(&e);) {
+        PG_TRY(pg__pt_step(&w->w));
+        uint64_t held = 1;
+        pg__pt_kind kind;
+        const int tensor = pg__pt_is_tensor(w->w.p, e.value);
+        if (!tensor && !w->with_training && pg__pt_is_training(&kind, &w->w, e.value))
             continue;
+        if (!tensor)
+            PG_TRY(pg__pt_count(&w->w, e.value, &held));
+        if (held == 0 && !may_be_tensor(w->w.p, e.value))
+            continue;
+        if (tensor && e.key && e.key->kind != PG_PK_STR)
+            PG_FAIL(PG_E_UNSUPPORTED, "a key of its state_dict is no text");
         PG_TRY(descend(w, &e));
+        if (!tensor && pg__pt_entries_of(w->w.p, e.value).next >= e.value->n)
+            PG_TRY(refuse_object(w, e.value));
         PG_TRY(add_all(w, e.value, depth + 1));
-        w->path.n = n;
+        back(w, n);
     }
+done:
+    return st;
+}
+
+static pg_status take(walker *w, const pg__pk_value *v, const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    pg_status st = PG_OK;
+    if (pg__pt_is_tensor(w->w.p, v)) {
+        const char *name = strcmp(path, ".") == 0 ? "tensor" : dot && dot[1] ? dot + 1 : path;
+        PG_TRY(pg__str_puts(&w->path, name, w->w.err));
+        return add(w, v);
+    }
+    if (pg__pt_entries_of(w->w.p, v).next >= v->n && !pg__pickle_is_dict(w->w.p, v)) {
+        PG_TRY(pg__str_puts(&w->path, path, w->w.err));
+        return refuse_object(w, v);
+    }
+    st = add_all(w, v, 0);
 done:
     return st;
 }
 
 /* ---- the rest ---- */
 
-static size_t count(walker *w, const pg__pk_value *v, unsigned depth)
+/* A tensor of one number: its value is not at hand here, the store puts it in. */
+static pg_status tell_number(walker *w, const pg__pk_value *v, int *done_so)
 {
-    size_t n = 0;
-    if (pg__pt_is_tensor(w->p, v))
-        return 1;
-    if (depth > PG_LIMIT_PICKLE_DEPTH)
-        return 0;
-    for (entries e = entries_of(w->p, v); w->steps && next(&e);) {
-        w->steps--;
-        n += count(w, e.value, depth + 1);
-    }
-    return n;
+    pg__pt_tree *t = w->out;
+    pg__pt_told x = {.at = t->others.n};
+    *done_so = pg__pt_is_tensor(w->w.p, v) && pg__pt_read_tensor(&x.t, w->w.p, v, NULL) == PG_OK &&
+               pg__pt_is_number(&x.t);
+    if (!*done_so)
+        return PG_OK;
+    if (pg__mem_grow(&t->told, &t->cap_told, t->n_told + 1, sizeof *t->told))
+        return pg__nomem(w->w.err);
+    t->told[t->n_told++] = x;
+    return PG_OK;
 }
 
 static pg_status tell_value(walker *w, const pg__pk_value *v)
 {
     char shown[MAX_TEXT];
+    double number = 0;
+    uint64_t n = 0;
     pg__str *s = &w->out->others;
-    const size_t n = count(w, v, 0);
+    pg_err *err = w->w.err;
+    int told = 0;
+    const pg__pk_foreign *f = pg__pickle_foreign(w->w.p, v);
+    pg_status st = tell_number(w, v, &told);
+    if (st == PG_OK && !told)
+        st = pg__pt_count(&w->w, v, &n);
+    if (st != PG_OK || told)
+        return st;
     if (n)
-        return pg__str_printf(s, w->err, " (%s tensor%s)", PG_NUM(n), n == 1 ? "" : "s");
+        return pg__str_printf(s, err, " (%s tensor%s%s%s)", PG_NUM(n), n == 1 ? "" : "s",
+                              f ? " in " : "", f ? pg__pt_class_of(f).s : "");
+    if (f)
+        return pg__str_printf(s, err, " (%s, not read)", pg__pt_class_of(f).s);
+    if (pg__pt_scalar(&number, w->w.p, v))
+        return pg__str_printf(s, err, " %.6g", number);
     switch (v->kind) {
-    case PG_PK_BOOL: return pg__str_puts(s, v->u.i ? " True" : " False", w->err);
-    case PG_PK_INT: return pg__str_printf(s, w->err, " %" PRId64, v->u.i);
-    case PG_PK_FLOAT: return pg__str_printf(s, w->err, " %.6g", v->u.f);
+    case PG_PK_BOOL: return pg__str_puts(s, v->u.i ? " True" : " False", err);
+    case PG_PK_INT: return pg__str_printf(s, err, " %" PRId64, v->u.i);
+    case PG_PK_FLOAT: return pg__str_printf(s, err, " %.6g", v->u.f);
     case PG_PK_STR:
-        return pg__str_printf(s, w->err, " \"%s\"",
+        return pg__str_printf(s, err, " \"%s\"",
                               pg__printable(shown, sizeof shown, v->u.text, v->n));
     default: return PG_OK;
     }
 }
 
-/* The members of dict but the tensors and `but`. */
-static pg_status tell_others(walker *w, const pg__pk_value *dict, const pg__pk_value *but, int many)
+/* The members of the containers on the way to the part, and those of the part without tensors. */
+static pg_status tell_others(walker *w, const pg__pt_way *way, size_t at)
 {
     char shown[80];
+    const pg__pickle *p = w->w.p;
     pg__str *s = &w->out->others;
+    pg_err *err = w->w.err;
+    const int is_part = at + 1 == way->n;
+    const size_t n = w->path.n;
     pg_status st = PG_OK;
-    for (entries e = entries_of(w->p, dict); next(&e);) {
-        if (e.value == but || !e.key || pg__pt_is_tensor(w->p, e.value) ||
-            (many && has_tensors(w->p, e.value)))
+    for (pg__pt_entries e = pg__pt_entries_of(p, way->at[at]); pg__pt_next(&e); back(w, n)) {
+        uint64_t held = 0;
+        pg__pt_kind kind;
+        if (is_part && (!e.key || pg__pt_is_tensor(p, e.value)))
             continue;
-        PG_TRY(pg__str_puts(s, s->n ? ", " : "", w->err));
-        if (e.key->kind == PG_PK_STR)
-            PG_TRY(pg__str_puts(s, pg__printable(shown, sizeof shown, e.key->u.text, e.key->n),
-                                w->err));
+        if (!is_part && e.value == way->at[at + 1]) {
+            PG_TRY(descend(w, &e));
+            PG_TRY(tell_others(w, way, at + 1));
+            continue;
+        }
+        PG_TRY(pg__pt_count(&w->w, e.value, &held));
+        if (is_part && held && (w->with_training || !pg__pt_is_training(&kind, &w->w, e.value)))
+            continue;
+        PG_TRY(pg__str_puts(s, s->n ? ", " : "", err));
+        if (!is_part && n)
+            PG_TRY(pg__str_printf(s, err, "%s.", PG_SHOW(w->path.s)));
+        if (!e.key)
+            PG_TRY(pg__str_printf(s, err, "%u", e.index));
+        else if (e.key->kind == PG_PK_STR)
+            PG_TRY(
+                pg__str_puts(s, pg__printable(shown, sizeof shown, e.key->u.text, e.key->n), err));
         else if (e.key->kind == PG_PK_INT)
-            PG_TRY(pg__str_printf(s, w->err, "%" PRId64, e.key->u.i));
+            PG_TRY(pg__str_printf(s, err, "%" PRId64, e.key->u.i));
         else
-            PG_TRY(pg__str_puts(s, "?", w->err));
+            PG_TRY(pg__str_puts(s, "?", err));
         PG_TRY(tell_value(w, e.value));
     }
 done:
     return st;
 }
 
-/* ---- the model ---- */
+/* ---- which part ---- */
 
-/* The state_dict in a checkpoint that is none itself: under a usual key, or alone. *n is how many
- * entries could be it. */
-static const pg__pk_value *state_dict_in(const pg__pickle *p, const pg__pk_value *dict, size_t *n)
+static const char *path_of(const pg__pt_parts *l, const pg__pt_part *x)
 {
-    static const char *const keys[] = {"state_dict", "model_state_dict", "model_state",
-                                       "model",      "module",           "net",
-                                       "network",    "weights",          "params"};
-    const pg__pk_value *only = NULL;
-    *n = 0;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const pg__pk_value *v = pg__pickle_get(p, dict, keys[i]);
-        if (v && has_tensors(p, v)) {
-            *n = 1;
-            return v;
-        }
-    }
-    for (entries e = entries_of(p, dict); next(&e);)
-        if (has_tensors(p, e.value)) {
-            only = e.value;
-            ++*n;
-        }
-    return *n == 1 ? only : NULL;
+    return l->texts.s + x->path;
 }
 
-static pg_status add_each(walker *w, const pg__pk_value *dict)
+/* Could it be what the user means? */
+static int is_asked(const pg__pt_part *x)
 {
-    pg_status st = PG_OK;
-    for (entries e = entries_of(w->p, dict); next(&e); w->path.n = 0)
-        if (has_tensors(w->p, e.value)) {
-            PG_TRY(descend(w, &e));
-            PG_TRY(add_members(w, e.value));
+    return x->kind == PG_PT_MODEL || x->kind == PG_PT_LOOSE || x->kind == PG_PT_OBJECT;
+}
+
+/* The likeliest model first. */
+static int by_standing(const void *a, const void *b)
+{
+    const pg__pt_part *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->whole != y->whole)
+        return x->whole < y->whole ? -1 : 1;
+    if (x->by_name != y->by_name)
+        return y->by_name - x->by_name;
+    if (x->n_params != y->n_params && x->kind == PG_PT_MODEL)
+        return x->n_params > y->n_params ? -1 : 1;
+    return x->path < y->path ? -1 : x->path > y->path;
+}
+
+static pg_status ask(const pg__pickle *p, const pg__pt_parts *l, size_t n_models, pg_err *err)
+{
+    size_t n = 0;
+    if (n_models > 1)
+        (void)pg_fail(err, PG_E_AMBIGUOUS, "%zu parts could be the model", n_models);
+    else
+        (void)pg_fail(err, PG_E_AMBIGUOUS, "tensors beside \"%s\" could belong to the model",
+                      PG_SHOW(path_of(l, &l->v[l->v[0].whole != 0])));
+    for (size_t i = 0; i < l->n; i++) {
+        const pg__pt_part *x = &l->v[i];
+        const pg__pk_foreign *f = pg__pickle_foreign(p, &p->v[x->value]);
+        if (!is_asked(x) || n++ >= MAX_ASKED)
+            continue;
+        if (x->whole)
+            pg_err_detail(err, "%s: all %s tensors, %s parameters", path_of(l, x),
+                          PG_NUM(x->n_tensors), PG_NUM(x->n_params));
+        else if (x->kind == PG_PT_OBJECT)
+            pg_err_detail(err, "%s: %s tensor%s in %s, which only Python can build",
+                          PG_SHOW(path_of(l, x)), PG_NUM(x->n_tensors),
+                          x->n_tensors == 1 ? "" : "s", f ? pg__pt_class_of(f).s : "an object");
+        else
+            pg_err_detail(err, "%s: %s tensor%s, %s parameters", PG_SHOW(path_of(l, x)),
+                          PG_NUM(x->n_tensors), x->n_tensors == 1 ? "" : "s", PG_NUM(x->n_params));
+    }
+    if (n > MAX_ASKED)
+        pg_err_detail(err, "and %zu more", n - MAX_ASKED);
+    pg_err_hint(err, "--part %s", PG_QUOTE(path_of(l, &l->v[0])));
+    return PG_E_AMBIGUOUS;
+}
+
+/* No tensor could be a model's: says what the file is. */
+static pg_status refuse(walker *w, const pg__pt_parts *l)
+{
+    const pg__pickle *p = w->w.p;
+    const pg__pk_value *root = &p->v[p->root];
+    pg_err *err = w->w.err;
+    for (size_t i = 0; i < l->n; i++) {
+        const pg__pt_part *x = &l->v[i];
+        const char *what = pg__pt_kind_name(x->kind);
+        const char *path = path_of(l, x);
+        if (x->kind < PG_PT_OPTIMIZER)
+            continue;
+        if (strcmp(path, ".") == 0 || l->v[0].kind == l->v[l->n - 1].kind)
+            return pg_fail(err, PG_E_UNSUPPORTED, "the state of %s %s, no model",
+                           strchr("aeiou", *what) ? "an" : "a", what);
+        return pg_fail(err, PG_E_UNSUPPORTED, "holds no model; \"%s\" is the state of %s %s",
+                       PG_SHOW(path), strchr("aeiou", *what) ? "an" : "a", what);
+    }
+    if (root->kind == PG_PK_CALL && root->n > 2 && pg__pickle_foreign(p, root))
+        return pg_fail(err, PG_E_UNSUPPORTED, "a pickled %s without tensors, no model",
+                       pg__pt_class_of(pg__pickle_foreign(p, root)).s);
+    if (p->n_foreign)
+        return pg__pt_fail_foreign(&p->foreign[0], err);
+    if (!pg__pickle_is_dict(p, root))
+        return pg_fail(err, PG_E_UNSUPPORTED, "a PyTorch file without tensors");
+    return PG_OK;
+}
+
+/* The part that is the model; *part stays NULL, without an error, where nothing holds tensors. */
+static pg_status choose(walker *w, const pg__pt_parts *l, const pg__pt_part **part)
+{
+    size_t n[PG_PT_RANDOM + 1] = {0};
+    for (size_t i = 0; i < l->n; i++)
+        n[l->v[i].kind] += !l->v[i].whole;
+    if (n[PG_PT_MODEL] == 0 && n[PG_PT_LOOSE] == 0 && n[PG_PT_OBJECT]) {
+        const pg__pt_part *x = l->v;
+        while (x->kind != PG_PT_OBJECT)
+            x++;
+        if (strcmp(path_of(l, x), ".") != 0) {
+            const pg_status st = pg__str_puts(&w->path, path_of(l, x), w->w.err);
+            if (st != PG_OK)
+                return st;
         }
+        return refuse_object(w, &w->w.p->v[x->value]);
+    }
+    if (n[PG_PT_MODEL] + n[PG_PT_LOOSE] + n[PG_PT_OBJECT] > 1)
+        return ask(w->w.p, l, n[PG_PT_MODEL], w->w.err);
+    if (n[PG_PT_MODEL] + n[PG_PT_LOOSE] == 0 && n[PG_PT_SCALARS] > 1)
+        return ask(w->w.p, l, n[PG_PT_SCALARS], w->w.err);
+    if (n[PG_PT_MODEL] + n[PG_PT_LOOSE] + n[PG_PT_SCALARS] == 0)
+        return refuse(w, l);
+    *part = &l->v[0];
+    return PG_OK;
+}
+
+static pg_status no_such_part(const pg__pt_parts *l, const char *part, pg_err *err)
+{
+    (void)pg_fail(err, PG_E_ARG, "no part \"%s\" is in this file", PG_SHOW(part));
+    for (size_t i = 0; i < l->n && i < MAX_ASKED; i++)
+        if (is_asked(&l->v[i]))
+            pg_err_detail(err, "%s: %s tensor%s", PG_SHOW(path_of(l, &l->v[i])),
+                          PG_NUM(l->v[i].n_tensors), l->v[i].n_tensors == 1 ? "" : "s");
+    return PG_E_ARG;
+}
+
+/* The listed part of that path: the text alone may lead elsewhere, too. */
+static pg_status pick(const pg__pt_part **out, const pg__pt_parts *l, const char *part, pg_err *err)
+{
+    *out = NULL;
+    for (size_t i = 0; strcmp(part, ".") != 0 && i < l->n; i++) {
+        if (strcmp(path_of(l, &l->v[i]), part) != 0)
+            continue;
+        if (*out)
+            return pg_fail(err, PG_E_AMBIGUOUS, "two parts are called \"%s\"", PG_SHOW(part));
+        *out = &l->v[i];
+    }
+    return PG_OK;
+}
+
+/* The value that is asked for; *path is what to call it. */
+static pg_status find_value(const pg__pk_value **v, const char **path, pg__pt_way *way, walker *w,
+                            const char *part)
+{
+    const pg__pickle *p = w->w.p;
+    const pg__pt_parts *l = &w->out->parts;
+    const pg__pt_part *listed = NULL;
+    int several = 0;
+    pg_status st = PG_OK;
+    PG_TRY(part ? pick(&listed, l, part, w->w.err) : choose(w, l, &listed));
+    *path = listed ? path_of(l, listed) : part ? part : ".";
+    const int root = strcmp(*path, ".") == 0; /* also the path of an empty key */
+    PG_TRY(
+        pg__pt_find(v, &several, &w->w, *path, listed && !root ? &p->v[listed->value] : NULL, way));
+    if (!*v)
+        return no_such_part(l, *path, w->w.err);
+    if (several)
+        return pg_fail(w->w.err, PG_E_AMBIGUOUS, "\"%s\" leads to two values", PG_SHOW(*path));
 done:
     return st;
 }
 
-static pg_status find(walker *w, const pg__pk_value *root)
+static pg_status find(walker *w, const char *part)
 {
-    pg_err *err = w->err;
-    size_t n = 0;
+    pg__pt_parts *l = &w->out->parts;
+    const pg__pk_value *v = NULL;
+    const char *path = NULL;
+    pg__pt_kind kind;
+    pg__pt_way way = {0};
     pg_status st = PG_OK;
-    if (pg__pt_is_tensor(w->p, root)) {
-        PG_TRY(pg__str_puts(&w->path, "tensor", err));
-        return add(w, root);
-    }
-    if (has_tensors(w->p, root)) {
-        PG_TRY(add_members(w, root));
-        return tell_others(w, root, NULL, 0);
-    }
-    const pg__pk_value *model = is_dict(w->p, root) ? state_dict_in(w->p, root, &n) : NULL;
-    if (model) {
-        PG_TRY(add_members(w, model));
-        PG_TRY(tell_others(w, root, model, 0));
-        return tell_others(w, model, NULL, 0);
-    }
-    PG_TRY(n ? add_each(w, root) : add_all(w, root, 0));
-    if (n)
-        return tell_others(w, root, NULL, 1);
-    if (w->out->n == 0 && !is_dict(w->p, root))
-        PG_FAIL(PG_E_UNSUPPORTED, "a PyTorch file without tensors");
+    PG_TRY(pg__pt_list_parts(l, &w->w));
+    if (l->n)
+        qsort(l->v, l->n, sizeof *l->v, by_standing);
+    if (part && !*part)
+        return PG_OK;
+    PG_TRY(find_value(&v, &path, &way, w, part));
+    w->with_training = part && (strcmp(part, ".") == 0 || pg__pt_is_training(&kind, &w->w, v));
+    PG_TRY(take(w, v, path));
+    if (w->out->n == 0)
+        return pg_fail(w->w.err, PG_E_UNSUPPORTED, "%s holds no tensors",
+                       strcmp(path, ".") == 0 ? "a PyTorch file that" : PG_SHOW(path));
+    w->path.n = 0;
+    PG_TRY(tell_others(w, &way, 0));
 done:
     return st;
 }
@@ -308,16 +442,18 @@ done:
     return st;
 }
 
-pg_status pg__pt_tree_read(pg__pt_tree *out, const pg__pickle *p, pg_err *err)
+pg_status pg__pt_tree_read(pg__pt_tree *out, const pg__pickle *p, const char *part, pg_err *err)
 {
     pg__pt_tree t = {0};
-    walker w = {.p = p, .out = &t, .steps = 4 * p->n, .err = err};
+    walker w = {.out = &t};
     pg_status st = PG_OK;
-    PG_TRY(find(&w, &p->v[p->root]));
+    PG_TRY(pg__pt_walk_begin(&w.w, p, err));
+    PG_TRY(find(&w, part));
     PG_TRY(check_unique(&t, err));
     *out = t;
     t = (pg__pt_tree){0};
 done:
+    pg__pt_walk_end(&w.w);
     pg__str_fini(&w.path);
     pg__pt_tree_fini(&t);
     return st;

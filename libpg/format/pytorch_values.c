@@ -18,7 +18,7 @@
     }
 
 const pg__pk_global pg__pt_globals[] = {
-    {"collections", "OrderedDict", 1, PG_PT_OTHER},
+    {"collections", "OrderedDict", PG_PK_ENTRIES, PG_PT_OTHER},
     {"torch._utils", "_rebuild_tensor_v2", 0, PG_PT_TENSOR},
     {"torch._utils", "_rebuild_tensor", 0, PG_PT_TENSOR},
     {"torch._utils", "_rebuild_tensor_v3", 0, PG_PT_TENSOR_V3},
@@ -65,8 +65,19 @@ const pg__pk_global pg__pt_globals[] = {
     {"torch.nn.parameter", "Buffer", 0, PG_PT_OTHER},
     {"torch", "Size", 0, PG_PT_OTHER},
     {"torch", "device", 0, PG_PT_OTHER},
-    {"collections", "Counter", 1, PG_PT_OTHER},
-    {"_codecs", "encode", 0, PG_PT_OTHER},
+    {"collections", "Counter", PG_PK_ENTRIES, PG_PT_OTHER},
+    {"collections", "defaultdict", PG_PK_LATER_ENTRIES, PG_PT_OTHER},
+    {"_codecs", "encode", 0, PG_PT_ENCODE},
+    {"numpy", "ndarray", 0, PG_PT_OTHER},
+    {"numpy", "dtype", PG_PK_ATTRIBUTES, PG_PT_NDTYPE},
+    {"numpy.core.multiarray", "_reconstruct", PG_PK_ATTRIBUTES, PG_PT_NDARRAY},
+    {"numpy._core.multiarray", "_reconstruct", PG_PK_ATTRIBUTES, PG_PT_NDARRAY},
+    {"numpy.core.numeric", "_frombuffer", 0, PG_PT_NDBUFFER},
+    {"numpy._core.numeric", "_frombuffer", 0, PG_PT_NDBUFFER},
+    {"numpy.core.multiarray", "scalar", 0, PG_PT_NDSCALAR},
+    {"numpy._core.multiarray", "scalar", 0, PG_PT_NDSCALAR},
+    {"builtins", "bytes", 0, PG_PT_BYTES},
+    {"__builtin__", "bytes", 0, PG_PT_BYTES},
     {"builtins", "set", 0, PG_PT_OTHER},
     {"__builtin__", "set", 0, PG_PT_OTHER},
     {"builtins", "bytearray", 0, PG_PT_OTHER},
@@ -79,19 +90,26 @@ static const pg__pk_value *item(const pg__pickle *p, const pg__pk_value *v, uint
     return &p->v[v->u.items[i]];
 }
 
-/* The use of a value that is, or calls, a global; 0 if it does not. */
-static int use_of(const pg__pickle *p, const pg__pk_value *v)
+int pg__pt_use(const pg__pickle *p, const pg__pk_value *v)
 {
     if (v->kind == PG_PK_CALL)
         v = item(p, v, 0);
     return v->kind == PG_PK_GLOBAL ? p->globals[v->u.i].use : 0;
 }
 
+/* One of torch's functions that rebuild tensors, but none that libpg knows: sparse, quantised, on
+ * the meta device, on an XLA device. */
+static int is_rebuilt(const pg__pk_foreign *f)
+{
+    return f && pg__pt_is_of_torch(f) && f->n_name > 8 && memcmp(f->name, "_rebuild", 8) == 0;
+}
+
 int pg__pt_is_tensor(const pg__pickle *p, const pg__pk_value *v)
 {
-    const int use = use_of(p, v);
+    const int use = pg__pt_use(p, v);
     return v->kind == PG_PK_CALL && (use == PG_PT_TENSOR || use == PG_PT_TENSOR_V3 ||
-                                     use == PG_PT_PARAMETER || use == PG_PT_FROM_TYPE);
+                                     use == PG_PT_PARAMETER || use == PG_PT_FROM_TYPE ||
+                                     pg__pt_is_array(p, v) || is_rebuilt(pg__pickle_foreign(p, v)));
 }
 
 static pg_status set_type(pg_dtype *dtype, const pg__pickle *p, const pg__pk_value *global,
@@ -110,9 +128,11 @@ pg_status pg__pt_storage_of(pg__pt_storage *out, pg_dtype *dtype, const pg__pick
     const pg__pk_value *id = v->kind == PG_PK_PERSID ? item(p, v, 0) : v;
     if (v->kind != PG_PK_PERSID || id->kind != PG_PK_TUPLE || id->n < 5 ||
         !pg__pickle_is(item(p, id, 0), "storage"))
-        return pg_fail(err, PG_E_FORMAT, "its storage is none");
+        return pg_fail(err, PG_E_FORMAT, "its storage is not a storage");
     const pg__pk_value *type = item(p, id, 1), *key = item(p, id, 2), *n = item(p, id, 4);
-    const int use = type->kind == PG_PK_GLOBAL ? use_of(p, type) & 0xFF : 0;
+    if (pg__pickle_foreign(p, type))
+        return pg__pt_fail_foreign(pg__pickle_foreign(p, type), err);
+    const int use = type->kind == PG_PK_GLOBAL ? pg__pt_use(p, type) & 0xFF : 0;
     if ((use != PG_PT_STORAGE && use != PG_PT_UNTYPED) || key->kind != PG_PK_STR ||
         n->kind != PG_PK_INT || n->u.i < 0)
         return pg_fail(err, PG_E_FORMAT, "the description of its storage is damaged");
@@ -154,19 +174,25 @@ static pg_status read_numbers(uint64_t *out, uint32_t *rank, const pg__pickle *p
 static pg_status unwrap(const pg__pickle *p, const pg__pk_value *v, int *use,
                         const pg__pk_value **args, pg_err *err)
 {
-    *use = use_of(p, v);
+    *use = pg__pt_use(p, v);
     *args = item(p, v, 1);
     for (int hops = 0; hops < 4; hops++) {
+        if (pg__pickle_foreign(p, v))
+            return pg__pt_fail_foreign(pg__pickle_foreign(p, v), err);
         if (*use == PG_PT_TENSOR || *use == PG_PT_TENSOR_V3)
             return PG_OK;
+        /* what the elements of a foreign subclass mean is its own matter: a shard, a quantity */
+        for (uint32_t i = 2; *use == PG_PT_FROM_TYPE && i-- > 0;)
+            if (i < (*args)->n && pg__pickle_foreign(p, item(p, *args, i)))
+                return pg__pt_fail_foreign(pg__pickle_foreign(p, item(p, *args, i)), err);
         if (*use == PG_PT_PARAMETER && (*args)->n >= 1 && pg__pt_is_tensor(p, item(p, *args, 0))) {
             v = item(p, *args, 0);
-            *use = use_of(p, v);
+            *use = pg__pt_use(p, v);
             *args = item(p, v, 1);
         } else if (*use == PG_PT_FROM_TYPE && (*args)->n >= 3 &&
                    item(p, *args, 0)->kind == PG_PK_GLOBAL &&
                    item(p, *args, 2)->kind == PG_PK_TUPLE) {
-            *use = use_of(p, item(p, *args, 0));
+            *use = pg__pt_use(p, item(p, *args, 0));
             *args = item(p, *args, 2);
         } else {
             break;
@@ -195,17 +221,19 @@ pg_status pg__pt_read_tensor(pg__pt_tensor *t, const pg__pickle *p, const pg__pk
     uint32_t n_strides = 0;
     const pg__pk_value *args = NULL;
     pg_status st = PG_OK;
+    if (pg__pt_is_array(p, v))
+        return pg__pt_read_array(t, p, v, err);
     PG_TRY(unwrap(p, v, &use, &args, err));
     if (args->n < (use == PG_PT_TENSOR_V3 ? 7 : 4) || item(p, args, 1)->kind != PG_PK_INT ||
         item(p, args, 1)->u.i < 0)
         PG_FAIL(PG_E_FORMAT, "its description is damaged");
     t->dtype = PG_BOOL;
     PG_TRY(pg__pt_storage_of(&t->storage, &t->dtype, p, item(p, args, 0), err));
-    typed = (use_of(p, item(p, item(p, item(p, args, 0), 0), 1)) & 0xFF) == PG_PT_STORAGE;
+    typed = (pg__pt_use(p, item(p, item(p, item(p, args, 0), 0), 1)) & 0xFF) == PG_PT_STORAGE;
     if (use == PG_PT_TENSOR_V3) {
         const pg__pk_value *type = item(p, args, 6);
-        if (type->kind != PG_PK_GLOBAL || (use_of(p, type) & 0xFF) != PG_PT_DTYPE)
-            PG_FAIL(PG_E_FORMAT, "its type is none");
+        if (type->kind != PG_PK_GLOBAL || (pg__pt_use(p, type) & 0xFF) != PG_PT_DTYPE)
+            PG_FAIL(PG_E_FORMAT, "its type is not a type");
         PG_TRY(set_type(&t->dtype, p, type, err));
     } else if (!typed) {
         PG_FAIL(PG_E_FORMAT, "its storage has no type");

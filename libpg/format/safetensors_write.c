@@ -86,11 +86,11 @@ static pg_status make_metadata(pg__str *out, const pg__plan *plan, pg_err *err)
     const char *text = pg_store_text(plan->src, PG_TEXT_METADATA, &n_text);
     pg_status st = PG_OK;
     renamed *list = NULL;
-    const char *format = pg_store_format(plan->src);
-    if (!text || (strcmp(format, pg__fmt_safetensors.name) != 0 &&
-                  strcmp(format, pg__fmt_npy_shards.name) != 0 &&
-                  pg__format_of(plan->src) != &pg__fmt_pytorch &&
-                  strcmp(format, PG_CONVERTED) != 0))
+    const char *name = pg_store_format(plan->src);
+    const pg__format *format = pg__format_of(plan->src);
+    if (!text || (strcmp(name, pg__fmt_safetensors.name) != 0 &&
+                  strcmp(name, pg__fmt_npy_shards.name) != 0 && strcmp(name, PG_CONVERTED) != 0 &&
+                  !(format && !format->write))) /* read only: PyTorch's, NumPy's */
         return PG_OK;
     list = pg__mem_array(plan->n_items, sizeof *list);
     if (!list)

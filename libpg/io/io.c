@@ -17,6 +17,7 @@
 #include <linux/openat2.h>
 #endif
 
+#include "base/irregular.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/sha256.h"
@@ -64,10 +65,7 @@ static pg_status check_kind(const struct stat *sb, const char *name, pg_err *err
     if (S_ISDIR(sb->st_mode))
         return pg_fail_sys(err, PG_E_IO, EISDIR, "%s", name);
     return pg_fail(err, PG_E_ARG, "%s: not a regular file (a %s); copy its contents to a file",
-                   name,
-                   S_ISFIFO(sb->st_mode)   ? "pipe"
-                   : S_ISSOCK(sb->st_mode) ? "socket"
-                                           : "device");
+                   name, pg__irregular(sb));
 }
 
 pg_status pg__io_open_fd(pg__io **out, int fd, const char *name, pg_err *err)

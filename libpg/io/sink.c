@@ -67,6 +67,13 @@ static int is_one_of(pg__io *const *ios, size_t n, const struct stat *dst)
     return 0;
 }
 
+static pg_status fail_exists(const pg__sink *s, pg_err *err)
+{
+    (void)pg_fail(err, PG_E_ARG, "%s exists", s->shown);
+    pg_err_hint(err, "--force   (replaces it)");
+    return PG_E_ARG;
+}
+
 /* Finds out what is at path; *old_mode stays (mode_t)-1 if nothing is. */
 static pg_status check_old(const pg__sink *s, const char *path, mode_t *old_mode, pg_err *err)
 {
@@ -88,7 +95,7 @@ static pg_status check_old(const pg__sink *s, const char *path, mode_t *old_mode
                        S_ISDIR(sb.st_mode) ? "is a folder; give a file name"
                                            : "is not a regular file; choose another name");
     if (!s->opts.force)
-        return pg_fail(err, PG_E_ARG, "%s exists; use --force to replace it", s->shown);
+        return fail_exists(s, err);
     *old_mode = sb.st_mode & 0777;
     return PG_OK;
 }
@@ -487,8 +494,10 @@ pg_status pg__sink_commit(pg__sink *s, pg_err *err)
     PG_TRY(flush(s, err));
     PG_TRY(pg__sink_check_cancel(s, err));
     rc = !s->opts.force ? rename_new(s) : renameat(s->dir, s->tmp, s->dir, s->name) ? errno : 0;
-    if (rc == EEXIST)
-        PG_FAIL(PG_E_ARG, "%s exists; use --force to replace it", s->shown);
+    if (rc == EEXIST) {
+        st = fail_exists(s, err);
+        goto done;
+    }
     if (rc) {
         st = fail_write(s, rc, err);
         goto done;

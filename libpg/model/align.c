@@ -1,4 +1,4 @@
-/* align.c - a plain file's layers against a model's (keras-files: "Repair"): equal in number and
+/* align.c - a plain file's layers against a model's (FORMATS.md: "Repair"): equal in number and
  * fitting in order, or by exact name. Both ways are tried; where both fit and differ, automatic
  * names ("dense_2") prove nothing and the answer is left to people. */
 #include <stdio.h>

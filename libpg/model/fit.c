@@ -1,4 +1,4 @@
-/* fit.c - the fit test (keras-files: "The fit test"): every leaf of a known class gets exactly its
+/* fit.c - the fit test (FORMATS.md: "The fit test"): every leaf of a known class gets exactly its
  * variables, by name, inner layer and shape; the sequence of leaves goes down at most once.
  *
  * Inside a leaf the weights stand in creation order, or the trainable ones first; both come out by
@@ -6,6 +6,7 @@
 #include "model/fit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -80,6 +81,46 @@ static void fit_one(pg__fit *f, size_t i, const pg__leaf *l, progress *p, const 
     }
 }
 
+/* Weights of one nested model that the description calls trainable, or the others of it. */
+typedef struct part {
+    const char *model; /* the name as the description has it, one for each nested model */
+    int trainable;
+} part;
+
+static int by_part(const void *a, const void *b)
+{
+    const part *x = a, *y = b;
+    const uintptr_t p = (uintptr_t)x->model, q = (uintptr_t)y->model;
+    return p != q ? (p > q) - (p < q) : x->trainable - y->trainable;
+}
+
+/* Before the descent stand trainable weights, from there on the others. The list of a nested model
+ * is kept as it is, and a loader goes by the description: it holds only if what the description
+ * treats alike stands on one side. (A whole model may be on the other than it says: Keras does not
+ * write down that a model as such was frozen.) */
+static pg_status find_split(pg__fit *f, const pg__leaves *leaves, size_t n, size_t descent,
+                            pg_err *err)
+{
+    part *before = pg__mem_array(descent, sizeof *before);
+    size_t n_before = 0;
+    if (!before)
+        return pg__nomem(err);
+    for (size_t i = 0; i < n && !f->splits_model; i++) {
+        const pg__leaf *l = f->leaf[i] == PG_NONE ? NULL : &leaves->v[f->leaf[i]];
+        if (i == descent && n_before)
+            qsort(before, n_before, sizeof *before, by_part);
+        if (!l || !*l->parent || !l->vars.known || f->var[i] == PG_NONE)
+            continue;
+        const part one = {l->parent, l->trainable && l->vars.v[f->var[i]].trainable};
+        if (i < descent)
+            before[n_before++] = one;
+        else
+            f->splits_model = n_before && bsearch(&one, before, n_before, sizeof one, by_part);
+    }
+    pg__mem_free(before);
+    return PG_OK;
+}
+
 pg_status pg__fit_owners(pg__fit *out, const pg__leaves *leaves, const pg__stored *stored,
                          const pg__owner *owners, size_t n, pg_err *err)
 {
@@ -93,6 +134,7 @@ pg_status pg__fit_owners(pg__fit *out, const pg__leaves *leaves, const pg__store
     }
     for (size_t i = 0; i < leaves->n; i++)
         p[i].budget = 64 * (leaves->v[i].vars.n + 16);
+    size_t descent = n;
     for (size_t i = 0, last = 0; i < n; i++) {
         const size_t leaf = f.leaf[i] = owners[i].leaf;
         f.var[i] = PG_NONE;
@@ -102,9 +144,11 @@ pg_status pg__fit_owners(pg__fit *out, const pg__leaves *leaves, const pg__store
             continue;
         }
         fit_one(&f, i, &leaves->v[leaf], &p[leaf], &stored[i], &owners[i]);
-        f.n_descents += leaf < last;
+        if (leaf < last && f.n_descents++ == 0)
+            descent = i;
         last = leaf;
     }
+    PG_TRY(find_split(&f, leaves, n, descent, err));
     for (size_t i = 0; i < leaves->n_vars; i++)
         f.n_missing += !f.used[i];
     *out = f;
@@ -127,5 +171,6 @@ void pg__fit_fini(pg__fit *f)
 
 int pg__fit_holds(const pg__fit *f)
 {
-    return f->n_extra == 0 && f->n_shape == 0 && f->n_missing == 0 && f->n_descents <= 1;
+    return f->n_extra == 0 && f->n_shape == 0 && f->n_missing == 0 && f->n_descents <= 1 &&
+           !f->splits_model;
 }

@@ -18,6 +18,7 @@ typedef struct pg__fit {
     unsigned char *used;   /* per variable of the known leaves: has a weight */
     size_t n_leaves, n_extra, n_shape, n_missing;
     size_t n_descents; /* how often the sequence of leaves goes down */
+    int splits_model;  /* what is alike in a nested model stands on both sides of the descent */
 } pg__fit;
 
 /* Gives every weight the variable of its owner that its name and its place ask for. */

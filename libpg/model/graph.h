@@ -76,6 +76,11 @@ void pg__graph_free(pg__graph *g); /* NULL is allowed */
  * pg_store_open(). PG_E_UNKNOWN if the file holds no description; messages start with the path. */
 pg_status pg__graph_load(pg__graph **out, const char *path, pg_err *err);
 
+/* The same of a text that was read already (NULL: none, path is opened). Then path is its name:
+ * pg__model_name(), "standard input" for "-". */
+pg_status pg__graph_given(pg__graph **out, const char *path, const char *text, pg_err *err);
+const char *pg__model_name(const char *path, const char *text);
+
 /* The call that ref names, or NULL for an InputLayer's tensor. Every ref of a graph leads to one.
  */
 const pg__call *pg__call_of(const pg__model *m, pg__tensor_ref ref);

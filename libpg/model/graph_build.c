@@ -1,4 +1,4 @@
-/* graph_build.c - layers out of the model JSON (keras-files: "Model JSON"): what is a model, what a
+/* graph_build.c - layers out of the model JSON (FORMATS.md: "Model JSON"): what is a model, what a
  * layer is called, where its bytes lie.
  *
  * Models nest. They are expanded from a work list, not by recursion, and no deeper than a limit.

@@ -1,5 +1,5 @@
 /* graph_connect.c - who feeds whom: inbound_nodes, input_layers, output_layers in every form that
- * Keras 1, 2, tf.keras and 3 write (keras-files: "Model JSON"), checked and resolved.
+ * Keras 1, 2, tf.keras and 3 write (FORMATS.md: "Model JSON"), checked and resolved.
  *
  * A call (one inbound node) is a list of [layer, node, tensor], since Keras 2 with keyword
  * arguments as fourth element that may hold more of them; in Keras 3 an object whose args and

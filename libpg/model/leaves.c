@@ -1,5 +1,5 @@
 /* leaves.c - the layers of a model that are no models, in the order in which Keras walks them, with
- * the variables that each holds (keras-files: "What is stored", "What each layer class holds"). */
+ * the variables that each holds (FORMATS.md: "What is stored", "What each layer class holds"). */
 #include <string.h>
 
 #include "base/limits.h"

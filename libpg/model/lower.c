@@ -477,9 +477,8 @@ static pg_status tell_untrained(const untrained *u)
     const size_t n = u->layers.n;
     pg__str line = {0};
     pg_status st = PG_OK;
-    (void)pg_fail(u->err, PG_E_UNSUPPORTED,
-                  "%zu of %zu layers cannot be computed; pgfit --list-layers tells which can", n,
-                  u->n_seen);
+    (void)pg_fail(u->err, PG_E_UNSUPPORTED, "%zu of %zu layers cannot be computed", n, u->n_seen);
+    pg_err_hint(u->err, "pgfit --list-layers   (names those that can)");
     for (size_t i = 0; i < n; i++) {
         size_t of_class = 0;
         const char *why = pg__why_untrained(u->classes.v[i]);

@@ -1,4 +1,4 @@
-/* owner.c - reads the name of a stored weight (keras-files: "Owners by name", "Name traps").
+/* owner.c - reads the name of a stored weight (FORMATS.md: "Owners by name").
  *
  * Names of layers may contain "/" and end in numbers; variables may carry numbers too. So whole
  * components are compared, the longest name wins, and a name that could be two leaves' is nobody's.

@@ -1,4 +1,4 @@
-/* owner.h - whose weight is it, by its name: the four readings of keras-files ("Owners by name").
+/* owner.h - whose weight is it, by its name: the four readings of FORMATS.md: "Owners by name".
  */
 #ifndef PG_MODEL_OWNER_H
 #define PG_MODEL_OWNER_H

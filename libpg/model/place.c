@@ -1,7 +1,7 @@
 /* place.c - which weight of a wrapper's flat list belongs to which layer of the template
- * (keras-files sections 6.2 to 6.4): four readings of the names, one after the other and never
- * mixed, each accepted only if it passes the fit test; then the order alone, where variables,
- * shapes and the file's own prefixes agree with it.
+ * (FORMATS.md: "Owners by name", "Placing by order"): four readings of the names, one after the
+ * other and never mixed, each accepted only if it passes the fit test; then the order alone, where
+ * variables, shapes and the file's own prefixes agree with it.
  *
  * Names are never enough: two processes count layers differently, and "dense_1" of the file may be
  * "dense" of the template. */

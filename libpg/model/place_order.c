@@ -1,4 +1,4 @@
-/* place_order.c - placing by order alone (keras-files: "When no reading fits"): the flat list that
+/* place_order.c - placing by order alone (FORMATS.md: "Placing by order"): the flat list that
  * the model's trainable flags foretell, accepted only if variables and shapes agree in every place
  * and the file's own names tell the same story: one name for each layer, numbers that rise along
  * the layers. This places renumbered files and other releases' counting. */

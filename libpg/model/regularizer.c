@@ -1,4 +1,4 @@
-/* regularizer.c - keras/regularizers.py of 2.15. */
+/* regularizer.c - keras/regularizers.py of 1.2.2 and 2.15. */
 #include "model/regularizer.h"
 
 #include <string.h>
@@ -7,6 +7,8 @@
 
 pg__named pg__named_of(const pg__json *value)
 {
+    if (pg__json_type_of(value) == PG_J_OBJECT && !pg__json_get(value, "class_name"))
+        return (pg__named){pg__json_get_str(value, "name"), value};
     if (pg__json_type_of(value) == PG_J_OBJECT)
         return (pg__named){pg__json_get_str(value, "class_name"), pg__json_get(value, "config")};
     return (pg__named){pg__json_str(value), NULL};
@@ -20,7 +22,9 @@ pg_status pg__regularizer_of(const pg__json *value, const char *layer, double *l
     *l1 = *l2 = 0;
     if (!r.name)
         return PG_OK;
-    const int both = pg__same_name(r.name, n, "L1L2");
+    const int both = pg__same_name(r.name, n, "L1L2") ||
+                     pg__same_name(r.name, n, "L1L2Regularizer") || /* Keras 1's */
+                     pg__same_name(r.name, n, "WeightRegularizer");
     if (!both && !pg__same_name(r.name, n, "L1") && !pg__same_name(r.name, n, "L2"))
         return pg_fail(err, PG_E_UNSUPPORTED, "%s: regularizer \"%s\"", PG_SHOW(layer),
                        PG_SHOW(r.name));

@@ -5,7 +5,8 @@
 #include "base/json.h"
 #include "pg/err.h"
 
-/* A config value as name and own config: "l2", {"class_name": "L2", "config": {"l2": 0.01}}. */
+/* A config value as name and own config: "l2", {"class_name": "L2", "config": {"l2": 0.01}}, and
+ * Keras 1's {"name": "L1L2Regularizer", "l2": 0.01}. */
 typedef struct pg__named {
     const char *name; /* NULL: none */
     const pg__json *config;

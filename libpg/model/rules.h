@@ -28,6 +28,7 @@ typedef struct pg__rules {
     int mask_rescaled;     /* a masked loss is divided by the share of unmasked steps */
     int bce_adds_epsilon;
     int logit_shortcut; /* losses on logits where a softmax or sigmoid made the output */
+    int logits_cached;  /* the same for either of them, whichever the loss is made for */
     pg__bn_moving bn_moving;
     pg__bn_frozen bn_frozen;
     int activity_per_row;    /* activity_regularizer is divided by the batch size */

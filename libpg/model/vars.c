@@ -105,6 +105,9 @@ pg_status pg__layer_vars(pg__vars *out, const pg__layer *layer, int dialect, pg_
     }
     if (!out->known)
         out->n = 0; /* what was found before the unknown part says nothing */
+    for (size_t i = 0; i < out->n; i++)
+        if (!out->v[i].config) /* else an inner layer's own */
+            out->v[i].config = layer->config;
     return PG_OK;
 }
 

@@ -10,12 +10,11 @@
 #include "ops/op.h"
 #include "pg/store.h"
 
-
-
 typedef struct pg__var {
     const char *name; /* last component, as Keras 2 names it: "kernel", "moving_mean" (static) */
     const char *alt;  /* Keras 1's ("W", "running_std") or Keras 3's other name, or "" (static) */
     const char *sub;  /* inner layer it belongs to ("forward_lstm_1"), or "" */
+    const pg__json *config; /* of the layer that holds it, however deep that one is wrapped */
     uint32_t rank;
     int any_rank;  /* 1: rank and dims unknown */
     int trainable; /* as created; a frozen layer makes all of its variables non-trainable */

@@ -15,6 +15,7 @@ typedef struct pg__update {
     double lr; /* decayed */
     double momentum, rho, beta_1, beta_2, epsilon, weight_decay;
     int nesterov, amsgrad, centered;
+    int rounds_first; /* 1 - rho and the like are taken from what the type makes of rho */
     double alpha; /* adam: lr sqrt(1 - beta_2^t) / (1 - beta_1^t); adamax: lr / (1 - beta_1^t) */
     double m_share, g_share;         /* nadam: factors of the average and of the gradient */
     double v_correction;             /* nadam: 1 - beta_2^t */

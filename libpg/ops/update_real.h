@@ -1,7 +1,8 @@
 /* update_real.h - the update rules, one number at a time, for the plain answers and the GPU. Keras
- * computes in float32 and so does the float version: hyperparameters are rounded to the type first.
- * A rule is pg__step_<name>() of optimisers.def: number i of w by that of g; s: the slots, NULL
- * where the rule does not use one. */
+ * computes in float32 and so does the float version: hyperparameters are rounded to the type,
+ * before 1 is taken from them in the legacy rules, Nadam and Lion, afterwards (rest_...) in the
+ * others. A rule is pg__step_<name>() of optimisers.def: number i of w by that of g; s: the slots,
+ * NULL where the rule does not use one. */
 #ifndef PG_OPS_UPDATE_REAL_H
 #define PG_OPS_UPDATE_REAL_H
 
@@ -9,10 +10,16 @@
 
 typedef struct pg__rates {
     real lr, momentum, rho, beta_1, beta_2, epsilon, alpha, shrink;
+    real rest_rho, rest_1, rest_2, rest_average; /* 1 - rho, beta_1, beta_2, average */
     real m_share, g_share, v_correction;
     real power, l1, l2, shrinkage, average;
     int nesterov, amsgrad, centered, to_average;
 } pg__rates;
+
+static inline real pg__rest_of(const pg__update *u, double share)
+{
+    return u->rounds_first ? 1 - (real)share : (real)(1 - share);
+}
 
 static inline pg__rates pg__rates_of(const pg__update *u)
 {
@@ -25,6 +32,10 @@ static inline pg__rates pg__rates_of(const pg__update *u)
     r.epsilon = (real)u->epsilon;
     r.alpha = (real)u->alpha;
     r.shrink = (real)u->weight_decay;
+    r.rest_rho = pg__rest_of(u, u->rho);
+    r.rest_1 = pg__rest_of(u, u->beta_1);
+    r.rest_2 = pg__rest_of(u, u->beta_2);
+    r.rest_average = pg__rest_of(u, u->average);
     r.m_share = (real)u->m_share;
     r.g_share = (real)u->g_share;
     r.v_correction = (real)u->v_correction;
@@ -65,10 +76,10 @@ PG_SHARED void pg__step_of_rmsprop(const pg__rates *u, size_t i, real *w, const 
 {
     const real rho = u->rho, mu = u->momentum, eps = u->epsilon;
     real *a = s[0], *m = s[1], *mg = s[2];
-    a[i] = rho * a[i] + (1 - rho) * g[i] * g[i];
+    a[i] = rho * a[i] + u->rest_rho * g[i] * g[i];
     real variance = a[i];
     if (u->centered) {
-        mg[i] = rho * mg[i] + (1 - rho) * g[i];
+        mg[i] = rho * mg[i] + u->rest_rho * g[i];
         variance -= mg[i] * mg[i];
     }
     const real root = epsilon_outside ? R(sqrt)(variance) + eps : R(sqrt)(variance + eps);
@@ -90,8 +101,8 @@ PG_STEP(rmsprop_legacy)
 PG_STEP(adam)
 {
     real *m = s[0], *v = s[1], *top = s[2];
-    m[i] += (g[i] - m[i]) * (1 - u->beta_1);
-    v[i] += (g[i] * g[i] - v[i]) * (1 - u->beta_2);
+    m[i] += (g[i] - m[i]) * u->rest_1;
+    v[i] += (g[i] * g[i] - v[i]) * u->rest_2;
     real second = v[i];
     if (u->amsgrad)
         second = top[i] = top[i] > v[i] ? top[i] : v[i];
@@ -116,9 +127,9 @@ PG_STEP(adadelta)
 {
     const real rho = u->rho, eps = u->epsilon;
     real *a = s[0], *d = s[1];
-    a[i] = rho * a[i] + (1 - rho) * g[i] * g[i];
+    a[i] = rho * a[i] + u->rest_rho * g[i] * g[i];
     const real step = g[i] * R(sqrt)(d[i] + eps) / R(sqrt)(a[i] + eps);
-    d[i] = rho * d[i] + (1 - rho) * step * step;
+    d[i] = rho * d[i] + u->rest_rho * step * step;
     w[i] -= u->lr * step;
 }
 
@@ -127,11 +138,12 @@ PG_STEP(adamax)
 {
     const real size = R(fabs)(g[i]);
     real *m = s[0], *top = s[1];
-    m[i] += (g[i] - m[i]) * (1 - u->beta_1);
+    m[i] += (g[i] - m[i]) * u->rest_1;
     top[i] = u->beta_2 * top[i] > size ? u->beta_2 * top[i] : size;
     w[i] -= u->alpha * m[i] / (top[i] + u->epsilon);
 }
 
+/* Keras rounds the betas of this one and of Lion first, too. */
 PG_STEP(nadam)
 {
     real *m = s[0], *v = s[1];
@@ -171,7 +183,7 @@ PG_SHARED void pg__step_before(const pg__rates *u, size_t i, real *w)
 }
 PG_SHARED void pg__step_after(const pg__rates *u, size_t i, real *w, real *average)
 {
-    average[i] = u->average * average[i] + (1 - u->average) * w[i];
+    average[i] = u->average * average[i] + u->rest_average * w[i];
     if (u->to_average)
         w[i] = average[i];
 }

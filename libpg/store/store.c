@@ -29,6 +29,8 @@ struct pg_store {
     text texts[3];
     char *writer, *damage, *others, *path;
     pg__io *source;
+    pg_part *parts;
+    size_t n_parts, cap_parts;
 };
 
 const char *pg_dtype_name(pg_dtype dtype)
@@ -91,6 +93,9 @@ void pg_store_close(pg_store *s)
     pg__mem_free(s->damage);
     pg__mem_free(s->others);
     pg__mem_free(s->path);
+    for (size_t i = 0; i < s->n_parts; i++)
+        pg__mem_free((void *)(uintptr_t)s->parts[i].path);
+    pg__mem_free(s->parts);
     pg__io_close(s->source);
     pg__mem_free(s);
 }
@@ -195,6 +200,18 @@ pg_status pg__store_set_others(pg_store *s, const char *what, pg_err *err)
     return replace(&s->others, what, strlen(what), err);
 }
 
+pg_status pg__store_add_part(pg_store *s, const pg_part *part, pg_err *err)
+{
+    char *path = pg__mem_strdup(part->path);
+    if (!path || pg__mem_grow(&s->parts, &s->cap_parts, s->n_parts + 1, sizeof *s->parts)) {
+        pg__mem_free(path);
+        return pg__nomem(err);
+    }
+    s->parts[s->n_parts] = *part;
+    s->parts[s->n_parts++].path = path;
+    return PG_OK;
+}
+
 pg_status pg__store_set_path(pg_store *s, const char *path, pg_err *err)
 {
     return replace(&s->path, path, strlen(path), err);
@@ -239,6 +256,16 @@ const char *pg_store_damage(const pg_store *s)
 const char *pg_store_others(const pg_store *s)
 {
     return s->others;
+}
+
+size_t pg_store_n_parts(const pg_store *s)
+{
+    return s->n_parts;
+}
+
+const pg_part *pg_store_part(const pg_store *s, size_t i)
+{
+    return i < s->n_parts ? &s->parts[i] : NULL;
 }
 
 size_t pg_store_n_layers(const pg_store *s)

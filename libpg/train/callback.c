@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "base/try.h"
 #include "train/ranks.h"
+#include "train/shard.h"
 
 #define PG_CALLBACK(name) extern const pg__cb_type pg__cb_##name;
 #include "train/callbacks.def"
@@ -120,6 +121,24 @@ pg_status pg__calls_batch_end(pg__fit *f, const pg_logs *running, pg_err *err)
     return st;
 }
 
+pg_status pg__calls_test_begin(pg__fit *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < f->n_calls && st == PG_OK; i++)
+        if (f->calls[i].type->test_begin && has_turn(f, i))
+            st = f->calls[i].type->test_begin(f->calls[i].self, f, err);
+    return st;
+}
+
+pg_status pg__calls_test_end(pg__fit *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < f->n_calls && st == PG_OK; i++)
+        if (f->calls[i].type->test_end && has_turn(f, i))
+            st = f->calls[i].type->test_end(f->calls[i].self, f, err);
+    return st;
+}
+
 pg_status pg__calls_epoch_end(pg__fit *f, const pg_logs *logs, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -187,6 +206,13 @@ pg_status pg__fit_snapshot(pg__fit *f, int with_slots, pg__snapshot **out, pg_er
     *out = pg__snapshot_share(f->snapshot);
 done:
     return st;
+}
+
+pg_status pg__fit_changes(pg__fit *f, pg_err *err)
+{
+    pg__snapshot_drop(f->snapshot);
+    f->snapshot = NULL;
+    return pg__shard_meet(f->t, err); /* rank 0 may read the slots of the others */
 }
 
 pg_status pg__fit_check_monitor(const pg__fit *f, const char *what, const char *monitor,

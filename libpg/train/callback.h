@@ -17,6 +17,7 @@ typedef struct pg__fit {
     pg_trainer *t;
     const pg_fit_opts *opts;
     const pg_run *run;        /* from train_begin on */
+    const char *data_path;    /* as it was given */
     const char *const *names; /* of an epoch's logs: losses and metrics, the same with "val_", and
                                  the learning rate's last */
     size_t n_names;
@@ -57,6 +58,8 @@ typedef struct pg__cb_type {
     pg_status (*train_begin)(void *self, pg__fit *f, pg_err *err);
     pg_status (*epoch_begin)(void *self, pg__fit *f, pg_err *err);
     pg_status (*batch_end)(void *self, pg__fit *f, const pg_logs *running, pg_err *err);
+    pg_status (*test_begin)(void *self, pg__fit *f, pg_err *err); /* of an epoch's validation */
+    pg_status (*test_end)(void *self, pg__fit *f, pg_err *err);
     pg_status (*epoch_end)(void *self, pg__fit *f, const pg_logs *logs, pg_err *err);
     pg_status (*train_end)(void *self, pg__fit *f, pg_err *err); /* not after an error */
     /* Something that a callback, itself too, or the run told of. */
@@ -80,6 +83,8 @@ pg_status pg__calls_open(pg__fit *f, pg_err *err);
 pg_status pg__calls_train_begin(pg__fit *f, pg_err *err);
 pg_status pg__calls_epoch_begin(pg__fit *f, pg_err *err);
 pg_status pg__calls_batch_end(pg__fit *f, const pg_logs *running, pg_err *err);
+pg_status pg__calls_test_begin(pg__fit *f, pg_err *err);
+pg_status pg__calls_test_end(pg__fit *f, pg_err *err);
 pg_status pg__calls_epoch_end(pg__fit *f, const pg_logs *logs, pg_err *err);
 pg_status pg__calls_train_end(pg__fit *f, pg_err *err);
 void pg__calls_keep(pg__fit *f, pg__archive *a);
@@ -101,6 +106,10 @@ pg_status pg__fit_set_rate(pg__fit *f, double rate, pg_err *err);
 
 /* The trainer as it stands now; all who ask between two steps share one. Dropped by the caller. */
 pg_status pg__fit_snapshot(pg__fit *f, int with_slots, pg__snapshot **out, pg_err *err);
+
+/* Before a callback changes weights or slots: what others saved so far is of before, what they save
+ * from now on is not. Of a job with divided slots all ranks ask. */
+pg_status pg__fit_changes(pg__fit *f, pg_err *err);
 
 /* Tells the program of something: text is one line, file may be NULL. */
 pg_status pg__fit_tell(pg__fit *f, pg_event_kind kind, const char *file, pg_err *err,

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/real.h"
@@ -25,11 +26,19 @@ typedef struct csv {
     int needs_header;
 } csv;
 
-/* Only a table of epochs is written over: the name may have been meant for another option. */
+/* Only a table of epochs is written over: the name may have been meant for another option. What is
+ * no file is not opened: a pipe would wait for its writer. */
 static pg_status check_file(const char *filename, pg_err *err)
 {
     static const char start[] = "epoch", quoted[] = "\"epoch";
     char head[sizeof quoted - 1] = {0};
+    struct stat sb;
+    const int is_there = stat(filename, &sb) == 0;
+    if (is_there && S_ISDIR(sb.st_mode))
+        return pg_fail_sys(err, PG_E_IO, EISDIR, "%s", PG_SHOW(filename));
+    if (is_there && !S_ISREG(sb.st_mode))
+        return pg_fail(err, PG_E_IO, "%s: is not a regular file; choose another name",
+                       PG_SHOW(filename));
     FILE *file = fopen(filename, "re");
     const size_t n = file ? fread(head, 1, sizeof head, file) : 0;
     if (file)

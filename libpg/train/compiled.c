@@ -181,41 +181,54 @@ done:
     return st;
 }
 
+/* Losses and their weights by the names of outputs, or one for each in their order: Keras 3 (to 3.6
+ * at least) sorts the names and gives output k the k-th of them. */
+static int goes_by_name(const pg_trainer *t)
+{
+    int all = 1;
+    for (size_t k = 0; k < t->n_outputs; k++)
+        all &= t->objectives[k].has_loss;
+    return t->n_outputs > 1 && !(t->rules->keras3 && all);
+}
+
 static pg_status add_losses(pg__str *out, const pg_trainer *t, pg_err *err)
 {
+    const int by_name = goes_by_name(t);
     pg_status st = PG_OK;
     int some = 0;
     if (t->n_outputs == 1)
         return add_loss(out, t, &t->objectives[0].loss, err);
-    PG_TRY(pg__str_puts(out, "{", err));
+    PG_TRY(pg__str_puts(out, by_name ? "{" : "[", err));
     for (size_t k = 0; k < t->n_outputs; k++) {
         if (!t->objectives[k].has_loss)
             continue;
         PG_TRY(pg__str_puts(out, some++ ? ", " : "", err));
-        PG_TRY(add_key(out, t->output_names[k], err));
+        if (by_name)
+            PG_TRY(add_key(out, t->output_names[k], err));
         PG_TRY(add_loss(out, t, &t->objectives[k].loss, err));
     }
-    PG_TRY(pg__str_puts(out, "}", err));
+    PG_TRY(pg__str_puts(out, by_name ? "}" : "]", err));
 done:
     return st;
 }
 
 static pg_status add_loss_weights(pg__str *out, const pg_trainer *t, pg_err *err)
 {
+    const int by_name = goes_by_name(t);
     pg_status st = PG_OK;
     int needed = 0;
     for (size_t k = 0; k < t->n_outputs; k++)
         needed |= t->loss_weights[k] != 1;
     if (!needed)
         return pg__str_puts(out, "null", err);
-    PG_TRY(pg__str_puts(out, t->n_outputs == 1 ? "[" : "{", err));
+    PG_TRY(pg__str_puts(out, by_name ? "{" : "[", err));
     for (size_t k = 0; k < t->n_outputs; k++) {
         PG_TRY(pg__str_puts(out, k ? ", " : "", err));
-        if (t->n_outputs > 1)
+        if (by_name)
             PG_TRY(add_key(out, t->output_names[k], err));
         PG_TRY(pg__str_puts(out, PG_REAL32(t->loss_weights[k]), err));
     }
-    PG_TRY(pg__str_puts(out, t->n_outputs == 1 ? "]" : "}", err));
+    PG_TRY(pg__str_puts(out, by_name ? "}" : "]", err));
 done:
     return st;
 }

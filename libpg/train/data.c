@@ -1,6 +1,8 @@
 /* data.c - what all sources of training data have in common. */
-#include "train/data.h"
+#include "train/data_impl.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,23 +14,6 @@
 #include "train/data_random.h"
 
 #define PIECE_BYTES ((size_t)128 << 10) /* converted at a time: stays in the cache */
-
-/* One file of --data A,B. */
-typedef struct part {
-    const pg__source *source;
-    void *state;
-    char *path;
-} part;
-
-struct pg_data {
-    char *path; /* as it was given */
-    part *parts;
-    pg__array *arrays;
-    size_t n_parts, n_arrays, cap_arrays;
-    int nearest;
-    pg__dims reshape; /* of a row, behind a first dimension of any size; rank 0: none */
-    int n_holders;    /* runs that read its arrays */
-};
 
 #define PG_SOURCE(name) extern const pg__source pg__source_##name;
 #include "train/sources.def"
@@ -45,6 +30,7 @@ static const pg__source *const sources[] = {
 static void close_array(pg__array *a)
 {
     pg__mem_free(a->key);
+    pg__mem_free(a->why);
     if (a->close)
         a->close(a->self);
 }
@@ -53,6 +39,7 @@ void pg__data_drop(pg_data *d)
 {
     while (d->n_arrays > 0)
         close_array(&d->arrays[--d->n_arrays]);
+    d->known.mark = 0;
 }
 
 pg_status pg__data_add(pg_data *d, const pg__array *a, pg_err *err)
@@ -65,6 +52,16 @@ pg_status pg__data_add(pg_data *d, const pg__array *a, pg_err *err)
     own.path = d->n_parts > 0 ? d->parts[d->n_parts - 1].path : d->path;
     d->arrays[d->n_arrays++] = own;
     return PG_OK;
+}
+
+pg_status pg__data_add_unread(pg_data *d, const char *name, size_t len, const char *why,
+                              pg_err *err)
+{
+    pg__array a = {.key = pg__mem_strndup(name, len), .why = pg__mem_strdup(why)};
+    if (a.key && a.why)
+        return pg__data_add(d, &a, err);
+    close_array(&a);
+    return pg__nomem(err);
 }
 
 static pg_status read_io(const pg__array *a, uint64_t first, uint64_t n, void *raw, pg_err *err)
@@ -81,6 +78,7 @@ static void close_io(void *self)
 void pg__array_in_io(pg__array *a, pg__io *io)
 {
     a->read = read_io;
+    a->is_flat = 1;
     a->self = pg__io_ref(io);
     a->close = close_io;
 }
@@ -105,15 +103,32 @@ const char *pg__data_path(const pg_data *d)
 const pg__array *pg__data_find(const pg_data *d, const char *key)
 {
     for (size_t i = 0; i < d->n_arrays; i++)
+        if (strcmp(d->arrays[i].role, key) == 0)
+            return &d->arrays[i];
+    for (size_t i = 0; i < d->n_arrays; i++)
         if (d->arrays[i].key && strcmp(d->arrays[i].key, key) == 0)
             return &d->arrays[i];
     return NULL;
 }
 
+uint32_t pg__data_mark(const pg_data *d, uint64_t first, uint64_t n, size_t n_arrays)
+{
+    const int fits = d->known.first == first && d->known.n == n && d->known.n_arrays == n_arrays;
+    return fits ? d->known.mark : 0;
+}
+
+void pg__data_set_mark(pg_data *d, uint64_t first, uint64_t n, size_t n_arrays, uint32_t mark)
+{
+    d->known.first = first;
+    d->known.n = n;
+    d->known.n_arrays = n_arrays;
+    d->known.mark = d->n_parts > 0 ? mark : 0;
+}
+
 /* ---- opening ---- */
 
 /* A compressed file stands for what it holds. */
-static pg_status identify(part *p, pg__io **io, pg_err *err)
+static pg_status identify(pg__part *p, pg__io **io, pg_err *err)
 {
     unsigned char head[PG_SOURCE_HEAD];
     pg__io *inner = NULL;
@@ -147,7 +162,7 @@ static int is_folder(const char *path)
 /* The file of the newest part. */
 static pg_status open_file(pg_data *d, pg__io **io, pg_err *err)
 {
-    part *p = &d->parts[d->n_parts - 1];
+    pg__part *p = &d->parts[d->n_parts - 1];
     pg_status st = identify(p, io, err);
     if (st == PG_OK)
         st = p->source->open(d, *io, p->path, &p->state, err);
@@ -160,7 +175,7 @@ static pg_status open_file(pg_data *d, pg__io **io, pg_err *err)
 
 static pg_status open_part(pg_data *d, const char *path, size_t len, pg_err *err)
 {
-    part *p = &d->parts[d->n_parts];
+    pg__part *p = &d->parts[d->n_parts];
     pg__io *io = NULL;
     pg_status st = PG_OK;
     if (!(p->path = pg__mem_strndup(path, len)))
@@ -282,6 +297,10 @@ void pg_data_close(pg_data *d)
             d->parts[i].source->close(d->parts[i].state);
         pg__mem_free(d->parts[i].path);
     }
+    pg__strs_fini(&d->x);
+    pg__strs_fini(&d->y);
+    pg__strs_fini(&d->notes);
+    pg__mem_free(d->set);
     pg__mem_free(d->parts);
     pg__mem_free(d->arrays);
     pg__mem_free(d->path);
@@ -298,7 +317,7 @@ static pg_status name_by_place(pg_data *d, const pg__ends *e, pg_err *err)
         pg__array *a = &d->arrays[i];
         pg__str key = {0};
         pg_status st = PG_OK;
-        if (a->key && d->n_parts == 1)
+        if (a->key && d->n_parts <= 1)
             continue; /* it says what it is */
         const size_t n_y = e->targeted ? e->n_outputs : 0;
         while (at >= e->n_inputs && at < e->n_inputs + 2 * n_y &&
@@ -331,18 +350,23 @@ void pg__data_hold(pg_data *d, int holds)
 
 pg_status pg__data_bind(pg_data *d, const pg__ends *ends, pg_err *err)
 {
-    const part *p = &d->parts[0];
+    const pg__part *p = &d->parts[0];
     if (d->n_holders > 0) {
         (void)pg_fail(err, PG_E_ARG, "%s: a training reads these data; open them a second time",
                       PG_SHOW(d->path));
         return PG_E_ARG;
     }
+    pg__strs_fini(&d->notes);
+    for (size_t i = 0; i < d->n_arrays; i++)
+        d->arrays[i].role[0] = '\0';
     if (d->n_parts == 1 && p->source->bind) {
         const pg_status st = p->source->bind(d, p->state, ends, err);
         if (st != PG_OK)
             pg_err_prefix(err, d->path);
         return st;
     }
+    if (pg__data_has_names(d))
+        return pg__data_assign(d, ends, err);
     return name_by_place(d, ends, err);
 }
 
@@ -382,6 +406,26 @@ pg_status pg_data_interpolate(pg_data *d, const char *how, pg_err *err)
 int pg__data_is_nearest(const pg_data *d)
 {
     return d->nearest;
+}
+
+int pg__data_any_classes(const pg_data *d)
+{
+    return d->any_classes;
+}
+
+int pg__data_is_chosen(const pg_data *d)
+{
+    return d->x.n > 0 || d->y.n > 0 || d->set;
+}
+
+pg_status pg__data_note(pg_data *d, pg_err *err, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return pg__strs_add(&d->notes, text, strlen(text), err);
 }
 
 /* ---- reading ---- */

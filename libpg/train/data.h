@@ -19,20 +19,34 @@ typedef pg_status (*pg__read_fn)(const pg__array *a, uint64_t first, uint64_t n,
 
 struct pg__array {
     char *key;        /* "x0"; NULL: known by its place in a list of files */
+    char role[24];    /* "x0" where another name means that for the model in hand; or "" */
+    char *why;        /* what keeps it from being read, as a type that is no number; or NULL */
     const char *path; /* of the file, for messages */
     pg__dims dims;    /* rows in front; PG_DIM_ANY: as the model asks */
     pg_dtype dtype;   /* of what `read` gives */
     int big_endian;
-    int names_files; /* messages of `read` do so themselves: there are many */
-    int is_class;    /* numbers of classes that the source made up: fit to become one-hot rows */
+    int names_files;  /* messages of `read` do so themselves: there are many */
+    int is_flat;      /* `read` goes by the row's bytes alone: dims may be seen otherwise */
+    int is_class;     /* numbers of classes that the source made up: fit to become one-hot rows */
+    size_t n_classes; /* then: how many there are */
     pg__read_fn read;
     void *self; /* for `read` */
     uint64_t at;
+    /* Where each row comes from a file of its own: its path, and *name below the folder. */
+    const char *(*file_of)(const pg__array *a, uint64_t row, const char **name);
     void (*close)(void *self); /* NULL: self is the source's */
 };
 
+typedef enum pg__feed_use {
+    PG__FOR_TRAINING,
+    PG__FOR_VALIDATION,
+    PG__FOR_EVALUATION,
+    PG__FOR_PREDICTION
+} pg__feed_use;
+
 /* What a model asks of its data. */
 typedef struct pg__ends {
+    pg__feed_use use;
     size_t n_inputs, n_outputs;
     const char *const *input_names, *const *output_names;
     const pg__dims *input_dims;    /* rows unknown */
@@ -48,12 +62,19 @@ typedef struct pg__source {
     /* The arrays as this model needs them, or NULL: they are the same for all. */
     pg_status (*bind)(pg_data *d, void *state, const pg__ends *ends, pg_err *err);
     void (*close)(void *state); /* NULL: it has none */
+    int has_columns;            /* pg_data_select() names some */
 } pg__source;
 
 #define PG_SOURCE_HEAD 16
 
+extern const pg__source pg__source_folder;
+
 /* Takes over what a->key and a->self are, also on failure. a->path is set here. */
 pg_status pg__data_add(pg_data *d, const pg__array *a, pg_err *err);
+
+/* Adds one that is there and cannot be read, which is told when it is needed. */
+pg_status pg__data_add_unread(pg_data *d, const char *name, size_t len, const char *why,
+                              pg_err *err);
 
 /* Adds what a .npy file holds, or (with a key) a member of an archive. */
 pg_status pg__data_add_npy(pg_data *d, const char *key, size_t key_len, pg__io *io, pg_err *err);
@@ -70,14 +91,44 @@ void pg__array_in_io(pg__array *a, pg__io *io);
 /* While its arrays are being read (holds: 1, then 0) they must stay what they are. */
 void pg__data_hold(pg_data *d, int holds);
 
+/* A checksum of n rows that was found before, of as many arrays as were looked at; 0: there is
+ * none. What a program has in memory may change from call to call: it has none. */
+uint32_t pg__data_mark(const pg_data *d, uint64_t first, uint64_t n, size_t n_arrays);
+void pg__data_set_mark(pg_data *d, uint64_t first, uint64_t n, size_t n_arrays, uint32_t mark);
+
 /* Before arrays are looked up for a model. PG_E_ARG: somebody holds them. */
 pg_status pg__data_bind(pg_data *d, const pg__ends *ends, pg_err *err);
 
 /* One file that is open already; its io's name stands for the path. References io. */
 pg_status pg__data_open_io(pg_data **out, pg__io *io, pg_err *err);
 
-/* By key; NULL if there is none. */
+/* By role or key; NULL if there is none. */
 const pg__array *pg__data_find(const pg_data *d, const char *key);
+
+/* Array k of n of a kind: "x0", "xval0"; the layer's name; "x", "xval" for the only one; NULL. */
+const pg__array *pg__data_find_role(const pg_data *d, const char *stem, size_t k, size_t n,
+                                    const char *layer, int is_val);
+
+/* Were arrays chosen by name or set, so that xval0 is not looked for? */
+int pg__data_is_chosen(const pg_data *d);
+
+/* Names, shapes and types of the arrays, as details of an error; 0: they have no names. */
+int pg__data_list(const pg_data *d, pg_err *err);
+
+/* A line that the user should know, until the next bind. PG_E_NOMEM. */
+pg_status pg__data_note(pg_data *d, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+
+/* Notes a test or validation set of the file that nobody asked for. PG_E_NOMEM. */
+pg_status pg__data_mention_unused(pg_data *d, pg_err *err);
+
+/* Folders of pictures have classes of the same names; other data have none. PG_E_MISMATCH. */
+pg_status pg__folder_same_classes(const pg_data *train, const pg_data *val, pg_err *err);
+
+/* May folders of classes be as they like? */
+int pg__data_any_classes(const pg_data *d);
+
+/* "60000x784" with multiplication signs, as people speak of data. */
+pg__dims_text pg__dims_spoken(const pg__dims *d);
 const char *pg__data_path(const pg_data *d);
 
 /* The dimensions that rows with as many elements are to have (the first: any), or NULL. */

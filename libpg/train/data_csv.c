@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "train/data.h"
+#include "train/data_impl.h"
 
 #define MAX_LINE  ((size_t)64 << 20)
 #define MAX_DIGIT 15 /* decimal digits that a double holds exactly */
@@ -271,13 +271,10 @@ static int is_named(const char *column, const char *name)
     return column[n] == '.' && digits > 0 && column[n + 1 + digits] == '\0';
 }
 
-/* The columns that are marked become one array. */
-static pg_status add_columns(pg_data *d, const table *b, unsigned char *taken, unsigned char mark,
+/* Columns side by side, in the order of at[], become one array. */
+static pg_status add_columns(pg_data *d, const table *b, const size_t *at, size_t n,
                              const char *key, pg_err *err)
 {
-    size_t n = 0;
-    for (size_t k = 0; k < b->n_cols; k++)
-        n += taken[k] == mark;
     if (n == 0)
         return PG_OK;
     columns *c = pg__mem_array(1, sizeof *c + n * sizeof *c->at);
@@ -293,12 +290,26 @@ static pg_status add_columns(pg_data *d, const table *b, unsigned char *taken, u
         return pg__nomem(err);
     }
     c->table = b;
+    c->n = n;
+    memcpy(c->at, at, n * sizeof *at);
+    return pg__data_add(d, &a, err);
+}
+
+/* The columns that are marked become one array, as they stand in the table. */
+static pg_status add_marked(pg_data *d, const table *b, unsigned char *taken, unsigned char mark,
+                            const char *key, pg_err *err)
+{
+    size_t n = 0, *at = pg__mem_array(b->n_cols, sizeof *at);
+    if (!at)
+        return pg__nomem(err);
     for (size_t k = 0; k < b->n_cols; k++)
         if (taken[k] == mark) {
-            c->at[c->n++] = k;
+            at[n++] = k;
             taken[k] = 2; /* given away */
         }
-    return pg__data_add(d, &a, err);
+    const pg_status st = add_columns(d, b, at, n, key, err);
+    pg__mem_free(at);
+    return st;
 }
 
 /* Columns called "x0", "x" where there is only one, or by the layer's name, as array "x0". */
@@ -312,7 +323,52 @@ static pg_status take(pg_data *d, const table *b, unsigned char *taken, char ste
             (is_named(b->names.v[col], numbered) || (n == 1 && is_named(b->names.v[col], bare)) ||
              (layer && is_named(b->names.v[col], layer))))
             taken[col] = 1;
-    return add_columns(d, b, taken, 1, numbered, err);
+    return add_marked(d, b, taken, 1, numbered, err);
+}
+
+/* The columns that pg_data_select() named: side by side, in the order of the names, for the only
+ * input (target), or one each. */
+static pg_status take_named(pg_data *d, const table *b, unsigned char *taken, const pg__strs *names,
+                            char stem, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t *at = pg__mem_array(names->n, sizeof *at);
+    if (!at)
+        return pg__nomem(err);
+    if (n > 1 && names->n != n)
+        PG_FAIL(PG_E_MISMATCH, "%zu columns are named, the model has %zu %s", names->n, n,
+                stem == 'x' ? "inputs" : "outputs");
+    for (size_t i = 0; i < names->n; i++) {
+        char key[32];
+        const size_t col = pg__strs_find(&b->names, names->v[i]);
+        if (col == (size_t)-1)
+            PG_FAIL(PG_E_MISMATCH,
+                    b->names.n ? "holds no column \"%s\"" : "has no header with \"%s\"",
+                    PG_SHOW(names->v[i]));
+        if (taken[col])
+            PG_FAIL(PG_E_MISMATCH, "column \"%s\" is named twice", PG_SHOW(names->v[i]));
+        taken[col] = 2;
+        at[i] = col;
+        (void)snprintf(key, sizeof key, "%c%zu", stem, n > 1 ? i : 0);
+        if (n > 1)
+            PG_TRY(add_columns(d, b, &at[i], 1, key, err));
+        else if (i + 1 == names->n)
+            PG_TRY(add_columns(d, b, at, names->n, key, err));
+    }
+done:
+    pg__mem_free(at);
+    return st;
+}
+
+/* What nobody said is said now. */
+static pg_status note_last(pg_data *d, const table *b, int is_target, pg_err *err)
+{
+    const char *what = is_target ? "is the target" : "would be the target, and is left out";
+    if (b->names.n > 0)
+        return pg__data_note(d, err, "%s: the last column, \"%s\", %s", PG_SHOW(d->path),
+                             PG_SHOW(b->names.v[b->n_cols - 1]), what);
+    return pg__data_note(d, err, "%s: the last of %zu columns %s", PG_SHOW(d->path), b->n_cols,
+                         what);
 }
 
 /* What is left is the only input's; without named targets the last column is the only target. For
@@ -327,12 +383,21 @@ static pg_status take_rest(pg_data *d, const table *b, unsigned char *taken, con
         (e->targeted ? e->n_outputs == 1 && e->targeted[0]
                      : in->rank == 2 && in->d[1] == b->n_cols - 1)) {
         taken[last] = 1;
-        PG_TRY(add_columns(d, b, taken, 1, "y0", err));
+        PG_TRY(add_marked(d, b, taken, 1, "y0", err));
+        PG_TRY(note_last(d, b, e->targeted != NULL, err));
     }
     if (e->n_inputs == 1 && !pg__data_find(d, "x0"))
-        PG_TRY(add_columns(d, b, taken, 0, "x0", err));
+        PG_TRY(add_marked(d, b, taken, 0, "x0", err));
 done:
     return st;
+}
+
+static int has_all(const table *b, const pg__strs *names)
+{
+    for (size_t i = 0; i < names->n; i++)
+        if (pg__strs_find(&b->names, names->v[i]) == (size_t)-1)
+            return 0;
+    return 1;
 }
 
 static pg_status bind_csv(pg_data *d, void *state, const pg__ends *e, pg_err *err)
@@ -344,20 +409,29 @@ static pg_status bind_csv(pg_data *d, void *state, const pg__ends *e, pg_err *er
     if (!taken)
         return pg__nomem(err);
     pg__data_drop(d);
+    if (d->y.n > 0 && (e->targeted || has_all(b, &d->y)))
+        PG_TRY(take_named(d, b, taken, &d->y, 'y', e->n_outputs, err));
+    if (d->x.n > 0)
+        PG_TRY(take_named(d, b, taken, &d->x, 'x', e->n_inputs, err));
     for (size_t k = 0; k < e->n_outputs; k++) {
         char key[32];
         (void)snprintf(key, sizeof key, "y%zu", k);
-        PG_TRY(take(d, b, taken, 'y', k, e->n_outputs, e->output_names[k], err));
+        if (d->y.n == 0)
+            PG_TRY(take(d, b, taken, 'y', k, e->n_outputs, e->output_names[k], err));
         PG_TRY(take(d, b, taken, 'w', k, e->n_outputs, NULL, err));
         has_target |= pg__data_find(d, key) != NULL;
     }
-    for (size_t k = 0; k < e->n_inputs; k++)
+    for (size_t k = 0; k < e->n_inputs && d->x.n == 0; k++)
         PG_TRY(take(d, b, taken, 'x', k, e->n_inputs, e->input_names[k], err));
-    PG_TRY(take_rest(d, b, taken, e, has_target, err));
+    PG_TRY(take_rest(d, b, taken, e, has_target || d->y.n > 0, err));
 done:
     pg__mem_free(taken);
     return st;
 }
 
-const pg__source pg__source_csv = {
-    .name = "CSV", .claims = claims, .open = open_csv, .bind = bind_csv, .close = close_csv};
+const pg__source pg__source_csv = {.name = "CSV",
+                                   .claims = claims,
+                                   .open = open_csv,
+                                   .bind = bind_csv,
+                                   .close = close_csv,
+                                   .has_columns = 1};

@@ -14,7 +14,7 @@
 #include "base/try.h"
 #include "io/folder.h"
 #include "io/image.h"
-#include "train/data.h"
+#include "train/data_impl.h"
 
 #define MAX_DEPTH      32 /* of folders in a class */
 #define MAX_FILE_BYTES ((uint64_t)1 << 30)
@@ -24,7 +24,9 @@ typedef struct folder {
     int32_t *classes; /* of each */
     size_t cap_classes;
     pg__strs names; /* of the classes */
+    char *deep;     /* the first folder below that of a class with pictures in it; NULL: none */
     size_t height, width, channels;
+    size_t n_root; /* of a path, before what is below the folder */
     int nearest;
 } folder;
 
@@ -116,6 +118,9 @@ static pg_status add_class(folder *f, const char *root, int32_t class_of, pg_err
         pg__strs_fini(&found);
         PG_TRY(list_folder(folders.v[i], &found, &pictures, err));
         PG_TRY(add_pictures(f, &pictures, class_of, err));
+        if (pictures.n > 0 && !f->deep && strcmp(folders.v[i], root) != 0 &&
+            !(f->deep = pg__mem_strdup(folders.v[i])))
+            PG_TRY(pg__nomem(err));
     }
 done:
     pg__strs_fini(&folders);
@@ -130,6 +135,7 @@ static void close_folder(void *state)
     pg__strs_fini(&f->files);
     pg__strs_fini(&f->names);
     pg__mem_free(f->classes);
+    pg__mem_free(f->deep);
     pg__mem_free(f);
 }
 
@@ -142,6 +148,7 @@ static pg_status open_folder(pg_data *d, pg__io *io, const char *path, void **st
     if (!f)
         return pg__nomem(err);
     *state = f;
+    f->n_root = strlen(path) + 1;
     PG_TRY(list_folder(path, &f->names, &pictures, err));
     for (size_t k = 0; k < f->names.n; k++)
         PG_TRY(add_class(f, f->names.v[k], (int32_t)k, err));
@@ -252,12 +259,100 @@ static pg_status read_pictures(const pg__array *a, uint64_t first, uint64_t n, v
     return st;
 }
 
+static const char *file_of(const pg__array *a, uint64_t row, const char **name)
+{
+    const folder *f = a->self;
+    *name = f->files.v[row] + f->n_root;
+    return f->files.v[row];
+}
+
 static pg_status read_classes(const pg__array *a, uint64_t first, uint64_t n, void *raw,
                               pg_err *err)
 {
     const folder *f = a->self;
     (void)err;
     memcpy(raw, f->classes + first, (size_t)n * sizeof *f->classes);
+    return PG_OK;
+}
+
+/* ---- classes ---- */
+
+static const char *class_name(const folder *f, size_t k)
+{
+    return strrchr(f->names.v[k], '/') + 1;
+}
+
+/* How many pictures each class has. */
+static pg_status count(size_t **out, const folder *f, pg_err *err)
+{
+    size_t *n = pg__mem_array(f->names.n, sizeof *n);
+    if (!n)
+        return pg__nomem(err);
+    for (size_t i = 0; i < f->files.n; i++)
+        n[f->classes[i]]++;
+    *out = n;
+    return PG_OK;
+}
+
+/* Any folder that happens to hold pictures somewhere would train, too. */
+static pg_status check_classes(const pg_data *d, const folder *f, const size_t *n, pg_err *err)
+{
+    for (size_t k = 0; k < f->names.n; k++) {
+        if (n[k] > 0)
+            continue;
+        (void)pg_fail(err, PG_E_MISMATCH, "the folder of class \"%s\" holds no pictures",
+                      PG_SHOW(class_name(f, k)));
+        pg_err_detail(err, "%s", pg_data_note(d, 0));
+        pg_err_hint(err, "--any-classes");
+        return PG_E_MISMATCH;
+    }
+    if (!f->deep)
+        return PG_OK;
+    (void)pg_fail(err, PG_E_MISMATCH,
+                  "%s holds pictures; classes are the subfolders, with pictures "
+                  "directly in them",
+                  PG_SHOW(f->deep));
+    pg_err_detail(err, "%s", pg_data_note(d, 0));
+    pg_err_hint(err, "--any-classes");
+    return PG_E_MISMATCH;
+}
+
+static pg_status note_classes(pg_data *d, const folder *f, const size_t *n, pg_err *err)
+{
+    enum { SHOWN = 20 };
+    pg__str text = {0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__str_printf(&text, err, "%s: %zu class%s of pictures:", PG_SHOW(d->path), f->names.n,
+                          f->names.n == 1 ? "" : "es"));
+    for (size_t k = 0; k < f->names.n && k < SHOWN; k++)
+        PG_TRY(pg__str_printf(&text, err, "%s %s %zu", k > 0 ? "," : "", PG_SHOW(class_name(f, k)),
+                              n[k]));
+    if (f->names.n > SHOWN)
+        PG_TRY(pg__str_printf(&text, err, ", and %zu more", f->names.n - SHOWN));
+    PG_TRY(pg__strs_add(&d->notes, text.s, text.n, err));
+done:
+    pg__str_fini(&text);
+    return st;
+}
+
+static const folder *folder_of(const pg_data *d)
+{
+    return d->n_parts == 1 && d->parts[0].source == &pg__source_folder ? d->parts[0].state : NULL;
+}
+
+pg_status pg__folder_same_classes(const pg_data *train, const pg_data *val, pg_err *err)
+{
+    const folder *a = folder_of(train), *b = folder_of(val);
+    if (!a || !b)
+        return PG_OK;
+    for (size_t k = 0; k < a->names.n || k < b->names.n; k++) {
+        const char *one = k < a->names.n ? class_name(a, k) : "";
+        const char *other = k < b->names.n ? class_name(b, k) : "";
+        if (strcmp(one, other) != 0)
+            return pg_fail(
+                err, PG_E_MISMATCH, "%s: class %zu of the pictures is \"%s\", that of %s is \"%s\"",
+                PG_SHOW(val->path), k, PG_SHOW(other), PG_SHOW(train->path), PG_SHOW(one));
+    }
     return PG_OK;
 }
 
@@ -268,10 +363,16 @@ static pg_status bind_folder(pg_data *d, void *state, const pg__ends *e, pg_err 
     folder *f = state;
     const pg__dims *reshape = pg__data_reshape(d);
     const pg__dims want = reshape && reshape->rank == 4 ? *reshape : e->input_dims[0];
-    pg__array x = {.dtype = PG_F32, .names_files = 1, .read = read_pictures, .self = f};
-    pg__array y = {
-        .dtype = PG_I32, .is_class = 1, .dims = {1, {f->files.n}}, .read = read_classes, .self = f};
+    pg__array x = {
+        .dtype = PG_F32, .names_files = 1, .read = read_pictures, .self = f, .file_of = file_of};
+    pg__array y = {.dtype = PG_I32,
+                   .is_class = 1,
+                   .n_classes = f->names.n,
+                   .dims = {1, {f->files.n}},
+                   .read = read_classes,
+                   .self = f};
     pg_status st = PG_OK;
+    size_t *n = NULL;
     pg__data_drop(d);
     if (e->n_inputs != 1 || want.rank != 4)
         PG_FAIL(PG_E_MISMATCH,
@@ -295,10 +396,17 @@ static pg_status bind_folder(pg_data *d, void *state, const pg__ends *e, pg_err 
     PG_TRY(pg__data_add(d, &x, err));
     if (f->names.n == 0)
         goto done;
+    if (e->targeted) {
+        PG_TRY(count(&n, f, err));
+        PG_TRY(note_classes(d, f, n, err));
+        if (!d->any_classes)
+            PG_TRY(check_classes(d, f, n, err));
+    }
     if (!(y.key = pg__mem_strdup("y0")))
         return pg__nomem(err);
     PG_TRY(pg__data_add(d, &y, err));
 done:
+    pg__mem_free(n);
     return st;
 }
 

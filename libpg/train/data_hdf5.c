@@ -32,6 +32,7 @@ static pg_status add_dataset(pg_data *d, file *f, uint32_t obj, pg_err *err)
     pg__array a = {.dims = pg__dims_of(o->rank, o->dims),
                    .dtype = o->type.dtype,
                    .big_endian = o->type.big_endian,
+                   .is_flat = 1,
                    .read = read_chunks,
                    .self = f->h5,
                    .at = obj};
@@ -60,6 +61,8 @@ static pg_status open_hdf5(pg_data *d, pg__io *io, const char *path, void **stat
         const pg__h5_object *o = pg__h5_at(f->h5, pg__h5_child(f->h5, 0, k));
         if (o->kind == PG_H5_DATASET && o->type.cls == PG_H5_NUMBER && o->rank > 0)
             PG_TRY(add_dataset(d, f, pg__h5_child(f->h5, 0, k), err));
+        else if (o->kind == PG_H5_DATASET && o->type.cls == PG_H5_OTHER)
+            PG_TRY(pg__data_add_unread(d, o->name, strlen(o->name), o->type.unread, err));
     }
 done:
     return st;

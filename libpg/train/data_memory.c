@@ -40,6 +40,7 @@ pg_status pg__data_add_memory(pg_data *d, const pg_array *from, pg_err *err)
     } values = {.in = from->values}; /* it is only read */
     pg__array a = {.dtype = from->dtype,
                    .big_endian = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__,
+                   .is_flat = 1,
                    .read = read_rows,
                    .self = values.out};
     const pg_status st = check(from, err);

@@ -18,6 +18,7 @@ static pg_status open_npz(pg_data *d, pg__io *io, const char *path, void **state
     pg__zip *zip = NULL;
     pg__io *member = NULL;
     pg_status st = PG_OK;
+    pg_err why = {0};
     (void)path, (void)state;
     PG_TRY(pg__zip_open(&zip, io, err));
     for (size_t i = 0; i < pg__zip_n(zip); i++) {
@@ -26,8 +27,12 @@ static pg_status open_npz(pg_data *d, pg__io *io, const char *path, void **state
         if (n <= strlen(suffix) || strcmp(m->name + n - strlen(suffix), suffix) != 0)
             continue;
         PG_TRY(pg__zip_open_member(zip, i, &member, err));
-        st = pg__data_add_npy(d, m->name, n - strlen(suffix), member, err);
+        st = pg__data_add_npy(d, m->name, n - strlen(suffix), member, &why);
+        if (st == PG_E_UNSUPPORTED) /* texts beside the numbers: told when they are needed */
+            st = pg__data_add_unread(d, m->name, n - strlen(suffix), why.msg, &why);
         if (st != PG_OK) {
+            if (err)
+                *err = why;
             pg_err_prefix(err, PG_SHOW(m->name));
             goto done;
         }

@@ -17,32 +17,26 @@
 
 /* ---- from keys to arrays ---- */
 
-/* Array k of a kind: "x0", "xval0"; the layer's name; "x", "xval" for the only one. */
-static const pg__array *find_array(const pg_data *d, const char *stem, size_t k, size_t n,
-                                   const char *layer, int is_val)
+static pg_status check_readable(const pg__array *a, pg_err *err)
 {
-    char key[64];
-    const pg__array *a;
-    (void)snprintf(key, sizeof key, "%s%s%zu", stem, is_val ? "val" : "", k);
-    if ((a = pg__data_find(d, key)))
-        return a;
-    (void)snprintf(key, sizeof key, "%s%s", stem, is_val ? "val" : "");
-    if (n == 1 && (a = pg__data_find(d, key)))
-        return a;
-    return layer && !is_val ? pg__data_find(d, layer) : NULL;
+    if (!a->why)
+        return PG_OK;
+    return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s: %s", PG_SHOW(a->path), PG_SHOW(a->key), a->why);
 }
 
 static pg_status need_array(pg__slot *out, const pg_data *d, const char *stem, size_t k, size_t n,
                             const char *layer, int is_val, pg_err *err)
 {
     out->layer = layer;
-    out->array = find_array(d, stem, k, n, layer, is_val);
+    out->array = pg__data_find_role(d, stem, k, n, layer, is_val);
     if (out->array)
-        return PG_OK;
-    return pg_fail(err, PG_E_MISMATCH,
-                   "%s: holds no \"%s%s%zu\", which the model's %s \"%s\" needs", pg__data_path(d),
-                   stem, is_val ? "val" : "", k, stem[0] == 'x' ? "input" : "output",
-                   PG_SHOW(layer));
+        return check_readable(out->array, err);
+    (void)pg_fail(err, PG_E_MISMATCH, "%s: holds no \"%s%s%zu\", which the model's %s \"%s\" needs",
+                  pg__data_path(d), stem, is_val ? "val" : "", k,
+                  stem[0] == 'x' ? "input" : "output", PG_SHOW(layer));
+    if (pg__data_list(d, err))
+        pg_err_hint(err, n == 1 ? "--x NAME --y NAME" : "--x NAME,... --y NAME,...");
+    return PG_E_MISMATCH;
 }
 
 static pg_status check_rows(pg__feed *f, const pg__array *a, pg_err *err)
@@ -61,7 +55,8 @@ static pg_status find_arrays(pg__feed *f, pg__feed_use use, pg_err *err)
 {
     const pg_trainer *t = f->t;
     const pg_data *d = f->data;
-    const int is_val = use == PG__FOR_VALIDATION && pg__data_find(d, "xval0");
+    const int is_val =
+        use == PG__FOR_VALIDATION && !pg__data_is_chosen(d) && pg__data_find(d, "xval0");
     pg_status st = PG_OK;
     for (size_t k = 0; k < t->n_inputs; k++) {
         PG_TRY(need_array(&f->inputs[k], d, "x", k, t->n_inputs, t->input_names[k], is_val, err));
@@ -74,9 +69,11 @@ static pg_status find_arrays(pg__feed *f, pg__feed_use use, pg_err *err)
             need_array(&f->targets[k], d, "y", k, t->n_outputs, t->output_names[k], is_val, err));
         PG_TRY(check_rows(f, f->targets[k].array, err));
         f->weights[k].layer = t->output_names[k];
-        f->weights[k].array = find_array(d, "w", k, t->n_outputs, NULL, is_val);
-        if (f->weights[k].array)
+        f->weights[k].array = pg__data_find_role(d, "w", k, t->n_outputs, NULL, is_val);
+        if (f->weights[k].array) {
+            PG_TRY(check_readable(f->weights[k].array, err));
             PG_TRY(check_rows(f, f->weights[k].array, err));
+        }
     }
     if (f->n_rows == 0)
         PG_FAIL(PG_E_MISMATCH, "%s: holds no rows", pg__data_path(d));
@@ -91,7 +88,8 @@ pg_status pg__feed_bind(const pg_trainer *t, pg_data *data, pg__feed_use use, pg
         return pg__nomem(err);
     for (size_t k = 0; k < t->n_outputs; k++)
         targeted[k] = (unsigned char)t->objectives[k].has_loss;
-    const pg__ends ends = {.n_inputs = t->n_inputs,
+    const pg__ends ends = {.use = use,
+                           .n_inputs = t->n_inputs,
                            .n_outputs = t->n_outputs,
                            .input_names = t->input_names,
                            .output_names = t->output_names,
@@ -102,7 +100,7 @@ pg_status pg__feed_bind(const pg_trainer *t, pg_data *data, pg__feed_use use, pg
     return st;
 }
 
-pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, const pg_data *data, pg__feed_use use,
+pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, pg_data *data, pg__feed_use use,
                         pg_err *err)
 {
     pg_status st = PG_OK;
@@ -161,24 +159,13 @@ static pg__dims seen_as(const pg__dims *want, const pg__dims *have, const pg__di
     return d;
 }
 
-/* "60000x784" with multiplication signs, as people speak of data. */
-static pg__dims_text spoken(const pg__dims *d)
-{
-    pg__dims_text t;
-    size_t n = 0;
-    for (uint32_t i = 0; i < d->rank && n < sizeof t.s; i++)
-        n += (size_t)snprintf(t.s + n, sizeof t.s - n, "%s%llu", i > 0 ? "\xC3\x97" : "",
-                              (unsigned long long)d->d[i]);
-    return t;
-}
-
 static pg_status wrong_shape(const pg__array *a, const char *layer, const pg__dims *want,
                              pg_err *err)
 {
     char as[PG_MAX_RANK * 24] = "";
     size_t n = 0;
     (void)pg_fail(err, PG_E_MISMATCH, "%s: \"%s\" is %s, model input \"%s\" wants %s", a->path,
-                  PG_SHOW(a->key), spoken(&a->dims).s, PG_SHOW(layer), PG_SHAPE(want));
+                  PG_SHOW(a->key), pg__dims_spoken(&a->dims).s, PG_SHOW(layer), PG_SHAPE(want));
     if (elems_of_row(want) == elems_of_row(&a->dims)) {
         for (uint32_t i = 1; i < want->rank && n < sizeof as; i++)
             n += (size_t)snprintf(as + n, sizeof as - n, "%s%llu", i > 1 ? "," : "",
@@ -330,8 +317,9 @@ static pg_status wrong_target(const pg__feed *f, size_t k, const pg__value *want
         pg__dims any = want->shape;
         any.d[0] = PG_DIM_ANY;
         (void)pg_fail(err, PG_E_MISMATCH, "%s: \"%s\" is %s, output \"%s\" is compared with %s%s",
-                      a->path, PG_SHOW(a->key), spoken(have).s, PG_SHOW(f->targets[k].layer),
-                      PG_SHAPE(&any), want->elem == PG__INT ? " classes" : "");
+                      a->path, PG_SHOW(a->key), pg__dims_spoken(have).s,
+                      PG_SHOW(f->targets[k].layer), PG_SHAPE(&any),
+                      want->elem == PG__INT ? " classes" : "");
     }
     return PG_E_MISMATCH;
 }
@@ -356,6 +344,25 @@ static pg__cast cast_of(const pg_trainer *t, pg__elem elem)
     return t->backend->real_bytes == sizeof(double) ? PG__AS_F64 : PG__AS_F32;
 }
 
+/* Pictures of other things than the model knows would train silently. */
+static pg_status check_classes(const pg__feed *f, const pg__slot *target,
+                               const pg__dims *prediction, pg_err *err)
+{
+    const uint64_t units = prediction->d[prediction->rank - 1], n = target->array->n_classes;
+    const int any = pg__data_any_classes(f->data) && (n < units || units == 1);
+    if (prediction->rank != 2 || n == units || (units == 1 && n == 2) || any)
+        return PG_OK;
+    (void)pg_fail(err, PG_E_MISMATCH, "%s: %s class%s of pictures, output \"%s\" has %s",
+                  target->array->path, PG_NUM(n), n == 1 ? "" : "es", PG_SHOW(target->layer),
+                  PG_NUM(units));
+    pg_err_detail(err, "%s", pg_data_note(f->data, 0));
+    if (n < units || units == 1)
+        pg_err_hint(err, "--any-classes");
+    else
+        pg_err_hint(err, "--replace-head %s", PG_NUM(n));
+    return PG_E_MISMATCH;
+}
+
 static pg_status fit_target(pg__feed *f, size_t k, const pg__program *p, pg_err *err)
 {
     const pg__lowered *m = pg__program_model(p);
@@ -368,6 +375,8 @@ static pg_status fit_target(pg__feed *f, size_t k, const pg__program *p, pg_err 
     target->below = want->elem == PG__INT ? prediction->d[prediction->rank - 1] : 0;
     if (f->t->objectives[k].loss.ignores)
         target->ignored = &f->t->objectives[k].loss.ignored;
+    if (target->array->is_class && check_classes(f, target, prediction, err) != PG_OK)
+        return PG_E_MISMATCH;
     if (target->array->is_class && want->elem == PG__REAL && want->shape.rank == 2 &&
         want->shape.d[1] > 1) {
         target->one_hot = 1;
@@ -382,7 +391,7 @@ static pg_status fit_target(pg__feed *f, size_t k, const pg__program *p, pg_err 
         if (given != 1 && given != losses)
             return pg_fail(err, PG_E_MISMATCH, "%s: weights of \"%s\" are %s, its losses %s",
                            weights->array->path, PG_SHOW(weights->layer),
-                           spoken(&weights->array->dims).s, PG_SHAPE(&loss->shape));
+                           pg__dims_spoken(&weights->array->dims).s, PG_SHAPE(&loss->shape));
     }
     return PG_OK;
 }

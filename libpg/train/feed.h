@@ -16,12 +16,10 @@ typedef struct pg__slot {
     int one_hot;            /* classes become rows of row_elems zeros and a one */
 } pg__slot;
 
-typedef enum pg__feed_use { PG__FOR_TRAINING, PG__FOR_VALIDATION, PG__FOR_PREDICTION } pg__feed_use;
-
 /* One set of rows in the order of the model's inputs and outputs. */
 typedef struct pg__feed {
     const pg_trainer *t;
-    const pg_data *data;
+    pg_data *data;
     pg__slot *inputs, *targets, *weights;
     uint64_t first, n_rows; /* rows of the arrays that belong to it */
     double *class_weights;  /* by class, NAN where none was given; NULL: none */
@@ -31,7 +29,7 @@ typedef struct pg__feed {
 /* Finds the arrays of data that was bound to the model, and checks that they have one number of
  * rows. For validation: those called xval0, yval0, ... where there are any. PG_E_MISMATCH names
  * what is missing. */
-pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, const pg_data *data, pg__feed_use use,
+pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, pg_data *data, pg__feed_use use,
                         pg_err *err);
 void pg__feed_close(pg__feed *f);
 
@@ -63,6 +61,9 @@ pg_status pg__feed_program(pg_trainer *t, size_t batch_size, pg__pass pass, cons
 /* What batches hold, by a program for any number of rows; targets that do not fit are refused, and
  * small arrays of integers are looked through for values that the model does not know. */
 pg_status pg__feed_fit(pg__feed *f, const pg__program *p, pg_err *err);
+
+/* Notes inputs that go to 255, which nothing in the model scales. Errors of reading. */
+pg_status pg__feed_hint_scale(const pg__feed *f, pg_data *data, pg_err *err);
 
 /* "0=1,1=5": rows of a class count so much. */
 pg_status pg__feed_weigh_classes(pg__feed *f, const char *text, pg_err *err);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "base/try.h"
 #include "train/alone.h"
 #include "train/average.h"
@@ -24,7 +25,7 @@ static pg_status begin_pass(run *r, const pg__turn *turn, pg_err *err)
     if (r->opts->reset_states)
         PG_TRY(pg__states_reset(r->t, err));
     if (turn->validation)
-        return PG_OK;
+        return pg__calls_test_begin(&r->fit, err);
     if (r->cb && r->cb->epoch_begin)
         PG_TRY(r->cb->epoch_begin(r->cb->user, turn->epoch, err));
     PG_TRY(pg__calls_epoch_begin(&r->fit, err));
@@ -37,6 +38,8 @@ static pg_status end_pass(run *r, const pg__turn *turn, pg_err *err)
     const size_t n = r->logs.n;
     pg_status st = PG_OK;
     pg__logs_fill(r->t, r->logs.values + (turn->validation ? n : 0), &r->pass);
+    if (turn->validation)
+        PG_TRY(pg__calls_test_end(&r->fit, err));
     if (!turn->ends_epoch)
         return PG_OK;
     const pg_logs logs = pg__logs_epoch(&r->logs, turn->validation, pg__fit_rate(&r->fit));
@@ -325,6 +328,21 @@ done:
     return st;
 }
 
+/* What is to be written behind the last state: that is told to it then. */
+static pg_status name_output(run *r, pg_err *err)
+{
+    r->t->state = pg__mem_strdup(r->fit.resume_file);
+    r->t->output = pg__mem_strdup(r->opts->output);
+    return r->t->state && r->t->output ? PG_OK : pg__nomem(err);
+}
+
+static void forget_output(pg_trainer *t)
+{
+    pg__mem_free(t->state);
+    pg__mem_free(t->output);
+    t->state = t->output = NULL;
+}
+
 /* The last state, of a run that is over; what was asked for and is missing. */
 static pg_status end_resume(run *r, pg_err *err)
 {
@@ -339,6 +357,8 @@ static pg_status end_resume(run *r, pg_err *err)
     }
     if (f->resume_file && (r->resume.has_saved || r->resume.failed || f->resumed))
         PG_TRY(pg__resume_save(&r->resume, PG__RESUME_AT_END, err));
+    if (f->resume_file && r->opts->output && r->resume.has_saved && !r->resume.failed)
+        PG_TRY(name_output(r, err));
     if (r->resume.failed && f->missing == PG_OK) {
         f->missing = PG_E_IO;
         f->why = r->resume.why;
@@ -417,6 +437,7 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     const double began = pg__now();
     pg_status st = PG_OK;
     pg__ranks_begin_call(t, opts->cancel);
+    forget_output(t);
     PG_TRY(pg__ranks_agree(t, open_run(&r, err), err));
     PG_TRY(pg__ranks_same_run(t, opts, err));
     PG_TRY(pg__ranks_same_data(t, &r.train, err));

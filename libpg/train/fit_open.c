@@ -35,12 +35,13 @@ static pg_status open_feeds(run *r, pg_err *err)
     PG_TRY(pg__feed_open(&r->train, r->t, r->data, PG__FOR_TRAINING, err));
     PG_TRY(pg__feed_fit_inputs(&r->train, r->t, err));
     if (!r->has_val)
-        return PG_OK;
+        return pg__data_mention_unused(r->data, err);
     if (val != r->data)
         PG_TRY(pg__feed_bind(r->t, val, PG__FOR_VALIDATION, err));
     PG_TRY(pg__feed_open(&r->val, r->t, val, o->validation ? PG__FOR_VALIDATION : PG__FOR_TRAINING,
                          err));
     PG_TRY(pg__feed_fit_inputs(&r->val, r->t, err));
+    PG_TRY(pg__folder_same_classes(r->data, val, err));
     if (!o->validation)
         PG_TRY(split_validation(r, o->validation_split, err));
 done:
@@ -95,6 +96,7 @@ static pg_status open_calls(run *r, pg_err *err)
     *f = (pg__fit){.t = r->t,
                    .opts = r->opts,
                    .run = &r->what,
+                   .data_path = pg__data_path(r->data),
                    .resume = r->opts->resume,
                    .resume_every = r->opts->resume_every,
                    .names = r->logs.shown,
@@ -167,6 +169,7 @@ static pg_status prepare(run *r, pg_err *err)
     PG_TRY(size_batches(r, err));
     PG_TRY(pg__feed_program(r->t, r->batch_size, PG__TRAINS, &p, err));
     PG_TRY(pg__feed_fit(&r->train, p, err));
+    PG_TRY(pg__feed_hint_scale(&r->train, r->data, err));
     if (r->opts->class_weight)
         PG_TRY(pg__feed_weigh_classes(&r->train, r->opts->class_weight, err));
     if (r->has_val)

@@ -262,38 +262,6 @@ pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
     return PG_OK;
 }
 
-pg__size_text pg__size_text_of(uint64_t n_bytes)
-{
-    static const char *const units[] = {"kB", "MB", "GB"};
-    double n = (double)n_bytes / 1e3;
-    size_t k = 0;
-    pg__size_text out;
-    for (; k < 2 && n >= 999.95; k++)
-        n /= 1e3;
-    (void)snprintf(out.s, sizeof out.s, "%.1f %s", n, units[k]);
-    return out;
-}
-
-/* " (layer conv: 3.2 GB)", or nothing. */
-static void name_layer(const pg_trainer *t, const pg__program *p, char *out, size_t n)
-{
-    uint32_t leaf = 0;
-    const uint64_t bytes = p ? pg__program_largest(p, &leaf) : 0;
-    out[0] = '\0';
-    if (bytes > 0 && leaf < t->leaves.n)
-        (void)snprintf(out, n, " (layer %s: %s)", PG_SHOW(t->leaves.v[leaf].layer->name),
-                       pg__size_text_of(bytes).s);
-}
-
-static const pg__program *largest_program(const pg_trainer *t)
-{
-    const pg__program *most = NULL;
-    for (size_t i = 0; i < t->n_built; i++)
-        if (!most || pg__program_arena_bytes(t->built[i].program) > pg__program_arena_bytes(most))
-            most = t->built[i].program;
-    return most;
-}
-
 pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
 {
     if (t->is_split)
@@ -303,7 +271,7 @@ pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
     char layer[300], batch[80];
     if (more <= f->available)
         return PG_OK;
-    name_layer(t, largest_program(t), layer, sizeof layer);
+    pg__name_largest_layer(t, layer, sizeof layer);
     (void)snprintf(batch, sizeof batch, "with this model the largest batch is %zu",
                    f->largest_batch);
     (void)pg_fail(err, PG_E_NOMEM, "%s: out of memory: a batch of %zu needs %s%s, %s are free; %s",
@@ -315,19 +283,4 @@ pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
                     f->largest_batch, (f->batch_size + f->largest_batch - 1) / f->largest_batch,
                     f->batch_size);
     return PG_E_NOMEM;
-}
-
-pg_status pg__no_room_for(const pg_trainer *t, uint64_t n_rows, pg_status st, pg_err *err)
-{
-    char layer[300];
-    if (st != PG_E_NOMEM || !err || err->code != st || t->backend->host_memory)
-        return st;
-    const pg_err why = *err;
-    name_layer(t, largest_program(t), layer, sizeof layer);
-    (void)pg_fail(err, st, "%s; a batch of %llu was in work%s", why.msg, (unsigned long long)n_rows,
-                  layer);
-    if (n_rows > 1)
-        pg_err_hint(err, "--batch-size %llu; with --accumulate 2 the update is the same",
-                    (unsigned long long)n_rows / 2);
-    return st;
 }

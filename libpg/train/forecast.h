@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_FORECAST_H
 #define PG_TRAIN_FORECAST_H
 
-#include "train/trainer.h"
+#include "train/out_of_memory.h"
 
 /* What a run has beside its steps. */
 typedef struct pg__beside {
@@ -10,12 +10,6 @@ typedef struct pg__beside {
     size_t n_programs; /* that will be compiled: for training, validation, their last batches */
     uint64_t n_copied; /* bytes of a snapshot */
 } pg__beside;
-
-/* "3.2 GB" */
-typedef struct pg__size_text {
-    char s[32];
-} pg__size_text;
-pg__size_text pg__size_text_of(uint64_t n_bytes);
 
 /* For batches of so many rows. The programs that such a batch needs are compiled, which the run
  * would do anyway. */
@@ -25,9 +19,5 @@ pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
 /* PG_E_NOMEM where that is more than there is, with the layer that needs most and the largest batch
  * that fits. */
 pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err);
-
-/* st of a step of n_rows; where the device had less room than it said before, with what needs it,
- * and what can be done. */
-pg_status pg__no_room_for(const pg_trainer *t, uint64_t n_rows, pg_status st, pg_err *err);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/nearest.h"
 #include "base/philox.h"
 #include "base/try.h"
 #include "train/names.h"
@@ -230,6 +231,7 @@ static const struct {
     {"zero", zeros},
     {"zeros", zeros},
 };
+#define N_INITIALIZERS (sizeof initializers / sizeof *initializers)
 
 /* ---- from a parameter to its initializer ---- */
 
@@ -308,7 +310,7 @@ pg_status pg__initial_values(double *out, const pg__param *p, size_t number, uin
     }
     if (!name)
         name = usual(p->var->name);
-    for (size_t i = 0; i < sizeof initializers / sizeof *initializers; i++)
+    for (size_t i = 0; i < N_INITIALIZERS; i++)
         if (pg__same_name(name, strlen(name), initializers[i].name)) {
             const pg_status st = initializers[i].fill(&r, err);
             if (st == PG_OK) {
@@ -317,6 +319,11 @@ pg_status pg__initial_values(double *out, const pg__param *p, size_t number, uin
             }
             return st;
         }
-    return pg_fail(err, PG_E_UNSUPPORTED, "%s: initializer \"%s\" is not one of Keras'",
-                   PG_SHOW(p->leaf->layer->name), PG_SHOW(name));
+    const char *names[N_INITIALIZERS];
+    for (size_t i = 0; i < N_INITIALIZERS; i++)
+        names[i] = initializers[i].name;
+    const char *near = pg__nearest_spelt(name, strlen(name), names, N_INITIALIZERS);
+    return pg_fail(err, PG_E_UNSUPPORTED, "%s: initializer \"%s\" is not one of Keras'%s%s%s",
+                   PG_SHOW(p->leaf->layer->name), PG_SHOW(name), near ? "; did you mean " : "",
+                   near ? near : "", near ? "?" : "");
 }

@@ -95,7 +95,8 @@ static pg_status refuse(const char *name, size_t n, pg_err *err)
 {
     static const char *const others[] = {"Mean", "Sum", "MeanTensor", "MeanMetricWrapper",
                                          "Metric"};
-    const char *names[N_TYPES + 2] = {"accuracy", "crossentropy"};
+    enum { MAX_LOSSES = 64 };
+    const char *names[N_TYPES + 2 + MAX_LOSSES] = {"accuracy", "crossentropy"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (pg__same_name(name, n, others[i]))
             return pg_fail(err, PG_E_UNSUPPORTED,
@@ -103,7 +104,10 @@ static pg_status refuse(const char *name, size_t n, pg_err *err)
     for (size_t i = 0; i < N_TYPES; i++)
         names[i + 2] =
             strcmp(types[i].class_name, "Accuracy") == 0 ? "exact_accuracy" : types[i].usual;
-    (void)pg_fail(err, PG_E_ARG, "unknown metric \"%.*s\"", (int)n, name);
+    size_t n_names = N_TYPES + 2;
+    for (size_t i = 0; i < MAX_LOSSES && pg__loss_name(i); i++)
+        names[n_names++] = pg__loss_name(i);
+    (void)pg__fail_unknown(err, "metric", name, n, names, n_names);
     (void)pg__list_known(err, PG_E_ARG, names, N_TYPES + 2);
     pg_err_detail(err, "and every loss");
     return PG_E_ARG;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/nearest.h"
 #include "base/real.h"
 #include "base/try.h"
 #include "train/settings.h"
@@ -137,6 +138,11 @@ done:
     return st;
 }
 
+const char *pg__loss_name(size_t i)
+{
+    return i < N_ALIASES ? aliases[i].name : NULL;
+}
+
 /* Keras has them, and pgfit has not, each for a reason. */
 static pg_status refuse(const char *name, size_t n, pg_err *err)
 {
@@ -150,7 +156,10 @@ static pg_status refuse(const char *name, size_t n, pg_err *err)
         if (pg__same_name(name, n, others[i].name))
             return pg_fail(err, PG_E_UNSUPPORTED, "loss %s is not covered: %s", others[i].name,
                            others[i].why);
-    (void)pg_fail(err, PG_E_ARG, "unknown loss \"%.*s\"", (int)n, name);
+    const char *names[N_ALIASES];
+    for (size_t i = 0; i < N_ALIASES; i++)
+        names[i] = aliases[i].name;
+    (void)pg__fail_unknown(err, "loss", name, n, names, N_ALIASES);
     for (size_t i = 0; i < N_ALIASES; i++)
         pg_err_detail(err, "%s", aliases[i].name);
     return PG_E_ARG;

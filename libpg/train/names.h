@@ -11,6 +11,9 @@
 pg_status pg__loss_of(pg__loss_attrs *out, const char *name, size_t len, const pg__rules *rules,
                       pg_err *err);
 
+/* The i-th name of a loss, NULL behind the last. */
+const char *pg__loss_name(size_t i);
+
 /* Keras' class of a loss; room: where it may be written. */
 const char *pg__loss_class(pg__loss_kind kind, char *room, size_t cap);
 

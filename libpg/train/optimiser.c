@@ -87,7 +87,10 @@ static pg_status refuse_name(const char *name, size_t len, pg_err *err)
                 err, PG_E_UNSUPPORTED,
                 "optimizer %s is not covered: its steps depend on norms of whole variables",
                 whole[i]);
-    (void)pg_fail(err, PG_E_ARG, "unknown optimizer \"%.*s\"", (int)len, name);
+    const char *names[N_KNOWN];
+    for (size_t i = 0; i < N_KNOWN; i++)
+        names[i] = known[i].name;
+    (void)pg__fail_unknown(err, "optimizer", name, len, names, N_KNOWN);
     pg_err_detail(err,
                   "known: SGD, RMSprop, Adam, AdamW, Adagrad, Adadelta, Adamax, Nadam, Lion, Ftrl");
     return PG_E_ARG;
@@ -141,7 +144,9 @@ static pg_status refuse_key(const pg__optimiser *o, const char *key, size_t len,
     for (size_t i = 0; i < N_KEYS; i++)
         if (has_key(o, i))
             own[n++] = keys[i].key;
-    (void)pg_fail(err, PG_E_ARG, "optimizer %s has no \"%.*s\"", o->name, (int)len, key);
+    const char *near = pg__nearest_spelt(key, len, own, n);
+    (void)pg_fail(err, PG_E_ARG, "optimizer %s has no \"%.*s\"%s%s%s", o->name, (int)len, key,
+                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     return pg__list_known(err, PG_E_ARG, own, n);
 }
 
@@ -439,6 +444,7 @@ pg__update pg__optimiser_step(pg__optimiser *o)
                     .nesterov = o->nesterov,
                     .amsgrad = o->amsgrad,
                     .centered = o->centered,
+                    .rounds_first = o->legacy,
                     .power = -o->lr_power,
                     .l1 = o->l1,
                     .l2 = o->l2 + (o->beta != 0 ? o->beta / (2 * lr) : 0),

@@ -1,5 +1,5 @@
 /* penalty.c - regularizers and constraints. Sources: keras/regularizers.py, keras/constraints.py of
- * 2.15. */
+ * 1.2.2 and 2.15. */
 #include "train/penalty.h"
 
 #include <math.h>
@@ -11,12 +11,26 @@
 
 #define EPSILON 1e-7
 
+/* The config of p's own layer calls it after its variable ("bias_regularizer"), but leaves the
+ * "_kernel" of one with a name of its own away ("recurrent_regularizer"). Keras 1 has "W_", "U_"
+ * and "b_" for all gates. */
 static const pg__json *value_of(const pg__param *p, const char *suffix)
 {
-    const pg__layer *l = p->leaf->layer;
+    static const char kernel[] = "_kernel";
+    const char *name = p->var->name, *old = *p->var->alt ? p->var->alt : name;
+    const size_t n = strlen(name), tail = sizeof kernel - 1;
     char key[96];
-    (void)snprintf(key, sizeof key, "%s_%s", p->var->name, suffix);
-    return pg__json_get(l->inner ? l->inner->config : l->config, key);
+    (void)snprintf(key, sizeof key, "%s_%s", name, suffix);
+    const pg__json *found = pg__json_get(p->var->config, key);
+    if (!found && n > tail && strcmp(name + n - tail, kernel) == 0) {
+        (void)snprintf(key, sizeof key, "%.*s_%s", (int)(n - tail), name, suffix);
+        found = pg__json_get(p->var->config, key);
+    }
+    if (!found && strchr("WUb", *old) && (!old[1] || (old[1] == '_' && !old[3]))) {
+        (void)snprintf(key, sizeof key, "%c_%s", *old, suffix);
+        found = pg__json_get(p->var->config, key);
+    }
+    return found;
 }
 
 static int is(const char *name, const char *wanted)
@@ -67,6 +81,7 @@ static pg_status read_constraint(pg__penalty *out, const pg__param *p, pg_err *e
                        PG_SHOW(p->leaf->layer->name), PG_SHOW(c.name));
     out->min = setting(c.config, "min_value", 0);
     out->max = setting(c.config, "max_value", out->constraint == PG__MAX_NORM ? 2 : 1);
+    out->max = setting(c.config, "m", out->max); /* Keras 1's */
     out->rate = setting(c.config, "rate", 1);
     return read_axes(out, p, pg__json_get(c.config, "axis"), err);
 }

@@ -20,6 +20,8 @@ typedef struct pass {
     pg__totals totals;
     const pg__program *program; /* of some number of rows */
     size_t n_batches;           /* so far */
+    size_t n_warm;              /* rows of the batches that the profile is of; 0: none yet */
+    int is_cold;                /* the batch in hand is counted, and has other rows than those */
     pg__dims *shapes;           /* of the inputs, before the pass */
 } pass;
 
@@ -61,7 +63,6 @@ static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass ki
                                     .val_steps = p->opts->steps,
                                     .whole_only = pg__feed_is_fixed(t)};
     PG_TRY(pg__course_new(&p->course, &course, err));
-    PG_TRY(pg__ahead_new(&p->ahead, p->course, NULL, &p->feed, p->batch_size, err));
 done:
     return st;
 }
@@ -73,6 +74,7 @@ static pg_status begin_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass k
     pg__ranks_begin_call(p->t, p->opts->cancel);
     PG_TRY(pg__ranks_agree(p->t, open_pass(p, data, use, kind, err), err));
     PG_TRY(pg__ranks_same_data(p->t, &p->feed, err));
+    PG_TRY(pg__ahead_new(&p->ahead, p->course, NULL, &p->feed, p->batch_size, err));
     if (p->opts->profile)
         PG_TRY(pg__profile_start(p->t, kind, err));
 done:
@@ -97,8 +99,42 @@ static pg_status next_batch(pass *p, const pg__batch **out, pg_err *err)
     if (pg__told_to_stop(p->t, p->opts->cancel))
         return pg_fail(err, PG_E_CANCELLED, "interrupted");
     const pg_status st = pg__ahead_next(p->ahead, out, &turn, err);
-    if (p->opts->profile && *out && p->n_batches++ == 1)
+    if (!p->opts->profile || st != PG_OK || !*out)
+        return st;
+    if (p->n_batches == 1)
         pg__profile_clear(p->t);
+    p->is_cold = turn.n_rows != p->n_warm && (p->n_batches > 0 || turn.is_last);
+    p->n_warm = turn.n_rows;
+    p->n_batches++;
+    return PG_OK;
+}
+
+/* A step that makes memory and programs and touches them for the first time: nobody counts it, and
+ * nothing that lasts changes, so that what follows is what it would have been. */
+static pg_status warm_up(pass *p, const pg__batch *batch, pg__pass kind, void *const *rows,
+                         pg_err *err)
+{
+    pg__totals totals = {0};
+    pg_status st = pg__totals_alloc(p->t, &totals, err);
+    pg__profile_end(p->t);
+    p->t->is_trial = 1;
+    if (st == PG_OK)
+        st = pg__trainer_step(p->t, batch, kind, rows, &totals, err);
+    p->t->is_trial = 0;
+    pg__profile_resume(p->t);
+    pg__totals_free(&totals);
+    return st;
+}
+
+/* rows: room for predictions, or NULL. */
+static pg_status make_step(pass *p, const pg__batch *batch, pg__pass kind, void *const *rows,
+                           pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (p->is_cold)
+        PG_TRY(warm_up(p, batch, kind, rows, err));
+    PG_TRY(pg__trainer_step(p->t, batch, kind, rows, &p->totals, err));
+done:
     return st;
 }
 
@@ -117,13 +153,13 @@ pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
         n_losses += (size_t)t->objectives[k].has_loss;
     if (n_losses == 0)
         PG_FAIL(PG_E_ARG, "no loss given");
-    PG_TRY(begin_pass(&p, data, PG__FOR_TRAINING, PG__TESTS, err));
+    PG_TRY(begin_pass(&p, data, PG__FOR_EVALUATION, PG__TESTS, err));
     PG_TRY(pg__logs_open(&logs, t, 0, err));
     for (;;) {
         PG_TRY(next_batch(&p, &batch, err));
         if (!batch)
             break;
-        PG_TRY(pg__trainer_step(t, batch, PG__TESTS, NULL, &p.totals, err));
+        PG_TRY(make_step(&p, batch, PG__TESTS, NULL, err));
     }
     pg__logs_fill(t, logs.values, &p.totals);
     pg__logs_close(&t->evaluated);
@@ -212,7 +248,7 @@ pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
         PG_TRY(next_batch(&p, &batch, err));
         if (!batch)
             break;
-        PG_TRY(pg__trainer_step(t, batch, PG__PREDICTS, o.rows, &p.totals, err));
+        PG_TRY(make_step(&p, batch, PG__PREDICTS, o.rows, err));
         for (size_t k = 0; k < o.n; k++) {
             PG_TRY(pg__ranks_rows(t, batch, o.rows[k], o.row_bytes[k], err));
             if (is_first)

@@ -56,12 +56,6 @@ static pg_status begin(void *user, const pg_weight *outputs, size_t n, pg_err *e
 {
     target *to = user;
     pg_status st = PG_OK;
-    if (n > 1 && !to->zip) {
-        st = pg_fail(err, PG_E_ARG, "%s: the model has %zu outputs, a .npy holds one array",
-                     to->path, n);
-        pg_err_hint(err, "a name that ends with .npz");
-        return st;
-    }
     to->n = n;
     to->members = pg__mem_array(n, sizeof *to->members);
     if (!to->members)
@@ -94,13 +88,29 @@ done:
     return st;
 }
 
+static pg_status check_name(const pg_trainer *t, const char *path, pg_err *err)
+{
+    if (!ends_with(path, ".npy") && !ends_with(path, ".npz"))
+        return pg_fail(err, PG_E_ARG, "%s: predictions are written as .npy or .npz", PG_SHOW(path));
+    if (t->n_outputs == 1 || ends_with(path, ".npz"))
+        return PG_OK;
+    (void)pg_fail(err, PG_E_ARG, "%s: the model has %zu outputs, a .npy holds one array",
+                  PG_SHOW(path), t->n_outputs);
+    pg_err_hint(err, "a name that ends with .npz");
+    return PG_E_ARG;
+}
+
+static pg__sink_opts sink_opts(const pg_predict_opts *opts)
+{
+    return (pg__sink_opts){.force = opts && opts->force, .cancel = opts ? opts->cancel : NULL};
+}
+
 /* Rank 0 writes; whether it can, all know. */
 static pg_status open_target(target *to, pg_trainer *t, const pg_predict_opts *opts, pg_err *err)
 {
-    const pg__sink_opts sink = {.force = opts && opts->force, .cancel = opts ? opts->cancel : NULL};
+    const pg__sink_opts sink = sink_opts(opts);
     pg_status st = PG_OK;
-    if (!ends_with(to->path, ".npy") && !ends_with(to->path, ".npz"))
-        PG_FAIL(PG_E_ARG, "%s: predictions are written as .npy or .npz", to->path);
+    PG_TRY(check_name(t, to->path, err));
     if (pg__rank_of(t) > 0)
         return PG_OK;
     PG_TRY(pg__sink_open(&to->sink, to->path, &sink, err));
@@ -108,6 +118,14 @@ static pg_status open_target(target *to, pg_trainer *t, const pg_predict_opts *o
         PG_TRY(pg__zip_out_new(&to->zip, to->sink, err));
 done:
     return st;
+}
+
+pg_status pg_predict_check_file(const pg_trainer *t, const char *path, const pg_predict_opts *opts,
+                                pg_err *err)
+{
+    const pg__sink_opts sink = sink_opts(opts);
+    const pg_status st = check_name(t, path, err);
+    return st == PG_OK && pg__rank_of(t) == 0 ? pg__sink_check(path, &sink, err) : st;
 }
 
 pg_status pg_predict_file(pg_trainer *t, pg_data *data, const char *path,

@@ -53,6 +53,11 @@ void pg__profile_end(pg_trainer *t)
     t->is_profiling = 0;
 }
 
+void pg__profile_resume(pg_trainer *t)
+{
+    t->is_profiling = 1;
+}
+
 void pg__profile_drop(pg_trainer *t)
 {
     t->is_profiling = 0;

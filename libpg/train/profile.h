@@ -21,6 +21,7 @@ void pg__profile_add(pg__profile *p, uint32_t leaf, uint32_t kind, double second
  * touched for the first time there. */
 pg_status pg__profile_start(pg_trainer *t, pg__pass pass, pg_err *err);
 void pg__profile_end(pg_trainer *t);
+void pg__profile_resume(pg_trainer *t); /* after its end: goes on from what was counted */
 void pg__profile_drop(pg_trainer *t);
 void pg__profile_clear(pg_trainer *t);
 

@@ -23,20 +23,36 @@ static pg_status add_target(pg__program *p, size_t k, const pg__loss_attrs *a, p
                           (uint32_t)k, 0, &p->targets[k], err);
 }
 
-/* The logits of output k, where its loss can start from them. */
-static pg__val logits_of(const pg__program *p, size_t k, pg__loss_kind kind)
+static pg__squash made_for(pg__loss_kind kind)
+{
+    switch (kind) {
+    case PG__LOSS_categorical_crossentropy:
+    case PG__LOSS_categorical_focal_crossentropy:
+    case PG__LOSS_sparse_categorical_crossentropy: return PG__SOFTMAX_OF;
+    case PG__LOSS_binary_crossentropy:
+    case PG__LOSS_binary_focal_crossentropy: return PG__SIGMOID_OF;
+    default: return PG__NOT_SQUASHED;
+    }
+}
+
+/* The focal losses of Keras 3 and binary ones take what the activation gave. */
+static int takes_cached(pg__loss_kind kind, const pg__rules *rules)
+{
+    return rules->logits_cached && kind != PG__LOSS_binary_focal_crossentropy &&
+           (!rules->keras3 || kind != PG__LOSS_categorical_focal_crossentropy);
+}
+
+/* The logits of output k, where its loss starts from them. Keras over TensorFlow hangs them on the
+ * tensor that a softmax or a sigmoid returns, and the crossentropies take what hangs there: a
+ * categorical one of a sigmoid's output is that of a softmax of the same logits. */
+static pg__val logits_of(const pg__program *p, size_t k, pg__loss_kind kind, const pg__rules *rules)
 {
     const pg__val v = p->model.outputs[k];
     const pg__origin *o = v < p->model.cap_origins ? &p->model.origins[v] : NULL;
-    const int softmax = kind == PG__LOSS_categorical_crossentropy ||
-                        kind == PG__LOSS_categorical_focal_crossentropy ||
-                        kind == PG__LOSS_sparse_categorical_crossentropy;
-    const int sigmoid =
-        kind == PG__LOSS_binary_crossentropy || kind == PG__LOSS_binary_focal_crossentropy;
-    const pg__squash wanted = softmax   ? PG__SOFTMAX_OF
-                              : sigmoid ? PG__SIGMOID_OF
-                                        : PG__NOT_SQUASHED;
-    return o && wanted != PG__NOT_SQUASHED && o->squash == wanted ? o->logits : PG__NO_VAL;
+    const pg__squash wanted = made_for(kind);
+    if (!o || wanted == PG__NOT_SQUASHED || o->squash == PG__NOT_SQUASHED)
+        return PG__NO_VAL;
+    return o->squash == wanted || takes_cached(kind, rules) ? o->logits : PG__NO_VAL;
 }
 
 /* The device that makes a value: what is computed from a large one stays there. */
@@ -58,7 +74,7 @@ static pg_status add_loss(pg__program *p, size_t k, const pg__program_opts *opts
     const pg__dims scalar = {0};
     pg_status st = PG_OK;
     if (opts->lower.rules->logit_shortcut && !opts->from_probabilities) {
-        const pg__val logits = logits_of(p, k, a.kind);
+        const pg__val logits = logits_of(p, k, a.kind, opts->lower.rules);
         a.logits |= logits != PG__NO_VAL;
         in[0] = logits != PG__NO_VAL ? logits : in[0];
     }

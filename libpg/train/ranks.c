@@ -71,6 +71,7 @@ void pg__ranks_leave(pg_trainer *t)
     pg__mem_free(r->first_replica);
     pg__mem_free(r->first_lane);
     pg__mem_free(r->shares);
+    pg__strs_fini(&r->compared);
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
         pg__mem_free(r->windows[k].mem);
     pg__mem_free(r);
@@ -85,8 +86,14 @@ size_t pg_job_rank(size_t *n_ranks)
     return p.rank;
 }
 
-/* What all ranks found out together: rank 0 tells it. */
-static pg_status known(pg_trainer *t, pg_status st, pg_err *err)
+/* Others may be on GPUs, whose way needs nothing but an address: this one finds them there too. */
+pg_status pg_job_refuse(pg_err *err)
+{
+    const pg__comm_opts opts = {.timeout = 30, .on_gpus = 1};
+    return err->code == PG_OK ? PG_OK : pg__comm_refuse(&opts, err->code, err);
+}
+
+pg_status pg__ranks_known(pg_trainer *t, pg_status st, pg_err *err)
 {
     const int is_own = st == PG_E_NOMEM || st == PG_E_LIMIT; /* nobody else knows */
     if (st == PG_OK || st == PG_E_PEER || is_own)
@@ -163,7 +170,7 @@ pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         r->one_each = r->one_each && all[k].n_devices == all[k].n_replicas;
         if (all[k].how != all[0].how)
             PG_FAIL(PG_E_MISMATCH,
-                    "rank 0 on %s and rank %zu on %s have different --deterministic or --cpu-merge",
+                    "rank 0 on %s and rank %zu on %s differ in deterministic or cpu_merge",
                     pg__comm_host(r->comm, 0), k, pg__comm_host(r->comm, k));
         if (memcmp(all[k].backend, mine.backend, sizeof mine.backend) != 0)
             PG_FAIL(PG_E_UNSUPPORTED,
@@ -183,7 +190,7 @@ pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         PG_TRY(check_tree(t, err));
 done:
     pg__mem_free(all);
-    return known(t, st, err);
+    return pg__ranks_known(t, st, err);
 }
 
 /* Lanes of the deterministic mode are numbered over all ranks, others are each rank's own. */
@@ -308,7 +315,7 @@ pg_status pg__ranks_same_run(pg_trainer *t, const pg_fit_opts *o, pg_err *err)
                     pg__comm_host(c, 0), k, pg__comm_host(c, k));
 done:
     pg__mem_free(all);
-    return known(t, st, err);
+    return pg__ranks_known(t, st, err);
 }
 
 /* A flat of rank 0. */
@@ -335,45 +342,16 @@ pg_status pg__ranks_begin(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     pg_status st = PG_OK;
     if (!t->ranks)
         return PG_OK;
-    PG_TRY(known(t, check_same(t, o, err), err));
+    PG_TRY(pg__ranks_known(t, check_same(t, o, err), err));
     PG_TRY(share_flat(t, &t->params, err));
     for (size_t s = 0; s < PG_MAX_SLOTS && !pg__is_sharded(t); s++)
         PG_TRY(share_flat(t, &t->slots[s], err));
-    PG_TRY(known(t, pg__shard_same(t, err), err));
+    PG_TRY(pg__ranks_known(t, pg__shard_same(t, err), err));
     PG_TRY(pg__comm_broadcast(t->ranks->comm, &t->optimiser.iterations,
                               sizeof t->optimiser.iterations, "the steps of rank 0", err));
     t->version++;
 done:
     return st;
-}
-
-pg_status pg__ranks_same_data(pg_trainer *t, const pg__feed *f, pg_err *err)
-{
-    uint64_t mine[2], *all = NULL;
-    pg_status st = PG_OK;
-    if (!t->ranks)
-        return PG_OK;
-    mine[0] = f->n_rows;
-    mine[1] = pg__feed_mark(f);
-    const pg__comm *c = t->ranks->comm;
-    all = pg__mem_array(2 * pg__comm_size(c), sizeof *all);
-    if (!all)
-        PG_TRY(pg__nomem(err));
-    PG_TRY(
-        pg__comm_gather(t->ranks->comm, mine, all, sizeof mine, "what the ranks' data are", err));
-    for (size_t k = 1; k < pg__comm_size(c); k++) {
-        const char *a = pg__comm_host(c, 0), *b = pg__comm_host(c, k);
-        if (all[2 * k] != all[0])
-            PG_FAIL(PG_E_MISMATCH, "%s: %s rows on %s (rank 0), %s on %s (rank %zu)",
-                    pg__data_path(f->data), PG_NUM(all[0]), a, PG_NUM(all[2 * k]), b, k);
-        if (all[2 * k + 1] != all[1])
-            PG_FAIL(PG_E_MISMATCH,
-                    "%s: its first or last rows are not the same on %s (rank 0) and %s (rank %zu)",
-                    pg__data_path(f->data), a, b, k);
-    }
-done:
-    pg__mem_free(all);
-    return known(t, st, err);
 }
 
 /* ---- failing and stopping ---- */
@@ -401,6 +379,7 @@ void pg__ranks_begin_call(pg_trainer *t, const volatile int *cancel)
     if (!t->ranks)
         return;
     t->ranks->has_agreed = t->ranks->stops = 0;
+    pg__strs_fini(&t->ranks->compared);
     t->ranks->cancel = cancel ? cancel : t->ranks->cancel;
 }
 
@@ -480,7 +459,7 @@ pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, uint32_t m
         }
 done:
     pg__mem_free(all);
-    return known(t, st, err);
+    return pg__ranks_known(t, st, err);
 }
 
 pg_status pg__ranks_where(pg_trainer *t, char where[256], pg_err *err)

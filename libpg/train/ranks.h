@@ -5,6 +5,7 @@
 #ifndef PG_TRAIN_RANKS_H
 #define PG_TRAIN_RANKS_H
 
+#include "base/str.h"
 #include "comm/comm.h"
 #include "train/feed.h"
 
@@ -32,6 +33,7 @@ typedef struct pg__ranks {
     int shards;     /* the optimizer's state is divided */
     uint32_t mark;  /* of all that was put into it */
     pg__window windows[PG_MAX_SLOTS];
+    pg__strs compared; /* of the data, in words */
 } pg__ranks;
 
 /* ---- ranks.c: beginning and end ---- */
@@ -49,11 +51,13 @@ void pg__ranks_leave(pg_trainer *t);
 /* A public call begins: what became of the one before is forgotten. cancel: its own, or NULL. */
 void pg__ranks_begin_call(pg_trainer *t, const volatile int *cancel);
 
-/* All read the same data: as many rows, and the first and the last of them. */
+/* ranks_data.c: all read the same data. */
 pg_status pg__ranks_same_data(pg_trainer *t, const pg__feed *f, pg_err *err);
 /* And the same run of them. */
 pg_status pg__ranks_same_run(pg_trainer *t, const pg_fit_opts *o, pg_err *err);
 
+/* A failure that all ranks found out together: rank 0 tells it. */
+pg_status pg__ranks_known(pg_trainer *t, pg_status st, pg_err *err);
 /* What all ranks return: the failure of the first that failed, whose message only rank 0 has. */
 pg_status pg__ranks_agree(pg_trainer *t, pg_status st, pg_err *err);
 /* A failure of this rank alone, at the end of a public call: names the rank. Others will miss it.

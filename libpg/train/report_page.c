@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "pg/version.h"
 #include "train/chart.h"
+#include "train/names.h"
 #include "train/report.h"
 
 enum { MOST_EVENTS = 200, MOST_ROWS = 500, OPEN_EVENTS = 20 }; /* shown, the last ones; unfolded */
@@ -283,12 +284,33 @@ static void put_lines(pg_page *p, const char *text)
     }
 }
 
+/* Each with the output that it is of, where there are several. */
+static void put_losses(pg_page *p, const pg_trainer *t)
+{
+    words w;
+    char room[64];
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        if (!t->objectives[k].has_loss)
+            continue;
+        (void)snprintf(w.s, sizeof w.s, "%s%s%s", t->n_outputs > 1 ? t->output_names[k] : "",
+                       t->n_outputs > 1 ? ": " : "",
+                       pg__loss_class(t->objectives[k].loss.kind, room, sizeof room));
+        put_fact(p, "loss", w.s);
+    }
+}
+
 static void put_settings(pg_page *p, const pg__story *s)
 {
     const pg_run *r = s->fit->run;
     const pg_fit_opts *o = s->fit->opts;
     words w;
     pg_page_put(p, "<h2>Settings</h2>\n<div class=o><table>\n");
+    put_fact(p, "model", s->fit->t->graph->root->name);
+    put_fact(p, "data", s->fit->data_path);
+    put_losses(p, s->fit->t);
+    for (size_t i = 0; i < s->fit->t->n_metrics; i++)
+        put_fact(p, i == 0 ? "metrics" : "",
+                 s->fit->t->metrics[i].given ? s->fit->t->metrics[i].given : "");
     put_fact(p, "optimizer", r->optimizer);
     put_fact(p, "first learning rate", pg__figure_of(r->learning_rate).s);
     put_fact(p, "batch size", PG_NUM(r->batch_size));

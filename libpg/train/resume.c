@@ -26,6 +26,7 @@ pg_status pg__resume_open(pg__resume *r, pg__fit *f, pg_err *err)
     pg_status st = PG_OK;
     r->fit = f;
     r->saved = pg__now();
+    pg__output_mark(r->output, f->opts->replaces_output ? f->opts->output : NULL);
     if (!f->resume_file)
         return PG_OK;
     if (f->resume == 0)
@@ -129,9 +130,10 @@ static pg_status write_saving(void *ctx, pg_err *err)
         {.name = "facts", .data = s->facts.s, .n_bytes = s->facts.n},
         {.name = "state", .data = s->state.s, .n_bytes = s->state.n},
         {.name = "rows", .data = s->rows.s, .n_bytes = s->rows.n},
+        {.name = PG__RESUME_OUTPUT, .data = s->of->output, .n_bytes = PG__OUTPUT_BYTES},
         {.name = PG__RESUME_OVER, .data = "1", .n_bytes = s->over ? 1 : 0},
         {.name = "weights", .data = s->snapshot->params, .n_bytes = s->snapshot->n_bytes}};
-    size_t n = 6;
+    size_t n = 7;
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
         if (s->snapshot->has_slot[k]) {
             slots[k] = (saved_slot){s->snapshot, k};

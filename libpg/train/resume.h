@@ -7,11 +7,19 @@
 
 #include "train/callback.h"
 
+#define PG__OUTPUT_BYTES 40
+
+/* resume_output.c: of the file that is there now, if there is one; path may be NULL. */
+void pg__output_mark(unsigned char out[PG__OUTPUT_BYTES], const char *path);
+/* The trained model was written there, behind the run's last state. */
+void pg__resume_wrote(const char *resume_file, const char *output);
+
 typedef struct pg__resume {
     pg__fit *fit;
     pg__str facts; /* "name\tvalue\n": what must be the same */
     void *run;
     void (*keep)(void *run, pg__archive *a); /* where the run is: written or read */
+    unsigned char output[PG__OUTPUT_BYTES];  /* the file that may be replaced */
     double saved;                            /* when, on pg__now()'s clock */
     int is_own;                              /* the file is this run's */
     uint32_t mark;                           /* of what was restored: another file has another */

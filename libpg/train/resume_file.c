@@ -267,7 +267,7 @@ static pg_status check_parts(const pg__resume_file *f, pg_err *err)
             crc = pg__crc32(crc, buf, n);
             at += n;
         }
-        if (crc != f->parts[i].crc)
+        if (crc != f->parts[i].crc && strcmp(f->parts[i].name, PG__RESUME_OUTPUT) != 0)
             PG_FAIL(PG_E_FORMAT, "its part %s is damaged", PG_SHOW(f->parts[i].name));
     }
 done:
@@ -313,6 +313,23 @@ static size_t find(const pg__resume_file *f, const char *name)
     while (i < f->n_parts && strcmp(f->parts[i].name, name) != 0)
         i++;
     return i;
+}
+
+pg_status pg__resume_file_find(const char *path, const char *name, uint64_t *off, uint64_t *n)
+{
+    pg__resume_file f = {.io = NULL};
+    pg_status st = pg__io_open(&f.io, path, NULL);
+    if (st == PG_OK)
+        st = read_head(&f, NULL);
+    const size_t i = find(&f, name);
+    if (st == PG_OK && i == f.n_parts)
+        st = PG_E_FORMAT;
+    if (st == PG_OK) {
+        *off = f.parts[i].off;
+        *n = f.parts[i].n_bytes;
+    }
+    pg__resume_file_close(&f);
+    return st;
 }
 
 uint64_t pg__resume_file_bytes(const pg__resume_file *f, const char *name)

@@ -14,8 +14,9 @@
 
 #include "io/io.h"
 
-#define PG__RESUME_PARTS 16     /* at most */
-#define PG__RESUME_OVER  "over" /* part of a run that came to its end */
+#define PG__RESUME_PARTS  16       /* at most */
+#define PG__RESUME_OVER   "over"   /* part of a run that came to its end */
+#define PG__RESUME_OUTPUT "output" /* changed in place, and checked by who reads it */
 
 typedef struct pg__part {
     char name[16];
@@ -51,6 +52,9 @@ pg_status pg__resume_file_open(pg__resume_file *out, const char *path, pg_err *e
 /* The same of what is open already; messages name no file. References io. */
 pg_status pg__resume_file_open_io(pg__resume_file *out, pg__io *io, pg_err *err);
 void pg__resume_file_close(pg__resume_file *f);
+
+/* Where a part stands in the file; only its head is looked at. */
+pg_status pg__resume_file_find(const char *path, const char *name, uint64_t *off, uint64_t *n);
 
 /* Bytes of a part, 0 where there is none. */
 uint64_t pg__resume_file_bytes(const pg__resume_file *f, const char *name);

@@ -21,6 +21,7 @@
 #include "train/devices.h"
 #include "train/parts.h"
 #include "train/ranks.h"
+#include "train/resume.h"
 #include "train/shard.h"
 #include "train/slots.h"
 
@@ -392,8 +393,8 @@ static pg_status save_shards(pg__saved *out, pg_store *store, const pg__save_ord
         goto done;
     PG_TRY(set_saved(out, dir.s, err));
     PG_TRY(pg__strs_printf(&out->notes, err,
-                           "%s: %s, so it is split: %s/ (%zu files); --weights takes that folder, "
-                           "pgconvert too",
+                           "%s: %s, so it is split: %s/ (%zu files); pgconvert and the option "
+                           "weights take that folder",
                            PG_SHOW(o->path),
                            oversized ? "larger than a shard may be" : "beyond what HDF5 holds",
                            PG_SHOW(dir.s), rep.n_files));
@@ -521,11 +522,22 @@ static pg_status save_beside(pg_trainer *t, const char *path, const pg_save_opts
     return st == PG_OK ? PG_OK : first;
 }
 
+/* The state of the run that came before knows the file that is its own now. */
+static void tell_state(const pg_trainer *t, const char *path)
+{
+    const size_t n = strlen(path);
+    if (t->output && strcmp(t->output, path) == 0 && t->saved && strncmp(t->saved, path, n) == 0 &&
+        (t->saved[n] == '\0' || strcmp(t->saved + n, ".shards") == 0))
+        pg__resume_wrote(t->state, path);
+}
+
 pg_status pg_trainer_save(pg_trainer *t, const char *path, const pg_save_opts *opts, pg_err *err)
 {
     pg_err unheard = {0};
     const pg_status st =
         pg__rank_of(t) > 0 ? PG_OK : pg__told(t, save_beside(t, path, opts, err), err);
+    if (st == PG_OK && pg__rank_of(t) == 0)
+        tell_state(t, path);
     const pg_status met = pg__shard_meet(t, st == PG_OK ? err : &unheard);
     return st == PG_OK ? met : st;
 }

@@ -134,3 +134,11 @@ size_t pg__pays_up_to(const pg_plan_row *rows, size_t n)
     }
     return 0;
 }
+
+int pg__exceeds_one(const pg_plan_row *rows, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (rows[i].efficiency >= 1.005) /* shown as 101 % */
+            return 1;
+    return 0;
+}

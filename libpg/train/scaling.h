@@ -76,4 +76,8 @@ pg__pace pg__pace_between(const pg__pace *a, double a_rows, const pg__pace *b, d
  * doubling. 0: all are. */
 size_t pg__pays_up_to(const pg_plan_row *rows, size_t n);
 
+/* Does a row of more devices tell more than 100 % of what one alone reaches, as only a measurement
+ * that was disturbed does, or a cache that a whole batch does not fit into? */
+int pg__exceeds_one(const pg_plan_row *rows, size_t n);
+
 #endif

@@ -356,6 +356,10 @@ static void fill_rows(planning *p)
 static void add_notes(const planning *p)
 {
     char text[200];
+    if (pg__exceeds_one(p->out->rows, p->out->n_rows))
+        note(p->out,
+             "efficiency above 100 %: other programs disturbed the steps timed here, or the "
+             "batch of one device is larger than its caches; measure again");
     if (p->o.gpus && !p->is_here)
         note(p->out, "times are those of this machine's CPU by the given factor: a GPU loses more "
                      "where rows are few");

@@ -231,9 +231,7 @@ static pg_status find_type(pg__schedule *s, const char *name, pg_err *err)
     }
     if (s->type)
         return PG_OK;
-    const char *near = pg__nearest(name, names, N_TYPES);
-    (void)pg_fail(err, PG_E_ARG, "unknown learning rate schedule \"%s\"%s%s%s", PG_SHOW(name),
-                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    (void)pg__fail_unknown(err, "learning rate schedule", name, strlen(name), names, N_TYPES);
     return pg__list_known(err, PG_E_ARG, names, N_TYPES);
 }
 

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/average.h"
 #include "train/ranks.h"
 
 #define GRAIN  16u                 /* elements: no cache line is written by two */
@@ -171,7 +172,7 @@ done:
     return st;
 }
 
-pg_status pg__shard_take(pg_trainer *t, size_t slot, pg_err *err)
+pg_status pg__shard_take(pg_trainer *t, size_t slot, int swaps, pg_err *err)
 {
     const uint64_t bytes = t->backend->real_bytes;
     for (size_t b = 0; b < pg__shard_n_blocks(t); b++) {
@@ -181,8 +182,9 @@ pg_status pg__shard_take(pg_trainer *t, size_t slot, pg_err *err)
             const uint64_t begin = t->offsets[i], end = begin + t->n_elems[i];
             const uint64_t lo = from > begin ? from : begin, hi = to < end ? to : end;
             if (t->trained[i] && lo < hi)
-                memcpy((char *)t->params.mem + lo * bytes,
-                       (const char *)t->slots[slot].mem + lo * bytes, (size_t)((hi - lo) * bytes));
+                pg__average_move((char *)t->params.mem + lo * bytes,
+                                 (char *)t->slots[slot].mem + lo * bytes,
+                                 (size_t)((hi - lo) * bytes), swaps);
         }
     }
     t->version++;

@@ -8,9 +8,9 @@
 #include "train/buckets.h"
 #include "train/devices.h"
 #include "train/exchange.h"
-#include "train/forecast.h"
 #include "train/jobs.h"
 #include "train/mixed.h"
+#include "train/out_of_memory.h"
 #include "train/parts.h"
 #include "train/ranks_devices.h"
 #include "train/ranks_step.h"
@@ -578,5 +578,5 @@ done:
         pg__exchange_drop(t);
     st = pg__ranks_blame(t, st, err);
     free_step(&s);
-    return pg__no_room_for(t, b->n_rows, st, err);
+    return pg__explain_out_of_memory(t, b->n_rows, st, err);
 }

@@ -254,7 +254,7 @@ static pg_status read_model(summary *s, const pg_train_opts *o, pg_err *err)
     pg__lower_opts opts = {.leaves = &s->leaves, .n_rows = PG_DIM_ANY, .training = 1};
     const pg__model *m;
     pg_status st = PG_OK;
-    PG_TRY(pg__graph_load(&s->graph, o->model, err));
+    PG_TRY(pg__graph_given(&s->graph, o->model, o->model_text, err));
     PG_TRY(pg__transfer_edit(&s->graph, o, err));
     opts.graph = s->graph;
     m = s->graph->root;
@@ -269,7 +269,7 @@ static pg_status read_model(summary *s, const pg_train_opts *o, pg_err *err)
     }
     st = pg__lower(&s->low, &opts, err);
     if (st != PG_OK)
-        pg_err_prefix(err, o->model);
+        pg_err_prefix(err, PG_SHOW(pg__model_name(o->model, o->model_text)));
 done:
     return st;
 }

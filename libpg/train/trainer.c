@@ -99,8 +99,31 @@ static pg_status read_penalties(pg_trainer *t, pg_err *err)
     for (size_t i = 0; i < t->n_params; i++) {
         pg__penalty *p = &t->penalties[i];
         PG_TRY(pg__penalty_of(p, &t->built_params.params[i], err));
+        if (t->rules->keras3 && !t->built_params.params[i].trained)
+            p->l1 = p->l2 = 0; /* Keras 2 tells it with the loss */
         t->has_regularizers |= p->l1 != 0 || p->l2 != 0;
         t->has_constraints |= p->constraint != PG__FREE;
+    }
+done:
+    return st;
+}
+
+/* An Embedding's gradient is a list of its ids' occurrences in Keras 2, unless a regularizer's is
+ * added to it; it clips these and adds them up afterwards. */
+static pg_status note_clipped_ids(pg_trainer *t, pg_err *err)
+{
+    const pg__optimiser *o = &t->optimiser;
+    pg_status st = PG_OK;
+    if (t->rules->keras3 || (o->clipnorm <= 0 && o->global_clipnorm <= 0 && o->clipvalue <= 0))
+        return PG_OK;
+    for (size_t i = 0; i < t->n_params; i++) {
+        const pg__param *p = &t->built_params.params[i];
+        if (p->trained && strcmp(p->leaf->layer->class_name, "Embedding") == 0 &&
+            t->penalties[i].l1 == 0 && t->penalties[i].l2 == 0)
+            PG_TRY(pg__strs_printf(&t->notes, err,
+                                   "%s: Keras %s clips the gradients of an id's occurrences one by "
+                                   "one, pgfit their sum",
+                                   PG_SHOW(p->leaf->layer->name), t->rules->name));
     }
 done:
     return st;
@@ -132,6 +155,7 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
             PG_FAIL(PG_E_FORMAT, "%s: is never called", PG_SHOW(low->params[i].leaf->layer->name));
     PG_TRY(order_params(t, low, err));
     PG_TRY(read_penalties(t, err));
+    PG_TRY(note_clipped_ids(t, err));
     for (size_t i = 0; i < t->n_params; i++) /* 64-byte pieces in every type */
         t->offsets[i + 1] =
             t->offsets[i] + (t->n_elems[i] + PG_ALIGN / 4 - 1) / (PG_ALIGN / 4) * (PG_ALIGN / 4);
@@ -330,9 +354,12 @@ done:
 /* The model, and its file as the weights are read from it; NULL where it is a description alone.
  * Where weights cannot be read for what the model is, *late says why: what cannot be trained is
  * told before that. */
-static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const char *path,
+static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const pg_train_opts *o,
                             pg_err *err)
 {
+    const char *path = o->model;
+    if (o->model_text)
+        return pg__graph_given(&t->graph, path, o->model_text, err);
     pg_status st = pg__weights_open(file, &t->notes, path, NULL, late);
     size_t n = 0;
     const char *text = st == PG_OK ? pg_store_text(*file, PG_TEXT_MODEL_CONFIG, &n) : NULL;
@@ -396,7 +423,7 @@ static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     pg_store *own = NULL;
     pg_err late = {0};
     PG_TRY(pg__crew_parse(t, o, err));
-    PG_TRY(open_model(t, &own, &late, o->model, err));
+    PG_TRY(open_model(t, &own, &late, o, err));
     PG_TRY(pg__transfer_edit(&t->graph, o, err));
     PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
     PG_TRY(read_version(t, own, err));
@@ -406,7 +433,7 @@ static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     PG_TRY(pg__mixed_open(t, o, err));
     st = make_params(t, err);
     if (st != PG_OK) {
-        pg_err_prefix(err, PG_SHOW(o->model));
+        pg_err_prefix(err, PG_SHOW(pg__model_name(o->model, o->model_text)));
         goto done;
     }
     if (late.code != PG_OK && !o->weights) {
@@ -416,6 +443,7 @@ static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         goto done;
     }
     PG_TRY(pg__masks_check(t, err));
+    PG_TRY(pg__crew_check(t, o, err));
     PG_TRY(pg__workers_open(t, o, err));
     PG_TRY(start_weights(t, o, own, err));
 done:
@@ -512,6 +540,8 @@ void pg_trainer_close(pg_trainer *t)
     pg__mem_free(t->keras_version);
     pg__mem_free(t->elems);
     pg__mem_free(t->saved);
+    pg__mem_free(t->state);
+    pg__mem_free(t->output);
     pg__lowered_fini(&t->built_params);
     pg__leaves_fini(&t->leaves);
     pg__graph_free(t->graph);

@@ -159,11 +159,12 @@ struct pg_trainer {
     int has_regularizers, has_constraints;
     void *penalty; /* a double of device 0: of the step in hand; NULL: not there */
     pg__strs names;
-    pg__strs notes;           /* what pg_trainer_note() tells */
-    int drawn;                /* weights came from the initializers */
-    char *saved;              /* what the last save wrote, or NULL */
-    char *keras_version;      /* of the Keras that wrote the model, or NULL */
-    char **file_names;        /* per parameter: as in the file that it was read from, or NULL */
+    pg__strs notes;       /* what pg_trainer_note() tells */
+    int drawn;            /* weights came from the initializers */
+    char *saved;          /* what the last save wrote, or NULL */
+    char *state, *output; /* of the last run: where its state is, what is to be written; or NULL */
+    char *keras_version;  /* of the Keras that wrote the model, or NULL */
+    char **file_names;    /* per parameter: as in the file that it was read from, or NULL */
     pg__lowered built_params; /* shapes and owners of the parameters; no rows */
     uint64_t *offsets;        /* per parameter, and the end: elements from the start of a flat */
     pg__flat params, slots[PG_MAX_SLOTS];

@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/crew.h"
 #include "train/devices.h"
 #include "train/profile.h"
 #include "train/ranks.h"
@@ -44,7 +43,6 @@ pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         if (t->ranks && t->ranks->n_sharing > 1)
             cores = cores > t->ranks->n_sharing ? cores / t->ranks->n_sharing : 1;
     }
-    PG_TRY(pg__crew_check(t, o, err));
     if (t->backend->host_memory)
         PG_TRY(note_cores(t, t->device_names, err));
     const size_t crew = t->assigned.n_devices ? t->assigned.n_devices : 1;
@@ -60,14 +58,16 @@ pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     const size_t each = cores > shares ? cores / shares : 1;
     t->cut.n_workers = each * pg__replicas_here(&t->cut);
     if (o->lanes && !o->deterministic)
-        PG_FAIL(PG_E_ARG, "lanes are of deterministic training: --deterministic");
+        PG_FAIL(PG_E_ARG, "lanes are of deterministic training, which is off");
     if (o->deterministic)
         t->cut.n_lanes = o->lanes ? o->lanes : DEFAULT_LANES;
     if (t->cut.n_lanes & (t->cut.n_lanes - 1) || t->cut.n_lanes > 1024)
         PG_FAIL(PG_E_ARG, "lanes: %zu is no power of two up to 1024", t->cut.n_lanes);
-    if (t->cut.n_lanes && t->cut.n_replicas > t->cut.n_lanes)
-        PG_FAIL(PG_E_ARG, "%zu devices need at least as many lanes: --lanes %zu", t->cut.n_replicas,
-                pg__tree_top(t->cut.n_replicas));
+    if (t->cut.n_lanes && t->cut.n_replicas > t->cut.n_lanes) {
+        st = pg_fail(err, PG_E_ARG, "%zu devices need at least as many lanes", t->cut.n_replicas);
+        pg_err_hint(err, "--lanes %zu", pg__tree_top(t->cut.n_replicas));
+        goto done;
+    }
     PG_TRY(pg__workers_start(t, err));
 done:
     return st;

@@ -176,9 +176,17 @@ static pg_status check_wrapper(pg__checking *c, pg_err *err)
     const int flat = pg_store_n_layers(c->view.r.s) == 0;
     switch (f->verdict) {
     case PG_V_WRAPPER:
+        if (flat && !c->view.r.v.words.prefix)
+            return pg__check_add(c, "wrapper", 0, err,
+                                 "%zu name%s words of wrappers (%s); load_state_dict does not "
+                                 "find them",
+                                 c->view.r.v.words.n_names,
+                                 c->view.r.v.words.n_names == 1 ? " holds" : "s hold",
+                                 PG_SHOW(name));
         if (flat)
             return pg__check_add(c, "wrapper", 0, err,
-                                 "every name begins with \"%s\"; load_state_dict finds no key",
+                                 "every name%s begins with \"%s\"; load_state_dict finds no key",
+                                 c->view.r.v.words.counter == PG_NONE ? "" : " but n_averaged",
                                  PG_SHOW(name));
         return pg__check_add(c, "wrapper", 0, err, "%zu replicas of \"%s\"%s", f->replicas,
                              PG_SHOW(name),
@@ -198,52 +206,24 @@ static pg_status check_wrapper(pg__checking *c, pg_err *err)
 
 /* ---- hint ---- */
 
-/* "single.h5" for an output: another name, and the suffix of what is written for such a store. */
-static pg_status output_name(pg__str *out, const char *path, const pg_store *s, pg_err *err)
-{
-    static const char *const doubles[] = {".weights.h5", ".weights.json"};
-    const char *base = pg__base_name(path), *dot = strrchr(base, '.');
-    const size_t len = strlen(base);
-    for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++) {
-        const size_t n = strlen(doubles[i]);
-        if (len > n && strcmp(base + len - n, doubles[i]) == 0)
-            dot = ".weights.h5"; /* shards are joined */
-    }
-    const pg__format *f = pg__format_of(s);
-    if (f && !f->write && pg_store_n_layers(s) == 0)
-        dot = ".safetensors";
-    return pg__str_printf(out, err, "%s%s", strncmp(base, "single.", 7) ? "single" : "unwrapped",
-                          dot && dot != base ? PG_SHOW(dot) : "");
-}
-
 static pg_status make_hint(pg__checking *c, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__str hint = {0}, out = {0};
-    const pg_verdict is = c->view.r.v.f.verdict;
-    const pg__shards *shards = pg__shards_of(c->view.r.s);
-    const char *source = shards ? pg__shards_manifest(shards)->source : NULL;
-    const char *in = source ? source : c->path;
+    pg__str hint = {0};
+    const pg_finding *f = &c->view.r.v.f;
     int wrapped = 0;
     for (size_t i = 0; i < c->report.n_checks; i++)
         wrapped |= !c->report.checks[i].ok && strcmp(c->report.checks[i].name, "wrapper") == 0;
     if ((!wrapped && !(c->repairable && c->given)) || c->report.hint)
         return PG_OK;
-    PG_TRY(output_name(&out, in, c->view.r.s, err));
-    if (source) /* pgunwrap takes whole files */
-        PG_TRY(pg__str_printf(&hint, err, "pgjoin %s %s && ", PG_QUOTE(c->path), PG_QUOTE(in)));
-    PG_TRY(pg__str_puts(&hint, "pgunwrap ", err));
-    if (is == PG_V_AMBIGUOUS || !wrapped)
-        PG_TRY(
-            pg__str_printf(&hint, err, "--like %s ", c->given ? PG_QUOTE(c->o->model) : "MODEL"));
-    PG_TRY(pg__str_printf(&hint, err, "%s %s", PG_QUOTE(in), PG_QUOTE(out.s)));
-    if (strstr(hint.s, PG_UNQUOTABLE))
-        goto done; /* a name that no shell would take */
+    const int asks = f->verdict == PG_V_AMBIGUOUS || f->unsettled || !wrapped;
+    PG_TRY(pg__next_command(&hint, c->view.r.s, f, asks && c->given ? c->o->model : NULL, err));
+    if (!hint.n)
+        goto done;
     c->report.hint = hint.s;
-    hint.s = NULL;
+    hint = (pg__str){0};
 done:
     pg__str_fini(&hint);
-    pg__str_fini(&out);
     return st;
 }
 
@@ -254,7 +234,8 @@ static pg_status run(pg__checking *c, pg_err *err)
     pg_status st = PG_OK;
     pg_err why = {0};
     const int all = !c->o->only_finite && !c->o->only_no_wrapper;
-    st = pg__view_open(&c->view, c->path, c->o->trust_input, &why);
+    const pg_open_opts how = {.trust_input = c->o->trust_input, .part = c->o->part};
+    st = pg__view_open(&c->view, c->path, &how, &why);
     if (st == PG_E_FORMAT) {
         int is_split = 0;
         st = pg__check_faults(c, &is_split, err);
@@ -265,7 +246,7 @@ static pg_status run(pg__checking *c, pg_err *err)
     if (st != PG_OK)
         return container_failed(c, &why, err);
     PG_TRY(describe_container(c, err));
-    if (all || c->o->model)
+    if (all || c->given)
         PG_TRY(pg__check_structure(c, err));
     if (all || c->o->only_no_wrapper)
         PG_TRY(check_wrapper(c, err));
@@ -292,9 +273,9 @@ pg_status pg_check_file(pg_check_report *out, const char *path, const pg_check_o
     if (!out || !path)
         return pg_fail(err, PG_E_ARG, "a file and a report are needed");
     if (!c.o->input != !c.o->expect)
-        return pg_fail(err, PG_E_ARG, "predictions need both --input and --expect");
-    if (c.o->model)
-        PG_TRY(pg__graph_load(&c.given, c.o->model, err));
+        return pg_fail(err, PG_E_ARG, "predictions need an input and what is expected of it");
+    if (c.o->model || c.o->model_text)
+        PG_TRY(pg__graph_given(&c.given, c.o->model, c.o->model_text, err));
     PG_TRY(run(&c, err));
     c.report.ok = 1;
     for (size_t i = 0; i < c.report.n_checks; i++)

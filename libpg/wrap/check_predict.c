@@ -155,8 +155,9 @@ done:
 /* The model with the file's weights: a file that does not fit is a failed check. */
 static pg_status open_strictly(pg_trainer **out, pg__checking *c, pg_err *err)
 {
-    const pg_train_opts opts = {.model = c->o->model ? c->o->model : c->path,
-                                .weights = c->o->model ? c->path : NULL,
+    const pg_train_opts opts = {.model = c->given ? c->o->model : c->path,
+                                .model_text = c->o->model_text,
+                                .weights = c->given ? c->path : NULL,
                                 .for_prediction = 1,
                                 .devices = c->o->device};
     pg_err why = {0};
@@ -164,7 +165,7 @@ static pg_status open_strictly(pg_trainer **out, pg__checking *c, pg_err *err)
     if (c->view.r.v.f.verdict == PG_V_WRAPPER)
         return pg__check_add(c, "predicted", 0, err,
                              "nothing: a wrapper's file does not load as it is");
-    if (!c->o->model && !pg_store_text(c->view.r.s, PG_TEXT_MODEL_CONFIG, NULL)) {
+    if (!c->given && !pg_store_text(c->view.r.s, PG_TEXT_MODEL_CONFIG, NULL)) {
         (void)pg_fail(err, PG_E_ARG, "%s: has no model description; predicting needs one",
                       PG_SHOW(c->path));
         if (c->o->input)

@@ -1,4 +1,4 @@
-/* check_structure.c - would Keras' strict loader take the file? (keras-files: "The real loaders")
+/* check_structure.c - would Keras' strict loader take the file? (FORMATS.md: "The real loaders")
  *
  *   legacy layout  layers with weights are paired by position, names are not compared: number of
  *                  layers, then of weights, then shapes
@@ -433,7 +433,8 @@ pg_status pg__check_structure(pg__checking *c, pg_err *err)
         return is_empty ? without_weights(c, err) : without_model(c, err);
     t.m = g->root;
     t.dialect = g->dialect;
-    const char *source = c->given ? pg__base_name(c->o->model) : "its own description";
+    const char *source = c->given ? pg__base_name(pg__model_name(c->o->model, c->o->model_text))
+                                  : "its own description";
     memcpy(t.source, source, strnlen(source, sizeof t.source - 1));
     c->report.fitted = 1;
     PG_TRY(pg__leaves_of(&t.leaves, t.m, t.dialect, err));

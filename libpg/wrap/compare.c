@@ -196,6 +196,29 @@ static pg_status require_tensors(const pg__view *v, const char *path, pg_err *er
                           PG_SHOW(path));
 }
 
+/* A part may be meant for one of the files only: the other one's format has none. */
+static pg_status open_both(compare *c, pg_err *err)
+{
+    const pg_open_opts whole = {.trust_input = c->o->trust_input};
+    pg_open_opts of_a = whole, of_b = whole;
+    of_a.part = c->o->part;
+    of_b.part = c->o->part_b ? c->o->part_b : c->o->part;
+    pg_status st = pg__view_open(&c->a, c->path_a, &of_a, err);
+    const int a_has_none = st == PG_E_UNSUPPORTED && of_a.part && !c->o->part_b;
+    if (a_has_none) {
+        pg__view_fini(&c->a);
+        st = pg__view_open(&c->a, c->path_a, &whole, err);
+    }
+    if (st != PG_OK)
+        return st;
+    st = pg__view_open(&c->b, c->path_b, &of_b, err);
+    if (st == PG_E_UNSUPPORTED && of_b.part && !c->o->part_b && !a_has_none) {
+        pg__view_fini(&c->b);
+        st = pg__view_open(&c->b, c->path_b, &whole, err);
+    }
+    return st;
+}
+
 /* Of A in the pairs. */
 static uint64_t n_bytes_of(const compare *c)
 {
@@ -216,8 +239,7 @@ pg_status pg_compare_files(pg_comparison *out, const char *a, const char *b,
     c.buf = pg__mem_array(2, PG_COPY_BYTES);
     if (!c.buf)
         return pg__nomem(err);
-    PG_TRY(pg__view_open(&c.a, a, c.o->trust_input, err));
-    PG_TRY(pg__view_open(&c.b, b, c.o->trust_input, err));
+    PG_TRY(open_both(&c, err));
     PG_TRY(require_tensors(&c.a, a, err));
     PG_TRY(require_tensors(&c.b, b, err));
     PG_TRY(pair(&c, err));

@@ -40,6 +40,57 @@ static int ends_with(const char *s, const char *tail)
     return n > k && strcasecmp(s + n - k, tail) == 0;
 }
 
+/* Formats of other programs, by suffix, and what those programs take of ours: where there is a
+ * description, converters take a .keras file, and PyTorch takes tensors in its own layout. */
+static const struct foreign {
+    const char *suffix, *what, *with_model;
+    int torch;
+} foreign[] = {
+    {".onnx", "ONNX", ".keras", 0},
+    {".tflite", "TensorFlow Lite", ".keras", 0},
+    {".pb", "a TensorFlow graph", ".keras", 0},
+    {".pt", "a pickle of PyTorch", ".safetensors", 1},
+    {".pth", "a pickle of PyTorch", ".safetensors", 1},
+    {".bin", "a pickle of PyTorch", ".safetensors", 1},
+    {".ckpt", "a checkpoint of Lightning or TensorFlow", ".safetensors", 0},
+    {".distcp", "a checkpoint of torch.distributed", ".safetensors", 1},
+    {".pkl", "a pickle of Python", ".safetensors", 0},
+    {".gguf", "GGUF", ".safetensors", 0},
+    {".msgpack", "msgpack of Flax", ".safetensors", 0},
+};
+
+static int has_model(const pg__convert *c)
+{
+    pg_store *s = NULL;
+    const pg_open_opts opts = {.trust_input = c->o->write.trust_input};
+    if (c->o->model || c->o->model_text)
+        return 1;
+    if (!c->r.s && pg_store_open(&s, c->r.in, &opts, NULL) != PG_OK)
+        return 0;
+    const int found = pg_store_text(s ? s : c->r.s, PG_TEXT_MODEL_CONFIG, NULL) != NULL;
+    pg_store_close(s);
+    return found;
+}
+
+/* The suffix names a format that is not written: an .h5 must not get it. */
+static pg_status refuse_foreign(const pg__convert *c, const struct foreign *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str name = {0};
+    const char *out = c->r.out, *model = c->o->model;
+    const int full = has_model(c), n = (int)(strlen(out) - strlen(f->suffix));
+    const char *suffix = full ? f->with_model : ".safetensors";
+    PG_TRY(pg__str_printf(&name, err, "%.*s%s", n, out, suffix));
+    st = pg_fail(err, PG_E_ARG, "%s: %s is not written; the nearest that is: %s", PG_SHOW(out),
+                 f->what, suffix);
+    pg_err_hint(err, "pgconvert %s%s%s%s%s %s", full && f->torch ? "--layout pytorch " : "",
+                model ? "--model " : "", model ? PG_QUOTE(model) : "", model ? " " : "",
+                PG_QUOTE(c->r.in), PG_QUOTE(name.s));
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
 static pg_status choose_target(pg__convert *c, pg_err *err)
 {
     const char *out = c->r.out;
@@ -60,10 +111,12 @@ static pg_status choose_target(pg__convert *c, pg_err *err)
                        "there is no format \"%s\" to write: h5, weights.h5, keras, "
                        "safetensors, npy, npz",
                        PG_SHOW(c->o->to));
+    for (size_t i = 0; out && i < sizeof foreign / sizeof *foreign; i++)
+        if (ends_with(out, foreign[i].suffix))
+            return refuse_foreign(c, &foreign[i], err);
     (void)pg_fail(err, PG_E_ARG, "%s: the suffix does not say which format is meant",
                   out ? PG_SHOW(out) : "output");
-    pg_err_hint(err, "pgconvert --to h5|weights.h5|keras|safetensors|npy|npz %s %s",
-                PG_QUOTE(c->r.in), out ? PG_QUOTE(out) : "OUT");
+    pg_err_hint(err, "--to FORMAT   (h5, weights.h5, keras, safetensors, npy, npz)");
     return PG_E_ARG;
 }
 
@@ -92,8 +145,7 @@ pg_status pg__convert_needs_model(const pg__convert *c, const char *what, pg_err
 
 static pg_status load_model(pg__graph **out, const pg_convert_opts *o, pg_err *err)
 {
-    return o->model ? pg__graph_load(out, o->model, err)
-                    : pg__graph_parse(out, o->model_text, strlen(o->model_text), err);
+    return pg__graph_given(out, o->model, o->model_text, err);
 }
 
 /* The plan of what is converted: the file as it is, or its template. */
@@ -105,15 +157,15 @@ static pg_status plan_input(pg__convert *c, pg_err *err)
         PG_FAIL(PG_E_NO, "one of several shards; convert its index, %s",
                 PG_SHOW(pg__v3_shard_index(c->r.s)));
     if (c->o->unwrap && (c->o->model || c->o->model_text)) {
-        c->r.like_path = c->o->model;
+        c->r.like_name = pg__model_name(c->o->model, c->o->model_text);
         PG_TRY(load_model(&c->r.like, c->o, err));
     }
     if (c->o->unwrap)
         return pg__plan_unwrap(&c->r, &u, err);
     if (c->r.v.f.verdict == PG_V_WRAPPER)
         PG_TRY(pg__tell_note(&c->r, err,
-                             "this is a parallel wrapper's file, converted as it is; --unwrap "
-                             "converts its one-device model"));
+                             "this is a parallel wrapper's file, converted as it is; the option "
+                             "unwrap converts its one-device model"));
     PG_TRY(pg__plan_copy_of(&c->r.plan, c->r.s, err));
 done:
     return st;
@@ -174,8 +226,7 @@ done:
     return st;
 }
 
-/* The outline of what is converted, and the description that it follows. */
-static pg_status begin(pg__convert *c, pg_err *err)
+pg_status pg__convert_begin(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(pg__outline_of(&c->at, &c->r.plan, err));
@@ -195,7 +246,7 @@ done:
 static pg_status steps(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(begin(c, err));
+    PG_TRY(pg__convert_begin(c, err));
     if (c->target == PG_TO_KERAS && !c->graph)
         return pg__convert_needs_model(c, "a .keras file", err);
     if (c->target == PG_TO_H5)
@@ -244,6 +295,7 @@ static pg_status write_shards(pg_convert_report *rep, const char *in, const char
         *rep = (pg_convert_report){.format = "npy-shards",
                                    .n_tensors = split.n_tensors,
                                    .n_state = split.n_state,
+                                   .n_written = split.n_tensors + split.n_state,
                                    .n_verified = split.n_verified,
                                    .n_params = split.n_params,
                                    .n_bytes = split.n_bytes,
@@ -270,6 +322,7 @@ static pg_status count(pg_convert_report *rep, const pg__convert *c, pg_err *err
     }
     rep->n_tensors = c->at.n_tensors;
     rep->n_state = c->at.n_state;
+    rep->n_written = rep->n_tensors + rep->n_state;
     rep->n_hwio = c->n_hwio;
     rep->n_transposed = c->n_transposed;
     rep->n_class_paths = c->n_class_paths;
@@ -329,7 +382,7 @@ done:
     return st;
 }
 
-static void convert_fini(pg__convert *c)
+void pg__convert_fini(pg__convert *c)
 {
     pg__outline_fini(&c->at);
     pg__graph_free(c->graph);
@@ -391,7 +444,7 @@ pg_status pg_convert_file(const char *in, const char *out, const pg_convert_opts
     }
     PG_TRY(carry_out(&c, report, err));
 done:
-    convert_fini(&c);
+    pg__convert_fini(&c);
     return st;
 }
 
@@ -411,7 +464,7 @@ pg_status pg_convert_store(pg_store *in, const char *out, const pg_convert_opts 
     PG_TRY(carry_out(&c, report, err));
 done:
     c.r.s = NULL; /* the caller's */
-    convert_fini(&c);
+    pg__convert_fini(&c);
     return st;
 }
 
@@ -425,7 +478,7 @@ typedef struct opened {
 static void close_opened(void *held)
 {
     opened *f = held;
-    convert_fini(&f->c);
+    pg__convert_fini(&f->c);
     pg__mem_free(f);
 }
 
@@ -478,7 +531,7 @@ pg_status pg_convert_open(pg_store **out, const char *in, const pg_convert_opts 
     PG_TRY(pg__rewrite_open(&f->c.r, err));
     st = plan_view(f, err);
     if (st == PG_OK)
-        st = begin(&f->c, err);
+        st = pg__convert_begin(&f->c, err);
     if (st == PG_OK && f->c.graph)
         st = pg__arrange(&f->c, PG_SHAPE_LAYERS, err);
     if (st != PG_OK) {

@@ -148,6 +148,11 @@ typedef struct pg__convert {
     size_t n_transposed, n_hwio, n_class_paths;
 } pg__convert;
 
+/* Makes the outline of c->r.plan and finds the description that its tensors follow. Wants o, r and
+ * target of c. */
+pg_status pg__convert_begin(pg__convert *c, pg_err *err);
+void pg__convert_fini(pg__convert *c);
+
 /* What the messages call the description that is missing, with the hint that asks for it. */
 pg_status pg__convert_needs_model(const pg__convert *c, const char *what, pg_err *err);
 
@@ -194,7 +199,7 @@ const char *pg__modern_class(const char *name);
 /* ---- convert_keras1.c: kernels of Keras 1 ---- */
 
 /* Makes slot->take out of takes[k], that of variable k of its leaf: merges gates and turns kernels
- * as Keras 2 does on loading (keras-files, "Conversions on load"). *why: what has no counterpart.
+ * as Keras 2 does on loading (FORMATS.md: "Conversions on load"). *why: what has no counterpart.
  */
 void pg__keras1_take(pg__slot *slot, const pg__leaf *leaf, const pg__take *takes, const char **why);
 
@@ -227,6 +232,17 @@ pg_status pg__translate(pg__str *out, size_t *n_classes, const char *text, size_
 /* Sets model_config, training_config and metadata of c->at for a legacy full model or a .keras, and
  * decides about the optimizer's state. */
 pg_status pg__convert_texts(pg__convert *c, pg_err *err);
+
+/* ---- convert_optimizer.c: an optimizer of Keras 1 or 2 for Keras 3 ---- */
+
+/* s: {"class_name", "config"} in text. Nothing is added to *out if Keras 3 cannot say it. Notes
+ * tell what was dropped, and where Keras 3 steps otherwise. */
+pg_status pg__optimizer_to_3(pg__str *out, pg__convert *c, const char *text, pg__json_span s,
+                             pg_err *err);
+/* 1 if Keras 3 has the optimizer, in any case of letters; with a key, if that is a parameter of it
+ * which load_model() takes (decay, too: it is ignored). An optimizer that is not known takes all.
+ */
+int pg__optimizer_takes_3(const char *class_name, const char *key);
 
 /* ---- convert_flat.c: names and metadata of safetensors ---- */
 

@@ -75,18 +75,26 @@ done:
     return st;
 }
 
-static pg_status make_metadata(pg__outline *o, const char *layers, size_t n_layers, int pytorch,
-                               pg_err *err)
+/* plain: names of another framework, whose metadata stays: libraries go by its "format", and it
+ * names tensors. */
+static pg_status make_metadata(pg__convert *c, const pg__str *layers, int plain, pg_err *err)
 {
     pg_status st = PG_OK;
+    pg__outline *o = &c->at;
     pg__str *out = &o->metadata;
+    const int pytorch = c->o->layout == PG_LAYOUT_PYTORCH;
     out->n = 0;
     PG_TRY(pg__str_puts(out, "{", err));
-    PG_TRY(add_member(out, "format", pytorch ? "pt" : "keras", pytorch ? 2 : 5, err));
+    if (plain)
+        PG_TRY(pg__keep_metadata(out, c->r.s, !c->o->rename && !c->o->unwrap, err));
+    else
+        PG_TRY(add_member(out, "format", pytorch ? "pt" : "keras", pytorch ? 2 : 5, err));
     PG_TRY(add_writer(out, o->writer.s, err));
-    PG_TRY(add_member(out, "layers", layers, n_layers, err));
+    PG_TRY(add_member(out, "layers", layers->s, layers->n, err));
     PG_TRY(add_member(out, "model_config", o->model_config.s, o->model_config.n, err));
     PG_TRY(add_member(out, "training_config", o->training_config.s, o->training_config.n, err));
+    if (!c->o->write.dry_run)
+        PG_TRY(pg__add_provenance(out, c->r.s, &c->o->write, err));
     PG_TRY(pg__str_puts(out, "}", err));
 done:
     return st;
@@ -123,12 +131,23 @@ static void drop_layers(pg__outline *o)
     o->shape = PG_SHAPE_FLAT;
 }
 
+/* Has it metadata, and not those that we gave a Keras model? */
+static int is_of_others(const pg_store *s)
+{
+    size_t n = 0;
+    const char *text = pg_store_text(s, PG_TEXT_METADATA, &n);
+    const pg__json_span format =
+        text ? pg__json_member(text, (pg__json_span){0, n}, "format") : (pg__json_span){0};
+    return text && !(format.n == 7 && memcmp(text + format.off, "\"keras\"", 7) == 0);
+}
+
 pg_status pg__flatten(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str layers = {0};
     pg__outline *o = &c->at;
-    const int pytorch = c->o->layout == PG_LAYOUT_PYTORCH;
+    const int plain = o->shape == PG_SHAPE_FLAT && c->from == PG_SHAPE_FLAT &&
+                      c->o->layout != PG_LAYOUT_PYTORCH && is_of_others(c->r.s);
     if (o->shape == PG_SHAPE_LAYERS && !c->o->rename) /* with other names the list would not fit */
         PG_TRY(list_layers(&layers, o, err));
     if (o->shape == PG_SHAPE_LAYERS)
@@ -136,7 +155,7 @@ pg_status pg__flatten(pg__convert *c, pg_err *err)
     drop_layers(o);
     if (c->o->rename)
         PG_TRY(pg__rename(c, err));
-    PG_TRY(make_metadata(o, layers.s, layers.n, pytorch, err));
+    PG_TRY(make_metadata(c, &layers, plain, err));
 done:
     pg__str_fini(&layers);
     return st;

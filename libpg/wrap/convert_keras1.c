@@ -1,6 +1,6 @@
 /* convert_keras1.c - kernels of Keras 1 as later releases want them. Keras 2 does this when it
  * loads a file whose version is "1" or missing; Keras 3 does not, and no loader does for other
- * formats (keras-files, "Conversions on load"). What Keras 2 itself does not convert is refused. */
+ * formats (FORMATS.md: "Conversions on load"). What Keras 2 itself does not convert is refused. */
 #include <string.h>
 
 #include "wrap/convert.h"

@@ -1,5 +1,5 @@
 /* convert_slots.c - where each variable of a model lies in the path layout, and what it is called
- * in a legacy file (keras-files, "Paths"; checked against files of Keras 2.15 and 3.6).
+ * in a legacy file (FORMATS.md: "Path layout"; checked against files of Keras 2.15 and 3.6).
  *
  * Keras names a group after the layer's class and counts repeats of a class within one model.
  * Layers that keep their variables in an inner object (a recurrent layer's cell, a wrapper's layer)

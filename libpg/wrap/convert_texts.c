@@ -115,6 +115,111 @@ done:
     return st;
 }
 
+/* Losses and metrics that both Keras know, and what they are called in full: Keras 3 does not find
+ * the short names of losses in an .h5. */
+static const char *const same_words[][2] = {
+    {"mse", "mean_squared_error"},
+    {"mae", "mean_absolute_error"},
+    {"mape", "mean_absolute_percentage_error"},
+    {"msle", "mean_squared_logarithmic_error"},
+    {"mean_squared_error", NULL},
+    {"mean_absolute_error", NULL},
+    {"mean_absolute_percentage_error", NULL},
+    {"mean_squared_logarithmic_error", NULL},
+    {"squared_hinge", NULL},
+    {"hinge", NULL},
+    {"categorical_hinge", NULL},
+    {"categorical_crossentropy", NULL},
+    {"sparse_categorical_crossentropy", NULL},
+    {"binary_crossentropy", NULL},
+    {"poisson", NULL},
+    {"accuracy", NULL},
+    {"acc", NULL},
+    {"binary_accuracy", NULL},
+    {"categorical_accuracy", NULL},
+    {"sparse_categorical_accuracy", NULL},
+    {"top_k_categorical_accuracy", NULL},
+    {"sparse_top_k_categorical_accuracy", NULL},
+};
+
+/* Strings of the list, in lists and dicts; objects of Keras 2 have members that Keras 3 refuses, so
+ * that *known becomes 0. loss: short names are written in full (a metric is called by its own). */
+static pg_status add_same_words(pg__str *out, int *known, const char *text, pg__json_span s,
+                                int loss, int depth, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__json_walk w = pg__json_walk_of(text, s);
+    if (pg__json_is_null(text, s))
+        return pg__str_puts(out, "null", err);
+    for (size_t i = 0; i < sizeof same_words / sizeof *same_words; i++)
+        if (pg__json_is_text(text, s, same_words[i][0]))
+            return loss && same_words[i][1] ? pg__str_printf(out, err, "\"%s\"", same_words[i][1])
+                                            : pg__str_add(out, text + s.off, s.n, err);
+    *known &= depth < 3 && strchr("[{", text[s.off]) && !pg__json_member(text, s, "class_name").n;
+    if (!*known)
+        return PG_OK;
+    PG_TRY(pg__str_add(out, text + s.off, 1, err));
+    for (int some = 0; pg__json_walk_next(&w); some = 1) {
+        PG_TRY(pg__str_puts(out, some ? ", " : "", err));
+        if (w.is_object) {
+            PG_TRY(pg__str_add(out, text + w.key.off, w.key.n, err));
+            PG_TRY(pg__str_puts(out, ": ", err));
+        }
+        PG_TRY(add_same_words(out, known, text, w.value, loss, depth + 1, err));
+    }
+    PG_TRY(pg__str_puts(out, text[s.off] == '[' ? "]" : "}", err));
+done:
+    return st;
+}
+
+/* The training configuration of Keras 1 or 2 for Keras 3. zip: the input's form is that of .keras.
+ * *lost: a key that could not be said; with nothing in *out, why all of it could not. */
+static pg_status compile_args_3(pg__str *out, const char **lost, pg__convert *c, const char *text,
+                                pg__json_span from, int zip, pg_err *err)
+{
+    static const char *const keys[] = {"loss", "metrics", "weighted_metrics", "loss_weights"};
+    pg_status st = PG_OK;
+    const int to_zip = c->target == PG_TO_KERAS;
+    pg__str optimizer = {0}, value = {0};
+    *lost = NULL;
+    const pg__json_span o = pg__json_member(text, from, zip ? "optimizer" : "optimizer_config");
+    const char *word = optimizer_class(text, o);
+    if (word && strcmp(word, "Nadam") != 0) /* with the same defaults */
+        PG_TRY(pg__str_printf(&optimizer, err,
+                              "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", "
+                              "\"config\": {}, \"registered_name\": null}",
+                              word));
+    else
+        PG_TRY(pg__optimizer_to_3(&optimizer, c, text, o, err));
+    if (!optimizer.n) {
+        *lost = "optimizer";
+        goto done;
+    }
+    PG_TRY(pg__str_puts(out, "{", err));
+    PG_TRY(add_raw(out, to_zip ? "optimizer" : "optimizer_config", optimizer.s, optimizer.n, err));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const pg__json_span v = pg__json_member(text, from, keys[i]);
+        int known = 1;
+        value.n = 0;
+        if (i == 3)
+            PG_TRY(pg__str_add(&value, v.n ? text + v.off : "null", v.n ? v.n : 4, err));
+        else
+            PG_TRY(add_same_words(&value, &known, text, v, i == 0, 0, err));
+        if (!known)
+            *lost = keys[i];
+        if (!known && i == 0) {
+            out->n = 0;
+            goto done;
+        }
+        PG_TRY(add_raw(out, keys[i], known ? value.s : "null", known ? value.n : 4, err));
+    }
+    PG_TRY(pg__str_puts(out, "}", err));
+done:
+    pg__str_fini(&optimizer);
+    pg__str_fini(&value);
+    return st;
+}
+
 /* What compile() takes besides the optimizer, in both forms under the same key. */
 static const char *const compile_keys[] = {"loss", "metrics", "weighted_metrics", "loss_weights"};
 
@@ -388,20 +493,20 @@ static pg_status training(pg__convert *c, pg__str *out, int keep, pg_err *err)
     pg__json_span from = {0, o->training_config.n};
     if (zip)
         from = pg__json_member(text, (pg__json_span){0, o->model_config.n}, "compile_config");
+    const int to_3 = !keep && c->graph_is_own && c->dialect == 3;
     if (pg__json_is_null(text, from))
         return PG_OK;
-    if (!keep)
+    if (!keep && !to_3)
         return pg__tell_note(&c->r, err, "training configuration dropped: %s",
                              c->graph_is_own ? "Keras 2 and 3 write it differently"
                                              : "the description is another one's");
-    if (zip == (c->target == PG_TO_KERAS))
+    if (!to_3 && zip == (c->target == PG_TO_KERAS))
         return pg__str_add(out, text + from.off, from.n, err);
-    PG_TRY(compile_args(out, &lost, text, from, !zip, c->dialect, err));
+    PG_TRY(to_3 ? compile_args_3(out, &lost, c, text, from, zip, err)
+                : compile_args(out, &lost, text, from, !zip, c->dialect, err));
     if (lost && !out->n)
-        PG_TRY(pg__tell_note(&c->r, err,
-                             "training configuration dropped: its %s cannot be said in this "
-                             "container",
-                             lost));
+        PG_TRY(pg__tell_note(&c->r, err, "training configuration dropped: its %s cannot be said %s",
+                             lost, to_3 ? "in Keras 3" : "in this container"));
     else if (lost)
         PG_TRY(pg__tell_note(&c->r, err, "%s dropped from the training configuration", lost));
 done:
@@ -419,7 +524,7 @@ static pg_status describe(pg__convert *c, pg__str *out, pg_err *err)
     if (c->graph->dialect == 1 && c->target == PG_TO_KERAS)
         return pg_fail(err, PG_E_UNSUPPORTED,
                        "its description is Keras 1's, which later releases do not read; give "
-                       "--model of a newer one, or write a .weights.h5");
+                       "the model of a newer one, or write a .weights.h5");
     if (c->graph->dialect == 1)
         return pg__tell_note(&c->r, err,
                              "description dropped: later releases do not read Keras 1's");

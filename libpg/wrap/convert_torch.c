@@ -494,6 +494,21 @@ done:
     return st;
 }
 
+/* Nothing can reorder what a Flatten gives to the outside. */
+static pg_status tell_outputs(pg__convert *c, pg_err *err)
+{
+    const pg__model *m = c->graph->root;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < m->n_outputs && st == PG_OK; k++) {
+        const pg__flattened order = pg__torch_output_order(c->graph, k);
+        if (order != PG_FLAT_SAME)
+            st = pg__tell_note(&c->r, err, "output %s: features %s in PyTorch's order of a Flatten",
+                               PG_SHOW(m->layers[m->outputs[k].layer].name),
+                               order == PG_FLAT_TURNED ? "come" : "may come");
+    }
+    return st;
+}
+
 pg_status pg__torch(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -522,6 +537,7 @@ pg_status pg__torch(pg__convert *c, pg_err *err)
         goto done;
     }
     PG_TRY(tell_epsilon(&p));
+    PG_TRY(tell_outputs(c, err));
     pg__outline_replace(&c->at, &next);
 done:
     pg__strs_fini(&p.lacking);

@@ -36,6 +36,8 @@ typedef enum pg__flattened {
 } pg__flattened;
 
 pg__flattened pg__torch_flattened(uint64_t *channels, const pg__graph *g, const pg__layer *layer);
+/* The same of what the model gives as its k-th output. */
+pg__flattened pg__torch_output_order(const pg__graph *g, size_t output);
 
 /* ---- convert_torch.c ---- */
 

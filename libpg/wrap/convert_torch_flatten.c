@@ -145,18 +145,12 @@ static pg__flattened behind_flatten(uint64_t *channels, const pg__model *m, size
     return rank > 3 && last > 0 ? PG_FLAT_TURNED : rank ? PG_FLAT_SAME : PG_FLAT_UNKNOWN;
 }
 
-pg__flattened pg__torch_flattened(uint64_t *channels, const pg__graph *g, const pg__layer *layer)
+/* Order of the features that the layer m->layers[from] gives. */
+static pg__flattened order_from(uint64_t *channels, const pg__graph *g, const pg__model *m,
+                                size_t from)
 {
-    const pg__model *m = NULL;
-    for (size_t k = 0; k < g->n_models && !m; k++)
-        for (size_t i = 0; i < g->models[k]->n_layers && !m; i++)
-            m = &g->models[k]->layers[i] == layer ? g->models[k] : NULL;
     const pg__flattened other = flattens_somewhere(g) ? PG_FLAT_UNKNOWN : PG_FLAT_SAME;
-    if (!m)
-        return other;
-    size_t at = (size_t)(layer - m->layers);
     for (size_t steps = 0; steps <= m->n_layers; steps++) {
-        const size_t from = before(m, at);
         if (from == PG_NONE)
             return m == g->root && m->sequential ? PG_FLAT_SAME : other;
         const pg__layer *l = &m->layers[from];
@@ -168,7 +162,24 @@ pg__flattened pg__torch_flattened(uint64_t *channels, const pg__graph *g, const 
             return PG_FLAT_SAME;
         if (!PG_IS_ANY(l->class_name, elementwise))
             return other;
-        at = from;
+        from = before(m, from);
     }
     return other;
+}
+
+pg__flattened pg__torch_flattened(uint64_t *channels, const pg__graph *g, const pg__layer *layer)
+{
+    for (size_t k = 0; k < g->n_models; k++) {
+        const pg__model *m = g->models[k];
+        for (size_t i = 0; i < m->n_layers; i++)
+            if (&m->layers[i] == layer)
+                return order_from(channels, g, m, before(m, i));
+    }
+    return flattens_somewhere(g) ? PG_FLAT_UNKNOWN : PG_FLAT_SAME;
+}
+
+pg__flattened pg__torch_output_order(const pg__graph *g, size_t output)
+{
+    uint64_t channels = 0;
+    return order_from(&channels, g, g->root, g->root->outputs[output].layer);
 }

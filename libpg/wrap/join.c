@@ -200,6 +200,7 @@ static pg_status count(join *j, const pg__manifest *m, pg_err *err)
     j->rep.n_layers = m->layers.n;
     j->rep.n_tensors = m->n_weights;
     j->rep.n_state = m->n_state;
+    j->rep.n_written = m->n_tensors; /* others beside the model among them */
     return PG_OK;
 }
 
@@ -419,6 +420,7 @@ static pg_status count_plan(join *j, const pg__plan *p, pg_err *err)
     j->rep.n_layers = p->n_layers;
     j->rep.n_tensors = p->n_items;
     j->rep.n_state = pg__plan_n_state(p);
+    j->rep.n_written = j->rep.n_tensors + j->rep.n_state;
     return PG_OK;
 }
 

@@ -1,5 +1,5 @@
 /* order.c - may the layers of a template be written in the order of its wrapper's weight list,
- * without a description of the template? (keras-files, order without a template.)
+ * without a description of the template? (FORMATS.md: "Order without a template".)
  *
  * The list holds trainable weights first, then the others, and says nothing about frozen layers,
  * sub-models, branches and shared layers. A wrong order can load without an error. So the list is

@@ -1,5 +1,5 @@
-/* order_stack.c - is a list of layers a plain stack, and the only one? (keras-files, order without
- * a template, tests 7 to 9.)
+/* order_stack.c - is a list of layers a plain stack, and the only one? (FORMATS.md: "Order without
+ * a template", tests 7 to 9.)
  *
  * A wrapper's list holds trainable weights first and frozen layers last. So every split of the list
  * into P (trainable) and S (frozen, without statistics at the end) is a possibility, and with it

@@ -26,6 +26,29 @@ typedef enum pg__saying {
     PG_SAYS_OTHERWISE  /* this kind, but its numbers contradict the number of calls */
 } pg__saying;
 
+/* Words that wrappers of PyTorch put into the names of tensors, between dots. */
+enum { PG_N_WORDS = 10 };
+typedef struct pg__words {
+    size_t n[PG_N_WORDS]; /* names that a word goes from, in the order of the table */
+    size_t n_names;       /* names that change */
+    unsigned leading;     /* bit k: word k is a wrapper's at the beginning of every name */
+    size_t prefix;  /* bytes, if the same beginning goes from every name but the counter's, and
+                       nothing else; else 0 */
+    size_t counter; /* a tensor of the wrapper's own, AveragedModel's n_averaged; else PG_NONE */
+    size_t odd;     /* a name with a part that looks like a wrapper's, and is not known; PG_NONE */
+    char odd_part[64];
+    int odd_is_flat; /* it is FSDP's flat parameter */
+    size_t inner;    /* a name with "module" behind a word within it: DDP's, or a child; PG_NONE */
+} pg__words;
+
+/* What `name` is without the words that w found; out has room for all of it. */
+void pg__words_strip(char *out, const pg__words *w, const char *name);
+/* 1 if the names are those of copies, which must be the same. */
+int pg__words_are_copies(const pg__words *w);
+/* The k-th word and who writes it. */
+const char *pg__word(size_t k);
+const char *pg__word_writer(size_t k);
+
 typedef struct pg__recogniser {
     const char *name; /* shown to users: "multi_gpu_model" */
     const char *doc;  /* one line: who writes it, what it looks like */
@@ -33,9 +56,9 @@ typedef struct pg__recogniser {
     pg__saying (*slices)(const pg__slices *s);
     /* 1 if a layer name looks like such a slice in a file without config; NULL: not by name. */
     int (*slice_name)(const char *layer_name);
-    /* Names alone, for files without layers (PyTorch): bytes of the prefix that every tensor name
-     * has and that the wrapper added, 0 if none. NULL: not of this kind. */
-    size_t (*prefix)(const pg_store *s);
+    /* Names alone, for files without layers (PyTorch): what wrappers added to them. NULL: not of
+     * this kind. */
+    void (*words)(pg__words *out, const pg_store *s);
 } pg__recogniser;
 
 #define PG_RECOGNISER(name) extern const pg__recogniser pg__rec_##name;

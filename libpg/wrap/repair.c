@@ -1,4 +1,4 @@
-/* repair.c - a plain legacy file made to fit a model (keras-files, repair).
+/* repair.c - a plain legacy file made to fit a model (FORMATS.md: "Repair").
  *
  *   one layer of the file is the whole model     taken apart, as from a wrapper
  *   the model's only layer is the file           put together, as into a wrapper
@@ -121,6 +121,14 @@ static size_t only_nested(const pg__model *m, const pg__leaves *leaves)
 
 /* ---- one to one ---- */
 
+static int any_fits(const pg__alignment *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        if (a->file_layer[i] != PG_NONE)
+            return 1;
+    return 0;
+}
+
 /* Missing and extra layers go into the report; without --partial they are the error. */
 static pg_status list_gaps(pg__rewrite *r, const pg__alignment *a, const pg_unwrap_opts *o,
                            pg_err *err)
@@ -133,10 +141,12 @@ static pg_status list_gaps(pg__rewrite *r, const pg__alignment *a, const pg_unwr
     if ((a->missing.n || a->extra.n) && !o->partial) {
         st = pg_fail(err, PG_E_MISMATCH,
                      "does not fit %s: %zu layer%s missing, %zu extra; nothing written",
-                     PG_SHOW(o->like), a->missing.n, a->missing.n == 1 ? "" : "s", a->extra.n);
-        pg_err_hint(
-            err, "pgunwrap --partial --like %s %s%s%s   (such a file loads with by_name=True only)",
-            PG_QUOTE(o->like), pg__hint_how(r), PG_QUOTE(r->in), pg__hint_out(r));
+                     PG_SHOW(r->like_name), a->missing.n, a->missing.n == 1 ? "" : "s", a->extra.n);
+        if (any_fits(a))
+            pg_err_hint(
+                err,
+                "pgunwrap --partial --like %s %s%s%s   (such a file loads with by_name=True only)",
+                PG_QUOTE(o->like), pg__hint_how(r), PG_QUOTE(r->in), pg__hint_out(r));
         goto done;
     }
     if (a->missing.n || a->extra.n)
@@ -340,7 +350,8 @@ pg_status pg__repair(pg__rewrite *r, const pg__graph *like, const pg_unwrap_opts
     PG_TRY(pg__locate(&f.at, r->s, &f.align, &f.leaves, err));
     PG_TRY(one_to_one(r, m, &f, err));
     if (r->plan.n_items == 0)
-        PG_FAIL(PG_E_MISMATCH, "none of its layers fits %s; nothing written", PG_SHOW(o->like));
+        PG_FAIL(PG_E_MISMATCH, "none of its layers fits %s; nothing written",
+                PG_SHOW(r->like_name));
     r->rep.action = "repaired";
     PG_TRY(full_texts(r, like, o, !f.align.missing.n && !f.align.extra.n, err));
 done:

@@ -72,7 +72,7 @@ pg_status pg__rewrite_check(const char *in, const char *out, const pg_write_opts
     if (w->in_place && (out || w->prove))
         return pg_fail(err, PG_E_ARG, "in place there is no output, and no proof of one");
     if (w->in_place && w->sha256)
-        return pg_fail(err, PG_E_ARG, "in place there is no new file, so no --sha256 of it");
+        return pg_fail(err, PG_E_ARG, "in place there is no new file, so no SHA-256 of it");
     return out || w->dry_run || w->in_place ? PG_OK : pg_fail(err, PG_E_ARG, "an output is needed");
 }
 
@@ -83,9 +83,11 @@ static pg__sink_opts watched(const pg_write_opts *w)
 
 pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
 {
-    const pg_open_opts opts = {.trust_input = r->write->trust_input};
+    const pg_open_opts opts = {.trust_input = r->write->trust_input, .part = r->write->part};
     const pg__sink_opts how = watched(r->write);
     pg_status st = PG_OK;
+    if (opts.part && !*opts.part)
+        return pg_fail(err, PG_E_ARG, "an empty key names no part");
     if (r->write->in_place) /* first of all, so that what is read is what will be changed */
         st = pg__flip_open(&r->file, r->in, &how, err);
     if (st != PG_OK && err && !(st == PG_E_IO && err->sys == ENOENT))
@@ -129,8 +131,8 @@ void pg__rewrite_blame(const pg__rewrite *r, pg_err *err)
 {
     if (!err)
         return;
-    if (r->like_path) {
-        const pg__shown like = pg__show(r->like_path);
+    if (r->like_name) {
+        const pg__shown like = pg__show(r->like_name);
         const size_t n = strlen(like.s);
         if (n && strncmp(err->msg, like.s, n) == 0 && err->msg[n] == ':')
             return;
@@ -160,12 +162,17 @@ static int is_hdf5(const pg__format *f)
 static pg_status fail_read_only(const pg__rewrite *r, size_t n_suffix, pg_err *err)
 {
     const int n = (int)(strlen(r->out) - n_suffix);
-    char better[256];
-    (void)snprintf(better, sizeof better, "%.*s.safetensors", n, r->out);
-    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: %s files are read, not written", PG_SHOW(r->out),
-                  r->out + n);
-    pg_err_hint(err, "pgunwrap %s %s", PG_QUOTE(r->in), PG_QUOTE(better));
-    return PG_E_UNSUPPORTED;
+    pg__str stem = {0}, better = {0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__str_printf(&stem, err, "%.*s", n, r->out));
+    PG_TRY(pg__free_name(&better, stem.s, ".safetensors", err));
+    st = pg_fail(err, PG_E_UNSUPPORTED, "%s: %s files are read, not written", PG_SHOW(r->out),
+                 r->out + n);
+    pg_err_hint(err, "pgunwrap %s %s", PG_QUOTE(r->in), PG_QUOTE(better.s));
+done:
+    pg__str_fini(&stem);
+    pg__str_fini(&better);
+    return st;
 }
 
 /* A name of another format is a mistake. Between the two HDF5 layouts of Keras it is a matter of
@@ -220,6 +227,7 @@ static pg_status count(pg__rewrite *r, pg_err *err)
     rep->n_layers = p->n_layers;
     rep->n_tensors = p->n_items;
     rep->n_state = pg__plan_n_state(p);
+    rep->n_written = rep->n_tensors + rep->n_state;
     for (size_t i = 0; i < p->n_layers; i++)
         rep->n_weighted += p->layers[i].n > 0;
     for (size_t i = 0; i < p->n_items; i++) {
@@ -320,6 +328,8 @@ pg_status pg__rewrite_save(pg__rewrite *r, pg_err *err)
         r->rep.file_bytes = estimate(r);
     } else {
         pg__save_report saved = {0};
+        if (f == &pg__fmt_safetensors && strcmp(pg_store_format(r->s), f->name) != 0)
+            PG_TRY(pg__note_provenance(r->s, r->write, err));
         PG_TRY(pg__format_save(f, r->out, &r->plan, &opts, &saved, err));
         r->rep.n_verified = saved.n_verified;
         r->rep.file_bytes = saved.file_bytes;

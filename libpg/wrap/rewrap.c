@@ -35,7 +35,7 @@ static pg_status take_config(pg__rewrite *r, const pg_store *like, const pg__ver
     if (!text || !lv->tmpl)
         return pg__tell_note(
             r, err,
-            "written as weights only: a full wrapper needs the config of one (--like FULL.h5)");
+            "written as weights only: a full wrapper needs the config of one, given as like");
     const pg__json_step config[] = {PG_JKEY("config"), {0}};
     const pg__json_span own = pg__json_range(g->text, g->n_text, config);
     PG_TRY(pg__text_same(&same, g->text + own.off, own.n,
@@ -88,7 +88,7 @@ done:
 /* ---- --like, path layout and PyTorch ---- */
 
 static pg_status add_same(pg__rewrite *r, const pg__index *own, const pg_weight *want,
-                          const char *own_name, size_t *n_used, pg_err *err)
+                          const char *own_name, unsigned char *used, pg_err *err)
 {
     const size_t i = pg__index_find(own, own_name);
     const pg_weight *w = i == PG_NONE ? NULL : pg_store_weight(r->s, i);
@@ -100,37 +100,50 @@ static pg_status add_same(pg__rewrite *r, const pg__index *own, const pg_weight 
         return pg_fail(err, PG_E_MISMATCH,
                        "does not fit the template: \"%s\" is %s, not %s; nothing written",
                        PG_SHOW(own_name), pg__shape_text(w).s, pg__shape_text(want).s);
-    ++*n_used;
+    used[i] = 1; /* a template of copies takes each several times */
     return pg__plan_add(&r->plan, i, want->name, err);
 }
 
-static pg_status all_used(const pg__rewrite *r, size_t n_used, pg_err *err)
+static pg_status all_used(const pg__rewrite *r, const unsigned char *used, pg_err *err)
 {
-    if (n_used == pg_store_n_weights(r->s))
-        return PG_OK;
-    return pg_fail(
-        err, PG_E_MISMATCH,
-        "does not fit the template: it holds %zu tensors, the template %zu; nothing written",
-        pg_store_n_weights(r->s), n_used);
+    for (size_t i = 0; i < pg_store_n_weights(r->s); i++)
+        if (!used[i])
+            return pg_fail(err, PG_E_MISMATCH,
+                           "does not fit the template: it has no place for \"%s\"; nothing written",
+                           PG_SHOW(pg_store_weight(r->s, i)->name));
+    return PG_OK;
 }
 
 static pg_status wrap_like_prefix(pg__rewrite *r, const pg_store *like, const pg__verdict *lv,
                                   pg_err *err)
 {
     pg_status st = PG_OK;
-    size_t n_used = 0;
     pg__index own = {0};
-    const size_t skip = strlen(lv->f.template_name);
+    pg__str own_name = {0};
+    unsigned char *used = pg__mem_array(pg_store_n_weights(r->s), 1);
+    if (!used)
+        return pg__nomem(err);
+    if (lv->words.counter != PG_NONE)
+        PG_FAIL(
+            PG_E_UNSUPPORTED,
+            "the template holds n_averaged, which counts the models that AveragedModel averaged: "
+            "a single model has no such number; nothing written");
     for (size_t i = 0; i < pg_store_n_weights(r->s); i++)
         PG_TRY(pg__index_add(&own, pg_store_weight(r->s, i)->name, i, err));
     pg__index_sort(&own);
-    for (size_t i = 0; i < pg_store_n_weights(like); i++)
-        PG_TRY(add_same(r, &own, pg_store_weight(like, i), pg_store_weight(like, i)->name + skip,
-                        &n_used, err));
-    PG_TRY(all_used(r, n_used, err));
+    for (size_t i = 0; i < pg_store_n_weights(like); i++) {
+        const char *name = pg_store_weight(like, i)->name;
+        own_name.n = 0;
+        PG_TRY(pg__str_puts(&own_name, name, err));
+        pg__words_strip(own_name.s, &lv->words, name);
+        PG_TRY(add_same(r, &own, pg_store_weight(like, i), own_name.s, used, err));
+    }
+    PG_TRY(all_used(r, used, err));
     PG_TRY(pg__tell_template(r, lv->f.template_name, err));
     r->plan.keep_state = 1;
 done:
+    pg__mem_free(used);
+    pg__str_fini(&own_name);
     pg__index_fini(&own);
     return st;
 }
@@ -281,7 +294,8 @@ static pg_status flat_by_names(pg__rewrite *r, pg_err *err)
                 PG_TRY(pg__plan_add(&r->plan, i, w->name, err));
         }
     PG_TRY(pg__tell_note(
-        r, err, "assumed: nothing frozen (the file does not tell; --like a wrapper's file would)"));
+        r, err,
+        "assumed: nothing frozen (the file does not tell; a wrapper's, given as like, would)"));
 done:
     return st;
 }
@@ -310,8 +324,8 @@ static pg_status template_layer(pg__rewrite *r, const ends *e, const char *name,
         PG_TRY(flat_by_names(r, err));
     if (is_guess)
         PG_TRY(pg__tell_note(r, err,
-                             "assumed: the model is called \"%s\" (the file does not tell; --name "
-                             "is for another)",
+                             "assumed: the model is called \"%s\" (the file does not tell; the "
+                             "option name does)",
                              name));
 done:
     return st;
@@ -342,18 +356,30 @@ done:
     return st;
 }
 
-/* The template is a layer among the wrapper's own: Keras refuses two of one name. */
+/* The template, its inputs and the merges are layers of one model: Keras refuses two of one name.
+ */
 static pg_status check_name(const pg__rewrite *r, pg_err *err)
 {
-    const char *name = r->rep.template_name;
-    size_t n = 0;
+    pg_status st = PG_OK;
+    pg__index names = {0};
     for (size_t i = 0; i < r->plan.n_layers; i++)
-        n += strcmp(r->plan.layers[i].name, name) == 0;
-    if (n == 1)
-        return PG_OK;
-    return pg_fail(err, PG_E_ARG,
-                   "\"%s\" is also the name of another layer of the wrapper; choose another --name",
-                   PG_SHOW(name));
+        PG_TRY(pg__index_add(&names, r->plan.layers[i].name, i, err));
+    pg__index_sort(&names);
+    for (size_t k = 1; k < names.n; k++) {
+        const char *name = names.v[k].name;
+        if (strcmp(names.v[k - 1].name, name) != 0)
+            continue;
+        st = pg_fail(err, PG_E_ARG, "\"%s\" is also the name of another layer of the wrapper",
+                     PG_SHOW(name));
+        if (strcmp(name, r->rep.template_name) == 0)
+            pg_err_hint(err, "--name OTHER");
+        else
+            pg_err_hint(err, "--like PARALLEL.h5, a file of such a wrapper");
+        goto done;
+    }
+done:
+    pg__index_fini(&names);
+    return st;
 }
 
 static pg_status wrap_gpus(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
@@ -374,7 +400,7 @@ static pg_status wrap_gpus(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
     if (r->v.graph)
         PG_TRY(pg__tell_note(
             r, err,
-            "written as weights only: a full wrapper needs the config of one (--like FULL.h5)"));
+            "written as weights only: a full wrapper needs the config of one, given as like"));
 done:
     pg__strs_fini(&e.inputs);
     pg__strs_fini(&e.outputs);
@@ -425,9 +451,10 @@ static pg_status make_plan(pg__rewrite *r, pg_store *like, const pg_wrap_opts *o
         return wrap_like(r, like, err);
     if (pg__store_is_legacy(r->s))
         return wrap_gpus(r, o, err);
-    const pg_status st =
-        pg_fail(err, PG_E_UNSUPPORTED, "--gpus makes files of the legacy layout only");
-    pg_err_hint(err, "pgwrap --like WRAPPER %s OUT", PG_QUOTE(r->in));
+    const pg_status st = pg_fail(err, PG_E_UNSUPPORTED,
+                                 "without a wrapper's file only the legacy layout can be wrapped");
+    if (pg__store_is_paths(r->s))
+        pg_err_hint(err, "pgwrap --like WRAPPER %s OUT", PG_QUOTE(r->in));
     return st;
 }
 
@@ -449,10 +476,14 @@ pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts
     if (!opts || !opts->like == !opts->n_replicas)
         return pg_fail(err, PG_E_ARG, "one of like and n_replicas is needed");
     if (!opts->like && (opts->n_replicas < 2 || opts->n_replicas > 1024))
-        return pg_fail(err, PG_E_ARG, "--gpus takes 2 to 1024");
+        return pg_fail(err, PG_E_ARG, "a wrapper has 2 to 1024 replicas");
     if (opts->name && !*opts->name)
-        return pg_fail(err, PG_E_ARG, "--name: a layer needs a name");
-    pg__rewrite r = {.in = in, .out = out, .like_path = opts->like, .write = &opts->write};
+        return pg_fail(err, PG_E_ARG, "the name of a layer cannot be empty");
+    pg__rewrite r = {.in = in,
+                     .out = out,
+                     .like_path = opts->like,
+                     .like_name = opts->like,
+                     .write = &opts->write};
     pg_store *like = NULL;
     const pg_open_opts open_opts = {.trust_input = opts->write.trust_input};
     PG_TRY(pg__rewrite_check(in, out, &opts->write, err));

@@ -60,7 +60,7 @@ static pg_status config(pg__rewrite *r, const pg__verdict *lv, pg_err *err)
     const pg__json_step path[] = {PG_JKEY("config"), {0}};
     if (!g || !lv->tmpl)
         return pg_fail(err, PG_E_MISMATCH,
-                       "a .keras file is wrapped by --like another .keras file only");
+                       "a .keras file is wrapped only like another .keras file");
     const pg__json_span own = pg__json_range(g->text, g->n_text, path);
     const pg__json_span theirs = lv->tmpl->config_span;
     PG_TRY(pg__text_same(&same, g->text + own.off, own.n, lv->graph->text + theirs.off, theirs.n,

@@ -10,7 +10,8 @@
 
 typedef struct pg__rewrite {
     const char *in, *out; /* out may be NULL in a dry run, and is in place */
-    const char *like_path; /* file of --like, or NULL */
+    const char *like_path; /* file of --like, or NULL: there is none, or it is a text */
+    const char *like_name; /* what messages about it begin with, or NULL */
     const pg_write_opts *write; /* NULL where a plan is only looked at */
     pg__flip *file; /* IN, locked, if it is to be changed in place */
     int may_drop;   /* the caller asked for an output without description or optimizer */
@@ -70,6 +71,16 @@ void pg__in_place_failed(const pg__rewrite *r, pg_status st, pg_err *err);
  * --trust-input reads cannot. */
 void pg__in_place_propose(const pg__rewrite *r, const pg__format *f, pg__io *input, pg_err *err);
 void pg__in_place_trust(const pg__rewrite *r, pg_err *err);
+
+/* ---- provenance.c: metadata of safetensors ---- */
+
+/* Appends to the members of an object: "pg.source", the base name of the file that s was read from,
+ * "pg.crc32" of it (both absent where s comes from no file), and "pg.tool". */
+pg_status pg__add_provenance(pg__str *out, const pg_store *s, const pg_write_opts *w, pg_err *err);
+/* Appends members of s' own metadata: all but "pg.", or only "format". */
+pg_status pg__keep_metadata(pg__str *out, const pg_store *s, int all, pg_err *err);
+/* Both become the metadata of s. */
+pg_status pg__note_provenance(pg_store *s, const pg_write_opts *w, pg_err *err);
 
 /* Lines of the report. */
 pg_status pg__tell_removed(pg__rewrite *r, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
@@ -136,6 +147,10 @@ pg_status pg__text_training(pg__str *out, const char *text, size_t n, const pg__
 
 /* unwrap.c: the plan of pg_unwrap_file() for what pg__rewrite_open() found. */
 pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
+
+/* loads_in.c: the note of pg_unwrap_file() that says which Keras loads the planned full model as it
+ * is; nothing without a description. */
+pg_status pg__tell_loads_in(pg__rewrite *r, pg_err *err);
 
 /* unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c */
 pg_status pg__unwrap_h5(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);

@@ -142,8 +142,11 @@ done:
 static pg_status open_input(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
-    const pg_open_opts opts = {.trust_input = s->o->write.trust_input, .salvage = 1};
+    const pg_open_opts opts = {
+        .trust_input = s->o->write.trust_input, .salvage = 1, .part = s->o->write.part};
     const pg_unwrap_opts unwrap = {.write = s->o->write};
+    if (opts.part && !*opts.part)
+        PG_FAIL(PG_E_ARG, "an empty key names no part");
     if (s->o->unwrap) {
         PG_TRY(pg__rewrite_open(&s->r, err));
         st = pg__plan_unwrap(&s->r, &unwrap, err);
@@ -228,16 +231,10 @@ done:
 static pg_status list_strays(pg__split *s, const unsigned char *seen, pg_err *err)
 {
     pg_status st = PG_OK;
-    char where[200];
     for (uint32_t obj = 0; s->tree && obj < pg__h5_n(s->tree); obj++) {
         const pg__h5_object *o = pg__h5_at(s->tree, obj);
-        if (seen[obj] || o->kind != PG_H5_DATASET)
-            continue;
-        if (o->type.cls != PG_H5_NUMBER) {
-            PG_TRY(pg__split_note(s, err, "%s: not made of numbers, left out",
-                                  pg__h5_path(s->tree, obj, where, sizeof where)));
-            continue;
-        }
+        if (seen[obj] || o->kind != PG_H5_DATASET || o->type.cls == PG_H5_OTHER)
+            continue; /* the latter are among the store's others */
         pg__split_tensor t = {.name = o->name,
                               .layer = PG_NONE,
                               .role = PG_ROLE_DATASET,
@@ -261,6 +258,7 @@ static pg_status list_all(pg__split *s, pg_err *err)
         return pg__nomem(err);
     PG_TRY(list_tensors(s, seen, err));
     PG_TRY(list_strays(s, seen, err));
+    s->rep.n_written = s->n;
 done:
     pg__mem_free(seen);
     return st;
@@ -347,7 +345,7 @@ static pg_status add_objects(pg__manifest *m, const pg__h5 *h, pg_err *err)
     pg__str path = {0};
     for (uint32_t obj = 0; obj < pg__h5_n(h); obj++) {
         const pg__h5_object *o = pg__h5_at(h, obj);
-        if (o->kind == PG_H5_DATASET && (o->n_attrs == 0 || o->type.cls != PG_H5_NUMBER))
+        if (o->kind == PG_H5_DATASET && (o->n_attrs == 0 || o->type.cls == PG_H5_OTHER))
             continue;
         PG_TRY(pg__v3_object_path(&path, h, obj, err));
         PG_TRY(pg__manifest_add_object(m, path.s ? path.s : "", err));
@@ -462,6 +460,8 @@ static pg_status split(pg__split *s, pg_store *in, pg_shard_report *report, pg_e
     pg__progress_start(s->o->write.progress, s->n_bytes);
     PG_TRY(write[s->o->format](s, err));
 done:
+    if (st != PG_OK)
+        pg__split_undo(s);
     if (report) {
         *report = s->rep;
         s->rep = (pg_shard_report){0};

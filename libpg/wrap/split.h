@@ -37,6 +37,9 @@ typedef struct pg__split {
     uint64_t n_bytes; /* of all tensors */
     int lock;         /* of the folder `into`: two runs must not write there; -1 */
     int fresh;        /* nothing of an earlier run is in the folder */
+    int entered;      /* the folder is there, and locked */
+    int is_ours;      /* nothing was in it, no folder either */
+    size_t n_above;   /* bytes of `into` up to the first folder that was missing, or SIZE_MAX */
     size_t n_threads;
     unsigned char *buf, *room; /* PG_COPY_BYTES each for every thread */
 } pg__split;
@@ -51,6 +54,14 @@ pg_status pg__split_read_little(pg__split *s, size_t i, uint64_t off, void *buf,
 /* Where its raw bytes lie as they are; io NULL: they must be read through pg__split_read(), which
  * then only one thread may do. */
 pg__extent pg__split_extent(const pg__split *s, size_t i);
+
+/* ---- split_undo.c ---- */
+
+/* Before the folder is made: which of it is missing. */
+void pg__split_look(pg__split *s);
+
+/* After a failure: folders that the run made go again, as far as they are empty. */
+void pg__split_undo(pg__split *s);
 
 /* Where "path" is written, into out (emptied before). */
 pg_status pg__split_path(pg__str *out, const pg__split *s, const char *path, pg_err *err);

@@ -27,8 +27,8 @@
 #define BESIDE    ".pg-new" /* where files go that replace an earlier split */
 #define MAX_DEPTH 16u
 
-static const char *const indexes[] = {PG_MANIFEST, "model.safetensors.index.json",
-                                      "model.weights.json"};
+static const char *const indexes[] = {PG_MANIFEST, /* first: it may be another program's */
+                                      "model.safetensors.index.json", "model.weights.json"};
 
 pg_status pg__split_path(pg__str *out, const pg__split *s, const char *path, pg_err *err)
 {
@@ -43,7 +43,7 @@ pg_status pg__split_path(pg__str *out, const pg__split *s, const char *path, pg_
  * but for indexes: they say what else is of the split. */
 typedef struct walk {
     const char **known; /* sorted */
-    size_t n_known, n_files;
+    size_t n_known, n_files, n_folders;
     int remove;
     pg__str path, foreign;
 } walk;
@@ -83,6 +83,7 @@ static pg_status walk_entry(walk *w, size_t base, const char *name, unsigned dep
         goto done;
     }
     if (S_ISDIR(sb.st_mode) && depth < MAX_DEPTH) {
+        w->n_folders++;
         PG_TRY(walk_folder(w, base, depth + 1, err));
         if (w->remove && rmdir(w->path.s) && errno != ENOENT)
             st = pg_fail_sys(err, PG_E_IO, errno, "%s: cannot be removed", PG_SHOW(w->path.s));
@@ -125,6 +126,18 @@ static void walk_fini(walk *w)
     pg__str_fini(&w->foreign);
 }
 
+/* 1 or 0: the number of indexes to pass over. */
+static size_t has_foreign_manifest(const char *dir)
+{
+    pg__str path = {0};
+    pg__io *io = NULL;
+    const int foreign = pg__str_printf(&path, NULL, "%s/" PG_MANIFEST, dir) == PG_OK &&
+                        pg__io_open(&io, path.s, NULL) == PG_OK && pg__manifest_is_foreign(io);
+    pg__io_close(io);
+    pg__str_fini(&path);
+    return (size_t)foreign;
+}
+
 /* Walks folder `dir`, of which the files of a split are known. */
 static pg_status walk_split(walk *w, const char *dir, const pg__strs *files, pg_err *err)
 {
@@ -132,10 +145,12 @@ static pg_status walk_split(walk *w, const char *dir, const pg__strs *files, pg_
     w->known = pg__mem_array(files->n + 4, sizeof *w->known);
     if (!w->known)
         return pg__nomem(err);
+    const size_t foreign = has_foreign_manifest(dir);
     for (size_t i = 0; i < files->n; i++)
-        w->known[w->n_known++] = files->v[i];
+        if (!foreign || strcmp(files->v[i], PG_MANIFEST) != 0)
+            w->known[w->n_known++] = files->v[i];
     w->known[w->n_known++] = SUMS;
-    for (size_t i = 0; i < sizeof indexes / sizeof *indexes; i++)
+    for (size_t i = foreign; i < sizeof indexes / sizeof *indexes; i++)
         w->known[w->n_known++] = indexes[i];
     qsort(w->known, w->n_known, sizeof *w->known, by_text);
     PG_TRY(pg__str_puts(&w->path, dir, err));
@@ -204,7 +219,7 @@ static int is_side_manifest(const char *path)
 static int find_index(pg__str *out, const char *dir)
 {
     struct stat sb;
-    for (size_t i = 0; i < sizeof indexes / sizeof *indexes; i++) {
+    for (size_t i = has_foreign_manifest(dir); i < sizeof indexes / sizeof *indexes; i++) {
         out->n = 0;
         if (pg__str_printf(out, NULL, "%s/%s", dir, indexes[i]) == PG_OK &&
             lstat(out->s, &sb) == 0 &&
@@ -241,7 +256,8 @@ static pg_status empty_split(const char *dir, pg_err *err)
     walk w = {.remove = 1};
     PG_TRY(read_index(&files, &known, dir, err));
     PG_TRY(walk_split(&w, dir, &files, err));
-    for (size_t i = 0; (known || !w.foreign.n) && i < sizeof indexes / sizeof *indexes; i++) {
+    for (size_t i = has_foreign_manifest(dir);
+         (known || !w.foreign.n) && i < sizeof indexes / sizeof *indexes; i++) {
         w.path.n = 0;
         PG_TRY(pg__str_printf(&w.path, err, "%s/%s", dir, indexes[i]));
         (void)unlink(w.path.s);
@@ -282,10 +298,10 @@ static pg_status refuse(const char *dir, const walk *w, int whole, pg_err *err)
     if (w->foreign.n)
         return pg_fail(err, PG_E_ARG, "%s: not empty (\"%s\" is no part of %s)", PG_SHOW(dir),
                        PG_SHOW(w->foreign.s), whole ? "the split there" : "this split");
-    return pg_fail(err, PG_E_ARG,
-                   "%s: not empty (%zu files of an earlier split); use --force to replace that "
-                   "split",
-                   PG_SHOW(dir), w->n_files);
+    (void)pg_fail(err, PG_E_ARG, "%s: not empty (%zu files of an earlier split)", PG_SHOW(dir),
+                  w->n_files);
+    pg_err_hint(err, "--force   (replaces that split)");
+    return PG_E_ARG;
 }
 
 /* The folder is there. */
@@ -303,6 +319,7 @@ static pg_status check_folder(pg__split *s, const char *dir, const pg__strs *fil
     }
     s->replaces = whole;
     s->fresh = w.n_files == 0;
+    s->is_ours = s->fresh && w.n_folders == 0;
 done:
     walk_fini(&w);
     pg__strs_fini(&old);
@@ -320,6 +337,7 @@ static pg_status check_beside(pg__split *s, const char *dir, const pg__strs *fil
     PG_TRY(read_index(&listed, &whole, dir, err));
     PG_TRY(walk_split(&w, dir, files, err));
     s->fresh = w.n_files == 0;
+    s->is_ours = s->fresh && w.n_folders == 0 && !w.foreign.n;
     if (!w.foreign.n)
         goto done;
     if (whole)
@@ -355,11 +373,13 @@ static pg_status enter(pg__split *s, const pg__strs *files, pg_err *err)
 {
     pg_status st = PG_OK;
     const int beside = s->replaces;
+    pg__split_look(s);
     PG_TRY(pg__folder_make(s->into, 1, err));
     PG_TRY(lock_folder(s, err));
     PG_TRY(beside ? check_beside(s, s->into, files, err) : check_folder(s, s->into, files, err));
     if (s->replaces != beside)
         PG_FAIL(PG_E_IO, "%s: another run has just written to this folder", PG_SHOW(s->dir));
+    s->entered = 1;
 done:
     return st;
 }

@@ -48,9 +48,12 @@ static pg_status add_pieces(pg__manifest *m, pg__split *s, size_t i, pg__shard_n
     const uint64_t all = w->rank ? w->dims[0] : 1, most = rows_per_piece(s, w);
     const uint64_t n = most ? (all + most - 1) / most : 1;
     const size_t first = files->n;
-    if (n > PG_LIMIT_OBJECTS)
-        PG_FAIL(PG_E_LIMIT, "%s: would be cut into %s files; use a larger --max-shard-size",
-                PG_SHOW(s->v[i].name), PG_NUM(n));
+    if (n > PG_LIMIT_OBJECTS) {
+        st = pg_fail(err, PG_E_LIMIT, "%s: would be cut into %s files", PG_SHOW(s->v[i].name),
+                     PG_NUM(n));
+        pg_err_hint(err, "a larger --max-shard-size");
+        goto done;
+    }
     PG_TRY(pg__split_raw_name(&raw, s, i, err));
     PG_TRY(pg__shard_names_add(names, files, raw.s, (size_t)n, ".npy", err));
     PG_TRY(pg__split_add(m, s, i, err));

@@ -89,7 +89,8 @@ static pg_status make_names(st_split *t, pg_err *err)
         if (attempt == 0)
             pg__strs_fini(&t->names);
     }
-    PG_FAIL(PG_E_UNSUPPORTED, "two tensors have the same name; use --format npy");
+    st = pg_fail(err, PG_E_UNSUPPORTED, "two tensors have the same name");
+    pg_err_hint(err, "--format npy");
 done:
     pg__str_fini(&raw);
     return st;

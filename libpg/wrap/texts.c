@@ -1,6 +1,6 @@
 /* texts.c - the JSON texts of an unwrapped file, made by cutting bytes out of the wrapper's.
- * Numbers are never printed again: 0.009999999776482582 would change its digits (keras-files, JSON
- * in C). */
+ * Numbers are never printed again: 0.009999999776482582 would change its digits (FORMATS.md: "Model
+ * JSON"). */
 #include <string.h>
 
 #include "base/str.h"

@@ -10,7 +10,8 @@
 pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
     if (o->strip_prefix && pg_store_n_layers(r->s))
-        return pg_fail(err, PG_E_ARG, "--strip-prefix is for PyTorch names; this file has layers");
+        return pg_fail(err, PG_E_ARG,
+                       "only PyTorch names have a prefix to strip; this file has layers");
     if (pg__store_is_legacy(r->s))
         return pg__unwrap_h5(r, o, err);
     if (pg__store_is_paths(r->s))
@@ -27,6 +28,7 @@ pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 static pg_status tell_command(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
     const pg__hint_opt opts[] = {{"--trust-input", NULL, o->write.trust_input},
+                                 {"--part", o->write.part, 0},
                                  {"--like", o->like, 0},
                                  {"--template", o->template_name, 0},
                                  {"--strip-prefix", o->strip_prefix, 0},
@@ -42,13 +44,17 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
     static const pg_unwrap_opts defaults = {0};
     const pg_unwrap_opts *o = opts ? opts : &defaults;
     pg_status st = PG_OK;
-    pg__rewrite r = {.in = in, .out = out, .like_path = o->like, .write = &o->write};
+    pg__rewrite r = {.in = in, .out = out, .write = &o->write};
+    r.like_name = pg__model_name(o->like, o->like_text);
+    r.like_path = o->like_text ? NULL : o->like;
     r.may_drop = o->weights_only || o->no_optimizer;
+    if (o->like_text && !o->like)
+        return pg_fail(err, PG_E_ARG, "the text of a model needs a name for messages: like");
     PG_TRY(pg__rewrite_check(in, out, &o->write, err));
     PG_TRY(tell_command(&r, o, err));
     PG_TRY(pg__rewrite_open(&r, err));
     if (o->like)
-        PG_TRY(pg__graph_load(&r.like, o->like, err));
+        PG_TRY(pg__graph_given(&r.like, o->like, o->like_text, err));
     st = pg__plan_unwrap(&r, o, err);
     if (st == PG_E_MISMATCH && o->partial && o->like && r.v.f.verdict == PG_V_WRAPPER)
         pg_err_hint(err,
@@ -58,6 +64,7 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
                     PG_QUOTE(o->like), pg__hint_how(&r),
                     pg__hint_in_place(&r) ? PG_QUOTE(in) : "TEMPLATE", pg__hint_out(&r));
     PG_TRY(pg__rewrite_planned(&r, st, err));
+    PG_TRY(pg__tell_loads_in(&r, err));
     PG_TRY(pg__rewrite_save(&r, err));
 done:
     /* What is missing or extra is worth telling on failure too. */

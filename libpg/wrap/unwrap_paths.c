@@ -1,6 +1,6 @@
 /* unwrap_paths.c - path layout (.weights.h5, .keras, shards): the template's group moves up.
- * Nothing is reordered there, because every layer has a place of its own (keras-files, path
- * layout). */
+ * Nothing is reordered there, because every layer has a place of its own (FORMATS.md: "Path
+ * layout"). */
 #include <string.h>
 
 #include "base/index.h"
@@ -159,6 +159,8 @@ static pg_status refuse(pg__rewrite *r, pg_err *err)
     const int unclear = f->verdict == PG_V_AMBIGUOUS;
     const pg_status st =
         pg_fail(err, unclear ? PG_E_AMBIGUOUS : PG_E_NO, "%s; nothing written", f->reason);
+    if (f->index && unclear) /* it is not there */
+        return st;
     if (f->index)
         pg_err_hint(err, "pgunwrap %s OUT.weights.h5", PG_QUOTE(f->index));
     else if (f->template_name)
@@ -178,17 +180,27 @@ typedef struct check {
     pg__index groups;
 } check;
 
-/* The weights of one group of a leaf; vars: the leaf's, if it is its own group and not one below.
- */
+static int has_shape(const pg__var *v, const pg_weight *w)
+{
+    int same = v->any_rank || v->rank == w->rank;
+    for (uint32_t d = 0; same && !v->any_rank && d < w->rank; d++)
+        same = v->dims[d] == PG_DIM_ANY || v->dims[d] == w->dims[d];
+    return same;
+}
+
+/* The weights of one group of a leaf. below: it is a group inside the leaf's own (a cell, one
+ * direction), whose order among the leaf's variables the file does not tell, so that each weight
+ * must have the shape of one of them. */
 static pg_status check_group(const check *c, const pg__layer *l, const pg_layer *g,
-                             const pg__vars *vars, size_t *held, pg_err *err)
+                             const pg__vars *vars, int below, size_t *held, pg_err *err)
 {
     for (size_t k = 0; k < g->n_weights; k++, ++*held) {
         const pg_weight *w = pg_store_weight(c->s, g->first + k);
-        const pg__var *v = vars && *held < vars->n ? &vars->v[*held] : NULL;
-        int same = !v || v->any_rank || v->rank == w->rank;
-        for (uint32_t d = 0; same && v && !v->any_rank && d < w->rank; d++)
-            same = v->dims[d] == PG_DIM_ANY || v->dims[d] == w->dims[d];
+        const size_t first = below ? 0 : *held,
+                     end = below || first >= vars->n ? vars->n : first + 1;
+        int same = first >= end;
+        for (size_t i = first; i < end && !same; i++)
+            same = has_shape(&vars->v[i], w);
         if (!same)
             return pg_fail(err, PG_E_MISMATCH, "layer \"%s\" of the model: %s has another shape",
                            PG_SHOW(l->name), PG_SHOW(w->name));
@@ -207,10 +219,10 @@ static pg_status check_leaf(check *c, const pg__layer *l, const char *path, pg_e
     PG_TRY(pg__str_printf(&below, err, "%s/", path));
     for (size_t k = pg__index_from(&c->groups, path);
          k < c->groups.n && strcmp(c->groups.v[k].name, path) == 0; k++)
-        PG_TRY(check_group(c, l, pg_store_layer(c->s, c->groups.v[k].i), &vars, &held, err));
+        PG_TRY(check_group(c, l, pg_store_layer(c->s, c->groups.v[k].i), &vars, 0, &held, err));
     for (size_t k = pg__index_from(&c->groups, below.s);
          k < c->groups.n && strncmp(c->groups.v[k].name, below.s, below.n) == 0; k++)
-        PG_TRY(check_group(c, l, pg_store_layer(c->s, c->groups.v[k].i), NULL, &held, err));
+        PG_TRY(check_group(c, l, pg_store_layer(c->s, c->groups.v[k].i), &vars, 1, &held, err));
     if (vars.known && held != vars.n && c->misfit)
         *c->misfit = (pg__path_misfit){l, vars.n, held};
     if (vars.known && held != vars.n)
@@ -269,7 +281,89 @@ done:
     return st;
 }
 
-static pg_status check_like(pg__rewrite *r, const char *group, pg_err *err)
+/* The layers of a model that hold weights: groups, and names through all models around them. */
+typedef struct places {
+    pg__strs paths, names;
+} places;
+
+static pg_status list_places(places *out, const pg__model *m, int dialect, const char *container,
+                             const char *above, const char *word, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs paths = {0};
+    pg__str inside = {0}, name = {0};
+    pg__vars vars = {0};
+    PG_TRY(pg__layer_paths(&paths, m, container, err));
+    for (size_t i = 0; i < m->n_layers; i++) {
+        const pg__layer *l = &m->layers[i];
+        inside.n = name.n = 0;
+        PG_TRY(pg__str_printf(&name, err, "%s%s%s", above, l->name, l->model ? "/" : ""));
+        PG_TRY(pg__str_printf(&inside, err, "%s/%s", paths.v[i], word));
+        if (l->model) {
+            PG_TRY(list_places(out, l->model, dialect, inside.s, name.s, word, err));
+            continue;
+        }
+        pg__vars_fini(&vars);
+        PG_TRY(pg__layer_vars(&vars, l, dialect, err));
+        if (vars.known && vars.n == 0)
+            continue;
+        PG_TRY(pg__strs_add(&out->paths, paths.v[i], strlen(paths.v[i]), err));
+        PG_TRY(pg__strs_add(&out->names, name.s, name.n, err));
+    }
+done:
+    pg__vars_fini(&vars);
+    pg__strs_fini(&paths);
+    pg__str_fini(&inside);
+    pg__str_fini(&name);
+    return st;
+}
+
+static pg_status index_of(pg__index *out, const pg__strs *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < s->n && st == PG_OK; i++)
+        st = pg__index_add(out, s->v[i], i, err);
+    pg__index_sort(out);
+    return st;
+}
+
+/* A group is called after its class and its place, so two layers of one shape may change places
+ * without a trace there. The names in the file's own description tell: a name of the given model
+ * that stands elsewhere in the file is refused. */
+static pg_status same_places(const pg__rewrite *r, const char *group, const pg__model *mine,
+                             const pg__model *given, pg_err *err)
+{
+    pg_status st = PG_OK;
+    places a = {0}, b = {0};
+    pg__index paths = {0}, names = {0};
+    pg__str container = {0};
+    PG_TRY(pg__str_printf(&container, err, "%s%slayers", group, *group ? "/" : ""));
+    PG_TRY(list_places(&a, mine, r->v.graph->dialect, container.s, "", "layers", err));
+    PG_TRY(list_places(&b, given, r->like->dialect, container.s, "", "layers", err));
+    PG_TRY(index_of(&paths, &a.paths, err));
+    PG_TRY(index_of(&names, &a.names, err));
+    for (size_t i = 0; i < b.paths.n; i++) {
+        const size_t k = pg__index_find(&paths, b.paths.v[i]);
+        if (k != PG_NONE && strcmp(a.names.v[k], b.names.v[i]) != 0 &&
+            pg__index_find(&names, b.names.v[i]) != PG_NONE)
+            PG_FAIL(PG_E_MISMATCH,
+                    "layer \"%s\" stands in another place in the model config in the file than in "
+                    "the given one",
+                    PG_SHOW(b.names.v[i]));
+    }
+done:
+    pg__strs_fini(&a.paths);
+    pg__strs_fini(&a.names);
+    pg__strs_fini(&b.paths);
+    pg__strs_fini(&b.names);
+    pg__index_fini(&paths);
+    pg__index_fini(&names);
+    pg__str_fini(&container);
+    return st;
+}
+
+/* mine: the file's own description of the model, or NULL. */
+static pg_status check_like(pg__rewrite *r, const char *group, const pg__model *mine, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__layer *inner = NULL;
@@ -278,8 +372,10 @@ static pg_status check_like(pg__rewrite *r, const char *group, pg_err *err)
         return pg__tell_note(
             r, err, "not compared with the model: Keras 2.12 and 2.13 count groups in another way");
     PG_TRY(pg__like_template(&inner, r->like, err));
-    PG_TRY(pg__fits_paths(r->s, group, inner ? inner->model : r->like->root, r->like->dialect, NULL,
-                          err));
+    const pg__model *given = inner ? inner->model : r->like->root;
+    PG_TRY(pg__fits_paths(r->s, group, given, r->like->dialect, NULL, err));
+    if (mine)
+        PG_TRY(same_places(r, group, mine, given, err));
 done:
     return st;
 }
@@ -337,7 +433,7 @@ done:
 static pg_status copy_checked(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(check_like(r, "", err));
+    PG_TRY(check_like(r, "", r->v.graph ? r->v.graph->root : NULL, err));
     PG_TRY(pg__plan_copy_of(&r->plan, r->s, err));
     if (o->weights_only) {
         pg__mem_free(r->plan.model_config);
@@ -373,7 +469,7 @@ pg_status pg__unwrap_paths(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
         goto done;
     }
     if (o->like)
-        PG_TRY(check_like(r, path.s, err));
+        PG_TRY(check_like(r, path.s, entry ? entry->model : NULL, err));
     PG_TRY(pg__v3_lift(&r->plan, r->s, path.s, err));
     const int trained = entry ? entry == r->v.tmpl
                               : (is == PG_V_WRAPPER || is == PG_V_AMBIGUOUS) && r->v.path &&

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/shards.h"
+#include "wrap/order.h"
 
 const char *pg_verdict_name(pg_verdict v)
 {
@@ -42,6 +43,8 @@ void pg_finding_fini(pg_finding *f)
     free_list(f->evidence, f->n_evidence);
     free_list(f->slices, f->n_slices);
     free_list(f->merges, f->n_merges);
+    pg__mem_free(f->unsettled);
+    pg__mem_free(f->next);
     pg__mem_free(f->index);
     *f = (pg_finding){0};
 }
@@ -185,23 +188,73 @@ int pg__store_has_paths(const pg_store *s)
     return pg__store_is_paths(s) || (of && is_path_format(of));
 }
 
+/* Names that a wrapper left, but nobody knows which, or how to undo it. */
+static pg_status judge_odd(pg__verdict *v, const pg_store *s, pg_err *err)
+{
+    const pg__words *w = &v->words;
+    const char *name = pg_store_weight(s, w->odd)->name;
+    if (w->odd_is_flat)
+        return pg__verdict_set(
+            v, PG_V_AMBIGUOUS, err,
+            "\"%s\" is a flat parameter of FSDP: many in one array, whose shapes "
+            "the file does not say (save with StateDictType.FULL_STATE_DICT)",
+            PG_SHOW(name));
+    return pg__verdict_set(
+        v, PG_V_AMBIGUOUS, err,
+        "\"%s\" in \"%s\" looks like a wrapper's word, and is none that libpg knows", w->odd_part,
+        PG_SHOW(name));
+}
+
+/* Words that stand elsewhere than before every name. */
+static pg_status judge_words(pg__verdict *v, const pg_store *s, pg_err *err)
+{
+    const pg__words *w = &v->words;
+    pg__str list = {0};
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < PG_N_WORDS; k++)
+        if (w->n[k])
+            PG_TRY(pg__str_printf(&list, err, "%s%s", list.n ? ", " : "", pg__word(k)));
+    PG_TRY(pg__verdict_set(v, PG_V_WRAPPER, err,
+                           "parallel wrapper: %zu of %zu names hold%s words of wrappers (%s)",
+                           w->n_names, pg_store_n_weights(s), w->n_names == 1 ? "s" : "", list.s));
+    v->f.template_name = list.s;
+    list.s = NULL;
+done:
+    pg__str_fini(&list);
+    return st;
+}
+
 pg_status pg__judge_prefix(pg__verdict *v, const pg_store *s, pg_err *err)
 {
-    for (const pg__recogniser *const *r = pg__recognisers(); *r; r++) {
-        const size_t n = (*r)->prefix ? (*r)->prefix(s) : 0;
-        if (n == 0)
-            continue;
-        v->f.recogniser = (*r)->name;
-        v->f.certain = 1;
-        v->f.template_name = pg__mem_strndup(pg_store_weight(s, 0)->name, n);
-        if (!v->f.template_name)
-            return pg__nomem(err);
-        return pg__verdict_set(v, PG_V_WRAPPER, err,
-                               "parallel wrapper: all %zu tensors have the prefix \"%s\"",
-                               pg_store_n_weights(s), PG_SHOW(v->f.template_name));
-    }
-    return pg__verdict_set(v, PG_V_SINGLE, err, "no wrapper's prefix is common to all %zu tensors",
-                           pg_store_n_weights(s));
+    pg_status st = PG_OK;
+    const pg__words *w = &v->words;
+    for (const pg__recogniser *const *r = pg__recognisers(); *r && !w->n_names; r++)
+        if ((*r)->words) {
+            (*r)->words(&v->words, s);
+            v->f.recogniser = w->n_names || w->odd != PG_NONE ? (*r)->name : NULL;
+        }
+    for (size_t k = 0; k < PG_N_WORDS; k++)
+        if (w->n[k])
+            PG_TRY(pg__evidence(v, err, "\"%s\" (%s) in %zu of %zu names", pg__word(k),
+                                pg__word_writer(k), w->n[k], pg_store_n_weights(s)));
+    if (w->odd != PG_NONE)
+        return judge_odd(v, s, err);
+    if (!w->n_names)
+        return pg__verdict_set(v, PG_V_SINGLE, err,
+                               "no wrapper's prefix is common to all %zu tensors",
+                               pg_store_n_weights(s));
+    v->f.certain = 1;
+    if (!w->prefix)
+        return judge_words(v, s, err);
+    v->f.template_name =
+        pg__mem_strndup(pg_store_weight(s, w->counter == 0 ? 1 : 0)->name, w->prefix);
+    if (!v->f.template_name)
+        return pg__nomem(err);
+    st = pg__verdict_set(
+        v, PG_V_WRAPPER, err, "parallel wrapper: all %zu tensors%s have the prefix \"%s\"",
+        w->n_names, w->counter == PG_NONE ? "" : " but n_averaged", PG_SHOW(v->f.template_name));
+done:
+    return st;
 }
 
 /* A config that does not parse is as good as none; the file is then judged by its names. */
@@ -223,10 +276,30 @@ static pg_status load_config(pg__verdict *v, const pg_store *s, pg_err *err)
     return pg__evidence(v, err, "the model config is not usable: %s", why.msg);
 }
 
+/* Asks whom pgunwrap asks: whether names and shapes leave one order of the layers. */
+static pg_status settle(pg__verdict *v, const pg_store *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_err why = {0};
+    pg__order order = {0};
+    if (v->f.verdict != PG_V_WRAPPER || v->graph || v->layer == PG_NONE || pg__store_has_paths(s))
+        return PG_OK;
+    st = pg__order_infer(&order, v, s, 0, &why);
+    pg__order_fini(&order);
+    if (st == PG_E_NOMEM)
+        return pg__nomem(err);
+    if (st == PG_OK)
+        return PG_OK;
+    v->f.unsettled = pg__mem_strdup(why.msg);
+    return v->f.unsettled ? PG_OK : pg__nomem(err);
+}
+
 pg_status pg__judge(pg__verdict *out, pg_store *s, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__verdict v = {.layer = PG_NONE, .names.layer = PG_NONE};
+    pg__verdict v = {.layer = PG_NONE,
+                     .names.layer = PG_NONE,
+                     .words = {.counter = PG_NONE, .odd = PG_NONE, .inner = PG_NONE}};
     PG_TRY(load_config(&v, s, err));
     if (pg_store_damage(s))
         PG_TRY(pg__verdict_set(&v, PG_V_DAMAGED, err, "%s", pg_store_damage(s)));
@@ -242,6 +315,7 @@ pg_status pg__judge(pg__verdict *out, pg_store *s, pg_err *err)
         PG_TRY(pg__judge_names(&v, s, err));
     else
         PG_TRY(pg__judge_prefix(&v, s, err));
+    PG_TRY(settle(&v, s, err));
     *out = v;
     v = (pg__verdict){0};
 done:
@@ -252,11 +326,19 @@ done:
 pg_status pg_inspect(pg_finding *out, pg_store *s, pg_err *err)
 {
     pg__verdict v = {0};
-    const pg_status st = pg__judge(&v, s, err);
-    if (st == PG_OK) {
-        *out = v.f;
-        v.f = (pg_finding){0};
+    pg__str next = {0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__judge(&v, s, err));
+    if (v.f.verdict == PG_V_WRAPPER || v.f.verdict == PG_V_AMBIGUOUS)
+        PG_TRY(pg__next_command(&next, s, &v.f, NULL, err));
+    if (next.n) {
+        v.f.next = next.s;
+        next = (pg__str){0};
     }
+    *out = v.f;
+    v.f = (pg_finding){0};
+done:
     pg__verdict_fini(&v);
+    pg__str_fini(&next);
     return st;
 }

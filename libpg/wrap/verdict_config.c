@@ -421,9 +421,10 @@ static pg_status not_a_wrapper(pg__verdict *v, const pg_store *s, size_t n, size
 {
     const pg__model *m = v->graph->root;
     if (n == 0)
-        return pg__verdict_set(v, PG_V_SINGLE, err,
-                               "not a parallel wrapper (%zu layers, none is a nested model)",
-                               m->n_layers);
+        return pg__verdict_set(
+            v, PG_V_SINGLE, err,
+            "not a parallel wrapper, loads as it is (%zu layers, none is a nested model)",
+            m->n_layers);
     const pg_verdict is = begins_nested(m) ? PG_V_NESTED : PG_V_SINGLE;
     const pg__layer *l = &m->layers[first];
     if (n == 1) {

@@ -256,7 +256,7 @@ static pg_status several(pg__verdict *v, const pg_store *s, pg_err *err)
     if (is_own_layer(s, first))
         return pg__verdict_set(
             v, PG_V_SINGLE, err,
-            "not a parallel wrapper (%zu layers hold weights; a wrapper has one)",
+            "not a parallel wrapper, loads as it is (%zu layers hold weights; a wrapper has one)",
             v->names.n_weighted);
     return pg__verdict_set(
         v, PG_V_NESTED, err,
@@ -305,9 +305,10 @@ pg_status pg__judge_names(pg__verdict *v, const pg_store *s, pg_err *err)
         return several(v, s, err);
     const pg_layer *l = pg_store_layer(s, names->layer);
     if (is_own_layer(s, l))
-        return pg__verdict_set(v, PG_V_SINGLE, err,
-                               "not a parallel wrapper (%zu layers, none is a nested model)",
-                               pg_store_n_layers(s));
+        return pg__verdict_set(
+            v, PG_V_SINGLE, err,
+            "not a parallel wrapper, loads as it is (%zu layers, none is a nested model)",
+            pg_store_n_layers(s));
     const size_t k = names->inputs.n ? names->slices.n / names->inputs.n : 0;
     if (k >= 2 && names->slices.n == k * names->inputs.n && names->merges.n)
         return by_merges(v, s, err);

@@ -189,10 +189,10 @@ static pg_status not_a_wrapper(pg__verdict *v, const pg_store *s, const level *l
 {
     pg_status st = PG_OK;
     if (l->n_nested == 0)
-        return pg__verdict_set(
-            v, PG_V_SINGLE, err,
-            "not a parallel wrapper (%zu layers with weights, none is a nested model)",
-            l->n_weighted);
+        return pg__verdict_set(v, PG_V_SINGLE, err,
+                               "not a parallel wrapper, loads as it is (%zu layers with weights, "
+                               "none is a nested model)",
+                               l->n_weighted);
     PG_TRY(set_template(v, s, l->t, err));
     const int alone = l->n_weighted == 1 && l->t->n_weights > 0;
     st = pg__verdict_set(v, alone || l->n_nested == l->n_weighted ? PG_V_NESTED : PG_V_SINGLE, err,
@@ -293,8 +293,9 @@ pg_status pg__judge_paths(pg__verdict *v, const pg_store *s, pg_err *err)
     if (index)
         return judge_shard(v, s, index, err);
     if (!word)
-        return pg__verdict_set(v, PG_V_SINGLE, err,
-                               "not a parallel wrapper (a subclassed model, no list of layers)");
+        return pg__verdict_set(
+            v, PG_V_SINGLE, err,
+            "not a parallel wrapper, loads as it is (a subclassed model, no list of layers)");
     PG_TRY(pg__str_puts(&container, word, err));
     while (more) {
         PG_TRY(judge_level(v, s, container.s, word, &more, err));

@@ -7,7 +7,7 @@
  *
  * Keras 3.6 and later store the name of a layer in the path layout; for a .keras of before its
  * config tells, else the group's own name has to do. Variables have numbers there: common classes
- * get their variables' names back, others keep the number (keras-files: "Path layout"). */
+ * get their variables' names back, others keep the number (FORMATS.md: "Path layout"). */
 #include "wrap/view.h"
 
 #include <ctype.h>
@@ -367,7 +367,7 @@ static pg_status make_plan(pg__view *v, pg_err *err)
     pg_err why = {0};
     const pg_verdict is = v->r.v.f.verdict;
     v->r.plan.src = v->r.s;
-    v->unwrapped = is == PG_V_WRAPPER || is == PG_V_AMBIGUOUS;
+    v->unwrapped = is == PG_V_WRAPPER || (is == PG_V_AMBIGUOUS && pg_store_n_layers(v->r.s));
     if (is == PG_V_WRAPPER) {
         const pg_status st = pg__store_has_paths(v->r.s)
                                  ? pg__unwrap_paths(&v->r, &weights_only, &why)
@@ -426,9 +426,9 @@ done:
     return st;
 }
 
-pg_status pg__view_open(pg__view *out, const char *path, int trust_input, pg_err *err)
+pg_status pg__view_open(pg__view *out, const char *path, const pg_open_opts *how, pg_err *err)
 {
-    pg_write_opts write = {.trust_input = trust_input};
+    pg_write_opts write = {.trust_input = how->trust_input, .part = how->part};
     out->r.in = path;
     out->r.write = &write;
     pg_status st = pg__rewrite_open(&out->r, err);

@@ -4,8 +4,10 @@
 #include "base/pickle.h"
 
 static const pg__pk_global known[] = {
-    {"collections", "OrderedDict", 1, 7},
+    {"collections", "OrderedDict", PG_PK_ENTRIES, 7},
+    {"collections", "defaultdict", PG_PK_LATER_ENTRIES, 7},
     {"m", "f", 0, 8},
+    {"m", "g", PG_PK_ATTRIBUTES, 9},
     {0},
 };
 
@@ -30,6 +32,11 @@ static void show(char *out, size_t cap, const pg__pickle *p, const pg__pk_value 
     case PG_PK_BYTES: snprintf(at, cap - n, "b'%.*s'", (int)v->n, v->u.text); return;
     case PG_PK_STR: snprintf(at, cap - n, "'%.*s'", (int)v->n, v->u.text); return;
     case PG_PK_GLOBAL: snprintf(at, cap - n, "%s", p->globals[v->u.i].name); return;
+    case PG_PK_FOREIGN:
+        snprintf(at, cap - n, "<%.*s.%.*s>", (int)p->foreign[v->u.i].n_module,
+                 p->foreign[v->u.i].module, (int)p->foreign[v->u.i].n_name,
+                 p->foreign[v->u.i].name);
+        return;
     case PG_PK_PERSID: snprintf(at, cap - n, "@"); break;
     case PG_PK_CALL: snprintf(at, cap - n, "call:"); break;
     default: snprintf(at, cap - n, "%s", open[v->kind - PG_PK_TUPLE]); break;
@@ -91,6 +98,12 @@ static void builds_what_python_pickled(void **state)
             "0."),
          "1"},
         {PK("(S'x'\nl."), "['x']"},
+        {PK("\x80\x02"
+            "ccollections\ndefaultdict\ncb\nlist\n\x85RX\1\0\0\0aK\1s."),
+         "call:defaultdict (<b.list>) 'a' 1"},
+        {PK("\x80\x02"
+            "cm\ng\nK\1\x85RK\2b."),
+         "call:g (1) 2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pg_err err;
@@ -104,6 +117,51 @@ static void builds_what_python_pickled(void **state)
     }
 }
 
+/* What is not on the list keeps its name and what was put into it, whichever way. */
+static void keeps_foreign_objects_as_they_are_described(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t n;
+        const char *want;
+    } cases[] = {
+        {PK("\x80\x02"
+            "cposix\nsystem\n(X\2\0\0\0idtR."),
+         "call:<posix.system> ('id')"},
+        {PK("\x80\x04\x8c\5posix\x8c\6system\x93."), "<posix.system>"},
+        {PK("(S'id'\nios\nsystem\n."), "call:<os.system> ('id')"},
+        {PK("(cos\nsystem\nS'id'\no."), "call:<os.system> ('id')"},
+        {PK("\x80\x02"
+            "ca\nb\n)\x81}X\1\0\0\0xK\1sb."),
+         "call:<a.b> () {'x' 1}"},
+        {PK("\x80\x02"
+            "ca\nb\n)R(K\1K\2eK\3a."),
+         "call:<a.b> () 1 2 3"},
+        {PK("\x80\x02"
+            "ca\nb\n)RK\1K\2s(K\3K\4u."),
+         "call:<a.b> () 1 2 3 4"},
+        {PK("\x80\x02"
+            "ca\nb\n)R)R."),
+         "call:<a.b> () call:<a.b> ()"},
+        {PK("\x80\x04"
+            "ca\nb\n)}X\1\0\0\0xK\1s\x92."),
+         "call:<a.b> () {'x' 1}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pg_err err;
+        pg__pickle p = {0};
+        char got[256] = "";
+        if (parse(&p, cases[i].text, cases[i].n, &err) != PG_OK)
+            fail_msg("case %zu (%s): %s", i, cases[i].want, err.msg);
+        show(got, sizeof got, &p, &p.v[p.root]);
+        assert_string_equal(got, cases[i].want);
+        assert_int_equal(pg__pickle_foreign(&p, &p.v[p.root])->n_name,
+                         strstr(cases[i].want, "system") ? 6 : 1);
+        pg__pickle_fini(&p);
+    }
+}
+
 static void names_what_it_will_not_build(void **state)
 {
     (void)state;
@@ -112,15 +170,6 @@ static void names_what_it_will_not_build(void **state)
         size_t n;
         const char *say;
     } cases[] = {
-        {PK("\x80\x02"
-            "cposix\nsystem\n(X\2\0\0\0idtR."),
-         "the class posix.system,"},
-        {PK("\x80\x04\x8c\5posix\x8c\6system\x93."), "the class posix.system,"},
-        {PK("(S'id'\nios\nsystem\n."), "the class os.system,"},
-        {PK("(cos\nsystem\nS'id'\no."), "the class os.system,"},
-        {PK("\x80\x02"
-            "ca\x1b\nb\n."),
-         "the class a\\x1b.b,"},
         {PK("\x80\x02"
             "ccollections\nOrderedDict\n)R}X\1\0\0\0xNsb."),
          "the attribute x"},
@@ -180,6 +229,14 @@ static void refuses_programs_that_do_not_add_up(void **state)
             "ccollections\nOrderedDict\n]]\x86R.")},
         {PK("\x80\x02t.")},
         {PK("\x80\x02N(b.")},
+        {PK("\x80\x02"
+            "ca\nb\nNR.")},
+        {PK("\x80\x02"
+            "ca\nb\nNb.")},
+        {PK("\x80\x02"
+            "ca\nb\nNa.")},
+        {PK("\x80\x02"
+            "cm\nf\n)}\x92.")},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pg_err err;
@@ -263,6 +320,7 @@ static void takes_the_last_of_equal_keys(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(builds_what_python_pickled),
+             cmocka_unit_test(keeps_foreign_objects_as_they_are_described),
              cmocka_unit_test(names_what_it_will_not_build),
              cmocka_unit_test(refuses_programs_that_do_not_add_up),
              cmocka_unit_test(keeps_its_limits), cmocka_unit_test(counts_the_entries_of_calls),

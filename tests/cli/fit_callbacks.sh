@@ -55,3 +55,9 @@ try --resume
 try --resume-every soon
 echo '{"callbacks": [{"class_name": "EarlyStopping", "config": {"patienc": 3}}]}' >stop.json
 try --config stop.json
+try --swap-ema --optimizer adam:learning_rate=0.01
+try --swap-on-epoch
+echo '{"swap_ema": true, "swap_on_epoch": true, "csv": "x.csv", "checkpoint": "s/{epoch}.h5", "early_stop": {"patience": 3}}' >swap.json
+pgfit --config swap.json --print-config | sed -n '/callbacks/,$p'
+fit -q --swap-ema --swap-on-epoch --optimizer adam:learning_rate=0.01,use_ema --epochs 3 --checkpoint 's/{epoch}.h5' -o s.h5
+pgdiff s/3.h5 s.h5 # both hold the averages

@@ -65,3 +65,8 @@ few 2
 few 3
 few 2 --accumulate 2
 few 2 --deterministic --devices cpu:0,cpu:1,cpu:2,cpu:3
+echo '$ what is to be predicted is opened before training'
+pgfit mlp.json --data "$digits" --loss mse --predict nowhere.npz --out y.npy -o early.h5 || echo "exit $?"
+pgfit mlp.json --data "$digits" --loss mse --predict "$digits" --out y.txt -o early.h5 || echo "exit $?"
+pgfit mlp.json --data "$digits" --loss mse --predict "$digits" --out drawn.npy -o early.h5 || echo "exit $?"
+ls early.h5 y.npy 2>/dev/null || echo 'nothing was trained'

@@ -64,3 +64,15 @@ ls bj
 : >resume.pg.lock
 flock -n resume.pg.lock pgfit -q $model --epochs 1 && echo 'runs that keep no checkpoints share a folder'
 rm resume.pg.lock
+echo '$ the output is what the run wrote last, or it stays'
+pg $model --checkpoint 'so/{epoch}.keras' --epochs 1 -o so.keras
+pg --resume=so --epochs 2
+echo theirs >so.keras
+pg --resume=so --epochs 3
+cat so.keras
+ls so*.keras
+pg --resume=so --epochs 4 --force
+pg --resume=so --epochs 5
+cp so-1.keras so.keras
+pgfit --resume=so >finished.txt 2>&1 || echo "exit $?"
+cmp so-1.keras so.keras && ls so*.keras

@@ -11,6 +11,10 @@ pginfo -q -f --html report.html parallel.h5
 pginfo --html two.html parallel.h5 report.html || echo "exit $?"
 pginfo --html bad.html report.html || echo "exit $?"
 pginfo --html none.html --layers x parallel.h5 || echo "exit $?"
+# A layer whose weights stand apart in the file (the moving averages after all trainable ones) is one entry.
+cp "$TESTDATA/files/keras-2.3.1/cnnbn-g2/wrapper_model.h5" apart.h5
+pginfo --html apart.html apart.h5
+grep -o '<summary>[a-z0-9_]*\|<tr><td>[a-z_]*' apart.html
 python3 - <<'END'
 import json, struct
 names = ['<script>alert(1)</script>.w', '"><img src=x onerror=alert(1)>.w', "a\nb\u202e'&amp;.w", '', '../../x.w']

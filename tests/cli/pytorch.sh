@@ -17,11 +17,11 @@ pgconvert --unwrap checkpoint.pth.tar converted.safetensors
 pgsplit checkpoint.pth.tar out
 pgdiff out checkpoint.pth.tar
 ls
-mkdir hub && cp "$TESTDATA/extra/pytorch/two_models.pt" hub/pytorch_model-00001-of-00002.bin
+mkdir hub && cp "$TESTDATA/extra/pytorch/types.pt" hub/pytorch_model-00001-of-00002.bin
 cp "$TESTDATA/extra/pytorch/views.pt" hub/pytorch_model-00002-of-00002.bin
 python3 - <<'END'
 import json
-shards = {"pytorch_model-00001-of-00002.bin": "G.weight G.bias D.weight D.bias",
+shards = {"pytorch_model-00001-of-00002.bin": "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 bool",
           "pytorch_model-00002-of-00002.bin": "plain transposed slice steps column scalar expanded empty permuted channels_last unfolded bytes"}
 names = {t: s for s, ts in shards.items() for t in ts.split()}
 json.dump({"metadata": {"total_size": 0}, "weight_map": names}, open("hub/pytorch_model.bin.index.json", "w"))

@@ -1,5 +1,6 @@
 #include "pg_test.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -7,12 +8,16 @@
 #include "io/zip.h"
 
 /* Both files hold the same tensors: names up to a prefix, shapes, types, bytes. */
-static void assert_same(const char *a_path, const char *b_path, const char *prefix)
+static void assert_same_part(const char *a_path, const char *part, const char *b_path,
+                             const char *prefix)
 {
     char path[512];
+    pg_err err = {0};
+    const pg_open_opts opts = {.part = part};
     pg_store *a = NULL, *b = NULL;
     snprintf(path, sizeof path, "%s/%s", pg_testdata, a_path);
-    assert_ok(pg_store_open(&a, path, NULL, NULL));
+    if (pg_store_open(&a, path, &opts, &err) != PG_OK)
+        fail_msg("%s", err.msg);
     snprintf(path, sizeof path, "%s/%s", pg_testdata, b_path);
     assert_ok(pg_store_open(&b, path, NULL, NULL));
     assert_int_equal(pg_store_n_weights(a), pg_store_n_weights(b));
@@ -34,6 +39,11 @@ static void assert_same(const char *a_path, const char *b_path, const char *pref
     }
     pg_store_close(a);
     pg_store_close(b);
+}
+
+static void assert_same(const char *a_path, const char *b_path, const char *prefix)
+{
+    assert_same_part(a_path, NULL, b_path, prefix);
 }
 
 static void reads_what_torch_wrote(void **state)
@@ -58,14 +68,119 @@ static void reads_what_torch_wrote(void **state)
 static void reads_types_views_and_parameters(void **state)
 {
     (void)state;
-    static const char *const names[] = {"types",      "views",      "views_stream", "protocol5",
-                                        "parameters", "two_models", "checkpoint",   "list"};
+    static const char *const names[] = {"types",     "views",      "views_stream",
+                                        "protocol5", "parameters", "checkpoint"};
     char a[64], b[64];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(a, sizeof a, "extra/pytorch/%s.pt", names[i]);
         snprintf(b, sizeof b, "extra/pytorch/%s.safetensors", names[i]);
         assert_same(a, b, "");
     }
+    assert_same_part("extra/pytorch/list.pt", ".", "extra/pytorch/list.safetensors", "");
+}
+
+/* What training programs save: the one part that is the model, or the one that is named. */
+static void finds_the_model_in_what_programs_save(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *part, *twin, *prefix;
+    } cases[] = {{"imagenet.pth.tar", NULL, "plain", "module."},
+                 {"tutorial.pt", NULL, "plain", ""},
+                 {"lightning.ckpt", NULL, "lightning", ""},
+                 {"timm.pth.tar", "state_dict", "plain", ""},
+                 {"timm.pth.tar", "state_dict_ema", "ema", ""},
+                 {"detectron2.pth", NULL, "plain", ""},
+                 {"detectron2_zoo.pkl", NULL, "plain", ""},
+                 {"numpy_in_torch.pth", NULL, "plain", ""},
+                 {"numpy_protocol5.pkl", NULL, "plain", ""},
+                 {"numpy_old.pkl", NULL, "plain", ""},
+                 {"mmcv.pth", NULL, "plain", ""},
+                 {"mmengine.pth", NULL, "plain", ""},
+                 {"fairseq.pt", NULL, "plain", ""},
+                 {"stylegan2.pt", "g", "plain", ""},
+                 {"stylegan2.pt", "g_ema", "ema", ""},
+                 {"torchvision.pth", NULL, "plain", ""},
+                 {"torchvision_ema.pth", "model", "plain", ""},
+                 {"moco.pth.tar", NULL, "moco", "module."},
+                 {"dino.pth", "student", "plain", "module."},
+                 {"dino.pth", "teacher", "ema", ""},
+                 {"mae.pth", NULL, "plain", ""},
+                 {"nanogpt.pt", NULL, "plain", "_orig_mod."},
+                 {"whisper.pt", NULL, "plain", ""},
+                 {"rng_beside.pt", NULL, "plain", ""},
+                 {"pytorch_model.bin", NULL, "plain", ""},
+                 {"accelerate_pytorch_model.bin", NULL, "plain", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char a[96], b[96];
+        snprintf(a, sizeof a, "extra/checkpoints/%s", cases[i].file);
+        snprintf(b, sizeof b, "extra/checkpoints/%s.safetensors", cases[i].twin);
+        assert_same_part(a, cases[i].part, b, cases[i].prefix);
+    }
+}
+
+static void says_what_is_no_model_or_not_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file;
+        pg_status code;
+        const char *say, *hint;
+    } cases[] = {
+        {"timm.pth.tar", PG_E_AMBIGUOUS, "2 parts could be the model", "--part state_dict"},
+        {"stylegan2.pt", PG_E_AMBIGUOUS, "3 parts could be the model", "--part g"},
+        {"torchvision_ema.pth", PG_E_AMBIGUOUS, "2 parts could be the model", "--part model"},
+        {"dino.pth", PG_E_AMBIGUOUS, "3 parts could be the model", "--part student"},
+        {"yolov5.pt", PG_E_UNSUPPORTED, "model: contains the class models.yolo.DetectionModel,",
+         "if you trust"},
+        {"yolov8.pt", PG_E_UNSUPPORTED, "the class ultralytics.nn.tasks.DetectionModel,", "if you"},
+        {"stylegan3.pkl", PG_E_UNSUPPORTED, "torch_utils.persistence._reconstruct_persistent_obj,",
+         "if you"},
+        {"optimizer.pt", PG_E_UNSUPPORTED, "the state of an optimizer, no model", ""},
+        {"scheduler.pt", PG_E_UNSUPPORTED, "the state of a scheduler, no model", ""},
+        {"rng_state.pth", PG_E_UNSUPPORTED, "the state of a random generator, no model", ""},
+        {"accelerate_random_states_0.pkl", PG_E_UNSUPPORTED, "the state of a random generator,",
+         ""},
+        {"training_args.bin", PG_E_UNSUPPORTED,
+         "a pickled transformers.training_args.TrainingArguments without tensors, no model", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[512];
+        pg_err err = {0};
+        pg_store *s = NULL;
+        snprintf(path, sizeof path, "%s/extra/checkpoints/%s", pg_testdata, cases[i].file);
+        assert_fails(cases[i].code, pg_store_open(&s, path, NULL, &err), &err);
+        if (!strstr(err.msg, cases[i].say) ||
+            (*cases[i].hint ? strncmp(err.hint, cases[i].hint, strlen(cases[i].hint)) != 0
+                            : err.hint[0] != 0))
+            fail_msg("%s [%s]", err.msg, err.hint);
+    }
+}
+
+static void lists_the_parts_of_a_checkpoint(void **state)
+{
+    (void)state;
+    static const pg_part want[] = {{"g", "model", 9, 43, 1},
+                                   {"g_ema", "model", 9, 43, 1},
+                                   {"d", "model", 2, 4, 1},
+                                   {"g_optim", "optimizer", 6, 0, 0},
+                                   {"d_optim", "optimizer", 6, 0, 0}};
+    const pg_open_opts opts = {.part = ""};
+    char path[512];
+    pg_store *s = NULL;
+    snprintf(path, sizeof path, "%s/extra/checkpoints/stylegan2.pt", pg_testdata);
+    assert_ok(pg_store_open(&s, path, &opts, NULL));
+    assert_int_equal(pg_store_n_weights(s), 0);
+    assert_int_equal(pg_store_n_parts(s), sizeof want / sizeof *want);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const pg_part *p = pg_store_part(s, i);
+        assert_string_equal(p->path, want[i].path);
+        assert_string_equal(p->kind, want[i].kind);
+        assert_int_equal(p->n_tensors, want[i].n_tensors);
+        assert_int_equal(p->n_params, want[i].n_params);
+        assert_int_equal(p->is_model, want[i].is_model);
+    }
+    assert_null(pg_store_part(s, pg_store_n_parts(s)));
+    pg_store_close(s);
 }
 
 static void names_what_it_does_not_read(void **state)
@@ -95,6 +210,17 @@ static void tells_what_else_a_checkpoint_holds(void **state)
     snprintf(path, sizeof path, "%s/files/pytorch/cnn/checkpoint.pth.tar", pg_testdata);
     assert_ok(pg_store_open(&s, path, NULL, NULL));
     assert_string_equal(pg_store_others(s), "epoch 3, optimizer (30 tensors), best_acc 0.5");
+    pg_store_close(s);
+    snprintf(path, sizeof path, "%s/extra/checkpoints/imagenet.pth.tar", pg_testdata);
+    assert_ok(pg_store_open(&s, path, NULL, NULL));
+    assert_string_equal(
+        pg_store_others(s),
+        "epoch 5, arch \"resnet18\", best_acc1 71.25, optimizer (6 tensors), scheduler");
+    pg_store_close(s);
+    snprintf(path, sizeof path, "%s/extra/checkpoints/mae.pth", pg_testdata);
+    assert_ok(pg_store_open(&s, path, NULL, NULL));
+    assert_string_equal(pg_store_others(s), "optimizer (6 tensors), epoch 5, scaler, args "
+                                            "(argparse.Namespace, not read)");
     pg_store_close(s);
     snprintf(path, sizeof path, "%s/files/pytorch/cnn/single.pt", pg_testdata);
     assert_ok(pg_store_open(&s, path, NULL, NULL));
@@ -133,8 +259,9 @@ typedef struct member {
 } member;
 
 /* Opens an archive of the members up to the one without a name. */
-static pg_status open_archive(pg_store **s, const member *m, pg_err *err)
+static pg_status open_part(pg_store **s, const member *m, const char *part, pg_err *err)
 {
+    const pg_open_opts opts = {.part = part};
     char path[] = "/tmp/pg-test-pt-XXXXXX", file[64];
     uint64_t off;
     pg__sink *sink = NULL;
@@ -153,11 +280,16 @@ static pg_status open_archive(pg_store **s, const member *m, pg_err *err)
     assert_ok(pg__zip_out_finish(z, NULL));
     pg__zip_out_free(z);
     assert_ok(pg__sink_reopen(sink, &io, NULL));
-    const pg_status st = pg__format_open(s, NULL, io, "m.pt", NULL, err);
+    const pg_status st = pg__format_open(s, NULL, io, "m.pt", &opts, err);
     pg__io_close(io);
     pg__sink_close(sink);
     assert_int_equal(rmdir(path), 0);
     return st;
+}
+
+static pg_status open_archive(pg_store **s, const member *m, pg_err *err)
+{
+    return open_part(s, m, NULL, err);
 }
 
 #define MEMBER(name, text)           \
@@ -176,6 +308,7 @@ static pg_status open_archive(pg_store **s, const member *m, pg_err *err)
     "\x80\2"          \
     "}(" entries "u."
 #define FLOATS STORAGE("FloatStorage") "K\6"
+#define T      TENSOR(FLOATS, "K\0))") /* a number */
 #define DATA   "\0\0\0\0\0\0\x80\x3f\0\0\0\x40\0\0\x40\x40\0\0\x80\x40\0\0\xa0\x40"
 
 static void tells_archives_apart_by_their_members(void **state)
@@ -183,12 +316,25 @@ static void tells_archives_apart_by_their_members(void **state)
     (void)state;
     pg_err err = {0};
     pg_store *s = NULL;
+    static const char pickle[] = DICT(STR("\1", "w") T);
     static const member script[] = {
         MEMBER("m/data.pkl", ""), MEMBER("m/code/__torch__.py", ""), {0}};
+    static const member constants[] = {
+        MEMBER("m/data.pkl", ""), MEMBER("m/constants.pkl", ""), {0}};
+    static const member called_code[] = {
+        MEMBER("code/data.pkl", pickle), MEMBER("code/data/0", DATA), {0}};
+    static const member called_constants[] = {
+        MEMBER("constants.pkl/data.pkl", pickle), MEMBER("constants.pkl/data/0", DATA), {0}};
     static const member other[] = {MEMBER("readme.txt", ""), MEMBER("mydata.pkl", ""), {0}};
     static const member two[] = {MEMBER("a/data.pkl", ""), MEMBER("b/data.pkl", ""), {0}};
     assert_fails(PG_E_UNSUPPORTED, open_archive(&s, script, &err), &err);
     assert_non_null(strstr(err.msg, "m.pt: a TorchScript program;"));
+    assert_fails(PG_E_UNSUPPORTED, open_archive(&s, constants, &err), &err);
+    assert_ok(open_archive(&s, called_code, &err));
+    pg_store_close(s);
+    assert_ok(open_archive(&s, called_constants, &err));
+    pg_store_close(s);
+    s = NULL;
     assert_fails(PG_E_UNKNOWN, open_archive(&s, other, &err), &err);
     assert_string_equal(
         err.msg, "m.pt: a ZIP archive of something else (readme.txt ...), not a .keras file");
@@ -248,7 +394,7 @@ static void refuses_tensors_that_do_not_add_up(void **state)
             "w: its descr");
     REFUSED(PG_E_FORMAT, TENSOR(FLOATS, "K\0K\6K\1"), "w: its shape or strides are no tuple");
     REFUSED(PG_E_FORMAT, TENSOR(FLOATS, "K\0N\x85N\x85"), "w: its shape or strides are no sizes");
-    REFUSED(PG_E_FORMAT, TENSOR("(", "K\0))"), "w: its storage is none");
+    REFUSED(PG_E_FORMAT, TENSOR("(", "K\0))"), "w: its storage is not a storage");
     REFUSED(PG_E_FORMAT, TENSOR(STORAGE("FloatStorage") "K\7", "K\0K\6\x85K\1\x85"),
             "w: its data has 24 bytes, the pickle says 28");
     REFUSED(PG_E_FORMAT, TENSOR(STORAGE("DoubleStorage") "K\6", "K\0K\6\x85K\1\x85"),
@@ -263,8 +409,19 @@ static void refuses_tensors_that_do_not_add_up(void **state)
                     "}}" STR("\3", "neg") "\x88stR",
             "w: a view that is negated");
     REFUSED(PG_E_UNSUPPORTED, TENSOR(FLOATS, "K\0))") "K\1" TENSOR(FLOATS, "K\0))"), "no text");
-    REFUSED(PG_E_UNSUPPORTED, "ctorch._utils\n_rebuild_qtensor\n(tR",
-            "m.pt: contains the class torch._utils._rebuild_qtensor, which only Python can build");
+    REFUSED(PG_E_UNSUPPORTED,
+            "ctorch._tensor\n_rebuild_from_type_v2\n(ca.b\nflat\nca.b\nShard\n(" T "t}tR",
+            "m.pt: w: contains the class a.b.Shard,");
+    REFUSED(PG_E_UNSUPPORTED,
+            "ctorch._tensor\n_rebuild_from_type_v2\n(" REBUILD "ca.b\nShard\n(" T "t}tR",
+            "m.pt: w: contains the class a.b.Shard,");
+    REFUSED(PG_E_UNSUPPORTED,
+            TENSOR("(" STR("\7", "storage") "ca.b\nEvil\n" STR("\1", "0") STR("\3", "cpu") "K\6",
+                   "K\0K\6\x85K\1\x85"),
+            "m.pt: w: contains the class a.b.Evil,");
+    REFUSED(
+        PG_E_UNSUPPORTED, "ctorch._utils\n_rebuild_qtensor\n(" FLOATS "tQtR",
+        "m.pt: w: contains the class torch._utils._rebuild_qtensor, which only Python can build");
 }
 
 static void refuses_the_other_byte_order(void **state)
@@ -285,13 +442,13 @@ static void refuses_the_other_byte_order(void **state)
     pg_store_close(s);
 }
 
-/* Opens a pickle and returns the names of the model's tensors. */
-static void names_of(char *out, size_t cap, const char *pickle, size_t n)
+/* Opens a pickle and returns the names of a part's tensors, or of the model's. */
+static void names_of(char *out, size_t cap, const char *pickle, size_t n, const char *part)
 {
     const member m[] = {{"m/data.pkl", pickle, n}, MEMBER("m/data/0", DATA), {0}};
     pg_err err = {0};
     pg_store *s = NULL;
-    if (open_archive(&s, m, &err) != PG_OK)
+    if (open_part(&s, m, part, &err) != PG_OK)
         fail_msg("%s", err.msg);
     out[0] = 0;
     for (size_t i = 0; i < pg_store_n_weights(s); i++)
@@ -300,35 +457,289 @@ static void names_of(char *out, size_t cap, const char *pickle, size_t n)
     pg_store_close(s);
 }
 
+#define V         TENSOR(FLOATS, "K\0K\6\x85K\1\x85")
+#define U(what)   "}" what "s"
+#define OBJECT(x) "ca.b\nNet\n)\x81}" x "sb"
+#define META                                                                                     \
+    "ctorch._utils\n_rebuild_meta_tensor_no_storage\n)R" /* called with nothing: nothing is read \
+                                                          */
+/* An array of NumPy; protocol 2. */
+#define ARRAY(type, order, data)                                      \
+    "cnumpy._core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85" \
+    "C\1b\x87R(K\1K\1\x85"                                            \
+    "cnumpy\ndtype\n" STR("\2", type) "\x89\x88\x87R(K\3" STR(        \
+        "\1", order) "NNNJ\xff\xff\xff\xff"                           \
+                     "J\xff\xff\xff\xffK\0tb\x89" data "tb"
+#define OPTIM \
+    "}(" STR("\5", "state") "}K\0}" STR("\7", "exp_avg") V "ss" STR("\14", "param_groups") "]u"
+
 static void finds_the_model_in_a_checkpoint(void **state)
 {
     (void)state;
-#define T TENSOR(FLOATS, "K\0))")
     static const struct {
         const char *pickle;
         size_t n;
-        const char *names;
+        const char *part, *names;
     } cases[] = {
-#define CASE(text, names) {text, sizeof(text) - 1, names}
-        CASE(DICT(STR("\1", "a") T STR("\1", "b") "N" STR("\1", "c") T), "a c"),
-        CASE(DICT(STR("\1", "x") "}" STR("\1", "a") T "s" STR("\5", "model") "}" STR("\1", "b") T
-                  "s"),
+#define CASE(text, part, names) {text, sizeof(text) - 1, part, names}
+        CASE(DICT(STR("\1", "a") T STR("\1", "b") "N" STR("\1", "c") T), NULL, "a c"),
+        CASE(DICT(STR("\1", "x") U(STR("\1", "a") T) STR("\5", "model") U(STR("\1", "b") T)), NULL,
              "b"),
-        CASE(DICT(STR("\1", "x") "}" STR("\1", "a") T "s" STR("\1", "n") "K\3"), "a"),
-        CASE(DICT(STR("\1", "G") "}" STR("\1", "a") T "s" STR("\1", "D") "}" STR("\1", "a") T "s"),
-             "G.a D.a"),
-        CASE(DICT(STR("\1", "l") "]}" STR("\1", "a") T "sa"), "l.0.a"),
-        CASE(DICT("K\7"
-                  "}K\5]" T "as"),
-             "7.5.0"),
-        CASE("\x80\2" T ".", "tensor"),
-        CASE("\x80\2]" T "a" T "a.", "0 1"),
-        CASE("\x80\2}.", ""),
+        CASE(DICT(STR("\1", "x") U(STR("\1", "a") T) STR("\1", "n") "K\3"), NULL, "a"),
+        CASE(DICT(STR("\1", "l") "]" U(STR("\1", "a") T) "a"), NULL, "a"),
+        CASE(DICT("K\7}K\5]" T "as"), NULL, "0"),
+        CASE("\x80\2" T ".", NULL, "tensor"),
+        CASE("\x80\2]" T "a" T "a.", NULL, "0 1"),
+        /* numbers and training's own state beside it */
+        CASE(DICT(STR("\4", "loss") T STR("\3", "net") U(STR("\1", "w") V) STR("\3", "opt") OPTIM),
+             NULL, "w"),
+        CASE(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\7", "metrics") U(STR("\1", "a") T)),
+             NULL, "w"),
+        CASE(DICT(STR("\1", "w") V STR("\3", "any") OPTIM), NULL, "w"),
+        CASE(DICT(STR("\4", "args") OBJECT(STR("\1", "a") "K\1") STR("\3", "net")
+                      U(STR("\1", "w") V)),
+             NULL, "w"),
+        /* one value under two keys is one part */
+        CASE(DICT(STR("\1", "a") U(STR("\1", "w") V) "q\1" STR("\1", "b") "h\1"), NULL, "w"),
+        /* a key alone makes no training state of what a model would have */
+        CASE(DICT(STR("\3", "opt") U(STR("\1", "d") U(STR("\3", "a.w") V))), NULL, "a.w"),
+        CASE(DICT(STR("\3", "opt") U(STR("\1", "d") U(STR("\1", "v") V)) STR("\3", "net")
+                      U(STR("\1", "w") V)),
+             NULL, "w"),
+        CASE(DICT(STR("\6", "scaler") U(STR("\5", "scale") T) STR("\3", "net") U(STR("\1", "w") V)),
+             NULL, "w"),
+        /* a module's extra state is its own */
+        CASE(DICT(STR("\3", "a.w") V STR("\3", "a.x") U(STR("\1", "s") V)), NULL, "a.w a.x.s"),
+        /* the value that was found, not another one that its path leads to */
+        CASE(DICT(STR("\1", "a") U(STR("\1", "b") U(STR("\1", "e") "K\3")) STR("\3", "a.b")
+                      U(STR("\1", "w") V)),
+             NULL, "w"),
+        CASE(DICT(STR("\1", "a") U(STR("\1", "b") U(STR("\1", "e") "K\3")) STR("\3", "a.b")
+                      U(STR("\1", "w") V)),
+             "a.b", "w"),
+        /* single numbers that are a model's by its key, or by their names */
+        CASE(DICT(STR("\5", "model") U(STR("\1", "k") T) STR("\1", "m") U(STR("\1", "a") T)), NULL,
+             "k"),
+        CASE(DICT(STR("\1", "x") U(STR("\6", "weight") T) STR("\1", "m") U(STR("\1", "a") T)), NULL,
+             "weight"),
+        /* beside a model a key counts, within one it does not */
+        CASE(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\3", "opt") U(STR("\1", "k") V)), NULL,
+             "w"),
+        CASE(DICT(STR("\3", "a.w") V STR("\3", "opt") U(STR("\1", "k") V)), NULL, "a.w opt.k"),
+        /* what is no tensor may stand in a model */
+        CASE(DICT(STR("\1", "w") V STR("\1", "s") ARRAY("S1", "|", "C\1a")), NULL, "w"),
+        CASE(DICT(STR("\1", "w") V STR("\1", "a") "ctorch.nn.modules\nReLU\n)\x81"), NULL, "w"),
+        /* parts by name */
+        CASE(DICT(STR("\1", "G") U(STR("\1", "a") V) STR("\1", "D") U(STR("\1", "b") V)), "D", "b"),
+        CASE(DICT(STR("\1", "G") U(STR("\1", "a") V) STR("\1", "D") U(STR("\1", "b") V)), ".",
+             "G.a D.b"),
+        CASE(DICT(STR("\1", "n") U(STR("\1", "G") U(STR("\1", "a") V)) STR("\1", "w") V), "n.G",
+             "a"),
+        CASE(DICT(STR("\3", "n.G") U(STR("\1", "a") V) STR("\1", "n") U(STR("\1", "b") V)), "n.G",
+             "a"),
+        CASE(DICT(STR("\1", "l") "](" U(STR("\1", "a") V) U(STR("\1", "b") V) "e"), "l.1", "b"),
+        CASE(DICT(STR("\1", "q") V STR("\3", "net") U(STR("\1", "w") V)), "q", "q"),
+        CASE(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\3", "opt") OPTIM), "opt",
+             "state.0.exp_avg"),
+        CASE(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\3", "opt") OPTIM), "", ""),
     };
     char got[128];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        names_of(got, sizeof got, cases[i].pickle, cases[i].n);
+        names_of(got, sizeof got, cases[i].pickle, cases[i].n, cases[i].part);
         assert_string_equal(got, cases[i].names);
+    }
+}
+
+/* An array of NumPy in the other byte order beside the model; a path that is not left behind. */
+static void tells_numbers_of_any_byte_order(void **state)
+{
+    (void)state;
+    static const char pickle[] = DICT(STR("\2", "lr") ARRAY("f4", ">", "C\4\x3f\x80\0\0") STR(
+        "\5", "model") "}(" STR("\3", "net") U(STR("\1", "w") V) STR("\4", "step") "K\4u");
+    static const member m[] = {MEMBER("m/data.pkl", pickle), MEMBER("m/data/0", DATA), {0}};
+    pg_err err = {0};
+    pg_store *s = NULL;
+    if (open_archive(&s, m, &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    assert_string_equal(pg_store_others(s), "lr 1, model.step 4");
+    pg_store_close(s);
+}
+
+/* A dictionary that names one value n times, which names a number n times. */
+static void looks_at_every_value_once(void **state)
+{
+    (void)state;
+    enum { TIMES = 10000 };
+    static char pickle[64 + 8 * TIMES];
+    size_t n = 0;
+    static const char head[] = "\x80\2}q\1(" STR("\7", "exp_avg") "q\0N",
+                      mid[] = "u0}(" STR("\1", "k") "q\2h\1";
+    memcpy(pickle, head, sizeof head - 1);
+    n = sizeof head - 1;
+    for (size_t i = 0; i < TIMES; i++, n += 4)
+        memcpy(pickle + n, "h\0K\1", 4);
+    memcpy(pickle + n, mid, sizeof mid - 1);
+    n += sizeof mid - 1;
+    for (size_t i = 0; i < TIMES; i++, n += 4)
+        memcpy(pickle + n, "h\2h\1", 4);
+    memcpy(pickle + n, "u.", 2);
+    n += 2;
+    const member m[] = {{"m/data.pkl", pickle, n}, {0}};
+    pg_err err = {0};
+    pg_store *s = NULL;
+    const clock_t start = clock();
+    assert_fails(PG_E_LIMIT, open_archive(&s, m, &err), &err);
+    assert_true(clock() - start < 2 * CLOCKS_PER_SEC);
+}
+
+/* One array under very many names is kept once, and all of them together are refused. */
+static void keeps_one_array_of_many_names_once(void **state)
+{
+    (void)state;
+    enum { NAMES = 20000, BYTES = 1 << 20, ROOM = 1 << 10 };
+    static const char head[] =
+        "\x80\2}(" STR("\5", "first") "cnumpy._core.multiarray\n_reconstruct\n"
+                                      "cnumpy\nndarray\nK\0\x85"
+                                      "C\1b\x87R(K\1J\0\0\x10\0\x85"
+                                      "cnumpy\ndtype\n" STR("\2", "u1") "\x89\x88\x87R(K\3" STR(
+                                          "\1", "|") "NNNJ\xff\xff\xff\xff"
+                                                     "J\xff\xff\xff\xffK\0tb\x89"
+                                                     "B\0\0\x10\0";
+    static const char tail[] = "tbq\1";
+    char *pickle = test_malloc(BYTES + ROOM + NAMES * 12);
+    pg_err err = {0};
+    pg_store *s = NULL;
+    size_t n = sizeof head - 1;
+    memcpy(pickle, head, n);
+    memset(pickle + n, 7, BYTES);
+    n += BYTES;
+    memcpy(pickle + n, tail, sizeof tail - 1);
+    n += sizeof tail - 1;
+    for (size_t i = 0; i < NAMES; i++, n += 12) {
+        char key[8];
+        snprintf(key, sizeof key, "%05zu", i);
+        memcpy(pickle + n, "X\5\0\0\0", 5);
+        memcpy(pickle + n + 5, key, 5);
+        memcpy(pickle + n + 10, "h\1", 2);
+    }
+    memcpy(pickle + n, "u.", 2);
+    const member all[] = {{"m/data.pkl", pickle, n + 2}, {0}};
+    const clock_t start = clock();
+    assert_fails(PG_E_LIMIT, open_archive(&s, all, &err), &err);
+    assert_non_null(strstr(err.msg, "20,972,568,576 bytes of tensors"));
+    assert_true(clock() - start < 2 * CLOCKS_PER_SEC);
+    n -= (NAMES - 2) * 12;
+    memcpy(pickle + n, "u.", 2);
+    const member few[] = {{"m/data.pkl", pickle, n + 2}, {0}};
+    assert_ok(open_archive(&s, few, &err));
+    assert_int_equal(pg_store_n_weights(s), 3);
+    for (size_t i = 0; i < 3; i++) {
+        unsigned char got[2] = {0};
+        assert_ok(pg_store_read(s, i, BYTES - 2, got, 2, NULL));
+        assert_memory_equal(got, "\7\7", 2);
+    }
+    pg_store_close(s);
+    test_free(pickle);
+}
+
+static void asks_and_refuses_rather_than_guesses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pickle;
+        size_t n;
+        const char *part;
+        pg_status code;
+        const char *say;
+    } cases[] = {
+#define ASKS(text, part, code, say) {text, sizeof(text) - 1, part, code, say}
+        ASKS(DICT(STR("\1", "G") U(STR("\1", "a") V) STR("\1", "D") U(STR("\1", "a") V)), NULL,
+             PG_E_AMBIGUOUS, "m.pt: 2 parts could be the model"),
+        ASKS(DICT(STR("\1", "G") U(STR("\1", "a") T) STR("\1", "D") U(STR("\1", "a") T)), NULL,
+             PG_E_AMBIGUOUS, "m.pt: 2 parts could be the model"),
+        ASKS(DICT(STR("\5", "queue") V STR("\5", "model") U(STR("\1", "w") V)), NULL,
+             PG_E_AMBIGUOUS, "m.pt: tensors beside \"model\" could belong to the model"),
+        ASKS(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\1", "m") OBJECT(STR("\1", "w") V)),
+             NULL, PG_E_AMBIGUOUS, "m.pt: tensors beside \"net\""),
+        ASKS(DICT(STR("\1", "m") OBJECT(STR("\1", "w") V)), NULL, PG_E_UNSUPPORTED,
+             "m.pt: m: contains the class a.b.Net,"),
+        ASKS(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\1", "m") OBJECT(STR("\1", "w") V)),
+             "m", PG_E_UNSUPPORTED, "m.pt: m: contains the class a.b.Net,"),
+        ASKS(
+            DICT(STR("\6", "scaler") U(STR("\4", "mean") V) STR("\5", "model") U(STR("\1", "w") V)),
+            NULL, PG_E_AMBIGUOUS, "m.pt: 2 parts could be the model"),
+        ASKS(
+            DICT(STR("\6", "random") U(STR("\4", "proj") V) STR("\5", "model") U(STR("\1", "w") V)),
+            NULL, PG_E_AMBIGUOUS, "m.pt: 2 parts could be the model"),
+        ASKS(DICT(STR("\1", "w") V STR("\1", "v") OBJECT(STR("\1", "w") V)), NULL, PG_E_AMBIGUOUS,
+             "m.pt: tensors beside \"w\""),
+        ASKS(DICT(STR("\3", "a.w") V STR("\3", "a.v") OBJECT(STR("\1", "w") V)), NULL,
+             PG_E_UNSUPPORTED, "m.pt: a.v: contains the class a.b.Net,"),
+        ASKS("\x80\2" OPTIM ".", NULL, PG_E_UNSUPPORTED,
+             "m.pt: the state of an optimizer, no model"),
+        ASKS(DICT(STR("\4", "loss") T STR("\3", "opt") OPTIM), NULL, PG_E_UNSUPPORTED,
+             "m.pt: holds no model; \"opt\" is the state of an optimizer"),
+        ASKS(DICT(STR("\3", "net") U(STR("\1", "w") V)), "nett", PG_E_ARG,
+             "m.pt: no part \"nett\" is in this file"),
+        ASKS("\x80\2N.", NULL, PG_E_UNSUPPORTED, "m.pt: a PyTorch file without tensors"),
+        ASKS("\x80\2" OBJECT(STR("\1", "a") "K\1") ".", NULL, PG_E_UNSUPPORTED,
+             "m.pt: a pickled a.b.Net without tensors, no model"),
+        ASKS("\x80\2}.", NULL, PG_E_UNSUPPORTED, "m.pt: a PyTorch file that holds no tensors"),
+        ASKS(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\1", "s") U(STR("\1", "e") "K\3")), "s",
+             PG_E_UNSUPPORTED, "m.pt: s holds no tensors"),
+        /* tensors that are not read, within a model */
+        ASKS(DICT(STR("\3", "a.w") V STR("\3", "b.w") META), NULL, PG_E_UNSUPPORTED,
+             "m.pt: b.w: contains the class torch._utils._rebuild_meta_tensor_no_storage,"),
+        ASKS(DICT(STR("\3", "a.w") V STR("\3", "b.w") "ctorch.nn.parameter\nUninitialised\n)R"),
+             NULL, PG_E_UNSUPPORTED,
+             "m.pt: b.w: contains the class torch.nn.parameter.Uninitialised,"),
+        ASKS(DICT(STR("\3", "a.w") V STR("\3", "b.w") ARRAY("c8", "<", "C\1a")), NULL,
+             PG_E_UNSUPPORTED, "m.pt: b.w: NumPy's type c8 is not supported"),
+        ASKS(DICT(STR("\3", "a.w") V STR("\3", "b.w") "ctorch._utils\n_rebuild_parameter\n(" META
+                                                      "\x88}tR"),
+             NULL, PG_E_UNSUPPORTED,
+             "m.pt: b.w: contains the class torch._utils._rebuild_meta_tensor_no_storage,"),
+        ASKS(DICT(STR("\5", "model") U(STR("\1", "d") U(STR("\1", "k") META))), NULL,
+             PG_E_UNSUPPORTED,
+             "m.pt: k: contains the class torch._utils._rebuild_meta_tensor_no_storage,"),
+        /* sparse beside direct tensors: no part of its own */
+        ASKS(DICT(STR("\3", "a.w") "ctorch._utils\n_rebuild_sparse_tensor\n(" V V V
+                                   "tR" STR("\3", "a.b") V),
+             NULL, PG_E_UNSUPPORTED, "m.pt: a.w: contains the class torch._utils._rebuild_sparse"),
+        /* models of single numbers */
+        ASKS(DICT(STR("\5", "model") U(STR("\6", "weight") T) STR("\3", "ema")
+                      U(STR("\6", "weight") T)),
+             NULL, PG_E_AMBIGUOUS, "m.pt: 2 parts could be the model"),
+        ASKS(DICT(STR("\5", "model") U(STR("\6", "weight") T) STR("\1", "m") U(STR("\1", "h") V)),
+             NULL, PG_E_AMBIGUOUS, "m.pt: 2 parts could be the model"),
+        /* one path, two values */
+        ASKS(DICT(STR("\1", "a") U(STR("\1", "b") U(STR("\1", "w") V)) STR("\3", "a.b")
+                      U(STR("\1", "w") V)),
+             "a.b", PG_E_AMBIGUOUS, "m.pt: two parts are called \"a.b\""),
+        ASKS(DICT(STR("\1", "a") U(STR("\1", "b") U(STR("\1", "e") "K\3"))
+                      STR("\3", "a.b") "N" STR("\1", "w") V),
+             "a.b", PG_E_AMBIGUOUS, "m.pt: \"a.b\" leads to two values"),
+        /* a key such as "opt" within a model */
+        ASKS(DICT(STR("\1", "e") V STR("\3", "opt") U(STR("\1", "w") V) STR("\1", "o") V), NULL,
+             PG_E_AMBIGUOUS, "m.pt: tensors beside \"opt\""),
+        ASKS(DICT(STR("\5", "model") "}(" STR("\1", "e") U(STR("\6", "weight") V) STR("\3", "opt")
+                      U(STR("\1", "k") V) "u"),
+             NULL, PG_E_AMBIGUOUS, "m.pt: 2 parts could be the model"),
+        /* a cycle, through a dictionary and through an object */
+        ASKS("\x80\2}q\1" STR("\1", "a") "h\1s" STR("\1", "w") V "s.", NULL, PG_E_LIMIT, "m.pt: "),
+        ASKS("\x80\2"
+             "ca.b\nNet\n)\x81q\1}" STR("\1", "a") "h\1sb.",
+             NULL, PG_E_UNSUPPORTED, "m.pt: a pickled a.b.Net without tensors"),
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const member m[] = {
+            {"m/data.pkl", cases[i].pickle, cases[i].n}, MEMBER("m/data/0", DATA), {0}};
+        pg_err err = {0};
+        pg_store *s = NULL;
+        if (open_part(&s, m, cases[i].part, &err) != cases[i].code ||
+            !strstr(err.msg, cases[i].say))
+            fail_msg("case %zu, \"%s\" expected: %s", i, cases[i].say, err.msg);
+        assert_null(s);
     }
 }
 
@@ -341,4 +752,11 @@ PG_TEST_MAIN(cmocka_unit_test(reads_what_torch_wrote),
              cmocka_unit_test(reads_views_through_their_strides),
              cmocka_unit_test(refuses_tensors_that_do_not_add_up),
              cmocka_unit_test(refuses_the_other_byte_order),
-             cmocka_unit_test(finds_the_model_in_a_checkpoint))
+             cmocka_unit_test(finds_the_model_in_a_checkpoint),
+             cmocka_unit_test(tells_numbers_of_any_byte_order),
+             cmocka_unit_test(looks_at_every_value_once),
+             cmocka_unit_test(keeps_one_array_of_many_names_once),
+             cmocka_unit_test(asks_and_refuses_rather_than_guesses),
+             cmocka_unit_test(finds_the_model_in_what_programs_save),
+             cmocka_unit_test(says_what_is_no_model_or_not_one),
+             cmocka_unit_test(lists_the_parts_of_a_checkpoint))

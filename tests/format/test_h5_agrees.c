@@ -65,6 +65,8 @@ static void same_shape(uint32_t rank, const uint64_t *dims, hid_t space)
 
 /* ---- attributes and data */
 
+static size_t n_passed; /* values of the file that ours does not read */
+
 static void same_strings(const pg__h5_attr *a, const char *const *want)
 {
     for (size_t i = 0; i < a->n_elems; i++) {
@@ -117,8 +119,14 @@ static void same_data(pg__h5 *h, uint32_t obj, hid_t d)
 {
     const pg__h5_object *o = pg__h5_at(h, obj);
     const hid_t type = H5Dget_type(d), space = H5Dget_space(d);
-    same_type(&o->type, type);
     same_shape(o->rank, o->dims, space);
+    if (o->type.cls == PG_H5_OTHER) {
+        n_passed++;
+        H5Sclose(space);
+        H5Tclose(type);
+        return;
+    }
+    same_type(&o->type, type);
     assert_int_equal(o->n_bytes, (uint64_t)H5Sget_simple_extent_npoints(space) * H5Tget_size(type));
     uint8_t *want = calloc((size_t)o->n_bytes + 1, 1), *got = calloc((size_t)o->n_bytes + 1, 1);
     assert_true(H5Dread(d, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, want) >= 0);
@@ -144,7 +152,8 @@ static void same_object(pg__h5 *h, uint32_t obj, hid_t id, uint32_t *next)
     assert_int_equal(obj, (*next)++);
     assert_true(H5Oget_info(id, &info) >= 0);
     assert_int_equal(o->addr, info.addr);
-    assert_int_equal(o->n_attrs, info.num_attrs);
+    assert_true(o->n_attrs <= info.num_attrs);
+    n_passed += (size_t)info.num_attrs - o->n_attrs;
     for (uint32_t k = 0; k < o->n_attrs; k++)
         same_attr(pg__h5_attr_at(h, obj, k), id);
     assert_int_equal(o->kind, info.type == H5O_TYPE_GROUP ? PG_H5_GROUP : PG_H5_DATASET);
@@ -178,6 +187,7 @@ static int agree(image im, const char *label, opener open)
     pg__h5 *h = NULL;
     pg_err err = {0};
     uint32_t next = 0;
+    const char *names[PG_H5_UNREAD];
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* refusals are expected */
     const hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_fapl_core(fapl, 4096, 0);
@@ -193,8 +203,10 @@ static int agree(image im, const char *label, opener open)
     if (f < 0)
         return 0;
     const hid_t root = H5Oopen(f, "/", H5P_DEFAULT);
+    n_passed = 0;
     same_object(h, 0, root, &next);
     assert_int_equal(next, pg__h5_n(h));
+    assert_int_equal(n_passed, pg__h5_unread(h, names));
     H5Oclose(root);
     H5Fclose(f);
     pg__h5_close(h);
@@ -546,16 +558,14 @@ static void refuses_the_same_even_if_trusted(void **state)
                                         "x: virtual dataset",
                                         "x: filter 5 (nbit)",
                                         "g/x: loop",
-                                        "x: compound type",
                                         "x: declares 12 bytes, 0 are stored",
                                         "x: 0 of its 3 chunks"};
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 8; i++) {
         pg__h5 *h = NULL;
         pg__io *io = NULL;
         pg_err err = {0};
         const hid_t f = image_begin(1), dcpl = H5Pcreate(H5P_DATASET_CREATE);
-        const hid_t pair = H5Tcreate(H5T_COMPOUND, 4), three = image_space(1, (hsize_t[]){3});
-        H5Tinsert(pair, "a", 0, H5T_STD_I32LE);
+        const hid_t three = image_space(1, (hsize_t[]){3});
         H5Gclose(image_group(f, "g"));
         if (i == 0)
             H5Lcreate_soft("/g", f, "x", H5P_DEFAULT, H5P_DEFAULT);
@@ -567,16 +577,15 @@ static void refuses_the_same_even_if_trusted(void **state)
             H5Pset_virtual(dcpl, three, "secret.h5", "s", three);
         else if (i == 5)
             H5Lcreate_hard(f, "/", f, "g/x", H5P_DEFAULT, H5P_DEFAULT);
-        if (i == 4 || i == 8)
+        if (i == 4 || i == 7)
             H5Pset_chunk(dcpl, 1, (hsize_t[]){1});
         if (i == 4)
             H5Pset_nbit(dcpl);
-        if (i == 8)
+        if (i == 7)
             H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_INCR);
         if ((i > 1 && i < 5) || i > 5)
-            image_dataset(f, "x", i == 6 ? pair : H5T_STD_I32LE, 1, (hsize_t[]){3}, dcpl, 0);
+            image_dataset(f, "x", H5T_STD_I32LE, 1, (hsize_t[]){3}, dcpl, 0);
         H5Sclose(three);
-        H5Tclose(pair);
         H5Pclose(dcpl);
         const image im = image_end(f);
         assert_ok(pg__io_open_mem(&io, im.p, im.n, NULL));

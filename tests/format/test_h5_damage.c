@@ -404,6 +404,8 @@ static void open_last_name(image im)
 #include "h5_damage.def"
 #undef DAMAGE
 
+#define PG_E_PASSED PG_OK
+
 static const struct {
     const char *label;
     image (*file)(void);
@@ -428,6 +430,13 @@ static int says(const pg_err *err, const char *words)
                          : strstr(err->msg, words) != NULL;
 }
 
+/* The one value that is not read is `name`. */
+static int passed_over(const pg__h5 *h, const char *name)
+{
+    const char *names[PG_H5_UNREAD];
+    return pg__h5_unread(h, names) == 1 && strcmp(names[0], name) == 0;
+}
+
 static void names_what_is_damaged(void **state)
 {
     (void)state;
@@ -438,7 +447,8 @@ static void names_what_is_damaged(void **state)
         pg_err err = {0};
         damages[i].change(im);
         const pg_status st = image_open(&h, im, &err);
-        if (st != damages[i].code || !says(&err, damages[i].words)) {
+        if (st != damages[i].code ||
+            !(st == PG_OK ? passed_over(h, damages[i].words) : says(&err, damages[i].words))) {
             print_error("%s: %s (%s), not %s (...%s...)\n", damages[i].label, pg_status_name(st),
                         err.msg, pg_status_name(damages[i].code), damages[i].words);
             n_wrong++;

@@ -20,11 +20,23 @@ static void check_values(const pg__pickle *p, const char *text, size_t n)
         const pg__pk_value *v = &p->v[i];
         if (v->kind == PG_PK_STR || v->kind == PG_PK_BYTES)
             require(v->n == 0 || (v->u.text >= text && v->n <= (size_t)(text + n - v->u.text)));
-        if (v->kind >= PG_PK_TUPLE && v->kind != PG_PK_GLOBAL)
+        if (v->kind >= PG_PK_TUPLE && v->kind != PG_PK_GLOBAL && v->kind != PG_PK_FOREIGN)
             for (uint32_t k = 0; k < v->n; k++)
                 require(v->u.items[k] < p->n);
-        if (v->kind == PG_PK_DICT || v->kind == PG_PK_CALL)
+        if (v->kind == PG_PK_FOREIGN)
+            require((size_t)v->u.i < p->n_foreign);
+        if (v->kind == PG_PK_CALL)
+            require(v->n >= 2);
+        if (pg__pickle_is_dict(p, v))
             require(v->n % 2 == 0);
+    }
+}
+
+static void check_parts(const pg__pt_parts *l, const pg__pickle *p)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        require(l->v[i].value < p->n && l->v[i].path < l->texts.n);
+        require(memchr(l->texts.s + l->v[i].path, 0, l->texts.n - l->v[i].path) != NULL);
     }
 }
 
@@ -45,6 +57,20 @@ static void check_tree(const pg__pt_tree *t)
     }
 }
 
+static void read_part(const pg__pickle *p, const char *part)
+{
+    pg_err err = {0};
+    pg__pt_tree t = {0};
+    if (pg__pt_tree_read(&t, p, part, &err) == PG_OK) {
+        check_tree(&t);
+        for (size_t i = 0; i < t.n_told; i++)
+            require(t.told[i].at <= t.others.n);
+    } else {
+        require(err.code != PG_OK && err.msg[0] && !strchr(err.msg, '\n'));
+    }
+    pg__pt_tree_fini(&t);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     pg_err err = {0};
@@ -58,10 +84,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     require(used > 0 && used <= n && !cut);
     check_values(&p, (const char *)data, n);
-    if (pg__pt_tree_read(&t, &p, &err) == PG_OK)
-        check_tree(&t);
-    else
-        require(err.code != PG_OK && err.msg[0] && !strchr(err.msg, '\n'));
+    read_part(&p, NULL);
+    read_part(&p, ".");
+    if (pg__pt_tree_read(&t, &p, "", &err) == PG_OK) {
+        check_parts(&t.parts, &p);
+        for (size_t i = 0; i < t.parts.n && i < 4; i++)
+            read_part(&p, t.parts.texts.s + t.parts.v[i].path);
+    }
     pg__pt_tree_fini(&t);
     pg__pickle_fini(&p);
     return 0;

@@ -12,7 +12,8 @@ H5 = [f'libpg/format/h5_{part}' for part in (
     'reader.c', 'super.c', 'type.c')] + ['libpg/base/inflate.c']
 JSON = ['libpg/base/json.c', 'libpg/base/json_scan.c']
 NPY = ['libpg/format/npy.c', 'libpg/format/fmt_numpy.c']
-PICKLE = ['libpg/base/pickle.c', 'libpg/base/pickle_ops.c', 'libpg/format/pytorch_tree.c']
+PICKLE = ['libpg/base/pickle.c', 'libpg/base/pickle_ops.c'] + [f'libpg/format/pytorch_{part}.c' for part in (
+    'numpy', 'parts', 'tree', 'values', 'walk')]
 ZIP = ['libpg/io/zip.c', 'libpg/io/zip_dir.c', 'libpg/io/zip_end.c']
 
 TARGETS = {
@@ -34,7 +35,7 @@ TARGETS = {
     'npz': Target(['zip', 'npy'], 4096, ['*.npz'], 10 * M, NPY + ZIP),
     'pickle': Target(['pickle'], 4096, [], 10 * M, PICKLE),
     'pytorch': Target(['zip', 'pickle'], 4096, ['*.pt'], 10 * M,
-                      ['libpg/format/fmt_pytorch.c', 'libpg/format/pytorch_values.c'] + PICKLE + ZIP),
+                      ['libpg/format/fmt_pytorch.c', 'libpg/format/pytorch_store.c', 'libpg/format/pytorch_stream.c'] + PICKLE + ZIP),
     'resume': Target(['resume'], 1024, [], 10 * M, ['libpg/train/resume_file.c']),
     # no parser but the writers, three of five through libhdf5
     'roundtrip': Target([], 300, [], 1 * M,

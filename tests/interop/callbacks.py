@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""usage: callbacks.py --tools DIR [--keras DIR]
+"""usage: callbacks.py --tools DIR [--keras DIR | --keras3 DIR]
 
 Keras' callbacks and learning rate schedules: real Keras 2.15 and pgfit train one model from the same weights, in
 the same order, with the same callbacks, and must decide the same: learning rates of all epochs, the last epoch,
 CSV files (format exactly, numbers within a tolerance), the names of checkpoints, final weights. Learning rates are
-so high that the curves go up and down. Needs PG_KERAS2_PYTHON (TensorFlow 2.15) and PG_JUDGE_PYTHON, skips (77)
-without. --keras is the half that runs under the former."""
+so high that the curves go up and down. Callbacks that only Keras 3 has are judged by Keras 3.6, with whole checkpoints: weights,
+and the optimizer's state. Needs PG_KERAS2_PYTHON (TensorFlow 2.15) or PG_KERAS3_PYTHON (Keras 3.6), and PG_JUDGE_PYTHON,
+skips (77) without. --keras and --keras3 are the halves that run under the former."""
 import argparse
 import json
 import os
@@ -14,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 BATCH, EPOCHS, RATE = 20, 14, 2.5
 
@@ -67,6 +69,33 @@ CASES = {  # name: callbacks
     'save_reduce_stop': [checkpoint('{epoch:02d}.h5', save_best_only=True), reduce_lr(factor=0.5, patience=1),
                          stop(patience=3, restore_best_weights=True)],
 }
+
+
+def swap(**config):
+    return 'SwapEMAWeights', config
+
+
+def whole(filepath, **config):
+    return 'ModelCheckpoint', dict(config, filepath=filepath)
+
+
+CASES3 = {  # of Keras 3: callbacks, and what else the optimizer is given
+    'averages': ([whole('{epoch}.keras')], {}),
+    'swap': ([swap(), whole('{epoch}.keras')], {}),
+    'swap_fast': ([swap(), whole('{epoch}.keras')], {'ema_momentum': 0.6, 'momentum': 0.9}),
+    'swap_overwrite': ([swap(), whole('{epoch}.keras')], {'ema_overwrite_frequency': 7}),
+    'swap_now_and_then': ([swap(), whole('{epoch}.keras')], {}),
+    'swap_reduce': ([swap(), reduce_lr(factor=0.5, patience=1, min_delta=0.05)], {}),
+    'epoch': ([swap(swap_on_epoch=True), whole('{epoch}.keras')], {}),
+    'epoch_late': ([whole('{epoch}.keras'), swap(swap_on_epoch=True)], {}),
+    'epoch_overwrite': ([swap(swap_on_epoch=True), whole('{epoch}.keras')], {'ema_overwrite_frequency': 7}),
+    'epoch_batches': ([swap(swap_on_epoch=True), whole('{epoch}-{batch:02d}.keras', save_freq=4)], {}),
+    'epoch_now_and_then': ([swap(swap_on_epoch=True), whole('{epoch}.keras')], {}),
+    'epoch_stop': ([swap(swap_on_epoch=True), stop(patience=2, min_delta=9)], {}),
+    'epoch_stop_best': ([swap(swap_on_epoch=True), stop(patience=2, min_delta=9, restore_best_weights=True)], {}),
+    'stop': ([swap(), stop(patience=2, min_delta=9)], {}),
+}
+EPOCHS3, RATE3 = 6, 0.5
 SCHEDULES = {  # text: Keras' class and arguments
     'exponential_decay:decay_steps=10,decay_rate=0.8': ('ExponentialDecay', RATE, 10, 0.8),
     'exponential_decay:decay_steps=10,decay_rate=0.8,staircase=true': ('ExponentialDecay', RATE, 10, 0.8, True),
@@ -84,7 +113,17 @@ SCHEDULES = {  # text: Keras' class and arguments
 
 
 def options(name):
-    return {'validation_freq': 3} if name == 'validation_now_and_then' else {}
+    return {'validation_freq': 3} if name.endswith('now_and_then') else {}
+
+
+def make_data(np, d):
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(160, 8)).astype('f4')
+    teacher = np.tanh(x @ rng.normal(size=(8, 6))) @ rng.normal(size=(6, 4))
+    y = np.eye(4, dtype='f4')[teacher.argmax(1)]
+    data = dict(x0=x[:100], y0=y[:100], xval0=x[100:], yval0=y[100:])
+    np.savez(d / 'data.npz', **data)
+    return data
 
 
 def run_keras(d):
@@ -95,12 +134,7 @@ def run_keras(d):
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.get_logger().setLevel('ERROR')
     keras.utils.set_random_seed(3)
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=(160, 8)).astype('f4')
-    teacher = np.tanh(x @ rng.normal(size=(8, 6))) @ rng.normal(size=(6, 4))
-    y = np.eye(4, dtype='f4')[teacher.argmax(1)]
-    data = dict(x0=x[:100], y0=y[:100], xval0=x[100:], yval0=y[100:])
-    np.savez(d / 'data.npz', **data)
+    data = make_data(np, d)
     inputs = keras.Input((8,), name='x')
     h = keras.layers.Dense(16, 'tanh')(inputs)
     model = keras.Model(inputs, keras.layers.Dense(4, 'softmax')(h))
@@ -149,6 +183,39 @@ def run_keras(d):
         fit(d / f'schedule{i}', [NextRate()])
 
 
+def run_keras3(d):
+    os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
+    import keras
+    import numpy as np
+    keras.utils.set_random_seed(3)
+    data = make_data(np, d)
+    inputs = keras.Input((8,), name='x')
+    h = keras.layers.Dense(16, 'tanh')(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(4, 'softmax')(h))
+    (d / 'model.json').write_text(model.to_json())
+    model.save_weights(d / 'start.weights.h5')
+    start = model.get_weights()
+
+    class Rate(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            logs['learning_rate'] = float(self.model.optimizer.learning_rate)
+
+    def make(folder, name, config):
+        if name == 'ModelCheckpoint':
+            config = dict(config, filepath=str(folder / config['filepath']))
+        return getattr(keras.callbacks, name)(**config)
+
+    for name, (callbacks, more) in CASES3.items():
+        folder = d / name
+        folder.mkdir()
+        model.set_weights(start)
+        model.compile(keras.optimizers.SGD(RATE3, use_ema=True, **{'ema_momentum': 0.9, **more}), 'categorical_crossentropy', metrics=['accuracy'])
+        made = [make(folder, *c) for c in callbacks] + [keras.callbacks.CSVLogger(str(folder / 'log.csv'))]
+        model.fit(data['x0'], data['y0'], validation_data=(data['xval0'], data['yval0']), batch_size=BATCH, epochs=EPOCHS3,
+                  shuffle=False, verbose=0, callbacks=[Rate()] + made, **options(name))
+        model.save(folder / 'final.keras')
+
+
 def as_config(name, config, folder):
     if name == 'table':
         (folder / 'rates.txt').write_text('\n'.join(map(str, config)))
@@ -185,6 +252,7 @@ class Judge:
         self.check(name, len(got) == len(want), f'{len(got) - 2} epochs, Keras has {len(want) - 2}')
         for g, w in zip(got[1:-1], want[1:-1]):
             for key, a, b in zip(want[0], g, w):
+                key = 'lr' if key == 'learning_rate' else key
                 if key == 'lr' and 'schedule' not in name:
                     self.check(name, a == b, f'epoch {w[0]}: learning rate {a}, Keras has {b}')
                 elif key == 'epoch' or 'NA' in (a, b):
@@ -202,6 +270,39 @@ class Judge:
         for one in set(names[0]) & set(names[1]):
             pairs = zip(self.weights(got / one), self.weights(want / one))
             self.check(name, all(abs(a - b).max() < 2e-4 for a, b in pairs), f'weights in {one}')
+
+    def state(self, path):
+        """All that a .keras holds of weights and of the optimizer's state, by name."""
+        found = {}
+        with zipfile.ZipFile(path) as z, z.open('model.weights.h5') as raw, self.h5py.File(raw) as f:
+            f.visititems(lambda name, x: found.update({name: x[()]}) if isinstance(x, self.h5py.Dataset) else None)
+        return found
+
+    def states(self, name, got, want):
+        names = [sorted(p.name for p in x.glob('*.keras') if not p.is_symlink()) for x in (got, want)]
+        self.check(name, names[0] == names[1], f'wrote {names[0]}, Keras {names[1]}')
+        for one in set(names[0]) & set(names[1]):
+            a, b = self.state(got / one), self.state(want / one)
+            self.check(name, a.keys() == b.keys() and len(b) > 8, f'{one} holds {sorted(a)}, with Keras {sorted(b)}')
+            for key in a.keys() & b.keys():
+                off = abs(a[key].astype('f8') - b[key]).max()
+                self.check(name, off < 2e-5, f'{one}: {key} is off by {off:.2g}')
+
+    def run3(self, d, name, callbacks, more):
+        want, got = d / name, d / (name + '.pg')
+        got.mkdir()
+        made = [as_config(*c, got) for c in callbacks] + [{'class_name': 'CSVLogger', 'config': {'filename': str(got / 'log.csv')}}]
+        sgd = {'learning_rate': RATE3, 'use_ema': True, 'ema_momentum': 0.9, **more}
+        config = dict(model=str(d / 'model.json'), weights=str(d / 'start.weights.h5'), data=[str(d / 'data.npz')],
+                      validation_data=[str(d / 'data.npz')], loss='categorical_crossentropy', metrics=['accuracy'],
+                      optimizer={'class_name': 'SGD', 'config': sgd}, batch_size=BATCH, epochs=EPOCHS3, shuffle=False,
+                      callbacks=made, **options(name))
+        (got / 'run.json').write_text(json.dumps(config))
+        r = subprocess.run([self.tools / 'pgfit', '--config', got / 'run.json', '-o', got / 'final.keras'], capture_output=True, text=True)
+        self.check(name, r.returncode == 0, f'exit {r.returncode}: {r.stderr}')
+        if r.returncode == 0:
+            self.csv(name, (got / 'log.csv').read_bytes(), (want / 'log.csv').read_bytes())
+            self.states(name, got, want)
 
     def run(self, d, name, callbacks, schedule=None):
         want, got = d / name, d / (name + '.pg')
@@ -223,21 +324,7 @@ class Judge:
         self.check(name, worst < 2e-4, f'final weights are off by {worst:.2g}')
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument('--tools', type=pathlib.Path)
-    p.add_argument('--keras', type=pathlib.Path)
-    a = p.parse_args()
-    if a.keras:
-        return run_keras(a.keras)
-    keras, judge = os.environ.get('PG_KERAS2_PYTHON'), os.environ.get('PG_JUDGE_PYTHON')
-    if not keras or not judge:
-        print('needs PG_KERAS2_PYTHON and PG_JUDGE_PYTHON')
-        sys.exit(77)
-    if not os.environ.get('PG_CALLBACKS_JUDGE'):
-        os.environ['PG_CALLBACKS_JUDGE'] = '1'
-        os.execv(judge, [judge, __file__, '--tools', str(a.tools)])
-    j = Judge(a.tools)
+def beside_keras2(j, keras):
     with tempfile.TemporaryDirectory() as t:
         d = pathlib.Path(t)
         subprocess.run([keras, '-W', 'ignore', __file__, '--keras', d], check=True)
@@ -251,7 +338,45 @@ def main():
         j.check('learning rates', fired >= 12, f'changed in {fired} runs only')
         early = sum(len(rows) < EPOCHS for rows in logs.values())
         j.check('early stops', early >= 8, f'{early} only')
-    print(f'{len(CASES) + len(SCHEDULES)} runs, {j.n} comparisons, {j.bad} differences')
+
+
+def beside_keras3(j, keras):
+    with tempfile.TemporaryDirectory() as t:
+        d = pathlib.Path(t)
+        subprocess.run([keras, '-W', 'ignore', __file__, '--keras3', d], check=True)
+        for name, case in CASES3.items():
+            j.run3(d, name, *case)
+        logs = {n: (d / n / 'log.csv').read_text().splitlines()[1:] for n in CASES3}
+        # The averages validate otherwise than the weights, and a stop comes before the last epoch.
+        j.check('averages', logs['averages'] != logs['swap'], 'the weights validate alike')
+        early = sum(len(logs[n]) < EPOCHS3 for n in ('stop', 'epoch_stop', 'epoch_stop_best'))
+        j.check('early stops of Keras 3', early == 3, f'{early} only')
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--tools', type=pathlib.Path)
+    p.add_argument('--keras', type=pathlib.Path)
+    p.add_argument('--keras3', type=pathlib.Path)
+    a = p.parse_args()
+    if a.keras:
+        return run_keras(a.keras)
+    if a.keras3:
+        return run_keras3(a.keras3)
+    keras, keras3, judge = map(os.environ.get, ('PG_KERAS2_PYTHON', 'PG_KERAS3_PYTHON', 'PG_JUDGE_PYTHON'))
+    if not (keras or keras3) or not judge:
+        print('needs PG_KERAS2_PYTHON or PG_KERAS3_PYTHON, and PG_JUDGE_PYTHON')
+        sys.exit(77)
+    if not os.environ.get('PG_CALLBACKS_JUDGE'):
+        os.environ['PG_CALLBACKS_JUDGE'] = '1'
+        os.execv(judge, [judge, __file__, '--tools', str(a.tools)])
+    j = Judge(a.tools)
+    if keras:
+        beside_keras2(j, keras)
+    if keras3:
+        beside_keras3(j, keras3)
+    runs = (len(CASES) + len(SCHEDULES)) * bool(keras) + len(CASES3) * bool(keras3)
+    print(f'{runs} runs, {j.n} comparisons, {j.bad} differences')
     sys.exit(j.bad != 0)
 
 

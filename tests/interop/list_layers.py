@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""pgfit --list-layers against the layer classes that real Keras exports, and against the README: what cannot be trained stands there
+"""pgfit --list-layers against the layer classes that real Keras exports, and against its manual page: what cannot be trained stands there
 with the same reason, and so does what is no class of a file.
 
-usage: list_layers.py --tools DIR --readme FILE [--classes]      --classes: run inside a Keras, prints what it exports
-Environments: PG_KERAS2_PYTHON, PG_KERAS3_PYTHON, as in run.py; the README is looked at without them too."""
+usage: list_layers.py --tools DIR --page FILE [--classes]      --classes: run inside a Keras, prints what it exports
+Environments: PG_KERAS2_PYTHON, PG_KERAS3_PYTHON, as in run.py; the page is looked at without them too."""
 import argparse
 import inspect
 import json
@@ -29,30 +29,28 @@ def exported():
     print(json.dumps(sorted(names)))
 
 
-def readme_rows(path):
-    """{class: why} of the table of the README's section."""
+def page_rows(path):
+    """{class: why} of the page's table."""
     with open(path) as f:
-        text = f.read()
-    section = re.search(r"^### Layers that are not trained\n(.*?)(?=^##)", text, re.M | re.S).group(1)
-    rows = re.findall(r"^\| ([A-Z][^|]*?) \| ([^|]*?) \|$", section, re.M)
+        rows = re.findall(r"^\| ([A-Z][^|]*?) \| ([^|]*?) \|$", f.read(), re.M)
     return {name: why for names, why in rows for name in names.split(", ")}
 
 
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--tools")
-    ap.add_argument("--readme")
+    ap.add_argument("--page")
     ap.add_argument("--classes", action="store_true")
     a = ap.parse_args()
     if a.classes:
         return exported()
     said = json.loads(subprocess.run([os.path.join(a.tools, "pgfit"), "--list-layers", "--json"], check=True, capture_output=True).stdout)
-    rows, bad = readme_rows(a.readme), []
+    rows, bad = page_rows(a.page), []
     for name, why in said["why"].items():
         if rows.get(name) != why:
-            bad.append("README: %s: %s, pgfit says: %s" % (name, rows.get(name), why))
+            bad.append("the page: %s: %s, pgfit says: %s" % (name, rows.get(name), why))
     beside = {name for name in rows if name not in said["layers"]}
-    bad += ["README: %s is trained" % name for name in rows if said["layers"].get(name)]
+    bad += ["the page: %s is trained" % name for name in rows if said["layers"].get(name)]
     found = set()
     for env in ("PG_KERAS2_PYTHON", "PG_KERAS3_PYTHON"):
         if not os.environ.get(env):
@@ -63,10 +61,10 @@ def main():
         found |= names
         missing = sorted(names - set(said["layers"]) - beside)
         print("%s: %d exported, %d in the table, missing: %s" % (env, len(names), len(names & set(said["layers"])), ", ".join(missing) or "none"))
-        bad += ["%s: neither in the table nor in the README" % name for name in missing]
+        bad += ["%s: neither in the table nor on the page" % name for name in missing]
     if os.environ.get("PG_KERAS2_PYTHON") and os.environ.get("PG_KERAS3_PYTHON"):
-        bad += ["README: no Keras exports %s" % name for name in sorted(beside - found)]
-    print("\n".join(bad) or "the README agrees: %d not trained, %d no layers of files" % (len(said["why"]), len(beside)))
+        bad += ["the page: no Keras exports %s" % name for name in sorted(beside - found)]
+    print("\n".join(bad) or "the page agrees: %d not trained, %d no layers of files" % (len(said["why"]), len(beside)))
     return len(bad) > 0
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""usage: load_shards.py --tools DIR --testdata DIR --readme FILE
+"""usage: load_shards.py --tools DIR --testdata DIR --page FILE
 
-Shards are loaded as the README says, by the README's own Python blocks: by numpy against h5py, by each
+Shards are loaded as the manual page says, by the page's own Python blocks: by numpy against h5py, by each
 Keras into a model whose predictions are then those of the genuine file, by PyTorch into a state_dict.
 Environments are those of run.py; PG_TORCH_PYTHON is one with torch and safetensors. One that is not
 there is left out; with none the test is skipped (exit 77)."""
@@ -60,10 +60,10 @@ model = Model()
 '''
 
 p = argparse.ArgumentParser()
-for name in ('tools', 'testdata', 'readme'):
+for name in ('tools', 'testdata', 'page'):
     p.add_argument('--' + name, required=True)
 a = p.parse_args()
-blocks = re.findall(r'```python\n(.*?)```', open(a.readme, encoding='utf-8').read(), re.S)
+blocks = re.findall(r'```python\n(.*?)```', open(a.page, encoding='utf-8').read(), re.S)
 numpy_block, keras_block, torch_block = blocks[:3]
 bad = n = 0
 

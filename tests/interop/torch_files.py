@@ -31,10 +31,10 @@ cases, refused = [], []
 def twin(name, tensors):
     save_file({k: v.detach().clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}, name + ".safetensors")
 
-def case(name, obj, tensors, prefix="", suffix=".pt", **kw):
+def case(name, obj, tensors, prefix="", suffix=".pt", part=None, **kw):
     torch.save(obj, name + suffix, **kw)
     twin(name, tensors)
-    cases.append([name + suffix, name + ".safetensors", prefix])
+    cases.append([name + suffix, name + ".safetensors", prefix, part])
 
 def refuse(name, obj, say):
     torch.save(obj, name + ".pt")
@@ -109,7 +109,8 @@ for make in (torch.optim.Adam, torch.optim.SGD, torch.optim.RMSprop, torch.optim
          "dtype": torch.float32, key: sd}, sd, suffix=".pth")
 case("checkpoint_parallel", {"state_dict": nn.DataParallel(net).state_dict(), "optimizer": opt.state_dict()}, sd, "module.", suffix=".pth.tar")
 gan = {"G": nn.Linear(3, 4).state_dict(), "D": nn.Linear(4, 1).state_dict(), "step": 9}
-case("gan", gan, {k + "." + n: t for k in ("G", "D") for n, t in gan[k].items()})
+case("gan", gan, {k + "." + n: t for k in ("G", "D") for n, t in gan[k].items()}, part=".")
+case("gan_part", gan, gan["D"], part="D")
 case("one_tensor", base, {"tensor": base})
 case("list", [base, base.t()], {"0": base, "1": base.t()})
 params = {"w": nn.Parameter(torch.randn(3)), "f": nn.Parameter(torch.randn(2, 2), requires_grad=False)}
@@ -129,10 +130,25 @@ case("big", big, big)
 refuse("module", net, "__main__.Net")
 refuse("subclass", {"w": torch.randn(3).as_subclass(Sub)}, "__main__.Sub")
 refuse("sparse", {"w": torch.eye(3).to_sparse()}, "torch._utils._rebuild_sparse_tensor")
+refuse("sparse_beside", {"a.weight": torch.eye(3).to_sparse(), "a.bias": torch.ones(3)}, "a.weight: contains")
+refuse("meta_beside", {"a.weight": torch.ones(3), "b.weight": torch.empty(3, device="meta")}, "b.weight: contains the class torch._utils._rebuild_meta")
+refuse("complex_array", {"a.weight": torch.ones(3), "b.weight": np.ones(3, np.complex64)}, "b.weight: NumPy's type c8")
+refuse("long_array", {"a.weight": np.ones(3), "b.weight": np.ones(3, np.longdouble)}, "b.weight: NumPy's type f16")
+
+
+class Device:  # pickled as a tensor on an XLA device is
+    def __reduce_ex__(self, protocol):
+        return torch._utils._rebuild_device_tensor_from_numpy, (np.ones(3, np.float32), torch.float32, "xla:0", False)
+
+
+refuse("xla_beside", {"model": {"a.weight": torch.ones(3), "b.weight": Device()}, "epoch": 2}, "b.weight: contains the class torch._utils._rebuild_device")
+refuse("uninitialised", {"a.weight": torch.ones(3), "b.weight": nn.parameter.UninitializedParameter()}, "b.weight: ")
+refuse("empty", nn.ReLU().state_dict(), "no tensors")
 refuse("quantised", {"w": torch.quantize_per_tensor(torch.randn(3), 0.1, 0, torch.qint8)}, "torch._utils._rebuild_qtensor")
 refuse("complex", {"w": torch.randn(3, dtype=torch.complex64)}, "type torch.ComplexFloatStorage")
-refuse("numpy_scalar", {"state_dict": sd, "best": np.float64(0.5)}, "numpy")
-refuse("function", {"state_dict": sd, "f": os.path.join}, "posixpath.join")
+case("numpy_scalar", {"state_dict": sd, "best": np.float64(0.5)}, sd)
+case("function", {"state_dict": sd, "f": os.path.join}, sd)
+case("numpy_arrays", {"model": {k: v.numpy() for k, v in sd.items()}}, sd)
 refuse("negative", {"w": torch.view_as_complex(torch.randn(3, 2)).conj().imag}, "negated")
 if hasattr(torch, "float8_e4m3fn"):
     refuse("float8", {"w": torch.randn(3).to(torch.float8_e4m3fn)}, "float8_e4m3fn")
@@ -145,7 +161,7 @@ arrays = {"w/kernel": rng.standard_normal((5, 7)).astype("f4"), "f": np.asfortra
 def numpy_case(name, arrays, write):
     write(name)
     save_file({k: torch.from_numpy(np.array(v, order="C").astype("i8") if v.dtype == np.uint64 else np.array(v, order="C")) for k, v in arrays.items()}, name + ".safetensors")
-    cases.append([name, name + ".safetensors", ""])
+    cases.append([name, name + ".safetensors", "", None])
 no_u = {k: v for k, v in arrays.items() if k != "u"}
 numpy_case("a.npz", no_u, lambda f: np.savez(f, **no_u))
 numpy_case("c.npz", no_u, lambda f: np.savez_compressed(f, **no_u))
@@ -155,7 +171,7 @@ for k in ("f", "s", "h"):
     numpy_case(k + ".npy", {k: arrays[k]}, lambda f: np.save(f, arrays[k]))
 swapped = {k: v.astype(v.dtype.newbyteorder(">")) for k, v in no_u.items()}
 np.savez("swapped.npz", **swapped)
-cases.append(["swapped.npz", "a.npz.safetensors", ""])
+cases.append(["swapped.npz", "a.npz.safetensors", "", None])
 np.save("objects.npy", np.array([{"a": 1}, None], dtype=object), allow_pickle=True)
 refused.append(["objects.npy", "pickle"])
 np.savez("objects.npz", a=np.arange(3), o=np.array([None], dtype=object))
@@ -163,13 +179,69 @@ refused.append(["objects.npz", "o.npy"])
 print(json.dumps([cases, refused]))
 '''
 
+# What the tools took out of testdata/extra, by the plain module's own strict loader.
+LOAD = r'''
+import json, sys
+import torch, torch.nn as nn
+from safetensors.torch import load_file
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+        self.head = nn.Linear(4, 2)
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.module = nn.Linear(3, 3)
+
+class Wrapped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(2, 3), Inner())
+        self.head = nn.Linear(3, 2)
+        self.tied = nn.Linear(3, 2, bias=False)
+
+bad = []
+for kind, got, want in json.loads(sys.argv[1]):
+    net = {"net": Net, "wrapped": Wrapped}[kind]()
+    try:
+        net.load_state_dict(load_file(got), strict=True)
+    except RuntimeError as e:
+        bad.append([got, str(e)[:300]])
+        continue
+    for k, v in load_file(want).items():
+        if not torch.equal(net.state_dict()[k], v):
+            bad.append([got, "%s differs" % k])
+print(json.dumps(bad))
+'''
+
+# file, part, and what it must be
+CHECKPOINTS = [("imagenet.pth.tar", None, "plain"), ("tutorial.pt", None, "plain"), ("lightning.ckpt", None, "lightning"), ("timm.pth.tar", "state_dict_ema", "ema"),
+               ("detectron2.pth", None, "plain"), ("detectron2_zoo.pkl", None, "plain"), ("numpy_in_torch.pth", None, "plain"), ("numpy_old.pkl", None, "plain"),
+               ("mmcv.pth", None, "plain"), ("mmengine.pth", None, "plain"), ("fairseq.pt", None, "plain"), ("stylegan2.pt", "g_ema", "ema"), ("torchvision.pth", None, "plain"),
+               ("torchvision_ema.pth", "model_ema", "ema"), ("dino.pth", "student", "plain"), ("dino.pth", "teacher", "ema"), ("mae.pth", None, "plain"),
+               ("nanogpt.pt", None, "plain"), ("whisper.pt", None, "plain"), ("rng_beside.pt", None, "plain"), ("pytorch_model.bin", None, "plain"),
+               ("accelerate_pytorch_model.bin", None, "plain")]
+WRAPPED = ["dp", "compiled_inside", "compiled_twice", "checkpointed", "dp_checkpointed_compiled", "forward", "forward_dp", "dp_module", "mixed", "averaged", "copies", "fsdp",
+           "fsdp_inside"]
+
 EQUAL = r'''
 import json, sys
-import torch
+import torch, zlib
+from safetensors import safe_open
 from safetensors.torch import load_file
 bad = []
 for a, b in json.loads(sys.argv[1]):
     x, y = load_file(a), load_file(b)
+    source = a[:-len(".out.safetensors")]
+    with safe_open(a, "pt") as f:
+        said = f.metadata()
+    if said.get("format") != "pt" and ".np" not in source:  # without it transformers' from_pretrained() refuses a file
+        bad.append([a, "metadata: %s" % said])
+    if said["pg.source"] != source.split("/")[-1] or said["pg.crc32"] != "%08x" % zlib.crc32(open(source, "rb").read()):
+        bad.append([a, "where it comes from: %s" % said])
     if sorted(x) != sorted(y):
         bad.append([a, "names differ"])
     for k in sorted(set(x) & set(y)):
@@ -187,6 +259,23 @@ def python(exe, code, *args):
     return json.loads(q.stdout.split("\n")[-2] if q.stdout.endswith("\n") else q.stdout)
 
 
+def load_strictly(box, testdata, work, bad):
+    """What stands in testdata/extra, unwrapped or converted; [kind of module, output, twin]."""
+    loads = []
+    jobs = [("net", "checkpoints", f, part, twin) for f, part, twin in CHECKPOINTS] + [("wrapped", "wrapped", f + ".pt", None, "plain") for f in WRAPPED]
+    for kind, folder, f, part, twin in jobs:
+        path = os.path.join(testdata, "extra", folder, f)
+        out = os.path.join(work, "%s.%s.%s.safetensors" % (folder, f, part))
+        options = ["--part", part] if part else []
+        found = json.loads(box.tool("pginfo", "--json", *options, path).out)
+        r = box.tool("pgunwrap" if found["verdict"] == "wrapper" else "pgconvert", *options, path, out)
+        if r.rc != 0:
+            bad.append((f, r.show()))
+        else:
+            loads.append([kind, out, os.path.join(testdata, "extra", folder, twin + ".safetensors")])
+    return loads
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--tools", required=True)
@@ -201,20 +290,21 @@ def main():
     try:
         cases, refused = python(exe, WRITE, work)
         written = []
-        for name, twin, prefix in cases:
+        for name, twin, prefix, part in cases:
+            part = ["--part", part] if part else []
             path, twin = os.path.join(work, name), os.path.join(work, twin)
-            r = box.tool("pgdiff", path, twin)
+            r = box.tool("pgdiff", *part, path, twin)
             if r.rc != 0 or not r.out.startswith("identical"):
                 bad.append((name, r.show()))
             if bool(prefix) != r.out.startswith("identical through the wrapper"):
                 bad.append((name, "prefix %r: %s" % (prefix, r.out)))
             out = path + ".out.safetensors"
-            r = box.tool("pgunwrap", path, out) if prefix else box.tool("pgconvert", path, out)
+            r = box.tool("pgunwrap", path, out) if prefix else box.tool("pgconvert", *part, path, out)
             if r.rc != 0:
                 bad.append((name, r.show()))
             else:
                 written.append([out, twin])
-            r = box.tool("pginfo", "--json", path)
+            r = box.tool("pginfo", *part, "--json", path)
             found = json.loads(r.out)["template"] if r.rc == 0 else r.show()
             if (found or "") != prefix:
                 bad.append((name, "prefix %r, expected %r" % (found, prefix)))
@@ -226,7 +316,10 @@ def main():
                     bad.append((name, r.show()))
         for name, why in python(exe, EQUAL, json.dumps(written)):
             bad.append((os.path.basename(name), why))
-        return finish("torch files", bad, len(cases) + len(refused))
+        loads = load_strictly(box, a.testdata, work, bad)
+        for name, why in python(exe, LOAD, json.dumps(loads)):
+            bad.append((os.path.basename(name), why))
+        return finish("torch files", bad, len(cases) + len(refused) + len(loads))
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

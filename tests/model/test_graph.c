@@ -1,10 +1,13 @@
 #include "pg_test.h"
 
 #include <fts.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/limits.h"
 #include "base/str.h"
 #include "model/graph.h"
+#include "pg/inspect.h"
 
 /* A functional model "m" with these layers (JSON, comma separated), input "i", output "o". */
 #define MODEL(layers)                                                          \
@@ -541,6 +544,50 @@ static void files_without_a_model_are_refused_by_name(void **state)
     }
 }
 
+/* What pg_model_text_read() makes of a pipe that gives `pieces`, one write each. */
+static pg_status read_pipe(char **text, const char *const *pieces, size_t n, pg_err *err)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        for (size_t i = 0; i < n; i++)
+            if (write(ends[1], pieces[i], strlen(pieces[i])) < 0)
+                _exit(1);
+        _exit(0);
+    }
+    close(ends[1]);
+    const pg_status st = pg_model_text_read(text, ends[0], err);
+    close(ends[0]);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    return st;
+}
+
+static void a_model_comes_from_a_pipe(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {
+        "\xEF", "\xBB\xBF \n", "{\"class_name\": \"Sequential\",",
+        " \"config\": [{\"class_name\": \"Dense\", \"config\": {\"name\": \"d\", \"units\": 2}}]}"};
+    static const char *const weights[] = {"\x89HDF\r\n\x1a\n"};
+    char *text = NULL;
+    pg__graph *g = NULL;
+    pg_err err = {0};
+    assert_ok(read_pipe(&text, pieces, 4, &err));
+    assert_ok(pg__graph_given(&g, "-", text, &err));
+    assert_int_equal(g->root->n_layers, 1);
+    pg__graph_free(g);
+    assert_fails(PG_E_UNKNOWN, pg__graph_given(&g, "-", "[1]", &err), &err);
+    assert_non_null(strstr(err.msg, "standard input: "));
+    pg_text_free(text);
+    assert_fails(PG_E_UNKNOWN, read_pipe(&text, weights, 1, &err), &err);
+    assert_non_null(strstr(err.msg, "give a file name"));
+    assert_fails(PG_E_UNKNOWN, read_pipe(&text, NULL, 0, &err), &err);
+    assert_non_null(strstr(err.msg, "empty"));
+    assert_fails(PG_E_IO, pg_model_text_read(&text, 1023, &err), &err);
+    assert_fails(PG_E_ARG, pg_model_text_read(&text, -1, &err), &err);
+}
+
 PG_TEST_MAIN(cmocka_unit_test(functional_models_have_layers_and_calls),
              cmocka_unit_test(operations_are_no_layers),
              cmocka_unit_test(a_class_is_keras_own_by_its_module),
@@ -560,4 +607,5 @@ PG_TEST_MAIN(cmocka_unit_test(functional_models_have_layers_and_calls),
              cmocka_unit_test(long_chains_and_wide_sharing_are_linear),
              cmocka_unit_test(every_model_json_of_the_test_data_is_read),
              cmocka_unit_test(any_file_with_a_model_can_be_loaded),
-             cmocka_unit_test(files_without_a_model_are_refused_by_name))
+             cmocka_unit_test(files_without_a_model_are_refused_by_name),
+             cmocka_unit_test(a_model_comes_from_a_pipe))

@@ -163,10 +163,12 @@ def refused(folder):
     rank = '${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}'
     own = folder / 'own.sh'
     for words, said in {'--devices cuda:1': 'have the same GPU',
-                        f'--devices cuda:{rank} $([ {rank} = 1 ] && echo --cpu-merge)': 'have different --deterministic or --cpu-merge',
+                        f'--devices cuda:{rank} $([ {rank} = 1 ] && echo --cpu-merge)': 'differ in deterministic or cpu_merge',
                         f'--devices cuda:$(( {rank} * 7 ))': 'cuda:7 does not exist',
                         f'--devices $([ {rank} = 1 ] && echo cuda:0 || echo ref:0)': 'cannot share a batch',
-                        '--devices auto --deterministic --lanes 1': 'need at least as many lanes'}.items():
+                        '--devices auto --deterministic --lanes 1': 'need at least as many lanes',
+                        f'--devices auto $([ {rank} = 1 ] && echo --lossy)': 'unknown option --lossy',
+                        f'--devices auto $([ {rank} = 0 ] && echo --config nowhere.json)': 'nowhere.json: No such file'}.items():
         if by_address and 'ref:0' in words:
             continue
         own.write_text(f'#!/bin/sh\nexec {" ".join(map(str, demo))} {words}\n')

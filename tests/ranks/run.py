@@ -9,9 +9,12 @@ Several processes train together, started by a real mpirun:
   normal   the same without --deterministic: what one process of as many devices gives, but for rounding
   files    only rank 0 writes, and once; --predict and --evaluate give what one process gives
   shards   --shard-optimizer: the same files, also of what is written meanwhile and of runs that go on
+  swaps    --shard-optimizer with SwapEMAWeights, before and behind what writes checkpoints: the same files
   memory   the forecast against what two ranks take while they train
   plan     --plan: what a message costs is found between the ranks, then rank 0 goes on alone
   refused  another model, other data, other options on a rank: all end, one message, nothing written
+  data     data that differ in the middle of a file: the row, the ranks and the file are named
+  misused  options of one rank that cannot be: all end soon, with its message
   without  the plug-in is missing: one process says so
   kill     a rank that is killed: the others end with status 4 and name it; the run goes on where it was
 
@@ -26,11 +29,13 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
+import zlib
 
 import job
 from job import bad, expect, processes, run, show, start
@@ -225,6 +230,32 @@ def shards(folder):
     expect('alone it is told', r.returncode == 0 and 'shard-optimizer: this process is alone' in r.stdout + r.stderr, show(r))
 
 
+def swaps(folder):
+    """A checkpoint holds weights and averages of one moment, of its callback's turn."""
+    keeps = {'class_name': 'ModelCheckpoint', 'config': {'filepath': 'c/{epoch}-{loss:.3f}.h5'}}
+    often = {'class_name': 'ModelCheckpoint', 'config': {'filepath': 'c/b{epoch}-{batch}.h5', 'save_freq': 7}}
+    swap, late = ({'class_name': 'SwapEMAWeights', 'config': {'swap_on_epoch': x}} for x in (False, True))
+    stop = {'class_name': 'EarlyStopping', 'config': {'patience': 1, 'min_delta': 9}}
+    ways = {'validation': [swap, keeps], 'epochs': [late, keeps], 'epochs, behind': [keeps, late],
+            'every 7 batches, the last of an epoch too': [often, late], 'a stop': [late, keeps, stop]}
+    command = [tools / 'pgfit', '--demo', 'digits', '--seed', '3', '-j', '2', '-q', '--full-model', '--force', '--deterministic', '--devices',
+               'cpu:0', '--optimizer', 'sgd:momentum=0.9,use_ema,ema_momentum=0.9', '--steps-per-epoch', '7',
+               '-o', 'out.h5']
+    for k, (name, callbacks) in enumerate(some(ways)):
+        whole, parts = folder / f'whole{k}', folder / f'parts{k}'
+        for where, start_by in ((whole, lambda n, *x: list(map(str, x))), (parts, ranks)):
+            where.mkdir()
+            (where / 'run.json').write_text(json.dumps({'callbacks': callbacks}))
+            for n, epochs, more in ((2, 2, ()), (4, 4, ('--resume=c/resume.pg',))):
+                r = run(start_by(n, *command, *(() if where == whole else ('--shard-optimizer',)), '--config', 'run.json', '--epochs', epochs,
+                                 '--resume-every', '0.01', *more), where)
+                expect(f'{name}: to epoch {epochs}', r.returncode == 0, show(r))
+        files = sorted(str(p.relative_to(whole)) for p in whole.glob('**/*.h5'))
+        expect(f'{name}: checkpoints', len(files) > 2 and files == sorted(str(p.relative_to(parts)) for p in parts.glob('**/*.h5')), str(files))
+        for one in files:
+            expect(f'{name}: {one}, every byte', (whole / one).read_bytes() == (parts / one).read_bytes(), 'another file')
+
+
 WIDE = {**CNN, 'config': {'name': 'wide', 'layers': [
     {'class_name': 'InputLayer', 'config': {'name': 'in', 'batch_input_shape': [None, 8, 8, 1], 'dtype': 'float32'}},
     {'class_name': 'Flatten', 'config': {'name': 'flat'}},
@@ -335,6 +366,118 @@ def refused(folder):
     expect('a rank that never came', r.returncode not in (0, 'HANG'), show(r))
 
 
+def npy(values, shape, kind='<f4'):
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
+    head += ' ' * (-(len(head) + 11) % 64) + '\n'
+    return b'\x93NUMPY\x01\0' + struct.pack('<H', len(head)) + head.encode() + values
+
+
+def png(shade):
+    """8x8, grey."""
+    def chunk(name, data):
+        return struct.pack('>I', len(data)) + name + data + struct.pack('>I', zlib.crc32(name + data))
+    return (b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', 8, 8, 8, 0, 0, 0, 0)) +
+            chunk(b'IDAT', zlib.compress(b''.join(bytes([0] + [shade] * 8) for _ in range(8)))) + chunk(b'IEND', b''))
+
+
+def sets_of_rows(folder):
+    """Name, files (of rank 0), what rank 1 has otherwise, and what is said of that."""
+    n = 500
+    x, y = bytearray(n * 256), bytearray(n * 4)
+    for i in range(n):
+        x[i * 256:(i + 1) * 256] = struct.pack('<64f', *[(i + k) % 7 for k in range(64)])
+        y[i * 4:i * 4 + 4] = struct.pack('<i', i % 10)
+    other = bytearray(x)
+    other[256 * 250 + 100] ^= 1  # a bit, in the middle
+    for name, rows in ('same', x), ('other', other):
+        d = folder / name
+        d.mkdir()
+        for kind, how in ('stored.npz', zipfile.ZIP_STORED), ('packed.npz', zipfile.ZIP_DEFLATED):
+            with zipfile.ZipFile(d / kind, 'w', how) as z:
+                z.writestr('x0.npy', npy(rows, (n, 8, 8, 1)))
+                z.writestr('y0.npy', npy(y, (n,), '<i4'))
+        (d / 'x.npy').write_bytes(npy(rows, (n, 8, 8, 1)))
+        (d / 'y.npy').write_bytes(npy(y, (n,), '<i4'))
+        (d / 'x.idx').write_bytes(struct.pack('>BBBB4I', 0, 0, 8, 4, n, 8, 8, 1) + bytes(rows[::4]))
+        (d / 'y.idx').write_bytes(struct.pack('>BBBBI', 0, 0, 8, 1, n) + bytes(y[::4]))
+        for k in range(100):
+            at = d / 'photos' / str(k % 10) / f'{k:03}.png'
+            at.parent.mkdir(parents=True, exist_ok=True)
+            at.write_bytes(png((k + (name == 'other' and k == 57)) % 256))
+        (d / 'table.csv').write_text('\n'.join(f'{i},{(i + (name == "other" and i == 321)) * 0.5},{i % 2}' for i in range(n)))
+    # rank 1 has other bits in a tenth of what is too large to be compared as a whole; most of the file is a hole
+    for name in 'same', 'other':
+        with open(folder / name / 'large.npy', 'wb') as f:
+            f.write(npy(b'', (1100000, 8, 8, 1)))
+            if name == 'other':
+                f.seek(600000 * 256, 1)
+                f.write(b'\1' * (100000 * 256))
+                f.seek(-700000 * 256, 1)
+            f.seek(1100000 * 256 - 1, 1)
+            f.write(b'\0')
+        (folder / name / 'classes.npy').write_bytes(npy(bytes(1100000), (1100000,), '|u1'))
+    return {'stored.npz': 'row 250 of "x0"', 'packed.npz': 'row 250 of "x0"', 'x.npy,y.npy': 'row 250 of "x0"', 'x.idx,y.idx': 'row 250 of "x0"',
+            'photos': 'photos/7/057.png: not the same', 'table.csv': 'row 321 of "x0"',
+            'large.npy,classes.npy': 'row 6'}
+
+
+def data(folder):
+    """Data that differ in the middle of a file."""
+    sets = sets_of_rows(folder)
+    dense = {'class_name': 'Dense', 'config': {'name': 'd', 'units': 2, 'activation': 'softmax'}}
+    two = {'class_name': 'Sequential', 'config': {'name': 'two', 'layers': [
+        {'class_name': 'InputLayer', 'config': {'name': 'in', 'batch_input_shape': [None, 2], 'dtype': 'float32'}}, dense]},
+        'keras_version': '2.15.0', 'backend': 'tensorflow'}
+    (folder / 'two.json').write_text(json.dumps(two))
+    (folder / 'small.json').write_text(json.dumps(SMALL))
+    own, rank = folder / 'own.sh', job.RANK
+    own.write_text(f'#!/bin/sh\nd=same; [ {rank} = 1 ] && d=$OTHER\ncd $d && exec {tools}/pgfit "$@"\n')
+    own.chmod(0o755)
+    calls = {'trained': ['--data', '{}', '--steps-per-epoch', '2'], 'evaluated': ['--data', '{}', '--evaluate', '--steps-per-epoch', '1']}
+    for name, said in some(sets):
+        model = folder / ('two.json' if name.endswith('csv') else 'small.json')
+        for what, words in calls.items():
+            if what == 'evaluated' and name.startswith('large'):
+                continue
+            command = [own, model, *[w.format(name) for w in words], *LOSS, '-v', '--comm-timeout', '60']
+            r = run(ranks(2, *command), folder, timeout=100, more={'OTHER': 'other'})
+            told = job.said(r.stderr)
+            expect(f'{name} {what}: refused', r.returncode in (1, 2) and len(told) == 1 and said in told[0] and '(rank 0)' in told[0] and '(rank 1)' in told[0],
+                   show(r))
+            r = run(ranks(2, *command), folder, timeout=100, more={'OTHER': 'same'})
+            want = f'compared {name}: ' + ('1,056 pieces, spread by the seed, of 1,100,000 rows' if name.startswith('large') else 'all of ')
+            expect(f'{name} {what}: the same', r.returncode == 0 and r.stdout.count(want) == 1, show(r))
+    (folder / 'other' / 'photos/7/057.png').rename(folder / 'other' / 'photos/7/058.png')
+    r = run(ranks(2, own, folder / 'small.json', '--data', 'photos', *LOSS), folder, timeout=60, more={'OTHER': 'other'})
+    expect('names of pictures', r.returncode != 0 and len(job.said(r.stderr)) == 1 and 'is 7/057.png on ' in r.stderr and ', 7/058.png on ' in r.stderr, show(r))
+    r = run([own, folder / 'small.json', '--data', 'stored.npz', *LOSS, '-v', '--epochs', '1'], folder)
+    expect('one process compares nothing', r.returncode == 0 and 'compared' not in r.stdout, show(r))
+
+
+def misused(folder):
+    """What one rank cannot do it says before it has joined anything; the others do not wait for it."""
+    own, rank = folder / 'own.sh', job.RANK
+    command = f'{tools}/pgfit {next((tools / "digits").glob("*.json"))} --data {next((tools / "digits").glob("*.npz"))} {" ".join(LOSS)} -o out.h5'
+    words = {'--lossy': 'unknown option --lossy', '--epochs many': '--epochs: "many" is not', '--config nowhere.json': 'nowhere.json: No such file',
+             '--csv': '--csv needs a value', '--no-shuffle --shuffle': 'exclude each other', '--resume=nowhere.pg': 'nowhere.pg: No such file',
+             '--checkpoint x.h5,keep=no': 'x.h5,keep=no: '}
+    for bad_one in (0, 1, 2):
+        for wrong, what in some(words):
+            own.write_text(f'#!/bin/sh\n[ {rank} = {bad_one} ] && set -- {wrong}\nexec {command} "$@"\n')
+            own.chmod(0o755)
+            began = time.monotonic()
+            r = run(ranks(3, own), folder, timeout=60)
+            seconds = time.monotonic() - began
+            told = job.said(r.stderr)
+            expect(f'{wrong} on rank {bad_one}: one message, of that rank', r.returncode not in (0, 'HANG') and len(told) == 1 and
+                   f'rank {bad_one} on ' in told[0] and what in told[0], show(r))
+            expect(f'{wrong} on rank {bad_one}: soon', seconds < 25, f'{seconds:.1f} s')
+            expect(f'{wrong} on rank {bad_one}: nothing written', not (folder / 'out.h5').exists())
+    r = run(ranks(2, *command.split(), '--lossy'), folder, timeout=60)
+    expect('--lossy everywhere: once, of no rank', r.returncode not in (0, 'HANG') and job.said(r.stderr) == ['pgfit: unknown option --lossy; did you mean --loss?'],
+           show(r))
+
+
 def without(folder):
     """pgfit and its library without the plug-ins beside them."""
     shutil.copy(tools / 'pgfit', folder)
@@ -400,7 +543,7 @@ def kill(folder):
     expect('its log', (killed / 'log.csv').read_bytes() == (alone / 'log.csv').read_bytes(), (killed / 'log.csv').read_text())
 
 
-for part in (golden, apart, bits, normal, files, shards, memory, plan, refused, without, kill):
+for part in (golden, apart, bits, normal, files, shards, swaps, memory, plan, refused, data, misused, without, kill):
     if options.only and part.__name__ != options.only:
         continue
     with tempfile.TemporaryDirectory() as d:

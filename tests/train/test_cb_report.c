@@ -89,6 +89,10 @@ static void draws_a_chart_of_each_number(void **state)
     assert_null(strstr(s, "http-equiv=refresh"));
     assert_null(strstr(s, "<script>"));
     assert_non_null(strstr(s, "&lt;script&gt;"));
+    assert_non_null(strstr(s, "<th>model<td>mlp_digits\n"));
+    assert_non_null(strstr(s, "<th>data<td>"));
+    assert_non_null(strstr(s, "<th>loss<td>MeanSquaredError\n"));
+    assert_non_null(strstr(s, "<th>metrics<td>mae\n"));
     assert_int_equal(count(s, "src="), 0);
     assert_int_equal(count(s, "href="), 0);
     free(s);

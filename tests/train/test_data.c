@@ -53,6 +53,129 @@ static void arrays_may_be_in_memory(void **state)
     pg_data_close(d);
 }
 
+static void arrays_in_memory_go_by_their_names(void **state)
+{
+    const pg__dims in = {2, {PG_DIM_ANY, 2}};
+    const pg__ends ends = one_in_one_out(&in);
+    const float x[] = {0, 1, 2, 3, 4, 5};
+    const int64_t y[] = {7, 8, 9};
+    const pg_array arrays[] = {{"y0", PG_I64, 1, {3}, y}, {"x0", PG_F32, 2, {3, 2}, x}};
+    pg_data *d = NULL;
+    (void)state;
+    assert_ok(pg_data_arrays(&d, arrays, 2, NULL));
+    assert_ok(pg__data_bind(d, &ends, NULL));
+    assert_array(d, "x0", six, 6);
+    assert_array(d, "y0", (const double[]){7, 8, 9}, 3);
+    pg_data_close(d);
+}
+
+/* What a file like that of keras.datasets.mnist is for each use. */
+static void sets_of_a_file_are_told_apart(void **state)
+{
+    const pg__dims in = {2, {PG_DIM_ANY, 2}};
+    pg__ends ends = one_in_one_out(&in);
+    const float x[] = {0, 1, 2, 3, 4, 5}, other[] = {6, 7};
+    const int64_t y[] = {7, 8, 9};
+    const pg_array arrays[] = {{"x_train", PG_F32, 2, {3, 2}, x},
+                               {"y_train", PG_I64, 1, {3}, y},
+                               {"x_test", PG_F32, 2, {1, 2}, other},
+                               {"y_test", PG_I64, 1, {1}, y}};
+    pg_data *d = NULL;
+    pg_err err = {0};
+    (void)state;
+    assert_ok(pg_data_arrays(&d, arrays, 4, NULL));
+    assert_int_equal(pg_data_n_notes(d), 0);
+    for (int again = 0; again < 2; again++) {
+        ends.use = PG__FOR_TRAINING;
+        assert_ok(pg__data_bind(d, &ends, &err));
+        assert_array(d, "x0", six, 6);
+        assert_array(d, "y0", (const double[]){7, 8, 9}, 3);
+        assert_int_equal(pg_data_n_notes(d), 1);
+        assert_non_null(strstr(pg_data_note(d, 0), "\"x_train\" (3\xC3\x97"
+                                                   "2 float32) is the input"));
+        assert_null(pg_data_note(d, 1));
+        ends.use = PG__FOR_EVALUATION;
+        assert_fails(PG_E_AMBIGUOUS, pg__data_bind(d, &ends, &err), &err);
+        assert_string_equal(err.hint, "--x x_train --y y_train, or --x x_test --y y_test");
+        assert_non_null(strstr(err.detail, "x_test: 1\xC3\x97"
+                                           "2 float32"));
+        ends.use = PG__FOR_VALIDATION;
+        assert_fails(PG_E_AMBIGUOUS, pg__data_bind(d, &ends, &err), &err);
+    }
+    assert_true(pg_data_has_set(d, "train") && pg_data_has_set(d, "test"));
+    assert_false(pg_data_has_set(d, "val") || pg_data_has_set(d, "tset"));
+    assert_fails(PG_E_ARG, pg_data_set(d, "tset", &err), &err);
+    assert_ok(pg_data_set(d, "test", &err));
+    assert_ok(pg__data_bind(d, &ends, &err));
+    assert_array(d, "x0", (const double[]){6, 7}, 2);
+    assert_array(d, "y0", (const double[]){7}, 1);
+    assert_ok(pg_data_set(d, "val", &err));
+    assert_fails(PG_E_MISMATCH, pg__data_bind(d, &ends, &err), &err);
+    pg_data_close(d);
+}
+
+static void arrays_are_chosen_by_name(void **state)
+{
+    const pg__dims in = {2, {PG_DIM_ANY, 2}};
+    const pg__ends ends = one_in_one_out(&in);
+    const float x[] = {0, 1, 2, 3, 4, 5}, wrong[] = {9, 9, 9, 9, 9, 9};
+    const int64_t y[] = {7, 8, 9};
+    const pg_array arrays[] = {{"x0", PG_F32, 2, {3, 2}, wrong},
+                               {"left", PG_F32, 2, {3, 2}, x},
+                               {"right", PG_I64, 1, {3}, y}};
+    pg_data *d = NULL;
+    pg_err err = {0};
+    (void)state;
+    assert_ok(pg_data_arrays(&d, arrays, 3, NULL));
+    assert_true(pg_data_holds(d, "left,right"));
+    assert_false(pg_data_holds(d, "left,wrong"));
+    assert_false(pg_data_holds(d, "lef"));
+    assert_fails(PG_E_ARG, pg_data_select(d, "left,", NULL, &err), &err);
+    assert_ok(pg_data_select(d, "left", "right", &err));
+    assert_ok(pg__data_bind(d, &ends, &err));
+    assert_array(d, "x0", six, 6);
+    assert_array(d, "y0", (const double[]){7, 8, 9}, 3);
+    assert_ok(pg_data_select(d, "left,x0", NULL, &err));
+    assert_fails(PG_E_MISMATCH, pg__data_bind(d, &ends, &err), &err);
+    assert_ok(pg_data_select(d, "lost", NULL, &err));
+    assert_fails(PG_E_MISMATCH, pg__data_bind(d, &ends, &err), &err);
+    pg_data_close(d);
+    write_pair();
+    d = open_list("x.npy", "y.npy");
+    assert_fails(PG_E_ARG, pg_data_select(d, "x", "y", &err), &err);
+    assert_fails(PG_E_ARG, pg_data_set(d, "test", &err), &err);
+    pg_data_close(d);
+}
+
+static void an_input_with_two_possible_targets_is_refused(void **state)
+{
+    const pg__dims in = {2, {PG_DIM_ANY, 2}};
+    const pg__ends ends = one_in_one_out(&in);
+    const float x[] = {0, 1, 2, 3, 4, 5};
+    const int64_t y[] = {7, 8, 9}, other[] = {1, 2, 3};
+    const pg_array arrays[] = {{"features", PG_F32, 2, {3, 2}, x},
+                               {"labels", PG_I64, 1, {3}, other},
+                               {"targets", PG_I64, 1, {3}, y}};
+    pg_data *d = NULL;
+    pg_err err = {0};
+    (void)state;
+    assert_ok(pg_data_arrays(&d, arrays, 3, NULL));
+    assert_ok(pg_data_select(d, "features", NULL, &err));
+    assert_fails(PG_E_AMBIGUOUS, pg__data_bind(d, &ends, &err), &err);
+    assert_non_null(strstr(err.msg, "\"labels\" could be the target of \"features\", and so could "
+                                    "\"targets\""));
+    assert_string_equal(err.hint, "--y labels, or --y targets");
+    assert_ok(pg_data_select(d, "features", "targets", &err));
+    assert_ok(pg__data_bind(d, &ends, &err));
+    assert_array(d, "y0", (const double[]){7, 8, 9}, 3);
+    pg_data_close(d);
+    assert_ok(pg_data_arrays(&d, arrays, 2, NULL));
+    assert_ok(pg_data_select(d, "features", NULL, &err));
+    assert_ok(pg__data_bind(d, &ends, &err));
+    assert_array(d, "y0", (const double[]){1, 2, 3}, 3);
+    pg_data_close(d);
+}
+
 static void arrays_that_are_none_are_refused(void **state)
 {
     const float x[] = {0, 1};
@@ -284,19 +407,20 @@ static void only_dimensions_are_a_new_shape(void **state)
     pg_data_close(d);
 }
 
-PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
-                  cmocka_unit_test(a_list_of_files_is_inputs_then_targets),
-                  cmocka_unit_test(arrays_may_be_in_memory),
-                  cmocka_unit_test(arrays_that_are_none_are_refused),
-                  cmocka_unit_test(more_files_than_the_model_takes_are_refused),
-                  cmocka_unit_test(a_comma_in_the_name_of_a_file_is_no_separator),
-                  cmocka_unit_test(packed_files_are_what_they_hold),
-                  cmocka_unit_test(packed_files_that_end_too_early_are_refused),
-                  cmocka_unit_test(both_orders_of_bytes_are_read),
-                  cmocka_unit_test(rows_come_in_the_order_asked_for),
-                  cmocka_unit_test(every_type_is_converted),
-                  cmocka_unit_test(what_is_no_integer_of_32_bits_is_named),
-                  cmocka_unit_test(a_file_that_shrinks_is_one_clear_error),
-                  cmocka_unit_test(damaged_and_unknown_files_are_refused),
-                  cmocka_unit_test(reading_stops_when_it_is_told_to),
-                  cmocka_unit_test(only_dimensions_are_a_new_shape))
+PG_TEST_MAIN_WITH(
+    make_test_dir, remove_test_dir, cmocka_unit_test(a_list_of_files_is_inputs_then_targets),
+    cmocka_unit_test(arrays_in_memory_go_by_their_names),
+    cmocka_unit_test(sets_of_a_file_are_told_apart), cmocka_unit_test(arrays_are_chosen_by_name),
+    cmocka_unit_test(an_input_with_two_possible_targets_is_refused),
+    cmocka_unit_test(arrays_may_be_in_memory), cmocka_unit_test(arrays_that_are_none_are_refused),
+    cmocka_unit_test(more_files_than_the_model_takes_are_refused),
+    cmocka_unit_test(a_comma_in_the_name_of_a_file_is_no_separator),
+    cmocka_unit_test(packed_files_are_what_they_hold),
+    cmocka_unit_test(packed_files_that_end_too_early_are_refused),
+    cmocka_unit_test(both_orders_of_bytes_are_read),
+    cmocka_unit_test(rows_come_in_the_order_asked_for), cmocka_unit_test(every_type_is_converted),
+    cmocka_unit_test(what_is_no_integer_of_32_bits_is_named),
+    cmocka_unit_test(a_file_that_shrinks_is_one_clear_error),
+    cmocka_unit_test(damaged_and_unknown_files_are_refused),
+    cmocka_unit_test(reading_stops_when_it_is_told_to),
+    cmocka_unit_test(only_dimensions_are_a_new_shape))

@@ -50,6 +50,55 @@ static void columns_are_found_by_their_names(void **state)
     pg_data_close(d);
 }
 
+static void a_target_that_nobody_named_is_noted(void **state)
+{
+    pg_data *d = open_table("a,b,price\n1,2,3\n", 2, 0);
+    (void)state;
+    assert_int_equal(pg_data_n_notes(d), 1);
+    assert_non_null(strstr(pg_data_note(d, 0), "t.csv: the last column, \"price\", is the target"));
+    pg_data_close(d);
+    d = open_table("1,2,3\n", 2, 0);
+    assert_non_null(strstr(pg_data_note(d, 0), "the last of 3 columns is the target"));
+    pg_data_close(d);
+    d = open_table("1,2,3\n", 2, 1);
+    assert_non_null(strstr(pg_data_note(d, 0), "is left out"));
+    pg_data_close(d);
+    d = open_table("y,a\n1,2\n", 1, 0);
+    assert_int_equal(pg_data_n_notes(d), 0);
+    pg_data_close(d);
+}
+
+static void columns_are_chosen_by_name(void **state)
+{
+    const pg__dims in = {2, {PG_DIM_ANY, 2}};
+    pg__ends ends = one_in_one_out(&in);
+    pg_data *d = open_table("price,a,b,c\n1,2,3,4\n5,6,7,8\n", 3, 0);
+    pg_err err = {0};
+    (void)state;
+    assert_ok(pg_data_select(d, "c,a", "price", &err));
+    assert_ok(pg__data_bind(d, &ends, &err));
+    assert_array(d, "x0", (const double[]){4, 2, 8, 6}, 4); /* as they are listed */
+    assert_array(d, "y0", (const double[]){1, 5}, 2);
+    assert_int_equal(pg_data_n_notes(d), 0);
+    assert_ok(pg_data_select(d, "a", "c,price", &err));
+    assert_ok(pg__data_bind(d, &ends, &err));
+    assert_array(d, "y0", (const double[]){4, 1, 8, 5}, 4);
+    assert_ok(pg_data_select(d, "c", "c", &err));
+    assert_fails(PG_E_MISMATCH, pg__data_bind(d, &ends, &err), &err);
+    assert_ok(pg_data_select(d, "a,b", "cost", &err));
+    assert_fails(PG_E_MISMATCH, pg__data_bind(d, &ends, &err), &err);
+    ends.targeted = NULL;
+    assert_ok(pg__data_bind(d, &ends, &err));
+    assert_array(d, "x0", (const double[]){2, 3, 6, 7}, 4);
+    pg_data_close(d);
+    d = open_table("1,2,3\n", 2, 0);
+    assert_ok(pg_data_select(d, NULL, "a", &err));
+    ends = one_in_one_out(&in);
+    assert_fails(PG_E_MISMATCH, pg__data_bind(d, &ends, &err), &err);
+    assert_non_null(strstr(err.msg, "no header"));
+    pg_data_close(d);
+}
+
 static void semicolons_and_tabs_are_separators_too(void **state)
 {
     pg_data *d = open_table("1; 2 ;3\n", 2, 0);
@@ -140,6 +189,8 @@ static void long_tables_are_read_whole(void **state)
 PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
                   cmocka_unit_test(without_a_header_the_last_column_is_the_target),
                   cmocka_unit_test(columns_are_found_by_their_names),
+                  cmocka_unit_test(a_target_that_nobody_named_is_noted),
+                  cmocka_unit_test(columns_are_chosen_by_name),
                   cmocka_unit_test(semicolons_and_tabs_are_separators_too),
                   cmocka_unit_test(predictions_need_no_target_column),
                   cmocka_unit_test(several_inputs_have_columns_of_their_names),

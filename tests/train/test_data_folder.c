@@ -15,6 +15,7 @@ static pg_data *open_pictures(uint64_t height, uint64_t width, uint64_t channels
     snprintf(pictures, sizeof pictures, "%s/extra/pictures/classes", pg_testdata);
     assert_ok(pg_data_open(&d, pictures, &err));
     assert_ok(pg_data_interpolate(d, how, &err));
+    pg_data_allow_classes(d, 1); /* cat/more */
     assert_ok(pg__data_bind(d, &ends, &err));
     return d;
 }
@@ -58,6 +59,34 @@ static void classes_are_the_subfolders_in_order(void **state)
     (void)state;
     assert_array(d, "y0", (const double[]){0, 0, 1, 1, 1, 1}, 6);
     assert_true(pg__data_find(d, "y0")->is_class);
+    pg_data_close(d);
+}
+
+static void folders_that_are_no_classes_are_refused(void **state)
+{
+    const pg__dims in = {4, {PG_DIM_ANY, 4, 4, 3}};
+    pg__ends ends = one_in_one_out(&in);
+    pg_data *d = open_pictures(4, 4, 3, "bilinear");
+    pg_err err = {0};
+    char command[900];
+    (void)state;
+    assert_int_equal(pg_data_n_notes(d), 1);
+    assert_non_null(strstr(pg_data_note(d, 0), "2 classes of pictures: Ant 2, cat 4"));
+    pg_data_allow_classes(d, 0);
+    assert_fails(PG_E_MISMATCH, pg__data_bind(d, &ends, &err), &err);
+    assert_non_null(strstr(err.msg, "cat/more"));
+    ends.targeted = NULL; /* predictions look at no classes */
+    assert_ok(pg__data_bind(d, &ends, &err));
+    assert_int_equal(pg_data_n_notes(d), 0);
+    pg_data_close(d);
+    ends = one_in_one_out(&in);
+    snprintf(command, sizeof command,
+             "mkdir -p %s/q/docs && cp -r %s/extra/pictures/classes/Ant %s/q", test_dir,
+             pg_testdata, test_dir);
+    assert_int_equal(system(command), 0);
+    assert_ok(pg_data_open(&d, in_dir("q").s, &err));
+    assert_fails(PG_E_MISMATCH, pg__data_bind(d, &ends, &err), &err);
+    assert_non_null(strstr(err.msg, "\"docs\" holds no pictures"));
     pg_data_close(d);
 }
 
@@ -133,6 +162,7 @@ static void what_models_cannot_take_is_refused(void **state)
 
 PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir, cmocka_unit_test(pixels_are_those_of_keras),
                   cmocka_unit_test(classes_are_the_subfolders_in_order),
+                  cmocka_unit_test(folders_that_are_no_classes_are_refused),
                   cmocka_unit_test(folders_without_subfolders_have_no_classes),
                   cmocka_unit_test(damaged_pictures_are_named),
                   cmocka_unit_test(what_models_cannot_take_is_refused))

@@ -141,6 +141,35 @@ static void ids_beyond_the_embedding_are_told_with_their_row(void **state)
         strstr(err.msg, "row 1 of \"x0\" holds the id 5, Embedding \"emb\" knows 0 to 4"));
 }
 
+static void clipped_ids_are_noted(void **state)
+{
+    static const struct {
+        const char *optimizer, *rules;
+        size_t n;
+    } cases[] = {{"SGD:clipnorm=1", NULL, 1},
+                 {"SGD:clipvalue=1", "2.15", 1},
+                 {"SGD", "2.15", 0},
+                 {"SGD:clipnorm=1", "3.6", 0}};
+    (void)state;
+    write_text("model.json", words);
+    const test_path path = in_dir("model.json");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pg_trainer *t = NULL;
+        const pg_train_opts opts = {.model = path.s,
+                                    .loss = "mse",
+                                    .devices = "ref:0",
+                                    .optimizer = cases[i].optimizer,
+                                    .rules = cases[i].rules};
+        assert_ok(pg_trainer_open(&t, &opts, NULL));
+        assert_int_equal(pg_trainer_n_notes(t), cases[i].n);
+        if (cases[i].n)
+            assert_string_equal(pg_trainer_note(t, 0),
+                                "emb: Keras 2.15 clips the gradients of an id's occurrences one by "
+                                "one, pgfit their sum");
+        pg_trainer_close(t);
+    }
+}
+
 static void nan_in_the_first_batch_is_told_with_its_row(void **state)
 {
     float x[16] = {0};
@@ -183,5 +212,6 @@ PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
                   cmocka_unit_test(classes_and_one_hot_rows_are_told_apart),
                   cmocka_unit_test(classes_out_of_range_are_told_with_their_row),
                   cmocka_unit_test(ids_beyond_the_embedding_are_told_with_their_row),
+                  cmocka_unit_test(clipped_ids_are_noted),
                   cmocka_unit_test(nan_in_the_first_batch_is_told_with_its_row),
                   cmocka_unit_test(class_weights_name_what_they_lack))

@@ -106,7 +106,33 @@ static void keys_of_another_optimizer_are_refused(void **state)
     assert_fails(PG_E_ARG, read_config(&o, "SGD", "{\"learning_rat\": 0.9}", &err), &err);
 }
 
-PG_TEST_MAIN(cmocka_unit_test(values_of_a_wrong_type_are_refused_by_name),
+/* The second slot after a step by a gradient of 1. */
+static float share_of_new(const char *name, const char *config, int legacy)
+{
+    pg__optimiser o;
+    pg_err err = {0};
+    float w = 1, slots[3] = {0};
+    const float g = 1;
+    assert_ok(read_config(&o, name, config, &err));
+    o.legacy = legacy;
+    const pg__update u = pg__optimiser_step(&o);
+    pg__optimiser_of(pg__optimiser_kind_of(&o))
+        ->f32(&u, &w, &g, (void *[]){&slots[0], &slots[1], &slots[2]}, 1);
+    return slots[1];
+}
+
+/* Keras takes 0.999 from 1 as Python does, and only then as float32; its legacy kernels have
+ * 0.999f. */
+static void shares_are_rounded_where_keras_rounds(void **state)
+{
+    (void)state;
+    assert_true(share_of_new("Adam", "{\"beta_2\": 0.999}", 0) == 0.001f);
+    assert_true(share_of_new("Adam", "{\"beta_2\": 0.999}", 1) == 1 - 0.999f);
+    assert_true(share_of_new("Nadam", "{\"beta_2\": 0.999}", 0) == 1 - 0.999f);
+}
+
+PG_TEST_MAIN(cmocka_unit_test(shares_are_rounded_where_keras_rounds),
+             cmocka_unit_test(values_of_a_wrong_type_are_refused_by_name),
              cmocka_unit_test(what_is_not_covered_is_refused_by_name),
              cmocka_unit_test(null_and_schedules_and_foreign_keys_are_let_in),
              cmocka_unit_test(keys_of_another_optimizer_are_refused))

@@ -6,6 +6,7 @@
 
 #include "train/data_files.h"
 #include "train/feed.h"
+#include "train/trainer.h"
 
 static pg_trainer *open_golden(const char *run, const char *loss, const char *devices)
 {
@@ -163,7 +164,10 @@ static void several_outputs_go_to_one_archive(void **state)
     n_rows = (size_t)pg__data_find(d, "x0")->dims.d[0];
     pg__mem_free(x);
     assert_fails(PG_E_ARG, pg_predict_file(t, d, in_dir("two.npy").s, NULL, &err), &err);
+    assert_fails(PG_E_ARG, pg_predict_check_file(t, in_dir("two.npy").s, NULL, &err), &err);
     assert_int_equal(access(in_dir("two.npy").s, F_OK), -1);
+    assert_ok(pg_predict_check_file(t, in_dir("two.npz").s, NULL, &err));
+    assert_int_equal(access(in_dir("two.npz").s, F_OK), -1);
     assert_ok(pg_predict_file(t, d, in_dir("two.npz").s, NULL, &err)); /* CRCs are checked */
     double *a = read_file("two.npz", "y0", &n);
     assert_true(n > 0 && n % n_rows == 0);
@@ -172,6 +176,8 @@ static void several_outputs_go_to_one_archive(void **state)
     pg__mem_free(a);
     pg__mem_free(b);
     assert_fails(PG_E_ARG, pg_predict_file(t, d, in_dir("two.npz").s, NULL, &err), &err);
+    assert_fails(PG_E_ARG, pg_predict_check_file(t, in_dir("two.npz").s, NULL, &err), &err);
+    assert_ok(pg_predict_check_file(t, in_dir("two.npz").s, &(pg_predict_opts){.force = 1}, &err));
     assert_fails(PG_E_ARG, pg_predict_file(t, d, in_dir("two.csv").s, NULL, &err), &err);
     pg_data_close(d);
     pg_trainer_close(t);
@@ -284,6 +290,120 @@ static void a_callback_evaluates_with_data_of_its_own(void **state)
     pg_trainer_close(e.t);
 }
 
+/* ---- profiles ---- */
+
+static const pg__backend *genuine;
+static uint64_t n_calls; /* of operations, counted or not */
+
+static pg_status run_and_count(pg__dev *d, const pg__kernel *k, void *const *args, void *scratch,
+                               const void *shared)
+{
+    n_calls++;
+    return genuine->run(d, k, args, scratch, shared);
+}
+
+static uint64_t profiled_calls(pg_trainer *t)
+{
+    const pg_op_profile *rows = NULL;
+    uint64_t all = 0;
+    size_t n = 0;
+    assert_ok(pg_trainer_profile(t, &rows, &n, NULL));
+    for (size_t i = 0; i < n; i++)
+        all += rows[i].calls;
+    return all;
+}
+
+typedef struct seen {
+    double values[4][8]; /* of passes that follow each other: what they leave behind shows */
+    float rows[2 * 500 * 10];
+    size_t n, n_columns;
+    uint64_t ran, counted; /* in the first pass */
+} seen;
+
+static pg_status keep_shape(void *user, const pg_weight *outputs, size_t n, pg_err *err)
+{
+    (void)err;
+    assert_int_equal(n, 1);
+    ((seen *)user)->n_columns = (size_t)(outputs->n_bytes / outputs->dims[0] / sizeof(float));
+    return PG_OK;
+}
+
+static pg_status keep_rows(void *user, size_t output, uint64_t first, size_t n_rows,
+                           const void *values, pg_err *err)
+{
+    seen *s = user;
+    (void)output, (void)first, (void)err;
+    const size_t n = n_rows * s->n_columns;
+    assert_true(s->n + n <= sizeof s->rows / sizeof *s->rows);
+    memcpy(s->rows + s->n, values, n * sizeof *s->rows);
+    s->n += n;
+    return PG_OK;
+}
+
+static seen pass_over(const char *run, const char *loss, size_t batch_size, size_t steps,
+                      int profile)
+{
+    const pg_predict_opts opts = {.batch_size = batch_size, .steps = steps, .profile = profile};
+    pg_trainer *t = open_golden(run, loss, "cpu:0");
+    pg_data *d = open_golden_data(run);
+    seen s = {.n = 0};
+    const pg_predictions to = {.user = &s, .begin = keep_shape, .rows = keep_rows};
+    genuine = t->backend;
+    pg__backend counting = *genuine;
+    counting.run = run_and_count;
+    t->backend = &counting;
+    for (size_t k = 0; k < 4; k++) {
+        pg_logs logs = {.n = 0};
+        n_calls = 0;
+        if (k < 2)
+            assert_ok(pg_evaluate(t, d, &opts, &logs, NULL));
+        else
+            assert_ok(pg_predict(t, d, &opts, &to, NULL));
+        if (k == 0)
+            s.ran = n_calls;
+        if (k == 0 && profile)
+            s.counted = profiled_calls(t);
+        assert_true(logs.n <= 8);
+        memcpy(s.values[k], logs.values, logs.n * sizeof *logs.values);
+    }
+    t->backend = genuine;
+    pg_data_close(d);
+    pg_trainer_close(t);
+    return s;
+}
+
+static void assert_same_results(const seen *a, const seen *b)
+{
+    assert_memory_equal(a->values, b->values, sizeof a->values);
+    assert_memory_equal(a->rows, b->rows, sizeof a->rows);
+    assert_int_equal(a->n, b->n);
+}
+
+static void the_profile_of_one_batch_is_of_a_second_run(void **state)
+{
+    const seen bare = pass_over("lstm_stateful", "mse", 0, 1, 0);
+    const seen counted = pass_over("lstm_stateful", "mse", 0, 1, 1);
+    (void)state;
+    assert_true(bare.ran > 0 && bare.n > 0);
+    assert_true(bare.values[0][0] != bare.values[1][0]); /* the layers' states matter */
+    assert_int_equal(counted.ran, 2 * bare.ran);
+    assert_int_equal(counted.counted, bare.ran);
+    assert_same_results(&counted, &bare);
+}
+
+static void the_profile_counts_a_smaller_last_batch_warm(void **state)
+{
+    const char *loss = "categorical_crossentropy"; /* 500 rows: 200, 200, 100 */
+    const seen one = pass_over("mlp_digits", loss, 200, 1, 0);
+    const seen bare = pass_over("mlp_digits", loss, 200, 0, 0);
+    const seen counted = pass_over("mlp_digits", loss, 200, 0, 1);
+    (void)state;
+    assert_int_equal(bare.ran, 3 * one.ran);
+    assert_int_equal(counted.ran, 4 * one.ran);
+    assert_int_equal(counted.counted, 2 * one.ran); /* the first is left out */
+    assert_same_results(&counted, &bare);
+}
+
 PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
                   cmocka_unit_test(predictions_do_not_depend_on_batches_and_devices),
                   cmocka_unit_test(rows_in_memory_give_what_a_file_gives),
@@ -292,4 +412,6 @@ PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
                   cmocka_unit_test(the_end_of_a_residual_block_is_part_of_its_convolution),
                   cmocka_unit_test(a_cancelled_prediction_leaves_no_file),
                   cmocka_unit_test(without_a_loss_there_is_nothing_to_evaluate),
-                  cmocka_unit_test(a_callback_evaluates_with_data_of_its_own))
+                  cmocka_unit_test(a_callback_evaluates_with_data_of_its_own),
+                  cmocka_unit_test(the_profile_of_one_batch_is_of_a_second_run),
+                  cmocka_unit_test(the_profile_counts_a_smaller_last_batch_warm))

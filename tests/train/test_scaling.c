@@ -455,7 +455,18 @@ static void a_plan_changes_nothing(void **state)
     compare("lstm_stateful", 8, (pg_train_opts){.threads = 2, .loss = "mse"});
 }
 
+static void more_than_all_is_no_efficiency(void **state)
+{
+    pg_plan_row rows[] = {{.efficiency = 1}, {.efficiency = 1.004}, {.efficiency = 0.7}};
+    (void)state;
+    assert_false(pg__exceeds_one(rows, 3));
+    rows[1].efficiency = 1.006;
+    assert_true(pg__exceeds_one(rows, 3));
+    assert_false(pg__exceeds_one(rows, 1));
+}
+
 PG_TEST_MAIN(
+    cmocka_unit_test(more_than_all_is_no_efficiency),
     cmocka_unit_test(sums_take_the_soonest_of_three_ways),
     cmocka_unit_test(shares_are_half_of_a_sum), cmocka_unit_test(shards_update_less_and_then_tell),
     cmocka_unit_test(one_device_waits_for_nobody),

@@ -138,6 +138,35 @@ static void tells_what_is_missing_and_extra(void **state)
     pg_check_report_fini(&r);
 }
 
+/* The path layout keeps a recurrent layer's weights in groups below its own. */
+static void sees_a_cell_of_another_width(void **state)
+{
+    (void)state;
+    char model[512], legacy[512], path[512], wide[512], text[16384];
+    in_data(model, "files/tf.keras-2.15/rnn-g2/template.json");
+    in_data(legacy, "files/tf.keras-2.15/rnn-g2/template_weights.h5");
+    snprintf(path, sizeof path, "%s/rnn.weights.h5", folder);
+    assert_ok(pg_convert_file(legacy, path, &(pg_convert_opts){.model = model}, NULL, NULL));
+    FILE *f = fopen(model, "r");
+    assert_non_null(f);
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    text[n] = '\0';
+    assert_int_equal(fclose(f), 0);
+    char *units = strstr(text, "\"LSTM\"");
+    units = units ? strstr(units, "\"units\": ") : NULL;
+    assert_non_null(units);
+    for (int wider = 0; wider < 2; wider++) {
+        pg_check_report r = {0};
+        units[9] = (char)(units[9] + wider);
+        make_file(wide, "wide.json", text, n);
+        assert_ok(pg_check_file(&r, path, &(pg_check_opts){.model = wide}, NULL));
+        assert_int_equal(r.ok, !wider);
+        pg_check_report_fini(&r);
+    }
+    (void)unlink(path);
+    (void)unlink(wide);
+}
+
 static void calls_a_damaged_file_a_failed_check(void **state)
 {
     (void)state;
@@ -252,7 +281,7 @@ static void says_what_it_cannot_do(void **state)
     in_data(path, CNN4 "template_weights.h5");
     assert_fails(PG_E_ARG, pg_check_file(&r, path, &(pg_check_opts){.expect = "y.npy"}, &err),
                  &err);
-    assert_non_null(strstr(err.msg, "--input"));
+    assert_non_null(strstr(err.msg, "an input"));
     assert_fails(PG_E_IO, pg_check_file(&r, "/nowhere.h5", NULL, &err), &err);
     assert_fails(PG_E_IO, pg_check_file(&r, path, &(pg_check_opts){.model = "/nowhere"}, &err),
                  &err);
@@ -262,6 +291,7 @@ static void says_what_it_cannot_do(void **state)
 PG_TEST_MAIN_WITH(setup, cleanup, cmocka_unit_test(lets_the_template_pass),
                   cmocka_unit_test(stops_a_wrapper_with_keras_own_words),
                   cmocka_unit_test(tells_what_is_missing_and_extra),
+                  cmocka_unit_test(sees_a_cell_of_another_width),
                   cmocka_unit_test(calls_a_damaged_file_a_failed_check),
                   cmocka_unit_test(says_where_the_first_nan_is),
                   cmocka_unit_test(runs_only_what_was_asked_for),

@@ -344,7 +344,38 @@ static void never_calls_a_damaged_file_equal(void **state)
     assert_fails(PG_E_ARG, compare_files(&c, bad, bad, &(pg_compare_opts){.abs = -1}, &err), &err);
 }
 
+static void compares_parts_of_checkpoints(void **state)
+{
+    (void)state;
+    pg_err err = {0};
+    pg_comparison c = {0};
+    char a[512], b[512];
+    static const struct {
+        const char *a, *b, *part, *part_b;
+        pg_status code;
+    } cases[] = {
+        {"timm.pth.tar", "ema.safetensors", "state_dict_ema", NULL, PG_OK},
+        {"ema.safetensors", "timm.pth.tar", "state_dict_ema", NULL, PG_OK},
+        {"torchvision_ema.pth", "dino.pth", "model", "student", PG_OK},
+        {"timm.pth.tar", "ema.safetensors", NULL, NULL, PG_E_AMBIGUOUS},
+        {"timm.pth.tar", "ema.safetensors", "typo", NULL, PG_E_ARG},
+        {"ema.safetensors", "timm.pth.tar", "typo", NULL, PG_E_ARG},
+        {"ema.safetensors", "plain.safetensors", "model", NULL, PG_E_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const pg_compare_opts o = {.part = cases[i].part, .part_b = cases[i].part_b};
+        snprintf(a, sizeof a, "%s/extra/checkpoints/%s", pg_testdata, cases[i].a);
+        snprintf(b, sizeof b, "%s/extra/checkpoints/%s", pg_testdata, cases[i].b);
+        if (pg_compare_files(&c, a, b, &o, &err) != cases[i].code)
+            fail_msg("case %zu: %s", i, err.msg);
+        assert_int_equal(c.n_equal, cases[i].code == PG_OK ? 9 : 0);
+        pg_comparison_fini(&c);
+    }
+}
+
 PG_TEST_MAIN(
+    cmocka_unit_test(compares_parts_of_checkpoints),
+
     cmocka_unit_test(measures_what_changed), cmocka_unit_test(calls_equal_bytes_equal),
     cmocka_unit_test(accepts_what_is_within_a_tolerance), cmocka_unit_test(tells_nan_and_infinity),
     cmocka_unit_test(compares_numbers_of_different_types), cmocka_unit_test(reads_both_byte_orders),

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "wrap/convert.h"
+#include "wrap/convert_torch.h"
 
 /* ---- rounding ---- */
 
@@ -376,6 +376,39 @@ static void needs_a_description_for_the_other_layout(void **state)
     assert_int_not_equal(access(out("b.weights.h5"), F_OK), 0);
 }
 
+/* A Sequential of an input of 4 x 4 x 2, a convolution and `rest`. */
+static pg__flattened output_order(const char *rest)
+{
+    char text[1024];
+    pg__graph *g = NULL;
+    (void)snprintf(text, sizeof text,
+                   "{\"class_name\": \"Sequential\", \"config\": {\"name\": \"m\", \"layers\": ["
+                   "{\"class_name\": \"InputLayer\", \"config\": {\"name\": \"i\", "
+                   "\"batch_input_shape\": [null, 4, 4, 2]}},"
+                   "{\"class_name\": \"Conv2D\", \"config\": {\"name\": \"c\", \"filters\": 3, "
+                   "\"kernel_size\": [2, 2]}}%s]}}",
+                   rest);
+    assert_ok(pg__graph_parse(&g, text, strlen(text), NULL));
+    const pg__flattened order = pg__torch_output_order(g, 0);
+    pg__graph_free(g);
+    return order;
+}
+
+#define LAYER(class, more) \
+    ", {\"class_name\": \"" class "\", \"config\": {\"name\": \"" class "\"" more "}}"
+
+static void knows_in_which_order_outputs_come(void **state)
+{
+    (void)state;
+    assert_int_equal(output_order(""), PG_FLAT_SAME);
+    assert_int_equal(output_order(LAYER("Flatten", "")), PG_FLAT_TURNED);
+    assert_int_equal(output_order(LAYER("Flatten", "") LAYER("ReLU", "")), PG_FLAT_TURNED);
+    assert_int_equal(output_order(LAYER("Flatten", "") LAYER("Dense", ", \"units\": 2")),
+                     PG_FLAT_SAME);
+    assert_int_equal(output_order(LAYER("Flatten", "") LAYER("RepeatVector", ", \"n\": 2")),
+                     PG_FLAT_UNKNOWN);
+}
+
 PG_TEST_MAIN_WITH(
     make_folder, remove_folder, cmocka_unit_test(rounds_to_nearest_ties_to_even),
     cmocka_unit_test(reads_every_half_back), cmocka_unit_test(tells_what_rounding_costs),
@@ -385,4 +418,5 @@ PG_TEST_MAIN_WITH(
     cmocka_unit_test(knows_where_variables_lie), cmocka_unit_test(names_tensors_by_layer),
     cmocka_unit_test(numbers_names_that_occur_twice), cmocka_unit_test(writes_what_keras_writes),
     cmocka_unit_test(goes_through_safetensors_and_back),
-    cmocka_unit_test(needs_a_description_for_the_other_layout))
+    cmocka_unit_test(needs_a_description_for_the_other_layout),
+    cmocka_unit_test(knows_in_which_order_outputs_come))

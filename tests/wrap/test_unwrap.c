@@ -112,6 +112,7 @@ static void keeps_a_full_model_full(void **state)
         const char *out = tmp("out.h5");
         pg_rewrite_report r = unwrap(data(in), out, (pg_unwrap_opts){0});
         assert_int_equal(r.n_verified, r.n_tensors + r.n_state);
+        assert_int_equal(r.n_verified, r.n_written);
         assert_true(r.n_kept == 2 && r.n_removed >= 3);
         pg_rewrite_report_fini(&r);
         assert_same(out, data(genuine), 1);
@@ -266,6 +267,35 @@ static void fits_path_layouts_to_a_model(void **state)
     forget(out);
     refuse(PG_E_MISMATCH, "", in,
            (pg_unwrap_opts){.like = data("files/keras-3.6.0-native/cnn4/template.json")});
+}
+
+/* "dense" and "dense_1" stand for each other: groups are called by class and place and do not tell.
+ */
+static void refuses_a_model_whose_names_stand_elsewhere(void **state)
+{
+    (void)state;
+    char text[16384];
+    const char *like = tmp("order.json");
+    FILE *in = fopen(data("files/keras-2.15.0-native/cnn4/template.json"), "r");
+    assert_non_null(in);
+    const size_t n = fread(text, 1, sizeof text - 1, in);
+    assert_int_equal(fclose(in), 0);
+    text[n] = '\0';
+    FILE *out = fopen(like, "w");
+    assert_non_null(out);
+    for (const char *p = text; *p;) {
+        const int first = strncmp(p, "\"dense\"", 7) == 0,
+                  second = strncmp(p, "\"dense_1\"", 9) == 0;
+        assert_true(fputs(first    ? "\"dense_1\""
+                          : second ? "\"dense\""
+                                   : (char[]){*p, '\0'},
+                          out) >= 0);
+        p += first ? 7 : second ? 9 : 1;
+    }
+    assert_int_equal(fclose(out), 0);
+    refuse(PG_E_MISMATCH, "\"dense_1\" stands in another place",
+           data("files/keras-2.15.0-native/cnn4/wrapper.keras"), (pg_unwrap_opts){.like = like});
+    forget(like);
 }
 
 static void asks_for_the_index_of_a_shard(void **state)
@@ -474,7 +504,71 @@ static void compares_descriptions_without_object_ids(void **state)
     assert_true(same("", ""));
 }
 
-PG_TEST_MAIN(cmocka_unit_test(writes_what_keras_wrote_for_the_template),
+/* Both hold the same tensors under the same names, in whichever order. */
+static void assert_equal_files(const char *a, const char *b)
+{
+    pg_comparison c = {0};
+    pg_err err = {0};
+    if (pg_compare_files(&c, a, b, NULL, &err) != PG_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(c.n_equal, c.n_rows);
+    assert_int_equal(c.through_wrapper, 0);
+    pg_comparison_fini(&c);
+}
+
+static void removes_words_inside_names(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"fsdp",     "fsdp_inside",     "checkpointed",
+                                        "mixed",    "compiled_inside", "dp_module",
+                                        "averaged", "copies"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char in[80];
+        snprintf(in, sizeof in, "extra/wrapped/%s.pt", cases[i]);
+        const char *out = tmp("out.safetensors");
+        pg_rewrite_report r = unwrap(data(in), out, (pg_unwrap_opts){0});
+        const int averaged = strcmp(cases[i], "averaged") == 0;
+        assert_string_equal(r.action, averaged ? "prefix removed" : "words removed");
+        assert_int_equal(r.n_verified, 7);
+        assert_int_equal(r.n_notes, averaged || strcmp(cases[i], "copies") == 0);
+        pg_rewrite_report_fini(&r);
+        assert_equal_files(out, data("extra/wrapped/plain.safetensors"));
+        forget(out);
+    }
+}
+
+static void refuses_names_that_would_not_be_right(void **state)
+{
+    (void)state;
+    const pg_unwrap_opts none = {0};
+    refuse(PG_E_MISMATCH, "would both be \"body.0.weight\", with different values",
+           data("extra/wrapped/refused_collision.pt"), none);
+    refuse(PG_E_MISMATCH, "would both be \"head.bias\"", data("extra/wrapped/refused_copies.pt"),
+           none);
+    refuse(PG_E_UNSUPPORTED, "is a flat parameter of FSDP", data("extra/wrapped/refused_flat.pt"),
+           none);
+    refuse(PG_E_UNSUPPORTED, "_acme_wrapped_module", data("extra/wrapped/refused_unknown.pt"),
+           none);
+}
+
+static void takes_a_part_of_a_checkpoint(void **state)
+{
+    (void)state;
+    const pg_unwrap_opts student = {.write.part = "student"}, none = {.write.part = "pupil"};
+    const char *in = data("extra/checkpoints/dino.pth"), *out = tmp("out.safetensors");
+    pg_rewrite_report r = unwrap(in, out, student);
+    assert_string_equal(r.template_name, "module.");
+    pg_rewrite_report_fini(&r);
+    assert_equal_files(out, data("extra/checkpoints/plain.safetensors"));
+    forget(out);
+    refuse(PG_E_AMBIGUOUS, "3 parts could be the model", in, (pg_unwrap_opts){0});
+    refuse(PG_E_ARG, "no part \"pupil\"", in, none);
+}
+
+PG_TEST_MAIN(cmocka_unit_test(removes_words_inside_names),
+             cmocka_unit_test(refuses_names_that_would_not_be_right),
+             cmocka_unit_test(takes_a_part_of_a_checkpoint),
+             cmocka_unit_test(writes_what_keras_wrote_for_the_template),
              cmocka_unit_test(needs_no_model_where_names_settle_it),
              cmocka_unit_test(refuses_where_names_leave_it_open),
              cmocka_unit_test(names_what_it_needs), cmocka_unit_test(keeps_a_full_model_full),
@@ -487,6 +581,7 @@ PG_TEST_MAIN(cmocka_unit_test(writes_what_keras_wrote_for_the_template),
              cmocka_unit_test(moves_groups_up_in_the_path_layout),
              cmocka_unit_test(writes_the_weights_of_a_zip_alone),
              cmocka_unit_test(fits_path_layouts_to_a_model),
+             cmocka_unit_test(refuses_a_model_whose_names_stand_elsewhere),
              cmocka_unit_test(asks_for_the_index_of_a_shard), cmocka_unit_test(removes_prefixes),
              cmocka_unit_test(refuses_a_suffix_of_another_format),
              cmocka_unit_test(writes_nothing_in_a_dry_run),

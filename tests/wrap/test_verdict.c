@@ -42,6 +42,35 @@ static void knows_the_two_outputs_of_one_layer(void **state)
                    "a b lambda_1 lambda_2 lambda_3 lambda_4 m[enc/kernel:0] enc_1 enc_2");
 }
 
+/* The files that pgunwrap refuses without --like, and only those. */
+static void says_what_a_file_leaves_open(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *unsettled, *next;
+    } files[] = {
+        {"files/keras-2.2.4/cnn4-g2/wrapper_weights.h5", NULL, "wrapper_weights.h5 single.h5"},
+        {"files/keras-2.2.4/vggfrozen-late-g2/wrapper_weights.h5", "some layers are frozen",
+         "pgunwrap --like MODEL "},
+        {"files/keras-2.2.4/cnn4-g2/template_weights.h5", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[4096];
+        pg_store *s = NULL;
+        pg_finding f = {0};
+        snprintf(path, sizeof path, "%s/%s", pg_testdata, files[i].file);
+        assert_ok(pg_store_open(&s, path, NULL, NULL));
+        assert_ok(pg_inspect(&f, s, NULL));
+        assert_true(!f.unsettled == !files[i].unsettled && !f.next == !files[i].next);
+        if (f.unsettled)
+            assert_non_null(strstr(f.unsettled, files[i].unsettled));
+        if (f.next)
+            assert_non_null(strstr(f.next, files[i].next));
+        pg_finding_fini(&f);
+        pg_store_close(s);
+    }
+}
+
 static void leaves_default_merges_open(void **state)
 {
     (void)state;
@@ -236,6 +265,7 @@ static void calls_a_damaged_file_damaged(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(knows_a_wrapper_by_the_names_of_its_merges),
              cmocka_unit_test(knows_the_two_outputs_of_one_layer),
+             cmocka_unit_test(says_what_a_file_leaves_open),
              cmocka_unit_test(leaves_default_merges_open),
              cmocka_unit_test(believes_a_name_where_nothing_can_be_misplaced),
              cmocka_unit_test(refuses_merges_that_do_not_join),

@@ -19,6 +19,7 @@ extern "C" {
 
 typedef struct pg_check_opts {
     const char *model; /* description the file must fit: JSON, full .h5 or .keras; NULL: its own */
+    const char *model_text; /* the JSON itself; `model` then only names it ("-": standard input) */
     int only_finite, only_no_wrapper; /* run just these, "container", and what model and sha256
                                          ask for; both 0 = everything */
     int strict;                       /* layers of unknown classes fail instead of being noted */
@@ -31,6 +32,7 @@ typedef struct pg_check_opts {
     const char *input, *expect, *device;
     double tolerance;           /* |difference| <= tolerance * max(1, |expected|); 0: 1e-4 */
     int trust_input;            /* as pg_open_opts.trust_input */
+    const char *part;           /* as pg_open_opts.part */
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
     pg_progress *progress;      /* is told of bytes whose values were looked at; may be NULL */
 } pg_check_opts;

@@ -23,6 +23,9 @@ typedef struct pg_compare_opts {
     const char *ignore; /* glob of tensors to leave out; NULL = none */
     int quick;          /* stop at the first difference: rows may be incomplete */
     int trust_input;    /* as pg_open_opts.trust_input */
+    /* As pg_open_opts.part: of A, and of B where part_b is NULL. With part alone, one of the two files
+     * may be of a format that has no parts. */
+    const char *part, *part_b;
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
     pg_progress *progress;      /* is told of bytes of A that were compared; may be NULL */
 } pg_compare_opts;

@@ -22,7 +22,7 @@ typedef struct pg_convert_opts {
     const char *to; /* "h5", "weights.h5", "keras", "safetensors"; NULL = by suffix of the output;
                        "npy", "npz": a folder, as pg_split_file() writes it */
     const char *model;      /* description, where `in` has none and the target needs one */
-    const char *model_text; /* instead of `model`: the text of one */
+    const char *model_text; /* the text of one: `model` then only names it ("-": standard input) */
     int unwrap;             /* convert the template of a wrapper's file */
     pg_layout layout;       /* PG_LAYOUT_PYTORCH: kernels transposed, names mapped */
     const char *rename;     /* JSON file {"old": "new"} applied to tensor names; NULL = none */
@@ -34,12 +34,13 @@ typedef struct pg_convert_opts {
 } pg_convert_opts;
 
 typedef struct pg_convert_report {
-    const char *format;          /* static: of the output, see pg_store_format() */
-    size_t n_tensors, n_state;   /* model tensors; optimizer tensors kept */
-    size_t n_verified;           /* read back and equal to what the conversion gives again */
-    uint64_t n_params, n_bytes;  /* elements and bytes of the model tensors written */
-    uint64_t file_bytes;         /* size of the output; dry_run: 0 */
-    size_t n_changed;            /* tensors whose bytes are not the input's */
+    const char *format;         /* static: of the output, see pg_store_format() */
+    size_t n_tensors, n_state;  /* model tensors; optimizer tensors kept, not among n_tensors */
+    size_t n_written;           /* both together: all tensors of the output */
+    size_t n_verified;          /* of n_written, read back and equal to the conversion done again */
+    uint64_t n_params, n_bytes; /* elements and bytes of the model tensors written */
+    uint64_t file_bytes;        /* size of the output; dry_run: 0 */
+    size_t n_changed;           /* tensors whose bytes are not the input's */
     size_t n_hwio, n_transposed; /* PyTorch: kernels of convolutions; other kernels */
     size_t n_class_paths;        /* config: module paths rewritten for another Keras */
     double max_rel_error;        /* of rounding, with dtype; dry_run: 0 */
@@ -60,7 +61,10 @@ typedef struct pg_layout_row {
 } pg_layout_row;
 PG_API const pg_layout_row *pg_layout_rows(size_t *n);
 
-/* Reads `in`, writes the same weights to `out`, which appears whole or not at all and is compared
+/* The metadata of safetensors say where they come from: "pg.source" (the base name of `in`),
+ * "pg.crc32" (of that file; absent where a store comes from no file), "pg.tool"; man pg-formats.
+ *
+ * Reads `in`, writes the same weights to `out`, which appears whole or not at all and is compared
  * with the conversion done once more. opts and report may be NULL; *report must be zeroed.
  * Errors: PG_E_MISMATCH (the target needs a model description, or the one given does not fit),
  * PG_E_UNSUPPORTED (the message lists what the target cannot hold), PG_E_CANCELLED, and those of

@@ -35,12 +35,19 @@ typedef struct pg_finding {
     const char *recogniser;  /* static: name of the wrapper's kind, or NULL */
     int certain;             /* 1: all evidence agrees; 0: likely, say so */
     size_t replicas;         /* 0 where it does not apply (PyTorch prefixes) */
-    char *template_name;     /* the nested model, or the PyTorch prefix; owned; may be NULL */
+    char *template_name;     /* the nested model, or the PyTorch prefix, or the words of wrappers that
+                              * stand inside names ("module, _fsdp_wrapped_module"); owned; may be NULL */
     char *reason;            /* one sentence for people, never NULL after PG_OK; owned */
     char **evidence;         /* facts the verdict rests on, one line each; owned */
     size_t n_evidence;
     char **slices, **merges; /* names of the layers around the template; owned */
     size_t n_slices, n_merges;
+    /* A wrapper of which the file does not settle how its layers are ordered: why not, in words; owned.
+     * pg_unwrap_file() then needs opts.like. NULL: it takes the file as it is. */
+    char *unsettled;
+    /* The command that takes the model out, for people: "pgunwrap parallel.h5 single.h5"; owned.
+     * NULL: there is nothing to take out, or no shell would take a name. */
+    char *next;
     char *index; /* one shard of several: path of the index, which tells of the whole; owned */
 } pg_finding;
 
@@ -51,6 +58,25 @@ PG_API PG_MUST_USE pg_status pg_inspect(pg_finding *out, pg_store *s, pg_err *er
 
 /* Releases what a finding owns and zeroes it. NULL and {0} are allowed. */
 PG_API void pg_finding_fini(pg_finding *f);
+
+typedef struct pg_param_counts {
+    int known; /* 0: the file does not describe its model, its tensors do not fit it, or a layer
+                * that is not frozen and of no class of Keras has weights */
+    uint64_t trainable, non_trainable;
+} pg_param_counts;
+
+/* Counts the parameters of the one-device model as Keras' summary() does: those that training
+ * changes, and the others (frozen layers, moving statistics). Through a wrapper the template's are
+ * counted. No tensor is read. PG_OK with known = 0 where the file alone does not say. Errors:
+ * PG_E_NOMEM. */
+PG_API PG_MUST_USE pg_status pg_count_params(pg_param_counts *out, pg_store *s, pg_err *err);
+
+/* Reads a model's JSON from a descriptor to its end, a pipe or standard input, for the options
+ * `like_text` and `model_text`: what is passed as a file name must be a file. *out ends with a zero;
+ * release it with pg_text_free(). The descriptor stays open. Errors: PG_E_IO; PG_E_UNKNOWN (empty,
+ * or no JSON); PG_E_LIMIT (64 MiB, as for files); PG_E_FORMAT; PG_E_NOMEM. Messages name no file. */
+PG_API PG_MUST_USE pg_status pg_model_text_read(char **out, int fd, pg_err *err);
+PG_API void pg_text_free(char *text); /* NULL is allowed */
 
 #ifdef __cplusplus
 }

@@ -38,7 +38,7 @@ typedef struct pg_split_opts {
     size_t max_tensors;       /* per shard, npy excepted; 0 = no limit */
     int unwrap;               /* split the template of a wrapper's file */
     int sha256;               /* also write SHA256SUMS, as sha256sum -c reads it */
-    size_t n_threads;         /* npy: write so many files at a time; 0 = 1. The files are the same */
+    size_t n_threads; /* npy: write so many files at a time; 0 = 1. The files are the same */
 } pg_split_opts;
 
 typedef struct pg_join_opts {
@@ -53,9 +53,11 @@ typedef struct pg_shard_file {
 } pg_shard_file;
 
 typedef struct pg_shard_report {
-    pg_shard_file *files;     /* written (or with dry_run: planned), the index last */
-    size_t n_files, n_reused; /* n_reused: whole since an interrupted run */
-    size_t n_layers, n_tensors, n_state, n_verified;
+    pg_shard_file *files;                /* written (or with dry_run: planned), the index last */
+    size_t n_files, n_reused;            /* n_reused: whole since an interrupted run */
+    size_t n_layers, n_tensors, n_state; /* model tensors; optimizer tensors, not among them */
+    size_t n_written;  /* both together, and values beside the model that no layer lists */
+    size_t n_verified; /* of n_written, read back and equal to their source */
     uint64_t n_params, n_bytes;
     size_t n_chunked_lists;    /* join: name lists cut because they exceed an object header */
     char **missing, **damaged; /* join, salvage: "path (reason)", all of them */

@@ -74,12 +74,20 @@ typedef struct pg_store pg_store;
 typedef struct pg_open_opts {
     int trust_input; /* let libhdf5 read what our own HDF5 reader does not cover */
     int salvage;     /* open what is left of a half-written or damaged file; see pg_store_damage */
+    /* PyTorch's checkpoints: which part to open, by its key ("model_ema"), keys in keys with dots
+     * between ("nets.generator", "models.0"); "." is all of it, each tensor under its path; "" no
+     * tensor, only the list of parts. NULL: the one part that can be the model. PG_E_UNSUPPORTED: a
+     * file of another format, or a part without tensors. */
+    const char *part;
 } pg_open_opts;
 
 /* Opens a checkpoint of any known format, read-only; the format is found from the contents, the
  * file name is ignored. opts may be NULL. The caller frees *out with pg_store_close().
  * Errors: PG_E_IO, PG_E_UNKNOWN (no format claims it; the message says what the file is),
- * PG_E_FORMAT (damaged), PG_E_LIMIT, PG_E_UNSUPPORTED, PG_E_NOMEM. Messages start with the path. */
+ * PG_E_FORMAT (damaged), PG_E_LIMIT, PG_E_UNSUPPORTED, PG_E_NOMEM; PG_E_AMBIGUOUS: several parts
+ * could be the model (the details list them, the hint is an option of the tools; opts.part "" opens
+ * the file all the same, and pg_store_part() tells them); PG_E_ARG: no such part. Messages start
+ * with the path. */
 PG_API PG_MUST_USE pg_status pg_store_open(pg_store **out, const char *path,
                                            const pg_open_opts *opts, pg_err *err);
 
@@ -105,6 +113,19 @@ PG_API const char *pg_store_damage(const pg_store *s);
 /* What else a file holds that is no tensor of the model, in words ("optimizer (14 tensors), epoch
  * 3"), or NULL. It is not read. */
 PG_API const char *pg_store_others(const pg_store *s);
+
+/* What a checkpoint of PyTorch is made of: containers of tensors and tensors beside them. None for
+ * other formats, and for a file that is nothing but one state_dict. */
+typedef struct pg_part {
+    const char *path; /* as pg_open_opts.part takes it */
+    const char *kind; /* static: "model", "numbers" (each tensor is a single one), "tensor",
+                         "number", "object" (of a class that only Python can build), "optimizer",
+                         "scheduler", "scaler", "random generator" */
+    uint64_t n_tensors, n_params; /* elements; 0 where nobody looked: in all that is training's */
+    int is_model;                 /* it could be the model */
+} pg_part;
+PG_API size_t pg_store_n_parts(const pg_store *s);
+PG_API const pg_part *pg_store_part(const pg_store *s, size_t i); /* borrowed; NULL: none */
 
 /* Counts and borrowed views; an index out of range returns NULL. Weights are the model's; the
  * state is what belongs to training (optimizer, metrics), in file order, layer = PG_NONE. */

@@ -26,7 +26,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pg/data.h"
 #include "pg/err.h"
+#include "pg/inspect.h"
+#include "pg/job.h"
+#include "pg/resume.h"
 #include "pg/store.h"
 
 #ifdef __cplusplus
@@ -48,62 +52,13 @@ typedef struct pg_layer_support {
 /* Of the i-th class; a back end need not be there. PG_E_ARG: there is no such class. */
 PG_API PG_MUST_USE pg_status pg_layer_support_of(pg_layer_support *out, size_t i, pg_err *err);
 
-/* ---- data ---- */
-
-typedef struct pg_data pg_data;
-
-/* Arrays of one number of rows, found out by their contents:
- *
- *   .npz, HDF5     keys x0, x1, ... and y0, y1, ... in the order of the model's inputs and outputs
- *                  (or their names, or x and y), w0, w1, ... for weights of rows; xval0, yval0, ...
- *                  are the validation's. HDF5: datasets at the root
- *   A,B,...        .npy or IDX files of one array each: inputs, targets, weights, in that order
- *   CSV            a table of numbers. With a header, columns named like an output, or y, y0, ...
- *                  are targets (y, y.1, y.2 together are one), w, w0, ... weights; without such
- *                  names the last column is the target. Other columns are the input
- *   a folder       PNG and JPEG pictures, one subfolder for each class (in the order of their
- *                  names), resized to the model's input, values 0 to 255: what Keras'
- *                  image_dataset_from_directory() gives. Classes become one-hot rows where the loss
- *                  wants them. Without subfolders: pictures for predictions
- *
- * Files may be packed with gzip. Values are read when they are needed; only CSV is held in
- * memory, and what is compressed is unpacked once into a file without a name in $TMPDIR or /tmp.
- * Errors: PG_E_IO, PG_E_FORMAT, PG_E_MISMATCH, PG_E_UNSUPPORTED, PG_E_UNKNOWN. */
-PG_API PG_MUST_USE pg_status pg_data_open(pg_data **out, const char *path, pg_err *err);
-PG_API void pg_data_close(pg_data *d); /* NULL is allowed */
-
-/* One array of data, in the caller's memory. */
-typedef struct pg_array {
-    const char *key; /* "x0", "y0", "w0", ..., or the name of an input or output */
-    pg_dtype dtype;
-    uint32_t rank;              /* with the rows: 1 or more */
-    uint64_t dims[PG_MAX_RANK]; /* dims[0]: rows */
-    const void *values;         /* row-major, in the machine's byte order */
-} pg_array;
-
-/* Data that are in memory: keys as in an .npz. Values are not copied; they must stay where they are
- * until the data are closed. PG_E_ARG: an array without a key or values, PG_E_NOMEM. */
-PG_API PG_MUST_USE pg_status pg_data_arrays(pg_data **out, const pg_array *arrays, size_t n,
-                                            pg_err *err);
-
-/* Rows of inputs that are no file's: each number 0 or 1 by chance, as the seed says, dimensions
- * that the model leaves open 32. For predictions: does the model compute at all? */
-PG_API PG_MUST_USE pg_status pg_data_random(pg_data **out, uint64_t n_rows, uint64_t seed,
-                                            pg_err *err);
-
-/* Rows of inputs that have as many elements get these dimensions: "28,28,1". Pictures get this size
- * where the model leaves it open. PG_E_ARG. */
-PG_API PG_MUST_USE pg_status pg_data_reshape(pg_data *d, const char *dims, pg_err *err);
-
-/* How pictures are resized: "bilinear" (as if never called) or "nearest". PG_E_ARG. */
-PG_API PG_MUST_USE pg_status pg_data_interpolate(pg_data *d, const char *how, pg_err *err);
-
 /* ---- trainers ---- */
 
 typedef struct pg_trainer pg_trainer;
 
 typedef struct pg_train_opts {
     const char *model;   /* model JSON, full .h5 or .keras */
+    const char *model_text; /* the JSON itself; `model` then only names it ("-": standard input) */
     const char *weights; /* file with initial weights; NULL: those in `model`, if it has any */
     const char *freeze;  /* "conv*,!conv5*": layers whose variables stay as they are: the last
                             pattern that matches a layer, or a model that it stands in, counts; '!'
@@ -180,10 +135,6 @@ typedef struct pg_train_opts {
     const volatile int *cancel; /* set by a signal handler while others are waited for, or NULL */
 } pg_train_opts;
 
-/* The rank of this process among the *n_ranks that mpirun, srun or another launcher started, as its
- * environment tells; 0 of 1: it was started alone. n_ranks may be NULL. */
-PG_API size_t pg_job_rank(size_t *n_ranks);
-
 /* Reads model and weights and checks that everything can be trained. PG_E_UNSUPPORTED names all
  * layers that cannot, PG_E_MISMATCH weights that do not fit, PG_E_ARG an unknown name with the
  * known ones in err->detail. Where several processes train together, what one of them cannot do
@@ -194,16 +145,11 @@ PG_API PG_MUST_USE pg_status pg_trainer_open(pg_trainer **out, const pg_train_op
                                              pg_err *err);
 PG_API void pg_trainer_close(pg_trainer *t); /* NULL is allowed */
 
-/* What one process of a job cannot do, none does: the status of the first that failed, with its
- * message for rank 0. For what a program does between the trainer's calls, by all of them. */
-PG_API PG_MUST_USE pg_status pg_trainer_agree(pg_trainer *t, pg_status st, pg_err *err);
-
 /* The model of opts as model.summary() of Keras 2.15 prints it, whatever Keras wrote it: layers,
  * shapes, parameters, what they are connected to; with opts' freeze and replace_head, as it would
  * be trained. *out is UTF-8, lines end with '\n'; release it with pg_text_free(). Errors as
  * pg_trainer_open()'s for models. */
 PG_API PG_MUST_USE pg_status pg_model_summary(char **out, const pg_train_opts *opts, pg_err *err);
-PG_API void pg_text_free(char *text); /* NULL is allowed */
 
 /* What should be known of the files that were read, one line each: a wrapper whose template is
  * trained, optimizer state that was taken or not. NULL: there is no such note. */
@@ -385,7 +331,8 @@ typedef struct pg_fit_opts {
      * counts epochs from the optimizer's own rate on by "schedule=epoch,rate=0.9" (lr rate^epoch),
      * "schedule=step,rate=0.1,epochs=30", "schedule=cosine,epochs=90,min_lr=1e-5",
      * "schedule=constant", all with warmup_epochs=N, or "schedule=table,file=rates.txt" with one
-     * rate a line. Every epoch's logs end with the learning rate (`lr`, Keras 3: `learning_rate`),
+     * rate a line. SwapEMAWeights needs use_ema of the optimizer (PG_E_ARG), and with swap_on_epoch
+     * stands before the callbacks that are to see the averages. Every epoch's logs end with the learning rate (`lr`, Keras 3: `learning_rate`),
      * where Keras has it behind some callbacks only. "Report:filename=run.html" is none of Keras':
      * a page with the curves for a browser. pg_callback_class() lists them all. */
     const char *const *callbacks;
@@ -403,12 +350,11 @@ typedef struct pg_fit_opts {
     int resume;
     double resume_every;
     const char *settings; /* kept with it for pg_resume_settings(); NULL: none */
+    const char *output;   /* that pg_trainer_save() will write: the state keeps which file there is
+                             the run's, for pg_resume_owns(); or NULL */
+    int replaces_output;  /* the one that is there now may be replaced */
     int profile; /* count where the time goes, for pg_trainer_profile(); a GPU is slower then */
 } pg_fit_opts;
-
-/* The `settings` that a resume file was made with; release it with pg_text_free(). PG_E_IO,
- * PG_E_FORMAT. */
-PG_API PG_MUST_USE pg_status pg_resume_settings(char **out, const char *resume_file, pg_err *err);
 
 /* Keras' name of the i-th class that pg_fit_opts.callbacks knows, sorted; NULL behind the last. */
 PG_API const char *pg_callback_class(size_t i);
@@ -539,7 +485,8 @@ PG_API PG_MUST_USE pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_o
                                     const pg_callback *cb, pg_err *err);
 
 /* Where the time of the last run with pg_fit_opts.profile went, of its training steps, or of the
- * last pass with pg_predict_opts.profile; the first of several steps or batches left out. */
+ * last pass with pg_predict_opts.profile; the first step, or the first of several batches, left
+ * out. */
 typedef struct pg_op_profile {
     const char *layer; /* as the model names it, a loss with the last one; NULL: none */
     const char *op;    /* "conv", and of its gradients "conv_dx", "conv_dw"; beside operations:
@@ -564,7 +511,9 @@ typedef struct pg_predict_opts {
                           of so many rows at most, but at least one for each core */
     size_t steps;      /* batches, from the first row on; 0: all rows */
     int force;         /* pg_predict_file(): replace an existing file */
-    int profile;       /* count where the time goes, for pg_trainer_profile() */
+    int profile;       /* count where the time goes, for pg_trainer_profile(); the only batch, or a
+                          last one of fewer rows, runs twice, the first time uncounted. Results
+                          stay the same; equal in all processes of a job */
     const volatile int
         *cancel; /* PG_E_CANCELLED before the next batch once *cancel != 0; or NULL */
 } pg_predict_opts;
@@ -592,6 +541,11 @@ PG_API PG_MUST_USE pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_p
  * for any number. PG_E_ARG: another suffix, or .npy for several outputs; it exists. */
 PG_API PG_MUST_USE pg_status pg_predict_file(pg_trainer *t, pg_data *data, const char *path,
                                              const pg_predict_opts *opts, pg_err *err);
+
+/* Could pg_predict_file() write there? To be asked before hours of training; nothing is created.
+ * opts may be NULL. Errors: those of the file alone, as pg_predict_file()'s. */
+PG_API PG_MUST_USE pg_status pg_predict_check_file(const pg_trainer *t, const char *path,
+                                                   const pg_predict_opts *opts, pg_err *err);
 
 #ifdef __cplusplus
 }

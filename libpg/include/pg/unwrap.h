@@ -1,7 +1,8 @@
 /* unwrap.h - take the template out of a parallel checkpoint, put it back, and repair layer lists.
  *
  * Outputs appear whole or not at all: on failure nothing is created and an existing file is left as
- * it was, also the input with in_place. After writing, the output is opened again and every tensor is compared with its source.
+ * it was, also the input with in_place. After writing, the output is opened again and every tensor
+ * is compared with its source.
  *
  *     pg_err err;
  *     pg_rewrite_report rep = {0};
@@ -21,27 +22,29 @@ extern "C" {
 #endif
 
 typedef struct pg_write_opts {
-    int force;          /* replace an existing output */
-    int dry_run;        /* check and plan everything, write nothing */
-    int no_sync;        /* do not wait for the disk */
-    int skip_verify;    /* do not read the output back */
-    int trust_input;    /* as pg_open_opts.trust_input */
-    int sha256;         /* tell the output's SHA-256; only for pg_unwrap_file() and pg_wrap_file() */
-    /* Change the input itself; out is NULL. Only pg_unwrap_file() and pg_wrap_file() look at it. For
-     * .h5 files of the legacy layout: tensors stay where they are, new groups and lists go behind
-     * them, and one sector is rewritten to lead there. A crash at any moment leaves the old model or
-     * the new one. What is no longer wanted stays in the file, out of reach: the wrapper's groups, dropped
-     * optimizer state, the old model_config with the Python bytecode of its Lambda layers (the
-     * report's notes say so). The new structure is always read back and compared before that
-     * sector is written; skip_verify changes nothing, no_sync leaves out only the last wait.
-     * PG_E_UNSUPPORTED with the reason: another format, a superblock of a newer HDF5, a user block, read
-     * with trust_input. PG_E_ARG: the file has several hard links; prove is set. PG_E_IO: in use (flock),
-     * read-only. Where a file system has no locks, a note says that nobody else must write. */
+    int force;        /* replace an existing output */
+    int dry_run;      /* check and plan everything, write nothing */
+    int no_sync;      /* do not wait for the disk */
+    int skip_verify;  /* do not read the output back */
+    int trust_input;  /* as pg_open_opts.trust_input */
+    const char *part; /* of the input, as pg_open_opts.part */
+    int sha256;       /* tell the output's SHA-256; only for pg_unwrap_file() and pg_wrap_file() */
+    /* Change the input itself; out is NULL. Only pg_unwrap_file() and pg_wrap_file() look at it.
+     * For .h5 files of the legacy layout: tensors stay where they are, new groups and lists go
+     * behind them, and one sector is rewritten to lead there. A crash at any moment leaves the old
+     * model or the new one. What is no longer wanted stays in the file, out of reach: the wrapper's
+     * groups, dropped optimizer state, the old model_config with the Python bytecode of its Lambda
+     * layers (the report's notes say so). The new structure is always read back and compared before
+     * that sector is written; skip_verify changes nothing, no_sync leaves out only the last wait.
+     * PG_E_UNSUPPORTED with the reason: another format, a superblock of a newer HDF5, a user block,
+     * read with trust_input. PG_E_ARG: the file has several hard links; prove is set. PG_E_IO: in
+     * use (flock), read-only. Where a file system has no locks, a note says that nobody else must
+     * write. */
     int in_place;
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
     pg_progress *progress;      /* is told of bytes written and, after that, proven; may be NULL */
-    /* A proof of your own: called with the complete output (a folder of shards: with that) under the
-     * name that it has until then; after a status other than PG_OK it never gets its own. */
+    /* A proof of your own: called with the complete output (a folder of shards: with that) under
+     * the name that it has until then; after a status other than PG_OK it never gets its own. */
     pg_status (*prove)(void *user, const char *path, pg_err *err);
     void *user;
 } pg_write_opts;
@@ -49,6 +52,8 @@ typedef struct pg_write_opts {
 typedef struct pg_unwrap_opts {
     pg_write_opts write;
     const char *like;          /* model JSON, full .h5 or .keras that the output must fit */
+    const char *like_text;     /* the JSON itself; `like` then only names it in messages and hints:
+                                  "-" is standard input. NULL: `like` is opened */
     const char *template_name; /* take this nested model out, whatever the verdict */
     const char *strip_prefix;  /* PyTorch: remove this prefix instead of the detected one */
     int partial;               /* write although layers are missing or extra */
@@ -58,28 +63,32 @@ typedef struct pg_unwrap_opts {
 
 typedef struct pg_wrap_opts {
     pg_write_opts write;
-    const char *like;     /* a wrapper file, weights-only or full: wrap as in there */
-    unsigned n_replicas;  /* without like: layers as multi_gpu_model(gpus=n) makes them */
-    const char *name;     /* without like: name of the template as a layer; NULL = automatic */
+    const char *like;    /* a wrapper file, weights-only or full: wrap as in there */
+    unsigned n_replicas; /* without like: layers as multi_gpu_model(gpus=n) makes them */
+    const char *name;    /* without like: name of the template as a layer; NULL = automatic */
 } pg_wrap_opts;
 
 /* What was (or with dry_run: would be) written. */
 typedef struct pg_rewrite_report {
-    const char *action;    /* static: "unwrapped", "wrapped", "repaired", "prefix removed"; in
-                            * place "unchanged": it fits as it is, not a byte was written */
-    char *template_name;   /* owned; may be NULL */
-    size_t replicas;       /* of the wrapper taken off or put on; 0 = not applicable */
-    size_t n_layers;       /* layers of the output, weightless ones included */
-    size_t n_weighted;     /* layers of the output that hold tensors */
-    size_t n_tensors, n_state; /* model tensors; optimizer tensors kept */
-    size_t n_verified;     /* tensors (model and state) read back and equal to their source */
+    const char *action;  /* static: "unwrapped", "wrapped", "repaired", "prefix removed",
+                          * "words removed" (of PyTorch's wrappers, anywhere in names); in
+                          * place "unchanged": it fits as it is, not a byte was written */
+    char *template_name; /* owned; may be NULL */
+    size_t replicas;     /* of the wrapper taken off or put on; 0 = not applicable */
+    size_t n_layers;     /* layers of the output, weightless ones included */
+    size_t n_weighted;   /* layers of the output that hold tensors */
+    size_t n_tensors,
+        n_state;       /* model tensors; optimizer tensors kept, which n_tensors leaves out */
+    size_t n_written;  /* both together: all tensors of the output */
+    size_t n_verified; /* of n_written, read back and equal to their source: all of them after
+                        * PG_OK, but for write.skip_verify and dry_run, where none is */
     uint64_t n_params, n_bytes; /* elements and bytes of the model tensors */
-    uint64_t file_bytes;   /* size of the output (dry_run: an estimate, but exact in place) */
-    uint64_t added_bytes;  /* in place: how much of it came to what the file held, else 0 */
-    char sha256[65];       /* of the output, as hex digits; "" if not asked for (dry_run: neither) */
-    char **removed;        /* layers of the input that are not in the output, "name (reason)" */
-    char **kept;           /* e.g. "training_config", "optimizer state (11 tensors)" */
-    char **notes;          /* what was assumed or should be known, one line each */
+    uint64_t file_bytes;        /* size of the output (dry_run: an estimate, but exact in place) */
+    uint64_t added_bytes;       /* in place: how much of it came to what the file held, else 0 */
+    char sha256[65]; /* of the output, as hex digits; "" if not asked for (dry_run: neither) */
+    char **removed;  /* layers of the input that are not in the output, "name (reason)" */
+    char **kept;     /* e.g. "training_config", "optimizer state (11 tensors)" */
+    char **notes;    /* what was assumed or should be known, one line each */
     char **missing, **extra; /* with partial: layers only in the model; only in the file */
     size_t n_removed, n_kept, n_notes, n_missing, n_extra;
 } pg_rewrite_report;

@@ -276,3 +276,46 @@ c("stream-big", lambda: stream(system=b"}" + s("little_endian") + b"\x89s"), kin
 c("stream-system", lambda: stream(b"\x80\x02cposix\nsystem\n(" + s("touch pwned") + b"tR."), kind="unsafe", say=["posix.system"])
 c("stream-long-pickle", lambda: stream(sd([("pad%d" % k, b"X" + struct.pack("<I", Q) + b"p" * Q) for k in range(3)] + ok)), "accept", "fine",
   note="pickles longer than the reader's first look")
+
+
+# ---- checkpoints of several parts, objects of foreign classes, NumPy's arrays
+def obj(state, cls=("a.b", "Net")):
+    """An object that a class of nobody's list would make, with attributes."""
+    return g(*cls) + b")\x81" + state + b"b"
+
+
+def array(data, shape=(3, 4), typ="f4", order="<"):
+    dtype = g("numpy", "dtype") + tup(s(typ), b"\x89", b"\x88") + b"R" + tup(i(3), s(order), b"N", b"N", b"N", i(-1), i(-1), i(0)) + b"b"
+    return (g("numpy.core.multiarray", "_reconstruct") + tup(g("numpy", "ndarray"), tup(i(0)), b"C\x01b") + b"R" + tup(i(1), tup(*map(i, shape)), dtype, b"\x89", data) + b"b")
+
+
+def raw(data):
+    return b"B" + struct.pack("<I", len(data)) + data
+
+
+def latin1(text):
+    return g("_codecs", "encode") + tup(s(text), s("latin1")) + b"R"
+
+
+def two(a, b):
+    return b"\x80\x02}(" + s("model") + a + s("x") + b + b"u."
+
+
+MODEL = b"}" + s("d.weight") + tensor() + b"s"
+c("object-beside", lambda: pt(two(MODEL, obj(b"}" + s("touch pwned") + i(1) + b"s", ("posix", "system")))), "accept", "fine", note="said, never made")
+c("object-is-model", lambda: pt(two(obj(MODEL), b"N")), kind="unsafe", say=["a.b.Net"])
+c("object-in-model", lambda: pt(sd([("d.weight", tensor()), ("e.weight", obj(MODEL))])), kind="unsafe", say=["a.b.Net"])
+c("object-of-itself", lambda: pt(b"\x80\x02" + g("a.b", "Net") + b")\x81q\x01}" + s("me") + b"h\x01sb."), kind="unsupported", say=["a.b.Net"])
+c("objects-deep", lambda: pt(two(MODEL, g("a.b", "Net") + b")R" + b")R" * 30000)), "accept", "fine", note="what is called returns what is called")
+c("parts-two", lambda: pt(two(MODEL, MODEL)), "either", "ambiguous", ["2 parts"])
+c("parts-many", lambda: pt(b"\x80\x02}(" + b"".join(s("m%d" % k) + MODEL for k in range(20000)) + b"u."), "either", "ambiguous", ["20000 parts"])
+c("parts-dag", lambda: pt(b"\x80\x02}q\x00(" + s("w") + tensor() + b"u" + b"".join(b"0}q%c(" % (k + 1) + s("a") + b"h%c" % k + s("b") + b"h%cu" % k for k in range(50)) + b"."),
+  "either", "limit", note="one dictionary on 2^50 paths")
+c("parts-cycle", lambda: pt(b"\x80\x02}q\x00(" + s("a") + b"h\x00" + s("w") + tensor() + b"u."), kind="limit")
+c("array-short", lambda: pt(two(b"}" + s("d.weight") + array(raw(D[:-1])) + b"s", b"N")), say=["d.weight"])
+c("array-long", lambda: pt(two(b"}" + s("d.weight") + array(raw(D + b"x")) + b"s", b"N")), say=["d.weight"])
+c("array-text", lambda: pt(two(b"}" + s("d.weight") + array(latin1("\u0100" * 48)) + b"s", b"N")), say=["d.weight"])
+c("array-shape", lambda: pt(two(b"}" + s("d.weight") + array(raw(D), (2**31 - 1, 2**31 - 1, 2**31 - 1)) + b"s", b"N")), kind="limit", say=["d.weight"])
+c("array-objects", lambda: pt(two(b"}" + s("d.weight") + array(b"](NNe", (2,), "O8", "|") + b"s", b"N")), "either", "unsupported", [])
+c("pickle-of-arrays", lambda: b"\x80\x02}" + s("d") + array(raw(D)) + b"s.", "accept", "fine", note="no archive around it")
+c("pickle-of-tensors", lambda: b"\x80\x02}" + s("d") + tensor() + b"s.", note="its storages are nowhere")

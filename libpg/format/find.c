@@ -1,0 +1,189 @@
+/* find.c - pg_find(): a walk over folders that stops where a folder is one checkpoint. */
+#include "pg/find.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "format/format.h"
+#include "format/kinds.h"
+#include "io/folder.h"
+
+#define MAX_DEPTH 32u
+
+typedef struct walk {
+    pg_found *out;
+    size_t cap;
+    pg__str path;
+} walk;
+
+void pg_found_fini(pg_found *f)
+{
+    if (!f)
+        return;
+    for (size_t i = 0; i < f->n; i++)
+        pg__mem_free(f->paths[i]);
+    pg__mem_free(f->paths);
+    *f = (pg_found){0};
+}
+
+static pg_status add(walk *w, pg_err *err)
+{
+    char *copy = pg__mem_strdup(w->path.s);
+    if (!copy || pg__mem_grow(&w->out->paths, &w->cap, w->out->n + 1, sizeof *w->out->paths)) {
+        pg__mem_free(copy);
+        return pg__nomem(err);
+    }
+    w->out->paths[w->out->n++] = copy;
+    return PG_OK;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* ---- files ---- */
+
+static int begins_with(const char *path, const char *const *starts, size_t n)
+{
+    uint8_t head[4] = {0};
+    pg__io *io = NULL;
+    int found = 0;
+    if (pg__io_open(&io, path, NULL) != PG_OK)
+        return 0;
+    if (pg__io_size(io) >= sizeof head && pg__io_read(io, 0, head, sizeof head, NULL) == PG_OK)
+        for (size_t i = 0; i < n; i++)
+            found |= memcmp(head, starts[i], strlen(starts[i])) == 0;
+    pg__io_close(io);
+    return found;
+}
+
+/* loose: the folder has an index of TensorFlow's among other files. */
+static int is_checkpoint(const char *path, const char *name, int loose)
+{
+    static const char *const patterns[] = {"*.h5",           "*.hdf5", "*.keras",   "*.safetensors",
+                                           "*.weights.json", "*.pt",   "*.pth",     "*.pth.tar",
+                                           "*.ckpt",         "*.npz",  "*.msgpack", "*.distcp"};
+    static const char *const torch[] = {"PK\3\4", "\x80\2\x8a\n"}; /* since 1.6, before */
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        if (fnmatch(patterns[i], name, 0) == 0)
+            return 1;
+    if (fnmatch("*.bin", name, 0) == 0)
+        return begins_with(path, torch, 2);
+    return loose && fnmatch("*.index", name, 0) == 0;
+}
+
+/* ---- folders ---- */
+
+/* Whether a folder is one checkpoint; *loose: it is TensorFlow's, whose files may lie among others.
+ */
+static pg_status judge(const char *folder, int *whole, int *loose, pg_err *err)
+{
+    static const char single[] = "/model.safetensors"; /* a file among others, like any */
+    pg_err why = {0};
+    char *index = NULL;
+    const pg_status st = pg__folder_index(&index, folder, &why);
+    const size_t n = index ? strlen(index) : 0, k = sizeof single - 1;
+    *loose = st == PG_E_UNSUPPORTED && pg__kind_is_loose(folder);
+    *whole = st == PG_OK ? n < k || strcmp(index + n - k, single) != 0
+                         : st == PG_E_UNSUPPORTED && !*loose;
+    pg__mem_free(index);
+    if (st == PG_E_NOMEM && err)
+        *err = why;
+    return st == PG_E_NOMEM ? st : PG_OK;
+}
+
+static pg_status walk_folder(walk *w, unsigned depth, pg_err *err);
+
+static pg_status walk_below(walk *w, unsigned depth, pg_err *err)
+{
+    pg_err why = {0};
+    if (depth == MAX_DEPTH) {
+        w->out->n_deep++;
+        return PG_OK;
+    }
+    const pg_status st = walk_folder(w, depth + 1, &why);
+    if (st == PG_E_IO) {
+        w->out->n_closed++;
+        return PG_OK;
+    }
+    if (st != PG_OK && err)
+        *err = why;
+    return st;
+}
+
+static pg_status walk_entry(walk *w, const char *name, int loose, unsigned depth, pg_err *err)
+{
+    struct stat sb, target;
+    const int there = lstat(w->path.s, &sb) == 0;
+    const int link = there && S_ISLNK(sb.st_mode);
+    const int readable = there && (link ? stat(w->path.s, &target) == 0 : (target = sb, 1));
+    if (there && name[0] == '.') {
+        w->out->n_hidden++;
+    } else if (readable && link && S_ISDIR(target.st_mode)) {
+        w->out->n_links++;
+    } else if (readable && S_ISDIR(target.st_mode)) {
+        return walk_below(w, depth, err);
+    } else if (readable && S_ISREG(target.st_mode) && is_checkpoint(w->path.s, name, loose)) {
+        return add(w, err);
+    } else if (there) {
+        w->out->n_others++;
+    }
+    return PG_OK;
+}
+
+static pg_status list_folder(walk *w, int loose, unsigned depth, pg_err *err)
+{
+    pg_status st = PG_OK;
+    int sys = 0;
+    const size_t n = w->path.n;
+    const int slash = n && w->path.s[n - 1] == '/';
+    DIR *d = pg__folder_list(w->path.s);
+    if (!d)
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(w->path.s));
+    for (const struct dirent *e; st == PG_OK && (e = pg__folder_next(d, &sys));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        st = pg__str_printf(&w->path, err, "%s%s", slash ? "" : "/", e->d_name);
+        if (st == PG_OK)
+            st = walk_entry(w, e->d_name, loose, depth, err);
+        w->path.n = n;
+        w->path.s[n] = 0;
+    }
+    closedir(d);
+    return sys ? pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(w->path.s)) : st;
+}
+
+static pg_status walk_folder(walk *w, unsigned depth, pg_err *err)
+{
+    pg_status st = PG_OK;
+    int whole = 0, loose = 0;
+    PG_TRY(judge(w->path.s, &whole, &loose, err));
+    st = whole ? add(w, err) : list_folder(w, loose, depth, err);
+done:
+    return st;
+}
+
+pg_status pg_find(pg_found *out, const char *folder, pg_err *err)
+{
+    pg_status st = PG_OK;
+    walk w = {.out = out};
+    *out = (pg_found){0};
+    if (!folder || !*folder)
+        return pg_fail(err, PG_E_ARG, "a folder is needed");
+    PG_TRY(pg__str_puts(&w.path, folder, err));
+    PG_TRY(walk_folder(&w, 0, err));
+    if (out->n)
+        qsort(out->paths, out->n, sizeof *out->paths, by_path);
+done:
+    pg__str_fini(&w.path);
+    if (st != PG_OK)
+        pg_found_fini(out);
+    return st;
+}

@@ -1,0 +1,320 @@
+/* kinds.c - see kinds.h; testdata/extra/modern has a small one of each. */
+#include "format/kinds.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "io/folder.h"
+
+enum { DCP, DCP_HF, SAVED_MODEL, ZERO, ZERO_TAG, ORBAX, ORBAX_STEP, FLAX, TENSORFLOW, N_KINDS };
+
+static const struct kind {
+    const char *what;
+    const char *holds[2]; /* patterns: a folder of this kind has a file of each */
+    const char *parts[3]; /* patterns of those files that are looked at by name */
+    unsigned above;       /* folders between a part and the whole */
+    const char *hint;     /* each %s: the path of the whole */
+} kinds[N_KINDS] = {
+    [DCP] = {"a torch DCP checkpoint (torch.distributed.checkpoint)",
+             {".metadata", "__*_*.distcp"},
+             {"*.distcp", ".metadata"},
+             0,
+             "python -m torch.distributed.checkpoint.format_utils dcp_to_torch %s OUT.pt"},
+    [DCP_HF] = {"a torch DCP checkpoint in safetensors (tensors cut in pieces)",
+                {NULL},
+                {NULL},
+                0,
+                "in Python: torch.distributed.checkpoint._consolidate_hf_safetensors"
+                ".consolidate_safetensors_files(\"%s\", \"OUT\")"},
+    [SAVED_MODEL] = {"a TensorFlow SavedModel",
+                     {"saved_model.pb"},
+                     {"saved_model.pb", "keras_metadata.pb"},
+                     0,
+                     "in Python, TensorFlow up to 2.15: "
+                     "tf.keras.models.load_model(\"%s\").save(\"model.h5\")"},
+    [ZERO] = {"a DeepSpeed checkpoint (ZeRO)",
+              {"zero_to_fp32.py"},
+              {NULL},
+              0,
+              "python %s/zero_to_fp32.py %s OUT"},
+    [ZERO_TAG] = {"a DeepSpeed checkpoint (ZeRO)",
+                  {"*mp_rank_*_model_states.pt", "*zero_pp_rank_*_optim_states.pt"},
+                  {"*zero_pp_rank_*_states.pt"},
+                  1,
+                  "python %s/zero_to_fp32.py %s OUT"},
+    [ORBAX] = {"an Orbax checkpoint (JAX)",
+               {"_METADATA"},
+               {"_METADATA", "manifest.ocdbt"},
+               0,
+               "in Python: orbax.checkpoint.PyTreeCheckpointer().restore(\"%s\")"},
+    [ORBAX_STEP] = {"one step of an Orbax checkpoint (JAX)",
+                    {"_CHECKPOINT_METADATA"},
+                    {"_CHECKPOINT_METADATA"},
+                    0,
+                    "in Python, for each item of the step: "
+                    "orbax.checkpoint.PyTreeCheckpointer().restore(\"%s/ITEM\")"},
+    [TENSORFLOW] = {"a TensorFlow checkpoint",
+                    {"*.index", "*.data-*-of-*"},
+                    {"*.data-*-of-*"},
+                    0,
+                    "in Python, TensorFlow up to 2.15: model.load_weights(\"%s\"); "
+                    "model.save_weights(\"w.h5\")   (others: tf.train.load_checkpoint(\"%s\"))"},
+    [FLAX] = {"msgpack of Flax (JAX)",
+              {NULL},
+              {NULL},
+              0,
+              "in Python: flax.serialization.msgpack_restore(open(\"%s\", \"rb\").read())"},
+};
+
+/* ---- words ---- */
+
+/* whole: what the hint is about; a shell's word where the hint is a command, else Python's. */
+static pg_status name_it(size_t k, const char *part, const char *whole, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str hint = {0};
+    const int shell = strncmp(kinds[k].hint, "python ", 7) == 0;
+    for (const char *p = kinds[k].hint; *p;) {
+        const char *mark = strstr(p, "%s");
+        const size_t n = mark ? (size_t)(mark - p) : strlen(p);
+        PG_TRY(pg__str_add(&hint, p, n, err));
+        p += n;
+        if (!mark)
+            continue;
+        PG_TRY(pg__str_puts(&hint, shell ? PG_QUOTE(whole) : PG_SHOW(whole), err));
+        p += 2;
+    }
+    st = pg_fail(err, PG_E_UNSUPPORTED, "%s%s, which this version does not read", part,
+                 kinds[k].what);
+    pg_err_hint(err, "%s", hint.s);
+done:
+    pg__str_fini(&hint);
+    return st;
+}
+
+/* The folder that a path is in, or `above` more of them. */
+static char *folder_above(const char *path, unsigned above)
+{
+    size_t n = strlen(path);
+    for (unsigned i = 0; i <= above; i++) {
+        while (n && path[n - 1] != '/')
+            n--;
+        while (n > 1 && path[n - 1] == '/')
+            n--;
+        if (n == 0)
+            return pg__mem_strdup(i < above ? ".." : ".");
+    }
+    return pg__mem_strndup(path, n);
+}
+
+static pg_status name_part(size_t k, const char *path, pg_err *err)
+{
+    char *whole = folder_above(path, kinds[k].above);
+    if (!whole)
+        return pg__nomem(err);
+    const pg_status st = name_it(k, "one file of ", whole, err);
+    pg__mem_free(whole);
+    return st;
+}
+
+/* ---- TensorFlow's prefixes ---- */
+
+static const char *base_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* FOLDER/PREFIX of FOLDER/PREFIX.index or FOLDER/PREFIX.data-00000-of-00001; else FOLDER/PREFIX as
+ * a word. */
+static pg_status name_tensorflow(const char *path, const char *part, pg_err *err)
+{
+    static const char *const ends[] = {".index", ".data-"};
+    const char *base = base_of(path), *end = NULL;
+    pg__str prefix = {0};
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < 2; i++)
+        for (const char *p = base; (p = strstr(p, ends[i])); p++)
+            end = i == 1 || !p[strlen(ends[i])] ? p : end;
+    if (end)
+        PG_TRY(pg__str_add(&prefix, path, (size_t)(end - path), err));
+    else
+        PG_TRY(pg__str_printf(&prefix, err, "%.*sPREFIX", (int)(base - path), path));
+    st = name_it(TENSORFLOW, part, prefix.s, err);
+done:
+    pg__str_fini(&prefix);
+    return st;
+}
+
+pg_status pg__kind_of_prefix(const char *path, pg_err *err)
+{
+    pg_status st = PG_OK;
+    struct stat sb;
+    pg__str index = {0};
+    PG_TRY(pg__str_printf(&index, err, "%s.index", path));
+    if (stat(index.s, &sb) == 0 && S_ISREG(sb.st_mode))
+        st = name_it(TENSORFLOW, "the prefix of ", path, err);
+done:
+    pg__str_fini(&index);
+    return st;
+}
+
+/* ---- folders ---- */
+
+typedef struct found {
+    unsigned has[N_KINDS]; /* bit i: a file of pattern i */
+    size_t n_index;
+    char index[256]; /* the name of one */
+} found;
+
+static pg_status look_into(found *f, const char *folder, pg_err *err)
+{
+    int sys = 0;
+    DIR *d = pg__folder_list(folder);
+    if (!d)
+        return pg_fail_sys(err, PG_E_IO, errno, "%s", PG_SHOW(folder));
+    for (const struct dirent *e; (e = pg__folder_next(d, &sys));) {
+        for (size_t k = 0; k < N_KINDS; k++)
+            for (size_t i = 0; i < 2; i++)
+                if (kinds[k].holds[i] && fnmatch(kinds[k].holds[i], e->d_name, 0) == 0)
+                    f->has[k] |= 1u << i;
+        if (fnmatch(kinds[TENSORFLOW].holds[0], e->d_name, 0) == 0 && f->n_index++ == 0)
+            (void)memccpy(f->index, e->d_name, 0, sizeof f->index - 1);
+    }
+    closedir(d);
+    return sys ? pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(folder)) : PG_OK;
+}
+
+static int is_kind(const found *f, size_t k)
+{
+    const unsigned all = kinds[k].holds[1] ? 3 : 1;
+    return kinds[k].holds[0] && f->has[k] == all;
+}
+
+static pg_status name_folder(const found *f, size_t k, const char *folder, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str path = {0};
+    char *whole = NULL;
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/')
+        n--;
+    PG_TRY(pg__str_add(&path, folder, n, err));
+    if (k == TENSORFLOW) {
+        PG_TRY(pg__str_printf(&path, err, "/%s", f->n_index == 1 ? f->index : ""));
+        st = name_tensorflow(path.s, "", err);
+    } else if (kinds[k].above) {
+        const char *base = base_of(path.s);
+        if (strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
+            PG_TRY(pg__str_puts(&path, "/../.", err));
+        whole = folder_above(path.s, kinds[k].above - 1);
+        st = whole ? name_it(k, "one step of ", whole, err) : pg__nomem(err);
+    } else {
+        st = name_it(k, "", path.s, err);
+    }
+done:
+    pg__mem_free(whole);
+    pg__str_fini(&path);
+    return st;
+}
+
+pg_status pg__kind_of_folder(const char *folder, pg_err *err)
+{
+    found f = {.n_index = 0};
+    const pg_status st = look_into(&f, folder, err);
+    for (size_t k = 0; st == PG_OK && k < N_KINDS; k++)
+        if (is_kind(&f, k))
+            return name_folder(&f, k, folder, err);
+    return st;
+}
+
+int pg__kind_is_loose(const char *folder)
+{
+    found f = {.n_index = 0};
+    if (look_into(&f, folder, NULL) != PG_OK)
+        return 0;
+    for (size_t k = 0; k < TENSORFLOW; k++)
+        if (is_kind(&f, k))
+            return 0;
+    return is_kind(&f, TENSORFLOW);
+}
+
+/* ---- files ---- */
+
+pg_status pg__kind_of_file(const char *path, pg_err *err)
+{
+    const char *base = base_of(path);
+    for (size_t k = 0; k < N_KINDS; k++)
+        for (size_t i = 0; i < 3 && kinds[k].parts[i]; i++)
+            if (fnmatch(kinds[k].parts[i], base, FNM_PERIOD) == 0)
+                return k == TENSORFLOW ? name_tensorflow(path, "the data of ", err)
+                                       : name_part(k, path, err);
+    return PG_OK;
+}
+
+/* Bytes of a string's head in msgpack, and of its text; 0 if none is there. */
+static size_t msgpack_text(const unsigned char *p, size_t n, size_t *len)
+{
+    if (n && p[0] >= 0xA0 && p[0] <= 0xBF) {
+        *len = p[0] & 0x1F;
+        return 1;
+    }
+    if (n > 1 && p[0] == 0xD9) {
+        *len = p[1];
+        return 2;
+    }
+    return 0;
+}
+
+/* Maps of maps, keys that are texts, down to the first value: an array or number of Flax is an
+ * extension of type 1, 2 or 3 (flax/serialization.py). Small values of other kinds may come first.
+ */
+static int is_flax(const unsigned char *p, size_t n)
+{
+    size_t at = 0, maps = 0;
+    while (at < n && maps < 64) {
+        size_t len = 0;
+        const unsigned char c = p[at];
+        const int map = (c >= 0x80 && c <= 0x8F) || c == 0xDE || c == 0xDF;
+        if (maps && (c >= 0xC7 && c <= 0xC9)) { /* ext 8, 16, 32: size, then type */
+            const size_t type = at + 1 + ((size_t)1 << (c - 0xC7));
+            return type < n && p[type] >= 1 && p[type] <= 3;
+        }
+        if (maps && (c <= 0x7F || c == 0xC0)) /* a counter, or nothing */
+            at++;
+        else if (!map)
+            return 0;
+        else
+            at += c == 0xDE ? 3 : c == 0xDF ? 5 : 1;
+        maps++;
+        const size_t head = at < n ? msgpack_text(p + at, n - at, &len) : 0;
+        if (!head || len > n - at - head)
+            return 0;
+        for (size_t i = 0; i < len; i++)
+            if (p[at + head + i] < 0x20)
+                return 0;
+        at += head + len;
+    }
+    return 0;
+}
+
+pg_status pg__kind_of_bytes(const unsigned char *head, size_t n, const unsigned char tail[8],
+                            const char *path, pg_err *err)
+{
+    static const char list[] = "model_checkpoint_path:";
+    if (memcmp(tail, "\x57\xfb\x80\x8b\x24\x75\x47\xdb", 8) == 0)
+        return name_tensorflow(path, "the index of ", err);
+    if (n >= sizeof list - 1 && memcmp(head, list, sizeof list - 1) == 0)
+        return name_tensorflow(path, "a list that names ", err);
+    return is_flax(head, n) ? name_it(FLAX, "", path, err) : PG_OK;
+}
+
+pg_status pg__kind_of_shard(const char *path, pg_err *err)
+{
+    return name_part(DCP_HF, path, err);
+}

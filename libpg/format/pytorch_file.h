@@ -1,0 +1,37 @@
+/* pytorch_file.h - between the containers that a pickle comes in (fmt_pytorch.c, pytorch_stream.c)
+ * and the store that is made of it (pytorch_store.c). */
+#ifndef PG_FORMAT_PYTORCH_FILE_H
+#define PG_FORMAT_PYTORCH_FILE_H
+
+#include "format/pytorch.h"
+#include "io/zip.h"
+
+/* What is open while a file is read. */
+typedef struct pg__pt_source {
+    pg__io *io;
+    pg__zip *zip; /* NULL: a stream, or a pickle alone */
+    char *text;   /* of the pickle */
+    size_t n_text;
+    pg__str root; /* "NAME/" */
+    pg__pickle pickle;
+    pg__pt_tree tree;
+    uint64_t *where; /* by tensor: member of the archive, or offset in the stream or in `inside` */
+    unsigned char *inside; /* what lay in the pickle itself */
+} pg__pt_source;
+
+/* Where the data of a tensor lies; name: of the tensor, for messages. */
+typedef pg_status pg__pt_locator(uint64_t *where, pg__pt_source *f, const void *ctx,
+                                 const pg__pt_tensor *t, const char *name, pg_err *err);
+
+/* Makes the store of the part that is asked for; what f holds goes into it. ctx: of locate. */
+pg_status pg__pt_make_store(pg_store **out, pg__pt_source *f, const char *format,
+                            pg__pt_locator *locate, const void *ctx, pg_err *err);
+/* Finds that part in f->pickle. */
+pg_status pg__pt_read_tree(pg__pt_source *f, const pg_open_opts *opts, pg_err *err);
+
+/* pytorch_stream.c: the format of torch before 1.6. */
+int pg__pt_is_stream(const uint8_t *head, size_t n);
+pg_status pg__pt_open_stream(pg_store **out, pg__pt_source *f, const pg_open_opts *opts,
+                             pg_err *err);
+
+#endif
