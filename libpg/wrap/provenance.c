@@ -42,23 +42,21 @@ done:
     return st;
 }
 
+/* The file that was opened is summed, not its path: another file may bear that name by now. */
 pg_status pg__add_provenance(pg__str *out, const pg_store *s, const pg_write_opts *w, pg_err *err)
 {
-    const char *path = pg__store_path(s); /* of several files: their index */
+    pg__io *source = pg__store_source(s); /* of several files: their index */
     pg_status st = PG_OK;
-    pg__io *io = NULL;
     uint32_t crc = 0;
     char hex[9];
-    if (*path) {
-        PG_TRY(pg__io_open(&io, path, err));
-        PG_TRY(sum_up(&crc, io, w->cancel, err));
+    if (source) {
+        PG_TRY(sum_up(&crc, source, w->cancel, err));
         (void)snprintf(hex, sizeof hex, "%08" PRIx32, crc);
-        PG_TRY(add_member(out, "pg.source", pg__base_name(path), err));
+        PG_TRY(add_member(out, "pg.source", pg__base_name(pg__store_path(s)), err));
         PG_TRY(add_member(out, "pg.crc32", hex, err));
     }
     PG_TRY(add_member(out, "pg.tool", "libpg " PG_VERSION, err));
 done:
-    pg__io_close(io);
     return st;
 }
 

@@ -76,7 +76,8 @@ def plan(folder):
         d = json.loads(lines[0])
         print(f'a link of 1 Gbit/s: {d["link"] * 8e-9:.3f} Gbit/s, {d["latency"] * 1e6:.1f} us')
         expect(f'plan {spec}: measured', d['link_measured'] and not d['inner_measured'] and (d['hosts'], d['per_host']) == (2, 1), lines[0])
-        expect(f'plan {spec}: the rate', 0.3e9 < d['link'] * 8 < 1.15e9, lines[0])
+        # The link lets a burst through before it slows down, and a busy machine sends less; without a limit it is 10 times as fast.
+        expect(f'plan {spec}: the rate', 0.1e9 < d['link'] * 8 < 3e9, lines[0])
         expect(f'plan {spec}: the latency', 1e-7 < d['latency'] < 0.01, lines[0])
 
 
