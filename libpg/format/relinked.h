@@ -3,7 +3,7 @@
 #ifndef PG_FORMAT_RELINKED_H
 #define PG_FORMAT_RELINKED_H
 
-#include "format/h5_types.h"
+#include "format/h5/h5_types.h"
 #include "io/sink.h"
 
 #define PG_RELINKED_HEAD 100u /* bytes of a superblock of version 1; version 0 has 96 */

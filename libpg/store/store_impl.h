@@ -22,7 +22,7 @@ typedef struct pg__extent {
     uint64_t off;
 } pg__extent;
 
-/* pg_store_format() of a store that shows what a conversion will write (wrap/convert_outline.c). Its
+/* pg_store_format() of a store that shows what a conversion will write (wrap/convert/convert_outline.c). Its
  * metadata is meant for the output. */
 #define PG_CONVERTED "converted"
 

@@ -6,7 +6,7 @@
 #include <hdf5.h>
 #include <unistd.h>
 
-#include "format/h5_reader.h"
+#include "format/h5/h5_reader.h"
 
 #define KERNEL "dense/dense/kernel:0"
 #define BIAS   "dense/dense/bias:0"

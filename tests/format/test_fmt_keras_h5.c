@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "format/fmt_keras_h5.h"
-#include "format/h5_writer.h"
+#include "format/h5/h5_writer.h"
 
 extern char **environ;
 static char dir[] = "/tmp/pg-test-keras-XXXXXX";

@@ -1,6 +1,6 @@
 #include "v3_test.h"
 
-#include "format/h5_writer.h"
+#include "format/h5/h5_writer.h"
 
 /* Every genuine file of this layout that is no shard. */
 static const char *const genuine[] = {

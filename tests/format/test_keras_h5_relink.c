@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "format/h5_writer.h"
+#include "format/h5/h5_writer.h"
 #include "format/keras_h5_relink.h"
 
 static char dir[] = "/tmp/pg-test-relink-XXXXXX";

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/h5_reader.h"
+#include "format/h5/h5_reader.h"
 #include "keep.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "model/match.h"
+#include "model/fit/match.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

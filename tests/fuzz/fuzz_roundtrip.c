@@ -110,7 +110,7 @@ static int add_tensor(pg_store *s, bytes *b, const char *name)
 }
 
 /* The path layout needs names of its own; so do members of archives, which a writer escapes before
- * (wrap/shard_names.c). */
+ * (wrap/shard/shard_names.c). */
 typedef enum naming { FREE, PATHS, NUMBERS } naming;
 
 static pg_store *make(bytes *b, naming how, int *plain)

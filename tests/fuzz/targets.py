@@ -7,7 +7,7 @@ import collections
 Target = collections.namedtuple('Target', 'dicts max_len seeds goal sources')
 
 M = 10**6
-H5 = [f'libpg/format/h5_{part}' for part in (
+H5 = [f'libpg/format/h5/h5_{part}' for part in (
     'attr.c', 'btree.c', 'chunk.c', 'file.c', 'gheap.c', 'group.c', 'header.c', 'impl.h', 'object.c', 'read.c',
     'reader.c', 'super.c', 'type.c')] + ['libpg/base/inflate.c']
 JSON = ['libpg/base/json.c', 'libpg/base/json_scan.c']
@@ -19,14 +19,14 @@ ZIP = ['libpg/io/zip.c', 'libpg/io/zip_dir.c', 'libpg/io/zip_end.c']
 TARGETS = {
     'config': Target(['json'], 2048, [], 10 * M, ['libpg/io/config.c'] + JSON),
     'data': Target(['csv'], 1024, ['*.npy'], 10 * M,
-                   [f'libpg/train/data_{kind}.c' for kind in ('csv', 'hdf5', 'idx', 'npy', 'npz')]),
+                   [f'libpg/train/data/data_{kind}.c' for kind in ('csv', 'hdf5', 'idx', 'npy', 'npz')]),
     # libhdf5 reads all that passes, and is slow
     'h5_open': Target(['h5'], 9216, ['*.h5'], 1 * M, H5),
     'h5_reader': Target(['h5'], 9216, ['*.h5'], 30 * M, H5),
     'index': Target(['json'], 4096, ['*.weights.json', '*.index.json'], 10 * M,
                     ['libpg/format/fmt_keras_sharded.c', 'libpg/format/fmt_st_index.c'] + JSON),
     'json_graph': Target(['json'], 6144, ['*.json'], 10 * M,
-                         [f'libpg/model/graph{part}.c' for part in ('', '_build', '_connect', '_load')] + JSON),
+                         [f'libpg/model/graph/graph{part}.c' for part in ('', '_build', '_connect', '_load')] + JSON),
     'keras_zip': Target(['zip', 'h5'], 24576, ['*.keras'], 10 * M,
                         ['libpg/format/fmt_keras_v3.c', 'libpg/format/fmt_keras_zip.c'] + ZIP),
     'manifest': Target(['json'], 4096, [], 10 * M,
@@ -36,11 +36,11 @@ TARGETS = {
     'pickle': Target(['pickle'], 4096, [], 10 * M, PICKLE),
     'pytorch': Target(['zip', 'pickle'], 4096, ['*.pt'], 10 * M,
                       ['libpg/format/fmt_pytorch.c', 'libpg/format/pytorch_store.c', 'libpg/format/pytorch_stream.c'] + PICKLE + ZIP),
-    'resume': Target(['resume'], 1024, [], 10 * M, ['libpg/train/resume_file.c']),
+    'resume': Target(['resume'], 1024, [], 10 * M, ['libpg/train/fit/resume_file.c']),
     # no parser but the writers, three of five through libhdf5
     'roundtrip': Target([], 300, [], 1 * M,
                         [f'libpg/format/{writer}.c' for writer in
-                         ('h5_writer', 'keras_h5_write', 'keras_v3_write', 'safetensors_write')] +
+                         ('h5/h5_writer', 'keras_h5_write', 'keras_v3_write', 'safetensors_write')] +
                         ['libpg/io/zip_out.c']),
     'safetensors': Target(['safetensors'], 4096, ['*.safetensors'], 10 * M, ['libpg/format/fmt_safetensors.c'] + JSON),
 }

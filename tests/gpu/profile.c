@@ -7,8 +7,8 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/buckets.h"
-#include "train/devices.h"
+#include "train/step/buckets.h"
+#include "train/step/devices.h"
 
 #define TIMES 10
 

@@ -1,4 +1,4 @@
-"""Text of model.summary() by real Keras 2.15, for tests/train/test_summary.c.
+"""Text of model.summary() by real Keras 2.15, for tests/train/model/test_summary.c.
 
     python summaries.py TESTDATA     writes TESTDATA/summary/NAME.txt, and NAME.json of models made here
 

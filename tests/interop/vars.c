@@ -2,7 +2,7 @@
  * for layer_vars.py: FILE, then "LAYER known|unknown" and a line "T|N NAME DIM ..." for each. */
 #include <stdio.h>
 
-#include "model/match.h"
+#include "model/fit/match.h"
 
 static void print_leaf(const pg__leaf *l)
 {

@@ -4,7 +4,7 @@
 
 #include "match_test.h"
 
-#include "model/lower.h"
+#include "model/lower/lower.h"
 
 typedef struct lowered_layer {
     template_ t;

@@ -4,7 +4,7 @@
 
 #include "pg_test.h"
 
-#include "model/match.h"
+#include "model/fit/match.h"
 
 /* A model of JSON text and its leaves. */
 typedef struct template_ {

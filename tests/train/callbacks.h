@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "pg_test.h"
-#include "train/callback.h"
+#include "train/fit/callback.h"
 
 typedef struct bench {
     pg__fit fit;

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "format/npy.h"
-#include "train/data.h"
+#include "train/data/data.h"
 
 static char test_dir[64];
 

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "pg/train.h"
-#include "train/data.h"
+#include "train/data/data.h"
 
 typedef struct golden {
     const char *device;

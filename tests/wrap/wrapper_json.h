@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "wrap/verdict.h"
+#include "wrap/judge/verdict.h"
 
 /* A wrapper as Keras 2 describes it: input_1, one slice per entry of `slices` (the members of its
  * config,

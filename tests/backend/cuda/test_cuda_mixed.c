@@ -2,8 +2,8 @@
  * bits, what is of 16 bits and what is not, and the scale of the loss. */
 #include "train/golden.h"
 
-#include "train/parts.h"
-#include "train/trainer.h"
+#include "train/step/model_parallel.h"
+#include "train/model/trainer.h"
 
 enum { BFLOAT16 = 2, FLOAT16 = 3, FLOAT32 = 4 }; /* pg_train_opts.precision */
 

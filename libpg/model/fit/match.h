@@ -1,0 +1,85 @@
+/* match.h - which stored weight belongs to which layer of a model: the strict fit.
+ *
+ * A wrapper's file lists the trainable weights of the template's leaves first, then the others;
+ * names may be renumbered, prefixed or missing. pg__place() finds the one assignment that names,
+ * shapes and order prove, or says why there is none. Rules: by name (exact, without _N suffixes,
+ * tail, flat Keras-1 names), each accepted only if every leaf gets exactly its variables and the
+ * sequence of leaves goes down at most once; else by order, where shapes and prefixes agree. */
+#ifndef PG_MODEL_FIT_MATCH_H
+#define PG_MODEL_FIT_MATCH_H
+
+#include "model/lower/vars.h"
+
+/* A layer that is not itself a model, depth first, `layers` order, InputLayers skipped; a layer
+ * shared by several calls appears once. */
+typedef struct pg__leaf {
+    const pg__layer *layer;
+    size_t top;         /* index of the top-level layer of the model that holds it */
+    const char *parent; /* name of the nested model that it stands in, "" for the model itself */
+    int trainable;      /* the layer and all models around it are */
+    pg__vars vars;
+} pg__leaf;
+
+typedef struct pg__leaves {
+    pg__leaf *v;
+    size_t n, cap;
+    size_t n_vars;
+    int all_known;
+} pg__leaves;
+
+pg_status pg__leaves_of(pg__leaves *out, const pg__model *m, int dialect, pg_err *err);
+void pg__leaves_fini(pg__leaves *l);
+
+/* The leaves below one top-level layer: a view into l, not to be released. */
+pg__leaves pg__leaves_below(const pg__leaves *l, size_t top);
+
+/* A stored weight as the matcher sees it. */
+typedef struct pg__stored {
+    const char *name;
+    uint32_t rank;
+    const uint64_t *dims;
+} pg__stored;
+
+typedef enum pg__placed_by {
+    PG_BY_NAME,
+    PG_BY_NAME_WITHOUT_SUFFIX,
+    PG_BY_TAIL,
+    PG_BY_FLAT_NAME,
+    PG_BY_ORDER
+} pg__placed_by;
+
+typedef struct pg__placing {
+    size_t n;
+    size_t *leaf; /* per stored weight: index into pg__leaves */
+    size_t *var;  /* per stored weight: index of the variable in that leaf */
+    pg__placed_by how;
+} pg__placing;
+
+/* stored: the flat list of one file layer, in its order. PG_E_MISMATCH if no reading fits, with
+ * lines "missing: ", "extra:   ", "shape:   " or "order:   " in err->detail. *out is released with
+ * pg__placing_fini(). */
+pg_status pg__place(pg__placing *out, const pg__leaves *leaves, const pg__stored *stored, size_t n,
+                    pg_err *err);
+void pg__placing_fini(pg__placing *p);
+
+/* Order in which Keras stores a model called as one layer: all trainable variables of the leaves,
+ * then the rest. Fills leaf[] and var[] of n_vars entries. */
+void pg__expected_order(const pg__leaves *leaves, size_t *leaf, size_t *var);
+
+/* A plain (unwrapped) file's layers against a model, for the repair: for each top-level layer of
+ * the model that holds weights, the file layer that fits it; what found no partner is listed. PG_OK
+ * also then: the caller decides what to do about missing and extra layers. Candidates, if there are
+ * any, are layers for which names say one thing and the order another, and both fit: refuse. The
+ * lists are for people: names in them are fit for a terminal. */
+typedef struct pg__alignment {
+    size_t *file_layer; /* per top-level model layer: index of a file layer, or PG_NONE */
+    size_t n;
+    pg__strs missing; /* model layers, with the reason if the file's of that name does not fit */
+    pg__strs extra, candidates;
+    int by_order; /* 1: names did not decide, position and shapes did */
+} pg__alignment;
+pg_status pg__align(pg__alignment *out, const pg__model *m, const pg__leaves *leaves,
+                    const pg_store *file, pg_err *err);
+void pg__alignment_fini(pg__alignment *a);
+
+#endif

@@ -1,0 +1,293 @@
+/* place_order.c - placing by order alone (FORMATS.md: "Placing by order"): the flat list that
+ * the model's trainable flags foretell, accepted only if variables and shapes agree in every place
+ * and the file's own names tell the same story: one name for each layer, numbers that rise along
+ * the layers. This places renumbered files and other releases' counting. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "model/fit/fit.h"
+
+#define MAX_SORTED 64 /* weights of one leaf */
+
+/* A weight with the file's own name for its layer. A unit is a leaf, or one layer of the model that
+ * a TimeDistributed holds: what has a number of its own. */
+typedef struct in_order {
+    pg__name_piece prefix;
+    size_t stem; /* length of the prefix without its number */
+    uint64_t number;
+    size_t unit;      /* rises along the leaves */
+    const char *like; /* the model's name for it, if Keras gave that name by itself, or NULL */
+} in_order;
+
+static int is_cell(pg__name_piece p)
+{
+    for (size_t i = 0; i + 4 <= p.n; i++)
+        if (memcmp(p.s + i, "cell", 4) == 0)
+            return 1;
+    return 0;
+}
+
+/* Does a TimeDistributed hold a whole model? Then its layers have numbers of their own. */
+static int holds_model(const pg__leaf *l)
+{
+    return l->layer->inner && l->layer->inner->model;
+}
+
+/* Is this component the name of an inner layer, perhaps under another number, and not of the layer
+ * itself? */
+static int is_inner(pg__name_piece p, const pg__leaf *l, const pg__var *v)
+{
+    const size_t n = pg__without_number(v->sub, strlen(v->sub));
+    if (n > 0 && !holds_model(l) && pg__without_number(p.s, p.n) == n &&
+        memcmp(p.s, v->sub, n) == 0)
+        return 1;
+    return is_cell(p) || (p.n > 8 && memcmp(p.s, "forward_", 8) == 0) ||
+           (p.n > 9 && memcmp(p.s, "backward_", 9) == 0);
+}
+
+/* "forward_lstm_3" is "lstm_3" in one direction. */
+static pg__name_piece without_direction(pg__name_piece p)
+{
+    const size_t n = p.n > 8 && memcmp(p.s, "forward_", 8) == 0    ? 8
+                     : p.n > 9 && memcmp(p.s, "backward_", 9) == 0 ? 9
+                                                                   : 0;
+    return (pg__name_piece){p.s + n, p.n - n};
+}
+
+/* The file's own name for the layer of a weight that is expected to be v. */
+static int prefix_of(pg__name_piece *out, const char *name, const pg__leaf *l, const pg__var *v)
+{
+    pg__owner o = pg__owner_split(name);
+    if (o.path.n == 0) { /* flat: NAME_W */
+        const char *const words[] = {v->alt, v->name};
+        pg__name_piece whole = {o.var.s, o.var.n};
+        for (size_t i = 0; i < 4; i++) {
+            const char *word = words[i % 2];
+            const size_t n = strlen(word);
+            if (i == 2)
+                whole.n = pg__without_number(whole.s, whole.n);
+            if (n > 0 && whole.n > n + 1 && whole.s[whole.n - n - 1] == '_' &&
+                memcmp(whole.s + whole.n - n, word, n) == 0) {
+                *out = without_direction((pg__name_piece){whole.s, whole.n - n - 1});
+                return 1;
+            }
+        }
+        *out = (pg__name_piece){name, 0}; /* built before it was called: "mean:0" */
+        return pg__var_is_named(v, o.var);
+    }
+    if (!pg__var_is_named(v, o.var) || !pg__sub_agrees(v, &o))
+        return 0;
+    for (;;) {
+        const char *slash = memrchr(o.path.s, '/', o.path.n);
+        const size_t start = slash ? (size_t)(slash - o.path.s) + 1 : 0;
+        if (!slash || !is_inner((pg__name_piece){o.path.s + start, o.path.n - start}, l, v))
+            break;
+        o.path.n = start - 1;
+    }
+    *out = without_direction(o.path);
+    return 1;
+}
+
+/* The number at the end of a name whose first stem bytes stand before it; 0 if there is none. */
+static uint64_t number_of(pg__name_piece name, size_t stem)
+{
+    uint64_t n = 0;
+    for (size_t i = stem + 1; i < name.n; i++)
+        if (n < UINT64_MAX / 10 - 1)
+            n = 10 * n + (uint64_t)(name.s[i] - '0');
+    return n;
+}
+
+static int compare_pieces(const char *a, size_t na, const char *b, size_t nb)
+{
+    const int c = memcmp(a, b, na < nb ? na : nb);
+    return c ? c : na < nb ? -1 : na > nb;
+}
+
+/* By stem, then by unit. */
+static int compare_in_order(const void *x, const void *y)
+{
+    const in_order *a = x, *b = y;
+    const int c = compare_pieces(a->prefix.s, a->stem, b->prefix.s, b->stem);
+    return c ? c : a->unit < b->unit ? -1 : a->unit > b->unit;
+}
+
+/* The number in the model's own name. */
+static uint64_t like_number(const in_order *w)
+{
+    const pg__name_piece p = {w->like, strlen(w->like)};
+    return number_of(p, pg__without_number(p.s, p.n));
+}
+
+/* By the model's own numbers, for weights of one stem on both sides. */
+static int compare_like(const void *x, const void *y)
+{
+    const uint64_t a = like_number(x), b = like_number(y);
+    return a < b ? -1 : a > b;
+}
+
+/* Have all n weights, of one stem in the file, names of one stem in the model, all given by Keras?
+ * Then the numbers of both count the same calls, in whatever order the layers stand. */
+static int counted_alike(const in_order *w, size_t n)
+{
+    if (!w[0].like)
+        return 0;
+    const size_t stem = pg__without_number(w[0].like, strlen(w[0].like));
+    for (size_t i = 1; i < n; i++)
+        if (!w[i].like || pg__without_number(w[i].like, strlen(w[i].like)) != stem ||
+            memcmp(w[i].like, w[0].like, stem) != 0)
+            return 0;
+    return 1;
+}
+
+/* Do the numbers of n weights of one stem rise along the units? */
+static int numbers_rise(in_order *w, size_t n)
+{
+    if (counted_alike(w, n))
+        qsort(w, n, sizeof *w, compare_like);
+    for (size_t i = 1; i < n; i++)
+        if (w[i - 1].unit != w[i].unit && w[i - 1].number >= w[i].number)
+            return 0;
+    return 1;
+}
+
+/* Numbers the units of all variables, in leaf order; returns how many there are. */
+static size_t number_units(const pg__leaves *leaves, const size_t *first, size_t *unit)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < leaves->n; i++) {
+        const pg__leaf *l = &leaves->v[i];
+        for (size_t k = 0; k < l->vars.n; k++) {
+            n += holds_model(l) && k > 0 && strcmp(l->vars.v[k].sub, l->vars.v[k - 1].sub) != 0;
+            unit[first[i] + k] = n;
+        }
+        n += l->vars.n > 0;
+    }
+    return n;
+}
+
+/* One name for each unit, and along the units of one stem rising numbers. Where the model's own
+ * numbers do not rise along its layers, as in Dense(2)(Dense(3)(x)), the file's must do as they do.
+ */
+static int names_agree(in_order *w, size_t n, size_t *first_of_unit, size_t n_units)
+{
+    for (size_t i = 0; i < n_units; i++)
+        first_of_unit[i] = PG_NONE;
+    for (size_t i = 0; i < n; i++) {
+        size_t *first = &first_of_unit[w[i].unit];
+        if (*first == PG_NONE)
+            *first = i;
+        const pg__name_piece *a = &w[*first].prefix, *b = &w[i].prefix;
+        if (compare_pieces(a->s, a->n, b->s, b->n) != 0)
+            return 0;
+    }
+    qsort(w, n, sizeof *w, compare_in_order);
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && compare_pieces(w[i].prefix.s, w[i].stem, w[end].prefix.s,
+                                                    w[end].stem) == 0;)
+            end++;
+        if (!numbers_rise(w + i, end - i))
+            return 0;
+    }
+    return 1;
+}
+
+/* Does the weight's name say that it is another layer's, in a word that somebody chose? Automatic
+ * names differ from process to process; a layer called "block1" is that layer. */
+static int is_claimed(const pg__leaves *leaves, const pg__owner_table *table, const char *name,
+                      size_t leaf)
+{
+    for (pg__placed_by how = PG_BY_NAME; how <= PG_BY_FLAT_NAME; how++) {
+        const pg__owner o = pg__owner_of(table, name, how);
+        if (o.leaf != PG_NONE && o.leaf != leaf && !o.sub &&
+            !pg__name_is_automatic(leaves->v[o.leaf].layer))
+            return 1;
+    }
+    return 0;
+}
+
+/* Some wrapping layers store frozen weights in another order than they make them: inside the run of
+ * one leaf the names decide. Long runs (whole models) keep their order. */
+static void sort_runs(pg__placing *p, const pg__leaves *leaves, const pg__stored *stored)
+{
+    for (size_t i = 0, end; i < p->n; i = end) {
+        for (end = i + 1; end < p->n && p->leaf[end] == p->leaf[i];)
+            end++;
+        for (size_t k = i; k < end && leaves->v[p->leaf[i]].layer->inner && end - i <= MAX_SORTED;
+             k++) {
+            const pg__owner o = pg__owner_split(stored[k].name);
+            for (size_t j = k; j < end; j++) {
+                const pg__var *v = &leaves->v[p->leaf[i]].vars.v[p->var[j]];
+                if (!pg__var_is_named(v, o.var) || !pg__sub_agrees(v, &o))
+                    continue;
+                const size_t var = p->var[j];
+                memmove(p->var + k + 1, p->var + k, (j - k) * sizeof var);
+                p->var[k] = var;
+                break;
+            }
+        }
+    }
+}
+
+/* Do name and shape of every weight agree with the variable expected in its place? */
+static int list_agrees(in_order *w, const pg__leaves *leaves, const pg__owner_table *table,
+                       const pg__stored *stored, const pg__placing *p, const size_t *first,
+                       const size_t *unit)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        const pg__var *v = &leaves->v[p->leaf[i]].vars.v[p->var[i]];
+        if (!pg__dims_agree(v, &stored[i]) ||
+            !prefix_of(&w[i].prefix, stored[i].name, &leaves->v[p->leaf[i]], v) ||
+            is_claimed(leaves, table, stored[i].name, p->leaf[i]))
+            return 0;
+        const pg__leaf *l = &leaves->v[p->leaf[i]];
+        w[i].stem = pg__without_number(w[i].prefix.s, w[i].prefix.n);
+        w[i].number = number_of(w[i].prefix, w[i].stem);
+        w[i].unit = unit[first[p->leaf[i]] + p->var[i]];
+        w[i].like = !l->layer->inner && pg__name_is_automatic(l->layer) ? l->layer->name : NULL;
+    }
+    return 1;
+}
+
+pg_status pg__place_by_order(pg__placing *out, int *holds, const pg__leaves *leaves,
+                             const pg__owner_table *table, const pg__stored *stored, size_t n,
+                             pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__placing p = {.n = n, .how = PG_BY_ORDER};
+    in_order *w = NULL;
+    size_t *first = NULL, *unit = NULL, *first_of_unit = NULL;
+    *holds = 0;
+    if (!leaves->all_known || n != leaves->n_vars)
+        return PG_OK;
+    p.leaf = pg__mem_array(n, sizeof *p.leaf);
+    p.var = pg__mem_array(n, sizeof *p.var);
+    w = pg__mem_array(n, sizeof *w);
+    first = pg__mem_array(leaves->n + 1, sizeof *first);
+    unit = pg__mem_array(n, sizeof *unit);
+    first_of_unit = pg__mem_array(n, sizeof *first_of_unit);
+    if (!p.leaf || !p.var || !w || !first || !unit || !first_of_unit) {
+        st = pg__nomem(err);
+        goto done;
+    }
+    for (size_t i = 0; i < leaves->n; i++)
+        first[i + 1] = first[i] + leaves->v[i].vars.n;
+    const size_t n_units = number_units(leaves, first, unit);
+    pg__expected_order(leaves, p.leaf, p.var);
+    sort_runs(&p, leaves, stored);
+    if (list_agrees(w, leaves, table, stored, &p, first, unit) &&
+        names_agree(w, n, first_of_unit, n_units)) {
+        *holds = 1;
+        *out = p;
+        p = (pg__placing){0};
+    }
+done:
+    pg__placing_fini(&p);
+    pg__mem_free(w);
+    pg__mem_free(first);
+    pg__mem_free(unit);
+    pg__mem_free(first_of_unit);
+    return st;
+}

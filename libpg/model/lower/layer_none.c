@@ -1,0 +1,9 @@
+/* layer_none.c - layers that never hold a variable: activations, pooling, reshaping, merging,
+ * noise, and what only calls a function. */
+#include "model/lower/layers.h"
+
+pg_status pg__vars_none(pg__vars *out, const pg__layer *layer, int dialect, pg_err *err)
+{
+    (void)out, (void)layer, (void)dialect, (void)err;
+    return PG_OK;
+}

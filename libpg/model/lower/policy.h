@@ -1,0 +1,15 @@
+/* policy.h - the dtype of a layer, which Keras writes as a name or as a policy. */
+#ifndef PG_MODEL_LOWER_POLICY_H
+#define PG_MODEL_LOWER_POLICY_H
+
+#include "model/graph/graph.h"
+#include "ops/op.h"
+
+/* "float32", "mixed_float16", ...; NULL: it says none. */
+const char *pg__layer_policy(const pg__layer *l);
+
+/* What a policy lets a layer compute with: PG__REAL_BF16 or PG__REAL_F16 where it is of that type,
+ * or mixed with it; else PG__REAL. NULL is allowed. */
+pg__elem pg__policy_elem(const char *policy);
+
+#endif

@@ -1,0 +1,258 @@
+/* vars.c - from a class name to its family (layers.def), and what the families share: reading
+ * dimensions from a config and listing variables. */
+#include "model/lower/vars.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "model/lower/layers.h"
+#include "model/fit/match.h"
+#include "pg/train.h"
+
+typedef struct layer_class {
+    const char *name;
+    pg__vars_fn family;
+    int outputs;
+    pg__lower_fn lower; /* NULL: cannot be trained */
+    const char *why;    /* it cannot */
+} layer_class;
+
+#define pg__lower_untrained NULL
+
+static const layer_class classes[] = {
+#define PG_LAYER(class_name, family, outputs, lowering) \
+    {#class_name, pg__vars_##family, outputs, pg__lower_##lowering, NULL},
+#define PG_UNTRAINED(class_name, family, outputs, why) \
+    {#class_name, pg__vars_##family, outputs, NULL, why},
+#include "model/layers.def"
+#undef PG_UNTRAINED
+#undef PG_LAYER
+};
+
+/* Largest dimension: beyond it no tensor fits any file, and products would have to be watched. */
+#define MAX_DIM INT32_MAX
+
+static int compare_class(const void *name, const void *entry)
+{
+    return strcmp(name, ((const layer_class *)entry)->name);
+}
+
+static const layer_class *find_class(const char *name)
+{
+    if (strcmp(name, "Custom>CustomScaleLayer") == 0) /* as tf.keras writes it: registered */
+        name = "CustomScaleLayer";
+    return bsearch(name, classes, sizeof classes / sizeof *classes, sizeof *classes, compare_class);
+}
+
+int pg__class_known(const char *class_name, int *weightless)
+{
+    const layer_class *c = find_class(class_name);
+    *weightless = c && c->family == pg__vars_none;
+    return c != NULL;
+}
+
+int pg__class_has_one_output(const char *class_name)
+{
+    const layer_class *c = find_class(class_name);
+    return c && c->outputs == 1;
+}
+
+pg__lower_fn pg__lower_fn_of(const char *class_name)
+{
+    const layer_class *c = find_class(class_name);
+    return c ? c->lower : NULL;
+}
+
+const char *pg__why_untrained(const char *class_name)
+{
+    const layer_class *c = find_class(class_name);
+    return c ? c->why : NULL;
+}
+
+static const char *trained_class(const void *ctx, size_t i)
+{
+    int trained;
+    const char *name = pg_layer_class(i, &trained);
+    (void)ctx;
+    return name && !trained ? "" : name;
+}
+
+const char *pg__class_meant(const char *class_name)
+{
+    return find_class(class_name) ? NULL : pg_nearest(class_name, trained_class, NULL);
+}
+
+const char *pg_layer_class(size_t i, int *trained)
+{
+    if (i >= sizeof classes / sizeof *classes)
+        return NULL;
+    *trained = classes[i].lower != NULL || strcmp(classes[i].name, "InputLayer") == 0;
+    return classes[i].name;
+}
+
+pg_status pg__layer_vars(pg__vars *out, const pg__layer *layer, int dialect, pg_err *err)
+{
+    const layer_class *c = find_class(layer->class_name);
+    *out = (pg__vars){.known = c != NULL || pg__layer_is_op(layer)};
+    if (!c || pg__layer_is_op(layer))
+        return PG_OK;
+    const pg_status st = c->family(out, layer, dialect, err);
+    if (st != PG_OK) {
+        pg__vars_fini(out);
+        return st;
+    }
+    if (!out->known)
+        out->n = 0; /* what was found before the unknown part says nothing */
+    for (size_t i = 0; i < out->n; i++)
+        if (!out->v[i].config) /* else an inner layer's own */
+            out->v[i].config = layer->config;
+    return PG_OK;
+}
+
+void pg__vars_fini(pg__vars *v)
+{
+    pg__mem_free(v->v);
+    pg__strs_fini(&v->subs);
+    *v = (pg__vars){0};
+}
+
+static pg_status add_var(pg__vars *out, const pg__var *v, pg_err *err)
+{
+    if (pg__mem_grow(&out->v, &out->cap, out->n + 1, sizeof *out->v))
+        return pg__nomem(err);
+    out->v[out->n++] = *v;
+    return PG_OK;
+}
+
+pg_status pg__vars_add(pg__vars *out, const char *name, const char *alt, int trainable,
+                       uint32_t rank, const uint64_t *dims, pg_err *err)
+{
+    pg__var v = {.name = name, .alt = alt, .sub = "", .rank = rank, .trainable = trainable};
+    if (rank > 0)
+        memcpy(v.dims, dims, rank * sizeof *dims);
+    return add_var(out, &v, err);
+}
+
+pg_status pg__vars_set_sub(pg__vars *out, size_t first, const char *sub, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (out->subs.n == 0 || strcmp(out->subs.v[out->subs.n - 1], sub) != 0)
+        PG_TRY(pg__strs_add(&out->subs, sub, strlen(sub), err));
+    for (size_t i = first; i < out->n; i++)
+        out->v[i].sub = out->subs.v[out->subs.n - 1];
+done:
+    return st;
+}
+
+pg_status pg__vars_add_any(pg__vars *out, const char *name, const char *alt, int trainable,
+                           pg_err *err)
+{
+    const pg_status st = pg__vars_add(out, name, alt, trainable, 0, NULL, err);
+    if (st == PG_OK)
+        out->v[out->n - 1].any_rank = 1;
+    return st;
+}
+
+pg_status pg__vars_unknown(pg__vars *out)
+{
+    out->known = 0;
+    return PG_OK;
+}
+
+/* Appends v's variables to out; those without a sub get this one. */
+static pg_status append(pg__vars *out, const pg__vars *v, const char *sub, int trainable,
+                        pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (!v->known)
+        out->known = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        pg__var var = v->v[i];
+        var.trainable = var.trainable && trainable;
+        PG_TRY(add_var(out, &var, err));
+        PG_TRY(pg__vars_set_sub(out, out->n - 1, var.sub[0] ? var.sub : sub, err));
+    }
+done:
+    return st;
+}
+
+pg_status pg__vars_add_inner(pg__vars *out, const pg__layer *inner, const char *sub, int dialect,
+                             pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__vars own = {0};
+    pg__leaves leaves = {0};
+    if (inner->model) { /* its leaves in turn; their own names say more than the model's */
+        PG_TRY(pg__leaves_of(&leaves, inner->model, dialect, err));
+        for (size_t i = 0; i < leaves.n; i++)
+            PG_TRY(append(out, &leaves.v[i].vars, leaves.v[i].layer->name,
+                          leaves.v[i].trainable && inner->trainable, err));
+    } else {
+        PG_TRY(pg__layer_vars(&own, inner, dialect, err));
+        PG_TRY(append(out, &own, sub, inner->trainable, err));
+    }
+done:
+    pg__vars_fini(&own);
+    pg__leaves_fini(&leaves);
+    return st;
+}
+
+static pg_status bad_dim(const pg__layer *l, const char *key, const pg__json *j, pg_err *err)
+{
+    int64_t v = 0;
+    if (pg__json_int(j, &v) && v > MAX_DIM)
+        return pg_fail(err, PG_E_LIMIT, "%s: \"%s\" is %lld, more than any tensor can hold",
+                       PG_SHOW(l->name), key, (long long)v);
+    return pg_fail(err, PG_E_FORMAT, "%s: \"%s\" is not a whole number above 0", PG_SHOW(l->name),
+                   key);
+}
+
+static pg_status read_dim(uint64_t *out, const pg__layer *l, const char *key, const pg__json *j,
+                          pg_err *err)
+{
+    int64_t v = 0;
+    if (!pg__json_int(j, &v) || v <= 0 || v > MAX_DIM)
+        return bad_dim(l, key, j, err);
+    *out = (uint64_t)v;
+    return PG_OK;
+}
+
+pg_status pg__config_dim(uint64_t *out, const pg__layer *l, const char *key, pg_err *err)
+{
+    return read_dim(out, l, key, pg__json_get(l->config, key), err);
+}
+
+pg_status pg__config_dim_or(uint64_t *out, const pg__layer *l, const char *key, uint64_t fallback,
+                            pg_err *err)
+{
+    *out = fallback;
+    return pg__config_has(l, key) ? pg__config_dim(out, l, key, err) : PG_OK;
+}
+
+pg_status pg__config_dim_list(uint64_t *out, size_t n, const pg__layer *l, const char *key,
+                              pg_err *err)
+{
+    const pg__json *j = pg__json_get(l->config, key);
+    const int is_list = pg__json_type_of(j) == PG_J_ARRAY;
+    if (is_list && pg__json_len(j) != n)
+        return pg_fail(err, PG_E_FORMAT, "%s: \"%s\" needs %zu numbers, has %zu", PG_SHOW(l->name),
+                       key, n, pg__json_len(j));
+    for (size_t i = 0; i < n; i++) {
+        const pg_status st = read_dim(&out[i], l, key, is_list ? pg__json_at(j, i) : j, err);
+        if (st != PG_OK)
+            return st;
+    }
+    return PG_OK;
+}
+
+int pg__config_bool(const pg__layer *l, const char *key, int fallback)
+{
+    return pg__json_bool(pg__json_get(l->config, key), fallback);
+}
+
+int pg__config_has(const pg__layer *l, const char *key)
+{
+    return pg__json_type_of(pg__json_get(l->config, key)) > PG_J_NULL;
+}

@@ -1,0 +1,600 @@
+/* program.c - compiling a tape: losses, backward pass, liveness, memory, kernels. */
+#include "train/exec/program_impl.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "ops/compact.h"
+#include "ops/rnn_room.h"
+#include "train/exec/inplace.h"
+#include "train/exec/arena.h"
+
+/* ---- losses ---- */
+
+/* Integers for classes, else what the prediction looks like. */
+static pg_status add_target(pg__program *p, size_t k, const pg__loss_attrs *a, pg_err *err)
+{
+    pg__dims shape = p->model.tape.values[p->model.outputs[k]].shape;
+    const int takes_class = pg__loss_takes_class(a->kind);
+    if (takes_class)
+        shape.rank--;
+    return pg__tape_value(&p->model.tape, &shape, takes_class ? PG__INT : PG__REAL, PG__TARGET,
+                          (uint32_t)k, 0, &p->targets[k], err);
+}
+
+static pg__squash made_for(pg__loss_kind kind)
+{
+    switch (kind) {
+    case PG__LOSS_categorical_crossentropy:
+    case PG__LOSS_categorical_focal_crossentropy:
+    case PG__LOSS_sparse_categorical_crossentropy: return PG__SOFTMAX_OF;
+    case PG__LOSS_binary_crossentropy:
+    case PG__LOSS_binary_focal_crossentropy: return PG__SIGMOID_OF;
+    default: return PG__NOT_SQUASHED;
+    }
+}
+
+/* The focal losses of Keras 3 and binary ones take what the activation gave. */
+static int takes_cached(pg__loss_kind kind, const pg__rules *rules)
+{
+    return rules->logits_cached && kind != PG__LOSS_binary_focal_crossentropy &&
+           (!rules->keras3 || kind != PG__LOSS_categorical_focal_crossentropy);
+}
+
+/* The logits of output k, where its loss starts from them. Keras over TensorFlow hangs them on the
+ * tensor that a softmax or a sigmoid returns, and the crossentropies take what hangs there: a
+ * categorical one of a sigmoid's output is that of a softmax of the same logits. */
+static pg__val logits_of(const pg__program *p, size_t k, pg__loss_kind kind, const pg__rules *rules)
+{
+    const pg__val v = p->model.outputs[k];
+    const pg__origin *o = v < p->model.cap_origins ? &p->model.origins[v] : NULL;
+    const pg__squash wanted = made_for(kind);
+    if (!o || wanted == PG__NOT_SQUASHED || o->squash == PG__NOT_SQUASHED)
+        return PG__NO_VAL;
+    return o->squash == wanted || takes_cached(kind, rules) ? o->logits : PG__NO_VAL;
+}
+
+/* The device that makes a value: what is computed from a large one stays there. */
+static uint32_t device_of(const pg__program *p, pg__val v)
+{
+    const pg__tape *t = &p->model.tape;
+    const pg__val root = pg__tape_root(t, v);
+    for (uint32_t at = t->n_insts; at-- > 0;)
+        for (uint32_t k = 0; k < t->insts[at].n_out; k++)
+            if (pg__out(t, &t->insts[at], k) == root)
+                return t->insts[at].device;
+    return 0;
+}
+
+static pg_status add_loss(pg__program *p, size_t k, const pg__program_opts *opts, pg_err *err)
+{
+    pg__loss_attrs a = opts->objectives[k].loss;
+    pg__val in[4] = {p->model.outputs[k], PG__NO_VAL, PG__NO_VAL, PG__NO_VAL};
+    const pg__dims scalar = {0};
+    pg_status st = PG_OK;
+    if (opts->lower.rules->logit_shortcut && !opts->from_probabilities) {
+        const pg__val logits = logits_of(p, k, a.kind, opts->lower.rules);
+        a.logits |= logits != PG__NO_VAL;
+        in[0] = logits != PG__NO_VAL ? logits : in[0];
+    }
+    PG_TRY(add_target(p, k, &a, err));
+    in[1] = p->targets[k];
+    pg__dims rows = p->model.tape.values[in[0]].shape;
+    rows.rank -= rows.rank > 0;
+    PG_TRY(
+        pg__tape_value(&p->model.tape, &rows, PG__REAL, PG__WEIGHT, (uint32_t)k, 0, &in[2], err));
+    p->model.tape.device = device_of(p, p->model.outputs[k]);
+    if (p->masks[k] != PG__NO_VAL)
+        PG_TRY(
+            pg__emit2(&p->model.tape, PG__OP_mask_weights, NULL, in[2], p->masks[k], &in[2], err));
+    PG_TRY(
+        pg__tape_value(&p->model.tape, &scalar, PG__REAL, PG__SEED, (uint32_t)k, 0, &in[3], err));
+    PG_TRY(pg__emit(&p->model.tape, PG__OP_loss, &a, in, 4, &p->losses[k], err));
+done:
+    return st;
+}
+
+static pg_status add_losses(pg__program *p, const pg__program_opts *opts, pg_err *err)
+{
+    const size_t n = p->model.n_outputs;
+    pg_status st = PG_OK;
+    p->targets = pg__mem_array(n, sizeof *p->targets);
+    p->losses = pg__mem_array(n, sizeof *p->losses);
+    p->masks = pg__mem_array(n, sizeof *p->masks);
+    if (!p->targets || !p->losses || !p->masks)
+        PG_TRY(pg__nomem(err));
+    for (size_t k = 0; k < n; k++) {
+        p->targets[k] = p->losses[k] = PG__NO_VAL;
+        p->masks[k] = pg__output_mask(&p->model, k);
+        if (opts->objectives && opts->objectives[k].has_loss && !opts->masks_only)
+            PG_TRY(add_loss(p, k, opts, err));
+    }
+    if (opts->lower.training && !opts->masks_only)
+        PG_TRY(pg__tape_backward(&p->model.tape, err));
+done:
+    return st;
+}
+
+/* ---- what is read from outside ---- */
+
+/* A gradient that is written straight into its parameter's buffer must be a value of its own: one
+ * that is shared, or only another shape of something, is copied. */
+static pg_status own_gradients(pg__program *p, pg_err *err)
+{
+    pg__tape *t = &p->model.tape;
+    unsigned char *taken = pg__mem_array((size_t)t->n_values + p->model.n_params, 1);
+    pg_status st = PG_OK;
+    if (!taken)
+        return pg__nomem(err);
+    for (size_t i = 0; i < p->model.n_params; i++) {
+        const pg__val param = p->model.params[i].value;
+        if (param == PG__NO_VAL || t->values[param].grad == PG__NO_VAL)
+            continue;
+        pg__val g = t->values[param].grad;
+        if (taken[g] || t->values[g].alias != PG__NO_VAL || t->values[g].role != PG__TEMP) {
+            const pg__reshape_attrs same = {.to = t->values[param].shape};
+            t->device = p->model.params[i].device;
+            PG_TRY(pg__emit1(t, PG__OP_reshape, &same, g, &g, err));
+            t->values[g].alias = PG__NO_VAL;
+            t->values[param].grad = g;
+        }
+        taken[g] = 1;
+    }
+done:
+    pg__mem_free(taken);
+    return st;
+}
+
+/* What is read after a run, gradients apart: `out` has room for all, or is NULL to count. */
+static size_t read_after(const pg__program *p, pg__val *out)
+{
+    const pg__lowered *m = &p->model;
+    size_t n = 0;
+#define READ(v)                         \
+    do {                                \
+        if (out && (v) != PG__NO_VAL)   \
+            out[n] = (v);               \
+        n += !out || (v) != PG__NO_VAL; \
+    } while (0)
+    for (size_t k = 0; k < m->n_outputs; k++) {
+        if (!p->masks_only)
+            READ(m->outputs[k]);
+        READ(p->losses[k]);
+        READ(p->masks[k]);
+    }
+    for (size_t i = 0; i < m->n_moving; i++)
+        READ(m->moving[i].value);
+    for (size_t i = 0; i < m->n_states; i++)
+        READ(m->states[i].after);
+    for (size_t i = 0; i < m->n_activities; i++)
+        READ(m->activities[i]);
+#undef READ
+    return n;
+}
+
+/* All instructions go that lead to nothing of it; and it is float32, whatever layers compute with.
+ */
+static pg_status prune(pg__program *p, const pg__program_opts *opts, pg_err *err)
+{
+    const pg__lowered *m = &p->model;
+    pg__val *keep = pg__mem_array(read_after(p, NULL) + m->n_params, sizeof *keep);
+    pg_status st = PG_OK;
+    if (!keep)
+        return pg__nomem(err);
+    size_t n = read_after(p, keep);
+    for (size_t i = 0; i < m->n_params; i++)
+        if (m->params[i].value != PG__NO_VAL &&
+            m->tape.values[m->params[i].value].grad != PG__NO_VAL)
+            keep[n++] = m->tape.values[m->params[i].value].grad;
+    PG_TRY(pg__tape_prune(&p->model.tape, keep, n, err));
+    if (opts->elems)
+        PG_TRY(pg__tape_compact(&p->model.tape, opts->elems, opts->lower.leaves->n, keep, n, err));
+done:
+    pg__mem_free(keep);
+    return st;
+}
+
+/* ---- memory ---- */
+
+static pg__home outer_home(const pg__value *v)
+{
+    switch (v->role) {
+    case PG__INPUT: return (pg__home){IN_INPUT, v->slot, 0};
+    case PG__TARGET: return (pg__home){IN_TARGET, v->slot, 0};
+    case PG__WEIGHT: return (pg__home){IN_WEIGHT, v->slot, 0};
+    case PG__PARAM: return (pg__home){IN_PARAM, v->slot, 0};
+    case PG__SEED: return (pg__home){IN_SEED, v->slot, 0};
+    case PG__STATE: return (pg__home){IN_STATE, v->slot, 0};
+    case PG__STEP: return (pg__home){IN_STEP, 0, 0};
+    case PG__TEMP: break;
+    }
+    return (pg__home){NOWHERE, 0, 0};
+}
+
+#define CROSSES UINT32_MAX
+
+typedef struct liveness {
+    uint32_t *first, *last; /* per value: instructions; first > last: not used */
+    uint32_t *device;       /* that alone uses it, or CROSSES */
+} liveness;
+
+static void touch(liveness *l, pg__val v, uint32_t at)
+{
+    if (l->first[v] > at)
+        l->first[v] = at;
+    if (l->last[v] < at)
+        l->last[v] = at;
+}
+
+/* Devices do not run their instructions in the tape's order among each other: memory of a value
+ * that crosses from one to another is not used again. */
+static void touch_on(liveness *l, pg__val v, uint32_t at, uint32_t device)
+{
+    if (l->first[v] == UINT32_MAX)
+        l->device[v] = device;
+    else if (l->device[v] != device)
+        l->device[v] = CROSSES;
+    touch(l, v, at);
+}
+
+static pg_status find_liveness(const pg__program *p, liveness *l, pg_err *err)
+{
+    const pg__tape *t = &p->model.tape;
+    memset(l->first, 0xff, t->n_values * sizeof *l->first);
+    for (uint32_t at = 0; at < t->n_insts; at++) {
+        const pg__inst *i = &t->insts[at];
+        for (uint32_t k = 0; k < i->n_in; k++)
+            if (pg__in(t, i, k) != PG__NO_VAL)
+                touch_on(l, pg__tape_root(t, pg__in(t, i, k)), at, i->device);
+        for (uint32_t k = 0; k < i->n_out; k++)
+            touch_on(l, pg__tape_root(t, pg__out(t, i, k)), at, i->device);
+        for (uint32_t k = i->n_out - i->op->n_kept; k < i->n_out; k++) /* there, read or not */
+            touch(l, pg__tape_root(t, pg__out(t, i, k)), at + 1);
+    }
+    for (pg__val v = 0; v < t->n_values; v++)
+        if (l->first[v] < l->last[v] && l->device[v] == CROSSES)
+            touch(l, v, t->n_insts);
+    pg__val *after = pg__mem_array(read_after(p, NULL), sizeof *after);
+    if (!after)
+        return pg__nomem(err);
+    for (size_t n = read_after(p, after); n-- > 0;)
+        touch(l, pg__tape_root(t, after[n]), t->n_insts);
+    pg__mem_free(after);
+    for (size_t k = 0; k < pg__apart_n_copies(p); k++) /* a copy may be made at any time */
+        touch(l, pg__apart_copied(p, k), t->n_insts);
+    return PG_OK;
+}
+
+static uint64_t whole(uint64_t n_bytes)
+{
+    return (n_bytes + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
+}
+
+/* Each device has a part of the arena for what it makes, or an arena. */
+static pg_status plan_arena(pg__program *p, const pg__spans *s, pg_err *err)
+{
+    uint64_t begin = 0;
+    pg_status st = PG_OK;
+    p->arena_bytes = 0;
+    for (size_t from = 0, to; from < s->n; from = to) {
+        const uint32_t device = s->device[from];
+        uint64_t bytes = 0;
+        for (to = from; to < s->n && s->device[to] == device;)
+            to++;
+        PG_TRY(pg__plan_memory(s->v + from, to - from, &bytes, err));
+        for (size_t i = from; i < to; i++)
+            *s->home[i] = (pg__home){IN_ARENA, begin + s->v[i].off, whole(s->v[i].n_bytes)};
+        bytes = whole(bytes);
+        if (p->apart)
+            pg__apart_set_arena(p, device, bytes);
+        else
+            p->arena_bytes = begin += bytes;
+    }
+done:
+    return st;
+}
+
+/* Per value, the device of the instruction that makes it. */
+static void find_makers(const pg__program *p, uint32_t *made_by)
+{
+    const pg__tape *t = &p->model.tape;
+    for (uint32_t at = 0; at < t->n_insts; at++)
+        for (uint32_t k = 0; k < t->insts[at].n_out; k++)
+            made_by[pg__out(t, &t->insts[at], k)] = t->insts[at].device;
+}
+
+/* What lies outside the arena; a result that nobody reads lies nowhere: the operation leaves it
+ * out.
+ */
+static void find_homes(pg__program *p, const liveness *l, unsigned char *in_arena)
+{
+    const pg__tape *t = &p->model.tape;
+    for (pg__val v = 0; v < t->n_values; v++)
+        p->homes[v] = outer_home(&t->values[v]);
+    for (size_t i = 0; i < p->model.n_params; i++) {
+        const pg__val param = p->model.params[i].value;
+        const pg__val grad = param == PG__NO_VAL ? PG__NO_VAL : t->values[param].grad;
+        if (grad != PG__NO_VAL &&
+            (!p->apart || pg__apart_home(p, grad) == p->model.params[i].device))
+            p->homes[grad] = (pg__home){IN_GRAD, i, 0};
+    }
+    for (pg__val v = 0; v < t->n_values; v++)
+        in_arena[v] = p->homes[v].place == NOWHERE && t->values[v].alias == PG__NO_VAL &&
+                      l->first[v] < l->last[v];
+}
+
+/* Values that share another's memory have its home. */
+static void follow(pg__program *p, const pg__val *host)
+{
+    const pg__tape *t = &p->model.tape;
+    for (pg__val v = 0; v < t->n_values; v++)
+        p->homes[v] = p->homes[host[v]];
+    for (pg__val v = 0; v < t->n_values; v++)
+        if (t->values[v].alias != PG__NO_VAL)
+            p->homes[v] = p->homes[pg__tape_root(t, v)];
+}
+
+/* What device d makes, by the arrays of `spans`. */
+static void add_spans(pg__program *p, const liveness *l, const unsigned char *is_own,
+                      const uint32_t *made_by, uint32_t device, pg__spans *spans)
+{
+    const pg__tape *t = &p->model.tape;
+    for (pg__val v = 0; v < t->n_values; v++) {
+        const pg__value *value = &t->values[v];
+        const size_t each = pg__elem_bytes(value->elem, p->backend->real_bytes);
+        if (!is_own[v] || made_by[v] != device)
+            continue;
+        spans->v[spans->n] =
+            (pg__span_of){.n_bytes = pg__dim_mul(pg__dims_elems(&value->shape), each),
+                          .first = l->first[v],
+                          .last = l->last[v]};
+        spans->home[spans->n] = &p->homes[v];
+        spans->device[spans->n++] = device;
+    }
+}
+
+static pg_status place_in_arena(pg__program *p, liveness *l, unsigned char *in_arena, pg_err *err)
+{
+    const pg__tape *t = &p->model.tape;
+    const size_t n = t->n_values + pg__apart_n_copies(p);
+    uint32_t *made_by = pg__mem_array(t->n_values, sizeof *made_by);
+    pg__spans spans = {pg__mem_array(n, sizeof *spans.v), pg__mem_array(n, sizeof(pg__home *)),
+                       pg__mem_array(n, sizeof *spans.device), 0};
+    pg__val *host = pg__mem_array(t->n_values, sizeof *host);
+    pg_status st = PG_OK;
+    if (!made_by || !spans.v || !spans.home || !spans.device || !host)
+        PG_TRY(pg__nomem(err));
+    find_makers(p, made_by);
+    pg__lie_in_place(t, in_arena, l->first, l->last, host);
+    for (pg__val v = 0; v < t->n_values; v++)
+        in_arena[v] &= host[v] == v;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        add_spans(p, l, in_arena, made_by, d, &spans);
+        pg__apart_add_spans(p, d, &spans);
+    }
+    PG_TRY(plan_arena(p, &spans, err));
+    follow(p, host);
+done:
+    pg__mem_free(host);
+    pg__mem_free(spans.device);
+    pg__mem_free(spans.home);
+    pg__mem_free(spans.v);
+    pg__mem_free(made_by);
+    return st;
+}
+
+static pg_status place_values(pg__program *p, pg_err *err)
+{
+    const pg__tape *t = &p->model.tape;
+    liveness l = {pg__mem_array(t->n_values, sizeof *l.first),
+                  pg__mem_array(t->n_values, sizeof *l.last),
+                  pg__mem_array(t->n_values, sizeof *l.device)};
+    unsigned char *in_arena = pg__mem_array(t->n_values, 1);
+    pg_status st = PG_OK;
+    p->homes = pg__mem_array(t->n_values, sizeof *p->homes);
+    if (!l.first || !l.last || !l.device || !in_arena || !p->homes)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(find_liveness(p, &l, err));
+    find_homes(p, &l, in_arena);
+    PG_TRY(place_in_arena(p, &l, in_arena, err));
+done:
+    pg__mem_free(in_arena);
+    pg__mem_free(l.device);
+    pg__mem_free(l.last);
+    pg__mem_free(l.first);
+    return st;
+}
+
+/* ---- kernels ---- */
+
+/* Done by the trainer, whatever the device. */
+static int is_meeting(const pg__inst *i)
+{
+    return i->op == pg__op_of(PG__OP_meet_stats) || i->op == pg__op_of(PG__OP_meet_sums);
+}
+
+static pg_status check_support(const pg__program *p, const pg__lower_opts *opts, pg_err *err)
+{
+    const pg__tape *t = &p->model.tape;
+    char why[128];
+    pg_status st = PG_OK;
+    for (uint32_t at = 0; at < t->n_insts; at++) {
+        const pg__inst *i = &t->insts[at];
+        if (is_meeting(i) || p->backend->supports(p->dev, t, i, why))
+            continue;
+        if (st == PG_OK)
+            st = pg_fail(err, PG_E_UNSUPPORTED, "%s cannot run every layer", p->backend->name);
+        pg_err_detail(err, "%s: %s", PG_SHOW(opts->leaves->v[i->origin].layer->name), why);
+    }
+    return st;
+}
+
+static void note_meeting(pg__program *p, const pg__inst *i)
+{
+    uint64_t n = 0;
+    for (size_t k = 0; k < i->n_in; k++)
+        n += pg__dims_elems(&p->model.tape.values[pg__in(&p->model.tape, i, k)].shape);
+    p->meeting_elems = n > p->meeting_elems ? n : p->meeting_elems;
+    p->n_meetings++;
+}
+
+static pg_status prepare_calls(pg__program *p, pg_err *err)
+{
+    const pg__tape *t = &p->model.tape;
+    uint32_t n_operands = 0;
+    pg_status st = PG_OK;
+    p->calls = pg__mem_array(t->n_insts, sizeof *p->calls);
+    p->operands = pg__mem_array(t->n_operands, sizeof *p->operands);
+    if (!p->calls || !p->operands)
+        PG_TRY(pg__nomem(err));
+    for (uint32_t at = 0; at < t->n_insts; at++) {
+        const pg__inst *i = &t->insts[at];
+        pg__step_call *c = &p->calls[p->n_calls];
+        pg__needs needs = {0};
+        if (t->values[pg__out(t, i, 0)].alias != PG__NO_VAL)
+            continue; /* the same memory */
+        *c = (pg__step_call){.first = n_operands,
+                             .n = i->n_in + i->n_out,
+                             .n_in = i->n_in,
+                             .device = i->device,
+                             .origin = i->origin,
+                             .kind = i->op->kind,
+                             .cost = pg__cost_of(t, i, p->backend->real_bytes),
+                             .is_stats = i->op == pg__op_of(PG__OP_meet_stats)};
+        for (uint32_t k = 0; k < i->n_in; k++)
+            p->operands[n_operands++] = pg__in(t, i, k);
+        for (uint32_t k = 0; k < i->n_out; k++)
+            p->operands[n_operands++] = pg__out(t, i, k);
+        if (is_meeting(i))
+            note_meeting(p, i);
+        else
+            PG_TRY(p->backend->prepare(&c->kernel, pg__apart_dev(p, i->device), t, i, &needs, err));
+        p->n_calls++;
+        c->shared = p->shared_bytes;
+        c->shared_bytes = needs.shared_bytes;
+        if (p->apart)
+            pg__apart_add_needs(p, i->device, &needs, &c->shared);
+        p->shared_bytes += (size_t)whole(needs.shared_bytes);
+        if (needs.scratch_bytes > p->scratch_bytes)
+            p->scratch_bytes = needs.scratch_bytes;
+        if (c->n > p->max_args)
+            p->max_args = c->n;
+    }
+    if (p->shared_bytes > 0 && !p->apart)
+        PG_TRY(p->backend->alloc(p->dev, &p->shared, p->shared_bytes, err));
+done:
+    return st;
+}
+
+static pg_status find_settled(pg__program *p, pg_err *err)
+{
+    p->settled = pg__mem_array(p->model.n_params, sizeof *p->settled);
+    if (!p->settled)
+        return pg__nomem(err);
+    for (size_t i = 0; i < p->n_calls; i++)
+        for (uint32_t k = 0; k < p->calls[i].n; k++) {
+            const pg__val v = p->operands[p->calls[i].first + k];
+            if (v != PG__NO_VAL && p->homes[v].place == IN_GRAD)
+                p->settled[p->homes[v].at] = i + 1;
+            for (size_t m = 0; k >= p->calls[i].n_in && m < p->model.n_moving; m++)
+                if (pg__tape_root(&p->model.tape, p->model.moving[m].value) == v)
+                    p->settled[p->model.moving[m].param] = i + 1;
+        }
+    return PG_OK;
+}
+
+/* What a call needs of other devices must be done first. */
+static pg_status find_order(pg__program *p, pg_err *err)
+{
+    const pg__tape *t = &p->model.tape;
+    uint32_t *maker = pg__mem_array(t->n_values, sizeof *maker); /* call, counted from 1 */
+    p->after = pg__mem_array(p->n_calls * p->n_devices, sizeof *p->after);
+    if (!maker || !p->after) {
+        pg__mem_free(maker);
+        return pg__nomem(err);
+    }
+    for (size_t i = 0; i < p->n_calls; i++) {
+        pg__step_call *c = &p->calls[i];
+        c->after = &p->after[i * p->n_devices];
+        for (uint32_t k = 0; k < c->n; k++) {
+            const pg__val v = p->operands[c->first + k];
+            if (v == PG__NO_VAL)
+                continue;
+            uint32_t *made = &maker[pg__tape_root(t, v)];
+            if (k >= c->n_in)
+                *made = (uint32_t)i + 1;
+            else if (*made > 0 && p->calls[*made - 1].device != c->device) {
+                pg__step_call *of = &p->calls[*made - 1];
+                of->awaited = 1;
+                if (c->after[of->device] < *made)
+                    c->after[of->device] = *made;
+            }
+        }
+    }
+    pg__mem_free(maker);
+    return PG_OK;
+}
+
+pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__program *p = pg__mem_array(1, sizeof *p);
+    if (!p)
+        return pg__nomem(err);
+    p->backend = opts->backend;
+    p->dev = opts->dev;
+    p->masks_only = opts->masks_only;
+    PG_TRY(pg__lower(&p->model, &opts->lower, err));
+    if (p->masks_only) /* such a run changes nothing */
+        p->model.n_moving = p->model.n_states = p->model.n_activities = 0;
+    PG_TRY(pg__program_rewrite(p, opts, err));
+    PG_TRY(add_losses(p, opts, err));
+    PG_TRY(own_gradients(p, err));
+    PG_TRY(prune(p, opts, err));
+    PG_TRY(check_support(p, &opts->lower, err));
+    p->n_devices = opts->lower.assigned ? opts->lower.assigned->n_devices : 1;
+    if (!p->backend->host_memory)
+        pg__rnn_make_room(&p->model.tape);
+    if (p->n_devices > 1 && opts->devs)
+        PG_TRY(pg__apart_new(p, opts->devs, err));
+    PG_TRY(place_values(p, err));
+    PG_TRY(prepare_calls(p, err));
+    PG_TRY(find_settled(p, err));
+    PG_TRY(pg__program_join_lanes(p, opts->n_lanes, err));
+    if (p->apart)
+        PG_TRY(pg__apart_order(p, err));
+    else if (p->n_devices > 1)
+        PG_TRY(find_order(p, err));
+    *out = p;
+    p = NULL;
+done:
+    pg__program_free(p);
+    return st;
+}
+
+void pg__program_free(pg__program *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->n_calls; i++) {
+        if (p->calls[i].kernel)
+            p->backend->release(p->calls[i].kernel);
+        if (p->calls[i].lanes)
+            p->backend->release(p->calls[i].lanes);
+    }
+    if (p->shared)
+        p->backend->free(p->dev, p->shared);
+    pg__apart_free(p);
+    pg__mem_free(p->calls);
+    pg__mem_free(p->operands);
+    pg__mem_free(p->settled);
+    pg__mem_free(p->kept);
+    pg__mem_free(p->after);
+    pg__mem_free(p->homes);
+    pg__mem_free(p->targets);
+    pg__mem_free(p->losses);
+    pg__mem_free(p->masks);
+    pg__lowered_fini(&p->model);
+    pg__mem_free(p);
+}

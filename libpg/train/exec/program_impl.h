@@ -1,0 +1,116 @@
+/* program_impl.h - between program.c, which compiles, and program_run.c, which runs. */
+#ifndef PG_TRAIN_EXEC_PROGRAM_IMPL_H
+#define PG_TRAIN_EXEC_PROGRAM_IMPL_H
+
+#include "ops/cost.h"
+#include "train/exec/arena.h"
+#include "train/exec/profile.h"
+#include "train/exec/program.h"
+
+typedef enum pg__where {
+    IN_ARENA,
+    IN_INPUT,
+    IN_TARGET,
+    IN_WEIGHT,
+    IN_PARAM,
+    IN_GRAD,
+    IN_SEED,
+    IN_STATE,
+    IN_STEP,
+    NOWHERE /* nobody reads it */
+} pg__where;
+
+/* Where a value lies. */
+typedef struct pg__home {
+    pg__where place;
+    uint64_t at;   /* offset in the arena, or slot */
+    uint64_t each; /* in the arena: bytes from one lane's to the next one's */
+} pg__home;
+
+typedef struct pg__step_call {
+    pg__kernel *kernel; /* NULL: the lanes meet */
+    pg__kernel *lanes;  /* of all lanes at once; NULL: they are run one by one */
+    int gives_gradients;
+    int is_stats;
+    uint32_t first; /* of its operands and results in `operands` */
+    uint32_t n, n_in;
+    uint32_t device;
+    uint32_t *after; /* per device: so many of the program's calls must be done; NULL: none */
+    int awaited;     /* another device waits for it */
+    size_t shared, shared_bytes; /* what it shares, from the start of the program's */
+    uint32_t origin;             /* leaf that it belongs to */
+    uint32_t kind;               /* pg__op_kind */
+    pg__cost cost;
+} pg__step_call;
+
+typedef struct pg__apart pg__apart;
+
+struct pg__program {
+    const pg__backend *backend;
+    pg__dev *dev;
+    pg__apart *apart; /* program_model_parallel.c; NULL: the devices have one memory */
+    pg__lowered model;
+    pg__val *targets, *losses; /* per output; PG__NO_VAL without a loss */
+    pg__val *masks;            /* per output, PG__NO_VAL without a mask */
+    int masks_only;
+    pg__home *homes; /* per value */
+    pg__step_call *calls;
+    size_t n_calls, n_meetings;
+    size_t *settled;    /* per parameter: calls behind which its gradient is left alone */
+    uint32_t n_devices; /* that share the work */
+    uint32_t *after;    /* memory of the calls' */
+    uint64_t meeting_elems;
+    pg__val *operands;
+    size_t max_args;
+    uint64_t arena_bytes;
+    size_t scratch_bytes, shared_bytes;
+    void *shared;   /* what kernels make of parameters, for all lanes */
+    size_t n_lanes; /* that are run at once */
+    pg__home *kept; /* per parameter, in their arena: gradients that lanes read again; or NOWHERE */
+    uint64_t lane_bytes; /* of the arena with those */
+    uint64_t sum_bytes;  /* of a lane's other gradients of one call, where those are summed */
+};
+
+/* Values to be placed, by device. */
+typedef struct pg__spans {
+    pg__span_of *v;
+    pg__home **home; /* per span: where its place is noted */
+    uint32_t *device;
+    size_t n;
+} pg__spans;
+
+/* The memory of a home; arena: of its device. */
+void *pg__home_at(const pg__frame *f, pg__home h, void *arena);
+
+/* program_run.c: a call with its arguments, which are f->args. */
+void pg__call_bind(const pg__program *p, const pg__frame *f, const pg__step_call *c);
+pg_status pg__call_do(const pg__program *p, const pg__frame *f, const pg__step_call *c,
+                      const pg__kernel *kernel, size_t n_lanes);
+
+/* program_lanes.c: kernels for several lanes, of calls that are prepared for one; n: lanes. */
+pg_status pg__program_join_lanes(pg__program *p, size_t n, pg_err *err);
+
+/* rewrite.c: before losses and gradients are added to the tape. */
+pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_err *err);
+
+/* program_model_parallel.c. In the order of the calls: what crosses from device to device, before memory is
+ * planned; what of it device d needs room for; the dev of a device; once calls are known, their
+ * order. */
+pg_status pg__apart_new(pg__program *p, pg__dev *const *devs, pg_err *err);
+void pg__apart_free(pg__program *p);
+uint32_t pg__apart_home(const pg__program *p, pg__val v); /* the device that v lies on */
+size_t pg__apart_n_copies(const pg__program *p);
+pg__val pg__apart_copied(const pg__program *p, size_t k);
+void pg__apart_add_spans(const pg__program *p, uint32_t device, pg__spans *spans);
+pg__dev *pg__apart_dev(const pg__program *p, uint32_t device);
+/* What a call needs, of its device. */
+void pg__apart_add_needs(pg__program *p, uint32_t device, const pg__needs *needs, size_t *shared);
+void pg__apart_set_arena(pg__program *p, uint32_t device, uint64_t n_bytes);
+pg_status pg__apart_order(pg__program *p, pg_err *err);
+
+pg_status pg__apart_share(const pg__program *p, const pg__frame *f);
+pg_status pg__apart_run(const pg__program *p, const pg__frame *f);
+/* Where a run left v on a device. */
+void *pg__apart_at(const pg__program *p, const pg__frame *f, pg__val v, uint32_t device);
+
+#endif

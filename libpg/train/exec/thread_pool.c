@@ -1,0 +1,173 @@
+/* thread_pool.c - a fork and a join for every call, and meetings in between. Whoever waits looks for some
+ * tens of microseconds and then lies down: beside other programs a thread that keeps on looking
+ * only takes the core from the one it waits for. */
+#include "train/exec/thread_pool.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+
+typedef struct worker {
+    pg__team *team;
+    size_t index;
+    pthread_t thread;
+    int started;
+} worker;
+
+struct pg__team {
+    worker *workers;
+    size_t n;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    pg__count round;   /* of calls so far */
+    pg__count ended;   /* workers that are done with all of them, counted on */
+    pg__count arrived; /* at meetings, counted on */
+    _Atomic int leave;
+    pg__work work;
+    void *arg;
+};
+
+/* How often a count is looked at before a thread lies down: some tens of microseconds, which is
+ * what waking it would take. */
+#define LOOKS 4000
+
+static void pause_a_moment(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void pg__team_await(pg__team *t, const pg__count *count, size_t want)
+{
+    for (int i = 0; i < LOOKS; i++) {
+        if (atomic_load_explicit(count, memory_order_acquire) >= want)
+            return;
+        pause_a_moment();
+    }
+    pthread_mutex_lock(&t->lock);
+    while (atomic_load_explicit(count, memory_order_acquire) < want)
+        pthread_cond_wait(&t->moved, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* Under the lock, so that nobody looks before and lies down after. */
+static void wake(pg__team *t)
+{
+    pthread_mutex_lock(&t->lock);
+    pthread_cond_broadcast(&t->moved);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void pg__team_raise(pg__team *t, pg__count *count, size_t to)
+{
+    atomic_store_explicit(count, to, memory_order_release);
+    wake(t);
+}
+
+void pg__team_add(pg__team *t, pg__count *count)
+{
+    atomic_fetch_add_explicit(count, 1, memory_order_acq_rel);
+    wake(t);
+}
+
+void pg__team_meet(pg__team *t)
+{
+    if (t->n == 1)
+        return;
+    const size_t mine = atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel);
+    const size_t all = (mine / t->n + 1) * t->n;
+    if (mine + 1 == all)
+        wake(t);
+    else
+        pg__team_await(t, &t->arrived, all);
+}
+
+static void *serve(void *p)
+{
+    worker *w = p;
+    pg__team *t = w->team;
+    for (size_t round = 1;; round++) {
+        pg__team_await(t, &t->round, round);
+        if (t->leave)
+            return NULL;
+        t->work(t->arg, w->index);
+        const size_t ended = atomic_fetch_add_explicit(&t->ended, 1, memory_order_acq_rel) + 1;
+        if (ended == round * (t->n - 1))
+            wake(t);
+    }
+}
+
+/* Signals are the main thread's business. */
+static pg_status start(worker *w, pg_err *err)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(&w->thread, NULL, serve, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return pg_fail_sys(err, PG_E_IO, failed, "cannot start a thread");
+    w->started = 1;
+    return PG_OK;
+}
+
+pg_status pg__team_new(pg__team **out, size_t n, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__team *t = pg__mem_array(1, sizeof *t);
+    if (!t)
+        return pg__nomem(err);
+    t->n = n;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->moved, NULL);
+    t->workers = pg__mem_array(n, sizeof *t->workers);
+    if (!t->workers)
+        PG_TRY(pg__nomem(err));
+    for (size_t i = 1; i < n; i++) {
+        t->workers[i] = (worker){.team = t, .index = i};
+        PG_TRY(start(&t->workers[i], err));
+    }
+    *out = t;
+    t = NULL;
+done:
+    pg__team_free(t);
+    return st;
+}
+
+void pg__team_free(pg__team *t)
+{
+    if (!t)
+        return;
+    t->leave = 1;
+    pg__team_raise(t, &t->round, t->round + 1);
+    for (size_t i = 1; t->workers && i < t->n; i++)
+        if (t->workers[i].started)
+            pthread_join(t->workers[i].thread, NULL);
+    pthread_cond_destroy(&t->moved);
+    pthread_mutex_destroy(&t->lock);
+    pg__mem_free(t->workers);
+    pg__mem_free(t);
+}
+
+size_t pg__team_size(const pg__team *t)
+{
+    return t->n;
+}
+
+void pg__team_run(pg__team *t, pg__work work, void *arg)
+{
+    const size_t round = t->round + 1;
+    t->work = work;
+    t->arg = arg;
+    if (t->n > 1)
+        pg__team_raise(t, &t->round, round);
+    work(arg, 0);
+    if (t->n > 1)
+        pg__team_await(t, &t->ended, round * (t->n - 1));
+}

@@ -1,0 +1,142 @@
+/* cb_swap_ema_weights.c - Keras 3's SwapEMAWeights: validation, and with swap_on_epoch all that
+ * comes at the end of an epoch, sees the moving averages of the weights. Source:
+ * keras/src/callbacks/swap_ema_weights.py (3.6.0). Keras on TensorFlow swaps by adding and
+ * subtracting, which rounds; here the training's own weights come back to the bit.
+ *
+ * While they are swapped the optimizer's slot holds the weights, in full checkpoints too. A run
+ * that ends before its last epoch with swap_on_epoch ends with the weights, not the averages, as in
+ * Keras: they are only told apart after the last one. */
+#include "base/real.h"
+#include "base/try.h"
+#include "train/step/average.h"
+#include "train/fit/callback.h"
+#include "train/step/optimizer_shard.h"
+
+typedef struct swapper {
+    int on_epoch;
+    int has_begun, has_ended; /* what the trainer holds is this run's, and stays */
+    int is_swapped;           /* from here on: state */
+    int is_final;             /* weights are averages, and so is the slot */
+} swapper;
+
+static pg_status refuse(const pg__optimiser *o, pg_err *err)
+{
+    if (o->legacy)
+        return pg_fail(
+            err, PG_E_ARG,
+            "SwapEMAWeights: optimizer %s by the rules of Keras to 2.10 keeps no averages "
+            "of the weights",
+            o->name);
+    (void)pg_fail(err, PG_E_ARG,
+                  "SwapEMAWeights: optimizer %s keeps no averages of the weights without use_ema",
+                  o->name);
+    pg_err_hint(err, "--optimizer %s:learning_rate=%s,use_ema", o->name, PG_REAL32(o->lr));
+    return PG_E_ARG;
+}
+
+static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
+{
+    swapper *w = self;
+    pg_status st = PG_OK;
+    PG_TRY(pg__settings_flag(s, "swap_on_epoch", &w->on_epoch, err));
+    if (!f->t->optimiser.use_ema)
+        PG_TRY(refuse(&f->t->optimiser, err));
+    if (!pg__is_sharded(f->t))
+        f->n_held += 2 * pg__snapshot_bytes(f->t, 0);
+done:
+    return st;
+}
+
+static pg_status train_begin(void *self, pg__fit *f, pg_err *err)
+{
+    (void)f;
+    (void)err;
+    ((swapper *)self)->has_begun = 1;
+    return PG_OK;
+}
+
+static pg_status swap(swapper *w, pg__fit *f, int wanted, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (w->is_swapped == wanted)
+        return PG_OK;
+    PG_TRY(pg__fit_changes(f, err));
+    PG_TRY(pg__average_swap(f->t, err));
+    w->is_swapped = wanted;
+    w->is_final = 0;
+done:
+    return st;
+}
+
+static pg_status epoch_begin(void *self, pg__fit *f, pg_err *err)
+{
+    swapper *w = self;
+    return w->on_epoch ? swap(w, f, 0, err) : PG_OK;
+}
+
+static pg_status test_begin(void *self, pg__fit *f, pg_err *err)
+{
+    return swap(self, f, 1, err);
+}
+
+static pg_status test_end(void *self, pg__fit *f, pg_err *err)
+{
+    return swap(self, f, 0, err);
+}
+
+/* At the end of fit() weights become what the slot holds. */
+static pg_status epoch_end(void *self, pg__fit *f, const pg_logs *logs, pg_err *err)
+{
+    swapper *w = self;
+    pg_status st = PG_OK;
+    (void)logs;
+    if (!w->on_epoch)
+        return PG_OK;
+    PG_TRY(swap(w, f, 1, err));
+    if (f->epoch + 1 < f->run->n_epochs)
+        return PG_OK;
+    PG_TRY(pg__average_begin(f->t, err));
+    w->is_final = 1;
+done:
+    return st;
+}
+
+static pg_status train_end(void *self, pg__fit *f, pg_err *err)
+{
+    swapper *w = self;
+    w->has_ended = 1;
+    if (!w->is_swapped || w->is_final)
+        return PG_OK;
+    return pg__fit_tell(f, PG_EVENT_NOTE, NULL, err,
+                        "SwapEMAWeights: stopped before the last epoch; with swap_on_epoch the "
+                        "weights come back then, as in Keras, not their averages");
+}
+
+static void keep(void *self, pg__fit *f, pg__archive *a)
+{
+    swapper *w = self;
+    (void)f;
+    pg__archive_int(a, &w->is_swapped);
+    pg__archive_int(a, &w->is_final);
+}
+
+/* After an interruption the trainer holds the weights again; of divided slots, whose other ranks
+ * may be gone, it does not. */
+static void close(void *self, pg__fit *f)
+{
+    const swapper *w = self;
+    if (w->has_begun && !w->has_ended && w->is_swapped && !pg__is_sharded(f->t))
+        (void)pg__average_swap(f->t, NULL);
+}
+
+const pg__cb_type pg__cb_swap_ema_weights = {.name = "SwapEMAWeights",
+                                             .n_bytes = sizeof(swapper),
+                                             .open = open,
+                                             .train_begin = train_begin,
+                                             .epoch_begin = epoch_begin,
+                                             .test_begin = test_begin,
+                                             .test_end = test_end,
+                                             .epoch_end = epoch_end,
+                                             .train_end = train_end,
+                                             .keep = keep,
+                                             .close = close};

@@ -1,0 +1,14 @@
+/* cb_terminate_on_nan.c - Keras' name for what pg_fit_opts.terminate_on_nan asks for; it looks at
+ * each batch's own loss where Keras looks at the mean since the epoch began, which is the same. */
+#include "train/fit/callback.h"
+
+static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
+{
+    (void)self;
+    (void)s;
+    (void)err;
+    f->terminates_on_nan = 1;
+    return PG_OK;
+}
+
+const pg__cb_type pg__cb_terminate_on_nan = {.name = "TerminateOnNaN", .open = open};

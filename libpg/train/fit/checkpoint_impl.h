@@ -1,0 +1,38 @@
+/* checkpoint_impl.h - what cb_model_checkpoint.c and checkpoint_open.c share. */
+#ifndef PG_TRAIN_FIT_CHECKPOINT_IMPL_H
+#define PG_TRAIN_FIT_CHECKPOINT_IMPL_H
+
+#include "train/fit/callback.h"
+#include "train/fit/checkpoint.h"
+#include "train/rules/file_pattern.h"
+
+enum { VERIFY_BEST, VERIFY_ALL, VERIFY_NONE };
+
+typedef struct pg__checkpoints {
+    char *pattern, *monitor;
+    size_t verbose, every, period, keep; /* every: batches, 0: epochs */
+    int best_only, weights_only, wants_max, verify;
+    int is_guessed;  /* mode is auto */
+    int has_monitor; /* there is such a log, ever */
+    uint64_t max_shard_bytes;
+    pg__pattern_key *keys; /* epoch, batch (with save_freq), logs */
+    size_t n_keys;
+
+    double best;
+    size_t n_epochs, n_batches; /* since the last attempt */
+    pg__kept_list files;
+    char *pending; /* the file that is being written, or NULL */
+    int pending_is_best;
+    double best_before;   /* it was */
+    int told_of_skipping; /* once is enough; so are complaints about links */
+    pg__strs told;
+} pg__checkpoints;
+
+/* Parameters; monitor, name and place are checked. */
+pg_status pg__checkpoints_open(pg__checkpoints *c, pg__fit *f, pg__settings *s, pg_err *err);
+
+/* The name of the next file by c->keys; *absent: the log that it would hold, and that there is not.
+ */
+pg_status pg__checkpoints_name(pg__checkpoints *c, pg__str *out, const char **absent, pg_err *err);
+
+#endif

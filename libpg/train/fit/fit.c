@@ -1,0 +1,458 @@
+/* fit.c - epochs and batches: what Keras' fit() does around the step. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/fit/alone.h"
+#include "train/step/average.h"
+#include "train/step/devices.h"
+#include "train/fit/fit_impl.h"
+#include "train/fit/memory_estimate.h"
+#include "train/step/ranks.h"
+#include "train/step/report.h"
+#include "train/step/optimizer_shard.h"
+#include "train/step/states.h"
+
+typedef pg__fit_run run;
+
+/* ---- epochs ---- */
+
+static pg_status begin_pass(run *r, const pg__turn *turn, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__totals_clear(r->t, &r->pass);
+    if (r->opts->reset_states)
+        PG_TRY(pg__states_reset(r->t, err));
+    if (turn->validation)
+        return pg__calls_test_begin(&r->fit, err);
+    if (r->cb && r->cb->epoch_begin)
+        PG_TRY(r->cb->epoch_begin(r->cb->user, turn->epoch, err));
+    PG_TRY(pg__calls_epoch_begin(&r->fit, err));
+done:
+    return st;
+}
+
+static pg_status end_pass(run *r, const pg__turn *turn, pg_err *err)
+{
+    const size_t n = r->logs.n;
+    pg_status st = PG_OK;
+    pg__logs_fill(r->t, r->logs.values + (turn->validation ? n : 0), &r->pass);
+    if (turn->validation)
+        PG_TRY(pg__calls_test_end(&r->fit, err));
+    if (!turn->ends_epoch)
+        return PG_OK;
+    const pg_logs logs = pg__logs_epoch(&r->logs, turn->validation, pg__fit_rate(&r->fit));
+    r->n_finished++;
+    if (r->cb && r->cb->epoch_end)
+        PG_TRY(r->cb->epoch_end(r->cb->user, turn->epoch, &logs, err));
+    PG_TRY(pg__calls_epoch_end(&r->fit, &logs, err));
+done:
+    return st;
+}
+
+static pg_status end_batch(run *r, size_t batch, pg_err *err)
+{
+    const size_t n = r->logs.n;
+    double *running = r->logs.values + n; /* the validation's place is free now */
+    const pg_logs own = {r->logs.shown, r->logs.values, n}, mean = {r->logs.shown, running, n};
+    pg_status st = PG_OK;
+    if (r->fit.n_calls == 0 && !(r->cb && r->cb->batch_end))
+        return PG_OK;
+    pg__logs_fill(r->t, r->logs.values, &r->own);
+    pg__logs_fill(r->t, running, &r->pass);
+    if (r->cb && r->cb->batch_end)
+        PG_TRY(r->cb->batch_end(r->cb->user, batch, &own, &mean, err));
+    PG_TRY(pg__calls_batch_end(&r->fit, &mean, err));
+done:
+    return st;
+}
+
+static pg_status stop_at_nan(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
+{
+    char where[256];
+    pg_status st = PG_OK;
+    PG_TRY(pg__find_nan(r->t, batch, where, err));
+    PG_TRY(pg__ranks_where(r->t, where, err));
+    st = pg_fail(err, PG_E_NO, "loss is NaN since epoch %zu, batch %zu; stopped%s%s",
+                 turn->epoch + 1, turn->batch + 1, where[0] ? "; first in " : "", where);
+    st = pg__ranks_agree(r->t, st, err);
+done:
+    return st;
+}
+
+static pg_status check_loss(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
+{
+    if (!turn->validation && r->fit.terminates_on_nan &&
+        (r->t->nan_found || !isfinite(pg__total_loss(r->t, &r->own))))
+        return stop_at_nan(r, batch, turn, err);
+    return PG_OK;
+}
+
+/* With the state of the run saved, where it has a place. */
+static pg_status stop_here(run *r, const pg__turn *turn, pg_err *err)
+{
+    const char *file = r->fit.resume_file;
+    char where[96];
+    pg_status st = PG_OK;
+    snprintf(where, sizeof where, "interrupted in epoch %zu, after %sbatch %zu", turn->epoch + 1,
+             turn->validation ? "validation " : "", turn->batch + 1);
+    if (!file || pg__rank_of(r->t) > 0)
+        PG_FAIL(PG_E_CANCELLED, "%s", where);
+    PG_TRY(pg__resume_save(&r->resume, PG__RESUME_AT_STOP, err));
+    if (r->resume.failed)
+        PG_FAIL(PG_E_CANCELLED, "%s; its state could not be saved: %s", where, r->resume.why.msg);
+    st = pg_fail(err, PG_E_CANCELLED, "%s; saved %s", where, PG_SHOW(file));
+    pg_err_hint(err, "pgfit --resume=%s", PG_QUOTE(file));
+done:
+    return st;
+}
+
+/* Rank 0 is through with what it writes of the others' optimizer state, if it did; they wait for
+ * that. Where nothing is ever written nobody has to. */
+static pg_status meet_writer(run *r, pg_status st, pg_err *err)
+{
+    pg_err unheard = {0};
+    if ((st != PG_OK && st != PG_E_CANCELLED) || !r->meets_writer)
+        return st;
+    const pg_status met = pg__shard_meet(r->t, st == PG_OK ? err : &unheard);
+    return st == PG_OK ? met : st;
+}
+
+/* Between two steps: what was written meanwhile, what is to be written now, whether to go on. */
+static pg_status take_own_stock(run *r, const pg__turn *turn, pg_err *err)
+{
+    pg_status st = PG_OK;
+    r->next = pg__point_after(turn);
+    PG_TRY(pg__writer_poll(r->fit.writer, err));
+    if (pg__told_to_stop(r->t, r->opts->cancel))
+        PG_TRY(stop_here(r, turn, err));
+    if (pg__rank_of(r->t) == 0 && pg__resume_is_due(&r->resume))
+        PG_TRY(pg__resume_save(&r->resume, PG__RESUME_BETWEEN, err));
+done:
+    pg__snapshot_drop(r->fit.snapshot);
+    r->fit.snapshot = NULL;
+    return st;
+}
+
+static pg_status take_stock(run *r, const pg__turn *turn, pg_err *err)
+{
+    const int writes = pg__rank_of(r->t) == 0;
+    pg_status st = writes ? PG_OK : meet_writer(r, PG_OK, err);
+    if (st == PG_OK)
+        st = take_own_stock(r, turn, err);
+    return writes ? meet_writer(r, st, err) : st;
+}
+
+/* With float16 the first scales of the loss are tried out, so that is nothing to worry about. */
+static pg_status tell_skipped(run *r, const pg__turn *turn, pg_err *err)
+{
+    const pg__loss_scale *s = &r->t->scale;
+    if (!s->skipped || turn->validation)
+        return PG_OK;
+    return pg__fit_tell(&r->fit, PG_EVENT_SKIPPED, NULL, err,
+                        "batch %zu: gradients beyond float16, weights stay; loss scale %.0f",
+                        turn->batch + 1, s->now);
+}
+
+static pg_status run_batch(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
+{
+    const pg__pass pass = turn->validation ? PG__TESTS : PG__TRAINS;
+    pg_status st = PG_OK;
+    r->fit.epoch = turn->epoch;
+    r->fit.batch = turn->batch;
+    if (turn->batch == 0)
+        PG_TRY(begin_pass(r, turn, err));
+    pg__totals_clear(r->t, &r->own);
+    const double clock = pg__now();
+    PG_TRY(pg__trainer_step(r->t, batch, pass, NULL, &r->own, err));
+    pg__totals_add(r->t, &r->pass, &r->own);
+    if (!turn->validation)
+        pg__spent_step(r->t, clock, batch->n_rows);
+    PG_TRY(check_loss(r, batch, turn, err));
+    PG_TRY(tell_skipped(r, turn, err));
+    if (!turn->validation)
+        PG_TRY(end_batch(r, turn->batch, err));
+    if (turn->is_last)
+        PG_TRY(end_pass(r, turn, err));
+    PG_TRY(take_stock(r, turn, err));
+done:
+    return st;
+}
+
+static pg_status run_batches(run *r, pg_err *err)
+{
+    const pg__batch *batch = NULL;
+    pg__turn turn = {.ends_epoch = 1};
+    pg_status st = PG_OK;
+    while (!(r->fit.stops && turn.ends_epoch)) {
+        double clock = pg__now(); /* what others do between the steps is not counted */
+        PG_TRY(pg__ahead_next(r->ahead, &batch, &turn, err));
+        if (!batch)
+            break;
+        if (!turn.validation)
+            pg__lap(&clock, &r->t->spent.input);
+        PG_TRY(run_batch(r, batch, &turn, err));
+    }
+done:
+    return st;
+}
+
+/* ---- going on ---- */
+
+static void keep_totals(const pg_trainer *t, pg__totals *totals, pg__archive *a)
+{
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        pg__archive_real(a, &totals->loss_sums[k]);
+        pg__archive_real(a, &totals->loss_counts[k]);
+        pg__archive_real(a, &totals->batch_losses[k]);
+    }
+    for (size_t i = 0; i < t->n_metric_state; i++)
+        pg__archive_real(a, &totals->metrics[i]);
+    pg__archive_real(a, &totals->penalty_sum);
+    pg__archive_u64(a, &totals->n_rows);
+    pg__archive_u64(a, &totals->n_batches);
+}
+
+/* The logs hold the training's results while validation goes on. */
+void pg__fit_keep(void *user, pg__archive *a)
+{
+    run *r = user;
+    pg__archive_size(a, &r->next.epoch);
+    pg__archive_size(a, &r->next.batch);
+    pg__archive_int(a, &r->next.in_validation);
+    keep_totals(r->t, &r->pass, a);
+    for (size_t i = 0; i < r->logs.n; i++)
+        pg__archive_real(a, &r->logs.values[i]);
+}
+
+static pg_status tell_place(run *r, pg_err *err)
+{
+    const size_t epoch = r->next.epoch + 1, batch = r->next.batch + 1;
+    pg__str text = {0};
+    pg_status st = PG_OK;
+    if (r->fit.stops || r->next.epoch >= r->what.n_epochs)
+        PG_TRY(pg__str_printf(&text, err, "finished already, after epoch %zu", r->next.epoch));
+    else if (r->next.in_validation)
+        PG_TRY(pg__str_printf(&text, err, "epoch %zu, validation step %zu", epoch, batch));
+    else if (batch > 1)
+        PG_TRY(pg__str_printf(&text, err, "epoch %zu, step %zu", epoch, batch));
+    else
+        PG_TRY(pg__str_printf(&text, err, "epoch %zu", epoch));
+    PG_TRY(pg__calls_recall(&r->fit, &text, err));
+    PG_TRY(pg__fit_tell(&r->fit, PG_EVENT_RESUME, r->fit.resume_file, err, "%s", text.s));
+done:
+    pg__str_fini(&text);
+    return st;
+}
+
+static pg_status go_on(run *r, pg_err *err)
+{
+    pg_status st = PG_OK;
+    int found = 0;
+    if (!r->fit.resume)
+        return PG_OK;
+    st = pg__resume_load(&r->resume, &found, err);
+    PG_TRY(pg__ranks_agree(r->t, st, err));
+    PG_TRY(pg__ranks_found(r->t, r->fit.resume_file, found, r->resume.mark, err));
+    if (!found)
+        return PG_OK;
+    pg__course_seek(r->course, &r->next);
+    r->fit.resumed = 1;
+    r->fit.first_epoch = r->fit.epoch = r->next.epoch;
+    PG_TRY(tell_place(r, err));
+done:
+    return st;
+}
+
+/* ---- beginning and end ---- */
+
+/* Will rank 0 write something that the others have a part of? What it does alone they cannot know.
+ */
+static pg_status ask_for_meetings(run *r, pg_err *err)
+{
+    int writes = r->fit.resume_file != NULL;
+    pg_status st = PG_OK;
+    if (!pg__is_sharded(r->t))
+        return PG_OK;
+    for (size_t i = 0; i < r->fit.n_calls; i++)
+        writes |= r->fit.calls[i].type->writes;
+    PG_TRY(pg__ranks_any(r->t, &writes, err));
+    r->meets_writer = writes;
+done:
+    return st;
+}
+
+/* Rank 0 writes the state. Where only an interruption would write it, runs may share a folder. A
+ * file that has to be there is told missing by who looks for it. */
+static pg_status lock_state(run *r, pg_err *err)
+{
+    const pg__fit *f = &r->fit;
+    const int makes_folder = f->resume != 1;
+    if (!f->resume_file || pg__rank_of(r->t) > 0 || (!f->resume && !pg__fit_keeps(r)))
+        return PG_OK;
+    return pg__resume_lock_take(&r->lock, f->resume_file, makes_folder, err);
+}
+
+/* A replica has batch size / replicas rows, rounded down, and the last one what is left; lanes that
+ * do not follow replicas are dealt evenly. */
+static pg_status tell_of_idle(run *r, pg_err *err)
+{
+    const pg_trainer *t = r->t;
+    const size_t rows = t->part_rows ? (size_t)t->part_rows : r->batch_size;
+    if (rows >= r->what.n_devices || pg__rank_of(t) > 0 || (t->cut.n_lanes && !t->cut.by_replica))
+        return PG_OK;
+    return pg__fit_tell(&r->fit, PG_EVENT_NOTE, NULL, err,
+                        "a batch of %zu is too small for %zu devices: the last one computes all of "
+                        "it",
+                        rows, r->what.n_devices);
+}
+
+/* The callbacks have seen a resumed epoch begin, the program has not. */
+static pg_status begin_training(run *r, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__writer_new(&r->fit.writer, pg__is_sharded(r->t),
+                          err)); /* what others have is asked for */
+    if (r->cb && r->cb->train_begin)
+        PG_TRY(r->cb->train_begin(r->cb->user, &r->what, err));
+    PG_TRY(tell_of_idle(r, err));
+    PG_TRY(ask_for_meetings(r, err));
+    PG_TRY(go_on(r, err));
+    PG_TRY(pg__ranks_agree(r->t, pg__calls_train_begin(&r->fit, err), err));
+    PG_TRY(pg__ahead_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
+                         r->batch_size, err));
+    if ((r->next.batch > 0 || r->next.in_validation) && r->cb && r->cb->epoch_begin)
+        PG_TRY(r->cb->epoch_begin(r->cb->user, r->next.epoch, err));
+done:
+    return st;
+}
+
+/* What is to be written behind the last state: that is told to it then. */
+static pg_status name_output(run *r, pg_err *err)
+{
+    r->t->state = pg__mem_strdup(r->fit.resume_file);
+    r->t->output = pg__mem_strdup(r->opts->output);
+    return r->t->state && r->t->output ? PG_OK : pg__nomem(err);
+}
+
+static void forget_output(pg_trainer *t)
+{
+    pg__mem_free(t->state);
+    pg__mem_free(t->output);
+    t->state = t->output = NULL;
+}
+
+/* The last state, of a run that is over; what was asked for and is missing. */
+static pg_status end_resume(run *r, pg_err *err)
+{
+    pg__fit *f = &r->fit;
+    pg_status st = PG_OK;
+    PG_TRY(pg__writer_wait(f->writer, err));
+    if (pg__rank_of(r->t) > 0)
+        goto done;
+    if (f->resume_ends) {
+        pg__resume_remove(&r->resume);
+        goto done;
+    }
+    if (f->resume_file && (r->resume.has_saved || r->resume.failed || f->resumed))
+        PG_TRY(pg__resume_save(&r->resume, PG__RESUME_AT_END, err));
+    if (f->resume_file && r->opts->output && r->resume.has_saved && !r->resume.failed)
+        PG_TRY(name_output(r, err));
+    if (r->resume.failed && f->missing == PG_OK) {
+        f->missing = PG_E_IO;
+        f->why = r->resume.why;
+    }
+done:
+    return st;
+}
+
+static pg_status end_training(run *r, double began, pg_err *err)
+{
+    pg_fit_report report = pg__report_of(r->t, began);
+    pg_status st = PG_OK;
+    report.n_epochs = r->n_finished;
+    PG_TRY(pg__ranks_shares(r->t, &report, err));
+    pg__ahead_free(r->ahead);
+    r->ahead = NULL;
+    PG_TRY(pg__average_finish(r->t, err));
+    PG_TRY(pg__calls_train_end(&r->fit, err));
+    PG_TRY(end_resume(r, err));
+    PG_TRY(meet_writer(r, PG_OK, err));
+    if (r->opts->measure_alone && !r->t->ranks && r->t->cut.n_replicas > 1 &&
+        report.rows_per_second > 0)
+        PG_TRY(pg__measure_alone(r->t, &r->train, r->batch_size, &report.alone, err));
+    if (r->cb && r->cb->train_end)
+        r->cb->train_end(r->cb->user, &report);
+    if (r->fit.missing != PG_OK && err)
+        *err = r->fit.why;
+    r->has_ended = 1;
+    st = r->fit.missing;
+done:
+    return st;
+}
+
+/* What would stop the training at its first batch. */
+static pg_status try_first_rows(const run *r, const pg__feed *f, pg_err *err)
+{
+    pg__batch b = {.n_rows = 0};
+    const size_t n = f->n_rows < r->batch_size ? (size_t)f->n_rows : r->batch_size;
+    const pg_status st = pg__feed_read_first(f, n, &b, err);
+    pg__batch_free(&b, r->t);
+    return st;
+}
+
+pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
+                          pg_err *err)
+{
+    run r = {.t = t,
+             .data = data,
+             .opts = opts,
+             .has_val = opts->validation != NULL || opts->validation_split != 0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__told(t, pg__fit_open(&r, err), err));
+    *out = r.forecast;
+    PG_TRY(try_first_rows(&r, &r.train, err));
+    if (r.has_val)
+        PG_TRY(try_first_rows(&r, &r.val, err));
+done:
+    pg__fit_close(&r);
+    return st;
+}
+
+static pg_status open_run(run *r, pg_err *err)
+{
+    const pg_status st = pg__fit_open(r, err);
+    return st == PG_OK ? pg__forecast_check(r->t, &r->forecast, err) : st;
+}
+
+pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg_callback *cb,
+                 pg_err *err)
+{
+    run r = {.t = t,
+             .data = data,
+             .opts = opts,
+             .cb = cb,
+             .has_val = opts->validation != NULL || opts->validation_split != 0};
+    const double began = pg__now();
+    pg_status st = PG_OK;
+    pg__ranks_begin_call(t, opts->cancel);
+    forget_output(t);
+    PG_TRY(pg__ranks_agree(t, open_run(&r, err), err));
+    PG_TRY(pg__ranks_same_run(t, opts, err));
+    PG_TRY(pg__ranks_same_data(t, &r.train, err));
+    if (r.has_val)
+        PG_TRY(pg__ranks_same_data(t, &r.val, err));
+    PG_TRY(pg__ranks_agree(t, lock_state(&r, err), err));
+    PG_TRY(begin_training(&r, err));
+    PG_TRY(run_batches(&r, err));
+    PG_TRY(end_training(&r, began, err));
+done:
+    st = pg__told(t, st, err);
+    if (!r.has_ended) /* else only a file of rank 0 is missing: what was trained is there */
+        st = pg__ranks_told(t, st, err);
+    if (st != PG_OK && r.fit.writer)
+        (void)pg__writer_wait(r.fit.writer, NULL); /* what is being written is told of */
+    pg__fit_close(&r);
+    return st;
+}

@@ -1,0 +1,158 @@
+/* memory_estimate_model_parallel.c - see memory_estimate_model_parallel.h. Devices are counted by GPU: two of one share its room.
+ */
+#include "train/fit/memory_estimate_model_parallel.h"
+
+#include "base/try.h"
+#include "train/step/devices.h"
+#include "train/step/model_parallel.h"
+#include "train/step/upload.h"
+
+/* The GPU that device d is, among those of f; a new one. */
+static pg_device_forecast *part_of(pg_forecast *f, const pg_trainer *t, size_t d)
+{
+    for (size_t k = 0; k < d; k++)
+        if (t->devices[k].ordinal == t->devices[d].ordinal)
+            return part_of(f, t, k);
+    for (size_t k = 0; k < f->n_parts; k++)
+        if (f->parts[k].device == t->placed_on.v[d])
+            return &f->parts[k];
+    f->parts[f->n_parts].device = t->placed_on.v[d];
+    return &f->parts[f->n_parts++];
+}
+
+static pg_status add_free(pg_forecast *f, pg_trainer *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t d = 0; d < t->n_devices; d++) {
+        pg_device_forecast *part = part_of(f, t, d);
+        uint64_t is_free = 0, all = 0;
+        if (part->room > 0)
+            continue;
+        PG_TRY(t->backend->memory(t->devices[d].dev, &is_free, &all, err));
+        part->room = is_free;
+        f->available += is_free;
+    }
+done:
+    return st;
+}
+
+static size_t n_slots(const pg_trainer *t)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < PG_MAX_SLOTS; s++)
+        n += t->slots[s].mem != NULL;
+    return n;
+}
+
+/* What device d has already may be used by what it will have. */
+static void add_filled(pg_forecast *f, const pg_trainer *t)
+{
+    for (size_t d = 0; d < t->n_devices; d++) {
+        pg_device_forecast *part = part_of(f, t, d);
+        uint64_t flats = 1 + n_slots(t);
+        for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
+            flats += t->workers[0].grads[k].mem != NULL;
+        part->room += flats * pg__part_bytes(t, d) + t->workers[d].scratch.n_bytes +
+                      (d == 0 ? t->arenas[0].n_bytes : t->workers[d].arena.n_bytes);
+        for (size_t i = 0; i < t->n_built; i++)
+            part->room += pg__program_shared_on(t->built[i].program, (uint32_t)d);
+    }
+}
+
+typedef struct needs {
+    uint64_t arena, scratch, shared;
+} needs;
+
+/* Of the lanes' programs, which run one after the other. */
+static pg_status plan(needs *n, pg_trainer *t, uint64_t n_rows, size_t device, pg_err *err)
+{
+    const pg__program *last = NULL;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < pg__lane_count(&t->cut); k++) {
+        const pg__lane lane = pg__lane_of(&t->cut, n_rows, k);
+        const pg__program *p = NULL;
+        if (lane.n == 0)
+            continue;
+        PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
+        const uint64_t stage = device == 0 ? pg__stage_bytes(t, p, lane.n) : 0;
+        const uint64_t arena = pg__program_arena_on(p, (uint32_t)device) + stage;
+        const uint64_t scratch = pg__program_scratch_on(p, (uint32_t)device);
+        n->arena = arena > n->arena ? arena : n->arena;
+        n->scratch = scratch > n->scratch ? scratch : n->scratch;
+        n->shared += p != last ? pg__program_shared_on(p, (uint32_t)device) : 0;
+        last = p;
+    }
+done:
+    return st;
+}
+
+pg_status pg__forecast_apart(pg_forecast *f, pg_trainer *t, size_t batch_size, uint64_t n_flats,
+                             size_t n_programs, pg_err *err)
+{
+    const uint64_t rows = t->part_rows && t->part_rows < batch_size ? t->part_rows : batch_size;
+    pg_status st = PG_OK;
+    *f = (pg_forecast){.n_devices = t->n_devices, .batch_size = batch_size};
+    for (size_t d = 0; d < t->n_devices; d++) {
+        const uint64_t flat = pg__part_bytes(t, d);
+        pg_device_forecast *part = part_of(f, t, d);
+        needs n = {0};
+        PG_TRY(plan(&n, t, rows, d, err));
+        f->weights += flat;
+        f->gradients += n_flats * flat;
+        f->optimizer += n_slots(t) * flat;
+        f->activations += n.arena;
+        f->workspace += n.scratch + n_programs * n.shared;
+        part->activations += n.arena;
+        part->total +=
+            (1 + n_flats + n_slots(t)) * flat + n.arena + n.scratch + n_programs * n.shared;
+    }
+    f->total = f->weights + f->gradients + f->optimizer + f->activations + f->workspace;
+    PG_TRY(add_free(f, t, err));
+    add_filled(f, t);
+    f->largest_batch = pg__forecast_grows(f);
+done:
+    return st;
+}
+
+int pg__forecast_fits(const pg_forecast *f, uint64_t spare)
+{
+    for (size_t k = 0; k < f->n_parts; k++) {
+        const uint64_t room = f->parts[k].room;
+        if (f->parts[k].total > room - (spare ? room / spare : 0))
+            return 0;
+    }
+    return 1;
+}
+
+size_t pg__forecast_grows(const pg_forecast *f)
+{
+    size_t least = SIZE_MAX;
+    for (size_t k = 0; k < f->n_parts; k++) {
+        const pg_device_forecast *p = &f->parts[k];
+        const uint64_t fixed = p->total - p->activations;
+        if (p->room <= fixed)
+            return 0;
+        const double n = (double)(p->room - fixed) / (double)(p->activations ? p->activations : 1) *
+                         (double)f->batch_size;
+        least = n < (double)least ? (size_t)n : least;
+    }
+    return least;
+}
+
+pg_status pg__forecast_refuse(const pg_forecast *f, pg_err *err)
+{
+    const pg_device_forecast *p = f->parts;
+    while (p->total <= p->room)
+        p++;
+    (void)pg_fail(err, PG_E_NOMEM,
+                  "%s: out of memory: its layers and a batch of %zu need %s, it has %s for "
+                  "them",
+                  p->device, f->batch_size, pg__size_text_of(p->total).s,
+                  pg__size_text_of(p->room).s);
+    if (f->largest_batch > 0)
+        pg_err_hint(err, "--batch-size %zu, or --place some of its layers on another device",
+                    f->largest_batch);
+    else
+        pg_err_hint(err, "--place some of its layers on another device");
+    return PG_E_NOMEM;
+}

@@ -1,0 +1,76 @@
+/* resume_output.c - which file at the run's output is its own: the state keeps its size, time and
+ * number. They are in a part of their own, whose bytes change in place when the trained model has
+ * been written behind the last state; so that part checks itself.
+ *
+ *   0  8  size          16  8  nanoseconds      32  4  CRC-32 of the bytes before
+ *   8  8  seconds       24  8  inode            36  4  0
+ *
+ * All of them 0: there is none. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/le.h"
+#include "base/str.h"
+#include "pg/resume.h"
+#include "train/fit/resume.h"
+#include "train/fit/resume_file.h"
+
+/* It, or the folder of shards that stands for it. */
+static int look(const char *path, struct stat *sb)
+{
+    pg__str shards = {0};
+    int there = stat(path, sb) == 0;
+    if (!there && pg__str_printf(&shards, NULL, "%s.shards", path) == PG_OK)
+        there = stat(shards.s, sb) == 0;
+    pg__str_fini(&shards);
+    return there;
+}
+
+void pg__output_mark(unsigned char out[PG__OUTPUT_BYTES], const char *path)
+{
+    struct stat sb;
+    memset(out, 0, PG__OUTPUT_BYTES);
+    if (!path || !look(path, &sb))
+        return;
+    pg__put_le(out, (uint64_t)sb.st_size, 8);
+    pg__put_le(out + 8, (uint64_t)sb.st_mtim.tv_sec, 8);
+    pg__put_le(out + 16, (uint64_t)sb.st_mtim.tv_nsec, 8);
+    pg__put_le(out + 24, (uint64_t)sb.st_ino, 8);
+    pg__put_le(out + 32, pg__crc32(0, out, 32), 4);
+}
+
+int pg_resume_owns(const char *resume_file, const char *output)
+{
+    unsigned char now[PG__OUTPUT_BYTES], kept[PG__OUTPUT_BYTES];
+    uint64_t off, n;
+    struct stat sb;
+    if (!look(output, &sb))
+        return 1;
+    const int fd = open(resume_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int found =
+        fd >= 0 && pg__resume_file_find(resume_file, PG__RESUME_OUTPUT, &off, &n) == PG_OK &&
+        n == sizeof kept && pread(fd, kept, sizeof kept, (off_t)off) == (ssize_t)sizeof kept;
+    if (fd >= 0)
+        close(fd);
+    pg__output_mark(now, output);
+    return found && memcmp(now, kept, sizeof kept) == 0;
+}
+
+/* Where it cannot be told the file is taken for another's: nothing is lost by that. */
+void pg__resume_wrote(const char *resume_file, const char *output)
+{
+    unsigned char mark[PG__OUTPUT_BYTES];
+    uint64_t off, n;
+    if (pg__resume_file_find(resume_file, PG__RESUME_OUTPUT, &off, &n) != PG_OK || n != sizeof mark)
+        return;
+    const int fd = open(resume_file, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    pg__output_mark(mark, output);
+    (void)!pwrite(fd, mark, sizeof mark, (off_t)off);
+    close(fd);
+}

@@ -1,0 +1,181 @@
+/* prefetch.c - a ring of three batches: one is trained with, two are filled ahead. The thread waits
+ * where both are full. A trainer that finds none, and nobody reading, reads by itself: beside busy
+ * programs it would wait long for its thread to have a turn, and where there can be no thread
+ * nothing else is needed. One of both reads at a time, for sources have caches. */
+#include "train/model/prefetch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+
+#define N_BUFFERS PG__AHEAD_BATCHES
+
+typedef struct buffer {
+    pg__batch batch;
+    uint64_t *rows;
+    pg__turn turn;
+    int is_end; /* no batch: the course is over */
+    pg_status st;
+    pg_err err;
+} buffer;
+
+struct pg__ahead {
+    pg__course *course;
+    const pg__feed *train, *val;
+    pg__cut cut; /* as it was at the start: trials of the trainer change its own meanwhile */
+    uint64_t part_rows;
+    buffer buffers[N_BUFFERS];
+    unsigned long filled, taken; /* buffers so far; these four under the lock */
+    int reading, over;           /* over: nothing comes behind what is filled */
+    int stop;                    /* atomic */
+    int has_lock, has_thread;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+};
+
+/* Of the rows of a batch those that this process computes, part by part, come to the front. */
+static size_t keep_own(const pg__ahead *a, uint64_t *rows, size_t n_rows)
+{
+    const uint64_t part = a->part_rows ? a->part_rows : n_rows;
+    size_t n = 0;
+    for (uint64_t first = 0; first < n_rows; first += part) {
+        uint64_t from, end;
+        pg__rows_here(&a->cut, n_rows - first < part ? n_rows - first : part, &from, &end);
+        memmove(rows + n, rows + first + from, (size_t)(end - from) * sizeof *rows);
+        n += (size_t)(end - from);
+    }
+    return n;
+}
+
+/* The next batch of the course into a buffer. */
+static void fill(pg__ahead *a, buffer *b)
+{
+    b->is_end = !pg__course_next(a->course, &b->turn, b->rows);
+    b->st = PG_OK;
+    if (b->is_end)
+        return;
+    const pg__feed *f = b->turn.validation ? a->val : a->train;
+    const size_t n = keep_own(a, b->rows, b->turn.n_rows);
+    for (size_t i = 0; i < n; i++)
+        b->rows[i] += f->first;
+    b->st = pg__feed_read(f, b->rows, n, &b->batch, &a->stop, &b->err);
+    b->batch.n_here = n;
+    b->batch.n_rows = b->turn.n_rows;
+}
+
+/* Called and left with the lock, and with nobody reading. */
+static void fill_next(pg__ahead *a)
+{
+    buffer *b = &a->buffers[a->filled % N_BUFFERS];
+    a->reading = 1;
+    pthread_mutex_unlock(&a->lock);
+    fill(a, b);
+    pthread_mutex_lock(&a->lock);
+    a->reading = 0;
+    a->filled++;
+    a->over = b->is_end || b->st != PG_OK;
+    pthread_cond_signal(&a->changed);
+}
+
+static void *read_ahead(void *arg)
+{
+    pg__ahead *a = arg;
+    pthread_mutex_lock(&a->lock);
+    while (!a->stop && !a->over) {
+        /* What was taken last is still in use. */
+        const unsigned long most = a->taken + N_BUFFERS - (a->taken > 0);
+        if (a->filled < most && !a->reading)
+            fill_next(a);
+        else
+            pthread_cond_wait(&a->changed, &a->lock);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+/* Signals are the main thread's business. */
+static void start(pg__ahead *a)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    a->has_thread = pthread_create(&a->thread, NULL, read_ahead, a) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+pg_status pg__ahead_new(pg__ahead **out, pg__course *course, const pg__feed *train,
+                        const pg__feed *val, size_t batch_size, pg_err *err)
+{
+    const pg__feed *any = train ? train : val;
+    const int weighted =
+        (train && pg__feed_is_weighted(train)) || (val && pg__feed_is_weighted(val));
+    pg_status st = PG_OK;
+    pg__ahead *a = pg__mem_array(1, sizeof *a);
+    if (!a)
+        return pg__nomem(err);
+    a->course = course;
+    a->train = train;
+    a->val = val;
+    a->cut = any->t->cut;
+    a->part_rows = any->t->part_rows;
+    for (size_t i = 0; i < N_BUFFERS; i++) {
+        PG_TRY(pg__batch_alloc(&a->buffers[i].batch, any, weighted, batch_size, err));
+        a->buffers[i].rows = pg__mem_array(batch_size, sizeof *a->buffers[i].rows);
+        if (!a->buffers[i].rows)
+            PG_TRY(pg__nomem(err));
+    }
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->changed, NULL);
+    a->has_lock = 1;
+    start(a);
+    *out = a;
+    a = NULL;
+done:
+    pg__ahead_free(a);
+    return st;
+}
+
+pg_status pg__ahead_next(pg__ahead *a, const pg__batch **out, pg__turn *turn, pg_err *err)
+{
+    buffer *b = &a->buffers[a->taken % N_BUFFERS];
+    pthread_mutex_lock(&a->lock);
+    a->taken++; /* the one before is free now */
+    pthread_cond_signal(&a->changed);
+    while (a->filled < a->taken)
+        if (!a->reading)
+            fill_next(a);
+        else
+            pthread_cond_wait(&a->changed, &a->lock);
+    pthread_mutex_unlock(&a->lock);
+    if (b->st != PG_OK && err)
+        *err = b->err;
+    *out = b->is_end || b->st != PG_OK ? NULL : &b->batch;
+    *turn = b->turn;
+    return b->st;
+}
+
+void pg__ahead_free(pg__ahead *a)
+{
+    if (!a)
+        return;
+    if (a->has_thread) {
+        pthread_mutex_lock(&a->lock);
+        __atomic_store_n(&a->stop, 1, __ATOMIC_RELAXED);
+        pthread_cond_signal(&a->changed);
+        pthread_mutex_unlock(&a->lock);
+        pthread_join(a->thread, NULL);
+    }
+    if (a->has_lock) {
+        pthread_cond_destroy(&a->changed);
+        pthread_mutex_destroy(&a->lock);
+    }
+    for (size_t i = 0; i < N_BUFFERS; i++) {
+        pg__batch_free(&a->buffers[i].batch, (a->train ? a->train : a->val)->t);
+        pg__mem_free(a->buffers[i].rows);
+    }
+    pg__mem_free(a);
+}

@@ -1,0 +1,24 @@
+/* prefetch.h - batches read by a thread of their own while the ones before are trained with. */
+#ifndef PG_TRAIN_MODEL_PREFETCH_H
+#define PG_TRAIN_MODEL_PREFETCH_H
+
+#include "train/data/batch_order.h"
+#include "train/model/feed.h"
+
+#define PG__AHEAD_BATCHES 3 /* in memory */
+
+typedef struct pg__ahead pg__ahead;
+
+/* Begins to read. train or val may be NULL where the course has no such turns; all are borrowed,
+ * and must not be used while this lives. */
+pg_status pg__ahead_new(pg__ahead **out, pg__course *course, const pg__feed *train,
+                        const pg__feed *val, size_t batch_size, pg_err *err);
+
+/* The next batch, valid until the next call; *out NULL: that was all. An error of reading comes at
+ * the turn of the batch that it belongs to. */
+pg_status pg__ahead_next(pg__ahead *a, const pg__batch **out, pg__turn *turn, pg_err *err);
+
+/* Stops at once, within the rows of a batch. NULL is allowed. */
+void pg__ahead_free(pg__ahead *a);
+
+#endif

@@ -1,0 +1,69 @@
+/* rows_at_once.c - what layers tell each other stays in a core's cache where few rows go through
+ * the model at a time, and weights that no cache holds are read once for all of them. Measured with
+ * predictions on one core, time for each row against 16 or 32 of them: MobileNetV2 one by one 0.6,
+ * ResNet-50 eight by eight 0.97. The caches are those of a usual server, and not of the machine at
+ * hand: so results do not depend on where they were made. */
+#include "train/model/rows_at_once.h"
+
+#include <string.h>
+
+#define OWN_CACHE    ((uint64_t)1 << 20)  /* bytes that a core has for itself */
+#define SHARED_CACHE ((uint64_t)16 << 20) /* of what all share */
+
+/* Bytes of one row of a value; 0: it has no rows. *known: its other dimensions are. */
+static uint64_t row_bytes(const pg_trainer *t, pg__val v, int *known)
+{
+    uint64_t n = t->backend->real_bytes;
+    if (v == PG__NO_VAL)
+        return 0;
+    const pg__dims *d = &t->built_params.tape.values[v].shape;
+    if (d->rank == 0 || d->d[0] != PG_DIM_ANY)
+        return 0;
+    for (uint32_t k = 1; k < d->rank; k++) {
+        *known = *known && d->d[k] != PG_DIM_ANY;
+        n *= d->d[k];
+    }
+    return n;
+}
+
+/* The most that any operation of the forward pass reads and writes for a row. */
+static uint64_t most_bytes(const pg_trainer *t, int *known)
+{
+    const pg__tape *tape = &t->built_params.tape;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < tape->n_insts; i++) {
+        const pg__inst *inst = &tape->insts[i];
+        uint64_t n = 0;
+        for (uint32_t k = 0; k < inst->n_in; k++)
+            n += row_bytes(t, pg__in(tape, inst, k), known);
+        for (uint32_t k = 0; k < inst->n_out; k++)
+            n += row_bytes(t, pg__out(tape, inst, k), known);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Of what every row needs all of. */
+static uint64_t weight_bytes(const pg_trainer *t)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < t->n_params; i++)
+        if (strcmp(t->built_params.params[i].leaf->layer->class_name, "Embedding") != 0)
+            n += t->n_elems[i] * t->backend->real_bytes;
+    return n;
+}
+
+size_t pg__rows_at_once(const pg_trainer *t)
+{
+    int known = 1;
+    const uint64_t row = most_bytes(t, &known), weights = weight_bytes(t);
+    if (!known || row == 0 || !t->backend->host_memory)
+        return 0;
+    uint64_t n = OWN_CACHE / row;
+    if (weights > SHARED_CACHE && (weights - SHARED_CACHE) / (2 * row) + 1 > n)
+        n = (weights - SHARED_CACHE) / (2 * row) + 1;
+    size_t rows = 1;
+    while (rows < n)
+        rows *= 2;
+    return rows;
+}

@@ -1,0 +1,62 @@
+/* slots.h - the optimizer's state as files of Keras list it. Only the order counts there: names are
+ * free, and every generation has an order of its own (slots.c). */
+#ifndef PG_TRAIN_MODEL_SLOTS_H
+#define PG_TRAIN_MODEL_SLOTS_H
+
+#include "train/model/trainer.h"
+
+typedef enum pg__era {
+    PG__ERA_2_2,   /* standalone Keras to 2.2 */
+    PG__ERA_2_3,   /* and 2.3 */
+    PG__ERA_OLD,   /* tf.keras to 2.10, keras.optimizers.legacy since */
+    PG__ERA_NEW,   /* Keras 2.11 to 2.15 */
+    PG__ERA_THREE, /* Keras 3 */
+} pg__era;
+
+typedef enum pg__state_kind {
+    PG__STATE_STEPS,   /* int64 scalar: updates made */
+    PG__STATE_RATE,    /* the learning rate */
+    PG__STATE_PRODUCT, /* Nadam: product of the momenta so far */
+    PG__STATE_SLOT,    /* of one parameter */
+    PG__STATE_ZEROS,   /* as large as a parameter, unused */
+    PG__STATE_ZERO     /* one element, unused */
+} pg__state_kind;
+
+typedef struct pg__state_entry {
+    pg__state_kind kind;
+    size_t slot, param;
+} pg__state_entry;
+
+typedef struct pg__state_list {
+    pg__state_entry *v;
+    size_t n, cap;
+} pg__state_list;
+
+/* The era that the trainer's own files are of. */
+pg__era pg__era_of(const pg_trainer *t);
+
+/* What a file of that era lists, in its order: as the trainer's Keras writes it, or else the other
+ * way. Standalone Keras from 2.1 on adds one-element slots for Adam without amsgrad; Keras 3 lists
+ * the learning rate where no schedule counts it. */
+pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era era, int as_written,
+                            pg_err *err);
+void pg__state_list_fini(pg__state_list *l);
+
+/* "Adam/m/dense/kernel:0": a name for an entry as that era would give it. */
+pg_status pg__state_name(pg__str *out, const pg_trainer *t, pg__era era, const pg__state_entry *e,
+                         pg_err *err);
+
+/* Visits the entries of the trainer's own list with their tensors, i of the state, in a file;
+ * *found 0: the file has n tensors of state, but not that list. */
+typedef pg_status (*pg__state_visit)(void *ctx, const pg__state_entry *e, pg_store *file, size_t i,
+                                     pg_err *err);
+pg_status pg__state_walk(int *found, size_t *n, const pg_trainer *t, pg_store *file,
+                         pg__state_visit visit, void *ctx, pg_err *err);
+
+/* Tensor i of a file's state, a scalar. */
+pg_status pg__state_number(double *out, pg_store *file, size_t i, pg_err *err);
+
+/* Takes the optimizer's state from a file, and tells it or why not in a note; name: of the file. */
+pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err *err);
+
+#endif

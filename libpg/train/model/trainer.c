@@ -1,0 +1,549 @@
+/* trainer.c - from options to a model that can be trained. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/real.h"
+#include "base/try.h"
+#include "train/step/average.h"
+#include "train/step/buckets.h"
+#include "train/model/compiled.h"
+#include "train/model/placement.h"
+#include "train/step/devices.h"
+#include "train/model/logs.h"
+#include "train/step/masks.h"
+#include "train/step/mixed.h"
+#include "train/rules/names.h"
+#include "train/step/model_parallel.h"
+#include "train/exec/arena.h"
+#include "train/exec/profile.h"
+#include "train/step/ranks.h"
+#include "train/step/ranks_devices.h"
+#include "train/step/graph_capture.h"
+#include "train/step/result.h"
+#include "train/step/optimizer_shard.h"
+#include "train/model/slots.h"
+#include "train/step/snapshot.h"
+#include "train/step/states.h"
+#include "train/model/trainer.h"
+#include "train/model/transfer.h"
+
+/* Inputs and outputs are known by their layers. */
+static pg_status name_ends(pg_trainer *t, pg_err *err)
+{
+    const pg__model *m = t->graph->root;
+    t->n_inputs = m->n_inputs;
+    t->n_outputs = m->n_outputs;
+    t->input_names = pg__mem_array(t->n_inputs, sizeof *t->input_names);
+    t->output_names = pg__mem_array(t->n_outputs, sizeof *t->output_names);
+    t->input_dims = pg__mem_array(t->n_inputs, sizeof *t->input_dims);
+    t->objectives = pg__mem_array(t->n_outputs, sizeof *t->objectives);
+    t->loss_weights = pg__mem_array(t->n_outputs, sizeof *t->loss_weights);
+    if (!t->input_names || !t->output_names || !t->input_dims || !t->objectives || !t->loss_weights)
+        return pg__nomem(err);
+    for (size_t k = 0; k < t->n_inputs; k++)
+        t->input_names[k] = m->layers[m->inputs[k].layer].name;
+    for (size_t k = 0; k < t->n_outputs; k++)
+        t->output_names[k] = m->layers[m->outputs[k].layer].name;
+    return PG_OK;
+}
+
+/* ---- the variables ---- */
+
+static pg_status describe_param(pg_trainer *t, size_t at, size_t param, const pg__param *p,
+                                pg_err *err)
+{
+    pg_weight *w = &t->weights[at];
+    pg_status st = PG_OK;
+    PG_TRY(pg__strs_printf(&t->names, err, "%s%s%s/%s", p->leaf->layer->name,
+                           p->var->sub[0] ? "/" : "", p->var->sub, p->var->name));
+    *w = (pg_weight){.name = t->names.v[t->names.n - 1],
+                     .layer = PG_NONE,
+                     .dtype = t->backend->real_bytes == 8 ? PG_F64 : PG_F32,
+                     .rank = p->shape.rank};
+    memcpy(w->dims, p->shape.d, p->shape.rank * sizeof *w->dims);
+    t->order[at] = param;
+    t->n_elems[param] = (size_t)pg__dims_elems(&p->shape);
+    w->n_bytes = (uint64_t)t->n_elems[param] * t->backend->real_bytes;
+    t->trained[param] = (unsigned char)p->trained;
+done:
+    return st;
+}
+
+/* get_weights() of Keras: all of a layer's trainable variables, then its others, layer by layer of
+ * the model itself. */
+static pg_status order_params(pg_trainer *t, const pg__lowered *low, pg_err *err)
+{
+    size_t at = 0, first = 0;
+    pg_status st = PG_OK;
+    while (first < low->n_params) {
+        size_t end = first;
+        while (end < low->n_params && low->params[end].leaf->top == low->params[first].leaf->top)
+            end++;
+        for (int trained = 1; trained >= 0; trained--)
+            for (size_t i = first; i < end; i++)
+                if (low->params[i].trained == trained)
+                    PG_TRY(describe_param(t, at++, i, &low->params[i], err));
+        first = end;
+    }
+done:
+    return st;
+}
+
+static pg_status read_penalties(pg_trainer *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    t->penalties = pg__mem_array(t->n_params, sizeof *t->penalties);
+    if (!t->penalties)
+        return pg__nomem(err);
+    for (size_t i = 0; i < t->n_params; i++) {
+        pg__penalty *p = &t->penalties[i];
+        PG_TRY(pg__penalty_of(p, &t->built_params.params[i], err));
+        if (t->rules->keras3 && !t->built_params.params[i].trained)
+            p->l1 = p->l2 = 0; /* Keras 2 tells it with the loss */
+        t->has_regularizers |= p->l1 != 0 || p->l2 != 0;
+        t->has_constraints |= p->constraint != PG__FREE;
+    }
+done:
+    return st;
+}
+
+/* An Embedding's gradient is a list of its ids' occurrences in Keras 2, unless a regularizer's is
+ * added to it; it clips these and adds them up afterwards. */
+static pg_status note_clipped_ids(pg_trainer *t, pg_err *err)
+{
+    const pg__optimiser *o = &t->optimiser;
+    pg_status st = PG_OK;
+    if (t->rules->keras3 || (o->clipnorm <= 0 && o->global_clipnorm <= 0 && o->clipvalue <= 0))
+        return PG_OK;
+    for (size_t i = 0; i < t->n_params; i++) {
+        const pg__param *p = &t->built_params.params[i];
+        if (p->trained && strcmp(p->leaf->layer->class_name, "Embedding") == 0 &&
+            t->penalties[i].l1 == 0 && t->penalties[i].l2 == 0)
+            PG_TRY(pg__strs_printf(&t->notes, err,
+                                   "%s: Keras %s clips the gradients of an id's occurrences one by "
+                                   "one, pgfit their sum",
+                                   PG_SHOW(p->leaf->layer->name), t->rules->name));
+    }
+done:
+    return st;
+}
+
+static pg_status make_params(pg_trainer *t, pg_err *err)
+{
+    pg__lowered *low = &t->built_params;
+    pg_status st = PG_OK;
+    const pg__lower_opts opts = {.graph = t->graph,
+                                 .leaves = &t->leaves,
+                                 .rules = t->rules,
+                                 .n_rows = PG_DIM_ANY,
+                                 .assigned = t->assigned.n_devices ? &t->assigned : NULL,
+                                 .training = 1};
+    PG_TRY(pg__lower(low, &opts, err));
+    t->n_params = low->n_params;
+    t->couples_rows = low->couples_rows;
+    t->weights = pg__mem_array(t->n_params, sizeof *t->weights);
+    t->order = pg__mem_array(t->n_params, sizeof *t->order);
+    t->n_elems = pg__mem_array(t->n_params, sizeof *t->n_elems);
+    t->trained = pg__mem_array(t->n_params, 1);
+    t->file_names = pg__mem_array(t->n_params, sizeof *t->file_names);
+    t->offsets = pg__mem_array(t->n_params + 1, sizeof *t->offsets);
+    if (!t->offsets || !t->file_names || !t->weights || !t->order || !t->n_elems || !t->trained)
+        PG_TRY(pg__nomem(err));
+    for (size_t i = 0; i < low->n_params; i++)
+        if (!low->params[i].is_built)
+            PG_FAIL(PG_E_FORMAT, "%s: is never called", PG_SHOW(low->params[i].leaf->layer->name));
+    PG_TRY(order_params(t, low, err));
+    PG_TRY(read_penalties(t, err));
+    PG_TRY(note_clipped_ids(t, err));
+    for (size_t i = 0; i < t->n_params; i++) /* 64-byte pieces in every type */
+        t->offsets[i + 1] =
+            t->offsets[i] + (t->n_elems[i] + PG_ALIGN / 4 - 1) / (PG_ALIGN / 4) * (PG_ALIGN / 4);
+    for (size_t k = 0; k < t->n_inputs; k++)
+        t->input_dims[k] = low->tape.values[low->inputs[k]].shape;
+    PG_TRY(pg__parts_plan(t, err));
+    PG_TRY(pg__flat_alloc(t, &t->params, err));
+    if (pg__is_sharded(t))
+        pg__buckets_plan(t);
+    for (size_t s = 0; s < PG_MAX_SLOTS; s++) {
+        if (!pg__optimiser_uses_slot(&t->optimiser, s))
+            continue;
+        const double start = pg__optimiser_slot_start(&t->optimiser, s);
+        if (pg__is_sharded(t)) {
+            PG_TRY(pg__shard_alloc(t, &t->slots[s], start, err));
+            continue;
+        }
+        PG_TRY(pg__flat_alloc(t, &t->slots[s], err));
+        if (start != 0)
+            PG_TRY(pg__flat_fill(t, &t->slots[s], start));
+    }
+done:
+    return st;
+}
+
+/* ---- what it is trained for ---- */
+
+/* The schedule that is asked for, or the one in the optimizer's config. */
+static pg_status read_schedule(pg_trainer *t, const char *asked, const pg__json *optimizer,
+                               pg_err *err)
+{
+    const pg__json *rate = pg__json_get(pg__json_get(optimizer, "config"), "learning_rate");
+    pg_status st = PG_OK;
+    if (pg__json_type_of(rate) == PG_J_OBJECT) {
+        st = pg__schedule_of_json(&t->schedule, rate, err);
+        if (st != PG_OK && !asked) {
+            pg_err_prefix(err, "its optimizer's learning rate");
+            pg_err_hint(err, "--optimizer NAME");
+            goto done;
+        }
+        st = PG_OK;
+        if (t->schedule)
+            t->optimiser.lr = pg__schedule_at(t->schedule, 0);
+    }
+    if (asked) {
+        pg__schedule_free(t->schedule);
+        t->schedule = NULL;
+        PG_TRY(pg__schedule_parse(&t->schedule, asked, t->optimiser.lr, err));
+    }
+    PG_TRY(pg__optimiser_follow(&t->optimiser, t->schedule, err));
+    if (t->schedule && pg__era_of(t) <= PG__ERA_2_3)
+        PG_TRY(pg__strs_printf(&t->notes, err,
+                               "Keras %s has no %s: full models will tell the rate of the moment",
+                               t->rules->name, pg__schedule_name(t->schedule)));
+done:
+    return st;
+}
+
+static pg_status read_optimiser(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    const int legacy = o->optimizer_rules == 0 ? -1 : o->optimizer_rules == 1;
+    const pg__json *own = NULL;
+    pg__json *j = NULL;
+    pg_status st = PG_OK;
+    if (o->optimizer_json) {
+        PG_TRY(pg__json_parse(&j, o->optimizer_json, strlen(o->optimizer_json), err));
+        own = pg__loss_scale_of(&t->scale, j);
+        PG_TRY(pg__optimiser_of_json(&t->optimiser, own, t->rules, legacy, err));
+    } else {
+        PG_TRY(pg__optimiser_parse(&t->optimiser, o->optimizer ? o->optimizer : "RMSprop", t->rules,
+                                   legacy, err));
+    }
+    PG_TRY(read_schedule(t, o->schedule, own, err));
+done:
+    pg__json_free(j);
+    return st;
+}
+
+static pg_status read_loss_weights(pg_trainer *t, const pg__piece_of *pieces, pg_err *err)
+{
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        t->loss_weights[k] = 1;
+        if (pieces[k].n > 0 && !pg__real_read(&t->loss_weights[k], pieces[k].s, pieces[k].n))
+            return pg_fail(err, PG_E_ARG, "loss weights: \"%.*s\" is not a number",
+                           (int)pieces[k].n, pieces[k].s);
+    }
+    return PG_OK;
+}
+
+static pg_status read_objectives(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    pg__piece_of *pieces = pg__mem_array(t->n_outputs, sizeof *pieces);
+    pg_status st = PG_OK;
+    if (!pieces)
+        return pg__nomem(err);
+    PG_TRY(pg__per_output(pieces, t->n_outputs, t->output_names, "loss", o->loss, err));
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        if (pieces[k].n == 0)
+            continue;
+        t->objectives[k].has_loss = 1;
+        PG_TRY(pg__loss_of(&t->objectives[k].loss, pieces[k].s, pieces[k].n, t->rules, err));
+    }
+    PG_TRY(pg__per_output(pieces, t->n_outputs, t->output_names, "loss weights", o->loss_weights,
+                          err));
+    PG_TRY(read_loss_weights(t, pieces, err));
+    PG_TRY(pg__metrics_check(t, o->metrics, err));
+    PG_TRY(pg__metrics_check(t, o->weighted_metrics, err));
+    if (o->metrics && !(t->metric_text = pg__mem_strdup(o->metrics)))
+        PG_TRY(pg__nomem(err));
+    if (o->weighted_metrics && !(t->weighted_metric_text = pg__mem_strdup(o->weighted_metrics)))
+        PG_TRY(pg__nomem(err));
+done:
+    pg__mem_free(pieces);
+    return st;
+}
+
+/* The version that the description names, or the file around it ("keras 2.2.4, tensorflow"). */
+static pg_status read_version(pg_trainer *t, const pg_store *file, pg_err *err)
+{
+    const char *said = pg__json_get_str(t->graph->json, "keras_version");
+    const char *writer = file ? pg_store_writer(file) : NULL;
+    if (!said && writer && strncmp(writer, "keras ", 6) == 0)
+        said = writer + 6;
+    if (said && !(t->keras_version = pg__mem_strndup(said, strcspn(said, ","))))
+        return pg__nomem(err);
+    return PG_OK;
+}
+
+static pg_status read_rules(pg_trainer *t, const char *asked, pg_err *err)
+{
+    const char *written = t->keras_version;
+    if (asked)
+        return pg__rules_of(&t->rules, asked, err);
+    if (!written && t->graph->dialect != 2)
+        written = t->graph->dialect == 1 ? "1.2" : "3.0";
+    if (pg__rules_of(&t->rules, written, NULL) != PG_OK)
+        return pg__rules_of(&t->rules, NULL, err);
+    return PG_OK;
+}
+
+/* What the model's file says of its training, or the file that was named instead. */
+static pg_status read_compiled(pg__compiled *out, pg_trainer *t, const pg_train_opts *o,
+                               const pg_store *own, pg_err *err)
+{
+    const char *path = o->compile_from ? o->compile_from : o->model;
+    pg_store *other = NULL;
+    pg_status st = PG_OK;
+    if (o->compile_from)
+        PG_TRY(pg__weights_open(&other, &t->notes, path, NULL, err));
+    st = pg__compiled_of(out, t, other ? other : own, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(path));
+        goto done;
+    }
+    if (o->compile_from && !out->optimizer.n && !out->loss.n)
+        PG_FAIL(PG_E_UNKNOWN, "%s: says nothing of training: no full model that was compiled",
+                PG_SHOW(path));
+done:
+    pg_store_close(other);
+    return st;
+}
+
+/* What a full model says of its training goes before defaults, and behind what is asked for. */
+static pg_status read_training(pg_trainer *t, const pg_train_opts *asked, const pg_store *file,
+                               pg_err *err)
+{
+    pg_train_opts o = *asked;
+    pg__compiled said = {.legacy = -1};
+    pg_status st = PG_OK;
+    if (o.for_prediction) {
+        o.optimizer = "SGD"; /* which keeps nothing */
+        o.schedule = o.optimizer_json = o.loss = o.metrics = o.weighted_metrics = NULL;
+    } else if (o.compile_from || (file && (!o.loss || !(o.optimizer || o.optimizer_json)))) {
+        PG_TRY(read_compiled(&said, t, asked, file, err));
+    }
+    if (said.optimizer.n && !o.optimizer && !o.optimizer_json) {
+        o.optimizer_json = said.optimizer.s;
+        if (o.optimizer_rules == 0 && said.legacy >= 0)
+            o.optimizer_rules = said.legacy ? 1 : 2;
+    }
+    if (said.loss.n && (!o.loss || o.compile_from)) {
+        o.loss = o.loss ? o.loss : said.loss.s;
+        o.loss_weights =
+            o.loss_weights || !said.loss_weights.n ? o.loss_weights : said.loss_weights.s;
+        o.metrics = o.metrics || !said.metrics.n ? o.metrics : said.metrics.s;
+        if (!o.weighted_metrics && said.weighted_metrics.n)
+            o.weighted_metrics = said.weighted_metrics.s;
+    }
+    PG_TRY(read_optimiser(t, &o, err));
+    PG_TRY(read_objectives(t, &o, err));
+done:
+    pg__compiled_fini(&said);
+    return st;
+}
+
+/* The model, and its file as the weights are read from it; NULL where it is a description alone.
+ * Where weights cannot be read for what the model is, *late says why: what cannot be trained is
+ * told before that. */
+static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const pg_train_opts *o,
+                            pg_err *err)
+{
+    const char *path = o->model;
+    if (o->model_text)
+        return pg__graph_given(&t->graph, path, o->model_text, err);
+    pg_status st = pg__weights_open(file, &t->notes, path, NULL, late);
+    size_t n = 0;
+    const char *text = st == PG_OK ? pg_store_text(*file, PG_TEXT_MODEL_CONFIG, &n) : NULL;
+    if (st != PG_OK && st != PG_E_UNKNOWN && st != PG_E_UNSUPPORTED && st != PG_E_MISMATCH) {
+        if (err)
+            *err = *late;
+        return st;
+    }
+    if (st == PG_OK || st == PG_E_UNKNOWN)
+        *late = (pg_err){0};
+    if (!text)
+        return pg__graph_load(&t->graph, path, err);
+    st = pg__graph_parse(&t->graph, text, n, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(path));
+    return st;
+}
+
+/* From the file given, from the model's own, or by the initializers of its config. */
+static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *own, pg_err *err)
+{
+    const char *path = o->weights ? o->weights : o->model;
+    const int goes_on = !o->init_from && !o->replace_head && !o->freeze;
+    pg_store *given = NULL, *from = own;
+    pg_status st = PG_OK;
+    PG_TRY(pg__transfer_tell(t, o, err));
+    if (o->weights) {
+        /* the new head fits no description that the file may lack */
+        const char *text = o->replace_head ? NULL : t->graph->text;
+        PG_TRY(pg__weights_open(&given, &t->notes, o->weights, text, err));
+        from = given;
+    }
+    const int has_weights = o->weights || (own && pg_store_n_weights(own) > 0);
+    t->drawn = !has_weights || o->replace_head;
+    if (t->drawn)
+        PG_TRY(pg__trainer_initialise(t, o->seed, err));
+    if (has_weights && o->replace_head)
+        PG_TRY(pg__transfer_load(t, o, from, path, err));
+    else if (has_weights)
+        PG_TRY(pg__trainer_load(t, from, path, err));
+    if (o->init_from)
+        PG_TRY(pg__transfer_start(t, o, err));
+    PG_TRY(pg__average_begin(t, err));
+    if (o->weights || !own || o->for_prediction)
+        goto done;
+    if (goes_on && !o->optimizer && !o->optimizer_json && !o->compile_from)
+        PG_TRY(pg__state_take(t, own, o->model, err));
+    else if (pg_store_n_state(own) > 0)
+        PG_TRY(pg__strs_printf(&t->notes, err,
+                               "%s: its optimizer's state is left out: %s starts anew",
+                               PG_SHOW(o->model), t->optimiser.name));
+done:
+    pg_store_close(given);
+    return st;
+}
+
+/* Behind the devices: model, training and weights. */
+static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_store *own = NULL;
+    pg_err late = {0};
+    PG_TRY(pg__crew_parse(t, o, err));
+    PG_TRY(open_model(t, &own, &late, o, err));
+    PG_TRY(pg__transfer_edit(&t->graph, o, err));
+    PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
+    PG_TRY(read_version(t, own, err));
+    PG_TRY(read_rules(t, o->rules, err));
+    PG_TRY(name_ends(t, err));
+    PG_TRY(read_training(t, o, own, err));
+    PG_TRY(pg__mixed_open(t, o, err));
+    st = make_params(t, err);
+    if (st != PG_OK) {
+        pg_err_prefix(err, PG_SHOW(pg__model_name(o->model, o->model_text)));
+        goto done;
+    }
+    if (late.code != PG_OK && !o->weights) {
+        st = late.code;
+        if (err)
+            *err = late;
+        goto done;
+    }
+    PG_TRY(pg__masks_check(t, err));
+    PG_TRY(pg__crew_check(t, o, err));
+    PG_TRY(pg__workers_open(t, o, err));
+    PG_TRY(start_weights(t, o, own, err));
+done:
+    pg_store_close(own);
+    return st;
+}
+
+pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg_trainer *t = pg__mem_array(1, sizeof *t);
+    if (!t)
+        return pg__nomem(err);
+    t->from_probabilities = o->loss_from_probabilities;
+    t->conv = o->conv;
+    PG_TRY(pg__ranks_join(t, o, err));
+    PG_TRY(pg__ranks_agree(t, pg__devices_open(t, o, err), err));
+    PG_TRY(pg__ranks_deal(t, o, err));
+    PG_TRY(pg__ranks_group(t, o, err));
+    PG_TRY(pg__ranks_agree(t, open_rest(t, o, err), err));
+    PG_TRY(pg__ranks_seat(t, err));
+    PG_TRY(pg__ranks_begin(t, o, err));
+done:
+    if (st == PG_OK) {
+        *out = t;
+        return PG_OK;
+    }
+    st = pg__ranks_told(t, t->backend ? pg__told(t, st, err) : st, err);
+    pg_trainer_close(t);
+    return st;
+}
+
+int pg_trainer_is_untrained(const pg_trainer *t)
+{
+    return t->drawn && t->optimiser.iterations == 0;
+}
+
+size_t pg_trainer_n_notes(const pg_trainer *t)
+{
+    return t->notes.n;
+}
+
+const char *pg_trainer_note(const pg_trainer *t, size_t i)
+{
+    return i < t->notes.n ? t->notes.v[i] : NULL;
+}
+
+void pg_trainer_close(pg_trainer *t)
+{
+    if (!t)
+        return;
+    pg__snapshot_forget(t);
+    for (size_t i = 0; i < t->n_built; i++) {
+        pg__program_free(t->built[i].program);
+        pg__mem_free(t->built[i].inputs);
+    }
+    pg__mem_free(t->built);
+    if (t->dev) {
+        pg__workers_stop(t);
+        t->backend->free(t->dev, t->penalty);
+        pg__flat_free(t, &t->params);
+        for (size_t s = 0; s < PG_MAX_SLOTS; s++)
+            pg__flat_free(t, &t->slots[s]);
+        pg__states_free(t);
+    }
+    pg__ranks_leave(t);
+    pg__devices_close(t);
+    pg__parts_free(t);
+    for (size_t i = 0; i < t->n_metrics; i++)
+        pg__metric_fini(&t->metrics[i]);
+    pg__mem_free(t->metrics);
+    pg__mem_free(t->metric_text);
+    pg__mem_free(t->weighted_metric_text);
+    pg__logs_close(&t->evaluated);
+    pg__mem_free(t->profiled);
+    pg__schedule_free(t->schedule);
+    pg__mem_free(t->loss_weights);
+    pg__mem_free(t->objectives);
+    pg__mem_free(t->input_dims);
+    pg__mem_free(t->input_names);
+    pg__mem_free(t->output_names);
+    pg__mem_free(t->weights);
+    pg__mem_free(t->order);
+    pg__mem_free(t->n_elems);
+    pg__mem_free(t->trained);
+    pg__mem_free(t->offsets);
+    pg__mem_free(t->penalties);
+    for (size_t i = 0; t->file_names && i < t->n_params; i++)
+        pg__mem_free(t->file_names[i]);
+    pg__mem_free(t->file_names);
+    pg__strs_fini(&t->names);
+    pg__crew_free(t);
+    pg__strs_fini(&t->notes);
+    pg__mem_free(t->keras_version);
+    pg__mem_free(t->elems);
+    pg__mem_free(t->saved);
+    pg__mem_free(t->state);
+    pg__mem_free(t->output);
+    pg__lowered_fini(&t->built_params);
+    pg__leaves_fini(&t->leaves);
+    pg__graph_free(t->graph);
+    pg__mem_free(t);
+}

@@ -1,0 +1,370 @@
+/* scaling_time.c - steps of a device of this machine, which change nothing: as alone.c times them,
+ * but the kernels prepare the weights anew in each, as they do behind an update. The update is that
+ * of real training, of a copy.
+ *
+ * Cores share caches and memory, so devices that are to compute at once are timed at once, as
+ * replicas of one process. What they do together there, and processes each for themselves, is taken
+ * from one device alone: what is before and behind its lanes. */
+#include "train/plan/scaling_time.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/model/prefetch.h"
+#include "train/step/buckets.h"
+#include "train/step/devices.h"
+#include "train/fit/memory_estimate.h"
+#include "train/step/report.h"
+#include "train/step/snapshot.h"
+#include "train/step/states.h"
+#include "train/step/timeline.h"
+#include "train/step/update.h"
+
+enum { MAX_STEPS = 60, MIN_STEPS = 3, UPDATES = 5 };
+static const double max_seconds = 0.7;
+
+/* ---- steps ---- */
+
+typedef struct sample {
+    double head;                        /* before the first lane begins */
+    double lanes, left[PG_MAX_BUCKETS]; /* from there: the end of all lanes, of a bucket */
+    double rest;
+    int was_seen; /* lanes were looked at */
+} sample;
+
+/* The device that takes longest, and of that all lanes. Where lanes were not looked at all is
+ * computing, and nothing is left behind before its end. */
+static sample take_sample(const pg_trainer *t, uint64_t n_rows, double began, double ended)
+{
+    const size_t n_lanes = pg__lane_count(&t->cut);
+    sample s = {.lanes = 0};
+    double first = ended, last = began;
+    for (size_t r = 0; r < t->cut.n_replicas; r++) {
+        double begin = ended;
+        for (size_t k = 0; k < n_lanes; k++)
+            if (pg__lane_of(&t->cut, n_rows, k).replica == r && t->timeline->lanes[k].end > 0)
+                begin = fmin(begin, t->timeline->lanes[k].begin);
+        first = fmin(first, begin);
+        for (size_t k = 0; k < n_lanes; k++) {
+            const pg__lane_times *at = &t->timeline->lanes[k];
+            if (pg__lane_of(&t->cut, n_rows, k).replica != r || at->end <= 0)
+                continue;
+            s.was_seen = 1;
+            last = fmax(last, at->end);
+            s.lanes = fmax(s.lanes, at->end - begin);
+            for (size_t b = 0; b < t->n_buckets; b++)
+                s.left[b] = fmax(s.left[b], at->left[b] - begin);
+        }
+    }
+    if (s.was_seen) {
+        s.head = first - began;
+        s.rest = ended - last;
+        return s;
+    }
+    s.lanes = ended - began;
+    for (size_t b = 0; b < t->n_buckets; b++)
+        s.left[b] = s.lanes;
+    return s;
+}
+
+static pg_status one_step(pg_trainer *t, const pg__batch *b, pg__totals *totals, sample *out,
+                          pg_err *err)
+{
+    const double began = pg__now();
+    pg_status st = PG_OK;
+    memset(t->timeline->lanes, 0, pg__lane_count(&t->cut) * sizeof *t->timeline->lanes);
+    pg__totals_clear(t, totals);
+    t->version++; /* as behind an update */
+    pg__devices_mirrored(t);
+    PG_TRY(pg__trainer_step(t, b, PG__TRAINS, NULL, totals, err));
+    *out = take_sample(t, b->n_rows, began, pg__now());
+done:
+    return st;
+}
+
+#define BY(member)                                                 \
+    static int by_##member(const void *a, const void *b)           \
+    {                                                              \
+        const sample *x = a, *y = b;                               \
+        return x->member < y->member ? -1 : x->member > y->member; \
+    }
+BY(head)
+BY(rest)
+BY(lanes)
+
+/* Medians, after one to warm up: it makes memory and programs. A GPU needs two: the second is
+ * recorded. */
+static pg_status time_steps(pg_trainer *t, const pg__batch *b, sample *out, pg_err *err)
+{
+    const size_t warm = t->backend->host_memory ? 1 : 2;
+    pg__totals totals = {0};
+    sample all[MAX_STEPS], first;
+    size_t n = 0;
+    pg_status st = PG_OK;
+    PG_TRY(pg__totals_alloc(t, &totals, err));
+    for (size_t k = 0; k < warm; k++)
+        PG_TRY(one_step(t, b, &totals, &first, err));
+    const double began = pg__now();
+    for (; n < MAX_STEPS && (n < MIN_STEPS || pg__now() - began < max_seconds); n++)
+        PG_TRY(one_step(t, b, &totals, &all[n], err));
+    qsort(all, n, sizeof *all, by_head);
+    const double head = all[n / 2].head;
+    qsort(all, n, sizeof *all, by_rest);
+    const double rest = all[n / 2].rest;
+    qsort(all, n, sizeof *all, by_lanes);
+    *out = all[n / 2];
+    out->head = head;
+    out->rest = rest;
+done:
+    pg__totals_free(&totals);
+    return st;
+}
+
+/* ---- the update ---- */
+
+static int smaller_first(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+static double median(double v[UPDATES])
+{
+    qsort(v, UPDATES, sizeof *v, smaller_first);
+    return v[UPDATES / 2];
+}
+
+static void nothing(void *arg, size_t worker)
+{
+    (void)arg, (void)worker;
+}
+
+typedef struct times {
+    double update, reduce, meet; /* reduce: of the sums of lanes; meet: of workers, with no work */
+} times;
+
+/* Behind a step: its gradients are there. */
+static pg_status time_updates(pg_trainer *t, times *out, pg_err *err)
+{
+    double updates[UPDATES], sums[UPDATES], meetings[UPDATES];
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < UPDATES; k++) {
+        double clock = pg__now();
+        updates[k] = meetings[k] = t->spent.reduce = 0;
+        PG_TRY(pg__trainer_update(t, err));
+        if (!t->backend->host_memory)
+            PG_TRY(pg__told(t, t->backend->sync(t->dev), err));
+        pg__lap(&clock, &updates[k]);
+        sums[k] = t->spent.reduce;
+        updates[k] -= sums[k];
+        pg__team_run(t->team, nothing, NULL);
+        pg__lap(&clock, &meetings[k]);
+    }
+    *out = (times){median(updates), median(sums), median(meetings)};
+done:
+    return st;
+}
+
+/* Real ones, of which nothing stays. */
+static pg_status try_updates(pg_trainer *t, times *out, pg_err *err)
+{
+    const pg__optimiser optimiser = t->optimiser;
+    const pg__loss_scale scale = t->scale;
+    const int stops = t->stops_on_nan, found = t->nan_found;
+    pg__snapshot *before = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg__snapshot_take(&before, t, 1, err));
+    t->is_trial = t->stops_on_nan = t->nan_found = 0;
+    st = time_updates(t, out, err);
+    t->is_trial = 1;
+    t->stops_on_nan = stops;
+    t->nan_found = found;
+    t->optimiser = optimiser;
+    t->scale = scale;
+    const pg_status whole = pg__snapshot_restore(before, t, st == PG_OK ? err : NULL);
+    st = st == PG_OK ? whole : st;
+done:
+    pg__snapshot_drop(before);
+    pg__snapshot_forget(t);
+    return st;
+}
+
+/* ---- devices ---- */
+
+/* Whether lanes meet is compiled into programs, and other devices cut batches otherwise: those of a
+ * trial are its own. */
+static void drop_programs(pg_trainer *t)
+{
+    for (size_t i = 0; i < t->n_built; i++) {
+        pg__program_free(t->built[i].program);
+        pg__mem_free(t->built[i].inputs);
+    }
+    pg__mem_free(t->built);
+    t->built = NULL;
+    t->n_built = t->cap_built = 0;
+}
+
+static pg_status staff(pg_trainer *t, const pg__trial *what, size_t n_devices, pg_err *err)
+{
+    pg__workers_stop(t);
+    drop_programs(t);
+    pg__states_free(t); /* of another number of rows */
+    t->cut.n_replicas = n_devices;
+    t->cut.first_here = t->cut.n_here = 0;
+    t->cut.n_workers = n_devices * what->n_threads;
+    t->cut.n_lanes = what->n_lanes;
+    if (what->n_lanes && n_devices < what->n_devices)
+        t->cut.n_lanes = what->n_lanes > what->n_devices ? what->n_lanes / what->n_devices : 1;
+    return pg__workers_start(t, err);
+}
+
+/* What is known of a device's program without running it. */
+static pg_status look_at_program(pg__timed *out, pg_trainer *t, uint64_t n_rows, pg_err *err)
+{
+    const pg__program *p = NULL;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < pg__lane_count(&t->cut); k++) {
+        const pg__lane lane = pg__lane_of(&t->cut, n_rows, k);
+        if (lane.n == 0)
+            continue;
+        PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
+        out->flops += pg__program_flops(p);
+    }
+done:
+    return st;
+}
+
+/* What devices tell each other in a step: gradients; losses and metrics, a few numbers; moving
+ * averages; where all are normalised together, what each meeting needs. */
+static pg_status fill_load(pg__timed *out, pg_trainer *t, const pg__trial *what, pg_err *err)
+{
+    const size_t each = t->backend->real_bytes, n_lanes = pg__lane_count(&t->cut);
+    const pg__program *p = NULL;
+    pg__load *l = &out->load;
+    pg_status st = PG_OK;
+    l->n = t->n_buckets;
+    for (size_t k = 0; k < l->n; k++) {
+        const pg__bucket *b = &t->buckets[k];
+        l->bytes[k] = (double)((t->offsets[b->end] - t->offsets[b->first]) * each);
+    }
+    l->n_told = 1 + (t->built_params.n_moving > 0);
+    for (size_t i = 0; i < t->built_params.n_moving; i++)
+        l->told_bytes += (double)(t->n_elems[t->built_params.moving[i].param] * each);
+    if (!t->couples_rows || !t->bn_sync)
+        return PG_OK;
+    PG_TRY(pg__trainer_program(t,
+                               pg__lane_of(&t->cut, what->n_rows * what->n_devices, n_lanes - 1).n,
+                               PG__TRAINS, &p, err));
+    const size_t n = pg__program_n_meetings(p);
+    l->n_told += (double)n;
+    l->told_bytes += (double)(n * pg__program_meeting_elems(p) * n_lanes / what->n_devices) *
+                     (double)sizeof(double);
+done:
+    return st;
+}
+
+static pg_status forecast(pg__timed *out, pg_trainer *t, const pg__trial *what, pg_err *err)
+{
+    const pg__beside beside = {.n_buffers = PG__AHEAD_BATCHES, .n_programs = 1};
+    pg_status st = PG_OK;
+    PG_TRY(pg__forecast_of(&out->forecast, t, (size_t)what->n_rows, &beside, err));
+    PG_TRY(look_at_program(out, t, what->n_rows, err));
+done:
+    return st;
+}
+
+/* By so many devices, whose workers are there. */
+static pg_status run_some(pg_trainer *t, const pg__feed *f, const pg__trial *what, size_t n_devices,
+                          sample *steps, times *updates, pg_err *err)
+{
+    const size_t n_rows = n_devices * (size_t)what->n_rows;
+    pg__batch b = {.n_rows = 0};
+    pg__timeline line = {pg__mem_array(pg__lane_count(&t->cut), sizeof *line.lanes)};
+    pg_status st = PG_OK;
+    if (!line.lanes)
+        PG_TRY(pg__nomem(err));
+    PG_TRY(pg__feed_read_first(f, n_rows, &b, err));
+    t->timeline = &line;
+    PG_TRY(time_steps(t, &b, steps, err));
+    if (updates)
+        PG_TRY(try_updates(t, updates, err));
+done:
+    t->timeline = NULL;
+    pg__mem_free(line.lanes);
+    pg__batch_free(&b, t);
+    return st;
+}
+
+/* alone, u: of one device; all, v: of all at once, by whose work it is stretched. A process updates
+ * all variables, those here shared one set. The sums of its own threads are made by one of them. */
+static void fill_pace(pg__pace *p, const pg__trial *what, const sample *alone, const times *u,
+                      const sample *all, const times *v)
+{
+    const double stretch = alone->lanes > 0 ? all->lanes / alone->lanes : 1;
+    const double head = alone->head * stretch, n = (double)what->n_devices;
+    p->compute = head + all->lanes;
+    for (size_t k = 0; k < PG_MAX_BUCKETS; k++)
+        p->ready[k] = head + all->left[k];
+    p->rest = alone->rest;
+    p->reduce = u->reduce;
+    p->sum = what->n_threads > 1 ? u->reduce * (double)what->n_threads * stretch : 0;
+    p->update = fmax(u->update, n * (v->update - v->meet));
+}
+
+static pg_status run_trial(pg__timed *out, pg_trainer *t, const pg__feed *f, const pg__trial *what,
+                           int with_update, pg_err *err)
+{
+    sample alone, all;
+    times u = {0}, v = {0};
+    pg_status st = PG_OK;
+    PG_TRY(staff(t, what, 1, err));
+    PG_TRY(forecast(out, t, what, err));
+    PG_TRY(run_some(t, f, what, 1, &alone, with_update ? &u : NULL, err));
+    all = alone;
+    if (what->n_devices > 1) {
+        PG_TRY(staff(t, what, what->n_devices, err));
+        PG_TRY(run_some(t, f, what, what->n_devices, &all, with_update ? &v : NULL, err));
+    }
+    fill_pace(&out->pace, what, &alone, &u, &all, &v);
+    PG_TRY(fill_load(out, t, what, err));
+    out->load.goes_along = all.was_seen && !t->cut.n_lanes && !(t->couples_rows && t->bn_sync);
+done:
+    return st;
+}
+
+pg_status pg__scaling_time(pg__timed *out, pg_trainer *t, const pg__feed *f, const pg__trial *what,
+                           int with_update, pg_err *err)
+{
+    const pg__cut all = t->cut;
+    const pg__spent spent = t->spent;
+    pg__built *built = t->built;
+    const size_t n_built = t->n_built, cap_built = t->cap_built;
+    void **states = t->states;
+    const uint64_t state_rows = t->state_rows;
+    t->built = NULL;
+    t->n_built = t->cap_built = 0;
+    t->states = NULL;
+    t->state_rows = 0;
+    *out = (pg__timed){.flops = 0};
+    t->is_trial = 1;
+    pg__buckets_plan_for(t, what->on_cpus);
+    pg_status st = run_trial(out, t, f, what, with_update, err);
+    pg__workers_stop(t);
+    drop_programs(t);
+    pg__states_free(t);
+    t->states = states;
+    t->state_rows = state_rows;
+    t->built = built;
+    t->n_built = n_built;
+    t->cap_built = cap_built;
+    t->n_buckets = 0; /* this trainer's may be others */
+    t->is_trial = 0;
+    t->spent = spent;
+    t->cut = all;
+    t->grads = NULL;
+    const pg_status whole = pg__workers_start(t, st == PG_OK ? err : NULL);
+    return st == PG_OK ? whole : st;
+}

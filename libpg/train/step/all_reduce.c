@@ -1,0 +1,152 @@
+/* all_reduce.c - sums over devices. The tree of lanes.h goes from device to device, so that its
+ * result does not depend on them; a group (NCCL) sums in an order of its own, and faster: during
+ * the backward pass where it can (buckets.h), else behind it. */
+#include "train/step/all_reduce.h"
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/step/devices.h"
+#include "train/step/ranks_devices.h"
+
+/* ---- by a group ---- */
+
+int pg__speaks_for_device(const pg_trainer *t, size_t worker)
+{
+    return t->workers[worker].dev == t->devices[t->workers[worker].device].dev;
+}
+
+pg_status pg__first_failure(const pg_trainer *t, pg_err *err)
+{
+    for (size_t k = 0; k < t->n_threads; k++)
+        if (t->workers[k].st != PG_OK) {
+            if (err)
+                *err = t->workers[k].err;
+            return t->workers[k].st;
+        }
+    return PG_OK;
+}
+
+static pg_status sum_flat(const pg_trainer *t, const pg__worker *w)
+{
+    pg_status st = PG_OK;
+    PG_TRY(t->backend->group_sum(t->group, w->device, w->dev, t->devices[w->device].sum->mem,
+                                 (size_t)t->offsets[t->n_params]));
+    PG_TRY(t->backend->group_join(t->group, w->device, w->dev));
+done:
+    return st;
+}
+
+static void take_part(void *arg, size_t worker)
+{
+    pg_trainer *t = arg;
+    pg__worker *w = &t->workers[worker];
+    w->err = (pg_err){0};
+    w->st = pg__speaks_for_device(t, worker) ? sum_flat(t, w) : PG_OK;
+    w->st = pg__device_failed(t, w->dev, w->st, &w->err);
+}
+
+/* A device without rows brings zeros. */
+static pg_status sum_locally(pg_trainer *t)
+{
+    pg_status st = PG_OK;
+    for (size_t d = 0; d < t->n_devices; d++) {
+        pg__device *on = &t->devices[d];
+        PG_TRY(pg__partials_sum_on(t, d, &on->sum));
+        if (on->sum)
+            continue;
+        on->sum = &on->incoming;
+        PG_TRY(pg__flat_fill(t, on->sum, 0));
+    }
+done:
+    return st;
+}
+
+static pg_status by_group(pg_trainer *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__device_failed(t, t->dev, sum_locally(t), err));
+    t->is_summing = 1;
+    pg__team_run(t->team, take_part, t);
+    PG_TRY(pg__first_failure(t, err));
+done:
+    return st;
+}
+
+/* Their sums were queued during the backward pass; averages came along. */
+static void join_buckets(void *arg, size_t worker)
+{
+    pg_trainer *t = arg;
+    pg__worker *w = &t->workers[worker];
+    pg_status st = PG_OK;
+    w->err = (pg_err){0};
+    PG_TRY(pg__partials_sum_on(t, w->device, &t->devices[w->device].sum));
+    PG_TRY(t->backend->group_join(t->group, w->device, w->dev));
+    PG_TRY(pg__averages_take(t, w->device));
+done:
+    w->st = pg__device_failed(t, w->dev, st, &w->err);
+}
+
+static pg_status by_buckets(pg_trainer *t, pg_err *err)
+{
+    pg__team_run(t->team, join_buckets, t);
+    t->n_moves++;
+    return pg__first_failure(t, err);
+}
+
+static void wait_patiently(void *arg, size_t worker)
+{
+    pg_trainer *t = arg;
+    pg__worker *w = &t->workers[worker];
+    w->err = (pg_err){0};
+    w->st = PG_OK;
+    const pg__patience patience = pg__ranks_patience(t);
+    if (pg__speaks_for_device(t, worker))
+        w->st = t->backend->group_wait(t->group, w->device, &patience, &w->err);
+}
+
+pg_status pg__exchange_wait(pg_trainer *t, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (!t->is_summing)
+        return PG_OK;
+    pg__team_run(t->team, wait_patiently, t);
+    PG_TRY(pg__first_failure(t, err));
+    t->is_summing = 0;
+done:
+    return st;
+}
+
+void pg__exchange_drop(pg_trainer *t)
+{
+    if (t->is_summing)
+        t->backend->group_drop(t->group);
+    t->is_summing = 0;
+}
+
+/* ---- by copies ---- */
+
+static pg_status by_copies(pg_trainer *t, pg_err *err)
+{
+    const uint64_t n = t->offsets[t->n_params];
+    pg__flat *sum = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg__device_failed(t, t->dev, pg__partials_sum(t, 0, n, &sum), err));
+    if (t->ranks)
+        PG_TRY(pg__ranks_sum_hosts(t, t->cut.n_lanes > 0, &sum, err));
+    t->devices[0].sum = sum;
+    for (size_t d = 0; sum && d < t->n_devices; d++) {
+        pg__dev *dev = t->devices[d].dev;
+        PG_TRY(pg__flat_on(t, d, sum, 0, n, &t->devices[d].sum, err));
+        if (t->devices[d].sum != sum) /* before the update there changes it */
+            PG_TRY(pg__device_failed(t, dev, t->backend->sync(dev), err));
+    }
+done:
+    return st;
+}
+
+pg_status pg__exchange(pg_trainer *t, pg_err *err)
+{
+    if (t->in_buckets)
+        return by_buckets(t, err);
+    return t->group ? by_group(t, err) : by_copies(t, err);
+}

@@ -1,0 +1,383 @@
+/* jobs.c - running lanes: one by one from beginning to end, several at once, all of a part from
+ * meeting to meeting, or one by several devices. */
+#include "train/step/jobs.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/step/buckets.h"
+#include "train/step/devices.h"
+#include "train/exec/profile.h"
+#include "train/step/ranks_step.h"
+#include "train/step/graph_capture.h"
+#include "train/step/upload.h"
+#include "train/step/states.h"
+#include "train/step/timeline.h"
+
+/* The lane's rows of an array of the batch. */
+static const void *rows_of(const pg__step *s, const void *batch, const pg__dims *lane_dims,
+                           pg__elem elem, uint64_t first)
+{
+    const size_t bytes = pg__elem_bytes(elem, s->t->backend->real_bytes);
+    const uint64_t row = pg__dims_elems(lane_dims) / lane_dims->d[0];
+    return batch ? (const char *)batch + first * row * bytes : NULL;
+}
+
+/* Pointers of a lane's frame: inputs, targets, weights, and the last two once more as they lie in
+ * the host's memory; one block, freed by the caller. */
+static pg_status bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame *lf, pg_err *err)
+{
+    const pg_trainer *t = s->t;
+    const pg__lowered *m = pg__program_model(job->program);
+    const void **inputs = pg__mem_array(t->n_inputs + 4 * t->n_outputs, sizeof *inputs);
+    const void **targets = inputs + t->n_inputs, **weights = targets + t->n_outputs;
+    lf->rows = inputs;
+    if (!inputs)
+        return pg__nomem(err);
+    for (size_t k = 0; k < t->n_inputs; k++) {
+        const pg__value *v = &m->tape.values[m->inputs[k]];
+        inputs[k] = rows_of(s, s->batch->inputs[k], &v->shape, v->elem, job->at_row);
+    }
+    for (size_t k = 0; k < t->n_outputs; k++) {
+        const pg__value *target = pg__program_target(job->program, k);
+        const pg__value *loss = pg__program_loss_value(job->program, k);
+        if (!target)
+            continue;
+        targets[k] = rows_of(s, s->batch->targets[k], &target->shape, target->elem, job->at_row);
+        weights[k] = rows_of(s, s->batch->weights[k], &loss->shape, PG__REAL, job->at_row);
+    }
+    lf->f.inputs = inputs;
+    lf->f.targets = targets;
+    lf->f.weights = weights;
+    memcpy(weights + t->n_outputs, targets, 2 * t->n_outputs * sizeof *targets);
+    lf->host = (pg__rows){weights + t->n_outputs, weights + 2 * t->n_outputs};
+    return PG_OK;
+}
+
+#define LOW(n)  ((int32_t)(uint32_t)(n))
+#define HIGH(n) ((int32_t)(uint32_t)((n) >> 32))
+
+static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w, pg_err *err)
+{
+    const pg_trainer *t = s->t;
+    pg__lane_frame *lf = &job->frame;
+    const uint64_t uncounted = t->rules->keras3 ? t->scale.n_skipped : 0;
+    const uint64_t n_steps = t->optimiser.iterations + uncounted;
+    pg_status st = PG_OK;
+    *lf = (pg__lane_frame){.numbers = {LOW(t->seed), HIGH(t->seed), LOW(n_steps), HIGH(n_steps),
+                                       LOW(job->lane.first), HIGH(job->lane.first)}};
+    lf->states = pg__mem_array(2 * t->built_params.n_states, sizeof *lf->states);
+    lf->seeds = pg__mem_array(t->n_outputs + 1, sizeof *lf->seeds);
+    if (!lf->states || !lf->seeds)
+        return pg__nomem(err);
+    lf->staged = lf->states + t->built_params.n_states;
+    for (size_t k = 0; k <= t->n_outputs; k++)
+        lf->seeds[k] = s->seeds[k];
+    pg__states_bind(t, job->first_in_part, lf->states);
+    lf->f = (pg__frame){.params = pg__params_on(s->t, w->device)->at,
+                        .seeds = lf->seeds,
+                        .step = lf->numbers,
+                        .states = lf->states,
+                        .arena = job->arena->mem,
+                        .scratch = w->scratch.mem,
+                        .lane = job->place,
+                        .n_lanes = job->n_together,
+                        .args = w->args,
+                        .parts = t->parts,
+                        .dev = w->dev,
+                        .watch = t->watch,
+                        .profile = pg__profile_of(t, w, s->pass)};
+    PG_TRY(bind_rows(s, job, lf, err));
+    PG_TRY(pg__stage_in(t, job));
+done:
+    return st;
+}
+
+void pg__job_close(pg__job *job)
+{
+    pg__mem_free(job->frame.rows);
+    pg__mem_free(job->frame.states);
+    pg__mem_free(job->frame.seeds);
+    pg__mem_free(job->frame.kept);
+    job->frame = (pg__lane_frame){.rows = NULL};
+}
+
+/* ---- a lane from its beginning to its end ---- */
+
+static pg_status begin_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err *err)
+{
+    pg_status st = PG_OK;
+    job->at = 0;
+    job->grads = NULL;
+    if (!job->program)
+        return PG_OK;
+    PG_TRY(open_frame(s, job, w, err));
+    if (s->pass == PG__TRAINS && job->place == 0)
+        PG_TRY(pg__partials_begin(s->t, w, &job->grads, err));
+    const pg__job *first = job - job->place;
+    job->frame.f.grads = first->grads ? first->grads->at : NULL;
+done:
+    return st;
+}
+
+/* A lane's rows, to where they belong in the batch. */
+static pg_status keep_predictions(const pg__step *s, const pg__job *job)
+{
+    const pg_trainer *t = s->t;
+    const pg__lowered *m = pg__program_model(job->program);
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < t->n_outputs && st == PG_OK; k++) {
+        const pg__value *v = &m->tape.values[m->outputs[k]];
+        const size_t each = pg__elem_bytes(v->elem, t->backend->real_bytes);
+        const size_t n = (size_t)pg__dims_elems(&v->shape) * each;
+        st = t->backend->get(pg__program_prediction_dev(job->program, &job->frame.f, k),
+                             (char *)s->predictions[k] + n / job->lane.n * job->at_row,
+                             pg__program_prediction(job->program, &job->frame.f, k), n);
+    }
+    return st;
+}
+
+static pg_status add_results(const pg__step *s, pg__job *job, pg_err *err)
+{
+    return pg__result_add(s->t, job->program, &job->frame.f, job->landing, &job->frame.host,
+                          s->shares, s->batch->n_rows, &job->totals, err);
+}
+
+static pg_status end_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err *err)
+{
+    pg_trainer *t = s->t;
+    pg_status st = PG_OK;
+    if (job->program) {
+        PG_TRY(pg__states_keep(t, job->program, &job->frame.f, job->arena->device,
+                               job->frame.states, job->lane.n, &job->frame.kept, err));
+        PG_TRY(pg__result_fetch(t, job->landing, job->program, &job->frame.f, err));
+        if (t->backend->host_memory)
+            PG_TRY(add_results(s, job, err));
+        if (s->predictions)
+            PG_TRY(keep_predictions(s, job));
+    }
+    if (s->pass == PG__TRAINS && job->place == 0)
+        PG_TRY(pg__partials_end(t, w, (size_t)(job - s->jobs) % s->n_lanes, job->n_together,
+                                job->is_last, job->grads, err));
+done:
+    return st;
+}
+
+/* The worker's jobs in this part of the batch, one after the other, then NULL; *at is 0 at first.
+ */
+static pg__job *next_job(const pg__step *s, size_t worker, size_t *at)
+{
+    while (*at < s->n_lanes) {
+        pg__job *job = &s->jobs[s->part * s->n_lanes + (*at)++];
+        if (job->lane.worker == worker)
+            return job;
+    }
+    return NULL;
+}
+
+/* From job->at to the end or the next meeting: the lane, or with the first of those that are run at
+ * once all of them. */
+static pg_status run_on(pg__job *job, int *meets)
+{
+    const pg__frame *f[PG_MAX_TOGETHER];
+    pg_status st;
+    *meets = 0;
+    if (job->n_together == 1)
+        return pg__program_run(job->program, &job->frame.f, &job->at, meets);
+    if (job->place > 0) {
+        *meets = job->at < pg__program_n_calls(job->program);
+        return PG_OK;
+    }
+    for (size_t k = 0; k < job->n_together; k++)
+        f[k] = &job[k].frame.f;
+    st = pg__program_run_lanes(job->program, f, &job->at, meets);
+    for (size_t k = 1; k < job->n_together; k++)
+        job[k].at = job->at;
+    return st;
+}
+
+static pg_status run_lanes(const pg__step *s, pg__job *job, pg__worker *w, pg_err *err)
+{
+    int meets;
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < job->n_together; k++)
+        PG_TRY(begin_lane(s, &job[k], w, err));
+    PG_TRY(run_on(job, &meets));
+    for (size_t k = 0; k < job->n_together; k++)
+        PG_TRY(end_lane(s, &job[k], w, err));
+done:
+    for (size_t k = 0; k < job->n_together; k++)
+        pg__job_close(&job[k]);
+    return st;
+}
+
+static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(begin_lane(s, job, w, err));
+    if (pg__sums_go_along(s->t) && job->program)
+        PG_TRY(pg__sums_run(s, job));
+    else if (s->t->goes_along)
+        PG_TRY(pg__buckets_run(s->t, w, job, err));
+    else if (s->t->timeline && job->program)
+        PG_TRY(pg__timeline_run(s, job, w));
+    else if (job->program)
+        PG_TRY(pg__record_run(s->t, w, job->program, &job->frame.f, NULL));
+    PG_TRY(end_lane(s, job, w, err));
+done:
+    if (s->t->backend->host_memory)
+        pg__job_close(job);
+    return st;
+}
+
+#define VISIT(s, job, which)                                                          \
+    {                                                                                 \
+        .program = (job)->program, .frame = &(job)->frame.f, .at = (job)->at,         \
+        .index = pg__first_lane((s)->t) + (size_t)((job) - (s)->jobs) % (s)->n_lanes, \
+        .lane = &(job)->lane, .meeting = which                                        \
+    }
+
+/* To the next meeting: what the lane brings is on the board then. */
+static pg_status run_to_meeting(pg__step *s, pg__job *job, size_t meeting)
+{
+    int meets = 0;
+    pg_status st = PG_OK;
+    if (!job->program)
+        return PG_OK;
+    PG_TRY(run_on(job, &meets));
+    if (meets)
+        st = pg__board_bring(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
+done:
+    return st;
+}
+
+static pg_status take_from_meeting(pg__step *s, pg__job *job, size_t meeting)
+{
+    if (!job->program)
+        return PG_OK;
+    const pg_status st = pg__board_take(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
+    job->at++;
+    return st;
+}
+
+/* All lanes of a part at once. A worker that fails still comes to every meeting: the others wait
+ * for it there. */
+static void run_together(pg__step *s, size_t worker)
+{
+    pg__worker *w = &s->t->workers[worker];
+    pg__job *job;
+    for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+        w->st = begin_lane(s, job, w, &w->err);
+    for (size_t m = 0; m <= s->n_meetings; m++) {
+        for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+            w->st = run_to_meeting(s, job, m);
+        if (m == s->n_meetings)
+            break;
+        pg__team_meet(s->t->team);
+        if (s->t->ranks && s->t->bn_sync) {
+            if (worker == 0)
+                s->met = pg__ranks_board(s, m, &s->why);
+            pg__team_meet(s->t->team);
+            w->st = w->st == PG_OK ? s->met : w->st;
+            w->err = s->met != PG_OK ? s->why : w->err;
+        }
+        for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+            w->st = take_from_meeting(s, job, m);
+    }
+    for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+        w->st = end_lane(s, job, w, &w->err);
+}
+
+/* A lane's frame with the thread's own scratch. */
+static pg_status run_member(const pg__step *s, pg__job *job, uint32_t device, const pg__worker *w)
+{
+    pg__frame f = job->frame.f;
+    f.scratch = w->scratch.mem;
+    f.args = w->args;
+    f.dev = w->dev;
+    return pg__program_run_part(job->program, &f, device, s->t->team, job->done);
+}
+
+/* Several devices share the work of a lane: the first opens and ends it. */
+static void run_shared(pg__step *s, size_t thread)
+{
+    pg__team *team = s->t->team;
+    const size_t device = thread / s->t->cut.n_workers, worker = thread % s->t->cut.n_workers;
+    pg__worker *w = &s->t->workers[thread];
+    pg__job *job;
+    for (size_t at = 0; (job = next_job(s, worker, &at));) {
+        if (device == 0) {
+            if (w->st == PG_OK)
+                w->st = begin_lane(s, job, w, &w->err);
+            pg__team_raise(team, &job->opened, w->st == PG_OK ? 1 : 2);
+        } else {
+            pg__team_await(team, &job->opened, 1);
+        }
+        if (job->opened == 1 && job->program) {
+            const pg_status st = run_member(s, job, (uint32_t)device, w);
+            w->st = w->st == PG_OK ? st : w->st;
+        }
+        pg__team_add(team, &job->members);
+        if (device > 0)
+            continue;
+        pg__team_await(team, &job->members, s->t->assigned.n_devices);
+        if (w->st == PG_OK)
+            w->st = end_lane(s, job, w, &w->err);
+    }
+}
+
+void pg__work_on_lanes(void *arg, size_t worker)
+{
+    pg__step *s = arg;
+    pg__worker *w = &s->t->workers[worker];
+    pg__job *job;
+    w->st = PG_OK;
+    w->err = (pg_err){0};
+    if (s->part == 0)
+        pg__partials_reset(w);
+    if (s->t->assigned.n_devices > 1 && !s->t->is_split)
+        run_shared(s, worker);
+    else if (s->n_meetings > 0)
+        run_together(s, worker);
+    else
+        for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+            if (job->n_together == 1)
+                w->st = run_lane(s, job, w, &w->err);
+            else if (job->place == 0)
+                w->st = run_lanes(s, job, w, &w->err);
+}
+
+void pg__work_on_results(void *arg, size_t worker)
+{
+    pg__step *s = arg;
+    pg__worker *w = &s->t->workers[worker];
+    pg__job *job;
+    w->st = PG_OK;
+    for (size_t k = worker; k < s->t->n_threads && w->st == PG_OK; k += s->t->cut.n_workers)
+        w->st = s->t->backend->sync(s->t->workers[k].dev);
+    for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
+        if (job->program)
+            w->st = add_results(s, job, &w->err);
+}
+
+static pg_status sum_masks(const pg__step *s, pg__job *job, const pg__worker *w, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(open_frame(s, job, w, err));
+    PG_TRY(pg__masks_add(s->t, job->masks, &job->frame.f, job->mask_sums, err));
+done:
+    pg__job_close(job);
+    return st;
+}
+
+void pg__work_on_masks(void *arg, size_t worker)
+{
+    pg__step *s = arg;
+    pg__worker *w = &s->t->workers[worker];
+    w->st = PG_OK;
+    w->err = (pg_err){0};
+    for (size_t k = 0; k < s->n_jobs && w->st == PG_OK; k++)
+        if (s->jobs[k].masks && s->jobs[k].lane.worker == worker)
+            w->st = sum_masks(s, &s->jobs[k], w, &w->err);
+}

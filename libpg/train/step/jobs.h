@@ -1,0 +1,72 @@
+/* jobs.h - between step.c, which cuts a batch into lanes, and jobs.c, which runs them. */
+#ifndef PG_TRAIN_STEP_JOBS_H
+#define PG_TRAIN_STEP_JOBS_H
+
+#include "train/step/masks.h"
+#include "train/step/sync_bn.h"
+#include "train/step/result.h"
+
+/* Everything that a lane's run needs. */
+typedef struct pg__lane_frame {
+    pg__frame f;
+    int32_t numbers[PG__STEP_N];
+    const void **rows, **seeds; /* that the frame points to */
+    pg__rows host;              /* the same rows in the host's memory */
+    void **states, **staged;    /* where the states lie between steps; and in this one */
+    char *kept;                 /* what they became, where that is not there yet (states.h) */
+} pg__lane_frame;
+
+#define PG_MAX_TOGETHER 8 /* lanes that are run at once */
+
+/* A lane of one of the parts that a batch is worked through in. */
+typedef struct pg__job {
+    pg__lane lane;              /* rows of the whole batch */
+    uint64_t first_in_part;     /* row of the part */
+    uint64_t at_row;            /* of what is in the batch: pg__batch.n_here */
+    int is_last;                /* of the lane's parts */
+    size_t n_together, place;   /* lanes that are run at once; which of them it is */
+    const pg__program *program; /* NULL: no rows */
+    const pg__program *masks;   /* NULL: none are needed beforehand */
+    pg__memory *arena;
+    pg__landing *landing;
+    pg__totals totals;
+    pg__mask_sum *mask_sums; /* per output */
+    pg__lane_frame frame;
+    pg__flat *grads;
+    size_t at;         /* call of the program that comes next */
+    pg__count *done;   /* per device, where several share the lane's work */
+    pg__count opened;  /* 1: the frame is there, 2: it is not */
+    pg__count members; /* that have ended */
+} pg__job;
+
+typedef struct pg__step {
+    pg_trainer *t;
+    const pg__batch *batch;
+    pg__pass pass;
+    void *const *predictions; /* per output; NULL: they are not wanted */
+    pg__job *jobs;            /* n_lanes for each part */
+    size_t n_jobs, n_lanes, part;
+    uint64_t first_here, n_before; /* while it is cut: this rank's first row of the part; its rows
+                                      of the parts before */
+    pg__board board;               /* where lanes meet */
+    size_t n_meetings;
+    const void **seeds;
+    double *seed_mem, *shares; /* per output */
+    pg__mask_sum *sums;        /* per output, over all lanes */
+    double *numbers;           /* of ranks_step.c */
+    pg_status met;             /* what became of the last meeting with other ranks */
+    pg_err why;
+} pg__step;
+
+/* Lanes that met found the same, so one of them speaks for all: the first that has rows. */
+int pg__speaks(const pg__step *s, const pg__job *job);
+
+/* Work of a team, arg: the pg__step. All jobs of part s->part, and what they tell; the sums of all
+ * masks. */
+void pg__work_on_lanes(void *arg, size_t worker);
+void pg__work_on_results(void *arg, size_t worker);
+void pg__work_on_masks(void *arg, size_t worker);
+
+void pg__job_close(pg__job *job); /* its frame */
+
+#endif

@@ -1,0 +1,182 @@
+/* model_parallel.c - see model_parallel.h. A device's variables lie one behind the other in memory of its own, in the
+ * order of all; a flat in the host's memory has the order of all, so that what is saved does not
+ * depend on where the variables were. */
+#include "train/step/model_parallel.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/step/devices.h"
+#include "train/step/optimizer_shard.h"
+
+static uint64_t room_of(const pg_trainer *t, size_t i)
+{
+    return t->offsets[i + 1] - t->offsets[i];
+}
+
+pg_status pg__parts_plan(pg_trainer *t, pg_err *err)
+{
+    if (!t->is_split)
+        return PG_OK;
+    t->part_of = pg__mem_array(t->n_params, sizeof *t->part_of);
+    t->part_at = pg__mem_array(t->n_params, sizeof *t->part_at);
+    t->part_elems = pg__mem_array(t->n_devices, sizeof *t->part_elems);
+    t->parts = pg__mem_array(t->n_devices, sizeof *t->parts);
+    if (!t->part_of || !t->part_at || !t->part_elems || !t->parts)
+        return pg__nomem(err);
+    for (size_t i = 0; i < t->n_params; i++) {
+        const size_t d = t->built_params.params[i].device;
+        t->part_of[i] = d;
+        t->part_at[i] = t->part_elems[d];
+        t->part_elems[d] += room_of(t, i);
+    }
+    return PG_OK;
+}
+
+void pg__parts_free(pg_trainer *t)
+{
+    pg__mem_free(t->part_of);
+    pg__mem_free(t->part_at);
+    pg__mem_free(t->part_elems);
+    pg__mem_free(t->parts);
+}
+
+pg__dev *pg__param_dev(const pg_trainer *t, size_t param)
+{
+    return t->is_split ? t->devices[t->part_of[param]].dev : t->dev;
+}
+
+uint64_t pg__part_bytes(const pg_trainer *t, size_t device)
+{
+    const uint64_t n = t->is_split ? t->part_elems[device] : t->offsets[t->n_params];
+    return n * t->backend->real_bytes;
+}
+
+/* ---- flats ---- */
+
+pg_status pg__parts_alloc(pg_trainer *t, pg__flat *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    f->parts = pg__mem_array(t->n_devices, sizeof *f->parts);
+    if (!f->parts)
+        return pg__nomem(err);
+    for (size_t d = 0; d < t->n_devices; d++)
+        PG_TRY(
+            t->backend->alloc(t->devices[d].dev, &f->parts[d], (size_t)pg__part_bytes(t, d), err));
+    for (size_t i = 0; i < t->n_params; i++)
+        f->at[i] = (char *)f->parts[t->part_of[i]] + t->part_at[i] * t->backend->real_bytes;
+    f->mem = f->parts[0];
+done:
+    return st;
+}
+
+void pg__parts_release(pg_trainer *t, pg__flat *f)
+{
+    for (size_t d = 0; d < t->n_devices; d++)
+        if (f->parts[d])
+            t->backend->free(t->devices[d].dev, f->parts[d]);
+    pg__mem_free(f->parts);
+}
+
+/* One piece of all where the flat is not divided, else a piece for each variable. */
+static size_t n_pieces(const pg_trainer *t)
+{
+    return t->is_split ? t->n_params : t->n_params > 0;
+}
+
+static size_t bytes_of(const pg_trainer *t, size_t piece)
+{
+    const uint64_t n = t->is_split ? room_of(t, piece) : t->offsets[t->n_params];
+    return (size_t)n * t->backend->real_bytes;
+}
+
+pg_status pg__flat_get(pg_trainer *t, void *to, const pg__flat *f, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < n_pieces(t); i++) {
+        pg__dev *dev = pg__param_dev(t, i);
+        st = t->backend->get(dev, (char *)to + t->offsets[i] * t->backend->real_bytes, f->at[i],
+                             bytes_of(t, i));
+        PG_TRY(pg__device_failed(t, dev, st, err));
+    }
+done:
+    return st;
+}
+
+pg_status pg__flat_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from, size_t n,
+                       pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (pg__shard_is(t, f)) {
+        pg__shard_put(t, f, at, from, n);
+        return PG_OK;
+    }
+    for (size_t i = 0; i < n_pieces(t); i++) {
+        const uint64_t begin = t->offsets[i] * t->backend->real_bytes, end = begin + bytes_of(t, i);
+        const uint64_t lo = begin > at ? begin : at, hi = end < at + n ? end : at + n;
+        pg__dev *dev = pg__param_dev(t, i);
+        if (lo >= hi)
+            continue;
+        st = t->backend->put(dev, (char *)f->at[i] + (lo - begin), (const char *)from + (lo - at),
+                             (size_t)(hi - lo));
+        PG_TRY(pg__device_failed(t, dev, st, err));
+    }
+done:
+    return st;
+}
+
+pg_status pg__parts_add(pg_trainer *t, pg__flat *a, const pg__flat *b)
+{
+    pg_status st = PG_OK;
+    for (size_t d = 0; d < t->n_devices && st == PG_OK; d++)
+        if (t->part_elems[d] > 0)
+            st = t->backend->accumulate(t->devices[d].dev, a->parts[d], b->parts[d],
+                                        (size_t)t->part_elems[d]);
+    return st;
+}
+
+pg_status pg__parts_squares(pg_trainer *t, const pg__flat *a, double *sum)
+{
+    pg_status st = PG_OK;
+    for (size_t d = 0; d < t->n_devices && st == PG_OK; d++)
+        if (t->part_elems[d] > 0)
+            st = t->backend->squares(t->devices[d].dev, a->parts[d], (size_t)t->part_elems[d], sum);
+    return st;
+}
+
+pg_status pg__parts_scale(pg_trainer *t, pg__flat *a, double by)
+{
+    pg_status st = PG_OK;
+    for (size_t d = 0; d < t->n_devices && st == PG_OK; d++)
+        if (t->part_elems[d] > 0)
+            st = t->backend->clip(t->devices[d].dev, a->parts[d], (size_t)t->part_elems[d], by, 0);
+    return st;
+}
+
+/* One sum of all says it nearly always; where it does not, that may be the others. */
+pg_status pg__grads_finite(pg_trainer *t, pg__dev *dev, const pg__flat *grads, int *finite)
+{
+    const size_t n = (size_t)t->offsets[t->n_params];
+    double sum = 0;
+    pg_status st = t->is_split ? pg__parts_squares(t, grads, &sum)
+                               : t->backend->squares(dev, grads->mem, n, &sum);
+    const int all = isfinite(sum);
+    sum = 0;
+    for (size_t i = 0; i < t->n_params && !all && st == PG_OK; i++)
+        if (t->trained[i])
+            st = t->backend->squares(t->is_split ? pg__param_dev(t, i) : dev, grads->at[i],
+                                     t->n_elems[i], &sum);
+    *finite = all || isfinite(sum);
+    return st;
+}
+
+/* ---- what a step runs on ---- */
+
+void pg__parts_equip(pg_trainer *t, void *arena)
+{
+    for (size_t d = 0; t->is_split && d < t->n_devices; d++)
+        t->parts[d] = (pg__frame_part){t->workers[d].dev, d == 0 ? arena : t->workers[d].arena.mem,
+                                       t->workers[d].scratch.mem};
+}

@@ -1,0 +1,193 @@
+/* ranks_devices.c - see ranks_devices.h. */
+#include "train/step/ranks_devices.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "train/step/devices.h"
+
+static const char what[] = "the gradients";
+
+/* ---- which devices ---- */
+
+int pg__are_gpus(const char *devices)
+{
+    return devices && (strncmp(devices, "cuda", 4) == 0 || strncmp(devices, "gpu", 3) == 0 ||
+                       strcmp(devices, "auto") == 0);
+}
+
+/* One rank drives all of them; of several on a machine each has its own, unless the launcher shows
+ * each of them no other. */
+pg_status pg__ranks_gpus(const pg_trainer *t, size_t n, size_t *first, size_t *end, pg_err *err)
+{
+    size_t n_local = 1;
+    const size_t local = t->ranks ? pg__comm_local(t->ranks->comm, &n_local) : 0;
+    *first = n_local > 1 && n > 1 ? local : 0;
+    *end = n_local > 1 ? *first + 1 : n;
+    if (*first < n)
+        return PG_OK;
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "%zu ranks on %s, which has %zu GPUs", n_local,
+                  pg__comm_host(t->ranks->comm, pg__rank_of(t)), n);
+    pg_err_hint(err, "a process for each GPU, or one for each machine (mpirun --map-by node)");
+    return PG_E_UNSUPPORTED;
+}
+
+/* ---- the group ---- */
+
+static int nobody_comes(void *comm)
+{
+    return pg__comm_ends(comm);
+}
+
+static int is_gone(const pg__comm *c)
+{
+    return pg__comm_gone(c) < pg__comm_size(c);
+}
+
+#define PATIENCE 300 /* seconds that a device waits for the others of its process */
+
+pg__patience pg__ranks_patience(const pg_trainer *t)
+{
+    if (!t->ranks)
+        return (pg__patience){.seconds = PATIENCE};
+    return (pg__patience){pg__comm_timeout(t->ranks->comm), nobody_comes, t->ranks->comm};
+}
+
+typedef struct place {
+    uint64_t n;
+    char bus[PG_MAX_REPLICAS][PG_BUS];
+} place;
+
+/* NCCL knows no two ranks on one GPU, and says "invalid usage". */
+static pg_status check_places(const pg_trainer *t, const place *all, pg_err *err)
+{
+    const pg__comm *c = t->ranks->comm;
+    const size_t rank = pg__rank_of(t);
+    for (size_t k = 0; k < pg__comm_size(c); k++)
+        for (size_t i = 0; k != rank && i < all[k].n; i++)
+            for (size_t d = 0; d < t->n_devices; d++) {
+                const size_t low = k < rank ? k : rank, high = k < rank ? rank : k;
+                if (!all[k].bus[i][0] || strcmp(all[k].bus[i], all[rank].bus[d]) != 0 ||
+                    strcmp(pg__comm_host(c, k), pg__comm_host(c, rank)) != 0)
+                    continue;
+                (void)pg_fail(err, PG_E_UNSUPPORTED,
+                              "ranks %zu and %zu on %s have the same GPU (%s), which NCCL refuses",
+                              low, high, pg__comm_host(c, rank), all[k].bus[i]);
+                pg_err_hint(err, "--devices auto gives each rank of a machine its own");
+                return PG_E_UNSUPPORTED;
+            }
+    return PG_OK;
+}
+
+/* Where this rank's devices are among all; what they find each other by. */
+static pg_status find_place(pg_trainer *t, pg__group_place *among, pg_err *err)
+{
+    pg__comm *c = t->ranks->comm;
+    place mine = {.n = t->n_devices}, *all = pg__mem_array(pg__comm_size(c), sizeof *all);
+    pg_status st = PG_OK;
+    if (!all)
+        PG_TRY(pg__nomem(err));
+    for (size_t d = 0; d < t->n_devices; d++)
+        strncpy(mine.bus[d], t->backend->bus(t->devices[d].dev), PG_BUS - 1);
+    PG_TRY(pg__comm_gather(c, &mine, all, sizeof mine, "the ranks' GPUs", err));
+    for (size_t k = 0; k < pg__comm_size(c); k++) {
+        among->first += k < pg__rank_of(t) ? (size_t)all[k].n : 0;
+        among->n_all += (size_t)all[k].n;
+    }
+    PG_TRY(pg__ranks_agree(t, check_places(t, all, err), err));
+    st = t->backend->group_id(pg__rank_of(t) == 0 ? among->id : NULL, err);
+    if (st == PG_E_UNSUPPORTED)
+        pg_err_hint(err, "--cpu-merge sums without it");
+    PG_TRY(pg__ranks_agree(t, st, err));
+    PG_TRY(pg__comm_broadcast(c, among->id, sizeof among->id, "NCCL's id", err));
+done:
+    pg__mem_free(all);
+    return st;
+}
+
+pg_status pg__ranks_group(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+{
+    pg__group_place among = {.first = 0};
+    pg__dev *devs[PG_MAX_REPLICAS];
+    pg_status st = PG_OK;
+    if (!t->ranks || t->backend->host_memory || o->deterministic || o->cpu_merge)
+        return PG_OK;
+    PG_TRY(find_place(t, &among, err));
+    among.patience = pg__ranks_patience(t);
+    for (size_t d = 0; d < t->n_devices; d++)
+        devs[d] = t->devices[d].dev;
+    st = t->backend->group_new(&t->group, devs, t->n_devices, &among, err);
+    st = pg__ranks_blame(t, st, err);
+done:
+    return st;
+}
+
+/* ---- failing ---- */
+
+#define LOOKS 100 /* times 10 ms: NCCL may know that a process is gone before its number is */
+
+pg_status pg__ranks_blame(pg_trainer *t, pg_status st, pg_err *err)
+{
+    const struct timespec nap = {.tv_nsec = 10000000};
+    pg__comm *c = t->ranks ? t->ranks->comm : NULL;
+    if (!c || (st != PG_E_DEVICE && st != PG_E_PEER) || pg__comm_is_over(c))
+        return st;
+    for (int k = 0; k < LOOKS && !(st == PG_E_PEER ? pg__comm_ends(c) : is_gone(c)); k++)
+        (void)nanosleep(&nap, NULL);
+    return st == PG_E_PEER || is_gone(c) ? pg__comm_missed(c, what, err) : st;
+}
+
+/* ---- through the hosts ---- */
+
+#define PIECE ((size_t)1 << 24) /* numbers that are summed at once */
+
+/* In the order of MPI. */
+static pg_status sum_pieces(pg_trainer *t, char *mem, size_t n, pg_err *err)
+{
+    const size_t each = t->backend->real_bytes;
+    pg_status st = PG_OK;
+    for (size_t at = 0; at < n && st == PG_OK; at += PIECE) {
+        pg__comm_sum_of sum = {.mem = mem + at * each,
+                               .n = n - at < PIECE ? n - at : PIECE,
+                               .real_bytes = each,
+                               .to = PG__TO_ALL};
+        st = pg__comm_sum_begin(t->ranks->comm, &sum, what, err);
+        if (st == PG_OK)
+            st = pg__comm_sums_wait(t->ranks->comm, &sum, 1, what, err);
+    }
+    return st;
+}
+
+pg_status pg__ranks_sum_hosts(pg_trainer *t, int deterministic, pg__flat **sum, pg_err *err)
+{
+    pg__ranks *r = t->ranks;
+    pg__flat *on = *sum ? *sum : &t->devices[0].incoming;
+    pg__dev *dev = t->devices[on->device].dev;
+    const size_t n = (size_t)t->offsets[t->n_params], bytes = n * t->backend->real_bytes;
+    int has = *sum != NULL;
+    pg_status st = PG_OK;
+    if (!r->staging)
+        PG_TRY(t->backend->host_alloc(t->dev, &r->staging, 2 * bytes, err));
+    char *mem = r->staging;
+    if (has)
+        PG_TRY(pg__device_failed(t, dev, t->backend->get(dev, mem, on->mem, bytes), err));
+    else
+        memset(mem, 0, bytes);
+    if (deterministic)
+        PG_TRY(pg__comm_tree_sum(r->comm, mem, mem + bytes, n, t->backend->real_bytes, &has, what,
+                                 err));
+    else
+        PG_TRY(sum_pieces(t, mem, n, err));
+    *sum = has || !deterministic ? on : NULL;
+    if (!*sum)
+        goto done;
+    st = t->backend->put(dev, on->mem, mem, bytes);
+    if (st == PG_OK)
+        st = t->backend->sync(dev);
+    PG_TRY(pg__device_failed(t, dev, st, err));
+done:
+    return st;
+}

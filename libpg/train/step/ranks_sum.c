@@ -1,0 +1,310 @@
+/* ranks_sum.c - the gradients' sum over ranks.
+ *
+ * In the deterministic mode at the end of the step, in the order of the tree. Else in the buckets
+ * of buckets.c, which all ranks sum in the same order: as soon as the backward pass of all lanes of
+ * this rank has left one behind, where its lanes run from end to end on their own, otherwise at the
+ * end. MPI moves messages only while it is called, so on one machine workers do that between two
+ * operations, whoever finds nobody at it: a thread of its own would take a core from the ones that
+ * compute. Between machines there is such a thread (comm_mover.c). */
+#include <pthread.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "train/step/buckets.h"
+#include "train/step/devices.h"
+#include "train/step/ranks_step.h"
+#include "train/step/optimizer_shard.h"
+
+#define SPARE 32u /* numbers behind the half of a bucket */
+
+static const char what[] = "the gradients";
+
+/* Sums of the step in hand. */
+struct pg__bucket_sums {
+    pthread_mutex_t lock;   /* of all below but `left` */
+    char *work;             /* what comes while it is summed, of all buckets or the tree; or NULL */
+    pg__comm_sum_of *sums;  /* n_each of each bucket */
+    size_t n_each;          /* 1, or one for each rank that a part of the bucket comes to */
+    _Atomic size_t n_begun; /* written under the lock */
+    _Atomic size_t left[PG_MAX_BUCKETS]; /* lanes that left the bucket behind */
+    pg__flat **lanes;                    /* gradients of this rank's lanes that have rows */
+    size_t n_lanes, cap_lanes;
+    int is_open; /* lanes are at it */
+    pg_status st;
+    pg_err err;
+};
+
+/* ---- memory ---- */
+
+static int in_halves(const pg_trainer *t, size_t n_ranks, int is_sharded)
+{
+    return (!is_sharded || pg__shard_whole_sums(t)) && (n_ranks & (n_ranks - 1)) == 0;
+}
+
+/* Where MPI sums by itself it takes memory of its own, which nobody tells. */
+uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded)
+{
+    const uint64_t n = t->offsets[t->n_params], each = t->backend->real_bytes;
+    if (n_ranks < 2 || !t->backend->host_memory)
+        return 0;
+    if (t->cut.n_lanes)
+        return n * each;
+    if (!in_halves(t, n_ranks, is_sharded))
+        return 0;
+    if (t->n_buckets == 0)
+        pg__buckets_plan(t);
+    return (n / 2 + (uint64_t)SPARE * t->n_buckets) * each;
+}
+
+uint64_t pg__sums_needed(pg_trainer *t)
+{
+    return t->ranks ? pg__sums_bytes(t, pg__comm_size(t->ranks->comm), pg__is_sharded(t)) : 0;
+}
+
+uint64_t pg__sums_held(pg_trainer *t)
+{
+    return t->ranks && t->ranks->sums->work ? pg__sums_needed(t) : 0;
+}
+
+/* Once. */
+static pg_status make_room(pg_trainer *t)
+{
+    struct pg__bucket_sums *b = t->ranks->sums;
+    const uint64_t n = pg__sums_needed(t);
+    if (!b->work && n > 0)
+        b->work = pg__mem_aligned((size_t)n);
+    return b->work || n == 0 ? PG_OK : PG_E_NOMEM;
+}
+
+pg_status pg__sums_open(pg_trainer *t, pg_err *err)
+{
+    struct pg__bucket_sums *b = pg__mem_array(1, sizeof *b);
+    if (!b)
+        return pg__nomem(err);
+    pthread_mutex_init(&b->lock, NULL);
+    t->ranks->sums = b;
+    return PG_OK;
+}
+
+void pg__sums_close(pg_trainer *t)
+{
+    struct pg__bucket_sums *b = t->ranks->sums;
+    if (!b)
+        return;
+    pthread_mutex_destroy(&b->lock);
+    pg__mem_free(b->lanes);
+    pg__mem_free(b->sums);
+    pg__mem_free(b->work);
+    pg__mem_free(b);
+    t->ranks->sums = NULL;
+}
+
+/* Of a rank without rows. */
+static pg_status zeros(pg_trainer *t, pg__flat **out, pg_err *err)
+{
+    pg__ranks *r = t->ranks;
+    pg_status st = PG_OK;
+    if (!r->own.mem)
+        PG_TRY(pg__flat_alloc(t, &r->own, err));
+    PG_TRY(pg__device_failed(t, t->dev, pg__flat_fill(t, &r->own, 0), err));
+    *out = &r->own;
+done:
+    return st;
+}
+
+/* ---- in buckets ---- */
+
+static char *at_element(const pg_trainer *t, const pg__flat *f, uint64_t i)
+{
+    return (char *)f->mem + i * t->backend->real_bytes;
+}
+
+/* Bucket k of this rank's lanes, in the order of the tree; it comes to the first of them. */
+static pg_status sum_lanes(pg_trainer *t, uint64_t from, uint64_t to)
+{
+    struct pg__bucket_sums *b = t->ranks->sums;
+    pg_status st = PG_OK;
+    for (size_t size = 1; size < b->n_lanes; size *= 2)
+        for (size_t lo = 0; lo + size < b->n_lanes && st == PG_OK; lo += 2 * size)
+            st = t->backend->accumulate(t->dev, at_element(t, b->lanes[lo], from),
+                                        at_element(t, b->lanes[lo + size], from),
+                                        (size_t)(to - from));
+    return st;
+}
+
+/* Room for half of bucket k and 16 numbers more; the last bucket lies first. */
+static char *work_of(const pg_trainer *t, size_t k)
+{
+    const uint64_t at =
+        t->offsets[t->buckets[k].first] / 2 + (uint64_t)SPARE * (t->n_buckets - 1 - k);
+    return t->ranks->sums->work + at * t->backend->real_bytes;
+}
+
+/* To all, or each rank's piece to it. */
+static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_err *err)
+{
+    struct pg__bucket_sums *b = t->ranks->sums;
+    pg_status st = PG_OK;
+    for (size_t p = 0; p < b->n_each && st == PG_OK; p++) {
+        pg__comm_sum_of *s = &b->sums[k * b->n_each + p];
+        uint64_t from = t->offsets[t->buckets[k].first], to = t->offsets[t->buckets[k].end];
+        if (b->n_each > 1)
+            pg__shard_piece(t, k, p, &from, &to);
+        *s = (pg__comm_sum_of){.mem = at_element(t, sum, from),
+                               .n = (size_t)(to - from),
+                               .real_bytes = t->backend->real_bytes,
+                               .to = b->n_each > 1 ? p : PG__TO_ALL,
+                               .work = b->work ? work_of(t, k) : NULL};
+        if (s->n > 0)
+            st = pg__comm_sum_begin(t->ranks->comm, s, what, err);
+    }
+    return st;
+}
+
+static pg_status plan(pg_trainer *t)
+{
+    struct pg__bucket_sums *b = t->ranks->sums;
+    if (t->n_buckets == 0)
+        pg__buckets_plan(t);
+    b->n_each = pg__is_sharded(t) && !pg__shard_whole_sums(t) ? pg__comm_size(t->ranks->comm) : 1;
+    if (!b->sums)
+        b->sums = pg__mem_array(t->n_buckets * b->n_each, sizeof *b->sums);
+    return b->sums && make_room(t) == PG_OK ? PG_OK : PG_E_NOMEM;
+}
+
+/* Begins what is complete, and moves what is under way. Under the lock. */
+static void move_on(pg_trainer *t)
+{
+    struct pg__bucket_sums *b = t->ranks->sums;
+    while (b->st == PG_OK && b->n_begun < t->n_buckets && b->left[b->n_begun] == b->n_lanes) {
+        const pg__bucket *k = &t->buckets[b->n_begun];
+        b->st = pg__device_failed(t, t->dev, sum_lanes(t, t->offsets[k->first], t->offsets[k->end]),
+                                  &b->err);
+        if (b->st == PG_OK)
+            b->st = begin_bucket(t, b->lanes[0], b->n_begun, &b->err);
+        b->n_begun++;
+    }
+    if (b->st == PG_OK)
+        b->st = pg__comm_poll(t->ranks->comm, &b->err);
+}
+
+void pg__sums_choose(pg__step *s)
+{
+    pg_trainer *t = s->t;
+    struct pg__bucket_sums *b = t->ranks ? t->ranks->sums : NULL;
+    if (!b)
+        return;
+    b->is_open = 0;
+    b->n_lanes = 0;
+    b->n_begun = 0;
+    b->st = PG_OK;
+    memset(b->left, 0, sizeof b->left);
+    if (s->pass != PG__TRAINS || t->cut.n_lanes || s->n_jobs != s->n_lanes || s->n_meetings > 0 ||
+        t->assigned.n_devices > 1 || !t->backend->host_memory || t->is_trial)
+        return;
+    if (plan(t) != PG_OK || pg__mem_grow(&b->lanes, &b->cap_lanes, s->n_lanes, sizeof *b->lanes))
+        return; /* then at the end */
+    for (size_t k = 0; k < s->n_jobs; k++)
+        b->n_lanes += s->jobs[k].program != NULL;
+    b->is_open = b->n_lanes > 0;
+}
+
+int pg__sums_go_along(const pg_trainer *t)
+{
+    return t->ranks && t->ranks->sums && t->ranks->sums->is_open;
+}
+
+/* Which of the lanes with rows this is. */
+static size_t place_of(const pg__step *s, const pg__job *job)
+{
+    size_t n = 0;
+    for (const pg__job *j = s->jobs; j < job; j++)
+        n += j->program != NULL;
+    return n;
+}
+
+pg_status pg__sums_run(const pg__step *s, const pg__job *job)
+{
+    pg_trainer *t = s->t;
+    struct pg__bucket_sums *b = t->ranks->sums;
+    const size_t n_calls = pg__program_n_calls(job->program);
+    size_t ends[PG_MAX_BUCKETS], k = 0;
+    pg_status st = PG_OK;
+    pg__buckets_ends(t, job->program, ends);
+    b->lanes[place_of(s, job)] = job->grads;
+    for (size_t at = 0; at <= n_calls; at++) {
+        int found = 0;
+        for (; k < t->n_buckets && ends[k] <= at; k++, found = 1)
+            b->left[k]++;
+        if ((found || b->n_begun > 0) && pthread_mutex_trylock(&b->lock) == 0) {
+            move_on(t);
+            pthread_mutex_unlock(&b->lock);
+        }
+        if (at < n_calls)
+            PG_TRY(pg__program_run_calls(job->program, &job->frame.f, at, at + 1));
+    }
+done:
+    return st;
+}
+
+/* What is not begun yet, and then the end of all. */
+static pg_status by_buckets(pg_trainer *t, pg__flat **sum, pg_err *err)
+{
+    struct pg__bucket_sums *b = t->ranks->sums;
+    pg_status st = PG_OK;
+    if (b->is_open) {
+        pthread_mutex_lock(&b->lock); /* no lane is at it any more */
+        move_on(t);
+        pthread_mutex_unlock(&b->lock);
+        *sum = b->lanes[0];
+    }
+    if (b->st != PG_OK) {
+        if (err)
+            *err = b->err;
+        return b->st;
+    }
+    if (plan(t) != PG_OK)
+        PG_TRY(pg__nomem(err));
+    for (; b->n_begun < t->n_buckets; b->n_begun++)
+        PG_TRY(begin_bucket(t, *sum, b->n_begun, err));
+    PG_TRY(pg__comm_sums_wait(t->ranks->comm, b->sums, t->n_buckets * b->n_each, what, err));
+done:
+    b->is_open = 0;
+    return st;
+}
+
+/* ---- deterministic ---- */
+
+/* In the order of the tree; what is absent is not added. */
+static pg_status by_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
+{
+    pg__ranks *r = t->ranks;
+    int has = *sum != NULL;
+    pg_status st = PG_OK;
+    if (make_room(t) != PG_OK)
+        PG_TRY(pg__nomem(err));
+    if (!*sum)
+        PG_TRY(zeros(t, sum, err));
+    const size_t n = (size_t)t->offsets[t->n_params], bytes = t->backend->real_bytes;
+    const int to_one = pg__is_sharded(t) && !pg__shard_whole_sums(t);
+    st = to_one
+             ? pg__comm_tree_halve(r->comm, (*sum)->mem, r->sums->work, n, bytes, &has, what, err)
+             : pg__comm_tree_sum(r->comm, (*sum)->mem, r->sums->work, n, bytes, &has, what, err);
+    PG_TRY(st);
+    *sum = has ? *sum : NULL;
+done:
+    return st;
+}
+
+pg_status pg__ranks_sum(pg_trainer *t, pg__flat **sum, pg_err *err)
+{
+    pg_status st = PG_OK;
+    if (t->cut.n_lanes)
+        return by_tree(t, sum, err);
+    if (!*sum && !t->ranks->sums->is_open)
+        PG_TRY(zeros(t, sum, err));
+    PG_TRY(by_buckets(t, sum, err));
+done:
+    return st;
+}

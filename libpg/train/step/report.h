@@ -1,0 +1,22 @@
+/* report.h - what a run tells of itself: what it is going to do, and where its time went. */
+#ifndef PG_TRAIN_STEP_REPORT_H
+#define PG_TRAIN_STEP_REPORT_H
+
+#include "train/model/trainer.h"
+
+/* Seconds of a clock that only goes on. */
+double pg__now(void);
+
+/* Adds what passed since *clock, and starts it again. */
+void pg__lap(double *clock, double *into);
+
+/* Counts a training step of n rows that began then. The first step of a run is not counted: memory
+ * and programs are made there. */
+void pg__spent_step(pg_trainer *t, double began, uint64_t n_rows);
+
+pg_run pg__run_of(const pg_trainer *t);
+
+/* Since `began`. */
+pg_fit_report pg__report_of(const pg_trainer *t, double began);
+
+#endif

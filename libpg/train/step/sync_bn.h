@@ -1,0 +1,46 @@
+/* sync_bn.h - between step.c and sync_bn.c: lanes that are normalised together. */
+#ifndef PG_TRAIN_STEP_SYNC_BN_H
+#define PG_TRAIN_STEP_SYNC_BN_H
+
+#include "train/model/trainer.h"
+
+/* Do lanes meet at all: is there a replica (or, where all replicas are normalised together, a
+ * batch) of more than one lane in a model whose rows are not independent? */
+int pg__lanes_meet(const pg_trainer *t);
+
+/* Do two lanes use the same statistics? */
+int pg__same_statistics(const pg_trainer *t, const pg__lane *a, const pg__lane *b);
+
+/* What the lanes of a part brought to the last two meetings. A lane can be one meeting ahead of
+ * another, not two, so two places are enough. */
+typedef struct pg__board {
+    double *numbers;        /* per place, per lane: `each` */
+    double *work;           /* per worker, per lane: `each` */
+    double *raw;            /* per worker: `each`, as the device has them */
+    const pg__lane **there; /* per place, per lane: who brought it, or NULL */
+    pg__lane elsewhere;     /* stands for lanes of other processes */
+    uint64_t each;
+    size_t n_lanes;
+} pg__board;
+
+/* One lane at one meeting. */
+typedef struct pg__visit {
+    const pg__program *program;
+    const pg__frame *frame;
+    size_t at; /* call of the program */
+    size_t index;
+    const pg__lane *lane;
+    size_t meeting;
+} pg__visit;
+
+pg_status pg__board_open(pg__board *b, const pg_trainer *t, uint64_t each, size_t n_lanes,
+                         pg_err *err);
+void pg__board_close(pg__board *b);
+void pg__board_clear(pg__board *b); /* before each part: a lane may be absent that was there */
+
+/* What a lane brings; before anyone takes, all workers of the team meet. */
+pg_status pg__board_bring(pg__board *b, pg_trainer *t, const pg__visit *v);
+/* What the lanes with the same statistics brought, together. Several lanes may take at once. */
+pg_status pg__board_take(pg__board *b, pg_trainer *t, const pg__visit *v);
+
+#endif

@@ -1,0 +1,43 @@
+/* timeline.c - a lane runs from bucket to bucket, as where sums are queued in between. */
+#include "train/step/timeline.h"
+
+#include "base/try.h"
+#include "train/step/buckets.h"
+#include "train/step/graph_capture.h"
+#include "train/step/report.h"
+
+typedef struct looking {
+    pg_trainer *t;
+    pg__worker *w;
+    pg__lane_times *times;
+} looking;
+
+/* What was queued on a device is done then. */
+static pg_status look(const looking *l, double *at)
+{
+    const pg_status st = l->t->backend->host_memory ? PG_OK : l->t->backend->sync(l->w->dev);
+    *at = pg__now();
+    return st;
+}
+
+static pg_status left_behind(void *arg, size_t k)
+{
+    const looking *l = arg;
+    return look(l, &l->times->left[k]);
+}
+
+pg_status pg__timeline_run(const pg__step *s, const pg__job *job, pg__worker *w)
+{
+    pg_trainer *t = s->t;
+    pg__lane_times *times = &t->timeline->lanes[(size_t)(job - s->jobs) % s->n_lanes];
+    looking l = {t, w, times};
+    size_t ends[PG_MAX_BUCKETS];
+    pg_status st = PG_OK;
+    pg__buckets_ends(t, job->program, ends);
+    const pg__stops stops = {t->n_buckets, ends, left_behind, &l};
+    PG_TRY(look(&l, &times->begin));
+    PG_TRY(pg__record_run(t, w, job->program, &job->frame.f, &stops));
+    PG_TRY(look(&l, &times->end));
+done:
+    return st;
+}

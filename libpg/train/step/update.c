@@ -1,0 +1,546 @@
+/* update.c - summing and updating is one pass over the parameters, a range for each worker. What
+ * needs whole variables (regularizers, norms, constraints) is dealt out by variable, and only where
+ * a model asks for it. Clipping: keras/optimizers of 2.15 and 2.3.1. */
+#include "train/step/update.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "ops/clip_real.h"
+#include "train/step/devices.h"
+#include "train/step/all_reduce.h"
+#include "train/step/mixed.h"
+#include "train/step/model_parallel.h"
+#include "train/step/ranks.h"
+#include "train/step/report.h"
+#include "train/step/optimizer_shard.h"
+
+typedef struct work {
+    pg_trainer *t;
+    size_t device, n_parts; /* where, and in how many parts at once */
+    pg__flat *grads;        /* the sum, there */
+    pg__optimiser_kind kind;
+    pg__update update;
+    double *norms;  /* per parameter: sum of squares */
+    double *scales; /* per parameter */
+    pg__piece *pieces;
+    double limit;   /* of each element; 0: none */
+    double summing; /* seconds of the first worker, where sums and updates take turns */
+} work;
+
+#define GRAIN 16u   /* elements: no cache line is written by two */
+#define PIECE 8192u /* elements whose gradients, parameters and slots fit into a core's cache */
+
+static void range_of(const work *w, size_t part, uint64_t *from, uint64_t *to)
+{
+    const uint64_t n = w->t->offsets[w->t->n_params] / GRAIN;
+    *from = n * part / w->n_parts * GRAIN;
+    *to = n * (part + 1) / w->n_parts * GRAIN;
+}
+
+static pg__dev *dev_of(const work *w)
+{
+    return w->t->devices[w->device].dev;
+}
+
+/* Of a variable: its own where they are divided. */
+static pg__dev *dev_for(const work *w, size_t i)
+{
+    return w->t->is_split ? pg__param_dev(w->t, i) : dev_of(w);
+}
+
+/* What a flat has of a variable from an element of all on. */
+static void *from_element(const work *w, const pg__flat *f, size_t i, uint64_t at)
+{
+    return (char *)f->at[i] + (at - w->t->offsets[i]) * w->t->backend->real_bytes;
+}
+
+static pg_status sum_range(work *w, size_t part)
+{
+    pg__flat *sum;
+    uint64_t from, to;
+    range_of(w, part, &from, &to);
+    return pg__partials_sum(w->t, from, to, &sum);
+}
+
+/* The part of every trained parameter that lies in [from, to). *first: the first one that may; it
+ * goes on with `from`. */
+static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint64_t to,
+                             size_t *first)
+{
+    pg_trainer *t = w->t;
+    const pg__flat *params = pg__params_on(t, w->device), *own = pg__slots_on(t, w->device);
+    pg_status st = PG_OK;
+    while (*first < t->n_params && t->offsets[*first] + t->n_elems[*first] <= from)
+        ++*first;
+    for (size_t i = *first; i < t->n_params && t->offsets[i] < to && st == PG_OK; i++) {
+        const uint64_t end = t->offsets[i] + t->n_elems[i];
+        const uint64_t lo = from > t->offsets[i] ? from : t->offsets[i], hi = to < end ? to : end;
+        void *slots[PG_MAX_SLOTS];
+        if (!t->trained[i] || lo >= hi)
+            continue;
+        for (size_t k = 0; k < PG_MAX_SLOTS; k++)
+            slots[k] = own[k].mem ? from_element(w, &own[k], i, lo) : NULL;
+        st = t->backend->update(dev_for(w, i), w->kind, &w->update, from_element(w, params, i, lo),
+                                from_element(w, grads, i, lo), slots, (size_t)(hi - lo));
+    }
+    return st;
+}
+
+/* A part of what this rank updates, where ranks have divided that. */
+static pg_status update_shard(work *w, size_t part)
+{
+    const pg_trainer *t = w->t;
+    pg_status st = PG_OK;
+    for (size_t b = 0; b < pg__shard_n_blocks(t) && st == PG_OK; b++) {
+        uint64_t from, to;
+        size_t first = 0;
+        pg__shard_piece(t, b, pg__rank_of(t), &from, &to);
+        const uint64_t n = (to - from) / GRAIN;
+        to = from + n * (part + 1) / w->n_parts * GRAIN;
+        from += n * part / w->n_parts * GRAIN;
+        st = update_part(w, w->grads, from, to, &first);
+    }
+    return st;
+}
+
+static pg_status update_range(work *w, size_t part)
+{
+    uint64_t from, to;
+    size_t first = 0;
+    if (pg__is_sharded(w->t))
+        return update_shard(w, part);
+    range_of(w, part, &from, &to);
+    return update_part(w, w->grads, from, to, &first);
+}
+
+/* Where nothing needs whole variables: the sum of a piece is still in the cache when it is applied,
+ * and workers meet once less. */
+static pg_status sum_and_update_range(work *w, size_t part)
+{
+    uint64_t from, to;
+    size_t first = 0;
+    pg_status st = PG_OK;
+    range_of(w, part, &from, &to);
+    for (uint64_t at = from; at < to && st == PG_OK; at += PIECE) {
+        const uint64_t end = to - at < PIECE ? to : at + PIECE;
+        double clock = part == 0 ? pg__now() : 0;
+        pg__flat *sum = NULL;
+        st = pg__partials_sum(w->t, at, end, &sum);
+        if (part == 0)
+            pg__lap(&clock, &w->summing);
+        if (st == PG_OK && sum)
+            st = update_part(w, sum, at, end, &first);
+    }
+    return st;
+}
+
+/* ---- by variable ---- */
+
+/* Calls fn for every trained variable of a part. */
+static pg_status each_variable(work *w, size_t part, pg_status (*fn)(work *w, size_t i))
+{
+    pg_status st = PG_OK;
+    for (size_t i = part; i < w->t->n_params && st == PG_OK; i += w->n_parts)
+        if (w->t->trained[i])
+            st = fn(w, i);
+    return st;
+}
+
+static pg_status regularise(work *w, size_t i)
+{
+    pg_trainer *t = w->t;
+    const pg__penalty *p = &t->penalties[i];
+    if (p->l1 == 0 && p->l2 == 0)
+        return PG_OK;
+    return t->backend->regularise(dev_for(w, i), w->grads->at[i],
+                                  pg__params_on(t, w->device)->at[i], t->n_elems[i], p->l1, p->l2,
+                                  NULL);
+}
+
+static pg_status take_norm(work *w, size_t i)
+{
+    w->norms[i] = 0;
+    return w->t->backend->squares(dev_for(w, i), w->grads->at[i], w->t->n_elems[i], &w->norms[i]);
+}
+
+static pg_status clip(work *w, size_t i)
+{
+    return w->t->backend->clip(dev_for(w, i), w->grads->at[i], w->t->n_elems[i], w->scales[i],
+                               w->limit);
+}
+
+static pg_status constrain(work *w, size_t i)
+{
+    pg_trainer *t = w->t;
+    pg_status st = PG_OK;
+    double *values = NULL;
+    if (t->penalties[i].constraint == PG__FREE)
+        return PG_OK;
+    values = pg__mem_array(t->n_elems[i], sizeof *values);
+    if (!values)
+        return PG_E_NOMEM;
+    PG_TRY(pg__param_get(t, i, values));
+    pg__constrain(&t->penalties[i], &t->built_params.params[i].shape, values);
+    PG_TRY(pg__param_put(t, i, values));
+done:
+    pg__mem_free(values);
+    return st;
+}
+
+#define BY_VARIABLE(name)                             \
+    static pg_status name##_all(work *w, size_t part) \
+    {                                                 \
+        return each_variable(w, part, name);          \
+    }
+BY_VARIABLE(regularise)
+BY_VARIABLE(take_norm)
+BY_VARIABLE(clip)
+BY_VARIABLE(constrain)
+
+/* ---- clipping ---- */
+
+static int clips(const pg__optimiser *o)
+{
+    return o->clipnorm > 0 || o->global_clipnorm > 0 || o->clipvalue > 0;
+}
+
+/* Which norm decides: each variable's, or that of all gradients together (global_clipnorm; clipnorm
+ * too in standalone Keras). */
+static pg__norm_limits norms_of(const pg_trainer *t)
+{
+    const pg__optimiser *o = &t->optimiser;
+    const int standalone = t->rules->clip_all_together;
+    return (pg__norm_limits){.each = standalone ? 0 : o->clipnorm,
+                             .together =
+                                 standalone && o->clipnorm > 0 ? o->clipnorm : o->global_clipnorm,
+                             .both = o->legacy};
+}
+
+typedef pg_status (*part_fn)(work *w, size_t part);
+typedef struct meeting {
+    work *w;
+    part_fn fn;
+} meeting;
+
+static void do_part(void *arg, size_t worker)
+{
+    const meeting *m = arg;
+    m->w->t->workers[worker].st = m->fn(m->w, worker);
+}
+
+/* All parts: by the workers, or queued on a device of its own memory, whose thread this is. */
+static pg_status meet(work *w, part_fn fn, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    if (!t->backend->host_memory)
+        return t->is_split ? pg__told(t, fn(w, 0), err)
+                           : pg__device_failed(t, dev_of(w), fn(w, 0), err);
+    pg__team_run(t->team, do_part, &(meeting){w, fn});
+    for (size_t k = 0; k < w->n_parts; k++)
+        if (t->workers[k].st != PG_OK)
+            return pg__device_failed(t, dev_of(w), t->workers[k].st, err);
+    return PG_OK;
+}
+
+/* By what the norms ask for, then within +-limit. */
+static pg_status clip_by(work *w, const pg__norm_limits *l, double limit, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    const int by_norm = l->each > 0 || l->together > 0;
+    pg_status st = PG_OK;
+    if (!by_norm && limit <= 0)
+        return PG_OK;
+    if (t->backend->clip_all && !t->is_split)
+        return pg__device_failed(
+            t, dev_of(w), t->backend->clip_all(dev_of(w), w->pieces, t->n_params, l, limit), err);
+    for (size_t i = 0; i < t->n_params; i++)
+        w->scales[i] = 1;
+    if (by_norm) {
+        PG_TRY(meet(w, take_norm_all, err));
+        pg__clip_scales(l, w->norms, w->scales, t->n_params);
+    }
+    w->limit = limit;
+    PG_TRY(meet(w, clip_all, err));
+done:
+    return st;
+}
+
+/* The later optimizers use the first kind of clipping that is given; those of tf.keras to 2.10
+ * limit values before they look at norms, standalone Keras after. */
+static pg_status clip_both_ways(work *w, pg_err *err)
+{
+    const pg__optimiser *o = &w->t->optimiser;
+    const pg__norm_limits none = {0}, norms = norms_of(w->t);
+    const int by_norm = o->clipnorm > 0 || o->global_clipnorm > 0;
+    const int standalone = w->t->rules->clip_all_together;
+    pg_status st = PG_OK;
+    if (!standalone && (!by_norm || o->legacy))
+        PG_TRY(clip_by(w, &none, o->clipvalue, err));
+    PG_TRY(clip_by(w, &norms, standalone ? o->clipvalue : 0, err));
+done:
+    return st;
+}
+
+/* What a flat has of the variables. */
+static pg__piece *pieces_of(const pg_trainer *t, const pg__flat *f)
+{
+    pg__piece *p = pg__mem_array(t->n_params, sizeof *p);
+    for (size_t i = 0; p && i < t->n_params; i++)
+        p[i] = (pg__piece){
+            .p = f->at[i], .n = t->n_elems[i], .l1 = t->penalties[i].l1, .l2 = t->penalties[i].l2};
+    return p;
+}
+
+static pg_status clip_gradients(work *w, pg_err *err)
+{
+    const pg_trainer *t = w->t;
+    pg_status st = PG_OK;
+    w->norms = pg__mem_array(t->n_params, sizeof *w->norms);
+    w->scales = pg__mem_array(t->n_params, sizeof *w->scales);
+    w->pieces = pieces_of(t, w->grads);
+    if (!w->norms || !w->scales || !w->pieces)
+        PG_TRY(pg__nomem(err));
+    for (size_t i = 0; i < t->n_params; i++)
+        if (!t->trained[i])
+            w->pieces[i].p = NULL;
+    PG_TRY(clip_both_ways(w, err));
+done:
+    pg__mem_free(w->norms);
+    pg__mem_free(w->scales);
+    pg__mem_free(w->pieces);
+    return st;
+}
+
+/* ---- all of it ---- */
+
+/* What needs whole variables, and the update; constraints come after. */
+static pg_status update_variables(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    pg_status st = PG_OK;
+    if (t->has_regularizers)
+        PG_TRY(meet(w, regularise_all, err));
+    if (clips(&t->optimiser))
+        PG_TRY(clip_gradients(w, err));
+    PG_TRY(meet(w, update_range, err));
+done:
+    return st;
+}
+
+/* Each variable on its device, where they are divided; `meet` goes through all. */
+static pg_status update_parts(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    PG_TRY(update_variables(w, err));
+    pg__lap(&clock, &t->spent.update);
+    if (pg__is_sharded(t)) {
+        PG_TRY(pg__shard_gather(t, &t->params, "the weights", err));
+        t->grads = pg__shard_whole_sums(t) ? t->grads : NULL;
+        pg__lap(&clock, &t->spent.exchange);
+    }
+    if (t->has_constraints)
+        PG_TRY(meet(w, constrain_all, err));
+    pg__lap(&clock, &t->spent.update);
+done:
+    return st;
+}
+
+static pg_status update_in_turn(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    PG_TRY(meet(w, sum_range, err));
+    pg__lap(&clock, &t->spent.reduce);
+    st = update_parts(w, err);
+done:
+    return st;
+}
+
+static pg_status update_at_once(work *w, pg_err *err)
+{
+    double clock = pg__now(), all = 0;
+    const pg_status st = meet(w, sum_and_update_range, err);
+    pg__lap(&clock, &all);
+    w->t->spent.reduce += w->summing;
+    w->t->spent.update += all - w->summing;
+    return st;
+}
+
+/* This process' sum, then that of all. */
+static pg_status sum_ranks(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    if (!pg__sums_go_along(t))
+        PG_TRY(meet(w, sum_range, err));
+    pg__lap(&clock, &t->spent.reduce);
+    PG_TRY(pg__ranks_sum(t, &w->grads, err));
+    pg__lap(&clock, &t->spent.exchange);
+done:
+    return st;
+}
+
+/* In the gradients of any lane, before they become weights; a sum of all ranks has them too, that
+ * of a rank's own elements what concerns these. */
+static pg_status look_for_nan(pg_trainer *t, pg_err *err)
+{
+    int finite = 1;
+    pg_status st = PG_OK;
+    if (t->ranks) {
+        PG_TRY(pg__told(t, pg__grads_finite(t, t->dev, t->grads, &finite), err));
+        t->nan_found = !finite;
+        return pg__is_sharded(t) ? pg__ranks_any(t, &t->nan_found, err) : PG_OK;
+    }
+    for (size_t k = 0; k < t->n_threads; k++) {
+        const pg__worker *by = &t->workers[k];
+        for (size_t i = 0; i < by->n_partials && finite; i++)
+            if (by->partials[i].grads)
+                PG_TRY(
+                    pg__told(t, pg__grads_finite(t, by->dev, by->partials[i].grads, &finite), err));
+    }
+    t->nan_found = !finite;
+done:
+    return st;
+}
+
+static int needs_variables(const pg_trainer *t)
+{
+    return t->has_regularizers || t->has_constraints || clips(&t->optimiser);
+}
+
+/* Every device makes the same updates of what it has, from the same sum, queued by its own thread
+ * while the sum may still be on its way. */
+static void update_device(void *arg, size_t worker)
+{
+    work *w = arg;
+    pg__worker *by = &w->t->workers[worker];
+    by->err = (pg_err){0};
+    by->st = PG_OK;
+    if (pg__speaks_for_device(w->t, worker))
+        by->st = update_variables(&w[by->device], &by->err);
+}
+
+static pg_status update_devices(const work *of_all, pg_err *err)
+{
+    pg_trainer *t = of_all->t;
+    work *of = pg__mem_array(t->n_devices, sizeof *of);
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    if (!of)
+        return pg__nomem(err);
+    for (size_t d = 0; d < t->n_devices; d++) {
+        of[d] = *of_all;
+        of[d].device = d;
+        of[d].grads = t->devices[d].sum;
+    }
+    pg__team_run(t->team, update_device, of);
+    PG_TRY(pg__first_failure(t, err));
+    pg__lap(&clock, &t->spent.update);
+    PG_TRY(pg__exchange_wait(t, err));
+    if (t->has_constraints) /* on the first; the others are mirrored */
+        PG_TRY(meet(&of[0], constrain_all, err));
+    PG_TRY(pg__devices_settle(t, err));
+done:
+    pg__mem_free(of);
+    return st;
+}
+
+/* Where the sum will lie, or does; NULL: no lane has rows. */
+static pg_status bring_sums(pg_trainer *t, pg__flat **out, pg_err *err)
+{
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    *out = NULL;
+    if (t->backend->host_memory || t->is_trial)
+        return pg__partials_sum(t, 0, 0, out);
+    if (!pg__partials_any(t) && !t->ranks) /* others may have some */
+        return PG_OK;
+    if (t->is_split) {
+        PG_TRY(pg__told(t, pg__partials_sum(t, 0, t->offsets[t->n_params], out), err));
+        pg__lap(&clock, &t->spent.reduce);
+        goto done;
+    }
+    PG_TRY(pg__exchange(t, err));
+    if (t->stops_on_nan)
+        PG_TRY(pg__exchange_wait(t, err));
+    *out = t->devices[0].sum;
+    pg__lap(&clock, &t->spent.reduce);
+done:
+    return st;
+}
+
+pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
+{
+    const int on_host = t->backend->host_memory;
+    work w = {.t = t,
+              .n_parts = on_host ? t->n_threads : 1,
+              .kind = pg__optimiser_kind_of(&t->optimiser)};
+    int skips = 0;
+    pg_status st = PG_OK;
+    t->scale.skipped = 0;
+    PG_TRY(bring_sums(t, &w.grads, err));
+    if (t->ranks && on_host && !t->is_trial)
+        PG_TRY(sum_ranks(&w, err));
+    t->grads = w.grads;
+    if (!w.grads || t->is_trial)
+        goto done;
+    if (t->stops_on_nan && !pg__loss_scale_skips(t)) /* there such a step is skipped */
+        PG_TRY(look_for_nan(t, err));
+    if (t->nan_found)
+        goto done;
+    PG_TRY(pg__loss_scale_settle(t, &skips, err));
+    if (skips) {
+        t->grads = NULL;
+        goto done;
+    }
+    w.update = pg__optimiser_step(&t->optimiser);
+    if (t->is_split || (t->ranks && on_host))
+        PG_TRY(update_parts(&w, err));
+    else if (!on_host)
+        PG_TRY(update_devices(&w, err));
+    else if (needs_variables(t))
+        PG_TRY(update_in_turn(&w, err));
+    else
+        PG_TRY(update_at_once(&w, err));
+done:
+    return st;
+}
+
+pg_status pg__trainer_penalty(pg_trainer *t, double *penalty, pg_err *err)
+{
+    pg__piece *pieces = NULL;
+    pg_status st = PG_OK;
+    if (!t->has_regularizers)
+        return PG_OK;
+    if (t->backend->penalty_of_all && !t->is_split) {
+        if (!t->penalty)
+            PG_TRY(t->backend->alloc(t->dev, &t->penalty, sizeof *penalty, err));
+        pieces = pieces_of(t, &t->params);
+        if (!pieces)
+            PG_TRY(pg__nomem(err));
+        st = t->backend->penalty_of_all(t->dev, pieces, t->n_params, t->penalty);
+    }
+    for (size_t i = 0; !pieces && i < t->n_params && st == PG_OK; i++)
+        if (t->penalties[i].l1 != 0 || t->penalties[i].l2 != 0)
+            st = t->backend->regularise(pg__param_dev(t, i), NULL, t->params.at[i], t->n_elems[i],
+                                        t->penalties[i].l1, t->penalties[i].l2, penalty);
+    st = pg__told(t, st, err);
+done:
+    pg__mem_free(pieces);
+    return st;
+}
+
+pg_status pg__trainer_penalty_read(pg_trainer *t, double *penalty, pg_err *err)
+{
+    if (!t->penalty)
+        return PG_OK;
+    return pg__device_failed(t, t->dev,
+                             t->backend->get(t->dev, penalty, t->penalty, sizeof *penalty), err);
+}

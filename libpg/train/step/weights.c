@@ -1,0 +1,316 @@
+/* weights.c - a trainer's variables: their memory, and reading them from a checkpoint. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "pg/convert.h"
+#include "store/values.h"
+#include "train/step/devices.h"
+#include "train/rules/initial.h"
+#include "train/step/model_parallel.h"
+#include "train/step/optimizer_shard.h"
+
+#define PIECE 4096 /* elements that are converted at a time */
+
+pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err)
+{
+    return pg__flat_alloc_on(t, f, 0, err);
+}
+
+pg_status pg__flat_alloc_on(pg_trainer *t, pg__flat *f, size_t device, pg_err *err)
+{
+    const size_t bytes = t->backend->real_bytes;
+    pg_status st = PG_OK;
+    f->at = pg__mem_array(t->n_params, sizeof *f->at);
+    if (!f->at)
+        return pg__nomem(err);
+    f->device = device;
+    if (t->is_split) {
+        PG_TRY(pg__parts_alloc(t, f, err));
+        goto done;
+    }
+    PG_TRY(t->backend->alloc(t->devices[device].dev, &f->mem,
+                             (size_t)t->offsets[t->n_params] * bytes, err));
+    for (size_t i = 0; i < t->n_params; i++)
+        f->at[i] = (char *)f->mem + t->offsets[i] * bytes;
+done:
+    if (st != PG_OK) /* which may be tried again */
+        pg__flat_free(t, f);
+    return st;
+}
+
+pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v)
+{
+    const size_t bytes = t->backend->real_bytes;
+    const float rounded = (float)v;
+    double piece[PIECE]; /* of elements of either type */
+    pg_status st = PG_OK;
+    for (size_t k = 0; k < PIECE; k++)
+        if (bytes == sizeof v)
+            piece[k] = v;
+        else
+            ((float *)(void *)piece)[k] = rounded;
+    for (size_t i = 0; i < t->n_params; i++)
+        for (size_t k = 0, n; k < t->n_elems[i]; k += n) {
+            n = t->n_elems[i] - k < PIECE ? t->n_elems[i] - k : PIECE;
+            PG_TRY(t->backend->put(t->is_split ? pg__param_dev(t, i) : t->devices[f->device].dev,
+                                   (char *)f->at[i] + k * bytes, piece, n * bytes));
+        }
+done:
+    return st;
+}
+
+void pg__flat_free(pg_trainer *t, pg__flat *f)
+{
+    if (f->parts)
+        pg__parts_release(t, f);
+    else if (f->mem)
+        t->backend->free(t->devices[f->device].dev, f->mem);
+    pg__mem_free(f->at);
+    *f = (pg__flat){0};
+}
+
+/* Values into f's part for parameter i from element `at` on, as the device holds them. */
+static pg_status put_values(pg_trainer *t, pg__flat *f, size_t i, size_t at, const double *exact,
+                            size_t n)
+{
+    const size_t bytes = t->backend->real_bytes;
+    float rounded[PIECE];
+    for (size_t k = 0; k < n; k++)
+        rounded[k] = (float)exact[k];
+    const void *values = bytes == sizeof *exact ? (const void *)exact : (const void *)rounded;
+    if (pg__shard_is(t, f)) {
+        pg__shard_put(t, f, (t->offsets[i] + at) * bytes, values, n * bytes);
+        return PG_OK;
+    }
+    return t->backend->put(pg__param_dev(t, i), (char *)f->at[i] + at * bytes, values, n * bytes);
+}
+
+pg_status pg__param_put(pg_trainer *t, size_t i, const double *values)
+{
+    pg_status st = PG_OK;
+    t->version++;
+    for (size_t at = 0, n; at < t->n_elems[i]; at += n) {
+        n = t->n_elems[i] - at < PIECE ? t->n_elems[i] - at : PIECE;
+        PG_TRY(put_values(t, &t->params, i, at, values + at, n));
+    }
+done:
+    return st;
+}
+
+pg_status pg__trainer_initialise(pg_trainer *t, uint64_t seed, pg_err *err)
+{
+    double *values = NULL;
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < t->n_params; i++) {
+        values = pg__mem_array(t->n_elems[i], sizeof *values);
+        if (!values)
+            PG_TRY(pg__nomem(err));
+        PG_TRY(pg__initial_values(values, &t->built_params.params[i], i, seed, err));
+        PG_TRY(pg__told(t, pg__param_put(t, i, values), err));
+        pg__mem_free(values);
+        values = NULL;
+    }
+done:
+    pg__mem_free(values);
+    return st;
+}
+
+pg_status pg__param_read(pg_trainer *t, pg__flat *f, size_t param, pg_store *file, size_t i,
+                         int state, pg_err *err)
+{
+    const pg_weight *w = state ? pg_store_state(file, i) : pg_store_weight(file, i);
+    const size_t from_bytes = pg_dtype_bytes(w->dtype);
+    unsigned char raw[PIECE * 8];
+    double exact[PIECE];
+    pg_status st = PG_OK;
+    t->version++;
+    for (size_t at = 0, n; at < t->n_elems[param]; at += n) {
+        const uint64_t from = (uint64_t)at * from_bytes;
+        n = t->n_elems[param] - at < PIECE ? t->n_elems[param] - at : PIECE;
+        PG_TRY(state ? pg_store_read_state(file, i, from, raw, n * from_bytes, err)
+                     : pg_store_read(file, i, from, raw, n * from_bytes, err));
+        pg__values(exact, raw, n, w->dtype);
+        PG_TRY(pg__told(t, put_values(t, f, param, at, exact, n), err));
+    }
+done:
+    return st;
+}
+
+/* The first parameter of a leaf. */
+static size_t first_param(const pg_trainer *t, const pg__leaf *leaf)
+{
+    size_t n = 0;
+    for (const pg__leaf *l = t->leaves.v; l != leaf; l++)
+        n += l->vars.n;
+    return n;
+}
+
+static pg_status same_shape(const pg_trainer *t, size_t param, const pg_weight *w, pg_err *err)
+{
+    for (size_t i = 0; i < t->n_params; i++) {
+        const pg_weight *mine = &t->weights[i];
+        if (t->order[i] != param)
+            continue;
+        const pg__dims a = pg__dims_of(mine->rank, mine->dims), b = pg__dims_of(w->rank, w->dims);
+        if (!pg__dims_equal(&a, &b))
+            return pg_fail(err, PG_E_MISMATCH, "%s is %s, the model wants %s", PG_SHOW(w->name),
+                           PG_SHAPE(&b), PG_SHAPE(&a));
+    }
+    return PG_OK;
+}
+
+/* The file's layer against the leaves of the model's layer `top`. */
+static pg_status walk_layer(const pg_trainer *t, size_t top, pg_store *s, size_t file_layer,
+                            pg__weight_visit visit, void *ctx, pg_err *err)
+{
+    const pg__leaves below = pg__leaves_below(&t->leaves, top);
+    const pg_layer *l = pg_store_layer(s, file_layer);
+    pg__stored *stored = pg__mem_array(l->n_weights, sizeof *stored);
+    pg__placing placing = {0};
+    pg_status st = PG_OK;
+    if (!stored)
+        return pg__nomem(err);
+    for (size_t i = 0; i < l->n_weights; i++) {
+        const pg_weight *w = pg_store_weight(s, l->first + i);
+        stored[i] = (pg__stored){w->name, w->rank, w->dims};
+    }
+    PG_TRY(pg__place(&placing, &below, stored, l->n_weights, err));
+    for (size_t i = 0; i < l->n_weights; i++) {
+        const size_t param = first_param(t, &below.v[placing.leaf[i]]) + placing.var[i];
+        PG_TRY(same_shape(t, param, pg_store_weight(s, l->first + i), err));
+        PG_TRY(visit(ctx, param, s, l->first + i, err));
+    }
+done:
+    pg__placing_fini(&placing);
+    pg__mem_free(stored);
+    return st;
+}
+
+static pg_status list_all(const char *what, const pg__strs *names, pg_status st, pg_err *err)
+{
+    for (size_t i = 0; i < names->n; i++)
+        pg_err_detail(err, "%s: %s", what, names->v[i]);
+    return st;
+}
+
+static pg_status walk_aligned(const pg_trainer *t, pg_store *s, pg__weight_visit visit, void *ctx,
+                              pg_err *err)
+{
+    pg__alignment a = {0};
+    pg_status st = PG_OK;
+    PG_TRY(pg__align(&a, t->graph->root, &t->leaves, s, err));
+    if (a.missing.n > 0 || a.extra.n > 0 || a.candidates.n > 0) {
+        st = pg_fail(err, PG_E_MISMATCH, "does not fit the model");
+        (void)list_all("missing", &a.missing, st, err);
+        (void)list_all("extra", &a.extra, st, err);
+        (void)list_all("either", &a.candidates, st, err);
+        goto done;
+    }
+    for (size_t top = 0; top < a.n; top++)
+        if (a.file_layer[top] != PG_NONE)
+            PG_TRY(walk_layer(t, top, s, a.file_layer[top], visit, ctx, err));
+done:
+    pg__alignment_fini(&a);
+    return st;
+}
+
+pg_status pg__weights_open(pg_store **out, pg__strs *notes, const char *path,
+                           const char *model_text, pg_err *err)
+{
+    const pg_convert_opts opts = {.unwrap = 1, .keep_keras1 = 1, .model_text = model_text};
+    pg_convert_report rep = {0};
+    pg_store *s = NULL;
+    pg_status st = PG_OK;
+    PG_TRY(pg_convert_open(&s, path, &opts, &rep, err));
+    for (size_t i = 0; i < rep.n_notes && notes; i++)
+        PG_TRY(pg__strs_printf(notes, err, "%s: %s", PG_SHOW(path), rep.notes[i]));
+    *out = s;
+    s = NULL;
+done:
+    pg_store_close(s);
+    pg_convert_report_fini(&rep);
+    return st;
+}
+
+pg_status pg__weights_walk(const pg_trainer *t, pg_store *file, const char *path,
+                           pg__weight_visit visit, void *ctx, pg_err *err)
+{
+    const pg_status st = walk_aligned(t, file, visit, ctx, err);
+    if (st != PG_OK)
+        pg_err_prefix(err, PG_SHOW(path));
+    return st;
+}
+
+static pg_status take_weight(void *ctx, size_t param, pg_store *file, size_t i, pg_err *err)
+{
+    pg_trainer *t = ctx;
+    pg_status st = PG_OK;
+    PG_TRY(pg__param_read(t, &t->params, param, file, i, 0, err));
+    pg__mem_free(t->file_names[param]);
+    t->file_names[param] = pg__mem_strdup(pg_store_weight(file, i)->name);
+    if (!t->file_names[param])
+        PG_TRY(pg__nomem(err));
+done:
+    return st;
+}
+
+pg_status pg__trainer_load(pg_trainer *t, pg_store *file, const char *path, pg_err *err)
+{
+    return pg__weights_walk(t, file, path, take_weight, t, err);
+}
+
+/* ---- reading ---- */
+
+size_t pg_trainer_n_weights(const pg_trainer *t)
+{
+    return t->n_params;
+}
+
+const pg_weight *pg_trainer_weight(const pg_trainer *t, size_t i)
+{
+    return i < t->n_params ? &t->weights[i] : NULL;
+}
+
+static pg_status get_values(pg_trainer *t, const pg__flat *f, size_t i, double *out)
+{
+    const size_t bytes = t->backend->real_bytes, n_elems = t->n_elems[i];
+    const char *from = f->at[i];
+    float piece[PIECE];
+    pg_status st = PG_OK;
+    if (bytes == sizeof *out)
+        return t->backend->get(pg__param_dev(t, i), out, from, n_elems * bytes);
+    for (size_t at = 0, n; at < n_elems; at += n) {
+        n = n_elems - at < PIECE ? n_elems - at : PIECE;
+        PG_TRY(t->backend->get(pg__param_dev(t, i), piece, from + at * bytes, n * bytes));
+        for (size_t k = 0; k < n; k++)
+            out[at + k] = piece[k];
+    }
+done:
+    return st;
+}
+
+pg_status pg__param_get(pg_trainer *t, size_t i, double *out)
+{
+    return get_values(t, &t->params, i, out);
+}
+
+static pg_status read_flat(pg_trainer *t, const pg__flat *f, size_t i, double *out, size_t n_elems,
+                           pg_err *err)
+{
+    if (i >= t->n_params || n_elems != t->n_elems[t->order[i]])
+        return pg_fail(err, PG_E_ARG, "no variable %zu of %zu elements", i, n_elems);
+    return pg__told(t, get_values(t, f, t->order[i], out), err);
+}
+
+pg_status pg_trainer_read(pg_trainer *t, size_t i, double *out, size_t n_elems, pg_err *err)
+{
+    return read_flat(t, &t->params, i, out, n_elems, err);
+}
+
+pg_status pg_trainer_read_grad(pg_trainer *t, size_t i, double *out, size_t n_elems, pg_err *err)
+{
+    if (!t->grads || (i < t->n_params && !t->trained[t->order[i]]))
+        return pg_fail(err, PG_E_ARG, "variable %zu has no gradient", i);
+    return read_flat(t, t->grads, i, out, n_elems, err);
+}

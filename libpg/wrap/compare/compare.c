@@ -1,0 +1,261 @@
+/* compare.c - pg_compare_files(): two files as views of their one-device models, tensors paired by
+ * name or by position, each pair's values compared. No tensor is held in memory: see
+ * compare_values.c. */
+#include "pg/compare.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/try.h"
+#include "wrap/compare/compare_values.h"
+#include "wrap/compare/view.h"
+
+typedef struct compare {
+    const char *path_a, *path_b;
+    pg__view a, b;
+    size_t *of_a, *of_b;
+    unsigned char *buf;
+    const pg_compare_opts *o;
+    pg_comparison out;
+    size_t cap;
+} compare;
+
+void pg_comparison_fini(pg_comparison *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->n_rows; i++) {
+        pg__mem_free(c->rows[i].name);
+        pg__mem_free((void *)(uintptr_t)c->rows[i].a.name);
+        pg__mem_free((void *)(uintptr_t)c->rows[i].b.name);
+    }
+    pg__mem_free(c->rows);
+    *c = (pg_comparison){0};
+}
+
+/* The weight that a row speaks of, with a name of its own: stores are closed before rows are read.
+ */
+static pg_status copy_weight(pg_weight *out, const pg_weight *w, pg_err *err)
+{
+    *out = *w;
+    out->layer = PG_NONE;
+    out->name = pg__mem_strdup(w->name);
+    return out->name ? PG_OK : pg__nomem(err);
+}
+
+/* A new row for tensor i of a and tensor k of b; either may be PG_NONE. */
+static pg_status add_row(compare *c, size_t i, size_t k, pg_err *err)
+{
+    pg_status st = PG_OK;
+    const char *label = i == PG_NONE ? c->b.v[k].label : c->a.v[i].label;
+    if (pg__mem_grow(&c->out.rows, &c->cap, c->out.n_rows + 1, sizeof *c->out.rows))
+        return pg__nomem(err);
+    pg_compare_row *row = &c->out.rows[c->out.n_rows++];
+    *row = (pg_compare_row){.kind = i == PG_NONE ? PG_ROW_ONLY_B : PG_ROW_ONLY_A};
+    /* numbers of the path layout are worth less than names */
+    if (i != PG_NONE && k != PG_NONE && !c->a.v[i].var && c->b.v[k].var)
+        label = c->b.v[k].label;
+    row->name = pg__mem_strdup(label);
+    if (!row->name)
+        return pg__nomem(err);
+    if (i != PG_NONE)
+        PG_TRY(copy_weight(&row->a, pg__view_weight(&c->a, i), err));
+    if (k != PG_NONE)
+        PG_TRY(copy_weight(&row->b, pg__view_weight(&c->b, k), err));
+    const pg_weight *w = i == PG_NONE ? &row->b : &row->a;
+    row->n = w->n_bytes / pg_dtype_bytes(w->dtype);
+done:
+    return st;
+}
+
+static int same_shape(const pg_weight *a, const pg_weight *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+
+static pg_status compare_pair(compare *c, size_t i, size_t k, pg_err *err)
+{
+    pg_status st = add_row(c, i, k, err);
+    if (st != PG_OK)
+        return st;
+    pg_compare_row *row = &c->out.rows[c->out.n_rows - 1];
+    if (!same_shape(&row->a, &row->b)) {
+        row->kind = PG_ROW_SHAPE;
+        row->n_changed = row->n;
+        return PG_OK;
+    }
+    const pg__operand a = {c->a.r.s, c->a.v[i].src, c->path_a};
+    const pg__operand b = {c->b.r.s, c->b.v[k].src, c->path_b};
+    return pg__compare_values(row, a, b, c->o, c->buf, err);
+}
+
+static int is_ignored(const compare *c, const char *label)
+{
+    return c->o->ignore && fnmatch(c->o->ignore, label, 0) == 0;
+}
+
+static void count(compare *c)
+{
+    pg_comparison *out = &c->out;
+    for (size_t i = 0; i < out->n_rows; i++) {
+        const pg_compare_row *row = &out->rows[i];
+        out->n_params += row->n;
+        out->n_equal += row->kind == PG_ROW_EQUAL;
+        out->n_only_a += row->kind == PG_ROW_ONLY_A;
+        out->n_only_b += row->kind == PG_ROW_ONLY_B;
+    }
+    out->n_differ = out->n_rows - out->n_equal - out->n_only_a - out->n_only_b;
+}
+
+static int found_difference(const compare *c)
+{
+    return c->o->quick && c->out.n_rows && c->out.rows[c->out.n_rows - 1].kind != PG_ROW_EQUAL;
+}
+
+static pg_status compare_all(compare *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < c->a.n && !found_difference(c); i++) {
+        if (is_ignored(c, c->a.v[i].label))
+            continue;
+        if (c->of_a[i] == PG_NONE)
+            PG_TRY(add_row(c, i, PG_NONE, err));
+        else if (!is_ignored(c, c->b.v[c->of_a[i]].label))
+            PG_TRY(compare_pair(c, i, c->of_a[i], err));
+    }
+    for (size_t k = 0; k < c->b.n && !found_difference(c); k++)
+        if (c->of_b[k] == PG_NONE && !is_ignored(c, c->b.v[k].label))
+            PG_TRY(add_row(c, PG_NONE, k, err));
+    count(c);
+done:
+    return st;
+}
+
+static void pair_by_order(compare *c)
+{
+    for (size_t i = 0; i < c->a.n; i++)
+        c->of_a[i] = i < c->b.n ? i : PG_NONE;
+    for (size_t k = 0; k < c->b.n; k++)
+        c->of_b[k] = k < c->a.n ? k : PG_NONE;
+}
+
+/* Nothing in common: would pairing by position do? */
+static pg_status share_nothing(const compare *c, pg_err *err)
+{
+    const size_t least = c->a.n < c->b.n ? c->a.n : c->b.n;
+    const size_t most = c->a.n < c->b.n ? c->b.n : c->a.n;
+    size_t n = 0;
+    for (size_t i = 0; i < least; i++)
+        n += same_shape(pg__view_weight(&c->a, i), pg__view_weight(&c->b, i)) != 0;
+    const pg_status st = pg_fail(
+        err, PG_E_MISMATCH, "%s and %s share no tensor names; %zu of %zu shapes match in order",
+        PG_SHOW(c->path_a), PG_SHOW(c->path_b), n, most);
+    if (n)
+        pg_err_hint(err, "pgdiff --by-order %s %s", PG_QUOTE(c->path_a), PG_QUOTE(c->path_b));
+    return st;
+}
+
+static pg_status pair(compare *c, pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t n = 0;
+    int by_model = 0;
+    c->of_a = pg__mem_array(c->a.n, sizeof *c->of_a);
+    c->of_b = pg__mem_array(c->b.n, sizeof *c->of_b);
+    if (!c->of_a || !c->of_b)
+        return pg__nomem(err);
+    if (c->o->by_order) {
+        pair_by_order(c);
+        return PG_OK;
+    }
+    if (pg__store_has_paths(c->a.r.s) != pg__store_has_paths(c->b.r.s))
+        PG_TRY(pg__view_pair_by_model(&by_model, c->of_a, c->of_b, &c->a, &c->b, err));
+    if (by_model)
+        return PG_OK;
+    PG_TRY(pg__view_pair(c->of_a, c->of_b, &c->a, &c->b, err));
+    for (size_t i = 0; i < c->a.n; i++)
+        n += c->of_a[i] != PG_NONE;
+    if (n < c->a.n || n < c->b.n) { /* attention is called otherwise in Keras 2 and 3 */
+        PG_TRY(pg__view_pair_by_model(&by_model, c->of_a, c->of_b, &c->a, &c->b, err));
+        if (by_model)
+            return PG_OK;
+    }
+    if (n == 0)
+        st = share_nothing(c, err);
+done:
+    return st;
+}
+
+/* "Equal" must mean that something was compared. */
+static pg_status require_tensors(const pg__view *v, const char *path, pg_err *err)
+{
+    return v->n ? PG_OK
+                : pg_fail(err, PG_E_FORMAT, "%s: holds no tensors, there is nothing to compare",
+                          PG_SHOW(path));
+}
+
+/* A part may be meant for one of the files only: the other one's format has none. */
+static pg_status open_both(compare *c, pg_err *err)
+{
+    const pg_open_opts whole = {.trust_input = c->o->trust_input};
+    pg_open_opts of_a = whole, of_b = whole;
+    of_a.part = c->o->part;
+    of_b.part = c->o->part_b ? c->o->part_b : c->o->part;
+    pg_status st = pg__view_open(&c->a, c->path_a, &of_a, err);
+    const int a_has_none = st == PG_E_UNSUPPORTED && of_a.part && !c->o->part_b;
+    if (a_has_none) {
+        pg__view_fini(&c->a);
+        st = pg__view_open(&c->a, c->path_a, &whole, err);
+    }
+    if (st != PG_OK)
+        return st;
+    st = pg__view_open(&c->b, c->path_b, &of_b, err);
+    if (st == PG_E_UNSUPPORTED && of_b.part && !c->o->part_b && !a_has_none) {
+        pg__view_fini(&c->b);
+        st = pg__view_open(&c->b, c->path_b, &whole, err);
+    }
+    return st;
+}
+
+/* Of A in the pairs. */
+static uint64_t n_bytes_of(const compare *c)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < c->a.n; i++)
+        n += c->of_a[i] != PG_NONE ? pg__view_weight(&c->a, i)->n_bytes : 0;
+    return n;
+}
+
+pg_status pg_compare_files(pg_comparison *out, const char *a, const char *b,
+                           const pg_compare_opts *opts, pg_err *err)
+{
+    static const pg_compare_opts defaults = {0};
+    pg_status st = PG_OK;
+    compare c = {.path_a = a, .path_b = b, .o = opts ? opts : &defaults};
+    if (!out || !a || !b || !(c.o->abs >= 0) || !(c.o->rel >= 0))
+        return pg_fail(err, PG_E_ARG, "two files, and tolerances from 0, are needed");
+    c.buf = pg__mem_array(2, PG_COPY_BYTES);
+    if (!c.buf)
+        return pg__nomem(err);
+    PG_TRY(open_both(&c, err));
+    PG_TRY(require_tensors(&c.a, a, err));
+    PG_TRY(require_tensors(&c.b, b, err));
+    PG_TRY(pair(&c, err));
+    pg__progress_start(c.o->progress, n_bytes_of(&c));
+    PG_TRY(compare_all(&c, err));
+    PG_TRY(pg_store_check_same(c.a.r.s, err));
+    PG_TRY(pg_store_check_same(c.b.r.s, err));
+    c.out.through_wrapper = c.a.unwrapped || c.b.unwrapped;
+    *out = c.out;
+    c.out = (pg_comparison){0};
+done:
+    pg_comparison_fini(&c.out);
+    pg__mem_free(c.of_a);
+    pg__mem_free(c.of_b);
+    pg__mem_free(c.buf);
+    pg__view_fini(&c.a);
+    pg__view_fini(&c.b);
+    return st;
+}

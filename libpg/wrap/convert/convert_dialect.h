@@ -1,0 +1,46 @@
+/* convert_dialect.h - a model's description for the other Keras: what the parts share. */
+#ifndef PG_WRAP_CONVERT_CONVERT_DIALECT_H
+#define PG_WRAP_CONVERT_CONVERT_DIALECT_H
+
+#include "wrap/convert/convert.h"
+
+typedef struct pg__edit {
+    size_t off, n; /* bytes that go */
+    size_t seq;    /* number of the edit */
+    char *text;    /* what stands there instead; owned */
+} pg__edit;
+
+typedef struct pg__translating {
+    const char *text;
+    int to;   /* 2 or 3 */
+    int same; /* from an older release of the same Keras: only what has another form since then */
+    pg__edit *edits;
+    size_t n, cap;
+    size_t n_classes; /* module paths among them */
+    pg__strs lacking; /* what the other Keras does not have */
+    pg_err *err;
+} pg__translating;
+
+/* ---- convert_dialect.c ---- */
+
+/* Edits may not overlap; of several at one offset the first added stands first. */
+pg_status pg__edit_add(pg__translating *t, size_t off, size_t n, const char *text, size_t n_text);
+pg_status pg__edit_replace(pg__translating *t, pg__json_span s, const char *text);
+/* "key": text as the first member of an object. */
+pg_status pg__edit_insert(pg__translating *t, pg__json_span object, const char *key,
+                          const char *text);
+/* "what: why" on the list of what is lacking, once. */
+pg_status pg__edit_lack(pg__translating *t, const char *what, const char *why);
+
+/* ---- convert_keys.c: members of a layer's config ---- */
+
+/* Renames, drops and adds members of the config of a layer (or initializer) called name. */
+pg_status pg__translate_keys(pg__translating *t, pg__json_span config, const char *class_name,
+                             const char *name);
+
+/* ---- convert_calls.c: who is called with what ---- */
+
+/* The inbound_nodes of all layers of a model, and its inputs and outputs. config: the model's. */
+pg_status pg__translate_calls(pg__translating *t, pg__json_span config);
+
+#endif

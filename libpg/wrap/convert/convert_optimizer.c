@@ -1,0 +1,238 @@
+/* convert_optimizer.c - the optimizer of a training configuration of Keras 1 or 2 as Keras 3 takes
+ * it. There lr is learning_rate, which must have a point as all numbers, decay is a schedule, and
+ * what is not a parameter is an error. Formulas were compared in Keras 2.15 and 3.6: SGD, Adam,
+ * Adamax and Adadelta step alike; of the older optimizers RMSprop and Adagrad have epsilon in
+ * another place, and all of Keras 2's Nadam another schedule. */
+#include <string.h>
+#include <strings.h>
+
+#include "base/try.h"
+#include "wrap/convert/convert.h"
+
+typedef struct parameters {
+    const char *class_name, *keys[6];
+    const char
+        *otherwise; /* how Keras 3 steps, other than the optimizers of Keras 2.10 and earlier */
+} parameters;
+
+static const parameters known[] = {
+    {"SGD", {"momentum", "nesterov"}, NULL},
+    {"RMSprop",
+     {"rho", "momentum", "epsilon", "centered"},
+     "adds epsilon before the root is taken"},
+    {"Adam", {"beta_1", "beta_2", "epsilon", "amsgrad"}, NULL},
+    {"AdamW", {"beta_1", "beta_2", "epsilon", "amsgrad"}, NULL},
+    {"Adagrad", {"initial_accumulator_value", "epsilon"}, "adds epsilon before the root is taken"},
+    {"Adadelta", {"rho", "epsilon"}, NULL},
+    {"Adamax", {"beta_1", "beta_2", "epsilon"}, NULL},
+    {"Nadam", {"beta_1", "beta_2", "epsilon"}, "has another schedule of the momentum"},
+    {"Lion", {"beta_1", "beta_2"}, NULL},
+};
+
+/* What all optimizers of Keras 3 take, and what is no parameter there and means nothing. */
+static const char *const common[] = {"name",         "weight_decay",           "clipnorm",
+                                     "clipvalue",    "global_clipnorm",        "use_ema",
+                                     "ema_momentum", "ema_overwrite_frequency"};
+static const char *const idle[] = {"jit_compile", "is_legacy_optimizer"};
+
+/* What keras.optimizers.schedules of Keras 3 has. */
+static const char *const schedules[] = {"CosineDecay",      "CosineDecayRestarts",
+                                        "ExponentialDecay", "InverseTimeDecay",
+                                        "PolynomialDecay",  "PiecewiseConstantDecay"};
+
+typedef struct translating {
+    const char *text;
+    pg__json_span config;
+    const parameters *of;
+    pg__str *out;
+    pg_err *err;
+} translating;
+
+static int is_key(const translating *t, const char *key)
+{
+    for (size_t i = 0; i < sizeof t->of->keys / sizeof *t->of->keys && t->of->keys[i]; i++)
+        if (strcmp(t->of->keys[i], key) == 0)
+            return 1;
+    return PG_IS_ANY(key, common);
+}
+
+static const parameters *find(const char *class_name)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcasecmp(known[i].class_name, class_name) == 0)
+            return &known[i];
+    return NULL;
+}
+
+/* A number as it stands, but never a whole one: Keras 3 asks whether it is a float. */
+static pg_status add_value(const translating *t, const char *key, pg__json_span v)
+{
+    pg_status st = PG_OK;
+    const char *s = t->text + v.off;
+    const int whole =
+        strspn(s, "-0123456789") == v.n && strcmp(key, "ema_overwrite_frequency") != 0;
+    const int first = t->out->s[t->out->n - 1] == '{';
+    PG_TRY(pg__str_printf(t->out, t->err, "%s\"%s\": ", first ? "" : ", ", key));
+    PG_TRY(pg__str_add(t->out, s, v.n, t->err));
+    PG_TRY(pg__str_puts(t->out, whole ? ".0" : "", t->err));
+done:
+    return st;
+}
+
+static int is_zero(const char *text, pg__json_span v)
+{
+    return pg__json_is_null(text, v) || strspn(text + v.off, "-0.") >= v.n;
+}
+
+/* A schedule of the file, without its nulls. *can: 0 if it is not Keras' own:
+ * one of somebody's may have the name of one, but never the module. */
+static pg_status add_schedule(pg__convert *c, const translating *t, pg__json_span v, int *can,
+                              pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str name = {0};
+    const char *text = t->text;
+    const pg__json_span class_name = pg__json_member(text, v, "class_name"),
+                        config = pg__json_member(text, v, "config"),
+                        module = pg__json_member(text, v, "module");
+    if (class_name.n && text[class_name.off] == '"')
+        PG_TRY(pg__json_unquote(&name, text, class_name, err));
+    *can = name.n && config.n && text[config.off] == '{' && PG_IS_ANY(name.s, schedules) &&
+           (!module.n || pg__json_is_text(text, module, "keras.optimizers.schedules"));
+    if (!*can) {
+        PG_TRY(pg__tell_note(&c->r, err, "%s is no learning rate schedule of Keras 3",
+                             name.n ? PG_SHOW(name.s) : "an object without a class"));
+        goto done;
+    }
+    PG_TRY(pg__str_printf(t->out, err, "\"class_name\": \"%s\", \"config\": {", name.s));
+    pg__json_walk w = pg__json_walk_of(text, config);
+    for (int some = 0; pg__json_walk_next(&w);) { /* it takes no name that is null */
+        if (pg__json_is_null(text, w.value))
+            continue;
+        PG_TRY(pg__str_puts(t->out, some ? ", " : "", err));
+        PG_TRY(pg__str_add(t->out, text + w.key.off, w.value.off + w.value.n - w.key.off, err));
+        some = 1;
+    }
+    PG_TRY(pg__str_puts(t->out, "}", err));
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+/* lr / (1 + decay * iterations) is Keras 3's InverseTimeDecay of steps of one update. A schedule
+ * that is there is an object, which .keras gives a module. */
+static pg_status add_rate(pg__convert *c, const translating *t, int *can, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str rate = {0};
+    const char *text = t->text;
+    const pg__json_span lr = pg__json_member(text, t->config, "lr"),
+                        named = pg__json_member(text, t->config, "learning_rate"),
+                        decay = pg__json_member(text, t->config, "decay"), v = named.n ? named : lr;
+    const int decays = decay.n && !is_zero(text, decay) && strcmp(t->of->class_name, "Nadam") != 0;
+    const translating number = {text, t->config, t->of, &rate, err};
+    if (!v.n) { /* Keras' own, which is another one in other releases */
+        if (decays)
+            st = pg__tell_note(&c->r, err, "decay dropped from %s: there is no lr that it divides",
+                               t->of->class_name);
+        goto done;
+    }
+    if (text[v.off] != '{' && !decays)
+        return add_value(t, "learning_rate", v);
+    if (text[v.off] == '{' && decays) {
+        *can = 0;
+        goto done;
+    }
+    PG_TRY(pg__str_puts(&rate, "{\"module\": \"keras.optimizers.schedules\", ", err));
+    if (decays) {
+        PG_TRY(pg__str_puts(&rate, "\"class_name\": \"InverseTimeDecay\", \"config\": {", err));
+        PG_TRY(add_value(&number, "initial_learning_rate", v));
+        PG_TRY(pg__str_puts(&rate, ", \"decay_steps\": 1", err));
+        PG_TRY(add_value(&number, "decay_rate", decay));
+        PG_TRY(pg__str_puts(&rate, ", \"staircase\": false}", err));
+    } else {
+        PG_TRY(add_schedule(c, &number, v, can, err));
+        if (!*can)
+            goto done;
+    }
+    PG_TRY(pg__str_puts(&rate, ", \"registered_name\": null}", err));
+    PG_TRY(pg__str_printf(t->out, err, "%s\"learning_rate\": %s",
+                          t->out->s[t->out->n - 1] == '{' ? "" : ", ", rate.s));
+done:
+    pg__str_fini(&rate);
+    return st;
+}
+
+/* All other parameters; those that Keras 3 does not have are named. */
+static pg_status add_config(pg__convert *c, const translating *t, int *can, pg_err *err)
+{
+    static const char *const rates[] = {"lr", "learning_rate", "decay", "schedule_decay"};
+    pg_status st = PG_OK;
+    pg__str key = {0};
+    size_t n_clips = 0;
+    pg__json_walk w = pg__json_walk_of(t->text, t->config);
+    PG_TRY(pg__str_puts(t->out, "{", err));
+    while (pg__json_walk_next(&w)) {
+        key.n = 0;
+        PG_TRY(pg__json_unquote(&key, t->text, w.key, err));
+        const int unset = pg__json_is_null(t->text, w.value);
+        n_clips += !unset && strstr(key.s, "clip") != NULL;
+        if (unset || PG_IS_ANY(key.s, rates) || PG_IS_ANY(key.s, idle))
+            continue;
+        if (is_key(t, key.s))
+            PG_TRY(add_value(t, key.s, w.value));
+        else
+            PG_TRY(pg__tell_note(&c->r, err, "%s dropped from %s: Keras 3 has no such parameter",
+                                 PG_SHOW(key.s), t->of->class_name));
+    }
+    *can = n_clips < 2; /* Keras 3 takes one of them */
+    if (*can)
+        PG_TRY(add_rate(c, t, can, err));
+    PG_TRY(pg__str_puts(t->out, "}", err));
+done:
+    pg__str_fini(&key);
+    return st;
+}
+
+int pg__optimizer_takes_3(const char *class_name, const char *key)
+{
+    static const char *const also[] = {"learning_rate", "decay", "loss_scale_factor",
+                                       "gradient_accumulation_steps"};
+    const translating t = {.of = find(class_name)};
+    if (!t.of || !key)
+        return key || t.of;
+    return is_key(&t, key) || PG_IS_ANY(key, also);
+}
+
+pg_status pg__optimizer_to_3(pg__str *out, pg__convert *c, const char *text, pg__json_span s,
+                             pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str name = {0}, config = {0};
+    int can = 0;
+    translating t = {text, pg__json_member(text, s, "config"), NULL, &config, err};
+    const pg__json_span class_name = pg__json_member(text, s, "class_name"),
+                        module = pg__json_member(text, s, "module");
+    if (!class_name.n || text[class_name.off] != '"' || !t.config.n || text[t.config.off] != '{')
+        goto done;
+    PG_TRY(pg__json_unquote(&name, text, class_name, err));
+    const int named = strncmp(name.s, "Custom>", 7) == 0;
+    const int later = named || pg__json_is_text(text, module, "keras.optimizers");
+    t.of = find(name.s + (named ? 7 : 0));
+    if (!t.of)
+        goto done;
+    PG_TRY(add_config(c, &t, &can, err));
+    if (!can)
+        goto done;
+    if (t.of->otherwise && (!later || strcmp(t.of->class_name, "Nadam") == 0))
+        PG_TRY(pg__tell_note(&c->r, err, "%s steps otherwise: Keras 3 %s", t.of->class_name,
+                             t.of->otherwise));
+    PG_TRY(pg__str_printf(out, err,
+                          "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", \"config\": "
+                          "%s, \"registered_name\": null}",
+                          t.of->class_name, config.s));
+done:
+    pg__str_fini(&name);
+    pg__str_fini(&config);
+    return st;
+}

@@ -1,0 +1,70 @@
+/* verdict.h - what a store is, with what the unwrapper needs to know about it. pg_inspect() is the
+ * public part. */
+#ifndef PG_WRAP_JUDGE_VERDICT_H
+#define PG_WRAP_JUDGE_VERDICT_H
+
+#include "wrap/judge/recogniser.h"
+
+/* A weights-only file as its names show it: layers before and after the only one with weights. */
+typedef struct pg__names {
+    size_t n_weighted; /* layers with weights */
+    size_t layer;      /* the only one, or PG_NONE */
+    pg__strs inputs, slices, merges;
+    int merges_named; /* every layer after it is named like a layer found inside it */
+    int merge_class;  /* a layer after it has the default name of a class that merges */
+} pg__names;
+
+typedef struct pg__verdict {
+    pg_finding f;
+    pg__graph *graph; /* the file's model config; NULL if there is none, or none that parses */
+    char *misfit;     /* why a config that is there could not be used, or NULL; owned */
+    const pg__model *outer; /* config: the innermost wrapper around the template, or NULL */
+    const pg__layer *tmpl;  /* config: the innermost template's entry, or NULL */
+    size_t depth;           /* config: wrappers around it */
+    size_t layer;           /* legacy: the store's layer that holds the template, or PG_NONE */
+    pg__strs outputs;       /* config: names of the wrapper's outputs ... */
+    pg__strs originals;     /* ... and of the template's outputs that they merge */
+    pg__names names;        /* legacy without config */
+    char *path;             /* path layout: the template's group, "layers/functional"; owned */
+    pg__words words;        /* PyTorch */
+} pg__verdict;
+
+/* Starts as {0}. PG_OK for every verdict; errors: PG_E_NOMEM. */
+pg_status pg__judge(pg__verdict *out, pg_store *s, pg_err *err);
+void pg__verdict_fini(pg__verdict *v);
+
+/* Parts of pg__judge(), one file each. */
+pg_status pg__judge_config(pg__verdict *v, const pg_store *s, pg_err *err);
+pg_status pg__judge_names(pg__verdict *v, const pg_store *s, pg_err *err);
+pg_status pg__judge_paths(pg__verdict *v, const pg_store *s, pg_err *err);
+pg_status pg__judge_prefix(pg__verdict *v, const pg_store *s, pg_err *err);
+
+/* For them: verdict and reason in one statement; a line of evidence; lists of the finding. */
+pg_status pg__verdict_set(pg__verdict *v, pg_verdict is, pg_err *err, const char *fmt, ...)
+    PG_PRINTF(4, 5);
+pg_status pg__evidence(pg__verdict *v, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+pg_status pg__finding_add(char ***list, size_t *n, const char *name, pg_err *err);
+
+/* "2 replicas (lambda, lambda_1), merged in "predictions"": the wrapper's one line, as reason. */
+pg_status pg__describe_wrapper(pg__verdict *v, const char *lead, pg_err *err);
+
+/* next.c: the command that takes the model out, appended to *out; nothing where no shell would take a
+ * name, or the whole of a shard is not there. like: the model to give, NULL: "MODEL" where pgunwrap
+ * asks for one. */
+pg_status pg__next_command(pg__str *hint, const pg_store *s, const pg_finding *f, const char *like,
+                           pg_err *err);
+/* "single.h5", or "single-2.h5" if that is there: a file that may be written. */
+pg_status pg__free_name(pg__str *out, const char *stem, const char *suffix, pg_err *err);
+
+/* 1 if weights are stored by layers as Keras' legacy layout does; 1 for the path layout. */
+int pg__store_is_legacy(const pg_store *s);
+int pg__store_is_paths(const pg_store *s);
+int pg__store_has_paths(const pg_store *s); /* the same, or the shards of such a file */
+
+/* Names. The owner of "a/b/forward_lstm/kernel:0" is the path "a/b" ("dense_1" of the flat
+ * "dense_1_W:0" of Keras 1); returns its length. */
+size_t pg__owner_len(const char *weight_name);
+/* Length of name without a final _<digits>. */
+size_t pg__stem_len(const char *name);
+
+#endif

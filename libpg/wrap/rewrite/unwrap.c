@@ -1,0 +1,77 @@
+/* unwrap.c - pg_unwrap_file(): open, judge, plan, write, prove. How a plan is made differs by
+ * layout: unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c. */
+#include "pg/unwrap.h"
+
+#include "base/str.h"
+#include "base/try.h"
+#include "format/shards.h"
+#include "wrap/rewrite/rewrite.h"
+
+pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
+{
+    if (o->strip_prefix && pg_store_n_layers(r->s))
+        return pg_fail(err, PG_E_ARG,
+                       "only PyTorch names have a prefix to strip; this file has layers");
+    if (pg__store_is_legacy(r->s))
+        return pg__unwrap_h5(r, o, err);
+    if (pg__store_is_paths(r->s))
+        return pg__unwrap_paths(r, o, err);
+    if (pg_store_n_layers(r->s) == 0)
+        return pg__unwrap_prefix(r, o, err);
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "files of format %s are not rewritten",
+                  pg_store_format(r->s));
+    if (pg__shards_of(r->s))
+        pg_err_hint(err, "pgjoin %s WHOLE; pgunwrap WHOLE OUT", PG_QUOTE(r->in));
+    return PG_E_UNSUPPORTED;
+}
+
+static pg_status tell_command(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
+{
+    const pg__hint_opt opts[] = {{"--trust-input", NULL, o->write.trust_input},
+                                 {"--part", o->write.part, 0},
+                                 {"--like", o->like, 0},
+                                 {"--template", o->template_name, 0},
+                                 {"--strip-prefix", o->strip_prefix, 0},
+                                 {"--partial", NULL, o->partial},
+                                 {"--weights-only", NULL, o->weights_only},
+                                 {"--no-optimizer", NULL, o->no_optimizer}};
+    return pg__rewrite_command(r, "pgunwrap", opts, sizeof opts / sizeof *opts, err);
+}
+
+pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *opts,
+                         pg_rewrite_report *report, pg_err *err)
+{
+    static const pg_unwrap_opts defaults = {0};
+    const pg_unwrap_opts *o = opts ? opts : &defaults;
+    pg_status st = PG_OK;
+    pg__rewrite r = {.in = in, .out = out, .write = &o->write};
+    r.like_name = pg__model_name(o->like, o->like_text);
+    r.like_path = o->like_text ? NULL : o->like;
+    r.may_drop = o->weights_only || o->no_optimizer;
+    if (o->like_text && !o->like)
+        return pg_fail(err, PG_E_ARG, "the text of a model needs a name for messages: like");
+    PG_TRY(pg__rewrite_check(in, out, &o->write, err));
+    PG_TRY(tell_command(&r, o, err));
+    PG_TRY(pg__rewrite_open(&r, err));
+    if (o->like)
+        PG_TRY(pg__graph_given(&r.like, o->like, o->like_text, err));
+    st = pg__plan_unwrap(&r, o, err);
+    if (st == PG_E_MISMATCH && o->partial && o->like && r.v.f.verdict == PG_V_WRAPPER)
+        pg_err_hint(err,
+                    "pgunwrap %s%s%s; pgunwrap --partial --like %s %s%s%s   (a wrapper's "
+                    "template comes out as a whole)",
+                    pg__hint_how(&r), PG_QUOTE(in), pg__hint_in_place(&r) ? "" : " TEMPLATE",
+                    PG_QUOTE(o->like), pg__hint_how(&r),
+                    pg__hint_in_place(&r) ? PG_QUOTE(in) : "TEMPLATE", pg__hint_out(&r));
+    PG_TRY(pg__rewrite_planned(&r, st, err));
+    PG_TRY(pg__tell_loads_in(&r, err));
+    PG_TRY(pg__rewrite_save(&r, err));
+done:
+    /* What is missing or extra is worth telling on failure too. */
+    if (report && (st == PG_OK || st == PG_E_MISMATCH)) {
+        *report = r.rep;
+        r.rep = (pg_rewrite_report){0};
+    }
+    pg__rewrite_fini(&r);
+    return st;
+}

@@ -1,0 +1,494 @@
+/* join.c - pg_join_file(): shards back into the file that was split.
+ *
+ * Names, headers and sizes of all shards are checked before the output is opened; their checksums
+ * in the pass that copies, into the sink's temporary, which gets its name only if all were right.
+ */
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/try.h"
+#include "format/fmt_keras_v3.h"
+#include "format/shards.h"
+#include "pg/shard.h"
+#include "wrap/rewrite/rewrite.h"
+
+#define MAX_UP 16u /* folders between a shard and its manifest */
+
+typedef struct join {
+    const char *in, *out;
+    const pg_join_opts *o;
+    char *index; /* path of the manifest or index */
+    pg__io *io;
+    pg_shard_report rep;
+} join;
+
+static pg_status add_all(char ***list, size_t *n, const pg__strs *from, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < from->n && st == PG_OK; i++)
+        st = pg__finding_add(list, n, from->v[i], err);
+    return st;
+}
+
+static int ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+/* Looks for `name` beside path and in the folders above. */
+static pg_status find_above(char **out, const char *path, const char *name, unsigned up,
+                            pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str at = {0};
+    const char *slash = strrchr(path, '/');
+    PG_TRY(pg__str_add(&at, slash ? path : ".",
+                       slash ? (size_t)(slash - path) + (slash == path) : 1, err));
+    for (unsigned k = 0; k <= up; k++) {
+        pg__io *io = NULL;
+        pg_err why = {0};
+        const size_t n = at.n;
+        PG_TRY(pg__str_printf(&at, err, "/%s", name));
+        st = pg__io_open(&io, at.s, &why);
+        pg__io_close(io);
+        if (st == PG_OK) {
+            *out = at.s;
+            at.s = NULL;
+            goto done;
+        }
+        if (why.sys != ENOENT && why.sys != ENOTDIR) { /* it may well be there */
+            if (err)
+                *err = why;
+            goto done;
+        }
+        at.n = n;
+        at.s[n] = 0;
+        PG_TRY(pg__str_puts(&at, "/..", err));
+    }
+    st = pg_fail_sys(err, PG_E_IO, ENOENT, "no %s beside it", name);
+    pg_err_prefix(err, PG_SHOW(path));
+done:
+    pg__str_fini(&at);
+    return st;
+}
+
+/* The index that belongs to what the user named: a folder, an index, or a shard. */
+static pg_status find_index(join *j, pg_err *err)
+{
+    pg_err e = {0};
+    pg_status st = pg__io_open(&j->io, j->in, &e);
+    if (st == PG_E_IO && e.sys == EISDIR) {
+        st = pg__folder_index(&j->index, j->in, err);
+    } else if (st != PG_OK) {
+        if (err)
+            *err = e;
+    } else if (ends_with(j->in, ".npy") || ends_with(j->in, ".npz")) {
+        st = find_above(&j->index, j->in, PG_MANIFEST, ends_with(j->in, ".npy") ? MAX_UP : 0, err);
+    } else {
+        j->index = pg__mem_strdup(j->in);
+        st = j->index ? PG_OK : pg__nomem(err);
+    }
+    pg__io_close(j->io);
+    j->io = NULL;
+    return st == PG_OK ? pg__io_open(&j->io, j->index, err) : st;
+}
+
+static void read_head(char head[512], pg__io *io)
+{
+    const uint64_t n = pg__io_size(io);
+    memset(head, 0, 512);
+    if (pg__io_read(io, 0, head, n < 511 ? (size_t)n : 511, NULL) != PG_OK)
+        head[0] = 0;
+}
+
+static int is_manifest(pg__io *io)
+{
+    char head[512];
+    read_head(head, io);
+    return pg__manifest_is_side(head) || strstr(head, "\"source_format\"") ||
+           strstr(head, "\"format\": \"np") || strstr(head, "\"layers\"");
+}
+
+/* Takes over both. */
+static void use_index(join *j, char **path, pg__io **io)
+{
+    pg__mem_free(j->index);
+    pg__io_close(j->io);
+    j->index = *path;
+    j->io = *io;
+    *path = NULL;
+    *io = NULL;
+}
+
+/* The index of a shard by its name: "model-00002-of-00003.safetensors", "model_00001.weights.h5".
+ */
+static pg_status find_shard_index(join *j, pg_err *err)
+{
+    static const char st_end[] = ".safetensors", h5_end[] = ".weights.h5";
+    const char *slash = strrchr(j->in, '/'), *name = slash ? slash + 1 : j->in;
+    const size_t n = strlen(name);
+    pg_status st = PG_OK;
+    pg__str index = {0};
+    pg__io *io = NULL;
+    char *path = NULL;
+    const int keras = ends_with(name, h5_end) && n > 17 && name[n - 17] == '_' &&
+                      strspn(name + n - 16, "0123456789") == 5;
+    if (ends_with(name, st_end) && n > 27 && strncmp(name + n - 21, "-of-", 4) == 0)
+        PG_TRY(pg__str_printf(&index, err, "%.*s%s.index.json", (int)(n - 27), name, st_end));
+    else if (keras)
+        PG_TRY(pg__str_printf(&index, err, "%.*s.weights.json", (int)(n - 17), name));
+    else
+        goto done;
+    st = find_above(&path, j->in, index.s, 0, err);
+    if (st != PG_OK && keras) /* perhaps only called so; opening it will tell */
+        st = PG_OK;
+    if (st != PG_OK || !path)
+        goto done;
+    PG_TRY(pg__io_open(&io, path, err));
+    use_index(j, &path, &io);
+done:
+    pg__mem_free(path);
+    pg__str_fini(&index);
+    return st;
+}
+
+/* The manifest beside an index of safetensors or Keras' shards says more than the index. */
+static pg_status prefer_manifest(join *j, pg_err *err)
+{
+    pg_status st = PG_OK;
+    char *path = NULL, head[512];
+    pg__io *io = NULL;
+    if (!ends_with(j->index, ".safetensors.index.json") && !ends_with(j->index, ".weights.json"))
+        return PG_OK;
+    if (find_above(&path, j->index, PG_MANIFEST, 0, NULL) != PG_OK)
+        return PG_OK; /* of another program */
+    PG_TRY(pg__io_open(&io, path, err));
+    read_head(head, io);
+    if (pg__manifest_is_side(head))
+        use_index(j, &path, &io);
+done:
+    pg__mem_free(path);
+    pg__io_close(io);
+    return st;
+}
+
+static pg__sink_opts sink_opts(const join *j)
+{
+    return (pg__sink_opts){.force = j->o->write.force,
+                           .no_sync = j->o->write.no_sync,
+                           .cancel = j->o->write.cancel,
+                           .progress = j->o->write.progress,
+                           .input = j->io};
+}
+
+/* ---- from a manifest -------------------------------------------------------------------------
+ */
+
+static pg_status count(join *j, const pg__manifest *m, pg_err *err)
+{
+    for (size_t i = 0; i < m->n_weights + m->n_state; i++) {
+        const pg__shard_tensor *t = &m->tensors[i];
+        if (__builtin_add_overflow(j->rep.n_bytes, t->n_bytes, &j->rep.n_bytes))
+            return pg_fail(err, PG_E_LIMIT, "the tensors are too large together");
+        if (t->role == PG_ROLE_WEIGHT)
+            j->rep.n_params += t->n_bytes / pg_dtype_bytes(t->dtype);
+    }
+    j->rep.n_layers = m->layers.n;
+    j->rep.n_tensors = m->n_weights;
+    j->rep.n_state = m->n_state;
+    j->rep.n_written = m->n_tensors; /* others beside the model among them */
+    return PG_OK;
+}
+
+static const pg__format *format_of(const pg__manifest *m)
+{
+    static const struct {
+        const char *word;
+        const pg__format *f;
+    } known[] = {{"keras-h5-weights", &pg__fmt_keras_h5}, {"keras-h5-model", &pg__fmt_keras_h5},
+                 {"keras-weights-h5", &pg__fmt_keras_v3}, {"keras-zip", &pg__fmt_keras_zip},
+                 {"safetensors", &pg__fmt_safetensors},   {"pytorch-zip", &pg__fmt_safetensors}};
+    for (size_t i = 0; m->source_format && i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].word, m->source_format) == 0)
+            return known[i].f;
+    return m->n_objects ? &pg__fmt_keras_h5 : &pg__fmt_safetensors;
+}
+
+/* 1 if the output's name asks for the shards' own format, not for that of the file that was split:
+ * one safetensors file of a Keras file's shards, one .weights.h5 of a .keras archive's. */
+static int wants_plain(const join *j, const pg__manifest *m)
+{
+    const pg__format *f = format_of(m);
+    if (!j->out)
+        return 0;
+    return strcmp(m->format, "safetensors") == 0
+               ? f != &pg__fmt_safetensors && ends_with(j->out, ".safetensors")
+               : strcmp(m->format, "keras") == 0 && f == &pg__fmt_keras_zip &&
+                     !ends_with(j->out, ".keras");
+}
+
+/* To the index beside the manifest. */
+static pg_status use_plain_index(join *j, int keras, pg_err *err)
+{
+    pg_status st = PG_OK;
+    char *path = NULL;
+    pg__io *io = NULL;
+    PG_TRY(find_above(&path, j->index,
+                      keras ? "model.weights.json" : "model.safetensors.index.json", 0, err));
+    PG_TRY(pg__io_open(&io, path, err));
+    use_index(j, &path, &io);
+done:
+    pg__mem_free(path);
+    return st;
+}
+
+/* The written file must open as what it is and list what the manifest lists. */
+static pg_status prove(pg__sink *sink, const pg__format *f, const pg__manifest *m, pg_err *err)
+{
+    static const pg_open_opts opts = {0};
+    pg_status st = PG_OK;
+    pg__io *io = NULL;
+    pg_store *s = NULL;
+    PG_TRY(pg__sink_reopen(sink, &io, err));
+    PG_TRY(f->open(&s, io, NULL, &opts, err));
+    if (pg_store_n_weights(s) != m->n_weights || pg_store_n_state(s) != m->n_state)
+        PG_FAIL(PG_E_IO, "%zu tensors read back, %zu were to be written; nothing written",
+                pg__store_n_tensors(s), m->n_weights + m->n_state);
+    for (size_t i = 0; i < m->n_weights + m->n_state; i++) {
+        const pg_weight *w = pg__store_tensor(s, i);
+        const pg__shard_tensor *t = &m->tensors[i];
+        if (strcmp(w->name, t->name) != 0 || w->dtype != t->dtype || w->n_bytes != t->n_bytes)
+            PG_FAIL(PG_E_IO, "%s: read back differently; nothing written", PG_SHOW(t->name));
+    }
+done:
+    pg_store_close(s);
+    pg__io_close(io);
+    return st;
+}
+
+/* Writes a flat format through its own writer; the store copies with checksums. */
+static pg_status write_flat(pg__sink *sink, const pg__format *f, pg_store *s, pg_err *err)
+{
+    pg__plan plan = {.src = s};
+    pg_status st = pg__plan_copy_of(&plan, s, err);
+    if (st == PG_OK)
+        st = f->write(sink, &plan, err);
+    pg__plan_fini(&plan);
+    return st;
+}
+
+static pg_status check_sums(join *j, const pg__shards *s, pg_err *err)
+{
+    const pg__strs *bad = pg__shards_damages(s);
+    j->rep.n_verified = pg__shards_n_verified(s);
+    if (bad->n == 0)
+        return PG_OK;
+    const pg_status st = add_all(&j->rep.damaged, &j->rep.n_damaged, bad, err);
+    if (st != PG_OK)
+        return st;
+    (void)pg_fail(err, PG_E_FORMAT, "%s: %zu of %zu shards damaged; nothing written",
+                  PG_SHOW(j->in), bad->n, pg__shards_n_files(s));
+    pg_err_hint(err, "copy these files again, or leave their tensors out: pgjoin --only GLOB");
+    return PG_E_FORMAT;
+}
+
+/* Checks the sums of the whole shards, for a join that goes by their own index. */
+static pg_status check_shards(join *j, pg__shards *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    PG_TRY(pg__shards_check_archives(s, err));
+    PG_TRY(check_sums(j, s, err));
+    PG_TRY(use_plain_index(j, strcmp(pg__shards_manifest(s)->format, "keras") == 0, err));
+done:
+    pg__shards_close(s);
+    return st;
+}
+
+static pg_status write_manifest(join *j, pg__shards *s, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__sink *sink = NULL;
+    pg_store *store = NULL; /* owns s */
+    const pg__manifest *m = pg__shards_manifest(s);
+    const pg__format *f = format_of(m);
+    const pg__sink_opts o = sink_opts(j);
+    st = count(j, m, err);
+    if (st == PG_OK)
+        st = pg__shards_store(&store, s, err);
+    if (st != PG_OK) {
+        pg__shards_close(s);
+        return st;
+    }
+    PG_TRY(pg__shards_check_archives(s, err));
+    PG_TRY(check_sums(j, s, err));
+    if (j->o->write.dry_run) {
+        if (j->out)
+            PG_TRY(pg__sink_check(j->out, &o, err));
+        goto done;
+    }
+    pg__progress_start(o.progress, j->rep.n_bytes);
+    PG_TRY(pg__sink_open(&sink, j->out, &o, err));
+    if (m->n_objects)
+        st = pg__shards_write_tree(s, sink, j->o->only != NULL, &j->rep.n_chunked_lists, err);
+    else
+        st = write_flat(sink, f, store, err);
+    PG_TRY(st);
+    PG_TRY(check_sums(j, s, err));
+    if (!j->o->write.skip_verify)
+        PG_TRY(prove(sink, f, m, err));
+    PG_TRY(pg__sink_commit(sink, err));
+done:
+    pg__sink_close(sink);
+    pg_store_close(store);
+    return st;
+}
+
+/* *plain: all was checked, and the join is to go by the shards' own index. */
+static pg_status join_manifest(join *j, int *plain, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__shards *s = NULL;
+    pg__shard_faults faults = {.cancel = j->o->write.cancel};
+    st = pg__shards_open(&s, j->io, j->index, j->o->only, &faults, err);
+    if (st == PG_OK) {
+        *plain = wants_plain(j, pg__shards_manifest(s));
+        st = *plain ? check_shards(j, s, err) : write_manifest(j, s, err);
+        goto done;
+    }
+    if (st == PG_E_FORMAT && faults.missing.n + faults.damaged.n) {
+        PG_TRY(add_all(&j->rep.missing, &j->rep.n_missing, &faults.missing, NULL));
+        PG_TRY(add_all(&j->rep.damaged, &j->rep.n_damaged, &faults.damaged, NULL));
+        st = PG_E_FORMAT;
+        if (err)
+            (void)snprintf(err->msg + strlen(err->msg), sizeof err->msg - strlen(err->msg), "%s",
+                           "; nothing written");
+        pg_err_hint(err, "copy these files again, or leave their tensors out: pgjoin --only GLOB");
+    }
+    pg_err_prefix(err, PG_SHOW(j->in));
+done:
+    pg__shard_faults_fini(&faults);
+    return st;
+}
+
+/* ---- from an index ---------------------------------------------------------------------------
+ */
+
+/* Drops from a plan what does not match --only. */
+static pg_status plan_only(pg__plan *plan, const char *glob, pg_err *err)
+{
+    pg__plan some = {.src = plan->src, .keep_state = plan->keep_state};
+    pg_status st = PG_OK;
+    if (!glob)
+        return PG_OK;
+    for (size_t l = 0; l < plan->n_layers || (l == 0 && !plan->n_layers); l++) {
+        const pg__plan_layer *layer = plan->n_layers ? &plan->layers[l] : NULL;
+        const size_t first = layer ? layer->first : 0, n = layer ? layer->n : plan->n_items;
+        int begun = 0;
+        for (size_t i = first; i < first + n; i++) {
+            const pg__plan_item *item = &plan->items[i];
+            if (fnmatch(glob, item->name, 0) != 0 && !(layer && !fnmatch(glob, layer->name, 0)))
+                continue;
+            if (layer && !begun++)
+                PG_TRY(
+                    pg__plan_add_layer(&some, layer->name, strlen(layer->name), layer->src, err));
+            PG_TRY(pg__plan_add(&some, item->src, item->name, err));
+        }
+    }
+    some.keep_state = 0;
+    if (some.n_items == 0)
+        PG_FAIL(PG_E_ARG, "no tensor matches \"%s\"", PG_SHOW(glob));
+    pg__plan_fini(plan);
+    *plan = some;
+    some = (pg__plan){0};
+done:
+    pg__plan_fini(&some);
+    return st;
+}
+
+static pg_status count_plan(join *j, const pg__plan *p, pg_err *err)
+{
+    for (size_t i = 0; i < p->n_items; i++) {
+        const pg_weight *w = pg__store_tensor(p->src, p->items[i].src);
+        if (__builtin_add_overflow(j->rep.n_bytes, w->n_bytes, &j->rep.n_bytes))
+            return pg_fail(err, PG_E_LIMIT, "the tensors are too large together");
+        j->rep.n_params += w->n_bytes / pg_dtype_bytes(w->dtype);
+    }
+    j->rep.n_layers = p->n_layers;
+    j->rep.n_tensors = p->n_items;
+    j->rep.n_state = pg__plan_n_state(p);
+    j->rep.n_written = j->rep.n_tensors + j->rep.n_state;
+    return PG_OK;
+}
+
+/* Shards of Hugging Face and of Keras have no checksums: the output is read back and compared. */
+static pg_status join_index(join *j, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__plan plan = {0};
+    pg_store *s = NULL;
+    pg__save_report saved = {0};
+    pg__save_opts o = {.skip_verify = j->o->write.skip_verify,
+                       .prove = j->o->write.prove,
+                       .user = j->o->write.user};
+    PG_TRY(pg_store_open(&s, j->index, NULL, err));
+    const int keras = strcmp(pg_store_format(s), "keras-sharded") == 0;
+    const char *index = pg__v3_shard_index(s);
+    if (index) { /* a shard alone */
+        char *path = NULL;
+        PG_TRY(find_above(&path, j->in, index, 0, err));
+        pg__mem_free(j->index);
+        j->index = path;
+        pg_store_close(s);
+        s = NULL;
+        PG_TRY(pg_store_open(&s, path, NULL, err));
+    } else if (!keras && strcmp(pg_store_format(s), "safetensors") != 0) {
+        PG_FAIL(PG_E_ARG, "%s: a whole file, no shard or index", PG_SHOW(j->in));
+    }
+    PG_TRY(pg__plan_copy_of(&plan, s, err));
+    PG_TRY(plan_only(&plan, j->o->only, err));
+    PG_TRY(count_plan(j, &plan, err));
+    o.sink = sink_opts(j);
+    if (j->o->write.dry_run) {
+        if (j->out)
+            PG_TRY(pg__sink_check(j->out, &o.sink, err));
+        goto done;
+    }
+    PG_TRY(pg__format_save(keras || index ? &pg__fmt_keras_v3 : &pg__fmt_safetensors, j->out, &plan,
+                           &o, &saved, err));
+    j->rep.n_verified = saved.n_verified;
+done:
+    pg__plan_fini(&plan);
+    pg_store_close(s);
+    return st;
+}
+
+pg_status pg_join_file(const char *in, const char *out, const pg_join_opts *opts,
+                       pg_shard_report *report, pg_err *err)
+{
+    static const pg_join_opts defaults = {0};
+    pg_status st = PG_OK;
+    join j = {.in = in, .out = out, .o = opts ? opts : &defaults};
+    if (!in || (!out && !j.o->write.dry_run))
+        return pg_fail(err, PG_E_ARG, "an input and an output are needed");
+    PG_TRY(find_index(&j, err));
+    PG_TRY(find_shard_index(&j, err));
+    PG_TRY(prefer_manifest(&j, err));
+    int plain = 1;
+    if (is_manifest(j.io))
+        PG_TRY(join_manifest(&j, &plain, err));
+    if (plain)
+        PG_TRY(join_index(&j, err));
+done:
+    if (report) {
+        *report = j.rep;
+        j.rep = (pg_shard_report){0};
+    }
+    pg_shard_report_fini(&j.rep);
+    pg__io_close(j.io);
+    pg__mem_free(j.index);
+    return st;
+}

@@ -1,0 +1,193 @@
+/* split.h - one run of pgsplit. split.c finds out what there is, split_npy.c, split_npz.c,
+ * split_safetensors.c and split_keras.c write it. */
+#ifndef PG_WRAP_SHARD_SPLIT_H
+#define PG_WRAP_SHARD_SPLIT_H
+
+#include "base/sha256.h"
+#include "format/h5/h5_reader.h"
+#include "format/manifest.h"
+#include "pg/shard.h"
+#include "wrap/rewrite/rewrite.h"
+
+/* Something with bytes: a tensor of the store, or a dataset that is none. */
+typedef struct pg__split_tensor {
+    const char *name; /* in the view */
+    size_t layer;     /* of the view, or PG_NONE */
+    pg__shard_role role;
+    size_t data;  /* tensor of r.s; PG_NONE: dataset `obj` of the tree */
+    uint32_t obj; /* in the tree, or PG_H5_NONE */
+    pg_weight w;  /* type and shape */
+    int big_endian;
+} pg__split_tensor;
+
+typedef struct pg__split {
+    const char *dir; /* as given */
+    char *into;      /* where files go: dir, or beside it until it is replaced */
+    int replaces;
+    const pg_split_opts *o;
+    pg__rewrite r;    /* r.s: the input; r.plan: with --unwrap */
+    pg_store *view;   /* what is split: the input itself, or the layout of its template */
+    pg__sink *layout; /* of the latter */
+    pg__io *layout_io;
+    pg__h5 *tree; /* of the view, borrowed; NULL if it is no single HDF5 file */
+    pg__split_tensor *v;
+    size_t n, cap;
+    pg_shard_report rep;
+    pg__strs sums;    /* lines of SHA256SUMS */
+    uint64_t n_bytes; /* of all tensors */
+    int lock;         /* of the folder `into`: two runs must not write there; -1 */
+    int fresh;        /* nothing of an earlier run is in the folder */
+    int entered;      /* the folder is there, and locked */
+    int is_ours;      /* nothing was in it, no folder either */
+    size_t n_above;   /* bytes of `into` up to the first folder that was missing, or SIZE_MAX */
+    size_t n_threads;
+    unsigned char *buf, *room; /* PG_COPY_BYTES each for every thread */
+} pg__split;
+
+/* Raw bytes of a tensor; with the other function little-endian ones (off and n in elements' sizes).
+ */
+pg_status pg__split_read(pg__split *s, size_t i, uint64_t off, void *buf, size_t n, pg_err *err);
+
+pg_status pg__split_read_little(pg__split *s, size_t i, uint64_t off, void *buf, size_t n,
+                                pg_err *err);
+
+/* Where its raw bytes lie as they are; io NULL: they must be read through pg__split_read(), which
+ * then only one thread may do. */
+pg__extent pg__split_extent(const pg__split *s, size_t i);
+
+/* ---- split_undo.c ---- */
+
+/* Before the folder is made: which of it is missing. */
+void pg__split_look(pg__split *s);
+
+/* After a failure: folders that the run made go again, as far as they are empty. */
+void pg__split_undo(pg__split *s);
+
+/* Where "path" is written, into out (emptied before). */
+pg_status pg__split_path(pg__str *out, const pg__split *s, const char *path, pg_err *err);
+
+/* Names the report's next file. */
+pg_status pg__split_file(pg__split *s, const char *path, size_t n_tensors, uint64_t n_bytes,
+                         pg_err *err);
+
+pg_status pg__split_note(pg__split *s, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
+
+/* A file that is produced piece by piece, in order: written, or first compared with what an
+ * interrupted run left of it. */
+typedef struct pg__split_out {
+    pg__sink *sink; /* NULL: a comparison */
+    pg__io *old;    /* of a comparison */
+    int same;
+    uint64_t at;
+    uint64_t shared, shared_end; /* what of it is there without being written */
+    unsigned char *buf, *room;   /* PG_COPY_BYTES each: the filler's, pg__split_put()'s */
+    uint32_t crc;
+    pg__sha256 sha;
+} pg__split_out;
+pg_status pg__split_put(pg__split *s, pg__split_out *f, const void *p, size_t n, pg_err *err);
+
+/* Before anything is put: shares with the input what blocks of the file, which will hold n bytes of
+ * a tensor (those from byte `from`) at `off`, the file system can. They are put all the same, for
+ * the checksums. */
+pg_status pg__split_share(pg__split *s, pg__split_out *f, uint64_t off, size_t tensor,
+                          uint64_t from, uint64_t n, pg_err *err);
+
+/* What came of a file. */
+typedef struct pg__split_made {
+    int done, reused;
+    uint64_t n_bytes;
+    uint32_t crc;
+    char sha256[65];
+} pg__split_made;
+
+/* Produces file `path`: the filler puts its bytes, and is called twice where an older file differs.
+ * Safe from thread `worker` if the filler is. */
+typedef pg_status (*pg__split_filler)(pg__split *s, pg__split_out *f, void *ctx, pg_err *err);
+pg_status pg__split_produce(pg__split *s, size_t worker, const char *path, uint64_t n_bytes,
+                            pg__split_filler fill, void *ctx, pg__split_made *made, pg_err *err);
+/* Its place in the report and in SHA256SUMS. */
+pg_status pg__split_record(pg__split *s, const char *path, size_t n_tensors,
+                           const pg__split_made *made, pg_err *err);
+/* Both, and pg__split_kept(). */
+pg_status pg__split_make(pg__split *s, const char *path, size_t n_tensors, uint64_t n_bytes,
+                         pg__split_filler fill, void *ctx, uint32_t *crc, pg_err *err);
+
+/* ---- split_image.c ---- */
+
+typedef struct pg__split_range {
+    uint64_t off, n;
+} pg__split_range;
+
+/* A file that is not written front to back. What is no tensor's goes to `sink`: the file, or, while
+ * an older file is compared, memory. */
+typedef struct pg__split_image {
+    pg__sink *sink;
+    pg__io *old; /* of a comparison, else NULL */
+    int same;
+    pg__split_range *data; /* of a comparison: where tensors lie */
+    size_t n, cap;
+} pg__split_image;
+
+/* Puts all of tensor i to byte off; *crc (may be NULL) is continued. */
+pg_status pg__split_put_tensor(pg__split *s, pg__split_image *f, size_t i, uint64_t off,
+                               uint32_t *crc, pg_err *err);
+
+/* Produces file `path`: fill() writes it, and is called twice where an older file differs. */
+pg_status pg__split_build(pg__split *s, const char *path, size_t n_tensors,
+                          pg_status (*fill)(pg__split *s, pg__split_image *f, void *ctx,
+                                            pg_err *err),
+                          void *ctx, uint32_t *crc, pg_err *err);
+
+/* ---- one file per format ---- */
+
+/* Fills the manifest with everything but pieces' checksums. */
+pg_status pg__split_npy(pg__split *s, pg_err *err);
+pg_status pg__split_npz(pg__split *s, pg_err *err);
+pg_status pg__split_safetensors(pg__split *s, pg_err *err);
+pg_status pg__split_keras(pg__split *s, pg_err *err);
+
+/* What stands in a manifest besides tensors. */
+pg_status pg__split_describe(pg__manifest *m, pg__split *s, const char *format, pg_err *err);
+/* Adds tensor i without its pieces. */
+pg_status pg__split_add(pg__manifest *m, pg__split *s, size_t i, pg_err *err);
+/* Its raw name for shard_names.h: "conv1/kernel:0". */
+pg_status pg__split_raw_name(pg__str *out, const pg__split *s, size_t i, pg_err *err);
+
+/* Shard of each of the first n_tensors tensors (split_fill.c). */
+typedef struct pg__filling {
+    size_t *shard, n;
+} pg__filling;
+pg_status pg__split_fill(pg__filling *out, const pg__split *s, size_t n_tensors, pg_err *err);
+size_t pg__filling_count(const pg__filling *f, size_t n_tensors, size_t shard);
+void pg__filling_fini(pg__filling *f);
+
+/* ---- split_files.c ---- */
+
+/* A sink for `path`, and its end (commit, both sums). */
+pg_status pg__split_open(pg__split *s, const char *path, pg__sink **out, pg_err *err);
+pg_status pg__split_close(pg__split *s, const char *path, pg__sink *sink, size_t n_tensors,
+                          uint32_t *crc, pg_err *err);
+
+/* Counts a file that an interrupted run left, and that is as it must be. */
+pg_status pg__split_keep(pg__split *s, const char *path, pg__io *old, size_t n_tensors,
+                         uint32_t *crc, pg_err *err);
+
+/* Gives st back; where it is a failure, says what was reached. */
+pg_status pg__split_kept(const pg__split *s, pg_status st, pg_err *err);
+
+/* Writes manifest.json of a split that ends with another index: it is there before that. */
+pg_status pg__split_side_manifest(pg__split *s, const pg__manifest *m, pg_err *err);
+
+/* ---- split_folder.c ---- */
+
+/* Makes the folder, or checks that what is in it is an interrupted run of this split: none but
+ * these files. With force, an earlier split in it is replaced when this one is whole; until then
+ * all is written beside it. n_bytes: room that is needed. Nothing is made in a dry run. */
+pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *files,
+                            uint64_t n_bytes, pg_err *err);
+
+/* Ends a split: SHA256SUMS, one sync, then the index, which makes it a whole one. */
+pg_status pg__split_finish(pg__split *s, const char *index, const pg__str *text, size_t n_entries,
+                           pg_err *err);
+
+#endif
