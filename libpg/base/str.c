@@ -261,3 +261,9 @@ int pg__same_name(const char *a, size_t n, const char *b)
             return 0;
     }
 }
+
+const char *pg__base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}

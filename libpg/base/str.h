@@ -74,4 +74,7 @@ typedef struct pg__num {
 pg__num pg__num_of(uint64_t v);
 #define PG_NUM(v) (pg__num_of(v).s)
 
+/* The part of a path after its last "/". */
+const char *pg__base_name(const char *path);
+
 #endif

@@ -34,12 +34,6 @@ void pg_check_report_fini(pg_check_report *r)
     *r = (pg_check_report){0};
 }
 
-const char *pg__base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 /* ---- lines of the report ---- */
 
 enum { N_CHECKS = 6 };

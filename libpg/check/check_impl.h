@@ -37,7 +37,5 @@ pg_status pg__check_faults(pg__checking *c, int *is_split, pg_err *err);
 /* check_predict.c: opts.input through the model, against opts.expect. */
 pg_status pg__check_predictions(pg__checking *c, pg_err *err);
 
-/* Last component of a path. */
-const char *pg__base_name(const char *path);
 
 #endif

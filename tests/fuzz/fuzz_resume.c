@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "keep.h"
-#include "train/fit/resume_file.h"
+#include "train/model/resume_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

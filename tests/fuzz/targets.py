@@ -36,7 +36,7 @@ TARGETS = {
     'pickle': Target(['pickle'], 4096, [], 10 * M, PICKLE),
     'pytorch': Target(['zip', 'pickle'], 4096, ['*.pt'], 10 * M,
                       ['libpg/format/fmt_pytorch.c', 'libpg/format/pytorch_store.c', 'libpg/format/pytorch_stream.c'] + PICKLE + ZIP),
-    'resume': Target(['resume'], 1024, [], 10 * M, ['libpg/train/fit/resume_file.c']),
+    'resume': Target(['resume'], 1024, [], 10 * M, ['libpg/train/model/resume_file.c']),
     # no parser but the writers, three of five through libhdf5
     'roundtrip': Target([], 300, [], 1 * M,
                         [f'libpg/format/{writer}.c' for writer in

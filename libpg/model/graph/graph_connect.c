@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "model/graph/classes.h"
 #include "model/graph/graph_impl.h"
 #include "model/lower/vars.h"
 

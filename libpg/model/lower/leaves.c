@@ -5,7 +5,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
-#include "model/fit/match.h"
+#include "model/lower/leaves.h"
 
 typedef struct level {
     const pg__model *m;

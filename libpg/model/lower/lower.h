@@ -3,13 +3,13 @@
  * Lowering walks the calls of the graph in the order of their inputs; every layer class appends its
  * operations (pg__lower_<family>() in a layer_*.c, named by layers.def). A layer called twice uses
  * the same parameters; a nested model is lowered in place. Parameters are numbered as the leaves of
- * the model hold them (match.h), so that they have the same numbers on every tape of a model, and
+ * the model hold them (leaves.h), so that they have the same numbers on every tape of a model, and
  * the order of the file formats. */
 #ifndef PG_MODEL_LOWER_LOWER_H
 #define PG_MODEL_LOWER_LOWER_H
 
 #include "model/lower/assign.h"
-#include "model/fit/match.h"
+#include "model/lower/leaves.h"
 #include "model/graph/rules.h"
 #include "ops/attrs.h"
 #include "ops/op.h"

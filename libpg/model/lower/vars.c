@@ -2,30 +2,27 @@
  * dimensions from a config and listing variables. */
 #include "model/lower/vars.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "model/graph/classes.h"
 #include "model/lower/layers.h"
-#include "model/fit/match.h"
+#include "model/lower/leaves.h"
 #include "pg/train.h"
 
-typedef struct layer_class {
-    const char *name;
+typedef struct behaviour {
     pg__vars_fn family;
-    int outputs;
     pg__lower_fn lower; /* NULL: cannot be trained */
     const char *why;    /* it cannot */
-} layer_class;
+} behaviour;
 
 #define pg__lower_untrained NULL
 
-static const layer_class classes[] = {
+static const behaviour behaviours[] = { /* in the order of pg__class_find() */
 #define PG_LAYER(class_name, family, outputs, lowering) \
-    {#class_name, pg__vars_##family, outputs, pg__lower_##lowering, NULL},
-#define PG_UNTRAINED(class_name, family, outputs, why) \
-    {#class_name, pg__vars_##family, outputs, NULL, why},
+    {pg__vars_##family, pg__lower_##lowering, NULL},
+#define PG_UNTRAINED(class_name, family, outputs, why) {pg__vars_##family, NULL, why},
 #include "model/layers.def"
 #undef PG_UNTRAINED
 #undef PG_LAYER
@@ -34,41 +31,22 @@ static const layer_class classes[] = {
 /* Largest dimension: beyond it no tensor fits any file, and products would have to be watched. */
 #define MAX_DIM INT32_MAX
 
-static int compare_class(const void *name, const void *entry)
+static const behaviour *behaviour_of(const char *class_name)
 {
-    return strcmp(name, ((const layer_class *)entry)->name);
-}
-
-static const layer_class *find_class(const char *name)
-{
-    if (strcmp(name, "Custom>CustomScaleLayer") == 0) /* as tf.keras writes it: registered */
-        name = "CustomScaleLayer";
-    return bsearch(name, classes, sizeof classes / sizeof *classes, sizeof *classes, compare_class);
-}
-
-int pg__class_known(const char *class_name, int *weightless)
-{
-    const layer_class *c = find_class(class_name);
-    *weightless = c && c->family == pg__vars_none;
-    return c != NULL;
-}
-
-int pg__class_has_one_output(const char *class_name)
-{
-    const layer_class *c = find_class(class_name);
-    return c && c->outputs == 1;
+    const size_t i = pg__class_find(class_name);
+    return i == PG_NONE ? NULL : &behaviours[i];
 }
 
 pg__lower_fn pg__lower_fn_of(const char *class_name)
 {
-    const layer_class *c = find_class(class_name);
-    return c ? c->lower : NULL;
+    const behaviour *b = behaviour_of(class_name);
+    return b ? b->lower : NULL;
 }
 
 const char *pg__why_untrained(const char *class_name)
 {
-    const layer_class *c = find_class(class_name);
-    return c ? c->why : NULL;
+    const behaviour *b = behaviour_of(class_name);
+    return b ? b->why : NULL;
 }
 
 static const char *trained_class(const void *ctx, size_t i)
@@ -81,20 +59,20 @@ static const char *trained_class(const void *ctx, size_t i)
 
 const char *pg__class_meant(const char *class_name)
 {
-    return find_class(class_name) ? NULL : pg_nearest(class_name, trained_class, NULL);
+    return behaviour_of(class_name) ? NULL : pg_nearest(class_name, trained_class, NULL);
 }
 
 const char *pg_layer_class(size_t i, int *trained)
 {
-    if (i >= sizeof classes / sizeof *classes)
-        return NULL;
-    *trained = classes[i].lower != NULL || strcmp(classes[i].name, "InputLayer") == 0;
-    return classes[i].name;
+    const char *name = pg__class_at(i);
+    if (name)
+        *trained = behaviours[i].lower != NULL || strcmp(name, "InputLayer") == 0;
+    return name;
 }
 
 pg_status pg__layer_vars(pg__vars *out, const pg__layer *layer, int dialect, pg_err *err)
 {
-    const layer_class *c = find_class(layer->class_name);
+    const behaviour *c = behaviour_of(layer->class_name);
     *out = (pg__vars){.known = c != NULL || pg__layer_is_op(layer)};
     if (!c || pg__layer_is_op(layer))
         return PG_OK;
@@ -255,4 +233,10 @@ int pg__config_bool(const pg__layer *l, const char *key, int fallback)
 int pg__config_has(const pg__layer *l, const char *key)
 {
     return pg__json_type_of(pg__json_get(l->config, key)) > PG_J_NULL;
+}
+
+int pg__stores_otherwise(const pg__layer *l)
+{
+    static const char *const names[] = {"CuDNNGRU", "CuDNNLSTM", "SpectralNormalization"};
+    return PG_IS_ANY(l->class_name, names) || pg__config_has(l, "lora_rank");
 }

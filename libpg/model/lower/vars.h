@@ -59,10 +59,7 @@ int pg__config_has(const pg__layer *l, const char *key); /* present and not null
 
 typedef pg_status (*pg__vars_fn)(pg__vars *out, const pg__layer *layer, int dialect, pg_err *err);
 
-/* 1 if the class is known; *weightless says that it never holds variables. */
-int pg__class_known(const char *class_name, int *weightless);
-
-/* 1 if a call of a layer of this class always gives exactly one tensor. */
-int pg__class_has_one_output(const char *class_name);
+/* Its variables are not stored one by one: what is in a file with paths is not what it has. */
+int pg__stores_otherwise(const pg__layer *l);
 
 #endif

@@ -6,13 +6,7 @@
 #define PG_TRAIN_FIT_RESUME_H
 
 #include "train/fit/callback.h"
-
-#define PG__OUTPUT_BYTES 40
-
-/* resume_output.c: of the file that is there now, if there is one; path may be NULL. */
-void pg__output_mark(unsigned char out[PG__OUTPUT_BYTES], const char *path);
-/* The trained model was written there, behind the run's last state. */
-void pg__resume_wrote(const char *resume_file, const char *output);
+#include "train/model/resume_output.h"
 
 typedef struct pg__resume {
     pg__fit *fit;

@@ -21,7 +21,7 @@
 #include "train/step/devices.h"
 #include "train/step/model_parallel.h"
 #include "train/step/ranks.h"
-#include "train/fit/resume.h"
+#include "train/model/resume_output.h"
 #include "train/step/optimizer_shard.h"
 #include "train/model/slots.h"
 

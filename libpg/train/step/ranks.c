@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/isa.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/try.h"
@@ -233,7 +232,6 @@ static uint64_t hash_text(uint64_t h, const char *s)
 
 static sameness sameness_of(const pg_trainer *t, const pg_train_opts *o)
 {
-    pg__isa isa;
     const double numbers[] = {(double)o->seed,     o->deterministic,  (double)t->cut.n_lanes,
                               t->bn_sync,          t->precision,      (double)t->optimiser.lr,
                               (double)t->n_params, o->shard_optimizer};
@@ -246,10 +244,7 @@ static sameness sameness_of(const pg_trainer *t, const pg_train_opts *o)
         o->freeze,         o->replace_head, o->rules};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         s.options = hash_text(s.options, texts[i]);
-    if (o->deterministic && t->backend->host_memory &&
-        pg__isa_named(&isa, secure_getenv("PG_ISA"), NULL) == PG_OK)
-        s.isa = (uint64_t)isa + 1;
-    if (o->deterministic && !t->backend->host_memory)
+    if (o->deterministic)
         s.isa = hash_text(0, t->backend->kind(t->dev));
     return s;
 }

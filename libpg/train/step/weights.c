@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "model/fit/match.h"
 #include "pg/convert.h"
 #include "store/values.h"
 #include "train/step/devices.h"

@@ -7,6 +7,7 @@
 
 #include "pg/convert.h"
 #include "store/values.h"
+#include "wrap/dialect/dialect.h"
 #include "wrap/rewrite/rewrite.h"
 
 /* ---- convert_take.c: where the elements of one tensor come from ---- */
@@ -191,8 +192,6 @@ typedef struct pg__slots {
  * whose variables have no known place. */
 pg_status pg__slots_of(pg__slots *out, const pg__graph *g, int dialect, pg_err *err);
 void pg__slots_fini(pg__slots *s);
-/* Its variables are not stored one by one: what is in a file with paths is not what it has. */
-int pg__stores_otherwise(const pg__layer *l);
 /* What Keras 2.15 and 3 call a class that was renamed. */
 const char *pg__modern_class(const char *name);
 
@@ -220,29 +219,11 @@ pg_status pg__emit_layers(pg__outline *to, const pg__slots *s, const pg__graph *
 
 pg_status pg__rename(pg__convert *c, pg_err *err);
 
-/* ---- convert_dialect.c: a description for the other Keras ---- */
-
-/* text of a model, from any release to Keras 2.15 or 3. same: it is that Keras' already, perhaps of
- * an older release. PG_E_UNSUPPORTED lists what is lacking there. */
-pg_status pg__translate(pg__str *out, size_t *n_classes, const char *text, size_t n, int to,
-                        int same, pg_err *err);
-
 /* ---- convert_texts.c: the description in the output's form ---- */
 
 /* Sets model_config, training_config and metadata of c->at for a legacy full model or a .keras, and
  * decides about the optimizer's state. */
 pg_status pg__convert_texts(pg__convert *c, pg_err *err);
-
-/* ---- convert_optimizer.c: an optimizer of Keras 1 or 2 for Keras 3 ---- */
-
-/* s: {"class_name", "config"} in text. Nothing is added to *out if Keras 3 cannot say it. Notes
- * tell what was dropped, and where Keras 3 steps otherwise. */
-pg_status pg__optimizer_to_3(pg__str *out, pg__convert *c, const char *text, pg__json_span s,
-                             pg_err *err);
-/* 1 if Keras 3 has the optimizer, in any case of letters; with a key, if that is a parameter of it
- * which load_model() takes (decay, too: it is ignored). An optimizer that is not known takes all.
- */
-int pg__optimizer_takes_3(const char *class_name, const char *key);
 
 /* ---- convert_flat.c: names and metadata of safetensors ---- */
 

@@ -248,12 +248,6 @@ static pg_status place_attention(placing *p, const spot *at, int public)
     return st;
 }
 
-int pg__stores_otherwise(const pg__layer *l)
-{
-    static const char *const classes[] = {"CuDNNGRU", "CuDNNLSTM", "SpectralNormalization"};
-    return PG_IS_ANY(l->class_name, classes) || pg__config_has(l, "lora_rank");
-}
-
 /* Keras' attribute `kernel` is the inner layer's, and stored with the wrapper's own again. */
 static pg_status place_spectral(placing *p, const spot *at)
 {

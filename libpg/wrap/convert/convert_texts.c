@@ -172,6 +172,19 @@ done:
     return st;
 }
 
+static pg_status optimizer_to_3(pg__str *out, pg__convert *c, const char *text, pg__json_span s,
+                                pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__strs notes = {0};
+    PG_TRY(pg__optimizer_to_3(out, &notes, text, s, err));
+    for (size_t i = 0; i < notes.n; i++)
+        PG_TRY(pg__tell_note(&c->r, err, "%s", notes.v[i]));
+done:
+    pg__strs_fini(&notes);
+    return st;
+}
+
 /* The training configuration of Keras 1 or 2 for Keras 3. zip: the input's form is that of .keras.
  * *lost: a key that could not be said; with nothing in *out, why all of it could not. */
 static pg_status compile_args_3(pg__str *out, const char **lost, pg__convert *c, const char *text,
@@ -190,7 +203,7 @@ static pg_status compile_args_3(pg__str *out, const char **lost, pg__convert *c,
                               "\"config\": {}, \"registered_name\": null}",
                               word));
     else
-        PG_TRY(pg__optimizer_to_3(&optimizer, c, text, o, err));
+        PG_TRY(optimizer_to_3(&optimizer, c, text, o, err));
     if (!optimizer.n) {
         *lost = "optimizer";
         goto done;

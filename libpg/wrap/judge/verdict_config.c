@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "model/graph/classes.h"
 #include "model/lower/vars.h"
 #include "wrap/judge/verdict.h"
 

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "pg/version.h"
-#include "check/check_impl.h"
+#include "wrap/rewrite/rewrite.h"
 
 static pg_status sum_up(uint32_t *crc, pg__io *io, const volatile int *cancel, pg_err *err)
 {

@@ -148,10 +148,6 @@ pg_status pg__text_training(pg__str *out, const char *text, size_t n, const pg__
 /* unwrap.c: the plan of pg_unwrap_file() for what pg__rewrite_open() found. */
 pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
 
-/* loads_in.c: the note of pg_unwrap_file() that says which Keras loads the planned full model as it
- * is; nothing without a description. */
-pg_status pg__tell_loads_in(pg__rewrite *r, pg_err *err);
-
 /* unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c */
 pg_status pg__unwrap_h5(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
 pg_status pg__unwrap_paths(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);

@@ -2,9 +2,12 @@
  * layout: unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c. */
 #include "pg/unwrap.h"
 
+#include <string.h>
+
 #include "base/str.h"
 #include "base/try.h"
 #include "format/shards.h"
+#include "wrap/dialect/dialect.h"
 #include "wrap/rewrite/rewrite.h"
 
 pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
@@ -38,6 +41,19 @@ static pg_status tell_command(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *e
     return pg__rewrite_command(r, "pgunwrap", opts, sizeof opts / sizeof *opts, err);
 }
 
+static pg_status note_who_loads_it(pg__rewrite *r, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str text = {0};
+    if (strcmp(r->rep.action, "unwrapped") == 0)
+        PG_TRY(pg__loads_in(&text, &r->plan, err));
+    if (text.n)
+        PG_TRY(pg__tell_note(r, err, "%s", text.s));
+done:
+    pg__str_fini(&text);
+    return st;
+}
+
 pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *opts,
                          pg_rewrite_report *report, pg_err *err)
 {
@@ -64,7 +80,7 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
                     PG_QUOTE(o->like), pg__hint_how(&r),
                     pg__hint_in_place(&r) ? PG_QUOTE(in) : "TEMPLATE", pg__hint_out(&r));
     PG_TRY(pg__rewrite_planned(&r, st, err));
-    PG_TRY(pg__tell_loads_in(&r, err));
+    PG_TRY(note_who_loads_it(&r, err));
     PG_TRY(pg__rewrite_save(&r, err));
 done:
     /* What is missing or extra is worth telling on failure too. */

@@ -1,5 +1,7 @@
 #include "model/match_test.h"
 
+#include "model/graph/classes.h"
+
 /* "name T 3 ?|name N" of the only layer of this class and config. */
 static const char *vars(const char *class_name, const char *config)
 {

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "pg/train.h"
-#include "train/fit/resume_file.h"
+#include "train/model/resume_file.h"
 #include "train/fit/resume_lock.h"
 
 typedef struct a_run {

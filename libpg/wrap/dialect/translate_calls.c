@@ -1,4 +1,4 @@
-/* convert_calls.c - inbound_nodes of Keras 2 into those of Keras 3, and back.
+/* translate_calls.c - inbound_nodes of Keras 2 into those of Keras 3, and back.
  *
  *     Keras 2   [["x", 0, 0, {"training": false}], ["y", 0, 0, {}]]
  *     Keras 3   {"args": [[T, T]], "kwargs": {"training": false}}, T holding ["x", 0, 0]
@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "wrap/convert/convert_dialect.h"
+#include "wrap/dialect/translate.h"
 
 /* A layer that is a model. */
 typedef struct inner {

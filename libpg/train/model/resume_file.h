@@ -9,8 +9,8 @@
  *
  * and the parts' bytes, one behind the other. Numbers are little-endian. The file before the last
  * is kept beside it, as FILE.1. */
-#ifndef PG_TRAIN_FIT_RESUME_FILE_H
-#define PG_TRAIN_FIT_RESUME_FILE_H
+#ifndef PG_TRAIN_MODEL_RESUME_FILE_H
+#define PG_TRAIN_MODEL_RESUME_FILE_H
 
 #include "io/io.h"
 

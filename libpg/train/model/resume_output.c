@@ -16,8 +16,8 @@
 #include "base/le.h"
 #include "base/str.h"
 #include "pg/resume.h"
-#include "train/fit/resume.h"
-#include "train/fit/resume_file.h"
+#include "train/model/resume_file.h"
+#include "train/model/resume_output.h"
 
 /* It, or the folder of shards that stands for it. */
 static int look(const char *path, struct stat *sb)

@@ -1,4 +1,4 @@
-/* convert_optimizer.c - the optimizer of a training configuration of Keras 1 or 2 as Keras 3 takes
+/* optimizer.c - the optimizer of a training configuration of Keras 1 or 2 as Keras 3 takes
  * it. There lr is learning_rate, which must have a point as all numbers, decay is a schedule, and
  * what is not a parameter is an error. Formulas were compared in Keras 2.15 and 3.6: SGD, Adam,
  * Adamax and Adadelta step alike; of the older optimizers RMSprop and Adagrad have epsilon in
@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "base/try.h"
-#include "wrap/convert/convert.h"
+#include "wrap/dialect/dialect.h"
 
 typedef struct parameters {
     const char *class_name, *keys[6];
@@ -86,7 +86,7 @@ static int is_zero(const char *text, pg__json_span v)
 
 /* A schedule of the file, without its nulls. *can: 0 if it is not Keras' own:
  * one of somebody's may have the name of one, but never the module. */
-static pg_status add_schedule(pg__convert *c, const translating *t, pg__json_span v, int *can,
+static pg_status add_schedule(pg__strs *notes, const translating *t, pg__json_span v, int *can,
                               pg_err *err)
 {
     pg_status st = PG_OK;
@@ -100,7 +100,7 @@ static pg_status add_schedule(pg__convert *c, const translating *t, pg__json_spa
     *can = name.n && config.n && text[config.off] == '{' && PG_IS_ANY(name.s, schedules) &&
            (!module.n || pg__json_is_text(text, module, "keras.optimizers.schedules"));
     if (!*can) {
-        PG_TRY(pg__tell_note(&c->r, err, "%s is no learning rate schedule of Keras 3",
+        PG_TRY(pg__strs_printf(notes, err, "%s is no learning rate schedule of Keras 3",
                              name.n ? PG_SHOW(name.s) : "an object without a class"));
         goto done;
     }
@@ -121,7 +121,7 @@ done:
 
 /* lr / (1 + decay * iterations) is Keras 3's InverseTimeDecay of steps of one update. A schedule
  * that is there is an object, which .keras gives a module. */
-static pg_status add_rate(pg__convert *c, const translating *t, int *can, pg_err *err)
+static pg_status add_rate(pg__strs *notes, const translating *t, int *can, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__str rate = {0};
@@ -133,7 +133,7 @@ static pg_status add_rate(pg__convert *c, const translating *t, int *can, pg_err
     const translating number = {text, t->config, t->of, &rate, err};
     if (!v.n) { /* Keras' own, which is another one in other releases */
         if (decays)
-            st = pg__tell_note(&c->r, err, "decay dropped from %s: there is no lr that it divides",
+            st = pg__strs_printf(notes, err, "decay dropped from %s: there is no lr that it divides",
                                t->of->class_name);
         goto done;
     }
@@ -151,7 +151,7 @@ static pg_status add_rate(pg__convert *c, const translating *t, int *can, pg_err
         PG_TRY(add_value(&number, "decay_rate", decay));
         PG_TRY(pg__str_puts(&rate, ", \"staircase\": false}", err));
     } else {
-        PG_TRY(add_schedule(c, &number, v, can, err));
+        PG_TRY(add_schedule(notes, &number, v, can, err));
         if (!*can)
             goto done;
     }
@@ -164,7 +164,7 @@ done:
 }
 
 /* All other parameters; those that Keras 3 does not have are named. */
-static pg_status add_config(pg__convert *c, const translating *t, int *can, pg_err *err)
+static pg_status add_config(pg__strs *notes, const translating *t, int *can, pg_err *err)
 {
     static const char *const rates[] = {"lr", "learning_rate", "decay", "schedule_decay"};
     pg_status st = PG_OK;
@@ -182,12 +182,12 @@ static pg_status add_config(pg__convert *c, const translating *t, int *can, pg_e
         if (is_key(t, key.s))
             PG_TRY(add_value(t, key.s, w.value));
         else
-            PG_TRY(pg__tell_note(&c->r, err, "%s dropped from %s: Keras 3 has no such parameter",
+            PG_TRY(pg__strs_printf(notes, err, "%s dropped from %s: Keras 3 has no such parameter",
                                  PG_SHOW(key.s), t->of->class_name));
     }
     *can = n_clips < 2; /* Keras 3 takes one of them */
     if (*can)
-        PG_TRY(add_rate(c, t, can, err));
+        PG_TRY(add_rate(notes, t, can, err));
     PG_TRY(pg__str_puts(t->out, "}", err));
 done:
     pg__str_fini(&key);
@@ -204,7 +204,7 @@ int pg__optimizer_takes_3(const char *class_name, const char *key)
     return is_key(&t, key) || PG_IS_ANY(key, also);
 }
 
-pg_status pg__optimizer_to_3(pg__str *out, pg__convert *c, const char *text, pg__json_span s,
+pg_status pg__optimizer_to_3(pg__str *out, pg__strs *notes, const char *text, pg__json_span s,
                              pg_err *err)
 {
     pg_status st = PG_OK;
@@ -221,11 +221,11 @@ pg_status pg__optimizer_to_3(pg__str *out, pg__convert *c, const char *text, pg_
     t.of = find(name.s + (named ? 7 : 0));
     if (!t.of)
         goto done;
-    PG_TRY(add_config(c, &t, &can, err));
+    PG_TRY(add_config(notes, &t, &can, err));
     if (!can)
         goto done;
     if (t.of->otherwise && (!later || strcmp(t.of->class_name, "Nadam") == 0))
-        PG_TRY(pg__tell_note(&c->r, err, "%s steps otherwise: Keras 3 %s", t.of->class_name,
+        PG_TRY(pg__strs_printf(notes, err, "%s steps otherwise: Keras 3 %s", t.of->class_name,
                              t.of->otherwise));
     PG_TRY(pg__str_printf(out, err,
                           "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", \"config\": "

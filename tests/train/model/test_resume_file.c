@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "train/fit/resume_file.h"
+#include "train/model/resume_file.h"
 
 static char folder[] = "/tmp/pg-resume-file-XXXXXX";
 static char path[64], older[64];

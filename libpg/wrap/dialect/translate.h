@@ -1,8 +1,8 @@
-/* convert_dialect.h - a model's description for the other Keras: what the parts share. */
-#ifndef PG_WRAP_CONVERT_CONVERT_DIALECT_H
-#define PG_WRAP_CONVERT_CONVERT_DIALECT_H
+/* translate.h - a model's description for the other Keras: what the parts share. */
+#ifndef PG_WRAP_DIALECT_TRANSLATE_H
+#define PG_WRAP_DIALECT_TRANSLATE_H
 
-#include "wrap/convert/convert.h"
+#include "wrap/dialect/dialect.h"
 
 typedef struct pg__edit {
     size_t off, n; /* bytes that go */
@@ -21,7 +21,7 @@ typedef struct pg__translating {
     pg_err *err;
 } pg__translating;
 
-/* ---- convert_dialect.c ---- */
+/* ---- translate.c ---- */
 
 /* Edits may not overlap; of several at one offset the first added stands first. */
 pg_status pg__edit_add(pg__translating *t, size_t off, size_t n, const char *text, size_t n_text);
@@ -32,13 +32,13 @@ pg_status pg__edit_insert(pg__translating *t, pg__json_span object, const char *
 /* "what: why" on the list of what is lacking, once. */
 pg_status pg__edit_lack(pg__translating *t, const char *what, const char *why);
 
-/* ---- convert_keys.c: members of a layer's config ---- */
+/* ---- translate_keys.c: members of a layer's config ---- */
 
 /* Renames, drops and adds members of the config of a layer (or initializer) called name. */
 pg_status pg__translate_keys(pg__translating *t, pg__json_span config, const char *class_name,
                              const char *name);
 
-/* ---- convert_calls.c: who is called with what ---- */
+/* ---- translate_calls.c: who is called with what ---- */
 
 /* The inbound_nodes of all layers of a model, and its inputs and outputs. config: the model's. */
 pg_status pg__translate_calls(pg__translating *t, pg__json_span config);

@@ -1,4 +1,4 @@
-/* convert_keys.c - members of a layer's config that Keras 2.15 and Keras 3 write differently, as a
+/* translate_keys.c - members of a layer's config that Keras 2.15 and Keras 3 write differently, as a
  * table: both read what they wrote and refuse any member that they do not know. Found by comparing
  * get_config() of every class of the one with the constructor's arguments of the other. */
 #include <fnmatch.h>
@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "wrap/convert/convert_dialect.h"
+#include "wrap/dialect/translate.h"
 
 typedef enum action {
     DROP,         /* says nothing about the result */

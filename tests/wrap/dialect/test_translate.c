@@ -1,6 +1,6 @@
 #include "pg_test.h"
 
-#include "wrap/convert/convert_dialect.h"
+#include "wrap/dialect/translate.h"
 #include "wrap/convert/convert_torch.h"
 
 static char *translate(const char *text, int to, int same)

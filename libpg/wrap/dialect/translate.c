@@ -1,6 +1,6 @@
-/* convert_dialect.c - a model's description for the other Keras: edits of the text, so that every
+/* translate.c - a model's description for the other Keras: edits of the text, so that every
  * number and every name that means the same stays as it was written. Here are classes and modules,
- * convert_keys.c has the members of configs, convert_calls.c the calls.
+ * translate_keys.c has the members of configs, translate_calls.c the calls.
  *
  * Every class of keras.layers of 2.15 and 3.6 was tried both ways. Layers that the other Keras does
  * not have, or that predict something else there, are listed, all of them. */
@@ -10,8 +10,9 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/try.h"
+#include "model/graph/classes.h"
 #include "model/lower/vars.h"
-#include "wrap/convert/convert_dialect.h"
+#include "wrap/dialect/translate.h"
 
 static const char *const only_3[] = {"AugMix",
                                      "AutoContrast",

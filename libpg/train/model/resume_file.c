@@ -1,5 +1,5 @@
 /* resume_file.c - see resume_file.h for the format. */
-#include "train/fit/resume_file.h"
+#include "train/model/resume_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

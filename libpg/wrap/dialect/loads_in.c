@@ -6,8 +6,9 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "model/graph/classes.h"
 #include "model/lower/vars.h"
-#include "wrap/convert/convert.h"
+#include "wrap/dialect/dialect.h"
 
 typedef enum kind { ANY, LIST, NO_MODULE } kind; /* NO_MODULE: an object without one */
 typedef enum container { BOTH, H5, ZIP } container;
@@ -367,44 +368,44 @@ static pg_status look_at_other(looking *l, const pg__graph *g)
     return st;
 }
 
-static pg_status tell_of_2(pg__rewrite *r, const looking *l, const char *given, pg_err *err)
+static pg_status tell_of_2(pg__str *out, const looking *l, const char *given, pg_err *err)
 {
     if (l->lacks.n)
-        return pg__tell_note(r, err, "Keras 2 loads it as it is%s; it %s", given, l->lacks.s);
+        return pg__str_printf(out, err, "Keras 2 loads it as it is%s; it %s", given, l->lacks.s);
     if (l->model.n)
-        return pg__tell_note(r, err,
+        return pg__str_printf(out, err,
                              "Keras 2 loads it as it is%s; Keras 3 %s: pgconvert for Keras 3 makes "
                              "one for it",
                              given, l->model.s);
     if (l->training.n)
-        return pg__tell_note(r, err,
+        return pg__str_printf(out, err,
                              "Keras 2 loads it as it is%s; Keras 3 %s: pgconvert for Keras 3 makes "
                              "one for it, or load with compile=False",
                              given, l->training.s);
-    return pg__tell_note(r, err, "Keras 2 and 3 load it as it is%s%s", given,
+    return pg__str_printf(out, err, "Keras 2 and 3 load it as it is%s%s", given,
                          l->defaults ? "; Keras 3 gives its optimizer default settings, pgconvert "
                                        "for Keras 3 makes one that keeps them"
                                      : "");
 }
 
-static pg_status tell(pg__rewrite *r, const looking *l, const char *given, pg_err *err)
+static pg_status tell(pg__str *out, const looking *l, const char *given, pg_err *err)
 {
     const char *convert = l->lacks.n ? "" : "; pgconvert makes one for Keras 2";
     if (l->lambda)
-        return pg__tell_note(r, err,
+        return pg__str_printf(out, err,
                              "only the Python that wrote it loads it: its Lambda layers hold "
                              "bytecode");
     if (l->dialect == 1)
-        return pg__tell_note(r, err,
+        return pg__str_printf(out, err,
                              "Keras 1 loads it as it is%s; Keras 2.15 and 3 refuse its "
                              "description, not its weights",
                              given);
     if (l->dialect == 2)
-        return tell_of_2(r, l, given, err);
+        return tell_of_2(out, l, given, err);
     if (l->training.n)
-        return pg__tell_note(r, err, "Keras 3 loads it with compile=False%s, otherwise it %s%s",
+        return pg__str_printf(out, err, "Keras 3 loads it with compile=False%s, otherwise it %s%s",
                              given, l->training.s, convert);
-    return pg__tell_note(r, err, "Keras 3 loads it as it is%s%s", given, convert);
+    return pg__str_printf(out, err, "Keras 3 loads it as it is%s%s", given, convert);
 }
 
 static pg_status look_at_model(looking *l, const pg__graph *g)
@@ -426,22 +427,22 @@ done:
     return st;
 }
 
-pg_status pg__tell_loads_in(pg__rewrite *r, pg_err *err)
+pg_status pg__loads_in(pg__str *out, const pg__plan *plan, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__graph *g = NULL;
     pg__str given = {0};
     looking l = {.err = err};
-    if (!r->plan.model_config || strcmp(r->rep.action, "unwrapped") != 0)
+    if (!plan->model_config)
         return PG_OK;
-    PG_TRY(pg__graph_parse(&g, r->plan.model_config, r->plan.n_model_config, err));
+    PG_TRY(pg__graph_parse(&g, plan->model_config, plan->n_model_config, err));
     PG_TRY(look_at_model(&l, g));
     if (l.dialect != 1)
-        PG_TRY(look_at_training(&l, &r->plan, g));
+        PG_TRY(look_at_training(&l, plan, g));
     PG_TRY(pg__str_puts(&given, "", err));
     if (l.own.n)
         PG_TRY(pg__str_printf(&given, err, " (given custom_objects for %s)", l.own.s));
-    PG_TRY(tell(r, &l, given.s, err));
+    PG_TRY(tell(out, &l, given.s, err));
 done:
     pg__graph_free(g);
     pg__str_fini(&given);
