@@ -93,11 +93,11 @@ typedef struct pg__backend {
     int (*supports)(pg__dev *d, const pg__tape *t, const pg__inst *i, char why[128]);
     pg_status (*prepare)(pg__kernel **out, pg__dev *d, const pg__tape *t, const pg__inst *i,
                          pg__needs *needs, pg_err *err);
-    /* n runs of a kernel at once, for lanes (train/exec/lanes.h) whose memory lies one after the other:
-     * it is run with that of the first. What it reads of parameters is the same for all, shared
-     * memory is that of the one; the gradient of a parameter is the sum over the lanes in the order
-     * of their tree. The same bits as n runs. n: a power of two. *out stays NULL: one by one is as
-     * good. NULL: always. */
+    /* n runs of a kernel at once, for lanes (train/exec/lanes.h) whose memory lies one after the
+     * other: it is run with that of the first. What it reads of parameters is the same for all,
+     * shared memory is that of the one; the gradient of a parameter is the sum over the lanes in
+     * the order of their tree. The same bits as n runs. n: a power of two. *out stays NULL: one by
+     * one is as good. NULL: always. */
     pg_status (*prepare_lanes)(pg__kernel **out, pg__dev *d, const pg__kernel *one, size_t n,
                                size_t *scratch_bytes, pg_err *err);
     void (*release)(pg__kernel *k);

@@ -8,10 +8,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "check/check_impl.h"
 #include "format/fmt_keras_h5.h"
 #include "format/fmt_keras_v3.h"
 #include "format/shards.h"
-#include "check/check_impl.h"
 
 static void free_list(char **list, size_t n)
 {

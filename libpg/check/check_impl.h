@@ -37,5 +37,4 @@ pg_status pg__check_faults(pg__checking *c, int *is_split, pg_err *err);
 /* check_predict.c: opts.input through the model, against opts.expect. */
 pg_status pg__check_predictions(pg__checking *c, pg_err *err);
 
-
 #endif

@@ -9,9 +9,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "check/check_impl.h"
 #include "pg/train.h"
 #include "store/values.h"
-#include "check/check_impl.h"
 
 #define DEFAULT_TOLERANCE 1e-4
 #define MADE_UP_ROWS      2

@@ -13,9 +13,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "check/check_impl.h"
 #include "format/fmt_keras_v3.h"
 #include "model/fit/fit.h"
-#include "check/check_impl.h"
 #include "wrap/convert/convert.h"
 
 enum { MAX_LISTED = 12 };

@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "format/shards.h"
 #include "check/check_impl.h"
+#include "format/shards.h"
 
 enum { MAX_LISTED = 20 };
 

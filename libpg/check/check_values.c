@@ -11,8 +11,8 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "base/watch.h"
-#include "store/values.h"
 #include "check/check_impl.h"
+#include "store/values.h"
 
 enum { MAX_LISTED = 20, BLOCK = 256 };
 

@@ -22,8 +22,8 @@ typedef struct pg__extent {
     uint64_t off;
 } pg__extent;
 
-/* pg_store_format() of a store that shows what a conversion will write (wrap/convert/convert_outline.c). Its
- * metadata is meant for the output. */
+/* pg_store_format() of a store that shows what a conversion will write
+ * (wrap/convert/convert_outline.c). Its metadata is meant for the output. */
 #define PG_CONVERTED "converted"
 
 /* Empty store that owns ctx from now on (closed by pg_store_close); io may be NULL (no data).

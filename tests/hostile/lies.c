@@ -14,8 +14,8 @@
 
 #include "base/json.h"
 #include "base/str.h"
-#include "model/lower/lower.h"
 #include "model/fit/match.h"
+#include "model/lower/lower.h"
 
 #define MOST_ELEMS   (1u << 18) /* of a mutant that is computed */
 #define MOST_SECONDS 10

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 typedef struct report {
     FILE *f;

@@ -7,7 +7,7 @@
 
 #include "data_files.h"
 #include "pg/train.h"
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 #define MOST_EVENTS 64
 

@@ -7,7 +7,7 @@
 #define PG_FORMAT_H5_H5_RELINK_H
 
 #include "format/h5/h5_writer.h"
-#include "format/relinked.h"
+#include "format/h5/relinked.h"
 
 /* *yes: base begins with a superblock that can be relinked: version 0 or 1, addresses of 8 bytes
  * that count from byte 0, ending at byte end. */

@@ -12,9 +12,10 @@ typedef struct layer_class {
     int outputs;
 } layer_class;
 
-static const layer_class classes[] = { /* sorted by name */
+static const layer_class classes[] = {
+    /* sorted by name */
 #define PG_LAYER(class_name, family, outputs, lowering) {#class_name, #family, outputs},
-#define PG_UNTRAINED(class_name, family, outputs, why) {#class_name, #family, outputs},
+#define PG_UNTRAINED(class_name, family, outputs, why)  {#class_name, #family, outputs},
 #include "model/layers.def"
 #undef PG_UNTRAINED
 #undef PG_LAYER
@@ -29,8 +30,8 @@ size_t pg__class_find(const char *class_name)
 {
     if (strcmp(class_name, "Custom>CustomScaleLayer") == 0) /* as tf.keras writes it: registered */
         class_name = "CustomScaleLayer";
-    const layer_class *c =
-        bsearch(class_name, classes, sizeof classes / sizeof *classes, sizeof *classes, compare_class);
+    const layer_class *c = bsearch(class_name, classes, sizeof classes / sizeof *classes,
+                                   sizeof *classes, compare_class);
     return c ? (size_t)(c - classes) : PG_NONE;
 }
 

@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* Number of a class, PG_NONE if it is not in the list; and the name of class i, NULL past the end. */
+/* Number of a class, PG_NONE if it is not in the list; and the name of class i, NULL past the end.
+ */
 size_t pg__class_find(const char *class_name);
 const char *pg__class_at(size_t i);
 

@@ -1,4 +1,5 @@
-/* leaves.h - the layers of a model that hold variables themselves, in the order of get_weights(). */
+/* leaves.h - the layers of a model that hold variables themselves, in the order of get_weights().
+ */
 #ifndef PG_MODEL_LOWER_LEAVES_H
 #define PG_MODEL_LOWER_LEAVES_H
 

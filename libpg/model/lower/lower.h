@@ -8,9 +8,9 @@
 #ifndef PG_MODEL_LOWER_LOWER_H
 #define PG_MODEL_LOWER_LOWER_H
 
+#include "model/graph/rules.h"
 #include "model/lower/assign.h"
 #include "model/lower/leaves.h"
-#include "model/graph/rules.h"
 #include "ops/attrs.h"
 #include "ops/op.h"
 

@@ -19,7 +19,8 @@ typedef struct behaviour {
 
 #define pg__lower_untrained NULL
 
-static const behaviour behaviours[] = { /* in the order of pg__class_find() */
+static const behaviour behaviours[] = {
+    /* in the order of pg__class_find() */
 #define PG_LAYER(class_name, family, outputs, lowering) \
     {pg__vars_##family, pg__lower_##lowering, NULL},
 #define PG_UNTRAINED(class_name, family, outputs, why) {pg__vars_##family, NULL, why},

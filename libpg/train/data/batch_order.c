@@ -6,8 +6,8 @@
 #include "base/try.h"
 #include "train/data/shuffle.h"
 
-struct pg__course {
-    pg__course_opts o;
+struct pg__batch_order {
+    pg__batch_order_opts o;
     uint64_t *order;  /* of the training rows in this pass; NULL: as they lie */
     uint64_t *blocks; /* for PG__SHUFFLE_BATCHES */
     size_t pass;      /* over the training rows, the first of a run counts as its first epoch */
@@ -16,13 +16,13 @@ struct pg__course {
     int in_validation, is_shuffled;
 };
 
-static size_t batches_of(const pg__course_opts *o, uint64_t n_rows)
+static size_t batches_of(const pg__batch_order_opts *o, uint64_t n_rows)
 {
     const uint64_t whole = n_rows / o->batch_size;
     return (size_t)(whole + (!o->whole_only && n_rows % o->batch_size != 0));
 }
 
-static pg_status check(const pg__course_opts *o, pg_err *err)
+static pg_status check(const pg__batch_order_opts *o, pg_err *err)
 {
     const size_t train = batches_of(o, o->n_train), val = batches_of(o, o->n_val);
     const char *what = o->steps > train ? "steps per epoch" : "validation steps";
@@ -40,10 +40,10 @@ static pg_status check(const pg__course_opts *o, pg_err *err)
     return PG_OK;
 }
 
-pg_status pg__course_new(pg__course **out, const pg__course_opts *opts, pg_err *err)
+pg_status pg__batch_order_new(pg__batch_order **out, const pg__batch_order_opts *opts, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__course *c = pg__mem_array(1, sizeof *c);
+    pg__batch_order *c = pg__mem_array(1, sizeof *c);
     if (!c)
         return pg__nomem(err);
     c->o = *opts;
@@ -58,11 +58,11 @@ pg_status pg__course_new(pg__course **out, const pg__course_opts *opts, pg_err *
     *out = c;
     c = NULL;
 done:
-    pg__course_free(c);
+    pg__batch_order_free(c);
     return st;
 }
 
-void pg__course_free(pg__course *c)
+void pg__batch_order_free(pg__batch_order *c)
 {
     if (!c)
         return;
@@ -71,13 +71,13 @@ void pg__course_free(pg__course *c)
     pg__mem_free(c);
 }
 
-size_t pg__course_steps(const pg__course *c)
+size_t pg__batch_order_steps(const pg__batch_order *c)
 {
     return c->o.steps > 0 ? c->o.steps : batches_of(&c->o, c->o.n_train);
 }
 
 /* Whole blocks change places, the short one stays last. */
-static void shuffle_batches(pg__course *c)
+static void shuffle_batches(pg__batch_order *c)
 {
     const size_t size = c->o.batch_size;
     const uint64_t n_blocks = c->o.n_train / size;
@@ -92,7 +92,7 @@ static void shuffle_batches(pg__course *c)
     }
 }
 
-static void begin_pass(pg__course *c)
+static void begin_pass(pg__batch_order *c)
 {
     if (c->order && c->o.shuffling == PG__SHUFFLE_BATCHES)
         shuffle_batches(c);
@@ -101,14 +101,14 @@ static void begin_pass(pg__course *c)
     c->is_shuffled = 1;
 }
 
-static int validates(const pg__course *c)
+static int validates(const pg__batch_order *c)
 {
     const size_t every = c->o.val_every > 0 ? c->o.val_every : 1;
     return c->o.n_val > 0 && (c->epoch + 1) % every == 0;
 }
 
 /* Rows at .. at + n of a pass of n_rows. */
-static size_t take(pg__course *c, uint64_t n_rows, const uint64_t *order, uint64_t *rows)
+static size_t take(pg__batch_order *c, uint64_t n_rows, const uint64_t *order, uint64_t *rows)
 {
     const uint64_t left = n_rows - c->at;
     const size_t n = left < c->o.batch_size ? (size_t)left : c->o.batch_size;
@@ -118,12 +118,12 @@ static size_t take(pg__course *c, uint64_t n_rows, const uint64_t *order, uint64
     return n;
 }
 
-static void train_turn(pg__course *c, pg__turn *turn, uint64_t *rows)
+static void train_turn(pg__batch_order *c, pg__turn *turn, uint64_t *rows)
 {
     if (!c->is_shuffled)
         begin_pass(c);
     turn->n_rows = take(c, c->o.n_train, c->order, rows);
-    turn->is_last = ++c->batch == pg__course_steps(c);
+    turn->is_last = ++c->batch == pg__batch_order_steps(c);
     if (c->at >= c->o.n_train || (c->o.whole_only && c->o.n_train - c->at < c->o.batch_size)) {
         c->at = 0;
         c->pass++;
@@ -132,7 +132,7 @@ static void train_turn(pg__course *c, pg__turn *turn, uint64_t *rows)
 }
 
 /* Validation begins anew each time; where training stopped is kept. */
-static void validation_turn(pg__course *c, pg__turn *turn, uint64_t *rows)
+static void validation_turn(pg__batch_order *c, pg__turn *turn, uint64_t *rows)
 {
     const size_t n = c->o.val_steps > 0 ? c->o.val_steps : batches_of(&c->o, c->o.n_val);
     const uint64_t kept = c->at;
@@ -142,7 +142,7 @@ static void validation_turn(pg__course *c, pg__turn *turn, uint64_t *rows)
     turn->is_last = ++c->batch == n;
 }
 
-int pg__course_next(pg__course *c, pg__turn *turn, uint64_t *rows)
+int pg__batch_order_next(pg__batch_order *c, pg__turn *turn, uint64_t *rows)
 {
     if (c->epoch >= c->o.epochs)
         return 0;
@@ -172,9 +172,9 @@ pg__point pg__point_after(const pg__turn *turn)
 }
 
 /* Epochs are stretches of one stream of passes. */
-void pg__course_seek(pg__course *c, const pg__point *p)
+void pg__batch_order_seek(pg__batch_order *c, const pg__point *p)
 {
-    const size_t steps = pg__course_steps(c), of_pass = batches_of(&c->o, c->o.n_train);
+    const size_t steps = pg__batch_order_steps(c), of_pass = batches_of(&c->o, c->o.n_train);
     const uint64_t gone =
         (uint64_t)(p->epoch - c->o.first_epoch) * steps + (p->in_validation ? steps : p->batch);
     c->epoch = p->epoch;

@@ -15,7 +15,7 @@ typedef enum pg__shuffling {
     PG__SHUFFLE_NONE
 } pg__shuffling;
 
-typedef struct pg__course_opts {
+typedef struct pg__batch_order_opts {
     uint64_t n_train, n_val; /* 0: no training, no validation */
     size_t batch_size, epochs, first_epoch;
     size_t steps; /* of an epoch; 0: one pass over the rows. The next epoch goes on behind them */
@@ -23,7 +23,7 @@ typedef struct pg__course_opts {
     pg__shuffling shuffling;
     uint64_t seed;
     int whole_only; /* no batch is smaller than the others: what is left of a pass is left out */
-} pg__course_opts;
+} pg__batch_order_opts;
 
 typedef struct pg__turn {
     int validation;
@@ -33,14 +33,14 @@ typedef struct pg__turn {
     int ends_epoch; /* nothing of this epoch comes behind it */
 } pg__turn;
 
-typedef struct pg__course pg__course;
+typedef struct pg__batch_order pg__batch_order;
 
 /* PG_E_MISMATCH: less data than steps; no batch at all. */
-pg_status pg__course_new(pg__course **out, const pg__course_opts *opts, pg_err *err);
-void pg__course_free(pg__course *c);
+pg_status pg__batch_order_new(pg__batch_order **out, const pg__batch_order_opts *opts, pg_err *err);
+void pg__batch_order_free(pg__batch_order *c);
 
 /* The next batch; rows has room for batch_size. Returns 0 when all is done. */
-int pg__course_next(pg__course *c, pg__turn *turn, uint64_t *rows);
+int pg__batch_order_next(pg__batch_order *c, pg__turn *turn, uint64_t *rows);
 
 /* What the next turn will be. */
 typedef struct pg__point {
@@ -48,9 +48,9 @@ typedef struct pg__point {
     int in_validation;
 } pg__point;
 pg__point pg__point_after(const pg__turn *turn);
-void pg__course_seek(pg__course *c, const pg__point *p); /* of a new course */
+void pg__batch_order_seek(pg__batch_order *c, const pg__point *p); /* of a new course */
 
 /* Batches of one epoch. */
-size_t pg__course_steps(const pg__course *c);
+size_t pg__batch_order_steps(const pg__batch_order *c);
 
 #endif

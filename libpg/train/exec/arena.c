@@ -58,7 +58,7 @@ static void insert(placed *at, size_t n_placed, const pg__span_of *s)
     at[lo] = (placed){s->off, s->off + whole(s->n_bytes), s->first, s->last};
 }
 
-pg_status pg__plan_memory(pg__span_of *spans, size_t n, uint64_t *arena_bytes, pg_err *err)
+pg_status pg__arena_plan(pg__span_of *spans, size_t n, uint64_t *arena_bytes, pg_err *err)
 {
     pg__span_of **order = pg__mem_array(n, sizeof(pg__span_of *));
     placed *at = pg__mem_array(n, sizeof *at);

@@ -16,6 +16,6 @@ typedef struct pg__span_of {
 
 /* Gives every span an offset so that spans that live at the same time do not overlap; *arena_bytes
  * is the end of the highest. Largest first, each into the smallest gap that takes it. */
-pg_status pg__plan_memory(pg__span_of *spans, size_t n, uint64_t *arena_bytes, pg_err *err);
+pg_status pg__arena_plan(pg__span_of *spans, size_t n, uint64_t *arena_bytes, pg_err *err);
 
 #endif

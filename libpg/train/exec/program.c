@@ -7,8 +7,8 @@
 #include "base/try.h"
 #include "ops/compact.h"
 #include "ops/rnn_room.h"
-#include "train/exec/inplace.h"
 #include "train/exec/arena.h"
+#include "train/exec/inplace.h"
 
 /* ---- losses ---- */
 
@@ -261,8 +261,8 @@ static pg_status find_liveness(const pg__program *p, liveness *l, pg_err *err)
     for (size_t n = read_after(p, after); n-- > 0;)
         touch(l, pg__tape_root(t, after[n]), t->n_insts);
     pg__mem_free(after);
-    for (size_t k = 0; k < pg__apart_n_copies(p); k++) /* a copy may be made at any time */
-        touch(l, pg__apart_copied(p, k), t->n_insts);
+    for (size_t k = 0; k < pg__mp_program_n_copies(p); k++) /* a copy may be made at any time */
+        touch(l, pg__mp_program_copied(p, k), t->n_insts);
     return PG_OK;
 }
 
@@ -282,12 +282,12 @@ static pg_status plan_arena(pg__program *p, const pg__spans *s, pg_err *err)
         uint64_t bytes = 0;
         for (to = from; to < s->n && s->device[to] == device;)
             to++;
-        PG_TRY(pg__plan_memory(s->v + from, to - from, &bytes, err));
+        PG_TRY(pg__arena_plan(s->v + from, to - from, &bytes, err));
         for (size_t i = from; i < to; i++)
             *s->home[i] = (pg__home){IN_ARENA, begin + s->v[i].off, whole(s->v[i].n_bytes)};
         bytes = whole(bytes);
         if (p->apart)
-            pg__apart_set_arena(p, device, bytes);
+            pg__mp_program_set_arena(p, device, bytes);
         else
             p->arena_bytes = begin += bytes;
     }
@@ -316,7 +316,7 @@ static void find_homes(pg__program *p, const liveness *l, unsigned char *in_aren
         const pg__val param = p->model.params[i].value;
         const pg__val grad = param == PG__NO_VAL ? PG__NO_VAL : t->values[param].grad;
         if (grad != PG__NO_VAL &&
-            (!p->apart || pg__apart_home(p, grad) == p->model.params[i].device))
+            (!p->apart || pg__mp_program_home(p, grad) == p->model.params[i].device))
             p->homes[grad] = (pg__home){IN_GRAD, i, 0};
     }
     for (pg__val v = 0; v < t->n_values; v++)
@@ -357,7 +357,7 @@ static void add_spans(pg__program *p, const liveness *l, const unsigned char *is
 static pg_status place_in_arena(pg__program *p, liveness *l, unsigned char *in_arena, pg_err *err)
 {
     const pg__tape *t = &p->model.tape;
-    const size_t n = t->n_values + pg__apart_n_copies(p);
+    const size_t n = t->n_values + pg__mp_program_n_copies(p);
     uint32_t *made_by = pg__mem_array(t->n_values, sizeof *made_by);
     pg__spans spans = {pg__mem_array(n, sizeof *spans.v), pg__mem_array(n, sizeof(pg__home *)),
                        pg__mem_array(n, sizeof *spans.device), 0};
@@ -371,7 +371,7 @@ static pg_status place_in_arena(pg__program *p, liveness *l, unsigned char *in_a
         in_arena[v] &= host[v] == v;
     for (uint32_t d = 0; d < p->n_devices; d++) {
         add_spans(p, l, in_arena, made_by, d, &spans);
-        pg__apart_add_spans(p, d, &spans);
+        pg__mp_program_add_spans(p, d, &spans);
     }
     PG_TRY(plan_arena(p, &spans, err));
     follow(p, host);
@@ -469,12 +469,13 @@ static pg_status prepare_calls(pg__program *p, pg_err *err)
         if (is_meeting(i))
             note_meeting(p, i);
         else
-            PG_TRY(p->backend->prepare(&c->kernel, pg__apart_dev(p, i->device), t, i, &needs, err));
+            PG_TRY(p->backend->prepare(&c->kernel, pg__mp_program_dev(p, i->device), t, i, &needs,
+                                       err));
         p->n_calls++;
         c->shared = p->shared_bytes;
         c->shared_bytes = needs.shared_bytes;
         if (p->apart)
-            pg__apart_add_needs(p, i->device, &needs, &c->shared);
+            pg__mp_program_add_needs(p, i->device, &needs, &c->shared);
         p->shared_bytes += (size_t)whole(needs.shared_bytes);
         if (needs.scratch_bytes > p->scratch_bytes)
             p->scratch_bytes = needs.scratch_bytes;
@@ -557,13 +558,13 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     if (!p->backend->host_memory)
         pg__rnn_make_room(&p->model.tape);
     if (p->n_devices > 1 && opts->devs)
-        PG_TRY(pg__apart_new(p, opts->devs, err));
+        PG_TRY(pg__mp_program_new(p, opts->devs, err));
     PG_TRY(place_values(p, err));
     PG_TRY(prepare_calls(p, err));
     PG_TRY(find_settled(p, err));
     PG_TRY(pg__program_join_lanes(p, opts->n_lanes, err));
     if (p->apart)
-        PG_TRY(pg__apart_order(p, err));
+        PG_TRY(pg__mp_program_order(p, err));
     else if (p->n_devices > 1)
         PG_TRY(find_order(p, err));
     *out = p;
@@ -585,7 +586,7 @@ void pg__program_free(pg__program *p)
     }
     if (p->shared)
         p->backend->free(p->dev, p->shared);
-    pg__apart_free(p);
+    pg__mp_program_free(p);
     pg__mem_free(p->calls);
     pg__mem_free(p->operands);
     pg__mem_free(p->settled);

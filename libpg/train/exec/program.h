@@ -123,7 +123,7 @@ size_t pg__program_settled(const pg__program *p, size_t i);
  * is there. The threads of a lane run it at once, with frames that differ in their scratch; done:
  * per device, 0 at first. Programs in which lanes meet are not run so. */
 pg_status pg__program_run_part(const pg__program *p, const pg__frame *f, uint32_t device,
-                               pg__team *team, pg__count *done);
+                               pg__thread_pool *team, pg__count *done);
 uint32_t pg__program_n_devices(const pg__program *p);
 
 /* What a lane brings to a meeting and takes from it: op_meet.c says what it is. */

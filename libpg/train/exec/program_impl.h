@@ -43,12 +43,12 @@ typedef struct pg__step_call {
     pg__cost cost;
 } pg__step_call;
 
-typedef struct pg__apart pg__apart;
+typedef struct pg__mp_program pg__mp_program;
 
 struct pg__program {
     const pg__backend *backend;
     pg__dev *dev;
-    pg__apart *apart; /* program_model_parallel.c; NULL: the devices have one memory */
+    pg__mp_program *apart; /* program_model_parallel.c; NULL: the devices have one memory */
     pg__lowered model;
     pg__val *targets, *losses; /* per output; PG__NO_VAL without a loss */
     pg__val *masks;            /* per output, PG__NO_VAL without a mask */
@@ -93,24 +93,25 @@ pg_status pg__program_join_lanes(pg__program *p, size_t n, pg_err *err);
 /* rewrite.c: before losses and gradients are added to the tape. */
 pg_status pg__program_rewrite(pg__program *p, const pg__program_opts *opts, pg_err *err);
 
-/* program_model_parallel.c. In the order of the calls: what crosses from device to device, before memory is
- * planned; what of it device d needs room for; the dev of a device; once calls are known, their
- * order. */
-pg_status pg__apart_new(pg__program *p, pg__dev *const *devs, pg_err *err);
-void pg__apart_free(pg__program *p);
-uint32_t pg__apart_home(const pg__program *p, pg__val v); /* the device that v lies on */
-size_t pg__apart_n_copies(const pg__program *p);
-pg__val pg__apart_copied(const pg__program *p, size_t k);
-void pg__apart_add_spans(const pg__program *p, uint32_t device, pg__spans *spans);
-pg__dev *pg__apart_dev(const pg__program *p, uint32_t device);
+/* program_model_parallel.c. In the order of the calls: what crosses from device to device, before
+ * memory is planned; what of it device d needs room for; the dev of a device; once calls are known,
+ * their order. */
+pg_status pg__mp_program_new(pg__program *p, pg__dev *const *devs, pg_err *err);
+void pg__mp_program_free(pg__program *p);
+uint32_t pg__mp_program_home(const pg__program *p, pg__val v); /* the device that v lies on */
+size_t pg__mp_program_n_copies(const pg__program *p);
+pg__val pg__mp_program_copied(const pg__program *p, size_t k);
+void pg__mp_program_add_spans(const pg__program *p, uint32_t device, pg__spans *spans);
+pg__dev *pg__mp_program_dev(const pg__program *p, uint32_t device);
 /* What a call needs, of its device. */
-void pg__apart_add_needs(pg__program *p, uint32_t device, const pg__needs *needs, size_t *shared);
-void pg__apart_set_arena(pg__program *p, uint32_t device, uint64_t n_bytes);
-pg_status pg__apart_order(pg__program *p, pg_err *err);
+void pg__mp_program_add_needs(pg__program *p, uint32_t device, const pg__needs *needs,
+                              size_t *shared);
+void pg__mp_program_set_arena(pg__program *p, uint32_t device, uint64_t n_bytes);
+pg_status pg__mp_program_order(pg__program *p, pg_err *err);
 
-pg_status pg__apart_share(const pg__program *p, const pg__frame *f);
-pg_status pg__apart_run(const pg__program *p, const pg__frame *f);
+pg_status pg__mp_program_share(const pg__program *p, const pg__frame *f);
+pg_status pg__mp_program_run(const pg__program *p, const pg__frame *f);
 /* Where a run left v on a device. */
-void *pg__apart_at(const pg__program *p, const pg__frame *f, pg__val v, uint32_t device);
+void *pg__mp_program_at(const pg__program *p, const pg__frame *f, pg__val v, uint32_t device);
 
 #endif

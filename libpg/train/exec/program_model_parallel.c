@@ -1,8 +1,8 @@
-/* program_model_parallel.c - a program whose devices have memories of their own. A value lies on the device
- * that makes it, parameters and their gradients on that of their layer's first call, what comes
- * from outside on device 0; who reads a value elsewhere has a copy of it, made on the reader's
- * queue before its first reading. One thread gives all devices their work, in the order of the
- * tape; what waits for another device waits there, by events, and not the thread. */
+/* program_model_parallel.c - a program whose devices have memories of their own. A value lies on
+ * the device that makes it, parameters and their gradients on that of their layer's first call,
+ * what comes from outside on device 0; who reads a value elsewhere has a copy of it, made on the
+ * reader's queue before its first reading. One thread gives all devices their work, in the order of
+ * the tape; what waits for another device waits there, by events, and not the thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ typedef struct part {
     pg__event *begun, *ended; /* a run */
 } part;
 
-struct pg__apart {
+struct pg__mp_program {
     uint32_t *home; /* per value: its device */
     part *parts;    /* per device */
     copy *copies;   /* in the order in which they are made */
@@ -53,7 +53,7 @@ static void find_devices(pg__program *p)
         home[v] = home[pg__tape_root(t, v)];
 }
 
-static copy *find_copy(const pg__apart *s, pg__val root, uint32_t to)
+static copy *find_copy(const pg__mp_program *s, pg__val root, uint32_t to)
 {
     for (size_t k = 0; k < s->n_copies; k++)
         if (s->copies[k].value == root && s->copies[k].to == to &&
@@ -62,7 +62,7 @@ static copy *find_copy(const pg__apart *s, pg__val root, uint32_t to)
     return NULL;
 }
 
-static pg_status add_copy(pg__apart *s, const copy *c, pg_err *err)
+static pg_status add_copy(pg__mp_program *s, const copy *c, pg_err *err)
 {
     if (pg__mem_grow(&s->copies, &s->cap_copies, s->n_copies + 1, sizeof *s->copies))
         return pg__nomem(err);
@@ -73,7 +73,7 @@ static pg_status add_copy(pg__apart *s, const copy *c, pg_err *err)
 /* Instruction `at` reads v on a device. */
 static pg_status reads(pg__program *p, pg__val v, uint32_t device, uint32_t at, pg_err *err)
 {
-    pg__apart *s = p->apart;
+    pg__mp_program *s = p->apart;
     if (v == PG__NO_VAL || s->home[v] == device)
         return PG_OK;
     const pg__val root = pg__tape_root(&p->model.tape, v);
@@ -139,9 +139,9 @@ done:
     return st;
 }
 
-pg_status pg__apart_new(pg__program *p, pg__dev *const *devs, pg_err *err)
+pg_status pg__mp_program_new(pg__program *p, pg__dev *const *devs, pg_err *err)
 {
-    pg__apart *s = p->apart = pg__mem_array(1, sizeof *s);
+    pg__mp_program *s = p->apart = pg__mem_array(1, sizeof *s);
     pg_status st = PG_OK;
     if (!s)
         return pg__nomem(err);
@@ -157,9 +157,9 @@ done:
     return st;
 }
 
-void pg__apart_free(pg__program *p)
+void pg__mp_program_free(pg__program *p)
 {
-    pg__apart *s = p->apart;
+    pg__mp_program *s = p->apart;
     if (!s)
         return;
     for (uint32_t d = 0; s->parts && d < p->n_devices; d++) {
@@ -180,22 +180,22 @@ void pg__apart_free(pg__program *p)
     p->apart = NULL;
 }
 
-uint32_t pg__apart_home(const pg__program *p, pg__val v)
+uint32_t pg__mp_program_home(const pg__program *p, pg__val v)
 {
     return p->apart->home[v];
 }
 
-size_t pg__apart_n_copies(const pg__program *p)
+size_t pg__mp_program_n_copies(const pg__program *p)
 {
     return p->apart ? p->apart->n_copies : 0;
 }
 
-pg__val pg__apart_copied(const pg__program *p, size_t k)
+pg__val pg__mp_program_copied(const pg__program *p, size_t k)
 {
     return p->apart->copies[k].value;
 }
 
-pg__dev *pg__apart_dev(const pg__program *p, uint32_t device)
+pg__dev *pg__mp_program_dev(const pg__program *p, uint32_t device)
 {
     return p->apart ? p->apart->parts[device].dev : p->dev;
 }
@@ -209,9 +209,9 @@ static size_t bytes_of(const pg__program *p, pg__val v)
     return (size_t)pg__dim_mul(pg__dims_elems(&value->shape), each);
 }
 
-void pg__apart_add_spans(const pg__program *p, uint32_t device, pg__spans *spans)
+void pg__mp_program_add_spans(const pg__program *p, uint32_t device, pg__spans *spans)
 {
-    for (size_t k = 0; k < pg__apart_n_copies(p); k++) {
+    for (size_t k = 0; k < pg__mp_program_n_copies(p); k++) {
         copy *c = &p->apart->copies[k];
         if (c->to != device || c->home.place == IN_GRAD)
             continue;
@@ -222,14 +222,15 @@ void pg__apart_add_spans(const pg__program *p, uint32_t device, pg__spans *spans
     }
 }
 
-void pg__apart_set_arena(pg__program *p, uint32_t device, uint64_t n_bytes)
+void pg__mp_program_set_arena(pg__program *p, uint32_t device, uint64_t n_bytes)
 {
     p->apart->parts[device].arena_bytes = n_bytes;
     if (device == 0)
         p->arena_bytes = n_bytes;
 }
 
-void pg__apart_add_needs(pg__program *p, uint32_t device, const pg__needs *needs, size_t *shared)
+void pg__mp_program_add_needs(pg__program *p, uint32_t device, const pg__needs *needs,
+                              size_t *shared)
 {
     part *of = &p->apart->parts[device];
     *shared = of->shared_bytes;
@@ -254,7 +255,7 @@ static int by_call(const void *a, const void *b)
 static pg_status number_calls(pg__program *p, pg_err *err)
 {
     const pg__tape *t = &p->model.tape;
-    pg__apart *s = p->apart;
+    pg__mp_program *s = p->apart;
     size_t *call = pg__mem_array((size_t)t->n_insts + 1, sizeof *call);
     size_t *maker = pg__mem_array(t->n_values, sizeof *maker);
     size_t n = 0;
@@ -285,7 +286,7 @@ static pg_status number_calls(pg__program *p, pg_err *err)
 
 static void find_operands(pg__program *p)
 {
-    pg__apart *s = p->apart;
+    pg__mp_program *s = p->apart;
     for (size_t i = 0; i < p->n_calls; i++) {
         const pg__step_call *c = &p->calls[i];
         for (uint32_t k = 0; k < c->n; k++) {
@@ -305,7 +306,7 @@ static void find_operands(pg__program *p)
 static pg_status make_events(pg__program *p, pg_err *err)
 {
     const pg__backend *b = p->backend;
-    pg__apart *s = p->apart;
+    pg__mp_program *s = p->apart;
     pg_status st = PG_OK;
     for (uint32_t d = 0; d < p->n_devices; d++) {
         PG_TRY(b->event_new(&s->parts[d].begun, s->parts[d].dev, err));
@@ -320,9 +321,9 @@ done:
     return st;
 }
 
-pg_status pg__apart_order(pg__program *p, pg_err *err)
+pg_status pg__mp_program_order(pg__program *p, pg_err *err)
 {
-    pg__apart *s = p->apart;
+    pg__mp_program *s = p->apart;
     pg_status st = PG_OK;
     s->operands = pg__mem_array(p->model.tape.n_operands, sizeof *s->operands);
     s->made = pg__mem_array(p->n_calls, sizeof(pg__event *));
@@ -367,7 +368,7 @@ static pg_status share(const pg__program *p, const pg__frame *f, const pg__step_
 }
 
 /* Of parameters that lie where they are used; the others come with a run. */
-pg_status pg__apart_share(const pg__program *p, const pg__frame *f)
+pg_status pg__mp_program_share(const pg__program *p, const pg__frame *f)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < p->n_calls && st == PG_OK; i++) {
@@ -419,9 +420,9 @@ done:
     return st;
 }
 
-pg_status pg__apart_run(const pg__program *p, const pg__frame *f)
+pg_status pg__mp_program_run(const pg__program *p, const pg__frame *f)
 {
-    const pg__apart *s = p->apart;
+    const pg__mp_program *s = p->apart;
     size_t next = 0;
     pg_status st = PG_OK;
     PG_TRY(join(p, f, 0));
@@ -444,7 +445,7 @@ done:
     return st;
 }
 
-void *pg__apart_at(const pg__program *p, const pg__frame *f, pg__val v, uint32_t device)
+void *pg__mp_program_at(const pg__program *p, const pg__frame *f, pg__val v, uint32_t device)
 {
     const copy *c = NULL;
     if (p->apart->home[v] != device)

@@ -44,7 +44,7 @@ static void *address(const pg__program *p, const pg__frame *f, pg__val v)
 /* After a run, on one of the devices that shared it. */
 static const void *found(const pg__program *p, const pg__frame *f, pg__val v, uint32_t device)
 {
-    return p->apart && v != PG__NO_VAL ? pg__apart_at(p, f, v, device) : address(p, f, v);
+    return p->apart && v != PG__NO_VAL ? pg__mp_program_at(p, f, v, device) : address(p, f, v);
 }
 
 static pg__dev *dev_of(const pg__program *p, const pg__frame *f)
@@ -57,7 +57,7 @@ pg_status pg__program_share(const pg__program *p, const pg__frame *f, size_t par
     void **args = f->args;
     size_t k = 0;
     if (p->apart)
-        return part == 0 ? pg__apart_share(p, f) : PG_OK;
+        return part == 0 ? pg__mp_program_share(p, f) : PG_OK;
     for (size_t i = 0; i < p->n_calls; i++) {
         const pg__step_call *c = &p->calls[i];
         if (c->shared_bytes == 0 || k++ % n_parts != part)
@@ -171,7 +171,7 @@ pg_status pg__program_run(const pg__program *p, const pg__frame *f, size_t *at, 
 {
     *meets = 0;
     if (p->apart)
-        return pg__apart_run(p, f);
+        return pg__mp_program_run(p, f);
     for (; *at < p->n_calls; (*at)++) {
         const pg__step_call *c = &p->calls[*at];
         if (!c->kernel) {
@@ -189,7 +189,7 @@ pg_status pg__program_run_calls(const pg__program *p, const pg__frame *f, size_t
 {
     pg_status st = PG_OK;
     if (p->apart) /* in one piece */
-        return pg__apart_run(p, f);
+        return pg__mp_program_run(p, f);
     for (size_t i = from; i < to && st == PG_OK; i++)
         st = run_call(p, f, &p->calls[i]);
     return st;
@@ -215,7 +215,7 @@ size_t pg__program_settled(const pg__program *p, size_t i)
 
 /* After a failure the others are let through: the step fails anyway. */
 pg_status pg__program_run_part(const pg__program *p, const pg__frame *f, uint32_t device,
-                               pg__team *team, pg__count *done)
+                               pg__thread_pool *team, pg__count *done)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < p->n_calls && st == PG_OK; i++) {
@@ -224,12 +224,12 @@ pg_status pg__program_run_part(const pg__program *p, const pg__frame *f, uint32_
             continue;
         for (uint32_t d = 0; d < p->n_devices; d++)
             if (c->after[d] > 0)
-                pg__team_await(team, &done[d], c->after[d]);
+                pg__thread_pool_await(team, &done[d], c->after[d]);
         st = run_call(p, f, c);
         if (c->awaited)
-            pg__team_raise(team, &done[device], i + 1);
+            pg__thread_pool_raise(team, &done[device], i + 1);
     }
-    pg__team_raise(team, &done[device], p->n_calls + 1);
+    pg__thread_pool_raise(team, &done[device], p->n_calls + 1);
     return st;
 }
 
@@ -264,12 +264,12 @@ pg__meeting pg__program_meeting(const pg__program *p, const pg__frame *f, size_t
 const void *pg__program_prediction(const pg__program *p, const pg__frame *f, size_t k)
 {
     const pg__val v = p->model.outputs[k];
-    return found(p, f, v, p->apart ? pg__apart_home(p, v) : 0);
+    return found(p, f, v, p->apart ? pg__mp_program_home(p, v) : 0);
 }
 
 pg__dev *pg__program_prediction_dev(const pg__program *p, const pg__frame *f, size_t k)
 {
-    return p->apart ? f->parts[pg__apart_home(p, p->model.outputs[k])].dev : dev_of(p, f);
+    return p->apart ? f->parts[pg__mp_program_home(p, p->model.outputs[k])].dev : dev_of(p, f);
 }
 
 const void *pg__program_loss(const pg__program *p, const pg__frame *f, size_t k)

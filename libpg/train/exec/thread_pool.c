@@ -1,6 +1,6 @@
-/* thread_pool.c - a fork and a join for every call, and meetings in between. Whoever waits looks for some
- * tens of microseconds and then lies down: beside other programs a thread that keeps on looking
- * only takes the core from the one it waits for. */
+/* thread_pool.c - a fork and a join for every call, and meetings in between. Whoever waits looks
+ * for some tens of microseconds and then lies down: beside other programs a thread that keeps on
+ * looking only takes the core from the one it waits for. */
 #include "train/exec/thread_pool.h"
 
 #include <pthread.h>
@@ -11,13 +11,13 @@
 #include "base/try.h"
 
 typedef struct worker {
-    pg__team *team;
+    pg__thread_pool *team;
     size_t index;
     pthread_t thread;
     int started;
 } worker;
 
-struct pg__team {
+struct pg__thread_pool {
     worker *workers;
     size_t n;
     pthread_mutex_t lock;
@@ -43,7 +43,7 @@ static void pause_a_moment(void)
 #endif
 }
 
-void pg__team_await(pg__team *t, const pg__count *count, size_t want)
+void pg__thread_pool_await(pg__thread_pool *t, const pg__count *count, size_t want)
 {
     for (int i = 0; i < LOOKS; i++) {
         if (atomic_load_explicit(count, memory_order_acquire) >= want)
@@ -57,26 +57,26 @@ void pg__team_await(pg__team *t, const pg__count *count, size_t want)
 }
 
 /* Under the lock, so that nobody looks before and lies down after. */
-static void wake(pg__team *t)
+static void wake(pg__thread_pool *t)
 {
     pthread_mutex_lock(&t->lock);
     pthread_cond_broadcast(&t->moved);
     pthread_mutex_unlock(&t->lock);
 }
 
-void pg__team_raise(pg__team *t, pg__count *count, size_t to)
+void pg__thread_pool_raise(pg__thread_pool *t, pg__count *count, size_t to)
 {
     atomic_store_explicit(count, to, memory_order_release);
     wake(t);
 }
 
-void pg__team_add(pg__team *t, pg__count *count)
+void pg__thread_pool_add(pg__thread_pool *t, pg__count *count)
 {
     atomic_fetch_add_explicit(count, 1, memory_order_acq_rel);
     wake(t);
 }
 
-void pg__team_meet(pg__team *t)
+void pg__thread_pool_barrier(pg__thread_pool *t)
 {
     if (t->n == 1)
         return;
@@ -85,15 +85,15 @@ void pg__team_meet(pg__team *t)
     if (mine + 1 == all)
         wake(t);
     else
-        pg__team_await(t, &t->arrived, all);
+        pg__thread_pool_await(t, &t->arrived, all);
 }
 
 static void *serve(void *p)
 {
     worker *w = p;
-    pg__team *t = w->team;
+    pg__thread_pool *t = w->team;
     for (size_t round = 1;; round++) {
-        pg__team_await(t, &t->round, round);
+        pg__thread_pool_await(t, &t->round, round);
         if (t->leave)
             return NULL;
         t->work(t->arg, w->index);
@@ -117,10 +117,10 @@ static pg_status start(worker *w, pg_err *err)
     return PG_OK;
 }
 
-pg_status pg__team_new(pg__team **out, size_t n, pg_err *err)
+pg_status pg__thread_pool_new(pg__thread_pool **out, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
-    pg__team *t = pg__mem_array(1, sizeof *t);
+    pg__thread_pool *t = pg__mem_array(1, sizeof *t);
     if (!t)
         return pg__nomem(err);
     t->n = n;
@@ -136,16 +136,16 @@ pg_status pg__team_new(pg__team **out, size_t n, pg_err *err)
     *out = t;
     t = NULL;
 done:
-    pg__team_free(t);
+    pg__thread_pool_free(t);
     return st;
 }
 
-void pg__team_free(pg__team *t)
+void pg__thread_pool_free(pg__thread_pool *t)
 {
     if (!t)
         return;
     t->leave = 1;
-    pg__team_raise(t, &t->round, t->round + 1);
+    pg__thread_pool_raise(t, &t->round, t->round + 1);
     for (size_t i = 1; t->workers && i < t->n; i++)
         if (t->workers[i].started)
             pthread_join(t->workers[i].thread, NULL);
@@ -155,19 +155,19 @@ void pg__team_free(pg__team *t)
     pg__mem_free(t);
 }
 
-size_t pg__team_size(const pg__team *t)
+size_t pg__thread_pool_size(const pg__thread_pool *t)
 {
     return t->n;
 }
 
-void pg__team_run(pg__team *t, pg__work work, void *arg)
+void pg__thread_pool_run(pg__thread_pool *t, pg__work work, void *arg)
 {
     const size_t round = t->round + 1;
     t->work = work;
     t->arg = arg;
     if (t->n > 1)
-        pg__team_raise(t, &t->round, round);
+        pg__thread_pool_raise(t, &t->round, round);
     work(arg, 0);
     if (t->n > 1)
-        pg__team_await(t, &t->ended, round * (t->n - 1));
+        pg__thread_pool_await(t, &t->ended, round * (t->n - 1));
 }

@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "base/nearest.h"
 #include "base/try.h"
-#include "train/step/ranks.h"
 #include "train/step/optimizer_shard.h"
+#include "train/step/ranks.h"
 
 #define PG_CALLBACK(name) extern const pg__cb_type pg__cb_##name;
 #include "train/fit/callbacks.def"
@@ -212,7 +212,7 @@ pg_status pg__fit_changes(pg__fit *f, pg_err *err)
 {
     pg__snapshot_drop(f->snapshot);
     f->snapshot = NULL;
-    return pg__shard_meet(f->t, err); /* rank 0 may read the slots of the others */
+    return pg__opt_shard_meet(f->t, err); /* rank 0 may read the slots of the others */
 }
 
 pg_status pg__fit_check_monitor(const pg__fit *f, const char *what, const char *monitor,

@@ -7,10 +7,10 @@
 #define PG_TRAIN_FIT_CALLBACK_H
 
 #include "train/fit/archive.h"
+#include "train/fit/writer.h"
 #include "train/rules/settings.h"
 #include "train/step/snapshot.h"
-#include "train/model/trainer.h"
-#include "train/fit/writer.h"
+#include "train/step/trainer.h"
 
 /* A run as callbacks see it. */
 typedef struct pg__fit {

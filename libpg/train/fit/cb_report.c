@@ -12,8 +12,8 @@
 #include "base/try.h"
 #include "io/folder.h"
 #include "io/sink.h"
-#include "train/step/report.h"
 #include "train/fit/report_page.h"
+#include "train/step/report.h"
 
 #define SHARE 50 /* of the time, at most one part is writing */
 

@@ -8,8 +8,8 @@
  * Keras: they are only told apart after the last one. */
 #include "base/real.h"
 #include "base/try.h"
-#include "train/step/average.h"
 #include "train/fit/callback.h"
+#include "train/step/average.h"
 #include "train/step/optimizer_shard.h"
 
 typedef struct swapper {

@@ -5,13 +5,13 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/fit/alone.h"
-#include "train/step/average.h"
-#include "train/step/devices.h"
 #include "train/fit/fit_impl.h"
 #include "train/fit/memory_estimate.h"
+#include "train/step/average.h"
+#include "train/step/devices.h"
+#include "train/step/optimizer_shard.h"
 #include "train/step/ranks.h"
 #include "train/step/report.h"
-#include "train/step/optimizer_shard.h"
 #include "train/step/states.h"
 
 typedef pg__fit_run run;
@@ -115,7 +115,7 @@ static pg_status meet_writer(run *r, pg_status st, pg_err *err)
     pg_err unheard = {0};
     if ((st != PG_OK && st != PG_E_CANCELLED) || !r->meets_writer)
         return st;
-    const pg_status met = pg__shard_meet(r->t, st == PG_OK ? err : &unheard);
+    const pg_status met = pg__opt_shard_meet(r->t, st == PG_OK ? err : &unheard);
     return st == PG_OK ? met : st;
 }
 
@@ -187,7 +187,7 @@ static pg_status run_batches(run *r, pg_err *err)
     pg_status st = PG_OK;
     while (!(r->fit.stops && turn.ends_epoch)) {
         double clock = pg__now(); /* what others do between the steps is not counted */
-        PG_TRY(pg__ahead_next(r->ahead, &batch, &turn, err));
+        PG_TRY(pg__prefetch_next(r->ahead, &batch, &turn, err));
         if (!batch)
             break;
         if (!turn.validation)
@@ -257,7 +257,7 @@ static pg_status go_on(run *r, pg_err *err)
     PG_TRY(pg__ranks_found(r->t, r->fit.resume_file, found, r->resume.mark, err));
     if (!found)
         return PG_OK;
-    pg__course_seek(r->course, &r->next);
+    pg__batch_order_seek(r->course, &r->next);
     r->fit.resumed = 1;
     r->fit.first_epoch = r->fit.epoch = r->next.epoch;
     PG_TRY(tell_place(r, err));
@@ -320,8 +320,8 @@ static pg_status begin_training(run *r, pg_err *err)
     PG_TRY(ask_for_meetings(r, err));
     PG_TRY(go_on(r, err));
     PG_TRY(pg__ranks_agree(r->t, pg__calls_train_begin(&r->fit, err), err));
-    PG_TRY(pg__ahead_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
-                         r->batch_size, err));
+    PG_TRY(pg__prefetch_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
+                            r->batch_size, err));
     if ((r->next.batch > 0 || r->next.in_validation) && r->cb && r->cb->epoch_begin)
         PG_TRY(r->cb->epoch_begin(r->cb->user, r->next.epoch, err));
 done:
@@ -373,7 +373,7 @@ static pg_status end_training(run *r, double began, pg_err *err)
     pg_status st = PG_OK;
     report.n_epochs = r->n_finished;
     PG_TRY(pg__ranks_shares(r->t, &report, err));
-    pg__ahead_free(r->ahead);
+    pg__prefetch_free(r->ahead);
     r->ahead = NULL;
     PG_TRY(pg__average_finish(r->t, err));
     PG_TRY(pg__calls_train_end(&r->fit, err));
@@ -423,7 +423,7 @@ done:
 static pg_status open_run(run *r, pg_err *err)
 {
     const pg_status st = pg__fit_open(r, err);
-    return st == PG_OK ? pg__forecast_check(r->t, &r->forecast, err) : st;
+    return st == PG_OK ? pg__memory_estimate_check(r->t, &r->forecast, err) : st;
 }
 
 pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg_callback *cb,

@@ -2,11 +2,11 @@
 #ifndef PG_TRAIN_FIT_FIT_IMPL_H
 #define PG_TRAIN_FIT_FIT_IMPL_H
 
-#include "train/model/prefetch.h"
 #include "train/fit/callback.h"
-#include "train/model/logs.h"
 #include "train/fit/resume.h"
 #include "train/fit/resume_lock.h"
+#include "train/model/logs.h"
+#include "train/model/prefetch.h"
 
 typedef struct pg__fit_run {
     pg_trainer *t;
@@ -20,9 +20,9 @@ typedef struct pg__fit_run {
     int meets_writer; /* other ranks wait where rank 0 may write what they have a part of */
     int has_ended;    /* all was trained */
     size_t batch_size;
-    pg__course *course;
+    pg__batch_order *course;
     pg__point next; /* turn: behind what is done */
-    pg__ahead *ahead;
+    pg__prefetch *ahead;
     pg__totals own, pass;
     pg_forecast forecast;
     pg__logs logs;

@@ -5,7 +5,7 @@
 #include "base/try.h"
 #include "train/fit/fit_impl.h"
 #include "train/fit/memory_estimate.h"
-#include "train/exec/profile.h"
+#include "train/step/profiled.h"
 #include "train/step/report.h"
 #include "train/step/snapshot.h"
 #include "train/step/spectral.h"
@@ -52,20 +52,20 @@ static pg_status plan_course(run *r, pg_err *err)
 {
     const pg_fit_opts *o = r->opts;
     const int shuffled = !o->no_shuffle && r->t->built_params.n_states == 0;
-    const pg__course_opts opts = {.n_train = r->train.n_rows,
-                                  .n_val = r->has_val ? r->val.n_rows : 0,
-                                  .batch_size = r->batch_size,
-                                  .epochs = o->epochs ? o->epochs : 1,
-                                  .first_epoch = o->initial_epoch,
-                                  .steps = o->steps_per_epoch,
-                                  .val_steps = o->validation_steps,
-                                  .val_every = o->validation_freq,
-                                  .shuffling = !shuffled            ? PG__SHUFFLE_NONE
-                                               : o->shuffle_batches ? PG__SHUFFLE_BATCHES
-                                                                    : PG__SHUFFLE_ROWS,
-                                  .seed = o->seed,
-                                  .whole_only = pg__feed_is_fixed(r->t)};
-    return pg__course_new(&r->course, &opts, err);
+    const pg__batch_order_opts opts = {.n_train = r->train.n_rows,
+                                       .n_val = r->has_val ? r->val.n_rows : 0,
+                                       .batch_size = r->batch_size,
+                                       .epochs = o->epochs ? o->epochs : 1,
+                                       .first_epoch = o->initial_epoch,
+                                       .steps = o->steps_per_epoch,
+                                       .val_steps = o->validation_steps,
+                                       .val_every = o->validation_freq,
+                                       .shuffling = !shuffled            ? PG__SHUFFLE_NONE
+                                                    : o->shuffle_batches ? PG__SHUFFLE_BATCHES
+                                                                         : PG__SHUFFLE_ROWS,
+                                       .seed = o->seed,
+                                       .whole_only = pg__feed_is_fixed(r->t)};
+    return pg__batch_order_new(&r->course, &opts, err);
 }
 
 /* A batch is not larger than the data, but where its size is fixed. */
@@ -123,7 +123,7 @@ static void describe(run *r)
 {
     r->what = pg__run_of(r->t);
     r->what.batch_size = r->batch_size;
-    r->what.n_batches = pg__course_steps(r->course);
+    r->what.n_batches = pg__batch_order_steps(r->course);
     r->what.n_epochs = r->opts->epochs ? r->opts->epochs : 1;
     r->what.n_train = r->train.n_rows;
     r->what.n_val = r->val.n_rows;
@@ -186,15 +186,15 @@ static pg_status prepare(run *r, pg_err *err)
     r->resume.run = r;
     r->resume.keep = pg__fit_keep;
     PG_TRY(pg__resume_open(&r->resume, &r->fit, err));
-    const pg__beside beside = {PG__AHEAD_BATCHES, n_programs(r), copied(r)};
-    PG_TRY(pg__forecast_of(&r->forecast, r->t, r->batch_size, &beside, err));
+    const pg__beside beside = {PG__PREFETCH_BATCHES, n_programs(r), copied(r)};
+    PG_TRY(pg__memory_estimate_of(&r->forecast, r->t, r->batch_size, &beside, err));
 done:
     return st;
 }
 
 void pg__fit_close(run *r)
 {
-    pg__ahead_free(r->ahead);
+    pg__prefetch_free(r->ahead);
     if (r->holds)
         hold_data(r, 0);
     pg__writer_free(r->fit.writer); /* its jobs look at the callbacks */
@@ -204,7 +204,7 @@ void pg__fit_close(run *r)
     pg__mem_free(r->fit.resume_file);
     pg__resume_close(&r->resume);
     pg__resume_lock_release(&r->lock);
-    pg__course_free(r->course);
+    pg__batch_order_free(r->course);
     pg__logs_close(&r->logs);
     pg__totals_free(&r->own);
     pg__totals_free(&r->pass);

@@ -1,5 +1,5 @@
-/* memory_estimate.c - how much memory a run will need: what its plan says (arenas of lanes, scratch of
- * workers, gradients, slots, batches), on top of what the process holds already. */
+/* memory_estimate.c - how much memory a run will need: what its plan says (arenas of lanes, scratch
+ * of workers, gradients, slots, batches), on top of what the process holds already. */
 #include "train/fit/memory_estimate.h"
 
 #include <stdio.h>
@@ -10,9 +10,9 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "train/fit/memory_estimate_model_parallel.h"
-#include "train/step/sync_bn.h"
-#include "train/step/ranks.h"
 #include "train/step/optimizer_shard.h"
+#include "train/step/ranks.h"
+#include "train/step/sync_bn.h"
 #include "train/step/upload.h"
 
 /* Pages of code, of threads' stacks and of the C library's heaps that only a running step touches:
@@ -85,7 +85,7 @@ static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, 
         lanes[k] = pg__lane_of(&t->cut, rows, k);
     for (size_t k = 0; k < n_lanes; k++) {
         const pg__lane lane = lanes[k];
-        const size_t at = pg__lanes_meet(t) ? k : lane.worker;
+        const size_t at = pg__lanes_sync_bn(t) ? k : lane.worker;
         if (lane.n == 0 || lane.worker == PG_NO_WORKER)
             continue;
         PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
@@ -95,7 +95,7 @@ static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, 
         if (joined && k % together > 0)
             continue;
         const uint64_t arena = joined ? pg__program_lanes_bytes(p)
-                                      : pg__program_arena_bytes(p) + pg__stage_bytes(t, p, lane.n);
+                                      : pg__program_arena_bytes(p) + pg__upload_bytes(t, p, lane.n);
         const uint64_t scratch = pg__program_scratch_bytes(p);
         n->arenas[at] = arena > n->arenas[at] ? arena : n->arenas[at];
         n->scratch[lane.worker] =
@@ -157,7 +157,7 @@ static void add_up(pg_forecast *out, pg_trainer *t, const needs *n, size_t n_pro
     out->workspace += t->backend->host_memory ? n->shared : n->shared * t->n_devices * n_programs;
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
         if (t->slots[s].mem) {
-            const uint64_t own = pg__is_sharded(t) ? pg__shard_bytes(t) : flat_bytes(t);
+            const uint64_t own = pg__is_sharded(t) ? pg__opt_shard_bytes(t) : flat_bytes(t);
             out->optimizer += own;
             out->optimizer_elsewhere += flat_bytes(t) - own;
         }
@@ -184,8 +184,8 @@ static pg_status forecast(pg_forecast *out, pg_trainer *t, size_t batch_size,
 {
     const size_t n_arenas = t->cut.n_workers + t->cut.n_lanes;
     if (t->is_split)
-        return pg__forecast_apart(out, t, batch_size, partials_of(t, pg__lane_count(&t->cut)),
-                                  beside->n_programs, err);
+        return pg__memory_estimate_mp(out, t, batch_size, partials_of(t, pg__lane_count(&t->cut)),
+                                      beside->n_programs, err);
     pg_forecast f = {.n_devices = t->cut.n_replicas,
                      .batch_size = batch_size,
                      .weights = flat_bytes(t),
@@ -229,7 +229,7 @@ static void try_largest(pg_forecast *f, pg_trainer *t, const pg__beside *beside)
             next = fits + (too_many - fits) / 2;
             continue;
         }
-        if (t->is_split ? pg__forecast_fits(&g, 50) : g.total <= room)
+        if (t->is_split ? pg__memory_estimate_fits(&g, 50) : g.total <= room)
             fits = next;
         else
             too_many = next;
@@ -243,15 +243,15 @@ static void try_largest(pg_forecast *f, pg_trainer *t, const pg__beside *beside)
     f->largest_batch = fits;
 }
 
-pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
-                          const pg__beside *beside, pg_err *err)
+pg_status pg__memory_estimate_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
+                                 const pg__beside *beside, pg_err *err)
 {
     pg_forecast f;
     const pg_status st = forecast(&f, t, batch_size, beside, err);
     if (st != PG_OK)
         return st;
-    const int fits =
-        t->is_split ? pg__forecast_fits(&f, 0) : f.total <= f.available + filled_bytes(&f, t);
+    const int fits = t->is_split ? pg__memory_estimate_fits(&f, 0)
+                                 : f.total <= f.available + filled_bytes(&f, t);
     if (!t->backend->host_memory && !fits)
         try_largest(&f, t, beside);
     for (size_t i = 0; i < t->n_params; i++)
@@ -262,10 +262,10 @@ pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
     return PG_OK;
 }
 
-pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
+pg_status pg__memory_estimate_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
 {
     if (t->is_split)
-        return pg__forecast_fits(f, 0) ? PG_OK : pg__forecast_refuse(f, err);
+        return pg__memory_estimate_fits(f, 0) ? PG_OK : pg__memory_estimate_refuse(f, err);
     const uint64_t has = f->process + filled_bytes(f, t); /* of a rank without rows it is all */
     const uint64_t more = f->total > has ? f->total - has : 0;
     char layer[300], batch[80];

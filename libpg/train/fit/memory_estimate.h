@@ -13,11 +13,11 @@ typedef struct pg__beside {
 
 /* For batches of so many rows. The programs that such a batch needs are compiled, which the run
  * would do anyway. */
-pg_status pg__forecast_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
-                          const pg__beside *beside, pg_err *err);
+pg_status pg__memory_estimate_of(pg_forecast *out, pg_trainer *t, size_t batch_size,
+                                 const pg__beside *beside, pg_err *err);
 
 /* PG_E_NOMEM where that is more than there is, with the layer that needs most and the largest batch
  * that fits. */
-pg_status pg__forecast_check(pg_trainer *t, const pg_forecast *f, pg_err *err);
+pg_status pg__memory_estimate_check(pg_trainer *t, const pg_forecast *f, pg_err *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* memory_estimate_model_parallel.c - see memory_estimate_model_parallel.h. Devices are counted by GPU: two of one share its room.
+/* memory_estimate_model_parallel.c - see memory_estimate_model_parallel.h. Devices are counted by
+ * GPU: two of one share its room.
  */
 #include "train/fit/memory_estimate_model_parallel.h"
 
@@ -52,7 +53,7 @@ static void add_filled(pg_forecast *f, const pg_trainer *t)
         uint64_t flats = 1 + n_slots(t);
         for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
             flats += t->workers[0].grads[k].mem != NULL;
-        part->room += flats * pg__part_bytes(t, d) + t->workers[d].scratch.n_bytes +
+        part->room += flats * pg__mp_bytes(t, d) + t->workers[d].scratch.n_bytes +
                       (d == 0 ? t->arenas[0].n_bytes : t->workers[d].arena.n_bytes);
         for (size_t i = 0; i < t->n_built; i++)
             part->room += pg__program_shared_on(t->built[i].program, (uint32_t)d);
@@ -74,7 +75,7 @@ static pg_status plan(needs *n, pg_trainer *t, uint64_t n_rows, size_t device, p
         if (lane.n == 0)
             continue;
         PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
-        const uint64_t stage = device == 0 ? pg__stage_bytes(t, p, lane.n) : 0;
+        const uint64_t stage = device == 0 ? pg__upload_bytes(t, p, lane.n) : 0;
         const uint64_t arena = pg__program_arena_on(p, (uint32_t)device) + stage;
         const uint64_t scratch = pg__program_scratch_on(p, (uint32_t)device);
         n->arena = arena > n->arena ? arena : n->arena;
@@ -86,14 +87,14 @@ done:
     return st;
 }
 
-pg_status pg__forecast_apart(pg_forecast *f, pg_trainer *t, size_t batch_size, uint64_t n_flats,
-                             size_t n_programs, pg_err *err)
+pg_status pg__memory_estimate_mp(pg_forecast *f, pg_trainer *t, size_t batch_size, uint64_t n_flats,
+                                 size_t n_programs, pg_err *err)
 {
     const uint64_t rows = t->part_rows && t->part_rows < batch_size ? t->part_rows : batch_size;
     pg_status st = PG_OK;
     *f = (pg_forecast){.n_devices = t->n_devices, .batch_size = batch_size};
     for (size_t d = 0; d < t->n_devices; d++) {
-        const uint64_t flat = pg__part_bytes(t, d);
+        const uint64_t flat = pg__mp_bytes(t, d);
         pg_device_forecast *part = part_of(f, t, d);
         needs n = {0};
         PG_TRY(plan(&n, t, rows, d, err));
@@ -109,12 +110,12 @@ pg_status pg__forecast_apart(pg_forecast *f, pg_trainer *t, size_t batch_size, u
     f->total = f->weights + f->gradients + f->optimizer + f->activations + f->workspace;
     PG_TRY(add_free(f, t, err));
     add_filled(f, t);
-    f->largest_batch = pg__forecast_grows(f);
+    f->largest_batch = pg__memory_estimate_grows(f);
 done:
     return st;
 }
 
-int pg__forecast_fits(const pg_forecast *f, uint64_t spare)
+int pg__memory_estimate_fits(const pg_forecast *f, uint64_t spare)
 {
     for (size_t k = 0; k < f->n_parts; k++) {
         const uint64_t room = f->parts[k].room;
@@ -124,7 +125,7 @@ int pg__forecast_fits(const pg_forecast *f, uint64_t spare)
     return 1;
 }
 
-size_t pg__forecast_grows(const pg_forecast *f)
+size_t pg__memory_estimate_grows(const pg_forecast *f)
 {
     size_t least = SIZE_MAX;
     for (size_t k = 0; k < f->n_parts; k++) {
@@ -139,7 +140,7 @@ size_t pg__forecast_grows(const pg_forecast *f)
     return least;
 }
 
-pg_status pg__forecast_refuse(const pg_forecast *f, pg_err *err)
+pg_status pg__memory_estimate_refuse(const pg_forecast *f, pg_err *err)
 {
     const pg_device_forecast *p = f->parts;
     while (p->total <= p->room)

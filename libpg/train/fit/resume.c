@@ -15,10 +15,10 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/fit/facts.h"
+#include "train/model/resume_file.h"
 #include "train/step/mixed.h"
 #include "train/step/model_parallel.h"
 #include "train/step/report.h"
-#include "train/model/resume_file.h"
 #include "train/step/states.h"
 
 pg_status pg__resume_open(pg__resume *r, pg__fit *f, pg_err *err)

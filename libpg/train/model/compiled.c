@@ -17,8 +17,8 @@
 #include "base/real.h"
 #include "base/try.h"
 #include "train/model/logs.h"
-#include "train/rules/names.h"
 #include "train/model/slots.h"
+#include "train/rules/names.h"
 
 /* ---- writing ---- */
 

@@ -1,8 +1,8 @@
-/* placement.c - device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE". Weights are kept once, whoever
- * uses them: CPUs share their memory, on GPUs they lie where the layer's first call runs (model_parallel.h).
- * Gradients of a layer that is called on two devices are summed in the order of its calls, wherever
- * they ran. "cuda:0.1" is a second device of GPU 0, with memory and a queue of its own: what is
- * meant for two GPUs can be tried on one. */
+/* placement.c - device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE". Weights are kept once,
+ * whoever uses them: CPUs share their memory, on GPUs they lie where the layer's first call runs
+ * (model_parallel.h). Gradients of a layer that is called on two devices are summed in the order of
+ * its calls, wherever they ran. "cuda:0.1" is a second device of GPU 0, with memory and a queue of
+ * its own: what is meant for two GPUs can be tried on one. */
 #include "train/model/placement.h"
 
 #include <stdlib.h>
@@ -119,7 +119,7 @@ static pg_status open_devices(pg_trainer *t, const crew *c, const pg_train_opts 
     return st;
 }
 
-pg_status pg__crew_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+pg_status pg__placement_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     const char *first = t->device_names;
     crew *c = NULL;
@@ -193,7 +193,7 @@ static pg_status refuse_layer(const pg_trainer *t, const pg__assignment *p, pg_e
     return PG_E_ARG;
 }
 
-pg_status pg__crew_check(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+pg_status pg__placement_check(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->assigned.n; i++)
@@ -213,7 +213,7 @@ done:
     return st;
 }
 
-void pg__crew_free(pg_trainer *t)
+void pg__placement_free(pg_trainer *t)
 {
     for (size_t i = 0; i < t->assigned.n; i++)
         pg__mem_free(t->assigned.v[i].layer);

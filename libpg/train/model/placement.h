@@ -2,15 +2,15 @@
 #ifndef PG_TRAIN_MODEL_PLACEMENT_H
 #define PG_TRAIN_MODEL_PLACEMENT_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* Reads opts->place; without it nothing is placed. PG_E_ARG, PG_E_UNSUPPORTED. */
-pg_status pg__crew_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err);
+pg_status pg__placement_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 
 /* Once the model was lowered: every placement named a call, and the model can be shared. Notes what
  * runs where. */
-pg_status pg__crew_check(pg_trainer *t, const pg_train_opts *o, pg_err *err);
+pg_status pg__placement_check(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 
-void pg__crew_free(pg_trainer *t);
+void pg__placement_free(pg_trainer *t);
 
 #endif

@@ -3,20 +3,20 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/model/prefetch.h"
-#include "train/step/devices.h"
 #include "train/model/logs.h"
-#include "train/exec/profile.h"
-#include "train/step/ranks.h"
+#include "train/model/prefetch.h"
 #include "train/model/rows_at_once.h"
+#include "train/step/devices.h"
+#include "train/step/profiled.h"
+#include "train/step/ranks.h"
 
 typedef struct pass {
     pg_trainer *t;
     const pg_predict_opts *opts;
     pg__feed feed;
     size_t batch_size;
-    pg__course *course;
-    pg__ahead *ahead;
+    pg__batch_order *course;
+    pg__prefetch *ahead;
     pg__totals totals;
     const pg__program *program; /* of some number of rows */
     size_t n_batches;           /* so far */
@@ -57,12 +57,12 @@ static pg_status open_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass ki
     if (kind == PG__TESTS)
         PG_TRY(pg__metrics_resolve(t, p->program, err));
     PG_TRY(pg__totals_alloc(t, &p->totals, err));
-    const pg__course_opts course = {.n_val = p->feed.n_rows,
-                                    .batch_size = p->batch_size,
-                                    .epochs = 1,
-                                    .val_steps = p->opts->steps,
-                                    .whole_only = pg__feed_is_fixed(t)};
-    PG_TRY(pg__course_new(&p->course, &course, err));
+    const pg__batch_order_opts course = {.n_val = p->feed.n_rows,
+                                         .batch_size = p->batch_size,
+                                         .epochs = 1,
+                                         .val_steps = p->opts->steps,
+                                         .whole_only = pg__feed_is_fixed(t)};
+    PG_TRY(pg__batch_order_new(&p->course, &course, err));
 done:
     return st;
 }
@@ -74,7 +74,7 @@ static pg_status begin_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass k
     pg__ranks_begin_call(p->t, p->opts->cancel);
     PG_TRY(pg__ranks_agree(p->t, open_pass(p, data, use, kind, err), err));
     PG_TRY(pg__ranks_same_data(p->t, &p->feed, err));
-    PG_TRY(pg__ahead_new(&p->ahead, p->course, NULL, &p->feed, p->batch_size, err));
+    PG_TRY(pg__prefetch_new(&p->ahead, p->course, NULL, &p->feed, p->batch_size, err));
     if (p->opts->profile)
         PG_TRY(pg__profile_start(p->t, kind, err));
 done:
@@ -85,8 +85,8 @@ static void close_pass(pass *p)
 {
     if (p->opts->profile)
         pg__profile_end(p->t);
-    pg__ahead_free(p->ahead);
-    pg__course_free(p->course);
+    pg__prefetch_free(p->ahead);
+    pg__batch_order_free(p->course);
     pg__totals_free(&p->totals);
     pg__feed_close(&p->feed);
     pg__shapes_end(p->t, &p->shapes);
@@ -98,7 +98,7 @@ static pg_status next_batch(pass *p, const pg__batch **out, pg_err *err)
     pg__turn turn;
     if (pg__told_to_stop(p->t, p->opts->cancel))
         return pg_fail(err, PG_E_CANCELLED, "interrupted");
-    const pg_status st = pg__ahead_next(p->ahead, out, &turn, err);
+    const pg_status st = pg__prefetch_next(p->ahead, out, &turn, err);
     if (!p->opts->profile || st != PG_OK || !*out)
         return st;
     if (p->n_batches == 1)

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-#define N_BUFFERS PG__AHEAD_BATCHES
+#define N_BUFFERS PG__PREFETCH_BATCHES
 
 typedef struct buffer {
     pg__batch batch;
@@ -22,8 +22,8 @@ typedef struct buffer {
     pg_err err;
 } buffer;
 
-struct pg__ahead {
-    pg__course *course;
+struct pg__prefetch {
+    pg__batch_order *course;
     const pg__feed *train, *val;
     pg__cut cut; /* as it was at the start: trials of the trainer change its own meanwhile */
     uint64_t part_rows;
@@ -38,7 +38,7 @@ struct pg__ahead {
 };
 
 /* Of the rows of a batch those that this process computes, part by part, come to the front. */
-static size_t keep_own(const pg__ahead *a, uint64_t *rows, size_t n_rows)
+static size_t keep_own(const pg__prefetch *a, uint64_t *rows, size_t n_rows)
 {
     const uint64_t part = a->part_rows ? a->part_rows : n_rows;
     size_t n = 0;
@@ -52,9 +52,9 @@ static size_t keep_own(const pg__ahead *a, uint64_t *rows, size_t n_rows)
 }
 
 /* The next batch of the course into a buffer. */
-static void fill(pg__ahead *a, buffer *b)
+static void fill(pg__prefetch *a, buffer *b)
 {
-    b->is_end = !pg__course_next(a->course, &b->turn, b->rows);
+    b->is_end = !pg__batch_order_next(a->course, &b->turn, b->rows);
     b->st = PG_OK;
     if (b->is_end)
         return;
@@ -68,7 +68,7 @@ static void fill(pg__ahead *a, buffer *b)
 }
 
 /* Called and left with the lock, and with nobody reading. */
-static void fill_next(pg__ahead *a)
+static void fill_next(pg__prefetch *a)
 {
     buffer *b = &a->buffers[a->filled % N_BUFFERS];
     a->reading = 1;
@@ -83,7 +83,7 @@ static void fill_next(pg__ahead *a)
 
 static void *read_ahead(void *arg)
 {
-    pg__ahead *a = arg;
+    pg__prefetch *a = arg;
     pthread_mutex_lock(&a->lock);
     while (!a->stop && !a->over) {
         /* What was taken last is still in use. */
@@ -98,7 +98,7 @@ static void *read_ahead(void *arg)
 }
 
 /* Signals are the main thread's business. */
-static void start(pg__ahead *a)
+static void start(pg__prefetch *a)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -107,14 +107,14 @@ static void start(pg__ahead *a)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-pg_status pg__ahead_new(pg__ahead **out, pg__course *course, const pg__feed *train,
-                        const pg__feed *val, size_t batch_size, pg_err *err)
+pg_status pg__prefetch_new(pg__prefetch **out, pg__batch_order *course, const pg__feed *train,
+                           const pg__feed *val, size_t batch_size, pg_err *err)
 {
     const pg__feed *any = train ? train : val;
     const int weighted =
         (train && pg__feed_is_weighted(train)) || (val && pg__feed_is_weighted(val));
     pg_status st = PG_OK;
-    pg__ahead *a = pg__mem_array(1, sizeof *a);
+    pg__prefetch *a = pg__mem_array(1, sizeof *a);
     if (!a)
         return pg__nomem(err);
     a->course = course;
@@ -135,11 +135,11 @@ pg_status pg__ahead_new(pg__ahead **out, pg__course *course, const pg__feed *tra
     *out = a;
     a = NULL;
 done:
-    pg__ahead_free(a);
+    pg__prefetch_free(a);
     return st;
 }
 
-pg_status pg__ahead_next(pg__ahead *a, const pg__batch **out, pg__turn *turn, pg_err *err)
+pg_status pg__prefetch_next(pg__prefetch *a, const pg__batch **out, pg__turn *turn, pg_err *err)
 {
     buffer *b = &a->buffers[a->taken % N_BUFFERS];
     pthread_mutex_lock(&a->lock);
@@ -158,7 +158,7 @@ pg_status pg__ahead_next(pg__ahead *a, const pg__batch **out, pg__turn *turn, pg
     return b->st;
 }
 
-void pg__ahead_free(pg__ahead *a)
+void pg__prefetch_free(pg__prefetch *a)
 {
     if (!a)
         return;

@@ -5,20 +5,20 @@
 #include "train/data/batch_order.h"
 #include "train/model/feed.h"
 
-#define PG__AHEAD_BATCHES 3 /* in memory */
+#define PG__PREFETCH_BATCHES 3 /* in memory */
 
-typedef struct pg__ahead pg__ahead;
+typedef struct pg__prefetch pg__prefetch;
 
 /* Begins to read. train or val may be NULL where the course has no such turns; all are borrowed,
  * and must not be used while this lives. */
-pg_status pg__ahead_new(pg__ahead **out, pg__course *course, const pg__feed *train,
-                        const pg__feed *val, size_t batch_size, pg_err *err);
+pg_status pg__prefetch_new(pg__prefetch **out, pg__batch_order *course, const pg__feed *train,
+                           const pg__feed *val, size_t batch_size, pg_err *err);
 
 /* The next batch, valid until the next call; *out NULL: that was all. An error of reading comes at
  * the turn of the batch that it belongs to. */
-pg_status pg__ahead_next(pg__ahead *a, const pg__batch **out, pg__turn *turn, pg_err *err);
+pg_status pg__prefetch_next(pg__prefetch *a, const pg__batch **out, pg__turn *turn, pg_err *err);
 
 /* Stops at once, within the rows of a batch. NULL is allowed. */
-void pg__ahead_free(pg__ahead *a);
+void pg__prefetch_free(pg__prefetch *a);
 
 #endif

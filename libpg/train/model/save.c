@@ -18,12 +18,12 @@
 #include "pg/convert.h"
 #include "pg/shard.h"
 #include "train/model/compiled.h"
+#include "train/model/resume_output.h"
+#include "train/model/slots.h"
 #include "train/step/devices.h"
 #include "train/step/model_parallel.h"
-#include "train/step/ranks.h"
-#include "train/model/resume_output.h"
 #include "train/step/optimizer_shard.h"
-#include "train/model/slots.h"
+#include "train/step/ranks.h"
 
 /* Where a tensor's values are. */
 typedef struct piece {
@@ -56,8 +56,8 @@ static pg_status fetch(const shown *s, const piece *p, uint64_t off, void *buf, 
         return pg__snapshot_read(s->from, p->kind == SLOT ? p->slot : PG_NONE,
                                  pg__snapshot_place(s->from, p->param) + off, buf, n, err);
     if (p->kind == SLOT && pg__is_sharded(t))
-        return pg__shard_read(t, p->slot, t->offsets[p->param] * t->backend->real_bytes + off, buf,
-                              n, err);
+        return pg__opt_shard_read(t, p->slot, t->offsets[p->param] * t->backend->real_bytes + off,
+                                  buf, n, err);
     const pg__flat *flat = p->kind == SLOT ? &t->slots[p->slot] : &t->params;
     return t->backend->get(pg__param_dev(t, p->param), buf, (const char *)flat->at[p->param] + off,
                            n);
@@ -538,6 +538,6 @@ pg_status pg_trainer_save(pg_trainer *t, const char *path, const pg_save_opts *o
         pg__rank_of(t) > 0 ? PG_OK : pg__told(t, save_beside(t, path, opts, err), err);
     if (st == PG_OK && pg__rank_of(t) == 0)
         tell_state(t, path);
-    const pg_status met = pg__shard_meet(t, st == PG_OK ? err : &unheard);
+    const pg_status met = pg__opt_shard_meet(t, st == PG_OK ? err : &unheard);
     return st == PG_OK ? met : st;
 }

@@ -7,8 +7,8 @@
 #include "backend/backend.h"
 #include "base/mem.h"
 #include "base/try.h"
-#include "model/lower/lower.h"
 #include "model/fit/match.h"
+#include "model/lower/lower.h"
 #include "pg/train.h"
 
 static const char config[] =

@@ -5,28 +5,28 @@
 #include "base/mem.h"
 #include "base/real.h"
 #include "base/try.h"
-#include "train/step/average.h"
-#include "train/step/buckets.h"
-#include "train/model/compiled.h"
-#include "train/model/placement.h"
-#include "train/step/devices.h"
-#include "train/model/logs.h"
-#include "train/step/masks.h"
-#include "train/step/mixed.h"
-#include "train/rules/names.h"
-#include "train/step/model_parallel.h"
 #include "train/exec/arena.h"
 #include "train/exec/profile.h"
+#include "train/model/compiled.h"
+#include "train/model/logs.h"
+#include "train/model/placement.h"
+#include "train/model/slots.h"
+#include "train/model/transfer.h"
+#include "train/rules/names.h"
+#include "train/step/average.h"
+#include "train/step/buckets.h"
+#include "train/step/devices.h"
+#include "train/step/graph_capture.h"
+#include "train/step/masks.h"
+#include "train/step/mixed.h"
+#include "train/step/model_parallel.h"
+#include "train/step/optimizer_shard.h"
 #include "train/step/ranks.h"
 #include "train/step/ranks_devices.h"
-#include "train/step/graph_capture.h"
 #include "train/step/result.h"
-#include "train/step/optimizer_shard.h"
-#include "train/model/slots.h"
 #include "train/step/snapshot.h"
 #include "train/step/states.h"
-#include "train/model/trainer.h"
-#include "train/model/transfer.h"
+#include "train/step/trainer.h"
 
 /* Inputs and outputs are known by their layers. */
 static pg_status name_ends(pg_trainer *t, pg_err *err)
@@ -161,7 +161,7 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
             t->offsets[i] + (t->n_elems[i] + PG_ALIGN / 4 - 1) / (PG_ALIGN / 4) * (PG_ALIGN / 4);
     for (size_t k = 0; k < t->n_inputs; k++)
         t->input_dims[k] = low->tape.values[low->inputs[k]].shape;
-    PG_TRY(pg__parts_plan(t, err));
+    PG_TRY(pg__mp_plan(t, err));
     PG_TRY(pg__flat_alloc(t, &t->params, err));
     if (pg__is_sharded(t))
         pg__buckets_plan(t);
@@ -170,7 +170,7 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
             continue;
         const double start = pg__optimiser_slot_start(&t->optimiser, s);
         if (pg__is_sharded(t)) {
-            PG_TRY(pg__shard_alloc(t, &t->slots[s], start, err));
+            PG_TRY(pg__opt_shard_alloc(t, &t->slots[s], start, err));
             continue;
         }
         PG_TRY(pg__flat_alloc(t, &t->slots[s], err));
@@ -422,7 +422,7 @@ static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     pg_status st = PG_OK;
     pg_store *own = NULL;
     pg_err late = {0};
-    PG_TRY(pg__crew_parse(t, o, err));
+    PG_TRY(pg__placement_parse(t, o, err));
     PG_TRY(open_model(t, &own, &late, o, err));
     PG_TRY(pg__transfer_edit(&t->graph, o, err));
     PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
@@ -443,7 +443,7 @@ static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         goto done;
     }
     PG_TRY(pg__masks_check(t, err));
-    PG_TRY(pg__crew_check(t, o, err));
+    PG_TRY(pg__placement_check(t, o, err));
     PG_TRY(pg__workers_open(t, o, err));
     PG_TRY(start_weights(t, o, own, err));
 done:
@@ -511,7 +511,7 @@ void pg_trainer_close(pg_trainer *t)
     }
     pg__ranks_leave(t);
     pg__devices_close(t);
-    pg__parts_free(t);
+    pg__mp_free(t);
     for (size_t i = 0; i < t->n_metrics; i++)
         pg__metric_fini(&t->metrics[i]);
     pg__mem_free(t->metrics);
@@ -535,7 +535,7 @@ void pg_trainer_close(pg_trainer *t)
         pg__mem_free(t->file_names[i]);
     pg__mem_free(t->file_names);
     pg__strs_fini(&t->names);
-    pg__crew_free(t);
+    pg__placement_free(t);
     pg__strs_fini(&t->notes);
     pg__mem_free(t->keras_version);
     pg__mem_free(t->elems);

@@ -9,8 +9,8 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "model/graph/edit.h"
 #include "model/fit/owner.h"
+#include "model/graph/edit.h"
 #include "train/rules/names.h"
 
 #define MAX_UNITS    100000000

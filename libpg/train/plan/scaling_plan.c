@@ -9,11 +9,11 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "train/step/devices.h"
 #include "train/fit/fit_impl.h"
-#include "train/step/ranks.h"
 #include "train/plan/scaling_time.h"
+#include "train/step/devices.h"
 #include "train/step/optimizer_shard.h"
+#include "train/step/ranks.h"
 
 enum { MAX_ROWS = 32 };
 
@@ -308,7 +308,7 @@ static pg_plan_row row_of(const planning *p, const entry *e)
     shared.inner.bandwidth /= f;
     const pg__parts_of_step s = pg__step_on(&shared, &pace, &load);
     load.is_sharded = 1;
-    load.sums_whole = pg__shard_whole_sums(p->t);
+    load.sums_whole = pg__opt_shard_whole_sums(p->t);
     load.in_tree = p->t->cut.n_lanes > 0;
     load.share_rate = load.in_tree ? 0 : share_rate / f;
     const double sharded = o->gpus ? 0 : pg__step_on(&shared, &pace, &load).all;

@@ -13,10 +13,10 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/fit/memory_estimate.h"
 #include "train/model/prefetch.h"
 #include "train/step/buckets.h"
 #include "train/step/devices.h"
-#include "train/fit/memory_estimate.h"
 #include "train/step/report.h"
 #include "train/step/snapshot.h"
 #include "train/step/states.h"
@@ -160,7 +160,7 @@ static pg_status time_updates(pg_trainer *t, times *out, pg_err *err)
         pg__lap(&clock, &updates[k]);
         sums[k] = t->spent.reduce;
         updates[k] -= sums[k];
-        pg__team_run(t->team, nothing, NULL);
+        pg__thread_pool_run(t->team, nothing, NULL);
         pg__lap(&clock, &meetings[k]);
     }
     *out = (times){median(updates), median(sums), median(meetings)};
@@ -268,9 +268,9 @@ done:
 
 static pg_status forecast(pg__timed *out, pg_trainer *t, const pg__trial *what, pg_err *err)
 {
-    const pg__beside beside = {.n_buffers = PG__AHEAD_BATCHES, .n_programs = 1};
+    const pg__beside beside = {.n_buffers = PG__PREFETCH_BATCHES, .n_programs = 1};
     pg_status st = PG_OK;
-    PG_TRY(pg__forecast_of(&out->forecast, t, (size_t)what->n_rows, &beside, err));
+    PG_TRY(pg__memory_estimate_of(&out->forecast, t, (size_t)what->n_rows, &beside, err));
     PG_TRY(look_at_program(out, t, what->n_rows, err));
 done:
     return st;

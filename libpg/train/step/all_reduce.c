@@ -66,7 +66,7 @@ static pg_status by_group(pg_trainer *t, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(pg__device_failed(t, t->dev, sum_locally(t), err));
     t->is_summing = 1;
-    pg__team_run(t->team, take_part, t);
+    pg__thread_pool_run(t->team, take_part, t);
     PG_TRY(pg__first_failure(t, err));
 done:
     return st;
@@ -88,7 +88,7 @@ done:
 
 static pg_status by_buckets(pg_trainer *t, pg_err *err)
 {
-    pg__team_run(t->team, join_buckets, t);
+    pg__thread_pool_run(t->team, join_buckets, t);
     t->n_moves++;
     return pg__first_failure(t, err);
 }
@@ -104,19 +104,19 @@ static void wait_patiently(void *arg, size_t worker)
         w->st = t->backend->group_wait(t->group, w->device, &patience, &w->err);
 }
 
-pg_status pg__exchange_wait(pg_trainer *t, pg_err *err)
+pg_status pg__all_reduce_wait(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
     if (!t->is_summing)
         return PG_OK;
-    pg__team_run(t->team, wait_patiently, t);
+    pg__thread_pool_run(t->team, wait_patiently, t);
     PG_TRY(pg__first_failure(t, err));
     t->is_summing = 0;
 done:
     return st;
 }
 
-void pg__exchange_drop(pg_trainer *t)
+void pg__all_reduce_drop(pg_trainer *t)
 {
     if (t->is_summing)
         t->backend->group_drop(t->group);
@@ -144,7 +144,7 @@ done:
     return st;
 }
 
-pg_status pg__exchange(pg_trainer *t, pg_err *err)
+pg_status pg__all_reduce(pg_trainer *t, pg_err *err)
 {
     if (t->in_buckets)
         return by_buckets(t, err);

@@ -2,23 +2,23 @@
 #ifndef PG_TRAIN_STEP_ALL_REDUCE_H
 #define PG_TRAIN_STEP_ALL_REDUCE_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* t->devices[d].sum: where device d has it, in memory of its own, for work that is queued there. By
  * the devices' own means where they have some and nobody asks for the order of the tree; else by
  * copies, in that order. */
-pg_status pg__exchange(pg_trainer *t, pg_err *err);
+pg_status pg__all_reduce(pg_trainer *t, pg_err *err);
 
 /* Until the sums are there; a device that others wait for too long is PG_E_DEVICE. Before the host
  * waits for anything else that is queued behind them. */
-pg_status pg__exchange_wait(pg_trainer *t, pg_err *err);
+pg_status pg__all_reduce_wait(pg_trainer *t, pg_err *err);
 
 /* After a failure: devices do not wait for each other any more. */
-void pg__exchange_drop(pg_trainer *t);
+void pg__all_reduce_drop(pg_trainer *t);
 
 /* The first worker of a device speaks for it. */
 int pg__speaks_for_device(const pg_trainer *t, size_t worker);
-/* Of pg__team_run() with functions that set st and err of their workers. */
+/* Of pg__thread_pool_run() with functions that set st and err of their workers. */
 pg_status pg__first_failure(const pg_trainer *t, pg_err *err);
 
 #endif

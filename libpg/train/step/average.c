@@ -46,7 +46,7 @@ static pg_status move_all(pg_trainer *t, int swaps, pg_err *err)
     char *values = NULL, *averages = NULL;
     pg_status st = PG_OK;
     if (pg__is_sharded(t))
-        return pg__shard_take(t, PG_SLOT_AVERAGE, swaps, err);
+        return pg__opt_shard_take(t, PG_SLOT_AVERAGE, swaps, err);
     values = pg__mem_array(bytes_of(t), 1);
     averages = pg__mem_array(bytes_of(t), 1);
     if (!values || !averages)

@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_STEP_AVERAGE_H
 #define PG_TRAIN_STEP_AVERAGE_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* It begins with the parameters as they are; where there is none, nothing is done. */
 pg_status pg__average_begin(pg_trainer *t, pg_err *err);

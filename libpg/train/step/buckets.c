@@ -17,11 +17,11 @@
 #include <stdlib.h>
 
 #include "base/try.h"
-#include "train/step/devices.h"
 #include "train/step/all_reduce.h"
-#include "train/step/ranks.h"
+#include "train/step/devices.h"
 #include "train/step/graph_capture.h"
 #include "train/step/optimizer_shard.h"
+#include "train/step/ranks.h"
 
 #define LAST  ((uint64_t)1 << 20)
 #define OTHER ((uint64_t)25 << 20)
@@ -157,7 +157,7 @@ pg_status pg__buckets_follow(pg__step *s, pg_err *err)
     pg_trainer *t = s->t;
     if (!t->in_buckets || t->goes_along)
         return PG_OK;
-    pg__team_run(t->team, follow, s);
+    pg__thread_pool_run(t->team, follow, s);
     return pg__first_failure(t, err);
 }
 
@@ -167,6 +167,6 @@ pg_status pg__buckets_run(pg_trainer *t, pg__worker *w, const pg__job *job, pg_e
     size_t ends[PG_MAX_BUCKETS];
     pg__buckets_ends(t, job->program, ends);
     const pg__stops stops = {t->n_buckets, ends, sum_bucket, &s};
-    return pg__device_failed(t, w->dev, pg__record_run(t, w, job->program, &job->frame.f, &stops),
-                             err);
+    return pg__device_failed(t, w->dev,
+                             pg__graph_capture_run(t, w, job->program, &job->frame.f, &stops), err);
 }

@@ -4,7 +4,7 @@
 #ifndef PG_TRAIN_STEP_DEVICES_H
 #define PG_TRAIN_STEP_DEVICES_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 #define PG_MAX_REPLICAS 64
 

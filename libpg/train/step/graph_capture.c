@@ -1,7 +1,8 @@
-/* graph_capture.c - a recording belongs to a program and to the memory that it ran on (what changes from
- * step to step lies in the arena too, upload.h); the first run of a program is not recorded, since
- * libraries set themselves up in it. It is as many pieces as the run has, recorded before the first
- * of them is run: nothing that waits for another device is queued while a step is recorded. */
+/* graph_capture.c - a recording belongs to a program and to the memory that it ran on (what changes
+ * from step to step lies in the arena too, upload.h); the first run of a program is not recorded,
+ * since libraries set themselves up in it. It is as many pieces as the run has, recorded before the
+ * first of them is run: nothing that waits for another device is queued while a step is recorded.
+ */
 #include "train/step/graph_capture.h"
 
 #include <string.h>
@@ -20,26 +21,27 @@ static size_t end_of(const pg__program *p, const pg__stops *stops, size_t k)
     return stops && k < stops->n ? stops->ends[k] : pg__program_n_calls(p);
 }
 
-static int is_of(const pg__recording *r, const pg__program *p, const pg__frame *f, size_t pieces)
+static int is_of(const pg__graph_capture *r, const pg__program *p, const pg__frame *f,
+                 size_t pieces)
 {
     return r->program == p && r->arena == f->arena && r->scratch == f->scratch &&
            r->grads == f->grads && r->n_pieces == pieces;
 }
 
 static pg_status find(pg__worker *w, const pg__program *p, const pg__frame *f, size_t pieces,
-                      pg__recording **out)
+                      pg__graph_capture **out)
 {
     for (size_t i = 0; i < w->n_recordings; i++)
         if (is_of(&w->recordings[i], p, f, pieces)) {
             *out = &w->recordings[i];
             return PG_OK;
         }
-    pg__recording r = {.program = p,
-                       .arena = f->arena,
-                       .scratch = f->scratch,
-                       .grads = f->grads,
-                       .graphs = pg__mem_array(pieces, sizeof(pg__graph_run *)),
-                       .n_pieces = pieces};
+    pg__graph_capture r = {.program = p,
+                           .arena = f->arena,
+                           .scratch = f->scratch,
+                           .grads = f->grads,
+                           .graphs = pg__mem_array(pieces, sizeof(pg__graph_run *)),
+                           .n_pieces = pieces};
     if (!r.graphs || pg__mem_grow(&w->recordings, &w->cap_recordings, w->n_recordings + 1,
                                   sizeof *w->recordings)) {
         pg__mem_free(r.graphs);
@@ -52,7 +54,7 @@ static pg_status find(pg__worker *w, const pg__program *p, const pg__frame *f, s
 
 /* The piece's graph stays NULL where a call cannot be recorded: nothing was done then, and the run
  * that follows in its place tells what is really wrong, if it is. */
-static void record(const pg__backend *b, pg__recording *r, const pg__frame *f, size_t k,
+static void record(const pg__backend *b, pg__graph_capture *r, const pg__frame *f, size_t k,
                    size_t from, size_t to)
 {
     if (b->record_begin(f->dev) != PG_OK)
@@ -65,7 +67,7 @@ static void record(const pg__backend *b, pg__recording *r, const pg__frame *f, s
     }
 }
 
-static void record_all(const pg__backend *b, pg__recording *r, const pg__frame *f,
+static void record_all(const pg__backend *b, pg__graph_capture *r, const pg__frame *f,
                        const pg__stops *stops)
 {
     for (size_t k = 0, at = 0; k < r->n_pieces; k++) {
@@ -76,12 +78,12 @@ static void record_all(const pg__backend *b, pg__recording *r, const pg__frame *
     }
 }
 
-pg_status pg__record_run(pg_trainer *t, pg__worker *w, const pg__program *p, const pg__frame *f,
-                         const pg__stops *stops)
+pg_status pg__graph_capture_run(pg_trainer *t, pg__worker *w, const pg__program *p,
+                                const pg__frame *f, const pg__stops *stops)
 {
     const pg__backend *b = t->backend;
     const size_t n = n_pieces(stops);
-    pg__recording *r = NULL;
+    pg__graph_capture *r = NULL;
     pg_status st = PG_OK;
     if (b->record_begin && !f->watch && !f->profile && !pg__program_is_split(p))
         PG_TRY(find(w, p, f, n, &r));
@@ -99,10 +101,10 @@ done:
     return st;
 }
 
-void pg__record_forget(pg_trainer *t, pg__worker *w)
+void pg__graph_capture_forget(pg_trainer *t, pg__worker *w)
 {
     for (size_t i = 0; i < w->n_recordings; i++) {
-        pg__recording *r = &w->recordings[i];
+        pg__graph_capture *r = &w->recordings[i];
         for (size_t k = 0; k < r->n_pieces; k++)
             if (r->graphs[k])
                 t->backend->forget(r->graphs[k]);

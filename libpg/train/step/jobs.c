@@ -8,12 +8,12 @@
 #include "base/try.h"
 #include "train/step/buckets.h"
 #include "train/step/devices.h"
-#include "train/exec/profile.h"
-#include "train/step/ranks_step.h"
 #include "train/step/graph_capture.h"
-#include "train/step/upload.h"
+#include "train/step/profiled.h"
+#include "train/step/ranks_step.h"
 #include "train/step/states.h"
 #include "train/step/timeline.h"
+#include "train/step/upload.h"
 
 /* The lane's rows of an array of the batch. */
 static const void *rows_of(const pg__step *s, const void *batch, const pg__dims *lane_dims,
@@ -89,7 +89,7 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
                         .watch = t->watch,
                         .profile = pg__profile_of(t, w, s->pass)};
     PG_TRY(bind_rows(s, job, lf, err));
-    PG_TRY(pg__stage_in(t, job));
+    PG_TRY(pg__upload_in(t, job));
 done:
     return st;
 }
@@ -223,7 +223,7 @@ static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
     else if (s->t->timeline && job->program)
         PG_TRY(pg__timeline_run(s, job, w));
     else if (job->program)
-        PG_TRY(pg__record_run(s->t, w, job->program, &job->frame.f, NULL));
+        PG_TRY(pg__graph_capture_run(s->t, w, job->program, &job->frame.f, NULL));
     PG_TRY(end_lane(s, job, w, err));
 done:
     if (s->t->backend->host_memory)
@@ -247,7 +247,7 @@ static pg_status run_to_meeting(pg__step *s, pg__job *job, size_t meeting)
         return PG_OK;
     PG_TRY(run_on(job, &meets));
     if (meets)
-        st = pg__board_bring(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
+        st = pg__sync_bn_bring(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
 done:
     return st;
 }
@@ -256,7 +256,7 @@ static pg_status take_from_meeting(pg__step *s, pg__job *job, size_t meeting)
 {
     if (!job->program)
         return PG_OK;
-    const pg_status st = pg__board_take(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
+    const pg_status st = pg__sync_bn_take(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
     job->at++;
     return st;
 }
@@ -274,11 +274,11 @@ static void run_together(pg__step *s, size_t worker)
             w->st = run_to_meeting(s, job, m);
         if (m == s->n_meetings)
             break;
-        pg__team_meet(s->t->team);
+        pg__thread_pool_barrier(s->t->team);
         if (s->t->ranks && s->t->bn_sync) {
             if (worker == 0)
                 s->met = pg__ranks_board(s, m, &s->why);
-            pg__team_meet(s->t->team);
+            pg__thread_pool_barrier(s->t->team);
             w->st = w->st == PG_OK ? s->met : w->st;
             w->err = s->met != PG_OK ? s->why : w->err;
         }
@@ -302,7 +302,7 @@ static pg_status run_member(const pg__step *s, pg__job *job, uint32_t device, co
 /* Several devices share the work of a lane: the first opens and ends it. */
 static void run_shared(pg__step *s, size_t thread)
 {
-    pg__team *team = s->t->team;
+    pg__thread_pool *team = s->t->team;
     const size_t device = thread / s->t->cut.n_workers, worker = thread % s->t->cut.n_workers;
     pg__worker *w = &s->t->workers[thread];
     pg__job *job;
@@ -310,18 +310,18 @@ static void run_shared(pg__step *s, size_t thread)
         if (device == 0) {
             if (w->st == PG_OK)
                 w->st = begin_lane(s, job, w, &w->err);
-            pg__team_raise(team, &job->opened, w->st == PG_OK ? 1 : 2);
+            pg__thread_pool_raise(team, &job->opened, w->st == PG_OK ? 1 : 2);
         } else {
-            pg__team_await(team, &job->opened, 1);
+            pg__thread_pool_await(team, &job->opened, 1);
         }
         if (job->opened == 1 && job->program) {
             const pg_status st = run_member(s, job, (uint32_t)device, w);
             w->st = w->st == PG_OK ? st : w->st;
         }
-        pg__team_add(team, &job->members);
+        pg__thread_pool_add(team, &job->members);
         if (device > 0)
             continue;
-        pg__team_await(team, &job->members, s->t->assigned.n_devices);
+        pg__thread_pool_await(team, &job->members, s->t->assigned.n_devices);
         if (w->st == PG_OK)
             w->st = end_lane(s, job, w, &w->err);
     }

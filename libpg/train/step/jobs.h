@@ -3,8 +3,8 @@
 #define PG_TRAIN_STEP_JOBS_H
 
 #include "train/step/masks.h"
-#include "train/step/sync_bn.h"
 #include "train/step/result.h"
+#include "train/step/sync_bn.h"
 
 /* Everything that a lane's run needs. */
 typedef struct pg__lane_frame {
@@ -48,7 +48,7 @@ typedef struct pg__step {
     size_t n_jobs, n_lanes, part;
     uint64_t first_here, n_before; /* while it is cut: this rank's first row of the part; its rows
                                       of the parts before */
-    pg__board board;               /* where lanes meet */
+    pg__sync_bn board;             /* where lanes meet */
     size_t n_meetings;
     const void **seeds;
     double *seed_mem, *shares; /* per output */

@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_STEP_MASKS_H
 #define PG_TRAIN_STEP_MASKS_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* Of one output over the whole batch: how many there are, and how many count. */
 typedef struct pg__mask_sum {

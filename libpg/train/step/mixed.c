@@ -11,8 +11,8 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "model/lower/policy.h"
-#include "train/step/devices.h"
 #include "train/step/all_reduce.h"
+#include "train/step/devices.h"
 #include "train/step/model_parallel.h"
 
 #define FIRST_SCALE  32768.0
@@ -156,7 +156,7 @@ static pg_status unscale(pg_trainer *t, pg_err *err)
     const double by = 1 / pg__loss_scale_now(t);
     pg_status st = PG_OK;
     if (t->is_split)
-        return pg__told(t, pg__parts_scale(t, t->grads, by), err);
+        return pg__told(t, pg__mp_scale(t, t->grads, by), err);
     for (size_t d = 0; d < t->n_devices; d++) {
         const pg__device *on = &t->devices[d];
         st = t->backend->clip(on->dev, on->sum->mem, n, by, 0);
@@ -173,7 +173,7 @@ pg_status pg__loss_scale_settle(pg_trainer *t, int *skips, pg_err *err)
     *skips = 0;
     if (!t->scale.is_used)
         return PG_OK;
-    PG_TRY(pg__exchange_wait(t, err));
+    PG_TRY(pg__all_reduce_wait(t, err));
     if (pg__loss_scale_skips(t))
         PG_TRY(pg__told(t, pg__grads_finite(t, t->dev, t->grads, &finite), err));
     t->scale.skipped = *skips = !finite;

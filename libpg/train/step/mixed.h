@@ -4,7 +4,7 @@
 #ifndef PG_TRAIN_STEP_MIXED_H
 #define PG_TRAIN_STEP_MIXED_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* The optimizer's config; of the one in a LossScaleOptimizer, whose own goes into *s. */
 const pg__json *pg__loss_scale_of(pg__loss_scale *s, const pg__json *optimizer);
@@ -25,8 +25,9 @@ int pg__loss_scale_skips(const pg_trainer *t);
 /* Behind the state of a run that was begun where nothing is scaled: its scale is the first. */
 void pg__loss_scale_resumed(pg_trainer *t);
 
-/* Sums of gradients, which pg__exchange() has brought: divided by the scale; or, where a number in
- * them is none, *skips, and the scale is halved. Waits for the first device where it may skip. */
+/* Sums of gradients, which pg__all_reduce() has brought: divided by the scale; or, where a number
+ * in them is none, *skips, and the scale is halved. Waits for the first device where it may skip.
+ */
 pg_status pg__loss_scale_settle(pg_trainer *t, int *skips, pg_err *err);
 
 #endif

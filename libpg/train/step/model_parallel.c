@@ -1,6 +1,6 @@
-/* model_parallel.c - see model_parallel.h. A device's variables lie one behind the other in memory of its own, in the
- * order of all; a flat in the host's memory has the order of all, so that what is saved does not
- * depend on where the variables were. */
+/* model_parallel.c - see model_parallel.h. A device's variables lie one behind the other in memory
+ * of its own, in the order of all; a flat in the host's memory has the order of all, so that what
+ * is saved does not depend on where the variables were. */
 #include "train/step/model_parallel.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static uint64_t room_of(const pg_trainer *t, size_t i)
     return t->offsets[i + 1] - t->offsets[i];
 }
 
-pg_status pg__parts_plan(pg_trainer *t, pg_err *err)
+pg_status pg__mp_plan(pg_trainer *t, pg_err *err)
 {
     if (!t->is_split)
         return PG_OK;
@@ -35,7 +35,7 @@ pg_status pg__parts_plan(pg_trainer *t, pg_err *err)
     return PG_OK;
 }
 
-void pg__parts_free(pg_trainer *t)
+void pg__mp_free(pg_trainer *t)
 {
     pg__mem_free(t->part_of);
     pg__mem_free(t->part_at);
@@ -48,7 +48,7 @@ pg__dev *pg__param_dev(const pg_trainer *t, size_t param)
     return t->is_split ? t->devices[t->part_of[param]].dev : t->dev;
 }
 
-uint64_t pg__part_bytes(const pg_trainer *t, size_t device)
+uint64_t pg__mp_bytes(const pg_trainer *t, size_t device)
 {
     const uint64_t n = t->is_split ? t->part_elems[device] : t->offsets[t->n_params];
     return n * t->backend->real_bytes;
@@ -56,15 +56,14 @@ uint64_t pg__part_bytes(const pg_trainer *t, size_t device)
 
 /* ---- flats ---- */
 
-pg_status pg__parts_alloc(pg_trainer *t, pg__flat *f, pg_err *err)
+pg_status pg__mp_alloc(pg_trainer *t, pg__flat *f, pg_err *err)
 {
     pg_status st = PG_OK;
     f->parts = pg__mem_array(t->n_devices, sizeof *f->parts);
     if (!f->parts)
         return pg__nomem(err);
     for (size_t d = 0; d < t->n_devices; d++)
-        PG_TRY(
-            t->backend->alloc(t->devices[d].dev, &f->parts[d], (size_t)pg__part_bytes(t, d), err));
+        PG_TRY(t->backend->alloc(t->devices[d].dev, &f->parts[d], (size_t)pg__mp_bytes(t, d), err));
     for (size_t i = 0; i < t->n_params; i++)
         f->at[i] = (char *)f->parts[t->part_of[i]] + t->part_at[i] * t->backend->real_bytes;
     f->mem = f->parts[0];
@@ -72,7 +71,7 @@ done:
     return st;
 }
 
-void pg__parts_release(pg_trainer *t, pg__flat *f)
+void pg__mp_release(pg_trainer *t, pg__flat *f)
 {
     for (size_t d = 0; d < t->n_devices; d++)
         if (f->parts[d])
@@ -109,8 +108,8 @@ pg_status pg__flat_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from
                        pg_err *err)
 {
     pg_status st = PG_OK;
-    if (pg__shard_is(t, f)) {
-        pg__shard_put(t, f, at, from, n);
+    if (pg__opt_shard_is(t, f)) {
+        pg__opt_shard_put(t, f, at, from, n);
         return PG_OK;
     }
     for (size_t i = 0; i < n_pieces(t); i++) {
@@ -127,7 +126,7 @@ done:
     return st;
 }
 
-pg_status pg__parts_add(pg_trainer *t, pg__flat *a, const pg__flat *b)
+pg_status pg__mp_add(pg_trainer *t, pg__flat *a, const pg__flat *b)
 {
     pg_status st = PG_OK;
     for (size_t d = 0; d < t->n_devices && st == PG_OK; d++)
@@ -137,7 +136,7 @@ pg_status pg__parts_add(pg_trainer *t, pg__flat *a, const pg__flat *b)
     return st;
 }
 
-pg_status pg__parts_squares(pg_trainer *t, const pg__flat *a, double *sum)
+pg_status pg__mp_squares(pg_trainer *t, const pg__flat *a, double *sum)
 {
     pg_status st = PG_OK;
     for (size_t d = 0; d < t->n_devices && st == PG_OK; d++)
@@ -146,7 +145,7 @@ pg_status pg__parts_squares(pg_trainer *t, const pg__flat *a, double *sum)
     return st;
 }
 
-pg_status pg__parts_scale(pg_trainer *t, pg__flat *a, double by)
+pg_status pg__mp_scale(pg_trainer *t, pg__flat *a, double by)
 {
     pg_status st = PG_OK;
     for (size_t d = 0; d < t->n_devices && st == PG_OK; d++)
@@ -160,7 +159,7 @@ pg_status pg__grads_finite(pg_trainer *t, pg__dev *dev, const pg__flat *grads, i
 {
     const size_t n = (size_t)t->offsets[t->n_params];
     double sum = 0;
-    pg_status st = t->is_split ? pg__parts_squares(t, grads, &sum)
+    pg_status st = t->is_split ? pg__mp_squares(t, grads, &sum)
                                : t->backend->squares(dev, grads->mem, n, &sum);
     const int all = isfinite(sum);
     sum = 0;
@@ -174,7 +173,7 @@ pg_status pg__grads_finite(pg_trainer *t, pg__dev *dev, const pg__flat *grads, i
 
 /* ---- what a step runs on ---- */
 
-void pg__parts_equip(pg_trainer *t, void *arena)
+void pg__mp_equip(pg_trainer *t, void *arena)
 {
     for (size_t d = 0; t->is_split && d < t->n_devices; d++)
         t->parts[d] = (pg__frame_part){t->workers[d].dev, d == 0 ? arena : t->workers[d].arena.mem,

@@ -1,6 +1,6 @@
-/* optimizer_shard.c - see optimizer_shard.h. Rank 0 writes files alone, and when is its business (the best epoch, a
- * signal, a clock): so at places where it may want to, the others wait for its errands. It never
- * has more than a window of what is theirs. */
+/* optimizer_shard.c - see optimizer_shard.h. Rank 0 writes files alone, and when is its business
+ * (the best epoch, a signal, a clock): so at places where it may want to, the others wait for its
+ * errands. It never has more than a window of what is theirs. */
 #include "train/step/optimizer_shard.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ int pg__is_sharded(const pg_trainer *t)
     return t->ranks && t->ranks->shards;
 }
 
-int pg__shard_whole_sums(const pg_trainer *t)
+int pg__opt_shard_whole_sums(const pg_trainer *t)
 {
     const pg__optimiser *o = &t->optimiser;
     return o->clipnorm > 0 || o->global_clipnorm > 0;
@@ -30,12 +30,13 @@ int pg__shard_whole_sums(const pg_trainer *t)
 
 /* ---- who has what ---- */
 
-size_t pg__shard_n_blocks(const pg_trainer *t)
+size_t pg__opt_shard_n_blocks(const pg_trainer *t)
 {
     return t->ranks->in_tree ? 1 : t->n_buckets;
 }
 
-void pg__shard_piece(const pg_trainer *t, size_t block, size_t rank, uint64_t *from, uint64_t *to)
+void pg__opt_shard_piece(const pg_trainer *t, size_t block, size_t rank, uint64_t *from,
+                         uint64_t *to)
 {
     const size_t n_ranks = pg__comm_size(t->ranks->comm);
     if (t->ranks->in_tree) {
@@ -51,11 +52,11 @@ void pg__shard_piece(const pg_trainer *t, size_t block, size_t rank, uint64_t *f
     *to = begin + n * (rank + 1) / n_ranks * GRAIN;
 }
 
-uint64_t pg__shard_bytes(const pg_trainer *t)
+uint64_t pg__opt_shard_bytes(const pg_trainer *t)
 {
     uint64_t n = 0, from, to;
-    for (size_t b = 0; b < pg__shard_n_blocks(t); b++) {
-        pg__shard_piece(t, b, pg__rank_of(t), &from, &to);
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
+        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
         n += to - from;
     }
     return n * t->backend->real_bytes;
@@ -63,7 +64,7 @@ uint64_t pg__shard_bytes(const pg_trainer *t)
 
 /* ---- a slot ---- */
 
-int pg__shard_is(const pg_trainer *t, const pg__flat *f)
+int pg__opt_shard_is(const pg_trainer *t, const pg__flat *f)
 {
     return pg__is_sharded(t) && f >= t->slots && f < t->slots + PG_MAX_SLOTS;
 }
@@ -79,7 +80,7 @@ static void fill(const pg_trainer *t, pg__flat *f, uint64_t from, uint64_t to, d
     }
 }
 
-pg_status pg__shard_alloc(pg_trainer *t, pg__flat *f, double value, pg_err *err)
+pg_status pg__opt_shard_alloc(pg_trainer *t, pg__flat *f, double value, pg_err *err)
 {
     const size_t bytes = t->backend->real_bytes;
     uint64_t from, to;
@@ -89,20 +90,20 @@ pg_status pg__shard_alloc(pg_trainer *t, pg__flat *f, double value, pg_err *err)
         return pg__nomem(err);
     for (size_t i = 0; i < t->n_params; i++)
         f->at[i] = (char *)f->mem + t->offsets[i] * bytes;
-    for (size_t b = 0; b < pg__shard_n_blocks(t); b++) {
-        pg__shard_piece(t, b, pg__rank_of(t), &from, &to);
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
+        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
         fill(t, f, from, to, value);
     }
     return PG_OK;
 }
 
-void pg__shard_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from, size_t n)
+void pg__opt_shard_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from, size_t n)
 {
     const uint64_t bytes = t->backend->real_bytes;
     uint64_t lo, hi;
     t->ranks->mark = pg__crc32(t->ranks->mark, from, n);
-    for (size_t b = 0; b < pg__shard_n_blocks(t); b++) {
-        pg__shard_piece(t, b, pg__rank_of(t), &lo, &hi);
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
+        pg__opt_shard_piece(t, b, pg__rank_of(t), &lo, &hi);
         lo = lo * bytes > at ? lo * bytes : at;
         hi = hi * bytes < at + n ? hi * bytes : at + n;
         if (lo < hi)
@@ -110,7 +111,7 @@ void pg__shard_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from, si
     }
 }
 
-pg_status pg__shard_same(pg_trainer *t, pg_err *err)
+pg_status pg__opt_shard_same(pg_trainer *t, pg_err *err)
 {
     uint32_t *all = NULL;
     pg_status st = PG_OK;
@@ -142,9 +143,9 @@ static pg_status pieces_of(const pg_trainer *t, const pg__flat *f, pg__comm_piec
     uint64_t from, to;
     size_t cap = 0;
     *n = 0;
-    for (size_t b = 0; b < pg__shard_n_blocks(t); b++)
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++)
         for (size_t k = 0; k < n_ranks; k++) {
-            pg__shard_piece(t, b, k, &from, &to);
+            pg__opt_shard_piece(t, b, k, &from, &to);
             for (uint64_t at = from * bytes; at < to * bytes; at += PIECE) {
                 const uint64_t left = to * bytes - at;
                 if (pg__mem_grow(out, &cap, *n + 1, sizeof **out))
@@ -157,7 +158,7 @@ static pg_status pieces_of(const pg_trainer *t, const pg__flat *f, pg__comm_piec
     return PG_OK;
 }
 
-pg_status pg__shard_gather(pg_trainer *t, const pg__flat *f, const char *of, pg_err *err)
+pg_status pg__opt_shard_gather(pg_trainer *t, const pg__flat *f, const char *of, pg_err *err)
 {
     pg__comm_piece *pieces = NULL;
     size_t n = 0;
@@ -172,12 +173,12 @@ done:
     return st;
 }
 
-pg_status pg__shard_take(pg_trainer *t, size_t slot, int swaps, pg_err *err)
+pg_status pg__opt_shard_take(pg_trainer *t, size_t slot, int swaps, pg_err *err)
 {
     const uint64_t bytes = t->backend->real_bytes;
-    for (size_t b = 0; b < pg__shard_n_blocks(t); b++) {
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
         uint64_t from, to;
-        pg__shard_piece(t, b, pg__rank_of(t), &from, &to);
+        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
         for (size_t i = 0; i < t->n_params; i++) {
             const uint64_t begin = t->offsets[i], end = begin + t->n_elems[i];
             const uint64_t lo = from > begin ? from : begin, hi = to < end ? to : end;
@@ -188,7 +189,7 @@ pg_status pg__shard_take(pg_trainer *t, size_t slot, int swaps, pg_err *err)
         }
     }
     t->version++;
-    return pg__shard_gather(t, &t->params, "the averages", err);
+    return pg__opt_shard_gather(t, &t->params, "the averages", err);
 }
 
 /* ---- to rank 0 ---- */
@@ -204,10 +205,10 @@ static pg_status bring(pg_trainer *t, const errand *e, char *into, pg_err *err)
     const uint64_t bytes = t->backend->real_bytes;
     char *slot = t->slots[e->slot].mem;
     pg_status st = PG_OK;
-    for (size_t b = 0; b < pg__shard_n_blocks(t); b++)
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++)
         for (size_t k = 0; k < pg__comm_size(c); k++) {
             uint64_t from, to;
-            pg__shard_piece(t, b, k, &from, &to);
+            pg__opt_shard_piece(t, b, k, &from, &to);
             from = from * bytes > e->from ? from * bytes : e->from;
             to = to * bytes < e->to ? to * bytes : e->to;
             if (from >= to)
@@ -247,7 +248,8 @@ done:
     return st;
 }
 
-pg_status pg__shard_read(pg_trainer *t, size_t slot, uint64_t at, void *buf, size_t n, pg_err *err)
+pg_status pg__opt_shard_read(pg_trainer *t, size_t slot, uint64_t at, void *buf, size_t n,
+                             pg_err *err)
 {
     const pg__window *w = &t->ranks->windows[slot];
     pg_status st = PG_OK;
@@ -264,7 +266,7 @@ done:
     return st;
 }
 
-pg_status pg__shard_meet(pg_trainer *t, pg_err *err)
+pg_status pg__opt_shard_meet(pg_trainer *t, pg_err *err)
 {
     errand e = {0, 0, 0, 0};
     pg_status st = PG_OK;

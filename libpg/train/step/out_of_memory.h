@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_STEP_OUT_OF_MEMORY_H
 #define PG_TRAIN_STEP_OUT_OF_MEMORY_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* "3.2 GB" */
 typedef struct pg__size_text {

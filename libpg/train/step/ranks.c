@@ -13,8 +13,8 @@
 #include "pg/pg.h"
 #include "train/step/devices.h"
 #include "train/step/model_parallel.h"
-#include "train/step/ranks_devices.h"
 #include "train/step/optimizer_shard.h"
+#include "train/step/ranks_devices.h"
 
 /* ---- joining ---- */
 
@@ -341,7 +341,7 @@ pg_status pg__ranks_begin(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     PG_TRY(share_flat(t, &t->params, err));
     for (size_t s = 0; s < PG_MAX_SLOTS && !pg__is_sharded(t); s++)
         PG_TRY(share_flat(t, &t->slots[s], err));
-    PG_TRY(pg__ranks_known(t, pg__shard_same(t, err), err));
+    PG_TRY(pg__ranks_known(t, pg__opt_shard_same(t, err), err));
     PG_TRY(pg__comm_broadcast(t->ranks->comm, &t->optimiser.iterations,
                               sizeof t->optimiser.iterations, "the steps of rank 0", err));
     t->version++;

@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/step/devices.h"
 #include "train/exec/program.h"
+#include "train/step/devices.h"
 #include "train/step/ranks_step.h"
 #include "train/step/states.h"
 
@@ -233,7 +233,7 @@ pg_status pg__ranks_board(pg__step *s, size_t meeting, pg_err *err)
 {
     pg_trainer *t = s->t;
     pg__ranks *r = t->ranks;
-    pg__board *b = &s->board;
+    pg__sync_bn *b = &s->board;
     const size_t place = meeting % 2 * b->n_lanes, n_ranks = pg__comm_size(r->comm);
     const size_t lane = 1 + (size_t)b->each, each = r->most_lanes * lane;
     const size_t *first = r->first_lane;

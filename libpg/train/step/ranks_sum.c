@@ -13,8 +13,8 @@
 #include "base/try.h"
 #include "train/step/buckets.h"
 #include "train/step/devices.h"
-#include "train/step/ranks_step.h"
 #include "train/step/optimizer_shard.h"
+#include "train/step/ranks_step.h"
 
 #define SPARE 32u /* numbers behind the half of a bucket */
 
@@ -39,7 +39,7 @@ struct pg__bucket_sums {
 
 static int in_halves(const pg_trainer *t, size_t n_ranks, int is_sharded)
 {
-    return (!is_sharded || pg__shard_whole_sums(t)) && (n_ranks & (n_ranks - 1)) == 0;
+    return (!is_sharded || pg__opt_shard_whole_sums(t)) && (n_ranks & (n_ranks - 1)) == 0;
 }
 
 /* Where MPI sums by itself it takes memory of its own, which nobody tells. */
@@ -150,7 +150,7 @@ static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_e
         pg__comm_sum_of *s = &b->sums[k * b->n_each + p];
         uint64_t from = t->offsets[t->buckets[k].first], to = t->offsets[t->buckets[k].end];
         if (b->n_each > 1)
-            pg__shard_piece(t, k, p, &from, &to);
+            pg__opt_shard_piece(t, k, p, &from, &to);
         *s = (pg__comm_sum_of){.mem = at_element(t, sum, from),
                                .n = (size_t)(to - from),
                                .real_bytes = t->backend->real_bytes,
@@ -167,7 +167,8 @@ static pg_status plan(pg_trainer *t)
     struct pg__bucket_sums *b = t->ranks->sums;
     if (t->n_buckets == 0)
         pg__buckets_plan(t);
-    b->n_each = pg__is_sharded(t) && !pg__shard_whole_sums(t) ? pg__comm_size(t->ranks->comm) : 1;
+    b->n_each =
+        pg__is_sharded(t) && !pg__opt_shard_whole_sums(t) ? pg__comm_size(t->ranks->comm) : 1;
     if (!b->sums)
         b->sums = pg__mem_array(t->n_buckets * b->n_each, sizeof *b->sums);
     return b->sums && make_room(t) == PG_OK ? PG_OK : PG_E_NOMEM;
@@ -287,7 +288,7 @@ static pg_status by_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
     if (!*sum)
         PG_TRY(zeros(t, sum, err));
     const size_t n = (size_t)t->offsets[t->n_params], bytes = t->backend->real_bytes;
-    const int to_one = pg__is_sharded(t) && !pg__shard_whole_sums(t);
+    const int to_one = pg__is_sharded(t) && !pg__opt_shard_whole_sums(t);
     st = to_one
              ? pg__comm_tree_halve(r->comm, (*sum)->mem, r->sums->work, n, bytes, &has, what, err)
              : pg__comm_tree_sum(r->comm, (*sum)->mem, r->sums->work, n, bytes, &has, what, err);

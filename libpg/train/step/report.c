@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "train/exec/profile.h"
+#include "train/step/profiled.h"
 #include "train/step/ranks.h"
 
 double pg__now(void)

@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_STEP_REPORT_H
 #define PG_TRAIN_STEP_REPORT_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* Seconds of a clock that only goes on. */
 double pg__now(void);

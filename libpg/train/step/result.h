@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_STEP_RESULT_H
 #define PG_TRAIN_STEP_RESULT_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* Rows of a lane in the host's memory: per output, weights may be NULL. */
 typedef struct pg__rows {

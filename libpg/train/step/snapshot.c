@@ -93,7 +93,7 @@ pg_status pg__snapshot_read(const pg__snapshot *s, size_t slot, uint64_t at, voi
 {
     const char *from = slot == PG_NONE ? s->params : s->slots[slot];
     if (!from)
-        return pg__shard_read(s->t, slot, at, buf, n, err);
+        return pg__opt_shard_read(s->t, slot, at, buf, n, err);
     memcpy(buf, from + at, n);
     return PG_OK;
 }

@@ -3,7 +3,7 @@
 #ifndef PG_TRAIN_STEP_SNAPSHOT_H
 #define PG_TRAIN_STEP_SNAPSHOT_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 typedef struct pg__snapshot {
     _Atomic unsigned n_users;
@@ -12,8 +12,9 @@ typedef struct pg__snapshot {
     uint64_t n_moves;
     size_t n_bytes;                     /* of each flat: laid out as on the device */
     int has_slot[PG_MAX_SLOTS];         /* not where there is none, or none was wanted */
-    void *params, *slots[PG_MAX_SLOTS]; /* slots: NULL too where ranks keep them (optimizer_shard.h): then
-                                           they are read while these wait for that, at once */
+    void *params,
+        *slots[PG_MAX_SLOTS]; /* slots: NULL too where ranks keep them (optimizer_shard.h): then
+                                 they are read while these wait for that, at once */
 } pg__snapshot;
 
 /* with_slots: the optimizer's state too. */

@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_STEP_SPECTRAL_H
 #define PG_TRAIN_STEP_SPECTRAL_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* Once an update, also where that is made of several parts of a batch. Where several GPUs have a
  * copy of the model, all of it is copied to the others in every step.

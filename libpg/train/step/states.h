@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_STEP_STATES_H
 #define PG_TRAIN_STEP_STATES_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* Memory for batches of n_rows, zeros at first. PG_E_MISMATCH: the batches before had others. */
 pg_status pg__states_reserve(pg_trainer *t, uint64_t n_rows, pg_err *err);

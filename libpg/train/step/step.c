@@ -5,19 +5,19 @@
 
 #include "base/mem.h"
 #include "base/try.h"
+#include "train/step/all_reduce.h"
 #include "train/step/buckets.h"
 #include "train/step/devices.h"
-#include "train/step/all_reduce.h"
 #include "train/step/jobs.h"
 #include "train/step/mixed.h"
-#include "train/step/out_of_memory.h"
 #include "train/step/model_parallel.h"
+#include "train/step/out_of_memory.h"
 #include "train/step/ranks_devices.h"
 #include "train/step/ranks_step.h"
 #include "train/step/spectral.h"
-#include "train/step/upload.h"
 #include "train/step/states.h"
 #include "train/step/update.h"
+#include "train/step/upload.h"
 
 static int is_built_for(const pg_trainer *t, const pg__built *b, uint64_t n_rows, pg__pass pass,
                         int masks_only, size_t device)
@@ -49,7 +49,7 @@ static pg_status list_parts(pg_trainer *t, pg__dev ***out, pg_err *err)
 static size_t lanes_at_once(const pg_trainer *t)
 {
     const uint64_t bytes = t->offsets[t->n_params] * t->backend->real_bytes;
-    if (t->cut.n_lanes == 0 || (bytes < SMALL && !pg__lanes_meet(t)))
+    if (t->cut.n_lanes == 0 || (bytes < SMALL && !pg__lanes_sync_bn(t)))
         return 1;
     return pg__lanes_at_once(&t->cut, PG_MAX_TOGETHER);
 }
@@ -64,7 +64,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
                                        .inputs = t->input_dims,
                                        .training = pass == PG__TRAINS,
                                        .assigned = t->assigned.n_devices ? &t->assigned : NULL,
-                                       .lanes_meet = pg__lanes_meet(t)},
+                                       .lanes_meet = pg__lanes_sync_bn(t)},
                              .objectives = pass == PG__PREDICTS ? NULL : t->objectives,
                              .elems = t->elems,
                              .from_probabilities = t->from_probabilities,
@@ -157,7 +157,7 @@ done:
 
 static pg_status give_memory(pg_trainer *t, pg__job *job, pg_err *err)
 {
-    const uint64_t bytes = pg__stage_at(job) + pg__stage_bytes(t, job->program, job->lane.n);
+    const uint64_t bytes = pg__upload_at(job) + pg__upload_bytes(t, job->program, job->lane.n);
     pg_status st = PG_OK;
     PG_TRY(grow(t, t->workers[job->lane.worker].device, job->arena, bytes, err));
     for (size_t w = job->lane.worker; w < t->n_threads; w += t->cut.n_workers) {
@@ -165,7 +165,7 @@ static pg_status give_memory(pg_trainer *t, pg__job *job, pg_err *err)
         if (job->masks)
             PG_TRY(equip(t, &t->workers[w], job->masks, err));
     }
-    pg__parts_equip(t, job->arena->mem);
+    pg__mp_equip(t, job->arena->mem);
 done:
     return st;
 }
@@ -219,7 +219,7 @@ static pg_status find_shares(pg__step *s, pg_err *err)
     const pg__job *any = NULL;
     pg_status st = PG_OK;
     if (pg__masks_count(t)) {
-        pg__team_run(t->team, pg__work_on_masks, s);
+        pg__thread_pool_run(t->team, pg__work_on_masks, s);
         PG_TRY(first_error(t, err));
     }
     for (size_t k = 0; k < s->n_jobs; k++)
@@ -247,7 +247,7 @@ static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t fir
     job->is_last = part + 1 == n_parts;
     job->n_together = 1;
     if (job->lane.worker != PG_NO_WORKER)
-        job->arena = pg__lanes_meet(t) ? &t->arenas[k] : &t->arenas[job->lane.worker];
+        job->arena = pg__lanes_sync_bn(t) ? &t->arenas[k] : &t->arenas[job->lane.worker];
     job->landing = &t->landings[k];
     PG_TRY(pg__totals_alloc(t, &job->totals, err));
     job->mask_sums = pg__mem_array(t->n_outputs, sizeof *job->mask_sums);
@@ -305,12 +305,12 @@ static pg_status count_meetings(pg__step *s, pg_err *err)
     pg_status st = PG_OK;
     for (size_t k = 0; k < s->n_jobs && !any; k++)
         any = s->jobs[k].program;
-    if (!any && s->t->ranks && pg__lanes_meet(s->t) && s->t->bn_sync)
+    if (!any && s->t->ranks && pg__lanes_sync_bn(s->t) && s->t->bn_sync)
         PG_TRY(program_of(s->t, 1, s->pass, 0, 0, &any, err));
     s->n_meetings = any ? pg__program_n_meetings(any) : 0;
     if (s->n_meetings > 0)
-        PG_TRY(pg__board_open(&s->board, s->t, pg__program_meeting_elems(any), pg__all_lanes(s->t),
-                              err));
+        PG_TRY(pg__sync_bn_open(&s->board, s->t, pg__program_meeting_elems(any),
+                                pg__all_lanes(s->t), err));
 done:
     return st;
 }
@@ -401,7 +401,7 @@ static pg_status share(pg__step *s, pg_err *err)
             if (t->is_split || t->workers[w].device == one.device)
                 PG_TRY(equip(t, &t->workers[w], one.program, err));
         if (t->backend->host_memory) {
-            pg__team_run(t->team, share_part, &one);
+            pg__thread_pool_run(t->team, share_part, &one);
             PG_TRY(first_error(t, err));
         } else {
             PG_TRY(share_on_device(&one, err));
@@ -511,7 +511,7 @@ static void free_step(pg__step *s)
         pg__totals_free(&s->jobs[k].totals);
         pg__mem_free(s->jobs[k].mask_sums);
     }
-    pg__board_close(&s->board);
+    pg__sync_bn_close(&s->board);
     pg__mem_free(s->shares);
     pg__mem_free(s->sums);
     pg__mem_free(s->jobs);
@@ -524,7 +524,7 @@ static pg_status read_results(pg__step *s, pg_err *err)
 {
     if (s->t->backend->host_memory)
         return PG_OK;
-    pg__team_run(s->t->team, pg__work_on_results, s);
+    pg__thread_pool_run(s->t->team, pg__work_on_results, s);
     return first_error(s->t, err);
 }
 
@@ -546,9 +546,9 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     PG_TRY(pg__trainer_penalty(t, &penalty, err)); /* of the weights before the update */
     PG_TRY(find_shares(&s, err));
     for (s.part = 0; s.part < s.n_jobs / s.n_lanes; s.part++) {
-        pg__board_clear(&s.board);
+        pg__sync_bn_clear(&s.board);
         t->is_summing = t->in_buckets;
-        pg__team_run(t->team, pg__work_on_lanes, &s);
+        pg__thread_pool_run(t->team, pg__work_on_lanes, &s);
         PG_TRY(first_error(t, err));
         PG_TRY(pg__buckets_follow(&s, err));
         PG_TRY(pg__devices_join(t, err));
@@ -575,7 +575,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     totals->n_rows += b->n_rows;
 done:
     if (st != PG_OK)
-        pg__exchange_drop(t);
+        pg__all_reduce_drop(t);
     st = pg__ranks_blame(t, st, err);
     free_step(&s);
     return pg__explain_out_of_memory(t, b->n_rows, st, err);

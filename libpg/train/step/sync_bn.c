@@ -1,6 +1,6 @@
-/* sync_bn.c - merging what lanes found, in the order of the tree of lanes.h, so that the result does
- * not depend on who computed them. Mean and squared distances of two parts: Chan, Golub, LeVeque
- * 1979. All in double; what is brought and taken has the device's precision. */
+/* sync_bn.c - merging what lanes found, in the order of the tree of lanes.h, so that the result
+ * does not depend on who computed them. Mean and squared distances of two parts: Chan, Golub,
+ * LeVeque 1979. All in double; what is brought and taken has the device's precision. */
 #include "train/step/sync_bn.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static size_t lanes_of_a_group(const pg_trainer *t)
     return t->bn_sync ? pg__all_lanes(t) : (n + replicas - 1) / replicas;
 }
 
-int pg__lanes_meet(const pg_trainer *t)
+int pg__lanes_sync_bn(const pg_trainer *t)
 {
     return t->couples_rows && lanes_of_a_group(t) > 1;
 }
@@ -26,11 +26,11 @@ int pg__same_statistics(const pg_trainer *t, const pg__lane *a, const pg__lane *
     return t->bn_sync || a->replica == b->replica;
 }
 
-pg_status pg__board_open(pg__board *b, const pg_trainer *t, uint64_t each, size_t n_lanes,
-                         pg_err *err)
+pg_status pg__sync_bn_open(pg__sync_bn *b, const pg_trainer *t, uint64_t each, size_t n_lanes,
+                           pg_err *err)
 {
     const size_t n = (size_t)each * n_lanes;
-    *b = (pg__board){.each = each, .n_lanes = n_lanes};
+    *b = (pg__sync_bn){.each = each, .n_lanes = n_lanes};
     b->numbers = pg__mem_array(2 * n, sizeof *b->numbers);
     b->work = pg__mem_array(t->cut.n_workers * n, sizeof *b->work);
     b->raw = pg__mem_array(t->cut.n_workers * (size_t)each, sizeof *b->raw);
@@ -38,7 +38,7 @@ pg_status pg__board_open(pg__board *b, const pg_trainer *t, uint64_t each, size_
     return b->numbers && b->work && b->raw && b->there ? PG_OK : pg__nomem(err);
 }
 
-void pg__board_close(pg__board *b)
+void pg__sync_bn_close(pg__sync_bn *b)
 {
     pg__mem_free(b->numbers);
     pg__mem_free(b->work);
@@ -46,18 +46,18 @@ void pg__board_close(pg__board *b)
     pg__mem_free(b->there);
 }
 
-void pg__board_clear(pg__board *b)
+void pg__sync_bn_clear(pg__sync_bn *b)
 {
     if (b->there)
         memset(b->there, 0, 2 * b->n_lanes * sizeof *b->there);
 }
 
-static size_t place_of(const pg__board *b, const pg__visit *v)
+static size_t place_of(const pg__sync_bn *b, const pg__visit *v)
 {
     return v->meeting % 2 * b->n_lanes;
 }
 
-pg_status pg__board_bring(pg__board *b, pg_trainer *t, const pg__visit *v)
+pg_status pg__sync_bn_bring(pg__sync_bn *b, pg_trainer *t, const pg__visit *v)
 {
     const pg__meeting m = pg__program_meeting(v->program, v->frame, v->at);
     const size_t place = place_of(b, v) + v->index, bytes = t->backend->real_bytes;
@@ -129,7 +129,7 @@ static pg_status give(pg_trainer *t, pg__dev *dev, const pg__meeting *m, const d
     return PG_OK;
 }
 
-pg_status pg__board_take(pg__board *b, pg_trainer *t, const pg__visit *v)
+pg_status pg__sync_bn_take(pg__sync_bn *b, pg_trainer *t, const pg__visit *v)
 {
     const pg__meeting m = pg__program_meeting(v->program, v->frame, v->at);
     const size_t place = place_of(b, v), worker = v->lane->worker;

@@ -2,18 +2,18 @@
 #ifndef PG_TRAIN_STEP_SYNC_BN_H
 #define PG_TRAIN_STEP_SYNC_BN_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* Do lanes meet at all: is there a replica (or, where all replicas are normalised together, a
  * batch) of more than one lane in a model whose rows are not independent? */
-int pg__lanes_meet(const pg_trainer *t);
+int pg__lanes_sync_bn(const pg_trainer *t);
 
 /* Do two lanes use the same statistics? */
 int pg__same_statistics(const pg_trainer *t, const pg__lane *a, const pg__lane *b);
 
 /* What the lanes of a part brought to the last two meetings. A lane can be one meeting ahead of
  * another, not two, so two places are enough. */
-typedef struct pg__board {
+typedef struct pg__sync_bn {
     double *numbers;        /* per place, per lane: `each` */
     double *work;           /* per worker, per lane: `each` */
     double *raw;            /* per worker: `each`, as the device has them */
@@ -21,7 +21,7 @@ typedef struct pg__board {
     pg__lane elsewhere;     /* stands for lanes of other processes */
     uint64_t each;
     size_t n_lanes;
-} pg__board;
+} pg__sync_bn;
 
 /* One lane at one meeting. */
 typedef struct pg__visit {
@@ -33,14 +33,14 @@ typedef struct pg__visit {
     size_t meeting;
 } pg__visit;
 
-pg_status pg__board_open(pg__board *b, const pg_trainer *t, uint64_t each, size_t n_lanes,
-                         pg_err *err);
-void pg__board_close(pg__board *b);
-void pg__board_clear(pg__board *b); /* before each part: a lane may be absent that was there */
+pg_status pg__sync_bn_open(pg__sync_bn *b, const pg_trainer *t, uint64_t each, size_t n_lanes,
+                           pg_err *err);
+void pg__sync_bn_close(pg__sync_bn *b);
+void pg__sync_bn_clear(pg__sync_bn *b); /* before each part: a lane may be absent that was there */
 
 /* What a lane brings; before anyone takes, all workers of the team meet. */
-pg_status pg__board_bring(pg__board *b, pg_trainer *t, const pg__visit *v);
+pg_status pg__sync_bn_bring(pg__sync_bn *b, pg_trainer *t, const pg__visit *v);
 /* What the lanes with the same statistics brought, together. Several lanes may take at once. */
-pg_status pg__board_take(pg__board *b, pg_trainer *t, const pg__visit *v);
+pg_status pg__sync_bn_take(pg__sync_bn *b, pg_trainer *t, const pg__visit *v);
 
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 pg_status pg__totals_alloc(const pg_trainer *t, pg__totals *totals, pg_err *err)
 {

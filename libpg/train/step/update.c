@@ -9,13 +9,13 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "ops/clip_real.h"
-#include "train/step/devices.h"
 #include "train/step/all_reduce.h"
+#include "train/step/devices.h"
 #include "train/step/mixed.h"
 #include "train/step/model_parallel.h"
+#include "train/step/optimizer_shard.h"
 #include "train/step/ranks.h"
 #include "train/step/report.h"
-#include "train/step/optimizer_shard.h"
 
 typedef struct work {
     pg_trainer *t;
@@ -94,10 +94,10 @@ static pg_status update_shard(work *w, size_t part)
 {
     const pg_trainer *t = w->t;
     pg_status st = PG_OK;
-    for (size_t b = 0; b < pg__shard_n_blocks(t) && st == PG_OK; b++) {
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(t) && st == PG_OK; b++) {
         uint64_t from, to;
         size_t first = 0;
-        pg__shard_piece(t, b, pg__rank_of(t), &from, &to);
+        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
         const uint64_t n = (to - from) / GRAIN;
         to = from + n * (part + 1) / w->n_parts * GRAIN;
         from += n * part / w->n_parts * GRAIN;
@@ -238,7 +238,7 @@ static pg_status meet(work *w, part_fn fn, pg_err *err)
     if (!t->backend->host_memory)
         return t->is_split ? pg__told(t, fn(w, 0), err)
                            : pg__device_failed(t, dev_of(w), fn(w, 0), err);
-    pg__team_run(t->team, do_part, &(meeting){w, fn});
+    pg__thread_pool_run(t->team, do_part, &(meeting){w, fn});
     for (size_t k = 0; k < w->n_parts; k++)
         if (t->workers[k].st != PG_OK)
             return pg__device_failed(t, dev_of(w), t->workers[k].st, err);
@@ -339,8 +339,8 @@ static pg_status update_parts(work *w, pg_err *err)
     PG_TRY(update_variables(w, err));
     pg__lap(&clock, &t->spent.update);
     if (pg__is_sharded(t)) {
-        PG_TRY(pg__shard_gather(t, &t->params, "the weights", err));
-        t->grads = pg__shard_whole_sums(t) ? t->grads : NULL;
+        PG_TRY(pg__opt_shard_gather(t, &t->params, "the weights", err));
+        t->grads = pg__opt_shard_whole_sums(t) ? t->grads : NULL;
         pg__lap(&clock, &t->spent.exchange);
     }
     if (t->has_constraints)
@@ -440,10 +440,10 @@ static pg_status update_devices(const work *of_all, pg_err *err)
         of[d].device = d;
         of[d].grads = t->devices[d].sum;
     }
-    pg__team_run(t->team, update_device, of);
+    pg__thread_pool_run(t->team, update_device, of);
     PG_TRY(pg__first_failure(t, err));
     pg__lap(&clock, &t->spent.update);
-    PG_TRY(pg__exchange_wait(t, err));
+    PG_TRY(pg__all_reduce_wait(t, err));
     if (t->has_constraints) /* on the first; the others are mirrored */
         PG_TRY(meet(&of[0], constrain_all, err));
     PG_TRY(pg__devices_settle(t, err));
@@ -467,9 +467,9 @@ static pg_status bring_sums(pg_trainer *t, pg__flat **out, pg_err *err)
         pg__lap(&clock, &t->spent.reduce);
         goto done;
     }
-    PG_TRY(pg__exchange(t, err));
+    PG_TRY(pg__all_reduce(t, err));
     if (t->stops_on_nan)
-        PG_TRY(pg__exchange_wait(t, err));
+        PG_TRY(pg__all_reduce_wait(t, err));
     *out = t->devices[0].sum;
     pg__lap(&clock, &t->spent.reduce);
 done:

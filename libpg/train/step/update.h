@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_STEP_UPDATE_H
 #define PG_TRAIN_STEP_UPDATE_H
 
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 /* Sums the gradients of all lanes, adds those of regularizers, clips, applies the optimizer and the
  * constraints. t->grads is left where the gradients lie, as the optimizer saw them. */

@@ -1,5 +1,5 @@
-/* upload.c - from the host's memory to that of a device. The places do not change from step to step,
- * so that recorded work finds them again. */
+/* upload.c - from the host's memory to that of a device. The places do not change from step to
+ * step, so that recorded work finds them again. */
 #include "train/step/upload.h"
 
 #include "train/exec/arena.h"
@@ -89,7 +89,7 @@ static void bring_states(stage *s, pg__lane_frame *lf, uint64_t n_rows, size_t d
     }
 }
 
-uint64_t pg__stage_at(const pg__job *job)
+uint64_t pg__upload_at(const pg__job *job)
 {
     const int together = job->n_together > 1;
     const uint64_t a =
@@ -98,7 +98,7 @@ uint64_t pg__stage_at(const pg__job *job)
     return aligned(a > b ? a : b);
 }
 
-uint64_t pg__stage_bytes(const pg_trainer *t, const pg__program *p, uint64_t n_rows)
+uint64_t pg__upload_bytes(const pg_trainer *t, const pg__program *p, uint64_t n_rows)
 {
     stage s = {.t = t};
     if (t->backend->host_memory)
@@ -109,10 +109,10 @@ uint64_t pg__stage_bytes(const pg_trainer *t, const pg__program *p, uint64_t n_r
     return s.at;
 }
 
-pg_status pg__stage_in(const pg_trainer *t, pg__job *job)
+pg_status pg__upload_in(const pg_trainer *t, pg__job *job)
 {
     pg__lane_frame *lf = &job->frame;
-    stage s = {.t = t, .dev = lf->f.dev, .to = (char *)job->arena->mem + pg__stage_at(job)};
+    stage s = {.t = t, .dev = lf->f.dev, .to = (char *)job->arena->mem + pg__upload_at(job)};
     if (t->backend->host_memory)
         return PG_OK;
     bring_rows(&s, job->program, lf);

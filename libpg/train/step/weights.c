@@ -6,8 +6,8 @@
 #include "model/fit/match.h"
 #include "pg/convert.h"
 #include "store/values.h"
-#include "train/step/devices.h"
 #include "train/rules/initial.h"
+#include "train/step/devices.h"
 #include "train/step/model_parallel.h"
 #include "train/step/optimizer_shard.h"
 
@@ -27,7 +27,7 @@ pg_status pg__flat_alloc_on(pg_trainer *t, pg__flat *f, size_t device, pg_err *e
         return pg__nomem(err);
     f->device = device;
     if (t->is_split) {
-        PG_TRY(pg__parts_alloc(t, f, err));
+        PG_TRY(pg__mp_alloc(t, f, err));
         goto done;
     }
     PG_TRY(t->backend->alloc(t->devices[device].dev, &f->mem,
@@ -64,7 +64,7 @@ done:
 void pg__flat_free(pg_trainer *t, pg__flat *f)
 {
     if (f->parts)
-        pg__parts_release(t, f);
+        pg__mp_release(t, f);
     else if (f->mem)
         t->backend->free(t->devices[f->device].dev, f->mem);
     pg__mem_free(f->at);
@@ -80,8 +80,8 @@ static pg_status put_values(pg_trainer *t, pg__flat *f, size_t i, size_t at, con
     for (size_t k = 0; k < n; k++)
         rounded[k] = (float)exact[k];
     const void *values = bytes == sizeof *exact ? (const void *)exact : (const void *)rounded;
-    if (pg__shard_is(t, f)) {
-        pg__shard_put(t, f, (t->offsets[i] + at) * bytes, values, n * bytes);
+    if (pg__opt_shard_is(t, f)) {
+        pg__opt_shard_put(t, f, (t->offsets[i] + at) * bytes, values, n * bytes);
         return PG_OK;
     }
     return t->backend->put(pg__param_dev(t, i), (char *)f->at[i] + at * bytes, values, n * bytes);

@@ -5,9 +5,9 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/step/devices.h"
-#include "train/exec/profile.h"
-#include "train/step/ranks.h"
 #include "train/step/graph_capture.h"
+#include "train/step/profiled.h"
+#include "train/step/ranks.h"
 #include "train/step/result.h"
 
 #define DEFAULT_LANES 8
@@ -85,12 +85,12 @@ pg_status pg__workers_start(pg_trainer *t, pg_err *err)
     /* one thread gives work to all devices that share a lane, where they have queues of their own
      */
     const size_t n = t->is_split ? t->cut.n_workers : t->n_threads;
-    return st == PG_OK ? pg__team_new(&t->team, n, err) : st;
+    return st == PG_OK ? pg__thread_pool_new(&t->team, n, err) : st;
 }
 
 void pg__workers_stop(pg_trainer *t)
 {
-    pg__team_free(t->team);
+    pg__thread_pool_free(t->team);
     pg__profile_drop(t);
     for (size_t w = 0; t->workers && w < t->n_threads; w++) {
         if (t->workers[w].dev) {
@@ -98,7 +98,7 @@ void pg__workers_stop(pg_trainer *t)
             t->backend->free(t->workers[w].dev, t->workers[w].arena.mem);
         }
         pg__mem_free(t->workers[w].args);
-        pg__record_forget(t, &t->workers[w]);
+        pg__graph_capture_forget(t, &t->workers[w]);
         for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
             pg__flat_free(t, &t->workers[w].grads[k]);
     }

@@ -4,8 +4,8 @@
  */
 #include "base/mem.h"
 #include "base/try.h"
-#include "wrap/convert/convert.h"
 #include "wrap/compare/view.h"
+#include "wrap/convert/convert.h"
 
 /* The view's tensor for each variable of the model; PG_E_MISMATCH if it does not fit. */
 static pg_status tensors_of(size_t **out, const pg__view *v, pg__graph *g, pg_err *err)

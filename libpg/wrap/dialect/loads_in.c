@@ -373,19 +373,21 @@ static pg_status tell_of_2(pg__str *out, const looking *l, const char *given, pg
     if (l->lacks.n)
         return pg__str_printf(out, err, "Keras 2 loads it as it is%s; it %s", given, l->lacks.s);
     if (l->model.n)
-        return pg__str_printf(out, err,
-                             "Keras 2 loads it as it is%s; Keras 3 %s: pgconvert for Keras 3 makes "
-                             "one for it",
-                             given, l->model.s);
+        return pg__str_printf(
+            out, err,
+            "Keras 2 loads it as it is%s; Keras 3 %s: pgconvert for Keras 3 makes "
+            "one for it",
+            given, l->model.s);
     if (l->training.n)
-        return pg__str_printf(out, err,
-                             "Keras 2 loads it as it is%s; Keras 3 %s: pgconvert for Keras 3 makes "
-                             "one for it, or load with compile=False",
-                             given, l->training.s);
+        return pg__str_printf(
+            out, err,
+            "Keras 2 loads it as it is%s; Keras 3 %s: pgconvert for Keras 3 makes "
+            "one for it, or load with compile=False",
+            given, l->training.s);
     return pg__str_printf(out, err, "Keras 2 and 3 load it as it is%s%s", given,
-                         l->defaults ? "; Keras 3 gives its optimizer default settings, pgconvert "
-                                       "for Keras 3 makes one that keeps them"
-                                     : "");
+                          l->defaults ? "; Keras 3 gives its optimizer default settings, pgconvert "
+                                        "for Keras 3 makes one that keeps them"
+                                      : "");
 }
 
 static pg_status tell(pg__str *out, const looking *l, const char *given, pg_err *err)
@@ -393,18 +395,18 @@ static pg_status tell(pg__str *out, const looking *l, const char *given, pg_err 
     const char *convert = l->lacks.n ? "" : "; pgconvert makes one for Keras 2";
     if (l->lambda)
         return pg__str_printf(out, err,
-                             "only the Python that wrote it loads it: its Lambda layers hold "
-                             "bytecode");
+                              "only the Python that wrote it loads it: its Lambda layers hold "
+                              "bytecode");
     if (l->dialect == 1)
         return pg__str_printf(out, err,
-                             "Keras 1 loads it as it is%s; Keras 2.15 and 3 refuse its "
-                             "description, not its weights",
-                             given);
+                              "Keras 1 loads it as it is%s; Keras 2.15 and 3 refuse its "
+                              "description, not its weights",
+                              given);
     if (l->dialect == 2)
         return tell_of_2(out, l, given, err);
     if (l->training.n)
         return pg__str_printf(out, err, "Keras 3 loads it with compile=False%s, otherwise it %s%s",
-                             given, l->training.s, convert);
+                              given, l->training.s, convert);
     return pg__str_printf(out, err, "Keras 3 loads it as it is%s%s", given, convert);
 }
 

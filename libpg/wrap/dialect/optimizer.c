@@ -101,7 +101,7 @@ static pg_status add_schedule(pg__strs *notes, const translating *t, pg__json_sp
            (!module.n || pg__json_is_text(text, module, "keras.optimizers.schedules"));
     if (!*can) {
         PG_TRY(pg__strs_printf(notes, err, "%s is no learning rate schedule of Keras 3",
-                             name.n ? PG_SHOW(name.s) : "an object without a class"));
+                               name.n ? PG_SHOW(name.s) : "an object without a class"));
         goto done;
     }
     PG_TRY(pg__str_printf(t->out, err, "\"class_name\": \"%s\", \"config\": {", name.s));
@@ -133,8 +133,9 @@ static pg_status add_rate(pg__strs *notes, const translating *t, int *can, pg_er
     const translating number = {text, t->config, t->of, &rate, err};
     if (!v.n) { /* Keras' own, which is another one in other releases */
         if (decays)
-            st = pg__strs_printf(notes, err, "decay dropped from %s: there is no lr that it divides",
-                               t->of->class_name);
+            st =
+                pg__strs_printf(notes, err, "decay dropped from %s: there is no lr that it divides",
+                                t->of->class_name);
         goto done;
     }
     if (text[v.off] != '{' && !decays)
@@ -183,7 +184,7 @@ static pg_status add_config(pg__strs *notes, const translating *t, int *can, pg_
             PG_TRY(add_value(t, key.s, w.value));
         else
             PG_TRY(pg__strs_printf(notes, err, "%s dropped from %s: Keras 3 has no such parameter",
-                                 PG_SHOW(key.s), t->of->class_name));
+                                   PG_SHOW(key.s), t->of->class_name));
     }
     *can = n_clips < 2; /* Keras 3 takes one of them */
     if (*can)
@@ -226,7 +227,7 @@ pg_status pg__optimizer_to_3(pg__str *out, pg__strs *notes, const char *text, pg
         goto done;
     if (t.of->otherwise && (!later || strcmp(t.of->class_name, "Nadam") == 0))
         PG_TRY(pg__strs_printf(notes, err, "%s steps otherwise: Keras 3 %s", t.of->class_name,
-                             t.of->otherwise));
+                               t.of->otherwise));
     PG_TRY(pg__str_printf(out, err,
                           "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", \"config\": "
                           "%s, \"registered_name\": null}",

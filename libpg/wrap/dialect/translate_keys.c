@@ -1,6 +1,7 @@
-/* translate_keys.c - members of a layer's config that Keras 2.15 and Keras 3 write differently, as a
- * table: both read what they wrote and refuse any member that they do not know. Found by comparing
- * get_config() of every class of the one with the constructor's arguments of the other. */
+/* translate_keys.c - members of a layer's config that Keras 2.15 and Keras 3 write differently, as
+ * a table: both read what they wrote and refuse any member that they do not know. Found by
+ * comparing get_config() of every class of the one with the constructor's arguments of the other.
+ */
 #include <fnmatch.h>
 #include <string.h>
 

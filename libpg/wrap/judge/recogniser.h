@@ -3,9 +3,9 @@
  * tests/wrap/test_rec_<name>.c (the build stops without it).
  *
  * What all data-parallel wrappers share (one nested model, called G times on slices, merged along
- * axis 0) is judged once, in wrap/judge/verdict.c, by structure. A recogniser answers the question that
- * differs: do these layers cut the batch into the G parts, and how surely do they say so? The first
- * one in table order that says anything decides. */
+ * axis 0) is judged once, in wrap/judge/verdict.c, by structure. A recogniser answers the question
+ * that differs: do these layers cut the batch into the G parts, and how surely do they say so? The
+ * first one in table order that says anything decides. */
 #ifndef PG_WRAP_JUDGE_RECOGNISER_H
 #define PG_WRAP_JUDGE_RECOGNISER_H
 

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
-#include "wrap/convert/convert.h"
+#include "model/lower/vars.h"
 #include "wrap/rewrite/rewrite.h"
 
 pg_status pg__layer_paths(pg__strs *out, const pg__model *m, const char *container, pg_err *err)

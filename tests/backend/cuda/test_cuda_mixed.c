@@ -3,7 +3,7 @@
 #include "train/golden.h"
 
 #include "train/step/model_parallel.h"
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 enum { BFLOAT16 = 2, FLOAT16 = 3, FLOAT32 = 4 }; /* pg_train_opts.precision */
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 static const char was[] = "\"trainable\": true, \"dtype\": \"float32\"";
 static const char is[] = "\"trainable\": true, \"dtype\": \"mixed_float16\"";

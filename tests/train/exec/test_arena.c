@@ -21,7 +21,7 @@ static void values_alive_together_do_not_share_memory(void **state)
             .n_bytes = (random >> 16) % 5000, .first = first, .last = first + (random >> 24) % 20};
         total += s[i].n_bytes;
     }
-    assert_ok(pg__plan_memory(s, 200, &arena, NULL));
+    assert_ok(pg__arena_plan(s, 200, &arena, NULL));
     for (size_t i = 0; i < 200; i++) {
         assert_true(s[i].off % PG_ALIGN == 0 && s[i].off + s[i].n_bytes <= arena);
         for (size_t k = 0; k < i; k++)
@@ -37,7 +37,7 @@ static void a_chain_needs_two_buffers(void **state)
     (void)state;
     for (uint32_t i = 0; i < 10; i++)
         s[i] = (pg__span_of){.n_bytes = 1000, .first = i, .last = i + 1};
-    assert_ok(pg__plan_memory(s, 10, &arena, NULL));
+    assert_ok(pg__arena_plan(s, 10, &arena, NULL));
     assert_int_equal(arena, 2 * 1024);
 }
 
@@ -47,7 +47,7 @@ static void sizes_beyond_all_memory_are_refused(void **state)
     uint64_t arena;
     pg_err err;
     (void)state;
-    assert_fails(PG_E_LIMIT, pg__plan_memory(&s, 1, &arena, &err), &err);
+    assert_fails(PG_E_LIMIT, pg__arena_plan(&s, 1, &arena, &err), &err);
 }
 
 PG_TEST_MAIN(cmocka_unit_test(values_alive_together_do_not_share_memory),

@@ -7,8 +7,8 @@
 
 #include "base/mem.h"
 #include "pg/train.h"
-#include "train/model/resume_file.h"
 #include "train/fit/resume_lock.h"
+#include "train/model/resume_file.h"
 
 typedef struct a_run {
     const char *name, *loss, *optimizer, *metrics, *devices, *settings;

@@ -6,7 +6,7 @@
 
 #include "train/data_files.h"
 #include "train/model/feed.h"
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 static pg_trainer *open_golden(const char *run, const char *loss, const char *devices)
 {

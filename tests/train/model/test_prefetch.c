@@ -3,8 +3,8 @@
  */
 #include "pg_test.h"
 
-#include "train/model/prefetch.h"
 #include "train/data_files.h"
+#include "train/model/prefetch.h"
 
 enum { ROWS = 40, BATCH = 4 };
 
@@ -12,8 +12,8 @@ typedef struct set {
     pg_trainer *t;
     pg_data *data;
     pg__feed feed;
-    pg__course *course;
-    pg__ahead *ahead;
+    pg__batch_order *course;
+    pg__prefetch *ahead;
 } set;
 
 /* Row i of x and y holds i; y of the row `bad` is no class. */
@@ -24,7 +24,7 @@ static void open_set(set *s, int bad)
         "\"s\", \"layers\": [{\"class_name\": \"InputLayer\", \"config\": {\"batch_input_shape\": "
         "[null, 1], \"dtype\": \"float32\", \"name\": \"in\"}}, {\"class_name\": \"Dense\", "
         "\"config\": {\"name\": \"out\", \"units\": 50, \"activation\": \"softmax\"}}]}}";
-    const pg__course_opts course = {
+    const pg__batch_order_opts course = {
         .n_train = ROWS, .batch_size = BATCH, .epochs = 2, .shuffling = PG__SHUFFLE_NONE};
     const pg__program *p = NULL;
     float x[ROWS], y[ROWS];
@@ -51,14 +51,14 @@ static void open_set(set *s, int bad)
         y[bad] = -1;
         write_npy("y.npy", PG_F32, 0, 1, (const uint64_t[]){ROWS}, y);
     }
-    assert_ok(pg__course_new(&s->course, &course, &err));
-    assert_ok(pg__ahead_new(&s->ahead, s->course, &s->feed, NULL, BATCH, &err));
+    assert_ok(pg__batch_order_new(&s->course, &course, &err));
+    assert_ok(pg__prefetch_new(&s->ahead, s->course, &s->feed, NULL, BATCH, &err));
 }
 
 static void close_set(set *s)
 {
-    pg__ahead_free(s->ahead);
-    pg__course_free(s->course);
+    pg__prefetch_free(s->ahead);
+    pg__batch_order_free(s->course);
     pg__feed_close(&s->feed);
     pg_data_close(s->data);
     pg_trainer_close(s->t);
@@ -74,7 +74,7 @@ static void all_batches_come_in_order(void **state)
     (void)state;
     open_set(&s, -1);
     for (;; n += b->n_rows) {
-        assert_ok(pg__ahead_next(s.ahead, &b, &turn, &err));
+        assert_ok(pg__prefetch_next(s.ahead, &b, &turn, &err));
         if (!b)
             break;
         assert_int_equal(turn.epoch, n / ROWS);
@@ -97,8 +97,8 @@ static void an_error_comes_at_the_turn_of_its_batch(void **state)
     (void)state;
     open_set(&s, 4 * BATCH + 1);
     for (int i = 0; i < 4; i++)
-        assert_ok(pg__ahead_next(s.ahead, &b, &turn, &err));
-    assert_fails(PG_E_MISMATCH, pg__ahead_next(s.ahead, &b, &turn, &err), &err);
+        assert_ok(pg__prefetch_next(s.ahead, &b, &turn, &err));
+    assert_fails(PG_E_MISMATCH, pg__prefetch_next(s.ahead, &b, &turn, &err), &err);
     assert_non_null(strstr(err.msg, "row 17 of \"y0\" holds the class -1"));
     close_set(&s);
 }
@@ -114,7 +114,7 @@ static void a_file_that_shrinks_stops_it(void **state)
     open_set(&s, -1);
     assert_int_equal(truncate(in_dir("x.npy").s, 128 + 7 * BATCH * 4), 0);
     for (int i = 0; i < 2 * ROWS / BATCH && st == PG_OK; i++)
-        st = pg__ahead_next(s.ahead, &b, &turn, &err);
+        st = pg__prefetch_next(s.ahead, &b, &turn, &err);
     assert_int_equal(st, PG_E_FORMAT);
     assert_non_null(strstr(err.msg, "x.npy: "));
     close_set(&s);
@@ -129,7 +129,7 @@ static void it_can_be_left_at_any_time(void **state)
         pg__turn turn;
         open_set(&s, -1);
         for (int i = 0; i < taken; i++)
-            assert_ok(pg__ahead_next(s.ahead, &b, &turn, NULL));
+            assert_ok(pg__prefetch_next(s.ahead, &b, &turn, NULL));
         close_set(&s);
     }
 }

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "train/step/ranks.h"
 #include "train/plan/scaling.h"
+#include "train/step/ranks.h"
 
 #define assert_near(a, b) assert_true(fabs((a) - (b)) < 1e-9)
 

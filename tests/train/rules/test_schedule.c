@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "pg/train.h"
 #include "train/rules/schedule.h"
-#include "train/model/trainer.h"
+#include "train/step/trainer.h"
 
 static const uint64_t steps[] = {0, 1, 7, 9, 10, 11, 20, 25, 33, 100};
 #define N_STEPS (sizeof steps / sizeof *steps)

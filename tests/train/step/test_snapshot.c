@@ -3,8 +3,8 @@
 #include "pg_test.h"
 
 #include "train/data_files.h"
-#include "train/model/save.h"
 #include "train/fit/writer.h"
+#include "train/model/save.h"
 
 static const char *golden(const char *file)
 {

@@ -1,7 +1,7 @@
 #include "pg_test.h"
 
-#include "wrap/dialect/translate.h"
 #include "wrap/convert/convert_torch.h"
+#include "wrap/dialect/translate.h"
 
 static char *translate(const char *text, int to, int same)
 {

@@ -1,5 +1,5 @@
-#include "wrap/files.h"
 #include "pg_test.h"
+#include "wrap/files.h"
 
 #include "wrap/rewrite/pairing.h"
 

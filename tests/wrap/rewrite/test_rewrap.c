@@ -1,5 +1,5 @@
-#include "wrap/files.h"
 #include "pg_test.h"
+#include "wrap/files.h"
 
 static pg_rewrite_report wrap(const char *in, const char *out, pg_wrap_opts o)
 {

@@ -1,7 +1,7 @@
 /* relinked.h - a file that is another one with a new beginning and a new end: what relinking makes
  * (keras_h5_relink.c), and what a copy or the file itself is turned into (save.c). */
-#ifndef PG_FORMAT_RELINKED_H
-#define PG_FORMAT_RELINKED_H
+#ifndef PG_FORMAT_H5_RELINKED_H
+#define PG_FORMAT_H5_RELINKED_H
 
 #include "format/h5/h5_types.h"
 #include "io/sink.h"

@@ -1,15 +1,15 @@
 /* trainer.h - a model being trained: what trainer.c, weights.c, step.c and fit.c share. */
-#ifndef PG_TRAIN_MODEL_TRAINER_H
-#define PG_TRAIN_MODEL_TRAINER_H
+#ifndef PG_TRAIN_STEP_TRAINER_H
+#define PG_TRAIN_STEP_TRAINER_H
 
 #include "pg/train.h"
 #include "train/data/data.h"
 #include "train/exec/lanes.h"
+#include "train/exec/program.h"
+#include "train/exec/thread_pool.h"
 #include "train/rules/metric.h"
 #include "train/rules/optimiser.h"
 #include "train/rules/penalty.h"
-#include "train/exec/program.h"
-#include "train/exec/thread_pool.h"
 
 /* What a batch is run for. */
 typedef enum pg__pass { PG__TESTS, PG__TRAINS, PG__PREDICTS } pg__pass;
@@ -61,13 +61,13 @@ typedef struct pg__device {
 } pg__device;
 
 /* Work of a program's run on a device, to be done again (graph_capture.h). */
-typedef struct pg__recording {
+typedef struct pg__graph_capture {
     const pg__program *program;
     const void *arena, *scratch; /* that it ran on */
     void *const *grads;
     size_t n_runs, n_pieces;
     pg__graph_run **graphs; /* per piece; NULL: not recorded yet, or never */
-} pg__recording;
+} pg__graph_capture;
 
 /* Variables [first, end), whose gradients are summed over devices together (buckets.h). */
 typedef struct pg__bucket {
@@ -81,7 +81,7 @@ typedef struct pg__worker {
     pg__dev *dev; /* its queue there */
     void **args;  /* of a call */
     size_t n_args;
-    pg__recording *recordings;
+    pg__graph_capture *recordings;
     size_t n_recordings, cap_recordings;
     pg__memory scratch;
     pg__memory arena; /* of a device beyond the first that shares the work of a lane */
@@ -145,7 +145,8 @@ struct pg_trainer {
     int goes_along;                     /* and while the backward pass goes on */
     int is_summing;    /* the group may be at sums that nobody has waited for yet */
     uint64_t mirrored; /* version of the parameters that the other devices have */
-    int is_split;      /* the devices are those of one replica, and share its variables: model_parallel.h */
+    int is_split; /* the devices are those of one replica, and share its variables: model_parallel.h
+                   */
     size_t *part_of;   /* per parameter: its device */
     uint64_t *part_at, *part_elems; /* there; of each device */
     pg__frame_part *parts;          /* per device: what a step runs on */
@@ -200,7 +201,7 @@ struct pg_trainer {
     pg__strs placed_on;      /* devices, by their numbers in `assigned` */
     pg__assigned assigned;   /* n_devices 0: no placement */
     size_t n_threads;        /* one per worker and device that shares its work; the team's */
-    pg__team *team;
+    pg__thread_pool *team;
     pg__worker *workers;          /* as many as the team has */
     pg__memory *arenas;           /* per lane where lanes advance together, else per worker */
     struct pg__landing *landings; /* per lane */

@@ -3,7 +3,7 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
-#include "format/relinked.h"
+#include "format/h5/relinked.h"
 
 enum { N = 4 * PG_COPY_BYTES + 1000 };
 

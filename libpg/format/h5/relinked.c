@@ -2,7 +2,7 @@
  *
  * A copy gets what its objects own of the old bytes and zeros for the rest: an old description, a
  * dropped tensor, whatever else nothing leads to any more, is not in a new file. */
-#include "format/relinked.h"
+#include "format/h5/relinked.h"
 
 #include <string.h>
 
