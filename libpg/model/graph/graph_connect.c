@@ -15,7 +15,6 @@
 #include "base/try.h"
 #include "model/graph/classes.h"
 #include "model/graph/graph_impl.h"
-#include "model/lower/vars.h"
 
 /* The fields of a call while the arrays still grow. */
 typedef struct raw_call {

@@ -7,6 +7,7 @@
 #include "train/fit/alone.h"
 #include "train/fit/fit_impl.h"
 #include "train/fit/memory_estimate.h"
+#include "train/model/ranks_data.h"
 #include "train/step/average.h"
 #include "train/step/devices.h"
 #include "train/step/optimizer_shard.h"

@@ -7,7 +7,7 @@
 
 #include "base/str.h"
 #include "comm/comm.h"
-#include "train/model/feed.h"
+#include "train/step/trainer.h"
 
 /* What rank 0 has in hand of a slot that is divided (optimizer_shard.h). */
 typedef struct pg__window {
@@ -51,9 +51,7 @@ void pg__ranks_leave(pg_trainer *t);
 /* A public call begins: what became of the one before is forgotten. cancel: its own, or NULL. */
 void pg__ranks_begin_call(pg_trainer *t, const volatile int *cancel);
 
-/* ranks_data.c: all read the same data. */
-pg_status pg__ranks_same_data(pg_trainer *t, const pg__feed *f, pg_err *err);
-/* And the same run of them. */
+/* All were asked for the same run. */
 pg_status pg__ranks_same_run(pg_trainer *t, const pg_fit_opts *o, pg_err *err);
 
 /* A failure that all ranks found out together: rank 0 tells it. */

@@ -14,6 +14,7 @@
 #include "base/philox.h"
 #include "base/try.h"
 #include "base/watch.h"
+#include "train/model/ranks_data.h"
 #include "train/step/model_parallel.h"
 #include "train/step/ranks.h"
 #include "train/step/report.h"
