@@ -26,7 +26,7 @@ TARGETS = {
     'index': Target(['json'], 4096, ['*.weights.json', '*.index.json'], 10 * M,
                     ['libpg/format/fmt_keras_sharded.c', 'libpg/format/fmt_st_index.c'] + JSON),
     'json_graph': Target(['json'], 6144, ['*.json'], 10 * M,
-                         [f'libpg/model/graph/graph{part}.c' for part in ('', '_build', '_connect', '_load')] + JSON),
+                         [f'libpg/model/graph/graph{part}.c' for part in ('', '_build', '_connect')] + ['libpg/model/load/graph_load.c'] + JSON),
     'keras_zip': Target(['zip', 'h5'], 24576, ['*.keras'], 10 * M,
                         ['libpg/format/fmt_keras_v3.c', 'libpg/format/fmt_keras_zip.c'] + ZIP),
     'manifest': Target(['json'], 4096, [], 10 * M,

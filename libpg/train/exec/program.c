@@ -1,4 +1,4 @@
-/* program.c - compiling a tape: losses, backward pass, liveness, memory, kernels. */
+/* program.c - compiling a tape: liveness, memory, kernels. */
 #include "train/exec/program_impl.h"
 
 #include <string.h>
@@ -9,112 +9,6 @@
 #include "ops/rnn_room.h"
 #include "train/exec/arena.h"
 #include "train/exec/inplace.h"
-
-/* ---- losses ---- */
-
-/* Integers for classes, else what the prediction looks like. */
-static pg_status add_target(pg__program *p, size_t k, const pg__loss_attrs *a, pg_err *err)
-{
-    pg__dims shape = p->model.tape.values[p->model.outputs[k]].shape;
-    const int takes_class = pg__loss_takes_class(a->kind);
-    if (takes_class)
-        shape.rank--;
-    return pg__tape_value(&p->model.tape, &shape, takes_class ? PG__INT : PG__REAL, PG__TARGET,
-                          (uint32_t)k, 0, &p->targets[k], err);
-}
-
-static pg__squash made_for(pg__loss_kind kind)
-{
-    switch (kind) {
-    case PG__LOSS_categorical_crossentropy:
-    case PG__LOSS_categorical_focal_crossentropy:
-    case PG__LOSS_sparse_categorical_crossentropy: return PG__SOFTMAX_OF;
-    case PG__LOSS_binary_crossentropy:
-    case PG__LOSS_binary_focal_crossentropy: return PG__SIGMOID_OF;
-    default: return PG__NOT_SQUASHED;
-    }
-}
-
-/* The focal losses of Keras 3 and binary ones take what the activation gave. */
-static int takes_cached(pg__loss_kind kind, const pg__rules *rules)
-{
-    return rules->logits_cached && kind != PG__LOSS_binary_focal_crossentropy &&
-           (!rules->keras3 || kind != PG__LOSS_categorical_focal_crossentropy);
-}
-
-/* The logits of output k, where its loss starts from them. Keras over TensorFlow hangs them on the
- * tensor that a softmax or a sigmoid returns, and the crossentropies take what hangs there: a
- * categorical one of a sigmoid's output is that of a softmax of the same logits. */
-static pg__val logits_of(const pg__program *p, size_t k, pg__loss_kind kind, const pg__rules *rules)
-{
-    const pg__val v = p->model.outputs[k];
-    const pg__origin *o = v < p->model.cap_origins ? &p->model.origins[v] : NULL;
-    const pg__squash wanted = made_for(kind);
-    if (!o || wanted == PG__NOT_SQUASHED || o->squash == PG__NOT_SQUASHED)
-        return PG__NO_VAL;
-    return o->squash == wanted || takes_cached(kind, rules) ? o->logits : PG__NO_VAL;
-}
-
-/* The device that makes a value: what is computed from a large one stays there. */
-static uint32_t device_of(const pg__program *p, pg__val v)
-{
-    const pg__tape *t = &p->model.tape;
-    const pg__val root = pg__tape_root(t, v);
-    for (uint32_t at = t->n_insts; at-- > 0;)
-        for (uint32_t k = 0; k < t->insts[at].n_out; k++)
-            if (pg__out(t, &t->insts[at], k) == root)
-                return t->insts[at].device;
-    return 0;
-}
-
-static pg_status add_loss(pg__program *p, size_t k, const pg__program_opts *opts, pg_err *err)
-{
-    pg__loss_attrs a = opts->objectives[k].loss;
-    pg__val in[4] = {p->model.outputs[k], PG__NO_VAL, PG__NO_VAL, PG__NO_VAL};
-    const pg__dims scalar = {0};
-    pg_status st = PG_OK;
-    if (opts->lower.rules->logit_shortcut && !opts->from_probabilities) {
-        const pg__val logits = logits_of(p, k, a.kind, opts->lower.rules);
-        a.logits |= logits != PG__NO_VAL;
-        in[0] = logits != PG__NO_VAL ? logits : in[0];
-    }
-    PG_TRY(add_target(p, k, &a, err));
-    in[1] = p->targets[k];
-    pg__dims rows = p->model.tape.values[in[0]].shape;
-    rows.rank -= rows.rank > 0;
-    PG_TRY(
-        pg__tape_value(&p->model.tape, &rows, PG__REAL, PG__WEIGHT, (uint32_t)k, 0, &in[2], err));
-    p->model.tape.device = device_of(p, p->model.outputs[k]);
-    if (p->masks[k] != PG__NO_VAL)
-        PG_TRY(
-            pg__emit2(&p->model.tape, PG__OP_mask_weights, NULL, in[2], p->masks[k], &in[2], err));
-    PG_TRY(
-        pg__tape_value(&p->model.tape, &scalar, PG__REAL, PG__SEED, (uint32_t)k, 0, &in[3], err));
-    PG_TRY(pg__emit(&p->model.tape, PG__OP_loss, &a, in, 4, &p->losses[k], err));
-done:
-    return st;
-}
-
-static pg_status add_losses(pg__program *p, const pg__program_opts *opts, pg_err *err)
-{
-    const size_t n = p->model.n_outputs;
-    pg_status st = PG_OK;
-    p->targets = pg__mem_array(n, sizeof *p->targets);
-    p->losses = pg__mem_array(n, sizeof *p->losses);
-    p->masks = pg__mem_array(n, sizeof *p->masks);
-    if (!p->targets || !p->losses || !p->masks)
-        PG_TRY(pg__nomem(err));
-    for (size_t k = 0; k < n; k++) {
-        p->targets[k] = p->losses[k] = PG__NO_VAL;
-        p->masks[k] = pg__output_mask(&p->model, k);
-        if (opts->objectives && opts->objectives[k].has_loss && !opts->masks_only)
-            PG_TRY(add_loss(p, k, opts, err));
-    }
-    if (opts->lower.training && !opts->masks_only)
-        PG_TRY(pg__tape_backward(&p->model.tape, err));
-done:
-    return st;
-}
 
 /* ---- what is read from outside ---- */
 
@@ -550,7 +444,7 @@ pg_status pg__program_new(pg__program **out, const pg__program_opts *opts, pg_er
     if (p->masks_only) /* such a run changes nothing */
         p->model.n_moving = p->model.n_states = p->model.n_activities = 0;
     PG_TRY(pg__program_rewrite(p, opts, err));
-    PG_TRY(add_losses(p, opts, err));
+    PG_TRY(pg__program_add_losses(p, opts, err));
     PG_TRY(own_gradients(p, err));
     PG_TRY(prune(p, opts, err));
     PG_TRY(check_support(p, &opts->lower, err));

@@ -114,4 +114,8 @@ pg_status pg__mp_program_run(const pg__program *p, const pg__frame *f);
 /* Where a run left v on a device. */
 void *pg__mp_program_at(const pg__program *p, const pg__frame *f, pg__val v, uint32_t device);
 
+/* program_losses.c: what the rows' targets and weights make of the outputs, and in training the
+ * gradients of that. */
+pg_status pg__program_add_losses(pg__program *p, const pg__program_opts *opts, pg_err *err);
+
 #endif
