@@ -5,6 +5,7 @@
 #include "pg_test.h"
 
 #define CNN4   "files/keras-2.2.4/cnn4-g2/"
+#define EXCHANGED "extra/keras-2.15/exchanged/"
 #define NATIVE "files/keras-3.6.0-native/cnn4/"
 
 static char folder[] = "/tmp/pg_test_check.XXXXXX";
@@ -98,6 +99,17 @@ static void lets_the_template_pass(void **state)
     pg_check_report_fini(&r);
     r = checked(CNN4 "template_weights.h5", NULL, 1);
     assert_false(r.fitted);
+    pg_check_report_fini(&r);
+}
+
+/* Keras loads it without a word and predicts with exchanged layers. */
+static void sees_exchanged_layers_of_a_nested_model(void **state)
+{
+    (void)state;
+    pg_check_report r = checked(EXCHANGED "weights.h5", EXCHANGED "model.json", 1);
+    pg_check_report_fini(&r);
+    r = checked(EXCHANGED "weights.h5", EXCHANGED "exchanged.json", 0);
+    assert_string_equal(find(&r, "structure")->summary, "1 of 2 layers do not fit exchanged.json");
     pg_check_report_fini(&r);
 }
 
@@ -289,6 +301,7 @@ static void says_what_it_cannot_do(void **state)
 }
 
 PG_TEST_MAIN_WITH(setup, cleanup, cmocka_unit_test(lets_the_template_pass),
+                  cmocka_unit_test(sees_exchanged_layers_of_a_nested_model),
                   cmocka_unit_test(stops_a_wrapper_with_keras_own_words),
                   cmocka_unit_test(tells_what_is_missing_and_extra),
                   cmocka_unit_test(sees_a_cell_of_another_width),
