@@ -278,7 +278,7 @@ def memory(folder):
         r = run(ranks(2, *command, '--dry-run', '--json'), folder)
         if not expect(f'{what}: a forecast', r.returncode == 0, show(r)):
             continue
-        want = json.loads(r.stdout)['total']
+        want = json.loads(r.stdout.splitlines()[-1])['total']  # notes come first
         j = job.Job([mpirun, '-np', 2], 2, folder, *command, '--epochs', '1000', '--csv', 'log.csv', '--force', '-q')
         found = j.begun(4)
         got = [resident(pid) for pid in found.values()]
