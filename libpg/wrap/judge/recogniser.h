@@ -1,6 +1,6 @@
 /* recogniser.h - one kind of wrapper = one rec_<name>.c that defines
  * `const pg__recogniser pg__rec_<name>`, one line in recognisers.def and one test
- * tests/wrap/test_rec_<name>.c (the build stops without it).
+ * tests/wrap/judge/test_rec_<name>.c (the build stops without it).
  *
  * What all data-parallel wrappers share (one nested model, called G times on slices, merged along
  * axis 0) is judged once, in wrap/judge/verdict.c, by structure. A recogniser answers the question
