@@ -7,14 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Something of this file. */
+/* An address inside this file's code. */
 static const void *self_address(void)
 {
     static const char here = 0;
     return &here;
 }
 
-/* The folder of a file, without links; 0 where there is none. */
+/* The folder that holds a file, links resolved; 0 if there is none. */
 static int folder_of(char out[PATH_MAX], const char *path)
 {
     char *slash;
@@ -31,7 +31,7 @@ static int is_there(char out[PATH_MAX], const char *folder, const char *rest, co
     return n > 0 && n < PATH_MAX && access(out, F_OK) == 0;
 }
 
-/* Of the library, or of a program that holds it, which may have been found by PATH. */
+/* Path of the library, or of a program that contains it, which may have been found through PATH. */
 static int is_beside(char out[PATH_MAX], const char *self, const char *file, const char *built_in)
 {
     static const char *const installed[] = {

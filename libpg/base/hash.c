@@ -1,9 +1,9 @@
-/* hash.c - checksums: zlib's CRC-32, and the two that HDF5 protects its own structures with (format
- * specification, sections III.A and "Checksum"), which no library offers by themselves.
+/* hash.c - checksums: zlib's CRC-32, and the two with which HDF5 protects its own structures
+ * (format specification, sections III.A and "Checksum"), which no library offers separately.
  *
- * Where the processor multiplies without carries (PCLMULQDQ, x86 since 2010), long pieces of CRC-32
- * go that way; zlib does the rest and is the oracle. Measured in GB/s: zlib 1.2.13 7, this 16, in
- * wide registers 38. */
+ * On processors with carry-less multiplication (PCLMULQDQ, x86 since 2010), long pieces of CRC-32
+ * use it; zlib does the rest and is the oracle. Measured in GB/s: zlib 1.2.13 7, this 16, in wide
+ * registers 38. */
 #include "base/hash.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ FOLDS static inline __m128i load16(const unsigned char *p)
     return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
 
-/* x, moved on by as many bits as k says, plus what stands there. */
+/* x, shifted as many bits as k says, plus what is stored there. */
 FOLDS static inline __m128i fold(__m128i x, __m128i k, __m128i there)
 {
     const __m128i low = _mm_clmulepi64_si128(x, k, 0x00), high = _mm_clmulepi64_si128(x, k, 0x11);
@@ -35,8 +35,8 @@ WIDE static inline __m512i fold_wide(__m512i x, __m512i k, __m512i there)
     return _mm512_ternarylogic_epi64(low, high, there, 0x96); /* the sum of the three */
 }
 
-/* The same four lanes at a time, in registers of 64 bytes (x86 since 2019), as far as 256 bytes go:
- * n, at least that, is what is left of p then. */
+/* The same, four lanes at a time, in registers of 64 bytes (x86 since 2019), while at least 256
+ * bytes are left; n, at least that, is how much of p is left. */
 WIDE static const unsigned char *fold_blocks(__m128i lane[4], uint32_t crc, const unsigned char *p,
                                              size_t *n)
 {

@@ -1,5 +1,5 @@
-/* index.h - where a name is among many: sorted once, found by bisection, so that work on lists from
- * files stays linear. Names are borrowed. */
+/* index.h - finds a name among many: sorted once, then searched by bisection, so that work on lists
+ * from files stays linear. Names are borrowed. */
 #ifndef PG_BASE_INDEX_H
 #define PG_BASE_INDEX_H
 
@@ -9,7 +9,7 @@
 
 typedef struct pg__index_entry {
     const char *name;
-    size_t i; /* what the caller says */
+    size_t i; /* the caller's number */
 } pg__index_entry;
 
 /* Starts as {0}. */
@@ -25,7 +25,7 @@ void pg__index_fini(pg__index *x);
 /* The smallest i of a name, (size_t)-1 if there is none. */
 size_t pg__index_find(const pg__index *x, const char *name);
 
-/* Position in v of the first entry that is not before `name`, n at the end. */
+/* Position in v of the first entry that does not sort before `name`; n if there is none. */
 size_t pg__index_from(const pg__index *x, const char *name);
 
 #endif

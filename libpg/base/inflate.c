@@ -1,4 +1,4 @@
-/* inflate.c - zlib streams into a buffer of known size: a stream that wants to be larger is
+/* inflate.c - inflates zlib streams into a buffer of known size. A stream that would need more is
  * refused, so that a few bytes of file cannot ask for gigabytes. */
 #include "base/inflate.h"
 
@@ -10,7 +10,7 @@
 pg_status pg__inflate(void *dst, size_t n_dst, const void *src, size_t n_src, pg_err *err)
 {
     z_stream z = {0};
-    unsigned char spill; /* where a stream that holds too much shows itself */
+    unsigned char spill; /* reveals a stream that holds too much */
     size_t in = 0, out = 0;
     int rc = inflateInit(&z);
     if (rc != Z_OK)

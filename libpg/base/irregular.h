@@ -1,4 +1,4 @@
-/* irregular.h - what to call something that is no regular file and no folder. */
+/* irregular.h - names for things that are neither regular files nor folders. */
 #ifndef PG_BASE_IRREGULAR_H
 #define PG_BASE_IRREGULAR_H
 

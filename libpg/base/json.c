@@ -1,6 +1,6 @@
-/* json.c - the parsed form of JSON: a thin cover over jansson, the only file that includes it.
+/* json.c - the parsed form of JSON: a thin layer over jansson, and the only file that includes it.
  *
- * pg__json is jansson's json_t under another name, so that views cost nothing. */
+ * pg__json is jansson's json_t under another name, so views cost nothing. */
 #include "base/json.h"
 
 #include <jansson.h>
@@ -15,13 +15,13 @@ static const json_t *view(const pg__json *j)
     return (const json_t *)j;
 }
 
-/* jansson's iteration takes a json_t that it does not change. */
+/* jansson's iterator takes a non-const json_t, but does not change it. */
 static json_t *unlocked(const pg__json *j)
 {
     return (json_t *)(uintptr_t)j;
 }
 
-/* Words jansson's complaint; line and column are those of the original text. */
+/* Turns jansson's complaint into a message; line and column are those of the original text. */
 static pg_status fail_parse(const char *text, size_t n, size_t skipped, const json_error_t *e,
                             pg_err *err)
 {

@@ -2,8 +2,8 @@
  * first, because jansson recurses, knows no byte positions and refuses what Python writes (NaN,
  * "\u0000").
  *
- * What is copied into an output is never printed from the parsed form (numbers would change their
- * digits) but cut out of the original text by byte range: pg__json_range(). */
+ * Text for an output is never printed from the parsed form, because numbers would change their
+ * digits. It is cut out of the original text by byte range: pg__json_range(). */
 #ifndef PG_BASE_JSON_H
 #define PG_BASE_JSON_H
 
@@ -26,28 +26,29 @@ typedef enum pg__json_type {
 } pg__json_type;
 
 /* Checks limits (bytes, depth, tokens) and parses; duplicate keys are refused. The root is freed
- * with pg__json_free(). PG_E_FORMAT says line and column; PG_E_LIMIT. No recursion on input depth
- * before the limit was checked. pg__json_check() does the limits and the syntax without parsing.
+ * with pg__json_free(). PG_E_FORMAT gives line and column; PG_E_LIMIT. Nothing recurses on input
+ * depth before the limit has been checked. pg__json_check() checks limits and syntax without
+ * parsing.
  *
- * What Python writes beyond JSON is let in: NaN and Infinity become numbers of the same length,
+ * Python's extensions to JSON are accepted: NaN and Infinity become numbers of the same length,
  * lone surrogates U+FFFD, integers beyond 64 bits reals, and a byte order mark is skipped. */
 pg_status pg__json_parse(pg__json **out, const char *text, size_t n, pg_err *err);
 pg_status pg__json_check(const char *text, size_t n, pg_err *err);
 void pg__json_free(pg__json *root);
 
-/* All accept NULL ("absent") and values of other types: then NULL, 0 or the default comes back. */
+/* All accept NULL ("absent") and values of other types; they then return NULL, 0 or the default. */
 pg__json_type pg__json_type_of(const pg__json *j);
 const pg__json *pg__json_get(const pg__json *obj, const char *key);
 const pg__json *pg__json_at(const pg__json *arr, size_t i);
 size_t pg__json_len(const pg__json *j);      /* elements of an array, members of an object */
-const char *pg__json_str(const pg__json *j); /* NULL unless a string; may hold NULs, see _bytes */
+const char *pg__json_str(const pg__json *j); /* NULL if not a string; may hold NULs, see _bytes */
 const char *pg__json_bytes(const pg__json *j, size_t *n);
 const char *pg__json_get_str(const pg__json *obj, const char *key);
 int pg__json_int(const pg__json *j, int64_t *out);  /* 1 if an integer, *out set */
 int pg__json_num(const pg__json *j, double *out);   /* 1 if an integer or a real, *out set */
-int pg__json_bool(const pg__json *j, int fallback); /* numbers as Python has them: 0 is false */
-/* Members of an object in file order: for (k = 0; pg__json_member(j, k, &key, &val); k++). Needs
- * O(1) amortised per step for objects of any size. */
+int pg__json_bool(const pg__json *j, int fallback); /* numbers as in Python: 0 is false */
+/* Members of an object in file order: for (k = 0; pg__json_member(j, k, &key, &val); k++). Each
+ * step is O(1) amortised for objects of any size. */
 typedef struct pg__json_iter {
     const pg__json *obj;
     void *at;
@@ -57,7 +58,7 @@ typedef struct pg__json_iter {
 } pg__json_iter;
 int pg__json_next(pg__json_iter *it); /* start with {.obj = j}; 1 while there is a member */
 
-/* Byte range of the value that a path leads to. A path is a list of steps, ended by {0}. */
+/* Byte range of the value at a path. A path is a list of steps, ended by {0}. */
 typedef struct pg__json_step {
     const char *key; /* member of an object, or NULL: */
     size_t index;    /* element of an array */
@@ -76,9 +77,9 @@ typedef struct pg__json_span {
 } pg__json_span;
 pg__json_span pg__json_range(const char *text, size_t n, const pg__json_step *path);
 
-/* The elements of an array or the members of an object, as spans, in one pass over its bytes: start
- * with pg__json_walk_of(), then for as long as pg__json_walk_next() gives 1. Text that the check
- * refused is walked without harm, but what comes out means nothing. */
+/* Walks the elements of an array or the members of an object, as spans, in one pass over its bytes:
+ * start with pg__json_walk_of(), then call pg__json_walk_next() for as long as it returns 1.
+ * Walking text that the check refused is harmless, but the results mean nothing. */
 typedef struct pg__json_walk {
     const char *text;
     size_t at, end;
@@ -91,13 +92,13 @@ int pg__json_walk_next(pg__json_walk *w);
 /* 1 if the string literal at `key` means `name`, escapes undone. */
 int pg__json_key_is(const char *text, pg__json_span key, const char *name);
 
-/* The value under a key of an object; n == 0: `within` is none, or has no such key. */
+/* The value under a key of an object; n == 0 if `within` is not an object or has no such key. */
 pg__json_span pg__json_member(const char *text, pg__json_span within, const char *key);
 /* 1 if s is the string literal `word`; if it is null, or nothing (n == 0). */
 int pg__json_is_text(const char *text, pg__json_span s, const char *word);
 int pg__json_is_null(const char *text, pg__json_span s);
 
-/* Appends what the string literal `s` of checked text means; a lone surrogate is PG_E_FORMAT. */
+/* Appends the decoded string literal `s` of checked text; a lone surrogate is PG_E_FORMAT. */
 pg_status pg__json_unquote(pg__str *out, const char *text, pg__json_span s, pg_err *err);
 
 /* Appends s as a JSON string literal, quotes included; invalid UTF-8 becomes U+FFFD. */

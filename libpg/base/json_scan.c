@@ -1,9 +1,9 @@
 /* json_scan.c - reads JSON (RFC 8259) without recursion and without memory: checks the limits and
  * the syntax, and finds where values begin and end.
  *
- * The check runs before jansson, which recurses on its input and stops at what Python's json module
- * writes beyond the standard: NaN, Infinity, lone surrogates, integers of any length. Each of them
- * is overwritten, in a copy, by something of the same length that jansson takes, so that byte
+ * The check runs before jansson, which recurses on its input and stops at the extensions that
+ * Python's json module writes: NaN, Infinity, lone surrogates, integers of any length. In a copy,
+ * each of these is overwritten by something of the same length that jansson accepts, so byte
  * positions stay those of the file. */
 #include "base/json_scan.h"
 
@@ -15,7 +15,7 @@ typedef struct scan {
     const unsigned char *s;
     size_t n, at;
     size_t tokens;
-    uint64_t cost; /* of the values so far, once jansson has them */
+    uint64_t cost; /* of the values so far, once jansson holds them */
     unsigned depth;
     char *copy;
     int odd;
@@ -23,7 +23,7 @@ typedef struct scan {
     unsigned char is_object[PG_LIMIT_JSON_DEPTH]; /* per open container */
 } scan;
 
-/* What jansson 2.14 allocates for a value on a 64-bit machine, its text aside, as measured. */
+/* Measured: what jansson 2.14 allocates for a value on a 64-bit machine, apart from its text. */
 enum { COST_OBJECT = 256, COST_ARRAY = 144, COST_STRING = 96, COST_KEY = 80, COST_NUMBER = 48 };
 
 typedef enum expect {
@@ -221,7 +221,7 @@ static pg_status scan_word(scan *c, const char *word)
     return PG_OK;
 }
 
-/* A value begins at c->at; *next says what may follow. */
+/* A value begins at c->at; *next is set to what may follow. */
 static pg_status scan_value(scan *c, expect *next)
 {
     const unsigned char b = c->at < c->n ? c->s[c->at] : 0;
@@ -262,7 +262,7 @@ static pg_status scan_key(scan *c, expect *next)
     return PG_OK;
 }
 
-/* One token at c->at, where *what may stand; *what becomes what may follow it. */
+/* Reads one token at c->at; *what says which tokens are allowed, and then which may follow. */
 static pg_status scan_token(scan *c, expect *what)
 {
     const int in_object = c->depth && c->is_object[c->depth - 1];
@@ -399,8 +399,8 @@ int pg__json_walk_next(pg__json_walk *w)
     return w->value.n > 0;
 }
 
-/* Bytes of the character that the escape at s (n bytes, begins with a backslash) means, in out[4];
- * *used bytes of s. A lone surrogate means nothing: 0. */
+/* Bytes of the character that the escape at s (n bytes, begins with a backslash) stands for, in
+ * out[4]; *used bytes of s. A lone surrogate stands for none: 0. */
 static size_t unescape(const unsigned char *s, size_t n, char *out, size_t *used)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";

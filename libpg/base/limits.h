@@ -1,4 +1,4 @@
-/* limits.h - every ceiling that libpg puts on its input, in one place. */
+/* limits.h - every ceiling that libpg sets for its input, in one place. */
 #ifndef PG_BASE_LIMITS_H
 #define PG_BASE_LIMITS_H
 

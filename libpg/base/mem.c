@@ -1,4 +1,5 @@
-/* mem.c - the only calls of malloc and its kin in libpg; sizes are multiplied with a check. */
+/* mem.c - the only place in libpg that calls malloc and its relatives; products of sizes are
+ * checked. */
 #include "base/mem.h"
 
 #include <stdint.h>
@@ -11,12 +12,12 @@ void *pg__mem_array(size_t n, size_t size)
     return n == 0 || size == 0 ? calloc(1, 1) : calloc(n, size);
 }
 
-/* Whole pages of a large piece become huge ones where the system has them: a processor finds its
- * way to few places only without looking them up. A system that refuses loses nothing but time. */
+/* Where the system has huge pages, whole pages of a large piece become such: the processor caches
+ * the addresses of only few pages. If the system refuses, nothing is lost but time. */
 static void ask_for_huge_pages(void *p, size_t n)
 {
 #ifdef MADV_HUGEPAGE
-    const size_t least = (size_t)4 << 20, page = 65536; /* a multiple of what systems have */
+    const size_t least = (size_t)4 << 20, page = 65536; /* a multiple of every system's */
     const size_t gap = (page - (uintptr_t)p % page) % page;
     if (n >= least)
         (void)madvise((char *)p + gap, (n - gap) / page * page, MADV_HUGEPAGE);
@@ -43,7 +44,7 @@ void *pg__mem_bare(size_t n)
 {
     const size_t page = 4096, whole = n > SIZE_MAX - page ? 0 : (n / page + 1) * page;
     void *p = whole ? aligned_alloc(page, whole) : NULL;
-    if (p) /* else what is touched is 2 MiB around it */
+    if (p) /* else each touch would take the 2 MiB around it */
         (void)madvise(p, whole, MADV_NOHUGEPAGE);
     return p;
 }

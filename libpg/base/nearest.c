@@ -1,11 +1,11 @@
-/* nearest.c - distance: Levenshtein's, by Wagner and Fischer's table of one row. */
+/* nearest.c - Levenshtein's distance, computed with a single row of Wagner and Fischer's table. */
 #include "base/nearest.h"
 
 #include <string.h>
 
 #include "base/str.h"
 
-#define LONGEST 63 /* of names that are compared */
+#define LONGEST 63 /* of the names compared */
 #define TOO_FAR 3
 
 static size_t least(size_t a, size_t b, size_t c)
@@ -52,7 +52,7 @@ const char *pg_nearest(const char *name, const char *(*each)(const void *ctx, si
     return best;
 }
 
-/* Letters and digits, small. */
+/* Keeps letters and digits, in lower case. */
 static void bare(char out[LONGEST + 2], const char *name, size_t len)
 {
     size_t n = 0;

@@ -1,4 +1,4 @@
-/* nearest.h - what somebody who mistyped a name may have meant. */
+/* nearest.h - suggests what a mistyped name may have meant. */
 #ifndef PG_BASE_NEAREST_H
 #define PG_BASE_NEAREST_H
 
@@ -6,10 +6,10 @@
 
 #include "pg/err.h"
 
-/* pg_nearest() of a list. */
+/* pg_nearest() in a list. */
 const char *pg__nearest(const char *s, const char *const *names, size_t n);
 
-/* The same whatever capitals and '_' it is written with, of the first len bytes of name. */
+/* The same, ignoring capitals and '_'; compares the first len bytes of name. */
 const char *pg__nearest_spelt(const char *name, size_t len, const char *const *names, size_t n);
 
 /* PG_E_ARG: unknown WHAT "name"; did you mean that? */

@@ -1,6 +1,6 @@
-/* philox.h - Philox4x32-10: random numbers as a pure function of (key, counter), so that they do
- * not depend on who draws them, or on how work is divided. Compiles for host and device. Source:
- * Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011. */
+/* philox.h - Philox4x32-10: random numbers as a pure function of (key, counter), so that they
+ * depend neither on which thread draws them nor on how work is divided. Compiles for host and
+ * device. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011. */
 #ifndef PG_BASE_PHILOX_H
 #define PG_BASE_PHILOX_H
 

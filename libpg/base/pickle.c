@@ -1,7 +1,7 @@
-/* pickle.c - the stack machine of pickle.h; its opcodes stand in pickle_ops.c.
+/* pickle.c - the stack machine of pickle.h; its opcodes are in pickle_ops.c.
  *
  * Time and memory are linear in the length of the text: every opcode takes at least one byte, and
- * none allocates more than the bytes and the values that it consumes. */
+ * allocates no more than the bytes and values that it consumes. */
 #include "base/pickle_impl.h"
 
 #include <string.h>

@@ -80,7 +80,7 @@ done:
     return st;
 }
 
-/* Protocol 0's text: a literal in quotes, here without escapes. */
+/* Protocol 0's text: a quoted literal, accepted without escapes only. */
 static pg_status op_quoted(pg__pk_machine *m)
 {
     const char *line = NULL;
@@ -153,7 +153,7 @@ static int calls_dict(const pg__pk_machine *m, const pg__pk_value *v)
     return v->kind == PG_PK_CALL && pg__pickle_is_dict(m->p, v);
 }
 
-/* Whether items may be put into v afterwards by the opcode at hand. */
+/* Whether the current opcode may put items into v. */
 static int takes(const pg__pk_machine *m, const pg__pk_value *v)
 {
     switch (m->op) {
@@ -201,7 +201,7 @@ static pg_status op_pop(pg__pk_machine *m)
     size_t first = 0;
     if (m->op == '0' && pg__pk_n_free(m))
         return pg__pk_pop(m, &v);
-    const pg_status st = pg__pk_pop_mark(m, &first); /* POP removes a mark, too */
+    const pg_status st = pg__pk_pop_mark(m, &first); /* POP removes a mark as well */
     if (st == PG_OK)
         m->n_stack = first;
     return st;
@@ -272,7 +272,7 @@ static pg_status push_global(pg__pk_machine *m, const char *module, size_t n_mod
     return push_foreign(m, &f);
 }
 
-/* Module and name in a line each. */
+/* Module and name, one line each. */
 static pg_status op_global(pg__pk_machine *m)
 {
     const char *module = NULL, *name = NULL;
@@ -299,8 +299,8 @@ done:
     return st;
 }
 
-/* What a dictionary is called with becomes its entries: Python 2 writes an OrderedDict as a call
- * with a list of [key, value], a Counter is one with a dict. */
+/* The arguments of a dictionary become its entries: Python 2 writes an OrderedDict as a call with a
+ * list of [key, value] and a Counter as one with a dict. */
 static pg_status take_entries(pg__pk_machine *m, pg__pk_value *call)
 {
     pg_status st = PG_OK;
@@ -311,7 +311,7 @@ static pg_status take_entries(pg__pk_machine *m, pg__pk_value *call)
     if (args->n > 1 ||
         (from && from->kind != PG_PK_LIST && from->kind != PG_PK_TUPLE && from->kind != PG_PK_DICT))
         return pg__pk_damaged(m, "a dictionary is made of something else than entries");
-    if (from && from->n > PG_LIMIT_PICKLE_OPS - m->ops) /* one list may be given to many calls */
+    if (from && from->n > PG_LIMIT_PICKLE_OPS - m->ops) /* many calls may get the same list */
         return pg__pk_too_many(m, "opcodes");
     m->ops += from ? from->n : 0;
     if (from && from->kind == PG_PK_DICT)
@@ -326,8 +326,8 @@ done:
     return st;
 }
 
-/* A foreign function makes other functions: what they return is as foreign. items: [function, args]
- * on the stack; the function becomes the foreign name, and itself a member of the call. */
+/* A foreign function makes other functions: what they return is foreign, too. items: [function,
+ * args] on the stack; the function becomes the foreign name and is itself a member of the call. */
 static pg_status call_of_call(pg__pk_machine *m)
 {
     const uint32_t made = m->stack[m->n_stack - 2];
@@ -341,7 +341,7 @@ done:
     return st;
 }
 
-/* REDUCE and NEWOBJ: remembered, never carried out. */
+/* REDUCE and NEWOBJ: remembered, never executed. */
 static pg_status op_call(pg__pk_machine *m)
 {
     pg_status st = PG_OK;
@@ -363,8 +363,8 @@ done:
     return st;
 }
 
-/* INST and OBJ, of classes of old: the arguments stand behind a mark, with the class's name in two
- * lines, or the class as the first of them. */
+/* INST and OBJ, for old-style classes: the arguments follow a mark, and the class is given either
+ * by name in two lines or as the first of them. */
 static pg_status op_call_marked(pg__pk_machine *m)
 {
     size_t first = 0;
@@ -384,7 +384,7 @@ done:
     return st;
 }
 
-/* NEWOBJ_EX: arguments with names follow the others. */
+/* NEWOBJ_EX: named arguments follow the others. */
 static pg_status op_call_named(pg__pk_machine *m)
 {
     uint32_t named = 0;
@@ -400,7 +400,7 @@ done:
     return st;
 }
 
-/* Python's own dictionaries carry versions of modules, nothing else. */
+/* Python's own dictionaries carry only versions of modules. */
 static pg_status build_dict(pg__pk_machine *m, const pg__pk_value *state)
 {
     char shown[80];
@@ -458,7 +458,7 @@ static pg_status op_proto(pg__pk_machine *m)
     return PG_OK;
 }
 
-/* A frame only announces how many bytes follow. */
+/* A frame only says how many bytes follow. */
 static pg_status op_frame(pg__pk_machine *m)
 {
     uint64_t n = 0;
@@ -483,7 +483,7 @@ static pg_status op_stop(pg__pk_machine *m)
     return PG_OK;
 }
 
-/* Which opcodes a function takes. */
+/* Which function implements which opcodes. */
 static const struct {
     const char *ops;
     pg__pk_handler *function;

@@ -1,5 +1,5 @@
-/* real.c - the C library knows the right digits, but not which of them are needed, and it writes
- * and reads the locale's decimal point: only its digits and its exponent are taken. */
+/* real.c - numbers as text. The C library computes correct digits, but does not know how many are
+ * needed, and uses the locale's decimal point. So only its digits and exponent are taken. */
 #include "base/real.h"
 
 #include <locale.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_DIGITS 17 /* that a double can need */
+#define MOST_DIGITS 17 /* that a double may need */
 
 /* A number's decimal digits, d.ddd times ten to the exponent. */
 typedef struct decimal {
@@ -73,7 +73,7 @@ static pg__real text_of(double v, form as)
     } else {
         const double size = fabs(v);
         const decimal d = shortest(size, as != DOUBLE);
-        /* Python looks at the digits, NumPy at the number. */
+        /* Python decides by the digits, NumPy by the number. */
         const int scientific = as == NUMPY ? size > 0 && (size < 1e-4 || size >= 1e16)
                                            : d.exponent < -4 || d.exponent >= 16;
         write_out(r.s, &d, scientific, sign);

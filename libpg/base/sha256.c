@@ -1,5 +1,5 @@
-/* sha256.c - SHA-256 as FIPS 180-4 section 6.2 describes it; where the processor has instructions
- * for it (SHA-NI), with those: seven times faster. */
+/* sha256.c - SHA-256 by FIPS 180-4, section 6.2. Processors with SHA instructions (SHA-NI) use
+ * those: seven times faster. */
 #include "base/sha256.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static void blocks_plain(uint32_t h[8], const unsigned char *p, size_t n)
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-/* State in the order that the instructions want: {ABEF, CDGH}. Four rounds a step. */
+/* State in the order that the instructions require: {ABEF, CDGH}. Four rounds a step. */
 __attribute__((target("sha,sse4.1"))) static void blocks_ni(uint32_t h[8], const unsigned char *p,
                                                             size_t n)
 {

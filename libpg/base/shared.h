@@ -1,5 +1,5 @@
-/* shared.h - what the CPU and the GPU compute by the same lines of code: functions marked PG_SHARED
- * compile as C11 and as CUDA C++17. */
+/* shared.h - code that the CPU and the GPU share: functions marked PG_SHARED compile as C11 and as
+ * CUDA C++17. */
 #ifndef PG_BASE_SHARED_H
 #define PG_BASE_SHARED_H
 

@@ -1,6 +1,6 @@
-/* spec.c - format(value, spec) of Python for int and float, after CPython's formatter_unicode.c: a
- * number is a sign, a prefix, leading digits (which may be grouped), and a rest; zeros that fill
- * take part in the grouping. Digits come from the C library, whatever its locale. */
+/* spec.c - Python's format(value, spec) for int and float, after CPython's formatter_unicode.c: a
+ * number is a sign, a prefix, leading digits (possibly grouped) and a rest; zeros that fill are
+ * grouped too. Digits come from the C library, in any locale. */
 #include "base/spec.h"
 
 #include <inttypes.h>
@@ -55,7 +55,7 @@ static const char *read_align(spec *f, const char *s, const char *end)
     return s;
 }
 
-/* Digits into *out, which stays where there are none. */
+/* Reads digits into *out, which is unchanged if there are none. */
 static pg_status read_number(int *out, const char **s, const char *end, pg_err *err)
 {
     int v = 0;
@@ -133,7 +133,8 @@ static void plain_point(char *s)
     *to = 0;
 }
 
-/* Zeros at the end of what stands before the exponent, but for `least` digits behind the point. */
+/* Removes zeros at the end of the part before the exponent, but leaves `least` digits after the
+ * point. */
 static void strip_zeros(char *s, size_t least)
 {
     char *point = strchr(s, '.'), *e = strpbrk(s, "eE");
@@ -147,7 +148,7 @@ static void strip_zeros(char *s, size_t least)
     memmove(to, end, strlen(end) + 1);
 }
 
-/* Without a type: as 'g', but there is a digit behind the point. */
+/* Without a type: as 'g', but with at least one digit after the point. */
 static void like_g(char *s, size_t cap, const spec *f, double v)
 {
     const int p = f->precision > 0 ? f->precision : 1;
@@ -173,7 +174,7 @@ static void by_type(char *s, size_t cap, const spec *f, char type, double v)
     plain_point(s);
 }
 
-/* A point where '#' asks for one. */
+/* Adds the point that '#' asks for. */
 static void force_point(char *s)
 {
     char *e = strchr(s, 'e');
@@ -229,8 +230,8 @@ static void int_digits(digits *d, const spec *f, double v)
 
 /* ---- putting together ---- */
 
-/* Digits from right to left in groups, filled up with zeros to at least `width` characters. Returns
- * where they begin in the buffer that ends at `end`. */
+/* Writes digits from right to left in groups, filled with zeros to at least `width` characters.
+ * Returns where they begin in the buffer that ends at `end`. */
 static char *put_groups(char *end, const char *s, size_t n, const spec *f, int width)
 {
     const int hex = f->type && strchr("boxX", f->type) != NULL;

@@ -1,5 +1,5 @@
 /* spec.h - Python's format specifications: [[fill]align][sign][#][0][width][,][.precision][type],
- * for numbers. What is not offered: 'c', 'z', widths and precisions beyond 200. */
+ * for numbers. Not supported: 'c', 'z', widths and precisions beyond 200. */
 #ifndef PG_BASE_SPEC_H
 #define PG_BASE_SPEC_H
 
@@ -16,8 +16,8 @@ typedef struct pg__spec_value {
     double v; /* an int: exact to 2^53 */
 } pg__spec_value;
 
-/* Appends what format(value, spec) gives in Python, spec being the n bytes at s. PG_E_ARG says what
- * Python would not take. */
+/* Appends what Python's format(value, spec) returns, spec being the n bytes at s. PG_E_ARG says
+ * what Python would reject. */
 pg_status pg__spec_format(pg__str *out, const char *s, size_t n, pg__spec_value value, pg_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* str.c - growing strings, and names from files made fit to be shown. */
+/* str.c - growing strings, and names from files made safe to show. */
 #include "base/str.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* str.h - growing byte strings, lists of strings, and names made fit for a terminal. */
+/* str.h - growing byte strings, lists of strings, and names made safe for a terminal. */
 #ifndef PG_BASE_STR_H
 #define PG_BASE_STR_H
 
@@ -7,7 +7,7 @@
 
 #include "pg/err.h"
 
-/* A growing string; starts as {0}; s is NUL-terminated once anything was added. */
+/* A growing string; starts as {0}; s is NUL-terminated once anything has been added. */
 typedef struct pg__str {
     char *s;
     size_t n, cap; /* n excludes the NUL */
@@ -39,19 +39,20 @@ int pg__is_any(const char *s, const char *const *list, size_t n);
  * point. */
 size_t pg__utf8_at(const unsigned char *s, size_t n, uint32_t *code);
 
-/* A name from a file as people may see it: control, bidi and invalid UTF-8 bytes become \xNN, the
- * end of what does not fit becomes "...". Returns buf, so that it can stand in a printf. */
+/* A name from a file, safe to show: control, bidi and invalid UTF-8 bytes become \xNN, and "..."
+ * replaces the end of a name that does not fit. Returns buf, so that it can be an argument of
+ * printf. */
 const char *pg__printable(char *buf, size_t cap, const char *name, size_t len);
 
-/* Same for a NUL-terminated name, into a buffer of its own: %s with PG_SHOW(name). */
+/* The same for a NUL-terminated name, with a buffer of its own: %s with PG_SHOW(name). */
 typedef struct pg__shown {
     char s[160];
 } pg__shown;
 pg__shown pg__show(const char *name);
 #define PG_SHOW(name) (pg__show(name).s)
 
-/* The same, fit to be pasted into a shell as one operand: quoted where needed, "./-x" for "-x". A
- * name that cannot stand there whole and as it is becomes PG_UNQUOTABLE, and pg_err_hint() keeps no
+/* The same, safe to paste into a shell as one operand: quoted if needed, "./-x" for "-x". A name
+ * that cannot be shown completely and unchanged becomes PG_UNQUOTABLE, and pg_err_hint() drops a
  * hint that holds it: a command that was cut short must not be proposed. */
 typedef struct pg__quoted {
     char s[512];
@@ -60,14 +61,14 @@ typedef struct pg__quoted {
 pg__quoted pg__quote(const char *name);
 #define PG_QUOTE(name) (pg__quote(name).s)
 
-/* Adds text to a filled message (NULL allowed), which is cut where both do not fit. */
+/* Adds text to a filled message (NULL allowed), which is cut if both do not fit. */
 void pg__err_append(pg_err *err, const char *text);
 
-/* Names as Keras takes them are equal but for case and underscores: CategoricalCrossentropy,
+/* Keras accepts names regardless of case and underscores: CategoricalCrossentropy,
  * categorical_crossentropy. */
 int pg__same_name(const char *a, size_t n, const char *b);
 
-/* A number as people read it: 246,000,000. */
+/* A number with separators: 246,000,000. */
 typedef struct pg__num {
     char s[28];
 } pg__num;

@@ -1,7 +1,7 @@
 /* thread.c - one job for many items, on several threads.
  *
- * Items are handed out by a counter. Which thread does which is left to chance, so a job keeps its
- * results by item: then the outcome does not depend on the number of threads. */
+ * A counter hands out items. Chance decides which thread does which, so a job must keep its results
+ * by item: then the outcome does not depend on the number of threads. */
 #include "base/thread.h"
 
 #include <pthread.h>
@@ -40,7 +40,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* A thread that cannot be had is done without. */
+/* If a thread cannot be started, the job does without it. */
 pg_status pg__parallel(size_t n_threads, size_t n_items, pg__job job, void *ctx, pg_err *err)
 {
     work w = {.job = job, .ctx = ctx, .n_items = n_items};

@@ -8,12 +8,14 @@
 
 #define PG_MAX_THREADS 64u
 
-/* Does one item. worker: number of the thread, from 0, for what only one may use at a time. */
+/* Does one item. worker: number of the thread, from 0, for resources that only one thread may use
+ * at a time. */
 typedef pg_status (*pg__job)(void *ctx, size_t worker, size_t item, pg_err *err);
 
-/* Does items 0 to n_items - 1, each once, begun in this order, on n_threads threads (the caller's
- * among them; 1 starts none; at most PG_MAX_THREADS). After a failure no more are begun. Returns
- * that of the lowest item that failed, which is the same on any number of threads. */
+/* Does items 0 to n_items - 1, each once and started in this order, on n_threads threads (the
+ * caller's among them; 1 starts none; at most PG_MAX_THREADS). After a failure no further item is
+ * started. Returns the failure of the lowest item that failed, which is the same on any number of
+ * threads. */
 pg_status pg__parallel(size_t n_threads, size_t n_items, pg__job job, void *ctx, pg_err *err);
 
 #endif

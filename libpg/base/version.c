@@ -10,11 +10,11 @@ const char *pg_version(void)
     return PG_VERSION;
 }
 
-/* Those that the build does not know have an empty name. */
+/* Entries that the build does not know have an empty name. */
 static const char *const built_with[] = {PG_BUILT_WITH};
 #define N_BUILT_WITH (sizeof built_with / sizeof *built_with)
 
-/* Opened when something needs them; where they are searched has a folder of its own in a build. */
+/* Opened when needed; in a build folder they are searched in a folder of their own. */
 static const struct {
     const char *file, *built_in, *what;
 } plug_ins[] = {{"pg-cuda.so", "backend/cuda", "plug-in pg-cuda.so (NVIDIA GPUs)"},

@@ -1,5 +1,5 @@
-/* watch.c - cancelling and progress, from any thread and without locks: a thread that finds another
- * one telling goes on with its work, for the next piece tells of both. */
+/* watch.c - cancelling and progress, from any thread and without locks. A thread that finds another
+ * one reporting continues with its work: the next report covers both. */
 #include "base/watch.h"
 
 #include <stddef.h>
@@ -24,7 +24,7 @@ void pg__progress_add(pg_progress *p, uint64_t n_bytes)
     (void)__atomic_add_fetch(&p->n_done, n_bytes, __ATOMIC_RELAXED);
     if (!p->tell || __atomic_exchange_n(&p->busy, 1, __ATOMIC_ACQUIRE))
         return;
-    const uint64_t done = __atomic_load_n(&p->n_done, __ATOMIC_RELAXED); /* headers count too */
+    const uint64_t done = __atomic_load_n(&p->n_done, __ATOMIC_RELAXED); /* headers count as well */
     p->tell(p->ctx, done < p->n_total ? done : p->n_total, p->n_total);
     __atomic_store_n(&p->busy, 0, __ATOMIC_RELEASE);
 }

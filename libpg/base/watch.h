@@ -1,4 +1,4 @@
-/* watch.h - what a caller holds on to while a call runs: its wish to stop, and the progress. */
+/* watch.h - how a caller controls a running call: its request to stop, and the progress. */
 #ifndef PG_BASE_WATCH_H
 #define PG_BASE_WATCH_H
 
@@ -6,7 +6,7 @@
 
 #include "pg/progress.h"
 
-/* 1 once *flag, which a signal handler or another thread sets, is not 0. NULL is allowed. */
+/* 1 once *flag is not 0; a signal handler or another thread sets it. NULL is allowed. */
 int pg__cancelled(const volatile int *flag);
 
 /* NULL is allowed in both. Adding is safe from any thread. */
