@@ -60,7 +60,7 @@ static int cut(int fd, uint64_t n_bytes)
     return rc;
 }
 
-/* Opened, and as long as its whole records are: what a torn write left behind them is cut off. */
+/* Opens the file, cut to its whole records: what a torn write left after them goes. */
 static pg_status open_again(int *out, const pg__append *a, pg_err *err)
 {
     uint64_t n_bytes = 0;
@@ -102,7 +102,7 @@ pg_status pg__append_flush(pg__append *a, pg_err *err)
             failed = n == 0 ? ENOSPC : errno;
     }
     if (failed)
-        (void)cut(fd, a->n_bytes); /* where this fails too, the next try does it */
+        (void)cut(fd, a->n_bytes); /* if this fails too, the next try does it */
     if (close(fd) && !failed && errno != EINTR)
         failed = errno;
     if (failed)

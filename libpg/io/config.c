@@ -1,5 +1,5 @@
-/* config.c - a JSON file as a tree of texts. The parser says whether it is one; the tree is cut out
- * of the text as it stands, so that numbers keep their digits. */
+/* config.c - a JSON file as a tree of texts. The parser checks that it is JSON; the tree is cut out
+ * of the unchanged text, so that numbers keep their digits. */
 #include "pg/config.h"
 
 #include <string.h>

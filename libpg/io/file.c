@@ -1,4 +1,4 @@
-/* file.c - the sink, for programs: bytes in order, written in pieces of 256 KiB. */
+/* file.c - the sink for other programs: bytes in order, written in pieces of 256 KiB. */
 #include "pg/file.h"
 
 #include <string.h>
@@ -12,12 +12,12 @@
 struct pg_file {
     pg__sink *sink;
     pg__io *input;
-    uint64_t at; /* bytes that the sink has */
+    uint64_t at; /* bytes handed to the sink */
     size_t n;    /* bytes in buf */
     unsigned char buf[PG_COPY_BYTES];
 };
 
-/* An input that is no regular file (a folder of shards) cannot be replaced by one. */
+/* An input that is not a regular file (a folder of shards) cannot be replaced by one. */
 static pg_status open_input(pg_file *f, const char *path, pg_err *err)
 {
     struct stat sb;

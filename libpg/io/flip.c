@@ -16,7 +16,7 @@
 #include "base/try.h"
 
 #define SECTOR_BYTES 512u
-#define WRITE_BYTES  ((size_t)4 << 20) /* per call, so that a cancel is heard in between */
+#define WRITE_BYTES  ((size_t)4 << 20) /* per call: a cancel is noticed in between */
 
 struct pg__flip {
     pg__sink_opts opts;
@@ -52,7 +52,7 @@ static pg_status lock(pg__flip *f, pg_err *err)
         return pg_fail(err, PG_E_IO, "%s: in use by another program (locked); nothing changed",
                        f->shown);
     if (rc == 0 || rc == ENOLCK || rc == ENOSYS || rc == EOPNOTSUPP || rc == EINVAL)
-        return PG_OK; /* the last ones: no locks on this file system */
+        return PG_OK; /* the last two: this file system has no locks */
     (void)pg_fail_sys(err, PG_E_IO, rc, "%s: cannot be locked", f->shown);
     pg__err_append(err, "; nothing changed");
     return PG_E_IO;
@@ -146,21 +146,21 @@ static int wait_for_disk(int fd)
 /* ---- the change -------------------------------------------------------------------------------
  */
 
-/* One change in hand, and what it takes to undo it. */
+/* One change in progress, and what is needed to undo it. */
 typedef struct change {
     const pg__flip *f;
     const pg__flip_change *c;
     uint64_t size, new_end;               /* of the file; of the new contents */
     unsigned char old_head[SECTOR_BYTES]; /* n_head bytes of it */
-    unsigned char *behind;                /* what lay where the new tail comes; NULL: nothing */
+    unsigned char *behind;                /* what was where the new tail goes; NULL: nothing */
     size_t n_behind;
     int begun; /* the file may be longer than it was */
-    int over;  /* ... and hold other bytes behind its end */
+    int over;  /* ... and hold other bytes after its end */
     enum { HEAD_OLD, HEAD_TORN, HEAD_NEW } head;
 } change;
 
-/* Takes the room that is wanting before a byte is written. A disk that is nearly full is asked
- * first: fallocate() would fill it up. */
+/* Allocates the missing space before a byte is written. Checks first whether the disk has it:
+ * fallocate() would fill up a nearly full one. */
 static int reserve(const change *x)
 {
     const uint64_t end = x->c->end, n_more = x->new_end > x->size ? x->new_end - x->size : 0;
@@ -219,7 +219,7 @@ static pg_status get(const change *x, unsigned char *buf, size_t n, uint64_t off
     return PG_OK;
 }
 
-/* What will be written over. */
+/* Saves what will be overwritten. */
 static pg_status keep_old(change *x, pg_err *err)
 {
     const uint64_t end = x->c->end, n = (x->size < x->new_end ? x->size : x->new_end) - end;
@@ -232,7 +232,7 @@ static pg_status keep_old(change *x, pg_err *err)
     return get(x, x->behind, x->n_behind, end, err);
 }
 
-/* Zeros from the old end to the tail, where the file holds something else. */
+/* Writes zeros from the old end to the tail where the file holds something else. */
 static int clear_gap(const change *x)
 {
     static const unsigned char zeros[SECTOR_BYTES];
@@ -271,7 +271,7 @@ done:
     return st;
 }
 
-/* A disk that lies is found out before anything leads to the tail. */
+/* Reads the tail back: a disk that lies must be noticed before anything points to the tail. */
 static pg_status read_back(const change *x, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -304,14 +304,13 @@ static pg_status write_head(change *x, pg_err *err)
     x->head = HEAD_NEW;
     rc = x->f->opts.no_sync ? 0 : wait_for_disk(x->f->fd);
     if (x->size > x->new_end)
-        (void)cut(x->f->fd, x->new_end); /* where it fails: nothing leads there */
+        (void)cut(x->f->fd, x->new_end); /* harmless if it fails: nothing points there */
     return rc ? pg_fail_sys(err, PG_E_IO, rc, "%s: changed, but the disk may not have it yet",
                             x->f->shown)
               : PG_OK;
 }
 
-/* Makes the file what it was, as far as the disk lets it, and ends the message with how that went.
- */
+/* Restores the file, as far as the disk allows, and ends the message with how that went. */
 static void undo(const change *x, pg_err *err)
 {
     if (x->head == HEAD_NEW)

@@ -1,4 +1,4 @@
-/* folder.c - folders that are made where they are missing, one component after the other. */
+/* folder.c - creates missing folders, one component after the other. */
 #include "io/folder.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* folder.h - folders that are made where they are missing. */
+/* folder.h - creates missing folders. */
 #ifndef PG_IO_FOLDER_H
 #define PG_IO_FOLDER_H
 
@@ -7,34 +7,34 @@
 
 #include "pg/err.h"
 
-/* Every folder on the way to path, and path itself, as mkdir -p does; the first `fixed` bytes are
- * there already. PG_E_IO names the one that could not be made. */
+/* Creates every folder on the way to path, and path itself, as mkdir -p does; the first `fixed`
+ * bytes exist already. PG_E_IO names the folder that could not be created. */
 pg_status pg__folder_make(const char *path, size_t fixed, pg_err *err);
 
-/* The folder that the file `path` is in, and all on the way to it. */
+/* The same for the folder that contains the file `path`. */
 pg_status pg__folder_make_for(const char *path, pg_err *err);
 
-/* A folder as by pg__folder_make(), and what was made outlives a power loss. */
+/* As pg__folder_make(); what was created survives a power loss. */
 pg_status pg__folder_make_synced(const char *path, pg_err *err);
 
-/* A descriptor of a folder, or -1 with errno; flags: O_PATH, or 0. As all here it goes on after a
- * signal. */
+/* A descriptor of a folder, or -1 with errno; flags: O_PATH, or 0. Like all functions here, it
+ * continues after a signal. */
 int pg__folder_open(const char *path, int flags);
 
 /* NULL with errno. */
 DIR *pg__folder_list(const char *path);
 
-/* fsync() of an open folder: 0, also where the file system knows no such thing, or an errno. */
+/* fsync() of an open folder: 0, also if the file system does not support it, or an errno. */
 int pg__folder_fsync(int fd);
 
-/* Waits until what happened to a folder's entries is on disk. "" is the current one. PG_E_IO. */
+/* Waits until changes to a folder's entries are on disk. "" is the current folder. PG_E_IO. */
 pg_status pg__folder_sync(const char *path, pg_err *err);
 
-/* The same for the folder that holds path. */
+/* The same for the folder that contains path. */
 pg_status pg__folder_sync_above(const char *path, pg_err *err);
 
-/* The next entry, "." and ".." among them; NULL at the end, and with *sys (an errno) if it cannot
- * be read: a part of a list must not pass for the whole. */
+/* The next entry, "." and ".." included; NULL at the end, and with *sys (an errno) if it cannot be
+ * read: part of a list must not pass for the whole. */
 const struct dirent *pg__folder_next(DIR *d, int *sys);
 
 #endif

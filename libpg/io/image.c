@@ -1,4 +1,4 @@
-/* image.c - which of the formats it is, and how large a picture may be. */
+/* image.c - detects the format of a picture, and limits its size. */
 #include "io/image.h"
 
 #include <string.h>

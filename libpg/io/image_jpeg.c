@@ -1,6 +1,6 @@
 /* image_jpeg.c - JPEG through libjpeg, with the settings of tf.io.decode_image(): the fast integer
- * transform, smooth upsampling of colours. What libjpeg only warns of (data that end too early) is
- * an error: half a grey picture must not be trained with. */
+ * transform, smooth upsampling of colours. What libjpeg only warns about (data that end too early)
+ * is an error: nobody must train with a picture that is half grey. */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -11,9 +11,9 @@
 #include <jpeglib.h>
 #include <setjmp.h>
 
-/* What must live through a longjmp is here, not in local variables. */
+/* Variables that must survive a longjmp are here, not local. */
 typedef struct reader {
-    struct jpeg_error_mgr errors; /* first: libjpeg hands out its address */
+    struct jpeg_error_mgr errors; /* first: libjpeg passes its address around */
     struct jpeg_decompress_struct jpeg;
     jmp_buf back;
     const unsigned char *bytes;
@@ -32,7 +32,7 @@ static void on_error(j_common_ptr jpeg)
     longjmp(r->back, 1);
 }
 
-/* Of libjpeg's own: a progressive picture is kept whole in it. */
+/* libjpeg's own memory: it keeps a progressive picture whole. */
 #define MAX_JPEG_MEMORY (512L << 20)
 
 static void on_message(j_common_ptr jpeg, int level)
@@ -57,7 +57,7 @@ static void read_jpeg(reader *r)
     j->dct_method = JDCT_IFAST;
     r->image->width = j->image_width; /* nothing is scaled */
     r->image->height = j->image_height;
-    if ((r->st = pg__image_alloc(r->image, r->err)) != PG_OK) /* before libjpeg takes memory */
+    if ((r->st = pg__image_alloc(r->image, r->err)) != PG_OK) /* before libjpeg allocates memory */
         return;
     j->mem->max_memory_to_use = MAX_JPEG_MEMORY;
     (void)jpeg_start_decompress(j);

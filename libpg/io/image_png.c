@@ -1,6 +1,6 @@
 /* image_png.c - PNG through libpng: palettes, grey, 16 bits and interlacing become rows of bytes.
- * Colours are taken as they are stored, as tf.io.decode_png() does: no gamma is applied, opacity
- * is dropped where it is not asked for. */
+ * Colours are used as stored, as in tf.io.decode_png(): no gamma is applied, and opacity is dropped
+ * unless asked for. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -10,10 +10,10 @@
 #ifdef PG_HAVE_PNG
 #include <png.h>
 
-#define RED   0.299 /* shares of grey, as TensorFlow has them; blue is the rest */
+#define RED   0.299 /* weights of red and green in grey, as in TensorFlow; blue is the rest */
 #define GREEN 0.587
 
-/* What must live through a longjmp is here, not in local variables. */
+/* Variables that must survive a longjmp are here, not local. */
 typedef struct reader {
     const unsigned char *bytes;
     size_t n, at;
@@ -46,7 +46,7 @@ static void give_bytes(png_structp png, png_bytep to, png_size_t n)
     r->at += n;
 }
 
-/* Everything to 8 bits, of the wanted number of channels. */
+/* Converts everything to 8 bits and the wanted number of channels. */
 static void convert(reader *r)
 {
     const png_byte type = png_get_color_type(r->png, r->info);

@@ -1,8 +1,8 @@
 /* io.c - positioned reads over a regular file, a window of one, memory, or several in a row.
  *
  * pread() rather than mmap(): a file that shrinks while it is read must give an error, not SIGBUS.
- * The size is taken once, at opening; every range is checked against it before the system is asked,
- * so that a lying offset never reaches it. */
+ * The size is read once, at opening, and every range is checked against it before a system call, so
+ * that a lying offset never reaches the system. */
 #include "io/io.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@
 #include "base/watch.h"
 #include "io/folder.h"
 
-#define MAX_READ_BYTES ((size_t)1 << 30) /* Linux moves at most 2 GiB - 4 KiB a call */
+#define MAX_READ_BYTES ((size_t)1 << 30) /* Linux moves at most 2 GiB - 4 KiB per call */
 
 struct pg__io {
     size_t n_refs;
@@ -117,14 +117,14 @@ pg_status pg__io_folder_of(int *out, const char *path, const char *name, pg_err 
     return *out < 0 ? pg_fail_sys(err, PG_E_IO, sys, "%s", PG_SHOW(name)) : PG_OK;
 }
 
-/* A link in the place of a folder is ENOTDIR with O_DIRECTORY | O_NOFOLLOW. */
+/* A link in place of a folder is ENOTDIR with O_DIRECTORY | O_NOFOLLOW. */
 static int is_link(int dir, const char *name)
 {
     struct stat sb;
     return fstatat(dir, name, &sb, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(sb.st_mode);
 }
 
-/* Opens component `name` of `shown` in dir, a folder or the file itself. */
+/* Opens component `name` of `shown` in dir; it is a folder or the file itself. */
 static pg_status open_component(int *out, int dir, const char *name, int folder, const char *shown,
                                 pg_err *err)
 {
@@ -161,7 +161,7 @@ static int is_path_below(const char *name)
     }
 }
 
-/* Component by component: for old systems, and to say what is wrong. */
+/* Component by component: for old systems, and to find out what is wrong. */
 static pg_status open_slowly(int *out, int folder, const char *name, pg_err *err)
 {
     char part[NAME_MAX + 1];
@@ -183,7 +183,7 @@ static pg_status open_slowly(int *out, int folder, const char *name, pg_err *err
     return st;
 }
 
-/* The kernel's way (Linux 5.6), one call for all components; -1 for whatever reason. */
+/* The kernel's way (Linux 5.6), one call for all components; -1 for any failure. */
 static int open_at_once(int folder, const char *name)
 {
 #ifdef SYS_openat2
@@ -285,7 +285,8 @@ void pg__io_close(pg__io *io)
         pg__io *parent = io->parent;
         if (io->fd >= 0)
             close(io->fd);
-        for (size_t i = 0; i < io->n_parts; i++) /* never joined ones again: this ends */
+        for (size_t i = 0; i < io->n_parts; i++) /* the parts are not joined themselves, so this
+                                                    ends */
             pg__io_close(io->parts[i]);
         pg__mem_free(io->parts);
         pg__mem_free(io->name);

@@ -1,4 +1,4 @@
-/* page.c - what the HTML pages of libpg and its tools have in common: policy, colours, escaping. */
+/* page.c - what the HTML pages of libpg and its tools share: policy, colours, escaping. */
 #include "pg/page.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* scratch.c - unlinked temporary files: whatever happens, nothing is left of them. */
+/* scratch.c - unlinked temporary files: nothing is left of them, whatever happens. */
 #include "io/scratch.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ pg_status pg__scratch_write(int fd, const char *p, size_t n)
     return PG_OK;
 }
 
-/* One piece of input after the other, each until nothing more comes out of it. */
+/* Inflates one piece of input after the other, each until no more output comes. */
 static pg_status unpack(int fd, const char *where, pg__gzip *z, pg__io *in, char *buf, pg_err *err)
 {
     char *from = buf, *to = buf + PG_COPY_BYTES;

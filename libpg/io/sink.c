@@ -2,7 +2,8 @@
  *
  * An existing output stays as it was until the rename: a failure, a kill or a power loss leaves the
  * old file or the new one, never a mixture. A killed run leaves its temporary behind; its flock()
- * is gone with the process, so the next run that writes the same output can tell and remove it. */
+ * ends with the process, so the next run that writes the same output recognises the temporary as
+ * stale and removes it. */
 #include "io/sink_impl.h"
 
 #include <dirent.h>
@@ -74,7 +75,7 @@ static pg_status fail_exists(const pg__sink *s, pg_err *err)
     return PG_E_ARG;
 }
 
-/* Finds out what is at path; *old_mode stays (mode_t)-1 if nothing is. */
+/* Finds out what exists at path; *old_mode stays (mode_t)-1 if nothing does. */
 static pg_status check_old(const pg__sink *s, const char *path, mode_t *old_mode, pg_err *err)
 {
     struct stat sb;
@@ -82,7 +83,7 @@ static pg_status check_old(const pg__sink *s, const char *path, mode_t *old_mode
         return PG_OK;
     if (lstat(path, &sb))
         return pg_fail_sys(err, PG_E_IO, errno, "%s", s->shown);
-    if (stat(path, &sb)) /* a link to nothing; to write there could surprise */
+    if (stat(path, &sb)) /* a dangling link: writing to its target could surprise */
         return pg_fail(err, PG_E_ARG,
                        "%s: is a symbolic link to a missing file; remove it or choose another name",
                        s->shown);
@@ -101,7 +102,7 @@ static pg_status check_old(const pg__sink *s, const char *path, mode_t *old_mode
 }
 
 /* Checks everything that can be known before a file is created, and opens the folder. A symbolic
- * link is followed, so that the file it leads to is replaced and the link stays. */
+ * link is followed: the file that it points to is replaced, and the link stays. */
 static pg_status prepare(pg__sink *s, const char *path, const pg__sink_opts *opts, pg_err *err)
 {
     char resolved[PATH_MAX];
@@ -137,14 +138,14 @@ pg_status pg__sink_check(const char *path, const pg__sink_opts *opts, pg_err *er
 
 /* --- the temporary --------------------------------------------------------------------------- */
 
-/* ".NAME.pg-" of this output; a NAME that leaves no room for the rest is cut. */
+/* ".NAME.pg-" of this output; a NAME too long for the rest is cut. */
 static size_t temp_prefix(const pg__sink *s, char *out, size_t cap)
 {
     const int room = PG_SINK_NAME - (int)sizeof "..pg-" + 1 - RANDOM_CHARS;
     return (size_t)snprintf(out, cap, ".%.*s.pg-", room, s->name);
 }
 
-/* Removes one temporary of a run that is no longer there: its lock is free. */
+/* Removes one temporary whose run has ended: its lock is free. */
 static void remove_if_stale(int dir, const char *name)
 {
     struct stat open_sb, sb;
@@ -158,7 +159,7 @@ static void remove_if_stale(int dir, const char *name)
     close(fd);
 }
 
-/* Tidying up after a killed run; that it fails is no reason to fail. */
+/* Tidies up after killed runs; a failure here is not an error. */
 static void remove_stale(const pg__sink *s)
 {
     char prefix[PG_SINK_NAME + 1];
@@ -181,7 +182,7 @@ static void random_name(const pg__sink *s, char *out, size_t cap)
     static const char alphabet[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
     unsigned char r[RANDOM_CHARS];
     size_t n = temp_prefix(s, out, cap);
-    if (getrandom(r, sizeof r, 0) != sizeof r) { /* a taken name is noticed: any spread will do */
+    if (getrandom(r, sizeof r, 0) != sizeof r) { /* a name in use is noticed: any spread will do */
         const uintptr_t seed = (uintptr_t)s ^ (uintptr_t)getpid();
         for (size_t i = 0; i < sizeof r; i++)
             r[i] = (unsigned char)(seed >> (i * 5));
@@ -191,8 +192,9 @@ static void random_name(const pg__sink *s, char *out, size_t cap)
     out[n] = 0;
 }
 
-/* A new output gets what the kernel gives a file created with 0666, umask and the folder's default
- * ACL included: asking umask() would change it for other threads. Until then it is 0600. */
+/* Gives a new output the mode that the kernel gives a file created with 0666, umask and the
+ * folder's default ACL included: calling umask() would change it for other threads. Until then it
+ * is 0600. */
 static pg_status settle_mode(pg__sink *s, pg_err *err)
 {
     struct stat sb;
@@ -210,8 +212,9 @@ static int lock_temp(const pg__sink *s)
 {
     struct stat sb;
     if (flock(s->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        return 0; /* other errors: no locks here, then nobody removes it either */
-    return fstat(s->fd, &sb) || sb.st_nlink > 0; /* if it cannot be told: settle_mode() does */
+        return 0; /* other errors: no locks here, so nobody removes it either */
+    return fstat(s->fd, &sb) || sb.st_nlink > 0; /* if the mode cannot be known: settle_mode() sets
+                                                    it */
 }
 
 static pg_status create_temp(pg__sink *s, pg_err *err)
@@ -318,7 +321,7 @@ pg_status pg__sink_begin(pg__sink *s, uint64_t off, uint64_t n, pg_err *err)
     return st;
 }
 
-/* fallocate() fills a disk before it finds that the rest does not fit, so ask first. */
+/* fallocate() fills a disk before it finds that the rest does not fit, so check first. */
 static pg_status check_space(pg__sink *s, uint64_t wanted, pg_err *err)
 {
     struct statvfs vfs;
@@ -351,7 +354,7 @@ pg_status pg__sink_reserve(pg__sink *s, uint64_t n_bytes, pg_err *err)
     if (rc == 0 && n_bytes > s->allocated)
         s->allocated = n_bytes;
     if (rc == 0 || rc == EOPNOTSUPP || rc == ENOSYS || rc == EINVAL || rc == ENODEV || rc == EPERM)
-        return PG_OK; /* done, or not to be had on this file system */
+        return PG_OK; /* done, or not possible on this file system */
     return fail_write(s, rc, err);
 }
 
@@ -407,7 +410,7 @@ pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err)
 
 /* --- the end --------------------------------------------------------------------------------- */
 
-/* Cuts off what was reserved and not needed. */
+/* Cuts off what was reserved but not needed. */
 static pg_status set_size(pg__sink *s, pg_err *err)
 {
     const int rc = s->allocated > s->size ? pg__sink_resize(s->fd, s->size) : 0;
@@ -441,8 +444,9 @@ uint64_t pg__sink_size(const pg__sink *s)
     return s->size;
 }
 
-/* fsync, and what close() alone would tell: network file systems write at every close, and a second
- * descriptor keeps the lock. A failed fsync is not repeated: the kernel may have dropped pages. */
+/* fsync, and the errors that only close() reports: network file systems write at every close, and a
+ * second descriptor keeps the lock. A failed fsync is not repeated: the kernel may have dropped
+ * pages. */
 static pg_status flush(pg__sink *s, pg_err *err)
 {
     int rc = 0;
@@ -459,8 +463,8 @@ static pg_status flush(pg__sink *s, pg_err *err)
     return rc ? fail_write(s, rc, err) : PG_OK;
 }
 
-/* Gives the temporary its name where nothing must be replaced. Old kernels and some file systems
- * lack RENAME_NOREPLACE, some of those also hard links. */
+/* Gives the temporary its name if nothing may be replaced. Old kernels and some file systems lack
+ * RENAME_NOREPLACE, and some of those also lack hard links. */
 static int rename_new(const pg__sink *s)
 {
     struct stat sb;

@@ -1,4 +1,4 @@
-/* sink.h - the one way libpg writes files: an output appears whole or not at all.
+/* sink.h - the only way in which libpg writes files: an output appears whole or not at all.
  *
  *     PG_TRY(pg__sink_open(&s, path, &opts, err));   temporary .NAME.pg-XXXXXX in the same folder
  *     PG_TRY(pg__sink_reserve(s, n, err));           a full disk is known before the first byte
@@ -8,12 +8,13 @@
  * done:
  *     pg__sink_close(s);                             without commit: the temporary is removed
  *
- * Steps and reasons: SQLite's and git's practice; each is tested by failing it.
+ * The steps and their order follow SQLite and git; tests make each of them fail.
  *
  * Messages start with the output's path. A symbolic link as the output is followed. A killed run
- * leaves its temporary; pg__sink_open() of the same output removes those whose run is gone (their
- * flock is free), so a signal handler has nothing to unlink: it sets the cancel flag, and may
- * _exit() on a second signal. Programs should ignore SIGXFSZ, or a file size limit kills them. */
+ * leaves its temporary; the next pg__sink_open() of the same output removes those whose run has
+ * ended (their flock is free). So a signal handler has nothing to unlink: it sets the cancel flag,
+ * and may _exit() on a second signal. Programs should ignore SIGXFSZ, or a file size limit kills
+ * them. */
 #ifndef PG_IO_SINK_H
 #define PG_IO_SINK_H
 
@@ -26,11 +27,11 @@ typedef struct pg__sink pg__sink;
 typedef struct pg__sink_opts {
     int force;                  /* replace an existing file */
     int no_sync;                /* no fsync */
-    int fresh;                  /* no killed run can have left a temporary in the folder */
+    int fresh;                  /* no killed run can have left a temporary in this folder */
     const volatile int *cancel; /* PG_E_CANCELLED from the next call on once *cancel != 0 */
-    pg_progress *progress;      /* is told of bytes written and copied; may be NULL */
+    pg_progress *progress;      /* gets the bytes written and copied; may be NULL */
     pg__io *input;       /* the output must not be this file (device and inode); may be NULL */
-    pg__io *const *also; /* nor one of these, NULLs among them: shards, the file of --like */
+    pg__io *const *also; /* nor one of these (entries may be NULL): shards, the file of --like */
     size_t n_also;
 } pg__sink_opts;
 
@@ -38,40 +39,42 @@ typedef struct pg__sink_opts {
  * another name", PG_E_IO. */
 pg_status pg__sink_open(pg__sink **out, const char *path, const pg__sink_opts *opts, pg_err *err);
 
-/* A sink in memory that can be reopened, never committed: what is never written takes no room. */
+/* A sink in memory that can be reopened, but never committed: ranges never written take no
+ * space. */
 pg_status pg__sink_open_memory(pg__sink **out, pg_err *err);
 
-/* Same checks as open, nothing created: for --dry-run. */
+/* The same checks as open, without creating anything: for --dry-run. */
 pg_status pg__sink_check(const char *path, const pg__sink_opts *opts, pg_err *err);
 
-/* For long work between writes: says that it goes on, and PG_E_CANCELLED if it shall not. NULL is
- * allowed: nobody waits. */
+/* For long work between writes: reports that work continues; PG_E_CANCELLED if the caller wants to
+ * stop. NULL is allowed: nobody watches. */
 pg_status pg__sink_tick(pg__sink *s, pg_err *err);
 
 pg_status pg__sink_reserve(pg__sink *s, uint64_t n_bytes, pg_err *err);
 pg_status pg__sink_write(pg__sink *s, uint64_t off, const void *p, size_t n, pg_err *err);
 
-/* Makes the output n_bytes long at least; what nobody writes is a hole. */
+/* Makes the output at least n_bytes long; ranges that nobody writes are holes. */
 pg_status pg__sink_extend(pg__sink *s, uint64_t n_bytes, pg_err *err);
 
-/* Copies n bytes from src_off of io: FICLONERANGE of whole blocks where both offsets agree modulo
- * 4096, else through 256 KiB of memory. */
+/* Copies n bytes from src_off of io: whole blocks with FICLONERANGE if both offsets agree modulo
+ * 4096, the rest through 256 KiB of memory. */
 pg_status pg__sink_copy(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
                         pg_err *err);
 
-/* 1 if the file system can share blocks between io and the output; tried out, so nothing may have
- * been written before. */
+/* 1 if the file system can share blocks between io and the output. It tries this out, so nothing
+ * may have been written before. */
 int pg__sink_clones(pg__sink *s, pg__io *io);
 
-/* Shares with the source what whole blocks of those n bytes can be, and nothing else: *n_shared
- * bytes from byte *first of the output (0: the file system cannot); the caller writes the rest. */
+/* Shares as much of those n bytes with the source as whole blocks allow, and nothing else:
+ * *n_shared bytes from byte *first of the output (0: the file system cannot). The caller writes the
+ * rest. */
 pg_status pg__sink_share(pg__sink *s, uint64_t off, pg__io *io, uint64_t src_off, uint64_t n,
                          uint64_t *first, uint64_t *n_shared, pg_err *err);
 
-/* Reads back what was written, for the proof before commit. The io is closed by the caller. */
+/* Reads back what was written, for the proof before commit. The caller closes the io. */
 pg_status pg__sink_reopen(pg__sink *s, pg__io **out, pg_err *err);
 
-/* The path that the file has until then, with all that was written; into an empty string. */
+/* The path of the temporary, which holds everything written so far; into an empty string. */
 pg_status pg__sink_temporary(pg__sink *s, pg__str *out, pg_err *err);
 
 uint64_t pg__sink_size(const pg__sink *s); /* bytes so far: highest byte written */

@@ -1,6 +1,6 @@
 /* sink_copy.c - bytes from a file into a sink: blocks shared between files where the file system
- * can (XFS, btrfs), else through a buffer. copy_file_range() goes page by page where it does not
- * share: into allocated blocks of ext4 it cost 1.2 to 1.8 times the buffer's processor time. */
+ * can (XFS, btrfs), else through a buffer. Without sharing, copy_file_range() goes page by page:
+ * into allocated blocks of ext4 it took 1.2 to 1.8 times the buffer's processor time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,9 +15,9 @@
 #include "io/sink_impl.h"
 
 #define BLOCK_BYTES 4096u
-#define CLONE_BYTES ((uint64_t)1 << 30) /* per call, so that a cancel is heard in between */
+#define CLONE_BYTES ((uint64_t)1 << 30) /* per call: a cancel is noticed in between */
 
-/* The source of a copy: fd and fd_off of the file that holds it; memory has none, fd is -1. */
+/* The source of a copy: fd and fd_off of the file that holds it; for memory fd is -1. */
 typedef struct source {
     pg__io *io;
     uint64_t off;
@@ -25,8 +25,8 @@ typedef struct source {
     uint64_t fd_off;
 } source;
 
-/* How many of the next n bytes may be shared with the source after *skip that must be copied:
- * clones need whole blocks of both files. */
+/* How many of the next n bytes may be shared with the source, after *skip bytes that must be
+ * copied: clones need whole blocks of both files. */
 static uint64_t clonable(const pg__sink *s, uint64_t off, const source *src, uint64_t n,
                          uint64_t *skip)
 {
@@ -36,7 +36,7 @@ static uint64_t clonable(const pg__sink *s, uint64_t off, const source *src, uin
     return (n - *skip) / BLOCK_BYTES * BLOCK_BYTES;
 }
 
-/* Shares blocks with the source; 0 means that the file system cannot and they are to be copied. */
+/* Shares blocks with the source; 0 if the file system cannot, so that they must be copied. */
 static uint64_t share(pg__sink *s, uint64_t off, const source *src, uint64_t n)
 {
     struct file_clone_range r = {.src_fd = src->fd, .src_offset = src->fd_off, .dest_offset = off};
@@ -71,8 +71,8 @@ static pg_status copy_plain(pg__sink *s, uint64_t off, const source *src, size_t
     return st;
 }
 
-/* Copies the next piece of n bytes, *done of them, by the best means that is left. Pieces end where
- * buffers of the output's page cache do. */
+/* Copies the next piece of n bytes, of which *done are done, in the best way that still works.
+ * Pieces end where buffers of the output's page cache end. */
 static pg_status copy_piece(pg__sink *s, uint64_t off, const source *src, uint64_t n,
                             uint64_t *done, pg_err *err)
 {

@@ -1,4 +1,4 @@
-/* sink_impl.h - what sink.c and sink_copy.c share. */
+/* sink_impl.h - shared by sink.c and sink_copy.c. */
 #ifndef PG_IO_SINK_IMPL_H
 #define PG_IO_SINK_IMPL_H
 
@@ -20,19 +20,19 @@ struct pg__sink {
     char shown[sizeof(pg__shown)]; /* path as given, for messages */
     char name[PG_SINK_NAME + 1];   /* of the output, in dir */
     char tmp[PG_SINK_NAME + 1];    /* of the temporary; "" once it is gone or renamed */
-    mode_t mode;                   /* what the output gets */
+    mode_t mode;                   /* that the output gets */
     uint64_t size;                 /* highest byte written */
     uint64_t allocated;            /* size the file may have from pg__sink_reserve() */
-    int broken;                    /* a write failed: this output must not be committed */
+    int broken;                    /* a write failed: this output must never be committed */
     int no_clone;                  /* the file system declined once */
-    int late;                      /* errno of a failure that the next write tells */
-    unsigned char *buf;            /* PG_COPY_BYTES, when first needed */
+    int late;                      /* errno of a failure, for the next write to report */
+    unsigned char *buf;            /* PG_COPY_BYTES, allocated on first use */
 };
 
 /* PG_E_CANCELLED, with the sink broken, once the caller wants to stop. */
 pg_status pg__sink_check_cancel(pg__sink *s, pg_err *err);
 
-/* Cuts or extends a file, whatever signals come; 0 or an errno. */
+/* Cuts or extends a file, despite signals; 0 or an errno. */
 int pg__sink_resize(int fd, uint64_t n_bytes);
 
 /* The checks common to all calls that put n bytes at off. */

@@ -1,6 +1,6 @@
-/* zip.c - members of a ZIP archive. zip_dir.c has found and vetted them; stored ones are read in
- * place, deflated ones by libzip, which must see the same archive as we do: its number of members,
- * and name, sizes, method and CRC of the one that is read, are compared with ours. */
+/* zip.c - members of a ZIP archive. zip_dir.c has found and vetted them. Stored ones are read in
+ * place; deflated ones through libzip, which must see the same archive as we do: its number of
+ * members, and name, sizes, method and CRC of the member that is read, are compared with ours. */
 #include "io/zip.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "io/scratch.h"
 #include "io/zip_dir.h"
 
-/* How far the bytes of a member are known to be those that its CRC stands for. */
+/* How far a member's bytes are known to match its CRC. */
 typedef struct progress {
     uint64_t at; /* read in order so far */
     uint32_t crc;
@@ -38,7 +38,7 @@ struct pg__zip {
     zip_t *lib;        /* opened with the first deflated member */
     zip_error_t error; /* of the source below */
     uint64_t pos;
-    pg_err read_err; /* why the source failed, since libzip keeps only a number */
+    pg_err read_err; /* why the source failed, because libzip keeps only a number */
 };
 
 pg_status pg__zip_open(pg__zip **out, pg__io *io, pg_err *err)
@@ -143,7 +143,7 @@ static zip_int64_t source(void *ctx, void *data, zip_uint64_t len, zip_source_cm
     }
 }
 
-/* libzip's reason, or the reading side's own where that failed. */
+/* libzip's reason, or ours if reading failed. */
 static pg_status fail_libzip(pg__zip *z, zip_error_t *e, const pg__zip_member *m, pg_err *err)
 {
     const int code = zip_error_code_zip(e);
@@ -175,7 +175,7 @@ static pg_status open_libzip(pg__zip *z, const pg__zip_member *m, pg_err *err)
     return st;
 }
 
-/* Opens member i in libzip, after it agreed on what that member is. */
+/* Opens member i in libzip, if libzip agrees with us about that member. */
 static pg_status open_deflated(zip_file_t **out, pg__zip *z, size_t i, pg_err *err)
 {
     const pg__zip_member *m = &z->dir.members[i];
@@ -211,7 +211,7 @@ static pg_status inflate_some(pg__zip *z, zip_file_t *f, const pg__zip_member *m
     return PG_OK;
 }
 
-/* After the last byte: that there is no other, which also makes libzip check size and CRC. */
+/* After the last byte: checks that no other follows, which also makes libzip check size and CRC. */
 static pg_status inflate_end(pg__zip *z, zip_file_t *f, const pg__zip_member *m, pg_err *err)
 {
     char more;
@@ -236,7 +236,7 @@ static pg_status check_crc(const pg__zip_member *m, uint32_t crc, pg_err *err)
                    PG_SHOW(m->name), crc, m->crc32);
 }
 
-/* Whole member into buf, which holds m->n bytes. */
+/* Reads a whole member into buf, which holds m->n bytes. */
 static pg_status load(pg__zip *z, size_t i, char *buf, pg_err *err)
 {
     const pg__zip_member *m = &z->dir.members[i];
@@ -276,7 +276,7 @@ pg_status pg__zip_load(pg__zip *z, size_t i, uint64_t limit, char **out, size_t 
     return PG_OK;
 }
 
-/* Of a buffer for a member's bytes in order: most members are small. */
+/* Size of a buffer for reading a member in order: most members are small. */
 static size_t piece_of(const pg__zip_member *m)
 {
     return m->n < PG_COPY_BYTES ? (size_t)m->n : PG_COPY_BYTES;
@@ -381,7 +381,7 @@ static pg_status read_unpacked(pg__zip *z, size_t i, uint64_t off, void *buf, si
     return pg__io_read(z->unpacked, off, buf, n, err);
 }
 
-/* Bytes that a reader in order leaves out, such as the header of an .npy. */
+/* Skips bytes that a reader in order leaves out, such as the header of an .npy. */
 static pg_status read_gap(pg__zip *z, size_t i, uint64_t off, pg_err *err)
 {
     progress *p = &z->progress[i];

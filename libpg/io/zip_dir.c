@@ -1,7 +1,7 @@
 /* zip_dir.c - the central directory of a ZIP archive, checked against the local headers.
  *
- * A ZIP archive says everything twice, and readers differ in which copy they believe; whatever
- * disagrees is refused. The members must tile the file from its first byte to the directory, so
+ * A ZIP archive says everything twice, and readers differ in which copy they believe; any
+ * disagreement is refused. The members must tile the file from its first byte to the directory, so
  * that nothing is shared (bombs by overlap), hidden or in front. (APPNOTE 4.3.7, 4.3.9, 4.3.12.) */
 #include "io/zip_dir.h"
 
@@ -18,12 +18,12 @@
 #define ENTRY_BYTES 46u
 #define LOCAL_BYTES 30u
 
-/* 4.4.4: what is understood of the general purpose flags. */
+/* 4.4.4: the general purpose flags that we accept. */
 #define FLAG_ENCRYPTED  0x2041u /* traditional, strong, masked header */
 #define FLAG_DESCRIPTOR 0x0008u /* sizes follow the data */
 #define FLAG_PATCH      0x0020u
 
-/* A member while it is checked. */
+/* A member while it is being checked. */
 typedef struct entry {
     pg__zip_member *m;
     const unsigned char *name; /* in the directory, not terminated */
@@ -44,8 +44,8 @@ typedef struct entry {
 
 /* --- one directory entry --------------------------------------------------------------------- */
 
-/* 4.5.3: replaces the sizes and the offset (if there is one) that are all ones by those of the
- * zip64 extra field. */
+/* 4.5.3: the zip64 extra field replaces those sizes and offset (if it is given) that are all
+ * ones. */
 static pg_status widen(const entry *e, const unsigned char *extra, size_t n, uint64_t *values[3],
                        pg_err *err)
 {
@@ -75,8 +75,8 @@ static pg_status widen(const entry *e, const unsigned char *extra, size_t n, uin
     return PG_OK;
 }
 
-/* Names are only compared, never used as a path; those that could lead somewhere are refused
- * nevertheless, since nobody writes them by accident. */
+/* Names are only compared, never used as paths. Those that could point somewhere are refused all
+ * the same: nobody writes them by accident. */
 static pg_status check_name(const entry *e, pg_err *err)
 {
     const char *s = (const char *)e->name, *end = s + e->n_name;
@@ -107,7 +107,7 @@ static const char *method_name(unsigned method)
                           : "unknown";
 }
 
-/* What an entry may be; header is its fixed part in the directory. */
+/* Checks what an entry may be; header is its fixed part in the directory. */
 static pg_status check_kind(const entry *e, const unsigned char *header, pg_err *err)
 {
     const uint32_t mode = pg__le32(header + 38) >> 16, type = mode & 0170000;
@@ -209,7 +209,7 @@ static pg_status cached(const unsigned char **out, cache *c, uint64_t off, size_
     return PG_OK;
 }
 
-/* With a data descriptor the local numbers may be zero, but not different. */
+/* With a data descriptor, the local numbers may be zero, but not different. */
 static int agrees(const entry *e, uint64_t local, uint64_t central)
 {
     return local == central || (e->flags & FLAG_DESCRIPTOR && local == 0);
@@ -274,7 +274,7 @@ done:
     return st;
 }
 
-/* 4.3.9: length of the descriptor that fills the n bytes at off, 0 if they are none. */
+/* 4.3.9: length of the descriptor that fills the n bytes at off; 0 if they are not a descriptor. */
 static size_t descriptor(const entry *e, cache *c, uint64_t off, uint64_t n, pg_err *err)
 {
     const unsigned char *p = NULL;

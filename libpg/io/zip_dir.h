@@ -1,5 +1,6 @@
-/* zip_dir.h - the directory of a ZIP archive, believed only after every entry was compared with its
- * local header. Section numbers in zip_dir.c and zip_end.c are those of PKWARE's APPNOTE 6.3.10. */
+/* zip_dir.h - the directory of a ZIP archive, believed only after every entry has been compared
+ * with its local header. Section numbers in zip_dir.c and zip_end.c refer to PKWARE's APPNOTE
+ * 6.3.10. */
 #ifndef PG_IO_ZIP_DIR_H
 #define PG_IO_ZIP_DIR_H
 
@@ -15,7 +16,7 @@ typedef struct pg__zip_dir {
 pg_status pg__zip_dir_read(pg__zip_dir *out, pg__io *io, pg_err *err);
 void pg__zip_dir_fini(pg__zip_dir *d);
 
-/* Where the end records say that the directory is; nothing lies behind it but these records. */
+/* Where the directory is, according to the end records; only these records follow it. */
 typedef struct pg__zip_end {
     uint64_t n, off, n_bytes;
 } pg__zip_end;

@@ -1,8 +1,8 @@
 /* zip_end.c - finding a ZIP archive's directory (APPNOTE 4.3.14 to 4.3.16).
  *
- * Readers differ in how they search for the end record, so one file can be two archives to two of
- * them. Here exactly one record may end with the file, its comment may hold no second one, and the
- * directory must end where the records begin. */
+ * Readers search for the end record in different ways, so two of them can see two archives in one
+ * file. Here exactly one record may end with the file, its comment must not hold a second one, and
+ * the directory must end where the records begin. */
 #include <inttypes.h>
 #include <string.h>
 

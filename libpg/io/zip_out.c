@@ -1,8 +1,8 @@
 /* zip_out.c - writing ZIP archives of stored members through a sink (PKWARE APPNOTE 6.3.10).
  *
- * Member data may be filled in by anyone in any order, because sizes are known beforehand; a local
- * header is written when its CRC is known. All times are 1 January 1980, so that the same contents
- * give the same file. */
+ * Sizes are known beforehand, so anyone may fill in member data in any order; a local header is
+ * written when its CRC is known. All times are 1 January 1980, so that the same contents give the
+ * same file. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -72,8 +72,8 @@ static int is_ascii(const char *s)
     return 1;
 }
 
-/* Where data can start at byte `least` or later: the next of pad_to, 2 pad_to, 4 pad_to ... that an
- * extra field reaches, else `least` itself. */
+/* Where data can start, at byte `least` or later: the next of pad_to, 2 pad_to, 4 pad_to ... that
+ * an extra field can reach, else `least` itself. */
 static uint64_t padded(uint64_t least, uint64_t used, uint64_t pad_to)
 {
     uint64_t at = pad_to;
@@ -106,7 +106,8 @@ pg_status pg__zip_out_begin(pg__zip_out *z, const char *name, uint64_t n, uint64
     return PG_OK;
 }
 
-/* 4.3.7 and 4.3.12 begin alike, from the version needed to the length of the extra field. */
+/* 4.3.7 and 4.3.12 begin in the same way, from the version needed to the length of the extra
+ * field. */
 static void put_common(unsigned char *p, const out_member *m, uint32_t n_stored, size_t n_extra)
 {
     const int wide = m->n >= UINT32_MAX || m->header_off >= UINT32_MAX;
@@ -121,7 +122,7 @@ static void put_common(unsigned char *p, const out_member *m, uint32_t n_stored,
     pg__put_le(p + 24, n_extra, 2);
 }
 
-/* 4.3.7: the header fills the bytes up to the data; what its parts leave is the padding. */
+/* 4.3.7: writes the header into the bytes before the data; what its parts leave is padding. */
 static pg_status write_header(pg__zip_out *z, out_member *m, uint32_t crc32, pg_err *err)
 {
     const size_t n_name = strlen(m->name), len = (size_t)(m->data_off - m->header_off);

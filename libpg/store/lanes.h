@@ -1,6 +1,6 @@
-/* lanes.h - four doubles at a time, of float32 or double in memory: the sums of one lane would wait
- * for each other. Compiled for plain processors and, by functions with a target, for wider ones;
- * without fused operations, so that figures are the same. */
+/* lanes.h - four doubles at a time, from float32 or double in memory: with a single lane each sum
+ * would wait for the one before. Compiled for any processor and, as functions with a target, for
+ * wider ones; without fused operations, so that results are the same. */
 #ifndef PG_STORE_LANES_H
 #define PG_STORE_LANES_H
 
@@ -36,7 +36,7 @@ static PG_ALWAYS_INLINE void pg__lanes_load(pg__lanes *out, const unsigned char 
     }
 }
 
-/* a where the mask is set, else b; by address, since vectors have no ABI where AVX is off. */
+/* a where the mask is set, else b; passed by address, because vectors have no ABI without AVX. */
 static PG_ALWAYS_INLINE void pg__lanes_pick(pg__lanes *out, const pg__masks *mask,
                                             const pg__lanes *a, const pg__lanes *b)
 {

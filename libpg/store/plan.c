@@ -1,5 +1,5 @@
-/* plan.c - a plan is data only: layers, weights and where their bytes come from. Surgery makes plans,
- * formats carry them out, so that no surgery touches a file. */
+/* plan.c - a plan is only data: layers, weights, and where their bytes come from. Planners (wrap/)
+ * make plans, formats carry them out, so no planner touches a file. */
 #include "store/plan.h"
 
 #include <string.h>

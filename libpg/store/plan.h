@@ -8,9 +8,9 @@
 #include "store/store_impl.h"
 
 typedef struct pg__plan_layer {
-    char *name;  /* owned */
-    size_t src;  /* layer of the source whose attributes it keeps, or PG_NONE */
-    char *label; /* path layout: name of the layer itself where src is PG_NONE; owned; or NULL */
+    char *name;      /* owned */
+    size_t src;      /* layer of the source whose attributes it keeps, or PG_NONE */
+    char *label;     /* path layout: name of the layer itself if src is PG_NONE; owned; or NULL */
     size_t first, n; /* its items */
 } pg__plan_layer;
 
@@ -25,20 +25,20 @@ typedef struct pg__plan {
     size_t n_layers, cap_layers;
     pg__plan_item *items; /* in output order, grouped by layer; without layers: a flat list */
     size_t n_items, cap_items;
-    /* Texts of the output, owned; NULL = none. A format that cannot hold one ignores it. */
+    /* Texts of the output, owned; NULL: none. A format that cannot store one ignores it. */
     char *model_config, *training_config;
     size_t n_model_config, n_training_config;
     int keep_state; /* copy the source's state tensors, with their names, verbatim */
     /* Path layout: group of the source that becomes the root of the output, owned; NULL = its root.
-     * State that the source keeps among the layers (a template's own optimizer) is then left out.
-     */
+     * Then state that the source stores among the layers (a template's own optimizer) is left
+     * out. */
     char *root;
-    /* Write everything but the tensors' bytes, which stay holes: to learn how the output will be
-     * laid out. */
+    /* Write everything but the tensors' bytes, which stay holes: to find out the layout of the
+     * output. */
     int layout_only;
 } pg__plan;
 
-/* Whether state tensor i (as pg_store_state() counts) of the source goes into the output. */
+/* Whether state tensor i of the source (as pg_store_state() counts) goes into the output. */
 int pg__plan_keeps_state(const pg__plan *p, size_t i);
 size_t pg__plan_n_state(const pg__plan *p); /* how many do */
 

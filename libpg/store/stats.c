@@ -1,9 +1,9 @@
 /* stats.c - one tensor's values at a glance.
  *
- * Two passes over pieces of 256 KiB, since the histogram needs the range first. Mean and variance
- * block by block around the block's own mean, joined by Chan's formula, or one by one by Welford's
- * update (B. P. Welford, Technometrics 4, 1962): a sum of squares would lose the digits of large
- * weights that lie close together. */
+ * Two passes over pieces of 256 KiB, because the histogram needs the range first. Mean and variance
+ * are computed block by block around the block's own mean and joined with Chan's formula, or one by
+ * one with Welford's update (B. P. Welford, Technometrics 4, 1962): a plain sum of squares would
+ * lose the digits of large weights that are close together. */
 #include "pg/stats.h"
 
 #include <math.h>
@@ -51,10 +51,11 @@ static void add_value(sums *s, double v)
     s->m2 += delta * (v - o->mean);
 }
 
-/* Bounds of bins as numpy.histogram() makes them, so that counts agree to the last element. How
- * many values are not below each edge is counted, without branches; bins are what lies between. */
+/* Bounds of bins as numpy.histogram() makes them, so that counts agree to the last element. Counts,
+ * without branches, how many values are not below each edge; a bin is the difference of two
+ * counts. */
 typedef struct bounds {
-    uint64_t *above; /* [k]: not below edges[k], positive infinities among them */
+    uint64_t *above; /* [k]: not below edges[k], including positive infinities */
     double *edges;   /* [k]: where bin k begins, from 1 on */
     size_t n;
 } bounds;
@@ -100,7 +101,7 @@ static void add_part(sums *s, const pg__part *b, size_t n)
     s->n_finite += n;
 }
 
-/* n values at p that are not looked at together: few, or not all finite. */
+/* Adds n values at p one by one: they are few, or not all finite. */
 static void add_values(sums *s, const unsigned char *p, size_t n, pg_dtype dtype)
 {
     const size_t size = pg_dtype_bytes(dtype);
@@ -131,7 +132,7 @@ static void add_piece(sums *s, const unsigned char *p, size_t n, pg_dtype dtype)
     }
 }
 
-/* The second look, for the histogram. */
+/* The second pass, for the histogram. */
 static void rank_piece(const bounds *b, const unsigned char *p, size_t n, pg_dtype dtype,
                        pg__width width)
 {
@@ -151,7 +152,7 @@ static void rank_piece(const bounds *b, const unsigned char *p, size_t n, pg_dty
     }
 }
 
-/* The checksum is that of little-endian bytes on every machine, for which the others turn them. */
+/* The checksum is that of little-endian bytes on every machine; big-endian ones swap them first. */
 static uint32_t crc_piece(uint32_t crc, unsigned char *p, size_t n, size_t size)
 {
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
@@ -164,7 +165,7 @@ static uint32_t crc_piece(uint32_t crc, unsigned char *p, size_t n, size_t size)
     return pg__crc32(crc, p, n);
 }
 
-/* What all tensors of a call share. */
+/* Shared by all tensors of a call. */
 typedef struct reading {
     pg_store *store;
     const pg_stats_opts *o;
@@ -188,7 +189,7 @@ static pg_status next_piece(reading *r, size_t i, uint64_t off, size_t n, pg_err
     return st;
 }
 
-/* A tensor of one piece is read once. */
+/* A tensor of one piece is read only once. */
 static pg_status read_tensor(pg_stats *out, uint64_t *bins, reading *r, size_t i, pg_err *err)
 {
     pg_stats o = {.min = (double)NAN, .max = (double)NAN, .mean = (double)NAN, .std = (double)NAN};

@@ -1,8 +1,8 @@
-/* stats_block.c - the inner loops of statistics. Written once in vectors of the compiler, which
- * become what each processor has; once more for AVX-512, where masks do it in half the time.
+/* stats_block.c - the inner loops of statistics. Written once with the compiler's vectors, which
+ * become whatever each processor has; and once more for AVX-512, where masks halve the time.
  *
- * Sums are taken around the first value of a block: its squared distance from the mean is at most n
- * times the variance, so that of 53 bits no more than ten are lost, and one look at each value is
+ * Sums are taken around the first value of a block. Its squared distance from the mean is at most n
+ * times the variance, so of 53 bits no more than ten are lost, and one pass over the values is
  * enough. */
 #include "store/stats_block.h"
 
@@ -14,7 +14,7 @@
 
 enum { VECTORS = PG__STATS_LANES / PG_LANES };
 
-/* What the lanes hold at the end of a block, however they were filled. */
+/* The lanes at the end of a block, however they were filled. */
 typedef struct lanes {
     double sum[PG__STATS_LANES], squares[PG__STATS_LANES], min[PG__STATS_LANES],
         max[PG__STATS_LANES];
@@ -77,10 +77,10 @@ static PG_ALWAYS_INLINE void look(pg__part *out, const unsigned char *p, size_t 
     join(out, &l, first, n);
 }
 
-enum { TOGETHER = 7, OCTET = 8 }; /* edges that registers hold the counts of; floats in a vector */
+enum { TOGETHER = 7, OCTET = 8 }; /* edges whose counts fit in registers; floats in a vector */
 
-/* Edges from `first` on, floats eight at a time: x >= e holds for a float x just if it holds for
- * the least float that is not below e. */
+/* Edges from `first` on, eight floats at a time: for a float x, x >= e if and only if x >= the
+ * least float that is not below e. */
 static PG_ALWAYS_INLINE void rank_floats(uint64_t *above, const float *edge, size_t n_edges,
                                          const unsigned char *p, size_t n)
 {
@@ -113,7 +113,7 @@ static PG_ALWAYS_INLINE void rank_doubles(uint64_t *above, const double *edge, s
             above[k] += (uint64_t)count[k][i];
 }
 
-/* Both for every processor, and for those with wider registers. */
+/* Both functions for every processor, and for those with wider registers. */
 static void look_plain(pg__part *out, const unsigned char *p, size_t n, int single)
 {
     if (single)
@@ -184,8 +184,8 @@ PG_AVX512 static void look_avx512(pg__part *out, const unsigned char *p, size_t 
     join(out, &l, first, n);
 }
 
-/* Four times the number of the bin of each element of x, eight bins: three comparisons, each of
- * which halves what is left. */
+/* Four times the number of each element's bin, out of eight bins: three comparisons, each of which
+ * halves the choice. */
 PG_AVX512 static inline __m512i bin_of(__m512 x, const float edge[TOGETHER])
 {
     const __m512 odd = _mm512_castps256_ps512(
@@ -201,8 +201,8 @@ PG_AVX512 static inline __m512i bin_of(__m512 x, const float edge[TOGETHER])
     return _mm512_slli_epi32(bin, 2);
 }
 
-/* Each lane counts its bins in eight fields of 4 bits, 15 values long; they go into bytes, 17
- * times. edge: 7 of them. */
+/* Each lane counts its bins in eight fields of 4 bits, for up to 15 values; 17 times those are
+ * added to bytes. edge: 7 of them. */
 PG_AVX512 static void rank_avx512(uint64_t *above, const float edge[TOGETHER],
                                   const unsigned char *p, size_t n)
 {

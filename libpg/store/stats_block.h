@@ -1,30 +1,30 @@
-/* stats_block.h - blocks of float32 or double looked at in sixteen lanes, whatever the processor
- * has: all ways give the same figures to the last bit. */
+/* stats_block.h - statistics of blocks of float32 or double, in sixteen lanes on any processor: all
+ * implementations give the same numbers to the last bit. */
 #ifndef PG_STORE_STATS_BLOCK_H
 #define PG_STORE_STATS_BLOCK_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PG__STATS_LANES = 16, PG__STATS_BLOCK = 1024 /* elements looked at together, at most */ };
+enum { PG__STATS_LANES = 16, PG__STATS_BLOCK = 1024 /* elements processed together, at most */ };
 
 typedef enum pg__width { PG__PLAIN, PG__AVX2, PG__AVX512 } pg__width;
 
-/* The widest way that this processor can go. */
+/* The widest implementation that this processor supports. */
 pg__width pg__widest(void);
 
-/* A block of finite values by itself. */
+/* Statistics of one block of finite values. */
 typedef struct pg__part {
     double min, max, mean, m2; /* m2: sum of squared distances from the mean */
     uint64_t zeros;
 } pg__part;
 
-/* n elements at p, float32 (single) or double: a multiple of 16, at least that. A NaN or an
- * infinity makes the mean one of both. */
+/* n elements at p, float32 (single) or double; n is a positive multiple of 16. A NaN or an infinity
+ * makes the mean a NaN or an infinity. */
 void pg__look(pg__part *out, const unsigned char *p, size_t n, int single, pg__width width);
 
-/* Adds to above[k] how many of n elements, a multiple of 16 below 2^31, are not below edges[k], for
- * k from 1 to n_bins - 1. Edges do not fall; a NaN is below all. */
+/* Adds to above[k] how many of n elements (a multiple of 16 below 2^31) are not below edges[k], for
+ * k from 1 to n_bins - 1. Edges are ascending; a NaN is below all of them. */
 void pg__rank(uint64_t *above, const double *edges, size_t n_bins, const unsigned char *p, size_t n,
               int single, pg__width width);
 

@@ -1,5 +1,5 @@
-/* store.c - the model of a checkpoint that all formats read into: descriptions in memory, bytes
- * left in the file behind a reader function. */
+/* store.c - the form of a checkpoint that all formats are read into: descriptions in memory, bytes
+ * left in the file and read through a function. */
 #include "store/store_impl.h"
 
 #include <string.h>
@@ -362,7 +362,7 @@ static void swap_elements(unsigned char *p, size_t n_bytes, size_t size)
         }
 }
 
-/* A range that cuts elements of the other byte order is read element by element. */
+/* If a range cuts elements of the other byte order, it is read element by element. */
 static pg_status read_swapped(pg_store *s, size_t i, uint64_t off, unsigned char *buf, size_t n,
                               pg_err *err)
 {

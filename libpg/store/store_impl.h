@@ -1,18 +1,18 @@
-/* store_impl.h - how formats and tests fill a pg_store, and what writers ask of one. */
+/* store_impl.h - how formats and tests fill a pg_store, and what writers need from one. */
 #ifndef PG_STORE_STORE_IMPL_H
 #define PG_STORE_STORE_IMPL_H
 
 #include "io/sink.h"
 #include "pg/store.h"
 
-/* Weights and state share one numbering here: tensor i < n_weights is weight i, the rest is state.
- */
+/* Weights and state share one numbering here: tensor i < n_weights is weight i, the rest are
+ * state. */
 typedef struct pg__store_io {
     /* Raw bytes as in the file (its byte order), row-major. */
     pg_status (*read)(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err);
     void (*close)(void *ctx);
-    /* Copies a whole tensor to byte off of sink and checks it on the way; NULL: by extents or read.
-     */
+    /* Copies a whole tensor to byte off of sink and checks it on the way; NULL: copied by extents
+     * or read(). */
     pg_status (*copy)(void *ctx, size_t tensor, pg__sink *sink, uint64_t off, pg_err *err);
 } pg__store_io;
 
@@ -23,16 +23,16 @@ typedef struct pg__extent {
 } pg__extent;
 
 /* pg_store_format() of a store that shows what a conversion will write
- * (wrap/convert/convert_outline.c). Its metadata is meant for the output. */
+ * (wrap/convert/convert_outline.c). Its metadata is already that of the output. */
 #define PG_CONVERTED "converted"
 
 /* Empty store that owns ctx from now on (closed by pg_store_close); io may be NULL (no data).
- * format is a static string, see pg_store_format(). On failure ctx is still the caller's. */
+ * format is a static string, see pg_store_format(). On failure the caller still owns ctx. */
 pg_status pg__store_new(pg_store **out, const char *format, const pg__store_io *io, void *ctx,
                         pg_err *err);
 
-/* Gives a store that was made without io its reader, and with it ctx: for formats that can only
- * fail before that, with ctx still the caller's. */
+/* Gives a store that was made without io its reader, and with it ctx: for formats in which nothing
+ * can fail after that. Before it the caller owns ctx. */
 void pg__store_own(pg_store *s, const pg__store_io *io, void *ctx);
 void *pg__store_ctx(const pg_store *s); /* for the format that made it */
 
@@ -62,7 +62,7 @@ pg_status pg__store_add_part(pg_store *s, const pg_part *part, pg_err *err); /* 
 pg_status pg__store_set_path(pg_store *s, const char *path, pg_err *err);
 const char *pg__store_path(const pg_store *s); /* as opened; "" if never set */
 
-/* The file that its bytes come from, referenced; NULL where there is none, or more than one. */
+/* The file that the bytes come from, referenced; NULL if there is none, or more than one. */
 void pg__store_set_source(pg_store *s, pg__io *io);
 pg__io *pg__store_source(const pg_store *s);
 
@@ -74,7 +74,7 @@ pg__extent pg__store_extent(const pg_store *s, size_t tensor);
 pg_status pg__store_read_raw(pg_store *s, size_t tensor, uint64_t off, void *buf, size_t n,
                              pg_err *err);
 
-/* 1 if the store copies by itself, with pg__store_copy(). */
+/* 1 if the store copies tensors itself, with pg__store_copy(). */
 int pg__store_copies(const pg_store *s);
 pg_status pg__store_copy(pg_store *s, size_t tensor, pg__sink *sink, uint64_t off, pg_err *err);
 

@@ -1,8 +1,8 @@
-/* strided.c - row-major reading of what lies in another order.
+/* strided.c - row-major reading of data stored in another order.
  *
- * A slab is a range of indices of one dimension with all of the dimensions after it, a few MiB. It
+ * A slab is a range of indices of one dimension with all dimensions after it, a few MiB in size. It
  * is filled in the order of the source: the dimension with the smallest stride runs fastest, so
- * that a transposed matrix costs one read per column and slab, not one per element. */
+ * that a transposed matrix takes one read per column and slab, not one per element. */
 #include "store/strided.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 #define AHEAD_BYTES  ((size_t)16 << 10) /* read where runs are short: the next one is likely near \
                                          */
 #define SHORT_BYTES  1024u
-#define SPARSE_BYTES 512u /* elements further apart are read one by one */
+#define SPARSE_BYTES 512u /* elements further apart are read one at a time */
 
 void pg__slab_fini(pg__slab *s)
 {
@@ -89,7 +89,7 @@ static void scatter(unsigned char *to, size_t to_step, const unsigned char *from
         return;
     }
     for (; n; n--, to += to_step, from += from_step)
-        switch (size) { /* sizes known to the compiler are moves */
+        switch (size) { /* the compiler turns fixed sizes into moves */
         case 1: *to = *from; break;
         case 2: memcpy(to, from, 2); break;
         case 4: memcpy(to, from, 4); break;
@@ -97,7 +97,7 @@ static void scatter(unsigned char *to, size_t to_step, const unsigned char *from
         }
 }
 
-/* Elements of the fastest axis, from element `from` of the source to `to` in the slab. */
+/* Copies elements of the fastest axis, from element `from` of the source to `to` in the slab. */
 static pg_status copy_run(reader *r, const axis *a, uint64_t from, unsigned char *to)
 {
     const size_t size = r->v->size, to_step = (size_t)a->to * size;

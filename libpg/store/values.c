@@ -1,6 +1,6 @@
-/* values.c - elements of any type as doubles, which hold all of them exactly but large 64-bit
- * integers. Statistics and comparisons go through here, so that there is one reading of float16 and
- * bfloat16. */
+/* values.c - elements of any type as doubles, which represent all of them exactly except large
+ * 64-bit integers. Statistics and comparisons use these functions, so float16 and bfloat16 are
+ * decoded in one place. */
 #include "store/values.h"
 
 #include <math.h>
