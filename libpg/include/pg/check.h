@@ -1,4 +1,4 @@
-/* check.h - will this file load, strictly, on one device? A list of named checks with their facts.
+/* check.h - will Keras load this file, strictly, on one device? A list of named checks with facts.
  *
  *     pg_err err;
  *     pg_check_report r = {0};
@@ -18,23 +18,24 @@ extern "C" {
 #endif
 
 typedef struct pg_check_opts {
-    const char *model; /* description the file must fit: JSON, full .h5 or .keras; NULL: its own */
+    const char *model; /* description that the file must fit: JSON, full .h5 or .keras; NULL: its
+                          own */
     const char *model_text; /* the JSON itself; `model` then only names it ("-": standard input) */
-    int only_finite, only_no_wrapper; /* run just these, "container", and what model and sha256
-                                         ask for; both 0 = everything */
+    int only_finite, only_no_wrapper; /* run only these: "container", and what model and sha256 ask
+                                         for; both 0 = everything */
     int strict;                       /* layers of unknown classes fail instead of being noted */
     const char *sha256; /* a SHA256SUMS file that must hold the right sum of this file, or of all
                            files of this folder */
-    /* The file is loaded strictly on `device` (NULL: cpu:0), and what it predicts for the rows of
-     * `input` (see pg_data_open()) compared with `expect`: an .npy, or for several outputs an .npz
-     * with y0, y1, ... or the outputs' names. Both or none; none, but a device: what it predicts
-     * for made-up rows must be finite. */
+    /* The file is loaded strictly on `device` (NULL: cpu:0), and its predictions for the rows of
+     * `input` (see pg_data_open()) are compared with `expect`: an .npy, or for several outputs an
+     * .npz with y0, y1, ... or the outputs' names. Give both or neither; with a device alone,
+     * predictions for made-up rows must be finite. */
     const char *input, *expect, *device;
     double tolerance;           /* |difference| <= tolerance * max(1, |expected|); 0: 1e-4 */
     int trust_input;            /* as pg_open_opts.trust_input */
     const char *part;           /* as pg_open_opts.part */
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
-    pg_progress *progress;      /* is told of bytes whose values were looked at; may be NULL */
+    pg_progress *progress;      /* gets the bytes whose values have been examined; may be NULL */
 } pg_check_opts;
 
 typedef struct pg_check {
@@ -61,9 +62,9 @@ typedef struct pg_check_report {
 PG_API void pg_check_report_fini(pg_check_report *r);
 
 /* Runs the checks on one file and fills *out, which the caller zeroed or released. The structure
- * fits if Keras' strict loader takes the file: layers with weights by position, each with its
- * variables and shapes. PG_OK if the checks could be made, whatever they found; a damaged or
- * unknown file is a failed check "container", not an error. opts may be NULL. Errors: PG_E_IO;
+ * fits if Keras' strict loader accepts the file: layers with weights by position, each with its
+ * variables and shapes. PG_OK if the checks could be run, whatever they found; a damaged or unknown
+ * file fails the check "container", and is not an error. opts may be NULL. Errors: PG_E_IO;
  * PG_E_UNSUPPORTED for legal files that are not covered, and for predictions of models that pgfit
  * cannot compute; PG_E_CANCELLED; those of reading the model description, the list of sums, input
  * and expect. */

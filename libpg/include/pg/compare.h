@@ -1,5 +1,5 @@
-/* compare.h - are two checkpoints the same model, and if not, what changed? Across formats and
- * through a wrapper: layers are compared as the template has them.
+/* compare.h - are two checkpoints the same model, and if not, what changed? Works across formats
+ * and through a wrapper: layers are compared as the template has them.
  *
  *     pg_err err;
  *     pg_comparison c = {0};
@@ -23,18 +23,18 @@ typedef struct pg_compare_opts {
     const char *ignore; /* glob of tensors to leave out; NULL = none */
     int quick;          /* stop at the first difference: rows may be incomplete */
     int trust_input;    /* as pg_open_opts.trust_input */
-    /* As pg_open_opts.part: of A, and of B where part_b is NULL. With part alone, one of the two files
-     * may be of a format that has no parts. */
+    /* As pg_open_opts.part: of A, and also of B if part_b is NULL. With part alone, one of the two
+     * files may have a format without parts. */
     const char *part, *part_b;
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
-    pg_progress *progress;      /* is told of bytes of A that were compared; may be NULL */
+    pg_progress *progress;      /* gets the bytes of A that have been compared; may be NULL */
 } pg_compare_opts;
 
 typedef enum pg_row_kind {
     PG_ROW_EQUAL, /* also across types: 1.0 as float32 and as float16 */
     PG_ROW_DIFFERS,
     PG_ROW_SHAPE,
-    PG_ROW_DTYPE, /* not numbers of one kind: floating point, whole, bool */
+    PG_ROW_DTYPE, /* not numbers of the same kind: floating point, whole, bool */
     PG_ROW_ONLY_A,
     PG_ROW_ONLY_B
 } pg_row_kind;
@@ -55,16 +55,16 @@ typedef struct pg_comparison {
     pg_compare_row *rows; /* in the order of A, then what only B has */
     size_t n_rows, n_equal, n_differ, n_only_a, n_only_b;
     uint64_t n_params;
-    int through_wrapper; /* one side was a wrapper's file */
+    int through_wrapper; /* one of the files was a wrapper's */
 } pg_comparison;
 
 /* Releases what a comparison owns and zeroes it. NULL and {0} are allowed. */
 PG_API void pg_comparison_fini(pg_comparison *c);
 
-/* Compares the models' weights (no optimizer state, no descriptions); fills *out, which the caller
- * zeroed or released. PG_OK whether equal or not: the same models have n_equal == n_rows. NaN
- * equals NaN of the same bits. Memory does not grow with the tensors. opts may be NULL. Errors:
- * PG_E_MISMATCH (no tensor name in common; a hint says whether by_order would do), PG_E_FORMAT (a
+/* Compares the models' weights (not optimizer state or descriptions); fills *out, which the caller
+ * zeroed or released. PG_OK whether equal or not: equal models have n_equal == n_rows. NaN equals
+ * NaN of the same bits. Memory does not grow with the tensors. opts may be NULL. Errors:
+ * PG_E_MISMATCH (no tensor name in common; a hint says whether by_order would help), PG_E_FORMAT (a
  * file is damaged, or holds no tensor), PG_E_ARG (tolerance below 0), PG_E_CANCELLED, and those of
  * pg_store_open() and pg_store_read(). */
 PG_API PG_MUST_USE pg_status pg_compare_files(pg_comparison *out, const char *a, const char *b,

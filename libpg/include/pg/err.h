@@ -28,15 +28,15 @@ typedef enum pg_status {
     PG_E_NOMEM,       /* an allocation failed */
     PG_E_IO,          /* the operating system refused; pg_err.sys holds errno */
     PG_E_FORMAT,      /* the file is damaged or not what it claims to be */
-    PG_E_LIMIT,       /* the file asks for more than the limits in force */
+    PG_E_LIMIT,       /* the file asks for more than the limits allow */
     PG_E_UNSUPPORTED, /* valid, but not handled by this build */
     PG_E_UNKNOWN,     /* no format claims this input */
-    PG_E_NO,          /* the answer is no: nothing here to unwrap */
-    PG_E_AMBIGUOUS,   /* the evidence does not settle it; the message says what would */
+    PG_E_NO,          /* the answer is no: there is nothing to unwrap */
+    PG_E_AMBIGUOUS,   /* the evidence does not decide; the message says what would */
     PG_E_MISMATCH,    /* two models that should agree do not */
     PG_E_CANCELLED,   /* the caller's cancel flag was set */
-    PG_E_DEVICE,      /* a device failed while it worked */
-    PG_E_PEER         /* another process of the same job did not come, or is gone */
+    PG_E_DEVICE,      /* a device failed during its work */
+    PG_E_PEER         /* another process of the same job did not arrive, or is gone */
 } pg_status;
 
 typedef struct pg_err {

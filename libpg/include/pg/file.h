@@ -1,5 +1,5 @@
 /* file.h - a text or binary output that appears whole or not at all, for programs that report on
- * checkpoints. What libpg writes itself goes the same way.
+ * checkpoints. libpg writes its own outputs in the same way.
  *
  *     pg_err err;
  *     pg_file *f = NULL;
@@ -41,7 +41,7 @@ PG_API PG_MUST_USE pg_status pg_file_write(pg_file *f, const void *p, size_t n, 
 /* Gives the file its name; *n_bytes (may be NULL) is its size. Nothing may be written after it. */
 PG_API PG_MUST_USE pg_status pg_file_commit(pg_file *f, uint64_t *n_bytes, pg_err *err);
 
-/* Releases f; without a commit nothing is left. NULL is allowed. */
+/* Releases f; without a commit nothing remains. NULL is allowed. */
 PG_API void pg_file_close(pg_file *f);
 
 #ifdef __cplusplus

@@ -20,23 +20,23 @@ extern "C" {
 #endif
 
 typedef struct pg_found {
-    char **paths; /* in the order of their bytes, each "FOLDER/...": files, and folders that are one
-                   * checkpoint as a whole (split models, torch DCP, ...), into which nobody looks */
+    char **paths; /* sorted by bytes, each "FOLDER/...": files, and folders that are one checkpoint
+                     as a whole (split models, torch DCP, ...), whose contents are not listed */
     size_t n;
     /* What was left out: */
     size_t n_others; /* files of other kinds */
-    size_t n_hidden; /* files and folders with a name that begins with "." */
-    size_t n_links;  /* symbolic links to folders: they may lead round in circles */
-    size_t n_deep;   /* folders more than 32 levels below */
+    size_t n_hidden; /* files and folders whose names begin with "." */
+    size_t n_links;  /* symbolic links to folders: they may form circles */
+    size_t n_deep;   /* folders more than 32 levels down */
     size_t n_closed; /* folders that cannot be read */
 } pg_found;
 
-/* Goes through a folder. Names decide, and where a name says little (.bin) the first bytes:
- * pg_store_open() says whether a file is good. A folder that is one checkpoint is found itself. out is
- * overwritten, and to be released only after PG_OK. */
+/* Searches a folder. Names decide or, if a name says little (.bin), the first bytes; only
+ * pg_store_open() finds out whether a file is good. If the folder itself is one checkpoint, it is
+ * the result. out is overwritten; release it only after PG_OK. */
 PG_API pg_status pg_find(pg_found *out, const char *folder, pg_err *err);
 
-/* Releases what pg_find() found; NULL is fine. */
+/* Releases the result of pg_find(); NULL is allowed. */
 PG_API void pg_found_fini(pg_found *found);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* inspect.h - what a checkpoint is: a single-device model, a parallel wrapper, or neither.
+/* inspect.h - finds out what a checkpoint is: a single-device model, a parallel wrapper, or
+ * neither.
  *
  *     pg_err err;
  *     pg_store *s = NULL;
@@ -22,7 +23,7 @@ typedef enum pg_verdict {
     PG_V_SINGLE,     /* a single-device model */
     PG_V_WRAPPER,    /* a parallel wrapper around one template */
     PG_V_NESTED,     /* an ordinary nested model (transfer learning, GAN, multi-view ...) */
-    PG_V_AMBIGUOUS,  /* names alone do not tell a wrapper from a nested model */
+    PG_V_AMBIGUOUS,  /* names alone cannot distinguish a wrapper from a nested model */
     PG_V_DAMAGED,    /* half-written, truncated or inconsistent */
     PG_V_NO_WEIGHTS  /* a model without a single weight */
 } pg_verdict;
@@ -33,26 +34,26 @@ PG_API const char *pg_verdict_name(pg_verdict v);
 typedef struct pg_finding {
     pg_verdict verdict;
     const char *recogniser;  /* static: name of the wrapper's kind, or NULL */
-    int certain;             /* 1: all evidence agrees; 0: likely, say so */
-    size_t replicas;         /* 0 where it does not apply (PyTorch prefixes) */
+    int certain;             /* 1: all evidence agrees; 0: likely, so tell the user */
+    size_t replicas;         /* 0 if it does not apply (PyTorch prefixes) */
     char *template_name;     /* the nested model, or the PyTorch prefix, or the words of wrappers that
                               * stand inside names ("module, _fsdp_wrapped_module"); owned; may be NULL */
     char *reason;            /* one sentence for people, never NULL after PG_OK; owned */
-    char **evidence;         /* facts the verdict rests on, one line each; owned */
+    char **evidence;         /* facts on which the verdict rests, one line each; owned */
     size_t n_evidence;
     char **slices, **merges; /* names of the layers around the template; owned */
     size_t n_slices, n_merges;
-    /* A wrapper of which the file does not settle how its layers are ordered: why not, in words; owned.
-     * pg_unwrap_file() then needs opts.like. NULL: it takes the file as it is. */
+    /* For a wrapper whose file does not determine the order of its layers: the reason, in words;
+     * owned. pg_unwrap_file() then needs opts.like. NULL: it accepts the file as it is. */
     char *unsettled;
     /* The command that takes the model out, for people: "pgunwrap parallel.h5 single.h5"; owned.
-     * NULL: there is nothing to take out, or no shell would take a name. */
+     * NULL: there is nothing to take out, or a name cannot be written in a shell. */
     char *next;
-    char *index; /* one shard of several: path of the index, which tells of the whole; owned */
+    char *index; /* one shard of several: path of the index, which describes the whole; owned */
 } pg_finding;
 
-/* Fills *out (which the caller zeroed or released) from names and, where the file has one, the
- * model's config; no tensor is read. PG_OK for every verdict. Release with pg_finding_fini().
+/* Fills *out (which the caller zeroed or released) from names and from the model's config, if the
+ * file has one; no tensor is read. PG_OK for every verdict. Release with pg_finding_fini().
  * Errors: PG_E_NOMEM. */
 PG_API PG_MUST_USE pg_status pg_inspect(pg_finding *out, pg_store *s, pg_err *err);
 
@@ -60,21 +61,22 @@ PG_API PG_MUST_USE pg_status pg_inspect(pg_finding *out, pg_store *s, pg_err *er
 PG_API void pg_finding_fini(pg_finding *f);
 
 typedef struct pg_param_counts {
-    int known; /* 0: the file does not describe its model, its tensors do not fit it, or a layer
-                * that is not frozen and of no class of Keras has weights */
+    int known; /* 0: the file does not describe its model, its tensors do not fit the description,
+                  or a layer that is not frozen and not of a Keras class has weights */
     uint64_t trainable, non_trainable;
 } pg_param_counts;
 
 /* Counts the parameters of the one-device model as Keras' summary() does: those that training
- * changes, and the others (frozen layers, moving statistics). Through a wrapper the template's are
- * counted. No tensor is read. PG_OK with known = 0 where the file alone does not say. Errors:
+ * changes, and the others (frozen layers, moving statistics). For a wrapper, counts those of the
+ * template. No tensor is read. PG_OK with known = 0 if the file alone does not tell. Errors:
  * PG_E_NOMEM. */
 PG_API PG_MUST_USE pg_status pg_count_params(pg_param_counts *out, pg_store *s, pg_err *err);
 
 /* Reads a model's JSON from a descriptor to its end, a pipe or standard input, for the options
- * `like_text` and `model_text`: what is passed as a file name must be a file. *out ends with a zero;
+ * `like_text` and `model_text` (a file name must name a regular file). *out ends with a zero;
  * release it with pg_text_free(). The descriptor stays open. Errors: PG_E_IO; PG_E_UNKNOWN (empty,
- * or no JSON); PG_E_LIMIT (64 MiB, as for files); PG_E_FORMAT; PG_E_NOMEM. Messages name no file. */
+ * or not JSON); PG_E_LIMIT (64 MiB, as for files); PG_E_FORMAT; PG_E_NOMEM. Messages name no
+ * file. */
 PG_API PG_MUST_USE pg_status pg_model_text_read(char **out, int fd, pg_err *err);
 PG_API void pg_text_free(char *text); /* NULL is allowed */
 

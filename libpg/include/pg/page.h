@@ -1,6 +1,6 @@
-/* page.h - parts of an HTML page about a model: one file that any browser shows, from a mail too.
- * No script, nothing loaded from anywhere, which the page's own policy says, so that a name that
- * slipped through could do nothing; light or dark as the reader's system is.
+/* page.h - parts of an HTML page about a model: one file that any browser shows, even from a mail.
+ * The page has no script and loads nothing, and its own policy forbids both, so a name that was not
+ * escaped could do no harm. It is light or dark like the reader's system.
  *
  *     pg_page p = {0};
  *     p.st = pg_file_create(&p.file, "page.html", NULL, &p.err);
@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* The first failure stays, calls after it do nothing: look at st once, at the end. */
+/* The first failure stays, and later calls do nothing: check st once, at the end. */
 typedef struct pg_page {
     pg_file *file;
     pg_status st;
@@ -32,20 +32,20 @@ typedef struct pg_page {
 
 #define PG_PAGE_ALL ((size_t)-1)
 
-/* Everything up to the heading: title is that of the page and the heading, `by` the program that
- * wrote it, style more rules of CSS or NULL. There are the colours --bg --fg --mu (faint) --ln
+/* Everything up to the heading: title is the page's title and heading, `by` the program that wrote
+ * it, style further CSS rules or NULL. Available are the colours --bg --fg --mu (faint) --ln
  * (lines) --ac --wa --go --bx (of boxes), the classes m (faint), w (bad), g (good), k (a row of
  * figures), v (a box). */
 PG_API void pg_page_begin(pg_page *p, const char *title, const char *by, const char *style);
 
-/* HTML as it is; printf of it, up to 1,023 bytes. */
+/* HTML as is; formatted like printf, up to 1,023 bytes. */
 PG_API void pg_page_put(pg_page *p, const char *html);
 PG_API void pg_page_putf(pg_page *p, const char *fmt, ...) PG_PRINTF(2, 3);
 
-/* Text that the page's author did not write: n bytes, or PG_PAGE_ALL up to its NUL. */
+/* Text from elsewhere, which is escaped: n bytes, or PG_PAGE_ALL up to its NUL. */
 PG_API void pg_page_text(pg_page *p, const char *text, size_t n);
 
-/* One of a row of figures; bad: in the colour of warnings. */
+/* One of a row of figures; bad: shown in the colour of warnings. */
 PG_API void pg_page_figure(pg_page *p, const char *value, const char *what, int bad);
 
 #ifdef __cplusplus

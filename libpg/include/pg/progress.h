@@ -1,4 +1,4 @@
-/* progress.h - how far a call is, told while it runs. */
+/* progress.h - how far a call has got, reported while it runs. */
 #ifndef PG_PROGRESS_H
 #define PG_PROGRESS_H
 
@@ -8,10 +8,11 @@
 extern "C" {
 #endif
 
-/* The caller sets tell and ctx and zeroes the rest; the struct must outlive the call. tell() comes
- * after every piece of bytes that was copied or compared (256 KiB, up to 1 GiB where files share
- * blocks), often more than once a millisecond: it should look at a clock first. It may come from
- * another thread than the caller's, but never from two at once, and must not call the library. */
+/* The caller sets tell and ctx and zeroes the rest; the struct must outlive the call. tell() is
+ * called after every piece that was copied or compared (256 KiB, or up to 1 GiB if files share
+ * blocks), often more than once a millisecond, so it should check a clock first. It may be called
+ * from another thread than the caller's, but never from two at once, and it must not call the
+ * library. */
 typedef struct pg_progress {
     void (*tell)(void *ctx, uint64_t n_done, uint64_t n_total); /* bytes; n_done <= n_total */
     void *ctx;

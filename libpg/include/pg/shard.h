@@ -1,9 +1,9 @@
-/* shard.h - cut an oversized checkpoint into shards, and put shards together again.
+/* shard.h - cuts an oversized checkpoint into shards, and joins shards again.
  *
  * An .npy folder holds one file per tensor (tensors beyond max_shard_bytes are cut along axis 0)
- * and manifest.json, which comes last: a folder without it is an interrupted split, and the same
- * call continues it. The other formats fill shards in order; safetensors and Keras' have an index
- * of their own, which then comes last.
+ * and manifest.json, which is written last: a folder without it is an interrupted split, and the
+ * same call continues it. The other formats fill one shard after the other; safetensors and Keras
+ * have their own kind of index, which is then written last.
  *
  *     pg_err err;
  *     pg_shard_report rep = {0};
@@ -28,7 +28,7 @@ typedef enum pg_shard_format {
     PG_SHARD_KERAS        /* model_00000.weights.h5 ... and model.weights.json (Keras 3.10) */
 } pg_shard_format;
 
-/* By its name on the command line ("npy", "npz", "safetensors", "keras"); 0 if there is none. */
+/* By its name on the command line ("npy", "npz", "safetensors", "keras"); 0 if it is unknown. */
 PG_API int pg_shard_format_by_name(pg_shard_format *out, const char *name);
 
 typedef struct pg_split_opts {
@@ -38,7 +38,7 @@ typedef struct pg_split_opts {
     size_t max_tensors;       /* per shard, npy excepted; 0 = no limit */
     int unwrap;               /* split the template of a wrapper's file */
     int sha256;               /* also write SHA256SUMS, as sha256sum -c reads it */
-    size_t n_threads; /* npy: write so many files at a time; 0 = 1. The files are the same */
+    size_t n_threads; /* npy: write this many files at a time; 0 = 1. The files are the same */
 } pg_split_opts;
 
 typedef struct pg_join_opts {
@@ -54,8 +54,9 @@ typedef struct pg_shard_file {
 
 typedef struct pg_shard_report {
     pg_shard_file *files;                /* written (or with dry_run: planned), the index last */
-    size_t n_files, n_reused;            /* n_reused: whole since an interrupted run */
-    size_t n_layers, n_tensors, n_state; /* model tensors; optimizer tensors, not among them */
+    size_t n_files, n_reused;            /* n_reused: complete from an interrupted run */
+    size_t n_layers, n_tensors, n_state; /* tensors of the model; tensors of the optimizer, not
+                                            among them */
     size_t n_written;  /* both together, and values beside the model that no layer lists */
     size_t n_verified; /* of n_written, read back and equal to their source */
     uint64_t n_params, n_bytes;
@@ -69,19 +70,21 @@ typedef struct pg_shard_report {
 /* Releases what a report owns and zeroes it. NULL and {0} are allowed. */
 PG_API void pg_shard_report_fini(pg_shard_report *r);
 
-/* Writes the checkpoint `in` (anything pg_store_open() reads, a half-written file too: what is lost
- * is listed in the report) as shards into folder `dir`, which is made if needed.
+/* Writes the checkpoint `in` (anything that pg_store_open() reads, even a half-written file, whose
+ * losses the report lists) as shards into folder `dir`, which is made if needed.
  * Errors: PG_E_ARG (dir is not empty), PG_E_IO, and those of pg_store_open(). */
 PG_API PG_MUST_USE pg_status pg_split_file(const char *in, const char *dir,
                                            const pg_split_opts *opts, pg_shard_report *report,
                                            pg_err *err);
 
-/* The same for an open checkpoint, which stays the caller's; name: of the file that it would be. */
+/* The same for an open checkpoint, which the caller still owns; name: of the file that it would
+ * be. */
 PG_API PG_MUST_USE pg_status pg_split_store(pg_store *in, const char *name, const char *dir,
                                             const pg_split_opts *opts, pg_shard_report *report,
                                             pg_err *err);
 
-/* Bytes of "100MB" or "1.5GiB"; a number alone could mean anything. PG_E_ARG says what to write. */
+/* Bytes of "100MB" or "1.5GiB"; a number without a unit is refused as ambiguous. PG_E_ARG says what
+ * to write. */
 PG_API PG_MUST_USE pg_status pg_shard_size(uint64_t *out, const char *text, pg_err *err);
 
 /* Removes a folder that pg_split_file() wrote: the files that its index names, then the folder, if
@@ -89,9 +92,9 @@ PG_API PG_MUST_USE pg_status pg_shard_size(uint64_t *out, const char *text, pg_e
 PG_API PG_MUST_USE pg_status pg_shards_remove(const char *dir, pg_err *err);
 
 /* Joins a folder, its manifest or index, or a shard into `out`, in the format that was split; only
- * the weights where `out` ends with ".safetensors" or ".weights.h5", the shards are of that kind,
- * and the file was not. Everything is checked before the first byte is written; PG_E_FORMAT lists
- * missing and damaged shards in the report. */
+ * the weights if `out` ends with ".safetensors" or ".weights.h5" and the shards are of that kind,
+ * but the original file was not. Everything is checked before the first byte is written;
+ * PG_E_FORMAT lists missing and damaged shards in the report. */
 PG_API PG_MUST_USE pg_status pg_join_file(const char *in, const char *out, const pg_join_opts *opts,
                                           pg_shard_report *report, pg_err *err);
 

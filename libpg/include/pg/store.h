@@ -74,19 +74,19 @@ typedef struct pg_store pg_store;
 typedef struct pg_open_opts {
     int trust_input; /* let libhdf5 read what our own HDF5 reader does not cover */
     int salvage;     /* open what is left of a half-written or damaged file; see pg_store_damage */
-    /* PyTorch's checkpoints: which part to open, by its key ("model_ema"), keys in keys with dots
-     * between ("nets.generator", "models.0"); "." is all of it, each tensor under its path; "" no
-     * tensor, only the list of parts. NULL: the one part that can be the model. PG_E_UNSUPPORTED: a
-     * file of another format, or a part without tensors. */
+    /* PyTorch's checkpoints: which part to open, by its key ("model_ema"), nested keys joined with
+     * dots ("nets.generator", "models.0"). "." is everything, each tensor under its path; "" is no
+     * tensor, only the list of parts. NULL: the only part that can be the model. PG_E_UNSUPPORTED:
+     * a file of another format, or a part without tensors. */
     const char *part;
 } pg_open_opts;
 
-/* Opens a checkpoint of any known format, read-only; the format is found from the contents, the
- * file name is ignored. opts may be NULL. The caller frees *out with pg_store_close().
+/* Opens a checkpoint of any known format, read-only. The contents determine the format; the file
+ * name is ignored. opts may be NULL. The caller frees *out with pg_store_close().
  * Errors: PG_E_IO, PG_E_UNKNOWN (no format claims it; the message says what the file is),
  * PG_E_FORMAT (damaged), PG_E_LIMIT, PG_E_UNSUPPORTED, PG_E_NOMEM; PG_E_AMBIGUOUS: several parts
  * could be the model (the details list them, the hint is an option of the tools; opts.part "" opens
- * the file all the same, and pg_store_part() tells them); PG_E_ARG: no such part. Messages start
+ * the file all the same, and pg_store_part() lists them); PG_E_ARG: no such part. Messages start
  * with the path. */
 PG_API PG_MUST_USE pg_status pg_store_open(pg_store **out, const char *path,
                                            const pg_open_opts *opts, pg_err *err);
@@ -94,10 +94,10 @@ PG_API PG_MUST_USE pg_status pg_store_open(pg_store **out, const char *path,
 /* Frees the store and closes its file. NULL is allowed. Never fails. */
 PG_API void pg_store_close(pg_store *s);
 
-/* PG_OK while the file is as it was when it was opened, by its size and time of change; PG_E_IO
- * (the message starts with the path) if somebody has written to it: what was read before and after
- * is no one file. All that libpg writes asks before it gets its name. Stores of several files or of
- * none are always PG_OK. */
+/* PG_OK while the file is unchanged since it was opened, by its size and time of change; PG_E_IO
+ * (the message starts with the path) if somebody has written to it, because reads before and after
+ * that are not of one file. libpg checks this before any output gets its name. Stores of several
+ * files or of none are always PG_OK. */
 PG_API PG_MUST_USE pg_status pg_store_check_same(const pg_store *s, pg_err *err);
 
 /* Format in one word: "keras-h5-weights", "keras-h5-model", "keras-weights-h5", "keras-zip",
@@ -110,25 +110,26 @@ PG_API const char *pg_store_writer(const pg_store *s);
 /* What is wrong with a store opened with opts.salvage, or NULL if nothing is. */
 PG_API const char *pg_store_damage(const pg_store *s);
 
-/* What else a file holds that is no tensor of the model, in words ("optimizer (14 tensors), epoch
- * 3"), or NULL. It is not read. */
+/* What the file holds besides the model's tensors, in words ("optimizer (14 tensors), epoch 3"), or
+ * NULL. It is not read. */
 PG_API const char *pg_store_others(const pg_store *s);
 
-/* What a checkpoint of PyTorch is made of: containers of tensors and tensors beside them. None for
- * other formats, and for a file that is nothing but one state_dict. */
+/* The parts of a PyTorch checkpoint: containers of tensors, and tensors beside them. There are none
+ * in other formats, nor in a file that is nothing but one state_dict. */
 typedef struct pg_part {
     const char *path; /* as pg_open_opts.part takes it */
     const char *kind; /* static: "model", "numbers" (each tensor is a single one), "tensor",
                          "number", "object" (of a class that only Python can build), "optimizer",
                          "scheduler", "scaler", "random generator" */
-    uint64_t n_tensors, n_params; /* elements; 0 where nobody looked: in all that is training's */
+    uint64_t n_tensors, n_params; /* elements; 0 if not examined: for all that belongs to
+                                     training */
     int is_model;                 /* it could be the model */
 } pg_part;
 PG_API size_t pg_store_n_parts(const pg_store *s);
 PG_API const pg_part *pg_store_part(const pg_store *s, size_t i); /* borrowed; NULL: none */
 
-/* Counts and borrowed views; an index out of range returns NULL. Weights are the model's; the
- * state is what belongs to training (optimizer, metrics), in file order, layer = PG_NONE. */
+/* Counts and borrowed views; an index out of range returns NULL. Weights belong to the model, state
+ * to training (optimizer, metrics), in file order, with layer = PG_NONE. */
 PG_API size_t pg_store_n_layers(const pg_store *s);
 PG_API size_t pg_store_n_weights(const pg_store *s);
 PG_API size_t pg_store_n_state(const pg_store *s);
@@ -142,7 +143,7 @@ typedef enum pg_text { PG_TEXT_MODEL_CONFIG, PG_TEXT_TRAINING_CONFIG, PG_TEXT_ME
 PG_API const char *pg_store_text(const pg_store *s, pg_text which, size_t *n_bytes);
 
 /* Copies n_bytes of weight i, from byte off_bytes of its row-major data, into buf. There are no
- * short reads: PG_OK means that all of buf is filled. Data is in the byte order of this machine.
+ * short reads: after PG_OK all of buf is filled. Data is in this machine's byte order.
  * pg_store_read_state() does the same for state i.
  * Errors: PG_E_ARG if the range leaves the tensor, PG_E_IO, PG_E_FORMAT. */
 PG_API PG_MUST_USE pg_status pg_store_read(pg_store *s, size_t i, uint64_t off_bytes, void *buf,

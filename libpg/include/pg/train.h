@@ -39,17 +39,18 @@ extern "C" {
 
 /* ---- models ---- */
 
-/* The i-th layer class of Keras 1 to 3 that libpg knows, sorted by name, NULL behind the last;
- * *trained: 1 if a trainer computes it, 0 if files with it can only be handled. */
+/* The i-th layer class of Keras 1 to 3 that libpg knows, sorted by name; NULL after the last.
+ * *trained: 1 if a trainer can compute it, 0 if libpg only handles files that contain it. */
 PG_API const char *pg_layer_class(size_t i, int *trained);
 
-/* What is known of a layer class, from the operations that it becomes. */
+/* What is known about a layer class, from the operations that it becomes. */
 typedef struct pg_layer_support {
-    int cpu, cuda, ref; /* 1: this kind of device has all of them */
-    const char *why;    /* it is not trained, in a few words; NULL if it is */
+    int cpu, cuda, ref; /* 1: this kind of device supports all of them */
+    const char *why;    /* why it cannot be trained, in a few words; NULL if it can */
 } pg_layer_support;
 
-/* Of the i-th class; a back end need not be there. PG_E_ARG: there is no such class. */
+/* The same for the i-th class; the device itself need not be present. PG_E_ARG: there is no such
+ * class. */
 PG_API PG_MUST_USE pg_status pg_layer_support_of(pg_layer_support *out, size_t i, pg_err *err);
 
 /* ---- trainers ---- */
@@ -68,106 +69,109 @@ typedef struct pg_train_opts {
         *replace_head;     /* "10", "1:sigmoid", or "OUT=10,OUT=3": the Dense layer or convolution
                               that makes an output gets so many classes, initial weights and,
                               where named, this activation; all others keep theirs. NULL: none */
-    const char *init_from; /* a file: layers that it has under the same names and in the same
-                              shapes start with its weights, whatever models they stand in. What
-                              was taken, what not, and what the file lacks become notes; nothing
-                              at all is PG_E_MISMATCH. NULL: none */
-    uint64_t seed;         /* of initial weights that no file gives */
+    const char *init_from; /* a file: layers with the same name and shapes as in it start with its
+                              weights, whatever models they are in. Notes say which were taken,
+                              which not, and what the file lacks; if none match it is PG_E_MISMATCH.
+                              NULL: none */
+    uint64_t seed;         /* of initial weights that no file provides */
     const char *optimizer; /* "adam", "SGD:learning_rate=0.05,momentum=0.9,nesterov"; NULL: that of
                               a full model, with its state, else RMSprop */
     const char *optimizer_json; /* instead: {"class_name", "config"} as Keras writes it */
     const char *schedule; /* learning rate, counted in steps: "exponential_decay:decay_steps=100,
                              decay_rate=0.9": Keras' schedules in snake case, or as it writes them
-                             into files; lists as "0.1/0.01". The optimizer's own rate is the
-                             initial one where none is given. NULL: as the optimizer says */
+                             into files; lists as "0.1/0.01". If none is given, the optimizer's own
+                             rate is the initial one. NULL: as the optimizer says */
     int optimizer_rules;  /* 0: as the version says; 1: to 2.10 ("legacy"); 2: from 2.11 ("new") */
     const char *loss;     /* "mse", or "OUT=NAME,OUT=NAME", with parameters as
                              "huber:delta=0.5:reduction=sum"; NULL: that of a full model, with its
                              metrics; without one, for predictions only */
     const char *loss_weights;     /* "1,0.3", or "OUT=1,OUT=0.3"; NULL: 1 each */
     const char *metrics;          /* "accuracy,auc:curve=PR:num_thresholds=50", or
-                                     "OUT=accuracy,OUT=mae"; NULL: none. Lists as 0.1/0.5. Where Keras
-                                     logs an array each number has a name: "f1_score[0]" */
-    const char *weighted_metrics; /* the same, rows count by their sample and class weights */
-    const char *rules;            /* a version of Keras; NULL: the one that wrote the model */
+                                     "OUT=accuracy,OUT=mae"; NULL: none. Lists as 0.1/0.5. If Keras
+                                     logs an array, each number has a name: "f1_score[0]" */
+    const char *weighted_metrics; /* the same, but rows count by their sample and class weights */
+    const char *rules;            /* a version of Keras; NULL: the version that wrote the model */
     const char *devices;          /* "cpu:0,cpu:1", "cuda:0": replicas, a name may repeat; "cuda:*":
-                                     every GPU; "auto": the same, or cpu:0 where there is none;
-                                     where several processes of the job share a machine, both are
-                                     the one GPU of this process' place there; NULL: cpu:0 */
-    int cpu_merge; /* several GPUs: gradients are summed by copies, on the first of them, and not by
-                      NCCL; on CPUs it changes nothing */
-    int precision; /* what layers compute with on GPUs. 0: as their dtype policies say
-                      ("mixed_bfloat16"), without one float32; 1: TF32: float32, but products of
-                      what the first 10 bits after the point are; 2: bfloat16, 3: float16, where a
-                      policy beside others does not say float32; 4: float32. Variables, sums,
-                      statistics and losses are float32 in any case, and with float16 the loss is
+                                     every GPU; "auto": the same, or cpu:0 if there is no GPU. If
+                                     several processes of the job share a machine, "cuda:*" and
+                                     "auto" mean only the GPU that belongs to this process; NULL:
+                                     cpu:0 */
+    int cpu_merge; /* several GPUs: sum gradients by copies to the first of them, not with NCCL; no
+                      effect on CPUs */
+    int precision; /* number type of layers on GPUs. 0: as their dtype policies say
+                      ("mixed_bfloat16"), float32 without one; 1: TF32: float32, but products use
+                      only the first 10 bits after the point; 2: bfloat16, 3: float16, except in
+                      layers whose policy, beside other policies, is float32; 4: float32. Variables,
+                      sums, statistics and losses are always float32, and with float16 the loss is
                       scaled as by Keras' LossScaleOptimizer. CPUs compute with float32: 2 and 3 are
                       PG_E_UNSUPPORTED there */
-    const char *place; /* device parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE": where calls run (the
-                          last that matches counts, patterns are allowed, calls count from 0); all
-                          others on the first of `devices`, of which there is one then. Weights are
-                          kept once: a GPU has those of its layers, and what it computes; "cuda:0.1"
-                          is a second device of GPU 0. NULL: nowhere */
-    size_t threads;    /* cores to use, dealt over the devices; 0: all */
-    int deterministic; /* equal bits on every run and for every number of devices and threads (of
-                          devices not where batch_norm is 1: then their slices are the result) */
+    const char *place; /* model parallelism: "LAYER=DEVICE,LAYER#CALL=DEVICE" says where calls run
+                          (the last match counts, patterns are allowed, calls count from 0); all
+                          others run on the only one of `devices`. Weights are stored once: a GPU
+                          holds those of its layers, and what it computes; "cuda:0.1" is a second
+                          device on GPU 0. NULL: none */
+    size_t threads;    /* cores to use, divided among the devices; 0: all */
+    int deterministic; /* equal bits on every run and for every number of devices and threads (with
+                          batch_norm 1 not for other numbers of devices, because their slices are
+                          part of the result) */
     size_t lanes;      /* deterministic: parts a batch is cut into, a power of two; 0: 8 */
-    int batch_norm;    /* statistics of 1: each replica's slice, as behind multi_gpu_model; 2: the
-                          whole batch; 0: the whole batch where `deterministic`, else each replica's */
-    int conv; /* convolutions: 0: as fast as can be, 1: direct, 2: by Winograd's arithmetic where
-                 possible; errors are some times larger */
-    const char *compile_from; /* a full model: what is open of optimizer, loss and its weights, and
-                                 metrics is as its training configuration says, not as `model`'s;
-                                 the optimizer starts anew. NULL: none */
-    int loss_from_probabilities; /* never on logits, as behind multi_gpu_model's Concatenate */
-    int for_prediction;  /* weights only: what `model` says of its training is not looked at */
+    int batch_norm;    /* statistics over 1: each replica's slice, as in multi_gpu_model; 2: the
+                          whole batch; 0: the whole batch where `deterministic`, else each
+                          replica's */
+    int conv; /* convolutions: 0: as fast as possible, 1: direct, 2: Winograd's algorithm if
+                 possible; its errors are a few times larger */
+    const char *compile_from; /* a full model whose training configuration, instead of `model`'s,
+                                 decides what these options leave open: optimizer, loss and its
+                                 weights, metrics; the optimizer starts anew. NULL: none */
+    int loss_from_probabilities; /* never compute the loss from logits, as after multi_gpu_model's
+                                    Concatenate */
+    int for_prediction;  /* weights only: ignore what `model` says about its training */
     int joins_job;       /* train with the other processes that mpirun, srun or, for GPUs, torchrun
-                            started with this one:
-                            the devices of all, in the order of their ranks, are the replicas. Every
-                            process makes the same calls; pg_fit() and pg_predict() give each its
-                            part of the rows, and rank 0 alone writes files. Alone: no difference */
+                            started with this one: the devices of all, in the order of their ranks,
+                            are the replicas. Every process makes the same calls; pg_fit() and
+                            pg_predict() give each its part of the rows, and only rank 0 writes
+                            files. No effect in a process that is alone */
     int shard_optimizer; /* divide the optimizer's state over the processes of the job (ZeRO stage
-                            1): the same numbers, and each keeps 1 / processes of it. On CPUs;
-                            alone: no difference. pg_trainer_save() then has to be called by all,
-                            and pg_trainer_read_grad() knows gradients only where they are clipped
-                            by norm */
-    double comm_timeout; /* seconds that a process waits for the others, then PG_E_PEER; 0: 300 */
-    const volatile int *cancel; /* set by a signal handler while others are waited for, or NULL */
+                            1): results are the same, and each process keeps 1 / processes of it.
+                            CPUs only; no effect in a process that is alone. Then all must call
+                            pg_trainer_save(), and pg_trainer_read_grad() has gradients only if they
+                            are clipped by norm */
+    double comm_timeout; /* seconds that a process waits for the others before PG_E_PEER; 0: 300 */
+    const volatile int *cancel; /* set by a signal handler to end waiting for others; or NULL */
 } pg_train_opts;
 
 /* Reads model and weights and checks that everything can be trained. PG_E_UNSUPPORTED names all
- * layers that cannot, PG_E_MISMATCH weights that do not fit, PG_E_ARG an unknown name with the
- * known ones in err->detail. Where several processes train together, what one of them cannot do
- * none does; then the message is rank 0's, and empty elsewhere. PG_E_PEER: one did not come, or is
- * gone; this and what happens to one process alone is told by each with its own words, but for one
- * that is told to leave (opts->cancel) since another is gone: its message is empty. */
+ * layers that cannot be trained, PG_E_MISMATCH weights that do not fit, PG_E_ARG an unknown name
+ * with the known ones in err->detail. If one of several processes that train together fails, all
+ * fail; the message is then on rank 0, and empty elsewhere. PG_E_PEER: one did not arrive, or is
+ * gone. For this, and for a failure of one process alone, each process has its own message; only a
+ * process that was asked to leave (opts->cancel) because another is gone has an empty one. */
 PG_API PG_MUST_USE pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *opts,
                                              pg_err *err);
 PG_API void pg_trainer_close(pg_trainer *t); /* NULL is allowed */
 
-/* The model of opts as model.summary() of Keras 2.15 prints it, whatever Keras wrote it: layers,
- * shapes, parameters, what they are connected to; with opts' freeze and replace_head, as it would
- * be trained. *out is UTF-8, lines end with '\n'; release it with pg_text_free(). Errors as
- * pg_trainer_open()'s for models. */
+/* The model of opts as model.summary() of Keras 2.15 prints it, whichever Keras wrote it: layers,
+ * shapes, parameters, connections; opts' freeze and replace_head are applied. *out is UTF-8, lines
+ * end with '\n'; release it with pg_text_free(). Errors as pg_trainer_open()'s for models. */
 PG_API PG_MUST_USE pg_status pg_model_summary(char **out, const pg_train_opts *opts, pg_err *err);
 
-/* What should be known of the files that were read, one line each: a wrapper whose template is
- * trained, optimizer state that was taken or not. NULL: there is no such note. */
+/* Notes about the files that were read, one line each: a wrapper whose template is trained,
+ * optimizer state that was taken or not. NULL after the last. */
 PG_API size_t pg_trainer_n_notes(const pg_trainer *t);
 PG_API const char *pg_trainer_note(const pg_trainer *t, size_t i);
 
 /* ---- weights ---- */
 
-/* 1: no file gave the weights, and nothing was trained yet: they are drawn by the initializers. */
+/* 1: no file provided the weights and nothing was trained yet: the initializers drew them. */
 PG_API int pg_trainer_is_untrained(const pg_trainer *t);
 
 /* Variables in the order of Keras' get_weights(); names are "layer/variable". */
 PG_API size_t pg_trainer_n_weights(const pg_trainer *t);
 PG_API const pg_weight *pg_trainer_weight(const pg_trainer *t, size_t i);
 
-/* Copies variable i, or (pg_trainer_read_grad) its gradient in the step just made, into n_elems
- * doubles. PG_E_ARG: no such variable, another size, or no gradient, as behind a step that was
- * skipped because its gradients were beyond float16. */
+/* Copies variable i, or (pg_trainer_read_grad) its gradient in the last step, into n_elems doubles.
+ * PG_E_ARG: no such variable, another size, or no gradient, for example after a step that was
+ * skipped because its gradients exceeded float16. */
 PG_API PG_MUST_USE pg_status pg_trainer_read(pg_trainer *t, size_t i, double *out, size_t n_elems,
                                              pg_err *err);
 PG_API PG_MUST_USE pg_status pg_trainer_read_grad(pg_trainer *t, size_t i, double *out,
@@ -176,13 +180,14 @@ PG_API PG_MUST_USE pg_status pg_trainer_read_grad(pg_trainer *t, size_t i, doubl
 typedef struct pg_save_opts {
     int force;      /* replace an existing file */
     int full_model; /* .h5: description, training configuration and optimizer state too */
-    int beside;     /* where a file of that name has appeared, the next free one of NAME-1.h5,
-                       NAME-2.h5, ... is written: pg_trainer_saved() tells which */
+    int beside;     /* if a file of that name has appeared, write the next free name of NAME-1.h5,
+                       NAME-2.h5, ...: pg_trainer_saved() returns it */
 } pg_save_opts;
 
-/* Could pg_trainer_save() write there? To be asked before hours of training; t NULL: before the
- * model was read, which may refuse the format later. PG_E_ARG: it exists, or its suffix says no
- * format; PG_E_UNSUPPORTED: the format cannot hold this model. */
+/* Could pg_trainer_save() write there? Meant to be asked before hours of training. With t NULL it
+ * can be asked before the model has been read, which may still refuse the format later. PG_E_ARG:
+ * the file exists, or its suffix means no format; PG_E_UNSUPPORTED: the format cannot hold this
+ * model. */
 PG_API PG_MUST_USE pg_status pg_trainer_check_output(pg_trainer *t, const char *path,
                                                      const pg_save_opts *opts, pg_err *err);
 
@@ -193,10 +198,10 @@ PG_API PG_MUST_USE pg_status pg_trainer_check_output(pg_trainer *t, const char *
  *   .keras        the full model
  *   .safetensors  the weights
  *
- * A full model goes on where training stopped: load_model(), then fit(). It appears whole or not at
- * all, and was read back. What could not be said in that format becomes a note. What no HDF5 file
- * can hold becomes a folder of shards, `path`.shards, as pg_split_file() writes it. opts may be
- * NULL. */
+ * A full model continues where training stopped: load_model(), then fit(). The file appears whole
+ * or not at all, and has been read back. A note says what the format could not hold. A model that
+ * no HDF5 file can hold becomes a folder of shards, `path`.shards, as pg_split_file() writes it.
+ * opts may be NULL. */
 PG_API PG_MUST_USE pg_status pg_trainer_save(pg_trainer *t, const char *path,
                                              const pg_save_opts *opts, pg_err *err);
 
@@ -205,7 +210,7 @@ PG_API const char *pg_trainer_saved(const pg_trainer *t);
 
 /* ---- training ---- */
 
-/* Named numbers, as a callback in Keras is given: "loss", "accuracy", "val_loss", ... */
+/* Named numbers, as Keras passes them to a callback: "loss", "accuracy", "val_loss", ... */
 typedef struct pg_logs {
     const char *const *names;
     const double *values;
@@ -218,73 +223,74 @@ typedef struct pg_shape {
 } pg_shape;
 #define PG_DIM_UNKNOWN UINT64_MAX
 
-/* What is about to run. */
+/* The run that is about to start. */
 typedef struct pg_run {
     size_t n_devices, n_cores; /* replicas, of all processes; threads of this one */
-    const char *devices;       /* names of this process': "cpu:0,cpu:1" */
-    size_t rank, n_ranks;      /* this process among those that train together: 0 of 1 */
-    const char *mpi;           /* by which they do: "Open MPI v4.1.4"; NULL: alone */
+    const char *devices;       /* names of this process' devices: "cpu:0,cpu:1" */
+    size_t rank, n_ranks;      /* this process among those that train together: 0 of 1 if alone */
+    const char *mpi;           /* what they communicate through: "Open MPI v4.1.4"; NULL: alone */
     const char *kind;          /* of the first GPU: "NVIDIA H100 80GB HBM3, sm_90"; NULL: CPUs */
     size_t batch_size;         /* of all devices */
     size_t n_batches, n_epochs;
     uint64_t n_train, n_val; /* rows */
-    pg_shape input, output;  /* of one row: the first of the model's */
+    pg_shape input, output;  /* of one row, for the model's first input */
     size_t n_inputs, n_outputs, n_layers;
     uint64_t n_params, n_param_bytes;
     const char *optimizer; /* Keras' class name */
     double learning_rate;
 } pg_run;
 
-/* A GPU that a trainer works on, as its driver counts (NVML, opened when this is asked). */
+/* A GPU that a trainer uses, measured by its driver (NVML, opened by this call). */
 typedef struct pg_gpu {
     const char *kind;    /* "NVIDIA H100 80GB HBM3, sm_90" */
     size_t ordinal;      /* 1 of cuda:1 */
-    uint64_t used_bytes; /* of its memory, by all programs */
+    uint64_t used_bytes; /* bytes of its memory in use, by all programs */
     uint64_t total_bytes;
-    int busy; /* percent of about the last second in which it worked; -1: not known */
+    int busy; /* percent of about the last second during which it worked; -1: unknown */
 } pg_gpu;
 
-/* The k-th of them, each once, for any thread but those that call at the same time. 0: there are
- * not so many, or libnvidia-ml.so.1 is not there or does not know it. */
+/* The k-th of these GPUs, each once; any thread may call it, but not two at the same time. 0: there
+ * are fewer, or libnvidia-ml.so.1 is missing or does not know it. */
 PG_API int pg_trainer_gpu(pg_trainer *t, size_t k, pg_gpu *out);
 
-/* Where the time of one process of a job went: shares of its steps and the reading before them. The
- * one that waits least is the one that the others wait for. */
+/* Where the time of one process of a job went: shares of its steps and of the reading before them.
+ * The process that waits least is the one that the others wait for. */
 typedef struct pg_rank_share {
     char host[64];
-    double compute, exchange, waiting; /* exchange: sums of gradients that were not over when the
-                                          backward pass was; waiting: for all else of others */
+    double compute, exchange, waiting; /* exchange: sums of gradients that outlasted the backward
+                                          pass; waiting: for anything else from other processes */
     double input;
 } pg_rank_share;
 
-/* How it went. */
+/* Results of a run. */
 typedef struct pg_fit_report {
-    size_t n_epochs; /* that were finished */
+    size_t n_epochs; /* epochs that were finished */
     double seconds;
-    double rows_per_second; /* training rows by the time their steps took, the first step and
-                               validation left out; 0: there was one step only */
+    double rows_per_second; /* training rows by the time of their steps, without the first step and
+                               validation; 0: there was only one step */
     double reduce, input;   /* shares of that time: summing gradients, waiting for data */
-    double alone; /* rows per second of the first device alone, 0: not measured. By up to 10 steps
-                     or a second of them, which change nothing, and the update that the devices
-                     made together, times their number */
-    const pg_rank_share *ranks; /* of a job of several processes, until the trainer's next call */
+    double alone; /* rows per second of the first device alone, 0: not measured. Measured with up to
+                     10 steps or a second of them, which change nothing, and the update that the
+                     devices made together, times their number */
+    const pg_rank_share *ranks; /* of a job of several processes, valid until the trainer's next
+                                   call */
     size_t n_ranks;
 } pg_fit_report;
 
-/* Something that happened beside the steps. */
+/* Something that happened outside the steps. */
 typedef enum pg_event_kind {
     PG_EVENT_NOTE,       /* good to know */
-    PG_EVENT_WARNING,    /* something asked for was not done, or not yet */
+    PG_EVENT_WARNING,    /* something that was asked for has not been done, or not yet */
     PG_EVENT_CHECKPOINT, /* `file` is complete on disk */
     PG_EVENT_RATE,       /* the learning rate was changed */
     PG_EVENT_STOP,       /* training ends before its last epoch */
-    PG_EVENT_RESUME,     /* training goes on where `file` left it */
-    PG_EVENT_SKIPPED     /* a step whose gradients were beyond float16 changed no weight */
+    PG_EVENT_RESUME,     /* training continues from the state in `file` */
+    PG_EVENT_SKIPPED     /* a step whose gradients exceeded float16 changed no weight */
 } pg_event_kind;
 
 typedef struct pg_event {
     pg_event_kind kind;
-    size_t epoch;     /* in hand, from 0 */
+    size_t epoch;     /* current ones, from 0 */
     const char *file; /* or NULL */
     const char *text; /* one line for people, no final newline */
 } pg_event;
@@ -300,119 +306,125 @@ typedef struct pg_callback {
                            pg_err *err);
     pg_status (*epoch_end)(void *user, size_t epoch, const pg_logs *logs, pg_err *err);
     pg_status (*event)(void *user, const pg_event *e, pg_err *err);
-    /* Where no error stopped it, also where pg_fit() then says that a file is missing. */
+    /* Called if no error stopped the training, even if pg_fit() then reports a missing file. */
     void (*train_end)(void *user, const pg_fit_report *report);
 } pg_callback;
 
 typedef struct pg_fit_opts {
     size_t batch_size;       /* of all devices together; 0: 32 */
     size_t epochs;           /* 0: 1 */
-    size_t initial_epoch;    /* numbers begin here; epochs is where they end */
-    size_t steps_per_epoch;  /* 0: one pass over the data; else the next epoch goes on behind */
+    size_t initial_epoch;    /* numbers begin here; `epochs` is where they end */
+    size_t steps_per_epoch;  /* 0: one pass over the data; else the next epoch continues after
+                                these */
     size_t validation_steps; /* batches from the first row on; 0: all */
-    size_t validation_freq;  /* validate after every so many epochs; 0: every one */
+    size_t validation_freq;  /* validate after every N epochs; 0: after each */
     int no_shuffle;
-    int shuffle_batches; /* permute batches, and rows inside of them: for slow compressed data */
-    const char *class_weight; /* "0=1,1=5": rows of a class count so much in training */
-    size_t accumulate; /* one update for so many batches, as one batch of all their rows; 0: 1 */
+    int shuffle_batches; /* shuffle batches, and rows within them: for compressed data that is slow
+                            to read */
+    const char *class_weight; /* "0=1,1=5": weights of classes in training */
+    size_t accumulate; /* one update for this many batches, as if they were one batch; 0: 1 */
     uint64_t seed;
-    pg_data *validation;     /* NULL: none; may be the training data where it holds xval0, ... */
-    double validation_split; /* instead: share of the last training rows, never shuffled; 0: none */
-    int reset_states; /* stateful layers; 0: never, as Keras; 1: zero at the start of each epoch and
-                         around validation. Their rows are never shuffled */
-    const volatile int *cancel; /* looked at after every batch: not 0 saves the state and is
+    pg_data *validation;     /* NULL: none; may be the training data if it holds xval0, ... */
+    double validation_split; /* instead: share of the rows, taken from the end and never shuffled;
+                                0: none */
+    int reset_states; /* stateful layers; 0: never reset, as Keras; 1: reset to zero at the start of
+                         each epoch and around validation. Their rows are never shuffled */
+    const volatile int *cancel; /* checked after every batch: not 0 saves the state and returns
                                    PG_E_CANCELLED; or NULL */
-    int terminate_on_nan;       /* PG_E_NO at the first loss that is no number, with its batch */
-    int measure_alone;          /* several devices: at last, pg_fit_report.alone */
+    int terminate_on_nan;       /* PG_E_NO at the first loss that is NaN or infinite; the message
+                                   names the batch */
+    int measure_alone;          /* several devices: at the end, measure pg_fit_report.alone */
     /* Keras' callbacks, run in this order, with Keras' parameters: "EarlyStopping:patience=3,
      * restore_best_weights", or {"class_name": "EarlyStopping", "config": {"patience": 3}}. An
-     * unknown name or parameter, a monitor that no epoch has, a file that could not be written: an
-     * error before training. Keras' LearningRateScheduler is given a function, this one names: it
-     * counts epochs from the optimizer's own rate on by "schedule=epoch,rate=0.9" (lr rate^epoch),
+     * unknown name or parameter, a monitor that no epoch has, or a file that cannot be written is
+     * an error before training. Keras' LearningRateScheduler takes a function; this one takes a
+     * name, and starts from the optimizer's own rate: "schedule=epoch,rate=0.9" (lr rate^epoch),
      * "schedule=step,rate=0.1,epochs=30", "schedule=cosine,epochs=90,min_lr=1e-5",
      * "schedule=constant", all with warmup_epochs=N, or "schedule=table,file=rates.txt" with one
      * rate a line. SwapEMAWeights needs use_ema of the optimizer (PG_E_ARG), and with swap_on_epoch
-     * stands before the callbacks that are to see the averages. Every epoch's logs end with the learning rate (`lr`, Keras 3: `learning_rate`),
-     * where Keras has it behind some callbacks only. "Report:filename=run.html" is none of Keras':
-     * a page with the curves for a browser. pg_callback_class() lists them all. */
+     * must come before the callbacks that should see the averages. Every epoch's logs end with the
+     * learning rate (`lr`, Keras 3: `learning_rate`), which Keras adds only with some callbacks.
+     * "Report:filename=run.html" does not exist in Keras: it writes a page with the curves, for a
+     * browser. pg_callback_class() lists all. */
     const char *const *callbacks;
     size_t n_callbacks;
-    /* Going on after an interruption. The state of the run is kept in resume_file (the one before
-     * as FILE.1, what another run left unfinished as FILE.before) when it is cancelled, at every
-     * checkpoint, every resume_every seconds, and when it ends after one of these; NULL: never.
-     * resume: 0 start afresh; 1 go on from that file, PG_E_IO where there is none; 2 go on if there
-     * is one. The end is bitwise that of a run that was never interrupted where the trainer is
-     * deterministic. Devices, their number, the last epoch and names of outputs may be others then;
-     * what else the numbers depend on is PG_E_MISMATCH, by name. A damaged file: the one before is
-     * taken, with a warning. Another run that keeps the same resume_file (flock() of FILE.lock):
-     * PG_E_IO, unless this one would write it at an interruption alone. */
+    /* Continuing after an interruption. The state of the run is saved in resume_file (the previous
+     * state as FILE.1, an unfinished one of another run as FILE.before) when the run is cancelled,
+     * at every checkpoint, every resume_every seconds, and when it ends after one of these; NULL:
+     * never. resume: 0 start afresh; 1 continue from that file, PG_E_IO if it is missing; 2
+     * continue if it exists. With a deterministic trainer, the result has the same bits as that of
+     * an uninterrupted run. Devices, their number, the last epoch and names of outputs may change;
+     * a change of anything else that affects the numbers is PG_E_MISMATCH, which names it. If the
+     * file is damaged, the previous one is used, with a warning. If another run uses the same
+     * resume_file (flock() of FILE.lock): PG_E_IO, unless this run would write it only at an
+     * interruption. */
     const char *resume_file;
     int resume;
     double resume_every;
-    const char *settings; /* kept with it for pg_resume_settings(); NULL: none */
-    const char *output;   /* that pg_trainer_save() will write: the state keeps which file there is
-                             the run's, for pg_resume_owns(); or NULL */
-    int replaces_output;  /* the one that is there now may be replaced */
-    int profile; /* count where the time goes, for pg_trainer_profile(); a GPU is slower then */
+    const char *settings; /* stored with it for pg_resume_settings(); NULL: none */
+    const char *output;   /* file that pg_trainer_save() will write: the state records which file
+                             there belongs to the run, for pg_resume_owns(); or NULL */
+    int replaces_output;  /* the file that exists there now may be replaced */
+    int profile; /* measure where the time goes, for pg_trainer_profile(); slows a GPU down */
 } pg_fit_opts;
 
-/* Keras' name of the i-th class that pg_fit_opts.callbacks knows, sorted; NULL behind the last. */
+/* Keras' name of the i-th class that pg_fit_opts.callbacks accepts, sorted; NULL after the last. */
 PG_API const char *pg_callback_class(size_t i);
 
-/* Of one GPU that has layers of the model (pg_train_opts.place). */
+/* One GPU that holds layers of the model (pg_train_opts.place). */
 typedef struct pg_device_forecast {
-    const char *device;          /* "cuda:1"; the trainer's */
+    const char *device;          /* "cuda:1"; owned by the trainer */
     uint64_t total, activations; /* of total, in batches of that size */
     uint64_t room;               /* for total */
 } pg_device_forecast;
 
-/* Bytes that a run will hold at most, all devices together, and the largest batch for which they
- * are there. */
+/* The most bytes that a run will hold, all devices together, and the largest batch that fits. */
 typedef struct pg_forecast {
     size_t n_devices, batch_size;
-    uint64_t process; /* program, libraries, description, what was read of the data */
+    uint64_t process; /* program, libraries, description, data read so far */
     uint64_t weights, optimizer;
-    uint64_t gradients;           /* and what comes of them from other processes */
-    uint64_t optimizer_elsewhere; /* of a divided state: what other processes keep */
+    uint64_t gradients;           /* and what they receive from other processes */
+    uint64_t optimizer_elsewhere; /* of a divided state: the part that other processes keep */
     uint64_t activations;         /* in batches of that size */
     uint64_t workspace, data;
     uint64_t total;
-    uint64_t available;                   /* free for what is not there yet */
+    uint64_t available;                   /* free for what is not allocated yet */
     size_t largest_batch;                 /* that fits; 0: none */
     uint64_t checkpoint, checkpoint_full; /* bytes of weights; with optimizer state */
-    size_t n_parts;                       /* GPUs that have layers of one model; 0: one has all */
+    size_t n_parts;                       /* GPUs that hold layers of one model; 0: one holds all */
     pg_device_forecast parts[16];
 } pg_forecast;
 
-/* What pg_fit() would need for these data and options, without training: everything else that it
- * checks is checked, too. Where there is not enough memory, pg_fit() says so before it trains. */
+/* What pg_fit() would need for these data and options, without training; it also checks everything
+ * else that pg_fit() checks. If memory does not suffice, pg_fit() says so before it trains. */
 PG_API PG_MUST_USE pg_status pg_fit_forecast(pg_forecast *out, pg_trainer *t, pg_data *data,
                                              const pg_fit_opts *opts, pg_err *err);
 
-/* ---- more devices than there are ---- */
+/* ---- plans for more devices ---- */
 
-/* What a plan is made for. Numbers that stay 0 are as it says there. */
+/* What a plan is made for. A number that is 0 has the default given beside it. */
 typedef struct pg_plan_opts {
     size_t hosts;      /* machines; 0: 1 */
     size_t per_host;   /* devices on each; 0: 1 */
-    int gpus;          /* they are GPUs; else CPU devices, a process of an MPI job each */
-    size_t cores;      /* CPU devices: of each host, dealt to its devices, or shared where there are
-                          more of these; 0: those that the trainer uses here */
+    int gpus;          /* they are GPUs; else CPU devices, each a process of an MPI job */
+    size_t cores;      /* CPU devices: cores of each host, divided among its devices, or shared if
+                          there are more devices; 0: those that the trainer uses here */
     size_t batch_size; /* rows of a step of all devices together; with `weak` of each; 0: that of
                           pg_fit_opts */
-    int weak;          /* each device has as many rows as one alone; else the batch stays the same,
-                          and is cut over them, as multi_gpu_model cuts it */
+    int weak;          /* each device has as many rows as one alone; else the batch stays the same
+                          and is cut over them, as in multi_gpu_model */
     double latency, bandwidth; /* between hosts, in seconds and bytes per second in each direction,
                                   for all devices of a host together. 0: latency 10 us; the
-                                  bandwidth must be given where hosts are several */
+                                  bandwidth must be given for several hosts */
     double inner_latency, inner_bandwidth; /* between the devices of a host; 0: CPUs 5 us and 3 GB/s
                                               (MPI through shared memory), GPUs 10 us and 20 GB/s
                                               (NCCL over PCI Express 4.0) */
-    double speedup; /* a device is so many times as fast as what is measured here; 0: as fast */
+    double speedup; /* a device is this many times as fast as the one measured here; 0: as fast */
     double flops;   /* instead: multiplications and additions per second that a device reaches in
                        such a model */
-    int measure;    /* pg_plan_measure() fails where it cannot measure between hosts */
-    int link_measured, inner_measured; /* it has, between hosts, within one, what was not given */
+    int measure;    /* pg_plan_measure() fails if it cannot measure between hosts */
+    int link_measured, inner_measured; /* it measured what was not given, between hosts, within
+                                          one */
 } pg_plan_opts;
 
 /* "hosts=16,gpus=8,link=100Gbit": `out` from a list of
@@ -423,110 +435,114 @@ typedef struct pg_plan_opts {
  *   speedup=X  flops=RATE
  *
  * RATE: bits per second as 100Gbit, bytes as 12.5GB; flops as 60T. TIME: 5us, 50ns, 1ms. PG_E_ARG
- * names what it does not know. */
+ * names any unknown key. */
 PG_API PG_MUST_USE pg_status pg_plan_read(pg_plan_opts *out, const char *text, pg_err *err);
 
-/* In a job of several processes: what is 0 of the latencies and bandwidths, as it is found between
- * them by MPI: between the first two hosts that have some, and for CPU devices within the first
- * host that has two. Where neither hosts nor per_host are given they become those of the job. All
- * processes call this, before a trainer: the job is over then, the process that is pg_job_rank() 0
- * goes on alone (pg_train_opts.joins_job 0), others have nothing left to do. with: comm_timeout and
- * cancel of it. Alone nothing changes. PG_E_ARG: `measure`, and there is one host; errors of
- * joining. */
+/* In a job of several processes, measures by MPI those latencies and bandwidths that are 0: between
+ * the first two hosts that have some, and for CPU devices within the first host that has two. If
+ * neither hosts nor per_host is given, they become those of the job. All processes call this,
+ * before a trainer. Then the job is over: the process that is pg_job_rank() 0 continues alone
+ * (pg_train_opts.joins_job 0), and the others have nothing left to do. Of `with`, comm_timeout and
+ * cancel are used. Without a job nothing changes. PG_E_ARG: `measure`, but there is only one host;
+ * errors of joining. */
 PG_API PG_MUST_USE pg_status pg_plan_measure(pg_plan_opts *o, const pg_train_opts *with,
                                              pg_err *err);
 
-/* A number of devices. Seconds of a step, which is compute + shown + update + rest. */
+/* One number of devices. A step takes compute + shown + update + rest seconds. */
 typedef struct pg_plan_row {
     size_t n_devices, n_hosts;
     uint64_t rows; /* of the device that has most */
     double step, compute;
-    double exchange, shown; /* sums of gradients over the devices; what of them is not hidden behind
-                               the backward pass */
+    double exchange, shown; /* sums of gradients over the devices; the part of them that the
+                               backward pass does not hide */
     double update, rest;
     double samples_per_second;
-    double efficiency;       /* samples per second of a device, by that of one alone */
-    uint64_t memory;         /* bytes of a device, and for CPUs of its process */
-    double step_sharded;     /* with pg_train_opts.shard_optimizer; 0: GPUs, which cannot */
+    double efficiency;       /* samples per second of a device, divided by those of one alone */
+    uint64_t memory;         /* bytes of a device; for CPUs, of its process */
+    double step_sharded;     /* with pg_train_opts.shard_optimizer; 0: GPUs, which do not support
+                                it */
     uint64_t memory_sharded; /* the same */
-    int measured;            /* computing was timed here with as many rows; else between two that
-                                were */
+    int measured;            /* computing was timed here with this number of rows; else interpolated
+                                between two others */
 } pg_plan_row;
 
 typedef struct pg_plan {
-    pg_plan_row rows[32]; /* 1, 2, 4, ... devices, and at last all of them */
+    pg_plan_row rows[32]; /* 1, 2, 4, ... devices, and finally all of them */
     size_t n_rows;
-    size_t pays_up_to; /* twice as many devices as these give less than 1.2 times the samples per
-                          second; 0: all are worth it */
-    size_t batch_size, threads; /* threads: of a device */
+    size_t pays_up_to; /* from this number on, doubling the devices gives less than 1.2 times the
+                          samples per second; 0: all pay off */
+    size_t batch_size, threads; /* threads: of one device */
     uint64_t buckets[64];       /* bytes of gradients that are summed together, in their order */
     size_t n_buckets;
-    pg_plan_opts used;   /* with what stood for 0 */
-    const char *checked; /* how far predictions were from what was measured, where that was */
-    char notes[4][200];  /* what else should be known of the numbers */
+    pg_plan_opts used;   /* with the defaults filled in */
+    const char *checked; /* how far predictions were from measurements, where those exist */
+    char notes[4][200];  /* what else to know about the numbers */
     size_t n_notes;
 } pg_plan;
 
-/* What steps of these data would take on such devices: a device's part of a step is timed here, at
- * several numbers of rows, by some steps that change nothing; sums over devices are arithmetic, as
- * is when they begin. Reading data is not counted. PG_E_ARG: a number that cannot be measured here,
- * as of GPUs where there are none, was not given; PG_E_UNSUPPORTED: `place`, several GPUs in this
- * trainer, or one that has joined a job. */
+/* Predicts the time of a step on such devices with these data: times one device's part of a step
+ * here, at several numbers of rows, with a few steps that change nothing; computes how long sums
+ * over devices take and when they begin. Reading data is not counted. PG_E_ARG: a number that
+ * cannot be measured here, such as one of GPUs without a GPU, was not given; PG_E_UNSUPPORTED:
+ * `place`, several GPUs in this trainer, or a trainer that has joined a job. */
 PG_API PG_MUST_USE pg_status pg_fit_plan(pg_plan *out, pg_trainer *t, pg_data *data,
                                          const pg_fit_opts *opts, const pg_plan_opts *devices,
                                          pg_err *err);
 
 /* Data are checked before the first step: shapes, numbers of rows, kinds of targets, classes and
- * ids (large arrays batch by batch), NaN in the first batch. The next batches are read by a thread
- * of their own; while this runs, data belongs to it (evaluating with it in a callback is PG_E_ARG).
- * Errors of the data, of a callback; PG_E_MISMATCH where data do not fit the model; PG_E_IO, once
- * all is trained, where a callback's file could not be written. */
+ * ids (large arrays batch by batch), NaN in the first batch. A separate thread reads the next
+ * batches; while this runs, `data` belongs to it (evaluating with it in a callback is PG_E_ARG).
+ * Errors of the data, of a callback; PG_E_MISMATCH if data do not fit the model; PG_E_IO, after all
+ * training, if a callback's file could not be written. */
 PG_API PG_MUST_USE pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
                                     const pg_callback *cb, pg_err *err);
 
-/* Where the time of the last run with pg_fit_opts.profile went, of its training steps, or of the
- * last pass with pg_predict_opts.profile; the first step, or the first of several batches, left
- * out. */
+/* Where the time went: of the training steps of the last run with pg_fit_opts.profile, or of the
+ * last pass with pg_predict_opts.profile; without the first step, or the first of several
+ * batches. */
 typedef struct pg_op_profile {
-    const char *layer; /* as the model names it, a loss with the last one; NULL: none */
-    const char *op;    /* "conv", and of its gradients "conv_dx", "conv_dw"; beside operations:
+    const char *layer; /* as the model names it; a loss counts for the last layer; NULL: none */
+    const char *op;    /* "conv", and for its gradients "conv_dx", "conv_dw"; beside operations:
                           "optimizer", "all-reduce", "input" */
     uint64_t calls;
-    double seconds; /* of all threads together; of processor time, on GPUs until it was done */
-    double flops;   /* multiplications and additions by definition, however they were saved */
+    double seconds; /* of all threads together; processor time, or on GPUs the time until it was
+                       done */
+    double flops;   /* multiplications and additions by definition, even if an algorithm saves
+                       some */
     double bytes;   /* of operands and results */
 } pg_op_profile;
 
-/* Layers and operations, what took longest first. *rows is valid until this is called again, or
- * the trainer closed. PG_E_ARG: nothing was profiled. GPUs that share one model (`place`) are not
- * counted. */
+/* Layers and operations, the slowest first. *rows is valid until the next call or until the trainer
+ * is closed. PG_E_ARG: nothing was profiled. GPUs that share one model (`place`) are not
+ * measured. */
 PG_API PG_MUST_USE pg_status pg_trainer_profile(pg_trainer *t, const pg_op_profile **rows,
                                                 size_t *n_rows, pg_err *err);
 
-/* ---- using what was trained ---- */
+/* ---- using a trained model ---- */
 
 typedef struct pg_predict_opts {
-    size_t batch_size; /* of all devices together; 0: 32. Predictions of all rows, which do not
-                          see each other, are made in batches that suit cores and their caches,
-                          of so many rows at most, but at least one for each core */
+    size_t batch_size; /* of all devices together; 0: 32. If rows do not affect each other,
+                          predictions of all rows are computed in batches that suit the cores and
+                          their caches: at most this many rows, but at least one for each core */
     size_t steps;      /* batches, from the first row on; 0: all rows */
     int force;         /* pg_predict_file(): replace an existing file */
-    int profile;       /* count where the time goes, for pg_trainer_profile(); the only batch, or a
-                          last one of fewer rows, runs twice, the first time uncounted. Results
-                          stay the same; equal in all processes of a job */
+    int profile;       /* measure where the time goes, for pg_trainer_profile(). An only batch, or a
+                          last one of fewer rows, runs twice, the first time without measuring.
+                          Results stay the same; must be equal in all processes of a job */
     const volatile int
         *cancel; /* PG_E_CANCELLED before the next batch once *cancel != 0; or NULL */
 } pg_predict_opts;
 
-/* Loss and metrics over all rows in inference mode, as Keras' evaluate(). *out is valid until this
- * is called again, or the trainer closed. opts may be NULL. Errors as pg_fit()'s. */
+/* Loss and metrics over all rows in inference mode, as Keras' evaluate(). *out is valid until the
+ * next call or until the trainer is closed. opts may be NULL. Errors as pg_fit()'s. */
 PG_API PG_MUST_USE pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
                                          pg_logs *out, pg_err *err);
 
-/* Who is given predictions; a status other than PG_OK ends it and is returned. */
+/* Receives predictions; a status other than PG_OK ends the call and is returned. */
 typedef struct pg_predictions {
     void *user;
-    /* Once: the whole arrays to come, in the order of the model's outputs; may be NULL. */
+    /* Called once: the shapes of the complete arrays, in the order of the model's outputs; may be
+     * NULL. */
     pg_status (*begin)(void *user, const pg_weight *outputs, size_t n_outputs, pg_err *err);
     /* n_rows rows of an output from row `first` on, elements of its dtype, row-major. */
     pg_status (*rows)(void *user, size_t output, uint64_t first, size_t n_rows, const void *values,
@@ -538,12 +554,12 @@ PG_API PG_MUST_USE pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_p
                                         const pg_predictions *to, pg_err *err);
 
 /* The same into a file that appears whole or not at all: .npy for one output, .npz with y0, y1, ...
- * for any number. PG_E_ARG: another suffix, or .npy for several outputs; it exists. */
+ * for any number. PG_E_ARG: another suffix, .npy for several outputs, or an existing file. */
 PG_API PG_MUST_USE pg_status pg_predict_file(pg_trainer *t, pg_data *data, const char *path,
                                              const pg_predict_opts *opts, pg_err *err);
 
-/* Could pg_predict_file() write there? To be asked before hours of training; nothing is created.
- * opts may be NULL. Errors: those of the file alone, as pg_predict_file()'s. */
+/* Could pg_predict_file() write there? Meant to be asked before hours of training; nothing is
+ * created. opts may be NULL. Errors: those of pg_predict_file() that concern the file. */
 PG_API PG_MUST_USE pg_status pg_predict_check_file(const pg_trainer *t, const char *path,
                                                    const pg_predict_opts *opts, pg_err *err);
 

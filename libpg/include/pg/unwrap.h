@@ -1,7 +1,8 @@
-/* unwrap.h - take the template out of a parallel checkpoint, put it back, and repair layer lists.
+/* unwrap.h - takes the template out of a parallel checkpoint, puts it back, and repairs layer
+ * lists.
  *
- * Outputs appear whole or not at all: on failure nothing is created and an existing file is left as
- * it was, also the input with in_place. After writing, the output is opened again and every tensor
+ * Outputs appear whole or not at all: on failure nothing is created and an existing file stays as
+ * it was, even the input with in_place. After writing, the output is opened again and every tensor
  * is compared with its source.
  *
  *     pg_err err;
@@ -28,23 +29,24 @@ typedef struct pg_write_opts {
     int skip_verify;  /* do not read the output back */
     int trust_input;  /* as pg_open_opts.trust_input */
     const char *part; /* of the input, as pg_open_opts.part */
-    int sha256;       /* tell the output's SHA-256; only for pg_unwrap_file() and pg_wrap_file() */
-    /* Change the input itself; out is NULL. Only pg_unwrap_file() and pg_wrap_file() look at it.
-     * For .h5 files of the legacy layout: tensors stay where they are, new groups and lists go
-     * behind them, and one sector is rewritten to lead there. A crash at any moment leaves the old
-     * model or the new one. What is no longer wanted stays in the file, out of reach: the wrapper's
-     * groups, dropped optimizer state, the old model_config with the Python bytecode of its Lambda
-     * layers (the report's notes say so). The new structure is always read back and compared before
-     * that sector is written; skip_verify changes nothing, no_sync leaves out only the last wait.
-     * PG_E_UNSUPPORTED with the reason: another format, a superblock of a newer HDF5, a user block,
-     * read with trust_input. PG_E_ARG: the file has several hard links; prove is set. PG_E_IO: in
-     * use (flock), read-only. Where a file system has no locks, a note says that nobody else must
-     * write. */
+    int sha256;       /* report the output's SHA-256; only for pg_unwrap_file() and
+                         pg_wrap_file() */
+    /* Change the input itself; out is NULL. Only pg_unwrap_file() and pg_wrap_file() support it,
+     * for .h5 files of the legacy layout: tensors stay where they are, new groups and lists are
+     * appended, and one sector is rewritten to point there. A crash at any moment leaves the old
+     * model or the new one. Data that is no longer needed stays in the file, unreachable: the
+     * wrapper's groups, dropped optimizer state, the old model_config with the Python bytecode of
+     * its Lambda layers (the report's notes say so). The new structure is always read back and
+     * compared before that sector is written; skip_verify has no effect, and no_sync skips only the
+     * last wait. PG_E_UNSUPPORTED with the reason: another format, a superblock of a newer HDF5, a
+     * user block, read with trust_input. PG_E_ARG: the file has several hard links; prove is set.
+     * PG_E_IO: in use (flock), read-only. If the file system has no locks, a note says that no
+     * other program must write. */
     int in_place;
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
-    pg_progress *progress;      /* is told of bytes written and, after that, proven; may be NULL */
-    /* A proof of your own: called with the complete output (a folder of shards: with that) under
-     * the name that it has until then; after a status other than PG_OK it never gets its own. */
+    pg_progress *progress;      /* gets the bytes written and, after that, proven; may be NULL */
+    /* The caller's own proof: called with the complete output (or folder of shards) under its
+     * temporary name; after a status other than PG_OK the output never gets its final name. */
     pg_status (*prove)(void *user, const char *path, pg_err *err);
     void *user;
 } pg_write_opts;
@@ -63,12 +65,12 @@ typedef struct pg_unwrap_opts {
 
 typedef struct pg_wrap_opts {
     pg_write_opts write;
-    const char *like;    /* a wrapper file, weights-only or full: wrap as in there */
+    const char *like;    /* a wrapper's file, weights-only or full: wrap as it does */
     unsigned n_replicas; /* without like: layers as multi_gpu_model(gpus=n) makes them */
     const char *name;    /* without like: name of the template as a layer; NULL = automatic */
 } pg_wrap_opts;
 
-/* What was (or with dry_run: would be) written. */
+/* What was written, or with dry_run would be. */
 typedef struct pg_rewrite_report {
     const char *action;  /* static: "unwrapped", "wrapped", "repaired", "prefix removed",
                           * "words removed" (of PyTorch's wrappers, anywhere in names); in
@@ -81,14 +83,14 @@ typedef struct pg_rewrite_report {
         n_state;       /* model tensors; optimizer tensors kept, which n_tensors leaves out */
     size_t n_written;  /* both together: all tensors of the output */
     size_t n_verified; /* of n_written, read back and equal to their source: all of them after
-                        * PG_OK, but for write.skip_verify and dry_run, where none is */
+                          PG_OK, except with write.skip_verify and dry_run: then none */
     uint64_t n_params, n_bytes; /* elements and bytes of the model tensors */
     uint64_t file_bytes;        /* size of the output (dry_run: an estimate, but exact in place) */
-    uint64_t added_bytes;       /* in place: how much of it came to what the file held, else 0 */
+    uint64_t added_bytes;       /* in place: how many bytes were added to the file, else 0 */
     char sha256[65]; /* of the output, as hex digits; "" if not asked for (dry_run: neither) */
     char **removed;  /* layers of the input that are not in the output, "name (reason)" */
     char **kept;     /* e.g. "training_config", "optimizer state (11 tensors)" */
-    char **notes;    /* what was assumed or should be known, one line each */
+    char **notes;    /* assumptions and things to know, one line each */
     char **missing, **extra; /* with partial: layers only in the model; only in the file */
     size_t n_removed, n_kept, n_notes, n_missing, n_extra;
 } pg_rewrite_report;
@@ -97,16 +99,17 @@ typedef struct pg_rewrite_report {
 PG_API void pg_rewrite_report_fini(pg_rewrite_report *r);
 
 /* Reads `in`, writes the single-device checkpoint to `out`, in the format of `in`. With opts->like,
- * a file that is no wrapper is repaired (renamed, reordered, or wrapped) so that it fits the model.
- * opts and report may be NULL; *report must be zeroed, release it with pg_rewrite_report_fini().
+ * a file that is not a wrapper's is repaired (renamed, reordered, or wrapped) so that it fits the
+ * model. opts and report may be NULL; *report must be zeroed, release it with
+ * pg_rewrite_report_fini().
  * Errors: PG_E_NO (nothing to unwrap), PG_E_AMBIGUOUS (needs like), PG_E_MISMATCH (does not fit
  * like), PG_E_UNSUPPORTED, PG_E_CANCELLED, and those of pg_store_open(). */
 PG_API PG_MUST_USE pg_status pg_unwrap_file(const char *in, const char *out,
                                             const pg_unwrap_opts *opts, pg_rewrite_report *report,
                                             pg_err *err);
 
-/* The reverse: makes a wrapper's file out of a template's. Exactly one of opts->like and
- * opts->n_replicas is given. Errors as above; PG_E_MISMATCH lists what does not fit. */
+/* The reverse: makes a wrapper's file from a template's. Give exactly one of opts->like and
+ * opts->n_replicas. Errors as above; PG_E_MISMATCH lists what does not fit. */
 PG_API PG_MUST_USE pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts,
                                           pg_rewrite_report *report, pg_err *err);
 
