@@ -1,7 +1,7 @@
-/* comm.c - see comm.h. Waiting looks again and again, since MPI moves messages only while it is
- * called: for some tens of microseconds without a pause, then the core is left to others after each
- * look. The thread naps only when it has waited longer than a large message takes: Open MPI moves
- * those in pieces of 16 KB, and a nap for each makes them several times slower. */
+/* comm.c - see comm.h. A wait polls, because MPI moves messages only while it is called: without a
+ * pause for some tens of microseconds, then yielding the core after each poll. The thread naps only
+ * when it has waited longer than a large message takes: Open MPI moves those in pieces of 16 KB,
+ * and a nap for each makes them several times slower. */
 #include "comm/comm.h"
 
 #include <limits.h>
@@ -17,10 +17,10 @@
 #include "base/try.h"
 #include "comm/comm_impl.h"
 
-#define SPINS        30e-6             /* seconds, before the core is left to others */
-#define YIELDS       0.1               /* seconds, before the thread lies down in between */
-#define GONE_EVERY   0.05              /* seconds: processes of peers are looked for */
-#define AFTER_CANCEL 10.0              /* seconds that others have when all were told to leave */
+#define SPINS        30e-6             /* seconds, before the thread yields its core */
+#define YIELDS       0.1               /* seconds, before the thread naps between polls */
+#define GONE_EVERY   0.05              /* seconds between looks for peers' processes */
+#define AFTER_CANCEL 10.0              /* seconds for the others, once all must leave */
 #define AT_THE_END   3600.0            /* seconds, for those that are alive */
 #define PIECE        ((size_t)1 << 30) /* bytes of one message; MPI counts in ints */
 
@@ -53,8 +53,8 @@ void pg__mpi_unlock(pg__comm *c)
 
 /* ---- opening ---- */
 
-/* MPI begins when all processes have come, and has no patience of its own to lose: it begins in a
- * thread that is left behind where they do not. */
+/* MPI_Init returns when all processes have called it, and has no timeout. So it runs in a thread,
+ * which is abandoned if a process never arrives. */
 typedef struct opening {
     const pg__mpi *mpi;
     pg__mpi_job *job;
@@ -75,7 +75,8 @@ static void *open_job(void *arg)
 static pg_status join(pg__comm *c, pg_err *err)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    const double until = now() + c->timeout + 1; /* who has its own patience says more */
+    const double until = now() + c->timeout + 1; /* a transport with its own timeout gives a better
+                                                    message */
     opening *o = pg__mem_array(1, sizeof *o);
     pthread_t thread;
     pg_status st = PG_OK;
@@ -144,7 +145,7 @@ done:
     return st;
 }
 
-/* Rank 0 may write for long meanwhile, and be told to leave meanwhile. */
+/* Rank 0 may write for a long time, and may be told to leave meanwhile. */
 static double be_patient(pg__comm *c, const volatile int **cancel)
 {
     const double before = c->timeout;
@@ -261,7 +262,7 @@ int pg__comm_ends(pg__comm *c)
     return c->is_asked || pg__peers_gone(c) < c->size;
 }
 
-/* A rank is gone: since this one kept the others waiting? */
+/* A rank is gone: did it leave because this one kept the others waiting? */
 static pg_status lost(pg__comm *c, size_t gone, const char *what, pg_err *err)
 {
     return c->absent > c->timeout ? pg__peers_left(c, c->absent, err)
@@ -280,7 +281,7 @@ pg_status pg__comm_missed(pg__comm *c, const char *what, pg_err *err)
 
 /* ---- waiting ---- */
 
-/* An MPI may notice that a process is gone before its number is. */
+/* MPI may notice that a process is gone before its process number disappears. */
 pg_status pg__comm_failed(pg__comm *c, int error, const char *what, pg_err *err)
 {
     const struct timespec nap = {.tv_nsec = 10000000};
@@ -356,7 +357,7 @@ pg_status pg__comm_wait_for(pg__comm *c, pg__comm_look look, void *ctx, const ch
             continue;
         last = at;
         const size_t gone = pg__peers_gone(c);
-        if (gone < c->size) { /* what it had sent may still be there */
+        if (gone < c->size) { /* a message that it sent may still be on its way */
             left = 0;
             PG_TRY(look_and_move(c, look, ctx, &left, what, err));
             if (left == 0)
@@ -391,7 +392,7 @@ pg_status pg__comm_begin(pg__comm *c, const char *what, pg_err *err)
                           : pg_fail(err, PG_E_PEER, "%s: another rank is gone", what);
 }
 
-/* ---- what ranks tell each other ---- */
+/* ---- exchanging data ---- */
 
 static pg_status begun(pg__comm *c, int e, const char *what, pg_err *err)
 {

@@ -1,4 +1,4 @@
-/* comm_agree.c - failing together: who has come, and whether all can go on. */
+/* comm_agree.c - failing together: who has arrived, and whether all can continue. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@ static int same_failure(const pg_err *a, const pg_err *b)
     return a->code == b->code && strcmp(a->msg, b->msg) == 0;
 }
 
-/* The first that failed speaks; all of them, where they say the same. */
+/* Reports the first rank that failed; all of them if they say the same. */
 static pg_status take_failure(const pg__comm *c, const pg_err *all, pg_err *err)
 {
     size_t first = 0, n_same = 0;
@@ -61,7 +61,7 @@ done:
 
 /* ---- opening ---- */
 
-/* Has any rank come only to say that it cannot? Rank 0 says it for all. */
+/* Has any rank joined only to report that it cannot take part? Rank 0 reports it for all. */
 static pg_status ask_all(pg__comm *c, pg_status mine, pg_err *err)
 {
     const pg_status st = pg__comm_agree(c, mine, err);

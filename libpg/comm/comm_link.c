@@ -1,7 +1,7 @@
-/* comm_link.c - what a message costs between two ranks, found with what sums are made of: swaps of
- * a few bytes tell the latency; sums of two in halves, as comm_sums.c makes them, what many bytes
- * take beside the latency of their two swaps. The best of some: what else the machine does only
- * adds. */
+/* comm_link.c - measures what a message costs between two ranks, with the operations that sums use.
+ * Swaps of a few bytes give the latency; halving sums of two ranks, as in comm_sums.c, give the
+ * cost of many bytes beside the latency of their two swaps. The best result counts, because other
+ * load on the machine can only add time. */
 #include <time.h>
 
 #include "base/mem.h"
@@ -12,9 +12,9 @@
 #define FEWEST  5u   /* rounds */
 #define MANY    400u
 #define LEAST   ((size_t)16 << 10) /* numbers of a sum */
-#define MOST    ((size_t)1 << 20)  /* the same: as many as buckets of gradients have */
-#define PLACES  16u /* in memory, one after the other, since gradients are in no cache either */
-#define SECONDS 1.0 /* that all rounds may take */
+#define MOST    ((size_t)1 << 20)  /* the same; as many numbers as buckets of gradients have */
+#define PLACES  16u                /* in memory, so that none is in a cache, as gradients */
+#define SECONDS 1.0                /* for all rounds together */
 
 static const char what[] = "what a message costs";
 
@@ -53,7 +53,7 @@ done:
     return st;
 }
 
-/* Of a sum of n numbers, or n 0: of a swap of a few. */
+/* Seconds of a sum of n numbers or, with n 0, of a swap of a few. */
 static pg_status seconds_of(pair *p, size_t n, double *out, pg_err *err)
 {
     const double begun = now();
@@ -67,7 +67,7 @@ done:
     return st;
 }
 
-/* What the first one found to be worth it. */
+/* Both use the sizes that the first rank chose. */
 static pg_status agree(const pair *p, uint64_t plan[2], pg_err *err)
 {
     const size_t own = p->c->rank;

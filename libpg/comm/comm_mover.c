@@ -1,7 +1,7 @@
-/* comm_mover.c - sums between machines. What kernels have room for in their sockets lasts for some
+/* comm_mover.c - moves sums between machines. The kernel's socket buffers last for a few
  * milliseconds, operations of a lane take tens of them, and each message of a sum waits for the one
- * before: so a thread looks after sums while others compute. It sleeps while there are none. On one
- * machine there is no thread: the cores that it would take are those that copy the messages. */
+ * before. So a thread moves sums while others compute, and sleeps while there are none. On one
+ * machine there is no such thread: it would take a core from the ones that copy the messages. */
 #include <signal.h>
 #include <stddef.h>
 #include <time.h>
@@ -9,10 +9,10 @@
 #include "base/mem.h"
 #include "comm/comm_impl.h"
 
-#define NAP 500000 /* ns between two looks: at 10 Gbit/s 625 KB come in it */
+#define NAP 500000 /* ns between two polls: 625 KB at 10 Gbit/s */
 
 struct pg__mover {
-    pthread_cond_t changed; /* there are sums, or it stops; with the lock of pg__comm */
+    pthread_cond_t changed; /* there are sums, or it must stop; with the lock of pg__comm */
     int stops;
     pthread_t thread;
 };
@@ -37,7 +37,7 @@ static void *move(void *arg)
     return NULL;
 }
 
-/* Signals are the program's. */
+/* Signals belong to the program. */
 static int start(pg__comm *c)
 {
     sigset_t all, before;
@@ -55,7 +55,7 @@ static void free_mover(pg__comm *c)
     c->mover = NULL;
 }
 
-/* When the first sum is under way. */
+/* Called when the first sum is in progress. */
 static void begin(pg__comm *c)
 {
     c->mover = pg__mem_array(1, sizeof *c->mover);

@@ -1,5 +1,5 @@
-/* comm_peers.c - who the other ranks are, and which of them did not come. A process on the same
- * machine is looked for by its number; one elsewhere is asked whether it waits too. */
+/* comm_peers.c - where the other ranks run, and which of them did not arrive. A process on the same
+ * machine is looked up by its number; one elsewhere is asked whether it waits, too. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,7 +33,8 @@ pg_status pg__peers_meet(pg__comm *c, pg_err *err)
     for (size_t k = 0; k < c->size; k++) {
         pg__peer *p = &c->peers[k];
         p->host[sizeof p->host - 1] = '\0';
-        /* in another container of the same host name its number is not there, or somebody else's */
+        /* in another container with the same host name, its number is missing or belongs to another
+         * process */
         p->is_here = strcmp(p->host, mine.host) == 0 && p->pid > 0 && is_alive(p->pid);
     }
 done:
@@ -99,7 +100,7 @@ int pg__peers_ask(const pg__comm *c)
     return c->mpi->has_come(c->job, PG__TAG_PRESENT);
 }
 
-/* Asks everybody; heard[k]: what rank k waits for. */
+/* Asks all ranks; heard[k]: what rank k waits for. */
 static void ask_all(pg__comm *c, const char *what, present *heard, unsigned char *is_there)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
@@ -129,7 +130,7 @@ static void ask_all(pg__comm *c, const char *what, present *heard, unsigned char
 
 pg_status pg__peers_missing(pg__comm *c, const char *what, double waited, pg_err *err)
 {
-    /* MPI may write to them for as long as the process lives: it is about to end */
+    /* MPI may write to them until the process ends, which is soon */
     present *heard = pg__mem_array(c->size, sizeof *heard);
     unsigned char *is_there = pg__mem_array(c->size, 1);
     size_t n = 0, first = c->size;

@@ -1,6 +1,6 @@
-/* comm_plugin.c - the plug-ins for MPI: pg-mpi-openmpi.so and pg-mpi-mpich.so. They are searched
- * where pg-cuda.so is (base/beside.h). Open MPI opens plug-ins of its own, which want its symbols.
- */
+/* comm_plugin.c - opens the plug-ins for MPI, pg-mpi-openmpi.so and pg-mpi-mpich.so. They are
+ * searched in the same places as pg-cuda.so (base/beside.h). Open MPI opens plug-ins of its own,
+ * which need its symbols. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <string.h>
@@ -93,11 +93,12 @@ pg_status pg__plugin_mpi(const pg__mpi **out, pg__launcher by, pg_err *err)
     const pg_status st = find(out, by, err);
     if (st != PG_E_UNSUPPORTED || !err)
         return st;
-    /* what srun's command line lacks is no machine's own, and srun collects what all of them say */
+    /* an option missing from srun's command line is not one machine's fault, and srun collects the
+     * messages of all */
     if (by == PG__SRUN ? pg__job_place_of().rank > 0 : !pg__job_speaks()) {
         *err = (pg_err){.code = st};
-        (void)sleep(TO_SPEAK); /* a launcher ends all others as soon as one has ended */
+        (void)sleep(TO_SPEAK); /* a launcher ends all processes as soon as one has ended */
     } else if (pg__job_place_of().rank > 0 && gethostname(host, sizeof host - 1) == 0)
-        pg_err_prefix(err, host); /* it may be missing there alone */
+        pg_err_prefix(err, host); /* it may be missing only there */
     return st;
 }

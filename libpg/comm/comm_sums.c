@@ -1,16 +1,17 @@
-/* comm_sums.c - sums that go on while others work. MPI_Iallreduce() is what there is for any number
- * of ranks; it goes through a message in many small rounds, each of which begins only when somebody
- * calls MPI. So powers of two halve and double (comm_tree.c) here too, where the caller has the
- * memory: two messages for each level, which MPI moves on its own once they are begun. */
+/* comm_sums.c - sums that run while others compute. For any number of ranks there is
+ * MPI_Iallreduce(), but it processes a message in many small rounds, each of which begins only when
+ * somebody calls MPI. So with a power of two ranks, and the caller's memory, sums use halving and
+ * doubling (comm_tree.c) here too: two messages for each level, which MPI moves on its own once
+ * they have begun. */
 #include <limits.h>
 
 #include "base/try.h"
 #include "comm/comm_impl.h"
 
 #define TAGS   64u               /* of a sum: two for each level */
-#define N_TAGS 400u              /* sums whose tags differ; many fewer are under way */
+#define N_TAGS 400u              /* sums whose tags differ; far fewer are in progress */
 #define MOST   ((size_t)1 << 30) /* bytes of a message */
-#define POLLED 8u                /* sums at a time: looking at one moves all */
+#define POLLED 8u                /* sums at a time: checking one moves all */
 
 static int by_halves(const pg__comm *c, const pg__comm_sum_of *s)
 {
@@ -18,7 +19,7 @@ static int by_halves(const pg__comm *c, const pg__comm_sum_of *s)
            s->n <= MOST / s->real_bytes;
 }
 
-/* Of the level in hand: what this rank keeps, and what its partner does. */
+/* For the current level: what this rank keeps, and what its partner keeps. */
 static pg__range keeps_at(const pg__comm *c, const pg__comm_sum_of *s, pg__range *other)
 {
     pg__range at = {0, s->n};
@@ -51,7 +52,7 @@ static pg_status begin_level(pg__comm *c, pg__comm_sum_of *s, pg_err *err)
                       : swap(c, s, other, s->work, mine, err);
 }
 
-/* The messages of the level in hand are there. */
+/* The messages of the current level have arrived. */
 static pg_status end_level(pg__comm *c, pg__comm_sum_of *s, pg_err *err)
 {
     pg__range other;
@@ -136,7 +137,7 @@ void pg__sums_move(pg__comm *c, size_t n)
         else
             *at = s->next;
     }
-    if (c->is_broken) /* they stay what they are */
+    if (c->is_broken) /* they stay as they are */
         c->sums = NULL;
 }
 
@@ -164,7 +165,7 @@ typedef struct waiting {
     size_t n;
 } waiting;
 
-/* Whoever waits moves them. */
+/* The waiting thread moves them. */
 static pg_status look_at_sums(pg__comm *c, void *ctx, size_t *left, const char *what, pg_err *err)
 {
     const waiting *w = ctx;

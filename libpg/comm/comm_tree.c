@@ -1,8 +1,9 @@
-/* comm_tree.c - sums whose order does not depend on who computed what. MPI_Allreduce may take any
- * order, so: ranks halve what they have with rank xor 1, then with rank xor 2, and so on, and each
- * adds the half that it keeps; afterwards the halves go back the same way (recursive halving and
- * doubling: Rabenseifner 2004). Each element is then summed in the tree of lanes.h, whose lower
- * part is every rank's own. 2 (R - 1) / R of the bytes go each way, as in a ring. */
+/* comm_tree.c - sums whose order does not depend on who computed what. MPI_Allreduce may use any
+ * order. So each rank swaps half of its numbers with rank xor 1, then half of that with rank xor 2,
+ * and so on, each time adding the half that it keeps; afterwards the halves go back the same way
+ * (recursive halving and doubling: Rabenseifner 2004). Each element is thus summed in the tree of
+ * lanes.h, whose lower levels lie within each rank. 2 (R - 1) / R of the bytes go each way, as in a
+ * ring. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -65,7 +66,7 @@ void pg__tree_add(void *to, const void *more, size_t n, size_t real_bytes)
     }
 }
 
-/* Does any rank of the block of `size` that holds `rank` bring something? */
+/* Does any rank in the block of `size` that holds `rank` contribute? */
 static int any(const tree *t, size_t rank, size_t size)
 {
     const size_t first = rank / size * size;
@@ -75,8 +76,8 @@ static int any(const tree *t, size_t rank, size_t size)
     return 0;
 }
 
-/* What a rank keeps of `all`, and what goes to its partner. Cut between lines of the cache, so that
- * vectors that work on what is kept begin where they would in all of it. */
+/* The part of `all` that a rank keeps, and the part for its partner. Cut at cache lines, so that
+ * vectors over the kept part begin where they would in all of it. */
 pg__range pg__tree_half(pg__range all, size_t rank, size_t distance, pg__range *other)
 {
     const size_t mid = all.from + (all.to - all.from) / 2 / GRAIN * GRAIN;
@@ -86,7 +87,7 @@ pg__range pg__tree_half(pg__range all, size_t rank, size_t distance, pg__range *
     return is_low ? low : high;
 }
 
-/* One level down: what is kept of `all`, summed with the partner's. */
+/* One level down: the kept part of `all`, added to the partner's. */
 static pg_status halve(const tree *t, pg__range all, size_t distance, pg__range *keeps)
 {
     const size_t rank = t->c->rank, partner = rank ^ distance;

@@ -1,4 +1,4 @@
-/* launch.c - what the launcher says in the environment. Open MPI's mpirun: OMPI_COMM_WORLD_*;
+/* launch.c - reads what the launcher says in the environment. Open MPI's mpirun: OMPI_COMM_WORLD_*;
  * MPICH, Intel MPI and srun with PMI: PMI_*; srun with PMIx: PMIX_RANK, and Slurm's own variables
  * for the number; torchrun: WORLD_SIZE, RANK, LOCAL_RANK, LOCAL_WORLD_SIZE. */
 #include <limits.h>
@@ -8,7 +8,7 @@
 
 #define MOST ((size_t)INT_MAX) /* MPI counts in ints */
 
-/* A whole number; 0: the variable is not there, or is none. */
+/* A whole number; 0: the variable is missing, or is not a whole number. */
 static int number_of(const char *variable, size_t *out)
 {
     const char *text = secure_getenv(variable);
@@ -32,7 +32,7 @@ pg__job_place pg__job_place_of(void)
         {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", PG__SRUN},
     };
     pg__job_place p = {PG__ALONE, 0, 1, 0, 0};
-    /* an agent of torchrun that was itself started by srun or mpirun passes their variables on */
+    /* an agent of torchrun that srun or mpirun started passes their variables on */
     const int by_agent = secure_getenv("TORCHELASTIC_RUN_ID") != NULL;
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         if ((!by_agent || known[k].by == PG__TORCHRUN) && number_of(known[k].rank, &p.rank) &&

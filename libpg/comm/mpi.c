@@ -11,20 +11,20 @@
 #include "base/mem.h"
 
 struct pg__mpi_job {
-    MPI_Comm all;  /* our own, so that nobody else's messages are taken for ours */
-    MPI_Comm sums; /* of sum(): they go on while ranks tell each other other things, in any order */
+    MPI_Comm all;  /* our own, so that messages of others are not taken for ours */
+    MPI_Comm sums; /* of sum(): sums may run beside other communication, in any order */
     MPI_Comm ends; /* of meet() */
 };
 
-/* MPI can be begun once in a process and ended once, whatever opens and closes in between: it ends
- * with the process. MPI_Finalize() waits for all ranks: for ever, if one of them is gone. */
+/* A process can begin MPI once and end it once, however often jobs are opened and closed: so MPI
+ * ends with the process. MPI_Finalize() waits for all ranks: for ever, if one of them is gone. */
 static int is_ours, is_broken;
-static _Atomic int is_ended; /* before the process does */
+static _Atomic int is_ended; /* before the process ends */
 
 #define PATIENCE 5 /* seconds */
 
-/* Now and then it waits for ever where all are there: MPICH 4.0 over UCX's TCP does. Nothing is
- * left to be done then, all ranks have met before. */
+/* Now and then it hangs although all ranks are there (MPICH 4.0 over UCX's TCP). By then nothing is
+ * left to do, because all ranks have met before. */
 static void *leave(void *status)
 {
     sleep(PATIENCE);
@@ -53,7 +53,7 @@ static void *end(void *arg)
     return NULL;
 }
 
-/* Now, since one of them has much left to do. */
+/* Now, because one of them has much left to do. */
 static void end_early(void)
 {
     pthread_t thread;
@@ -65,9 +65,9 @@ static void end_early(void)
         usleep(1000);
 }
 
-/* Open MPI's own choice for sums in place is a tree that sends all of it up and then all of it
+/* For sums in place, Open MPI's own choice is a tree that sends everything up and then everything
  * down: twice as long on a link as halving and doubling (Rabenseifner), which uses both directions.
- * What the user has set stays. */
+ * Settings of the user are kept. */
 static void choose_sums(void)
 {
 #ifdef OPEN_MPI
@@ -140,7 +140,7 @@ static void close_job(pg__mpi_job *job, pg__mpi_end how)
         end_early();
 }
 
-/* A request on the heap, where the caller sees a pointer. */
+/* A request on the heap, which the caller sees as a pointer. */
 static MPI_Request *new_request(void **request)
 {
     MPI_Request *r = pg__mem_array(1, sizeof *r);

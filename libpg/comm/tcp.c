@@ -1,5 +1,5 @@
-/* tcp.c - the table of comm_mpi.h over tcp.h. What is of all ranks goes to rank 0, and from there
- * to all; sums are in the order of ranks. */
+/* tcp.c - implements the table of comm_mpi.h over tcp.h. Collective data goes to rank 0, and from
+ * there to all; sums are in the order of ranks. */
 #include "comm/tcp.h"
 
 #include <errno.h>
@@ -14,24 +14,19 @@ struct pg__mpi_job {
     size_t rank, n;
 };
 
-enum {
-    MEETS = 100,
-    GATHERS,
-    SHARES,
-    SUMS,
-    UP = 200
-};                          /* tags: of what comes back; + UP: to rank 0 */
-enum { NOT_MET = 1 << 20 }; /* an error: `said` has the words */
+enum { MEETS = 100, GATHERS, SHARES, SUMS, UP = 200 }; /* tags: of replies; + UP: to rank 0 */
+enum { NOT_MET = 1 << 20 };                            /* an error: `said` has the message */
 
 static char said[PG_MPI_MESSAGE]; /* of the only open() that a process makes at a time */
 
-/* What was begun. Rank 0 first receives from all, then sends to all; the others both at once. */
+/* An operation in progress. Rank 0 first receives from all, then sends to all; the others do both
+ * at once. */
 typedef struct job_request {
     pg__wire_part *parts;
     size_t n_parts;
-    int comes_back; /* rank 0: sends begin when all is there */
+    int comes_back; /* rank 0: sends begin when everything has arrived */
     uint32_t tag;
-    char *mem, *came; /* what it sends then; of a sum: what all brought */
+    char *mem, *came; /* what it then sends; for a sum: the contributions of all ranks */
     size_t n_bytes, real_bytes;
     int to; /* a rank, or -1: all */
 } request;
@@ -98,12 +93,12 @@ static int begin(const pg__mpi_job *job, request *r, int is_sent, size_t peer, u
     union {
         const void *in;
         char *out;
-    } u = {.in = mem}; /* what is sent is not written */
+    } u = {.in = mem}; /* memory that is sent is not written */
     *p = (pg__wire_part){.peer = peer, .tag = tag, .is_sent = is_sent, .mem = u.out, .n = n};
     return pg__wire_begin(job->wire, p);
 }
 
-/* To all others, or to one of them. */
+/* Sends to all others, or to one of them. */
 static int begin_sends(const pg__mpi_job *job, request *r, const void *mem, size_t n)
 {
     int e = 0;
@@ -114,8 +109,8 @@ static int begin_sends(const pg__mpi_job *job, request *r, const void *mem, size
     return e;
 }
 
-/* n bytes of each to rank 0 (into `all`, one behind the other), and n_back bytes from there, where
- * they go. */
+/* Sends n bytes of each rank to rank 0 (into `all`, one after the other), and n_back bytes from
+ * there back to all. */
 static int begin_both(const pg__mpi_job *job, request *r, const void *mine, char *all, size_t n,
                       void *back, size_t n_back)
 {
@@ -199,7 +194,7 @@ static int has_come(pg__mpi_job *job, int tag)
 
 /* ---- their end ---- */
 
-/* In the place of what rank 0 brought. */
+/* In place of rank 0's contribution. */
 static void add_all(const pg__mpi_job *job, const request *r)
 {
     const size_t n = r->n_bytes / r->real_bytes;

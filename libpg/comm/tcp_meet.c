@@ -1,6 +1,7 @@
-/* tcp_meet.c - how ranks find rank 0: at MASTER_ADDR, on the first free one of the ports behind
- * MASTER_PORT, where torchrun's own agent listens. It tells whoever connects which job it is of
- * before it is told anything: what else listens there hears nothing from us. */
+/* tcp_meet.c - how ranks find rank 0: at MASTER_ADDR, on the first free port after MASTER_PORT,
+ * where torchrun's own agent listens. Rank 0 first tells anyone who connects to which job it
+ * belongs, and is told nothing before that: other programs that listen there learn nothing from
+ * us. */
 #include "comm/tcp.h"
 
 #include <arpa/inet.h>
@@ -19,15 +20,15 @@
 
 #include "base/hash.h"
 
-#define N_PORTS     16  /* behind MASTER_PORT */
-#define TO_SPEAK    2.0 /* seconds that somebody who is connected has for a word */
+#define N_PORTS     16  /* after MASTER_PORT */
+#define TO_SPEAK    2.0 /* seconds that a connection has to send a complete word */
 #define PROTOCOL    1u
-#define MOST_GUESTS 128 /* at once, who have not said yet who they are */
+#define MOST_GUESTS 128 /* connections at once that have not said yet who they are */
 
-/* The first word of both. */
+/* The first word in both directions. */
 typedef struct greeting {
     char magic[8];
-    uint32_t protocol; /* and the order of bytes */
+    uint32_t protocol; /* and the byte order */
     uint32_t job, rank, n_ranks;
 } greeting;
 
@@ -51,8 +52,8 @@ static void nap(void)
     (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 }
 
-/* Jobs on the same machine are others. Not the attempt: agents count their restarts each on its
- * own, and end all processes of one before the next. */
+/* Identifies the job: jobs on the same machine must differ. The attempt is not part of it: each
+ * agent counts its own restarts, and ends all processes of one attempt before the next. */
 static uint32_t number_of_job(unsigned port, size_t n_ranks)
 {
     const char *run = secure_getenv("TORCHELASTIC_RUN_ID");
@@ -63,7 +64,7 @@ static uint32_t number_of_job(unsigned port, size_t n_ranks)
 
 /* ---- one connection ---- */
 
-/* All of n bytes, or 0: not in time. */
+/* Reads or writes all n bytes; 0: not in time. */
 static int talk(int fd, void *mem, size_t n, int is_sent, double until)
 {
     char *at = mem;
@@ -83,7 +84,7 @@ static int talk(int fd, void *mem, size_t n, int is_sent, double until)
     return 1;
 }
 
-/* A machine that is gone without a word is noticed within half a minute. */
+/* A machine that disappears silently is noticed within half a minute. */
 static void tune(int fd)
 {
     const struct {
@@ -99,7 +100,7 @@ static void tune(int fd)
 
 /* ---- rank 0 ---- */
 
-/* Of both families where the system has them. */
+/* Listens on both families if the system has them. */
 static int listen_at(unsigned port)
 {
     const int off = 0, on = 1;
@@ -133,23 +134,23 @@ static int listen_behind(const meeting *m)
     return fd;
 }
 
-/* Somebody who is connected: one of the ranks, or nobody of ours, who may be silent for as long as
- * it likes. So all are listened to at once. */
+/* A connection: either one of the ranks, or a stranger, which may be silent as long as it likes. So
+ * rank 0 listens to all of them at once. */
 typedef struct guest {
     int fd;
-    double until;  /* then it has to have spoken */
+    double until;  /* the time by which it must have spoken */
     greeting says; /* so far */
     size_t n_said; /* bytes of it */
 } guest;
 
 typedef struct reception {
     const meeting *m;
-    int *fds; /* by rank: those who were let in */
+    int *fds; /* by rank: those that were let in */
     size_t n_here, n;
     guest guests[MOST_GUESTS];
 } reception;
 
-/* Sent at once, or not: a few bytes, for which every connection has room in the beginning. */
+/* Sent at once, or not at all: a few bytes, for which every new connection has room. */
 static int tell(int fd, const void *mem, size_t n)
 {
     return send(fd, mem, n, MSG_NOSIGNAL) == (ssize_t)n;
@@ -162,7 +163,7 @@ static void leave(reception *r, size_t k, int is_welcome)
     r->guests[k] = r->guests[--r->n];
 }
 
-/* Where there is no room for another, whoever has been silent for longest has to leave. */
+/* If there is no room for another, the connection that has been silent longest is closed. */
 static void receive(reception *r, int fd)
 {
     size_t oldest = 0;
@@ -183,7 +184,7 @@ static int is_awaited(const reception *r, const greeting *g)
            g->job == mine->job && g->rank > 0 && g->rank < mine->n_ranks && r->fds[g->rank] < 0;
 }
 
-/* What has come of guest k, who may leave then. */
+/* Handles what has arrived from guest k, which may then leave. */
 static void listen_to(reception *r, size_t k)
 {
     guest *g = &r->guests[k];
@@ -259,7 +260,7 @@ static int connect_to(const struct addrinfo *a, unsigned port, double until)
     return -1;
 }
 
-/* 1: it is rank 0, and knows this one; 0: somebody else; -1: said why not. */
+/* 1: it is rank 0, and knows this rank; 0: something else; -1: it refused, and said why. */
 static int introduce(const meeting *m, int fd)
 {
     const double until = now() + TO_SPEAK < m->until ? now() + TO_SPEAK : m->until;
@@ -284,7 +285,7 @@ static int introduce(const meeting *m, int fd)
     return -1;
 }
 
-/* At one of the addresses, on one of the ports. *fd: where it is. */
+/* Tries each address, on each port. *fd: the connection. */
 static int look_for_it(const meeting *m, const struct addrinfo *all, int *fd)
 {
     int found = 0;

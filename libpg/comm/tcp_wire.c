@@ -1,8 +1,8 @@
-/* tcp_wire.c - see tcp.h. Messages go in frames of 1 MB at most, from one rank to another by way of
- * rank 0. The thread reads all that comes, into memory of its own, and passes on what is for
- * others; what this rank sends, and what it takes, it moves itself: nobody touches its memory
- * behind its back. A rank that goes says so (BYE); one whose connection ends without is lost, and
- * rank 0 tells the others (LOST). */
+/* tcp_wire.c - see tcp.h. Messages go in frames of at most 1 MB, from one rank to another through
+ * rank 0. The thread reads everything that arrives, into memory of its own, and forwards what is
+ * for others. What this rank sends and receives, its caller moves: nothing touches the caller's
+ * memory in the background. A rank that leaves says so (BYE); one whose connection ends without
+ * that is lost, and rank 0 tells the others (LOST). */
 #include "comm/tcp.h"
 
 #include <errno.h>
@@ -33,20 +33,20 @@ typedef struct frame {
     char bytes[];
 } frame;
 
-/* Something to be sent: a frame of ours, or a message of whoever called. */
+/* Data to be sent: a frame of ours, or a caller's message. */
 typedef struct item {
     struct item *next;
     frame *own;
     pg__wire_part *part;
     head h;
-    size_t at; /* bytes of the frame in hand that are sent, with its head */
+    size_t at; /* bytes of the current frame that have been sent, including its head */
 } item;
 
 typedef struct peer {
     int fd; /* -1: no connection */
     item *first, **end;
-    int left; /* it said that it goes */
-    head h;   /* of what is being read, by the thread */
+    int left; /* it has said that it leaves */
+    head h;   /* the frame that the thread is reading */
     size_t at;
     frame *in;
 } peer;
@@ -55,12 +55,12 @@ struct pg__wire {
     size_t rank, n;
     peer *of;
     pthread_t thread;
-    pthread_mutex_t lock; /* of what is to be sent, and of what came */
+    pthread_mutex_t lock; /* bytes waiting to be sent, and bytes that have arrived */
     frame *came, **end;
     pg__wire_part *wanted;
     int wake[2];
     int stops;
-    double until; /* when it stops: what is to be sent is given up */
+    double until; /* when to stop: data not sent by then is given up */
     _Atomic int lost;
 };
 
@@ -74,10 +74,10 @@ static double now(void)
 static void wake(const pg__wire *w)
 {
     const char one = 1;
-    (void)!write(w->wake[1], &one, 1); /* full: it will wake all the same */
+    (void)!write(w->wake[1], &one, 1); /* full: then it wakes up anyway */
 }
 
-/* The way to a rank. */
+/* The connection that leads to a rank. */
 static peer *way_to(const pg__wire *w, size_t rank)
 {
     return &w->of[w->rank == 0 ? rank : 0];
@@ -106,7 +106,8 @@ static void drop_first(peer *p)
     pg__mem_free(i);
 }
 
-/* A word of ours, which has no room to fail for: then the connection's end says it. */
+/* Sends a notice of ours. It must not fail for lack of memory: then the end of the connection tells
+ * the same. */
 static void say(pg__wire *w, size_t to, size_t from, uint32_t tag)
 {
     peer *p = way_to(w, to);
@@ -124,7 +125,7 @@ static void note_lost(pg__wire *w, size_t rank)
     (void)atomic_compare_exchange_strong(&w->lost, &nobody, (int)rank);
 }
 
-/* By the thread, which alone closes what it reads. */
+/* Called by the thread, the only one that closes what it reads. */
 static void lose(pg__wire *w, size_t rank)
 {
     peer *p = &w->of[rank];
@@ -140,7 +141,7 @@ static void lose(pg__wire *w, size_t rank)
         say(w, k, rank, LOST);
 }
 
-/* One call of the frame in hand. 1: go on, 0: not now, -1: the connection is gone. */
+/* One call for the current frame. 1: continue, 0: not now, -1: the connection is gone. */
 static int write_some(const peer *p, item *i)
 {
     const char *bytes = i->own ? i->own->bytes : i->part->mem + i->part->at;
@@ -159,7 +160,7 @@ static int write_some(const peer *p, item *i)
     return 1;
 }
 
-/* What is to be sent to a neighbour; by the thread only what is ours. */
+/* Sends what is queued for a neighbour; the thread sends only frames of ours. */
 static void send_some(pg__wire *w, size_t rank, int by_thread)
 {
     peer *p = &w->of[rank];
@@ -167,7 +168,7 @@ static void send_some(pg__wire *w, size_t rank, int by_thread)
         item *i = p->first;
         const int e = write_some(p, i);
         if (e < 0)
-            (void)shutdown(p->fd, SHUT_RDWR); /* the thread finds its end */
+            (void)shutdown(p->fd, SHUT_RDWR); /* the thread notices that it ended */
         if (e <= 0)
             break;
         if (i->at < sizeof i->h + i->h.n)
@@ -186,7 +187,7 @@ static void send_some(pg__wire *w, size_t rank, int by_thread)
 
 /* ---- what comes ---- */
 
-/* For this rank, or for another. */
+/* A frame for this rank, or for another. */
 static void deliver(pg__wire *w, size_t from, frame *f)
 {
     const head h = f->h;
@@ -194,7 +195,7 @@ static void deliver(pg__wire *w, size_t from, frame *f)
         const int is_kept =
             w->of[h.to].fd >= 0 && append(&w->of[h.to], &(item){.own = f, .h = h}) == 0;
         if (!is_kept)
-            pg__mem_free(f); /* whoever waits for it is told who is lost, or gives up */
+            pg__mem_free(f); /* whoever waits for it is told who is lost, or times out */
         return;
     }
     if (h.tag == BYE)
@@ -210,14 +211,15 @@ static void deliver(pg__wire *w, size_t from, frame *f)
     w->end = &f->next;
 }
 
-/* Nothing else is believed: who speaks is who is connected, or rank 0 for somebody else. */
+/* Nothing else is believed: a frame comes from the connected rank, or through rank 0 from
+ * another. */
 static int is_valid(const pg__wire *w, size_t from, const head *h)
 {
     return h->n <= FRAME && h->to < w->n && h->from < w->n &&
            (w->rank == 0 ? h->from == from && h->to != from : h->to == w->rank);
 }
 
-/* One call of read(). 1: go on, 0: not now, -1: the connection is gone. */
+/* One call of read(). 1: continue, 0: not now, -1: the connection is gone. */
 static int read_some(pg__wire *w, size_t from)
 {
     peer *p = &w->of[from];
@@ -246,7 +248,7 @@ static int read_some(pg__wire *w, size_t from)
     return 1;
 }
 
-/* Is all of ours sent that can be? */
+/* Has everything of ours been sent that can be? */
 static int is_sent(const pg__wire *w)
 {
     for (size_t k = 0; k < w->n; k++)
@@ -255,7 +257,7 @@ static int is_sent(const pg__wire *w)
     return 1;
 }
 
-/* What the thread waits for, *naps milliseconds; 0: it is time to end. */
+/* Fills in what the thread waits for, for *naps milliseconds; 0: it must end. */
 static int list(pg__wire *w, struct pollfd *all, int *naps)
 {
     pthread_mutex_lock(&w->lock);
@@ -306,7 +308,7 @@ static void *move(void *arg)
 static int start(pg__wire *w)
 {
     sigset_t all, before;
-    sigfillset(&all); /* signals are the program's */
+    sigfillset(&all); /* signals belong to the program */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     const int e = pthread_create(&w->thread, NULL, move, w);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -415,7 +417,7 @@ int pg__wire_begin(pg__wire *w, pg__wire_part *p)
     return e;
 }
 
-/* Takes what came for it. */
+/* Takes what has arrived for this message. */
 static void take(pg__wire *w, pg__wire_part *p)
 {
     frame **at = &w->came;

@@ -60,15 +60,17 @@ typedef struct pg_trainer pg_trainer;
 typedef struct pg_train_opts {
     const char *model;   /* model JSON, full .h5 or .keras */
     const char *model_text; /* the JSON itself; `model` then only names it ("-": standard input) */
-    const char *weights; /* file with initial weights; NULL: those in `model`, if it has any */
+    const char *weights; /* "conv*,!conv5*": layers whose variables do not change. The last pattern
+                            that matches a layer, or a model around it, counts; '!' means that it
+                            trains. Saved files record this, too. NULL: as `model` says */
     const char *freeze;  /* "conv*,!conv5*": layers whose variables stay as they are: the last
                             pattern that matches a layer, or a model that it stands in, counts; '!'
                             says that it trains. Files that are saved say so too. NULL: as `model`
                             says */
     const char
         *replace_head;     /* "10", "1:sigmoid", or "OUT=10,OUT=3": the Dense layer or convolution
-                              that makes an output gets so many classes, initial weights and,
-                              where named, this activation; all others keep theirs. NULL: none */
+                              that makes an output gets this number of classes, initial weights and,
+                              if named, this activation; all others keep theirs. NULL: none */
     const char *init_from; /* a file: layers with the same name and shapes as in it start with its
                               weights, whatever models they are in. Notes say which were taken,
                               which not, and what the file lacks; if none match it is PG_E_MISMATCH.
