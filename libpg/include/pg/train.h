@@ -60,13 +60,10 @@ typedef struct pg_trainer pg_trainer;
 typedef struct pg_train_opts {
     const char *model;   /* model JSON, full .h5 or .keras */
     const char *model_text; /* the JSON itself; `model` then only names it ("-": standard input) */
-    const char *weights; /* "conv*,!conv5*": layers whose variables do not change. The last pattern
+    const char *weights; /* file with initial weights; NULL: those in `model`, if it has any */
+    const char *freeze;  /* "conv*,!conv5*": layers whose variables do not change. The last pattern
                             that matches a layer, or a model around it, counts; '!' means that it
                             trains. Saved files record this, too. NULL: as `model` says */
-    const char *freeze;  /* "conv*,!conv5*": layers whose variables stay as they are: the last
-                            pattern that matches a layer, or a model that it stands in, counts; '!'
-                            says that it trains. Files that are saved say so too. NULL: as `model`
-                            says */
     const char
         *replace_head;     /* "10", "1:sigmoid", or "OUT=10,OUT=3": the Dense layer or convolution
                               that makes an output gets this number of classes, initial weights and,
