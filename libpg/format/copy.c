@@ -1,8 +1,8 @@
-/* copy.c - tensor bytes from a store to a sink.
+/* copy.c - copies tensor bytes from a store to a sink.
  *
- * Sorted by place in the source, so that a disk reads forward and neighbours become one call: a
- * model of 20,000 tensors of a few bytes is otherwise 20,000 system calls. Bytes are never
- * converted. */
+ * Tensors are sorted by their place in the source, so that a disk reads forward and neighbours
+ * become one call: otherwise a model of 20,000 tensors of a few bytes takes 20,000 system calls.
+ * Bytes are never converted. */
 #include "format/copy.h"
 
 #include <stdlib.h>

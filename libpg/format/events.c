@@ -4,7 +4,7 @@
  *
  *     u64 length, u32 masked CRC-32C of those 8 bytes, bytes, u32 masked CRC-32C of the bytes
  *
- * where masked means turned right by 15 bits, plus 0xa282ead8 (core/lib/hash/crc32c.h). The bytes
+ * where masked means rotated right by 15 bits, plus 0xa282ead8 (core/lib/hash/crc32c.h). The bytes
  * are a protocol buffer "Event" (core/util/event.proto); fields used, by number:
  *
  *     Event           1 double wall_time, 2 varint step, 3 string file_version, 5 Summary,
@@ -36,7 +36,7 @@ enum { FLOAT_TENSOR = 1, DOUBLE_TENSOR = 2, STRING_TENSOR = 7 };
 
 /* ---- protocol buffers ---- */
 
-/* A message as it grows; the first failure stays. */
+/* A message that grows; the first failure is kept. */
 typedef struct message {
     pg__str s;
     pg_status st;
@@ -71,7 +71,7 @@ static void put_bytes(message *m, unsigned field, const void *p, size_t n)
     put(m, p, n);
 }
 
-/* A message in a message; it is released. */
+/* A message inside a message; it is released. */
 static void put_message(message *m, unsigned field, message *inner)
 {
     if (m->st == PG_OK)
@@ -98,7 +98,7 @@ static uint32_t masked_crc(const void *p, size_t n)
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* Appends the message, which is released, as a record: whole or not at all. */
+/* Appends the message as a record, completely or not at all, and releases it. */
 static pg_status put_record(pg__str *to, message *m, pg_err *err)
 {
     const size_t before = to->n;
@@ -122,7 +122,7 @@ static pg_status put_record(pg__str *to, message *m, pg_err *err)
 
 /* ---- summaries ---- */
 
-/* The tensor, which is released, under the event's tag for a plugin of TensorBoard. */
+/* Writes the tensor under the event's tag, for a plugin of TensorBoard, and releases it. */
 static pg_status put_summary(pg__append *to, const pg__event *e, message *tensor,
                              const char *plugin_name, const char *content, pg_err *err)
 {
@@ -199,7 +199,7 @@ static pg_status put_version(pg__str *to, double time, pg_err *err)
     return put_record(to, &event, err);
 }
 
-/* events.out.tfevents.<time>.<host>.<process>.<number>.v2, the first number that is free. */
+/* events.out.tfevents.<time>.<host>.<process>.<number>.v2, with the first free number. */
 static pg_status open_new(pg__append *to, const char *folder, double time, pg_err *err)
 {
     char host[256] = "";

@@ -5,7 +5,7 @@
  *     PG_TRY(pg__events_scalar(&log, &(pg__event){now, 0, "epoch_loss"}, 0.5F, err));
  *     PG_TRY(pg__append_flush(&log, err));
  *
- * Records are collected by io/append.h, which also writes them and cuts a file back. */
+ * io/append.h collects records, writes them, and cuts a file back. */
 #ifndef PG_FORMAT_EVENTS_H
 #define PG_FORMAT_EVENTS_H
 
@@ -19,8 +19,8 @@ typedef struct pg__event {
     const char *tag;
 } pg__event;
 
-/* Makes the folder, and in it a new file under the name that TensorFlow would choose. Its first
- * record is written, then what was pending already. PG_E_IO. */
+/* Creates the folder, and in it a new file with the name that TensorFlow would choose. Writes its
+ * first record, then the records that were pending. PG_E_IO. */
 pg_status pg__events_create(pg__append *to, const char *folder, double time, pg_err *err);
 
 /* Appends a record. PG_E_NOMEM: nothing was appended. */
@@ -30,7 +30,7 @@ pg_status pg__events_scalar(pg__append *to, const pg__event *e, float value, pg_
 pg_status pg__events_histogram(pg__append *to, const pg__event *e,
                                const double rows[PG_EVENT_BUCKETS][3], pg_err *err);
 
-/* A model as Keras' to_json() describes it: n bytes of JSON, shown as a graph. */
+/* A model as described by Keras' to_json(): n bytes of JSON, shown as a graph. */
 pg_status pg__events_model(pg__append *to, const pg__event *e, const char *json, size_t n,
                            pg_err *err);
 

@@ -64,7 +64,7 @@ static int begins_with(const char *path, const char *const *starts, size_t n)
     return found;
 }
 
-/* loose: the folder has an index of TensorFlow's among other files. */
+/* loose: the folder holds an index of TensorFlow's among other files. */
 static int is_checkpoint(const char *path, const char *name, int loose)
 {
     static const char *const patterns[] = {"*.h5",           "*.hdf5", "*.keras",   "*.safetensors",
@@ -81,8 +81,8 @@ static int is_checkpoint(const char *path, const char *name, int loose)
 
 /* ---- folders ---- */
 
-/* Whether a folder is one checkpoint; *loose: it is TensorFlow's, whose files may lie among others.
- */
+/* Whether a folder is one checkpoint. *loose: it is TensorFlow's, whose files may be among
+ * others. */
 static pg_status judge(const char *folder, int *whole, int *loose, pg_err *err)
 {
     static const char single[] = "/model.safetensors"; /* a file among others, like any */

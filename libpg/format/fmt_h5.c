@@ -1,4 +1,4 @@
-/* fmt_h5.c - which of Keras' layouts an HDF5 file has, by what its root holds. */
+/* fmt_h5.c - decides by the root of an HDF5 file which of Keras' layouts it has. */
 #include "format/fmt_h5.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ int pg__hdf5_probe(const uint8_t *head, size_t n)
     return n >= sizeof signature && memcmp(head, signature, sizeof signature) == 0;
 }
 
-/* The groups in which the path layout begins. */
+/* The groups with which the path layout begins. */
 static layout find_paths(const pg__h5 *h5)
 {
     static const char *const roots[] = {"layers", "_layer_checkpoint_dependencies", "optimizer",
@@ -41,10 +41,10 @@ static layout find_layout(const pg__h5 *h5)
         return LEGACY;
     if (keras_0)
         return KERAS_0;
-    return stopped ? LEGACY : find_paths(h5); /* what is left of a save that failed at its start */
+    return stopped ? LEGACY : find_paths(h5); /* left by a save that failed at its start */
 }
 
-/* Programs that sign the root of their files. */
+/* Programs that put a signature into the root of their files. */
 typedef struct owner {
     const char *attr, *whose, *hint;
 } owner;
@@ -73,9 +73,9 @@ static pg_status fail_foreign(const pg__h5 *h5, pg_err *err)
     return PG_E_UNKNOWN;
 }
 
-/* A file that is not read, by its root: nobody needs to know which part of a foreign file we do not
- * cover, or find odd. Damage may have taken away what Keras wrote, so then the root must be signed.
- * Leaves *err as it is where the file may be Keras'. */
+/* Names a file that cannot be read, by its root: nobody needs to know which part of a foreign file
+ * we do not support or find odd. Damage may have removed what Keras wrote, so in that case the root
+ * must have a signature. *err is unchanged if the file may be Keras'. */
 static pg_status judge_root(pg__io *io, pg_status st, pg_err *err)
 {
     pg__h5 *root = NULL;
@@ -125,7 +125,7 @@ pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_o
                 "weights of Keras 0.x (nb_layers), which no Keras since 2.0 reads either");
     }
     if (st == PG_OK)
-        h5 = NULL; /* the store's now */
+        h5 = NULL; /* now owned by the store */
     if (st == PG_E_UNKNOWN)
         st = fail_foreign(h5, err);
 done:

@@ -5,12 +5,12 @@
  *       /<weight name>           dataset
  *   / @model_config @training_config, /optimizer_weights @weight_names    full models only
  *
- * Order is that of the lists, never that of the links. A file is read to its end even when
- * something is missing, because the answer to a half-written file is what is left in it: with
- * opts.salvage that is the store, without it the error's detail. Keras writes such files when a
- * list of names exceeds an object header ("object header message is too large"): up to 2.1.4
- * always, later where it cuts the wrong list. Everything it had finished by then is intact. Where a
- * list is missing, what is in the group counts, in the order in which it was written. */
+ * The order is that of the lists, never that of the links. A file is read to its end even if
+ * something is missing, because users of a half-written file want to know what is left in it: with
+ * opts.salvage that becomes the store, without it the error's detail. Keras writes such files when
+ * a list of names exceeds an object header ("object header message is too large"): up to 2.1.4
+ * always, later if it cuts the wrong list. Everything that it had finished by then is intact. If a
+ * list is missing, the contents of the group count, in the order in which they were written. */
 #include "format/fmt_keras_h5.h"
 
 #include <stdio.h>
@@ -22,16 +22,16 @@
 #include "base/try.h"
 #include "format/keras_h5_relink.h"
 
-/* One file being read. The first thing found wrong is kept; reading goes on. */
+/* A file that is being read. The first thing found wrong is kept; reading continues. */
 typedef struct reading {
     pg_store *s;
     pg__keras_h5 *k;
     pg_err now, damage;
     size_t n_damages;
-    const char *hint;         /* set if the first one is the doing of Keras itself */
+    const char *hint;         /* set if the first one was caused by Keras itself */
     size_t n_listed, n_whole; /* layers */
     size_t n_tensors;         /* in whole layers */
-    size_t n_unlisted;        /* tensors that no list names, found in their groups */
+    size_t n_unlisted;        /* tensors in no list, found in their groups */
 } reading;
 
 static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n,
@@ -61,7 +61,7 @@ const pg__keras_h5 *pg__keras_h5_of(const pg_store *s)
     return pg__store_ctx(s);
 }
 
-/* Takes what r->now says as damage of the file; every other failure goes on to the caller. */
+/* Records what r->now says as damage of the file; passes every other failure on to the caller. */
 static pg_status note(reading *r, pg_status st)
 {
     if (st != PG_E_FORMAT)
@@ -71,7 +71,7 @@ static pg_status note(reading *r, pg_status st)
     return PG_OK;
 }
 
-/* Damage that a failed save of Keras leaves: the user can mend it. */
+/* Damage left by a failed save of Keras: the user can repair it. */
 static pg_status note_half(reading *r, const char *hint, pg_status st)
 {
     if (r->n_damages == 0)
@@ -79,7 +79,7 @@ static pg_status note_half(reading *r, const char *hint, pg_status st)
     return note(r, st);
 }
 
-/* What a save leaves that stopped at an attribute of `what`. */
+/* Damage left by a save that stopped at an attribute of `what`. */
 static pg_status note_too_large(reading *r, const char *what)
 {
     static const char hint[] = "save it again: the one-device model, or with Keras 2.1.5 or later";
@@ -139,8 +139,8 @@ typedef struct stray {
     uint32_t obj;
 } stray;
 
-/* Object headers are allocated one after the other, so their addresses tell the order of writing;
- * names do not: "bias:0" would come before "kernel:0". */
+/* Object headers are allocated one after the other, so their addresses give the order of writing.
+ * Names do not: "bias:0" would come before "kernel:0". */
 static int by_addr(const void *a, const void *b)
 {
     const stray *x = a, *y = b;
@@ -155,7 +155,7 @@ static int is_inside(const pg__h5 *h, uint32_t obj, uint32_t group)
     return obj == group;
 }
 
-/* Path of a dataset below its layer's group: what weight_names would list. */
+/* Path of a dataset below its layer's group, as weight_names would list it. */
 static pg_status path_below(pg__str *out, const pg__h5 *h, uint32_t obj, uint32_t group,
                             pg_err *err)
 {
@@ -172,7 +172,7 @@ done:
 }
 
 /* Numbers of the objects in a group, in the order of their headers: its datasets of numbers at any
- * depth, or the groups right below it. Fresh. */
+ * depth, or the groups directly below it. Newly allocated. */
 static pg_status list_strays(stray **out, size_t *n_out, const pg__h5 *h, uint32_t group,
                              pg__h5_kind kind, pg_err *err)
 {
@@ -216,8 +216,8 @@ done:
 /* ---- lists -----------------------------------------------------------------------------------
  */
 
-/* Reads weight_names of a group and adds what they list; *n_added counts them. PG_E_FORMAT is
- * noted. */
+/* Reads weight_names of a group and adds the listed tensors; *n_added counts them. PG_E_FORMAT is
+ * recorded as damage. */
 static pg_status add_listed(reading *r, uint32_t group, const char *what, int is_state,
                             size_t *n_added)
 {
@@ -271,13 +271,13 @@ done:
     return st;
 }
 
-/* No list at all: a save that failed early, or somebody's edit. */
+/* There is no list at all: a save failed early, or somebody edited the file. */
 static pg_status note_no_layers(reading *r)
 {
     const pg__keras_h5 *k = r->k;
     const pg__h5_object *w = pg__h5_at(k->h5, k->w);
     const int config = pg__h5_attr_find(k->h5, 0, "model_config") != NULL;
-    if (pg__h5_n(k->h5) == 1 && w->n_attrs == 0) /* Keras' doing, or anybody's */
+    if (pg__h5_n(k->h5) == 1 && w->n_attrs == 0) /* caused by Keras, or by anybody */
         return note_half(r,
                          "save it again (Keras before 2.1.5 leaves such a file where the names of "
                          "the layers are too long)",
@@ -295,7 +295,7 @@ static pg_status note_no_layers(reading *r)
     return note(r, pg_fail(&r->now, PG_E_FORMAT, "layer_names is missing"));
 }
 
-/* Every group is a layer where no list says which are. */
+/* If no list says which groups are layers, all of them are. */
 static pg_status add_unlisted_layers(reading *r)
 {
     pg_status st = PG_OK;
@@ -353,14 +353,14 @@ static pg_status add_text(reading *r, pg_text which, const char *name)
     return PG_OK;
 }
 
-/* Keras 1 wrote no version into weights; loaders take its absence for version 1 themselves. */
+/* Keras 1 did not write a version into weights; loaders, too, take its absence for version 1. */
 static pg_status add_writer(reading *r)
 {
     const pg__keras_h5 *k = r->k;
     pg__str text = {0};
     pg_status st = PG_OK;
     if (pg__h5_at(k->h5, 0)->n_attrs == 0 && pg__h5_at(k->h5, 0)->n_children == 0)
-        return PG_OK; /* an empty file says nothing */
+        return PG_OK; /* an empty file gives no information */
     const pg__h5_attr *version = find_text(k->h5, k->w, "keras_version");
     const pg__h5_attr *backend = find_text(k->h5, k->w, "backend");
     if (!version)
@@ -394,7 +394,7 @@ static int has_layer_names(const pg__h5 *h5, uint32_t obj)
 static void find_parts(pg__keras_h5 *k)
 {
     const uint32_t w = find_group(k->h5, 0, "model_weights");
-    /* keras_version comes first in a full model, after layer_names in weights. */
+    /* keras_version comes first in a full model, and after layer_names in weights. */
     k->full = !has_layer_names(k->h5, 0) &&
               (w != PG_H5_NONE || pg__h5_attr_find(k->h5, 0, "model_config") ||
                pg__h5_attr_find(k->h5, 0, "keras_version"));
@@ -419,7 +419,7 @@ done:
     return st;
 }
 
-/* What is left, in one sentence. */
+/* Describes what is left, in one sentence. */
 static pg_status tell_rest(const reading *r, pg__str *out, pg_err *err)
 {
     const int config = pg_store_text(r->s, PG_TEXT_MODEL_CONFIG, NULL) != NULL;
@@ -439,7 +439,7 @@ static pg_status tell_rest(const reading *r, pg__str *out, pg_err *err)
                           r->n_whole, r->n_listed, r->n_tensors, also);
 }
 
-/* Decides what damage means: a refusal, or a store that says so. */
+/* Decides the consequence of damage: a refusal, or a store that reports it. */
 static pg_status judge(reading *r, const pg_open_opts *opts)
 {
     pg_status st = PG_OK;
@@ -488,7 +488,7 @@ pg_status pg__keras_h5_from(pg_store **out, pg__h5 *h5, pg__io *io, const pg_ope
 done:
     if (err)
         *err = r.now;
-    r.k->h5 = NULL; /* the caller's again */
+    r.k->h5 = NULL; /* owned by the caller again */
     pg_store_close(r.s);
     return st;
 }

@@ -4,12 +4,11 @@
  *      "weight_map": {"/layers/dense/vars": "x_00000.weights.h5", "/layers/conv2d/vars":
  * ["x_00000...", ...]}}
  *
- * All shards together are one path layout (fmt_keras_v3.c). What the index says of a group is
- * checked, what it does not say is looked for: genuine ones give one shard for a group that lies in
- * two, and a total_size that counts optimizer variables which Keras 3.10 did not write (it loses
- * what follows the first overflow of the last group). Names of shards are file names, looked up
- * beside the index. There is no writer: what comes out of a sharded checkpoint is one .weights.h5.
- */
+ * All shards together are one path layout (fmt_keras_v3.c). What the index says about a group is
+ * checked, and what it omits is searched for: genuine indexes name one shard for a group that is in
+ * two, and their total_size counts optimizer variables that Keras 3.10 did not write (it loses what
+ * follows the first overflow of the last group). Names of shards are file names, looked up beside
+ * the index. There is no writer: a sharded checkpoint is rewritten as one .weights.h5. */
 #include "format/fmt_keras_v3.h"
 
 #include <errno.h>
@@ -65,7 +64,7 @@ static pg_status add_shard(pg__strs *out, const char *key, const pg__json *value
     return pg__strs_add(out, s, n, err);
 }
 
-/* The names of all shards, sorted, each once. */
+/* The names of all shards, sorted, without repeats. */
 static pg_status list_shards(pg__strs *out, const pg__json *map, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -90,7 +89,7 @@ done:
     return st;
 }
 
-/* Opens every shard; those that are not there, or no HDF5 files, are told all at once. */
+/* Opens every shard; one error names all that are missing or not HDF5. */
 static pg_status open_shards(pg__io **ios, pg__h5 **h5s, const pg__strs *names, const char *path,
                              pg_err *err)
 {
@@ -136,7 +135,7 @@ static pg_status add_parts(pg__v3 *v, pg__io *const *ios, pg__h5 **h5s, const pg
     return PG_OK;
 }
 
-/* Number of a shard; names are sorted, and parts are in their order. */
+/* Number of a shard; names are sorted, and parts have the same order. */
 static size_t part_of(const pg__strs *names, const pg__json *name)
 {
     const char *key = pg__json_str(name);
@@ -144,7 +143,7 @@ static size_t part_of(const pg__strs *names, const pg__json *name)
     return (size_t)(at - names->v);
 }
 
-/* Every group that the index names must be in the shards that it names, or they are other files. */
+/* Every group named by the index must be in the shards named for it; else these are other files. */
 static pg_status check_map(const pg__v3 *v, const pg__strs *names, const pg__json *map, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -173,8 +172,8 @@ done:
     return st;
 }
 
-/* Parses the text. What is not JSON may be some other format; only a name of ours makes it an
- * error. */
+/* Parses the text. Text that is not JSON may be another format; only a file name of ours makes it
+ * an error. */
 static pg_status parse(pg__json **out, pg__io *io, const char *path, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -7,14 +7,14 @@
  *     /optimizer/vars/<i>  /metrics/...       training state, also inside a nested model
  *     /vars                                   the variables of the model itself, mostly none
  *
- * Every object that Keras visits has a `vars` group, an empty one too, so a layer of the store is a
- * group that owns `vars`. HDF5 sorts names, so the file does not tell the order of the layers:
- * stores list groups in that order, a group before what is in it. Numbers sort as text on disk
- * ("10" before "2") and are put in order here; a gap means damage, or a shard without its fellows.
- * Keras 2.12 and 2.13 say _layer_checkpoint_dependencies instead of layers.
+ * Every object that Keras visits has a `vars` group, possibly an empty one, so a layer of the store
+ * is a group that owns `vars`. HDF5 sorts names, so the file does not record the order of the
+ * layers: stores list groups in HDF5's order, a group before its contents. Numbers sort as text on
+ * disk ("10" before "2") and are put in order here; a gap means damage, or a shard without the
+ * others. Keras 2.12 and 2.13 call the group _layer_checkpoint_dependencies instead of layers.
  *
- * A dataset outside of any `vars` group is nothing of Keras'. It is kept as state, so that a copy
- * loses nothing. */
+ * A dataset outside of any `vars` group does not come from Keras. It is kept as state, so that a
+ * copy loses nothing. */
 #include "format/fmt_keras_v3.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@
 
 /* A `vars` group, or a dataset outside of any. */
 typedef struct node {
-    char *path; /* the owner's, "" for the root; of a dataset: its own */
+    char *path; /* the owner's, "" for the root; for a dataset: its own */
     uint32_t part, obj;
 } node;
 
@@ -42,7 +42,7 @@ typedef struct nodes {
 
 typedef struct variable {
     const char *name;
-    int64_t number; /* -1: the name is none */
+    int64_t number; /* -1: the name is not a number */
     uint32_t part, obj;
 } variable;
 
@@ -51,7 +51,7 @@ typedef struct reading {
     pg_store *store;
     const pg_open_opts *opts;
     nodes owners, strays;
-    variable *vars; /* of the owner at hand */
+    variable *vars; /* of the current owner */
     size_t n_vars, cap_vars;
 } reading;
 
@@ -218,7 +218,7 @@ static int64_t number_of(const char *name)
     return n;
 }
 
-/* Numbers first, in order; layers that save under names of their own follow by name. */
+/* Numbers first, in order; layers that save under names of their own follow, sorted by name. */
 static int by_number(const void *a, const void *b)
 {
     const variable *x = a, *y = b;
@@ -229,7 +229,7 @@ static int by_number(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* The datasets of one owner, from every part that holds some: r->owners.v[first .. end). */
+/* The datasets of one owner, from every part that holds any: r->owners.v[first .. end). */
 static pg_status gather(reading *r, size_t first, size_t end, pg_err *err)
 {
     r->n_vars = 0;
@@ -314,8 +314,8 @@ static pg_status add_tensor(reading *r, const char *name, uint32_t part, uint32_
     return st;
 }
 
-/* State is what sits in an `optimizer` or `metrics` attribute of a model: a component of that name,
- * unless it is a layer of a class so called, which has `layers` before it. */
+/* State is what lies in an `optimizer` or `metrics` attribute of a model: under a path component of
+ * that name, unless it is a layer of a class with that name, which has `layers` before it. */
 int pg__v3_is_state(const char *path)
 {
     const char *before = "";
@@ -344,7 +344,7 @@ static pg_status add_owner(reading *r, size_t first, size_t end, int state, pg_e
     const char *owner = r->owners.v[first].path;
     PG_TRY(gather(r, first, end, err));
     PG_TRY(check_numbers(r, owner, err));
-    if (!state && (*owner || r->n_vars)) /* a model without variables of its own is no layer */
+    if (!state && (*owner || r->n_vars)) /* a model without variables of its own is not a layer */
         PG_TRY(pg__store_add_layer(r->store, shown_owner(owner), err));
     for (size_t i = 0; i < r->n_vars; i++) {
         const variable *x = &r->vars[i];
@@ -414,7 +414,7 @@ static const char *name_at(const pg__v3 *v, const char *path)
     return NULL;
 }
 
-/* The same in a manifest, whose objects stand in the order of the file that was split. */
+/* The same from a manifest, whose objects are in the order of the file that was split. */
 static const char *name_in_manifest(const pg__manifest *m, const char *path)
 {
     char vars[1024];
@@ -478,7 +478,7 @@ const char *pg__v3_container(const pg_store *s)
     return NULL;
 }
 
-/* A `vars` group where Keras puts one: at the root, or in what the root holds. */
+/* A `vars` group where Keras puts one: at the root, or in a group of the root. */
 static int claims(const pg__h5 *h)
 {
     static const char *const roots[] = {"layers", OLD_CONTAINER, "optimizer"};
@@ -501,9 +501,8 @@ static int claims(const pg__h5 *h)
 }
 
 /* Keras 3.10 and later call shards <stem>_00000.weights.h5, <stem>_00001.weights.h5, ... and write
- * the model's own `vars` first, so only the first one has it. People number whole files like that
- * too
- * ("{epoch:05d}"), from 1 on: those have it all. */
+ * the model's own `vars` first, so only the first shard has it. People also number whole files like
+ * that ("{epoch:05d}", from 1 on): all of those have it. */
 static pg_status find_index(pg__v3 *v, const pg__h5 *h, const char *path, pg_err *err)
 {
     static const char suffix[] = ".weights.h5";
@@ -562,7 +561,7 @@ done:
 
 const pg__format pg__fmt_keras_v3 = {
     .name = FORMAT,
-    .open = pg__hdf5_open, /* no probe: the walk of fmt_h5.c leads here */
+    .open = pg__hdf5_open, /* no probe: the walk of fmt_h5.c ends here */
     .write = write_file,
     .verify = pg__v3_verify,
     .suffixes = ".weights.h5\0",

@@ -1,14 +1,15 @@
-/* fmt_keras_zip.c - .keras: a ZIP archive of metadata.json, config.json, model.weights.h5 and, for
- * some layers, files below assets/.
+/* fmt_keras_zip.c - reads and writes .keras: a ZIP archive of metadata.json, config.json,
+ * model.weights.h5 and, for some layers, files below assets/.
  *
- * Reading: the weights are the path layout (fmt_keras_v3.c), opened where they lie in the archive;
- * Keras stores its members uncompressed. The config is kept as text and looked through once for
- * layers that make Keras run or fetch something when the file is loaded; they are refused by name.
- * A layer of a class that nobody knows is data to us and passes.
+ * Reading: the weights have the path layout (fmt_keras_v3.c) and are opened in place, because Keras
+ * stores its members uncompressed. The config is kept as text and searched once for layers that
+ * make Keras run or fetch something when the file is loaded; they are refused by name. A layer of
+ * an unknown class is only data for us, and passes.
  *
  * Writing: the weights come first, their data at byte 512. HDF5 looks for its signature at 0, 512,
  * 1024, 2048 ..., so that h5ls, h5py and everything else can open the .keras file itself; a fixed
- * place near the front needs the least padding, and to Keras the order of members is all one. */
+ * place near the front needs the least padding, and Keras does not care about the order of
+ * members. */
 #include "format/copy.h"
 #include "format/fmt_keras_v3.h"
 
@@ -36,7 +37,7 @@ static int probe(const uint8_t *head, size_t n)
 
 typedef struct pending {
     const pg__json *value;
-    int layer; /* it stands where a layer stands */
+    int layer; /* if it stands where a layer may stand */
 } pending;
 
 typedef struct pendings {
@@ -63,7 +64,7 @@ static int is_one_of(const char *s, const char *const *list, size_t n)
     return 0;
 }
 
-/* Keys of a config below which layers stand. */
+/* Keys of a config below which layers are found. */
 static int holds_layers(const char *key)
 {
     static const char *const keys[] = {"layers",         "layer", "forward_layer",
@@ -101,7 +102,8 @@ static pg_status check_class(const pg__json *entry, int layer, pg_err *err)
                    PG_SHOW(module), PG_SHOW(function ? function : name_of_layer(entry)));
 }
 
-/* Looks at every object of the config; a work list, since nesting is the file's choice. */
+/* Examines every object of the config, with a work list, because the file decides how deeply it
+ * nests. */
 static pg_status vet_config(const pg__json *root, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -185,7 +187,7 @@ static int has(const pg__zip *zip, const char *name)
     return pg__zip_find(zip, name) != SIZE_MAX;
 }
 
-/* Whether this archive is a .keras file, and a whole one. */
+/* Whether this archive is a .keras file, and a complete one. */
 static pg_status check_members(const pg__zip *zip, pg_err *err)
 {
     static const char *const needed[] = {METADATA, CONFIG, WEIGHTS};
@@ -245,7 +247,7 @@ static pg_status open_zip(pg_store **out, pg__io *io, const char *path, const pg
         goto done;
     }
     pg__zip *zip = v->zip;
-    v = NULL; /* the store's */
+    v = NULL; /* owned by the store */
     PG_TRY(read_config(s, zip, err));
     PG_TRY(read_metadata(s, zip, err));
     *out = s;
@@ -270,8 +272,8 @@ static pg_status write_weights(pg__zip_out *zip, pg__sink *sink, const pg__plan 
         PG_TRY(pg__sink_reserve(sink, n + HDF5_ALIGN, err));
     PG_TRY(pg__zip_out_begin(zip, WEIGHTS, n, HDF5_ALIGN, &off, err));
     PG_TRY(pg__v3_image_write(m, sink, off, err));
-    /* The image is laid out by libhdf5 and filled by copying inside the kernel, so nobody has seen
-     * its bytes in order before. */
+    /* libhdf5 lays out the image, and copies inside the kernel fill it, so no code has seen its
+     * bytes in order before. */
     PG_TRY(pg__crc_written(&crc, sink, off, n, err));
     PG_TRY(pg__zip_out_end(zip, crc, err));
 done:
@@ -291,7 +293,7 @@ done:
     return st;
 }
 
-/* Where a member of the source goes, into to; empty = it goes away. Assets lie under the path of
+/* Where a member of the source goes, into to; empty = it is dropped. Assets lie under the path of
  * their layer and move with it. */
 static pg_status member_target(pg__str *to, const char *name, const char *root, pg_err *err)
 {
@@ -311,7 +313,7 @@ static int is_copied(const pg__zip_member *m)
     return !is_one_of(m->name, made, 3) && n > 0 && m->name[n - 1] != '/'; /* no folders */
 }
 
-/* Assets, and whatever else people put into the archive. */
+/* Copies assets, and whatever else people put into the archive. */
 static pg_status copy_members(pg__zip_out *out, pg__sink *sink, const pg__plan *plan, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -360,7 +362,7 @@ done:
     return st;
 }
 
-/* Attributes, the text that no plan carries, and the copied members. */
+/* Compares attributes, the text that is in no plan, and the copied members. */
 static pg_status verify_zip(pg_store *out, const pg__plan *plan, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -1,5 +1,5 @@
-/* fmt_npy_shards.c - a model that pgsplit cut into .npy or .npz files, through its manifest.json
- * (manifest.h). Written by pg_split_file(), since it is a folder and no file. */
+/* fmt_npy_shards.c - a model that pgsplit cut into .npy or .npz files, opened through its
+ * manifest.json (manifest.h). pg_split_file() writes it, because it is a folder, not a file. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* fmt_numpy.c - reads NumPy's files: an array alone (.npy), named after its file, and archives of
- * arrays (.npz), named after their members. There are no layers. Headers are npy.c's matter; arrays
- * of Python objects are pickles and are refused. (numpy/lib/format.py, numpy/lib/npyio.py.) */
+ * arrays (.npz), named after their members. There are no layers. npy.c reads headers; arrays of
+ * Python objects are pickles and are refused. (numpy/lib/format.py, numpy/lib/npyio.py.) */
 #include <string.h>
 
 #include "base/mem.h"
@@ -15,7 +15,8 @@
 #define MAGIC_BYTES 6u
 #define SUFFIX      ".npy"
 
-/* A compressed member is unpacked as far as its header reaches: usually less than the first. */
+/* A compressed member is unpacked only as far as its header goes: usually less than the first
+ * guess. */
 #define LOOK_BYTES ((size_t)4 << 10)
 #define MOST_BYTES (((size_t)1 << 20) + 12)
 
@@ -72,7 +73,7 @@ static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, si
 
 /* ---- opening ---- */
 
-/* Where the elements lie; in Fortran order the first index runs fastest. */
+/* Where the elements are; in Fortran order the first index runs fastest. */
 static pg__strided view_of(const pg__npy *h)
 {
     uint64_t step = 1;
@@ -130,7 +131,7 @@ done:
     return st;
 }
 
-/* The header of a compressed member, of which the first n bytes are unpacked. */
+/* The header of a compressed member, whose first n bytes are unpacked. */
 static pg_status read_packed(pg__npy *h, const numpy *f, size_t i, size_t n, pg_err *err)
 {
     const pg__zip_member *m = pg__zip_at(f->zip, i);
@@ -165,7 +166,7 @@ done:
     return st;
 }
 
-/* Length of the array's name in a member's, 0 if it is none. */
+/* Length of the array's name in a member's, 0 if it is not an array. */
 static size_t name_bytes(const char *member)
 {
     const size_t n = strlen(member), k = strlen(SUFFIX);

@@ -1,13 +1,13 @@
-/* fmt_pytorch.c - reads what torch.save() wrote: a pickle that describes tensors, and their
- * storages beside it. The pickle is read as data (pickle.h); nothing of it is executed.
+/* fmt_pytorch.c - reads files of torch.save(): a pickle that describes tensors, and their storages
+ * beside it. The pickle is read as data (pickle.h); none of it is executed.
  *
  *   ZIP      torch >= 1.6: NAME/data.pkl, NAME/data/0 ...; with code/ it is TorchScript
  *   stream   torch < 1.6: pickles of a magic number, a version, the system, the object, the keys of
  *            its storages; then each storage with its number of elements (torch/serialization.py)
- *   pickle   no file of torch: dictionaries of NumPy arrays, as Detectron publishes them
+ *   pickle   not from torch: dictionaries of NumPy arrays, as published by Detectron
  *   tar      torch < 0.1.10: sys_info, pickle, storages, tensors; not read
  *
- * Nothing is written in this format: safetensors holds the same and needs no trust. */
+ * libpg does not write this format: safetensors holds the same and needs no trust. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -30,7 +30,7 @@ static int is_tar_name(const uint8_t *head, size_t n)
     return 0;
 }
 
-/* Protocols 2 to 5, with a container or a frame first. */
+/* Protocols 2 to 5, beginning with a container or a frame. */
 static int is_pickle(const uint8_t *head, size_t n)
 {
     return n > 3 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5 &&
@@ -56,8 +56,8 @@ static void source_fini(pg__pt_source *f)
 
 /* ---- ZIP ---- */
 
-/* Is it what TorchScript keeps beside the pickle? The root's own name says nothing: it is that of
- * the file as it was saved. */
+/* Does it belong to what TorchScript keeps beside the pickle? The root's own name means nothing: it
+ * is the file name at the time of saving. */
 static int is_code(const char *name, const pg__str *root)
 {
     if (strncmp(name, root->s, root->n) != 0)
@@ -72,7 +72,7 @@ static int is_pickle_member(const char *name)
     return strcmp(name, "data.pkl") == 0 || (n > 9 && strcmp(name + n - 9, "/data.pkl") == 0);
 }
 
-/* The pickle's member, and the folder that it shares with the others. */
+/* The member that holds the pickle, and the folder that it shares with the others. */
 static pg_status find_pickle(pg__pt_source *f, size_t *member, pg_err *err)
 {
     size_t n = 0;
@@ -174,7 +174,7 @@ static int holds_arrays(const pg__pickle *p)
     return 0;
 }
 
-/* What holds no array is for identify.c to name. */
+/* If it holds no array, identify.c names it. */
 static pg_status open_pickle(pg_store **out, pg__pt_source *f, const pg_open_opts *opts,
                              pg_err *err)
 {

@@ -1,9 +1,9 @@
 /* fmt_safetensors.c - reads safetensors: length of the header (8 bytes), header (JSON), data.
  *
- * As strict as the reference implementation and, beyond it, against duplicate keys: the tensors,
- * sorted by offset, must tile the data without hole, overlap or tail, so that a file has one
- * meaning only. The header is walked in place; it is never turned into a tree, because a header of
- * 50 MB would become a gigabyte. There are no layers. */
+ * As strict as the reference implementation, and also against duplicate keys: the tensors, sorted
+ * by offset, must tile the data without a hole, overlap or tail, so that a file has only one
+ * meaning. The header is parsed in place and never turned into a tree, because a header of 50 MB
+ * would become a gigabyte. There are no layers. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static int probe(const uint8_t *head, size_t n)
         return 0;
     for (size_t i = 0; i < LENGTH_BYTES; i++)
         text &= head[i] >= 0x20 && head[i] < 0x7F;
-    return !text; /* JSON has a brace there, too, after a key of four letters */
+    return !text; /* JSON has a brace at that place, too, after a key of four letters */
 }
 
 /* --- one tensor ------------------------------------------------------------------------------ */
@@ -121,7 +121,7 @@ static pg_status read_list(uint64_t *out, size_t most, size_t *n, const char *te
     return PG_OK;
 }
 
-/* The bytes that type and shape need are those between the offsets. */
+/* Type and shape must need exactly the bytes between the offsets. */
 static pg_status check_size(const entry *e, const char *name, pg_err *err)
 {
     uint64_t n = pg_dtype_bytes(e->dtype);
@@ -174,7 +174,7 @@ done:
 
 /* --- the header ------------------------------------------------------------------------------ */
 
-/* Appends the name that a key means, with its NUL. */
+/* Appends the decoded name of a key, with its NUL. */
 static pg_status add_name(pg__str *names, const char *text, pg__json_span key, pg_err *err)
 {
     const size_t first = names->n;
@@ -194,8 +194,8 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Names, one after the other with their NULs, must differ. The parsers of the world choose
- * differently among equal keys, so one file would be several. */
+/* Names, one after the other with their NULs, must differ. Parsers choose differently among equal
+ * keys, so one file would have several meanings. */
 static pg_status check_unique(const pg__str *names, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -260,7 +260,7 @@ done:
     return st;
 }
 
-/* Tensors without data come before the one that begins where they do. */
+/* Tensors without data come before the one that begins at the same place. */
 static int by_offset(const void *a, const void *b)
 {
     const entry *x = a, *y = b;
@@ -279,7 +279,7 @@ static pg_status fail_truncated(uint64_t size, uint64_t want, pg_err *err)
     return PG_E_FORMAT;
 }
 
-/* Sorts the tensors as they lie and checks that they tile the n_data bytes of data. */
+/* Sorts the tensors by place and checks that they tile the n_data bytes of data. */
 static pg_status check_tiling(header *h, uint64_t n_data, pg_err *err)
 {
     uint64_t at = 0;
@@ -378,7 +378,7 @@ static pg_status set_metadata(pg_store *s, const header *h, const char *path, pg
 static pg_status open(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
                       pg_err *err)
 {
-    /* Every tensor is an extent of the file, so the store never asks for a read. */
+    /* Every tensor is an extent of the file, so the store never calls read. */
     static const pg__store_io data = {.close = close_io};
     pg_status st = PG_OK;
     header h = {0};

@@ -4,9 +4,9 @@
  *     {"metadata": {"total_size": 592}, "weight_map": {"dense.weight":
  * "model-00001-of-00002.safetensors"}}
  *
- * The store is that of one safetensors file with all tensors, in the order of the shards. Names of
- * shards are file names, looked up beside the index; every tensor must be in the shard that the
- * index says, and nowhere else. */
+ * The store looks like that of one safetensors file with all tensors, in the order of the shards.
+ * Names of shards are file names, looked up beside the index; every tensor must be in the shard
+ * that the index says, and nowhere else. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 
 typedef struct parts {
     pg_store **v;
-    size_t *first; /* number of the first tensor of each, in the whole */
+    size_t *first; /* number of the first tensor of each, in the whole store */
     size_t n;
 } parts;
 
@@ -77,7 +77,7 @@ done:
     return st;
 }
 
-/* The map sorted by tensor, and the shards, each once, sorted. */
+/* Sorts the map by tensor, and the shards, without repeats. */
 static pg_status read_map(mapped **map, size_t *n_map, pg__strs *shards, const pg__json *json,
                           pg_err *err)
 {
@@ -140,7 +140,7 @@ static pg_status open_shard(pg_store **out, pg__shard_faults *f, const char *nam
                             : pg__strs_printf(&f->damaged, err, "%s (%s)", PG_SHOW(name), e.msg);
 }
 
-/* Opens every shard; all that is wrong with them is told at once. */
+/* Opens every shard; one error reports everything that is wrong with them. */
 static pg_status open_shards(parts *p, const pg__strs *shards, const char *path,
                              const pg_open_opts *opts, pg_err *err)
 {
@@ -169,7 +169,7 @@ static void close_parts(void *ctx)
     pg__mem_free(p);
 }
 
-/* Of shards whose tensors are no extents of a file. */
+/* For shards whose tensors are not extents of a file. */
 static pg_status read_part(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n, pg_err *err)
 {
     const parts *p = ctx;
@@ -181,7 +181,7 @@ static pg_status read_part(void *ctx, size_t tensor, uint64_t off, void *buf, si
     return pg__store_read_raw(p->v[lo], tensor - p->first[lo], off, buf, n, err);
 }
 
-/* Adds the tensors of one shard; each must be mapped to it, or the shard is some other file. */
+/* Adds the tensors of one shard; each must be mapped to it, else the shard is another file. */
 static pg_status add_part(pg_store *out, const pg_store *part, const char *shard, mapped *map,
                           size_t n_map, pg__shard_faults *f, pg_err *err)
 {

@@ -1,4 +1,4 @@
-/* format.c - which format a file has: the table of formats.def, asked in order. */
+/* format.c - finds the format of a file: asks the entries of formats.def in order. */
 #include "format/format.h"
 
 #include <errno.h>
@@ -21,7 +21,8 @@ static const pg__format *const formats[] = {
 static const uint8_t hdf5_signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
 
 /* A user block of 512, 1024, 2048 ... bytes before the signature is legal HDF5 (format
- * specification II.A). Keras never writes one, MATLAB 7.3 does, and it deserves an answer. */
+ * specification II.A). Keras never writes one, but MATLAB 7.3 does, and its users deserve an
+ * answer. */
 static int has_user_block(pg__io *io)
 {
     const uint64_t size = pg__io_size(io);
@@ -35,7 +36,7 @@ static int has_user_block(pg__io *io)
     return 0;
 }
 
-/* What all formats are asked about one file. */
+/* What all formats are asked about a file. */
 typedef struct question {
     pg__io *io;
     const char *path;
@@ -44,7 +45,7 @@ typedef struct question {
     size_t n;
 } question;
 
-/* PG_E_UNKNOWN: nobody wants it; *claimed says whether one tried, and *err why it gave up. */
+/* PG_E_UNKNOWN: no format accepts it; *claimed says whether one tried, and *err why it gave up. */
 static pg_status ask(pg_store **out, const question *q, int *claimed, pg_err *err)
 {
     pg_status st = PG_E_UNKNOWN;
@@ -105,7 +106,7 @@ done:
     return st;
 }
 
-/* A folder stands for the index of a split model in it. */
+/* A folder stands for the index of the split model in it. */
 pg_status pg__folder_index(char **out, const char *folder, pg_err *err)
 {
     static const char *const names[] = {PG_MANIFEST, "model.safetensors.index.json",

@@ -10,39 +10,39 @@
 
 #define PG_PROBE_BYTES 16
 
-/* Making an output of new links to the tensors of its source, see keras_h5_relink.c. */
+/* Makes an output of new links to the tensors of its source, see keras_h5_relink.c. */
 typedef struct pg__relinker {
-    /* PG_OK if a plan should be carried out in this way; PG_E_UNSUPPORTED with the reason if not.
+    /* PG_OK if a plan should be carried out this way; PG_E_UNSUPPORTED with the reason if not.
      * sink: of the copy, with nothing written yet; NULL: in place. */
     pg_status (*allowed)(const pg__plan *plan, pg__sink *sink, pg__relink_when when, pg_err *err);
-    /* copy: it shall hold nothing of the old file that nothing leads to. */
+    /* copy: the output must hold nothing from the old file that nothing points to. */
     pg_status (*make)(pg__relinked *out, const pg__plan *plan, int copy, const volatile int *cancel,
                       pg_err *err);
-    /* Whether every tensor of `out`, the result opened again, is where its source is. */
+    /* Whether every tensor of `out`, the reopened result, is in the same place as its source. */
     pg_status (*check)(const pg_store *out, const pg__plan *plan, pg_err *err);
-    /* The bytes of its file that `out` owns, see pg__h5_used(). */
+    /* The bytes of the file that `out` owns, see pg__h5_used(). */
     const pg__run *(*used)(const pg_store *out, size_t *n);
 } pg__relinker;
 
 typedef struct pg__format {
     const char *name;
-    /* Values of pg_store_format() that its stores have, "\0"-separated; NULL: the name alone. */
+    /* Values of pg_store_format() for its stores, "\0"-separated; NULL: only the name. */
     const char *words;
-    /* 1 if a file that starts with head (n <= PG_PROBE_BYTES bytes) may be this format; no
-     * allocation. NULL: never asked, another format's open leads to it (fmt_h5.h). */
+    /* 1 if a file that starts with head (n <= PG_PROBE_BYTES bytes) may have this format; does not
+     * allocate. NULL: never asked, because another format's open leads to it (fmt_h5.h). */
     int (*probe)(const uint8_t *head, size_t n);
-    /* PG_E_UNKNOWN means "not mine after all": the next format is tried. References io. Messages
-     * do not name the file: the caller does. path: for files beside it (shards, index). */
+    /* PG_E_UNKNOWN means "not mine after all": the next format is tried. References io. Messages do
+     * not name the file; the caller does. path: to find files beside it (shards, index). */
     pg_status (*open)(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
                       pg_err *err);
-    /* Writes a complete file into sink; NULL where the format is only read. The caller verifies
+    /* Writes a complete file into sink; NULL if the format can only be read. The caller verifies
      * and commits. */
     pg_status (*write)(pg__sink *sink, const pg__plan *plan, pg_err *err);
     /* Compares what a plan carries besides layers, tensors and texts (attributes, members) with
-     * `out`, the written file opened again; NULL: nothing. */
+     * `out`, the reopened output; NULL: there is nothing else. */
     pg_status (*verify)(pg_store *out, const pg__plan *plan, pg_err *err);
     const pg__relinker *relinker; /* NULL: outputs are always written afresh */
-    /* File name suffixes that mean this format, "\0"-separated, for error messages. */
+    /* File name suffixes of this format, "\0"-separated, for error messages. */
     const char *suffixes;
     int has_parts; /* pg_open_opts.part means something */
 } pg__format;
@@ -51,12 +51,12 @@ typedef struct pg__format {
 #include "format/formats.def"
 #undef PG_FORMAT
 
-/* Opens io as the first format that claims it; the message names the file. path may be NULL. */
+/* Opens io as the first format that accepts it; the message names the file. path may be NULL. */
 pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, const char *path,
                           const pg_open_opts *opts, pg_err *err);
 
 /* Path, fresh, of the manifest or index that makes a folder a split model. PG_E_IO with EISDIR if
- * there is none, PG_E_UNSUPPORTED where it is a checkpoint of another kind (kinds.h). */
+ * there is none, PG_E_UNSUPPORTED if it is a checkpoint of another kind (kinds.h). */
 pg_status pg__folder_index(char **out, const char *folder, pg_err *err);
 
 /* The format that made a store. */
@@ -73,7 +73,7 @@ typedef struct pg__save_opts {
 typedef struct pg__save_report {
     size_t n_verified; /* tensors read back and equal to their source */
     uint64_t file_bytes;
-    uint64_t added_bytes; /* in place: what comes to the old contents */
+    uint64_t added_bytes; /* in place: bytes added to the old contents */
 } pg__save_report;
 
 /* Carries out a plan: writes `path` in format f through a sink, reopens it with f, checks layer
@@ -83,8 +83,9 @@ pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan 
                           const pg__save_opts *opts, pg__save_report *report, pg_err *err);
 
 /* Carries out a plan in the file of its source, which `file` has open: the new structure is built
- * and proven in memory, then the file gets it in one step (flip.h). dry_run: all but that step.
- * PG_E_UNSUPPORTED with the reason if that cannot be. Of opts: sink.cancel and sink.progress. */
+ * and proven in memory, then written to the file in one step (flip.h). dry_run: all but that step.
+ * PG_E_UNSUPPORTED with the reason if that is not possible. Of opts: sink.cancel and
+ * sink.progress. */
 pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg__plan *plan,
                                    const pg__save_opts *opts, int dry_run, pg__save_report *report,
                                    pg_err *err);

@@ -1,6 +1,7 @@
-/* identify.c - people give the wrong file: a failed download, a pointer, a compressed copy, a model
- * of another program. Each gets named, with what to do, where "unknown format" would leave them to
- * guess. First bytes first, since names lie; the order is from certain to likely. */
+/* identify.c - people pass the wrong file: a failed download, a pointer, a compressed copy, a model
+ * of another program. This names the file and says what to do, where "unknown format" would leave
+ * them to guess. It checks the first bytes before the name, because names lie, and goes from
+ * certain to likely. */
 #include "format/identify.h"
 
 #include <ctype.h>
@@ -86,14 +87,14 @@ static pg_status by_signature(const subject *f, pg_err *err)
         (void)pg_fail(err, PG_E_UNKNOWN, "%s", s->what);
         if (!s->hint)
             return PG_E_UNKNOWN;
-        const char *mark = strstr(s->hint, "%s"); /* by hand: a format must be a literal */
+        const char *mark = strstr(s->hint, "%s"); /* separate calls: a format must be a literal */
         pg_err_hint(err, "%.*s%s%s", (int)(mark - s->hint), s->hint, PG_QUOTE(f->path), mark + 2);
         return PG_E_UNKNOWN;
     }
     return PG_OK;
 }
 
-/* A pickle begins with its protocol (2 to 5), or in protocol 0 with a global, a list or a
+/* A pickle begins with its protocol (2 to 5) or, in protocol 0, with a global, a list or a
  * dictionary in letters. */
 static int is_pickle(const subject *f)
 {
@@ -112,7 +113,7 @@ static int is_pickle(const subject *f)
     return lines == 2 && i < f->n && strchr("(qptR.0", f->head[i]);
 }
 
-/* A graph of TensorFlow is a message whose first field is a number or a node. */
+/* A TensorFlow graph is a message whose first field is a number or a node. */
 static pg_status by_graph(const subject *f, pg_err *err)
 {
     if (!ends_with(f->path, ".pb") || f->n <= 2 || (f->head[0] != 0x08 && f->head[0] != 0x0a))
@@ -164,7 +165,7 @@ static int has_prefix_nocase(const char *s, const char *prefix)
     return 1;
 }
 
-/* Markup comes from servers that answer with a page in place of the file. */
+/* Markup comes from servers that answer with a page instead of the file. */
 static pg_status by_markup(const char *text, pg_err *err)
 {
     static const char *const html[] = {"<!doctype html", "<html",   "<head",
@@ -267,7 +268,7 @@ static int is_zero(const subject *f)
     return 1;
 }
 
-/* Nothing in the bytes is familiar, so the name says what the user takes it for. */
+/* Nothing in the bytes is familiar, so the name says what the user takes the file for. */
 static pg_status by_name(const subject *f, pg_err *err)
 {
     if (ends_with(f->path, ".safetensors"))

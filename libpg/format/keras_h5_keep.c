@@ -1,9 +1,9 @@
-/* keras_h5_keep.c - which attributes and groups of the source go into a legacy output.
+/* keras_h5_keep.c - decides which attributes and groups of the source go into a legacy output.
  *
- * From a legacy file: everything that is not a list of names or a config stays as it was, even what
- * Keras does not know. backend and keras_version of W decide how loaders convert kernels: they are
- * copied with their absence (Keras 1) and always as ASCII, since Keras 1 and 2 over old h5py fail
- * on a UTF-8 tag. From any other format: what Keras 2.15 writes. */
+ * From a legacy file: everything that is not a list of names or a config stays as it was, even if
+ * Keras does not know it. backend and keras_version of W decide how loaders convert kernels, so
+ * they are copied as they are, absent ones included (Keras 1), and always as ASCII, because Keras 1
+ * and 2 with old h5py fail on a UTF-8 tag. From any other format: what Keras 2.15 writes. */
 #include "format/keras_h5_keep.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ static int is_version(const char *name)
     return strcmp(name, "backend") == 0 || strcmp(name, "keras_version") == 0;
 }
 
-/* Written by the plan, not kept. */
+/* The plan writes these; they are not copied. */
 static int is_planned(const char *name)
 {
     return pg__keras_is_part(name, "layer_names") || pg__keras_is_part(name, "weight_names") ||
@@ -107,7 +107,7 @@ done:
     return st;
 }
 
-/* What the object at base/name of the output takes from tensor `tensor` of the source. */
+/* What the object at base/name of the output inherits from tensor `tensor` of the source. */
 static pg_status keep_tensor_attrs(pg__keep *k, const pg__keras_h5 *src, size_t tensor,
                                    const char *base, const char *name, pg_err *err)
 {
@@ -157,7 +157,8 @@ done:
     return st;
 }
 
-/* Variables of the model itself (Keras 2.7 and later), which are no layer. Nearly always empty. */
+/* Variables of the model itself (Keras 2.7 and later), which are not a layer. Nearly always
+ * empty. */
 static pg_status keep_top(pg__keep *k, const pg__keras_h5 *src, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -192,8 +193,8 @@ done:
     return st;
 }
 
-/* What a store of another format says of its writer ("keras 3.6.0, tensorflow"), else Keras 2.15.
- */
+/* The writer according to a store of another format ("keras 3.6.0, tensorflow"), else Keras
+ * 2.15. */
 static void name_writer(pg__keep *k, const char *writer)
 {
     const char *version = writer && strncmp(writer, "keras ", 6) == 0 ? writer + 6 : "2.15.0";

@@ -1,6 +1,6 @@
 /* keras_h5_keep.h - what a legacy output holds besides the plan's layers, tensors and texts:
- * versions, attributes of the user, top_level_model_weights. One list serves the writer and the
- * proof. */
+ * versions, attributes of the user, top_level_model_weights. The writer and the proof use the same
+ * list. */
 #ifndef PG_FORMAT_KERAS_H5_KEEP_H
 #define PG_FORMAT_KERAS_H5_KEEP_H
 
@@ -9,7 +9,7 @@
 typedef struct pg__keep_attr {
     char *path;       /* of the object in the output; owned */
     pg__h5_attr attr; /* its values belong to the source file or are static */
-    int of_data;      /* 1: of a dataset, with which it goes where that is linked */
+    int of_data;      /* 1: of a dataset; it comes along if the dataset is linked */
 } pg__keep_attr;
 
 typedef struct pg__keep_data {
@@ -30,12 +30,12 @@ typedef struct pg__keep {
     const char *backend[1], *version[1];     /* ... what attrs point to */
 } pg__keep;
 
-/* Fills *out, which starts as {0}; release with pg__keep_fini(), also after a failure. It lives no
- * longer than the plan's source. */
+/* Fills *out, which starts as {0}; release with pg__keep_fini(), also after a failure. It must not
+ * outlive the plan's source. */
 pg_status pg__keep_of(pg__keep *out, const pg__plan *plan, pg_err *err);
 void pg__keep_fini(pg__keep *k);
 
-/* "base/name", or name where base is "", into out (emptied before). */
+/* Writes "base/name" (or name if base is "") into out (emptied before). */
 pg_status pg__keep_path(pg__str *out, const char *base, const char *name, pg_err *err);
 
 #endif

@@ -1,9 +1,9 @@
 /* keras_h5_names.c - the lists of names that hold a legacy file together.
  *
  * Keras writes `layer_names` and `weight_names`, since 2.1.5 cut into `layer_names0` ... when they
- * exceed an object header. Every era stores them another way (fixed or variable strings; the empty
- * list as float64), and loaders trust them blindly, so everything a loader would stumble over or be
- * misled by is refused here. */
+ * exceed an object header. Each generation stores them in its own way (fixed or variable strings;
+ * the empty list as float64), and loaders trust them blindly. So everything that a loader would
+ * stumble over or be misled by is refused here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static pg_status check_name(const char *name, const char *where, const char *key
     }
 }
 
-/* By text; of equal ones the first of the list stands first. */
+/* Sorts by text; equal ones stay in the order of the list. */
 static int by_place(const void *a, const void *b)
 {
     const char **const *x = a, **const *y = b;
@@ -42,7 +42,7 @@ static int by_place(const void *a, const void *b)
     return c ? c : *x < *y ? -1 : *x > *y;
 }
 
-/* Leaves each name once, for who reads what is left of the file all the same. */
+/* Keeps one of each name, for callers that read the rest of a damaged file anyway. */
 static pg_status check_twice(pg__keras_names *names, const char *where, const char *key,
                              pg_err *err)
 {
@@ -77,7 +77,7 @@ static pg_status add_part(pg__keras_names *out, size_t *cap, const pg__h5_attr *
     pg_status st = PG_OK;
     if (a->rank != 1)
         PG_FAIL(PG_E_FORMAT, "%s: %s is not a list", where, PG_SHOW(a->name));
-    if (a->n_elems == 0) /* float64 or strings: the type of nothing says nothing */
+    if (a->n_elems == 0) /* float64 or strings: the type of an empty list does not matter */
         return PG_OK;
     if (a->type.cls == PG_H5_NUMBER || !a->strs)
         PG_FAIL(PG_E_FORMAT, "%s: %s is not a list of strings", where, PG_SHOW(a->name));
@@ -95,7 +95,7 @@ done:
     return st;
 }
 
-/* Puts the numbered parts of `key` in order; a number that is missing leaves its place NULL. */
+/* Puts the numbered parts of `key` in order; a missing number leaves its place NULL. */
 static void sort_parts(const pg__h5_attr **parts, size_t n, const pg__h5 *h5, uint32_t obj,
                        const char *key)
 {

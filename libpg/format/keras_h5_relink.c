@@ -1,12 +1,12 @@
-/* keras_h5_relink.c - when a legacy file is better relinked than written afresh, and its new links.
+/* keras_h5_relink.c - decides whether a legacy file is better relinked than written afresh, and
+ * makes its new links.
  *
- * Both ways give every reader the same layers, names and values. Fresh is compact: the rule for new
- * files. Relinked keeps the tensors where they are and only adds a tree (h5_relink.c), so that
- * 20,000 small ones cost a third, filtered ones need not be encoded again, and a file system that
- * shares blocks has nothing to copy. In place it is the only way. What nothing leads to any more
- * (an old description with its Python bytecode, say) stays there as it was; in a copy it becomes
- * zeros (relinked.c), so that it costs room at most.
- */
+ * Both ways give every reader the same layers, names and values. A fresh file is compact: the rule
+ * for new files. Relinking leaves the tensors where they are and only adds a tree (h5_relink.c):
+ * 20,000 small tensors take a third of the time, filtered ones are not encoded again, and on a file
+ * system that shares blocks nothing is copied. In place it is the only way. Data that nothing
+ * points to any more (such as an old description with its Python bytecode) stays there as it was;
+ * in a copy it becomes zeros (relinked.c), so that it costs no more than space. */
 #include "format/keras_h5_relink.h"
 
 #include <stdlib.h>
@@ -19,17 +19,17 @@
 #include "format/h5/h5_relink.h"
 #include "format/keras_h5_keep.h"
 
-#define MANY_TENSORS  2000u  /* from here on the cost of creating datasets shows */
+#define MANY_TENSORS  2000u  /* from here on, creating datasets takes noticeable time */
 #define DROPPED_SHARE 20u    /* at most one in so many bytes may stay behind as waste, */
 #define DROPPED_BYTES 16384u /* ... not counting these */
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
-/* What a plan takes of its source's datasets. */
+/* What a plan uses of its source's datasets. */
 typedef struct usage {
     uint64_t used, dropped; /* bytes */
     int twice;              /* one dataset would become two */
-    int filtered;           /* some of the used ones are in chunks */
+    int filtered;           /* some of the datasets in use are chunked */
     int more;               /* some hold more than a tensor: attributes, bytes of deleted ones */
 } usage;
 
@@ -72,8 +72,8 @@ done:
     return st;
 }
 
-/* The one place that decides; PG_E_UNSUPPORTED with the reason against it. sink NULL: in place,
- * where it is that or nothing. */
+/* The only place that decides; PG_E_UNSUPPORTED with the reason against relinking. sink NULL: in
+ * place, where there is no other way. */
 static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when when, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -112,12 +112,12 @@ done:
 struct pg__links {
     const pg__keras_h5 *src;
     pg__h5_out *h5;
-    int singly; /* a layer may lie inside another one: no old group must be there */
-    int clean;  /* nor one with bytes of links that were deleted */
+    int singly; /* a layer may be inside another one: then no old group may be there */
+    int clean;  /* nor one with bytes of deleted links */
     const volatile int *cancel;
-    uint32_t *owner;      /* by object: datasets of the list in hand: their place in it + 1 */
-    uint32_t *unfit, run; /* by object: the last list for which a group was found not to fit */
-    const char **sorted;  /* the names of that list */
+    uint32_t *owner;      /* by object: for datasets of the current list: their place in it + 1 */
+    uint32_t *unfit, run; /* by object: the last list that the group was found not to fit */
+    const char **sorted;  /* the names of the current list */
     size_t n_sorted, cap_sorted;
     pg__str path, from;
 };
@@ -159,7 +159,7 @@ done:
     return st;
 }
 
-/* 1 if `name` is the n_prefix bytes of prefix and, behind a "/", the path from group to obj. */
+/* 1 if `name` consists of the n_prefix bytes of prefix, "/", and the path from group to obj. */
 static int is_named(const pg__links *l, const char *name, const char *prefix, size_t n_prefix,
                     uint32_t obj, uint32_t group)
 {
@@ -191,7 +191,7 @@ static pg_status sort_names(pg__links *l, const char *const *names, size_t n, pg
     return PG_OK;
 }
 
-/* How many names of the list come before the n_prefix bytes of prefix and a c. */
+/* How many names of the list sort before the n_prefix bytes of prefix followed by c. */
 static size_t n_before(const pg__links *l, const char *prefix, size_t n_prefix, unsigned char c)
 {
     size_t lo = 0, hi = l->n_sorted;
@@ -206,8 +206,8 @@ static size_t n_before(const pg__links *l, const char *prefix, size_t n_prefix, 
     return lo;
 }
 
-/* 1 if the group holds what the list wants below prefix, under its names, and nothing else. Objects
- * are numbered depth first, so that those inside follow the group. */
+/* 1 if the group holds exactly what the list wants below prefix, under the same names. Objects are
+ * numbered depth first, so the contents of a group follow it. */
 static int fits(const pg__links *l, uint32_t group, const char *const *names, const char *prefix,
                 size_t n_prefix)
 {
@@ -228,7 +228,7 @@ static int fits(const pg__links *l, uint32_t group, const char *const *names, co
     return n == n_before(l, prefix, n_prefix, '/' + 1) - n_before(l, prefix, n_prefix, '/');
 }
 
-/* Takes the datasets of a linked group off the list. */
+/* Removes the datasets of a linked group from the list. */
 static void forget(pg__links *l, uint32_t group)
 {
     for (uint32_t o = group; o < pg__h5_n(l->src->h5) && (o == group || at(l, o)->parent >= group);
@@ -236,7 +236,7 @@ static void forget(pg__links *l, uint32_t group)
         l->owner[o] = 0;
 }
 
-/* The outermost old group that can become a group on the way to names[i]; PG_H5_NONE: none can.
+/* The outermost old group that can serve as a group on the way to names[i]; PG_H5_NONE: none can.
  * *n_prefix: bytes of the name up to there. */
 static uint32_t find_group(pg__links *l, const char *const *names, size_t i, uint32_t obj,
                            size_t *n_prefix)
@@ -252,7 +252,7 @@ static uint32_t find_group(pg__links *l, const char *const *names, size_t i, uin
             break;
         n -= k + 1;
         if (l->unfit[g] == l->run || !fits(l, g, names, names[i], n)) {
-            l->unfit[g] = l->run; /* what does not fit inside will not fit outside */
+            l->unfit[g] = l->run; /* if the inner one does not fit, outer ones do not either */
             break;
         }
         best = g;
@@ -325,7 +325,7 @@ static pg_status check_one(const pg__keras_h5 *out, size_t dst, const pg__keras_
     return pg_fail(err, PG_E_IO, "%s: not where it was; nothing written", PG_SHOW(a->name));
 }
 
-/* Same header, same bytes, for headers lead to the data and all of it is below the old end. */
+/* Equal headers mean equal bytes: headers point to the data, and all of it is below the old end. */
 static pg_status check(const pg_store *out, const pg__plan *plan, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -1,4 +1,4 @@
-/* keras_h5_relink.h - a legacy output made of new links to the tensors of a legacy source. */
+/* keras_h5_relink.h - makes a legacy output of new links to the tensors of a legacy source. */
 #ifndef PG_FORMAT_KERAS_H5_RELINK_H
 #define PG_FORMAT_KERAS_H5_RELINK_H
 
@@ -12,15 +12,15 @@ extern const pg__relinker pg__keras_h5_relinker;
 typedef struct pg__links pg__links;
 
 /* Links n tensors of the source below group `base` of the new tree, tensor tensors[i] as names[i]:
- * whole old groups where one holds nothing but such tensors under such names. */
+ * links a whole old group if it holds only such tensors under such names. */
 pg_status pg__links_put(pg__links *l, const char *base, const char *const *names,
                         const size_t *tensors, size_t n, pg_err *err);
 
 /* Links object obj of the source at path. */
 pg_status pg__links_one(pg__links *l, const char *path, uint32_t obj, pg_err *err);
 
-/* keras_h5_write.c: all groups, lists, texts and attributes of a plan's output, the tensors being
- * linked. */
+/* keras_h5_write.c: writes all groups, lists, texts and attributes of a plan's output, with linked
+ * tensors. */
 pg_status pg__keras_h5_tree(pg__h5_out *h5, const pg__plan *plan, pg__links *links, pg_err *err);
 
 #endif

@@ -2,8 +2,8 @@
  * it.
  *
  * Names, order and types come from the plan and the source's tensors, everything else from
- * keras_h5_keep.c. libhdf5 lays the file out; then the metadata and, by ranges, the tensors go to
- * the sink. Link order is left to HDF5: old groups sort their links by name in every era. */
+ * keras_h5_keep.c. libhdf5 lays out the file; then the metadata and, range by range, the tensors go
+ * to the sink. HDF5 decides the order of links: old groups always sort them by name. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -14,15 +14,15 @@
 #include "format/keras_h5_keep.h"
 #include "format/keras_h5_relink.h"
 
-/* The largest list that one attribute of an object header holds, for names like weight_names. */
+/* The longest list that one attribute of an object header can hold, for names like weight_names. */
 #define WHOLE_LIST_BYTES 65479u
 
 typedef struct writing {
     pg__h5_out *h5;
-    pg__sink *sink;   /* is told that it goes on; NULL: links are made, which is quick */
+    pg__sink *sink;   /* work is reported to it; NULL: only links are made, which is quick */
     pg__links *links; /* tensors are linked where they are; NULL: they get a new place */
     const pg__plan *plan;
-    const pg__keras_h5 *src; /* NULL: the source is of another format */
+    const pg__keras_h5 *src; /* NULL: the source has another format */
     pg__keep keep;
     pg__placed *placed; /* by dataset id of the plan's tensors; off is set after finish */
     size_t n_placed, n_wanted;
@@ -72,8 +72,8 @@ static pg_status write_list(writing *w, const char *path, const char *key, const
     return st;
 }
 
-/* The kind of strings of list `key` of a source group; what the file's writer uses where that list
- * is empty, cut or not there. */
+/* How list `key` of a source group stores its strings; if that list is empty, cut or missing, as
+ * the file's writer does elsewhere. */
 static pg__h5_class class_of(const writing *w, uint32_t obj, const char *key)
 {
     if (!w->src)
@@ -101,7 +101,7 @@ done:
     return st;
 }
 
-/* The tensors of one group, names[i] being what its list says. */
+/* Writes the tensors of one group, with names[i] from its list. */
 static pg_status place_all(writing *w, const char *base, const char *const *names,
                            const size_t *tensors, size_t n, pg_err *err)
 {
@@ -237,7 +237,7 @@ done:
     return st;
 }
 
-/* The datasets of top_level_model_weights, which are no tensors of the store. */
+/* Writes the datasets of top_level_model_weights, which are not tensors of the store. */
 static pg_status copy_kept(writing *w, pg__sink *sink, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -1,9 +1,9 @@
-/* keras_v3_lift.c - what the path layout has instead of layer names: names made of classes, and the
- * template's move from its group to the root.
+/* keras_v3_lift.c - the names that the path layout has instead of layer names, which are derived
+ * from classes, and the move of the template from its group to the root.
  *
  * Keras numbers the repeats of a class within one container, so a template that moves up keeps all
- * names below it. Its InputLayer is shared with the wrapper and stored there only: the output lacks
- * that empty group, which no loader asks for. */
+ * names below it. It shares its InputLayer with the wrapper, where alone it is stored: the output
+ * lacks that empty group, which no loader needs. */
 #include "format/fmt_keras_v3.h"
 
 #include <stdlib.h>
@@ -66,7 +66,7 @@ done:
     return st;
 }
 
-/* Two classes may share one snake case, so that is what repeats are counted of. */
+/* Repeats are counted per snake-case name, because two classes may share one. */
 pg_status pg__v3_layer_paths(pg__strs *out, const char *container, const char *const *classes,
                              size_t n, const unsigned char *weighted, pg_err *err)
 {
@@ -112,7 +112,7 @@ static int by_target(const void *a, const void *b)
 }
 
 /* Where a layer of the wrapper's file goes: below the root, "/" for the template itself, NULL = it
- * goes away. */
+ * is dropped. */
 static const char *target(const char *name, const char *group, const char *container)
 {
     const size_t n = strlen(group), n_container = container ? strlen(container) : 0;

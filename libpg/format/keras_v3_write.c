@@ -1,10 +1,10 @@
 /* keras_v3_write.c - writes a plan in the path layout.
  *
- * Names decide everything here: a layer of the plan is a group with a `vars` group, its items have
- * full paths. What names do not say (vars/@name, the mark dtype="bfloat16" on datasets, whatever
- * else hangs on groups) is copied from the groups that the plan says a layer comes from. Groups
- * between layers
- * (`layers` itself) carry nothing in any Keras and are made on the way. */
+ * Names decide everything here: a layer of the plan is a group with a `vars` group, and its items
+ * have full paths. What names do not say (vars/@name, the mark dtype="bfloat16" on datasets, any
+ * other attributes of groups) is copied from the groups from which, according to the plan, a layer
+ * comes. Groups between layers (`layers` itself) never have attributes in Keras; they are created
+ * on the way. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -16,7 +16,7 @@
 struct pg__v3_image {
     pg__h5_out *h5;
     const pg__plan *plan;
-    pg__sink *sink;   /* is told that it goes on */
+    pg__sink *sink;   /* work is reported to it */
     pg__placed *data; /* by dataset id */
     size_t n_data, cap_data;
 };
@@ -37,9 +37,9 @@ static int holds_data(const pg__h5 *h, uint32_t group)
     return 0;
 }
 
-/* The part whose attributes of a group count, or n_parts. A group may be in several shards, begun
- * in one and filled in the next: the first that holds data counts, else the first that has the
- * group. So a template out of shards compares equal to the template's own shards. */
+/* The part whose attributes of a group are used, or n_parts. A group may be in several shards,
+ * begun in one and filled in the next. The first one that holds data is used, else the first that
+ * has the group. So a template joined from shards compares equal to the template's own shards. */
 static size_t part_of(const pg__v3 *v, const char *path)
 {
     size_t first = v->n_parts;
@@ -52,7 +52,7 @@ static size_t part_of(const pg__v3 *v, const char *path)
     return first;
 }
 
-/* A group of the source with its n attributes, or PG_H5_NONE and none. */
+/* A group of the source with its n attributes; PG_H5_NONE and no attributes if there is none. */
 static uint32_t attrs_of(const pg__v3 *v, const char *path, const pg__h5 **h, uint32_t *n)
 {
     const size_t part = part_of(v, path);
@@ -81,7 +81,7 @@ static pg_status join(pg__str *out, const char *a, const char *b, pg_err *err)
     return pg__str_printf(out, err, "%s%s%s", a, *a && *b ? "/" : "", b);
 }
 
-/* vars/@name of a layer that the plan made up, as Keras 3.6 writes it. */
+/* vars/@name of a layer that the plan invented, as Keras 3.6 writes it. */
 static pg_status name_layer(pg__v3_image *m, const char *vars, const char *name, pg_err *err)
 {
     const size_t len = strlen(name);
@@ -93,7 +93,7 @@ static pg_status name_layer(pg__v3_image *m, const char *vars, const char *name,
     return pg__h5_out_attr(m->h5, vars, &a, err);
 }
 
-/* HDF5 has no such type: Keras stores two opaque bytes and says on the dataset what they are. */
+/* HDF5 has no bfloat16: Keras stores two opaque bytes and marks the dataset with the type. */
 static pg_status mark_bfloat16(pg__v3_image *m, const char *path, pg_err *err)
 {
     static const char *const word = "bfloat16";
@@ -132,8 +132,8 @@ done:
     return st;
 }
 
-/* A layer: its groups, and its name where the plan has one or the source has names at all
- * (Keras 3.6 and later). */
+/* A layer: its groups, and its name if the plan has one or the source has names at all (Keras 3.6
+ * and later). */
 static pg_status add_layer(pg__v3_image *m, const pg__v3 *v, const pg__plan_layer *l, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -153,7 +153,7 @@ done:
     return st;
 }
 
-/* The root, its `vars`, and the group of the layers, which every file has. */
+/* The root, its `vars`, and the group of the layers, which exist in every file. */
 static pg_status add_root(pg__v3_image *m, const pg__v3 *v, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -196,7 +196,7 @@ done:
     return st;
 }
 
-/* Groups of the training state, the empty ones too, with what hangs on them. */
+/* Groups of the training state, including empty ones, with their attributes. */
 static pg_status add_state_groups(pg__v3_image *m, const pg__v3 *v, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -292,7 +292,7 @@ done:
     return st;
 }
 
-/* ---- proof: what hangs on the groups of a layer arrived ---- */
+/* ---- proof: the attributes of a layer's groups have arrived ---- */
 
 static int same_attr(const pg__h5_attr *a, const pg__h5_attr *b)
 {

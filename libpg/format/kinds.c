@@ -16,7 +16,7 @@ enum { DCP, DCP_HF, SAVED_MODEL, ZERO, ZERO_TAG, ORBAX, ORBAX_STEP, FLAX, TENSOR
 static const struct kind {
     const char *what;
     const char *holds[2]; /* patterns: a folder of this kind has a file of each */
-    const char *parts[3]; /* patterns of those files that are looked at by name */
+    const char *parts[3]; /* patterns of the files that are recognised by name alone */
     unsigned above;       /* folders between a part and the whole */
     const char *hint;     /* each %s: the path of the whole */
 } kinds[N_KINDS] = {
@@ -73,7 +73,7 @@ static const struct kind {
 
 /* ---- words ---- */
 
-/* whole: what the hint is about; a shell's word where the hint is a command, else Python's. */
+/* whole: what the hint is about; quoted for a shell if the hint is a command, else for Python. */
 static pg_status name_it(size_t k, const char *part, const char *whole, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -97,7 +97,7 @@ done:
     return st;
 }
 
-/* The folder that a path is in, or `above` more of them. */
+/* The folder that contains a path, or the one `above` levels higher. */
 static char *folder_above(const char *path, unsigned above)
 {
     size_t n = strlen(path);
@@ -130,8 +130,8 @@ static const char *base_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* FOLDER/PREFIX of FOLDER/PREFIX.index or FOLDER/PREFIX.data-00000-of-00001; else FOLDER/PREFIX as
- * a word. */
+/* FOLDER/PREFIX for FOLDER/PREFIX.index or FOLDER/PREFIX.data-00000-of-00001; else FOLDER/PREFIX
+ * quoted. */
 static pg_status name_tensorflow(const char *path, const char *part, pg_err *err)
 {
     static const char *const ends[] = {".index", ".data-"};
@@ -257,7 +257,7 @@ pg_status pg__kind_of_file(const char *path, pg_err *err)
     return PG_OK;
 }
 
-/* Bytes of a string's head in msgpack, and of its text; 0 if none is there. */
+/* Bytes of the head of a msgpack string, and of its text; 0 if there is no string. */
 static size_t msgpack_text(const unsigned char *p, size_t n, size_t *len)
 {
     if (n && p[0] >= 0xA0 && p[0] <= 0xBF) {
@@ -271,9 +271,9 @@ static size_t msgpack_text(const unsigned char *p, size_t n, size_t *len)
     return 0;
 }
 
-/* Maps of maps, keys that are texts, down to the first value: an array or number of Flax is an
- * extension of type 1, 2 or 3 (flax/serialization.py). Small values of other kinds may come first.
- */
+/* Follows maps of maps with text keys down to the first value: an array or number of Flax is an
+ * extension of type 1, 2 or 3 (flax/serialization.py). Small values of other kinds may come
+ * first. */
 static int is_flax(const unsigned char *p, size_t n)
 {
     size_t at = 0, maps = 0;

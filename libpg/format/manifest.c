@@ -1,5 +1,5 @@
-/* manifest.c - a manifest in memory, and its JSON text. One tensor stands on one line, so that
- * people can read and grep it. */
+/* manifest.c - a manifest in memory, and its JSON text. Each tensor is on a line of its own, so
+ * that people can read and grep it. */
 #include "format/manifest.h"
 
 #include <fnmatch.h>
@@ -13,7 +13,7 @@
 
 static void free_attr(pg__h5_attr *a)
 {
-    /* Owned ones were allocated by manifest_read.c, which alone may write to them. */
+    /* Owned ones were allocated by manifest_read.c, the only code that may write to them. */
     for (uint64_t i = 0; a->strs && i < a->n_elems; i++)
         pg__mem_free((void *)(uintptr_t)a->strs[i]);
     pg__mem_free((void *)(uintptr_t)a->strs);
@@ -395,7 +395,7 @@ static int matches(const pg__manifest *m, const pg__shard_tensor *t, const char 
            (n > 0 && (size_t)n < sizeof both && fnmatch(glob, both, 0) == 0);
 }
 
-/* Drops what does not match; pieces of dropped tensors are freed, the others keep their order. */
+/* Drops tensors that do not match; their pieces are freed, the others keep their order. */
 void pg__manifest_select(pg__manifest *m, const char *glob)
 {
     size_t n = 0, n_pieces = 0;

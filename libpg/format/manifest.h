@@ -1,4 +1,4 @@
-/* manifest.h - manifest.json of a split model: what every shard holds, and what the original was.
+/* manifest.h - manifest.json of a split model: the contents of every shard, and the original file.
  *
  *     {"format": "npy", "version": 1, "source": "big.h5", "source_format": "keras-h5-weights",
  *      "writer": "keras 2.15.0, tensorflow", "layers": ["conv1", "dense"],
@@ -11,7 +11,7 @@
  *      "members": [{"name": "config.json", "text": "..."}],    of a .keras archive
  *      "metadata": "..."}                                      of a safetensors file
  *
- * "layer" is null for optimizer state, which has "state": true, and where a format has no layers.
+ * "layer" is null for optimizer state, which has "state": true, and for formats without layers.
  * "attributes" lists every group of the HDF5 file, also those without attributes, so that join
  * writes the file as it was. A text that is not UTF-8 is {"hex": "..."}; as a key "hex:...". */
 #ifndef PG_FORMAT_MANIFEST_H
@@ -79,7 +79,7 @@ typedef struct pg__manifest {
 
 void pg__manifest_fini(pg__manifest *m);
 
-/* Building one: copies everything but the values of attributes, which are borrowed. */
+/* Builds a manifest: copies everything except the values of attributes, which are borrowed. */
 pg_status pg__manifest_add_tensor(pg__manifest *m, const pg__shard_tensor *t, pg_err *err);
 pg_status pg__manifest_add_piece(pg__manifest *m, const pg__piece *p, pg_err *err);
 pg_status pg__manifest_add_object(pg__manifest *m, const char *path, pg_err *err);
@@ -87,25 +87,25 @@ pg_status pg__manifest_add_attr(pg__manifest *m, const pg__h5_attr *a, pg_err *e
 pg_status pg__manifest_add_member(pg__manifest *m, const char *name, const char *text, size_t n,
                                   pg_err *err);
 
-/* Drops the tensors whose name, layer, layer/name and file do not match, and all other datasets. */
+/* Drops all other datasets, and tensors whose name, layer, layer/name and file do not match. */
 void pg__manifest_select(pg__manifest *m, const char *glob);
 
-/* As JSON text. */
+/* The manifest as JSON text. */
 pg_status pg__manifest_print(pg__str *out, const pg__manifest *m, pg_err *err);
 
 /* Parses and checks: every path stays below the folder, pieces tile their tensors, sizes fit.
- * PG_E_UNKNOWN if the JSON is no manifest, PG_E_FORMAT and PG_E_LIMIT name the entry. */
+ * PG_E_UNKNOWN if the JSON is not a manifest, PG_E_FORMAT and PG_E_LIMIT name the entry. */
 pg_status pg__manifest_parse(pg__manifest *out, const char *text, size_t n, pg_err *err);
 
-/* 1 if a manifest that begins with `head` (100 bytes are enough) stands beside the index of its
+/* 1 if a manifest that begins with `head` (100 bytes are enough) accompanies the index of its
  * shards, which are safetensors or Keras'. */
 int pg__manifest_is_side(const char *head);
 
-/* 1 if it is JSON that lacks what each of our manifests has: other programs have files of that name,
- * too. What is no JSON may be one of ours that was lost with the power. */
+/* 1 if it is JSON that lacks what each of our manifests has: other programs have files with that
+ * name, too. A file that is not JSON may be one of ours that a power loss destroyed. */
 int pg__manifest_is_foreign(pg__io *io);
 
-/* 1 if a relative path has only harmless components: none empty, "." or "..", no backslash. */
+/* 1 if a relative path has only harmless components: no empty one, ".", ".." or backslash. */
 int pg__manifest_is_safe_path(const char *path);
 
 #endif

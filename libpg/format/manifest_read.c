@@ -1,5 +1,5 @@
-/* manifest_read.c - manifest.json, not believed: it may come from anybody, and its paths are names
- * of files that are going to be opened. */
+/* manifest_read.c - reads manifest.json without trusting it: it may come from anybody, and its
+ * paths are names of files that will be opened. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Fresh bytes (NUL after them) of n / 2 from n digits. */
+/* n / 2 newly allocated bytes (and a NUL) from n digits. */
 static pg_status from_hex(char **out, size_t *n_out, const char *s, size_t n, pg_err *err)
 {
     char *p = n % 2 ? NULL : pg__mem_array(n / 2 + 1, 1);
@@ -69,7 +69,7 @@ int pg__manifest_is_foreign(pg__io *io)
     return foreign;
 }
 
-/* A text, or bytes as {"hex": "..."}; fresh. */
+/* A text, or bytes as {"hex": "..."}; newly allocated. */
 static pg_status get_text(char **out, size_t *n_out, const pg__json *j, const char *what,
                           pg_err *err)
 {
@@ -232,7 +232,7 @@ static pg_status find_layer(pg__shard_tensor *t, const pg__manifest *m, const pg
         goto done;
     if (!name && (state || m->layers.n))
         t->role = PG_ROLE_STATE;
-    /* Tensors stand in the order of their layers. */
+    /* Tensors must be in the order of their layers. */
     for (size_t i = last; name && i < m->layers.n && t->layer == PG_NONE; i++)
         if (strcmp(m->layers.v[i], name) == 0)
             t->layer = i;
@@ -284,8 +284,8 @@ done:
     return st;
 }
 
-/* The list that span s of the text is, one element parsed at a time: a tree of 20,000 tensors would
- * take a hundred megabytes. */
+/* Reads the list in span s of the text, one element parsed at a time: a tree of 20,000 tensors
+ * would take a hundred megabytes. */
 static pg_status parse_tensors(pg__manifest *m, const char *text, pg__json_span s,
                                pg__shard_role role, pg_err *err)
 {
@@ -400,7 +400,7 @@ static pg_status parse_attr(pg__manifest *m, const pg__json_iter *it, pg_err *er
 done:
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(it->key));
-        /* Kept so that it is freed with the rest. */
+        /* Stored so that it is freed with the rest. */
     }
     const pg_status kept = pg__manifest_add_attr(m, &a, st == PG_OK ? err : NULL);
     return st != PG_OK ? st : kept;

@@ -1,6 +1,6 @@
 /* npy.c - a strict parser for one Python dict literal with three known keys, and its writer.
  *
- * The grammar is what repr() of such a dict gives, in any key order, with either quote, and with
+ * The grammar is that of repr() of such a dict, with keys in any order, either kind of quotes, and
  * Python 2's long integers: {'descr': STRING, 'fortran_order': True|False, 'shape': (INT, ...)}.
  * Everything else is an error that names the key. */
 #include "format/npy.h"
@@ -46,7 +46,7 @@ static int take_word(literal *l, const char *word)
     return 1;
 }
 
-/* A quoted string of printable ASCII without escapes, into buf; 0 if there is none. */
+/* Reads a quoted string of printable ASCII without escapes into buf; 0 if there is none. */
 static int take_string(literal *l, char *buf, size_t cap)
 {
     skip_space(l);
@@ -189,7 +189,7 @@ static pg_status parse_dict(pg__npy *out, literal *l)
     return PG_OK;
 }
 
-/* Where the dict lies; all lengths are checked against the file. */
+/* Finds the dict; all lengths are checked against the file. */
 static pg_status locate(pg__io *io, uint64_t size, uint64_t *off, size_t *n, pg_err *err)
 {
     unsigned char head[12] = {0};

@@ -26,12 +26,12 @@ typedef struct pg__npy {
  * PG_E_FORMAT, PG_E_LIMIT; PG_E_UNSUPPORTED names descr. Messages do not name the file. */
 pg_status pg__npy_read_header(pg__npy *out, pg__io *io, pg_err *err);
 
-/* The same where io holds only the beginning of a file of `size` bytes. */
+/* The same if io holds only the beginning of a file of `size` bytes. */
 pg_status pg__npy_read_head(pg__npy *out, pg__io *io, uint64_t size, pg_err *err);
 
-/* Appends a version 1.0 header (2.0 where it is too long) whose end, and so the data, lies at
- * `phase` modulo `align` bytes of the file; align a power of two, at least 64 (what numpy pads to).
- */
+/* Appends a version 1.0 header (2.0 if it is too long) that ends, so that the data begins, at
+ * `phase` modulo `align` bytes of the file; align is a power of two, at least 64 (numpy's
+ * padding). */
 pg_status pg__npy_add_header(pg__str *out, pg_dtype dtype, int big_endian, uint32_t rank,
                              const uint64_t *dims, uint64_t align, uint64_t phase, pg_err *err);
 

@@ -1,5 +1,5 @@
 /* pytorch.h - what PyTorch's pickles mean: which values are tensors and which of them are the
- * model's. The container around the pickle is fmt_pytorch.c's matter. */
+ * model's. fmt_pytorch.c reads the container around the pickle. */
 #ifndef PG_FORMAT_PYTORCH_H
 #define PG_FORMAT_PYTORCH_H
 
@@ -9,18 +9,19 @@
 
 #define PG_PT_DEPTH 66u /* containers in containers, PG_LIMIT_PICKLE_DEPTH and the root */
 
-/* Functions and classes that state_dicts and checkpoints name. */
+/* Functions and classes that appear in state_dicts and checkpoints. */
 extern const pg__pk_global pg__pt_globals[];
 
-/* A storage: an array that tensors are views of, kept beside the pickle, or (NumPy's arrays) in it.
- */
+/* A storage: an array of which tensors are views, kept beside the pickle or (NumPy's arrays) in
+ * it. */
 typedef struct pg__pt_storage {
-    const char *key; /* name of its data, n_key bytes in the pickle; in it: the data itself */
+    const char *key; /* name of its data, n_key bytes in the pickle; if it is in the pickle: the
+                        data itself */
     uint32_t n_key;
     size_t size; /* of an element; 1 for bytes without a type */
     uint64_t n;  /* elements */
-    int inside;  /* the data lies in the pickle */
-    int latin1;  /* ... each byte as the character of that number, in UTF-8 */
+    int inside;  /* the data is in the pickle */
+    int latin1;  /* ... each byte as the character with that number, in UTF-8 */
 } pg__pt_storage;
 
 typedef struct pg__pt_tensor {
@@ -33,7 +34,7 @@ typedef struct pg__pt_tensor {
 
 typedef enum pg__pt_kind {
     PG_PT_MODEL,   /* tensors under names */
-    PG_PT_SCALARS, /* the same, but each is a single number: a metric, or a very small model */
+    PG_PT_SCALARS, /* the same, but each is a single number: metrics, or a very small model */
     PG_PT_LOOSE,   /* a tensor beside models */
     PG_PT_NUMBER,  /* the same, a single number: a loss, a step */
     PG_PT_OBJECT,  /* an object of a foreign class that holds tensors, or a bare storage */
@@ -58,7 +59,7 @@ typedef struct pg__pt_parts {
     size_t n, cap;
 } pg__pt_parts;
 
-/* A number beside the model, and where in `others` its value belongs. */
+/* A number beside the model, and where in `others` its value is inserted. */
 typedef struct pg__pt_told {
     size_t at;
     pg__pt_tensor t;
@@ -74,26 +75,26 @@ typedef struct pg__pt_tree {
     pg__pt_parts parts;
 } pg__pt_tree;
 
-/* Finds the tensors of a part ("model", "nets.0", "." for all, "" for none), or where that is NULL
- * the model's: of the one part that can be the model. PG_E_AMBIGUOUS if there are several, or
- * tensors beside it that belong to no optimizer, scheduler, scaler or random state and are more
- * than single numbers. Views are checked against their storages. Messages name the tensor. */
+/* Finds the tensors of a part ("model", "nets.0", "." for all, "" for none), or, if that is NULL,
+ * those of the only part that can be the model. PG_E_AMBIGUOUS if there are several, or tensors
+ * beside it that belong to no optimizer, scheduler, scaler or random state and are more than single
+ * numbers. Views are checked against their storages. Messages name the tensor. */
 pg_status pg__pt_tree_read(pg__pt_tree *out, const pg__pickle *p, const char *part, pg_err *err);
 void pg__pt_tree_fini(pg__pt_tree *t);
 
 /* "model", "optimizer" ...: static. */
 const char *pg__pt_kind_name(pg__pt_kind k);
 
-/* The storage that value v is, if it is one; PG_E_FORMAT, PG_E_UNSUPPORTED. dtype may be NULL; it
- * is left alone for bytes without a type. */
+/* The storage that value v is, if it is one; PG_E_FORMAT, PG_E_UNSUPPORTED. dtype may be NULL; for
+ * bytes without a type it is unchanged. */
 pg_status pg__pt_storage_of(pg__pt_storage *out, pg_dtype *dtype, const pg__pickle *p,
                             const pg__pk_value *v, pg_err *err);
 
-/* The number that the bytes of an element are, little-endian; 0 for types without one in C. */
+/* The number in the bytes of an element, little-endian; 0 for types that C lacks. */
 int pg__pt_number(double *out, pg_dtype dtype, const unsigned char *bytes);
 
-/* The bytes of a storage that lies in the pickle; out has room for n * size of them. PG_E_FORMAT if
- * they are not so many. */
+/* The bytes of a storage that is in the pickle; out has room for n * size of them. PG_E_FORMAT if
+ * there are not that many. */
 pg_status pg__pt_copy_inside(unsigned char *out, const pg__pt_storage *s, pg_err *err);
 
 #endif

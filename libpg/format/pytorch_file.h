@@ -1,12 +1,12 @@
-/* pytorch_file.h - between the containers that a pickle comes in (fmt_pytorch.c, pytorch_stream.c)
- * and the store that is made of it (pytorch_store.c). */
+/* pytorch_file.h - between the containers of a pickle (fmt_pytorch.c, pytorch_stream.c) and the
+ * store that is made of it (pytorch_store.c). */
 #ifndef PG_FORMAT_PYTORCH_FILE_H
 #define PG_FORMAT_PYTORCH_FILE_H
 
 #include "format/pytorch.h"
 #include "io/zip.h"
 
-/* What is open while a file is read. */
+/* What is open while a file is being read. */
 typedef struct pg__pt_source {
     pg__io *io;
     pg__zip *zip; /* NULL: a stream, or a pickle alone */
@@ -16,14 +16,14 @@ typedef struct pg__pt_source {
     pg__pickle pickle;
     pg__pt_tree tree;
     uint64_t *where; /* by tensor: member of the archive, or offset in the stream or in `inside` */
-    unsigned char *inside; /* what lay in the pickle itself */
+    unsigned char *inside; /* data that was in the pickle itself */
 } pg__pt_source;
 
-/* Where the data of a tensor lies; name: of the tensor, for messages. */
+/* Finds the data of a tensor; name: of the tensor, for messages. */
 typedef pg_status pg__pt_locator(uint64_t *where, pg__pt_source *f, const void *ctx,
                                  const pg__pt_tensor *t, const char *name, pg_err *err);
 
-/* Makes the store of the part that is asked for; what f holds goes into it. ctx: of locate. */
+/* Makes the store of the requested part; it takes over the contents of f. ctx: for locate. */
 pg_status pg__pt_make_store(pg_store **out, pg__pt_source *f, const char *format,
                             pg__pt_locator *locate, const void *ctx, pg_err *err);
 /* Finds that part in f->pickle. */

@@ -1,14 +1,14 @@
-/* pytorch_impl.h - between the files that read PyTorch's pickles: pytorch_values.c and
- * pytorch_numpy.c (one tensor), pytorch_walk.c (containers), pytorch_parts.c (what a checkpoint is
- * made of), pytorch_tree.c (the part that is asked for). */
+/* pytorch_impl.h - shared by the files that read PyTorch's pickles: pytorch_values.c and
+ * pytorch_numpy.c (one tensor), pytorch_walk.c (containers), pytorch_parts.c (the parts of a
+ * checkpoint), pytorch_tree.c (the requested part). */
 #ifndef PG_FORMAT_PYTORCH_IMPL_H
 #define PG_FORMAT_PYTORCH_IMPL_H
 
 #include "format/pytorch.h"
 
-/* What a global is for (pg__pk_global.use); the bits above are a pg_dtype. */
+/* The purpose of a global (pg__pk_global.use); the bits above are a pg_dtype. */
 enum {
-    PG_PT_OTHER = 1, /* harmless, and not looked into */
+    PG_PT_OTHER = 1, /* harmless; its contents are ignored */
     PG_PT_TENSOR,
     PG_PT_TENSOR_V3,
     PG_PT_PARAMETER, /* around a tensor */
@@ -24,26 +24,26 @@ enum {
     PG_PT_BYTES
 };
 
-/* 1 also for tensors that libpg does not read (sparse, meta, complex arrays of NumPy): reading them
- * fails and names them. */
+/* 1 also for tensors that libpg does not read (sparse, meta, complex NumPy arrays): reading them
+ * fails with their names. */
 int pg__pt_is_tensor(const pg__pickle *p, const pg__pk_value *v);
 pg_status pg__pt_read_tensor(pg__pt_tensor *t, const pg__pickle *p, const pg__pk_value *v,
                              pg_err *err);
-/* The use of a value that is, or calls, a global on the list; 0 if it does not. */
+/* The use of a value that is, or calls, a global on the list; else 0. */
 int pg__pt_use(const pg__pickle *p, const pg__pk_value *v);
 
-/* pytorch_numpy.c: an array of numbers, whose bytes lie in the pickle. */
+/* pytorch_numpy.c: an array of numbers, whose bytes are in the pickle. */
 int pg__pt_is_array(const pg__pickle *p, const pg__pk_value *v);
 pg_status pg__pt_read_array(pg__pt_tensor *t, const pg__pickle *p, const pg__pk_value *v,
                             pg_err *err);
 
-/* The value of one of NumPy's scalars; 0 if v is not a scalar, or not a number. */
+/* The value of a NumPy scalar; 0 if v is not a scalar, or not a number. */
 int pg__pt_scalar(double *out, const pg__pickle *p, const pg__pk_value *v);
 
 /* ---- pytorch_walk.c ---- */
 
-/* A walk over values. They may form cycles, and one container may stand on very many paths: depth
- * and steps are limited. */
+/* A walk over values. They may form cycles, and one container may be on very many paths: depth and
+ * steps are limited. */
 typedef struct pg__pt_walk {
     const pg__pickle *p;
     size_t steps;         /* left */
@@ -54,11 +54,11 @@ typedef struct pg__pt_walk {
 
 pg_status pg__pt_walk_begin(pg__pt_walk *w, const pg__pickle *p, pg_err *err);
 void pg__pt_walk_end(pg__pt_walk *w);
-/* One step; PG_E_LIMIT where there were too many. */
+/* One step; PG_E_LIMIT if there were too many. */
 pg_status pg__pt_step(pg__pt_walk *w);
 
-/* Members of a dictionary or list, one after the other; key is NULL in a list, and `index` then
- * its place. Any other value has no members. */
+/* Members of a dictionary or list, one after the other; in a list, key is NULL and `index` the
+ * place. Any other value has no members. */
 typedef struct pg__pt_entries {
     const pg__pickle *p;
     const pg__pk_value *of, *key, *value;
@@ -71,7 +71,8 @@ int pg__pt_next(pg__pt_entries *e);
  * whole number. */
 pg_status pg__pt_add_key(pg__str *out, const pg__pt_entries *e, pg_err *err);
 
-/* Tensors below v, each once, in objects of foreign classes too; a bare storage counts as one. */
+/* Tensors below v, without repeats, also in objects of foreign classes; a bare storage counts as
+ * one. */
 pg_status pg__pt_count(pg__pt_walk *w, const pg__pk_value *v, uint64_t *n);
 
 /* "models.yolo.Model", fit to be shown. */
@@ -81,13 +82,13 @@ typedef struct pg__pt_class {
 pg__pt_class pg__pt_class_of(const pg__pk_foreign *f);
 /* 1 for a function or class of torch itself. */
 int pg__pt_is_of_torch(const pg__pk_foreign *f);
-/* Fails: that only Python can build such an object, and what to do. */
+/* Fails with the message that only Python can build such an object, and what to do. */
 pg_status pg__pt_fail_foreign(const pg__pk_foreign *f, pg_err *err);
 
-/* The value that a path leads to ("model.encoder", "models.0", "." for p's root), and the
- * containers on the way, root first. Keys hold dots themselves, so that one text may be several
- * paths: `want`, unless it is NULL, is the value that is meant; *several says that the path leads
- * to others, too. *found is NULL where it leads nowhere. PG_E_LIMIT. */
+/* The value at a path ("model.encoder", "models.0", "." for p's root), and the containers on the
+ * way, root first. Keys may contain dots, so one text may be several paths: `want`, unless it is
+ * NULL, is the intended value; *several says that the path leads to others, too. *found is NULL if
+ * it leads nowhere. PG_E_LIMIT. */
 typedef struct pg__pt_way {
     const pg__pk_value *at[PG_PT_DEPTH];
     size_t n;
@@ -97,7 +98,7 @@ pg_status pg__pt_find(const pg__pk_value **found, int *several, pg__pt_walk *w, 
 
 /* ---- pytorch_parts.c ---- */
 
-/* 1 if v belongs to training by its form; *kind is then what it is. */
+/* 1 if the form of v shows that it belongs to training; *kind then says what it is. */
 int pg__pt_is_training(pg__pt_kind *kind, pg__pt_walk *w, const pg__pk_value *v);
 
 /* One element, whatever the rank. */

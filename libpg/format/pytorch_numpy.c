@@ -1,8 +1,8 @@
 /* pytorch_numpy.c - NumPy's arrays in a pickle (numpy/_core/src/multiarray/methods.c, __reduce__):
  * _reconstruct(ndarray, (0,), b"b"), then a state of (version, shape, dtype, Fortran order, bytes);
- * from protocol 5 on _frombuffer(bytes, dtype, shape, order). A dtype is called with "f4", its
- * state's second member is the byte order. Protocol 2 has no bytes: they stand as a text in
- * Latin-1. */
+ * from protocol 5 on _frombuffer(bytes, dtype, shape, order). A dtype is a call with "f4", and the
+ * second member of its state is the byte order. Protocol 2 has no bytes: it stores them as a text
+ * in Latin-1. */
 #include <string.h>
 
 #include "base/le.h"
@@ -20,7 +20,7 @@ static int text_is(const pg__pk_value *v, const char *text)
            memcmp(v->u.text, text, v->n) == 0;
 }
 
-/* The type of a dtype, if it is one of numbers that libpg has. */
+/* The type of a dtype, if it is a number type that libpg has. */
 static int type_of(pg_dtype *out, int *big, const pg__pickle *p, const pg__pk_value *v)
 {
     static const struct {
@@ -43,7 +43,8 @@ static int type_of(pg_dtype *out, int *big, const pg__pickle *p, const pg__pk_va
     return 0;
 }
 
-/* Texts, dates and objects are settings and logs; whatever else NumPy has could be a model's. */
+/* Texts, dates and objects are settings and logs; anything else of NumPy could belong to a
+ * model. */
 static int is_text_type(const pg__pickle *p, const pg__pk_value *v)
 {
     if (v->kind != PG_PK_CALL || pg__pt_use(p, v) != PG_PT_NDTYPE || v->n < 2)
@@ -54,14 +55,14 @@ static int is_text_type(const pg__pickle *p, const pg__pk_value *v)
            strchr("USOMmT", name->u.text[0]) != NULL;
 }
 
-/* What describes an array. */
+/* The description of an array. */
 typedef struct array {
     pg_dtype dtype;
     int big, fortran;
     const pg__pk_value *shape, *data, *type; /* type: NULL if v is not an array */
 } array;
 
-/* Returns 0 if v is not an array, or its elements are of a type that libpg lacks. */
+/* Returns 0 if v is not an array, or if libpg lacks the type of its elements. */
 static int describe(array *a, const pg__pickle *p, const pg__pk_value *v)
 {
     const int use = v->kind == PG_PK_CALL ? pg__pt_use(p, v) : 0;
@@ -92,7 +93,7 @@ int pg__pt_is_array(const pg__pickle *p, const pg__pk_value *v)
     return describe(&a, p, v) || (a.type && !is_text_type(p, a.type));
 }
 
-/* Says why describe() returned 0. */
+/* Reports why describe() returned 0. */
 static pg_status fail_description(const array *a, const pg__pickle *p, pg_err *err)
 {
     char shown[40];
@@ -131,7 +132,7 @@ static pg_status find_bytes(pg__pt_storage *s, const pg__pickle *p, const pg__pk
     return PG_OK;
 }
 
-/* Row-major, or with the first dimension closest together. */
+/* Row-major, or with the first dimension contiguous. */
 static pg_status set_shape(pg__strided *view, const pg__pickle *p, const pg__pk_value *shape,
                            int fortran, pg_err *err)
 {

@@ -1,10 +1,10 @@
 /* pytorch_parts.c - what a checkpoint is made of.
  *
  * torch.save() takes any object, so checkpoints are dictionaries that everyone lays out in their
- * own way. A part is a container with tensors under names, and is recognised by its form, its key
- * being a second witness only: state and param_groups make an optimizer, last_epoch a scheduler,
- * bytes of certain lengths the state of a random generator. What remains, and holds more than
- * single numbers, could be a model. */
+ * own way. A part is a container with named tensors, and is recognised by its form; its key is only
+ * secondary evidence: state and param_groups make an optimizer, last_epoch a scheduler, bytes of
+ * certain lengths the state of a random generator. Whatever else holds more than single numbers
+ * could be a model. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "base/try.h"
 #include "format/pytorch_impl.h"
 
-#define TRAINING_DEPTH 8u /* containers in containers, where the key alone speaks for training */
+#define TRAINING_DEPTH 8u /* nested containers of which only the key indicates training */
 
 /* pg__pt_walk.forms: what is known about a value; the form itself, plus 1, above these bits. */
 enum { ASKED_SLOTS = 1, IS_SLOTS = 2, FORM_SHIFT = 2, NO_FORM = 1 };
@@ -25,7 +25,7 @@ typedef struct survey {
     unsigned char *listed; /* of each value: it is a part already */
     pg__str path;
     int dotted;        /* a model's tensor has a name with a dot */
-    unsigned in_model; /* containers around the one at hand whose keys are a model's */
+    unsigned in_model; /* containers around the current one whose keys are those of a model */
 } survey;
 
 const char *pg__pt_kind_name(pg__pt_kind k)
@@ -56,7 +56,7 @@ static int next_word(const char **at, const char *end, char out[32])
     return n > 0;
 }
 
-/* Does a word of the key begin with one of these? A final '$' asks for the whole word. */
+/* Does a word of the key begin with one of these? A final '$' requires the whole word. */
 static int says(const char *key, size_t n_key, const char *const *words)
 {
     char word[32];
@@ -75,7 +75,7 @@ static int key_says(const pg__pk_value *key, const char *const *words)
     return key && key->kind == PG_PK_STR && says(key->u.text, key->n, words);
 }
 
-/* ---- training's own state, by its form ---- */
+/* ---- state of training, recognised by its form ---- */
 
 static int has(const pg__pickle *p, const pg__pk_value *dict, const char *key)
 {
@@ -96,7 +96,7 @@ static int is_optimizer(const pg__pickle *p, const pg__pk_value *v)
 
 static int is_slots(pg__pt_walk *w, const pg__pk_value *v, unsigned depth);
 
-/* One value may stand in very many places: the answer is kept. */
+/* One value may be in very many places, so the answer is stored. */
 static int is_slots_of_one(pg__pt_walk *w, const pg__pk_value *v)
 {
     unsigned char *known = &w->forms[v - w->p->v];
@@ -105,7 +105,7 @@ static int is_slots_of_one(pg__pt_walk *w, const pg__pk_value *v)
     return (*known & IS_SLOTS) != 0;
 }
 
-/* The slots of one parameter, or with depth 1 of all under the parameters' names. */
+/* The slots of one parameter or, with depth 1, of all parameters under their names. */
 static int is_slots(pg__pt_walk *w, const pg__pk_value *v, unsigned depth)
 {
     const pg__pickle *p = w->p;
@@ -131,7 +131,7 @@ static int is_scheduler(const pg__pickle *p, const pg__pk_value *v)
            (has(p, v, "_step_count") || has(p, v, "base_lrs") || has(p, v, "_last_lr"));
 }
 
-/* An object of PyTorch's own, pickled as a whole. */
+/* An object of PyTorch itself, pickled as a whole. */
 static int is_training_class(pg__pt_kind *kind, const pg__pk_foreign *f)
 {
     static const struct {
@@ -181,7 +181,8 @@ int pg__pt_is_number(const pg__pt_tensor *t)
     return n == 1;
 }
 
-/* What a tensor beside a model is; *n its elements. One that cannot be read may be anything. */
+/* Classifies a tensor beside a model; *n is the number of its elements. One that cannot be read may
+ * be anything. */
 static pg__pt_kind kind_of_tensor(const pg__pickle *p, const pg__pk_value *v,
                                   const pg__pk_value *key, uint64_t *n)
 {
@@ -200,7 +201,7 @@ static pg__pt_kind kind_of_tensor(const pg__pickle *p, const pg__pk_value *v,
     return pg__pt_is_number(&t) ? PG_PT_NUMBER : PG_PT_LOOSE;
 }
 
-/* "layers.0.weight", "weight": identifiers and numbers with dots between, or a usual name alone. */
+/* "layers.0.weight", "weight": identifiers and numbers separated by dots, or a usual name alone. */
 static int is_module_path(const pg__pk_value *key)
 {
     static const char *const usual[] = {"weight", "bias", "running_mean", "running_var",
@@ -221,8 +222,8 @@ static int is_module_path(const pg__pk_value *key)
     return dots > 0;
 }
 
-/* Does what lies below v, whose key says that it is of this kind, look like it? An optimizer has no
- * names of modules' tensors, a random state bytes, the others at most single numbers. */
+/* Does the value below v look like the kind that its key says? An optimizer has no names of
+ * modules' tensors, a random state is bytes, the others have at most single numbers. */
 static int fits_kind(pg__pt_walk *w, pg__pt_kind kind, const pg__pk_value *v, unsigned depth)
 {
     for (pg__pt_entries e = pg__pt_entries_of(w->p, v); pg__pt_next(&e);) {
@@ -274,7 +275,7 @@ int pg__pt_is_training(pg__pt_kind *kind, pg__pt_walk *w, const pg__pk_value *v)
     return form > NO_FORM;
 }
 
-/* By its form; or, by_key, by its key, if what lies in it is nothing that a model would have. */
+/* Recognised by form; or, with by_key, by key, if it contains nothing that a model would have. */
 static int is_training(pg__pt_kind *kind, pg__pt_walk *w, const pg__pk_value *v,
                        const pg__pk_value *key, int by_key)
 {
@@ -299,13 +300,13 @@ static int is_training(pg__pt_kind *kind, pg__pt_walk *w, const pg__pk_value *v,
 
 /* ---- contents ---- */
 
-/* The tensors that lie in a container itself, and those below it. */
+/* The tensors directly in a container, and those below it. */
 typedef struct content {
     uint64_t n[PG_PT_RANDOM + 1]; /* by kind */
     uint64_t n_direct, n_params, n_nested, n_training;
     int module_like; /* all names of tensors are paths of modules */
     int dotted;      /* a name of a tensor has a dot */
-    int by_key;      /* of what belongs to training: the keys count */
+    int by_key;      /* of values that belong to training: the keys count */
 } content;
 
 static int has_dot(const pg__pk_value *key)
@@ -324,7 +325,7 @@ static int is_model_key(const pg__pk_value *key)
     return 0;
 }
 
-/* A container that is a model beyond doubt: by its key, or by the paths that name its tensors. */
+/* A container that is certainly a model: by its key, or by the paths that name its tensors. */
 static int is_sure_model(pg__pt_walk *w, const pg__pt_entries *at)
 {
     pg__pt_entries e = pg__pt_entries_of(w->p, at->value);
@@ -338,7 +339,7 @@ static int is_sure_model(pg__pt_walk *w, const pg__pt_entries *at)
     return 0;
 }
 
-/* A key such as "opt" speaks for training only beside a model: within one, it is a module's. */
+/* A key such as "opt" indicates training only beside a model: inside one, it names a module. */
 static int keys_count(const survey *s, const pg__pk_value *v)
 {
     int sure = 0;
@@ -382,7 +383,7 @@ done:
 
 /* ---- parts ---- */
 
-/* A part at the path at hand, which is "." for the root. One value under two keys is one part. */
+/* A part at the current path, which is "." for the root. One value under two keys is one part. */
 static pg_status add_part(survey *s, pg__pt_kind kind, const pg__pk_value *v,
                           const pg__pk_value *key, uint64_t n, uint64_t n_params)
 {
@@ -406,7 +407,7 @@ static pg_status add_part(survey *s, pg__pt_kind kind, const pg__pk_value *v,
 static pg_status look(survey *s, const pg__pk_value *v, const pg__pk_value *key, int by_key,
                       unsigned depth);
 
-/* The members of a container; of one that is a part itself, only what belongs to training. */
+/* The members of a container; if it is a part itself, only those that belong to training. */
 static pg_status look_at_members(survey *s, const pg__pk_value *v, int by_key, unsigned depth,
                                  int is_part)
 {
@@ -438,8 +439,8 @@ done:
     return st;
 }
 
-/* Tensors that a model could consist of. Single numbers are metrics, unless their names or their
- * key are a model's: Linear(1, 1). */
+/* Tensors that could form a model. Single numbers are metrics, unless their names or their key are
+ * those of a model: Linear(1, 1). */
 static int could_be_model(const content *c, const pg__pk_value *key)
 {
     return c->n[PG_PT_LOOSE] || c->n[PG_PT_OBJECT] ||
@@ -465,9 +466,9 @@ static pg_status look(survey *s, const pg__pk_value *v, const pg__pk_value *key,
     PG_TRY(pg__pt_count(s->w, v, &n));
     if (is_training(&kind, s->w, v, key, by_key))
         return add_part(s, kind, v, key, n, 0);
-    if (e.next >= v->n) /* no container: what else holds tensors is an object */
+    if (e.next >= v->n) /* not a container: anything else that holds tensors is an object */
         return n ? add_part(s, PG_PT_OBJECT, v, key, n, 0) : PG_OK;
-    /* names of modules take in what lies deeper: a module's extra state */
+    /* names of modules include what lies deeper: a module's extra state */
     if (could_be_model(&c, key) && (!c.n_nested || (c.module_like && c.n_direct >= c.n_nested))) {
         PG_TRY(add_part(s, PG_PT_MODEL, v, key, c.n_direct + c.n_nested, c.n_params));
         s->dotted |= c.dotted;
@@ -482,8 +483,8 @@ done:
     return st;
 }
 
-/* Parts that nothing tells apart as models may be one: nested dictionaries of parameters. Tensors
- * with dots in their names are rather those of several. */
+/* Several parts that are not clearly models may be one model: nested dictionaries of parameters. If
+ * tensor names contain dots, they are more likely several models. */
 static pg_status add_whole(survey *s, const pg__pk_value *root)
 {
     pg__pt_parts *l = s->out;

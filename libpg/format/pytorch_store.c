@@ -1,5 +1,5 @@
-/* pytorch_store.c - the store of a part of a checkpoint: where its tensors' bytes lie, and what is
- * said about the rest. */
+/* pytorch_store.c - the store of one part of a checkpoint: where its tensors' bytes are, and what
+ * is reported about the rest. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "format/pytorch_file.h"
 #include "store/store_impl.h"
 
-/* What libraries that read safetensors expect of a model from PyTorch. */
+/* What libraries that read safetensors expect of a PyTorch model. */
 #define METADATA "{\"format\":\"pt\"}"
 
 /* A store of this format. */
@@ -19,7 +19,7 @@ typedef struct pytorch {
     pg__pt_tensor *list;
     uint64_t *where; /* by tensor: member of the archive, or offset in the stream or in `inside` */
     size_t n;
-    unsigned char *inside; /* what lay in the pickle itself */
+    unsigned char *inside; /* data that was in the pickle itself */
     pg__slab slab;
 } pytorch;
 
@@ -57,8 +57,8 @@ static pg_status read_data(void *ctx, size_t tensor, uint64_t off, void *buf, si
 
 /* ---- the store ---- */
 
-/* Elements may lie on top of each other (a stride of 0), but a small file must not become an
- * endless one: the bound is that of compressed data. */
+/* Elements may overlap (a stride of 0), but a small file must not become an endless one: the limit
+ * is that of compressed data. */
 static pg_status check_total(const pg__pt_source *f, const pg_store *s, pg_err *err)
 {
     uint64_t total = 0, most = 0;
@@ -100,8 +100,8 @@ static pg_status read_number(unsigned char bytes[8], const pg__pt_source *f, con
     return st;
 }
 
-/* Puts the values of numbers beside the model into the text about them, from behind. One that
- * cannot be had is no reason to refuse the model. */
+/* Inserts the values of numbers beside the model into the text about them, from the end. A missing
+ * value is no reason to refuse the model. */
 static pg_status tell_numbers(pg__pt_source *f, pg__pt_locator *locate, const void *ctx,
                               pg_err *err)
 {
@@ -144,8 +144,8 @@ static int by_data(const void *a, const void *b)
     return x->storage.latin1 - y->storage.latin1;
 }
 
-/* The tensors whose data lies in the pickle, those of the same data one after the other: a small
- * file may name one array many times. *n_bytes: of the data, each once. */
+/* The tensors whose data is in the pickle, sorted by their data: a small file may name one array
+ * many times. *n_bytes: of the data, without repeats. */
 static pg_status list_inside(const pg__pt_tensor ***out, size_t *n, uint64_t *n_bytes,
                              const pg__pt_tree *t, pg_err *err)
 {
@@ -164,7 +164,7 @@ static pg_status list_inside(const pg__pt_tensor ***out, size_t *n, uint64_t *n_
     return PG_OK;
 }
 
-/* Copies what lies in the pickle out of it. */
+/* Copies data out of the pickle. */
 static pg_status copy_inside(pg__pt_source *f, pg_err *err)
 {
     const pg__pt_tensor **list = NULL;
@@ -232,7 +232,7 @@ done:
     return st;
 }
 
-/* Makes the store; what f holds goes into it. */
+/* Makes the store; it takes over the contents of f. */
 pg_status pg__pt_make_store(pg_store **out, pg__pt_source *f, const char *format,
                             pg__pt_locator *locate, const void *ctx, pg_err *err)
 {

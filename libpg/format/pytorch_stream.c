@@ -10,7 +10,7 @@
 #include "base/try.h"
 #include "format/pytorch_file.h"
 
-#define FIRST_LOOK    ((size_t)1 << 20) /* of a stream, whose pickle has no announced length */
+#define FIRST_LOOK    ((size_t)1 << 20) /* of a stream, which does not say how long its pickle is */
 #define STREAM_NUMBER 1001
 
 int pg__pt_is_stream(const uint8_t *head, size_t n)
@@ -19,7 +19,7 @@ int pg__pt_is_stream(const uint8_t *head, size_t n)
     return n >= sizeof magic && memcmp(head, magic, sizeof magic) == 0;
 }
 
-/* The five pickles at the start, of which the fourth is the object. */
+/* The five pickles at the start; the fourth is the object. */
 typedef struct stream {
     pg__pickle keys;
     uint64_t at; /* of the storages */
@@ -61,7 +61,7 @@ done:
     return st;
 }
 
-/* How long the pickles are stands nowhere: more is loaded until they are whole. */
+/* The file does not say how long the pickles are: more is loaded until they are complete. */
 static pg_status load_pickles(pg__pt_source *f, stream *s, pg_err *err)
 {
     const uint64_t size = pg__io_size(f->io);
@@ -85,10 +85,10 @@ static pg_status load_pickles(pg__pt_source *f, stream *s, pg_err *err)
     }
 }
 
-/* A storage that the pickle names, and where it lies. */
+/* A storage that the pickle names, and where it is. */
 typedef struct place {
     pg__pt_storage s;
-    uint64_t off; /* UINT64_MAX: not there */
+    uint64_t off; /* UINT64_MAX: missing */
 } place;
 
 static int by_key(const void *a, const void *b)
@@ -98,7 +98,7 @@ static int by_key(const void *a, const void *b)
     return c ? c : (x->n_key > y->n_key) - (x->n_key < y->n_key);
 }
 
-/* All storages of the pickle, each once, sorted by key. */
+/* All storages of the pickle, without repeats, sorted by key. */
 static pg_status list_places(place **out, size_t *n, const pg__pickle *p, pg_err *err)
 {
     size_t count = 0, kept = 0;
@@ -129,7 +129,7 @@ done:
     return st;
 }
 
-/* Walks over the storages behind the pickles, in the order of their keys. */
+/* Walks over the storages after the pickles, in the order of their keys. */
 static pg_status walk_places(place *list, size_t n, pg__pt_source *f, const stream *s, pg_err *err)
 {
     const pg__pickle *p = &s->keys;

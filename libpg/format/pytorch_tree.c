@@ -1,6 +1,6 @@
-/* pytorch_tree.c - which of a pickle's tensors are asked for, and what else there is. Without a
- * word from the caller it is the one part that can be the model; where there are several, or
- * tensors beside it that training alone does not explain, he is asked. */
+/* pytorch_tree.c - selects the requested tensors of a pickle, and describes the rest. Without a
+ * request, it takes the only part that can be the model; if there are several, or tensors beside it
+ * that training alone does not explain, the caller has to choose. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void back(walker *w, size_t n)
         w->path.s[n] = 0;
 }
 
-/* Adds a member's name to the path; the caller goes back. */
+/* Appends a member's name to the path; the caller removes it again. */
 static pg_status descend(walker *w, const pg__pt_entries *e)
 {
     pg_status st = PG_OK;
@@ -54,7 +54,7 @@ done:
     return st;
 }
 
-/* The tensor v under the name in w->path. */
+/* Adds tensor v under the name in w->path. */
 static pg_status add(walker *w, const pg__pk_value *v)
 {
     pg__pt_tree *t = w->out;
@@ -72,7 +72,8 @@ static pg_status add(walker *w, const pg__pk_value *v)
     return pg__str_add(&t->names, w->path.n ? w->path.s : "", w->path.n + 1, w->w.err);
 }
 
-/* Fails: v, at the path at hand, is an object that only Python can build, or a bare storage. */
+/* Fails because v, at the current path, is an object that only Python can build, or a bare
+ * storage. */
 static pg_status refuse_object(walker *w, const pg__pk_value *v)
 {
     const pg__pk_foreign *f = pg__pickle_foreign(w->w.p, v);
@@ -83,8 +84,8 @@ static pg_status refuse_object(walker *w, const pg__pk_value *v)
     return st;
 }
 
-/* An object of torch without a tensor in it that libpg sees, such as a parameter without a shape;
- * modules, which a state_dict may hold as settings, show theirs. */
+/* An object of torch in which libpg sees no tensor, such as a parameter without a shape. Modules,
+ * which a state_dict may hold as settings, show their tensors. */
 static int may_be_tensor(const pg__pickle *p, const pg__pk_value *v)
 {
     static const char modules[] = "torch.nn.modules";
@@ -147,7 +148,7 @@ done:
 
 /* ---- the rest ---- */
 
-/* A tensor of one number: its value is not at hand here, the store puts it in. */
+/* A tensor of one number: its value is not available here, so the store inserts it. */
 static pg_status tell_number(walker *w, const pg__pk_value *v, int *done_so)
 {
     pg__pt_tree *t = w->out;
@@ -242,7 +243,7 @@ static const char *path_of(const pg__pt_parts *l, const pg__pt_part *x)
     return l->texts.s + x->path;
 }
 
-/* Could it be what the user means? */
+/* Could the user mean this part? */
 static int is_asked(const pg__pt_part *x)
 {
     return x->kind == PG_PT_MODEL || x->kind == PG_PT_LOOSE || x->kind == PG_PT_OBJECT;
@@ -293,7 +294,7 @@ static pg_status ask(const pg__pickle *p, const pg__pt_parts *l, size_t n_models
     return PG_E_AMBIGUOUS;
 }
 
-/* No tensor could be a model's: says what the file is. */
+/* No tensor could belong to a model: says what the file is. */
 static pg_status refuse(walker *w, const pg__pt_parts *l)
 {
     const pg__pickle *p = w->w.p;
@@ -321,7 +322,7 @@ static pg_status refuse(walker *w, const pg__pt_parts *l)
     return PG_OK;
 }
 
-/* The part that is the model; *part stays NULL, without an error, where nothing holds tensors. */
+/* The part that is the model; *part stays NULL, without an error, if nothing holds tensors. */
 static pg_status choose(walker *w, const pg__pt_parts *l, const pg__pt_part **part)
 {
     size_t n[PG_PT_RANDOM + 1] = {0};
@@ -358,7 +359,7 @@ static pg_status no_such_part(const pg__pt_parts *l, const char *part, pg_err *e
     return PG_E_ARG;
 }
 
-/* The listed part of that path: the text alone may lead elsewhere, too. */
+/* The listed part with that path: the text alone may lead elsewhere, too. */
 static pg_status pick(const pg__pt_part **out, const pg__pt_parts *l, const char *part, pg_err *err)
 {
     *out = NULL;
@@ -372,7 +373,7 @@ static pg_status pick(const pg__pt_part **out, const pg__pt_parts *l, const char
     return PG_OK;
 }
 
-/* The value that is asked for; *path is what to call it. */
+/* The requested value; *path is its name. */
 static pg_status find_value(const pg__pk_value **v, const char **path, pg__pt_way *way, walker *w,
                             const char *part)
 {
@@ -424,7 +425,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Two tensors of one name would be two meanings of one file. */
+/* Two tensors with one name would give the file two meanings. */
 static pg_status check_unique(const pg__pt_tree *t, pg_err *err)
 {
     pg_status st = PG_OK;

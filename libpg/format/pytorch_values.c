@@ -1,5 +1,5 @@
-/* pytorch_values.c - tensors in a pickle of PyTorch: torch/_utils.py's functions that rebuild them,
- * and the persistent ids of torch/serialization.py that stand for their storages. */
+/* pytorch_values.c - tensors in a PyTorch pickle: the functions of torch/_utils.py that rebuild
+ * them, and the persistent ids of torch/serialization.py that stand for their storages. */
 #include "format/pytorch_impl.h"
 
 #include <string.h>
@@ -97,8 +97,8 @@ int pg__pt_use(const pg__pickle *p, const pg__pk_value *v)
     return v->kind == PG_PK_GLOBAL ? p->globals[v->u.i].use : 0;
 }
 
-/* One of torch's functions that rebuild tensors, but none that libpg knows: sparse, quantised, on
- * the meta device, on an XLA device. */
+/* One of torch's functions that rebuild tensors, but not one that libpg supports: sparse,
+ * quantised, on the meta device, on an XLA device. */
 static int is_rebuilt(const pg__pk_foreign *f)
 {
     return f && pg__pt_is_of_torch(f) && f->n_name > 8 && memcmp(f->name, "_rebuild", 8) == 0;
@@ -170,7 +170,7 @@ static pg_status read_numbers(uint64_t *out, uint32_t *rank, const pg__pickle *p
     return PG_OK;
 }
 
-/* Finds the function and the arguments behind parameters and subclasses. */
+/* Finds the function and the arguments inside parameters and subclasses. */
 static pg_status unwrap(const pg__pickle *p, const pg__pk_value *v, int *use,
                         const pg__pk_value **args, pg_err *err)
 {
@@ -181,7 +181,7 @@ static pg_status unwrap(const pg__pickle *p, const pg__pk_value *v, int *use,
             return pg__pt_fail_foreign(pg__pickle_foreign(p, v), err);
         if (*use == PG_PT_TENSOR || *use == PG_PT_TENSOR_V3)
             return PG_OK;
-        /* what the elements of a foreign subclass mean is its own matter: a shard, a quantity */
+        /* only the foreign subclass knows what its elements mean: a shard, a quantity */
         for (uint32_t i = 2; *use == PG_PT_FROM_TYPE && i-- > 0;)
             if (i < (*args)->n && pg__pickle_foreign(p, item(p, *args, i)))
                 return pg__pt_fail_foreign(pg__pickle_foreign(p, item(p, *args, i)), err);
@@ -202,7 +202,7 @@ static pg_status unwrap(const pg__pickle *p, const pg__pk_value *v, int *use,
 }
 
 /* (storage, offset, size, stride, requires_grad, hooks[, metadata]), in version 3 with the type
- * before the metadata. Metadata are flags such as "negate when read". */
+ * before the metadata. Metadata holds flags such as "negate when read". */
 static pg_status check_metadata(const pg__pickle *p, const pg__pk_value *args, uint32_t i,
                                 pg_err *err)
 {

@@ -1,4 +1,4 @@
-/* pytorch_walk.c - ways through the containers of a pickle. */
+/* pytorch_walk.c - paths through the containers of a pickle. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,9 +71,7 @@ pg_status pg__pt_step(pg__pt_walk *w)
     return PG_OK;
 }
 
-/* inside: of an object of a foreign class, whose arrays of NumPy are its own matter: logs,
- * settings.
- */
+/* inside: of an object of a foreign class, whose NumPy arrays are ignored: logs, settings. */
 static pg_status count(pg__pt_walk *w, uint32_t i, unsigned depth, int inside, uint64_t *n)
 {
     const pg__pk_value *v = &w->p->v[i];
@@ -89,7 +87,7 @@ static pg_status count(pg__pt_walk *w, uint32_t i, unsigned depth, int inside, u
     if (v->kind < PG_PK_TUPLE || v->kind == PG_PK_GLOBAL || v->kind == PG_PK_FOREIGN)
         return PG_OK;
     if (depth > PG_LIMIT_PICKLE_DEPTH) {
-        ++*n; /* what nobody looks into must not pass for nothing */
+        ++*n; /* data that is not examined must not pass for nothing */
         return PG_OK;
     }
     for (uint32_t k = v->kind == PG_PK_CALL ? 1 : 0; k < v->n; k++) {
@@ -131,7 +129,7 @@ pg_status pg__pt_fail_foreign(const pg__pk_foreign *f, pg_err *err)
     return PG_E_UNSUPPORTED;
 }
 
-/* Bytes of `path` that the entry's key takes, with the dot behind it; 0 if it is another key. */
+/* Bytes of `path` that the entry's key takes, including the dot after it; 0 for another key. */
 static size_t takes(const pg__pt_entries *e, const char *path)
 {
     char number[24];
@@ -154,11 +152,11 @@ static size_t takes(const pg__pt_entries *e, const char *path)
 typedef struct search {
     pg__pt_walk *w;
     const pg__pk_value *want, *found;
-    pg__pt_way at, *way; /* of the value that is looked at; of the first that was found */
+    pg__pt_way at, *way; /* of the current value; of the first one found */
     int several;
 } search;
 
-/* Keys may hold dots themselves: every way to read the path is tried. */
+/* Keys may contain dots: every way to split the path is tried. */
 static pg_status find(search *s, const pg__pk_value *v, const char *path)
 {
     pg_status st = PG_OK;

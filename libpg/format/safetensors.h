@@ -5,10 +5,10 @@
 #include "base/json.h"
 #include "format/format.h"
 
-#define PG_ST_METADATA "__metadata__" /* the one key of the header that is no tensor */
+#define PG_ST_METADATA "__metadata__" /* the only key of the header that is not a tensor */
 #define PG_ST_ALIGN    8u             /* of the first tensor, by spaces after the header */
 
-/* The format's word for a type ("F32"). */
+/* The format's name for a type ("F32"). */
 const char *pg__st_dtype_word(pg_dtype dtype);
 
 /* Writer, and comparison of the metadata, of pg__fmt_safetensors. */

@@ -1,9 +1,9 @@
 /* safetensors_write.c - writes safetensors: tensors in the plan's order, without gaps, the header
  * padded by spaces so that the data begins at a multiple of 8.
  *
- * The metadata is copied as text. safetensors.torch.save_model() notes there which names share a
- * tensor ("out.weight": "emb.weight", the second is stored), so where a plan renames tensors, such
- * a pair is renamed with them. */
+ * The metadata is copied as text. safetensors.torch.save_model() records there which names share a
+ * tensor ("out.weight": "emb.weight", the second is stored), so if a plan renames tensors, such
+ * pairs are renamed, too. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +33,8 @@ static int ends_with(const char *s, const char *tail)
     return n >= n_tail && strcmp(s + n - n_tail, tail) == 0;
 }
 
-/* Appends `name` as JSON, changed as r changed its tensor: by the same prefix, taken off or put
- * before; a name that has no such prefix stays. */
+/* Appends `name` as JSON, changed as r changed its tensor: with the same prefix removed or added; a
+ * name without that prefix is unchanged. */
 static pg_status quote_alike(pg__str *out, const char *name, const renamed *r, pg_err *err)
 {
     const size_t n_from = strlen(r->from), n_to = strlen(r->to);
@@ -79,7 +79,7 @@ done:
     return st;
 }
 
-/* The metadata of the output, "" if there is none. Other formats' metadata is theirs. */
+/* The metadata of the output, "" if there is none. Metadata of other formats is not copied. */
 static pg_status make_metadata(pg__str *out, const pg__plan *plan, pg_err *err)
 {
     size_t n_text = 0, n_changed = 0;
@@ -135,7 +135,7 @@ done:
 
 /* --- header and data ------------------------------------------------------------------------- */
 
-/* Appends the entry of one tensor whose data begins at *off, and moves *off behind it. */
+/* Appends the entry of one tensor whose data begins at *off, and advances *off past it. */
 static pg_status add_entry(pg__str *h, const pg_weight *w, const char *name, uint64_t *off,
                            pg_err *err)
 {
@@ -156,7 +156,7 @@ done:
     return st;
 }
 
-/* The header with its length in front; places gets each tensor's offset from the data's start. */
+/* The header, preceded by its length; places gets each tensor's offset from the data's start. */
 static pg_status make_header(pg__str *h, pg__placed *places, uint64_t *n_data, const pg__plan *plan,
                              pg_err *err)
 {

@@ -1,10 +1,10 @@
-/* save.c - carries out a plan and proves the result before it gets its name, or before the file of
- * the source becomes it.
+/* save.c - carries out a plan and proves the result before it gets its name, or before it replaces
+ * the source's contents.
  *
- * The output is a temporary of the sink until the commit: it is opened again by the same reader
- * that opens every other file, so that what is proven is what the next program will see, and
- * compared with the plan and, piece by piece, with the source. A disk that lies, a bug in a writer
- * or in libhdf5 ends as an error and the old file stays. */
+ * Until the commit, the output is a temporary of the sink. It is reopened by the reader that opens
+ * every other file, so that the proof sees what the next program will see, and compared with the
+ * plan and, piece by piece, with the source. A disk that lies, or a bug in a writer or in libhdf5,
+ * ends as an error, and the old file stays. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -19,8 +19,8 @@ typedef struct proof {
     pg_store *out;
     const pg__plan *plan;
     const pg__sink_opts *opts; /* cancel and progress */
-    const pg__relinker *links; /* tensors are those of the source, in their old place; or NULL */
-    int read_linked;           /* decode those that are stored in chunks, too */
+    const pg__relinker *links; /* tensors are the source's own, in their old place; or NULL */
+    int read_linked;           /* also decode those that are stored in chunks */
     unsigned char *got, *want; /* PG_COPY_BYTES each */
     size_t n_verified;
 } proof;
@@ -35,7 +35,7 @@ static pg_status check_layers(const proof *p, pg_err *err)
 {
     const pg__plan *plan = p->plan;
     if (plan->n_layers == 0)
-        return PG_OK; /* a flat list; how the format groups it is its business */
+        return PG_OK; /* a flat list; the format decides how to group it */
     if (pg_store_n_layers(p->out) != plan->n_layers)
         return pg_fail(err, PG_E_IO,
                        "%zu layers read back, %zu were to be written; nothing written",
@@ -57,7 +57,7 @@ static pg_status check_text(const proof *p, pg_text which, const char *want, siz
     static const char *const names[] = {"model_config", "training_config", "metadata"};
     size_t n = 0;
     const char *got = pg_store_text(p->out, which, &n);
-    if (!got) /* a format without a place for it; those with one check in verify() */
+    if (!got) /* a format without a place for it; formats with one check it in verify() */
         return PG_OK;
     if (!want || n != n_want || memcmp(got, want, n) != 0)
         return differs("its text", names[which], err);
@@ -93,7 +93,7 @@ static pg_status read_piece(const proof *p, size_t src, size_t dst, int swapped,
 }
 
 /* Compares the bytes of tensor src of the source with those of tensor dst of the output, 256 KiB at
- * a time; through the machine's byte order where a format stores another one than the source. */
+ * a time; in the machine's byte order if the format stores another one than the source. */
 static pg_status check_data(proof *p, size_t src, size_t dst, const char *name, pg_err *err)
 {
     const uint64_t n_bytes = pg__store_tensor(p->out, dst)->n_bytes;
@@ -115,8 +115,8 @@ static pg_status check_data(proof *p, size_t src, size_t dst, const char *name, 
     return PG_OK;
 }
 
-/* A tensor that is the source's own: its bytes are compared as a whole or not touched, but what is
- * compressed may have been damaged before. */
+/* A tensor that is the source's own: its bytes were compared as a whole or not touched, but
+ * compressed ones may have been damaged before. */
 static pg_status check_linked(proof *p, size_t dst, pg_err *err)
 {
     const uint64_t n_bytes = pg__store_tensor(p->out, dst)->n_bytes;
@@ -176,7 +176,7 @@ done:
     return st;
 }
 
-/* Everything about p->out that the plan says, and its tensors. */
+/* Compares everything that the plan says about p->out, and its tensors. */
 static pg_status check_all(proof *p, const pg__format *f, pg_err *err)
 {
     const pg__plan *plan = p->plan;
@@ -207,8 +207,8 @@ static void proof_fini(proof *p)
     pg__mem_free(p->want);
 }
 
-/* What a relinked copy has of its source must be the same bytes, so all tensors are, see check();
- * and nothing else. */
+/* A relinked copy must have the same bytes as its source wherever it keeps them, so all tensors are
+ * the same, see check(); and it must have nothing else. */
 static pg_status check_same_bytes(const proof *p, const pg__relinked *re, pg__io *io, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -229,7 +229,7 @@ done:
     return st;
 }
 
-/* re: the output is that; all zero: it was written afresh. */
+/* re: the output is relinked; all zero: it was written afresh. */
 static pg_status prove(const pg__format *f, pg__sink *sink, const char *path, const pg__plan *plan,
                        const pg__relinked *re, const pg__sink_opts *sink_opts, size_t *n_verified,
                        pg_err *err)
@@ -263,7 +263,7 @@ done:
     return st;
 }
 
-/* 1 if the message begins with a file's name, and not with a word that begins like it. */
+/* 1 if the message begins with the file's name, not just with a word that begins like it. */
 static int names_file(const char *msg, const char *path)
 {
     const pg__shown name = pg__show(path);
@@ -292,8 +292,8 @@ static uint64_t n_bytes_of(const pg__plan *plan, int only_chunked)
 
 /* ---- relinked ------------------------------------------------------------------------------- */
 
-/* All of it but what is not touched: the tensors' bytes. copy: it will be one, with nothing of the
- * old file but what is in use. */
+/* Everything but what is not touched: the tensors' bytes. copy: the result is a copy, with only
+ * those bytes of the old file that are in use. */
 static pg_status prove_candidate(const pg__format *f, pg__relinked *re, int copy,
                                  const pg__plan *plan, const pg__save_opts *o, size_t *n_verified,
                                  pg_err *err)
@@ -320,8 +320,8 @@ done:
 #define WASTE_SHARE 4u /* at most one in so many bytes of a copy may be room that nothing uses, */
 #define WASTE_BYTES 65536u /* ... not counting these */
 
-/* Prepares a copy; *re stays zero if a fresh file is to be written: that always goes, or says what
- * is wrong. A disk that fails meanwhile is no reason to try another way. */
+/* Prepares a copy; *re stays zero if a fresh file is to be written: that always works, or reports
+ * what is wrong. If the disk fails meanwhile, no other way is tried. */
 static pg_status prepare_copy(pg__relinked *re, const pg__format *f, pg__sink *sink,
                               const pg__plan *plan, const pg__save_opts *o, pg_err *err)
 {
@@ -347,7 +347,7 @@ static pg_status prepare_copy(pg__relinked *re, const pg__format *f, pg__sink *s
     return st;
 }
 
-/* Writes the output in the way that suits it; re->base: relinked. */
+/* Writes the output in the more suitable way; re->base: relinked. */
 static pg_status write_output(pg__relinked *re, const pg__format *f, pg__sink *sink,
                               const pg__plan *plan, const pg__save_opts *o, pg_err *err)
 {
@@ -404,7 +404,7 @@ pg_status pg__format_save_in_place(const pg__format *f, pg__flip *file, const pg
         PG_TRY(pg__flip_write(file, &change, err));
     *report = rep;
 done:
-    /* The flip says itself what became of the file. */
+    /* The flip itself reports what happened to the file. */
     if (st != PG_OK && st != PG_E_UNSUPPORTED && !flipping && err &&
         !strstr(err->msg, "; nothing "))
         pg__err_append(err, "; nothing changed");
@@ -440,7 +440,7 @@ pg_status pg__format_save(const pg__format *f, const char *path, const pg__plan 
     if (report)
         *report = rep;
 done:
-    /* Messages about the input and those of the sink name their file already. */
+    /* Messages about the input and those of the sink already name their file. */
     if (st != PG_OK && err && !names_file(err->msg, path) &&
         !names_file(err->msg, pg__store_path(plan->src)))
         pg_err_prefix(err, PG_SHOW(path));

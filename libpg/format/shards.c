@@ -1,10 +1,10 @@
-/* shards.c - the files behind a manifest.
+/* shards.c - the files named by a manifest.
  *
- * A model may have more tensors than a process may have files open, so one file is open at a time;
- * archives (shards_archive.c) stay open, there are few. Names are opened below the manifest's
- * folder and never through a link. What a header says must be what the manifest says: a file in the
- * place of another is then found before anything is written if shapes differ, and by its checksum
- * if not. */
+ * A model may have more tensors than a process may have open files, so only one file is open at a
+ * time; archives (shards_archive.c) stay open, because they are few. Names are opened below the
+ * manifest's folder and never through a link. A header must agree with the manifest: if two files
+ * are swapped, this shows before anything is written if shapes differ, and by the checksum if
+ * not. */
 #include "format/shards.h"
 
 #include <errno.h>
@@ -25,13 +25,13 @@ typedef struct archive {
     const char *path; /* of some piece */
     pg__archive *a;   /* NULL: missing or damaged */
     uint32_t crc;
-    int told; /* that it does not hold what it must */
+    int told; /* that its contents are wrong */
 } archive;
 
 struct pg__shards {
     pg__manifest m;
     char *path;                /* of the manifest */
-    int folder;                /* that holds it; -1 before it is needed */
+    int folder;                /* the archive that holds it; -1 before it is needed */
     unsigned char *big_endian; /* by tensor */
     uint64_t *data_off;        /* by piece: where the data begins in its file or member */
     archive *archives;
@@ -39,8 +39,8 @@ struct pg__shards {
     size_t *archive_of; /* by piece; PG_NONE: a file of its own */
     uint32_t *want;     /* by piece: CRC-32 of its file or member */
     pg__archive_kind kind;
-    int sums_of_files; /* members have none: pg__shards_check_archives() is all there is */
-    size_t open_piece; /* which `io` is, or PG_NONE */
+    int sums_of_files; /* members have none: pg__shards_check_archives() must do */
+    size_t open_piece; /* the file that `io` is, or PG_NONE */
     pg__io *io;
     unsigned char *buf; /* PG_COPY_BYTES */
     pg__strs damages;
@@ -113,7 +113,7 @@ static pg_status open_file(pg__io **out, pg__shards *s, const char *name, pg_err
     return st == PG_OK ? pg__io_open_below(out, s->folder, name, err) : st;
 }
 
-/* The file of a piece, or the member of its archive, as an io; closed by the caller. what: of a
+/* The file of a piece, or the member of its archive, as an io; the caller closes it. what: of a
  * member; may be NULL. */
 static pg_status open_piece(pg__io **out, pg__member *what, pg__shards *s, size_t piece,
                             pg_err *err)
@@ -147,7 +147,7 @@ static pg_status check_header(pg__shards *s, size_t tensor, size_t piece, const 
     return PG_OK;
 }
 
-/* Notes a failure about a file; what is no fault of a file goes on to the caller. */
+/* Records a failure that is a file's fault; any other failure goes on to the caller. */
 static pg_status note(pg__shard_faults *f, const pg__piece *p, pg_status st, const pg_err *e,
                       pg_err *err)
 {
@@ -183,7 +183,7 @@ static pg_status look_at(pg__shards *s, size_t tensor, size_t piece, pg__shard_f
     s->want[piece] = p->member ? what.crc : p->crc;
     pg__io_close(io);
     if (st == PG_OK || (p->member && s->archives[s->archive_of[piece]].told++))
-        return PG_OK; /* an archive in the place of another is told once */
+        return PG_OK; /* a wrong archive is reported only once */
     return note(f, p, st, &e, err);
 }
 
@@ -210,7 +210,7 @@ static pg_status open_archive(pg__shards *s, archive *a, pg__shard_faults *f, pg
     return st;
 }
 
-/* Opens every archive once, in the order of their names, and tells the pieces which is theirs. */
+/* Opens every archive once, in the order of their names, and assigns them to the pieces. */
 static pg_status open_archives(pg__shards *s, pg__shard_faults *f, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -264,8 +264,8 @@ done:
     return st;
 }
 
-/* Something is wrong already, so nothing will be copied: the data of all other files is read now,
- * to name in one go what has to be fetched again. */
+/* Something is wrong already, so nothing will be copied: now reads the data of all other files, to
+ * name everything that has to be fetched again in one error. */
 static pg_status look_at_data(pg__shards *s, pg__shard_faults *f, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -357,7 +357,7 @@ done:
 /* ---- data ------------------------------------------------------------------------------------
  */
 
-/* s->io becomes the file of a piece. */
+/* Makes s->io the file of a piece. */
 static pg_status turn_to(pg__shards *s, size_t piece, pg_err *err)
 {
     if (s->open_piece == piece)
@@ -397,9 +397,8 @@ static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, 
     return PG_OK;
 }
 
-/* Copies one file's data (sink NULL: only reads it); *crc is that of the whole file, header
- * included.
- */
+/* Copies one file's data (sink NULL: only reads it); *crc is that of the whole file, including its
+ * header. */
 static pg_status copy_piece(pg__shards *s, size_t piece, pg__sink *sink, uint64_t off,
                             uint32_t *crc, pg_err *err)
 {
@@ -472,7 +471,7 @@ pg_status pg__shards_check_files(pg__shards *s, const volatile int *cancel, pg_e
         const pg__piece *p = &s->m.pieces[i];
         if (cancel && *cancel)
             PG_FAIL(PG_E_CANCELLED, "interrupted");
-        if (p->member || !s->data_off[i]) /* no header, or not the right one: noted */
+        if (p->member || !s->data_off[i]) /* no header, or the wrong one: recorded */
             continue;
         PG_TRY(copy_piece(s, i, NULL, 0, &crc, err));
         if (crc != p->crc)
@@ -519,8 +518,7 @@ static void close_shards(void *ctx)
 }
 
 /* A scalar text attribute of the HDF5 root, or a member of the archive, becomes a text of the
- * store.
- */
+ * store. */
 static pg_status set_texts(pg_store *out, const pg__manifest *m, pg_err *err)
 {
     static const char *const names[][2] = {

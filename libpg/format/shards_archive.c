@@ -1,6 +1,6 @@
-/* shards_archive.c - shards of several tensors, member by member.
+/* shards_archive.c - shards that hold several tensors, read member by member.
  *
- * A split has few of them, so they stay open; their members are found by name in an index. */
+ * A split has few of them, so they stay open; an index finds their members by name. */
 #include "format/shards_archive.h"
 
 #include <errno.h>

@@ -13,8 +13,8 @@ typedef enum pg__archive_kind {
     PG_ARCHIVE_H5
 } pg__archive_kind;
 
-/* What a member is. The io that pg__archive_member() gives starts with an .npy header in an .npz
- * archive, with the data in the other files, which have no checksum of a member either. */
+/* A member. The io of pg__archive_member() starts with an .npy header in an .npz archive, and with
+ * the data in the other files, which also have no checksums of members. */
 typedef struct pg__member {
     pg__npy head;
     uint32_t crc; /* of an archive's member */
@@ -24,9 +24,9 @@ typedef struct pg__member {
 pg_status pg__archive_open(pg__archive **out, pg__io *io, pg__archive_kind kind, pg_err *err);
 void pg__archive_close(pg__archive *a); /* NULL is allowed */
 
-/* Member `name` (of a .weights.h5 file: the path of a dataset) as an io, closed by the caller; what
- * may be NULL. PG_E_IO with ENOENT: it is not there; the message says so without the file's name.
- */
+/* Member `name` (of a .weights.h5 file: the path of a dataset) as an io, which the caller closes;
+ * what may be NULL. PG_E_IO with ENOENT: it does not exist; the message says so without the file's
+ * name. */
 pg_status pg__archive_member(pg__io **out, pg__member *what, pg__archive *a, const char *name,
                              pg_err *err);
 

@@ -1,7 +1,7 @@
-/* shards_tree.c - the HDF5 file (or .keras archive) that was split, written again from its
- * manifest: every group, every attribute as it was, every dataset. Nothing here knows Keras'
- * layouts, but for the lists of names, which must fit an object header and, when only some tensors
- * are wanted, must name those. */
+/* shards_tree.c - writes the HDF5 file (or .keras archive) that was split again, from its manifest:
+ * every group, every attribute as it was, every dataset. Nothing here knows Keras' layouts, except
+ * that lists of names must fit an object header and, if only some tensors are wanted, must name
+ * those. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@
 #include "format/shards.h"
 #include "io/zip.h"
 
-#define HDF5_ALIGN     512u   /* where HDF5 looks for its signature inside of an archive */
-#define HEADER_BYTES   65000u /* what one attribute of an object header may hold, about */
+#define HDF5_ALIGN     512u   /* where HDF5 looks for its signature inside an archive */
+#define HEADER_BYTES   65000u /* what one attribute of an object header can hold, roughly */
 #define HEADER_VLEN    4090u  /* variable strings that it may hold */
 #define WEIGHTS_MEMBER "model.weights.h5"
 
@@ -47,14 +47,14 @@ static int is_dataset(const tree *t, const char *path)
            bsearch(&key, t->sorted, t->m->n_tensors, sizeof *t->sorted, by_path) != NULL;
 }
 
-/* 1 if dataset k of the sorted ones lies below group `path` of n bytes. */
+/* 1 if dataset k of the sorted ones is below group `path` of n bytes. */
 static int is_below(const tree *t, size_t k, const char *path, size_t n)
 {
     return k < t->m->n_tensors &&
            (n == 0 || (strncmp(t->sorted[k].path, path, n) == 0 && t->sorted[k].path[n] == '/'));
 }
 
-/* The first dataset that is not before what lies below group `path`. */
+/* The first dataset that does not sort before the contents of group `path`. */
 static size_t first_below(const tree *t, const char *path)
 {
     const size_t n = strlen(path);
@@ -84,7 +84,7 @@ static int fits_header(const pg__h5_attr *a)
     return a->type.size == 0 || a->n_elems <= HEADER_BYTES / a->type.size;
 }
 
-/* What the list `key` of a group names when only some tensors are left. */
+/* The names in list `key` of a group when only some tensors are left. */
 static pg_status put_list(tree *t, const pg__shard_object *o, const char *key, pg__h5_class cls,
                           pg_err *err)
 {
@@ -149,8 +149,7 @@ static pg_status put_dataset(tree *t, size_t i, pg_err *err)
                        : st;
 }
 
-/* The datasets of a group, not of those in it: HDF5 forgets a group once the next one is at hand.
- */
+/* The datasets directly in a group: HDF5 closes a group once the next one is opened. */
 static pg_status put_datasets(tree *t, const char *group, pg_err *err)
 {
     pg_status st = PG_OK;
