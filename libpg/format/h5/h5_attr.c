@@ -15,7 +15,8 @@ static pg__h5_cur part(pg__h5_cur *c, unsigned version, size_t n)
 }
 
 /* Length of a fixed string without its padding. A null-terminated one ends at the first NUL, a
- * null-padded one at the last byte that is none: embedded NULs are kept, to be judged above. */
+ * null-padded one after the last byte that is not NUL: embedded NULs are kept, for the caller to
+ * judge. */
 size_t pg__h5_fixed_len(const char *s, size_t n, int pad)
 {
     const char *nul = pad == 0 ? memchr(s, 0, n) : NULL;
@@ -157,7 +158,7 @@ pg_status pg__h5_attrs_check(pg__h5 *h, size_t first, pg_err *err)
     pg_status st = PG_OK;
     const size_t n = h->n_attrs - first;
     const char **names = NULL;
-    if (n < 2) /* only speed */
+    if (n < 2) /* only a speed-up */
         return PG_OK;
     names = pg__mem_array(n, sizeof *names);
     if (!names)

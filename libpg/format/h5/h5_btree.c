@@ -1,7 +1,7 @@
 /* h5_btree.c - version 1 B-trees (section III.A.1), level by level from the root, so that nothing
- * recurses and each node's neighbours are at hand to be checked.
+ * recurses and each node can be checked against its neighbours.
  *
- * libhdf5 finds by key and iterates by sibling pointers. Both must lead to the same entries, hence
+ * libhdf5 finds by key and iterates by sibling pointers. Both must lead to the same entries, so
  * everything is compared: levels, siblings, keys within a node and against the parent's. */
 #include <string.h>
 
@@ -91,7 +91,7 @@ static pg_status visit(pg__h5 *h, const pg__h5_btree *t, const row *r, size_t i,
     const size_t n_entry = t->n_key + h->off_size;
     const uint8_t *bounds = r->bytes + i * r->n_each + sizeof addr;
     const int root = *level == PG_H5_NONE;
-    uint8_t *mine = NULL; /* the leaf callback loads other structures into walk.buf */
+    uint8_t *mine = NULL; /* the leaf callback reads other structures into walk.buf */
     PG_TRY(load_node(h, t, addr, &nd, err));
     if (root)
         *level = nd.level;

@@ -1,8 +1,8 @@
 /* h5_chunk.c - where the bytes of a dataset are: layouts compact, contiguous and chunked (section
  * IV.A.2.i), the filter pipeline (IV.A.2.l) and the B-tree of chunks (III.A.1).
  *
- * Absent is not zero: libhdf5 returns fill values for what was never written. Here every byte of
- * every dataset must be stored, or the file is refused with both numbers. */
+ * Absent is not zero: libhdf5 returns fill values for bytes that were never written. Here every
+ * byte of every dataset must be stored, or the file is refused with both numbers. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -33,7 +33,7 @@ static pg_status read_filter(const pg__h5 *h, unsigned version, pg__h5_cur *c, p
     if (id < DEFLATE || id > FLETCHER32)
         return pg__h5_filter_refuse(h, id, err);
     const uint32_t n_name = version == 1 ? pg__h5_u32(c, 2) : 0;
-    pg__h5_span(c, 2); /* optional or not: we have them all */
+    pg__h5_span(c, 2); /* optional or not: we implement them all */
     const uint32_t n_args = pg__h5_u32(c, 2);
     pg__h5_span(c, (n_name + 7) / 8 * 8);
     const uint32_t arg = n_args ? pg__h5_u32(c, 4) : 0;
@@ -42,7 +42,7 @@ static pg_status read_filter(const pg__h5 *h, unsigned version, pg__h5_cur *c, p
     if (version == 1 && n_args % 2)
         pg__h5_span(c, 4);
     PG_H5_NEED(!c->cut && n_args <= 8, "filter pipeline is cut short");
-    /* libhdf5 looks at the level in reading, too, and takes exactly one argument */
+    /* libhdf5 checks the level in reading, too, and takes exactly one argument */
     PG_H5_NEED(id == FLETCHER32 || n_args == 1, "filter %u has %u arguments, not 1", id, n_args);
     PG_H5_NEED(id != DEFLATE || arg <= 9, "deflate at level %u of 9", arg);
     for (uint32_t i = 0; i < f->n; i++)
@@ -63,7 +63,7 @@ pg_status pg__h5_filters_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_filters *f,
     PG_H5_NEED(!c->cut && (version == 1 || version == 2) && n <= 32,
                "filter pipeline: version %u, %u filters", version, n);
     *f = (pg__h5_filters){0};
-    for (unsigned i = 0; i < n; i++) /* a fourth one would be one of the three again */
+    for (unsigned i = 0; i < n; i++) /* a fourth one would repeat one of the three */
         PG_TRY(read_filter(h, version, c, f, err));
 done:
     return st;
@@ -140,8 +140,8 @@ done:
     return st;
 }
 
-/* The tree's keys rise, so as many chunks in their places as wanted are all of them, in row-major
- * order, and there can be no more. */
+/* The tree's keys ascend, so if as many chunks as wanted are in their places, those are all of
+ * them, in row-major order, and there can be no more. */
 static pg_status read_index(chunks *s, uint64_t root, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -248,7 +248,7 @@ pg_status pg__h5_layout_read(pg__h5 *h, pg__h5_cur *c, uint64_t at, const pg__h5
     if (version < 3)
         PG_H5_UNCOVERED("layout of HDF5 before 1.6 (version %u)", version);
     PG_H5_NEED(cls <= VIRTUAL, "layout of class %u", cls);
-    if (cls == VIRTUAL) /* its bytes are those of other files */
+    if (cls == VIRTUAL) /* its bytes are in other files */
         PG_H5_FAIL(PG_E_FORMAT, "virtual dataset, it points to other files and is not followed");
     PG_H5_NEED(cls == CHUNKED || f->n == 0, "filters without chunks");
     if (cls == CHUNKED) {

@@ -1,8 +1,8 @@
-/* h5_file.c - what the walk over an HDF5 file stands on: reads that are checked against the end of
+/* h5_file.c - the basis of the walk over an HDF5 file: reads that are checked against the end of
  * the file, the table of claimed extents, the map of seen addresses, the arena, and messages.
  *
  * Metadata lies in small pieces between the tensors. They are read through a direct-mapped cache of
- * 16 KiB blocks: 10,000 groups are some 60,000 structures, but few thousand preads. */
+ * 16 KiB blocks: 10,000 groups are some 60,000 structures, but only a few thousand preads. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -76,8 +76,8 @@ void *pg__h5_take(pg__h5 *h, size_t n)
     n = (n + 7) & ~(size_t)7;
     if (!b || n > b->cap - b->n) {
         size_t cap = b ? 2 * b->cap : (size_t)4 << 10;
-        cap = cap > (size_t)256 << 10 ? (size_t)256 << 10 : cap; /* only memory */
-        cap = n > cap ? n : cap;                                 /* only speed */
+        cap = cap > (size_t)256 << 10 ? (size_t)256 << 10 : cap; /* only saves memory */
+        cap = n > cap ? n : cap;                                 /* only a speed-up */
         struct pg__h5_arena_block *fresh = pg__mem_array(1, sizeof *fresh + cap);
         if (!fresh)
             return NULL;
@@ -114,9 +114,10 @@ pg_status pg__h5_walk_new(pg__h5_walk **out, uint64_t n_file, pg_err *err)
         return pg__nomem(err);
     w->obj = PG_H5_NONE;
     w->n_blocks = 1;
-    while (w->n_blocks < MAX_BLOCKS && w->n_blocks * BLOCK_BYTES < n_file) /* only memory */
+    while (w->n_blocks < MAX_BLOCKS && w->n_blocks * BLOCK_BYTES < n_file) /* only saves memory */
         w->n_blocks *= 2;
-    const size_t block = n_file < BLOCK_BYTES ? (size_t)n_file : BLOCK_BYTES; /* only memory */
+    const size_t block = n_file < BLOCK_BYTES ? (size_t)n_file : BLOCK_BYTES; /* only saves
+                                                                                 memory */
     w->cache = pg__mem_array(w->n_blocks, block);
     w->tags = pg__mem_array(w->n_blocks, sizeof *w->tags);
     if (!w->cache || !w->tags) {
@@ -176,7 +177,7 @@ pg_status pg__h5_own(pg__h5 *h, uint64_t addr, uint64_t n, pg__h5_part part, pg_
     const pg_status st = check_range(h, addr, n, part, err);
     if (st != PG_OK || n == 0)
         return st;
-    w->n_owned += n; /* cannot wrap: both are at most the file's size */
+    w->n_owned += n; /* cannot wrap: neither exceeds the file's size */
     if (w->n_owned > h->end - h->base)
         return pg__h5_bad(h, err, PG_E_FORMAT, "%s at byte %s overlaps other structures (a loop?)",
                           part_names[part], PG_H5_NUM(addr));
@@ -217,7 +218,7 @@ pg_status pg__h5_fetch(pg__h5 *h, uint64_t addr, void *buf, size_t n, pg__h5_par
     const pg_status st = check_range(h, addr, n, part, err);
     if (st != PG_OK)
         return st;
-    if (n > BLOCK_BYTES) /* only speed: the cache would do */
+    if (n > BLOCK_BYTES) /* only a speed-up: the cache would do */
         return pg__io_read(h->io, h->base + addr, buf, n, err);
     return through_cache(h, h->base + addr, buf, n, err);
 }
@@ -242,7 +243,7 @@ static int by_start(const void *a, const void *b)
                                 : (x->end > y->end) - (x->end < y->end);
 }
 
-/* The sorted extents, those that touch each other being one. */
+/* Sorts the extents and joins those that touch each other. */
 static pg_status keep_used(pg__h5 *h, pg_err *err)
 {
     const pg__h5_extent *e = h->walk->extents;

@@ -1,8 +1,9 @@
 /* h5_gheap.c - global heap collections (section III.E): where variable-length strings lie.
  *
- * The first place to be strict: most crashes of libhdf5 1.10 on damaged Keras files start here, and
- * a free-space object of size 0 makes it loop for ever in every version up to 2.0.0. A collection
- * is walked once, and each object is copied at most once however many elements point to it. */
+ * Strictness matters most here: most crashes of libhdf5 1.10 on damaged Keras files start in these,
+ * and a free-space object of size 0 makes it loop for ever in every version up to 2.0.0. A
+ * collection is walked once, and each object is copied at most once, no matter how many elements
+ * point to it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ static int by_index(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Sorts the objects of a collection by index unless they are, and looks for two of one index. */
+/* Sorts the objects of a collection by index, unless they are sorted, and finds two with the same
+ * index. */
 static pg_status sort_objects(pg__h5 *h, pg__h5_gobj *o, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -39,7 +41,7 @@ static pg_status read_objects(pg__h5 *h, uint64_t addr, uint64_t size, pg_err *e
     pg_status st = PG_OK;
     pg__h5_walk *w = h->walk;
     uint8_t head[N_HEAD];
-    for (uint64_t at = N_HEAD; size - at >= N_HEAD;) { /* less than a head may be left over */
+    for (uint64_t at = N_HEAD; size - at >= N_HEAD;) { /* less than a header may be left over */
         PG_TRY(pg__h5_fetch(h, addr + at, head, N_HEAD, PG_H5_P_GHEAP, err));
         pg__h5_cur c = {.p = head, .end = head + N_HEAD};
         const uint32_t index = pg__h5_u32(&c, 2);
@@ -93,7 +95,7 @@ pg_status pg__h5_gheap_text(pg__h5 *h, uint64_t addr, uint32_t index, uint64_t n
         PG_TRY(read_collection(h, addr, &found, err));
     const size_t count = (size_t)(found & 0xFFFF);
     pg__h5_gobj *o = w->gobjs + (found >> 16), *hit = NULL;
-    if (index && index <= count && o[index - 1].index == index) /* only speed */
+    if (index && index <= count && o[index - 1].index == index) /* only a speed-up */
         hit = &o[index - 1];
     else if (count)
         hit = bsearch(&(pg__h5_gobj){.index = index}, o, count, sizeof *o, by_index);

@@ -1,7 +1,7 @@
 /* h5_group.c - the links of a group. Old groups keep them in a B-tree of symbol table nodes with
  * the names in a local heap (sections III.A.1, III.B, III.C, III.D), new ones in link messages of
- * their own header (IV.A.2.g). Only hard links are followed: a soft or external link in a weight
- * file is not Keras', and an external one would read a file that nobody named. */
+ * their own header (IV.A.2.g). Only hard links are followed: Keras writes no soft or external links
+ * into weight files, and an external one would read a file that nobody named. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ done:
     return st;
 }
 
-/* Gives the links from `first` on their places as children of walk.obj and turns them round, so
+/* Puts the links from `first` on into their places as children of walk.obj and reverses them, so
  * that the first of them is the next to be visited. */
 static pg_status place(pg__h5 *h, size_t first, pg_err *err)
 {
@@ -79,7 +79,7 @@ pg_status pg__h5_links_end(pg__h5 *h, size_t first, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__h5_walk *w = h->walk;
-    if (w->n_links > first) /* second check: qsort() may not be given NULL, even of nothing */
+    if (w->n_links > first) /* the second check: qsort() must not get NULL, even with no elements */
         qsort(w->links + first, w->n_links - first, sizeof *w->links, by_name);
     for (size_t i = first + 1; i < w->n_links; i++)
         PG_H5_NEED(strcmp(w->links[i - 1].name, w->links[i].name), "two links with the name \"%s\"",
@@ -95,9 +95,9 @@ typedef struct names {
     pg__h5 *h;
     uint8_t *bytes; /* the local heap's data */
     size_t n;
-    size_t n_used;    /* by names so far: they may not share bytes */
-    size_t n_set;     /* bytes that are not zero for what is in use: names, heads of free blocks */
-    const char *prev; /* name, to see that they ascend */
+    size_t n_used;    /* by names so far: they must not share bytes */
+    size_t n_set;     /* nonzero bytes of what is in use: names, heads of free blocks */
+    const char *prev; /* name, to check that they ascend */
     uint32_t depth;
 } names;
 
@@ -122,8 +122,8 @@ static int key_order(void *ctx, const uint8_t *a, const uint8_t *b)
     return (cmp > 0) - (cmp < 0);
 }
 
-/* The free list: offset of the next block and size of this one, 1 = the end. Blocks of a sane heap
- * do not overlap, so together they are no larger than it; a loop is. */
+/* Walks the free list: offset of the next block and size of this one, 1 = the end. Blocks of a
+ * sound heap do not overlap, so together they are no larger than it; a loop is. */
 static pg_status check_free(const pg__h5 *h, names *s, uint64_t off, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -167,12 +167,13 @@ done:
     return st;
 }
 
-/* One entry of a symbol table node: name, object header, what is cached of the object. */
+/* One entry of a symbol table node: name, object header, cached data of the object. */
 static pg_status read_entry(names *s, pg__h5_cur *c, const char *lo, const char *hi, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__h5 *h = s->h;
-    const char *name = name_at(s, pg__h5_len(h, c)); /* libhdf5's width of it, not the text's */
+    const char *name = name_at(s, pg__h5_len(h, c)); /* libhdf5's width of it, not that in the
+                                                        text */
     const uint64_t addr = pg__h5_addr(h, c);
     const unsigned cached = pg__h5_u32(c, 4);
     pg__h5_span(c, 4);
@@ -215,7 +216,7 @@ static pg_status read_leaf(void *ctx, const uint8_t *key, const uint8_t *next, u
     PG_H5_NEED(!memcmp(sig, "SNOD\1", 5), "no symbol table node at byte %s", PG_H5_NUM(child));
     PG_H5_NEED(n && n <= 2 * h->leaf_k, "symbol table node at byte %s has %u of %u entries",
                PG_H5_NUM(child), n, 2 * h->leaf_k);
-    for (unsigned i = 0; i < n; i++) /* the tree compared the keys, so they have names */
+    for (unsigned i = 0; i < n; i++) /* they have names, because the tree compared the keys */
         PG_TRY(read_entry(s, &c, key_name(s, key), key_name(s, next), err));
 done:
     return st;
@@ -290,7 +291,7 @@ static pg_status read_link(pg__h5 *h, pg__h5_cur *c, uint32_t depth, pg_err *err
     pg__h5_span(c, flags & 4 ? 8 : 0); /* creation order */
     const unsigned charset = flags & 16 ? pg__h5_u32(c, 1) : 0;
     const uint64_t n = pg__h5_uint(c, 1u << (flags & 3));
-    const uint8_t *bytes = pg__h5_span(c, n); /* a message is within the limit of names */
+    const uint8_t *bytes = pg__h5_span(c, n); /* a message cannot exceed the limit for names */
     PG_H5_NEED(bytes && version == 1 && flags < 32 && charset <= 1 && n,
                "link message: version %u, flags 0x%x", version, flags);
     PG_H5_NEED(!memchr(bytes, 0, (size_t)n), "name of a link holds a NUL");

@@ -1,8 +1,8 @@
 /* h5_header.c - object headers, versions 1 and 2 (section IV.A.1): the blocks of a header are read
  * one after the other into one buffer and cut into messages.
  *
- * Every block is claimed before it is read, so a chain of continuations that comes back to itself
- * ends with the file's size. */
+ * Every block is claimed before it is read, so the file's size ends a chain of continuations that
+ * leads back to itself. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -13,7 +13,7 @@
 
 enum { NIL = 0, CONTINUATION = 0x10, REFERENCES = 0x16, LAST_KNOWN = 0x18 };
 
-/* How the blocks of the header at hand are written. */
+/* How the blocks of the current header are written. */
 typedef struct shape {
     int v2;
     size_t n_prefix; /* bytes before a message */
@@ -43,7 +43,7 @@ static pg_status check_flags(pg__h5 *h, uint32_t type, unsigned flags, pg_err *e
     pg_status st = PG_OK;
     if (flags & 0x42)
         PG_H5_UNCOVERED("shared object header message");
-    /* the others are for messages that a writer did not know */
+    /* the others concern messages that a writer did not know */
     PG_H5_NEED(!(flags & 0xA8), "message %u has flags 0x%x", type, flags);
 done:
     return st;
@@ -64,7 +64,7 @@ done:
     return st;
 }
 
-/* A block in walk.text: messages in [at, end), the byte at `start` being at addr in the file. */
+/* A block in walk.text: messages in [at, end); the byte at `start` is at addr in the file. */
 typedef struct block {
     uint64_t addr;
     size_t start, at, end;
@@ -94,7 +94,7 @@ done:
     return st;
 }
 
-/* The message at b->at, which moves behind it. */
+/* The message at b->at, which advances past it. */
 static pg_status cut_message(const pg__h5 *h, const shape *s, block *b, pg__h5_msg *m,
                              unsigned *flags, pg_err *err)
 {
@@ -114,7 +114,7 @@ done:
     return st;
 }
 
-/* The messages of block b, then those of the continuations it names, and so on. */
+/* The messages of block b, then those of the continuations that it names, and so on. */
 static pg_status cut_messages(pg__h5 *h, const shape *s, block b, size_t *total, pg_err *err)
 {
     pg_status st = PG_OK;

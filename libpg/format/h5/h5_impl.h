@@ -10,8 +10,8 @@
  *   h5_trusted.c the same objects out of libhdf5 instead, over h5_source.c, if a user insists
  *
  * Two rules keep hostile files harmless. Every structure is claimed with pg__h5_own() before it is
- * read, and all claims together may not exceed the file: so whatever loops or overlaps comes to an
- * end after work linear in the file's size. And memory is only taken for what was claimed. */
+ * read, and all claims together must not exceed the file: so loops and overlaps end after work
+ * linear in the file's size. And memory is allocated only for what was claimed. */
 #ifndef PG_FORMAT_H5_H5_IMPL_H
 #define PG_FORMAT_H5_H5_IMPL_H
 
@@ -25,8 +25,8 @@
 
 /* ---- decoding bytes */
 
-/* Reads little-endian fields; past the end it gives 0 and remembers it, so that a structure is
- * decoded first and its length judged once. */
+/* Reads little-endian fields; past the end it returns 0 and remembers that, so that a structure is
+ * decoded first and its length checked once. */
 typedef struct pg__h5_cur {
     const uint8_t *p, *end;
     int cut;
@@ -114,7 +114,7 @@ typedef struct pg__h5_more {
 /* Decoded chunks of the dataset that was read last, a direct-mapped table: chunk k is in slot
  * k % n_slots if tags[] says so. */
 typedef struct pg__h5_decoded {
-    uint32_t chunked; /* whose they are, or PG_H5_NONE */
+    uint32_t chunked; /* the dataset that they belong to, or PG_H5_NONE */
     size_t n_slots;
     size_t *tags; /* chunk + 1; 0 = empty */
     uint8_t *bytes;
@@ -158,8 +158,7 @@ typedef struct pg__h5_gobj {
     const char *text; /* decoded, once asked for */
 } pg__h5_gobj;
 
-/* Addresses -> numbers; open addressing, key 0 = empty (no structure but the superblock is there).
- */
+/* Addresses -> numbers; open addressing, key 0 = empty (only the superblock is there). */
 typedef struct pg__h5_map {
     struct pg__h5_map_entry {
         uint64_t key, value;
@@ -168,10 +167,10 @@ typedef struct pg__h5_map {
 } pg__h5_map;
 
 typedef struct pg__h5_walk {
-    uint32_t obj;       /* being read: named in messages; PG_H5_NONE before the root */
-    const char *attr;   /* of it, being read: named too, or NULL */
+    uint32_t obj;       /* the current object, named in messages; PG_H5_NONE before the root */
+    const char *attr;   /* its current attribute, also named, or NULL */
     int remnants;       /* of it, see pg__h5_object */
-    pg__h5_link *links; /* still to visit, the next one last */
+    pg__h5_link *links; /* still to be visited; the last one is next */
     size_t n_links, cap_links;
     pg__h5_map seen;  /* object header -> object */
     pg__h5_map heaps; /* global heap collection -> first << 16 | number in gobjs */
@@ -181,11 +180,11 @@ typedef struct pg__h5_walk {
     uint64_t n_owned; /* bytes claimed so far */
     pg__h5_extent *extents;
     size_t n_extents, cap_extents;
-    uint8_t *text; /* the header being read, all blocks */
+    uint8_t *text; /* all blocks of the current header */
     size_t n_text, cap_text;
     pg__h5_msg *msgs;
     size_t n_msgs, cap_msgs;
-    uint8_t *buf; /* node, local heap ... being read */
+    uint8_t *buf; /* current node, local heap ... */
     size_t cap_buf;
     uint8_t *cache; /* n_blocks blocks of the file */
     uint64_t *tags; /* their numbers + 1; 0 = empty */
@@ -194,7 +193,7 @@ typedef struct pg__h5_walk {
 
 struct pg__h5 {
     pg__io *io;
-    uint64_t base, end; /* addresses count from base; nothing lies at end or beyond */
+    uint64_t base, end; /* addresses count from base; nothing is at end or beyond */
     unsigned off_size, len_size;
     uint32_t leaf_k, group_k, chunk_k; /* half the entries of a symbol node, of B-tree nodes */
     uint64_t root;
@@ -216,18 +215,18 @@ struct pg__h5 {
     size_t n_used;
     size_t n_unread;
     char unread[PG_H5_UNREAD][280];
-    int uncovered;           /* it was refused for what libhdf5 could read */
+    int uncovered;           /* it was refused for something that libhdf5 could read */
     pg__h5_walk *walk;       /* NULL once open */
 };
 
 /* ---- h5_file.c */
 
-/* Fills err with "OBJECT: text", OBJECT being what the walk is at, its attribute too; returns code.
- */
+/* Fills err with "OBJECT: text", OBJECT being the walk's current object, with its current
+ * attribute; returns code. */
 pg_status pg__h5_bad(const pg__h5 *h, pg_err *err, pg_status code, const char *fmt, ...)
     PG_PRINTF(4, 5);
 
-/* To be used in functions with h, err, st and the label done, see base/try.h. */
+/* For functions with h, err, st and the label done, see base/try.h. */
 #define PG_H5_FAIL(code, ...)                       \
     do {                                            \
         st = pg__h5_bad(h, err, code, __VA_ARGS__); \
@@ -239,7 +238,7 @@ pg_status pg__h5_bad(const pg__h5 *h, pg_err *err, pg_status code, const char *f
             PG_H5_FAIL(PG_E_FORMAT, __VA_ARGS__); \
     } while (0)
 
-/* Legal and harmless, but not decoded here: --trust-input is a way. */
+/* Legal and harmless, but not decoded here: --trust-input would read it. */
 #define PG_H5_UNCOVERED(...)                       \
     do {                                           \
         h->uncovered = 1;                          \
@@ -253,10 +252,10 @@ typedef struct pg__h5_num {
 pg__h5_num pg__h5_num_of(uint64_t v);
 #define PG_H5_NUM(v) (pg__h5_num_of(v).s)
 
-/* Claims n bytes at an address for one structure, in the file and nobody else's. */
+/* Claims n bytes at an address for one structure; they must be in the file and not claimed yet. */
 pg_status pg__h5_own(pg__h5 *h, uint64_t addr, uint64_t n, pg__h5_part part, pg_err *err);
 
-/* Reads n bytes at an address, through a small cache; they must lie in the file. */
+/* Reads n bytes at an address, through a small cache; they must be in the file. */
 pg_status pg__h5_fetch(pg__h5 *h, uint64_t addr, void *buf, size_t n, pg__h5_part part,
                        pg_err *err);
 
@@ -264,11 +263,12 @@ pg_status pg__h5_fetch(pg__h5 *h, uint64_t addr, void *buf, size_t n, pg__h5_par
 pg_status pg__h5_load(pg__h5 *h, uint64_t addr, uint64_t n, pg__h5_part part, pg__h5_cur *c,
                       pg_err *err);
 
-/* Whether any two claims overlap; at the end of the walk. What they cover becomes h->used. */
+/* Whether any two claims overlap; called at the end of the walk. The claimed ranges become
+ * h->used. */
 pg_status pg__h5_check_extents(pg__h5 *h, pg_err *err);
 
 pg_status pg__h5_map_put(pg__h5_map *m, uint64_t key, uint64_t value, pg_err *err);
-int pg__h5_map_get(const pg__h5_map *m, uint64_t key, uint64_t *value); /* 1 if it is there */
+int pg__h5_map_get(const pg__h5_map *m, uint64_t key, uint64_t *value); /* 1 if it is present */
 
 pg_status pg__h5_new(pg__h5 **out, pg__io *io, pg_err *err); /* nothing read yet */
 pg_status pg__h5_walk_new(pg__h5_walk **out, uint64_t n_file, pg_err *err);
@@ -287,20 +287,20 @@ pg_status pg__h5_super_read(pg__h5 *h, pg_err *err);
 pg_status pg__h5_header_read(pg__h5 *h, uint64_t addr, pg_err *err);
 pg__h5_cur pg__h5_msg_cur(const pg__h5 *h, const pg__h5_msg *m);
 
-/* Makes what the messages of walk.obj describe; links of a group go to walk.links. */
+/* Makes the object that the messages of walk.obj describe; links of a group go to walk.links. */
 pg_status pg__h5_object_read(pg__h5 *h, uint32_t depth, pg_err *err);
 
 /* dims[] takes PG_MAX_RANK; rank PG_H5_NULL for a null space. */
 pg_status pg__h5_space_read(const pg__h5 *h, pg__h5_cur *c, uint32_t *rank, uint64_t *dims,
                             uint64_t *n_elems, pg_err *err);
-/* PG_E_UNSUPPORTED: legal, but no weight has it. */
+/* PG_E_UNSUPPORTED: legal, but weights never have this type. */
 pg_status pg__h5_type_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_dtype *t, pg_err *err);
 
-/* Notes that the values of walk.obj, or of its attribute, are not read. */
+/* Records that the values of walk.obj, or of its attribute, are not read. */
 void pg__h5_pass_over(pg__h5 *h);
 
-/* What pg__h5_type_read() returned and said (why) of the type of dataset walk.obj: one that is not
- * read, or strings, makes it PG_H5_OTHER. */
+/* Handles the result of pg__h5_type_read() (and its message, why) for the type of dataset walk.obj:
+ * a type that is not read, or strings, makes it PG_H5_OTHER. */
 pg_status pg__h5_data_type(pg__h5 *h, pg_status read, const pg_err *why, pg__h5_dtype *t,
                            pg_err *err);
 
@@ -309,7 +309,7 @@ typedef struct pg__h5_btree {
     uint32_t node_type, k; /* a node holds up to 2 k children */
     size_t n_key;
     void *ctx;
-    /* 1 if key a is before b, 0 if they are equal, -1 if after or senseless. */
+    /* 1 if key a is before b, 0 if they are equal, -1 if it is after or makes no sense. */
     int (*order)(void *ctx, const uint8_t *a, const uint8_t *b);
     pg_status (*leaf)(void *ctx, const uint8_t *key, const uint8_t *next, uint64_t child,
                       pg_err *err);
@@ -317,12 +317,12 @@ typedef struct pg__h5_btree {
 pg_status pg__h5_btree_walk(pg__h5 *h, const pg__h5_btree *t, uint64_t root, pg_err *err);
 
 /* Visits all objects from the root on, depth first: `read` fills in walk.obj, whose header is at
- * addr, and adds its links. The caller made h->walk. */
+ * addr, and adds its links. The caller has made h->walk. */
 typedef pg_status (*pg__h5_read_object)(pg__h5 *h, uint64_t addr, uint32_t depth, pg_err *err);
 pg_status pg__h5_walk_all(pg__h5 *h, uint64_t root, pg__h5_read_object read, pg_err *err);
 
-/* Adds a link of walk.obj, the name being in the arena; and when the last one from `first` on was
- * added: sorts them, makes them children of walk.obj and next in line. */
+/* Adds a link of walk.obj, whose name is in the arena. After the last link from `first` on: sorts
+ * them, makes them children of walk.obj and next in line. */
 pg_status pg__h5_link_add(pg__h5 *h, const char *name, uint64_t addr, uint32_t depth, pg_err *err);
 pg_status pg__h5_links_end(pg__h5 *h, size_t first, pg_err *err);
 
@@ -347,15 +347,16 @@ size_t pg__h5_fixed_len(const char *s, size_t n, int pad); /* of a fixed string,
 pg_status pg__h5_gheap_text(pg__h5 *h, uint64_t addr, uint32_t index, uint64_t n, const char **text,
                             pg_err *err);
 
-/* Refuses a filter by its number, and name if we know it. */
+/* Refuses a filter by its number, and by name if we know it. */
 pg_status pg__h5_filter_refuse(const pg__h5 *h, unsigned id, pg_err *err);
 pg_status pg__h5_filters_read(const pg__h5 *h, pg__h5_cur *c, pg__h5_filters *f, pg_err *err);
 
-/* Reads the layout of walk.obj, whose type and dims are known. at: of the message, in the io. */
+/* Reads the layout of walk.obj, whose type and dims are known. at: place of the message in the
+ * io. */
 pg_status pg__h5_layout_read(pg__h5 *h, pg__h5_cur *c, uint64_t at, const pg__h5_filters *f,
                              pg_err *err);
 
-/* The stored size of a chunk against its decoded one: exact, or within what deflate can do. */
+/* Checks the stored size of a chunk against its decoded one: exact, or within deflate's maximum. */
 pg_status pg__h5_chunk_check(const pg__h5 *h, const pg__h5_chunked *ch, uint32_t stored,
                              uint32_t mask, pg_err *err);
 

@@ -1,10 +1,10 @@
 /* h5_memory.c - the file driver behind h5_writer.c.
  *
- * Why not libhdf5's own drivers: sec2 writes to the disk itself, and a write that fails there ends
- * in a crash inside libhdf5; core keeps the whole file in one piece, tensors included. This one
+ * libhdf5's own drivers do not suffice: sec2 writes to the disk itself, and a failed write ends in
+ * a crash inside libhdf5; core keeps the whole file in one piece, including tensors. This driver
  * keeps pages of 4 KiB, found through a hash table, and never reports a failure to libhdf5: when
- * memory runs out it drops the write, remembers that it did, and the writer gives up at its next
- * step. A page that was never written reads as zeros, or as what the base file holds there. */
+ * memory runs out, it drops the write and remembers that, and the writer gives up at its next step.
+ * A page that was never written reads as zeros, or as the base file's bytes. */
 #include "format/h5/h5_memory.h"
 
 #include <hdf5.h>
@@ -21,7 +21,7 @@ typedef struct memory_file {
     haddr_t eoa, eof; /* end of what is allocated; end of what was written */
 } memory_file;
 
-/* What the file access list carries to open(). */
+/* What the file access list passes to open(). */
 typedef struct driver_info {
     pg__h5_memory *m;
 } driver_info;
@@ -40,7 +40,7 @@ static unsigned char *find_page(const pg__h5_memory *m, uint64_t no)
     return at ? m->pages[at - 1].bytes : NULL;
 }
 
-/* Keeps the table at most half full. Returns 0, or -1 with nothing changed. */
+/* Keeps the table at most half full. Returns 0, or -1 and changes nothing. */
 static int grow_slots(pg__h5_memory *m)
 {
     const size_t n = m->n_slots ? m->n_slots * 2 : 256;
@@ -116,7 +116,7 @@ int pg__h5_memory_write(pg__h5_memory *m, uint64_t off, const void *data, size_t
     return -m->failed;
 }
 
-/* libhdf5 frees the H5FD_t through our close(), so calloc and free are ours to choose. */
+/* libhdf5 frees the H5FD_t through our close(), so we may use calloc and free. */
 static H5FD_t *memory_open(const char *name, unsigned flags, hid_t fapl, haddr_t max)
 {
     (void)name, (void)flags, (void)max;
@@ -200,7 +200,8 @@ static herr_t memory_truncate(H5FD_t *x, hid_t dxpl, hbool_t closing)
 static const H5FD_class_t memory_driver = {
 #if H5_VERSION_GE(1, 13, 2)
     .version = H5FD_CLASS_VERSION,
-    .value = (H5FD_class_value_t)511, /* the last of those left to programs of their own */
+    .value = (H5FD_class_value_t)511, /* the last value of those reserved for programs' own
+                                         drivers */
 #endif
     .name = "libpg_memory",
     .maxaddr = (haddr_t)1 << 62,

@@ -1,5 +1,5 @@
 /* h5_object.c - from the messages of one object header to a group or a dataset (section IV.A.2).
- * Every message is checked, also those that we have no use for: libhdf5 decodes them too. */
+ * Every message is checked, even those that we do not use, because libhdf5 decodes them, too. */
 #include <string.h>
 
 #include "format/h5/h5_impl.h"
@@ -25,7 +25,7 @@ enum {
     N_TYPES = 0x19
 };
 
-/* The one message of each type, or NULL; links and attributes are many. */
+/* The only message of each type, or NULL; links and attributes may be many. */
 typedef struct singles {
     const pg__h5_msg *of[N_TYPES];
 } singles;
@@ -48,7 +48,7 @@ done:
     return st;
 }
 
-/* Of a modification time of old, YYYYMMDDhhmmss. libhdf5 decodes it when it is asked for it. */
+/* An old modification time, YYYYMMDDhhmmss. libhdf5 decodes it on request. */
 static size_t digits_of(const uint8_t *p)
 {
     char s[15] = "";
@@ -56,7 +56,7 @@ static size_t digits_of(const uint8_t *p)
     return strspn(s, "0123456789");
 }
 
-/* Messages that say nothing we need. */
+/* Messages without information that we need. */
 static pg_status check_minor(pg__h5 *h, uint32_t type, pg__h5_cur c, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -158,7 +158,7 @@ static pg_status read_dataset(pg__h5 *h, const singles *m, pg_err *err)
     c = pg__h5_msg_cur(h, m->of[DATASPACE]);
     PG_TRY(pg__h5_space_read(h, &c, &o->rank, o->dims, &n_elems, err));
     if (o->type.cls == PG_H5_OTHER)
-        goto done; /* where the values are does not matter */
+        goto done; /* the place of the values does not matter */
     if (o->rank == PG_H5_NULL)
         PG_H5_FAIL(PG_E_UNSUPPORTED, "dataset without a shape (null dataspace)");
     if (__builtin_mul_overflow(n_elems, (uint64_t)o->type.size, &o->n_bytes))

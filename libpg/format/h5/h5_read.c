@@ -1,7 +1,7 @@
-/* h5_read.c - the bytes of a dataset: from one extent, or out of decoded chunks.
+/* h5_read.c - the bytes of a dataset: from one extent, or from decoded chunks.
  *
- * Readers go through a tensor row by row. A row crosses many chunks, so that all chunks of a slab
- * (those with the same first coordinate) are kept decoded, as far as MAX_DECODED allows. */
+ * Callers read a tensor row by row. A row crosses many chunks, so all chunks of a slab (those with
+ * the same first coordinate) stay decoded, as far as MAX_DECODED allows. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -27,7 +27,7 @@ void pg__h5_decoded_fini(pg__h5_decoded *d)
     *d = (pg__h5_decoded){.chunked = PG_H5_NONE};
 }
 
-/* ---- filters, last one first; each takes *buf and leaves its result there */
+/* ---- filters, the last one first; each takes *buf and leaves its result there */
 
 static pg_status undo_fletcher(const uint8_t *buf, size_t *n, pg_err *err)
 {
@@ -36,7 +36,7 @@ static pg_status undo_fletcher(const uint8_t *buf, size_t *n, pg_err *err)
     *n -= 4;
     pg__h5_cur c = {.p = buf + *n, .end = buf + *n + 4};
     const uint32_t stored = pg__h5_u32(&c, 4), sum = pg__fletcher32(buf, *n);
-    /* HDF5 1.6.2 and before wrote the bytes of both halves the other way round */
+    /* HDF5 up to 1.6.2 wrote the bytes of both halves in the other order */
     const uint32_t old = (sum & 0x00FF00FF) << 8 | (sum >> 8 & 0x00FF00FF);
     if (stored != sum && stored != old)
         return pg_fail(err, PG_E_FORMAT, "wrong checksum (fletcher32) of a chunk");
@@ -80,7 +80,7 @@ static pg_status decode(pg__h5 *h, const pg__h5_chunked *ch, size_t k, uint8_t *
     uint8_t *buf = NULL;
     if (f->n == 0)
         return pg__io_read(h->io, h->base + chunk->addr, dst, n, err);
-    for (uint32_t i = 0; i < f->n; i++) { /* what each filter was given when it was written */
+    for (uint32_t i = 0; i < f->n; i++) { /* sizes that each filter was given when it was written */
         n_in[i] = n_now;
         n_now += !(chunk->mask >> i & 1) && f->id[i] == FLETCHER32 ? 4 : 0;
     }
@@ -98,7 +98,7 @@ static pg_status decode(pg__h5 *h, const pg__h5_chunked *ch, size_t k, uint8_t *
         else
             PG_TRY(undo_deflate(&buf, &n, n_in[i], err));
     }
-    if (n != ch->n_bytes) /* second check: pg__h5_chunk_check() and each filter see to it */
+    if (n != ch->n_bytes) /* the second check: pg__h5_chunk_check() and each filter ensure it */
         PG_FAIL(PG_E_FORMAT, "chunk of %zu bytes, not %u", n, ch->n_bytes);
     memcpy(dst, buf, n);
 done:
@@ -108,7 +108,7 @@ done:
 
 /* ---- chunks */
 
-/* Makes the table of decoded chunks one for this dataset. */
+/* Assigns the table of decoded chunks to this dataset. */
 static pg_status prepare(pg__h5 *h, uint32_t chunked, const pg__h5_object *o, pg_err *err)
 {
     pg__h5_decoded *d = &h->decoded;
@@ -118,7 +118,7 @@ static pg_status prepare(pg__h5 *h, uint32_t chunked, const pg__h5_object *o, pg
     pg__h5_decoded_fini(d);
     const uint64_t slabs = (o->dims[0] + ch->dims[0] - 1) / ch->dims[0];
     size_t n = (size_t)(ch->n_chunks / slabs);
-    if (n > MAX_DECODED / ch->n_bytes) /* only memory */
+    if (n > MAX_DECODED / ch->n_bytes) /* only saves memory */
         n = MAX_DECODED / ch->n_bytes;
     n = n ? n : 1;
     d->tags = pg__mem_array(n, sizeof *d->tags);
@@ -132,8 +132,8 @@ static pg_status prepare(pg__h5 *h, uint32_t chunked, const pg__h5_object *o, pg
     return PG_OK;
 }
 
-/* Copies bytes from `off` of the row-major data, as many as lie in one row of one chunk (*n is how
- * many are wanted, then how many there were). */
+/* Copies bytes from `off` of the row-major data, up to the end of a row of one chunk (*n is how
+ * many are wanted, then how many were copied). */
 static pg_status copy_run(pg__h5 *h, const pg__h5_object *o, uint64_t off, uint8_t *dst, size_t *n,
                           pg_err *err)
 {

@@ -1,8 +1,8 @@
-/* h5_reader.c - the walk over a whole HDF5 file, and what is handed out of it.
+/* h5_reader.c - the walk over a whole HDF5 file, and access to the result.
  *
- * Objects are visited depth first from a list of links still to follow, no recursion. Each object
- * header is read once: a dataset may have several names, a group may not (that would be a loop, or
- * a lattice with more paths than any limit). */
+ * Objects are visited depth first from a list of links still to follow, without recursion. Each
+ * object header is read once: a dataset may have several names, a group may not (that would be a
+ * loop, or a lattice with more paths than any limit). */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static pg_status add_object(pg__h5 *h, const pg__h5_link *l, pg_err *err)
     return PG_OK;
 }
 
-/* The object of walk.obj was met before as `first`. */
+/* The object of walk.obj has been met before, as `first`. */
 static pg_status meet_again(pg__h5 *h, uint32_t first, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -106,7 +106,7 @@ pg_status pg__h5_new(pg__h5 **out, pg__io *io, pg_err *err)
     return st;
 }
 
-/* *uncovered: set if it was refused for what libhdf5 could read. */
+/* *uncovered: set if it was refused for something that libhdf5 could read. */
 static pg_status open_strictly(pg__h5 **out, pg__io *io, pg__h5_read_object read, int *uncovered,
                                pg_err *err)
 {
@@ -189,7 +189,7 @@ uint32_t pg__h5_child(const pg__h5 *h, uint32_t group, uint32_t k)
     return o && k < o->n_children ? h->children[o->first_child + k] : PG_H5_NONE;
 }
 
-/* The child with the name s[0, n), which holds no NUL. */
+/* The child with the name s[0, n), which contains no NUL. */
 static uint32_t find_child(const pg__h5 *h, const pg__h5_object *o, const char *s, size_t n)
 {
     uint32_t lo = 0, hi = o->n_children;
@@ -214,7 +214,7 @@ uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path)
     uint32_t obj = from < h->n_objs ? from : PG_H5_NONE;
     while (obj != PG_H5_NONE) {
         const size_t n = strcspn(path, "/");
-        if (n == 2 && path[0] == '.' && path[1] == '.') /* no link is called "" or "." */
+        if (n == 2 && path[0] == '.' && path[1] == '.') /* no link has the name "" or "." */
             return PG_H5_NONE;
         obj = find_child(h, &h->objs[obj], path, n);
         if (!path[n])
@@ -224,10 +224,10 @@ uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path)
     return obj;
 }
 
-/* The end of a path says more than its beginning: what does not fit is left out in front. */
+/* The end of a path says more than its beginning, so the beginning is cut if it does not fit. */
 const char *pg__h5_path(const pg__h5 *h, uint32_t obj, char *buf, size_t cap)
 {
-    uint32_t up[PG_LIMIT_GROUP_DEPTH + 2]; /* pg__h5_link_add() lets no more lie in each other */
+    uint32_t up[PG_LIMIT_GROUP_DEPTH + 2]; /* pg__h5_link_add() limits the depth */
     uint32_t n = 0;
     size_t at = 0, total = sizeof ".../" + 3;
     int cut = 0;

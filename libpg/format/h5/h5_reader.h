@@ -2,15 +2,14 @@
  *
  * pg__h5_open() walks the whole file once: superblock, object headers, groups, attributes, layouts,
  * chunk indexes. It refuses by name whatever it does not understand, allocates only what stored
- * bytes justify, never recurses on input depth, and does not use libhdf5. What passes is safe to
- * hand to libhdf5, but for values of types that no weight has: those are passed over (PG_H5_OTHER).
- * Section numbers in the sources are those of the HDF5 File Format Specification
- * 3.0.
+ * bytes justify, never recurses on input depth, and does not use libhdf5. Files that pass are safe
+ * for libhdf5, except for values of types that weights never have, which it skips (PG_H5_OTHER).
+ * Section numbers in the sources are those of the HDF5 File Format Specification 3.0.
  *
  * Messages are "OBJECT: reason" (OBJECT = path of the group or dataset, "/" for the root), or only
- * the reason where it is about the whole file; the caller puts the file's name before.
- * PG_E_FORMAT damaged, unsafe or incomplete, PG_E_LIMIT asks for too much, PG_E_UNSUPPORTED legal
- * HDF5 that is not covered. */
+ * the reason if it concerns the whole file; the caller adds the file's name. PG_E_FORMAT damaged,
+ * unsafe or incomplete, PG_E_LIMIT asks for too much, PG_E_UNSUPPORTED legal HDF5 that libpg does
+ * not read. */
 #ifndef PG_FORMAT_H5_H5_READER_H
 #define PG_FORMAT_H5_H5_READER_H
 
@@ -22,34 +21,34 @@ typedef struct pg__h5 pg__h5;
 typedef enum pg__h5_kind { PG_H5_GROUP, PG_H5_DATASET } pg__h5_kind;
 
 /* Objects are numbered from 0 (the root) in depth-first order; children of a group are sorted by
- * name as the file's B-tree has them. Views are valid until pg__h5_close(). */
+ * name, as in the file's B-tree. Views are valid until pg__h5_close(). */
 typedef struct pg__h5_object {
     const char *name; /* last component; "" for the root */
     pg__h5_kind kind;
     uint32_t parent, first_child, n_children; /* children: pg__h5_child(h, obj, k) */
     uint32_t n_attrs;
-    pg__h5_dtype type; /* datasets; of PG_H5_OTHER only the shape is known besides */
+    pg__h5_dtype type; /* datasets; for PG_H5_OTHER only the shape is known besides */
     uint32_t rank;
     uint64_t dims[PG_MAX_RANK];
     uint64_t n_bytes;   /* elements x size, uncompressed */
     int contiguous;     /* 1: the raw data is one extent of the file (n_bytes may be 0) */
     uint64_t off_bytes; /* of that extent, from the start of the io */
     uint64_t addr;      /* of the object header: same address = same object (hard links) */
-    int remnants; /* it may hold bytes of something deleted, or a comment, which no copy gets */
+    int remnants; /* it may hold bytes of a deleted object, or a comment, which no copy gets */
 } pg__h5_object;
 
 /* References io until closed. */
 pg_status pg__h5_open(pg__h5 **out, pg__io *io, pg_err *err);
 
-/* The same, but what is refused as legal HDF5 that is not covered is read by libhdf5 if trust is set;
- * else the error's hint says that --trust-input would. */
+/* The same, but if trust is set libhdf5 reads files that are refused as legal HDF5 that libpg does
+ * not read; else the error's hint says that --trust-input would. */
 pg_status pg__h5_open_or_trust(pg__h5 **out, pg__io *io, int trust, pg_err *err);
 
-/* The root alone, with its attributes and the names of what it holds; nothing below is looked at. */
+/* Only the root, with its attributes and the names of its children; nothing below is read. */
 pg_status pg__h5_open_root(pg__h5 **out, pg__io *io, pg_err *err);
 
 /* Fills the same object through libhdf5, in this process: on a damaged file it may crash or hang.
- * Types, links, filters and storage are held to the same rules, absent data is an error too. */
+ * Types, links, filters and storage obey the same rules; absent data is an error, too. */
 pg_status pg__h5_open_trusted(pg__h5 **out, pg__io *io, pg_err *err);
 
 void pg__h5_close(pg__h5 *h);
@@ -63,17 +62,17 @@ uint32_t pg__h5_child(const pg__h5 *h, uint32_t group, uint32_t k);
  * PG_H5_NONE. O(depth x log children). */
 uint32_t pg__h5_find(const pg__h5 *h, uint32_t from, const char *path);
 
-/* Path of an object ("dense/kernel:0"; "/" for the root), printable, into buf; returns buf. What does
- * not fit is left out in front (".../kernel:0"). cap: 16 at least. */
+/* Writes the path of an object ("dense/kernel:0"; "/" for the root), printable, into buf; returns
+ * buf. A path that does not fit is cut in front (".../kernel:0"). cap: at least 16. */
 const char *pg__h5_path(const pg__h5 *h, uint32_t obj, char *buf, size_t cap);
 
-/* Attribute k of an object in file order, without those whose values are not read; by name NULL if absent. Strings are decoded, variable
- * length included; see h5_types.h. */
+/* Attribute k of an object in file order, without those whose values are not read; by name, NULL if
+ * absent. Strings are decoded, variable-length ones included; see h5_types.h. */
 const pg__h5_attr *pg__h5_attr_at(const pg__h5 *h, uint32_t obj, uint32_t k);
 const pg__h5_attr *pg__h5_attr_find(const pg__h5 *h, uint32_t obj, const char *name);
 
-/* Raw bytes of a dataset, in the file's byte order, row-major; any layout and allowed filter. Some
- * decoded chunks are kept. PG_E_FORMAT: checksum or inflate; PG_E_LIMIT: inflates to too much. */
+/* Raw bytes of a dataset, in the file's byte order, row-major; any layout and allowed filter. Keeps
+ * some decoded chunks. PG_E_FORMAT: checksum or inflate; PG_E_LIMIT: inflates to too much. */
 pg_status pg__h5_read(pg__h5 *h, uint32_t obj, uint64_t off, void *buf, size_t n, pg_err *err);
 
 /* How many datasets and attributes have values of types that are not read. names: the first
@@ -84,11 +83,11 @@ size_t pg__h5_unread(const pg__h5 *h, const char *names[PG_H5_UNREAD]);
 /* 1 if the strict reader read it, 0 if libhdf5 did. */
 int pg__h5_is_strict(const pg__h5 *h);
 
-/* The bytes that the superblock and the objects own, ascending, with gaps between the runs: what no
- * reader of the file ever asks for. None (*n = 0) if libhdf5 read it. */
+/* The bytes that belong to the superblock and the objects, ascending, with gaps between the runs:
+ * no reader of the file ever reads anything else. None (*n = 0) if libhdf5 read it. */
 const pg__run *pg__h5_used(const pg__h5 *h, size_t *n);
 
-/* Bytes before the superblock and behind the end of the HDF5 data: reported, not refused. */
+/* Bytes before the superblock and after the end of the HDF5 data: reported, not refused. */
 uint64_t pg__h5_user_block(const pg__h5 *h);
 uint64_t pg__h5_trailing(const pg__h5 *h);
 

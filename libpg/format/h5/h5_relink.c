@@ -1,21 +1,21 @@
 /* h5_relink.c - a new root in an old file, through libhdf5 over h5_memory.c.
  *
- * The new root is a group without a name; hard links lead from it to old groups and datasets, and
- * a changed superblock (File Format Specification, section II.A) leads to it. So 96 bytes are all
- * that changes below the old end. Moving the links inside the old root instead (H5Lmove) was as
- * fast on 20,000 tensors, but it writes all over the old metadata, so that it serves copies only
- * and every crash in place destroys the file; this way serves both.
+ * The new root is a group without a name. Hard links lead from it to old groups and datasets, and a
+ * changed superblock (File Format Specification, section II.A) leads to it, so only 96 bytes change
+ * below the old end. Moving the links inside the old root instead (H5Lmove) was as fast on 20,000
+ * tensors, but it writes all over the old metadata: it works for copies only, because in place
+ * every crash would destroy the file. This way works for both.
  *
- * What libhdf5 writes below the old end is forgotten at once: counts of links in object headers
- * (the old tree that gave the other links is out of reach, so the old count is right again, or too
- * high where a dataset had two names, which keeps its room if it is deleted later) and its own
- * superblock. For that to be all, it must not put new things there. It does where it freed
- * something old: so no old group gets or loses a link. And it adds to old heaps of strings that it
- * has read: so nothing of that kind is read through it. The caller's check of the result would
- * show it.
+ * Whatever libhdf5 writes below the old end is dropped at once: counts of links in object headers
+ * (the old tree with the other links is unreachable, so the old count is right again, or too high
+ * if a dataset had two names; then its space is not freed if it is deleted later) and its own
+ * superblock. Nothing else may be written there, so libhdf5 must not put new objects there. It
+ * would reuse space that it has freed: so no old group gets or loses a link. And it would add to
+ * old string heaps that it has read: so none is read through it. The caller's check of the result
+ * would reveal a violation.
  *
- * New things start at a multiple of the page size: no sector that holds old bytes is written but
- * the first. */
+ * New objects start at a multiple of the page size: of the sectors that hold old bytes, only the
+ * first is written. */
 #include "format/h5/h5_relink.h"
 
 #include <hdf5.h>
@@ -28,7 +28,7 @@
 
 enum { VERSION = 8, OFF_SIZE = 13, LEN_SIZE = 14 }; /* bytes of the superblock */
 
-/* From the base address on, both versions agree. */
+/* From the base address on, both versions are alike. */
 enum { END = 16, ROOT = 40, CACHED = 48, ALL = 72 };
 
 static size_t address_at(const unsigned char *head)
@@ -119,7 +119,7 @@ pg_status pg__h5_out_link(pg__h5_out *h, const char *path, const char *from, pg_
     return st;
 }
 
-/* The pages behind the old end in one piece; each is freed once it is there. */
+/* Joins the pages after the old end into one piece; each is freed once it has been copied. */
 static pg_status take_tail(pg__relinked *out, pg__h5_out *h, pg_err *err)
 {
     if (h->mem.end < h->tail_at || h->mem.end - h->tail_at > SIZE_MAX)

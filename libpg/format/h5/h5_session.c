@@ -1,6 +1,6 @@
 /* h5_session.c - the lock around libhdf5, the only state that libpg shares between stores. While it
- * is held libhdf5's habit of printing errors is off; a caller who uses libhdf5 himself finds his
- * own setting back afterwards. */
+ * is held, libhdf5 does not print errors; a caller who uses libhdf5, too, finds the old setting
+ * restored afterwards. */
 #include "format/h5/h5_session.h"
 
 #include <hdf5.h>
@@ -15,7 +15,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     H5E_auto2_t print;
     void *data;
-} before; /* of who holds the lock */
+} before; /* of the holder of the lock */
 
 void pg__h5_enter(void)
 {
@@ -25,7 +25,7 @@ void pg__h5_enter(void)
     before.data = NULL;
     (void)H5Eget_auto2(H5E_DEFAULT, &before.print, &before.data);
     (void)H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    (void)H5PLset_loading_state(0); /* no plug-in is ever wanted */
+    (void)H5PLset_loading_state(0); /* we never want a plug-in */
 }
 
 void pg__h5_leave(void)

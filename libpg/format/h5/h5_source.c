@@ -1,5 +1,5 @@
 /* h5_source.c - the file driver behind h5_trusted.c. libhdf5 gets the descriptor that is already
- * open, or the member of an archive, and never a name: what it opens is what was given. */
+ * open, or the member of an archive, and never a name: it can only open what it was given. */
 #include "format/h5/h5_source.h"
 
 #include <hdf5.h>
@@ -9,10 +9,10 @@
 typedef struct source_file {
     H5FD_t pub; /* first, as libhdf5 demands */
     pg__io *io;
-    haddr_t eoa; /* end of what libhdf5 takes for allocated */
+    haddr_t eoa; /* end of what libhdf5 considers allocated */
 } source_file;
 
-/* What the file access list carries to open(). */
+/* What the file access list passes to open(). */
 typedef struct driver_info {
     pg__io *io;
 } driver_info;
@@ -36,7 +36,7 @@ static herr_t source_close(H5FD_t *x)
 
 static int source_cmp(const H5FD_t *a, const H5FD_t *b)
 {
-    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b; /* every opening is a file of its own */
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b; /* every opening is a separate file */
     return x < y ? -1 : x > y;
 }
 
@@ -82,7 +82,7 @@ static herr_t source_write(H5FD_t *x, H5FD_mem_t type, hid_t dxpl, haddr_t addr,
 static const H5FD_class_t source_driver = {
 #if H5_VERSION_GE(1, 13, 2)
     .version = H5FD_CLASS_VERSION,
-    .value = (H5FD_class_value_t)510, /* of those left to programs of their own */
+    .value = (H5FD_class_value_t)510, /* one of the values reserved for programs' own drivers */
 #endif
     .name = "libpg_source",
     .maxaddr = (haddr_t)1 << 62,

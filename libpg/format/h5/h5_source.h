@@ -1,6 +1,6 @@
 /* h5_source.h - a file driver for libhdf5 that reads from a pg__io and never writes.
  *
- * Identifiers of libhdf5 (hid_t) travel as int64_t: <hdf5.h> stays inside format/h5_*.c. */
+ * Identifiers of libhdf5 (hid_t) are passed as int64_t: <hdf5.h> stays inside format/h5/*.c. */
 #ifndef PG_FORMAT_H5_H5_SOURCE_H
 #define PG_FORMAT_H5_H5_SOURCE_H
 

@@ -1,5 +1,5 @@
 /* h5_super.c - the superblock (section II.A): where everything starts, how wide addresses are, and
- * how long the file should be. It is found at byte 0 or behind a user block of 512 x 2^n bytes. */
+ * how long the file should be. It is at byte 0, or after a user block of 512 x 2^n bytes. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -43,7 +43,7 @@ done:
     return st;
 }
 
-/* A superblock may have been moved behind a user block without being told. */
+/* A superblock may have been moved behind a user block without its address being changed. */
 static pg_status check_end(pg__h5 *h, uint64_t at, uint64_t base, uint64_t end, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -61,8 +61,8 @@ done:
     return st;
 }
 
-/* Up to version 1 libhdf5 checks that it knows the flags and looks no further: HDF5 before 1.8 left
- * "open for writing" in files that it had closed. */
+/* Up to version 1, libhdf5 only checks that it knows the flags: HDF5 before 1.8 left "open for
+ * writing" in files that it had closed. */
 static pg_status check_closed(const pg__h5 *h, unsigned version, unsigned flags, pg_err *err)
 {
     if (flags & ~7u)
@@ -151,7 +151,7 @@ pg_status pg__h5_super_read(pg__h5 *h, pg_err *err)
     const size_t n = left < sizeof buf ? (size_t)left : sizeof buf;
     PG_TRY(pg__io_read(h->io, at, buf, n, err));
     pg__h5_cur c = {.p = buf + sizeof signature, .end = buf + n};
-    const unsigned version = pg__h5_u32(&c, 1); /* 0 if it is cut: then so is what follows */
+    const unsigned version = pg__h5_u32(&c, 1); /* 0 if it is cut: then so is the rest */
     if (version > 3)
         PG_H5_UNCOVERED("written by a newer HDF5 (superblock version %u)", version);
     if (version < 2)

@@ -1,11 +1,11 @@
 /* h5_trusted.c - the objects of a file as libhdf5 sees them, for users who insist (--trust-input).
  *
- * Only for files that our own reader understands to be legal but does not cover: dense links and
- * attributes, shared messages, chunk indexes of HDF5 1.10 and later. libhdf5 tells what there is
- * and where; types and shapes pass through the same decoders in their encoded form, and the bytes
- * are read and unfiltered by h5_read.c, so that nothing of libhdf5 is left once the file is open.
- * What is refused there is refused here: other filters, external or virtual storage, soft and
- * external links, absent data. Damage, though, meets libhdf5 unprotected. */
+ * Only for files that our own reader recognises as legal but does not read: dense links and
+ * attributes, shared messages, chunk indexes of HDF5 1.10 and later. libhdf5 says which objects
+ * exist and where; types and shapes go through the same decoders in their encoded form, and
+ * h5_read.c reads and unfilters the bytes, so that nothing of libhdf5 remains once the file is
+ * open. What our reader refuses is refused here, too: other filters, external or virtual storage,
+ * soft and external links, absent data. But damage reaches libhdf5 unchecked. */
 #define H5_USE_110_API
 #include <hdf5.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 #include "format/h5/h5_session.h"
 #include "format/h5/h5_source.h"
 
-/* What the walk's callback finds through the pg__h5. */
+/* What the walk's callback gets through the pg__h5. */
 struct trusted {
-    hid_t file, object; /* object: being read */
+    hid_t file, object; /* number of the current object */
 };
 
 static struct trusted *of(const pg__h5 *h)
@@ -33,14 +33,14 @@ static pg_status lib_failed(const pg__h5 *h, const char *what, pg_err *err)
     return pg__h5_bad(h, err, PG_E_FORMAT, "the HDF5 library cannot %s: %s", what, reason);
 }
 
-/* ---- types and shapes: encoded by libhdf5, decoded by our own rules */
+/* ---- types and shapes: encoded by libhdf5, decoded with our own rules */
 
 static pg_status take_type(pg__h5 *h, hid_t type, pg__h5_dtype *t, pg_err *err)
 {
     pg_status st = PG_OK;
     size_t n = 0;
     uint8_t *bytes = NULL;
-    if (H5Tis_variable_str(type) > 0) { /* its encoded form is that of memory */
+    if (H5Tis_variable_str(type) > 0) { /* its encoded form is that in memory */
         *t = (pg__h5_dtype){.cls = PG_H5_STR_VLEN, .size = 16};
         t->utf8 = H5Tget_cset(type) == H5T_CSET_UTF8;
         t->pad = (int)H5Tget_strpad(type);
@@ -53,7 +53,7 @@ static pg_status take_type(pg__h5 *h, hid_t type, pg__h5_dtype *t, pg_err *err)
         PG_TRY(pg__nomem(err));
     if (H5Tencode(type, bytes, &n) < 0)
         PG_TRY(lib_failed(h, "encode a type", err));
-    pg__h5_cur c = {.p = bytes + 2, .end = bytes + n}; /* behind a tag and a version */
+    pg__h5_cur c = {.p = bytes + 2, .end = bytes + n}; /* after a tag and a version */
     PG_TRY(pg__h5_type_read(h, &c, t, err));
 done:
     pg__mem_free(bytes);
@@ -244,7 +244,7 @@ static pg_status take_link(links *l, hid_t group, const char *name, const H5L_in
     if (H5Oget_info_by_name2(group, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
         return lib_failed(h, "follow a link", err);
     if (object.type == H5O_TYPE_NAMED_DATATYPE)
-        return PG_OK; /* what uses it has the type in full */
+        return PG_OK; /* any object that uses it has the complete type */
     char *copy = pg__h5_text(h, name, strlen(name));
     if (!copy)
         PG_TRY(pg__nomem(err));
@@ -293,7 +293,7 @@ done:
     return st;
 }
 
-/* Chunk k as libhdf5 lists it, put where its place in the tensor is. */
+/* Puts chunk k of libhdf5's list where its place in the tensor says. */
 static pg_status take_chunk(pg__h5 *h, hid_t space, hsize_t k, const pg__h5_chunked *ch,
                             pg_err *err)
 {
@@ -446,7 +446,7 @@ static pg_status walk(pg__h5 *h, int64_t fapl, pg_err *err)
     if (fcpl < 0 || H5Pget_userblock(fcpl, &user_block) < 0 ||
         H5Oget_info2(t.file, &root, H5O_INFO_BASIC) < 0)
         PG_TRY(lib_failed(h, "open the file", err));
-    if (user_block) /* versions of libhdf5 differ about what addresses count from */
+    if (user_block) /* versions of libhdf5 disagree about the base of addresses */
         PG_H5_FAIL(PG_E_UNSUPPORTED, "a user block of %s bytes besides", PG_H5_NUM(user_block));
     PG_TRY(pg__h5_walk_all(h, root.addr, take_object, err));
 done:
@@ -486,5 +486,5 @@ done:
 
 int pg__h5_is_strict(const pg__h5 *h)
 {
-    return h->off_size != 0; /* of the superblock, which this way never reads */
+    return h->off_size != 0; /* of the superblock, which is never read here */
 }

@@ -1,8 +1,8 @@
 /* h5_type.c - dataspace and datatype messages (sections IV.A.2.b and IV.A.2.d).
  *
- * Types are an allow-list, each with its one canonical encoding: what libhdf5 would convert on the
- * fly (odd floats, padded integers) is not read, because we copy bytes and never convert. Such
- * values are passed over, for people keep tables of pandas beside their weights; a weight of such a
+ * Types are an allow-list, each with one canonical encoding: types that libhdf5 would convert on
+ * the fly (odd floats, padded integers) are not read, because we copy bytes and never convert. Such
+ * values are skipped, because people keep pandas tables beside their weights; a weight of such a
  * type is refused. */
 #include <stdio.h>
 #include <string.h>
@@ -106,7 +106,7 @@ done:
     return st;
 }
 
-/* h5py's bool: an enum over a byte, FALSE = 0 and TRUE = 1. Names are padded before version 3. */
+/* h5py's bool: an enum over a byte, FALSE = 0 and TRUE = 1. Before version 3, names are padded. */
 static pg_status read_enum(const pg__h5 *h, pg__h5_cur *c, unsigned version, unsigned bits,
                            pg__h5_dtype *t, pg_err *err)
 {

@@ -1,4 +1,4 @@
-/* h5_types.h - the HDF5 types, attributes that weight files use; shared by reader and writer. */
+/* h5_types.h - the HDF5 types and attributes that weight files use; shared by reader and writer. */
 #ifndef PG_FORMAT_H5_H5_TYPES_H
 #define PG_FORMAT_H5_H5_TYPES_H
 
@@ -13,7 +13,7 @@ typedef enum pg__h5_class {
     PG_H5_NUMBER,     /* dtype says which; bool is h5py's enum, bfloat16 the opaque of 2 bytes */
     PG_H5_STR_FIXED,  /* size bytes each */
     PG_H5_STR_VLEN,
-    PG_H5_OTHER       /* legal, but nothing that a weight has: the values are not read */
+    PG_H5_OTHER       /* legal, but never the type of a weight: the values are not read */
 } pg__h5_class;
 
 typedef struct pg__h5_dtype {
@@ -23,7 +23,7 @@ typedef struct pg__h5_dtype {
     int big_endian;
     int utf8;         /* strings: character set, 0 = ASCII */
     int pad;          /* strings: 0 null-terminated, 1 null-padded, 2 space-padded */
-    const char *unread; /* PG_H5_OTHER: the refusal, for whoever needs the values */
+    const char *unread; /* PG_H5_OTHER: the message for callers that need the values */
 } pg__h5_dtype;
 
 /* An attribute: extent and values. rank 0 and n_elems 1 = scalar; rank PG_H5_NULL = null space. */

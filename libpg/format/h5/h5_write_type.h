@@ -1,4 +1,4 @@
-/* h5_write_type.h - our description of a type as one of libhdf5's. */
+/* h5_write_type.h - converts our description of a type to a type of libhdf5. */
 #ifndef PG_FORMAT_H5_H5_WRITE_TYPE_H
 #define PG_FORMAT_H5_H5_WRITE_TYPE_H
 

@@ -1,9 +1,9 @@
-/* h5_writer.c - new HDF5 files as Keras' h5py would lay them out, through libhdf5 over h5_memory.c.
+/* h5_writer.c - writes new HDF5 files as Keras' h5py would, through libhdf5 over h5_memory.c.
  *
- * Layout (FORMATS.md: "HDF5 as written"): superblock 0, old groups, version 1
- * object headers, contiguous datasets. Datasets get their space when they are created (early
- * allocation, no fill value), which only moves the end of the file: libhdf5 never sees their bytes,
- * and the offset is known at once. */
+ * Layout (FORMATS.md: "HDF5 as written"): superblock 0, old groups, version 1 object headers,
+ * contiguous datasets. Datasets get their space when they are created (early allocation, no fill
+ * value), which only moves the end of the file: libhdf5 never sees their bytes, and their offsets
+ * are known at once. */
 #include "format/h5/h5_writer.h"
 
 #include <hdf5.h>
@@ -21,15 +21,17 @@
 
 /* What Keras leaves of the 64 KiB of an object header message for one list of names. */
 #define NAMES_BYTES 64512u
-/* A variable-length string takes 16 bytes there; with 4092 of them HDF5 refuses the attribute. */
+/* Each variable-length string takes 16 bytes there; with 4092 of them HDF5 refuses the
+ * attribute. */
 #define VLEN_BYTES 16u
 #define VLEN_NAMES 4092u
 
-/* The one way a failure of libhdf5 is told: the object, what was tried, libhdf5's first reason. */
+/* The only way in which a failure of libhdf5 is reported: the object, the action, libhdf5's first
+ * reason. */
 pg_status pg__h5_out_fail(const pg__h5_out *h, const char *path, const char *what, pg_err *err)
 {
     char reason[160];
-    if (h->mem.unread.code != PG_OK) { /* libhdf5 only passed it on */
+    if (h->mem.unread.code != PG_OK) { /* libhdf5 only passed this error on */
         if (err)
             *err = h->mem.unread;
         return h->mem.unread.code;
@@ -53,8 +55,8 @@ pg_status pg__h5_out_check_path(const char *path, pg_err *err)
     return PG_OK;
 }
 
-/* 2 KiB (the default) for small files up to 1 MiB: a twentieth of the metadata, so that little is
- * left unused in the last block. */
+/* From 2 KiB (the default) for small files up to 1 MiB: a twentieth of the metadata, so that little
+ * of the last block is wasted. */
 static hsize_t block_size(size_t n_objects)
 {
     hsize_t size = 2048;
@@ -63,9 +65,10 @@ static hsize_t block_size(size_t n_objects)
     return size;
 }
 
-/* What libhdf5 keeps of its metadata: little, for most of it is never wanted again and lies in memory
- * anyway; but all of what grows (the names of a large group), without which every new object would
- * read and write it once more. 20,000 tensors take a sixth less time than with its own settings. */
+/* How much of its metadata libhdf5 caches: little, because most is never needed again and is in
+ * memory anyway; but all of what grows (the names of a large group), because otherwise every new
+ * object would read and write it once more. 20,000 tensors take a sixth less time than with the
+ * default settings. */
 static int keep_metadata(hid_t fapl)
 {
     H5AC_cache_config_t c = {.version = H5AC__CURR_CACHE_CONFIG_VERSION};
@@ -96,7 +99,7 @@ static int open_lists(pg__h5_out *h, size_t n_objects)
         H5Pset_meta_block_size(h->fapl, block_size(n_objects)) < 0 || keep_metadata(h->fapl) < 0)
         return -1;
 #if H5_VERSION_GE(1, 12, 0) && defined H5VL_NATIVE
-    if (H5Pset_vol(h->fapl, H5VL_NATIVE, NULL) < 0) /* whatever HDF5_VOL_CONNECTOR says */
+    if (H5Pset_vol(h->fapl, H5VL_NATIVE, NULL) < 0) /* regardless of HDF5_VOL_CONNECTOR */
         return -1;
 #endif
     if (H5Pset_create_intermediate_group(h->lcpl, 1) < 0 || H5Pset_obj_track_times(h->gcpl, 0) < 0)
@@ -155,7 +158,7 @@ static void close_object(pg__h5_out *h)
     h->object_path = NULL;
 }
 
-/* Closes everything of libhdf5's; the memory stays. Returns -1 if the file could not be closed. */
+/* Closes everything of libhdf5; the memory stays. Returns -1 if the file could not be closed. */
 static int close_all(pg__h5_out *h)
 {
     int bad = 0;
@@ -194,7 +197,7 @@ static pg_status keep_object(pg__h5_out *h, hid_t object, const char *path, pg_e
     return h->object_path ? PG_OK : pg__nomem(err);
 }
 
-/* Opens the object at path and keeps it: attributes of one object come in a row. */
+/* Opens the object at path and keeps it open: attributes of one object follow each other. */
 static pg_status open_object(pg__h5_out *h, const char *path, pg_err *err)
 {
     if (h->object >= 0 && h->object_path && strcmp(h->object_path, path) == 0)
@@ -232,7 +235,7 @@ pg_status pg__h5_out_group(pg__h5_out *h, const char *path, pg_err *err)
     return st;
 }
 
-/* Fixed strings side by side, each padded with zeros to the type's size. */
+/* Fixed strings in a row, each padded with zeros to the type's size. */
 static pg_status pack_strings(char **out, const pg__h5_attr *a, uint32_t size, pg_err *err)
 {
     size_t n = 0;
@@ -249,7 +252,8 @@ static pg_status pack_strings(char **out, const pg__h5_attr *a, uint32_t size, p
     return PG_OK;
 }
 
-/* A variable-length string ends at its first NUL for libhdf5; one with more is not cut silently. */
+/* For libhdf5 a variable-length string ends at its first NUL; a string with embedded NULs is not
+ * cut silently. */
 static pg_status check_nuls(const pg__h5_attr *a, pg_err *err)
 {
     for (size_t i = 0; a->lens && i < a->n_elems; i++)
@@ -331,8 +335,8 @@ done:
     return st;
 }
 
-/* Keras' rule: the smallest number of nearly equal parts none of which exceeds NAMES_BYTES, each
- * name counted with the width of the longest. 1: the list stays whole. */
+/* Keras' rule: the smallest number of nearly equal parts of which none exceeds NAMES_BYTES,
+ * counting each name with the width of the longest. 1: the list stays whole. */
 static pg_status count_parts(size_t *out, const char *attr, size_t n, size_t width, pg_err *err)
 {
     if (width > NAMES_BYTES)
@@ -476,7 +480,7 @@ uint64_t pg__h5_out_offset(const pg__h5_out *h, size_t id)
     return id < h->n_ext ? h->ext[id].off : 0;
 }
 
-/* Gathers neighbouring bytes, so that the sink sees few and large writes. */
+/* Collects neighbouring bytes, so that the sink gets few and large writes. */
 typedef struct gather {
     pg__sink *sink;
     uint64_t off; /* where buf[0] goes */
@@ -506,8 +510,8 @@ static int by_offset(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The page less what datasets occupy: their bytes may be in place already. sorted[*at] is the first
- * extent that ends behind the page's start. */
+/* Writes the page except for what datasets occupy: their bytes may be in place already. sorted[*at]
+ * is the first extent that ends after the page's start. */
 static pg_status put_page(gather *g, const pg__h5_page *page, const pg__h5_placed *sorted,
                           size_t n_ext, size_t *at, uint64_t base, uint64_t end, pg_err *err)
 {
@@ -546,7 +550,7 @@ pg_status pg__h5_out_flush(pg__h5_out *h, pg__sink *sink, uint64_t base, pg_err 
         PG_TRY(put_page(&g, &h->mem.pages[i], sorted, n, &at, base, h->bytes, err));
     const uint64_t last_page = h->mem.n_pages ? h->mem.pages[h->mem.n_pages - 1].no + 1 : 0;
     const uint64_t last_data = n ? sorted[n - 1].off + sorted[n - 1].n : 0;
-    if (h->bytes > last_page * PG_H5_PAGE && h->bytes > last_data) /* space nobody wrote to */
+    if (h->bytes > last_page * PG_H5_PAGE && h->bytes > last_data) /* space that nobody wrote to */
         PG_TRY(put(&g, base + h->bytes - 1, &zero, 1, err));
     if (g.n)
         PG_TRY(pg__sink_write(sink, g.off, g.buf, g.n, err));

@@ -1,9 +1,9 @@
 /* h5_writer.h - new HDF5 files, laid out by libhdf5, as Keras writes them: superblock 0, old
  * groups, contiguous datasets, no filters, no times.
  *
- * libhdf5 works on memory of ours (a file driver that keeps what it writes): its own failures never
- * reach a disk. Datasets are allocated but never written by it; after pg__h5_out_finish() the
- * caller copies their bytes into the extents by itself.
+ * libhdf5 works on our memory (a file driver that keeps what it writes), so its failures never
+ * reach a disk. It allocates datasets but never writes them; after pg__h5_out_finish() the caller
+ * copies their bytes into the extents.
  *
  *     new -> group/attr/dataset... -> finish -> n_bytes, extents -> flush(sink, base) -> free
  */
@@ -15,11 +15,11 @@
 
 typedef struct pg__h5_out pg__h5_out;
 
-/* n_objects: how many groups and datasets are to come, about; sizes the metadata blocks. */
+/* n_objects: roughly how many groups and datasets will follow; sizes the metadata blocks. */
 pg_status pg__h5_out_new(pg__h5_out **out, size_t n_objects, pg_err *err);
-void pg__h5_out_free(pg__h5_out *h); /* NULL is allowed; at any time */
+void pg__h5_out_free(pg__h5_out *h); /* NULL is allowed; may be called at any time */
 
-/* Creates a group and its missing parents; it exists already: fine. "" is the root. */
+/* Creates a group and its missing parents; an existing group is fine. "" is the root. */
 pg_status pg__h5_out_group(pg__h5_out *h, const char *path, pg_err *err);
 
 /* Writes an attribute on the group or dataset at path. Strings: type.cls says fixed (size 0 =
@@ -35,13 +35,13 @@ pg_status pg__h5_out_names(pg__h5_out *h, const char *path, const char *attr,
 pg_status pg__h5_out_dataset(pg__h5_out *h, const char *path, const pg__h5_dtype *type,
                              uint32_t rank, const uint64_t *dims, size_t *id, pg_err *err);
 
-/* Ends with libhdf5. From now on the image's size and each dataset's offset are known. */
+/* Finishes libhdf5's work. Afterwards the image's size and each dataset's offset are known. */
 pg_status pg__h5_out_finish(pg__h5_out *h, pg_err *err);
 uint64_t pg__h5_out_bytes(const pg__h5_out *h);
 uint64_t pg__h5_out_offset(const pg__h5_out *h, size_t id); /* from the start of the image */
 
-/* Writes all metadata to sink, the image starting at byte base. Bytes of datasets are left alone,
- * so they may be copied before or after. */
+/* Writes all metadata to sink; the image starts at byte base. Bytes of datasets are not touched, so
+ * they may be copied before or after. */
 pg_status pg__h5_out_flush(pg__h5_out *h, pg__sink *sink, uint64_t base, pg_err *err);
 
 #endif

@@ -1,7 +1,8 @@
 /* relinked.c - the old file with a new beginning and a new end, read and written.
  *
- * A copy gets what its objects own of the old bytes and zeros for the rest: an old description, a
- * dropped tensor, whatever else nothing leads to any more, is not in a new file. */
+ * A copy gets those old bytes that its objects own, and zeros for the rest: a new file does not
+ * contain an old description, a dropped tensor, or anything else that nothing points to any
+ * more. */
 #include "format/h5/relinked.h"
 
 #include <string.h>
@@ -51,7 +52,7 @@ pg_status pg__relinked_keep(pg__relinked *r, const pg__run *used, size_t n, pg_e
     return PG_OK;
 }
 
-/* The first run that ends behind off, or n_kept. */
+/* The first run that ends after off, or n_kept. */
 static size_t run_behind(const pg__relinked *r, uint64_t off)
 {
     size_t lo = 0, hi = r->n_kept;
@@ -90,7 +91,7 @@ uint64_t pg__bytes_between(const pg__run *runs, size_t n, uint64_t end)
 
 typedef enum share { NOTHING, SOME, ALL } share;
 
-/* How much of n bytes is kept. */
+/* How many of n bytes are kept. */
 static share kept_of(const pg__relinked *r, uint64_t off, uint64_t n)
 {
     const size_t i = run_behind(r, off);
@@ -99,8 +100,8 @@ static share kept_of(const pg__relinked *r, uint64_t off, uint64_t n)
     return r->kept[i].start <= off && r->kept[i].end >= off + n ? ALL : SOME;
 }
 
-/* Piece by piece: what is kept as a whole is copied, or shared where the file system can; what is a
- * gap as a whole is left out, which reads as zeros. */
+/* Goes piece by piece: a piece that is kept completely is copied, or shared if the file system can;
+ * one that is completely a gap is skipped, and reads as zeros. */
 static pg_status write_pieces(pg__sink *sink, const pg__relinked *r, unsigned char *buf,
                               pg_progress *progress, pg_err *err)
 {
@@ -134,7 +135,7 @@ pg_status pg__relinked_write(pg__sink *sink, const pg__relinked *r, pg_progress 
     unsigned char *buf = pg__mem_array(PG_COPY_BYTES, 1);
     if (!buf)
         return pg__nomem(err);
-    if (!pg__sink_clones(sink, r->base)) /* shared blocks need no room of their own */
+    if (!pg__sink_clones(sink, r->base)) /* shared blocks need no space of their own */
         PG_TRY(pg__sink_reserve(sink, r->tail_at + r->n_tail, err));
     PG_TRY(write_pieces(sink, r, buf, progress, err));
     PG_TRY(pg__sink_write(sink, r->tail_at, r->tail, r->n_tail, err));
