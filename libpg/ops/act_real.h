@@ -1,4 +1,4 @@
-/* act_real.h - activations and their slopes, for the answers in plain C that apply them: to all
+/* act_real.h - activations and their slopes, for the plain C references that apply them: to all
  * elements of a value, or inside a recurrent cell. */
 #ifndef PG_OPS_ACT_REAL_H
 #define PG_OPS_ACT_REAL_H
@@ -21,7 +21,7 @@ PG_SHARED real pg__softplus(real x)
 }
 
 /* Keras' ReLU: f(x) = max_value for x >= max_value, x for threshold <= x, else slope (x -
- * threshold). Its gradient at the kink is 0, as TensorFlow's. */
+ * threshold). Its gradient at the kink is 0, as in TensorFlow. */
 PG_SHARED real pg__relu(real x, const pg__act_attrs *a)
 {
     const real top = (real)a->a, slope = (real)a->b, threshold = (real)a->c;
@@ -125,13 +125,13 @@ PG_SHARED real pg__act_slope(real v, const pg__act_attrs *a)
     return 1;
 }
 
-/* The slope from the argument, for who has not kept the result. */
+/* The slope from the argument, for code that has not kept the result. */
 PG_SHARED real pg__act_slope_of_argument(real x, const pg__act_attrs *a)
 {
     return pg__act_slope(pg__act_needs_x(a) ? x : pg__act_value(x, a), a);
 }
 
-/* The slope from the result alone, as recurrent cells need it: op_rnn.c lets no others in. */
+/* The slope from the result alone, as recurrent cells need it: op_rnn.c allows no others. */
 PG_SHARED real pg__act_slope_of_result(real y, const pg__act_attrs *a)
 {
     if (a->kind == PG__ACT_HARD_SIGMOID)

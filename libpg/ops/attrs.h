@@ -1,4 +1,4 @@
-/* attrs.h - the attributes of operations: what a back end must know beside the shapes. */
+/* attrs.h - the attributes of operations: what a back end must know besides the shapes. */
 #ifndef PG_OPS_ATTRS_H
 #define PG_OPS_ATTRS_H
 
@@ -11,7 +11,7 @@ typedef struct pg__no_attrs {
     char unused;
 } pg__no_attrs;
 
-/* Activations, one by one through all elements. Formulas: op_act.c. */
+/* Activations, applied element by element. Formulas: op_act.c. */
 typedef enum pg__act_kind {
     PG__ACT_RELU, /* max_value, negative_slope, threshold as in Keras' ReLU */
     PG__ACT_SIGMOID,
@@ -34,7 +34,7 @@ typedef struct pg__act_attrs {
     double a, b, c; /* RELU: max_value (infinity: none), negative_slope, threshold */
 } pg__act_attrs;
 
-/* Does the slope need the argument? Most are cheapest from the result. */
+/* Does the slope need the argument? Most are cheapest to compute from the result. */
 PG_SHARED int pg__act_needs_x(const pg__act_attrs *a)
 {
     switch (a->kind) {
@@ -63,25 +63,26 @@ typedef enum pg__loss_kind {
     PG__N_LOSSES
 } pg__loss_kind;
 
-/* What binary_crossentropy does to a probability before its logarithm; the writers differ. */
+/* What binary_crossentropy does to a probability before taking its logarithm; versions differ. */
 typedef enum pg__bce_rule {
     PG__BCE_ADD_EPSILON, /* clip, then log(p + eps): standalone 2.3, tf.keras 2.x */
-    PG__BCE_CLIP         /* clip, then log(p): Keras to 2.2 (by way of the logit), Keras 3 */
+    PG__BCE_CLIP         /* clip, then log(p): Keras to 2.2 (via the logit), Keras 3 */
 } pg__bce_rule;
 
-/* A loss over the last axis: operands prediction, target, weight of each row (absent: 1), seed.
+/* A loss over the last axis. Operands: prediction, target, weight of each row (absent: 1), seed.
  * Result: weighted losses, one for each row of the last axis. */
 typedef struct pg__loss_attrs {
     pg__loss_kind kind;
-    int logits; /* the prediction is what a softmax (a sigmoid, for binary_crossentropy) is given */
+    int logits; /* the prediction is the input of a softmax (or of a sigmoid, for
+                   binary_crossentropy) */
     pg__bce_rule bce;
     double smoothing; /* label_smoothing of the crossentropies */
     double param;     /* delta of huber, smooth of jaccard_distance, alpha of the focal ones */
     double gamma;     /* of the focal ones */
     int balanced;     /* apply_class_balancing of binary_focal_crossentropy */
-    int ignores;      /* rows of the class `ignored` count for nothing; sparse ones */
+    int ignores;      /* rows of the class `ignored` do not count; sparse losses only */
     int32_t ignored;
-    int sums; /* the rows' losses are added up, not averaged: for who reduces them */
+    int sums; /* the rows' losses are added, not averaged: for models that reduce them */
 } pg__loss_attrs;
 
 int pg__loss_takes_class(pg__loss_kind kind);
@@ -101,31 +102,32 @@ typedef struct pg__conv_attrs {
     uint64_t groups;
     uint64_t kernel[PG__MAX_SPATIAL], stride[PG__MAX_SPATIAL], dilation[PG__MAX_SPATIAL];
     uint64_t before[PG__MAX_SPATIAL], after[PG__MAX_SPATIAL]; /* cells of zeros */
-    uint64_t size[PG__MAX_SPATIAL]; /* of x: where conv_dx cannot know it */
+    uint64_t size[PG__MAX_SPATIAL]; /* of x: for conv_dx, which cannot know it */
 } pg__conv_attrs;
 
-/* pool(x); pool_grad(x or absent for the average, dy). The average is over cells that exist, the
- * maximum's gradient goes to the first of equals. */
+/* pool(x); pool_grad(x or absent for the average, dy). The average is over existing cells; the
+ * maximum's gradient goes to the first of equal cells. */
 typedef struct pg__pool_attrs {
     uint32_t rank;
     int max;
-    uint64_t window[PG__MAX_SPATIAL], stride[PG__MAX_SPATIAL]; /* window 0: all there is */
+    uint64_t window[PG__MAX_SPATIAL], stride[PG__MAX_SPATIAL]; /* window 0: everything */
     uint64_t before[PG__MAX_SPATIAL], after[PG__MAX_SPATIAL];
     uint64_t size[PG__MAX_SPATIAL]; /* of x: for pool_grad */
 } pg__pool_attrs;
 
 /* Batch normalisation over all axes but the last. bn_stats(x, mask or absent) gives mean, sum of
- * squared distances and count, which slices of a batch can merge; bn_var(distances, count) the
- * variance; bn_apply(x, mean, variance, gamma, beta, count, mask) the result: gamma and beta may be
- * absent, with count (and mask) the statistics are those of x, without they are constants.
- * bn_sums(x, dy, mean, variance) gives dy and the sums of it and of dy times the normalised x,
- * which slices can add, and bn_dx(x, dy, mean, variance, gamma, sum, sum, count, mask) the
- * gradient.
+ * squared distances and count, which can be merged over slices of a batch; bn_var(distances, count)
+ * gives the variance; bn_apply(x, mean, variance, gamma, beta, count, mask) the result. gamma and
+ * beta may be absent; with count (and mask) the statistics are those of x, without them they are
+ * constants. bn_sums(x, dy, mean, variance) gives dy and the sums of it and of dy times the
+ * normalised x, which can be added over slices, and bn_dx(x, dy, mean, variance, gamma, sum, sum,
+ * count, mask) the gradient.
  *
- * has_act: the normalised x goes through an activation, and dy is the gradient of that, where dy of
- * the formulas is what comes through. For its slope the two of them need what x was normalised to:
- * bn_sums has gamma and beta behind the others then, and bn_dx beta. Where the slope is dear,
- * bn_sums gives what comes through to a bn_dx without activation; else nobody reads it. */
+ * has_act: the normalised x goes through an activation, and dy is the gradient of the activation's
+ * result; the formulas' dy is what comes back through the activation. For the slope, both
+ * operations need the result of the normalisation: then bn_sums has the additional operands gamma
+ * and beta, and bn_dx has beta. If the slope is expensive, bn_sums passes what came through on to a
+ * bn_dx without activation; else that result is not read. */
 typedef enum pg__bn_correction {
     PG__BN_NONE,   /* biased */
     PG__BN_SAMPLE, /* n / max(n - 1, 1): TensorFlow's fused kernel */
@@ -136,24 +138,24 @@ typedef enum pg__bn_correction {
 typedef struct pg__bn_attrs {
     double epsilon;
     pg__bn_correction correction; /* bn_var */
-    int meets;                    /* the gradient's sums are those of all lanes */
+    int meets;                    /* the gradient's sums are those over all lanes */
     int has_act;                  /* an activation follows: see ops/norm_act.h */
     pg__act_attrs act;
 } pg__bn_attrs;
 
-/* conv_norm(x, kernel, bias, mean, variance, gamma, beta, plus): a convolution that is normalised
- * with constant statistics, to which something of its shape is added, and which then goes through
- * an activation; bias, gamma, beta and plus may be absent. For predictions: nothing is derived. See
- * ops/fold_norm.h and ops/fold_add.h. */
+/* conv_norm(x, kernel, bias, mean, variance, gamma, beta, plus): a convolution, normalised with
+ * constant statistics, plus a value of the same shape, and then an activation; bias, gamma, beta
+ * and plus may be absent. For predictions only: it has no gradient. See ops/fold_norm.h and
+ * ops/fold_add.h. */
 typedef struct pg__conv_norm_attrs {
-    pg__conv_attrs conv; /* first: a back end may take it for a convolution's */
+    pg__conv_attrs conv; /* first: a back end may treat it as that of a convolution */
     double epsilon;
     int has_act;
     pg__act_attrs act;
 } pg__conv_norm_attrs;
 
-/* Two operands, axes aligned at the last and those of size 1 repeated. binary_pick(a, b, dy): the
- * gradients of maximum and minimum, equals go to a; shaped as dy. */
+/* Two operands, aligned at the last axis, with axes of size 1 repeated. binary_pick(a, b, dy): the
+ * gradients of maximum and minimum, where equal elements go to a; shaped as dy. */
 typedef enum pg__binary_kind {
     PG__ADD,
     PG__SUBTRACT,
@@ -172,13 +174,12 @@ typedef struct pg__affine_attrs {
     double scale, offset;
 } pg__affine_attrs;
 
-/* spread repeats axes of size 1, sum_to adds up what spread repeats; axes are aligned at the last.
- */
+/* spread repeats axes of size 1; sum_to adds what spread repeats. Axes are aligned at the last. */
 typedef struct pg__spread_attrs {
     pg__dims to;
 } pg__spread_attrs;
 
-/* Zeros before and after along each axis; where negative, cells are left out. */
+/* Zeros before and after along each axis; negative numbers cut cells off. */
 typedef struct pg__pad_attrs {
     int64_t before[PG_MAX_RANK], after[PG_MAX_RANK];
 } pg__pad_attrs;
@@ -192,46 +193,46 @@ typedef struct pg__transpose_attrs {
     uint32_t perm[PG_MAX_RANK];
 } pg__transpose_attrs;
 
-/* Images made larger by whole factors: the nearest cell, or (two spatial dimensions) bilinear
- * between the centres of cells. */
+/* Images enlarged by whole factors: the nearest cell, or (two spatial dimensions) bilinear between
+ * the centres of cells. */
 typedef struct pg__resize_attrs {
     uint32_t rank;
     int bilinear;
     uint64_t factor[PG__MAX_SPATIAL];
 } pg__resize_attrs;
 
-/* dropout(x, step): x / (1 - rate) where kept, else 0. Numbers are drawn for the elements of
- * `noise`, which is x's shape with 1 where an axis shares them. */
+/* dropout(x, step): x / (1 - rate) for elements that are kept, else 0. One number is drawn for each
+ * element of `noise`, which is x's shape with 1 for axes that share numbers. */
 typedef struct pg__dropout_attrs {
     double rate;
-    uint32_t stream; /* of random numbers: one for each place in the model */
+    uint32_t stream; /* stream of random numbers: one for each place in the model */
     int rows_share;  /* all rows of the batch have the same noise */
     pg__dims noise;
-    uint64_t fold; /* rows of x that stand for one row of the batch: steps, when they are rows */
+    uint64_t fold; /* rows of x that belong to one row of the batch: steps, if those are rows */
 } pg__dropout_attrs;
 
-/* uniform(step): numbers for each row, each column's between bounds of its own. */
+/* uniform(step): numbers for each row; each column has its own bounds. */
 #define PG__MAX_DRAWN 2
 typedef struct pg__uniform_attrs {
     pg__dims to;     /* (rows, or 1 where rows_share, columns) */
-    uint32_t stream; /* as of dropout, and so are the next two */
+    uint32_t stream; /* these three as in pg__dropout_attrs */
     int rows_share;
     uint64_t fold;
     double low[PG__MAX_DRAWN], high[PG__MAX_DRAWN];
 } pg__uniform_attrs;
 
-/* warp(x, drawn): images (rows, height, width, channels) of which each cell is taken from another
- * place. drawn: (rows or 1, 1 or 2), what decides over the place along the width and along the
- * height; one number is for both. Nothing is derived: it is for what goes into a model. */
+/* warp(x, drawn): images (rows, height, width, channels) each of whose cells is taken from another
+ * place. drawn: (rows or 1, 1 or 2), the numbers that determine the place along the width and along
+ * the height; a single number is for both. It has no gradient: it is for inputs of a model. */
 typedef enum pg__warp_kind {
     PG__WARP_SHIFT, /* by these shares of width and height */
     PG__WARP_TURN,  /* by this angle around the middle */
-    PG__WARP_ZOOM,  /* the image has these sizes of its own around the middle */
+    PG__WARP_ZOOM,  /* scaled to these multiples of its size, around the middle */
     PG__WARP_FLIP,  /* mirrored where less than 1/2 */
-    PG__WARP_CROP   /* begins at the whole part of these cells */
+    PG__WARP_CROP   /* starts at the whole part of these cells */
 } pg__warp_kind;
 
-/* What lies beyond the edges. */
+/* What to use beyond the edges. */
 typedef enum pg__warp_fill {
     PG__FILL_CONSTANT,
     PG__FILL_NEAREST,
@@ -242,7 +243,7 @@ typedef enum pg__warp_fill {
 typedef struct pg__warp_attrs {
     pg__warp_kind kind;
     pg__warp_fill fill;
-    int nearest; /* the nearest cell, else between four of them */
+    int nearest; /* the nearest cell, else interpolated between four */
     double value;
     uint64_t size[2]; /* of the result: height, width */
 } pg__warp_attrs;
@@ -254,14 +255,14 @@ typedef struct pg__normal_attrs {
     uint64_t fold;
 } pg__normal_attrs;
 
-/* Numbers known beforehand; `values` belongs to the tape. */
+/* Constants; `values` belongs to the tape. */
 typedef struct pg__constant_attrs {
     pg__dims shape;
     const double *values;
 } pg__constant_attrs;
 
 /* matmul(a, b): for each row of the batch the matrix product of a (rows, m, k) and b (rows, k, n);
- * turned: that operand's last two axes stand the other way round. */
+ * turned: the last two axes of that operand are swapped. */
 typedef struct pg__matmul_attrs {
     int a_turned, b_turned;
 } pg__matmul_attrs;
@@ -269,15 +270,15 @@ typedef struct pg__matmul_attrs {
 /* Recurrent layers, the whole sequence at once. Operands: x W + b for every step (rows, steps,
  * gates * units), recurrent kernel, recurrent bias (gru only), initial state, initial cell state
  * (lstm only), mask of the steps, factors of the state given to each gate (rows, 1 or gates,
- * units). All from the initial state on may be absent. Results: outputs of all steps, that of the
- * last one, final state, final cell state (lstm only); the rest is kept for the gradient. */
+ * units). All from the initial state on may be absent. Results: outputs of all steps, output of the
+ * last step, final state, final cell state (lstm only); the others are kept for the gradient. */
 typedef struct pg__rnn_attrs {
     pg__act_attrs act, gate; /* of the candidate and of the gates */
-    int reverse;             /* takes the steps from the last to the first */
-    int flip;                /* gives the outputs in the opposite order of that */
+    int reverse;             /* processes the steps from the last to the first */
+    int flip;                /* returns the outputs in the opposite order */
     int zero_masked;         /* a masked step's output is 0, not that of the step before */
     int reset_after;         /* gru: the reset gate acts on the product with the kernel */
-    int drop_carried;        /* gru: the factors act on the state that is carried over too */
+    int drop_carried;        /* gru: the factors also apply to the state that is carried over */
 } pg__rnn_attrs;
 
 /* softmax(scale q k') v. Operands: q (rows, T, heads * a), k (rows, S, heads * a), v (rows, S,
@@ -288,16 +289,16 @@ typedef struct pg__rnn_attrs {
 typedef struct pg__attention_attrs {
     uint64_t heads;
     double scale;
-    int causal; /* a step sees none that come later */
+    int causal; /* a step does not see later ones */
 } pg__attention_attrs;
 
 typedef struct pg__layer_norm_attrs {
-    uint32_t n_axes; /* the last so many are normalised together */
+    uint32_t n_axes; /* this number of last axes is normalised together */
     double epsilon;
 } pg__layer_norm_attrs;
 
-/* activity(x, seed): l1 sum |x| + l2 sum x^2, a part of the loss; seed: its factor there, which its
- * gradient has. */
+/* activity(x, seed): l1 sum |x| + l2 sum x^2, a part of the loss; seed: its factor in the loss, for
+ * the gradient. */
 typedef struct pg__activity_attrs {
     double l1, l2;
 } pg__activity_attrs;
@@ -307,8 +308,8 @@ typedef struct pg__cast_attrs {
     pg__elem from, to;
 } pg__cast_attrs;
 
-/* hash_ids(ids): the bucket that the text of a number falls into; that of `mask`, where there is
- * such a number, is 0, and others begin at 1. */
+/* hash_ids(ids): the bucket of each number's text. If `mask` is given, its bucket is 0 and all
+ * others begin at 1. */
 typedef struct pg__hash_attrs {
     uint64_t buckets; /* without that of the mask */
     int has_mask;

@@ -1,4 +1,4 @@
-/* binary_real.h - what op_binary.c's operation does to two numbers. */
+/* binary_real.h - what the operations of op_binary.c do to two numbers. */
 #ifndef PG_OPS_BINARY_REAL_H
 #define PG_OPS_BINARY_REAL_H
 
@@ -17,7 +17,7 @@ PG_SHARED real pg__combine(pg__binary_kind kind, real a, real b)
     return 0;
 }
 
-/* Does the gradient of a maximum or minimum go to a? Equals do. */
+/* Does the gradient of a maximum or minimum go to a? If both are equal, it does. */
 PG_SHARED int pg__picks_first(pg__binary_kind kind, real a, real b)
 {
     return kind == PG__MAXIMUM ? a >= b : a <= b;

@@ -1,5 +1,5 @@
-/* bn_real.h - what a variance is divided by, and the activation behind a normalisation, for the
- * plain answers and the GPU. */
+/* bn_real.h - the divisor of a variance, and the activation after a normalisation, for the plain C
+ * references and the GPU. */
 #ifndef PG_OPS_BN_REAL_H
 #define PG_OPS_BN_REAL_H
 

@@ -1,5 +1,5 @@
-/* clip_real.h - by what gradients are scaled where a norm limits them: the CPU and the GPU find it
- * by the same lines. Clipping: keras/optimizers of 2.15 and 2.3.1. */
+/* clip_real.h - the factor by which gradients are scaled to limit a norm: the CPU and the GPU share
+ * this code. Clipping: keras/optimizers of 2.15 and 2.3.1. */
 #ifndef PG_OPS_CLIP_REAL_H
 #define PG_OPS_CLIP_REAL_H
 
@@ -15,7 +15,7 @@ PG_SHARED double pg__clip_factor(double limit, double squares)
     return limit > 0 && norm > limit ? limit / norm : 1;
 }
 
-/* squares: per variable; 0 for one that is not trained. */
+/* squares: per variable; 0 for a variable that is not trained. */
 PG_SHARED void pg__clip_scales(const pg__norm_limits *l, const double *squares, double *scales,
                                uint64_t n)
 {

@@ -1,6 +1,6 @@
-/* compact.c - see compact.h. Backwards first, for what must be float32; then forwards, instruction
- * by instruction: operands of another type than is taken are cast (once for all who take the cast),
- * and results get their types. */
+/* compact.c - see compact.h. First goes backwards to find what must be float32, then forwards,
+ * instruction by instruction: an operand of another type than the operation takes is cast (once for
+ * all that use the cast), and results get their types. */
 #include "ops/compact.h"
 
 #include <string.h>
@@ -13,14 +13,14 @@
 
 #define MAX_RULES 12
 
-/* A letter for each operand and each result, the last one for all behind it: a any, c the layer's
- * type, d that or float32, f float32, p follows the operands. */
+/* A letter for each operand and each result; the last one also applies to all others: a any, c the
+ * layer's type, d that or float32, f float32, p as the operands. */
 typedef struct rule {
     const char in[MAX_RULES], out[MAX_RULES];
 } rule;
 
-/* Libraries multiply what is of one type; kernels read and write any. Kernels of convolutions are
- * turned, and cast with it, where they are used (backend/cuda/kernel_copy.h). */
+/* Libraries multiply operands of the same type; kernels read and write any. Kernels of convolutions
+ * are transposed, and cast in the same step, when they are used (backend/cuda/kernel_copy.h). */
 static const rule rules[PG__N_OPS] = {
     [PG__OP_activity] = {"a", "f"},
     [PG__OP_attention] = {"ccca", "c"},
@@ -96,7 +96,7 @@ static int is_compact(const pg__tape *t, pg__val v)
     return t->values[v].elem != PG__REAL && t->values[v].elem != PG__INT;
 }
 
-/* Does what is float32 behind it ask for float32 before it? */
+/* If a result is float32, must the operand be float32, too? */
 static int passes_on(const pg__op *op)
 {
     return op->kind == PG__OP_act || op->kind == PG__OP_add || op->kind == PG__OP_reshape ||
@@ -122,8 +122,8 @@ static void find_floats(const pg__tape *t, const pg__val *floats, size_t n_float
 
 typedef struct pass {
     pg__tape *t;
-    const unsigned char *is_float; /* per value of the tape as it was */
-    pg__val *casts[PG__N_ELEMS];   /* per value: the same of that type, or PG__NO_VAL */
+    const unsigned char *is_float; /* per value of the original tape */
+    pg__val *casts[PG__N_ELEMS];   /* per value: the same value in that type, or PG__NO_VAL */
 } pass;
 
 static pg_status cast(pass *p, pg__val v, pg__elem to, pg__val *out, pg_err *err)
@@ -170,7 +170,8 @@ static int has_compact_operand(const pg__tape *t, const pg__inst *i)
     return 0;
 }
 
-/* Results that the operation makes in a type that is not asked for: made beside, and cast. */
+/* Results that the operation produces in another type than the one required: made beside, then
+ * cast. */
 static pg_status make_beside(pass *p, const pg__inst *i, uint32_t k, pg__elem own, pg_err *err)
 {
     const pg__dims shape = p->t->values[pg__out(p->t, i, k)].shape; /* the array moves */
@@ -196,7 +197,7 @@ done:
     return st;
 }
 
-/* The casts of results that were made beside. made: the results as they were. */
+/* Casts the results that were made beside. made: the results before the cast. */
 static pg_status cast_results(pass *p, const pg__inst *i, const pg__val *made, pg_err *err)
 {
     pg_status st = PG_OK;

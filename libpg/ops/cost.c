@@ -1,4 +1,5 @@
-/* cost.c - floating point operations of what is made of products, and bytes of everything. */
+/* cost.c - floating point operations of instructions that are made of products, and bytes of
+ * all. */
 #include "ops/cost.h"
 
 #include "ops/attrs.h"

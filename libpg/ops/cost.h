@@ -1,13 +1,13 @@
-/* cost.h - how much an instruction does: what its time is held against. */
+/* cost.h - how much work an instruction is, to compare its time with. */
 #ifndef PG_OPS_COST_H
 #define PG_OPS_COST_H
 
 #include "ops/op.h"
 
 typedef struct pg__cost {
-    double flops; /* multiplications and additions of its products, by their definition; 0: it has
-                     none, and memory is what it works with */
-    double bytes; /* of operands and results, each once */
+    double flops; /* multiplications and additions of its products, by definition; 0: it has none,
+                     and memory limits it */
+    double bytes; /* of operands and results, each counted once */
 } pg__cost;
 
 /* All shapes known; real_bytes: of a PG__REAL. */

@@ -1,6 +1,6 @@
-/* crop_first.c - cuts move up to the operands; see crop_first.h. From the last instruction to the
- * first: by the time that an instruction is looked at all who read its results are known, the cuts
- * that moved up to it among them. */
+/* crop_first.c - moves cuts up to the operands; see crop_first.h. Goes from the last instruction to
+ * the first: when it reaches an instruction, all readers of its results are known, including the
+ * cuts that have moved up to it. */
 #include "ops/crop_first.h"
 
 #include <string.h>
@@ -12,10 +12,10 @@
 typedef struct work {
     pg__tape *t;
     const unsigned char *kept;
-    uint32_t n_kept; /* values that it tells about; the others are the tape's alone */
+    uint32_t n_kept; /* values that it reports on; the others belong to the tape alone */
     const pg__elem *elems;
     size_t n_elems;
-    pg__inst *later; /* the instructions that were looked at, the last one first */
+    pg__inst *later; /* instructions already visited, the last one first */
     uint32_t n_later;
     size_t cap_later;
 } work;
@@ -30,7 +30,7 @@ static pg__elem elem_of(const work *w, const pg__inst *i)
     return w->elems && i->origin < w->n_elems ? w->elems[i->origin] : PG__REAL;
 }
 
-/* Only less, of the axes of a row. */
+/* Cuts only, and only on the axes of a row. */
 static int is_crop(const pg__inst *i)
 {
     const pg__pad_attrs *a = i->attrs;
@@ -52,7 +52,7 @@ static int is_same_crop(const pg__inst *a, const pg__inst *b)
            memcmp(x->after, y->after, sizeof x->after) == 0;
 }
 
-/* The last n axes, and those beyond them, are whole. */
+/* The last n axes, and those beyond them, are not cut. */
 static int leaves_last(const pg__pad_attrs *a, uint32_t rank, uint32_t n)
 {
     for (uint32_t k = rank - n; k < PG_MAX_RANK; k++)
@@ -76,8 +76,8 @@ static int reads(const work *w, pg__val v)
     return 0;
 }
 
-/* Steps of a query are alone, unless their probabilities are read or what is laid over them knows
- * them by their place. */
+/* Steps of a query are independent, unless their probabilities are read or a mask refers to them by
+ * place. */
 static unsigned attention_operands(const work *w, const pg__inst *i, const pg__pad_attrs *crop)
 {
     const pg__val p = pg__out(w->t, i, 1);
@@ -88,7 +88,7 @@ static unsigned attention_operands(const work *w, const pg__inst *i, const pg__p
     return OPERAND(QUERY) | (pg__in(w->t, i, QUERY_MASK) != PG__NO_VAL ? OPERAND(QUERY_MASK) : 0);
 }
 
-/* 0: the instruction does not treat alone what is cut. */
+/* 0: the instruction does not treat the cut axis element by element. */
 static unsigned operands_of(const work *w, const pg__inst *i, const pg__pad_attrs *crop)
 {
     const pg__value *v = w->t->values;
@@ -114,8 +114,8 @@ static unsigned operands_of(const work *w, const pg__inst *i, const pg__pad_attr
 
 /* ---- moving ---- */
 
-/* The cut that all who read the result make, or NULL; it must leave less than half to be worth the
- * copies of several operands. Its result is the one that is kept, if one is. */
+/* The cut that all readers of the result make, or NULL. It must leave less than half, to be worth
+ * the copies of several operands. If one of the cuts' results is kept, that one is returned. */
 static const pg__inst *common_crop(const work *w, const pg__inst *i)
 {
     const pg__val v = pg__out(w->t, i, 0);
@@ -140,7 +140,7 @@ static const pg__inst *common_crop(const work *w, const pg__inst *i)
     return part < whole / 2 ? found : NULL;
 }
 
-/* Whoever read `was` reads `now`, and so do names for the same memory. */
+/* All readers of `was` now read `now`; so do other names for the same memory. */
 static void read_instead(work *w, pg__val was, pg__val now)
 {
     for (pg__val v = 0; v < w->t->n_values; v++)
@@ -152,7 +152,7 @@ static void read_instead(work *w, pg__val was, pg__val now)
                 w->t->operands[w->later[at].in + k] = now;
 }
 
-/* Equal cuts of v go, all reading `to` instead; kept ones only if they are `to`. */
+/* Removes equal cuts of v, whose readers read `to` instead; kept ones only if they are `to`. */
 static void drop_crops(work *w, pg__val v, const pg__inst *like, pg__val to)
 {
     uint32_t n = 0;
@@ -177,7 +177,7 @@ static pg_status push(work *w, const pg__inst *i, pg_err *err)
     return PG_OK;
 }
 
-/* Cuts v in front of everything that was looked at; all who cut it likewise read this. */
+/* Cuts v before everything that was visited; all that make the same cut read this one. */
 static pg_status crop_value(work *w, pg__val v, const pg__inst *like, pg__val *out, pg_err *err)
 {
     pg__tape *t = w->t;
@@ -238,7 +238,7 @@ static int has_crop(const pg__tape *t)
     return 0;
 }
 
-/* The tape's instructions as they are now. */
+/* Replaces the tape's instructions. */
 static pg_status put_back(const work *w, pg_err *err)
 {
     pg__tape *t = w->t;

@@ -1,4 +1,4 @@
-/* fold_add.c - convolutions take the sum behind them; see fold_add.h. */
+/* fold_add.c - makes a sum part of the convolution before it; see fold_add.h. */
 #include "ops/fold_add.h"
 
 #include "base/mem.h"
@@ -14,7 +14,7 @@ typedef struct pass {
     const unsigned char *kept;
     const pg__elem *elems;
     size_t n_elems;
-    uint32_t *maker, *n_readers; /* per value: instruction; how many read it */
+    uint32_t *maker, *n_readers; /* per value: instruction; number of readers */
     unsigned char *gone;         /* per instruction */
 } pass;
 
@@ -38,7 +38,7 @@ static pg__elem elem_of(const pass *p, const pg__inst *i)
     return p->elems && i->origin < p->n_elems ? p->elems[i->origin] : PG__REAL;
 }
 
-/* The normalised convolution that alone makes operand k of a reader for nobody else, or NULL. */
+/* The normalised convolution that makes operand k of a reader and has no other reader, or NULL. */
 static pg__inst *conv_before(const pass *p, const pg__inst *reader, uint32_t k)
 {
     const pg__val v = pg__in(p->t, reader, k);
@@ -50,7 +50,7 @@ static pg__inst *conv_before(const pass *p, const pg__inst *reader, uint32_t k)
     return fits && !((const pg__conv_norm_attrs *)conv->attrs)->has_act ? conv : NULL;
 }
 
-/* The sum becomes both. */
+/* The sum becomes the combined instruction. */
 static pg_status join_add(pass *p, pg__inst *conv, pg__inst *add, pg__val plus, pg_err *err)
 {
     pg__tape *t = p->t;
@@ -76,12 +76,12 @@ static pg_status try_add(pass *p, pg__inst *add, pg_err *err)
     if (!made[0] && !made[1])
         return PG_OK;
     const int which = !made[0] || (made[1] && made[1] > made[0]);
-    if (made[which]->n_in > PLUS) /* it has one already */
+    if (made[which]->n_in > PLUS) /* it already has one */
         return PG_OK;
     return join_add(p, made[which], add, pg__in(p->t, add, (uint32_t)!which), err);
 }
 
-/* A sum that is part of a convolution takes the activation behind it. */
+/* If a sum is part of a convolution, the activation after it becomes part of it, too. */
 static pg_status try_act(pass *p, pg__inst *act, pg_err *err)
 {
     pg__inst *conv = conv_before(p, act, 0);

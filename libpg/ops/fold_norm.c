@@ -1,4 +1,4 @@
-/* fold_norm.c - convolutions take the normalisation behind them; see fold_norm.h. */
+/* fold_norm.c - makes a normalisation part of the convolution before it; see fold_norm.h. */
 #include "ops/fold_norm.h"
 
 #include "base/mem.h"
@@ -11,7 +11,7 @@ enum { X, MEAN, VARIANCE, GAMMA, BETA, COUNT, MASK }; /* operands of bn_apply */
 #define N_IN 7                                        /* of conv_norm */
 
 typedef struct uses {
-    uint32_t *maker, *n_readers; /* per value: instruction; how many read it */
+    uint32_t *maker, *n_readers; /* per value: instruction; number of readers */
 } uses;
 
 static void find_uses(const pg__tape *t, uses *u)
@@ -28,7 +28,7 @@ static void find_uses(const pg__tape *t, uses *u)
     }
 }
 
-/* Parameters, in whatever shape, or absent. */
+/* Parameters, in any shape, or absent. */
 static int are_constant(const pg__tape *t, const pg__inst *i, uint32_t from, uint32_t to)
 {
     for (uint32_t k = from; k < to; k++) {
@@ -39,7 +39,7 @@ static int are_constant(const pg__tape *t, const pg__inst *i, uint32_t from, uin
     return 1;
 }
 
-/* The convolution that can take a normalisation, or NULL. */
+/* The convolution that a normalisation can become part of, or NULL. */
 static pg__inst *conv_before(const pg__tape *t, const pg__inst *norm, const uses *u,
                              const unsigned char *kept)
 {
@@ -56,7 +56,7 @@ static pg__inst *conv_before(const pg__tape *t, const pg__inst *norm, const uses
                : NULL;
 }
 
-/* The normalisation becomes both. */
+/* The normalisation becomes the combined instruction. */
 static pg_status join(pg__tape *t, const pg__inst *conv, pg__inst *norm, pg_err *err)
 {
     const pg__bn_attrs *bn = norm->attrs;

@@ -4,9 +4,9 @@
 
 #include "ops/op.h"
 
-/* A batch normalisation by constants that alone reads what a convolution gives becomes part of it:
- * conv_norm, which a back end may do by another kernel and bias, without another way through
- * memory. kept: per value, whether somebody beside the tape reads it. */
+/* A batch normalisation with constant statistics that is the only reader of a convolution's result
+ * becomes part of it: conv_norm, which a back end may compute with a changed kernel and bias,
+ * without another pass over memory. kept: per value, whether anything outside the tape reads it. */
 pg_status pg__tape_fold_norm(pg__tape *t, const unsigned char *kept, pg_err *err);
 
 #endif

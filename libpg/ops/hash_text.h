@@ -1,6 +1,6 @@
-/* hash_text.h - the bucket of a whole number, as TensorFlow's to_hash_bucket_fast() finds it for
- * the number's text: FarmHash's 64-bit fingerprint of up to 16 bytes (Geoff Pike, 2014). Compiles
- * for host and device. */
+/* hash_text.h - the bucket of a whole number, the same that TensorFlow's to_hash_bucket_fast()
+ * finds for the number's text: FarmHash's 64-bit fingerprint of up to 16 bytes (Geoff Pike, 2014).
+ * Compiles for host and device. */
 #ifndef PG_OPS_HASH_TEXT_H
 #define PG_OPS_HASH_TEXT_H
 

@@ -1,6 +1,6 @@
-/* loss_real.h - what losses do to one number, for the plain answers (ref_loss.c) and the GPU.
- * Sources: keras/losses.py and keras/backend.py of 2.15; where writers differ, pg__loss_attrs says
- * which. x is the prediction, y the target. */
+/* loss_real.h - what losses do to one number, for the plain C references (ref_loss.c) and the GPU.
+ * Sources: keras/losses.py and keras/backend.py of 2.15; where versions differ, pg__loss_attrs says
+ * which applies. x is the prediction, y the target. */
 #ifndef PG_OPS_LOSS_REAL_H
 #define PG_OPS_LOSS_REAL_H
 
@@ -55,7 +55,7 @@ PG_SHARED real pg__log_error(real x, real y)
 {
     return R(log)(pg__at_least_epsilon(x) + 1) - R(log)(pg__at_least_epsilon(y) + 1);
 }
-PG_SHARED real pg__plus_minus(real y) /* hinge losses take 0 and 1 too */
+PG_SHARED real pg__plus_minus(real y) /* hinge losses also accept 0 and 1 */
 {
     return y == 0 ? -1 : y;
 }
@@ -91,8 +91,7 @@ PG_SHARED real pg__binary_slope_of(const pg__loss_attrs *a, real x, real y)
     return pg__is_clipped(x) ? 0 : (1 - t) / (1 - x + add) - t / (x + add);
 }
 
-/* The focal loss: a crossentropy times a power of what is missing of the true class's probability.
- */
+/* The focal loss: a crossentropy times a power of one minus the true class's probability. */
 PG_SHARED real pg__focal_missing(const pg__loss_attrs *a, real x, real t)
 {
     const real p = a->logits ? pg__sigmoid(x) : x;
@@ -119,8 +118,7 @@ PG_SHARED real pg__binary_focal_slope_of(const pg__loss_attrs *a, real x, real y
     return pg__focal_share(a, t) * (bends + R(pow)(missing, gamma) * pg__binary_slope_of(a, x, y));
 }
 
-/* Of one class with the probability q, what its target is multiplied with; and the slope of that.
- */
+/* For one class with the probability q: the factor of its target, and the slope of that factor. */
 PG_SHARED real pg__focal_class(const pg__loss_attrs *a, real q)
 {
     const real c = pg__clip_probability(q);

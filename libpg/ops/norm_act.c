@@ -1,4 +1,4 @@
-/* norm_act.c - activations become part of batch normalisations; see norm_act.h. */
+/* norm_act.c - makes activations part of batch normalisations; see norm_act.h. */
 #include "ops/norm_act.h"
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 #define NOBODY UINT32_MAX
 
 typedef struct uses {
-    uint32_t *maker, *n_readers; /* per value: instruction; how many read it */
+    uint32_t *maker, *n_readers; /* per value: instruction; number of readers */
 } uses;
 
 static void find_uses(const pg__tape *t, uses *u)
@@ -25,7 +25,7 @@ static void find_uses(const pg__tape *t, uses *u)
     }
 }
 
-/* Who reads what beside the tape, and what layers compute with. */
+/* Values read outside the tape, and types with which layers compute. */
 typedef struct limits {
     const unsigned char *kept;
     const pg__elem *elems;
@@ -37,7 +37,7 @@ static pg__elem elem_of(const limits *l, const pg__inst *i)
     return l->elems && i->origin < l->n_elems ? l->elems[i->origin] : PG__REAL;
 }
 
-/* The normalisation that an instruction, if it is an activation, can be part of. */
+/* The normalisation that an instruction can become part of, if it is an activation. */
 static pg__inst *norm_before(const pg__tape *t, const pg__inst *act, const uses *u, const limits *l)
 {
     if (act->op != pg__op_of(PG__OP_act))

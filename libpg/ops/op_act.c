@@ -1,7 +1,6 @@
-/* op_act.c - activations, element by element. Most gradients are cheapest from the result; those
- * that need the argument say so in pg__act_needs_x(). Formulas: keras/activations.py of 2.15
- * and 3.6.
- */
+/* op_act.c - activations, element by element. Most gradients are cheapest to compute from the
+ * result; pg__act_needs_x() lists those that need the argument. Formulas: keras/activations.py of
+ * 2.15 and 3.6. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"

@@ -1,4 +1,4 @@
-/* op_activity.c - activity_regularizer: what a layer gives is part of the loss. */
+/* op_activity.c - activity_regularizer: adds a layer's output to the loss. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"

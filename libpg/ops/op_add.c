@@ -1,4 +1,5 @@
-/* op_add.c - the sum of two values of one shape; also how gradients of a value used twice meet. */
+/* op_add.c - the sum of two values of the same shape; also adds gradients of a value that is used
+ * twice. */
 #include "base/try.h"
 #include "ops/rules.h"
 

@@ -3,7 +3,7 @@
 #include "ops/attrs.h"
 #include "ops/rules.h"
 
-/* Size of axis i from the last; 1 where there is none. */
+/* Size of axis i, counted from the last; 1 if there is none. */
 static uint64_t from_last(const pg__dims *s, uint32_t i)
 {
     return i < s->rank ? s->d[s->rank - 1 - i] : 1;
@@ -33,7 +33,7 @@ pg_status pg__shape_binary_pick(const void *attrs, const pg__dims *const *in, si
     return PG_OK;
 }
 
-/* Gives g, which has the result's shape, to operand k. */
+/* Adds g, which has the result's shape, to the gradient of operand k. */
 static pg_status give_summed(pg__tape *t, const pg__inst *i, size_t k, pg__val g, pg_err *err)
 {
     const pg__spread_attrs a = {.to = t->values[pg__in(t, i, k)].shape};

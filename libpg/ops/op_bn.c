@@ -1,15 +1,15 @@
 /* op_bn.c - batch normalisation over all axes but the last, in steps between which slices of a
- * batch can meet: bn_stats -> (merge) -> bn_var -> bn_apply, and backward bn_sums -> (add) ->
- * bn_dx. bn_apply's gradient is that of the whole: it goes through the statistics, which have none
- * of their own. Formulas: x' = (x - mean) / sqrt(variance + epsilon), y = gamma x' + beta, dx =
- * gamma / sqrt(variance + epsilon) (dy - mask (sum(dy) + x' sum(dy x')) / count). */
+ * batch can be combined: bn_stats -> (merge) -> bn_var -> bn_apply, and backward bn_sums -> (add)
+ * -> bn_dx. bn_apply's gradient is that of the whole operation: it includes the statistics, which
+ * have none of their own. Formulas: x' = (x - mean) / sqrt(variance + epsilon), y = gamma x' +
+ * beta, dx = gamma / sqrt(variance + epsilon) (dy - mask (sum(dy) + x' sum(dy x')) / count). */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"
 
 enum { X, MEAN, VARIANCE, GAMMA, BETA, COUNT, MASK, N_APPLY };
 
-/* A mask has one number per row, or per row and step: x's first dimensions. */
+/* A mask has one number per row, or per row and step: the first dimensions of x. */
 static int mask_fits(const pg__dims *x, const pg__dims *mask)
 {
     if (mask->rank >= x->rank)
@@ -68,13 +68,13 @@ pg_status pg__shape_bn_dx(const void *attrs, const pg__dims *const *in, size_t n
     return pg__shape_like(in, 0, out);
 }
 
-/* Is the slope found as fast as it is read? */
+/* Is the slope as fast to compute as to read? */
 static int is_cheap(const pg__act_attrs *a)
 {
     return a->kind == PG__ACT_RELU || a->kind == PG__ACT_HARD_SIGMOID;
 }
 
-/* What comes through the activation, and the sums of it and of it times the normalised x. */
+/* What comes back through the activation, and its sum, and the sum of it times the normalised x. */
 static pg_status emit_sums(pg__tape *t, const pg__inst *i, pg__val out[3], pg_err *err)
 {
     const pg__bn_attrs *a = i->attrs;

@@ -1,4 +1,4 @@
-/* op_concat.c - operands one behind the other along an axis; the gradients are cut out again. */
+/* op_concat.c - joins operands along an axis; the gradients are cut out again. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"

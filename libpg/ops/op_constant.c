@@ -1,4 +1,4 @@
-/* op_constant.c - numbers known beforehand, as the result of an operation without operands. */
+/* op_constant.c - constants, as the result of an operation without operands. */
 #include "ops/attrs.h"
 #include "ops/rules.h"
 

@@ -5,7 +5,7 @@
 #include "ops/attrs.h"
 #include "ops/rules.h"
 
-/* Cells that a convolution gives along one axis; none if the kernel is larger than all there is. */
+/* Cells of a convolution's result along one axis; 0 if the kernel is larger than the operand. */
 static uint64_t out_cells(const pg__conv_attrs *a, uint32_t i, uint64_t size)
 {
     const uint64_t reach = (a->kernel[i] - 1) * a->dilation[i] + 1;
@@ -15,7 +15,7 @@ static uint64_t out_cells(const pg__conv_attrs *a, uint32_t i, uint64_t size)
     return all < reach ? 0 : (all - reach) / a->stride[i] + 1;
 }
 
-/* x: what the convolution is applied to. */
+/* x: the operand of the convolution. */
 static pg_status check_kernel(const pg__conv_attrs *a, uint64_t channels, const pg__dims *kernel,
                               pg_err *err)
 {

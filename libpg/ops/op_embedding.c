@@ -1,5 +1,5 @@
-/* op_embedding.c - rows of a table by their ids. The gradient is dense: optimizers with a memory
- * move every row at every step, whether it was looked up or not. */
+/* op_embedding.c - rows of a table by their ids. The gradient is dense: optimizers with state
+ * change every row in every step, whether or not it was looked up. */
 #include "base/try.h"
 #include "ops/rules.h"
 

@@ -1,4 +1,4 @@
-/* op_hash.c - numbers that fall into buckets. */
+/* op_hash.c - maps numbers to buckets. */
 #include "ops/attrs.h"
 #include "ops/rules.h"
 

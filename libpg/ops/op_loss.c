@@ -1,5 +1,6 @@
-/* op_loss.c - losses: one weighted number per row of the last axis. The mean over the batch is the
- * caller's: it gives the gradient's seed, 1/N of the whole batch, so that slices can be summed. */
+/* op_loss.c - losses: one weighted number per row of the last axis. The caller takes the mean over
+ * the batch: it supplies the gradient's seed, 1/N of the whole batch, so that slices can be
+ * summed. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"
@@ -15,7 +16,7 @@ int pg__loss_takes_class(pg__loss_kind kind)
     return target[kind];
 }
 
-/* Classes stand one to a row, with or without a last axis of 1. */
+/* One class per row, with or without a last axis of 1. */
 static int fits(const pg__dims *p, const pg__dims *y, int takes_class)
 {
     pg__dims rows = *p;

@@ -1,5 +1,5 @@
 /* op_mask.c - masks: where they come from (ids that are not 0, steps that differ from a value) and
- * what they do to values and to the weights of a loss. A mask holds 1 and 0; nothing derives by it.
+ * what they do to values and to the weights of a loss. A mask holds 1 and 0, and has no gradient.
  * Also casts between ids and numbers, for values that are both. */
 #include "base/try.h"
 #include "ops/attrs.h"
@@ -31,7 +31,7 @@ pg_status pg__shape_mask_steps(const void *attrs, const pg__dims *const *in, siz
     return PG_OK;
 }
 
-/* Do the mask's dimensions stand at the front of these? */
+/* Are the mask's dimensions the first ones of these? */
 static int is_prefix(const pg__dims *mask, const pg__dims *of)
 {
     for (uint32_t i = 0; i < mask->rank && i < of->rank; i++)
@@ -40,7 +40,7 @@ static int is_prefix(const pg__dims *mask, const pg__dims *of)
     return mask->rank <= of->rank;
 }
 
-/* x, mask: x times the mask of the dimensions in front */
+/* x, mask: x times the mask of its leading dimensions */
 pg_status pg__shape_mask_rows(const void *attrs, const pg__dims *const *in, size_t n_in,
                               pg__dims *out, pg_err *err)
 {

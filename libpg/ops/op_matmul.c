@@ -1,6 +1,5 @@
 /* op_matmul.c - matmul: a matrix product for each row of the batch, of operands that both have
- * gradients. Either may lie in memory the other way round, so the gradients are the same operation.
- */
+ * gradients. Either may be stored transposed, so the gradients are the same operation. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"

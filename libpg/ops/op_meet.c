@@ -1,6 +1,7 @@
-/* op_meet.c - where the lanes of a batch meet: meet_stats(mean, sum of squared distances, count)
- * and meet_sums(sum, sum) give what bn_stats and bn_sums would give over the rows of all of them.
- * The trainer does the work (train/step/sync_bn.c); for a lane on its own both are the identity. */
+/* op_meet.c - the points at which the lanes of a batch combine statistics: meet_stats(mean, sum of
+ * squared distances, count) and meet_sums(sum, sum) give what bn_stats and bn_sums would give over
+ * the rows of all of them. The trainer does the work (train/step/sync_bn.c); for a single lane both
+ * are the identity. */
 #include "ops/attrs.h"
 #include "ops/rules.h"
 

@@ -1,4 +1,4 @@
-/* op_pad.c - zeros around an array, or cells cut off it; one undoes the other. */
+/* op_pad.c - adds zeros around an array, or cuts cells off it; each undoes the other. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"

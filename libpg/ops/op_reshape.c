@@ -1,5 +1,5 @@
-/* op_reshape.c - the same elements under another shape: no work, the result is the operand's
- * memory. */
+/* op_reshape.c - the same elements with another shape: no work, because the result shares the
+ * operand's memory. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"

@@ -1,4 +1,4 @@
-/* op_resize.c - images made larger by whole factors. */
+/* op_resize.c - enlarges images by whole factors. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"

@@ -1,6 +1,6 @@
 /* op_rnn.c - recurrent layers: lstm, gru, rnn (the simple cell), each the whole sequence at once.
- * What stands before the recurrence, x W + b for every step, is an operation of its own (dense), so
- * that it is one matrix product. Operands and results: pg__rnn_attrs. */
+ * The part before the recurrence, x W + b for every step, is a separate operation (dense), so that
+ * it is one matrix product. Operands and results: pg__rnn_attrs. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rnn_room.h"
@@ -118,7 +118,7 @@ pg_status pg__shape_rnn_grad(const void *attrs, const pg__dims *const *in, size_
 #define MAX_OPERANDS 14
 #define MAX_RESULTS  5
 
-/* n_read: results that have gradients; to[k]: the operand that result k of `kind` belongs to. */
+/* n_read: results that have gradients; to[k]: the operand to which result k of `kind` belongs. */
 static pg_status backward(pg__tape *t, const pg__inst *i, pg__op_kind kind, size_t n_read,
                           const size_t *to, pg_err *err)
 {
@@ -165,7 +165,7 @@ static int is_recurrent(const pg__inst *i)
     return i->op->kind == PG__OP_lstm || i->op->kind == PG__OP_gru || i->op->kind == PG__OP_rnn;
 }
 
-/* Numbers beside those of the steps are spread over the steps, and cost next to nothing. */
+/* Numbers that are not per step are spread over the steps, and cost next to nothing. */
 static void make_room(pg__tape *t, const pg__inst *i)
 {
     const pg__rnn_room room = pg__rnn_room_of(i->op->kind);

@@ -4,7 +4,7 @@
 #include "ops/attrs.h"
 #include "ops/rules.h"
 
-/* Can `part` be repeated to make `whole`; axes are aligned at the last. */
+/* Can `part` be repeated to make `whole`? Axes are aligned at the last. */
 static int fits(const pg__dims *part, const pg__dims *whole)
 {
     if (part->rank > whole->rank)

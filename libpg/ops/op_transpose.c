@@ -1,4 +1,4 @@
-/* op_transpose.c - axes in another order. */
+/* op_transpose.c - reorders axes. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"

@@ -1,4 +1,4 @@
-/* op_warp.c - random numbers for each row, and images whose cells they move: augmentation. */
+/* op_warp.c - augmentation: random numbers for each row, and images whose cells they move. */
 #include "base/try.h"
 #include "ops/attrs.h"
 #include "ops/rules.h"

@@ -1,27 +1,27 @@
-/* optimiser.h - one update of flat parameters by their gradients. State has its parameter's layout,
- * so that a rule is a loop over flat memory. Source: keras/optimizers and keras/optimizers/legacy
- * of 2.15, keras/src/optimizers of 3.6. */
+/* optimiser.h - updates flat parameters by their gradients. State has the layout of its parameter,
+ * so a rule is a loop over flat memory. Source: keras/optimizers and keras/optimizers/legacy of
+ * 2.15, keras/src/optimizers of 3.6. */
 #ifndef PG_OPS_OPTIMISER_H
 #define PG_OPS_OPTIMISER_H
 
 #include <stddef.h>
 
-/* The last slot is no rule's: the moving average of the parameters (use_ema). */
+/* The last slot does not belong to a rule: the moving average of the parameters (use_ema). */
 #define PG_MAX_SLOTS    4
 #define PG_SLOT_AVERAGE 3
 
-/* What a rule needs, the step's own numbers worked out: they change from step to step. */
+/* What a rule needs, including the numbers computed for this step. */
 typedef struct pg__update {
     double lr; /* decayed */
     double momentum, rho, beta_1, beta_2, epsilon, weight_decay;
     int nesterov, amsgrad, centered;
-    int rounds_first; /* 1 - rho and the like are taken from what the type makes of rho */
+    int rounds_first; /* 1 - rho and the like are computed from rho rounded to the type */
     double alpha; /* adam: lr sqrt(1 - beta_2^t) / (1 - beta_1^t); adamax: lr / (1 - beta_1^t) */
     double m_share, g_share;         /* nadam: factors of the average and of the gradient */
     double v_correction;             /* nadam: 1 - beta_2^t */
-    double power, l1, l2, shrinkage; /* ftrl: -learning_rate_power; l2 with what beta adds */
-    double average; /* what the moving average keeps of itself; there is one where its slot is */
-    int to_average; /* parameters become it */
+    double power, l1, l2, shrinkage; /* ftrl: -learning_rate_power; l2 including what beta adds */
+    double average; /* share of itself that the moving average keeps; only if its slot exists */
+    int to_average; /* parameters are set to it */
 } pg__update;
 
 typedef enum pg__optimiser_kind {
@@ -43,11 +43,11 @@ typedef struct pg__optimiser_type {
 
 const pg__optimiser_type *pg__optimiser_of(pg__optimiser_kind kind);
 
-/* Norms by which gradients are clipped: each variable's, or that of all gradients together; 0: it
- * does not. */
+/* Norms to which gradients are clipped: of each variable, or of all gradients together; 0: not
+ * clipped. */
 typedef struct pg__norm_limits {
     double each, together;
-    int both; /* `together` also behind `each` */
+    int both; /* `together` also if `each` is given */
 } pg__norm_limits;
 
 #endif

@@ -1,4 +1,4 @@
-/* pad_into_conv.c - zeros become convolutions' own padding; see pad_into_conv.h. */
+/* pad_into_conv.c - turns zeros into a convolution's own padding; see pad_into_conv.h. */
 #include "ops/pad_into_conv.h"
 
 #include "base/mem.h"
@@ -20,8 +20,8 @@ static void count_readers(const pg__tape *t, uint32_t *n_readers)
                 n_readers[pg__in(t, &t->insts[at], k)]++;
 }
 
-/* Zeros along spatial axes only. A kernel must reach an image from every cell beside it: no
- * library is made for others. */
+/* Zeros along spatial axes only. A kernel must reach the image from every cell of the padding:
+ * libraries do not support anything else. */
 static int fits(const pg__pad_attrs *pad, const pg__conv_attrs *conv)
 {
     for (uint32_t i = 0; i < PG_MAX_RANK; i++) {

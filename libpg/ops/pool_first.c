@@ -1,4 +1,4 @@
-/* pool_first.c - ReLU and the maximum over windows change places; see pool_first.h. */
+/* pool_first.c - swaps ReLU and max-pooling; see pool_first.h. */
 #include "ops/pool_first.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static int is_max_pool(const pg__inst *i)
     return i->op == pg__op_of(PG__OP_pool) && ((const pg__pool_attrs *)i->attrs)->max;
 }
 
-/* Both keep their operands and results: the value between them is the pool's now. */
+/* Both keep their operands and results: the value between them is now the pool's. */
 static void exchange(pg__tape *t, pg__inst *relu, pg__inst *pool)
 {
     const pg__inst was = *relu;

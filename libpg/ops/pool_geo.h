@@ -27,7 +27,7 @@ static inline pg__pool_geo pg__pool_geo_of(const pg__pool_attrs *a, const pg__di
     return g;
 }
 
-/* The part of a window that exists, from[i] .. to[i]; the number of its cells. */
+/* The existing part of a window, from[i] .. to[i]; returns its number of cells. */
 static inline size_t pg__pool_clip(const pg__pool_geo *g, const size_t at[3], size_t from[3],
                                    size_t to[3])
 {
@@ -43,7 +43,7 @@ static inline size_t pg__pool_clip(const pg__pool_geo *g, const size_t at[3], si
     return n;
 }
 
-/* Where the channels of a cell begin. */
+/* Offset of a cell's channels. */
 static inline size_t pg__pool_cell(const pg__pool_geo *g, size_t a, size_t b, size_t c)
 {
     return ((a * g->x[1] + b) * g->x[2] + c) * g->channels;

@@ -1,5 +1,5 @@
-/* real.h - the type that the plain C answers compute in. Every ref_*.c is compiled for float, which
- * back ends fall back on, and for double, which is what they are all judged by; for float also once
+/* real.h - the number type of the plain C references. Every ref_*.c is compiled for float, as the
+ * fallback of back ends, and for double, against which all of them are tested; for float also once
  * for each instruction set that the CPU's back end chooses from (PG_ISA names it). */
 #ifndef PG_OPS_REAL_H
 #define PG_OPS_REAL_H
@@ -30,7 +30,7 @@ typedef float real;
 #define PG_REF(name)    PG_JOIN(pg__ref_##name##_, PG_ISA)
 #define PG_UPDATE(name) PG_JOIN(pg__update_##name##_, PG_ISA)
 
-/* The signature of all of them; views of absent operands have p == NULL. */
+/* The signature of all references; views of absent operands have p == NULL. */
 #define PG_REF_ARGS \
     const void *attrs_, const pg__arg *in, size_t n_in, const pg__arg *out, size_t n_out
 #define PG_UPDATE_ARGS                       const pg__update *u, void *w_, const void *g_, void *const *slots, size_t n
@@ -66,7 +66,7 @@ static inline size_t pg__rows(const pg__arg *v)
     return last > 0 ? (size_t)v->n / last : 0;
 }
 
-/* Eight sums side by side, so that the compiler can use its vectors without reordering anything. */
+/* Eight partial sums, so that the compiler can use vectors without reordering anything. */
 static inline real pg__dot(const real *a, const real *b, size_t n)
 {
     real part[8] = {0}, sum = 0;

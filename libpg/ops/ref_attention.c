@@ -1,6 +1,6 @@
-/* ref_attention.c - attention, one row of scores at a time. What is masked counts as a score of
- * -1e9, which is what Keras' addition of -1e9 leaves in float: a row masked everywhere attends to
- * all steps alike. Masks have no gradient, and hide none of the scores' from themselves. */
+/* ref_attention.c - attention, one row of scores at a time. A masked score counts as -1e9, which is
+ * what Keras' addition of -1e9 leaves in float: a row that is masked everywhere attends equally to
+ * all steps. Masks have no gradient, and do not stop the gradient of the scores. */
 #include "ops/real.h"
 
 enum { Q, K, V, Q_MASK, V_MASK, K_MASK, MASK, FACTORS };
@@ -11,13 +11,13 @@ typedef struct sizes {
     size_t rows, heads, t, s, a, b; /* a: features of a head's query, b: of its value */
 } sizes;
 
-/* Features `head` of step `step` of row `row`, of a tensor (rows, steps, heads * n). */
+/* Features `head` of step `step` of row `row` in a tensor (rows, steps, heads * n). */
 static size_t at(size_t row, size_t steps, size_t step, size_t heads, size_t head, size_t n)
 {
     return ((row * steps + step) * heads + head) * n;
 }
 
-/* The attention mask at a score; axes of size 1 count for all. */
+/* The attention mask for a score; axes of size 1 apply to all. */
 static int is_open(const pg__arg *mask, size_t row, size_t head, size_t t, size_t s)
 {
     const size_t index[] = {row, head, t, s};

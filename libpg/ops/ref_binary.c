@@ -2,7 +2,7 @@
 #include "ops/binary_real.h"
 #include "ops/strides.h"
 
-/* One row; sa and sb are 1, or 0 where the operand repeats. */
+/* One row; sa and sb are 1, or 0 if the operand is repeated. */
 static inline void row_of(pg__binary_kind kind, const real *a, size_t sa, const real *b, size_t sb,
                           real *y, size_t n)
 {
@@ -17,7 +17,7 @@ static inline void row_of(pg__binary_kind kind, const real *a, size_t sa, const 
 static void row(pg__binary_kind kind, const real *a, size_t sa, const real *b, size_t sb, real *y,
                 size_t n)
 {
-    switch (kind) { /* constants, so that each has a loop of its own */
+    switch (kind) { /* constants, so that each operation has its own loop */
     case PG__ADD: row_of(PG__ADD, a, sa, b, sb, y, n); break;
     case PG__SUBTRACT: row_of(PG__SUBTRACT, a, sa, b, sb, y, n); break;
     case PG__MULTIPLY: row_of(PG__MULTIPLY, a, sa, b, sb, y, n); break;

@@ -1,8 +1,8 @@
-/* ref_bn.c - batch normalisation of rows x channels. Sums run over thousands of rows, so they are
- * kept in double, for a few channels at a time. */
+/* ref_bn.c - batch normalisation of rows x channels. Sums have thousands of terms, so they are kept
+ * in double, for a few channels at a time. */
 #include "ops/bn_real.h"
 
-#define PIECE 32 /* channels: two lines of cache of a row */
+#define PIECE 32 /* channels: two cache lines of a row */
 
 /* Weight of a row: `inner` rows share one number of the mask. */
 static inline real weight(const real *mask, size_t row, size_t inner)

@@ -1,4 +1,4 @@
-/* ref_concat.c - joining along an axis: whole blocks of what lies behind it. */
+/* ref_concat.c - joins along an axis, by copying blocks of the axes after it. */
 #include "ops/real.h"
 
 void PG_REF(concat)(PG_REF_ARGS)

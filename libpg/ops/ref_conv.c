@@ -1,5 +1,5 @@
-/* ref_conv.c - convolutions, tap by tap: every pair of cells that a kernel cell connects is a small
- * matrix product over channels, contiguous in the filters. */
+/* ref_conv.c - convolutions, tap by tap: for every pair of cells that a kernel cell connects, a
+ * small matrix product over channels, contiguous in the filters. */
 #include "ops/act_real.h"
 
 /* Three spatial dimensions, unused ones of size 1 in front; x is the convolution's operand. */
@@ -30,9 +30,8 @@ static geo geo_of(const pg__conv_attrs *a, const pg__arg *x, const pg__arg *y)
 /* One connected pair: channels of a cell of x, of a cell of y, and the kernel between them. */
 typedef void (*tap_fn)(const geo *g, real *x, real *w, real *y);
 
-/* The cell of x that kernel cell k of axis i reaches from cell at of y; 0 if it lies in the
- * padding.
- */
+/* The cell of x that kernel cell k of axis i reaches from cell at of y; 0 if it is in the
+ * padding. */
 static inline int reach(const geo *g, size_t i, size_t at, size_t k, size_t *cell)
 {
     const size_t to = at * g->stride[i] + k * g->dilation[i];
@@ -69,7 +68,7 @@ static inline void each_tap(const geo *g, real *x, real *w, real *y, tap_fn tap)
                     taps_of_cell(g, at, x, w, y, tap);
 }
 
-/* One channel to a group and one filter: element by element. */
+/* One channel per group and one filter: element by element. */
 static inline int is_depthwise(const geo *g)
 {
     return g->in == g->groups && g->out == g->groups;

@@ -1,4 +1,4 @@
-/* ref_dropout.c - dropout: the number that decides over an element is drawn by the element's index
+/* ref_dropout.c - dropout: the number that decides about an element is drawn by the element's index
  * in the noise of the whole batch. Key: seed; counter: (index / 4, step, stream). */
 #include "base/philox.h"
 #include "ops/real.h"

@@ -1,5 +1,5 @@
 /* ref_embedding.c - looking up rows, and summing their gradients in the order of the batch. An id
- * that the table does not have gives NaN, which nobody can overlook, and no gradient. */
+ * that is not in the table gives NaN, which nobody can overlook, and no gradient. */
 #include "ops/real.h"
 
 void PG_REF(embedding)(PG_REF_ARGS)

@@ -16,7 +16,7 @@ static real factor(const row *w, size_t g, size_t k)
 {
     return w->factors ? w->factors[(w->z->n_factors > 1 ? g * w->z->units : 0) + k] : 1;
 }
-/* What is carried over of the state. */
+/* The state that is carried over. */
 static real carried(const row *w, size_t k)
 {
     return w->a->drop_carried ? factor(w, 0, k) : 1;
@@ -147,8 +147,8 @@ static void reset_backward(const row *w, const real *h, const real *r, const rea
     }
 }
 
-/* The candidate's part of a step whose reset gate acts after the product: `work` takes the place of
- * its argument's gradient, which goes on times r. */
+/* The candidate's part of a step whose reset gate acts after the product: `work` gets its
+ * argument's gradient, passed on times r. */
 static void after_backward(const row *w, const real *h, const real *r, real *dz, real *work,
                            real *dh, real *dkernel, real *dbias)
 {

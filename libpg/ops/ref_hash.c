@@ -1,4 +1,4 @@
-/* ref_hash.c - numbers that fall into buckets. */
+/* ref_hash.c - maps numbers to buckets. */
 #include "ops/hash_text.h"
 
 void PG_REF(hash_ids)(PG_REF_ARGS)

@@ -1,5 +1,5 @@
-/* ref_loss.c - the value and the gradient of every loss for one row of n predictions; what they do
- * to one number: loss_real.h. */
+/* ref_loss.c - the value and the gradient of every loss for one row of n predictions; loss_real.h
+ * has what they do to one number. */
 #include "ops/loss_real.h"
 
 /* y: n numbers, or one int32_t class. grad adds nothing: it sets dp = scale * d loss / d p. */

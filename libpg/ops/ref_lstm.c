@@ -4,7 +4,8 @@
 
 enum { Y, LAST, STATE, CELL, STATES, GATES, CELLS };
 
-/* Calls, because a compiler that sees all of it makes a loop for every choice of five functions. */
+/* Calls, because if the compiler sees everything it makes a loop for every combination of five
+ * functions. */
 #define CALLED __attribute__((noinline)) static
 CALLED void forward(const pg__rnn_attrs *a, pg__lstm_unit *z, real c, real *h_to, real *c_to)
 {

@@ -25,7 +25,7 @@ void PG_REF(mask_steps)(PG_REF_ARGS)
     }
 }
 
-/* y = x mask, each element of the mask for as many of x as stand behind it; x missing: 1 */
+/* y = x mask, each element of the mask for as many elements of x as belong to it; x missing: 1 */
 static void scale(const pg__arg *x_, const pg__arg *mask_, const pg__arg *y_)
 {
     const real *x = pg__reals(x_), *mask = pg__reals(mask_);
@@ -57,7 +57,7 @@ void PG_REF(cast)(PG_REF_ARGS)
             a->from == PG__INT ? (real)((const int32_t *)in[0].p)[i] : pg__reals(&in[0])[i];
         if (a->to == PG__REAL)
             pg__reals_out(&out[0])[i] = v;
-        else /* what no id can be becomes one that no table has */
+        else /* values that cannot be ids become an id that no table has */
             ((int32_t *)out[0].p)[i] = v > -1e9 && v < 1e9 ? (int32_t)v : -1;
     }
 }

@@ -1,7 +1,7 @@
 /* ref_matmul.c - a matrix product for each row of the batch. */
 #include "ops/real.h"
 
-/* A matrix of a batch: from number to number of a row and of a column. */
+/* A matrix of a batch: distances between neighbouring numbers of a row and of a column. */
 typedef struct steps {
     size_t row, column;
 } steps;

@@ -1,4 +1,4 @@
-/* ref_meet.c - meeting nobody: the values as they are. */
+/* ref_meet.c - a single lane has nothing to combine: copies the values. */
 #include "ops/real.h"
 
 void PG_REF(meet_stats)(PG_REF_ARGS)

@@ -1,5 +1,6 @@
-/* ref_normal.c - normally distributed numbers by Box and Muller's transformation: of the four
- * uniform numbers that base/philox.h draws at once, two make two. Key and counter are dropout's. */
+/* ref_normal.c - normally distributed numbers by Box and Muller's transformation: base/philox.h
+ * draws four uniform numbers at once, and each two of them make two. Key and counter are
+ * dropout's. */
 #include "base/philox.h"
 #include "ops/real.h"
 

@@ -1,4 +1,4 @@
-/* ref_pad.c - zeros around an array, or cells cut off it: the part that both have is copied. */
+/* ref_pad.c - adds zeros around an array, or cuts cells off it: copies the part that both have. */
 #include "ops/real.h"
 #include "ops/strides.h"
 

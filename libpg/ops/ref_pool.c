@@ -2,7 +2,7 @@
 #include "ops/pool_geo.h"
 #include "ops/real.h"
 
-/* What is done with one window: its n cells of x lie at pg__pool_cell(). */
+/* Processes one window: its n cells of x are at pg__pool_cell(). */
 typedef void (*window_fn)(const pg__pool_geo *g, const size_t from[3], const size_t to[3], size_t n,
                           const real *x, real *dx, real *y);
 
@@ -49,7 +49,7 @@ static void take_mean(const pg__pool_geo *g, const size_t from[3], const size_t 
         y[k] /= (real)n;
 }
 
-/* The first of the largest cells takes it all. */
+/* The first of the largest cells gets the whole gradient. */
 static void give_max(const pg__pool_geo *g, const size_t from[3], const size_t to[3], size_t n,
                      const real *x, real *dx, real *dy)
 {

@@ -1,4 +1,4 @@
-/* ref_reshape.c - a copy, for the places where memory is not shared. */
+/* ref_reshape.c - a copy, for places where memory is not shared. */
 #include "ops/real.h"
 
 void PG_REF(reshape)(PG_REF_ARGS)

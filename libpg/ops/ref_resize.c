@@ -2,7 +2,7 @@
  * along each axis; the gradient goes back by the same weights. */
 #include "ops/resize_geo.h"
 
-/* One cell of the larger image; back: its gradient is spread over the smaller image's. */
+/* One cell of the larger image; back: spreads its gradient over the smaller image's. */
 static void one_cell(const pg__resize_geo *g, const size_t at[3], real *small, real *large,
                      int back)
 {

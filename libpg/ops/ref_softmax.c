@@ -1,4 +1,4 @@
-/* ref_softmax.c - softmax row by row, the largest argument taken off first. */
+/* ref_softmax.c - softmax row by row, after subtracting the largest argument. */
 #include "ops/real.h"
 
 void PG_REF(softmax)(PG_REF_ARGS)

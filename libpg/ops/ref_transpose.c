@@ -1,4 +1,4 @@
-/* ref_transpose.c - axes in another order, row by row of the result. */
+/* ref_transpose.c - reorders axes, row by row of the result. */
 #include "ops/real.h"
 #include "ops/strides.h"
 

@@ -1,5 +1,5 @@
-/* ref_warp.c - random numbers for each row, drawn by the row's place in the whole batch as
- * dropout's are, and images whose cells they move. */
+/* ref_warp.c - random numbers for each row, drawn like dropout's by the row's place in the whole
+ * batch, and images whose cells they move. */
 #include "base/philox.h"
 #include "ops/real.h"
 #include "ops/warp_geo.h"

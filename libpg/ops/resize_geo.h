@@ -1,4 +1,4 @@
-/* resize_geo.h - which cells of the smaller image a cell of the larger one is made of: three
+/* resize_geo.h - the cells of the smaller image from which a cell of the larger one is made: three
  * spatial dimensions, unused ones of size 1 in front. */
 #ifndef PG_OPS_RESIZE_GEO_H
 #define PG_OPS_RESIZE_GEO_H
@@ -24,7 +24,7 @@ static inline pg__resize_geo pg__resize_geo_of(const pg__resize_attrs *a, const 
     return g;
 }
 
-/* The cells that index `at` of the larger axis i is made of. */
+/* The cells from which index `at` of the larger axis i is made. */
 typedef struct pg__resize_mix {
     size_t cell[2];
     real share[2];

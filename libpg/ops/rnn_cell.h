@@ -1,6 +1,6 @@
 /* rnn_cell.h - what a recurrent layer does to one unit in one step, forward and backward, for the
- * plain answers and the GPU. Gates are given by name: what they are before their functions, or
- * after. */
+ * plain C references and the GPU. Gates are passed by name: before or after their functions are
+ * applied. */
 #ifndef PG_OPS_RNN_CELL_H
 #define PG_OPS_RNN_CELL_H
 
@@ -46,7 +46,7 @@ typedef struct pg__gru_unit {
 } pg__gru_unit;
 
 /* The candidate g from its argument, whose recurrent part is `part`, times the reset gate if that
- * acts after the product; keep: the factor of the state that is carried over. */
+ * acts after the product; keep: factor of the state that is carried over. */
 PG_SHARED real pg__gru_forward(const pg__rnn_attrs *a, pg__gru_unit *u, real part, real h,
                                real keep)
 {
@@ -54,8 +54,8 @@ PG_SHARED real pg__gru_forward(const pg__rnn_attrs *a, pg__gru_unit *u, real par
     return u->z * h * keep + (1 - u->z) * u->g;
 }
 
-/* The gradients of the gates' arguments; r: where the reset gate acts after the product. dh becomes
- * that of h by way of what is carried over. */
+/* The gradients of the gates' arguments; r: for a reset gate that acts after the product. dh
+ * becomes the part of h's gradient that comes from carrying it over. */
 PG_SHARED pg__gru_unit pg__gru_backward(const pg__rnn_attrs *a, const pg__gru_unit *u, real part,
                                         real h, real keep, real *dh)
 {
@@ -67,8 +67,8 @@ PG_SHARED pg__gru_unit pg__gru_backward(const pg__rnn_attrs *a, const pg__gru_un
     return dz;
 }
 
-/* A reset gate that acts before the product, whose operand r h f has the gradient d: the gradient
- * of the gate's argument; dh grows by that of h. */
+/* A reset gate that acts before the product; its operand r h f has the gradient d: returns the
+ * gradient of the gate's argument, and adds that of h to dh. */
 PG_SHARED real pg__gru_reset_backward(const pg__rnn_attrs *a, real r, real h, real f, real d,
                                       real *dh)
 {

@@ -1,4 +1,4 @@
-/* rnn_real.h - what the recurrent operations share: where a step stands, masks, products with the
+/* rnn_real.h - code that the recurrent operations share: places of steps, masks, products with the
  * recurrent kernel. Rows are independent: each goes through the whole sequence before the next. */
 #ifndef PG_OPS_RNN_REAL_H
 #define PG_OPS_RNN_REAL_H
@@ -9,7 +9,7 @@ enum { ZX, KERNEL, BIAS, H0, C0, MASK, FACTORS, N_IN };
 
 typedef struct rnn_sizes {
     size_t rows, steps, units, width; /* width: gates * units */
-    size_t n_factors;                 /* factors of the state per row: none, one or each gate */
+    size_t n_factors;                 /* factors of the state per row: none, one, or one per gate */
 } rnn_sizes;
 
 static inline rnn_sizes pg__rnn_sizes(const pg__arg *in)
@@ -23,7 +23,7 @@ static inline rnn_sizes pg__rnn_sizes(const pg__arg *in)
     return s;
 }
 
-/* One row of an operand or result of `n` numbers per row, NULL where it is absent. */
+/* One row of an operand or result with `n` numbers per row; NULL if it is absent. */
 static inline const real *pg__row_of(const pg__arg *a, size_t row, size_t n)
 {
     return a->p ? pg__reals(a) + row * n : NULL;
@@ -33,7 +33,7 @@ static inline real *pg__row_out(const pg__arg *a, size_t row, size_t n)
     return a->p ? pg__reals_out(a) + row * n : NULL;
 }
 
-/* The step of the input that is taken as number s, and where its output goes. */
+/* The input step that is processed as number s, and the place of its output. */
 static inline size_t pg__step_in(const pg__rnn_attrs *a, const rnn_sizes *z, size_t s)
 {
     return a->reverse ? z->steps - 1 - s : s;
@@ -48,8 +48,8 @@ static inline int pg__is_masked(const real *mask, size_t step)
     return mask && mask[step] == 0;
 }
 
-/* Which steps (in the order in which they are taken) give the state as their output: those from the
- * first unmasked one on, or with zero_masked the unmasked ones. */
+/* Which steps (in the order of processing) output their state: those from the first unmasked one
+ * on, or with zero_masked the unmasked ones. */
 typedef struct rnn_shown {
     const real *mask;
     size_t first;
@@ -90,7 +90,7 @@ static inline void pg__rnn_show(const pg__rnn_attrs *a, const rnn_sizes *z, cons
         memcpy(final, states + end * n, n * sizeof *final);
 }
 
-/* dh += what comes from the outputs of step s */
+/* dh += the gradient from the outputs of step s */
 static inline void pg__rnn_add_shown(const pg__rnn_attrs *a, const rnn_sizes *z, const rnn_shown *w,
                                      size_t s, const real *dy, const real *dlast, real *dh)
 {
@@ -102,14 +102,15 @@ static inline void pg__rnn_add_shown(const pg__rnn_attrs *a, const rnn_sizes *z,
         dh[k] += dlast[k];
 }
 
-/* The recurrent kernel, its columns first .. first + n, against the state times its factors. */
+/* The columns first .. first + n of the recurrent kernel, against the state times its factors. */
 typedef struct rnn_block {
     const real *kernel;
     size_t width, first, n;
     const real *factors; /* NULL: 1 */
 } rnn_block;
 
-/* One block for all columns of the first `gates` gates, or with factors for each gate one. */
+/* One block for all columns of the first `gates` gates or, with factors for each gate, one block
+ * each. */
 static inline size_t pg__n_blocks(const rnn_sizes *z, size_t gates)
 {
     return z->n_factors > 1 ? gates : 1;
@@ -136,7 +137,7 @@ static inline void pg__block_forward(const rnn_block *b, const real *h, size_t u
     }
 }
 
-/* dh += (dz kernel') factors; dkernel += (h factors)' dz, where they are wanted */
+/* dh += (dz kernel') factors; dkernel += (h factors)' dz, if they are wanted */
 static inline void pg__block_backward(const rnn_block *b, const real *h, size_t units,
                                       const real *dz, real *dh, real *dkernel)
 {

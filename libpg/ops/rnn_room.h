@@ -1,6 +1,6 @@
-/* rnn_room.h - recurrent layers as libraries for GPUs know them, and the memory that these keep
- * from the forward pass for the gradient. It lies in a result that the operation keeps anyway,
- * whose last axis is then longer than what the operation itself writes. */
+/* rnn_room.h - recurrent layers that GPU libraries support, and the memory that these keep from the
+ * forward pass for the gradient. It is in a result that the operation keeps anyway, whose last axis
+ * is then longer than what the operation itself writes. */
 #ifndef PG_OPS_RNN_ROOM_H
 #define PG_OPS_RNN_ROOM_H
 
@@ -9,10 +9,10 @@
 #include "ops/attrs.h"
 #include "ops/op.h"
 
-#define PG__RNN_ROOM_MORE 256u /* numbers beside those of the steps */
+#define PG__RNN_ROOM_MORE 256u /* numbers that are not per step */
 
-/* Which result has room, in numbers of each unit of a step: where a library's part begins, which
- * may lie over the operation's own, and where it ends. */
+/* The result that has the space, in numbers per unit of a step: where the library's part begins (it
+ * may overlap the operation's own) and where it ends. */
 typedef struct pg__rnn_room {
     uint32_t result, from, to;
 } pg__rnn_room;
@@ -24,8 +24,8 @@ static inline pg__rnn_room pg__rnn_room_of(uint32_t kind)
 }
 
 /* Keras' own rule for its fast implementation: tanh, sigmoid gates, no factors of the state; a
- * library's simple cell may be relu too. Masked steps are none of its business here: their number
- * would have to be known to the host. */
+ * library's simple cell may also use relu. Masked steps are not supported: the host would have to
+ * know their number. */
 static inline int pg__rnn_is_usual(uint32_t kind, const pg__rnn_attrs *a, int has_mask,
                                    int has_factors)
 {
@@ -39,7 +39,7 @@ static inline int pg__rnn_is_usual(uint32_t kind, const pg__rnn_attrs *a, int ha
            (kind == PG__OP_lstm || a->reset_after);
 }
 
-/* Gives the recurrent layers of a tape that has gradients room for what a library keeps. */
+/* On a tape that has gradients, makes room in recurrent layers for what a library keeps. */
 void pg__rnn_make_room(pg__tape *t);
 
 #endif

@@ -1,4 +1,5 @@
-/* rules.h - declares what ops.def names: the rules and the plain C answer of every operation. */
+/* rules.h - declares everything that ops.def names: the rules and the plain C reference of every
+ * operation. */
 #ifndef PG_OPS_RULES_H
 #define PG_OPS_RULES_H
 
@@ -18,7 +19,7 @@
 #undef PG_OP
 #undef PG_GRAD_OP
 
-/* Shared by the rules: results shaped as operand k. */
+/* Shared by the rules: results have the shape of operand k. */
 pg_status pg__shape_like(const pg__dims *const *in, size_t k, pg__dims *out);
 
 #endif

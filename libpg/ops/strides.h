@@ -1,5 +1,5 @@
-/* strides.h - walking several arrays of up to PG_MAX_RANK dimensions together, row by row of the
- * last axis: for operations that repeat, reorder or cut axes. */
+/* strides.h - walks several arrays of up to PG_MAX_RANK dimensions together, row by row of the last
+ * axis: for operations that repeat, reorder or cut axes. */
 #ifndef PG_OPS_STRIDES_H
 #define PG_OPS_STRIDES_H
 
@@ -7,8 +7,8 @@
 
 #include "ops/op.h"
 
-/* Elements from one index of an axis of `whole` to the next in an array shaped as `part`, whose
- * axes are aligned at the last; 0 where part repeats. */
+/* The distance, in elements, between neighbouring indices of an axis of `whole` in an array shaped
+ * as `part`, whose axes are aligned at the last; 0 if part repeats. */
 static inline void pg__strides(size_t stride[PG_MAX_RANK], const pg__dims *whole,
                                const pg__dims *part)
 {
@@ -30,7 +30,8 @@ static inline size_t pg__n_rows(const pg__dims *s)
     return s->rank > 0 && s->d[s->rank - 1] == 0 ? 0 : n;
 }
 
-/* The next row: `at` counts through all axes but the last, each offset follows its strides. */
+/* Goes to the next row: `at` counts through all axes but the last, and each offset follows its
+ * strides. */
 typedef struct pg__rowwalk {
     size_t at[PG_MAX_RANK];
     size_t off[2], stride[2][PG_MAX_RANK];

@@ -1,4 +1,4 @@
-/* tape.c - appending to a tape, its backward pass, and removing what nobody reads. */
+/* tape.c - appends to a tape, generates its backward pass, and removes what nobody reads. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -6,7 +6,7 @@
 #include "ops/attrs.h"
 #include "ops/rules.h"
 
-/* A tape counts in 32 bits; a model that comes near is no model. */
+/* A tape counts in 32 bits; no real model comes near that. */
 #define MAX_OPERANDS (1u << 28)
 
 void pg__tape_fini(pg__tape *t)
@@ -199,7 +199,7 @@ pg__val pg__tape_root(const pg__tape *t, pg__val v)
     return v;
 }
 
-/* Marks v, and what its memory belongs to, as read. */
+/* Marks v, and the value whose memory it shares, as read. */
 static void mark(const pg__tape *t, unsigned char *live, pg__val v)
 {
     for (; v != PG__NO_VAL && !live[v]; v = t->values[v].alias)

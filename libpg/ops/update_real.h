@@ -1,8 +1,8 @@
-/* update_real.h - the update rules, one number at a time, for the plain answers and the GPU. Keras
- * computes in float32 and so does the float version: hyperparameters are rounded to the type,
- * before 1 is taken from them in the legacy rules, Nadam and Lion, afterwards (rest_...) in the
- * others. A rule is pg__step_<name>() of optimisers.def: number i of w by that of g; s: the slots,
- * NULL where the rule does not use one. */
+/* update_real.h - the update rules, one number at a time, for the plain C references and the GPU.
+ * Keras computes in float32, and so does the float version: hyperparameters are rounded to the
+ * type, before 1 is taken from them in the legacy rules, Nadam and Lion, afterwards (rest_...) in
+ * the others. A rule is pg__step_<name>() of optimisers.def: number i of w by that of g; s: the
+ * slots, NULL where the rule does not use one. */
 #ifndef PG_OPS_UPDATE_REAL_H
 #define PG_OPS_UPDATE_REAL_H
 
@@ -69,8 +69,8 @@ PG_STEP(sgd_momentum)
     w[i] += u->nesterov ? mu * v[i] - step : v[i];
 }
 
-/* slots: average of squares; momentum; average of gradients (centered). Epsilon stands inside the
- * root, but in the legacy rule without momentum. */
+/* slots: average of squares; momentum; average of gradients (centered). Epsilon is inside the root,
+ * except in the legacy rule without momentum. */
 PG_SHARED void pg__step_of_rmsprop(const pg__rates *u, size_t i, real *w, const real *g,
                                    real *const *s, int epsilon_outside)
 {
@@ -143,7 +143,7 @@ PG_STEP(adamax)
     w[i] -= u->alpha * m[i] / (top[i] + u->epsilon);
 }
 
-/* Keras rounds the betas of this one and of Lion first, too. */
+/* Keras also rounds the betas of this rule and of Lion first. */
 PG_STEP(nadam)
 {
     real *m = s[0], *v = s[1];
@@ -176,7 +176,7 @@ PG_STEP(ftrl)
 
 #undef PG_STEP
 
-/* Around every rule: weights shrink before (weight_decay), and their average follows them. */
+/* Wraps every rule: weights shrink before it (weight_decay), and their average follows after it. */
 PG_SHARED void pg__step_before(const pg__rates *u, size_t i, real *w)
 {
     w[i] -= w[i] * u->shrink * u->lr;

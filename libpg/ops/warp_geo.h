@@ -1,6 +1,6 @@
-/* warp_geo.h - which cells of an image a cell of the moved one is made of. Source of what lies
- * beyond the edges: TensorFlow's ImageProjectiveTransformV3, as Keras calls it; of the places: the
- * matrices of keras/layers/preprocessing of 2.15 and 3.6. Compiles for host and device. */
+/* warp_geo.h - the cells of an image from which a cell of the moved one is made. Source for what
+ * lies beyond the edges: TensorFlow's ImageProjectiveTransformV3, as Keras calls it; of the places:
+ * the matrices of keras/layers/preprocessing of 2.15 and 3.6. Compiles for host and device. */
 #ifndef PG_OPS_WARP_GEO_H
 #define PG_OPS_WARP_GEO_H
 
@@ -11,7 +11,7 @@ typedef struct pg__warp_matrix {
     real m[6];
 } pg__warp_matrix;
 
-/* from: height and width; dx, dy: what was drawn. */
+/* from: height and width; dx, dy: the drawn numbers. */
 PG_SHARED pg__warp_matrix pg__warp_matrix_of(const pg__warp_attrs *a, const uint32_t from[2],
                                              real dx, real dy)
 {
@@ -43,7 +43,7 @@ PG_SHARED pg__warp_matrix pg__warp_matrix_of(const pg__warp_attrs *a, const uint
         r.m[2] = dx < (real)0.5 ? w - 1 : 0;
         r.m[5] = dy < (real)0.5 ? h - 1 : 0;
         break;
-    case PG__WARP_CROP: { /* rounding may have made the bound of what was drawn */
+    case PG__WARP_CROP: { /* rounding may have reached the bound of the drawn numbers */
         const real most_x = w - (real)a->size[1], most_y = h - (real)a->size[0];
         const real x = R(floor)(dx), y = R(floor)(dy);
         r.m[2] = x < most_x ? x : most_x;
@@ -54,7 +54,7 @@ PG_SHARED pg__warp_matrix pg__warp_matrix_of(const pg__warp_attrs *a, const uint
     return r;
 }
 
-/* A place on an axis of n cells, brought back from beyond its edges. */
+/* A place on an axis of n cells, brought back from beyond the edges. */
 PG_SHARED real pg__warp_back(pg__warp_fill fill, real at, uint32_t n)
 {
     const real last = (real)(n - 1), twice = (real)2 * (real)n;
