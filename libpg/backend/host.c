@@ -1,4 +1,4 @@
-/* host.c - back ends in the host's own memory: the reference, which runs the plain C answers in
+/* host.c - back ends in the host's own memory: the reference, which runs the plain C references in
  * double, and the CPU, which falls back on them in float. */
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
@@ -25,11 +25,11 @@ struct pg__kernel {
     size_t n_in, n_out;
     pg__dims *shapes;           /* of operands and results */
     uint64_t *n;                /* elements */
-    const pg__cpu_kernel *fast; /* NULL: fn does it */
+    const pg__cpu_kernel *fast; /* NULL: use fn */
     void *state;                /* its own */
 };
 
-/* Cores that this process may use. */
+/* Number of cores that this process may use. */
 static pg_status host_count(size_t *n, pg_err *err)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -75,7 +75,7 @@ static void host_close(pg__dev *d)
     pg__mem_free(d);
 }
 
-/* A number, or that behind a name, times its unit; the largest number where there is none. */
+/* A number, or the number after a name, times its unit; the largest number if there is none. */
 static uint64_t number_in(const char *path, const char *name, uint64_t unit)
 {
     char line[256];
@@ -99,7 +99,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What the system has to give, within the limits of the process and of its control group. */
+/* Memory that the system can provide, within the limits of the process and its control group. */
 static pg_status host_memory(pg__dev *d, uint64_t *free_bytes, uint64_t *total_bytes, pg_err *err)
 {
     const uint64_t limit = number_in("/sys/fs/cgroup/memory.max", NULL, 1);
@@ -110,7 +110,7 @@ static pg_status host_memory(pg__dev *d, uint64_t *free_bytes, uint64_t *total_b
     (void)d;
     if (all == UINT64_MAX || room == UINT64_MAX)
         return pg_fail(err, PG_E_IO, "the system does not tell its memory");
-    if (limit != UINT64_MAX && used != UINT64_MAX) { /* what was read from files goes first */
+    if (limit != UINT64_MAX && used != UINT64_MAX) { /* the page cache goes first */
         const uint64_t cached = number_in("/sys/fs/cgroup/memory.stat", "inactive_file ", 1);
         const uint64_t taken = cached < used ? used - cached : used;
         room = least(room, limit > taken ? limit - taken : 0);
@@ -142,7 +142,7 @@ static void host_release(pg__kernel *k)
     pg__mem_free(k);
 }
 
-/* What the CPU does better, if it can do this very instruction. */
+/* The CPU's faster implementation, if it supports exactly this instruction. */
 static pg_status prepare_fast(pg__kernel *k, pg__dev *d, const pg__tape *t, const pg__inst *i,
                               pg__needs *needs, pg_err *err)
 {

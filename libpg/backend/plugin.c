@@ -1,4 +1,5 @@
-/* plugin.c - see plugin.h. Opening it again gives the same, so nothing has to be remembered. */
+/* plugin.c - see plugin.h. Opening it again gives the same plug-in, so nothing has to be
+ * remembered. */
 #include "backend/plugin.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* registry.c - from a device's name to its back end. */
+/* registry.c - finds the back end of a device by the device's name. */
 #include <stdlib.h>
 #include <string.h>
 

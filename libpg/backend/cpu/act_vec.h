@@ -1,5 +1,5 @@
-/* act_vec.h - activations and their slopes as ops/act_real.h has them, without branches and calls.
- * `kind` is a constant where they are used, so that only one case is left. */
+/* act_vec.h - activations and their slopes as in ops/act_real.h, without branches and calls.
+ * Callers pass a constant `kind`, so that only one case remains. */
 #ifndef PG_BACKEND_CPU_ACT_VEC_H
 #define PG_BACKEND_CPU_ACT_VEC_H
 
@@ -115,7 +115,7 @@ static inline float pg__vact_slope(pg__act_kind kind, float v, pg__act_consts k)
     return 1.0f;
 }
 
-/* The slope from the argument in any case, as pg__act_slope_of_argument(). */
+/* The slope from the argument for every kind, as pg__act_slope_of_argument(). */
 static inline float pg__vact_slope_of_argument(pg__act_kind kind, float x, pg__act_consts k)
 {
     switch (kind) {
@@ -137,7 +137,7 @@ static inline float pg__vact_slope_of_argument(pg__act_kind kind, float x, pg__a
     return pg__vact_slope(kind, x, k);
 }
 
-/* Runs DO(constant kind) for the kind that a->kind is: one loop for each. */
+/* Runs DO(constant kind) for a->kind: one loop for each kind. */
 #define PG_FOR_ACT(kind, DO)                                    \
     switch (kind) {                                             \
     case PG__ACT_RELU: DO(PG__ACT_RELU); break;                 \

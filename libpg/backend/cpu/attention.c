@@ -1,7 +1,6 @@
 /* attention.c - attention by rows of the batch and heads: the scores of one head are one product,
- * and so are what is read of the values and each of the gradients. Projections lie beside each
- * other as they come from their products; nothing is copied or transposed. Masks:
- * ops/ref_attention.c. */
+ * and so are the weighted values and each of the gradients. Projections stay side by side, as their
+ * products wrote them; nothing is copied or transposed. Masks: ops/ref_attention.c. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -74,7 +73,7 @@ static pg_status prepare(void **state, const pg__cpu_inst *i, pg__needs *needs, 
     return PG_OK;
 }
 
-/* The attention mask of one line of scores: `step` is 0 where one number is for the whole line. */
+/* The attention mask of one line of scores: `step` is 0 if one number applies to the whole line. */
 static const float *mask_line(const attention *k, const float *mask, size_t row, size_t head,
                               size_t t, size_t *step)
 {

@@ -1,5 +1,5 @@
-/* conv.c - convolutions and their gradients as kernels of the CPU: from an instruction to its
- * geometry, and from there to the first way that does it. */
+/* conv.c - convolutions and their gradients as kernels of the CPU: derives the geometry from an
+ * instruction, and finds the first implementation that supports it. */
 #include "backend/cpu/conv.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ extern const pg__conv_way pg__conv_wino, pg__conv_narrow, pg__conv_depthwise_lin
 extern const pg__conv_way pg__conv_dnnl;
 #endif
 
-/* In the order in which they are asked. */
+/* In the order in which they are tried. */
 static const pg__conv_way *const ways[] = {
     &pg__conv_wino,
     &pg__conv_narrow,
@@ -48,12 +48,12 @@ typedef struct kernel {
     pg__conv c;
     const pg__conv_way *way;
     void *state;
-    int packs, shares; /* the kernel's cells in another order: in every run, or once for all */
+    int packs, shares; /* the kernel's cells are reordered: in every run, or once for all */
     int w_is_param;
     size_t packed_bytes;
-    const pg__conv_norm_attrs *norm; /* it is normalised; or NULL */
-    size_t folded_bytes;             /* kernel and bias that do it, in front of what is packed */
-    pg__ref_fn add, act;             /* behind it, each or NULL */
+    const pg__conv_norm_attrs *norm; /* the normalisation; or NULL */
+    size_t folded_bytes;             /* kernel and bias that include it, before the packed data */
+    pg__ref_fn add, act;             /* after it, each or NULL */
     size_t n_y;                      /* numbers of y */
     size_t at_x, at_w, at_b, at_y;   /* which operand or result is which */
 } kernel;
@@ -76,7 +76,7 @@ static int is_normed(const pg__cpu_inst *i)
 static pg__conv conv_of(const pg__cpu_inst *i, pg__conv_pass pass)
 {
     const pg__conv_attrs *a = i->attrs;
-    /* The forward pass may come without a place for the bias. */
+    /* The forward pass may have no place for the bias. */
     const size_t n_in = i->inst->n_in;
     const pg__dims *x = &i->shapes[pass == PG__CONV_X ? n_in : 0];
     const pg__dims *y = &i->shapes[pass == PG__CONV_Y ? n_in : pass == PG__CONV_X ? 0 : 1];
@@ -112,7 +112,7 @@ static void release(void *state)
     pg__mem_free(k);
 }
 
-/* A range behind a sum is kept by who makes that too. */
+/* If a sum comes before a range, the code that makes the sum also applies the range. */
 static pg_status find_way(kernel *k, pg__needs *needs, pg_err *err)
 {
     for (const pg__conv_way *const *w = ways; *w; w++) {
@@ -142,7 +142,7 @@ static void find_places(kernel *k, size_t n_in)
     k->at_y = p == PG__CONV_Y ? n_in : p == PG__CONV_X ? 0 : 1;
 }
 
-/* What is folded into kernel and bias changes only when parameters do. */
+/* The folded kernel and bias change only when parameters do. */
 static int is_constant(const pg__cpu_inst *i)
 {
     for (size_t v = 1; v < PLUS && v < i->inst->n_in; v++)
@@ -163,7 +163,7 @@ static void plan_norm(kernel *k, const pg__cpu_inst *i)
     k->folded_bytes = whole((n_weights(&k->c) + k->c.out) * sizeof(float));
 }
 
-/* The activation behind a normalisation, if that is all that it does. */
+/* The activation after a normalisation, if it only limits the range. */
 static pg__range range_of(const pg__conv_norm_attrs *a)
 {
     const pg__act_attrs *act = &a->act;
@@ -223,7 +223,7 @@ static pg_status prepare_w(void **state, const pg__cpu_inst *i, pg__needs *needs
     return prepare(state, i, PG__CONV_W, needs, err);
 }
 
-/* A kernel that each lane computes for itself is not one for all of them. */
+/* A kernel that each lane computes for itself is not the same for all of them. */
 static pg_status prepare_lanes(void **state, const void *one, size_t n, size_t *scratch_bytes,
                                pg_err *err)
 {
@@ -254,8 +254,8 @@ static void share(const void *state, void *const *args, void *shared)
     k->way->pack(k->state, args[1], shared);
 }
 
-/* args: x, kernel, bias, mean, variance, gamma, beta (plus). In double, so that rounding is no more
- * than that of what comes out. */
+/* args: x, kernel, bias, mean, variance, gamma, beta (plus). In double, so that rounding is no
+ * larger than that of the result. */
 static void share_norm(const void *state, void *const *args, void *shared)
 {
     const kernel *k = state;
@@ -299,7 +299,7 @@ static void run_norm(const void *state, void *const *args, void *scratch, const 
     union {
         const void *in;
         void *out;
-    } folded = {.in = shared}; /* ways do not write it */
+    } folded = {.in = shared}; /* implementations do not write it */
     const pg__conv_mem m = {.x = args[k->at_x],
                             .w = folded.out,
                             .b = (float *)folded.out + n_weights(&k->c),

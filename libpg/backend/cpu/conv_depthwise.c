@@ -1,6 +1,6 @@
-/* conv_depthwise.c - convolutions of each channel by itself, one filter to a channel: which cells
- * meet is the same for all channels and is found beforehand. Two ways: line by line, and cell by
- * cell for all geometries that the first has no kernels for. */
+/* conv_depthwise.c - convolutions of each channel separately, with one filter per channel. The
+ * cells that meet are the same for all channels and are found beforehand. Two ways: line by line,
+ * and cell by cell for all geometries that the first has no kernels for. */
 #include <string.h>
 
 #include "backend/cpu/conv.h"
@@ -34,7 +34,7 @@ static int meets(const pg__conv *c, int axis, size_t y, size_t k, size_t *x)
     return to >= c->before[axis] && *x < c->x[axis];
 }
 
-/* Taps of one axis, sorted by the cells of what is computed. */
+/* Taps of one axis, sorted by the cells of the result. */
 static pg_status find_taps(state *s, const pg__conv *c, int axis, pg_err *err)
 {
     const int back = s->pass == PG__CONV_X;

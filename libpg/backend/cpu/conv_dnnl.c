@@ -1,5 +1,6 @@
-/* conv_dnnl.c - convolutions by oneDNN, activations in Keras' order, kernels in the order that
- * oneDNN prefers: packed before a pass that reads them, put back after the one that gives them. */
+/* conv_dnnl.c - convolutions through oneDNN, with activations in Keras' order and kernels in the
+ * order that oneDNN prefers: packed before a pass that reads them, unpacked after the pass that
+ * produces them. */
 #include "backend/cpu/conv.h"
 
 #include <math.h>
@@ -49,7 +50,7 @@ static void release(void *p)
     pg__mem_free(s);
 }
 
-/* Rows, channels, spatial dimensions as oneDNN counts them; channels stand last in memory. */
+/* Rows, channels, spatial dimensions in oneDNN's order; channels are the last in memory. */
 static dnnl_status_t image(pg__dnnl_md *md, const state *s, size_t channels, const size_t size[3])
 {
     const int n = s->n_dims;
@@ -150,7 +151,7 @@ static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err
     const int was = pg__dnnl_alone();
     const dnnl_status_t st = create(s);
     pg__dnnl_threads(was);
-    /* What oneDNN cannot do, another way can. */
+    /* If oneDNN does not support it, another way may. */
     if (st || (s->reorder && pad_bytes(s->reorder_pd) > 0)) {
         release(s);
         return st == dnnl_out_of_memory ? pg__nomem(err) : PG_OK;
@@ -170,7 +171,7 @@ typedef struct arg {
     const void *p;
 } arg;
 
-/* Arguments without a descriptor are left out. */
+/* Arguments without a descriptor are skipped. */
 static dnnl_status_t execute(const state *s, dnnl_primitive_t primitive, const arg *args, size_t n)
 {
     dnnl_exec_arg_t exec[5];
@@ -199,7 +200,7 @@ static dnnl_status_t execute(const state *s, dnnl_primitive_t primitive, const a
     return st;
 }
 
-/* A run cannot fail but for a few hundred bytes of oneDNN's own; then all of it is no number. */
+/* A run can fail only for lack of a few hundred bytes in oneDNN; then the whole result is NaN. */
 static void check(dnnl_status_t st, float *result, size_t n)
 {
     for (size_t i = 0; st && result && i < n; i++)

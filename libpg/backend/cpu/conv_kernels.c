@@ -5,12 +5,12 @@
 
 typedef pg__vec vec;
 
-/* Where the cell of an operand and the kernel cell that meet in a cell stand. */
+/* Places of an operand's cell and of the kernel cell that meets it. */
 typedef struct meeting {
     size_t from, w;
 } meeting;
 
-/* All of cell `at`. */
+/* All pairs that meet in cell `at`. */
 static size_t find_meetings(const pg__depthwise *d, const size_t at[3], meeting *to)
 {
     const pg__tap *begin[3], *end[3];
@@ -111,7 +111,7 @@ static void scatter_row(const pg__depthwise *d, const float *from, const float *
             }
 }
 
-/* Row by row, so that errors grow with the number of rows or of cells, not of both. */
+/* Row by row, so that errors grow with the number of rows or of cells, not with their product. */
 static void depthwise_dw(const pg__depthwise *d, const float *from, const float *dy, float *dw,
                          void *scratch)
 {
@@ -134,7 +134,7 @@ static size_t depthwise_bytes(const pg__depthwise *d, int dw)
     return cells * (sizeof(meeting) + (dw ? d->channels * sizeof(float) : 0));
 }
 
-/* Blocks of 256 rows first, so that errors grow with their number only. */
+/* Blocks of 256 rows first, so that errors grow only with their number. */
 static void column_sums(const float *v, size_t m, size_t n, float *sums)
 {
     for (size_t j = 0; j < n; j += PG_VEC) {

@@ -1,5 +1,5 @@
-/* conv_kernels.h - what convolutions other than Winograd's need, compiled for each instruction set.
- */
+/* conv_kernels.h - kernels of convolutions other than Winograd's, compiled for each instruction
+ * set. */
 #ifndef PG_BACKEND_CPU_CONV_KERNELS_H
 #define PG_BACKEND_CPU_CONV_KERNELS_H
 
@@ -12,7 +12,7 @@ typedef struct pg__tap {
     size_t k, cell;
 } pg__tap;
 
-/* Along one axis, for each cell of the result the taps that meet the operand: taps[first[i] ..
+/* Along one axis, for each cell of the result, the taps that meet the operand: taps[first[i] ..
  * first[i + 1]). */
 typedef struct pg__taps {
     size_t n;
@@ -28,15 +28,15 @@ typedef struct pg__depthwise {
     pg__taps axis[3];
     int back;              /* the gradient of an operand: `from` is the result's */
     size_t stride, before; /* of the convolution, along the last axis */
-    pg__range range;       /* of the result: only where it is computed by lines */
+    pg__range range;       /* of the result: only if it is computed line by line */
 } pg__depthwise;
 
 typedef struct pg__depthwise_lines pg__depthwise_lines; /* depthwise_kernels.h */
 
 typedef struct pg__conv_kernels {
-    /* scratch that the two below want */
+    /* scratch that the next two functions need */
     size_t (*depthwise_bytes)(const pg__depthwise *d, int dw);
-    /* to = operand * w (+ bias, where it is not NULL), by the taps of each cell of `to` */
+    /* to = operand * w (+ bias, if it is not NULL), by the taps of each cell of `to` */
     void (*depthwise)(const pg__depthwise *d, const float *from, const float *w, const float *bias,
                       float *to, void *scratch);
     /* dw from the operand and the gradient of the result */

@@ -1,5 +1,5 @@
 /* conv_matmul.c - convolutions that are one matrix product: kernels of one cell, and kernels that
- * do not overlap (the stride is as large), whose cells are first put next to each other. */
+ * do not overlap (the stride is as large), whose cells are first copied next to each other. */
 #include "backend/cpu/conv.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 typedef struct state {
     pg__conv c;
     pg__product product;
-    int copies;         /* x is put in another order */
+    int copies;         /* x is reordered */
     int gaps;           /* cells of x that no kernel meets */
     size_t lines_bytes; /* of that order */
 } state;

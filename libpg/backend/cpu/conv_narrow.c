@@ -1,6 +1,6 @@
-/* conv_narrow.c - convolutions of few channels, images of a first layer: their geometry for the
- * kernels of narrow_kernels.h. Zeros around an image are copied with it: it is small beside what
- * comes out. */
+/* conv_narrow.c - convolutions of few channels, as of images in a first layer: derives the geometry
+ * for the kernels of narrow_kernels.h. The image is copied with zeros around it: it is small
+ * compared with the result. */
 #include "backend/cpu/conv.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ static const pg__narrow_kernels *kernels_of(pg__isa isa)
     return &pg__narrow_kernels_f32;
 }
 
-/* Filters go in pairs of vectors: what is left of them costs more than it does elsewhere, forward
+/* Filters are processed in pairs of vectors; forward, a remainder costs more than elsewhere
  * (measured with 16, 40 and 48). */
 static int covered(const pg__conv *c)
 {
@@ -83,7 +83,7 @@ static void release(void *p)
     pg__mem_free(p);
 }
 
-/* Image r with its zeros, which the first one leaves for all others. */
+/* Image r with its zeros; the first image leaves them for all others. */
 static const float *padded(const state *s, const float *x, size_t r, float *scratch)
 {
     const pg__conv *c = &s->c;

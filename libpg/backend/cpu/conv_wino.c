@@ -1,4 +1,4 @@
-/* conv_wino.c - convolutions by Winograd's F(4x4, 3x3): for which shapes, and in which blocks. */
+/* conv_wino.c - convolutions by Winograd's F(4x4, 3x3): chooses the shapes and the blocks. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/wino.h"
 #include "base/mem.h"
@@ -31,10 +31,9 @@ static int covered(const pg__conv *c)
            c->y[0] == 1 && c->before[1] <= 2 && c->before[2] <= 2;
 }
 
-/* Measured: transforms cost as much as a few channels; the part of a tile that lies outside of the
- * image is computed for nothing; a kernel is too large to transform for a handful of tiles, unless
- * it is done for several lanes at once. Whether it is must not matter here, where bits are chosen.
- */
+/* Measured: transforms cost as much as a few channels; the part of a tile outside the image is
+ * computed for nothing; a kernel is too large to transform for a handful of tiles, unless several
+ * lanes are computed at once. But that must not affect the choice, which determines the bits. */
 static int pays(const pg__conv *c)
 {
     const size_t h = c->pass == PG__CONV_X ? c->x[1] : c->y[1];
@@ -51,9 +50,9 @@ static size_t round_up(size_t n, size_t to)
 
 #define MB ((size_t)1 << 20)
 
-/* Tiles for which both operands' planes stay in the cache of second level. Where the kernel is too
- * large for that, it is transformed again for each block: then as many as the last level may hold,
- * and panels that the second holds. */
+/* Number of tiles for which both operands' planes stay in the second-level cache. If the kernel is
+ * too large for that, it is transformed again for each block: then as many tiles as fit into the
+ * last level, and panels that fit into the second. */
 static void plan_blocks(pg__wino *p, const pg__wino_kernels *k)
 {
     const size_t kernel = PG__WINO_CELLS * p->ld_in * p->ld_out * sizeof(float);
@@ -149,7 +148,7 @@ static pg_status prepare(void **out, const pg__conv *c, pg__needs *needs, pg_err
     return PG_OK;
 }
 
-/* Measured: with more tiles it is faster to sum what the lanes' gradients come to. */
+/* Measured: with more tiles it is faster to add the lanes' gradients. */
 #define LANE_TILES 32
 
 /* The planes of a lane are read again for each block of the other operand's channels. */

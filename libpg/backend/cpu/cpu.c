@@ -1,4 +1,4 @@
-/* cpu.c - the tables of what is done better than by plain C. */
+/* cpu.c - the tables of operations that are faster than in plain C. */
 #include "backend/cpu/cpu.h"
 
 #define PG_CPU(name) extern const pg__cpu_kernel pg__cpu_##name;

@@ -1,10 +1,10 @@
-/* cpu.h - what the CPU does better than the plain C answers.
+/* cpu.h - operations that the CPU computes faster than the plain C references.
  *
- * Two ways: the plain answer built for better instructions (isa.h), or a kernel of its own, which
- * is prepared once for an instruction's shapes. A kernel runs on one thread, from equal operands to
- * equal bits, and does not allocate; memory that it works in is scratch. What depends on parameters
- * alone (kernels of a convolution in another order, transformed, ...) is made by share(), once for
- * all lanes and only when parameters have changed. */
+ * There are two ways: the reference built for better instructions (isa.h), or a kernel of its own,
+ * which is prepared once for an instruction's shapes. A kernel runs on one thread, gives equal bits
+ * for equal operands, and does not allocate; it works in scratch memory. Data that depends on
+ * parameters alone (kernels of a convolution in another order, transformed, ...) is made by
+ * share(), once for all lanes and only when parameters have changed. */
 #ifndef PG_BACKEND_CPU_H
 #define PG_BACKEND_CPU_H
 
@@ -16,23 +16,23 @@ typedef struct pg__cpu_inst {
     const pg__tape *tape;
     const pg__inst *inst;
     const void *attrs;
-    const pg__dims *shapes; /* of operands, then results; rank 0 where one is absent */
+    const pg__dims *shapes; /* of operands, then results; rank 0 if one is absent */
     const pg__dev_opts *opts;
-    pg__isa isa; /* that kernels may use */
+    pg__isa isa; /* threads that kernels may use */
 } pg__cpu_inst;
 
 typedef struct pg__cpu_kernel {
-    /* *state stays NULL where the kernel does not take this instruction, or would not be faster. */
+    /* *state stays NULL if the kernel does not support this instruction, or would not be faster. */
     pg_status (*prepare)(void **state, const pg__cpu_inst *i, pg__needs *needs, pg_err *err);
     void (*release)(void *state);
     void (*share)(const void *state, void *const *args, void *shared); /* NULL: shares nothing */
     void (*run)(const void *state, void *const *args, void *scratch, const void *shared);
-    /* As that of backend.h, from the state for one lane. NULL: lanes are run one by one. */
+    /* As in backend.h, with the state for one lane. NULL: lanes run one by one. */
     pg_status (*prepare_lanes)(void **state, const void *one, size_t n, size_t *scratch_bytes,
                                pg_err *err);
 } pg__cpu_kernel;
 
-/* Is operand k there; is it a parameter, in whatever shape, so that share() may use it. */
+/* Is operand k given? Is it a parameter, in any shape, so that share() may use it? */
 int pg__cpu_has(const pg__cpu_inst *i, size_t k);
 int pg__cpu_is_param(const pg__cpu_inst *i, size_t k);
 

@@ -7,7 +7,7 @@
 
 typedef struct dense {
     pg__product product;
-    size_t packed_bytes; /* what is made of w in every run; 0: nothing, or once for all */
+    size_t packed_bytes; /* bytes made of w in every run; 0: none, or made once for all */
     size_t n_in;         /* an absent bias may have no place either */
     const pg__lines *lines;
 } dense;

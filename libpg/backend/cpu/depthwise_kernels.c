@@ -1,7 +1,7 @@
 /* depthwise_kernels.c - compiled once for each instruction set: see depthwise_kernels.h.
  *
- * A channel is computed alike wherever it stands in a vector. So where channels do not fill their
- * last vector, that one begins further to the left, and some channels are computed twice. */
+ * A channel gives the same result at any place in a vector. So if channels do not fill their last
+ * vector, that one begins further to the left, and some channels are computed twice. */
 #include "backend/cpu/depthwise_kernels.h"
 #include "backend/cpu/depthwise_tiles.h"
 
@@ -20,8 +20,8 @@ static size_t find_lines(const pg__depthwise *d, size_t a, size_t b, const float
     return n;
 }
 
-/* Lines of the result that follow one another. Each reads most of what the one before it reads: so
- * they are gone through side by side, in parts that the cache of first level holds. */
+/* Consecutive lines of the result. Each reads most of what the one before it reads, so they are
+ * processed side by side, in parts that fit into the first-level cache. */
 enum { STRIP = 4, NEAR_BYTES = 24 << 10 };
 
 typedef struct strip {
@@ -120,7 +120,7 @@ static size_t vectors(const pg__depthwise *d)
     return (d->channels + PG_VEC - 1) / PG_VEC;
 }
 
-/* Floats of the operand, and how many of them lie between what is computed and what is fetched. */
+/* Floats of the operand, and their distance between what is computed and what is prefetched. */
 static size_t operand_size(const pg__depthwise *d)
 {
     return d->rows * d->from[0] * d->from[1] * d->from[2] * d->channels;
@@ -138,7 +138,7 @@ static void depthwise(const pg__depthwise *d, const float *from, const float *w,
     const size_t per_line = image / (d->of[0] * d->of[1]);
     const size_t parts = (d->of[2] + WIDE - 1) / WIDE * vectors(d);
     const int mode = d->stride == 1 ? STEP_1 : d->back ? BACK_2 : STEP_2;
-    /* Backwards by steps of 1 is forwards with the kernel reversed. */
+    /* Going backwards in steps of 1 is going forwards with the kernel reversed. */
     const int reversed = d->back && mode == STEP_1;
     const float *begin = w + (reversed ? (d->k[2] - 1) * d->channels : 0);
     tile t = {.channels = d->channels, .bias = bias, .range = &d->range};
@@ -158,9 +158,9 @@ static void depthwise(const pg__depthwise *d, const float *from, const float *w,
 
 /* ---- gradients of kernels ---- */
 
-/* Sums are of three levels, so that errors hardly grow with the number of cells: blocks of at most
- * CELLS cells, in registers; BLOCKS blocks; all. More cells to a block would be less work, but what
- * they read comes too late then. TAKEN: cells at a time. */
+/* Sums have three levels, so that errors hardly grow with the number of cells: blocks of at most
+ * CELLS cells, in registers; BLOCKS blocks; everything. Larger blocks would mean less work, but
+ * then the data they read arrives too late. TAKEN: cells at a time. */
 enum { CELLS = 32, BLOCKS = 32, TAKEN = 4 };
 
 /* Lines of a kernel whose sums are in registers. */
@@ -184,7 +184,7 @@ typedef struct block {
     piece *pieces;
     const float **lines; /* per piece and line of the kernel: the operand's, or NULL */
     float *sums;         /* per vector of channels and kernel cell */
-    int first;           /* nothing was added to sums yet */
+    int first;           /* nothing has been added to the sums yet */
     ahead from, dy;
 } block;
 

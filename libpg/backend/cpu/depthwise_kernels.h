@@ -1,8 +1,8 @@
 /* depthwise_kernels.h - depthwise convolutions line by line, compiled for each instruction set.
  *
- * Cells that follow one another along the last axis share what they read: several are computed at
- * a time, their sums (or those of the kernel's gradient) in registers. What is special about an
- * instance is the kernel's width and the step along that axis; all else is found line by line. */
+ * Consecutive cells along the last axis share what they read: several are computed at a time, with
+ * their sums (or those of the kernel's gradient) in registers. Instances differ in the kernel's
+ * width and the step along that axis; everything else is determined line by line. */
 #ifndef PG_BACKEND_CPU_DEPTHWISE_KERNELS_H
 #define PG_BACKEND_CPU_DEPTHWISE_KERNELS_H
 

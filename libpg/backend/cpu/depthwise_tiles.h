@@ -1,5 +1,5 @@
-/* depthwise_tiles.h - for depthwise_kernels.c, compiled with it for each instruction set: some
- * cells along a line of the result, or of two lines, by some channels at a time. */
+/* depthwise_tiles.h - for depthwise_kernels.c, compiled with it for each instruction set: processes
+ * some cells along one or two lines of the result, some channels at a time. */
 #ifndef PG_BACKEND_CPU_DEPTHWISE_TILES_H
 #define PG_BACKEND_CPU_DEPTHWISE_TILES_H
 
@@ -13,8 +13,8 @@ static inline size_t min_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* What is read next, asked for while something else is computed: the order in which cells are
- * read is no order that processors foresee. */
+/* Prefetches what is read next while something else is computed: processors do not foresee the
+ * order in which cells are read. */
 typedef struct ahead {
     const float *at, *end;
     size_t n; /* floats at a time, whole lines of a cache */
@@ -61,7 +61,7 @@ typedef struct tile {
     ahead from;        /* advances with every vector of channels */
 } tile;
 
-enum { STEP_1, STEP_2, BACK_2 }; /* BACK_2: the gradient of what was made by steps of 2 */
+enum { STEP_1, STEP_2, BACK_2 }; /* BACK_2: the gradient of a result made in steps of 2 */
 enum { WIDE = 8, NARROW = 4 };   /* cells of a tile */
 
 /* Columns of the operand that T cells reach with a kernel of K. */
@@ -150,8 +150,8 @@ typedef struct encounter {
     const float *from, *w[2];
 } encounter;
 
-/* What both read is read once: by steps of 1, with a kernel of 3 cells, and where there are
- * registers enough. */
+/* Reads data that both lines need only once: for steps of 1, a kernel of 3 cells, and enough
+ * registers. */
 #if PG_VEC == 16
 enum { HAS_PAIRS = 1 };
 
@@ -172,7 +172,7 @@ PG_INLINE void add_to_pair(const tile *t, const encounter *e, size_t c, vec sum[
         if (clipped && ((size_t)i < t->lo || (size_t)i >= t->hi))
             continue;
         vec x = pg__load(from + i * (ptrdiff_t)t->channels);
-        __asm__("" : "+v"(x)); /* or compilers read it anew for each product */
+        __asm__("" : "+v"(x)); /* or compilers read it again for each product */
         PG_UNROLL for (ptrdiff_t k = 0; k < 3; k++)
         {
             if (i - k < 0 || i - k >= T)

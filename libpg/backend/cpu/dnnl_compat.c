@@ -1,5 +1,5 @@
-/* dnnl_compat.c - oneDNN 2.x and 3.x behind one face. 2.x: descriptors of memory are structs, a
- * primitive is described in two steps. 3.x: descriptors are handles, one step. */
+/* dnnl_compat.c - one interface for oneDNN 2.x and 3.x. In 2.x, memory descriptors are structs, and
+ * a primitive is described in two steps; in 3.x, descriptors are handles, and there is one step. */
 #include "backend/cpu/dnnl_compat.h"
 
 #include <omp.h>

@@ -1,8 +1,9 @@
-/* dnnl_compat.h - what is used of oneDNN, with one face for 2.x and 3.x, whose C interfaces differ
- * in descriptors. Functions give oneDNN's own status; the caller decides what a failure means.
+/* dnnl_compat.h - the part of oneDNN that we use, with one interface for 2.x and 3.x, whose C
+ * interfaces differ in descriptors. Functions return oneDNN's status; the caller decides what a
+ * failure means.
  *
  * oneDNN would start threads of its own. The work is divided already, so it gets one: calls that
- * create or execute stand between pg__dnnl_alone() and pg__dnnl_threads(). */
+ * create or execute must be between pg__dnnl_alone() and pg__dnnl_threads(). */
 #ifndef PG_BACKEND_CPU_DNNL_COMPAT_H
 #define PG_BACKEND_CPU_DNNL_COMPAT_H
 
@@ -17,18 +18,18 @@ typedef dnnl_memory_desc_t pg__dnnl_md;
 typedef const dnnl_memory_desc_t *pg__dnnl_md_ref;
 #endif
 
-/* Threads that oneDNN may use from here on: one. Gives what to restore. */
+/* Limits oneDNN to one thread from here on. Returns the setting to restore. */
 int pg__dnnl_alone(void);
 void pg__dnnl_threads(int was);
 
-/* Floats of these dimensions; strides NULL: in the order that a primitive likes best. A descriptor
- * that was made must be dropped; one that is zero may be. */
+/* Floats of these dimensions; strides NULL: in the order that a primitive prefers. A descriptor
+ * that was made must be dropped; a zero one may be. */
 dnnl_status_t pg__dnnl_md_of(pg__dnnl_md *md, int n, const dnnl_dim_t *dims,
                              const dnnl_dim_t *strides);
 void pg__dnnl_md_drop(pg__dnnl_md *md);
 pg__dnnl_md_ref pg__dnnl_md_use(const pg__dnnl_md *md);
 
-/* Attributes: scratch memory is given to every execution. */
+/* Attributes: every execution gets scratch memory. */
 dnnl_status_t pg__dnnl_attr(dnnl_primitive_attr_t *attr);
 dnnl_status_t pg__dnnl_reorder(dnnl_primitive_desc_t *pd, pg__dnnl_md_ref from, pg__dnnl_md_ref to,
                                dnnl_primitive_attr_t attr, dnnl_engine_t engine);

@@ -1,22 +1,22 @@
-/* fast.h - for the functions that stand in for plain answers (fast.def): as ops/real.h, and what
- * tells compilers that a loop may be turned into vector code.
+/* fast.h - for the functions that replace plain C references (fast.def): includes ops/real.h, and
+ * tells compilers which loops may become vector code.
  *
- * Operands and results are apart, or the same array where the operation says so; never do they
- * overlap otherwise. A sum has an order that depends on the instruction set and on nothing else. */
+ * Operands and results are separate, or the same array if the operation says so; they never overlap
+ * otherwise. The order of a sum depends on nothing but the instruction set. */
 #ifndef PG_BACKEND_CPU_FAST_H
 #define PG_BACKEND_CPU_FAST_H
 
 #include "backend/cpu/vmath.h"
 #include "ops/real.h"
 
-/* Before a loop whose turns do not depend on each other. */
+/* Put before a loop whose iterations do not depend on each other. */
 #ifdef __clang__
 #define PG_EACH _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define PG_EACH _Pragma("GCC ivdep")
 #endif
 
-/* Bits of a float to an integer that compares as the float does, and back. */
+/* Bits of a float as an integer that compares like the float, and back. */
 static inline int32_t pg__ordered(int32_t bits)
 {
     return bits ^ ((bits >> 31) & INT32_MAX);
@@ -25,7 +25,8 @@ static inline int32_t pg__ordered(int32_t bits)
 /* Sums and largest numbers of rows, in as many lanes as a vector has. */
 static inline float pg__row_max(const float *x, size_t n)
 {
-    int32_t top = INT32_MIN; /* as integers of the same order: of floats NaN is in the way */
+    int32_t top = INT32_MIN; /* as integers with the same order, because NaN prevents it for
+                                floats */
     for (size_t i = 0; i < n; i++) {
         const int32_t v = pg__ordered(pg__bits_of(x[i]));
         top = v > top ? v : top;

@@ -1,5 +1,5 @@
-/* fast_act.c - activations and their slopes: one loop for each kind, plain ReLU apart, which is
- * bound by memory. */
+/* fast_act.c - activations and their slopes: one loop for each kind; plain ReLU, which memory
+ * limits, is separate. */
 #include "backend/cpu/act_vec.h"
 #include "backend/cpu/fast.h"
 
@@ -19,7 +19,7 @@ static void relu_grad(const float *v, const float *dy, float *dx, size_t n)
 {
     PG_EACH
     for (size_t i = 0; i < n; i++) {
-        const float d = dy[i]; /* read in any case: no branch */
+        const float d = dy[i]; /* read unconditionally: no branch */
         dx[i] = v[i] > 0 ? d : 0;
     }
 }

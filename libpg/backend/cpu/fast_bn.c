@@ -1,10 +1,10 @@
-/* fast_bn.c - batch normalisation, bound by memory. Rows are taken as they lie, up to PIECE
+/* fast_bn.c - batch normalisation, which memory limits. Rows are processed in place, up to PIECE
  * channels of them; several rows of few channels count as one long row. Sums are floats over a few
- * rows and double over those; variances come from one reading: each block's about its own mean,
- * merged as Chan, Golub and LeVeque do. Masks are left to the plain answers.
+ * rows and doubles over those. Variances need one pass: each block's is about its own mean, and
+ * they are merged as by Chan, Golub and LeVeque. The plain C references handle masks.
  *
- * An activation behind it is part of the loops. What comes through one whose slope is dear is found
- * a few rows at a time, and added up while it lies in the nearest memory. */
+ * An activation after it is part of the loops. If its slope is expensive, the gradient through it
+ * is computed a few rows at a time, and added while it is in the nearest cache. */
 #include "backend/cpu/act_vec.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/vec.h"
@@ -14,7 +14,7 @@
 #define SOME  4   /* rows that are taken at once */
 
 /* rows x columns numbers, `step` from row to row. A column is a channel of one of `fold` rows that
- * stand side by side; the rows that are left over are `rest`. */
+ * are side by side; the remaining rows are `rest`. */
 typedef struct grid {
     size_t rows, columns, step, channels, fold, rest;
 } grid;
@@ -60,7 +60,7 @@ static void merge(moments *m, double n, const float *mean, const float *m2, size
     m->n = all;
 }
 
-/* Adds 8 rows to what is known of the `before` ones. */
+/* Adds 8 rows to the statistics of the `before` ones. */
 static void add_eight(float *mean, float *m2, size_t before, const float *x, size_t step, size_t n)
 {
     const float share = 8.0f / (float)(before + 8), both = (float)before * share;
@@ -106,7 +106,7 @@ static void add_block(moments *m, const float *x, size_t rows, const grid *g)
     merge(m, (double)rows, mean, m2, g->columns);
 }
 
-/* The moments of channels, from those of their columns and from rows that filled no long row. */
+/* The moments of channels, from those of their columns and of rows that filled no long row. */
 static void fold_columns(moments *to, const moments *m, const grid *g, const float *rest)
 {
     const float none[PIECE] = {0};
@@ -152,7 +152,7 @@ void PG_FAST_FN(bn_stats)(PG_REF_ARGS)
 
 /* ---- normalising ---- */
 
-/* What the loops know of an activation; CLIP: ReLU that is 0 below 0, and may have a top. */
+/* What the loops know about an activation; CLIP: ReLU that is 0 below 0, and may have a maximum. */
 enum { NO_ACT, CLIP, ANY_RELU, OTHER };
 typedef struct squash {
     int how;
@@ -238,7 +238,7 @@ void PG_FAST_FN(bn_apply)(PG_REF_ARGS)
 
 /* ---- gradient ---- */
 
-/* What of dy comes through the activation. */
+/* The part of dy that comes through the activation. */
 PG_INLINE float through(const int how, pg__act_consts k, float z, float dy)
 {
     return how == CLIP       ? (((z > 0) & (z < k.a)) ? dy : 0)
@@ -246,7 +246,7 @@ PG_INLINE float through(const int how, pg__act_consts k, float z, float dy)
                              : dy;
 }
 
-/* The same for a row, where the slope is dear. */
+/* The same for a row, if the slope is expensive. */
 static void through_row(const squash *a, const float *x, const float *dy, const scales *s, float *d,
                         size_t n)
 {
@@ -294,7 +294,8 @@ PG_INLINE void sum_by(const int how, pg__act_consts k, const float *x, size_t st
     }
 }
 
-/* Where the numbers of a gradient come from, and where what comes through is wanted, if it is. */
+/* Where a gradient's numbers come from, and where the gradient through the activation goes, if
+ * wanted. */
 typedef struct gradient {
     squash act;
     const float *x, *dy;
@@ -351,7 +352,7 @@ void PG_FAST_FN(bn_sums)(PG_REF_ARGS)
     float *sums = out[1].p, *sums_x = out[2].p;
     gradient k;
     k.act = squash_of(attrs);
-    if (out[0].p && k.act.how != OTHER) { /* nobody asks for that */
+    if (out[0].p && k.act.how != OTHER) { /* nobody wants that */
         PG_REF(bn_sums)(attrs_, in, n_in, out, n_out);
         return;
     }

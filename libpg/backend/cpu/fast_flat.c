@@ -1,4 +1,4 @@
-/* fast_flat.c - what is done to flat parameters and gradients beside the update rules. */
+/* fast_flat.c - operations on flat parameters and gradients besides the update rules. */
 #include "backend/cpu/fast.h"
 #include "backend/cpu/isa.h"
 
@@ -9,7 +9,7 @@ void PG_FAST_FN(accumulate)(float *into, const float *from, size_t n)
         into[i] += from[i];
 }
 
-/* What counts nothing may be no number. */
+/* A number with share 0 may be NaN or infinite. */
 void PG_FAST_FN(blend)(float *into, float keep, const float *from, float take, size_t n)
 {
     if (keep == 0 || take == 0) {

@@ -1,11 +1,11 @@
-/* fast_loss.c - the crossentropies that models are trained with, in vectors: on logits, and binary
- * on probabilities too. Formulas: ref_loss.c, which does the others. */
+/* fast_loss.c - the crossentropies with which most models are trained, in vectors: on logits, and
+ * binary ones on probabilities, too. Formulas: ref_loss.c, which computes the others. */
 #include "backend/cpu/fast.h"
 
 #define EPSILON 1e-7f
-#define PIECE   256 /* numbers whose losses are worked out before they are summed */
+#define PIECE   256 /* numbers whose losses are computed before they are added */
 
-/* A loss of ours, with what its formulas need as floats. */
+/* A loss, with the numbers of its formulas as floats. */
 typedef struct formula {
     size_t n; /* predictions of a row */
     int logits;
@@ -31,7 +31,7 @@ static formula formula_of(const pg__loss_attrs *a, size_t n)
                      .epsilon = a->bce == PG__BCE_ADD_EPSILON ? EPSILON : 0};
 }
 
-/* ---- binary: every prediction by itself ---- */
+/* ---- binary: every prediction separately ---- */
 
 static void binary_terms(const formula *f, const float *target, const float *p, size_t n,
                          float *terms)

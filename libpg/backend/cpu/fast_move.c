@@ -1,5 +1,5 @@
-/* fast_move.c - larger images by repeating cells, and axes in another order: copies, bound by
- * memory. Bilinear images are left to the plain answer. */
+/* fast_move.c - enlarging images by repeating cells, and reordering axes: copies, which memory
+ * limits. The plain C reference handles bilinear images. */
 #include "backend/cpu/fast.h"
 #include "ops/resize_geo.h"
 #include "ops/strides.h"
@@ -68,7 +68,7 @@ void PG_FAST_FN(resize_grad)(PG_REF_ARGS)
         }
 }
 
-/* ---- axes in another order ---- */
+/* ---- reordering axes ---- */
 
 #define TILE 16
 
@@ -84,9 +84,9 @@ static void turn(const float *from, size_t from_step, float *to, size_t to_step,
         }
 }
 
-/* Where the operand's last axis stays the last, rows are copied. Else it is one axis of the result,
- * `across`, and the plane of that one and the result's last is turned, for every index of the
- * others. */
+/* If the operand's last axis stays the last, rows are copied. Else it is another axis of the
+ * result, `across`; the plane of that one and the result's last is transposed, for every index of
+ * the others. */
 void PG_FAST_FN(transpose)(PG_REF_ARGS)
 {
     const pg__transpose_attrs *a = attrs_;

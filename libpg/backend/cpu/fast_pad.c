@@ -1,10 +1,10 @@
-/* fast_pad.c - zeros around arrays, and parts cut out of them (what a concatenation's gradient is):
- * copies, bound by memory. Every number of the result is written once; rows of few numbers are
- * copied on the spot, where a call for each would take longer than the copy. */
+/* fast_pad.c - zeros around arrays, and parts cut out of them (such as a concatenation's gradient):
+ * copies, which memory limits. Every number of the result is written once. Short rows are copied
+ * inline, because a call for each would take longer than the copy. */
 #include "backend/cpu/fast.h"
 #include "backend/cpu/vec.h"
 
-#define SHORT 256 /* numbers that are copied on the spot */
+#define SHORT 256 /* numbers that are copied inline */
 
 static void copy(float *to, const float *from, size_t n)
 {
@@ -24,8 +24,8 @@ static void copy(float *to, const float *from, size_t n)
         pg__store_some(to + i, pg__load_some(from + i, n - i), n - i);
 }
 
-/* An axis of the result, in numbers: zeros, what is kept of the operand behind what is skipped,
- * zeros; and of how many numbers one of its cells is, in the operand and in the result. */
+/* An axis of the result, in numbers: zeros, the part of the operand that is kept (after the part
+ * that is skipped), zeros; and the numbers per cell, in the operand and in the result. */
 typedef struct axis {
     size_t skip, before, kept, after, x_step, y_step;
 } axis;
@@ -66,8 +66,8 @@ static size_t positive(int64_t v)
     return v > 0 ? (size_t)v : 0;
 }
 
-/* Axes behind the last one that changes are part of it. Returns how many there are then; 0: nothing
- * of the operand is kept. */
+/* Axes after the last one that changes become part of it. Returns how many remain; 0: nothing of
+ * the operand is kept. */
 static uint32_t axes_of(axis *a, const pg__pad_attrs *p, const pg__dims *x, const pg__dims *y)
 {
     size_t x_step = 1, y_step = 1;

@@ -1,12 +1,12 @@
 /* fast_pool.c - pooling, all channels of a cell side by side. Windows that neither overlap nor
- * leave the image write their gradients instead of adding them; 2 x 2 ones read each cell once, and
- * of nine cells (3 x 3) what is found so far stays in registers. */
+ * leave the image write their gradients instead of adding them. 2 x 2 windows read each cell once;
+ * for nine cells (3 x 3) the intermediate result stays in registers. */
 #include "backend/cpu/fast.h"
 #include "ops/pool_geo.h"
 
-#define PIECE 256 /* channels at a time: what is kept of a window stays in the nearest cache */
+#define PIECE 256 /* channels at a time: a window's data stays in the nearest cache */
 
-/* As the plain answer: NaN wins. */
+/* As in the plain C reference: NaN wins. */
 static inline float larger(float v, float than)
 {
     return v > than || v != v ? v : than;
@@ -51,7 +51,7 @@ static void take_mean(const window *w, const float *x, float *y)
         y[k] = sum[k] / cells;
 }
 
-/* The first of the largest cells takes it all; others get nothing, or with `add` keep what they
+/* The first of the largest cells gets it all; others get nothing or, with `add`, keep what they
  * have. */
 static inline void give_max(const window *w, const float *x, const float *dy, float *dx, int add)
 {
@@ -129,7 +129,7 @@ static void take_nine(const float *x, const size_t *o, float *y, size_t n)
     }
 }
 
-/* The first of the largest cells takes it all. */
+/* The first of the largest cells gets it all. */
 static inline void give_nine(const float *x, const size_t *o, const float *dy, float *dx, size_t n,
                              int add)
 {
@@ -144,13 +144,13 @@ static inline void give_nine(const float *x, const size_t *o, const float *dy, f
         int32_t best = 0;
         const int32_t d = pg__bits_of(dy[k]);
 #define READ(i) \
-    const float v##i = x##i[k], was##i = add ? to##i[k] : 0; /* in any case: no branch */
+    const float v##i = x##i[k], was##i = add ? to##i[k] : 0; /* unconditionally: no branch */
 #define LOOK(i)                   \
     best = v##i > top ? i : best; \
     top = v##i > top ? v##i : top;
         CELLS(READ)
         CELLS(LOOK)
-/* by bits: of a choice compilers make a branch */
+/* by bits: compilers turn a choice into a branch */
 #define GIVE(i) to##i[k] = was##i + pg__of_bits(d & -(best == i));
         CELLS(GIVE)
     }
@@ -244,7 +244,7 @@ static size_t line_of(const pg__pool_geo *g, size_t r, size_t b)
     return (r * g->x[1] + 2 * b) * g->x[2] * g->channels;
 }
 
-/* Where channels do not fill vectors they are taken by constant numbers, the last ones again with
+/* If channels do not fill vectors, they are processed in constant numbers, the last ones again with
  * some before them: results do not depend on what was written. */
 #define BY_WIDTHS(n, BLOCK)                         \
     do {                                            \

@@ -1,4 +1,4 @@
-/* fast_rows.c - what normalises row by row of the last axes: softmax, layer normalisation. */
+/* fast_rows.c - normalisations of rows of the last axes: softmax, layer normalisation. */
 #include "backend/cpu/fast.h"
 
 void PG_FAST_FN(softmax)(PG_REF_ARGS)

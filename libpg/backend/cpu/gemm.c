@@ -1,7 +1,7 @@
-/* gemm.c - matrix products by oneDNN (dnnl_sgemm: row-major, the same call in 2.x and 3.x). It runs
- * at 90% and more of what a core can do even for 16 x 256 x 64, as long as operands are in a cache;
- * see product.h for layers. Setting the number of threads costs 4 ns a call and concerns the
- * calling thread alone. */
+/* gemm.c - matrix products by oneDNN (dnnl_sgemm: row-major, the same call in 2.x and 3.x). It
+ * reaches at least 90% of a core's peak even for 16 x 256 x 64, as long as operands are in a cache;
+ * see product.h for layers. Setting the number of threads costs 4 ns per call and affects only the
+ * calling thread. */
 #include "backend/cpu/gemm.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ void pg__gemm(size_t m, size_t n, size_t k, float alpha, pg__mat a, pg__mat b, f
     if (m == 0 || n == 0 || k == 0)
         return;
     const int was = pg__dnnl_alone();
-    /* The only failure would be a wrong argument. */
+    /* It could fail only for a wrong argument. */
     (void)dnnl_sgemm(a.turned ? 'T' : 'N', b.turned ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n,
                      (dnnl_dim_t)k, alpha, a.p, (dnnl_dim_t)a.ld, b.p, (dnnl_dim_t)b.ld, beta, c,
                      (dnnl_dim_t)ldc);

@@ -1,4 +1,4 @@
-/* isa.c - which builds of the kernels there are, and what this processor can run. */
+/* isa.c - the builds of the kernels that exist, and those that this processor can run. */
 #include "backend/cpu/isa.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ const char *pg__isa_name(pg__isa isa)
 
 #ifdef PG_HAVE_X86_ISAS
 
-/* What libpg/ops/meson.build compiles for; the system's support is asked for too. */
+/* What libpg/ops/meson.build compiles for; the operating system must support it, too. */
 int pg__isa_present(pg__isa isa)
 {
     const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

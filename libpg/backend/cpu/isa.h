@@ -1,9 +1,9 @@
 /* isa.h - instruction sets that kernels are built for.
  *
  * The same sources are compiled once for each: for the baseline of the architecture, and on x86-64
- * for AVX2 with FMA and for AVX-512. Which build runs is found when a device is opened. Equal
- * operands give equal bits within one build; builds differ by rounding, within the operation's
- * bound. PG_ISA, set by the build system, names the build that a file is compiled for. */
+ * for AVX2 with FMA and for AVX-512. Opening a device chooses the build that runs. Equal operands
+ * give equal bits within one build; builds differ by rounding, within the operation's bound.
+ * PG_ISA, set by the build system, names the build for which a file is compiled. */
 #ifndef PG_BACKEND_CPU_ISA_H
 #define PG_BACKEND_CPU_ISA_H
 
@@ -13,10 +13,10 @@
 
 typedef enum pg__isa { PG__ISA_BASE, PG__ISA_AVX2, PG__ISA_AVX512, PG__N_ISAS } pg__isa;
 
-/* What one build has. */
+/* The functions of one build. */
 typedef struct pg__isa_fns {
-    pg__ref_fn ops[PG__N_OPS];  /* the plain answers */
-    pg__ref_fn fast[PG__N_OPS]; /* what stands in for them (fast.def), or NULL */
+    pg__ref_fn ops[PG__N_OPS];  /* the plain C references */
+    pg__ref_fn fast[PG__N_OPS]; /* functions that replace them (fast.def), or NULL */
     pg__update_fn updates[PG__N_OPTIMISERS];
     /* Flat memory; see backend.h. */
     void (*accumulate)(float *into, const float *from, size_t n);
@@ -27,7 +27,7 @@ typedef struct pg__isa_fns {
 } pg__isa_fns;
 
 const char *pg__isa_name(pg__isa isa); /* "base", "avx2", "avx512" */
-int pg__isa_present(pg__isa isa);      /* is it built, and has this processor got it */
+int pg__isa_present(pg__isa isa);      /* is it built, and does this processor support it? */
 
 /* By name; NULL or empty: the best that is present. PG_E_ARG: no such name; PG_E_UNSUPPORTED: not
  * present. */

@@ -1,4 +1,4 @@
-/* isa_fns.c - compiled once for each instruction set: the table of what that build has. */
+/* isa_fns.c - compiled once for each instruction set: the table of that build's functions. */
 #include "backend/cpu/fast.h"
 #include "backend/cpu/isa.h"
 

@@ -1,14 +1,14 @@
-/* lines.h - loops over one row of numbers, built for each instruction set: what recurrent cells,
- * attention and dense layers do between their matrix products. */
+/* lines.h - loops over one row of numbers, built for each instruction set: the parts of recurrent
+ * cells, attention and dense layers between their matrix products. */
 #ifndef PG_BACKEND_CPU_LINES_H
 #define PG_BACKEND_CPU_LINES_H
 
 #include "ops/attrs.h"
 
-#define PG__MASKED (-1e9f) /* score of what attention must not see, see ref_attention.c */
+#define PG__MASKED (-1e9f) /* score of masked steps in attention, see ref_attention.c */
 
-/* n: units. zx: x W + b of a step; zh: the products of the state with the recurrent kernel, NULL
- * where the state is zero; gates, part: kept for the gradient. Absent states are NULL. */
+/* n: units. zx: x W + b of a step; zh: the products of the state with the recurrent kernel, NULL if
+ * the state is zero; gates, part: kept for the gradient. Absent states are NULL. */
 typedef struct pg__lines {
     void (*add)(float *to, const float *x, size_t n);                     /* to += x */
     void (*times)(float *to, const float *x, size_t n);                   /* to *= x */
@@ -28,14 +28,14 @@ typedef struct pg__lines {
     void (*rnn)(const pg__rnn_attrs *a, size_t n, const float *zx, const float *zh, float *h_to);
     void (*rnn_grad)(const pg__rnn_attrs *a, size_t n, const float *h_to, float *dh, float *dz);
 
-    /* Update and reset gates; where the reset gate acts after the product, `part` too. */
+    /* Update and reset gates; if the reset gate acts after the product, `part` too. */
     void (*gru_gates)(const pg__rnn_attrs *a, size_t n, const float *zx, const float *zh,
                       const float *bias, float *gates, float *part);
     /* The candidate and h', from `part`; carried: factors of h, or NULL */
     void (*gru_state)(const pg__rnn_attrs *a, size_t n, const float *zx, const float *part,
                       const float *h, const float *carried, float *gates, float *h_to);
-    /* dh: of h', becomes what h gets of it without the products; dz: of zx, the reset gate's only
-     * where it acts after the product */
+    /* dh: of h', becomes the part of h's gradient without the products; dz: of zx, the reset gate's
+     * only if it acts after the product */
     void (*gru_grad)(const pg__rnn_attrs *a, size_t n, const float *gates, const float *part,
                      const float *h, const float *carried, float *dh, float *dz);
     /* The reset gate that acts before the product, from the gradient `dot` of (r h factors);

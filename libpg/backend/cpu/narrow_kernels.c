@@ -1,7 +1,7 @@
 /* narrow_kernels.c - compiled once for each instruction set: convolutions of few channels, see
- * narrow_kernels.h. Two vectors of filters at a time: a number of the image is broadcast and meets
- * them, sums stay in registers. Results are large and lie in memory: what comes next is asked for.
- */
+ * narrow_kernels.h. Two vectors of filters at a time: a number of the image is broadcast and
+ * multiplied with them, and sums stay in registers. Results are large and in memory, so the next
+ * ones are prefetched. */
 #include "backend/cpu/narrow_kernels.h"
 
 #include <stdint.h>
@@ -12,7 +12,7 @@ typedef pg__vec vec;
 
 #define PAIR  ((size_t)2 * PG_VEC)
 #define LINE  16   /* floats of a cache's line */
-#define AHEAD 2048 /* bytes from what is read to what is asked for */
+#define AHEAD 2048 /* bytes from what is read to what is prefetched */
 #define ROW   6    /* cells whose sums are made at once */
 #if PG_VEC == 16
 #define MOST_TAPS 9 /* whose gradients are summed at once: what fits into the registers */

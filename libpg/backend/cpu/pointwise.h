@@ -1,8 +1,8 @@
 /* pointwise.h - matrix products of long, narrow operands, as convolutions of one cell and dense
  * layers have them: kernels that are compiled for each instruction set.
  *
- * The operand with many rows is read where it lies, once and in order; it comes from memory rather
- * than from a cache, so what the next steps want is asked for while the registers are busy. */
+ * The operand with many rows is read in place, once and in order; it comes from memory rather than
+ * from a cache, so the data of the next steps is prefetched while the registers are busy. */
 #ifndef PG_BACKEND_CPU_POINTWISE_H
 #define PG_BACKEND_CPU_POINTWISE_H
 
@@ -10,11 +10,11 @@
 #include "backend/cpu/range.h"
 
 typedef struct pg__pointwise {
-    /* What pack() makes of w[k x n], rows of ld; turned: of w[n x k] as it lies in memory. */
+    /* Made by pack() from w[k x n], with rows of ld; turned: from w[n x k] in memory. */
     size_t (*packed_floats)(size_t k, size_t n);
     void (*pack)(size_t k, size_t n, const float *w, size_t ld, int turned, float *packed);
-    /* c[m x n] = a[m x k] w (+ bias, + plus[m x n], where they are not NULL), within a range. What
-     * becomes of a row does not depend on the others, nor on how many there are. plus is not c. */
+    /* c[m x n] = a[m x k] w (+ bias, + plus[m x n], if they are not NULL), within a range. A row's
+     * result depends neither on the others nor on their number. plus is not c. */
     void (*multiply)(size_t m, size_t n, size_t k, const float *a, const float *packed,
                      const float *bias, const float *plus, pg__range range, float *c);
     /* c[k x n] = a' b of a[m x k] and b[m x n], in an order that depends on m; scratch holds

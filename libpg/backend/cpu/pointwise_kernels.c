@@ -1,9 +1,9 @@
 /* pointwise_kernels.c - compiled once for each instruction set: products of long, narrow matrices,
  * see pointwise.h.
  *
- * The inner block is some rows by a panel of up to three vectors, all of it in registers: a number
- * of the one operand is broadcast and meets the vectors of the other. While it is computed, the
- * lines that come next are asked for: by the time they are read they are near. */
+ * The inner block is some rows by a panel of up to three vectors, all in registers: a number of one
+ * operand is broadcast and multiplied with the vectors of the other. Meanwhile the next lines are
+ * prefetched, so that they are in a cache when they are read. */
 #include "backend/cpu/pointwise.h"
 #include "backend/cpu/vec.h"
 
@@ -41,8 +41,8 @@ PG_INLINE void store_n(float *p, vec v, size_t n)
 
 /* ---- the inner block ---- */
 
-/* What is asked for at each step, and how far it moves on, in bytes: a line of the one, a panel's
- * lines of the other. Where nothing is wanted they stay on what is there anyway. */
+/* What is prefetched at each step, and how far it advances, in bytes: a line of one operand, a
+ * panel's lines of the other. If nothing is needed, it stays on data that is in a cache anyway. */
 typedef struct ahead {
     const char *a, *b;
     size_t a_step, b_step;
@@ -123,7 +123,7 @@ PG_INLINE void product(size_t vecs, size_t m, const block *q, size_t a_row, size
     const float *plus = q->plus ? q->plus : q->c;
     for (; (q->plus || q->far) && left > m + SOON; left--)
         step(vecs, m, q, &at, s, a_row, a_col, b_row, cut);
-    /* A row of them at each step: all at once they would hold up the operands. */
+    /* A row of them at each step: all at once would hold up the operands. */
     for (size_t i = 0; (q->plus || q->far) && i < m && left > 0; i++, left--) {
         for (size_t v = 0; v < vecs; v++) {
             __builtin_prefetch(q->c + i * q->ldc + v * PG_VEC, 1);
@@ -144,7 +144,7 @@ PG_INLINE void product(size_t vecs, size_t m, const block *q, size_t a_row, size
 
 typedef void (*block_fn)(const block *q);
 
-/* Rows that stand lda apart by a packed panel; columns by rows of ldb, cut where the vector set can
+/* Rows that are lda apart, by a packed panel; columns, by rows of ldb, cut if the vector set can
  * read a part of one without harm. */
 #define BLOCK(vecs, m)                                        \
     static void rows_##vecs##_##m(const block *q)             \

@@ -1,4 +1,4 @@
-/* product.c - which kernel makes a matrix product. */
+/* product.c - chooses the kernel of a matrix product. */
 #include "backend/cpu/product.h"
 
 #include <string.h>
@@ -21,9 +21,9 @@ const pg__pointwise *pg__pointwise_of(pg__isa isa)
 #ifdef PG_HAVE_ONEDNN
 #include "backend/cpu/gemm.h"
 
-/* Measured: oneDNN copies both operands into panels at every call, which counts where one is small
- * or lies turned; ours packs w at every update, which rows must make up for: of each row of the
- * batch, since how many of those a lane has must not matter. */
+/* Measured: oneDNN copies both operands into panels in every call, which matters if one is small or
+ * transposed. Ours packs w at every update, which rows must make up for: rows per row of the batch,
+ * because the number that a lane has must not matter. */
 static int pays(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t k)
 {
     if (n < 8 || k < 8)
@@ -114,7 +114,8 @@ size_t pg__product_scratch_bytes(const pg__product *p)
     return n * sizeof(float);
 }
 
-/* The rows of w, as they lie, by a turned over: strips of the result, which are turned back. */
+/* The rows of w, in place, by the transpose of a: strips of the result, which are transposed
+ * back. */
 static void run_across(const pg__product *p, const float *a, const float *w, float *c,
                        float *scratch)
 {

@@ -1,5 +1,5 @@
-/* product.h - the matrix products of layers: by kernels of our own or by oneDNN, whichever is
- * faster for the shape. */
+/* product.h - the matrix products of layers, by our own kernels or by oneDNN, whichever is faster
+ * for the shape. */
 #ifndef PG_BACKEND_CPU_PRODUCT_H
 #define PG_BACKEND_CPU_PRODUCT_H
 
@@ -19,20 +19,20 @@ typedef struct pg__product {
     pg__range range;          /* of c; set by the caller, for PG__ROWS that are `always` our own */
 } pg__product;
 
-/* cells: rows of a that each row of the batch has. always: our own even where it is not faster.
- * Which one is taken does not depend on m, where rows of c are rows of a: the batch may be cut over
- * lanes anywhere. */
+/* cells: rows of a for each row of the batch. always: use our kernel even if it is not faster. If
+ * rows of c are rows of a, the choice does not depend on m: the batch may be cut into lanes
+ * anywhere. */
 pg__product pg__product_of(pg__product_kind kind, size_t m, size_t cells, size_t n, size_t k,
                            pg__isa isa, int always);
 
-/* What is made of w beforehand; 0: nothing is. */
+/* Bytes made of w beforehand; 0: none. */
 size_t pg__product_packed_bytes(const pg__product *p);
 void pg__product_pack(const pg__product *p, const float *w, float *packed);
 
 size_t pg__product_scratch_bytes(const pg__product *p);
 
-/* w is not read where it was packed. bias may be NULL, and is for PG__ROWS_TURNED. plus: what is
- * added to c, for PG__ROWS that are `always` our own; else NULL. */
+/* w is not read if it was packed. bias may be NULL, and is for PG__ROWS_TURNED. plus: added to c,
+ * for PG__ROWS that are `always` our own; else NULL. */
 void pg__product_run(const pg__product *p, const float *a, const float *w, const float *packed,
                      const float *bias, const float *plus, float *c, float *scratch);
 

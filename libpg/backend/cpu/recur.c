@@ -77,7 +77,7 @@ void pg__recur_release(void *state)
 
 /* ---- running ---- */
 
-/* By blocks, of which each line that is read or written is used up before it is gone. */
+/* In blocks, so that each line that is read or written is used up before it leaves the cache. */
 static void turn(const float *from, size_t rows, size_t columns, float *to)
 {
     for (size_t c0 = 0; c0 < columns; c0 += 16)

@@ -1,7 +1,7 @@
-/* recur.h - what lstm.c, gru.c and rnn.c share. Blocks of rows go through the sequence together, so
- * that every step is one matrix product for all of them; what the recurrent kernel gets of all
- * steps is summed at the end, in products over hundreds of steps. Operands, results and what is
- * kept for the gradient are those of the plain answers (ops/ref_*.c). */
+/* recur.h - shared by lstm.c, gru.c and rnn.c. Blocks of rows go through the sequence together, so
+ * that every step is one matrix product for all of them; the recurrent kernel's gradient is added
+ * up at the end, in products over hundreds of steps. Operands, results and what is kept for the
+ * gradient are those of the plain C references (ops/ref_*.c). */
 #ifndef PG_BACKEND_CPU_RECUR_H
 #define PG_BACKEND_CPU_RECUR_H
 
@@ -18,7 +18,7 @@
 /* A prepared instruction. */
 typedef struct pg__recur pg__recur;
 
-/* One run of it. The operands behind those of rnn_real.h are the gradient's. */
+/* One run of it. The operands after those of rnn_real.h belong to the gradient. */
 typedef struct pg__recur_run {
     const pg__rnn_attrs *a;
     const pg__lines *lines;
@@ -39,7 +39,7 @@ typedef struct pg__recur_step {
 
 typedef void (*pg__recur_fn)(const pg__recur_run *run, size_t first, size_t n);
 
-/* The parts of a pg__cpu_kernel: prepare for a gradient or not, release; run calls fn for every
+/* The parts of a pg__cpu_kernel: prepare, for a gradient or not; release; run calls fn for every
  * block of rows, then finish (or NULL). */
 pg_status pg__recur_prepare(void **state, const pg__cpu_inst *i, int grad, pg__needs *needs,
                             pg_err *err);
@@ -47,21 +47,22 @@ void pg__recur_release(void *state);
 void pg__recur_go(const void *state, void *const *args, void *scratch, pg__recur_fn fn,
                   void (*finish)(const pg__recur_run *run));
 
-/* The step before number s of a row, of a kept value or the initial one; NULL where it is zero. */
+/* The step before number s of a row, from a kept value or the initial one; NULL if it is zero. */
 const float *pg__recur_before(const pg__recur_run *run, const pg__arg *kept, const pg__arg *initial,
                               size_t row, size_t s);
 
-/* run->sums = (h factors) kernel, of the first `gates` gates; 0 if h is zero, nothing then. */
+/* run->sums = (h factors) kernel, of the first `gates` gates; if h is zero, returns 0 and does
+ * nothing. */
 int pg__recur_forward(const pg__recur_run *run, const pg__recur_step *at, const pg__arg *states,
                       size_t gates);
-/* dh += (dz kernel') factors, of the first `gates` gates; rows of dz stand `ld` apart. */
+/* dh += (dz kernel') factors, of the first `gates` gates; rows of dz are `ld` apart. */
 void pg__recur_backward(const pg__recur_run *run, const pg__recur_step *at, size_t gates,
                         const float *dz, size_t ld, float *dh);
 
 /* Writes the outputs of these rows once their states are known. */
 void pg__recur_show(const pg__recur_run *run, const pg__arg *states, size_t first, size_t n);
-/* A row's gradient of the state that the step gave: dh += what its outputs got. 0: the step is
- * masked, dh is that of the state before. */
+/* Adds the outputs' gradient to dh, a row's gradient of the state after the step. 0: the step is
+ * masked, so dh is that of the state before. */
 int pg__recur_reaches(const pg__recur_run *run, const pg__recur_step *at, size_t row, float *dh);
 
 /* to = the states before `n` steps from number `from` on, all steps of a row before those of the

@@ -1,4 +1,4 @@
-/* vec.h - vectors of floats as wide as the instruction set that a file is compiled for. */
+/* vec.h - vectors of floats, as wide as the instruction set for which a file is compiled. */
 #ifndef PG_BACKEND_CPU_VEC_H
 #define PG_BACKEND_CPU_VEC_H
 
@@ -24,7 +24,7 @@
 #define PG_UNROLL _Pragma("GCC unroll 36")
 #endif
 
-/* Names of what is built once for each instruction set. */
+/* Names of functions that are built once for each instruction set. */
 #define PG_ISA_NAME__(name, isa) pg__##name##_##isa
 #define PG_ISA_NAME_(name, isa)  PG_ISA_NAME__(name, isa)
 #define PG_ISA_NAME(name)        PG_ISA_NAME_(name, PG_ISA)
@@ -42,7 +42,7 @@ PG_INLINE void pg__store(float *p, pg__vec v)
     *(pg__vec_anywhere *)(void *)p = v;
 }
 
-/* Not 0 + x, which is another number where x is -0, and so an addition. */
+/* Not 0 + x, which differs for x = -0, and so would be an addition. */
 PG_INLINE pg__vec pg__splat(float x)
 {
 #if defined __AVX512F__
@@ -54,8 +54,8 @@ PG_INLINE pg__vec pg__splat(float x)
 #endif
 }
 
-/* sum + x * y, rounded once where there is an instruction for it: a compiler that chooses may
- * choose otherwise for tiles of another shape, and a row's result must not depend on its
+/* sum + x * y, rounded once if there is an instruction for it. A compiler that may choose could
+ * choose differently for tiles of another shape, and a row's result must not depend on its
  * neighbours. */
 PG_INLINE pg__vec pg__mul_add(pg__vec x, pg__vec y, pg__vec sum)
 {
@@ -68,7 +68,7 @@ PG_INLINE pg__vec pg__mul_add(pg__vec x, pg__vec y, pg__vec sum)
 #endif
 }
 
-/* NaN stays what it is: the instructions give their second operand then. */
+/* NaN stays NaN: the instructions return their second operand then. */
 PG_INLINE pg__vec pg__within(pg__vec v, const pg__range *r)
 {
     const pg__vec low = pg__splat(r->low), high = pg__splat(r->high);
@@ -85,7 +85,7 @@ PG_INLINE pg__vec pg__within(pg__vec v, const pg__range *r)
 #endif
 }
 
-/* The first n < PG_VEC floats; what follows them is not touched, and read as 0. */
+/* The first n < PG_VEC floats; those after them are not touched, and read as 0. */
 PG_INLINE pg__vec pg__load_some(const float *p, size_t n)
 {
 #if defined __AVX512F__

@@ -1,5 +1,6 @@
-/* vmath.h - exp, log, tanh, ... of floats as loops of a compiler's vectors can hold them: no
- * branches, no tables, no calls. For files that are compiled once for each instruction set (isa.h).
+/* vmath.h - exp, log, tanh, ... of floats, written so that compilers can vectorise loops over them:
+ * no branches, no tables, no calls. For files that are compiled once for each instruction set
+ * (isa.h).
  *
  * Errors over all floats, in units of the last place (tests/backend/cpu/test_vmath.c): tanh and
  * sigmoid 3, all others 2. NaN gives NaN, results too large for a float infinity, denormals are
@@ -25,7 +26,7 @@ static inline float pg__of_bits(int32_t b)
 }
 
 #define PG_VM_LOG2E  1.44269504088896341f
-#define PG_VM_LN2_HI 0.693359375f /* 9 bits: times a small integer it is exact */
+#define PG_VM_LN2_HI 0.693359375f /* 9 bits: its product with a small integer is exact */
 #define PG_VM_LN2_LO (-2.12194440e-4f)
 #define PG_VM_LN2    0.693147180559945309f
 #define PG_VM_ROUND  12582912.0f /* 1.5 x 2^23: added, it rounds to an integer in the last bits */
@@ -57,7 +58,7 @@ static inline float pg__vexp(float x)
     x = x > 89.0f ? 89.0f : x;
     x = x < -104.0f ? -104.0f : x;
     const float p = pg__vm_reduce(x, &n) + 1.0f;
-    const int32_t half = n >> 1; /* in two steps: 2^n itself may be no float */
+    const int32_t half = n >> 1; /* in two steps: 2^n itself may not fit into a float */
     return p * pg__vm_power(half) * pg__vm_power(n - half);
 }
 

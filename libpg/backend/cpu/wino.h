@@ -1,7 +1,7 @@
 /* wino.h - Winograd's convolution F(4x4, 3x3): kernels that are compiled for each instruction set.
  *
- * A tile of 4x4 results comes from 6x6 cells of the operand. Operand and kernel are transformed, to
- * 36 numbers for each tile and channel, and what was a convolution is 36 matrix products over
+ * A tile of 4x4 results comes from 6x6 cells of the operand. Operand and kernel are transformed to
+ * 36 numbers for each tile and channel, and the convolution becomes 36 matrix products over
  * channels: a quarter of the multiplications. Lavin and Gray, "Fast Algorithms for Convolutional
  * Neural Networks" (2015). */
 #ifndef PG_BACKEND_CPU_WINO_H
@@ -13,7 +13,7 @@
 
 #define PG__WINO_CELLS  36 /* numbers of a transformed tile, each in a plane of its own */
 #define PG__WINO_LEVELS 8  /* of the tree in which lanes are summed: up to 128 */
-#define PG__WINO_GAP    16 /* floats between planes, or all would want the same lines of a cache */
+#define PG__WINO_GAP    16 /* floats between planes, or all would use the same cache lines */
 
 /* From an operand (rows, h, w, in) to a result (rows, out_h, out_w, out). For the gradient of the
  * kernel the latter is given too. */
@@ -30,7 +30,7 @@ typedef struct pg__wino {
                                    scratch; 0: all are packed beforehand */
     size_t block_in, block_out; /* gradient of the kernel: channels that are multiplied at a time */
     pg__range range;            /* of the result */
-    size_t lanes;               /* gradients of so many times `rows` rows are summed */
+    size_t lanes;               /* gradients of this many times `rows` rows are summed */
 } pg__wino;
 
 typedef struct pg__wino_kernels {

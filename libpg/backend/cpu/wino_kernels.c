@@ -1,8 +1,8 @@
 /* wino_kernels.c - compiled once for each instruction set: Winograd's F(4x4, 3x3), see wino.h.
  *
- * Transforms work on vectors of channels, which lie next to each other in memory. Matrices are
- * named as Lavin and Gray do: B' is applied to the operand's tiles, G to kernels, A' to products.
- * The gradient of a kernel is the transpose of it all: G' (B' x B * A dy A') G. */
+ * Transforms work on vectors of channels, which are adjacent in memory. Matrices have the names of
+ * Lavin and Gray: B' is applied to the operand's tiles, G to kernels, A' to products. The gradient
+ * of a kernel is the transpose of it all: G' (B' x B * A dy A') G. */
 #include "backend/cpu/wino_math.h"
 
 /* ---- tiles ---- */
@@ -279,12 +279,12 @@ static void unpack_lane(const pg__wino *p, size_t k, const float *from, size_t p
         PG_UNROLL for (size_t c = 0; c < 9; c++) pg__store(open + c * PG_VEC, cells[c]);
 }
 
-/* ---- what comes next ---- */
+/* ---- prefetching ---- */
 
 #define LINE 64 /* bytes */
 
-/* Images lie in memory rather than in a cache. What the transforms want next is asked for while
- * products are computed, an equal part at each of them. */
+/* Images are in memory rather than in a cache. What the transforms need next is prefetched while
+ * products are computed, an equal part with each of them. */
 typedef struct ahead {
     const char *at;
     size_t left, each; /* lines of the cache */
@@ -345,8 +345,8 @@ static void multiply(const pg__wino *p, const float *planes_in, size_t n, const 
             }
 }
 
-/* A large kernel would take four times its size in memory, and each lane would read it all: it is
- * transformed where it is used, some panels at a time. */
+/* A large kernel would take four times its size in memory, and each lane would read all of that. So
+ * it is transformed where it is used, some panels at a time. */
 static void convolve(const pg__wino *p, const float *operand, const float *kernel,
                      const float *bias, const float *plus, float *result, float *scratch)
 {
@@ -400,7 +400,8 @@ static void unpack_part(const pg__wino *p, const part *q, const float *du, size_
                           min_size(PG_VEC, p->out - q->o - o));
 }
 
-/* One block of tiles: each part of the products is turned back at once and need not be kept. */
+/* One block of tiles: each part of the products is transformed back at once and need not be
+ * kept. */
 static void gradient(const pg__wino *p, const float *x, const float *dy, float *dw, float *db,
                      float *scratch)
 {

@@ -87,8 +87,9 @@ static const product_fn products[MR + 1] = {
 
 /* ---- transforms of six, four or three numbers ---- */
 
-/* The polynomials are evaluated at 0, +-P, +-Q and infinity. Of the pairs that floats hold exactly
- * these err least: a third to a half of what +-1, +-2 do, which Lavin and Gray have. */
+/* The polynomials are evaluated at 0, +-P, +-Q and infinity. Of the pairs that floats hold exactly,
+ * these have the smallest errors: a third to a half of those of +-1, +-2, which Lavin and Gray
+ * use. */
 #define P    (11 / 16.0f)
 #define Q    (3 / 2.0f)
 #define P2   (P * P)

@@ -1,7 +1,8 @@
-/* attend_cudnn.c - dnn_attend.h over cuDNN 9: graphs of products, reductions and what stands
- * between them, which its engines know as attention and do in one kernel. What they know is told by
- * NVIDIA's own front end (github.com/NVIDIA/cudnn-frontend). Such a kernel is compiled when its
- * plan is made, which takes a third of a second: plans are kept with the library's handle. */
+/* attend_cudnn.c - dnn_attend.h over cuDNN 9: graphs of products, reductions and the operations
+ * between them, which its engines recognise as attention and compute in one kernel. NVIDIA's own
+ * front end (github.com/NVIDIA/cudnn-frontend) shows what they recognise. Such a kernel is compiled
+ * when its plan is made, which takes a third of a second, so plans are kept with the library's
+ * handle. */
 #include "backend/cuda/dnn_attend.h"
 
 #include <math.h>
@@ -369,8 +370,8 @@ static int may_have_parts(const pg__dnn_attend *a, size_t most)
     return a->gradient && 2 * lines * (size_t)(a->a + 1) <= most;
 }
 
-/* Versions before it leave sums to be cleared by the caller; some have gradients that are known to
- * be wrong, of any shape or of numbers of keys that are no multiple of 128. */
+/* Older versions leave it to the caller to clear sums; some compute gradients that are known to be
+ * wrong, for any shape or for numbers of keys that are not a multiple of 128. */
 static int is_sound(const pg__dnn_attend *a)
 {
     const size_t version = cudnnGetVersion();

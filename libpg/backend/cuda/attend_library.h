@@ -1,6 +1,6 @@
 /* attend_library.h - attention by a library (dnn_attend.h) instead of products and kernels of ours:
- * of 16 bits, where nobody but the gradient reads the probabilities. What the gradient needs lies
- * in their memory: results, statistics of the scores and the masks, as the library takes them. */
+ * for 16 bits, if only the gradient reads the probabilities. Their memory holds what the gradient
+ * needs: results, statistics of the scores and the masks, as the library takes them. */
 #ifndef PG_BACKEND_ATTEND_LIBRARY_H
 #define PG_BACKEND_ATTEND_LIBRARY_H
 
@@ -39,16 +39,16 @@ void pg__attend_library_free(pg__attend_library *l);
 pg_status pg__attend_library_run(pg__dev *d, const pg__attend_library *l, void *const *args,
                                  void *scratch);
 
-/* Does a program give a result memory? */
+/* Does a program allocate memory for a result? */
 int pg__attend_is_read(const pg__tape *t, pg__val v);
 
 /* The shape of the masks, without addresses. */
 pgk_attend pg__attend_masks(const pg__cuda_inst *i);
 
-/* attend_trial.c: *out is set where the library's way is taken. pg__attend_known() says what was
- * chosen before; where nothing was, pg__attend_choose() tries it beside ours, which is prepared,
- * gradient and all, on the same random numbers: it has to agree with ours and to be faster. needs:
- * as they were before ours. A gradient goes the way that was chosen forward. */
+/* attend_trial.c: *out is set if the library is used. pg__attend_known() returns an earlier choice.
+ * If there is none, pg__attend_choose() runs it beside our prepared implementation, including the
+ * gradient, on the same random numbers: it must agree with ours and be faster. needs: as they were
+ * before ours. A gradient follows the choice of its forward pass. */
 pg_status pg__attend_known(pg__attend_library **out, const pg__cuda_inst *i, pg__needs *needs,
                            pg_err *err);
 pg_status pg__attend_choose(pg__attend_library **out, const pg__cuda_inst *i, const void *ours,

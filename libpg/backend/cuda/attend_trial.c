@@ -1,7 +1,7 @@
 /* attend_trial.c - attention by the library or by products and kernels of ours: both are run on the
- * same random numbers, forward and, where there is one, the gradient. The library's way is taken if
- * its results are ours but for rounding and it is faster; and not where equal runs must give equal
- * bits, as sums may be made in any order. */
+ * same random numbers, forward and, where there is one, the gradient. The library is chosen if its
+ * results equal ours up to rounding and it is faster; but never if equal runs must give equal bits,
+ * because it may add in any order. */
 #include <math.h>
 
 #include "backend/cuda/attend_library.h"
@@ -254,7 +254,7 @@ done:
     return st;
 }
 
-/* What a way does not write is not what another one left there. */
+/* A result that an implementation does not write must not show what another one left there. */
 static pg_status clear(trial *t, const pass *p, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -321,7 +321,7 @@ static void close_trial(trial *t)
     pg__mem_free(t->kept);
 }
 
-/* needs: of ours; with: of the library. Whatever fails, ours is there. */
+/* needs: of ours; with: of the library. If anything fails, ours is used. */
 static int library_is_better(const pg__cuda_inst *i, const void *ours, pg__attend_library *l,
                              const pg__needs *needs, const pg__needs *with,
                              const pg__inst *gradient)
@@ -405,7 +405,7 @@ pg_status pg__attend_choose(pg__attend_library **out, const pg__cuda_inst *i, co
         return PG_OK;
     const pg__pick_case c = case_of(i, forward, gradient);
     if (c.is_too_long || pg__picks_find(&d->picks, &c) != PG__PICK_NONE)
-        return PG_OK; /* what is not remembered cannot be told to the gradient */
+        return PG_OK; /* a choice that is not remembered cannot be passed on to the gradient */
     const double begun = pg__rt_now(d->rt);
     if (pg__attend_library_new(&l, i, forward, gradient != NULL, &with, NULL) == PG_OK)
         better = library_is_better(i, ours, l, needs, &with, gradient);

@@ -1,7 +1,7 @@
 /* attention.c - attention on a GPU: products of all rows and heads, and kernels over the scores
- * (k_attention.h). Heads lie side by side in queries, keys and values, so that from one matrix to
- * the next there is one distance within a row and another from row to row: one of the two makes the
- * batch of a product, the shorter of the two is a loop. */
+ * (k_attention.h). Heads are side by side in queries, keys and values, so the distance from one
+ * matrix to the next is different within a row and from row to row: one of the two is the batch of
+ * a product, the shorter one a loop. */
 #include "backend/cuda/attend_library.h"
 #include "backend/cuda/blas.h"
 

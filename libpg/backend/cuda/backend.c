@@ -135,7 +135,7 @@ static void cuda_release(pg__kernel *k)
     pg__mem_free(k);
 }
 
-/* Kernels know no activation behind a normalisation; programs for a GPU have none. */
+/* Kernels do not support an activation after a normalisation; programs for a GPU have none. */
 static int has_act(const pg__inst *i)
 {
     const int is_norm = i->op->kind == PG__OP_bn_apply || i->op->kind == PG__OP_bn_sums ||
@@ -143,7 +143,7 @@ static int has_act(const pg__inst *i)
     return is_norm && ((const pg__bn_attrs *)i->attrs)->has_act;
 }
 
-/* An operation is there or not; what else it does not cover of its attributes prepare() tells. */
+/* An operation is supported or not; prepare() reports attributes that are not supported. */
 static int cuda_supports(pg__dev *d, const pg__tape *t, const pg__inst *i, char why[128])
 {
     (void)d, (void)t;
@@ -184,7 +184,7 @@ static pg_status cuda_put(pg__dev *d, void *dst, const void *src, size_t n_bytes
     return pg__rt_put(d->rt, dst, src, n_bytes, &d->failure);
 }
 
-/* Waits: the caller reads what came. */
+/* Waits: the caller reads the data. */
 static pg_status cuda_get(pg__dev *d, void *dst, const void *src, size_t n_bytes)
 {
     const pg_status st = pg__rt_get(d->rt, dst, src, n_bytes, &d->failure);
@@ -266,7 +266,7 @@ struct pg__graph_run {
     pg__rt_graph *graph;
 };
 
-/* What cannot be recorded is done without: it is no failure of the device. */
+/* Without a recording, calls are queued each time: this is not a failure of the device. */
 static pg_status cuda_record_begin(pg__dev *d)
 {
     d->before_recording = d->failure;

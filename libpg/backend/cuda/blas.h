@@ -32,10 +32,10 @@ typedef struct pg__blas_plan pg__blas_plan;
 pg_status pg__blas_open(pg__dev *d, pg_err *err);
 void pg__blas_close(pg__dev *d);
 
-/* needs->scratch_bytes is raised to what a run works in, so plans that run one after the other
- * share it; what a caller keeps there beside lies behind (pg__cuda_reserve(), after the last plan).
- * PG_E_UNSUPPORTED: the library has no way; without an epilogue, and with a and b of one type, it
- * has. */
+/* needs->scratch_bytes is raised to what a run needs, so plans that run one after the other share
+ * it; the caller's own data there comes after it (pg__cuda_reserve(), after the last plan).
+ * PG_E_UNSUPPORTED: the library cannot do it; without an epilogue, and with a and b of the same
+ * type, it always can. */
 pg_status pg__blas_new(pg__blas_plan **out, pg__dev *d, const pg__blas_shape *s, pg__needs *needs,
                        pg_err *err);
 void pg__blas_free(pg__blas_plan *p);

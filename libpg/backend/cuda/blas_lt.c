@@ -1,6 +1,6 @@
-/* blas_lt.c - blas.h over cuBLASLt, which thinks in columns: a row-major matrix is the transpose of
- * a column-major one, so C' = B' A' is asked for, and our columns are its rows. The algorithm is
- * chosen once, when a plan is made (pick.h). */
+/* blas_lt.c - blas.h over cuBLASLt, which is column-major: a row-major matrix is the transpose of a
+ * column-major one, so we ask for C' = B' A', and our columns are its rows. The algorithm is chosen
+ * once, when a plan is made (pick.h). */
 #include "backend/cuda/blas.h"
 
 #include <cublasLt.h>

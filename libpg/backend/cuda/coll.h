@@ -8,7 +8,7 @@
 
 typedef struct pg__coll pg__coll; /* a group of devices, no two on one GPU */
 
-/* What processes find each other by; NULL: is the library there? */
+/* An identifier by which processes find each other; NULL: is the library available? */
 pg_status pg__coll_id(unsigned char id[PG_GROUP_ID], pg_err *err);
 
 /* streams: one of each device, in the order of their ranks; they live as long as the group. among:
@@ -18,9 +18,9 @@ pg_status pg__coll_new(pg__coll **out, pg__rt *const *streams, size_t n,
 void pg__coll_free(pg__coll *c);
 
 /* Called by each rank's thread: p[0 .. n) becomes the sum over the ranks, which is the same bits on
- * all of them. Queued on the rank's stream; all ranks queue the same, in the same order. What waits
- * too long for another rank fails at pg__coll_check(): with PG_E_DEVICE, or PG_E_PEER where it may
- * be that of another process. */
+ * all of them. Queued on the rank's stream; all ranks queue the same, in the same order. A rank
+ * that waits too long for another one fails at pg__coll_check(), with PG_E_DEVICE, or PG_E_PEER if
+ * the other may belong to another process. */
 pg_status pg__coll_sum(pg__coll *c, size_t rank, float *p, size_t n, pg_err *err);
 /* Every rank's p becomes that of rank `root`. */
 pg_status pg__coll_broadcast(pg__coll *c, size_t rank, float *p, size_t n, size_t root,
@@ -28,8 +28,8 @@ pg_status pg__coll_broadcast(pg__coll *c, size_t rank, float *p, size_t n, size_
 /* Waits for the rank's stream. */
 pg_status pg__coll_check(pg__coll *c, size_t rank, const pg__patience *p, pg_err *err);
 
-/* Gives up all that is queued, on all ranks, so that no stream waits for another any more; sums
- * fail from now on. No rank's thread is in a call. */
+/* Abandons everything queued, on all ranks, so that no stream waits for another any more; later
+ * sums fail. No rank's thread may be in a call. */
 void pg__coll_drop(pg__coll *c);
 
 #endif

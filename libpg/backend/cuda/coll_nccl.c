@@ -1,5 +1,5 @@
-/* coll_nccl.c - coll.h over NCCL, which is opened when there is a second GPU: who has one needs no
- * NCCL. Communicators do not block, so a rank that another one never joins can be given up. */
+/* coll_nccl.c - coll.h over NCCL, which is opened when a second GPU is used: nobody needs NCCL for
+ * one. Communicators do not block, so a rank that another one never joins can be abandoned. */
 #include "backend/cuda/coll.h"
 
 #include <cuda_runtime_api.h>
@@ -67,7 +67,7 @@ static void nap(void)
     (void)nanosleep(&(struct timespec){0, 50000}, NULL);
 }
 
-/* Ends what a rank waits for; whoever waits for this one ends by its own patience. */
+/* Ends what a rank waits for; ranks that wait for this one time out. */
 static void give_up(pg__coll *c, member *m)
 {
     if (m->comm)
@@ -82,7 +82,7 @@ static pg_status failed(pg__coll *c, member *m, ncclResult_t r, pg_err *err)
                    m->ordinal, c->GetErrorString(r));
 }
 
-/* Is it time to give up? The one that did not come may be another process'. */
+/* Is it time to give up? The rank that did not arrive may belong to another process. */
 static pg_status look_at_clock(pg__coll *c, member *m, const pg__patience *p, double begun,
                                pg_err *err)
 {
@@ -196,7 +196,7 @@ void pg__coll_drop(pg__coll *c)
         give_up(c, &c->of[k]);
 }
 
-/* A communicator that has nothing to do is aborted without loss, and without asking the others. */
+/* An idle communicator is aborted without loss, and without the others' consent. */
 void pg__coll_free(pg__coll *c)
 {
     if (!c)

@@ -1,6 +1,5 @@
-/* constant.c - numbers known beforehand: they go to the device once, when the instruction is
- * prepared, and are copied from there. That memory is the kernel's and goes with it, which is
- * before its device is closed. */
+/* constant.c - constants: they are copied to the device once, when the instruction is prepared, and
+ * read from there. The kernel owns that memory and frees it before its device is closed. */
 #include "backend/cuda/cuda.h"
 #include "base/mem.h"
 #include "base/try.h"
@@ -22,7 +21,7 @@ static void release_constant(void *state)
     pg__mem_free(c);
 }
 
-/* The values are there when this returns: other streams read them too. */
+/* The values have arrived when this returns, because other streams read them, too. */
 static pg_status upload(constant *c, const double *values, pg_err *err)
 {
     const size_t n_bytes = (size_t)c->n * sizeof(float);

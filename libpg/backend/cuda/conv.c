@@ -1,4 +1,4 @@
-/* conv.c - convolutions: the first way that does what is asked. */
+/* conv.c - convolutions: uses the first implementation that supports the request. */
 #include "backend/cuda/conv.h"
 
 #include "base/mem.h"

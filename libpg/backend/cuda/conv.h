@@ -1,5 +1,5 @@
-/* conv.h - convolutions on a GPU: what is asked, and the ways that know how to do it. The operands
- * are (x, w, b or absent), (dy, w), (x, dy), as product.h has them. */
+/* conv.h - convolutions on a GPU: descriptions, and the implementations ("ways") that compute them.
+ * The operands are (x, w, b or absent), (dy, w), (x, dy), as in product.h. */
 #ifndef PG_BACKEND_CUDA_CONV_H
 #define PG_BACKEND_CUDA_CONV_H
 
@@ -18,7 +18,7 @@ typedef struct pg__conv {
 
 /* release, share and run are those of a pg__cuda_op. */
 typedef struct pg__conv_way {
-    /* *state stays NULL where this way does not do it. */
+    /* *state stays NULL if this way does not support it. */
     pg_status (*prepare)(void **state, const pg__cuda_inst *i, const pg__conv *c, pg__needs *needs,
                          pg_err *err);
     void (*release)(void *state);

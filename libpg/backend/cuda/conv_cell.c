@@ -1,4 +1,4 @@
-/* conv_cell.c - convolutions by kernels of our own, over kernels as Keras has them. */
+/* conv_cell.c - convolutions with our own kernels, over kernels in Keras' order. */
 #include "backend/cuda/columns.h"
 #include "backend/cuda/conv.h"
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* conv_library.c - convolutions by the library behind dnn.h: kernels are turned to its order,
+/* conv_library.c - convolutions by the library behind dnn.h: kernels are reordered for it, and
  * gradients of kernels back. */
 #include "backend/cuda/columns.h"
 #include "backend/cuda/conv.h"
@@ -36,7 +36,7 @@ static pg_status try_plan(library *s, pg__dev *d, const pg__dnn_conv *c, pg__nee
     return st == PG_OK || st == PG_E_NO ? PG_OK : pg_fail(err, st, "%s", why.msg);
 }
 
-/* s->plan stays NULL where the library has no way. */
+/* s->plan stays NULL if the library does not support it. */
 static pg_status plan(library *s, pg__dev *d, pg__needs *needs, pg_err *err)
 {
     pg__dnn_conv c = {.conv = *s->c.attrs,

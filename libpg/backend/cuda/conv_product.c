@@ -1,6 +1,5 @@
-/* conv_product.c - convolutions that are one matrix product as they lie in memory: kernels of one
- * cell, and kernels as large as all there is. Theirs need no other order, and the bias is part of
- * the product. */
+/* conv_product.c - convolutions that are one matrix product in memory: kernels of one cell, and
+ * kernels as large as the image. They need no reordering, and the bias is part of the product. */
 #include "backend/cuda/conv.h"
 
 /* Each cell of x is a row of the product. */

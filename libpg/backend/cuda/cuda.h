@@ -1,11 +1,11 @@
-/* cuda.h - the back end for NVIDIA GPUs, as its parts see it.
+/* cuda.h - the back end for NVIDIA GPUs, for its own files.
  *
- * What is ours (kernels, the order of work, memory) is written against six small headers and
- * needs neither a GPU nor the CUDA Toolkit: rt.h (devices, streams, memory, recorded steps), blas.h
- * (matrix products), dnn.h (convolutions), dnn_rnn.h (recurrent layers), dnn_attend.h (attention),
- * coll.h (sums over devices). Each has two implementations: one over NVIDIA's library (rt_cuda.c,
- * blas_lt.c, dnn_cudnn.c, rnn_cudnn.c, attend_cudnn.c, coll_nccl.c), which make pg-cuda.so, and one
- * in plain C (host_*.c), which the tests run everywhere. */
+ * Our own part (kernels, the order of work, memory) uses six small headers and needs neither a GPU
+ * nor the CUDA Toolkit: rt.h (devices, streams, memory, recorded steps), blas.h (matrix products),
+ * dnn.h (convolutions), dnn_rnn.h (recurrent layers), dnn_attend.h (attention), coll.h (sums over
+ * devices). Each has two implementations: one over NVIDIA's library (rt_cuda.c, blas_lt.c,
+ * dnn_cudnn.c, rnn_cudnn.c, attend_cudnn.c, coll_nccl.c), which make pg-cuda.so, and one in plain C
+ * (host_*.c), which the tests run everywhere. */
 #ifndef PG_BACKEND_CUDA_H
 #define PG_BACKEND_CUDA_H
 
@@ -39,11 +39,12 @@ typedef struct pg__cuda_inst {
     const pg__dims *shapes; /* of operands, then results; rank 0 where one is absent */
 } pg__cuda_inst;
 
-/* How an operation is done, one line of cuda_ops.def. Nothing here waits for the GPU: run() and
- * share() only queue work on the device's stream. Pointers are the GPU's memory, args the host's. */
+/* The implementation of an operation, one line of cuda_ops.def. Nothing here waits for the GPU:
+ * run() and share() only queue work on the device's stream. Pointers are the GPU's memory, args the
+ * host's. */
 typedef struct pg__cuda_op {
-    /* *state: fresh memory, owned by the kernel. PG_E_UNSUPPORTED: this instruction is not
-     * covered, with what it is about it. */
+    /* *state: new memory, owned by the kernel. PG_E_UNSUPPORTED: this instruction is not supported;
+     * the message says why. */
     pg_status (*prepare)(void **state, const pg__cuda_inst *i, pg__needs *needs, pg_err *err);
     void (*release)(void *state); /* NULL: pg__mem_free() */
     pg_status (*share)(pg__dev *d, const void *state, void *const *args, void *shared); /* or NULL */
@@ -54,24 +55,24 @@ typedef struct pg__cuda_op {
 /* Shapes of an instruction's operands, then results; the caller's. */
 pg_status pg__cuda_shapes(pg__dims **out, const pg__tape *t, const pg__inst *i, pg_err *err);
 
-/* The way an operation is done, or NULL. */
+/* The implementation of an operation, or NULL. */
 const pg__cuda_op *pg__cuda_op_of(const pg__op *op);
 
-/* Operand or result k: the type that its memory has (p stays NULL); elements, and those of its last
- * axis; rows of the last axis; is it there. */
+/* For operand or result k: the type of its memory (p stays NULL); its elements, and those of its
+ * last axis; rows of the last axis; whether it is given. */
 pgk_real pg__cuda_real(const pg__cuda_inst *i, size_t k);
 uint64_t pg__cuda_n(const pg__cuda_inst *i, size_t k);
 uint64_t pg__cuda_last(const pg__cuda_inst *i, size_t k);
 uint64_t pg__cuda_rows(const pg__cuda_inst *i, size_t k);
 int pg__cuda_has(const pg__cuda_inst *i, size_t k);
 
-/* Is it a parameter: something that share() may be made of? */
+/* Is it a parameter, so that share() may use it? */
 int pg__cuda_is_param(const pg__cuda_inst *i, size_t k);
 
-/* Asks for n bytes of scratch behind all that is asked for so far; where they begin. */
+/* Reserves n bytes of scratch after all that are reserved so far; returns where they begin. */
 size_t pg__cuda_reserve(pg__needs *needs, size_t n);
 
-/* An operand's address as a pgk_real has it: kernels do not write to it. */
+/* An operand's address as a pgk_real: kernels do not write to it. */
 static inline void *pg__cuda_const(const void *p)
 {
     union {
@@ -81,7 +82,7 @@ static inline void *pg__cuda_const(const void *p)
     return u.out;
 }
 
-/* What a launch returned; the message is the device's failure. */
+/* The status of a launch; the message is the device's failure. */
 pg_status pg__cuda_launched(pg__dev *d, int code, const char *what);
 
 /* Launches a kernel of kernels.def; args: its pgk_name. */

@@ -1,6 +1,6 @@
 /* cudnn_graph.h - cuDNN's graphs of operations: a builder that owns every descriptor it makes, and
- * the choice of an engine. The first call that fails is kept, and what follows does nothing, so a
- * graph is described line by line and asked about at its end. */
+ * the choice of an engine. The first failure is kept, and later calls do nothing, so a graph is
+ * described line by line and checked at its end. */
 #ifndef PG_BACKEND_CUDNN_GRAPH_H
 #define PG_BACKEND_CUDNN_GRAPH_H
 
@@ -55,9 +55,9 @@ typedef struct pg__graph_ask {
 /* The operations together. */
 void pg__graph_join(pg__graph *g, const struct pg__dnn_lib *lib, pg__desc *ops, int64_t n_ops);
 
-/* Makes the plan of choice k, if there is one, an engine takes it and it does not want too much
- * memory. The choices of the list that is always there come into play where no better one has a
- * plan. 0: not so; the status is what it was. */
+/* Makes the plan of choice k, if it exists, an engine accepts it and it does not need too much
+ * memory. The choices of the list that is always there are used if no better one has a plan. 0: it
+ * failed; the status is unchanged. */
 int pg__graph_make_plan(pg__graph *g, const pg__graph_ask *ask, size_t k);
 void pg__graph_drop_plan(pg__graph *g, size_t k);
 

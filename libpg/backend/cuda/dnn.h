@@ -31,7 +31,7 @@ typedef struct pg__dnn_plan pg__dnn_plan;
 pg_status pg__dnn_open(pg__dev *d, pg_err *err);
 void pg__dnn_close(pg__dev *d);
 
-/* needs->scratch_bytes: as for pg__blas_new(). PG_E_NO: no engine takes this shape. */
+/* needs->scratch_bytes: as for pg__blas_new(). PG_E_NO: no engine supports this shape. */
 pg_status pg__dnn_new(pg__dnn_plan **out, pg__dev *d, const pg__dnn_conv *c, pg__needs *needs,
                       pg_err *err);
 void pg__dnn_free(pg__dnn_plan *p);

@@ -1,10 +1,10 @@
-/* dnn_attend.h - attention by a library that does all of it in one kernel: cuDNN
+/* dnn_attend.h - attention by a library that computes all of it in one kernel: cuDNN
  * (attend_cudnn.c) or plain loops (host_attend.c). Scores and probabilities are not stored; the
  * gradient computes them again from the results and one statistic of each row of scores.
  *
  * Masks come as two arrays of numbers: a score counts as score * keep[row, t] + bias[row, t, s].
- * Neither has a gradient, and keep hides none of the scores' from themselves (ops/ref_attention.c).
- */
+ * Neither has a gradient, and keep does not stop the gradient of the scores
+ * (ops/ref_attention.c). */
 #ifndef PG_BACKEND_DNN_ATTEND_H
 #define PG_BACKEND_DNN_ATTEND_H
 
@@ -13,7 +13,7 @@
 typedef struct pg__dnn_attend {
     uint64_t rows, heads, t, s, a, b; /* a: features of a head's query, b: of its value */
     float scale;
-    int causal;              /* a step sees none that come later */
+    int causal;              /* a step does not see later ones */
     int masked, has_factors; /* factors: of the probabilities (rows, heads, t, s) */
     int trains;              /* the statistics are written, or this is the gradient */
     int gradient;
@@ -35,8 +35,8 @@ typedef struct pg__dnn_attend_io {
 
 typedef struct pg__dnn_attend_plan pg__dnn_attend_plan;
 
-/* *work: bytes that a run works in, at most `most`. A device's equal plans are one. PG_E_NO: the
- * library has no way. */
+/* *work: bytes that a run needs, at most `most`. Equal plans of a device are shared. PG_E_NO: the
+ * library does not support it. */
 pg_status pg__dnn_attend_new(pg__dnn_attend_plan **out, pg__dev *d, const pg__dnn_attend *a,
                              size_t most, size_t *work, pg_err *err);
 void pg__dnn_attend_free(pg__dnn_attend_plan *p);

@@ -45,7 +45,7 @@ static inline uint32_t pg__dnn_gates(pg__dnn_cell cell)
     return cell == PG__DNN_LSTM ? 4 : cell == PG__DNN_GRU ? 3 : 1;
 }
 
-/* trains: a reserve is kept. PG_E_NO: the library does not do it. */
+/* trains: a reserve is kept. PG_E_NO: the library does not support it. */
 pg_status pg__dnn_rnn_new(pg__dnn_rnn_plan **out, pg__dev *d, const pg__dnn_rnn *r, int trains,
                           pg__dnn_rnn_layout *layout, pg_err *err);
 void pg__dnn_rnn_free(pg__dnn_rnn_plan *p);

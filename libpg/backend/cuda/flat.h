@@ -1,5 +1,5 @@
-/* flat.h - what is done to parameters, gradients and optimizer state, which lie in flat memory: the
- * members of pg__backend of the same names. */
+/* flat.h - operations on parameters, gradients and optimizer state, which are in flat memory: the
+ * members of pg__backend with the same names. */
 #ifndef PG_BACKEND_FLAT_H
 #define PG_BACKEND_FLAT_H
 

@@ -1,5 +1,5 @@
-/* group.h - devices that sum what they have, each on a stream beside its own: a sum runs while the
- * device goes on with its work. What the back end's table says of groups. */
+/* group.h - devices that sum their data, each on a stream beside its own: a sum runs while the
+ * device continues its work. Implements the groups of the back end's table. */
 #ifndef PG_BACKEND_CUDA_GROUP_H
 #define PG_BACKEND_CUDA_GROUP_H
 

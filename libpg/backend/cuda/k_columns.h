@@ -1,5 +1,5 @@
-/* k_columns.h - sums over rows, column by column, in an order that depends on the shape alone; and
- * what is added to every row. */
+/* k_columns.h - sums over rows, column by column, in an order that depends only on the shape; and
+ * adding numbers to every row. */
 #ifndef PG_BACKEND_K_COLUMNS_H
 #define PG_BACKEND_K_COLUMNS_H
 

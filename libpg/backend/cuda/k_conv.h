@@ -1,6 +1,6 @@
-/* k_conv.h - convolutions cell by cell, over kernels as Keras has them: for those of each channel
- * by itself, where neighbouring threads take neighbouring channels and there is little else to
- * gain, and for any shape that a library has no way for. */
+/* k_conv.h - convolutions cell by cell, over kernels as Keras has them: for convolutions of each
+ * channel separately, where neighbouring threads process neighbouring channels and little else can
+ * be gained, and for any shape that a library does not support. */
 #ifndef PG_BACKEND_K_CONV_H
 #define PG_BACKEND_K_CONV_H
 

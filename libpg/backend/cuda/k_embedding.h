@@ -1,6 +1,6 @@
 /* k_embedding.h - rows of a table by their ids, and the gradient of the table: tokens are sorted by
- * their ids, so that those of one row of the table stand together in the order of the batch, and
- * are summed run by run. */
+ * their ids, so that those of one row of the table are adjacent, in the order of the batch, and are
+ * summed run by run. */
 #ifndef PG_BACKEND_K_EMBEDDING_H
 #define PG_BACKEND_K_EMBEDDING_H
 
@@ -12,7 +12,7 @@ typedef struct pgk_embedding {
     uint64_t rows;
 } pgk_embedding;
 
-/* An id that the table does not have gives no number, which nobody can overlook. */
+/* An id that is not in the table gives NaN, which nobody can overlook. */
 PGK_FN void pgk_embedding_at(const pgk_embedding *a, uint64_t i)
 {
     uint64_t token = i;

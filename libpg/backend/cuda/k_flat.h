@@ -1,4 +1,4 @@
-/* k_flat.h - what is done to flat memory: sums of gradients, norms, updates. Parameters, their
+/* k_flat.h - operations on flat memory: sums of gradients, norms, updates. Parameters, their
  * gradients and the optimizer's state are floats, whatever a step computes in. */
 #ifndef PG_BACKEND_K_FLAT_H
 #define PG_BACKEND_K_FLAT_H
@@ -17,7 +17,7 @@ PGK_FN void pgk_accumulate_at(const pgk_accumulate *a, uint64_t i)
     pgk_set(a->into, i, pgk_get(a->into, i) + pgk_get(a->from, i));
 }
 
-/* into = keep into + take from; what counts nothing may be no number. */
+/* into = keep into + take from; a number with share 0 may be NaN or infinite. */
 typedef struct pgk_blend {
     pgk_real into, from;
     float keep, take;
@@ -30,7 +30,7 @@ PGK_FN void pgk_blend_at(const pgk_blend *a, uint64_t i)
     pgk_set(a->into, i, kept + taken);
 }
 
-/* g *= scale, then within +-limit; 0: no limit. What is no number stays none. */
+/* g *= scale, then limited to +-limit; 0: no limit. NaN stays NaN. */
 typedef struct pgk_clip {
     pgk_real g;
     const void *found; /* a double: the scale; NULL: it is `scale` */

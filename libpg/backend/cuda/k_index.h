@@ -1,6 +1,6 @@
-/* k_index.h - where an element lies: indices are taken apart by multiplications instead of
- * divisions, and several arrays of one shape are walked with steps of their own. walk.c makes what
- * is here. */
+/* k_index.h - the place of an element: indices are decomposed by multiplications instead of
+ * divisions, and several arrays of one shape are walked with separate steps. walk.c fills these
+ * structs. */
 #ifndef PG_BACKEND_K_INDEX_H
 #define PG_BACKEND_K_INDEX_H
 

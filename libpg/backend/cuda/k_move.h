@@ -1,5 +1,5 @@
-/* k_move.h - elements to other places: repeated, cut, padded, joined, axes in another order. Where
- * they move in fours, indices and sizes count units of four (pgk_read()). */
+/* k_move.h - moves elements: repeated, cut, padded, joined, axes reordered. Where they move in
+ * fours, indices and sizes count units of four (pgk_read()). */
 #ifndef PG_BACKEND_K_MOVE_H
 #define PG_BACKEND_K_MOVE_H
 

@@ -1,5 +1,5 @@
-/* kernel_copy.h - the kernel of a layer in the order and the type that a library wants: made once
- * for all runs where it is a parameter, in every run where it is not. */
+/* kernel_copy.h - the kernel of a layer in the order and the type that a library needs: made once
+ * for all runs if it is a parameter, else in every run. */
 #ifndef PG_BACKEND_KERNEL_COPY_H
 #define PG_BACKEND_KERNEL_COPY_H
 

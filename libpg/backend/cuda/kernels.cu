@@ -1,14 +1,15 @@
 /* kernels.cu - the kernels of kernels.def for the GPU. */
 #include "backend/cuda/kernels.h"
 
-/* Blocks beyond what a GPU holds at once only cost: threads go on with the next element instead. */
+/* More blocks than a GPU holds at once only cost time: threads continue with the next element
+ * instead. */
 static unsigned blocks_for(uint64_t n, uint64_t each)
 {
     const uint64_t most = 1u << 16, blocks = (n + each - 1) / each;
     return (unsigned)(blocks < most ? blocks : most);
 }
 
-/* What is returned is this launch's, and not what a library left behind for cudaGetLastError(). */
+/* Returns this launch's error, not one that a library left for cudaGetLastError(). */
 static int launch(const void *kernel, const void *args, uint64_t n, unsigned blocks, dim3 threads,
                   void *stream)
 {

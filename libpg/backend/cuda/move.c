@@ -1,4 +1,4 @@
-/* move.c - elements to other places. */
+/* move.c - moves elements to other places. */
 #include "backend/cuda/kernel_copy.h"
 #include "backend/cuda/turn.h"
 #include "backend/cuda/walk.h"

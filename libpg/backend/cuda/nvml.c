@@ -1,5 +1,5 @@
-/* nvml.c - see nvml.h. Its few types are written down here as nvml.h of the driver has them, since
- * that header comes with the CUDA Toolkit, and this is built without. */
+/* nvml.c - see nvml.h. Its few types are declared here as in the driver's nvml.h, because that
+ * header comes with the CUDA Toolkit, and this file is built without it. */
 #include "backend/cuda/nvml.h"
 
 #include <dlfcn.h>

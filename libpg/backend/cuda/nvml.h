@@ -1,6 +1,6 @@
-/* nvml.h - what the driver counts of a GPU, by its own library (NVML), which is opened when
- * somebody asks. Where it is not there, or knows no such GPU, nothing is known, and that is no
- * error. */
+/* nvml.h - the driver's measurements of a GPU, through its own library (NVML), which is opened on
+ * first use. If the library is missing or does not know the GPU, nothing is known, and that is not
+ * an error. */
 #ifndef PG_BACKEND_NVML_H
 #define PG_BACKEND_NVML_H
 

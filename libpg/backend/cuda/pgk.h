@@ -1,6 +1,6 @@
 /* pgk.h - how kernels are written: once, as a function of what one element or one row needs. nvcc
  * makes the GPU's kernels of them (kernels.cu); the C compiler makes loops (kernels_host.c), which
- * the tests judge and which stand in for a GPU where there is none. Both do the same arithmetic in
+ * the tests check, and which replace a GPU on machines without one. Both do the same arithmetic in
  * the same order.
  *
  *   PGK_MAP(name):  pgk_name_at(a, i) computes element i; neighbours should touch neighbours.

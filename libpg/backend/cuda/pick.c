@@ -109,7 +109,7 @@ static pg_status measure(double *seconds, pg__dev *d, trial *t, size_t scratch_b
     return st;
 }
 
-/* One piece of memory for all arrays. */
+/* One block of memory for all arrays. */
 static pg_status alloc_arrays(pg__dev *d, const pg__pick_case *c, trial *t, void **mem)
 {
     size_t at[PG__PICK_ARRAYS], n = 0;
@@ -154,7 +154,7 @@ static pg_status fastest(size_t *chosen, pg__dev *d, const pg__ways *w, trial *t
     return *chosen != PG__PICK_NONE ? PG_OK : st;
 }
 
-/* Where there is no memory for trials, the first way it is. */
+/* Without memory for trials, the first way is chosen. */
 static pg_status by_time(size_t *chosen, pg__dev *d, const pg__pick_case *c, const pg__ways *w,
                          pg_err *err)
 {
@@ -183,6 +183,6 @@ pg_status pg__pick(size_t *chosen, pg__dev *d, const pg__pick_case *c, const pg_
                                                                     : first(chosen, w, &why);
     if (st != PG_OK)
         return pg_fail(err, st, "%s", why.msg);
-    (void)pg__picks_keep(&d->picks, c, *chosen, NULL); /* or the same is tried again */
+    (void)pg__picks_keep(&d->picks, c, *chosen, NULL); /* or the same one is tried again */
     return PG_OK;
 }

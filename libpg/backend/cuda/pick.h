@@ -1,11 +1,11 @@
-/* pick.h - which of a library's ways of doing the same is taken. The library names them, the one
- * that it thinks best first; each of the first few is run on the device, on memory of its own, and
- * the fastest is kept. What fails when it is run is passed over. Choices are remembered as long as
- * the device is open, so equal work is tried once.
+/* pick.h - chooses between a library's algorithms for the same work. The library lists them, the
+ * one that it thinks best first; each of the first few is run on the device, on memory of its own,
+ * and the fastest is kept. Those that fail are skipped. Choices are remembered as long as the
+ * device is open, so equal work is tried once.
  *
- * Nothing is tried where equal runs must give equal bits (--deterministic), as the clock would have
- * a say in them: the first way that there is, is taken. Nor when the device has spent
- * PG__PICK_SECONDS on trials, the making of plans included: a first step begins within seconds.
+ * Nothing is tried if equal runs must give equal bits (--deterministic), because the clock would
+ * affect them: then the first algorithm that exists is chosen. The same holds once the device has
+ * spent PG__PICK_SECONDS on trials, including making plans: so a first step begins within seconds.
  * Each GPU has that much time for itself; several spend it side by side. */
 #ifndef PG_BACKEND_PICK_H
 #define PG_BACKEND_PICK_H
@@ -23,18 +23,19 @@ struct pg__dev;
 typedef struct pg__pick_case {
     uint64_t key[PG__PICK_NUMBERS];
     size_t n_key;
-    int is_too_long; /* more numbers than there is room for: nothing is remembered of it */
+    int is_too_long; /* more numbers than there is room for: the choice is not remembered */
     size_t bytes[PG__PICK_ARRAYS];
 } pg__pick_case;
 
-/* Adds what the work is told by. */
+/* Adds numbers that identify the work. */
 void pg__pick_add(pg__pick_case *c, const uint64_t *numbers, size_t n);
 
 /* The library's ways 0 .. n - 1. */
 typedef struct pg__ways {
     void *of;
     size_t n;
-    /* Makes way k ready to run; how much memory it works in. PG_E_NO: there is no such way. */
+    /* Prepares way k for running; returns how much memory it needs. PG_E_NO: there is no such
+     * way. */
     pg_status (*make)(void *of, size_t k, size_t *scratch_bytes, pg_err *err);
     /* Queues it, once it was made. */
     pg_status (*run)(void *of, size_t k, void *const *arrays, void *scratch);
@@ -48,15 +49,15 @@ typedef struct pg__picks {
     double spent; /* seconds */
 } pg__picks;
 
-/* *chosen has been made, no other one is left. PG_E_NO, with why: no way works. */
+/* *chosen has been prepared, and no other way remains. PG_E_NO, with the reason: no way works. */
 pg_status pg__pick(size_t *chosen, struct pg__dev *d, const pg__pick_case *c, const pg__ways *w,
                    pg_err *err);
 void pg__picks_fini(pg__picks *p);
 
-/* For a choice that is made in another way: what was chosen, PG__PICK_NONE for nothing yet. */
+/* For a choice made elsewhere: the earlier choice, PG__PICK_NONE if there is none. */
 #define PG__PICK_NONE ((size_t)-1)
 size_t pg__picks_find(const pg__picks *p, const pg__pick_case *c);
-/* In the place of what was chosen for the same before. */
+/* Replaces an earlier choice for the same work. */
 pg_status pg__picks_keep(pg__picks *p, const pg__pick_case *c, size_t way, pg_err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* product.c - see product.h. The bias, or its gradient, is the library's work where it takes it,
- * and a kernel's where it does not. */
+/* product.c - see product.h. The library applies the bias, or makes its gradient, if it can; else a
+ * kernel does. */
 #include "backend/cuda/product.h"
 
 #include "backend/cuda/blas.h"
@@ -48,8 +48,8 @@ static pg__blas_shape shape_of(const product *p)
     return b;
 }
 
-/* A sum over many rows for a small result is taken apart, or most of the GPU looks on; the library
- * does not do that where it sums the bias beside it. */
+/* A sum over many rows for a small result is split, or most of the GPU would be idle; the library
+ * does not split it if it also sums the bias. */
 static int takes_bias_grad(const pg__product_size *s)
 {
     return s->k * s->n >= (uint64_t)1 << 20 || s->m <= 4096;

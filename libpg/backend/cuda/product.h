@@ -1,6 +1,5 @@
 /* product.h - y = x w + b over the rows of x, and its gradients, as matrix products: dense layers,
- * and convolutions that are nothing else. The operands are (x, w, b or absent), (dy, w), (x, dy).
- */
+ * and convolutions that are just that. The operands are (x, w, b or absent), (dy, w), (x, dy). */
 #ifndef PG_BACKEND_PRODUCT_H
 #define PG_BACKEND_PRODUCT_H
 

@@ -1,6 +1,6 @@
 /* recur_library.h - recurrent layers by a library (dnn_rnn.h) instead of a loop of ours. The
- * product of the inputs stands before them as it does for us, so the library's matrix of the inputs
- * hands each gate its part as it is. */
+ * product of the inputs comes before them, as in our loop, so the library's input matrix passes
+ * each gate its part unchanged. */
 #ifndef PG_BACKEND_RECUR_LIBRARY_H
 #define PG_BACKEND_RECUR_LIBRARY_H
 
@@ -23,9 +23,9 @@ void pg__recur_library_free(struct pg__recur_library *l);
 /* A run, forward or backward. */
 pg_status pg__recur_library_go(pg__recur_run *run);
 
-/* recur_trial.c: k->library is set where the library's way is taken. Forward it is tried beside
- * ours, gradient and all, on the same random numbers: it has to agree with ours and to be faster.
- * A gradient goes the way that was chosen forward. */
+/* recur_trial.c: k->library is set if the library is used. The forward pass tries it beside ours,
+ * including the gradient, on the same random numbers: it must agree with ours and be faster. A
+ * gradient follows the choice of its forward pass. */
 pg_status pg__recur_choose(pg__recur *k, const pg__cuda_inst *i, pg__needs *needs, pg_err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* recur_trial.c - a recurrent layer by the library or by a loop of ours: both are run on the same
- * random numbers, forward and, where there is one, the gradient. The library's way is taken if its
- * results are ours but for rounding and it is faster; and not where equal runs must give equal
- * bits, as its manual does not promise them. */
+ * random numbers, forward and, where there is one, the gradient. The library is chosen if its
+ * results equal ours up to rounding and it is faster; but never if equal runs must give equal bits,
+ * because its manual does not promise them. */
 #include <math.h>
 
 #include "backend/cuda/recur_library.h"
@@ -273,7 +273,7 @@ done:
     return st;
 }
 
-/* What a way does not write is not what another one left there. */
+/* A result that an implementation does not write must not show what another one left there. */
 static pg_status clear(trial *t, const pass *p, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -342,7 +342,7 @@ static void close_trial(trial *t)
     pg__mem_free(t->kept);
 }
 
-/* Whatever fails, ours is there. */
+/* If anything fails, ours is used. */
 static int library_is_better(pg__recur *k, struct pg__recur_library *l, const pg__cuda_inst *i,
                              const pg__needs *needs, const pg__inst *gradient)
 {
@@ -390,7 +390,7 @@ static pg__pick_case case_of(const pg__recur *k, const pg__cuda_inst *i, int tra
     return c;
 }
 
-/* What was said before holds for all of its kind: a gradient reads what its forward pass kept. */
+/* An earlier choice holds for all of its kind: a gradient reads what its forward pass kept. */
 static pg_status as_before(pg__recur *k, const pg__cuda_inst *i, int trains, pg__needs *needs,
                            pg_err *err)
 {

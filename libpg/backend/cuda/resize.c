@@ -1,4 +1,4 @@
-/* resize.c - images made larger by whole factors. */
+/* resize.c - enlarges images by whole factors. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/walk.h"
 #include "base/try.h"

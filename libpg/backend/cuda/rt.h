@@ -1,6 +1,6 @@
 /* rt.h - a GPU as its runtime shows it: memory, one stream of work in order, and steps that are
  * recorded once and replayed. What is queued runs later; pg__rt_sync() waits. A pg__rt is used by
- * one thread at a time; memory any thread may ask for and give back, also while the stream records.
+ * one thread at a time; any thread may allocate and free memory, even while the stream records.
  * Failures: PG_E_UNSUPPORTED where a driver, a library or a device's ability is missing, PG_E_ARG
  * for a device that does not exist, PG_E_NOMEM, PG_E_DEVICE for one that failed while it worked. */
 #ifndef PG_BACKEND_RT_H
@@ -18,7 +18,7 @@ typedef struct pg__rt_graph pg__rt_graph; /* recorded work */
 pg_status pg__rt_count(size_t *n, pg_err *err);
 const char *pg__rt_error(int code); /* what the number of an error means */
 pg_status pg__rt_open(pg__rt **out, size_t ordinal, pg_err *err);
-/* Another stream of the same device; where both have work that can start, that of this one does. */
+/* Another stream of the same device; if both have work that can start, work of this one does. */
 pg_status pg__rt_open_beside(pg__rt **out, const pg__rt *of, pg_err *err);
 void pg__rt_close(pg__rt *rt); /* waits for what is queued */
 size_t pg__rt_ordinal(const pg__rt *rt);
@@ -34,8 +34,8 @@ void pg__rt_free(pg__rt *rt, void *p);
 pg_status pg__rt_host_alloc(pg__rt *rt, void **p, size_t n, pg_err *err);
 void pg__rt_host_free(pg__rt *rt, void *p);
 
-/* Queued. Memory of the host that is not of pg__rt_host_alloc() may be used again at once after a
- * put; after a get only when pg__rt_sync() returned. */
+/* Queued. Host memory that is not from pg__rt_host_alloc() may be reused immediately after a put;
+ * after a get, only when pg__rt_sync() has returned. */
 pg_status pg__rt_put(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err);
 pg_status pg__rt_get(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err);
 pg_status pg__rt_copy(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *err); /* within */
@@ -51,7 +51,7 @@ pg_status pg__rt_time(pg__rt *rt, pg_status (*work)(void *of), void *of, double 
                       pg_err *err);
 double pg__rt_now(pg__rt *rt);
 
-/* An event marks what is queued so far; another stream's work from here on waits for it. */
+/* An event marks everything queued so far; later work of another stream waits for it. */
 pg_status pg__rt_event_new(pg__rt_event **out, pg__rt *rt, pg_err *err);
 void pg__rt_event_free(pg__rt_event *e);
 pg_status pg__rt_mark(pg__rt *rt, pg__rt_event *e, pg_err *err);

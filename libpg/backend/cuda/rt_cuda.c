@@ -1,5 +1,5 @@
-/* rt_cuda.c - rt.h over the CUDA runtime. A thread's current device is set by every call that needs
- * one, also by the one that hands out the stream, since kernels are launched right after it. */
+/* rt_cuda.c - rt.h over the CUDA runtime. Every call that needs a current device sets it for the
+ * thread, even the one that returns the stream, because kernels are launched right after it. */
 #include "backend/cuda/rt.h"
 
 #include <cuda_runtime_api.h>
@@ -61,8 +61,8 @@ static cudaError_t enter(const pg__rt *rt)
 
 /* ---- devices ---- */
 
-/* What stands in the way of any device. The runtime gives one error for no driver and an old one.
- */
+/* What prevents the use of any device. The runtime gives the same error for no driver and an old
+ * one. */
 static pg_status no_device(cudaError_t e, pg_err *err)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -312,8 +312,9 @@ pg_status pg__rt_copy(pg__rt *rt, void *dst, const void *src, size_t n, pg_err *
     return PG_OK;
 }
 
-/* Copies between devices are faster where one may reach the other's memory; they are made either
- * way, so what fails here is of no concern. Not while a step is recorded, which this would end. */
+/* Copies between devices are faster if one can access the other's memory; they work either way, so
+ * failures here do not matter. Not called while a step is recorded, because it would end the
+ * recording. */
 static void meet_peer(pg__rt *rt, int other)
 {
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;

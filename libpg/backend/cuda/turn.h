@@ -1,4 +1,4 @@
-/* turn.h - arguments of the kernel that turns planes over. */
+/* turn.h - arguments of the kernel that transposes planes. */
 #ifndef PG_BACKEND_TURN_H
 #define PG_BACKEND_TURN_H
 

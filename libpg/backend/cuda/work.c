@@ -1,5 +1,5 @@
-/* work.c - products and convolutions as pieces of work of which a library has several ways: what
- * tells one from another, and how large its arrays are. */
+/* work.c - describes products and convolutions for which a library has several algorithms: what
+ * distinguishes them, and how large their arrays are. */
 #include "backend/cuda/blas.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/kernel_copy.h"
