@@ -109,7 +109,7 @@ static pg_status host_memory(pg__dev *d, uint64_t *free_bytes, uint64_t *total_b
     struct rlimit as;
     (void)d;
     if (all == UINT64_MAX || room == UINT64_MAX)
-        return pg_fail(err, PG_E_IO, "the system does not tell its memory");
+        return pg_fail(err, PG_E_IO, "the system does not report its memory");
     if (limit != UINT64_MAX && used != UINT64_MAX) { /* the page cache goes first */
         const uint64_t cached = number_in("/sys/fs/cgroup/memory.stat", "inactive_file ", 1);
         const uint64_t taken = cached < used ? used - cached : used;

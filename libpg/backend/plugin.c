@@ -79,7 +79,7 @@ static pg_status ask(const pg__backend **out, void *lib, const char *device, con
     } u = {.symbol = dlsym(lib, "pg_backend_get")};
     const pg__backend *b;
     if (!u.symbol)
-        return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s is no part of libpg", device, PG_SHOW(path));
+        return pg_fail(err, PG_E_UNSUPPORTED, "%s: %s is not part of libpg", device, PG_SHOW(path));
     b = u.get(PG_BACKEND_ABI);
     if (!b || b->abi != PG_BACKEND_ABI || b->size != sizeof *b)
         return pg_fail(err, PG_E_UNSUPPORTED,

@@ -26,7 +26,7 @@ pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *d
     char *end = NULL;
     const unsigned long number = colon ? strtoul(colon + 1, &end, 10) : 0;
     if (colon && (colon[1] < '0' || colon[1] > '9' || *end != '\0'))
-        return pg_fail(err, PG_E_ARG, "\"%s\" is no device: write cpu:0 or cuda:0",
+        return pg_fail(err, PG_E_ARG, "\"%s\" is not a device: write cpu:0 or cuda:0",
                        PG_SHOW(device));
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
         if (strlen(backends[i]->name) == len && strncmp(device, backends[i]->name, len) == 0) {
@@ -40,7 +40,7 @@ pg_status pg__backend_of(const pg__backend **out, size_t *ordinal, const char *d
         return pg__plugin_cuda(out, device, err);
     }
     (void)pg_fail(err, PG_E_ARG,
-                  "\"%s\" is no device: there are cpu, cuda and, to compare with, ref",
+                  "\"%s\" is not a device: there are cpu, cuda and, to compare with, ref",
                   PG_SHOW(device));
     if (strcmp(device, "all") == 0)
         pg_err_hint(err, "auto: every GPU, or the CPU");

@@ -33,7 +33,7 @@ static pg_status fail_parse(const char *text, size_t n, size_t skipped, const js
     pg__json_position(text, n, at, &line, &column);
     const char *near = strchr(e->text, '\'');
     if (json_error_code(e) == json_error_duplicate_key && near)
-        return pg_fail(err, PG_E_FORMAT, "JSON, line %zu, column %zu: the key %s is there twice",
+        return pg_fail(err, PG_E_FORMAT, "JSON, line %zu, column %zu: the key %s occurs twice",
                        line, column, pg__printable(why, sizeof why, near + 1, strlen(near) - 2));
     return pg_fail(err, PG_E_FORMAT, "JSON, line %zu, column %zu: %s", line, column,
                    pg__printable(why, sizeof why, e->text, strlen(e->text)));

@@ -174,7 +174,7 @@ static pg_status put(pg__pk_machine *m, size_t first)
     if (st != PG_OK)
         return st;
     if (!takes(m, v) || ((m->op == 's' || m->op == 'u') && n % 2))
-        return pg__pk_damaged(m, "values are put into something that is no container");
+        return pg__pk_damaged(m, "values are put into something that is not a container");
     return pg__pk_append(m, v, m->stack + first, n);
 }
 
@@ -293,7 +293,7 @@ static pg_status op_stack_global(pg__pk_machine *m)
     PG_TRY(pg__pk_pop(m, &module));
     const pg__pk_value *a = &m->p->v[module], *b = &m->p->v[name];
     if (a->kind != PG_PK_STR || b->kind != PG_PK_STR)
-        return pg__pk_damaged(m, "a class whose name is no text");
+        return pg__pk_damaged(m, "a class whose name is not a text");
     st = push_global(m, a->u.text, a->n, b->u.text, b->n);
 done:
     return st;
@@ -350,11 +350,11 @@ static pg_status op_call(pg__pk_machine *m)
         return pg__pk_damaged(m, "a value is missing on its stack");
     const pg__pk_value *callee = &m->p->v[m->stack[m->n_stack - 2]];
     if (m->p->v[m->stack[m->n_stack - 1]].kind != PG_PK_TUPLE)
-        return pg__pk_damaged(m, "a call of something that is no function");
+        return pg__pk_damaged(m, "a call of something that is not a function");
     if (calls_foreign(m, callee))
         return call_of_call(m);
     if (callee->kind != PG_PK_GLOBAL && callee->kind != PG_PK_FOREIGN)
-        return pg__pk_damaged(m, "a call of something that is no function");
+        return pg__pk_damaged(m, "a call of something that is not a function");
     PG_TRY(pg__pk_gather(m, PG_PK_CALL, m->n_stack - 2));
     PG_TRY(pg__pk_top(m, &call));
     if (calls_dict(m, call))
@@ -394,7 +394,7 @@ static pg_status op_call_named(pg__pk_machine *m)
     PG_TRY(op_call(m));
     PG_TRY(pg__pk_top(m, &call));
     if (!calls_foreign(m, call))
-        return pg__pk_damaged(m, "a call with names of something that takes none");
+        return pg__pk_damaged(m, "a call with named arguments of something that takes none");
     st = pg__pk_append(m, call, &named, 1);
 done:
     return st;
@@ -405,7 +405,7 @@ static pg_status build_dict(pg__pk_machine *m, const pg__pk_value *state)
 {
     char shown[80];
     if (state->kind != PG_PK_DICT)
-        return pg__pk_damaged(m, "attributes are set of something that takes none");
+        return pg__pk_damaged(m, "attributes are set on something that has none");
     for (uint32_t i = 0; i < state->n; i += 2) {
         const pg__pk_value *key = &m->p->v[state->u.items[i]];
         if (pg__pickle_is(key, "_metadata"))
@@ -431,7 +431,7 @@ static pg_status op_build(pg__pk_machine *m)
     const pg__pk_value *callee = v->kind == PG_PK_CALL ? &m->p->v[v->u.items[0]] : NULL;
     if (!callee ||
         (callee->kind == PG_PK_GLOBAL && m->p->globals[callee->u.i].takes != PG_PK_ATTRIBUTES))
-        return pg__pk_damaged(m, "attributes are set of something that takes none");
+        return pg__pk_damaged(m, "attributes are set on something that has none");
     st = pg__pk_append(m, v, &state, 1);
 done:
     return st;

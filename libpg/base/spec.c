@@ -85,7 +85,7 @@ static pg_status read_spec(spec *f, const char *s, size_t n, pg_err *err)
         s++;
         PG_TRY(read_number(&f->precision, &s, end, err));
         if (f->precision < 0)
-            PG_FAIL(PG_E_ARG, "a point without a precision behind it");
+            PG_FAIL(PG_E_ARG, "a point without a precision after it");
     }
     if (s < end)
         f->type = *s++;

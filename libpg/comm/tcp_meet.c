@@ -129,7 +129,7 @@ static int listen_behind(const meeting *m)
         fd = listen_at(m->port + k);
     if (fd < 0)
         (void)snprintf(m->said, PG_MPI_MESSAGE,
-                       "rank 0 cannot listen on any of the %d ports behind MASTER_PORT=%u: %s",
+                       "rank 0 cannot listen on any of the %d ports after MASTER_PORT=%u: %s",
                        N_PORTS, m->port, strerror(errno));
     return fd;
 }
@@ -280,7 +280,7 @@ static int introduce(const meeting *m, int fd)
     if (talk(fd, &g, sizeof g, 1, until) && talk(fd, &rank, sizeof rank, 0, until))
         return 1;
     (void)snprintf(m->said, PG_MPI_MESSAGE,
-                   "rank 0 at %.100s does not want rank %u: it is there twice", m->host,
+                   "rank 0 at %.100s does not want rank %u: it has joined already", m->host,
                    m->mine.rank);
     return -1;
 }
@@ -321,7 +321,7 @@ static int find_rank_0(const meeting *m, int *fd)
         (void)snprintf(m->said, PG_MPI_MESSAGE, "MASTER_ADDR=%.100s: %s", m->host, gai_strerror(e));
     else if (found == 0)
         (void)snprintf(m->said, PG_MPI_MESSAGE,
-                       "rank 0 did not answer at %.100s on any of the ports %u to %u (those behind "
+                       "rank 0 did not answer at %.100s on any of the ports %u to %u (those after "
                        "MASTER_PORT)",
                        m->host, m->port + 1, m->port + N_PORTS);
     return found == 1 ? 0 : -1;

@@ -156,7 +156,7 @@ static pg_status check_map(const pg__v3 *v, const pg__strs *names, const pg__jso
         const int list = pg__json_type_of(it.value) == PG_J_ARRAY;
         const size_t n = list ? pg__json_len(it.value) : 1;
         if (it.key[0] != '/' || strlen(it.key) != it.key_len)
-            PG_FAIL(PG_E_FORMAT, "weight_map: \"%s\" is no path", PG_SHOW(it.key));
+            PG_FAIL(PG_E_FORMAT, "weight_map: \"%s\" is not a path", PG_SHOW(it.key));
         for (size_t k = 0; k < n; k++) {
             const pg__json *name = list ? pg__json_at(it.value, k) : it.value;
             const size_t i = part_of(names, name);

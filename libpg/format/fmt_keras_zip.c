@@ -372,7 +372,7 @@ static pg_status verify_zip(pg_store *out, const pg__plan *plan, pg_err *err)
     const char *want = pg_store_text(plan->src, PG_TEXT_METADATA, NULL);
     const char *got = pg_store_text(out, PG_TEXT_METADATA, NULL);
     if (!want || !got || strcmp(want, got) != 0)
-        PG_FAIL(PG_E_IO, METADATA " differs from what was to be written");
+        PG_FAIL(PG_E_IO, METADATA " differs from the plan");
     for (size_t i = 0; a && a->zip && i < pg__zip_n(a->zip); i++) {
         const pg__zip_member *m = pg__zip_at(a->zip, i);
         if (!is_copied(m))
@@ -382,7 +382,7 @@ static pg_status verify_zip(pg_store *out, const pg__plan *plan, pg_err *err)
             continue;
         const pg__zip_member *w = pg__zip_at(b->zip, pg__zip_find(b->zip, to.s));
         if (!w || w->n != m->n || w->crc32 != m->crc32)
-            PG_FAIL(PG_E_IO, "%s differs from what was to be written", PG_SHOW(to.s));
+            PG_FAIL(PG_E_IO, "%s differs from the plan", PG_SHOW(to.s));
     }
 done:
     pg__str_fini(&to);

@@ -109,7 +109,7 @@ static pg_status read_list(uint64_t *out, size_t most, size_t *n, const char *te
     pg__json_walk w = pg__json_walk_of(text, s);
     *n = 0;
     if (text[s.off] != '[')
-        return pg_fail(err, PG_E_FORMAT, "%s: its %s is no list", PG_SHOW(name), what);
+        return pg_fail(err, PG_E_FORMAT, "%s: its %s is not a list", PG_SHOW(name), what);
     while (pg__json_walk_next(&w)) {
         if (*n == most)
             return pg_fail(err, PG_E_LIMIT, "%s: its %s has more than %zu numbers", PG_SHOW(name),
@@ -146,7 +146,7 @@ static pg_status read_entry(entry *e, const char *text, pg__json_span s, const c
     size_t n = 0;
     pg_status st = PG_OK;
     if (text[s.off] != '{')
-        PG_FAIL(PG_E_FORMAT, "%s: its description is no object", PG_SHOW(name));
+        PG_FAIL(PG_E_FORMAT, "%s: its description is not an object", PG_SHOW(name));
     for (pg__json_walk w = pg__json_walk_of(text, s); pg__json_walk_next(&w);) {
         size_t k = 0;
         while (k < N_KEYS && !pg__json_key_is(text, w.key, keys[k]))
@@ -207,7 +207,7 @@ static pg_status check_unique(const pg__str *names, size_t n, pg_err *err)
     qsort(list, n, sizeof *list, by_text);
     for (size_t i = 1; i < n; i++)
         if (strcmp(list[i - 1], list[i]) == 0)
-            PG_FAIL(PG_E_FORMAT, "%s: this key is there twice", PG_SHOW(list[i]));
+            PG_FAIL(PG_E_FORMAT, "%s: this key occurs twice", PG_SHOW(list[i]));
 done:
     pg__mem_free(list);
     return st;
@@ -219,11 +219,11 @@ static pg_status check_metadata(const char *text, pg__json_span s, pg_err *err)
     size_t n = 0;
     pg_status st = PG_OK;
     if (text[s.off] != '{')
-        PG_FAIL(PG_E_FORMAT, PG_ST_METADATA ": it is no object");
+        PG_FAIL(PG_E_FORMAT, PG_ST_METADATA ": it is not an object");
     for (pg__json_walk w = pg__json_walk_of(text, s); pg__json_walk_next(&w); n++) {
         PG_TRY(add_name(&keys, text, w.key, err));
         if (text[w.value.off] != '"')
-            PG_FAIL(PG_E_FORMAT, PG_ST_METADATA ": a value is no string");
+            PG_FAIL(PG_E_FORMAT, PG_ST_METADATA ": a value is not a string");
     }
     st = check_unique(&keys, n, err);
     if (st != PG_OK)
@@ -329,7 +329,7 @@ static pg_status read_header(header *h, pg__io *io, pg_err *err)
     }
     PG_TRY(pg__io_read(io, LENGTH_BYTES, h->text, h->n, err));
     if (h->text[0] != '{')
-        PG_FAIL(PG_E_FORMAT, "header: it is no JSON object");
+        PG_FAIL(PG_E_FORMAT, "header: it is not a JSON object");
     st = pg__json_check(h->text, h->n, err);
     if (st != PG_OK) {
         pg_err_prefix(err, "header");

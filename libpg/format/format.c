@@ -93,7 +93,7 @@ pg_status pg__format_open(pg_store **out, const pg__format **fmt, pg__io *io, co
     }
     if (q.opts->part && !pg__format_of(s)->has_parts)
         PG_FAIL(PG_E_UNSUPPORTED,
-                "%s: parts are what checkpoints of PyTorch have; this file holds one model",
+                "%s: only checkpoints of PyTorch have parts; this file holds one model",
                 PG_SHOW(name));
     PG_TRY(pg__store_set_path(s, name, err));
     pg__store_set_source(s, io);

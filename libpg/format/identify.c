@@ -272,7 +272,8 @@ static int is_zero(const subject *f)
 static pg_status by_name(const subject *f, pg_err *err)
 {
     if (ends_with(f->path, ".safetensors"))
-        return pg_fail(err, PG_E_UNKNOWN, "not a safetensors file (its header is no JSON object)");
+        return pg_fail(err, PG_E_UNKNOWN,
+                       "not a safetensors file (its header is not a JSON object)");
     if (ends_with(f->path, ".h5") || ends_with(f->path, ".hdf5"))
         return pg_fail(err, PG_E_UNKNOWN, "not an HDF5 file (its first bytes are not HDF5's)");
     if (ends_with(f->path, ".keras"))

@@ -360,7 +360,7 @@ static pg_status verify_kept_data(const pg__keras_h5 *src, uint32_t obj, const p
         at += n;
     }
     if (!same)
-        PG_FAIL(PG_E_IO, "%s: differs from what was to be written; nothing written", PG_SHOW(path));
+        PG_FAIL(PG_E_IO, "%s: differs from the plan; nothing written", PG_SHOW(path));
 done:
     pg__mem_free(a);
     pg__mem_free(b);
@@ -381,13 +381,12 @@ pg_status pg__keras_h5_verify(pg_store *out, const pg__plan *plan, pg_err *err)
     if (!o || o->full != keep.full || (o->top != PG_H5_NONE) != keep.has_top ||
         !same_text(out, PG_TEXT_MODEL_CONFIG, plan->model_config) ||
         !same_text(out, PG_TEXT_TRAINING_CONFIG, plan->training_config))
-        PG_FAIL(PG_E_IO, "the layout differs from what was to be written; nothing written");
+        PG_FAIL(PG_E_IO, "the layout differs from the plan; nothing written");
     for (size_t i = 0; i < keep.n_attrs; i++) {
         const pg__keep_attr *a = &keep.attrs[i];
         const uint32_t obj = *a->path ? pg__h5_find(o->h5, 0, a->path) : 0;
         if (obj == PG_H5_NONE || !same_attr(&a->attr, pg__h5_attr_find(o->h5, obj, a->attr.name)))
-            PG_FAIL(PG_E_IO,
-                    "%s: attribute %s differs from what was to be written; nothing written",
+            PG_FAIL(PG_E_IO, "%s: attribute %s differs from the plan; nothing written",
                     PG_SHOW(a->path), PG_SHOW(a->attr.name));
     }
     for (size_t i = 0; i < keep.n_data; i++) {

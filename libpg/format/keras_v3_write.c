@@ -314,13 +314,12 @@ static pg_status check_group(const pg__v3 *in, const char *from, const pg__v3 *o
     const pg__h5 *h = NULL, *written = out->parts[0].h5;
     const uint32_t obj = attrs_of(in, from, &h, &n), there = group_at(out, 0, to);
     if (obj != PG_H5_NONE && there == PG_H5_NONE)
-        return pg_fail(err, PG_E_IO, "%s: this group is missing from what was written",
-                       PG_SHOW(to));
+        return pg_fail(err, PG_E_IO, "%s: this group is missing from the output", PG_SHOW(to));
     for (uint32_t k = 0; k < n; k++) {
         const pg__h5_attr *a = pg__h5_attr_at(h, obj, k);
         if (!same_attr(a, pg__h5_attr_find(written, there, a->name)))
-            return pg_fail(err, PG_E_IO, "%s: attribute %s differs from what was to be written",
-                           PG_SHOW(to), PG_SHOW(a->name));
+            return pg_fail(err, PG_E_IO, "%s: attribute %s differs from the plan", PG_SHOW(to),
+                           PG_SHOW(a->name));
     }
     return PG_OK;
 }

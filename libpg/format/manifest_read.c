@@ -82,7 +82,7 @@ static pg_status get_text(char **out, size_t *n_out, const pg__json *j, const ch
     }
     s = pg__json_bytes(pg__json_get(j, "hex"), &n);
     if (!s)
-        return pg_fail(err, PG_E_FORMAT, "%s is no text", what);
+        return pg_fail(err, PG_E_FORMAT, "%s is not a text", what);
     const pg_status st = from_hex(out, n_out, s, n, err);
     if (st == PG_E_FORMAT)
         pg_err_prefix(err, what);
@@ -189,7 +189,7 @@ static pg_status parse_piece(pg__manifest *m, const pg__json *j, const char *for
         PG_FAIL(PG_E_FORMAT, "path \"%s\" leads out of the folder; refused", PG_SHOW(p.path));
     if (!get_count(pg__json_get(j, "offset_rows"), &p.off_rows) ||
         !get_count(pg__json_get(j, "rows"), &p.rows))
-        PG_FAIL(PG_E_FORMAT, "%s: offset_rows or rows is no count", PG_SHOW(p.path));
+        PG_FAIL(PG_E_FORMAT, "%s: offset_rows or rows is not a count", PG_SHOW(p.path));
     if (!hex || strlen(hex) != 8 || sscanf(hex, "%8x%n", &crc, &end) != 1 || end != 8)
         PG_FAIL(PG_E_FORMAT, "%s: crc32 is not made of 8 hex digits", PG_SHOW(p.path));
     if ((strcmp(format, "npy") != 0) != (p.member != NULL))
@@ -260,14 +260,14 @@ static pg_status parse_tensor(pg__manifest *m, const pg__json *j, pg__shard_role
     if (!get_dtype(pg__json_get(j, "dtype"), &t.dtype))
         PG_FAIL(PG_E_FORMAT, "dtype is unknown");
     if (!get_shape(pg__json_get(j, "shape"), &t.rank, t.dims))
-        PG_FAIL(PG_E_FORMAT, "shape is no list of at most %d sizes", PG_MAX_RANK);
+        PG_FAIL(PG_E_FORMAT, "shape is not a list of at most %d sizes", PG_MAX_RANK);
     if (!get_product(t.rank, t.dims, pg_dtype_bytes(t.dtype), &t.n_bytes))
         PG_FAIL(PG_E_LIMIT, "shape is too large");
     if (!get_count(pg__json_get(j, "bytes"), &n_bytes) || n_bytes != t.n_bytes)
-        PG_FAIL(PG_E_FORMAT, "bytes is not what dtype and shape need, %" PRIu64, t.n_bytes);
+        PG_FAIL(PG_E_FORMAT, "bytes disagrees with what dtype and shape need, %" PRIu64, t.n_bytes);
     PG_TRY(get_optional(&h5, pg__json_get(j, "h5"), "h5", err));
     if (h5 && (h5[0] != '/' || !pg__manifest_is_safe_path(h5 + 1)) && h5[0])
-        PG_FAIL(PG_E_FORMAT, "h5 is no path");
+        PG_FAIL(PG_E_FORMAT, "h5 is not a path");
     if (role == PG_ROLE_DATASET && !h5)
         PG_FAIL(PG_E_FORMAT, "a dataset without h5");
     if (h5)
@@ -293,7 +293,7 @@ static pg_status parse_tensors(pg__manifest *m, const char *text, pg__json_span 
     size_t last_layer = 0;
     pg__json_walk w = pg__json_walk_of(text, s);
     if (text[s.off] != '[')
-        return pg_fail(err, PG_E_FORMAT, "tensors or datasets is no list");
+        return pg_fail(err, PG_E_FORMAT, "tensors or datasets is not a list");
     while (pg__json_walk_next(&w)) {
         pg__json *j = NULL;
         st = pg__json_parse(&j, text + w.value.off, w.value.n, err);
@@ -318,7 +318,7 @@ static pg_status parse_extent(pg__h5_attr *a, const pg__json *j, pg_err *err)
     }
     if (!get_shape(shape, &a->rank, a->dims) || !get_product(a->rank, a->dims, 1, &a->n_elems) ||
         a->n_elems > PG_LIMIT_STRINGS)
-        return pg_fail(err, PG_E_FORMAT, "its shape is no list of sizes, or too large");
+        return pg_fail(err, PG_E_FORMAT, "its shape is not a list of sizes, or too large");
     return PG_OK;
 }
 
@@ -338,12 +338,12 @@ static pg_status parse_strings(pg__h5_attr *a, const pg__json *j, pg_err *err)
             a->type.pad = i;
     if (a->type.cls == PG_H5_STR_FIXED &&
         (!get_count(pg__json_get(j, "size"), &size) || size == 0 || size > PG_LIMIT_ATTR_BYTES))
-        PG_FAIL(PG_E_FORMAT, "its size is no size of a string");
+        PG_FAIL(PG_E_FORMAT, "its size is not a size of a string");
     a->type.size = (uint32_t)size;
     if (a->rank == PG_H5_NULL)
         goto done;
     if (a->rank && (pg__json_type_of(value) != PG_J_ARRAY || pg__json_len(value) != n))
-        PG_FAIL(PG_E_FORMAT, "its value is no list of %zu texts", n);
+        PG_FAIL(PG_E_FORMAT, "its value is not a list of %zu texts", n);
     a->n_elems = 0; /* what is there is freed */
     char **strs = pg__mem_array(n, sizeof *strs);
     size_t *lens = pg__mem_array(n, sizeof *lens);
@@ -415,7 +415,7 @@ static pg_status parse_object(pg__manifest *m, const pg__json *root, pg_err *err
     while (pg__json_next(&objects)) {
         PG_TRY(get_key(&path, &objects, err));
         if (path[0] != '/' || (path[1] && !pg__manifest_is_safe_path(path + 1)))
-            PG_FAIL(PG_E_FORMAT, "attributes: \"%s\" is no path", PG_SHOW(path));
+            PG_FAIL(PG_E_FORMAT, "attributes: \"%s\" is not a path", PG_SHOW(path));
         PG_TRY(pg__manifest_add_object(m, path + 1, err));
         pg__json_iter attrs = {.obj = objects.value};
         if (pg__json_len(objects.value) > PG_LIMIT_KEPT_ATTRS)
@@ -456,7 +456,7 @@ static pg_status parse_objects(pg__manifest *m, const char *text, pg__json_span 
     pg__str buf = {0};
     pg__json_walk w = pg__json_walk_of(text, s);
     if (text[s.off] != '{')
-        return pg_fail(err, PG_E_FORMAT, "attributes is no object");
+        return pg_fail(err, PG_E_FORMAT, "attributes is not an object");
     while (pg__json_walk_next(&w)) {
         pg__json *j = NULL;
         st = parse_braced(&j, &buf, text + w.key.off, w.value.off + w.value.n - w.key.off, err);
@@ -480,7 +480,7 @@ static pg_status parse_members(pg__manifest *m, const pg__json *root, pg_err *er
         const pg__json *j = pg__json_at(list, i);
         PG_TRY(get_name(&name, pg__json_get(j, "name"), "name of a member", err));
         if (!pg__manifest_is_safe_path(name))
-            PG_FAIL(PG_E_FORMAT, "member \"%s\" is no path", PG_SHOW(name));
+            PG_FAIL(PG_E_FORMAT, "member \"%s\" is not a path", PG_SHOW(name));
         PG_TRY(get_text(&text, &n, pg__json_get(j, "text"), "text of a member", err));
         PG_TRY(pg__manifest_add_member(m, name, text, n, err));
         pg__mem_free(name);

@@ -145,7 +145,7 @@ static pg_status set_shape(pg__strided *view, const pg__pickle *p, const pg__pk_
         const uint32_t d = fortran ? i : shape->n - 1 - i;
         const pg__pk_value *x = item(p, shape, d);
         if (x->kind != PG_PK_INT || x->u.i < 0)
-            return pg_fail(err, PG_E_FORMAT, "its shape or strides are no sizes");
+            return pg_fail(err, PG_E_FORMAT, "its shape or strides are not sizes");
         view->dims[d] = (uint64_t)x->u.i;
         view->strides[d] = n;
         if (__builtin_mul_overflow(n, view->dims[d], &n))

@@ -117,7 +117,7 @@ static pg_status add_all(walker *w, const pg__pk_value *v, unsigned depth)
         if (held == 0 && !may_be_tensor(w->w.p, e.value))
             continue;
         if (tensor && e.key && e.key->kind != PG_PK_STR)
-            PG_FAIL(PG_E_UNSUPPORTED, "a key of its state_dict is no text");
+            PG_FAIL(PG_E_UNSUPPORTED, "a key of its state_dict is not a text");
         PG_TRY(descend(w, &e));
         if (!tensor && pg__pt_entries_of(w->w.p, e.value).next >= e.value->n)
             PG_TRY(refuse_object(w, e.value));
@@ -437,7 +437,7 @@ static pg_status check_unique(const pg__pt_tree *t, pg_err *err)
     qsort(list, t->n, sizeof *list, by_text);
     for (size_t i = 1; i < t->n; i++)
         if (strcmp(list[i - 1], list[i]) == 0)
-            PG_FAIL(PG_E_FORMAT, "%s: this key is there twice", PG_SHOW(list[i]));
+            PG_FAIL(PG_E_FORMAT, "%s: this key occurs twice", PG_SHOW(list[i]));
 done:
     pg__mem_free(list);
     return st;

@@ -156,14 +156,14 @@ static pg_status read_numbers(uint64_t *out, uint32_t *rank, const pg__pickle *p
                               const pg__pk_value *v, pg_err *err)
 {
     if (v->kind != PG_PK_TUPLE && v->kind != PG_PK_LIST)
-        return pg_fail(err, PG_E_FORMAT, "its shape or strides are no tuple");
+        return pg_fail(err, PG_E_FORMAT, "its shape or strides are not a tuple");
     if (v->n > PG_MAX_RANK)
         return pg_fail(err, PG_E_LIMIT, "%u dimensions, at most %u are supported", v->n,
                        PG_MAX_RANK);
     for (uint32_t i = 0; i < v->n; i++) {
         const pg__pk_value *x = item(p, v, i);
         if (x->kind != PG_PK_INT || x->u.i < 0)
-            return pg_fail(err, PG_E_FORMAT, "its shape or strides are no sizes");
+            return pg_fail(err, PG_E_FORMAT, "its shape or strides are not sizes");
         out[i] = (uint64_t)x->u.i;
     }
     *rank = v->n;

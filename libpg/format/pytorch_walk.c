@@ -41,7 +41,7 @@ pg_status pg__pt_add_key(pg__str *out, const pg__pt_entries *e, pg_err *err)
     if (k->kind == PG_PK_INT)
         return pg__str_printf(out, err, "%" PRId64, k->u.i);
     if (k->kind != PG_PK_STR)
-        return pg_fail(err, PG_E_UNSUPPORTED, "a key of its dictionaries is no text");
+        return pg_fail(err, PG_E_UNSUPPORTED, "a key of its dictionaries is not a text");
     if (memchr(k->u.text, 0, k->n))
         return pg_fail(err, PG_E_FORMAT, "a tensor name with a zero byte");
     return pg__str_add(out, k->u.text, k->n, err);

@@ -126,8 +126,7 @@ pg_status pg__st_verify(pg_store *out, const pg__plan *plan, pg_err *err)
     const char *got = pg_store_text(out, PG_TEXT_METADATA, &n);
     PG_TRY(make_metadata(&want, plan, err));
     if (n != want.n || (n && memcmp(got, want.s, n) != 0))
-        PG_FAIL(PG_E_IO,
-                PG_ST_METADATA ": it differs from what was to be written; nothing written");
+        PG_FAIL(PG_E_IO, PG_ST_METADATA ": it differs from the plan; nothing written");
 done:
     pg__str_fini(&want);
     return st;

@@ -27,8 +27,8 @@ typedef struct proof {
 
 static pg_status differs(const char *what, const char *name, pg_err *err)
 {
-    return pg_fail(err, PG_E_IO, "%s: %s differs from what was to be written; nothing written",
-                   PG_SHOW(name), what);
+    return pg_fail(err, PG_E_IO, "%s: %s differs from the plan; nothing written", PG_SHOW(name),
+                   what);
 }
 
 static pg_status check_layers(const proof *p, pg_err *err)
@@ -139,8 +139,7 @@ static pg_status check_tensor(proof *p, size_t src, size_t dst, const char *name
     const pg_weight *a = pg__store_tensor(p->plan->src, src);
     const pg_weight *b = pg__store_tensor(p->out, dst);
     if (!b)
-        return pg_fail(err, PG_E_IO, "%s: missing in what was written; nothing written",
-                       PG_SHOW(name));
+        return pg_fail(err, PG_E_IO, "%s: missing from the output; nothing written", PG_SHOW(name));
     if (pg__cancelled(p->opts->cancel))
         return pg_fail(err, PG_E_CANCELLED, "interrupted; nothing written");
     if (!a || strcmp(b->name, name) != 0)

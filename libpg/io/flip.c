@@ -320,7 +320,7 @@ static void undo(const change *x, pg_err *err)
     if (torn)
         pg__err_append(err, "; its first sector could not be restored");
     else if (x->over && x->n_behind && put(x->f->fd, x->behind, x->n_behind, x->c->end))
-        pg__err_append(err, "; the model is as it was, what lay behind its end is lost");
+        pg__err_append(err, "; the model is as it was, the bytes after its end are lost");
     else if (rc)
         pg__err_append(err, "; the model is as it was, with a tail that nothing leads to");
     else

@@ -88,7 +88,7 @@ static void syntax_errors_name_line_and_column(void **state)
         {"\xff\xfe[\0]", "expected a value"},
         {"[1e400]", "line 1, column "},
         {"{\"a\": 1, \"\\u0061\": 2}", "the key"},
-        {"{\"a\": 1, \"a\": 2}", "the key \"a\" is there twice"},
+        {"{\"a\": 1, \"a\": 2}", "the key \"a\" occurs twice"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         pg_err err = {0};

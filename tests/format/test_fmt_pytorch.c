@@ -392,8 +392,8 @@ static void refuses_tensors_that_do_not_add_up(void **state)
             TENSOR(FLOATS, "J\xff\xff\xff\xff"
                            "K\6\x85K\1\x85"),
             "w: its descr");
-    REFUSED(PG_E_FORMAT, TENSOR(FLOATS, "K\0K\6K\1"), "w: its shape or strides are no tuple");
-    REFUSED(PG_E_FORMAT, TENSOR(FLOATS, "K\0N\x85N\x85"), "w: its shape or strides are no sizes");
+    REFUSED(PG_E_FORMAT, TENSOR(FLOATS, "K\0K\6K\1"), "w: its shape or strides are not a tuple");
+    REFUSED(PG_E_FORMAT, TENSOR(FLOATS, "K\0N\x85N\x85"), "w: its shape or strides are not sizes");
     REFUSED(PG_E_FORMAT, TENSOR("(", "K\0))"), "w: its storage is not a storage");
     REFUSED(PG_E_FORMAT, TENSOR(STORAGE("FloatStorage") "K\7", "K\0K\6\x85K\1\x85"),
             "w: its data has 24 bytes, the pickle says 28");
@@ -403,12 +403,12 @@ static void refuses_tensors_that_do_not_add_up(void **state)
             "w: type torch.ComplexFloatStorage is not supported");
     REFUSED(PG_E_LIMIT, TENSOR(FLOATS, "K\0J\0\0\0\x40J\0\0\0\x40\x86K\0K\0\x86"), "w: ");
     REFUSED(PG_E_FORMAT, TENSOR(FLOATS, "K\0))") STR("\1", "w") TENSOR(FLOATS, "K\0))"),
-            "w: this key is there twice");
+            "w: this key occurs twice");
     REFUSED(PG_E_UNSUPPORTED,
             REBUILD "(" FLOATS "tQK\0))\x89"
                     "}}" STR("\3", "neg") "\x88stR",
             "w: a view that is negated");
-    REFUSED(PG_E_UNSUPPORTED, TENSOR(FLOATS, "K\0))") "K\1" TENSOR(FLOATS, "K\0))"), "no text");
+    REFUSED(PG_E_UNSUPPORTED, TENSOR(FLOATS, "K\0))") "K\1" TENSOR(FLOATS, "K\0))"), "not a text");
     REFUSED(PG_E_UNSUPPORTED,
             "ctorch._tensor\n_rebuild_from_type_v2\n(ca.b\nflat\nca.b\nShard\n(" T "t}tR",
             "m.pt: w: contains the class a.b.Shard,");

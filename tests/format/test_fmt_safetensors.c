@@ -143,20 +143,20 @@ static void undoes_escapes_in_names(void **state)
 static void refuses_headers_that_mean_two_things(void **state)
 {
     (void)state;
-    assert_refused("{" A "," A "}", 48, PG_E_FORMAT, "a: this key is there twice");
+    assert_refused("{" A "," A "}", 48, PG_E_FORMAT, "a: this key occurs twice");
     assert_refused("{" A ",\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[48,48]}}",
-                   48, PG_E_FORMAT, "a: this key is there twice");
+                   48, PG_E_FORMAT, "a: this key occurs twice");
     assert_refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, PG_E_FORMAT,
                    "__metadata__: this key");
     assert_refused("{\"__metadata__\":{\"x\":\"1\",\"\\u0078\":\"2\"}}", 0, PG_E_FORMAT,
                    "__metadata__: x: this key");
     assert_refused("{\"__metadata__\":{\"x\":1}}", 0, PG_E_FORMAT, "__metadata__: a value");
-    assert_refused("{\"__metadata__\":[]}", 0, PG_E_FORMAT, "__metadata__: it is no object");
+    assert_refused("{\"__metadata__\":[]}", 0, PG_E_FORMAT, "__metadata__: it is not an object");
     assert_refused("{" A "} x", 48, PG_E_FORMAT, "header: JSON");
     assert_refused("{/* x */" A "}", 48, PG_E_FORMAT, "header: JSON");
     assert_refused("{\"a\xff\":1}", 0, PG_E_FORMAT, "header: JSON");
-    assert_refused("[1,2]", 0, PG_E_FORMAT, "header: it is no JSON object");
-    assert_refused("", 0, PG_E_FORMAT, "header: it is no JSON object");
+    assert_refused("[1,2]", 0, PG_E_FORMAT, "header: it is not a JSON object");
+    assert_refused("", 0, PG_E_FORMAT, "header: it is not a JSON object");
     assert_refused("{\"a\\u0000b\":{}}", 0, PG_E_FORMAT, "a...: a tensor name with a zero byte");
     assert_refused("{\"\\ud800\":{}}", 0, PG_E_FORMAT, "surrogate");
 }
@@ -169,8 +169,8 @@ static void refuses_tensors_that_do_not_add_up(void **state)
         pg_status code;
         const char *say;
     } cases[] = {
-        {"null", PG_E_FORMAT, "a: its description is no object"},
-        {"[1]", PG_E_FORMAT, "a: its description is no object"},
+        {"null", PG_E_FORMAT, "a: its description is not an object"},
+        {"[1]", PG_E_FORMAT, "a: its description is not an object"},
         {"{\"dtype\":\"F32\",\"data_offsets\":[0,48]}", PG_E_FORMAT, "a: it has no shape"},
         {"{\"dtype\":\"F32\",\"shape\":[12]}", PG_E_FORMAT, "a: it has no data_offsets"},
         {"{\"shape\":[12],\"data_offsets\":[0,48]}", PG_E_FORMAT, "a: it has no dtype"},
@@ -183,7 +183,7 @@ static void refuses_tensors_that_do_not_add_up(void **state)
         {"{\"dtype\":7,\"shape\":[12],\"data_offsets\":[0,48]}", PG_E_FORMAT, "a: unknown dtype 7"},
         {"{\"dtype\":\"F8_E4M3\",\"shape\":[48],\"data_offsets\":[0,48]}", PG_E_UNSUPPORTED,
          "a: type F8_E4M3 is not supported"},
-        {"{\"dtype\":\"F32\",\"shape\":12,\"data_offsets\":[0,48]}", PG_E_FORMAT, "no list"},
+        {"{\"dtype\":\"F32\",\"shape\":12,\"data_offsets\":[0,48]}", PG_E_FORMAT, "not a list"},
         {"{\"dtype\":\"F32\",\"shape\":[\"3\",4],\"data_offsets\":[0,48]}", PG_E_FORMAT,
          "a: its shape holds something else"},
         {"{\"dtype\":\"F32\",\"shape\":[3.0,4],\"data_offsets\":[0,48]}", PG_E_FORMAT,
@@ -480,7 +480,7 @@ static void refuses_what_the_format_cannot_hold(void **state)
     assert_ok(pg__plan_add(&plan, 0, "same", NULL));
     assert_int_not_equal(
         pg__format_save(&pg__fmt_safetensors, "out.safetensors", &plan, NULL, NULL, &err), PG_OK);
-    assert_non_null(strstr(err.msg, "same: this key is there twice"));
+    assert_non_null(strstr(err.msg, "same: this key occurs twice"));
     pg__plan_fini(&plan);
     pg_store_close(s);
     assert_int_equal(access("out.safetensors", F_OK), -1);

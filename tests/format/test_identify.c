@@ -173,7 +173,7 @@ static void falls_back_to_the_name(void **state)
 {
     (void)state;
     assert_about("\xfe\x01", 2, "a.safetensors",
-                 "not a safetensors file (its header is no JSON object)", "");
+                 "not a safetensors file (its header is not a JSON object)", "");
     assert_about("\xfe\x01", 2, "a.h5", "not an HDF5 file (its first bytes are not HDF5's)", "");
     assert_about("\xfe\x01", 2, "a.keras", "not a .keras file (neither a ZIP archive nor HDF5)",
                  "");

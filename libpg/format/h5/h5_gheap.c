@@ -30,7 +30,7 @@ static pg_status sort_objects(pg__h5 *h, pg__h5_gobj *o, size_t n, pg_err *err)
     if (!sorted)
         qsort(o, n, sizeof *o, by_index);
     for (size_t i = 1; i < n; i++)
-        PG_H5_NEED(o[i - 1].index != o[i].index, "global heap: object %u is there twice",
+        PG_H5_NEED(o[i - 1].index != o[i].index, "global heap: object %u occurs twice",
                    o[i].index);
 done:
     return st;

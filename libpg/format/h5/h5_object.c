@@ -69,7 +69,7 @@ static pg_status check_minor(pg__h5 *h, uint32_t type, pg__h5_cur c, pg_err *err
         break;
     case OLD_TIME:
         p = pg__h5_span(&c, 16);
-        PG_H5_NEED(!p || digits_of(p) == 14, "modification time that is no date");
+        PG_H5_NEED(!p || digits_of(p) == 14, "modification time that is not a date");
         break;
     case TIME:
         version = pg__h5_u32(&c, 1) - 1;

@@ -173,7 +173,7 @@ pg_status pg__h5_read(pg__h5 *h, uint32_t obj, uint64_t off, void *buf, size_t n
     uint8_t *dst = buf;
     pg_status st = PG_OK;
     if (obj >= h->n_objs || h->objs[obj].kind != PG_H5_DATASET)
-        return pg_fail(err, PG_E_ARG, "object %u is no dataset", obj);
+        return pg_fail(err, PG_E_ARG, "object %u is not a dataset", obj);
     const pg__h5_object *o = &h->objs[obj];
     if (off > o->n_bytes || n > o->n_bytes - off)
         return bad(h, obj, err, PG_E_ARG, "bytes outside the tensor");

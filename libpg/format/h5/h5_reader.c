@@ -42,7 +42,7 @@ static pg_status meet_again(pg__h5 *h, uint32_t first, pg_err *err)
         return PG_OK;
     }
     for (uint32_t a = o->parent; a != PG_H5_NONE; a = h->objs[a].parent)
-        PG_H5_NEED(a != first, "loop: it is one of the groups that it lies in");
+        PG_H5_NEED(a != first, "loop: it is one of the groups that contain it");
     PG_H5_FAIL(PG_E_UNSUPPORTED, "group with two names (hard links)");
 done:
     return st;

@@ -311,7 +311,7 @@ static pg_status take_chunk(pg__h5 *h, hid_t space, hsize_t k, const pg__h5_chun
                    !__builtin_add_overflow(addr, stored, &end) && end <= pg__io_size(h->io),
                "chunk %s leaves the file", PG_H5_NUM(k));
     pg__h5_chunk *chunk = &h->chunks[ch->first + (size_t)number];
-    PG_H5_NEED(chunk->n_bytes == 0, "chunk %s is there twice", PG_H5_NUM(number));
+    PG_H5_NEED(chunk->n_bytes == 0, "chunk %s occurs twice", PG_H5_NUM(number));
     PG_TRY(pg__h5_chunk_check(h, ch, (uint32_t)stored, mask, err));
     *chunk = (pg__h5_chunk){.addr = addr, .n_bytes = (uint32_t)stored, .mask = mask};
 done:

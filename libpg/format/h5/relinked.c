@@ -26,7 +26,7 @@ pg_status pg__relinked_open(pg__io **out, const pg__relinked *r, pg_err *err)
     size_t n = 0;
     const uint64_t n_zeros = r->tail_at - r->end;
     if (r->end < r->n_head || r->tail_at < r->end || n_zeros > sizeof zeros)
-        return pg_fail(err, PG_E_ARG, "a tail far behind the end of the file");
+        return pg_fail(err, PG_E_ARG, "a tail far beyond the end of the file");
     PG_TRY(pg__io_open_mem(&parts[n++], r->head, r->n_head, err));
     PG_TRY(pg__io_open_window(&parts[n++], r->base, r->n_head, r->end - r->n_head, err));
     if (n_zeros)

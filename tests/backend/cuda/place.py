@@ -80,5 +80,5 @@ del env['FAKE_CUDA_MEMORY']
 refused(2, ['place: cuda:7 does not exist: there are 3'], '--devices', 'cuda:0', '--place', 'fc1=cuda:7')
 refused(3, ['cpu and cuda cannot share a model', 'try: --devices cuda:0'], '--place', 'fc1=cuda:1')
 refused(3, ['one replica', 'try: --devices cuda:0'], '--devices', 'cuda:0,cuda:1', '--place', 'fc1=cuda:2')
-refused(2, ['"cuda:0.x" is no device'], '--devices', 'cuda:0', '--place', 'fc1=cuda:0.x')
+refused(2, ['"cuda:0.x" is not a device'], '--devices', 'cuda:0', '--place', 'fc1=cuda:0.x')
 sys.exit(bad)

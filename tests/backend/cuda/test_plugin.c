@@ -82,7 +82,7 @@ static void what_is_no_plugin_is_refused(void **state)
 {
     (void)state;
     use("not_ours.so");
-    refuses("cuda:0", PG_E_UNSUPPORTED, "not_ours.so is no part of libpg");
+    refuses("cuda:0", PG_E_UNSUPPORTED, "not_ours.so is not part of libpg");
     use("libcuda_host.a");
     refuses("cuda:0", PG_E_UNSUPPORTED, "invalid ELF header");
 }
