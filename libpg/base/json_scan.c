@@ -288,7 +288,7 @@ static pg_status scan_token(scan *c, expect *what)
     }
     if (b != ',')
         return fail_at(c, c->at, in_object ? "expected \",\" or \"}\"" : "expected \",\" or \"]\"");
-    c->tokens--; /* a comma is no value */
+    c->tokens--; /* a comma is not a value */
     c->at++;
     *what = in_object ? KEY : VALUE;
     return PG_OK;

@@ -1,8 +1,8 @@
 /* fmt_keras_sharded.c - weights in several files (Keras 3.10 and later), through their index:
  *
  *     {"metadata": {"total_size": 592.0},
- *      "weight_map": {"/layers/dense/vars": "x_00000.weights.h5", "/layers/conv2d/vars":
- * ["x_00000...", ...]}}
+ *      "weight_map": {"/layers/dense/vars": "x_00000.weights.h5",
+ *                     "/layers/conv2d/vars": ["x_00000.weights.h5", ...]}}
  *
  * All shards together are one path layout (fmt_keras_v3.c). What the index says about a group is
  * checked, and what it omits is searched for: genuine indexes name one shard for a group that is in

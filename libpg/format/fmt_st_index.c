@@ -1,8 +1,8 @@
 /* fmt_st_index.c - safetensors, or what torch.save() wrote (.bin), in several files
  * (huggingface_hub, transformers), through their index:
  *
- *     {"metadata": {"total_size": 592}, "weight_map": {"dense.weight":
- * "model-00001-of-00002.safetensors"}}
+ *     {"metadata": {"total_size": 592},
+ *      "weight_map": {"dense.weight": "model-00001-of-00002.safetensors"}}
  *
  * The store looks like that of one safetensors file with all tensors, in the order of the shards.
  * Names of shards are file names, looked up beside the index; every tensor must be in the shard

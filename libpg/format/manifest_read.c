@@ -344,7 +344,7 @@ static pg_status parse_strings(pg__h5_attr *a, const pg__json *j, pg_err *err)
         goto done;
     if (a->rank && (pg__json_type_of(value) != PG_J_ARRAY || pg__json_len(value) != n))
         PG_FAIL(PG_E_FORMAT, "its value is not a list of %zu texts", n);
-    a->n_elems = 0; /* what is there is freed */
+    a->n_elems = 0; /* frees the old value */
     char **strs = pg__mem_array(n, sizeof *strs);
     size_t *lens = pg__mem_array(n, sizeof *lens);
     a->strs = (const char **)(uintptr_t)strs;

@@ -106,7 +106,7 @@ static inline void give_mean(const window *w, const float *dy, float *dx, int ad
 
 #define NINE 9
 
-/* Where they lie behind the first, in windows that are nowhere cut off. */
+/* Their places after the first, in windows that are not cut off anywhere. */
 static void find_nine(const pg__pool_geo *g, size_t off[NINE])
 {
     size_t n = 0;

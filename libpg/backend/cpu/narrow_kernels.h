@@ -13,7 +13,7 @@ typedef struct pg__narrow {
     size_t cells[2];    /* of the result */
     size_t step[2];     /* floats of the image from cell to cell */
     size_t n_taps;      /* numbers that meet in a cell, */
-    const size_t *taps; /* each so many floats behind the first; in the order of the kernel's */
+    const size_t *taps; /* each this many floats after the first; in the order of the kernel's */
     pg__range range;    /* of the result */
 } pg__narrow;
 

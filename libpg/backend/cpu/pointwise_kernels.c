@@ -48,8 +48,8 @@ typedef struct ahead {
     size_t a_step, b_step;
 } ahead;
 
-/* c[m x panel] over k. The panel's last vector has `last` columns. add: to what is there; plus: and
- * to what lies here as c does, or NULL. */
+/* c[m x panel] over k. The panel's last vector has `last` columns. add: adds to the numbers in c;
+ * plus: adds numbers laid out as c, or NULL. */
 typedef struct block {
     size_t k, last;
     const float *a, *b, *bias, *plus;

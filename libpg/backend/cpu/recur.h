@@ -27,7 +27,7 @@ typedef struct pg__recur_run {
     float *sums;   /* a block's products, [rows x width] */
     float *turned; /* gradients: the recurrent kernel, transposed */
     float *work;   /* of recur.c */
-    float *more;   /* [rows of a block or steps of a part x units], for who runs */
+    float *more;   /* [rows of a block or steps of a part x units], scratch for the caller */
     size_t shown_from[PG__RECUR_BLOCK]; /* a block's rows: the first step that is not masked */
 } pg__recur_run;
 

@@ -94,7 +94,7 @@ static size_t behind(size_t *at, uint64_t bytes)
     return here;
 }
 
-/* Lays out what is kept; is there as much memory? */
+/* Lays out what is kept; returns whether there is enough memory. */
 static int has_room(pg__attend_library *l)
 {
     const pg__dnn_attend *a = &l->shape;
@@ -134,7 +134,7 @@ static size_t spare_bytes(const pg__attend_library *l, const pg__cuda_inst *i)
     return n;
 }
 
-/* What runs work in is no more than the scores in float32, which ours works in. */
+/* A run needs no more memory than the scores in float32, which our implementation needs. */
 static pg_status reserve(pg__attend_library *l, const pg__cuda_inst *i, pg__needs *needs,
                          pg_err *err)
 {

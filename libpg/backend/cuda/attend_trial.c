@@ -36,7 +36,7 @@ typedef struct trial {
     size_t n_mem;
     void *scratch, *floats; /* floats: for numbers of other types */
     float *numbers;         /* of the host, as many as the largest array has */
-    float *kept;            /* ours, all results one behind the other */
+    float *kept;            /* ours, all results in a row */
     uint64_t seed;
 } trial;
 

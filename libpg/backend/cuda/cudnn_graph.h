@@ -11,7 +11,7 @@
 struct pg__dnn_lib {
     cudnnHandle_t h;                 /* of one stream */
     cudnnBackendDescriptor_t device; /* not NULL: plans are made for this description of one */
-    pg__dnn_attend_plan *attends;    /* all that were made, one behind the other */
+    pg__dnn_attend_plan *attends;    /* all that were made, in order */
 };
 
 void pg__dnn_attends_fini(struct pg__dnn_lib *lib);

@@ -1,5 +1,5 @@
-/* group.c - a rank's stream for sums waits for what the device was given before the sum, by one
- * event; the device waits for the sums, by another, where it is told to join them. */
+/* group.c - by one event, a rank's stream for sums waits for the work that the device was given
+ * before the sum; by another, the device waits for the sums when it joins them. */
 #include "backend/cuda/group.h"
 
 #include "backend/cuda/coll.h"
@@ -51,7 +51,7 @@ done:
     return st;
 }
 
-/* What is queued is given up first: closing a stream waits for it. */
+/* Queued sums are abandoned first, because closing a stream waits for them. */
 void pg__group_free(pg__group *g)
 {
     if (!g)

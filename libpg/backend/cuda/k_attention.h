@@ -1,5 +1,6 @@
-/* k_attention.h - what stands between the products of attention: softmax of the scores under masks,
- * and its gradient. A row is what one step of one head attends to. Masks: ops/ref_attention.c. */
+/* k_attention.h - the operations between the products of attention: softmax of the scores under
+ * masks, and its gradient. A row is what one step of one head attends to. Masks:
+ * ops/ref_attention.c. */
 #ifndef PG_BACKEND_K_ATTENTION_H
 #define PG_BACKEND_K_ATTENTION_H
 

@@ -58,8 +58,8 @@ PGK_FN void pgk_tokens_sort_at(const pgk_tokens_sort *a, uint64_t i)
     pgk_set_int(a->to.places, to, (int32_t)i);
 }
 
-/* Pairs of sorted blocks become one: a token goes behind those of the other block that come before
- * it. Of equal ids the block on the left comes first. */
+/* Merges pairs of sorted blocks: a token is placed after those tokens of the other block that sort
+ * before it. Of equal ids, the block on the left comes first. */
 typedef struct pgk_tokens_merge {
     pgk_tokens from, to;
     uint64_t n;
@@ -111,7 +111,7 @@ typedef struct pgk_tokens_sum {
 } pgk_tokens_sum;
 typedef pgk_tokens_sum pgk_tokens_join;
 
-/* Is the token in front of `at` (behind it) of the same id? */
+/* Has the token before `at` (after it) the same id? */
 PGK_FN int pgk_goes_back(const pgk_tokens_sum *a, uint64_t at, int32_t id)
 {
     return at > 0 && pgk_int(a->sorted.ids, at - 1) == id;

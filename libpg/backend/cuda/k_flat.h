@@ -59,7 +59,7 @@ PGK_FN void pgk_squares_row(const pgk_squares *a, uint64_t r)
     pgk_set(a->parts, r + i, sum);
 }
 
-/* g += l1 sign(w) + 2 l2 w, where g is there; parts: of l1 |w| + l2 w^2. */
+/* g += l1 sign(w) + 2 l2 w, if g is given; parts: of l1 |w| + l2 w^2. */
 typedef struct pgk_regularise {
     pgk_real g, w, parts;
     uint64_t n, chunk;

@@ -39,7 +39,7 @@ PGK_FN void pgk_mask_steps_row(const pgk_mask_steps *a, uint64_t r)
     pgk_set(a->mask, r + i, any);
 }
 
-/* y = x mask, each element of the mask for as many of x as stand behind it; x absent: 1 */
+/* y = x mask, each element of the mask for as many elements of x as belong to it; x absent: 1 */
 typedef struct pgk_mask_rows {
     pgk_real x, mask, y;
     pgk_div each;
@@ -73,7 +73,7 @@ typedef struct pgk_cast {
     pg__cast_attrs attrs;
 } pgk_cast;
 
-/* What no id can be becomes one that no table has. */
+/* A value that cannot be an id becomes an id that no table has. */
 PGK_FN int32_t pgk_id_of(float v)
 {
     return v > -1e9f && v < 1e9f ? (int32_t)v : -1;

@@ -50,8 +50,8 @@ PGK_FN void pgk_pad_at(const pgk_pad *a, uint64_t i)
     pgk_write(a->y, i, a->wide, v);
 }
 
-/* Blocks of up to PGK_PIECES arrays one behind the other; a row of y has one block of each. What is
- * joined here may be a part of y's rows. */
+/* Blocks of up to PGK_PIECES arrays, one after the other; a row of y has one block of each. The
+ * joined part may be only a part of y's rows. */
 #define PGK_PIECES 8u
 
 typedef struct pgk_join {

@@ -1,6 +1,6 @@
 /* k_pool.h - maximum and average over windows, a thread for each element of the result. Gradients
- * are gathered: a cell of x looks at the windows it is in; where no cell is in two, a window looks
- * at its cells. */
+ * are gathered: a cell of x visits the windows that contain it; if no cell is in two windows, a
+ * window visits its cells. */
 #ifndef PG_BACKEND_K_POOL_H
 #define PG_BACKEND_K_POOL_H
 
@@ -68,7 +68,7 @@ PGK_FN void pgk_pool_max_at(const pgk_pool *p, uint64_t i)
     pgk_write(p->y, i, g->wide, top);
 }
 
-/* Lines are summed apart, because a long sum forgets small summands. */
+/* Lines are summed separately, because a long sum loses small summands. */
 PGK_FN void pgk_pool_mean_at(const pgk_pool *p, uint64_t i)
 {
     const pgk_windows *g = &p->geo;

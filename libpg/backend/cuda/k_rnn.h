@@ -1,5 +1,5 @@
 /* k_rnn.h - the steps of recurrent layers: an element is one unit of one row. Products with the
- * recurrent kernel stand between these kernels (recur.h); what a unit does: ops/rnn_cell.h. */
+ * recurrent kernel run between these kernels (recur.h); ops/rnn_cell.h has what a unit does. */
 #ifndef PG_BACKEND_K_RNN_H
 #define PG_BACKEND_K_RNN_H
 
@@ -230,8 +230,8 @@ PGK_FN void pgk_gru_at(const pgk_gru *a, uint64_t i)
 
 /* ---- backward ---- */
 
-/* What comes to a step's state: dh by the steps after it, to which the product of the last of those
- * is still to be added where it has factors, and the gradients of the outputs. */
+/* The gradient that arrives at a step's state: dh from the steps after it (if there are factors,
+ * the product of the last of those is still to be added), and the gradients of the outputs. */
 typedef struct pgk_rnn_incoming {
     pgk_real dy, dlast, dstate, dh;
     pgk_real product; /* [block][row][unit]; absent: it is part of dh */

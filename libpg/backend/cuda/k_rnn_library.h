@@ -1,5 +1,5 @@
-/* k_rnn_library.h - recurrent layers in a library's order (dnn_rnn.h), and back: kernels, gradients
- * of kernels, sequences that are turned round. */
+/* k_rnn_library.h - converts recurrent layers to a library's order (dnn_rnn.h) and back: kernels,
+ * gradients of kernels, reversed sequences. */
 #ifndef PG_BACKEND_K_RNN_LIBRARY_H
 #define PG_BACKEND_K_RNN_LIBRARY_H
 

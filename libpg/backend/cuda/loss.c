@@ -2,7 +2,7 @@
  * the prediction's gradient. */
 #include "backend/cuda/cuda.h"
 
-#define MAX_PLACES ((uint64_t)1 << 24) /* that a float counts: k_loss.h */
+#define MAX_PLACES ((uint64_t)1 << 24) /* up to which a float counts exactly: k_loss.h */
 
 static pg_status args_of(pgk_loss *a, const pg__cuda_inst *i, pg_err *err)
 {

@@ -109,8 +109,8 @@ PGK_FN uint16_t pgk_to_f16(float f)
     return (uint16_t)(sign | ((a - (112u << 23) + 0xfffu + (a >> 13 & 1u)) >> 13));
 }
 
-/* Where an address of the GPU's lies for who runs the kernel. The host stands in with
- * addresses that nobody can read or write by mistake. */
+/* Where an address of the GPU's memory is for the code that runs the kernel. The host's stand-in
+ * uses addresses that nobody can read or write by mistake. */
 #ifdef __CUDACC__
 #define PGK_MEM(p) (p)
 #else
@@ -213,7 +213,7 @@ PGK_FN void pgk_set_int(pgk_real v, uint64_t i, int32_t x)
     ((int32_t *)PGK_MEM(v.p))[i] = x;
 }
 
-/* The larger; a number that is none wins. */
+/* The larger number; NaN wins. */
 PGK_FN float pgk_larger(float a, float b)
 {
     return a > b || a != a ? a : b;
@@ -260,7 +260,7 @@ PGK_FN float pgk_larger(float a, float b)
 
 #else
 
-/* In no order, so who stands in says in which. */
+/* In no particular order, so the host's stand-in chooses one. */
 #define PGK_EACH(i, n)                                                                \
     for (uint64_t i##_turn = 0, i; i##_turn < (uint64_t)(n) &&                        \
                                    (i = pgk_host_place(i##_turn, (uint64_t)(n)), 1); \

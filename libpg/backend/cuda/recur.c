@@ -6,8 +6,8 @@
 
 /* ---- preparing ---- */
 
-/* What products multiply is of one type; the gradients of parameters, behind the operands of a
- * gradient, may be of another, and kernels read anything. */
+/* A product's operands have the same type; the gradients of parameters, which follow the other
+ * operands of a gradient, may have another, and kernels read any type. */
 static pg_status one_type(const pg__recur *k, const pg__cuda_inst *i, pg_err *err)
 {
     const int grad = k->n_in > N_IN;
@@ -68,7 +68,7 @@ void pg__recur_release(void *state)
     pg__mem_free(k);
 }
 
-/* All addresses are whole rows of units from a beginning. */
+/* All addresses are whole rows of units from a common start. */
 static pg__blas_shape product_shape(const pg__recur *k, uint64_t m, uint64_t n, uint64_t inner)
 {
     const uint64_t bytes = k->z.units * (k->reals[KERNEL].type == PGK_F32 ? 4 : 2);

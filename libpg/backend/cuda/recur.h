@@ -1,9 +1,9 @@
 /* recur.h - what recurrent layers share on a GPU: a loop over the steps, in each of which a product
  * of the state with the recurrent kernel is followed by a kernel over all units of all rows
- * (k_rnn.h). The gradient of the recurrent kernel is one product over all steps, behind the loop.
+ * (k_rnn.h). The gradient of the recurrent kernel is one product over all steps, after the loop.
  *
- * Factors of the state for each gate make a product for each gate, on a copy of the state; one
- * batch of products does them. */
+ * With factors of the state for each gate, there is a product for each gate, on a copy of the
+ * state; one batch of products computes them. */
 #ifndef PG_BACKEND_RECUR_H
 #define PG_BACKEND_RECUR_H
 
@@ -32,13 +32,13 @@ typedef struct pg__recur_cell {
     size_t products; /* forward: the result that the products with the states come to */
     size_t dzx, dh0; /* backward: results */
     size_t dc0, dbias;                     /* those that not all have; 0: none */
-    pg_status (*step)(pg__recur_run *run); /* behind the products, or with those of a gradient */
-    pg_status (*parameters)(pg__recur_run *run); /* behind all steps of a gradient */
+    pg_status (*step)(pg__recur_run *run); /* after the products, or with those of a gradient */
+    pg_status (*parameters)(pg__recur_run *run); /* after all steps of a gradient */
 } pg__recur_cell;
 
 typedef struct pg__recur {
     const pg__recur_cell *cell;
-    struct pg__recur_library *library; /* NULL: by a loop of ours */
+    struct pg__recur_library *library; /* NULL: our loop is used */
     pgk_rnn_step z;                    /* without addresses */
     uint64_t gates;                    /* of the product of a step */
     uint64_t blocks;                   /* products: one, or one for each of those gates */
@@ -86,7 +86,7 @@ static inline uint64_t pg__recur_units(const pg__recur_run *run)
     return run->z.rows * run->z.units;
 }
 
-/* Has the state before this step anything in it? */
+/* Is the state before this step nonzero? */
 static inline int pg__recur_has_state(const pg__recur_run *run)
 {
     return run->z.s > 0 || run->k->has_h0;
@@ -98,7 +98,7 @@ static inline pgk_rnn_outputs pg__recur_outputs(const pg__recur_run *run)
     return (pgk_rnn_outputs){run->out[run->k->cell->states], run->out[Y], run->out[LAST],
                              run->out[STATE]};
 }
-/* What comes to the state of a step from elsewhere. */
+/* The gradient that a step's state gets from elsewhere. */
 pgk_rnn_incoming pg__recur_incoming(const pg__recur_run *run);
 /* The gradient of the state before this step, by that of its products, which `dz` holds. */
 pg_status pg__recur_multiply_back(pg__recur_run *run, pgk_real dz);

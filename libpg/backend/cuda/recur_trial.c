@@ -41,7 +41,7 @@ typedef struct trial {
     size_t n_mem;
     void *scratch, *floats; /* floats: for numbers of other types */
     float *numbers;         /* of the host, as many as the largest array has */
-    float *kept;            /* ours, all results one behind the other */
+    float *kept;            /* ours, all results in a row */
     uint64_t seed;
 } trial;
 
@@ -159,7 +159,7 @@ static size_t n_compared(const pass *p)
     return (c->is_gradient ? (c->dc0 ? c->dc0 : c->dh0) : c->states) + 1;
 }
 
-/* Of result v; what lies behind the states is the library's. */
+/* For result v; the memory after the states belongs to the library. */
 static uint64_t n_numbers(const pass *p, size_t v)
 {
     const pgk_rnn_step *z = &p->k->z;
@@ -239,7 +239,7 @@ static int agree(const float *a, const float *b, uint64_t n, double bound)
     return apart <= bound * most;
 }
 
-/* The gradient of a state that is not there is no result. */
+/* The gradient of an absent state is not a result. */
 static int is_result(const pass *p, size_t v)
 {
     const pg__recur_cell *c = p->k->cell;

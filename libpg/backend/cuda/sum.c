@@ -1,5 +1,5 @@
-/* sum.c - sums over axes, and the sum that activity_regularizer adds to the loss. Where there are
- * many summands for few results they are cut into chunks, whose sums lie in scratch. */
+/* sum.c - sums over axes, and the sum that activity_regularizer adds to the loss. Many summands for
+ * few results are cut into chunks, whose sums are kept in scratch. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/walk.h"
 #include "base/mem.h"
@@ -25,7 +25,7 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* Axes that are added up, and those that stay. */
+/* Axes that are summed, and axes that remain. */
 static sums sums_of(const pg__dims *whole, const pg__dims *part)
 {
     sums s = {.by_rows = 0};
