@@ -16,6 +16,7 @@ static const struct {
     const char *line, *choices;
 } table[PG_N_DO] = {
     [PG_DO_SET] = {NULL, ", "},
+    [PG_DO_GIVE] = {NULL, ", "},
     [PG_DO_UNWRAP] = {"[split:pgjoin {split} {file} && ]pgunwrap [template:--template {template} ]"
                       "[partial:--partial ][like:--like {like} ][needs_model:--like MODEL ]"
                       "[in_place:--in-place ]{file|WEIGHTS}[out: {out}]"
@@ -43,7 +44,6 @@ static const struct {
                           NULL},
     [PG_DO_CHOOSE_FORMAT] = {"--to FORMAT   (h5, weights.h5, keras, safetensors, npy, npz)", NULL},
     [PG_DO_CHOOSE_PART] = {"--part {part}", NULL},
-    [PG_DO_CHOOSE_NAME] = {"--name OTHER", NULL},
     [PG_DO_OVERWRITE] = {"--force   (replaces [split:that split][!split:it])", NULL},
     [PG_DO_IN_PLACE] = {"{$} --in-place {file}", NULL},
     [PG_DO_WRITE_NEW] = {"{$} {file} OUT[suffix:{suffix}]", NULL},
@@ -56,6 +56,32 @@ static const struct {
     [PG_DO_LEAVE_OUT] = {"copy these files again, or leave their tensors out: pgjoin --only GLOB",
                          NULL},
     [PG_DO_LARGER_SHARDS] = {"a larger --max-shard-size", NULL},
+    [PG_DO_SMALLER_BATCH] =
+        {"[batch_size:--batch-size {batch_size}][accumulate:; with --accumulate "
+         "{accumulate} the update is [rows:that of {rows} rows][!rows:the same]]"
+         "[place:[batch_size:, or ]--place some of its layers on another device]",
+         NULL},
+    [PG_DO_CHOOSE_DATA] = {NULL, ", or "},
+    [PG_DO_USE_TEST_SET] = {"--val test   (the test set in the file of --data)", NULL},
+    [PG_DO_RESUME] = {"pgfit --resume={file}", NULL},
+    [PG_DO_START_AFRESH] = {"[!elsewhere:--resume=never starts afresh]"
+                            "[elsewhere:another folder, or --resume=never]",
+                            NULL},
+    [PG_DO_LIST_LAYERS] = {"pgfit --list-layers   (names those that can)", NULL},
+    [PG_DO_RENAME] = {"pgconvert --rename, where only the names differ", NULL},
+    [PG_DO_USE_GPU] = {"--gpus 1 --precision {precision}, or without --precision", NULL},
+    [PG_DO_LAUNCH] = {"[srun:srun --mpi=pmix pgfit ... (srun --mpi=list tells what there is)]"
+                      "[!srun:mpirun -np N pgfit ..., or --devices auto for this rank's GPU]",
+                      NULL},
+    [PG_DO_LAUNCH_RANKS] = {"mpirun -np {ranks}, or without --deterministic", NULL},
+    [PG_DO_RANK_PER_GPU] =
+        {"a process for each GPU, or one for each machine (mpirun --map-by node)", NULL},
+    [PG_DO_MEASURE_LINK] = {"mpirun --host a,b --map-by node[!alone:, with][alone: pgfit ... on] "
+                            "two of the machines",
+                            NULL},
+    [PG_DO_BUILD_WITH_MPI] = {"apt-get install {package}, then where libpg was built: meson setup "
+                              "--reconfigure -Dmpi=enabled build && meson compile -C build",
+                              NULL},
 };
 
 /* A line that grows; `bad`: it must not be shown. */
@@ -167,11 +193,15 @@ static void put_line(line *l, const char *p)
 
 /* ---- options ---- */
 
+/* What the tool has no option for is a member of the call. */
 static void put_option(line *l, const char *key, const char *value)
 {
-    put(l, "--");
-    for (; *key; key++)
-        put(l, "%c", *key == '_' ? '-' : *key);
+    char name[32];
+    snprintf(name, sizeof name, "%s", key);
+    for (char *p = name; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    const int is_option = cli_has_option(name);
+    put(l, is_option ? "--%s" : "%s =", is_option ? name : key);
     if (*value)
         put(l, " "), put_quoted(l, value);
 }
@@ -180,10 +210,12 @@ static void put_options(line *l, const char *between)
 {
     const char *key, *value, *gap = "";
     for (size_t i = 0; (key = pg_action_arg(l->a, i, &value)); i++) {
-        const int next = strcmp(key, "or") == 0;
-        put(l, "%s", next ? between : gap);
+        const int next = strcmp(key, "or") == 0, note = strcmp(key, "note") == 0;
+        put(l, "%s", next ? between : note && *value == ',' ? "" : gap);
         gap = next ? "" : " ";
-        if (!next)
+        if (note)
+            put(l, "%s", value);
+        else if (!next)
             put_option(l, key, value);
     }
 }

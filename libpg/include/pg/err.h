@@ -43,8 +43,9 @@ typedef enum pg_status {
  * The arguments of each action stand behind it; one in brackets may be absent. */
 typedef enum pg_do {
     PG_DO_NOTHING = 0,
-    PG_DO_SET, /* the same call with other options: their names (batch_size, like, ...) and values.
-                  An argument "or" without a value begins another choice */
+    PG_DO_SET,  /* the same call with other options: their names (batch_size, like, ...) and values,
+                   "" for a switch. "or" begins another choice; "note": words about it */
+    PG_DO_GIVE, /* the same, where only the user knows the value: a word stands for it */
     /* files */
     PG_DO_UNWRAP,           /* pg_unwrap_file(): file (where there is split, a folder that must
                                be joined into it first); [like] or [needs_model], [template],
@@ -53,7 +54,7 @@ typedef enum pg_do {
     PG_DO_UNWRAP_TEMPLATE,  /* the same twice, where a wrapper's file misses layers: first as a
                                whole, then what comes out, with partial: file, like, [in_place] */
     PG_DO_WRAP,             /* pg_wrap_file() like another file of such a wrapper: [file] */
-    PG_DO_JOIN,             /* pg_join(), then what was asked for: file */
+    PG_DO_JOIN,             /* pg_join_file(), then what was asked for: file */
     PG_DO_CONVERT,          /* pg_convert_file(): file, [out] or [suffix], [model], [layout] */
     PG_DO_COPY,             /* pg_convert_file() into a new file, which leaves behind what is out of
                                reach: file */
@@ -61,7 +62,6 @@ typedef enum pg_do {
     PG_DO_GIVE_MODEL,       /* the same call with the model's description: file, [out], ... */
     PG_DO_CHOOSE_FORMAT,    /* the same call, with the format named that is to be written */
     PG_DO_CHOOSE_PART,      /* the same call on one part of the checkpoint: part */
-    PG_DO_CHOOSE_NAME,      /* the same call with another name for what is made */
     PG_DO_OVERWRITE,     /* the same call with force: [split]: what is there is a split's folder */
     PG_DO_IN_PLACE,      /* the same call with in_place: file */
     PG_DO_WRITE_NEW,     /* the same call, not in place: file, [suffix] of the new file */
@@ -69,6 +69,22 @@ typedef enum pg_do {
                             [suffix]: not in place */
     PG_DO_LEAVE_OUT,     /* get the files again, or join without their tensors */
     PG_DO_LARGER_SHARDS, /* the same call with a larger max_shard_size */
+    /* training */
+    PG_DO_SMALLER_BATCH, /* pg_fit() with [batch_size] ([accumulate]: the update is that of [rows]);
+                            or, with [place], some of the layers on another device */
+    PG_DO_CHOOSE_DATA,   /* the data's arrays: [x], [y], or, [x], [y] */
+    PG_DO_USE_TEST_SET,  /* validation by the test set in the file of the training's data */
+    PG_DO_RESUME,        /* the run that stopped, from file */
+    PG_DO_START_AFRESH,  /* the run without what was saved of it; [elsewhere]: or saved elsewhere */
+    PG_DO_LIST_LAYERS,   /* pg_layer_class(): what can be trained */
+    PG_DO_RENAME,        /* pg_convert_file() with rename, where only the names differ */
+    PG_DO_USE_GPU,       /* the same call on a GPU, or without precision: precision */
+    /* several processes */
+    PG_DO_LAUNCH,         /* this job by MPI; [srun]: which started it */
+    PG_DO_LAUNCH_RANKS,   /* this job with so many ranks, or without deterministic: ranks */
+    PG_DO_RANK_PER_GPU,   /* as many processes as GPUs, or one on each machine */
+    PG_DO_MEASURE_LINK,   /* the plan on two of the machines; [alone]: no other process is there */
+    PG_DO_BUILD_WITH_MPI, /* libpg anew, once the package is there: package */
     PG_N_DO
 } pg_do;
 

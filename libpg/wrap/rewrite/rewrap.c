@@ -371,10 +371,12 @@ static pg_status check_name(const pg__rewrite *r, pg_err *err)
             continue;
         st = pg_fail(err, PG_E_ARG, "\"%s\" is also the name of another layer of the wrapper",
                      PG_SHOW(name));
-        if (strcmp(name, r->rep.template_name) == 0)
-            pg_err_do(err, PG_DO_CHOOSE_NAME, NULL);
-        else
+        if (strcmp(name, r->rep.template_name) == 0) {
+            pg_err_do(err, PG_DO_GIVE, NULL);
+            pg_err_arg(err, "name", "OTHER");
+        } else {
             pg_err_do(err, PG_DO_WRAP, NULL);
+        }
         goto done;
     }
 done:

@@ -73,7 +73,7 @@ static void what_is_not_covered_is_refused_by_name(void **state)
     assert_fails(PG_E_UNSUPPORTED,
                  read_config(&o, "Adam", "{\"gradient_accumulation_steps\": 4}", &err), &err);
     assert_string_equal(err.msg, "optimizer Adam: gradient_accumulation_steps");
-    assert_string_equal(err.hint, "--accumulate 4");
+    assert_string_equal(advice_of(&err), "set accumulate=4");
 }
 
 static void null_and_schedules_and_foreign_keys_are_let_in(void **state)
