@@ -116,8 +116,8 @@ static float share_of_new(const char *name, const char *config, int legacy)
     assert_ok(read_config(&o, name, config, &err));
     o.legacy = legacy;
     const pg__update u = pg__optimiser_step(&o);
-    pg__optimiser_of(pg__optimiser_kind_of(&o))
-        ->f32(&u, &w, &g, (void *[]){&slots[0], &slots[1], &slots[2]}, 1);
+    void *at[PG_SLOT_AVERAGE + 1] = {&slots[0], &slots[1], &slots[2]}; /* no moving average */
+    pg__optimiser_of(pg__optimiser_kind_of(&o))->f32(&u, &w, &g, at, 1);
     return slots[1];
 }
 
