@@ -42,7 +42,7 @@ typedef struct pg__h5_object {
 pg_status pg__h5_open(pg__h5 **out, pg__io *io, pg_err *err);
 
 /* The same, but what is refused as legal HDF5 that is not covered is read by libhdf5 if trust is set;
- * else the error's hint says that --trust-input would. */
+ * else the error's action says that `trust_input` would. */
 pg_status pg__h5_open_or_trust(pg__h5 **out, pg__io *io, int trust, pg_err *err);
 
 /* The root alone, with its attributes and the names of what it holds; nothing below is looked at. */

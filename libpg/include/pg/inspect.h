@@ -45,9 +45,8 @@ typedef struct pg_finding {
     /* A wrapper of which the file does not settle how its layers are ordered: why not, in words; owned.
      * pg_unwrap_file() then needs opts.like. NULL: it takes the file as it is. */
     char *unsettled;
-    /* The command that takes the model out, for people: "pgunwrap parallel.h5 single.h5"; owned.
-     * NULL: there is nothing to take out, or no shell would take a name. */
-    char *next;
+    /* What takes the model out: PG_DO_UNWRAP, or PG_DO_NOTHING where there is nothing to take out. */
+    pg_action next;
     char *index; /* one shard of several: path of the index, which tells of the whole; owned */
 } pg_finding;
 
