@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Rules that a compiler does not know; prints every offending line.
 
-  libpg   no printing, no exit, no abort; memory only through base/mem.h; options of a command line
-          stand in hints only: messages and notes go to C programs, too
+  libpg   no printing, no exit, no abort; memory only through base/mem.h; no options of a
+          command line in messages, notes and hints, which go to C programs, too
   all C   functions of at most 120 lines; but for tests, files of at most 600 lines that open with a
           comment
   public  every PG_API function has a comment before it (one may stand for a group without gaps)
@@ -54,18 +54,21 @@ def check_documented(path, lines):
             report(path, n, 'a public function without a comment')
 
 
-# An option as people type it; not CSS' variables, and not a name alone, which is data.
+# An option as people type it; not CSS' variables.
 OPTION = re.compile(r'(?:^|[\s(,=])--[a-z](?![a-z]*[:)])')
+TOOL = re.compile(r'\bpg(?:check|convert|diff|fit|info|join|split|unwrap|wrap)\b')
 
 
 def check_messages(path, text):
-    """A string literal with an option in it belongs to a hint, or to the report of a run of pgfit."""
+    """What would help is an action (pg_err_do()), which tools/cli_action.c turns into a command line: no string literal has
+    an option in it but those of the report of a run of pgfit, and no hint names a tool."""
     code = code_only(text)
     for m in re.finditer(r'/\*.*?\*/|"((?:\\.|[^"\\\n])*)"', text, flags=re.S):
         statement = code[max(code.rfind(c, 0, m.start()) for c in ';{}') + 1:m.start()]
-        if m.group(1) and OPTION.search(m.group(1)) and not re.fullmatch('--[a-z-]+', m.group(1)) \
-                and not re.search('hint|pg_page_put', statement):
-            report(path, text.count('\n', 0, m.start()) + 1, 'an option of a command line outside a hint')
+        if m.group(1) and OPTION.search(m.group(1)) and 'pg_page_put' not in statement:
+            report(path, text.count('\n', 0, m.start()) + 1, 'an option of a command line: let an action say it')
+        if m.group(1) and TOOL.search(m.group(1)) and 'hint' in statement:
+            report(path, text.count('\n', 0, m.start()) + 1, 'a hint that names a tool: let an action say it')
 
 
 def headings(page):

@@ -79,4 +79,21 @@ static inline pg_store *pg_test_store(const char *text)
     }
 }
 
+/* What an error proposes, in one line: its action as "unwrap file=a.h5 like=m.json", else its
+ * words. Until the next call. */
+static inline const char *action_text(const pg_action *a)
+{
+    static char text[2 * sizeof a->args];
+    const char *key, *value;
+    size_t n = (size_t)snprintf(text, sizeof text, "%s", pg_do_name(a->what));
+    for (size_t i = 0; (key = pg_action_arg(a, i, &value)) && n < sizeof text; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, " %s%s%s", key, *value ? "=" : "", value);
+    return text;
+}
+
+static inline const char *advice_of(const pg_err *err)
+{
+    return err->action.what == PG_DO_NOTHING ? err->hint : action_text(&err->action);
+}
+
 #endif

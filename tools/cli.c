@@ -174,12 +174,17 @@ static int was_given(const cli_opt *o)
     return 0;
 }
 
-int cli_given(const char *name)
+const cli_opt *cli_given_option(const char *name)
 {
     for (size_t i = 0; i < n_set; i++)
         if (strcmp(set_ones[i]->name, name) == 0)
-            return 1;
-    return 0;
+            return set_ones[i];
+    return NULL;
+}
+
+int cli_given(const char *name)
+{
+    return cli_given_option(name) != NULL;
 }
 
 /* For text that lives as long as the program. */

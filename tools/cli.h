@@ -96,8 +96,9 @@ int cli_needs_argument(const cli_opt *o);
 int cli_may_have_argument(const cli_opt *o);
 int cli_takes_list(const cli_opt *o);
 
-/* Was it on the command line, or set by cli_set()? */
+/* Was it on the command line, or set by cli_set()? Which one is it? */
 int cli_given(const char *name);
+const cli_opt *cli_given_option(const char *name);
 
 /* Sets an option as the command line does (value NULL: a switch without an argument), for values
  * that come from elsewhere: 0 and `why` filled where it cannot be that. */
@@ -113,12 +114,18 @@ _Noreturn void cli_leave(int status);
 
 /* Prints "tool: message", indented details and "try: hint" to stderr; returns the exit status that
  * fits err->code. cli_status() only says the status. With --json the first error is an object on
- * stdout as well: {"error", "code", "status", "details", "hint"}. */
+ * stdout as well: {"error", "code", "status", "details", "hint", "action"}. */
 int cli_fail(const pg_err *err);
 int cli_status(pg_status code);
 
-/* A hint that is an option becomes the command as it was typed, with it. cli_fail() does so. */
+/* cli_action.c: an action as a command line, "" for none; the same into err->hint where there is
+ * one, as cli_fail() does; ', "action": {"do": ..., ...}' or null. */
+typedef struct cli_hint {
+    char s[sizeof((pg_err *)0)->hint];
+} cli_hint;
+cli_hint cli_hint_of(const pg_action *a);
 void cli_complete_hint(pg_err *err);
+void cli_json_action(const pg_action *a);
 
 /* The same with what did not fit into the error, a line or a list of the object for each. */
 typedef struct cli_list {

@@ -40,7 +40,10 @@ void cli_json_error(const pg_err *err, int status)
     json_string(err->msg[0] ? err->msg : NULL);
     printf(", \"code\": \"%s\", \"status\": %d", pg_status_name(err->code), status);
     put_details(err->detail);
-    json_member("hint", err->hint[0] ? err->hint : NULL);
+    pg_err full = *err;
+    cli_complete_hint(&full);
+    json_member("hint", full.hint[0] ? full.hint : NULL);
+    cli_json_action(&full.action);
 }
 
 /* Once: what is said later is about stdout itself. */
@@ -89,17 +92,6 @@ int cli_complain(const char *detail, const char *hint, const char *fmt, ...)
     snprintf(err.detail, sizeof err.detail, "%s", detail ? detail : "");
     snprintf(err.hint, sizeof err.hint, "%s", hint ? hint : "");
     return cli_fail(&err);
-}
-
-void cli_complete_hint(pg_err *err)
-{
-    const pg_err given = *err;
-    if (strncmp(given.hint, "--part ", 7) != 0)
-        return;
-    if (cli_has_option("part"))
-        cli_repeat(err->hint, sizeof err->hint, given.hint);
-    else /* of what only others take */
-        err->hint[0] = 0;
 }
 
 int cli_fail(const pg_err *err)

@@ -86,8 +86,18 @@ static void print_check(const pg_check *c, int width)
         cli_printf(stdout, "%*s    %s\n", width, "", c->details[i]);
 }
 
+cli_hint check_hint(const pg_check_report *r)
+{
+    cli_hint words = {""};
+    if (r->action.what != PG_DO_NOTHING)
+        return cli_hint_of(&r->action);
+    snprintf(words.s, sizeof words.s, "%s", r->hint ? r->hint : "");
+    return words;
+}
+
 static void print_text(const checked *f, int several)
 {
+    const cli_hint hint = check_hint(&f->r);
     int width = 2;
     for (size_t i = 0; i < f->r.n_checks; i++)
         width = f->r.checks[i].ok ? width : 6;
@@ -100,8 +110,8 @@ static void print_text(const checked *f, int several)
     if (f->r.ok)
         cli_printf(stdout, "%s: %s\n", cli_name(f->path).s,
                    f->r.fitted ? "loads strictly on one device" : "all checks passed");
-    else if (f->r.hint)
-        cli_printf(stdout, "try: %s\n", f->r.hint);
+    else if (hint.s[0])
+        cli_printf(stdout, "try: %s\n", hint.s);
 }
 
 static void check(checked *f, const char *path)

@@ -11,6 +11,9 @@ typedef struct checked {
     int status; /* exit status for this file alone */
 } checked;
 
+/* What to do next: "" if nothing is known. */
+cli_hint check_hint(const pg_check_report *r);
+
 /* For continuous integration: Test Anything Protocol 13, JUnit's XML, GitHub's annotations. */
 void check_print_tap(const checked *files, size_t n);
 void check_print_junit(const checked *files, size_t n);

@@ -190,6 +190,14 @@ static void json_check(const pg_check *c)
     putchar('}');
 }
 
+static void json_hint(const pg_check_report *r)
+{
+    const cli_hint hint = check_hint(r);
+    fputs("\"error\": null", stdout);
+    json_member("hint", hint.s[0] ? hint.s : NULL);
+    cli_json_action(&r->action);
+}
+
 void check_print_json(const checked *files, size_t n)
 {
     cli_told_in_json();
@@ -203,7 +211,7 @@ void check_print_json(const checked *files, size_t n)
         if (f->err.code != PG_OK)
             cli_json_error(&f->err, f->status);
         else
-            fputs("\"error\": null", stdout), json_member("hint", f->r.hint);
+            json_hint(&f->r);
         json_strings("notes", f->r.notes, f->r.n_notes);
         fputs(", \"checks\": [", stdout);
         for (size_t k = 0; k < f->r.n_checks; k++) {

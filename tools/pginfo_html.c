@@ -267,14 +267,15 @@ static void put_figures(page *p)
 
 static void put_next(page *p)
 {
+    const cli_hint next = cli_hint_of(&p->in->found.next);
     if (p->in->found.unsettled) {
         put(p, "<p>To order its layers, pgunwrap needs the one-device model: ");
         put_text(p, p->in->found.unsettled);
         put(p, "</p>\n");
     }
-    if (p->in->found.next) {
+    if (next.s[0]) {
         put(p, "<p>Next: <code>");
-        put_text(p, p->in->found.next);
+        put_text(p, next.s);
         put(p, "</code></p>\n");
     } else if (p->n_bad) {
         put(p, "<p>Next: take an earlier checkpoint; a loss that became NaN left these "

@@ -331,8 +331,9 @@ static void print_trouble(const info *in)
 
 static void print_next(const info *in)
 {
-    if (in->found.next)
-        cli_printf(stdout, "try: %s\n", in->found.next);
+    const cli_hint next = cli_hint_of(&in->found.next);
+    if (next.s[0])
+        cli_printf(stdout, "try: %s\n", next.s);
 }
 
 int info_print_text(const info *in, const info_opts *o)

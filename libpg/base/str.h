@@ -64,6 +64,9 @@ pg__quoted pg__quote(const char *name);
 /* Adds text to a filled message (NULL allowed), which is cut if both do not fit. */
 void pg__err_append(pg_err *err, const char *text);
 
+/* Adds an argument to an action that does not belong to an error, as pg_err_arg() does. */
+void pg__action_arg(pg_action *a, const char *key, const char *fmt, ...) PG_PRINTF(3, 4);
+
 /* Keras accepts names regardless of case and underscores: CategoricalCrossentropy,
  * categorical_crossentropy. */
 int pg__same_name(const char *a, size_t n, const char *b);

@@ -145,6 +145,7 @@ static pg_status container_failed(pg__checking *c, const pg_err *why, pg_err *er
         p += k + (p[k] == '\n');
     }
     c->report.damaged = 1;
+    c->report.action = why->action;
     c->report.hint = why->hint[0] ? pg__mem_strdup(why->hint) : NULL;
     if (why->hint[0] && !c->report.hint)
         st = pg__nomem(err);
@@ -198,27 +199,19 @@ static pg_status check_wrapper(pg__checking *c, pg_err *err)
     return pg__check_add(c, "wrapper", 1, err, "not a parallel wrapper");
 }
 
-/* ---- hint ---- */
+/* ---- what to do next ---- */
 
-static pg_status make_hint(pg__checking *c, pg_err *err)
+static void propose(pg__checking *c)
 {
-    pg_status st = PG_OK;
-    pg__str hint = {0};
     const pg_finding *f = &c->view.r.v.f;
     int wrapped = 0;
     for (size_t i = 0; i < c->report.n_checks; i++)
         wrapped |= !c->report.checks[i].ok && strcmp(c->report.checks[i].name, "wrapper") == 0;
-    if ((!wrapped && !(c->repairable && c->given)) || c->report.hint)
-        return PG_OK;
+    if ((!wrapped && !(c->repairable && c->given)) || c->report.hint ||
+        c->report.action.what != PG_DO_NOTHING)
+        return;
     const int asks = f->verdict == PG_V_AMBIGUOUS || f->unsettled || !wrapped;
-    PG_TRY(pg__next_command(&hint, c->view.r.s, f, asks && c->given ? c->o->model : NULL, err));
-    if (!hint.n)
-        goto done;
-    c->report.hint = hint.s;
-    hint = (pg__str){0};
-done:
-    pg__str_fini(&hint);
-    return st;
+    pg__next_action(&c->report.action, c->view.r.s, f, asks && c->given ? c->o->model : NULL);
 }
 
 /* ---- all ---- */
@@ -253,7 +246,7 @@ static pg_status run(pg__checking *c, pg_err *err)
     if (c->o->input || c->o->device)
         PG_TRY(pg__check_predictions(c, err));
     PG_TRY(pg_store_check_same(c->view.r.s, err));
-    PG_TRY(make_hint(c, err));
+    propose(c);
 done:
     return st;
 }

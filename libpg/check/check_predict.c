@@ -168,12 +168,13 @@ static pg_status open_strictly(pg_trainer **out, pg__checking *c, pg_err *err)
     if (!c->given && !pg_store_text(c->view.r.s, PG_TEXT_MODEL_CONFIG, NULL)) {
         (void)pg_fail(err, PG_E_ARG, "%s: has no model description; predicting needs one",
                       PG_SHOW(c->path));
-        if (c->o->input)
-            pg_err_hint(err, "pgcheck --model model.json --input %s --expect %s %s",
-                        PG_QUOTE(c->o->input), PG_QUOTE(c->o->expect), PG_QUOTE(c->path));
-        else
-            pg_err_hint(err, "pgcheck --model model.json --device %s %s", PG_QUOTE(c->o->device),
-                        PG_QUOTE(c->path));
+        pg_err_do(err, PG_DO_GIVE_MODEL, c->path);
+        if (c->o->input) {
+            pg_err_arg(err, "input", "%s", c->o->input);
+            pg_err_arg(err, "expect", "%s", c->o->expect);
+        } else {
+            pg_err_arg(err, "device", "%s", c->o->device);
+        }
         return PG_E_ARG;
     }
     st = pg_trainer_open(out, &opts, &why);

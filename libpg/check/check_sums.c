@@ -291,8 +291,9 @@ pg_status pg__check_faults(pg__checking *c, int *is_split, pg_err *err)
     *is_split = 1;
     c->report.damaged = 1;
     PG_TRY(tell_faults(c, index, &faults, why.msg, err));
-    c->report.hint = pg__mem_strdup(why.hint);
-    if (!c->report.hint)
+    c->report.action = why.action;
+    c->report.hint = why.hint[0] ? pg__mem_strdup(why.hint) : NULL;
+    if (why.hint[0] && !c->report.hint)
         st = pg__nomem(err);
 done:
     pg__shards_close(s);

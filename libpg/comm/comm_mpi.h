@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PG_MPI_ABI     4
+#define PG_MPI_ABI     5
 #define PG_MPI_MESSAGE 256 /* bytes of a message, with its end */
 
 typedef struct pg__mpi_job pg__mpi_job;

@@ -23,11 +23,12 @@ pg_status pg__comm_needs_mpi(pg__launcher by, pg_err *err)
     if (by == PG__SRUN) {
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "srun started several processes, and no MPI that could join them");
-        pg_err_hint(err, "srun --mpi=pmix pgfit ... (srun --mpi=list tells what there is)");
+        pg_err_do(err, PG_DO_LAUNCH, NULL);
+        pg_err_arg(err, "srun", "true");
     } else {
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "torchrun started several processes; on CPUs they are joined by MPI");
-        pg_err_hint(err, "mpirun -np N pgfit ..., or --devices auto for this rank's GPU");
+        pg_err_do(err, PG_DO_LAUNCH, NULL);
     }
     return PG_E_UNSUPPORTED;
 }
@@ -74,10 +75,8 @@ static pg_status find(const pg__mpi **out, pg__launcher by, pg_err *err)
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "%s started this job, and %s is not there: this libpg was built without it",
                       k->name, k->file);
-        pg_err_hint(err,
-                    "apt-get install %s, then where libpg was built: meson setup --reconfigure "
-                    "-Dmpi=enabled build && meson compile -C build",
-                    by == PG__OPENMPI ? "libopenmpi-dev" : "libmpich-dev");
+        pg_err_do(err, PG_DO_BUILD_WITH_MPI, NULL);
+        pg_err_arg(err, "package", by == PG__OPENMPI ? "libopenmpi-dev" : "libmpich-dev");
         st = PG_E_UNSUPPORTED;
         goto done;
     }

@@ -191,7 +191,8 @@ static pg_status by_json_contents(const subject *f, const pg__json *json, pg_err
     }
     if (pg__json_get_str(json, "class_name") && pg__json_get(json, "config")) {
         (void)pg_fail(err, PG_E_UNKNOWN, "a model description without weights (JSON)");
-        pg_err_hint(err, "pgunwrap --like %s WEIGHTS OUT", PG_QUOTE(f->path));
+        pg_err_do(err, PG_DO_UNWRAP, NULL);
+        pg_err_arg(err, "like", "%s", f->path);
         return PG_E_UNKNOWN;
     }
     return pg_fail(err, PG_E_UNKNOWN, "a JSON file without weights");

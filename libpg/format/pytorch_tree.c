@@ -290,7 +290,8 @@ static pg_status ask(const pg__pickle *p, const pg__pt_parts *l, size_t n_models
     }
     if (n > MAX_ASKED)
         pg_err_detail(err, "and %zu more", n - MAX_ASKED);
-    pg_err_hint(err, "--part %s", PG_QUOTE(path_of(l, &l->v[0])));
+    pg_err_do(err, PG_DO_CHOOSE_PART, NULL);
+    pg_err_arg(err, "part", "%s", path_of(l, &l->v[0]));
     return PG_E_AMBIGUOUS;
 }
 

@@ -71,7 +71,7 @@ static int is_one_of(pg__io *const *ios, size_t n, const struct stat *dst)
 static pg_status fail_exists(const pg__sink *s, pg_err *err)
 {
     (void)pg_fail(err, PG_E_ARG, "%s exists", s->shown);
-    pg_err_hint(err, "--force   (replaces it)");
+    pg_err_do(err, PG_DO_OVERWRITE, NULL);
     return PG_E_ARG;
 }
 

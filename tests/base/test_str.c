@@ -53,6 +53,34 @@ static void proposes_no_command_that_is_not_whole(void **state)
     assert_string_equal(err.msg, "no");
 }
 
+static void says_what_would_help(void **state)
+{
+    (void)state;
+    pg_err err = {0};
+    (void)pg_fail(&err, PG_E_NO, "no");
+    pg_err_arg(&err, "lost", "%d", 1); /* of no action */
+    assert_string_equal(advice_of(&err), "");
+    pg_err_hint(&err, "words");
+    pg_err_do(&err, PG_DO_UNWRAP, "a b.h5");
+    pg_err_arg(&err, "like", "%s", "m.json");
+    assert_string_equal(err.hint, "");
+    assert_string_equal(advice_of(&err), "unwrap file=a b.h5 like=m.json");
+    assert_string_equal(pg_action_get(&err.action, "like"), "m.json");
+    assert_null(pg_action_get(&err.action, "m.json"));
+    pg_err_set(&err, "lanes", "%d", 4);
+    pg_err_or(&err, "cpu_merge", "%s", "");
+    assert_string_equal(advice_of(&err), "set lanes=4 or cpu_merge");
+    pg_err_arg(&err, "file", "%700s", "too long");
+    assert_int_equal(err.action.what, PG_DO_NOTHING); /* half of it must not be done */
+    pg_err_do(&err, PG_DO_COPY, "a");
+    (void)pg_fail(&err, PG_E_NO, "no");
+    assert_int_equal(err.action.what, PG_DO_NOTHING);
+    pg_err_do(NULL, PG_DO_SET, NULL);
+    pg_err_or(NULL, "a", "%s", "b");
+    for (int i = 1; i < PG_N_DO; i++)
+        assert_string_not_equal(pg_do_name((pg_do)i), "nothing");
+}
+
 static void ends_a_message_even_where_it_must_be_cut(void **state)
 {
     (void)state;
@@ -71,4 +99,5 @@ static void ends_a_message_even_where_it_must_be_cut(void **state)
 PG_TEST_MAIN(cmocka_unit_test(groups_the_digits_of_numbers),
              cmocka_unit_test(quotes_names_for_a_shell),
              cmocka_unit_test(proposes_no_command_that_is_not_whole),
+             cmocka_unit_test(says_what_would_help),
              cmocka_unit_test(ends_a_message_even_where_it_must_be_cut))

@@ -127,9 +127,16 @@ def run_hint(command, top):
         os.rename(top, aside)
     try:
         subprocess.run(['cp', '-a', aside if inside else cwd, copy], check=True)
-        r = subprocess.run(['sh', '-c', command], cwd=cwd if inside else copy, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                           env={**os.environ, 'PATH': os.environ['PG_HINT_TOOLS'] + ':/usr/bin:/bin'}, errors='backslashreplace', timeout=300)
-        return r.returncode, r.stdout[-500:] + r.stderr[-1500:]
+        p = subprocess.Popen(['sh', '-c', command], cwd=cwd if inside else copy, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, errors='backslashreplace', start_new_session=True,
+                             env={**os.environ, 'PATH': os.environ['PG_HINT_TOOLS'] + ':/usr/bin:/bin'})
+        try:
+            out, err = p.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            os.killpg(p.pid, signal.SIGKILL)  # the shell, and what it started
+            out, err = p.communicate()
+            return -signal.SIGKILL, 'still running after 300 s: ' + err[-1500:]
+        return p.returncode, out[-500:] + err[-1500:]
     finally:
         shutil.rmtree(copy)
         if inside:

@@ -127,10 +127,10 @@ static void says_what_is_no_model_or_not_one(void **state)
         pg_status code;
         const char *say, *hint;
     } cases[] = {
-        {"timm.pth.tar", PG_E_AMBIGUOUS, "2 parts could be the model", "--part state_dict"},
-        {"stylegan2.pt", PG_E_AMBIGUOUS, "3 parts could be the model", "--part g"},
-        {"torchvision_ema.pth", PG_E_AMBIGUOUS, "2 parts could be the model", "--part model"},
-        {"dino.pth", PG_E_AMBIGUOUS, "3 parts could be the model", "--part student"},
+        {"timm.pth.tar", PG_E_AMBIGUOUS, "2 parts could be the model", "choose-part part=state_dict"},
+        {"stylegan2.pt", PG_E_AMBIGUOUS, "3 parts could be the model", "choose-part part=g"},
+        {"torchvision_ema.pth", PG_E_AMBIGUOUS, "2 parts could be the model", "choose-part part=model"},
+        {"dino.pth", PG_E_AMBIGUOUS, "3 parts could be the model", "choose-part part=student"},
         {"yolov5.pt", PG_E_UNSUPPORTED, "model: contains the class models.yolo.DetectionModel,",
          "if you trust"},
         {"yolov8.pt", PG_E_UNSUPPORTED, "the class ultralytics.nn.tasks.DetectionModel,", "if you"},
@@ -150,9 +150,9 @@ static void says_what_is_no_model_or_not_one(void **state)
         snprintf(path, sizeof path, "%s/extra/checkpoints/%s", pg_testdata, cases[i].file);
         assert_fails(cases[i].code, pg_store_open(&s, path, NULL, &err), &err);
         if (!strstr(err.msg, cases[i].say) ||
-            (*cases[i].hint ? strncmp(err.hint, cases[i].hint, strlen(cases[i].hint)) != 0
-                            : err.hint[0] != 0))
-            fail_msg("%s [%s]", err.msg, err.hint);
+            (*cases[i].hint ? strncmp(advice_of(&err), cases[i].hint, strlen(cases[i].hint)) != 0
+                            : advice_of(&err)[0] != 0))
+            fail_msg("%s [%s]", err.msg, advice_of(&err));
     }
 }
 

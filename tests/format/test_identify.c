@@ -25,7 +25,7 @@ static void assert_about(const char *bytes, size_t n, const char *path, const ch
 {
     const pg_err err = about(bytes, n, path);
     assert_string_equal(err.msg, msg);
-    assert_string_equal(err.hint, hint);
+    assert_string_equal(advice_of(&err), hint);
     assert_int_equal(err.code, PG_E_UNKNOWN);
 }
 
@@ -145,7 +145,7 @@ static void tells_what_json_is_for(void **state)
     (void)state;
     assert_about("{\"class_name\": \"Model\", \"config\": {}}", 37, "m.json",
                  "a model description without weights (JSON)",
-                 "pgunwrap --like m.json WEIGHTS OUT");
+                 "unwrap like=m.json");
     assert_text("{\"a\": 1}", "a JSON file without weights", "");
     assert_text("{not json", "a text file, not a checkpoint", "");
     static const char index[] = "{\"metadata\":{},\"weight_map\":{\"a\":\"m-1-of-2.safetensors\"}}";

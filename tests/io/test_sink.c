@@ -136,7 +136,7 @@ static void replaces_only_when_told_to(void **state)
     put("a", "old");
     assert_fails(PG_E_ARG, save("a", "new", NULL, &err), &err);
     assert_string_equal(err.msg, "a exists"); /* to a C program, too */
-    assert_string_equal(err.hint, "--force   (replaces it)");
+    assert_int_equal(err.action.what, PG_DO_OVERWRITE);
     assert_fails(PG_E_ARG, pg__sink_check("a", NULL, &err), &err);
     assert_holds("a", "old");
     assert_ok(pg__sink_check("a", &(pg__sink_opts){.force = 1}, NULL));

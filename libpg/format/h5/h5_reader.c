@@ -150,8 +150,7 @@ pg_status pg__h5_open_or_trust(pg__h5 **out, pg__io *io, int trust, pg_err *err)
     if (uncovered && trust)
         return pg__h5_open_trusted(out, io, err);
     if (uncovered)
-        pg_err_hint(err, "--trust-input lets the HDF5 library read it, which damaged files can "
-                         "crash: only if you know where it comes from");
+        pg_err_do(err, PG_DO_TRUST_INPUT, NULL);
     return st;
 }
 

@@ -41,7 +41,7 @@ typedef struct pg__h5_object {
 pg_status pg__h5_open(pg__h5 **out, pg__io *io, pg_err *err);
 
 /* The same, but if trust is set libhdf5 reads files that are refused as legal HDF5 that libpg does
- * not read; else the error's hint says that --trust-input would. */
+ * not read; else the error's action says that `trust_input` would. */
 pg_status pg__h5_open_or_trust(pg__h5 **out, pg__io *io, int trust, pg_err *err);
 
 /* Only the root, with its attributes and the names of its children; nothing below is read. */

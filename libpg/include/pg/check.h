@@ -53,7 +53,8 @@ typedef struct pg_check_report {
     int ok;      /* all of them */
     int damaged; /* the file itself is broken: its container, or bytes of a tensor */
     int fitted;  /* the structure was compared with a model */
-    char *hint;  /* what to do next, or NULL */
+    pg_action action; /* what to do next, or PG_DO_NOTHING */
+    char *hint;       /* advice in words where action has none, or NULL */
     char **notes;
     size_t n_notes;
 } pg_check_report;

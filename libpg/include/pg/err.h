@@ -39,12 +39,69 @@ typedef enum pg_status {
     PG_E_PEER         /* another process of the same job did not arrive, or is gone */
 } pg_status;
 
+/* What would help, as data: a program can carry it out, and our tools print it as a command line.
+ * The arguments of each action stand behind it; one in brackets may be absent. */
+typedef enum pg_do {
+    PG_DO_NOTHING = 0,
+    PG_DO_SET,  /* the same call with other options: their names (batch_size, like, ...) and values,
+                   "" for a switch. "or" begins another choice; "note": words about it */
+    PG_DO_GIVE, /* the same, where only the user knows the value: a word stands for it */
+    /* files */
+    PG_DO_UNWRAP,           /* pg_unwrap_file(): file (where there is split, a folder that must
+                               be joined into it first); [like] or [needs_model], [template],
+                               [partial], [in_place]; [out], a name that may be taken, [suffix] of
+                               the new file */
+    PG_DO_UNWRAP_TEMPLATE,  /* the same twice, where a wrapper's file misses layers: first as a
+                               whole, then what comes out, with partial: file, like, [in_place] */
+    PG_DO_WRAP,             /* pg_wrap_file() like another file of such a wrapper: [file] */
+    PG_DO_JOIN,             /* pg_join_file(), then what was asked for: file */
+    PG_DO_CONVERT,          /* pg_convert_file(): file, [out] or [suffix], [model], [layout] */
+    PG_DO_COPY,             /* pg_convert_file() into a new file, which leaves behind what is out of
+                               reach: file */
+    PG_DO_COMPARE_BY_ORDER, /* pg_compare_files() with by_order: file, other */
+    PG_DO_GIVE_MODEL,       /* the same call with the model's description: file, [out], ... */
+    PG_DO_CHOOSE_FORMAT,    /* the same call, with the format named that is to be written */
+    PG_DO_CHOOSE_PART,      /* the same call on one part of the checkpoint: part */
+    PG_DO_OVERWRITE,     /* the same call with force: [split]: what is there is a split's folder */
+    PG_DO_IN_PLACE,      /* the same call with in_place: file */
+    PG_DO_WRITE_NEW,     /* the same call, not in place: file, [suffix] of the new file */
+    PG_DO_TRUST_INPUT,   /* the same call with trust_input, if the file's origin is known. [file],
+                            [suffix]: not in place */
+    PG_DO_LEAVE_OUT,     /* get the files again, or join without their tensors */
+    PG_DO_LARGER_SHARDS, /* the same call with a larger max_shard_size */
+    /* training */
+    PG_DO_SMALLER_BATCH, /* pg_fit() with [batch_size] ([accumulate]: the update is that of [rows]);
+                            or, with [place], some of the layers on another device */
+    PG_DO_CHOOSE_DATA,   /* the data's arrays: [x], [y], or, [x], [y] */
+    PG_DO_USE_TEST_SET,  /* validation by the test set in the file of the training's data */
+    PG_DO_RESUME,        /* the run that stopped, from file */
+    PG_DO_START_AFRESH,  /* the run without what was saved of it; [elsewhere]: or saved elsewhere */
+    PG_DO_LIST_LAYERS,   /* pg_layer_class(): what can be trained */
+    PG_DO_RENAME,        /* pg_convert_file() with rename, where only the names differ */
+    PG_DO_USE_GPU,       /* the same call on a GPU, or without precision: precision */
+    /* several processes */
+    PG_DO_LAUNCH,         /* this job by MPI; [srun]: which started it */
+    PG_DO_LAUNCH_RANKS,   /* this job with so many ranks, or without deterministic: ranks */
+    PG_DO_RANK_PER_GPU,   /* as many processes as GPUs, or one on each machine */
+    PG_DO_MEASURE_LINK,   /* the plan on two of the machines; [alone]: no other process is there */
+    PG_DO_BUILD_WITH_MPI, /* libpg anew, once the package is there: package */
+    PG_N_DO
+} pg_do;
+
+/* Pairs of a key and a value, both text; numbers are in decimal. */
+typedef struct pg_action {
+    pg_do what;
+    unsigned n_bytes; /* of args in use */
+    char args[632];   /* "key\0value\0key\0value\0" */
+} pg_action;
+
 typedef struct pg_err {
     pg_status code;    /* same value as the function returned */
     int sys;           /* errno of the failing call, 0 if there was none */
     char msg[512];     /* UTF-8, one line, no final newline, no program name */
-    char hint[512];    /* what to do next ("pgunwrap --like ..."), or "": shown as "try: ..." */
+    char hint[512];    /* advice in words where `action` has none, or "" */
     char detail[1024]; /* indented facts under the line, '\n' between them, or "" */
+    pg_action action;  /* what to do next; PG_DO_NOTHING where nobody knows, or hint says it */
 } pg_err;
 
 /* Stable name of a code ("PG_E_FORMAT"), for logs and tests. Never NULL. */
@@ -53,17 +110,34 @@ PG_API const char *pg_status_name(pg_status st);
 /* Fills *err (if not NULL) and returns code, so that a failure is one statement:
  *     return pg_fail(err, PG_E_FORMAT, "layer %s has no weight_names", name);
  * Call it where the failure is detected; callers above only pass the code on. hint and detail are
- * emptied. Names taken from files go through pg_printable() first. */
+ * emptied, and so is action. Names taken from files go through pg_printable() first. */
 PG_API pg_status pg_fail(pg_err *err, pg_status code, const char *fmt, ...) PG_PRINTF(3, 4);
 
 /* Same, with the text of errno_value appended. */
 PG_API pg_status pg_fail_sys(pg_err *err, pg_status code, int errno_value, const char *fmt, ...)
     PG_PRINTF(4, 5);
 
-/* Sets the hint, or adds a line of detail, of a filled *err (NULL allowed). A hint that does not
- * fit is left out, since it may be a command; a line of detail is cut at a character boundary. */
+/* Sets the hint (in place of an action), or adds a line of detail, of a filled *err (NULL allowed).
+ * A hint that does not fit is left out, since it may be a command; a line of detail is cut at a
+ * character boundary. */
 PG_API void pg_err_hint(pg_err *err, const char *fmt, ...) PG_PRINTF(2, 3);
 PG_API void pg_err_detail(pg_err *err, const char *fmt, ...) PG_PRINTF(2, 3);
+
+/* Sets the action (in place of a hint) of a filled *err (NULL allowed), about this file (NULL:
+ * none), and adds an argument to it. An action whose arguments do not fit is taken back: half of
+ * one must not be carried out. pg_err_set() is PG_DO_SET with one option; pg_err_or() begins
+ * another choice. */
+PG_API void pg_err_do(pg_err *err, pg_do what, const char *file);
+PG_API void pg_err_arg(pg_err *err, const char *key, const char *fmt, ...) PG_PRINTF(3, 4);
+PG_API void pg_err_set(pg_err *err, const char *option, const char *fmt, ...) PG_PRINTF(3, 4);
+PG_API void pg_err_or(pg_err *err, const char *option, const char *fmt, ...) PG_PRINTF(3, 4);
+
+/* "unwrap", "give-model"; "nothing". Never NULL. */
+PG_API const char *pg_do_name(pg_do what);
+/* Value of an argument, or NULL. Key of the i-th one and its value, or NULL behind the last. Both
+ * live as long as the action. */
+PG_API const char *pg_action_get(const pg_action *a, const char *key);
+PG_API const char *pg_action_arg(const pg_action *a, size_t i, const char **value);
 
 /* Puts "prefix: " before the message; done once, by the function that knows the path. */
 PG_API void pg_err_prefix(pg_err *err, const char *prefix);

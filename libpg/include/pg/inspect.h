@@ -46,9 +46,8 @@ typedef struct pg_finding {
     /* For a wrapper whose file does not determine the order of its layers: the reason, in words;
      * owned. pg_unwrap_file() then needs opts.like. NULL: it accepts the file as it is. */
     char *unsettled;
-    /* The command that takes the model out, for people: "pgunwrap parallel.h5 single.h5"; owned.
-     * NULL: there is nothing to take out, or a name cannot be written in a shell. */
-    char *next;
+    /* What takes the model out: PG_DO_UNWRAP, or PG_DO_NOTHING if there is nothing to take out. */
+    pg_action next;
     char *index; /* one shard of several: path of the index, which describes the whole; owned */
 } pg_finding;
 

@@ -163,7 +163,7 @@ pg_status pg__edit_freeze(pg__edits *out, const pg__graph *g, const char *patter
         const char *near = pg__nearest(f.v[i].text, (const char *const *)f.names.v, f.names.n);
         st = pg_fail(err, PG_E_ARG, "freeze: the model has no layer \"%s\"", PG_SHOW(f.v[i].text));
         if (near)
-            pg_err_hint(err, "--freeze %s%s", f.v[i].trains ? "!" : "", PG_QUOTE(near));
+            pg_err_set(err, "freeze", "%s%s", f.v[i].trains ? "!" : "", near);
         break;
     }
 done:
@@ -302,7 +302,7 @@ pg_status pg__edit_head(pg__edits *out, const pg__graph *g, size_t k, uint64_t u
     const char *now = pg__json_get_str(active->config, "activation");
     if (!name && units == 1 && now && strcmp(now, "softmax") == 0) {
         st = pg_fail(err, PG_E_ARG, "replace head: the softmax of one number is always 1");
-        pg_err_hint(err, "--replace-head 1:sigmoid");
+        pg_err_set(err, "replace_head", "1:sigmoid");
         goto done;
     }
     if (!name)

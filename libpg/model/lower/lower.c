@@ -478,7 +478,7 @@ static pg_status tell_untrained(const untrained *u)
     pg__str line = {0};
     pg_status st = PG_OK;
     (void)pg_fail(u->err, PG_E_UNSUPPORTED, "%zu of %zu layers cannot be computed", n, u->n_seen);
-    pg_err_hint(u->err, "pgfit --list-layers   (names those that can)");
+    pg_err_do(u->err, PG_DO_LIST_LAYERS, NULL);
     for (size_t i = 0; i < n; i++) {
         size_t of_class = 0;
         const char *why = pg__why_untrained(u->classes.v[i]);

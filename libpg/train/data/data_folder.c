@@ -303,7 +303,7 @@ static pg_status check_classes(const pg_data *d, const folder *f, const size_t *
         (void)pg_fail(err, PG_E_MISMATCH, "the folder of class \"%s\" holds no pictures",
                       PG_SHOW(class_name(f, k)));
         pg_err_detail(err, "%s", pg_data_note(d, 0));
-        pg_err_hint(err, "--any-classes");
+        pg_err_set(err, "any_classes", "%s", "");
         return PG_E_MISMATCH;
     }
     if (!f->deep)
@@ -313,7 +313,7 @@ static pg_status check_classes(const pg_data *d, const folder *f, const size_t *
                   "directly in them",
                   PG_SHOW(f->deep));
     pg_err_detail(err, "%s", pg_data_note(d, 0));
-    pg_err_hint(err, "--any-classes");
+    pg_err_set(err, "any_classes", "%s", "");
     return PG_E_MISMATCH;
 }
 
@@ -379,7 +379,7 @@ static pg_status bind_folder(pg_data *d, void *state, const pg__ends *e, pg_err 
                 "pictures are for a model with one input of height, width, channels");
     if (want.d[1] == PG_DIM_ANY || want.d[2] == PG_DIM_ANY || want.d[3] == PG_DIM_ANY) {
         (void)pg_fail(err, PG_E_MISMATCH, "the model does not say the size of its pictures");
-        pg_err_hint(err, "--reshape 224,224,3");
+        pg_err_set(err, "reshape", "224,224,3");
         return PG_E_MISMATCH;
     }
     if (want.d[3] != 1 && want.d[3] != 3 && want.d[3] != 4)

@@ -151,6 +151,20 @@ static size_t find_pairs(pair *out, pair *other, const pg_data *d, unsigned want
     return n;
 }
 
+/* One of two pairs; x or y is NULL where that is not the question. */
+static void choose(const pg__array *x, const pg__array *y, const pg__array *other_x,
+                   const pg__array *other_y, pg_err *err)
+{
+    pg_err_do(err, PG_DO_CHOOSE_DATA, NULL);
+    if (x)
+        pg_err_arg(err, "x", "%s", x->key);
+    if (y)
+        pg_err_arg(err, "y", "%s", y->key);
+    pg_err_or(err, x ? "x" : "y", "%s", x ? other_x->key : other_y->key);
+    if (x && y)
+        pg_err_arg(err, "y", "%s", other_y->key);
+}
+
 static pg_status refuse_two(const pg_data *d, const pg__ends *e, const pair *a, const pair *b,
                             pg_err *err)
 {
@@ -158,12 +172,9 @@ static pg_status refuse_two(const pg_data *d, const pg__ends *e, const pair *a, 
                   PG_SHOW(d->path), PG_SHOW(a->x->key), PG_SHOW(b->x->key));
     (void)pg__data_list(d, err);
     if (e->use == PG__FOR_VALIDATION)
-        pg_err_hint(err, "--val test   (the test set in the file of --data)");
-    else if (a->y && b->y)
-        pg_err_hint(err, "--x %s --y %s, or --x %s --y %s", PG_SHOW(a->x->key), PG_SHOW(a->y->key),
-                    PG_SHOW(b->x->key), PG_SHOW(b->y->key));
+        pg_err_do(err, PG_DO_USE_TEST_SET, NULL);
     else
-        pg_err_hint(err, "--x %s, or --x %s", PG_SHOW(a->x->key), PG_SHOW(b->x->key));
+        choose(a->x, a->y && b->y ? a->y : NULL, b->x, b->y, err);
     return PG_E_AMBIGUOUS;
 }
 
@@ -173,7 +184,7 @@ static pg_status refuse_partners(const pg_data *d, const pair *a, const pair *b,
                   "%s: \"%s\" could be the target of \"%s\", and so could \"%s\"", PG_SHOW(d->path),
                   PG_SHOW(a->y->key), PG_SHOW(a->x->key), PG_SHOW(b->y->key));
     (void)pg__data_list(d, err);
-    pg_err_hint(err, "--y %s, or --y %s", PG_SHOW(a->y->key), PG_SHOW(b->y->key));
+    choose(NULL, a->y, NULL, b->y, err);
     return PG_E_AMBIGUOUS;
 }
 

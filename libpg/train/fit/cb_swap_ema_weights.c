@@ -30,7 +30,7 @@ static pg_status refuse(const pg__optimiser *o, pg_err *err)
     (void)pg_fail(err, PG_E_ARG,
                   "SwapEMAWeights: optimizer %s keeps no averages of the weights without use_ema",
                   o->name);
-    pg_err_hint(err, "--optimizer %s:learning_rate=%s,use_ema", o->name, PG_REAL32(o->lr));
+    pg_err_set(err, "optimizer", "%s:learning_rate=%s,use_ema", o->name, PG_REAL32(o->lr));
     return PG_E_ARG;
 }
 

@@ -104,7 +104,7 @@ static pg_status stop_here(run *r, const pg__turn *turn, pg_err *err)
     if (r->resume.failed)
         PG_FAIL(PG_E_CANCELLED, "%s; its state could not be saved: %s", where, r->resume.why.msg);
     st = pg_fail(err, PG_E_CANCELLED, "%s; saved %s", where, PG_SHOW(file));
-    pg_err_hint(err, "pgfit --resume=%s", PG_QUOTE(file));
+    pg_err_do(err, PG_DO_RESUME, file);
 done:
     return st;
 }

@@ -83,9 +83,9 @@ static pg_status size_batches(run *r, pg_err *err)
     if (r->batch_size > most && !pg__feed_is_fixed(r->t))
         r->batch_size = (size_t)most;
     if (o->steps_per_epoch == 0)
-        PG_TRY(pg__feed_divides(&r->train, r->batch_size, "--steps-per-epoch", err));
+        PG_TRY(pg__feed_divides(&r->train, r->batch_size, "steps_per_epoch", err));
     if (r->has_val && o->validation_steps == 0)
-        PG_TRY(pg__feed_divides(&r->val, r->batch_size, "--validation-steps", err));
+        PG_TRY(pg__feed_divides(&r->val, r->batch_size, "validation_steps", err));
 done:
     return st;
 }
@@ -223,7 +223,7 @@ pg_status pg__fit_open(run *r, pg_err *err)
         n_losses += (size_t)t->objectives[k].has_loss;
     if (n_losses == 0) {
         (void)pg_fail(err, PG_E_ARG, "no loss given");
-        pg_err_hint(err, "--loss categorical_crossentropy");
+        pg_err_set(err, "loss", "categorical_crossentropy");
         return PG_E_ARG;
     }
     if (r->opts->validation && r->opts->validation_split != 0)

@@ -278,9 +278,12 @@ pg_status pg__memory_estimate_check(pg_trainer *t, const pg_forecast *f, pg_err 
                   t->backend->host_memory ? t->backend->name : t->device_names, f->batch_size,
                   pg__size_text_of(more).s, layer, pg__size_text_of(f->available).s,
                   f->largest_batch > 0 ? batch : "this model has no room for a batch of 1");
-    if (f->largest_batch > 0)
-        pg_err_hint(err, "--batch-size %zu; with --accumulate %zu the update is that of %zu rows",
-                    f->largest_batch, (f->batch_size + f->largest_batch - 1) / f->largest_batch,
-                    f->batch_size);
+    if (f->largest_batch > 0) {
+        pg_err_do(err, PG_DO_SMALLER_BATCH, NULL);
+        pg_err_arg(err, "batch_size", "%zu", f->largest_batch);
+        pg_err_arg(err, "accumulate", "%zu",
+                   (f->batch_size + f->largest_batch - 1) / f->largest_batch);
+        pg_err_arg(err, "rows", "%zu", f->batch_size);
+    }
     return PG_E_NOMEM;
 }

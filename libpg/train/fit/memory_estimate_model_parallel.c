@@ -150,10 +150,9 @@ pg_status pg__memory_estimate_refuse(const pg_forecast *f, pg_err *err)
                   "them",
                   p->device, f->batch_size, pg__size_text_of(p->total).s,
                   pg__size_text_of(p->room).s);
+    pg_err_do(err, PG_DO_SMALLER_BATCH, NULL);
     if (f->largest_batch > 0)
-        pg_err_hint(err, "--batch-size %zu, or --place some of its layers on another device",
-                    f->largest_batch);
-    else
-        pg_err_hint(err, "--place some of its layers on another device");
+        pg_err_arg(err, "batch_size", "%zu", f->largest_batch);
+    pg_err_arg(err, "place", "true");
     return PG_E_NOMEM;
 }

@@ -386,7 +386,7 @@ pg_status pg__resume_load(pg__resume *r, int *found, pg_err *err)
     if (st != PG_OK && err)
         *err = is_damage(second.code) || second.code == PG_OK ? first : second;
     if (is_damage(st))
-        pg_err_hint(err, "--resume=never starts afresh");
+        pg_err_do(err, PG_DO_START_AFRESH, NULL);
     if (st == PG_OK)
         PG_TRY(tell_kind(r, err));
 done:

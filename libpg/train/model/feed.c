@@ -34,8 +34,11 @@ static pg_status need_array(pg__slot *out, const pg_data *d, const char *stem, s
     (void)pg_fail(err, PG_E_MISMATCH, "%s: holds no \"%s%s%zu\", which the model's %s \"%s\" needs",
                   pg__data_path(d), stem, is_val ? "val" : "", k,
                   stem[0] == 'x' ? "input" : "output", PG_SHOW(layer));
-    if (pg__data_list(d, err))
-        pg_err_hint(err, n == 1 ? "--x NAME --y NAME" : "--x NAME,... --y NAME,...");
+    if (pg__data_list(d, err)) {
+        pg_err_do(err, PG_DO_GIVE, NULL);
+        pg_err_arg(err, "x", "NAME%s", n == 1 ? "" : ",...");
+        pg_err_arg(err, "y", "NAME%s", n == 1 ? "" : ",...");
+    }
     return PG_E_MISMATCH;
 }
 
@@ -170,7 +173,7 @@ static pg_status wrong_shape(const pg__array *a, const char *layer, const pg__di
         for (uint32_t i = 1; i < want->rank && n < sizeof as; i++)
             n += (size_t)snprintf(as + n, sizeof as - n, "%s%llu", i > 1 ? "," : "",
                                   (unsigned long long)want->d[i]);
-        pg_err_hint(err, "--reshape %s", as);
+        pg_err_set(err, "reshape", "%s", as);
     }
     return PG_E_MISMATCH;
 }
@@ -238,7 +241,7 @@ pg_status pg__feed_batch_size(const pg_trainer *t, size_t asked, size_t *out, pg
         return PG_OK;
     (void)pg_fail(err, PG_E_MISMATCH, "the stateful model asks for batches of %s rows, not of %s",
                   PG_NUM(fixed), PG_NUM(asked));
-    pg_err_hint(err, "--batch-size %llu", (unsigned long long)fixed);
+    pg_err_set(err, "batch_size", "%llu", (unsigned long long)fixed);
     return PG_E_MISMATCH;
 }
 
@@ -251,8 +254,10 @@ pg_status pg__feed_divides(const pg__feed *f, size_t batch_size, const char *opt
                   "%s: %s samples are not a multiple of the fixed batch of %s that the stateful "
                   "model asks for",
                   pg__data_path(f->data), PG_NUM(f->n_rows), PG_NUM(batch_size));
-    if (n > 0)
-        pg_err_hint(err, "%s %s (%s samples)", option, PG_NUM(n), PG_NUM(n * batch_size));
+    if (n > 0) {
+        pg_err_set(err, option, "%llu", (unsigned long long)n);
+        pg_err_arg(err, "note", "(%s samples)", PG_NUM(n * batch_size));
+    }
     return PG_E_MISMATCH;
 }
 
@@ -304,7 +309,7 @@ static pg_status wrong_target(const pg__feed *f, size_t k, const pg__value *want
                       "targets are integer classes (%d\xE2\x80\x93%d) but categorical_crossentropy "
                       "wants one-hot rows",
                       range[0], range[1]);
-        pg_err_hint(err, "--loss sparse_categorical_crossentropy");
+        pg_err_set(err, "loss", "sparse_categorical_crossentropy");
     } else if (loss == PG__LOSS_sparse_categorical_crossentropy && have->rank == prediction->rank &&
                have->d[have->rank - 1] == classes) {
         (void)pg_fail(
@@ -312,7 +317,7 @@ static pg_status wrong_target(const pg__feed *f, size_t k, const pg__value *want
             "targets are rows of %s numbers (one-hot) but sparse_categorical_crossentropy "
             "wants integer classes",
             PG_NUM(classes));
-        pg_err_hint(err, "--loss categorical_crossentropy");
+        pg_err_set(err, "loss", "categorical_crossentropy");
     } else {
         pg__dims any = want->shape;
         any.d[0] = PG_DIM_ANY;
@@ -357,9 +362,9 @@ static pg_status check_classes(const pg__feed *f, const pg__slot *target,
                   PG_NUM(units));
     pg_err_detail(err, "%s", pg_data_note(f->data, 0));
     if (n < units || units == 1)
-        pg_err_hint(err, "--any-classes");
+        pg_err_set(err, "any_classes", "%s", "");
     else
-        pg_err_hint(err, "--replace-head %s", PG_NUM(n));
+        pg_err_set(err, "replace_head", "%llu", (unsigned long long)n);
     return PG_E_MISMATCH;
 }
 

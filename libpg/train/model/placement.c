@@ -41,7 +41,7 @@ static pg_status refuse_kinds(const pg_trainer *t, const pg__backend *other, pg_
 {
     (void)pg_fail(err, PG_E_UNSUPPORTED, "place: %s and %s cannot share a model", t->backend->name,
                   other->name);
-    pg_err_hint(err, "--devices %s:0", other->name);
+    pg_err_set(err, "devices", "%s:0", other->name);
     return PG_E_UNSUPPORTED;
 }
 
@@ -131,7 +131,7 @@ pg_status pg__placement_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err
     if (t->cut.n_replicas > 1) {
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "place: a model is placed on the devices of one replica: name one device");
-        pg_err_hint(err, "--devices %.*s", (int)strcspn(first, ","), first);
+        pg_err_set(err, "devices", "%.*s", (int)strcspn(first, ","), first);
         return PG_E_UNSUPPORTED;
     }
     c = pg__mem_array(1, sizeof *c);
@@ -204,7 +204,7 @@ pg_status pg__placement_check(pg_trainer *t, const pg_train_opts *o, pg_err *err
             err, PG_E_UNSUPPORTED,
             "place: deterministic training of BatchNormalization is not covered on placed "
             "devices, where its lanes would meet: train with one lane");
-        pg_err_hint(err, "--lanes 1");
+        pg_err_set(err, "lanes", "1");
         return PG_E_UNSUPPORTED;
     }
     for (uint32_t d = 0; d < t->assigned.n_devices; d++)

@@ -150,7 +150,8 @@ pg_status pg__resume_file_check(const char *path, pg_err *err)
     if (n == sizeof head && memcmp(head, magic, n) == 0)
         return PG_OK;
     (void)pg_fail(err, PG_E_ARG, "%s: is there, and is no resume file of pgfit", PG_SHOW(path));
-    pg_err_hint(err, "another folder, or --resume=never");
+    pg_err_do(err, PG_DO_START_AFRESH, NULL);
+    pg_err_arg(err, "elsewhere", "true");
     return PG_E_ARG;
 }
 

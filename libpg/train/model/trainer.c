@@ -193,7 +193,8 @@ static pg_status read_schedule(pg_trainer *t, const char *asked, const pg__json 
         st = pg__schedule_of_json(&t->schedule, rate, err);
         if (st != PG_OK && !asked) {
             pg_err_prefix(err, "its optimizer's learning rate");
-            pg_err_hint(err, "--optimizer NAME");
+            pg_err_do(err, PG_DO_GIVE, NULL);
+            pg_err_arg(err, "optimizer", "NAME");
             goto done;
         }
         st = PG_OK;

@@ -30,7 +30,8 @@ static pg_status read_head(uint64_t *units, char name[64], const pg__piece_of *p
         strlen(text + len) == 1 || strlen(text + len) > 63) {
         (void)pg_fail(err, PG_E_ARG, "replace head: \"%.*s\": write a number of classes", (int)p->n,
                       p->s);
-        pg_err_hint(err, "--replace-head 10, --replace-head 1:sigmoid");
+        pg_err_set(err, "replace_head", "10");
+        pg_err_or(err, "replace_head", "1:sigmoid");
         return PG_E_ARG;
     }
     memcpy(name, text[len] ? text + len + 1 : "", strlen(text + len) + !text[len]);
@@ -52,7 +53,7 @@ static pg_status pieces_of(pg__piece_of **pieces, const pg__graph *g, const pg_t
     if (m->n_outputs > 1 && !strpbrk(o->replace_head, "=,")) {
         st = pg_fail(err, PG_E_ARG, "replace head: the model has %zu outputs: say which",
                      m->n_outputs);
-        pg_err_hint(err, "--replace-head %s=%.64s", PG_QUOTE(names[0]), o->replace_head);
+        pg_err_set(err, "replace_head", "%s=%.64s", names[0], o->replace_head);
         goto done;
     }
     PG_TRY(pg__per_output(*pieces, m->n_outputs, names, "replace head", o->replace_head, err));
@@ -350,7 +351,7 @@ static pg_status take_all(pg_trainer *t, pg_store *file, const char *path, int *
             pg_err_hint(err, "a .weights.h5 knows no names of layers: take the .keras, or a legacy "
                              ".h5");
         else
-            pg_err_hint(err, "pgconvert --rename, where only the names differ");
+            pg_err_do(err, PG_DO_RENAME, NULL);
         list_reasons(&g, err);
         goto done;
     }
@@ -413,7 +414,8 @@ pg_status pg__transfer_load(pg_trainer *t, const pg_train_opts *o, pg_store *fil
         st = pg_fail(err, PG_E_MISMATCH, "does not fit the model beside its new head: %s",
                      PG_SHOW(l->layer->name));
         list_reasons(&g, err);
-        pg_err_hint(err, "--init-from %s takes what fits, and says what does not", PG_QUOTE(path));
+        pg_err_set(err, "init_from", "%s", path);
+        pg_err_arg(err, "note", "takes what fits, and says what does not");
         break;
     }
 done:

@@ -65,7 +65,7 @@ static pg_status measure(pg_plan_opts *o, pg__comm *c, pg_err *err)
         (void)pg_fail(err, PG_E_ARG,
                       "link=measure: all processes of this job are on one machine: %s",
                       pg__comm_host(c, 0));
-        pg_err_hint(err, "mpirun --host a,b --map-by node, with two of the machines");
+        pg_err_do(err, PG_DO_MEASURE_LINK, NULL);
         return PG_E_ARG;
     }
     PG_TRY(fill(&o->latency, &o->bandwidth, &o->link_measured, c, f.outer, err));
@@ -85,7 +85,8 @@ pg_status pg_plan_measure(pg_plan_opts *o, const pg_train_opts *with, pg_err *er
         PG_TRY(measure(o, c, err));
     else if (o->measure) {
         (void)pg_fail(err, PG_E_ARG, "link=measure: there is no other process to measure it with");
-        pg_err_hint(err, "mpirun --host a,b --map-by node pgfit ... on two of the machines");
+        pg_err_do(err, PG_DO_MEASURE_LINK, NULL);
+        pg_err_arg(err, "alone", "true");
         st = PG_E_ARG;
     }
 done:

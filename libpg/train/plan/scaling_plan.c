@@ -69,7 +69,7 @@ static pg_status check_trainer(pg_trainer *t, const pg_fit_opts *fit, pg_err *er
                        "a plan of several batches per update is not covered");
     if (!t->backend->host_memory && t->cut.n_replicas > 1) {
         (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made with one GPU, here are several");
-        pg_err_hint(err, "--devices cuda:0");
+        pg_err_set(err, "devices", "cuda:0");
         return PG_E_UNSUPPORTED;
     }
     return PG_OK;
@@ -85,12 +85,14 @@ static pg_status check_devices(const planning *p, pg_err *err)
             err, PG_E_ARG,
             "gpus: no GPU computes here, so how fast one is must be given: speedup=X times "
             "as fast as this CPU, or flops=RATE");
-        pg_err_hint(err, "--devices cuda:0 where there is one, or speedup=20");
+        pg_err_set(err, "devices", "cuda:0");
+        pg_err_arg(err, "note", "where there is one, or speedup=20");
         return PG_E_ARG;
     }
     if (!o->gpus && !p->t->backend->host_memory) {
         (void)pg_fail(err, PG_E_ARG, "CPU devices cannot be timed by a GPU");
-        pg_err_hint(err, "--devices cpu:0, or gpus=N");
+        pg_err_set(err, "devices", "cpu:0");
+        pg_err_arg(err, "note", ", or gpus=N");
         return PG_E_ARG;
     }
     if (o->gpus && o->cores)

@@ -226,7 +226,7 @@ pg_status pg__metric_bind(pg__metric *m, const pg__dims *prediction, int classes
     if (!fits(m)) {
         (void)pg_fail(err, PG_E_MISMATCH, "metric %s does not fit targets that are %s", m->text,
                       classes ? "classes" : "numbers");
-        pg_err_hint(err, "--metrics accuracy");
+        pg_err_set(err, "metrics", "accuracy");
         st = PG_E_MISMATCH;
         goto done;
     }

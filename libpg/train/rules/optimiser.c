@@ -315,7 +315,7 @@ static pg_status read_member(pg__optimiser *o, const char *key, size_t len, cons
     double steps = 1;
     if (strcmp(key, "gradient_accumulation_steps") == 0 && pg__json_num(v, &steps) && steps != 1) {
         (void)pg_fail(err, PG_E_UNSUPPORTED, "optimizer %s: gradient_accumulation_steps", o->name);
-        pg_err_hint(err, "--accumulate %.0f", steps);
+        pg_err_set(err, "accumulate", "%.0f", steps);
         return PG_E_UNSUPPORTED;
     }
     for (size_t i = 0; i < N_KEYS; i++)

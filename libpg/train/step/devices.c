@@ -99,8 +99,10 @@ static pg_status open_group(pg_trainer *t, pg_err *err)
     for (size_t d = 0; d < t->n_devices; d++)
         devs[d] = t->devices[d].dev;
     st = t->backend->group_new(&t->group, devs, t->n_devices, NULL, err);
-    if (st == PG_E_UNSUPPORTED)
-        pg_err_hint(err, "--cpu-merge sums without it");
+    if (st == PG_E_UNSUPPORTED) {
+        pg_err_set(err, "cpu_merge", "%s", "");
+        pg_err_arg(err, "note", "sums without it");
+    }
     pg__mem_free(devs);
     return st;
 }

@@ -74,7 +74,8 @@ static pg_status refuse(const pg_trainer *t, int asked, pg_err *err)
 {
     const char *what = asked == BFLOAT16 ? "bfloat16" : "float16";
     (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: %s computes with float32", what, t->backend->name);
-    pg_err_hint(err, "--gpus 1 --precision %s, or without --precision", what);
+    pg_err_do(err, PG_DO_USE_GPU, NULL);
+    pg_err_arg(err, "precision", "%s", what);
     return PG_E_UNSUPPORTED;
 }
 

@@ -47,8 +47,10 @@ pg_status pg__explain_out_of_memory(const pg_trainer *t, uint64_t n_rows, pg_sta
     pg__name_largest_layer(t, layer, sizeof layer);
     (void)pg_fail(err, st, "%s; a batch of %llu was in work%s", why.msg, (unsigned long long)n_rows,
                   layer);
-    if (n_rows > 1)
-        pg_err_hint(err, "--batch-size %llu; with --accumulate 2 the update is the same",
-                    (unsigned long long)n_rows / 2);
+    if (n_rows > 1) {
+        pg_err_do(err, PG_DO_SMALLER_BATCH, NULL);
+        pg_err_arg(err, "batch_size", "%llu", (unsigned long long)n_rows / 2);
+        pg_err_arg(err, "accumulate", "2");
+    }
     return st;
 }

@@ -134,8 +134,8 @@ static pg_status check_tree(const pg_trainer *t, pg_err *err)
         "deterministic: %zu ranks with %zu devices in all; the order of sums asks for powers "
         "of two, and as many devices on each rank",
         n, all);
-    pg_err_hint(err, "mpirun -np %zu, or without --deterministic",
-                pg__tree_top(n) > n ? pg__tree_top(n) / 2 : n);
+    pg_err_do(err, PG_DO_LAUNCH_RANKS, NULL);
+    pg_err_arg(err, "ranks", "%zu", pg__tree_top(n) > n ? pg__tree_top(n) / 2 : n);
     return PG_E_UNSUPPORTED;
 }
 
@@ -448,7 +448,8 @@ pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, uint32_t m
                 (void)pg_fail(err, PG_E_MISMATCH,
                               "%s: is there on %s (rank %zu), not on %s (rank %zu)", PG_SHOW(file),
                               pg__comm_host(c, has), has, pg__comm_host(c, lacks), lacks);
-            pg_err_hint(err, "--resume-file in a folder that all machines share");
+            pg_err_set(err, "resume_file", "%s", "");
+            pg_err_arg(err, "note", "in a folder that all machines share");
             st = PG_E_MISMATCH;
             goto done;
         }

@@ -31,7 +31,7 @@ pg_status pg__ranks_gpus(const pg_trainer *t, size_t n, size_t *first, size_t *e
         return PG_OK;
     (void)pg_fail(err, PG_E_UNSUPPORTED, "%zu ranks on %s, which has %zu GPUs", n_local,
                   pg__comm_host(t->ranks->comm, pg__rank_of(t)), n);
-    pg_err_hint(err, "a process for each GPU, or one for each machine (mpirun --map-by node)");
+    pg_err_do(err, PG_DO_RANK_PER_GPU, NULL);
     return PG_E_UNSUPPORTED;
 }
 
@@ -76,7 +76,8 @@ static pg_status check_places(const pg_trainer *t, const place *all, pg_err *err
                 (void)pg_fail(err, PG_E_UNSUPPORTED,
                               "ranks %zu and %zu on %s have the same GPU (%s), which NCCL refuses",
                               low, high, pg__comm_host(c, rank), all[k].bus[i]);
-                pg_err_hint(err, "--devices auto gives each rank of a machine its own");
+                pg_err_set(err, "devices", "auto");
+                pg_err_arg(err, "note", "gives each rank of a machine its own");
                 return PG_E_UNSUPPORTED;
             }
     return PG_OK;
@@ -99,8 +100,10 @@ static pg_status find_place(pg_trainer *t, pg__group_place *among, pg_err *err)
     }
     PG_TRY(pg__ranks_agree(t, check_places(t, all, err), err));
     st = t->backend->group_id(pg__rank_of(t) == 0 ? among->id : NULL, err);
-    if (st == PG_E_UNSUPPORTED)
-        pg_err_hint(err, "--cpu-merge sums without it");
+    if (st == PG_E_UNSUPPORTED) {
+        pg_err_set(err, "cpu_merge", "%s", "");
+        pg_err_arg(err, "note", "sums without it");
+    }
     PG_TRY(pg__ranks_agree(t, st, err));
     PG_TRY(pg__comm_broadcast(c, among->id, sizeof among->id, "NCCL's id", err));
 done:

@@ -65,7 +65,7 @@ pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         PG_FAIL(PG_E_ARG, "lanes: %zu is no power of two up to 1024", t->cut.n_lanes);
     if (t->cut.n_lanes && t->cut.n_replicas > t->cut.n_lanes) {
         st = pg_fail(err, PG_E_ARG, "%zu devices need at least as many lanes", t->cut.n_replicas);
-        pg_err_hint(err, "--lanes %zu", pg__tree_top(t->cut.n_replicas));
+        pg_err_set(err, "lanes", "%zu", pg__tree_top(t->cut.n_replicas));
         goto done;
     }
     PG_TRY(pg__workers_start(t, err));

@@ -152,8 +152,10 @@ static pg_status share_nothing(const compare *c, pg_err *err)
     const pg_status st = pg_fail(
         err, PG_E_MISMATCH, "%s and %s share no tensor names; %zu of %zu shapes match in order",
         PG_SHOW(c->path_a), PG_SHOW(c->path_b), n, most);
-    if (n)
-        pg_err_hint(err, "pgdiff --by-order %s %s", PG_QUOTE(c->path_a), PG_QUOTE(c->path_b));
+    if (n) {
+        pg_err_do(err, PG_DO_COMPARE_BY_ORDER, c->path_a);
+        pg_err_arg(err, "other", "%s", c->path_b);
+    }
     return st;
 }
 

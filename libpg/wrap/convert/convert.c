@@ -75,20 +75,18 @@ static int has_model(const pg__convert *c)
 /* The suffix names a format that is not written: an .h5 must not get it. */
 static pg_status refuse_foreign(const pg__convert *c, const struct foreign *f, pg_err *err)
 {
-    pg_status st = PG_OK;
-    pg__str name = {0};
     const char *out = c->r.out, *model = c->o->model;
     const int full = has_model(c), n = (int)(strlen(out) - strlen(f->suffix));
     const char *suffix = full ? f->with_model : ".safetensors";
-    PG_TRY(pg__str_printf(&name, err, "%.*s%s", n, out, suffix));
-    st = pg_fail(err, PG_E_ARG, "%s: %s is not written; the nearest that is: %s", PG_SHOW(out),
-                 f->what, suffix);
-    pg_err_hint(err, "pgconvert %s%s%s%s%s %s", full && f->torch ? "--layout pytorch " : "",
-                model ? "--model " : "", model ? PG_QUOTE(model) : "", model ? " " : "",
-                PG_QUOTE(c->r.in), PG_QUOTE(name.s));
-done:
-    pg__str_fini(&name);
-    return st;
+    (void)pg_fail(err, PG_E_ARG, "%s: %s is not written; the nearest that is: %s", PG_SHOW(out),
+                  f->what, suffix);
+    pg_err_do(err, PG_DO_CONVERT, c->r.in);
+    pg_err_arg(err, "out", "%.*s%s", n, out, suffix);
+    if (full && f->torch)
+        pg_err_arg(err, "layout", "pytorch");
+    if (model)
+        pg_err_arg(err, "model", "%s", model);
+    return PG_E_ARG;
 }
 
 static pg_status choose_target(pg__convert *c, pg_err *err)
@@ -116,7 +114,7 @@ static pg_status choose_target(pg__convert *c, pg_err *err)
             return refuse_foreign(c, &foreign[i], err);
     (void)pg_fail(err, PG_E_ARG, "%s: the suffix does not say which format is meant",
                   out ? PG_SHOW(out) : "output");
-    pg_err_hint(err, "--to FORMAT   (h5, weights.h5, keras, safetensors, npy, npz)");
+    pg_err_do(err, PG_DO_CHOOSE_FORMAT, NULL);
     return PG_E_ARG;
 }
 
@@ -136,8 +134,9 @@ static pg_status check_options(const pg_convert_opts *o, pg__target target, pg_e
 pg_status pg__convert_needs_model(const pg__convert *c, const char *what, pg_err *err)
 {
     (void)pg_fail(err, PG_E_MISMATCH, "has no model description; %s needs one", what);
-    pg_err_hint(err, "pgconvert --model model.json %s %s", PG_QUOTE(c->r.in),
-                c->r.out ? PG_QUOTE(c->r.out) : "OUT");
+    pg_err_do(err, PG_DO_GIVE_MODEL, c->r.in);
+    if (c->r.out)
+        pg_err_arg(err, "out", "%s", c->r.out);
     return PG_E_MISMATCH;
 }
 

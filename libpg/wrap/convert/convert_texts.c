@@ -547,8 +547,10 @@ static pg_status describe(pg__convert *c, pg__str *out, pg_err *err)
     size_t n_classes = 0; /* told only where another Keras is asked for */
     const pg_status st =
         pg__translate(out, same ? &n_classes : &c->n_class_paths, text, n, c->dialect, same, err);
-    if (st == PG_E_UNSUPPORTED)
-        pg_err_hint(err, "pgconvert %s OUT.weights.h5", PG_QUOTE(c->r.in));
+    if (st == PG_E_UNSUPPORTED) {
+        pg_err_do(err, PG_DO_CONVERT, c->r.in);
+        pg_err_arg(err, "suffix", ".weights.h5");
+    }
     return st;
 }
 

@@ -1,11 +1,9 @@
-/* next.c - the command that takes the one-device model out of a wrapper's file: what pginfo and
- * pgcheck propose. It must work as it stands, so it names an output that is not there yet, and a
- * model wherever pgunwrap would ask for one. */
+/* next.c - the call that takes the one-device model out of a wrapper's file: what pginfo and
+ * pgcheck propose. It must work as it stands, so it says where pg_unwrap_file() would ask for a
+ * model. */
 #include <string.h>
-#include <unistd.h>
 
 #include "base/str.h"
-#include "base/try.h"
 #include "format/format.h"
 #include "format/shards.h"
 #include "wrap/judge/verdict.h"
@@ -24,7 +22,7 @@ static size_t folder_of(const char *path)
                                                              : strlen(path);
 }
 
-/* The suffix of what pgunwrap writes for such a file; "" if its name has none. */
+/* The suffix of what pg_unwrap_file() writes for such a file; "" if its name has none. */
 static const char *suffix_of_output(const char *base, const pg_store *s)
 {
     static const char *const doubles[] = {".weights.h5", ".weights.json"};
@@ -41,52 +39,42 @@ static const char *suffix_of_output(const char *base, const pg_store *s)
     return dot && dot != base ? dot : "";
 }
 
-pg_status pg__free_name(pg__str *out, const char *stem, const char *suffix, pg_err *err)
+/* The name of the whole that a split was made of, with the suffix of what is joined. */
+static void add_whole(pg_action *out, const char *source, const char *suffix)
 {
-    pg_status st = pg__str_printf(out, err, "%s%s", stem, suffix);
-    for (unsigned k = 2; st == PG_OK && k < 100 && access(out->s, F_OK) == 0; k++) {
-        out->n = 0;
-        st = pg__str_printf(out, err, "%s-%u%s", stem, k, suffix);
-    }
-    return st;
+    const size_t n = strlen(source), n_suffix = strlen(suffix);
+    const char *dot = strrchr(source, '.');
+    const size_t n_stem = n >= n_suffix && strcmp(source + n - n_suffix, suffix) == 0 ? n - n_suffix
+                          : dot ? (size_t)(dot - source)
+                                : n;
+    pg__action_arg(out, "file", "%.*s%s", n_stem ? (int)n_stem : 5, n_stem ? source : "whole",
+                   suffix);
 }
 
-pg_status pg__next_command(pg__str *hint, const pg_store *s, const pg_finding *f, const char *like,
-                           pg_err *err)
+void pg__next_action(pg_action *out, const pg_store *s, const pg_finding *f, const char *like)
 {
-    pg_status st = PG_OK;
-    pg__str to = {0}, whole = {0};
     const pg__shards *shards = pg__shards_of(s);
-    const char *in = f->index ? f->index : pg__store_path(s), *base = base_of(in);
+    const char *in = f->index ? f->index : pg__store_path(s);
+    const char *base = base_of(shards ? pg__shards_manifest(shards)->source : in);
+    const char *suffix = suffix_of_output(base, s);
     const int asks = f->verdict == PG_V_AMBIGUOUS || f->unsettled;
+    *out = (pg_action){0};
     if (!*in || (f->index && asks)) /* no file; the index is not there */
-        return PG_OK;
+        return;
     if (f->verdict == PG_V_AMBIGUOUS && pg_store_n_layers(s) == 0)
-        return PG_OK; /* words that nobody knows, in names: no command settles it */
-    if (shards) { /* pgunwrap takes whole files */
-        base = base_of(pg__shards_manifest(shards)->source);
-        const char *suffix = suffix_of_output(base, s);
-        PG_TRY(pg__str_add(&to, base, strlen(base) - strlen(suffix), err));
-        PG_TRY(pg__free_name(&whole, to.n ? to.s : "whole", suffix, err));
-        to.n = 0;
-        PG_TRY(pg__str_add(&to, in, folder_of(in), err));
-        PG_TRY(pg__str_printf(hint, err, "pgjoin %s %s && ", PG_QUOTE(to.s), PG_QUOTE(whole.s)));
-        in = whole.s;
-        to.n = 0;
+        return; /* words that nobody knows, in names: no command settles it */
+    out->what = PG_DO_UNWRAP;
+    if (shards) { /* pg_unwrap_file() takes whole files */
+        pg__action_arg(out, "split", "%.*s", (int)folder_of(in), in);
+        add_whole(out, base, suffix);
+    } else {
+        pg__action_arg(out, "file", "%s", in);
     }
-    PG_TRY(pg__free_name(&to, strncmp(base, "single.", 7) ? "single" : "unwrapped",
-                         suffix_of_output(base, s), err));
-    PG_TRY(pg__str_puts(hint, "pgunwrap ", err));
-    if (like || asks)
-        PG_TRY(pg__str_printf(hint, err, "--like %s ", like ? PG_QUOTE(like) : "MODEL"));
-    PG_TRY(pg__str_printf(hint, err, "%s %s", PG_QUOTE(in), PG_QUOTE(to.s)));
-    if (asks && !like)
-        PG_TRY(pg__str_puts(hint, "   (MODEL: the one-device model as JSON, full .h5 or .keras)",
-                            err));
-    if (strstr(hint->s, PG_UNQUOTABLE)) /* a name that no shell would take */
-        hint->n = 0;
-done:
-    pg__str_fini(&to);
-    pg__str_fini(&whole);
-    return st;
+    if (like)
+        pg__action_arg(out, "like", "%s", like);
+    else if (asks)
+        pg__action_arg(out, "needs_model", "true");
+    pg__action_arg(out, "out", "%s%s", strncmp(base, "single.", 7) ? "single" : "unwrapped",
+                   suffix);
+    pg__action_arg(out, "suffix", "%s", suffix);
 }

@@ -44,7 +44,6 @@ void pg_finding_fini(pg_finding *f)
     free_list(f->slices, f->n_slices);
     free_list(f->merges, f->n_merges);
     pg__mem_free(f->unsettled);
-    pg__mem_free(f->next);
     pg__mem_free(f->index);
     *f = (pg_finding){0};
 }
@@ -326,19 +325,13 @@ done:
 pg_status pg_inspect(pg_finding *out, pg_store *s, pg_err *err)
 {
     pg__verdict v = {0};
-    pg__str next = {0};
     pg_status st = PG_OK;
     PG_TRY(pg__judge(&v, s, err));
     if (v.f.verdict == PG_V_WRAPPER || v.f.verdict == PG_V_AMBIGUOUS)
-        PG_TRY(pg__next_command(&next, s, &v.f, NULL, err));
-    if (next.n) {
-        v.f.next = next.s;
-        next = (pg__str){0};
-    }
+        pg__next_action(&v.f.next, s, &v.f, NULL);
     *out = v.f;
     v.f = (pg_finding){0};
 done:
     pg__verdict_fini(&v);
-    pg__str_fini(&next);
     return st;
 }

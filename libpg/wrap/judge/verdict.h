@@ -48,13 +48,9 @@ pg_status pg__finding_add(char ***list, size_t *n, const char *name, pg_err *err
 /* "2 replicas (lambda, lambda_1), merged in "predictions"": the wrapper's one line, as reason. */
 pg_status pg__describe_wrapper(pg__verdict *v, const char *lead, pg_err *err);
 
-/* next.c: the command that takes the model out, appended to *out; nothing where no shell would take a
- * name, or the whole of a shard is not there. like: the model to give, NULL: "MODEL" where pgunwrap
- * asks for one. */
-pg_status pg__next_command(pg__str *hint, const pg_store *s, const pg_finding *f, const char *like,
-                           pg_err *err);
-/* "single.h5", or "single-2.h5" if that is there: a file that may be written. */
-pg_status pg__free_name(pg__str *out, const char *stem, const char *suffix, pg_err *err);
+/* next.c: the call that takes the model out; PG_DO_NOTHING where the whole of a shard is not there.
+ * like: the model to give, NULL: needs_model where pg_unwrap_file() asks for one. */
+void pg__next_action(pg_action *out, const pg_store *s, const pg_finding *f, const char *like);
 
 /* 1 if weights are stored by layers as Keras' legacy layout does; 1 for the path layout. */
 int pg__store_is_legacy(const pg_store *s);

@@ -57,7 +57,8 @@ static const char *end_of(const char *path)
 
 void pg__in_place_instead(const pg__rewrite *r, pg_err *err)
 {
-    pg_err_hint(err, "%s %s OUT%s", r->command.s, PG_QUOTE(r->in), end_of(r->in));
+    pg_err_do(err, PG_DO_WRITE_NEW, r->in);
+    pg_err_arg(err, "suffix", "%s", end_of(r->in));
 }
 
 static pg_status refuse(const pg__rewrite *r, const char *why, pg_err *err)
@@ -76,12 +77,10 @@ void pg__in_place_failed(const pg__rewrite *r, pg_status st, pg_err *err)
 
 void pg__in_place_trust(const pg__rewrite *r, pg_err *err)
 {
-    if (err && strstr(err->hint, "--trust-input"))
-        pg_err_hint(
-            err,
-            "%s --trust-input %s OUT%s   (not in place; the HDF5 library reads it then, which "
-            "damaged files can crash: only if you know where it comes from)",
-            r->command.s, PG_QUOTE(r->in), end_of(r->in));
+    if (!err || err->action.what != PG_DO_TRUST_INPUT)
+        return;
+    pg_err_do(err, PG_DO_TRUST_INPUT, r->in);
+    pg_err_arg(err, "suffix", "%s", end_of(r->in));
 }
 
 /* *err says why no new file could be written either. */
@@ -96,6 +95,7 @@ static pg_status refuse_both(const pg__rewrite *r, pg_err *err)
                   "cannot be written either: %s",
                   PG_SHOW(r->in), why.msg);
     memcpy(err->hint, why.hint, sizeof err->hint);
+    err->action = why.action;
     memcpy(err->detail, why.detail, sizeof err->detail);
     return PG_E_UNSUPPORTED;
 }
@@ -117,8 +117,8 @@ pg_status pg__rewrite_planned(pg__rewrite *r, pg_status st, pg_err *err)
                       "%s bytes of it are out of reach since an earlier change; a copy leaves "
                       "them behind",
                       PG_NUM(n));
-        if (err && !*err->hint)
-            pg_err_hint(err, "pgconvert %s NEW.h5", PG_QUOTE(r->in));
+        if (err && !*err->hint && err->action.what == PG_DO_NOTHING)
+            pg_err_do(err, PG_DO_COPY, r->in);
     }
     return st;
 }
@@ -242,5 +242,5 @@ void pg__in_place_propose(const pg__rewrite *r, const pg__format *f, pg__io *inp
         return;
     if (f->relinker && !find_loss(r) &&
         f->relinker->allowed(&r->plan, NULL, PG__RELINK_IF_POSSIBLE, NULL) == PG_OK)
-        pg_err_hint(err, "%s --in-place %s", r->command.s, PG_QUOTE(r->in));
+        pg_err_do(err, PG_DO_IN_PLACE, r->in);
 }

@@ -142,11 +142,10 @@ static pg_status list_gaps(pg__rewrite *r, const pg__alignment *a, const pg_unwr
         st = pg_fail(err, PG_E_MISMATCH,
                      "does not fit %s: %zu layer%s missing, %zu extra; nothing written",
                      PG_SHOW(r->like_name), a->missing.n, a->missing.n == 1 ? "" : "s", a->extra.n);
-        if (any_fits(a))
-            pg_err_hint(
-                err,
-                "pgunwrap --partial --like %s %s%s%s   (such a file loads with by_name=True only)",
-                PG_QUOTE(o->like), pg__hint_how(r), PG_QUOTE(r->in), pg__hint_out(r));
+        if (any_fits(a)) {
+            pg__do_like(r, PG_DO_UNWRAP, o->like, err);
+            pg_err_arg(err, "partial", "true");
+        }
         goto done;
     }
     if (a->missing.n || a->extra.n)

@@ -112,19 +112,20 @@ pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
     return st;
 }
 
-pg_status pg__rewrite_command(pg__rewrite *r, const char *tool, const pg__hint_opt *opts, size_t n,
-                              pg_err *err)
+void pg__do_again(const pg__rewrite *r, pg_do what, pg_err *err)
 {
-    pg_status st = PG_OK;
-    PG_TRY(pg__str_puts(&r->command, tool, err));
-    for (size_t i = 0; i < n; i++)
-        if (opts[i].value)
-            PG_TRY(
-                pg__str_printf(&r->command, err, " %s %s", opts[i].name, PG_QUOTE(opts[i].value)));
-        else if (opts[i].is_set)
-            PG_TRY(pg__str_printf(&r->command, err, " %s", opts[i].name));
-done:
-    return st;
+    pg_err_do(err, what, r->in);
+    if (r->write && r->write->in_place && pg__store_is_legacy(r->s))
+        pg_err_arg(err, "in_place", "true");
+}
+
+void pg__do_like(const pg__rewrite *r, pg_do what, const char *like, pg_err *err)
+{
+    pg__do_again(r, what, err);
+    if (like)
+        pg_err_arg(err, "like", "%s", like);
+    else
+        pg_err_arg(err, "needs_model", "true");
 }
 
 void pg__rewrite_blame(const pg__rewrite *r, pg_err *err)
@@ -162,17 +163,12 @@ static int is_hdf5(const pg__format *f)
 static pg_status fail_read_only(const pg__rewrite *r, size_t n_suffix, pg_err *err)
 {
     const int n = (int)(strlen(r->out) - n_suffix);
-    pg__str stem = {0}, better = {0};
-    pg_status st = PG_OK;
-    PG_TRY(pg__str_printf(&stem, err, "%.*s", n, r->out));
-    PG_TRY(pg__free_name(&better, stem.s, ".safetensors", err));
-    st = pg_fail(err, PG_E_UNSUPPORTED, "%s: %s files are read, not written", PG_SHOW(r->out),
-                 r->out + n);
-    pg_err_hint(err, "pgunwrap %s %s", PG_QUOTE(r->in), PG_QUOTE(better.s));
-done:
-    pg__str_fini(&stem);
-    pg__str_fini(&better);
-    return st;
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: %s files are read, not written", PG_SHOW(r->out),
+                  r->out + n);
+    pg_err_do(err, PG_DO_UNWRAP, r->in);
+    pg_err_arg(err, "out", "%.*s.safetensors", n, r->out);
+    pg_err_arg(err, "suffix", ".safetensors");
+    return PG_E_UNSUPPORTED;
 }
 
 /* A name of another format is a mistake. Between the two HDF5 layouts of Keras it is a matter of
@@ -350,7 +346,6 @@ void pg__rewrite_fini(pg__rewrite *r)
     pg__verdict_fini(&r->v);
     pg__graph_free(r->like);
     pg_rewrite_report_fini(&r->rep);
-    pg__str_fini(&r->command);
     pg_store_close(r->s);
     pg__flip_close(r->file);
     *r = (pg__rewrite){0};

@@ -284,7 +284,7 @@ static pg_status flat_by_names(pg__rewrite *r, pg_err *err)
                     "whether \"%s\" is trained is not known, and wrappers store what is not at the "
                     "end",
                     PG_SHOW(w->name));
-        pg_err_hint(err, "--like PARALLEL.h5, a file of such a wrapper");
+        pg_err_do(err, PG_DO_WRAP, NULL);
         goto done;
     }
     for (int statistics = 0; statistics < 2; statistics++)
@@ -371,10 +371,12 @@ static pg_status check_name(const pg__rewrite *r, pg_err *err)
             continue;
         st = pg_fail(err, PG_E_ARG, "\"%s\" is also the name of another layer of the wrapper",
                      PG_SHOW(name));
-        if (strcmp(name, r->rep.template_name) == 0)
-            pg_err_hint(err, "--name OTHER");
-        else
-            pg_err_hint(err, "--like PARALLEL.h5, a file of such a wrapper");
+        if (strcmp(name, r->rep.template_name) == 0) {
+            pg_err_do(err, PG_DO_GIVE, NULL);
+            pg_err_arg(err, "name", "OTHER");
+        } else {
+            pg_err_do(err, PG_DO_WRAP, NULL);
+        }
         goto done;
     }
 done:
@@ -454,19 +456,8 @@ static pg_status make_plan(pg__rewrite *r, pg_store *like, const pg_wrap_opts *o
     const pg_status st = pg_fail(err, PG_E_UNSUPPORTED,
                                  "without a wrapper's file only the legacy layout can be wrapped");
     if (pg__store_is_paths(r->s))
-        pg_err_hint(err, "pgwrap --like WRAPPER %s OUT", PG_QUOTE(r->in));
+        pg_err_do(err, PG_DO_WRAP, r->in);
     return st;
-}
-
-static pg_status tell_command(pg__rewrite *r, const pg_wrap_opts *o, pg_err *err)
-{
-    char gpus[16];
-    (void)snprintf(gpus, sizeof gpus, "%u", o->n_replicas);
-    const pg__hint_opt opts[] = {{"--trust-input", NULL, o->write.trust_input},
-                                 {"--like", o->like, 0},
-                                 {"--gpus", o->n_replicas ? gpus : NULL, 0},
-                                 {"--name", o->name, 0}};
-    return pg__rewrite_command(r, "pgwrap", opts, sizeof opts / sizeof *opts, err);
 }
 
 pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts,
@@ -487,7 +478,6 @@ pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts
     pg_store *like = NULL;
     const pg_open_opts open_opts = {.trust_input = opts->write.trust_input};
     PG_TRY(pg__rewrite_check(in, out, &opts->write, err));
-    PG_TRY(tell_command(&r, opts, err));
     PG_TRY(pg__rewrite_open(&r, err));
     if (opts->like)
         PG_TRY(pg_store_open(&like, opts->like, &open_opts, err));

@@ -15,7 +15,6 @@ typedef struct pg__rewrite {
     const pg_write_opts *write; /* NULL where a plan is only looked at */
     pg__flip *file; /* IN, locked, if it is to be changed in place */
     int may_drop;   /* the caller asked for an output without description or optimizer */
-    pg__str command; /* of the tool, with its options but for files and --in-place: for hints */
     pg_store *s;
     pg__verdict v;
     pg__plan plan;
@@ -27,29 +26,10 @@ typedef struct pg__rewrite {
 pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err);
 /* Puts IN before a message that does not begin with the file of --like already. */
 void pg__rewrite_blame(const pg__rewrite *r, pg_err *err);
-/* "--in-place " before IN in a hint and nothing behind it, or nothing and " OUT". */
-static inline int pg__hint_in_place(const pg__rewrite *r)
-{
-    return r->write && r->write->in_place && pg__store_is_legacy(r->s);
-}
-
-static inline const char *pg__hint_how(const pg__rewrite *r)
-{
-    return pg__hint_in_place(r) ? "--in-place " : "";
-}
-
-static inline const char *pg__hint_out(const pg__rewrite *r)
-{
-    return pg__hint_in_place(r) ? "" : " OUT";
-}
-
-/* Fills r->command: the tool's name and the options that were given, as a hint may repeat them. */
-typedef struct pg__hint_opt {
-    const char *name, *value; /* value NULL: a switch */
-    int is_set;
-} pg__hint_opt;
-pg_status pg__rewrite_command(pg__rewrite *r, const char *tool, const pg__hint_opt *opts, size_t n,
-                              pg_err *err);
+/* What would help: `what` with IN, in place again where that is possible; like this model (NULL:
+ * like one that must be given). */
+void pg__do_again(const pg__rewrite *r, pg_do what, pg_err *err);
+void pg__do_like(const pg__rewrite *r, pg_do what, const char *like, pg_err *err);
 
 /* After planning, whose status is st: names IN in its message. In place, a file of another layout is
  * refused for that, whatever else is wrong. */
@@ -63,12 +43,12 @@ void pg__rewrite_fini(pg__rewrite *r);
 /* in_place.c: carries out r->plan in IN, or with dry_run only shows that it could be; completes
  * r->rep. f: the format of IN. */
 pg_status pg__in_place_save(pg__rewrite *r, const pg__format *f, pg_err *err);
-/* The hint to write a new file instead. */
+/* What would help then: to write a new file instead. */
 void pg__in_place_instead(const pg__rewrite *r, pg_err *err);
 /* Says in the message of a failure before that, if it is the system's, that nothing changed. */
 void pg__in_place_failed(const pg__rewrite *r, pg_status st, pg_err *err);
-/* Hints. That this is the way, if OUT is IN and it can be changed in place; that a file which only
- * --trust-input reads cannot. */
+/* What would help. That this is the way, if OUT is IN and it can be changed in place; that a file which
+ * only HDF5's own library reads cannot. */
 void pg__in_place_propose(const pg__rewrite *r, const pg__format *f, pg__io *input, pg_err *err);
 void pg__in_place_trust(const pg__rewrite *r, pg_err *err);
 

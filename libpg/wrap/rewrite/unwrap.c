@@ -24,21 +24,8 @@ pg_status pg__plan_unwrap(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
     (void)pg_fail(err, PG_E_UNSUPPORTED, "files of format %s are not rewritten",
                   pg_store_format(r->s));
     if (pg__shards_of(r->s))
-        pg_err_hint(err, "pgjoin %s WHOLE; pgunwrap WHOLE OUT", PG_QUOTE(r->in));
+        pg_err_do(err, PG_DO_JOIN, r->in);
     return PG_E_UNSUPPORTED;
-}
-
-static pg_status tell_command(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
-{
-    const pg__hint_opt opts[] = {{"--trust-input", NULL, o->write.trust_input},
-                                 {"--part", o->write.part, 0},
-                                 {"--like", o->like, 0},
-                                 {"--template", o->template_name, 0},
-                                 {"--strip-prefix", o->strip_prefix, 0},
-                                 {"--partial", NULL, o->partial},
-                                 {"--weights-only", NULL, o->weights_only},
-                                 {"--no-optimizer", NULL, o->no_optimizer}};
-    return pg__rewrite_command(r, "pgunwrap", opts, sizeof opts / sizeof *opts, err);
 }
 
 static pg_status note_who_loads_it(pg__rewrite *r, pg_err *err)
@@ -67,18 +54,12 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
     if (o->like_text && !o->like)
         return pg_fail(err, PG_E_ARG, "the text of a model needs a name for messages: like");
     PG_TRY(pg__rewrite_check(in, out, &o->write, err));
-    PG_TRY(tell_command(&r, o, err));
     PG_TRY(pg__rewrite_open(&r, err));
     if (o->like)
         PG_TRY(pg__graph_given(&r.like, o->like, o->like_text, err));
     st = pg__plan_unwrap(&r, o, err);
     if (st == PG_E_MISMATCH && o->partial && o->like && r.v.f.verdict == PG_V_WRAPPER)
-        pg_err_hint(err,
-                    "pgunwrap %s%s%s; pgunwrap --partial --like %s %s%s%s   (a wrapper's "
-                    "template comes out as a whole)",
-                    pg__hint_how(&r), PG_QUOTE(in), pg__hint_in_place(&r) ? "" : " TEMPLATE",
-                    PG_QUOTE(o->like), pg__hint_how(&r),
-                    pg__hint_in_place(&r) ? PG_QUOTE(in) : "TEMPLATE", pg__hint_out(&r));
+        pg__do_like(&r, PG_DO_UNWRAP_TEMPLATE, o->like, err);
     PG_TRY(pg__rewrite_planned(&r, st, err));
     PG_TRY(note_who_loads_it(&r, err));
     PG_TRY(pg__rewrite_save(&r, err));

@@ -220,10 +220,7 @@ static pg_status by_names(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
     const size_t layer = r->v.layer;
     st = pg__order_infer(&order, &r->v, r->s, o->template_name != NULL, err);
     if (st == PG_E_AMBIGUOUS)
-        pg_err_hint(err,
-                    "pgunwrap --like MODEL %s%s%s   (MODEL: the one-device model as JSON, full .h5 "
-                    "or .keras)",
-                    pg__hint_how(r), PG_QUOTE(r->in), pg__hint_out(r));
+        pg__do_like(r, PG_DO_UNWRAP, NULL, err);
     if (st != PG_OK)
         goto done;
     const pg__grouping g = {.n_layers = order.n,
@@ -280,10 +277,7 @@ static pg_status refuse(const pg__rewrite *r, pg_err *err)
     switch (f->verdict) {
     case PG_V_AMBIGUOUS:
         st = pg_fail(err, PG_E_AMBIGUOUS, "%s; nothing written", f->reason);
-        pg_err_hint(err,
-                    "pgunwrap --like MODEL %s%s%s   (MODEL: the one-device model as JSON, full .h5 "
-                    "or .keras)",
-                    pg__hint_how(r), PG_QUOTE(r->in), pg__hint_out(r));
+        pg__do_like(r, PG_DO_UNWRAP, NULL, err);
         return st;
     case PG_V_NO_WEIGHTS:
         st = pg_fail(err, PG_E_NO, "%s; nothing written", f->reason);
@@ -297,9 +291,10 @@ static pg_status refuse(const pg__rewrite *r, pg_err *err)
     }
     st = pg_fail(err, PG_E_NO, "%s; nothing written", f->reason);
     const char *nested = f->template_name ? f->template_name : first_nested(r);
-    if (f->verdict == PG_V_NESTED && nested)
-        pg_err_hint(err, "pgunwrap --template %s %s%s%s", PG_QUOTE(nested), pg__hint_how(r),
-                    PG_QUOTE(r->in), pg__hint_out(r));
+    if (f->verdict == PG_V_NESTED && nested) {
+        pg__do_again(r, PG_DO_UNWRAP, err);
+        pg_err_arg(err, "template", "%s", nested);
+    }
     return st;
 }
 

@@ -161,11 +161,13 @@ static pg_status refuse(pg__rewrite *r, pg_err *err)
         pg_fail(err, unclear ? PG_E_AMBIGUOUS : PG_E_NO, "%s; nothing written", f->reason);
     if (f->index && unclear) /* it is not there */
         return st;
-    if (f->index)
-        pg_err_hint(err, "pgunwrap %s OUT.weights.h5", PG_QUOTE(f->index));
-    else if (f->template_name)
-        pg_err_hint(err, "pgunwrap --template %s %s OUT", PG_QUOTE(f->template_name),
-                    PG_QUOTE(r->in));
+    if (f->index) {
+        pg_err_do(err, PG_DO_UNWRAP, f->index);
+        pg_err_arg(err, "suffix", ".weights.h5");
+    } else if (f->template_name) {
+        pg_err_do(err, PG_DO_UNWRAP, r->in);
+        pg_err_arg(err, "template", "%s", f->template_name);
+    }
     return st;
 }
 

@@ -292,7 +292,7 @@ static pg_status check_sums(join *j, const pg__shards *s, pg_err *err)
         return st;
     (void)pg_fail(err, PG_E_FORMAT, "%s: %zu of %zu shards damaged; nothing written",
                   PG_SHOW(j->in), bad->n, pg__shards_n_files(s));
-    pg_err_hint(err, "copy these files again, or leave their tensors out: pgjoin --only GLOB");
+    pg_err_do(err, PG_DO_LEAVE_OUT, NULL);
     return PG_E_FORMAT;
 }
 
@@ -366,7 +366,7 @@ static pg_status join_manifest(join *j, int *plain, pg_err *err)
         if (err)
             (void)snprintf(err->msg + strlen(err->msg), sizeof err->msg - strlen(err->msg), "%s",
                            "; nothing written");
-        pg_err_hint(err, "copy these files again, or leave their tensors out: pgjoin --only GLOB");
+        pg_err_do(err, PG_DO_LEAVE_OUT, NULL);
     }
     pg_err_prefix(err, PG_SHOW(j->in));
 done:

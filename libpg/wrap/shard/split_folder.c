@@ -300,7 +300,8 @@ static pg_status refuse(const char *dir, const walk *w, int whole, pg_err *err)
                        PG_SHOW(w->foreign.s), whole ? "the split there" : "this split");
     (void)pg_fail(err, PG_E_ARG, "%s: not empty (%zu files of an earlier split)", PG_SHOW(dir),
                   w->n_files);
-    pg_err_hint(err, "--force   (replaces that split)");
+    pg_err_do(err, PG_DO_OVERWRITE, NULL);
+    pg_err_arg(err, "split", "%s", dir);
     return PG_E_ARG;
 }
 

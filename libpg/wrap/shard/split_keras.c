@@ -199,7 +199,8 @@ pg_status pg__split_keras(pg__split *s, pg_err *err)
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "%s: Keras cuts files of the .weights.h5 layout only, this is %s",
                       PG_SHOW(s->r.in), pg_store_format(s->view));
-        pg_err_hint(err, "--format npy, --format safetensors");
+        pg_err_set(err, "format", "npy");
+        pg_err_or(err, "format", "safetensors");
         return PG_E_UNSUPPORTED;
     }
     k.ids = pg__mem_array(s->n, sizeof *k.ids);

@@ -51,7 +51,7 @@ static pg_status add_pieces(pg__manifest *m, pg__split *s, size_t i, pg__shard_n
     if (n > PG_LIMIT_OBJECTS) {
         st = pg_fail(err, PG_E_LIMIT, "%s: would be cut into %s files", PG_SHOW(s->v[i].name),
                      PG_NUM(n));
-        pg_err_hint(err, "a larger --max-shard-size");
+        pg_err_do(err, PG_DO_LARGER_SHARDS, NULL);
         goto done;
     }
     PG_TRY(pg__split_raw_name(&raw, s, i, err));

@@ -90,7 +90,7 @@ static pg_status make_names(st_split *t, pg_err *err)
             pg__strs_fini(&t->names);
     }
     st = pg_fail(err, PG_E_UNSUPPORTED, "two tensors have the same name");
-    pg_err_hint(err, "--format npy");
+    pg_err_set(err, "format", "npy");
 done:
     pg__str_fini(&raw);
     return st;

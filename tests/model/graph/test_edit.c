@@ -42,7 +42,7 @@ static outcome start(const char *text)
 /* "base/a- base/b+ head+": what trains behind the patterns. */
 static const char *freeze(const char *patterns)
 {
-    static char got[1100];
+    static char got[2400];
     outcome o = start(MODEL(HEAD));
     pg__edits e = {0};
     o.st = pg__edit_freeze(&e, o.g, patterns, &o.err);
@@ -54,7 +54,7 @@ static const char *freeze(const char *patterns)
                  base->layers[2].trainable ? '+' : '-', o.g->root->layers[2].trainable ? '+' : '-',
                  o.g->root->layers[3].trainable ? '+' : '-');
     } else {
-        snprintf(got, sizeof got, "%s: %s; %s", pg_status_name(o.st), o.err.msg, o.err.hint);
+        snprintf(got, sizeof got, "%s: %s; %s", pg_status_name(o.st), o.err.msg, advice_of(&o.err));
     }
     pg__edits_fini(&e);
     pg__graph_free(o.g);
@@ -82,14 +82,14 @@ static void a_pattern_must_mean_something(void **state)
 {
     (void)state;
     assert_string_equal(freeze("a,heat"),
-                        "PG_E_ARG: freeze: the model has no layer \"heat\"; --freeze head");
+                        "PG_E_ARG: freeze: the model has no layer \"heat\"; set freeze=head");
     assert_string_equal(freeze("a,!"), "PG_E_ARG: freeze: \"a,!\": an empty pattern; ");
 }
 
 /* "units=3 activation=softmax", or what was said. */
 static const char *replace(const char *model, uint64_t units, const char *activation)
 {
-    static char got[1100];
+    static char got[2400];
     pg__head head = {0};
     outcome o = start(model);
     pg__edits e = {0};

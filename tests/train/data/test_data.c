@@ -96,7 +96,8 @@ static void sets_of_a_file_are_told_apart(void **state)
         assert_null(pg_data_note(d, 1));
         ends.use = PG__FOR_EVALUATION;
         assert_fails(PG_E_AMBIGUOUS, pg__data_bind(d, &ends, &err), &err);
-        assert_string_equal(err.hint, "--x x_train --y y_train, or --x x_test --y y_test");
+        assert_string_equal(advice_of(&err),
+                            "choose-data x=x_train y=y_train or x=x_test y=y_test");
         assert_non_null(strstr(err.detail, "x_test: 1\xC3\x97"
                                            "2 float32"));
         ends.use = PG__FOR_VALIDATION;
@@ -164,7 +165,7 @@ static void an_input_with_two_possible_targets_is_refused(void **state)
     assert_fails(PG_E_AMBIGUOUS, pg__data_bind(d, &ends, &err), &err);
     assert_non_null(strstr(err.msg, "\"labels\" could be the target of \"features\", and so could "
                                     "\"targets\""));
-    assert_string_equal(err.hint, "--y labels, or --y targets");
+    assert_string_equal(advice_of(&err), "choose-data y=labels or y=targets");
     assert_ok(pg_data_select(d, "features", "targets", &err));
     assert_ok(pg__data_bind(d, &ends, &err));
     assert_array(d, "y0", (const double[]){7, 8, 9}, 3);

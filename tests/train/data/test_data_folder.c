@@ -150,7 +150,7 @@ static void what_models_cannot_take_is_refused(void **state)
     assert_fails(PG_E_MISMATCH, pg__data_bind(d, &no, &err), &err);
     assert_fails(PG_E_MISMATCH, pg__data_bind(d, &channels, &err), &err);
     assert_fails(PG_E_MISMATCH, pg__data_bind(d, &any, &err), &err);
-    assert_string_equal(err.hint, "--reshape 224,224,3");
+    assert_string_equal(advice_of(&err), "set reshape=224,224,3");
     assert_ok(pg_data_reshape(d, "5,6,3", NULL));
     assert_ok(pg__data_bind(d, &any, NULL));
     assert_int_equal(pg__data_find(d, "x0")->dims.d[2], 6);

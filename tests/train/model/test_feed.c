@@ -68,7 +68,7 @@ static void shapes_that_differ_are_told_with_the_way_out(void **state)
                  &err);
     assert_non_null(strstr(err.msg, "x.npy: \"x0\" is 4\xC3\x97"
                                     "4, model input \"in\" wants (None, 2, 2, 1)"));
-    assert_string_equal(err.hint, "--reshape 2,2,1");
+    assert_string_equal(advice_of(&err), "set reshape=2,2,1");
     assert_ok(train(mlp, "sparse_categorical_crossentropy", &plain, "2,2,1", &err));
     write_x(3, (const uint64_t[]){4, 2, 2}); /* a missing last axis of 1 is added, as in Keras */
     assert_ok(train(mlp, "sparse_categorical_crossentropy", &plain, NULL, &err));
@@ -99,11 +99,11 @@ static void classes_and_one_hot_rows_are_told_apart(void **state)
     assert_fails(PG_E_MISMATCH, train(mlp, "categorical_crossentropy", &plain, NULL, &err), &err);
     assert_string_equal(err.msg, "targets are integer classes (0\xE2\x80\x93"
                                  "2) but categorical_crossentropy wants one-hot rows");
-    assert_string_equal(err.hint, "--loss sparse_categorical_crossentropy");
+    assert_string_equal(advice_of(&err), "set loss=sparse_categorical_crossentropy");
     write_y(2, (const uint64_t[]){4, 3}, rows);
     assert_fails(PG_E_MISMATCH, train(mlp, "sparse_categorical_crossentropy", &plain, NULL, &err),
                  &err);
-    assert_string_equal(err.hint, "--loss categorical_crossentropy");
+    assert_string_equal(advice_of(&err), "set loss=categorical_crossentropy");
     assert_fails(PG_E_MISMATCH, train(words, "mse", &plain, NULL, &err), &err);
 }
 

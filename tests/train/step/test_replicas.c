@@ -372,7 +372,7 @@ static void more_devices_than_lanes_are_refused(void **state)
                                 .devices = "cpu:0,cpu:0,cpu:0"};
     assert_fails(PG_E_ARG, pg_trainer_open(&t, &opts, &err), &err);
     assert_string_equal(err.msg, "3 devices need at least as many lanes");
-    assert_string_equal(err.hint, "--lanes 4");
+    assert_string_equal(advice_of(&err), "set lanes=4");
 }
 
 PG_TEST_MAIN(cmocka_unit_test(measuring_one_device_alone_changes_nothing),

@@ -372,7 +372,7 @@ static void needs_a_description_for_the_other_layout(void **state)
     (void)snprintf(weights, sizeof weights, "%s/golden/mlp_digits/init_weights.h5", pg_testdata);
     assert_fails(PG_E_MISMATCH, pg_convert_file(weights, out("b.weights.h5"), NULL, NULL, &err),
                  &err);
-    assert_non_null(strstr(err.hint, "--model"));
+    assert_int_equal(err.action.what, PG_DO_GIVE_MODEL);
     assert_int_not_equal(access(out("b.weights.h5"), F_OK), 0);
 }
 

@@ -108,7 +108,7 @@ static void lists_what_is_missing_and_extra(void **state)
     assert_int_equal(rep.n_extra, 1);
     assert_non_null(strstr(rep.missing[0], "head_x"));
     assert_non_null(strstr(rep.extra[0], "dense_2"));
-    assert_non_null(strstr(err.hint, "--partial"));
+    assert_non_null(pg_action_get(&err.action, "partial"));
     assert_absent(out);
     pg_rewrite_report_fini(&rep);
     o.partial = 1;

@@ -96,7 +96,7 @@ static void names_what_it_needs(void **state)
     assert_fails(
         PG_E_AMBIGUOUS,
         pg_unwrap_file(data(K224 "vggfrozen-g2/wrapper_weights.h5"), out, NULL, NULL, &err), &err);
-    assert_non_null(strstr(err.hint, "--like"));
+    assert_non_null(pg_action_get(&err.action, "needs_model"));
     forget(out);
 }
 
