@@ -101,7 +101,7 @@ typedef struct pg_err {
     char msg[512];     /* UTF-8, one line, no final newline, no program name */
     char hint[512];    /* advice in words where `action` has none, or "" */
     char detail[1024]; /* indented facts under the line, '\n' between them, or "" */
-    pg_action action;  /* what to do next; PG_DO_NOTHING where nobody knows, or hint says it */
+    pg_action action;  /* what to do next; PG_DO_NOTHING if none is known, or hint says it */
 } pg_err;
 
 /* Stable name of a code ("PG_E_FORMAT"), for logs and tests. Never NULL. */
