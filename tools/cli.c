@@ -31,12 +31,6 @@ static const cli_opt everywhere[] = {
     {0},
 };
 
-static const cli_opt hdf5[] = {
-    {0, "trust-input", NULL, &cli.trust_input, NULL, NULL, NULL,
-     "let the HDF5 library itself read what our own reader does not cover"},
-    {0},
-};
-
 static char *typed[256]; /* the command line, before operands move; longer ones are not repeated */
 static int n_typed;
 
@@ -68,7 +62,7 @@ const cli_opt *cli_option(const cli_tool *t, size_t i)
 {
     const cli_opt *const groups[] = {t->opts, t->groups & CLI_WRITES ? writers : NULL,
                                      t->groups & CLI_READS_PARTS ? parts : NULL,
-                                     t->groups & CLI_READS_HDF5 ? hdf5 : NULL, everywhere};
+                                     everywhere};
     for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
         for (const cli_opt *o = groups[g]; o && o->name; o++)
             if ((g == 0 || !has_own(t, o->name)) && i-- == 0)

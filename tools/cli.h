@@ -42,7 +42,7 @@ typedef struct cli_example {
 } cli_example;
 
 /* Groups of common options; operands may be "-", a model's JSON on standard input. */
-enum { CLI_READS_HDF5 = 1, CLI_WRITES = 2, CLI_READS_PARTS = 4, CLI_READS_STDIN = 8 };
+enum { CLI_WRITES = 1, CLI_READS_PARTS = 2, CLI_READS_STDIN = 4 };
 
 typedef struct cli_tool {
     const char *name;
@@ -64,7 +64,6 @@ typedef struct cli_tool {
 /* Values of the options that several tools have. */
 typedef struct cli_common {
     int quiet, verbose, json;
-    int trust_input;                          /* CLI_READS_HDF5 */
     const char *part;                         /* CLI_READS_PARTS */
     int force, dry_run, no_sync, skip_verify; /* CLI_WRITES */
     int in_place;                             /* there is no output; an option of the tool's own */

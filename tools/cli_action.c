@@ -47,12 +47,7 @@ static const struct {
     [PG_DO_OVERWRITE] = {"--force   (replaces [split:that split][!split:it])", NULL},
     [PG_DO_IN_PLACE] = {"{$} --in-place {file}", NULL},
     [PG_DO_WRITE_NEW] = {"{$} {file} OUT[suffix:{suffix}]", NULL},
-    [PG_DO_TRUST_INPUT] = {"[file:{$} --trust-input {file} OUT[suffix:{suffix}]   (not in place; "
-                           "the HDF5 library reads it then, which damaged files can crash: only if "
-                           "you know where it comes from)]"
-                           "[!file:--trust-input lets the HDF5 library read it, which damaged "
-                           "files can crash: only if you know where it comes from]",
-                           NULL},
+    [PG_DO_REPACK] = {"h5repack {file} NEW.h5   (of the HDF5 tools; then this again with NEW.h5)", NULL},
     [PG_DO_LEAVE_OUT] = {"copy these files again, or leave their tensors out: pgjoin --only GLOB",
                          NULL},
     [PG_DO_LARGER_SHARDS] = {"a larger --max-shard-size", NULL},
@@ -126,7 +121,7 @@ static const char *value_of(const line *l, const char *key)
 /* The tool and the options that matter to what it makes: what else was typed is asked anew. */
 static void put_command(line *l)
 {
-    static const char *const names[] = {"trust-input",  "part",    "like",         "template",
+    static const char *const names[] = {"part",    "like",         "template",
                                         "strip-prefix", "partial", "weights-only", "no-optimizer",
                                         "gpus",         "name"};
     put(l, "%s", cli_tool_name());

@@ -70,7 +70,7 @@ static const cli_tool tool = {
     .status_1 = "a check failed",
     .has_devices = 1,
     .opts = options,
-    .groups = CLI_READS_HDF5 | CLI_READS_PARTS,
+    .groups = CLI_READS_PARTS,
     .min_operands = 1,
     .max_operands = (size_t)-1,
 };
@@ -173,7 +173,6 @@ int main(int argc, char **argv)
     checked *files = calloc(n, sizeof *files);
     if (!files)
         return cli_finish(cli_complain(NULL, NULL, "out of memory"));
-    o.trust_input = cli.trust_input;
     o.part = cli.part;
     o.cancel = cli_cancel();
     size_t done = 0;

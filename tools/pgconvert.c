@@ -79,7 +79,7 @@ static const cli_tool tool = {
     .status_1 = "OUT needs a model description, the one given does not fit, or several parts of IN "
                 "could be the model",
     .opts = options,
-    .groups = CLI_WRITES | CLI_READS_HDF5 | CLI_READS_PARTS,
+    .groups = CLI_WRITES | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
 };

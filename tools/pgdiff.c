@@ -55,7 +55,7 @@ static const cli_tool tool = {
     .about = about,
     .status_1 = "they differ",
     .opts = options,
-    .groups = CLI_READS_HDF5 | CLI_READS_PARTS,
+    .groups = CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
 };
@@ -409,7 +409,6 @@ int main(int argc, char **argv)
     o.abs = tolerance(abs_text, "delta");
     o.rel = tolerance(rel_text, "relative");
     o.quick = cli.quiet && !cli.json;
-    o.trust_input = cli.trust_input;
     o.part = cli.part;
     o.cancel = cli_cancel();
     o.progress = cli_progress();

@@ -66,7 +66,7 @@ static const cli_tool tool = {
     .examples = examples,
     .about = about,
     .opts = options,
-    .groups = CLI_READS_HDF5 | CLI_READS_PARTS,
+    .groups = CLI_READS_PARTS,
     .min_operands = 1,
     .max_operands = (size_t)-1,
 };

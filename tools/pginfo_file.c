@@ -214,9 +214,9 @@ static void read_stats(info *in, const info_opts *o)
 
 void info_open(info *in, const char *path, const info_opts *o)
 {
-    const pg_open_opts open = {.trust_input = cli.trust_input, .part = cli.part};
-    const pg_open_opts rescue = {.trust_input = cli.trust_input, .salvage = 1};
-    const pg_open_opts listed = {.trust_input = cli.trust_input, .part = ""};
+    const pg_open_opts open = {.part = cli.part};
+    const pg_open_opts rescue = {.salvage = 1};
+    const pg_open_opts listed = {.part = ""};
     struct stat st;
     *in = (info){.path = path};
     const int sys = stat(path, &st) ? errno : 0;

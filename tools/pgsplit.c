@@ -59,7 +59,7 @@ static const cli_tool tool = {
     .status_1 = "several parts of IN could be the model; with --unwrap: nothing to unwrap, or not "
                 "settled by the file",
     .opts = options,
-    .groups = CLI_WRITES | CLI_READS_HDF5 | CLI_READS_PARTS,
+    .groups = CLI_WRITES | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
 };
@@ -159,7 +159,6 @@ int main(int argc, char **argv)
                               .dry_run = cli.dry_run,
                               .no_sync = cli.no_sync,
                               .skip_verify = cli.skip_verify,
-                              .trust_input = cli.trust_input,
                               .part = cli.part,
                               .cancel = cli_cancel(),
                               .progress = cli_progress()};

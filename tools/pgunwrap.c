@@ -60,7 +60,7 @@ static const cli_tool tool = {
     .about = about,
     .status_1 = "nothing to unwrap, not settled by the file, or does not fit the model",
     .opts = options,
-    .groups = CLI_WRITES | CLI_READS_HDF5 | CLI_READS_PARTS,
+    .groups = CLI_WRITES | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
 };

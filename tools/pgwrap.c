@@ -46,7 +46,7 @@ static const cli_tool tool = {
     .about = about,
     .status_1 = "IN does not fit the wrapper, or is one already",
     .opts = options,
-    .groups = CLI_WRITES | CLI_READS_HDF5 | CLI_READS_PARTS,
+    .groups = CLI_WRITES | CLI_READS_PARTS,
     .min_operands = 2,
     .max_operands = 2,
 };

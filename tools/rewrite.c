@@ -13,7 +13,6 @@ pg_write_opts rewrite_opts(void)
                            .dry_run = cli.dry_run,
                            .no_sync = cli.no_sync,
                            .skip_verify = cli.skip_verify,
-                           .trust_input = cli.trust_input,
                            .part = cli.part,
                            .in_place = cli.in_place,
                            .sha256 = rewrite_sha256,

@@ -17,7 +17,7 @@
     "first; --no-sync leaves out only the last wait for the disk. Files with several hard links "  \
     "or\n"                                                                                         \
     "in use by another program are refused (exit status 2); on a file system without locks that\n" \
-    "cannot be seen, and a note says so. Other formats, files that only --trust-input reads and\n" \
+    "cannot be seen, and a note says so. Other formats and\n" \
     "those with a newer superblock are refused too (3). A symbolic link is followed."
 
 /* And one of theirs about copies. */

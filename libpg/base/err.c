@@ -118,7 +118,7 @@ const char *pg_do_name(pg_do what)
         [PG_DO_OVERWRITE] = "overwrite",
         [PG_DO_IN_PLACE] = "in-place",
         [PG_DO_WRITE_NEW] = "write-new",
-        [PG_DO_TRUST_INPUT] = "trust-input",
+        [PG_DO_REPACK] = "repack",
         [PG_DO_LEAVE_OUT] = "leave-out",
         [PG_DO_LARGER_SHARDS] = "larger-shards",
         [PG_DO_SMALLER_BATCH] = "smaller-batch",

@@ -221,7 +221,7 @@ static pg_status run(pg__checking *c, pg_err *err)
     pg_status st = PG_OK;
     pg_err why = {0};
     const int all = !c->o->only_finite && !c->o->only_no_wrapper;
-    const pg_open_opts how = {.trust_input = c->o->trust_input, .part = c->o->part};
+    const pg_open_opts how = {.part = c->o->part};
     st = pg__view_open(&c->view, c->path, &how, &why);
     if (st == PG_E_FORMAT) {
         int is_split = 0;

@@ -111,7 +111,7 @@ pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_o
     pg_status st = PG_OK;
     pg__h5 *h5 = NULL;
     (void)path;
-    st = pg__h5_open_or_trust(&h5, io, opts && opts->trust_input, err);
+    st = pg__h5_open(&h5, io, err);
     if (st == PG_E_UNSUPPORTED || st == PG_E_FORMAT)
         return judge_root(io, st, err);
     if (st != PG_OK)

@@ -82,8 +82,6 @@ static pg_status allowed(const pg__plan *plan, pg__sink *sink, pg__relink_when w
     const pg__keras_h5 *src = pg__keras_h5_of(plan->src);
     if (!src || plan->root)
         PG_FAIL(PG_E_UNSUPPORTED, "it is no .h5 of the legacy layout");
-    if (!pg__h5_is_strict(src->h5))
-        PG_FAIL(PG_E_UNSUPPORTED, "it was read by the HDF5 library (trust_input)");
     PG_TRY(pg__h5_relinkable(&old_head, src->io, pg__io_size(src->io) - pg__h5_trailing(src->h5),
                              err));
     if (pg__h5_user_block(src->h5) || !old_head)

@@ -7,7 +7,6 @@
  *   h5_attr.c    attributes                      h5_gheap.c   global heaps behind strings
  *   h5_chunk.c   layouts, filters, chunk index   h5_read.c    bytes of a dataset
  *   h5_file.c    what they all stand on: checked reads, extents, the set of seen objects, memory
- *   h5_trusted.c the same objects out of libhdf5 instead, over h5_source.c, if a user insists
  *
  * Two rules keep hostile files harmless. Every structure is claimed with pg__h5_own() before it is
  * read, and all claims together must not exceed the file: so loops and overlaps end after work
@@ -108,7 +107,6 @@ typedef struct pg__h5_chunked {
 typedef struct pg__h5_more {
     size_t first_attr;
     uint32_t chunked;   /* in chunked[], or PG_H5_NONE */
-    const void *values; /* trusted: those of a compact dataset, else NULL */
 } pg__h5_more;
 
 /* Decoded chunks of the dataset that was read last, a direct-mapped table: chunk k is in slot
@@ -210,12 +208,11 @@ struct pg__h5 {
     size_t n_chunks, cap_chunks;
     pg__h5_arena arena;
     pg__h5_decoded decoded;
-    struct trusted *trusted; /* only while h5_trusted.c fills it */
     pg__run *used;
     size_t n_used;
     size_t n_unread;
     char unread[PG_H5_UNREAD][280];
-    int uncovered;           /* it was refused for something that libhdf5 could read */
+    int uncovered;           /* it was refused as legal HDF5 that is not covered */
     pg__h5_walk *walk;       /* NULL once open */
 };
 
@@ -238,7 +235,7 @@ pg_status pg__h5_bad(const pg__h5 *h, pg_err *err, pg_status code, const char *f
             PG_H5_FAIL(PG_E_FORMAT, __VA_ARGS__); \
     } while (0)
 
-/* Legal and harmless, but not decoded here: --trust-input would read it. */
+/* Legal and harmless, but not decoded here: h5repack writes it in an older form. */
 #define PG_H5_UNCOVERED(...)                       \
     do {                                           \
         h->uncovered = 1;                          \

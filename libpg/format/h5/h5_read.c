@@ -179,10 +179,6 @@ pg_status pg__h5_read(pg__h5 *h, uint32_t obj, uint64_t off, void *buf, size_t n
         return bad(h, obj, err, PG_E_ARG, "bytes outside the tensor");
     if (n == 0)
         return PG_OK;
-    if (h->more[obj].values) {
-        memcpy(buf, (const char *)h->more[obj].values + off, n);
-        return PG_OK;
-    }
     if (o->contiguous)
         st = pg__io_read(h->io, o->off_bytes + off, buf, n, err);
     else

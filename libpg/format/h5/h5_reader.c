@@ -106,9 +106,7 @@ pg_status pg__h5_new(pg__h5 **out, pg__io *io, pg_err *err)
     return st;
 }
 
-/* *uncovered: set if it was refused for something that libhdf5 could read. */
-static pg_status open_strictly(pg__h5 **out, pg__io *io, pg__h5_read_object read, int *uncovered,
-                               pg_err *err)
+static pg_status open_with(pg__h5 **out, pg__io *io, pg__h5_read_object read, pg_err *err)
 {
     pg_status st = PG_OK;
     pg__h5 *h = NULL;
@@ -121,7 +119,8 @@ static pg_status open_strictly(pg__h5 **out, pg__io *io, pg__h5_read_object read
     *out = h;
     h = NULL;
 done:
-    *uncovered = h && h->uncovered;
+    if (h && h->uncovered)
+        pg_err_do(err, PG_DO_REPACK, pg__io_name(io));
     pg__h5_close(h);
     return st;
 }
@@ -133,25 +132,12 @@ static pg_status read_root(pg__h5 *h, uint64_t addr, uint32_t depth, pg_err *err
 
 pg_status pg__h5_open_root(pg__h5 **out, pg__io *io, pg_err *err)
 {
-    int uncovered = 0;
-    return open_strictly(out, io, read_root, &uncovered, err);
+    return open_with(out, io, read_root, err);
 }
 
 pg_status pg__h5_open(pg__h5 **out, pg__io *io, pg_err *err)
 {
-    int uncovered = 0;
-    return open_strictly(out, io, read_object, &uncovered, err);
-}
-
-pg_status pg__h5_open_or_trust(pg__h5 **out, pg__io *io, int trust, pg_err *err)
-{
-    int uncovered = 0;
-    const pg_status st = open_strictly(out, io, read_object, &uncovered, err);
-    if (uncovered && trust)
-        return pg__h5_open_trusted(out, io, err);
-    if (uncovered)
-        pg_err_do(err, PG_DO_TRUST_INPUT, NULL);
-    return st;
+    return open_with(out, io, read_object, err);
 }
 
 void pg__h5_close(pg__h5 *h)

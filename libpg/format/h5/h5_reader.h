@@ -37,19 +37,12 @@ typedef struct pg__h5_object {
     int remnants; /* it may hold bytes of a deleted object, or a comment, which no copy gets */
 } pg__h5_object;
 
-/* References io until closed. */
+/* References io until closed. Legal HDF5 that this reader does not cover is PG_E_UNSUPPORTED, with
+ * PG_DO_REPACK. */
 pg_status pg__h5_open(pg__h5 **out, pg__io *io, pg_err *err);
-
-/* The same, but if trust is set libhdf5 reads files that are refused as legal HDF5 that libpg does
- * not read; else the error's action says that `trust_input` would. */
-pg_status pg__h5_open_or_trust(pg__h5 **out, pg__io *io, int trust, pg_err *err);
 
 /* Only the root, with its attributes and the names of its children; nothing below is read. */
 pg_status pg__h5_open_root(pg__h5 **out, pg__io *io, pg_err *err);
-
-/* Fills the same object through libhdf5, in this process: on a damaged file it may crash or hang.
- * Types, links, filters and storage obey the same rules; absent data is an error, too. */
-pg_status pg__h5_open_trusted(pg__h5 **out, pg__io *io, pg_err *err);
 
 void pg__h5_close(pg__h5 *h);
 
@@ -80,11 +73,8 @@ pg_status pg__h5_read(pg__h5 *h, uint32_t obj, uint64_t off, void *buf, size_t n
 #define PG_H5_UNREAD 3
 size_t pg__h5_unread(const pg__h5 *h, const char *names[PG_H5_UNREAD]);
 
-/* 1 if the strict reader read it, 0 if libhdf5 did. */
-int pg__h5_is_strict(const pg__h5 *h);
-
 /* The bytes that belong to the superblock and the objects, ascending, with gaps between the runs:
- * no reader of the file ever reads anything else. None (*n = 0) if libhdf5 read it. */
+ * no reader of the file ever reads anything else. */
 const pg__run *pg__h5_used(const pg__h5 *h, size_t *n);
 
 /* Bytes before the superblock and after the end of the HDF5 data: reported, not refused. */

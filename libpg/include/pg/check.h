@@ -32,7 +32,6 @@ typedef struct pg_check_opts {
      * predictions for made-up rows must be finite. */
     const char *input, *expect, *device;
     double tolerance;           /* |difference| <= tolerance * max(1, |expected|); 0: 1e-4 */
-    int trust_input;            /* as pg_open_opts.trust_input */
     const char *part;           /* as pg_open_opts.part */
     const volatile int *cancel; /* stop with PG_E_CANCELLED once *cancel is not 0; may be NULL */
     pg_progress *progress;      /* gets the bytes whose values have been examined; may be NULL */

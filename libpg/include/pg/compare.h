@@ -22,7 +22,6 @@ typedef struct pg_compare_opts {
     int by_order;       /* pair tensors by position, not by name */
     const char *ignore; /* glob of tensors to leave out; NULL = none */
     int quick;          /* stop at the first difference: rows may be incomplete */
-    int trust_input;    /* as pg_open_opts.trust_input */
     /* As pg_open_opts.part: of A, and also of B if part_b is NULL. With part alone, one of the two
      * files may have a format without parts. */
     const char *part, *part_b;

@@ -83,7 +83,7 @@ PG_API PG_MUST_USE pg_status pg_convert_store(pg_store *in, const char *out,
 
 /* Opens any checkpoint as a legacy .h5 would hold it: layers by name, trainable weights first,
  * kernels of Keras 1 as later releases keep them. Nothing is written, and tensors are read on
- * demand. Of opts only model (or model_text), unwrap, keep_keras1 and write.trust_input matter.
+ * demand. Of opts only model (or model_text), unwrap and keep_keras1 matter.
  * Without a description, either `in`'s own or a given one, other layouts stay as they are; with
  * unwrap, a wrapper's file looks like its template's. Errors: those of pg_store_open() and
  * pg_convert_file(). */

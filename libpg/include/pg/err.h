@@ -65,8 +65,7 @@ typedef enum pg_do {
     PG_DO_OVERWRITE,     /* the same call with force: [split]: what is there is a split's folder */
     PG_DO_IN_PLACE,      /* the same call with in_place: file */
     PG_DO_WRITE_NEW,     /* the same call, not in place: file, [suffix] of the new file */
-    PG_DO_TRUST_INPUT,   /* the same call with trust_input, if the file's origin is known. [file],
-                            [suffix]: not in place */
+    PG_DO_REPACK,        /* HDF5's h5repack, which writes it in an older form: file */
     PG_DO_LEAVE_OUT,     /* get the files again, or join without their tensors */
     PG_DO_LARGER_SHARDS, /* the same call with a larger max_shard_size */
     /* training */

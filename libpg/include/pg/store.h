@@ -72,7 +72,6 @@ typedef struct pg_layer {
 typedef struct pg_store pg_store;
 
 typedef struct pg_open_opts {
-    int trust_input; /* let libhdf5 read what our own HDF5 reader does not cover */
     int salvage;     /* open what is left of a half-written or damaged file; see pg_store_damage */
     /* PyTorch's checkpoints: which part to open, by its key ("model_ema"), nested keys joined with
      * dots ("nets.generator", "models.0"). "." is everything, each tensor under its path; "" is no

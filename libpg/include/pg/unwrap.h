@@ -27,7 +27,6 @@ typedef struct pg_write_opts {
     int dry_run;      /* check and plan everything, write nothing */
     int no_sync;      /* do not wait for the disk */
     int skip_verify;  /* do not read the output back */
-    int trust_input;  /* as pg_open_opts.trust_input */
     const char *part; /* of the input, as pg_open_opts.part */
     int sha256;       /* report the output's SHA-256; only for pg_unwrap_file() and
                          pg_wrap_file() */
@@ -39,7 +38,7 @@ typedef struct pg_write_opts {
      * its Lambda layers (the report's notes say so). The new structure is always read back and
      * compared before that sector is written; skip_verify has no effect, and no_sync skips only the
      * last wait. PG_E_UNSUPPORTED with the reason: another format, a superblock of a newer HDF5, a
-     * user block, read with trust_input. PG_E_ARG: the file has several hard links; prove is set.
+     * user block. PG_E_ARG: the file has several hard links; prove is set.
      * PG_E_IO: in use (flock), read-only. If the file system has no locks, a note says that no
      * other program must write. */
     int in_place;

@@ -201,7 +201,7 @@ static pg_status require_tensors(const pg__view *v, const char *path, pg_err *er
 /* A part may be meant for one of the files only: the other one's format has none. */
 static pg_status open_both(compare *c, pg_err *err)
 {
-    const pg_open_opts whole = {.trust_input = c->o->trust_input};
+    const pg_open_opts whole = {0};
     pg_open_opts of_a = whole, of_b = whole;
     of_a.part = c->o->part;
     of_b.part = c->o->part_b ? c->o->part_b : c->o->part;

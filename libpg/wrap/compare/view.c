@@ -428,7 +428,7 @@ done:
 
 pg_status pg__view_open(pg__view *out, const char *path, const pg_open_opts *how, pg_err *err)
 {
-    pg_write_opts write = {.trust_input = how->trust_input, .part = how->part};
+    pg_write_opts write = {.part = how->part};
     out->r.in = path;
     out->r.write = &write;
     pg_status st = pg__rewrite_open(&out->r, err);

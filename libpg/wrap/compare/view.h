@@ -28,7 +28,7 @@ typedef struct pg__view {
     int unwrapped; /* the file is a wrapper's */
 } pg__view;
 
-/* Opens path (how: trust_input, part) and plans its template if it is a wrapper; nothing is written and no tensor read. A
+/* Opens path (how: part) and plans its template if it is a wrapper; nothing is written and no tensor read. A
  * wrapper whose order only --like would settle is shown in the order of its list. Errors: those of
  * pg_store_open(); PG_E_FORMAT for a damaged file. Messages start with the path. */
 pg_status pg__view_open(pg__view *out, const char *path, const pg_open_opts *how, pg_err *err);

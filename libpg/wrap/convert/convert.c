@@ -62,10 +62,9 @@ static const struct foreign {
 static int has_model(const pg__convert *c)
 {
     pg_store *s = NULL;
-    const pg_open_opts opts = {.trust_input = c->o->write.trust_input};
     if (c->o->model || c->o->model_text)
         return 1;
-    if (!c->r.s && pg_store_open(&s, c->r.in, &opts, NULL) != PG_OK)
+    if (!c->r.s && pg_store_open(&s, c->r.in, NULL, NULL) != PG_OK)
         return 0;
     const int found = pg_store_text(s ? s : c->r.s, PG_TEXT_MODEL_CONFIG, NULL) != NULL;
     pg_store_close(s);

@@ -75,14 +75,6 @@ void pg__in_place_failed(const pg__rewrite *r, pg_status st, pg_err *err)
         pg__err_append(err, "; nothing changed");
 }
 
-void pg__in_place_trust(const pg__rewrite *r, pg_err *err)
-{
-    if (!err || err->action.what != PG_DO_TRUST_INPUT)
-        return;
-    pg_err_do(err, PG_DO_TRUST_INPUT, r->in);
-    pg_err_arg(err, "suffix", "%s", end_of(r->in));
-}
-
 /* *err says why no new file could be written either. */
 static pg_status refuse_both(const pg__rewrite *r, pg_err *err)
 {

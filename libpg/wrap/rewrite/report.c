@@ -83,7 +83,7 @@ static pg__sink_opts watched(const pg_write_opts *w)
 
 pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
 {
-    const pg_open_opts opts = {.trust_input = r->write->trust_input, .part = r->write->part};
+    const pg_open_opts opts = {.part = r->write->part};
     const pg__sink_opts how = watched(r->write);
     pg_status st = PG_OK;
     if (opts.part && !*opts.part)
@@ -94,8 +94,6 @@ pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
         pg__in_place_instead(r, err);
     if (st == PG_OK) {
         st = pg_store_open(&r->s, r->in, &opts, err);
-        if (st == PG_E_UNSUPPORTED && r->write->in_place)
-            pg__in_place_trust(r, err);
     }
     if (st != PG_OK) {
         pg__in_place_failed(r, st, err);

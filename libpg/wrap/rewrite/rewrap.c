@@ -476,11 +476,10 @@ pg_status pg_wrap_file(const char *in, const char *out, const pg_wrap_opts *opts
                      .like_name = opts->like,
                      .write = &opts->write};
     pg_store *like = NULL;
-    const pg_open_opts open_opts = {.trust_input = opts->write.trust_input};
     PG_TRY(pg__rewrite_check(in, out, &opts->write, err));
     PG_TRY(pg__rewrite_open(&r, err));
     if (opts->like)
-        PG_TRY(pg_store_open(&like, opts->like, &open_opts, err));
+        PG_TRY(pg_store_open(&like, opts->like, NULL, err));
     PG_TRY(pg__rewrite_planned(&r, make_plan(&r, like, opts, err), err));
     PG_TRY(pg__rewrite_save(&r, err));
     if (report) {

@@ -50,7 +50,6 @@ void pg__in_place_failed(const pg__rewrite *r, pg_status st, pg_err *err);
 /* What would help. That this is the way, if OUT is IN and it can be changed in place; that a file which
  * only HDF5's own library reads cannot. */
 void pg__in_place_propose(const pg__rewrite *r, const pg__format *f, pg__io *input, pg_err *err);
-void pg__in_place_trust(const pg__rewrite *r, pg_err *err);
 
 /* ---- provenance.c: metadata of safetensors ---- */
 

@@ -143,7 +143,7 @@ static pg_status open_input(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg_open_opts opts = {
-        .trust_input = s->o->write.trust_input, .salvage = 1, .part = s->o->write.part};
+        .salvage = 1, .part = s->o->write.part};
     const pg_unwrap_opts unwrap = {.write = s->o->write};
     if (opts.part && !*opts.part)
         PG_FAIL(PG_E_ARG, "an empty key names no part");

@@ -471,26 +471,17 @@ static void agrees_on_hard_links_and_new_groups(void **state)
 
 /* ---- what only libhdf5 covers */
 
-static void agree_if_trusted(hid_t f, const char *label)
+static void refuse(hid_t f)
 {
     const image im = image_end(f);
     pg__h5 *h = NULL;
-    pg__io *io = NULL;
     pg_err err = {0};
     assert_fails(PG_E_UNSUPPORTED, image_open(&h, im, &err), &err);
-    assert_string_equal(advice_of(&err), "");
-    assert_ok(pg__io_open_mem(&io, im.p, im.n, NULL));
-    assert_fails(PG_E_UNSUPPORTED, pg__h5_open_or_trust(&h, io, 0, &err), &err);
-    assert_int_equal(err.action.what, PG_DO_TRUST_INPUT);
-    assert_ok(pg__h5_open_or_trust(&h, io, 1, &err));
-    pg__h5_close(h);
-    pg__io_close(io);
-    if (!agree(im, label, pg__h5_open_trusted))
-        fail_msg("%s: both refuse it", label);
+    assert_int_equal(err.action.what, PG_DO_REPACK);
     free(im.p);
 }
 
-static void agrees_if_trusted_on_dense_storage(void **state)
+static void refuses_dense_storage(void **state)
 {
     (void)state;
     const char *text = "variable";
@@ -509,10 +500,10 @@ static void agrees_if_trusted_on_dense_storage(void **state)
     H5Lcreate_hard(f, "g/d3", f, "again", H5P_DEFAULT, H5P_DEFAULT);
     H5Tclose(vlen);
     H5Tclose(fixed);
-    agree_if_trusted(f, "dense storage");
+    refuse(f);
 }
 
-static void agrees_if_trusted_on_every_chunk_index(void **state)
+static void refuses_chunk_indexes_of_hdf5_110(void **state)
 {
     (void)state;
     const hid_t f = image_begin(1);
@@ -546,70 +537,7 @@ static void agrees_if_trusted_on_every_chunk_index(void **state)
     image_dataset(f, "compact", H5T_STD_I32LE, 1, (hsize_t[]){10}, dcpl, 1);
     H5Pclose(dcpl);
     image_dataset(f, "empty", H5T_STD_I32LE, 1, (hsize_t[]){0}, H5P_DEFAULT, 0);
-    agree_if_trusted(f, "chunk indexes");
-}
-
-static void refuses_the_same_even_if_trusted(void **state)
-{
-    (void)state;
-    static const char *const words[] = {"x: soft link to \"/g\" is not followed",
-                                        "x: external link to \"secret.h5\" is not followed",
-                                        "x: external storage",
-                                        "x: virtual dataset",
-                                        "x: filter 5 (nbit)",
-                                        "g/x: loop",
-                                        "x: declares 12 bytes, 0 are stored",
-                                        "x: 0 of its 3 chunks"};
-    for (int i = 0; i < 8; i++) {
-        pg__h5 *h = NULL;
-        pg__io *io = NULL;
-        pg_err err = {0};
-        const hid_t f = image_begin(1), dcpl = H5Pcreate(H5P_DATASET_CREATE);
-        const hid_t three = image_space(1, (hsize_t[]){3});
-        H5Gclose(image_group(f, "g"));
-        if (i == 0)
-            H5Lcreate_soft("/g", f, "x", H5P_DEFAULT, H5P_DEFAULT);
-        else if (i == 1)
-            H5Lcreate_external("secret.h5", "/g", f, "x", H5P_DEFAULT, H5P_DEFAULT);
-        else if (i == 2)
-            H5Pset_external(dcpl, "secret.txt", 0, 12);
-        else if (i == 3)
-            H5Pset_virtual(dcpl, three, "secret.h5", "s", three);
-        else if (i == 5)
-            H5Lcreate_hard(f, "/", f, "g/x", H5P_DEFAULT, H5P_DEFAULT);
-        if (i == 4 || i == 7)
-            H5Pset_chunk(dcpl, 1, (hsize_t[]){1});
-        if (i == 4)
-            H5Pset_nbit(dcpl);
-        if (i == 7)
-            H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_INCR);
-        if ((i > 1 && i < 5) || i > 5)
-            image_dataset(f, "x", H5T_STD_I32LE, 1, (hsize_t[]){3}, dcpl, 0);
-        H5Sclose(three);
-        H5Pclose(dcpl);
-        const image im = image_end(f);
-        assert_ok(pg__io_open_mem(&io, im.p, im.n, NULL));
-        if (pg__h5_open_trusted(&h, io, &err) == PG_OK || !strstr(err.msg, words[i]))
-            fail_msg("%s: %s", words[i], err.msg);
-        pg__io_close(io);
-        free(im.p);
-    }
-}
-
-static void refuses_damage_even_if_trusted(void **state)
-{
-    (void)state;
-    pg__h5 *h = NULL;
-    pg__io *io = NULL;
-    pg_err err = {0};
-    const image im = image_end(image_keras());
-    assert_ok(pg__io_open_mem(&io, im.p, im.n - 1, NULL));
-    assert_fails(PG_E_FORMAT, pg__h5_open_or_trust(&h, io, 1, &err), &err); /* not asked */
-    assert_non_null(strstr(err.msg, "truncated: holds"));
-    assert_fails(PG_E_FORMAT, pg__h5_open_trusted(&h, io, &err), &err);
-    assert_non_null(strstr(err.msg, "the HDF5 library cannot open the file: "));
-    pg__io_close(io);
-    free(im.p);
+    refuse(f);
 }
 
 PG_TEST_MAIN(cmocka_unit_test(agrees_on_every_file_of_testdata),
@@ -621,7 +549,5 @@ PG_TEST_MAIN(cmocka_unit_test(agrees_on_every_file_of_testdata),
              cmocka_unit_test(agrees_on_chunks_without_their_filter),
              cmocka_unit_test(agrees_on_large_groups),
              cmocka_unit_test(agrees_on_hard_links_and_new_groups),
-             cmocka_unit_test(agrees_if_trusted_on_dense_storage),
-             cmocka_unit_test(agrees_if_trusted_on_every_chunk_index),
-             cmocka_unit_test(refuses_the_same_even_if_trusted),
-             cmocka_unit_test(refuses_damage_even_if_trusted))
+             cmocka_unit_test(refuses_dense_storage),
+             cmocka_unit_test(refuses_chunk_indexes_of_hdf5_110))

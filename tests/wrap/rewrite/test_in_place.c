@@ -135,26 +135,23 @@ static const char *file_for_hdf5_only(void)
     return own;
 }
 
-static void proposes_a_copy_of_what_only_hdf5_reads(void **state)
+static void names_h5repack_for_what_only_hdf5_reads(void **state)
 {
     (void)state;
     pg_err err = {0};
-    char way[600];
+    char way[600], repack[600];
     const char *own = file_for_hdf5_only();
-    snprintf(way, sizeof way, "trust-input file=%s suffix=.h5", own);
+    snprintf(way, sizeof way, "repack file=%s", own);
     assert_fails(PG_E_UNSUPPORTED, pg_unwrap_file(own, NULL, &here, NULL, &err), &err);
     assert_string_equal(advice_of(&err), way);
-    snprintf(way, sizeof way, "write-new file=%s suffix=.h5", own);
-    pg_unwrap_opts trusting = here;
-    trusting.write.trust_input = 1;
-    assert_fails(PG_E_UNSUPPORTED, pg_unwrap_file(own, NULL, &trusting, NULL, &err), &err);
-    assert_non_null(strstr(err.msg, "cannot be changed in place: it was read by the HDF5 library"));
-    assert_string_equal(advice_of(&err), way);
-    trusting.write.in_place = 0;
-    const char *out = tmp("out.h5");
-    assert_ok(pg_unwrap_file(own, out, &trusting, NULL, NULL)); /* the hint works */
+    const char *older = tmp("older.h5"), *out = tmp("out.h5");
+    snprintf(repack, sizeof repack, "h5repack '%s' '%s'", own, older);
+    if (system(repack) == 0) { /* where the HDF5 tools are, what they write is read */
+        assert_ok(pg_unwrap_file(older, out, NULL, NULL, NULL));
+        forget(out);
+        forget(older);
+    }
     forget(own);
-    forget(out);
 }
 
 static int has_note(const pg_rewrite_report *rep, const char *words)
@@ -206,6 +203,6 @@ static void finds_nothing_out_of_reach_in_what_keras_wrote(void **state)
 PG_TEST_MAIN(cmocka_unit_test(tells_by_how_much_the_file_grows),
              cmocka_unit_test(notes_that_nothing_keeps_others_from_writing),
              cmocka_unit_test(a_failure_says_that_nothing_changed_and_is_right),
-             cmocka_unit_test(proposes_a_copy_of_what_only_hdf5_reads),
+             cmocka_unit_test(names_h5repack_for_what_only_hdf5_reads),
              cmocka_unit_test(tells_what_earlier_changes_left_behind),
              cmocka_unit_test(finds_nothing_out_of_reach_in_what_keras_wrote))
