@@ -43,7 +43,8 @@ typedef struct pg_finding {
     char **slices, **merges; /* names of the layers around the template; owned */
     size_t n_slices, n_merges;
     /* A wrapper of which the file does not settle how its layers are ordered: why not, in words; owned.
-     * pg_unwrap_file() then needs opts.like. NULL: it takes the file as it is. */
+     * pg_unwrap_file() then needs opts.like. NULL: it takes the file as it is. With PG_V_SINGLE: a name
+     * of PyTorch holds "module" where it may be a wrapper's. */
     char *unsettled;
     /* The command that takes the model out, for people: "pgunwrap parallel.h5 single.h5"; owned.
      * NULL: there is nothing to take out, or no shell would take a name. */

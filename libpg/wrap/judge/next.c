@@ -78,9 +78,14 @@ pg_status pg__next_command(pg__str *hint, const pg_store *s, const pg_finding *f
                          suffix_of_output(base, s), err));
     PG_TRY(pg__str_puts(hint, "pgunwrap ", err));
     if (like || asks)
-        PG_TRY(pg__str_printf(hint, err, "--like %s ", like ? PG_QUOTE(like) : "MODEL"));
+        PG_TRY(pg__str_printf(hint, err, "--like %s ",
+                              like                   ? PG_QUOTE(like)
+                              : pg_store_n_layers(s) ? "MODEL"
+                                                     : "PLAIN"));
     PG_TRY(pg__str_printf(hint, err, "%s %s", PG_QUOTE(in), PG_QUOTE(to.s)));
-    if (asks && !like)
+    if (asks && !like && pg_store_n_layers(s) == 0)
+        PG_TRY(pg__str_puts(hint, PG_PLAIN_IS, err));
+    else if (asks && !like)
         PG_TRY(pg__str_puts(hint, "   (MODEL: the one-device model as JSON, full .h5 or .keras)",
                             err));
     if (strstr(hint->s, PG_UNQUOTABLE)) /* a name that no shell would take */

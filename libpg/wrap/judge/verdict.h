@@ -48,6 +48,9 @@ pg_status pg__finding_add(char ***list, size_t *n, const char *name, pg_err *err
 /* "2 replicas (lambda, lambda_1), merged in "predictions"": the wrapper's one line, as reason. */
 pg_status pg__describe_wrapper(pg__verdict *v, const char *lead, pg_err *err);
 
+/* What a hint says about the file that settles names of PyTorch. */
+#define PG_PLAIN_IS "   (PLAIN: .pt or .safetensors with the names of the bare model)"
+
 /* next.c: the command that takes the model out, appended to *out; nothing where no shell would take a
  * name, or the whole of a shard is not there. like: the model to give, NULL: "MODEL" where pgunwrap
  * asks for one. */
