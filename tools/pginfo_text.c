@@ -336,7 +336,12 @@ static void print_trouble(const info *in)
 
 static void print_next(const info *in)
 {
-    if (in->found.next)
+    static const char tool[] = "pgunwrap ";
+    const size_t n = sizeof tool - 1;
+    if (in->found.next && cli.part && strncmp(in->found.next, tool, n) == 0)
+        cli_printf(stdout, *cli_quote(cli.part).s ? "try: %s--part %s %s\n" : "", tool,
+                   cli_quote(cli.part).s, in->found.next + n);
+    else if (in->found.next)
         cli_printf(stdout, "try: %s\n", in->found.next);
 }
 
