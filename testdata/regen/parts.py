@@ -37,3 +37,4 @@ torch.save({"checkpoint_version": 3.0, "iteration": 10, "optimizer": osd, "rng_s
             "model": {"language_model": {"embedding": {"word_embeddings": {"weight": torch.randn(8, 4)}},
                                          "encoder": {"layers.0.dense.weight": torch.randn(4, 4), "layers.0.dense.bias": torch.randn(4)}}}}, "megatron.pt")
 torch.save({"net": sd, "rng": {"torch": torch.get_rng_state(), "cuda": [torch.zeros(16, dtype=torch.uint8)]}, "optim": [osd["state"]]}, "random.pt")
+torch.export.save(torch.export.export(nn.Linear(2, 1), (torch.zeros(1, 2),)), "exported.pt2")

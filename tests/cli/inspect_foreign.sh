@@ -24,3 +24,5 @@ run pgdiff -q unmarked.h5 single.h5
 cp "$TESTDATA/extra/foreign/extra_legacy.h5" .
 pginfo extra_legacy.h5 | sed -n 2,3p
 run pgconvert extra_legacy.h5 extra.safetensors
+cp "$TESTDATA/extra/parts/exported.pt2" .
+run pginfo exported.pt2

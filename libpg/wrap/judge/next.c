@@ -63,7 +63,7 @@ pg_status pg__next_command(pg__str *hint, const pg_store *s, const pg_finding *f
         return PG_OK;
     if (f->verdict == PG_V_AMBIGUOUS && pg_store_n_layers(s) == 0)
         return PG_OK; /* words that nobody knows, in names: no command settles it */
-    if (shards) { /* pgunwrap takes whole files */
+    if (shards) {     /* pgunwrap takes whole files */
         base = base_of(pg__shards_manifest(shards)->source);
         const char *suffix = suffix_of_output(base, s);
         PG_TRY(pg__str_add(&to, base, strlen(base) - strlen(suffix), err));

@@ -51,9 +51,9 @@ pg_status pg__describe_wrapper(pg__verdict *v, const char *lead, pg_err *err);
 /* What a hint says about the file that settles names of PyTorch. */
 #define PG_PLAIN_IS "   (PLAIN: .pt or .safetensors with the names of the bare model)"
 
-/* next.c: the command that takes the model out, appended to *out; nothing where no shell would take a
- * name, or the whole of a shard is not there. like: the model to give, NULL: "MODEL" where pgunwrap
- * asks for one. */
+/* next.c: the command that takes the model out, appended to *out; nothing where no shell would take
+ * a name, or the whole of a shard is not there. like: the model to give, NULL: "MODEL" where
+ * pgunwrap asks for one. */
 pg_status pg__next_command(pg__str *hint, const pg_store *s, const pg_finding *f, const char *like,
                            pg_err *err);
 /* "single.h5", or "single-2.h5" if that is there: a file that may be written. */
