@@ -19,10 +19,12 @@ static const struct {
     [PG_DO_GIVE] = {NULL, ", "},
     [PG_DO_UNWRAP] = {"[split:pgjoin {split} {file} && ]pgunwrap [template:--template {template} ]"
                       "[partial:--partial ][like:--like {like} ][needs_model:--like MODEL ]"
-                      "[in_place:--in-place ]{file|WEIGHTS}[out: {out}]"
+                      "[needs_names:--like PLAIN ][part:--part {part} ][in_place:--in-place ]{file|WEIGHTS}[out: {out}]"
                       "[!out:[!in_place: OUT[suffix:{suffix}]]]"
                       "[partial:   (such a file loads with by_name=True only)]"
-                      "[needs_model:   (MODEL: the one-device model as JSON, full .h5 or .keras)]",
+                      "[needs_model:   (MODEL: the one-device model as JSON, full .h5 or .keras)]"
+                      "[needs_names:   (PLAIN: .pt or .safetensors with the names of the bare "
+                      "model)]",
                       NULL},
     [PG_DO_UNWRAP_TEMPLATE] = {"pgunwrap [in_place:--in-place ]{file}[!in_place: TEMPLATE]; "
                                "pgunwrap --partial --like {like} [in_place:--in-place {file}]"
@@ -42,7 +44,9 @@ static const struct {
                           "--model model.json [input:--input {input} --expect {expect} ]"
                           "[device:--device {device} ]{file}[!input:[!device: {out|OUT}]]",
                           NULL},
-    [PG_DO_CHOOSE_FORMAT] = {"--to FORMAT   (h5, weights.h5, keras, safetensors, npy, npz)", NULL},
+    [PG_DO_CHOOSE_FORMAT] = {"[to:pgconvert --to {to} {file} FOLDER][!to:--to FORMAT   (h5, weights.h5, "
+                             "keras, safetensors, npy, npz)]",
+                             NULL},
     [PG_DO_CHOOSE_PART] = {"--part {part}", NULL},
     [PG_DO_OVERWRITE] = {"--force   (replaces [split:that split][!split:it])", NULL},
     [PG_DO_IN_PLACE] = {"{$} --in-place {file}", NULL},
@@ -109,8 +113,11 @@ static void put_quoted(line *l, const char *text)
     l->bad |= full.s[0] == 0;
 }
 
+/* The part of a checkpoint that the user asked for is the one to take the model out of. */
 static const char *value_of(const line *l, const char *key)
 {
+    if (l->a->what == PG_DO_UNWRAP && strcmp(key, "part") == 0)
+        return cli.part && *cli.part ? cli.part : NULL;
     return l->file.s[0] && strcmp(key, "file") == 0 ? l->file.s
            : l->out.s[0] && strcmp(key, "out") == 0 ? l->out.s
                                                     : pg_action_get(l->a, key);

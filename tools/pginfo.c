@@ -197,6 +197,7 @@ static int print_list(const list *l, const char *folder, const pg_found *out)
     int status = CLI_OK;
     info_list_head(&t);
     t.fit = cli_columns();
+    t.most = 60;
     for (size_t i = 0; i < l->n; i++) {
         info in;
         info_open(&in, l->v[i], &opts);

@@ -268,7 +268,7 @@ static void put_figures(page *p)
 static void put_next(page *p)
 {
     const cli_hint next = cli_hint_of(&p->in->found.next);
-    if (p->in->found.unsettled) {
+    if (p->in->found.unsettled && p->in->verdict == PG_V_WRAPPER) {
         put(p, "<p>To order its layers, pgunwrap needs the one-device model: ");
         put_text(p, p->in->found.unsettled);
         put(p, "</p>\n");
@@ -307,11 +307,11 @@ static void put_parts(page *p)
 static void put_verdict(page *p)
 {
     const info *in = p->in;
-    const int good = in->verdict == PG_V_SINGLE && p->n_bad == 0;
+    const int good = in->verdict == PG_V_SINGLE && !in->found.unsettled && p->n_bad == 0;
     putf(p, "<div class=\"v %s\"><b>", good ? "g" : in->verdict == PG_V_NESTED ? "" : "w");
-    put_text(p, in->question.code            ? in->question.msg
-                : in->verdict == PG_V_SINGLE ? "not wrapped"
-                                             : in->found.reason);
+    put_text(p, in->question.code                                    ? in->question.msg
+                : in->verdict == PG_V_SINGLE && !in->found.unsettled ? "not wrapped"
+                                                                     : in->found.reason);
     put(p, in->verdict == PG_V_WRAPPER && !in->found.certain ? " (likely)</b>" : "</b>");
     if (in->verdict == PG_V_WRAPPER && in->found.replicas && in->found.template_name) {
         put(p, "<p>The one-device model is in it as \xE2\x80\x9C");

@@ -24,7 +24,9 @@ static void add_wrapped(table *t, const info *in)
     } else if (in->verdict == PG_V_WRAPPER) {
         table_add(t, cli_name(in->found.template_name ? in->found.template_name : "yes").s);
     } else {
-        table_add(t, in->verdict == PG_V_SINGLE ? none : pg_verdict_name(in->verdict));
+        table_add(t, in->found.unsettled          ? "not settled"
+                     : in->verdict == PG_V_SINGLE ? none
+                                                  : pg_verdict_name(in->verdict));
     }
 }
 

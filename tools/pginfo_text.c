@@ -160,6 +160,11 @@ static void print_verdict(const info *in)
     switch (in->verdict) {
     case PG_V_WRAPPER: print_wrapper(in); break;
     case PG_V_SINGLE:
+        if (in->found.unsettled) {
+            print_reason(in, CLI_WARN);
+            print_totals(in);
+            break;
+        }
         cli_color(stdout, CLI_GOOD);
         cli_puts(stdout, "  not wrapped");
         cli_color(stdout, CLI_PLAIN);
@@ -357,7 +362,7 @@ int info_print_text(const info *in, const info_opts *o)
             cli_printf(stdout, "To order its layers, pgunwrap needs the one-device model: %s\n",
                        in->found.unsettled);
         print_next(in);
-    } else if (in->verdict == PG_V_AMBIGUOUS) {
+    } else if (in->verdict == PG_V_AMBIGUOUS || in->found.unsettled) {
         putchar('\n');
         print_next(in);
     }

@@ -5,7 +5,8 @@ static pg_unwrap_opts o;
 
 static const cli_opt options[] = {
     {0, "like", "MODEL", NULL, &o.like, NULL, NULL,
-     "make the output fit this model: JSON (-: from standard input), full .h5 or .keras"},
+     "make the output fit this model: JSON (-: from standard input), full .h5 or .keras; "
+     "PyTorch: a file with the bare model's names"},
     {0, "template", "NAME", NULL, &o.template_name, NULL, NULL,
      "take this nested model out, whatever the verdict"},
     {0, "partial", NULL, &o.partial, NULL, NULL, NULL,

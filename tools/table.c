@@ -29,7 +29,8 @@ static void print_text_row(const table *t, size_t row, const size_t *width, cons
     cli_puts(stdout, indent);
     for (size_t c = 0; c < t->n_cols; c++) {
         const char *s = t->cells[row * t->n_cols + c];
-        const size_t pad = width[c] - cli_width(s), before = t->right >> c & 1 ? pad : 0;
+        const size_t w = cli_width(s), pad = width[c] > w ? width[c] - w : 0,
+                     before = t->right >> c & 1 ? pad : 0;
         if (*s) {
             cli_printf(stdout, "%*s%s", (int)(blanks + before), "", s);
             blanks = pad - before + 2;
@@ -90,6 +91,8 @@ static void fit_first(const table *t, size_t *width)
     for (size_t c = 1; c < t->n_cols; c++)
         others += width[c] + 2;
     const size_t room = t->fit > others + 12 ? t->fit - others : 12;
+    if (!t->fit && t->most && width[0] > t->most)
+        width[0] = t->most; /* longer ones push the rest of their line */
     if (!t->fit || width[0] <= room)
         return;
     for (size_t i = 0; i < t->n; i += t->n_cols)

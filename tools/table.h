@@ -17,7 +17,8 @@ typedef struct table {
     char **cells;   /* row by row; owned */
     size_t n, cap;
     size_t fit; /* columns of the terminal, for which the first cells are cut in the middle; or 0 */
-    int failed; /* out of memory: table_print() says so */
+    size_t most; /* without fit: blanks that follow the first cells at most; or 0 */
+    int failed;  /* out of memory: table_print() says so */
 } table;
 
 void table_add(table *t, const char *text);

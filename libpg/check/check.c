@@ -196,6 +196,10 @@ static pg_status check_wrapper(pg__checking *c, pg_err *err)
         return pg__check_add(c, "wrapper", 1, err, "a nested model, not a parallel wrapper");
     default: break;
     }
+    if (f->unsettled)
+        return pg__check_add(c, "wrapper", 1, err,
+                             "not settled: %s (pgunwrap --like PLAIN, a file of the bare model)",
+                             f->unsettled);
     return pg__check_add(c, "wrapper", 1, err, "not a parallel wrapper");
 }
 

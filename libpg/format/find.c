@@ -1,6 +1,7 @@
 /* find.c - pg_find(): a walk over folders that stops where a folder is one checkpoint. */
 #include "pg/find.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -64,6 +65,26 @@ static int begins_with(const char *path, const char *const *starts, size_t n)
     return found;
 }
 
+/* A pickle may be anything: one that holds a model, or several. */
+static int is_read(const char *path)
+{
+    pg_store *s = NULL;
+    const pg_status st = pg_store_open(&s, path, NULL, NULL);
+    pg_store_close(s);
+    return st == PG_OK || st == PG_E_AMBIGUOUS;
+}
+
+/* fnmatch() of a name in any case of letters. */
+static int matches(const char *pattern, const char *name)
+{
+    char lower[256];
+    size_t n = 0;
+    for (; name[n] && n + 1 < sizeof lower; n++)
+        lower[n] = (char)tolower((unsigned char)name[n]);
+    lower[n] = 0;
+    return fnmatch(pattern, name[n] ? name : lower, 0) == 0;
+}
+
 /* loose: the folder holds an index of TensorFlow's among other files. */
 static int is_checkpoint(const char *path, const char *name, int loose)
 {
@@ -72,11 +93,13 @@ static int is_checkpoint(const char *path, const char *name, int loose)
                                            "*.ckpt",         "*.npz",  "*.msgpack", "*.distcp"};
     static const char *const torch[] = {"PK\3\4", "\x80\2\x8a\n"}; /* since 1.6, before */
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
-        if (fnmatch(patterns[i], name, 0) == 0)
+        if (matches(patterns[i], name))
             return 1;
-    if (fnmatch("*.bin", name, 0) == 0)
+    if (matches("*.bin", name))
         return begins_with(path, torch, 2);
-    return loose && fnmatch("*.index", name, 0) == 0;
+    if (matches("*.pkl", name))
+        return is_read(path);
+    return loose && matches("*.index", name);
 }
 
 /* ---- folders ---- */

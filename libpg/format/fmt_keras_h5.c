@@ -404,6 +404,41 @@ static void find_parts(pg__keras_h5 *k)
     k->names = PG_H5_STR_FIXED;
 }
 
+#define MAX_BESIDE 3u /* names that are told */
+
+/* Datasets beside the weights, which somebody put there: what Keras leaves aside, and so do we. */
+static pg_status tell_beside(reading *r)
+{
+    const pg__keras_h5 *k = r->k;
+    pg_status st = PG_OK;
+    pg__str names = {0}, text = {0};
+    size_t n = 0;
+    unsigned char *known = pg__mem_array(pg__h5_n(k->h5), 1);
+    if (!known)
+        return pg__nomem(&r->now);
+    for (size_t i = 0; i < k->n_tensors; i++)
+        known[k->tensors[i]] = 1;
+    for (uint32_t obj = 0; obj < pg__h5_n(k->h5); obj++) {
+        const pg__h5_object *o = pg__h5_at(k->h5, obj);
+        char path[200];
+        if (known[obj] || o->kind != PG_H5_DATASET || o->type.cls == PG_H5_OTHER)
+            continue;
+        if (n++ < MAX_BESIDE)
+            PG_TRY(pg__str_printf(&names, &r->now, "%s%s", n > 1 ? ", " : "",
+                                  pg__h5_path(k->h5, obj, path, sizeof path)));
+    }
+    if (n == 0)
+        goto done;
+    PG_TRY(pg__str_printf(&text, &r->now, "%zu dataset%s beside the weights (%s%s)", n,
+                          n == 1 ? "" : "s", names.s, n > MAX_BESIDE ? ", ..." : ""));
+    PG_TRY(pg__store_set_others(r->s, text.s, &r->now));
+done:
+    pg__mem_free(known);
+    pg__str_fini(&names);
+    pg__str_fini(&text);
+    return st;
+}
+
 static pg_status read_all(reading *r)
 {
     pg_status st = PG_OK;
@@ -414,6 +449,8 @@ static pg_status read_all(reading *r)
     PG_TRY(add_layers(r));
     if (r->k->optimizer != PG_H5_NONE)
         PG_TRY(add_listed(r, r->k->optimizer, "optimizer_weights", 1, &n_state));
+    if (!r->n_damages)
+        PG_TRY(tell_beside(r));
     PG_TRY(pg__hdf5_tell_unread(r->s, r->k->h5, &r->now));
 done:
     return st;

@@ -251,8 +251,13 @@ static pg_status by_zip(const subject *f, pg_err *err)
     pg_status st = pg__zip_open(&z, f->io, err);
     if (st != PG_OK)
         return st;
+    const char *first = pg__zip_n(z) ? pg__zip_at(z, 0)->name : "";
     if (pg__zip_n(z) == 0)
         st = pg_fail(err, PG_E_UNKNOWN, "an empty ZIP archive");
+    else if (strstr(first, "serialized_exported_program.json") || strstr(first, "archive_format"))
+        st = pg_fail(err, PG_E_UNSUPPORTED,
+                     "a program of torch.export (.pt2): a graph, which only PyTorch runs; save its "
+                     "state_dict");
     else
         st = pg_fail(err, PG_E_UNKNOWN,
                      "a ZIP archive of something else (%s ...), not a .keras file",

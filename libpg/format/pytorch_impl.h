@@ -29,6 +29,8 @@ enum {
 int pg__pt_is_tensor(const pg__pickle *p, const pg__pk_value *v);
 pg_status pg__pt_read_tensor(pg__pt_tensor *t, const pg__pickle *p, const pg__pk_value *v,
                              pg_err *err);
+/* 1 if it is a parameter, or its gradient was wanted. */
+int pg__pt_is_trained(const pg__pickle *p, const pg__pk_value *v);
 /* The use of a value that is, or calls, a global on the list; else 0. */
 int pg__pt_use(const pg__pickle *p, const pg__pk_value *v);
 

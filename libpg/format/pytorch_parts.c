@@ -3,8 +3,8 @@
  * torch.save() takes any object, so checkpoints are dictionaries that everyone lays out in their
  * own way. A part is a container with named tensors, and is recognised by its form; its key is only
  * secondary evidence: state and param_groups make an optimizer, last_epoch a scheduler, bytes of
- * certain lengths the state of a random generator. Whatever else holds more than single numbers
- * could be a model. */
+ * certain lengths below a key that says so the state of a random generator. Whatever else holds more
+ * than single numbers could be a model. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,24 +152,32 @@ static int is_training_class(pg__pt_kind *kind, const pg__pk_foreign *f)
     return 0;
 }
 
-/* A generator's state: 5,056 bytes on the CPU, 16 or 824,016 on NVIDIA's GPUs, 44 on Apple's;
- * NumPy's 624 words. */
-static int is_random(const pg__pt_tensor *t)
-{
-    static const uint64_t lengths[] = {16, 44, 5056, 824016};
-    if (t->view.rank != 1)
-        return 0;
-    for (size_t i = 0; t->dtype == PG_U8 && i < sizeof lengths / sizeof *lengths; i++)
-        if (t->view.dims[0] == lengths[i])
-            return 1;
-    return t->dtype == PG_U32 && t->view.dims[0] == 624;
-}
-
 static const char *const optimizer_words[] = {"optimizer", "optimiser", "optim$",
                                               "optims$",   "opt$",      NULL};
 static const char *const scheduler_words[] = {"sched", "lrsched", NULL};
 static const char *const scaler_words[] = {"scaler", "gradscaler", "amp$", NULL};
-static const char *const random_words[] = {"rng", "random$", "seed$", "seeds$", NULL};
+static const char *const random_words[] = {
+    "rng",  "random$", "seed$",  "seeds$", "cpu$",       "cuda$",       "gpu$", "mps$",
+    "xpu$", "torch$",  "numpy$", "np$",    "generator$", "generators$", NULL};
+/* What is a number beside a model although it was trained: a loss that was not detached. */
+static const char *const metric_words[] = {"loss",  "acc",  "best",  "metric", "score",
+                                           "error", "err$", "value", "step",   NULL};
+
+/* A generator's state: 5,056 bytes on the CPU, 16 or 824,016 on NVIDIA's GPUs, 44 on Apple's, below
+ * a key that says so (a mask may be as long); NumPy's 624 words. above: the key of the container.
+ */
+static int is_random(const pg__pt_tensor *t, const pg__pk_value *key, const pg__pk_value *above)
+{
+    static const uint64_t lengths[] = {16, 44, 5048, 5056, 824016};
+    if (t->view.rank != 1)
+        return 0;
+    if (t->dtype == PG_U32 && t->view.dims[0] == 624)
+        return 1;
+    for (size_t i = 0; t->dtype == PG_U8 && i < sizeof lengths / sizeof *lengths; i++)
+        if (t->view.dims[0] == lengths[i])
+            return key_says(key, random_words) || key_says(above, random_words);
+    return 0;
+}
 
 /* ---- tensors ---- */
 
@@ -184,7 +192,7 @@ int pg__pt_is_number(const pg__pt_tensor *t)
 /* Classifies a tensor beside a model; *n is the number of its elements. One that cannot be read may
  * be anything. */
 static pg__pt_kind kind_of_tensor(const pg__pickle *p, const pg__pk_value *v,
-                                  const pg__pk_value *key, uint64_t *n)
+                                  const pg__pk_value *key, const pg__pk_value *above, uint64_t *n)
 {
     pg__pt_tensor t = {0};
     *n = 0;
@@ -196,9 +204,10 @@ static pg__pt_kind kind_of_tensor(const pg__pickle *p, const pg__pk_value *v,
     for (uint32_t i = 0; i < t.view.rank; i++)
         if (__builtin_mul_overflow(*n, t.view.dims[i], n))
             *n = UINT64_MAX;
-    if (is_random(&t) || (t.dtype == PG_U8 && t.view.rank == 1 && key_says(key, random_words)))
+    if (is_random(&t, key, above))
         return PG_PT_RANDOM;
-    return pg__pt_is_number(&t) ? PG_PT_NUMBER : PG_PT_LOOSE;
+    const int trained = pg__pt_is_trained(p, v) && !key_says(key, metric_words);
+    return pg__pt_is_number(&t) && !trained ? PG_PT_NUMBER : PG_PT_LOOSE;
 }
 
 /* "layers.0.weight", "weight": identifiers and numbers separated by dots, or a usual name alone. */
@@ -222,9 +231,10 @@ static int is_module_path(const pg__pk_value *key)
     return dots > 0;
 }
 
-/* Does the value below v look like the kind that its key says? An optimizer has no names of
- * modules' tensors, a random state is bytes, the others have at most single numbers. */
-static int fits_kind(pg__pt_walk *w, pg__pt_kind kind, const pg__pk_value *v, unsigned depth)
+/* Does the value below v look like the kind that its key says? A random state is bytes, the others
+ * have at most single numbers. */
+static int fits_kind(pg__pt_walk *w, pg__pt_kind kind, const pg__pk_value *v,
+                     const pg__pk_value *above, unsigned depth)
 {
     for (pg__pt_entries e = pg__pt_entries_of(w->p, v); pg__pt_next(&e);) {
         uint64_t n;
@@ -232,13 +242,34 @@ static int fits_kind(pg__pt_walk *w, pg__pt_kind kind, const pg__pk_value *v, un
             return 0;
         w->steps--;
         if (!pg__pt_is_tensor(w->p, e.value)) {
-            if (!fits_kind(w, kind, e.value, depth - 1))
+            if (!fits_kind(w, kind, e.value, above, depth - 1))
                 return 0;
             continue;
         }
-        const pg__pt_kind is = kind_of_tensor(w->p, e.value, e.key, &n);
-        if (kind == PG_PT_OPTIMIZER ? is_module_path(e.key)
-                                    : is != PG_PT_NUMBER && (kind != PG_PT_RANDOM || is != kind))
+        const pg__pt_kind is = kind_of_tensor(w->p, e.value, e.key, above, &n);
+        if (is != PG_PT_NUMBER && (kind != PG_PT_RANDOM || is != kind))
+            return 0;
+    }
+    return 1;
+}
+
+/* The same of an optimizer: below "state" or "param_groups" anything but names of modules'
+ * tensors; elsewhere at most single numbers, and what has an optimizer's form. */
+static int fits_optimizer(pg__pt_walk *w, const pg__pk_value *v, int inside, unsigned depth)
+{
+    pg__pt_kind kind;
+    if (depth < TRAINING_DEPTH && pg__pt_is_training(&kind, w, v))
+        return 1;
+    inside |=
+        pg__pickle_is_dict(w->p, v) && (has(w->p, v, "state") || has(w->p, v, "param_groups"));
+    for (pg__pt_entries e = pg__pt_entries_of(w->p, v); pg__pt_next(&e);) {
+        uint64_t n;
+        if (w->steps == 0 || depth == 0)
+            return 0;
+        w->steps--;
+        if (!pg__pt_is_tensor(w->p, e.value) ? !fits_optimizer(w, e.value, inside, depth - 1)
+            : inside                         ? is_module_path(e.key)
+                     : kind_of_tensor(w->p, e.value, e.key, NULL, &n) != PG_PT_NUMBER)
             return 0;
     }
     return 1;
@@ -293,7 +324,8 @@ static int is_training(pg__pt_kind *kind, pg__pt_walk *w, const pg__pk_value *v,
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (key_says(key, kinds[i].words)) {
             *kind = kinds[i].kind;
-            return fits_kind(w, *kind, v, TRAINING_DEPTH);
+            return *kind == PG_PT_OPTIMIZER ? fits_optimizer(w, v, 0, TRAINING_DEPTH)
+                                            : fits_kind(w, *kind, v, key, TRAINING_DEPTH);
         }
     return 0;
 }
@@ -352,7 +384,7 @@ static int keys_count(const survey *s, const pg__pk_value *v)
     return sure;
 }
 
-static pg_status look_into(content *c, survey *s, const pg__pk_value *v)
+static pg_status look_into(content *c, survey *s, const pg__pk_value *v, const pg__pk_value *key)
 {
     uint64_t n = 0;
     pg_status st = PG_OK;
@@ -369,7 +401,7 @@ static pg_status look_into(content *c, survey *s, const pg__pk_value *v)
             c->n_nested += n;
             continue;
         }
-        c->n[kind_of_tensor(s->w->p, e.value, e.key, &n)]++;
+        c->n[kind_of_tensor(s->w->p, e.value, e.key, key, &n)]++;
         c->n_direct++;
         c->module_like &= is_module_path(e.key);
         c->dotted |= has_dot(e.key);
@@ -408,8 +440,8 @@ static pg_status look(survey *s, const pg__pk_value *v, const pg__pk_value *key,
                       unsigned depth);
 
 /* The members of a container; if it is a part itself, only those that belong to training. */
-static pg_status look_at_members(survey *s, const pg__pk_value *v, int by_key, unsigned depth,
-                                 int is_part)
+static pg_status look_at_members(survey *s, const pg__pk_value *v, const pg__pk_value *key,
+                                 int by_key, unsigned depth, int is_part)
 {
     const size_t n = s->path.n;
     uint64_t n_params = 0;
@@ -427,7 +459,7 @@ static pg_status look_at_members(survey *s, const pg__pk_value *v, int by_key, u
             PG_TRY(pg__str_puts(&s->path, ".", s->w->err));
         PG_TRY(pg__pt_add_key(&s->path, &e, s->w->err));
         if (tensor) {
-            kind = kind_of_tensor(s->w->p, e.value, e.key, &n_params);
+            kind = kind_of_tensor(s->w->p, e.value, e.key, key, &n_params);
             PG_TRY(add_part(s, kind, e.value, e.key, 1, n_params));
         } else {
             PG_TRY(look(s, e.value, e.key, by_key, depth + 1));
@@ -447,6 +479,35 @@ static int could_be_model(const content *c, const pg__pk_value *key)
            (c->n[PG_PT_NUMBER] && (c->module_like || is_model_key(key)));
 }
 
+/* Several parts below a model's key, from `first` on, may be the model of nested dictionaries. */
+static pg_status add_named_whole(survey *s, const pg__pk_value *v, const pg__pk_value *key,
+                                 size_t first)
+{
+    uint64_t n = 0, n_all = 0, n_params = 0;
+    size_t n_parts = 0;
+    pg_status st = PG_OK;
+    for (size_t i = first; i < s->out->n; i++) {
+        const pg__pt_part *x = &s->out->v[i];
+        if (x->kind == PG_PT_OBJECT || x->whole)
+            return PG_OK;
+        if (x->kind != PG_PT_MODEL && x->kind != PG_PT_LOOSE && x->kind != PG_PT_SCALARS)
+            continue;
+        n_parts += x->kind != PG_PT_SCALARS;
+        n_all += x->n_tensors;
+        if (__builtin_add_overflow(n_params, x->n_params, &n_params))
+            n_params = UINT64_MAX;
+    }
+    if (n_parts < 2)
+        return PG_OK;
+    PG_TRY(pg__pt_count(s->w, v, &n));
+    const size_t at = s->out->n;
+    PG_TRY(add_part(s, PG_PT_MODEL, v, key, n < n_all ? n : n_all, n_params));
+    if (s->out->n > at)
+        s->out->v[at].whole = -1;
+done:
+    return st;
+}
+
 static pg_status look(survey *s, const pg__pk_value *v, const pg__pk_value *key, int by_key,
                       unsigned depth)
 {
@@ -460,7 +521,7 @@ static pg_status look(survey *s, const pg__pk_value *v, const pg__pk_value *key,
         return pg_fail(s->w->err, PG_E_LIMIT, "containers inside containers, more than %u deep",
                        PG_LIMIT_PICKLE_DEPTH);
     s->in_model += (unsigned)model_key;
-    st = look_into(&c, s, v);
+    st = look_into(&c, s, v, key);
     s->in_model -= (unsigned)model_key;
     PG_TRY(st);
     PG_TRY(pg__pt_count(s->w, v, &n));
@@ -472,13 +533,17 @@ static pg_status look(survey *s, const pg__pk_value *v, const pg__pk_value *key,
     if (could_be_model(&c, key) && (!c.n_nested || (c.module_like && c.n_direct >= c.n_nested))) {
         PG_TRY(add_part(s, PG_PT_MODEL, v, key, c.n_direct + c.n_nested, c.n_params));
         s->dotted |= c.dotted;
-        return look_at_members(s, v, 0, depth, 1);
+        return look_at_members(s, v, key, 0, depth, 1);
     }
     if (c.n[PG_PT_NUMBER] && !c.n_nested && c.n_direct == c.n[PG_PT_NUMBER] && !c.n_training)
         return add_part(s, PG_PT_SCALARS, v, key, n, c.n_params);
+    const size_t first = s->out->n;
     s->in_model += (unsigned)model_key;
-    st = look_at_members(s, v, c.by_key, depth, 0);
+    st = look_at_members(s, v, key, c.by_key, depth, 0);
     s->in_model -= (unsigned)model_key;
+    PG_TRY(st);
+    if (model_key)
+        PG_TRY(add_named_whole(s, v, key, first));
 done:
     return st;
 }
@@ -518,7 +583,7 @@ pg_status pg__pt_list_parts(pg__pt_parts *out, pg__pt_walk *w)
     if (!s.listed)
         return pg__nomem(w->err);
     if (pg__pt_is_tensor(w->p, root)) {
-        (void)kind_of_tensor(w->p, root, NULL, &n);
+        (void)kind_of_tensor(w->p, root, NULL, NULL, &n);
         st = add_part(&s, PG_PT_MODEL, root, NULL, 1, n);
     } else {
         st = look(&s, root, NULL, 0, 0);

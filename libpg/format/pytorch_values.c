@@ -112,6 +112,16 @@ int pg__pt_is_tensor(const pg__pickle *p, const pg__pk_value *v)
                                      pg__pt_is_array(p, v) || is_rebuilt(pg__pickle_foreign(p, v)));
 }
 
+int pg__pt_is_trained(const pg__pickle *p, const pg__pk_value *v)
+{
+    const int use = pg__pt_use(p, v);
+    if (v->kind != PG_PK_CALL || (use != PG_PT_TENSOR && use != PG_PT_TENSOR_V3))
+        return v->kind == PG_PK_CALL && use == PG_PT_PARAMETER;
+    const pg__pk_value *args = item(p, v, 1);
+    return args->kind == PG_PK_TUPLE && args->n > 4 && item(p, args, 4)->kind == PG_PK_BOOL &&
+           item(p, args, 4)->u.i;
+}
+
 static pg_status set_type(pg_dtype *dtype, const pg__pickle *p, const pg__pk_value *global,
                           pg_err *err)
 {

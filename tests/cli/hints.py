@@ -35,6 +35,8 @@ PLACES = {
     'convert_layout_refusals': {'model.json': MLP + 'model.json'},
     'convert_refusals': {'model.json': MLP + 'model.json'},
     'inspect_verdicts': {'MODEL': 'TESTDATA/negative/tta_model.h5'},
+    'pytorch_within': {'PLAIN': 'TESTDATA/extra/within/plain.safetensors'},
+    'pytorch_words': {'PLAIN': 'TESTDATA/extra/wrapped/plain.safetensors'},
     'split_half_written': {'MODEL': 'TESTDATA/files/keras-2.2.4/cnnbn-g2/template.json'},
     'unwrap_refusals': {'MODEL': 'TESTDATA/negative/tta_model.h5'},
     'fit_errors': {'WEIGHTS': MLP + 'init_weights.h5'},
@@ -59,6 +61,8 @@ REFUSES = {
     ('split_half_written', '.* rescued.h5 .*', 'one of its tensors is lost'),
     ('unwrap_like_refusals', '.* --like rnn.json .*', 'the model of the test is another one'),
     ('fit_resume', '.*--resume=bj/resume.pg', 'the run is over, and its output is somebody else\'s now'),
+    ('pytorch_within', 'pgdiff --by-order .*', 'both have the same model in another order of names'),
+    ('pytorch_words', '.*--like PLAIN user_replicas.*', 'a list of one copy, which is no wrapper of the bare model'),
     ('fit_transfer', '--(replace-head|freeze) .*', 'then the loss does not fit the rows, which is said next'),
 }
 # What a script does to the lines before they are shown.

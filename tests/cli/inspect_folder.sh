@@ -10,6 +10,10 @@ cp -r "$TESTDATA/extra/modern/dcp" runs/step-9
 echo log >runs/train.log
 ln -s .. runs/a/up
 run pginfo runs
+mkdir -p others/runs && cp runs/pytorch_model.bin others/M.PTH && cp runs/last.h5 others/runs/LAST.H5
+cp "$TESTDATA/extra/checkpoints/numpy_old.pkl" "$TESTDATA/extra/checkpoints/training_args.bin" others
+echo no pickle >others/text.pkl
+run pginfo others
 run pginfo -r --markdown runs/a
 run pginfo runs/step-9
 run pginfo empty

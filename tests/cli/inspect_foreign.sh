@@ -21,3 +21,8 @@ cp "$TESTDATA/files/keras-2.2.4/cnn4-g2/wrapper_weights.h5" marked.h5
 printf '\003' | dd of=marked.h5 bs=1 seek=20 conv=notrunc status=none
 run pgunwrap marked.h5 unmarked.h5
 run pgdiff -q unmarked.h5 single.h5
+cp "$TESTDATA/extra/foreign/extra_legacy.h5" .
+pginfo extra_legacy.h5 | sed -n 2,3p
+run pgconvert extra_legacy.h5 extra.safetensors
+cp "$TESTDATA/extra/parts/exported.pt2" .
+run pginfo exported.pt2

@@ -637,6 +637,22 @@ static void unpacks_compressed_data(void **state)
     pg_store_close(s);
 }
 
+/* f["extra"] and f["notes/epochs"], which somebody put beside the weights. */
+static void names_datasets_beside_the_weights(void **state)
+{
+    (void)state;
+    char path[512];
+    pg_store *s = NULL;
+    snprintf(path, sizeof path, "%s/extra/foreign/extra_legacy.h5", pg_testdata);
+    assert_ok(pg_store_open(&s, path, NULL, NULL));
+    assert_string_equal(pg_store_others(s), "2 datasets beside the weights (extra, notes/epochs)");
+    pg_store_close(s);
+    snprintf(path, sizeof path, "%s/files/keras-2.2.4/cnn4-g2/template_weights.h5", pg_testdata);
+    assert_ok(pg_store_open(&s, path, NULL, NULL));
+    assert_null(pg_store_others(s));
+    pg_store_close(s);
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -675,6 +691,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(joins_a_list_of_many_parts_in_order),
         cmocka_unit_test(copies_no_thousands_of_attributes),
         cmocka_unit_test(unpacks_compressed_data),
+        cmocka_unit_test(names_datasets_beside_the_weights),
     };
     pg_testdata = argc > 1 ? argv[1] : ".";
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

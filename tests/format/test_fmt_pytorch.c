@@ -183,6 +183,41 @@ static void lists_the_parts_of_a_checkpoint(void **state)
     pg_store_close(s);
 }
 
+/* Files of regen/parts.py: a key such as opt_net, and bytes of a random state's length. */
+static void takes_no_key_or_length_for_training(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *parts; /* could be the model, in the order in which they are offered */
+    } cases[] = {{"opt_net", "model opt_net"},
+                 {"optimizer_head", "model optimizer_head"},
+                 {"mask", "state_dict mask"},
+                 {"sac", "policy log_alpha"},
+                 {"log_alpha", "policy . log_alpha"},
+                 {"random", "net"},
+                 {"megatron", "model model.language_model.embedding.word_embeddings "
+                              "model.language_model.encoder"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const pg_open_opts opts = {.part = ""};
+        char path[512], got[256] = "";
+        pg_store *s = NULL;
+        pg_err err = {0};
+        snprintf(path, sizeof path, "%s/extra/parts/%s.pt", pg_testdata, cases[i].file);
+        assert_int_equal(pg_store_open(&s, path, NULL, &err),
+                         strchr(cases[i].parts, ' ') ? PG_E_AMBIGUOUS : PG_OK);
+        pg_store_close(s);
+        assert_ok(pg_store_open(&s, path, &opts, NULL));
+        for (size_t k = 0; k < pg_store_n_parts(s); k++) {
+            const pg_part *p = pg_store_part(s, k);
+            if (p->is_model || strcmp(p->kind, "tensor") == 0)
+                snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", *got ? " " : "",
+                         p->path);
+        }
+        assert_string_equal(got, cases[i].parts);
+        pg_store_close(s);
+    }
+}
+
 static void names_what_it_does_not_read(void **state)
 {
     (void)state;
@@ -503,9 +538,6 @@ static void finds_the_model_in_a_checkpoint(void **state)
         CASE(DICT(STR("\1", "a") U(STR("\1", "w") V) "q\1" STR("\1", "b") "h\1"), NULL, "w"),
         /* a key alone makes no training state of what a model would have */
         CASE(DICT(STR("\3", "opt") U(STR("\1", "d") U(STR("\3", "a.w") V))), NULL, "a.w"),
-        CASE(DICT(STR("\3", "opt") U(STR("\1", "d") U(STR("\1", "v") V)) STR("\3", "net")
-                      U(STR("\1", "w") V)),
-             NULL, "w"),
         CASE(DICT(STR("\6", "scaler") U(STR("\5", "scale") T) STR("\3", "net") U(STR("\1", "w") V)),
              NULL, "w"),
         /* a module's extra state is its own */
@@ -522,8 +554,11 @@ static void finds_the_model_in_a_checkpoint(void **state)
              "k"),
         CASE(DICT(STR("\1", "x") U(STR("\6", "weight") T) STR("\1", "m") U(STR("\1", "a") T)), NULL,
              "weight"),
+        CASE(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\3", "opt")
+                      U(STR("\5", "state") "]" U(STR("\1", "m") V) "a")),
+             NULL, "w"),
         /* beside a model a key counts, within one it does not */
-        CASE(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\3", "opt") U(STR("\1", "k") V)), NULL,
+        CASE(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\3", "opt") U(STR("\1", "k") T)), NULL,
              "w"),
         CASE(DICT(STR("\3", "a.w") V STR("\3", "opt") U(STR("\1", "k") V)), NULL, "a.w opt.k"),
         /* what is no tensor may stand in a model */
@@ -668,6 +703,11 @@ static void asks_and_refuses_rather_than_guesses(void **state)
         ASKS(
             DICT(STR("\6", "scaler") U(STR("\4", "mean") V) STR("\5", "model") U(STR("\1", "w") V)),
             NULL, PG_E_AMBIGUOUS, "m.pt: 2 parts could be the model"),
+        ASKS(DICT(STR("\3", "opt") U(STR("\1", "d") U(STR("\1", "v") V)) STR("\3", "net")
+                      U(STR("\1", "w") V)),
+             NULL, PG_E_AMBIGUOUS, "m.pt: 2 parts could be the model"),
+        ASKS(DICT(STR("\3", "net") U(STR("\1", "w") V) STR("\3", "opt") U(STR("\1", "k") V)), NULL,
+             PG_E_AMBIGUOUS, "m.pt: 2 parts could be the model"),
         ASKS(
             DICT(STR("\6", "random") U(STR("\4", "proj") V) STR("\5", "model") U(STR("\1", "w") V)),
             NULL, PG_E_AMBIGUOUS, "m.pt: 2 parts could be the model"),
@@ -745,6 +785,7 @@ static void asks_and_refuses_rather_than_guesses(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(reads_what_torch_wrote),
              cmocka_unit_test(reads_types_views_and_parameters),
+             cmocka_unit_test(takes_no_key_or_length_for_training),
              cmocka_unit_test(names_what_it_does_not_read),
              cmocka_unit_test(tells_what_else_a_checkpoint_holds),
              cmocka_unit_test(names_the_tar_files_of_old),

@@ -48,7 +48,7 @@ typedef enum pg_do {
     PG_DO_GIVE, /* the same, where only the user knows the value: a word stands for it */
     /* files */
     PG_DO_UNWRAP,           /* pg_unwrap_file(): file (where there is split, a folder that must
-                               be joined into it first); [like] or [needs_model], [template],
+                               be joined into it first); [like], [needs_model] or [needs_names], [template],
                                [partial], [in_place]; [out], a name that may be taken, [suffix] of
                                the new file */
     PG_DO_UNWRAP_TEMPLATE,  /* the same twice, where a wrapper's file misses layers: first as a
@@ -60,7 +60,8 @@ typedef enum pg_do {
                                reach: file */
     PG_DO_COMPARE_BY_ORDER, /* pg_compare_files() with by_order: file, other */
     PG_DO_GIVE_MODEL,       /* the same call with the model's description: file, [out], ... */
-    PG_DO_CHOOSE_FORMAT,    /* the same call, with the format named that is to be written */
+    PG_DO_CHOOSE_FORMAT,    /* the same call, with the format named that is to be written;
+                               [file], [to]: into a folder */
     PG_DO_CHOOSE_PART,      /* the same call on one part of the checkpoint: part */
     PG_DO_OVERWRITE,     /* the same call with force: [split]: what is there is a split's folder */
     PG_DO_IN_PLACE,      /* the same call with in_place: file */

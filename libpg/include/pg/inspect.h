@@ -44,7 +44,8 @@ typedef struct pg_finding {
     char **slices, **merges; /* names of the layers around the template; owned */
     size_t n_slices, n_merges;
     /* For a wrapper whose file does not determine the order of its layers: the reason, in words;
-     * owned. pg_unwrap_file() then needs opts.like. NULL: it accepts the file as it is. */
+     * owned. pg_unwrap_file() then needs opts.like. NULL: it accepts the file as it is. With
+     * PG_V_SINGLE: a name of PyTorch holds "module", which may be a wrapper's. */
     char *unsettled;
     /* What takes the model out: PG_DO_UNWRAP, or PG_DO_NOTHING if there is nothing to take out. */
     pg_action next;

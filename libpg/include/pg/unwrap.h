@@ -52,7 +52,8 @@ typedef struct pg_write_opts {
 
 typedef struct pg_unwrap_opts {
     pg_write_opts write;
-    const char *like;          /* model JSON, full .h5 or .keras that the output must fit */
+    const char *like;          /* model JSON, full .h5 or .keras that the output must fit; of a file
+                                  of PyTorch: any with the tensors' names in the bare model */
     const char *like_text;     /* the JSON itself; `like` then only names it in messages and hints:
                                   "-" is standard input. NULL: `like` is opened */
     const char *template_name; /* take this nested model out, whatever the verdict */

@@ -111,6 +111,15 @@ static pg_status choose_target(pg__convert *c, pg_err *err)
     for (size_t i = 0; out && i < sizeof foreign / sizeof *foreign; i++)
         if (ends_with(out, foreign[i].suffix))
             return refuse_foreign(c, &foreign[i], err);
+    for (size_t i = 0; out && i < 2; i++)
+        if (ends_with(out, i ? ".npz" : ".npy")) {
+            (void)pg_fail(err, PG_E_ARG,
+                          "%s: NumPy's arrays of a checkpoint are a folder with a manifest",
+                          PG_SHOW(out));
+            pg_err_do(err, PG_DO_CHOOSE_FORMAT, c->r.in);
+            pg_err_arg(err, "to", "%s", i ? "npz" : "npy");
+            return PG_E_ARG;
+        }
     (void)pg_fail(err, PG_E_ARG, "%s: the suffix does not say which format is meant",
                   out ? PG_SHOW(out) : "output");
     pg_err_do(err, PG_DO_CHOOSE_FORMAT, NULL);

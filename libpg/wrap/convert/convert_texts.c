@@ -115,63 +115,6 @@ done:
     return st;
 }
 
-/* Losses and metrics that both Keras know, and what they are called in full: Keras 3 does not find
- * the short names of losses in an .h5. */
-static const char *const same_words[][2] = {
-    {"mse", "mean_squared_error"},
-    {"mae", "mean_absolute_error"},
-    {"mape", "mean_absolute_percentage_error"},
-    {"msle", "mean_squared_logarithmic_error"},
-    {"mean_squared_error", NULL},
-    {"mean_absolute_error", NULL},
-    {"mean_absolute_percentage_error", NULL},
-    {"mean_squared_logarithmic_error", NULL},
-    {"squared_hinge", NULL},
-    {"hinge", NULL},
-    {"categorical_hinge", NULL},
-    {"categorical_crossentropy", NULL},
-    {"sparse_categorical_crossentropy", NULL},
-    {"binary_crossentropy", NULL},
-    {"poisson", NULL},
-    {"accuracy", NULL},
-    {"acc", NULL},
-    {"binary_accuracy", NULL},
-    {"categorical_accuracy", NULL},
-    {"sparse_categorical_accuracy", NULL},
-    {"top_k_categorical_accuracy", NULL},
-    {"sparse_top_k_categorical_accuracy", NULL},
-};
-
-/* Strings of the list, in lists and dicts; objects of Keras 2 have members that Keras 3 refuses, so
- * that *known becomes 0. loss: short names are written in full (a metric is called by its own). */
-static pg_status add_same_words(pg__str *out, int *known, const char *text, pg__json_span s,
-                                int loss, int depth, pg_err *err)
-{
-    pg_status st = PG_OK;
-    pg__json_walk w = pg__json_walk_of(text, s);
-    if (pg__json_is_null(text, s))
-        return pg__str_puts(out, "null", err);
-    for (size_t i = 0; i < sizeof same_words / sizeof *same_words; i++)
-        if (pg__json_is_text(text, s, same_words[i][0]))
-            return loss && same_words[i][1] ? pg__str_printf(out, err, "\"%s\"", same_words[i][1])
-                                            : pg__str_add(out, text + s.off, s.n, err);
-    *known &= depth < 3 && strchr("[{", text[s.off]) && !pg__json_member(text, s, "class_name").n;
-    if (!*known)
-        return PG_OK;
-    PG_TRY(pg__str_add(out, text + s.off, 1, err));
-    for (int some = 0; pg__json_walk_next(&w); some = 1) {
-        PG_TRY(pg__str_puts(out, some ? ", " : "", err));
-        if (w.is_object) {
-            PG_TRY(pg__str_add(out, text + w.key.off, w.key.n, err));
-            PG_TRY(pg__str_puts(out, ": ", err));
-        }
-        PG_TRY(add_same_words(out, known, text, w.value, loss, depth + 1, err));
-    }
-    PG_TRY(pg__str_puts(out, text[s.off] == '[' ? "]" : "}", err));
-done:
-    return st;
-}
-
 static pg_status optimizer_to_3(pg__str *out, pg__convert *c, const char *text, pg__json_span s,
                                 pg_err *err)
 {
@@ -186,7 +129,7 @@ done:
 }
 
 /* The training configuration of Keras 1 or 2 for Keras 3. zip: the input's form is that of .keras.
- * *lost: a key that could not be said; with nothing in *out, why all of it could not. */
+ * *lost: why all of it could not be said; a loss or metrics that could not are named. */
 static pg_status compile_args_3(pg__str *out, const char **lost, pg__convert *c, const char *text,
                                 pg__json_span from, int zip, pg_err *err)
 {
@@ -217,13 +160,12 @@ static pg_status compile_args_3(pg__str *out, const char **lost, pg__convert *c,
         if (i == 3)
             PG_TRY(pg__str_add(&value, v.n ? text + v.off : "null", v.n ? v.n : 4, err));
         else
-            PG_TRY(add_same_words(&value, &known, text, v, i == 0, 0, err));
+            PG_TRY(pg__compile_words_3(&value, &known, text, v, i == 0, err));
         if (!known)
-            *lost = keys[i];
-        if (!known && i == 0) {
-            out->n = 0;
-            goto done;
-        }
+            PG_TRY(pg__tell_note(&c->r, err,
+                                 "%s dropped from the training configuration: Keras 3 has no such "
+                                 "one, or it is not Keras' own",
+                                 keys[i]));
         PG_TRY(add_raw(out, keys[i], known ? value.s : "null", known ? value.n : 4, err));
     }
     PG_TRY(pg__str_puts(out, "}", err));

@@ -27,6 +27,9 @@ static const parameters known[] = {
     {"Adamax", {"beta_1", "beta_2", "epsilon"}, NULL},
     {"Nadam", {"beta_1", "beta_2", "epsilon"}, "has another schedule of the momentum"},
     {"Lion", {"beta_1", "beta_2"}, NULL},
+    {"Adafactor",
+     {"beta_2_decay", "epsilon_1", "epsilon_2", "clip_threshold", "relative_step"},
+     NULL},
 };
 
 /* What all optimizers of Keras 3 take, and what is no parameter there and means nothing. */

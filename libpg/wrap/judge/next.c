@@ -73,7 +73,7 @@ void pg__next_action(pg_action *out, const pg_store *s, const pg_finding *f, con
     if (like)
         pg__action_arg(out, "like", "%s", like);
     else if (asks)
-        pg__action_arg(out, "needs_model", "true");
+        pg__action_arg(out, pg_store_n_layers(s) ? "needs_model" : "needs_names", "true");
     pg__action_arg(out, "out", "%s%s", strncmp(base, "single.", 7) ? "single" : "unwrapped",
                    suffix);
     pg__action_arg(out, "suffix", "%s", suffix);

@@ -6,12 +6,18 @@
  * Words with an underscore are nobody's child and go wherever they stand. "module" is what people
  * call children, too: it counts only where every name has it at the beginning, behind other words,
  * and is taken once, because "module.module." is more often such a child than a wrapper in a
- * wrapper.
+ * wrapper. Within names it goes where it alone stands between a module and "_orig_mod": that is a
+ * compiled model in a DataParallel. Elsewhere the only child of a module may be either, in names
+ * and in shapes: such a name is pointed at.
  */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "wrap/judge/recogniser.h"
+
+#define MAX_INNER 32u /* "module" within one name that are looked at */
 
 enum { ANYWHERE, LEADING, COPY }; /* COPY: at the beginning, with its number behind it */
 
@@ -32,6 +38,12 @@ static const struct {
 };
 enum { N = sizeof words / sizeof *words };
 _Static_assert((size_t)N <= (size_t)PG_N_WORDS, "pg__words counts each word");
+
+/* All names, sorted. */
+typedef struct sorted {
+    const char **v;
+    size_t n;
+} sorted;
 
 const char *pg__word(size_t k)
 {
@@ -62,17 +74,47 @@ static size_t word_at(const char *name, size_t *n)
     return N;
 }
 
+size_t pg__word_at(const char *name, size_t *n)
+{
+    return word_at(name, n) < N ? word_at(name, n) : PG_NONE;
+}
+
+/* Do all names that have the first n bytes of this one go on with "module."? */
+static int is_only_child(const sorted *all, const char *name, size_t n)
+{
+    size_t end[2]; /* of the names before those, and of those */
+    for (int k = 0; k < 2; k++) {
+        size_t lo = 0, hi = all->n;
+        while (lo < hi) {
+            const size_t mid = lo + (hi - lo) / 2;
+            if (strncmp(all->v[mid], name, n) < k)
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        end[k] = lo;
+    }
+    return end[0] < end[1] && strncmp(all->v[end[0]] + n, "module.", 7) == 0 &&
+           strncmp(all->v[end[1] - 1] + n, "module.", 7) == 0;
+}
+
 /* What goes from a name. */
 typedef struct taken {
     unsigned words;         /* bit k: word k */
     const char *copy;       /* the number of the copy, in the name; or NULL */
-    int inner;              /* "module" is left behind a word that stands within the name */
     size_t at_front, later; /* bytes at the beginning; behind something that stays */
 } taken;
 
-/* Copies name (out may be NULL) without its words: those that stand anywhere, and each of `leading`
- * once at the beginning. */
-static taken strip(char *out, const char *name, unsigned leading)
+/* 1 if "module" stands at name, and "_orig_mod" behind it. */
+static int is_before_orig_mod(const char *name, size_t k, size_t n)
+{
+    const size_t next = k == 0 ? word_at(name + n, &n) : N;
+    return next < N && strcmp(words[next].word, "_orig_mod") == 0;
+}
+
+/* Copies name (out may be NULL) without its words: those that stand anywhere, each of `leading`
+ * once at the beginning, and with `within` "module" before "_orig_mod". */
+static taken strip(char *out, const char *name, unsigned leading, int within)
 {
     taken t = {0};
     int front = 1;
@@ -80,11 +122,10 @@ static taken strip(char *out, const char *name, unsigned leading)
     while (*name) {
         const size_t k = word_at(name, &n);
         const unsigned bit = k < N ? 1u << k : 0;
-        if (k < N && (words[k].where == ANYWHERE || (front && leading & bit & ~t.words))) {
+        if (k < N && (words[k].where == ANYWHERE || (front && leading & bit & ~t.words) ||
+                      (!front && within && is_before_orig_mod(name, k, n)))) {
             t.words |= bit;
             t.copy = words[k].where == COPY ? name + strlen(words[k].word) + 1 : t.copy;
-            t.inner |= !front && strcmp(words[k].word, "_orig_mod") == 0 &&
-                       strncmp(name + n, "module.", 7) == 0;
             *(front ? &t.at_front : &t.later) += n;
             name += n;
             continue;
@@ -104,7 +145,7 @@ static taken strip(char *out, const char *name, unsigned leading)
 
 void pg__words_strip(char *out, const pg__words *w, const char *name)
 {
-    (void)strip(out, name, w->leading);
+    (void)strip(out, name, w->leading, w->within);
 }
 
 int pg__words_are_copies(const pg__words *w)
@@ -142,7 +183,8 @@ static unsigned shared_by_all(const pg_store *s, unsigned leading, size_t but)
     const unsigned copy = words_that_are(COPY), either = copy | 1u;
     unsigned all = leading, some = 0;
     for (size_t i = 0; i < pg_store_n_weights(s); i++) {
-        const taken t = i == but ? (taken){0} : strip(NULL, pg_store_weight(s, i)->name, leading);
+        const taken t =
+            i == but ? (taken){0} : strip(NULL, pg_store_weight(s, i)->name, leading, 0);
         if (i == but)
             continue;
         some |= t.words;
@@ -163,7 +205,7 @@ static int are_several(const pg_store *s, unsigned leading)
 {
     const char *first = NULL;
     for (size_t i = 0; i < pg_store_n_weights(s); i++) {
-        const taken t = strip(NULL, pg_store_weight(s, i)->name, leading);
+        const taken t = strip(NULL, pg_store_weight(s, i)->name, leading, 0);
         if (!t.copy && t.words & 1u)
             return 1;
         if (first && t.copy && !same_number(first, t.copy))
@@ -210,11 +252,10 @@ static void count(pg__words *out, const pg_store *s)
         find_odd(out, name, i);
         if (i == out->counter)
             continue;
-        const taken t = strip(NULL, name, out->leading);
+        const taken t = strip(NULL, name, out->leading, out->within);
         for (size_t k = 0; k < N; k++)
             out->n[k] += t.words >> k & 1;
         out->n_names += t.words != 0;
-        out->inner = out->inner == PG_NONE && t.inner ? i : out->inner;
         out->prefix = first ? out->prefix : t.at_front;
         first = first ? first : name;
         same &= !t.later && t.at_front == out->prefix && memcmp(name, first, t.at_front) == 0;
@@ -223,11 +264,89 @@ static void count(pg__words *out, const pg_store *s)
         out->prefix = 0;
 }
 
-static void find_words(pg__words *out, const pg_store *s)
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* 1 if nothing but words stands in the first bytes of name. */
+static int is_at_front(const char *name, size_t before)
+{
+    size_t n = 0;
+    while (before && word_at(name, &n) < N && n <= before) {
+        name += n;
+        before -= n;
+    }
+    return before == 0;
+}
+
+/* "module" within names. */
+enum {
+    COMPILED,
+    ONLY_CHILD,
+    NOT_COMPILED
+}; /* before "_orig_mod"; an only child; one, but not that */
+
+/* The next of them in name; *before: bytes of the name up to it. 0 where none is left. *from: as
+ * many bytes were looked at. */
+static int next_inner(size_t *before, size_t *from, const sorted *all, const char *name, int which)
+{
+    size_t n = 0;
+    for (unsigned looked = 0; name[*from] && looked < MAX_INNER;) {
+        const size_t at = *from, k = word_at(name + at, &n);
+        *from += strcspn(name + at, ".");
+        *from += name[*from] == '.';
+        const int compiled = k == 0 && is_before_orig_mod(name + at, k, n);
+        if (k != 0 || is_at_front(name, at) || (compiled && which == NOT_COMPILED) ||
+            (!compiled && which == COMPILED))
+            continue;
+        looked++;
+        *before = at;
+        if (which == COMPILED || is_only_child(all, name, at))
+            return 1;
+    }
+    return 0;
+}
+
+/* What "module" is within names: all before "_orig_mod" must be only children, or none goes. */
+static void find_inner(pg__words *out, const pg_store *s, const sorted *all)
+{
+    size_t before = 0, n_only = 0, n_others = 0;
+    for (size_t i = 0; i < pg_store_n_weights(s); i++) {
+        const char *name = pg_store_weight(s, i)->name;
+        for (size_t from = 0; next_inner(&before, &from, all, name, COMPILED);)
+            *(is_only_child(all, name, before) ? &n_only : &n_others) += 1;
+    }
+    out->within = n_only && !n_others;
+    for (size_t i = 0; i < pg_store_n_weights(s) && out->inner == PG_NONE; i++) {
+        size_t from = 0;
+        if (next_inner(&before, &from, all, pg_store_weight(s, i)->name,
+                       out->within ? NOT_COMPILED : ONLY_CHILD)) {
+            out->inner = i;
+            out->inner_at = before;
+        }
+    }
+}
+
+static pg_status look_within(pg__words *out, const pg_store *s, pg_err *err)
+{
+    sorted all = {.v = pg__mem_array(pg_store_n_weights(s), sizeof *all.v)};
+    if (!all.v)
+        return pg__nomem(err);
+    for (; all.n < pg_store_n_weights(s); all.n++)
+        all.v[all.n] = pg_store_weight(s, all.n)->name;
+    if (all.n)
+        qsort(all.v, all.n, sizeof *all.v, by_bytes);
+    find_inner(out, s, &all);
+    pg__mem_free(all.v);
+    return PG_OK;
+}
+
+static pg_status find_words(pg__words *out, const pg_store *s, pg_err *err)
 {
     *out = (pg__words){.counter = find_counter(s), .odd = PG_NONE, .inner = PG_NONE};
     if (pg_store_n_layers(s))
-        return;
+        return PG_OK;
     unsigned leading = words_that_are(LEADING) | words_that_are(COPY), before;
     do {
         before = leading;
@@ -238,7 +357,9 @@ static void find_words(pg__words *out, const pg_store *s)
     out->leading = leading;
     if (!(leading & 1u))
         out->counter = PG_NONE;
+    const pg_status st = look_within(out, s, err);
     count(out, s);
+    return st;
 }
 
 const pg__recogniser pg__rec_prefix = {

@@ -38,13 +38,19 @@ typedef struct pg__words {
     size_t odd;     /* a name with a part that looks like a wrapper's, and is not known; PG_NONE */
     char odd_part[64];
     int odd_is_flat; /* it is FSDP's flat parameter */
-    size_t inner;    /* a name with "module" behind a word within it: DDP's, or a child; PG_NONE */
+    int within;      /* "module" goes before "_orig_mod" within names, too */
+    /* A name in which "module" stays that is the only child of its level, a DataParallel's or one
+     * that people call so, and the bytes before it; else PG_NONE. */
+    size_t inner, inner_at;
 } pg__words;
 
 /* What `name` is without the words that w found; out has room for all of it. */
 void pg__words_strip(char *out, const pg__words *w, const char *name);
 /* 1 if the names are those of copies, which must be the same. */
 int pg__words_are_copies(const pg__words *w);
+/* Which word stands at the beginning of name, with more behind it, and its bytes with the dot;
+ * PG_NONE if none does. */
+size_t pg__word_at(const char *name, size_t *n);
 /* The k-th word and who writes it. */
 const char *pg__word(size_t k);
 const char *pg__word_writer(size_t k);
@@ -58,7 +64,7 @@ typedef struct pg__recogniser {
     int (*slice_name)(const char *layer_name);
     /* Names alone, for files without layers (PyTorch): what wrappers added to them. NULL: not of
      * this kind. */
-    void (*words)(pg__words *out, const pg_store *s);
+    pg_status (*words)(pg__words *out, const pg_store *s, pg_err *err);
 } pg__recogniser;
 
 #define PG_RECOGNISER(name) extern const pg__recogniser pg__rec_##name;

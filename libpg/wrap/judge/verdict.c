@@ -223,13 +223,28 @@ done:
     return st;
 }
 
+/* The only child of some module is called "module", and no other word says that it is a wrapper's.
+ */
+static pg_status judge_inner(pg__verdict *v, const pg_store *s, pg_err *err)
+{
+    const pg_status st =
+        pg__verdict_set(v, PG_V_SINGLE, err,
+                        "\"module\" in \"%s\" is a DataParallel's, or a child that is called so: "
+                        "the names do not tell",
+                        PG_SHOW(pg_store_weight(s, v->words.inner)->name));
+    if (st != PG_OK)
+        return st;
+    v->f.unsettled = pg__mem_strdup(v->f.reason);
+    return v->f.unsettled ? PG_OK : pg__nomem(err);
+}
+
 pg_status pg__judge_prefix(pg__verdict *v, const pg_store *s, pg_err *err)
 {
     pg_status st = PG_OK;
     const pg__words *w = &v->words;
     for (const pg__recogniser *const *r = pg__recognisers(); *r && !w->n_names; r++)
         if ((*r)->words) {
-            (*r)->words(&v->words, s);
+            PG_TRY((*r)->words(&v->words, s, err));
             v->f.recogniser = w->n_names || w->odd != PG_NONE ? (*r)->name : NULL;
         }
     for (size_t k = 0; k < PG_N_WORDS; k++)
@@ -238,6 +253,8 @@ pg_status pg__judge_prefix(pg__verdict *v, const pg_store *s, pg_err *err)
                                 pg__word_writer(k), w->n[k], pg_store_n_weights(s)));
     if (w->odd != PG_NONE)
         return judge_odd(v, s, err);
+    if (!w->n_names && w->inner != PG_NONE)
+        return judge_inner(v, s, err);
     if (!w->n_names)
         return pg__verdict_set(v, PG_V_SINGLE, err,
                                "no wrapper's prefix is common to all %zu tensors",
@@ -327,7 +344,7 @@ pg_status pg_inspect(pg_finding *out, pg_store *s, pg_err *err)
     pg__verdict v = {0};
     pg_status st = PG_OK;
     PG_TRY(pg__judge(&v, s, err));
-    if (v.f.verdict == PG_V_WRAPPER || v.f.verdict == PG_V_AMBIGUOUS)
+    if (v.f.verdict == PG_V_WRAPPER || v.f.verdict == PG_V_AMBIGUOUS || v.f.unsettled)
         pg__next_action(&v.f.next, s, &v.f, NULL);
     *out = v.f;
     v.f = (pg_finding){0};

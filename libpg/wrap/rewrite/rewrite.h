@@ -132,6 +132,23 @@ pg_status pg__unwrap_h5(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
 pg_status pg__unwrap_paths(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
 pg_status pg__unwrap_prefix(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err);
 
+/* unwrap_plain.c: names of PyTorch without such words as leave a name of the bare model's file, the
+ * one of --like. */
+typedef struct pg__plain {
+    pg_store *s;
+    const char *path;
+    size_t *sorted; /* its tensors by name */
+    unsigned char *used;
+    unsigned gone; /* bit k: a name lost word k */
+} pg__plain;
+pg_status pg__plain_open(pg__plain *p, const pg_unwrap_opts *o, pg_err *err);
+pg_status pg__plain_name(char **out, pg__plain *p, const pg_store *s, size_t i, pg_err *err);
+/* After all names: each of the bare model's was found, and some word is gone. */
+pg_status pg__plain_check(const pg__plain *p, pg_err *err);
+/* "module, _orig_mod": what went. */
+pg_status pg__plain_words(pg__str *out, const pg__plain *p, pg_err *err);
+void pg__plain_fini(pg__plain *p);
+
 /* repair.c: a legacy file that is no wrapper, made to fit a model; also one layer's list into one
  * that is a wrapper. */
 pg_status pg__repair(pg__rewrite *r, const pg__graph *like, const pg_unwrap_opts *o, pg_err *err);

@@ -55,7 +55,7 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
         return pg_fail(err, PG_E_ARG, "the text of a model needs a name for messages: like");
     PG_TRY(pg__rewrite_check(in, out, &o->write, err));
     PG_TRY(pg__rewrite_open(&r, err));
-    if (o->like)
+    if (o->like && (pg_store_n_layers(r.s) || pg__store_is_legacy(r.s) || pg__store_is_paths(r.s)))
         PG_TRY(pg__graph_given(&r.like, o->like, o->like_text, err));
     st = pg__plan_unwrap(&r, o, err);
     if (st == PG_E_MISMATCH && o->partial && o->like && r.v.f.verdict == PG_V_WRAPPER)

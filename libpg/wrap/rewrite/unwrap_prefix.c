@@ -38,7 +38,30 @@ static pg_status strip_given(const char **out, const char *name, const char *pre
     return PG_OK;
 }
 
-static pg_status rename_all(names *l, const pg__rewrite *r, const char *prefix, pg_err *err)
+/* The name of tensor i; NULL in *out: it is left out. */
+static pg_status name_one(char **out, const pg__rewrite *r, pg__plain *plain, size_t i,
+                          const char *prefix, pg_err *err)
+{
+    const char *name = pg_store_weight(r->s, i)->name, *rest = name;
+    pg_status st = PG_OK;
+    *out = NULL;
+    if (!prefix && i == r->v.words.counter)
+        return PG_OK;
+    if (plain)
+        return pg__plain_name(out, plain, r->s, i, err);
+    if (prefix)
+        PG_TRY(strip_given(&rest, name, prefix, err));
+    *out = pg__mem_strdup(rest);
+    if (!*out)
+        return pg__nomem(err);
+    if (!prefix)
+        pg__words_strip(*out, &r->v.words, name);
+done:
+    return st;
+}
+
+static pg_status rename_all(names *l, const pg__rewrite *r, pg__plain *plain, const char *prefix,
+                            pg_err *err)
 {
     pg_status st = PG_OK;
     const size_t n = pg_store_n_weights(r->s);
@@ -47,18 +70,11 @@ static pg_status rename_all(names *l, const pg__rewrite *r, const char *prefix, 
     if (!l->v || !l->sorted)
         return pg__nomem(err);
     for (size_t i = 0; i < n; i++) {
-        const char *name = pg_store_weight(r->s, i)->name, *rest = name;
-        if (!prefix && i == r->v.words.counter)
-            continue;
-        if (prefix)
-            PG_TRY(strip_given(&rest, name, prefix, err));
         renamed *x = &l->v[l->n];
-        *x = (renamed){.src = i, .name = pg__mem_strdup(rest)};
-        if (!x->name)
-            return pg__nomem(err);
-        if (!prefix)
-            pg__words_strip(x->name, &r->v.words, name);
-        l->sorted[l->n++] = x;
+        *x = (renamed){.src = i};
+        PG_TRY(name_one(&x->name, r, plain, i, prefix, err));
+        if (x->name)
+            l->sorted[l->n++] = x;
     }
 done:
     return st;
@@ -144,16 +160,22 @@ static pg_status check_copies(const names *l, pg_err *err)
 
 static pg_status check_asked(const pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
-    if (o->like || o->template_name)
-        return pg_fail(err, PG_E_ARG, "--%s is for Keras files; this one has no layers",
-                       o->like ? "like" : "template");
+    if (o->template_name)
+        return pg_fail(err, PG_E_ARG, "--template is for Keras files; this one has no layers");
+    if (o->like && o->strip_prefix)
+        return pg_fail(err, PG_E_ARG, "--like and --strip-prefix both say what the names become");
     if (o->strip_prefix && *o->strip_prefix)
         return PG_OK;
     if (r->v.words.odd != PG_NONE)
         return pg_fail(err, PG_E_UNSUPPORTED, "%s; nothing written", r->v.f.reason);
-    if (r->v.f.verdict != PG_V_WRAPPER || o->strip_prefix)
-        return pg_fail(err, PG_E_NO, "%s; nothing written", r->v.f.reason);
-    return PG_OK;
+    if (o->like || (r->v.f.verdict == PG_V_WRAPPER && !o->strip_prefix))
+        return PG_OK;
+    (void)pg_fail(err, PG_E_NO, "%s; nothing written", r->v.f.reason);
+    if (r->v.f.unsettled && !o->strip_prefix) {
+        pg_err_do(err, PG_DO_UNWRAP, r->in);
+        pg_err_arg(err, "needs_names", "true");
+    }
+    return PG_E_NO;
 }
 
 /* "module." once more: a child of that name, or a wrapper in a wrapper. */
@@ -165,23 +187,25 @@ static int begin_with_module(const names *l)
     return l->n > 0;
 }
 
-static pg_status tell(pg__rewrite *r, const names *l, const char *prefix, size_t n_merged,
-                      pg_err *err)
+static pg_status tell(pg__rewrite *r, const names *l, const pg_unwrap_opts *o, const char *words,
+                      size_t n_merged, pg_err *err)
 {
     const pg__words *w = &r->v.words;
+    const char *prefix = o->strip_prefix;
     pg_status st = PG_OK;
-    r->rep.action = prefix || w->prefix ? "prefix removed" : "words removed";
-    PG_TRY(pg__tell_template(r, prefix ? prefix : r->v.f.template_name, err));
+    r->rep.action = prefix || (w->prefix && !o->like) ? "prefix removed" : "words removed";
+    PG_TRY(pg__tell_template(r, prefix ? prefix : o->like ? words : r->v.f.template_name, err));
     if (prefix)
         return PG_OK;
-    if (begin_with_module(l))
+    if (!o->like && begin_with_module(l))
         PG_TRY(pg__tell_note(r, err,
                              "every name still begins with \"module.\": a child of that name is "
                              "left alone; the option strip-prefix takes more"));
-    if (w->inner != PG_NONE)
+    if (!o->like && w->inner != PG_NONE)
         PG_TRY(pg__tell_note(r, err,
-                             "\"module\" is left behind \"_orig_mod\" in \"%s\": a child of "
-                             "that name, or a DistributedDataParallel within torch.compile",
+                             "\"module\" is left in \"%s\": a child that is called so, or a "
+                             "DataParallel within the model; the option like, with a file of the "
+                             "bare model's names, settles it",
                              PG_SHOW(pg_store_weight(r->s, w->inner)->name)));
     if (w->counter != PG_NONE)
         PG_TRY(pg__tell_note(r, err,
@@ -199,19 +223,29 @@ done:
 pg_status pg__unwrap_prefix(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
+    pg__plain plain = {0};
     names l = {0};
+    pg__str words = {0};
     size_t n_merged = 0;
     PG_TRY(check_asked(r, o, err));
-    PG_TRY(rename_all(&l, r, o->strip_prefix, err));
+    if (o->like)
+        PG_TRY(pg__plain_open(&plain, o, err));
+    PG_TRY(rename_all(&l, r, o->like ? &plain : NULL, o->strip_prefix, err));
     PG_TRY(merge_equal(&l, r, &n_merged, err));
     if (!o->strip_prefix && pg__words_are_copies(&r->v.words))
         PG_TRY(check_copies(&l, err));
+    if (o->like)
+        PG_TRY(pg__plain_check(&plain, err));
+    if (o->like)
+        PG_TRY(pg__plain_words(&words, &plain, err));
     for (size_t i = 0; i < l.n; i++)
         if (!l.v[i].dropped)
             PG_TRY(pg__plan_add(&r->plan, l.v[i].src, l.v[i].name, err));
     r->plan.keep_state = 1;
-    PG_TRY(tell(r, &l, o->strip_prefix, n_merged, err));
+    PG_TRY(tell(r, &l, o, words.s, n_merged, err));
 done:
+    pg__str_fini(&words);
+    pg__plain_fini(&plain);
     names_fini(&l);
     return st;
 }

@@ -31,3 +31,10 @@ for name, of in (("history_legacy.h5", "files/keras-2.2.4/cnn4-g2/wrapper_weight
         g["phase"] = np.array([1], dtype=h5py.enum_dtype({"WARM": 0, "COLD": 1}))
         g["link"] = np.array([g["rows"].ref], dtype=h5py.ref_dtype)
         g.create_dataset("ragged", (1,), h5py.vlen_dtype("i4"))[0] = np.arange(3)
+
+# Readable numbers beside the weights.
+shutil.copyfile(data / "files/keras-2.2.4/cnn4-g2/template_weights.h5", out / "extra_legacy.h5")
+(out / "extra_legacy.h5").chmod(0o644)
+with h5py.File(out / "extra_legacy.h5", "a") as f:
+    f["extra"] = np.zeros((5, 5), "f4")
+    f["notes/epochs"] = np.arange(3)

@@ -21,7 +21,7 @@ static size_t prefix_of(const char *const *names)
 {
     pg_store *s = flat(names);
     pg__words w;
-    pg__rec_prefix.words(&w, s);
+    assert_ok(pg__rec_prefix.words(&w, s, NULL));
     pg_store_close(s);
     return w.prefix;
 }
@@ -72,6 +72,12 @@ static void removes_words_wherever_they_stand(void **state)
          "a.v", NULL},
         {"a._orig_mod.w", "a.w", "b._dp_module.w", "b.w", "c._fpw_module.w", "c.w", NULL},
         {"_orig_mod.module.module.w", "module.w", "_orig_mod.module.b", "b", NULL},
+        /* a compiled model in a DataParallel, if nothing stands beside it */
+        {"a.module._orig_mod.w", "a.w", "b", "b", NULL},
+        {"module.a.module._orig_mod.w", "a.w", "module.b", "b", NULL},
+        {"_orig_mod.a.module._orig_mod.b.module._orig_mod.w", "a.b.w", "_orig_mod.b", "b", NULL},
+        {"a.module._orig_mod.w", "a.module.w", "a.b", "a.b", NULL},
+        {"a.module._checkpoint_wrapped_module.w", "a.module.w", "b", "b", NULL},
         {"_module.module.w", "w", "_module.module.b", "b", NULL},
         {"_module.w", "_module.w", "b.w", "b.w", NULL},
         {"module._module.w", "_module.w", "module.b", "b", NULL},
@@ -92,7 +98,7 @@ static void removes_words_wherever_they_stand(void **state)
         for (size_t k = 0; cases[i][2 * k]; k++)
             names[k] = cases[i][2 * k];
         pg_store *s = flat(names);
-        pg__rec_prefix.words(&w, s);
+        assert_ok(pg__rec_prefix.words(&w, s, NULL));
         assert_int_equal(w.odd, PG_NONE);
         for (size_t k = 0; names[k]; k++) {
             pg__words_strip(got, &w, names[k]);
@@ -108,7 +114,7 @@ static void counts_the_words_it_saw(void **state)
     pg__words w;
     pg_store *s = flat((const char *const[]){"module.a._fsdp_wrapped_module.w",
                                              "module.b._fsdp_wrapped_module.w", "module.c", NULL});
-    pg__rec_prefix.words(&w, s);
+    assert_ok(pg__rec_prefix.words(&w, s, NULL));
     assert_int_equal(w.n_names, 3);
     assert_int_equal(w.prefix, 0);
     for (size_t k = 0; k < PG_N_WORDS; k++)
@@ -124,7 +130,7 @@ static void knows_what_averaging_adds(void **state)
     (void)state;
     pg__words w;
     pg_store *s = flat((const char *const[]){"n_averaged", "module.a", "module.b", NULL});
-    pg__rec_prefix.words(&w, s);
+    assert_ok(pg__rec_prefix.words(&w, s, NULL));
     assert_int_equal(w.counter, 0);
     assert_int_equal(w.n_names, 2);
     assert_int_equal(w.prefix, 7);
@@ -136,36 +142,56 @@ static void knows_what_averaging_adds(void **state)
     pg_finding_fini(&f);
     pg_store_close(s);
     s = flat((const char *const[]){"n_averaged", "module.a", "b", NULL});
-    pg__rec_prefix.words(&w, s);
+    assert_ok(pg__rec_prefix.words(&w, s, NULL));
     assert_int_equal(w.counter, PG_NONE);
     assert_int_equal(w.n_names, 0);
     pg_store_close(s);
 }
 
-/* torch.compile of a DistributedDataParallel, or of a module with a child of that name. */
+/* DataParallel within a model, or a child of that name: nothing in names and shapes tells. */
 static void points_at_module_within_a_name(void **state)
 {
     (void)state;
     static const struct {
-        const char *name;
-        size_t inner;
-    } cases[] = {{"enc._orig_mod.module.weight", 1},
-                 {"enc._orig_mod.net.module.weight", PG_NONE},
-                 {"enc._checkpoint_wrapped_module.module.weight", PG_NONE},
-                 {"enc.module.weight", PG_NONE},
-                 {"enc._orig_mod.module", PG_NONE}};
+        const char *name, *other;
+        size_t inner, at;
+    } cases[] = {{"enc._orig_mod.module.weight", "dec.w", 0, 14},
+                 {"enc._orig_mod.net.module.weight", "dec.w", 0, 18},
+                 {"enc._checkpoint_wrapped_module.module.weight", "dec.w", 0, 31},
+                 {"enc.module.weight", "dec.w", 0, 4},
+                 {"module.enc.module.weight", "module.dec.w", 0, 11},
+                 {"enc.a.module.module.weight", "dec.w", 0, 6},
+                 {"enc.module.weight", "enc.module.bias", 0, 4},
+                 {"enc.module.weight", "enc.out", PG_NONE, 0},
+                 {"enc.module.weight", "enc.module", PG_NONE, 0},
+                 {"enc.module.weight", "enc.modules.w", PG_NONE, 0},
+                 {"enc.module", "dec.w", PG_NONE, 0},
+                 {"module.weight", "dec.w", PG_NONE, 0},
+                 {"_orig_mod.module.a", "_orig_mod.module.b", PG_NONE, 0},
+                 {"enc.module._orig_mod.a", "dec.w", PG_NONE, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pg__words w;
-        pg_store *s = flat((const char *const[]){"dec.weight", cases[i].name, NULL});
-        pg__rec_prefix.words(&w, s);
+        pg_store *s = flat((const char *const[]){cases[i].name, cases[i].other, NULL});
+        assert_ok(pg__rec_prefix.words(&w, s, NULL));
         assert_int_equal(w.inner, cases[i].inner);
+        if (w.inner != PG_NONE)
+            assert_int_equal(w.inner_at, cases[i].at);
         pg_store_close(s);
     }
-    pg__words w;
-    pg_store *s = flat((const char *const[]){"_orig_mod.module.a", "_orig_mod.module.b", NULL});
-    pg__rec_prefix.words(&w, s);
-    assert_int_equal(w.inner, PG_NONE);
-    assert_int_equal(w.prefix, 17);
+}
+
+static void says_that_module_within_names_is_not_settled(void **state)
+{
+    (void)state;
+    pg_finding f = {0};
+    pg_store *s = flat((const char *const[]){"enc.module.weight", "dec.w", NULL});
+    assert_ok(pg_inspect(&f, s, NULL));
+    assert_int_equal(f.verdict, PG_V_SINGLE);
+    assert_string_equal(f.unsettled,
+                        "\"module\" in \"enc.module.weight\" is a DataParallel's, or a "
+                        "child that is called so: the names do not tell");
+    assert_string_equal(f.reason, f.unsettled);
+    pg_finding_fini(&f);
     pg_store_close(s);
 }
 
@@ -187,7 +213,7 @@ static void names_words_that_it_does_not_know(void **state)
         pg__words w;
         pg_finding f = {0};
         pg_store *s = flat((const char *const[]){"x", cases[i].name, NULL});
-        pg__rec_prefix.words(&w, s);
+        assert_ok(pg__rec_prefix.words(&w, s, NULL));
         assert_int_equal(w.odd, cases[i].part ? 1 : PG_NONE);
         if (cases[i].part) {
             assert_string_equal(w.odd_part, cases[i].part);
@@ -229,5 +255,6 @@ PG_TEST_MAIN(cmocka_unit_test(finds_what_all_names_share),
              cmocka_unit_test(removes_words_wherever_they_stand),
              cmocka_unit_test(counts_the_words_it_saw), cmocka_unit_test(knows_what_averaging_adds),
              cmocka_unit_test(points_at_module_within_a_name),
+             cmocka_unit_test(says_that_module_within_names_is_not_settled),
              cmocka_unit_test(names_words_that_it_does_not_know),
              cmocka_unit_test(says_so_in_the_verdict))

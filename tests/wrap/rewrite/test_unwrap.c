@@ -530,7 +530,8 @@ static void removes_words_inside_names(void **state)
         const int averaged = strcmp(cases[i], "averaged") == 0;
         assert_string_equal(r.action, averaged ? "prefix removed" : "words removed");
         assert_int_equal(r.n_verified, 7);
-        assert_int_equal(r.n_notes, averaged || strcmp(cases[i], "copies") == 0);
+        assert_int_equal(r.n_notes, 1 + (averaged || strcmp(cases[i], "copies") == 0));
+        assert_non_null(strstr(r.notes[0], "\"module\" is left in"));
         pg_rewrite_report_fini(&r);
         assert_equal_files(out, data("extra/wrapped/plain.safetensors"));
         forget(out);
@@ -551,6 +552,36 @@ static void refuses_names_that_would_not_be_right(void **state)
            none);
 }
 
+/* DataParallel within a model, alone and below another one: the bare model's names tell it from a
+ * child of that name. */
+static void names_tensors_as_the_bare_model_does(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "inner",          "inner_both",     "dp_inner",          "dp_inner_both",
+        "compiled_inner", "inner_compiled", "compiled_in_inner", "dp_compiled_in_inner"};
+    for (size_t i = 0; i <= sizeof cases / sizeof *cases; i++) {
+        const int child = i == sizeof cases / sizeof *cases;
+        char in[80];
+        const char *out = tmp("out.safetensors");
+        snprintf(in, sizeof in, "extra/within/%s.pt", child ? "child" : cases[i]);
+        char *plain = strdup(
+            data(child ? "extra/within/child.safetensors" : "extra/within/plain.safetensors"));
+        pg_rewrite_report r = unwrap(data(in), out, (pg_unwrap_opts){.like = plain});
+        assert_string_equal(r.action, "words removed");
+        assert_int_equal(r.n_notes, 0);
+        pg_rewrite_report_fini(&r);
+        assert_equal_files(out, plain);
+        forget(out);
+        free(plain);
+    }
+    char *other = strdup(data("extra/wrapped/plain.safetensors"));
+    refuse(PG_E_MISMATCH, "is no name of", data("extra/within/inner.pt"),
+           (pg_unwrap_opts){.like = other});
+    free(other);
+    refuse(PG_E_NO, "the names do not tell", data("extra/within/inner.pt"), (pg_unwrap_opts){0});
+}
+
 static void takes_a_part_of_a_checkpoint(void **state)
 {
     (void)state;
@@ -567,6 +598,7 @@ static void takes_a_part_of_a_checkpoint(void **state)
 
 PG_TEST_MAIN(cmocka_unit_test(removes_words_inside_names),
              cmocka_unit_test(refuses_names_that_would_not_be_right),
+             cmocka_unit_test(names_tensors_as_the_bare_model_does),
              cmocka_unit_test(takes_a_part_of_a_checkpoint),
              cmocka_unit_test(writes_what_keras_wrote_for_the_template),
              cmocka_unit_test(needs_no_model_where_names_settle_it),

@@ -1,0 +1,6 @@
+# Losses and metrics that are objects of Keras 2.15 become those of Keras 3; what it does not have is named.
+for f in categorical squared huber binary word unknown_metric; do
+    pgconvert --keras 3 "$TESTDATA/extra/objects/$f.h5" $f.keras
+    python3 -c "import json, sys, zipfile; c = json.loads(zipfile.ZipFile(sys.argv[1]).read('config.json'))['compile_config']; print(c['optimizer']['class_name'], json.dumps(c['loss'])); print(json.dumps(c['metrics']))" $f.keras
+done
+pgconvert --keras 3 "$TESTDATA/extra/objects/huber.h5" huber.h5
