@@ -117,10 +117,10 @@ static pg_status time_update(pg_trainer *t, void *const *grads, double *seconds)
 
 static void tell_buckets(pg_trainer *t, const pg__program *p)
 {
-    pg__buckets_plan(t);
+    pg__buckets_cut(t);
     printf("],\n \"buckets\": [");
-    for (size_t k = 0; k < t->n_buckets; k++) {
-        const pg__bucket *b = &t->buckets[k];
+    for (size_t k = 0; k < t->sums.n_buckets; k++) {
+        const pg__bucket *b = &t->sums.buckets[k];
         size_t settled = 0;
         for (size_t i = b->first; i < b->end; i++)
             if (pg__program_settled(p, i) > settled)

@@ -164,7 +164,7 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
     PG_TRY(pg__mp_plan(t, err));
     PG_TRY(pg__flat_alloc(t, &t->params, err));
     if (pg__is_sharded(t))
-        pg__buckets_plan(t);
+        pg__buckets_cut(t);
     for (size_t s = 0; s < PG_MAX_SLOTS; s++) {
         if (!pg__optimiser_uses_slot(&t->optimiser, s))
             continue;
@@ -462,7 +462,7 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
     PG_TRY(pg__ranks_join(t, o, err));
     PG_TRY(pg__ranks_agree(t, pg__devices_open(t, o, err), err));
     PG_TRY(pg__ranks_deal(t, o, err));
-    PG_TRY(pg__ranks_group(t, o, err));
+    PG_TRY(pg__ranks_group(t, err));
     PG_TRY(pg__ranks_agree(t, open_rest(t, o, err), err));
     PG_TRY(pg__ranks_seat(t, err));
     PG_TRY(pg__ranks_begin(t, o, err));

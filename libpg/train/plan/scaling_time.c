@@ -55,7 +55,7 @@ static sample take_sample(const pg_trainer *t, uint64_t n_rows, double began, do
             s.was_seen = 1;
             last = fmax(last, at->end);
             s.lanes = fmax(s.lanes, at->end - begin);
-            for (size_t b = 0; b < t->n_buckets; b++)
+            for (size_t b = 0; b < t->sums.n_buckets; b++)
                 s.left[b] = fmax(s.left[b], at->left[b] - begin);
         }
     }
@@ -65,7 +65,7 @@ static sample take_sample(const pg_trainer *t, uint64_t n_rows, double began, do
         return s;
     }
     s.lanes = ended - began;
-    for (size_t b = 0; b < t->n_buckets; b++)
+    for (size_t b = 0; b < t->sums.n_buckets; b++)
         s.left[b] = s.lanes;
     return s;
 }
@@ -245,9 +245,9 @@ static pg_status fill_load(pg__timed *out, pg_trainer *t, const pg__trial *what,
     const pg__program *p = NULL;
     pg__load *l = &out->load;
     pg_status st = PG_OK;
-    l->n = t->n_buckets;
+    l->n = t->sums.n_buckets;
     for (size_t k = 0; k < l->n; k++) {
-        const pg__bucket *b = &t->buckets[k];
+        const pg__bucket *b = &t->sums.buckets[k];
         l->bytes[k] = (double)((t->offsets[b->end] - t->offsets[b->first]) * each);
     }
     l->n_told = 1 + (t->built_params.n_moving > 0);
@@ -350,7 +350,7 @@ pg_status pg__scaling_time(pg__timed *out, pg_trainer *t, const pg__feed *f, con
     t->state_rows = 0;
     *out = (pg__timed){.flops = 0};
     t->is_trial = 1;
-    pg__buckets_plan_for(t, what->on_cpus);
+    pg__buckets_cut_for(t, what->on_cpus);
     pg_status st = run_trial(out, t, f, what, with_update, err);
     pg__workers_stop(t);
     drop_programs(t);
@@ -360,7 +360,7 @@ pg_status pg__scaling_time(pg__timed *out, pg_trainer *t, const pg__feed *f, con
     t->built = built;
     t->n_built = n_built;
     t->cap_built = cap_built;
-    t->n_buckets = 0; /* this trainer's may be others */
+    t->sums.n_buckets = 0; /* this trainer's may be others */
     t->is_trial = 0;
     t->spent = spent;
     t->cut = all;

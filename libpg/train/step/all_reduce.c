@@ -29,9 +29,9 @@ pg_status pg__first_failure(const pg_trainer *t, pg_err *err)
 static pg_status sum_flat(const pg_trainer *t, const pg__worker *w)
 {
     pg_status st = PG_OK;
-    PG_TRY(t->backend->group_sum(t->group, w->device, w->dev, t->devices[w->device].sum->mem,
+    PG_TRY(t->backend->group_sum(t->sums.group, w->device, w->dev, t->devices[w->device].sum->mem,
                                  (size_t)t->offsets[t->n_params]));
-    PG_TRY(t->backend->group_join(t->group, w->device, w->dev));
+    PG_TRY(t->backend->group_join(t->sums.group, w->device, w->dev));
 done:
     return st;
 }
@@ -65,7 +65,7 @@ static pg_status by_group(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
     PG_TRY(pg__device_failed(t, t->dev, sum_locally(t), err));
-    t->is_summing = 1;
+    t->sums.is_summing = 1;
     pg__thread_pool_run(t->team, take_part, t);
     PG_TRY(pg__first_failure(t, err));
 done:
@@ -80,7 +80,7 @@ static void join_buckets(void *arg, size_t worker)
     pg_status st = PG_OK;
     w->err = (pg_err){0};
     PG_TRY(pg__partials_sum_on(t, w->device, &t->devices[w->device].sum));
-    PG_TRY(t->backend->group_join(t->group, w->device, w->dev));
+    PG_TRY(t->backend->group_join(t->sums.group, w->device, w->dev));
     PG_TRY(pg__averages_take(t, w->device));
 done:
     w->st = pg__device_failed(t, w->dev, st, &w->err);
@@ -101,26 +101,26 @@ static void wait_patiently(void *arg, size_t worker)
     w->st = PG_OK;
     const pg__patience patience = pg__ranks_patience(t);
     if (pg__speaks_for_device(t, worker))
-        w->st = t->backend->group_wait(t->group, w->device, &patience, &w->err);
+        w->st = t->backend->group_wait(t->sums.group, w->device, &patience, &w->err);
 }
 
 pg_status pg__all_reduce_wait(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (!t->is_summing)
+    if (!t->sums.is_summing)
         return PG_OK;
     pg__thread_pool_run(t->team, wait_patiently, t);
     PG_TRY(pg__first_failure(t, err));
-    t->is_summing = 0;
+    t->sums.is_summing = 0;
 done:
     return st;
 }
 
 void pg__all_reduce_drop(pg_trainer *t)
 {
-    if (t->is_summing)
-        t->backend->group_drop(t->group);
-    t->is_summing = 0;
+    if (t->sums.is_summing)
+        t->backend->group_drop(t->sums.group);
+    t->sums.is_summing = 0;
 }
 
 /* ---- by copies ---- */
@@ -131,8 +131,8 @@ static pg_status by_copies(pg_trainer *t, pg_err *err)
     pg__flat *sum = NULL;
     pg_status st = PG_OK;
     PG_TRY(pg__device_failed(t, t->dev, pg__partials_sum(t, 0, n, &sum), err));
-    if (t->ranks)
-        PG_TRY(pg__ranks_sum_hosts(t, t->cut.n_lanes > 0, &sum, err));
+    if (t->sums.plan.way == PG__SUM_HOSTS)
+        PG_TRY(pg__ranks_sum_hosts(t, &sum, err));
     t->devices[0].sum = sum;
     for (size_t d = 0; sum && d < t->n_devices; d++) {
         pg__dev *dev = t->devices[d].dev;
@@ -146,7 +146,9 @@ done:
 
 pg_status pg__all_reduce(pg_trainer *t, pg_err *err)
 {
-    if (t->in_buckets)
-        return by_buckets(t, err);
-    return t->group ? by_group(t, err) : by_copies(t, err);
+    switch (t->sums.plan.way) {
+    case PG__SUM_GROUP: return by_group(t, err);
+    case PG__SUM_GROUP_BUCKETS: return by_buckets(t, err);
+    default: return by_copies(t, err);
+    }
 }

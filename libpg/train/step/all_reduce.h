@@ -4,9 +4,8 @@
 
 #include "train/step/trainer.h"
 
-/* t->devices[d].sum: where device d has it, in memory of its own, for work that is queued there. By
- * the devices' own means where they have some and nobody asks for the order of the tree; else by
- * copies, in that order. */
+/* t->devices[d].sum: where device d has it, in memory of its own, for work that is queued there.
+ * By the plan of the step (sum_plan.h), which is one of those for GPUs. */
 pg_status pg__all_reduce(pg_trainer *t, pg_err *err);
 
 /* Until the sums are there; a device that others wait for too long is PG_E_DEVICE. Before the host

@@ -98,7 +98,7 @@ static pg_status open_group(pg_trainer *t, pg_err *err)
         return pg__nomem(err);
     for (size_t d = 0; d < t->n_devices; d++)
         devs[d] = t->devices[d].dev;
-    st = t->backend->group_new(&t->group, devs, t->n_devices, NULL, err);
+    st = t->backend->group_new(&t->sums.group, devs, t->n_devices, NULL, err);
     if (st == PG_E_UNSUPPORTED)
         pg_err_hint(err, "--cpu-merge sums without it");
     pg__mem_free(devs);
@@ -137,7 +137,8 @@ pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     for (size_t d = 0; d < t->n_devices; d++)
         PG_TRY(open_one(t, d, o, err));
     t->dev = t->devices[0].dev;
-    if (t->n_devices > 1 && !t->ranks && !o->deterministic && !o->cpu_merge)
+    pg__sums_know(t, o);
+    if (!t->ranks && pg__sums_by_group(&t->sums.facts))
         PG_TRY(open_group(t, err));
 done:
     return st;
@@ -153,9 +154,9 @@ static void free_copies(pg_trainer *t, pg__device *d)
 
 void pg__devices_close(pg_trainer *t)
 {
-    if (t->group)
-        t->backend->group_free(t->group);
-    t->group = NULL;
+    if (t->sums.group)
+        t->backend->group_free(t->sums.group);
+    t->sums.group = NULL;
     for (size_t d = 0; d < t->n_devices; d++) {
         if (!t->devices[d].dev)
             continue;

@@ -216,10 +216,10 @@ static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
 {
     pg_status st = PG_OK;
     PG_TRY(begin_lane(s, job, w, err));
-    if (pg__sums_go_along(s->t) && job->program)
-        PG_TRY(pg__sums_run(s, job));
-    else if (s->t->goes_along)
+    if (s->plan->overlaps && s->plan->way == PG__SUM_GROUP_BUCKETS)
         PG_TRY(pg__buckets_run(s->t, w, job, err));
+    else if (s->plan->overlaps && job->program)
+        PG_TRY(pg__sums_run(s, job));
     else if (s->t->timeline && job->program)
         PG_TRY(pg__timeline_run(s, job, w));
     else if (job->program)

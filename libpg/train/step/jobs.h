@@ -43,6 +43,7 @@ typedef struct pg__step {
     pg_trainer *t;
     const pg__batch *batch;
     pg__pass pass;
+    const pg__sum_plan *plan; /* how its gradients are summed */
     void *const *predictions; /* per output; NULL: they are not wanted */
     pg__job *jobs;            /* n_lanes for each part */
     size_t n_jobs, n_lanes, part;

@@ -32,22 +32,22 @@ int pg__opt_shard_whole_sums(const pg_trainer *t)
 
 size_t pg__opt_shard_n_blocks(const pg_trainer *t)
 {
-    return t->ranks->in_tree ? 1 : t->n_buckets;
+    return t->sums.facts.in_tree ? 1 : t->sums.n_buckets;
 }
 
 void pg__opt_shard_piece(const pg_trainer *t, size_t block, size_t rank, uint64_t *from,
                          uint64_t *to)
 {
     const size_t n_ranks = pg__comm_size(t->ranks->comm);
-    if (t->ranks->in_tree) {
+    if (t->sums.facts.in_tree) {
         size_t lo, hi;
         pg__comm_tree_own(rank, n_ranks, (size_t)t->offsets[t->n_params], &lo, &hi);
         *from = lo;
         *to = hi;
         return;
     }
-    const uint64_t begin = t->offsets[t->buckets[block].first];
-    const uint64_t n = (t->offsets[t->buckets[block].end] - begin) / GRAIN;
+    const uint64_t begin = t->offsets[t->sums.buckets[block].first];
+    const uint64_t n = (t->offsets[t->sums.buckets[block].end] - begin) / GRAIN;
     *from = begin + n * rank / n_ranks * GRAIN;
     *to = begin + n * (rank + 1) / n_ranks * GRAIN;
 }
@@ -163,7 +163,7 @@ pg_status pg__opt_shard_gather(pg_trainer *t, const pg__flat *f, const char *of,
     pg__comm_piece *pieces = NULL;
     size_t n = 0;
     pg_status st = PG_OK;
-    if (t->ranks->in_tree)
+    if (t->sums.facts.in_tree)
         return pg__comm_tree_double(t->ranks->comm, f->mem, (size_t)t->offsets[t->n_params],
                                     t->backend->real_bytes, of, err);
     PG_TRY(pieces_of(t, f, &pieces, &n, err));

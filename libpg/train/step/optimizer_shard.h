@@ -37,7 +37,8 @@ pg_status pg__opt_shard_same(pg_trainer *t, pg_err *err);
 /* What each rank has of a flat, to all. */
 pg_status pg__opt_shard_gather(pg_trainer *t, const pg__flat *f, const char *what, pg_err *err);
 
-/* Trained parameters become what a slot has for them, everywhere; swaps: and the slot what they were. */
+/* Trained parameters become what a slot has for them, everywhere; swaps: and the slot what they
+ * were. */
 pg_status pg__opt_shard_take(pg_trainer *t, size_t slot, int swaps, pg_err *err);
 
 /* n bytes of a slot, from byte `at` of all on: rank 0 asks, piece by piece, while the others are in

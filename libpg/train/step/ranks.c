@@ -39,7 +39,6 @@ pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         PG_TRY(pg__nomem(err));
     t->ranks->comm = comm;
     t->ranks->cancel = o->cancel;
-    t->ranks->in_tree = o->deterministic;
     t->ranks->shards = o->shard_optimizer;
     comm = NULL;
     const size_t n = pg__comm_size(t->ranks->comm);
@@ -164,9 +163,8 @@ pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     if (!all)
         PG_TRY(pg__nomem(err));
     PG_TRY(pg__comm_gather(r->comm, &mine, all, sizeof mine, "the ranks' devices", err));
-    r->one_each = 1;
     for (size_t k = 0; k < n; k++) {
-        r->one_each = r->one_each && all[k].n_devices == all[k].n_replicas;
+        t->sums.facts.one_each &= all[k].n_devices == all[k].n_replicas;
         if (all[k].how != all[0].how)
             PG_FAIL(PG_E_MISMATCH,
                     "rank 0 on %s and rank %zu on %s differ in deterministic or cpu_merge",

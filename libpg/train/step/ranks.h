@@ -24,12 +24,10 @@ typedef struct pg__ranks {
     pg__flat own;          /* gradients of a rank without rows */
     struct pg__bucket_sums *sums;
     void *staging; /* gradients of GPUs, and what comes from another rank, in the host's memory */
-    int one_each;  /* every replica of every rank has a device of its own */
     pg_rank_share *shares; /* what the last report points to */
     const volatile int *cancel;
     int stops;      /* some rank was told to stop, before the step just made */
     int has_agreed; /* all ranks failed, and know it */
-    int in_tree;    /* sums are made in the order of the tree */
     int shards;     /* the optimizer's state is divided */
     uint32_t mark;  /* of all that was put into it */
     pg__window windows[PG_MAX_SLOTS];
@@ -97,9 +95,6 @@ void pg__sums_close(pg_trainer *t);
 uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded);
 uint64_t pg__sums_needed(pg_trainer *t);
 uint64_t pg__sums_held(pg_trainer *t);
-/* Are sums under way while lanes compute, in the step in hand? */
-int pg__sums_go_along(const pg_trainer *t);
-
 /* The sum over ranks of what each has; *sum NULL: it has no rows. Where the optimizer's state is
  * divided only the rank's own elements, if nothing asks for more (optimizer_shard.h). */
 pg_status pg__ranks_sum(pg_trainer *t, pg__flat **sum, pg_err *err);

@@ -108,18 +108,18 @@ done:
     return st;
 }
 
-pg_status pg__ranks_group(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+pg_status pg__ranks_group(pg_trainer *t, pg_err *err)
 {
     pg__group_place among = {.first = 0};
     pg__dev *devs[PG_MAX_REPLICAS];
     pg_status st = PG_OK;
-    if (!t->ranks || t->backend->host_memory || o->deterministic || o->cpu_merge)
+    if (!t->ranks || !pg__sums_by_group(&t->sums.facts))
         return PG_OK;
     PG_TRY(find_place(t, &among, err));
     among.patience = pg__ranks_patience(t);
     for (size_t d = 0; d < t->n_devices; d++)
         devs[d] = t->devices[d].dev;
-    st = t->backend->group_new(&t->group, devs, t->n_devices, &among, err);
+    st = t->backend->group_new(&t->sums.group, devs, t->n_devices, &among, err);
     st = pg__ranks_blame(t, st, err);
 done:
     return st;
@@ -161,7 +161,7 @@ static pg_status sum_pieces(pg_trainer *t, char *mem, size_t n, pg_err *err)
     return st;
 }
 
-pg_status pg__ranks_sum_hosts(pg_trainer *t, int deterministic, pg__flat **sum, pg_err *err)
+pg_status pg__ranks_sum_hosts(pg_trainer *t, pg__flat **sum, pg_err *err)
 {
     pg__ranks *r = t->ranks;
     pg__flat *on = *sum ? *sum : &t->devices[0].incoming;
@@ -176,12 +176,12 @@ pg_status pg__ranks_sum_hosts(pg_trainer *t, int deterministic, pg__flat **sum, 
         PG_TRY(pg__device_failed(t, dev, t->backend->get(dev, mem, on->mem, bytes), err));
     else
         memset(mem, 0, bytes);
-    if (deterministic)
+    if (t->sums.plan.in_tree)
         PG_TRY(pg__comm_tree_sum(r->comm, mem, mem + bytes, n, t->backend->real_bytes, &has, what,
                                  err));
     else
         PG_TRY(sum_pieces(t, mem, n, err));
-    *sum = has || !deterministic ? on : NULL;
+    *sum = has || !t->sums.plan.in_tree ? on : NULL;
     if (!*sum)
         goto done;
     st = t->backend->put(dev, on->mem, mem, bytes);

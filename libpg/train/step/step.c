@@ -344,8 +344,8 @@ static pg_status cut_batch(pg__step *s, pg_err *err)
         if (s->jobs[k].program && s->jobs[k].place == 0)
             PG_TRY(give_memory(t, &s->jobs[k], err));
     PG_TRY(count_meetings(s, err));
-    pg__buckets_choose(s);
-    pg__sums_choose(s);
+    pg__sums_plan(s);
+    PG_TRY(pg__sums_begin(s, err));
 done:
     return st;
 }
@@ -541,20 +541,22 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
         PG_TRY(pg__normalise_kernels(t, err));
     PG_TRY(pg__devices_mirror(t, err));
     PG_TRY(cut_batch(&s, err));
+    const int in_buckets = s.plan->way == PG__SUM_GROUP_BUCKETS;
     PG_TRY(share(&s, err));
     PG_TRY(pg__devices_settle(t, err));
     PG_TRY(pg__trainer_penalty(t, &penalty, err)); /* of the weights before the update */
     PG_TRY(find_shares(&s, err));
     for (s.part = 0; s.part < s.n_jobs / s.n_lanes; s.part++) {
         pg__sync_bn_clear(&s.board);
-        t->is_summing = t->in_buckets;
+        t->sums.is_summing = in_buckets;
         pg__thread_pool_run(t->team, pg__work_on_lanes, &s);
         PG_TRY(first_error(t, err));
-        PG_TRY(pg__buckets_follow(&s, err));
+        if (in_buckets && !s.plan->overlaps)
+            PG_TRY(pg__buckets_follow(&s, err));
         PG_TRY(pg__devices_join(t, err));
         PG_TRY(land_states(&s, err));
         PG_TRY(pg__ranks_states(&s, err));
-        if (pass == PG__TRAINS && !t->in_buckets)
+        if (pass == PG__TRAINS && !in_buckets)
             PG_TRY(move_averages(&s, err));
         if (s.part + 1 < s.n_jobs / s.n_lanes)
             PG_TRY(read_results(&s, err));

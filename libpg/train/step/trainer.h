@@ -10,6 +10,7 @@
 #include "train/rules/metric.h"
 #include "train/rules/optimiser.h"
 #include "train/rules/penalty.h"
+#include "train/step/sum_plan.h"
 
 /* What a batch is run for. */
 typedef enum pg__pass { PG__TESTS, PG__TRAINS, PG__PREDICTS } pg__pass;
@@ -68,12 +69,6 @@ typedef struct pg__graph_capture {
     size_t n_runs, n_pieces;
     pg__graph_run **graphs; /* per piece; NULL: not recorded yet, or never */
 } pg__graph_capture;
-
-/* Variables [first, end), whose gradients are summed over devices together (buckets.h). */
-typedef struct pg__bucket {
-    size_t first, end;
-} pg__bucket;
-#define PG_MAX_BUCKETS 64
 
 /* One thread's own memory. */
 typedef struct pg__worker {
@@ -138,16 +133,11 @@ struct pg_trainer {
     size_t n_devices;
     char *device_names; /* of the replicas: "cpu:0,cpu:1" */
     size_t *device_of;  /* per replica */
-    pg__group *group;   /* that sums over devices, or NULL: sums go from device to device */
-    pg__bucket buckets[PG_MAX_BUCKETS]; /* in the order in which they are summed */
-    size_t n_buckets;                   /* 0: not planned yet */
-    int in_buckets;                     /* the gradients of the step in hand are summed so */
-    int goes_along;                     /* and while the backward pass goes on */
-    int is_summing;    /* the group may be at sums that nobody has waited for yet */
+    pg__sums sums;
     uint64_t mirrored; /* version of the parameters that the other devices have */
     int is_split; /* the devices are those of one replica, and share its variables: model_parallel.h
                    */
-    size_t *part_of;   /* per parameter: its device */
+    size_t *part_of;                /* per parameter: its device */
     uint64_t *part_at, *part_elems; /* there; of each device */
     pg__frame_part *parts;          /* per device: what a step runs on */
 

@@ -378,7 +378,7 @@ static pg_status sum_ranks(work *w, pg_err *err)
     pg_trainer *t = w->t;
     double clock = pg__now();
     pg_status st = PG_OK;
-    if (!pg__sums_go_along(t))
+    if (!t->sums.plan.overlaps)
         PG_TRY(meet(w, sum_range, err));
     pg__lap(&clock, &t->spent.reduce);
     PG_TRY(pg__ranks_sum(t, &w->grads, err));
@@ -452,42 +452,62 @@ done:
     return st;
 }
 
-/* Where the sum will lie, or does; NULL: no lane has rows. */
-static pg_status bring_sums(pg_trainer *t, pg__flat **out, pg_err *err)
+/* On GPUs; no lane of theirs may have rows, but then those of others do. */
+static pg_status sum_devices(pg_trainer *t, pg__flat **out, pg_err *err)
 {
-    double clock = pg__now();
     pg_status st = PG_OK;
-    *out = NULL;
-    if (t->backend->host_memory || t->is_trial)
-        return pg__partials_sum(t, 0, 0, out);
-    if (!pg__partials_any(t) && !t->ranks) /* others may have some */
+    if (!pg__partials_any(t) && t->sums.facts.n_ranks == 1)
         return PG_OK;
-    if (t->is_split) {
-        PG_TRY(pg__told(t, pg__partials_sum(t, 0, t->offsets[t->n_params], out), err));
-        pg__lap(&clock, &t->spent.reduce);
-        goto done;
-    }
+    if (t->sums.plan.way == PG__SUM_PLACED)
+        return pg__told(t, pg__partials_sum(t, 0, t->offsets[t->n_params], out), err);
     PG_TRY(pg__all_reduce(t, err));
     if (t->stops_on_nan)
         PG_TRY(pg__all_reduce_wait(t, err));
     *out = t->devices[0].sum;
+done:
+    return st;
+}
+
+/* w->grads: where the sum lies, or in one process on CPUs will lie; NULL: no lane has rows. */
+static pg_status sum_gradients(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    switch (t->sums.plan.way) {
+    case PG__SUM_LANES: return pg__partials_sum(t, 0, 0, &w->grads);
+    case PG__SUM_RANKS_TREE:
+    case PG__SUM_RANKS_BUCKETS:
+        PG_TRY(pg__partials_sum(t, 0, 0, &w->grads));
+        return sum_ranks(w, err);
+    default: PG_TRY(sum_devices(t, &w->grads, err));
+    }
     pg__lap(&clock, &t->spent.reduce);
 done:
     return st;
 }
 
+static pg_status apply(work *w, pg_err *err)
+{
+    switch (w->t->sums.plan.way) {
+    case PG__SUM_LANES:
+        return needs_variables(w->t) ? update_in_turn(w, err) : update_at_once(w, err);
+    case PG__SUM_PLACED:
+    case PG__SUM_RANKS_TREE:
+    case PG__SUM_RANKS_BUCKETS: return update_parts(w, err);
+    default: return update_devices(w, err);
+    }
+}
+
 pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
 {
-    const int on_host = t->backend->host_memory;
     work w = {.t = t,
-              .n_parts = on_host ? t->n_threads : 1,
+              .n_parts = t->backend->host_memory ? t->n_threads : 1,
               .kind = pg__optimiser_kind_of(&t->optimiser)};
     int skips = 0;
     pg_status st = PG_OK;
     t->scale.skipped = 0;
-    PG_TRY(bring_sums(t, &w.grads, err));
-    if (t->ranks && on_host && !t->is_trial)
-        PG_TRY(sum_ranks(&w, err));
+    PG_TRY(sum_gradients(&w, err));
     t->grads = w.grads;
     if (!w.grads || t->is_trial)
         goto done;
@@ -501,14 +521,7 @@ pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
         goto done;
     }
     w.update = pg__optimiser_step(&t->optimiser);
-    if (t->is_split || (t->ranks && on_host))
-        PG_TRY(update_parts(&w, err));
-    else if (!on_host)
-        PG_TRY(update_devices(&w, err));
-    else if (needs_variables(t))
-        PG_TRY(update_in_turn(&w, err));
-    else
-        PG_TRY(update_at_once(&w, err));
+    PG_TRY(apply(&w, err));
 done:
     return st;
 }
