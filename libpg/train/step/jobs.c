@@ -24,17 +24,20 @@ static const void *rows_of(const pg__step *s, const void *batch, const pg__dims 
     return batch ? (const char *)batch + first * row * bytes : NULL;
 }
 
-/* Pointers of a lane's frame: inputs, targets, weights, and the last two once more as they lie in
- * the host's memory; one block, freed by the caller. */
-static pg_status bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame *lf, pg_err *err)
+/* Pointers of a frame: inputs, targets, weights, and the last two once more as they lie in the
+ * host's memory; seeds. */
+size_t pg__job_n_pointers(const pg_trainer *t)
+{
+    return t->n_inputs + 5 * t->n_outputs + 1;
+}
+
+static void bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame *lf)
 {
     const pg_trainer *t = s->t;
     const pg__lowered *m = pg__program_model(job->program);
-    const void **inputs = pg__mem_array(t->n_inputs + 4 * t->n_outputs, sizeof *inputs);
+    const void **inputs = job->pointers;
     const void **targets = inputs + t->n_inputs, **weights = targets + t->n_outputs;
     lf->rows = inputs;
-    if (!inputs)
-        return pg__nomem(err);
     for (size_t k = 0; k < t->n_inputs; k++) {
         const pg__value *v = &m->tape.values[m->inputs[k]];
         inputs[k] = rows_of(s, s->batch->inputs[k], &v->shape, v->elem, job->at_row);
@@ -52,25 +55,22 @@ static pg_status bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame
     lf->f.weights = weights;
     memcpy(weights + t->n_outputs, targets, 2 * t->n_outputs * sizeof *targets);
     lf->host = (pg__rows){weights + t->n_outputs, weights + 2 * t->n_outputs};
-    return PG_OK;
 }
 
 #define LOW(n)  ((int32_t)(uint32_t)(n))
 #define HIGH(n) ((int32_t)(uint32_t)((n) >> 32))
 
-static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w, pg_err *err)
+static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w)
 {
     const pg_trainer *t = s->t;
     pg__lane_frame *lf = &job->frame;
     const uint64_t uncounted = t->rules->keras3 ? t->scale.n_skipped : 0;
     const uint64_t n_steps = t->optimiser.iterations + uncounted;
-    pg_status st = PG_OK;
+    const void **seeds = job->pointers + t->n_inputs + 4 * t->n_outputs;
     *lf = (pg__lane_frame){.numbers = {LOW(t->seed), HIGH(t->seed), LOW(n_steps), HIGH(n_steps),
                                        LOW(job->lane.first), HIGH(job->lane.first)}};
-    lf->states = pg__mem_array(2 * t->built_params.n_states, sizeof *lf->states);
-    lf->seeds = pg__mem_array(t->n_outputs + 1, sizeof *lf->seeds);
-    if (!lf->states || !lf->seeds)
-        return pg__nomem(err);
+    lf->seeds = seeds;
+    lf->states = job->states;
     lf->staged = lf->states + t->built_params.n_states;
     for (size_t k = 0; k <= t->n_outputs; k++)
         lf->seeds[k] = s->seeds[k];
@@ -88,19 +88,14 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
                         .dev = w->dev,
                         .watch = t->watch,
                         .profile = pg__profile_of(t, w, s->pass)};
-    PG_TRY(bind_rows(s, job, lf, err));
-    PG_TRY(pg__upload_in(t, job));
-done:
-    return st;
+    bind_rows(s, job, lf);
+    return pg__upload_in(t, job);
 }
 
 void pg__job_close(pg__job *job)
 {
-    pg__mem_free(job->frame.rows);
-    pg__mem_free(job->frame.states);
-    pg__mem_free(job->frame.seeds);
     pg__mem_free(job->frame.kept);
-    job->frame = (pg__lane_frame){.rows = NULL};
+    job->frame.kept = NULL;
 }
 
 /* ---- a lane from its beginning to its end ---- */
@@ -112,7 +107,7 @@ static pg_status begin_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_e
     job->grads = NULL;
     if (!job->program)
         return PG_OK;
-    PG_TRY(open_frame(s, job, w, err));
+    PG_TRY(open_frame(s, job, w));
     if (s->pass == PG__TRAINS && job->place == 0)
         PG_TRY(pg__partials_begin(s->t, w, &job->grads, err));
     const pg__job *first = job - job->place;
@@ -364,7 +359,7 @@ void pg__work_on_results(void *arg, size_t worker)
 static pg_status sum_masks(const pg__step *s, pg__job *job, const pg__worker *w, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(open_frame(s, job, w, err));
+    PG_TRY(open_frame(s, job, w));
     PG_TRY(pg__masks_add(s->t, job->masks, &job->frame.f, job->mask_sums, err));
 done:
     pg__job_close(job);

@@ -120,6 +120,8 @@ typedef struct pg__spent {
     size_t n_steps;
 } pg__spent;
 
+#define PG_MAX_STEPS 4
+
 struct pg_trainer {
     pg__graph *graph;
     pg__leaves leaves;
@@ -186,6 +188,7 @@ struct pg_trainer {
 
     pg__built *built;
     size_t n_built, cap_built;
+    struct pg__step *steps[PG_MAX_STEPS]; /* that were cut last, the latest first (cut.h) */
     pg__cut cut;
     struct pg__ranks *ranks; /* the other processes of the job (ranks.h); NULL: there are none */
     pg__strs placed_on;      /* devices, by their numbers in `assigned` */
@@ -211,6 +214,8 @@ pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 /* The workers of t->cut, and their memory. */
 pg_status pg__workers_start(pg_trainer *t, pg_err *err);
 void pg__workers_stop(pg_trainer *t);
+/* Steps that were kept (cut.h), whose programs, lanes or memory will not be there any more. */
+void pg__steps_drop(pg_trainer *t);
 
 /* The program for n rows, compiled at its first use; not from several threads. */
 pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,

@@ -91,6 +91,7 @@ pg_status pg__workers_start(pg_trainer *t, pg_err *err)
 void pg__workers_stop(pg_trainer *t)
 {
     pg__thread_pool_free(t->team);
+    pg__steps_drop(t);
     pg__profile_drop(t);
     for (size_t w = 0; t->workers && w < t->n_threads; w++) {
         if (t->workers[w].dev) {
