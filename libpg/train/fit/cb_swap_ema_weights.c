@@ -39,8 +39,8 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     swapper *w = self;
     pg_status st = PG_OK;
     PG_TRY(pg__settings_flag(s, "swap_on_epoch", &w->on_epoch, err));
-    if (!f->t->optimiser.use_ema)
-        PG_TRY(refuse(&f->t->optimiser, err));
+    if (!f->t->compiled.optimiser.use_ema)
+        PG_TRY(refuse(&f->t->compiled.optimiser, err));
     if (!pg__is_sharded(f->t))
         f->n_held += 2 * pg__snapshot_bytes(f->t, 0);
 done:

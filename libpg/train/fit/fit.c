@@ -85,7 +85,7 @@ done:
 static pg_status check_loss(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
 {
     if (!turn->validation && r->fit.terminates_on_nan &&
-        (r->t->nan_found || !isfinite(pg__total_loss(r->t, &r->own))))
+        (r->t->loop.nan_found || !isfinite(pg__total_loss(r->t, &r->own))))
         return stop_at_nan(r, batch, turn, err);
     return PG_OK;
 }
@@ -148,7 +148,7 @@ static pg_status take_stock(run *r, const pg__turn *turn, pg_err *err)
 /* With float16 the first scales of the loss are tried out, so that is nothing to worry about. */
 static pg_status tell_skipped(run *r, const pg__turn *turn, pg_err *err)
 {
-    const pg__loss_scale *s = &r->t->scale;
+    const pg__loss_scale *s = &r->t->compiled.scale;
     if (!s->skipped || turn->validation)
         return PG_OK;
     return pg__fit_tell(&r->fit, PG_EVENT_SKIPPED, NULL, err,
@@ -192,7 +192,7 @@ static pg_status run_batches(run *r, pg_err *err)
         if (!batch)
             break;
         if (!turn.validation)
-            pg__lap(&clock, &r->t->spent.input);
+            pg__lap(&clock, &r->t->report.spent.input);
         PG_TRY(run_batch(r, batch, &turn, err));
     }
 done:
@@ -203,12 +203,12 @@ done:
 
 static void keep_totals(const pg_trainer *t, pg__totals *totals, pg__archive *a)
 {
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         pg__archive_real(a, &totals->loss_sums[k]);
         pg__archive_real(a, &totals->loss_counts[k]);
         pg__archive_real(a, &totals->batch_losses[k]);
     }
-    for (size_t i = 0; i < t->n_metric_state; i++)
+    for (size_t i = 0; i < t->compiled.n_metric_state; i++)
         pg__archive_real(a, &totals->metrics[i]);
     pg__archive_real(a, &totals->penalty_sum);
     pg__archive_u64(a, &totals->n_rows);
@@ -300,8 +300,9 @@ static pg_status lock_state(run *r, pg_err *err)
 static pg_status tell_of_idle(run *r, pg_err *err)
 {
     const pg_trainer *t = r->t;
-    const size_t rows = t->part_rows ? (size_t)t->part_rows : r->batch_size;
-    if (rows >= r->what.n_devices || pg__rank_of(t) > 0 || (t->cut.n_lanes && !t->cut.by_replica))
+    const size_t rows = t->loop.part_rows ? (size_t)t->loop.part_rows : r->batch_size;
+    if (rows >= r->what.n_devices || pg__rank_of(t) > 0 ||
+        (t->pool.cut.n_lanes && !t->pool.cut.by_replica))
         return PG_OK;
     return pg__fit_tell(&r->fit, PG_EVENT_NOTE, NULL, err,
                         "a batch of %zu is too small for %zu devices: the last one computes all of "
@@ -332,16 +333,16 @@ done:
 /* What is to be written behind the last state: that is told to it then. */
 static pg_status name_output(run *r, pg_err *err)
 {
-    r->t->state = pg__mem_strdup(r->fit.resume_file);
-    r->t->output = pg__mem_strdup(r->opts->output);
-    return r->t->state && r->t->output ? PG_OK : pg__nomem(err);
+    r->t->loop.state = pg__mem_strdup(r->fit.resume_file);
+    r->t->loop.output = pg__mem_strdup(r->opts->output);
+    return r->t->loop.state && r->t->loop.output ? PG_OK : pg__nomem(err);
 }
 
 static void forget_output(pg_trainer *t)
 {
-    pg__mem_free(t->state);
-    pg__mem_free(t->output);
-    t->state = t->output = NULL;
+    pg__mem_free(t->loop.state);
+    pg__mem_free(t->loop.output);
+    t->loop.state = t->loop.output = NULL;
 }
 
 /* The last state, of a run that is over; what was asked for and is missing. */
@@ -380,7 +381,7 @@ static pg_status end_training(run *r, double began, pg_err *err)
     PG_TRY(pg__calls_train_end(&r->fit, err));
     PG_TRY(end_resume(r, err));
     PG_TRY(meet_writer(r, PG_OK, err));
-    if (r->opts->measure_alone && !r->t->ranks && r->t->cut.n_replicas > 1 &&
+    if (r->opts->measure_alone && !r->t->ranks && r->t->pool.cut.n_replicas > 1 &&
         report.rows_per_second > 0)
         PG_TRY(pg__measure_alone(r->t, &r->train, r->batch_size, &report.alone, err));
     if (r->cb && r->cb->train_end)

@@ -92,10 +92,10 @@ static pg_status check_name(const pg_trainer *t, const char *path, pg_err *err)
 {
     if (!ends_with(path, ".npy") && !ends_with(path, ".npz"))
         return pg_fail(err, PG_E_ARG, "%s: predictions are written as .npy or .npz", PG_SHOW(path));
-    if (t->n_outputs == 1 || ends_with(path, ".npz"))
+    if (t->net.n_outputs == 1 || ends_with(path, ".npz"))
         return PG_OK;
     (void)pg_fail(err, PG_E_ARG, "%s: the model has %zu outputs, a .npy holds one array",
-                  PG_SHOW(path), t->n_outputs);
+                  PG_SHOW(path), t->net.n_outputs);
     pg_err_hint(err, "a name that ends with .npz");
     return PG_E_ARG;
 }

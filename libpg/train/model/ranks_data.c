@@ -53,12 +53,12 @@ typedef struct column {
 
 static size_t n_slots(const pg__feed *f)
 {
-    return f->t->n_inputs + 2 * f->t->n_outputs;
+    return f->t->net.n_inputs + 2 * f->t->net.n_outputs;
 }
 
 static const pg__array *array_at(const pg__feed *f, size_t i)
 {
-    const size_t n = f->t->n_inputs, m = f->t->n_outputs;
+    const size_t n = f->t->net.n_inputs, m = f->t->net.n_outputs;
     if (i < n)
         return f->inputs[i].array;
     return i < n + m ? f->targets[i - n].array : f->weights[i - n - m].array;
@@ -144,7 +144,7 @@ static pg_status open_column(column *c, const pg__feed *f, const pg__array *a, i
     c->n_units = c->n_picks = (c->end - c->first + c->each - 1) / c->each;
     if (takes_all || are_names || c->n_units <= SPREAD + 2 * AT_ENDS)
         return PG_OK;
-    return pick(c, f->t->seed, err);
+    return pick(c, f->t->loop.seed, err);
 }
 
 /* ---- checksums ---- */

@@ -4,8 +4,8 @@
 
 #include "train/step/trainer.h"
 
-/* t->devices[d].sum: where device d has it, in memory of its own, for work that is queued there.
- * By the plan of the step (sum_plan.h), which is one of those for GPUs. */
+/* t->devs.devices[d].sum: where device d has it, in memory of its own, for work that is queued
+ * there. By the plan of the step (sum_plan.h), which is one of those for GPUs. */
 pg_status pg__all_reduce(pg_trainer *t, pg_err *err);
 
 /* Until the sums are there; a device that others wait for too long is PG_E_DEVICE. Before the host

@@ -39,23 +39,24 @@ static uint64_t bytes_asked_for(void)
 
 void pg__buckets_cut(pg_trainer *t)
 {
-    pg__buckets_cut_for(t, t->backend->host_memory);
+    pg__buckets_cut_for(t, t->devs.backend->host_memory);
 }
 
 /* Variables are not cut: a gradient is complete all at once. */
 void pg__buckets_cut_for(pg_trainer *t, int on_cpus)
 {
-    const uint64_t each = t->backend->real_bytes, asked = bytes_asked_for();
-    const uint64_t all = t->offsets[t->n_params] * each, least = all / (PG_MAX_BUCKETS - 2);
+    const uint64_t each = t->devs.backend->real_bytes, asked = bytes_asked_for();
+    const uint64_t all = t->vars.offsets[t->vars.n_params] * each,
+                   least = all / (PG_MAX_BUCKETS - 2);
     const uint64_t divided = pg__is_sharded(t) ? OF_ONE * pg__comm_size(t->ranks->comm) : 0;
     const uint64_t of_ranks = divided > OF_RANKS ? divided : OF_RANKS;
     const uint64_t usual = on_cpus ? of_ranks : OTHER;
     const uint64_t other = asked ? asked : usual, size = other > least ? other : least;
     pg__bucket found[PG_MAX_BUCKETS];
     size_t n = 0, from = 0;
-    for (size_t i = 0; i < t->n_params; i++) {
-        const uint64_t bytes = (t->offsets[i + 1] - t->offsets[from]) * each;
-        if (bytes < (n == 0 && LAST < size ? LAST : size) && i + 1 < t->n_params)
+    for (size_t i = 0; i < t->vars.n_params; i++) {
+        const uint64_t bytes = (t->vars.offsets[i + 1] - t->vars.offsets[from]) * each;
+        if (bytes < (n == 0 && LAST < size ? LAST : size) && i + 1 < t->vars.n_params)
             continue;
         found[n++] = (pg__bucket){.first = from, .end = i + 1};
         from = i + 1;
@@ -77,14 +78,14 @@ static pg_status sum_bucket(void *arg, size_t k)
     const pg__job *job = s->job;
     pg_trainer *t = s->t;
     const pg__bucket *b = &t->sums.buckets[k];
-    const uint64_t from = t->offsets[b->first], to = t->offsets[b->end];
+    const uint64_t from = t->vars.offsets[b->first], to = t->vars.offsets[b->end];
     const pg_status st =
         pg__averages_bring(t, job->program, &job->frame.f, b, job->lane.replica, job->grads);
     if (st != PG_OK)
         return st;
-    return t->backend->group_sum(t->sums.group, s->w->device, s->w->dev,
-                                 (char *)job->grads->mem + from * t->backend->real_bytes,
-                                 (size_t)(to - from));
+    return t->devs.backend->group_sum(t->sums.group, s->w->device, s->w->dev,
+                                      (char *)job->grads->mem + from * t->devs.backend->real_bytes,
+                                      (size_t)(to - from));
 }
 
 /* A sum that is queued later waits for those before it, so its place is never before theirs. */
@@ -105,7 +106,7 @@ static void follow(void *arg, size_t worker)
 {
     const pg__step *s = arg;
     pg_trainer *t = s->t;
-    pg__worker *w = &t->workers[worker];
+    pg__worker *w = &t->pool.workers[worker];
     size_t k = 0;
     while (s->jobs[k].lane.worker != worker)
         k++;
@@ -120,7 +121,7 @@ static void follow(void *arg, size_t worker)
 pg_status pg__buckets_follow(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
-    pg__thread_pool_run(t->team, follow, s);
+    pg__thread_pool_run(t->pool.team, follow, s);
     return pg__first_failure(t, err);
 }
 

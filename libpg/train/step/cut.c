@@ -14,8 +14,8 @@
 static int is_built_for(const pg_trainer *t, const pg__built *b, uint64_t n_rows, pg__pass pass,
                         int masks_only, size_t device)
 {
-    for (size_t k = 0; k < t->n_inputs; k++)
-        if (!pg__dims_equal(&b->inputs[k], &t->input_dims[k]))
+    for (size_t k = 0; k < t->net.n_inputs; k++)
+        if (!pg__dims_equal(&b->inputs[k], &t->net.input_dims[k]))
             return 0;
     return b->n_rows == n_rows && b->pass == pass && b->masks_only == masks_only &&
            b->device == device;
@@ -25,11 +25,11 @@ static int is_built_for(const pg_trainer *t, const pg__built *b, uint64_t n_rows
 static pg_status list_parts(pg_trainer *t, pg__dev ***out, pg_err *err)
 {
     *out = NULL;
-    if (!t->is_split)
+    if (!t->devs.is_split)
         return PG_OK;
-    *out = pg__mem_array(t->n_devices, sizeof(pg__dev *));
-    for (size_t d = 0; *out && d < t->n_devices; d++)
-        (*out)[d] = t->devices[d].dev;
+    *out = pg__mem_array(t->devs.n_devices, sizeof(pg__dev *));
+    for (size_t d = 0; *out && d < t->devs.n_devices; d++)
+        (*out)[d] = t->devs.devices[d].dev;
     return *out ? PG_OK : pg__nomem(err);
 }
 
@@ -40,48 +40,51 @@ static pg_status list_parts(pg_trainer *t, pg__dev ***out, pg_err *err)
 
 static size_t lanes_at_once(const pg_trainer *t)
 {
-    const uint64_t bytes = t->offsets[t->n_params] * t->backend->real_bytes;
-    if (t->cut.n_lanes == 0 || (bytes < SMALL && !pg__lanes_sync_bn(t)))
+    const uint64_t bytes = t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
+    if (t->pool.cut.n_lanes == 0 || (bytes < SMALL && !pg__lanes_sync_bn(t)))
         return 1;
-    return pg__lanes_at_once(&t->cut, PG_MAX_TOGETHER);
+    return pg__lanes_at_once(&t->pool.cut, PG_MAX_TOGETHER);
 }
 
 static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int masks_only,
                             size_t device, const pg__program **out, pg_err *err)
 {
-    pg__program_opts opts = {.lower = {.graph = t->graph,
-                                       .leaves = &t->leaves,
-                                       .rules = t->rules,
-                                       .n_rows = n_rows,
-                                       .inputs = t->input_dims,
-                                       .training = pass == PG__TRAINS,
-                                       .assigned = t->assigned.n_devices ? &t->assigned : NULL,
-                                       .lanes_meet = pg__lanes_sync_bn(t)},
-                             .objectives = pass == PG__PREDICTS ? NULL : t->objectives,
-                             .elems = t->elems,
-                             .from_probabilities = t->from_probabilities,
-                             .masks_only = masks_only,
-                             .n_lanes = pass == PG__TRAINS ? lanes_at_once(t) : 0,
-                             .backend = t->backend,
-                             .dev = t->devices[device].dev};
+    pg__program_opts opts = {
+        .lower = {.graph = t->net.graph,
+                  .leaves = &t->net.leaves,
+                  .rules = t->net.rules,
+                  .n_rows = n_rows,
+                  .inputs = t->net.input_dims,
+                  .training = pass == PG__TRAINS,
+                  .assigned = t->devs.assigned.n_devices ? &t->devs.assigned : NULL,
+                  .lanes_meet = pg__lanes_sync_bn(t)},
+        .objectives = pass == PG__PREDICTS ? NULL : t->compiled.objectives,
+        .elems = t->net.elems,
+        .from_probabilities = t->compiled.from_probabilities,
+        .masks_only = masks_only,
+        .n_lanes = pass == PG__TRAINS ? lanes_at_once(t) : 0,
+        .backend = t->devs.backend,
+        .dev = t->devs.devices[device].dev};
     pg__dims *inputs = NULL;
     pg__dev **devs = NULL;
     pg__program *p = NULL;
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_built; i++)
-        if (is_built_for(t, &t->built[i], n_rows, pass, masks_only, device)) {
-            *out = t->built[i].program;
+    for (size_t i = 0; i < t->programs.n_built; i++)
+        if (is_built_for(t, &t->programs.built[i], n_rows, pass, masks_only, device)) {
+            *out = t->programs.built[i].program;
             return PG_OK;
         }
     PG_TRY(list_parts(t, &devs, err));
     opts.devs = devs;
     PG_TRY(pg__program_new(&p, &opts, err));
-    inputs = pg__mem_array(t->n_inputs, sizeof *inputs);
-    if (!inputs || pg__mem_grow(&t->built, &t->cap_built, t->n_built + 1, sizeof *t->built))
+    inputs = pg__mem_array(t->net.n_inputs, sizeof *inputs);
+    if (!inputs || pg__mem_grow(&t->programs.built, &t->programs.cap_built, t->programs.n_built + 1,
+                                sizeof *t->programs.built))
         PG_TRY(pg__nomem(err));
-    for (size_t k = 0; k < t->n_inputs; k++)
-        inputs[k] = t->input_dims[k];
-    t->built[t->n_built++] = (pg__built){n_rows, pass, masks_only, device, inputs, p, 0, 0};
+    for (size_t k = 0; k < t->net.n_inputs; k++)
+        inputs[k] = t->net.input_dims[k];
+    t->programs.built[t->programs.n_built++] =
+        (pg__built){n_rows, pass, masks_only, device, inputs, p, 0, 0};
     *out = p;
     p = NULL;
     inputs = NULL;
@@ -107,18 +110,18 @@ static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t fir
     pg_trainer *t = s->t;
     pg__job *job = &s->jobs[part * s->n_lanes + k];
     pg_status st = PG_OK;
-    job->lane = pg__lane_of(&t->cut, n, k);
+    job->lane = pg__lane_of(&t->pool.cut, n, k);
     job->first_in_part = job->lane.first;
     job->lane.first += first;
     job->is_last = part + 1 == n_parts;
     job->n_together = 1;
     if (job->lane.worker != PG_NO_WORKER)
-        job->arena = pg__lanes_sync_bn(t) ? &t->arenas[k] : &t->arenas[job->lane.worker];
-    job->landing = &t->landings[k];
+        job->arena = pg__lanes_sync_bn(t) ? &t->pool.arenas[k] : &t->pool.arenas[job->lane.worker];
+    job->landing = &t->pool.landings[k];
     PG_TRY(pg__totals_alloc(t, &job->totals, err));
-    job->mask_sums = pg__mem_array(t->n_outputs, sizeof *job->mask_sums);
+    job->mask_sums = pg__mem_array(t->net.n_outputs, sizeof *job->mask_sums);
     job->pointers = pg__mem_array(pg__job_n_pointers(t), sizeof *job->pointers);
-    job->states = pg__mem_array(2 * t->built_params.n_states, sizeof *job->states);
+    job->states = pg__mem_array(2 * t->net.built_params.n_states, sizeof *job->states);
     if (!job->mask_sums || !job->pointers || !job->states)
         PG_TRY(pg__nomem(err));
     if (job->lane.worker == PG_NO_WORKER)
@@ -126,7 +129,7 @@ static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t fir
     if (job->lane.n == 0)
         goto done;
     job->at_row = s->n_before + job->first_in_part - s->first_here;
-    const size_t device = t->workers[job->lane.worker].device;
+    const size_t device = t->pool.workers[job->lane.worker].device;
     PG_TRY(program_of(t, job->lane.n, s->pass, 0, device, &job->program, err));
     job->n_devices = pg__program_n_devices(job->program);
     job->done = pg__mem_array(job->n_devices, sizeof *job->done);
@@ -147,7 +150,7 @@ static pg_status find_together(pg__step *s, pg_err *err)
 {
     const pg_trainer *t = s->t;
     pg__lane *lanes = NULL;
-    if (s->pass != PG__TRAINS || s->n_jobs != s->n_lanes || t->watch || t->timeline)
+    if (s->pass != PG__TRAINS || s->n_jobs != s->n_lanes || t->loop.watch || t->report.timeline)
         return PG_OK;
     lanes = pg__mem_array(s->n_lanes, sizeof *lanes);
     if (!lanes)
@@ -174,7 +177,7 @@ static pg_status count_meetings(pg__step *s, pg_err *err)
     pg_status st = PG_OK;
     for (size_t k = 0; k < s->n_jobs && !any; k++)
         any = s->jobs[k].program;
-    if (!any && s->t->ranks && pg__lanes_sync_bn(s->t) && s->t->bn_sync)
+    if (!any && s->t->ranks && pg__lanes_sync_bn(s->t) && s->t->net.bn_sync)
         PG_TRY(program_of(s->t, 1, s->pass, 0, 0, &any, err));
     s->n_meetings = any ? pg__program_n_meetings(any) : 0;
     if (s->n_meetings > 0)
@@ -188,12 +191,12 @@ static pg_status find_memory(pg__step *s, pg_err *err)
 {
     const pg_trainer *t = s->t;
     s->jobs = pg__mem_array(s->n_jobs, sizeof *s->jobs);
-    s->inputs = pg__mem_array(t->n_inputs, sizeof *s->inputs);
-    s->seeds = pg__mem_array(t->n_outputs + 1, sizeof *s->seeds);
-    s->seed_mem = pg__mem_array(t->n_outputs + 1, sizeof *s->seed_mem);
-    s->shares = pg__mem_array(t->n_outputs, sizeof *s->shares);
-    s->sums = pg__mem_array(t->n_outputs, sizeof *s->sums);
-    s->found = pg__mem_array(t->built_params.n_moving, sizeof *s->found);
+    s->inputs = pg__mem_array(t->net.n_inputs, sizeof *s->inputs);
+    s->seeds = pg__mem_array(t->net.n_outputs + 1, sizeof *s->seeds);
+    s->seed_mem = pg__mem_array(t->net.n_outputs + 1, sizeof *s->seed_mem);
+    s->shares = pg__mem_array(t->net.n_outputs, sizeof *s->shares);
+    s->sums = pg__mem_array(t->net.n_outputs, sizeof *s->sums);
+    s->found = pg__mem_array(t->net.built_params.n_moving, sizeof *s->found);
     return s->jobs && s->inputs && s->seeds && s->seed_mem && s->shares && s->sums && s->found
                ? PG_OK
                : pg__nomem(err);
@@ -202,25 +205,25 @@ static pg_status find_memory(pg__step *s, pg_err *err)
 /* Rows of part p of n. */
 static uint64_t rows_of_part(const pg__step *s, size_t p)
 {
-    const uint64_t each = s->t->part_rows ? s->t->part_rows : s->n_rows, first = p * each;
+    const uint64_t each = s->t->loop.part_rows ? s->t->loop.part_rows : s->n_rows, first = p * each;
     return s->n_rows - first < each ? s->n_rows - first : each;
 }
 
 static pg_status cut(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
-    const uint64_t each = t->part_rows ? t->part_rows : s->n_rows;
+    const uint64_t each = t->loop.part_rows ? t->loop.part_rows : s->n_rows;
     pg_status st = PG_OK;
     s->n_parts = s->n_rows > 0 ? (size_t)((s->n_rows - 1) / each + 1) : 0;
-    s->n_lanes = pg__lane_count(&t->cut);
+    s->n_lanes = pg__lane_count(&t->pool.cut);
     s->n_jobs = s->n_parts * s->n_lanes;
     PG_TRY(find_memory(s, err));
-    for (size_t k = 0; k < t->n_inputs; k++)
-        s->inputs[k] = t->input_dims[k];
+    for (size_t k = 0; k < t->net.n_inputs; k++)
+        s->inputs[k] = t->net.input_dims[k];
     for (size_t p = 0; p < s->n_parts; p++) {
         const uint64_t rows = rows_of_part(s, p);
         uint64_t end;
-        pg__rows_here(&t->cut, rows, &s->first_here, &end);
+        pg__rows_here(&t->pool.cut, rows, &s->first_here, &end);
         for (size_t k = 0; k < s->n_lanes; k++)
             PG_TRY(make_job(s, p, s->n_parts, p * each, rows, k, err));
         s->n_before += end - s->first_here;
@@ -259,23 +262,23 @@ static void free_step(pg__step *s)
 void pg__steps_drop(pg_trainer *t)
 {
     for (size_t k = 0; k < PG_MAX_STEPS; k++) {
-        free_step(t->steps[k]);
-        t->steps[k] = NULL;
+        free_step(t->programs.steps[k]);
+        t->programs.steps[k] = NULL;
     }
 }
 
 static int is_looked_at(const pg_trainer *t)
 {
-    return t->watch || t->timeline;
+    return t->loop.watch || t->report.timeline;
 }
 
 static int is_for(const pg__step *s, const pg_trainer *t, uint64_t n_rows, pg__pass pass)
 {
-    for (size_t k = 0; s && k < t->n_inputs; k++)
-        if (!pg__dims_equal(&s->inputs[k], &t->input_dims[k]))
+    for (size_t k = 0; s && k < t->net.n_inputs; k++)
+        if (!pg__dims_equal(&s->inputs[k], &t->net.input_dims[k]))
             return 0;
-    return s && s->n_rows == n_rows && s->pass == pass && s->part_rows == t->part_rows &&
-           s->n_metric_state == t->n_metric_state && s->is_looked_at == is_looked_at(t);
+    return s && s->n_rows == n_rows && s->pass == pass && s->part_rows == t->loop.part_rows &&
+           s->n_metric_state == t->compiled.n_metric_state && s->is_looked_at == is_looked_at(t);
 }
 
 /* As it was when it was cut. */
@@ -283,12 +286,12 @@ static void clear(pg__step *s)
 {
     s->part = 0;
     s->met = PG_OK;
-    memset(s->sums, 0, s->t->n_outputs * sizeof *s->sums);
+    memset(s->sums, 0, s->t->net.n_outputs * sizeof *s->sums);
     for (size_t k = 0; k < s->n_jobs; k++) {
         pg__job *job = &s->jobs[k];
         pg__job_close(job);
         pg__totals_clear(s->t, &job->totals);
-        memset(job->mask_sums, 0, s->t->n_outputs * sizeof *job->mask_sums);
+        memset(job->mask_sums, 0, s->t->net.n_outputs * sizeof *job->mask_sums);
         for (size_t d = 0; d < job->n_devices; d++)
             job->done[d] = 0;
         job->opened = job->members = 0;
@@ -299,15 +302,15 @@ static void clear(pg__step *s)
 static pg__step *find(pg_trainer *t, uint64_t n_rows, pg__pass pass)
 {
     size_t k = 0;
-    while (k + 1 < PG_MAX_STEPS && !is_for(t->steps[k], t, n_rows, pass))
+    while (k + 1 < PG_MAX_STEPS && !is_for(t->programs.steps[k], t, n_rows, pass))
         k++;
-    pg__step *found = t->steps[k];
-    memmove(&t->steps[1], &t->steps[0], k * sizeof *t->steps);
+    pg__step *found = t->programs.steps[k];
+    memmove(&t->programs.steps[1], &t->programs.steps[0], k * sizeof *t->programs.steps);
     if (!is_for(found, t, n_rows, pass)) {
         free_step(found);
         found = NULL;
     }
-    t->steps[0] = found;
+    t->programs.steps[0] = found;
     return found;
 }
 
@@ -325,10 +328,10 @@ pg_status pg__step_cut(pg__step **out, pg_trainer *t, const pg__batch *b, pg__pa
         *s = (pg__step){.t = t,
                         .n_rows = b->n_rows,
                         .pass = pass,
-                        .part_rows = t->part_rows,
-                        .n_metric_state = t->n_metric_state,
+                        .part_rows = t->loop.part_rows,
+                        .n_metric_state = t->compiled.n_metric_state,
                         .is_looked_at = is_looked_at(t)};
-        t->steps[0] = s;
+        t->programs.steps[0] = s;
         PG_TRY(cut(s, err));
     }
     s->batch = b;

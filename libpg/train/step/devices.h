@@ -1,6 +1,6 @@
 /* devices.h - the devices that a trainer's replicas run on. Device 0 holds the variables:
- * t->params, t->slots. Another GPU has copies, which make the same updates, so that they stay equal
- * to the bit. */
+ * t->vars.params, t->vars.slots. Another GPU has copies, which make the same updates, so that they
+ * stay equal to the bit. */
 #ifndef PG_TRAIN_STEP_DEVICES_H
 #define PG_TRAIN_STEP_DEVICES_H
 
@@ -14,7 +14,7 @@ pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 pg_status pg__devices_add(pg_trainer *t, size_t ordinal, const pg_train_opts *o, pg_err *err);
 void pg__devices_close(pg_trainer *t); /* what lies on them is freed before */
 
-/* Queues of the workers, and their end: t->workers[i].device and .dev. */
+/* Queues of the workers, and their end: t->pool.workers[i].device and .dev. */
 pg_status pg__devices_staff(pg_trainer *t, pg_err *err);
 void pg__devices_dismiss(pg_trainer *t);
 

@@ -81,7 +81,7 @@ static void record_all(const pg__backend *b, pg__graph_capture *r, const pg__fra
 pg_status pg__graph_capture_run(pg_trainer *t, pg__worker *w, const pg__program *p,
                                 const pg__frame *f, const pg__stops *stops)
 {
-    const pg__backend *b = t->backend;
+    const pg__backend *b = t->devs.backend;
     const size_t n = n_pieces(stops);
     pg__graph_capture *r = NULL;
     pg_status st = PG_OK;
@@ -107,7 +107,7 @@ void pg__graph_capture_forget(pg_trainer *t, pg__worker *w)
         pg__graph_capture *r = &w->recordings[i];
         for (size_t k = 0; k < r->n_pieces; k++)
             if (r->graphs[k])
-                t->backend->forget(r->graphs[k]);
+                t->devs.backend->forget(r->graphs[k]);
         pg__mem_free(r->graphs);
     }
     pg__mem_free(w->recordings);

@@ -24,7 +24,7 @@ int pg__is_sharded(const pg_trainer *t)
 
 int pg__opt_shard_whole_sums(const pg_trainer *t)
 {
-    const pg__optimiser *o = &t->optimiser;
+    const pg__optimiser *o = &t->compiled.optimiser;
     return o->clipnorm > 0 || o->global_clipnorm > 0;
 }
 
@@ -41,13 +41,13 @@ void pg__opt_shard_piece(const pg_trainer *t, size_t block, size_t rank, uint64_
     const size_t n_ranks = pg__comm_size(t->ranks->comm);
     if (t->sums.facts.in_tree) {
         size_t lo, hi;
-        pg__comm_tree_own(rank, n_ranks, (size_t)t->offsets[t->n_params], &lo, &hi);
+        pg__comm_tree_own(rank, n_ranks, (size_t)t->vars.offsets[t->vars.n_params], &lo, &hi);
         *from = lo;
         *to = hi;
         return;
     }
-    const uint64_t begin = t->offsets[t->sums.buckets[block].first];
-    const uint64_t n = (t->offsets[t->sums.buckets[block].end] - begin) / GRAIN;
+    const uint64_t begin = t->vars.offsets[t->sums.buckets[block].first];
+    const uint64_t n = (t->vars.offsets[t->sums.buckets[block].end] - begin) / GRAIN;
     *from = begin + n * rank / n_ranks * GRAIN;
     *to = begin + n * (rank + 1) / n_ranks * GRAIN;
 }
@@ -59,19 +59,19 @@ uint64_t pg__opt_shard_bytes(const pg_trainer *t)
         pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
         n += to - from;
     }
-    return n * t->backend->real_bytes;
+    return n * t->devs.backend->real_bytes;
 }
 
 /* ---- a slot ---- */
 
 int pg__opt_shard_is(const pg_trainer *t, const pg__flat *f)
 {
-    return pg__is_sharded(t) && f >= t->slots && f < t->slots + PG_MAX_SLOTS;
+    return pg__is_sharded(t) && f >= t->vars.slots && f < t->vars.slots + PG_MAX_SLOTS;
 }
 
 static void fill(const pg_trainer *t, pg__flat *f, uint64_t from, uint64_t to, double value)
 {
-    if (t->backend->real_bytes == sizeof(double)) {
+    if (t->devs.backend->real_bytes == sizeof(double)) {
         for (uint64_t i = from; i < to; i++)
             ((double *)f->mem)[i] = value;
     } else {
@@ -82,14 +82,14 @@ static void fill(const pg_trainer *t, pg__flat *f, uint64_t from, uint64_t to, d
 
 pg_status pg__opt_shard_alloc(pg_trainer *t, pg__flat *f, double value, pg_err *err)
 {
-    const size_t bytes = t->backend->real_bytes;
+    const size_t bytes = t->devs.backend->real_bytes;
     uint64_t from, to;
-    f->at = pg__mem_array(t->n_params, sizeof *f->at);
-    f->mem = pg__mem_bare((size_t)t->offsets[t->n_params] * bytes);
+    f->at = pg__mem_array(t->vars.n_params, sizeof *f->at);
+    f->mem = pg__mem_bare((size_t)t->vars.offsets[t->vars.n_params] * bytes);
     if (!f->at || !f->mem)
         return pg__nomem(err);
-    for (size_t i = 0; i < t->n_params; i++)
-        f->at[i] = (char *)f->mem + t->offsets[i] * bytes;
+    for (size_t i = 0; i < t->vars.n_params; i++)
+        f->at[i] = (char *)f->mem + t->vars.offsets[i] * bytes;
     for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
         pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
         fill(t, f, from, to, value);
@@ -99,7 +99,7 @@ pg_status pg__opt_shard_alloc(pg_trainer *t, pg__flat *f, double value, pg_err *
 
 void pg__opt_shard_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from, size_t n)
 {
-    const uint64_t bytes = t->backend->real_bytes;
+    const uint64_t bytes = t->devs.backend->real_bytes;
     uint64_t lo, hi;
     t->ranks->mark = pg__crc32(t->ranks->mark, from, n);
     for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
@@ -139,7 +139,7 @@ done:
 static pg_status pieces_of(const pg_trainer *t, const pg__flat *f, pg__comm_piece **out, size_t *n,
                            pg_err *err)
 {
-    const size_t n_ranks = pg__comm_size(t->ranks->comm), bytes = t->backend->real_bytes;
+    const size_t n_ranks = pg__comm_size(t->ranks->comm), bytes = t->devs.backend->real_bytes;
     uint64_t from, to;
     size_t cap = 0;
     *n = 0;
@@ -164,8 +164,9 @@ pg_status pg__opt_shard_gather(pg_trainer *t, const pg__flat *f, const char *of,
     size_t n = 0;
     pg_status st = PG_OK;
     if (t->sums.facts.in_tree)
-        return pg__comm_tree_double(t->ranks->comm, f->mem, (size_t)t->offsets[t->n_params],
-                                    t->backend->real_bytes, of, err);
+        return pg__comm_tree_double(t->ranks->comm, f->mem,
+                                    (size_t)t->vars.offsets[t->vars.n_params],
+                                    t->devs.backend->real_bytes, of, err);
     PG_TRY(pieces_of(t, f, &pieces, &n, err));
     PG_TRY(pg__comm_spread(t->ranks->comm, pieces, n, of, err));
 done:
@@ -175,21 +176,21 @@ done:
 
 pg_status pg__opt_shard_take(pg_trainer *t, size_t slot, int swaps, pg_err *err)
 {
-    const uint64_t bytes = t->backend->real_bytes;
+    const uint64_t bytes = t->devs.backend->real_bytes;
     for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
         uint64_t from, to;
         pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
-        for (size_t i = 0; i < t->n_params; i++) {
-            const uint64_t begin = t->offsets[i], end = begin + t->n_elems[i];
+        for (size_t i = 0; i < t->vars.n_params; i++) {
+            const uint64_t begin = t->vars.offsets[i], end = begin + t->vars.n_elems[i];
             const uint64_t lo = from > begin ? from : begin, hi = to < end ? to : end;
-            if (t->trained[i] && lo < hi)
-                pg__average_move((char *)t->params.mem + lo * bytes,
-                                 (char *)t->slots[slot].mem + lo * bytes,
+            if (t->vars.trained[i] && lo < hi)
+                pg__average_move((char *)t->vars.params.mem + lo * bytes,
+                                 (char *)t->vars.slots[slot].mem + lo * bytes,
                                  (size_t)((hi - lo) * bytes), swaps);
         }
     }
-    t->version++;
-    return pg__opt_shard_gather(t, &t->params, "the averages", err);
+    t->vars.version++;
+    return pg__opt_shard_gather(t, &t->vars.params, "the averages", err);
 }
 
 /* ---- to rank 0 ---- */
@@ -202,8 +203,8 @@ typedef struct errand {
 static pg_status bring(pg_trainer *t, const errand *e, char *into, pg_err *err)
 {
     pg__comm *c = t->ranks->comm;
-    const uint64_t bytes = t->backend->real_bytes;
-    char *slot = t->slots[e->slot].mem;
+    const uint64_t bytes = t->devs.backend->real_bytes;
+    char *slot = t->vars.slots[e->slot].mem;
     pg_status st = PG_OK;
     for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++)
         for (size_t k = 0; k < pg__comm_size(c); k++) {
@@ -231,8 +232,8 @@ static pg_status tell(pg_trainer *t, errand *e, pg_err *err)
 static pg_status move_window(pg_trainer *t, size_t slot, uint64_t at, pg_err *err)
 {
     pg__window *w = &t->ranks->windows[slot];
-    const uint64_t all = t->offsets[t->n_params] * t->backend->real_bytes;
-    const uint64_t from = at / t->backend->real_bytes * t->backend->real_bytes;
+    const uint64_t all = t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
+    const uint64_t from = at / t->devs.backend->real_bytes * t->devs.backend->real_bytes;
     errand e = {1, slot, from, all - from < WINDOW ? all : from + WINDOW};
     pg_status st = PG_OK;
     if (!w->mem)

@@ -29,7 +29,7 @@ pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     PG_TRY(pg__comm_open(&comm, &opts, err));
     if (!comm)
         return o->shard_optimizer && !o->for_prediction
-                   ? pg__strs_printf(&t->notes, err,
+                   ? pg__strs_printf(&t->report.notes, err,
                                      "shard-optimizer: this process is alone and keeps all of the "
                                      "optimizer's state%s",
                                      opts.on_gpus ? "" : "; mpirun -np N divides it")
@@ -59,10 +59,10 @@ void pg__ranks_leave(pg_trainer *t)
         return;
     if (r->comm)
         pg__comm_forget_sums(r->comm);
-    if (t->dev) {
+    if (t->devs.dev) {
         pg__flat_free(t, &r->own);
         if (r->staging)
-            t->backend->host_free(t->dev, r->staging);
+            t->devs.backend->host_free(t->devs.dev, r->staging);
     }
     pg__sums_close(t);
     pg__comm_close(r->comm);
@@ -122,7 +122,7 @@ static uint64_t number_of_cores(void)
 static pg_status check_tree(const pg_trainer *t, pg_err *err)
 {
     const pg__ranks *r = t->ranks;
-    const size_t n = pg__comm_size(r->comm), all = t->cut.n_replicas;
+    const size_t n = pg__comm_size(r->comm), all = t->pool.cut.n_replicas;
     int fits = (n & (n - 1)) == 0 && (all & (all - 1)) == 0;
     for (size_t k = 0; k < n; k++)
         fits = fits && (r->first_replica[k + 1] - r->first_replica[k]) * n == all;
@@ -141,7 +141,7 @@ static pg_status check_tree(const pg_trainer *t, pg_err *err)
 /* Launchers that hand out no more than an address find GPUs, which sum by themselves. */
 static pg_status check_launcher(const pg_trainer *t, pg_err *err)
 {
-    if (pg__job_place_of().by != PG__TORCHRUN || !t->backend->host_memory)
+    if (pg__job_place_of().by != PG__TORCHRUN || !t->devs.backend->host_memory)
         return PG_OK;
     return pg__comm_needs_mpi(PG__TORCHRUN, err);
 }
@@ -149,16 +149,16 @@ static pg_status check_launcher(const pg_trainer *t, pg_err *err)
 pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     pg__ranks *r = t->ranks;
-    share mine = {.n_replicas = t->cut.n_replicas,
+    share mine = {.n_replicas = t->pool.cut.n_replicas,
                   .cores = number_of_cores(),
-                  .n_devices = t->n_devices,
+                  .n_devices = t->devs.n_devices,
                   .how = (uint64_t)(o->deterministic != 0) + 2 * (uint64_t)(o->cpu_merge != 0)},
           *all = NULL;
     pg_status st = PG_OK;
     if (!r)
         return PG_OK;
     const size_t n = pg__comm_size(r->comm), rank = pg__comm_rank(r->comm);
-    snprintf(mine.backend, sizeof mine.backend, "%s", t->backend->name);
+    snprintf(mine.backend, sizeof mine.backend, "%s", t->devs.backend->name);
     all = pg__mem_array(n, sizeof *all);
     if (!all)
         PG_TRY(pg__nomem(err));
@@ -177,11 +177,11 @@ pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         r->n_sharing += all[k].cores == mine.cores &&
                         strcmp(pg__comm_host(r->comm, k), pg__comm_host(r->comm, rank)) == 0;
     }
-    if (r->shards && !t->backend->host_memory)
+    if (r->shards && !t->devs.backend->host_memory)
         PG_FAIL(PG_E_UNSUPPORTED, "shard-optimizer: not on GPUs; leave it out");
-    t->cut.n_here = t->cut.n_replicas;
-    t->cut.first_here = r->first_replica[rank];
-    t->cut.n_replicas = r->first_replica[n];
+    t->pool.cut.n_here = t->pool.cut.n_replicas;
+    t->pool.cut.first_here = r->first_replica[rank];
+    t->pool.cut.n_replicas = r->first_replica[n];
     PG_TRY(check_launcher(t, err));
     if (o->deterministic)
         PG_TRY(check_tree(t, err));
@@ -199,10 +199,10 @@ pg_status pg__ranks_seat(pg_trainer *t, pg_err *err)
     if (!r)
         return PG_OK;
     const size_t n = pg__comm_size(r->comm);
-    uint64_t mine = t->cut.n_workers;
-    for (size_t k = 0; k < t->cut.n_lanes; k++)
-        mine =
-            (k == 0 ? 0 : mine) + (pg__lane_of(&t->cut, t->cut.n_lanes, k).worker != PG_NO_WORKER);
+    uint64_t mine = t->pool.cut.n_workers;
+    for (size_t k = 0; k < t->pool.cut.n_lanes; k++)
+        mine = (k == 0 ? 0 : mine) +
+               (pg__lane_of(&t->pool.cut, t->pool.cut.n_lanes, k).worker != PG_NO_WORKER);
     all = pg__mem_array(n, sizeof *all);
     if (!all)
         PG_TRY(pg__nomem(err));
@@ -230,20 +230,28 @@ static uint64_t hash_text(uint64_t h, const char *s)
 
 static sameness sameness_of(const pg_trainer *t, const pg_train_opts *o)
 {
-    const double numbers[] = {(double)o->seed,     o->deterministic,  (double)t->cut.n_lanes,
-                              t->bn_sync,          t->precision,      (double)t->optimiser.lr,
-                              (double)t->n_params, o->shard_optimizer};
+    const double numbers[] = {
+        (double)o->seed,          o->deterministic,  (double)t->pool.cut.n_lanes,
+        t->net.bn_sync,           t->net.precision,  (double)t->compiled.optimiser.lr,
+        (double)t->vars.n_params, o->shard_optimizer};
     sameness s = {.version = hash_text(0, pg_version()),
-                  .model = hash_text(0, t->graph->text),
+                  .model = hash_text(0, t->net.graph->text),
                   .options = pg__crc32(0, numbers, sizeof numbers)};
-    const char *const texts[] = {
-        t->optimiser.name, o->optimizer,    o->optimizer_json, o->schedule,
-        o->loss,           o->loss_weights, o->metrics,        o->weighted_metrics,
-        o->freeze,         o->replace_head, o->rules};
+    const char *const texts[] = {t->compiled.optimiser.name,
+                                 o->optimizer,
+                                 o->optimizer_json,
+                                 o->schedule,
+                                 o->loss,
+                                 o->loss_weights,
+                                 o->metrics,
+                                 o->weighted_metrics,
+                                 o->freeze,
+                                 o->replace_head,
+                                 o->rules};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         s.options = hash_text(s.options, texts[i]);
     if (o->deterministic)
-        s.isa = hash_text(0, t->backend->kind(t->dev));
+        s.isa = hash_text(0, t->devs.backend->kind(t->devs.dev));
     return s;
 }
 
@@ -314,7 +322,7 @@ done:
 /* A flat of rank 0. */
 static pg_status share_flat(pg_trainer *t, pg__flat *f, pg_err *err)
 {
-    const size_t n = (size_t)t->offsets[t->n_params] * t->backend->real_bytes;
+    const size_t n = (size_t)t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
     char *values = NULL;
     pg_status st = PG_OK;
     if (!f->mem && !f->parts)
@@ -336,13 +344,13 @@ pg_status pg__ranks_begin(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     if (!t->ranks)
         return PG_OK;
     PG_TRY(pg__ranks_known(t, check_same(t, o, err), err));
-    PG_TRY(share_flat(t, &t->params, err));
+    PG_TRY(share_flat(t, &t->vars.params, err));
     for (size_t s = 0; s < PG_MAX_SLOTS && !pg__is_sharded(t); s++)
-        PG_TRY(share_flat(t, &t->slots[s], err));
+        PG_TRY(share_flat(t, &t->vars.slots[s], err));
     PG_TRY(pg__ranks_known(t, pg__opt_shard_same(t, err), err));
-    PG_TRY(pg__comm_broadcast(t->ranks->comm, &t->optimiser.iterations,
-                              sizeof t->optimiser.iterations, "the steps of rank 0", err));
-    t->version++;
+    PG_TRY(pg__comm_broadcast(t->ranks->comm, &t->compiled.optimiser.iterations,
+                              sizeof t->compiled.optimiser.iterations, "the steps of rank 0", err));
+    t->vars.version++;
 done:
     return st;
 }
@@ -483,7 +491,7 @@ double pg__ranks_waited(const pg_trainer *t)
 
 pg_status pg__ranks_shares(pg_trainer *t, pg_fit_report *to, pg_err *err)
 {
-    const pg__spent *s = &t->spent;
+    const pg__spent *s = &t->report.spent;
     const double busy = s->step + s->input;
     const double waited = pg__ranks_waited(t) - s->waited;
     pg_rank_share mine = {.input = s->input};

@@ -38,7 +38,7 @@ typedef struct pg__ranks {
 
 /* Joins the job; before devices are opened. t->ranks stays NULL where this is the only process. */
 pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err);
-/* Its replicas among all: t->cut, which so far has its own. */
+/* Its replicas among all: t->pool.cut, which so far has its own. */
 pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 /* Its lanes among all, when there are workers. */
 pg_status pg__ranks_seat(pg_trainer *t, pg_err *err);

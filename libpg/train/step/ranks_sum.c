@@ -37,7 +37,7 @@ struct pg__bucket_sums {
 /* Where MPI sums by itself it takes memory of its own, which nobody tells. */
 uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded)
 {
-    const uint64_t n = t->offsets[t->n_params], each = t->backend->real_bytes;
+    const uint64_t n = t->vars.offsets[t->vars.n_params], each = t->devs.backend->real_bytes;
     pg__sum_facts f = t->sums.facts;
     f.n_ranks = n_ranks;
     f.is_sharded = is_sharded;
@@ -102,7 +102,7 @@ static pg_status zeros(pg_trainer *t, pg__flat **out, pg_err *err)
     pg_status st = PG_OK;
     if (!r->own.mem)
         PG_TRY(pg__flat_alloc(t, &r->own, err));
-    PG_TRY(pg__device_failed(t, t->dev, pg__flat_fill(t, &r->own, 0), err));
+    PG_TRY(pg__device_failed(t, t->devs.dev, pg__flat_fill(t, &r->own, 0), err));
     *out = &r->own;
 done:
     return st;
@@ -112,7 +112,7 @@ done:
 
 static char *at_element(const pg_trainer *t, const pg__flat *f, uint64_t i)
 {
-    return (char *)f->mem + i * t->backend->real_bytes;
+    return (char *)f->mem + i * t->devs.backend->real_bytes;
 }
 
 /* Bucket k of this rank's lanes, in the order of the tree; it comes to the first of them. */
@@ -122,18 +122,18 @@ static pg_status sum_lanes(pg_trainer *t, uint64_t from, uint64_t to)
     pg_status st = PG_OK;
     for (size_t size = 1; size < b->n_lanes; size *= 2)
         for (size_t lo = 0; lo + size < b->n_lanes && st == PG_OK; lo += 2 * size)
-            st = t->backend->accumulate(t->dev, at_element(t, b->lanes[lo], from),
-                                        at_element(t, b->lanes[lo + size], from),
-                                        (size_t)(to - from));
+            st = t->devs.backend->accumulate(t->devs.dev, at_element(t, b->lanes[lo], from),
+                                             at_element(t, b->lanes[lo + size], from),
+                                             (size_t)(to - from));
     return st;
 }
 
 /* Room for half of bucket k and 16 numbers more; the last bucket lies first. */
 static char *work_of(const pg_trainer *t, size_t k)
 {
-    const uint64_t at =
-        t->offsets[t->sums.buckets[k].first] / 2 + (uint64_t)SPARE * (t->sums.n_buckets - 1 - k);
-    return t->ranks->sums->work + at * t->backend->real_bytes;
+    const uint64_t at = t->vars.offsets[t->sums.buckets[k].first] / 2 +
+                        (uint64_t)SPARE * (t->sums.n_buckets - 1 - k);
+    return t->ranks->sums->work + at * t->devs.backend->real_bytes;
 }
 
 /* To all, or each rank's piece to it. */
@@ -143,13 +143,13 @@ static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_e
     pg_status st = PG_OK;
     for (size_t p = 0; p < b->n_each && st == PG_OK; p++) {
         pg__comm_sum_of *s = &b->sums[k * b->n_each + p];
-        uint64_t from = t->offsets[t->sums.buckets[k].first],
-                 to = t->offsets[t->sums.buckets[k].end];
+        uint64_t from = t->vars.offsets[t->sums.buckets[k].first],
+                 to = t->vars.offsets[t->sums.buckets[k].end];
         if (b->n_each > 1)
             pg__opt_shard_piece(t, k, p, &from, &to);
         *s = (pg__comm_sum_of){.mem = at_element(t, sum, from),
                                .n = (size_t)(to - from),
-                               .real_bytes = t->backend->real_bytes,
+                               .real_bytes = t->devs.backend->real_bytes,
                                .to = b->n_each > 1 ? p : PG__TO_ALL,
                                .work = b->work ? work_of(t, k) : NULL};
         if (s->n > 0)
@@ -164,7 +164,8 @@ static void move_on(pg_trainer *t)
     struct pg__bucket_sums *b = t->ranks->sums;
     while (b->st == PG_OK && b->n_begun < t->sums.n_buckets && b->left[b->n_begun] == b->n_lanes) {
         const pg__bucket *k = &t->sums.buckets[b->n_begun];
-        b->st = pg__device_failed(t, t->dev, sum_lanes(t, t->offsets[k->first], t->offsets[k->end]),
+        b->st = pg__device_failed(t, t->devs.dev,
+                                  sum_lanes(t, t->vars.offsets[k->first], t->vars.offsets[k->end]),
                                   &b->err);
         if (b->st == PG_OK)
             b->st = begin_bucket(t, b->lanes[0], b->n_begun, &b->err);
@@ -265,7 +266,7 @@ static pg_status in_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
         PG_TRY(pg__nomem(err));
     if (!*sum)
         PG_TRY(zeros(t, sum, err));
-    const size_t n = (size_t)t->offsets[t->n_params], bytes = t->backend->real_bytes;
+    const size_t n = (size_t)t->vars.offsets[t->vars.n_params], bytes = t->devs.backend->real_bytes;
     PG_TRY((t->sums.plan.to_owner ? pg__comm_tree_halve : pg__comm_tree_sum)(
         r->comm, (*sum)->mem, r->sums->work, n, bytes, &has, what, err));
     *sum = has ? *sum : NULL;

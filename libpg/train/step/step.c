@@ -22,14 +22,15 @@
 
 static pg_status first_error(const pg_trainer *t, pg_err *err)
 {
-    for (size_t w = 0; w < t->n_threads; w++)
-        if (t->workers[w].st != PG_OK && t->workers[w].err.code == PG_OK)
-            return t->is_split ? pg__told(t, t->workers[w].st, err)
-                               : pg__device_failed(t, t->workers[w].dev, t->workers[w].st, err);
-        else if (t->workers[w].st != PG_OK) {
+    for (size_t w = 0; w < t->pool.n_threads; w++)
+        if (t->pool.workers[w].st != PG_OK && t->pool.workers[w].err.code == PG_OK)
+            return t->devs.is_split
+                       ? pg__told(t, t->pool.workers[w].st, err)
+                       : pg__device_failed(t, t->pool.workers[w].dev, t->pool.workers[w].st, err);
+        else if (t->pool.workers[w].st != PG_OK) {
             if (err)
-                *err = t->workers[w].err;
-            return t->workers[w].st;
+                *err = t->pool.workers[w].err;
+            return t->pool.workers[w].st;
         }
     return PG_OK;
 }
@@ -38,14 +39,14 @@ static pg_status first_error(const pg_trainer *t, pg_err *err)
 
 static pg_status grow(pg_trainer *t, size_t device, pg__memory *m, uint64_t n, pg_err *err)
 {
-    pg__dev *dev = t->devices[device].dev;
+    pg__dev *dev = t->devs.devices[device].dev;
     void *more = NULL;
     if (n <= m->n_bytes && m->mem)
         return PG_OK;
-    const pg_status st = t->backend->alloc(dev, &more, (size_t)n, err);
+    const pg_status st = t->devs.backend->alloc(dev, &more, (size_t)n, err);
     if (st != PG_OK)
         return st;
-    t->backend->free(dev, m->mem);
+    t->devs.backend->free(dev, m->mem);
     *m = (pg__memory){more, n, device};
     return PG_OK;
 }
@@ -56,7 +57,7 @@ static pg_status equip(pg_trainer *t, pg__worker *w, const pg__program *p, pg_er
     const size_t n = pg__program_n_args(p);
     pg_status st = PG_OK;
     PG_TRY(grow(t, w->device, &w->scratch, pg__program_scratch_on(p, (uint32_t)w->device), err));
-    if (t->is_split && w->device > 0)
+    if (t->devs.is_split && w->device > 0)
         PG_TRY(grow(t, w->device, &w->arena, pg__program_arena_on(p, (uint32_t)w->device), err));
     if (n <= w->n_args && w->args)
         return PG_OK;
@@ -73,11 +74,11 @@ static pg_status give_memory(pg_trainer *t, pg__job *job, pg_err *err)
 {
     const uint64_t bytes = pg__upload_at(job) + pg__upload_bytes(t, job->program, job->lane.n);
     pg_status st = PG_OK;
-    PG_TRY(grow(t, t->workers[job->lane.worker].device, job->arena, bytes, err));
-    for (size_t w = job->lane.worker; w < t->n_threads; w += t->cut.n_workers) {
-        PG_TRY(equip(t, &t->workers[w], job->program, err));
+    PG_TRY(grow(t, t->pool.workers[job->lane.worker].device, job->arena, bytes, err));
+    for (size_t w = job->lane.worker; w < t->pool.n_threads; w += t->pool.cut.n_workers) {
+        PG_TRY(equip(t, &t->pool.workers[w], job->program, err));
         if (job->masks)
-            PG_TRY(equip(t, &t->workers[w], job->masks, err));
+            PG_TRY(equip(t, &t->pool.workers[w], job->masks, err));
     }
     pg__mp_equip(t, job->arena->mem);
 done:
@@ -87,7 +88,7 @@ done:
 static void set_seed(pg__step *s, size_t k, double seed)
 {
     const float rounded = (float)seed;
-    if (s->t->backend->real_bytes == sizeof seed)
+    if (s->t->devs.backend->real_bytes == sizeof seed)
         memcpy(&s->seed_mem[k], &seed, sizeof seed);
     else
         memcpy(&s->seed_mem[k], &rounded, sizeof rounded);
@@ -100,23 +101,23 @@ static void make_seeds(pg__step *s, const pg__job *job)
 {
     const pg_trainer *t = s->t;
     const double scale = pg__loss_scale_now(t);
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         const pg__value *v = pg__program_loss_value(job->program, k);
         const uint64_t terms = v ? pg__dims_elems(&v->shape) / job->lane.n * s->batch->n_rows : 1;
         s->shares[k] = v ? pg__loss_share(t, &s->sums[k], k) : 1;
-        const double mean = t->objectives[k].loss.sums ? 1 : (double)terms;
-        const double seed = t->loss_weights[k] / mean / s->shares[k];
+        const double mean = t->compiled.objectives[k].loss.sums ? 1 : (double)terms;
+        const double seed = t->compiled.loss_weights[k] / mean / s->shares[k];
         set_seed(s, k, seed * scale);
     }
-    set_seed(s, t->n_outputs,
-             scale * (t->rules->activity_per_row ? 1 / (double)s->batch->n_rows : 1));
+    set_seed(s, t->net.n_outputs,
+             scale * (t->net.rules->activity_per_row ? 1 / (double)s->batch->n_rows : 1));
 }
 
 /* any: a job of this rank that has rows, or NULL. */
 static void count_terms(pg__step *s, const pg__job *any)
 {
     const pg_trainer *t = s->t;
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         const pg__value *v = any ? pg__program_loss_value(any->program, k) : NULL;
         for (size_t i = 0; i < s->n_jobs; i++)
             pg__mask_sum_add(&s->sums[k], &s->jobs[i].mask_sums[k]);
@@ -133,7 +134,7 @@ static pg_status find_shares(pg__step *s, pg_err *err)
     const pg__job *any = NULL;
     pg_status st = PG_OK;
     if (pg__masks_count(t)) {
-        pg__thread_pool_run(t->team, pg__work_on_masks, s);
+        pg__thread_pool_run(t->pool.team, pg__work_on_masks, s);
         PG_TRY(first_error(t, err));
     }
     for (size_t k = 0; k < s->n_jobs; k++)
@@ -174,7 +175,7 @@ static pg_status share_some(const sharing *s, const pg__worker *w, size_t part, 
     const pg__frame f = {.params = pg__params_on(s->t, s->device)->at,
                          .scratch = w->scratch.mem,
                          .args = w->args,
-                         .parts = s->t->parts,
+                         .parts = s->t->devs.parts,
                          .dev = w->dev};
     return pg__program_share(s->program, &f, part, n_parts);
 }
@@ -182,14 +183,14 @@ static pg_status share_some(const sharing *s, const pg__worker *w, size_t part, 
 static void share_part(void *arg, size_t worker)
 {
     const sharing *s = arg;
-    pg__worker *w = &s->t->workers[worker];
-    w->st = share_some(s, w, worker, s->t->n_threads);
+    pg__worker *w = &s->t->pool.workers[worker];
+    w->st = share_some(s, w, worker, s->t->pool.n_threads);
 }
 
 /* On a device of its own memory the first of its queues makes all. */
 static pg_status share_on_device(const sharing *s, pg_err *err)
 {
-    const pg__worker *w = s->t->workers;
+    const pg__worker *w = s->t->pool.workers;
     while (w->device != s->device)
         w++;
     return pg__told(s->t, share_some(s, w, 0, 1), err);
@@ -200,24 +201,24 @@ static pg_status share(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
     pg_status st = PG_OK;
-    for (size_t b = 0; b < t->n_built; b++) {
-        sharing one = {t, t->built[b].program, t->built[b].device};
+    for (size_t b = 0; b < t->programs.n_built; b++) {
+        sharing one = {t, t->programs.built[b].program, t->programs.built[b].device};
         int used = 0;
         for (size_t k = 0; k < s->n_jobs; k++)
             used |= s->jobs[k].program == one.program || s->jobs[k].masks == one.program;
-        if (!used || t->built[b].shared_at == t->version ||
+        if (!used || t->programs.built[b].shared_at == t->vars.version ||
             pg__program_shared_bytes(one.program) == 0)
             continue;
-        for (size_t w = 0; w < t->n_threads; w++)
-            if (t->is_split || t->workers[w].device == one.device)
-                PG_TRY(equip(t, &t->workers[w], one.program, err));
-        if (t->backend->host_memory) {
-            pg__thread_pool_run(t->team, share_part, &one);
+        for (size_t w = 0; w < t->pool.n_threads; w++)
+            if (t->devs.is_split || t->pool.workers[w].device == one.device)
+                PG_TRY(equip(t, &t->pool.workers[w], one.program, err));
+        if (t->devs.backend->host_memory) {
+            pg__thread_pool_run(t->pool.team, share_part, &one);
             PG_TRY(first_error(t, err));
         } else {
             PG_TRY(share_on_device(&one, err));
         }
-        t->built[b].shared_at = t->version;
+        t->programs.built[b].shared_at = t->vars.version;
     }
 done:
     return st;
@@ -233,7 +234,7 @@ static pg_status land_states(const pg__step *s, pg_err *err)
         if (job->frame.kept)
             st = pg__states_land(t, job->frame.states, job->lane.n, job->frame.kept);
     }
-    return pg__device_failed(t, t->dev, st, err);
+    return pg__device_failed(t, t->devs.dev, st, err);
 }
 
 int pg__speaks(const pg__step *s, const pg__job *job)
@@ -250,13 +251,13 @@ int pg__speaks(const pg__step *s, const pg__job *job)
 /* What a job found for the moving averages: they are not where the next one's are. */
 static void find_moving(const pg__step *s, const pg__job *job, const void **found)
 {
-    const pg__frame f = {.params = s->t->params.at,
+    const pg__frame f = {.params = s->t->vars.params.at,
                          .arena = job->arena->mem,
                          .lane = job->place,
                          .n_lanes = job->n_together,
-                         .parts = s->t->parts,
-                         .dev = s->t->workers[job->lane.worker].dev};
-    for (size_t i = 0; i < s->t->built_params.n_moving; i++)
+                         .parts = s->t->devs.parts,
+                         .dev = s->t->pool.workers[job->lane.worker].dev};
+    for (size_t i = 0; i < s->t->net.built_params.n_moving; i++)
         found[i] = pg__program_moving(job->program, &f, i);
 }
 
@@ -274,7 +275,7 @@ static pg_status move_averages(pg__step *s, pg_err *err)
         if (!pg__speaks(s, &jobs[k]))
             continue;
         find_moving(s, &jobs[k], s->found);
-        PG_TRY(pg__move_averages(t, t->workers[jobs[k].lane.worker].dev, s->found, at++, n));
+        PG_TRY(pg__move_averages(t, t->pool.workers[jobs[k].lane.worker].dev, s->found, at++, n));
     }
 done:
     return st;
@@ -291,7 +292,8 @@ static void sum_lanes(pg__step *s)
 
 static pg_status sum_totals(pg__step *s, pg__totals *totals, pg_err *err)
 {
-    const int by_rank = s->t->cut.n_lanes == 0; /* what each rank's lanes come to is exchanged */
+    const int by_rank =
+        s->t->pool.cut.n_lanes == 0; /* what each rank's lanes come to is exchanged */
     pg_status st = PG_OK;
     for (size_t k = s->n_lanes; k < s->n_jobs; k++)
         pg__totals_add(s->t, &s->jobs[k % s->n_lanes].totals, &s->jobs[k].totals);
@@ -299,7 +301,7 @@ static pg_status sum_totals(pg__step *s, pg__totals *totals, pg_err *err)
         goto done;
     if (by_rank)
         sum_lanes(s);
-    if (s->t->ranks && !s->t->is_trial)
+    if (s->t->ranks && !s->t->loop.is_trial)
         PG_TRY(pg__ranks_totals(s, err));
     if (!by_rank)
         sum_lanes(s);
@@ -312,9 +314,9 @@ done:
 /* Where the host cannot read a device's memory: the lanes of the part have queued it. */
 static pg_status read_results(pg__step *s, pg_err *err)
 {
-    if (s->t->backend->host_memory)
+    if (s->t->devs.backend->host_memory)
         return PG_OK;
-    pg__thread_pool_run(s->t->team, pg__work_on_results, s);
+    pg__thread_pool_run(s->t->pool.team, pg__work_on_results, s);
     return first_error(s->t, err);
 }
 
@@ -327,7 +329,7 @@ static pg_status run_parts(pg__step *s, pg_err *err)
     for (; s->part < s->n_parts; s->part++) {
         pg__sync_bn_clear(&s->board);
         t->sums.is_summing = in_buckets;
-        pg__thread_pool_run(t->team, pg__work_on_lanes, s);
+        pg__thread_pool_run(t->pool.team, pg__work_on_lanes, s);
         PG_TRY(first_error(t, err));
         if (in_buckets && !s->plan->overlaps)
             PG_TRY(pg__buckets_follow(s, err));
@@ -349,8 +351,8 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     pg__step *s = NULL;
     double penalty = 0;
     pg_status st = PG_OK;
-    t->grads = NULL;
-    if (!t->team)
+    t->vars.grads = NULL;
+    if (!t->pool.team)
         PG_FAIL(PG_E_NOMEM, "the trainer lost its threads in a run before: open it again");
     if (pass == PG__TRAINS)
         PG_TRY(pg__normalise_kernels(t, err));
@@ -365,8 +367,8 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     PG_TRY(run_parts(s, err));
     if (pass == PG__TRAINS) {
         PG_TRY(pg__trainer_update(t, err));
-        t->version++;
-        if (!t->has_constraints)
+        t->vars.version++;
+        if (!t->vars.has_constraints)
             pg__devices_mirrored(t);
     }
     if (s->part > 0) { /* while the device is at the update */

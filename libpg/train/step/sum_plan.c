@@ -98,11 +98,11 @@ pg__sum_plan pg__sum_plan_of(const pg__sum_facts *f)
 
 void pg__sums_know(pg_trainer *t, const pg_train_opts *o)
 {
-    t->sums.facts = (pg__sum_facts){.on_cpus = t->backend->host_memory,
+    t->sums.facts = (pg__sum_facts){.on_cpus = t->devs.backend->host_memory,
                                     .in_tree = o->deterministic,
                                     .without_group = o->cpu_merge,
                                     .one_each = 1,
-                                    .n_devices = t->n_devices,
+                                    .n_devices = t->devs.n_devices,
                                     .n_ranks = t->ranks ? pg__comm_size(t->ranks->comm) : 1};
 }
 
@@ -110,9 +110,9 @@ void pg__sums_know(pg_trainer *t, const pg_train_opts *o)
  * for all that is queued on a GPU: for ever, if that is a sum whose other ranks do the same. */
 static pg__built *built_of(const pg__step *s, size_t k)
 {
-    for (size_t i = 0; i < s->t->n_built; i++)
-        if (s->t->built[i].program == s->jobs[k].program)
-            return &s->t->built[i];
+    for (size_t i = 0; i < s->t->programs.n_built; i++)
+        if (s->t->programs.built[i].program == s->jobs[k].program)
+            return &s->t->programs.built[i];
     return NULL;
 }
 
@@ -120,16 +120,16 @@ static pg__sum_facts facts_of(const pg__step *s)
 {
     const pg_trainer *t = s->t;
     pg__sum_facts f = t->sums.facts;
-    f.is_placed = t->is_split;
-    f.shares_lanes = t->assigned.n_devices > 1;
+    f.is_placed = t->devs.is_split;
+    f.shares_lanes = t->devs.assigned.n_devices > 1;
     f.is_sharded = pg__is_sharded(t);
     f.needs_whole = pg__opt_shard_whole_sums(t);
-    f.is_trial = t->is_trial;
-    f.is_watched = t->watch != NULL;
+    f.is_trial = t->loop.is_trial;
+    f.is_watched = t->loop.watch != NULL;
     f.in_parts = s->n_jobs != s->n_lanes;
     f.meets = s->n_meetings > 0;
-    f.lane_per_device = s->n_jobs == t->n_devices && s->n_jobs == t->n_threads;
-    f.all_have_rows = f.n_ranks == 1 || s->batch->n_rows >= t->cut.n_replicas;
+    f.lane_per_device = s->n_jobs == t->devs.n_devices && s->n_jobs == t->pool.n_threads;
+    f.all_have_rows = f.n_ranks == 1 || s->batch->n_rows >= t->pool.cut.n_replicas;
     f.was_begun = 1;
     for (size_t k = 0; k < s->n_jobs; k++) {
         const pg__built *b = built_of(s, k);

@@ -15,7 +15,8 @@ typedef struct looking {
 /* What was queued on a device is done then. */
 static pg_status look(const looking *l, double *at)
 {
-    const pg_status st = l->t->backend->host_memory ? PG_OK : l->t->backend->sync(l->w->dev);
+    const pg_status st =
+        l->t->devs.backend->host_memory ? PG_OK : l->t->devs.backend->sync(l->w->dev);
     *at = pg__now();
     return st;
 }
@@ -29,7 +30,7 @@ static pg_status left_behind(void *arg, size_t k)
 pg_status pg__timeline_run(const pg__step *s, const pg__job *job, pg__worker *w)
 {
     pg_trainer *t = s->t;
-    pg__lane_times *times = &t->timeline->lanes[(size_t)(job - s->jobs) % s->n_lanes];
+    pg__lane_times *times = &t->report.timeline->lanes[(size_t)(job - s->jobs) % s->n_lanes];
     looking l = {t, w, times};
     size_t ends[PG_MAX_BUCKETS];
     pg_status st = PG_OK;

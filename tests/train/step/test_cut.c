@@ -52,9 +52,9 @@ static void forgets_what_was_asked_for_least_recently(void **state)
     cut(t, 40, PG__TRAINS); /* in place of that of 2 rows */
     assert_ptr_equal(cut(t, 1, PG__TRAINS), first);
     for (size_t k = 0; k < PG_MAX_STEPS; k++)
-        assert_int_not_equal(t->steps[k]->n_rows, 2);
+        assert_int_not_equal(t->programs.steps[k]->n_rows, 2);
     pg__steps_drop(t);
-    assert_null(t->steps[0]);
+    assert_null(t->programs.steps[0]);
     pg_trainer_close(t);
 }
 
@@ -84,7 +84,7 @@ static void cuts_anew_where_batches_come_in_parts(void **state)
     (void)state;
     pg_trainer *t = opened(0);
     const pg__step *whole = cut(t, 32, PG__TRAINS);
-    t->part_rows = 8;
+    t->loop.part_rows = 8;
     const pg__step *parts = cut(t, 32, PG__TRAINS);
     assert_ptr_not_equal(whole, parts);
     assert_int_equal(parts->n_parts, 4);
