@@ -78,7 +78,7 @@ static void close_room(pg_trainer *t, room *r)
     t->devs.backend->free(t->devs.dev, r->step);
     t->devs.backend->free(t->devs.dev, r->frame.arena);
     t->devs.backend->free(t->devs.dev, r->scratch);
-    pg__flat_free(t, &r->grads);
+    pg__flat_free(&t->devs, &r->grads);
     pg__mem_free(r->frame.args);
     pg__mem_free(r->rows);
 }

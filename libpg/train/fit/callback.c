@@ -91,7 +91,7 @@ void pg__calls_close(pg__fit *f)
 
 static int has_turn(const pg__fit *f, size_t i)
 {
-    return !f->calls[i].type->writes || pg__rank_of(f->t) == 0;
+    return !f->calls[i].type->writes || pg__rank_of(f->t->ranks) == 0;
 }
 
 pg_status pg__calls_train_begin(pg__fit *f, pg_err *err)

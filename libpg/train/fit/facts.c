@@ -68,7 +68,7 @@ static pg_status put_compiled(pg__str *out, const pg_trainer *t, pg_err *err)
     }
     PG_TRY(put_text(out, "rules", t->net.rules->name, err));
     PG_TRY(put_count(out, "bytes of a number", t->devs.backend->real_bytes, err));
-    PG_TRY(put_text(out, "precision", pg__mixed_name(t), err));
+    PG_TRY(put_text(out, "precision", pg__mixed_name(&t->net), err));
     PG_TRY(put_count(out, "deterministic", t->pool.cut.n_lanes > 0, err));
     PG_TRY(put_count(out, "lanes", t->pool.cut.n_lanes, err));
     PG_TRY(put_text(out, "convolutions",

@@ -74,10 +74,10 @@ static pg_status stop_at_nan(run *r, const pg__batch *batch, const pg__turn *tur
     char where[256];
     pg_status st = PG_OK;
     PG_TRY(pg__find_nan(r->t, batch, where, err));
-    PG_TRY(pg__ranks_where(r->t, where, err));
+    PG_TRY(pg__ranks_where(r->t->ranks, where, err));
     st = pg_fail(err, PG_E_NO, "loss is NaN since epoch %zu, batch %zu; stopped%s%s",
                  turn->epoch + 1, turn->batch + 1, where[0] ? "; first in " : "", where);
-    st = pg__ranks_agree(r->t, st, err);
+    st = pg__ranks_agree(r->t->ranks, st, err);
 done:
     return st;
 }
@@ -98,7 +98,7 @@ static pg_status stop_here(run *r, const pg__turn *turn, pg_err *err)
     pg_status st = PG_OK;
     snprintf(where, sizeof where, "interrupted in epoch %zu, after %sbatch %zu", turn->epoch + 1,
              turn->validation ? "validation " : "", turn->batch + 1);
-    if (!file || pg__rank_of(r->t) > 0)
+    if (!file || pg__rank_of(r->t->ranks) > 0)
         PG_FAIL(PG_E_CANCELLED, "%s", where);
     PG_TRY(pg__resume_save(&r->resume, PG__RESUME_AT_STOP, err));
     if (r->resume.failed)
@@ -126,9 +126,9 @@ static pg_status take_own_stock(run *r, const pg__turn *turn, pg_err *err)
     pg_status st = PG_OK;
     r->next = pg__point_after(turn);
     PG_TRY(pg__writer_poll(r->fit.writer, err));
-    if (pg__told_to_stop(r->t, r->opts->cancel))
+    if (pg__told_to_stop(r->t->ranks, r->opts->cancel))
         PG_TRY(stop_here(r, turn, err));
-    if (pg__rank_of(r->t) == 0 && pg__resume_is_due(&r->resume))
+    if (pg__rank_of(r->t->ranks) == 0 && pg__resume_is_due(&r->resume))
         PG_TRY(pg__resume_save(&r->resume, PG__RESUME_BETWEEN, err));
 done:
     pg__snapshot_drop(r->fit.snapshot);
@@ -138,7 +138,7 @@ done:
 
 static pg_status take_stock(run *r, const pg__turn *turn, pg_err *err)
 {
-    const int writes = pg__rank_of(r->t) == 0;
+    const int writes = pg__rank_of(r->t->ranks) == 0;
     pg_status st = writes ? PG_OK : meet_writer(r, PG_OK, err);
     if (st == PG_OK)
         st = take_own_stock(r, turn, err);
@@ -254,8 +254,8 @@ static pg_status go_on(run *r, pg_err *err)
     if (!r->fit.resume)
         return PG_OK;
     st = pg__resume_load(&r->resume, &found, err);
-    PG_TRY(pg__ranks_agree(r->t, st, err));
-    PG_TRY(pg__ranks_found(r->t, r->fit.resume_file, found, r->resume.mark, err));
+    PG_TRY(pg__ranks_agree(r->t->ranks, st, err));
+    PG_TRY(pg__ranks_found(r->t->ranks, r->fit.resume_file, found, r->resume.mark, err));
     if (!found)
         return PG_OK;
     pg__batch_order_seek(r->course, &r->next);
@@ -274,7 +274,7 @@ static pg_status ask_for_meetings(run *r, pg_err *err)
 {
     int writes = r->fit.resume_file != NULL;
     pg_status st = PG_OK;
-    if (!pg__is_sharded(r->t))
+    if (!pg__is_sharded(r->t->ranks))
         return PG_OK;
     for (size_t i = 0; i < r->fit.n_calls; i++)
         writes |= r->fit.calls[i].type->writes;
@@ -290,7 +290,7 @@ static pg_status lock_state(run *r, pg_err *err)
 {
     const pg__fit *f = &r->fit;
     const int makes_folder = f->resume != 1;
-    if (!f->resume_file || pg__rank_of(r->t) > 0 || (!f->resume && !pg__fit_keeps(r)))
+    if (!f->resume_file || pg__rank_of(r->t->ranks) > 0 || (!f->resume && !pg__fit_keeps(r)))
         return PG_OK;
     return pg__resume_lock_take(&r->lock, f->resume_file, makes_folder, err);
 }
@@ -301,7 +301,7 @@ static pg_status tell_of_idle(run *r, pg_err *err)
 {
     const pg_trainer *t = r->t;
     const size_t rows = t->loop.part_rows ? (size_t)t->loop.part_rows : r->batch_size;
-    if (rows >= r->what.n_devices || pg__rank_of(t) > 0 ||
+    if (rows >= r->what.n_devices || pg__rank_of(t->ranks) > 0 ||
         (t->pool.cut.n_lanes && !t->pool.cut.by_replica))
         return PG_OK;
     return pg__fit_tell(&r->fit, PG_EVENT_NOTE, NULL, err,
@@ -314,14 +314,14 @@ static pg_status tell_of_idle(run *r, pg_err *err)
 static pg_status begin_training(run *r, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__writer_new(&r->fit.writer, pg__is_sharded(r->t),
+    PG_TRY(pg__writer_new(&r->fit.writer, pg__is_sharded(r->t->ranks),
                           err)); /* what others have is asked for */
     if (r->cb && r->cb->train_begin)
         PG_TRY(r->cb->train_begin(r->cb->user, &r->what, err));
     PG_TRY(tell_of_idle(r, err));
     PG_TRY(ask_for_meetings(r, err));
     PG_TRY(go_on(r, err));
-    PG_TRY(pg__ranks_agree(r->t, pg__calls_train_begin(&r->fit, err), err));
+    PG_TRY(pg__ranks_agree(r->t->ranks, pg__calls_train_begin(&r->fit, err), err));
     PG_TRY(pg__prefetch_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
                             r->batch_size, err));
     if ((r->next.batch > 0 || r->next.in_validation) && r->cb && r->cb->epoch_begin)
@@ -351,7 +351,7 @@ static pg_status end_resume(run *r, pg_err *err)
     pg__fit *f = &r->fit;
     pg_status st = PG_OK;
     PG_TRY(pg__writer_wait(f->writer, err));
-    if (pg__rank_of(r->t) > 0)
+    if (pg__rank_of(r->t->ranks) > 0)
         goto done;
     if (f->resume_ends) {
         pg__resume_remove(&r->resume);
@@ -371,7 +371,7 @@ done:
 
 static pg_status end_training(run *r, double began, pg_err *err)
 {
-    pg_fit_report report = pg__report_of(r->t, began);
+    pg_fit_report report = pg__report_of(&r->t->report, began);
     pg_status st = PG_OK;
     report.n_epochs = r->n_finished;
     PG_TRY(pg__ranks_shares(r->t, &report, err));
@@ -440,19 +440,19 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     pg_status st = PG_OK;
     pg__ranks_begin_call(t, opts->cancel);
     forget_output(t);
-    PG_TRY(pg__ranks_agree(t, open_run(&r, err), err));
+    PG_TRY(pg__ranks_agree(t->ranks, open_run(&r, err), err));
     PG_TRY(pg__ranks_same_run(t, opts, err));
     PG_TRY(pg__ranks_same_data(t, &r.train, err));
     if (r.has_val)
         PG_TRY(pg__ranks_same_data(t, &r.val, err));
-    PG_TRY(pg__ranks_agree(t, lock_state(&r, err), err));
+    PG_TRY(pg__ranks_agree(t->ranks, lock_state(&r, err), err));
     PG_TRY(begin_training(&r, err));
     PG_TRY(run_batches(&r, err));
     PG_TRY(end_training(&r, began, err));
 done:
     st = pg__told(t, st, err);
     if (!r.has_ended) /* else only a file of rank 0 is missing: what was trained is there */
-        st = pg__ranks_told(t, st, err);
+        st = pg__ranks_told(t->ranks, st, err);
     if (st != PG_OK && r.fit.writer)
         (void)pg__writer_wait(r.fit.writer, NULL); /* what is being written is told of */
     pg__fit_close(&r);

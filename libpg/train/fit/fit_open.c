@@ -232,7 +232,7 @@ pg_status pg__fit_open(run *r, pg_err *err)
     if (r->opts->initial_epoch >= (r->opts->epochs ? r->opts->epochs : 1))
         return pg_fail(err, PG_E_ARG, "epochs end at %zu, which the initial epoch %zu is behind",
                        r->opts->epochs ? r->opts->epochs : 1, r->opts->initial_epoch);
-    if (pg__spectral_check(t, err) != PG_OK)
+    if (pg__spectral_check(&t->net, err) != PG_OK)
         return PG_E_UNSUPPORTED;
     t->loop.seed = r->opts->seed;
     t->report.spent = (pg__spent){0};

@@ -160,7 +160,7 @@ static void add_up(pg_forecast *out, pg_trainer *t, const needs *n, size_t n_pro
         t->devs.backend->host_memory ? n->shared : n->shared * t->devs.n_devices * n_programs;
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
         if (t->vars.slots[s].mem) {
-            const uint64_t own = pg__is_sharded(t) ? pg__opt_shard_bytes(t) : flat_bytes(t);
+            const uint64_t own = pg__is_sharded(t->ranks) ? pg__opt_shard_bytes(t) : flat_bytes(t);
             out->optimizer += own;
             out->optimizer_elsewhere += flat_bytes(t) - own;
         }

@@ -106,7 +106,7 @@ static const char *state_word(const pg__story *s)
 static void put_figures(pg_page *p, const pg__story *s)
 {
     const pg__fit *f = s->fit;
-    const pg_fit_report speed = pg__report_of(f->t, 0);
+    const pg_fit_report speed = pg__report_of(&f->t->report, 0);
     const size_t rate = column_of(s, f->rate_name), key = watched(s), best = best_row(s, key);
     words w;
     pg_page_put(p, "<div class=k>");

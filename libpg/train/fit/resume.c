@@ -295,7 +295,7 @@ static pg_status restore(pg__resume *r, const pg__resume_file *file, const char 
     pg_trainer *t = r->fit->t;
     pg_status st = PG_OK;
     keep_all(r, &a);
-    pg__loss_scale_resumed(t);
+    pg__loss_scale_resumed(&t->compiled);
     if (a.st != PG_OK)
         PG_FAIL(a.st,
                 a.st == PG_E_NOMEM ? "out of memory" : "its state is that of another version");

@@ -263,7 +263,7 @@ void pg__logs_fill(const pg_trainer *t, double *values, const pg__totals *totals
     values[n++] = pg__total_loss(t, totals);
     for (size_t k = 0; t->net.n_outputs > 1 && k < t->net.n_outputs; k++)
         if (t->compiled.objectives[k].has_loss)
-            values[n++] = pg__output_loss(t, totals, k);
+            values[n++] = pg__output_loss(&t->net, totals, k);
     for (size_t i = 0; i < t->compiled.n_metrics; n += t->compiled.metrics[i++].n_results)
         pg__metric_result(&t->compiled.metrics[i], totals->metrics + t->compiled.metrics[i].at,
                           values + n);

@@ -110,7 +110,7 @@ static pg_status open_devices(pg_trainer *t, const crew *c, const pg_train_opts 
     pg_status st = PG_OK;
     t->devs.is_split = !t->devs.backend->host_memory && c->n > 1;
     for (uint32_t d = 1; t->devs.is_split && d < c->n; d++) {
-        st = pg__devices_add(t, c->ordinals[d], o, err);
+        st = pg__devices_add(&t->devs, c->ordinals[d], o, err);
         if (st != PG_OK) {
             pg_err_prefix(err, "place");
             break;

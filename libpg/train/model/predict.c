@@ -73,7 +73,7 @@ static pg_status begin_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass k
 {
     pg_status st = PG_OK;
     pg__ranks_begin_call(p->t, p->opts->cancel);
-    PG_TRY(pg__ranks_agree(p->t, open_pass(p, data, use, kind, err), err));
+    PG_TRY(pg__ranks_agree(p->t->ranks, open_pass(p, data, use, kind, err), err));
     PG_TRY(pg__ranks_same_data(p->t, &p->feed, err));
     PG_TRY(pg__prefetch_new(&p->ahead, p->course, NULL, &p->feed, p->batch_size, err));
     if (p->opts->profile)
@@ -85,7 +85,7 @@ done:
 static void close_pass(pass *p)
 {
     if (p->opts->profile)
-        pg__profile_end(p->t);
+        pg__profile_end(&p->t->report);
     pg__prefetch_free(p->ahead);
     pg__batch_order_free(p->course);
     pg__totals_free(&p->totals);
@@ -97,7 +97,7 @@ static void close_pass(pass *p)
 static pg_status next_batch(pass *p, const pg__batch **out, pg_err *err)
 {
     pg__turn turn;
-    if (pg__told_to_stop(p->t, p->opts->cancel))
+    if (pg__told_to_stop(p->t->ranks, p->opts->cancel))
         return pg_fail(err, PG_E_CANCELLED, "interrupted");
     const pg_status st = pg__prefetch_next(p->ahead, out, &turn, err);
     if (!p->opts->profile || st != PG_OK || !*out)
@@ -117,12 +117,12 @@ static pg_status warm_up(pass *p, const pg__batch *batch, pg__pass kind, void *c
 {
     pg__totals totals = {0};
     pg_status st = pg__totals_alloc(p->t, &totals, err);
-    pg__profile_end(p->t);
+    pg__profile_end(&p->t->report);
     p->t->loop.is_trial = 1;
     if (st == PG_OK)
         st = pg__trainer_step(p->t, batch, kind, rows, &totals, err);
     p->t->loop.is_trial = 0;
-    pg__profile_resume(p->t);
+    pg__profile_resume(&p->t->report);
     pg__totals_free(&totals);
     return st;
 }
@@ -170,7 +170,7 @@ pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
 done:
     pg__logs_close(&logs);
     close_pass(&p);
-    return pg__ranks_told(t, pg__told(t, st, err), err);
+    return pg__ranks_told(t->ranks, pg__told(t, st, err), err);
 }
 
 /* ---- predictions ---- */
@@ -238,7 +238,7 @@ pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
     pass p = {.t = t, .opts = opts ? opts : &defaults};
     const pg__batch *batch = NULL;
     outputs o = {.n = 0};
-    const int is_first = pg__rank_of(t) == 0;
+    const int is_first = pg__rank_of(t->ranks) == 0;
     uint64_t first = 0;
     pg_status st = PG_OK;
     PG_TRY(begin_pass(&p, data, PG__FOR_PREDICTION, PG__PREDICTS, err));
@@ -260,5 +260,5 @@ pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
 done:
     free_outputs(&o);
     close_pass(&p);
-    return pg__ranks_told(t, pg__told(t, st, err), err);
+    return pg__ranks_told(t->ranks, pg__told(t, st, err), err);
 }

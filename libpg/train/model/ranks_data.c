@@ -320,7 +320,7 @@ static pg_status find_row(pg_trainer *t, const column *c, const uint32_t *groups
         PG_TRY(pg__nomem(err));
     for (uint64_t i = 0; i < n && st == PG_OK; i++)
         st = sum_up(&units[i], c, from + i, from + i + 1, buf, err);
-    PG_TRY(pg__ranks_agree(t, st, err));
+    PG_TRY(pg__ranks_agree(t->ranks, st, err));
     PG_TRY(first_other(&at, t, units, n, k, err));
     PG_TRY(say_row(t, c, at < n ? from + at : from, at < n ? 1 : n, k, err));
 done:
@@ -340,7 +340,7 @@ static pg_status compare_column(pg_trainer *t, const column *c, uint32_t *mark, 
     pg_status st = groups && all && buf ? PG_OK : pg__nomem(err);
     if (st == PG_OK)
         st = sum_groups(groups, c, buf, t->ranks->cancel, err);
-    PG_TRY(pg__ranks_agree(t, st, err));
+    PG_TRY(pg__ranks_agree(t->ranks, st, err));
     const uint32_t mine = pg__crc32(0, groups, n_groups(c) * sizeof *groups);
     PG_TRY(
         pg__comm_gather(t->ranks->comm, &mine, all, sizeof mine, "what the ranks' data are", err));
@@ -465,7 +465,7 @@ pg_status pg__ranks_same_data(pg_trainer *t, const pg__feed *f, pg_err *err)
     pg__data_set_mark(f->data, f->first, f->n_rows, n_arrays(f), mark);
     PG_TRY(note(t, f, n_picked, began, err));
 done:
-    return pg__ranks_known(t, st, err);
+    return pg__ranks_known(t->ranks, st, err);
 }
 
 const char *pg_trainer_compared(const pg_trainer *t, size_t i)

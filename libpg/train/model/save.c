@@ -55,7 +55,7 @@ static pg_status fetch(const shown *s, const piece *p, uint64_t off, void *buf, 
     if (s->from)
         return pg__snapshot_read(s->from, p->kind == SLOT ? p->slot : PG_NONE,
                                  pg__snapshot_place(s->from, p->param) + off, buf, n, err);
-    if (p->kind == SLOT && pg__is_sharded(t))
+    if (p->kind == SLOT && pg__is_sharded(t->ranks))
         return pg__opt_shard_read(
             t, p->slot, t->vars.offsets[p->param] * t->devs.backend->real_bytes + off, buf, n, err);
     const pg__flat *flat = p->kind == SLOT ? &t->vars.slots[p->slot] : &t->vars.params;
@@ -536,8 +536,8 @@ pg_status pg_trainer_save(pg_trainer *t, const char *path, const pg_save_opts *o
 {
     pg_err unheard = {0};
     const pg_status st =
-        pg__rank_of(t) > 0 ? PG_OK : pg__told(t, save_beside(t, path, opts, err), err);
-    if (st == PG_OK && pg__rank_of(t) == 0)
+        pg__rank_of(t->ranks) > 0 ? PG_OK : pg__told(t, save_beside(t, path, opts, err), err);
+    if (st == PG_OK && pg__rank_of(t->ranks) == 0)
         tell_state(t, path);
     const pg_status met = pg__opt_shard_meet(t, st == PG_OK ? err : &unheard);
     return st == PG_OK ? met : st;

@@ -165,13 +165,13 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
         t->net.input_dims[k] = low->tape.values[low->inputs[k]].shape;
     PG_TRY(pg__mp_plan(t, err));
     PG_TRY(pg__flat_alloc(t, &t->vars.params, err));
-    if (pg__is_sharded(t))
+    if (pg__is_sharded(t->ranks))
         pg__buckets_cut(t);
     for (size_t s = 0; s < PG_MAX_SLOTS; s++) {
         if (!pg__optimiser_uses_slot(&t->compiled.optimiser, s))
             continue;
         const double start = pg__optimiser_slot_start(&t->compiled.optimiser, s);
-        if (pg__is_sharded(t)) {
+        if (pg__is_sharded(t->ranks)) {
             PG_TRY(pg__opt_shard_alloc(t, &t->vars.slots[s], start, err));
             continue;
         }
@@ -465,10 +465,10 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
     t->compiled.from_probabilities = o->loss_from_probabilities;
     t->net.conv = o->conv;
     PG_TRY(pg__ranks_join(t, o, err));
-    PG_TRY(pg__ranks_agree(t, pg__devices_open(t, o, err), err));
+    PG_TRY(pg__ranks_agree(t->ranks, pg__devices_open(t, o, err), err));
     PG_TRY(pg__ranks_deal(t, o, err));
     PG_TRY(pg__ranks_group(t, err));
-    PG_TRY(pg__ranks_agree(t, open_rest(t, o, err), err));
+    PG_TRY(pg__ranks_agree(t->ranks, open_rest(t, o, err), err));
     PG_TRY(pg__ranks_seat(t, err));
     PG_TRY(pg__ranks_begin(t, o, err));
 done:
@@ -476,7 +476,7 @@ done:
         *out = t;
         return PG_OK;
     }
-    st = pg__ranks_told(t, t->devs.backend ? pg__told(t, st, err) : st, err);
+    st = pg__ranks_told(t->ranks, t->devs.backend ? pg__told(t, st, err) : st, err);
     pg_trainer_close(t);
     return st;
 }
@@ -509,9 +509,9 @@ void pg_trainer_close(pg_trainer *t)
     if (t->devs.dev) {
         pg__workers_stop(t);
         t->devs.backend->free(t->devs.dev, t->vars.penalty);
-        pg__flat_free(t, &t->vars.params);
+        pg__flat_free(&t->devs, &t->vars.params);
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)
-            pg__flat_free(t, &t->vars.slots[s]);
+            pg__flat_free(&t->devs, &t->vars.slots[s]);
         pg__states_free(t);
     }
     pg__ranks_leave(t);

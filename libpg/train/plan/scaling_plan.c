@@ -59,7 +59,7 @@ static pg_status check_trainer(pg_trainer *t, const pg_fit_opts *fit, pg_err *er
 {
     if (t->ranks) {
         (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made by one process, which joins no job");
-        return pg__ranks_agree(t, PG_E_UNSUPPORTED, err);
+        return pg__ranks_agree(t->ranks, PG_E_UNSUPPORTED, err);
     }
     if (t->devs.assigned.n_devices > 0)
         return pg_fail(err, PG_E_UNSUPPORTED,
@@ -308,7 +308,7 @@ static pg_plan_row row_of(const planning *p, const entry *e)
     shared.inner.bandwidth /= f;
     const pg__parts_of_step s = pg__step_on(&shared, &pace, &load);
     load.is_sharded = 1;
-    load.sums_whole = pg__opt_shard_whole_sums(p->t);
+    load.sums_whole = pg__opt_shard_whole_sums(&p->t->compiled);
     load.in_tree = p->t->pool.cut.n_lanes > 0;
     load.share_rate = load.in_tree ? 0 : share_rate / f;
     const double sharded = o->gpus ? 0 : pg__step_on(&shared, &pace, &load).all;

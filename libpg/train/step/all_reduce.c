@@ -15,13 +15,13 @@ int pg__speaks_for_device(const pg_trainer *t, size_t worker)
     return t->pool.workers[worker].dev == t->devs.devices[t->pool.workers[worker].device].dev;
 }
 
-pg_status pg__first_failure(const pg_trainer *t, pg_err *err)
+pg_status pg__first_failure(const pg__trainer_pool *pool, pg_err *err)
 {
-    for (size_t k = 0; k < t->pool.n_threads; k++)
-        if (t->pool.workers[k].st != PG_OK) {
+    for (size_t k = 0; k < pool->n_threads; k++)
+        if (pool->workers[k].st != PG_OK) {
             if (err)
-                *err = t->pool.workers[k].err;
-            return t->pool.workers[k].st;
+                *err = pool->workers[k].err;
+            return pool->workers[k].st;
         }
     return PG_OK;
 }
@@ -43,7 +43,7 @@ static void take_part(void *arg, size_t worker)
     pg__worker *w = &t->pool.workers[worker];
     w->err = (pg_err){0};
     w->st = pg__speaks_for_device(t, worker) ? sum_flat(t, w) : PG_OK;
-    w->st = pg__device_failed(t, w->dev, w->st, &w->err);
+    w->st = pg__device_failed(&t->devs, w->dev, w->st, &w->err);
 }
 
 /* A device without rows brings zeros. */
@@ -65,10 +65,10 @@ done:
 static pg_status by_group(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__device_failed(t, t->devs.dev, sum_locally(t), err));
+    PG_TRY(pg__device_failed(&t->devs, t->devs.dev, sum_locally(t), err));
     t->sums.is_summing = 1;
     pg__thread_pool_run(t->pool.team, take_part, t);
-    PG_TRY(pg__first_failure(t, err));
+    PG_TRY(pg__first_failure(&t->pool, err));
 done:
     return st;
 }
@@ -84,14 +84,14 @@ static void join_buckets(void *arg, size_t worker)
     PG_TRY(t->devs.backend->group_join(t->sums.group, w->device, w->dev));
     PG_TRY(pg__averages_take(t, w->device));
 done:
-    w->st = pg__device_failed(t, w->dev, st, &w->err);
+    w->st = pg__device_failed(&t->devs, w->dev, st, &w->err);
 }
 
 static pg_status by_buckets(pg_trainer *t, pg_err *err)
 {
     pg__thread_pool_run(t->pool.team, join_buckets, t);
     t->loop.n_moves++;
-    return pg__first_failure(t, err);
+    return pg__first_failure(&t->pool, err);
 }
 
 static void wait_patiently(void *arg, size_t worker)
@@ -100,7 +100,7 @@ static void wait_patiently(void *arg, size_t worker)
     pg__worker *w = &t->pool.workers[worker];
     w->err = (pg_err){0};
     w->st = PG_OK;
-    const pg__patience patience = pg__ranks_patience(t);
+    const pg__patience patience = pg__ranks_patience(t->ranks);
     if (pg__speaks_for_device(t, worker))
         w->st = t->devs.backend->group_wait(t->sums.group, w->device, &patience, &w->err);
 }
@@ -111,7 +111,7 @@ pg_status pg__all_reduce_wait(pg_trainer *t, pg_err *err)
     if (!t->sums.is_summing)
         return PG_OK;
     pg__thread_pool_run(t->pool.team, wait_patiently, t);
-    PG_TRY(pg__first_failure(t, err));
+    PG_TRY(pg__first_failure(&t->pool, err));
     t->sums.is_summing = 0;
 done:
     return st;
@@ -131,15 +131,15 @@ static pg_status by_copies(pg_trainer *t, pg_err *err)
     const uint64_t n = t->vars.offsets[t->vars.n_params];
     pg__flat *sum = NULL;
     pg_status st = PG_OK;
-    PG_TRY(pg__device_failed(t, t->devs.dev, pg__partials_sum(t, 0, n, &sum), err));
+    PG_TRY(pg__device_failed(&t->devs, t->devs.dev, pg__partials_sum(t, 0, n, &sum), err));
     if (t->sums.plan.way == PG__SUM_HOSTS)
         PG_TRY(pg__ranks_sum_hosts(t, &sum, err));
     t->devs.devices[0].sum = sum;
     for (size_t d = 0; sum && d < t->devs.n_devices; d++) {
         pg__dev *dev = t->devs.devices[d].dev;
-        PG_TRY(pg__flat_on(t, d, sum, 0, n, &t->devs.devices[d].sum, err));
+        PG_TRY(pg__flat_on(&t->devs, d, sum, 0, n, &t->devs.devices[d].sum, err));
         if (t->devs.devices[d].sum != sum) /* before the update there changes it */
-            PG_TRY(pg__device_failed(t, dev, t->devs.backend->sync(dev), err));
+            PG_TRY(pg__device_failed(&t->devs, dev, t->devs.backend->sync(dev), err));
     }
 done:
     return st;

@@ -18,6 +18,6 @@ void pg__all_reduce_drop(pg_trainer *t);
 /* The first worker of a device speaks for it. */
 int pg__speaks_for_device(const pg_trainer *t, size_t worker);
 /* Of pg__thread_pool_run() with functions that set st and err of their workers. */
-pg_status pg__first_failure(const pg_trainer *t, pg_err *err);
+pg_status pg__first_failure(const pg__trainer_pool *pool, pg_err *err);
 
 #endif

@@ -45,7 +45,7 @@ static pg_status move_all(pg_trainer *t, int swaps, pg_err *err)
     pg__flat *average = &t->vars.slots[PG_SLOT_AVERAGE];
     char *values = NULL, *averages = NULL;
     pg_status st = PG_OK;
-    if (pg__is_sharded(t))
+    if (pg__is_sharded(t->ranks))
         return pg__opt_shard_take(t, PG_SLOT_AVERAGE, swaps, err);
     values = pg__mem_array(bytes_of(t), 1);
     averages = pg__mem_array(bytes_of(t), 1);

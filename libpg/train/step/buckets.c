@@ -48,7 +48,7 @@ void pg__buckets_cut_for(pg_trainer *t, int on_cpus)
     const uint64_t each = t->devs.backend->real_bytes, asked = bytes_asked_for();
     const uint64_t all = t->vars.offsets[t->vars.n_params] * each,
                    least = all / (PG_MAX_BUCKETS - 2);
-    const uint64_t divided = pg__is_sharded(t) ? OF_ONE * pg__comm_size(t->ranks->comm) : 0;
+    const uint64_t divided = pg__is_sharded(t->ranks) ? OF_ONE * pg__comm_size(t->ranks->comm) : 0;
     const uint64_t of_ranks = divided > OF_RANKS ? divided : OF_RANKS;
     const uint64_t usual = on_cpus ? of_ranks : OTHER;
     const uint64_t other = asked ? asked : usual, size = other > least ? other : least;
@@ -89,11 +89,11 @@ static pg_status sum_bucket(void *arg, size_t k)
 }
 
 /* A sum that is queued later waits for those before it, so its place is never before theirs. */
-void pg__buckets_ends(const pg_trainer *t, const pg__program *p, size_t ends[PG_MAX_BUCKETS])
+void pg__buckets_ends(const pg__sums *sums, const pg__program *p, size_t ends[PG_MAX_BUCKETS])
 {
     size_t end = 0;
-    for (size_t k = 0; k < t->sums.n_buckets; k++) {
-        for (size_t i = t->sums.buckets[k].first; i < t->sums.buckets[k].end; i++) {
+    for (size_t k = 0; k < sums->n_buckets; k++) {
+        for (size_t i = sums->buckets[k].first; i < sums->buckets[k].end; i++) {
             const size_t settled = pg__program_settled(p, i);
             end = settled > end ? settled : end;
         }
@@ -115,22 +115,23 @@ static void follow(void *arg, size_t worker)
     w->st = PG_OK;
     for (size_t b = 0; b < t->sums.n_buckets && w->st == PG_OK; b++)
         w->st = sum_bucket(&one, b);
-    w->st = pg__device_failed(t, w->dev, w->st, &w->err);
+    w->st = pg__device_failed(&t->devs, w->dev, w->st, &w->err);
 }
 
 pg_status pg__buckets_follow(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
     pg__thread_pool_run(t->pool.team, follow, s);
-    return pg__first_failure(t, err);
+    return pg__first_failure(&t->pool, err);
 }
 
 pg_status pg__buckets_run(pg_trainer *t, pg__worker *w, const pg__job *job, pg_err *err)
 {
     sum s = {t, w, job};
     size_t ends[PG_MAX_BUCKETS];
-    pg__buckets_ends(t, job->program, ends);
+    pg__buckets_ends(&t->sums, job->program, ends);
     const pg__stops stops = {t->sums.n_buckets, ends, sum_bucket, &s};
-    return pg__device_failed(t, w->dev,
-                             pg__graph_capture_run(t, w, job->program, &job->frame.f, &stops), err);
+    return pg__device_failed(
+        &t->devs, w->dev, pg__graph_capture_run(&t->devs, w, job->program, &job->frame.f, &stops),
+        err);
 }

@@ -18,6 +18,6 @@ void pg__buckets_cut(pg_trainer *t);
 void pg__buckets_cut_for(pg_trainer *t, int on_cpus);
 
 /* Per bucket how many calls of a program leave it behind; never fewer than for the one before. */
-void pg__buckets_ends(const pg_trainer *t, const pg__program *p, size_t ends[PG_MAX_BUCKETS]);
+void pg__buckets_ends(const pg__sums *sums, const pg__program *p, size_t ends[PG_MAX_BUCKETS]);
 
 #endif

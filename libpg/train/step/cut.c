@@ -22,14 +22,14 @@ static int is_built_for(const pg_trainer *t, const pg__built *b, uint64_t n_rows
 }
 
 /* The devices that share the work of a lane, where each has its memory; freed by the caller. */
-static pg_status list_parts(pg_trainer *t, pg__dev ***out, pg_err *err)
+static pg_status list_parts(pg__trainer_devs *devs, pg__dev ***out, pg_err *err)
 {
     *out = NULL;
-    if (!t->devs.is_split)
+    if (!devs->is_split)
         return PG_OK;
-    *out = pg__mem_array(t->devs.n_devices, sizeof(pg__dev *));
-    for (size_t d = 0; *out && d < t->devs.n_devices; d++)
-        (*out)[d] = t->devs.devices[d].dev;
+    *out = pg__mem_array(devs->n_devices, sizeof(pg__dev *));
+    for (size_t d = 0; *out && d < devs->n_devices; d++)
+        (*out)[d] = devs->devices[d].dev;
     return *out ? PG_OK : pg__nomem(err);
 }
 
@@ -74,7 +74,7 @@ static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int m
             *out = t->programs.built[i].program;
             return PG_OK;
         }
-    PG_TRY(list_parts(t, &devs, err));
+    PG_TRY(list_parts(&t->devs, &devs, err));
     opts.devs = devs;
     PG_TRY(pg__program_new(&p, &opts, err));
     inputs = pg__mem_array(t->net.n_inputs, sizeof *inputs);
@@ -120,7 +120,7 @@ static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t fir
     job->landing = &t->pool.landings[k];
     PG_TRY(pg__totals_alloc(t, &job->totals, err));
     job->mask_sums = pg__mem_array(t->net.n_outputs, sizeof *job->mask_sums);
-    job->pointers = pg__mem_array(pg__job_n_pointers(t), sizeof *job->pointers);
+    job->pointers = pg__mem_array(pg__job_n_pointers(&t->net), sizeof *job->pointers);
     job->states = pg__mem_array(2 * t->net.built_params.n_states, sizeof *job->states);
     if (!job->mask_sums || !job->pointers || !job->states)
         PG_TRY(pg__nomem(err));
@@ -181,7 +181,7 @@ static pg_status count_meetings(pg__step *s, pg_err *err)
         PG_TRY(program_of(s->t, 1, s->pass, 0, 0, &any, err));
     s->n_meetings = any ? pg__program_n_meetings(any) : 0;
     if (s->n_meetings > 0)
-        PG_TRY(pg__sync_bn_open(&s->board, s->t, pg__program_meeting_elems(any),
+        PG_TRY(pg__sync_bn_open(&s->board, &s->t->pool, pg__program_meeting_elems(any),
                                 pg__all_lanes(s->t), err));
 done:
     return st;
@@ -259,11 +259,11 @@ static void free_step(pg__step *s)
     pg__mem_free(s);
 }
 
-void pg__steps_drop(pg_trainer *t)
+void pg__steps_drop(pg__trainer_programs *programs)
 {
     for (size_t k = 0; k < PG_MAX_STEPS; k++) {
-        free_step(t->programs.steps[k]);
-        t->programs.steps[k] = NULL;
+        free_step(programs->steps[k]);
+        programs->steps[k] = NULL;
     }
 }
 

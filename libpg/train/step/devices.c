@@ -11,13 +11,13 @@
 /* ---- opening ---- */
 
 /* Its index among the devices: one for each GPU, one for all of the host. */
-static size_t index_of(pg_trainer *t, size_t ordinal)
+static size_t index_of(pg__trainer_devs *devs, size_t ordinal)
 {
-    for (size_t d = 0; d < t->devs.n_devices; d++)
-        if (t->devs.backend->host_memory || t->devs.devices[d].ordinal == ordinal)
+    for (size_t d = 0; d < devs->n_devices; d++)
+        if (devs->backend->host_memory || devs->devices[d].ordinal == ordinal)
             return d;
-    t->devs.devices[t->devs.n_devices].ordinal = ordinal;
-    return t->devs.n_devices++;
+    devs->devices[devs->n_devices].ordinal = ordinal;
+    return devs->n_devices++;
 }
 
 static pg_status add_replica(pg_trainer *t, const char *name, size_t len, pg_err *err)
@@ -35,7 +35,7 @@ static pg_status add_replica(pg_trainer *t, const char *name, size_t len, pg_err
         PG_FAIL(PG_E_UNSUPPORTED, "devices: %s and %s cannot share a batch", t->devs.backend->name,
                 backend->name);
     t->devs.backend = backend;
-    t->devs.device_of[t->pool.cut.n_replicas++] = index_of(t, ordinal);
+    t->devs.device_of[t->pool.cut.n_replicas++] = index_of(&t->devs, ordinal);
 done:
     return st;
 }
@@ -105,20 +105,21 @@ static pg_status open_group(pg_trainer *t, pg_err *err)
     return st;
 }
 
-static pg_status open_one(pg_trainer *t, size_t d, const pg_train_opts *o, pg_err *err)
+static pg_status open_one(pg__trainer_devs *devs, size_t d, const pg_train_opts *o, pg_err *err)
 {
     const pg__dev_opts opts = {.n_threads = 1,
                                .deterministic = o->deterministic,
                                .conv = o->conv,
                                .precision = o->precision == PG__TF32 ? PG__TF32 : PG__FLOAT32,
                                .isa = secure_getenv("PG_ISA")};
-    return t->devs.backend->open(&t->devs.devices[d].dev, t->devs.devices[d].ordinal, &opts, err);
+    return devs->backend->open(&devs->devices[d].dev, devs->devices[d].ordinal, &opts, err);
 }
 
-pg_status pg__devices_add(pg_trainer *t, size_t ordinal, const pg_train_opts *o, pg_err *err)
+pg_status pg__devices_add(pg__trainer_devs *devs, size_t ordinal, const pg_train_opts *o,
+                          pg_err *err)
 {
-    t->devs.devices[t->devs.n_devices].ordinal = ordinal;
-    return open_one(t, t->devs.n_devices++, o, err);
+    devs->devices[devs->n_devices].ordinal = ordinal;
+    return open_one(devs, devs->n_devices++, o, err);
 }
 
 pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
@@ -135,7 +136,7 @@ pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         PG_TRY(add_replica(t, at, len, err));
     }
     for (size_t d = 0; d < t->devs.n_devices; d++)
-        PG_TRY(open_one(t, d, o, err));
+        PG_TRY(open_one(&t->devs, d, o, err));
     t->devs.dev = t->devs.devices[0].dev;
     pg__sums_know(t, o);
     if (!t->ranks && pg__sums_by_group(&t->sums.facts))
@@ -144,12 +145,12 @@ done:
     return st;
 }
 
-static void free_copies(pg_trainer *t, pg__device *d)
+static void free_copies(pg__trainer_devs *devs, pg__device *d)
 {
-    pg__flat_free(t, &d->params);
-    pg__flat_free(t, &d->incoming);
+    pg__flat_free(devs, &d->params);
+    pg__flat_free(devs, &d->incoming);
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
-        pg__flat_free(t, &d->slots[s]);
+        pg__flat_free(devs, &d->slots[s]);
 }
 
 void pg__devices_close(pg_trainer *t)
@@ -160,7 +161,7 @@ void pg__devices_close(pg_trainer *t)
     for (size_t d = 0; d < t->devs.n_devices; d++) {
         if (!t->devs.devices[d].dev)
             continue;
-        free_copies(t, &t->devs.devices[d]);
+        free_copies(&t->devs, &t->devs.devices[d]);
         t->devs.backend->close(t->devs.devices[d].dev);
     }
     pg__mem_free(t->devs.devices);
@@ -211,36 +212,36 @@ pg_status pg__devices_join(pg_trainer *t, pg_err *err)
     for (size_t i = 0; i < t->pool.n_threads && st == PG_OK; i++) {
         pg__dev *d = t->pool.workers[i].dev;
         if (d != t->devs.devices[t->pool.workers[i].device].dev)
-            st = pg__device_failed(t, d, t->devs.backend->sync(d), err);
+            st = pg__device_failed(&t->devs, d, t->devs.backend->sync(d), err);
     }
     return st;
 }
 
-pg_status pg__devices_settle(pg_trainer *t, pg_err *err)
+pg_status pg__devices_settle(pg__trainer_devs *devs, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t d = 0; d < t->devs.n_devices && st == PG_OK; d++)
-        if (t->devs.devices[d].n_workers > 1)
-            st = pg__device_failed(t, t->devs.devices[d].dev,
-                                   t->devs.backend->sync(t->devs.devices[d].dev), err);
+    for (size_t d = 0; d < devs->n_devices && st == PG_OK; d++)
+        if (devs->devices[d].n_workers > 1)
+            st = pg__device_failed(devs, devs->devices[d].dev,
+                                   devs->backend->sync(devs->devices[d].dev), err);
     return st;
 }
 
-pg_status pg__device_failed(const pg_trainer *t, pg__dev *d, pg_status st, pg_err *err)
+pg_status pg__device_failed(const pg__trainer_devs *devs, pg__dev *d, pg_status st, pg_err *err)
 {
-    const pg_err *why = t->devs.backend->failure ? t->devs.backend->failure(d) : NULL;
+    const pg_err *why = devs->backend->failure ? devs->backend->failure(d) : NULL;
     if (st == PG_OK)
         return PG_OK;
     if (!why || why->code == PG_OK)
-        return pg_fail(err, st, "%s: a step failed", t->devs.backend->name);
+        return pg_fail(err, st, "%s: a step failed", devs->backend->name);
     if (err)
         *err = *why;
     return why->code;
 }
 
-static int has_failed(const pg_trainer *t, pg__dev *d)
+static int has_failed(const pg__trainer_devs *devs, pg__dev *d)
 {
-    const pg_err *why = t->devs.backend->failure && d ? t->devs.backend->failure(d) : NULL;
+    const pg_err *why = devs->backend->failure && d ? devs->backend->failure(d) : NULL;
     return why && why->code != PG_OK;
 }
 
@@ -250,9 +251,9 @@ pg_status pg__told(const pg_trainer *t, pg_status st, pg_err *err)
     if (st == PG_OK || !err || err->code != PG_OK)
         return st;
     for (size_t i = 0; t->pool.workers && i < t->pool.n_threads; i++)
-        if (!has_failed(t, failed) && has_failed(t, t->pool.workers[i].dev))
+        if (!has_failed(&t->devs, failed) && has_failed(&t->devs, t->pool.workers[i].dev))
             failed = t->pool.workers[i].dev;
-    return pg__device_failed(t, failed, st, err);
+    return pg__device_failed(&t->devs, failed, st, err);
 }
 
 /* ---- copies of the variables ---- */
@@ -276,7 +277,7 @@ static pg_status copy_flat(pg_trainer *t, size_t d, pg__flat *to, const pg__flat
     if (!to->mem)
         PG_TRY(pg__flat_alloc_on(t, to, d, err));
     st = t->devs.backend->copy_from(t->devs.devices[d].dev, to->mem, t->devs.dev, from->mem, n);
-    PG_TRY(pg__device_failed(t, t->devs.devices[d].dev, st, err));
+    PG_TRY(pg__device_failed(&t->devs, t->devs.devices[d].dev, st, err));
 done:
     return st;
 }
@@ -290,13 +291,13 @@ pg_status pg__devices_mirror(pg_trainer *t, pg_err *err)
     for (size_t d = 0; d < t->devs.n_devices; d++)
         if (!t->devs.devices[d].incoming.mem)
             PG_TRY(pg__flat_alloc_on(t, &t->devs.devices[d].incoming, d, err));
-    st = pg__device_failed(t, t->devs.dev, t->devs.backend->sync(t->devs.dev), err);
+    st = pg__device_failed(&t->devs, t->devs.dev, t->devs.backend->sync(t->devs.dev), err);
     for (size_t d = 1; d < t->devs.n_devices && st == PG_OK; d++) {
         pg__device *to = &t->devs.devices[d];
         PG_TRY(copy_flat(t, d, &to->params, &t->vars.params, err));
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)
             PG_TRY(copy_flat(t, d, &to->slots[s], &t->vars.slots[s], err));
-        PG_TRY(pg__device_failed(t, to->dev, t->devs.backend->sync(to->dev), err));
+        PG_TRY(pg__device_failed(&t->devs, to->dev, t->devs.backend->sync(to->dev), err));
     }
     pg__devices_mirrored(t);
 done:
@@ -308,20 +309,19 @@ void pg__devices_mirrored(pg_trainer *t)
     t->devs.mirrored = t->vars.version;
 }
 
-pg_status pg__flat_on(pg_trainer *t, size_t d, pg__flat *f, uint64_t from, uint64_t to,
+pg_status pg__flat_on(pg__trainer_devs *devs, size_t d, pg__flat *f, uint64_t from, uint64_t to,
                       pg__flat **out, pg_err *err)
 {
-    const size_t bytes = t->devs.backend->real_bytes;
-    pg__device *on = &t->devs.devices[d], *of = &t->devs.devices[f->device];
+    const size_t bytes = devs->backend->real_bytes;
+    pg__device *on = &devs->devices[d], *of = &devs->devices[f->device];
     pg_status st = PG_OK;
     *out = f;
     if (f->device == d)
         return PG_OK;
-    PG_TRY(pg__device_failed(t, of->dev, t->devs.backend->sync(of->dev), err));
-    st = t->devs.backend->copy_from(on->dev, (char *)on->incoming.mem + from * bytes, of->dev,
-                                    (const char *)f->mem + from * bytes,
-                                    (size_t)(to - from) * bytes);
-    PG_TRY(pg__device_failed(t, on->dev, st, err));
+    PG_TRY(pg__device_failed(devs, of->dev, devs->backend->sync(of->dev), err));
+    st = devs->backend->copy_from(on->dev, (char *)on->incoming.mem + from * bytes, of->dev,
+                                  (const char *)f->mem + from * bytes, (size_t)(to - from) * bytes);
+    PG_TRY(pg__device_failed(devs, on->dev, st, err));
     *out = &on->incoming;
 done:
     return st;

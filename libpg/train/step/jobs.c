@@ -26,9 +26,9 @@ static const void *rows_of(const pg__step *s, const void *batch, const pg__dims 
 
 /* Pointers of a frame: inputs, targets, weights, and the last two once more as they lie in the
  * host's memory; seeds. */
-size_t pg__job_n_pointers(const pg_trainer *t)
+size_t pg__job_n_pointers(const pg__trainer_net *net)
 {
-    return t->net.n_inputs + 5 * t->net.n_outputs + 1;
+    return net->n_inputs + 5 * net->n_outputs + 1;
 }
 
 static void bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame *lf)
@@ -87,7 +87,7 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
                         .parts = t->devs.parts,
                         .dev = w->dev,
                         .watch = t->loop.watch,
-                        .profile = pg__profile_of(t, w, s->pass)};
+                        .profile = pg__profile_of(&t->report, w, s->pass)};
     bind_rows(s, job, lf);
     return pg__upload_in(t, job);
 }
@@ -218,7 +218,7 @@ static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
     else if (s->t->report.timeline && job->program)
         PG_TRY(pg__timeline_run(s, job, w));
     else if (job->program)
-        PG_TRY(pg__graph_capture_run(s->t, w, job->program, &job->frame.f, NULL));
+        PG_TRY(pg__graph_capture_run(&s->t->devs, w, job->program, &job->frame.f, NULL));
     PG_TRY(end_lane(s, job, w, err));
 done:
     if (s->t->devs.backend->host_memory)
@@ -242,7 +242,7 @@ static pg_status run_to_meeting(pg__step *s, pg__job *job, size_t meeting)
         return PG_OK;
     PG_TRY(run_on(job, &meets));
     if (meets)
-        st = pg__sync_bn_bring(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
+        st = pg__sync_bn_bring(&s->board, &s->t->devs, &(pg__visit)VISIT(s, job, meeting));
 done:
     return st;
 }

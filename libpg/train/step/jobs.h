@@ -79,6 +79,6 @@ void pg__work_on_results(void *arg, size_t worker);
 void pg__work_on_masks(void *arg, size_t worker);
 
 void pg__job_close(pg__job *job); /* its frame */
-size_t pg__job_n_pointers(const pg_trainer *t);
+size_t pg__job_n_pointers(const pg__trainer_net *net);
 
 #endif

@@ -9,12 +9,12 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-static double n_nonzero(const pg_trainer *t, const void *v, uint64_t n)
+static double n_nonzero(const pg__trainer_devs *devs, const void *v, uint64_t n)
 {
     uint64_t hits = 0;
     for (uint64_t i = 0; i < n; i++)
-        hits += t->devs.backend->real_bytes == sizeof(double) ? ((const double *)v)[i] != 0
-                                                              : ((const float *)v)[i] != 0;
+        hits += devs->backend->real_bytes == sizeof(double) ? ((const double *)v)[i] != 0
+                                                            : ((const float *)v)[i] != 0;
     return (double)hits;
 }
 
@@ -66,7 +66,7 @@ pg_status pg__masks_add(pg_trainer *t, const pg__program *p, const pg__frame *f,
             PG_TRY(pg__nomem(err));
         PG_TRY(t->devs.backend->get(f->dev, mask, pg__program_mask(p, f, k),
                                     (size_t)n * t->devs.backend->real_bytes));
-        sums[k].steps += n_nonzero(t, mask, n);
+        sums[k].steps += n_nonzero(&t->devs, mask, n);
         sums[k].n_steps += (double)n;
         pg__mem_free(mask);
         mask = NULL;
@@ -76,16 +76,16 @@ done:
     return st;
 }
 
-static int weights_count(const pg_trainer *t, const pg__batch *b, size_t k)
+static int weights_count(const pg__trainer_net *net, const pg__batch *b, size_t k)
 {
-    return b->weights[k] && t->net.rules->loss_norm_nonzero;
+    return b->weights[k] && net->rules->loss_norm_nonzero;
 }
 
 int pg__shares_count(const pg_trainer *t, const pg__batch *b)
 {
     int counts = pg__masks_count(t);
     for (size_t k = 0; k < t->net.n_outputs; k++)
-        counts |= t->compiled.objectives[k].loss.ignores || weights_count(t, b, k);
+        counts |= t->compiled.objectives[k].loss.ignores || weights_count(&t->net, b, k);
     return counts;
 }
 
@@ -98,9 +98,9 @@ void pg__shares_add(const pg_trainer *t, const pg__batch *b, size_t k, uint64_t 
         sum->n_classes += (double)n_terms;
     for (uint64_t i = 0; loss->ignores && i < n_terms; i++)
         sum->classes += classes[i] != loss->ignored;
-    if (!weights_count(t, b, k))
+    if (!weights_count(&t->net, b, k))
         return;
-    sum->weights += n_nonzero(t, b->weights[k], n_terms);
+    sum->weights += n_nonzero(&t->devs, b->weights[k], n_terms);
     sum->n_weights += (double)n_terms;
 }
 

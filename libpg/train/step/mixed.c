@@ -38,25 +38,25 @@ const pg__json *pg__loss_scale_of(pg__loss_scale *s, const pg__json *optimizer)
 
 enum { BY_MODEL, TF32, BFLOAT16, FLOAT16, FLOAT32 }; /* pg_train_opts.precision */
 
-static int uses(const pg_trainer *t, pg__elem elem)
+static int uses(const pg__trainer_net *net, pg__elem elem)
 {
-    for (size_t i = 0; t->net.elems && i < t->net.leaves.n; i++)
-        if (t->net.elems[i] == elem)
+    for (size_t i = 0; net->elems && i < net->leaves.n; i++)
+        if (net->elems[i] == elem)
             return 1;
     return 0;
 }
 
-const char *pg__mixed_name(const pg_trainer *t)
+const char *pg__mixed_name(const pg__trainer_net *net)
 {
     static const char *const words[] = {"model", "tf32", "bfloat16", "float16", "float32"};
-    return words[t->net.precision];
+    return words[net->precision];
 }
 
 /* Every file of Keras says "float32" where nothing else was asked for; beside layers with another
  * policy it was. */
-static pg__elem elem_of(const pg_trainer *t, size_t leaf, int asked, int has_policies)
+static pg__elem elem_of(const pg__trainer_net *net, size_t leaf, int asked, int has_policies)
 {
-    const pg__elem own = pg__policy_elem(pg__layer_policy(t->net.leaves.v[leaf].layer));
+    const pg__elem own = pg__policy_elem(pg__layer_policy(net->leaves.v[leaf].layer));
     if (asked == BY_MODEL || (has_policies && own == PG__REAL))
         return own;
     return asked == BFLOAT16 ? PG__REAL_BF16 : PG__REAL_F16;
@@ -70,11 +70,10 @@ static int has_policies(const pg_trainer *t)
     return 0;
 }
 
-static pg_status refuse(const pg_trainer *t, int asked, pg_err *err)
+static pg_status refuse(const pg__trainer_devs *devs, int asked, pg_err *err)
 {
     const char *what = asked == BFLOAT16 ? "bfloat16" : "float16";
-    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: %s computes with float32", what,
-                  t->devs.backend->name);
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: %s computes with float32", what, devs->backend->name);
     pg_err_hint(err, "--gpus 1 --precision %s, or without --precision", what);
     return PG_E_UNSUPPORTED;
 }
@@ -85,8 +84,8 @@ static pg_status choose(pg_trainer *t, int asked, int policies, pg_err *err)
     if (!t->net.elems)
         return pg__nomem(err);
     for (size_t i = 0; i < t->net.leaves.n; i++)
-        t->net.elems[i] = elem_of(t, i, asked, policies);
-    if (uses(t, PG__REAL_F16)) {
+        t->net.elems[i] = elem_of(&t->net, i, asked, policies);
+    if (uses(&t->net, PG__REAL_F16)) {
         t->compiled.scale.is_used = 1;
         if (t->compiled.scale.now <= 0)
             t->compiled.scale = (pg__loss_scale){1, FIRST_SCALE, GROWTH_STEPS, 0, 0, 0};
@@ -102,7 +101,7 @@ pg_status pg__mixed_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         PG_FAIL(PG_E_ARG, "precision: %d is none", asked);
     t->net.precision = asked;
     if (t->devs.backend->host_memory && (asked == BFLOAT16 || asked == FLOAT16))
-        return refuse(t, asked, err);
+        return refuse(&t->devs, asked, err);
     if (asked == TF32 || asked == FLOAT32 || (asked == BY_MODEL && !policies))
         return PG_OK;
     if (!t->devs.backend->host_memory)
@@ -115,9 +114,9 @@ done:
 
 /* ---- the scale of the loss ---- */
 
-double pg__loss_scale_now(const pg_trainer *t)
+double pg__loss_scale_now(const pg__trainer_compiled *compiled)
 {
-    return t->compiled.scale.is_used ? t->compiled.scale.now : 1;
+    return compiled->scale.is_used ? compiled->scale.now : 1;
 }
 
 int pg__loss_scale_skips(const pg_trainer *t)
@@ -126,10 +125,10 @@ int pg__loss_scale_skips(const pg_trainer *t)
            (t->compiled.scale.growth_steps > 0 || t->net.rules->keras3);
 }
 
-void pg__loss_scale_resumed(pg_trainer *t)
+void pg__loss_scale_resumed(pg__trainer_compiled *compiled)
 {
-    if (t->compiled.scale.is_used && !(t->compiled.scale.now >= 1))
-        t->compiled.scale.now = FIRST_SCALE;
+    if (compiled->scale.is_used && !(compiled->scale.now >= 1))
+        compiled->scale.now = FIRST_SCALE;
 }
 
 static void grow(pg__loss_scale *s)
@@ -155,14 +154,14 @@ static void skip(pg_trainer *t)
 static pg_status unscale(pg_trainer *t, pg_err *err)
 {
     const size_t n = (size_t)t->vars.offsets[t->vars.n_params];
-    const double by = 1 / pg__loss_scale_now(t);
+    const double by = 1 / pg__loss_scale_now(&t->compiled);
     pg_status st = PG_OK;
     if (t->devs.is_split)
         return pg__told(t, pg__mp_scale(t, t->vars.grads, by), err);
     for (size_t d = 0; d < t->devs.n_devices; d++) {
         const pg__device *on = &t->devs.devices[d];
         st = t->devs.backend->clip(on->dev, on->sum->mem, n, by, 0);
-        PG_TRY(pg__device_failed(t, on->dev, st, err));
+        PG_TRY(pg__device_failed(&t->devs, on->dev, st, err));
     }
 done:
     return st;

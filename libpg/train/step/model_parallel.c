@@ -11,9 +11,9 @@
 #include "train/step/devices.h"
 #include "train/step/optimizer_shard.h"
 
-static uint64_t room_of(const pg_trainer *t, size_t i)
+static uint64_t room_of(const pg__trainer_vars *vars, size_t i)
 {
-    return t->vars.offsets[i + 1] - t->vars.offsets[i];
+    return vars->offsets[i + 1] - vars->offsets[i];
 }
 
 pg_status pg__mp_plan(pg_trainer *t, pg_err *err)
@@ -30,7 +30,7 @@ pg_status pg__mp_plan(pg_trainer *t, pg_err *err)
         const size_t d = t->net.built_params.params[i].device;
         t->vars.part_of[i] = d;
         t->vars.part_at[i] = t->vars.part_elems[d];
-        t->vars.part_elems[d] += room_of(t, i);
+        t->vars.part_elems[d] += room_of(&t->vars, i);
     }
     return PG_OK;
 }
@@ -74,11 +74,11 @@ done:
     return st;
 }
 
-void pg__mp_release(pg_trainer *t, pg__flat *f)
+void pg__mp_release(pg__trainer_devs *devs, pg__flat *f)
 {
-    for (size_t d = 0; d < t->devs.n_devices; d++)
+    for (size_t d = 0; d < devs->n_devices; d++)
         if (f->parts[d])
-            t->devs.backend->free(t->devs.devices[d].dev, f->parts[d]);
+            devs->backend->free(devs->devices[d].dev, f->parts[d]);
     pg__mem_free(f->parts);
 }
 
@@ -90,7 +90,8 @@ static size_t n_pieces(const pg_trainer *t)
 
 static size_t bytes_of(const pg_trainer *t, size_t piece)
 {
-    const uint64_t n = t->devs.is_split ? room_of(t, piece) : t->vars.offsets[t->vars.n_params];
+    const uint64_t n =
+        t->devs.is_split ? room_of(&t->vars, piece) : t->vars.offsets[t->vars.n_params];
     return (size_t)n * t->devs.backend->real_bytes;
 }
 
@@ -102,7 +103,7 @@ pg_status pg__flat_get(pg_trainer *t, void *to, const pg__flat *f, pg_err *err)
         st =
             t->devs.backend->get(dev, (char *)to + t->vars.offsets[i] * t->devs.backend->real_bytes,
                                  f->at[i], bytes_of(t, i));
-        PG_TRY(pg__device_failed(t, dev, st, err));
+        PG_TRY(pg__device_failed(&t->devs, dev, st, err));
     }
 done:
     return st;
@@ -125,7 +126,7 @@ pg_status pg__flat_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from
             continue;
         st = t->devs.backend->put(dev, (char *)f->at[i] + (lo - begin),
                                   (const char *)from + (lo - at), (size_t)(hi - lo));
-        PG_TRY(pg__device_failed(t, dev, st, err));
+        PG_TRY(pg__device_failed(&t->devs, dev, st, err));
     }
 done:
     return st;

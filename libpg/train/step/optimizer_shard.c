@@ -17,22 +17,22 @@
 
 static const char what[] = "the optimizer's state";
 
-int pg__is_sharded(const pg_trainer *t)
+int pg__is_sharded(const struct pg__ranks *ranks)
 {
-    return t->ranks && t->ranks->shards;
+    return ranks && ranks->shards;
 }
 
-int pg__opt_shard_whole_sums(const pg_trainer *t)
+int pg__opt_shard_whole_sums(const pg__trainer_compiled *compiled)
 {
-    const pg__optimiser *o = &t->compiled.optimiser;
+    const pg__optimiser *o = &compiled->optimiser;
     return o->clipnorm > 0 || o->global_clipnorm > 0;
 }
 
 /* ---- who has what ---- */
 
-size_t pg__opt_shard_n_blocks(const pg_trainer *t)
+size_t pg__opt_shard_n_blocks(const pg__sums *sums)
 {
-    return t->sums.facts.in_tree ? 1 : t->sums.n_buckets;
+    return sums->facts.in_tree ? 1 : sums->n_buckets;
 }
 
 void pg__opt_shard_piece(const pg_trainer *t, size_t block, size_t rank, uint64_t *from,
@@ -55,8 +55,8 @@ void pg__opt_shard_piece(const pg_trainer *t, size_t block, size_t rank, uint64_
 uint64_t pg__opt_shard_bytes(const pg_trainer *t)
 {
     uint64_t n = 0, from, to;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
-        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++) {
+        pg__opt_shard_piece(t, b, pg__rank_of(t->ranks), &from, &to);
         n += to - from;
     }
     return n * t->devs.backend->real_bytes;
@@ -66,12 +66,13 @@ uint64_t pg__opt_shard_bytes(const pg_trainer *t)
 
 int pg__opt_shard_is(const pg_trainer *t, const pg__flat *f)
 {
-    return pg__is_sharded(t) && f >= t->vars.slots && f < t->vars.slots + PG_MAX_SLOTS;
+    return pg__is_sharded(t->ranks) && f >= t->vars.slots && f < t->vars.slots + PG_MAX_SLOTS;
 }
 
-static void fill(const pg_trainer *t, pg__flat *f, uint64_t from, uint64_t to, double value)
+static void fill(const pg__trainer_devs *devs, pg__flat *f, uint64_t from, uint64_t to,
+                 double value)
 {
-    if (t->devs.backend->real_bytes == sizeof(double)) {
+    if (devs->backend->real_bytes == sizeof(double)) {
         for (uint64_t i = from; i < to; i++)
             ((double *)f->mem)[i] = value;
     } else {
@@ -90,9 +91,9 @@ pg_status pg__opt_shard_alloc(pg_trainer *t, pg__flat *f, double value, pg_err *
         return pg__nomem(err);
     for (size_t i = 0; i < t->vars.n_params; i++)
         f->at[i] = (char *)f->mem + t->vars.offsets[i] * bytes;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
-        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
-        fill(t, f, from, to, value);
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++) {
+        pg__opt_shard_piece(t, b, pg__rank_of(t->ranks), &from, &to);
+        fill(&t->devs, f, from, to, value);
     }
     return PG_OK;
 }
@@ -102,8 +103,8 @@ void pg__opt_shard_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from
     const uint64_t bytes = t->devs.backend->real_bytes;
     uint64_t lo, hi;
     t->ranks->mark = pg__crc32(t->ranks->mark, from, n);
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
-        pg__opt_shard_piece(t, b, pg__rank_of(t), &lo, &hi);
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++) {
+        pg__opt_shard_piece(t, b, pg__rank_of(t->ranks), &lo, &hi);
         lo = lo * bytes > at ? lo * bytes : at;
         hi = hi * bytes < at + n ? hi * bytes : at + n;
         if (lo < hi)
@@ -111,17 +112,17 @@ void pg__opt_shard_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from
     }
 }
 
-pg_status pg__opt_shard_same(pg_trainer *t, pg_err *err)
+pg_status pg__opt_shard_same(struct pg__ranks *ranks, pg_err *err)
 {
     uint32_t *all = NULL;
     pg_status st = PG_OK;
-    if (!pg__is_sharded(t))
+    if (!pg__is_sharded(ranks))
         return PG_OK;
-    const pg__comm *c = t->ranks->comm;
+    const pg__comm *c = ranks->comm;
     all = pg__mem_array(pg__comm_size(c), sizeof *all);
     if (!all)
         return pg__nomem(err);
-    PG_TRY(pg__comm_gather(t->ranks->comm, &t->ranks->mark, all, sizeof *all, what, err));
+    PG_TRY(pg__comm_gather(ranks->comm, &ranks->mark, all, sizeof *all, what, err));
     for (size_t k = 1; k < pg__comm_size(c); k++)
         if (all[k] != all[0])
             PG_FAIL(PG_E_MISMATCH,
@@ -143,7 +144,7 @@ static pg_status pieces_of(const pg_trainer *t, const pg__flat *f, pg__comm_piec
     uint64_t from, to;
     size_t cap = 0;
     *n = 0;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++)
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++)
         for (size_t k = 0; k < n_ranks; k++) {
             pg__opt_shard_piece(t, b, k, &from, &to);
             for (uint64_t at = from * bytes; at < to * bytes; at += PIECE) {
@@ -177,9 +178,9 @@ done:
 pg_status pg__opt_shard_take(pg_trainer *t, size_t slot, int swaps, pg_err *err)
 {
     const uint64_t bytes = t->devs.backend->real_bytes;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++) {
         uint64_t from, to;
-        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
+        pg__opt_shard_piece(t, b, pg__rank_of(t->ranks), &from, &to);
         for (size_t i = 0; i < t->vars.n_params; i++) {
             const uint64_t begin = t->vars.offsets[i], end = begin + t->vars.n_elems[i];
             const uint64_t lo = from > begin ? from : begin, hi = to < end ? to : end;
@@ -206,7 +207,7 @@ static pg_status bring(pg_trainer *t, const errand *e, char *into, pg_err *err)
     const uint64_t bytes = t->devs.backend->real_bytes;
     char *slot = t->vars.slots[e->slot].mem;
     pg_status st = PG_OK;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++)
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++)
         for (size_t k = 0; k < pg__comm_size(c); k++) {
             uint64_t from, to;
             pg__opt_shard_piece(t, b, k, &from, &to);
@@ -223,9 +224,9 @@ done:
     return st;
 }
 
-static pg_status tell(pg_trainer *t, errand *e, pg_err *err)
+static pg_status tell(struct pg__ranks *ranks, errand *e, pg_err *err)
 {
-    return pg__comm_await(t->ranks->comm, e, sizeof *e, what, err);
+    return pg__comm_await(ranks->comm, e, sizeof *e, what, err);
 }
 
 /* The window begins at byte `at`: files are written and read from their beginning to their end. */
@@ -241,7 +242,7 @@ static pg_status move_window(pg_trainer *t, size_t slot, uint64_t at, pg_err *er
     if (!w->mem)
         return pg__nomem(err);
     w->from = w->to = 0;
-    PG_TRY(tell(t, &e, err));
+    PG_TRY(tell(t->ranks, &e, err));
     PG_TRY(bring(t, &e, w->mem, err));
     w->from = e.from;
     w->to = e.to;
@@ -271,12 +272,12 @@ pg_status pg__opt_shard_meet(pg_trainer *t, pg_err *err)
 {
     errand e = {0, 0, 0, 0};
     pg_status st = PG_OK;
-    if (!pg__is_sharded(t))
+    if (!pg__is_sharded(t->ranks))
         return PG_OK;
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
         t->ranks->windows[k].from = t->ranks->windows[k].to = 0;
     do {
-        PG_TRY(tell(t, &e, err));
+        PG_TRY(tell(t->ranks, &e, err));
         if (e.is_open)
             PG_TRY(bring(t, &e, NULL, err));
     } while (e.is_open);

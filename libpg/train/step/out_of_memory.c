@@ -18,19 +18,19 @@ pg__size_text pg__size_text_of(uint64_t n_bytes)
     return out;
 }
 
-static const pg__program *largest_program(const pg_trainer *t)
+static const pg__program *largest_program(const pg__trainer_programs *programs)
 {
     const pg__program *most = NULL;
-    for (size_t i = 0; i < t->programs.n_built; i++)
+    for (size_t i = 0; i < programs->n_built; i++)
         if (!most ||
-            pg__program_arena_bytes(t->programs.built[i].program) > pg__program_arena_bytes(most))
-            most = t->programs.built[i].program;
+            pg__program_arena_bytes(programs->built[i].program) > pg__program_arena_bytes(most))
+            most = programs->built[i].program;
     return most;
 }
 
 void pg__name_largest_layer(const pg_trainer *t, char *out, size_t n)
 {
-    const pg__program *p = largest_program(t);
+    const pg__program *p = largest_program(&t->programs);
     uint32_t leaf = 0;
     const uint64_t bytes = p ? pg__program_largest(p, &leaf) : 0;
     out[0] = '\0';

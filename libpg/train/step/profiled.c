@@ -7,16 +7,16 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-static size_t n_rows(const pg_trainer *t)
+static size_t n_rows(const pg__trainer_net *net)
 {
-    return t->net.leaves.n * PG__N_OPS;
+    return net->leaves.n * PG__N_OPS;
 }
 
 pg_status pg__profile_start(pg_trainer *t, pg__pass pass, pg_err *err)
 {
     pg__profile_drop(t);
     for (size_t w = 0; w < t->pool.n_threads; w++) {
-        t->pool.workers[w].profile = pg__mem_array(n_rows(t), sizeof(pg__profile));
+        t->pool.workers[w].profile = pg__mem_array(n_rows(&t->net), sizeof(pg__profile));
         if (!t->pool.workers[w].profile)
             return pg__nomem(err);
     }
@@ -25,14 +25,14 @@ pg_status pg__profile_start(pg_trainer *t, pg__pass pass, pg_err *err)
     return PG_OK;
 }
 
-void pg__profile_end(pg_trainer *t)
+void pg__profile_end(pg__trainer_report *report)
 {
-    t->report.is_profiling = 0;
+    report->is_profiling = 0;
 }
 
-void pg__profile_resume(pg_trainer *t)
+void pg__profile_resume(pg__trainer_report *report)
 {
-    t->report.is_profiling = 1;
+    report->is_profiling = 1;
 }
 
 void pg__profile_drop(pg_trainer *t)
@@ -48,12 +48,12 @@ void pg__profile_clear(pg_trainer *t)
 {
     for (size_t w = 0; w < t->pool.n_threads; w++)
         if (t->pool.workers[w].profile)
-            memset(t->pool.workers[w].profile, 0, n_rows(t) * sizeof(pg__profile));
+            memset(t->pool.workers[w].profile, 0, n_rows(&t->net) * sizeof(pg__profile));
 }
 
-pg__profile *pg__profile_of(const pg_trainer *t, const pg__worker *w, pg__pass pass)
+pg__profile *pg__profile_of(const pg__trainer_report *report, const pg__worker *w, pg__pass pass)
 {
-    return t->report.is_profiling && t->report.profiled_pass == pass ? w->profile : NULL;
+    return report->is_profiling && report->profiled_pass == pass ? w->profile : NULL;
 }
 
 static int slower_first(const void *a, const void *b)
@@ -97,13 +97,13 @@ pg_status pg_trainer_profile(pg_trainer *t, const pg_op_profile **rows, size_t *
     size_t n = 3;
     if (!t->pool.workers[0].profile)
         return pg_fail(err, PG_E_ARG, "nothing that this trainer did was profiled");
-    for (size_t i = 0; i < n_rows(t); i++)
+    for (size_t i = 0; i < n_rows(&t->net); i++)
         n += sum_of(t, i).calls > 0;
     pg_op_profile *out = pg__mem_array(n, sizeof *out);
     if (!out)
         return pg__nomem(err);
     n = t->report.profiled_pass == PG__TRAINS ? add_rest(t, out) : 0;
-    for (size_t i = 0; i < n_rows(t); i++) {
+    for (size_t i = 0; i < n_rows(&t->net); i++) {
         const pg_op_profile r = sum_of(t, i);
         if (r.calls > 0)
             out[n++] = r;

@@ -53,28 +53,29 @@ void pg__ranks_begin_call(pg_trainer *t, const volatile int *cancel);
 pg_status pg__ranks_same_run(pg_trainer *t, const pg_fit_opts *o, pg_err *err);
 
 /* A failure that all ranks found out together: rank 0 tells it. */
-pg_status pg__ranks_known(pg_trainer *t, pg_status st, pg_err *err);
+pg_status pg__ranks_known(struct pg__ranks *ranks, pg_status st, pg_err *err);
 /* What all ranks return: the failure of the first that failed, whose message only rank 0 has. */
-pg_status pg__ranks_agree(pg_trainer *t, pg_status st, pg_err *err);
+pg_status pg__ranks_agree(struct pg__ranks *ranks, pg_status st, pg_err *err);
 /* A failure of this rank alone, at the end of a public call: names the rank. Others will miss it.
  */
-pg_status pg__ranks_told(pg_trainer *t, pg_status st, pg_err *err);
+pg_status pg__ranks_told(struct pg__ranks *ranks, pg_status st, pg_err *err);
 
 /* Did any rank find it? */
 pg_status pg__ranks_any(pg_trainer *t, int *found, pg_err *err);
 /* Was the run that goes on found by all, and the same one? mark: of what was found. */
-pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, uint32_t mark, pg_err *err);
+pg_status pg__ranks_found(struct pg__ranks *ranks, const char *file, int found, uint32_t mark,
+                          pg_err *err);
 /* What one of them knows of the first NaN. */
-pg_status pg__ranks_where(pg_trainer *t, char where[256], pg_err *err);
+pg_status pg__ranks_where(struct pg__ranks *ranks, char where[256], pg_err *err);
 
 /* Seconds spent waiting so far; where the time of each rank's steps went. */
-double pg__ranks_waited(const pg_trainer *t);
+double pg__ranks_waited(const struct pg__ranks *ranks);
 pg_status pg__ranks_shares(pg_trainer *t, pg_fit_report *to, pg_err *err);
 
 /* Is it time to leave? All ranks say the same: what they were told before the step just made. */
-int pg__told_to_stop(const pg_trainer *t, const volatile int *cancel);
+int pg__told_to_stop(const struct pg__ranks *ranks, const volatile int *cancel);
 
-size_t pg__rank_of(const pg_trainer *t); /* 0 where there are no others */
+size_t pg__rank_of(const struct pg__ranks *ranks); /* 0 where there are no others */
 
 /* ---- ranks_step.c: within a step ---- */
 
@@ -88,8 +89,8 @@ pg_status pg__ranks_rows(pg_trainer *t, const pg__batch *b, void *rows, size_t r
 
 /* ---- ranks_sum.c: gradients ---- */
 
-pg_status pg__sums_open(pg_trainer *t, pg_err *err);
-void pg__sums_close(pg_trainer *t);
+pg_status pg__sums_open(struct pg__ranks *ranks, pg_err *err);
+void pg__sums_close(struct pg__ranks *ranks);
 /* Bytes that sums take beside the gradients: on each of so many ranks with such a trainer; on this
  * one among those that there are; what it has of that already. */
 uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded);

@@ -30,7 +30,7 @@ pg_status pg__ranks_gpus(const pg_trainer *t, size_t n, size_t *first, size_t *e
     if (*first < n)
         return PG_OK;
     (void)pg_fail(err, PG_E_UNSUPPORTED, "%zu ranks on %s, which has %zu GPUs", n_local,
-                  pg__comm_host(t->ranks->comm, pg__rank_of(t)), n);
+                  pg__comm_host(t->ranks->comm, pg__rank_of(t->ranks)), n);
     pg_err_hint(err, "a process for each GPU, or one for each machine (mpirun --map-by node)");
     return PG_E_UNSUPPORTED;
 }
@@ -49,11 +49,11 @@ static int is_gone(const pg__comm *c)
 
 #define PATIENCE 300 /* seconds that a device waits for the others of its process */
 
-pg__patience pg__ranks_patience(const pg_trainer *t)
+pg__patience pg__ranks_patience(const struct pg__ranks *ranks)
 {
-    if (!t->ranks)
+    if (!ranks)
         return (pg__patience){.seconds = PATIENCE};
-    return (pg__patience){pg__comm_timeout(t->ranks->comm), nobody_comes, t->ranks->comm};
+    return (pg__patience){pg__comm_timeout(ranks->comm), nobody_comes, ranks->comm};
 }
 
 typedef struct place {
@@ -65,7 +65,7 @@ typedef struct place {
 static pg_status check_places(const pg_trainer *t, const place *all, pg_err *err)
 {
     const pg__comm *c = t->ranks->comm;
-    const size_t rank = pg__rank_of(t);
+    const size_t rank = pg__rank_of(t->ranks);
     for (size_t k = 0; k < pg__comm_size(c); k++)
         for (size_t i = 0; k != rank && i < all[k].n; i++)
             for (size_t d = 0; d < t->devs.n_devices; d++) {
@@ -94,14 +94,14 @@ static pg_status find_place(pg_trainer *t, pg__group_place *among, pg_err *err)
         strncpy(mine.bus[d], t->devs.backend->bus(t->devs.devices[d].dev), PG_BUS - 1);
     PG_TRY(pg__comm_gather(c, &mine, all, sizeof mine, "the ranks' GPUs", err));
     for (size_t k = 0; k < pg__comm_size(c); k++) {
-        among->first += k < pg__rank_of(t) ? (size_t)all[k].n : 0;
+        among->first += k < pg__rank_of(t->ranks) ? (size_t)all[k].n : 0;
         among->n_all += (size_t)all[k].n;
     }
-    PG_TRY(pg__ranks_agree(t, check_places(t, all, err), err));
-    st = t->devs.backend->group_id(pg__rank_of(t) == 0 ? among->id : NULL, err);
+    PG_TRY(pg__ranks_agree(t->ranks, check_places(t, all, err), err));
+    st = t->devs.backend->group_id(pg__rank_of(t->ranks) == 0 ? among->id : NULL, err);
     if (st == PG_E_UNSUPPORTED)
         pg_err_hint(err, "--cpu-merge sums without it");
-    PG_TRY(pg__ranks_agree(t, st, err));
+    PG_TRY(pg__ranks_agree(t->ranks, st, err));
     PG_TRY(pg__comm_broadcast(c, among->id, sizeof among->id, "NCCL's id", err));
 done:
     pg__mem_free(all);
@@ -116,11 +116,11 @@ pg_status pg__ranks_group(pg_trainer *t, pg_err *err)
     if (!t->ranks || !pg__sums_by_group(&t->sums.facts))
         return PG_OK;
     PG_TRY(find_place(t, &among, err));
-    among.patience = pg__ranks_patience(t);
+    among.patience = pg__ranks_patience(t->ranks);
     for (size_t d = 0; d < t->devs.n_devices; d++)
         devs[d] = t->devs.devices[d].dev;
     st = t->devs.backend->group_new(&t->sums.group, devs, t->devs.n_devices, &among, err);
-    st = pg__ranks_blame(t, st, err);
+    st = pg__ranks_blame(t->ranks, st, err);
 done:
     return st;
 }
@@ -129,10 +129,10 @@ done:
 
 #define LOOKS 100 /* times 10 ms: NCCL may know that a process is gone before its number is */
 
-pg_status pg__ranks_blame(pg_trainer *t, pg_status st, pg_err *err)
+pg_status pg__ranks_blame(struct pg__ranks *ranks, pg_status st, pg_err *err)
 {
     const struct timespec nap = {.tv_nsec = 10000000};
-    pg__comm *c = t->ranks ? t->ranks->comm : NULL;
+    pg__comm *c = ranks ? ranks->comm : NULL;
     if (!c || (st != PG_E_DEVICE && st != PG_E_PEER) || pg__comm_is_over(c))
         return st;
     for (int k = 0; k < LOOKS && !(st == PG_E_PEER ? pg__comm_ends(c) : is_gone(c)); k++)
@@ -174,7 +174,8 @@ pg_status pg__ranks_sum_hosts(pg_trainer *t, pg__flat **sum, pg_err *err)
         PG_TRY(t->devs.backend->host_alloc(t->devs.dev, &r->staging, 2 * bytes, err));
     char *mem = r->staging;
     if (has)
-        PG_TRY(pg__device_failed(t, dev, t->devs.backend->get(dev, mem, on->mem, bytes), err));
+        PG_TRY(
+            pg__device_failed(&t->devs, dev, t->devs.backend->get(dev, mem, on->mem, bytes), err));
     else
         memset(mem, 0, bytes);
     if (t->sums.plan.in_tree)
@@ -188,7 +189,7 @@ pg_status pg__ranks_sum_hosts(pg_trainer *t, pg__flat **sum, pg_err *err)
     st = t->devs.backend->put(dev, on->mem, mem, bytes);
     if (st == PG_OK)
         st = t->devs.backend->sync(dev);
-    PG_TRY(pg__device_failed(t, dev, st, err));
+    PG_TRY(pg__device_failed(&t->devs, dev, st, err));
 done:
     return st;
 }

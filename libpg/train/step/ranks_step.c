@@ -18,29 +18,29 @@ size_t pg__all_lanes(const pg_trainer *t)
 
 size_t pg__first_lane(const pg_trainer *t)
 {
-    return t->ranks && t->pool.cut.n_lanes == 0 ? t->ranks->first_lane[pg__rank_of(t)] : 0;
+    return t->ranks && t->pool.cut.n_lanes == 0 ? t->ranks->first_lane[pg__rank_of(t->ranks)] : 0;
 }
 
 /* The job of this rank's k-th lane, in the part. */
 static pg__job *own_job(const pg__step *s, size_t part, size_t k)
 {
     const pg_trainer *t = s->t;
-    const size_t first = t->pool.cut.n_lanes ? t->ranks->first_lane[pg__rank_of(t)] : 0;
+    const size_t first = t->pool.cut.n_lanes ? t->ranks->first_lane[pg__rank_of(t->ranks)] : 0;
     return &s->jobs[part * s->n_lanes + first + k];
 }
 
-static size_t n_own(const pg_trainer *t)
+static size_t n_own(const struct pg__ranks *ranks)
 {
-    const size_t *first = t->ranks->first_lane + pg__rank_of(t);
+    const size_t *first = ranks->first_lane + pg__rank_of(ranks);
     return first[1] - first[0];
 }
 
 /* `all`: what every rank has, n_bytes each; freed by the caller. */
-static pg_status gather(pg_trainer *t, const void *mine, size_t n_bytes, void **all,
+static pg_status gather(struct pg__ranks *ranks, const void *mine, size_t n_bytes, void **all,
                         const char *what, pg_err *err)
 {
-    *all = pg__mem_array(pg__comm_size(t->ranks->comm), n_bytes ? n_bytes : 1);
-    return *all ? pg__comm_gather(t->ranks->comm, mine, *all, n_bytes, what, err) : pg__nomem(err);
+    *all = pg__mem_array(pg__comm_size(ranks->comm), n_bytes ? n_bytes : 1);
+    return *all ? pg__comm_gather(ranks->comm, mine, *all, n_bytes, what, err) : pg__nomem(err);
 }
 
 /* ---- masks ---- */
@@ -54,7 +54,7 @@ pg_status pg__ranks_masks(pg_trainer *t, pg__mask_sum *sums, pg_err *err)
     pg_status st = PG_OK;
     if (!t->ranks)
         return PG_OK;
-    PG_TRY(gather(t, sums, n * sizeof *sums, &got, "the masks", err));
+    PG_TRY(gather(t->ranks, sums, n * sizeof *sums, &got, "the masks", err));
     all = got;
     memset(sums, 0, n * sizeof *sums);
     for (size_t i = 0; i < n * pg__comm_size(t->ranks->comm); i++)
@@ -114,9 +114,9 @@ pg_status pg__ranks_totals(pg__step *s, pg_err *err)
     if (!mine || !s->numbers)
         PG_TRY(pg__nomem(err));
     mine[0] = r->cancel && __atomic_load_n(r->cancel, __ATOMIC_RELAXED);
-    for (size_t k = 0; k < (t->pool.cut.n_lanes ? n_own(t) : 1); k++)
+    for (size_t k = 0; k < (t->pool.cut.n_lanes ? n_own(t->ranks) : 1); k++)
         pack_totals(t, &own_job(s, 0, k)->totals, mine + 1 + k * size);
-    PG_TRY(gather(t, mine, each * sizeof *mine, &got, "the loss", err));
+    PG_TRY(gather(t->ranks, mine, each * sizeof *mine, &got, "the loss", err));
     const double *all = got;
     for (size_t k = 0; k < n; k++)
         r->stops |= all[k * each] != 0;
@@ -203,12 +203,12 @@ pg_status pg__ranks_averages(pg__step *s, pg_err *err)
     mine = pg__mem_array(most, each);
     if (!mine)
         PG_TRY(pg__nomem(err));
-    for (size_t k = 0; k < n_own(t); k++) {
+    for (size_t k = 0; k < n_own(t->ranks); k++) {
         const pg__job *job = own_job(s, s->part, k);
         if (pg__speaks(s, job))
             PG_TRY(pg__told(t, pack_found(s, job, mine + each * n++), err));
     }
-    PG_TRY(gather(t, mine, most * each, &got, "the moving averages", err));
+    PG_TRY(gather(t->ranks, mine, most * each, &got, "the moving averages", err));
     const char *all = got;
     for (size_t k = 0; k < n_ranks * most; k++) {
         uint64_t is_there;
@@ -243,15 +243,15 @@ pg_status pg__ranks_board(pg__step *s, size_t meeting, pg_err *err)
     pg_status st = PG_OK;
     if (!mine)
         PG_TRY(pg__nomem(err));
-    for (size_t k = 0; k < n_own(t); k++) {
-        const size_t at = place + first[pg__rank_of(t)] + k;
+    for (size_t k = 0; k < n_own(t->ranks); k++) {
+        const size_t at = place + first[pg__rank_of(t->ranks)] + k;
         mine[k * lane] = b->there[at] != NULL;
         memcpy(mine + k * lane + 1, b->numbers + at * b->each, (size_t)b->each * sizeof *mine);
     }
-    PG_TRY(gather(t, mine, each * sizeof *mine, &got, "the statistics of a batch", err));
+    PG_TRY(gather(t->ranks, mine, each * sizeof *mine, &got, "the statistics of a batch", err));
     const double *all = got;
     for (size_t k = 0; k < n_ranks; k++)
-        for (size_t i = 0; i < first[k + 1] - first[k] && k != pg__rank_of(t); i++) {
+        for (size_t i = 0; i < first[k + 1] - first[k] && k != pg__rank_of(t->ranks); i++) {
             const double *from = all + k * each + i * lane;
             const size_t at = place + first[k] + i;
             b->there[at] = from[0] != 0 ? &b->elsewhere : NULL;
@@ -274,12 +274,12 @@ static pg_status move_rows(pg_trainer *t, uint64_t n_rows, void *mine, void *row
     void *got = NULL;
     pg_status st = PG_OK;
     pg__rows_here(&t->pool.cut, n_rows, &place[0], &place[1]);
-    PG_TRY(gather(t, place, sizeof place, &got, what, err));
+    PG_TRY(gather(t->ranks, place, sizeof place, &got, what, err));
     const uint64_t *all = got;
-    if (pg__rank_of(t) > 0)
+    if (pg__rank_of(t->ranks) > 0)
         PG_TRY(pg__comm_move(r->comm, mine, (size_t)(place[1] - place[0]) * row_bytes,
-                             pg__rank_of(t), 0, what, err));
-    for (size_t k = 1; pg__rank_of(t) == 0 && k < pg__comm_size(r->comm); k++)
+                             pg__rank_of(t->ranks), 0, what, err));
+    for (size_t k = 1; pg__rank_of(t->ranks) == 0 && k < pg__comm_size(r->comm); k++)
         PG_TRY(pg__comm_move(r->comm, (char *)rows + all[2 * k] * row_bytes,
                              (size_t)(all[2 * k + 1] - all[2 * k]) * row_bytes, k, 0, what, err));
 done:
@@ -305,11 +305,11 @@ static pg_status move_on_devices(pg_trainer *t, uint64_t n_rows, uint64_t first,
     pg_status st = PG_OK;
     if (!mem)
         return pg__nomem(err);
-    if (pg__rank_of(t) > 0 && end > first)
+    if (pg__rank_of(t->ranks) > 0 && end > first)
         PG_TRY(pg__told(t, t->devs.backend->get(t->devs.dev, mem + own, all + own, others - own),
                         err));
     PG_TRY(move_rows(t, n_rows, mem + own, mem, row, "the states", err));
-    if (pg__rank_of(t) == 0 && n > others)
+    if (pg__rank_of(t->ranks) == 0 && n > others)
         PG_TRY(pg__told(
             t, t->devs.backend->put(t->devs.dev, all + others, mem + others, n - others), err));
 done:

@@ -41,7 +41,7 @@ uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded)
     pg__sum_facts f = t->sums.facts;
     f.n_ranks = n_ranks;
     f.is_sharded = is_sharded;
-    f.needs_whole = pg__opt_shard_whole_sums(t);
+    f.needs_whole = pg__opt_shard_whole_sums(&t->compiled);
     const pg__sum_plan plan = pg__sum_plan_of(&f);
     if (plan.way == PG__SUM_RANKS_TREE)
         return n * each;
@@ -54,7 +54,8 @@ uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded)
 
 uint64_t pg__sums_needed(pg_trainer *t)
 {
-    return t->ranks ? pg__sums_bytes(t, pg__comm_size(t->ranks->comm), pg__is_sharded(t)) : 0;
+    return t->ranks ? pg__sums_bytes(t, pg__comm_size(t->ranks->comm), pg__is_sharded(t->ranks))
+                    : 0;
 }
 
 uint64_t pg__sums_held(pg_trainer *t)
@@ -72,19 +73,19 @@ static pg_status make_room(pg_trainer *t)
     return b->work || n == 0 ? PG_OK : PG_E_NOMEM;
 }
 
-pg_status pg__sums_open(pg_trainer *t, pg_err *err)
+pg_status pg__sums_open(struct pg__ranks *ranks, pg_err *err)
 {
     struct pg__bucket_sums *b = pg__mem_array(1, sizeof *b);
     if (!b)
         return pg__nomem(err);
     pthread_mutex_init(&b->lock, NULL);
-    t->ranks->sums = b;
+    ranks->sums = b;
     return PG_OK;
 }
 
-void pg__sums_close(pg_trainer *t)
+void pg__sums_close(struct pg__ranks *ranks)
 {
-    struct pg__bucket_sums *b = t->ranks->sums;
+    struct pg__bucket_sums *b = ranks->sums;
     if (!b)
         return;
     pthread_mutex_destroy(&b->lock);
@@ -92,7 +93,7 @@ void pg__sums_close(pg_trainer *t)
     pg__mem_free(b->sums);
     pg__mem_free(b->work);
     pg__mem_free(b);
-    t->ranks->sums = NULL;
+    ranks->sums = NULL;
 }
 
 /* Of a rank without rows. */
@@ -102,7 +103,7 @@ static pg_status zeros(pg_trainer *t, pg__flat **out, pg_err *err)
     pg_status st = PG_OK;
     if (!r->own.mem)
         PG_TRY(pg__flat_alloc(t, &r->own, err));
-    PG_TRY(pg__device_failed(t, t->devs.dev, pg__flat_fill(t, &r->own, 0), err));
+    PG_TRY(pg__device_failed(&t->devs, t->devs.dev, pg__flat_fill(t, &r->own, 0), err));
     *out = &r->own;
 done:
     return st;
@@ -110,9 +111,9 @@ done:
 
 /* ---- in buckets ---- */
 
-static char *at_element(const pg_trainer *t, const pg__flat *f, uint64_t i)
+static char *at_element(const pg__trainer_devs *devs, const pg__flat *f, uint64_t i)
 {
-    return (char *)f->mem + i * t->devs.backend->real_bytes;
+    return (char *)f->mem + i * devs->backend->real_bytes;
 }
 
 /* Bucket k of this rank's lanes, in the order of the tree; it comes to the first of them. */
@@ -122,8 +123,8 @@ static pg_status sum_lanes(pg_trainer *t, uint64_t from, uint64_t to)
     pg_status st = PG_OK;
     for (size_t size = 1; size < b->n_lanes; size *= 2)
         for (size_t lo = 0; lo + size < b->n_lanes && st == PG_OK; lo += 2 * size)
-            st = t->devs.backend->accumulate(t->devs.dev, at_element(t, b->lanes[lo], from),
-                                             at_element(t, b->lanes[lo + size], from),
+            st = t->devs.backend->accumulate(t->devs.dev, at_element(&t->devs, b->lanes[lo], from),
+                                             at_element(&t->devs, b->lanes[lo + size], from),
                                              (size_t)(to - from));
     return st;
 }
@@ -147,7 +148,7 @@ static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_e
                  to = t->vars.offsets[t->sums.buckets[k].end];
         if (b->n_each > 1)
             pg__opt_shard_piece(t, k, p, &from, &to);
-        *s = (pg__comm_sum_of){.mem = at_element(t, sum, from),
+        *s = (pg__comm_sum_of){.mem = at_element(&t->devs, sum, from),
                                .n = (size_t)(to - from),
                                .real_bytes = t->devs.backend->real_bytes,
                                .to = b->n_each > 1 ? p : PG__TO_ALL,
@@ -164,7 +165,7 @@ static void move_on(pg_trainer *t)
     struct pg__bucket_sums *b = t->ranks->sums;
     while (b->st == PG_OK && b->n_begun < t->sums.n_buckets && b->left[b->n_begun] == b->n_lanes) {
         const pg__bucket *k = &t->sums.buckets[b->n_begun];
-        b->st = pg__device_failed(t, t->devs.dev,
+        b->st = pg__device_failed(&t->devs, t->devs.dev,
                                   sum_lanes(t, t->vars.offsets[k->first], t->vars.offsets[k->end]),
                                   &b->err);
         if (b->st == PG_OK)
@@ -212,7 +213,7 @@ pg_status pg__sums_run(const pg__step *s, const pg__job *job)
     const size_t n_calls = pg__program_n_calls(job->program);
     size_t ends[PG_MAX_BUCKETS], k = 0;
     pg_status st = PG_OK;
-    pg__buckets_ends(t, job->program, ends);
+    pg__buckets_ends(&t->sums, job->program, ends);
     b->lanes[place_of(s, job)] = job->grads;
     for (size_t at = 0; at <= n_calls; at++) {
         int found = 0;

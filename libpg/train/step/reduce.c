@@ -43,7 +43,7 @@ static pg_status add(pg_trainer *t, pg__dev *dev, pg__flat **a, pg__flat *b, uin
         return PG_OK;
     if ((*a)->parts) /* which are summed whole, where they are */
         return from < to ? pg__mp_add(t, *a, b) : PG_OK;
-    PG_TRY(pg__flat_on(t, (*a)->device, b, from, to, &b, NULL));
+    PG_TRY(pg__flat_on(&t->devs, (*a)->device, b, from, to, &b, NULL));
     st = t->devs.backend->accumulate(dev, (char *)(*a)->mem + from * bytes,
                                      (const char *)b->mem + from * bytes, (size_t)(to - from));
 done:
@@ -95,13 +95,13 @@ done:
 #define EVERYWHERE SIZE_MAX
 
 /* device: where it must lie, or EVERYWHERE. */
-static const pg__partial *find(const pg_trainer *t, size_t device, size_t lo, size_t size)
+static const pg__partial *find(const pg__trainer_pool *pool, size_t device, size_t lo, size_t size)
 {
-    for (size_t w = 0; w < t->pool.cut.n_workers; w++)
-        for (size_t k = 0; k < t->pool.workers[w].n_partials; k++) {
-            if (device != EVERYWHERE && t->pool.workers[w].device != device)
+    for (size_t w = 0; w < pool->cut.n_workers; w++)
+        for (size_t k = 0; k < pool->workers[w].n_partials; k++) {
+            if (device != EVERYWHERE && pool->workers[w].device != device)
                 break;
-            const pg__partial *p = &t->pool.workers[w].partials[k];
+            const pg__partial *p = &pool->workers[w].partials[k];
             if (p->lo == lo && p->size == size)
                 return p;
         }
@@ -112,7 +112,7 @@ static const pg__partial *find(const pg_trainer *t, size_t device, size_t lo, si
 static pg_status sum(pg_trainer *t, size_t device, size_t lo, size_t size, uint64_t from,
                      uint64_t to, pg__flat **out)
 {
-    const pg__partial *p = find(t, device, lo, size);
+    const pg__partial *p = find(&t->pool, device, lo, size);
     pg__flat *right = NULL;
     pg_status st = PG_OK;
     *out = p ? p->grads : NULL;
@@ -128,11 +128,11 @@ done:
     return st;
 }
 
-int pg__partials_any(const pg_trainer *t)
+int pg__partials_any(const pg__trainer_pool *pool)
 {
-    for (size_t w = 0; w < t->pool.cut.n_workers; w++)
-        for (size_t k = 0; k < t->pool.workers[w].n_partials; k++)
-            if (t->pool.workers[w].partials[k].grads)
+    for (size_t w = 0; w < pool->cut.n_workers; w++)
+        for (size_t k = 0; k < pool->workers[w].n_partials; k++)
+            if (pool->workers[w].partials[k].grads)
                 return 1;
     return 0;
 }

@@ -25,7 +25,7 @@ void pg__spent_step(pg_trainer *t, double began, uint64_t n_rows)
 {
     t->report.spent.step += pg__now() - began;
     if (t->report.spent.n_steps++ == 0) {
-        t->report.spent = (pg__spent){.n_steps = 1, .waited = pg__ranks_waited(t)};
+        t->report.spent = (pg__spent){.n_steps = 1, .waited = pg__ranks_waited(t->ranks)};
         pg__profile_clear(t);
     } else {
         t->report.spent.n_rows += n_rows;
@@ -47,7 +47,7 @@ pg_run pg__run_of(const pg_trainer *t)
     pg_run r = {.n_devices = t->pool.cut.n_replicas,
                 .n_cores = t->pool.n_threads,
                 .devices = t->devs.device_names,
-                .rank = pg__rank_of(t),
+                .rank = pg__rank_of(t->ranks),
                 .n_ranks = t->ranks ? pg__comm_size(t->ranks->comm) : 1,
                 .mpi = t->ranks ? pg__comm_name(t->ranks->comm) : NULL,
                 .kind = t->devs.backend->host_memory ? NULL : t->devs.backend->kind(t->devs.dev),
@@ -77,9 +77,9 @@ int pg_trainer_gpu(pg_trainer *t, size_t k, pg_gpu *out)
     return 1;
 }
 
-pg_fit_report pg__report_of(const pg_trainer *t, double began)
+pg_fit_report pg__report_of(const pg__trainer_report *report, double began)
 {
-    const pg__spent *s = &t->report.spent;
+    const pg__spent *s = &report->spent;
     const double busy = s->step + s->input;
     pg_fit_report r = {.seconds = pg__now() - began};
     if (s->n_rows > 0 && busy > 0) {

@@ -50,7 +50,7 @@ static pg_status fill(pg__snapshot *s, pg_trainer *t, int with_slots, pg_err *er
     PG_TRY(copy(t, &s->params, &t->vars.params, s->n_bytes, err));
     for (size_t k = 0; k < PG_MAX_SLOTS; k++) {
         s->has_slot[k] = with_slots && t->vars.slots[k].mem;
-        if (s->has_slot[k] && !pg__is_sharded(t)) {
+        if (s->has_slot[k] && !pg__is_sharded(t->ranks)) {
             PG_TRY(copy(t, &s->slots[k], &t->vars.slots[k], s->n_bytes, err));
         } else { /* what is not of this moment must not look so */
             pg__mem_free(s->slots[k]);
@@ -106,7 +106,7 @@ uint64_t pg__snapshot_place(const pg__snapshot *s, size_t param)
 uint64_t pg__snapshot_bytes(const pg_trainer *t, int with_slots)
 {
     uint64_t n = flat_bytes(t);
-    for (size_t k = 0; with_slots && k < PG_MAX_SLOTS && !pg__is_sharded(t); k++)
+    for (size_t k = 0; with_slots && k < PG_MAX_SLOTS && !pg__is_sharded(t->ranks); k++)
         n += t->vars.slots[k].mem ? flat_bytes(t) : 0;
     return n;
 }

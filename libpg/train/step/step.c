@@ -24,9 +24,9 @@ static pg_status first_error(const pg_trainer *t, pg_err *err)
 {
     for (size_t w = 0; w < t->pool.n_threads; w++)
         if (t->pool.workers[w].st != PG_OK && t->pool.workers[w].err.code == PG_OK)
-            return t->devs.is_split
-                       ? pg__told(t, t->pool.workers[w].st, err)
-                       : pg__device_failed(t, t->pool.workers[w].dev, t->pool.workers[w].st, err);
+            return t->devs.is_split ? pg__told(t, t->pool.workers[w].st, err)
+                                    : pg__device_failed(&t->devs, t->pool.workers[w].dev,
+                                                        t->pool.workers[w].st, err);
         else if (t->pool.workers[w].st != PG_OK) {
             if (err)
                 *err = t->pool.workers[w].err;
@@ -37,28 +37,28 @@ static pg_status first_error(const pg_trainer *t, pg_err *err)
 
 /* ---- before and after ---- */
 
-static pg_status grow(pg_trainer *t, size_t device, pg__memory *m, uint64_t n, pg_err *err)
+static pg_status grow(pg__trainer_devs *devs, size_t device, pg__memory *m, uint64_t n, pg_err *err)
 {
-    pg__dev *dev = t->devs.devices[device].dev;
+    pg__dev *dev = devs->devices[device].dev;
     void *more = NULL;
     if (n <= m->n_bytes && m->mem)
         return PG_OK;
-    const pg_status st = t->devs.backend->alloc(dev, &more, (size_t)n, err);
+    const pg_status st = devs->backend->alloc(dev, &more, (size_t)n, err);
     if (st != PG_OK)
         return st;
-    t->devs.backend->free(dev, m->mem);
+    devs->backend->free(dev, m->mem);
     *m = (pg__memory){more, n, device};
     return PG_OK;
 }
 
 /* What a worker needs for a program. */
-static pg_status equip(pg_trainer *t, pg__worker *w, const pg__program *p, pg_err *err)
+static pg_status equip(pg__trainer_devs *devs, pg__worker *w, const pg__program *p, pg_err *err)
 {
     const size_t n = pg__program_n_args(p);
     pg_status st = PG_OK;
-    PG_TRY(grow(t, w->device, &w->scratch, pg__program_scratch_on(p, (uint32_t)w->device), err));
-    if (t->devs.is_split && w->device > 0)
-        PG_TRY(grow(t, w->device, &w->arena, pg__program_arena_on(p, (uint32_t)w->device), err));
+    PG_TRY(grow(devs, w->device, &w->scratch, pg__program_scratch_on(p, (uint32_t)w->device), err));
+    if (devs->is_split && w->device > 0)
+        PG_TRY(grow(devs, w->device, &w->arena, pg__program_arena_on(p, (uint32_t)w->device), err));
     if (n <= w->n_args && w->args)
         return PG_OK;
     pg__mem_free(w->args);
@@ -74,11 +74,11 @@ static pg_status give_memory(pg_trainer *t, pg__job *job, pg_err *err)
 {
     const uint64_t bytes = pg__upload_at(job) + pg__upload_bytes(t, job->program, job->lane.n);
     pg_status st = PG_OK;
-    PG_TRY(grow(t, t->pool.workers[job->lane.worker].device, job->arena, bytes, err));
+    PG_TRY(grow(&t->devs, t->pool.workers[job->lane.worker].device, job->arena, bytes, err));
     for (size_t w = job->lane.worker; w < t->pool.n_threads; w += t->pool.cut.n_workers) {
-        PG_TRY(equip(t, &t->pool.workers[w], job->program, err));
+        PG_TRY(equip(&t->devs, &t->pool.workers[w], job->program, err));
         if (job->masks)
-            PG_TRY(equip(t, &t->pool.workers[w], job->masks, err));
+            PG_TRY(equip(&t->devs, &t->pool.workers[w], job->masks, err));
     }
     pg__mp_equip(t, job->arena->mem);
 done:
@@ -100,7 +100,7 @@ static void set_seed(pg__step *s, size_t k, double seed)
 static void make_seeds(pg__step *s, const pg__job *job)
 {
     const pg_trainer *t = s->t;
-    const double scale = pg__loss_scale_now(t);
+    const double scale = pg__loss_scale_now(&t->compiled);
     for (size_t k = 0; k < t->net.n_outputs; k++) {
         const pg__value *v = pg__program_loss_value(job->program, k);
         const uint64_t terms = v ? pg__dims_elems(&v->shape) / job->lane.n * s->batch->n_rows : 1;
@@ -211,7 +211,7 @@ static pg_status share(pg__step *s, pg_err *err)
             continue;
         for (size_t w = 0; w < t->pool.n_threads; w++)
             if (t->devs.is_split || t->pool.workers[w].device == one.device)
-                PG_TRY(equip(t, &t->pool.workers[w], one.program, err));
+                PG_TRY(equip(&t->devs, &t->pool.workers[w], one.program, err));
         if (t->devs.backend->host_memory) {
             pg__thread_pool_run(t->pool.team, share_part, &one);
             PG_TRY(first_error(t, err));
@@ -234,7 +234,7 @@ static pg_status land_states(const pg__step *s, pg_err *err)
         if (job->frame.kept)
             st = pg__states_land(t, job->frame.states, job->lane.n, job->frame.kept);
     }
-    return pg__device_failed(t, t->devs.dev, st, err);
+    return pg__device_failed(&t->devs, t->devs.dev, st, err);
 }
 
 int pg__speaks(const pg__step *s, const pg__job *job)
@@ -243,7 +243,7 @@ int pg__speaks(const pg__step *s, const pg__job *job)
     if (!job->program)
         return 0;
     for (const pg__job *j = first; j < job; j++)
-        if (j->program && pg__same_statistics(s->t, &j->lane, &job->lane))
+        if (j->program && pg__same_statistics(&s->t->net, &j->lane, &job->lane))
             return 0;
     return 1;
 }
@@ -361,7 +361,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     s->predictions = predictions;
     PG_TRY(prepare(s, err));
     PG_TRY(share(s, err));
-    PG_TRY(pg__devices_settle(t, err));
+    PG_TRY(pg__devices_settle(&t->devs, err));
     PG_TRY(pg__trainer_penalty(t, &penalty, err)); /* of the weights before the update */
     PG_TRY(find_shares(s, err));
     PG_TRY(run_parts(s, err));
@@ -382,8 +382,8 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
 done:
     if (st != PG_OK) {
         pg__all_reduce_drop(t);
-        pg__steps_drop(t);
+        pg__steps_drop(&t->programs);
     }
-    st = pg__ranks_blame(t, st, err);
+    st = pg__ranks_blame(t->ranks, st, err);
     return pg__explain_out_of_memory(t, b->n_rows, st, err);
 }

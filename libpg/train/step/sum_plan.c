@@ -122,8 +122,8 @@ static pg__sum_facts facts_of(const pg__step *s)
     pg__sum_facts f = t->sums.facts;
     f.is_placed = t->devs.is_split;
     f.shares_lanes = t->devs.assigned.n_devices > 1;
-    f.is_sharded = pg__is_sharded(t);
-    f.needs_whole = pg__opt_shard_whole_sums(t);
+    f.is_sharded = pg__is_sharded(t->ranks);
+    f.needs_whole = pg__opt_shard_whole_sums(&t->compiled);
     f.is_trial = t->loop.is_trial;
     f.is_watched = t->loop.watch != NULL;
     f.in_parts = s->n_jobs != s->n_lanes;

@@ -34,10 +34,10 @@ pg_status pg__timeline_run(const pg__step *s, const pg__job *job, pg__worker *w)
     looking l = {t, w, times};
     size_t ends[PG_MAX_BUCKETS];
     pg_status st = PG_OK;
-    pg__buckets_ends(t, job->program, ends);
+    pg__buckets_ends(&t->sums, job->program, ends);
     const pg__stops stops = {t->sums.n_buckets, ends, left_behind, &l};
     PG_TRY(look(&l, &times->begin));
-    PG_TRY(pg__graph_capture_run(t, w, job->program, &job->frame.f, &stops));
+    PG_TRY(pg__graph_capture_run(&t->devs, w, job->program, &job->frame.f, &stops));
     PG_TRY(look(&l, &times->end));
 done:
     return st;

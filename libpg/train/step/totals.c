@@ -51,30 +51,30 @@ void pg__totals_add(const pg_trainer *t, pg__totals *into, const pg__totals *fro
 }
 
 /* An output's loss with its weight in it; none of the rows may have had one. */
-static double weighted(const pg_trainer *t, const pg__totals *totals, size_t k)
+static double weighted(const pg__trainer_compiled *compiled, const pg__totals *totals, size_t k)
 {
     return totals->loss_counts[k] > 0
-               ? t->compiled.loss_weights[k] * totals->loss_sums[k] / totals->loss_counts[k]
+               ? compiled->loss_weights[k] * totals->loss_sums[k] / totals->loss_counts[k]
                : 0;
 }
 
 void pg__totals_end_batch(const pg_trainer *t, pg__totals *totals)
 {
     for (size_t k = 0; k < t->net.n_outputs; k++)
-        totals->batch_losses[k] = weighted(t, totals, k);
+        totals->batch_losses[k] = weighted(&t->compiled, totals, k);
     totals->n_batches = 1;
 }
 
-double pg__output_loss(const pg_trainer *t, const pg__totals *totals, size_t k)
+double pg__output_loss(const pg__trainer_net *net, const pg__totals *totals, size_t k)
 {
-    return t->net.rules->keras3 ? totals->batch_losses[k] / (double)totals->n_batches
-                                : totals->loss_sums[k] / totals->loss_counts[k];
+    return net->rules->keras3 ? totals->batch_losses[k] / (double)totals->n_batches
+                              : totals->loss_sums[k] / totals->loss_counts[k];
 }
 
 double pg__total_loss(const pg_trainer *t, const pg__totals *totals)
 {
     double loss = totals->n_rows > 0 ? totals->penalty_sum / (double)totals->n_rows : 0;
     for (size_t k = 0; k < t->net.n_outputs; k++)
-        loss += weighted(t, totals, k);
+        loss += weighted(&t->compiled, totals, k);
     return loss;
 }

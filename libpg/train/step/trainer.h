@@ -253,7 +253,7 @@ pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 pg_status pg__workers_start(pg_trainer *t, pg_err *err);
 void pg__workers_stop(pg_trainer *t);
 /* Steps that were kept (cut.h), whose programs, lanes or memory will not be there any more. */
-void pg__steps_drop(pg_trainer *t);
+void pg__steps_drop(pg__trainer_programs *programs);
 
 /* The program for n rows, compiled at its first use; not from several threads. */
 pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
@@ -281,7 +281,7 @@ pg_status pg__trainer_initialise(pg_trainer *t, uint64_t seed, pg_err *err);
 pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err); /* on device 0 */
 pg_status pg__flat_alloc_on(pg_trainer *t, pg__flat *f, size_t device, pg_err *err);
 pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v);
-void pg__flat_free(pg_trainer *t, pg__flat *f);
+void pg__flat_free(pg__trainer_devs *devs, pg__flat *f);
 
 /* Tensor i of a file, a weight or with `state` one of the state, into what f has for a parameter of
  * that shape. */
@@ -326,7 +326,7 @@ pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, size_t n_l
 /* Sums the partials of all workers over elements [from, to) of the flats in the order of the tree;
  * *out is where the sum lies. Each worker does it for a range of its own. */
 pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out);
-int pg__partials_any(const pg_trainer *t); /* has any lane rows? */
+int pg__partials_any(const pg__trainer_pool *pool); /* has any lane rows? */
 /* Of the lanes that ran on one device; NULL: none of them has rows. */
 pg_status pg__partials_sum_on(pg_trainer *t, size_t device, pg__flat **out);
 
@@ -353,6 +353,6 @@ void pg__totals_end_batch(const pg_trainer *t, pg__totals *totals);
 /* Loss of the totals: sum of the outputs' means by their weights; and that of output k, as the
  * trainer's Keras logs it. */
 double pg__total_loss(const pg_trainer *t, const pg__totals *totals);
-double pg__output_loss(const pg_trainer *t, const pg__totals *totals, size_t k);
+double pg__output_loss(const pg__trainer_net *net, const pg__totals *totals, size_t k);
 
 #endif

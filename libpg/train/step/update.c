@@ -96,10 +96,10 @@ static pg_status update_shard(work *w, size_t part)
 {
     const pg_trainer *t = w->t;
     pg_status st = PG_OK;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t) && st == PG_OK; b++) {
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums) && st == PG_OK; b++) {
         uint64_t from, to;
         size_t first = 0;
-        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
+        pg__opt_shard_piece(t, b, pg__rank_of(t->ranks), &from, &to);
         const uint64_t n = (to - from) / GRAIN;
         to = from + n * (part + 1) / w->n_parts * GRAIN;
         from += n * part / w->n_parts * GRAIN;
@@ -112,7 +112,7 @@ static pg_status update_range(work *w, size_t part)
 {
     uint64_t from, to;
     size_t first = 0;
-    if (pg__is_sharded(w->t))
+    if (pg__is_sharded(w->t->ranks))
         return update_shard(w, part);
     range_of(w, part, &from, &to);
     return update_part(w, w->grads, from, to, &first);
@@ -240,11 +240,11 @@ static pg_status meet(work *w, part_fn fn, pg_err *err)
     pg_trainer *t = w->t;
     if (!t->devs.backend->host_memory)
         return t->devs.is_split ? pg__told(t, fn(w, 0), err)
-                                : pg__device_failed(t, dev_of(w), fn(w, 0), err);
+                                : pg__device_failed(&t->devs, dev_of(w), fn(w, 0), err);
     pg__thread_pool_run(t->pool.team, do_part, &(meeting){w, fn});
     for (size_t k = 0; k < w->n_parts; k++)
         if (t->pool.workers[k].st != PG_OK)
-            return pg__device_failed(t, dev_of(w), t->pool.workers[k].st, err);
+            return pg__device_failed(&t->devs, dev_of(w), t->pool.workers[k].st, err);
     return PG_OK;
 }
 
@@ -258,7 +258,7 @@ static pg_status clip_by(work *w, const pg__norm_limits *l, double limit, pg_err
         return PG_OK;
     if (t->devs.backend->clip_all && !t->devs.is_split)
         return pg__device_failed(
-            t, dev_of(w),
+            &t->devs, dev_of(w),
             t->devs.backend->clip_all(dev_of(w), w->pieces, t->vars.n_params, l, limit), err);
     for (size_t i = 0; i < t->vars.n_params; i++)
         w->scales[i] = 1;
@@ -289,14 +289,14 @@ done:
 }
 
 /* What a flat has of the variables. */
-static pg__piece *pieces_of(const pg_trainer *t, const pg__flat *f)
+static pg__piece *pieces_of(const pg__trainer_vars *vars, const pg__flat *f)
 {
-    pg__piece *p = pg__mem_array(t->vars.n_params, sizeof *p);
-    for (size_t i = 0; p && i < t->vars.n_params; i++)
+    pg__piece *p = pg__mem_array(vars->n_params, sizeof *p);
+    for (size_t i = 0; p && i < vars->n_params; i++)
         p[i] = (pg__piece){.p = f->at[i],
-                           .n = t->vars.n_elems[i],
-                           .l1 = t->vars.penalties[i].l1,
-                           .l2 = t->vars.penalties[i].l2};
+                           .n = vars->n_elems[i],
+                           .l1 = vars->penalties[i].l1,
+                           .l2 = vars->penalties[i].l2};
     return p;
 }
 
@@ -306,7 +306,7 @@ static pg_status clip_gradients(work *w, pg_err *err)
     pg_status st = PG_OK;
     w->norms = pg__mem_array(t->vars.n_params, sizeof *w->norms);
     w->scales = pg__mem_array(t->vars.n_params, sizeof *w->scales);
-    w->pieces = pieces_of(t, w->grads);
+    w->pieces = pieces_of(&t->vars, w->grads);
     if (!w->norms || !w->scales || !w->pieces)
         PG_TRY(pg__nomem(err));
     for (size_t i = 0; i < t->vars.n_params; i++)
@@ -344,9 +344,9 @@ static pg_status update_parts(work *w, pg_err *err)
     pg_status st = PG_OK;
     PG_TRY(update_variables(w, err));
     pg__lap(&clock, &t->report.spent.update);
-    if (pg__is_sharded(t)) {
+    if (pg__is_sharded(t->ranks)) {
         PG_TRY(pg__opt_shard_gather(t, &t->vars.params, "the weights", err));
-        t->vars.grads = pg__opt_shard_whole_sums(t) ? t->vars.grads : NULL;
+        t->vars.grads = pg__opt_shard_whole_sums(&t->compiled) ? t->vars.grads : NULL;
         pg__lap(&clock, &t->report.spent.exchange);
     }
     if (t->vars.has_constraints)
@@ -402,7 +402,7 @@ static pg_status look_for_nan(pg_trainer *t, pg_err *err)
     if (t->ranks) {
         PG_TRY(pg__told(t, pg__grads_finite(t, t->devs.dev, t->vars.grads, &finite), err));
         t->loop.nan_found = !finite;
-        return pg__is_sharded(t) ? pg__ranks_any(t, &t->loop.nan_found, err) : PG_OK;
+        return pg__is_sharded(t->ranks) ? pg__ranks_any(t, &t->loop.nan_found, err) : PG_OK;
     }
     for (size_t k = 0; k < t->pool.n_threads; k++) {
         const pg__worker *by = &t->pool.workers[k];
@@ -447,12 +447,12 @@ static pg_status update_devices(const work *of_all, pg_err *err)
         of[d].grads = t->devs.devices[d].sum;
     }
     pg__thread_pool_run(t->pool.team, update_device, of);
-    PG_TRY(pg__first_failure(t, err));
+    PG_TRY(pg__first_failure(&t->pool, err));
     pg__lap(&clock, &t->report.spent.update);
     PG_TRY(pg__all_reduce_wait(t, err));
     if (t->vars.has_constraints) /* on the first; the others are mirrored */
         PG_TRY(meet(&of[0], constrain_all, err));
-    PG_TRY(pg__devices_settle(t, err));
+    PG_TRY(pg__devices_settle(&t->devs, err));
 done:
     pg__mem_free(of);
     return st;
@@ -462,7 +462,7 @@ done:
 static pg_status sum_devices(pg_trainer *t, pg__flat **out, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (!pg__partials_any(t) && t->sums.facts.n_ranks == 1)
+    if (!pg__partials_any(&t->pool) && t->sums.facts.n_ranks == 1)
         return PG_OK;
     if (t->sums.plan.way == PG__SUM_PLACED)
         return pg__told(t, pg__partials_sum(t, 0, t->vars.offsets[t->vars.n_params], out), err);
@@ -541,7 +541,7 @@ pg_status pg__trainer_penalty(pg_trainer *t, double *penalty, pg_err *err)
     if (t->devs.backend->penalty_of_all && !t->devs.is_split) {
         if (!t->vars.penalty)
             PG_TRY(t->devs.backend->alloc(t->devs.dev, &t->vars.penalty, sizeof *penalty, err));
-        pieces = pieces_of(t, &t->vars.params);
+        pieces = pieces_of(&t->vars, &t->vars.params);
         if (!pieces)
             PG_TRY(pg__nomem(err));
         st =
@@ -563,6 +563,6 @@ pg_status pg__trainer_penalty_read(pg_trainer *t, double *penalty, pg_err *err)
     if (!t->vars.penalty)
         return PG_OK;
     return pg__device_failed(
-        t, t->devs.dev,
+        &t->devs, t->devs.dev,
         t->devs.backend->get(t->devs.dev, penalty, t->vars.penalty, sizeof *penalty), err);
 }

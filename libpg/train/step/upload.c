@@ -10,9 +10,9 @@ static uint64_t aligned(uint64_t n)
     return (n + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
 }
 
-static size_t bytes_of(const pg_trainer *t, const pg__value *v)
+static size_t bytes_of(const pg__trainer_devs *devs, const pg__value *v)
 {
-    const size_t each = pg__elem_bytes(v->elem, t->devs.backend->real_bytes);
+    const size_t each = pg__elem_bytes(v->elem, devs->backend->real_bytes);
     return (size_t)pg__dims_elems(&v->shape) * each;
 }
 
@@ -41,7 +41,8 @@ static void bring_rows(stage *s, const pg__program *p, pg__lane_frame *lf)
     const pg__lowered *m = pg__program_model(p);
     for (size_t k = 0; k < t->net.n_inputs; k++) {
         const void **to = lf ? &lf->rows[k] : NULL;
-        const void *there = bring(s, to ? *to : NULL, bytes_of(t, &m->tape.values[m->inputs[k]]));
+        const void *there =
+            bring(s, to ? *to : NULL, bytes_of(&t->devs, &m->tape.values[m->inputs[k]]));
         if (to)
             *to = there;
     }
@@ -51,8 +52,8 @@ static void bring_rows(stage *s, const pg__program *p, pg__lane_frame *lf)
         const void **weight = lf ? to + t->net.n_outputs : NULL;
         if (!target || !loss)
             continue;
-        const void *there = bring(s, to ? *to : NULL, bytes_of(t, target));
-        const void *weights = bring(s, weight ? *weight : NULL, bytes_of(t, loss));
+        const void *there = bring(s, to ? *to : NULL, bytes_of(&t->devs, target));
+        const void *weights = bring(s, weight ? *weight : NULL, bytes_of(&t->devs, loss));
         if (to) {
             *to = there;
             *weight = weights;

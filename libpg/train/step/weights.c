@@ -36,7 +36,7 @@ pg_status pg__flat_alloc_on(pg_trainer *t, pg__flat *f, size_t device, pg_err *e
         f->at[i] = (char *)f->mem + t->vars.offsets[i] * bytes;
 done:
     if (st != PG_OK) /* which may be tried again */
-        pg__flat_free(t, f);
+        pg__flat_free(&t->devs, f);
     return st;
 }
 
@@ -62,12 +62,12 @@ done:
     return st;
 }
 
-void pg__flat_free(pg_trainer *t, pg__flat *f)
+void pg__flat_free(pg__trainer_devs *devs, pg__flat *f)
 {
     if (f->parts)
-        pg__mp_release(t, f);
+        pg__mp_release(devs, f);
     else if (f->mem)
-        t->devs.backend->free(t->devs.devices[f->device].dev, f->mem);
+        devs->backend->free(devs->devices[f->device].dev, f->mem);
     pg__mem_free(f->at);
     *f = (pg__flat){0};
 }
@@ -141,19 +141,20 @@ done:
 }
 
 /* The first parameter of a leaf. */
-static size_t first_param(const pg_trainer *t, const pg__leaf *leaf)
+static size_t first_param(const pg__trainer_net *net, const pg__leaf *leaf)
 {
     size_t n = 0;
-    for (const pg__leaf *l = t->net.leaves.v; l != leaf; l++)
+    for (const pg__leaf *l = net->leaves.v; l != leaf; l++)
         n += l->vars.n;
     return n;
 }
 
-static pg_status same_shape(const pg_trainer *t, size_t param, const pg_weight *w, pg_err *err)
+static pg_status same_shape(const pg__trainer_vars *vars, size_t param, const pg_weight *w,
+                            pg_err *err)
 {
-    for (size_t i = 0; i < t->vars.n_params; i++) {
-        const pg_weight *mine = &t->vars.weights[i];
-        if (t->vars.order[i] != param)
+    for (size_t i = 0; i < vars->n_params; i++) {
+        const pg_weight *mine = &vars->weights[i];
+        if (vars->order[i] != param)
             continue;
         const pg__dims a = pg__dims_of(mine->rank, mine->dims), b = pg__dims_of(w->rank, w->dims);
         if (!pg__dims_equal(&a, &b))
@@ -180,8 +181,8 @@ static pg_status walk_layer(const pg_trainer *t, size_t top, pg_store *s, size_t
     }
     PG_TRY(pg__place(&placing, &below, stored, l->n_weights, err));
     for (size_t i = 0; i < l->n_weights; i++) {
-        const size_t param = first_param(t, &below.v[placing.leaf[i]]) + placing.var[i];
-        PG_TRY(same_shape(t, param, pg_store_weight(s, l->first + i), err));
+        const size_t param = first_param(&t->net, &below.v[placing.leaf[i]]) + placing.var[i];
+        PG_TRY(same_shape(&t->vars, param, pg_store_weight(s, l->first + i), err));
         PG_TRY(visit(ctx, param, s, l->first + i, err));
     }
 done:

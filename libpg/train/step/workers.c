@@ -96,7 +96,7 @@ pg_status pg__workers_start(pg_trainer *t, pg_err *err)
 void pg__workers_stop(pg_trainer *t)
 {
     pg__thread_pool_free(t->pool.team);
-    pg__steps_drop(t);
+    pg__steps_drop(&t->programs);
     pg__profile_drop(t);
     for (size_t w = 0; t->pool.workers && w < t->pool.n_threads; w++) {
         if (t->pool.workers[w].dev) {
@@ -104,14 +104,14 @@ void pg__workers_stop(pg_trainer *t)
             t->devs.backend->free(t->pool.workers[w].dev, t->pool.workers[w].arena.mem);
         }
         pg__mem_free(t->pool.workers[w].args);
-        pg__graph_capture_forget(t, &t->pool.workers[w]);
+        pg__graph_capture_forget(&t->devs, &t->pool.workers[w]);
         for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
-            pg__flat_free(t, &t->pool.workers[w].grads[k]);
+            pg__flat_free(&t->devs, &t->pool.workers[w].grads[k]);
     }
     for (size_t k = 0; t->pool.arenas && k < t->pool.cut.n_workers + t->pool.cut.n_lanes; k++)
         t->devs.backend->free(t->devs.devices[t->pool.arenas[k].device].dev, t->pool.arenas[k].mem);
     for (size_t k = 0; t->pool.landings && k < t->pool.cut.n_workers + t->pool.cut.n_lanes; k++)
-        pg__landing_free(t, &t->pool.landings[k]);
+        pg__landing_free(&t->devs, &t->pool.landings[k]);
     pg__devices_dismiss(t);
     pg__mem_free(t->pool.landings);
     pg__mem_free(t->pool.arenas);

@@ -338,7 +338,7 @@ static void only_trained_variables_are_judged(void **state)
         assert_ok(pg__grads_finite(t, t->devs.dev, &f, &finite));
         assert_int_equal(finite, !t->vars.trained[1]);
     }
-    pg__flat_free(t, &f);
+    pg__flat_free(&t->devs, &f);
     pg_trainer_close(t);
 }
 

@@ -53,7 +53,7 @@ static void forgets_what_was_asked_for_least_recently(void **state)
     assert_ptr_equal(cut(t, 1, PG__TRAINS), first);
     for (size_t k = 0; k < PG_MAX_STEPS; k++)
         assert_int_not_equal(t->programs.steps[k]->n_rows, 2);
-    pg__steps_drop(t);
+    pg__steps_drop(&t->programs);
     assert_null(t->programs.steps[0]);
     pg_trainer_close(t);
 }
