@@ -208,7 +208,39 @@ static void print_json_ranks(const pg_fit_report *r)
     }
 }
 
-static void print_json_end(const pg_fit_report *r)
+/* Which of the ways to sum gradients was taken, and why. */
+static void print_sums(const fit_screen *s)
+{
+    static const char *const words[][2] = {
+        {"lanes", "over the lanes of one process"}, {"placed", "on the GPU of each variable"},
+        {"copies", "by copies between GPUs"},       {"nccl", "over GPUs by NCCL"},
+        {"hosts", "through the hosts' memory"},     {"mpi", "over processes by MPI"}};
+    pg_sum_plan p;
+    size_t k = 0;
+    if (!cli.verbose || !pg_trainer_sums(s->trainer, &p))
+        return;
+    while (strcmp(words[k][0], p.way) != 0)
+        k++;
+    cli_printf(stdout, "gradients: summed %s%s", words[k][1],
+               p.is_in_tree ? ", in the order of the tree" : "");
+    if (p.n_buckets > 0)
+        cli_printf(stdout, ", in %zu bucket%s", p.n_buckets, p.n_buckets == 1 ? "" : "s");
+    cli_printf(stdout, ", %s the backward pass: %s\n", p.overlaps ? "during" : "after", p.why);
+}
+
+static void print_json_sums(const fit_screen *s)
+{
+    pg_sum_plan p;
+    if (!pg_trainer_sums(s->trainer, &p))
+        return;
+    printf(", \"gradients\": {\"way\": \"%s\", \"in_tree\": %s, \"overlaps\": %s", p.way,
+           p.is_in_tree ? "true" : "false", p.overlaps ? "true" : "false");
+    json_count("buckets", 1, p.n_buckets);
+    json_member("why", p.why);
+    putchar('}');
+}
+
+static void print_json_end(const fit_screen *s, const pg_fit_report *r)
 {
     printf("{\"event\": \"end\", \"epochs\": %zu", r->n_epochs);
     json_real("seconds", r->seconds);
@@ -217,6 +249,7 @@ static void print_json_end(const pg_fit_report *r)
     json_real("input", r->input);
     json_real("one_device", r->alone > 0 ? r->alone : NAN);
     json_real("speed_up", r->alone > 0 ? r->rows_per_second / r->alone : NAN);
+    print_json_sums(s);
     print_json_ranks(r);
     puts("}");
     fflush(stdout);
@@ -225,12 +258,13 @@ static void print_json_end(const pg_fit_report *r)
 void fit_print_end(fit_screen *s, const pg_fit_report *report)
 {
     if (cli.json) {
-        print_json_end(report);
+        print_json_end(s, report);
     } else if (!cli.quiet) {
         print_curve(s);
         fit_print_kept(s);
         print_speed(report);
         print_ranks(report);
+        print_sums(s);
         fit_print_use(s);
         print_advice(s, report);
         fflush(stdout);

@@ -198,7 +198,7 @@ static pg_status check_wrapper(pg__checking *c, pg_err *err)
     }
     if (f->unsettled)
         return pg__check_add(c, "wrapper", 1, err,
-                             "not settled: %s (pgunwrap --like PLAIN, a file of the bare model)",
+                             "not settled: %s; a file with the names of the bare model settles it",
                              f->unsettled);
     return pg__check_add(c, "wrapper", 1, err, "not a parallel wrapper");
 }

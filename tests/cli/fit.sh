@@ -11,3 +11,6 @@ pgdiff one.h5 two.h5
 pgcheck --model "$golden/model.json" two.h5
 fit --weights two.h5 --json=batch --batch-size 250 | cut -d, -f1,2
 pgfit "$golden/init_model.h5" --data "$golden/data.npz" --loss mse -q -o three.h5 && pgcheck -q --model "$golden/model.json" three.h5
+# How gradients are summed is told, and why.
+fit --epochs 1 -v | grep '^gradients'
+fit --epochs 1 --json | sed -n 's/.*\("gradients": {[^}]*}\).*/\1/p'

@@ -32,7 +32,8 @@ static pg_status room_for(const pg_trainer *t, const pg__value *v, const void **
 {
     void *p = NULL;
     const pg_status st =
-        v ? t->backend->alloc(t->dev, &p, (size_t)pg__dims_elems(&v->shape) * 8, err) : PG_OK;
+        v ? t->devs.backend->alloc(t->devs.dev, &p, (size_t)pg__dims_elems(&v->shape) * 8, err)
+          : PG_OK;
     *out = p;
     return st;
 }
@@ -40,28 +41,28 @@ static pg_status room_for(const pg_trainer *t, const pg__value *v, const void **
 static pg_status open_room(pg_trainer *t, const pg__program *p, room *r, pg_err *err)
 {
     const pg__lowered *m = pg__program_model(p);
-    const size_t n_ends = t->n_inputs + t->n_outputs;
+    const size_t n_ends = t->net.n_inputs + t->net.n_outputs;
     pg__frame *f = &r->frame;
     pg_status st = PG_OK;
-    r->rows = pg__mem_array(n_ends + t->n_outputs + 1, sizeof *r->rows);
+    r->rows = pg__mem_array(n_ends + t->net.n_outputs + 1, sizeof *r->rows);
     f->args = pg__mem_array(pg__program_n_args(p), sizeof(void *));
     if (!r->rows || !f->args)
         PG_TRY(pg__nomem(err));
-    for (size_t k = 0; k < t->n_inputs; k++)
+    for (size_t k = 0; k < t->net.n_inputs; k++)
         PG_TRY(room_for(t, &m->tape.values[m->inputs[k]], &r->rows[k], err));
-    for (size_t k = 0; k < t->n_outputs; k++)
-        PG_TRY(room_for(t, pg__program_target(p, k), &r->rows[t->n_inputs + k], err));
-    PG_TRY(t->backend->alloc(t->dev, &r->step, 4096, err));
-    for (size_t k = 0; k <= t->n_outputs; k++)
+    for (size_t k = 0; k < t->net.n_outputs; k++)
+        PG_TRY(room_for(t, pg__program_target(p, k), &r->rows[t->net.n_inputs + k], err));
+    PG_TRY(t->devs.backend->alloc(t->devs.dev, &r->step, 4096, err));
+    for (size_t k = 0; k <= t->net.n_outputs; k++)
         r->rows[n_ends + k] = (char *)r->step + 1024;
-    PG_TRY(t->backend->alloc(t->dev, &f->arena, (size_t)pg__program_arena_bytes(p), err));
-    PG_TRY(t->backend->alloc(t->dev, &r->scratch, pg__program_scratch_bytes(p) + 1, err));
+    PG_TRY(t->devs.backend->alloc(t->devs.dev, &f->arena, (size_t)pg__program_arena_bytes(p), err));
+    PG_TRY(t->devs.backend->alloc(t->devs.dev, &r->scratch, pg__program_scratch_bytes(p) + 1, err));
     PG_TRY(pg__flat_alloc(t, &r->grads, err));
     f->inputs = r->rows;
-    f->targets = r->rows + t->n_inputs;
+    f->targets = r->rows + t->net.n_inputs;
     f->seeds = r->rows + n_ends;
-    f->params = t->params.at;
-    f->dev = t->dev;
+    f->params = t->vars.params.at;
+    f->dev = t->devs.dev;
     f->step = r->step;
     f->scratch = r->scratch;
     f->grads = r->grads.at;
@@ -72,12 +73,12 @@ done:
 
 static void close_room(pg_trainer *t, room *r)
 {
-    for (size_t k = 0; r->rows && k < t->n_inputs + t->n_outputs; k++)
-        t->backend->free(t->dev, (void *)(uintptr_t)r->rows[k]);
-    t->backend->free(t->dev, r->step);
-    t->backend->free(t->dev, r->frame.arena);
-    t->backend->free(t->dev, r->scratch);
-    pg__flat_free(t, &r->grads);
+    for (size_t k = 0; r->rows && k < t->net.n_inputs + t->net.n_outputs; k++)
+        t->devs.backend->free(t->devs.dev, (void *)(uintptr_t)r->rows[k]);
+    t->devs.backend->free(t->devs.dev, r->step);
+    t->devs.backend->free(t->devs.dev, r->frame.arena);
+    t->devs.backend->free(t->devs.dev, r->scratch);
+    pg__flat_free(&t->devs, &r->grads);
     pg__mem_free(r->frame.args);
     pg__mem_free(r->rows);
 }
@@ -86,48 +87,49 @@ static void close_room(pg_trainer *t, room *r)
 static pg_status time_calls(pg_trainer *t, const pg__program *p, const pg__frame *f, size_t from,
                             size_t to, double *seconds)
 {
-    pg_status st = t->backend->sync(t->dev);
+    pg_status st = t->devs.backend->sync(t->devs.dev);
     const double began = now();
     for (size_t i = 0; i < TIMES && st == PG_OK; i++)
         st = pg__program_run_calls(p, f, from, to);
     if (st == PG_OK)
-        st = t->backend->sync(t->dev);
+        st = t->devs.backend->sync(t->devs.dev);
     *seconds = (now() - began) / TIMES;
     return st;
 }
 
 static pg_status time_update(pg_trainer *t, void *const *grads, double *seconds)
 {
-    const pg__update u = pg__optimiser_step(&t->optimiser);
-    pg_status st = t->backend->sync(t->dev);
+    const pg__update u = pg__optimiser_step(&t->compiled.optimiser);
+    pg_status st = t->devs.backend->sync(t->devs.dev);
     const double began = now();
-    for (size_t i = 0; i < t->n_params && st == PG_OK; i++) {
+    for (size_t i = 0; i < t->vars.n_params && st == PG_OK; i++) {
         void *slots[PG_MAX_SLOTS];
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)
-            slots[s] = t->slots[s].at ? t->slots[s].at[i] : NULL;
-        if (t->trained[i])
-            st = t->backend->update(t->dev, pg__optimiser_kind_of(&t->optimiser), &u,
-                                    t->params.at[i], grads[i], slots, t->n_elems[i]);
+            slots[s] = t->vars.slots[s].at ? t->vars.slots[s].at[i] : NULL;
+        if (t->vars.trained[i])
+            st = t->devs.backend->update(t->devs.dev, pg__optimiser_kind_of(&t->compiled.optimiser),
+                                         &u, t->vars.params.at[i], grads[i], slots,
+                                         t->vars.n_elems[i]);
     }
     if (st == PG_OK)
-        st = t->backend->sync(t->dev);
+        st = t->devs.backend->sync(t->devs.dev);
     *seconds = now() - began;
     return st;
 }
 
 static void tell_buckets(pg_trainer *t, const pg__program *p)
 {
-    pg__buckets_plan(t);
+    pg__buckets_cut(t);
     printf("],\n \"buckets\": [");
-    for (size_t k = 0; k < t->n_buckets; k++) {
-        const pg__bucket *b = &t->buckets[k];
+    for (size_t k = 0; k < t->sums.n_buckets; k++) {
+        const pg__bucket *b = &t->sums.buckets[k];
         size_t settled = 0;
         for (size_t i = b->first; i < b->end; i++)
             if (pg__program_settled(p, i) > settled)
                 settled = pg__program_settled(p, i);
         printf("%s{\"bytes\": %llu, \"settled\": %zu}", k ? ", " : "",
-               (unsigned long long)(t->offsets[b->end] - t->offsets[b->first]) *
-                   t->backend->real_bytes,
+               (unsigned long long)(t->vars.offsets[b->end] - t->vars.offsets[b->first]) *
+                   t->devs.backend->real_bytes,
                settled);
     }
     printf("]}\n");
@@ -148,7 +150,7 @@ static pg_status profile(pg_trainer *t, uint64_t rows, pg_err *err)
     PG_TRY(time_update(t, f->grads, &update));
     PG_TRY(time_update(t, f->grads, &update));
     printf("{\"device\": \"%s\", \"rows\": %llu, \"whole\": %.9f, \"update\": %.9f,\n \"calls\": [",
-           t->backend->kind(t->dev), (unsigned long long)rows, whole, update);
+           t->devs.backend->kind(t->devs.dev), (unsigned long long)rows, whole, update);
     for (size_t i = 0; i < n; i++) {
         PG_TRY(time_calls(t, p, f, i, i + 1, &seconds));
         printf("%s%.9f", i ? ", " : "", seconds);

@@ -41,8 +41,8 @@ static pg_status read_input(void **out, const pg_data *data, size_t k, const pg_
         PG_TRY(pg__nomem(err));
     for (uint64_t i = 0; i < dims.d[0]; i++)
         rows[i] = i;
-    PG_TRY(pg__array_read(a, rows, dims.d[0], v->elem == PG__INT ? PG__AS_I32 : PG__AS_F64, *out, NULL,
-                          err));
+    PG_TRY(pg__array_read(a, rows, dims.d[0], v->elem == PG__INT ? PG__AS_I32 : PG__AS_F64, *out,
+                          NULL, err));
 done:
     pg__mem_free(rows);
     return st;
@@ -70,8 +70,8 @@ static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err
 {
     pg_trainer *t = r->t;
     const pg__program *p = NULL;
-    void **inputs = pg__mem_array(t->n_inputs, sizeof *inputs), **states = NULL;
-    pg__frame f = {.params = t->params.at, .inputs = (const void *const *)inputs};
+    void **inputs = pg__mem_array(t->net.n_inputs, sizeof *inputs), **states = NULL;
+    pg__frame f = {.params = t->vars.params.at, .inputs = (const void *const *)inputs};
     size_t at = 0;
     int meets = 0;
     pg_status st = PG_OK;
@@ -81,28 +81,28 @@ static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err
     const pg__lowered *m = pg__program_model(p);
     PG_TRY(zero_states(&states, m, err));
     f.states = states;
-    for (size_t k = 0; k < t->n_inputs; k++)
+    for (size_t k = 0; k < t->net.n_inputs; k++)
         PG_TRY(read_input(&inputs[k], data, k, &m->tape.values[m->inputs[k]], err));
-    PG_TRY(t->backend->alloc(t->dev, &f.arena, (size_t)pg__program_arena_bytes(p), err));
-    PG_TRY(t->backend->alloc(t->dev, &f.scratch, pg__program_scratch_bytes(p), err));
+    PG_TRY(t->devs.backend->alloc(t->devs.dev, &f.arena, (size_t)pg__program_arena_bytes(p), err));
+    PG_TRY(t->devs.backend->alloc(t->devs.dev, &f.scratch, pg__program_scratch_bytes(p), err));
     f.args = pg__mem_array(pg__program_n_args(p), sizeof *f.args);
     if (!f.args)
         PG_TRY(pg__nomem(err));
-    double *seeds = pg__mem_array(t->n_outputs + 1, sizeof *seeds);
-    const void **no_weights = pg__mem_array(t->n_outputs, sizeof *no_weights);
-    const void **seed_at = pg__mem_array(t->n_outputs + 1, sizeof *seed_at);
-    void **targets = pg__mem_array(t->n_outputs, sizeof *targets);
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    double *seeds = pg__mem_array(t->net.n_outputs + 1, sizeof *seeds);
+    const void **no_weights = pg__mem_array(t->net.n_outputs, sizeof *no_weights);
+    const void **seed_at = pg__mem_array(t->net.n_outputs + 1, sizeof *seed_at);
+    void **targets = pg__mem_array(t->net.n_outputs, sizeof *targets);
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         seed_at[k] = &seeds[k];
         targets[k] = pg__mem_array(pg__dims_elems(&pg__program_target(p, k)->shape), sizeof *seeds);
     }
-    seed_at[t->n_outputs] = &seeds[t->n_outputs];
+    seed_at[t->net.n_outputs] = &seeds[t->net.n_outputs];
     f.seeds = seed_at;
     f.weights = no_weights;
     f.targets = (const void *const *)targets;
     PG_TRY(pg__program_run(p, &f, &at, &meets));
     fprintf(r->f, "\"predictions\": [");
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         fputs(k ? "," : "", r->f);
         put_array(r->f, pg__program_prediction(p, &f, k),
                   pg__dims_elems(&m->tape.values[m->outputs[k]].shape));
@@ -114,14 +114,14 @@ static pg_status predict(report *r, const pg_data *data, uint64_t n_rows, pg_err
     pg__mem_free(no_weights);
     pg__mem_free(seeds);
 done:
-    for (size_t k = 0; inputs && k < t->n_inputs; k++)
+    for (size_t k = 0; inputs && k < t->net.n_inputs; k++)
         pg__mem_free(inputs[k]);
     for (size_t k = 0; states && k < pg__program_model(p)->n_states; k++)
         pg__mem_free(states[k]);
     pg__mem_free(states);
     pg__mem_free(inputs);
-    t->backend->free(t->dev, f.arena);
-    t->backend->free(t->dev, f.scratch);
+    t->devs.backend->free(t->devs.dev, f.arena);
+    t->devs.backend->free(t->devs.dev, f.scratch);
     pg__mem_free(f.args);
     return st;
 }
@@ -175,12 +175,12 @@ static pg_status run_case(report *r, const char *optimizer, const char *loss, co
     PG_TRY(pg_trainer_open(&r->t, &opts, err));
     PG_TRY(pg_data_open(&data, path, err));
     const pg__dims dims = pg__data_find(data, "x0")->dims;
-    for (size_t k = 0; k < r->t->n_inputs; k++) { /* sizes that the model leaves open */
+    for (size_t k = 0; k < r->t->net.n_inputs; k++) { /* sizes that the model leaves open */
         char key[32];
         snprintf(key, sizeof key, "x%zu", k);
         const pg__dims all = pg__data_find(data, key)->dims;
-        for (uint32_t i = 1; i < all.rank && i < r->t->input_dims[k].rank; i++)
-            r->t->input_dims[k].d[i] = all.d[i];
+        for (uint32_t i = 1; i < all.rank && i < r->t->net.input_dims[k].rank; i++)
+            r->t->net.input_dims[k].d[i] = all.d[i];
     }
     PG_TRY(predict(r, data, dims.d[0], err));
     PG_TRY(pg_fit(r->t, data,

@@ -496,6 +496,21 @@ PG_API PG_MUST_USE pg_status pg_fit_plan(pg_plan *out, pg_trainer *t, pg_data *d
 PG_API PG_MUST_USE pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts,
                                     const pg_callback *cb, pg_err *err);
 
+/* How the gradients of the largest batch were summed, the last time that one was trained with. */
+typedef struct pg_sum_plan {
+    const char *way;  /* "lanes": CPUs of one process; "placed": GPUs that share one model;
+                           "copies": from GPU to GPU; "nccl"; "hosts": GPUs of several processes,
+                           through the hosts' memory; "mpi": CPUs of several processes */
+    int is_in_tree;   /* in an order that does not depend on devices and processes; 0: in the
+                           order of NCCL or MPI */
+    int overlaps;     /* began while the backward pass went on */
+    size_t n_buckets; /* ranges of variables that were summed one by one; 0: all at once */
+    const char *why;  /* a clause for people: "no order is asked for" */
+} pg_sum_plan;
+
+/* 0: nothing was trained yet. *out is valid as long as the trainer. */
+PG_API int pg_trainer_sums(const pg_trainer *t, pg_sum_plan *out);
+
 /* Where the time went: of the training steps of the last run with pg_fit_opts.profile, or of the
  * last pass with pg_predict_opts.profile; without the first step, or the first of several
  * batches. */

@@ -21,7 +21,8 @@ static pg_status time_steps(pg_trainer *t, const pg__batch *b, double *each, pg_
     size_t n = 0;
     pg_status st = PG_OK;
     PG_TRY(pg__totals_alloc(t, &totals, err));
-    for (; n <= (t->watch ? 1 : MAX_STEPS) && (n < 2 || pg__now() - began < max_seconds); n++) {
+    for (; n <= (t->loop.watch ? 1 : MAX_STEPS) && (n < 2 || pg__now() - began < max_seconds);
+         n++) {
         if (n == 1) /* the first one makes memory and programs */
             began = pg__now();
         pg__totals_clear(t, &totals);
@@ -38,31 +39,31 @@ done:
 static pg_status alone(pg_trainer *t, size_t n_workers, const pg__batch *b, double *each,
                        pg_err *err)
 {
-    const pg__cut all = t->cut;
-    const pg__spent spent = t->spent;
+    const pg__cut all = t->pool.cut;
+    const pg__spent spent = t->report.spent;
     pg__ranks *ranks = t->ranks;
     pg__workers_stop(t);
     t->ranks = NULL;
-    t->cut.n_workers = n_workers;
-    t->cut.n_replicas = 1;
-    t->cut.first_here = t->cut.n_here = 0;
-    t->is_trial = 1;
+    t->pool.cut.n_workers = n_workers;
+    t->pool.cut.n_replicas = 1;
+    t->pool.cut.first_here = t->pool.cut.n_here = 0;
+    t->loop.is_trial = 1;
     if (pg__workers_start(t, NULL) != PG_OK || time_steps(t, b, each, NULL) != PG_OK)
         *each = 0;
     pg__workers_stop(t);
-    t->is_trial = 0;
-    t->spent = spent;
-    t->cut = all;
+    t->loop.is_trial = 0;
+    t->report.spent = spent;
+    t->pool.cut = all;
     t->ranks = ranks;
-    t->grads = NULL;
+    t->vars.grads = NULL;
     return pg__workers_start(t, err);
 }
 
 pg_status pg__measure_alone(pg_trainer *t, const pg__feed *f, size_t batch_size,
                             double *rows_per_second, pg_err *err)
 {
-    const pg__cut all = t->cut;
-    const pg__spent spent = t->spent;
+    const pg__cut all = t->pool.cut;
+    const pg__spent spent = t->report.spent;
     const double update =
         spent.n_steps > 1 ? spent.update / (double)(spent.n_steps - 1) * (double)all.n_replicas : 0;
     pg__batch b = {.n_rows = 0};
@@ -87,16 +88,16 @@ pg_status pg__find_nan(pg_trainer *t, const pg__batch *b, char out[256], pg_err 
     pg_status st = PG_OK;
     memset(out, 0, 256);
     here.n_rows = b->n_here;
-    if (t->assigned.n_devices > 0 || here.n_rows == 0)
+    if (t->devs.assigned.n_devices > 0 || here.n_rows == 0)
         return PG_OK;
-    t->watch = &watch;
+    t->loop.watch = &watch;
     st = alone(t, 1, &here, &each, err);
-    t->watch = NULL;
-    if (st == PG_OK && watch.found && watch.leaf < t->leaves.n)
+    t->loop.watch = NULL;
+    if (st == PG_OK && watch.found && watch.leaf < t->net.leaves.n)
         snprintf(out, 256, "%s %s",
                  watch.in_input   ? "the data, read by"
                  : watch.in_param ? "the weights of"
                                   : "the output or gradient of",
-                 PG_SHOW(t->leaves.v[watch.leaf].layer->name));
+                 PG_SHOW(t->net.leaves.v[watch.leaf].layer->name));
     return st;
 }

@@ -91,7 +91,7 @@ void pg__calls_close(pg__fit *f)
 
 static int has_turn(const pg__fit *f, size_t i)
 {
-    return !f->calls[i].type->writes || pg__rank_of(f->t) == 0;
+    return !f->calls[i].type->writes || pg__rank_of(f->t->ranks) == 0;
 }
 
 pg_status pg__calls_train_begin(pg__fit *f, pg_err *err)
@@ -243,12 +243,12 @@ int pg__logs_get(const pg_logs *logs, const char *name, double *out)
 
 double pg__fit_rate(const pg__fit *f)
 {
-    return pg__optimiser_rate(&f->t->optimiser);
+    return pg__optimiser_rate(&f->t->compiled.optimiser);
 }
 
 pg_status pg__fit_set_rate(pg__fit *f, double rate, pg_err *err)
 {
-    pg__optimiser *o = &f->t->optimiser;
+    pg__optimiser *o = &f->t->compiled.optimiser;
     if (o->schedule)
         return pg_fail(err, PG_E_ARG,
                        "the learning rate is counted by %s; a callback cannot set it too",

@@ -126,7 +126,7 @@ done:
 /* Keras to 2.15 puts its learning rate there as NumPy's float32, all else as Python's float. */
 static pg__real value_of(const pg__fit *f, const char *name, double v)
 {
-    if (strcmp(name, f->rate_name) == 0 && !f->t->rules->keras3)
+    if (strcmp(name, f->rate_name) == 0 && !f->t->net.rules->keras3)
         return pg__real_as_numpy((float)v);
     return pg__real_of((double)(float)v);
 }

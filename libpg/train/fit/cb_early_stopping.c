@@ -40,9 +40,9 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     int verbose = 0;
     pg_status st = PG_OK;
     e->baseline = NAN;
-    e->always = f->t->rules->keras3;
+    e->always = f->t->net.rules->keras3;
     PG_TRY(pg__monitor_open(&e->monitor, "EarlyStopping", f, s,
-                            f->t->rules->keras3 ? pg__is_score : goes_up, err));
+                            f->t->net.rules->keras3 ? pg__is_score : goes_up, err));
     PG_TRY(pg__settings_real(s, "min_delta", &e->min_delta, err));
     PG_TRY(pg__settings_count(s, "patience", &e->patience, err));
     PG_TRY(pg__settings_real(s, "baseline", &e->baseline, err));

@@ -83,7 +83,7 @@ static pg_status make_folder(const checkpoint *c, pg_err *err)
 static int goes_on_nowhere(const checkpoint *c, const pg__fit *f)
 {
     const size_t n = strlen(c->pattern);
-    return f->t->rules->keras3 && !c->weights_only && n > 3 &&
+    return f->t->net.rules->keras3 && !c->weights_only && n > 3 &&
            strcasecmp(c->pattern + n - 3, ".h5") == 0 &&
            !(n > 11 && strcasecmp(c->pattern + n - 11, ".weights.h5") == 0);
 }

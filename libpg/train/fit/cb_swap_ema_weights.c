@@ -39,9 +39,9 @@ static pg_status open(void *self, pg__fit *f, pg__settings *s, pg_err *err)
     swapper *w = self;
     pg_status st = PG_OK;
     PG_TRY(pg__settings_flag(s, "swap_on_epoch", &w->on_epoch, err));
-    if (!f->t->optimiser.use_ema)
-        PG_TRY(refuse(&f->t->optimiser, err));
-    if (!pg__is_sharded(f->t))
+    if (!f->t->compiled.optimiser.use_ema)
+        PG_TRY(refuse(&f->t->compiled.optimiser, err));
+    if (!pg__is_sharded(f->t->ranks))
         f->n_held += 2 * pg__snapshot_bytes(f->t, 0);
 done:
     return st;
@@ -125,7 +125,7 @@ static void keep(void *self, pg__fit *f, pg__archive *a)
 static void close(void *self, pg__fit *f)
 {
     const swapper *w = self;
-    if (w->has_begun && !w->has_ended && w->is_swapped && !pg__is_sharded(f->t))
+    if (w->has_begun && !w->has_ended && w->is_swapped && !pg__is_sharded(f->t->ranks))
         (void)pg__average_swap(f->t, NULL);
 }
 

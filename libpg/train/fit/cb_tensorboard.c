@@ -203,7 +203,7 @@ static pg_status give(board *b, log *l, pg__fit *f, pg_err *err)
  * what Keras writes since 2.2.3, which is what TensorBoard reads. */
 static pg_status put_model(board *b, const pg_trainer *t, pg_err *err)
 {
-    const pg__graph *g = t->graph;
+    const pg__graph *g = t->net.graph;
     const pg__model *m = g->root;
     const int is_list = g->text[m->config_span.off] == '[';
     pg__str text = {0};
@@ -217,9 +217,9 @@ static pg_status put_model(board *b, const pg_trainer *t, pg_err *err)
         PG_TRY(pg__str_puts(&text, "{\"name\": \"sequential\", \"layers\": ", err));
     PG_TRY(pg__str_add(&text, g->text + m->config_span.off, m->config_span.n, err));
     PG_TRY(pg__str_puts(&text, is_list ? "}" : "", err));
-    if (t->keras_version) {
+    if (t->net.keras_version) {
         PG_TRY(pg__str_puts(&text, ", \"keras_version\": ", err));
-        PG_TRY(pg__json_quote(&text, t->keras_version, strlen(t->keras_version), err));
+        PG_TRY(pg__json_quote(&text, t->net.keras_version, strlen(t->net.keras_version), err));
     }
     PG_TRY(pg__str_puts(&text, "}", err));
     PG_TRY(pg__events_model(&b->train.file, &(pg__event){wall_time(), 0, "keras"}, text.s, text.n,
@@ -264,7 +264,7 @@ static pg_status resume(board *b, log *l, pg__fit *f, pg_err *err)
 
 static void begin_epoch(board *b, const pg__fit *f)
 {
-    b->steps_before = f->t->optimiser.iterations;
+    b->steps_before = f->t->compiled.optimiser.iterations;
     b->epoch_began = b->batch_began = pg__now();
 }
 
@@ -340,7 +340,7 @@ static const char *of_validation(const char *name)
 
 static pg_status put_epoch(board *b, pg__fit *f, const pg_logs *logs, pg_err *err)
 {
-    const uint64_t steps = f->t->optimiser.iterations;
+    const uint64_t steps = f->t->compiled.optimiser.iterations;
     pg_status st = PG_OK;
     for (size_t i = 0; i < logs->n; i++)
         if (of_validation(logs->names[i]))
@@ -348,7 +348,7 @@ static pg_status put_epoch(board *b, pg__fit *f, const pg_logs *logs, pg_err *er
                        "_vs_iterations", steps, logs->values[i], err));
     for (size_t i = 0; i < logs->n; i++) {
         const char *name = logs->names[i], *val = of_validation(name);
-        if (f->t->optimiser.schedule && strcmp(name, f->rate_name) == 0)
+        if (f->t->compiled.optimiser.schedule && strcmp(name, f->rate_name) == 0)
             name = "learning_rate"; /* whatever the logs call it */
         PG_TRY(put(val ? &b->validation : &b->train, "epoch_", val ? val : name, "", f->epoch,
                    logs->values[i], err));
@@ -369,8 +369,8 @@ static pg_status put_histograms(board *b, pg__fit *f, pg_err *err)
     pg_status st = PG_OK;
     if (b->tags.n == 0)
         PG_TRY(pg__histogram_tags(&b->tags, f->t, err));
-    for (size_t i = 0; i < f->t->n_params; i++) {
-        PG_TRY(pg__param_histogram(rows, f->t, f->t->order[i]));
+    for (size_t i = 0; i < f->t->vars.n_params; i++) {
+        PG_TRY(pg__param_histogram(rows, f->t, f->t->vars.order[i]));
         PG_TRY(pg__events_histogram(&b->train.file,
                                     &(pg__event){wall_time(), f->epoch, b->tags.v[i]},
                                     (const double(*)[3])rows, err));

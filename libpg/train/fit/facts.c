@@ -36,15 +36,15 @@ static pg_status put_text(pg__str *out, const char *name, const char *value, pg_
 
 static pg_status put_model(pg__str *out, const pg_trainer *t, pg_err *err)
 {
-    const pg__json_span config = t->graph->root->config_span;
+    const pg__json_span config = t->net.graph->root->config_span;
     char hex[65];
     pg__sha256 h;
     pg__sha256_init(&h);
-    pg__sha256_add(&h, t->graph->text + config.off, config.n);
-    for (size_t i = 0; i < t->n_params; i++) {
-        pg__sha256_add(&h, t->built_params.params[i].shape.d,
-                       t->built_params.params[i].shape.rank * sizeof(uint64_t));
-        pg__sha256_add(&h, &t->trained[i], 1);
+    pg__sha256_add(&h, t->net.graph->text + config.off, config.n);
+    for (size_t i = 0; i < t->vars.n_params; i++) {
+        pg__sha256_add(&h, t->net.built_params.params[i].shape.d,
+                       t->net.built_params.params[i].shape.rank * sizeof(uint64_t));
+        pg__sha256_add(&h, &t->vars.trained[i], 1);
     }
     pg__sha256_hex(&h, hex);
     return put(out, "model", hex, 16, err);
@@ -61,23 +61,23 @@ static pg_status put_compiled(pg__str *out, const pg_trainer *t, pg_err *err)
                  {"weighted_metrics", "weighted metrics"}};
     pg__str text = {0};
     pg_status st = PG_OK;
-    PG_TRY(pg__compiled_text(&text, t, &t->optimiser, 0, err));
+    PG_TRY(pg__compiled_text(&text, t, &t->compiled.optimiser, 0, err));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const pg__json_span s = pg__json_member(text.s, (pg__json_span){0, text.n}, parts[i].key);
         PG_TRY(put(out, parts[i].name, text.s + s.off, s.n, err));
     }
-    PG_TRY(put_text(out, "rules", t->rules->name, err));
-    PG_TRY(put_count(out, "bytes of a number", t->backend->real_bytes, err));
-    PG_TRY(put_text(out, "precision", pg__mixed_name(t), err));
-    PG_TRY(put_count(out, "deterministic", t->cut.n_lanes > 0, err));
-    PG_TRY(put_count(out, "lanes", t->cut.n_lanes, err));
+    PG_TRY(put_text(out, "rules", t->net.rules->name, err));
+    PG_TRY(put_count(out, "bytes of a number", t->devs.backend->real_bytes, err));
+    PG_TRY(put_text(out, "precision", pg__mixed_name(&t->net), err));
+    PG_TRY(put_count(out, "deterministic", t->pool.cut.n_lanes > 0, err));
+    PG_TRY(put_count(out, "lanes", t->pool.cut.n_lanes, err));
     PG_TRY(put_text(out, "convolutions",
-                    t->conv == 1   ? "direct"
-                    : t->conv == 2 ? "winograd"
-                                   : "auto",
+                    t->net.conv == 1   ? "direct"
+                    : t->net.conv == 2 ? "winograd"
+                                       : "auto",
                     err));
-    PG_TRY(put_count(out, "loss from probabilities", t->from_probabilities != 0, err));
-    PG_TRY(put_text(out, "BatchNormalization", t->bn_sync ? "sync" : "replica", err));
+    PG_TRY(put_count(out, "loss from probabilities", t->compiled.from_probabilities != 0, err));
+    PG_TRY(put_text(out, "BatchNormalization", t->net.bn_sync ? "sync" : "replica", err));
 done:
     pg__str_fini(&text);
     return st;

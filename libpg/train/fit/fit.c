@@ -74,10 +74,10 @@ static pg_status stop_at_nan(run *r, const pg__batch *batch, const pg__turn *tur
     char where[256];
     pg_status st = PG_OK;
     PG_TRY(pg__find_nan(r->t, batch, where, err));
-    PG_TRY(pg__ranks_where(r->t, where, err));
+    PG_TRY(pg__ranks_where(r->t->ranks, where, err));
     st = pg_fail(err, PG_E_NO, "loss is NaN since epoch %zu, batch %zu; stopped%s%s",
                  turn->epoch + 1, turn->batch + 1, where[0] ? "; first in " : "", where);
-    st = pg__ranks_agree(r->t, st, err);
+    st = pg__ranks_agree(r->t->ranks, st, err);
 done:
     return st;
 }
@@ -85,7 +85,7 @@ done:
 static pg_status check_loss(run *r, const pg__batch *batch, const pg__turn *turn, pg_err *err)
 {
     if (!turn->validation && r->fit.terminates_on_nan &&
-        (r->t->nan_found || !isfinite(pg__total_loss(r->t, &r->own))))
+        (r->t->loop.nan_found || !isfinite(pg__total_loss(r->t, &r->own))))
         return stop_at_nan(r, batch, turn, err);
     return PG_OK;
 }
@@ -98,7 +98,7 @@ static pg_status stop_here(run *r, const pg__turn *turn, pg_err *err)
     pg_status st = PG_OK;
     snprintf(where, sizeof where, "interrupted in epoch %zu, after %sbatch %zu", turn->epoch + 1,
              turn->validation ? "validation " : "", turn->batch + 1);
-    if (!file || pg__rank_of(r->t) > 0)
+    if (!file || pg__rank_of(r->t->ranks) > 0)
         PG_FAIL(PG_E_CANCELLED, "%s", where);
     PG_TRY(pg__resume_save(&r->resume, PG__RESUME_AT_STOP, err));
     if (r->resume.failed)
@@ -126,9 +126,9 @@ static pg_status take_own_stock(run *r, const pg__turn *turn, pg_err *err)
     pg_status st = PG_OK;
     r->next = pg__point_after(turn);
     PG_TRY(pg__writer_poll(r->fit.writer, err));
-    if (pg__told_to_stop(r->t, r->opts->cancel))
+    if (pg__told_to_stop(r->t->ranks, r->opts->cancel))
         PG_TRY(stop_here(r, turn, err));
-    if (pg__rank_of(r->t) == 0 && pg__resume_is_due(&r->resume))
+    if (pg__rank_of(r->t->ranks) == 0 && pg__resume_is_due(&r->resume))
         PG_TRY(pg__resume_save(&r->resume, PG__RESUME_BETWEEN, err));
 done:
     pg__snapshot_drop(r->fit.snapshot);
@@ -138,7 +138,7 @@ done:
 
 static pg_status take_stock(run *r, const pg__turn *turn, pg_err *err)
 {
-    const int writes = pg__rank_of(r->t) == 0;
+    const int writes = pg__rank_of(r->t->ranks) == 0;
     pg_status st = writes ? PG_OK : meet_writer(r, PG_OK, err);
     if (st == PG_OK)
         st = take_own_stock(r, turn, err);
@@ -148,7 +148,7 @@ static pg_status take_stock(run *r, const pg__turn *turn, pg_err *err)
 /* With float16 the first scales of the loss are tried out, so that is nothing to worry about. */
 static pg_status tell_skipped(run *r, const pg__turn *turn, pg_err *err)
 {
-    const pg__loss_scale *s = &r->t->scale;
+    const pg__loss_scale *s = &r->t->compiled.scale;
     if (!s->skipped || turn->validation)
         return PG_OK;
     return pg__fit_tell(&r->fit, PG_EVENT_SKIPPED, NULL, err,
@@ -192,7 +192,7 @@ static pg_status run_batches(run *r, pg_err *err)
         if (!batch)
             break;
         if (!turn.validation)
-            pg__lap(&clock, &r->t->spent.input);
+            pg__lap(&clock, &r->t->report.spent.input);
         PG_TRY(run_batch(r, batch, &turn, err));
     }
 done:
@@ -203,12 +203,12 @@ done:
 
 static void keep_totals(const pg_trainer *t, pg__totals *totals, pg__archive *a)
 {
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         pg__archive_real(a, &totals->loss_sums[k]);
         pg__archive_real(a, &totals->loss_counts[k]);
         pg__archive_real(a, &totals->batch_losses[k]);
     }
-    for (size_t i = 0; i < t->n_metric_state; i++)
+    for (size_t i = 0; i < t->compiled.n_metric_state; i++)
         pg__archive_real(a, &totals->metrics[i]);
     pg__archive_real(a, &totals->penalty_sum);
     pg__archive_u64(a, &totals->n_rows);
@@ -254,8 +254,8 @@ static pg_status go_on(run *r, pg_err *err)
     if (!r->fit.resume)
         return PG_OK;
     st = pg__resume_load(&r->resume, &found, err);
-    PG_TRY(pg__ranks_agree(r->t, st, err));
-    PG_TRY(pg__ranks_found(r->t, r->fit.resume_file, found, r->resume.mark, err));
+    PG_TRY(pg__ranks_agree(r->t->ranks, st, err));
+    PG_TRY(pg__ranks_found(r->t->ranks, r->fit.resume_file, found, r->resume.mark, err));
     if (!found)
         return PG_OK;
     pg__batch_order_seek(r->course, &r->next);
@@ -274,7 +274,7 @@ static pg_status ask_for_meetings(run *r, pg_err *err)
 {
     int writes = r->fit.resume_file != NULL;
     pg_status st = PG_OK;
-    if (!pg__is_sharded(r->t))
+    if (!pg__is_sharded(r->t->ranks))
         return PG_OK;
     for (size_t i = 0; i < r->fit.n_calls; i++)
         writes |= r->fit.calls[i].type->writes;
@@ -290,7 +290,7 @@ static pg_status lock_state(run *r, pg_err *err)
 {
     const pg__fit *f = &r->fit;
     const int makes_folder = f->resume != 1;
-    if (!f->resume_file || pg__rank_of(r->t) > 0 || (!f->resume && !pg__fit_keeps(r)))
+    if (!f->resume_file || pg__rank_of(r->t->ranks) > 0 || (!f->resume && !pg__fit_keeps(r)))
         return PG_OK;
     return pg__resume_lock_take(&r->lock, f->resume_file, makes_folder, err);
 }
@@ -300,8 +300,9 @@ static pg_status lock_state(run *r, pg_err *err)
 static pg_status tell_of_idle(run *r, pg_err *err)
 {
     const pg_trainer *t = r->t;
-    const size_t rows = t->part_rows ? (size_t)t->part_rows : r->batch_size;
-    if (rows >= r->what.n_devices || pg__rank_of(t) > 0 || (t->cut.n_lanes && !t->cut.by_replica))
+    const size_t rows = t->loop.part_rows ? (size_t)t->loop.part_rows : r->batch_size;
+    if (rows >= r->what.n_devices || pg__rank_of(t->ranks) > 0 ||
+        (t->pool.cut.n_lanes && !t->pool.cut.by_replica))
         return PG_OK;
     return pg__fit_tell(&r->fit, PG_EVENT_NOTE, NULL, err,
                         "a batch of %zu is too small for %zu devices: the last one computes all of "
@@ -313,14 +314,14 @@ static pg_status tell_of_idle(run *r, pg_err *err)
 static pg_status begin_training(run *r, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__writer_new(&r->fit.writer, pg__is_sharded(r->t),
+    PG_TRY(pg__writer_new(&r->fit.writer, pg__is_sharded(r->t->ranks),
                           err)); /* what others have is asked for */
     if (r->cb && r->cb->train_begin)
         PG_TRY(r->cb->train_begin(r->cb->user, &r->what, err));
     PG_TRY(tell_of_idle(r, err));
     PG_TRY(ask_for_meetings(r, err));
     PG_TRY(go_on(r, err));
-    PG_TRY(pg__ranks_agree(r->t, pg__calls_train_begin(&r->fit, err), err));
+    PG_TRY(pg__ranks_agree(r->t->ranks, pg__calls_train_begin(&r->fit, err), err));
     PG_TRY(pg__prefetch_new(&r->ahead, r->course, &r->train, r->has_val ? &r->val : NULL,
                             r->batch_size, err));
     if ((r->next.batch > 0 || r->next.in_validation) && r->cb && r->cb->epoch_begin)
@@ -332,16 +333,16 @@ done:
 /* What is to be written behind the last state: that is told to it then. */
 static pg_status name_output(run *r, pg_err *err)
 {
-    r->t->state = pg__mem_strdup(r->fit.resume_file);
-    r->t->output = pg__mem_strdup(r->opts->output);
-    return r->t->state && r->t->output ? PG_OK : pg__nomem(err);
+    r->t->loop.state = pg__mem_strdup(r->fit.resume_file);
+    r->t->loop.output = pg__mem_strdup(r->opts->output);
+    return r->t->loop.state && r->t->loop.output ? PG_OK : pg__nomem(err);
 }
 
 static void forget_output(pg_trainer *t)
 {
-    pg__mem_free(t->state);
-    pg__mem_free(t->output);
-    t->state = t->output = NULL;
+    pg__mem_free(t->loop.state);
+    pg__mem_free(t->loop.output);
+    t->loop.state = t->loop.output = NULL;
 }
 
 /* The last state, of a run that is over; what was asked for and is missing. */
@@ -350,7 +351,7 @@ static pg_status end_resume(run *r, pg_err *err)
     pg__fit *f = &r->fit;
     pg_status st = PG_OK;
     PG_TRY(pg__writer_wait(f->writer, err));
-    if (pg__rank_of(r->t) > 0)
+    if (pg__rank_of(r->t->ranks) > 0)
         goto done;
     if (f->resume_ends) {
         pg__resume_remove(&r->resume);
@@ -370,7 +371,7 @@ done:
 
 static pg_status end_training(run *r, double began, pg_err *err)
 {
-    pg_fit_report report = pg__report_of(r->t, began);
+    pg_fit_report report = pg__report_of(&r->t->report, began);
     pg_status st = PG_OK;
     report.n_epochs = r->n_finished;
     PG_TRY(pg__ranks_shares(r->t, &report, err));
@@ -380,7 +381,7 @@ static pg_status end_training(run *r, double began, pg_err *err)
     PG_TRY(pg__calls_train_end(&r->fit, err));
     PG_TRY(end_resume(r, err));
     PG_TRY(meet_writer(r, PG_OK, err));
-    if (r->opts->measure_alone && !r->t->ranks && r->t->cut.n_replicas > 1 &&
+    if (r->opts->measure_alone && !r->t->ranks && r->t->pool.cut.n_replicas > 1 &&
         report.rows_per_second > 0)
         PG_TRY(pg__measure_alone(r->t, &r->train, r->batch_size, &report.alone, err));
     if (r->cb && r->cb->train_end)
@@ -439,19 +440,19 @@ pg_status pg_fit(pg_trainer *t, pg_data *data, const pg_fit_opts *opts, const pg
     pg_status st = PG_OK;
     pg__ranks_begin_call(t, opts->cancel);
     forget_output(t);
-    PG_TRY(pg__ranks_agree(t, open_run(&r, err), err));
+    PG_TRY(pg__ranks_agree(t->ranks, open_run(&r, err), err));
     PG_TRY(pg__ranks_same_run(t, opts, err));
     PG_TRY(pg__ranks_same_data(t, &r.train, err));
     if (r.has_val)
         PG_TRY(pg__ranks_same_data(t, &r.val, err));
-    PG_TRY(pg__ranks_agree(t, lock_state(&r, err), err));
+    PG_TRY(pg__ranks_agree(t->ranks, lock_state(&r, err), err));
     PG_TRY(begin_training(&r, err));
     PG_TRY(run_batches(&r, err));
     PG_TRY(end_training(&r, began, err));
 done:
     st = pg__told(t, st, err);
     if (!r.has_ended) /* else only a file of rank 0 is missing: what was trained is there */
-        st = pg__ranks_told(t, st, err);
+        st = pg__ranks_told(t->ranks, st, err);
     if (st != PG_OK && r.fit.writer)
         (void)pg__writer_wait(r.fit.writer, NULL); /* what is being written is told of */
     pg__fit_close(&r);

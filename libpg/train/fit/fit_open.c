@@ -51,7 +51,7 @@ done:
 static pg_status plan_course(run *r, pg_err *err)
 {
     const pg_fit_opts *o = r->opts;
-    const int shuffled = !o->no_shuffle && r->t->built_params.n_states == 0;
+    const int shuffled = !o->no_shuffle && r->t->net.built_params.n_states == 0;
     const pg__batch_order_opts opts = {.n_train = r->train.n_rows,
                                        .n_val = r->has_val ? r->val.n_rows : 0,
                                        .batch_size = r->batch_size,
@@ -75,7 +75,7 @@ static pg_status size_batches(run *r, pg_err *err)
     const uint64_t most = r->train.n_rows > r->val.n_rows ? r->train.n_rows : r->val.n_rows;
     pg_status st = PG_OK;
     PG_TRY(pg__feed_batch_size(r->t, o->batch_size, &r->batch_size, err));
-    r->t->part_rows = o->accumulate > 1 ? r->batch_size : 0;
+    r->t->loop.part_rows = o->accumulate > 1 ? r->batch_size : 0;
     if (__builtin_mul_overflow(r->batch_size, o->accumulate > 1 ? o->accumulate : 1,
                                &r->batch_size))
         PG_FAIL(PG_E_ARG, "accumulate: %zu batches are more rows than can be counted",
@@ -112,7 +112,7 @@ static pg_status open_calls(run *r, pg_err *err)
             PG_TRY(pg__nomem(err));
     }
     PG_TRY(pg__calls_open(f, err));
-    r->t->stops_on_nan = f->terminates_on_nan;
+    r->t->loop.stops_on_nan = f->terminates_on_nan;
     if (f->resume && !f->resume_file)
         PG_FAIL(PG_E_ARG, "resume: no resume_file given");
 done:
@@ -210,7 +210,7 @@ void pg__fit_close(run *r)
     pg__totals_free(&r->pass);
     pg__feed_close(&r->train);
     pg__feed_close(&r->val);
-    r->t->part_rows = 0;
+    r->t->loop.part_rows = 0;
     pg__shapes_end(r->t, &r->shapes);
 }
 
@@ -219,8 +219,8 @@ pg_status pg__fit_open(run *r, pg_err *err)
 {
     pg_trainer *t = r->t;
     size_t n_losses = 0;
-    for (size_t k = 0; k < t->n_outputs; k++)
-        n_losses += (size_t)t->objectives[k].has_loss;
+    for (size_t k = 0; k < t->net.n_outputs; k++)
+        n_losses += (size_t)t->compiled.objectives[k].has_loss;
     if (n_losses == 0) {
         (void)pg_fail(err, PG_E_ARG, "no loss given");
         pg_err_set(err, "loss", "categorical_crossentropy");
@@ -232,11 +232,11 @@ pg_status pg__fit_open(run *r, pg_err *err)
     if (r->opts->initial_epoch >= (r->opts->epochs ? r->opts->epochs : 1))
         return pg_fail(err, PG_E_ARG, "epochs end at %zu, which the initial epoch %zu is behind",
                        r->opts->epochs ? r->opts->epochs : 1, r->opts->initial_epoch);
-    if (pg__spectral_check(t, err) != PG_OK)
+    if (pg__spectral_check(&t->net, err) != PG_OK)
         return PG_E_UNSUPPORTED;
-    t->seed = r->opts->seed;
-    t->spent = (pg__spent){0};
-    t->nan_found = 0;
+    t->loop.seed = r->opts->seed;
+    t->report.spent = (pg__spent){0};
+    t->loop.nan_found = 0;
     pg__profile_drop(t);
     const pg_status st = r->opts->profile ? pg__profile_start(t, PG__TRAINS, err) : PG_OK;
     return st == PG_OK ? prepare(r, err) : st;

@@ -91,15 +91,15 @@ static size_t keep_finite(double *v, size_t n)
 
 static pg_status each_piece(spread *s, look *f, pg_trainer *t, size_t param)
 {
-    const size_t bytes = t->backend->real_bytes, n_elems = t->n_elems[param];
-    const char *from = t->params.at[param];
+    const size_t bytes = t->devs.backend->real_bytes, n_elems = t->vars.n_elems[param];
+    const char *from = t->vars.params.at[param];
     double wide[PIECE];
     float piece[PIECE];
     pg_status st = PG_OK;
     for (size_t at = 0, n; at < n_elems; at += n) {
         n = n_elems - at < PIECE ? n_elems - at : PIECE;
         void *to = bytes == sizeof *wide ? (void *)wide : (void *)piece;
-        PG_TRY(t->backend->get(pg__param_dev(t, param), to, from + at * bytes, n * bytes));
+        PG_TRY(t->devs.backend->get(pg__param_dev(t, param), to, from + at * bytes, n * bytes));
         if (bytes != sizeof *wide)
 #pragma omp simd
             for (size_t i = 0; i < n; i++)
@@ -155,20 +155,20 @@ static const char *cell_of(const pg__layer *l)
 /* Keras' name for weight i: as in a file that Keras 2 wrote, or as Keras makes it. */
 static pg_status put_name(pg__str *to, const pg_trainer *t, size_t i, pg_err *err)
 {
-    const size_t param = t->order[i];
-    const char *stored = t->file_names[param], *name = t->weights[i].name;
+    const size_t param = t->vars.order[i];
+    const char *stored = t->vars.file_names[param], *name = t->vars.weights[i].name;
     const char *var = strrchr(name, '/') + 1;
-    if (stored && strchr(stored, '/') && strchr(stored, ':') && !t->rules->keras3)
+    if (stored && strchr(stored, '/') && strchr(stored, ':') && !t->net.rules->keras3)
         return pg__str_puts(to, stored, err);
     return pg__str_printf(to, err, "%.*s%s%s%s", (int)(var - name), name,
-                          cell_of(t->built_params.params[param].leaf->layer), var,
-                          t->rules->keras3 ? "" : ":0");
+                          cell_of(t->net.built_params.params[param].leaf->layer), var,
+                          t->net.rules->keras3 ? "" : ":0");
 }
 
 /* That name with '_' for ':', behind the model that it is nested in where it is not alone. */
 static pg_status put_tag(pg__strs *to, const pg_trainer *t, size_t i, int how, pg_err *err)
 {
-    const char *model = t->built_params.params[t->order[i]].leaf->parent;
+    const char *model = t->net.built_params.params[t->vars.order[i]].leaf->parent;
     pg__str tag = {0};
     pg_status st = PG_OK;
     if (how != BY_NAME && *model)
@@ -188,7 +188,7 @@ static pg_status put_tags(pg__strs *to, const pg_trainer *t, const unsigned char
 {
     pg_status st = PG_OK;
     pg__strs_fini(to);
-    for (size_t i = 0; i < t->n_params; i++)
+    for (size_t i = 0; i < t->vars.n_params; i++)
         PG_TRY(put_tag(to, t, i, how[i], err));
 done:
     return st;
@@ -203,17 +203,17 @@ static int is_twice(const pg__strs *sorted, const char *tag)
 
 pg_status pg__histogram_tags(pg__strs *out, const pg_trainer *t, pg_err *err)
 {
-    unsigned char *how = pg__mem_array(t->n_params, 1);
+    unsigned char *how = pg__mem_array(t->vars.n_params, 1);
     pg__strs sorted = {0};
     pg_status st = PG_OK;
     if (!how)
         return pg__nomem(err);
-    memset(how, t->rules->keras3 ? BY_MODEL : BY_NAME, t->n_params);
+    memset(how, t->net.rules->keras3 ? BY_MODEL : BY_NAME, t->vars.n_params);
     PG_TRY(put_tags(out, t, how, err));
     for (unsigned char next = BY_MODEL; next <= BY_NUMBER; next++) {
         PG_TRY(put_tags(&sorted, t, how, err));
         pg__strs_sort(&sorted);
-        for (size_t i = 0; i < t->n_params; i++)
+        for (size_t i = 0; i < t->vars.n_params; i++)
             if (is_twice(&sorted, out->v[i]))
                 how[i] = next;
         PG_TRY(put_tags(out, t, how, err));

@@ -35,16 +35,17 @@ static uint64_t resident(void)
 
 static uint64_t flat_bytes(const pg_trainer *t)
 {
-    return t->offsets[t->n_params] * t->backend->real_bytes;
+    return t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
 }
 
 /* Buffers that a worker with n lanes sums in: one, or one per open subtree of the tree. */
 static uint64_t partials_of(const pg_trainer *t, size_t n_lanes)
 {
     uint64_t n = 1;
-    if (t->part_rows > 0) /* each lane's parts are summed until the last, beside the one in hand */
+    if (t->loop.part_rows >
+        0) /* each lane's parts are summed until the last, beside the one in hand */
         return n_lanes > 0 ? n_lanes + 1 : 0;
-    for (size_t k = n_lanes; t->cut.n_lanes && k > 1; k /= 2)
+    for (size_t k = n_lanes; t->pool.cut.n_lanes && k > 1; k /= 2)
         n++;
     return n_lanes > 0 ? n : 0;
 }
@@ -54,13 +55,13 @@ static uint64_t batch_bytes(const pg_trainer *t, const pg__program *p, uint64_t 
 {
     const pg__lowered *m = pg__program_model(p);
     uint64_t n = 0;
-    for (size_t k = 0; k < t->n_inputs; k++)
+    for (size_t k = 0; k < t->net.n_inputs; k++)
         n += pg__dims_elems(&m->tape.values[m->inputs[k]].shape);
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         const pg__value *target = pg__program_target(p, k);
         n += target ? pg__dims_elems(&target->shape) : 0;
     }
-    return n / lane_rows * n_rows * t->backend->real_bytes;
+    return n / lane_rows * n_rows * t->devs.backend->real_bytes;
 }
 
 typedef struct needs {
@@ -73,16 +74,17 @@ typedef struct needs {
 static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, needs *n,
                             pg_err *err)
 {
-    const uint64_t rows =
-        t->part_rows && t->part_rows < batch_size ? t->part_rows : (uint64_t)batch_size;
+    const uint64_t rows = t->loop.part_rows && t->loop.part_rows < batch_size
+                              ? t->loop.part_rows
+                              : (uint64_t)batch_size;
     const pg__program *p = NULL, *last = NULL;
-    const size_t n_lanes = pg__lane_count(&t->cut);
+    const size_t n_lanes = pg__lane_count(&t->pool.cut);
     pg__lane *lanes = pg__mem_array(n_lanes, sizeof *lanes);
     pg_status st = PG_OK;
     if (!lanes)
         return pg__nomem(err);
     for (size_t k = 0; k < n_lanes; k++)
-        lanes[k] = pg__lane_of(&t->cut, rows, k);
+        lanes[k] = pg__lane_of(&t->pool.cut, rows, k);
     for (size_t k = 0; k < n_lanes; k++) {
         const pg__lane lane = lanes[k];
         const size_t at = pg__lanes_sync_bn(t) ? k : lane.worker;
@@ -91,7 +93,7 @@ static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, 
         PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
         const size_t together = pg__program_lanes(p);
         const int joined =
-            together > 1 && t->part_rows == 0 && pg__lanes_alike(lanes, n_lanes, k, together);
+            together > 1 && t->loop.part_rows == 0 && pg__lanes_alike(lanes, n_lanes, k, together);
         if (joined && k % together > 0)
             continue;
         const uint64_t arena = joined ? pg__program_lanes_bytes(p)
@@ -103,7 +105,7 @@ static pg_status plan_lanes(pg_forecast *out, pg_trainer *t, size_t batch_size, 
         n->n_lanes[lane.worker]++;
         n->shared += p != last ? pg__program_shared_bytes(p) : 0;
         last = p;
-        if (out->data == 0 && t->backend->host_memory)
+        if (out->data == 0 && t->devs.backend->host_memory)
             out->data = batch_bytes(t, p, lane.n, batch_size);
     }
 done:
@@ -114,8 +116,8 @@ done:
 static uint64_t shared_bytes(const pg_trainer *t)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i < t->n_built; i++)
-        n += pg__program_shared_bytes(t->built[i].program);
+    for (size_t i = 0; i < t->programs.n_built; i++)
+        n += pg__program_shared_bytes(t->programs.built[i].program);
     return n;
 }
 
@@ -124,12 +126,12 @@ static uint64_t shared_bytes(const pg_trainer *t)
 static uint64_t filled_bytes(const pg_forecast *f, pg_trainer *t)
 {
     uint64_t n = f->weights + f->optimizer + shared_bytes(t) + pg__sums_held(t);
-    for (size_t k = 0; k < t->cut.n_workers + t->cut.n_lanes; k++)
-        n += t->arenas[k].n_bytes;
-    for (size_t w = 0; w < t->n_threads; w++) {
-        n += t->workers[w].scratch.n_bytes;
+    for (size_t k = 0; k < t->pool.cut.n_workers + t->pool.cut.n_lanes; k++)
+        n += t->pool.arenas[k].n_bytes;
+    for (size_t w = 0; w < t->pool.n_threads; w++) {
+        n += t->pool.workers[w].scratch.n_bytes;
         for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
-            n += t->workers[w].grads[k].mem ? f->weights : 0;
+            n += t->pool.workers[w].grads[k].mem ? f->weights : 0;
     }
     return n;
 }
@@ -137,27 +139,28 @@ static uint64_t filled_bytes(const pg_forecast *f, pg_trainer *t)
 /* GPUs have copies of the variables, and of a sum of gradients what comes from another. */
 static void add_copies(pg_forecast *out, const pg_trainer *t)
 {
-    if (t->n_devices < 2)
+    if (t->devs.n_devices < 2)
         return;
-    out->weights *= t->n_devices;
-    out->optimizer *= t->n_devices;
-    out->gradients += t->n_devices * flat_bytes(t);
-    out->available *= t->n_devices;
+    out->weights *= t->devs.n_devices;
+    out->optimizer *= t->devs.n_devices;
+    out->gradients += t->devs.n_devices * flat_bytes(t);
+    out->available *= t->devs.n_devices;
 }
 
 static void add_up(pg_forecast *out, pg_trainer *t, const needs *n, size_t n_programs)
 {
-    for (size_t k = 0; k < t->cut.n_workers + t->cut.n_lanes; k++)
+    for (size_t k = 0; k < t->pool.cut.n_workers + t->pool.cut.n_lanes; k++)
         out->activations += n->arenas[k];
-    for (size_t w = 0; w < t->cut.n_workers; w++) {
-        out->workspace += n->scratch[w] * (t->n_threads / t->cut.n_workers);
+    for (size_t w = 0; w < t->pool.cut.n_workers; w++) {
+        out->workspace += n->scratch[w] * (t->pool.n_threads / t->pool.cut.n_workers);
         out->gradients += partials_of(t, n->n_lanes[w]) * flat_bytes(t);
     }
     out->gradients += pg__sums_needed(t);
-    out->workspace += t->backend->host_memory ? n->shared : n->shared * t->n_devices * n_programs;
+    out->workspace +=
+        t->devs.backend->host_memory ? n->shared : n->shared * t->devs.n_devices * n_programs;
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
-        if (t->slots[s].mem) {
-            const uint64_t own = pg__is_sharded(t) ? pg__opt_shard_bytes(t) : flat_bytes(t);
+        if (t->vars.slots[s].mem) {
+            const uint64_t own = pg__is_sharded(t->ranks) ? pg__opt_shard_bytes(t) : flat_bytes(t);
             out->optimizer += own;
             out->optimizer_elsewhere += flat_bytes(t) - own;
         }
@@ -182,27 +185,28 @@ static size_t largest(const pg_forecast *f, pg_trainer *t)
 static pg_status forecast(pg_forecast *out, pg_trainer *t, size_t batch_size,
                           const pg__beside *beside, pg_err *err)
 {
-    const size_t n_arenas = t->cut.n_workers + t->cut.n_lanes;
-    if (t->is_split)
-        return pg__memory_estimate_mp(out, t, batch_size, partials_of(t, pg__lane_count(&t->cut)),
+    const size_t n_arenas = t->pool.cut.n_workers + t->pool.cut.n_lanes;
+    if (t->devs.is_split)
+        return pg__memory_estimate_mp(out, t, batch_size,
+                                      partials_of(t, pg__lane_count(&t->pool.cut)),
                                       beside->n_programs, err);
-    pg_forecast f = {.n_devices = t->cut.n_replicas,
+    pg_forecast f = {.n_devices = t->pool.cut.n_replicas,
                      .batch_size = batch_size,
                      .weights = flat_bytes(t),
-                     .workspace = t->backend->host_memory ? beside->n_copied : 0};
+                     .workspace = t->devs.backend->host_memory ? beside->n_copied : 0};
     needs n = {pg__mem_array(n_arenas, sizeof *n.arenas),
-               pg__mem_array(t->cut.n_workers, sizeof *n.scratch),
-               pg__mem_array(t->cut.n_workers, sizeof *n.n_lanes), 0};
+               pg__mem_array(t->pool.cut.n_workers, sizeof *n.scratch),
+               pg__mem_array(t->pool.cut.n_workers, sizeof *n.n_lanes), 0};
     uint64_t all = 0;
     pg_status st = PG_OK;
     if (!n.arenas || !n.scratch || !n.n_lanes)
         PG_TRY(pg__nomem(err));
-    PG_TRY(t->backend->memory(t->dev, &f.available, &all, err));
+    PG_TRY(t->devs.backend->memory(t->devs.dev, &f.available, &all, err));
     PG_TRY(plan_lanes(&f, t, batch_size, &n, err));
     f.data *= beside->n_buffers;
     add_up(&f, t, &n, beside->n_programs);
     const uint64_t now = resident(), filled = filled_bytes(&f, t);
-    if (t->backend->host_memory) /* what the process holds is no device's */
+    if (t->devs.backend->host_memory) /* what the process holds is no device's */
         f.process = (now > filled ? now - filled : 0) + RUNNING_BYTES;
     f.total += f.process;
     f.largest_batch = largest(&f, t);
@@ -229,11 +233,11 @@ static void try_largest(pg_forecast *f, pg_trainer *t, const pg__beside *beside)
             next = fits + (too_many - fits) / 2;
             continue;
         }
-        if (t->is_split ? pg__memory_estimate_fits(&g, 50) : g.total <= room)
+        if (t->devs.is_split ? pg__memory_estimate_fits(&g, 50) : g.total <= room)
             fits = next;
         else
             too_many = next;
-        if (t->is_split) {
+        if (t->devs.is_split) {
             next = g.largest_batch;
             continue;
         }
@@ -250,12 +254,12 @@ pg_status pg__memory_estimate_of(pg_forecast *out, pg_trainer *t, size_t batch_s
     const pg_status st = forecast(&f, t, batch_size, beside, err);
     if (st != PG_OK)
         return st;
-    const int fits = t->is_split ? pg__memory_estimate_fits(&f, 0)
-                                 : f.total <= f.available + filled_bytes(&f, t);
-    if (!t->backend->host_memory && !fits)
+    const int fits = t->devs.is_split ? pg__memory_estimate_fits(&f, 0)
+                                      : f.total <= f.available + filled_bytes(&f, t);
+    if (!t->devs.backend->host_memory && !fits)
         try_largest(&f, t, beside);
-    for (size_t i = 0; i < t->n_params; i++)
-        f.checkpoint += t->weights[i].n_bytes;
+    for (size_t i = 0; i < t->vars.n_params; i++)
+        f.checkpoint += t->vars.weights[i].n_bytes;
     const uint64_t state = f.optimizer + f.optimizer_elsewhere;
     f.checkpoint_full = f.checkpoint + (f.weights ? state / f.weights * f.checkpoint : 0);
     *out = f;
@@ -264,7 +268,7 @@ pg_status pg__memory_estimate_of(pg_forecast *out, pg_trainer *t, size_t batch_s
 
 pg_status pg__memory_estimate_check(pg_trainer *t, const pg_forecast *f, pg_err *err)
 {
-    if (t->is_split)
+    if (t->devs.is_split)
         return pg__memory_estimate_fits(f, 0) ? PG_OK : pg__memory_estimate_refuse(f, err);
     const uint64_t has = f->process + filled_bytes(f, t); /* of a rank without rows it is all */
     const uint64_t more = f->total > has ? f->total - has : 0;
@@ -275,8 +279,8 @@ pg_status pg__memory_estimate_check(pg_trainer *t, const pg_forecast *f, pg_err 
     (void)snprintf(batch, sizeof batch, "with this model the largest batch is %zu",
                    f->largest_batch);
     (void)pg_fail(err, PG_E_NOMEM, "%s: out of memory: a batch of %zu needs %s%s, %s are free; %s",
-                  t->backend->host_memory ? t->backend->name : t->device_names, f->batch_size,
-                  pg__size_text_of(more).s, layer, pg__size_text_of(f->available).s,
+                  t->devs.backend->host_memory ? t->devs.backend->name : t->devs.device_names,
+                  f->batch_size, pg__size_text_of(more).s, layer, pg__size_text_of(f->available).s,
                   f->largest_batch > 0 ? batch : "this model has no room for a batch of 1");
     if (f->largest_batch > 0) {
         pg_err_do(err, PG_DO_SMALLER_BATCH, NULL);

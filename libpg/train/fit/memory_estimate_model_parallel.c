@@ -12,24 +12,24 @@
 static pg_device_forecast *part_of(pg_forecast *f, const pg_trainer *t, size_t d)
 {
     for (size_t k = 0; k < d; k++)
-        if (t->devices[k].ordinal == t->devices[d].ordinal)
+        if (t->devs.devices[k].ordinal == t->devs.devices[d].ordinal)
             return part_of(f, t, k);
     for (size_t k = 0; k < f->n_parts; k++)
-        if (f->parts[k].device == t->placed_on.v[d])
+        if (f->parts[k].device == t->devs.placed_on.v[d])
             return &f->parts[k];
-    f->parts[f->n_parts].device = t->placed_on.v[d];
+    f->parts[f->n_parts].device = t->devs.placed_on.v[d];
     return &f->parts[f->n_parts++];
 }
 
 static pg_status add_free(pg_forecast *f, pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t d = 0; d < t->n_devices; d++) {
+    for (size_t d = 0; d < t->devs.n_devices; d++) {
         pg_device_forecast *part = part_of(f, t, d);
         uint64_t is_free = 0, all = 0;
         if (part->room > 0)
             continue;
-        PG_TRY(t->backend->memory(t->devices[d].dev, &is_free, &all, err));
+        PG_TRY(t->devs.backend->memory(t->devs.devices[d].dev, &is_free, &all, err));
         part->room = is_free;
         f->available += is_free;
     }
@@ -41,22 +41,22 @@ static size_t n_slots(const pg_trainer *t)
 {
     size_t n = 0;
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
-        n += t->slots[s].mem != NULL;
+        n += t->vars.slots[s].mem != NULL;
     return n;
 }
 
 /* What device d has already may be used by what it will have. */
 static void add_filled(pg_forecast *f, const pg_trainer *t)
 {
-    for (size_t d = 0; d < t->n_devices; d++) {
+    for (size_t d = 0; d < t->devs.n_devices; d++) {
         pg_device_forecast *part = part_of(f, t, d);
         uint64_t flats = 1 + n_slots(t);
         for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
-            flats += t->workers[0].grads[k].mem != NULL;
-        part->room += flats * pg__mp_bytes(t, d) + t->workers[d].scratch.n_bytes +
-                      (d == 0 ? t->arenas[0].n_bytes : t->workers[d].arena.n_bytes);
-        for (size_t i = 0; i < t->n_built; i++)
-            part->room += pg__program_shared_on(t->built[i].program, (uint32_t)d);
+            flats += t->pool.workers[0].grads[k].mem != NULL;
+        part->room += flats * pg__mp_bytes(t, d) + t->pool.workers[d].scratch.n_bytes +
+                      (d == 0 ? t->pool.arenas[0].n_bytes : t->pool.workers[d].arena.n_bytes);
+        for (size_t i = 0; i < t->programs.n_built; i++)
+            part->room += pg__program_shared_on(t->programs.built[i].program, (uint32_t)d);
     }
 }
 
@@ -69,8 +69,8 @@ static pg_status plan(needs *n, pg_trainer *t, uint64_t n_rows, size_t device, p
 {
     const pg__program *last = NULL;
     pg_status st = PG_OK;
-    for (size_t k = 0; k < pg__lane_count(&t->cut); k++) {
-        const pg__lane lane = pg__lane_of(&t->cut, n_rows, k);
+    for (size_t k = 0; k < pg__lane_count(&t->pool.cut); k++) {
+        const pg__lane lane = pg__lane_of(&t->pool.cut, n_rows, k);
         const pg__program *p = NULL;
         if (lane.n == 0)
             continue;
@@ -90,10 +90,11 @@ done:
 pg_status pg__memory_estimate_mp(pg_forecast *f, pg_trainer *t, size_t batch_size, uint64_t n_flats,
                                  size_t n_programs, pg_err *err)
 {
-    const uint64_t rows = t->part_rows && t->part_rows < batch_size ? t->part_rows : batch_size;
+    const uint64_t rows =
+        t->loop.part_rows && t->loop.part_rows < batch_size ? t->loop.part_rows : batch_size;
     pg_status st = PG_OK;
-    *f = (pg_forecast){.n_devices = t->n_devices, .batch_size = batch_size};
-    for (size_t d = 0; d < t->n_devices; d++) {
+    *f = (pg_forecast){.n_devices = t->devs.n_devices, .batch_size = batch_size};
+    for (size_t d = 0; d < t->devs.n_devices; d++) {
         const uint64_t flat = pg__mp_bytes(t, d);
         pg_device_forecast *part = part_of(f, t, d);
         needs n = {0};

@@ -5,7 +5,7 @@
 
 #include "train/fit/memory_estimate.h"
 
-/* Fills f for t->is_split; n_flats: sums of gradients that are open at once. */
+/* Fills f for t->devs.is_split; n_flats: sums of gradients that are open at once. */
 pg_status pg__memory_estimate_mp(pg_forecast *f, pg_trainer *t, size_t batch_size, uint64_t n_flats,
                                  size_t n_programs, pg_err *err);
 

@@ -106,7 +106,7 @@ static const char *state_word(const pg__story *s)
 static void put_figures(pg_page *p, const pg__story *s)
 {
     const pg__fit *f = s->fit;
-    const pg_fit_report speed = pg__report_of(f->t, 0);
+    const pg_fit_report speed = pg__report_of(&f->t->report, 0);
     const size_t rate = column_of(s, f->rate_name), key = watched(s), best = best_row(s, key);
     words w;
     pg_page_put(p, "<div class=k>");
@@ -172,7 +172,7 @@ static void put_warnings(pg_page *p, const pg__story *s)
 
 static void put_head(pg_page *p, const pg__story *s)
 {
-    const char *name = s->fit->t->graph->root->name;
+    const char *name = s->fit->t->net.graph->root->name;
     char style[4096];
     (void)snprintf(style, sizeof style, "%s%s", page_style, pg__chart_style);
     pg_page_begin(p, name && *name ? name : "training", "pgfit", style);
@@ -289,12 +289,13 @@ static void put_losses(pg_page *p, const pg_trainer *t)
 {
     words w;
     char room[64];
-    for (size_t k = 0; k < t->n_outputs; k++) {
-        if (!t->objectives[k].has_loss)
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
+        if (!t->compiled.objectives[k].has_loss)
             continue;
-        (void)snprintf(w.s, sizeof w.s, "%s%s%s", t->n_outputs > 1 ? t->output_names[k] : "",
-                       t->n_outputs > 1 ? ": " : "",
-                       pg__loss_class(t->objectives[k].loss.kind, room, sizeof room));
+        (void)snprintf(w.s, sizeof w.s, "%s%s%s",
+                       t->net.n_outputs > 1 ? t->net.output_names[k] : "",
+                       t->net.n_outputs > 1 ? ": " : "",
+                       pg__loss_class(t->compiled.objectives[k].loss.kind, room, sizeof room));
         put_fact(p, "loss", w.s);
     }
 }
@@ -305,12 +306,12 @@ static void put_settings(pg_page *p, const pg__story *s)
     const pg_fit_opts *o = s->fit->opts;
     words w;
     pg_page_put(p, "<h2>Settings</h2>\n<div class=o><table>\n");
-    put_fact(p, "model", s->fit->t->graph->root->name);
+    put_fact(p, "model", s->fit->t->net.graph->root->name);
     put_fact(p, "data", s->fit->data_path);
     put_losses(p, s->fit->t);
-    for (size_t i = 0; i < s->fit->t->n_metrics; i++)
+    for (size_t i = 0; i < s->fit->t->compiled.n_metrics; i++)
         put_fact(p, i == 0 ? "metrics" : "",
-                 s->fit->t->metrics[i].given ? s->fit->t->metrics[i].given : "");
+                 s->fit->t->compiled.metrics[i].given ? s->fit->t->compiled.metrics[i].given : "");
     put_fact(p, "optimizer", r->optimizer);
     put_fact(p, "first learning rate", pg__figure_of(r->learning_rate).s);
     put_fact(p, "batch size", PG_NUM(r->batch_size));

@@ -53,20 +53,20 @@ int pg__resume_is_due(const pg__resume *r)
 
 static void keep_optimiser(pg_trainer *t, pg__archive *a)
 {
-    pg__archive_real(a, &t->optimiser.lr);
-    pg__archive_u64(a, &t->optimiser.iterations);
-    pg__archive_real(a, &t->optimiser.nadam_product);
-    pg__archive_u64(a, &t->n_moves);
-    pg__archive_real(a, &t->scale.now);
-    pg__archive_u64(a, &t->scale.n_good);
-    pg__archive_u64(a, &t->scale.n_skipped);
+    pg__archive_real(a, &t->compiled.optimiser.lr);
+    pg__archive_u64(a, &t->compiled.optimiser.iterations);
+    pg__archive_real(a, &t->compiled.optimiser.nadam_product);
+    pg__archive_u64(a, &t->loop.n_moves);
+    pg__archive_real(a, &t->compiled.scale.now);
+    pg__archive_u64(a, &t->compiled.scale.n_good);
+    pg__archive_u64(a, &t->compiled.scale.n_skipped);
 }
 
 static void keep_kind(pg__resume *r, pg__archive *a)
 {
     const pg_trainer *t = r->fit->t;
     pg__mem_free(r->kind);
-    r->kind = pg__mem_strdup(t->backend->kind(t->dev));
+    r->kind = pg__mem_strdup(t->devs.backend->kind(t->devs.dev));
     if (!r->kind)
         a->st = PG_E_NOMEM;
     pg__archive_text(a, &r->kind);
@@ -77,7 +77,7 @@ static void keep_all(pg__resume *r, pg__archive *a)
     keep_kind(r, a);
     r->keep(r->run, a);
     keep_optimiser(r->fit->t, a);
-    pg__archive_u64(a, &r->fit->t->state_rows);
+    pg__archive_u64(a, &r->fit->t->loop.state_rows);
     pg__archive_int(a, &r->fit->stops);
     pg__calls_keep(r->fit, a);
     if (a->st == PG_OK && !a->writes && a->at != a->n)
@@ -177,12 +177,12 @@ static pg_status read_rows(pg__resume *r, pg__str *out, pg_err *err)
 {
     pg_trainer *t = r->fit->t;
     pg_status st = PG_OK;
-    for (size_t k = 0; t->states && k < t->built_params.n_states; k++) {
+    for (size_t k = 0; t->loop.states && k < t->net.built_params.n_states; k++) {
         const size_t n = pg__states_bytes(t, k);
         void *raw = pg__mem_array(n, 1);
         if (!raw)
             return pg__nomem(err);
-        st = t->backend->get(t->dev, raw, t->states[k], n);
+        st = t->devs.backend->get(t->devs.dev, raw, t->loop.states[k], n);
         if (st == PG_OK)
             st = pg__str_add(out, raw, n, err);
         pg__mem_free(raw);
@@ -233,7 +233,8 @@ done:
 static pg_status restore_flat(pg_trainer *t, const pg__resume_file *file, const char *name,
                               pg__flat *to, pg_err *err)
 {
-    const uint64_t n = t->offsets[t->n_params] * t->backend->real_bytes, chunk = 1u << 20;
+    const uint64_t n = t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes,
+                   chunk = 1u << 20;
     char *buf = pg__mem_array((size_t)chunk, 1);
     pg_status st = PG_OK;
     if (!buf)
@@ -250,21 +251,21 @@ static pg_status restore_flat(pg_trainer *t, const pg__resume_file *file, const 
 
 static pg_status restore_rows(pg_trainer *t, const pg__resume_file *file, pg_err *err)
 {
-    const uint64_t n_rows = t->state_rows;
+    const uint64_t n_rows = t->loop.state_rows;
     uint64_t at = 0;
     pg_status st = PG_OK;
-    if (n_rows == 0 || t->built_params.n_states == 0)
+    if (n_rows == 0 || t->net.built_params.n_states == 0)
         return PG_OK;
     pg__states_free(t);
     PG_TRY(pg__states_reserve(t, n_rows, err));
-    for (size_t k = 0; k < t->built_params.n_states; k++) {
+    for (size_t k = 0; k < t->net.built_params.n_states; k++) {
         const size_t n = pg__states_bytes(t, k);
         void *raw = pg__mem_array(n, 1);
         if (!raw)
             return pg__nomem(err);
         st = pg__resume_file_read(file, "rows", at, raw, n, err);
         if (st == PG_OK)
-            st = t->backend->put(t->dev, t->states[k], raw, n);
+            st = t->devs.backend->put(t->devs.dev, t->loop.states[k], raw, n);
         pg__mem_free(raw);
         PG_TRY(st);
         at += n;
@@ -277,9 +278,9 @@ done:
 static pg_status check_sizes(const pg_trainer *t, const pg__resume_file *file, pg_err *err)
 {
     static const char *const names[] = {"weights", "slot0", "slot1", "slot2", "slot3"};
-    const uint64_t n = t->offsets[t->n_params] * t->backend->real_bytes;
+    const uint64_t n = t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
     for (size_t i = 0; i < 1 + PG_MAX_SLOTS; i++) {
-        const int wanted = i == 0 || t->slots[i - 1].mem != NULL;
+        const int wanted = i == 0 || t->vars.slots[i - 1].mem != NULL;
         if (pg__resume_file_bytes(file, names[i]) != (wanted ? n : 0))
             return pg_fail(err, PG_E_MISMATCH, "%s are of another model or optimizer", names[i]);
     }
@@ -294,16 +295,16 @@ static pg_status restore(pg__resume *r, const pg__resume_file *file, const char 
     pg_trainer *t = r->fit->t;
     pg_status st = PG_OK;
     keep_all(r, &a);
-    pg__loss_scale_resumed(t);
+    pg__loss_scale_resumed(&t->compiled);
     if (a.st != PG_OK)
         PG_FAIL(a.st,
                 a.st == PG_E_NOMEM ? "out of memory" : "its state is that of another version");
-    PG_TRY(restore_flat(t, file, "weights", &t->params, err));
+    PG_TRY(restore_flat(t, file, "weights", &t->vars.params, err));
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
-        if (t->slots[k].mem)
-            PG_TRY(restore_flat(t, file, slot_names[k], &t->slots[k], err));
+        if (t->vars.slots[k].mem)
+            PG_TRY(restore_flat(t, file, slot_names[k], &t->vars.slots[k], err));
     PG_TRY(restore_rows(t, file, err));
-    t->version++;
+    t->vars.version++;
 done:
     if (st != PG_OK)
         pg__states_free(t); /* their number of rows may be told already */
@@ -352,8 +353,8 @@ static int is_damage(pg_status st)
 static pg_status tell_kind(const pg__resume *r, pg_err *err)
 {
     const pg_trainer *t = r->fit->t;
-    const char *now = t->backend->kind(t->dev);
-    if (t->cut.n_lanes == 0 || !r->kind || strcmp(now, r->kind) == 0)
+    const char *now = t->devs.backend->kind(t->devs.dev);
+    if (t->pool.cut.n_lanes == 0 || !r->kind || strcmp(now, r->kind) == 0)
         return PG_OK;
     return pg__fit_tell(r->fit, PG_EVENT_NOTE, NULL, err,
                         "computed with %s so far, with %s from here on: the last bits differ from "

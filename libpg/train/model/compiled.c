@@ -152,7 +152,7 @@ static const char *loss_name(const pg_trainer *t, pg__loss_kind kind)
         return "kullback_leibler_divergence";
     if (early && kind == PG__LOSS_cosine_similarity)
         return "cosine_proximity";
-    return kind == PG__LOSS_log_cosh && !t->rules->keras3 ? "logcosh" : loss_names[kind];
+    return kind == PG__LOSS_log_cosh && !t->net.rules->keras3 ? "logcosh" : loss_names[kind];
 }
 
 /* A loss with parameters is an object of its class. */
@@ -186,9 +186,9 @@ done:
 static int goes_by_name(const pg_trainer *t)
 {
     int all = 1;
-    for (size_t k = 0; k < t->n_outputs; k++)
-        all &= t->objectives[k].has_loss;
-    return t->n_outputs > 1 && !(t->rules->keras3 && all);
+    for (size_t k = 0; k < t->net.n_outputs; k++)
+        all &= t->compiled.objectives[k].has_loss;
+    return t->net.n_outputs > 1 && !(t->net.rules->keras3 && all);
 }
 
 static pg_status add_losses(pg__str *out, const pg_trainer *t, pg_err *err)
@@ -196,16 +196,16 @@ static pg_status add_losses(pg__str *out, const pg_trainer *t, pg_err *err)
     const int by_name = goes_by_name(t);
     pg_status st = PG_OK;
     int some = 0;
-    if (t->n_outputs == 1)
-        return add_loss(out, t, &t->objectives[0].loss, err);
+    if (t->net.n_outputs == 1)
+        return add_loss(out, t, &t->compiled.objectives[0].loss, err);
     PG_TRY(pg__str_puts(out, by_name ? "{" : "[", err));
-    for (size_t k = 0; k < t->n_outputs; k++) {
-        if (!t->objectives[k].has_loss)
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
+        if (!t->compiled.objectives[k].has_loss)
             continue;
         PG_TRY(pg__str_puts(out, some++ ? ", " : "", err));
         if (by_name)
-            PG_TRY(add_key(out, t->output_names[k], err));
-        PG_TRY(add_loss(out, t, &t->objectives[k].loss, err));
+            PG_TRY(add_key(out, t->net.output_names[k], err));
+        PG_TRY(add_loss(out, t, &t->compiled.objectives[k].loss, err));
     }
     PG_TRY(pg__str_puts(out, by_name ? "}" : "]", err));
 done:
@@ -217,16 +217,16 @@ static pg_status add_loss_weights(pg__str *out, const pg_trainer *t, pg_err *err
     const int by_name = goes_by_name(t);
     pg_status st = PG_OK;
     int needed = 0;
-    for (size_t k = 0; k < t->n_outputs; k++)
-        needed |= t->loss_weights[k] != 1;
+    for (size_t k = 0; k < t->net.n_outputs; k++)
+        needed |= t->compiled.loss_weights[k] != 1;
     if (!needed)
         return pg__str_puts(out, "null", err);
     PG_TRY(pg__str_puts(out, by_name ? "{" : "[", err));
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         PG_TRY(pg__str_puts(out, k ? ", " : "", err));
         if (by_name)
-            PG_TRY(add_key(out, t->output_names[k], err));
-        PG_TRY(pg__str_puts(out, PG_REAL32(t->loss_weights[k]), err));
+            PG_TRY(add_key(out, t->net.output_names[k], err));
+        PG_TRY(pg__str_puts(out, PG_REAL32(t->compiled.loss_weights[k]), err));
     }
     PG_TRY(pg__str_puts(out, by_name ? "}" : "]", err));
 done:
@@ -245,7 +245,7 @@ static pg_status count_before(size_t *out, const pg_trainer *t, const char *text
         pg__metric other = {0};
         const char *its = pg__metric_text(t, s, len, output, &n);
         if (its && its < name) {
-            PG_TRY(pg__metric_of(&other, its, n, t->rules, err));
+            PG_TRY(pg__metric_of(&other, its, n, t->net.rules, err));
             *out += pg__metric_is_numbered(&other) && other.type == m->type;
             pg__metric_fini(&other);
         }
@@ -263,7 +263,7 @@ static pg_status add_metric(pg__str *out, const pg_trainer *t, const char *text,
     pg__str own = {0};
     size_t number = 0;
     pg_status st = PG_OK;
-    PG_TRY(pg__metric_of(&m, name, n, t->rules, err));
+    PG_TRY(pg__metric_of(&m, name, n, t->net.rules, err));
     PG_TRY(count_before(&number, t, text, name, output, &m, err));
     PG_TRY(pg__str_puts(&own, m.given, err));
     if (number > 0)
@@ -282,9 +282,9 @@ static pg_status add_metrics(pg__str *out, const pg_trainer *t, const char *text
     pg_status st = PG_OK;
     if (!text)
         return pg__str_puts(out, "null", err);
-    const int by_output = t->n_outputs > 1 && pg__metrics_name_outputs(text);
+    const int by_output = t->net.n_outputs > 1 && pg__metrics_name_outputs(text);
     PG_TRY(pg__str_puts(out, by_output ? "{" : "[", err));
-    for (size_t k = 0, outputs = 0; k < (by_output ? t->n_outputs : 1); k++) {
+    for (size_t k = 0, outputs = 0; k < (by_output ? t->net.n_outputs : 1); k++) {
         int some = 0;
         for (const char *s = text; *s != '\0';) {
             const size_t len = strcspn(s, ",");
@@ -292,7 +292,7 @@ static pg_status add_metrics(pg__str *out, const pg_trainer *t, const char *text
             const char *name = pg__metric_text(t, s, len, k, &n);
             if (name && by_output && !some) {
                 PG_TRY(pg__str_puts(out, outputs++ ? ", " : "", err));
-                PG_TRY(add_key(out, t->output_names[k], err));
+                PG_TRY(add_key(out, t->net.output_names[k], err));
             }
             if (name) {
                 PG_TRY(pg__str_puts(out, some++ ? ", " : by_output ? "[" : "", err));
@@ -311,14 +311,15 @@ done:
 static pg_status add_all_built(pg__str *out, const pg_trainer *t, int weighted, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         int some = 0;
         PG_TRY(pg__str_puts(out, k ? ", [" : "[[", err));
-        for (size_t i = 0; i < t->n_metrics; i++) {
-            if (t->metrics[i].output != k || t->metrics[i].weighted != weighted)
+        for (size_t i = 0; i < t->compiled.n_metrics; i++) {
+            if (t->compiled.metrics[i].output != k || t->compiled.metrics[i].weighted != weighted)
                 continue;
             PG_TRY(pg__str_puts(out, some++ ? ", " : "", err));
-            PG_TRY(pg__metric_put(out, &t->metrics[i], t->metrics[i].name, 0, err));
+            PG_TRY(
+                pg__metric_put(out, &t->compiled.metrics[i], t->compiled.metrics[i].name, 0, err));
         }
         PG_TRY(pg__str_puts(out, some ? "]" : "null]", err));
     }
@@ -330,16 +331,18 @@ done:
 pg_status pg__compiled_text(pg__str *out, const pg_trainer *t, const pg__optimiser *o, int in_h5,
                             pg_err *err)
 {
-    const int built = in_h5 && t->metrics && t->rules->new_optimizers && !t->rules->keras3;
+    const int built =
+        in_h5 && t->compiled.metrics && t->net.rules->new_optimizers && !t->net.rules->keras3;
     pg_status st = PG_OK;
     PG_TRY(pg__str_puts(out, "{\"loss\": ", err));
     PG_TRY(add_losses(out, t, err));
     PG_TRY(pg__str_puts(out, ", \"metrics\": ", err));
-    PG_TRY(built && t->metric_text ? add_all_built(out, t, 0, err)
-                                   : add_metrics(out, t, t->metric_text, err));
+    PG_TRY(built && t->compiled.metric_text ? add_all_built(out, t, 0, err)
+                                            : add_metrics(out, t, t->compiled.metric_text, err));
     PG_TRY(pg__str_puts(out, ", \"weighted_metrics\": ", err));
-    PG_TRY(built && t->weighted_metric_text ? add_all_built(out, t, 1, err)
-                                            : add_metrics(out, t, t->weighted_metric_text, err));
+    PG_TRY(built && t->compiled.weighted_metric_text
+               ? add_all_built(out, t, 1, err)
+               : add_metrics(out, t, t->compiled.weighted_metric_text, err));
     PG_TRY(pg__str_puts(out, ", \"loss_weights\": ", err));
     PG_TRY(add_loss_weights(out, t, err));
     if (pg__era_of(t) <= PG__ERA_2_3)
@@ -452,9 +455,9 @@ static pg_status read_words(pg__str *out, const pg_trainer *t, const pg__json *j
     pg__json_iter it = {.obj = j};
     pg_status st = PG_OK;
     by_place |= pg__json_type_of(pg__json_at(j, 0)) == PG_J_ARRAY;
-    if (pg__json_type_of(j) == PG_J_ARRAY && by_place && t->n_outputs > 1) {
-        for (size_t k = 0; k < pg__json_len(j) && k < t->n_outputs; k++)
-            PG_TRY(read_list(out, pg__json_at(j, k), t->output_names[k], what, err));
+    if (pg__json_type_of(j) == PG_J_ARRAY && by_place && t->net.n_outputs > 1) {
+        for (size_t k = 0; k < pg__json_len(j) && k < t->net.n_outputs; k++)
+            PG_TRY(read_list(out, pg__json_at(j, k), t->net.output_names[k], what, err));
         goto done;
     }
     if (pg__json_type_of(j) != PG_J_OBJECT || pg__json_get_str(j, "class_name"))

@@ -61,18 +61,19 @@ static pg_status find_arrays(pg__feed *f, pg__feed_use use, pg_err *err)
     const int is_val =
         use == PG__FOR_VALIDATION && !pg__data_is_chosen(d) && pg__data_find(d, "xval0");
     pg_status st = PG_OK;
-    for (size_t k = 0; k < t->n_inputs; k++) {
-        PG_TRY(need_array(&f->inputs[k], d, "x", k, t->n_inputs, t->input_names[k], is_val, err));
+    for (size_t k = 0; k < t->net.n_inputs; k++) {
+        PG_TRY(need_array(&f->inputs[k], d, "x", k, t->net.n_inputs, t->net.input_names[k], is_val,
+                          err));
         PG_TRY(check_rows(f, f->inputs[k].array, err));
     }
-    for (size_t k = 0; use != PG__FOR_PREDICTION && k < t->n_outputs; k++) {
-        if (!t->objectives[k].has_loss)
+    for (size_t k = 0; use != PG__FOR_PREDICTION && k < t->net.n_outputs; k++) {
+        if (!t->compiled.objectives[k].has_loss)
             continue;
-        PG_TRY(
-            need_array(&f->targets[k], d, "y", k, t->n_outputs, t->output_names[k], is_val, err));
+        PG_TRY(need_array(&f->targets[k], d, "y", k, t->net.n_outputs, t->net.output_names[k],
+                          is_val, err));
         PG_TRY(check_rows(f, f->targets[k].array, err));
-        f->weights[k].layer = t->output_names[k];
-        f->weights[k].array = pg__data_find_role(d, "w", k, t->n_outputs, NULL, is_val);
+        f->weights[k].layer = t->net.output_names[k];
+        f->weights[k].array = pg__data_find_role(d, "w", k, t->net.n_outputs, NULL, is_val);
         if (f->weights[k].array) {
             PG_TRY(check_readable(f->weights[k].array, err));
             PG_TRY(check_rows(f, f->weights[k].array, err));
@@ -86,17 +87,17 @@ done:
 
 pg_status pg__feed_bind(const pg_trainer *t, pg_data *data, pg__feed_use use, pg_err *err)
 {
-    unsigned char *targeted = pg__mem_array(t->n_outputs, 1);
+    unsigned char *targeted = pg__mem_array(t->net.n_outputs, 1);
     if (!targeted)
         return pg__nomem(err);
-    for (size_t k = 0; k < t->n_outputs; k++)
-        targeted[k] = (unsigned char)t->objectives[k].has_loss;
+    for (size_t k = 0; k < t->net.n_outputs; k++)
+        targeted[k] = (unsigned char)t->compiled.objectives[k].has_loss;
     const pg__ends ends = {.use = use,
-                           .n_inputs = t->n_inputs,
-                           .n_outputs = t->n_outputs,
-                           .input_names = t->input_names,
-                           .output_names = t->output_names,
-                           .input_dims = t->input_dims,
+                           .n_inputs = t->net.n_inputs,
+                           .n_outputs = t->net.n_outputs,
+                           .input_names = t->net.input_names,
+                           .output_names = t->net.output_names,
+                           .input_dims = t->net.input_dims,
                            .targeted = use == PG__FOR_PREDICTION ? NULL : targeted};
     const pg_status st = pg__data_bind(data, &ends, err);
     pg__mem_free(targeted);
@@ -108,9 +109,9 @@ pg_status pg__feed_open(pg__feed *out, const pg_trainer *t, pg_data *data, pg__f
 {
     pg_status st = PG_OK;
     *out = (pg__feed){.t = t, .data = data, .n_rows = PG_DIM_ANY};
-    out->inputs = pg__mem_array(t->n_inputs, sizeof *out->inputs);
-    out->targets = pg__mem_array(t->n_outputs, sizeof *out->targets);
-    out->weights = pg__mem_array(t->n_outputs, sizeof *out->weights);
+    out->inputs = pg__mem_array(t->net.n_inputs, sizeof *out->inputs);
+    out->targets = pg__mem_array(t->net.n_outputs, sizeof *out->targets);
+    out->weights = pg__mem_array(t->net.n_outputs, sizeof *out->weights);
     if (!out->inputs || !out->targets || !out->weights)
         PG_TRY(pg__nomem(err));
     PG_TRY(find_arrays(out, use, err));
@@ -180,13 +181,13 @@ static pg_status wrong_shape(const pg__array *a, const char *layer, const pg__di
 
 pg_status pg__shapes_begin(pg_trainer *t, pg__dims **before, pg_err *err)
 {
-    const pg__lowered *m = &t->built_params;
-    pg__dims *had = pg__mem_array(t->n_inputs, sizeof *had);
+    const pg__lowered *m = &t->net.built_params;
+    pg__dims *had = pg__mem_array(t->net.n_inputs, sizeof *had);
     if (!had)
         return pg__nomem(err);
-    for (size_t k = 0; k < t->n_inputs; k++) {
-        had[k] = t->input_dims[k];
-        t->input_dims[k] = m->tape.values[m->inputs[k]].shape;
+    for (size_t k = 0; k < t->net.n_inputs; k++) {
+        had[k] = t->net.input_dims[k];
+        t->net.input_dims[k] = m->tape.values[m->inputs[k]].shape;
     }
     *before = had;
     return PG_OK;
@@ -194,20 +195,20 @@ pg_status pg__shapes_begin(pg_trainer *t, pg__dims **before, pg_err *err)
 
 void pg__shapes_end(pg_trainer *t, pg__dims **before)
 {
-    for (size_t k = 0; *before && k < t->n_inputs; k++)
-        t->input_dims[k] = (*before)[k];
+    for (size_t k = 0; *before && k < t->net.n_inputs; k++)
+        t->net.input_dims[k] = (*before)[k];
     pg__mem_free(*before);
     *before = NULL;
 }
 
 pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, pg_err *err)
 {
-    for (size_t k = 0; k < t->n_inputs; k++) {
-        pg__dims *want = &t->input_dims[k];
+    for (size_t k = 0; k < t->net.n_inputs; k++) {
+        pg__dims *want = &t->net.input_dims[k];
         const pg__array *a = f->inputs[k].array;
         const pg__dims seen = seen_as(want, &a->dims, pg__data_reshape(f->data));
         if (!fits(want, &seen))
-            return wrong_shape(a, t->input_names[k], want, err);
+            return wrong_shape(a, t->net.input_names[k], want, err);
         for (uint32_t i = 1; i < seen.rank; i++)
             want->d[i] = seen.d[i];
     }
@@ -218,10 +219,10 @@ pg_status pg__feed_fit_inputs(const pg__feed *f, pg_trainer *t, pg_err *err)
 
 static uint64_t fixed_batch(const pg_trainer *t)
 {
-    const pg__model *m = t->graph->root;
+    const pg__model *m = t->net.graph->root;
     pg__dims dims;
     pg__elem elem;
-    if (t->built_params.n_states == 0 ||
+    if (t->net.built_params.n_states == 0 ||
         pg__input_shape(&dims, &elem, m, &m->layers[m->inputs[0].layer], NULL) != PG_OK ||
         dims.d[0] == PG_DIM_ANY)
         return 0;
@@ -264,10 +265,11 @@ pg_status pg__feed_divides(const pg__feed *f, size_t batch_size, const char *opt
 pg_status pg__feed_program(pg_trainer *t, size_t batch_size, pg__pass pass, const pg__program **out,
                            pg_err *err)
 {
-    const uint64_t n = t->part_rows && t->part_rows < batch_size ? t->part_rows : batch_size;
+    const uint64_t n =
+        t->loop.part_rows && t->loop.part_rows < batch_size ? t->loop.part_rows : batch_size;
     uint64_t rows = 0;
-    for (size_t k = 0; rows == 0 && k < pg__lane_count(&t->cut); k++)
-        rows = pg__lane_of(&t->cut, n, k).n;
+    for (size_t k = 0; rows == 0 && k < pg__lane_count(&t->pool.cut); k++)
+        rows = pg__lane_of(&t->pool.cut, n, k).n;
     return pg__trainer_program(t, rows ? rows : 1, pass, out, err); /* a rank may have none */
 }
 
@@ -298,7 +300,7 @@ static pg_status wrong_target(const pg__feed *f, size_t k, const pg__value *want
                               const pg__dims *prediction, pg_err *err)
 {
     const pg__array *a = f->targets[k].array;
-    const pg__loss_kind loss = f->t->objectives[k].loss.kind;
+    const pg__loss_kind loss = f->t->compiled.objectives[k].loss.kind;
     const pg__dims *have = &a->dims;
     const uint64_t classes = prediction->d[prediction->rank - 1];
     const int bare = have->rank > 1 && have->d[have->rank - 1] == 1;
@@ -346,7 +348,7 @@ static pg__cast cast_of(const pg_trainer *t, pg__elem elem)
 {
     if (elem == PG__INT)
         return PG__AS_I32;
-    return t->backend->real_bytes == sizeof(double) ? PG__AS_F64 : PG__AS_F32;
+    return t->devs.backend->real_bytes == sizeof(double) ? PG__AS_F64 : PG__AS_F32;
 }
 
 /* Pictures of other things than the model knows would train silently. */
@@ -378,8 +380,8 @@ static pg_status fit_target(pg__feed *f, size_t k, const pg__program *p, pg_err 
     target->cast = cast_of(f->t, want->elem);
     target->row_elems = pg__dims_elems(&want->shape) / n;
     target->below = want->elem == PG__INT ? prediction->d[prediction->rank - 1] : 0;
-    if (f->t->objectives[k].loss.ignores)
-        target->ignored = &f->t->objectives[k].loss.ignored;
+    if (f->t->compiled.objectives[k].loss.ignores)
+        target->ignored = &f->t->compiled.objectives[k].loss.ignored;
     if (target->array->is_class && check_classes(f, target, prediction, err) != PG_OK)
         return PG_E_MISMATCH;
     if (target->array->is_class && want->elem == PG__REAL && want->shape.rank == 2 &&
@@ -436,7 +438,7 @@ static void limit_ids(pg__feed *f, const pg__lowered *m)
         const uint64_t n = t->values[pg__in(t, in, 1)].shape.d[0];
         if (s->below == 0 || n < s->below) {
             s->below = n;
-            s->limited_by = f->t->leaves.v[in->origin].layer->name;
+            s->limited_by = f->t->net.leaves.v[in->origin].layer->name;
         }
     }
 }
@@ -469,15 +471,15 @@ pg_status pg__feed_fit(pg__feed *f, const pg__program *p, pg_err *err)
 {
     const pg__lowered *m = pg__program_model(p);
     pg_status st = PG_OK;
-    for (size_t k = 0; k < f->t->n_inputs; k++) {
+    for (size_t k = 0; k < f->t->net.n_inputs; k++) {
         pg__slot *s = &f->inputs[k];
         s->cast = cast_of(f->t, m->tape.values[m->inputs[k]].elem);
         s->row_elems = pg__array_row_elems(s->array);
     }
     limit_ids(f, m);
-    for (size_t k = 0; k < f->t->n_inputs; k++)
+    for (size_t k = 0; k < f->t->net.n_inputs; k++)
         PG_TRY(look_through(f, &f->inputs[k], err));
-    for (size_t k = 0; k < f->t->n_outputs; k++) {
+    for (size_t k = 0; k < f->t->net.n_outputs; k++) {
         if (!f->targets[k].array)
             continue;
         PG_TRY(fit_target(f, k, p, err));
@@ -492,7 +494,7 @@ done:
 pg_status pg__feed_weigh_classes(pg__feed *f, const char *text, pg_err *err)
 {
     enum { MAX_CLASSES = 1000000 };
-    if (f->t->n_outputs > 1)
+    if (f->t->net.n_outputs > 1)
         return pg_fail(err, PG_E_ARG,
                        "class weights are for models with one output; give weights of rows (w0)");
     for (const char *s = text; *s != '\0'; s += *s == ',') {

@@ -12,8 +12,8 @@ static int scales(const pg_trainer *t)
     static const char *const classes[] = {
         "Rescaling",       "Normalization", "Lambda", "TFOpLambda", "TensorFlowOpLayer",
         "SlicingOpLambda", "TrueDivide",    "Divide", "Multiply"};
-    for (size_t i = 0; i < t->leaves.n; i++)
-        if (PG_IS_ANY(t->leaves.v[i].layer->class_name, classes))
+    for (size_t i = 0; i < t->net.leaves.n; i++)
+        if (PG_IS_ANY(t->net.leaves.v[i].layer->class_name, classes))
             return 1;
     return 0;
 }
@@ -41,7 +41,7 @@ done:
 pg_status pg__feed_hint_scale(const pg__feed *f, pg_data *data, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t k = 0; k < f->t->n_inputs && !scales(f->t); k++) {
+    for (size_t k = 0; k < f->t->net.n_inputs && !scales(f->t); k++) {
         const pg__slot *s = &f->inputs[k];
         int to_255 = s->array->names_files; /* pictures */
         if (s->cast == PG__AS_I32 || s->array->dims.rank < 3 ||

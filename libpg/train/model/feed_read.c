@@ -15,8 +15,8 @@ static pg_status alloc_slot(const pg_trainer *t, void **out, const pg__slot *s, 
                             pg_err *err)
 {
     const uint64_t n = pg__dim_mul(pg__dim_mul(s->row_elems, n_rows), pg__cast_bytes(s->cast));
-    if (t->backend->host_alloc && n < SIZE_MAX / 2)
-        return t->backend->host_alloc(t->dev, out, (size_t)n, err);
+    if (t->devs.backend->host_alloc && n < SIZE_MAX / 2)
+        return t->devs.backend->host_alloc(t->devs.dev, out, (size_t)n, err);
     *out = n < SIZE_MAX / 2 ? pg__mem_aligned((size_t)n) : NULL;
     return *out ? PG_OK : pg__nomem(err);
 }
@@ -26,15 +26,15 @@ pg_status pg__batch_alloc(pg__batch *b, const pg__feed *f, int weighted, uint64_
 {
     const pg_trainer *t = f->t;
     pg_status st = PG_OK;
-    b->inputs = pg__mem_array(t->n_inputs, sizeof *b->inputs);
-    b->targets = pg__mem_array(t->n_outputs, sizeof *b->targets);
-    b->weights = pg__mem_array(t->n_outputs, sizeof *b->weights);
-    b->weight_mem = pg__mem_array(t->n_outputs, sizeof *b->weight_mem);
+    b->inputs = pg__mem_array(t->net.n_inputs, sizeof *b->inputs);
+    b->targets = pg__mem_array(t->net.n_outputs, sizeof *b->targets);
+    b->weights = pg__mem_array(t->net.n_outputs, sizeof *b->weights);
+    b->weight_mem = pg__mem_array(t->net.n_outputs, sizeof *b->weight_mem);
     if (!b->inputs || !b->targets || !b->weights || !b->weight_mem)
         return pg__nomem(err);
-    for (size_t k = 0; k < t->n_inputs; k++)
+    for (size_t k = 0; k < t->net.n_inputs; k++)
         PG_TRY(alloc_slot(t, &b->inputs[k], &f->inputs[k], n_rows, err));
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         if (!f->targets[k].array)
             continue;
         PG_TRY(alloc_slot(t, &b->targets[k], &f->targets[k], n_rows, err));
@@ -48,8 +48,8 @@ done:
 static void free_all(const pg_trainer *t, void **arrays, size_t n)
 {
     for (size_t k = 0; arrays && k < n; k++)
-        if (t->backend->host_free)
-            t->backend->host_free(t->dev, arrays[k]);
+        if (t->devs.backend->host_free)
+            t->devs.backend->host_free(t->devs.dev, arrays[k]);
         else
             pg__mem_free(arrays[k]);
     pg__mem_free(arrays);
@@ -57,9 +57,9 @@ static void free_all(const pg_trainer *t, void **arrays, size_t n)
 
 void pg__batch_free(pg__batch *b, const pg_trainer *t)
 {
-    free_all(t, b->inputs, t->n_inputs);
-    free_all(t, b->targets, t->n_outputs);
-    free_all(t, b->weight_mem, t->n_outputs);
+    free_all(t, b->inputs, t->net.n_inputs);
+    free_all(t, b->targets, t->net.n_outputs);
+    free_all(t, b->weight_mem, t->net.n_outputs);
     pg__mem_free(b->weights);
     *b = (pg__batch){0};
 }
@@ -190,7 +190,7 @@ static pg_status weigh_classes(const pg__feed *f, const uint64_t *rows, size_t n
 int pg__feed_is_weighted(const pg__feed *f)
 {
     int some = f->class_weights != NULL;
-    for (size_t k = 0; f->weights && k < f->t->n_outputs; k++)
+    for (size_t k = 0; f->weights && k < f->t->net.n_outputs; k++)
         some |= f->weights[k].array != NULL;
     return some;
 }
@@ -201,9 +201,9 @@ pg_status pg__feed_read(const pg__feed *f, const uint64_t *rows, size_t n, pg__b
     const pg_trainer *t = f->t;
     pg_status st = PG_OK;
     out->n_rows = out->n_here = n;
-    for (size_t k = 0; k < t->n_inputs; k++)
+    for (size_t k = 0; k < t->net.n_inputs; k++)
         PG_TRY(read_slot(&f->inputs[k], rows, n, out->inputs[k], stop, err));
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         if (!f->targets[k].array)
             continue;
         PG_TRY(read_slot(&f->targets[k], rows, n, out->targets[k], stop, err));
@@ -257,9 +257,9 @@ uint32_t pg__feed_mark(const pg__feed *f)
             rows[i] = f->first + (last ? f->n_rows - n : 0) + i;
         if (pg__feed_read(f, rows, n, &b, &stop, NULL) != PG_OK)
             goto done;
-        for (size_t k = 0; k < t->n_inputs; k++)
+        for (size_t k = 0; k < t->net.n_inputs; k++)
             crc = crc_of(crc, &f->inputs[k], b.inputs[k], n);
-        for (size_t k = 0; k < t->n_outputs; k++) {
+        for (size_t k = 0; k < t->net.n_outputs; k++) {
             if (f->targets[k].array)
                 crc = crc_of(crc, &f->targets[k], b.targets[k], n);
             if (f->weights[k].array)

@@ -12,8 +12,8 @@
 
 static int is_taken(const pg_trainer *t, const char *name)
 {
-    for (size_t i = 0; i < t->n_metrics; i++)
-        if (strcmp(t->metrics[i].name, name) == 0)
+    for (size_t i = 0; i < t->compiled.n_metrics; i++)
+        if (strcmp(t->compiled.metrics[i].name, name) == 0)
             return 1;
     return 0;
 }
@@ -25,12 +25,12 @@ static pg_status name_metric(const pg_trainer *t, pg__metric *m, int prefixed, s
 {
     pg__str text = {0};
     pg_status st = PG_OK;
-    if (t->n_outputs > 1)
-        PG_TRY(pg__str_printf(&text, err, "%s_", t->output_names[m->output]));
+    if (t->net.n_outputs > 1)
+        PG_TRY(pg__str_printf(&text, err, "%s_", t->net.output_names[m->output]));
     if (prefixed)
         PG_TRY(pg__str_puts(&text, "weighted_", err));
-    PG_TRY(pg__str_puts(&text, t->rules->acc_short && pg__metric_is_accuracy(m) ? "acc" : m->given,
-                        err));
+    PG_TRY(pg__str_puts(
+        &text, t->net.rules->acc_short && pg__metric_is_accuracy(m) ? "acc" : m->given, err));
     if (number > 0)
         PG_TRY(pg__str_printf(&text, err, "_%zu", number));
     pg__mem_free(m->name);
@@ -45,7 +45,7 @@ static pg_status name_apart(const pg_trainer *t, pg__metric *m, pg_err *err)
 {
     size_t number = 0;
     pg_status st = PG_OK;
-    PG_TRY(name_metric(t, m, m->weighted && t->rules->acc_short, 0, err));
+    PG_TRY(name_metric(t, m, m->weighted && t->net.rules->acc_short, 0, err));
     while (pg__metric_is_numbered(m) && is_taken(t, m->name))
         PG_TRY(name_metric(t, m, 0, ++number, err));
     if (m->weighted && is_taken(t, m->name))
@@ -63,18 +63,18 @@ static pg_status add_metric(pg_trainer *t, const pg__program *p, size_t k, const
     const pg__val v = model->outputs[k];
     pg__metric m = {0};
     pg_status st = PG_OK;
-    PG_TRY(pg__metric_of(&m, name, len, t->rules, err));
+    PG_TRY(pg__metric_of(&m, name, len, t->net.rules, err));
     m.output = k;
     m.weighted = weighted;
     if (v < model->cap_origins && model->origins[v].squash != PG__NOT_SQUASHED &&
-        t->rules->logit_shortcut) /* Keras takes those that were squashed */
+        t->net.rules->logit_shortcut) /* Keras takes those that were squashed */
         m.loss.logits = 0;
-    PG_TRY(
-        pg__metric_bind(&m, &model->tape.values[v].shape, target->elem == PG__INT, t->rules, err));
+    PG_TRY(pg__metric_bind(&m, &model->tape.values[v].shape, target->elem == PG__INT, t->net.rules,
+                           err));
     PG_TRY(name_apart(t, &m, err));
-    m.at = t->n_metric_state;
-    t->n_metric_state += m.n_state;
-    t->metrics[t->n_metrics++] = m;
+    m.at = t->compiled.n_metric_state;
+    t->compiled.n_metric_state += m.n_state;
+    t->compiled.metrics[t->compiled.n_metrics++] = m;
     m = (pg__metric){0};
 done:
     pg__metric_fini(&m);
@@ -90,10 +90,10 @@ static const char *output_end(const char *s, size_t len)
 
 const char *pg__metric_text(const pg_trainer *t, const char *s, size_t len, size_t k, size_t *n)
 {
-    const char *of = t->output_names[k], *equals = output_end(s, len);
+    const char *of = t->net.output_names[k], *equals = output_end(s, len);
     const char *name = equals ? equals + 1 : s;
     *n = len - (size_t)(name - s);
-    if (equals && t->n_outputs > 1 &&
+    if (equals && t->net.n_outputs > 1 &&
         (strlen(of) != (size_t)(equals - s) || strncmp(of, s, (size_t)(equals - s)) != 0))
         return NULL;
     return name;
@@ -138,8 +138,8 @@ static size_t count_names(const char *text)
 /* "TYPO=accuracy" would be told of no output. */
 static pg_status check_output(const pg_trainer *t, const char *name, size_t n, pg_err *err)
 {
-    for (size_t k = 0; k < t->n_outputs; k++)
-        if (strlen(t->output_names[k]) == n && strncmp(t->output_names[k], name, n) == 0)
+    for (size_t k = 0; k < t->net.n_outputs; k++)
+        if (strlen(t->net.output_names[k]) == n && strncmp(t->net.output_names[k], name, n) == 0)
             return PG_OK;
     return pg_fail(err, PG_E_ARG, "metrics: the model has no output \"%.*s\"", (int)n, name);
 }
@@ -153,7 +153,7 @@ pg_status pg__metrics_check(const pg_trainer *t, const char *text, pg_err *err)
         pg__metric any = {0}; /* which accuracy it is, only the data say */
         if (equals)
             PG_TRY(check_output(t, s, (size_t)(equals - s), err));
-        PG_TRY(pg__metric_of(&any, name, len - (size_t)(name - s), t->rules, err));
+        PG_TRY(pg__metric_of(&any, name, len - (size_t)(name - s), t->net.rules, err));
         pg__metric_fini(&any);
         s += len + (s[len] == ',');
     }
@@ -164,26 +164,27 @@ done:
 /* Per output those without weights first, as Keras lists them. */
 pg_status pg__metrics_resolve(pg_trainer *t, const pg__program *p, pg_err *err)
 {
-    const size_t n = count_names(t->metric_text) + count_names(t->weighted_metric_text);
+    const size_t n =
+        count_names(t->compiled.metric_text) + count_names(t->compiled.weighted_metric_text);
     pg_status st = PG_OK;
-    if (t->metrics)
+    if (t->compiled.metrics)
         return PG_OK;
-    t->metrics = pg__mem_array(n * t->n_outputs, sizeof *t->metrics);
-    if (!t->metrics)
+    t->compiled.metrics = pg__mem_array(n * t->net.n_outputs, sizeof *t->compiled.metrics);
+    if (!t->compiled.metrics)
         return pg__nomem(err);
-    for (size_t k = 0; k < t->n_outputs; k++) {
-        if (!t->objectives[k].has_loss)
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
+        if (!t->compiled.objectives[k].has_loss)
             continue;
-        PG_TRY(add_metrics(t, p, k, t->metric_text, 0, err));
-        PG_TRY(add_metrics(t, p, k, t->weighted_metric_text, 1, err));
+        PG_TRY(add_metrics(t, p, k, t->compiled.metric_text, 0, err));
+        PG_TRY(add_metrics(t, p, k, t->compiled.weighted_metric_text, 1, err));
     }
 done:
     if (st != PG_OK) { /* all or none: the next run asks again */
-        for (size_t i = 0; i < t->n_metrics; i++)
-            pg__metric_fini(&t->metrics[i]);
-        pg__mem_free(t->metrics);
-        t->metrics = NULL;
-        t->n_metrics = t->n_metric_state = 0;
+        for (size_t i = 0; i < t->compiled.n_metrics; i++)
+            pg__metric_fini(&t->compiled.metrics[i]);
+        pg__mem_free(t->compiled.metrics);
+        t->compiled.metrics = NULL;
+        t->compiled.n_metrics = t->compiled.n_metric_state = 0;
     }
     return st;
 }
@@ -192,7 +193,7 @@ done:
 
 const char *pg__rate_name(const pg_trainer *t)
 {
-    return t->rules->sorted_logs ? "learning_rate" : "lr";
+    return t->net.rules->sorted_logs ? "learning_rate" : "lr";
 }
 
 /* One, or where Keras has an array in its logs "f1_score[0]", "f1_score[1]", ... */
@@ -214,11 +215,12 @@ pg_status pg__logs_open(pg__logs *out, const pg_trainer *t, int has_val, pg_err 
     for (int val = 0; val <= has_val; val++) {
         const char *prefix = val ? "val_" : "";
         PG_TRY(pg__strs_printf(&out->names, err, "%sloss", prefix));
-        for (size_t k = 0; t->n_outputs > 1 && k < t->n_outputs; k++)
-            if (t->objectives[k].has_loss)
-                PG_TRY(pg__strs_printf(&out->names, err, "%s%s_loss", prefix, t->output_names[k]));
-        for (size_t i = 0; i < t->n_metrics; i++)
-            PG_TRY(add_names(&out->names, &t->metrics[i], prefix, err));
+        for (size_t k = 0; t->net.n_outputs > 1 && k < t->net.n_outputs; k++)
+            if (t->compiled.objectives[k].has_loss)
+                PG_TRY(
+                    pg__strs_printf(&out->names, err, "%s%s_loss", prefix, t->net.output_names[k]));
+        for (size_t i = 0; i < t->compiled.n_metrics; i++)
+            PG_TRY(add_names(&out->names, &t->compiled.metrics[i], prefix, err));
     }
     out->n = out->names.n / (has_val ? 2 : 1);
     PG_TRY(pg__strs_printf(&out->names, err, "%s", pg__rate_name(t)));
@@ -259,9 +261,10 @@ void pg__logs_fill(const pg_trainer *t, double *values, const pg__totals *totals
 {
     size_t n = 0;
     values[n++] = pg__total_loss(t, totals);
-    for (size_t k = 0; t->n_outputs > 1 && k < t->n_outputs; k++)
-        if (t->objectives[k].has_loss)
-            values[n++] = pg__output_loss(t, totals, k);
-    for (size_t i = 0; i < t->n_metrics; n += t->metrics[i++].n_results)
-        pg__metric_result(&t->metrics[i], totals->metrics + t->metrics[i].at, values + n);
+    for (size_t k = 0; t->net.n_outputs > 1 && k < t->net.n_outputs; k++)
+        if (t->compiled.objectives[k].has_loss)
+            values[n++] = pg__output_loss(&t->net, totals, k);
+    for (size_t i = 0; i < t->compiled.n_metrics; n += t->compiled.metrics[i++].n_results)
+        pg__metric_result(&t->compiled.metrics[i], totals->metrics + t->compiled.metrics[i].at,
+                          values + n);
 }

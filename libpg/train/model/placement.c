@@ -39,8 +39,8 @@ static int take_suffix(char *name, char suffix[MAX_NAME])
 
 static pg_status refuse_kinds(const pg_trainer *t, const pg__backend *other, pg_err *err)
 {
-    (void)pg_fail(err, PG_E_UNSUPPORTED, "place: %s and %s cannot share a model", t->backend->name,
-                  other->name);
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "place: %s and %s cannot share a model",
+                  t->devs.backend->name, other->name);
     pg_err_set(err, "devices", "%s:0", other->name);
     return PG_E_UNSUPPORTED;
 }
@@ -59,7 +59,7 @@ static pg_status number_of(crew *c, const pg_trainer *t, const char *name, size_
     memcpy(full + len, memchr(name, ':', len) ? "" : ":0", memchr(name, ':', len) ? 1 : 3);
     const int is_suffix = take_suffix(full, suffix);
     PG_TRY(pg__backend_of(&backend, &ordinal, full, err));
-    if (backend != t->backend)
+    if (backend != t->devs.backend)
         return refuse_kinds(t, backend, err);
     if (!is_suffix || (suffix[0] && backend->host_memory))
         PG_FAIL(PG_E_ARG, "place: \"%.*s\" is no device: write LAYER=%s:1", (int)len, name,
@@ -82,7 +82,7 @@ static pg_status read_one(pg_trainer *t, crew *c, const char *text, size_t len, 
     const char *equals = memchr(text, '=', len);
     const size_t n_name = equals ? (size_t)(equals - text) : 0;
     const char *hash = equals ? memrchr(text, '#', n_name) : NULL;
-    pg__assignment *p = &t->assigned.v[t->assigned.n];
+    pg__assignment *p = &t->devs.assigned.v[t->devs.assigned.n];
     pg_status st = PG_OK;
     if (!equals || n_name == 0)
         PG_FAIL(PG_E_ARG, "place: \"%.*s\": write LAYER=DEVICE or LAYER#CALL=DEVICE", (int)len,
@@ -99,7 +99,7 @@ static pg_status read_one(pg_trainer *t, crew *c, const char *text, size_t len, 
     p->layer = pg__mem_strndup(text, hash ? (size_t)(hash - text) : n_name);
     if (!p->layer)
         PG_TRY(pg__nomem(err));
-    t->assigned.n++;
+    t->devs.assigned.n++;
 done:
     return st;
 }
@@ -108,9 +108,9 @@ done:
 static pg_status open_devices(pg_trainer *t, const crew *c, const pg_train_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
-    t->is_split = !t->backend->host_memory && c->n > 1;
-    for (uint32_t d = 1; t->is_split && d < c->n; d++) {
-        st = pg__devices_add(t, c->ordinals[d], o, err);
+    t->devs.is_split = !t->devs.backend->host_memory && c->n > 1;
+    for (uint32_t d = 1; t->devs.is_split && d < c->n; d++) {
+        st = pg__devices_add(&t->devs, c->ordinals[d], o, err);
         if (st != PG_OK) {
             pg_err_prefix(err, "place");
             break;
@@ -121,14 +121,14 @@ static pg_status open_devices(pg_trainer *t, const crew *c, const pg_train_opts 
 
 pg_status pg__placement_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
-    const char *first = t->device_names;
+    const char *first = t->devs.device_names;
     crew *c = NULL;
     uint32_t zero;
     size_t n = 1;
     pg_status st = PG_OK;
     if (!o->place || !*o->place)
         return PG_OK;
-    if (t->cut.n_replicas > 1) {
+    if (t->pool.cut.n_replicas > 1) {
         (void)pg_fail(err, PG_E_UNSUPPORTED,
                       "place: a model is placed on the devices of one replica: name one device");
         pg_err_set(err, "devices", "%.*s", (int)strcspn(first, ","), first);
@@ -137,8 +137,8 @@ pg_status pg__placement_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err
     c = pg__mem_array(1, sizeof *c);
     for (const char *s = o->place; *s != '\0'; s++)
         n += *s == ',';
-    t->assigned.v = pg__mem_array(n, sizeof *t->assigned.v);
-    if (!c || !t->assigned.v)
+    t->devs.assigned.v = pg__mem_array(n, sizeof *t->devs.assigned.v);
+    if (!c || !t->devs.assigned.v)
         PG_TRY(pg__nomem(err));
     PG_TRY(number_of(c, t, first, strcspn(first, ","), &zero, err));
     for (const char *s = o->place; *s != '\0';) {
@@ -146,9 +146,9 @@ pg_status pg__placement_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err
         PG_TRY(read_one(t, c, s, len, err));
         s += len + (s[len] == ',');
     }
-    t->assigned.n_devices = c->n;
+    t->devs.assigned.n_devices = c->n;
     for (uint32_t d = 0; d < c->n; d++)
-        PG_TRY(pg__strs_add(&t->placed_on, c->names[d], strlen(c->names[d]), err));
+        PG_TRY(pg__strs_add(&t->devs.placed_on, c->names[d], strlen(c->names[d]), err));
     PG_TRY(open_devices(t, c, o, err));
 done:
     pg__mem_free(c);
@@ -159,15 +159,15 @@ static pg_status note_device(pg_trainer *t, uint32_t device, pg_err *err)
 {
     pg__str line = {0};
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->assigned.n; i++) {
-        const pg__assignment *p = &t->assigned.v[i];
+    for (size_t i = 0; i < t->devs.assigned.n; i++) {
+        const pg__assignment *p = &t->devs.assigned.v[i];
         if (p->device != device)
             continue;
         PG_TRY(pg__str_printf(&line, err, "%s%s", line.s ? ", " : "", PG_SHOW(p->layer)));
         if (p->call != PG_EVERY_CALL)
             PG_TRY(pg__str_printf(&line, err, "#%u", p->call));
     }
-    PG_TRY(pg__strs_printf(&t->notes, err, "%s: %s%s%s", t->placed_on.v[device],
+    PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: %s%s%s", t->devs.placed_on.v[device],
                            line.s ? line.s : "", line.s && device == 0 ? ", " : "",
                            device == 0 ? "all that is not placed" : ""));
 done:
@@ -178,7 +178,7 @@ done:
 /* Not of this model, or not called so often. */
 static pg_status refuse_layer(const pg_trainer *t, const pg__assignment *p, pg_err *err)
 {
-    const pg__model *m = t->graph->root;
+    const pg__model *m = t->net.graph->root;
     const char *near = NULL, **names = pg__mem_array(m->n_layers, sizeof *names);
     if (!names)
         return pg__nomem(err);
@@ -196,10 +196,11 @@ static pg_status refuse_layer(const pg_trainer *t, const pg__assignment *p, pg_e
 pg_status pg__placement_check(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->assigned.n; i++)
-        if (!t->assigned.v[i].used)
-            return refuse_layer(t, &t->assigned.v[i], err);
-    if (t->assigned.n_devices > 1 && t->couples_rows && o->deterministic && o->lanes != 1) {
+    for (size_t i = 0; i < t->devs.assigned.n; i++)
+        if (!t->devs.assigned.v[i].used)
+            return refuse_layer(t, &t->devs.assigned.v[i], err);
+    if (t->devs.assigned.n_devices > 1 && t->net.couples_rows && o->deterministic &&
+        o->lanes != 1) {
         (void)pg_fail(
             err, PG_E_UNSUPPORTED,
             "place: deterministic training of BatchNormalization is not covered on placed "
@@ -207,7 +208,7 @@ pg_status pg__placement_check(pg_trainer *t, const pg_train_opts *o, pg_err *err
         pg_err_set(err, "lanes", "1");
         return PG_E_UNSUPPORTED;
     }
-    for (uint32_t d = 0; d < t->assigned.n_devices; d++)
+    for (uint32_t d = 0; d < t->devs.assigned.n_devices; d++)
         PG_TRY(note_device(t, d, err));
 done:
     return st;
@@ -215,8 +216,8 @@ done:
 
 void pg__placement_free(pg_trainer *t)
 {
-    for (size_t i = 0; i < t->assigned.n; i++)
-        pg__mem_free(t->assigned.v[i].layer);
-    pg__mem_free(t->assigned.v);
-    pg__strs_fini(&t->placed_on);
+    for (size_t i = 0; i < t->devs.assigned.n; i++)
+        pg__mem_free(t->devs.assigned.v[i].layer);
+    pg__mem_free(t->devs.assigned.v);
+    pg__strs_fini(&t->devs.placed_on);
 }

@@ -30,9 +30,9 @@ typedef struct pass {
  */
 static size_t suitable(const pg_trainer *t, size_t batch_size)
 {
-    const size_t n_workers = t->cut.n_lanes ? t->cut.n_lanes
-                             : t->ranks     ? pg__all_lanes(t)
-                                            : t->cut.n_workers;
+    const size_t n_workers = t->pool.cut.n_lanes ? t->pool.cut.n_lanes
+                             : t->ranks          ? pg__all_lanes(t)
+                                                 : t->pool.cut.n_workers;
     const size_t most = n_workers * pg__rows_at_once(t);
     batch_size = batch_size < n_workers ? n_workers : batch_size;
     return most > 0 && most < batch_size ? most : batch_size;
@@ -73,7 +73,7 @@ static pg_status begin_pass(pass *p, pg_data *data, pg__feed_use use, pg__pass k
 {
     pg_status st = PG_OK;
     pg__ranks_begin_call(p->t, p->opts->cancel);
-    PG_TRY(pg__ranks_agree(p->t, open_pass(p, data, use, kind, err), err));
+    PG_TRY(pg__ranks_agree(p->t->ranks, open_pass(p, data, use, kind, err), err));
     PG_TRY(pg__ranks_same_data(p->t, &p->feed, err));
     PG_TRY(pg__prefetch_new(&p->ahead, p->course, NULL, &p->feed, p->batch_size, err));
     if (p->opts->profile)
@@ -85,7 +85,7 @@ done:
 static void close_pass(pass *p)
 {
     if (p->opts->profile)
-        pg__profile_end(p->t);
+        pg__profile_end(&p->t->report);
     pg__prefetch_free(p->ahead);
     pg__batch_order_free(p->course);
     pg__totals_free(&p->totals);
@@ -97,7 +97,7 @@ static void close_pass(pass *p)
 static pg_status next_batch(pass *p, const pg__batch **out, pg_err *err)
 {
     pg__turn turn;
-    if (pg__told_to_stop(p->t, p->opts->cancel))
+    if (pg__told_to_stop(p->t->ranks, p->opts->cancel))
         return pg_fail(err, PG_E_CANCELLED, "interrupted");
     const pg_status st = pg__prefetch_next(p->ahead, out, &turn, err);
     if (!p->opts->profile || st != PG_OK || !*out)
@@ -117,12 +117,12 @@ static pg_status warm_up(pass *p, const pg__batch *batch, pg__pass kind, void *c
 {
     pg__totals totals = {0};
     pg_status st = pg__totals_alloc(p->t, &totals, err);
-    pg__profile_end(p->t);
-    p->t->is_trial = 1;
+    pg__profile_end(&p->t->report);
+    p->t->loop.is_trial = 1;
     if (st == PG_OK)
         st = pg__trainer_step(p->t, batch, kind, rows, &totals, err);
-    p->t->is_trial = 0;
-    pg__profile_resume(p->t);
+    p->t->loop.is_trial = 0;
+    pg__profile_resume(&p->t->report);
     pg__totals_free(&totals);
     return st;
 }
@@ -150,8 +150,8 @@ pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
     pg__logs logs = {.n = 0};
     size_t n_losses = 0;
     pg_status st = PG_OK;
-    for (size_t k = 0; k < t->n_outputs; k++)
-        n_losses += (size_t)t->objectives[k].has_loss;
+    for (size_t k = 0; k < t->net.n_outputs; k++)
+        n_losses += (size_t)t->compiled.objectives[k].has_loss;
     if (n_losses == 0)
         PG_FAIL(PG_E_ARG, "no loss given");
     PG_TRY(begin_pass(&p, data, PG__FOR_EVALUATION, PG__TESTS, err));
@@ -163,14 +163,14 @@ pg_status pg_evaluate(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
         PG_TRY(make_step(&p, batch, PG__TESTS, NULL, err));
     }
     pg__logs_fill(t, logs.values, &p.totals);
-    pg__logs_close(&t->evaluated);
-    t->evaluated = logs;
+    pg__logs_close(&t->loop.evaluated);
+    t->loop.evaluated = logs;
     logs = (pg__logs){.n = 0};
-    *out = (pg_logs){t->evaluated.shown, t->evaluated.values, t->evaluated.n};
+    *out = (pg_logs){t->loop.evaluated.shown, t->loop.evaluated.values, t->loop.evaluated.n};
 done:
     pg__logs_close(&logs);
     close_pass(&p);
-    return pg__ranks_told(t, pg__told(t, st, err), err);
+    return pg__ranks_told(t->ranks, pg__told(t, st, err), err);
 }
 
 /* ---- predictions ---- */
@@ -186,7 +186,7 @@ static pg_status describe(outputs *o, const pass *p, uint64_t n_rows, pg_err *er
 {
     const pg_trainer *t = p->t;
     const pg__lowered *m = pg__program_model(p->program);
-    o->n = t->n_outputs;
+    o->n = t->net.n_outputs;
     o->what = pg__mem_array(o->n, sizeof *o->what);
     o->rows = pg__mem_array(o->n, sizeof *o->rows);
     o->row_bytes = pg__mem_array(o->n, sizeof *o->row_bytes);
@@ -197,11 +197,11 @@ static pg_status describe(outputs *o, const pass *p, uint64_t n_rows, pg_err *er
         pg__dims row = v->shape;
         pg_weight *w = &o->what[k];
         row.d[0] = 1;
-        *w = (pg_weight){.name = t->output_names[k],
+        *w = (pg_weight){.name = t->net.output_names[k],
                          .layer = k,
-                         .dtype = v->elem == PG__INT            ? PG_I32
-                                  : t->backend->real_bytes == 8 ? PG_F64
-                                                                : PG_F32,
+                         .dtype = v->elem == PG__INT                 ? PG_I32
+                                  : t->devs.backend->real_bytes == 8 ? PG_F64
+                                                                     : PG_F32,
                          .rank = v->shape.rank};
         memcpy(w->dims, v->shape.d, v->shape.rank * sizeof *w->dims);
         w->dims[0] = n_rows;
@@ -238,7 +238,7 @@ pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
     pass p = {.t = t, .opts = opts ? opts : &defaults};
     const pg__batch *batch = NULL;
     outputs o = {.n = 0};
-    const int is_first = pg__rank_of(t) == 0;
+    const int is_first = pg__rank_of(t->ranks) == 0;
     uint64_t first = 0;
     pg_status st = PG_OK;
     PG_TRY(begin_pass(&p, data, PG__FOR_PREDICTION, PG__PREDICTS, err));
@@ -260,5 +260,5 @@ pg_status pg_predict(pg_trainer *t, pg_data *data, const pg_predict_opts *opts,
 done:
     free_outputs(&o);
     close_pass(&p);
-    return pg__ranks_told(t, pg__told(t, st, err), err);
+    return pg__ranks_told(t->ranks, pg__told(t, st, err), err);
 }

@@ -92,10 +92,10 @@ static pg_status check_name(const pg_trainer *t, const char *path, pg_err *err)
 {
     if (!ends_with(path, ".npy") && !ends_with(path, ".npz"))
         return pg_fail(err, PG_E_ARG, "%s: predictions are written as .npy or .npz", PG_SHOW(path));
-    if (t->n_outputs == 1 || ends_with(path, ".npz"))
+    if (t->net.n_outputs == 1 || ends_with(path, ".npz"))
         return PG_OK;
     (void)pg_fail(err, PG_E_ARG, "%s: the model has %zu outputs, a .npy holds one array",
-                  PG_SHOW(path), t->n_outputs);
+                  PG_SHOW(path), t->net.n_outputs);
     pg_err_hint(err, "a name that ends with .npz");
     return PG_E_ARG;
 }
@@ -111,7 +111,7 @@ static pg_status open_target(target *to, pg_trainer *t, const pg_predict_opts *o
     const pg__sink_opts sink = sink_opts(opts);
     pg_status st = PG_OK;
     PG_TRY(check_name(t, to->path, err));
-    if (pg__rank_of(t) > 0)
+    if (pg__rank_of(t->ranks) > 0)
         return PG_OK;
     PG_TRY(pg__sink_open(&to->sink, to->path, &sink, err));
     if (ends_with(to->path, ".npz"))
@@ -125,7 +125,7 @@ pg_status pg_predict_check_file(const pg_trainer *t, const char *path, const pg_
 {
     const pg__sink_opts sink = sink_opts(opts);
     const pg_status st = check_name(t, path, err);
-    return st == PG_OK && pg__rank_of(t) == 0 ? pg__sink_check(path, &sink, err) : st;
+    return st == PG_OK && pg__rank_of(t->ranks) == 0 ? pg__sink_check(path, &sink, err) : st;
 }
 
 pg_status pg_predict_file(pg_trainer *t, pg_data *data, const char *path,
@@ -134,9 +134,9 @@ pg_status pg_predict_file(pg_trainer *t, pg_data *data, const char *path,
     target to = {.path = path};
     const pg_predictions predictions = {.user = &to, .begin = begin, .rows = add_rows};
     pg_status st = PG_OK;
-    PG_TRY(pg__ranks_agree(t, open_target(&to, t, opts, err), err));
+    PG_TRY(pg__ranks_agree(t->ranks, open_target(&to, t, opts, err), err));
     PG_TRY(pg_predict(t, data, opts, &predictions, err));
-    if (pg__rank_of(t) == 0)
+    if (pg__rank_of(t->ranks) == 0)
         PG_TRY(finish(&to, err));
 done:
     pg__zip_out_free(to.zip);

@@ -120,8 +120,8 @@ pg_status pg__prefetch_new(pg__prefetch **out, pg__batch_order *course, const pg
     a->course = course;
     a->train = train;
     a->val = val;
-    a->cut = any->t->cut;
-    a->part_rows = any->t->part_rows;
+    a->cut = any->t->pool.cut;
+    a->part_rows = any->t->loop.part_rows;
     for (size_t i = 0; i < N_BUFFERS; i++) {
         PG_TRY(pg__batch_alloc(&a->buffers[i].batch, any, weighted, batch_size, err));
         a->buffers[i].rows = pg__mem_array(batch_size, sizeof *a->buffers[i].rows);

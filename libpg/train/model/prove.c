@@ -28,7 +28,7 @@ static pg_status read_some(pg_store *file, size_t i, int state, size_t at, float
 static pg_status same(const pg__snapshot *s, size_t slot, size_t param, size_t at, const float *got,
                       size_t n, int *is_same, pg_err *err)
 {
-    const size_t bytes = s->t->backend->real_bytes;
+    const size_t bytes = s->t->devs.backend->real_bytes;
     double exact[PIECE];
     float want[PIECE];
     pg_status st = PG_OK;
@@ -46,7 +46,7 @@ static pg_status compare(const pg__snapshot *s, size_t slot, size_t param, pg_st
 {
     const int state = slot != PG_NONE;
     const pg_weight *w = state ? pg_store_state(file, i) : pg_store_weight(file, i);
-    const size_t n_elems = s->t->n_elems[param];
+    const size_t n_elems = s->t->vars.n_elems[param];
     float got[PIECE];
     pg_status st = PG_OK;
     int is_same = 0;
@@ -107,17 +107,17 @@ done:
 
 pg_status pg__prove(pg_trainer *t, const pg__snapshot *s, const char *path, int full, pg_err *err)
 {
-    proving p = {.s = s, .seen = pg__mem_array(t->n_params, 1)};
+    proving p = {.s = s, .seen = pg__mem_array(t->vars.n_params, 1)};
     pg_store *file = NULL;
     pg_status st = PG_OK;
     if (!p.seen)
         return pg__nomem(err);
-    PG_TRY(pg__weights_open(&file, NULL, path, t->graph->text, err));
+    PG_TRY(pg__weights_open(&file, NULL, path, t->net.graph->text, err));
     PG_TRY(pg__weights_walk(t, file, path, prove_weight, &p, err));
-    for (size_t i = 0; i < t->n_params; i++)
+    for (size_t i = 0; i < t->vars.n_params; i++)
         if (!p.seen[i])
             PG_FAIL(PG_E_MISMATCH, "read back, a variable is missing: %s",
-                    PG_SHOW(t->weights[t->order[i]].name));
+                    PG_SHOW(t->vars.weights[t->vars.order[i]].name));
     if (full)
         PG_TRY(prove_state(&p, file, err));
 done:

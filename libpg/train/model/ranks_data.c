@@ -53,12 +53,12 @@ typedef struct column {
 
 static size_t n_slots(const pg__feed *f)
 {
-    return f->t->n_inputs + 2 * f->t->n_outputs;
+    return f->t->net.n_inputs + 2 * f->t->net.n_outputs;
 }
 
 static const pg__array *array_at(const pg__feed *f, size_t i)
 {
-    const size_t n = f->t->n_inputs, m = f->t->n_outputs;
+    const size_t n = f->t->net.n_inputs, m = f->t->net.n_outputs;
     if (i < n)
         return f->inputs[i].array;
     return i < n + m ? f->targets[i - n].array : f->weights[i - n - m].array;
@@ -144,7 +144,7 @@ static pg_status open_column(column *c, const pg__feed *f, const pg__array *a, i
     c->n_units = c->n_picks = (c->end - c->first + c->each - 1) / c->each;
     if (takes_all || are_names || c->n_units <= SPREAD + 2 * AT_ENDS)
         return PG_OK;
-    return pick(c, f->t->seed, err);
+    return pick(c, f->t->loop.seed, err);
 }
 
 /* ---- checksums ---- */
@@ -320,7 +320,7 @@ static pg_status find_row(pg_trainer *t, const column *c, const uint32_t *groups
         PG_TRY(pg__nomem(err));
     for (uint64_t i = 0; i < n && st == PG_OK; i++)
         st = sum_up(&units[i], c, from + i, from + i + 1, buf, err);
-    PG_TRY(pg__ranks_agree(t, st, err));
+    PG_TRY(pg__ranks_agree(t->ranks, st, err));
     PG_TRY(first_other(&at, t, units, n, k, err));
     PG_TRY(say_row(t, c, at < n ? from + at : from, at < n ? 1 : n, k, err));
 done:
@@ -340,7 +340,7 @@ static pg_status compare_column(pg_trainer *t, const column *c, uint32_t *mark, 
     pg_status st = groups && all && buf ? PG_OK : pg__nomem(err);
     if (st == PG_OK)
         st = sum_groups(groups, c, buf, t->ranks->cancel, err);
-    PG_TRY(pg__ranks_agree(t, st, err));
+    PG_TRY(pg__ranks_agree(t->ranks, st, err));
     const uint32_t mine = pg__crc32(0, groups, n_groups(c) * sizeof *groups);
     PG_TRY(
         pg__comm_gather(t->ranks->comm, &mine, all, sizeof mine, "what the ranks' data are", err));
@@ -465,7 +465,7 @@ pg_status pg__ranks_same_data(pg_trainer *t, const pg__feed *f, pg_err *err)
     pg__data_set_mark(f->data, f->first, f->n_rows, n_arrays(f), mark);
     PG_TRY(note(t, f, n_picked, began, err));
 done:
-    return pg__ranks_known(t, st, err);
+    return pg__ranks_known(t->ranks, st, err);
 }
 
 const char *pg_trainer_compared(const pg_trainer *t, size_t i)

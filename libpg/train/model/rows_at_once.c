@@ -13,10 +13,10 @@
 /* Bytes of one row of a value; 0: it has no rows. *known: its other dimensions are. */
 static uint64_t row_bytes(const pg_trainer *t, pg__val v, int *known)
 {
-    uint64_t n = t->backend->real_bytes;
+    uint64_t n = t->devs.backend->real_bytes;
     if (v == PG__NO_VAL)
         return 0;
-    const pg__dims *d = &t->built_params.tape.values[v].shape;
+    const pg__dims *d = &t->net.built_params.tape.values[v].shape;
     if (d->rank == 0 || d->d[0] != PG_DIM_ANY)
         return 0;
     for (uint32_t k = 1; k < d->rank; k++) {
@@ -29,7 +29,7 @@ static uint64_t row_bytes(const pg_trainer *t, pg__val v, int *known)
 /* The most that any operation of the forward pass reads and writes for a row. */
 static uint64_t most_bytes(const pg_trainer *t, int *known)
 {
-    const pg__tape *tape = &t->built_params.tape;
+    const pg__tape *tape = &t->net.built_params.tape;
     uint64_t most = 0;
     for (uint32_t i = 0; i < tape->n_insts; i++) {
         const pg__inst *inst = &tape->insts[i];
@@ -47,9 +47,9 @@ static uint64_t most_bytes(const pg_trainer *t, int *known)
 static uint64_t weight_bytes(const pg_trainer *t)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i < t->n_params; i++)
-        if (strcmp(t->built_params.params[i].leaf->layer->class_name, "Embedding") != 0)
-            n += t->n_elems[i] * t->backend->real_bytes;
+    for (size_t i = 0; i < t->vars.n_params; i++)
+        if (strcmp(t->net.built_params.params[i].leaf->layer->class_name, "Embedding") != 0)
+            n += t->vars.n_elems[i] * t->devs.backend->real_bytes;
     return n;
 }
 
@@ -57,7 +57,7 @@ size_t pg__rows_at_once(const pg_trainer *t)
 {
     int known = 1;
     const uint64_t row = most_bytes(t, &known), weights = weight_bytes(t);
-    if (!known || row == 0 || !t->backend->host_memory)
+    if (!known || row == 0 || !t->devs.backend->host_memory)
         return 0;
     uint64_t n = OWN_CACHE / row;
     if (weights > SHARED_CACHE && (weights - SHARED_CACHE) / (2 * row) + 1 > n)

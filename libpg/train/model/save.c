@@ -44,7 +44,7 @@ typedef struct shown {
 
 static const pg__optimiser *optimiser_of(const shown *s)
 {
-    return s->from ? &s->from->optimiser : &s->t->optimiser;
+    return s->from ? &s->from->optimiser : &s->t->compiled.optimiser;
 }
 
 /* n bytes of a parameter's values, as the device has them. */
@@ -55,12 +55,12 @@ static pg_status fetch(const shown *s, const piece *p, uint64_t off, void *buf, 
     if (s->from)
         return pg__snapshot_read(s->from, p->kind == SLOT ? p->slot : PG_NONE,
                                  pg__snapshot_place(s->from, p->param) + off, buf, n, err);
-    if (p->kind == SLOT && pg__is_sharded(t))
-        return pg__opt_shard_read(t, p->slot, t->offsets[p->param] * t->backend->real_bytes + off,
-                                  buf, n, err);
-    const pg__flat *flat = p->kind == SLOT ? &t->slots[p->slot] : &t->params;
-    return t->backend->get(pg__param_dev(t, p->param), buf, (const char *)flat->at[p->param] + off,
-                           n);
+    if (p->kind == SLOT && pg__is_sharded(t->ranks))
+        return pg__opt_shard_read(
+            t, p->slot, t->vars.offsets[p->param] * t->devs.backend->real_bytes + off, buf, n, err);
+    const pg__flat *flat = p->kind == SLOT ? &t->vars.slots[p->slot] : &t->vars.params;
+    return t->devs.backend->get(pg__param_dev(t, p->param), buf,
+                                (const char *)flat->at[p->param] + off, n);
 }
 
 static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, size_t n,
@@ -76,7 +76,7 @@ static pg_status read_tensor(void *ctx, size_t tensor, uint64_t off, void *buf, 
             memcpy(buf, (const char *)&p->number + off, n);
         return PG_OK;
     }
-    if (s->t->backend->real_bytes == sizeof(float))
+    if (s->t->devs.backend->real_bytes == sizeof(float))
         return fetch(s, p, off, buf, n, err);
     for (size_t at = 0, some; at < n / sizeof(float); at += some) {
         some = n / sizeof(float) - at < 512 ? n / sizeof(float) - at : 512;
@@ -112,18 +112,18 @@ static pg_status show_layer(pg_store *store, shown *s, size_t top, pg_err *err)
     pg_trainer *t = s->t;
     pg__str name = {0};
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_params; i++) {
-        const size_t param = t->order[i];
-        const pg__param *p = &t->built_params.params[param];
+    for (size_t i = 0; i < t->vars.n_params; i++) {
+        const size_t param = t->vars.order[i];
+        const pg__param *p = &t->net.built_params.params[param];
         const piece from = {.kind = PARAM, .param = param};
         if (p->leaf->top != top)
             continue;
         name.n = 0;
-        if (t->file_names[param])
-            PG_TRY(pg__str_puts(&name, t->file_names[param], err));
+        if (t->vars.file_names[param])
+            PG_TRY(pg__str_puts(&name, t->vars.file_names[param], err));
         else
-            PG_TRY(
-                pg__str_printf(&name, err, t->rules->keras3 ? "%s" : "%s:0", t->weights[i].name));
+            PG_TRY(pg__str_printf(&name, err, t->net.rules->keras3 ? "%s" : "%s:0",
+                                  t->vars.weights[i].name));
         const pg__tensor_desc d = {
             .name = name.s, .dtype = PG_F32, .rank = p->shape.rank, .dims = p->shape.d};
         PG_TRY(pg__store_add_weight(store, &d, err));
@@ -136,7 +136,7 @@ done:
 
 static pg_status show_weights(pg_store *store, shown *s, pg_err *err)
 {
-    const pg__model *m = s->t->graph->root;
+    const pg__model *m = s->t->net.graph->root;
     pg_status st = PG_OK;
     for (size_t top = 0; top < m->n_layers; top++) {
         if (!pg__layer_is_listed(m, top))
@@ -186,7 +186,7 @@ static pg_status show_state(pg_store *store, shown *s, pg_err *err)
     PG_TRY(pg__state_list_of(&l, t, era, 1, err));
     for (size_t i = 0; i < l.n; i++) {
         const pg__state_entry *e = &l.v[i];
-        const pg__dims *shape = &t->built_params.params[e->param].shape;
+        const pg__dims *shape = &t->net.built_params.params[e->param].shape;
         const piece p = piece_of(s, e);
         pg__tensor_desc d = {.dtype = e->kind == PG__STATE_STEPS ? PG_I64 : PG_F32};
         if (e->kind == PG__STATE_ZERO) {
@@ -212,7 +212,7 @@ done:
 /* {"class_name", "config"}, cut out of the text that the model was read from. */
 static pg_status show_description(pg_store *store, const pg_trainer *t, int zip, pg_err *err)
 {
-    const pg__graph *g = t->graph;
+    const pg__graph *g = t->net.graph;
     const pg__json_span config = g->root->config_span,
                         build =
                             pg__json_member(g->text, (pg__json_span){0, g->n_text}, "build_config");
@@ -238,8 +238,8 @@ static pg_status show_training(pg_store *store, shown *s, int zip, pg_err *err)
     pg__str text = {0};
     size_t n_losses = 0;
     pg_status st = PG_OK;
-    for (size_t k = 0; k < s->t->n_outputs; k++)
-        n_losses += (size_t)s->t->objectives[k].has_loss;
+    for (size_t k = 0; k < s->t->net.n_outputs; k++)
+        n_losses += (size_t)s->t->compiled.objectives[k].has_loss;
     if (n_losses == 0) /* opened for predictions: it was never compiled */
         return PG_OK;
     PG_TRY(show_state(store, s, err));
@@ -260,9 +260,9 @@ typedef struct target {
 /* Whose file it is. Kernels of Keras 1 were turned when they were read. */
 static const char *version_of(const pg_trainer *t)
 {
-    if (t->keras_version && t->graph->dialect != 1)
-        return t->keras_version;
-    return t->rules->keras3 ? "3.6.0" : "2.15.0";
+    if (t->net.keras_version && t->net.graph->dialect != 1)
+        return t->net.keras_version;
+    return t->net.rules->keras3 ? "3.6.0" : "2.15.0";
 }
 
 static pg_status show(pg_store **out, pg_trainer *t, const pg__snapshot *from, const target *to,
@@ -433,14 +433,14 @@ done:
 
 const char *pg_trainer_saved(const pg_trainer *t)
 {
-    return t->saved;
+    return t->loop.saved;
 }
 
 static pg_status take_notes(pg_trainer *t, const pg__saved *s, pg_err *err)
 {
     pg_status st = PG_OK;
     for (size_t i = 0; i < s->notes.n; i++)
-        PG_TRY(pg__strs_add(&t->notes, s->notes.v[i], strlen(s->notes.v[i]), err));
+        PG_TRY(pg__strs_add(&t->report.notes, s->notes.v[i], strlen(s->notes.v[i]), err));
 done:
     return st;
 }
@@ -457,8 +457,8 @@ static pg_status save(pg_trainer *t, const char *path, const pg_save_opts *opts,
     PG_TRY(pg__save(&s, t, &order, err));
     if (dry_run)
         goto done;
-    pg__mem_free(t->saved);
-    t->saved = s.path;
+    pg__mem_free(t->loop.saved);
+    t->loop.saved = s.path;
     s.path = NULL;
     PG_TRY(take_notes(t, &s, err));
 done:
@@ -526,17 +526,18 @@ static pg_status save_beside(pg_trainer *t, const char *path, const pg_save_opts
 static void tell_state(const pg_trainer *t, const char *path)
 {
     const size_t n = strlen(path);
-    if (t->output && strcmp(t->output, path) == 0 && t->saved && strncmp(t->saved, path, n) == 0 &&
-        (t->saved[n] == '\0' || strcmp(t->saved + n, ".shards") == 0))
-        pg__resume_wrote(t->state, path);
+    if (t->loop.output && strcmp(t->loop.output, path) == 0 && t->loop.saved &&
+        strncmp(t->loop.saved, path, n) == 0 &&
+        (t->loop.saved[n] == '\0' || strcmp(t->loop.saved + n, ".shards") == 0))
+        pg__resume_wrote(t->loop.state, path);
 }
 
 pg_status pg_trainer_save(pg_trainer *t, const char *path, const pg_save_opts *opts, pg_err *err)
 {
     pg_err unheard = {0};
     const pg_status st =
-        pg__rank_of(t) > 0 ? PG_OK : pg__told(t, save_beside(t, path, opts, err), err);
-    if (st == PG_OK && pg__rank_of(t) == 0)
+        pg__rank_of(t->ranks) > 0 ? PG_OK : pg__told(t, save_beside(t, path, opts, err), err);
+    if (st == PG_OK && pg__rank_of(t->ranks) == 0)
         tell_state(t, path);
     const pg_status met = pg__opt_shard_meet(t, st == PG_OK ? err : &unheard);
     return st == PG_OK ? met : st;

@@ -28,18 +28,18 @@
 
 static int is(const pg_trainer *t, const char *name)
 {
-    return strcmp(t->optimiser.name, name) == 0;
+    return strcmp(t->compiled.optimiser.name, name) == 0;
 }
 
 pg__era pg__era_of(const pg_trainer *t)
 {
-    if (t->rules->keras3)
+    if (t->net.rules->keras3)
         return PG__ERA_THREE;
-    if (!t->optimiser.legacy)
+    if (!t->compiled.optimiser.legacy)
         return PG__ERA_NEW;
-    if (!t->rules->clip_all_together) /* not of the package of its own */
+    if (!t->net.rules->clip_all_together) /* not of the package of its own */
         return PG__ERA_OLD;
-    return t->rules->bce_adds_epsilon ? PG__ERA_2_3 : PG__ERA_2_2;
+    return t->net.rules->bce_adds_epsilon ? PG__ERA_2_3 : PG__ERA_2_2;
 }
 
 static pg_status add(pg__state_list *l, pg__state_kind kind, size_t slot, size_t param, pg_err *err)
@@ -61,9 +61,9 @@ static pg_status add_all(pg__state_list *l, const pg_trainer *t, pg__state_kind 
                          pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_params; i++)
-        if (t->trained[t->order[i]])
-            PG_TRY(add(l, kind, slot, t->order[i], err));
+    for (size_t i = 0; i < t->vars.n_params; i++)
+        if (t->vars.trained[t->vars.order[i]])
+            PG_TRY(add(l, kind, slot, t->vars.order[i], err));
 done:
     return st;
 }
@@ -71,9 +71,9 @@ done:
 static pg_status add_pairs(pg__state_list *l, const pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_params; i++)
-        for (size_t slot = 0; slot < 2 && t->trained[t->order[i]]; slot++)
-            PG_TRY(add(l, PG__STATE_SLOT, slot, t->order[i], err));
+    for (size_t i = 0; i < t->vars.n_params; i++)
+        for (size_t slot = 0; slot < 2 && t->vars.trained[t->vars.order[i]]; slot++)
+            PG_TRY(add(l, PG__STATE_SLOT, slot, t->vars.order[i], err));
 done:
     return st;
 }
@@ -95,11 +95,11 @@ done:
 pg_status pg__state_list_of(pg__state_list *out, const pg_trainer *t, pg__era era, int as_written,
                             pg_err *err)
 {
-    const pg__optimiser *o = &t->optimiser;
+    const pg__optimiser *o = &t->compiled.optimiser;
     const size_t n_slots = pg__optimiser_of(pg__optimiser_kind_of(o))->n_slots;
     const int later = era == PG__ERA_NEW || era == PG__ERA_THREE;
     const int by_param = is(t, "Ftrl") || (later && !is(t, "RMSprop") && n_slots >= 2);
-    const int zeros = (strcmp(t->rules->name, "2.0") != 0) == as_written;
+    const int zeros = (strcmp(t->net.rules->name, "2.0") != 0) == as_written;
     pg_status st = PG_OK;
     PG_TRY(add_first(out, t, era, (o->schedule == NULL) == as_written, err));
     if (o->use_ema)
@@ -153,7 +153,7 @@ static const char *slot_word(const pg_trainer *t, pg__era era, size_t slot)
 static pg_status scalar_name(pg__str *out, const pg_trainer *t, pg__era era, pg__state_kind kind,
                              pg_err *err)
 {
-    const char *name = t->optimiser.name;
+    const char *name = t->compiled.optimiser.name;
     if (kind == PG__STATE_RATE)
         return pg__str_printf(out, err, "%s/learning_rate", name);
     if (kind == PG__STATE_PRODUCT)
@@ -166,12 +166,12 @@ static pg_status scalar_name(pg__str *out, const pg_trainer *t, pg__era era, pg_
 pg_status pg__state_name(pg__str *out, const pg_trainer *t, pg__era era, const pg__state_entry *e,
                          pg_err *err)
 {
-    const char *name = t->optimiser.name, *weight = "", *word = slot_word(t, era, e->slot);
+    const char *name = t->compiled.optimiser.name, *weight = "", *word = slot_word(t, era, e->slot);
     if (e->kind < PG__STATE_SLOT)
         return scalar_name(out, t, era, e->kind, err);
-    for (size_t i = 0; i < t->n_params; i++)
-        if (t->order[i] == e->param)
-            weight = t->weights[i].name;
+    for (size_t i = 0; i < t->vars.n_params; i++)
+        if (t->vars.order[i] == e->param)
+            weight = t->vars.weights[i].name;
     if (era == PG__ERA_NEW)
         return pg__str_printf(out, err, "%s/%s/%s:0", name, word, weight);
     if (era == PG__ERA_THREE)
@@ -214,7 +214,7 @@ static int entry_fits(const pg_trainer *t, const pg__state_entry *e, const pg_we
         return pg__dims_elems(&have) == 1;
     if (e->kind < PG__STATE_SLOT)
         return w->rank == 0;
-    return pg__dims_equal(&have, &t->built_params.params[e->param].shape);
+    return pg__dims_equal(&have, &t->net.built_params.params[e->param].shape);
 }
 
 static int list_fits(const pg_trainer *t, const pg__state_list *l, const pg_store *file,
@@ -244,16 +244,16 @@ static pg_status read_entry(pg_trainer *t, const pg__state_entry *e, pg_store *f
     double v = 0;
     pg_status st = PG_OK;
     if (e->kind == PG__STATE_SLOT)
-        return pg__param_read(t, &t->slots[e->slot], e->param, file, i, 1, err);
+        return pg__param_read(t, &t->vars.slots[e->slot], e->param, file, i, 1, err);
     if (e->kind > PG__STATE_SLOT)
         return PG_OK;
     PG_TRY(pg__state_number(&v, file, i, err));
     if (e->kind == PG__STATE_RATE) {
-        t->optimiser.lr = v;
+        t->compiled.optimiser.lr = v;
     } else if (e->kind == PG__STATE_PRODUCT) {
-        t->optimiser.nadam_product = v;
+        t->compiled.optimiser.nadam_product = v;
     } else if (v >= 0 && v < 9e15) {
-        t->optimiser.iterations = (uint64_t)v;
+        t->compiled.optimiser.iterations = (uint64_t)v;
     } else {
         PG_FAIL(PG_E_FORMAT, "%s: %g updates", PG_SHOW(pg_store_state(file, i)->name), v);
     }
@@ -269,7 +269,7 @@ static pg_status find_list(pg__state_list *out, int *found, const pg_trainer *t,
     const pg__era own = pg__era_of(t);
     pg_status st = PG_OK;
     *found = 0;
-    if (t->graph->dialect == 1) /* Keras 1 sorts it by names */
+    if (t->net.graph->dialect == 1) /* Keras 1 sorts it by names */
         return PG_OK;
     for (int as_written = 1; !*found && as_written >= 0; as_written--) {
         pg__state_list_fini(out);
@@ -346,15 +346,17 @@ pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err
         goto done;
     PG_TRY(pg__state_walk(&taken, &n, t, file, take_entry, &k, err));
     if (taken && !k.has_product)
-        pg__optimiser_recount(&t->optimiser);
+        pg__optimiser_recount(&t->compiled.optimiser);
     if (taken)
-        PG_TRY(pg__strs_printf(&t->notes, err, "%s: goes on after %s update%s of %s", PG_SHOW(name),
-                               PG_NUM(t->optimiser.iterations),
-                               t->optimiser.iterations == 1 ? "" : "s", t->optimiser.name));
+        PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: goes on after %s update%s of %s",
+                               PG_SHOW(name), PG_NUM(t->compiled.optimiser.iterations),
+                               t->compiled.optimiser.iterations == 1 ? "" : "s",
+                               t->compiled.optimiser.name));
     else if (n > 0)
-        PG_TRY(pg__strs_printf(
-            &t->notes, err, "%s: optimizer state (%zu tensors) is not that of %s: it starts anew",
-            PG_SHOW(name), n, t->optimiser.name));
+        PG_TRY(
+            pg__strs_printf(&t->report.notes, err,
+                            "%s: optimizer state (%zu tensors) is not that of %s: it starts anew",
+                            PG_SHOW(name), n, t->compiled.optimiser.name));
 done:
     return st;
 }

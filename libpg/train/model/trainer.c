@@ -31,20 +31,21 @@
 /* Inputs and outputs are known by their layers. */
 static pg_status name_ends(pg_trainer *t, pg_err *err)
 {
-    const pg__model *m = t->graph->root;
-    t->n_inputs = m->n_inputs;
-    t->n_outputs = m->n_outputs;
-    t->input_names = pg__mem_array(t->n_inputs, sizeof *t->input_names);
-    t->output_names = pg__mem_array(t->n_outputs, sizeof *t->output_names);
-    t->input_dims = pg__mem_array(t->n_inputs, sizeof *t->input_dims);
-    t->objectives = pg__mem_array(t->n_outputs, sizeof *t->objectives);
-    t->loss_weights = pg__mem_array(t->n_outputs, sizeof *t->loss_weights);
-    if (!t->input_names || !t->output_names || !t->input_dims || !t->objectives || !t->loss_weights)
+    const pg__model *m = t->net.graph->root;
+    t->net.n_inputs = m->n_inputs;
+    t->net.n_outputs = m->n_outputs;
+    t->net.input_names = pg__mem_array(t->net.n_inputs, sizeof *t->net.input_names);
+    t->net.output_names = pg__mem_array(t->net.n_outputs, sizeof *t->net.output_names);
+    t->net.input_dims = pg__mem_array(t->net.n_inputs, sizeof *t->net.input_dims);
+    t->compiled.objectives = pg__mem_array(t->net.n_outputs, sizeof *t->compiled.objectives);
+    t->compiled.loss_weights = pg__mem_array(t->net.n_outputs, sizeof *t->compiled.loss_weights);
+    if (!t->net.input_names || !t->net.output_names || !t->net.input_dims ||
+        !t->compiled.objectives || !t->compiled.loss_weights)
         return pg__nomem(err);
-    for (size_t k = 0; k < t->n_inputs; k++)
-        t->input_names[k] = m->layers[m->inputs[k].layer].name;
-    for (size_t k = 0; k < t->n_outputs; k++)
-        t->output_names[k] = m->layers[m->outputs[k].layer].name;
+    for (size_t k = 0; k < t->net.n_inputs; k++)
+        t->net.input_names[k] = m->layers[m->inputs[k].layer].name;
+    for (size_t k = 0; k < t->net.n_outputs; k++)
+        t->net.output_names[k] = m->layers[m->outputs[k].layer].name;
     return PG_OK;
 }
 
@@ -53,19 +54,19 @@ static pg_status name_ends(pg_trainer *t, pg_err *err)
 static pg_status describe_param(pg_trainer *t, size_t at, size_t param, const pg__param *p,
                                 pg_err *err)
 {
-    pg_weight *w = &t->weights[at];
+    pg_weight *w = &t->vars.weights[at];
     pg_status st = PG_OK;
-    PG_TRY(pg__strs_printf(&t->names, err, "%s%s%s/%s", p->leaf->layer->name,
+    PG_TRY(pg__strs_printf(&t->vars.names, err, "%s%s%s/%s", p->leaf->layer->name,
                            p->var->sub[0] ? "/" : "", p->var->sub, p->var->name));
-    *w = (pg_weight){.name = t->names.v[t->names.n - 1],
+    *w = (pg_weight){.name = t->vars.names.v[t->vars.names.n - 1],
                      .layer = PG_NONE,
-                     .dtype = t->backend->real_bytes == 8 ? PG_F64 : PG_F32,
+                     .dtype = t->devs.backend->real_bytes == 8 ? PG_F64 : PG_F32,
                      .rank = p->shape.rank};
     memcpy(w->dims, p->shape.d, p->shape.rank * sizeof *w->dims);
-    t->order[at] = param;
-    t->n_elems[param] = (size_t)pg__dims_elems(&p->shape);
-    w->n_bytes = (uint64_t)t->n_elems[param] * t->backend->real_bytes;
-    t->trained[param] = (unsigned char)p->trained;
+    t->vars.order[at] = param;
+    t->vars.n_elems[param] = (size_t)pg__dims_elems(&p->shape);
+    w->n_bytes = (uint64_t)t->vars.n_elems[param] * t->devs.backend->real_bytes;
+    t->vars.trained[param] = (unsigned char)p->trained;
 done:
     return st;
 }
@@ -93,16 +94,16 @@ done:
 static pg_status read_penalties(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    t->penalties = pg__mem_array(t->n_params, sizeof *t->penalties);
-    if (!t->penalties)
+    t->vars.penalties = pg__mem_array(t->vars.n_params, sizeof *t->vars.penalties);
+    if (!t->vars.penalties)
         return pg__nomem(err);
-    for (size_t i = 0; i < t->n_params; i++) {
-        pg__penalty *p = &t->penalties[i];
-        PG_TRY(pg__penalty_of(p, &t->built_params.params[i], err));
-        if (t->rules->keras3 && !t->built_params.params[i].trained)
+    for (size_t i = 0; i < t->vars.n_params; i++) {
+        pg__penalty *p = &t->vars.penalties[i];
+        PG_TRY(pg__penalty_of(p, &t->net.built_params.params[i], err));
+        if (t->net.rules->keras3 && !t->net.built_params.params[i].trained)
             p->l1 = p->l2 = 0; /* Keras 2 tells it with the loss */
-        t->has_regularizers |= p->l1 != 0 || p->l2 != 0;
-        t->has_constraints |= p->constraint != PG__FREE;
+        t->vars.has_regularizers |= p->l1 != 0 || p->l2 != 0;
+        t->vars.has_constraints |= p->constraint != PG__FREE;
     }
 done:
     return st;
@@ -112,18 +113,18 @@ done:
  * added to it; it clips these and adds them up afterwards. */
 static pg_status note_clipped_ids(pg_trainer *t, pg_err *err)
 {
-    const pg__optimiser *o = &t->optimiser;
+    const pg__optimiser *o = &t->compiled.optimiser;
     pg_status st = PG_OK;
-    if (t->rules->keras3 || (o->clipnorm <= 0 && o->global_clipnorm <= 0 && o->clipvalue <= 0))
+    if (t->net.rules->keras3 || (o->clipnorm <= 0 && o->global_clipnorm <= 0 && o->clipvalue <= 0))
         return PG_OK;
-    for (size_t i = 0; i < t->n_params; i++) {
-        const pg__param *p = &t->built_params.params[i];
+    for (size_t i = 0; i < t->vars.n_params; i++) {
+        const pg__param *p = &t->net.built_params.params[i];
         if (p->trained && strcmp(p->leaf->layer->class_name, "Embedding") == 0 &&
-            t->penalties[i].l1 == 0 && t->penalties[i].l2 == 0)
-            PG_TRY(pg__strs_printf(&t->notes, err,
+            t->vars.penalties[i].l1 == 0 && t->vars.penalties[i].l2 == 0)
+            PG_TRY(pg__strs_printf(&t->report.notes, err,
                                    "%s: Keras %s clips the gradients of an id's occurrences one by "
                                    "one, pgfit their sum",
-                                   PG_SHOW(p->leaf->layer->name), t->rules->name));
+                                   PG_SHOW(p->leaf->layer->name), t->net.rules->name));
     }
 done:
     return st;
@@ -131,24 +132,25 @@ done:
 
 static pg_status make_params(pg_trainer *t, pg_err *err)
 {
-    pg__lowered *low = &t->built_params;
+    pg__lowered *low = &t->net.built_params;
     pg_status st = PG_OK;
-    const pg__lower_opts opts = {.graph = t->graph,
-                                 .leaves = &t->leaves,
-                                 .rules = t->rules,
+    const pg__lower_opts opts = {.graph = t->net.graph,
+                                 .leaves = &t->net.leaves,
+                                 .rules = t->net.rules,
                                  .n_rows = PG_DIM_ANY,
-                                 .assigned = t->assigned.n_devices ? &t->assigned : NULL,
+                                 .assigned = t->devs.assigned.n_devices ? &t->devs.assigned : NULL,
                                  .training = 1};
     PG_TRY(pg__lower(low, &opts, err));
-    t->n_params = low->n_params;
-    t->couples_rows = low->couples_rows;
-    t->weights = pg__mem_array(t->n_params, sizeof *t->weights);
-    t->order = pg__mem_array(t->n_params, sizeof *t->order);
-    t->n_elems = pg__mem_array(t->n_params, sizeof *t->n_elems);
-    t->trained = pg__mem_array(t->n_params, 1);
-    t->file_names = pg__mem_array(t->n_params, sizeof *t->file_names);
-    t->offsets = pg__mem_array(t->n_params + 1, sizeof *t->offsets);
-    if (!t->offsets || !t->file_names || !t->weights || !t->order || !t->n_elems || !t->trained)
+    t->vars.n_params = low->n_params;
+    t->net.couples_rows = low->couples_rows;
+    t->vars.weights = pg__mem_array(t->vars.n_params, sizeof *t->vars.weights);
+    t->vars.order = pg__mem_array(t->vars.n_params, sizeof *t->vars.order);
+    t->vars.n_elems = pg__mem_array(t->vars.n_params, sizeof *t->vars.n_elems);
+    t->vars.trained = pg__mem_array(t->vars.n_params, 1);
+    t->vars.file_names = pg__mem_array(t->vars.n_params, sizeof *t->vars.file_names);
+    t->vars.offsets = pg__mem_array(t->vars.n_params + 1, sizeof *t->vars.offsets);
+    if (!t->vars.offsets || !t->vars.file_names || !t->vars.weights || !t->vars.order ||
+        !t->vars.n_elems || !t->vars.trained)
         PG_TRY(pg__nomem(err));
     for (size_t i = 0; i < low->n_params; i++)
         if (!low->params[i].is_built)
@@ -156,26 +158,26 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
     PG_TRY(order_params(t, low, err));
     PG_TRY(read_penalties(t, err));
     PG_TRY(note_clipped_ids(t, err));
-    for (size_t i = 0; i < t->n_params; i++) /* 64-byte pieces in every type */
-        t->offsets[i + 1] =
-            t->offsets[i] + (t->n_elems[i] + PG_ALIGN / 4 - 1) / (PG_ALIGN / 4) * (PG_ALIGN / 4);
-    for (size_t k = 0; k < t->n_inputs; k++)
-        t->input_dims[k] = low->tape.values[low->inputs[k]].shape;
+    for (size_t i = 0; i < t->vars.n_params; i++) /* 64-byte pieces in every type */
+        t->vars.offsets[i + 1] = t->vars.offsets[i] + (t->vars.n_elems[i] + PG_ALIGN / 4 - 1) /
+                                                          (PG_ALIGN / 4) * (PG_ALIGN / 4);
+    for (size_t k = 0; k < t->net.n_inputs; k++)
+        t->net.input_dims[k] = low->tape.values[low->inputs[k]].shape;
     PG_TRY(pg__mp_plan(t, err));
-    PG_TRY(pg__flat_alloc(t, &t->params, err));
-    if (pg__is_sharded(t))
-        pg__buckets_plan(t);
+    PG_TRY(pg__flat_alloc(t, &t->vars.params, err));
+    if (pg__is_sharded(t->ranks))
+        pg__buckets_cut(t);
     for (size_t s = 0; s < PG_MAX_SLOTS; s++) {
-        if (!pg__optimiser_uses_slot(&t->optimiser, s))
+        if (!pg__optimiser_uses_slot(&t->compiled.optimiser, s))
             continue;
-        const double start = pg__optimiser_slot_start(&t->optimiser, s);
-        if (pg__is_sharded(t)) {
-            PG_TRY(pg__opt_shard_alloc(t, &t->slots[s], start, err));
+        const double start = pg__optimiser_slot_start(&t->compiled.optimiser, s);
+        if (pg__is_sharded(t->ranks)) {
+            PG_TRY(pg__opt_shard_alloc(t, &t->vars.slots[s], start, err));
             continue;
         }
-        PG_TRY(pg__flat_alloc(t, &t->slots[s], err));
+        PG_TRY(pg__flat_alloc(t, &t->vars.slots[s], err));
         if (start != 0)
-            PG_TRY(pg__flat_fill(t, &t->slots[s], start));
+            PG_TRY(pg__flat_fill(t, &t->vars.slots[s], start));
     }
 done:
     return st;
@@ -190,7 +192,7 @@ static pg_status read_schedule(pg_trainer *t, const char *asked, const pg__json 
     const pg__json *rate = pg__json_get(pg__json_get(optimizer, "config"), "learning_rate");
     pg_status st = PG_OK;
     if (pg__json_type_of(rate) == PG_J_OBJECT) {
-        st = pg__schedule_of_json(&t->schedule, rate, err);
+        st = pg__schedule_of_json(&t->compiled.schedule, rate, err);
         if (st != PG_OK && !asked) {
             pg_err_prefix(err, "its optimizer's learning rate");
             pg_err_do(err, PG_DO_GIVE, NULL);
@@ -198,19 +200,19 @@ static pg_status read_schedule(pg_trainer *t, const char *asked, const pg__json 
             goto done;
         }
         st = PG_OK;
-        if (t->schedule)
-            t->optimiser.lr = pg__schedule_at(t->schedule, 0);
+        if (t->compiled.schedule)
+            t->compiled.optimiser.lr = pg__schedule_at(t->compiled.schedule, 0);
     }
     if (asked) {
-        pg__schedule_free(t->schedule);
-        t->schedule = NULL;
-        PG_TRY(pg__schedule_parse(&t->schedule, asked, t->optimiser.lr, err));
+        pg__schedule_free(t->compiled.schedule);
+        t->compiled.schedule = NULL;
+        PG_TRY(pg__schedule_parse(&t->compiled.schedule, asked, t->compiled.optimiser.lr, err));
     }
-    PG_TRY(pg__optimiser_follow(&t->optimiser, t->schedule, err));
-    if (t->schedule && pg__era_of(t) <= PG__ERA_2_3)
-        PG_TRY(pg__strs_printf(&t->notes, err,
+    PG_TRY(pg__optimiser_follow(&t->compiled.optimiser, t->compiled.schedule, err));
+    if (t->compiled.schedule && pg__era_of(t) <= PG__ERA_2_3)
+        PG_TRY(pg__strs_printf(&t->report.notes, err,
                                "Keras %s has no %s: full models will tell the rate of the moment",
-                               t->rules->name, pg__schedule_name(t->schedule)));
+                               t->net.rules->name, pg__schedule_name(t->compiled.schedule)));
 done:
     return st;
 }
@@ -223,11 +225,11 @@ static pg_status read_optimiser(pg_trainer *t, const pg_train_opts *o, pg_err *e
     pg_status st = PG_OK;
     if (o->optimizer_json) {
         PG_TRY(pg__json_parse(&j, o->optimizer_json, strlen(o->optimizer_json), err));
-        own = pg__loss_scale_of(&t->scale, j);
-        PG_TRY(pg__optimiser_of_json(&t->optimiser, own, t->rules, legacy, err));
+        own = pg__loss_scale_of(&t->compiled.scale, j);
+        PG_TRY(pg__optimiser_of_json(&t->compiled.optimiser, own, t->net.rules, legacy, err));
     } else {
-        PG_TRY(pg__optimiser_parse(&t->optimiser, o->optimizer ? o->optimizer : "RMSprop", t->rules,
-                                   legacy, err));
+        PG_TRY(pg__optimiser_parse(&t->compiled.optimiser, o->optimizer ? o->optimizer : "RMSprop",
+                                   t->net.rules, legacy, err));
     }
     PG_TRY(read_schedule(t, o->schedule, own, err));
 done:
@@ -237,9 +239,10 @@ done:
 
 static pg_status read_loss_weights(pg_trainer *t, const pg__piece_of *pieces, pg_err *err)
 {
-    for (size_t k = 0; k < t->n_outputs; k++) {
-        t->loss_weights[k] = 1;
-        if (pieces[k].n > 0 && !pg__real_read(&t->loss_weights[k], pieces[k].s, pieces[k].n))
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
+        t->compiled.loss_weights[k] = 1;
+        if (pieces[k].n > 0 &&
+            !pg__real_read(&t->compiled.loss_weights[k], pieces[k].s, pieces[k].n))
             return pg_fail(err, PG_E_ARG, "loss weights: \"%.*s\" is not a number",
                            (int)pieces[k].n, pieces[k].s);
     }
@@ -248,25 +251,27 @@ static pg_status read_loss_weights(pg_trainer *t, const pg__piece_of *pieces, pg
 
 static pg_status read_objectives(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
-    pg__piece_of *pieces = pg__mem_array(t->n_outputs, sizeof *pieces);
+    pg__piece_of *pieces = pg__mem_array(t->net.n_outputs, sizeof *pieces);
     pg_status st = PG_OK;
     if (!pieces)
         return pg__nomem(err);
-    PG_TRY(pg__per_output(pieces, t->n_outputs, t->output_names, "loss", o->loss, err));
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    PG_TRY(pg__per_output(pieces, t->net.n_outputs, t->net.output_names, "loss", o->loss, err));
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         if (pieces[k].n == 0)
             continue;
-        t->objectives[k].has_loss = 1;
-        PG_TRY(pg__loss_of(&t->objectives[k].loss, pieces[k].s, pieces[k].n, t->rules, err));
+        t->compiled.objectives[k].has_loss = 1;
+        PG_TRY(pg__loss_of(&t->compiled.objectives[k].loss, pieces[k].s, pieces[k].n, t->net.rules,
+                           err));
     }
-    PG_TRY(pg__per_output(pieces, t->n_outputs, t->output_names, "loss weights", o->loss_weights,
-                          err));
+    PG_TRY(pg__per_output(pieces, t->net.n_outputs, t->net.output_names, "loss weights",
+                          o->loss_weights, err));
     PG_TRY(read_loss_weights(t, pieces, err));
     PG_TRY(pg__metrics_check(t, o->metrics, err));
     PG_TRY(pg__metrics_check(t, o->weighted_metrics, err));
-    if (o->metrics && !(t->metric_text = pg__mem_strdup(o->metrics)))
+    if (o->metrics && !(t->compiled.metric_text = pg__mem_strdup(o->metrics)))
         PG_TRY(pg__nomem(err));
-    if (o->weighted_metrics && !(t->weighted_metric_text = pg__mem_strdup(o->weighted_metrics)))
+    if (o->weighted_metrics &&
+        !(t->compiled.weighted_metric_text = pg__mem_strdup(o->weighted_metrics)))
         PG_TRY(pg__nomem(err));
 done:
     pg__mem_free(pieces);
@@ -276,24 +281,24 @@ done:
 /* The version that the description names, or the file around it ("keras 2.2.4, tensorflow"). */
 static pg_status read_version(pg_trainer *t, const pg_store *file, pg_err *err)
 {
-    const char *said = pg__json_get_str(t->graph->json, "keras_version");
+    const char *said = pg__json_get_str(t->net.graph->json, "keras_version");
     const char *writer = file ? pg_store_writer(file) : NULL;
     if (!said && writer && strncmp(writer, "keras ", 6) == 0)
         said = writer + 6;
-    if (said && !(t->keras_version = pg__mem_strndup(said, strcspn(said, ","))))
+    if (said && !(t->net.keras_version = pg__mem_strndup(said, strcspn(said, ","))))
         return pg__nomem(err);
     return PG_OK;
 }
 
 static pg_status read_rules(pg_trainer *t, const char *asked, pg_err *err)
 {
-    const char *written = t->keras_version;
+    const char *written = t->net.keras_version;
     if (asked)
-        return pg__rules_of(&t->rules, asked, err);
-    if (!written && t->graph->dialect != 2)
-        written = t->graph->dialect == 1 ? "1.2" : "3.0";
-    if (pg__rules_of(&t->rules, written, NULL) != PG_OK)
-        return pg__rules_of(&t->rules, NULL, err);
+        return pg__rules_of(&t->net.rules, asked, err);
+    if (!written && t->net.graph->dialect != 2)
+        written = t->net.graph->dialect == 1 ? "1.2" : "3.0";
+    if (pg__rules_of(&t->net.rules, written, NULL) != PG_OK)
+        return pg__rules_of(&t->net.rules, NULL, err);
     return PG_OK;
 }
 
@@ -305,7 +310,7 @@ static pg_status read_compiled(pg__compiled *out, pg_trainer *t, const pg_train_
     pg_store *other = NULL;
     pg_status st = PG_OK;
     if (o->compile_from)
-        PG_TRY(pg__weights_open(&other, &t->notes, path, NULL, err));
+        PG_TRY(pg__weights_open(&other, &t->report.notes, path, NULL, err));
     st = pg__compiled_of(out, t, other ? other : own, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(path));
@@ -360,8 +365,8 @@ static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const 
 {
     const char *path = o->model;
     if (o->model_text)
-        return pg__graph_given(&t->graph, path, o->model_text, err);
-    pg_status st = pg__weights_open(file, &t->notes, path, NULL, late);
+        return pg__graph_given(&t->net.graph, path, o->model_text, err);
+    pg_status st = pg__weights_open(file, &t->report.notes, path, NULL, late);
     size_t n = 0;
     const char *text = st == PG_OK ? pg_store_text(*file, PG_TEXT_MODEL_CONFIG, &n) : NULL;
     if (st != PG_OK && st != PG_E_UNKNOWN && st != PG_E_UNSUPPORTED && st != PG_E_MISMATCH) {
@@ -372,8 +377,8 @@ static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const 
     if (st == PG_OK || st == PG_E_UNKNOWN)
         *late = (pg_err){0};
     if (!text)
-        return pg__graph_load(&t->graph, path, err);
-    st = pg__graph_parse(&t->graph, text, n, err);
+        return pg__graph_load(&t->net.graph, path, err);
+    st = pg__graph_parse(&t->net.graph, text, n, err);
     if (st != PG_OK)
         pg_err_prefix(err, PG_SHOW(path));
     return st;
@@ -389,13 +394,13 @@ static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *
     PG_TRY(pg__transfer_tell(t, o, err));
     if (o->weights) {
         /* the new head fits no description that the file may lack */
-        const char *text = o->replace_head ? NULL : t->graph->text;
-        PG_TRY(pg__weights_open(&given, &t->notes, o->weights, text, err));
+        const char *text = o->replace_head ? NULL : t->net.graph->text;
+        PG_TRY(pg__weights_open(&given, &t->report.notes, o->weights, text, err));
         from = given;
     }
     const int has_weights = o->weights || (own && pg_store_n_weights(own) > 0);
-    t->drawn = !has_weights || o->replace_head;
-    if (t->drawn)
+    t->vars.drawn = !has_weights || o->replace_head;
+    if (t->vars.drawn)
         PG_TRY(pg__trainer_initialise(t, o->seed, err));
     if (has_weights && o->replace_head)
         PG_TRY(pg__transfer_load(t, o, from, path, err));
@@ -409,9 +414,9 @@ static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *
     if (goes_on && !o->optimizer && !o->optimizer_json && !o->compile_from)
         PG_TRY(pg__state_take(t, own, o->model, err));
     else if (pg_store_n_state(own) > 0)
-        PG_TRY(pg__strs_printf(&t->notes, err,
+        PG_TRY(pg__strs_printf(&t->report.notes, err,
                                "%s: its optimizer's state is left out: %s starts anew",
-                               PG_SHOW(o->model), t->optimiser.name));
+                               PG_SHOW(o->model), t->compiled.optimiser.name));
 done:
     pg_store_close(given);
     return st;
@@ -425,8 +430,8 @@ static pg_status open_rest(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     pg_err late = {0};
     PG_TRY(pg__placement_parse(t, o, err));
     PG_TRY(open_model(t, &own, &late, o, err));
-    PG_TRY(pg__transfer_edit(&t->graph, o, err));
-    PG_TRY(pg__leaves_of(&t->leaves, t->graph->root, t->graph->dialect, err));
+    PG_TRY(pg__transfer_edit(&t->net.graph, o, err));
+    PG_TRY(pg__leaves_of(&t->net.leaves, t->net.graph->root, t->net.graph->dialect, err));
     PG_TRY(read_version(t, own, err));
     PG_TRY(read_rules(t, o->rules, err));
     PG_TRY(name_ends(t, err));
@@ -458,13 +463,13 @@ pg_status pg_trainer_open(pg_trainer **out, const pg_train_opts *o, pg_err *err)
     pg_trainer *t = pg__mem_array(1, sizeof *t);
     if (!t)
         return pg__nomem(err);
-    t->from_probabilities = o->loss_from_probabilities;
-    t->conv = o->conv;
+    t->compiled.from_probabilities = o->loss_from_probabilities;
+    t->net.conv = o->conv;
     PG_TRY(pg__ranks_join(t, o, err));
-    PG_TRY(pg__ranks_agree(t, pg__devices_open(t, o, err), err));
+    PG_TRY(pg__ranks_agree(t->ranks, pg__devices_open(t, o, err), err));
     PG_TRY(pg__ranks_deal(t, o, err));
-    PG_TRY(pg__ranks_group(t, o, err));
-    PG_TRY(pg__ranks_agree(t, open_rest(t, o, err), err));
+    PG_TRY(pg__ranks_group(t, err));
+    PG_TRY(pg__ranks_agree(t->ranks, open_rest(t, o, err), err));
     PG_TRY(pg__ranks_seat(t, err));
     PG_TRY(pg__ranks_begin(t, o, err));
 done:
@@ -472,24 +477,24 @@ done:
         *out = t;
         return PG_OK;
     }
-    st = pg__ranks_told(t, t->backend ? pg__told(t, st, err) : st, err);
+    st = pg__ranks_told(t->ranks, t->devs.backend ? pg__told(t, st, err) : st, err);
     pg_trainer_close(t);
     return st;
 }
 
 int pg_trainer_is_untrained(const pg_trainer *t)
 {
-    return t->drawn && t->optimiser.iterations == 0;
+    return t->vars.drawn && t->compiled.optimiser.iterations == 0;
 }
 
 size_t pg_trainer_n_notes(const pg_trainer *t)
 {
-    return t->notes.n;
+    return t->report.notes.n;
 }
 
 const char *pg_trainer_note(const pg_trainer *t, size_t i)
 {
-    return i < t->notes.n ? t->notes.v[i] : NULL;
+    return i < t->report.notes.n ? t->report.notes.v[i] : NULL;
 }
 
 void pg_trainer_close(pg_trainer *t)
@@ -497,54 +502,54 @@ void pg_trainer_close(pg_trainer *t)
     if (!t)
         return;
     pg__snapshot_forget(t);
-    for (size_t i = 0; i < t->n_built; i++) {
-        pg__program_free(t->built[i].program);
-        pg__mem_free(t->built[i].inputs);
+    for (size_t i = 0; i < t->programs.n_built; i++) {
+        pg__program_free(t->programs.built[i].program);
+        pg__mem_free(t->programs.built[i].inputs);
     }
-    pg__mem_free(t->built);
-    if (t->dev) {
+    pg__mem_free(t->programs.built);
+    if (t->devs.dev) {
         pg__workers_stop(t);
-        t->backend->free(t->dev, t->penalty);
-        pg__flat_free(t, &t->params);
+        t->devs.backend->free(t->devs.dev, t->vars.penalty);
+        pg__flat_free(&t->devs, &t->vars.params);
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)
-            pg__flat_free(t, &t->slots[s]);
+            pg__flat_free(&t->devs, &t->vars.slots[s]);
         pg__states_free(t);
     }
     pg__ranks_leave(t);
     pg__devices_close(t);
     pg__mp_free(t);
-    for (size_t i = 0; i < t->n_metrics; i++)
-        pg__metric_fini(&t->metrics[i]);
-    pg__mem_free(t->metrics);
-    pg__mem_free(t->metric_text);
-    pg__mem_free(t->weighted_metric_text);
-    pg__logs_close(&t->evaluated);
-    pg__mem_free(t->profiled);
-    pg__schedule_free(t->schedule);
-    pg__mem_free(t->loss_weights);
-    pg__mem_free(t->objectives);
-    pg__mem_free(t->input_dims);
-    pg__mem_free(t->input_names);
-    pg__mem_free(t->output_names);
-    pg__mem_free(t->weights);
-    pg__mem_free(t->order);
-    pg__mem_free(t->n_elems);
-    pg__mem_free(t->trained);
-    pg__mem_free(t->offsets);
-    pg__mem_free(t->penalties);
-    for (size_t i = 0; t->file_names && i < t->n_params; i++)
-        pg__mem_free(t->file_names[i]);
-    pg__mem_free(t->file_names);
-    pg__strs_fini(&t->names);
+    for (size_t i = 0; i < t->compiled.n_metrics; i++)
+        pg__metric_fini(&t->compiled.metrics[i]);
+    pg__mem_free(t->compiled.metrics);
+    pg__mem_free(t->compiled.metric_text);
+    pg__mem_free(t->compiled.weighted_metric_text);
+    pg__logs_close(&t->loop.evaluated);
+    pg__mem_free(t->report.profiled);
+    pg__schedule_free(t->compiled.schedule);
+    pg__mem_free(t->compiled.loss_weights);
+    pg__mem_free(t->compiled.objectives);
+    pg__mem_free(t->net.input_dims);
+    pg__mem_free(t->net.input_names);
+    pg__mem_free(t->net.output_names);
+    pg__mem_free(t->vars.weights);
+    pg__mem_free(t->vars.order);
+    pg__mem_free(t->vars.n_elems);
+    pg__mem_free(t->vars.trained);
+    pg__mem_free(t->vars.offsets);
+    pg__mem_free(t->vars.penalties);
+    for (size_t i = 0; t->vars.file_names && i < t->vars.n_params; i++)
+        pg__mem_free(t->vars.file_names[i]);
+    pg__mem_free(t->vars.file_names);
+    pg__strs_fini(&t->vars.names);
     pg__placement_free(t);
-    pg__strs_fini(&t->notes);
-    pg__mem_free(t->keras_version);
-    pg__mem_free(t->elems);
-    pg__mem_free(t->saved);
-    pg__mem_free(t->state);
-    pg__mem_free(t->output);
-    pg__lowered_fini(&t->built_params);
-    pg__leaves_fini(&t->leaves);
-    pg__graph_free(t->graph);
+    pg__strs_fini(&t->report.notes);
+    pg__mem_free(t->net.keras_version);
+    pg__mem_free(t->net.elems);
+    pg__mem_free(t->loop.saved);
+    pg__mem_free(t->loop.state);
+    pg__mem_free(t->loop.output);
+    pg__lowered_fini(&t->net.built_params);
+    pg__leaves_fini(&t->net.leaves);
+    pg__graph_free(t->net.graph);
     pg__mem_free(t);
 }

@@ -99,15 +99,16 @@ pg_status pg__transfer_tell(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     uint64_t n = 0, frozen = 0;
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_params && o->freeze; i++) {
-        const int could = t->built_params.params[i].var->trainable; /* no statistics */
-        n += could ? t->n_elems[i] : 0;
-        frozen += could && !t->trained[i] ? t->n_elems[i] : 0;
+    for (size_t i = 0; i < t->vars.n_params && o->freeze; i++) {
+        const int could = t->net.built_params.params[i].var->trainable; /* no statistics */
+        n += could ? t->vars.n_elems[i] : 0;
+        frozen += could && !t->vars.trained[i] ? t->vars.n_elems[i] : 0;
     }
     if (o->freeze && frozen == n)
-        PG_TRY(pg__strs_printf(&t->notes, err, "freeze: no layer is left that could be trained"));
+        PG_TRY(pg__strs_printf(&t->report.notes, err,
+                               "freeze: no layer is left that could be trained"));
     else if (o->freeze)
-        PG_TRY(pg__strs_printf(&t->notes, err, "freeze: %s of %s parameters are not trained",
+        PG_TRY(pg__strs_printf(&t->report.notes, err, "freeze: %s of %s parameters are not trained",
                                PG_NUM(frozen), PG_NUM(n)));
 done:
     return st;
@@ -147,7 +148,7 @@ static int read_name(const taking *g, const pg__owner_table *table, const char *
         if (o.leaf == PG_NONE)
             continue;
         *leaf = o.leaf;
-        *var = find_var(&g->t->leaves.v[o.leaf], &o);
+        *var = find_var(&g->t->net.leaves.v[o.leaf], &o);
         return *var != PG_NONE;
     }
     return 0;
@@ -170,7 +171,7 @@ static pg_status place_weight(taking *g, const pg__owner_table *table, size_t i,
     if (!*placed)
         goto done;
     for (size_t k = 0; k < leaf; k++)
-        param += g->t->leaves.v[k].vars.n;
+        param += g->t->net.leaves.v[k].vars.n;
     g->v[param + var].again |= g->v[param + var].weight != PG_NONE;
     g->v[param + var].weight = i;
 done:
@@ -197,7 +198,7 @@ static pg_status add_other(taking *g, size_t i, pg_err *err)
 /* May the leaf be taken? Else the reason becomes a line of g->unfit, or g->missing has its name. */
 static pg_status judge(taking *g, size_t leaf, size_t first, int *fits, pg_err *err)
 {
-    const pg__leaf *l = &g->t->leaves.v[leaf];
+    const pg__leaf *l = &g->t->net.leaves.v[leaf];
     const char *name = l->layer->name;
     size_t n = 0;
     *fits = 0;
@@ -208,7 +209,7 @@ static pg_status judge(taking *g, size_t leaf, size_t first, int *fits, pg_err *
     for (size_t k = 0; k < l->vars.n; k++) {
         const found *f = &g->v[first + k];
         const char *var = l->vars.v[k].name;
-        const pg__dims *want = &g->t->built_params.params[first + k].shape;
+        const pg__dims *want = &g->t->net.built_params.params[first + k].shape;
         if (f->weight == PG_NONE)
             return pg__strs_printf(&g->unfit, err, "%s: the file has no %s of it", PG_SHOW(name),
                                    var);
@@ -227,12 +228,12 @@ static pg_status judge(taking *g, size_t leaf, size_t first, int *fits, pg_err *
 
 static pg_status take_leaf(taking *g, size_t leaf, size_t first, pg_err *err)
 {
-    const pg__leaf *l = &g->t->leaves.v[leaf];
+    const pg__leaf *l = &g->t->net.leaves.v[leaf];
     pg_status st = PG_OK;
     for (size_t k = 0; k < l->vars.n; k++) {
-        PG_TRY(pg__param_read(g->t, &g->t->params, first + k, g->file, g->v[first + k].weight, 0,
-                              err));
-        g->n_elems += g->t->n_elems[first + k];
+        PG_TRY(pg__param_read(g->t, &g->t->vars.params, first + k, g->file, g->v[first + k].weight,
+                              0, err));
+        g->n_elems += g->t->vars.n_elems[first + k];
     }
     g->taken[leaf] = 1;
     g->n_layers++;
@@ -255,22 +256,22 @@ static pg_status take(taking *g, pg_trainer *t, pg_store *file, pg_err *err)
     size_t first = 0;
     pg_status st = PG_OK;
     *g = (taking){.t = t, .file = file};
-    g->v = pg__mem_array(t->n_params, sizeof *g->v);
-    g->taken = pg__mem_array(t->leaves.n, 1);
+    g->v = pg__mem_array(t->vars.n_params, sizeof *g->v);
+    g->taken = pg__mem_array(t->net.leaves.n, 1);
     if (!g->v || !g->taken)
         PG_TRY(pg__nomem(err));
-    for (size_t i = 0; i < t->n_params; i++)
+    for (size_t i = 0; i < t->vars.n_params; i++)
         g->v[i].weight = PG_NONE;
-    PG_TRY(pg__owner_table_of(&table, &t->leaves, err));
+    PG_TRY(pg__owner_table_of(&table, &t->net.leaves, err));
     for (size_t i = 0; i < pg_store_n_weights(file); i++) {
         int placed = 0;
         PG_TRY(place_weight(g, &table, i, &placed, err));
         if (!placed)
             PG_TRY(add_other(g, i, err));
     }
-    for (size_t i = 0; i < t->leaves.n; first += t->leaves.v[i++].vars.n) {
+    for (size_t i = 0; i < t->net.leaves.n; first += t->net.leaves.v[i++].vars.n) {
         int fits = 0;
-        if (t->leaves.v[i].vars.n == 0)
+        if (t->net.leaves.v[i].vars.n == 0)
             continue;
         PG_TRY(judge(g, i, first, &fits, err));
         if (fits)
@@ -292,7 +293,7 @@ static pg_status note_list(pg_trainer *t, const char *path, const char *what, co
     if (names->n > NAMES_IN_ALL)
         PG_TRY(pg__str_printf(&line, err, " and %zu more", names->n - NAMES_IN_ALL));
     if (line.n > 0)
-        PG_TRY(pg__strs_printf(&t->notes, err, "%s: %s: %s", PG_SHOW(path), what, line.s));
+        PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: %s: %s", PG_SHOW(path), what, line.s));
 done:
     pg__str_fini(&line);
     return st;
@@ -302,14 +303,15 @@ static pg_status report(const taking *g, const char *path, pg_err *err)
 {
     pg_trainer *t = g->t;
     pg_status st = PG_OK;
-    PG_TRY(pg__strs_printf(&t->notes, err, "%s: %zu layer%s taken by name, %s parameters",
+    PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: %zu layer%s taken by name, %s parameters",
                            PG_SHOW(path), g->n_layers, g->n_layers == 1 ? "" : "s",
                            PG_NUM(g->n_elems)));
     for (size_t i = 0; i < g->unfit.n && i < NAMES_IN_ALL; i++)
-        PG_TRY(pg__strs_printf(&t->notes, err, "%s: not taken: %s", PG_SHOW(path), g->unfit.v[i]));
+        PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: not taken: %s", PG_SHOW(path),
+                               g->unfit.v[i]));
     if (g->unfit.n > NAMES_IN_ALL)
-        PG_TRY(pg__strs_printf(&t->notes, err, "%s: %zu more layers were not taken", PG_SHOW(path),
-                               g->unfit.n - NAMES_IN_ALL));
+        PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: %zu more layers were not taken",
+                               PG_SHOW(path), g->unfit.n - NAMES_IN_ALL));
     PG_TRY(note_list(t, path, "has nothing for", &g->missing, err));
     PG_TRY(note_list(t, path, "has what the model has not", &g->others, err));
 done:
@@ -368,9 +370,9 @@ pg_status pg__transfer_start(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     pg_store *file = NULL;
     int all = 0;
     pg_status st = PG_OK;
-    PG_TRY(pg__weights_open(&file, &t->notes, o->init_from, NULL, err));
+    PG_TRY(pg__weights_open(&file, &t->report.notes, o->init_from, NULL, err));
     PG_TRY(take_all(t, file, o->init_from, &all, err));
-    t->drawn = t->drawn && !all;
+    t->vars.drawn = t->vars.drawn && !all;
 done:
     pg_store_close(file);
     return st;
@@ -382,15 +384,15 @@ static pg_status mark_heads(unsigned char *is_head, pg_trainer *t, const pg_trai
 {
     pg__piece_of *pieces = NULL;
     pg_status st = PG_OK;
-    PG_TRY(pieces_of(&pieces, t->graph, o, err));
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    PG_TRY(pieces_of(&pieces, t->net.graph, o, err));
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         pg__head head;
         if (pieces[k].n == 0)
             continue;
-        PG_TRY(pg__head_of(&head, t->graph, k, err));
-        for (size_t i = 0; i < t->leaves.n; i++)
-            is_head[i] |=
-                t->leaves.v[i].layer == head.layer || t->leaves.v[i].layer->inner == head.layer;
+        PG_TRY(pg__head_of(&head, t->net.graph, k, err));
+        for (size_t i = 0; i < t->net.leaves.n; i++)
+            is_head[i] |= t->net.leaves.v[i].layer == head.layer ||
+                          t->net.leaves.v[i].layer->inner == head.layer;
     }
 done:
     pg__mem_free(pieces);
@@ -400,15 +402,15 @@ done:
 pg_status pg__transfer_load(pg_trainer *t, const pg_train_opts *o, pg_store *file, const char *path,
                             pg_err *err)
 {
-    unsigned char *is_head = pg__mem_array(t->leaves.n, 1);
+    unsigned char *is_head = pg__mem_array(t->net.leaves.n, 1);
     taking g = {0};
     pg_status st = PG_OK;
     if (!is_head)
         return pg__nomem(err);
     PG_TRY(mark_heads(is_head, t, o, err));
     PG_TRY(take(&g, t, file, err));
-    for (size_t i = 0; i < t->leaves.n; i++) {
-        const pg__leaf *l = &t->leaves.v[i];
+    for (size_t i = 0; i < t->net.leaves.n; i++) {
+        const pg__leaf *l = &t->net.leaves.v[i];
         if (l->vars.n == 0 || g.taken[i] || is_head[i])
             continue;
         st = pg_fail(err, PG_E_MISMATCH, "does not fit the model beside its new head: %s",

@@ -59,15 +59,15 @@ static pg_status check_trainer(pg_trainer *t, const pg_fit_opts *fit, pg_err *er
 {
     if (t->ranks) {
         (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made by one process, which joins no job");
-        return pg__ranks_agree(t, PG_E_UNSUPPORTED, err);
+        return pg__ranks_agree(t->ranks, PG_E_UNSUPPORTED, err);
     }
-    if (t->assigned.n_devices > 0)
+    if (t->devs.assigned.n_devices > 0)
         return pg_fail(err, PG_E_UNSUPPORTED,
                        "a plan with layers on devices of their own (place) is not covered");
     if (fit->accumulate > 1)
         return pg_fail(err, PG_E_UNSUPPORTED,
                        "a plan of several batches per update is not covered");
-    if (!t->backend->host_memory && t->cut.n_replicas > 1) {
+    if (!t->devs.backend->host_memory && t->pool.cut.n_replicas > 1) {
         (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made with one GPU, here are several");
         pg_err_set(err, "devices", "cuda:0");
         return PG_E_UNSUPPORTED;
@@ -89,7 +89,7 @@ static pg_status check_devices(const planning *p, pg_err *err)
         pg_err_arg(err, "note", "where there is one, or speedup=20");
         return PG_E_ARG;
     }
-    if (!o->gpus && !p->t->backend->host_memory) {
+    if (!o->gpus && !p->t->devs.backend->host_memory) {
         (void)pg_fail(err, PG_E_ARG, "CPU devices cannot be timed by a GPU");
         pg_err_set(err, "devices", "cpu:0");
         pg_err_arg(err, "note", ", or gpus=N");
@@ -123,8 +123,8 @@ static pg_status take_opts(planning *p, const pg_plan_opts *given, pg_err *err)
     *o = *given;
     o->hosts = o->hosts ? o->hosts : 1;
     o->per_host = o->per_host ? o->per_host : 1;
-    p->is_here = o->gpus == !t->backend->host_memory;
-    p->n_cores = t->cut.n_workers;
+    p->is_here = o->gpus == !t->devs.backend->host_memory;
+    p->n_cores = t->pool.cut.n_workers;
     p->n_threads = p->n_cores;
     if (!o->gpus) {
         const size_t cores = o->cores ? o->cores : p->n_cores;
@@ -146,7 +146,7 @@ static pg_status take_opts(planning *p, const pg_plan_opts *given, pg_err *err)
 /* Of the device that has most. */
 static uint64_t most_rows(const planning *p, size_t n_devices)
 {
-    pg__cut cut = p->t->cut;
+    pg__cut cut = p->t->pool.cut;
     uint64_t most = 0, n = 0;
     size_t replica = 0;
     cut.n_replicas = cut.n_workers = n_devices;
@@ -182,7 +182,7 @@ static void list_entries(planning *p)
 {
     const size_t all = p->o.hosts * p->o.per_host;
     const size_t most_of_batch = p->o.weak ? all : p->batch_size;
-    const size_t lanes = p->t->cut.n_lanes ? p->t->cut.n_lanes : all;
+    const size_t lanes = p->t->pool.cut.n_lanes ? p->t->pool.cut.n_lanes : all;
     const size_t most = lanes < most_of_batch ? lanes : most_of_batch;
     char text[160];
     for (size_t n = 1; n < all && n <= most; n *= 2)
@@ -219,7 +219,7 @@ static int is_like(const entry *a, const entry *b)
 /* The lanes of a share of all devices. */
 static size_t lanes_of(const planning *p, const entry *e)
 {
-    const size_t n = p->t->cut.n_lanes;
+    const size_t n = p->t->pool.cut.n_lanes;
     if (n == 0)
         return 0;
     const size_t share = n / e->n_devices * e->at_once;
@@ -310,8 +310,8 @@ static pg_plan_row row_of(const planning *p, const entry *e)
     shared.inner.bandwidth /= f;
     const pg__parts_of_step s = pg__step_on(&shared, &pace, &load);
     load.is_sharded = 1;
-    load.sums_whole = pg__opt_shard_whole_sums(p->t);
-    load.in_tree = p->t->cut.n_lanes > 0;
+    load.sums_whole = pg__opt_shard_whole_sums(&p->t->compiled);
+    load.in_tree = p->t->pool.cut.n_lanes > 0;
     load.share_rate = load.in_tree ? 0 : share_rate / f;
     const double sharded = o->gpus ? 0 : pg__step_on(&shared, &pace, &load).all;
     const uint64_t memory = m->weights + m->gradients + m->optimizer + m->activations +

@@ -39,23 +39,24 @@ typedef struct sample {
  * computing, and nothing is left behind before its end. */
 static sample take_sample(const pg_trainer *t, uint64_t n_rows, double began, double ended)
 {
-    const size_t n_lanes = pg__lane_count(&t->cut);
+    const size_t n_lanes = pg__lane_count(&t->pool.cut);
     sample s = {.lanes = 0};
     double first = ended, last = began;
-    for (size_t r = 0; r < t->cut.n_replicas; r++) {
+    for (size_t r = 0; r < t->pool.cut.n_replicas; r++) {
         double begin = ended;
         for (size_t k = 0; k < n_lanes; k++)
-            if (pg__lane_of(&t->cut, n_rows, k).replica == r && t->timeline->lanes[k].end > 0)
-                begin = fmin(begin, t->timeline->lanes[k].begin);
+            if (pg__lane_of(&t->pool.cut, n_rows, k).replica == r &&
+                t->report.timeline->lanes[k].end > 0)
+                begin = fmin(begin, t->report.timeline->lanes[k].begin);
         first = fmin(first, begin);
         for (size_t k = 0; k < n_lanes; k++) {
-            const pg__lane_times *at = &t->timeline->lanes[k];
-            if (pg__lane_of(&t->cut, n_rows, k).replica != r || at->end <= 0)
+            const pg__lane_times *at = &t->report.timeline->lanes[k];
+            if (pg__lane_of(&t->pool.cut, n_rows, k).replica != r || at->end <= 0)
                 continue;
             s.was_seen = 1;
             last = fmax(last, at->end);
             s.lanes = fmax(s.lanes, at->end - begin);
-            for (size_t b = 0; b < t->n_buckets; b++)
+            for (size_t b = 0; b < t->sums.n_buckets; b++)
                 s.left[b] = fmax(s.left[b], at->left[b] - begin);
         }
     }
@@ -65,7 +66,7 @@ static sample take_sample(const pg_trainer *t, uint64_t n_rows, double began, do
         return s;
     }
     s.lanes = ended - began;
-    for (size_t b = 0; b < t->n_buckets; b++)
+    for (size_t b = 0; b < t->sums.n_buckets; b++)
         s.left[b] = s.lanes;
     return s;
 }
@@ -75,9 +76,10 @@ static pg_status one_step(pg_trainer *t, const pg__batch *b, pg__totals *totals,
 {
     const double began = pg__now();
     pg_status st = PG_OK;
-    memset(t->timeline->lanes, 0, pg__lane_count(&t->cut) * sizeof *t->timeline->lanes);
+    memset(t->report.timeline->lanes, 0,
+           pg__lane_count(&t->pool.cut) * sizeof *t->report.timeline->lanes);
     pg__totals_clear(t, totals);
-    t->version++; /* as behind an update */
+    t->vars.version++; /* as behind an update */
     pg__devices_mirrored(t);
     PG_TRY(pg__trainer_step(t, b, PG__TRAINS, NULL, totals, err));
     *out = take_sample(t, b->n_rows, began, pg__now());
@@ -99,7 +101,7 @@ BY(lanes)
  * recorded. */
 static pg_status time_steps(pg_trainer *t, const pg__batch *b, sample *out, pg_err *err)
 {
-    const size_t warm = t->backend->host_memory ? 1 : 2;
+    const size_t warm = t->devs.backend->host_memory ? 1 : 2;
     pg__totals totals = {0};
     sample all[MAX_STEPS], first;
     size_t n = 0;
@@ -153,14 +155,14 @@ static pg_status time_updates(pg_trainer *t, times *out, pg_err *err)
     pg_status st = PG_OK;
     for (size_t k = 0; k < UPDATES; k++) {
         double clock = pg__now();
-        updates[k] = meetings[k] = t->spent.reduce = 0;
+        updates[k] = meetings[k] = t->report.spent.reduce = 0;
         PG_TRY(pg__trainer_update(t, err));
-        if (!t->backend->host_memory)
-            PG_TRY(pg__told(t, t->backend->sync(t->dev), err));
+        if (!t->devs.backend->host_memory)
+            PG_TRY(pg__told(t, t->devs.backend->sync(t->devs.dev), err));
         pg__lap(&clock, &updates[k]);
-        sums[k] = t->spent.reduce;
+        sums[k] = t->report.spent.reduce;
         updates[k] -= sums[k];
-        pg__thread_pool_run(t->team, nothing, NULL);
+        pg__thread_pool_run(t->pool.team, nothing, NULL);
         pg__lap(&clock, &meetings[k]);
     }
     *out = (times){median(updates), median(sums), median(meetings)};
@@ -171,19 +173,19 @@ done:
 /* Real ones, of which nothing stays. */
 static pg_status try_updates(pg_trainer *t, times *out, pg_err *err)
 {
-    const pg__optimiser optimiser = t->optimiser;
-    const pg__loss_scale scale = t->scale;
-    const int stops = t->stops_on_nan, found = t->nan_found;
+    const pg__optimiser optimiser = t->compiled.optimiser;
+    const pg__loss_scale scale = t->compiled.scale;
+    const int stops = t->loop.stops_on_nan, found = t->loop.nan_found;
     pg__snapshot *before = NULL;
     pg_status st = PG_OK;
     PG_TRY(pg__snapshot_take(&before, t, 1, err));
-    t->is_trial = t->stops_on_nan = t->nan_found = 0;
+    t->loop.is_trial = t->loop.stops_on_nan = t->loop.nan_found = 0;
     st = time_updates(t, out, err);
-    t->is_trial = 1;
-    t->stops_on_nan = stops;
-    t->nan_found = found;
-    t->optimiser = optimiser;
-    t->scale = scale;
+    t->loop.is_trial = 1;
+    t->loop.stops_on_nan = stops;
+    t->loop.nan_found = found;
+    t->compiled.optimiser = optimiser;
+    t->compiled.scale = scale;
     const pg_status whole = pg__snapshot_restore(before, t, st == PG_OK ? err : NULL);
     st = st == PG_OK ? whole : st;
 done:
@@ -198,13 +200,13 @@ done:
  * trial are its own. */
 static void drop_programs(pg_trainer *t)
 {
-    for (size_t i = 0; i < t->n_built; i++) {
-        pg__program_free(t->built[i].program);
-        pg__mem_free(t->built[i].inputs);
+    for (size_t i = 0; i < t->programs.n_built; i++) {
+        pg__program_free(t->programs.built[i].program);
+        pg__mem_free(t->programs.built[i].inputs);
     }
-    pg__mem_free(t->built);
-    t->built = NULL;
-    t->n_built = t->cap_built = 0;
+    pg__mem_free(t->programs.built);
+    t->programs.built = NULL;
+    t->programs.n_built = t->programs.cap_built = 0;
 }
 
 static pg_status staff(pg_trainer *t, const pg__trial *what, size_t n_devices, pg_err *err)
@@ -212,12 +214,12 @@ static pg_status staff(pg_trainer *t, const pg__trial *what, size_t n_devices, p
     pg__workers_stop(t);
     drop_programs(t);
     pg__states_free(t); /* of another number of rows */
-    t->cut.n_replicas = n_devices;
-    t->cut.first_here = t->cut.n_here = 0;
-    t->cut.n_workers = n_devices * what->n_threads;
-    t->cut.n_lanes = what->n_lanes;
+    t->pool.cut.n_replicas = n_devices;
+    t->pool.cut.first_here = t->pool.cut.n_here = 0;
+    t->pool.cut.n_workers = n_devices * what->n_threads;
+    t->pool.cut.n_lanes = what->n_lanes;
     if (what->n_lanes && n_devices < what->n_devices)
-        t->cut.n_lanes = what->n_lanes > what->n_devices ? what->n_lanes / what->n_devices : 1;
+        t->pool.cut.n_lanes = what->n_lanes > what->n_devices ? what->n_lanes / what->n_devices : 1;
     return pg__workers_start(t, err);
 }
 
@@ -226,8 +228,8 @@ static pg_status look_at_program(pg__timed *out, pg_trainer *t, uint64_t n_rows,
 {
     const pg__program *p = NULL;
     pg_status st = PG_OK;
-    for (size_t k = 0; k < pg__lane_count(&t->cut); k++) {
-        const pg__lane lane = pg__lane_of(&t->cut, n_rows, k);
+    for (size_t k = 0; k < pg__lane_count(&t->pool.cut); k++) {
+        const pg__lane lane = pg__lane_of(&t->pool.cut, n_rows, k);
         if (lane.n == 0)
             continue;
         PG_TRY(pg__trainer_program(t, lane.n, PG__TRAINS, &p, err));
@@ -241,23 +243,23 @@ done:
  * averages; where all are normalised together, what each meeting needs. */
 static pg_status fill_load(pg__timed *out, pg_trainer *t, const pg__trial *what, pg_err *err)
 {
-    const size_t each = t->backend->real_bytes, n_lanes = pg__lane_count(&t->cut);
+    const size_t each = t->devs.backend->real_bytes, n_lanes = pg__lane_count(&t->pool.cut);
     const pg__program *p = NULL;
     pg__load *l = &out->load;
     pg_status st = PG_OK;
-    l->n = t->n_buckets;
+    l->n = t->sums.n_buckets;
     for (size_t k = 0; k < l->n; k++) {
-        const pg__bucket *b = &t->buckets[k];
-        l->bytes[k] = (double)((t->offsets[b->end] - t->offsets[b->first]) * each);
+        const pg__bucket *b = &t->sums.buckets[k];
+        l->bytes[k] = (double)((t->vars.offsets[b->end] - t->vars.offsets[b->first]) * each);
     }
-    l->n_told = 1 + (t->built_params.n_moving > 0);
-    for (size_t i = 0; i < t->built_params.n_moving; i++)
-        l->told_bytes += (double)(t->n_elems[t->built_params.moving[i].param] * each);
-    if (!t->couples_rows || !t->bn_sync)
+    l->n_told = 1 + (t->net.built_params.n_moving > 0);
+    for (size_t i = 0; i < t->net.built_params.n_moving; i++)
+        l->told_bytes += (double)(t->vars.n_elems[t->net.built_params.moving[i].param] * each);
+    if (!t->net.couples_rows || !t->net.bn_sync)
         return PG_OK;
-    PG_TRY(pg__trainer_program(t,
-                               pg__lane_of(&t->cut, what->n_rows * what->n_devices, n_lanes - 1).n,
-                               PG__TRAINS, &p, err));
+    PG_TRY(pg__trainer_program(
+        t, pg__lane_of(&t->pool.cut, what->n_rows * what->n_devices, n_lanes - 1).n, PG__TRAINS, &p,
+        err));
     const size_t n = pg__program_n_meetings(p);
     l->n_told += (double)n;
     l->told_bytes += (double)(n * pg__program_meeting_elems(p) * n_lanes / what->n_devices) *
@@ -282,17 +284,17 @@ static pg_status run_some(pg_trainer *t, const pg__feed *f, const pg__trial *wha
 {
     const size_t n_rows = n_devices * (size_t)what->n_rows;
     pg__batch b = {.n_rows = 0};
-    pg__timeline line = {pg__mem_array(pg__lane_count(&t->cut), sizeof *line.lanes)};
+    pg__timeline line = {pg__mem_array(pg__lane_count(&t->pool.cut), sizeof *line.lanes)};
     pg_status st = PG_OK;
     if (!line.lanes)
         PG_TRY(pg__nomem(err));
     PG_TRY(pg__feed_read_first(f, n_rows, &b, err));
-    t->timeline = &line;
+    t->report.timeline = &line;
     PG_TRY(time_steps(t, &b, steps, err));
     if (updates)
         PG_TRY(try_updates(t, updates, err));
 done:
-    t->timeline = NULL;
+    t->report.timeline = NULL;
     pg__mem_free(line.lanes);
     pg__batch_free(&b, t);
     return st;
@@ -330,7 +332,8 @@ static pg_status run_trial(pg__timed *out, pg_trainer *t, const pg__feed *f, con
     }
     fill_pace(&out->pace, what, &alone, &u, &all, &v);
     PG_TRY(fill_load(out, t, what, err));
-    out->load.goes_along = all.was_seen && !t->cut.n_lanes && !(t->couples_rows && t->bn_sync);
+    out->load.goes_along =
+        all.was_seen && !t->pool.cut.n_lanes && !(t->net.couples_rows && t->net.bn_sync);
 done:
     return st;
 }
@@ -338,33 +341,33 @@ done:
 pg_status pg__scaling_time(pg__timed *out, pg_trainer *t, const pg__feed *f, const pg__trial *what,
                            int with_update, pg_err *err)
 {
-    const pg__cut all = t->cut;
-    const pg__spent spent = t->spent;
-    pg__built *built = t->built;
-    const size_t n_built = t->n_built, cap_built = t->cap_built;
-    void **states = t->states;
-    const uint64_t state_rows = t->state_rows;
-    t->built = NULL;
-    t->n_built = t->cap_built = 0;
-    t->states = NULL;
-    t->state_rows = 0;
+    const pg__cut all = t->pool.cut;
+    const pg__spent spent = t->report.spent;
+    pg__built *built = t->programs.built;
+    const size_t n_built = t->programs.n_built, cap_built = t->programs.cap_built;
+    void **states = t->loop.states;
+    const uint64_t state_rows = t->loop.state_rows;
+    t->programs.built = NULL;
+    t->programs.n_built = t->programs.cap_built = 0;
+    t->loop.states = NULL;
+    t->loop.state_rows = 0;
     *out = (pg__timed){.flops = 0};
-    t->is_trial = 1;
-    pg__buckets_plan_for(t, what->on_cpus);
+    t->loop.is_trial = 1;
+    pg__buckets_cut_for(t, what->on_cpus);
     pg_status st = run_trial(out, t, f, what, with_update, err);
     pg__workers_stop(t);
     drop_programs(t);
     pg__states_free(t);
-    t->states = states;
-    t->state_rows = state_rows;
-    t->built = built;
-    t->n_built = n_built;
-    t->cap_built = cap_built;
-    t->n_buckets = 0; /* this trainer's may be others */
-    t->is_trial = 0;
-    t->spent = spent;
-    t->cut = all;
-    t->grads = NULL;
+    t->loop.states = states;
+    t->loop.state_rows = state_rows;
+    t->programs.built = built;
+    t->programs.n_built = n_built;
+    t->programs.cap_built = cap_built;
+    t->sums.n_buckets = 0; /* this trainer's may be others */
+    t->loop.is_trial = 0;
+    t->report.spent = spent;
+    t->pool.cut = all;
+    t->vars.grads = NULL;
     const pg_status whole = pg__workers_start(t, st == PG_OK ? err : NULL);
     return st == PG_OK ? whole : st;
 }

@@ -55,10 +55,10 @@ void pg__metric_fini(pg__metric *m)
     pg__mem_free(m->text);
     pg__mem_free(m->given);
     pg__mem_free(m->name);
-    pg__mem_free(m->thresholds.v);
-    pg__mem_free(m->label_weights.v);
-    pg__mem_free(m->target_class_ids.v);
-    pg__mem_free(m->normalizer.v);
+    pg__mem_free(m->args.thresholds.v);
+    pg__mem_free(m->args.label_weights.v);
+    pg__mem_free(m->args.target_class_ids.v);
+    pg__mem_free(m->args.normalizer.v);
     *m = (pg__metric){0};
 }
 
@@ -208,7 +208,7 @@ static pg_status resolve(pg__metric *m, const pg__rules *rules, pg_err *err)
     if (m->type)
         return PG_OK;
     m->type = m->is_crossentropy ? &other_loss : type_of_class(accuracies[which]);
-    m->threshold = 0.5;
+    m->args.threshold = 0.5;
     return m->is_crossentropy
                ? pg__loss_of(&m->loss, losses[which], strlen(losses[which]), rules, err)
                : PG_OK;
@@ -230,9 +230,10 @@ pg_status pg__metric_bind(pg__metric *m, const pg__dims *prediction, int classes
         st = PG_E_MISMATCH;
         goto done;
     }
-    if (m->normalizer.n > 1 && m->normalizer.n != m->n)
-        PG_FAIL(PG_E_MISMATCH, "metric %s: the normalizer has %zu numbers, predictions have %zu",
-                m->type->class_name, m->normalizer.n, m->n);
+    if (m->args.normalizer.n > 1 && m->args.normalizer.n != m->n)
+        PG_FAIL(PG_E_MISMATCH,
+                "metric %s: the normalizer has %zu numbers, predictions have %zu",
+                m->type->class_name, m->args.normalizer.n, m->n);
     if (m->type->shape)
         PG_TRY(m->type->shape(m, prediction, err));
 done:

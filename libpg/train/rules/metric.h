@@ -15,6 +15,14 @@ typedef struct pg__metric_list {
     size_t n;
 } pg__metric_list;
 
+/* Keras' parameters of a metric; NAN, or an empty list: none. */
+typedef struct pg__metric_args {
+    double threshold, value, beta, k, num_thresholds, num_labels, top_k, class_id, num_classes;
+    double ignore_class, num_regressors, axis, curve, summation_method, average, class_aggregation;
+    double multi_label, from_logits, sparse_y_true, sparse_y_pred;
+    pg__metric_list thresholds, label_weights, target_class_ids, normalizer;
+} pg__metric_args;
+
 /* One metric of Keras' with its parameters. After pg__metric_of() it can be named and written,
  * after pg__metric_bind() counted. */
 typedef struct pg__metric {
@@ -34,11 +42,7 @@ typedef struct pg__metric {
     int classes; /* the target is one class for each row */
     size_t n_state, n_results;
     size_t at; /* of its state among all: set by others */
-    /* Keras' parameters; NAN: none */
-    double threshold, value, beta, k, num_thresholds, num_labels, top_k, class_id, num_classes;
-    double ignore_class, num_regressors, axis, curve, summation_method, average, class_aggregation;
-    double multi_label, from_logits, sparse_y_true, sparse_y_pred;
-    pg__metric_list thresholds, label_weights, target_class_ids, normalizer;
+    pg__metric_args args;
 } pg__metric;
 
 void pg__metric_fini(pg__metric *m);

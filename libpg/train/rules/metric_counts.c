@@ -31,12 +31,12 @@ static pg_status refuse(const pg__metric *m, pg_err *err, const char *why)
 
 static size_t n_thresholds(const pg__metric *m)
 {
-    return m->thresholds.n > 0 ? m->thresholds.n : (size_t)m->num_thresholds;
+    return m->args.thresholds.n > 0 ? m->args.thresholds.n : (size_t)m->args.num_thresholds;
 }
 
 static size_t n_labels(const pg__metric *m)
 {
-    return m->multi_label != 0 ? m->n : 1;
+    return m->args.multi_label != 0 ? m->n : 1;
 }
 
 typedef struct counts {
@@ -56,20 +56,20 @@ static counts count(const pg__metric *m, const double *state, size_t label, size
     const double *cell = state + 2 * (label * (n_thresholds(m) + 1) + t);
     const double *all = state + 2 * (label * (n_thresholds(m) + 1) + n_thresholds(m));
     for (size_t i = 0; i < 2; i++)
-        above[i] = m->thresholds.n > 0 ? cell[i] : above[i] + cell[i];
+        above[i] = m->args.thresholds.n > 0 ? cell[i] : above[i] + cell[i];
     return (counts){above[0], above[1], all[1] - above[1], all[0] - above[0]};
 }
 
 static pg_status shape_thresholds(pg__metric *m, pg_err *err)
 {
-    if (!(m->num_thresholds <= MOST_THRESHOLDS) && m->thresholds.n == 0)
+    if (!(m->args.num_thresholds <= MOST_THRESHOLDS) && m->args.thresholds.n == 0)
         return refuse(m, err, "more thresholds than 100,000");
-    for (size_t t = 0; t < m->thresholds.n; t++)
-        if (!(m->thresholds.v[t] >= -1e10 && m->thresholds.v[t] <= 1.1))
+    for (size_t t = 0; t < m->args.thresholds.n; t++)
+        if (!(m->args.thresholds.v[t] >= -1e10 && m->args.thresholds.v[t] <= 1.1))
             return refuse(m, err, "thresholds lie between 0 and 1");
-    if (m->class_id >= (double)m->n)
+    if (m->args.class_id >= (double)m->n)
         return refuse(m, err, "class_id is none of the prediction's");
-    if (m->top_k > (double)m->n)
+    if (m->args.top_k > (double)m->n)
         return refuse(m, err, "top_k is more than the prediction has");
     if (__builtin_mul_overflow(2 * (n_thresholds(m) + 1), n_labels(m), &m->n_state) ||
         m->n_state > ((size_t)1 << 22))
@@ -90,8 +90,8 @@ static void add_even(const pg__metric *m, double *state, size_t label, float p, 
 static void add_listed(const pg__metric *m, double *state, size_t label, float p, int truth,
                        double w)
 {
-    for (size_t t = 0; t < m->thresholds.n; t++)
-        if (p > (float)m->thresholds.v[t])
+    for (size_t t = 0; t < m->args.thresholds.n; t++)
+        if (p > (float)m->args.thresholds.v[t])
             at_threshold(state, m, label, t)[!truth] += w;
 }
 
@@ -99,7 +99,7 @@ static void add_listed(const pg__metric *m, double *state, size_t label, float p
 static size_t last_of_top(const pg__metric *m, const double *p)
 {
     size_t at = 0;
-    for (size_t round = 0; round < (size_t)m->top_k; round++) {
+    for (size_t round = 0; round < (size_t)m->args.top_k; round++) {
         size_t best = m->n;
         for (size_t k = 0; k < m->n; k++) {
             const int is_left = round == 0 || p[k] < p[at] || (p[k] == p[at] && k > at);
@@ -116,23 +116,23 @@ static size_t last_of_top(const pg__metric *m, const double *p)
 static void sums_thresholds(const pg__metric *m, double *state, const double *y, const double *p,
                             double w)
 {
-    const size_t last = isnan(m->top_k) ? 0 : last_of_top(m, p);
+    const size_t last = isnan(m->args.top_k) ? 0 : last_of_top(m, p);
     for (size_t k = 0; k < m->n; k++) {
         const size_t label = n_labels(m) > 1 ? k : 0;
-        const int out = !isnan(m->top_k) && (p[k] < p[last] || (p[k] == p[last] && k > last));
-        const int by_label = m->label_weights.n > 0 && m->multi_label == 0;
-        const double own = by_label ? w * m->label_weights.v[k] : w;
+        const int out = !isnan(m->args.top_k) && (p[k] < p[last] || (p[k] == p[last] && k > last));
+        const int by_label = m->args.label_weights.n > 0 && m->args.multi_label == 0;
+        const double own = by_label ? w * m->args.label_weights.v[k] : w;
         const int truth = y[k] != 0;
         float guess = (float)p[k];
-        if (!isnan(m->class_id) && (double)k != m->class_id)
+        if (!isnan(m->args.class_id) && (double)k != m->args.class_id)
             continue;
-        if (m->from_logits != 0 && !isnan(m->from_logits))
+        if (m->args.from_logits != 0 && !isnan(m->args.from_logits))
             guess = 1 / (1 + expf(-guess));
         guess = out ? -1e10F : guess;
         at_threshold(state, m, label, n_thresholds(m))[!truth] += own;
         if (isnan(guess))
             continue;
-        if (m->thresholds.n > 0)
+        if (m->args.thresholds.n > 0)
             add_listed(m, state, label, guess, truth, own);
         else
             add_even(m, state, label, guess, truth, own);
@@ -155,10 +155,10 @@ pg_status pg__shape_hits(pg__metric *m, const pg__dims *prediction, pg_err *err)
 {
     pg_status st = PG_OK;
     (void)prediction;
-    m->multi_label = 0;
-    if (m->thresholds.n == 0)
-        PG_TRY(add_one(&m->thresholds, isnan(m->top_k) ? 0.5 : -1e10, err));
-    m->n_results = m->thresholds.n;
+    m->args.multi_label = 0;
+    if (m->args.thresholds.n == 0)
+        PG_TRY(add_one(&m->args.thresholds, isnan(m->args.top_k) ? 0.5 : -1e10, err));
+    m->n_results = m->args.thresholds.n;
     PG_TRY(shape_thresholds(m, err));
 done:
     return st;
@@ -172,7 +172,7 @@ void pg__sums_hits(const pg__metric *m, double *state, const double *y, const do
 #define RESULT_OF_HITS(name, formula)                                             \
     void pg__result_##name(const pg__metric *m, const double *state, double *out) \
     {                                                                             \
-        for (size_t t = 0; t < m->thresholds.n; t++) {                            \
+        for (size_t t = 0; t < m->args.thresholds.n; t++) {                       \
             double above[2] = {0, 0};                                             \
             const counts c = count(m, state, 0, t, above);                        \
             out[t] = (formula);                                                   \
@@ -192,13 +192,13 @@ pg_status pg__shape_at(pg__metric *m, const pg__dims *prediction, pg_err *err)
 {
     pg_status st = PG_OK;
     (void)prediction;
-    m->multi_label = 0;
-    if (!(m->value >= 0 && m->value <= 1))
+    m->args.multi_label = 0;
+    if (!(m->args.value >= 0 && m->args.value <= 1))
         PG_TRY(refuse(m, err, "its bound lies between 0 and 1"));
-    if (!(m->num_thresholds >= 1))
+    if (!(m->args.num_thresholds >= 1))
         PG_TRY(refuse(m, err, "num_thresholds is 1 at least"));
-    if (m->num_thresholds == 1 && m->thresholds.n == 0)
-        PG_TRY(add_one(&m->thresholds, 0.5, err));
+    if (m->args.num_thresholds == 1 && m->args.thresholds.n == 0)
+        PG_TRY(add_one(&m->args.thresholds, 0.5, err));
     PG_TRY(shape_thresholds(m, err));
 done:
     return st;
@@ -216,7 +216,7 @@ void pg__sums_at(const pg__metric *m, double *state, const double *y, const doub
         *out = 0;                                                                 \
         for (size_t t = n_thresholds(m); t-- > 0;) {                              \
             const counts c = count(m, state, 0, t, above);                        \
-            if ((float)(bound) >= (float)m->value && (wanted) > *out)             \
+            if ((float)(bound) >= (float)m->args.value && (wanted) > *out)        \
                 *out = (wanted);                                                  \
         }                                                                         \
     }
@@ -260,18 +260,18 @@ static pg_status frame_thresholds(pg__metric_list *l, pg_err *err)
 pg_status pg__shape_auc(pg__metric *m, const pg__dims *prediction, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (m->multi_label != 0 && prediction->rank != 2)
+    if (m->args.multi_label != 0 && prediction->rank != 2)
         PG_TRY(refuse(m, err, "multi_label wants rows of labels"));
-    if (!isnan(m->num_labels) && m->multi_label == 0)
+    if (!isnan(m->args.num_labels) && m->args.multi_label == 0)
         PG_TRY(refuse(m, err, "num_labels is for multi_label"));
-    if (!isnan(m->num_labels) && m->num_labels != (double)m->n)
+    if (!isnan(m->args.num_labels) && m->args.num_labels != (double)m->n)
         PG_TRY(refuse(m, err, "num_labels are not as many as the prediction has"));
-    if (m->label_weights.n > 0 && m->label_weights.n != m->n)
+    if (m->args.label_weights.n > 0 && m->args.label_weights.n != m->n)
         PG_TRY(refuse(m, err, "label_weights are not as many as the prediction has"));
-    if (!(m->num_thresholds > 1) && m->thresholds.n == 0)
+    if (!(m->args.num_thresholds > 1) && m->args.thresholds.n == 0)
         PG_TRY(refuse(m, err, "num_thresholds is 2 at least"));
-    if (m->thresholds.n > 0)
-        PG_TRY(frame_thresholds(&m->thresholds, err));
+    if (m->args.thresholds.n > 0)
+        PG_TRY(frame_thresholds(&m->args.thresholds, err));
     PG_TRY(shape_thresholds(m, err));
 done:
     return st;
@@ -296,23 +296,23 @@ static double area(const pg__metric *m, const counts *a, const counts *b)
 {
     const double recall_a = pg__ratio(a->tp, a->tp + a->fn);
     const double recall_b = pg__ratio(b->tp, b->tp + b->fn);
-    const int roc = m->curve == CURVE_ROC;
+    const int roc = m->args.curve == CURVE_ROC;
     const double xa = roc ? pg__ratio(a->fp, a->fp + a->tn) : recall_a;
     const double xb = roc ? pg__ratio(b->fp, b->fp + b->tn) : recall_b;
     const double ya = roc ? recall_a : pg__ratio(a->tp, a->tp + a->fp);
     const double yb = roc ? recall_b : pg__ratio(b->tp, b->tp + b->fp);
-    if (!roc && m->summation_method == INTERPOLATION)
+    if (!roc && m->args.summation_method == INTERPOLATION)
         return area_of_counts(a, b);
-    if (m->summation_method == INTERPOLATION)
+    if (m->args.summation_method == INTERPOLATION)
         return (xa - xb) * (ya + yb) / 2;
-    return (xa - xb) * (m->summation_method == MINORING ? fmin(ya, yb) : fmax(ya, yb));
+    return (xa - xb) * (m->args.summation_method == MINORING ? fmin(ya, yb) : fmax(ya, yb));
 }
 
 void pg__result_auc(const pg__metric *m, const double *state, double *out)
 {
     double sum = 0, weights = 0;
     for (size_t label = 0; label < n_labels(m); label++) {
-        const int weighed = m->label_weights.n > 0 && m->multi_label != 0;
+        const int weighed = m->args.label_weights.n > 0 && m->args.multi_label != 0;
         double above[2] = {0, 0}, own = 0;
         size_t t = n_thresholds(m) - 1;
         counts after = count(m, state, label, t, above);
@@ -321,8 +321,8 @@ void pg__result_auc(const pg__metric *m, const double *state, double *out)
             own += area(m, &c, &after);
             after = c;
         }
-        sum += weighed ? own * m->label_weights.v[label] : own;
-        weights += weighed ? m->label_weights.v[label] : 1;
+        sum += weighed ? own * m->args.label_weights.v[label] : own;
+        weights += weighed ? m->args.label_weights.v[label] : 1;
     }
     *out = pg__ratio(sum, weights);
 }
@@ -336,14 +336,14 @@ pg_status pg__shape_scores(pg__metric *m, const pg__dims *prediction, pg_err *er
     if (prediction->rank != 2)
         return pg_fail(err, PG_E_MISMATCH, "metric %s wants rows of numbers, predictions are %s",
                        m->type->class_name, PG_SHAPE(prediction));
-    if (isnan(m->beta))
-        m->beta = 1;
-    if (!(m->beta > 0 && m->beta < 1e100))
+    if (isnan(m->args.beta))
+        m->args.beta = 1;
+    if (!(m->args.beta > 0 && m->args.beta < 1e100))
         return refuse(m, err, "beta is more than 0");
-    if (!isnan(m->threshold) && !(m->threshold > 0 && m->threshold <= 1))
+    if (!isnan(m->args.threshold) && !(m->args.threshold > 0 && m->args.threshold <= 1))
         return refuse(m, err, "threshold lies between 0 and 1");
     m->n_state = 4 * m->n;
-    m->n_results = m->average == AVERAGE_NONE ? m->n : 1;
+    m->n_results = m->args.average == AVERAGE_NONE ? m->n : 1;
     return PG_OK;
 }
 
@@ -353,8 +353,8 @@ void pg__sums_scores(const pg__metric *m, double *state, const double *y, const 
     for (size_t k = 1; k < m->n; k++)
         top = p[k] > top ? p[k] : top;
     for (size_t k = 0; k < m->n; k++, state += 4) {
-        const double guess =
-            isnan(m->threshold) ? p[k] >= top && fabs(p[k]) > 1e-9 : p[k] > (float)m->threshold;
+        const double guess = isnan(m->args.threshold) ? p[k] >= top && fabs(p[k]) > 1e-9
+                                                      : p[k] > (float)m->args.threshold;
         state[0] += w * guess * y[k];
         state[1] += w * guess * (1 - y[k]);
         state[2] += w * (1 - guess) * y[k];
@@ -365,7 +365,7 @@ void pg__sums_scores(const pg__metric *m, double *state, const double *y, const 
 static double score(const pg__metric *m, const double *sums)
 {
     const double precision = ratio_of(m, sums[0], sums[0] + sums[1]);
-    const double recall = ratio_of(m, sums[0], sums[0] + sums[2]), b = m->beta * m->beta;
+    const double recall = ratio_of(m, sums[0], sums[0] + sums[2]), b = m->args.beta * m->args.beta;
     return ratio_of(m, precision * recall, b * precision + recall) * (1 + b);
 }
 
@@ -375,14 +375,14 @@ void pg__result_scores(const pg__metric *m, const double *state, double *out)
     for (size_t k = 0; k < m->n; k++)
         for (size_t i = 0; i < 4; i++)
             all[i] += state[4 * k + i];
-    if (m->average == AVERAGE_MICRO)
+    if (m->args.average == AVERAGE_MICRO)
         *out = score(m, all);
-    for (size_t k = 0; m->average == AVERAGE_NONE && k < m->n; k++)
+    for (size_t k = 0; m->args.average == AVERAGE_NONE && k < m->n; k++)
         out[k] = score(m, state + 4 * k);
-    if (m->average == AVERAGE_NONE || m->average == AVERAGE_MICRO)
+    if (m->args.average == AVERAGE_NONE || m->args.average == AVERAGE_MICRO)
         return;
     for (size_t k = 0; k < m->n; k++)
-        sum += score(m, state + 4 * k) * (m->average == AVERAGE_MACRO
+        sum += score(m, state + 4 * k) * (m->args.average == AVERAGE_MACRO
                                               ? 1 / (double)m->n
                                               : ratio_of(m, state[4 * k + 3], all[3]));
     *out = sum;
@@ -398,11 +398,12 @@ static int is_set(double flag)
 
 static pg_status shape_matrix(pg__metric *m, pg_err *err)
 {
-    const size_t n = (size_t)m->num_classes;
-    if (!(m->num_classes >= 1 && m->num_classes <= MOST_CLASSES))
+    const size_t n = (size_t)m->args.num_classes;
+    if (!(m->args.num_classes >= 1 && m->args.num_classes <= MOST_CLASSES))
         return refuse(m, err, "num_classes lies between 1 and 1024");
-    for (size_t k = 0; k < m->target_class_ids.n; k++)
-        if (!(m->target_class_ids.v[k] >= 0 && m->target_class_ids.v[k] < m->num_classes))
+    for (size_t k = 0; k < m->args.target_class_ids.n; k++)
+        if (!(m->args.target_class_ids.v[k] >= 0 &&
+              m->args.target_class_ids.v[k] < m->args.num_classes))
             return refuse(m, err, "target_class_ids are not all among its classes");
     m->n_state = n * n + 1;
     return PG_OK;
@@ -411,14 +412,15 @@ static pg_status shape_matrix(pg__metric *m, pg_err *err)
 pg_status pg__shape_iou(pg__metric *m, const pg__dims *prediction, pg_err *err)
 {
     (void)prediction;
-    if (isnan(m->sparse_y_true)) /* the one-hot ones have no such key */
-        m->sparse_y_true = 0;
-    if (m->classes && (!is_set(m->sparse_y_true) || (is_set(m->sparse_y_pred) && m->n > 1)))
+    if (isnan(m->args.sparse_y_true)) /* the one-hot ones have no such key */
+        m->args.sparse_y_true = 0;
+    if (m->classes &&
+        (!is_set(m->args.sparse_y_true) || (is_set(m->args.sparse_y_pred) && m->n > 1)))
         return pg_fail(err, PG_E_MISMATCH,
                        "metric %s does not fit targets that are classes: sparse_y_true and "
                        "sparse_y_pred say what it is given",
                        m->type->class_name);
-    if (!m->classes && is_set(m->sparse_y_true) != is_set(m->sparse_y_pred) && m->n > 1)
+    if (!m->classes && is_set(m->args.sparse_y_true) != is_set(m->args.sparse_y_pred) && m->n > 1)
         return pg_fail(err, PG_E_MISMATCH,
                        "metric %s does not fit targets that are numbers: sparse_y_true and "
                        "sparse_y_pred say what it is given",
@@ -429,18 +431,18 @@ pg_status pg__shape_iou(pg__metric *m, const pg__dims *prediction, pg_err *err)
 pg_status pg__shape_binary_iou(pg__metric *m, const pg__dims *prediction, pg_err *err)
 {
     (void)prediction;
-    m->num_classes = 2;
-    m->sparse_y_true = m->sparse_y_pred = 1;
+    m->args.num_classes = 2;
+    m->args.sparse_y_true = m->args.sparse_y_pred = 1;
     return shape_matrix(m, err);
 }
 
 static void add_pair(const pg__metric *m, double *state, double y, double p, double w)
 {
-    const size_t n = (size_t)m->num_classes;
+    const size_t n = (size_t)m->args.num_classes;
     const double truth = trunc(y), guess = trunc(p);
-    if (!isnan(m->ignore_class) && y == m->ignore_class)
+    if (!isnan(m->args.ignore_class) && y == m->args.ignore_class)
         return;
-    if (truth >= 0 && guess >= 0 && truth < m->num_classes && guess < m->num_classes)
+    if (truth >= 0 && guess >= 0 && truth < m->args.num_classes && guess < m->args.num_classes)
         state[(size_t)truth * n + (size_t)guess] += w;
     else
         state[n * n] += w != 0;
@@ -457,25 +459,26 @@ static double place_of_largest(const double *v, size_t n)
 
 void pg__sums_iou(const pg__metric *m, double *state, const double *y, const double *p, double w)
 {
-    const int by_number = !m->classes && is_set(m->sparse_y_true) && is_set(m->sparse_y_pred);
+    const int by_number =
+        !m->classes && is_set(m->args.sparse_y_true) && is_set(m->args.sparse_y_pred);
     for (size_t k = 0; by_number && k < m->n; k++)
         add_pair(m, state, y[k], p[k], w);
     if (!by_number)
-        add_pair(m, state, is_set(m->sparse_y_true) ? y[0] : place_of_largest(y, m->n),
-                 is_set(m->sparse_y_pred) ? p[0] : place_of_largest(p, m->n), w);
+        add_pair(m, state, is_set(m->args.sparse_y_true) ? y[0] : place_of_largest(y, m->n),
+                 is_set(m->args.sparse_y_pred) ? p[0] : place_of_largest(p, m->n), w);
 }
 
 void pg__sums_binary_iou(const pg__metric *m, double *state, const double *y, const double *p,
                          double w)
 {
     for (size_t k = 0; k < m->n; k++)
-        add_pair(m, state, y[k], p[k] >= (float)m->threshold, w);
+        add_pair(m, state, y[k], p[k] >= (float)m->args.threshold, w);
 }
 
 static void add_class(const pg__metric *m, const double *state, size_t c, double *sum,
                       double *valid)
 {
-    const size_t n = (size_t)m->num_classes;
+    const size_t n = (size_t)m->args.num_classes;
     double either = -state[c * n + c];
     for (size_t k = 0; k < n; k++)
         either += state[c * n + k] + state[k * n + c];
@@ -485,11 +488,11 @@ static void add_class(const pg__metric *m, const double *state, size_t c, double
 
 void pg__result_iou(const pg__metric *m, const double *state, double *out)
 {
-    const size_t n = (size_t)m->num_classes;
+    const size_t n = (size_t)m->args.num_classes;
     double sum = 0, valid = 0;
-    for (size_t k = 0; k < m->target_class_ids.n; k++)
-        add_class(m, state, (size_t)m->target_class_ids.v[k], &sum, &valid);
-    for (size_t c = 0; m->target_class_ids.n == 0 && c < n; c++)
+    for (size_t k = 0; k < m->args.target_class_ids.n; k++)
+        add_class(m, state, (size_t)m->args.target_class_ids.v[k], &sum, &valid);
+    for (size_t c = 0; m->args.target_class_ids.n == 0 && c < n; c++)
         add_class(m, state, c, &sum, &valid);
     *out = state[n * n] > 0 ? NAN : ratio_of(m, sum, valid); /* Keras stops there */
 }

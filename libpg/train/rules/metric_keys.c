@@ -19,7 +19,7 @@ static const struct {
     size_t off;
     const char *choices;
 } keys[] = {
-#define AT(field) offsetof(pg__metric, field)
+#define AT(field) offsetof(pg__metric, args.field)
     {"threshold", REAL, AT(threshold), NULL},
     {"beta", REAL, AT(beta), NULL},
     {"recall", REAL, AT(value), NULL},
@@ -193,17 +193,17 @@ pg_status pg__metric_keys(pg__metric *m, pg__settings *from, pg_err *err)
     for (size_t i = 0; i < N_KEYS; i++)
         if (!is_list(i))
             *number_of(m, i) = NAN;
-    m->multi_label = 0;
+    m->args.multi_label = 0;
     while (next_key(&at, &k)) {
         set_usual(m, &k);
         PG_TRY(read_key(m, &k, from, err));
     }
-    if (!isnan(m->axis) && m->axis != -1)
+    if (!isnan(m->args.axis) && m->args.axis != -1)
         PG_FAIL(PG_E_UNSUPPORTED, "metric %s: axis %s, only the last one (-1) is covered",
-                from->name.s, PG_REAL(m->axis));
-    if (!isnan(m->k) && m->k < 1)
+                from->name.s, PG_REAL(m->args.axis));
+    if (!isnan(m->args.k) && m->args.k < 1)
         PG_FAIL(PG_E_ARG, "metric %s: k is 1 at least", from->name.s);
-    if (!isnan(m->top_k) && m->top_k < 1)
+    if (!isnan(m->args.top_k) && m->args.top_k < 1)
         PG_FAIL(PG_E_ARG, "metric %s: top_k is 1 at least", from->name.s);
 done:
     return st;

@@ -26,7 +26,7 @@ double pg__value_BinaryAccuracy(const pg__metric *m, const double *y, const doub
 {
     size_t hits = 0;
     for (size_t k = 0; k < m->n; k++)
-        hits += (p[k] > (float)m->threshold) == y[k];
+        hits += (p[k] > (float)m->args.threshold) == y[k];
     return (double)hits / (double)m->n;
 }
 
@@ -49,7 +49,7 @@ static double is_in_top(const pg__metric *m, size_t at, const double *p)
         return 0;
     for (size_t k = 0; k < m->n; k++)
         better += p[k] > p[at];
-    return (double)better < m->k;
+    return (double)better < m->args.k;
 }
 
 double pg__value_TopKCategoricalAccuracy(const pg__metric *m, const double *y, const double *p)
@@ -84,7 +84,8 @@ double pg__value_MeanRelativeError(const pg__metric *m, const double *y, const d
 {
     double sum = 0;
     for (size_t k = 0; k < m->n; k++)
-        sum += pg__ratio(fabs(y[k] - p[k]), m->normalizer.v[m->normalizer.n == 1 ? 0 : k]);
+        sum +=
+            pg__ratio(fabs(y[k] - p[k]), m->args.normalizer.v[m->args.normalizer.n == 1 ? 0 : k]);
     return sum / (double)m->n;
 }
 
@@ -141,7 +142,7 @@ pg_status pg__shape_r2(pg__metric *m, const pg__dims *prediction, pg_err *err)
         return pg_fail(err, PG_E_MISMATCH, "metric %s wants rows of numbers, predictions are %s",
                        m->type->class_name, PG_SHAPE(prediction));
     m->n_state = 1 + 4 * m->n;
-    m->n_results = m->class_aggregation == AGGREGATE_NONE ? m->n : 1;
+    m->n_results = m->args.class_aggregation == AGGREGATE_NONE ? m->n : 1;
     return PG_OK;
 }
 
@@ -159,19 +160,19 @@ void pg__sums_r2(const pg__metric *m, double *state, const double *y, const doub
 
 void pg__result_r2(const pg__metric *m, const double *state, double *out)
 {
-    const double *sums = state + 1, n = state[0], left = n - m->num_regressors - 1;
+    const double *sums = state + 1, n = state[0], left = n - m->args.num_regressors - 1;
     double score = 0, total = 0;
     for (size_t k = 0; k < m->n; k++, sums += 4) {
         const double variance = sums[1] - sums[0] * sums[0] / sums[3];
         double raw = 1 - sums[2] / variance;
         raw = isinf(raw) ? 0 : raw;
-        if (m->class_aggregation == AGGREGATE_NONE)
+        if (m->args.class_aggregation == AGGREGATE_NONE)
             out[k] = raw;
-        score += m->class_aggregation == AGGREGATE_VARIANCE ? variance * raw : raw;
-        total += m->class_aggregation == AGGREGATE_VARIANCE ? variance : 1;
+        score += m->args.class_aggregation == AGGREGATE_VARIANCE ? variance * raw : raw;
+        total += m->args.class_aggregation == AGGREGATE_VARIANCE ? variance : 1;
     }
-    if (m->class_aggregation != AGGREGATE_NONE)
+    if (m->args.class_aggregation != AGGREGATE_NONE)
         out[0] = score / total;
-    for (size_t k = 0; m->num_regressors != 0 && left > 0 && k < m->n_results; k++)
+    for (size_t k = 0; m->args.num_regressors != 0 && left > 0 && k < m->n_results; k++)
         out[k] = 1 - (1 - out[k]) * (n - 1) / left;
 }

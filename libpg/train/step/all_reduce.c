@@ -12,16 +12,16 @@
 
 int pg__speaks_for_device(const pg_trainer *t, size_t worker)
 {
-    return t->workers[worker].dev == t->devices[t->workers[worker].device].dev;
+    return t->pool.workers[worker].dev == t->devs.devices[t->pool.workers[worker].device].dev;
 }
 
-pg_status pg__first_failure(const pg_trainer *t, pg_err *err)
+pg_status pg__first_failure(const pg__trainer_pool *pool, pg_err *err)
 {
-    for (size_t k = 0; k < t->n_threads; k++)
-        if (t->workers[k].st != PG_OK) {
+    for (size_t k = 0; k < pool->n_threads; k++)
+        if (pool->workers[k].st != PG_OK) {
             if (err)
-                *err = t->workers[k].err;
-            return t->workers[k].st;
+                *err = pool->workers[k].err;
+            return pool->workers[k].st;
         }
     return PG_OK;
 }
@@ -29,9 +29,10 @@ pg_status pg__first_failure(const pg_trainer *t, pg_err *err)
 static pg_status sum_flat(const pg_trainer *t, const pg__worker *w)
 {
     pg_status st = PG_OK;
-    PG_TRY(t->backend->group_sum(t->group, w->device, w->dev, t->devices[w->device].sum->mem,
-                                 (size_t)t->offsets[t->n_params]));
-    PG_TRY(t->backend->group_join(t->group, w->device, w->dev));
+    PG_TRY(t->devs.backend->group_sum(t->sums.group, w->device, w->dev,
+                                      t->devs.devices[w->device].sum->mem,
+                                      (size_t)t->vars.offsets[t->vars.n_params]));
+    PG_TRY(t->devs.backend->group_join(t->sums.group, w->device, w->dev));
 done:
     return st;
 }
@@ -39,18 +40,18 @@ done:
 static void take_part(void *arg, size_t worker)
 {
     pg_trainer *t = arg;
-    pg__worker *w = &t->workers[worker];
+    pg__worker *w = &t->pool.workers[worker];
     w->err = (pg_err){0};
     w->st = pg__speaks_for_device(t, worker) ? sum_flat(t, w) : PG_OK;
-    w->st = pg__device_failed(t, w->dev, w->st, &w->err);
+    w->st = pg__device_failed(&t->devs, w->dev, w->st, &w->err);
 }
 
 /* A device without rows brings zeros. */
 static pg_status sum_locally(pg_trainer *t)
 {
     pg_status st = PG_OK;
-    for (size_t d = 0; d < t->n_devices; d++) {
-        pg__device *on = &t->devices[d];
+    for (size_t d = 0; d < t->devs.n_devices; d++) {
+        pg__device *on = &t->devs.devices[d];
         PG_TRY(pg__partials_sum_on(t, d, &on->sum));
         if (on->sum)
             continue;
@@ -64,10 +65,10 @@ done:
 static pg_status by_group(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(pg__device_failed(t, t->dev, sum_locally(t), err));
-    t->is_summing = 1;
-    pg__thread_pool_run(t->team, take_part, t);
-    PG_TRY(pg__first_failure(t, err));
+    PG_TRY(pg__device_failed(&t->devs, t->devs.dev, sum_locally(t), err));
+    t->sums.is_summing = 1;
+    pg__thread_pool_run(t->pool.team, take_part, t);
+    PG_TRY(pg__first_failure(&t->pool, err));
 done:
     return st;
 }
@@ -76,69 +77,69 @@ done:
 static void join_buckets(void *arg, size_t worker)
 {
     pg_trainer *t = arg;
-    pg__worker *w = &t->workers[worker];
+    pg__worker *w = &t->pool.workers[worker];
     pg_status st = PG_OK;
     w->err = (pg_err){0};
-    PG_TRY(pg__partials_sum_on(t, w->device, &t->devices[w->device].sum));
-    PG_TRY(t->backend->group_join(t->group, w->device, w->dev));
+    PG_TRY(pg__partials_sum_on(t, w->device, &t->devs.devices[w->device].sum));
+    PG_TRY(t->devs.backend->group_join(t->sums.group, w->device, w->dev));
     PG_TRY(pg__averages_take(t, w->device));
 done:
-    w->st = pg__device_failed(t, w->dev, st, &w->err);
+    w->st = pg__device_failed(&t->devs, w->dev, st, &w->err);
 }
 
 static pg_status by_buckets(pg_trainer *t, pg_err *err)
 {
-    pg__thread_pool_run(t->team, join_buckets, t);
-    t->n_moves++;
-    return pg__first_failure(t, err);
+    pg__thread_pool_run(t->pool.team, join_buckets, t);
+    t->loop.n_moves++;
+    return pg__first_failure(&t->pool, err);
 }
 
 static void wait_patiently(void *arg, size_t worker)
 {
     pg_trainer *t = arg;
-    pg__worker *w = &t->workers[worker];
+    pg__worker *w = &t->pool.workers[worker];
     w->err = (pg_err){0};
     w->st = PG_OK;
-    const pg__patience patience = pg__ranks_patience(t);
+    const pg__patience patience = pg__ranks_patience(t->ranks);
     if (pg__speaks_for_device(t, worker))
-        w->st = t->backend->group_wait(t->group, w->device, &patience, &w->err);
+        w->st = t->devs.backend->group_wait(t->sums.group, w->device, &patience, &w->err);
 }
 
 pg_status pg__all_reduce_wait(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    if (!t->is_summing)
+    if (!t->sums.is_summing)
         return PG_OK;
-    pg__thread_pool_run(t->team, wait_patiently, t);
-    PG_TRY(pg__first_failure(t, err));
-    t->is_summing = 0;
+    pg__thread_pool_run(t->pool.team, wait_patiently, t);
+    PG_TRY(pg__first_failure(&t->pool, err));
+    t->sums.is_summing = 0;
 done:
     return st;
 }
 
 void pg__all_reduce_drop(pg_trainer *t)
 {
-    if (t->is_summing)
-        t->backend->group_drop(t->group);
-    t->is_summing = 0;
+    if (t->sums.is_summing)
+        t->devs.backend->group_drop(t->sums.group);
+    t->sums.is_summing = 0;
 }
 
 /* ---- by copies ---- */
 
 static pg_status by_copies(pg_trainer *t, pg_err *err)
 {
-    const uint64_t n = t->offsets[t->n_params];
+    const uint64_t n = t->vars.offsets[t->vars.n_params];
     pg__flat *sum = NULL;
     pg_status st = PG_OK;
-    PG_TRY(pg__device_failed(t, t->dev, pg__partials_sum(t, 0, n, &sum), err));
-    if (t->ranks)
-        PG_TRY(pg__ranks_sum_hosts(t, t->cut.n_lanes > 0, &sum, err));
-    t->devices[0].sum = sum;
-    for (size_t d = 0; sum && d < t->n_devices; d++) {
-        pg__dev *dev = t->devices[d].dev;
-        PG_TRY(pg__flat_on(t, d, sum, 0, n, &t->devices[d].sum, err));
-        if (t->devices[d].sum != sum) /* before the update there changes it */
-            PG_TRY(pg__device_failed(t, dev, t->backend->sync(dev), err));
+    PG_TRY(pg__device_failed(&t->devs, t->devs.dev, pg__partials_sum(t, 0, n, &sum), err));
+    if (t->sums.plan.way == PG__SUM_HOSTS)
+        PG_TRY(pg__ranks_sum_hosts(t, &sum, err));
+    t->devs.devices[0].sum = sum;
+    for (size_t d = 0; sum && d < t->devs.n_devices; d++) {
+        pg__dev *dev = t->devs.devices[d].dev;
+        PG_TRY(pg__flat_on(&t->devs, d, sum, 0, n, &t->devs.devices[d].sum, err));
+        if (t->devs.devices[d].sum != sum) /* before the update there changes it */
+            PG_TRY(pg__device_failed(&t->devs, dev, t->devs.backend->sync(dev), err));
     }
 done:
     return st;
@@ -146,7 +147,9 @@ done:
 
 pg_status pg__all_reduce(pg_trainer *t, pg_err *err)
 {
-    if (t->in_buckets)
-        return by_buckets(t, err);
-    return t->group ? by_group(t, err) : by_copies(t, err);
+    switch (t->sums.plan.way) {
+    case PG__SUM_GROUP: return by_group(t, err);
+    case PG__SUM_GROUP_BUCKETS: return by_buckets(t, err);
+    default: return by_copies(t, err);
+    }
 }

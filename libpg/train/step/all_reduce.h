@@ -4,9 +4,8 @@
 
 #include "train/step/trainer.h"
 
-/* t->devices[d].sum: where device d has it, in memory of its own, for work that is queued there. By
- * the devices' own means where they have some and nobody asks for the order of the tree; else by
- * copies, in that order. */
+/* t->devs.devices[d].sum: where device d has it, in memory of its own, for work that is queued
+ * there. By the plan of the step (sum_plan.h), which is one of those for GPUs. */
 pg_status pg__all_reduce(pg_trainer *t, pg_err *err);
 
 /* Until the sums are there; a device that others wait for too long is PG_E_DEVICE. Before the host
@@ -19,6 +18,6 @@ void pg__all_reduce_drop(pg_trainer *t);
 /* The first worker of a device speaks for it. */
 int pg__speaks_for_device(const pg_trainer *t, size_t worker);
 /* Of pg__thread_pool_run() with functions that set st and err of their workers. */
-pg_status pg__first_failure(const pg_trainer *t, pg_err *err);
+pg_status pg__first_failure(const pg__trainer_pool *pool, pg_err *err);
 
 #endif

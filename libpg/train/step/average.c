@@ -9,12 +9,12 @@
 
 static size_t bytes_of(const pg_trainer *t)
 {
-    return (size_t)t->offsets[t->n_params] * t->backend->real_bytes;
+    return (size_t)t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
 }
 
 pg_status pg__average_begin(pg_trainer *t, pg_err *err)
 {
-    pg__flat *average = &t->slots[PG_SLOT_AVERAGE];
+    pg__flat *average = &t->vars.slots[PG_SLOT_AVERAGE];
     char *values = NULL;
     pg_status st = PG_OK;
     if (!average->mem)
@@ -22,7 +22,7 @@ pg_status pg__average_begin(pg_trainer *t, pg_err *err)
     values = pg__mem_array(bytes_of(t), 1);
     if (!values)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__flat_get(t, values, &t->params, err));
+    PG_TRY(pg__flat_get(t, values, &t->vars.params, err));
     PG_TRY(pg__flat_put(t, average, 0, values, bytes_of(t), err));
 done:
     pg__mem_free(values);
@@ -41,26 +41,27 @@ void pg__average_move(char *param, char *average, size_t n, int swaps)
 
 static pg_status move_all(pg_trainer *t, int swaps, pg_err *err)
 {
-    const size_t each = t->backend->real_bytes;
-    pg__flat *average = &t->slots[PG_SLOT_AVERAGE];
+    const size_t each = t->devs.backend->real_bytes;
+    pg__flat *average = &t->vars.slots[PG_SLOT_AVERAGE];
     char *values = NULL, *averages = NULL;
     pg_status st = PG_OK;
-    if (pg__is_sharded(t))
+    if (pg__is_sharded(t->ranks))
         return pg__opt_shard_take(t, PG_SLOT_AVERAGE, swaps, err);
     values = pg__mem_array(bytes_of(t), 1);
     averages = pg__mem_array(bytes_of(t), 1);
     if (!values || !averages)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__flat_get(t, values, &t->params, err));
+    PG_TRY(pg__flat_get(t, values, &t->vars.params, err));
     PG_TRY(pg__flat_get(t, averages, average, err));
-    for (size_t i = 0; i < t->n_params; i++)
-        if (t->trained[i])
-            pg__average_move(values + t->offsets[i] * each, averages + t->offsets[i] * each,
-                             t->n_elems[i] * each, swaps);
-    PG_TRY(pg__flat_put(t, &t->params, 0, values, bytes_of(t), err));
+    for (size_t i = 0; i < t->vars.n_params; i++)
+        if (t->vars.trained[i])
+            pg__average_move(values + t->vars.offsets[i] * each,
+                             averages + t->vars.offsets[i] * each, t->vars.n_elems[i] * each,
+                             swaps);
+    PG_TRY(pg__flat_put(t, &t->vars.params, 0, values, bytes_of(t), err));
     if (swaps)
         PG_TRY(pg__flat_put(t, average, 0, averages, bytes_of(t), err));
-    t->version++;
+    t->vars.version++;
 done:
     pg__mem_free(values);
     pg__mem_free(averages);
@@ -74,5 +75,5 @@ pg_status pg__average_swap(pg_trainer *t, pg_err *err)
 
 pg_status pg__average_finish(pg_trainer *t, pg_err *err)
 {
-    return pg__optimiser_finalizes(&t->optimiser) ? move_all(t, 0, err) : PG_OK;
+    return pg__optimiser_finalizes(&t->compiled.optimiser) ? move_all(t, 0, err) : PG_OK;
 }

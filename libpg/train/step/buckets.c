@@ -37,67 +37,33 @@ static uint64_t bytes_asked_for(void)
     return asked ? strtoull(asked, NULL, 10) : 0;
 }
 
-void pg__buckets_plan(pg_trainer *t)
+void pg__buckets_cut(pg_trainer *t)
 {
-    pg__buckets_plan_for(t, t->backend->host_memory);
+    pg__buckets_cut_for(t, t->devs.backend->host_memory);
 }
 
 /* Variables are not cut: a gradient is complete all at once. */
-void pg__buckets_plan_for(pg_trainer *t, int on_cpus)
+void pg__buckets_cut_for(pg_trainer *t, int on_cpus)
 {
-    const uint64_t each = t->backend->real_bytes, asked = bytes_asked_for();
-    const uint64_t all = t->offsets[t->n_params] * each, least = all / (PG_MAX_BUCKETS - 2);
-    const uint64_t divided = pg__is_sharded(t) ? OF_ONE * pg__comm_size(t->ranks->comm) : 0;
+    const uint64_t each = t->devs.backend->real_bytes, asked = bytes_asked_for();
+    const uint64_t all = t->vars.offsets[t->vars.n_params] * each,
+                   least = all / (PG_MAX_BUCKETS - 2);
+    const uint64_t divided = pg__is_sharded(t->ranks) ? OF_ONE * pg__comm_size(t->ranks->comm) : 0;
     const uint64_t of_ranks = divided > OF_RANKS ? divided : OF_RANKS;
     const uint64_t usual = on_cpus ? of_ranks : OTHER;
     const uint64_t other = asked ? asked : usual, size = other > least ? other : least;
     pg__bucket found[PG_MAX_BUCKETS];
     size_t n = 0, from = 0;
-    for (size_t i = 0; i < t->n_params; i++) {
-        const uint64_t bytes = (t->offsets[i + 1] - t->offsets[from]) * each;
-        if (bytes < (n == 0 && LAST < size ? LAST : size) && i + 1 < t->n_params)
+    for (size_t i = 0; i < t->vars.n_params; i++) {
+        const uint64_t bytes = (t->vars.offsets[i + 1] - t->vars.offsets[from]) * each;
+        if (bytes < (n == 0 && LAST < size ? LAST : size) && i + 1 < t->vars.n_params)
             continue;
         found[n++] = (pg__bucket){.first = from, .end = i + 1};
         from = i + 1;
     }
     for (size_t k = 0; k < n; k++)
-        t->buckets[k] = found[n - 1 - k];
-    t->n_buckets = n;
-}
-
-/* In a program's first run libraries load what they need and memory is allocated, which may wait
- * for all that is queued on a GPU: for ever, if that is a sum whose other ranks do the same. */
-static int were_begun(pg__step *s)
-{
-    int all = 1;
-    for (size_t k = 0; k < s->n_jobs; k++)
-        for (size_t i = 0; i < s->t->n_built; i++) {
-            pg__built *b = &s->t->built[i];
-            if (b->program != s->jobs[k].program)
-                continue;
-            all = all && b->was_begun;
-            b->was_begun = 1;
-        }
-    return all;
-}
-
-/* All processes choose the same, from what all of them know: of the step before none knows what the
- * others ran in it, so that decides only when the sums are queued. */
-void pg__buckets_choose(pg__step *s)
-{
-    pg_trainer *t = s->t;
-    int can = t->group && s->pass == PG__TRAINS && !t->is_trial && !t->watch &&
-              s->n_jobs == s->n_lanes && s->n_meetings == 0;
-    if (t->ranks)
-        can = can && t->ranks->one_each && s->batch->n_rows >= t->cut.n_replicas;
-    else
-        can = can && s->n_jobs == t->n_devices && s->n_jobs == t->n_threads;
-    for (size_t k = 0; can && k < s->n_jobs; k++)
-        can = s->jobs[k].program != NULL;
-    t->goes_along = can && were_begun(s);
-    t->in_buckets = t->goes_along || (can && t->ranks);
-    if (can && t->n_buckets == 0)
-        pg__buckets_plan(t);
+        t->sums.buckets[k] = found[n - 1 - k];
+    t->sums.n_buckets = n;
 }
 
 typedef struct sum {
@@ -111,23 +77,23 @@ static pg_status sum_bucket(void *arg, size_t k)
     const sum *s = arg;
     const pg__job *job = s->job;
     pg_trainer *t = s->t;
-    const pg__bucket *b = &t->buckets[k];
-    const uint64_t from = t->offsets[b->first], to = t->offsets[b->end];
+    const pg__bucket *b = &t->sums.buckets[k];
+    const uint64_t from = t->vars.offsets[b->first], to = t->vars.offsets[b->end];
     const pg_status st =
         pg__averages_bring(t, job->program, &job->frame.f, b, job->lane.replica, job->grads);
     if (st != PG_OK)
         return st;
-    return t->backend->group_sum(t->group, s->w->device, s->w->dev,
-                                 (char *)job->grads->mem + from * t->backend->real_bytes,
-                                 (size_t)(to - from));
+    return t->devs.backend->group_sum(t->sums.group, s->w->device, s->w->dev,
+                                      (char *)job->grads->mem + from * t->devs.backend->real_bytes,
+                                      (size_t)(to - from));
 }
 
 /* A sum that is queued later waits for those before it, so its place is never before theirs. */
-void pg__buckets_ends(const pg_trainer *t, const pg__program *p, size_t ends[PG_MAX_BUCKETS])
+void pg__buckets_ends(const pg__sums *sums, const pg__program *p, size_t ends[PG_MAX_BUCKETS])
 {
     size_t end = 0;
-    for (size_t k = 0; k < t->n_buckets; k++) {
-        for (size_t i = t->buckets[k].first; i < t->buckets[k].end; i++) {
+    for (size_t k = 0; k < sums->n_buckets; k++) {
+        for (size_t i = sums->buckets[k].first; i < sums->buckets[k].end; i++) {
             const size_t settled = pg__program_settled(p, i);
             end = settled > end ? settled : end;
         }
@@ -140,33 +106,32 @@ static void follow(void *arg, size_t worker)
 {
     const pg__step *s = arg;
     pg_trainer *t = s->t;
-    pg__worker *w = &t->workers[worker];
+    pg__worker *w = &t->pool.workers[worker];
     size_t k = 0;
     while (s->jobs[k].lane.worker != worker)
         k++;
     sum one = {t, w, &s->jobs[k]};
     w->err = (pg_err){0};
     w->st = PG_OK;
-    for (size_t b = 0; b < t->n_buckets && w->st == PG_OK; b++)
+    for (size_t b = 0; b < t->sums.n_buckets && w->st == PG_OK; b++)
         w->st = sum_bucket(&one, b);
-    w->st = pg__device_failed(t, w->dev, w->st, &w->err);
+    w->st = pg__device_failed(&t->devs, w->dev, w->st, &w->err);
 }
 
 pg_status pg__buckets_follow(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
-    if (!t->in_buckets || t->goes_along)
-        return PG_OK;
-    pg__thread_pool_run(t->team, follow, s);
-    return pg__first_failure(t, err);
+    pg__thread_pool_run(t->pool.team, follow, s);
+    return pg__first_failure(&t->pool, err);
 }
 
 pg_status pg__buckets_run(pg_trainer *t, pg__worker *w, const pg__job *job, pg_err *err)
 {
     sum s = {t, w, job};
     size_t ends[PG_MAX_BUCKETS];
-    pg__buckets_ends(t, job->program, ends);
-    const pg__stops stops = {t->n_buckets, ends, sum_bucket, &s};
-    return pg__device_failed(t, w->dev,
-                             pg__graph_capture_run(t, w, job->program, &job->frame.f, &stops), err);
+    pg__buckets_ends(&t->sums, job->program, ends);
+    const pg__stops stops = {t->sums.n_buckets, ends, sum_bucket, &s};
+    return pg__device_failed(
+        &t->devs, w->dev, pg__graph_capture_run(&t->devs, w, job->program, &job->frame.f, &stops),
+        err);
 }

@@ -5,25 +5,19 @@
 
 #include "train/step/jobs.h"
 
-/* Can the step's gradients be summed so? Each device has one lane then, which is one part, and
- * no lane waits for another; each has run before, or the sums are queued behind all of them, as
- * other processes ask for the same sums. Sets t->in_buckets and t->goes_along; once the batch is
- * cut. */
-void pg__buckets_choose(pg__step *s);
-
 /* Runs a lane's program forward and backward and queues the sums of its gradients, which must be
  * joined (all_reduce.h) before anybody reads them. */
 pg_status pg__buckets_run(pg_trainer *t, pg__worker *w, const pg__job *job, pg_err *err);
 
-/* Queues the sums of lanes that they did not go along with. */
+/* Queues the sums of all lanes, whose backward pass is over. */
 pg_status pg__buckets_follow(pg__step *s, pg_err *err);
 
-/* Cuts the flat gradient of t: t->buckets. */
-void pg__buckets_plan(pg_trainer *t);
+/* Cuts the flat gradient of t: t->sums.buckets. */
+void pg__buckets_cut(pg_trainer *t);
 /* As it would be with other devices than the trainer's. */
-void pg__buckets_plan_for(pg_trainer *t, int on_cpus);
+void pg__buckets_cut_for(pg_trainer *t, int on_cpus);
 
 /* Per bucket how many calls of a program leave it behind; never fewer than for the one before. */
-void pg__buckets_ends(const pg_trainer *t, const pg__program *p, size_t ends[PG_MAX_BUCKETS]);
+void pg__buckets_ends(const pg__sums *sums, const pg__program *p, size_t ends[PG_MAX_BUCKETS]);
 
 #endif

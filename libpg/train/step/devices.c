@@ -11,13 +11,13 @@
 /* ---- opening ---- */
 
 /* Its index among the devices: one for each GPU, one for all of the host. */
-static size_t index_of(pg_trainer *t, size_t ordinal)
+static size_t index_of(pg__trainer_devs *devs, size_t ordinal)
 {
-    for (size_t d = 0; d < t->n_devices; d++)
-        if (t->backend->host_memory || t->devices[d].ordinal == ordinal)
+    for (size_t d = 0; d < devs->n_devices; d++)
+        if (devs->backend->host_memory || devs->devices[d].ordinal == ordinal)
             return d;
-    t->devices[t->n_devices].ordinal = ordinal;
-    return t->n_devices++;
+    devs->devices[devs->n_devices].ordinal = ordinal;
+    return devs->n_devices++;
 }
 
 static pg_status add_replica(pg_trainer *t, const char *name, size_t len, pg_err *err)
@@ -26,16 +26,16 @@ static pg_status add_replica(pg_trainer *t, const char *name, size_t len, pg_err
     char text[64];
     size_t ordinal = 0;
     pg_status st = PG_OK;
-    if (len >= sizeof text || t->cut.n_replicas == PG_MAX_REPLICAS)
+    if (len >= sizeof text || t->pool.cut.n_replicas == PG_MAX_REPLICAS)
         PG_FAIL(PG_E_ARG, "devices: more or longer names than there can be devices");
     memcpy(text, name, len);
     text[len] = '\0';
     PG_TRY(pg__backend_of(&backend, &ordinal, text, err));
-    if (t->backend && t->backend != backend)
-        PG_FAIL(PG_E_UNSUPPORTED, "devices: %s and %s cannot share a batch", t->backend->name,
+    if (t->devs.backend && t->devs.backend != backend)
+        PG_FAIL(PG_E_UNSUPPORTED, "devices: %s and %s cannot share a batch", t->devs.backend->name,
                 backend->name);
-    t->backend = backend;
-    t->device_of[t->cut.n_replicas++] = index_of(t, ordinal);
+    t->devs.backend = backend;
+    t->devs.device_of[t->pool.cut.n_replicas++] = index_of(&t->devs, ordinal);
 done:
     return st;
 }
@@ -72,7 +72,7 @@ static pg_status name_devices(pg_trainer *t, const char *asked, pg_err *err)
         }
         if (st != PG_OK) {
             all.n = 0;
-            PG_TRY(pg__strs_printf(&t->notes, err, "training on the CPU: %s", why.msg));
+            PG_TRY(pg__strs_printf(&t->report.notes, err, "training on the CPU: %s", why.msg));
             PG_TRY(pg__str_puts(&all, "cpu:0", err));
         }
     } else if (asked && strcmp(asked, "cuda:*") == 0) {
@@ -80,11 +80,11 @@ static pg_status name_devices(pg_trainer *t, const char *asked, pg_err *err)
     } else {
         PG_TRY(pg__str_puts(&all, asked && *asked ? asked : "cpu:0", err));
     }
-    t->device_names = pg__mem_strdup(all.s);
-    if (!t->device_names)
+    t->devs.device_names = pg__mem_strdup(all.s);
+    if (!t->devs.device_names)
         PG_TRY(pg__nomem(err));
-    if (all.n > 1 && t->device_names[all.n - 1] == ',')
-        t->device_names[all.n - 1] = '\0';
+    if (all.n > 1 && t->devs.device_names[all.n - 1] == ',')
+        t->devs.device_names[all.n - 1] = '\0';
 done:
     pg__str_fini(&all);
     return st;
@@ -92,13 +92,13 @@ done:
 
 static pg_status open_group(pg_trainer *t, pg_err *err)
 {
-    pg__dev **devs = pg__mem_array(t->n_devices, sizeof(pg__dev *));
+    pg__dev **devs = pg__mem_array(t->devs.n_devices, sizeof(pg__dev *));
     pg_status st = PG_OK;
     if (!devs)
         return pg__nomem(err);
-    for (size_t d = 0; d < t->n_devices; d++)
-        devs[d] = t->devices[d].dev;
-    st = t->backend->group_new(&t->group, devs, t->n_devices, NULL, err);
+    for (size_t d = 0; d < t->devs.n_devices; d++)
+        devs[d] = t->devs.devices[d].dev;
+    st = t->devs.backend->group_new(&t->sums.group, devs, t->devs.n_devices, NULL, err);
     if (st == PG_E_UNSUPPORTED) {
         pg_err_set(err, "cpu_merge", "%s", "");
         pg_err_arg(err, "note", "sums without it");
@@ -107,69 +107,71 @@ static pg_status open_group(pg_trainer *t, pg_err *err)
     return st;
 }
 
-static pg_status open_one(pg_trainer *t, size_t d, const pg_train_opts *o, pg_err *err)
+static pg_status open_one(pg__trainer_devs *devs, size_t d, const pg_train_opts *o, pg_err *err)
 {
     const pg__dev_opts opts = {.n_threads = 1,
                                .deterministic = o->deterministic,
                                .conv = o->conv,
                                .precision = o->precision == PG__TF32 ? PG__TF32 : PG__FLOAT32,
                                .isa = secure_getenv("PG_ISA")};
-    return t->backend->open(&t->devices[d].dev, t->devices[d].ordinal, &opts, err);
+    return devs->backend->open(&devs->devices[d].dev, devs->devices[d].ordinal, &opts, err);
 }
 
-pg_status pg__devices_add(pg_trainer *t, size_t ordinal, const pg_train_opts *o, pg_err *err)
+pg_status pg__devices_add(pg__trainer_devs *devs, size_t ordinal, const pg_train_opts *o,
+                          pg_err *err)
 {
-    t->devices[t->n_devices].ordinal = ordinal;
-    return open_one(t, t->n_devices++, o, err);
+    devs->devices[devs->n_devices].ordinal = ordinal;
+    return open_one(devs, devs->n_devices++, o, err);
 }
 
 pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;
-    t->devices = pg__mem_array(PG_MAX_REPLICAS, sizeof *t->devices);
-    t->device_of = pg__mem_array(PG_MAX_REPLICAS, sizeof *t->device_of);
-    if (!t->devices || !t->device_of)
+    t->devs.devices = pg__mem_array(PG_MAX_REPLICAS, sizeof *t->devs.devices);
+    t->devs.device_of = pg__mem_array(PG_MAX_REPLICAS, sizeof *t->devs.device_of);
+    if (!t->devs.devices || !t->devs.device_of)
         PG_TRY(pg__nomem(err));
     PG_TRY(name_devices(t, o->devices, err));
-    const char *at = t->device_names;
+    const char *at = t->devs.device_names;
     for (size_t len; *at != '\0'; at += len + (at[len] == ',')) {
         len = strcspn(at, ",");
         PG_TRY(add_replica(t, at, len, err));
     }
-    for (size_t d = 0; d < t->n_devices; d++)
-        PG_TRY(open_one(t, d, o, err));
-    t->dev = t->devices[0].dev;
-    if (t->n_devices > 1 && !t->ranks && !o->deterministic && !o->cpu_merge)
+    for (size_t d = 0; d < t->devs.n_devices; d++)
+        PG_TRY(open_one(&t->devs, d, o, err));
+    t->devs.dev = t->devs.devices[0].dev;
+    pg__sums_know(t, o);
+    if (!t->ranks && pg__sums_by_group(&t->sums.facts))
         PG_TRY(open_group(t, err));
 done:
     return st;
 }
 
-static void free_copies(pg_trainer *t, pg__device *d)
+static void free_copies(pg__trainer_devs *devs, pg__device *d)
 {
-    pg__flat_free(t, &d->params);
-    pg__flat_free(t, &d->incoming);
+    pg__flat_free(devs, &d->params);
+    pg__flat_free(devs, &d->incoming);
     for (size_t s = 0; s < PG_MAX_SLOTS; s++)
-        pg__flat_free(t, &d->slots[s]);
+        pg__flat_free(devs, &d->slots[s]);
 }
 
 void pg__devices_close(pg_trainer *t)
 {
-    if (t->group)
-        t->backend->group_free(t->group);
-    t->group = NULL;
-    for (size_t d = 0; d < t->n_devices; d++) {
-        if (!t->devices[d].dev)
+    if (t->sums.group)
+        t->devs.backend->group_free(t->sums.group);
+    t->sums.group = NULL;
+    for (size_t d = 0; d < t->devs.n_devices; d++) {
+        if (!t->devs.devices[d].dev)
             continue;
-        free_copies(t, &t->devices[d]);
-        t->backend->close(t->devices[d].dev);
+        free_copies(&t->devs, &t->devs.devices[d]);
+        t->devs.backend->close(t->devs.devices[d].dev);
     }
-    pg__mem_free(t->devices);
-    pg__mem_free(t->device_of);
-    pg__mem_free(t->device_names);
-    t->devices = NULL;
-    t->dev = NULL;
-    t->n_devices = 0;
+    pg__mem_free(t->devs.devices);
+    pg__mem_free(t->devs.device_of);
+    pg__mem_free(t->devs.device_names);
+    t->devs.devices = NULL;
+    t->devs.dev = NULL;
+    t->devs.n_devices = 0;
 }
 
 /* ---- workers ---- */
@@ -177,16 +179,17 @@ void pg__devices_close(pg_trainer *t)
 /* The first worker of a device has its own queue. */
 pg_status pg__devices_staff(pg_trainer *t, pg_err *err)
 {
-    const size_t each = t->cut.n_workers / pg__replicas_here(&t->cut);
+    const size_t each = t->pool.cut.n_workers / pg__replicas_here(&t->pool.cut);
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_threads; i++) {
-        pg__worker *w = &t->workers[i];
-        w->device = t->is_split ? i / t->cut.n_workers : t->device_of[i % t->cut.n_workers / each];
-        pg__device *d = &t->devices[w->device];
-        if (!t->backend->fork || d->n_workers == 0)
+    for (size_t i = 0; i < t->pool.n_threads; i++) {
+        pg__worker *w = &t->pool.workers[i];
+        w->device = t->devs.is_split ? i / t->pool.cut.n_workers
+                                     : t->devs.device_of[i % t->pool.cut.n_workers / each];
+        pg__device *d = &t->devs.devices[w->device];
+        if (!t->devs.backend->fork || d->n_workers == 0)
             w->dev = d->dev;
         else
-            PG_TRY(t->backend->fork(&w->dev, d->dev, err));
+            PG_TRY(t->devs.backend->fork(&w->dev, d->dev, err));
         d->n_workers++;
     }
 done:
@@ -195,87 +198,88 @@ done:
 
 void pg__devices_dismiss(pg_trainer *t)
 {
-    for (size_t i = 0; t->workers && i < t->n_threads; i++) {
-        pg__worker *w = &t->workers[i];
-        if (w->dev && w->dev != t->devices[w->device].dev)
-            t->backend->close(w->dev);
+    for (size_t i = 0; t->pool.workers && i < t->pool.n_threads; i++) {
+        pg__worker *w = &t->pool.workers[i];
+        if (w->dev && w->dev != t->devs.devices[w->device].dev)
+            t->devs.backend->close(w->dev);
         w->dev = NULL;
     }
-    for (size_t d = 0; d < t->n_devices; d++)
-        t->devices[d].n_workers = 0;
+    for (size_t d = 0; d < t->devs.n_devices; d++)
+        t->devs.devices[d].n_workers = 0;
 }
 
 pg_status pg__devices_join(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_threads && st == PG_OK; i++) {
-        pg__dev *d = t->workers[i].dev;
-        if (d != t->devices[t->workers[i].device].dev)
-            st = pg__device_failed(t, d, t->backend->sync(d), err);
+    for (size_t i = 0; i < t->pool.n_threads && st == PG_OK; i++) {
+        pg__dev *d = t->pool.workers[i].dev;
+        if (d != t->devs.devices[t->pool.workers[i].device].dev)
+            st = pg__device_failed(&t->devs, d, t->devs.backend->sync(d), err);
     }
     return st;
 }
 
-pg_status pg__devices_settle(pg_trainer *t, pg_err *err)
+pg_status pg__devices_settle(pg__trainer_devs *devs, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t d = 0; d < t->n_devices && st == PG_OK; d++)
-        if (t->devices[d].n_workers > 1)
-            st = pg__device_failed(t, t->devices[d].dev, t->backend->sync(t->devices[d].dev), err);
+    for (size_t d = 0; d < devs->n_devices && st == PG_OK; d++)
+        if (devs->devices[d].n_workers > 1)
+            st = pg__device_failed(devs, devs->devices[d].dev,
+                                   devs->backend->sync(devs->devices[d].dev), err);
     return st;
 }
 
-pg_status pg__device_failed(const pg_trainer *t, pg__dev *d, pg_status st, pg_err *err)
+pg_status pg__device_failed(const pg__trainer_devs *devs, pg__dev *d, pg_status st, pg_err *err)
 {
-    const pg_err *why = t->backend->failure ? t->backend->failure(d) : NULL;
+    const pg_err *why = devs->backend->failure ? devs->backend->failure(d) : NULL;
     if (st == PG_OK)
         return PG_OK;
     if (!why || why->code == PG_OK)
-        return pg_fail(err, st, "%s: a step failed", t->backend->name);
+        return pg_fail(err, st, "%s: a step failed", devs->backend->name);
     if (err)
         *err = *why;
     return why->code;
 }
 
-static int has_failed(const pg_trainer *t, pg__dev *d)
+static int has_failed(const pg__trainer_devs *devs, pg__dev *d)
 {
-    const pg_err *why = t->backend->failure && d ? t->backend->failure(d) : NULL;
+    const pg_err *why = devs->backend->failure && d ? devs->backend->failure(d) : NULL;
     return why && why->code != PG_OK;
 }
 
 pg_status pg__told(const pg_trainer *t, pg_status st, pg_err *err)
 {
-    pg__dev *failed = t->dev;
+    pg__dev *failed = t->devs.dev;
     if (st == PG_OK || !err || err->code != PG_OK)
         return st;
-    for (size_t i = 0; t->workers && i < t->n_threads; i++)
-        if (!has_failed(t, failed) && has_failed(t, t->workers[i].dev))
-            failed = t->workers[i].dev;
-    return pg__device_failed(t, failed, st, err);
+    for (size_t i = 0; t->pool.workers && i < t->pool.n_threads; i++)
+        if (!has_failed(&t->devs, failed) && has_failed(&t->devs, t->pool.workers[i].dev))
+            failed = t->pool.workers[i].dev;
+    return pg__device_failed(&t->devs, failed, st, err);
 }
 
 /* ---- copies of the variables ---- */
 
 pg__flat *pg__params_on(pg_trainer *t, size_t d)
 {
-    return d == 0 ? &t->params : &t->devices[d].params;
+    return d == 0 ? &t->vars.params : &t->devs.devices[d].params;
 }
 
 pg__flat *pg__slots_on(pg_trainer *t, size_t d)
 {
-    return d == 0 ? t->slots : t->devices[d].slots;
+    return d == 0 ? t->vars.slots : t->devs.devices[d].slots;
 }
 
 static pg_status copy_flat(pg_trainer *t, size_t d, pg__flat *to, const pg__flat *from, pg_err *err)
 {
-    const size_t n = (size_t)t->offsets[t->n_params] * t->backend->real_bytes;
+    const size_t n = (size_t)t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
     pg_status st = PG_OK;
     if (!from->mem)
         return PG_OK;
     if (!to->mem)
         PG_TRY(pg__flat_alloc_on(t, to, d, err));
-    st = t->backend->copy_from(t->devices[d].dev, to->mem, t->dev, from->mem, n);
-    PG_TRY(pg__device_failed(t, t->devices[d].dev, st, err));
+    st = t->devs.backend->copy_from(t->devs.devices[d].dev, to->mem, t->devs.dev, from->mem, n);
+    PG_TRY(pg__device_failed(&t->devs, t->devs.devices[d].dev, st, err));
 done:
     return st;
 }
@@ -283,19 +287,19 @@ done:
 pg_status pg__devices_mirror(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    const int has_others = t->n_devices > 1 || (t->ranks && !t->backend->host_memory);
-    if (!has_others || t->is_split || t->mirrored == t->version)
+    const int has_others = t->devs.n_devices > 1 || (t->ranks && !t->devs.backend->host_memory);
+    if (!has_others || t->devs.is_split || t->devs.mirrored == t->vars.version)
         return PG_OK;
-    for (size_t d = 0; d < t->n_devices; d++)
-        if (!t->devices[d].incoming.mem)
-            PG_TRY(pg__flat_alloc_on(t, &t->devices[d].incoming, d, err));
-    st = pg__device_failed(t, t->dev, t->backend->sync(t->dev), err);
-    for (size_t d = 1; d < t->n_devices && st == PG_OK; d++) {
-        pg__device *to = &t->devices[d];
-        PG_TRY(copy_flat(t, d, &to->params, &t->params, err));
+    for (size_t d = 0; d < t->devs.n_devices; d++)
+        if (!t->devs.devices[d].incoming.mem)
+            PG_TRY(pg__flat_alloc_on(t, &t->devs.devices[d].incoming, d, err));
+    st = pg__device_failed(&t->devs, t->devs.dev, t->devs.backend->sync(t->devs.dev), err);
+    for (size_t d = 1; d < t->devs.n_devices && st == PG_OK; d++) {
+        pg__device *to = &t->devs.devices[d];
+        PG_TRY(copy_flat(t, d, &to->params, &t->vars.params, err));
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)
-            PG_TRY(copy_flat(t, d, &to->slots[s], &t->slots[s], err));
-        PG_TRY(pg__device_failed(t, to->dev, t->backend->sync(to->dev), err));
+            PG_TRY(copy_flat(t, d, &to->slots[s], &t->vars.slots[s], err));
+        PG_TRY(pg__device_failed(&t->devs, to->dev, t->devs.backend->sync(to->dev), err));
     }
     pg__devices_mirrored(t);
 done:
@@ -304,22 +308,22 @@ done:
 
 void pg__devices_mirrored(pg_trainer *t)
 {
-    t->mirrored = t->version;
+    t->devs.mirrored = t->vars.version;
 }
 
-pg_status pg__flat_on(pg_trainer *t, size_t d, pg__flat *f, uint64_t from, uint64_t to,
+pg_status pg__flat_on(pg__trainer_devs *devs, size_t d, pg__flat *f, uint64_t from, uint64_t to,
                       pg__flat **out, pg_err *err)
 {
-    const size_t bytes = t->backend->real_bytes;
-    pg__device *on = &t->devices[d], *of = &t->devices[f->device];
+    const size_t bytes = devs->backend->real_bytes;
+    pg__device *on = &devs->devices[d], *of = &devs->devices[f->device];
     pg_status st = PG_OK;
     *out = f;
     if (f->device == d)
         return PG_OK;
-    PG_TRY(pg__device_failed(t, of->dev, t->backend->sync(of->dev), err));
-    st = t->backend->copy_from(on->dev, (char *)on->incoming.mem + from * bytes, of->dev,
-                               (const char *)f->mem + from * bytes, (size_t)(to - from) * bytes);
-    PG_TRY(pg__device_failed(t, on->dev, st, err));
+    PG_TRY(pg__device_failed(devs, of->dev, devs->backend->sync(of->dev), err));
+    st = devs->backend->copy_from(on->dev, (char *)on->incoming.mem + from * bytes, of->dev,
+                                  (const char *)f->mem + from * bytes, (size_t)(to - from) * bytes);
+    PG_TRY(pg__device_failed(devs, on->dev, st, err));
     *out = &on->incoming;
 done:
     return st;

@@ -1,6 +1,6 @@
 /* devices.h - the devices that a trainer's replicas run on. Device 0 holds the variables:
- * t->params, t->slots. Another GPU has copies, which make the same updates, so that they stay equal
- * to the bit. */
+ * t->vars.params, t->vars.slots. Another GPU has copies, which make the same updates, so that they
+ * stay equal to the bit. */
 #ifndef PG_TRAIN_STEP_DEVICES_H
 #define PG_TRAIN_STEP_DEVICES_H
 
@@ -11,10 +11,11 @@
 /* "cpu:0,cpu:1": replicas, in this order; a device may be named more than once. All of one kind. */
 pg_status pg__devices_open(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 /* One more, which shares the work of the replica. */
-pg_status pg__devices_add(pg_trainer *t, size_t ordinal, const pg_train_opts *o, pg_err *err);
+pg_status pg__devices_add(pg__trainer_devs *devs, size_t ordinal, const pg_train_opts *o,
+                          pg_err *err);
 void pg__devices_close(pg_trainer *t); /* what lies on them is freed before */
 
-/* Queues of the workers, and their end: t->workers[i].device and .dev. */
+/* Queues of the workers, and their end: t->pool.workers[i].device and .dev. */
 pg_status pg__devices_staff(pg_trainer *t, pg_err *err);
 void pg__devices_dismiss(pg_trainer *t);
 
@@ -29,16 +30,16 @@ void pg__devices_mirrored(pg_trainer *t);
 
 /* Memory of flat f, which lies on another device, as device d's, until the next call for that
  * device. */
-pg_status pg__flat_on(pg_trainer *t, size_t d, pg__flat *f, uint64_t from, uint64_t to,
+pg_status pg__flat_on(pg__trainer_devs *devs, size_t d, pg__flat *f, uint64_t from, uint64_t to,
                       pg__flat **out, pg_err *err);
 
 /* Each device's first queue does what is done for all of them: it waits for the others, and they
  * for it. */
 pg_status pg__devices_join(pg_trainer *t, pg_err *err);
-pg_status pg__devices_settle(pg_trainer *t, pg_err *err);
+pg_status pg__devices_settle(pg__trainer_devs *devs, pg_err *err);
 
 /* st, with the device's own words where it has some. */
-pg_status pg__device_failed(const pg_trainer *t, pg__dev *d, pg_status st, pg_err *err);
+pg_status pg__device_failed(const pg__trainer_devs *devs, pg__dev *d, pg_status st, pg_err *err);
 
 /* The same where nobody told anything yet, of whichever device failed: what is returned to callers
  * of the library always comes with a message. */

@@ -78,10 +78,10 @@ static void record_all(const pg__backend *b, pg__graph_capture *r, const pg__fra
     }
 }
 
-pg_status pg__graph_capture_run(pg_trainer *t, pg__worker *w, const pg__program *p,
+pg_status pg__graph_capture_run(pg__trainer_devs *devs, pg__worker *w, const pg__program *p,
                                 const pg__frame *f, const pg__stops *stops)
 {
-    const pg__backend *b = t->backend;
+    const pg__backend *b = devs->backend;
     const size_t n = n_pieces(stops);
     pg__graph_capture *r = NULL;
     pg_status st = PG_OK;
@@ -101,13 +101,13 @@ done:
     return st;
 }
 
-void pg__graph_capture_forget(pg_trainer *t, pg__worker *w)
+void pg__graph_capture_forget(pg__trainer_devs *devs, pg__worker *w)
 {
     for (size_t i = 0; i < w->n_recordings; i++) {
         pg__graph_capture *r = &w->recordings[i];
         for (size_t k = 0; k < r->n_pieces; k++)
             if (r->graphs[k])
-                t->backend->forget(r->graphs[k]);
+                devs->backend->forget(r->graphs[k]);
         pg__mem_free(r->graphs);
     }
     pg__mem_free(w->recordings);

@@ -16,8 +16,8 @@ typedef struct pg__stops {
 
 /* As pg__program_run() from the beginning of a program in which no lanes meet; the second run with
  * the same memory is recorded, those after it replay that. stops: NULL for none. */
-pg_status pg__graph_capture_run(pg_trainer *t, pg__worker *w, const pg__program *p,
+pg_status pg__graph_capture_run(pg__trainer_devs *devs, pg__worker *w, const pg__program *p,
                                 const pg__frame *f, const pg__stops *stops);
-void pg__graph_capture_forget(pg_trainer *t, pg__worker *w);
+void pg__graph_capture_forget(pg__trainer_devs *devs, pg__worker *w);
 
 #endif

@@ -19,27 +19,30 @@
 static const void *rows_of(const pg__step *s, const void *batch, const pg__dims *lane_dims,
                            pg__elem elem, uint64_t first)
 {
-    const size_t bytes = pg__elem_bytes(elem, s->t->backend->real_bytes);
+    const size_t bytes = pg__elem_bytes(elem, s->t->devs.backend->real_bytes);
     const uint64_t row = pg__dims_elems(lane_dims) / lane_dims->d[0];
     return batch ? (const char *)batch + first * row * bytes : NULL;
 }
 
-/* Pointers of a lane's frame: inputs, targets, weights, and the last two once more as they lie in
- * the host's memory; one block, freed by the caller. */
-static pg_status bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame *lf, pg_err *err)
+/* Pointers of a frame: inputs, targets, weights, and the last two once more as they lie in the
+ * host's memory; seeds. */
+size_t pg__job_n_pointers(const pg__trainer_net *net)
+{
+    return net->n_inputs + 5 * net->n_outputs + 1;
+}
+
+static void bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame *lf)
 {
     const pg_trainer *t = s->t;
     const pg__lowered *m = pg__program_model(job->program);
-    const void **inputs = pg__mem_array(t->n_inputs + 4 * t->n_outputs, sizeof *inputs);
-    const void **targets = inputs + t->n_inputs, **weights = targets + t->n_outputs;
+    const void **inputs = job->pointers;
+    const void **targets = inputs + t->net.n_inputs, **weights = targets + t->net.n_outputs;
     lf->rows = inputs;
-    if (!inputs)
-        return pg__nomem(err);
-    for (size_t k = 0; k < t->n_inputs; k++) {
+    for (size_t k = 0; k < t->net.n_inputs; k++) {
         const pg__value *v = &m->tape.values[m->inputs[k]];
         inputs[k] = rows_of(s, s->batch->inputs[k], &v->shape, v->elem, job->at_row);
     }
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         const pg__value *target = pg__program_target(job->program, k);
         const pg__value *loss = pg__program_loss_value(job->program, k);
         if (!target)
@@ -50,29 +53,26 @@ static pg_status bind_rows(const pg__step *s, const pg__job *job, pg__lane_frame
     lf->f.inputs = inputs;
     lf->f.targets = targets;
     lf->f.weights = weights;
-    memcpy(weights + t->n_outputs, targets, 2 * t->n_outputs * sizeof *targets);
-    lf->host = (pg__rows){weights + t->n_outputs, weights + 2 * t->n_outputs};
-    return PG_OK;
+    memcpy(weights + t->net.n_outputs, targets, 2 * t->net.n_outputs * sizeof *targets);
+    lf->host = (pg__rows){weights + t->net.n_outputs, weights + 2 * t->net.n_outputs};
 }
 
 #define LOW(n)  ((int32_t)(uint32_t)(n))
 #define HIGH(n) ((int32_t)(uint32_t)((n) >> 32))
 
-static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w, pg_err *err)
+static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w)
 {
     const pg_trainer *t = s->t;
     pg__lane_frame *lf = &job->frame;
-    const uint64_t uncounted = t->rules->keras3 ? t->scale.n_skipped : 0;
-    const uint64_t n_steps = t->optimiser.iterations + uncounted;
-    pg_status st = PG_OK;
-    *lf = (pg__lane_frame){.numbers = {LOW(t->seed), HIGH(t->seed), LOW(n_steps), HIGH(n_steps),
-                                       LOW(job->lane.first), HIGH(job->lane.first)}};
-    lf->states = pg__mem_array(2 * t->built_params.n_states, sizeof *lf->states);
-    lf->seeds = pg__mem_array(t->n_outputs + 1, sizeof *lf->seeds);
-    if (!lf->states || !lf->seeds)
-        return pg__nomem(err);
-    lf->staged = lf->states + t->built_params.n_states;
-    for (size_t k = 0; k <= t->n_outputs; k++)
+    const uint64_t uncounted = t->net.rules->keras3 ? t->compiled.scale.n_skipped : 0;
+    const uint64_t n_steps = t->compiled.optimiser.iterations + uncounted;
+    const void **seeds = job->pointers + t->net.n_inputs + 4 * t->net.n_outputs;
+    *lf = (pg__lane_frame){.numbers = {LOW(t->loop.seed), HIGH(t->loop.seed), LOW(n_steps),
+                                       HIGH(n_steps), LOW(job->lane.first), HIGH(job->lane.first)}};
+    lf->seeds = seeds;
+    lf->states = job->states;
+    lf->staged = lf->states + t->net.built_params.n_states;
+    for (size_t k = 0; k <= t->net.n_outputs; k++)
         lf->seeds[k] = s->seeds[k];
     pg__states_bind(t, job->first_in_part, lf->states);
     lf->f = (pg__frame){.params = pg__params_on(s->t, w->device)->at,
@@ -84,23 +84,18 @@ static pg_status open_frame(const pg__step *s, pg__job *job, const pg__worker *w
                         .lane = job->place,
                         .n_lanes = job->n_together,
                         .args = w->args,
-                        .parts = t->parts,
+                        .parts = t->devs.parts,
                         .dev = w->dev,
-                        .watch = t->watch,
-                        .profile = pg__profile_of(t, w, s->pass)};
-    PG_TRY(bind_rows(s, job, lf, err));
-    PG_TRY(pg__upload_in(t, job));
-done:
-    return st;
+                        .watch = t->loop.watch,
+                        .profile = pg__profile_of(&t->report, w, s->pass)};
+    bind_rows(s, job, lf);
+    return pg__upload_in(t, job);
 }
 
 void pg__job_close(pg__job *job)
 {
-    pg__mem_free(job->frame.rows);
-    pg__mem_free(job->frame.states);
-    pg__mem_free(job->frame.seeds);
     pg__mem_free(job->frame.kept);
-    job->frame = (pg__lane_frame){.rows = NULL};
+    job->frame.kept = NULL;
 }
 
 /* ---- a lane from its beginning to its end ---- */
@@ -112,7 +107,7 @@ static pg_status begin_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_e
     job->grads = NULL;
     if (!job->program)
         return PG_OK;
-    PG_TRY(open_frame(s, job, w, err));
+    PG_TRY(open_frame(s, job, w));
     if (s->pass == PG__TRAINS && job->place == 0)
         PG_TRY(pg__partials_begin(s->t, w, &job->grads, err));
     const pg__job *first = job - job->place;
@@ -127,13 +122,13 @@ static pg_status keep_predictions(const pg__step *s, const pg__job *job)
     const pg_trainer *t = s->t;
     const pg__lowered *m = pg__program_model(job->program);
     pg_status st = PG_OK;
-    for (size_t k = 0; k < t->n_outputs && st == PG_OK; k++) {
+    for (size_t k = 0; k < t->net.n_outputs && st == PG_OK; k++) {
         const pg__value *v = &m->tape.values[m->outputs[k]];
-        const size_t each = pg__elem_bytes(v->elem, t->backend->real_bytes);
+        const size_t each = pg__elem_bytes(v->elem, t->devs.backend->real_bytes);
         const size_t n = (size_t)pg__dims_elems(&v->shape) * each;
-        st = t->backend->get(pg__program_prediction_dev(job->program, &job->frame.f, k),
-                             (char *)s->predictions[k] + n / job->lane.n * job->at_row,
-                             pg__program_prediction(job->program, &job->frame.f, k), n);
+        st = t->devs.backend->get(pg__program_prediction_dev(job->program, &job->frame.f, k),
+                                  (char *)s->predictions[k] + n / job->lane.n * job->at_row,
+                                  pg__program_prediction(job->program, &job->frame.f, k), n);
     }
     return st;
 }
@@ -152,7 +147,7 @@ static pg_status end_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
         PG_TRY(pg__states_keep(t, job->program, &job->frame.f, job->arena->device,
                                job->frame.states, job->lane.n, &job->frame.kept, err));
         PG_TRY(pg__result_fetch(t, job->landing, job->program, &job->frame.f, err));
-        if (t->backend->host_memory)
+        if (t->devs.backend->host_memory)
             PG_TRY(add_results(s, job, err));
         if (s->predictions)
             PG_TRY(keep_predictions(s, job));
@@ -216,17 +211,17 @@ static pg_status run_lane(const pg__step *s, pg__job *job, pg__worker *w, pg_err
 {
     pg_status st = PG_OK;
     PG_TRY(begin_lane(s, job, w, err));
-    if (pg__sums_go_along(s->t) && job->program)
-        PG_TRY(pg__sums_run(s, job));
-    else if (s->t->goes_along)
+    if (s->plan->overlaps && s->plan->way == PG__SUM_GROUP_BUCKETS)
         PG_TRY(pg__buckets_run(s->t, w, job, err));
-    else if (s->t->timeline && job->program)
+    else if (s->plan->overlaps && job->program)
+        PG_TRY(pg__sums_run(s, job));
+    else if (s->t->report.timeline && job->program)
         PG_TRY(pg__timeline_run(s, job, w));
     else if (job->program)
-        PG_TRY(pg__graph_capture_run(s->t, w, job->program, &job->frame.f, NULL));
+        PG_TRY(pg__graph_capture_run(&s->t->devs, w, job->program, &job->frame.f, NULL));
     PG_TRY(end_lane(s, job, w, err));
 done:
-    if (s->t->backend->host_memory)
+    if (s->t->devs.backend->host_memory)
         pg__job_close(job);
     return st;
 }
@@ -247,7 +242,7 @@ static pg_status run_to_meeting(pg__step *s, pg__job *job, size_t meeting)
         return PG_OK;
     PG_TRY(run_on(job, &meets));
     if (meets)
-        st = pg__sync_bn_bring(&s->board, s->t, &(pg__visit)VISIT(s, job, meeting));
+        st = pg__sync_bn_bring(&s->board, &s->t->devs, &(pg__visit)VISIT(s, job, meeting));
 done:
     return st;
 }
@@ -265,7 +260,7 @@ static pg_status take_from_meeting(pg__step *s, pg__job *job, size_t meeting)
  * for it there. */
 static void run_together(pg__step *s, size_t worker)
 {
-    pg__worker *w = &s->t->workers[worker];
+    pg__worker *w = &s->t->pool.workers[worker];
     pg__job *job;
     for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
         w->st = begin_lane(s, job, w, &w->err);
@@ -274,11 +269,11 @@ static void run_together(pg__step *s, size_t worker)
             w->st = run_to_meeting(s, job, m);
         if (m == s->n_meetings)
             break;
-        pg__thread_pool_barrier(s->t->team);
-        if (s->t->ranks && s->t->bn_sync) {
+        pg__thread_pool_barrier(s->t->pool.team);
+        if (s->t->ranks && s->t->net.bn_sync) {
             if (worker == 0)
                 s->met = pg__ranks_board(s, m, &s->why);
-            pg__thread_pool_barrier(s->t->team);
+            pg__thread_pool_barrier(s->t->pool.team);
             w->st = w->st == PG_OK ? s->met : w->st;
             w->err = s->met != PG_OK ? s->why : w->err;
         }
@@ -296,15 +291,16 @@ static pg_status run_member(const pg__step *s, pg__job *job, uint32_t device, co
     f.scratch = w->scratch.mem;
     f.args = w->args;
     f.dev = w->dev;
-    return pg__program_run_part(job->program, &f, device, s->t->team, job->done);
+    return pg__program_run_part(job->program, &f, device, s->t->pool.team, job->done);
 }
 
 /* Several devices share the work of a lane: the first opens and ends it. */
 static void run_shared(pg__step *s, size_t thread)
 {
-    pg__thread_pool *team = s->t->team;
-    const size_t device = thread / s->t->cut.n_workers, worker = thread % s->t->cut.n_workers;
-    pg__worker *w = &s->t->workers[thread];
+    pg__thread_pool *team = s->t->pool.team;
+    const size_t device = thread / s->t->pool.cut.n_workers,
+                 worker = thread % s->t->pool.cut.n_workers;
+    pg__worker *w = &s->t->pool.workers[thread];
     pg__job *job;
     for (size_t at = 0; (job = next_job(s, worker, &at));) {
         if (device == 0) {
@@ -321,7 +317,7 @@ static void run_shared(pg__step *s, size_t thread)
         pg__thread_pool_add(team, &job->members);
         if (device > 0)
             continue;
-        pg__thread_pool_await(team, &job->members, s->t->assigned.n_devices);
+        pg__thread_pool_await(team, &job->members, s->t->devs.assigned.n_devices);
         if (w->st == PG_OK)
             w->st = end_lane(s, job, w, &w->err);
     }
@@ -330,13 +326,13 @@ static void run_shared(pg__step *s, size_t thread)
 void pg__work_on_lanes(void *arg, size_t worker)
 {
     pg__step *s = arg;
-    pg__worker *w = &s->t->workers[worker];
+    pg__worker *w = &s->t->pool.workers[worker];
     pg__job *job;
     w->st = PG_OK;
     w->err = (pg_err){0};
     if (s->part == 0)
         pg__partials_reset(w);
-    if (s->t->assigned.n_devices > 1 && !s->t->is_split)
+    if (s->t->devs.assigned.n_devices > 1 && !s->t->devs.is_split)
         run_shared(s, worker);
     else if (s->n_meetings > 0)
         run_together(s, worker);
@@ -351,11 +347,12 @@ void pg__work_on_lanes(void *arg, size_t worker)
 void pg__work_on_results(void *arg, size_t worker)
 {
     pg__step *s = arg;
-    pg__worker *w = &s->t->workers[worker];
+    pg__worker *w = &s->t->pool.workers[worker];
     pg__job *job;
     w->st = PG_OK;
-    for (size_t k = worker; k < s->t->n_threads && w->st == PG_OK; k += s->t->cut.n_workers)
-        w->st = s->t->backend->sync(s->t->workers[k].dev);
+    for (size_t k = worker; k < s->t->pool.n_threads && w->st == PG_OK;
+         k += s->t->pool.cut.n_workers)
+        w->st = s->t->devs.backend->sync(s->t->pool.workers[k].dev);
     for (size_t at = 0; (job = next_job(s, worker, &at)) && w->st == PG_OK;)
         if (job->program)
             w->st = add_results(s, job, &w->err);
@@ -364,7 +361,7 @@ void pg__work_on_results(void *arg, size_t worker)
 static pg_status sum_masks(const pg__step *s, pg__job *job, const pg__worker *w, pg_err *err)
 {
     pg_status st = PG_OK;
-    PG_TRY(open_frame(s, job, w, err));
+    PG_TRY(open_frame(s, job, w));
     PG_TRY(pg__masks_add(s->t, job->masks, &job->frame.f, job->mask_sums, err));
 done:
     pg__job_close(job);
@@ -374,7 +371,7 @@ done:
 void pg__work_on_masks(void *arg, size_t worker)
 {
     pg__step *s = arg;
-    pg__worker *w = &s->t->workers[worker];
+    pg__worker *w = &s->t->pool.workers[worker];
     w->st = PG_OK;
     w->err = (pg_err){0};
     for (size_t k = 0; k < s->n_jobs && w->st == PG_OK; k++)

@@ -10,7 +10,7 @@
 typedef struct pg__lane_frame {
     pg__frame f;
     int32_t numbers[PG__STEP_N];
-    const void **rows, **seeds; /* that the frame points to */
+    const void **rows, **seeds; /* that the frame points to, of the job's pointers */
     pg__rows host;              /* the same rows in the host's memory */
     void **states, **staged;    /* where the states lie between steps; and in this one */
     char *kept;                 /* what they became, where that is not there yet (states.h) */
@@ -32,8 +32,11 @@ typedef struct pg__job {
     pg__totals totals;
     pg__mask_sum *mask_sums; /* per output */
     pg__lane_frame frame;
+    const void **pointers; /* room for those of its frames: pg__job_n_pointers() */
+    void **states;         /* the same: where they lie, and where they are staged */
     pg__flat *grads;
-    size_t at;         /* call of the program that comes next */
+    size_t at; /* call of the program that comes next */
+    size_t n_devices;
     pg__count *done;   /* per device, where several share the lane's work */
     pg__count opened;  /* 1: the frame is there, 2: it is not */
     pg__count members; /* that have ended */
@@ -41,11 +44,18 @@ typedef struct pg__job {
 
 typedef struct pg__step {
     pg_trainer *t;
-    const pg__batch *batch;
+    /* what it was cut for (cut.c) */
+    uint64_t n_rows, part_rows;
     pg__pass pass;
+    pg__dims *inputs;
+    size_t n_metric_state;
+    int is_looked_at; /* at the numbers or the times of its lanes */
+
+    const pg__batch *batch;
+    const pg__sum_plan *plan; /* how its gradients are summed */
     void *const *predictions; /* per output; NULL: they are not wanted */
     pg__job *jobs;            /* n_lanes for each part */
-    size_t n_jobs, n_lanes, part;
+    size_t n_jobs, n_lanes, n_parts, part;
     uint64_t first_here, n_before; /* while it is cut: this rank's first row of the part; its rows
                                       of the parts before */
     pg__sync_bn board;             /* where lanes meet */
@@ -53,6 +63,7 @@ typedef struct pg__step {
     const void **seeds;
     double *seed_mem, *shares; /* per output */
     pg__mask_sum *sums;        /* per output, over all lanes */
+    const void **found;        /* of one job, for each moving average */
     double *numbers;           /* of ranks_step.c */
     pg_status met;             /* what became of the last meeting with other ranks */
     pg_err why;
@@ -68,5 +79,6 @@ void pg__work_on_results(void *arg, size_t worker);
 void pg__work_on_masks(void *arg, size_t worker);
 
 void pg__job_close(pg__job *job); /* its frame */
+size_t pg__job_n_pointers(const pg__trainer_net *net);
 
 #endif

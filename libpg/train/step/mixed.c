@@ -38,25 +38,25 @@ const pg__json *pg__loss_scale_of(pg__loss_scale *s, const pg__json *optimizer)
 
 enum { BY_MODEL, TF32, BFLOAT16, FLOAT16, FLOAT32 }; /* pg_train_opts.precision */
 
-static int uses(const pg_trainer *t, pg__elem elem)
+static int uses(const pg__trainer_net *net, pg__elem elem)
 {
-    for (size_t i = 0; t->elems && i < t->leaves.n; i++)
-        if (t->elems[i] == elem)
+    for (size_t i = 0; net->elems && i < net->leaves.n; i++)
+        if (net->elems[i] == elem)
             return 1;
     return 0;
 }
 
-const char *pg__mixed_name(const pg_trainer *t)
+const char *pg__mixed_name(const pg__trainer_net *net)
 {
     static const char *const words[] = {"model", "tf32", "bfloat16", "float16", "float32"};
-    return words[t->precision];
+    return words[net->precision];
 }
 
 /* Every file of Keras says "float32" where nothing else was asked for; beside layers with another
  * policy it was. */
-static pg__elem elem_of(const pg_trainer *t, size_t leaf, int asked, int has_policies)
+static pg__elem elem_of(const pg__trainer_net *net, size_t leaf, int asked, int has_policies)
 {
-    const pg__elem own = pg__policy_elem(pg__layer_policy(t->leaves.v[leaf].layer));
+    const pg__elem own = pg__policy_elem(pg__layer_policy(net->leaves.v[leaf].layer));
     if (asked == BY_MODEL || (has_policies && own == PG__REAL))
         return own;
     return asked == BFLOAT16 ? PG__REAL_BF16 : PG__REAL_F16;
@@ -64,16 +64,16 @@ static pg__elem elem_of(const pg_trainer *t, size_t leaf, int asked, int has_pol
 
 static int has_policies(const pg_trainer *t)
 {
-    for (size_t i = 0; i < t->leaves.n; i++)
-        if (pg__policy_elem(pg__layer_policy(t->leaves.v[i].layer)) != PG__REAL)
+    for (size_t i = 0; i < t->net.leaves.n; i++)
+        if (pg__policy_elem(pg__layer_policy(t->net.leaves.v[i].layer)) != PG__REAL)
             return 1;
     return 0;
 }
 
-static pg_status refuse(const pg_trainer *t, int asked, pg_err *err)
+static pg_status refuse(const pg__trainer_devs *devs, int asked, pg_err *err)
 {
     const char *what = asked == BFLOAT16 ? "bfloat16" : "float16";
-    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: %s computes with float32", what, t->backend->name);
+    (void)pg_fail(err, PG_E_UNSUPPORTED, "%s: %s computes with float32", what, devs->backend->name);
     pg_err_do(err, PG_DO_USE_GPU, NULL);
     pg_err_arg(err, "precision", "%s", what);
     return PG_E_UNSUPPORTED;
@@ -81,15 +81,15 @@ static pg_status refuse(const pg_trainer *t, int asked, pg_err *err)
 
 static pg_status choose(pg_trainer *t, int asked, int policies, pg_err *err)
 {
-    t->elems = pg__mem_array(t->leaves.n, sizeof *t->elems);
-    if (!t->elems)
+    t->net.elems = pg__mem_array(t->net.leaves.n, sizeof *t->net.elems);
+    if (!t->net.elems)
         return pg__nomem(err);
-    for (size_t i = 0; i < t->leaves.n; i++)
-        t->elems[i] = elem_of(t, i, asked, policies);
-    if (uses(t, PG__REAL_F16)) {
-        t->scale.is_used = 1;
-        if (t->scale.now <= 0)
-            t->scale = (pg__loss_scale){1, FIRST_SCALE, GROWTH_STEPS, 0, 0, 0};
+    for (size_t i = 0; i < t->net.leaves.n; i++)
+        t->net.elems[i] = elem_of(&t->net, i, asked, policies);
+    if (uses(&t->net, PG__REAL_F16)) {
+        t->compiled.scale.is_used = 1;
+        if (t->compiled.scale.now <= 0)
+            t->compiled.scale = (pg__loss_scale){1, FIRST_SCALE, GROWTH_STEPS, 0, 0, 0};
     }
     return PG_OK;
 }
@@ -100,14 +100,14 @@ pg_status pg__mixed_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     pg_status st = PG_OK;
     if (asked < BY_MODEL || asked > FLOAT32)
         PG_FAIL(PG_E_ARG, "precision: %d is none", asked);
-    t->precision = asked;
-    if (t->backend->host_memory && (asked == BFLOAT16 || asked == FLOAT16))
-        return refuse(t, asked, err);
+    t->net.precision = asked;
+    if (t->devs.backend->host_memory && (asked == BFLOAT16 || asked == FLOAT16))
+        return refuse(&t->devs, asked, err);
     if (asked == TF32 || asked == FLOAT32 || (asked == BY_MODEL && !policies))
         return PG_OK;
-    if (!t->backend->host_memory)
+    if (!t->devs.backend->host_memory)
         return choose(t, asked, policies, err);
-    PG_TRY(pg__strs_printf(&t->notes, err,
+    PG_TRY(pg__strs_printf(&t->report.notes, err,
                            "layers of 16 bits (mixed precision) compute with float32 on the CPU"));
 done:
     return st;
@@ -115,20 +115,21 @@ done:
 
 /* ---- the scale of the loss ---- */
 
-double pg__loss_scale_now(const pg_trainer *t)
+double pg__loss_scale_now(const pg__trainer_compiled *compiled)
 {
-    return t->scale.is_used ? t->scale.now : 1;
+    return compiled->scale.is_used ? compiled->scale.now : 1;
 }
 
 int pg__loss_scale_skips(const pg_trainer *t)
 {
-    return t->scale.is_used && (t->scale.growth_steps > 0 || t->rules->keras3);
+    return t->compiled.scale.is_used &&
+           (t->compiled.scale.growth_steps > 0 || t->net.rules->keras3);
 }
 
-void pg__loss_scale_resumed(pg_trainer *t)
+void pg__loss_scale_resumed(pg__trainer_compiled *compiled)
 {
-    if (t->scale.is_used && !(t->scale.now >= 1))
-        t->scale.now = FIRST_SCALE;
+    if (compiled->scale.is_used && !(compiled->scale.now >= 1))
+        compiled->scale.now = FIRST_SCALE;
 }
 
 static void grow(pg__loss_scale *s)
@@ -142,26 +143,26 @@ static void grow(pg__loss_scale *s)
 
 static void skip(pg_trainer *t)
 {
-    pg__loss_scale *s = &t->scale;
+    pg__loss_scale *s = &t->compiled.scale;
     s->n_good = 0;
     s->n_skipped++;
     s->now = s->now / 2 < 1 ? 1 : s->now / 2;
-    if (!t->rules->keras3)
-        t->optimiser.iterations++;
+    if (!t->net.rules->keras3)
+        t->compiled.optimiser.iterations++;
 }
 
 /* On each device that has the gradients, or on each its part of them. */
 static pg_status unscale(pg_trainer *t, pg_err *err)
 {
-    const size_t n = (size_t)t->offsets[t->n_params];
-    const double by = 1 / pg__loss_scale_now(t);
+    const size_t n = (size_t)t->vars.offsets[t->vars.n_params];
+    const double by = 1 / pg__loss_scale_now(&t->compiled);
     pg_status st = PG_OK;
-    if (t->is_split)
-        return pg__told(t, pg__mp_scale(t, t->grads, by), err);
-    for (size_t d = 0; d < t->n_devices; d++) {
-        const pg__device *on = &t->devices[d];
-        st = t->backend->clip(on->dev, on->sum->mem, n, by, 0);
-        PG_TRY(pg__device_failed(t, on->dev, st, err));
+    if (t->devs.is_split)
+        return pg__told(t, pg__mp_scale(t, t->vars.grads, by), err);
+    for (size_t d = 0; d < t->devs.n_devices; d++) {
+        const pg__device *on = &t->devs.devices[d];
+        st = t->devs.backend->clip(on->dev, on->sum->mem, n, by, 0);
+        PG_TRY(pg__device_failed(&t->devs, on->dev, st, err));
     }
 done:
     return st;
@@ -172,18 +173,18 @@ pg_status pg__loss_scale_settle(pg_trainer *t, int *skips, pg_err *err)
     int finite = 1;
     pg_status st = PG_OK;
     *skips = 0;
-    if (!t->scale.is_used)
+    if (!t->compiled.scale.is_used)
         return PG_OK;
     PG_TRY(pg__all_reduce_wait(t, err));
     if (pg__loss_scale_skips(t))
-        PG_TRY(pg__told(t, pg__grads_finite(t, t->dev, t->grads, &finite), err));
-    t->scale.skipped = *skips = !finite;
+        PG_TRY(pg__told(t, pg__grads_finite(t, t->devs.dev, t->vars.grads, &finite), err));
+    t->compiled.scale.skipped = *skips = !finite;
     if (*skips) {
         skip(t);
         goto done;
     }
     PG_TRY(unscale(t, err));
-    grow(&t->scale);
+    grow(&t->compiled.scale);
 done:
     return st;
 }

@@ -14,16 +14,16 @@ const pg__json *pg__loss_scale_of(pg__loss_scale *s, const pg__json *optimizer);
 pg_status pg__mixed_open(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 
 /* What was asked for: "model", "tf32", "bfloat16", ... */
-const char *pg__mixed_name(const pg_trainer *t);
+const char *pg__mixed_name(const pg__trainer_net *net);
 
 /* What the loss of a training step is multiplied by; 1 where it is not. */
-double pg__loss_scale_now(const pg_trainer *t);
+double pg__loss_scale_now(const pg__trainer_compiled *compiled);
 
 /* A step whose gradients are not finite is skipped. */
 int pg__loss_scale_skips(const pg_trainer *t);
 
 /* Behind the state of a run that was begun where nothing is scaled: its scale is the first. */
-void pg__loss_scale_resumed(pg_trainer *t);
+void pg__loss_scale_resumed(pg__trainer_compiled *compiled);
 
 /* Sums of gradients, which pg__all_reduce() has brought: divided by the scale; or, where a number
  * in them is none, *skips, and the scale is halved. Waits for the first device where it may skip.

@@ -15,11 +15,11 @@ pg__dev *pg__param_dev(const pg_trainer *t, size_t param);
 
 /* Memory of a divided flat. */
 pg_status pg__mp_alloc(pg_trainer *t, pg__flat *f, pg_err *err);
-void pg__mp_release(pg_trainer *t, pg__flat *f);
+void pg__mp_release(pg__trainer_devs *devs, pg__flat *f);
 uint64_t pg__mp_bytes(const pg_trainer *t, size_t device); /* of a flat */
 
-/* All of a flat to the host's memory, where it is in one piece by t->offsets; and n bytes of that
- * from byte `at` on back. */
+/* All of a flat to the host's memory, where it is in one piece by t->vars.offsets; and n bytes of
+ * that from byte `at` on back. */
 pg_status pg__flat_get(pg_trainer *t, void *to, const pg__flat *f, pg_err *err);
 pg_status pg__flat_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from, size_t n,
                        pg_err *err);

@@ -39,29 +39,30 @@ static shares shares_of(pg__bn_moving rule, double m, uint64_t n_before, size_t 
 static pg_status blend_on(pg_trainer *t, size_t d, size_t param, shares s, pg__dev *from,
                           const void *found)
 {
-    pg__device *on = &t->devices[d];
-    const size_t n = t->n_elems[param];
+    pg__device *on = &t->devs.devices[d];
+    const size_t n = t->vars.n_elems[param];
     void *into = pg__params_on(t, d)->at[param];
     if (!from) {
         void *here = on->incoming.at[param];
-        const pg_status st = t->backend->put(on->dev, here, found, n * t->backend->real_bytes);
+        const pg_status st =
+            t->devs.backend->put(on->dev, here, found, n * t->devs.backend->real_bytes);
         if (st != PG_OK)
             return st;
         found = here;
     } else if (from != on->dev) {
-        const pg_status st = t->backend->sync(from);
+        const pg_status st = t->devs.backend->sync(from);
         if (st != PG_OK)
             return st;
     }
-    if (from && t->n_devices > 1 && from != on->dev) {
+    if (from && t->devs.n_devices > 1 && from != on->dev) {
         void *here = on->incoming.at[param];
         const pg_status st =
-            t->backend->copy_from(on->dev, here, from, found, n * t->backend->real_bytes);
+            t->devs.backend->copy_from(on->dev, here, from, found, n * t->devs.backend->real_bytes);
         if (st != PG_OK)
             return st;
         found = here;
     }
-    return t->backend->blend(on->dev, into, s.keep, found, s.take, n);
+    return t->devs.backend->blend(on->dev, into, s.keep, found, s.take, n);
 }
 
 /* ---- along with the gradients ---- */
@@ -75,8 +76,8 @@ typedef struct move {
 
 static shares share_of(const pg_trainer *t, const move *v)
 {
-    return shares_of(t->rules->bn_moving, v->m->moving[v->i].momentum, t->n_moves, v->replica,
-                     t->cut.n_replicas);
+    return shares_of(t->net.rules->bn_moving, v->m->moving[v->i].momentum, t->loop.n_moves,
+                     v->replica, t->pool.cut.n_replicas);
 }
 
 static int is_first(const move *v)
@@ -91,7 +92,7 @@ static int is_first(const move *v)
 static double left_after(const pg_trainer *t, const move *v)
 {
     double left = 1;
-    for (size_t r = v->replica; r < t->cut.n_replicas; r++)
+    for (size_t r = v->replica; r < t->pool.cut.n_replicas; r++)
         for (size_t i = r == v->replica ? v->i + 1 : 0; i < v->m->n_moving; i++)
             if (v->m->moving[i].param == v->m->moving[v->i].param)
                 left *= share_of(t, &(move){v->m, r, i}).keep;
@@ -106,24 +107,24 @@ pg_status pg__averages_bring(pg_trainer *t, const pg__program *p, const pg__fram
     for (; v.i < v.m->n_moving && st == PG_OK; v.i++) {
         const size_t param = v.m->moving[v.i].param;
         if (param >= b->first && param < b->end)
-            st = t->backend->blend(f->dev, into->at[param], is_first(&v) ? 0 : 1,
-                                   pg__program_moving(p, f, v.i),
-                                   share_of(t, &v).take * left_after(t, &v), t->n_elems[param]);
+            st = t->devs.backend->blend(
+                f->dev, into->at[param], is_first(&v) ? 0 : 1, pg__program_moving(p, f, v.i),
+                share_of(t, &v).take * left_after(t, &v), t->vars.n_elems[param]);
     }
     return st;
 }
 
 pg_status pg__averages_take(pg_trainer *t, size_t d)
 {
-    const pg__device *on = &t->devices[d];
-    move v = {&t->built_params, 0, 0};
+    const pg__device *on = &t->devs.devices[d];
+    move v = {&t->net.built_params, 0, 0};
     pg_status st = PG_OK;
     for (; v.i < v.m->n_moving && st == PG_OK; v.i++) {
         const size_t param = v.m->moving[v.i].param;
         if (is_first(&v))
-            st = t->backend->blend(on->dev, pg__params_on(t, d)->at[param],
-                                   share_of(t, &v).keep * left_after(t, &v), on->sum->at[param], 1,
-                                   t->n_elems[param]);
+            st = t->devs.backend->blend(on->dev, pg__params_on(t, d)->at[param],
+                                        share_of(t, &v).keep * left_after(t, &v),
+                                        on->sum->at[param], 1, t->vars.n_elems[param]);
     }
     return st;
 }
@@ -133,25 +134,25 @@ pg_status pg__averages_take(pg_trainer *t, size_t d)
 pg_status pg__move_averages(pg_trainer *t, pg__dev *from, const void *const *found, size_t replica,
                             size_t n_replicas)
 {
-    const pg__lowered *m = &t->built_params;
-    for (size_t i = 0; i < m->n_moving && !t->is_trial; i++) {
+    const pg__lowered *m = &t->net.built_params;
+    for (size_t i = 0; i < m->n_moving && !t->loop.is_trial; i++) {
         const pg__moving *v = &m->moving[i];
         const shares s =
-            shares_of(t->rules->bn_moving, v->momentum, t->n_moves, replica, n_replicas);
-        if (t->is_split) { /* it is on the parameter's device */
+            shares_of(t->net.rules->bn_moving, v->momentum, t->loop.n_moves, replica, n_replicas);
+        if (t->devs.is_split) { /* it is on the parameter's device */
             const pg_status st =
-                t->backend->blend(pg__param_dev(t, v->param), t->params.at[v->param], s.keep,
-                                  found[i], s.take, t->n_elems[v->param]);
+                t->devs.backend->blend(pg__param_dev(t, v->param), t->vars.params.at[v->param],
+                                       s.keep, found[i], s.take, t->vars.n_elems[v->param]);
             if (st != PG_OK)
                 return st;
         }
-        for (size_t d = 0; d < t->n_devices && !t->is_split; d++) {
+        for (size_t d = 0; d < t->devs.n_devices && !t->devs.is_split; d++) {
             const pg_status st = blend_on(t, d, v->param, s, from, found[i]);
             if (st != PG_OK)
                 return st;
         }
     }
-    if (replica + 1 == n_replicas && !t->is_trial)
-        t->n_moves++;
+    if (replica + 1 == n_replicas && !t->loop.is_trial)
+        t->loop.n_moves++;
     return PG_OK;
 }

@@ -17,37 +17,37 @@
 
 static const char what[] = "the optimizer's state";
 
-int pg__is_sharded(const pg_trainer *t)
+int pg__is_sharded(const struct pg__ranks *ranks)
 {
-    return t->ranks && t->ranks->shards;
+    return ranks && ranks->shards;
 }
 
-int pg__opt_shard_whole_sums(const pg_trainer *t)
+int pg__opt_shard_whole_sums(const pg__trainer_compiled *compiled)
 {
-    const pg__optimiser *o = &t->optimiser;
+    const pg__optimiser *o = &compiled->optimiser;
     return o->clipnorm > 0 || o->global_clipnorm > 0;
 }
 
 /* ---- who has what ---- */
 
-size_t pg__opt_shard_n_blocks(const pg_trainer *t)
+size_t pg__opt_shard_n_blocks(const pg__sums *sums)
 {
-    return t->ranks->in_tree ? 1 : t->n_buckets;
+    return sums->facts.in_tree ? 1 : sums->n_buckets;
 }
 
 void pg__opt_shard_piece(const pg_trainer *t, size_t block, size_t rank, uint64_t *from,
                          uint64_t *to)
 {
     const size_t n_ranks = pg__comm_size(t->ranks->comm);
-    if (t->ranks->in_tree) {
+    if (t->sums.facts.in_tree) {
         size_t lo, hi;
-        pg__comm_tree_own(rank, n_ranks, (size_t)t->offsets[t->n_params], &lo, &hi);
+        pg__comm_tree_own(rank, n_ranks, (size_t)t->vars.offsets[t->vars.n_params], &lo, &hi);
         *from = lo;
         *to = hi;
         return;
     }
-    const uint64_t begin = t->offsets[t->buckets[block].first];
-    const uint64_t n = (t->offsets[t->buckets[block].end] - begin) / GRAIN;
+    const uint64_t begin = t->vars.offsets[t->sums.buckets[block].first];
+    const uint64_t n = (t->vars.offsets[t->sums.buckets[block].end] - begin) / GRAIN;
     *from = begin + n * rank / n_ranks * GRAIN;
     *to = begin + n * (rank + 1) / n_ranks * GRAIN;
 }
@@ -55,23 +55,24 @@ void pg__opt_shard_piece(const pg_trainer *t, size_t block, size_t rank, uint64_
 uint64_t pg__opt_shard_bytes(const pg_trainer *t)
 {
     uint64_t n = 0, from, to;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
-        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++) {
+        pg__opt_shard_piece(t, b, pg__rank_of(t->ranks), &from, &to);
         n += to - from;
     }
-    return n * t->backend->real_bytes;
+    return n * t->devs.backend->real_bytes;
 }
 
 /* ---- a slot ---- */
 
 int pg__opt_shard_is(const pg_trainer *t, const pg__flat *f)
 {
-    return pg__is_sharded(t) && f >= t->slots && f < t->slots + PG_MAX_SLOTS;
+    return pg__is_sharded(t->ranks) && f >= t->vars.slots && f < t->vars.slots + PG_MAX_SLOTS;
 }
 
-static void fill(const pg_trainer *t, pg__flat *f, uint64_t from, uint64_t to, double value)
+static void fill(const pg__trainer_devs *devs, pg__flat *f, uint64_t from, uint64_t to,
+                 double value)
 {
-    if (t->backend->real_bytes == sizeof(double)) {
+    if (devs->backend->real_bytes == sizeof(double)) {
         for (uint64_t i = from; i < to; i++)
             ((double *)f->mem)[i] = value;
     } else {
@@ -82,28 +83,28 @@ static void fill(const pg_trainer *t, pg__flat *f, uint64_t from, uint64_t to, d
 
 pg_status pg__opt_shard_alloc(pg_trainer *t, pg__flat *f, double value, pg_err *err)
 {
-    const size_t bytes = t->backend->real_bytes;
+    const size_t bytes = t->devs.backend->real_bytes;
     uint64_t from, to;
-    f->at = pg__mem_array(t->n_params, sizeof *f->at);
-    f->mem = pg__mem_bare((size_t)t->offsets[t->n_params] * bytes);
+    f->at = pg__mem_array(t->vars.n_params, sizeof *f->at);
+    f->mem = pg__mem_bare((size_t)t->vars.offsets[t->vars.n_params] * bytes);
     if (!f->at || !f->mem)
         return pg__nomem(err);
-    for (size_t i = 0; i < t->n_params; i++)
-        f->at[i] = (char *)f->mem + t->offsets[i] * bytes;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
-        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
-        fill(t, f, from, to, value);
+    for (size_t i = 0; i < t->vars.n_params; i++)
+        f->at[i] = (char *)f->mem + t->vars.offsets[i] * bytes;
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++) {
+        pg__opt_shard_piece(t, b, pg__rank_of(t->ranks), &from, &to);
+        fill(&t->devs, f, from, to, value);
     }
     return PG_OK;
 }
 
 void pg__opt_shard_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from, size_t n)
 {
-    const uint64_t bytes = t->backend->real_bytes;
+    const uint64_t bytes = t->devs.backend->real_bytes;
     uint64_t lo, hi;
     t->ranks->mark = pg__crc32(t->ranks->mark, from, n);
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
-        pg__opt_shard_piece(t, b, pg__rank_of(t), &lo, &hi);
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++) {
+        pg__opt_shard_piece(t, b, pg__rank_of(t->ranks), &lo, &hi);
         lo = lo * bytes > at ? lo * bytes : at;
         hi = hi * bytes < at + n ? hi * bytes : at + n;
         if (lo < hi)
@@ -111,17 +112,17 @@ void pg__opt_shard_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from
     }
 }
 
-pg_status pg__opt_shard_same(pg_trainer *t, pg_err *err)
+pg_status pg__opt_shard_same(struct pg__ranks *ranks, pg_err *err)
 {
     uint32_t *all = NULL;
     pg_status st = PG_OK;
-    if (!pg__is_sharded(t))
+    if (!pg__is_sharded(ranks))
         return PG_OK;
-    const pg__comm *c = t->ranks->comm;
+    const pg__comm *c = ranks->comm;
     all = pg__mem_array(pg__comm_size(c), sizeof *all);
     if (!all)
         return pg__nomem(err);
-    PG_TRY(pg__comm_gather(t->ranks->comm, &t->ranks->mark, all, sizeof *all, what, err));
+    PG_TRY(pg__comm_gather(ranks->comm, &ranks->mark, all, sizeof *all, what, err));
     for (size_t k = 1; k < pg__comm_size(c); k++)
         if (all[k] != all[0])
             PG_FAIL(PG_E_MISMATCH,
@@ -139,11 +140,11 @@ done:
 static pg_status pieces_of(const pg_trainer *t, const pg__flat *f, pg__comm_piece **out, size_t *n,
                            pg_err *err)
 {
-    const size_t n_ranks = pg__comm_size(t->ranks->comm), bytes = t->backend->real_bytes;
+    const size_t n_ranks = pg__comm_size(t->ranks->comm), bytes = t->devs.backend->real_bytes;
     uint64_t from, to;
     size_t cap = 0;
     *n = 0;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++)
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++)
         for (size_t k = 0; k < n_ranks; k++) {
             pg__opt_shard_piece(t, b, k, &from, &to);
             for (uint64_t at = from * bytes; at < to * bytes; at += PIECE) {
@@ -163,9 +164,10 @@ pg_status pg__opt_shard_gather(pg_trainer *t, const pg__flat *f, const char *of,
     pg__comm_piece *pieces = NULL;
     size_t n = 0;
     pg_status st = PG_OK;
-    if (t->ranks->in_tree)
-        return pg__comm_tree_double(t->ranks->comm, f->mem, (size_t)t->offsets[t->n_params],
-                                    t->backend->real_bytes, of, err);
+    if (t->sums.facts.in_tree)
+        return pg__comm_tree_double(t->ranks->comm, f->mem,
+                                    (size_t)t->vars.offsets[t->vars.n_params],
+                                    t->devs.backend->real_bytes, of, err);
     PG_TRY(pieces_of(t, f, &pieces, &n, err));
     PG_TRY(pg__comm_spread(t->ranks->comm, pieces, n, of, err));
 done:
@@ -175,21 +177,21 @@ done:
 
 pg_status pg__opt_shard_take(pg_trainer *t, size_t slot, int swaps, pg_err *err)
 {
-    const uint64_t bytes = t->backend->real_bytes;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++) {
+    const uint64_t bytes = t->devs.backend->real_bytes;
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++) {
         uint64_t from, to;
-        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
-        for (size_t i = 0; i < t->n_params; i++) {
-            const uint64_t begin = t->offsets[i], end = begin + t->n_elems[i];
+        pg__opt_shard_piece(t, b, pg__rank_of(t->ranks), &from, &to);
+        for (size_t i = 0; i < t->vars.n_params; i++) {
+            const uint64_t begin = t->vars.offsets[i], end = begin + t->vars.n_elems[i];
             const uint64_t lo = from > begin ? from : begin, hi = to < end ? to : end;
-            if (t->trained[i] && lo < hi)
-                pg__average_move((char *)t->params.mem + lo * bytes,
-                                 (char *)t->slots[slot].mem + lo * bytes,
+            if (t->vars.trained[i] && lo < hi)
+                pg__average_move((char *)t->vars.params.mem + lo * bytes,
+                                 (char *)t->vars.slots[slot].mem + lo * bytes,
                                  (size_t)((hi - lo) * bytes), swaps);
         }
     }
-    t->version++;
-    return pg__opt_shard_gather(t, &t->params, "the averages", err);
+    t->vars.version++;
+    return pg__opt_shard_gather(t, &t->vars.params, "the averages", err);
 }
 
 /* ---- to rank 0 ---- */
@@ -202,10 +204,10 @@ typedef struct errand {
 static pg_status bring(pg_trainer *t, const errand *e, char *into, pg_err *err)
 {
     pg__comm *c = t->ranks->comm;
-    const uint64_t bytes = t->backend->real_bytes;
-    char *slot = t->slots[e->slot].mem;
+    const uint64_t bytes = t->devs.backend->real_bytes;
+    char *slot = t->vars.slots[e->slot].mem;
     pg_status st = PG_OK;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t); b++)
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums); b++)
         for (size_t k = 0; k < pg__comm_size(c); k++) {
             uint64_t from, to;
             pg__opt_shard_piece(t, b, k, &from, &to);
@@ -222,17 +224,17 @@ done:
     return st;
 }
 
-static pg_status tell(pg_trainer *t, errand *e, pg_err *err)
+static pg_status tell(struct pg__ranks *ranks, errand *e, pg_err *err)
 {
-    return pg__comm_await(t->ranks->comm, e, sizeof *e, what, err);
+    return pg__comm_await(ranks->comm, e, sizeof *e, what, err);
 }
 
 /* The window begins at byte `at`: files are written and read from their beginning to their end. */
 static pg_status move_window(pg_trainer *t, size_t slot, uint64_t at, pg_err *err)
 {
     pg__window *w = &t->ranks->windows[slot];
-    const uint64_t all = t->offsets[t->n_params] * t->backend->real_bytes;
-    const uint64_t from = at / t->backend->real_bytes * t->backend->real_bytes;
+    const uint64_t all = t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
+    const uint64_t from = at / t->devs.backend->real_bytes * t->devs.backend->real_bytes;
     errand e = {1, slot, from, all - from < WINDOW ? all : from + WINDOW};
     pg_status st = PG_OK;
     if (!w->mem)
@@ -240,7 +242,7 @@ static pg_status move_window(pg_trainer *t, size_t slot, uint64_t at, pg_err *er
     if (!w->mem)
         return pg__nomem(err);
     w->from = w->to = 0;
-    PG_TRY(tell(t, &e, err));
+    PG_TRY(tell(t->ranks, &e, err));
     PG_TRY(bring(t, &e, w->mem, err));
     w->from = e.from;
     w->to = e.to;
@@ -270,12 +272,12 @@ pg_status pg__opt_shard_meet(pg_trainer *t, pg_err *err)
 {
     errand e = {0, 0, 0, 0};
     pg_status st = PG_OK;
-    if (!pg__is_sharded(t))
+    if (!pg__is_sharded(t->ranks))
         return PG_OK;
     for (size_t k = 0; k < PG_MAX_SLOTS; k++)
         t->ranks->windows[k].from = t->ranks->windows[k].to = 0;
     do {
-        PG_TRY(tell(t, &e, err));
+        PG_TRY(tell(t->ranks, &e, err));
         if (e.is_open)
             PG_TRY(bring(t, &e, NULL, err));
     } while (e.is_open);

@@ -13,12 +13,12 @@
 #include "train/step/trainer.h"
 
 /* Is it divided? */
-int pg__is_sharded(const pg_trainer *t);
+int pg__is_sharded(const struct pg__ranks *ranks);
 /* Do sums of gradients come whole to every rank all the same, for norms of whole variables? */
-int pg__opt_shard_whole_sums(const pg_trainer *t);
+int pg__opt_shard_whole_sums(const pg__trainer_compiled *compiled);
 
 /* Elements of a flat are divided block by block; a rank has one piece of each, or none. */
-size_t pg__opt_shard_n_blocks(const pg_trainer *t);
+size_t pg__opt_shard_n_blocks(const pg__sums *sums);
 void pg__opt_shard_piece(const pg_trainer *t, size_t block, size_t rank, uint64_t *from,
                          uint64_t *to);
 
@@ -32,12 +32,13 @@ pg_status pg__opt_shard_alloc(pg_trainer *t, pg__flat *f, double value, pg_err *
 /* What all ranks put there, n bytes from byte `at` of all on: each keeps what is its own. */
 void pg__opt_shard_put(pg_trainer *t, pg__flat *f, uint64_t at, const void *from, size_t n);
 /* Did all put the same so far? */
-pg_status pg__opt_shard_same(pg_trainer *t, pg_err *err);
+pg_status pg__opt_shard_same(struct pg__ranks *ranks, pg_err *err);
 
 /* What each rank has of a flat, to all. */
 pg_status pg__opt_shard_gather(pg_trainer *t, const pg__flat *f, const char *what, pg_err *err);
 
-/* Trained parameters become what a slot has for them, everywhere; swaps: and the slot what they were. */
+/* Trained parameters become what a slot has for them, everywhere; swaps: and the slot what they
+ * were. */
 pg_status pg__opt_shard_take(pg_trainer *t, size_t slot, int swaps, pg_err *err);
 
 /* n bytes of a slot, from byte `at` of all on: rank 0 asks, piece by piece, while the others are in

@@ -7,53 +7,53 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-static size_t n_rows(const pg_trainer *t)
+static size_t n_rows(const pg__trainer_net *net)
 {
-    return t->leaves.n * PG__N_OPS;
+    return net->leaves.n * PG__N_OPS;
 }
 
 pg_status pg__profile_start(pg_trainer *t, pg__pass pass, pg_err *err)
 {
     pg__profile_drop(t);
-    for (size_t w = 0; w < t->n_threads; w++) {
-        t->workers[w].profile = pg__mem_array(n_rows(t), sizeof(pg__profile));
-        if (!t->workers[w].profile)
+    for (size_t w = 0; w < t->pool.n_threads; w++) {
+        t->pool.workers[w].profile = pg__mem_array(n_rows(&t->net), sizeof(pg__profile));
+        if (!t->pool.workers[w].profile)
             return pg__nomem(err);
     }
-    t->profiled_pass = pass;
-    t->is_profiling = 1;
+    t->report.profiled_pass = pass;
+    t->report.is_profiling = 1;
     return PG_OK;
 }
 
-void pg__profile_end(pg_trainer *t)
+void pg__profile_end(pg__trainer_report *report)
 {
-    t->is_profiling = 0;
+    report->is_profiling = 0;
 }
 
-void pg__profile_resume(pg_trainer *t)
+void pg__profile_resume(pg__trainer_report *report)
 {
-    t->is_profiling = 1;
+    report->is_profiling = 1;
 }
 
 void pg__profile_drop(pg_trainer *t)
 {
-    t->is_profiling = 0;
-    for (size_t w = 0; t->workers && w < t->n_threads; w++) {
-        pg__mem_free(t->workers[w].profile);
-        t->workers[w].profile = NULL;
+    t->report.is_profiling = 0;
+    for (size_t w = 0; t->pool.workers && w < t->pool.n_threads; w++) {
+        pg__mem_free(t->pool.workers[w].profile);
+        t->pool.workers[w].profile = NULL;
     }
 }
 
 void pg__profile_clear(pg_trainer *t)
 {
-    for (size_t w = 0; w < t->n_threads; w++)
-        if (t->workers[w].profile)
-            memset(t->workers[w].profile, 0, n_rows(t) * sizeof(pg__profile));
+    for (size_t w = 0; w < t->pool.n_threads; w++)
+        if (t->pool.workers[w].profile)
+            memset(t->pool.workers[w].profile, 0, n_rows(&t->net) * sizeof(pg__profile));
 }
 
-pg__profile *pg__profile_of(const pg_trainer *t, const pg__worker *w, pg__pass pass)
+pg__profile *pg__profile_of(const pg__trainer_report *report, const pg__worker *w, pg__pass pass)
 {
-    return t->is_profiling && t->profiled_pass == pass ? w->profile : NULL;
+    return report->is_profiling && report->profiled_pass == pass ? w->profile : NULL;
 }
 
 static int slower_first(const void *a, const void *b)
@@ -65,12 +65,12 @@ static int slower_first(const void *a, const void *b)
 /* What is done beside operations in training, by all workers at once. */
 static size_t add_rest(const pg_trainer *t, pg_op_profile *out)
 {
-    const double n = (double)t->n_threads;
-    const uint64_t calls = t->spent.n_steps > 0 ? t->spent.n_steps - 1 : 0;
+    const double n = (double)t->pool.n_threads;
+    const uint64_t calls = t->report.spent.n_steps > 0 ? t->report.spent.n_steps - 1 : 0;
     const pg_op_profile rest[] = {
-        {.op = "optimizer", .calls = calls, .seconds = t->spent.update * n},
-        {.op = "all-reduce", .calls = calls, .seconds = t->spent.reduce * n},
-        {.op = "input", .calls = calls, .seconds = t->spent.input * n}};
+        {.op = "optimizer", .calls = calls, .seconds = t->report.spent.update * n},
+        {.op = "all-reduce", .calls = calls, .seconds = t->report.spent.reduce * n},
+        {.op = "input", .calls = calls, .seconds = t->report.spent.input * n}};
     size_t k = 0;
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         if (rest[i].seconds > 0)
@@ -80,10 +80,10 @@ static size_t add_rest(const pg_trainer *t, pg_op_profile *out)
 
 static pg_op_profile sum_of(const pg_trainer *t, size_t i)
 {
-    pg_op_profile r = {.layer = t->leaves.v[i / PG__N_OPS].layer->name,
+    pg_op_profile r = {.layer = t->net.leaves.v[i / PG__N_OPS].layer->name,
                        .op = pg__op_of((pg__op_kind)(i % PG__N_OPS))->name};
-    for (size_t w = 0; w < t->n_threads; w++) {
-        const pg__profile *from = &t->workers[w].profile[i];
+    for (size_t w = 0; w < t->pool.n_threads; w++) {
+        const pg__profile *from = &t->pool.workers[w].profile[i];
         r.calls += from->calls;
         r.seconds += from->seconds;
         r.flops += from->flops;
@@ -95,22 +95,22 @@ static pg_op_profile sum_of(const pg_trainer *t, size_t i)
 pg_status pg_trainer_profile(pg_trainer *t, const pg_op_profile **rows, size_t *n_out, pg_err *err)
 {
     size_t n = 3;
-    if (!t->workers[0].profile)
+    if (!t->pool.workers[0].profile)
         return pg_fail(err, PG_E_ARG, "nothing that this trainer did was profiled");
-    for (size_t i = 0; i < n_rows(t); i++)
+    for (size_t i = 0; i < n_rows(&t->net); i++)
         n += sum_of(t, i).calls > 0;
     pg_op_profile *out = pg__mem_array(n, sizeof *out);
     if (!out)
         return pg__nomem(err);
-    n = t->profiled_pass == PG__TRAINS ? add_rest(t, out) : 0;
-    for (size_t i = 0; i < n_rows(t); i++) {
+    n = t->report.profiled_pass == PG__TRAINS ? add_rest(t, out) : 0;
+    for (size_t i = 0; i < n_rows(&t->net); i++) {
         const pg_op_profile r = sum_of(t, i);
         if (r.calls > 0)
             out[n++] = r;
     }
     qsort(out, n, sizeof *out, slower_first);
-    pg__mem_free(t->profiled);
-    *rows = t->profiled = out;
+    pg__mem_free(t->report.profiled);
+    *rows = t->report.profiled = out;
     *n_out = n;
     return PG_OK;
 }

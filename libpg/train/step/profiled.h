@@ -9,12 +9,13 @@
  * stays; or goes. Before the first step's numbers are of any use they are cleared: memory is
  * touched for the first time there. */
 pg_status pg__profile_start(pg_trainer *t, pg__pass pass, pg_err *err);
-void pg__profile_end(pg_trainer *t);
-void pg__profile_resume(pg_trainer *t); /* after its end: goes on from what was counted */
+void pg__profile_end(pg__trainer_report *report);
+void pg__profile_resume(
+    pg__trainer_report *report); /* after its end: goes on from what was counted */
 void pg__profile_drop(pg_trainer *t);
 void pg__profile_clear(pg_trainer *t);
 
 /* What w counts in, in such a step, or NULL. */
-pg__profile *pg__profile_of(const pg_trainer *t, const pg__worker *w, pg__pass pass);
+pg__profile *pg__profile_of(const pg__trainer_report *report, const pg__worker *w, pg__pass pass);
 
 #endif

@@ -29,7 +29,7 @@ pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     PG_TRY(pg__comm_open(&comm, &opts, err));
     if (!comm)
         return o->shard_optimizer && !o->for_prediction
-                   ? pg__strs_printf(&t->notes, err,
+                   ? pg__strs_printf(&t->report.notes, err,
                                      "shard-optimizer: this process is alone and keeps all of the "
                                      "optimizer's state%s",
                                      opts.on_gpus ? "" : "; mpirun -np N divides it")
@@ -39,7 +39,6 @@ pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         PG_TRY(pg__nomem(err));
     t->ranks->comm = comm;
     t->ranks->cancel = o->cancel;
-    t->ranks->in_tree = o->deterministic;
     t->ranks->shards = o->shard_optimizer;
     comm = NULL;
     const size_t n = pg__comm_size(t->ranks->comm);
@@ -47,7 +46,7 @@ pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     t->ranks->first_lane = pg__mem_array(n + 1, sizeof *t->ranks->first_lane);
     if (!t->ranks->first_replica || !t->ranks->first_lane)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__sums_open(t, err));
+    PG_TRY(pg__sums_open(t->ranks, err));
 done:
     pg__comm_close(comm);
     return st;
@@ -60,12 +59,12 @@ void pg__ranks_leave(pg_trainer *t)
         return;
     if (r->comm)
         pg__comm_forget_sums(r->comm);
-    if (t->dev) {
-        pg__flat_free(t, &r->own);
+    if (t->devs.dev) {
+        pg__flat_free(&t->devs, &r->own);
         if (r->staging)
-            t->backend->host_free(t->dev, r->staging);
+            t->devs.backend->host_free(t->devs.dev, r->staging);
     }
-    pg__sums_close(t);
+    pg__sums_close(t->ranks);
     pg__comm_close(r->comm);
     pg__mem_free(r->first_replica);
     pg__mem_free(r->first_lane);
@@ -92,13 +91,13 @@ pg_status pg_job_refuse(pg_err *err)
     return err->code == PG_OK ? PG_OK : pg__comm_refuse(&opts, err->code, err);
 }
 
-pg_status pg__ranks_known(pg_trainer *t, pg_status st, pg_err *err)
+pg_status pg__ranks_known(struct pg__ranks *ranks, pg_status st, pg_err *err)
 {
     const int is_own = st == PG_E_NOMEM || st == PG_E_LIMIT; /* nobody else knows */
     if (st == PG_OK || st == PG_E_PEER || is_own)
         return st;
-    t->ranks->has_agreed = 1;
-    if (pg__rank_of(t) > 0 && err)
+    ranks->has_agreed = 1;
+    if (pg__rank_of(ranks) > 0 && err)
         *err = (pg_err){.code = st};
     return st;
 }
@@ -123,7 +122,7 @@ static uint64_t number_of_cores(void)
 static pg_status check_tree(const pg_trainer *t, pg_err *err)
 {
     const pg__ranks *r = t->ranks;
-    const size_t n = pg__comm_size(r->comm), all = t->cut.n_replicas;
+    const size_t n = pg__comm_size(r->comm), all = t->pool.cut.n_replicas;
     int fits = (n & (n - 1)) == 0 && (all & (all - 1)) == 0;
     for (size_t k = 0; k < n; k++)
         fits = fits && (r->first_replica[k + 1] - r->first_replica[k]) * n == all;
@@ -140,9 +139,9 @@ static pg_status check_tree(const pg_trainer *t, pg_err *err)
 }
 
 /* Launchers that hand out no more than an address find GPUs, which sum by themselves. */
-static pg_status check_launcher(const pg_trainer *t, pg_err *err)
+static pg_status check_launcher(const pg__trainer_devs *devs, pg_err *err)
 {
-    if (pg__job_place_of().by != PG__TORCHRUN || !t->backend->host_memory)
+    if (pg__job_place_of().by != PG__TORCHRUN || !devs->backend->host_memory)
         return PG_OK;
     return pg__comm_needs_mpi(PG__TORCHRUN, err);
 }
@@ -150,23 +149,22 @@ static pg_status check_launcher(const pg_trainer *t, pg_err *err)
 pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     pg__ranks *r = t->ranks;
-    share mine = {.n_replicas = t->cut.n_replicas,
+    share mine = {.n_replicas = t->pool.cut.n_replicas,
                   .cores = number_of_cores(),
-                  .n_devices = t->n_devices,
+                  .n_devices = t->devs.n_devices,
                   .how = (uint64_t)(o->deterministic != 0) + 2 * (uint64_t)(o->cpu_merge != 0)},
           *all = NULL;
     pg_status st = PG_OK;
     if (!r)
         return PG_OK;
     const size_t n = pg__comm_size(r->comm), rank = pg__comm_rank(r->comm);
-    snprintf(mine.backend, sizeof mine.backend, "%s", t->backend->name);
+    snprintf(mine.backend, sizeof mine.backend, "%s", t->devs.backend->name);
     all = pg__mem_array(n, sizeof *all);
     if (!all)
         PG_TRY(pg__nomem(err));
     PG_TRY(pg__comm_gather(r->comm, &mine, all, sizeof mine, "the ranks' devices", err));
-    r->one_each = 1;
     for (size_t k = 0; k < n; k++) {
-        r->one_each = r->one_each && all[k].n_devices == all[k].n_replicas;
+        t->sums.facts.one_each &= all[k].n_devices == all[k].n_replicas;
         if (all[k].how != all[0].how)
             PG_FAIL(PG_E_MISMATCH,
                     "rank 0 on %s and rank %zu on %s differ in deterministic or cpu_merge",
@@ -179,17 +177,17 @@ pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         r->n_sharing += all[k].cores == mine.cores &&
                         strcmp(pg__comm_host(r->comm, k), pg__comm_host(r->comm, rank)) == 0;
     }
-    if (r->shards && !t->backend->host_memory)
+    if (r->shards && !t->devs.backend->host_memory)
         PG_FAIL(PG_E_UNSUPPORTED, "shard-optimizer: not on GPUs; leave it out");
-    t->cut.n_here = t->cut.n_replicas;
-    t->cut.first_here = r->first_replica[rank];
-    t->cut.n_replicas = r->first_replica[n];
-    PG_TRY(check_launcher(t, err));
+    t->pool.cut.n_here = t->pool.cut.n_replicas;
+    t->pool.cut.first_here = r->first_replica[rank];
+    t->pool.cut.n_replicas = r->first_replica[n];
+    PG_TRY(check_launcher(&t->devs, err));
     if (o->deterministic)
         PG_TRY(check_tree(t, err));
 done:
     pg__mem_free(all);
-    return pg__ranks_known(t, st, err);
+    return pg__ranks_known(t->ranks, st, err);
 }
 
 /* Lanes of the deterministic mode are numbered over all ranks, others are each rank's own. */
@@ -201,10 +199,10 @@ pg_status pg__ranks_seat(pg_trainer *t, pg_err *err)
     if (!r)
         return PG_OK;
     const size_t n = pg__comm_size(r->comm);
-    uint64_t mine = t->cut.n_workers;
-    for (size_t k = 0; k < t->cut.n_lanes; k++)
-        mine =
-            (k == 0 ? 0 : mine) + (pg__lane_of(&t->cut, t->cut.n_lanes, k).worker != PG_NO_WORKER);
+    uint64_t mine = t->pool.cut.n_workers;
+    for (size_t k = 0; k < t->pool.cut.n_lanes; k++)
+        mine = (k == 0 ? 0 : mine) +
+               (pg__lane_of(&t->pool.cut, t->pool.cut.n_lanes, k).worker != PG_NO_WORKER);
     all = pg__mem_array(n, sizeof *all);
     if (!all)
         PG_TRY(pg__nomem(err));
@@ -232,20 +230,28 @@ static uint64_t hash_text(uint64_t h, const char *s)
 
 static sameness sameness_of(const pg_trainer *t, const pg_train_opts *o)
 {
-    const double numbers[] = {(double)o->seed,     o->deterministic,  (double)t->cut.n_lanes,
-                              t->bn_sync,          t->precision,      (double)t->optimiser.lr,
-                              (double)t->n_params, o->shard_optimizer};
+    const double numbers[] = {
+        (double)o->seed,          o->deterministic,  (double)t->pool.cut.n_lanes,
+        t->net.bn_sync,           t->net.precision,  (double)t->compiled.optimiser.lr,
+        (double)t->vars.n_params, o->shard_optimizer};
     sameness s = {.version = hash_text(0, pg_version()),
-                  .model = hash_text(0, t->graph->text),
+                  .model = hash_text(0, t->net.graph->text),
                   .options = pg__crc32(0, numbers, sizeof numbers)};
-    const char *const texts[] = {
-        t->optimiser.name, o->optimizer,    o->optimizer_json, o->schedule,
-        o->loss,           o->loss_weights, o->metrics,        o->weighted_metrics,
-        o->freeze,         o->replace_head, o->rules};
+    const char *const texts[] = {t->compiled.optimiser.name,
+                                 o->optimizer,
+                                 o->optimizer_json,
+                                 o->schedule,
+                                 o->loss,
+                                 o->loss_weights,
+                                 o->metrics,
+                                 o->weighted_metrics,
+                                 o->freeze,
+                                 o->replace_head,
+                                 o->rules};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         s.options = hash_text(s.options, texts[i]);
     if (o->deterministic)
-        s.isa = hash_text(0, t->backend->kind(t->dev));
+        s.isa = hash_text(0, t->devs.backend->kind(t->devs.dev));
     return s;
 }
 
@@ -310,13 +316,13 @@ pg_status pg__ranks_same_run(pg_trainer *t, const pg_fit_opts *o, pg_err *err)
                     pg__comm_host(c, 0), k, pg__comm_host(c, k));
 done:
     pg__mem_free(all);
-    return pg__ranks_known(t, st, err);
+    return pg__ranks_known(t->ranks, st, err);
 }
 
 /* A flat of rank 0. */
 static pg_status share_flat(pg_trainer *t, pg__flat *f, pg_err *err)
 {
-    const size_t n = (size_t)t->offsets[t->n_params] * t->backend->real_bytes;
+    const size_t n = (size_t)t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
     char *values = NULL;
     pg_status st = PG_OK;
     if (!f->mem && !f->parts)
@@ -337,34 +343,34 @@ pg_status pg__ranks_begin(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     pg_status st = PG_OK;
     if (!t->ranks)
         return PG_OK;
-    PG_TRY(pg__ranks_known(t, check_same(t, o, err), err));
-    PG_TRY(share_flat(t, &t->params, err));
-    for (size_t s = 0; s < PG_MAX_SLOTS && !pg__is_sharded(t); s++)
-        PG_TRY(share_flat(t, &t->slots[s], err));
-    PG_TRY(pg__ranks_known(t, pg__opt_shard_same(t, err), err));
-    PG_TRY(pg__comm_broadcast(t->ranks->comm, &t->optimiser.iterations,
-                              sizeof t->optimiser.iterations, "the steps of rank 0", err));
-    t->version++;
+    PG_TRY(pg__ranks_known(t->ranks, check_same(t, o, err), err));
+    PG_TRY(share_flat(t, &t->vars.params, err));
+    for (size_t s = 0; s < PG_MAX_SLOTS && !pg__is_sharded(t->ranks); s++)
+        PG_TRY(share_flat(t, &t->vars.slots[s], err));
+    PG_TRY(pg__ranks_known(t->ranks, pg__opt_shard_same(t->ranks, err), err));
+    PG_TRY(pg__comm_broadcast(t->ranks->comm, &t->compiled.optimiser.iterations,
+                              sizeof t->compiled.optimiser.iterations, "the steps of rank 0", err));
+    t->vars.version++;
 done:
     return st;
 }
 
 /* ---- failing and stopping ---- */
 
-size_t pg__rank_of(const pg_trainer *t)
+size_t pg__rank_of(const struct pg__ranks *ranks)
 {
-    return t->ranks ? pg__comm_rank(t->ranks->comm) : 0;
+    return ranks ? pg__comm_rank(ranks->comm) : 0;
 }
 
-pg_status pg__ranks_agree(pg_trainer *t, pg_status st, pg_err *err)
+pg_status pg__ranks_agree(struct pg__ranks *ranks, pg_status st, pg_err *err)
 {
-    if (!t->ranks)
+    if (!ranks)
         return st;
-    st = pg__comm_agree(t->ranks->comm, st, err);
+    st = pg__comm_agree(ranks->comm, st, err);
     if (st == PG_OK || st == PG_E_PEER)
         return st;
-    t->ranks->has_agreed = 1;
-    if (pg__rank_of(t) > 0 && err)
+    ranks->has_agreed = 1;
+    if (pg__rank_of(ranks) > 0 && err)
         *err = (pg_err){.code = st};
     return st;
 }
@@ -380,29 +386,29 @@ void pg__ranks_begin_call(pg_trainer *t, const volatile int *cancel)
 
 pg_status pg_trainer_agree(pg_trainer *t, pg_status st, pg_err *err)
 {
-    return pg__ranks_agree(t, st, err);
+    return pg__ranks_agree(t->ranks, st, err);
 }
 
-pg_status pg__ranks_told(pg_trainer *t, pg_status st, pg_err *err)
+pg_status pg__ranks_told(struct pg__ranks *ranks, pg_status st, pg_err *err)
 {
     char who[96];
-    if (!t->ranks || st == PG_OK || st == PG_E_PEER || t->ranks->has_agreed)
+    if (!ranks || st == PG_OK || st == PG_E_PEER || ranks->has_agreed)
         return st;
-    if (st == PG_E_CANCELLED && t->ranks->stops) {
-        if (pg__rank_of(t) > 0 && err)
+    if (st == PG_E_CANCELLED && ranks->stops) {
+        if (pg__rank_of(ranks) > 0 && err)
             *err = (pg_err){.code = st};
         return st;
     }
-    snprintf(who, sizeof who, "rank %zu on %s", pg__rank_of(t),
-             pg__comm_host(t->ranks->comm, pg__rank_of(t)));
+    snprintf(who, sizeof who, "rank %zu on %s", pg__rank_of(ranks),
+             pg__comm_host(ranks->comm, pg__rank_of(ranks)));
     pg_err_prefix(err, who);
-    pg__comm_abandon(t->ranks->comm);
+    pg__comm_abandon(ranks->comm);
     return st;
 }
 
-int pg__told_to_stop(const pg_trainer *t, const volatile int *cancel)
+int pg__told_to_stop(const struct pg__ranks *ranks, const volatile int *cancel)
 {
-    return t->ranks ? t->ranks->stops : pg__cancelled(cancel);
+    return ranks ? ranks->stops : pg__cancelled(cancel);
 }
 
 pg_status pg__ranks_any(pg_trainer *t, int *found, pg_err *err)
@@ -424,19 +430,19 @@ done:
     return st;
 }
 
-pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, uint32_t mark, pg_err *err)
+pg_status pg__ranks_found(struct pg__ranks *ranks, const char *file, int found, uint32_t mark,
+                          pg_err *err)
 {
     const uint64_t mine = found ? (uint64_t)1 << 32 | mark : 0;
     uint64_t *all = NULL;
     pg_status st = PG_OK;
-    if (!t->ranks)
+    if (!ranks)
         return PG_OK;
-    const pg__comm *c = t->ranks->comm;
+    const pg__comm *c = ranks->comm;
     all = pg__mem_array(pg__comm_size(c), sizeof *all);
     if (!all)
         PG_TRY(pg__nomem(err));
-    PG_TRY(
-        pg__comm_gather(t->ranks->comm, &mine, all, sizeof mine, "the state to go on with", err));
+    PG_TRY(pg__comm_gather(ranks->comm, &mine, all, sizeof mine, "the state to go on with", err));
     for (size_t k = 1; k < pg__comm_size(c); k++)
         if (all[k] != all[0]) {
             const size_t has = all[0] ? 0 : k, lacks = all[0] ? k : 0;
@@ -455,20 +461,20 @@ pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, uint32_t m
         }
 done:
     pg__mem_free(all);
-    return pg__ranks_known(t, st, err);
+    return pg__ranks_known(ranks, st, err);
 }
 
-pg_status pg__ranks_where(pg_trainer *t, char where[256], pg_err *err)
+pg_status pg__ranks_where(struct pg__ranks *ranks, char where[256], pg_err *err)
 {
     char *all = NULL;
     pg_status st = PG_OK;
-    if (!t->ranks)
+    if (!ranks)
         return PG_OK;
-    const size_t n = pg__comm_size(t->ranks->comm);
+    const size_t n = pg__comm_size(ranks->comm);
     all = pg__mem_array(n, 256);
     if (!all)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__comm_gather(t->ranks->comm, where, all, 256, "where NaN began", err));
+    PG_TRY(pg__comm_gather(ranks->comm, where, all, 256, "where NaN began", err));
     for (size_t k = n; k-- > 0;)
         if (all[256 * k])
             memcpy(where, all + 256 * k, 256);
@@ -479,16 +485,16 @@ done:
 
 /* ---- where the time went ---- */
 
-double pg__ranks_waited(const pg_trainer *t)
+double pg__ranks_waited(const struct pg__ranks *ranks)
 {
-    return t->ranks ? pg__comm_waited(t->ranks->comm) : 0;
+    return ranks ? pg__comm_waited(ranks->comm) : 0;
 }
 
 pg_status pg__ranks_shares(pg_trainer *t, pg_fit_report *to, pg_err *err)
 {
-    const pg__spent *s = &t->spent;
+    const pg__spent *s = &t->report.spent;
     const double busy = s->step + s->input;
-    const double waited = pg__ranks_waited(t) - s->waited;
+    const double waited = pg__ranks_waited(t->ranks) - s->waited;
     pg_rank_share mine = {.input = s->input};
     pg_status st = PG_OK;
     if (!t->ranks)
@@ -498,7 +504,7 @@ pg_status pg__ranks_shares(pg_trainer *t, pg_fit_report *to, pg_err *err)
         t->ranks->shares = pg__mem_array(pg__comm_size(c), sizeof *t->ranks->shares);
     if (!t->ranks->shares)
         PG_TRY(pg__nomem(err));
-    snprintf(mine.host, sizeof mine.host, "%s", pg__comm_host(c, pg__rank_of(t)));
+    snprintf(mine.host, sizeof mine.host, "%s", pg__comm_host(c, pg__rank_of(t->ranks)));
     mine.exchange = s->exchange;
     mine.compute = s->step - s->exchange;
     mine.waiting = waited > s->exchange ? waited - s->exchange : 0;

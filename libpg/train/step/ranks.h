@@ -24,12 +24,10 @@ typedef struct pg__ranks {
     pg__flat own;          /* gradients of a rank without rows */
     struct pg__bucket_sums *sums;
     void *staging; /* gradients of GPUs, and what comes from another rank, in the host's memory */
-    int one_each;  /* every replica of every rank has a device of its own */
     pg_rank_share *shares; /* what the last report points to */
     const volatile int *cancel;
     int stops;      /* some rank was told to stop, before the step just made */
     int has_agreed; /* all ranks failed, and know it */
-    int in_tree;    /* sums are made in the order of the tree */
     int shards;     /* the optimizer's state is divided */
     uint32_t mark;  /* of all that was put into it */
     pg__window windows[PG_MAX_SLOTS];
@@ -40,7 +38,7 @@ typedef struct pg__ranks {
 
 /* Joins the job; before devices are opened. t->ranks stays NULL where this is the only process. */
 pg_status pg__ranks_join(pg_trainer *t, const pg_train_opts *o, pg_err *err);
-/* Its replicas among all: t->cut, which so far has its own. */
+/* Its replicas among all: t->pool.cut, which so far has its own. */
 pg_status pg__ranks_deal(pg_trainer *t, const pg_train_opts *o, pg_err *err);
 /* Its lanes among all, when there are workers. */
 pg_status pg__ranks_seat(pg_trainer *t, pg_err *err);
@@ -55,28 +53,29 @@ void pg__ranks_begin_call(pg_trainer *t, const volatile int *cancel);
 pg_status pg__ranks_same_run(pg_trainer *t, const pg_fit_opts *o, pg_err *err);
 
 /* A failure that all ranks found out together: rank 0 tells it. */
-pg_status pg__ranks_known(pg_trainer *t, pg_status st, pg_err *err);
+pg_status pg__ranks_known(struct pg__ranks *ranks, pg_status st, pg_err *err);
 /* What all ranks return: the failure of the first that failed, whose message only rank 0 has. */
-pg_status pg__ranks_agree(pg_trainer *t, pg_status st, pg_err *err);
+pg_status pg__ranks_agree(struct pg__ranks *ranks, pg_status st, pg_err *err);
 /* A failure of this rank alone, at the end of a public call: names the rank. Others will miss it.
  */
-pg_status pg__ranks_told(pg_trainer *t, pg_status st, pg_err *err);
+pg_status pg__ranks_told(struct pg__ranks *ranks, pg_status st, pg_err *err);
 
 /* Did any rank find it? */
 pg_status pg__ranks_any(pg_trainer *t, int *found, pg_err *err);
 /* Was the run that goes on found by all, and the same one? mark: of what was found. */
-pg_status pg__ranks_found(pg_trainer *t, const char *file, int found, uint32_t mark, pg_err *err);
+pg_status pg__ranks_found(struct pg__ranks *ranks, const char *file, int found, uint32_t mark,
+                          pg_err *err);
 /* What one of them knows of the first NaN. */
-pg_status pg__ranks_where(pg_trainer *t, char where[256], pg_err *err);
+pg_status pg__ranks_where(struct pg__ranks *ranks, char where[256], pg_err *err);
 
 /* Seconds spent waiting so far; where the time of each rank's steps went. */
-double pg__ranks_waited(const pg_trainer *t);
+double pg__ranks_waited(const struct pg__ranks *ranks);
 pg_status pg__ranks_shares(pg_trainer *t, pg_fit_report *to, pg_err *err);
 
 /* Is it time to leave? All ranks say the same: what they were told before the step just made. */
-int pg__told_to_stop(const pg_trainer *t, const volatile int *cancel);
+int pg__told_to_stop(const struct pg__ranks *ranks, const volatile int *cancel);
 
-size_t pg__rank_of(const pg_trainer *t); /* 0 where there are no others */
+size_t pg__rank_of(const struct pg__ranks *ranks); /* 0 where there are no others */
 
 /* ---- ranks_step.c: within a step ---- */
 
@@ -90,16 +89,13 @@ pg_status pg__ranks_rows(pg_trainer *t, const pg__batch *b, void *rows, size_t r
 
 /* ---- ranks_sum.c: gradients ---- */
 
-pg_status pg__sums_open(pg_trainer *t, pg_err *err);
-void pg__sums_close(pg_trainer *t);
+pg_status pg__sums_open(struct pg__ranks *ranks, pg_err *err);
+void pg__sums_close(struct pg__ranks *ranks);
 /* Bytes that sums take beside the gradients: on each of so many ranks with such a trainer; on this
  * one among those that there are; what it has of that already. */
 uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded);
 uint64_t pg__sums_needed(pg_trainer *t);
 uint64_t pg__sums_held(pg_trainer *t);
-/* Are sums under way while lanes compute, in the step in hand? */
-int pg__sums_go_along(const pg_trainer *t);
-
 /* The sum over ranks of what each has; *sum NULL: it has no rows. Where the optimizer's state is
  * divided only the rank's own elements, if nothing asks for more (optimizer_shard.h). */
 pg_status pg__ranks_sum(pg_trainer *t, pg__flat **sum, pg_err *err);

@@ -30,7 +30,7 @@ pg_status pg__ranks_gpus(const pg_trainer *t, size_t n, size_t *first, size_t *e
     if (*first < n)
         return PG_OK;
     (void)pg_fail(err, PG_E_UNSUPPORTED, "%zu ranks on %s, which has %zu GPUs", n_local,
-                  pg__comm_host(t->ranks->comm, pg__rank_of(t)), n);
+                  pg__comm_host(t->ranks->comm, pg__rank_of(t->ranks)), n);
     pg_err_do(err, PG_DO_RANK_PER_GPU, NULL);
     return PG_E_UNSUPPORTED;
 }
@@ -49,11 +49,11 @@ static int is_gone(const pg__comm *c)
 
 #define PATIENCE 300 /* seconds that a device waits for the others of its process */
 
-pg__patience pg__ranks_patience(const pg_trainer *t)
+pg__patience pg__ranks_patience(const struct pg__ranks *ranks)
 {
-    if (!t->ranks)
+    if (!ranks)
         return (pg__patience){.seconds = PATIENCE};
-    return (pg__patience){pg__comm_timeout(t->ranks->comm), nobody_comes, t->ranks->comm};
+    return (pg__patience){pg__comm_timeout(ranks->comm), nobody_comes, ranks->comm};
 }
 
 typedef struct place {
@@ -65,10 +65,10 @@ typedef struct place {
 static pg_status check_places(const pg_trainer *t, const place *all, pg_err *err)
 {
     const pg__comm *c = t->ranks->comm;
-    const size_t rank = pg__rank_of(t);
+    const size_t rank = pg__rank_of(t->ranks);
     for (size_t k = 0; k < pg__comm_size(c); k++)
         for (size_t i = 0; k != rank && i < all[k].n; i++)
-            for (size_t d = 0; d < t->n_devices; d++) {
+            for (size_t d = 0; d < t->devs.n_devices; d++) {
                 const size_t low = k < rank ? k : rank, high = k < rank ? rank : k;
                 if (!all[k].bus[i][0] || strcmp(all[k].bus[i], all[rank].bus[d]) != 0 ||
                     strcmp(pg__comm_host(c, k), pg__comm_host(c, rank)) != 0)
@@ -87,43 +87,43 @@ static pg_status check_places(const pg_trainer *t, const place *all, pg_err *err
 static pg_status find_place(pg_trainer *t, pg__group_place *among, pg_err *err)
 {
     pg__comm *c = t->ranks->comm;
-    place mine = {.n = t->n_devices}, *all = pg__mem_array(pg__comm_size(c), sizeof *all);
+    place mine = {.n = t->devs.n_devices}, *all = pg__mem_array(pg__comm_size(c), sizeof *all);
     pg_status st = PG_OK;
     if (!all)
         PG_TRY(pg__nomem(err));
-    for (size_t d = 0; d < t->n_devices; d++)
-        strncpy(mine.bus[d], t->backend->bus(t->devices[d].dev), PG_BUS - 1);
+    for (size_t d = 0; d < t->devs.n_devices; d++)
+        strncpy(mine.bus[d], t->devs.backend->bus(t->devs.devices[d].dev), PG_BUS - 1);
     PG_TRY(pg__comm_gather(c, &mine, all, sizeof mine, "the ranks' GPUs", err));
     for (size_t k = 0; k < pg__comm_size(c); k++) {
-        among->first += k < pg__rank_of(t) ? (size_t)all[k].n : 0;
+        among->first += k < pg__rank_of(t->ranks) ? (size_t)all[k].n : 0;
         among->n_all += (size_t)all[k].n;
     }
-    PG_TRY(pg__ranks_agree(t, check_places(t, all, err), err));
-    st = t->backend->group_id(pg__rank_of(t) == 0 ? among->id : NULL, err);
+    PG_TRY(pg__ranks_agree(t->ranks, check_places(t, all, err), err));
+    st = t->devs.backend->group_id(pg__rank_of(t->ranks) == 0 ? among->id : NULL, err);
     if (st == PG_E_UNSUPPORTED) {
         pg_err_set(err, "cpu_merge", "%s", "");
         pg_err_arg(err, "note", "sums without it");
     }
-    PG_TRY(pg__ranks_agree(t, st, err));
+    PG_TRY(pg__ranks_agree(t->ranks, st, err));
     PG_TRY(pg__comm_broadcast(c, among->id, sizeof among->id, "NCCL's id", err));
 done:
     pg__mem_free(all);
     return st;
 }
 
-pg_status pg__ranks_group(pg_trainer *t, const pg_train_opts *o, pg_err *err)
+pg_status pg__ranks_group(pg_trainer *t, pg_err *err)
 {
     pg__group_place among = {.first = 0};
     pg__dev *devs[PG_MAX_REPLICAS];
     pg_status st = PG_OK;
-    if (!t->ranks || t->backend->host_memory || o->deterministic || o->cpu_merge)
+    if (!t->ranks || !pg__sums_by_group(&t->sums.facts))
         return PG_OK;
     PG_TRY(find_place(t, &among, err));
-    among.patience = pg__ranks_patience(t);
-    for (size_t d = 0; d < t->n_devices; d++)
-        devs[d] = t->devices[d].dev;
-    st = t->backend->group_new(&t->group, devs, t->n_devices, &among, err);
-    st = pg__ranks_blame(t, st, err);
+    among.patience = pg__ranks_patience(t->ranks);
+    for (size_t d = 0; d < t->devs.n_devices; d++)
+        devs[d] = t->devs.devices[d].dev;
+    st = t->devs.backend->group_new(&t->sums.group, devs, t->devs.n_devices, &among, err);
+    st = pg__ranks_blame(t->ranks, st, err);
 done:
     return st;
 }
@@ -132,10 +132,10 @@ done:
 
 #define LOOKS 100 /* times 10 ms: NCCL may know that a process is gone before its number is */
 
-pg_status pg__ranks_blame(pg_trainer *t, pg_status st, pg_err *err)
+pg_status pg__ranks_blame(struct pg__ranks *ranks, pg_status st, pg_err *err)
 {
     const struct timespec nap = {.tv_nsec = 10000000};
-    pg__comm *c = t->ranks ? t->ranks->comm : NULL;
+    pg__comm *c = ranks ? ranks->comm : NULL;
     if (!c || (st != PG_E_DEVICE && st != PG_E_PEER) || pg__comm_is_over(c))
         return st;
     for (int k = 0; k < LOOKS && !(st == PG_E_PEER ? pg__comm_ends(c) : is_gone(c)); k++)
@@ -150,7 +150,7 @@ pg_status pg__ranks_blame(pg_trainer *t, pg_status st, pg_err *err)
 /* In the order of MPI. */
 static pg_status sum_pieces(pg_trainer *t, char *mem, size_t n, pg_err *err)
 {
-    const size_t each = t->backend->real_bytes;
+    const size_t each = t->devs.backend->real_bytes;
     pg_status st = PG_OK;
     for (size_t at = 0; at < n && st == PG_OK; at += PIECE) {
         pg__comm_sum_of sum = {.mem = mem + at * each,
@@ -164,33 +164,35 @@ static pg_status sum_pieces(pg_trainer *t, char *mem, size_t n, pg_err *err)
     return st;
 }
 
-pg_status pg__ranks_sum_hosts(pg_trainer *t, int deterministic, pg__flat **sum, pg_err *err)
+pg_status pg__ranks_sum_hosts(pg_trainer *t, pg__flat **sum, pg_err *err)
 {
     pg__ranks *r = t->ranks;
-    pg__flat *on = *sum ? *sum : &t->devices[0].incoming;
-    pg__dev *dev = t->devices[on->device].dev;
-    const size_t n = (size_t)t->offsets[t->n_params], bytes = n * t->backend->real_bytes;
+    pg__flat *on = *sum ? *sum : &t->devs.devices[0].incoming;
+    pg__dev *dev = t->devs.devices[on->device].dev;
+    const size_t n = (size_t)t->vars.offsets[t->vars.n_params],
+                 bytes = n * t->devs.backend->real_bytes;
     int has = *sum != NULL;
     pg_status st = PG_OK;
     if (!r->staging)
-        PG_TRY(t->backend->host_alloc(t->dev, &r->staging, 2 * bytes, err));
+        PG_TRY(t->devs.backend->host_alloc(t->devs.dev, &r->staging, 2 * bytes, err));
     char *mem = r->staging;
     if (has)
-        PG_TRY(pg__device_failed(t, dev, t->backend->get(dev, mem, on->mem, bytes), err));
+        PG_TRY(
+            pg__device_failed(&t->devs, dev, t->devs.backend->get(dev, mem, on->mem, bytes), err));
     else
         memset(mem, 0, bytes);
-    if (deterministic)
-        PG_TRY(pg__comm_tree_sum(r->comm, mem, mem + bytes, n, t->backend->real_bytes, &has, what,
-                                 err));
+    if (t->sums.plan.in_tree)
+        PG_TRY(pg__comm_tree_sum(r->comm, mem, mem + bytes, n, t->devs.backend->real_bytes, &has,
+                                 what, err));
     else
         PG_TRY(sum_pieces(t, mem, n, err));
-    *sum = has || !deterministic ? on : NULL;
+    *sum = has || !t->sums.plan.in_tree ? on : NULL;
     if (!*sum)
         goto done;
-    st = t->backend->put(dev, on->mem, mem, bytes);
+    st = t->devs.backend->put(dev, on->mem, mem, bytes);
     if (st == PG_OK)
-        st = t->backend->sync(dev);
-    PG_TRY(pg__device_failed(t, dev, st, err));
+        st = t->devs.backend->sync(dev);
+    PG_TRY(pg__device_failed(&t->devs, dev, st, err));
 done:
     return st;
 }

@@ -17,8 +17,8 @@ pg_status pg__ranks_states(pg__step *s, pg_err *err);
 /* What lanes brought to a meeting. */
 pg_status pg__ranks_board(pg__step *s, size_t meeting, pg_err *err);
 
-/* ranks_sum.c: whether sums go along with the lanes of a step; a lane that they go along with. */
-void pg__sums_choose(pg__step *s);
+/* ranks_sum.c: before lanes are run; a lane whose gradients are summed while it is. */
+pg_status pg__sums_begin(pg__step *s, pg_err *err);
 pg_status pg__sums_run(const pg__step *s, const pg__job *job);
 
 #endif

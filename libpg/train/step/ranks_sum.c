@@ -1,9 +1,7 @@
-/* ranks_sum.c - the gradients' sum over ranks.
- *
- * In the deterministic mode at the end of the step, in the order of the tree. Else in the buckets
- * of buckets.c, which all ranks sum in the same order: as soon as the backward pass of all lanes of
- * this rank has left one behind, where its lanes run from end to end on their own, otherwise at the
- * end. MPI moves messages only while it is called, so on one machine workers do that between two
+/* ranks_sum.c - the gradients' sum over ranks, as the plan says (sum_plan.h): in the order of the
+ * tree, at the end of the step; or in the buckets of buckets.c, which all ranks sum in the same
+ * order: at the end, or each as soon as the backward pass of all lanes of this rank has left it
+ * behind. MPI moves messages only while it is called, so on one machine workers do that between two
  * operations, whoever finds nobody at it: a thread of its own would take a core from the ones that
  * compute. Between machines there is such a thread (comm_mover.c). */
 #include <pthread.h>
@@ -30,36 +28,34 @@ struct pg__bucket_sums {
     _Atomic size_t left[PG_MAX_BUCKETS]; /* lanes that left the bucket behind */
     pg__flat **lanes;                    /* gradients of this rank's lanes that have rows */
     size_t n_lanes, cap_lanes;
-    int is_open; /* lanes are at it */
     pg_status st;
     pg_err err;
 };
 
 /* ---- memory ---- */
 
-static int in_halves(const pg_trainer *t, size_t n_ranks, int is_sharded)
-{
-    return (!is_sharded || pg__opt_shard_whole_sums(t)) && (n_ranks & (n_ranks - 1)) == 0;
-}
-
 /* Where MPI sums by itself it takes memory of its own, which nobody tells. */
 uint64_t pg__sums_bytes(pg_trainer *t, size_t n_ranks, int is_sharded)
 {
-    const uint64_t n = t->offsets[t->n_params], each = t->backend->real_bytes;
-    if (n_ranks < 2 || !t->backend->host_memory)
-        return 0;
-    if (t->cut.n_lanes)
+    const uint64_t n = t->vars.offsets[t->vars.n_params], each = t->devs.backend->real_bytes;
+    pg__sum_facts f = t->sums.facts;
+    f.n_ranks = n_ranks;
+    f.is_sharded = is_sharded;
+    f.needs_whole = pg__opt_shard_whole_sums(&t->compiled);
+    const pg__sum_plan plan = pg__sum_plan_of(&f);
+    if (plan.way == PG__SUM_RANKS_TREE)
         return n * each;
-    if (!in_halves(t, n_ranks, is_sharded))
+    if (!plan.halves)
         return 0;
-    if (t->n_buckets == 0)
-        pg__buckets_plan(t);
-    return (n / 2 + (uint64_t)SPARE * t->n_buckets) * each;
+    if (t->sums.n_buckets == 0)
+        pg__buckets_cut(t);
+    return (n / 2 + (uint64_t)SPARE * t->sums.n_buckets) * each;
 }
 
 uint64_t pg__sums_needed(pg_trainer *t)
 {
-    return t->ranks ? pg__sums_bytes(t, pg__comm_size(t->ranks->comm), pg__is_sharded(t)) : 0;
+    return t->ranks ? pg__sums_bytes(t, pg__comm_size(t->ranks->comm), pg__is_sharded(t->ranks))
+                    : 0;
 }
 
 uint64_t pg__sums_held(pg_trainer *t)
@@ -77,19 +73,19 @@ static pg_status make_room(pg_trainer *t)
     return b->work || n == 0 ? PG_OK : PG_E_NOMEM;
 }
 
-pg_status pg__sums_open(pg_trainer *t, pg_err *err)
+pg_status pg__sums_open(struct pg__ranks *ranks, pg_err *err)
 {
     struct pg__bucket_sums *b = pg__mem_array(1, sizeof *b);
     if (!b)
         return pg__nomem(err);
     pthread_mutex_init(&b->lock, NULL);
-    t->ranks->sums = b;
+    ranks->sums = b;
     return PG_OK;
 }
 
-void pg__sums_close(pg_trainer *t)
+void pg__sums_close(struct pg__ranks *ranks)
 {
-    struct pg__bucket_sums *b = t->ranks->sums;
+    struct pg__bucket_sums *b = ranks->sums;
     if (!b)
         return;
     pthread_mutex_destroy(&b->lock);
@@ -97,7 +93,7 @@ void pg__sums_close(pg_trainer *t)
     pg__mem_free(b->sums);
     pg__mem_free(b->work);
     pg__mem_free(b);
-    t->ranks->sums = NULL;
+    ranks->sums = NULL;
 }
 
 /* Of a rank without rows. */
@@ -107,7 +103,7 @@ static pg_status zeros(pg_trainer *t, pg__flat **out, pg_err *err)
     pg_status st = PG_OK;
     if (!r->own.mem)
         PG_TRY(pg__flat_alloc(t, &r->own, err));
-    PG_TRY(pg__device_failed(t, t->dev, pg__flat_fill(t, &r->own, 0), err));
+    PG_TRY(pg__device_failed(&t->devs, t->devs.dev, pg__flat_fill(t, &r->own, 0), err));
     *out = &r->own;
 done:
     return st;
@@ -115,9 +111,9 @@ done:
 
 /* ---- in buckets ---- */
 
-static char *at_element(const pg_trainer *t, const pg__flat *f, uint64_t i)
+static char *at_element(const pg__trainer_devs *devs, const pg__flat *f, uint64_t i)
 {
-    return (char *)f->mem + i * t->backend->real_bytes;
+    return (char *)f->mem + i * devs->backend->real_bytes;
 }
 
 /* Bucket k of this rank's lanes, in the order of the tree; it comes to the first of them. */
@@ -127,18 +123,18 @@ static pg_status sum_lanes(pg_trainer *t, uint64_t from, uint64_t to)
     pg_status st = PG_OK;
     for (size_t size = 1; size < b->n_lanes; size *= 2)
         for (size_t lo = 0; lo + size < b->n_lanes && st == PG_OK; lo += 2 * size)
-            st = t->backend->accumulate(t->dev, at_element(t, b->lanes[lo], from),
-                                        at_element(t, b->lanes[lo + size], from),
-                                        (size_t)(to - from));
+            st = t->devs.backend->accumulate(t->devs.dev, at_element(&t->devs, b->lanes[lo], from),
+                                             at_element(&t->devs, b->lanes[lo + size], from),
+                                             (size_t)(to - from));
     return st;
 }
 
 /* Room for half of bucket k and 16 numbers more; the last bucket lies first. */
 static char *work_of(const pg_trainer *t, size_t k)
 {
-    const uint64_t at =
-        t->offsets[t->buckets[k].first] / 2 + (uint64_t)SPARE * (t->n_buckets - 1 - k);
-    return t->ranks->sums->work + at * t->backend->real_bytes;
+    const uint64_t at = t->vars.offsets[t->sums.buckets[k].first] / 2 +
+                        (uint64_t)SPARE * (t->sums.n_buckets - 1 - k);
+    return t->ranks->sums->work + at * t->devs.backend->real_bytes;
 }
 
 /* To all, or each rank's piece to it. */
@@ -148,12 +144,13 @@ static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_e
     pg_status st = PG_OK;
     for (size_t p = 0; p < b->n_each && st == PG_OK; p++) {
         pg__comm_sum_of *s = &b->sums[k * b->n_each + p];
-        uint64_t from = t->offsets[t->buckets[k].first], to = t->offsets[t->buckets[k].end];
+        uint64_t from = t->vars.offsets[t->sums.buckets[k].first],
+                 to = t->vars.offsets[t->sums.buckets[k].end];
         if (b->n_each > 1)
             pg__opt_shard_piece(t, k, p, &from, &to);
-        *s = (pg__comm_sum_of){.mem = at_element(t, sum, from),
+        *s = (pg__comm_sum_of){.mem = at_element(&t->devs, sum, from),
                                .n = (size_t)(to - from),
-                               .real_bytes = t->backend->real_bytes,
+                               .real_bytes = t->devs.backend->real_bytes,
                                .to = b->n_each > 1 ? p : PG__TO_ALL,
                                .work = b->work ? work_of(t, k) : NULL};
         if (s->n > 0)
@@ -162,25 +159,14 @@ static pg_status begin_bucket(pg_trainer *t, const pg__flat *sum, size_t k, pg_e
     return st;
 }
 
-static pg_status plan(pg_trainer *t)
-{
-    struct pg__bucket_sums *b = t->ranks->sums;
-    if (t->n_buckets == 0)
-        pg__buckets_plan(t);
-    b->n_each =
-        pg__is_sharded(t) && !pg__opt_shard_whole_sums(t) ? pg__comm_size(t->ranks->comm) : 1;
-    if (!b->sums)
-        b->sums = pg__mem_array(t->n_buckets * b->n_each, sizeof *b->sums);
-    return b->sums && make_room(t) == PG_OK ? PG_OK : PG_E_NOMEM;
-}
-
 /* Begins what is complete, and moves what is under way. Under the lock. */
 static void move_on(pg_trainer *t)
 {
     struct pg__bucket_sums *b = t->ranks->sums;
-    while (b->st == PG_OK && b->n_begun < t->n_buckets && b->left[b->n_begun] == b->n_lanes) {
-        const pg__bucket *k = &t->buckets[b->n_begun];
-        b->st = pg__device_failed(t, t->dev, sum_lanes(t, t->offsets[k->first], t->offsets[k->end]),
+    while (b->st == PG_OK && b->n_begun < t->sums.n_buckets && b->left[b->n_begun] == b->n_lanes) {
+        const pg__bucket *k = &t->sums.buckets[b->n_begun];
+        b->st = pg__device_failed(&t->devs, t->devs.dev,
+                                  sum_lanes(t, t->vars.offsets[k->first], t->vars.offsets[k->end]),
                                   &b->err);
         if (b->st == PG_OK)
             b->st = begin_bucket(t, b->lanes[0], b->n_begun, &b->err);
@@ -190,30 +176,25 @@ static void move_on(pg_trainer *t)
         b->st = pg__comm_poll(t->ranks->comm, &b->err);
 }
 
-void pg__sums_choose(pg__step *s)
+pg_status pg__sums_begin(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
     struct pg__bucket_sums *b = t->ranks ? t->ranks->sums : NULL;
-    if (!b)
-        return;
-    b->is_open = 0;
+    if (s->plan->way != PG__SUM_RANKS_BUCKETS)
+        return PG_OK;
     b->n_lanes = 0;
     b->n_begun = 0;
     b->st = PG_OK;
     memset(b->left, 0, sizeof b->left);
-    if (s->pass != PG__TRAINS || t->cut.n_lanes || s->n_jobs != s->n_lanes || s->n_meetings > 0 ||
-        t->assigned.n_devices > 1 || !t->backend->host_memory || t->is_trial)
-        return;
-    if (plan(t) != PG_OK || pg__mem_grow(&b->lanes, &b->cap_lanes, s->n_lanes, sizeof *b->lanes))
-        return; /* then at the end */
+    b->n_each = s->plan->to_owner ? pg__comm_size(t->ranks->comm) : 1;
+    if (!b->sums)
+        b->sums = pg__mem_array(t->sums.n_buckets * b->n_each, sizeof *b->sums);
+    if (!b->sums || make_room(t) != PG_OK ||
+        pg__mem_grow(&b->lanes, &b->cap_lanes, s->n_lanes, sizeof *b->lanes))
+        return pg__nomem(err);
     for (size_t k = 0; k < s->n_jobs; k++)
         b->n_lanes += s->jobs[k].program != NULL;
-    b->is_open = b->n_lanes > 0;
-}
-
-int pg__sums_go_along(const pg_trainer *t)
-{
-    return t->ranks && t->ranks->sums && t->ranks->sums->is_open;
+    return PG_OK;
 }
 
 /* Which of the lanes with rows this is. */
@@ -232,11 +213,11 @@ pg_status pg__sums_run(const pg__step *s, const pg__job *job)
     const size_t n_calls = pg__program_n_calls(job->program);
     size_t ends[PG_MAX_BUCKETS], k = 0;
     pg_status st = PG_OK;
-    pg__buckets_ends(t, job->program, ends);
+    pg__buckets_ends(&t->sums, job->program, ends);
     b->lanes[place_of(s, job)] = job->grads;
     for (size_t at = 0; at <= n_calls; at++) {
         int found = 0;
-        for (; k < t->n_buckets && ends[k] <= at; k++, found = 1)
+        for (; k < t->sums.n_buckets && ends[k] <= at; k++, found = 1)
             b->left[k]++;
         if ((found || b->n_begun > 0) && pthread_mutex_trylock(&b->lock) == 0) {
             move_on(t);
@@ -250,35 +231,34 @@ done:
 }
 
 /* What is not begun yet, and then the end of all. */
-static pg_status by_buckets(pg_trainer *t, pg__flat **sum, pg_err *err)
+static pg_status in_buckets(pg_trainer *t, pg__flat **sum, pg_err *err)
 {
     struct pg__bucket_sums *b = t->ranks->sums;
     pg_status st = PG_OK;
-    if (b->is_open) {
+    if (t->sums.plan.overlaps) {
         pthread_mutex_lock(&b->lock); /* no lane is at it any more */
         move_on(t);
         pthread_mutex_unlock(&b->lock);
         *sum = b->lanes[0];
+    } else if (!*sum) {
+        PG_TRY(zeros(t, sum, err));
     }
     if (b->st != PG_OK) {
         if (err)
             *err = b->err;
         return b->st;
     }
-    if (plan(t) != PG_OK)
-        PG_TRY(pg__nomem(err));
-    for (; b->n_begun < t->n_buckets; b->n_begun++)
+    for (; b->n_begun < t->sums.n_buckets; b->n_begun++)
         PG_TRY(begin_bucket(t, *sum, b->n_begun, err));
-    PG_TRY(pg__comm_sums_wait(t->ranks->comm, b->sums, t->n_buckets * b->n_each, what, err));
+    PG_TRY(pg__comm_sums_wait(t->ranks->comm, b->sums, t->sums.n_buckets * b->n_each, what, err));
 done:
-    b->is_open = 0;
     return st;
 }
 
 /* ---- deterministic ---- */
 
-/* In the order of the tree; what is absent is not added. */
-static pg_status by_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
+/* What is absent is not added. */
+static pg_status in_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
 {
     pg__ranks *r = t->ranks;
     int has = *sum != NULL;
@@ -287,12 +267,9 @@ static pg_status by_tree(pg_trainer *t, pg__flat **sum, pg_err *err)
         PG_TRY(pg__nomem(err));
     if (!*sum)
         PG_TRY(zeros(t, sum, err));
-    const size_t n = (size_t)t->offsets[t->n_params], bytes = t->backend->real_bytes;
-    const int to_one = pg__is_sharded(t) && !pg__opt_shard_whole_sums(t);
-    st = to_one
-             ? pg__comm_tree_halve(r->comm, (*sum)->mem, r->sums->work, n, bytes, &has, what, err)
-             : pg__comm_tree_sum(r->comm, (*sum)->mem, r->sums->work, n, bytes, &has, what, err);
-    PG_TRY(st);
+    const size_t n = (size_t)t->vars.offsets[t->vars.n_params], bytes = t->devs.backend->real_bytes;
+    PG_TRY((t->sums.plan.to_owner ? pg__comm_tree_halve : pg__comm_tree_sum)(
+        r->comm, (*sum)->mem, r->sums->work, n, bytes, &has, what, err));
     *sum = has ? *sum : NULL;
 done:
     return st;
@@ -300,12 +277,5 @@ done:
 
 pg_status pg__ranks_sum(pg_trainer *t, pg__flat **sum, pg_err *err)
 {
-    pg_status st = PG_OK;
-    if (t->cut.n_lanes)
-        return by_tree(t, sum, err);
-    if (!*sum && !t->ranks->sums->is_open)
-        PG_TRY(zeros(t, sum, err));
-    PG_TRY(by_buckets(t, sum, err));
-done:
-    return st;
+    return t->sums.plan.in_tree ? in_tree(t, sum, err) : in_buckets(t, sum, err);
 }

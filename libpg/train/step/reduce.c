@@ -33,7 +33,7 @@ done:
 static pg_status add(pg_trainer *t, pg__dev *dev, pg__flat **a, pg__flat *b, uint64_t from,
                      uint64_t to)
 {
-    const size_t bytes = t->backend->real_bytes;
+    const size_t bytes = t->devs.backend->real_bytes;
     pg_status st = PG_OK;
     if (!*a) {
         *a = b;
@@ -43,9 +43,9 @@ static pg_status add(pg_trainer *t, pg__dev *dev, pg__flat **a, pg__flat *b, uin
         return PG_OK;
     if ((*a)->parts) /* which are summed whole, where they are */
         return from < to ? pg__mp_add(t, *a, b) : PG_OK;
-    PG_TRY(pg__flat_on(t, (*a)->device, b, from, to, &b, NULL));
-    st = t->backend->accumulate(dev, (char *)(*a)->mem + from * bytes,
-                                (const char *)b->mem + from * bytes, (size_t)(to - from));
+    PG_TRY(pg__flat_on(&t->devs, (*a)->device, b, from, to, &b, NULL));
+    st = t->devs.backend->accumulate(dev, (char *)(*a)->mem + from * bytes,
+                                     (const char *)b->mem + from * bytes, (size_t)(to - from));
 done:
     return st;
 }
@@ -63,7 +63,7 @@ static pg_status take_in(pg_trainer *t, pg__worker *w, pg__partial *p, pg__parti
 {
     const int is_left = other->lo < p->lo || other->lo == p->lo; /* an earlier part comes first */
     pg__flat *a = is_left ? other->grads : p->grads, *b = is_left ? p->grads : other->grads;
-    const pg_status st = a ? add(t, w->dev, &a, b, 0, t->offsets[t->n_params]) : PG_OK;
+    const pg_status st = a ? add(t, w->dev, &a, b, 0, t->vars.offsets[t->vars.n_params]) : PG_OK;
     if (a && b)
         w->spare[w->n_spare++] = b;
     p->lo = is_left ? other->lo : p->lo;
@@ -95,13 +95,13 @@ done:
 #define EVERYWHERE SIZE_MAX
 
 /* device: where it must lie, or EVERYWHERE. */
-static const pg__partial *find(const pg_trainer *t, size_t device, size_t lo, size_t size)
+static const pg__partial *find(const pg__trainer_pool *pool, size_t device, size_t lo, size_t size)
 {
-    for (size_t w = 0; w < t->cut.n_workers; w++)
-        for (size_t k = 0; k < t->workers[w].n_partials; k++) {
-            if (device != EVERYWHERE && t->workers[w].device != device)
+    for (size_t w = 0; w < pool->cut.n_workers; w++)
+        for (size_t k = 0; k < pool->workers[w].n_partials; k++) {
+            if (device != EVERYWHERE && pool->workers[w].device != device)
                 break;
-            const pg__partial *p = &t->workers[w].partials[k];
+            const pg__partial *p = &pool->workers[w].partials[k];
             if (p->lo == lo && p->size == size)
                 return p;
         }
@@ -112,7 +112,7 @@ static const pg__partial *find(const pg_trainer *t, size_t device, size_t lo, si
 static pg_status sum(pg_trainer *t, size_t device, size_t lo, size_t size, uint64_t from,
                      uint64_t to, pg__flat **out)
 {
-    const pg__partial *p = find(t, device, lo, size);
+    const pg__partial *p = find(&t->pool, device, lo, size);
     pg__flat *right = NULL;
     pg_status st = PG_OK;
     *out = p ? p->grads : NULL;
@@ -121,29 +121,29 @@ static pg_status sum(pg_trainer *t, size_t device, size_t lo, size_t size, uint6
     PG_TRY(sum(t, device, lo, size / 2, from, to, out));
     PG_TRY(sum(t, device, lo + size / 2, size / 2, from, to, &right));
     if (*out)
-        PG_TRY(add(t, t->devices[(*out)->device].dev, out, right, from, to));
+        PG_TRY(add(t, t->devs.devices[(*out)->device].dev, out, right, from, to));
     else
         *out = right;
 done:
     return st;
 }
 
-int pg__partials_any(const pg_trainer *t)
+int pg__partials_any(const pg__trainer_pool *pool)
 {
-    for (size_t w = 0; w < t->cut.n_workers; w++)
-        for (size_t k = 0; k < t->workers[w].n_partials; k++)
-            if (t->workers[w].partials[k].grads)
+    for (size_t w = 0; w < pool->cut.n_workers; w++)
+        for (size_t k = 0; k < pool->workers[w].n_partials; k++)
+            if (pool->workers[w].partials[k].grads)
                 return 1;
     return 0;
 }
 
 pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out)
 {
-    return sum(t, EVERYWHERE, 0, pg__tree_top(pg__lane_count(&t->cut)), from, to, out);
+    return sum(t, EVERYWHERE, 0, pg__tree_top(pg__lane_count(&t->pool.cut)), from, to, out);
 }
 
 pg_status pg__partials_sum_on(pg_trainer *t, size_t device, pg__flat **out)
 {
-    return sum(t, device, 0, pg__tree_top(pg__lane_count(&t->cut)), 0, t->offsets[t->n_params],
-               out);
+    return sum(t, device, 0, pg__tree_top(pg__lane_count(&t->pool.cut)), 0,
+               t->vars.offsets[t->vars.n_params], out);
 }

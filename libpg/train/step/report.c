@@ -23,12 +23,12 @@ void pg__lap(double *clock, double *into)
 
 void pg__spent_step(pg_trainer *t, double began, uint64_t n_rows)
 {
-    t->spent.step += pg__now() - began;
-    if (t->spent.n_steps++ == 0) {
-        t->spent = (pg__spent){.n_steps = 1, .waited = pg__ranks_waited(t)};
+    t->report.spent.step += pg__now() - began;
+    if (t->report.spent.n_steps++ == 0) {
+        t->report.spent = (pg__spent){.n_steps = 1, .waited = pg__ranks_waited(t->ranks)};
         pg__profile_clear(t);
     } else {
-        t->spent.n_rows += n_rows;
+        t->report.spent.n_rows += n_rows;
     }
 }
 
@@ -42,26 +42,26 @@ static pg_shape shape_of(const pg__lowered *low, pg__val v)
 
 pg_run pg__run_of(const pg_trainer *t)
 {
-    const pg__lowered *low = &t->built_params;
-    const pg__model *m = t->graph->root;
-    pg_run r = {.n_devices = t->cut.n_replicas,
-                .n_cores = t->n_threads,
-                .devices = t->device_names,
-                .rank = pg__rank_of(t),
+    const pg__lowered *low = &t->net.built_params;
+    const pg__model *m = t->net.graph->root;
+    pg_run r = {.n_devices = t->pool.cut.n_replicas,
+                .n_cores = t->pool.n_threads,
+                .devices = t->devs.device_names,
+                .rank = pg__rank_of(t->ranks),
                 .n_ranks = t->ranks ? pg__comm_size(t->ranks->comm) : 1,
                 .mpi = t->ranks ? pg__comm_name(t->ranks->comm) : NULL,
-                .kind = t->backend->host_memory ? NULL : t->backend->kind(t->dev),
+                .kind = t->devs.backend->host_memory ? NULL : t->devs.backend->kind(t->devs.dev),
                 .input = shape_of(low, low->inputs[0]),
                 .output = shape_of(low, low->outputs[0]),
-                .n_inputs = t->n_inputs,
-                .n_outputs = t->n_outputs,
-                .optimizer = t->optimiser.name,
-                .learning_rate = pg__optimiser_rate(&t->optimiser)};
+                .n_inputs = t->net.n_inputs,
+                .n_outputs = t->net.n_outputs,
+                .optimizer = t->compiled.optimiser.name,
+                .learning_rate = pg__optimiser_rate(&t->compiled.optimiser)};
     for (size_t i = 0; i < m->n_layers; i++)
         r.n_layers += (size_t)(strcmp(m->layers[i].class_name, "InputLayer") != 0);
-    for (size_t i = 0; i < t->n_params; i++) {
-        r.n_params += t->weights[i].n_bytes / t->backend->real_bytes;
-        r.n_param_bytes += t->weights[i].n_bytes;
+    for (size_t i = 0; i < t->vars.n_params; i++) {
+        r.n_params += t->vars.weights[i].n_bytes / t->devs.backend->real_bytes;
+        r.n_param_bytes += t->vars.weights[i].n_bytes;
     }
     return r;
 }
@@ -69,16 +69,17 @@ pg_run pg__run_of(const pg_trainer *t)
 int pg_trainer_gpu(pg_trainer *t, size_t k, pg_gpu *out)
 {
     pg__gauge g = {0};
-    if (k >= t->n_devices || !t->backend->gauge || !t->backend->gauge(t->devices[k].dev, &g))
+    if (k >= t->devs.n_devices || !t->devs.backend->gauge ||
+        !t->devs.backend->gauge(t->devs.devices[k].dev, &g))
         return 0;
-    *out = (pg_gpu){t->backend->kind(t->devices[k].dev), t->devices[k].ordinal, g.used, g.total,
-                    g.busy};
+    *out = (pg_gpu){t->devs.backend->kind(t->devs.devices[k].dev), t->devs.devices[k].ordinal,
+                    g.used, g.total, g.busy};
     return 1;
 }
 
-pg_fit_report pg__report_of(const pg_trainer *t, double began)
+pg_fit_report pg__report_of(const pg__trainer_report *report, double began)
 {
-    const pg__spent *s = &t->spent;
+    const pg__spent *s = &report->spent;
     const double busy = s->step + s->input;
     pg_fit_report r = {.seconds = pg__now() - began};
     if (s->n_rows > 0 && busy > 0) {

@@ -17,6 +17,6 @@ void pg__spent_step(pg_trainer *t, double began, uint64_t n_rows);
 pg_run pg__run_of(const pg_trainer *t);
 
 /* Since `began`. */
-pg_fit_report pg__report_of(const pg_trainer *t, double began);
+pg_fit_report pg__report_of(const pg__trainer_report *report, double began);
 
 #endif

@@ -28,17 +28,17 @@ static pg_status wait_for(pg__landing *l, pg__dev *dev, const void *from, size_t
     return PG_OK;
 }
 
-static int is_measured(const pg_trainer *t, size_t k)
+static int is_measured(const pg__trainer_compiled *compiled, size_t k)
 {
-    for (size_t i = 0; i < t->n_metrics; i++)
-        if (t->metrics[i].output == k)
+    for (size_t i = 0; i < compiled->n_metrics; i++)
+        if (compiled->metrics[i].output == k)
             return 1;
     return 0;
 }
 
-static size_t bytes_of(const pg_trainer *t, const pg__value *v)
+static size_t bytes_of(const pg__trainer_devs *devs, const pg__value *v)
 {
-    return (size_t)pg__dims_elems(&v->shape) * (pg__elem_bytes(v->elem, t->backend->real_bytes));
+    return (size_t)pg__dims_elems(&v->shape) * (pg__elem_bytes(v->elem, devs->backend->real_bytes));
 }
 
 static pg_status list_results(const pg_trainer *t, pg__landing *l, const pg__program *p,
@@ -46,19 +46,20 @@ static pg_status list_results(const pg_trainer *t, pg__landing *l, const pg__pro
 {
     const pg__lowered *m = pg__program_model(p);
     pg_status st = PG_OK;
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         const pg__value *loss = pg__program_loss_value(p, k), *mask = pg__program_mask_value(p, k);
         if (loss)
-            PG_TRY(wait_for(l, f->dev, pg__program_loss(p, f, k), bytes_of(t, loss), err));
-        if (!is_measured(t, k))
+            PG_TRY(wait_for(l, f->dev, pg__program_loss(p, f, k), bytes_of(&t->devs, loss), err));
+        if (!is_measured(&t->compiled, k))
             continue;
         PG_TRY(wait_for(l, pg__program_prediction_dev(p, f, k), pg__program_prediction(p, f, k),
-                        bytes_of(t, &m->tape.values[m->outputs[k]]), err));
-        if (mask && t->rules->metrics_see_mask)
-            PG_TRY(wait_for(l, f->dev, pg__program_mask(p, f, k), bytes_of(t, mask), err));
+                        bytes_of(&t->devs, &m->tape.values[m->outputs[k]]), err));
+        if (mask && t->net.rules->metrics_see_mask)
+            PG_TRY(wait_for(l, f->dev, pg__program_mask(p, f, k), bytes_of(&t->devs, mask), err));
     }
     for (size_t i = 0; i < m->n_activities; i++)
-        PG_TRY(wait_for(l, f->dev, pg__program_activity(p, f, i), t->backend->real_bytes, err));
+        PG_TRY(
+            wait_for(l, f->dev, pg__program_activity(p, f, i), t->devs.backend->real_bytes, err));
 done:
     return st;
 }
@@ -66,7 +67,7 @@ done:
 pg_status pg__result_fetch(pg_trainer *t, pg__landing *l, const pg__program *p, const pg__frame *f,
                            pg_err *err)
 {
-    const pg__backend *b = t->backend;
+    const pg__backend *b = t->devs.backend;
     pg_status st = PG_OK;
     l->n_landed = 0;
     l->dev = f->dev;
@@ -90,10 +91,10 @@ done:
     return st;
 }
 
-void pg__landing_free(const pg_trainer *t, pg__landing *l)
+void pg__landing_free(const pg__trainer_devs *devs, pg__landing *l)
 {
     if (l->mem)
-        t->backend->host_free(l->dev, l->mem);
+        devs->backend->host_free(l->dev, l->mem);
     pg__mem_free(l->landed);
     *l = (pg__landing){0};
 }
@@ -101,10 +102,10 @@ void pg__landing_free(const pg_trainer *t, pg__landing *l)
 /* ---- and added up ---- */
 
 /* n elements as doubles, fresh memory; of the results, or l: NULL, of the batch. */
-static pg_status as_doubles(pg_trainer *t, double **out, const void *from, uint64_t n,
+static pg_status as_doubles(pg__trainer_devs *devs, double **out, const void *from, uint64_t n,
                             pg__elem elem, const pg__landing *l, pg_err *err)
 {
-    const size_t bytes = pg__elem_bytes(elem, t->backend->real_bytes);
+    const size_t bytes = pg__elem_bytes(elem, devs->backend->real_bytes);
     const void *raw = l ? landed(l, from) : from;
     double *v = pg__mem_array(n, sizeof *v);
     if (!v)
@@ -133,10 +134,11 @@ static pg_status add_losses(pg_trainer *t, const pg__program *p, const pg__frame
     if (!v)
         return PG_OK;
     const uint64_t n = pg__dims_elems(&v->shape);
-    const pg_status st = as_doubles(t, &rows, pg__program_loss(p, f, k), n, PG__REAL, l, err);
+    const pg_status st =
+        as_doubles(&t->devs, &rows, pg__program_loss(p, f, k), n, PG__REAL, l, err);
     if (st != PG_OK)
         return st;
-    const double by = t->objectives[k].loss.sums ? (double)(n / n_lane * n_rows) : 1;
+    const double by = t->compiled.objectives[k].loss.sums ? (double)(n / n_lane * n_rows) : 1;
     for (uint64_t i = 0; i < n; i++)
         totals->loss_sums[k] += rows[i] / share * by;
     totals->loss_counts[k] += (double)n;
@@ -152,9 +154,9 @@ static pg_status mask_weights(pg_trainer *t, const pg__program *p, const pg__fra
     const uint64_t n_mask = v ? pg__dims_elems(&v->shape) : 0;
     double *mask = NULL;
     *out = NULL;
-    if (!t->rules->metrics_see_mask || n_mask == 0 || n % n_mask != 0)
+    if (!t->net.rules->metrics_see_mask || n_mask == 0 || n % n_mask != 0)
         return PG_OK;
-    pg_status st = as_doubles(t, &mask, pg__program_mask(p, f, k), n_mask, PG__REAL, l, err);
+    pg_status st = as_doubles(&t->devs, &mask, pg__program_mask(p, f, k), n_mask, PG__REAL, l, err);
     if (st != PG_OK)
         return st;
     double *w = pg__mem_array(n, sizeof *w);
@@ -176,24 +178,25 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
     double *y = NULL, *guess = NULL, *mask = NULL, *weights = NULL;
     size_t wanted = 0, weighted = 0;
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_metrics; i++) {
-        wanted += t->metrics[i].output == k;
-        weighted += t->metrics[i].output == k && t->metrics[i].weighted;
+    for (size_t i = 0; i < t->compiled.n_metrics; i++) {
+        wanted += t->compiled.metrics[i].output == k;
+        weighted += t->compiled.metrics[i].output == k && t->compiled.metrics[i].weighted;
     }
     if (wanted == 0 || !target || last == 0)
         return PG_OK;
-    PG_TRY(as_doubles(t, &guess, pg__program_prediction(p, f, k), n, PG__REAL, l, err));
-    PG_TRY(as_doubles(t, &y, rows->targets[k], pg__dims_elems(&target->shape), target->elem, NULL,
-                      err));
+    PG_TRY(as_doubles(&t->devs, &guess, pg__program_prediction(p, f, k), n, PG__REAL, l, err));
+    PG_TRY(as_doubles(&t->devs, &y, rows->targets[k], pg__dims_elems(&target->shape), target->elem,
+                      NULL, err));
     PG_TRY(mask_weights(t, p, f, l, k, n / last, &mask, err));
     if (weighted > 0 && rows->weights[k])
-        PG_TRY(as_doubles(t, &weights, rows->weights[k], n / last, PG__REAL, NULL, err));
+        PG_TRY(as_doubles(&t->devs, &weights, rows->weights[k], n / last, PG__REAL, NULL, err));
     for (uint64_t i = 0; mask && weights && i < n / last; i++)
         weights[i] *= mask[i];
-    for (size_t i = 0; i < t->n_metrics; i++)
-        if (t->metrics[i].output == k)
-            pg__metric_add(&t->metrics[i], totals->metrics + t->metrics[i].at, y, guess,
-                           t->metrics[i].weighted && weights ? weights : mask, (size_t)(n / last));
+    for (size_t i = 0; i < t->compiled.n_metrics; i++)
+        if (t->compiled.metrics[i].output == k)
+            pg__metric_add(&t->compiled.metrics[i], totals->metrics + t->compiled.metrics[i].at, y,
+                           guess, t->compiled.metrics[i].weighted && weights ? weights : mask,
+                           (size_t)(n / last));
 done:
     pg__mem_free(weights);
     pg__mem_free(mask);
@@ -211,9 +214,9 @@ static pg_status add_activities(pg_trainer *t, const pg__program *p, const pg__f
     pg_status st = PG_OK;
     for (size_t i = 0; i < m->n_activities && st == PG_OK; i++) {
         double *v = NULL;
-        st = as_doubles(t, &v, pg__program_activity(p, f, i), 1, PG__REAL, l, err);
+        st = as_doubles(&t->devs, &v, pg__program_activity(p, f, i), 1, PG__REAL, l, err);
         if (st == PG_OK)
-            totals->penalty_sum += *v * (t->rules->activity_per_row ? 1 : (double)n_rows);
+            totals->penalty_sum += *v * (t->net.rules->activity_per_row ? 1 : (double)n_rows);
         pg__mem_free(v);
     }
     return st;
@@ -225,7 +228,7 @@ pg_status pg__result_add(pg_trainer *t, const pg__program *p, const pg__frame *f
 {
     pg_status st = PG_OK;
     PG_TRY(add_activities(t, p, f, l, n_rows, totals, err));
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         PG_TRY(add_losses(t, p, f, l, k, shares[k], n_rows, totals, err));
         PG_TRY(add_metrics(t, p, f, l, rows, k, totals, err));
     }

@@ -26,7 +26,7 @@ typedef struct pg__landing {
  * the device's memory there is nothing to do. */
 pg_status pg__result_fetch(pg_trainer *t, pg__landing *l, const pg__program *p, const pg__frame *f,
                            pg_err *err);
-void pg__landing_free(const pg_trainer *t, pg__landing *l);
+void pg__landing_free(const pg__trainer_devs *devs, pg__landing *l);
 
 /* n_rows: of the whole batch. Adds what a program's run in this frame gave. shares: per output, of
  * its terms, what the sum of its losses is divided by. */

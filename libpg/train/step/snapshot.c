@@ -13,7 +13,7 @@
 
 static uint64_t flat_bytes(const pg_trainer *t)
 {
-    return t->offsets[t->n_params] * t->backend->real_bytes;
+    return t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
 }
 
 static void destroy(pg__snapshot *s)
@@ -28,7 +28,7 @@ static void destroy(pg__snapshot *s)
 
 void pg__snapshot_forget(pg_trainer *t)
 {
-    destroy(atomic_exchange(&t->spare, NULL));
+    destroy(atomic_exchange(&t->vars.spare, NULL));
 }
 
 /* mem: fresh memory where there is none. */
@@ -44,14 +44,14 @@ static pg_status fill(pg__snapshot *s, pg_trainer *t, int with_slots, pg_err *er
     pg_status st = PG_OK;
     atomic_store(&s->n_users, 1);
     s->t = t;
-    s->optimiser = t->optimiser;
-    s->n_moves = t->n_moves;
+    s->optimiser = t->compiled.optimiser;
+    s->n_moves = t->loop.n_moves;
     s->n_bytes = (size_t)flat_bytes(t);
-    PG_TRY(copy(t, &s->params, &t->params, s->n_bytes, err));
+    PG_TRY(copy(t, &s->params, &t->vars.params, s->n_bytes, err));
     for (size_t k = 0; k < PG_MAX_SLOTS; k++) {
-        s->has_slot[k] = with_slots && t->slots[k].mem;
-        if (s->has_slot[k] && !pg__is_sharded(t)) {
-            PG_TRY(copy(t, &s->slots[k], &t->slots[k], s->n_bytes, err));
+        s->has_slot[k] = with_slots && t->vars.slots[k].mem;
+        if (s->has_slot[k] && !pg__is_sharded(t->ranks)) {
+            PG_TRY(copy(t, &s->slots[k], &t->vars.slots[k], s->n_bytes, err));
         } else { /* what is not of this moment must not look so */
             pg__mem_free(s->slots[k]);
             s->slots[k] = NULL;
@@ -63,7 +63,7 @@ done:
 
 pg_status pg__snapshot_take(pg__snapshot **out, pg_trainer *t, int with_slots, pg_err *err)
 {
-    pg__snapshot *s = atomic_exchange(&t->spare, NULL);
+    pg__snapshot *s = atomic_exchange(&t->vars.spare, NULL);
     if (!s)
         s = pg__mem_array(1, sizeof *s);
     if (!s)
@@ -85,7 +85,7 @@ pg__snapshot *pg__snapshot_share(pg__snapshot *s)
 void pg__snapshot_drop(pg__snapshot *s)
 {
     if (s && atomic_fetch_sub(&s->n_users, 1) == 1)
-        destroy(atomic_exchange(&s->t->spare, s));
+        destroy(atomic_exchange(&s->t->vars.spare, s));
 }
 
 pg_status pg__snapshot_read(const pg__snapshot *s, size_t slot, uint64_t at, void *buf, size_t n,
@@ -100,23 +100,23 @@ pg_status pg__snapshot_read(const pg__snapshot *s, size_t slot, uint64_t at, voi
 
 uint64_t pg__snapshot_place(const pg__snapshot *s, size_t param)
 {
-    return s->t->offsets[param] * s->t->backend->real_bytes;
+    return s->t->vars.offsets[param] * s->t->devs.backend->real_bytes;
 }
 
 uint64_t pg__snapshot_bytes(const pg_trainer *t, int with_slots)
 {
     uint64_t n = flat_bytes(t);
-    for (size_t k = 0; with_slots && k < PG_MAX_SLOTS && !pg__is_sharded(t); k++)
-        n += t->slots[k].mem ? flat_bytes(t) : 0;
+    for (size_t k = 0; with_slots && k < PG_MAX_SLOTS && !pg__is_sharded(t->ranks); k++)
+        n += t->vars.slots[k].mem ? flat_bytes(t) : 0;
     return n;
 }
 
 pg_status pg__snapshot_restore(const pg__snapshot *s, pg_trainer *t, pg_err *err)
 {
-    pg_status st = pg__flat_put(t, &t->params, 0, s->params, s->n_bytes, err);
-    t->version++;
+    pg_status st = pg__flat_put(t, &t->vars.params, 0, s->params, s->n_bytes, err);
+    t->vars.version++;
     for (size_t k = 0; k < PG_MAX_SLOTS && st == PG_OK; k++)
-        if (s->slots[k] && t->slots[k].mem)
-            st = pg__flat_put(t, &t->slots[k], 0, s->slots[k], s->n_bytes, err);
+        if (s->slots[k] && t->vars.slots[k].mem)
+            st = pg__flat_put(t, &t->vars.slots[k], 0, s->slots[k], s->n_bytes, err);
     return st;
 }

@@ -89,11 +89,11 @@ static void normalise(const matrix *m, double *u, double *next, size_t iteration
 
 static pg_status normalise_one(pg_trainer *t, const pg__spectral *s, pg_err *err)
 {
-    const pg__backend *b = t->backend;
-    const size_t n = t->n_elems[s->kernel], columns = t->n_elems[s->u];
+    const pg__backend *b = t->devs.backend;
+    const size_t n = t->vars.n_elems[s->kernel], columns = t->vars.n_elems[s->u];
     const int is_here = b->host_memory;
     pg__dev *kernel_dev = pg__param_dev(t, s->kernel), *u_dev = pg__param_dev(t, s->u);
-    void *kernel = t->params.at[s->kernel], *u = t->params.at[s->u];
+    void *kernel = t->vars.params.at[s->kernel], *u = t->vars.params.at[s->u];
     double *work = pg__mem_array(2 * columns, sizeof *work);
     matrix m = {kernel, u, n / columns, columns, b->real_bytes == sizeof(double)};
     pg_status st = PG_OK;
@@ -104,15 +104,17 @@ static pg_status normalise_one(pg_trainer *t, const pg__spectral *s, pg_err *err
     if (!work || !m.w || !m.u)
         PG_TRY(pg__nomem(err));
     if (!is_here) {
-        PG_TRY(pg__device_failed(t, kernel_dev, b->get(kernel_dev, m.w, kernel, n * b->real_bytes),
+        PG_TRY(pg__device_failed(&t->devs, kernel_dev,
+                                 b->get(kernel_dev, m.w, kernel, n * b->real_bytes), err));
+        PG_TRY(pg__device_failed(&t->devs, u_dev, b->get(u_dev, m.u, u, columns * b->real_bytes),
                                  err));
-        PG_TRY(pg__device_failed(t, u_dev, b->get(u_dev, m.u, u, columns * b->real_bytes), err));
     }
-    normalise(&m, work, work + columns, s->iterations, t->rules->keras3 ? 1e-7 : 1e-6);
+    normalise(&m, work, work + columns, s->iterations, t->net.rules->keras3 ? 1e-7 : 1e-6);
     if (!is_here) {
-        PG_TRY(pg__device_failed(t, kernel_dev, b->put(kernel_dev, kernel, m.w, n * b->real_bytes),
+        PG_TRY(pg__device_failed(&t->devs, kernel_dev,
+                                 b->put(kernel_dev, kernel, m.w, n * b->real_bytes), err));
+        PG_TRY(pg__device_failed(&t->devs, u_dev, b->put(u_dev, u, m.u, columns * b->real_bytes),
                                  err));
-        PG_TRY(pg__device_failed(t, u_dev, b->put(u_dev, u, m.u, columns * b->real_bytes), err));
     }
 done:
     if (!is_here) {
@@ -123,9 +125,9 @@ done:
     return st;
 }
 
-pg_status pg__spectral_check(const pg_trainer *t, pg_err *err)
+pg_status pg__spectral_check(const pg__trainer_net *net, pg_err *err)
 {
-    const pg__lowered *m = &t->built_params;
+    const pg__lowered *m = &net->built_params;
     for (size_t i = 0; i < m->n_spectral; i++)
         if (m->spectral[i].is_repeated)
             return pg_fail(err, PG_E_UNSUPPORTED,
@@ -137,13 +139,13 @@ pg_status pg__spectral_check(const pg_trainer *t, pg_err *err)
 
 pg_status pg__normalise_kernels(pg_trainer *t, pg_err *err)
 {
-    const pg__lowered *m = &t->built_params;
+    const pg__lowered *m = &t->net.built_params;
     pg_status st = PG_OK;
-    if (m->n_spectral == 0 || t->is_trial)
+    if (m->n_spectral == 0 || t->loop.is_trial)
         return PG_OK;
     for (size_t i = 0; i < m->n_spectral; i++)
         PG_TRY(normalise_one(t, &m->spectral[i], err));
-    t->version++;
+    t->vars.version++;
 done:
     return st;
 }

@@ -12,7 +12,7 @@
  * Before a step kernels are divided by their largest singular value, as the power method finds it;
  * a kernel of zeros stays. On the first device, or the parameter's own; others are brought up to
  * date by pg__devices_mirror(). */
-pg_status pg__spectral_check(const pg_trainer *t, pg_err *err);
+pg_status pg__spectral_check(const pg__trainer_net *net, pg_err *err);
 pg_status pg__normalise_kernels(pg_trainer *t, pg_err *err);
 
 #endif

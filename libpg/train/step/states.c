@@ -7,33 +7,33 @@
 
 size_t pg__state_row_bytes(const pg_trainer *t, size_t k)
 {
-    const pg__lowered *m = &t->built_params;
-    return (size_t)m->tape.values[m->states[k].before].shape.d[1] * t->backend->real_bytes;
+    const pg__lowered *m = &t->net.built_params;
+    return (size_t)m->tape.values[m->states[k].before].shape.d[1] * t->devs.backend->real_bytes;
 }
 
 size_t pg__states_bytes(const pg_trainer *t, size_t k)
 {
-    return (size_t)t->state_rows * pg__state_row_bytes(t, k);
+    return (size_t)t->loop.state_rows * pg__state_row_bytes(t, k);
 }
 
 pg_status pg__states_reserve(pg_trainer *t, uint64_t n_rows, pg_err *err)
 {
-    const size_t n = t->built_params.n_states;
+    const size_t n = t->net.built_params.n_states;
     pg_status st = PG_OK;
-    if (n == 0 || t->state_rows == n_rows)
+    if (n == 0 || t->loop.state_rows == n_rows)
         return PG_OK;
-    if (t->state_rows > 0)
+    if (t->loop.state_rows > 0)
         return pg_fail(err, PG_E_MISMATCH,
                        "the model is stateful: batches of %llu and of %llu rows cannot follow each "
                        "other, the number of rows must be a multiple of the batch size",
-                       (unsigned long long)t->state_rows, (unsigned long long)n_rows);
-    t->states = pg__mem_array(n, sizeof *t->states);
-    if (!t->states)
+                       (unsigned long long)t->loop.state_rows, (unsigned long long)n_rows);
+    t->loop.states = pg__mem_array(n, sizeof *t->loop.states);
+    if (!t->loop.states)
         return pg__nomem(err);
     for (size_t k = 0; k < n; k++)
-        PG_TRY(t->backend->alloc(t->dev, &t->states[k], (size_t)n_rows * pg__state_row_bytes(t, k),
-                                 err));
-    t->state_rows = n_rows;
+        PG_TRY(t->devs.backend->alloc(t->devs.dev, &t->loop.states[k],
+                                      (size_t)n_rows * pg__state_row_bytes(t, k), err));
+    t->loop.state_rows = n_rows;
     PG_TRY(pg__states_reset(t, err));
 done:
     return st;
@@ -41,24 +41,24 @@ done:
 
 void pg__states_free(pg_trainer *t)
 {
-    for (size_t k = 0; t->states && k < t->built_params.n_states; k++)
-        t->backend->free(t->dev, t->states[k]);
-    pg__mem_free(t->states);
-    t->states = NULL;
-    t->state_rows = 0;
+    for (size_t k = 0; t->loop.states && k < t->net.built_params.n_states; k++)
+        t->devs.backend->free(t->devs.dev, t->loop.states[k]);
+    pg__mem_free(t->loop.states);
+    t->loop.states = NULL;
+    t->loop.state_rows = 0;
 }
 
 pg_status pg__states_reset(pg_trainer *t, pg_err *err)
 {
     pg_status st = PG_OK;
-    for (size_t k = 0; t->states && k < t->built_params.n_states && st == PG_OK; k++) {
+    for (size_t k = 0; t->loop.states && k < t->net.built_params.n_states && st == PG_OK; k++) {
         const size_t n = pg__states_bytes(t, k);
         void *zeros = pg__mem_array(n, 1);
         if (!zeros)
             return pg__nomem(err);
-        st = t->backend->put(t->dev, t->states[k], zeros, n);
+        st = t->devs.backend->put(t->devs.dev, t->loop.states[k], zeros, n);
         if (st == PG_OK)
-            st = t->backend->sync(t->dev);
+            st = t->devs.backend->sync(t->devs.dev);
         pg__mem_free(zeros);
     }
     return st;
@@ -66,8 +66,8 @@ pg_status pg__states_reset(pg_trainer *t, pg_err *err)
 
 void pg__states_bind(const pg_trainer *t, uint64_t first, void **out)
 {
-    for (size_t k = 0; k < t->built_params.n_states; k++)
-        out[k] = (char *)t->states[k] + (size_t)first * pg__state_row_bytes(t, k);
+    for (size_t k = 0; k < t->net.built_params.n_states; k++)
+        out[k] = (char *)t->loop.states[k] + (size_t)first * pg__state_row_bytes(t, k);
 }
 
 /* A thread has its own queue alone (rt.h), so what lies on another device goes by the host, and by
@@ -75,7 +75,7 @@ void pg__states_bind(const pg_trainer *t, uint64_t first, void **out)
 pg_status pg__states_keep(const pg_trainer *t, const pg__program *p, const pg__frame *f,
                           size_t device, void *const *to, uint64_t n_rows, char **kept, pg_err *err)
 {
-    const size_t n_states = t->is_trial ? 0 : t->built_params.n_states;
+    const size_t n_states = t->loop.is_trial ? 0 : t->net.built_params.n_states;
     size_t all = 0, at = 0;
     pg_status st = PG_OK;
     for (size_t k = 0; k < n_states; k++)
@@ -85,8 +85,8 @@ pg_status pg__states_keep(const pg_trainer *t, const pg__program *p, const pg__f
     for (size_t k = 0; k < n_states && st == PG_OK; k++) {
         const size_t n = (size_t)n_rows * pg__state_row_bytes(t, k);
         const void *from = pg__program_state(p, f, k);
-        st = device == 0 ? t->backend->copy(f->dev, to[k], from, n)
-                         : t->backend->get(f->dev, *kept + at, from, n);
+        st = device == 0 ? t->devs.backend->copy(f->dev, to[k], from, n)
+                         : t->devs.backend->get(f->dev, *kept + at, from, n);
         at += n;
     }
     return st;
@@ -95,10 +95,10 @@ pg_status pg__states_keep(const pg_trainer *t, const pg__program *p, const pg__f
 pg_status pg__states_land(const pg_trainer *t, void *const *to, uint64_t n_rows, const char *kept)
 {
     pg_status st = PG_OK;
-    for (size_t k = 0, at = 0; k < t->built_params.n_states && st == PG_OK; k++) {
+    for (size_t k = 0, at = 0; k < t->net.built_params.n_states && st == PG_OK; k++) {
         const size_t n = (size_t)n_rows * pg__state_row_bytes(t, k);
-        st = t->backend->put(t->dev, to[k], kept + at, n);
+        st = t->devs.backend->put(t->devs.dev, to[k], kept + at, n);
         at += n;
     }
-    return st == PG_OK ? t->backend->sync(t->dev) : st; /* other devices read it next */
+    return st == PG_OK ? t->devs.backend->sync(t->devs.dev) : st; /* other devices read it next */
 }

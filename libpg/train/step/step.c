@@ -1,12 +1,13 @@
-/* step.c - one batch: every lane forward and backward by its worker, gradients summed and applied
- * by all workers, each for its range of the parameters. Where lanes are normalised together they
- * advance together, from meeting to meeting (sync_bn.c). */
+/* step.c - one batch, cut by cut.c: every lane forward and backward by its worker, gradients summed
+ * and applied by all workers, each for its range of the parameters. Where lanes are normalised
+ * together they advance together, from meeting to meeting (sync_bn.c). */
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/step/all_reduce.h"
 #include "train/step/buckets.h"
+#include "train/step/cut.h"
 #include "train/step/devices.h"
 #include "train/step/jobs.h"
 #include "train/step/mixed.h"
@@ -19,131 +20,45 @@
 #include "train/step/update.h"
 #include "train/step/upload.h"
 
-static int is_built_for(const pg_trainer *t, const pg__built *b, uint64_t n_rows, pg__pass pass,
-                        int masks_only, size_t device)
-{
-    for (size_t k = 0; k < t->n_inputs; k++)
-        if (!pg__dims_equal(&b->inputs[k], &t->input_dims[k]))
-            return 0;
-    return b->n_rows == n_rows && b->pass == pass && b->masks_only == masks_only &&
-           b->device == device;
-}
-
-/* The devices that share the work of a lane, where each has its memory; freed by the caller. */
-static pg_status list_parts(pg_trainer *t, pg__dev ***out, pg_err *err)
-{
-    *out = NULL;
-    if (!t->is_split)
-        return PG_OK;
-    *out = pg__mem_array(t->n_devices, sizeof(pg__dev *));
-    for (size_t d = 0; *out && d < t->n_devices; d++)
-        (*out)[d] = t->devices[d].dev;
-    return *out ? PG_OK : pg__nomem(err);
-}
-
-/* What several lanes make lies in memory at once. That pays where lanes that meet do so anyway, and
- * where each would have gradients that no cache holds. Measured: of 31 MB, 1.16 times as fast; of
- * 5 MB, 0.92. */
-#define SMALL ((uint64_t)8 << 20)
-
-static size_t lanes_at_once(const pg_trainer *t)
-{
-    const uint64_t bytes = t->offsets[t->n_params] * t->backend->real_bytes;
-    if (t->cut.n_lanes == 0 || (bytes < SMALL && !pg__lanes_sync_bn(t)))
-        return 1;
-    return pg__lanes_at_once(&t->cut, PG_MAX_TOGETHER);
-}
-
-static pg_status program_of(pg_trainer *t, uint64_t n_rows, pg__pass pass, int masks_only,
-                            size_t device, const pg__program **out, pg_err *err)
-{
-    pg__program_opts opts = {.lower = {.graph = t->graph,
-                                       .leaves = &t->leaves,
-                                       .rules = t->rules,
-                                       .n_rows = n_rows,
-                                       .inputs = t->input_dims,
-                                       .training = pass == PG__TRAINS,
-                                       .assigned = t->assigned.n_devices ? &t->assigned : NULL,
-                                       .lanes_meet = pg__lanes_sync_bn(t)},
-                             .objectives = pass == PG__PREDICTS ? NULL : t->objectives,
-                             .elems = t->elems,
-                             .from_probabilities = t->from_probabilities,
-                             .masks_only = masks_only,
-                             .n_lanes = pass == PG__TRAINS ? lanes_at_once(t) : 0,
-                             .backend = t->backend,
-                             .dev = t->devices[device].dev};
-    pg__dims *inputs = NULL;
-    pg__dev **devs = NULL;
-    pg__program *p = NULL;
-    pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_built; i++)
-        if (is_built_for(t, &t->built[i], n_rows, pass, masks_only, device)) {
-            *out = t->built[i].program;
-            return PG_OK;
-        }
-    PG_TRY(list_parts(t, &devs, err));
-    opts.devs = devs;
-    PG_TRY(pg__program_new(&p, &opts, err));
-    inputs = pg__mem_array(t->n_inputs, sizeof *inputs);
-    if (!inputs || pg__mem_grow(&t->built, &t->cap_built, t->n_built + 1, sizeof *t->built))
-        PG_TRY(pg__nomem(err));
-    for (size_t k = 0; k < t->n_inputs; k++)
-        inputs[k] = t->input_dims[k];
-    t->built[t->n_built++] = (pg__built){n_rows, pass, masks_only, device, inputs, p, 0, 0};
-    *out = p;
-    p = NULL;
-    inputs = NULL;
-done:
-    pg__mem_free(devs);
-    pg__mem_free(inputs);
-    pg__program_free(p);
-    return st;
-}
-
-pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
-                              const pg__program **out, pg_err *err)
-{
-    return program_of(t, n_rows, pass, 0, 0, out, err);
-}
-
 static pg_status first_error(const pg_trainer *t, pg_err *err)
 {
-    for (size_t w = 0; w < t->n_threads; w++)
-        if (t->workers[w].st != PG_OK && t->workers[w].err.code == PG_OK)
-            return t->is_split ? pg__told(t, t->workers[w].st, err)
-                               : pg__device_failed(t, t->workers[w].dev, t->workers[w].st, err);
-        else if (t->workers[w].st != PG_OK) {
+    for (size_t w = 0; w < t->pool.n_threads; w++)
+        if (t->pool.workers[w].st != PG_OK && t->pool.workers[w].err.code == PG_OK)
+            return t->devs.is_split ? pg__told(t, t->pool.workers[w].st, err)
+                                    : pg__device_failed(&t->devs, t->pool.workers[w].dev,
+                                                        t->pool.workers[w].st, err);
+        else if (t->pool.workers[w].st != PG_OK) {
             if (err)
-                *err = t->workers[w].err;
-            return t->workers[w].st;
+                *err = t->pool.workers[w].err;
+            return t->pool.workers[w].st;
         }
     return PG_OK;
 }
 
 /* ---- before and after ---- */
 
-static pg_status grow(pg_trainer *t, size_t device, pg__memory *m, uint64_t n, pg_err *err)
+static pg_status grow(pg__trainer_devs *devs, size_t device, pg__memory *m, uint64_t n, pg_err *err)
 {
-    pg__dev *dev = t->devices[device].dev;
+    pg__dev *dev = devs->devices[device].dev;
     void *more = NULL;
     if (n <= m->n_bytes && m->mem)
         return PG_OK;
-    const pg_status st = t->backend->alloc(dev, &more, (size_t)n, err);
+    const pg_status st = devs->backend->alloc(dev, &more, (size_t)n, err);
     if (st != PG_OK)
         return st;
-    t->backend->free(dev, m->mem);
+    devs->backend->free(dev, m->mem);
     *m = (pg__memory){more, n, device};
     return PG_OK;
 }
 
 /* What a worker needs for a program. */
-static pg_status equip(pg_trainer *t, pg__worker *w, const pg__program *p, pg_err *err)
+static pg_status equip(pg__trainer_devs *devs, pg__worker *w, const pg__program *p, pg_err *err)
 {
     const size_t n = pg__program_n_args(p);
     pg_status st = PG_OK;
-    PG_TRY(grow(t, w->device, &w->scratch, pg__program_scratch_on(p, (uint32_t)w->device), err));
-    if (t->is_split && w->device > 0)
-        PG_TRY(grow(t, w->device, &w->arena, pg__program_arena_on(p, (uint32_t)w->device), err));
+    PG_TRY(grow(devs, w->device, &w->scratch, pg__program_scratch_on(p, (uint32_t)w->device), err));
+    if (devs->is_split && w->device > 0)
+        PG_TRY(grow(devs, w->device, &w->arena, pg__program_arena_on(p, (uint32_t)w->device), err));
     if (n <= w->n_args && w->args)
         return PG_OK;
     pg__mem_free(w->args);
@@ -159,11 +74,11 @@ static pg_status give_memory(pg_trainer *t, pg__job *job, pg_err *err)
 {
     const uint64_t bytes = pg__upload_at(job) + pg__upload_bytes(t, job->program, job->lane.n);
     pg_status st = PG_OK;
-    PG_TRY(grow(t, t->workers[job->lane.worker].device, job->arena, bytes, err));
-    for (size_t w = job->lane.worker; w < t->n_threads; w += t->cut.n_workers) {
-        PG_TRY(equip(t, &t->workers[w], job->program, err));
+    PG_TRY(grow(&t->devs, t->pool.workers[job->lane.worker].device, job->arena, bytes, err));
+    for (size_t w = job->lane.worker; w < t->pool.n_threads; w += t->pool.cut.n_workers) {
+        PG_TRY(equip(&t->devs, &t->pool.workers[w], job->program, err));
         if (job->masks)
-            PG_TRY(equip(t, &t->workers[w], job->masks, err));
+            PG_TRY(equip(&t->devs, &t->pool.workers[w], job->masks, err));
     }
     pg__mp_equip(t, job->arena->mem);
 done:
@@ -173,7 +88,7 @@ done:
 static void set_seed(pg__step *s, size_t k, double seed)
 {
     const float rounded = (float)seed;
-    if (s->t->backend->real_bytes == sizeof seed)
+    if (s->t->devs.backend->real_bytes == sizeof seed)
         memcpy(&s->seed_mem[k], &seed, sizeof seed);
     else
         memcpy(&s->seed_mem[k], &rounded, sizeof rounded);
@@ -185,24 +100,24 @@ static void set_seed(pg__step *s, size_t k, double seed)
 static void make_seeds(pg__step *s, const pg__job *job)
 {
     const pg_trainer *t = s->t;
-    const double scale = pg__loss_scale_now(t);
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    const double scale = pg__loss_scale_now(&t->compiled);
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         const pg__value *v = pg__program_loss_value(job->program, k);
         const uint64_t terms = v ? pg__dims_elems(&v->shape) / job->lane.n * s->batch->n_rows : 1;
         s->shares[k] = v ? pg__loss_share(t, &s->sums[k], k) : 1;
-        const double mean = t->objectives[k].loss.sums ? 1 : (double)terms;
-        const double seed = t->loss_weights[k] / mean / s->shares[k];
+        const double mean = t->compiled.objectives[k].loss.sums ? 1 : (double)terms;
+        const double seed = t->compiled.loss_weights[k] / mean / s->shares[k];
         set_seed(s, k, seed * scale);
     }
-    set_seed(s, t->n_outputs,
-             scale * (t->rules->activity_per_row ? 1 / (double)s->batch->n_rows : 1));
+    set_seed(s, t->net.n_outputs,
+             scale * (t->net.rules->activity_per_row ? 1 / (double)s->batch->n_rows : 1));
 }
 
 /* any: a job of this rank that has rows, or NULL. */
 static void count_terms(pg__step *s, const pg__job *any)
 {
     const pg_trainer *t = s->t;
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         const pg__value *v = any ? pg__program_loss_value(any->program, k) : NULL;
         for (size_t i = 0; i < s->n_jobs; i++)
             pg__mask_sum_add(&s->sums[k], &s->jobs[i].mask_sums[k]);
@@ -219,7 +134,7 @@ static pg_status find_shares(pg__step *s, pg_err *err)
     const pg__job *any = NULL;
     pg_status st = PG_OK;
     if (pg__masks_count(t)) {
-        pg__thread_pool_run(t->team, pg__work_on_masks, s);
+        pg__thread_pool_run(t->pool.team, pg__work_on_masks, s);
         PG_TRY(first_error(t, err));
     }
     for (size_t k = 0; k < s->n_jobs; k++)
@@ -234,118 +149,15 @@ done:
     return st;
 }
 
-/* Lane k of part `part`, which are rows first .. first + n of the batch. */
-static pg_status make_job(pg__step *s, size_t part, size_t n_parts, uint64_t first, uint64_t n,
-                          size_t k, pg_err *err)
+/* What all jobs run on, and how their gradients are summed. */
+static pg_status prepare(pg__step *s, pg_err *err)
 {
-    pg_trainer *t = s->t;
-    pg__job *job = &s->jobs[part * s->n_lanes + k];
     pg_status st = PG_OK;
-    job->lane = pg__lane_of(&t->cut, n, k);
-    job->first_in_part = job->lane.first;
-    job->lane.first += first;
-    job->is_last = part + 1 == n_parts;
-    job->n_together = 1;
-    if (job->lane.worker != PG_NO_WORKER)
-        job->arena = pg__lanes_sync_bn(t) ? &t->arenas[k] : &t->arenas[job->lane.worker];
-    job->landing = &t->landings[k];
-    PG_TRY(pg__totals_alloc(t, &job->totals, err));
-    job->mask_sums = pg__mem_array(t->n_outputs, sizeof *job->mask_sums);
-    if (!job->mask_sums)
-        PG_TRY(pg__nomem(err));
-    if (job->lane.worker == PG_NO_WORKER)
-        job->lane.n = 0; /* here */
-    if (job->lane.n == 0)
-        goto done;
-    job->at_row = s->n_before + job->first_in_part - s->first_here;
-    const size_t device = t->workers[job->lane.worker].device;
-    PG_TRY(program_of(t, job->lane.n, s->pass, 0, device, &job->program, err));
-    job->done = pg__mem_array(pg__program_n_devices(job->program), sizeof *job->done);
-    if (!job->done)
-        PG_TRY(pg__nomem(err));
-    if (pg__masks_count(t) && s->pass != PG__PREDICTS)
-        PG_TRY(program_of(t, job->lane.n, s->pass, 1, device, &job->masks, err));
-    if (job->masks && pg__program_n_meetings(job->masks) > 0)
-        PG_FAIL(PG_E_UNSUPPORTED, "a mask that depends on BatchNormalization is not covered where "
-                                  "its lanes meet: train with one lane");
-done:
-    return st;
-}
-
-/* Lanes of a worker are run at once where each is worked through in one part; not where somebody
- * looks at the numbers or the times of one. */
-static pg_status find_together(pg__step *s, pg_err *err)
-{
-    const pg_trainer *t = s->t;
-    pg__lane *lanes = NULL;
-    if (s->pass != PG__TRAINS || s->n_jobs != s->n_lanes || t->watch || t->timeline)
-        return PG_OK;
-    lanes = pg__mem_array(s->n_lanes, sizeof *lanes);
-    if (!lanes)
-        return pg__nomem(err);
-    for (size_t k = 0; k < s->n_lanes; k++)
-        lanes[k] = s->jobs[k].lane;
-    for (size_t k = 0; k < s->n_lanes; k++) {
-        pg__job *job = &s->jobs[k];
-        const size_t n = job->program ? pg__program_lanes(job->program) : 1;
-        if (n < 2 || !pg__lanes_alike(lanes, s->n_lanes, k, n))
-            continue;
-        job->n_together = n;
-        job->place = k % n;
-        job->arena = s->jobs[k - job->place].arena;
-    }
-    pg__mem_free(lanes);
-    return PG_OK;
-}
-
-/* A rank without rows comes to the meetings all the same: the others wait for it there. */
-static pg_status count_meetings(pg__step *s, pg_err *err)
-{
-    const pg__program *any = NULL;
-    pg_status st = PG_OK;
-    for (size_t k = 0; k < s->n_jobs && !any; k++)
-        any = s->jobs[k].program;
-    if (!any && s->t->ranks && pg__lanes_sync_bn(s->t) && s->t->bn_sync)
-        PG_TRY(program_of(s->t, 1, s->pass, 0, 0, &any, err));
-    s->n_meetings = any ? pg__program_n_meetings(any) : 0;
-    if (s->n_meetings > 0)
-        PG_TRY(pg__sync_bn_open(&s->board, s->t, pg__program_meeting_elems(any),
-                                pg__all_lanes(s->t), err));
-done:
-    return st;
-}
-
-static pg_status cut_batch(pg__step *s, pg_err *err)
-{
-    pg_trainer *t = s->t;
-    const uint64_t n = s->batch->n_rows, part = t->part_rows ? t->part_rows : n;
-    const size_t n_parts = n > 0 ? (size_t)((n - 1) / part + 1) : 0;
-    pg_status st = PG_OK;
-    s->n_lanes = pg__lane_count(&t->cut);
-    s->n_jobs = n_parts * s->n_lanes;
-    s->jobs = pg__mem_array(s->n_jobs, sizeof *s->jobs);
-    s->seeds = pg__mem_array(t->n_outputs + 1, sizeof *s->seeds);
-    s->seed_mem = pg__mem_array(t->n_outputs + 1, sizeof *s->seed_mem);
-    s->shares = pg__mem_array(t->n_outputs, sizeof *s->shares);
-    s->sums = pg__mem_array(t->n_outputs, sizeof *s->sums);
-    if (!s->jobs || !s->seeds || !s->seed_mem || !s->shares || !s->sums)
-        PG_TRY(pg__nomem(err));
-    for (size_t p = 0; p < n_parts; p++) {
-        const uint64_t first = p * part, rows = n - first < part ? n - first : part;
-        uint64_t end;
-        PG_TRY(pg__states_reserve(t, rows, err));
-        pg__rows_here(&t->cut, rows, &s->first_here, &end);
-        for (size_t k = 0; k < s->n_lanes; k++)
-            PG_TRY(make_job(s, p, n_parts, first, rows, k, err));
-        s->n_before += end - s->first_here;
-    }
-    PG_TRY(find_together(s, err));
     for (size_t k = 0; k < s->n_jobs; k++)
         if (s->jobs[k].program && s->jobs[k].place == 0)
-            PG_TRY(give_memory(t, &s->jobs[k], err));
-    PG_TRY(count_meetings(s, err));
-    pg__buckets_choose(s);
-    pg__sums_choose(s);
+            PG_TRY(give_memory(s->t, &s->jobs[k], err));
+    pg__sums_plan(s);
+    PG_TRY(pg__sums_begin(s, err));
 done:
     return st;
 }
@@ -363,7 +175,7 @@ static pg_status share_some(const sharing *s, const pg__worker *w, size_t part, 
     const pg__frame f = {.params = pg__params_on(s->t, s->device)->at,
                          .scratch = w->scratch.mem,
                          .args = w->args,
-                         .parts = s->t->parts,
+                         .parts = s->t->devs.parts,
                          .dev = w->dev};
     return pg__program_share(s->program, &f, part, n_parts);
 }
@@ -371,14 +183,14 @@ static pg_status share_some(const sharing *s, const pg__worker *w, size_t part, 
 static void share_part(void *arg, size_t worker)
 {
     const sharing *s = arg;
-    pg__worker *w = &s->t->workers[worker];
-    w->st = share_some(s, w, worker, s->t->n_threads);
+    pg__worker *w = &s->t->pool.workers[worker];
+    w->st = share_some(s, w, worker, s->t->pool.n_threads);
 }
 
 /* On a device of its own memory the first of its queues makes all. */
 static pg_status share_on_device(const sharing *s, pg_err *err)
 {
-    const pg__worker *w = s->t->workers;
+    const pg__worker *w = s->t->pool.workers;
     while (w->device != s->device)
         w++;
     return pg__told(s->t, share_some(s, w, 0, 1), err);
@@ -389,24 +201,24 @@ static pg_status share(pg__step *s, pg_err *err)
 {
     pg_trainer *t = s->t;
     pg_status st = PG_OK;
-    for (size_t b = 0; b < t->n_built; b++) {
-        sharing one = {t, t->built[b].program, t->built[b].device};
+    for (size_t b = 0; b < t->programs.n_built; b++) {
+        sharing one = {t, t->programs.built[b].program, t->programs.built[b].device};
         int used = 0;
         for (size_t k = 0; k < s->n_jobs; k++)
             used |= s->jobs[k].program == one.program || s->jobs[k].masks == one.program;
-        if (!used || t->built[b].shared_at == t->version ||
+        if (!used || t->programs.built[b].shared_at == t->vars.version ||
             pg__program_shared_bytes(one.program) == 0)
             continue;
-        for (size_t w = 0; w < t->n_threads; w++)
-            if (t->is_split || t->workers[w].device == one.device)
-                PG_TRY(equip(t, &t->workers[w], one.program, err));
-        if (t->backend->host_memory) {
-            pg__thread_pool_run(t->team, share_part, &one);
+        for (size_t w = 0; w < t->pool.n_threads; w++)
+            if (t->devs.is_split || t->pool.workers[w].device == one.device)
+                PG_TRY(equip(&t->devs, &t->pool.workers[w], one.program, err));
+        if (t->devs.backend->host_memory) {
+            pg__thread_pool_run(t->pool.team, share_part, &one);
             PG_TRY(first_error(t, err));
         } else {
             PG_TRY(share_on_device(&one, err));
         }
-        t->built[b].shared_at = t->version;
+        t->programs.built[b].shared_at = t->vars.version;
     }
 done:
     return st;
@@ -422,7 +234,7 @@ static pg_status land_states(const pg__step *s, pg_err *err)
         if (job->frame.kept)
             st = pg__states_land(t, job->frame.states, job->lane.n, job->frame.kept);
     }
-    return pg__device_failed(t, t->dev, st, err);
+    return pg__device_failed(&t->devs, t->devs.dev, st, err);
 }
 
 int pg__speaks(const pg__step *s, const pg__job *job)
@@ -431,7 +243,7 @@ int pg__speaks(const pg__step *s, const pg__job *job)
     if (!job->program)
         return 0;
     for (const pg__job *j = first; j < job; j++)
-        if (j->program && pg__same_statistics(s->t, &j->lane, &job->lane))
+        if (j->program && pg__same_statistics(&s->t->net, &j->lane, &job->lane))
             return 0;
     return 1;
 }
@@ -439,13 +251,13 @@ int pg__speaks(const pg__step *s, const pg__job *job)
 /* What a job found for the moving averages: they are not where the next one's are. */
 static void find_moving(const pg__step *s, const pg__job *job, const void **found)
 {
-    const pg__frame f = {.params = s->t->params.at,
+    const pg__frame f = {.params = s->t->vars.params.at,
                          .arena = job->arena->mem,
                          .lane = job->place,
                          .n_lanes = job->n_together,
-                         .parts = s->t->parts,
-                         .dev = s->t->workers[job->lane.worker].dev};
-    for (size_t i = 0; i < s->t->built_params.n_moving; i++)
+                         .parts = s->t->devs.parts,
+                         .dev = s->t->pool.workers[job->lane.worker].dev};
+    for (size_t i = 0; i < s->t->net.built_params.n_moving; i++)
         found[i] = pg__program_moving(job->program, &f, i);
 }
 
@@ -454,23 +266,18 @@ static pg_status move_averages(pg__step *s, pg_err *err)
     pg_trainer *t = s->t;
     size_t n = 0, at = 0;
     const pg__job *jobs = &s->jobs[s->part * s->n_lanes];
-    const void **found = NULL;
     pg_status st = PG_OK;
     if (t->ranks)
         return pg__ranks_averages(s, err);
-    found = pg__mem_array(t->built_params.n_moving, sizeof *found);
-    if (!found)
-        PG_TRY(pg__nomem(err));
     for (size_t k = 0; k < s->n_lanes; k++)
         n += (size_t)pg__speaks(s, &jobs[k]);
     for (size_t k = 0; k < s->n_lanes; k++) {
         if (!pg__speaks(s, &jobs[k]))
             continue;
-        find_moving(s, &jobs[k], found);
-        PG_TRY(pg__move_averages(t, t->workers[jobs[k].lane.worker].dev, found, at++, n));
+        find_moving(s, &jobs[k], s->found);
+        PG_TRY(pg__move_averages(t, t->pool.workers[jobs[k].lane.worker].dev, s->found, at++, n));
     }
 done:
-    pg__mem_free(found);
     return st;
 }
 
@@ -485,7 +292,8 @@ static void sum_lanes(pg__step *s)
 
 static pg_status sum_totals(pg__step *s, pg__totals *totals, pg_err *err)
 {
-    const int by_rank = s->t->cut.n_lanes == 0; /* what each rank's lanes come to is exchanged */
+    const int by_rank =
+        s->t->pool.cut.n_lanes == 0; /* what each rank's lanes come to is exchanged */
     pg_status st = PG_OK;
     for (size_t k = s->n_lanes; k < s->n_jobs; k++)
         pg__totals_add(s->t, &s->jobs[k % s->n_lanes].totals, &s->jobs[k].totals);
@@ -493,7 +301,7 @@ static pg_status sum_totals(pg__step *s, pg__totals *totals, pg_err *err)
         goto done;
     if (by_rank)
         sum_lanes(s);
-    if (s->t->ranks && !s->t->is_trial)
+    if (s->t->ranks && !s->t->loop.is_trial)
         PG_TRY(pg__ranks_totals(s, err));
     if (!by_rank)
         sum_lanes(s);
@@ -503,80 +311,79 @@ done:
     return st;
 }
 
-static void free_step(pg__step *s)
-{
-    for (size_t k = 0; s->jobs && k < s->n_jobs; k++) {
-        pg__job_close(&s->jobs[k]);
-        pg__mem_free(s->jobs[k].done);
-        pg__totals_free(&s->jobs[k].totals);
-        pg__mem_free(s->jobs[k].mask_sums);
-    }
-    pg__sync_bn_close(&s->board);
-    pg__mem_free(s->shares);
-    pg__mem_free(s->sums);
-    pg__mem_free(s->jobs);
-    pg__mem_free(s->seeds);
-    pg__mem_free(s->seed_mem);
-}
-
 /* Where the host cannot read a device's memory: the lanes of the part have queued it. */
 static pg_status read_results(pg__step *s, pg_err *err)
 {
-    if (s->t->backend->host_memory)
+    if (s->t->devs.backend->host_memory)
         return PG_OK;
-    pg__thread_pool_run(s->t->team, pg__work_on_results, s);
+    pg__thread_pool_run(s->t->pool.team, pg__work_on_results, s);
     return first_error(s->t, err);
+}
+
+/* Part by part: forward, and in training backward. */
+static pg_status run_parts(pg__step *s, pg_err *err)
+{
+    pg_trainer *t = s->t;
+    const int in_buckets = s->plan->way == PG__SUM_GROUP_BUCKETS;
+    pg_status st = PG_OK;
+    for (; s->part < s->n_parts; s->part++) {
+        pg__sync_bn_clear(&s->board);
+        t->sums.is_summing = in_buckets;
+        pg__thread_pool_run(t->pool.team, pg__work_on_lanes, s);
+        PG_TRY(first_error(t, err));
+        if (in_buckets && !s->plan->overlaps)
+            PG_TRY(pg__buckets_follow(s, err));
+        PG_TRY(pg__devices_join(t, err));
+        PG_TRY(land_states(s, err));
+        PG_TRY(pg__ranks_states(s, err));
+        if (s->pass == PG__TRAINS && !in_buckets)
+            PG_TRY(move_averages(s, err));
+        if (s->part + 1 < s->n_parts)
+            PG_TRY(read_results(s, err));
+    }
+done:
+    return st;
 }
 
 pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
                            void *const *predictions, pg__totals *totals, pg_err *err)
 {
-    pg__step s = {.t = t, .batch = b, .pass = pass, .predictions = predictions};
+    pg__step *s = NULL;
     double penalty = 0;
     pg_status st = PG_OK;
-    t->grads = NULL;
-    if (!t->team)
+    t->vars.grads = NULL;
+    if (!t->pool.team)
         PG_FAIL(PG_E_NOMEM, "the trainer lost its threads in a run before: open it again");
     if (pass == PG__TRAINS)
         PG_TRY(pg__normalise_kernels(t, err));
     PG_TRY(pg__devices_mirror(t, err));
-    PG_TRY(cut_batch(&s, err));
-    PG_TRY(share(&s, err));
-    PG_TRY(pg__devices_settle(t, err));
+    PG_TRY(pg__step_cut(&s, t, b, pass, err));
+    s->predictions = predictions;
+    PG_TRY(prepare(s, err));
+    PG_TRY(share(s, err));
+    PG_TRY(pg__devices_settle(&t->devs, err));
     PG_TRY(pg__trainer_penalty(t, &penalty, err)); /* of the weights before the update */
-    PG_TRY(find_shares(&s, err));
-    for (s.part = 0; s.part < s.n_jobs / s.n_lanes; s.part++) {
-        pg__sync_bn_clear(&s.board);
-        t->is_summing = t->in_buckets;
-        pg__thread_pool_run(t->team, pg__work_on_lanes, &s);
-        PG_TRY(first_error(t, err));
-        PG_TRY(pg__buckets_follow(&s, err));
-        PG_TRY(pg__devices_join(t, err));
-        PG_TRY(land_states(&s, err));
-        PG_TRY(pg__ranks_states(&s, err));
-        if (pass == PG__TRAINS && !t->in_buckets)
-            PG_TRY(move_averages(&s, err));
-        if (s.part + 1 < s.n_jobs / s.n_lanes)
-            PG_TRY(read_results(&s, err));
-    }
+    PG_TRY(find_shares(s, err));
+    PG_TRY(run_parts(s, err));
     if (pass == PG__TRAINS) {
         PG_TRY(pg__trainer_update(t, err));
-        t->version++;
-        if (!t->has_constraints)
+        t->vars.version++;
+        if (!t->vars.has_constraints)
             pg__devices_mirrored(t);
     }
-    if (s.part > 0) { /* while the device is at the update */
-        s.part--;
-        PG_TRY(read_results(&s, err));
+    if (s->part > 0) { /* while the device is at the update */
+        s->part--;
+        PG_TRY(read_results(s, err));
     }
     PG_TRY(pg__trainer_penalty_read(t, &penalty, err));
-    PG_TRY(sum_totals(&s, totals, err));
+    PG_TRY(sum_totals(s, totals, err));
     totals->penalty_sum += penalty * (double)b->n_rows;
     totals->n_rows += b->n_rows;
 done:
-    if (st != PG_OK)
+    if (st != PG_OK) {
         pg__all_reduce_drop(t);
-    st = pg__ranks_blame(t, st, err);
-    free_step(&s);
+        pg__steps_drop(&t->programs);
+    }
+    st = pg__ranks_blame(t->ranks, st, err);
     return pg__explain_out_of_memory(t, b->n_rows, st, err);
 }

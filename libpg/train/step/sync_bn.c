@@ -11,29 +11,30 @@
 
 static size_t lanes_of_a_group(const pg_trainer *t)
 {
-    const size_t n = pg__lane_count(&t->cut);
-    const size_t replicas = t->cut.n_lanes ? t->cut.n_replicas : pg__replicas_here(&t->cut);
-    return t->bn_sync ? pg__all_lanes(t) : (n + replicas - 1) / replicas;
+    const size_t n = pg__lane_count(&t->pool.cut);
+    const size_t replicas =
+        t->pool.cut.n_lanes ? t->pool.cut.n_replicas : pg__replicas_here(&t->pool.cut);
+    return t->net.bn_sync ? pg__all_lanes(t) : (n + replicas - 1) / replicas;
 }
 
 int pg__lanes_sync_bn(const pg_trainer *t)
 {
-    return t->couples_rows && lanes_of_a_group(t) > 1;
+    return t->net.couples_rows && lanes_of_a_group(t) > 1;
 }
 
-int pg__same_statistics(const pg_trainer *t, const pg__lane *a, const pg__lane *b)
+int pg__same_statistics(const pg__trainer_net *net, const pg__lane *a, const pg__lane *b)
 {
-    return t->bn_sync || a->replica == b->replica;
+    return net->bn_sync || a->replica == b->replica;
 }
 
-pg_status pg__sync_bn_open(pg__sync_bn *b, const pg_trainer *t, uint64_t each, size_t n_lanes,
-                           pg_err *err)
+pg_status pg__sync_bn_open(pg__sync_bn *b, const pg__trainer_pool *pool, uint64_t each,
+                           size_t n_lanes, pg_err *err)
 {
     const size_t n = (size_t)each * n_lanes;
     *b = (pg__sync_bn){.each = each, .n_lanes = n_lanes};
     b->numbers = pg__mem_array(2 * n, sizeof *b->numbers);
-    b->work = pg__mem_array(t->cut.n_workers * n, sizeof *b->work);
-    b->raw = pg__mem_array(t->cut.n_workers * (size_t)each, sizeof *b->raw);
+    b->work = pg__mem_array(pool->cut.n_workers * n, sizeof *b->work);
+    b->raw = pg__mem_array(pool->cut.n_workers * (size_t)each, sizeof *b->raw);
     b->there = pg__mem_array(2 * n_lanes, sizeof *b->there);
     return b->numbers && b->work && b->raw && b->there ? PG_OK : pg__nomem(err);
 }
@@ -57,14 +58,14 @@ static size_t place_of(const pg__sync_bn *b, const pg__visit *v)
     return v->meeting % 2 * b->n_lanes;
 }
 
-pg_status pg__sync_bn_bring(pg__sync_bn *b, pg_trainer *t, const pg__visit *v)
+pg_status pg__sync_bn_bring(pg__sync_bn *b, pg__trainer_devs *devs, const pg__visit *v)
 {
     const pg__meeting m = pg__program_meeting(v->program, v->frame, v->at);
-    const size_t place = place_of(b, v) + v->index, bytes = t->backend->real_bytes;
+    const size_t place = place_of(b, v) + v->index, bytes = devs->backend->real_bytes;
     double *to = b->numbers + place * b->each, *raw = b->raw + v->lane->worker * b->each;
     for (size_t k = 0; k < m.n; to += m.n_elems[k++]) {
         const pg_status st =
-            t->backend->get(v->frame->dev, raw, m.in[k], (size_t)m.n_elems[k] * bytes);
+            devs->backend->get(v->frame->dev, raw, m.in[k], (size_t)m.n_elems[k] * bytes);
         if (st != PG_OK)
             return st;
         for (uint64_t i = 0; i < m.n_elems[k]; i++)
@@ -111,10 +112,10 @@ static const double *merge(double **at, size_t n_lanes, const pg__meeting *m, ui
     return at[0];
 }
 
-static pg_status give(pg_trainer *t, pg__dev *dev, const pg__meeting *m, const double *from,
-                      double *raw)
+static pg_status give(pg__trainer_devs *devs, pg__dev *dev, const pg__meeting *m,
+                      const double *from, double *raw)
 {
-    const size_t bytes = t->backend->real_bytes;
+    const size_t bytes = devs->backend->real_bytes;
     for (size_t k = 0; k < m->n; from += m->n_elems[k++]) {
         for (uint64_t i = 0; i < m->n_elems[k]; i++)
             if (bytes == sizeof *raw)
@@ -122,7 +123,8 @@ static pg_status give(pg_trainer *t, pg__dev *dev, const pg__meeting *m, const d
             else
                 ((float *)(void *)raw)[i] = (float)from[i];
         const pg_status st =
-            m->out[k] ? t->backend->put(dev, m->out[k], raw, (size_t)m->n_elems[k] * bytes) : PG_OK;
+            m->out[k] ? devs->backend->put(dev, m->out[k], raw, (size_t)m->n_elems[k] * bytes)
+                      : PG_OK;
         if (st != PG_OK)
             return st;
     }
@@ -142,13 +144,13 @@ pg_status pg__sync_bn_take(pg__sync_bn *b, pg_trainer *t, const pg__visit *v)
         all += m.n_elems[k];
     for (size_t k = 0; k < b->n_lanes; k++) {
         const pg__lane *who = b->there[place + k];
-        if (!who || !pg__same_statistics(t, who, v->lane))
+        if (!who || !pg__same_statistics(&t->net, who, v->lane))
             continue;
         at[k] = work + k * b->each;
         memcpy(at[k], b->numbers + (place + k) * b->each, (size_t)all * sizeof *work);
     }
-    const pg_status st =
-        give(t, v->frame->dev, &m, merge(at, b->n_lanes, &m, all), b->raw + worker * b->each);
+    const pg_status st = give(&t->devs, v->frame->dev, &m, merge(at, b->n_lanes, &m, all),
+                              b->raw + worker * b->each);
     pg__mem_free(at);
     return st;
 }

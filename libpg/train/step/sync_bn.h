@@ -9,7 +9,7 @@
 int pg__lanes_sync_bn(const pg_trainer *t);
 
 /* Do two lanes use the same statistics? */
-int pg__same_statistics(const pg_trainer *t, const pg__lane *a, const pg__lane *b);
+int pg__same_statistics(const pg__trainer_net *net, const pg__lane *a, const pg__lane *b);
 
 /* What the lanes of a part brought to the last two meetings. A lane can be one meeting ahead of
  * another, not two, so two places are enough. */
@@ -33,13 +33,13 @@ typedef struct pg__visit {
     size_t meeting;
 } pg__visit;
 
-pg_status pg__sync_bn_open(pg__sync_bn *b, const pg_trainer *t, uint64_t each, size_t n_lanes,
-                           pg_err *err);
+pg_status pg__sync_bn_open(pg__sync_bn *b, const pg__trainer_pool *pool, uint64_t each,
+                           size_t n_lanes, pg_err *err);
 void pg__sync_bn_close(pg__sync_bn *b);
 void pg__sync_bn_clear(pg__sync_bn *b); /* before each part: a lane may be absent that was there */
 
 /* What a lane brings; before anyone takes, all workers of the team meet. */
-pg_status pg__sync_bn_bring(pg__sync_bn *b, pg_trainer *t, const pg__visit *v);
+pg_status pg__sync_bn_bring(pg__sync_bn *b, pg__trainer_devs *devs, const pg__visit *v);
 /* What the lanes with the same statistics brought, together. Several lanes may take at once. */
 pg_status pg__sync_bn_take(pg__sync_bn *b, pg_trainer *t, const pg__visit *v);
 

@@ -15,7 +15,8 @@ typedef struct looking {
 /* What was queued on a device is done then. */
 static pg_status look(const looking *l, double *at)
 {
-    const pg_status st = l->t->backend->host_memory ? PG_OK : l->t->backend->sync(l->w->dev);
+    const pg_status st =
+        l->t->devs.backend->host_memory ? PG_OK : l->t->devs.backend->sync(l->w->dev);
     *at = pg__now();
     return st;
 }
@@ -29,14 +30,14 @@ static pg_status left_behind(void *arg, size_t k)
 pg_status pg__timeline_run(const pg__step *s, const pg__job *job, pg__worker *w)
 {
     pg_trainer *t = s->t;
-    pg__lane_times *times = &t->timeline->lanes[(size_t)(job - s->jobs) % s->n_lanes];
+    pg__lane_times *times = &t->report.timeline->lanes[(size_t)(job - s->jobs) % s->n_lanes];
     looking l = {t, w, times};
     size_t ends[PG_MAX_BUCKETS];
     pg_status st = PG_OK;
-    pg__buckets_ends(t, job->program, ends);
-    const pg__stops stops = {t->n_buckets, ends, left_behind, &l};
+    pg__buckets_ends(&t->sums, job->program, ends);
+    const pg__stops stops = {t->sums.n_buckets, ends, left_behind, &l};
     PG_TRY(look(&l, &times->begin));
-    PG_TRY(pg__graph_capture_run(t, w, job->program, &job->frame.f, &stops));
+    PG_TRY(pg__graph_capture_run(&t->devs, w, job->program, &job->frame.f, &stops));
     PG_TRY(look(&l, &times->end));
 done:
     return st;

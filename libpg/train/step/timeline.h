@@ -12,7 +12,7 @@ typedef struct pg__timeline {
     pg__lane_times *lanes;
 } pg__timeline;
 
-/* In place of a lane's run, where t->timeline is there. */
+/* In place of a lane's run, where t->report.timeline is there. */
 pg_status pg__timeline_run(const pg__step *s, const pg__job *job, pg__worker *w);
 
 #endif

@@ -10,6 +10,7 @@
 #include "train/rules/metric.h"
 #include "train/rules/optimiser.h"
 #include "train/rules/penalty.h"
+#include "train/step/sum_plan.h"
 
 /* What a batch is run for. */
 typedef enum pg__pass { PG__TESTS, PG__TRAINS, PG__PREDICTS } pg__pass;
@@ -69,12 +70,6 @@ typedef struct pg__graph_capture {
     pg__graph_run **graphs; /* per piece; NULL: not recorded yet, or never */
 } pg__graph_capture;
 
-/* Variables [first, end), whose gradients are summed over devices together (buckets.h). */
-typedef struct pg__bucket {
-    size_t first, end;
-} pg__bucket;
-#define PG_MAX_BUCKETS 64
-
 /* One thread's own memory. */
 typedef struct pg__worker {
     size_t device;
@@ -125,32 +120,28 @@ typedef struct pg__spent {
     size_t n_steps;
 } pg__spent;
 
-struct pg_trainer {
+#define PG_MAX_STEPS 4
+
+/* The model, as it is trained. */
+typedef struct pg__trainer_net {
     pg__graph *graph;
     pg__leaves leaves;
     const pg__rules *rules;
-    pg__elem *elems; /* per leaf, what it computes with; NULL: all PG__REAL */
-    int precision;   /* as pg_train_opts.precision */
-    pg__loss_scale scale;
-    const pg__backend *backend;
-    pg__dev *dev; /* that of device 0 */
-    pg__device *devices;
-    size_t n_devices;
-    char *device_names; /* of the replicas: "cpu:0,cpu:1" */
-    size_t *device_of;  /* per replica */
-    pg__group *group;   /* that sums over devices, or NULL: sums go from device to device */
-    pg__bucket buckets[PG_MAX_BUCKETS]; /* in the order in which they are summed */
-    size_t n_buckets;                   /* 0: not planned yet */
-    int in_buckets;                     /* the gradients of the step in hand are summed so */
-    int goes_along;                     /* and while the backward pass goes on */
-    int is_summing;    /* the group may be at sums that nobody has waited for yet */
-    uint64_t mirrored; /* version of the parameters that the other devices have */
-    int is_split; /* the devices are those of one replica, and share its variables: model_parallel.h
-                   */
-    size_t *part_of;   /* per parameter: its device */
-    uint64_t *part_at, *part_elems; /* there; of each device */
-    pg__frame_part *parts;          /* per device: what a step runs on */
+    pg__elem *elems;          /* per leaf, what it computes with; NULL: all PG__REAL */
+    int precision;            /* as pg_train_opts.precision */
+    char *keras_version;      /* of the Keras that wrote the model, or NULL */
+    pg__lowered built_params; /* shapes and owners of the parameters; no rows */
+    size_t n_inputs, n_outputs;
+    const char **output_names; /* point into the graph */
+    const char **input_names;
+    pg__dims *input_dims; /* as the data have them; rows unknown */
+    int couples_rows;     /* rows of a batch depend on each other */
+    int bn_sync;          /* through all replicas */
+    int conv;             /* as pg_train_opts.conv */
+} pg__trainer_net;
 
+/* Its variables: parameters, and what optimizers keep of them. */
+typedef struct pg__trainer_vars {
     size_t n_params;
     pg_weight *weights; /* what pg_trainer_weight() shows, in the order of get_weights() */
     size_t *order;      /* per entry of `weights`: the parameter */
@@ -160,67 +151,109 @@ struct pg_trainer {
     int has_regularizers, has_constraints;
     void *penalty; /* a double of device 0: of the step in hand; NULL: not there */
     pg__strs names;
-    pg__strs notes;       /* what pg_trainer_note() tells */
-    int drawn;            /* weights came from the initializers */
-    char *saved;          /* what the last save wrote, or NULL */
-    char *state, *output; /* of the last run: where its state is, what is to be written; or NULL */
-    char *keras_version;  /* of the Keras that wrote the model, or NULL */
-    char **file_names;    /* per parameter: as in the file that it was read from, or NULL */
-    pg__lowered built_params; /* shapes and owners of the parameters; no rows */
-    uint64_t *offsets;        /* per parameter, and the end: elements from the start of a flat */
+    int drawn;         /* weights came from the initializers */
+    char **file_names; /* per parameter: as in the file that it was read from, or NULL */
+    uint64_t *offsets; /* per parameter, and the end: elements from the start of a flat */
+    /* where devices share the variables (model_parallel.h) */
+    size_t *part_of;                /* per parameter: its device */
+    uint64_t *part_at, *part_elems; /* there; of each device */
     pg__flat params, slots[PG_MAX_SLOTS];
     _Atomic uint64_t version;             /* of the parameters: counts their changes */
     pg__flat *grads;                      /* sum of the step just made, or NULL */
     _Atomic(struct pg__snapshot *) spare; /* one that nobody uses any more, or NULL */
+} pg__trainer_vars;
 
-    size_t n_inputs, n_outputs;
-    const char **output_names; /* point into the graph */
-    const char **input_names;
-    pg__dims *input_dims; /* as the data have them; rows unknown */
-    pg__objective *objectives;
-    double *loss_weights;
-    pg__optimiser optimiser;
-    pg__schedule *schedule;                   /* that it follows, or NULL */
-    int couples_rows;                         /* rows of a batch depend on each other */
-    int bn_sync;                              /* through all replicas */
-    uint64_t seed;                            /* of what is random in a step */
-    uint64_t n_moves;                         /* steps that moved the averages */
-    char *metric_text, *weighted_metric_text; /* resolved once the data are known */
-    pg__metric *metrics;
-    size_t n_metrics, n_metric_state; /* sums of all of them */
-    int from_probabilities;
-    int conv;           /* as pg_train_opts.conv */
-    pg__logs evaluated; /* what pg_evaluate() gave last */
-    void **states;      /* of stateful layers, for batches of state_rows rows */
-    uint64_t state_rows;
+/* The devices: devices.h. */
+typedef struct pg__trainer_devs {
+    const pg__backend *backend;
+    pg__dev *dev; /* that of device 0 */
+    pg__device *devices;
+    size_t n_devices;
+    char *device_names; /* of the replicas: "cpu:0,cpu:1" */
+    size_t *device_of;  /* per replica */
+    uint64_t mirrored;  /* version of the parameters that the other devices have */
+    int is_split; /* the devices are those of one replica, and share its variables: model_parallel.h
+                   */
+    pg__frame_part *parts; /* per device: what a step runs on */
+    pg__strs placed_on;    /* devices, by their numbers in `assigned` */
+    pg__assigned assigned; /* n_devices 0: no placement */
+} pg__trainer_devs;
 
-    pg__built *built;
-    size_t n_built, cap_built;
+/* The threads, how a batch is cut for them, and their memory: workers.c. */
+typedef struct pg__trainer_pool {
     pg__cut cut;
-    struct pg__ranks *ranks; /* the other processes of the job (ranks.h); NULL: there are none */
-    pg__strs placed_on;      /* devices, by their numbers in `assigned` */
-    pg__assigned assigned;   /* n_devices 0: no placement */
-    size_t n_threads;        /* one per worker and device that shares its work; the team's */
+    size_t n_threads; /* one per worker and device that shares its work; the team's */
     pg__thread_pool *team;
     pg__worker *workers;          /* as many as the team has */
     pg__memory *arenas;           /* per lane where lanes advance together, else per worker */
     struct pg__landing *landings; /* per lane */
+} pg__trainer_pool;
+
+/* What it is trained for: losses, metrics, the optimizer. */
+typedef struct pg__trainer_compiled {
+    pg__loss_scale scale;
+    pg__objective *objectives;
+    double *loss_weights;
+    pg__optimiser optimiser;
+    pg__schedule *schedule;                   /* that it follows, or NULL */
+    char *metric_text, *weighted_metric_text; /* resolved once the data are known */
+    pg__metric *metrics;
+    size_t n_metrics, n_metric_state; /* sums of all of them */
+    int from_probabilities;
+} pg__trainer_compiled;
+
+/* Programs that were compiled, and steps that were cut for them: cut.h. */
+typedef struct pg__trainer_programs {
+    pg__built *built;
+    size_t n_built, cap_built;
+    struct pg__step *steps[PG_MAX_STEPS]; /* that were cut last, the latest first (cut.h) */
+} pg__trainer_programs;
+
+/* The state of training. */
+typedef struct pg__trainer_loop {
+    char *saved;          /* what the last save wrote, or NULL */
+    char *state, *output; /* of the last run: where its state is, what is to be written; or NULL */
+    uint64_t seed;        /* of what is random in a step */
+    uint64_t n_moves;     /* steps that moved the averages */
+    pg__logs evaluated;   /* what pg_evaluate() gave last */
+    void **states;        /* of stateful layers, for batches of state_rows rows */
+    uint64_t state_rows;
     uint64_t part_rows; /* a batch is worked through in parts of so many rows; 0: at once */
+    int stops_on_nan, nan_found; /* gradients that are no numbers are not applied */
+    pg__watch *watch;            /* of the step in hand, or NULL */
+    int is_trial;                /* steps are only timed: nothing that lasts may change */
+} pg__trainer_loop;
+
+/* What it tells: report.h. */
+typedef struct pg__trainer_report {
+    pg__strs notes; /* what pg_trainer_note() tells */
     pg__spent spent;
     pg__pass profiled_pass;        /* steps that workers' profiles are of */
     int is_profiling;              /* such a step is counted */
     pg_op_profile *profiled;       /* what pg_trainer_profile() gave */
-    int stops_on_nan, nan_found;   /* gradients that are no numbers are not applied */
-    pg__watch *watch;              /* of the step in hand, or NULL */
-    int is_trial;                  /* steps are only timed: nothing that lasts may change */
     struct pg__timeline *timeline; /* when they leave what behind (timeline.h); or NULL */
+} pg__trainer_report;
+
+struct pg_trainer {
+    pg__trainer_net net;
+    pg__trainer_vars vars;
+    pg__trainer_devs devs;
+    pg__trainer_pool pool;
+    pg__trainer_compiled compiled;
+    pg__trainer_programs programs;
+    pg__trainer_loop loop;
+    pg__trainer_report report;
+    pg__sums sums;
+    struct pg__ranks *ranks; /* the other processes of the job (ranks.h); NULL: there are none */
 };
 
-/* How a batch is cut, and who works on it: t->cut. */
+/* How a batch is cut, and who works on it: t->pool.cut. */
 pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err);
-/* The workers of t->cut, and their memory. */
+/* The workers of t->pool.cut, and their memory. */
 pg_status pg__workers_start(pg_trainer *t, pg_err *err);
 void pg__workers_stop(pg_trainer *t);
+/* Steps that were kept (cut.h), whose programs, lanes or memory will not be there any more. */
+void pg__steps_drop(pg__trainer_programs *programs);
 
 /* The program for n rows, compiled at its first use; not from several threads. */
 pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
@@ -248,7 +281,7 @@ pg_status pg__trainer_initialise(pg_trainer *t, uint64_t seed, pg_err *err);
 pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err); /* on device 0 */
 pg_status pg__flat_alloc_on(pg_trainer *t, pg__flat *f, size_t device, pg_err *err);
 pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v);
-void pg__flat_free(pg_trainer *t, pg__flat *f);
+void pg__flat_free(pg__trainer_devs *devs, pg__flat *f);
 
 /* Tensor i of a file, a weight or with `state` one of the state, into what f has for a parameter of
  * that shape. */
@@ -293,7 +326,7 @@ pg_status pg__partials_end(pg_trainer *t, pg__worker *w, size_t lane, size_t n_l
 /* Sums the partials of all workers over elements [from, to) of the flats in the order of the tree;
  * *out is where the sum lies. Each worker does it for a range of its own. */
 pg_status pg__partials_sum(pg_trainer *t, uint64_t from, uint64_t to, pg__flat **out);
-int pg__partials_any(const pg_trainer *t); /* has any lane rows? */
+int pg__partials_any(const pg__trainer_pool *pool); /* has any lane rows? */
 /* Of the lanes that ran on one device; NULL: none of them has rows. */
 pg_status pg__partials_sum_on(pg_trainer *t, size_t device, pg__flat **out);
 
@@ -320,6 +353,6 @@ void pg__totals_end_batch(const pg_trainer *t, pg__totals *totals);
 /* Loss of the totals: sum of the outputs' means by their weights; and that of output k, as the
  * trainer's Keras logs it. */
 double pg__total_loss(const pg_trainer *t, const pg__totals *totals);
-double pg__output_loss(const pg_trainer *t, const pg__totals *totals, size_t k);
+double pg__output_loss(const pg__trainer_net *net, const pg__totals *totals, size_t k);
 
 #endif

@@ -35,26 +35,26 @@ typedef struct work {
 
 static void range_of(const work *w, size_t part, uint64_t *from, uint64_t *to)
 {
-    const uint64_t n = w->t->offsets[w->t->n_params] / GRAIN;
+    const uint64_t n = w->t->vars.offsets[w->t->vars.n_params] / GRAIN;
     *from = n * part / w->n_parts * GRAIN;
     *to = n * (part + 1) / w->n_parts * GRAIN;
 }
 
 static pg__dev *dev_of(const work *w)
 {
-    return w->t->devices[w->device].dev;
+    return w->t->devs.devices[w->device].dev;
 }
 
 /* Of a variable: its own where they are divided. */
 static pg__dev *dev_for(const work *w, size_t i)
 {
-    return w->t->is_split ? pg__param_dev(w->t, i) : dev_of(w);
+    return w->t->devs.is_split ? pg__param_dev(w->t, i) : dev_of(w);
 }
 
 /* What a flat has of a variable from an element of all on. */
 static void *from_element(const work *w, const pg__flat *f, size_t i, uint64_t at)
 {
-    return (char *)f->at[i] + (at - w->t->offsets[i]) * w->t->backend->real_bytes;
+    return (char *)f->at[i] + (at - w->t->vars.offsets[i]) * w->t->devs.backend->real_bytes;
 }
 
 static pg_status sum_range(work *w, size_t part)
@@ -73,18 +73,20 @@ static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint
     pg_trainer *t = w->t;
     const pg__flat *params = pg__params_on(t, w->device), *own = pg__slots_on(t, w->device);
     pg_status st = PG_OK;
-    while (*first < t->n_params && t->offsets[*first] + t->n_elems[*first] <= from)
+    while (*first < t->vars.n_params && t->vars.offsets[*first] + t->vars.n_elems[*first] <= from)
         ++*first;
-    for (size_t i = *first; i < t->n_params && t->offsets[i] < to && st == PG_OK; i++) {
-        const uint64_t end = t->offsets[i] + t->n_elems[i];
-        const uint64_t lo = from > t->offsets[i] ? from : t->offsets[i], hi = to < end ? to : end;
+    for (size_t i = *first; i < t->vars.n_params && t->vars.offsets[i] < to && st == PG_OK; i++) {
+        const uint64_t end = t->vars.offsets[i] + t->vars.n_elems[i];
+        const uint64_t lo = from > t->vars.offsets[i] ? from : t->vars.offsets[i],
+                       hi = to < end ? to : end;
         void *slots[PG_MAX_SLOTS];
-        if (!t->trained[i] || lo >= hi)
+        if (!t->vars.trained[i] || lo >= hi)
             continue;
         for (size_t k = 0; k < PG_MAX_SLOTS; k++)
             slots[k] = own[k].mem ? from_element(w, &own[k], i, lo) : NULL;
-        st = t->backend->update(dev_for(w, i), w->kind, &w->update, from_element(w, params, i, lo),
-                                from_element(w, grads, i, lo), slots, (size_t)(hi - lo));
+        st = t->devs.backend->update(dev_for(w, i), w->kind, &w->update,
+                                     from_element(w, params, i, lo), from_element(w, grads, i, lo),
+                                     slots, (size_t)(hi - lo));
     }
     return st;
 }
@@ -94,10 +96,10 @@ static pg_status update_shard(work *w, size_t part)
 {
     const pg_trainer *t = w->t;
     pg_status st = PG_OK;
-    for (size_t b = 0; b < pg__opt_shard_n_blocks(t) && st == PG_OK; b++) {
+    for (size_t b = 0; b < pg__opt_shard_n_blocks(&t->sums) && st == PG_OK; b++) {
         uint64_t from, to;
         size_t first = 0;
-        pg__opt_shard_piece(t, b, pg__rank_of(t), &from, &to);
+        pg__opt_shard_piece(t, b, pg__rank_of(t->ranks), &from, &to);
         const uint64_t n = (to - from) / GRAIN;
         to = from + n * (part + 1) / w->n_parts * GRAIN;
         from += n * part / w->n_parts * GRAIN;
@@ -110,7 +112,7 @@ static pg_status update_range(work *w, size_t part)
 {
     uint64_t from, to;
     size_t first = 0;
-    if (pg__is_sharded(w->t))
+    if (pg__is_sharded(w->t->ranks))
         return update_shard(w, part);
     range_of(w, part, &from, &to);
     return update_part(w, w->grads, from, to, &first);
@@ -143,8 +145,8 @@ static pg_status sum_and_update_range(work *w, size_t part)
 static pg_status each_variable(work *w, size_t part, pg_status (*fn)(work *w, size_t i))
 {
     pg_status st = PG_OK;
-    for (size_t i = part; i < w->t->n_params && st == PG_OK; i += w->n_parts)
-        if (w->t->trained[i])
+    for (size_t i = part; i < w->t->vars.n_params && st == PG_OK; i += w->n_parts)
+        if (w->t->vars.trained[i])
             st = fn(w, i);
     return st;
 }
@@ -152,24 +154,25 @@ static pg_status each_variable(work *w, size_t part, pg_status (*fn)(work *w, si
 static pg_status regularise(work *w, size_t i)
 {
     pg_trainer *t = w->t;
-    const pg__penalty *p = &t->penalties[i];
+    const pg__penalty *p = &t->vars.penalties[i];
     if (p->l1 == 0 && p->l2 == 0)
         return PG_OK;
-    return t->backend->regularise(dev_for(w, i), w->grads->at[i],
-                                  pg__params_on(t, w->device)->at[i], t->n_elems[i], p->l1, p->l2,
-                                  NULL);
+    return t->devs.backend->regularise(dev_for(w, i), w->grads->at[i],
+                                       pg__params_on(t, w->device)->at[i], t->vars.n_elems[i],
+                                       p->l1, p->l2, NULL);
 }
 
 static pg_status take_norm(work *w, size_t i)
 {
     w->norms[i] = 0;
-    return w->t->backend->squares(dev_for(w, i), w->grads->at[i], w->t->n_elems[i], &w->norms[i]);
+    return w->t->devs.backend->squares(dev_for(w, i), w->grads->at[i], w->t->vars.n_elems[i],
+                                       &w->norms[i]);
 }
 
 static pg_status clip(work *w, size_t i)
 {
-    return w->t->backend->clip(dev_for(w, i), w->grads->at[i], w->t->n_elems[i], w->scales[i],
-                               w->limit);
+    return w->t->devs.backend->clip(dev_for(w, i), w->grads->at[i], w->t->vars.n_elems[i],
+                                    w->scales[i], w->limit);
 }
 
 static pg_status constrain(work *w, size_t i)
@@ -177,13 +180,13 @@ static pg_status constrain(work *w, size_t i)
     pg_trainer *t = w->t;
     pg_status st = PG_OK;
     double *values = NULL;
-    if (t->penalties[i].constraint == PG__FREE)
+    if (t->vars.penalties[i].constraint == PG__FREE)
         return PG_OK;
-    values = pg__mem_array(t->n_elems[i], sizeof *values);
+    values = pg__mem_array(t->vars.n_elems[i], sizeof *values);
     if (!values)
         return PG_E_NOMEM;
     PG_TRY(pg__param_get(t, i, values));
-    pg__constrain(&t->penalties[i], &t->built_params.params[i].shape, values);
+    pg__constrain(&t->vars.penalties[i], &t->net.built_params.params[i].shape, values);
     PG_TRY(pg__param_put(t, i, values));
 done:
     pg__mem_free(values);
@@ -211,8 +214,8 @@ static int clips(const pg__optimiser *o)
  * too in standalone Keras). */
 static pg__norm_limits norms_of(const pg_trainer *t)
 {
-    const pg__optimiser *o = &t->optimiser;
-    const int standalone = t->rules->clip_all_together;
+    const pg__optimiser *o = &t->compiled.optimiser;
+    const int standalone = t->net.rules->clip_all_together;
     return (pg__norm_limits){.each = standalone ? 0 : o->clipnorm,
                              .together =
                                  standalone && o->clipnorm > 0 ? o->clipnorm : o->global_clipnorm,
@@ -228,20 +231,20 @@ typedef struct meeting {
 static void do_part(void *arg, size_t worker)
 {
     const meeting *m = arg;
-    m->w->t->workers[worker].st = m->fn(m->w, worker);
+    m->w->t->pool.workers[worker].st = m->fn(m->w, worker);
 }
 
 /* All parts: by the workers, or queued on a device of its own memory, whose thread this is. */
 static pg_status meet(work *w, part_fn fn, pg_err *err)
 {
     pg_trainer *t = w->t;
-    if (!t->backend->host_memory)
-        return t->is_split ? pg__told(t, fn(w, 0), err)
-                           : pg__device_failed(t, dev_of(w), fn(w, 0), err);
-    pg__thread_pool_run(t->team, do_part, &(meeting){w, fn});
+    if (!t->devs.backend->host_memory)
+        return t->devs.is_split ? pg__told(t, fn(w, 0), err)
+                                : pg__device_failed(&t->devs, dev_of(w), fn(w, 0), err);
+    pg__thread_pool_run(t->pool.team, do_part, &(meeting){w, fn});
     for (size_t k = 0; k < w->n_parts; k++)
-        if (t->workers[k].st != PG_OK)
-            return pg__device_failed(t, dev_of(w), t->workers[k].st, err);
+        if (t->pool.workers[k].st != PG_OK)
+            return pg__device_failed(&t->devs, dev_of(w), t->pool.workers[k].st, err);
     return PG_OK;
 }
 
@@ -253,14 +256,15 @@ static pg_status clip_by(work *w, const pg__norm_limits *l, double limit, pg_err
     pg_status st = PG_OK;
     if (!by_norm && limit <= 0)
         return PG_OK;
-    if (t->backend->clip_all && !t->is_split)
+    if (t->devs.backend->clip_all && !t->devs.is_split)
         return pg__device_failed(
-            t, dev_of(w), t->backend->clip_all(dev_of(w), w->pieces, t->n_params, l, limit), err);
-    for (size_t i = 0; i < t->n_params; i++)
+            &t->devs, dev_of(w),
+            t->devs.backend->clip_all(dev_of(w), w->pieces, t->vars.n_params, l, limit), err);
+    for (size_t i = 0; i < t->vars.n_params; i++)
         w->scales[i] = 1;
     if (by_norm) {
         PG_TRY(meet(w, take_norm_all, err));
-        pg__clip_scales(l, w->norms, w->scales, t->n_params);
+        pg__clip_scales(l, w->norms, w->scales, t->vars.n_params);
     }
     w->limit = limit;
     PG_TRY(meet(w, clip_all, err));
@@ -272,10 +276,10 @@ done:
  * limit values before they look at norms, standalone Keras after. */
 static pg_status clip_both_ways(work *w, pg_err *err)
 {
-    const pg__optimiser *o = &w->t->optimiser;
+    const pg__optimiser *o = &w->t->compiled.optimiser;
     const pg__norm_limits none = {0}, norms = norms_of(w->t);
     const int by_norm = o->clipnorm > 0 || o->global_clipnorm > 0;
-    const int standalone = w->t->rules->clip_all_together;
+    const int standalone = w->t->net.rules->clip_all_together;
     pg_status st = PG_OK;
     if (!standalone && (!by_norm || o->legacy))
         PG_TRY(clip_by(w, &none, o->clipvalue, err));
@@ -285,12 +289,14 @@ done:
 }
 
 /* What a flat has of the variables. */
-static pg__piece *pieces_of(const pg_trainer *t, const pg__flat *f)
+static pg__piece *pieces_of(const pg__trainer_vars *vars, const pg__flat *f)
 {
-    pg__piece *p = pg__mem_array(t->n_params, sizeof *p);
-    for (size_t i = 0; p && i < t->n_params; i++)
-        p[i] = (pg__piece){
-            .p = f->at[i], .n = t->n_elems[i], .l1 = t->penalties[i].l1, .l2 = t->penalties[i].l2};
+    pg__piece *p = pg__mem_array(vars->n_params, sizeof *p);
+    for (size_t i = 0; p && i < vars->n_params; i++)
+        p[i] = (pg__piece){.p = f->at[i],
+                           .n = vars->n_elems[i],
+                           .l1 = vars->penalties[i].l1,
+                           .l2 = vars->penalties[i].l2};
     return p;
 }
 
@@ -298,13 +304,13 @@ static pg_status clip_gradients(work *w, pg_err *err)
 {
     const pg_trainer *t = w->t;
     pg_status st = PG_OK;
-    w->norms = pg__mem_array(t->n_params, sizeof *w->norms);
-    w->scales = pg__mem_array(t->n_params, sizeof *w->scales);
-    w->pieces = pieces_of(t, w->grads);
+    w->norms = pg__mem_array(t->vars.n_params, sizeof *w->norms);
+    w->scales = pg__mem_array(t->vars.n_params, sizeof *w->scales);
+    w->pieces = pieces_of(&t->vars, w->grads);
     if (!w->norms || !w->scales || !w->pieces)
         PG_TRY(pg__nomem(err));
-    for (size_t i = 0; i < t->n_params; i++)
-        if (!t->trained[i])
+    for (size_t i = 0; i < t->vars.n_params; i++)
+        if (!t->vars.trained[i])
             w->pieces[i].p = NULL;
     PG_TRY(clip_both_ways(w, err));
 done:
@@ -321,9 +327,9 @@ static pg_status update_variables(work *w, pg_err *err)
 {
     pg_trainer *t = w->t;
     pg_status st = PG_OK;
-    if (t->has_regularizers)
+    if (t->vars.has_regularizers)
         PG_TRY(meet(w, regularise_all, err));
-    if (clips(&t->optimiser))
+    if (clips(&t->compiled.optimiser))
         PG_TRY(clip_gradients(w, err));
     PG_TRY(meet(w, update_range, err));
 done:
@@ -337,15 +343,15 @@ static pg_status update_parts(work *w, pg_err *err)
     double clock = pg__now();
     pg_status st = PG_OK;
     PG_TRY(update_variables(w, err));
-    pg__lap(&clock, &t->spent.update);
-    if (pg__is_sharded(t)) {
-        PG_TRY(pg__opt_shard_gather(t, &t->params, "the weights", err));
-        t->grads = pg__opt_shard_whole_sums(t) ? t->grads : NULL;
-        pg__lap(&clock, &t->spent.exchange);
+    pg__lap(&clock, &t->report.spent.update);
+    if (pg__is_sharded(t->ranks)) {
+        PG_TRY(pg__opt_shard_gather(t, &t->vars.params, "the weights", err));
+        t->vars.grads = pg__opt_shard_whole_sums(&t->compiled) ? t->vars.grads : NULL;
+        pg__lap(&clock, &t->report.spent.exchange);
     }
-    if (t->has_constraints)
+    if (t->vars.has_constraints)
         PG_TRY(meet(w, constrain_all, err));
-    pg__lap(&clock, &t->spent.update);
+    pg__lap(&clock, &t->report.spent.update);
 done:
     return st;
 }
@@ -356,7 +362,7 @@ static pg_status update_in_turn(work *w, pg_err *err)
     double clock = pg__now();
     pg_status st = PG_OK;
     PG_TRY(meet(w, sum_range, err));
-    pg__lap(&clock, &t->spent.reduce);
+    pg__lap(&clock, &t->report.spent.reduce);
     st = update_parts(w, err);
 done:
     return st;
@@ -367,8 +373,8 @@ static pg_status update_at_once(work *w, pg_err *err)
     double clock = pg__now(), all = 0;
     const pg_status st = meet(w, sum_and_update_range, err);
     pg__lap(&clock, &all);
-    w->t->spent.reduce += w->summing;
-    w->t->spent.update += all - w->summing;
+    w->t->report.spent.reduce += w->summing;
+    w->t->report.spent.update += all - w->summing;
     return st;
 }
 
@@ -378,11 +384,11 @@ static pg_status sum_ranks(work *w, pg_err *err)
     pg_trainer *t = w->t;
     double clock = pg__now();
     pg_status st = PG_OK;
-    if (!pg__sums_go_along(t))
+    if (!t->sums.plan.overlaps)
         PG_TRY(meet(w, sum_range, err));
-    pg__lap(&clock, &t->spent.reduce);
+    pg__lap(&clock, &t->report.spent.reduce);
     PG_TRY(pg__ranks_sum(t, &w->grads, err));
-    pg__lap(&clock, &t->spent.exchange);
+    pg__lap(&clock, &t->report.spent.exchange);
 done:
     return st;
 }
@@ -394,25 +400,25 @@ static pg_status look_for_nan(pg_trainer *t, pg_err *err)
     int finite = 1;
     pg_status st = PG_OK;
     if (t->ranks) {
-        PG_TRY(pg__told(t, pg__grads_finite(t, t->dev, t->grads, &finite), err));
-        t->nan_found = !finite;
-        return pg__is_sharded(t) ? pg__ranks_any(t, &t->nan_found, err) : PG_OK;
+        PG_TRY(pg__told(t, pg__grads_finite(t, t->devs.dev, t->vars.grads, &finite), err));
+        t->loop.nan_found = !finite;
+        return pg__is_sharded(t->ranks) ? pg__ranks_any(t, &t->loop.nan_found, err) : PG_OK;
     }
-    for (size_t k = 0; k < t->n_threads; k++) {
-        const pg__worker *by = &t->workers[k];
+    for (size_t k = 0; k < t->pool.n_threads; k++) {
+        const pg__worker *by = &t->pool.workers[k];
         for (size_t i = 0; i < by->n_partials && finite; i++)
             if (by->partials[i].grads)
                 PG_TRY(
                     pg__told(t, pg__grads_finite(t, by->dev, by->partials[i].grads, &finite), err));
     }
-    t->nan_found = !finite;
+    t->loop.nan_found = !finite;
 done:
     return st;
 }
 
 static int needs_variables(const pg_trainer *t)
 {
-    return t->has_regularizers || t->has_constraints || clips(&t->optimiser);
+    return t->vars.has_regularizers || t->vars.has_constraints || clips(&t->compiled.optimiser);
 }
 
 /* Every device makes the same updates of what it has, from the same sum, queued by its own thread
@@ -420,7 +426,7 @@ static int needs_variables(const pg_trainer *t)
 static void update_device(void *arg, size_t worker)
 {
     work *w = arg;
-    pg__worker *by = &w->t->workers[worker];
+    pg__worker *by = &w->t->pool.workers[worker];
     by->err = (pg_err){0};
     by->st = PG_OK;
     if (pg__speaks_for_device(w->t, worker))
@@ -430,85 +436,98 @@ static void update_device(void *arg, size_t worker)
 static pg_status update_devices(const work *of_all, pg_err *err)
 {
     pg_trainer *t = of_all->t;
-    work *of = pg__mem_array(t->n_devices, sizeof *of);
+    work *of = pg__mem_array(t->devs.n_devices, sizeof *of);
     double clock = pg__now();
     pg_status st = PG_OK;
     if (!of)
         return pg__nomem(err);
-    for (size_t d = 0; d < t->n_devices; d++) {
+    for (size_t d = 0; d < t->devs.n_devices; d++) {
         of[d] = *of_all;
         of[d].device = d;
-        of[d].grads = t->devices[d].sum;
+        of[d].grads = t->devs.devices[d].sum;
     }
-    pg__thread_pool_run(t->team, update_device, of);
-    PG_TRY(pg__first_failure(t, err));
-    pg__lap(&clock, &t->spent.update);
+    pg__thread_pool_run(t->pool.team, update_device, of);
+    PG_TRY(pg__first_failure(&t->pool, err));
+    pg__lap(&clock, &t->report.spent.update);
     PG_TRY(pg__all_reduce_wait(t, err));
-    if (t->has_constraints) /* on the first; the others are mirrored */
+    if (t->vars.has_constraints) /* on the first; the others are mirrored */
         PG_TRY(meet(&of[0], constrain_all, err));
-    PG_TRY(pg__devices_settle(t, err));
+    PG_TRY(pg__devices_settle(&t->devs, err));
 done:
     pg__mem_free(of);
     return st;
 }
 
-/* Where the sum will lie, or does; NULL: no lane has rows. */
-static pg_status bring_sums(pg_trainer *t, pg__flat **out, pg_err *err)
+/* On GPUs; no lane of theirs may have rows, but then those of others do. */
+static pg_status sum_devices(pg_trainer *t, pg__flat **out, pg_err *err)
 {
-    double clock = pg__now();
     pg_status st = PG_OK;
-    *out = NULL;
-    if (t->backend->host_memory || t->is_trial)
-        return pg__partials_sum(t, 0, 0, out);
-    if (!pg__partials_any(t) && !t->ranks) /* others may have some */
+    if (!pg__partials_any(&t->pool) && t->sums.facts.n_ranks == 1)
         return PG_OK;
-    if (t->is_split) {
-        PG_TRY(pg__told(t, pg__partials_sum(t, 0, t->offsets[t->n_params], out), err));
-        pg__lap(&clock, &t->spent.reduce);
-        goto done;
-    }
+    if (t->sums.plan.way == PG__SUM_PLACED)
+        return pg__told(t, pg__partials_sum(t, 0, t->vars.offsets[t->vars.n_params], out), err);
     PG_TRY(pg__all_reduce(t, err));
-    if (t->stops_on_nan)
+    if (t->loop.stops_on_nan)
         PG_TRY(pg__all_reduce_wait(t, err));
-    *out = t->devices[0].sum;
-    pg__lap(&clock, &t->spent.reduce);
+    *out = t->devs.devices[0].sum;
 done:
     return st;
 }
 
+/* w->grads: where the sum lies, or in one process on CPUs will lie; NULL: no lane has rows. */
+static pg_status sum_gradients(work *w, pg_err *err)
+{
+    pg_trainer *t = w->t;
+    double clock = pg__now();
+    pg_status st = PG_OK;
+    switch (t->sums.plan.way) {
+    case PG__SUM_LANES: return pg__partials_sum(t, 0, 0, &w->grads);
+    case PG__SUM_RANKS_TREE:
+    case PG__SUM_RANKS_BUCKETS:
+        PG_TRY(pg__partials_sum(t, 0, 0, &w->grads));
+        return sum_ranks(w, err);
+    default: PG_TRY(sum_devices(t, &w->grads, err));
+    }
+    pg__lap(&clock, &t->report.spent.reduce);
+done:
+    return st;
+}
+
+static pg_status apply(work *w, pg_err *err)
+{
+    switch (w->t->sums.plan.way) {
+    case PG__SUM_LANES:
+        return needs_variables(w->t) ? update_in_turn(w, err) : update_at_once(w, err);
+    case PG__SUM_PLACED:
+    case PG__SUM_RANKS_TREE:
+    case PG__SUM_RANKS_BUCKETS: return update_parts(w, err);
+    default: return update_devices(w, err);
+    }
+}
+
 pg_status pg__trainer_update(pg_trainer *t, pg_err *err)
 {
-    const int on_host = t->backend->host_memory;
     work w = {.t = t,
-              .n_parts = on_host ? t->n_threads : 1,
-              .kind = pg__optimiser_kind_of(&t->optimiser)};
+              .n_parts = t->devs.backend->host_memory ? t->pool.n_threads : 1,
+              .kind = pg__optimiser_kind_of(&t->compiled.optimiser)};
     int skips = 0;
     pg_status st = PG_OK;
-    t->scale.skipped = 0;
-    PG_TRY(bring_sums(t, &w.grads, err));
-    if (t->ranks && on_host && !t->is_trial)
-        PG_TRY(sum_ranks(&w, err));
-    t->grads = w.grads;
-    if (!w.grads || t->is_trial)
+    t->compiled.scale.skipped = 0;
+    PG_TRY(sum_gradients(&w, err));
+    t->vars.grads = w.grads;
+    if (!w.grads || t->loop.is_trial)
         goto done;
-    if (t->stops_on_nan && !pg__loss_scale_skips(t)) /* there such a step is skipped */
+    if (t->loop.stops_on_nan && !pg__loss_scale_skips(t)) /* there such a step is skipped */
         PG_TRY(look_for_nan(t, err));
-    if (t->nan_found)
+    if (t->loop.nan_found)
         goto done;
     PG_TRY(pg__loss_scale_settle(t, &skips, err));
     if (skips) {
-        t->grads = NULL;
+        t->vars.grads = NULL;
         goto done;
     }
-    w.update = pg__optimiser_step(&t->optimiser);
-    if (t->is_split || (t->ranks && on_host))
-        PG_TRY(update_parts(&w, err));
-    else if (!on_host)
-        PG_TRY(update_devices(&w, err));
-    else if (needs_variables(t))
-        PG_TRY(update_in_turn(&w, err));
-    else
-        PG_TRY(update_at_once(&w, err));
+    w.update = pg__optimiser_step(&t->compiled.optimiser);
+    PG_TRY(apply(&w, err));
 done:
     return st;
 }
@@ -517,20 +536,22 @@ pg_status pg__trainer_penalty(pg_trainer *t, double *penalty, pg_err *err)
 {
     pg__piece *pieces = NULL;
     pg_status st = PG_OK;
-    if (!t->has_regularizers)
+    if (!t->vars.has_regularizers)
         return PG_OK;
-    if (t->backend->penalty_of_all && !t->is_split) {
-        if (!t->penalty)
-            PG_TRY(t->backend->alloc(t->dev, &t->penalty, sizeof *penalty, err));
-        pieces = pieces_of(t, &t->params);
+    if (t->devs.backend->penalty_of_all && !t->devs.is_split) {
+        if (!t->vars.penalty)
+            PG_TRY(t->devs.backend->alloc(t->devs.dev, &t->vars.penalty, sizeof *penalty, err));
+        pieces = pieces_of(&t->vars, &t->vars.params);
         if (!pieces)
             PG_TRY(pg__nomem(err));
-        st = t->backend->penalty_of_all(t->dev, pieces, t->n_params, t->penalty);
+        st =
+            t->devs.backend->penalty_of_all(t->devs.dev, pieces, t->vars.n_params, t->vars.penalty);
     }
-    for (size_t i = 0; !pieces && i < t->n_params && st == PG_OK; i++)
-        if (t->penalties[i].l1 != 0 || t->penalties[i].l2 != 0)
-            st = t->backend->regularise(pg__param_dev(t, i), NULL, t->params.at[i], t->n_elems[i],
-                                        t->penalties[i].l1, t->penalties[i].l2, penalty);
+    for (size_t i = 0; !pieces && i < t->vars.n_params && st == PG_OK; i++)
+        if (t->vars.penalties[i].l1 != 0 || t->vars.penalties[i].l2 != 0)
+            st = t->devs.backend->regularise(pg__param_dev(t, i), NULL, t->vars.params.at[i],
+                                             t->vars.n_elems[i], t->vars.penalties[i].l1,
+                                             t->vars.penalties[i].l2, penalty);
     st = pg__told(t, st, err);
 done:
     pg__mem_free(pieces);
@@ -539,8 +560,9 @@ done:
 
 pg_status pg__trainer_penalty_read(pg_trainer *t, double *penalty, pg_err *err)
 {
-    if (!t->penalty)
+    if (!t->vars.penalty)
         return PG_OK;
-    return pg__device_failed(t, t->dev,
-                             t->backend->get(t->dev, penalty, t->penalty, sizeof *penalty), err);
+    return pg__device_failed(
+        &t->devs, t->devs.dev,
+        t->devs.backend->get(t->devs.dev, penalty, t->vars.penalty, sizeof *penalty), err);
 }

@@ -5,7 +5,7 @@
 #include "train/step/trainer.h"
 
 /* Sums the gradients of all lanes, adds those of regularizers, clips, applies the optimizer and the
- * constraints. t->grads is left where the gradients lie, as the optimizer saw them. */
+ * constraints. t->vars.grads is left where the gradients lie, as the optimizer saw them. */
 pg_status pg__trainer_update(pg_trainer *t, pg_err *err);
 
 /* What the regularizers add to the loss, in *penalty, which is 0 at first: a device of its own

@@ -10,9 +10,9 @@ static uint64_t aligned(uint64_t n)
     return (n + PG_ALIGN - 1) / PG_ALIGN * PG_ALIGN;
 }
 
-static size_t bytes_of(const pg_trainer *t, const pg__value *v)
+static size_t bytes_of(const pg__trainer_devs *devs, const pg__value *v)
 {
-    const size_t each = pg__elem_bytes(v->elem, t->backend->real_bytes);
+    const size_t each = pg__elem_bytes(v->elem, devs->backend->real_bytes);
     return (size_t)pg__dims_elems(&v->shape) * each;
 }
 
@@ -31,7 +31,7 @@ static const void *bring(stage *s, const void *from, size_t n)
     s->at += aligned(n);
     if (!s->to || !from || s->st != PG_OK)
         return from;
-    s->st = s->t->backend->put(s->dev, s->to + at, from, n);
+    s->st = s->t->devs.backend->put(s->dev, s->to + at, from, n);
     return s->to + at;
 }
 
@@ -39,20 +39,21 @@ static void bring_rows(stage *s, const pg__program *p, pg__lane_frame *lf)
 {
     const pg_trainer *t = s->t;
     const pg__lowered *m = pg__program_model(p);
-    for (size_t k = 0; k < t->n_inputs; k++) {
+    for (size_t k = 0; k < t->net.n_inputs; k++) {
         const void **to = lf ? &lf->rows[k] : NULL;
-        const void *there = bring(s, to ? *to : NULL, bytes_of(t, &m->tape.values[m->inputs[k]]));
+        const void *there =
+            bring(s, to ? *to : NULL, bytes_of(&t->devs, &m->tape.values[m->inputs[k]]));
         if (to)
             *to = there;
     }
-    for (size_t k = 0; k < t->n_outputs; k++) {
+    for (size_t k = 0; k < t->net.n_outputs; k++) {
         const pg__value *target = pg__program_target(p, k), *loss = pg__program_loss_value(p, k);
-        const void **to = lf ? &lf->rows[t->n_inputs + k] : NULL;
-        const void **weight = lf ? to + t->n_outputs : NULL;
+        const void **to = lf ? &lf->rows[t->net.n_inputs + k] : NULL;
+        const void **weight = lf ? to + t->net.n_outputs : NULL;
         if (!target || !loss)
             continue;
-        const void *there = bring(s, to ? *to : NULL, bytes_of(t, target));
-        const void *weights = bring(s, weight ? *weight : NULL, bytes_of(t, loss));
+        const void *there = bring(s, to ? *to : NULL, bytes_of(&t->devs, target));
+        const void *weights = bring(s, weight ? *weight : NULL, bytes_of(&t->devs, loss));
         if (to) {
             *to = there;
             *weight = weights;
@@ -63,8 +64,8 @@ static void bring_rows(stage *s, const pg__program *p, pg__lane_frame *lf)
 static void bring_scalars(stage *s, pg__lane_frame *lf)
 {
     const pg_trainer *t = s->t;
-    for (size_t k = 0; k <= t->n_outputs; k++) {
-        const void *there = bring(s, lf ? lf->seeds[k] : NULL, t->backend->real_bytes);
+    for (size_t k = 0; k <= t->net.n_outputs; k++) {
+        const void *there = bring(s, lf ? lf->seeds[k] : NULL, t->devs.backend->real_bytes);
         if (lf)
             lf->seeds[k] = there;
     }
@@ -77,14 +78,14 @@ static void bring_scalars(stage *s, pg__lane_frame *lf)
 static void bring_states(stage *s, pg__lane_frame *lf, uint64_t n_rows, size_t device)
 {
     const pg_trainer *t = s->t;
-    for (size_t k = 0; k < t->built_params.n_states; k++) {
+    for (size_t k = 0; k < t->net.built_params.n_states; k++) {
         const size_t n = (size_t)n_rows * pg__state_row_bytes(t, k);
         char *to = s->to ? s->to + s->at : NULL;
         s->at += aligned(n);
         if (!to || s->st != PG_OK)
             continue;
-        s->st = device == 0 ? t->backend->copy(s->dev, to, lf->states[k], n)
-                            : t->backend->copy_from(s->dev, to, t->dev, lf->states[k], n);
+        s->st = device == 0 ? t->devs.backend->copy(s->dev, to, lf->states[k], n)
+                            : t->devs.backend->copy_from(s->dev, to, t->devs.dev, lf->states[k], n);
         lf->staged[k] = to;
     }
 }
@@ -101,7 +102,7 @@ uint64_t pg__upload_at(const pg__job *job)
 uint64_t pg__upload_bytes(const pg_trainer *t, const pg__program *p, uint64_t n_rows)
 {
     stage s = {.t = t};
-    if (t->backend->host_memory)
+    if (t->devs.backend->host_memory)
         return 0;
     bring_rows(&s, p, NULL);
     bring_scalars(&s, NULL);
@@ -113,7 +114,7 @@ pg_status pg__upload_in(const pg_trainer *t, pg__job *job)
 {
     pg__lane_frame *lf = &job->frame;
     stage s = {.t = t, .dev = lf->f.dev, .to = (char *)job->arena->mem + pg__upload_at(job)};
-    if (t->backend->host_memory)
+    if (t->devs.backend->host_memory)
         return PG_OK;
     bring_rows(&s, job->program, lf);
     bring_scalars(&s, lf);

@@ -20,29 +20,29 @@ pg_status pg__flat_alloc(pg_trainer *t, pg__flat *f, pg_err *err)
 
 pg_status pg__flat_alloc_on(pg_trainer *t, pg__flat *f, size_t device, pg_err *err)
 {
-    const size_t bytes = t->backend->real_bytes;
+    const size_t bytes = t->devs.backend->real_bytes;
     pg_status st = PG_OK;
-    f->at = pg__mem_array(t->n_params, sizeof *f->at);
+    f->at = pg__mem_array(t->vars.n_params, sizeof *f->at);
     if (!f->at)
         return pg__nomem(err);
     f->device = device;
-    if (t->is_split) {
+    if (t->devs.is_split) {
         PG_TRY(pg__mp_alloc(t, f, err));
         goto done;
     }
-    PG_TRY(t->backend->alloc(t->devices[device].dev, &f->mem,
-                             (size_t)t->offsets[t->n_params] * bytes, err));
-    for (size_t i = 0; i < t->n_params; i++)
-        f->at[i] = (char *)f->mem + t->offsets[i] * bytes;
+    PG_TRY(t->devs.backend->alloc(t->devs.devices[device].dev, &f->mem,
+                                  (size_t)t->vars.offsets[t->vars.n_params] * bytes, err));
+    for (size_t i = 0; i < t->vars.n_params; i++)
+        f->at[i] = (char *)f->mem + t->vars.offsets[i] * bytes;
 done:
     if (st != PG_OK) /* which may be tried again */
-        pg__flat_free(t, f);
+        pg__flat_free(&t->devs, f);
     return st;
 }
 
 pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v)
 {
-    const size_t bytes = t->backend->real_bytes;
+    const size_t bytes = t->devs.backend->real_bytes;
     const float rounded = (float)v;
     double piece[PIECE]; /* of elements of either type */
     pg_status st = PG_OK;
@@ -51,22 +51,23 @@ pg_status pg__flat_fill(pg_trainer *t, pg__flat *f, double v)
             piece[k] = v;
         else
             ((float *)(void *)piece)[k] = rounded;
-    for (size_t i = 0; i < t->n_params; i++)
-        for (size_t k = 0, n; k < t->n_elems[i]; k += n) {
-            n = t->n_elems[i] - k < PIECE ? t->n_elems[i] - k : PIECE;
-            PG_TRY(t->backend->put(t->is_split ? pg__param_dev(t, i) : t->devices[f->device].dev,
-                                   (char *)f->at[i] + k * bytes, piece, n * bytes));
+    for (size_t i = 0; i < t->vars.n_params; i++)
+        for (size_t k = 0, n; k < t->vars.n_elems[i]; k += n) {
+            n = t->vars.n_elems[i] - k < PIECE ? t->vars.n_elems[i] - k : PIECE;
+            PG_TRY(t->devs.backend->put(t->devs.is_split ? pg__param_dev(t, i)
+                                                         : t->devs.devices[f->device].dev,
+                                        (char *)f->at[i] + k * bytes, piece, n * bytes));
         }
 done:
     return st;
 }
 
-void pg__flat_free(pg_trainer *t, pg__flat *f)
+void pg__flat_free(pg__trainer_devs *devs, pg__flat *f)
 {
     if (f->parts)
-        pg__mp_release(t, f);
+        pg__mp_release(devs, f);
     else if (f->mem)
-        t->backend->free(t->devices[f->device].dev, f->mem);
+        devs->backend->free(devs->devices[f->device].dev, f->mem);
     pg__mem_free(f->at);
     *f = (pg__flat){0};
 }
@@ -75,25 +76,26 @@ void pg__flat_free(pg_trainer *t, pg__flat *f)
 static pg_status put_values(pg_trainer *t, pg__flat *f, size_t i, size_t at, const double *exact,
                             size_t n)
 {
-    const size_t bytes = t->backend->real_bytes;
+    const size_t bytes = t->devs.backend->real_bytes;
     float rounded[PIECE];
     for (size_t k = 0; k < n; k++)
         rounded[k] = (float)exact[k];
     const void *values = bytes == sizeof *exact ? (const void *)exact : (const void *)rounded;
     if (pg__opt_shard_is(t, f)) {
-        pg__opt_shard_put(t, f, (t->offsets[i] + at) * bytes, values, n * bytes);
+        pg__opt_shard_put(t, f, (t->vars.offsets[i] + at) * bytes, values, n * bytes);
         return PG_OK;
     }
-    return t->backend->put(pg__param_dev(t, i), (char *)f->at[i] + at * bytes, values, n * bytes);
+    return t->devs.backend->put(pg__param_dev(t, i), (char *)f->at[i] + at * bytes, values,
+                                n * bytes);
 }
 
 pg_status pg__param_put(pg_trainer *t, size_t i, const double *values)
 {
     pg_status st = PG_OK;
-    t->version++;
-    for (size_t at = 0, n; at < t->n_elems[i]; at += n) {
-        n = t->n_elems[i] - at < PIECE ? t->n_elems[i] - at : PIECE;
-        PG_TRY(put_values(t, &t->params, i, at, values + at, n));
+    t->vars.version++;
+    for (size_t at = 0, n; at < t->vars.n_elems[i]; at += n) {
+        n = t->vars.n_elems[i] - at < PIECE ? t->vars.n_elems[i] - at : PIECE;
+        PG_TRY(put_values(t, &t->vars.params, i, at, values + at, n));
     }
 done:
     return st;
@@ -103,11 +105,11 @@ pg_status pg__trainer_initialise(pg_trainer *t, uint64_t seed, pg_err *err)
 {
     double *values = NULL;
     pg_status st = PG_OK;
-    for (size_t i = 0; i < t->n_params; i++) {
-        values = pg__mem_array(t->n_elems[i], sizeof *values);
+    for (size_t i = 0; i < t->vars.n_params; i++) {
+        values = pg__mem_array(t->vars.n_elems[i], sizeof *values);
         if (!values)
             PG_TRY(pg__nomem(err));
-        PG_TRY(pg__initial_values(values, &t->built_params.params[i], i, seed, err));
+        PG_TRY(pg__initial_values(values, &t->net.built_params.params[i], i, seed, err));
         PG_TRY(pg__told(t, pg__param_put(t, i, values), err));
         pg__mem_free(values);
         values = NULL;
@@ -125,10 +127,10 @@ pg_status pg__param_read(pg_trainer *t, pg__flat *f, size_t param, pg_store *fil
     unsigned char raw[PIECE * 8];
     double exact[PIECE];
     pg_status st = PG_OK;
-    t->version++;
-    for (size_t at = 0, n; at < t->n_elems[param]; at += n) {
+    t->vars.version++;
+    for (size_t at = 0, n; at < t->vars.n_elems[param]; at += n) {
         const uint64_t from = (uint64_t)at * from_bytes;
-        n = t->n_elems[param] - at < PIECE ? t->n_elems[param] - at : PIECE;
+        n = t->vars.n_elems[param] - at < PIECE ? t->vars.n_elems[param] - at : PIECE;
         PG_TRY(state ? pg_store_read_state(file, i, from, raw, n * from_bytes, err)
                      : pg_store_read(file, i, from, raw, n * from_bytes, err));
         pg__values(exact, raw, n, w->dtype);
@@ -139,19 +141,20 @@ done:
 }
 
 /* The first parameter of a leaf. */
-static size_t first_param(const pg_trainer *t, const pg__leaf *leaf)
+static size_t first_param(const pg__trainer_net *net, const pg__leaf *leaf)
 {
     size_t n = 0;
-    for (const pg__leaf *l = t->leaves.v; l != leaf; l++)
+    for (const pg__leaf *l = net->leaves.v; l != leaf; l++)
         n += l->vars.n;
     return n;
 }
 
-static pg_status same_shape(const pg_trainer *t, size_t param, const pg_weight *w, pg_err *err)
+static pg_status same_shape(const pg__trainer_vars *vars, size_t param, const pg_weight *w,
+                            pg_err *err)
 {
-    for (size_t i = 0; i < t->n_params; i++) {
-        const pg_weight *mine = &t->weights[i];
-        if (t->order[i] != param)
+    for (size_t i = 0; i < vars->n_params; i++) {
+        const pg_weight *mine = &vars->weights[i];
+        if (vars->order[i] != param)
             continue;
         const pg__dims a = pg__dims_of(mine->rank, mine->dims), b = pg__dims_of(w->rank, w->dims);
         if (!pg__dims_equal(&a, &b))
@@ -165,7 +168,7 @@ static pg_status same_shape(const pg_trainer *t, size_t param, const pg_weight *
 static pg_status walk_layer(const pg_trainer *t, size_t top, pg_store *s, size_t file_layer,
                             pg__weight_visit visit, void *ctx, pg_err *err)
 {
-    const pg__leaves below = pg__leaves_below(&t->leaves, top);
+    const pg__leaves below = pg__leaves_below(&t->net.leaves, top);
     const pg_layer *l = pg_store_layer(s, file_layer);
     pg__stored *stored = pg__mem_array(l->n_weights, sizeof *stored);
     pg__placing placing = {0};
@@ -178,8 +181,8 @@ static pg_status walk_layer(const pg_trainer *t, size_t top, pg_store *s, size_t
     }
     PG_TRY(pg__place(&placing, &below, stored, l->n_weights, err));
     for (size_t i = 0; i < l->n_weights; i++) {
-        const size_t param = first_param(t, &below.v[placing.leaf[i]]) + placing.var[i];
-        PG_TRY(same_shape(t, param, pg_store_weight(s, l->first + i), err));
+        const size_t param = first_param(&t->net, &below.v[placing.leaf[i]]) + placing.var[i];
+        PG_TRY(same_shape(&t->vars, param, pg_store_weight(s, l->first + i), err));
         PG_TRY(visit(ctx, param, s, l->first + i, err));
     }
 done:
@@ -200,7 +203,7 @@ static pg_status walk_aligned(const pg_trainer *t, pg_store *s, pg__weight_visit
 {
     pg__alignment a = {0};
     pg_status st = PG_OK;
-    PG_TRY(pg__align(&a, t->graph->root, &t->leaves, s, err));
+    PG_TRY(pg__align(&a, t->net.graph->root, &t->net.leaves, s, err));
     if (a.missing.n > 0 || a.extra.n > 0 || a.candidates.n > 0) {
         st = pg_fail(err, PG_E_MISMATCH, "does not fit the model");
         (void)list_all("missing", &a.missing, st, err);
@@ -247,10 +250,10 @@ static pg_status take_weight(void *ctx, size_t param, pg_store *file, size_t i, 
 {
     pg_trainer *t = ctx;
     pg_status st = PG_OK;
-    PG_TRY(pg__param_read(t, &t->params, param, file, i, 0, err));
-    pg__mem_free(t->file_names[param]);
-    t->file_names[param] = pg__mem_strdup(pg_store_weight(file, i)->name);
-    if (!t->file_names[param])
+    PG_TRY(pg__param_read(t, &t->vars.params, param, file, i, 0, err));
+    pg__mem_free(t->vars.file_names[param]);
+    t->vars.file_names[param] = pg__mem_strdup(pg_store_weight(file, i)->name);
+    if (!t->vars.file_names[param])
         PG_TRY(pg__nomem(err));
 done:
     return st;
@@ -265,25 +268,25 @@ pg_status pg__trainer_load(pg_trainer *t, pg_store *file, const char *path, pg_e
 
 size_t pg_trainer_n_weights(const pg_trainer *t)
 {
-    return t->n_params;
+    return t->vars.n_params;
 }
 
 const pg_weight *pg_trainer_weight(const pg_trainer *t, size_t i)
 {
-    return i < t->n_params ? &t->weights[i] : NULL;
+    return i < t->vars.n_params ? &t->vars.weights[i] : NULL;
 }
 
 static pg_status get_values(pg_trainer *t, const pg__flat *f, size_t i, double *out)
 {
-    const size_t bytes = t->backend->real_bytes, n_elems = t->n_elems[i];
+    const size_t bytes = t->devs.backend->real_bytes, n_elems = t->vars.n_elems[i];
     const char *from = f->at[i];
     float piece[PIECE];
     pg_status st = PG_OK;
     if (bytes == sizeof *out)
-        return t->backend->get(pg__param_dev(t, i), out, from, n_elems * bytes);
+        return t->devs.backend->get(pg__param_dev(t, i), out, from, n_elems * bytes);
     for (size_t at = 0, n; at < n_elems; at += n) {
         n = n_elems - at < PIECE ? n_elems - at : PIECE;
-        PG_TRY(t->backend->get(pg__param_dev(t, i), piece, from + at * bytes, n * bytes));
+        PG_TRY(t->devs.backend->get(pg__param_dev(t, i), piece, from + at * bytes, n * bytes));
         for (size_t k = 0; k < n; k++)
             out[at + k] = piece[k];
     }
@@ -293,25 +296,25 @@ done:
 
 pg_status pg__param_get(pg_trainer *t, size_t i, double *out)
 {
-    return get_values(t, &t->params, i, out);
+    return get_values(t, &t->vars.params, i, out);
 }
 
 static pg_status read_flat(pg_trainer *t, const pg__flat *f, size_t i, double *out, size_t n_elems,
                            pg_err *err)
 {
-    if (i >= t->n_params || n_elems != t->n_elems[t->order[i]])
+    if (i >= t->vars.n_params || n_elems != t->vars.n_elems[t->vars.order[i]])
         return pg_fail(err, PG_E_ARG, "no variable %zu of %zu elements", i, n_elems);
-    return pg__told(t, get_values(t, f, t->order[i], out), err);
+    return pg__told(t, get_values(t, f, t->vars.order[i], out), err);
 }
 
 pg_status pg_trainer_read(pg_trainer *t, size_t i, double *out, size_t n_elems, pg_err *err)
 {
-    return read_flat(t, &t->params, i, out, n_elems, err);
+    return read_flat(t, &t->vars.params, i, out, n_elems, err);
 }
 
 pg_status pg_trainer_read_grad(pg_trainer *t, size_t i, double *out, size_t n_elems, pg_err *err)
 {
-    if (!t->grads || (i < t->n_params && !t->trained[t->order[i]]))
+    if (!t->vars.grads || (i < t->vars.n_params && !t->vars.trained[t->vars.order[i]]))
         return pg_fail(err, PG_E_ARG, "variable %zu has no gradient", i);
-    return read_flat(t, t->grads, i, out, n_elems, err);
+    return read_flat(t, t->vars.grads, i, out, n_elems, err);
 }

@@ -17,12 +17,12 @@ static pg_status note_cores(pg_trainer *t, const char *devices, pg_err *err)
 {
     size_t n_cores = 0;
     pg_status st = PG_OK;
-    PG_TRY(t->backend->count(&n_cores, err));
+    PG_TRY(t->devs.backend->count(&n_cores, err));
     for (const char *s = devices; s && *s;) {
         const size_t len = strcspn(s, ",");
         const char *colon = memchr(s, ':', len);
         if (colon && strtoul(colon + 1, NULL, 10) >= n_cores) {
-            PG_TRY(pg__strs_printf(&t->notes, err,
+            PG_TRY(pg__strs_printf(&t->report.notes, err,
                                    "%.*s: this machine has %zu core%s, which the devices share",
                                    (int)len, s, n_cores, n_cores == 1 ? "" : "s"));
             break;
@@ -38,34 +38,36 @@ pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     size_t cores = o->threads;
     pg_status st = PG_OK;
-    if (cores == 0 && t->backend->host_memory) {
-        PG_TRY(t->backend->count(&cores, err));
+    if (cores == 0 && t->devs.backend->host_memory) {
+        PG_TRY(t->devs.backend->count(&cores, err));
         if (t->ranks && t->ranks->n_sharing > 1)
             cores = cores > t->ranks->n_sharing ? cores / t->ranks->n_sharing : 1;
     }
-    if (t->backend->host_memory)
-        PG_TRY(note_cores(t, t->device_names, err));
-    const size_t crew = t->assigned.n_devices ? t->assigned.n_devices : 1;
-    if (!t->backend->host_memory) /* a queue each */
-        cores = pg__replicas_here(&t->cut) * crew;
-    cores = t->couples_rows && crew > 1 ? crew : cores; /* the rows of a batch stay together */
-    t->bn_sync = o->batch_norm ? o->batch_norm == 2 : o->deterministic;
-    t->cut.by_replica = t->couples_rows && !t->bn_sync;
-    if (t->cut.by_replica && o->deterministic && t->cut.n_replicas > 1)
-        PG_TRY(pg__strs_printf(
-            &t->notes, err, "BatchNormalization by devices: their number is part of the result"));
-    const size_t shares = pg__replicas_here(&t->cut) * crew;
+    if (t->devs.backend->host_memory)
+        PG_TRY(note_cores(t, t->devs.device_names, err));
+    const size_t crew = t->devs.assigned.n_devices ? t->devs.assigned.n_devices : 1;
+    if (!t->devs.backend->host_memory) /* a queue each */
+        cores = pg__replicas_here(&t->pool.cut) * crew;
+    cores = t->net.couples_rows && crew > 1 ? crew : cores; /* the rows of a batch stay together */
+    t->net.bn_sync = o->batch_norm ? o->batch_norm == 2 : o->deterministic;
+    t->pool.cut.by_replica = t->net.couples_rows && !t->net.bn_sync;
+    if (t->pool.cut.by_replica && o->deterministic && t->pool.cut.n_replicas > 1)
+        PG_TRY(
+            pg__strs_printf(&t->report.notes, err,
+                            "BatchNormalization by devices: their number is part of the result"));
+    const size_t shares = pg__replicas_here(&t->pool.cut) * crew;
     const size_t each = cores > shares ? cores / shares : 1;
-    t->cut.n_workers = each * pg__replicas_here(&t->cut);
+    t->pool.cut.n_workers = each * pg__replicas_here(&t->pool.cut);
     if (o->lanes && !o->deterministic)
         PG_FAIL(PG_E_ARG, "lanes are of deterministic training, which is off");
     if (o->deterministic)
-        t->cut.n_lanes = o->lanes ? o->lanes : DEFAULT_LANES;
-    if (t->cut.n_lanes & (t->cut.n_lanes - 1) || t->cut.n_lanes > 1024)
-        PG_FAIL(PG_E_ARG, "lanes: %zu is no power of two up to 1024", t->cut.n_lanes);
-    if (t->cut.n_lanes && t->cut.n_replicas > t->cut.n_lanes) {
-        st = pg_fail(err, PG_E_ARG, "%zu devices need at least as many lanes", t->cut.n_replicas);
-        pg_err_set(err, "lanes", "%zu", pg__tree_top(t->cut.n_replicas));
+        t->pool.cut.n_lanes = o->lanes ? o->lanes : DEFAULT_LANES;
+    if (t->pool.cut.n_lanes & (t->pool.cut.n_lanes - 1) || t->pool.cut.n_lanes > 1024)
+        PG_FAIL(PG_E_ARG, "lanes: %zu is no power of two up to 1024", t->pool.cut.n_lanes);
+    if (t->pool.cut.n_lanes && t->pool.cut.n_replicas > t->pool.cut.n_lanes) {
+        st = pg_fail(err, PG_E_ARG, "%zu devices need at least as many lanes",
+                     t->pool.cut.n_replicas);
+        pg_err_set(err, "lanes", "%zu", pg__tree_top(t->pool.cut.n_replicas));
         goto done;
     }
     PG_TRY(pg__workers_start(t, err));
@@ -75,43 +77,47 @@ done:
 
 pg_status pg__workers_start(pg_trainer *t, pg_err *err)
 {
-    t->n_threads = t->cut.n_workers * (t->assigned.n_devices ? t->assigned.n_devices : 1);
-    t->workers = pg__mem_array(t->n_threads, sizeof *t->workers);
-    t->arenas = pg__mem_array(t->cut.n_workers + t->cut.n_lanes, sizeof *t->arenas);
-    t->landings = pg__mem_array(t->cut.n_workers + t->cut.n_lanes, sizeof *t->landings);
-    if (!t->workers || !t->arenas || !t->landings)
+    t->pool.n_threads =
+        t->pool.cut.n_workers * (t->devs.assigned.n_devices ? t->devs.assigned.n_devices : 1);
+    t->pool.workers = pg__mem_array(t->pool.n_threads, sizeof *t->pool.workers);
+    t->pool.arenas =
+        pg__mem_array(t->pool.cut.n_workers + t->pool.cut.n_lanes, sizeof *t->pool.arenas);
+    t->pool.landings =
+        pg__mem_array(t->pool.cut.n_workers + t->pool.cut.n_lanes, sizeof *t->pool.landings);
+    if (!t->pool.workers || !t->pool.arenas || !t->pool.landings)
         return pg__nomem(err);
     const pg_status st = pg__devices_staff(t, err);
     /* one thread gives work to all devices that share a lane, where they have queues of their own
      */
-    const size_t n = t->is_split ? t->cut.n_workers : t->n_threads;
-    return st == PG_OK ? pg__thread_pool_new(&t->team, n, err) : st;
+    const size_t n = t->devs.is_split ? t->pool.cut.n_workers : t->pool.n_threads;
+    return st == PG_OK ? pg__thread_pool_new(&t->pool.team, n, err) : st;
 }
 
 void pg__workers_stop(pg_trainer *t)
 {
-    pg__thread_pool_free(t->team);
+    pg__thread_pool_free(t->pool.team);
+    pg__steps_drop(&t->programs);
     pg__profile_drop(t);
-    for (size_t w = 0; t->workers && w < t->n_threads; w++) {
-        if (t->workers[w].dev) {
-            t->backend->free(t->workers[w].dev, t->workers[w].scratch.mem);
-            t->backend->free(t->workers[w].dev, t->workers[w].arena.mem);
+    for (size_t w = 0; t->pool.workers && w < t->pool.n_threads; w++) {
+        if (t->pool.workers[w].dev) {
+            t->devs.backend->free(t->pool.workers[w].dev, t->pool.workers[w].scratch.mem);
+            t->devs.backend->free(t->pool.workers[w].dev, t->pool.workers[w].arena.mem);
         }
-        pg__mem_free(t->workers[w].args);
-        pg__graph_capture_forget(t, &t->workers[w]);
+        pg__mem_free(t->pool.workers[w].args);
+        pg__graph_capture_forget(&t->devs, &t->pool.workers[w]);
         for (size_t k = 0; k < PG_MAX_PARTIALS; k++)
-            pg__flat_free(t, &t->workers[w].grads[k]);
+            pg__flat_free(&t->devs, &t->pool.workers[w].grads[k]);
     }
-    for (size_t k = 0; t->arenas && k < t->cut.n_workers + t->cut.n_lanes; k++)
-        t->backend->free(t->devices[t->arenas[k].device].dev, t->arenas[k].mem);
-    for (size_t k = 0; t->landings && k < t->cut.n_workers + t->cut.n_lanes; k++)
-        pg__landing_free(t, &t->landings[k]);
+    for (size_t k = 0; t->pool.arenas && k < t->pool.cut.n_workers + t->pool.cut.n_lanes; k++)
+        t->devs.backend->free(t->devs.devices[t->pool.arenas[k].device].dev, t->pool.arenas[k].mem);
+    for (size_t k = 0; t->pool.landings && k < t->pool.cut.n_workers + t->pool.cut.n_lanes; k++)
+        pg__landing_free(&t->devs, &t->pool.landings[k]);
     pg__devices_dismiss(t);
-    pg__mem_free(t->landings);
-    pg__mem_free(t->arenas);
-    pg__mem_free(t->workers);
-    t->team = NULL;
-    t->arenas = NULL;
-    t->landings = NULL;
-    t->workers = NULL;
+    pg__mem_free(t->pool.landings);
+    pg__mem_free(t->pool.arenas);
+    pg__mem_free(t->pool.workers);
+    t->pool.team = NULL;
+    t->pool.arenas = NULL;
+    t->pool.landings = NULL;
+    t->pool.workers = NULL;
 }

@@ -63,8 +63,8 @@ pg_status pg__plain_open(pg__plain *p, const pg_unwrap_opts *o, pg_err *err)
         return st;
     if (pg_store_n_layers(p->s))
         return pg_fail(err, PG_E_ARG,
-                       "%s has layers, as Keras writes them; of a file without layers --like takes "
-                       "a .pt or .safetensors with the names of the bare model",
+                       "%s has layers, as Keras writes them; a file without layers needs a .pt or "
+                       ".safetensors with the names of the bare model",
                        PG_SHOW(o->like));
     return sort(p, err);
 }

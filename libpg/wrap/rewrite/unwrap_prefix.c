@@ -161,9 +161,9 @@ static pg_status check_copies(const names *l, pg_err *err)
 static pg_status check_asked(const pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
     if (o->template_name)
-        return pg_fail(err, PG_E_ARG, "--template is for Keras files; this one has no layers");
+        return pg_fail(err, PG_E_ARG, "a template's name is for Keras files; this one has no layers");
     if (o->like && o->strip_prefix)
-        return pg_fail(err, PG_E_ARG, "--like and --strip-prefix both say what the names become");
+        return pg_fail(err, PG_E_ARG, "like and strip_prefix both say what the names become");
     if (o->strip_prefix && *o->strip_prefix)
         return PG_OK;
     if (r->v.words.odd != PG_NONE)

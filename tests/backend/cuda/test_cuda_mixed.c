@@ -174,7 +174,7 @@ static pg_trainer *open_digits(const a_run *r)
 
 static double *weights_of(const pg_trainer *t, pg_trainer *from, size_t *n)
 {
-    *n = (size_t)t->offsets[t->n_params];
+    *n = (size_t)t->vars.offsets[t->vars.n_params];
     double *v = pg__mem_array(*n, sizeof *v), *at = v;
     for (size_t i = 0; i < pg_trainer_n_weights(t); i++) {
         const size_t some = (size_t)(pg_trainer_weight(t, i)->n_bytes / sizeof(float));
@@ -192,15 +192,15 @@ static double *train(a_run *r, pg_status expected, size_t *n)
     pg_err err = {0};
     pg_trainer *t = open_digits(r);
     if (r->growth_steps || r->is_fixed)
-        t->scale.growth_steps = r->growth_steps;
+        t->compiled.scale.growth_steps = r->growth_steps;
     snprintf(path, sizeof path, "%s/golden/mlp_digits/data.npz", pg_testdata);
     assert_ok(pg_data_open(&data, path, &err));
     const pg_callback cb = {.user = r, .batch_end = count_batch, .event = hear};
     r->fit.cancel = &r->cancel;
     if (pg_fit(t, data, &r->fit, &cb, &err) != expected)
         fail_msg("%s", err.msg);
-    r->scale = t->scale;
-    r->iterations = t->optimiser.iterations;
+    r->scale = t->compiled.scale;
+    r->iterations = t->compiled.optimiser.iterations;
     double *v = weights_of(t, t, n);
     pg_data_close(data);
     pg_trainer_close(t);
@@ -333,12 +333,12 @@ static void only_trained_variables_are_judged(void **state)
     (void)state;
     assert_ok(pg__flat_alloc(t, &f, NULL));
     assert_ok(pg__flat_fill(t, &f, 1));
-    assert_ok(t->backend->put(t->dev, f.at[1], &(float){NAN}, sizeof(float)));
-    for (t->trained[1] = 0; t->trained[1] < 2; t->trained[1]++) {
-        assert_ok(pg__grads_finite(t, t->dev, &f, &finite));
-        assert_int_equal(finite, !t->trained[1]);
+    assert_ok(t->devs.backend->put(t->devs.dev, f.at[1], &(float){NAN}, sizeof(float)));
+    for (t->vars.trained[1] = 0; t->vars.trained[1] < 2; t->vars.trained[1]++) {
+        assert_ok(pg__grads_finite(t, t->devs.dev, &f, &finite));
+        assert_int_equal(finite, !t->vars.trained[1]);
     }
-    pg__flat_free(t, &f);
+    pg__flat_free(&t->devs, &f);
     pg_trainer_close(t);
 }
 
@@ -413,11 +413,11 @@ static void assert_elems(int precision, pg__elem a, pg__elem b, pg__elem c, int 
     pg_err err = {0};
     if (open_mixed(&t, "cuda:0", precision, &err) != PG_OK)
         fail_msg("%s", err.msg);
-    assert_int_equal(t->leaves.n, 3);
-    assert_int_equal(t->elems ? t->elems[0] : PG__REAL, a);
-    assert_int_equal(t->elems ? t->elems[1] : PG__REAL, b);
-    assert_int_equal(t->elems ? t->elems[2] : PG__REAL, c);
-    assert_int_equal(t->scale.is_used, scaled);
+    assert_int_equal(t->net.leaves.n, 3);
+    assert_int_equal(t->net.elems ? t->net.elems[0] : PG__REAL, a);
+    assert_int_equal(t->net.elems ? t->net.elems[1] : PG__REAL, b);
+    assert_int_equal(t->net.elems ? t->net.elems[2] : PG__REAL, c);
+    assert_int_equal(t->compiled.scale.is_used, scaled);
     pg_trainer_close(t);
 }
 

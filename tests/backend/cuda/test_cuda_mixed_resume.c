@@ -85,14 +85,14 @@ static void a_run_begun_on_the_cpu_gets_the_first_scale(void **state)
     pg_fit_opts opts = {
         .epochs = 1, .batch_size = 32, .steps_per_epoch = 4, .seed = 3, .resume_file = file};
     pg_trainer *t = run_on("cpu:0", model, &opts, 1);
-    assert_false(t->scale.is_used);
+    assert_false(t->compiled.scale.is_used);
     pg_trainer_close(t);
     opts.resume = 1;
     t = run_on("cuda:0", model, &opts, 0);
-    assert_true(t->scale.is_used && t->scale.now == 32768);
-    assert_int_equal(t->scale.n_skipped, 0);
-    assert_int_equal(t->scale.n_good, 3);
-    assert_int_equal(t->optimiser.iterations, 4);
+    assert_true(t->compiled.scale.is_used && t->compiled.scale.now == 32768);
+    assert_int_equal(t->compiled.scale.n_skipped, 0);
+    assert_int_equal(t->compiled.scale.n_good, 3);
+    assert_int_equal(t->compiled.optimiser.iterations, 4);
     assert_finite(t);
     pg_trainer_close(t);
     unlink(model);

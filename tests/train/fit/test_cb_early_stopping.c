@@ -26,7 +26,7 @@ static const struct {
 /* Weights that tell the epoch. */
 static void mark(bench *b, size_t epoch)
 {
-    const size_t n = b->fit.t->n_elems[0];
+    const size_t n = b->fit.t->vars.n_elems[0];
     double *v = pg__mem_array(n, sizeof *v);
     for (size_t i = 0; i < n; i++)
         v[i] = (double)epoch;
@@ -36,7 +36,7 @@ static void mark(bench *b, size_t epoch)
 
 static int marked(bench *b)
 {
-    const size_t n = b->fit.t->n_elems[0];
+    const size_t n = b->fit.t->vars.n_elems[0];
     double *v = pg__mem_array(n, sizeof *v);
     assert_ok(pg__param_get(b->fit.t, 0, v));
     const int epoch = (int)v[n - 1];

@@ -459,11 +459,11 @@ static void a_damaged_state_is_refused(void **state)
 static void put_kernel(pg_trainer *t, const double *some, size_t n)
 {
     double v[64 * 64];
-    const size_t n_elems = t->n_elems[t->order[0]];
+    const size_t n_elems = t->vars.n_elems[t->vars.order[0]];
     assert_true(n_elems <= sizeof v / sizeof *v);
     for (size_t i = 0; i < n_elems; i++)
         v[i] = some[i % n];
-    assert_ok(pg__param_put(t, t->order[0], v));
+    assert_ok(pg__param_put(t, t->vars.order[0], v));
 }
 
 static void buckets_are_of_one_width_and_the_last_holds_the_greatest(void **state)
@@ -471,9 +471,9 @@ static void buckets_are_of_one_width_and_the_last_holds_the_greatest(void **stat
     (void)state;
     double rows[PG_EVENT_BUCKETS][3];
     pg_trainer *t = open_trainer("golden/mlp_digits/model.json");
-    const double n = (double)t->n_elems[t->order[0]];
+    const double n = (double)t->vars.n_elems[t->vars.order[0]];
     put_kernel(t, (const double[]){-1, -0.96875, 0, 2.75, NAN, INFINITY, -INFINITY, -1}, 8);
-    assert_ok(pg__param_histogram(rows, t, t->order[0]));
+    assert_ok(pg__param_histogram(rows, t, t->vars.order[0]));
     for (size_t i = 0; i < PG_EVENT_BUCKETS; i++) {
         assert_true(rows[i][0] == -1 + 0.125 * (double)i);
         assert_true(rows[i][1] == -1 + 0.125 * (double)(i + 1));
@@ -489,13 +489,13 @@ static void equal_values_stand_in_the_last_bucket(void **state)
     double rows[PG_EVENT_BUCKETS][3];
     pg_trainer *t = open_trainer("golden/mlp_digits/model.json");
     put_kernel(t, &(double){0.5}, 1);
-    assert_ok(pg__param_histogram(rows, t, t->order[0]));
+    assert_ok(pg__param_histogram(rows, t, t->vars.order[0]));
     for (size_t i = 0; i < PG_EVENT_BUCKETS; i++) {
         assert_true(rows[i][0] == 0.5 && rows[i][1] == 0.5);
-        assert_true(rows[i][2] == (i == 29 ? (double)t->n_elems[t->order[0]] : 0));
+        assert_true(rows[i][2] == (i == 29 ? (double)t->vars.n_elems[t->vars.order[0]] : 0));
     }
     put_kernel(t, &(double){NAN}, 1);
-    assert_ok(pg__param_histogram(rows, t, t->order[0]));
+    assert_ok(pg__param_histogram(rows, t, t->vars.order[0]));
     for (size_t i = 0; i < PG_EVENT_BUCKETS; i++)
         assert_true(rows[i][0] == 0 && rows[i][1] == 0 && rows[i][2] == 0);
     pg_trainer_close(t);

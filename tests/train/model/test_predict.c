@@ -348,10 +348,10 @@ static seen pass_over(const char *run, const char *loss, size_t batch_size, size
     pg_data *d = open_golden_data(run);
     seen s = {.n = 0};
     const pg_predictions to = {.user = &s, .begin = keep_shape, .rows = keep_rows};
-    genuine = t->backend;
+    genuine = t->devs.backend;
     pg__backend counting = *genuine;
     counting.run = run_and_count;
-    t->backend = &counting;
+    t->devs.backend = &counting;
     for (size_t k = 0; k < 4; k++) {
         pg_logs logs = {.n = 0};
         n_calls = 0;
@@ -366,7 +366,7 @@ static seen pass_over(const char *run, const char *loss, size_t batch_size, size
         assert_true(logs.n <= 8);
         memcpy(s.values[k], logs.values, logs.n * sizeof *logs.values);
     }
-    t->backend = genuine;
+    t->devs.backend = genuine;
     pg_data_close(d);
     pg_trainer_close(t);
     return s;

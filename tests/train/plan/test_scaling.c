@@ -355,7 +355,7 @@ static void check_sums(const char *what, pg_train_opts o, int halves, int halves
     const pg_fit_opts fit = {.batch_size = 64};
     o.threads = 2;
     set s = open_set("mlp_digits", o);
-    const uint64_t all = s.t->offsets[s.t->n_params] * sizeof(float);
+    const uint64_t all = s.t->vars.offsets[s.t->vars.n_params] * sizeof(float);
     const pg_plan p = plan_of(&s, "cpus=4,cores=4,scale=weak,speedup=2", &fit);
     const uint64_t half = all / 2 + p.n_buckets * 32 * sizeof(float);
     for (size_t n = 1; n <= 4; n++) {

@@ -101,7 +101,7 @@ static void files_hold_what_was_when_it_was_taken(void **state)
         assert_ok(pg__snapshot_take(&s, t, 1, &err));
         job.order.from = s;
         assert_ok(pg__writer_give(w, &(pg__job){&job, save_job, save_done, NULL}, &err));
-        t->optimiser.lr = t->optimiser.lr * 0.5;
+        t->compiled.optimiser.lr = t->compiled.optimiser.lr * 0.5;
         train(t, 1);
         if (pg__writer_wait(w, &err) != PG_OK)
             fail_msg("%s", err.msg);
@@ -154,7 +154,7 @@ static void memory_is_used_again(void **state)
     pg__snapshot_drop(s);
     pg__snapshot_drop(NULL);
     pg__snapshot_forget(t);
-    assert_null(t->spare);
+    assert_null(t->vars.spare);
     pg_trainer_close(t);
 }
 
@@ -185,9 +185,10 @@ static void a_proof_sees_every_difference(void **state)
         pg__saved_fini(&saved);
         if (pg__prove(t, s, path.s, 1, &err) != PG_OK)
             fail_msg("%s", err.msg);
-        const size_t last = t->n_params - 1;
+        const size_t last = t->vars.n_params - 1;
         char *params = s->params, *slots = s->slots[1];
-        char *bit = params + t->offsets[last] * sizeof(float) + 4 * (t->n_elems[last] - 1);
+        char *bit =
+            params + t->vars.offsets[last] * sizeof(float) + 4 * (t->vars.n_elems[last] - 1);
         *bit ^= 1;
         assert_refuted(t, s, path.s, "is not what was trained");
         *bit ^= 1;

@@ -1,0 +1,12 @@
+/* cut.h - between step.c and cut.c: a batch as jobs, kept for the next one of as many rows. */
+#ifndef PG_TRAIN_STEP_CUT_H
+#define PG_TRAIN_STEP_CUT_H
+
+#include "train/step/jobs.h"
+
+/* *out, of the trainer: the batch's jobs with their programs, as none of them had been run. After
+ * an error in the step pg__steps_drop() is called, for what it left behind is not known. */
+pg_status pg__step_cut(pg__step **out, pg_trainer *t, const pg__batch *b, pg__pass pass,
+                       pg_err *err);
+
+#endif
