@@ -16,14 +16,14 @@ static int help, version, man;
 static const char *completion;
 
 static const cli_opt everywhere[] = {
+    CLI_HEADING("Display and help"),
     {'q', "quiet", NULL, &cli.quiet, NULL, NULL, NULL, "print nothing but errors"},
-    {'v', "verbose", NULL, &cli.verbose, NULL, NULL, NULL, "print the reasons too"},
+    {'v', "verbose", NULL, &cli.verbose, NULL, NULL, NULL, "also print the reasons"},
     {0, "json", NULL, &cli.json, NULL, NULL, NULL, "print one JSON document instead of text"},
     {0, "color", "WHEN", NULL, &cli.color, NULL, "auto|always|never",
      "colours: auto, always or never"},
     {0, "progress", "WHEN", NULL, &cli.progress, NULL, "auto|always|never",
-     "tell how far it is on stderr: auto (from 0.5 s on; if no terminal, every 10 s), always or "
-     "never"},
+     "show progress on stderr: auto (after 0.5 s; without a terminal every 10 s), always or never"},
     {0, "completion", "SHELL", NULL, &completion, NULL, "bash|zsh|fish",
      "print the completion script for bash, zsh or fish"},
     {'h', "help", NULL, &help, NULL, NULL, NULL, "print this text"},
@@ -32,8 +32,9 @@ static const cli_opt everywhere[] = {
 };
 
 static const cli_opt hdf5[] = {
+    CLI_HEADING("Reading"),
     {0, "trust-input", NULL, &cli.trust_input, NULL, NULL, NULL,
-     "let the HDF5 library itself read what our own reader does not cover"},
+     "let the HDF5 library read what the built-in strict reader does not cover"},
     {0},
 };
 
@@ -41,17 +42,20 @@ static char *typed[256]; /* the command line, before operands move; longer ones 
 static int n_typed;
 
 static const cli_opt parts[] = {
+    CLI_HEADING("Reading"),
     {0, "part", "KEY", NULL, &cli.part, NULL, NULL,
-     "PyTorch: take this part of the checkpoint (model_ema, nets.generator; . is all)"},
+     "PyTorch: take this part of the checkpoint (model_ema, nets.generator; . for all)"},
     {0},
 };
 
 static const cli_opt writers[] = {
+    CLI_HEADING("Writing"),
     {'o', "output", "FILE", NULL, &cli.output, NULL, NULL,
-     "write FILE (instead of the last operand)"},
+     "write to FILE (instead of the last operand)"},
     {'f', "force", NULL, &cli.force, NULL, NULL, NULL, "replace an existing output"},
     {'n', "dry-run", NULL, &cli.dry_run, NULL, NULL, NULL, "check everything, write nothing"},
-    {0, "no-sync", NULL, &cli.no_sync, NULL, NULL, NULL, "do not wait until the disk has it"},
+    {0, "no-sync", NULL, &cli.no_sync, NULL, NULL, NULL,
+     "do not wait until the output is on the disk"},
     {0, "skip-verify", NULL, &cli.skip_verify, NULL, NULL, NULL, "do not read the output back"},
     {0},
 };
@@ -64,16 +68,41 @@ static int has_own(const cli_tool *t, const char *name)
     return 0;
 }
 
-const cli_opt *cli_option(const cli_tool *t, size_t i)
+enum { N_TABLES = 5 };
+
+/* The i-th option of the first tables of a tool, and its heading. */
+static const cli_opt *look_up(const cli_tool *t, size_t n_tables, size_t i, const char **heading)
 {
-    const cli_opt *const groups[] = {t->opts, t->groups & CLI_WRITES ? writers : NULL,
-                                     t->groups & CLI_READS_PARTS ? parts : NULL,
-                                     t->groups & CLI_READS_HDF5 ? hdf5 : NULL, everywhere};
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
-        for (const cli_opt *o = groups[g]; o && o->name; o++)
-            if ((g == 0 || !has_own(t, o->name)) && i-- == 0)
+    const cli_opt *const tables[N_TABLES] = {t->opts, t->groups & CLI_WRITES ? writers : NULL,
+                                             t->groups & CLI_READS_PARTS ? parts : NULL,
+                                             t->groups & CLI_READS_HDF5 ? hdf5 : NULL, everywhere};
+    *heading = "Options";
+    for (size_t k = 0; k < n_tables; k++)
+        for (const cli_opt *o = tables[k]; o && o->name; o++)
+            if (!*o->name)
+                *heading = o->help;
+            else if ((k == 0 || !has_own(t, o->name)) && i-- == 0)
                 return o;
     return NULL;
+}
+
+const cli_opt *cli_option(const cli_tool *t, size_t i)
+{
+    const char *heading;
+    return look_up(t, N_TABLES, i, &heading);
+}
+
+const cli_opt *cli_own_option(const cli_tool *t, size_t i)
+{
+    const char *heading;
+    return look_up(t, 1, i, &heading);
+}
+
+const char *cli_heading(const cli_tool *t, size_t i)
+{
+    const char *heading;
+    (void)look_up(t, N_TABLES, i, &heading);
+    return heading;
 }
 
 int cli_has_option(const char *name)

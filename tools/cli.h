@@ -23,9 +23,10 @@ enum {
 };
 
 /* One option. One of count, text and number is set: a switch counts how often it was given, an
- * option with an argument keeps the last one, a list ("A,...") all of them. With count and text
- * both set it is a switch that may have an argument behind '='. A tool's own option stands before a
- * common one of the same name. The table ends with {0}. */
+ * option with an argument keeps the last one, a list ("A,...") all of them. If count and text are
+ * both set, it is a switch that may have an argument after '='. A tool's own option hides a common
+ * one of the same name. CLI_HEADING rows divide a table for --help and the manual. The table ends
+ * with {0}. */
 typedef struct cli_opt {
     char letter;         /* 0 = none */
     const char *name;    /* without "--" */
@@ -36,6 +37,12 @@ typedef struct cli_opt {
     const char *choices; /* "auto|always|never": the only arguments allowed; may be NULL */
     const char *help;    /* one sentence without a full stop */
 } cli_opt;
+
+/* A row that is no option: the heading of the options that follow. */
+#define CLI_HEADING(words)                         \
+    {                                              \
+        0, "", NULL, NULL, NULL, NULL, NULL, words \
+    }
 
 typedef struct cli_example {
     const char *command, *what;
@@ -86,8 +93,12 @@ int cli_has_option(const char *name);
 const char *cli_tool_name(void);
 int cli_has_events(void);
 
-/* The i-th option that a tool has, its own first, then the common ones; NULL at the end. */
+/* The i-th option that a tool has, its own first, then the common ones; NULL at the end.
+ * cli_own_option(): without the common ones. cli_heading(): the heading that the i-th option stands
+ * under. */
 const cli_opt *cli_option(const cli_tool *tool, size_t i);
+const cli_opt *cli_own_option(const cli_tool *tool, size_t i);
+const char *cli_heading(const cli_tool *tool, size_t i);
 
 /* Whether an argument of the option is the name of a file; whether there must be an argument, or
  * may be one; whether it is a list. */

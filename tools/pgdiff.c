@@ -15,16 +15,17 @@ static pg_compare_opts o;
 static unsigned max_listed, top;
 
 static const cli_opt options[] = {
-    {'d', "delta", "ABS", NULL, &abs_text, NULL, NULL,
-     "elements this close are equal: |a-b| <= ABS"},
+    {'d', "delta", "ABS", NULL, &abs_text, NULL, NULL, "elements are equal if |a-b| <= ABS"},
     {'p', "relative", "REL", NULL, &rel_text, NULL, NULL,
-     "elements this close are equal: |a-b| <= REL * |a|"},
+     "elements are equal if |a-b| <= REL * |a|"},
     {'n', "count", "COUNT", NULL, NULL, &max_listed, NULL,
-     "list no more than COUNT tensors that differ"},
+     "list at most COUNT tensors that differ"},
     {0, "by-order", NULL, &o.by_order, NULL, NULL, NULL, "pair tensors by position, not by name"},
     {0, "ignore", "GLOB", NULL, &o.ignore, NULL, NULL, "leave out tensors whose name matches"},
-    {0, "part-b", "KEY", NULL, &o.part_b, NULL, NULL, "the part of B, where --part is that of A"},
-    {0, "top", "N", NULL, NULL, &top, NULL, "list the N tensors that changed most, most first"},
+    {0, "part-b", "KEY", NULL, &o.part_b, NULL, NULL,
+     "the part of B; --part is then the part of A"},
+    {0, "top", "N", NULL, NULL, &top, NULL,
+     "list the N tensors that changed most, the most changed first"},
     {0},
 };
 
@@ -36,14 +37,13 @@ static const cli_example examples[] = {
 };
 
 static const char *const about[] = {
-    "Tensors are paired by layer and variable, across formats; a file of a parallel wrapper is\n"
-    "compared as the one-device model inside it. Values of different types are compared as "
-    "numbers;\n"
-    "a NaN equals only the same NaN. Optimizer state and model descriptions are not compared.",
+    "Tensors are paired by layer and variable, across formats; the file of a parallel wrapper is\n"
+    "compared as the one-device model inside it. Values of different types are compared as\n"
+    "numbers; a NaN equals only the same NaN. Optimizer state and model descriptions are not\n"
+    "compared.",
     "For each tensor: the share of elements that changed, the largest and the root mean square\n"
-    "difference, the difference relative to A (L2 norms), and the cosine of the angle between "
-    "both.\n"
-    "Letters are those of h5diff: -n limits the list, it is no dry run.",
+    "difference, the difference relative to A (L2 norms), and the cosine of the angle between\n"
+    "both. Option letters are those of h5diff: -n limits the list; there is no dry run.",
     NULL,
 };
 

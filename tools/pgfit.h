@@ -47,7 +47,7 @@ int fit_is_number(const char *s);            /* as JSON writes them: "007" is no
 /* pgfit_callbacks.c: the callbacks that options and the file ask for. */
 pg_status fit_take_callbacks(const pg_config *v, pg_err *err); /* of the file, before: */
 pg_status fit_make_callbacks(pg_err *err);                     /* of the options */
-void fit_refuse(pg_err *err); /* before anything is opened; what is left of it to print */
+void fit_refuse(pg_err *err);      /* before anything is opened; what is left of it to print */
 void fit_name_option(pg_err *err); /* instead of the class that it became */
 int fit_is_of_callback(const char *option);
 int fit_is_by_epoch(const char *schedule); /* NULL: no */
@@ -98,7 +98,7 @@ pg_status fit_print_profile(pg_trainer *t, pg_err *err);
 
 /* pgfit_screen.c: a run while it goes on. */
 void fit_show_note(const char *text);
-void fit_show_compared(const pg_trainer *t); /* with --verbose */
+void fit_show_compared(const pg_trainer *t);               /* with --verbose */
 void fit_show_notes(const pg_trainer *t, size_t *n_shown); /* those that were not shown yet */
 #define FIT_MAX_GPUS 64                                    /* that are shown */
 typedef struct fit_gpu {

@@ -13,7 +13,8 @@
 enum { MAX_KEY = 64 };
 
 /* Options that leave, and what says the same in another key. */
-static const char *const without_key[] = {"config", "print-config", "list-layers", "summary", "plan"};
+static const char *const without_key[] = {"config", "print-config", "list-layers", "summary",
+                                          "plan"};
 /* What one of them says, the other must not undo. */
 static const char *const rivals[][2] = {{"shuffle", "no-shuffle"},
                                         {"val", "validation-split"},
@@ -40,8 +41,8 @@ enum { N_OTHER = sizeof other_keys / sizeof *other_keys };
 static const char *key_at(size_t i)
 {
     static char keys[128][MAX_KEY];
-    const cli_opt *o = &fit_tool.opts[i];
-    if (!o->name || i >= sizeof keys / sizeof *keys)
+    const cli_opt *o = cli_own_option(&fit_tool, i);
+    if (!o || i >= sizeof keys / sizeof *keys)
         return NULL;
     for (size_t k = 0; o->name[k] && k + 1 < MAX_KEY; k++)
         keys[i][k] = o->name[k] == '-' ? '_' : o->name[k];
@@ -55,15 +56,16 @@ static const char *next_key(const void *ctx, size_t i)
     if (i < N_OTHER)
         return other_keys[i];
     const char *key = key_at(i - N_OTHER);
-    return key && is_without_key(fit_tool.opts[i - N_OTHER].name) ? other_keys[0] : key;
+    return key && is_without_key(cli_own_option(&fit_tool, i - N_OTHER)->name) ? other_keys[0]
+                                                                               : key;
 }
 
 static const cli_opt *option_of(const char *key)
 {
     const char *own;
     for (size_t i = 0; (own = key_at(i)); i++)
-        if (strcmp(own, key) == 0 && !is_without_key(fit_tool.opts[i].name))
-            return &fit_tool.opts[i];
+        if (strcmp(own, key) == 0 && !is_without_key(cli_own_option(&fit_tool, i)->name))
+            return cli_own_option(&fit_tool, i);
     return NULL;
 }
 
@@ -369,7 +371,7 @@ const char *fit_config_text(int for_resume)
     fputs("  \"model\": ", f);
     json_string(fit_args.train.model);
     for (size_t i = 0; (key = key_at(i)); i++) {
-        const cli_opt *o = &fit_tool.opts[i];
+        const cli_opt *o = cli_own_option(&fit_tool, i);
         if (is_without_key(o->name) || strcmp(o->name, "no-shuffle") == 0 ||
             fit_is_of_callback(o->name))
             continue;
