@@ -462,7 +462,7 @@ typedef struct pg_plan {
     uint64_t buckets[64];       /* bytes of gradients that are summed together, in their order */
     size_t n_buckets;
     pg_plan_opts used;   /* with what stood for 0 */
-    const char *checked; /* how far predictions were from what was measured, where that was */
+    const char *checked; /* where to read how accurate predictions were */
     char notes[4][200];  /* what else should be known of the numbers */
     size_t n_notes;
 } pg_plan;
