@@ -1,4 +1,5 @@
-/* cli.c - the option table at work: parsing, suggestions, errors, signals, standard streams. */
+/* cli.c - parses by the option table: options, suggestions, usage errors, signals, standard
+ * streams. */
 #include "cli.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ static const cli_opt hdf5[] = {
     {0},
 };
 
-static char *typed[256]; /* the command line, before operands move; longer ones are not repeated */
+static char *typed[256]; /* the command line before operands move; empty if it is longer */
 static int n_typed;
 
 static const cli_opt parts[] = {
@@ -232,7 +233,7 @@ static const char *add_to_list(const cli_opt *o, const char *had, const char *va
     return both;
 }
 
-/* "a=1, b=2" in quotes: people write blanks behind commas. */
+/* "a=1, b=2" in quotes: people write blanks after commas. */
 static const char *without_blanks(const cli_opt *o, const char *value)
 {
     if (!o->arg || !strchr(o->arg, '=') || !strstr(value, ", "))
@@ -346,13 +347,13 @@ static volatile sig_atomic_t n_signals;
 static volatile int cancelled;
 static int has_cancel;
 
-/* Who presses Ctrl-C again wants it now. A batch system sends SIGTERM several times and means the
- * first one. */
+/* A second Ctrl-C means: now. A batch system sends SIGTERM several times, so only the first one
+ * counts. */
 static void on_signal(int sig)
 {
     if (!has_cancel || (n_signals++ && sig == SIGINT))
         cli_leave(CLI_INTERRUPTED);
-    __atomic_store_n(&cancelled, 1, __ATOMIC_RELAXED); /* a tool may use threads */
+    __atomic_store_n(&cancelled, 1, __ATOMIC_RELAXED); /* the tool may have threads */
 }
 
 const volatile int *cli_cancel(void)
@@ -361,47 +362,49 @@ const volatile int *cli_cancel(void)
     return &cancelled;
 }
 
-/* Standard streams that the caller closed are filled, so that no output file can take their place
- * and be written into by an error message; what is open for reading only reports the write. */
+/* Opens standard streams that the caller closed: otherwise an output file could get such a
+ * descriptor, and an error message would be written into it. They are open for reading only, so
+ * that a write fails. */
 static void start(const cli_tool *t)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    static char stack[64 << 10]; /* with the registers of AVX-512 a frame takes several kB */
+    static char stack[64 << 10]; /* a signal frame with AVX-512 registers takes several kB */
     const stack_t apart = {.ss_sp = stack, .ss_size = sizeof stack};
     struct sigaction sa, old;
     this_tool = t;
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0)
             _exit(CLI_TROUBLE);
-    (void)setvbuf(stderr, NULL, _IOLBF, 0); /* processes of a job write whole lines */
+    (void)setvbuf(stderr, NULL, _IOLBF, 0); /* the processes of a job write whole lines */
     memset(&sa, 0, sizeof sa);
     sigemptyset(&sa.sa_mask);
     sa.sa_handler = on_signal;
-    /* A line that is being printed is printed whole. Generated code of oneDNN keeps values below
-     * the stack pointer, where a handler's frame would lie. */
+    /* SA_RESTART: a line that is being printed is printed whole. SA_ONSTACK: code that oneDNN
+     * generates keeps values below the stack pointer, where the handler's frame would lie. */
     sa.sa_flags = SA_RESTART | (sigaltstack(&apart, NULL) == 0 ? SA_ONSTACK : 0);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(signals[i], &sa, NULL);
-    /* A reader that went away ends the program quietly, but not in the middle of a save. */
+    /* If the reader of a pipe goes away, the program ends quietly, but not during a save. */
     sa.sa_handler = t->groups & CLI_WRITES ? SIG_IGN : SIG_DFL;
     sigaction(SIGPIPE, &sa, NULL);
-    /* A limit on file sizes (ulimit -f) is an error of the write that meets it, not the end. */
+    /* A write beyond the limit on file sizes (ulimit -f) fails with an error instead of a
+     * signal. */
     sa.sa_handler = SIG_IGN;
     sigaction(SIGXFSZ, &sa, NULL);
 }
 
-/* A writer that cannot tell its result says so before it starts. */
+/* A writer that could not print its result refuses before it starts. */
 static void require_stdout(void)
 {
     const int flags = fcntl(STDOUT_FILENO, F_GETFL);
     if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
         return;
-    cli_told_in_json(); /* nobody reads it */
+    cli_told_in_json(); /* stdout is closed: print no object */
     refuse(NULL, "standard output is closed; nothing written");
 }
 
-/* Scripts read the first line. */
+/* Scripts read the first line only. */
 static void print_version(void)
 {
     const char *part;
@@ -416,7 +419,7 @@ static void print_version(void)
         puts("]}");
 }
 
-/* With --in-place, which has one operand. */
+/* With --in-place, which takes one operand. */
 _Noreturn static void refuse_second(char **argv, size_t n)
 {
     const char *second = cli.output ? cli.output : argv[2];
@@ -463,7 +466,7 @@ static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
         require_stdout();
 }
 
-/* "" is a shell variable that was never set; "-" means a pipe to other programs. */
+/* "" comes from an unset shell variable; "-" means a pipe to other programs. */
 static void refuse_name(const char *name, int may_be_pipe)
 {
     if (!*name)
@@ -473,7 +476,7 @@ static void refuse_name(const char *name, int may_be_pipe)
                      "at many places; give a file name");
 }
 
-/* Also what is wrong before --json is reached is an object then. */
+/* Errors before --json is parsed are objects, too. */
 static void look_for_json(char **argv)
 {
     for (size_t i = 1; argv[i] && strcmp(argv[i], "--") != 0; i++)
@@ -540,7 +543,8 @@ int cli_finish(int status)
     errno = 0;
     if (fflush(stdout) == 0 && !failed)
         return status;
-    if (errno == EPIPE) { /* as if the signal had not been ignored: quiet, and seen by the shell */
+    if (errno ==
+        EPIPE) { /* ends as if SIGPIPE had not been ignored: quietly, and visibly to the shell */
         signal(SIGPIPE, SIG_DFL);
         raise(SIGPIPE);
     }

@@ -43,7 +43,7 @@ void cli_json_error(const pg_err *err, int status)
     json_member("hint", err->hint[0] ? err->hint : NULL);
 }
 
-/* Once: what is said later is about stdout itself. */
+/* Only once: later errors are about stdout itself. */
 static void put_object(const pg_err *err, const cli_list *lists, size_t n_lists)
 {
     if (!(cli.json || json_asked) || json_told)
@@ -98,7 +98,7 @@ void cli_complete_hint(pg_err *err)
         return;
     if (cli_has_option("part"))
         cli_repeat(err->hint, sizeof err->hint, given.hint);
-    else /* of what only others take */
+    else /* of an option that other tools have */
         err->hint[0] = 0;
 }
 
@@ -112,7 +112,7 @@ int cli_fail_lists(const pg_err *err, const cli_list *lists, size_t n_lists)
     pg_err full = *err;
     cli_complete_hint(&full);
     put_object(&full, lists, n_lists);
-    if (err->msg[0]) /* else another process of the same job says it */
+    if (err->msg[0]) /* otherwise another process of the job prints it */
         print_block(&full, lists, n_lists);
     return cli_status(err->code);
 }

@@ -5,7 +5,7 @@
 
 enum { COLUMN = 26, WIDTH = 100 }; /* where the explanations start, where lines are cut */
 
-/* The rest of a line that has reached COLUMN, and as many more lines as it takes. */
+/* The rest of a line that has reached COLUMN, continued on more lines if necessary. */
 static void print_help(const char *s)
 {
     size_t n;

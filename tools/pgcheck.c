@@ -117,7 +117,7 @@ static void check(checked *f, const char *path)
         f->status = CLI_TROUBLE;
     else
         f->status = f->r.ok ? CLI_OK : CLI_NO;
-    /* a model that does not read, or a part to be named, is trouble with the command, no answer
+    /* an unreadable model, or a part that must be named, is an error of the command, not an answer
      * about the file */
     if (f->err.code == PG_E_MISMATCH || f->err.code == PG_E_AMBIGUOUS)
         f->status = CLI_TROUBLE;
@@ -172,7 +172,7 @@ int main(int argc, char **argv)
         check(&files[done], argv[done + 1]), done++;
     print(files, done);
     for (size_t i = 0; i < done; i++) {
-        /* a model that cannot be read is told once, not for each file */
+        /* report an unreadable model once, not for each file */
         if (files[i].err.code != PG_OK &&
             (i == 0 || strcmp(files[i].err.msg, files[i - 1].err.msg)))
             cli_fail(&files[i].err);

@@ -1,9 +1,9 @@
 /* pgfit_config.c - --config: the options as a JSON object, under Keras' words for compile() and
  * fit() and under the long names of the options with underscores. --print-config writes the same.
  *
- * The table of the options says it all: what is a list there ("A,...") may be a list or an object
- * here, a switch is true or false, a number a number; null is what was not given. What the command
- * line gave already stays. */
+ * The option table decides the types: an option that takes a list ("A,...") may be a list or an
+ * object here, a switch is true or false, a number a number; null means not given. The command line
+ * overrides the file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,16 +12,16 @@
 
 enum { MAX_KEY = 64 };
 
-/* Options that leave, and what says the same in another key. */
+/* Options that print and exit, and options that other keys replace. */
 static const char *const without_key[] = {"config", "print-config", "list-layers", "summary",
                                           "plan"};
-/* What one of them says, the other must not undo. */
+/* If one of a pair is given, the file must not set the other. */
 static const char *const rivals[][2] = {{"shuffle", "no-shuffle"},
                                         {"val", "validation-split"},
                                         {"devices", "gpus"},
                                         {"quiet", "progress"}};
 
-static const char *source; /* of what is read, for errors */
+static const char *source; /* file that is being read, for errors */
 static pg_config *kept[2]; /* values live as long as the program: --config, resume's */
 
 static int is_without_key(const char *name)
@@ -37,7 +37,7 @@ static int is_without_key(const char *name)
 static const char *const other_keys[] = {"model", "validation_data", "verbose", "callbacks"};
 enum { N_OTHER = sizeof other_keys / sizeof *other_keys };
 
-/* Keys of the options, in the order of the table. */
+/* The key of the i-th option, in the order of the table. */
 static const char *key_at(size_t i)
 {
     static char keys[128][MAX_KEY];
@@ -49,7 +49,7 @@ static const char *key_at(size_t i)
     return keys[i];
 }
 
-/* The i-th key there is, for suggestions. */
+/* The i-th key that a file may have, for suggestions. */
 static const char *next_key(const void *ctx, size_t i)
 {
     (void)ctx;
@@ -124,7 +124,7 @@ static int add_named(FILE *f, const pg_config *v)
     return 1;
 }
 
-/* Lists as the command line has them: A,B,...; of an object KEY=A,KEY=B,... */
+/* Lists in the form of the command line: A,B,...; objects as KEY=A,KEY=B,... */
 static int add_items(FILE *f, const char *key, const pg_config *v)
 {
     if (v->type == PG_CONFIG_LIST || (v->type == PG_CONFIG_OBJECT && !member(v, "class_name"))) {
@@ -268,7 +268,7 @@ static pg_status take(const pg_config *v, pg_err *err)
                    near ? "\"?" : "");
 }
 
-/* What a resume file says beside the options. */
+/* Keys that a resume file has besides the options. */
 static int is_of_run(const pg_config *root, const char *key)
 {
     return root == kept[1] && (strcmp(key, "folder") == 0 || strcmp(key, "file") == 0);
@@ -338,7 +338,7 @@ static void print_value(FILE *f, const cli_opt *o)
     else if (o->count && !s)
         fputs(*o->count ? "true" : "false", f);
     else if (strcmp(o->name, "devices") == 0 && *fit_option("gpus")->text)
-        fputs("null", f); /* those say which */
+        fputs("null", f); /* --gpus says which */
     else if (s && fit_is_number(s))
         fputs(s, f);
     else

@@ -342,7 +342,7 @@ static int read_seconds(pg_err *err)
     return 0;
 }
 
-/* Each of these writes a file of its own. */
+/* Options that each write a file of their own. */
 static int read_outputs(pg_err *err)
 {
     const struct {
@@ -365,7 +365,7 @@ static int read_outputs(pg_err *err)
     return 1;
 }
 
-/* "4": the first four, a count as multi_gpu_model has it; "0,2": ids, and so is "0,". */
+/* "4": the first four, a count as in multi_gpu_model; "0,2": ids, as is "0,". */
 static int read_gpus(pg_err *err)
 {
     static char names[64 * 16];
@@ -439,7 +439,7 @@ int fit_check_arguments(pg_err *err)
     return 0;
 }
 
-/* Keras' policies are the same as their types: variables are float32 in any case. */
+/* Keras' mixed policies mean the same as their types: variables are float32 either way. */
 static int precision_choice(void)
 {
     static const char *const words[] = {"model", "tf32", "bfloat16", "float16", "float32"};
@@ -480,7 +480,7 @@ void fit_read_arguments(void)
     fit_args.fit.validation_steps = val_steps;
     fit_args.fit.validation_freq = val_freq;
     fit_args.fit.batch_size = batch_size;
-    /* what a file says of its training is of no concern then */
+    /* then the training configuration of the file does not matter */
     fit_args.train.for_prediction =
         fit_args.predict && !fit_args.data && !fit_args.output && !fit_args.evaluate;
     fit_args.fit.measure_alone = !cli.quiet;

@@ -1,4 +1,4 @@
-/* rewrite.h - what pgunwrap and pgwrap share: they read one file and write another. */
+/* rewrite.h - shared by pgunwrap and pgwrap: they read one file and write another. */
 #ifndef REWRITE_H
 #define REWRITE_H
 

@@ -16,14 +16,15 @@ typedef struct table {
     unsigned right; /* bit i: column i is flush right */
     char **cells;   /* row by row; owned */
     size_t n, cap;
-    size_t fit; /* columns of the terminal, for which the first cells are cut in the middle; or 0 */
+    size_t
+        fit; /* width of the terminal, to which the first cells are shortened in the middle; or 0 */
     int failed; /* out of memory: table_print() says so */
 } table;
 
 void table_add(table *t, const char *text);
 
-/* Prints all rows to stdout, each after indent, two blanks between columns, none at the end; as
- * Markdown where markdown is not 0. Returns 0, or -1 when memory ran out while adding. */
+/* Prints all rows to stdout, each after indent, with two blanks between columns and none at the
+ * end; as Markdown if markdown is not 0. Returns 0, or -1 if memory ran out while adding. */
 int table_print(const table *t, const char *indent, int markdown);
 
 void table_free(table *t);
