@@ -426,7 +426,7 @@ _Noreturn static void refuse_second(char **argv, size_t n)
     if (n > 2 || (n > 1 && cli.output))
         refuse(NULL, "--in-place takes one file at a time");
     if (n == 0)
-        refuse(NULL, "--in-place changes the file itself: it does not go with --output");
+        refuse(NULL, "--in-place changes the file itself: leave out --output");
     if (strcmp(argv[1], second) == 0)
         refuse(NULL, "--in-place changes %s itself: name it once", cli_name(second).s);
     refuse(NULL, "--in-place changes %s itself: leave out %s%s, or --in-place", cli_name(argv[1]).s,
@@ -472,8 +472,8 @@ static void refuse_name(const char *name, int may_be_pipe)
     if (!*name)
         refuse(NULL, "an empty file name was given (a variable that is not set?)");
     if (may_be_pipe && strcmp(name, "-") == 0)
-        refuse(NULL, "-: a checkpoint cannot come from a pipe or go to one, its parts are reached "
-                     "at many places; give a file name");
+        refuse(NULL, "-: a checkpoint is read and written at many positions, so it cannot be a "
+                     "pipe; give a file name");
 }
 
 /* Errors before --json is parsed are objects, too. */

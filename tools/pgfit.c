@@ -50,9 +50,10 @@ static pg_status tell_saved(const things *t, pg_err *err)
     if (strncmp(saved, name, strlen(name)) == 0) /* the file, or its shards */
         return PG_OK;
     fit_print_saved(saved);
-    return pg_fail(err, PG_E_IO,
-                   "%s: was made by somebody else meanwhile, and stays; the model is in %s",
-                   cli_name(name).s, cli_name(saved).s);
+    return pg_fail(
+        err, PG_E_IO,
+        "%s: another program created this file meanwhile, so it stays; the model is in %s",
+        cli_name(name).s, cli_name(saved).s);
 }
 
 /* Does what the options ask for with a trainer that is open. */
@@ -106,7 +107,7 @@ static void warn_if_lost(void)
 {
     if (!cli.json && !fit_args.output && !fit_args.predict && !fit_args.resume_every &&
         !fit_args.is_demo && !fit_callback_text("ModelCheckpoint", "filepath"))
-        fit_show_note("what is trained is not kept: -o FILE or --checkpoint FILE writes it");
+        fit_show_note("nothing saves the trained model: give -o FILE or --checkpoint FILE");
 }
 
 static pg_status run(pg_err *err)

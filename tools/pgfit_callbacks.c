@@ -338,7 +338,7 @@ static pg_status take_one(const pg_config *v, pg_err *err)
                            cli_name(file).s, cli_name(m->key).s, fit_shown(m).s);
     }
     if (!name)
-        return pg_fail(err, PG_E_ARG, "%s: callbacks: %s is no {\"class_name\", \"config\"}",
+        return pg_fail(err, PG_E_ARG, "%s: callbacks: %s is not {\"class_name\", \"config\"}",
                        cli_name(file).s, fit_shown(v).s);
     const char *near = pg_nearest(name, class_at, NULL);
     if (!is_known(name))

@@ -89,8 +89,8 @@ static pg_predict_opts predict_options(int is_profiled)
 static void note_untrained(const pg_trainer *t)
 {
     if (pg_trainer_is_untrained(t))
-        fit_show_note("the weights are the initializers' draw, nothing was trained: --weights FILE "
-                      "gives others");
+        fit_show_note("the weights are untrained, as the initializers drew them: --weights FILE "
+                      "loads trained ones");
 }
 
 pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err)

@@ -39,8 +39,7 @@ pg_status fit_take_demo(pg_err *err)
     if (!fit_args.demo)
         return PG_OK;
     if (!find_files())
-        return pg_fail(err, PG_E_IO, "--demo digits: its files are not there: %s/digits",
-                       PG_DATADIR);
+        return pg_fail(err, PG_E_IO, "--demo digits: found no files in %s/digits", PG_DATADIR);
     if (fit_args.train.model || fit_args.data)
         return pg_fail(err, PG_E_ARG, "--demo brings its own model and data");
     fit_args.train.model = model;

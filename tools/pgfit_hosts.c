@@ -90,8 +90,7 @@ pg_status fit_start_on_hosts(char *const *argv, pg_err *err)
     }
     const int kind = kind_of_mpirun();
     if (kind < 0) {
-        (void)pg_fail(err, PG_E_UNSUPPORTED,
-                      "--hosts: there is no mpirun of Open MPI or MPICH here");
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "--hosts: found no mpirun of Open MPI or MPICH");
         pg_err_hint(err, "apt-get install openmpi-bin, on all hosts");
         return PG_E_UNSUPPORTED;
     }

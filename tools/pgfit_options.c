@@ -416,7 +416,9 @@ int fit_check_arguments(pg_err *err)
     } else if (fit_args.plan && fit_check_plan(err) != PG_OK) {
         return 0;
     } else if (fit_args.evaluate && fit_args.fit.resume) {
-        (void)pg_fail(err, PG_E_ARG, "--evaluate: looks at a model, and --resume goes on training");
+        (void)pg_fail(
+            err, PG_E_ARG,
+            "--evaluate only looks at a model, and --resume continues training: give one of them");
         pg_err_hint(err, "pgfit CHECKPOINT --data FILE --evaluate");
     } else if (shuffled && fit_args.fit.no_shuffle) {
         (void)pg_fail(err, PG_E_ARG, "--shuffle and --no-shuffle exclude each other");
@@ -427,7 +429,7 @@ int fit_check_arguments(pg_err *err)
         (void)pg_fail(err, PG_E_ARG, "--predict: no --out given");
         pg_err_hint(err, "--out predictions.npy");
     } else if (fit_args.out && !fit_args.predict) {
-        (void)pg_fail(err, PG_E_ARG, "--out is where --predict writes; trained weights go to -o");
+        (void)pg_fail(err, PG_E_ARG, "--out names the file of --predict; trained weights go to -o");
     } else if (fit_args.full_model && !fit_args.output) {
         (void)pg_fail(err, PG_E_ARG, "--full-model belongs to -o, which is not given");
     } else if (!fit_args.data && (fit_args.evaluate || !fit_args.predict)) {

@@ -97,8 +97,8 @@ pg_status fit_print_profile(pg_trainer *t, pg_err *err)
     }
     if (n == 0)
         fit_show_note(
-            "there was one step, which makes memory and programs, and is left out: profile "
-            "several");
+            "the only step allocated memory and built programs, so it is not counted: profile "
+            "several steps");
     for (size_t i = 0; cli.json && i < n; i++)
         print_json(&rows[i]);
     if (!cli.json && !cli.quiet && n > 0)

@@ -74,8 +74,7 @@ pg_status fit_take_operands(char *const *operands, size_t n, pg_err *err)
     const char *model = fit_args.train.model;
     if (!model || !is_resume_file(model))
         return PG_OK;
-    (void)pg_fail(err, PG_E_ARG, "%s: holds the state of a run, and is no model",
-                  cli_name(model).s);
+    (void)pg_fail(err, PG_E_ARG, "%s holds the state of a run, not a model", cli_name(model).s);
     pg_err_hint(err, "pgfit --resume=%s", cli_quote(model).s);
     return PG_E_ARG;
 }
@@ -128,7 +127,7 @@ static pg_status refuse_folder(const char *file, const char *folder, pg_err *err
         shown = path + n + 1;
     const cli_quoted to = cli_quote(folder), what = cli_quote(shown);
     (void)pg_fail(err, PG_E_ARG,
-                  "%s: the run was started in %s, and its files are named from there",
+                  "%s: the run started in %s, and its relative paths belong to that directory",
                   cli_name(file).s, cli_name(folder).s);
     if (*to.s && *what.s)
         pg_err_hint(err, "cd %s && pgfit --resume=%s", to.s, what.s);

@@ -47,8 +47,8 @@ pg_status fit_check_plan(pg_err *err)
         pg_err_prefix(err, "--plan");
     else if (fit_args.evaluate || fit_args.predict || fit_args.output || fit_args.fit.resume)
         return pg_fail(err, PG_E_ARG,
-                       "--plan: trains nothing, so there is nothing to write, "
-                       "evaluate or go on with");
+                       "--plan does not train: there is nothing to write, "
+                       "evaluate or resume");
     return st;
 }
 

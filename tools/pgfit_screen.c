@@ -203,7 +203,7 @@ static void warn_of_nan(fit_screen *s, size_t batch, const pg_logs *own)
     fflush(stdout);
     cli_printf(stderr,
                "note: loss is %s since epoch %zu, batch %zu; --terminate-on-nan stops there and "
-               "tells where it comes from\n",
+               "says where it arose\n",
                isnan(own->values[0]) ? "NaN" : "infinite", s->epoch + 1, batch + 1);
 }
 

@@ -60,10 +60,10 @@ int main(int argc, char **argv)
     if (!o.like == !gpus)
         return cli_complain(NULL, "pgwrap --help", "give either --like FILE or --gpus N");
     if (o.name && o.like)
-        return cli_complain(NULL, NULL, "--name goes with --gpus; with --like the name is there");
+        return cli_complain(NULL, NULL, "--name needs --gpus; --like takes the name from its file");
     if (o.like && strcmp(o.like, "-") == 0)
-        return cli_complain(NULL, NULL,
-                            "--like -: a wrapper's file is read at many places; give a file name");
+        return cli_complain(
+            NULL, NULL, "--like -: a wrapper's file is read at many positions; give a file name");
     char *end = NULL;
     const unsigned long replicas = gpus ? strtoul(gpus, &end, 10) : 0;
     if (gpus && (gpus[0] < '0' || gpus[0] > '9' || *end || replicas < 2 || replicas > 1024))
