@@ -1,5 +1,5 @@
-/* convert_torch_table.c - which layers have a place in PyTorch's layout, and how their tensors
- * change: the table that both directions and the documentation are made from. */
+/* convert_torch_table.c - the layers with a counterpart in PyTorch, and how their tensors change:
+ * the table for both directions and for the documentation. */
 #include <string.h>
 
 #include "wrap/convert/convert_torch.h"
