@@ -471,7 +471,7 @@ static void agrees_on_hard_links_and_new_groups(void **state)
 
 /* ---- what only libhdf5 covers */
 
-static void agree_if_trusted(hid_t f, const char *label)
+static void expect_agreement_if_trusted(hid_t f, const char *label)
 {
     const image im = image_end(f);
     pg__h5 *h = NULL;
@@ -509,7 +509,7 @@ static void agrees_if_trusted_on_dense_storage(void **state)
     H5Lcreate_hard(f, "g/d3", f, "again", H5P_DEFAULT, H5P_DEFAULT);
     H5Tclose(vlen);
     H5Tclose(fixed);
-    agree_if_trusted(f, "dense storage");
+    expect_agreement_if_trusted(f, "dense storage");
 }
 
 static void agrees_if_trusted_on_every_chunk_index(void **state)
@@ -546,7 +546,7 @@ static void agrees_if_trusted_on_every_chunk_index(void **state)
     image_dataset(f, "compact", H5T_STD_I32LE, 1, (hsize_t[]){10}, dcpl, 1);
     H5Pclose(dcpl);
     image_dataset(f, "empty", H5T_STD_I32LE, 1, (hsize_t[]){0}, H5P_DEFAULT, 0);
-    agree_if_trusted(f, "chunk indexes");
+    expect_agreement_if_trusted(f, "chunk indexes");
 }
 
 static void refuses_the_same_even_if_trusted(void **state)
