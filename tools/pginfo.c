@@ -176,7 +176,7 @@ static int print_json(const list *l, int several)
     return status;
 }
 
-/* On a terminal a path is told from the one folder that was asked for, and fits. */
+/* On a terminal, paths are relative to the only folder given, and fit the line. */
 static const char *shown_path(const char *path, const char *folder)
 {
     const size_t n = folder && cli_columns() && !opts.markdown ? strlen(folder) : 0;

@@ -6,7 +6,7 @@
 
 /* Classes of one row are separated by blanks. */
 static const pg_layout_row rows[] = {
-    [PG_TORCH_DENSE] = {"Dense", "Linear", "(in, out) -> (out, in); behind Flatten for (c, ...)"},
+    [PG_TORCH_DENSE] = {"Dense", "Linear", "(in, out) -> (out, in); after Flatten for (c, ...)"},
     [PG_TORCH_CONV] = {"Conv1D Conv2D Conv3D", "Conv1d Conv2d Conv3d",
                        "(*k, in, out) -> (out, in, *k)"},
     [PG_TORCH_CONV_TRANSPOSE] = {"Conv1DTranspose Conv2DTranspose Conv3DTranspose",
