@@ -101,8 +101,7 @@ static pg_status check_devices(const planning *p, pg_err *err)
         return PG_E_ARG;
     }
     if (p->n_threads > p->n_cores) {
-        (void)pg_fail(err, PG_E_ARG,
-                      "a device of %zu cores cannot be timed with the %zu cores used here",
+        (void)pg_fail(err, PG_E_ARG, "a device of %zu cores cannot be timed here, with %zu in use",
                       p->n_threads, p->n_cores);
         pg_err_hint(err, "cores=%zu,speedup=%g", p->n_cores * o->per_host,
                     (double)p->n_threads / (double)p->n_cores);
@@ -362,8 +361,9 @@ static void add_notes(const planning *p)
              "efficiency above 100 %: other programs disturbed the steps timed here, or the "
              "batch of one device is larger than its caches; measure again");
     if (p->o.gpus && !p->is_here)
-        note(p->out, "times are those of this machine's CPU divided by the given factor: with few rows "
-                     "a GPU loses more");
+        note(p->out,
+             "times are those of this machine's CPU divided by the given factor: with few rows "
+             "a GPU loses more");
     if (p->o.gpus && p->o.hosts > 1)
         note(p->out, "GPUs of several machines: such a plan was never compared with a measurement");
     const size_t room = p->n_cores / p->n_threads;
