@@ -6,7 +6,7 @@
 #include "cli.h"
 
 #define RELEASE_DATE \
-    "November 21, 2026" /* date of this text, not of the build: builds are reproducible */
+    "November 28, 2026" /* date of this text, not of the build: builds are reproducible */
 
 /* mdoc text: every sentence on a line of its own, and no line that starts like a macro. */
 static void man_text(const char *s)

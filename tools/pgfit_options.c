@@ -55,7 +55,7 @@ static const cli_opt options[] = {
     {0, "predict", "FILE[,FILE...]", NULL, &fit_args.predict, NULL, NULL,
      "write the predictions of the model (trained first if --data is given) for these inputs"},
     {0, "out", "FILE", NULL, &fit_args.out, NULL, NULL,
-     "--predict: the file to write: .npy, or .npz with y0, y1, ..."},
+     "--predict: output file: .npy, or .npz with an array per output (y0, ...)"},
     CLI_HEADING("Data"),
     {0, "x", "NAME,...", NULL, &fit_args.x, NULL, NULL,
      "arrays (of a table: columns) that are the inputs, in the model's order"},
