@@ -1,4 +1,5 @@
-/* cli.c - the option table at work: parsing, suggestions, errors, signals, standard streams. */
+/* cli.c - parses by the option table: options, suggestions, usage errors, signals, standard
+ * streams. */
 #include "cli.h"
 
 #include <errno.h>
@@ -16,14 +17,14 @@ static int help, version, man;
 static const char *completion;
 
 static const cli_opt everywhere[] = {
+    CLI_HEADING("Display and help"),
     {'q', "quiet", NULL, &cli.quiet, NULL, NULL, NULL, "print nothing but errors"},
-    {'v', "verbose", NULL, &cli.verbose, NULL, NULL, NULL, "print the reasons too"},
+    {'v', "verbose", NULL, &cli.verbose, NULL, NULL, NULL, "also print the reasons"},
     {0, "json", NULL, &cli.json, NULL, NULL, NULL, "print one JSON document instead of text"},
     {0, "color", "WHEN", NULL, &cli.color, NULL, "auto|always|never",
      "colours: auto, always or never"},
     {0, "progress", "WHEN", NULL, &cli.progress, NULL, "auto|always|never",
-     "tell how far it is on stderr: auto (from 0.5 s on; if no terminal, every 10 s), always or "
-     "never"},
+     "show progress on stderr: auto (after 0.5 s; without a terminal every 10 s), always or never"},
     {0, "completion", "SHELL", NULL, &completion, NULL, "bash|zsh|fish",
      "print the completion script for bash, zsh or fish"},
     {'h', "help", NULL, &help, NULL, NULL, NULL, "print this text"},
@@ -31,21 +32,24 @@ static const cli_opt everywhere[] = {
     {0},
 };
 
-static char *typed[256]; /* the command line, before operands move; longer ones are not repeated */
+static char *typed[256]; /* the command line before operands move; empty if it is longer */
 static int n_typed;
 
 static const cli_opt parts[] = {
+    CLI_HEADING("Reading"),
     {0, "part", "KEY", NULL, &cli.part, NULL, NULL,
-     "PyTorch: take this part of the checkpoint (model_ema, nets.generator; . is all)"},
+     "PyTorch: take this part of the checkpoint (model_ema, nets.generator; . for all)"},
     {0},
 };
 
 static const cli_opt writers[] = {
+    CLI_HEADING("Writing"),
     {'o', "output", "FILE", NULL, &cli.output, NULL, NULL,
-     "write FILE (instead of the last operand)"},
+     "write to FILE (instead of the last operand)"},
     {'f', "force", NULL, &cli.force, NULL, NULL, NULL, "replace an existing output"},
     {'n', "dry-run", NULL, &cli.dry_run, NULL, NULL, NULL, "check everything, write nothing"},
-    {0, "no-sync", NULL, &cli.no_sync, NULL, NULL, NULL, "do not wait until the disk has it"},
+    {0, "no-sync", NULL, &cli.no_sync, NULL, NULL, NULL,
+     "do not wait until the output is on the disk"},
     {0, "skip-verify", NULL, &cli.skip_verify, NULL, NULL, NULL, "do not read the output back"},
     {0},
 };
@@ -58,16 +62,41 @@ static int has_own(const cli_tool *t, const char *name)
     return 0;
 }
 
-const cli_opt *cli_option(const cli_tool *t, size_t i)
+enum { N_TABLES = 4 };
+
+/* The i-th option of the first tables of a tool, and its heading. */
+static const cli_opt *look_up(const cli_tool *t, size_t n_tables, size_t i, const char **heading)
 {
-    const cli_opt *const groups[] = {t->opts, t->groups & CLI_WRITES ? writers : NULL,
-                                     t->groups & CLI_READS_PARTS ? parts : NULL,
-                                     everywhere};
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
-        for (const cli_opt *o = groups[g]; o && o->name; o++)
-            if ((g == 0 || !has_own(t, o->name)) && i-- == 0)
+    const cli_opt *const tables[N_TABLES] = {t->opts, t->groups & CLI_WRITES ? writers : NULL,
+                                             t->groups & CLI_READS_PARTS ? parts : NULL,
+                                             everywhere};
+    *heading = "Options";
+    for (size_t k = 0; k < n_tables; k++)
+        for (const cli_opt *o = tables[k]; o && o->name; o++)
+            if (!*o->name)
+                *heading = o->help;
+            else if ((k == 0 || !has_own(t, o->name)) && i-- == 0)
                 return o;
     return NULL;
+}
+
+const cli_opt *cli_option(const cli_tool *t, size_t i)
+{
+    const char *heading;
+    return look_up(t, N_TABLES, i, &heading);
+}
+
+const cli_opt *cli_own_option(const cli_tool *t, size_t i)
+{
+    const char *heading;
+    return look_up(t, 1, i, &heading);
+}
+
+const char *cli_heading(const cli_tool *t, size_t i)
+{
+    const char *heading;
+    (void)look_up(t, N_TABLES, i, &heading);
+    return heading;
 }
 
 int cli_has_option(const char *name)
@@ -202,7 +231,7 @@ static const char *add_to_list(const cli_opt *o, const char *had, const char *va
     return both;
 }
 
-/* "a=1, b=2" in quotes: people write blanks behind commas. */
+/* "a=1, b=2" in quotes: people write blanks after commas. */
 static const char *without_blanks(const cli_opt *o, const char *value)
 {
     if (!o->arg || !strchr(o->arg, '=') || !strstr(value, ", "))
@@ -316,13 +345,13 @@ static volatile sig_atomic_t n_signals;
 static volatile int cancelled;
 static int has_cancel;
 
-/* Who presses Ctrl-C again wants it now. A batch system sends SIGTERM several times and means the
- * first one. */
+/* A second Ctrl-C means: now. A batch system sends SIGTERM several times, so only the first one
+ * counts. */
 static void on_signal(int sig)
 {
     if (!has_cancel || (n_signals++ && sig == SIGINT))
         cli_leave(CLI_INTERRUPTED);
-    __atomic_store_n(&cancelled, 1, __ATOMIC_RELAXED); /* a tool may use threads */
+    __atomic_store_n(&cancelled, 1, __ATOMIC_RELAXED); /* the tool may have threads */
 }
 
 const volatile int *cli_cancel(void)
@@ -331,47 +360,49 @@ const volatile int *cli_cancel(void)
     return &cancelled;
 }
 
-/* Standard streams that the caller closed are filled, so that no output file can take their place
- * and be written into by an error message; what is open for reading only reports the write. */
+/* Opens standard streams that the caller closed: otherwise an output file could get such a
+ * descriptor, and an error message would be written into it. They are open for reading only, so
+ * that a write fails. */
 static void start(const cli_tool *t)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    static char stack[64 << 10]; /* with the registers of AVX-512 a frame takes several kB */
+    static char stack[64 << 10]; /* a signal frame with AVX-512 registers takes several kB */
     const stack_t apart = {.ss_sp = stack, .ss_size = sizeof stack};
     struct sigaction sa, old;
     this_tool = t;
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0)
             _exit(CLI_TROUBLE);
-    (void)setvbuf(stderr, NULL, _IOLBF, 0); /* processes of a job write whole lines */
+    (void)setvbuf(stderr, NULL, _IOLBF, 0); /* the processes of a job write whole lines */
     memset(&sa, 0, sizeof sa);
     sigemptyset(&sa.sa_mask);
     sa.sa_handler = on_signal;
-    /* A line that is being printed is printed whole. Generated code of oneDNN keeps values below
-     * the stack pointer, where a handler's frame would lie. */
+    /* SA_RESTART: a line that is being printed is printed whole. SA_ONSTACK: code that oneDNN
+     * generates keeps values below the stack pointer, where the handler's frame would lie. */
     sa.sa_flags = SA_RESTART | (sigaltstack(&apart, NULL) == 0 ? SA_ONSTACK : 0);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(signals[i], &sa, NULL);
-    /* A reader that went away ends the program quietly, but not in the middle of a save. */
+    /* If the reader of a pipe goes away, the program ends quietly, but not during a save. */
     sa.sa_handler = t->groups & CLI_WRITES ? SIG_IGN : SIG_DFL;
     sigaction(SIGPIPE, &sa, NULL);
-    /* A limit on file sizes (ulimit -f) is an error of the write that meets it, not the end. */
+    /* A write beyond the limit on file sizes (ulimit -f) fails with an error instead of a
+     * signal. */
     sa.sa_handler = SIG_IGN;
     sigaction(SIGXFSZ, &sa, NULL);
 }
 
-/* A writer that cannot tell its result says so before it starts. */
+/* A writer that could not print its result refuses before it starts. */
 static void require_stdout(void)
 {
     const int flags = fcntl(STDOUT_FILENO, F_GETFL);
     if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
         return;
-    cli_told_in_json(); /* nobody reads it */
+    cli_told_in_json(); /* stdout is closed: print no object */
     refuse(NULL, "standard output is closed; nothing written");
 }
 
-/* Scripts read the first line. */
+/* Scripts read the first line only. */
 static void print_version(void)
 {
     const char *part;
@@ -386,14 +417,14 @@ static void print_version(void)
         puts("]}");
 }
 
-/* With --in-place, which has one operand. */
+/* With --in-place, which takes one operand. */
 _Noreturn static void refuse_second(char **argv, size_t n)
 {
     const char *second = cli.output ? cli.output : argv[2];
     if (n > 2 || (n > 1 && cli.output))
         refuse(NULL, "--in-place takes one file at a time");
     if (n == 0)
-        refuse(NULL, "--in-place changes the file itself: it does not go with --output");
+        refuse(NULL, "--in-place changes the file itself: leave out --output");
     if (strcmp(argv[1], second) == 0)
         refuse(NULL, "--in-place changes %s itself: name it once", cli_name(second).s);
     refuse(NULL, "--in-place changes %s itself: leave out %s%s, or --in-place", cli_name(argv[1]).s,
@@ -433,17 +464,17 @@ static void finish_parsing(const cli_tool *t, int argc, char **argv, size_t n)
         require_stdout();
 }
 
-/* "" is a shell variable that was never set; "-" means a pipe to other programs. */
+/* "" comes from an unset shell variable; "-" means a pipe to other programs. */
 static void refuse_name(const char *name, int may_be_pipe)
 {
     if (!*name)
         refuse(NULL, "an empty file name was given (a variable that is not set?)");
     if (may_be_pipe && strcmp(name, "-") == 0)
-        refuse(NULL, "-: a checkpoint cannot come from a pipe or go to one, its parts are reached "
-                     "at many places; give a file name");
+        refuse(NULL, "-: a checkpoint is read and written at many positions, so it cannot be a "
+                     "pipe; give a file name");
 }
 
-/* Also what is wrong before --json is reached is an object then. */
+/* Errors before --json is parsed are objects, too. */
 static void look_for_json(char **argv)
 {
     for (size_t i = 1; argv[i] && strcmp(argv[i], "--") != 0; i++)
@@ -510,7 +541,8 @@ int cli_finish(int status)
     errno = 0;
     if (fflush(stdout) == 0 && !failed)
         return status;
-    if (errno == EPIPE) { /* as if the signal had not been ignored: quiet, and seen by the shell */
+    if (errno ==
+        EPIPE) { /* ends as if SIGPIPE had not been ignored: quietly, and visibly to the shell */
         signal(SIGPIPE, SIG_DFL);
         raise(SIGPIPE);
     }

@@ -46,7 +46,7 @@ void cli_json_error(const pg_err *err, int status)
     cli_json_action(&full.action);
 }
 
-/* Once: what is said later is about stdout itself. */
+/* Only once: later errors are about stdout itself. */
 static void put_object(const pg_err *err, const cli_list *lists, size_t n_lists)
 {
     if (!(cli.json || json_asked) || json_told)
@@ -104,7 +104,7 @@ int cli_fail_lists(const pg_err *err, const cli_list *lists, size_t n_lists)
     pg_err full = *err;
     cli_complete_hint(&full);
     put_object(&full, lists, n_lists);
-    if (err->msg[0]) /* else another process of the same job says it */
+    if (err->msg[0]) /* otherwise another process of the job prints it */
         print_block(&full, lists, n_lists);
     return cli_status(err->code);
 }

@@ -3,7 +3,21 @@
 
 #include "cli.h"
 
-enum { COLUMN = 26 }; /* where the explanations start */
+enum { COLUMN = 26, WIDTH = 100 }; /* where the explanations start, where lines are cut */
+
+/* The rest of a line that has reached COLUMN, continued on more lines if necessary. */
+static void print_help(const char *s)
+{
+    size_t n;
+    for (; (n = strlen(s)) > WIDTH - COLUMN; s += n + 1) {
+        for (n = WIDTH - COLUMN; n > 0 && s[n] != ' '; n--)
+            ;
+        if (n == 0)
+            break; /* one long word */
+        printf("%.*s\n%*s", (int)n, s, COLUMN, "");
+    }
+    puts(s);
+}
 
 static void print_option(const cli_opt *o)
 {
@@ -17,9 +31,23 @@ static void print_option(const cli_opt *o)
                                  : "",
                            arg ? arg : "", may ? "]" : "");
     if (n + 2 > COLUMN)
-        printf("%s\n%*s%s\n", left, COLUMN, "", o->help);
+        printf("%s\n%*s", left, COLUMN, "");
     else
-        printf("%s%*s%s\n", left, COLUMN - n, "", o->help);
+        printf("%s%*s", left, COLUMN - n, "");
+    print_help(o->help);
+}
+
+static void print_options(const cli_tool *t)
+{
+    const cli_opt *o;
+    const char *last = "";
+    for (size_t i = 0; (o = cli_option(t, i)); i++) {
+        const char *heading = cli_heading(t, i);
+        if (strcmp(heading, last) != 0)
+            printf("\n%s:\n", heading);
+        last = heading;
+        print_option(o);
+    }
 }
 
 static void print_examples(const cli_tool *t, FILE *f)
@@ -31,7 +59,7 @@ static void print_examples(const cli_tool *t, FILE *f)
         fprintf(f, "  %-*s   %s\n", (int)widest, e->command, e->what);
 }
 
-/* In the shape of every other error. */
+/* Has the form of every other error. */
 void cli_short_help(const cli_tool *t, FILE *f)
 {
     fprintf(f, "%s: what file? usage: %s [OPTION...] %s\n", t->name, t->name, t->operands);
@@ -41,24 +69,21 @@ void cli_short_help(const cli_tool *t, FILE *f)
 
 void cli_help(const cli_tool *t)
 {
-    const cli_opt *o;
     printf("%s - %s\n\nExamples:\n", t->name, t->summary);
     print_examples(t, stdout);
     printf("\nUsage: %s [OPTION...] %s\n", t->name, t->operands);
     for (const char *const *p = t->about; *p; p++)
         printf("%s%s\n", p[0][0] == ' ' ? "" : "\n", *p);
-    printf("\nOptions:\n");
-    for (size_t i = 0; (o = cli_option(t, i)); i++)
-        print_option(o);
+    print_options(t);
     puts("\nExit status:\n  0    done");
     if (t->status_1)
         printf("  1    %s\n", t->status_1);
     printf("  2    error: usage, I/O, damaged or unknown file\n"
-           "  3    valid, but not covered by this version\n");
+           "  3    valid, but this version does not cover it\n");
     if (t->has_ranks)
-        puts("  4    another process of the job is gone, or did not come in time");
+        puts("  4    another process of the job died or did not arrive in time");
     if (t->has_devices)
-        puts("  5    a GPU failed while it worked");
+        puts("  5    a GPU failed during the run");
     printf("  130  interrupted\n"
            "Full manual: man %s\n",
            t->name);

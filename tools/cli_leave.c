@@ -1,8 +1,9 @@
-/* cli_leave.c - the end of a program that somebody interrupts again: at once, but without its
- * temporary files, which may be as large as a disk.
+/* cli_leave.c - ends the program at once after a second interruption, and removes its temporary
+ * files, which may be as large as a disk.
  *
- * Only calls that a signal handler may make. What is open tells what to remove: names that libpg
- * gives to temporaries (.NAME.pg-XXXXXX) whose lock is ours or free; another run's is held. */
+ * Makes only calls that a signal handler may make. Finds the files to remove among the open ones:
+ * those with the names of libpg's temporaries (.NAME.pg-XXXXXX) whose lock is ours or free; another
+ * run holds the lock of its own. */
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 #include "cli.h"
 
 #define RELEASE_DATE \
-    "November 21, 2026" /* of this text, not of the build: builds are reproducible */
+    "November 28, 2026" /* date of this text, not of the build: builds are reproducible */
 
 /* mdoc text: every sentence on a line of its own, and no line that starts like a macro. */
 static void man_text(const char *s)
@@ -42,23 +42,39 @@ static void man_quoted(const char *s)
     putchar('"');
 }
 
+static void print_option(const cli_opt *o)
+{
+    fputs(".It ", stdout);
+    if (o->letter)
+        printf("Fl %c , ", o->letter);
+    printf("Fl -%s", o->name);
+    if (cli_may_have_argument(o))
+        printf(" Ns [=%s]", o->arg ? o->arg : o->choices);
+    else if (o->arg)
+        printf(" Ar %s", o->arg);
+    putchar('\n');
+    if (o->help[0] != '-')
+        putchar(toupper((unsigned char)o->help[0]));
+    man_text(o->help + (o->help[0] != '-'));
+    puts(".");
+}
+
 static void print_options(const cli_tool *t)
 {
     const cli_opt *o;
-    puts(".Sh OPTIONS\n.Bl -tag -width Ds");
+    const char *last = "";
+    puts(".Sh OPTIONS");
     for (size_t i = 0; (o = cli_option(t, i)); i++) {
-        fputs(".It ", stdout);
-        if (o->letter)
-            printf("Fl %c , ", o->letter);
-        printf("Fl -%s", o->name);
-        if (cli_may_have_argument(o))
-            printf(" Ns [=%s]", o->arg ? o->arg : o->choices);
-        else if (o->arg)
-            printf(" Ar %s", o->arg);
-        putchar('\n');
-        putchar(toupper((unsigned char)o->help[0]));
-        man_text(o->help + 1);
-        puts(".");
+        const char *heading = cli_heading(t, i);
+        if (strcmp(heading, last) != 0) {
+            if (i > 0)
+                puts(".El");
+            if (strcmp(heading, "Options") != 0)
+                printf(".Ss %s\n", heading);
+            puts(".Bl -tag -width Ds");
+        }
+        last = heading;
+        print_option(o);
     }
     puts(".El");
 }
@@ -92,11 +108,11 @@ static void print_status(const cli_tool *t)
     puts(".It 2\nError: usage, I/O, damaged or unknown file.\n"
          ".It 3\nThe file is valid, but this version does not cover it.");
     if (t->has_devices)
-        puts("Or a GPU was named, and there is none, or something that it needs is missing.");
+        puts("Or a named GPU does not exist, or a library that it needs is missing.");
     if (t->has_ranks)
-        puts(".It 4\nAnother process of the same job is gone, or did not come in time.");
+        puts(".It 4\nAnother process of the same job died or did not arrive in time.");
     if (t->has_devices)
-        puts(".It 5\nA GPU failed while it worked.");
+        puts(".It 5\nA GPU failed during the run.");
     puts(".It 130\nInterrupted.\n.El");
 }
 
@@ -118,11 +134,12 @@ void cli_man(const cli_tool *t)
     print_options(t);
     puts(".Sh ENVIRONMENT\nColours are off where\n.Ev NO_COLOR\nis set or\n.Ev TERM\nis dumb.");
     if (t->has_devices)
-        puts(
-            ".Pp\n.Ev CUDA_VISIBLE_DEVICES\nis the driver's: the GPUs that there are, in the order "
-            "in which they count, by numbers or\nby names\n.Pq nvidia-smi -L ;\nwhat is behind one "
-            "that does not exist counts as none, and so does -1, or nothing.\n.Pp\n"
-            ".Ev PG_CUDA_PLUGIN\nis the path of pg-cuda.so, where it does not lie with libpg.");
+        puts(".Pp\n.Ev CUDA_VISIBLE_DEVICES\n"
+             "lists the GPUs that the driver shows, in the order in which they are numbered, by "
+             "number or\nby name\n.Pq nvidia-smi -L .\n"
+             "The list ends before the first GPU that does not exist; -1 or an empty value hides "
+             "all.\n.Pp\n"
+             ".Ev PG_CUDA_PLUGIN\nis the path of pg-cuda.so, if it does not lie beside libpg.");
     print_status(t);
     puts(".Sh EXAMPLES");
     for (const cli_example *e = t->examples; e->command; e++) {

@@ -1,5 +1,5 @@
-/* cli_progress.c - how far a long call is: on a terminal a line that is drawn again and again from
- * half a second on, elsewhere a line every ten seconds. Both on stderr, neither with -q. */
+/* cli_progress.c - progress of a long call: on a terminal one line, redrawn from half a second on;
+ * elsewhere a line every ten seconds. Both go to stderr, and neither appears with -q. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -15,8 +15,8 @@ static const double first_s = 0.5, redraw_s = 0.1, line_s = 10;
 static struct {
     int redraws, shown;
     double next;
-    double from;     /* when the first bytes were through: names and headers have no rate */
-    uint64_t n_from; /* what was through then; 0 before */
+    double from;     /* when the first bytes had been processed: names and headers have no rate */
+    uint64_t n_from; /* bytes processed at that time; 0 before */
 } bar;
 
 static double now(void)
@@ -44,7 +44,7 @@ static int columns(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
 }
 
-/* "12.4 MB/s  ETA 0:07", as soon as there is something to tell it from. */
+/* "12.4 MB/s  ETA 0:07", as soon as there are numbers to compute it from. */
 static cli_buf speed(double t, uint64_t n_done, uint64_t n_total, int brief)
 {
     cli_buf out = {""};

@@ -1,8 +1,8 @@
-/* cli_term.c - text on its way to people: locale, colour, names, numbers.
+/* cli_term.c - output for people: locale, colour, names, numbers.
  *
- * The tools build all text as UTF-8 and decide here, at the last moment, what the locale can show.
- * The locale is read from the environment, not through setlocale(): its tables cost more time than
- * the rest of a small tool's start, and bare containers do not have them. */
+ * The tools build all text as UTF-8; this file decides, at the last moment, what the locale can
+ * show. It reads the locale from the environment instead of calling setlocale(), whose tables take
+ * longer to load than the rest of a small tool's start, and are missing in bare containers. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 
 static int utf8, color_out, color_err;
 
-/* Open MPI's mpirun gives a process a terminal of mpirun's own, wherever it sends on what comes out
- * there. Where it is the parent, its output is what counts; its daemon on another host has none. */
+/* Open MPI's mpirun gives each process a pseudo terminal, wherever mpirun's own output goes. If
+ * mpirun is the parent, look at its output instead; its daemon on another host has no terminal. */
 static int is_mpiruns(void)
 {
     char path[32], target[16] = "";
@@ -71,7 +71,7 @@ void cli_color(FILE *f, cli_style style)
         fputs(codes[style], f);
 }
 
-/* What stands for a character of our own texts where only ASCII can be shown. */
+/* ASCII replacements for the characters that our own texts use. */
 static const struct {
     const char *from, *to;
 } ascii[] = {
@@ -144,7 +144,7 @@ cli_buf cli_name(const char *name)
     return cli_name_n(name, strlen(name));
 }
 
-/* A name in the locale's characters. */
+/* Prints a name in the characters of the locale. */
 static void show(char *out, size_t cap, const char *name, size_t len)
 {
     char shown[sizeof(cli_quoted)];

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The main job on files that Keras itself wrote, as `meson compile -C build demo` shows it.
-# usage: demo.sh TOOLS TESTDATA OUT; every step is checked, the first that fails ends the show.
+# Shows the main job on files that Keras itself wrote; `meson compile -C build demo` runs it.
+# usage: demo.sh TOOLS TESTDATA OUT; every step is checked, and the first failure ends the demo.
 set -eu
 PATH=$1:$PATH
 files=$2/files
@@ -11,7 +11,7 @@ export LC_ALL=C.UTF-8
 
 now() { date +%s%N; }
 start=$(now)
-# step NUMBER WHAT: one line with the time since the last one; tell: what came of it
+# step NUMBER WHAT: prints one line with the time since the last step; tell: prints its output
 step() {
     ms=$((($(now) - start) / 1000000))
     printf '%-5s%-60s%6d.%02d s\n' "$1" "$2" $((ms / 1000)) $((ms % 1000 / 10))

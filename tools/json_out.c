@@ -1,5 +1,5 @@
-/* json_out.c - a JSON emitter of a few lines: there is nothing to keep in memory, and names must
- * come out as valid UTF-8 whatever bytes they are. */
+/* json_out.c - a small JSON writer: keeps nothing in memory, and writes names as valid UTF-8
+ * whatever bytes they hold. */
 #include "json_out.h"
 
 #include <math.h>
@@ -27,12 +27,12 @@ static size_t utf8_length(const unsigned char *s)
             return 0;
     if ((c == 0xE0 && s[1] < 0xA0) || (c == 0xED && s[1] >= 0xA0) || (c == 0xF0 && s[1] < 0x90) ||
         (c == 0xF4 && s[1] >= 0x90))
-        return 0; /* too long a form, half of a UTF-16 pair, beyond Unicode */
+        return 0; /* overlong form, half of a surrogate pair, beyond Unicode */
     return n;
 }
 
-/* Characters that would change how a terminal shows their neighbours: controls, directions of text,
- * invisible ones. JSON has an escape for them. */
+/* Characters that change how a terminal shows their neighbours: controls, text directions,
+ * invisible characters. They are escaped. */
 static int is_disruptive(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0xAD || c == 0x61C ||
@@ -41,7 +41,7 @@ static int is_disruptive(uint32_t c)
            (c >= 0xE0000 && c <= 0xE007F);
 }
 
-/* The code point of the n bytes at s, and its escape, as a UTF-16 pair beyond the first 65,536. */
+/* Writes the code point in the n bytes at s as an escape; beyond U+FFFF as a surrogate pair. */
 static uint32_t code_point(const unsigned char *s, size_t n)
 {
     uint32_t c = n == 1 ? *s : *s & (0xFFu >> (n + 1));

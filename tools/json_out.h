@@ -5,13 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where it goes from now on: a FILE, NULL is stdout. */
+/* Where output goes from now on; NULL is stdout. */
 void json_into(void *stream);
 
 /* A string in quotes, or null. Bytes that are not UTF-8 become U+FFFD. */
 void json_string(const char *text);
 
-/* ', "key": value'; for json_count null where known is 0, for json_real where v is not finite. */
+/* ', "key": value'; json_count() writes null if known is 0, json_real() if v is not finite. */
 void json_member(const char *key, const char *text);
 void json_count(const char *key, int known, uint64_t n);
 void json_real(const char *key, double v);

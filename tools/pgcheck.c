@@ -9,21 +9,23 @@ static const char *format, *tolerance;
 
 static const cli_opt options[] = {
     {0, "model", "MODEL", NULL, &o.model, NULL, NULL,
-     "the model it must fit: JSON (-: from standard input), full .h5 or .keras"},
-    {0, "finite", NULL, &o.only_finite, NULL, NULL, NULL, "only: every value is a finite number"},
+     "the model that the file must fit: JSON (-: from standard input), full .h5 or .keras"},
+    {0, "finite", NULL, &o.only_finite, NULL, NULL, NULL, "check only that every value is finite"},
     {0, "no-wrapper", NULL, &o.only_no_wrapper, NULL, NULL, NULL,
-     "only: no parallel wrapper wrote it"},
+     "check only that no parallel wrapper wrote the file"},
     {0, "strict", NULL, &o.strict, NULL, NULL, NULL,
-     "layers of unknown classes fail instead of being noted"},
+     "fail on layers of unknown classes instead of noting them"},
     {0, "sha256", "FILE", NULL, &o.sha256, NULL, NULL,
-     "also: its SHA-256 is the one in FILE (a SHA256SUMS)"},
+     "also compare its SHA-256 with the one in FILE (a SHA256SUMS)"},
     {0, "input", "FILE", NULL, &o.input, NULL, NULL,
-     "also: what it predicts for these rows (.npy, .npz, ...)"},
-    {0, "expect", "FILE", NULL, &o.expect, NULL, NULL, "is this (.npy; several outputs: .npz)"},
+     "also predict for these rows (.npy, .npz, ...)"},
+    {0, "expect", "FILE", NULL, &o.expect, NULL, NULL,
+     "--input: the predictions to expect (.npy; several outputs: .npz)"},
     {0, "tolerance", "T", NULL, &tolerance, NULL, NULL,
-     "times max(1, |expected|): how far off it may be (default 1e-4)"},
+     "--expect: largest difference, relative to max(1, |expected|) (default 1e-4)"},
     {0, "device", "DEVICE", NULL, &o.device, NULL, NULL,
-     "predict there (default cpu:0); without --input made-up rows, which must give finite numbers"},
+     "predict on this device (default cpu:0); without --input: made-up rows must give finite "
+     "numbers"},
     {0, "format", "FORMAT", NULL, &format, NULL, "text|tap|junit|github",
      "text, tap (version 13), junit (XML) or github (annotations)"},
     {0},
@@ -32,31 +34,30 @@ static const cli_opt options[] = {
 static const cli_example examples[] = {
     {"pgcheck --model model.json single.h5", "will load_weights() take it?"},
     {"pgcheck --finite checkpoints/*.h5", "did the training diverge?"},
-    {"pgcheck --format github --model m.json *.h5", "the same in a workflow of GitHub"},
+    {"pgcheck --format github --model m.json *.h5", "the same in a GitHub workflow"},
     {"pgcheck --sha256 SHA256SUMS model.keras", "is it the published file?"},
     {"pgcheck --input x.npy --expect y.npy model.keras", "does it predict what Keras predicts?"},
-    {"pgcheck out/", "a split model: are all its shards whole?"},
+    {"pgcheck out/", "are all shards of a split model whole?"},
     {0},
 };
 
 static const char *const about[] = {
     "Checks, in this order:",
-    "  container  every structure of the file lies in it and is what it claims to be\n"
-    "  structure  layers, order, variables, shapes and types are those of the model: Keras' "
-    "strict\n"
-    "             load_weights() takes it; without --model, of the description in the file\n"
-    "  wrapper    it was not written by a parallel wrapper (multi_gpu_model and others)\n"
+    "  container  every structure of the file lies within it and is well formed\n"
+    "  structure  layers, order, variables, shapes and types are those of the model, so that "
+    "Keras'\n"
+    "             strict load_weights() takes it; without --model, those of the file's "
+    "description\n"
+    "  wrapper    no parallel wrapper (multi_gpu_model and others) wrote it\n"
     "  values     no NaN, no infinity\n"
-    "  checksums  of the shards of a split model, as its manifest has them; SHA-256 with "
-    "--sha256,\n"
-    "             for a folder those of all files in it\n"
-    "  predicted  with --input and --expect: loaded strictly on one device, it predicts just "
-    "that;\n"
-    "             with --device alone: it predicts finite numbers there",
-    "With --finite or --no-wrapper only these run, and what --model, --sha256 and --input ask "
-    "for.\n"
-    "Layers of unknown classes are checked by the number of their weights and noted. With several\n"
-    "files the exit status is the worst.",
+    "  checksums  the shards of a split model match its manifest; with --sha256, the file (of a\n"
+    "             folder: every file in it) has its published SHA-256\n"
+    "  predicted  with --input and --expect: loaded strictly on one device, it predicts these "
+    "values;\n"
+    "             with --device alone: it predicts finite numbers",
+    "With --finite or --no-wrapper, pgcheck runs only these checks and those that --model,\n"
+    "--sha256 and --input ask for. Layers of unknown classes are checked by their number of\n"
+    "weights, and noted. With several files, the exit status is the worst.",
     NULL,
 };
 
@@ -126,7 +127,7 @@ static void check(checked *f, const char *path)
         f->status = CLI_TROUBLE;
     else
         f->status = f->r.ok ? CLI_OK : CLI_NO;
-    /* a model that does not read, or a part to be named, is trouble with the command, no answer
+    /* an unreadable model, or a part that must be named, is an error of the command, not an answer
      * about the file */
     if (f->err.code == PG_E_MISMATCH || f->err.code == PG_E_AMBIGUOUS)
         f->status = CLI_TROUBLE;
@@ -180,7 +181,7 @@ int main(int argc, char **argv)
         check(&files[done], argv[done + 1]), done++;
     print(files, done);
     for (size_t i = 0; i < done; i++) {
-        /* a model that cannot be read is told once, not for each file */
+        /* report an unreadable model once, not for each file */
         if (files[i].err.code != PG_OK &&
             (i == 0 || strcmp(files[i].err.msg, files[i - 1].err.msg)))
             cli_fail(&files[i].err);

@@ -1,4 +1,4 @@
-/* pgcheck.h - the results of a run, and the forms in which they are told. */
+/* pgcheck.h - the results of a run, and their output formats. */
 #ifndef PGCHECK_H
 #define PGCHECK_H
 
@@ -7,7 +7,7 @@
 typedef struct checked {
     const char *path;
     pg_check_report r;
-    pg_err err; /* code PG_OK if the checks could be made */
+    pg_err err; /* code is PG_OK if the checks ran */
     int status; /* exit status for this file alone */
 } checked;
 

@@ -1,5 +1,5 @@
-/* pgcheck_ci.c - results for machines. Texts come from files, so each form escapes what it would
- * take for its own: TAP '#', XML its markup and what XML 1.0 forbids, GitHub '%' and line ends. */
+/* pgcheck_ci.c - results for continuous integration. Texts come from files, so each format escapes
+ * its own syntax: TAP '#', XML markup and what XML 1.0 forbids, GitHub '%' and line ends. */
 #include <string.h>
 
 #include "json_out.h"
@@ -16,7 +16,7 @@ static void tap_text(const char *s)
             putchar(*s);
 }
 
-/* In double quotes, YAML takes JSON's escapes. */
+/* In double quotes, YAML accepts JSON's escapes. */
 static void tap_details(const pg_check *c)
 {
     if (c->ok || !c->n_details)
@@ -145,7 +145,7 @@ static void github_check(const char *path, const pg_check *c)
 {
     if (c->ok)
         return;
-    /* the details of values are whole sentences; those of others explain their summary */
+    /* details of values are whole sentences; details of other checks explain their summary */
     if (strcmp(c->name, "values") == 0 && c->n_details) {
         for (size_t i = 0; i < c->n_details; i++) {
             annotation("error", path, c->details[i]);

@@ -10,9 +10,9 @@ static const char *layout, *keras;
 
 static const cli_opt options[] = {
     {0, "to", "FORMAT", NULL, &o.to, NULL, "h5|weights.h5|keras|safetensors|npy|npz",
-     "format of OUT, whatever its suffix says (npy, npz: a folder)"},
+     "format of OUT, regardless of its suffix (npy, npz: a folder)"},
     {0, "model", "MODEL", NULL, &o.model, NULL, NULL,
-     "the description, where IN has none: JSON (-: from standard input), full .h5 or .keras"},
+     "the description, if IN has none: JSON (-: from standard input), full .h5 or .keras"},
     {0, "unwrap", NULL, &o.unwrap, NULL, NULL, NULL,
      "convert the one-device model inside a parallel wrapper's file"},
     {0, "layout", "LAYOUT", NULL, &layout, NULL, "keras|pytorch",
@@ -20,7 +20,7 @@ static const cli_opt options[] = {
     {0, "rename", "MAP.json", NULL, &o.rename, NULL, NULL,
      "rename tensors of a safetensors output: {\"old\": \"new\"}"},
     {0, "dtype", "TYPE", NULL, &o.dtype, NULL, "float32|float16|bfloat16",
-     "store weights in this type; the rounding error is told"},
+     "store weights in this type, and report the rounding error"},
     {0, "keras", "2|3", NULL, &keras, NULL, "2|3", "write the description for this Keras"},
     {0},
 };
@@ -28,10 +28,10 @@ static const cli_opt options[] = {
 static const cli_example examples[] = {
     {"pgconvert model.h5 model.safetensors", "weights, order and description as safetensors"},
     {"pgconvert --model model.json old.h5 new.weights.h5",
-     "an old file for today's load_weights()"},
+     "make an old file load in today's load_weights()"},
     {"pgconvert model.h5 model.keras", "a full model in the newer container"},
     {"pgconvert --layout pytorch model.h5 model.safetensors", "for torch's load_state_dict()"},
-    {"pgconvert --model model.json torch.safetensors model.weights.h5", "and from there to Keras"},
+    {"pgconvert --model model.json torch.safetensors model.weights.h5", "and back to Keras"},
     {"pgconvert --keras 3 old.keras new.keras", "a model of Keras 2 for Keras 3"},
     {"pgconvert --dtype bfloat16 model.h5 half.safetensors", "half the size"},
     {0},
@@ -40,25 +40,22 @@ static const cli_example examples[] = {
 #define N_ABOUT 4
 static char table[32][160];
 static const char *about[N_ABOUT + 33] = {
-    "Containers: legacy .h5 (weights or full model), .weights.h5, .keras, safetensors, folders of\n"
-    ".npy or .npz; IN may be anything that pginfo reads. The suffix of OUT decides unless --to "
-    "says\n"
-    "it. Between a legacy file, which lists layers by name, and the others, which list them by\n"
-    "class, the model's description is needed: from IN, or --model. Kernels of Keras 1 are turned\n"
-    "as Keras 2 does on loading.",
-    "Optimizer state is kept where the other container holds it in the same order, else it is "
-    "left\n"
-    "out and said. OUT appears whole or not at all; it is read back and compared with the\n"
-    "conversion done once more.",
-    "--keras rewrites the description for the other Keras, in .keras and full .h5. What that "
-    "Keras\n"
-    "lacks, or computes differently, is refused by name; weights alone go through .weights.h5.",
-    "--layout pytorch writes safetensors for load_state_dict(strict=True). A file in that layout "
-    "is\n"
-    "turned back when it is converted with --model. A layer that is not listed here is refused:",
+    "OUT may be legacy .h5 (weights or full model), .weights.h5, .keras, safetensors, or a\n"
+    "folder of .npy or .npz files; IN may be anything that pginfo reads. The suffix of OUT\n"
+    "decides the format unless --to does. A legacy file lists layers by name, the other formats\n"
+    "list them by class; to go from one to the other, pgconvert needs the model's description,\n"
+    "from IN or --model. It converts the kernels of Keras 1 as Keras 2 does on loading.",
+    "Optimizer state is kept if OUT stores it in the same order; otherwise it is left out, and\n"
+    "pgconvert says so. OUT appears whole or not at all; pgconvert reads it back and compares it\n"
+    "with a second conversion.",
+    "--keras rewrites the description in a .keras or full .h5 for the other Keras. A layer that\n"
+    "this Keras lacks, or computes differently, is refused by name; weights alone go through\n"
+    ".weights.h5.",
+    "--layout pytorch writes safetensors for load_state_dict(strict=True). With --model, a file\n"
+    "in that layout goes back to Keras. Layers that are not listed here are refused:",
 };
 
-/* The library's table as lines that nobody wraps. */
+/* The library's table, as lines that are shown as they are. */
 static void list_layouts(void)
 {
     size_t n = 0;

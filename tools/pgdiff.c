@@ -15,16 +15,17 @@ static pg_compare_opts o;
 static unsigned max_listed, top;
 
 static const cli_opt options[] = {
-    {'d', "delta", "ABS", NULL, &abs_text, NULL, NULL,
-     "elements this close are equal: |a-b| <= ABS"},
+    {'d', "delta", "ABS", NULL, &abs_text, NULL, NULL, "elements are equal if |a-b| <= ABS"},
     {'p', "relative", "REL", NULL, &rel_text, NULL, NULL,
-     "elements this close are equal: |a-b| <= REL * |a|"},
+     "elements are equal if |a-b| <= REL * |a|"},
     {'n', "count", "COUNT", NULL, NULL, &max_listed, NULL,
-     "list no more than COUNT tensors that differ"},
+     "list at most COUNT tensors that differ"},
     {0, "by-order", NULL, &o.by_order, NULL, NULL, NULL, "pair tensors by position, not by name"},
     {0, "ignore", "GLOB", NULL, &o.ignore, NULL, NULL, "leave out tensors whose name matches"},
-    {0, "part-b", "KEY", NULL, &o.part_b, NULL, NULL, "the part of B, where --part is that of A"},
-    {0, "top", "N", NULL, NULL, &top, NULL, "list the N tensors that changed most, most first"},
+    {0, "part-b", "KEY", NULL, &o.part_b, NULL, NULL,
+     "the part of B; --part is then the part of A"},
+    {0, "top", "N", NULL, NULL, &top, NULL,
+     "list the N tensors that changed most, the most changed first"},
     {0},
 };
 
@@ -36,14 +37,13 @@ static const cli_example examples[] = {
 };
 
 static const char *const about[] = {
-    "Tensors are paired by layer and variable, across formats; a file of a parallel wrapper is\n"
-    "compared as the one-device model inside it. Values of different types are compared as "
-    "numbers;\n"
-    "a NaN equals only the same NaN. Optimizer state and model descriptions are not compared.",
+    "Tensors are paired by layer and variable, across formats; the file of a parallel wrapper is\n"
+    "compared as the one-device model inside it. Values of different types are compared as\n"
+    "numbers; a NaN equals only the same NaN. Optimizer state and model descriptions are not\n"
+    "compared.",
     "For each tensor: the share of elements that changed, the largest and the root mean square\n"
-    "difference, the difference relative to A (L2 norms), and the cosine of the angle between "
-    "both.\n"
-    "Letters are those of h5diff: -n limits the list, it is no dry run.",
+    "difference, the difference relative to A (L2 norms), and the cosine of the angle between\n"
+    "both. Option letters are those of h5diff: -n limits the list; there is no dry run.",
     NULL,
 };
 
@@ -124,8 +124,8 @@ static void print_json(const pg_comparison *c, const char *a, const char *b)
 
 /* ---- text ---- */
 
-/* How much a row changed, for the order of --top and the bars: relative to what was there; where
- * nothing was, less than all that can be told. */
+/* How much a row changed, for the order of --top and the bars: relative to the old values; if they
+ * are all zero, less than every change that can be measured. */
 static double change(const pg_compare_row *r)
 {
     if (r->kind != PG_ROW_DIFFERS)
@@ -150,7 +150,7 @@ static cli_buf marked(const pg_compare_row *r)
     return out;
 }
 
-/* A number as a cell; a dash where there is none. */
+/* A number as a cell, or a dash. */
 #define ADD_NUMBER(t, fmt, v)                  \
     do {                                       \
         char text_[40];                        \
@@ -158,7 +158,7 @@ static cli_buf marked(const pg_compare_row *r)
         table_add(t, isnan(v) ? "–" : text_);  \
     } while (0)
 
-/* "91 %"; what is not all or nothing never looks like it. */
+/* "91 %"; only all and nothing print as 100 % and 0 %. */
 static void add_share(table *t, uint64_t part, uint64_t all)
 {
     const double share = all ? 100 * (double)part / (double)all : 0;
@@ -197,11 +197,11 @@ static void add_values(table *t, const pg_compare_row *r, double largest)
     table_add(t, bar);
 }
 
-/* Rows that are listed one by one, in the order of the list. */
+/* The rows to list one by one, in the order of the list. */
 typedef struct listing {
     const pg_compare_row **rows;
     size_t n, n_values; /* n_values: with numbers */
-    size_t n_left_out;  /* that differ, but are beyond the limit */
+    size_t n_left_out;  /* differ, but exceed the limit */
     double largest;
 } listing;
 
@@ -303,7 +303,7 @@ static int same_layer(const pg_compare_row *x, const pg_compare_row *y)
     return n == layer_length(y->name) && strncmp(x->name, y->name, n) == 0;
 }
 
-/* Layers of which no tensor changed, where others did. Rows of a layer stand together. */
+/* Layers without a changed tensor, if others have one. The rows of a layer are adjacent. */
 static void print_frozen(const pg_comparison *c)
 {
     size_t n = 0;
@@ -388,7 +388,7 @@ static int print_text(const pg_comparison *c, const char *a, const char *b)
     return CLI_OK;
 }
 
-/* Files that cannot be compared, for scripts that read stdout. */
+/* The object for files that cannot be compared. */
 static void print_json_error(const pg_err *err, const char *a, const char *b, int status)
 {
     fputs("{\"a\": ", stdout);
@@ -413,7 +413,7 @@ int main(int argc, char **argv)
     o.cancel = cli_cancel();
     o.progress = cli_progress();
     if (pg_compare_files(&c, argv[1], argv[2], &o, &err) != PG_OK) {
-        /* a part to be named is no difference */
+        /* a part that must be named is not a difference */
         status = err.code == PG_E_AMBIGUOUS ? CLI_TROUBLE : cli_status(err.code);
         cli_complete_hint(&err);
         if (cli.json)

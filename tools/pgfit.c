@@ -1,6 +1,6 @@
 /* pgfit - trains a model that Keras describes, on one or several devices.
  *
- * pgfit_options.c has the options, pgfit_screen.c what is shown while it runs. */
+ * pgfit_options.c holds the options, pgfit_screen.c the display of a run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 typedef struct things {
     pg_trainer *trainer;
-    pg_data *rows, *held_out, *asked; /* asked: whose outputs are to be predicted */
+    pg_data *rows, *held_out, *asked; /* asked: the rows of --predict */
     pg_save_opts save;
     size_t n_notes; /* shown so far */
 } things;
@@ -16,7 +16,7 @@ typedef struct things {
 static pg_status open_things(things *t, pg_err *err)
 {
     size_t n_ranks;
-    const int writes = pg_job_rank(&n_ranks) == 0; /* alone: told before the model is read */
+    const int writes = pg_job_rank(&n_ranks) == 0; /* rank 0 checks before the model is read */
     const char *output = writes ? fit_args.output : NULL;
     pg_status st =
         output && n_ranks == 1 ? pg_trainer_check_output(NULL, output, &t->save, err) : PG_OK;
@@ -30,7 +30,7 @@ static pg_status open_things(things *t, pg_err *err)
         st = fit_open_data(&t->rows, fit_args.data, err);
     if (st == PG_OK && fit_args.validation)
         st = fit_open_validation(&t->held_out, err);
-    if (st == PG_OK && fit_args.predict) /* what fails is told before hours of training */
+    if (st == PG_OK && fit_args.predict) /* fail before hours of training, not after */
         st = fit_open_asked(&t->asked, t->trainer, err);
     if (t->trainer)
         st = pg_trainer_agree(t->trainer, st, err);
@@ -39,7 +39,7 @@ static pg_status open_things(things *t, pg_err *err)
     return st;
 }
 
-/* Scripts look for the name they gave: that another one was taken is an error to them. */
+/* Scripts look for the name that they gave, so another name is an error. */
 static pg_status tell_saved(const things *t, pg_err *err)
 {
     const char *name = fit_args.output, *saved = pg_trainer_saved(t->trainer);
@@ -47,15 +47,16 @@ static pg_status tell_saved(const things *t, pg_err *err)
         return PG_OK;
     if (strcmp(saved, name) == 0)
         fit_print_saved(saved);
-    if (strncmp(saved, name, strlen(name)) == 0) /* it, or its shards */
+    if (strncmp(saved, name, strlen(name)) == 0) /* the file, or its shards */
         return PG_OK;
     fit_print_saved(saved);
-    return pg_fail(err, PG_E_IO,
-                   "%s: was made by somebody else meanwhile, and stays; the model is in %s",
-                   cli_name(name).s, cli_name(saved).s);
+    return pg_fail(
+        err, PG_E_IO,
+        "%s: another program created this file meanwhile, so it stays; the model is in %s",
+        cli_name(name).s, cli_name(saved).s);
 }
 
-/* With the trainer as it is now: what the options want of it. */
+/* Does what the options ask for with a trainer that is open. */
 static pg_status use_trainer(things *t, pg_err *err)
 {
     pg_err why = {0};
@@ -76,8 +77,8 @@ static pg_status use_trainer(things *t, pg_err *err)
     return st == PG_OK ? told : st;
 }
 
-/* Where only a checkpoint is missing, what was trained to its end is used all the same; what is
- * missing of that, too, is told with it. */
+/* If only a checkpoint failed, the trained model is still used; an error of that is reported
+ * together with the first. */
 static pg_status train(things *t, pg_err *err)
 {
     fit_screen s;
@@ -100,12 +101,13 @@ static pg_status train(things *t, pg_err *err)
     return st;
 }
 
-/* A night of training is not to be for nothing; a program knows what it asked for. */
+/* Warns before a long training whose result nothing keeps. A program that reads --json knows what
+ * it asked for. */
 static void warn_if_lost(void)
 {
     if (!cli.json && !fit_args.output && !fit_args.predict && !fit_args.resume_every &&
         !fit_args.is_demo && !fit_callback_text("ModelCheckpoint", "filepath"))
-        fit_show_note("what is trained is not kept: -o FILE or --checkpoint FILE writes it");
+        fit_show_note("nothing saves the trained model: give -o FILE or --checkpoint FILE");
 }
 
 static pg_status run(pg_err *err)
@@ -137,7 +139,7 @@ static pg_status run(pg_err *err)
     return st;
 }
 
-/* From the command line and --config to what the library takes. */
+/* Turns the command line and --config into the options of the library. */
 static pg_status read_arguments(char *const *operands, size_t n, pg_err *err)
 {
     pg_status st = fit_take_operands(operands, n, err);
@@ -169,7 +171,7 @@ static char **copy_arguments(int argc, char *const *argv)
     return copy;
 }
 
-/* Other processes of the job wait no longer; rank 0 speaks for all. */
+/* Releases the other processes of the job; rank 0 prints for all. */
 void fit_refuse(pg_err *err)
 {
     fit_name_option(err);
@@ -179,7 +181,7 @@ void fit_refuse(pg_err *err)
 int main(int argc, char **argv)
 {
     pg_err err = {0};
-    int has_run = 0; /* then what is wrong has been told to the other processes */
+    int has_run = 0; /* the other processes know of the error */
     char **given = copy_arguments(argc, argv);
     const size_t n = cli_parse(&fit_tool, argc, argv), rank = pg_job_rank(NULL);
     pg_status st =
@@ -187,7 +189,7 @@ int main(int argc, char **argv)
     if (st == PG_OK)
         st = fit_start_on_hosts(given, &err);
     free(given);
-    if (rank > 0) { /* rank 0 speaks for all */
+    if (rank > 0) { /* rank 0 prints for all */
         cli.quiet = 1;
         if (!freopen("/dev/null", "w", stdout))
             return CLI_TROUBLE;

@@ -1,7 +1,7 @@
-/* pgfit_callbacks.c - the options that become Keras' callbacks, and those of a --config file. The
- * library is given each as {"class_name", "config"}; the first option of a class asks for it, the
- * others are its parameters. In the file they stand in the order wanted; what the command line asks
- * for takes the place of the one of its class, or comes behind, in the order of this table. */
+/* pgfit_callbacks.c - callbacks from options and from a --config file. The library gets each as
+ * {"class_name", "config"}. The first option of a class requests the callback, the others are its
+ * parameters. Callbacks of the file run in the order of the file; one from the command line
+ * replaces the callback of its class, or follows the others in the order of this table. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -11,9 +11,9 @@
 
 typedef enum form {
     TEXT,       /* a JSON string */
-    VALUE,      /* a number or true where it looks like one */
-    NOTHING,    /* it asks for the class, and that is all */
-    PARAMETERS, /* KEY=VALUE,... are the whole config */
+    VALUE,      /* a number or true if it looks like one */
+    NOTHING,    /* requests the class, without parameters */
+    PARAMETERS, /* KEY=VALUE,...: the whole config */
     SCHEDULE    /* NAME:KEY=VALUE,..., table:FILE */
 } form;
 
@@ -23,7 +23,7 @@ static const struct part {
 } parts[] = {
     {"schedule", "LearningRateScheduler", NULL, SCHEDULE},
     {"reduce-lr", "ReduceLROnPlateau", NULL, PARAMETERS},
-    {"swap-ema", "SwapEMAWeights", NULL, NOTHING}, /* before those that keep weights */
+    {"swap-ema", "SwapEMAWeights", NULL, NOTHING}, /* before the callbacks that save weights */
     {"swap-on-epoch", "SwapEMAWeights", "swap_on_epoch", VALUE},
     {"early-stop", "EarlyStopping", NULL, PARAMETERS},
     {"checkpoint", "ModelCheckpoint", "filepath", TEXT},
@@ -46,7 +46,7 @@ static const struct part {
 };
 enum { N_PARTS = sizeof parts / sizeof *parts, MAX_CALLBACKS = 64 };
 
-/* As asked for: the class, its config as JSON, and both together. */
+/* The class, its config as JSON, and both together. */
 static struct callback {
     const char *class_name, *config;
     char *json;
@@ -89,7 +89,7 @@ static void add_key(text *t, const char *key)
     fputs(": ", t->f);
 }
 
-/* A number or a truth where it looks like one. */
+/* As a number or a boolean if it looks like one, otherwise as a string. */
 static void add_value(text *t, const char *s)
 {
     if (strcasecmp(s, "true") == 0 || strcasecmp(s, "false") == 0)
@@ -116,7 +116,7 @@ static void add_parameters(text *t, const char *list_of_them)
     free(all);
 }
 
-/* Schedules that are counted in epochs; all others are counted in steps, which the trainer does. */
+/* Schedules that count epochs; the trainer itself handles those that count steps. */
 int fit_is_by_epoch(const char *schedule)
 {
     static const char *const names[] = {"epoch",  "exponential", "step",
@@ -200,7 +200,7 @@ static pg_status put(const char *class_name, const char *config, int instead, pg
     return PG_OK;
 }
 
-/* The first of the class that a file asks for, or NULL. */
+/* The first callback of the class in the file, or NULL. */
 static const struct callback *from_file(const char *class_name)
 {
     for (size_t i = 0; i < n; i++)
@@ -209,7 +209,7 @@ static const struct callback *from_file(const char *class_name)
     return NULL;
 }
 
-/* What a file's config says and the options from `first` on do not. */
+/* Adds the keys of the file's config that the options from `first` on do not set. */
 static void add_others(text *t, const char *config, const struct part *first)
 {
     pg_config *tree = NULL;
@@ -232,8 +232,8 @@ static void add_others(text *t, const char *config, const struct part *first)
     pg_config_close(tree);
 }
 
-/* The options of the class that begins at part *i, which moves behind them. Without the one that
- * asks for it, they change what a file asks for. */
+/* Takes the options of the class that begins at part *i, and moves *i past them. Without the option
+ * that requests the class, they change the callback of the file. */
 static pg_status make_one(size_t *i, pg_err *err)
 {
     const struct part *main = &parts[*i], *wanted = NULL;
@@ -278,7 +278,8 @@ static const char *option_for(const char *class_name)
     return NULL;
 }
 
-/* "ModelCheckpoint: ..." is of "--checkpoint" where that asked for it, else of the file. */
+/* "ModelCheckpoint: ..." becomes "--checkpoint: ..." if that option requested it; otherwise it
+ * names the file. */
 void fit_name_option(pg_err *err)
 {
     const char *class_name, *option;
@@ -337,7 +338,7 @@ static pg_status take_one(const pg_config *v, pg_err *err)
                            cli_name(file).s, cli_name(m->key).s, fit_shown(m).s);
     }
     if (!name)
-        return pg_fail(err, PG_E_ARG, "%s: callbacks: %s is no {\"class_name\", \"config\"}",
+        return pg_fail(err, PG_E_ARG, "%s: callbacks: %s is not {\"class_name\", \"config\"}",
                        cli_name(file).s, fit_shown(v).s);
     const char *near = pg_nearest(name, class_at, NULL);
     if (!is_known(name))
@@ -353,7 +354,7 @@ pg_status fit_take_callbacks(const pg_config *v, pg_err *err)
     if (v->type != PG_CONFIG_LIST && v->type != PG_CONFIG_NULL)
         return pg_fail(err, PG_E_ARG, "%s: \"callbacks\" is %s; it wants a list",
                        cli_name(fit_config_source()).s, fit_shown(v).s);
-    const int open = n == 0; /* no other file asked for some */
+    const int open = n == 0; /* no other file has callbacks */
     for (size_t i = 0; open && i < v->n && st == PG_OK; i++)
         st = take_one(&v->items[i], err);
     return st;
@@ -366,7 +367,7 @@ void fit_print_callbacks(FILE *f)
     fputs(n > 0 ? "\n  " : "", f);
 }
 
-/* Taken out of the JSON once, and kept. */
+/* Extracted from the JSON once, and kept. */
 const char *fit_callback_text(const char *class_name, const char *key)
 {
     for (size_t i = 0; i < n; i++) {

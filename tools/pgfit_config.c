@@ -1,9 +1,9 @@
 /* pgfit_config.c - --config: the options as a JSON object, under Keras' words for compile() and
  * fit() and under the long names of the options with underscores. --print-config writes the same.
  *
- * The table of the options says it all: what is a list there ("A,...") may be a list or an object
- * here, a switch is true or false, a number a number; null is what was not given. What the command
- * line gave already stays. */
+ * The option table decides the types: an option that takes a list ("A,...") may be a list or an
+ * object here, a switch is true or false, a number a number; null means not given. The command line
+ * overrides the file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,15 +12,16 @@
 
 enum { MAX_KEY = 64 };
 
-/* Options that leave, and what says the same in another key. */
-static const char *const without_key[] = {"config", "print-config", "list-layers", "summary", "plan"};
-/* What one of them says, the other must not undo. */
+/* Options that print and exit, and options that other keys replace. */
+static const char *const without_key[] = {"config", "print-config", "list-layers", "summary",
+                                          "plan"};
+/* If one of a pair is given, the file must not set the other. */
 static const char *const rivals[][2] = {{"shuffle", "no-shuffle"},
                                         {"val", "validation-split"},
                                         {"devices", "gpus"},
                                         {"quiet", "progress"}};
 
-static const char *source; /* of what is read, for errors */
+static const char *source; /* file that is being read, for errors */
 static pg_config *kept[2]; /* values live as long as the program: --config, resume's */
 
 static int is_without_key(const char *name)
@@ -36,34 +37,35 @@ static int is_without_key(const char *name)
 static const char *const other_keys[] = {"model", "validation_data", "verbose", "callbacks"};
 enum { N_OTHER = sizeof other_keys / sizeof *other_keys };
 
-/* Keys of the options, in the order of the table. */
+/* The key of the i-th option, in the order of the table. */
 static const char *key_at(size_t i)
 {
     static char keys[128][MAX_KEY];
-    const cli_opt *o = &fit_tool.opts[i];
-    if (!o->name || i >= sizeof keys / sizeof *keys)
+    const cli_opt *o = cli_own_option(&fit_tool, i);
+    if (!o || i >= sizeof keys / sizeof *keys)
         return NULL;
     for (size_t k = 0; o->name[k] && k + 1 < MAX_KEY; k++)
         keys[i][k] = o->name[k] == '-' ? '_' : o->name[k];
     return keys[i];
 }
 
-/* The i-th key there is, for suggestions. */
+/* The i-th key that a file may have, for suggestions. */
 static const char *next_key(const void *ctx, size_t i)
 {
     (void)ctx;
     if (i < N_OTHER)
         return other_keys[i];
     const char *key = key_at(i - N_OTHER);
-    return key && is_without_key(fit_tool.opts[i - N_OTHER].name) ? other_keys[0] : key;
+    return key && is_without_key(cli_own_option(&fit_tool, i - N_OTHER)->name) ? other_keys[0]
+                                                                               : key;
 }
 
 static const cli_opt *option_of(const char *key)
 {
     const char *own;
     for (size_t i = 0; (own = key_at(i)); i++)
-        if (strcmp(own, key) == 0 && !is_without_key(fit_tool.opts[i].name))
-            return &fit_tool.opts[i];
+        if (strcmp(own, key) == 0 && !is_without_key(cli_own_option(&fit_tool, i)->name))
+            return cli_own_option(&fit_tool, i);
     return NULL;
 }
 
@@ -122,7 +124,7 @@ static int add_named(FILE *f, const pg_config *v)
     return 1;
 }
 
-/* Lists as the command line has them: A,B,...; of an object KEY=A,KEY=B,... */
+/* Lists in the form of the command line: A,B,...; objects as KEY=A,KEY=B,... */
 static int add_items(FILE *f, const char *key, const pg_config *v)
 {
     if (v->type == PG_CONFIG_LIST || (v->type == PG_CONFIG_OBJECT && !member(v, "class_name"))) {
@@ -266,7 +268,7 @@ static pg_status take(const pg_config *v, pg_err *err)
                    near ? "\"?" : "");
 }
 
-/* What a resume file says beside the options. */
+/* Keys that a resume file has besides the options. */
 static int is_of_run(const pg_config *root, const char *key)
 {
     return root == kept[1] && (strcmp(key, "folder") == 0 || strcmp(key, "file") == 0);
@@ -336,7 +338,7 @@ static void print_value(FILE *f, const cli_opt *o)
     else if (o->count && !s)
         fputs(*o->count ? "true" : "false", f);
     else if (strcmp(o->name, "devices") == 0 && *fit_option("gpus")->text)
-        fputs("null", f); /* those say which */
+        fputs("null", f); /* --gpus says which */
     else if (s && fit_is_number(s))
         fputs(s, f);
     else
@@ -369,7 +371,7 @@ const char *fit_config_text(int for_resume)
     fputs("  \"model\": ", f);
     json_string(fit_args.train.model);
     for (size_t i = 0; (key = key_at(i)); i++) {
-        const cli_opt *o = &fit_tool.opts[i];
+        const cli_opt *o = cli_own_option(&fit_tool, i);
         if (is_without_key(o->name) || strcmp(o->name, "no-shuffle") == 0 ||
             fit_is_of_callback(o->name))
             continue;

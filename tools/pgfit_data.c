@@ -1,10 +1,10 @@
-/* pgfit_data.c - pgfit's data, and what it does with them but training: --evaluate, --predict. */
+/* pgfit_data.c - opens the data, and does --evaluate and --predict. */
 #include <string.h>
 #include <sys/stat.h>
 
 #include "pgfit.h"
 
-/* What --x and --y name is in the file of --data, and in others where they have it. */
+/* The names of --x and --y must be in the file of --data; other files may lack them. */
 static pg_status select_arrays(pg_data *d, const char *path, pg_err *err)
 {
     const int must = path == fit_args.data || !fit_args.data;
@@ -39,7 +39,7 @@ pg_status fit_open_data(pg_data **out, const char *path, pg_err *err)
     return open_as_wanted(out, path, NULL, err);
 }
 
-/* Does the word stand for a set of the file of --data, or for a file of that name? */
+/* Decides whether the word names a set of the file of --data, or a file. */
 static pg_status is_own_set(int *yes, const char *word, pg_err *err)
 {
     struct stat sb;
@@ -85,12 +85,12 @@ static pg_predict_opts predict_options(int is_profiled)
                              .cancel = cli_cancel()};
 }
 
-/* What nobody trained tells nothing, and looks as if it did. */
+/* Predictions of an untrained model mean nothing, but look as if they did. */
 static void note_untrained(const pg_trainer *t)
 {
     if (pg_trainer_is_untrained(t))
-        fit_show_note("the weights are the initializers' draw, nothing was trained: --weights FILE "
-                      "gives others");
+        fit_show_note("the weights are untrained, as the initializers drew them: --weights FILE "
+                      "loads trained ones");
 }
 
 pg_status fit_evaluate(pg_trainer *t, pg_data *data, pg_err *err)
@@ -122,7 +122,7 @@ pg_status fit_open_asked(pg_data **out, const pg_trainer *t, pg_err *err)
 
 pg_status fit_predict(pg_trainer *t, pg_data *data, pg_err *err)
 {
-    /* with --data it is training that was profiled */
+    /* with --data, the profile is that of training */
     const pg_predict_opts opts = predict_options(fit_args.fit.profile && !fit_args.data);
     note_untrained(t);
     pg_status st = pg_predict_file(t, data, fit_args.out, &opts, err);

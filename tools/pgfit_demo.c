@@ -1,5 +1,5 @@
 /* pgfit_demo.c - --demo: a small model and its data that come with the project. They lie beside the
- * program in a build folder, and in the data folder of an installed one. */
+ * program in a build folder, and in the data folder of an installation. */
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,14 +33,13 @@ static int find_files(void)
     return is_there(PG_DATADIR);
 }
 
-/* Everything that was not asked for otherwise. */
+/* Sets every option that was not given. */
 pg_status fit_take_demo(pg_err *err)
 {
     if (!fit_args.demo)
         return PG_OK;
     if (!find_files())
-        return pg_fail(err, PG_E_IO, "--demo digits: its files are not there: %s/digits",
-                       PG_DATADIR);
+        return pg_fail(err, PG_E_IO, "--demo digits: found no files in %s/digits", PG_DATADIR);
     if (fit_args.train.model || fit_args.data)
         return pg_fail(err, PG_E_ARG, "--demo brings its own model and data");
     fit_args.train.model = model;
@@ -54,7 +53,7 @@ pg_status fit_take_demo(pg_err *err)
         fit_args.train.optimizer = "adam";
     fit_set_where_open("epochs", "20");
     fit_set_where_open("batch-size", "64");
-    fit_args.demo = NULL; /* all of it is said now */
+    fit_args.demo = NULL; /* from here on a run like any other */
     fit_args.is_demo = 1;
     return PG_OK;
 }

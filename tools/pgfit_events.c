@@ -1,5 +1,5 @@
-/* pgfit_events.c - what happens beside the steps, as it is told; which checkpoints are there at the
- * end, and how they are used. */
+/* pgfit_events.c - prints events between the steps; at the end, lists the checkpoints and how to
+ * use them. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { MAX_SHOWN = 6 }; /* checkpoints in the last lines */
 
-/* ---- what is told ---- */
+/* ---- events ---- */
 
 static const char *word_of(pg_event_kind kind)
 {
@@ -38,7 +38,7 @@ static void print_json(const pg_event *e)
     fflush(stdout);
 }
 
-/* The bar makes room, and is drawn again by the next batch. */
+/* Erases the bar; the next batch redraws it. */
 static void clear_bar(fit_screen *s)
 {
     if (s->live && s->drawn)
@@ -69,7 +69,7 @@ static void print_text(const fit_screen *s, const pg_event *e)
     fflush(f);
 }
 
-/* A file that was written again is the last one now. The best one comes with a word. */
+/* A file that was written again moves to the end. The best one is marked with a word. */
 static pg_status remember(fit_screen *s, const char *file, int is_best, pg_err *err)
 {
     char *copy = strdup(file);
@@ -108,7 +108,7 @@ pg_status fit_show_event(void *user, const pg_event *e, pg_err *err)
     return remember(s, e->file, e->text && *e->text, err);
 }
 
-/* ---- what is left of it ---- */
+/* ---- the end of the run ---- */
 
 static void drop_removed(fit_screen *s)
 {
@@ -137,7 +137,7 @@ static void print_how(const char *file)
                    cli_name(file).s);
 }
 
-/* A run that goes on does not write the best one again: the link beside the last one knows it. */
+/* A resumed run does not write the best one again: the link beside the last one leads to it. */
 static void find_best(fit_screen *s)
 {
     char link[PATH_MAX], to[PATH_MAX], path[2 * PATH_MAX];
@@ -180,7 +180,7 @@ void fit_print_kept(fit_screen *s)
 void fit_print_use(const fit_screen *s)
 {
     const char *logs = fit_callback_text("TensorBoard", "log_dir");
-    const int some = s->n_files > 0 && !fit_args.output; /* which is told of later */
+    const int some = s->n_files > 0 && !fit_args.output; /* printed later */
     if (some)
         print_how(s->best ? s->best : s->files[s->n_files - 1]);
     if (logs)

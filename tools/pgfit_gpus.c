@@ -1,10 +1,9 @@
-/* pgfit_gpus.c - with --verbose: how much memory the GPUs have in use, and how much of an epoch
- * they worked, as their driver counts it. Where that cannot be asked, nothing is said. */
+/* pgfit_gpus.c - with --verbose: memory in use on the GPUs, and the share of the epoch in which
+ * they were busy, as their driver counts it. Prints nothing if the driver cannot be asked. */
 #include "json_out.h"
 #include "pgfit.h"
 
-static const double every_s =
-    0.25; /* what is asked for is a mean of at least a sixth of a second */
+static const double every_s = 0.25; /* the driver gives a mean over at least a sixth of a second */
 
 static void look(fit_screen *s)
 {

@@ -1,4 +1,4 @@
-/* pgfit_hosts.c - --hosts: the same command once more, by the mpirun that is installed. */
+/* pgfit_hosts.c - --hosts: runs the same command again through the installed mpirun. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 
 enum { OPENMPI, MPICH };
 
-/* Which one "mpirun" is: its options differ. -1: there is none, or it is another. */
+/* Which MPI the mpirun belongs to, as its options differ. -1: there is no mpirun, or it is another
+ * one. */
 static int kind_of_mpirun(void)
 {
     char text[512] = "";
@@ -23,7 +24,8 @@ static int kind_of_mpirun(void)
                                                                                           : -1;
 }
 
-/* "a:4,b:4": processes on these hosts, one where no number stands; 0: it is no such list. */
+/* "a:4,b:4": number of processes on all hosts, one for a host without a number; 0: not such a
+ * list. */
 static unsigned long count_of(const char *hosts)
 {
     unsigned long n = 0;
@@ -55,7 +57,7 @@ static void add_rest(char **out, size_t n, char *const *argv)
     out[n] = NULL;
 }
 
-/* By mpirun, with whatever number of processes. */
+/* Was it started by mpirun, with any number of processes? */
 static int was_launched(void)
 {
     return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK") || getenv("PMIX_RANK");
@@ -88,8 +90,7 @@ pg_status fit_start_on_hosts(char *const *argv, pg_err *err)
     }
     const int kind = kind_of_mpirun();
     if (kind < 0) {
-        (void)pg_fail(err, PG_E_UNSUPPORTED,
-                      "--hosts: there is no mpirun of Open MPI or MPICH here");
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "--hosts: found no mpirun of Open MPI or MPICH");
         pg_err_hint(err, "apt-get install openmpi-bin, on all hosts");
         return PG_E_UNSUPPORTED;
     }
@@ -106,7 +107,7 @@ pg_status fit_start_on_hosts(char *const *argv, pg_err *err)
     all[n++] = mpirun;
     if (kind == OPENMPI && geteuid() == 0)
         all[n++] = as_root;
-    if (kind == OPENMPI) { /* one process drives all cores of its share */
+    if (kind == OPENMPI) { /* one process uses all cores of its share */
         all[n++] = bind;
         all[n++] = unbound;
     }

@@ -1,4 +1,4 @@
-/* pgfit_model.c - what is told of a model, and of the layers there are. */
+/* pgfit_model.c - --summary and --list-layers; a model from standard input. */
 #include <string.h>
 
 #include "pgfit.h"
@@ -32,7 +32,7 @@ pg_status fit_print_summary(pg_err *err)
     return st;
 }
 
-/* Keys that say more come behind those that were there first. */
+/* Newer keys follow the older ones. */
 static pg_status print_json_classes(pg_err *err)
 {
     pg_layer_support can;

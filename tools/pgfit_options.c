@@ -1,10 +1,10 @@
-/* pgfit_options.c - pgfit's options: the table, its help, and what becomes of them. */
+/* pgfit_options.c - the options of pgfit: their table, the help text, and the checks of values. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pgfit.h"
 
-/* What stands here is what holds where nothing is given. */
+/* Defaults. */
 fit_arguments fit_args = {.train = {.devices = "cpu:0"}, .interpolation = "bilinear"};
 
 static int cpu_relocation;
@@ -15,127 +15,156 @@ static int shuffled;
 static unsigned accumulate = 1, initial_epoch, steps, val_steps, val_freq = 1;
 static unsigned epochs = 1, batch_size, threads, lanes, seed, comm_timeout;
 
-/* Parameters of callbacks, for which pgfit_callbacks.c looks in the table. */
+/* Parameters of callbacks; pgfit_callbacks.c finds them through the table. */
 static const char *reduce_lr, *early_stop, *tensorboard, *csv, *report;
 static const char *checkpoint, *monitor, *mode, *save_freq, *threshold, *verify, *max_shard;
 static int best_only, weights_only, append, swap_ema, swap_on_epoch;
 static unsigned period, keep, tensorboard_every, histogram_freq;
 
 static const cli_opt options[] = {
+    CLI_HEADING("Options that most runs need"),
     {0, "data", "FILE[,FILE...]", NULL, &fit_args.data, NULL, NULL,
      "training data: .npz, HDF5, CSV, a folder of pictures, or inputs and targets as .npy or IDX"},
-    {0, "x", "NAME,...", NULL, &fit_args.x, NULL, NULL,
-     "arrays of the data that are the inputs, in the model's order; columns in this list's"},
-    {0, "y", "NAME,...", NULL, &fit_args.y, NULL, NULL, "those that are the targets"},
-    {0, "any-classes", NULL, &fit_args.any_classes, NULL, NULL, NULL,
-     "pictures: take class folders that do not fit the output, are empty, or hold folders"},
     {0, "val", "FILE[,FILE...]|test|val", NULL, &fit_args.validation, NULL, NULL,
-     "validation data; test, val: the set of that name in the file of --data (./test: a file)"},
-    {0, "validation-split", "SHARE", NULL, &validation_split, NULL, NULL,
-     "share of the last training rows to validate with"},
-    {0, "validation-steps", "N", NULL, NULL, &val_steps, NULL,
-     "batches to validate with, from the first row on (default all)"},
-    {0, "validation-freq", "N", NULL, NULL, &val_freq, NULL,
-     "validate after every so many epochs (default 1)"},
-    {0, "reshape", "H,W,C", NULL, &fit_args.reshape, NULL, NULL,
-     "dimensions of a row of the inputs"},
-    {0, "interpolation", "HOW", NULL, &fit_args.interpolation, NULL, "bilinear|nearest",
-     "how pictures are resized (default bilinear)"},
+     "validation data; test or val: the set of that name in the file of --data (./test: a file)"},
     {0, "weights", "FILE", NULL, &fit_args.train.weights, NULL, NULL,
-     "initial weights, of any format that pginfo knows"},
-    {0, "init-from", "FILE", NULL, &fit_args.train.init_from, NULL, NULL,
-     "initial weights of the layers that have the same names and shapes there; says which"},
-    {0, "freeze", "GLOB,...", NULL, &fit_args.train.freeze, NULL, NULL,
-     "these layers (or models inside the model) stay as they are; !GLOB: but not these"},
-    {0, "replace-head", "N|N:ACTIVATION|OUT=N,...", NULL, &fit_args.train.replace_head, NULL, NULL,
-     "another number of classes: the last Dense layer or convolution starts anew"},
+     "initial weights, in any format that pginfo knows"},
+    {0, "loss", "NAME|OUT=NAME,...", NULL, &fit_args.train.loss, NULL, NULL,
+     "the loss, or one for each output"},
+    {0, "metrics", "NAME,...|OUT=NAME,...", NULL, &fit_args.train.metrics, NULL, NULL,
+     "metrics to report beside the loss"},
     {0, "optimizer", "NAME[:KEY=VALUE,...]", NULL, &fit_args.train.optimizer, NULL, NULL,
      "Keras' name and config keys (default RMSprop)"},
-    {0, "optimizer-rules", "FAMILY", NULL, &family, NULL, "legacy|new",
-     "update rules of Keras to 2.10, or of the later ones"},
-    {0, "schedule", "NAME:KEY=VALUE,...", NULL, &schedule, NULL, NULL,
-     "learning rate by steps (cosine_decay:decay_steps=900), or epochs (epoch:rate=0.9)"},
-    {0, "loss", "NAME|OUT=NAME,...", NULL, &fit_args.train.loss, NULL, NULL,
-     "loss, of each output"},
+    {0, "epochs", "N", NULL, NULL, &epochs, NULL, "passes over the data (default 1)"},
+    {0, "batch-size", "N", NULL, NULL, &batch_size, NULL,
+     "rows per step over all devices (default 32)"},
+    {0, "seed", "N", NULL, NULL, &seed, NULL,
+     "seed of the initial weights and of the order of rows"},
+    {0, "devices", "LIST", NULL, &fit_args.train.devices, NULL, NULL,
+     "replicas: cpu:0,cpu:1 or cuda:0; a name may repeat; auto: every GPU (if several processes "
+     "share a machine, the process' own), otherwise the CPU"},
+    {0, "checkpoint", "TEMPLATE", NULL, &checkpoint, NULL, NULL,
+     "save after every epoch; {epoch}, {val_loss:.4f}, ... are filled in; formats as for -o"},
+    {0, "resume", "FILE|auto|never", &fit_args.resumes, &fit_args.resume, NULL, NULL,
+     "continue from resume.pg or FILE (or a folder's resume.pg), with its options; auto: start if "
+     "there is none; never: keep no state"},
+    {'o', "output", "FILE", NULL, &fit_args.output, NULL, NULL,
+     "save the trained model: .h5, .weights.h5 or .safetensors (weights), .keras (full model)"},
+    {0, "evaluate", NULL, &fit_args.evaluate, NULL, NULL, NULL,
+     "do not train: print loss and metrics over the data"},
+    {0, "predict", "FILE[,FILE...]", NULL, &fit_args.predict, NULL, NULL,
+     "write the predictions of the model (trained first if --data is given) for these inputs"},
+    {0, "out", "FILE", NULL, &fit_args.out, NULL, NULL,
+     "--predict: output file: .npy, or .npz with an array per output (y0, ...)"},
+    CLI_HEADING("Data"),
+    {0, "x", "NAME,...", NULL, &fit_args.x, NULL, NULL,
+     "arrays (of a table: columns) that are the inputs, in the model's order"},
+    {0, "y", "NAME,...", NULL, &fit_args.y, NULL, NULL, "arrays or columns that are the targets"},
+    {0, "validation-split", "SHARE", NULL, &validation_split, NULL, NULL,
+     "share of the rows, taken from the end, to validate with"},
+    {0, "validation-steps", "N", NULL, NULL, &val_steps, NULL,
+     "batches to validate with, counted from the first row (default all)"},
+    {0, "validation-freq", "N", NULL, NULL, &val_freq, NULL,
+     "validate after every N epochs (default 1)"},
+    {0, "reshape", "H,W,C", NULL, &fit_args.reshape, NULL, NULL,
+     "dimensions of one row of the inputs"},
+    {0, "any-classes", NULL, &fit_args.any_classes, NULL, NULL, NULL,
+     "pictures: accept class folders that are empty, hold folders, or do not fit the output"},
+    {0, "interpolation", "HOW", NULL, &fit_args.interpolation, NULL, "bilinear|nearest",
+     "how to resize pictures (default bilinear)"},
+    CLI_HEADING("Model"),
+    {0, "init-from", "FILE", NULL, &fit_args.train.init_from, NULL, NULL,
+     "initial weights for layers with the same names and shapes in FILE; lists them"},
+    {0, "freeze", "GLOB,...", NULL, &fit_args.train.freeze, NULL, NULL,
+     "leave these layers (or models inside the model) unchanged; !GLOB: except these"},
+    {0, "replace-head", "N|N:ACTIVATION|OUT=N,...", NULL, &fit_args.train.replace_head, NULL, NULL,
+     "another number of classes: the last Dense layer or convolution starts anew"},
+    {0, "compile-from", "FILE", NULL, &fit_args.train.compile_from, NULL, NULL,
+     "take optimizer, loss and metrics that are not given from this full model"},
+    {0, "rules", "VERSION", NULL, &rules, NULL, NULL, "compute as this version of Keras does"},
+    CLI_HEADING("Loss, metrics and optimizer"),
     {0, "loss-weights", "OUT=W,...", NULL, &fit_args.train.loss_weights, NULL, NULL,
      "weight of each output's loss"},
-    {0, "metrics", "NAME,...|OUT=NAME,...", NULL, &fit_args.train.metrics, NULL, NULL,
-     "what to tell beside the loss"},
-    {0, "weighted-metrics", "NAME,...|OUT=NAME,...", NULL, &fit_args.train.weighted_metrics, NULL,
-     NULL, "the same, with the weights of rows and classes"},
-    {0, "class-weight", "CLASS=W,...", NULL, &fit_args.fit.class_weight, NULL, NULL,
-     "how much the rows of a class count in training"},
     {0, "loss-from-probabilities", NULL, &fit_args.train.loss_from_probabilities, NULL, NULL, NULL,
      "never compute losses on logits"},
-    {0, "compile-from", "FILE", NULL, &fit_args.train.compile_from, NULL, NULL,
-     "take what is not given of optimizer, loss and metrics from this full model"},
-    {0, "rules", "VERSION", NULL, &rules, NULL, NULL, "compute as this version of Keras"},
-    {0, "epochs", "N", NULL, NULL, &epochs, NULL, "passes over the data (default 1)"},
-    {0, "initial-epoch", "N", NULL, NULL, &initial_epoch, NULL,
-     "epochs that were made before: numbers go on from there"},
-    {0, "steps-per-epoch", "N", NULL, NULL, &steps, NULL,
-     "batches of an epoch; the next one goes on behind them (default one pass)"},
-    {0, "batch-size", "N", NULL, NULL, &batch_size, NULL,
-     "rows per step, all devices together (default 32)"},
-    {0, "accumulate", "N", NULL, NULL, &accumulate, NULL,
-     "one update for N batches, as one batch of all their rows"},
+    {0, "class-weight", "CLASS=W,...", NULL, &fit_args.fit.class_weight, NULL, NULL,
+     "weight of each class in the training loss"},
+    {0, "weighted-metrics", "NAME,...|OUT=NAME,...", NULL, &fit_args.train.weighted_metrics, NULL,
+     NULL, "metrics to report with the weights of rows and classes"},
+    {0, "optimizer-rules", "FAMILY", NULL, &family, NULL, "legacy|new",
+     "update rules of Keras up to 2.10 (legacy) or of later versions (new)"},
+    {0, "schedule", "NAME:KEY=VALUE,...", NULL, &schedule, NULL, NULL,
+     "learning rate by steps (cosine_decay:decay_steps=900) or by epochs (epoch:rate=0.9)"},
+    CLI_HEADING("Training"),
     {0, "shuffle", NULL, &shuffled, &shuffle, NULL, "batch",
-     "a new order of the rows in every epoch (default); =batch: near rows stay together"},
+     "reorder the rows in every epoch (default); =batch: keep neighbouring rows together (HDF5)"},
     {0, "no-shuffle", NULL, &fit_args.fit.no_shuffle, NULL, NULL, NULL,
-     "take the rows as they lie"},
+     "keep the rows in the order in which they are stored"},
+    {0, "steps-per-epoch", "N", NULL, NULL, &steps, NULL,
+     "batches per epoch; the next epoch continues after them (default one pass)"},
+    {0, "initial-epoch", "N", NULL, NULL, &initial_epoch, NULL,
+     "number of epochs already trained: numbering continues from there"},
+    {0, "accumulate", "N", NULL, NULL, &accumulate, NULL,
+     "one update for every N batches, as if they were one batch"},
     {0, "reset-states", "WHEN", NULL, &reset, NULL, "never|epoch",
-     "zero what stateful layers keep (default never)"},
-    {0, "seed", "N", NULL, NULL, &seed, NULL, "of initial weights and of the order of the rows"},
-    {0, "devices", "LIST", NULL, &fit_args.train.devices, NULL, NULL,
-     "replicas, as cpu:0,cpu:1 or cuda:0; a name may repeat; auto: every GPU (of several processes on "
-     "a machine: its own), or the CPU"},
+     "reset the state of stateful layers (default never)"},
     {0, "bn", "HOW", NULL, &bn, NULL, "replica|sync",
-     "BatchNormalization over a replica's rows, or the whole batch"},
-    {0, "place", "LAYER[#CALL]=DEVICE,...", NULL, &fit_args.train.place, NULL, NULL,
-     "run these calls there, the rest on the first of --devices; weights lie where they are used"},
+     "BatchNormalization over the rows of one replica, or over the whole batch"},
+    {0, "deterministic", NULL, &fit_args.train.deterministic, NULL, NULL, NULL,
+     "the same bits in every run and on any number of devices"},
+    {0, "lanes", "N", NULL, NULL, &lanes, NULL,
+     "--deterministic: parts that a batch is cut into, a power of two (default 8)"},
+    {0, "terminate-on-nan", NULL, &fit_args.fit.terminate_on_nan, NULL, NULL, NULL,
+     "stop at the first loss that is NaN or infinite, and say where it arose"},
+    CLI_HEADING("Devices"),
     {0, "gpus", "N|IDS|all", NULL, &gpus, NULL, NULL,
-     "replicas on the first N GPUs, on those with these ids (0,2), on all"},
-    {0, "cpu-merge", NULL, &fit_args.train.cpu_merge, NULL, NULL, NULL,
-     "several GPUs: sum gradients by copies, not by NCCL"},
-    {0, "cpu-relocation", NULL, &cpu_relocation, NULL, NULL, NULL,
-     "multi_gpu_model's; changes nothing: every GPU has the weights"},
+     "replicas on the first N GPUs, on the GPUs with these ids (0,2), or on all"},
+    {'j', "threads", "N", NULL, NULL, &threads, NULL, "CPU cores to use (default all)"},
+    {0, "place", "LAYER[#CALL]=DEVICE,...", NULL, &fit_args.train.place, NULL, NULL,
+     "run these calls on this device, the rest on the first of --devices; weights follow their "
+     "calls"},
     {0, "precision", "HOW", NULL, &precision, NULL,
      "model|float32|tf32|bfloat16|float16|mixed_bfloat16|mixed_float16",
-     "what layers compute with on GPUs: float32, tf32, bfloat16 or float16 (default model: as its "
-     "policies say)"},
+     "number format of layers on GPUs: float32, tf32, bfloat16 or float16 (default model: each "
+     "layer's dtype policy)"},
     {0, "conv", "HOW", NULL, &conv, NULL, "auto|direct|winograd",
-     "arithmetic of convolutions (default auto: the faster)"},
+     "convolution algorithm (default auto: the faster one)"},
+    {0, "cpu-merge", NULL, &fit_args.train.cpu_merge, NULL, NULL, NULL,
+     "several GPUs: sum gradients by copies instead of NCCL"},
+    {0, "cpu-relocation", NULL, &cpu_relocation, NULL, NULL, NULL,
+     "multi_gpu_model's option; changes nothing, as every GPU holds the weights"},
+    CLI_HEADING("Several machines"),
     {0, "hosts", "HOST:N,...", NULL, &fit_args.hosts, NULL, NULL,
-     "several machines: start N processes on each host, by the mpirun that is installed"},
+     "start N processes on each host with the installed mpirun"},
     {0, "comm-timeout", "SECONDS", NULL, NULL, &comm_timeout, NULL,
-     "several processes (mpirun, srun, torchrun): how long one waits for the others (default 300)"},
+     "how long a process waits for the others of an mpirun, srun or torchrun job (default 300)"},
     {0, "shard-optimizer", NULL, &fit_args.train.shard_optimizer, NULL, NULL, NULL,
-     "several processes: each keeps its part of the optimizer's state (ZeRO stage 1)"},
-    {'j', "threads", "N", NULL, NULL, &threads, NULL, "cores to use (default all)"},
-    {0, "deterministic", NULL, &fit_args.train.deterministic, NULL, NULL, NULL,
-     "equal bits on every run and for every number of devices"},
-    {0, "lanes", "N", NULL, NULL, &lanes, NULL,
-     "deterministic: parts of a batch, a power of two (default 8)"},
-    {0, "checkpoint", "TEMPLATE", NULL, &checkpoint, NULL, NULL,
-     "save after every epoch: {epoch}, {val_loss:.4f}, ... are filled in; formats as with -o"},
+     "each process keeps only its part of the optimizer state (ZeRO stage 1)"},
+    {0, "plan", "KEY=VALUE,...", NULL, &fit_args.plan, NULL, NULL,
+     "do not train: predict a step on other devices: hosts=16,gpus=8,link=100Gbit"},
+    CLI_HEADING("Checkpoints"),
     {0, "monitor", "NAME", NULL, &monitor, NULL, NULL,
-     "checkpoint: what is best, of loss and metrics (default val_loss)"},
+     "the loss or metric that decides which checkpoint is best (default val_loss)"},
     {0, "mode", "MODE", NULL, &mode, NULL, "auto|min|max",
-     "checkpoint: the lowest is best, or the highest (auto: \"acc\" in its name)"},
-    {0, "save-best-only", NULL, &best_only, NULL, NULL, NULL, "checkpoint: only when it improves"},
+     "whether the lowest or the highest value is best (auto: highest if the name has \"acc\")"},
+    {0, "save-best-only", NULL, &best_only, NULL, NULL, NULL,
+     "write a checkpoint only when it improves on the best"},
     {0, "save-weights-only", NULL, &weights_only, NULL, NULL, NULL,
-     "checkpoint: an .h5 without description and optimizer"},
+     "write .h5 checkpoints without description and optimizer"},
     {0, "save-freq", "epoch|N", NULL, &save_freq, NULL, NULL,
-     "checkpoint: after every N batches (default epoch)"},
-    {0, "period", "N", NULL, NULL, &period, NULL, "checkpoint: after every N epochs (default 1)"},
+     "write one after every N batches (default epoch)"},
+    {0, "period", "N", NULL, NULL, &period, NULL, "write one after every N epochs (default 1)"},
     {0, "initial-value-threshold", "X", NULL, &threshold, NULL, NULL,
-     "checkpoint: what the first one must improve on"},
+     "value that the first checkpoint must improve on"},
     {0, "keep", "N", NULL, NULL, &keep, NULL,
-     "checkpoint: N stay in all, the best one among them (default all)"},
+     "keep N checkpoints, the best among them (default all)"},
     {0, "verify", "WHICH", NULL, &verify, NULL, "all|best|none",
-     "checkpoint: load again on one device (default best)"},
+     "reload checkpoints on one device (default best)"},
     {0, "max-shard-size", "SIZE", NULL, &max_shard, NULL, NULL,
-     "checkpoint: what is larger becomes a folder of shards: 2GB, 500MiB"},
+     "split larger checkpoints into a folder of shards: 2GB, 500MiB"},
+    {0, "resume-every", "SECONDS", NULL, &fit_args.resume_every, NULL, NULL,
+     "save the state for --resume this often, besides at checkpoints and signals"},
+    CLI_HEADING("Other callbacks"),
     {0, "reduce-lr", "KEY=VALUE,...", NULL, &reduce_lr, NULL, NULL,
      "Keras' ReduceLROnPlateau: factor=0.1,patience=10,monitor=val_loss"},
     {0, "early-stop", "KEY=VALUE,...", NULL, &early_stop, NULL, NULL,
@@ -143,52 +172,39 @@ static const cli_opt options[] = {
     {0, "swap-ema", NULL, &swap_ema, NULL, NULL, NULL,
      "Keras' SwapEMAWeights: validate with the moving averages of an optimizer with use_ema"},
     {0, "swap-on-epoch", NULL, &swap_on_epoch, NULL, NULL, NULL,
-     "swap-ema: checkpoints at the end of an epoch hold the averages too"},
+     "--swap-ema: let checkpoints at the end of an epoch hold the averages too"},
     {0, "tensorboard", "DIR", NULL, &tensorboard, NULL, NULL, "write event files for TensorBoard"},
     {0, "tensorboard-every", "N", NULL, NULL, &tensorboard_every, NULL,
-     "tensorboard: values of every N-th batch too"},
+     "--tensorboard: also values of every N-th batch"},
     {0, "histogram-freq", "N", NULL, NULL, &histogram_freq, NULL,
-     "tensorboard: histograms of the weights every N epochs"},
-    {0, "csv", "FILE", NULL, &csv, NULL, NULL, "write a line per epoch, as Keras' CSVLogger"},
-    {0, "append", NULL, &append, NULL, NULL, NULL, "csv: behind what the file holds"},
+     "--tensorboard: histograms of the weights every N epochs"},
+    {0, "csv", "FILE", NULL, &csv, NULL, NULL,
+     "write one line per epoch, as Keras' CSVLogger does"},
+    {0, "append", NULL, &append, NULL, NULL, NULL, "--csv: add to the existing file"},
     {0, "report", "FILE", NULL, &report, NULL, NULL,
-     "write a page for a browser, anew after every epoch"},
-    {0, "resume", "FILE|auto|never", &fit_args.resumes, &fit_args.resume, NULL, NULL,
-     "go on where resume.pg was left, or FILE (or a folder's), with its options; auto: or start; "
-     "never: keep none"},
-    {0, "resume-every", "SECONDS", NULL, &fit_args.resume_every, NULL, NULL,
-     "keep the state so often, beside checkpoints and signals"},
-    {'o', "output", "FILE", NULL, &fit_args.output, NULL, NULL,
-     "save the trained model here: .h5, .weights.h5 or .safetensors (weights), .keras (all)"},
+     "write a page for a browser, updated after every epoch"},
+    CLI_HEADING("Files"),
     {0, "full-model", NULL, &fit_args.full_model, NULL, NULL, NULL,
-     "with an .h5: description, training configuration and optimizer too"},
+     "-o FILE.h5: save description, training configuration and optimizer too"},
     {'f', "force", NULL, &fit_args.force, NULL, NULL, NULL, "replace an existing output"},
-    {0, "evaluate", NULL, &fit_args.evaluate, NULL, NULL, NULL,
-     "do not train: tell loss and metrics over the data"},
-    {0, "predict", "FILE[,FILE...]", NULL, &fit_args.predict, NULL, NULL,
-     "write what the model (trained, with --data) makes of these inputs"},
-    {0, "out", "FILE", NULL, &fit_args.out, NULL, NULL,
-     "with --predict: .npy, or .npz with y0, y1, ..."},
     {0, "config", "FILE", NULL, &fit_args.config, NULL, NULL,
-     "take what is not given here from a JSON file: words of Keras, long options with _ for -"},
+     "read options that are not given here from JSON: Keras' words, or long options with _ for -"},
     {0, "print-config", NULL, &fit_args.print_config, NULL, NULL, NULL,
-     "print all options as --config takes them, and leave"},
+     "print all options in the form that --config reads, and exit"},
     {0, "demo", "NAME", NULL, &fit_args.demo, NULL, "digits",
-     "train a small model on data that came with the program"},
-    {0, "summary", NULL, &fit_args.summary, NULL, NULL, NULL,
-     "print the model as Keras' summary() does, and leave"},
-    {0, "list-layers", NULL, &fit_args.list_layers, NULL, NULL, NULL,
-     "print the layer classes, what trains each or why nothing does, and leave"},
+     "train a small model on data that comes with the program"},
+    CLI_HEADING("Before training"),
     {'n', "dry-run", NULL, &fit_args.dry_run, NULL, NULL, NULL,
-     "check model, weights and data, tell the memory that training needs"},
-    {0, "plan", "KEY=VALUE,...", NULL, &fit_args.plan, NULL, NULL,
-     "train nothing: predict steps on other devices: hosts=16,gpus=8,link=100Gbit"},
-    {0, "terminate-on-nan", NULL, &fit_args.fit.terminate_on_nan, NULL, NULL, NULL,
-     "stop at the first loss that is no number, and tell where it comes from"},
+     "check model, weights and data, and estimate the memory that training needs"},
+    {0, "summary", NULL, &fit_args.summary, NULL, NULL, NULL,
+     "print the model as Keras' summary() does, and exit"},
+    {0, "list-layers", NULL, &fit_args.list_layers, NULL, NULL, NULL,
+     "print the layer classes, what trains each or why nothing does, and exit"},
+    CLI_HEADING("Display and help"),
     {0, "profile", NULL, &fit_args.fit.profile, &fit_args.profile, NULL, "layers",
-     "tell which operations took the time, with =layers in which layers"},
+     "report which operations took the time; =layers: and in which layers"},
     {0, "json", NULL, &cli.json, &fit_args.json, NULL, "batch",
-     "print a JSON object per line: of the run, of epochs, with =batch of batches (with ms)"},
+     "print one JSON object per line: the run, its epochs; =batch: also batches (with ms)"},
     {0},
 };
 
@@ -196,74 +212,77 @@ static const cli_example examples[] = {
     {"pgfit model.json --data train.npz --loss mse --epochs 10 -o trained.h5",
      "train from the model's own initializers"},
     {"pgfit full.keras --data train.npz --devices cpu:0,cpu:1 -o trained.keras",
-     "go on where a full model stopped, on two replicas"},
+     "continue from a full model, on two replicas"},
     {"pgfit --config run.json --checkpoint 'ckpt/{epoch:02d}.keras'",
      "options from a file, a checkpoint after every epoch"},
-    {"pgfit --resume=ckpt/resume.pg", "go on with an interrupted run and its options"},
+    {"pgfit --resume=ckpt/resume.pg", "continue an interrupted run with its options"},
     {"pgfit base.keras --replace-head 10 --freeze 'conv*' --data d.npz -o mine.keras",
-     "train for other classes what somebody else trained"},
+     "retrain a model for other classes"},
     {"pgfit model.json --weights trained.h5 --predict images.npy --out classes.npy",
-     "use what was trained"},
+     "predict with trained weights"},
     {0},
 };
 
 static const char *const about[] = {
-    "MODEL is a model JSON (-: from standard input), a full .h5 or a .keras. Data are the arrays\n"
-    "x0, x1, ... and y0, y1, ... of an .npz or of an HDF5 file, in the order of the model's inputs\n"
-    "and outputs, or under the names of their layers; w0, ... are weights of rows. Several files,\n"
-    "A,B,..., are .npy or IDX files of one array each: inputs, targets, weights. Of a CSV table,\n"
-    "columns called like the outputs, or y, are targets, without such names the last one. Of a\n"
-    "folder, pictures (PNG, JPEG) in one subfolder for each class. Files may be packed with gzip.",
-    "An .npz or HDF5 file may also call its arrays x_train and y_train (x_test, y_test, x_val,\n"
-    "y_val), train_images and train_labels, X and y, data and labels (or target), images and\n"
-    "labels, arr_0 and arr_1; a note says what was taken. --x and --y name any others, and those\n"
-    "of files for --val and --predict where these hold them. --val test validates with the test\n"
-    "set of the file.",
-    "What is computed follows the version of Keras that wrote the model, or --rules. The batch is\n"
-    "cut over the devices as multi_gpu_model cuts it; there is one set of weights, and what is\n"
-    "saved is the model itself: it loads on one device.",
-    "--plan measures some steps, changes nothing, and predicts the step of 1, 2, 4, ... up to all\n"
-    "of hosts=H hosts with gpus=N or cpus=N (or ranks=N) devices each: time, samples/s, efficiency,\n"
-    "memory of a device, and from which number on more do not pay. link=100Gbit (12.5GB) and\n"
-    "latency=5us are of the network between hosts, inner= and inner-latency= of what is within one\n"
-    "(CPUs 3GB, 5us; GPUs 20GB, 10us). batch=N is of all devices together, as --batch-size; with\n"
-    "scale=weak of each. cores=N are those of a host, which its CPU devices share (default those\n"
-    "here). Where there is no such device speedup=X says how many times as fast as here it is, or\n"
-    "flops=60T what it reaches. Under mpirun, or with --hosts, what is not given of link, latency,\n"
-    "inner and inner-latency is measured between the ranks (link=measure insists), and hosts and\n"
-    "devices are those of the job unless given.",
-    "GPUs are cuda:0, cuda:1, ..., counted as CUDA_VISIBLE_DEVICES leaves them; it alone asks for\n"
-    "none of them. They need pg-cuda.so, the driver, cuDNN and, for several, NCCL.",
-    "BatchNormalization takes the statistics of each device's rows, as behind multi_gpu_model, or\n"
-    "with --bn sync (and --deterministic) those of the whole batch.",
-    "Callbacks are Keras': --schedule, --reduce-lr, --swap-ema, --early-stop, --checkpoint,\n"
-    "--tensorboard, --csv, --report, run in this order, with Keras' parameters. What --checkpoint\n"
-    "writes is the model itself, written while training goes on; {epoch:02d} and the names of\n"
-    "logs ({val_loss:.4f}) are filled in. x.h5 is a full model here, with -o weights alone. best\n"
-    "and last are links beside the files; Keras goes by the suffix of a name, so give it what\n"
-    "they lead to: os.path.realpath('ckpt/best').",
-    "The state of a run is kept in resume.pg, in the folder of the checkpoints (where it holds\n"
-    "no {...}) or else the current one: at every checkpoint, at signals, with --resume-every.\n"
-    "The one before it is resume.pg.1; that of another run, not at its end, becomes\n"
-    "resume.pg.before (.before.2, ...). --resume goes on from resume.pg, to the same bits with\n"
-    "--deterministic, in the folder where the run was started; its options need not be given\n"
-    "again. --epochs, --devices, -j, names of outputs, --keep, --verify and what is shown may\n"
-    "be others then; model, data, optimizer, loss and batch size must be the same. The run's\n"
-    "own -o is written again; a run that had ended says so.",
-    "A --config file is a JSON object with Keras' words for compile() and fit() and with the long\n"
-    "names of options, _ for -; null is what is not given. Its callbacks are a list of\n"
-    "{\"class_name\": NAME, \"config\": {...}} in the order wanted:",
+    "MODEL is a model JSON (-: from standard input), a full .h5 or a .keras. The data are arrays\n"
+    "x0, x1, ... and y0, y1, ... of an .npz or HDF5 file, in the order of the model's inputs and\n"
+    "outputs, or arrays named like their layers; w0, ... are row weights. Several files, A,B,...,\n"
+    "are .npy or IDX files of one array each: inputs, targets, weights. In a CSV table, columns\n"
+    "named like the outputs, or y, are targets; otherwise the last column is. A folder holds\n"
+    "pictures (PNG, JPEG), with one subfolder per class. Files may be compressed with gzip.",
+    "The arrays of an .npz or HDF5 file may also be named x_train and y_train (x_test, y_test,\n"
+    "x_val, y_val), train_images and train_labels, X and y, data and labels (or target), images\n"
+    "and labels, arr_0 and arr_1; a note says which were used. --x and --y choose any others, "
+    "also\n"
+    "in files for --val and --predict that hold them. --val test validates with the test set of\n"
+    "the file.",
+    "pgfit computes as the version of Keras that wrote the model does; --rules names another one.\n"
+    "The batch is divided among the devices as multi_gpu_model divides it, but there is one set "
+    "of\n"
+    "weights, and the saved file is the model itself: it loads on one device.",
+    "--plan measures some steps, changes nothing, and predicts the step on 1, 2, 4, ... up to all\n"
+    "devices of hosts=H hosts with gpus=N or cpus=N (or ranks=N) devices each: time, samples/s,\n"
+    "efficiency, memory per device, and the point beyond which more devices stop paying off.\n"
+    "link=100Gbit (12.5GB) and latency=5us describe the network between hosts, inner= and\n"
+    "inner-latency= the links inside one (default: CPUs 3GB, 5us; GPUs 20GB, 10us). batch=N is "
+    "the\n"
+    "size over all devices, as --batch-size is; with scale=weak, the size per device. cores=N are\n"
+    "the cores of a host, which its CPU devices share (default: as many as here). For a device\n"
+    "that is not here, give speedup=X (times the speed of this machine) or flops=60T. Under\n"
+    "mpirun, or with --hosts, pgfit measures link, latency, inner and inner-latency between the\n"
+    "ranks unless given (link=measure insists), and takes hosts and devices from the job.",
+    "GPUs are cuda:0, cuda:1, ..., numbered within CUDA_VISIBLE_DEVICES; that variable alone\n"
+    "selects none of them. They need pg-cuda.so, the driver, cuDNN and, for several, NCCL.",
+    "BatchNormalization uses the statistics of each device's rows, as multi_gpu_model does; with\n"
+    "--bn sync (or --deterministic), those of the whole batch.",
+    "Callbacks are Keras', with Keras' parameters, and run in this order: --schedule,\n"
+    "--reduce-lr, --swap-ema, --early-stop, --checkpoint, --tensorboard, --csv, --report.\n"
+    "--checkpoint writes the model itself while training continues, and fills in {epoch:02d} and\n"
+    "the names of logs ({val_loss:.4f}). An x.h5 is a full model here; with -o it holds weights\n"
+    "only. best and last are links beside the checkpoints. Keras chooses a format by suffix, so\n"
+    "give it the target of a link: os.path.realpath('ckpt/best').",
+    "pgfit keeps the state of a run in resume.pg, in the folder of the checkpoints (if its name\n"
+    "holds no {...}) or else in the current one: at every checkpoint, on signals, and with\n"
+    "--resume-every. The state before it is resume.pg.1; an unfinished state of another run\n"
+    "becomes resume.pg.before (.before.2, ...). --resume continues from resume.pg in the "
+    "directory\n"
+    "in which the run started, with the options of the run, and to the same bits with\n"
+    "--deterministic. --epochs, --devices, -j, output names, --keep, --verify and display options\n"
+    "may change; model, data, optimizer, loss and batch size may not. A resumed run may overwrite\n"
+    "its own -o; if a run has already ended, pgfit says so.",
+    "A --config file is a JSON object with Keras' words for compile() and fit(), and with long\n"
+    "option names, _ for -; null means not given. Its callbacks are a list of\n"
+    "{\"class_name\": NAME, \"config\": {...}} in the order in which they run:",
     "  {\"optimizer\": \"adam\", \"loss\": \"mse\", \"epochs\": 5, \"validation_split\": 0.2,\n"
     "   \"callbacks\": [{\"class_name\": \"EarlyStopping\", \"config\": {\"patience\": 3}}]}",
-    "Losses and metrics take Keras' parameters behind colons, lists with slashes:\n"
+    "Losses and metrics take Keras' parameters after colons, lists with slashes:\n"
     "  --loss binary_crossentropy:from_logits:label_smoothing=0.1\n"
     "  --metrics accuracy,auc:curve=PR:name=pr,precision:thresholds=0.3/0.7",
-    "--schedule counts the learning rate in optimizer steps, as Keras' schedules do:\n"
-    "exponential_decay, inverse_time_decay, polynomial_decay, cosine_decay,\n"
-    "cosine_decay_restarts, each with Keras' parameters, and\n"
-    "piecewise_constant_decay:boundaries=10/20,values=0.1/0.01/0.001; or in epochs:\n"
-    "epoch:rate=0.9, step:rate=0.1,epochs=30, cosine:epochs=90,min_lr=1e-5, constant, all with\n"
-    "warmup_epochs=N if wanted, and table:FILE with one rate a line.",
+    "--schedule takes Keras' schedules, counted in optimizer steps: exponential_decay,\n"
+    "inverse_time_decay, polynomial_decay, cosine_decay, cosine_decay_restarts, each with Keras'\n"
+    "parameters, and piecewise_constant_decay:boundaries=10/20,values=0.1/0.01/0.001. Others are\n"
+    "counted in epochs: epoch:rate=0.9, step:rate=0.1,epochs=30, cosine:epochs=90,min_lr=1e-5 and\n"
+    "constant, each also with warmup_epochs=N, and table:FILE with one rate per line.",
     NULL,
 };
 
@@ -323,7 +342,7 @@ static int read_seconds(pg_err *err)
     return 0;
 }
 
-/* Each of these writes a file of its own. */
+/* Options that each write a file of their own. */
 static int read_outputs(pg_err *err)
 {
     const struct {
@@ -346,7 +365,7 @@ static int read_outputs(pg_err *err)
     return 1;
 }
 
-/* "4": the first four, a count as multi_gpu_model has it; "0,2": ids, and so is "0,". */
+/* "4": the first four, a count as in multi_gpu_model; "0,2": ids, as is "0,". */
 static int read_gpus(pg_err *err)
 {
     static char names[64 * 16];
@@ -397,7 +416,9 @@ int fit_check_arguments(pg_err *err)
     } else if (fit_args.plan && fit_check_plan(err) != PG_OK) {
         return 0;
     } else if (fit_args.evaluate && fit_args.fit.resume) {
-        (void)pg_fail(err, PG_E_ARG, "--evaluate: looks at a model, and --resume goes on training");
+        (void)pg_fail(
+            err, PG_E_ARG,
+            "--evaluate only looks at a model, and --resume continues training: give one of them");
         pg_err_hint(err, "pgfit CHECKPOINT --data FILE --evaluate");
     } else if (shuffled && fit_args.fit.no_shuffle) {
         (void)pg_fail(err, PG_E_ARG, "--shuffle and --no-shuffle exclude each other");
@@ -408,7 +429,7 @@ int fit_check_arguments(pg_err *err)
         (void)pg_fail(err, PG_E_ARG, "--predict: no --out given");
         pg_err_hint(err, "--out predictions.npy");
     } else if (fit_args.out && !fit_args.predict) {
-        (void)pg_fail(err, PG_E_ARG, "--out is where --predict writes; trained weights go to -o");
+        (void)pg_fail(err, PG_E_ARG, "--out names the file of --predict; trained weights go to -o");
     } else if (fit_args.full_model && !fit_args.output) {
         (void)pg_fail(err, PG_E_ARG, "--full-model belongs to -o, which is not given");
     } else if (!fit_args.data && (fit_args.evaluate || !fit_args.predict)) {
@@ -420,7 +441,7 @@ int fit_check_arguments(pg_err *err)
     return 0;
 }
 
-/* Keras' policies are the same as their types: variables are float32 in any case. */
+/* Keras' mixed policies mean the same as their types: variables are float32 either way. */
 static int precision_choice(void)
 {
     static const char *const words[] = {"model", "tf32", "bfloat16", "float16", "float32"};
@@ -461,7 +482,7 @@ void fit_read_arguments(void)
     fit_args.fit.validation_steps = val_steps;
     fit_args.fit.validation_freq = val_freq;
     fit_args.fit.batch_size = batch_size;
-    /* what a file says of its training is of no concern then */
+    /* then the training configuration of the file does not matter */
     fit_args.train.for_prediction =
         fit_args.predict && !fit_args.data && !fit_args.output && !fit_args.evaluate;
     fit_args.fit.measure_alone = !cli.quiet;

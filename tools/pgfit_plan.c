@@ -1,4 +1,5 @@
-/* pgfit_plan.c - --dry-run: the memory that a run will need, and the largest batch that fits. */
+/* pgfit_plan.c - --dry-run: estimates the memory that a run will need, and the largest batch that
+ * fits. */
 #include "json_out.h"
 #include "pgfit.h"
 #include "table.h"

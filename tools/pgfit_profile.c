@@ -1,5 +1,4 @@
-/* pgfit_profile.c - --profile: which operations, or which of them in which layers, took the time.
- */
+/* pgfit_profile.c - --profile: the operations that took the time, and in which layers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +6,7 @@
 #include "pgfit.h"
 #include "table.h"
 
-/* One kind of operation in all layers becomes one row; `sums` has room for all. */
+/* Sums each kind of operation over all layers into one row; `sums` has room for all. */
 static size_t sum_layers(const pg_op_profile *rows, size_t n_rows, pg_op_profile *sums)
 {
     size_t n = 0, at;
@@ -98,8 +97,8 @@ pg_status fit_print_profile(pg_trainer *t, pg_err *err)
     }
     if (n == 0)
         fit_show_note(
-            "there was one step, which makes memory and programs, and is left out: profile "
-            "several");
+            "the only step allocated memory and built programs, so it is not counted: profile "
+            "several steps");
     for (size_t i = 0; cli.json && i < n; i++)
         print_json(&rows[i]);
     if (!cli.json && !cli.quiet && n > 0)

@@ -1,5 +1,5 @@
-/* pgfit_report.c - the first lines of a run, what is going to happen on what, and the last ones:
- * how the loss went, where the time went, and whether the devices were worth it. */
+/* pgfit_report.c - the first lines of a run (model, data, devices) and the last ones: the course of
+ * the loss, where the time went, and whether the devices were worth it. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 /* ---- before ---- */
 
-/* As multi_gpu_model cuts a batch: the last device takes the rest. */
+/* Divides a batch as multi_gpu_model does: the last device takes the rest. */
 static void print_parts(const pg_run *r)
 {
     const size_t each = r->batch_size / r->n_devices;
@@ -117,7 +117,7 @@ static double column(const fit_screen *s, size_t k, size_t n)
     return sum / (double)(to - from);
 }
 
-/* One character an epoch, low ones for low values; what is no number leaves a gap. */
+/* One character per epoch, low for low values; NaN leaves a gap. */
 static void print_curve(const fit_screen *s)
 {
     static const char *const blocks[] = {"\xE2\x96\x81", "\xE2\x96\x82", "\xE2\x96\x83",
@@ -155,7 +155,7 @@ static void print_speed(const pg_fit_report *r)
     putchar('\n');
 }
 
-/* Devices that do not help are better left out. */
+/* Warns if more devices did not help. */
 static void print_advice(const fit_screen *s, const pg_fit_report *r)
 {
     if (r->alone <= r->rows_per_second || r->rows_per_second <= 0 || r->seconds < 2)
@@ -169,7 +169,7 @@ static void print_advice(const fit_screen *s, const pg_fit_report *r)
                s->run.n_devices, r->rows_per_second / r->alone, r->reduce * 100);
 }
 
-/* Who waits least is waited for. */
+/* The rank that waits least is the one that the others wait for. */
 static void print_ranks(const pg_fit_report *r)
 {
     static const char *const heads[] = {"rank", "host", "compute", "exchange", "waiting", "input"};
@@ -282,7 +282,7 @@ void fit_print_predicted(const char *path)
     }
 }
 
-/* How Keras takes what was saved. */
+/* How to load the saved file in Keras. */
 void fit_print_saved(const char *path)
 {
     const size_t n = strlen(path);

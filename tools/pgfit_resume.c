@@ -1,6 +1,6 @@
 /* pgfit_resume.c - --resume. The state of a run is kept in resume.pg, in the folder of the
- * checkpoints or else the current one; with it the options of the run, so that none needs to be
- * given again, and the folder from which the names in them count. */
+ * checkpoints or else the current one. It includes the options of the run, so that none needs to be
+ * given again, and the directory against which their relative paths are resolved. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "pgfit.h"
 
 static char beside[PATH_MAX]; /* the checkpoints */
-static char named[PATH_MAX];  /* by a folder that was given */
+static char named[PATH_MAX];  /* resume.pg in a given folder */
 static int owns_output, owns_out;
 
 static int is(const char *word)
@@ -25,7 +25,7 @@ static int is_folder(const char *path)
     return stat(path, &sb) == 0 && S_ISDIR(sb.st_mode);
 }
 
-/* Other things than files are not opened: a pipe would wait for its writer. */
+/* Opens regular files only: a pipe would wait for its writer. */
 static int is_resume_file(const char *path)
 {
     char head[8] = "";
@@ -37,7 +37,7 @@ static int is_resume_file(const char *path)
     return n == sizeof head && memcmp(head, "PGRESUME", n) == 0;
 }
 
-/* A folder stands for the file in it. */
+/* A folder stands for its resume.pg. */
 static const char *in_folder(const char *path)
 {
     const size_t n = strlen(path);
@@ -50,7 +50,7 @@ static const char *in_folder(const char *path)
 
 /* ---- which file ---- */
 
-/* "--resume FILE": an option whose argument may be missing takes only what stands behind '='. */
+/* "--resume FILE": an option with an optional argument takes it only after '='. */
 static int is_meant(const char *operand)
 {
     return is_resume_file(in_folder(operand)) ||
@@ -74,13 +74,12 @@ pg_status fit_take_operands(char *const *operands, size_t n, pg_err *err)
     const char *model = fit_args.train.model;
     if (!model || !is_resume_file(model))
         return PG_OK;
-    (void)pg_fail(err, PG_E_ARG, "%s: holds the state of a run, and is no model",
-                  cli_name(model).s);
+    (void)pg_fail(err, PG_E_ARG, "%s holds the state of a run, not a model", cli_name(model).s);
     pg_err_hint(err, "pgfit --resume=%s", cli_quote(model).s);
     return PG_E_ARG;
 }
 
-/* Beside the links best and last: the folder that all checkpoints have in common. */
+/* The folder that all checkpoints have in common, beside the links best and last. */
 static const char *state_file(void)
 {
     const char *option = *fit_option("checkpoint")->text;
@@ -96,7 +95,7 @@ static const char *state_file(void)
     return beside;
 }
 
-/* ---- whence ---- */
+/* ---- the folder of the run ---- */
 
 static int are_same(const char *a, const char *b)
 {
@@ -104,7 +103,7 @@ static int are_same(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Is `file` the one that the run keeps, and not a copy of it elsewhere? */
+/* Is `file` the run's own state, rather than a copy of it elsewhere? */
 static int is_original(const char *file, const char *folder, const char *kept_as)
 {
     char own[2 * PATH_MAX], given[PATH_MAX];
@@ -118,7 +117,7 @@ static int is_original(const char *file, const char *folder, const char *kept_as
     return are_same(last ? given : ".", own);
 }
 
-/* Its options hold names that count from another folder. */
+/* The relative paths in its options belong to another directory. */
 static pg_status refuse_folder(const char *file, const char *folder, pg_err *err)
 {
     char *path = realpath(file, NULL), *from = realpath(folder, NULL);
@@ -128,7 +127,7 @@ static pg_status refuse_folder(const char *file, const char *folder, pg_err *err
         shown = path + n + 1;
     const cli_quoted to = cli_quote(folder), what = cli_quote(shown);
     (void)pg_fail(err, PG_E_ARG,
-                  "%s: the run was started in %s, and its files are named from there",
+                  "%s: the run started in %s, and its relative paths belong to that directory",
                   cli_name(file).s, cli_name(folder).s);
     if (*to.s && *what.s)
         pg_err_hint(err, "cd %s && pgfit --resume=%s", to.s, what.s);
@@ -137,7 +136,7 @@ static pg_status refuse_folder(const char *file, const char *folder, pg_err *err
     return PG_E_ARG;
 }
 
-/* What the run wrote, or was going to, it may write again. */
+/* A resumed run may overwrite what it wrote, or was going to write. */
 static int wrote(const char *option, const char *folder)
 {
     const char *now = *fit_option(option)->text, *before = fit_setting(option);
@@ -147,7 +146,7 @@ static int wrote(const char *option, const char *folder)
 
 static pg_status take_settings(const char *settings, const char *file, pg_err *err)
 {
-    const int force = fit_args.force; /* is for once: what is the run's own it knows by itself */
+    const int force = fit_args.force; /* --force applies to one call; the run knows its own files */
     pg_status st = fit_take_settings(settings, file, err);
     fit_args.force = force;
     if (st != PG_OK)
@@ -184,14 +183,14 @@ int fit_may_replace(const char *option)
     return fit_args.force || (strcmp(option, "out") == 0 ? owns_out : owns_output);
 }
 
-/* The one at -o, as it is now: somebody else may have made it since the run was there. */
+/* Is the file at -o still the run's own? Somebody else may have replaced it since. */
 int fit_owns_output(void)
 {
     return fit_args.force ||
            (owns_output && pg_resume_owns(fit_args.fit.resume_file, fit_args.output));
 }
 
-/* ---- what is kept ---- */
+/* ---- the state that is kept ---- */
 
 void fit_print_folder(FILE *f)
 {

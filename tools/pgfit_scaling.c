@@ -1,4 +1,4 @@
-/* pgfit_scaling.c - --plan: what a step would take on more devices than there are here. */
+/* pgfit_scaling.c - --plan: predicts a step on devices that are not here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,11 +6,11 @@
 #include "pgfit.h"
 #include "table.h"
 
-/* ---- what is asked for ---- */
+/* ---- options ---- */
 
 static char *devices; /* without the model; lives as long as the program */
 
-/* model=FILE may stand among the devices, which the library is then given without it. */
+/* model=FILE may stand among the devices; the library gets them without it. */
 pg_status fit_take_plan(pg_err *err)
 {
     static char *model;
@@ -47,8 +47,8 @@ pg_status fit_check_plan(pg_err *err)
         pg_err_prefix(err, "--plan");
     else if (fit_args.evaluate || fit_args.predict || fit_args.output || fit_args.fit.resume)
         return pg_fail(err, PG_E_ARG,
-                       "--plan: trains nothing, so there is nothing to write, "
-                       "evaluate or go on with");
+                       "--plan does not train: there is nothing to write, "
+                       "evaluate or resume");
     return st;
 }
 
@@ -61,7 +61,7 @@ pg_status fit_measure_links(pg_err *err)
     return st;
 }
 
-/* ---- what is shown ---- */
+/* ---- output ---- */
 
 static void add_ms(table *t, double seconds)
 {

@@ -1,5 +1,5 @@
-/* pgfit_screen.c - a run while it goes on: Keras' bar, drawn again and again on a terminal, one
- * line per epoch elsewhere, one JSON object per line for scripts. */
+/* pgfit_screen.c - shows a run in progress: Keras' bar, redrawn on a terminal; elsewhere one line
+ * per epoch; for scripts one JSON object per line. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ void fit_screen_open(fit_screen *s, pg_trainer *t)
                               (cli_on_terminal(stdout) || strcmp(when, "always") == 0)};
 }
 
-/* A run that was cut short leaves its bar behind, on a line of its own. */
+/* An interrupted run leaves its bar on a line of its own. */
 void fit_screen_close(fit_screen *s)
 {
     if (s->drawn) {
@@ -108,7 +108,7 @@ static int is_rate(const char *name)
     return strcmp(name, "lr") == 0 || strcmp(name, "learning_rate") == 0;
 }
 
-/* Keras' rule: four decimals, or four digits of what is smaller. */
+/* Keras' rule: four decimals, or four significant digits of smaller numbers. */
 static void put_value(line *l, double v)
 {
     if (isnan(v)) /* without a sign */
@@ -134,7 +134,7 @@ static size_t columns(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col : 1000;
 }
 
-/* Over the line before; while it will be drawn again it must not wrap. */
+/* Overwrites the previous line; a line that will be redrawn must not wrap. */
 static void draw(line *l, int again)
 {
     const size_t width = columns();
@@ -162,7 +162,7 @@ static void print_json(const char *event, size_t epoch, const size_t *batch, dou
     fflush(stdout);
 }
 
-/* ---- what pg_fit() calls ---- */
+/* ---- called by pg_fit() ---- */
 
 static pg_status train_begin(void *user, const pg_run *run, pg_err *err)
 {
@@ -191,7 +191,7 @@ static pg_status epoch_begin(void *user, size_t epoch, pg_err *err)
     return PG_OK;
 }
 
-/* Once in a run; --terminate-on-nan has its own words. */
+/* Once per run; --terminate-on-nan has a message of its own. */
 static void warn_of_nan(fit_screen *s, size_t batch, const pg_logs *own)
 {
     if (s->warned || own->n == 0 || isfinite(own->values[0]) || cli.quiet)
@@ -203,7 +203,7 @@ static void warn_of_nan(fit_screen *s, size_t batch, const pg_logs *own)
     fflush(stdout);
     cli_printf(stderr,
                "note: loss is %s since epoch %zu, batch %zu; --terminate-on-nan stops there and "
-               "tells where it comes from\n",
+               "says where it arose\n",
                isnan(own->values[0]) ? "NaN" : "infinite", s->epoch + 1, batch + 1);
 }
 
@@ -230,7 +230,7 @@ static pg_status batch_end(void *user, size_t batch, const pg_logs *own, const p
     return PG_OK;
 }
 
-/* The last value that is a validation's loss, or the loss itself. */
+/* The name of the curve: the last validation loss in the logs, or the loss. */
 static void remember(fit_screen *s, size_t epoch, const pg_logs *logs)
 {
     size_t at = 0;
@@ -298,7 +298,7 @@ void fit_show_note(const char *text)
     }
 }
 
-/* Of the data, between processes. */
+/* How the processes compared their data. */
 void fit_show_compared(const pg_trainer *t)
 {
     const char *text;

@@ -7,7 +7,7 @@
 #include "table.h"
 
 static info_opts opts;
-static int recursive; /* as it is anyway */
+static int recursive; /* accepted, and always so */
 
 static const cli_opt options[] = {
     {0, "stats", NULL, &opts.stats, NULL, NULL, NULL,
@@ -18,51 +18,46 @@ static const cli_opt options[] = {
     {0, "html", "FILE", NULL, &opts.html, NULL, NULL,
      "write a page for browsers, with a histogram per tensor, to FILE"},
     {'r', "recursive", NULL, &recursive, NULL, NULL, NULL,
-     "look into all folders below, which is done without it too"},
+     "look into all folders below (the default)"},
     {'f', "force", NULL, &opts.force, NULL, NULL, NULL, "--html: replace an existing FILE"},
     {0},
 };
 
 static const cli_example examples[] = {
-    {"pginfo parallel.h5", "what is in this file, and why does it not load?"},
+    {"pginfo parallel.h5", "what does this file hold, and why does it not load?"},
     {"pginfo --stats --layers 'conv*' model.h5", "look at the values of some layers"},
-    {"pginfo --html report.html model.h5", "a page to look at and to pass on"},
+    {"pginfo --html report.html model.h5", "a page to read and to share"},
     {"pginfo checkpoints/*.h5", "one line per file"},
     {"pginfo --json model.h5", "the same for scripts"},
     {0},
 };
 
 static const char *const about[] = {
-    "Reads weight and model files of every Keras (.h5, .weights.h5, .keras, .weights.json with "
-    "its\n"
-    "shards), safetensors, PyTorch (.pt, .pth) and NumPy (.npy, .npz). Names, shapes and sizes\n"
-    "are read, values only for --stats; code inside a file (Lambda layers, pickles) is never\n"
-    "run. A file of a parallel wrapper\n"
-    "(multi_gpu_model and others) is told apart from an ordinary nested model, with the reason.",
-    "Use it when Keras says one of:",
+    "pginfo reads weight and model files of every Keras (.h5, .weights.h5, .keras, .weights.json\n"
+    "with its shards), safetensors, PyTorch (.pt, .pth) and NumPy (.npy, .npz). It reads names,\n"
+    "shapes and sizes, and values only for --stats; it never runs code inside a file (Lambda\n"
+    "layers, pickles). It tells the file of a parallel wrapper (multi_gpu_model and others) from\n"
+    "an ordinary nested model, and gives the reason.",
+    "Use it when Keras reports one of:",
     "  You are trying to load a weight file containing 1 layers into a model with 4 layers.",
     "  Layer count mismatch when loading weights from file. Model expected 4 layers, found 1 saved "
     "layers.",
     "  Layer 'conv1' expected 2 variables, but received 0 variables during loading.",
     "  TypeError: arg 4 (defaults) must be None or tuple",
     "  Unable to open file (truncated file: ...), file signature not found",
-    "--html reads the values as --stats does and writes one page without scripts that loads "
-    "nothing\n"
-    "from elsewhere: the tree of layers with sizes, ranges and histograms, the verdict, and what "
-    "to\n"
-    "type next.",
-    "A folder stands for the checkpoints in it and in all folders below; what was left out "
-    "(hidden\n"
-    "files, files of other kinds, links to folders) is counted in the last line. With several "
-    "files,\n"
-    "one line is printed for each, and the exit status is the worst.",
+    "--html reads the values as --stats does and writes one page, without scripts and without\n"
+    "anything loaded from elsewhere: the tree of layers with sizes, ranges and histograms, the\n"
+    "verdict, and the command to type next.",
+    "A folder stands for the checkpoints in it and in all folders below. The last line counts\n"
+    "what was left out (hidden files, files of other kinds, links to folders). Several files get\n"
+    "one line each, and the exit status is the worst of theirs.",
     NULL,
 };
 
 static const cli_tool tool = {
     .name = "pginfo",
     .operands = "FILE|DIR...",
-    .summary = "tells what a checkpoint file holds and whether a parallel wrapper wrote it",
+    .summary = "shows what a checkpoint file holds and whether a parallel wrapper wrote it",
     .examples = examples,
     .about = about,
     .opts = options,
@@ -71,7 +66,7 @@ static const cli_tool tool = {
     .max_operands = (size_t)-1,
 };
 
-/* The files to look at: operands, folders replaced by what is in them. */
+/* The files to inspect: the operands, with each folder replaced by its checkpoints. */
 typedef struct list {
     char **v;
     size_t n, cap;
@@ -181,7 +176,7 @@ static int print_json(const list *l, int several)
     return status;
 }
 
-/* On a terminal a path is told from the one folder that was asked for, and fits. */
+/* On a terminal, paths are relative to the only folder given, and fit the line. */
 static const char *shown_path(const char *path, const char *folder)
 {
     const size_t n = folder && cli_columns() && !opts.markdown ? strlen(folder) : 0;

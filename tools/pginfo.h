@@ -1,4 +1,4 @@
-/* pginfo.h - what the parts of pginfo share: one opened file and what was found out about it. */
+/* pginfo.h - shared by the parts of pginfo: one opened file and its findings. */
 #ifndef PGINFO_H
 #define PGINFO_H
 
@@ -21,32 +21,31 @@ typedef struct info {
     const char *path;
     uint64_t file_bytes; /* 0 if unknown */
     pg_store *store;     /* NULL if the file could not be opened at all */
-    pg_err question;     /* several parts could be the model: what others are asked then */
+    pg_err question;     /* several parts could be the model; the error of other tools */
     const char *format;  /* static, NULL if unknown */
     pg_verdict verdict;
     pg_finding found;
-    pg_err err;        /* code is PG_OK where there is nothing to complain about */
-    int status;        /* exit status that this file asks for */
-    size_t n_weighted; /* layers with weights, the template's for a wrapper; 0 = no layers here */
+    pg_err err;        /* code is PG_OK if there is nothing to report */
+    int status;        /* exit status for this file */
+    size_t n_weighted; /* layers with weights (for a wrapper, of the template); 0 = none */
     uint64_t n_params, n_bytes;
     pg_param_counts counts;
-    pg_stats *stats; /* with --stats: of tensor i, zero where --layers leaves it out; else NULL */
+    pg_stats *stats; /* with --stats: of tensor i, zero if --layers leaves it out; otherwise NULL */
     unsigned char (*heights)[INFO_BINS]; /* with --html: of its histogram */
 } info;
 
-/* pginfo_file.c. Opens, judges and, for --stats, reads; never fails, the answer may be a complaint.
- */
+/* pginfo_file.c: opens, judges and, for --stats, reads. Never fails; the result may be an error. */
 void info_open(info *in, const char *path, const info_opts *o);
 void info_close(info *in);
 
-/* Tensors that --layers leaves, in the order of --sort; the caller frees the list. NULL when memory
- * is short. *n may become 0. */
+/* The tensors that --layers selects, in the order of --sort; the caller frees the list. NULL: out
+ * of memory. *n may be 0. */
 size_t *info_rows(const info *in, const info_opts *o, size_t *n);
 
-/* Bytes of a weight's name without the variable number that Keras 2 puts behind it (":0"). */
+/* Length of a weight's name without the variable number that Keras 2 appends (":0"). */
 size_t info_bare_length(const char *name);
 
-/* What to call tensor i: the layer's part and the rest, for people. */
+/* Names of tensor i for people: its layer's and its own. */
 void info_row_names(const info *in, size_t i, cli_buf *layer, cli_buf *tensor);
 
 /* Whether layer i is shown under --layers. */
@@ -57,12 +56,12 @@ int info_print_text(const info *in, const info_opts *o);
 const char *info_format_words(const char *format);
 cli_buf info_number(double v);
 int info_no_layer(const info *in,
-                  const info_opts *o); /* the complaint that --layers left nothing */
+                  const info_opts *o); /* the error that --layers selected nothing */
 
 /* pginfo_html.c: the same as a page for browsers, into the file o->html. */
 int info_write_html(const info *in, const info_opts *o);
 
-/* pginfo_json.c: one object, without a newline behind it. */
+/* pginfo_json.c: one object, without a newline after it. */
 void info_print_json(const info *in, const info_opts *o);
 
 /* pginfo_list.c: one line per file. */

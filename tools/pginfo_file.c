@@ -1,4 +1,4 @@
-/* pginfo_file.c - opens one file and works out everything that the three kinds of output show. */
+/* pginfo_file.c - opens one file and finds out everything that the three output formats show. */
 #include <errno.h>
 #include <fnmatch.h>
 #include <math.h>
@@ -23,8 +23,8 @@ size_t info_bare_length(const char *name)
     return (size_t)(colon - name);
 }
 
-/* Where the layer ends in a tensor's name, 0 if the name does not tell. Inside a wrapper the name
- * is all there is: "conv1/kernel:0" in the layer "model_1"; safetensors have "conv1.weight". */
+/* Where the layer ends in a tensor's name, 0 if the name does not show it. Inside a wrapper only
+ * the name shows it: "conv1/kernel:0" in the layer "model_1"; safetensors have "conv1.weight". */
 static size_t layer_length(const info *in, const pg_weight *w)
 {
     const pg_layer *l = pg_store_layer(in->store, w->layer);
@@ -42,7 +42,7 @@ static size_t layer_length(const info *in, const pg_weight *w)
     return end && (size_t)(end - w->name) < bare ? (size_t)(end - w->name) : 0;
 }
 
-/* A path of the path layout without what is the same in all: "layers/", and inside a wrapper
+/* A path of the path layout without its common beginning: "layers/", and inside a wrapper
  * "layers/functional/layers/". */
 static const char *short_path(const info *in, const char *path)
 {
@@ -107,8 +107,8 @@ static int starts_with(FILE *f, long off, const char *magic, size_t n)
     return fseek(f, off, SEEK_SET) == 0 && fread(head, 1, n, f) == n && memcmp(head, magic, n) == 0;
 }
 
-/* Which container a file is, for those that no reader opened: a word for --json. The signature of
- * HDF5 may stand behind a user block of 512, 1024, 2048 ... bytes. */
+/* The container format of a file that no reader opened, as a word for --json. The signature of HDF5
+ * may follow a user block of 512, 1024, 2048, ... bytes. */
 static const char *sniff(const char *path, pg_status failure)
 {
     const char *format = NULL;
@@ -131,7 +131,7 @@ static pg_verdict verdict_of_failure(pg_status st)
     return st == PG_E_FORMAT || st == PG_E_LIMIT ? PG_V_DAMAGED : PG_V_UNKNOWN;
 }
 
-/* The complaint about a file that opened but is no good, worded by whoever judged it. */
+/* The error for a file that opened but is damaged or unknown, in the words of the judgement. */
 static void complain(info *in)
 {
     const int damaged = in->verdict == PG_V_DAMAGED;
@@ -151,7 +151,7 @@ static void complain(info *in)
     in->status = CLI_TROUBLE;
 }
 
-/* Of a page's histogram: 1 for a bin that is not empty, however full the fullest is. */
+/* Height of a bin in a histogram of the page: at least 1 unless it is empty. */
 static void set_heights(unsigned char heights[INFO_BINS], const uint64_t bins[INFO_BINS])
 {
     uint64_t most = 1;
@@ -166,7 +166,7 @@ static void *array(size_t n, size_t size)
     return calloc(n ? n : 1, size);
 }
 
-/* Of the n tensors in rows, all or none. */
+/* For the n tensors in rows; all or none. */
 static pg_status read_rows(info *in, const size_t *rows, size_t n)
 {
     const pg_stats_opts opts = {.progress = cli_progress(), .cancel = cli_cancel()};
@@ -187,8 +187,7 @@ static pg_status read_rows(info *in, const size_t *rows, size_t n)
     return st;
 }
 
-/* Reads all values before anything is printed: a file with a damaged tensor is refused as a whole.
- */
+/* Reads all values before printing: a file with a damaged tensor is refused as a whole. */
 static void read_stats(info *in, const info_opts *o)
 {
     size_t n = 0, *rows = info_rows(in, o, &n);
@@ -223,7 +222,7 @@ void info_open(info *in, const char *path, const info_opts *o)
     if (!sys && S_ISREG(st.st_mode))
         in->file_bytes = (uint64_t)st.st_size;
     pg_status code = pg_store_open(&in->store, path, &open, &in->err);
-    if (code == PG_E_AMBIGUOUS) { /* others have to be told which part; here all are shown */
+    if (code == PG_E_AMBIGUOUS) { /* other tools need to know which part; pginfo lists all */
         in->question = in->err;
         in->err = (pg_err){0};
         code = pg_store_open(&in->store, path, &listed, &in->err);
@@ -276,7 +275,7 @@ int info_layer_wanted(const info *in, const info_opts *o, size_t i)
     return !o->layers || fnmatch(o->layers, pg_store_layer(in->store, i)->name, 0) == 0;
 }
 
-static const info *sorted; /* qsort has no room for it */
+static const info *sorted; /* for qsort(), which passes no context */
 
 static int by_size(const void *a, const void *b)
 {

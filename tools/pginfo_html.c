@@ -1,11 +1,11 @@
-/* pginfo_html.c - one page about one file that any browser shows, from a mail or a CI artifact too:
- * no script, nothing loaded from anywhere (the page's own policy forbids both, so that a name that
- * slipped through the escaping could do nothing), light and dark as the reader's system is.
+/* pginfo_html.c - one page about one file, which any browser shows, also from a mail or a CI
+ * artifact. It has no script and loads nothing (its own policy forbids both, so that a name that
+ * slipped through the escaping could do no harm), and is light or dark as the reader's system is.
  *
- * Memory: the statistics of all tensors are there before the first byte, because the head of the
- * page sums them up; the page itself is written as it is made. The tree of layers is nothing but
- * nested <details>, opened and closed where the path of a tensor differs from that of the one
- * before it. Long models come folded: a browser lays out only what is open. */
+ * Memory: the statistics of all tensors exist before the first byte is written, because the head of
+ * the page sums them up; the page itself is written as it is made. The tree of layers consists of
+ * nested <details>, opened and closed where the path of a tensor differs from the previous path.
+ * Long models are folded: a browser lays out only what is open. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,10 @@
 #include "pginfo.h"
 
 enum {
-    DEPTH = 6,          /* levels of the tree; what is deeper stays in the tensor's name */
-    OPEN_ROWS = 300,    /* more are folded */
+    DEPTH = 6,          /* levels of the tree; deeper ones stay in the tensor's name */
+    OPEN_ROWS = 300,    /* if there are more, they are folded */
     N_DRAWN = 5000,     /* histograms on a page, of the largest tensors */
-    STRIP_PERMILLE = 4, /* smaller layers share a piece of the strip of sizes */
+    STRIP_PERMILLE = 4, /* smaller layers share one piece of the strip of sizes */
 };
 
 /* A tensor, or a layer without any. */
@@ -32,7 +32,7 @@ typedef struct page {
     pg_page to;
     size_t *items, n_items; /* weight, or n_weights + layer */
     uint64_t draw_from;     /* tensors of fewer bytes get no histogram, ... */
-    size_t draw_ties;       /* ... of as many only the first of them */
+    size_t draw_ties;       /* ... and of as many bytes only the first ones */
     uint64_t n_params, n_bytes, n_bad, n_shown;
     size_t n_zero, n_undrawn;
 } page;
@@ -66,7 +66,7 @@ static void add_part(item *t, const char *s, size_t n)
 static void add_path(item *t, const char *s, size_t n, char sep)
 {
     const char *end = s + n;
-    const int odd = n == 0 || s[0] == sep || end[-1] == sep; /* no path that people wrote */
+    const int odd = n == 0 || s[0] == sep || end[-1] == sep; /* not a path that people wrote */
     while (t->n < DEPTH - 1 && !odd) {
         const char *cut = memchr(s, sep, (size_t)(end - s));
         if (!cut || (cut - s == 4 && strncmp(s, "vars", 4) == 0))
@@ -103,7 +103,7 @@ static item item_at(const page *p, size_t k)
     return t;
 }
 
-/* Levels that two paths share, their last parts aside. */
+/* Number of levels that two paths share, without their last parts. */
 static size_t common(const item *a, const item *b)
 {
     size_t k = 0;
@@ -113,7 +113,7 @@ static size_t common(const item *a, const item *b)
     return k;
 }
 
-/* A layer to be named although it holds nothing: not a mere container of the next one. */
+/* Is this a layer to list although it holds nothing, rather than the container of the next one? */
 static int is_bare_layer(const page *p, size_t i)
 {
     const pg_layer *l = pg_store_layer(p->in->store, i);
@@ -123,13 +123,13 @@ static int is_bare_layer(const page *p, size_t i)
            !(next && strncmp(next->name, l->name, n) == 0 && next->name[n] == '/');
 }
 
-/* An item on its way to its place: for each level of its path the first item that is in there. */
+/* An item to be sorted: for each level of its path, the first item at that level. */
 typedef struct spot {
     item t;
     size_t k, at[DEPTH + 1];
 } spot;
 
-/* By the levels around the items, then as in the file. */
+/* By the enclosing levels, then as in the file. */
 static int by_levels(const void *a, const void *b)
 {
     const spot *x = a, *y = b;
@@ -153,8 +153,8 @@ static int by_place(const void *a, const void *b)
     return 0;
 }
 
-/* Moves what belongs to one layer to the first of it: a model inside another one lists the
- * trainable weights of all its layers before the other ones. */
+/* Moves the items of a layer together: a nested model lists the trainable weights of all its layers
+ * before the others. */
 static int join_layers(page *p)
 {
     spot *v = calloc(p->n_items + 1, sizeof *v);
@@ -180,7 +180,7 @@ static int join_layers(page *p)
     return 0;
 }
 
-/* The rows of the page in order: what --layers leaves, layers without weights among them. */
+/* The rows of the page in order: those that --layers selects, including layers without weights. */
 static int list_items(page *p)
 {
     const pg_store *s = p->in->store;
@@ -290,7 +290,7 @@ static void put_next(page *p)
     }
 }
 
-/* What --part may name, where it has to. */
+/* The values for --part, if it is needed. */
 static void put_parts(page *p)
 {
     const size_t n = p->in->question.code ? pg_store_n_parts(p->in->store) : 0;
@@ -355,7 +355,7 @@ static void put_piece(page *p, const item *t, uint64_t n_bytes, size_t n_small)
     putf(p, "%s %s\"></i>", !n_small && t->n < 2 ? "tensor" : "", cli_size(n_bytes).s);
 }
 
-/* Bytes of the layer that starts at item *k, which moves behind it; 0 at the end. */
+/* Bytes of the layer that starts at item *k, which moves past it; 0 at the end. */
 static uint64_t next_layer(const page *p, size_t *k, item *first)
 {
     uint64_t n_bytes = 0;
@@ -375,7 +375,8 @@ static int is_small(const page *p, uint64_t n_bytes)
     return (double)n_bytes * 1000 < (double)p->n_bytes * STRIP_PERMILLE;
 }
 
-/* One piece per layer; runs of layers too small to be seen share one. Nothing where all are. */
+/* One piece per layer; neighbouring layers too small to be seen share one. Nothing if all are too
+ * small. */
 static void put_strip(page *p)
 {
     uint64_t n, small = 0;
@@ -444,7 +445,7 @@ static void put_row(page *p, const item *t)
     putf(p, "<td>%08x\n", (unsigned)s->crc32);
 }
 
-/* Opens level `level` at item k: sums up what is in it. */
+/* Opens level `level` at item k, and sums up its contents. */
 static void open_level(page *p, size_t k, const item *first, size_t level)
 {
     size_t n = 0;
@@ -514,7 +515,7 @@ static int by_bytes(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Sums over what is shown, and the size from which on histograms are drawn. */
+/* Sums over the rows shown, and the size from which tensors get a histogram. */
 static int sum_up(page *p)
 {
     uint64_t *sizes = calloc(p->n_items + 1, sizeof *sizes);

@@ -1,4 +1,4 @@
-/* pginfo_text.c - the page about one file: what it is, the verdict, its tensors, and what to do. */
+/* pginfo_text.c - the text about one file: format, verdict, tensors, and what to do. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "pginfo.h"
 #include "table.h"
 
-enum { LINE = 80, PARTS = 40 }; /* the size stands flush right on the first line; parts shown */
+enum { LINE = 80, PARTS = 40 }; /* right edge of the size on the first line; parts shown */
 
 const char *info_format_words(const char *format)
 {
@@ -133,7 +133,7 @@ static void add_part(table *t, const info *in, const pg_part *part)
     pg_store_close(s);
 }
 
-/* What a checkpoint is made of that does not say what of it is the model. */
+/* The parts of a checkpoint that does not say which of them is the model. */
 static int print_parts(const info *in)
 {
     static const char *const head[] = {"part", "is", "tensors", "params", "taken by"};
@@ -179,7 +179,7 @@ static void print_verdict(const info *in)
         print_totals(in);
         break;
     case PG_V_UNKNOWN:
-    case PG_V_DAMAGED: break; /* said on stderr */
+    case PG_V_DAMAGED: break; /* printed on stderr */
     }
     if (in->counts.known)
         cli_printf(stdout, "  trainable parameters: %s, non-trainable: %s\n",
@@ -213,7 +213,7 @@ static void add_number(table *t, double v)
     table_add(t, info_number(v).s);
 }
 
-/* Eight blocks, as high as the bins are full; an empty bin is a dot. */
+/* Eight blocks, as high as their bins are full; a dot for an empty bin. */
 static void add_histogram(table *t, const pg_stats *s)
 {
     static const char *const blocks[] = {"\xC2\xB7",     "\xE2\x96\x81", "\xE2\x96\x82",
@@ -297,7 +297,7 @@ static int print_table(const info *in, const info_opts *o)
     return status;
 }
 
-/* What the frameworks say to a wrapper's file, so that people know that it is this. */
+/* The errors of the frameworks for a wrapper's file, so that people recognise theirs. */
 static void print_trouble(const info *in)
 {
     size_t weighted = 0;
@@ -306,7 +306,7 @@ static void print_trouble(const info *in)
     if (pg_store_n_layers(in->store) == 0) {
         const char *prefix = in->found.template_name ? in->found.template_name : "";
         const size_t n = strlen(prefix);
-        const int leads = n && prefix[n - 1] == '.'; /* else words from inside the names */
+        const int leads = n && prefix[n - 1] == '.'; /* otherwise words from within the names */
         cli_printf(stdout,
                    "\nThis file does not load into the bare model. PyTorch reports:\n"
                    "  Missing key(s) in state_dict: ... Unexpected key(s) in state_dict: "

@@ -1,4 +1,4 @@
-/* pgjoin - puts the shards of a model together again. */
+/* pgjoin - joins the shards of a model into one file. */
 #include "json_out.h"
 #include "shards.h"
 
@@ -6,12 +6,12 @@ static pg_join_opts o;
 
 static const cli_opt options[] = {
     {0, "only", "GLOB", NULL, &o.only, NULL, NULL,
-     "join what matches: layer, layer/weight or path of the shard"},
+     "join only matches: a layer, layer/weight, or path of a shard"},
     {0},
 };
 
 static const cli_example examples[] = {
-    {"pgjoin out/ back.h5", "the file that pgsplit was given"},
+    {"pgjoin out/ back.h5", "restore the file that was split"},
     {"pgjoin model.safetensors.index.json all.safetensors", "shards of Hugging Face"},
     {"pgjoin model.weights.json all.weights.h5", "shards of Keras 3"},
     {"pgjoin --only 'conv*' out/ part.h5", "some layers (load with by_name=True)"},
@@ -19,24 +19,21 @@ static const cli_example examples[] = {
 };
 
 static const char *const about[] = {
-    "IN is the folder, its manifest.json or index, or a shard. All shards are looked at before OUT "
-    "is\n"
-    "begun, missing and damaged ones are listed together. Checksums are compared while copying; "
-    "OUT\n"
-    "appears only if all were right.",
-    "Shards of every format come back as the file that was split. An OUT that ends with "
-    ".safetensors\n"
-    "(shards that are safetensors) or .weights.h5 (shards of a .keras archive) gets the weights "
+    "IN is the folder, its manifest.json or index, or one shard. pgjoin looks at all shards\n"
+    "before it begins OUT, and lists every missing or damaged one. It compares checksums while\n"
+    "copying; OUT appears only if all are right.",
+    "Shards of every format become the file that was split. If OUT ends with .safetensors (for\n"
+    "safetensors shards) or .weights.h5 (for shards of a .keras archive), it gets the weights\n"
     "alone.",
-    "Lists of names that exceed an HDF5 object header are cut as Keras cuts them (layer_names0,\n"
-    "layer_names1 ...), so that Keras loads models of any number of layers.",
+    "A list of names that exceeds an HDF5 object header is divided as Keras divides it\n"
+    "(layer_names0, layer_names1, ...), so Keras loads models of any number of layers.",
     NULL,
 };
 
 static const cli_tool tool = {
     .name = "pgjoin",
     .operands = "IN OUT",
-    .summary = "puts the shards of a model together again",
+    .summary = "joins the shards of a model into one file",
     .examples = examples,
     .about = about,
     .opts = options,

@@ -11,15 +11,16 @@ static unsigned max_tensors, n_threads;
 
 static const cli_opt options[] = {
     {0, "max-shard-size", "SIZE", NULL, &max_size, NULL, NULL,
-     "largest shard, as 100MB, 100MiB or 1GB; npy: cut larger tensors along axis 0"},
-    {0, "max-tensors", "N", NULL, NULL, &max_tensors, NULL, "tensors in one shard, npy excepted"},
+     "largest shard: 100MB, 100MiB, 1GB; npy: cut larger tensors along axis 0"},
+    {0, "max-tensors", "N", NULL, NULL, &max_tensors, NULL,
+     "most tensors in one shard (not for npy)"},
     {0, "format", "FORMAT", NULL, &format, NULL, "npy|npz|safetensors|keras",
      "format of the shards"},
     {0, "unwrap", NULL, &o.unwrap, NULL, NULL, NULL,
      "split the one-device model of a parallel wrapper's file"},
     {'j', "jobs", "N", NULL, NULL, &n_threads, NULL,
-     "npy: write N files at a time (1); they are the same files"},
-    {0, "sha256", NULL, &o.sha256, NULL, NULL, NULL, "write SHA256SUMS too, for sha256sum -c"},
+     "npy: write N files at a time (default 1); the files are the same"},
+    {0, "sha256", NULL, &o.sha256, NULL, NULL, NULL, "also write SHA256SUMS, for sha256sum -c"},
     {0},
 };
 
@@ -27,24 +28,20 @@ static const cli_example examples[] = {
     {"pgsplit big.h5 out/", "one .npy file per tensor, and manifest.json"},
     {"pgsplit -n --format safetensors --max-shard-size 2GB big.h5 out/", "what would be written?"},
     {"pgsplit --unwrap parallel.h5 out/", "the template of a wrapper, as shards"},
-    {"pgjoin out/ back.h5", "put it together again"},
+    {"pgjoin out/ back.h5", "restore the file"},
     {0},
 };
 
 static const char *const about[] = {
     "For models too large for one HDF5 file (\"object header message is too large\"), for copying\n"
-    "in parts, and for loading tensor by tensor. The manifest holds the order of the layers, "
-    "types,\n"
-    "shapes, checksums, configurations and attributes: pgjoin restores the file that was split.",
-    "safetensors and keras are what Hugging Face and Keras 3 load, with their index; "
-    "manifest.json\n"
-    "stands beside it.",
-    "The index or manifest comes last: a folder without it is an interrupted split, which the "
-    "same\n"
-    "command continues. A file that Keras left half-written is split as far as it goes; what is "
-    "lost is "
-    "said\n"
-    "on stderr.",
+    "in parts, and for loading tensor by tensor. The manifest records the order of the layers,\n"
+    "types, shapes, checksums, configurations and attributes: pgjoin restores the file that was\n"
+    "split.",
+    "Hugging Face and Keras 3 load the formats safetensors and keras with their index;\n"
+    "manifest.json lies beside it.",
+    "The index or manifest is written last: a folder without it is an interrupted split, which\n"
+    "the same command continues. If Keras left a file half-written, pgsplit saves what is there\n"
+    "and lists what is lost on stderr.",
     "Loading without these tools:",
     "  numpy.load(\"out/conv1/kernel.npy\", mmap_mode=\"r\")",
     NULL,

@@ -8,14 +8,14 @@ static const cli_opt options[] = {
      "make the output fit this model: JSON (-: from standard input), full .h5 or .keras; "
      "PyTorch: a file with the bare model's names"},
     {0, "template", "NAME", NULL, &o.template_name, NULL, NULL,
-     "take this nested model out, whatever the verdict"},
+     "take out this nested model, whatever the verdict"},
     {0, "partial", NULL, &o.partial, NULL, NULL, NULL,
-     "write although layers are missing or extra (each is listed)"},
+     "write even if layers are missing or extra (lists each)"},
     {0, "strip-prefix", "PREFIX", NULL, &o.strip_prefix, NULL, NULL,
-     "PyTorch names: remove this prefix, not the one that was found"},
+     "PyTorch: remove this prefix instead of the one found"},
     {0, "weights-only", NULL, &o.weights_only, NULL, NULL, NULL,
      "leave out the model description and the optimizer"},
-    {0, "no-optimizer", NULL, &o.no_optimizer, NULL, NULL, NULL, "leave out the optimizer's state"},
+    {0, "no-optimizer", NULL, &o.no_optimizer, NULL, NULL, NULL, "leave out the optimizer state"},
     {0, "in-place", NULL, &cli.in_place, NULL, NULL, NULL,
      "change IN itself (legacy .h5): tensors stay where they are"},
     CLI_SHA256,
@@ -32,21 +32,18 @@ static const cli_example examples[] = {
 };
 
 static const char *const about[] = {
-    "Use it on files of keras.utils.multi_gpu_model and similar wrappers, when Keras says one of:",
+    "Use it on files of multi_gpu_model and similar wrappers, when Keras reports one of:",
     "  You are trying to load a weight file containing 1 layers into a model with 4 layers.",
     "  Layer count mismatch when loading weights from file. Model expected 4 layers, found 1 saved "
     "layers.",
     "  Layer 'conv1' expected 2 variables, but received 0 variables during loading.",
     "  TypeError: arg 4 (defaults) must be None or tuple",
-    "or when load_weights(..., by_name=True) says nothing and loads nothing. Layers, names and "
-    "the\n"
-    "order of weights come out as Keras writes them for the one-device model. The output keeps "
-    "the\n"
-    "format of IN; a full model keeps its training configuration and optimizer state. Python code\n"
-    "in Lambda layers is never run and does not reach the output.",
-    "OUT appears whole or not at all. After writing it is read back and every tensor is compared\n"
-    "with its source. Where the file alone does not settle the order of weights, nothing is "
-    "written\n"
+    "or when load_weights(..., by_name=True) says nothing and loads nothing. Layers, names and\n"
+    "the order of weights come out as Keras writes them for the one-device model. The output\n"
+    "keeps the format of IN; a full model keeps its training configuration and optimizer state.\n"
+    "Python code in Lambda layers is never run and does not reach the output.",
+    "OUT appears whole or not at all. pgunwrap reads it back and compares every tensor with its\n"
+    "source. If the file alone does not settle the order of its weights, pgunwrap writes nothing\n"
     "(exit status 1) until --like names the model.",
     CLI_KILLED,
     CLI_IN_PLACE,

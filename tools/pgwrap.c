@@ -9,10 +9,10 @@ static const char *gpus;
 
 static const cli_opt options[] = {
     {0, "like", "FILE", NULL, &o.like, NULL, NULL,
-     "a file of the wrapper, weights only or full: wrap as in there"},
+     "wrap as in this file of the wrapper (weights only or full)"},
     {0, "gpus", "N", NULL, &gpus, NULL, NULL,
      "wrap as keras.utils.multi_gpu_model(model, gpus=N) does"},
-    {0, "name", "NAME", NULL, &o.name, NULL, NULL, "with --gpus: name of the template as a layer"},
+    {0, "name", "NAME", NULL, &o.name, NULL, NULL, "--gpus: layer name of the template"},
     {0, "in-place", NULL, &cli.in_place, NULL, NULL, NULL,
      "change IN itself (legacy .h5): tensors stay where they are"},
     CLI_SHA256,
@@ -26,13 +26,12 @@ static const cli_example examples[] = {
 };
 
 static const char *const about[] = {
-    "The reverse of pgunwrap, for the day when Keras says:",
+    "The reverse of pgunwrap. Use it when Keras reports:",
     "  You are trying to load a weight file containing 3 layers into a model with 1 layers.",
     "  Layer count mismatch when loading weights from file. Model expected 1 layers, found 3 saved "
     "layers.",
-    "Exactly one of --like and --gpus is needed. OUT keeps the format of IN, appears whole or not "
-    "at\n"
-    "all, and is read back and compared with IN tensor by tensor.",
+    "Give either --like or --gpus. OUT keeps the format of IN and appears whole or not at all;\n"
+    "pgwrap reads it back and compares it with IN tensor by tensor.",
     CLI_KILLED,
     CLI_IN_PLACE,
     NULL,
@@ -61,10 +60,10 @@ int main(int argc, char **argv)
     if (!o.like == !gpus)
         return cli_complain(NULL, "pgwrap --help", "give either --like FILE or --gpus N");
     if (o.name && o.like)
-        return cli_complain(NULL, NULL, "--name goes with --gpus; with --like the name is there");
+        return cli_complain(NULL, NULL, "--name needs --gpus; --like takes the name from its file");
     if (o.like && strcmp(o.like, "-") == 0)
-        return cli_complain(NULL, NULL,
-                            "--like -: a wrapper's file is read at many places; give a file name");
+        return cli_complain(
+            NULL, NULL, "--like -: a wrapper's file is read at many positions; give a file name");
     char *end = NULL;
     const unsigned long replicas = gpus ? strtoul(gpus, &end, 10) : 0;
     if (gpus && (gpus[0] < '0' || gpus[0] > '9' || *end || replicas < 2 || replicas > 1024))

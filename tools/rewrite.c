@@ -1,4 +1,4 @@
-/* rewrite.c - the report of a rewriting tool for people and for scripts. */
+/* rewrite.c - prints the report of pgunwrap and pgwrap, as text or JSON. */
 #include "rewrite.h"
 
 #include <string.h>
@@ -147,7 +147,7 @@ static void print_json(const pg_rewrite_report *r, const char *in, const char *o
     puts("}");
 }
 
-/* Lists that do not fit into an error stand in the report. */
+/* The report holds the lists that do not fit into an error. */
 static int fail(const pg_rewrite_report *r, const pg_err *err)
 {
     const cli_list lists[] = {{"missing", ": ", r->missing, r->n_missing},

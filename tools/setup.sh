@@ -1,13 +1,13 @@
 #!/bin/sh
 # Installs what libpg needs on Debian 12 or Ubuntu 24.04, builds it in build/ and then
 #
-#   sh tools/setup.sh demo    shows the main job on the test files that come with it
+#   sh tools/setup.sh demo    shows the main job on test files from the tree
 #   sh tools/setup.sh test    runs the tests
 #
-# What stands behind goes to meson setup: -Dcuda=disabled leaves NVIDIA's compiler out, where there is one.
+# Further arguments go to meson setup: -Dcuda=disabled does not use an installed CUDA compiler.
 #
-# As root, or as a user who may sudo. Packages that are there are not asked for again, so a second run
-# needs no network. No GPU, no Python but the interpreter that meson brings.
+# Run it as root, or as a user who may sudo. It does not install packages again, so a second run needs
+# no network. It needs no GPU, and no Python except for the interpreter that meson installs.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -36,18 +36,18 @@ missing() {
 }
 
 if ! command -v dpkg-query >/dev/null; then
-    echo "setup.sh: this is no Debian or Ubuntu; install what stands for: $packages" >&2
+    echo "setup.sh: this is neither Debian nor Ubuntu; install the equivalents of: $packages" >&2
 elif [ -n "$(missing)" ]; then
     echo "installing: $(missing | tr '\n' ' ')"
     as_root apt-get update -q
     # shellcheck disable=SC2046
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(missing) || {
-        echo "setup.sh: packages could not be installed; on Ubuntu they are in \"universe\"" >&2
+        echo "setup.sh: could not install packages; on Ubuntu they are in \"universe\"" >&2
         exit 1
     }
 fi
 
-# A build folder that an older run made without the tests is told about them.
+# An earlier run may have configured the build folder without tests.
 tests=$([ "$what" = test ] && echo true || echo false)
 if [ ! -e build/build.ninja ]; then
     rm -rf build

@@ -1,16 +1,16 @@
-/* shards.h - what pgsplit and pgjoin share. */
+/* shards.h - shared by pgsplit and pgjoin. */
 #ifndef SHARDS_H
 #define SHARDS_H
 
 #include "cli.h"
 
-/* Prints an error with what the report lists; returns the exit status. */
+/* Prints an error with the lists of the report; returns the exit status. */
 int shards_fail(const pg_shard_report *r, const pg_err *err);
 
 /* Members of the JSON object that both tools print. */
 void shards_json(const pg_shard_report *r);
 
-/* "0.4 s  640 MB/s" at the end of a line, where that is a terminal. */
+/* "0.4 s  640 MB/s" at the end of a line, if stdout is a terminal. */
 void shards_speed(uint64_t n_bytes, double seconds);
 double shards_now(void);
 

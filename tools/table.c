@@ -25,7 +25,7 @@ void table_add(table *t, const char *text)
 
 static void print_text_row(const table *t, size_t row, const size_t *width, const char *indent)
 {
-    size_t blanks = 0; /* owed, so that no line ends with any */
+    size_t blanks = 0; /* blanks to print before the next cell, so that no line ends with blanks */
     cli_puts(stdout, indent);
     for (size_t c = 0; c < t->n_cols; c++) {
         const char *s = t->cells[row * t->n_cols + c];
@@ -41,7 +41,7 @@ static void print_text_row(const table *t, size_t row, const size_t *width, cons
     putchar('\n');
 }
 
-/* Names may hold what Markdown takes for its own. */
+/* Names may contain Markdown's syntax. */
 static void print_markdown_cell(const char *s)
 {
     char buf[1024];
@@ -83,8 +83,8 @@ static void cut_middle(char *s, size_t head, size_t tail)
     memmove(at + 3, rest, strlen(rest) + 1);
 }
 
-/* Cuts the cells of the first column so that a line fits, but leaves them 12 characters: the end of
- * a path says more than its middle. */
+/* Shortens the cells of the first column in the middle so that lines fit, but to no less than 12
+ * characters: the end of a path says more than its middle. */
 static void fit_first(const table *t, size_t *width)
 {
     size_t others = 0;

@@ -23,8 +23,8 @@ typedef struct table {
 
 void table_add(table *t, const char *text);
 
-/* Prints all rows to stdout, each after indent, two blanks between columns, none at the end; as
- * Markdown where markdown is not 0. Returns 0, or -1 when memory ran out while adding. */
+/* Prints all rows to stdout, each after indent, with two blanks between columns and none at the
+ * end; as Markdown if markdown is not 0. Returns 0, or -1 if memory ran out while adding. */
 int table_print(const table *t, const char *indent, int markdown);
 
 void table_free(table *t);

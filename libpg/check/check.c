@@ -1,6 +1,5 @@
-/* check.c - pg_check_file(): what must hold so that Keras' strict loader takes a file on one
- * device. A failed check is an answer, not an error; only what keeps the checks from being made is
- * one. */
+/* check.c - pg_check_file(): checks whether Keras' strict loader takes a file on one device. A
+ * failed check is an answer, not an error; an error means that the checks could not be made. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -124,7 +123,8 @@ static pg_status describe_container(pg__checking *c, pg_err *err)
                          PG_NUM(groups), PG_NUM(datasets));
 }
 
-/* A failure of opening the file as an answer; what keeps us from looking stays an error. */
+/* Turns a failure to open the file into an answer, unless it kept us from reading the file at
+ * all. */
 static pg_status container_failed(pg__checking *c, const pg_err *why, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -155,7 +155,7 @@ done:
 
 /* ---- wrapper ---- */
 
-/* Whether the structure was compared with a given model, and fits. */
+/* Was the structure compared with a given model, and does it fit? */
 static int fits_given(const pg__checking *c)
 {
     for (size_t i = 0; c->given && i < c->report.n_checks; i++)

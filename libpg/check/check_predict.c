@@ -1,7 +1,6 @@
-/* check_predict.c - does the file, loaded strictly, predict what it should?
- *
- * The model is opened as for training, on one device, with the file's weights and nothing else, and
- * its outputs for the given rows are compared with the given values as they come. */
+/* check_predict.c - checks the predictions of a strictly loaded file. The model is opened as for
+ * training, on one device, with the file's weights and nothing else, and its outputs for the given
+ * rows are compared with the given values as they arrive. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 
 #define DEFAULT_TOLERANCE 1e-4
 #define MADE_UP_ROWS      2
-#define PIECE             4096 /* elements that are compared at a time */
+#define PIECE             4096 /* elements compared at a time */
 
 typedef struct comparison {
     const char *path; /* of the expected values */
@@ -24,7 +23,7 @@ typedef struct comparison {
     size_t n_outputs;
     const pg_weight *outputs; /* valid while predictions come */
     double tolerance;
-    uint64_t n, n_off;  /* elements; those that are off */
+    uint64_t n, n_off;  /* number of elements; those that differ too much */
     double largest;     /* difference */
     double got, wanted; /* at the worst place */
     size_t output;
@@ -39,7 +38,8 @@ static size_t find_tensor(const pg_store *s, const char *name)
     return PG_NONE;
 }
 
-/* By its name, y0, y1, ..., numpy's arr_0, ...; or the only one there is. */
+/* Finds an array by the output's name, as y0, y1, ..., as numpy's arr_0, ..., or as the only
+ * one. */
 static size_t tensor_of(const comparison *c, size_t k, const char *output)
 {
     static const char *const stems[] = {"y", "arr_"};
@@ -120,7 +120,7 @@ done:
     return st;
 }
 
-/* "[3,2]": where element `at` of an output stands. */
+/* "[3,2]": position of element `at` of an output. */
 static void place_of(char *out, size_t cap, const pg_weight *w, uint64_t at)
 {
     uint64_t index[PG_MAX_RANK] = {0};
@@ -152,7 +152,7 @@ done:
     return st;
 }
 
-/* The model with the file's weights: a file that does not fit is a failed check. */
+/* Opens the model with the file's weights; if they do not fit, the check fails. */
 static pg_status open_strictly(pg_trainer **out, pg__checking *c, pg_err *err)
 {
     const pg_train_opts opts = {.model = c->given ? c->o->model : c->path,

@@ -122,8 +122,8 @@ static const char *model_dtype(const structure *t)
     return common;
 }
 
-/* Keras converts values while loading: worth a note, no failure. *match: types are the same, or
- * nobody says what they should be. */
+/* Keras converts values while loading: a note, not a failure. *match: types are equal, or the model
+ * does not specify them. */
 static pg_status check_types(const structure *t, int *match, pg_err *err)
 {
     const char *want = model_dtype(t);
@@ -199,7 +199,7 @@ done:
     return st;
 }
 
-/* The numbers agree, but not every layer fits the one of its place. */
+/* The numbers agree, but not every layer fits the one at its position. */
 static pg_status other_layers(structure *t, const pg__alignment *a, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -325,7 +325,7 @@ static int by_label(const void *a, const void *b)
     return strcmp(((const found *)a)->label, ((const found *)b)->label);
 }
 
-/* Looks up every variable of the model; *n counts those that are there with their shape. */
+/* Looks up every variable of the model; *n counts those found with their shape. */
 static pg_status find_all(structure *t, const found *labels, size_t *n, pg__strs *missing,
                           pg__strs *shapes, pg_err *err)
 {
@@ -409,7 +409,7 @@ static pg_status without_weights(pg__checking *c, pg_err *err)
     return pg__check_add(c, "structure", 0, err, "saved without weights: no layer holds a tensor");
 }
 
-/* A model of layers that only compute. */
+/* A model whose layers hold no weights. */
 static int has_none(const structure *t)
 {
     for (size_t i = 0; i < t->leaves.n; i++)

@@ -1,5 +1,5 @@
-/* check_sums.c - are the bytes those that were published? The SHA-256 of one file, or of all files
- * of a split model, as a SHA256SUMS has them; the CRC-32 of all shards as the manifest has them. */
+/* check_sums.c - compares a file with published checksums: the SHA-256 of one file, or of all files
+ * of a split model, with a SHA256SUMS; the CRC-32 of all shards with the manifest. */
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -23,8 +23,8 @@ static int is_sum(const char *line, size_t n)
            (line[65] == ' ' || line[65] == '*');
 }
 
-/* The line of a list whose name is this file's, by path or by its last component; NULL if there
- * is none. */
+/* The line of a list that names this file, by path or by its last component; NULL if there is
+ * none. */
 static const char *find_line(const char *text, const char *path)
 {
     const char *base = pg__base_name(path), *by_base = NULL;
@@ -154,7 +154,7 @@ static pg_status check_line(pg__strs *bad, const char *index, const char *line, 
     return strcmp(is, want) == 0 ? PG_OK : pg__strs_printf(bad, err, "differs  %s", PG_SHOW(name));
 }
 
-/* A shard that the list leaves out is not covered by what was published. */
+/* A shard that is not in the list was not published with it. */
 static pg_status find_unlisted(pg__strs *bad, const pg__strs *names, const pg__shards *s,
                                pg_err *err)
 {

@@ -1,8 +1,6 @@
-/* check_values.c - are all values numbers?
- *
- * One pass over pieces of 256 KiB. A block without NaN and infinities, which is all of nearly every
- * file, is only counted for zeros; both tests are integer loops of fixed length, so that compilers
- * make vectors of them. */
+/* check_values.c - checks that all values are finite, in one pass over pieces of 256 KiB. In a
+ * block without NaN and infinities (nearly all blocks of nearly every file), only zeros are
+ * counted; both tests are integer loops of fixed length, which compilers vectorise. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,25 +19,25 @@ typedef struct tally {
     uint64_t first; /* element: the first that is not finite */
 } tally;
 
-#define SCAN(type, sign, exponent)                                    \
-    do {                                                              \
-        type v[BLOCK];                                                \
-        for (; n - at >= BLOCK; at += BLOCK) {                        \
-            type zeros = 0, bad = 0;                                  \
-            memcpy(v, p + at * sizeof *v, sizeof v);                  \
-            for (size_t i = 0; i < BLOCK; i++) {                      \
-                const type magnitude = (type)(v[i] & (type) ~(sign)); \
-                zeros = (type)(zeros + (magnitude == 0));             \
-                bad |= (type)((v[i] & (exponent)) == (exponent));     \
-            }                                                         \
-            if (bad)                                                  \
-                break;                                                \
-            t->zeros += zeros; /* 16 bits hold the 256 of a block */  \
-        }                                                             \
+#define SCAN(type, sign, exponent)                                            \
+    do {                                                                      \
+        type v[BLOCK];                                                        \
+        for (; n - at >= BLOCK; at += BLOCK) {                                \
+            type zeros = 0, bad = 0;                                          \
+            memcpy(v, p + at * sizeof *v, sizeof v);                          \
+            for (size_t i = 0; i < BLOCK; i++) {                              \
+                const type magnitude = (type)(v[i] & (type) ~(sign));         \
+                zeros = (type)(zeros + (magnitude == 0));                     \
+                bad |= (type)((v[i] & (exponent)) == (exponent));             \
+            }                                                                 \
+            if (bad)                                                          \
+                break;                                                        \
+            t->zeros += zeros; /* 16 bits hold the 256 elements of a block */ \
+        }                                                                     \
     } while (0)
 
-/* Counts blocks of finite floats from element `at` on; returns where it met another one, or where
- * less than a block is left. */
+/* Counts blocks of finite floats from element `at` on; returns the position of the first other
+ * block, or of the incomplete last one. */
 static size_t scan_blocks(tally *t, const unsigned char *p, size_t at, size_t n, pg_dtype dtype)
 {
     switch (dtype) {
@@ -94,7 +92,7 @@ static pg_status scan_tensor(tally *t, pg__checking *c, size_t i, unsigned char 
     return PG_OK;
 }
 
-/* "[0,2,17,5]": where element `at` of a tensor is. */
+/* "[0,2,17,5]": position of element `at` of a tensor. */
 static pg_status position(pg__str *out, const pg_weight *w, uint64_t at, pg_err *err)
 {
     pg_status st = PG_OK;

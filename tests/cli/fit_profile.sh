@@ -12,7 +12,7 @@ pgfit model.json --predict data.npz --out y.npy -f --batch-size 100 -j 1 --profi
 pgfit model.json --data data.npz --loss categorical_crossentropy --batch-size 100 -j 1 --evaluate --profile | rows 2
 pgfit model.json --data data.npz --loss categorical_crossentropy --batch-size 100 -j 1 --epochs 1 --predict data.npz --out y.npy -f --profile | grep -c '^time'
 # One step is the first one.
-fit --steps-per-epoch 1 --profile | grep -e 'one step' -e '^time'
+fit --steps-per-epoch 1 --profile | grep -e 'only step' -e '^time'
 # One batch runs twice, and gives what it gives without a profile.
 one() { pgfit model.json --data data.npz --loss categorical_crossentropy --metrics accuracy --batch-size 1000 -j 1 --evaluate "$@"; }
 one --profile | rows 2

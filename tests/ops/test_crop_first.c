@@ -169,7 +169,7 @@ static size_t steps_of(const pg__tape *t, pg__op_kind kind)
     return n;
 }
 
-static void gives_the_same_numbers_with(int how)
+static void expect_same_numbers_with(int how)
 {
     const unsigned char kept[2 * MANY] = {0};
     static double got[2][2000];
@@ -190,12 +190,12 @@ static void gives_the_same_numbers_with(int how)
 static void gives_the_same_numbers(void **state)
 {
     (void)state;
-    gives_the_same_numbers_with(0);
-    gives_the_same_numbers_with(QUERY_MASK);
-    gives_the_same_numbers_with(SCORE_MASK);
-    gives_the_same_numbers_with(CAUSAL);
-    gives_the_same_numbers_with(READ_SCORES);
-    gives_the_same_numbers_with(ALL_STEPS);
+    expect_same_numbers_with(0);
+    expect_same_numbers_with(QUERY_MASK);
+    expect_same_numbers_with(SCORE_MASK);
+    expect_same_numbers_with(CAUSAL);
+    expect_same_numbers_with(READ_SCORES);
+    expect_same_numbers_with(ALL_STEPS);
 }
 
 /* Of the last block only keys and values are made of all steps, and the input is cut once. */

@@ -474,7 +474,7 @@ typedef struct pg_plan {
     uint64_t buckets[64];       /* bytes of gradients that are summed together, in their order */
     size_t n_buckets;
     pg_plan_opts used;   /* with the defaults filled in */
-    const char *checked; /* how far predictions were from measurements, where those exist */
+    const char *checked; /* where to read how accurate predictions were */
     char notes[4][200];  /* what else to know about the numbers */
     size_t n_notes;
 } pg_plan;

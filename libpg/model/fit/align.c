@@ -1,6 +1,6 @@
-/* align.c - a plain file's layers against a model's (FORMATS.md: "Repair"): equal in number and
- * fitting in order, or by exact name. Both ways are tried; where both fit and differ, automatic
- * names ("dense_2") prove nothing and the answer is left to people. */
+/* align.c - pairs the layers of a plain file with those of a model (FORMATS.md: "Repair"): in
+ * order, if they are equal in number and fit, or by exact name. Both ways are tried; if both fit
+ * and differ, automatic names ("dense_2") prove nothing and the user must decide. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct row {
     pg__leaves leaves; /* a view */
     size_t by_name;    /* file layer of the same name, or PG_NONE */
     int name_fits, order_fits;
-    char *why; /* why the layer of its name does not fit; owned */
+    char *why; /* why the file layer of that name does not fit; owned */
 } row;
 
 typedef struct align {
@@ -69,12 +69,12 @@ static pg_status read_file(align *a)
     union {
         const pg_store *in;
         void *out;
-    } file = {.in = a->file}; /* qsort_r hands it back unchanged */
+    } file = {.in = a->file}; /* qsort_r passes it through unchanged */
     qsort_r(a->sorted, a->n_layers, sizeof *a->sorted, compare_layers, file.out);
     return PG_OK;
 }
 
-/* Layers of unknown classes count where the file has weights under their name. */
+/* A layer of an unknown class counts if the file has weights under its name. */
 static pg_status read_model(align *a, const pg__model *m, const pg__leaves *leaves)
 {
     a->rows = pg__mem_array(m->n_layers, sizeof *a->rows);
@@ -97,8 +97,8 @@ static const char *first_reason(char *detail)
     return strncmp(detail, "shape:", 6) == 0 && text ? text + 1 + strspn(text + 1, " ") : detail;
 }
 
-/* Does this file layer hold the weights of this row? why (may be NULL): the first line of detail if
- * it does not. */
+/* Does this file layer hold the weights of this row? If not, why (may be NULL) gets the first line
+ * of detail. */
 static pg_status fits(int *out, const align *a, const row *r, size_t file_layer, char **why)
 {
     const pg_layer *l = pg_store_layer(a->file, file_layer);
@@ -113,7 +113,7 @@ static pg_status fits(int *out, const align *a, const row *r, size_t file_layer,
         w[i] = (pg__stored){.name = s->name, .rank = s->rank, .dims = s->dims};
     }
     const pg_status st = pg__place(&p, &r->leaves, w, l->n_weights, &why_not);
-    /* A custom layer takes anything: then it must at least be called the same. */
+    /* A custom layer accepts anything, so it must at least have the same name. */
     if (st == PG_OK)
         *out = p.how != PG_BY_ORDER || r->leaves.all_known || strcmp(l->name, r->layer->name) == 0;
     else if (why && st == PG_E_MISMATCH && !*why)
@@ -149,8 +149,8 @@ static int all_fit(const align *a, int by_order)
     return a->n_rows == a->n_layers;
 }
 
-/* Rows that both ways would fill, but from different layers; only with names that say something, or
- * only with those that do not. */
+/* Number of rows that both ways would fill from different layers, among chosen names or among
+ * automatic ones. */
 static size_t count_conflicts(const align *a, int automatic)
 {
     size_t n = 0;
@@ -180,7 +180,7 @@ done:
 static pg_status decide(pg__alignment *out, const align *a)
 {
     const int order = all_fit(a, 1), names = all_fit(a, 0);
-    /* a name that somebody chose is better evidence than a place, a place than an automatic name */
+    /* a chosen name is better evidence than a position, a position than an automatic name */
     const size_t doubts = order ? count_conflicts(a, names) : 0;
     out->by_order = order && !names;
     return doubts ? list_candidates(out, a) : PG_OK;

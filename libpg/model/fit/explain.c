@@ -1,11 +1,11 @@
-/* explain.c - what a fit lacks, in the words of the tools: lines "missing:", "extra:", "shape:". */
+/* explain.c - describes why a fit fails: lines "missing:", "extra:", "shape:". */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/try.h"
 #include "model/fit/fit.h"
 
-#define MAX_LISTED 6 /* of a kind; the rest is counted */
+#define MAX_LISTED 6 /* lines of one kind; the rest is counted */
 
 /* "3×3×?×64", "scalar" or "any shape". */
 static void shape_text(char *buf, size_t cap, uint32_t rank, const uint64_t *dims, int any_rank)

@@ -1,8 +1,7 @@
 /* fit.c - the fit test (FORMATS.md: "The fit test"): every leaf of a known class gets exactly its
- * variables, by name, inner layer and shape; the sequence of leaves goes down at most once.
- *
- * Inside a leaf the weights stand in creation order, or the trainable ones first; both come out by
- * taking, for each weight, the next unused variable of its name. */
+ * variables, by name, inner layer and shape; the sequence of leaves descends at most once. Inside a
+ * leaf, the weights are in creation order, or the trainable ones come first; taking the next unused
+ * variable of its name for each weight handles both. */
 #include "model/fit/fit.h"
 
 #include <stdio.h>
@@ -25,7 +24,7 @@ int pg__dims_agree(const pg__var *v, const pg__stored *w)
 }
 
 /* The next unused variable that o's weight names, from *cursor on and around; PG_NONE if there is
- * none. *budget keeps hostile lists of thousands of equal names from costing their square. */
+ * none. *budget bounds the cost of hostile lists with thousands of equal names. */
 static size_t next_var(const pg__vars *vars, const unsigned char *used, const pg__owner *o,
                        size_t *cursor, size_t *budget)
 {
@@ -54,7 +53,7 @@ static pg_status prepare(pg__fit *f, const pg__leaves *leaves, size_t n, pg_err 
     return PG_OK;
 }
 
-/* State per leaf while its weights come by. */
+/* State of a leaf while its weights are assigned. */
 typedef struct progress {
     size_t cursor, budget, n_unknown;
 } progress;
@@ -81,9 +80,9 @@ static void fit_one(pg__fit *f, size_t i, const pg__leaf *l, progress *p, const 
     }
 }
 
-/* Weights of one nested model that the description calls trainable, or the others of it. */
+/* The weights of one nested model that the description calls trainable, or its others. */
 typedef struct part {
-    const char *model; /* the name as the description has it, one for each nested model */
+    const char *model; /* the name in the description, unique for each nested model */
     int trainable;
 } part;
 
@@ -94,10 +93,10 @@ static int by_part(const void *a, const void *b)
     return p != q ? (p > q) - (p < q) : x->trainable - y->trainable;
 }
 
-/* Before the descent stand trainable weights, from there on the others. The list of a nested model
- * is kept as it is, and a loader goes by the description: it holds only if what the description
- * treats alike stands on one side. (A whole model may be on the other than it says: Keras does not
- * write down that a model as such was frozen.) */
+/* Trainable weights come before the descent, the others after it. The list of a nested model is
+ * kept as it is, and a loader goes by the description: it is right only if all weights that the
+ * description treats alike are on the same side. (A whole model may be on the side that contradicts
+ * the description: Keras does not record that a model as such was frozen.) */
 static pg_status find_split(pg__fit *f, const pg__leaves *leaves, size_t n, size_t descent,
                             pg_err *err)
 {

@@ -1,16 +1,16 @@
-/* match.h - which stored weight belongs to which layer of a model: the strict fit.
+/* match.h - the strict fit: assigns stored weights to the layers of a model.
  *
  * A wrapper's file lists the trainable weights of the template's leaves first, then the others;
  * names may be renumbered, prefixed or missing. pg__place() finds the one assignment that names,
  * shapes and order prove, or says why there is none. Rules: by name (exact, without _N suffixes,
- * tail, flat Keras-1 names), each accepted only if every leaf gets exactly its variables and the
- * sequence of leaves goes down at most once; else by order, where shapes and prefixes agree. */
+ * tail, flat Keras 1 names), each accepted only if every leaf gets exactly its variables and the
+ * sequence of leaves descends at most once; otherwise by order, if shapes and prefixes agree. */
 #ifndef PG_MODEL_FIT_MATCH_H
 #define PG_MODEL_FIT_MATCH_H
 
 #include "model/lower/leaves.h"
 
-/* A stored weight as the matcher sees it. */
+/* A stored weight for the matcher. */
 typedef struct pg__stored {
     const char *name;
     uint32_t rank;
@@ -39,17 +39,17 @@ pg_status pg__place(pg__placing *out, const pg__leaves *leaves, const pg__stored
                     pg_err *err);
 void pg__placing_fini(pg__placing *p);
 
-/* A plain (unwrapped) file's layers against a model, for the repair: for each top-level layer of
- * the model that holds weights, the file layer that fits it; what found no partner is listed. PG_OK
- * also then: the caller decides what to do about missing and extra layers. Candidates, if there are
- * any, are layers for which names say one thing and the order another, and both fit: refuse. The
- * lists are for people: names in them are fit for a terminal. */
+/* Pairs the layers of a plain (unwrapped) file with a model, for the repair: finds for each
+ * top-level layer of the model that holds weights the file layer that fits, and lists layers
+ * without a partner. Returns PG_OK also then: the caller decides about missing and extra layers.
+ * Candidates, if there are any, are layers for which names and order contradict each other and both
+ * fit: refuse. The lists are for people: their names are safe for a terminal. */
 typedef struct pg__alignment {
     size_t *file_layer; /* per top-level model layer: index of a file layer, or PG_NONE */
     size_t n;
     pg__strs missing; /* model layers, with the reason if the file's of that name does not fit */
     pg__strs extra, candidates;
-    int by_order; /* 1: names did not decide, position and shapes did */
+    int by_order; /* 1: position and shapes decided, instead of names */
 } pg__alignment;
 pg_status pg__align(pg__alignment *out, const pg__model *m, const pg__leaves *leaves,
                     const pg_store *file, pg_err *err);

@@ -1,9 +1,9 @@
 /* owner.c - reads the name of a stored weight (FORMATS.md: "Owners by name").
  *
- * Names of layers may contain "/" and end in numbers; variables may carry numbers too. So whole
- * components are compared, the longest name wins, and a name that could be two leaves' is nobody's.
- * All lookups are binary searches in one sorted table; a name is cut in no more than MAX_CUTS ways,
- * since hostile names can consist of separators only. */
+ * Names of layers may contain "/" and end in numbers; variables may have numbers too. So whole
+ * components are compared, the longest name wins, and a name that could belong to two leaves
+ * belongs to neither. All lookups are binary searches in one sorted table; a name is cut in at most
+ * MAX_CUTS ways, as hostile names may consist of separators only. */
 #include "model/fit/owner.h"
 
 #include <ctype.h>
@@ -69,8 +69,8 @@ void pg__owner_table_fini(pg__owner_table *t)
     *t = (pg__owner_table){0};
 }
 
-/* First key that is not before (name, is_sub, parent); after: first one behind all of these. A NULL
- * parent stands for all parents. */
+/* The first key that does not precede (name, is_sub, parent); after: the first key beyond all equal
+ * ones. A NULL parent stands for all parents. */
 static size_t bound(const pg__owner_table *t, pg__name_piece name, int is_sub,
                     const pg__name_piece *parent, int after)
 {
@@ -91,8 +91,8 @@ static size_t bound(const pg__owner_table *t, pg__name_piece name, int is_sub,
     return lo;
 }
 
-/* The one key that name means, or NULL. Keys below the parent (if one is given) go before others,
- * a leaf's own name before that of an inner layer. *known: there is such a name at all. */
+/* The only key that the name can mean, or NULL. Keys below the parent (if given) take precedence,
+ * and a leaf's own name over that of an inner layer. *known: the name exists. */
 static const pg__owner_key *choose(const pg__owner_table *t, pg__name_piece name,
                                    const pg__name_piece *parent, int *known)
 {
@@ -132,7 +132,7 @@ pg__owner pg__owner_split(const char *name)
     return o;
 }
 
-/* Longest prefix of the path that names a leaf; `strip`: once its number is taken off. */
+/* The longest prefix of the path that names a leaf; `strip`: without its number. */
 static void read_prefix(const pg__owner_table *t, pg__owner *o, int strip)
 {
     pg__name_piece p = o->path;
@@ -251,8 +251,8 @@ int pg__sub_agrees(const pg__var *v, const pg__owner *o)
         return 1;
     if (o->sub)
         return strcmp(v->sub, o->sub) == 0;
-    /* The path shows the inner layer only among its last components, and perhaps under another
-     * number. What it must not show is the opposite direction, or another projection. */
+    /* The path shows the inner layer only among its last components, and perhaps with another
+     * number. It must not show the opposite direction, or another projection. */
     static const char *const others[] = {"query", "key", "value", "attention_output", NULL};
     size_t end = o->path.n;
     for (size_t cuts = 0; end > 0 && cuts < 2; cuts++) {

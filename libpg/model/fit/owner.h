@@ -1,5 +1,5 @@
-/* owner.h - whose weight is it, by its name: the four readings of FORMATS.md: "Owners by name".
- */
+/* owner.h - finds the owner of a weight by its name, in the four readings of FORMATS.md: "Owners by
+ * name". */
 #ifndef PG_MODEL_FIT_OWNER_H
 #define PG_MODEL_FIT_OWNER_H
 
@@ -11,9 +11,9 @@ typedef struct pg__name_piece {
     size_t n;
 } pg__name_piece;
 
-/* What a reading makes of one stored name. */
+/* The result of reading one stored name. */
 typedef struct pg__owner {
-    size_t leaf;         /* PG_NONE: nobody's */
+    size_t leaf;         /* PG_NONE: no owner */
     const char *sub;     /* the inner layer that the name shows, or NULL */
     pg__name_piece path; /* the name without variable and ":0" */
     pg__name_piece var;  /* "kernel" */
@@ -38,19 +38,19 @@ void pg__owner_table_fini(pg__owner_table *t);
 /* One name in one reading. */
 pg__owner pg__owner_of(const pg__owner_table *t, const char *name, pg__placed_by how);
 
-/* "kernel" of "a/kernel:0", and what stands before it. */
+/* "kernel" of "a/kernel:0", and the part before it. */
 pg__owner pg__owner_split(const char *name);
 
 /* n less the "_<digits>" at the end of s, or n if there are none. */
 size_t pg__without_number(const char *s, size_t n);
 
-/* Is this the name that Keras gives a layer of the class by itself: dense, dense_3, conv2d_1? */
+/* Is this an automatic name of a layer of the class: dense, dense_3, conv2d_1? */
 int pg__name_is_automatic(const pg__layer *l);
 
 /* Is the stored variable name this variable's? A "_<digits>" may follow (a second build). */
 int pg__var_is_named(const pg__var *v, pg__name_piece name);
 
-/* Could v lie under the inner layer that the owner's path shows? */
+/* Could v belong to the inner layer that the owner's path shows? */
 int pg__sub_agrees(const pg__var *v, const pg__owner *o);
 
 #endif

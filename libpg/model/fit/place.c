@@ -1,10 +1,8 @@
-/* place.c - which weight of a wrapper's flat list belongs to which layer of the template
- * (FORMATS.md: "Owners by name", "Placing by order"): four readings of the names, one after the
- * other and never mixed, each accepted only if it passes the fit test; then the order alone, where
- * variables, shapes and the file's own prefixes agree with it.
- *
- * Names are never enough: two processes count layers differently, and "dense_1" of the file may be
- * "dense" of the template. */
+/* place.c - assigns the weights of a wrapper's flat list to the layers of the template (FORMATS.md:
+ * "Owners by name", "Placing by order"): tries four readings of the names, one after the other and
+ * never mixed, and accepts one only if it passes the fit test; then the order alone, if variables,
+ * shapes and the file's own prefixes agree with it. Names are never enough: two processes count
+ * layers differently, and "dense_1" of the file may be "dense" of the template. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +10,7 @@
 #include "base/try.h"
 #include "model/fit/fit.h"
 
-/* Weights without a layer in their names: a few at most, each costs a walk through the model. */
+/* Largest number of weights without a layer in their names: each costs a walk through the model. */
 #define MAX_BARE 64
 
 void pg__placing_fini(pg__placing *p)
@@ -29,13 +27,13 @@ static void take(pg__placing *out, pg__fit *f, size_t n, pg__placed_by how)
     f->leaf = f->var = NULL;
 }
 
-/* How much of the list a fit explains, to choose the one that is reported. */
+/* How much of the list a fit explains, to choose the fit that is reported. */
 static size_t faults(const pg__fit *f)
 {
     return f->n_extra + f->n_missing + f->n_shape;
 }
 
-/* The only leaf that can hold weights, or PG_NONE if there are more or none. */
+/* The leaf that can hold weights if there is exactly one, otherwise PG_NONE. */
 static size_t only_leaf(const pg__leaves *leaves)
 {
     size_t only = PG_NONE;
@@ -48,7 +46,7 @@ static size_t only_leaf(const pg__leaves *leaves)
     return only;
 }
 
-/* Owners in one reading. 0 if not a single weight has one. */
+/* Finds the owners in one reading; 0 if no weight has an owner. */
 static size_t read_owners(pg__owner *owners, const pg__owner_table *table, const pg__stored *stored,
                           size_t n, pg__placed_by how)
 {
@@ -60,8 +58,7 @@ static size_t read_owners(pg__owner *owners, const pg__owner_table *table, const
     return n_owned;
 }
 
-/* The one leaf that nobody has claimed yet and that has a variable of this name; PG_NONE if there
- * are none or more. */
+/* The unclaimed leaf with a variable of this name if there is exactly one, otherwise PG_NONE. */
 static size_t unclaimed_leaf(const pg__leaves *leaves, const unsigned char *claimed,
                              pg__name_piece var)
 {
@@ -77,8 +74,8 @@ static size_t unclaimed_leaf(const pg__leaves *leaves, const unsigned char *clai
     return found;
 }
 
-/* A layer that was built before it was called, as adapt() builds a Normalization, has names without
- * the layer: "mean:0". They can only mean a layer that no other weight names. */
+/* A layer that was built before it was called (as adapt() builds a Normalization) has weight names
+ * without the layer: "mean:0". Such a name can only mean a layer that no other weight names. */
 static pg_status give_bare_names(pg__owner *owners, const pg__leaves *leaves,
                                  const pg__stored *stored, size_t n, pg_err *err)
 {
@@ -99,7 +96,7 @@ static pg_status give_bare_names(pg__owner *owners, const pg__leaves *leaves,
     return PG_OK;
 }
 
-/* All weights to the only leaf that can hold any: names do not matter then. */
+/* Assigns all weights to the only leaf that can hold any, regardless of names. */
 static void give_to(pg__owner *owners, const pg__stored *stored, size_t n, size_t leaf)
 {
     for (size_t i = 0; i < n; i++) {
@@ -108,17 +105,17 @@ static void give_to(pg__owner *owners, const pg__stored *stored, size_t n, size_
     }
 }
 
-/* What pg__place() holds while it tries one way after the other. */
+/* State of pg__place() while it tries one way after the other. */
 typedef struct attempt {
     const pg__leaves *leaves;
     const pg__stored *stored;
     size_t n;
     pg__owner *owners;
-    pg__fit best; /* of the ways that failed, the one with the fewest faults */
+    pg__fit best; /* the failed way with the fewest faults */
     int has_best;
 } attempt;
 
-/* Tests the owners at hand. *holds: they fit, and *out is set. */
+/* Tests the current owners. *holds: they fit, and *out is set. */
 static pg_status try_owners(pg__placing *out, int *holds, attempt *a, pg__placed_by how,
                             pg_err *err)
 {
@@ -139,7 +136,7 @@ static pg_status try_owners(pg__placing *out, int *holds, attempt *a, pg__placed
     return PG_OK;
 }
 
-/* The readings one after the other, the order, the only leaf. */
+/* Tries the readings one after the other, then the order, then the only leaf. */
 static pg_status try_all(pg__placing *out, int *holds, attempt *a, const pg__owner_table *table,
                          pg_err *err)
 {
@@ -156,8 +153,8 @@ static pg_status try_all(pg__placing *out, int *holds, attempt *a, const pg__own
         give_to(a->owners, a->stored, a->n, only);
         PG_TRY(try_owners(out, holds, a, PG_BY_ORDER, err));
     }
-    if (!*holds &&
-        !a->has_best) { /* no name means anything here: everything is missing, all extra */
+    if (!*holds && !a->has_best) { /* no name has a meaning: report all variables as missing and all
+                                      weights as extra */
         read_owners(a->owners, table, a->stored, a->n, PG_BY_NAME);
         PG_TRY(try_owners(out, holds, a, PG_BY_NAME, err));
     }

@@ -1,7 +1,7 @@
-/* place_order.c - placing by order alone (FORMATS.md: "Placing by order"): the flat list that
- * the model's trainable flags foretell, accepted only if variables and shapes agree in every place
- * and the file's own names tell the same story: one name for each layer, numbers that rise along
- * the layers. This places renumbered files and other releases' counting. */
+/* place_order.c - placing by order alone (FORMATS.md: "Placing by order"): takes the flat list that
+ * follows from the model's trainable flags, and accepts it only if variables and shapes agree at
+ * every position and the file's own names are consistent with it: one name for each layer, numbers
+ * that rise along the layers. This handles renumbered files and the counting of other releases. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,14 +11,14 @@
 
 #define MAX_SORTED 64 /* weights of one leaf */
 
-/* A weight with the file's own name for its layer. A unit is a leaf, or one layer of the model that
- * a TimeDistributed holds: what has a number of its own. */
+/* A weight with the file's own name for its layer. A unit is a leaf, or one layer of the model in a
+ * TimeDistributed: whatever has a number of its own. */
 typedef struct in_order {
     pg__name_piece prefix;
     size_t stem; /* length of the prefix without its number */
     uint64_t number;
-    size_t unit;      /* rises along the leaves */
-    const char *like; /* the model's name for it, if Keras gave that name by itself, or NULL */
+    size_t unit;      /* index of the unit, rising along the leaves */
+    const char *like; /* its automatic name in the model, or NULL */
 } in_order;
 
 static int is_cell(pg__name_piece p)
@@ -35,8 +35,8 @@ static int holds_model(const pg__leaf *l)
     return l->layer->inner && l->layer->inner->model;
 }
 
-/* Is this component the name of an inner layer, perhaps under another number, and not of the layer
- * itself? */
+/* Is this component the name of an inner layer, perhaps with another number, rather than of the
+ * layer itself? */
 static int is_inner(pg__name_piece p, const pg__leaf *l, const pg__var *v)
 {
     const size_t n = pg__without_number(v->sub, strlen(v->sub));
@@ -90,7 +90,7 @@ static int prefix_of(pg__name_piece *out, const char *name, const pg__leaf *l, c
     return 1;
 }
 
-/* The number at the end of a name whose first stem bytes stand before it; 0 if there is none. */
+/* The number after the first stem bytes of a name; 0 if there is none. */
 static uint64_t number_of(pg__name_piece name, size_t stem)
 {
     uint64_t n = 0;
@@ -128,8 +128,8 @@ static int compare_like(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* Have all n weights, of one stem in the file, names of one stem in the model, all given by Keras?
- * Then the numbers of both count the same calls, in whatever order the layers stand. */
+/* Do all n weights, of one stem in the file, have automatic names of one stem in the model? Then
+ * both numbers count the same calls, whatever the order of the layers. */
 static int counted_alike(const in_order *w, size_t n)
 {
     if (!w[0].like)
@@ -168,9 +168,9 @@ static size_t number_units(const pg__leaves *leaves, const size_t *first, size_t
     return n;
 }
 
-/* One name for each unit, and along the units of one stem rising numbers. Where the model's own
- * numbers do not rise along its layers, as in Dense(2)(Dense(3)(x)), the file's must do as they do.
- */
+/* Checks that each unit has one name, and that numbers rise along the units of one stem. If the
+ * model's own numbers do not rise along its layers, as in Dense(2)(Dense(3)(x)), the file's must be
+ * ordered like them. */
 static int names_agree(in_order *w, size_t n, size_t *first_of_unit, size_t n_units)
 {
     for (size_t i = 0; i < n_units; i++)
@@ -194,8 +194,8 @@ static int names_agree(in_order *w, size_t n, size_t *first_of_unit, size_t n_un
     return 1;
 }
 
-/* Does the weight's name say that it is another layer's, in a word that somebody chose? Automatic
- * names differ from process to process; a layer called "block1" is that layer. */
+/* Does the weight's name say, by a chosen name, that it belongs to another layer? Automatic names
+ * differ from process to process; a layer named "block1" is that layer. */
 static int is_claimed(const pg__leaves *leaves, const pg__owner_table *table, const char *name,
                       size_t leaf)
 {
@@ -208,8 +208,8 @@ static int is_claimed(const pg__leaves *leaves, const pg__owner_table *table, co
     return 0;
 }
 
-/* Some wrapping layers store frozen weights in another order than they make them: inside the run of
- * one leaf the names decide. Long runs (whole models) keep their order. */
+/* Some wrapping layers store frozen weights in another order than they create them, so the names
+ * decide within one leaf. Long runs (whole models) keep their order. */
 static void sort_runs(pg__placing *p, const pg__leaves *leaves, const pg__stored *stored)
 {
     for (size_t i = 0, end; i < p->n; i = end) {
@@ -231,7 +231,7 @@ static void sort_runs(pg__placing *p, const pg__leaves *leaves, const pg__stored
     }
 }
 
-/* Do name and shape of every weight agree with the variable expected in its place? */
+/* Do name and shape of every weight agree with the variable expected at its position? */
 static int list_agrees(in_order *w, const pg__leaves *leaves, const pg__owner_table *table,
                        const pg__stored *stored, const pg__placing *p, const size_t *first,
                        const size_t *unit)

@@ -1,5 +1,5 @@
-/* classes.c - what a graph needs to know of a layer's class: that it exists, whether it holds
- * variables, how many outputs it has. What it computes is model/lower's business. */
+/* classes.c - the facts about layer classes that a graph needs: whether a class exists, holds
+ * variables, and how many outputs it has. model/lower knows what it computes. */
 #include "model/graph/classes.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ typedef struct layer_class {
 } layer_class;
 
 static const layer_class classes[] = {
-    /* sorted by name */
+/* sorted by name */
 #define PG_LAYER(class_name, family, outputs, lowering) {#class_name, #family, outputs},
 #define PG_UNTRAINED(class_name, family, outputs, why)  {#class_name, #family, outputs},
 #include "model/layers.def"
@@ -28,7 +28,8 @@ static int compare_class(const void *name, const void *entry)
 
 size_t pg__class_find(const char *class_name)
 {
-    if (strcmp(class_name, "Custom>CustomScaleLayer") == 0) /* as tf.keras writes it: registered */
+    if (strcmp(class_name, "Custom>CustomScaleLayer") ==
+        0) /* tf.keras writes registered classes so */
         class_name = "CustomScaleLayer";
     const layer_class *c = bsearch(class_name, classes, sizeof classes / sizeof *classes,
                                    sizeof *classes, compare_class);

@@ -1,4 +1,4 @@
-/* edit.c - changing a description by the byte ranges of its values. */
+/* edit.c - edits a description by replacing byte ranges of its text. */
 #include "model/graph/edit.h"
 
 #include <fnmatch.h>
@@ -30,7 +30,7 @@ static pg_status add_edit(pg__edits *e, size_t off, size_t n, const pg__str *tex
     return PG_OK;
 }
 
-/* Sets a member of a layer's config, which gets it if it has none. */
+/* Sets a member of a layer's config, or adds it. */
 static pg_status set_member(pg__edits *e, const pg__graph *g, const pg__layer *l, const char *key,
                             const char *value, pg_err *err)
 {
@@ -62,15 +62,15 @@ typedef struct pattern {
 typedef struct freezing {
     pattern *v;
     size_t n;
-    pg__strs names; /* of all layers, for a hint */
+    pg__strs names; /* names of all layers, for a hint */
 } freezing;
 
-/* A model in the walk. `last`: number, from 1, of the last pattern that matches it or one around
- * it.
- */
+/* A model on the stack. `last`: number, from 1, of the last pattern that matches it or a model
+ * around it. */
 typedef struct level {
     const pg__model *m;
-    size_t next, last, path; /* path: bytes of its name and those around it, with a '/' */
+    size_t next, last,
+        path; /* path: length of its name with those of the models around it, and a '/' */
 } level;
 
 static pg_status read_patterns(freezing *f, const char *text, pg_err *err)
@@ -119,7 +119,7 @@ static pg_status decide(pg__edits *out, const pg__graph *g, const freezing *f, c
 
 static pg_status walk(pg__edits *out, const pg__graph *g, freezing *f, pg_err *err)
 {
-    level stack[PG_LIMIT_MODEL_DEPTH + 2]; /* graph_build.c lets no model be deeper */
+    level stack[PG_LIMIT_MODEL_DEPTH + 2]; /* graph_build.c refuses deeper models */
     size_t depth = 1;
     pg__str path = {0};
     pg_status st = PG_OK;
@@ -176,7 +176,7 @@ done:
 
 /* ---- another number of classes ---- */
 
-/* They leave the last dimension what it is. */
+/* Classes that keep the last dimension. */
 static const char *const passes[] = {"Activation",
                                      "Dropout",
                                      "ELU",
@@ -218,7 +218,7 @@ static int64_t units_of(const pg__layer *l)
     return n;
 }
 
-/* Its last dimension is the head's: nothing else is moved there. */
+/* Is its last dimension that of the head, unmixed with others? */
 static int ends_with(const pg__layer *reshape, int64_t units)
 {
     const pg__json *shape = pg__json_get(reshape->config, "target_shape");
@@ -267,7 +267,7 @@ pg_status pg__head_of(pg__head *out, const pg__graph *g, size_t k, pg_err *err)
     }
 }
 
-/* Its target_shape with another last number. */
+/* The target_shape with another last number. */
 static pg_status end_with(pg__edits *out, const pg__graph *g, const pg__layer *reshape,
                           const char *number, pg_err *err)
 {
@@ -333,7 +333,7 @@ pg_status pg__edits_apply(pg__graph **g, pg__edits *e, pg_err *err)
         return PG_OK;
     qsort(e->v, e->n, sizeof *e->v, compare_edits);
     for (size_t i = 0; i < e->n; i++) {
-        if (e->v[i].off < at) /* one layer, reached twice */
+        if (e->v[i].off < at) /* the same layer, reached twice */
             continue;
         PG_TRY(pg__str_add(&text, old->text + at, e->v[i].off - at, err));
         PG_TRY(pg__str_puts(&text, e->v[i].text, err));

@@ -1,5 +1,5 @@
-/* graph.c - from the text of a model description to the graph: parsing, dialect, ownership. What a
- * model is and how its layers are found: graph_build.c; how they are connected: graph_connect.c. */
+/* graph.c - turns the text of a model description into a graph: parsing, dialect, ownership.
+ * graph_build.c finds models and layers, graph_connect.c connects them. */
 #include "model/graph/graph.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/try.h"
 #include "model/graph/graph_impl.h"
 
-/* Keras' major version, if the forms of this layer are those of one version only, else 0. */
+/* Keras' major version if only that version writes layers in this form, otherwise 0. */
 static int dialect_of_layer(const pg__layer *l, const pg__json *entry)
 {
     static const char *const keras1[] = {"nb_filter",  "input_dtype",  "init",
@@ -42,7 +42,7 @@ static int dialect_of(const pg__graph *g)
     return 2;
 }
 
-/* Copies and parses the text; a JSON string that holds JSON is parsed once more. */
+/* Copies and parses the text; a JSON string that contains JSON is parsed again. */
 static pg_status read_text(pg__graph *g, const char *text, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -150,7 +150,7 @@ int pg__layer_is_keras(const pg__layer *l)
 {
     static const char *const packages[] = {"keras", "tf_keras", "tensorflow.keras",
                                            "tensorflow.python.keras", "keras_core"};
-    if (!l->module) /* of a .h5, where there is no module, or of a class that somebody registered */
+    if (!l->module) /* from a .h5, which has no module, or a registered class */
         return !l->registered_name;
     for (size_t i = 0; i < sizeof packages / sizeof *packages; i++) {
         const size_t n = strlen(packages[i]);

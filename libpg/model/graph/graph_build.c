@@ -1,9 +1,7 @@
-/* graph_build.c - layers out of the model JSON (FORMATS.md: "Model JSON"): what is a model, what a
- * layer is called, where its bytes lie.
- *
- * Models nest. They are expanded from a work list, not by recursion, and no deeper than a limit.
- * The parsed JSON and the text are walked side by side, so that finding all byte ranges of one
- * level costs one pass over its bytes. */
+/* graph_build.c - makes layers from the model JSON (FORMATS.md: "Model JSON"): finds models, the
+ * names of layers, and their byte ranges. Models nest: a work list expands them, without recursion
+ * and down to a limit. The parsed JSON and the text are walked side by side, so that all byte
+ * ranges of one level cost one pass over its bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +12,7 @@
 #include "model/graph/graph_impl.h"
 
 typedef struct todo {
-    pg__layer *layer; /* its config says whether there is a model or an inner layer to build */
+    pg__layer *layer; /* its config may hold a model or an inner layer to build */
     unsigned depth;
 } todo;
 
@@ -114,8 +112,8 @@ static pg__json_span member(const pg__graph *g, pg__json_span in, const char *ke
     return none;
 }
 
-/* Keras 3 lists operations as it lists layers. A .h5 does not tell their modules; every layer,
- * though, says whether it is trainable, and has its name in its config. */
+/* Keras 3 lists operations like layers. A .h5 lacks their modules; but every layer says whether it
+ * is trainable, and has its name in its config. */
 static int is_op(const pg__layer *l, const pg__json *entry)
 {
     const int keras3 =
@@ -126,7 +124,7 @@ static int is_op(const pg__layer *l, const pg__json *entry)
            (keras3 && !pg__json_get(l->config, "trainable") && !pg__json_get(l->config, "layers"));
 }
 
-/* Fills all of l but name, calls and what is inside, from its entry in the JSON. */
+/* Fills in l, except its name, calls and contents, from its entry in the JSON. */
 static pg_status read_entry(build *b, pg__layer *l, const pg__json *entry, pg__json_span span,
                             size_t i)
 {
@@ -165,8 +163,8 @@ static int compare_names(const void *a, const void *b, void *model)
     return c ? c : i < k ? -1 : i > k;
 }
 
-/* Sorts the named layers into m->by_name; *n of them. Sorted rather than hashed: nobody can choose
- * names that make it slow. */
+/* Sorts the *n named layers into m->by_name. Sorted rather than hashed: no choice of names makes it
+ * slow. */
 static pg_status sort_names(pg__model *m, size_t *n, pg_err *err)
 {
     if (!m->by_name)
@@ -201,7 +199,7 @@ size_t pg__model_find(const pg__model *m, const char *name)
     return find_among(m, m->n_layers, name);
 }
 
-/* "sequential_1" for a layer without a name, as a reload by Keras would call it. */
+/* "sequential_1" for a layer without a name, as Keras would name it on loading. */
 static pg_status make_name(build *b, const pg__model *m, size_t n_named, pg__layer *l,
                            size_t *count)
 {
@@ -228,7 +226,7 @@ done:
     return st;
 }
 
-/* Every layer of m has a name of its own afterwards, and m->by_name finds it. */
+/* Afterwards every layer of m has a name of its own, and m->by_name finds it. */
 static pg_status name_layers(build *b, pg__model *m, int may_lack)
 {
     pg_err *err = b->err;
@@ -280,7 +278,7 @@ static pg_status read_layers(build *b, pg__model *m, const pg__json *entries, pg
     m->layers = pg__mem_array(n, sizeof *m->layers);
     if (!m->layers)
         return pg__nomem(b->err);
-    m->n_layers = n; /* what follows may fail: zeroed layers can be freed */
+    m->n_layers = n; /* the rest may fail: zeroed layers can be freed */
     for (size_t i = 0; i < n && pg__json_walk_next(&w); i++) {
         PG_TRY(read_entry(b, &m->layers[i], pg__json_at(entries, i), w.value, i));
         PG_TRY(later(b, &m->layers[i], depth + 1));
@@ -289,7 +287,7 @@ done:
     return st;
 }
 
-/* Builds what is inside one layer: its model, or the layer that it wraps. */
+/* Builds the contents of one layer: its model, or the layer that it wraps. */
 static pg_status expand(build *b, todo t)
 {
     pg_status st = PG_OK;
@@ -316,7 +314,7 @@ pg_status pg__graph_build(pg__graph *g, pg__layer *root, pg_err *err)
     PG_TRY(later(&b, root, 0));
     while (b.n > 0)
         PG_TRY(expand(&b, b.list[--b.n]));
-    for (size_t i = g->n_models; i-- > 0;) /* inner models first: their outputs are counted then */
+    for (size_t i = g->n_models; i-- > 0;) /* inner models first: then their outputs are counted */
         PG_TRY(pg__graph_connect(g->models[i], err));
     g->root = root->model;
 done:

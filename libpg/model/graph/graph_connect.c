@@ -1,13 +1,13 @@
-/* graph_connect.c - who feeds whom: inbound_nodes, input_layers, output_layers in every form that
- * Keras 1, 2, tf.keras and 3 write (FORMATS.md: "Model JSON"), checked and resolved.
+/* graph_connect.c - connects layers: checks and resolves inbound_nodes, input_layers and
+ * output_layers in every form that Keras 1, 2, tf.keras and 3 write (FORMATS.md: "Model JSON").
  *
  * A call (one inbound node) is a list of [layer, node, tensor], since Keras 2 with keyword
- * arguments as fourth element that may hold more of them; in Keras 3 an object whose args and
- * kwargs hold
- * __keras_tensor__ objects at any depth. All are collected by one walk with a stack of its own,
- * each with the keyword it stands under.
- * References are resolved through the sorted names, and the order of calls is sorted topologically:
- * both in (almost) linear time, however often a tensor is shared. */
+ * arguments as a fourth element that may hold more references; in Keras 3 it is an object whose
+ * args and kwargs hold __keras_tensor__ objects at any depth. One walk with a stack of its own
+ * collects them all, each with its keyword.
+ *
+ * References are resolved through the sorted names, and calls are sorted topologically: both in
+ * (almost) linear time, however often a tensor is shared. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -28,15 +28,15 @@ typedef struct connect {
     size_t n_refs, cap_refs;
     const char **args; /* per ref */
     size_t cap_args;
-    const char *arg;        /* keyword that is looked at, or NULL */
-    const pg__json *kwargs; /* of the call that is looked at */
+    const char *arg;        /* current keyword, or NULL */
+    const pg__json *kwargs; /* of the current call */
     raw_call *calls;        /* of all layers, in order */
     size_t n_calls, cap_calls;
     size_t *first_call; /* per layer, and one more for the end */
     pg_err *err;
 } connect;
 
-/* Where in the model a reference stands, for messages. */
+/* Where a reference is in the model, for messages. */
 typedef struct place {
     const char *layer; /* NULL: of the model */
     const char *key;
@@ -46,7 +46,7 @@ typedef struct frame {
     const pg__json *array;
     size_t next;
     pg__json_iter members;
-    int maybe;    /* what looks like a reference need not be one: arguments */
+    int maybe;    /* arguments: a list that looks like a reference need not be one */
     int keywords; /* its members are keyword arguments */
 } frame;
 
@@ -92,7 +92,7 @@ static int is_triple(const pg__json *j)
            pg__json_type_of(pg__json_at(j, 1)) == PG_J_INT;
 }
 
-/* Looks at one value: a reference is added, a container is put on the stack. */
+/* Visits one value: adds a reference, or pushes a container onto the stack. */
 static pg_status visit(connect *c, const pg__json *j, int maybe, frame *stack, size_t *depth,
                        const place *at)
 {
@@ -204,8 +204,8 @@ done:
     return st;
 }
 
-/* Finds for each called layer the number of its first call: 0, or 1 where a model was built before
- * it was called, as all refs to it then say. */
+/* Finds for each called layer the number of its first call: 0, or 1 if a model was built before it
+ * was called, in which case all refs say 1. */
 static void number_calls(connect *c)
 {
     for (size_t i = 0; i < c->n_refs; i++) {
@@ -264,8 +264,8 @@ static size_t call_index(const connect *c, pg__tensor_ref ref)
     return l->n_calls ? c->first_call[ref.layer] + ref.node - l->first_node : SIZE_MAX;
 }
 
-/* A layer on a cycle, given the calls that wait for others for ever: going from call to a call that
- * it waits for must come back. */
+/* Finds a layer on a cycle among the calls that wait for ever: going from a call to one that it
+ * waits for must come back. */
 static size_t layer_on_cycle(const connect *c, const size_t *waits)
 {
     size_t layer = 0, call = 0;
@@ -290,7 +290,7 @@ static pg_status check_cycles(const connect *c)
 {
     pg_status st = PG_OK;
     const size_t n = c->n_calls;
-    size_t *waits = pg__mem_array(n, sizeof *waits);     /* inputs of a call not yet there */
+    size_t *waits = pg__mem_array(n, sizeof *waits); /* inputs of a call that are still missing */
     size_t *first = pg__mem_array(n + 2, sizeof *first); /* of a call's users, in `users` */
     size_t *users = pg__mem_array(c->n_refs, sizeof *users);
     size_t *ready = pg__mem_array(n, sizeof *ready), n_ready = 0, n_done = 0;

@@ -1,4 +1,4 @@
-/* rules.c - the switches of every generation: standalone Keras 2.0.9, 2.2.4, 2.3.1, tf.keras
+/* rules.c - the switches of every generation: standalone Keras 2.0.9, 2.2.4 and 2.3.1, tf.keras up
  * to 2.10 and from 2.11 (2.15), Keras 3 (3.6). Keras 1 computes as 2.0 does. */
 #include "model/graph/rules.h"
 

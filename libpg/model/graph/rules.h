@@ -1,5 +1,5 @@
-/* rules.h - where versions of Keras compute differently: one struct of switches, chosen by the
- * version that wrote the model or by the user. Sources: the releases named in rules.c. */
+/* rules.h - how versions of Keras differ in what they compute: one struct of switches, chosen by
+ * the version that wrote the model or by the user. Sources: the releases named in rules.c. */
 #ifndef PG_MODEL_GRAPH_RULES_H
 #define PG_MODEL_GRAPH_RULES_H
 
@@ -9,26 +9,26 @@ typedef enum pg__bn_moving {
     PG__BN_BIASED,       /* m v + (1-m) x with the batch's biased variance: 2.0, Keras 3 */
     PG__BN_DEBIASED,     /* zero-debiased average, the variance as in 2.3: 2.1, 2.2 */
     PG__BN_CORRECTED_2X, /* n/(n-(1+eps)), after the fused kernel's n/(n-1): 2.3 */
-    PG__BN_FUSED         /* n/(n-1) where TensorFlow's fused kernel runs, else biased: tf.keras */
+    PG__BN_FUSED         /* n/(n-1) if TensorFlow's fused kernel runs, otherwise biased: tf.keras */
 } pg__bn_moving;
 
 typedef enum pg__bn_frozen {
     PG__BN_FROZEN_INFERS, /* moving statistics, no update: tf.keras 2, Keras 3 */
-    PG__BN_FROZEN_MOVES,  /* normalises with the batch, statistics go on moving: 2.0 */
-    PG__BN_FROZEN_STANDS  /* normalises with the batch, statistics stand still: 2.1 to 2.3 */
+    PG__BN_FROZEN_MOVES,  /* normalises with the batch, statistics keep moving: 2.0 */
+    PG__BN_FROZEN_STANDS  /* normalises with the batch, statistics do not move: 2.1 to 2.3 */
 } pg__bn_frozen;
 
 typedef struct pg__rules {
     const char *name; /* "2.15" */
     int keras3;
-    int new_optimizers;    /* 2.11 and later; `decay` asks for the older ones */
+    int new_optimizers;    /* 2.11 and later; `decay` selects the older ones */
     double epsilon;        /* of Adam, RMSprop, ... */
     int clip_all_together; /* clipnorm is the norm of all gradients */
     int loss_norm_nonzero; /* the loss is divided by mean(w != 0), masks by their mean */
     int mask_rescaled;     /* a masked loss is divided by the share of unmasked steps */
     int bce_adds_epsilon;
-    int logit_shortcut; /* losses on logits where a softmax or sigmoid made the output */
-    int logits_cached;  /* the same for either of them, whichever the loss is made for */
+    int logit_shortcut; /* losses on logits if a softmax or sigmoid made the output */
+    int logits_cached;  /* the same for either of them, whichever of the two the loss is for */
     pg__bn_moving bn_moving;
     pg__bn_frozen bn_frozen;
     int activity_per_row;    /* activity_regularizer is divided by the batch size */
@@ -36,14 +36,15 @@ typedef struct pg__rules {
     int recurrent_hard;      /* recurrent_activation absent: hard_sigmoid */
     int bidirectional_zeros; /* Bidirectional gives zeros at masked steps of sequences */
     int masks_or;            /* masks of merged inputs: or, instead of and */
-    int metrics_see_mask;    /* unweighted metrics leave masked steps out */
-    int acc_short;           /* the metric accuracy is called acc */
+    int metrics_see_mask;    /* unweighted metrics ignore masked steps */
+    int acc_short;           /* the metric accuracy is named acc */
     int sorted_logs;         /* sorted keys, learning_rate instead of lr */
     int clip_one_only;       /* only one way of clipping may be given */
 } pg__rules;
 
-/* The rules of a version as Keras writes it ("2.2.4", "2.1.6-tf", "3.6.0"); NULL or "": 2.15's.
- * PG_E_ARG: not a version. A "-tf" behind 2.1 to 2.4 means tf.keras, not the package of its own. */
+/* The rules of a version as Keras writes it ("2.2.4", "2.1.6-tf", "3.6.0"); NULL or "": those of
+ * 2.15. PG_E_ARG: not a version. A "-tf" after 2.1 to 2.4 means tf.keras instead of the standalone
+ * package. */
 pg_status pg__rules_of(const pg__rules **out, const char *version, pg_err *err);
 
 #endif

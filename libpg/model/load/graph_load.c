@@ -1,5 +1,5 @@
-/* graph_load.c - a model description out of a file: model JSON is read here, everything else is
- * opened as a checkpoint and asked for its model_config. */
+/* graph_load.c - reads a model description from a file: model JSON is read here, any other file is
+ * opened as a checkpoint that may hold a model_config. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static int is_utf16(const char *head, size_t n)
     return n >= 2 && (memcmp(head, "\xFF\xFE", 2) == 0 || memcmp(head, "\xFE\xFF", 2) == 0);
 }
 
-/* The whole text of a JSON file, or *text NULL if it is something else. */
+/* Reads the whole text of a JSON file; *text is NULL if the file is something else. */
 static pg_status read_json(char **text, size_t *n, const char *path, pg_err *err)
 {
     char head[65];
@@ -109,7 +109,7 @@ done:
     return st;
 }
 
-/* A description that is none is no description that does not fit. */
+/* A file without a description is PG_E_UNKNOWN here, not PG_E_MISMATCH. */
 static pg_status not_a_model(pg_status st, pg_err *err)
 {
     if (st == PG_E_MISMATCH && err)
@@ -147,7 +147,7 @@ static pg_status check_head(const pg__str *text, pg_err *err)
     return PG_OK;
 }
 
-/* What a pipe gives until it ends; of what is no JSON only the beginning. */
+/* Reads a pipe to its end, or only the beginning if it is not JSON. */
 static pg_status read_all(pg__str *out, int fd, pg_err *err)
 {
     char piece[1 << 14];

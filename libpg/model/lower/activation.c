@@ -1,6 +1,6 @@
-/* activation.c - activations by the names that configs use, as a string, as an object
- * ({"class_name": "ReLU", "config": {...}}), or as a function object of Keras 3. Sources:
- * keras/activations.py of 1.2.2, 2.15 and 3.6; the layers ReLU, LeakyReLU, ELU, ThresholdedReLU. */
+/* activation.c - activations by their names in configs: a string, an object ({"class_name": "ReLU",
+ * "config": {...}}), or a function object of Keras 3. Sources: keras/activations.py of 1.2.2, 2.15
+ * and 3.6; the layers ReLU, LeakyReLU, ELU, ThresholdedReLU. */
 #include <math.h>
 #include <string.h>
 
@@ -110,7 +110,7 @@ static pg_status apply_named(pg__lowering *lw, const pg__layer *l, const char *n
 
 /* ---- activations inside operations ---- */
 
-/* Can its slope be told from its result? */
+/* Can its slope be computed from its result? */
 static int invertible(const pg__act_attrs *a)
 {
     switch (a->kind) {
@@ -198,7 +198,7 @@ done:
     return st;
 }
 
-/* x where x > theta, else 0. */
+/* x if x > theta, otherwise 0. */
 static pg_status apply_thresholded_relu(pg__lowering *lw, const pg__layer *l,
                                         const pg__json *config, pg__val x, pg__val *out,
                                         pg_err *err)
@@ -274,7 +274,7 @@ pg_status pg__lower_activation_of(pg__lowering *lw, const pg__layer *l, const pg
     }
 }
 
-/* Element by element: the mask goes on. */
+/* Works element by element, so it passes the mask on. */
 static pg_status as_layer(apply_fn fn, pg__lowering *lw, const pg__layer *l, const pg__val *in,
                           size_t n_in, pg__results *out, pg_err *err)
 {

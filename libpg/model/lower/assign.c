@@ -1,4 +1,4 @@
-/* assign.c - finding a call's device. */
+/* assign.c - finds the device of a call. */
 #include "model/lower/assign.h"
 
 #include <fnmatch.h>

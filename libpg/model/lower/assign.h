@@ -1,4 +1,4 @@
-/* assign.h - device parallelism: which calls of a model run on which device. */
+/* assign.h - model parallelism: assigns the calls of a model to devices. */
 #ifndef PG_MODEL_LOWER_ASSIGN_H
 #define PG_MODEL_LOWER_ASSIGN_H
 
@@ -12,7 +12,7 @@ typedef struct pg__assignment {
     char *layer;
     uint32_t call;
     uint32_t device; /* number of the device among those that share the work */
-    int used;        /* it named a call */
+    int used;        /* it matched a call */
 } pg__assignment;
 
 typedef struct pg__assigned {
@@ -21,8 +21,8 @@ typedef struct pg__assigned {
     uint32_t n_devices;
 } pg__assigned;
 
-/* The last placement that names the call sets *device; without one it stays what it is, that of the
- * model around the layer. NULL places nothing. */
+/* The last placement that names the call sets *device; otherwise it stays that of the model around
+ * the layer. NULL places nothing. */
 void pg__assign_call(pg__assigned *p, const char *layer, uint32_t call, uint32_t *device);
 
 #endif

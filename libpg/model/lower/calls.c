@@ -1,8 +1,7 @@
-/* calls.c - what a layer is called with beside the tensors that it works on: keywords, and masks.
- *
- * Keras 3 writes the computation of masks into the model, as operations (NotEqual, Any, ...) whose
- * results are given to layers as keywords. Masks come about by themselves here, so operations that
- * lead to nothing but masks are left out; a mask that something else computes is taken. */
+/* calls.c - arguments of a call besides its tensors: keywords, and masks. Keras 3 writes the
+ * computation of masks into the model, as operations (NotEqual, Any, ...) whose results layers get
+ * as keywords. Lowering makes masks itself, so operations that only lead to masks are left out; a
+ * mask that another layer computes is used. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -23,7 +22,7 @@ int pg__is_mask_arg(const char *arg)
     return arg && is_one_of(arg, names);
 }
 
-/* Operations of masks, also in a .h5, which does not tell the modules of classes. */
+/* Operations of masks, also in a .h5, which lacks the modules of classes. */
 static int may_be_left_out(const pg__layer *l)
 {
     static const char *const ops[] = {"Any",        "BroadcastTo", "ExpandDims", "LogicalAnd",
@@ -92,7 +91,7 @@ static size_t target_of(const char *mask, size_t nth, const char *const *args, s
     return 0;
 }
 
-/* A value of its own with the same memory, so that the mask is seen by this call alone. */
+/* A new value with the same memory, so that only this call sees the mask. */
 static pg_status set_own_mask(pg__lowering *lw, pg__val *v, pg__val mask, pg_err *err)
 {
     const pg__reshape_attrs same = {.to = *pg__dims_at(lw, *v)};
@@ -104,14 +103,14 @@ done:
     return st;
 }
 
-/* For which operand mask number nth is that "mask" gives: a list may leave some out, and Keras 2
- * writes it again with every operand. */
+/* The operand of the nth mask in "mask": a list may leave some out, and Keras 2 repeats it with
+ * every operand. */
 static size_t place_of(const pg__call *call, size_t nth)
 {
     const pg__json *list = pg__json_get(call->kwargs, "mask");
     const size_t n = pg__json_type_of(list) == PG_J_ARRAY ? pg__json_len(list) : 0;
     size_t n_given = 0;
-    if (pg__json_str(pg__json_at(list, 0))) /* no list but [layer, node, tensor] */
+    if (pg__json_str(pg__json_at(list, 0))) /* not a list but [layer, node, tensor] */
         return nth;
     for (size_t i = 0; i < n; i++)
         n_given += pg__json_type_of(pg__json_at(list, i)) != PG_J_NULL;

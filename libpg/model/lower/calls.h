@@ -4,15 +4,15 @@
 
 #include "model/lower/lower.h"
 
-/* Per layer of m: 1 if its results are used for something else than masks. */
+/* Per layer of m: 1 if its results are used for more than masks. */
 pg_status pg__layers_needed(unsigned char **out, const pg__model *m, pg_err *err);
 
-/* Is this keyword one that gives a mask? */
+/* Does this keyword give a mask? */
 int pg__is_mask_arg(const char *arg);
 
-/* Takes the masks out of a call's operands and gives them to those that they are for: *n operands
- * are left in `in`, with their keywords in `args`. PG__NO_VAL is a mask that was left out. *given:
- * a mask was given to an operand that had none. */
+/* Removes the masks from the operands of a call and attaches them to their operands: *n operands
+ * remain in `in`, with their keywords in `args`. PG__NO_VAL is a mask that was left out. *given: an
+ * operand without a mask got one. */
 pg_status pg__split_masks(pg__lowering *lw, const pg__call *call, pg__val *in, const char **args,
                           size_t *n, int *given, pg_err *err);
 

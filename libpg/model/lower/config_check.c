@@ -1,5 +1,5 @@
-/* config_check.c - what every layer's config is asked before the layer is made: settings that would
- * be taken for something else in silence. Keras refuses all of them. */
+/* config_check.c - checks the config of every layer before it is made, for settings that would
+ * silently mean something else. Keras refuses all of them. */
 #include <string.h>
 
 #include "base/try.h"
@@ -51,8 +51,7 @@ pg_status pg__check_flags(const pg__layer *l, pg_err *err)
     return PG_OK;
 }
 
-/* A file that was edited by hand: other layers name this one by its entry, variables by its config.
- */
+/* A hand-edited file: other layers name this one by its entry, variables by its config. */
 static pg_status check_name(const pg__layer *l, pg_err *err)
 {
     const char *name = pg__json_get_str(l->config, "name");

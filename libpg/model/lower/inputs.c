@@ -1,12 +1,11 @@
-/* inputs.c - what a model is fed: shapes and types of its inputs as every generation writes them.
- */
+/* inputs.c - shapes and types of a model's inputs, as every generation writes them. */
 #include <string.h>
 
 #include "base/limits.h"
 #include "base/try.h"
 #include "model/lower/lower.h"
 
-/* A list of sizes, null where unknown; `batch` is put in front of lists that leave it out. */
+/* A list of sizes, null if unknown; `batch` goes before lists that leave it out. */
 static pg_status read_shape(pg__dims *out, const pg__layer *l, const pg__json *list, int batch,
                             pg_err *err)
 {
@@ -55,7 +54,7 @@ static int is_integer(const char *dtype)
     return dtype && (strncmp(dtype, "int", 3) == 0 || strncmp(dtype, "uint", 4) == 0);
 }
 
-/* Keras 1 and 2 let the first layer of a Sequential say it with input_dim (and input_length). */
+/* In Keras 1 and 2, the first layer of a Sequential may give it as input_dim (and input_length). */
 static pg_status shape_of_dims(pg__dims *out, const pg__layer *l, pg_err *err)
 {
     const int is_embedding = strcmp(l->class_name, "Embedding") == 0;
@@ -83,7 +82,8 @@ pg_status pg__input_shape(pg__dims *out, pg__elem *elem, const pg__model *m, con
                     feeds_embedding(m, (size_t)(l - m->layers), 0)
                 ? PG__INT
                 : PG__REAL;
-    if (l->model && m->sequential && l->model->n_inputs > 0 && !built) /* a model stands first */
+    if (l->model && m->sequential && l->model->n_inputs > 0 &&
+        !built) /* the first layer is a model */
         return pg__input_shape(out, elem, l->model, &l->model->layers[l->model->inputs[0].layer],
                                err);
     for (size_t i = 0; i < 2; i++) {

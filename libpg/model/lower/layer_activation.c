@@ -1,5 +1,5 @@
-/* layer_activation.c - activations with parameters, one per input element or per shared axis; their
- * shape is the input's, so the config fixes no dimension. */
+/* layer_activation.c - activations with parameters, one per input element or per shared axis.
+ * Parameters have the input's shape, so the config fixes no dimension. */
 #include <math.h>
 
 #include "base/try.h"

@@ -1,6 +1,6 @@
-/* layer_applications.c - layers that keras.applications brings along: CustomScaleLayer of
- * InceptionResNetV2, LayerScale and StochasticDepth of ConvNeXt. A .h5 does not tell whose class of
- * that name it is: one with other keys is another's. */
+/* layer_applications.c - layers that keras.applications defines: CustomScaleLayer of
+ * InceptionResNetV2, LayerScale and StochasticDepth of ConvNeXt. A .h5 does not show where a class
+ * of that name comes from: one with other keys is a different class. */
 #include "base/try.h"
 #include "model/lower/layers.h"
 #include "model/lower/spatial.h"
@@ -62,7 +62,7 @@ done:
     return st;
 }
 
-/* Whole rows are dropped, the others scaled: a dropout whose noise all else shares. */
+/* Drops whole rows and scales the others: a dropout whose noise all other axes share. */
 pg_status pg__lower_stochastic_depth(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                      size_t n_in, pg__results *out, pg_err *err)
 {

@@ -23,7 +23,7 @@ done:
     return st;
 }
 
-/* "output_shape": a number, or a list of them; null leaves one dimension as it is. */
+/* "output_shape": a number, or a list of them; null leaves one dimension unchanged. */
 static pg_status read_output_shape(const pg__layer *l, uint64_t *dims, uint32_t *n, pg_err *err)
 {
     const pg__json *j = pg__json_get(l->config, "output_shape");
@@ -94,14 +94,14 @@ typedef struct mha {
     uint64_t heads, key_heads, key, value; /* key_heads: of keys and values */
     int has_bias;
     double dropout;
-    uint32_t rank;                /* of the inputs */
-    uint32_t axes[PG_MAX_RANK];   /* between rows and features: first those that attention leaves
-                                     apart, then those that it is over */
+    uint32_t rank;              /* of the inputs */
+    uint32_t axes[PG_MAX_RANK]; /* axes between rows and features: first those that attention leaves
+                                   alone, then the attended ones */
     uint32_t n_apart, n_attended; /* of them */
 } mha;
 
-/* x times a kernel (in..., out...) of which the first n_in dimensions are the last of x taken
- * together, plus the bias; what comes out is flat. */
+/* x times a kernel (in..., out...), whose first n_in dimensions are the last ones of x taken
+ * together, plus the bias; the result is flat. */
 static pg_status project(pg__lowering *lw, const mha *m, const char *sub, pg__val x,
                          const uint64_t *kernel, uint32_t n_in, uint32_t rank, pg__val *out,
                          pg_err *err)
@@ -162,7 +162,7 @@ static pg_status read_axes(mha *m, pg_err *err)
                : pg_fail(err, PG_E_UNSUPPORTED, "%s: attention over no axis", PG_SHOW(m->l->name));
 }
 
-/* Product of sizes: of those that are left apart, or that are attended. */
+/* Product of the sizes of the axes that are left alone, or attended. */
 static uint64_t size_of(const mha *m, const pg__dims *d, int apart)
 {
     uint64_t n = 1;
@@ -172,7 +172,7 @@ static uint64_t size_of(const mha *m, const pg__dims *d, int apart)
     return n;
 }
 
-/* (rows, steps, features): what is left apart belongs to the rows. */
+/* (rows, steps, features): axes that are left alone belong to the rows. */
 static pg_status flat_steps(pg__lowering *lw, const mha *m, pg__val *x, pg_err *err)
 {
     const pg__dims d = *pg__dims_at(lw, *x);
@@ -215,7 +215,7 @@ done:
     return st;
 }
 
-/* Every head of keys or values as often as queries have heads for it. */
+/* Repeats every head of keys or values for its heads of queries. */
 static pg_status repeat_heads(pg__lowering *lw, const mha *m, uint64_t size, pg__val *x,
                               pg_err *err)
 {
@@ -255,7 +255,7 @@ done:
     return st;
 }
 
-/* The operation's result (rows, steps, heads * value) as the layer gives it. */
+/* Turns the operation's result (rows, steps, heads * value) into the layer's. */
 static pg_status project_back(pg__lowering *lw, const mha *m, pg__val y, const pg__dims *query,
                               pg__val *out, pg_err *err)
 {
@@ -297,8 +297,8 @@ static pg_status score_dims(const mha *m, const pg__dims *query, const pg__dims 
     return PG_OK;
 }
 
-/* The mask of scores as the operation takes it. Axes that it lacks stand, as in Keras, in front of
- * those of steps; where several of the scores' axes are one here, it is repeated along them. */
+/* The mask of scores for the operation. Missing axes precede those of steps, as in Keras; if
+ * several axes of the scores are one here, the mask is repeated along them. */
 static pg_status flat_mask(pg__lowering *lw, const mha *m, const pg__dims *scores, pg__val *mask,
                            pg_err *err)
 {

@@ -1,7 +1,7 @@
-/* layer_augment.c - images changed at random while a model is trained: RandomFlip,
- * RandomTranslation, RandomRotation, RandomZoom, RandomCrop, RandomContrast, RandomBrightness. The
- * distributions are Keras', the numbers our own. Outside of training images stay as they are.
- * Sources: keras/layers/preprocessing of 2.15 and 3.6. */
+/* layer_augment.c - random changes of images during training: RandomFlip, RandomTranslation,
+ * RandomRotation, RandomZoom, RandomCrop, RandomContrast, RandomBrightness. The distributions are
+ * Keras', the random numbers our own. Outside of training, images stay the same. Sources:
+ * keras/layers/preprocessing of 2.15 and 3.6. */
 #include <math.h>
 #include <string.h>
 
@@ -215,8 +215,8 @@ done:
     return st;
 }
 
-/* Outside of training Keras 3 begins where a window of the right proportions would, but takes one
- * of the size that is asked for, as far as there are cells. */
+/* Outside of training, Keras 3 begins where a window of the right proportions would, but takes one
+ * of the requested size, as far as there are cells. */
 static pg_status keras3_crop(pg__lowering *lw, pg__val x, const uint64_t size[2], pg__val *out,
                              pg_err *err)
 {
@@ -235,8 +235,8 @@ done:
     return st;
 }
 
-/* All images of a batch begin at the same cell. Those that are too small (in Keras 3, or just as
- * large) are made to fit, as all are outside of training. */
+/* All images of a batch begin at the same cell. Images that are too small (in Keras 3 also equally
+ * large ones) are resized, as all are outside of training. */
 pg_status pg__lower_random_crop(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                 size_t n_in, pg__results *out, pg_err *err)
 {

@@ -1,6 +1,6 @@
-/* layer_category.c - numbers that become categories: CategoryEncoding, Discretization,
- * Hashing, IntegerLookup. Sources: keras/layers/preprocessing of 2.15 and 3.6. Nothing derives by
- * which category it is, but by the weights of a count. */
+/* layer_category.c - turns numbers into categories: CategoryEncoding, Discretization, Hashing,
+ * IntegerLookup. Sources: keras/layers/preprocessing of 2.15 and 3.6. There is no gradient with
+ * respect to the category, only to the weights of a count. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +111,7 @@ static pg_status read_mode(mode *out, const pg__layer *l, mode fallback, pg_err 
                    PG_SHOW(l->name), name ? PG_SHOW(name) : "no text");
 }
 
-/* x holds numbers from 0 to depth - 1; others are none of the categories. */
+/* x holds numbers from 0 to depth - 1; others belong to no category. */
 static pg_status encode(pg__lowering *lw, const pg__layer *l, mode how, pg__val x, uint64_t depth,
                         pg__val weights, pg__val *out, pg_err *err)
 {
@@ -235,7 +235,7 @@ done:
     return st;
 }
 
-/* How many boundaries x has reached: those that are not more than it. */
+/* Number of boundaries that x has reached: those that are at most x. */
 static pg_status reached(pg__lowering *lw, pg__val x, const double *at, uint64_t n, pg__val *out,
                          pg_err *err)
 {
@@ -291,8 +291,7 @@ typedef struct lookup {
     double mask, oov;
 } lookup;
 
-/* What stands for itself: the mask's token, then that of what is not known. Lists may begin with
- * them. */
+/* Special tokens: that of the mask, then that of unknown values. Lists may begin with them. */
 static void skip_special(lookup *t)
 {
     const uint64_t n = (uint64_t)(t->has_mask + t->unknown);
@@ -308,7 +307,7 @@ static int compare_keys(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* A number that is there twice would have two places, which were added up. */
+/* A number that occurs twice would have two positions, which would be added up. */
 static pg_status check_apart(const lookup *t, const pg__layer *l, pg_err *err)
 {
     double *sorted = pg__mem_array((size_t)t->n, sizeof *sorted);

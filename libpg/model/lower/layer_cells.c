@@ -1,8 +1,8 @@
-/* layer_cells.c - RNN around a cell, or around several cells of which each takes what the one
- * before gives. Step by step or cell by cell is the same, as no cell looks at another's states: so
- * each cell is a recurrent layer of its own that gives its sequence to the next. A masked step
- * changes no state. Sources: keras/layers/rnn/base_rnn.py and stacked_rnn_cells.py of 2.15, rnn.py
- * of 3.6. */
+/* layer_cells.c - RNN around a cell, or around several cells, each of which takes the output of
+ * the one before. Going step by step or cell by cell is the same, as no cell sees another's
+ * states: so each cell becomes a recurrent layer that passes its sequence to the next. A masked
+ * step changes no state. Sources: keras/layers/rnn/base_rnn.py and stacked_rnn_cells.py of 2.15,
+ * rnn.py of 3.6. */
 #include <string.h>
 
 #include "base/try.h"

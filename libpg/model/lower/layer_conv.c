@@ -136,7 +136,7 @@ done:
     return st;
 }
 
-/* Every position has a kernel of its own; how it is stored depends on "implementation". */
+/* Every position has a kernel of its own; its storage depends on "implementation". */
 pg_status pg__vars_local_conv(pg__vars *out, const pg__layer *l, int dialect, pg_err *err)
 {
     conv c;
@@ -348,7 +348,7 @@ done:
 
 /* ---- transposed ---- */
 
-/* Cells along axis i that n cells make: the rule of deconv_output_length(). */
+/* Number of output cells along axis i for n input cells: the rule of deconv_output_length(). */
 static uint64_t made_cells(const image *m, uint32_t i, uint64_t n, const uint64_t *extra)
 {
     const uint64_t reach = reach_of(m, i), stride = m->a.stride[i];
@@ -362,7 +362,7 @@ static uint64_t made_cells(const image *m, uint32_t i, uint64_t n, const uint64_
     return pg__dim_add(pg__dim_mul(n, stride), reach > stride ? reach - stride : 0);
 }
 
-/* Deconvolution2D of Keras 1 is told its output_shape, batch included. */
+/* Deconvolution2D of Keras 1 has its output_shape in the config, with the batch. */
 static pg_status told_size(image *m, const pg__layer *l, pg_err *err)
 {
     const pg__json *shape = pg__json_get(l->config, "output_shape");
@@ -397,7 +397,7 @@ done:
     return st;
 }
 
-/* What a convolution's gradient does to its result; the kernel is (*k, out, in). */
+/* Computes the gradient of a convolution with respect to its input; the kernel is (*k, out, in). */
 pg_status pg__lower_conv_transpose(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                    size_t n_in, pg__results *out, pg_err *err)
 {

@@ -1,5 +1,5 @@
 /* layer_conv_lstm.c - ConvLSTM1D, ConvLSTM2D, ConvLSTM3D: an LSTM whose products are convolutions,
- * step after step. Sources: keras/layers/rnn/base_conv_lstm.py of 2.15, conv_lstm.py of 3.6. */
+ * step by step. Sources: keras/layers/rnn/base_conv_lstm.py of 2.15, conv_lstm.py of 3.6. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -124,7 +124,7 @@ static pg_status cut(pg__lowering *lw, pg__val v, uint32_t axis, uint64_t first,
     return pg__emit1(tape(lw), PG__OP_pad, &a, v, out, err);
 }
 
-/* The convolution of all gates, or one for each where their elements are dropped apart. */
+/* One convolution for all gates, or one for each if elements are dropped separately. */
 static pg_status convolve(conv_lstm *c, pg__lowering *lw, const pg__conv_attrs *a, pg__val x,
                           pg__val kernel, pg__val bias, const pg__val *factors, pg__val *out,
                           pg_err *err)
@@ -177,7 +177,8 @@ done:
     return st;
 }
 
-/* Step t of v, (rows, steps, ...). Of how many is not always known; then shapes are all that is. */
+/* Step t of v, (rows, steps, ...). The number of steps may be unknown; then only shapes are
+ * known. */
 static pg_status step_of(conv_lstm *c, pg__lowering *lw, pg__val v, uint64_t t, pg__val *out,
                          pg_err *err)
 {
@@ -265,7 +266,7 @@ static uint64_t cells_of(const pg__conv_attrs *a, uint32_t i, uint64_t n)
     return all == PG_DIM_ANY || all < reach ? PG_DIM_ANY : (all - reach) / a->stride[i] + 1;
 }
 
-/* State k as the first step finds it: given, kept from the batch before, or zeros. */
+/* State k before the first step: given, kept from the previous batch, or zeros. */
 static pg_status first_state(conv_lstm *c, pg__lowering *lw, uint32_t k, const pg__val *in,
                              size_t n_in, const pg__dims *shape, pg__val *out, pg_err *err)
 {

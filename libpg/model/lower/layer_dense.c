@@ -1,7 +1,6 @@
 /* layer_dense.c - layers that multiply by a matrix: Dense, EinsumDense, Embedding, and Keras 1's
- * TimeDistributedDense, MaxoutDense and Highway; Masking, which like Embedding makes masks.
- *
- * Keras 3 can put low-rank adapters beside a kernel ("lora_rank"); the kernel is then frozen. */
+ * TimeDistributedDense, MaxoutDense and Highway; Masking, which makes masks like Embedding. Keras 3
+ * can add low-rank adapters to a kernel ("lora_rank"), which is then frozen. */
 #include <string.h>
 
 #include "base/try.h"
@@ -37,7 +36,7 @@ done:
 }
 
 /* The letters of the equation's second operand are the kernel's dimensions, those of bias_axes the
- * bias' (with ones between them): sizes are not looked at. */
+ * bias' (with ones between them). Sizes are not checked. */
 pg_status pg__vars_einsum_dense(pg__vars *out, const pg__layer *l, int dialect, pg_err *err)
 {
     const uint64_t dims[PG_MAX_RANK] = {any, any, any, any, any, any, any, any};
@@ -166,7 +165,7 @@ done:
     return st;
 }
 
-/* Steps whose features all equal mask_value become zeros, and count no more. */
+/* Steps whose features all equal mask_value become zeros, and are masked. */
 pg_status pg__lower_masking(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
                             pg__results *out, pg_err *err)
 {

@@ -1,7 +1,7 @@
-/* layer_dense_attention.c - Attention and AdditiveAttention: how much a step of the query takes of
- * each step of the value. Sources: keras/layers/attention of 2.15 (base_dense_attention.py) and
+/* layer_dense_attention.c - Attention and AdditiveAttention: the weights of the steps of the value
+ * for each step of the query. Sources: keras/layers/attention of 2.15 (base_dense_attention.py) and
  * 3.6. Products of query and key are the operation of MultiHeadAttention with one head; sums of
- * tanh(query + key) are made of smaller operations. */
+ * tanh(query + key) consist of smaller operations. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -52,7 +52,7 @@ done:
     return st;
 }
 
-/* y, the weights after dropout if they are asked for; masked steps of the query give zeros. */
+/* y, or the weights after dropout if requested; masked steps of the query give zeros. */
 static pg_status finish(pg__lowering *lw, const call *c, pg__val y, pg__val weights,
                         pg__results *out, pg_err *err)
 {
@@ -134,8 +134,8 @@ done:
     return st;
 }
 
-/* 1 where a step of the query may look at one of the value: (rows or 1, T or 1, S), or PG__NO_VAL.
- */
+/* 1 if a step of the query may attend to one of the value: (rows or 1, T or 1, S), or
+ * PG__NO_VAL. */
 static pg_status open_scores(pg__lowering *lw, const call *c, pg__val *out, pg_err *err)
 {
     const pg__dims steps = pg__dims_of(3, (const uint64_t[]){1, c->t, c->s}),
@@ -167,9 +167,9 @@ done:
     return st;
 }
 
-/* softmax(scores) v. Keras adds -1e9 where a score is masked, which leaves nothing of it in float:
- * a row masked everywhere takes of all alike, and its scores have their gradients. The number here
- * does the same in double; Keras, too, has 65504 for float16. */
+/* softmax(scores) v. Keras adds -1e9 to a masked score, which cancels it in float: a row that is
+ * masked everywhere weighs all steps alike, and its scores have gradients. The number here does the
+ * same in double; Keras, too, uses 65504 for float16. */
 static pg_status apply(pg__lowering *lw, const pg__layer *l, const call *c, pg__val scores,
                        pg__results *out, pg_err *err)
 {

@@ -34,7 +34,7 @@ done:
     return st;
 }
 
-/* noise_shape: null where an axis has its full size, 1 where it shares the noise. */
+/* noise_shape: null if an axis has its full size, 1 if it shares the noise. */
 static pg_status read_noise(const pg__layer *l, pg__dims *noise, int *rows_share, pg_err *err)
 {
     const pg__json *list = pg__json_get(l->config, "noise_shape");
@@ -67,7 +67,8 @@ done:
     return st;
 }
 
-/* What is dropped becomes what SELU tends to, and all is moved so that mean and variance stay. */
+/* Dropped elements get the limit of SELU, and all are scaled and shifted so that mean and variance
+ * stay. */
 pg_status pg__lower_alpha_dropout(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                   size_t n_in, pg__results *out, pg_err *err)
 {

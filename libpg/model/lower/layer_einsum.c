@@ -1,9 +1,8 @@
-/* layer_einsum.c - EinsumDense: a kernel and a bias, and which axes are summed over by an equation
- * of letters. Sources: keras/layers/core/einsum_dense.py of 2.15 and 3.6.
- *
- * Letters of input and kernel are of four kinds: of both and of the result (a product for each), of
- * both alone (summed over), of the input or of the kernel and of the result. With each kind side by
- * side it is one matrix product, dense where the first kind is missing. */
+/* layer_einsum.c - EinsumDense: a kernel and a bias, and an equation of letters that says which
+ * axes are summed over. Sources: keras/layers/core/einsum_dense.py of 2.15 and 3.6. Letters of
+ * input and kernel are of four kinds: in both and in the result (a product for each), only in both
+ * (summed over), in the input and the result, in the kernel and the result. With each kind side by
+ * side, it is one matrix product, dense if the first kind is missing. */
 #include <string.h>
 
 #include "base/try.h"
@@ -40,7 +39,7 @@ static const char *find(const axes *a, char letter)
     return memchr(a->letter, letter, a->n);
 }
 
-/* Letters from *at on, each once; *left, *right: "..." before and behind them. */
+/* Letters from *at on, each once; *left, *right: "..." before and after them. */
 static pg_status read_spec(const einsum *e, axes *a, const char **at, int *left, int *right,
                            pg_err *err)
 {
@@ -109,8 +108,8 @@ done:
     return st;
 }
 
-/* "output_shape" gives the sizes of the result's axes but the first and those that "..." stands
- * for; the input's and the kernel's follow. null: as the input. */
+/* "output_shape" gives the sizes of the result's axes, except the first and those of "..."; the
+ * sizes of input and kernel follow. null: as in the input. */
 static pg_status find_sizes(pg__lowering *lw, einsum *e, const pg__dims *x, pg_err *err)
 {
     const pg__json *shape = pg__json_get(e->l->config, "output_shape");
@@ -212,7 +211,7 @@ done:
     return st;
 }
 
-/* The kinds of axes, in the order of the result where they have one. */
+/* The kinds of axes, in the order of the result if they are in it. */
 typedef struct kinds {
     axes each, rows, summed, columns;
 } kinds;
@@ -253,8 +252,8 @@ done:
     return st;
 }
 
-/* "bias_axes": from the first of them on the bias has the result's axes, 1 for those it leaves out.
- */
+/* "bias_axes": from the first of them on, the bias has the result's axes, with 1 for those left
+ * out. */
 static pg_status add_bias(pg__lowering *lw, const einsum *e, pg__val *y, pg_err *err)
 {
     const char *which = pg__json_get_str(e->l->config, "bias_axes");

@@ -180,7 +180,7 @@ done:
     return st;
 }
 
-/* y times the parameter, whose axes are those that are looked at together. */
+/* y times the parameter, whose axes are those that are normalised together. */
 static pg_status scaled(pg__lowering *lw, const together *t, const char *name, pg__val y,
                         pg__val *out, pg_err *err)
 {
@@ -237,7 +237,8 @@ done:
     return st;
 }
 
-/* What Keras 3 to 3.8 makes of it: the variance, mean taken off, divides x, of which it is not. */
+/* As Keras 3 up to 3.8 computes it: divides x by the variance around the mean, but does not
+ * subtract the mean from x. */
 pg_status pg__lower_rms_scaling(pg__lowering *lw, const pg__layer *l, pg__val x, pg__results *out,
                                 pg_err *err)
 {

@@ -1,4 +1,4 @@
-/* layer_local.c - LocallyConnected1D, LocallyConnected2D: a kernel of its own for every place.
+/* layer_local.c - LocallyConnected1D, LocallyConnected2D: every position has a kernel of its own.
  * Sources: keras/layers/locally_connected of 2.15, conv_kernel_idxs() for the order of weights that
  * "implementation" 3 stores, bias_add() for the bias. */
 #include <string.h>
@@ -50,7 +50,7 @@ done:
     return st;
 }
 
-/* Cells that are added for "same": half a kernel in front, whatever the strides. */
+/* Cells that are added for "same": half a kernel in front, regardless of strides. */
 static pg_status read_places(local *c, int same, pg_err *err)
 {
     for (uint32_t i = 0; i < c->rank; i++) {
@@ -128,7 +128,7 @@ done:
     return st;
 }
 
-/* Where the window of a place lies inside of the input, in cells of the window. */
+/* The part of a position's window inside the input, in cells of the window. */
 typedef struct inside {
     uint64_t first[MAX_LOCAL], end[MAX_LOCAL], n;
 } inside;
@@ -147,7 +147,7 @@ static inside inside_of(const local *c, uint64_t place)
     return w;
 }
 
-/* Number of a window's cell among those inside of the input; 0: it is not, else 1 more. */
+/* Number of a window's cell among those inside the input, from 1; 0: it is outside. */
 static uint64_t rank_inside(const local *c, const inside *w, uint64_t cell)
 {
     uint64_t at[MAX_LOCAL] = {0}, n = 0;
@@ -161,9 +161,9 @@ static uint64_t rank_inside(const local *c, const inside *w, uint64_t cell)
     return n + 1;
 }
 
-/* Implementation 3 stores the weights between cells that there are, ordered by the number they go
- * to, then by the one they come from. Returns how many; ids (or NULL): for each weight of the
- * kernels its place among them, `n_stored` where there is none. */
+/* Implementation 3 stores the weights between existing cells, ordered by target, then by source.
+ * Returns their number; ids (or NULL): for each weight of the kernels its index among them,
+ * `n_stored` if it is not stored. */
 static uint64_t number_weights(const local *c, double *ids, uint64_t n_stored)
 {
     const uint64_t cells = c->window / c->channels;
@@ -220,7 +220,7 @@ done:
 
 /* ---- products ---- */
 
-/* Each place's window: a convolution whose filters pick one number each. */
+/* The window of each position: a convolution whose filters pick one number each. */
 static pg_status windows(const local *c, pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
 {
     pg__conv_attrs a = {.rank = c->rank, .groups = 1};
@@ -295,7 +295,7 @@ static void see(const local *c, double *mask)
         }
 }
 
-/* Implementation 2: one matrix between all numbers, of which most do not count. */
+/* Implementation 2: one matrix between all numbers, most of which is unused. */
 static pg_status by_matrix(const local *c, pg__lowering *lw, pg__val x, pg__val *out, pg_err *err)
 {
     const uint32_t half = c->rank + 1;
@@ -337,8 +337,8 @@ done:
     return st;
 }
 
-/* The bias is (places, filters); channels first, Keras 2 takes the same numbers in their order for
- * (filters, places), as which Keras 1 stores them. */
+/* The bias is (places, filters). With channels first, Keras 2 reads the same numbers as (filters,
+ * places), which is how Keras 1 stores them. */
 static pg_status add_bias(const local *c, pg__lowering *lw, pg__val *y, pg_err *err)
 {
     pg__dims stored = {.rank = c->rank + 1}, used = stored;

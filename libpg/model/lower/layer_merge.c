@@ -9,7 +9,7 @@
 #include "model/lower/layers.h"
 #include "model/lower/spatial.h"
 
-/* Inputs of fewer dimensions get axes of size 1 behind the rows. */
+/* Inputs of fewer dimensions get axes of size 1 after the rows. */
 static pg_status align(pg__lowering *lw, pg__val x, uint32_t rank, pg__val *out, pg_err *err)
 {
     const pg__dims *s = pg__dims_at(lw, x);
@@ -53,7 +53,7 @@ static pg_status steps_of(pg__lowering *lw, pg__val x, pg__val *out, pg_err *err
     return pg__lower_reshape(lw, *out, &to, out, err);
 }
 
-/* a where the mask is 1, else b, or 1 where that is PG__NO_VAL. */
+/* a if the mask is 1, otherwise b, or 1 if b is PG__NO_VAL. */
 static pg_status where(pg__lowering *lw, pg__val mask, pg__val a, pg__val b, pg__val *out,
                        pg_err *err)
 {
@@ -72,8 +72,8 @@ done:
     return st;
 }
 
-/* Keras 3: of two steps of which one is masked the other one counts, if both are, 0 (a product) or
- * any (the extremes). mask: that of *sum, then of the result. */
+/* Keras 3: if one of two steps is masked, the other one counts; if both are, 0 (a product) or
+ * either (the extremes). mask: that of *sum, then of the result. */
 static pg_status join_masked(pg__lowering *lw, pg__binary_kind kind, pg__val *sum, pg__val *mask,
                              pg__val next, pg__val next_mask, pg_err *err)
 {

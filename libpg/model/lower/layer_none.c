@@ -1,5 +1,5 @@
-/* layer_none.c - layers that never hold a variable: activations, pooling, reshaping, merging,
- * noise, and what only calls a function. */
+/* layer_none.c - layers without variables: activations, pooling, reshaping, merging, noise, and
+ * calls of functions. */
 #include "model/lower/layers.h"
 
 pg_status pg__vars_none(pg__vars *out, const pg__layer *layer, int dialect, pg_err *err)

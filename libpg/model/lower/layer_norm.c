@@ -1,5 +1,5 @@
-/* layer_norm.c - normalisation. Statistics are no trainable variables: in a wrapper's file they
- * stand behind all trainable ones. Keras 1's "running_std" is a variance. */
+/* layer_norm.c - normalisation. Statistics are not trainable variables: in a wrapper's file they
+ * follow all trainable ones. Keras 1's "running_std" is a variance. */
 #include <string.h>
 
 #include "base/try.h"
@@ -83,8 +83,8 @@ typedef struct norm {
     uint32_t axis, rank; /* of the layer's input */
 } norm;
 
-/* Does TensorFlow's fused kernel run: four or five dimensions, channels first or last? It knows
- * neither masks nor a biased moving variance, nor other devices. */
+/* Does TensorFlow's fused kernel run (four or five dimensions, channels first or last)? It has no
+ * masks, no biased moving variance, and no other devices. */
 static int is_fused(const norm *n)
 {
     return !n->is_sync && (n->rank == 4 || n->rank == 5) &&
@@ -128,7 +128,7 @@ done:
     return st;
 }
 
-/* What the writer does to the variance before it goes into the average. */
+/* The writer's correction of the variance before it goes into the average. */
 static pg__bn_correction correction_of(const norm *n, const pg__rules *rules)
 {
     switch (rules->bn_moving) {
@@ -140,7 +140,7 @@ static pg__bn_correction correction_of(const norm *n, const pg__rules *rules)
     return PG__BN_NONE;
 }
 
-/* y by the batch's own statistics, which the averages follow if the layer lets them. */
+/* y by the batch's own statistics, which move the averages unless the layer forbids it. */
 static pg_status batch_norm(norm *n, pg__lowering *lw, int moves, pg__val *y, pg_err *err)
 {
     pg__tape *t = &lw->to->tape;
@@ -169,8 +169,8 @@ done:
     return st;
 }
 
-/* The axis goes last and comes back. A frozen layer infers in tf.keras and Keras 3; before, it went
- * on normalising with the batch, and to 2.0 its averages moved. */
+/* Moves the axis to the end and back. A frozen layer infers in tf.keras and Keras 3; before, it
+ * normalised with the batch, and up to 2.0 its averages moved. */
 pg_status pg__lower_batch_norm(pg__lowering *lw, const pg__layer *l, const pg__val *in, size_t n_in,
                                pg__results *out, pg_err *err)
 {

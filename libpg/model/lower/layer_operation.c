@@ -1,6 +1,6 @@
-/* layer_operation.c - functions that stand between layers: TFOpLambda, SlicingOpLambda and
- * TensorFlowOpLayer of tf.keras, operations of Keras 3. Rows of a batch stay rows. A mask ends
- * there: results are values of their own, also where nothing is computed. */
+/* layer_operation.c - functions between layers: TFOpLambda, SlicingOpLambda and TensorFlowOpLayer
+ * of tf.keras, operations of Keras 3. Rows of a batch stay rows. A mask ends there: results are new
+ * values, even if nothing is computed. */
 #include <math.h>
 #include <string.h>
 
@@ -104,7 +104,7 @@ done:
     return st;
 }
 
-/* The slope that the function is given, or *v, what it is without. */
+/* The slope in the arguments, or *v, the default. */
 static pg_status read_slope(const pg__operation *o, double *v, pg_err *err)
 {
     static const char *const names[] = {"alpha", "negative_slope", NULL};
@@ -115,7 +115,7 @@ static pg_status read_slope(const pg__operation *o, double *v, pg_err *err)
     return PG_OK;
 }
 
-/* Keras 3's softmax of an operation does not tell the loss of its logits. */
+/* Keras 3's softmax as an operation does not pass its logits to the loss. */
 static pg_status softmax(const pg__operation *o, pg__val x, pg__val *out, pg_err *err)
 {
     static const char *const names[] = {"axis", NULL};
@@ -334,7 +334,7 @@ typedef struct cut {
     pg__dims to; /* without the axes that an index takes away */
 } cut;
 
-/* A bound counts from the end where negative, and ends at the axis' ends. */
+/* A negative bound counts from the end; bounds are limited to the axis. */
 static int read_bound(const pg__json *j, int64_t fallback, int64_t size, int64_t *out)
 {
     *out = fallback;

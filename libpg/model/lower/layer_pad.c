@@ -1,5 +1,5 @@
-/* layer_pad.c - layers that change how many cells an image has: ZeroPadding, Cropping, UpSampling.
- */
+/* layer_pad.c - layers that change the number of cells of an image: ZeroPadding, Cropping,
+ * UpSampling. */
 #include <string.h>
 
 #include "base/try.h"
@@ -68,8 +68,8 @@ pg_status pg__lower_cropping(pg__lowering *lw, const pg__layer *l, const pg__val
     return pad(lw, l, in, n_in, "cropping", -1, out, err);
 }
 
-/* Cells are repeated, or in two dimensions mixed. What the operation does not do itself is done as
- * for any size. */
+/* Repeats cells, or in two dimensions interpolates. Cases that the operation does not cover are
+ * done as for any size. */
 pg_status pg__lower_up_sampling(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                 size_t n_in, pg__results *out, pg_err *err)
 {

@@ -1,6 +1,6 @@
-/* layer_pool.c - pooling: MaxPooling and AveragePooling over windows, and the Global ones over all
- * there is, in one to three dimensions. Masks end here but in GlobalAveragePooling1D, which counts
- * only unmasked steps. */
+/* layer_pool.c - pooling: MaxPooling and AveragePooling over windows, and the Global ones over
+ * everything, in one to three dimensions. Masks end here; GlobalAveragePooling1D counts only
+ * unmasked steps. */
 #include <string.h>
 
 #include "base/try.h"

@@ -1,5 +1,5 @@
-/* layer_preprocessing.c - tables made by adapt(), of which only few kinds are weights (vocabularies
- * are not), and the layers that scale their input by fixed numbers: Rescaling, Normalization. */
+/* layer_preprocessing.c - tables made by adapt(), few of which are weights (vocabularies are not),
+ * and layers that scale their input by constants: Rescaling, Normalization. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ pg_status pg__vars_discretization(pg__vars *out, const pg__layer *l, int dialect
     return pg__vars_add(out, "summary", "", 0, 2, dims, err);
 }
 
-/* IntegerLookup, StringLookup, TextVectorization: weights only where words are weighted. */
+/* IntegerLookup, StringLookup, TextVectorization: weights only if words are weighted. */
 pg_status pg__vars_lookup(pg__vars *out, const pg__layer *l, int dialect, pg_err *err)
 {
     const char *mode = pg__json_get_str(l->config, "output_mode");
@@ -137,7 +137,7 @@ static pg_status statistics_shape(pg__dims *out, const pg__layer *l, const pg__d
     return PG_OK;
 }
 
-/* (x - mean) / deviation, or with "invert" x deviation + mean, by numbers of the config. */
+/* (x - mean) / deviation, or with "invert" x deviation + mean, with constants of the config. */
 static pg_status by_numbers(pg__lowering *lw, const pg__layer *l, pg__val x, const pg__dims *shape,
                             pg__val *out, pg_err *err)
 {
@@ -159,7 +159,7 @@ done:
     return st;
 }
 
-/* The same by weights, over the last axis: what a batch normalisation does with its averages. */
+/* The same with weights, over the last axis, as a batch normalisation does with its averages. */
 static pg_status by_weights(pg__lowering *lw, const pg__layer *l, pg__val x, const pg__dims *shape,
                             pg__val *out, pg_err *err)
 {

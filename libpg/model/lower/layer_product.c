@@ -6,7 +6,7 @@
 #include "model/lower/layers.h"
 #include "model/lower/spatial.h"
 
-/* "axes": one for both, or a list of two; counted from the end where negative, never the rows. */
+/* "axes": one for both, or a list of two; counted from the end if negative, never the rows. */
 static pg_status read_axes(pg__lowering *lw, const pg__layer *l, const pg__val *in, uint32_t *axes,
                            pg_err *err)
 {
@@ -55,7 +55,7 @@ done:
     return st;
 }
 
-/* x by its length along the last axis, which has a least value in Keras. */
+/* x divided by its length along the last axis, for which Keras has a minimum. */
 static pg_status normalise(pg__lowering *lw, pg__val *x, pg_err *err)
 {
     pg__spread_attrs sum = {.to = *pg__dims_at(lw, *x)};

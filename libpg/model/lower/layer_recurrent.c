@@ -25,7 +25,8 @@ static const kind kinds[] = {
 };
 
 typedef struct cell {
-    const pg__layer *l, *around; /* around: says what is done with the steps; l itself, or an RNN */
+    const pg__layer *l,
+        *around; /* around: the layer that configures the steps, l itself or an RNN */
     const kind *kind;
     int is_cudnn, is_keras1, has_bias;
     uint64_t units;
@@ -188,9 +189,9 @@ static pg_status read_activation(pg__lowering *lw, const cell *c, const char *ke
     return pg__activation_attrs(lw, c->l, which, c->is_cudnn ? NULL : fallback, out, err);
 }
 
-/* Which elements are dropped: in Keras 3 the same for all gates; before, so only with
- * implementation 2, which tf.keras does not use with recurrent dropout. Where it is so, what the
- * GRU carries over is dropped too. */
+/* Decides which elements are dropped: in Keras 3 the same for all gates; before, only with
+ * implementation 2, which tf.keras does not use with recurrent dropout. If they are the same, the
+ * state that a GRU carries over is dropped too. */
 static pg_status read_dropout(pg__lowering *lw, cell *c, pg_err *err)
 {
     const pg__rules *rules = lw->opts->rules;

@@ -1,5 +1,5 @@
-/* layer_reshape.c - layers that give the same elements another shape or order, or repeat them:
- * Flatten, Reshape, Permute, RepeatVector. */
+/* layer_reshape.c - layers that reshape, reorder or repeat elements: Flatten, Reshape, Permute,
+ * RepeatVector. */
 #include "base/try.h"
 #include "model/lower/layers.h"
 #include "model/lower/spatial.h"

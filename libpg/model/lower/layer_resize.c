@@ -59,8 +59,8 @@ done:
     return st;
 }
 
-/* Cells of `value` around x, so that it has the proportions of the size; as many before as after,
- * the odd one left out, as Keras does. */
+/* Adds cells of `value` around x, so that it has the proportions of the size; equally many on both
+ * sides, without the odd one, as in Keras. */
 static pg_status pad_to(pg__lowering *lw, const pg__layer *l, pg__val x, const uint64_t size[2],
                         pg__val *out, pg_err *err)
 {
@@ -116,7 +116,7 @@ done:
     return st;
 }
 
-/* The middle of the image; an image that is too small is made larger. */
+/* The centre of the image; an image that is too small is enlarged. */
 pg_status pg__lower_center_crop(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                 size_t n_in, pg__results *out, pg_err *err)
 {

@@ -123,8 +123,8 @@ done:
     return st;
 }
 
-/* RNN(cell) and StackedRNNCells(cells): the variables of each cell in turn. Stacks may stand in
- * stacks, which nobody does: they count as unknown, so that there is no recursion to limit. */
+/* RNN(cell) and StackedRNNCells(cells): the variables of each cell in turn. Stacks within stacks,
+ * which nobody uses, count as unknown, so that there is no recursion to limit. */
 pg_status pg__vars_cells(pg__vars *out, const pg__layer *l, int dialect, pg_err *err)
 {
     const pg__json *cell = pg__json_get(l->config, "cell");

@@ -1,5 +1,5 @@
-/* layer_wrapper.c - layers around another layer: its variables under other names, and sometimes
- * some of their own. */
+/* layer_wrapper.c - layers around another layer: they hold its variables under other names, and
+ * sometimes variables of their own. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ pg_status pg__vars_time_distributed(pg__vars *out, const pg__layer *l, int diale
     return pg__vars_add_inner(out, l->inner, l->inner->name, dialect, err);
 }
 
-/* The two directions and what their variables stand under. The backward one is the forward one
- * again, the other way round, unless the config has another. */
+/* The two directions and the prefixes of their variables. The backward layer is a reversed copy of
+ * the forward one, unless the config has another. */
 typedef struct directions {
     char forward[80], backward[80];
     pg__layer reverse;
@@ -177,7 +177,8 @@ static pg__dims unfolded(const pg__dims *d, const pg__dims *like)
     return to;
 }
 
-/* A step of x (rows, steps, ...) as (rows, ...), with its part of a mask of more than the steps. */
+/* A step of x (rows, steps, ...) as (rows, ...), with its part of a mask that has more axes than
+ * the steps. */
 static pg_status take_step(pg__lowering *lw, pg__val x, pg__val mask, uint64_t step, pg__val *out,
                            pg_err *err)
 {
@@ -232,8 +233,8 @@ done:
     return st;
 }
 
-/* Keras 3 calls the layer for one step after the other. Where rows are normalised together that is
- * not the same as for all of them at once. */
+/* Keras 3 calls the layer once per step. If rows are normalised together, that differs from one
+ * call for all steps. */
 static pg_status step_by_step(pg__lowering *lw, const pg__layer *l, pg__val x, pg__val inner_mask,
                               pg__results *out, pg_err *err)
 {
@@ -316,8 +317,8 @@ static pg_status count_runs(pg__lowering *lw, const pg__layer *l, pg_err *err)
     return PG_OK;
 }
 
-/* A mask of more than the steps is the inner layer's, and any that BatchNormalization is given;
- * else it goes on. */
+/* A mask with more axes than the steps belongs to the inner layer, as does any mask for
+ * BatchNormalization; otherwise it is passed on. */
 pg_status pg__lower_time_distributed(pg__lowering *lw, const pg__layer *l, const pg__val *in,
                                      size_t n_in, pg__results *out, pg_err *err)
 {

@@ -1,5 +1,5 @@
-/* leaves.c - the layers of a model that are no models, in the order in which Keras walks them, with
- * the variables that each holds (FORMATS.md: "What is stored", "What each layer class holds"). */
+/* leaves.c - lists the layers of a model that are not models, in the order in which Keras walks
+ * them, with their variables (FORMATS.md: "What is stored", "What each layer class holds"). */
 #include <string.h>
 
 #include "base/limits.h"
@@ -33,7 +33,7 @@ static pg_status add_leaf(pg__leaves *out, const pg__layer *l, size_t top, const
 
 pg_status pg__leaves_of(pg__leaves *out, const pg__model *m, int dialect, pg_err *err)
 {
-    level stack[PG_LIMIT_MODEL_DEPTH + 2]; /* graph_build.c lets no model be deeper */
+    level stack[PG_LIMIT_MODEL_DEPTH + 2]; /* graph_build.c refuses deeper models */
     size_t depth = 1;
     pg_status st = PG_OK;
     *out = (pg__leaves){.all_known = 1};

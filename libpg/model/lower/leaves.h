@@ -10,8 +10,8 @@
 typedef struct pg__leaf {
     const pg__layer *layer;
     size_t top;         /* index of the top-level layer of the model that holds it */
-    const char *parent; /* name of the nested model that it stands in, "" for the model itself */
-    int trainable;      /* the layer and all models around it are */
+    const char *parent; /* name of the nested model that holds it, "" for the root */
+    int trainable;      /* the layer and all models around it are trainable */
     pg__vars vars;
 } pg__leaf;
 

@@ -1,4 +1,4 @@
-/* lower.c - walks a model's calls in the order of their inputs and lowers each. */
+/* lower.c - walks the calls of a model, each after its inputs, and lowers them. */
 #include "model/lower/lower.h"
 
 #include <stdio.h>
@@ -47,7 +47,7 @@ static const pg__leaf *find_leaf(const pg__lowering *lw, const pg__layer *l)
 typedef struct walk {
     pg__lowering *lw;
     const pg__model *m;
-    pg__results *done; /* per call; n == 0: still to do */
+    pg__results *done; /* per call; n == 0: not yet lowered */
     size_t *first;     /* per layer: index of its first call (an InputLayer has one entry) */
     size_t n_calls;
     unsigned char *needed; /* per layer */
@@ -78,8 +78,8 @@ static int takes_ids(const char *class_name)
     return 0;
 }
 
-/* Where steps are rows, tf.keras divides by the number of those; Keras 3 leaves out what a
- * TimeDistributed calls itself. */
+/* If steps are rows, tf.keras divides by their number; Keras 3 leaves out layers that a
+ * TimeDistributed calls. */
 static pg_status activity_of(const pg__lowering *lw, const pg__layer *l, pg__activity_attrs *a,
                              pg_err *err)
 {
@@ -100,7 +100,7 @@ done:
     return st;
 }
 
-/* The layer's activity_regularizer, of each of its results. */
+/* Adds the layer's activity_regularizer for each of its results. */
 static pg_status add_activity(pg__lowering *lw, const pg__layer *l, const pg__results *r,
                               pg_err *err)
 {
@@ -148,14 +148,14 @@ static pg_status call_family(pg__lowering *lw, const pg__layer *l, const pg__val
     st = fn(lw, l, real, n_in, out, err);
     if (st == PG_OK)
         st = add_activity(lw, l, out, err);
-    if (st == PG_E_MISMATCH) /* shapes: operations do not know whose they are */
+    if (st == PG_E_MISMATCH) /* an error in shapes: operations do not know their layer */
         pg_err_prefix(err, PG_SHOW(l->name));
 done:
     pg__mem_free(real);
     return st;
 }
 
-/* The variables of a layer of the model that a leaf wraps: they follow each other there. */
+/* Finds the variables of a layer of the model that a leaf wraps: they are consecutive there. */
 static void find_inner(pg__lowering *lw, const pg__layer *l)
 {
     lw->first_var = lw->inner_first;
@@ -174,7 +174,7 @@ static pg_status call_layer(pg__lowering *lw, const pg__layer *l, const pg__val 
     const pg__lowering outer = *lw;
     pg_status st = PG_OK;
     lw->by_steps = 0;
-    if (!lw->opts->rules->keras3) /* Keras 3's fit() overrules what was recorded */
+    if (!lw->opts->rules->keras3) /* Keras 3's fit() overrides the recorded value */
         lw->training =
             pg__json_bool(pg__json_get(lw->kwargs, "training"), lw->training) && lw->opts->training;
     if (l->model) {
@@ -219,7 +219,7 @@ done:
     return st;
 }
 
-/* What the root's layers give, for the summary. */
+/* Records the outputs of the root's layers, for the summary. */
 static pg_status note_call(walk *w, size_t layer, const pg__results *r, pg_err *err)
 {
     pg__lowered *to = w->lw->to;
@@ -239,7 +239,8 @@ static pg_status note_call(walk *w, size_t layer, const pg__results *r, pg_err *
     return PG_OK;
 }
 
-/* What a call is given: results of others. Operations that only lead to masks were left out. */
+/* Collects the operands of a call: results of others. Operations that only lead to masks are left
+ * out. */
 static pg_status gather(const walk *w, const pg__layer *l, const pg__call *call, pg__val *in,
                         pg_err *err)
 {
@@ -293,7 +294,7 @@ done:
     return st;
 }
 
-/* Puts the calls that `call` waits for on the stack; 0 if there are none. */
+/* Pushes the calls that `call` waits for; 0 if there are none. */
 static size_t push_missing(const walk *w, const pg__call *call, pg__tensor_ref *stack)
 {
     size_t n = 0;
@@ -303,8 +304,8 @@ static size_t push_missing(const walk *w, const pg__call *call, pg__tensor_ref *
     return n;
 }
 
-/* Depth first, with a stack of its own: a call waits until its inputs are there. Cycles were
- * refused when the graph was read. */
+/* Depth first, with a stack of its own: a call waits for its inputs. Reading the graph has refused
+ * cycles. */
 static pg_status lower_calls(walk *w, pg_err *err)
 {
     pg__tensor_ref *stack = NULL;
@@ -341,7 +342,8 @@ done:
     return st;
 }
 
-/* A Sequential whose first layer is no InputLayer: that layer is called with the input itself. */
+/* A Sequential whose first layer is not an InputLayer: that layer is called with the input
+ * itself. */
 static pg_status lower_first(walk *w, const pg__val *in, size_t n_in, pg_err *err)
 {
     pg__results *r = &w->done[0];
@@ -407,8 +409,8 @@ done:
 /* ---- the whole ---- */
 
 typedef struct untrained {
-    pg__strs layers, classes; /* that are not covered: entry i of both belongs together */
-    size_t n_seen;            /* layers that were looked at */
+    pg__strs layers, classes; /* classes that are not covered, and their layers: parallel arrays */
+    size_t n_seen;            /* number of layers examined */
     pg_err *err;
 } untrained;
 
@@ -444,7 +446,7 @@ static pg_status add_untrained(untrained *u, const pg__layer *l, const pg__layer
     return pg__strs_printf(&u->classes, u->err, "%s, not of Keras but %s", at->class_name, owner);
 }
 
-/* The other layer of a Bidirectional, where it is no copy of the first. */
+/* The other layer of a Bidirectional, if it is not a copy of the first. */
 static pg__layer backward_of(const pg__layer *l)
 {
     const pg__json *entry = pg__json_get(l->config, "backward_layer");
@@ -454,7 +456,7 @@ static pg__layer backward_of(const pg__layer *l)
                        .registered_name = pg__json_get_str(entry, "registered_name")};
 }
 
-/* The layer itself, and what it wraps. A wrapped model is looked at as a model. */
+/* Checks the layer and what it wraps. A wrapped model is checked as a model. */
 static pg_status check_class(untrained *u, const pg__layer *l)
 {
     pg_status st = PG_OK;
@@ -483,7 +485,7 @@ static pg_status tell_untrained(const untrained *u)
         size_t of_class = 0;
         const char *why = pg__why_untrained(u->classes.v[i]);
         if (pg__strs_find(&u->classes, u->classes.v[i]) != i)
-            continue; /* told already */
+            continue; /* already listed */
         pg__str_fini(&line);
         PG_TRY(pg__str_printf(&line, u->err, "%s%s%s%s: ", PG_SHOW(u->classes.v[i]),
                               why ? " (" : "", why ? why : "", why ? ")" : ""));
@@ -501,7 +503,7 @@ done:
     return st;
 }
 
-/* Lists every layer that has no lowering before anything else is done. */
+/* First of all, lists every layer that has no lowering. */
 static pg_status check_classes(const pg__graph *g, pg_err *err)
 {
     untrained u = {.err = err};

@@ -1,5 +1,5 @@
-/* lower_values.c - what the families of layers append and ask for while a model is lowered:
- * parameters, states, masks and logits of values, common operations. */
+/* lower_values.c - services for the families of layers while a model is lowered: parameters,
+ * states, masks and logits of values, common operations. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -67,7 +67,7 @@ pg_status pg__lower_state(pg__lowering *lw, uint32_t k, const uint64_t dims[2], 
     const pg__dims shape = pg__dims_of(2, dims);
     const pg__state *known = find_state(lw, k);
     pg_status st = PG_OK;
-    if (known) { /* a second call goes on where the first one ended */
+    if (known) { /* a second call continues from the end of the first */
         *out = known->after;
         return PG_OK;
     }
@@ -90,7 +90,7 @@ void pg__keep_state(pg__lowering *lw, uint32_t k, pg__val now)
         s->after = now;
 }
 
-/* ---- what is known of a value beside its shape ---- */
+/* ---- facts about a value besides its shape ---- */
 
 static pg_status origin_at(pg__lowering *lw, pg__val v, pg__origin **out, pg_err *err)
 {

@@ -1,4 +1,4 @@
-/* operation.c - reads the arguments of functions between layers, see operation.h. */
+/* operation.c - reads the arguments of functions between layers; see operation.h. */
 #include "model/lower/operation.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 
-#define CONSTANT_MARK "_CONSTANT_VALUE" /* tf.keras: the first argument is no tensor */
+#define CONSTANT_MARK "_CONSTANT_VALUE" /* tf.keras: the first argument is not a tensor */
 
 pg_status pg__operation_refuse(const pg__operation *o, const char *why, pg_err *err)
 {
@@ -32,7 +32,7 @@ static const pg__json *by_name(const pg__json *from, const char *const *names)
     return j;
 }
 
-/* tf.keras to 2.3: tensors in their order, but where a constant stands. */
+/* tf.keras to 2.3: tensors in order, except at the positions of constants. */
 static const pg__json *arg_of_node_def(const pg__operation *o, const pg__json *node,
                                        size_t position)
 {
@@ -168,7 +168,7 @@ pg_status pg__operation_first(const pg__operation *o, pg__val *out, pg_err *err)
     return PG_OK;
 }
 
-/* The numbers below j, of which `out` takes those that fit; 0 unless they are `shape`. */
+/* Reads the numbers below j, as many as fit into `out`; 0 unless they have this shape. */
 static int take_numbers(const pg__json *j, const pg__dims *shape, uint32_t axis, double *out,
                         size_t *n)
 {

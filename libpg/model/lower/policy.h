@@ -8,8 +8,8 @@
 /* "float32", "mixed_float16", ...; NULL: it says none. */
 const char *pg__layer_policy(const pg__layer *l);
 
-/* What a policy lets a layer compute with: PG__REAL_BF16 or PG__REAL_F16 where it is of that type,
- * or mixed with it; else PG__REAL. NULL is allowed. */
+/* The type in which a policy lets a layer compute: PG__REAL_BF16 or PG__REAL_F16 if it is of that
+ * type, or mixed with it; otherwise PG__REAL. NULL is allowed. */
 pg__elem pg__policy_elem(const char *policy);
 
 #endif

@@ -1,4 +1,5 @@
-/* regularizer.h - what a layer's config adds to the loss for a value: l1 sum |v| + l2 sum v^2. */
+/* regularizer.h - the term that a layer's config adds to the loss for a value: l1 sum |v| + l2 sum
+ * v^2. */
 #ifndef PG_MODEL_LOWER_REGULARIZER_H
 #define PG_MODEL_LOWER_REGULARIZER_H
 
@@ -13,7 +14,8 @@ typedef struct pg__named {
 } pg__named;
 pg__named pg__named_of(const pg__json *value);
 
-/* Both 0 where there is none. PG_E_UNSUPPORTED names one that is not Keras', after the layer. */
+/* Both are 0 if there is none. PG_E_UNSUPPORTED names the layer and a regularizer that is not
+ * Keras'. */
 pg_status pg__regularizer_of(const pg__json *value, const char *layer, double *l1, double *l2,
                              pg_err *err);
 

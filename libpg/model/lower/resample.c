@@ -1,6 +1,6 @@
-/* resample.c - what tf.image.resize() of TensorFlow 2.15 does without antialiasing, which all
+/* resample.c - resizes as tf.image.resize() of TensorFlow 2.15 does without antialiasing, which all
  * generations of Keras on that back end call: cells have their centres at 0.5, and positions are
- * computed in float. A new image is two products with matrices that are known beforehand. */
+ * computed in float. A new image is two products with constant matrices. */
 #include "model/lower/resample.h"
 
 #include <math.h>
@@ -77,14 +77,14 @@ static double share_at(pg__resample how, double x)
     return 0;
 }
 
-/* Where new cell k lies: in cells of the old image, its first one's centre at 0. */
+/* Position of new cell k, in cells of the old image, whose first centre is at 0. */
 static float centre(size_t k, size_t from, size_t to)
 {
     return ((float)k + 0.5F) * ((float)from / (float)to) - 0.5F;
 }
 
-/* Shares of the cells within reach; those beyond the edges are left out, and the others make up for
- * them. The offset of cubic ones is looked up in steps of 1/1024. */
+/* Weights of the cells within reach; cells beyond the edges are left out, and the others make up
+ * for them. The offset of cubic interpolation is rounded to steps of 1/1024. */
 static void spread_kernel(double *out, pg__resample how, size_t from, size_t to, size_t k)
 {
     double at = (double)centre(k, from, to), sum = 0;
@@ -96,7 +96,7 @@ static void spread_kernel(double *out, pg__resample how, size_t from, size_t to,
         out[i * to + k] /= sum;
 }
 
-/* Shares of the length that new cell k covers. */
+/* Weights by the length that new cell k covers. */
 static void spread_area(double *out, size_t from, size_t to, size_t k)
 {
     const double scale = (double)((float)from / (float)to);

@@ -1,5 +1,5 @@
-/* spatial.c - what the families of layers over images share. Padding: TensorFlow's rule, which all
- * generations of Keras use on that back end. */
+/* spatial.c - shared by the families of layers over images. Padding follows TensorFlow's rule,
+ * which all generations of Keras use on that back end. */
 #include "model/lower/spatial.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* vars.c - from a class name to its family (layers.def), and what the families share: reading
- * dimensions from a config and listing variables. */
+/* vars.c - finds the family of a class (layers.def); helpers of the families: reading dimensions
+ * from a config and listing variables. */
 #include "model/lower/vars.h"
 
 #include <string.h>
@@ -14,13 +14,13 @@
 typedef struct behaviour {
     pg__vars_fn family;
     pg__lower_fn lower; /* NULL: cannot be trained */
-    const char *why;    /* it cannot */
+    const char *why;    /* it cannot be trained */
 } behaviour;
 
 #define pg__lower_untrained NULL
 
 static const behaviour behaviours[] = {
-    /* in the order of pg__class_find() */
+/* in the order of pg__class_find() */
 #define PG_LAYER(class_name, family, outputs, lowering) \
     {pg__vars_##family, pg__lower_##lowering, NULL},
 #define PG_UNTRAINED(class_name, family, outputs, why) {pg__vars_##family, NULL, why},
@@ -29,7 +29,7 @@ static const behaviour behaviours[] = {
 #undef PG_LAYER
 };
 
-/* Largest dimension: beyond it no tensor fits any file, and products would have to be watched. */
+/* Largest dimension: beyond it no tensor fits any file, and products could overflow. */
 #define MAX_DIM INT32_MAX
 
 static const behaviour *behaviour_of(const char *class_name)
@@ -83,9 +83,9 @@ pg_status pg__layer_vars(pg__vars *out, const pg__layer *layer, int dialect, pg_
         return st;
     }
     if (!out->known)
-        out->n = 0; /* what was found before the unknown part says nothing */
+        out->n = 0; /* variables found before the unknown part mean nothing */
     for (size_t i = 0; i < out->n; i++)
-        if (!out->v[i].config) /* else an inner layer's own */
+        if (!out->v[i].config) /* otherwise an inner layer's own */
             out->v[i].config = layer->config;
     return PG_OK;
 }

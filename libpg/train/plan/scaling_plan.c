@@ -1,7 +1,7 @@
-/* scaling_plan.c - pg_fit_plan(): which numbers of devices, what has to be timed for them, and the
- * rows that come of it. Devices of CPUs are processes of an MPI job; hosts are filled one after the
- * other. As many of a host's devices as this machine has cores for are timed at once; where a host
- * has more devices than cores, each gets its share of them. */
+/* scaling_plan.c - pg_fit_plan(): chooses the numbers of devices, times what they need, and makes
+ * the rows of the plan. CPU devices are processes of an MPI job; one host is filled before the
+ * next. As many devices of a host as this machine has cores for are timed at the same time; if a
+ * host has more devices than cores, the devices share them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,19 +17,19 @@
 
 enum { MAX_ROWS = 32 };
 
-/* Bytes per second of a divided state's pieces, which MPI reduces and broadcasts one by one: found
- * with two ranks of one machine and Open MPI 4.1, where sums by halves go seven times as fast. */
-static const double share_rate = 1.5e9;
+/* Defaults for links that the caller neither describes nor measures: seconds, bytes per second.
+ * "DEFAULTS OF --plan" in pg-cluster(7) lists them and says where the last one comes from. */
+static const double default_latency = 10e-6;
+static const double default_cpu_latency = 5e-6, default_cpu_rate = 3e9;   /* inside a host */
+static const double default_gpu_latency = 10e-6, default_gpu_rate = 20e9; /* inside a host */
+static const double default_share_rate = 1.5e9; /* of the pieces of a sharded optimizer state */
 
-/* What tests/bench/trainer/plan.py found, in plan.md. */
-static const char checked[] =
-    "of seven models on 1, 2 and 4 processes of one machine with 2 cores, they were 2, 8 and 15 % "
-    "off in the mean, 3, 17 and 33 % at most";
+static const char checked[] = "pg-cluster(7) says how accurate they were";
 
-/* What one number of devices comes to. */
+/* One number of devices. */
 typedef struct entry {
     size_t n_devices, n_hosts, per_host; /* per_host: of the fullest */
-    size_t at_once;                      /* that are timed */
+    size_t at_once;                      /* devices that are timed together */
     uint64_t rows;
     int is_timed;
     pg__timed timed;
@@ -38,17 +38,17 @@ typedef struct entry {
 typedef struct planning {
     pg_trainer *t;
     pg__fit_run run;
-    pg_plan_opts o; /* with what stood for 0 */
-    size_t n_cores; /* of this machine, that the trainer uses */
+    pg_plan_opts o; /* with defaults instead of 0 */
+    size_t n_cores; /* of this machine that the trainer uses */
     size_t n_threads, batch_size;
-    int is_here; /* devices of the kind are */
+    int is_here; /* this machine has devices of that kind */
     entry entries[MAX_ROWS];
     size_t n;
-    double faster; /* than what is timed */
+    double faster; /* how many times as fast as the device that is timed */
     pg_plan *out;
 } planning;
 
-/* ---- what is asked for ---- */
+/* ---- options ---- */
 
 static double or_else(double v, double otherwise)
 {
@@ -75,7 +75,7 @@ static pg_status check_trainer(pg_trainer *t, const pg_fit_opts *fit, pg_err *er
     return PG_OK;
 }
 
-/* What cannot be measured here must be given. */
+/* The caller must give what this machine cannot measure. */
 static pg_status check_devices(const planning *p, pg_err *err)
 {
     const pg_plan_opts *o = &p->o;
@@ -90,7 +90,7 @@ static pg_status check_devices(const planning *p, pg_err *err)
         return PG_E_ARG;
     }
     if (!o->gpus && !p->t->devs.backend->host_memory) {
-        (void)pg_fail(err, PG_E_ARG, "CPU devices cannot be timed by a GPU");
+        (void)pg_fail(err, PG_E_ARG, "CPU devices cannot be timed on a GPU");
         pg_err_set(err, "devices", "cpu:0");
         pg_err_arg(err, "note", ", or gpus=N");
         return PG_E_ARG;
@@ -103,8 +103,7 @@ static pg_status check_devices(const planning *p, pg_err *err)
         return PG_E_ARG;
     }
     if (p->n_threads > p->n_cores) {
-        (void)pg_fail(err, PG_E_ARG,
-                      "a device of %zu cores cannot be timed by the %zu that are used here",
+        (void)pg_fail(err, PG_E_ARG, "a device of %zu cores cannot be timed here, with %zu in use",
                       p->n_threads, p->n_cores);
         pg_err_hint(err, "cores=%zu,speedup=%g", p->n_cores * o->per_host,
                     (double)p->n_threads / (double)p->n_cores);
@@ -135,15 +134,16 @@ static pg_status take_opts(planning *p, const pg_plan_opts *given, pg_err *err)
         return st;
     if (!o->gpus)
         o->cores = o->cores ? o->cores : p->n_cores;
-    o->latency = or_else(o->latency, 10e-6);
-    o->inner_latency = or_else(o->inner_latency, o->gpus ? 10e-6 : 5e-6);
-    o->inner_bandwidth = or_else(o->inner_bandwidth, o->gpus ? 20e9 : 3e9);
+    o->latency = or_else(o->latency, default_latency);
+    o->inner_latency =
+        or_else(o->inner_latency, o->gpus ? default_gpu_latency : default_cpu_latency);
+    o->inner_bandwidth = or_else(o->inner_bandwidth, o->gpus ? default_gpu_rate : default_cpu_rate);
     return PG_OK;
 }
 
 /* ---- rows ---- */
 
-/* Of the device that has most. */
+/* Rows of the device that has most. */
 static uint64_t most_rows(const planning *p, size_t n_devices)
 {
     pg__cut cut = p->t->pool.cut;
@@ -177,7 +177,7 @@ static void note(pg_plan *out, const char *text)
         (void)snprintf(out->notes[out->n_notes++], sizeof *out->notes, "%s", text);
 }
 
-/* 1, 2, 4, ..., and all; not more than there are rows, or lanes. */
+/* 1, 2, 4, ..., and all devices, but at most as many as there are rows, or lanes. */
 static void list_entries(planning *p)
 {
     const size_t all = p->o.hosts * p->o.per_host;
@@ -197,8 +197,8 @@ static void list_entries(planning *p)
     }
 }
 
-/* Where many entries have as many devices at once, the first, the last and the middle one are
- * timed: the others lie between. */
+/* Of neighbouring entries with equal at_once, times only the first, the last and the middle one;
+ * the others are interpolated. */
 static void choose_timed(planning *p)
 {
     for (size_t i = 0, end; i < p->n; i = end) {
@@ -216,7 +216,7 @@ static int is_like(const entry *a, const entry *b)
 
 /* ---- timing ---- */
 
-/* The lanes of a share of all devices. */
+/* Number of lanes of the devices that are timed together. */
 static size_t lanes_of(const planning *p, const entry *e)
 {
     const size_t n = p->t->pool.cut.n_lanes;
@@ -226,7 +226,7 @@ static size_t lanes_of(const planning *p, const entry *e)
     return share > e->at_once ? share : e->at_once;
 }
 
-/* The update does not depend on rows: it is timed once for each number of devices at once. */
+/* The update does not depend on rows, so it is timed once for each value of at_once. */
 static pg_status time_entries(planning *p, pg_err *err)
 {
     const entry *with_update = NULL, *same = NULL;
@@ -312,7 +312,7 @@ static pg_plan_row row_of(const planning *p, const entry *e)
     load.is_sharded = 1;
     load.sums_whole = pg__opt_shard_whole_sums(&p->t->compiled);
     load.in_tree = p->t->pool.cut.n_lanes > 0;
-    load.share_rate = load.in_tree ? 0 : share_rate / f;
+    load.share_rate = load.in_tree ? 0 : default_share_rate / f;
     const double sharded = o->gpus ? 0 : pg__step_on(&shared, &pace, &load).all;
     const uint64_t memory = m->weights + m->gradients + m->optimizer + m->activations +
                             m->workspace + m->data + (o->gpus ? 0 : m->process);
@@ -363,15 +363,16 @@ static void add_notes(const planning *p)
              "efficiency above 100 %: other programs disturbed the steps timed here, or the "
              "batch of one device is larger than its caches; measure again");
     if (p->o.gpus && !p->is_here)
-        note(p->out, "times are those of this machine's CPU by the given factor: a GPU loses more "
-                     "where rows are few");
+        note(p->out,
+             "times are those of this machine's CPU divided by the given factor: with few rows "
+             "a GPU loses more");
     if (p->o.gpus && p->o.hosts > 1)
-        note(p->out, "GPUs of several machines: nothing of it was ever timed");
+        note(p->out, "GPUs of several machines: such a plan was never compared with a measurement");
     const size_t room = p->n_cores / p->n_threads;
     if (!p->o.gpus && p->o.per_host > room && p->o.per_host * p->n_threads <= p->o.cores) {
         (void)snprintf(text, sizeof text,
-                       "%zu were timed at once: what more of them lose by sharing memory is not "
-                       "counted",
+                       "%zu devices were timed together; more of them would lose time by sharing "
+                       "memory, which is not included",
                        room);
         note(p->out, text);
     }

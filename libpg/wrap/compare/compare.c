@@ -1,5 +1,5 @@
-/* compare.c - pg_compare_files(): two files as views of their one-device models, tensors paired by
- * name or by position, each pair's values compared. No tensor is held in memory: see
+/* compare.c - pg_compare_files(): views two files as their one-device models, pairs tensors by name
+ * or position, and compares the values of each pair. No tensor is held in memory: see
  * compare_values.c. */
 #include "pg/compare.h"
 
@@ -35,8 +35,7 @@ void pg_comparison_fini(pg_comparison *c)
     *c = (pg_comparison){0};
 }
 
-/* The weight that a row speaks of, with a name of its own: stores are closed before rows are read.
- */
+/* Copies the weight of a row, with its name: stores are closed before rows are read. */
 static pg_status copy_weight(pg_weight *out, const pg_weight *w, pg_err *err)
 {
     *out = *w;
@@ -54,7 +53,7 @@ static pg_status add_row(compare *c, size_t i, size_t k, pg_err *err)
         return pg__nomem(err);
     pg_compare_row *row = &c->out.rows[c->out.n_rows++];
     *row = (pg_compare_row){.kind = i == PG_NONE ? PG_ROW_ONLY_B : PG_ROW_ONLY_A};
-    /* numbers of the path layout are worth less than names */
+    /* numbers of the path layout are weaker evidence than names */
     if (i != PG_NONE && k != PG_NONE && !c->a.v[i].var && c->b.v[k].var)
         label = c->b.v[k].label;
     row->name = pg__mem_strdup(label);
@@ -141,7 +140,7 @@ static void pair_by_order(compare *c)
         c->of_b[k] = k < c->a.n ? k : PG_NONE;
 }
 
-/* Nothing in common: would pairing by position do? */
+/* No names in common: would pairing by position work? */
 static pg_status share_nothing(const compare *c, pg_err *err)
 {
     const size_t least = c->a.n < c->b.n ? c->a.n : c->b.n;
@@ -179,7 +178,7 @@ static pg_status pair(compare *c, pg_err *err)
     PG_TRY(pg__view_pair(c->of_a, c->of_b, &c->a, &c->b, err));
     for (size_t i = 0; i < c->a.n; i++)
         n += c->of_a[i] != PG_NONE;
-    if (n < c->a.n || n < c->b.n) { /* attention is called otherwise in Keras 2 and 3 */
+    if (n < c->a.n || n < c->b.n) { /* attention has different names in Keras 2 and 3 */
         PG_TRY(pg__view_pair_by_model(&by_model, c->of_a, c->of_b, &c->a, &c->b, err));
         if (by_model)
             return PG_OK;
@@ -198,7 +197,7 @@ static pg_status require_tensors(const pg__view *v, const char *path, pg_err *er
                           PG_SHOW(path));
 }
 
-/* A part may be meant for one of the files only: the other one's format has none. */
+/* A part may apply to one of the files only, if the other one's format has no parts. */
 static pg_status open_both(compare *c, pg_err *err)
 {
     const pg_open_opts whole = {0};

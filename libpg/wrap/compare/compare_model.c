@@ -1,7 +1,7 @@
 /* compare_model.c - pairs tensors by the variables of their model. One layout lists them by class
- * and number, another by layer and name; where names do not meet, the description in one of the two
- * files says which variable each tensor is. It must fit both files one to one, else names decide.
- */
+ * and number, another by layer and name. If names do not match, the description in one of the two
+ * files says which variable each tensor is. It must fit both files one to one; otherwise names
+ * decide. */
 #include "base/mem.h"
 #include "base/try.h"
 #include "wrap/compare/view.h"

@@ -1,8 +1,7 @@
-/* compare_pairs.c - which tensor of one file is which of the other.
- *
- * Readings of a name are tried from the strictest on; each pairs only what is unique in both files
- * among what is left, so that a looser reading cannot take a tensor from a stricter one. Readings
- * that rest on numbers or on half of a name also want equal shapes. */
+/* compare_pairs.c - pairs the tensors of two files. Readings of a name are tried from the strictest
+ * on; each pairs only names that are unique among the remaining ones of both files, so that a
+ * looser reading cannot take a tensor from a stricter one. Readings based on numbers or on half of
+ * a name also require equal shapes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +20,7 @@ typedef enum reading {
     N_READINGS
 } reading;
 
-/* Appends the key of a tensor; nothing where the reading has none. */
+/* Appends the key of a tensor, or nothing if the reading has none. */
 static pg_status add_key(pg__str *out, const pg__view *v, size_t i, reading how, pg_err *err)
 {
     const pg__seen *t = &v->v[i];

@@ -1,9 +1,9 @@
-/* compare_values.c - how far two tensors are apart, in one pass and bounded memory.
+/* compare_values.c - measures how much two tensors differ, in one pass and bounded memory.
  *
- * Pieces of 256 KiB are compared as bytes first. Only a tensor in which some piece differs is
- * looked at element by element, in double; its equal pieces count for the norms, so those before
- * the first difference are read once more. Integers are subtracted exactly: doubles would call
- * large ones equal that are not. */
+ * Pieces of 256 KiB are compared as bytes first. Only if a piece differs is a tensor compared
+ * element by element, in double; its equal pieces count for the norms, so those before the first
+ * difference are read again. Integers are subtracted exactly: doubles would make large ones equal
+ * that are not. */
 #include "wrap/compare/compare_values.h"
 
 #include <math.h>
@@ -36,7 +36,7 @@ pg_status pg__operand_read(pg__operand t, uint64_t off, void *buf, size_t n, pg_
     return st;
 }
 
-/* Loops over integers of fixed length, so that compilers make vectors of them. */
+/* Loops over integers of fixed length, which compilers vectorise. */
 #define COUNT(type, magnitude, infinity)                        \
     do {                                                        \
         type v[BLOCK];                                          \
@@ -68,7 +68,7 @@ uint64_t pg__count_nan(const unsigned char *p, size_t n, pg_dtype dtype)
 }
 
 /* Sums over n elements, a multiple of 4, of float32 (single) or double. A NaN or an infinity among
- * them shows in aa or bb, which then are neither: no test of its own is needed. */
+ * them makes aa or bb non-finite, so no separate test is needed. */
 static PG_ALWAYS_INLINE void sum_up(sums *s, const unsigned char *a, const unsigned char *b,
                                     size_t n, int single, const pg_compare_opts *o)
 {
@@ -154,7 +154,7 @@ typedef struct piece {
     pg_dtype dtype;
 } piece;
 
-/* One by one, for a block that holds what is not finite. */
+/* One by one, for a block with elements that are not finite. */
 static void add_slowly(sums *s, piece a, piece b, size_t n, const pg_compare_opts *o)
 {
     const size_t size_a = pg_dtype_bytes(a.dtype), size_b = pg_dtype_bytes(b.dtype);
@@ -243,7 +243,7 @@ static int comparable(pg_dtype a, pg_dtype b)
     return pg__dtype_is_float(a) == pg__dtype_is_float(b) && (a == PG_BOOL) == (b == PG_BOOL);
 }
 
-/* What the pieces before the first difference hold; they are the same on both sides. */
+/* Adds the pieces before the first difference, which are the same on both sides. */
 static pg_status add_equal(sums *s, pg__operand a, pg_dtype dtype, uint64_t n_bytes,
                            unsigned char *buf, const pg_compare_opts *o, pg_err *err)
 {

@@ -1,6 +1,6 @@
-/* count_params.c - pg_count_params(): which parameters training changes. The description says which
- * layers are frozen, the class of a layer which of its variables are statistics; the match of tensors
- * with variables that pgconvert makes says how large each is. */
+/* count_params.c - pg_count_params(): counts the parameters that training changes. The description
+ * says which layers are frozen, the class of a layer says which of its variables are statistics,
+ * and pgconvert's match of tensors with variables gives their sizes. */
 #include "base/try.h"
 #include "pg/inspect.h"
 #include "wrap/convert/convert.h"
@@ -35,7 +35,7 @@ static pg_status count(pg_param_counts *out, pg__convert *c, pg_err *err)
     for (size_t i = 0; i < s.n; i++) {
         const pg__leaf *leaf = &s.leaves.v[s.v[i].leaf];
         if (leaf->trainable && !leaf->vars.known)
-            goto done; /* a class of somebody's own may hold both kinds */
+            goto done; /* a custom class may hold both kinds */
         *(leaf->trainable && s.v[i].trainable ? &out->trainable : &out->non_trainable) +=
             n_elements(&s.v[i].take);
     }

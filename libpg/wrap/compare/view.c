@@ -68,7 +68,7 @@ static void split_path(pg__seen *t)
     t->var = t->own[n] ? t->own + n + 1 : t->own;
 }
 
-/* Does the name say its layer: "d1/kernel", "d1_2/kernel" in d1? */
+/* Does the name include its layer: "d1/kernel", "d1_2/kernel" in d1? */
 static int says_layer(const pg__seen *t)
 {
     const size_t n = strlen(t->layer);
@@ -101,8 +101,8 @@ done:
 
 /* ---- path layout ---- */
 
-/* Variables of common classes by their number; '-' stands for one that some versions call
- * otherwise. Only lists of exactly n variables are certain. */
+/* Variables of common classes by their number; '-' stands for one that some versions name
+ * differently. Only lists of exactly n variables are certain. */
 static const struct {
     const char *group, *part;
     size_t n;
@@ -256,7 +256,7 @@ static void name_owner(pg__seen *t, const char *stored, const paths *l)
         }
 }
 
-/* Writes "owner/kernel", or "owner/part/0", into label; t->var is what follows the owner. */
+/* Writes "owner/kernel", or "owner/part/0", into label; t->var is the part after the owner. */
 static pg_status name_variable(pg__seen *t, const char *part, size_t n, size_t n_vars, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -359,8 +359,8 @@ static pg_status number(pg__view *v, pg_err *err)
     return PG_OK;
 }
 
-/* A wrapper's plan, or the file as it is where nobody can tell the order of the template's layers:
- * names pair tensors all the same. */
+/* Plans a wrapper, or takes the file as it is if the order of the template's layers is unknown:
+ * names pair tensors anyway. */
 static pg_status make_plan(pg__view *v, pg_err *err)
 {
     static const pg_unwrap_opts weights_only = {.weights_only = 1};
@@ -385,7 +385,7 @@ static pg_status make_plan(pg__view *v, pg_err *err)
     return pg__plan_copy_of(&v->r.plan, v->r.s, err);
 }
 
-/* The layer that stands for the whole template says nothing about its tensors. */
+/* The layer of the whole template says nothing about the tensors in it. */
 static int is_template(const pg__view *v, const pg__plan_layer *l)
 {
     const pg__verdict *is = &v->r.v;

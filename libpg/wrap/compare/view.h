@@ -1,4 +1,4 @@
-/* view.h - the tensors of a file as the one-device model has them: through a wrapper, and under
+/* view.h - the tensors of a file as those of the one-device model: through a wrapper, and under
  * names that mean the same in every format. */
 #ifndef PG_WRAP_COMPARE_VIEW_H
 #define PG_WRAP_COMPARE_VIEW_H
@@ -8,12 +8,11 @@
 typedef struct pg__seen {
     size_t src;        /* tensor number in the store */
     char *label;       /* "conv1/kernel": for people, and equal for equal tensors; owned */
-    const char *own;   /* name as stored, or as the template's file would have it */
+    const char *own;   /* name as stored, or as in a file of the template */
     const char *layer; /* legacy layout: the layer that lists it; else NULL */
     const char *owner; /* name of the innermost layer that holds it, n_owner bytes */
     size_t n_owner;
-    const char
-        *var; /* what follows in the name, "kernel", "forward_lstm/kernel"; NULL: not known */
+    const char *var;   /* the rest of the name, "kernel", "forward_lstm/kernel"; NULL: unknown */
     const char *group; /* the owner's whole path, n_group bytes */
     size_t n_group;
     int rank;            /* path layout: creation order of parts of a layer */
@@ -28,9 +27,10 @@ typedef struct pg__view {
     int unwrapped; /* the file is a wrapper's */
 } pg__view;
 
-/* Opens path (how: part) and plans its template if it is a wrapper; nothing is written and no tensor read. A
- * wrapper whose order only --like would settle is shown in the order of its list. Errors: those of
- * pg_store_open(); PG_E_FORMAT for a damaged file. Messages start with the path. */
+/* Opens path (how: part) and plans its template if it is a wrapper; writes nothing and
+ * reads no tensor. If only like would settle the order of a wrapper, the view has the order of
+ * its list. Errors: those of pg_store_open(); PG_E_FORMAT for a damaged file. Messages start with
+ * the path. */
 pg_status pg__view_open(pg__view *out, const char *path, const pg_open_opts *how, pg_err *err);
 void pg__view_fini(pg__view *v);
 
@@ -45,8 +45,8 @@ const pg_weight *pg__view_weight(const pg__view *v, size_t i);
 pg_status pg__view_pair(size_t *of_a, size_t *of_b, const pg__view *a, const pg__view *b,
                         pg_err *err);
 
-/* The same by the variables of the model that one of the files describes; *paired is 0, and nothing
- * changed, if neither does or it does not fit both files one to one. */
+/* The same by the variables of the model that one of the files describes. *paired is 0, and nothing
+ * changes, if neither describes it or it does not fit both files one to one. */
 pg_status pg__view_pair_by_model(int *paired, size_t *of_a, size_t *of_b, const pg__view *a,
                                  const pg__view *b, pg_err *err);
 

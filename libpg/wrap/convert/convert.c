@@ -1,5 +1,5 @@
-/* convert.c - pg_convert_file(): open and judge, outline, steps, write, prove. The steps stand in
- * convert_*.c, one concern each; here is their order. */
+/* convert.c - pg_convert_file(): open and judge, outline, steps, write, prove. The steps are in
+ * convert_*.c, one concern each; this file has their order. */
 #include <string.h>
 #include <strings.h>
 
@@ -40,8 +40,8 @@ static int ends_with(const char *s, const char *tail)
     return n > k && strcasecmp(s + n - k, tail) == 0;
 }
 
-/* Formats of other programs, by suffix, and what those programs take of ours: where there is a
- * description, converters take a .keras file, and PyTorch takes tensors in its own layout. */
+/* Formats of other programs, by suffix, and which of our formats those programs read: converters
+ * take a .keras file if there is a description, and PyTorch takes tensors in its own layout. */
 static const struct foreign {
     const char *suffix, *what, *with_model;
     int torch;
@@ -71,7 +71,7 @@ static int has_model(const pg__convert *c)
     return found;
 }
 
-/* The suffix names a format that is not written: an .h5 must not get it. */
+/* Is the suffix that of a format that is not written? An .h5 must not get it. */
 static pg_status refuse_foreign(const pg__convert *c, const struct foreign *f, pg_err *err)
 {
     const char *out = c->r.out, *model = c->o->model;
@@ -155,7 +155,7 @@ static pg_status load_model(pg__graph **out, const pg_convert_opts *o, pg_err *e
     return pg__graph_given(out, o->model, o->model_text, err);
 }
 
-/* The plan of what is converted: the file as it is, or its template. */
+/* Plans the file as it is, or its template. */
 static pg_status plan_input(pg__convert *c, pg_err *err)
 {
     const pg_unwrap_opts u = {.like = c->o->model};
@@ -178,7 +178,7 @@ done:
     return st;
 }
 
-/* The description that the tensors follow: --model, else the input's own. */
+/* The description of the tensors: --model, or the input's own. */
 static pg_status find_graph(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -199,7 +199,7 @@ static pg_status find_graph(pg__convert *c, pg_err *err)
     return given ? load_model(&c->graph, c->o, err) : PG_OK;
 }
 
-/* Types of all floating-point weights; counters and optimizer state stay as they are. */
+/* Changes the type of all floating-point weights; counters and optimizer state keep theirs. */
 static pg_status change_dtype(pg__convert *c, pg_err *err)
 {
     static const pg_dtype types[] = {PG_F32, PG_F16, PG_BF16};
@@ -374,7 +374,7 @@ static pg_status write(pg_convert_report *rep, pg__convert *c, pg_err *err)
             PG_TRY(pg__sink_check(c->r.out, &opts.sink, err));
         goto done;
     }
-    if (shards) /* members of archives have no checksums, and changed tensors are not compared */
+    if (shards) /* members of archives have no checksums, and converted tensors are not compared */
         PG_TRY(pg__shards_prove(shards, w->cancel, err));
     PG_TRY(pg__format_save(targets[c->target].format, c->r.out, &plan, &opts, &saved, err));
     rep->n_verified = saved.n_verified;
@@ -404,14 +404,14 @@ static void take_notes(pg_convert_report *rep, pg__convert *c)
     c->r.rep.n_notes = 0;
 }
 
-/* What is planned is converted and written. */
+/* Converts and writes the plan. */
 static pg_status carry_out(pg__convert *c, pg_convert_report *report, pg_err *err)
 {
     pg_convert_report rep = {0};
     pg_status st = steps(c, err);
     if (st == PG_OK)
         st = count(&rep, c, err);
-    if (st != PG_OK) /* what comes from no file is named by its target */
+    if (st != PG_OK) /* without a source file, messages name the target */
         pg_err_prefix(err, PG_SHOW(*c->r.in ? c->r.in : c->r.out));
     if (st == PG_OK)
         st = write(&rep, c, err);
@@ -498,7 +498,7 @@ static pg_status tell_unwrapped(pg__convert *c, pg_err *err)
     return pg__tell_note(&c->r, err, "a parallel wrapper: the model in it is taken");
 }
 
-/* A wrapper's template if that is asked for, else what the file holds. */
+/* A wrapper's template if requested, otherwise the contents of the file. */
 static pg_status plan_view(opened *f, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -1,7 +1,7 @@
-/* convert.h - one run of pgconvert: an outline of the output (its layers and tensors, each with the
- * recipe that takes its elements from the input), the steps that change outlines, and a store that
- * makes a finished outline look like any other file. Formats write that store as they write every
- * other one, and the proof reads it back against the same recipes. */
+/* convert.h - one run of pgconvert: an outline of the output (its layers and tensors, each with a
+ * recipe for its elements), the steps that change outlines, and a store that makes a finished
+ * outline look like any other file. Formats write that store like every other one, and the proof
+ * compares the output with the same recipes. */
 #ifndef PG_WRAP_CONVERT_CONVERT_H
 #define PG_WRAP_CONVERT_CONVERT_H
 
@@ -18,7 +18,7 @@
 
 typedef struct pg__take_block {
     size_t src;    /* tensor of the input; PG_NONE: the same value everywhere */
-    uint64_t base; /* its element that stands first in the block */
+    uint64_t base; /* its element that comes first in the block */
 } pg__take_block;
 
 /* Element (i0, i1, ...) of the output is element base + sum(stride[k] * i[k]) of a tensor of the
@@ -33,23 +33,23 @@ typedef struct pg__take {
     pg_dtype from, to;
     double value;        /* where there is no input */
     size_t plus;         /* 1 + a tensor of the same shape that is added; 0: none */
-    uint32_t shown_rank; /* if not 0: the elements are shown in this shape, in the same order */
+    uint32_t shown_rank; /* if not 0: the shape in which the elements appear, in the same order */
     uint64_t shown[PG_SHOWN_RANK];
 } pg__take;
 
 void pg__take_whole(pg__take *t, const pg_store *s, size_t src);
 /* A vector of n times the same value. */
 void pg__take_constant(pg__take *t, uint64_t n, pg_dtype dtype, double value);
-/* The same elements in another shape; 0 if it has another number of them. */
+/* The same elements in another shape; 0 if the number of elements differs. */
 int pg__take_show(pg__take *t, uint32_t rank, const uint64_t *dims);
-/* Axis k of the output becomes axis perm[k] of what it was. */
+/* Axis k of the new output is axis perm[k] of the old one. */
 void pg__take_permute(pg__take *t, const uint32_t *perm);
-/* Removes an axis of extent 1, or, with extent n, everything but index i of it. */
+/* Removes an axis of extent 1; of a longer one, keeps only index i. */
 void pg__take_index(pg__take *t, uint32_t axis, uint64_t i);
-/* The blocks along axis in another order: block k becomes what block order[k] was. The extent must
- * be a multiple of n. 0 if it is cut already in another manner. */
+/* Reorders the blocks along axis: the new block k is the old block order[k]. The extent must be a
+ * multiple of n. 0 if it is already cut differently. */
 int pg__take_reorder(pg__take *t, uint32_t axis, uint32_t n, const uint32_t *order);
-/* Puts n tensors of one shape behind each other along axis. 0 if shapes differ. */
+/* Concatenates n tensors of one shape along axis. 0 if shapes differ. */
 int pg__take_join(pg__take *t, const pg__take *parts, uint32_t n, uint32_t axis);
 /* 1 if the output's bytes are the input's. */
 int pg__take_is_copy(const pg__take *t, const pg_store *s);
@@ -111,7 +111,7 @@ void pg__outline_fini(pg__outline *o);
 pg_status pg__outline_layer(pg__outline *o, const char *name, const char *label, pg_err *err);
 pg_status pg__outline_add(pg__outline *o, const char *name, const pg__take *t, pg_err *err);
 pg_status pg__outline_add_state(pg__outline *o, const char *name, const pg__take *t, pg_err *err);
-/* What a plan would write, nothing converted. */
+/* The outline of a plan, without conversion. */
 pg_status pg__outline_of(pg__outline *out, const pg__plan *plan, pg_err *err);
 /* Indices of the tensors sorted by name, for pg__outline_find(); pg__mem_free(). */
 pg_status pg__outline_index(size_t **out, const pg__outline *o, pg_err *err);
@@ -129,7 +129,7 @@ void pg__outline_replace(pg__outline *o, pg__outline *with);
  */
 pg_status pg__outline_store(pg_store **out, const pg__rounding **rounding, const pg__outline *o,
                             pg_store *src, pg_err *err);
-/* Hands something over to such a store: released when it is closed. */
+/* Transfers ownership to such a store, which releases it when it is closed. */
 void pg__outline_hold(pg_store *s, void *held, void (*release)(void *held));
 
 /* ---- the run ---- */
@@ -154,7 +154,7 @@ typedef struct pg__convert {
 pg_status pg__convert_begin(pg__convert *c, pg_err *err);
 void pg__convert_fini(pg__convert *c);
 
-/* What the messages call the description that is missing, with the hint that asks for it. */
+/* How messages name the missing description, with the hint that asks for it. */
 pg_status pg__convert_needs_model(const pg__convert *c, const char *what, pg_err *err);
 
 /* ---- convert_slots.c: one variable of a model, by layer and by path ---- */
@@ -188,18 +188,17 @@ typedef struct pg__slots {
 } pg__slots;
 
 /* Slots of the model, in the order of its leaves and their variables. A leaf of an unknown class
- * has none. dialect: whose words the paths use; 1: of a legacy list. PG_E_UNSUPPORTED names layers
- * whose variables have no known place. */
+ * has none. dialect: the Keras whose names the paths use; 1: for a legacy list. PG_E_UNSUPPORTED
+ * names layers whose variables have no known place. */
 pg_status pg__slots_of(pg__slots *out, const pg__graph *g, int dialect, pg_err *err);
 void pg__slots_fini(pg__slots *s);
-/* What Keras 2.15 and 3 call a class that was renamed. */
+/* The name that Keras 2.15 and 3 give a renamed class. */
 const char *pg__modern_class(const char *name);
 
 /* ---- convert_keras1.c: kernels of Keras 1 ---- */
 
-/* Makes slot->take out of takes[k], that of variable k of its leaf: merges gates and turns kernels
- * as Keras 2 does on loading (FORMATS.md: "Conversions on load"). *why: what has no counterpart.
- */
+/* Makes slot->take from takes[k], that of variable k of its leaf: merges gates and converts kernels
+ * as Keras 2 does on loading (FORMATS.md: "Conversions on load"). *why: what has no counterpart. */
 void pg__keras1_take(pg__slot *slot, const pg__leaf *leaf, const pg__take *takes, const char **why);
 
 /* ---- convert_torch.c: kernels transposed, names mapped ---- */
@@ -234,11 +233,11 @@ pg_status pg__compile_words_3(pg__str *out, int *known, const char *text, pg__js
 
 /* "conv1/kernel" for weight "conv1/kernel:0" of layer conv1. */
 pg_status pg__flat_name(pg__str *out, const char *layer, const char *weight, pg_err *err);
-/* Layers to flat names; what is lost goes into the metadata. */
+/* Layers to flat names; the rest goes into the metadata. */
 pg_status pg__flatten(pg__convert *c, pg_err *err);
 /* 1 if all names are those of the path layout. */
 int pg__names_are_paths(const pg__outline *o);
-/* And back; c->at is flat. Leaves it so if neither metadata nor names tell the layers. */
+/* And back; c->at is flat, and stays so if neither metadata nor names show the layers. */
 pg_status pg__unflatten(pg__convert *c, pg_err *err);
 
 #endif

@@ -1,8 +1,7 @@
-/* convert_arrange.c - tensors listed by layer (legacy files) into tensors by path, and back.
- *
- * Neither says what the other needs: paths name classes, layers name layers. The model's
- * description connects them: both sides are matched with its variables by the rules that also
- * unwrapping uses, every tensor must find its variable and every variable its tensor. */
+/* convert_arrange.c - turns tensors listed by layer (legacy files) into tensors by path, and back.
+ * Neither holds what the other needs: paths name classes, lists name layers. The model's
+ * description connects them: both sides are matched with its variables by the rules of unwrapping,
+ * and every tensor must find its variable and every variable its tensor. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +19,7 @@ static int dims_agree(const pg__var *v, const pg__take *t)
     return v->any_rank || pg__dims_agree(v, &w);
 }
 
-/* The variables of all leaves in one row: first[leaf] + var; takes[] of what was found. */
+/* The variables of all leaves in one array: first[leaf] + var; takes[] of those found. */
 typedef struct found {
     size_t *first;
     pg__take *takes;
@@ -46,7 +45,7 @@ static pg_status found_new(found *f, const pg__leaves *leaves, pg_err *err)
     return PG_OK;
 }
 
-/* A variable of a class that nobody knows: in the layer's own list, in its order. */
+/* A variable of an unknown class: in the layer's own list, in its order. */
 static pg_status add_unknown(pg__slots *s, size_t leaf, size_t k, const pg__take *t, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -156,7 +155,7 @@ done:
     return st;
 }
 
-/* Variables of a class that nobody knows, which must all be its own. */
+/* Variables of an unknown class, which must all be its own. */
 static pg_status fill_unknown(pg__slots *s, const pg__outline *o, size_t *n_used, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -211,7 +210,7 @@ done:
     return st;
 }
 
-/* By the names that safetensors get, where only the description tells the layers. */
+/* By the names that safetensors get, if only the description shows the layers. */
 static pg_status fill_from_names(pg__slots *s, const pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -330,7 +329,7 @@ typedef struct entry {
     const char *label;
 } entry;
 
-/* Component by component, as pg__v3_path_cmp() does. */
+/* Compares component by component, as pg__v3_path_cmp() does. */
 static int by_owner(const void *a, const void *b)
 {
     const entry *x = a, *y = b;

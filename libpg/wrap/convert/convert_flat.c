@@ -1,5 +1,5 @@
-/* convert_flat.c - tensors without layers: safetensors. Names are LAYER/VARIABLE; layers in order
- * and the weights' own names, which safetensors cannot hold, stand as JSON in its metadata (whose
+/* convert_flat.c - tensors without layers: safetensors. Names are LAYER/VARIABLE. The order of
+ * layers and the weights' own names, which safetensors cannot hold, are JSON in the metadata (whose
  * values are strings), so that the way back needs nothing else. */
 #include <string.h>
 
@@ -24,7 +24,7 @@ pg_status pg__flat_name(pg__str *out, const char *layer, const char *weight, pg_
 
 /* ---- metadata ---- */
 
-/* "key": "value", the value being a string whatever it holds. */
+/* "key": "value"; the value is always a string. */
 static pg_status add_member(pg__str *out, const char *key, const char *value, size_t n, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -75,8 +75,8 @@ done:
     return st;
 }
 
-/* plain: names of another framework, whose metadata stays: libraries go by its "format", and it
- * names tensors. */
+/* plain: names of another framework, whose metadata stay: libraries check "format", and other keys
+ * name tensors. */
 static pg_status make_metadata(pg__convert *c, const pg__str *layers, int plain, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -131,7 +131,7 @@ static void drop_layers(pg__outline *o)
     o->shape = PG_SHAPE_FLAT;
 }
 
-/* Has it metadata, and not those that we gave a Keras model? */
+/* Does it have metadata other than those that we write for a Keras model? */
 static int is_of_others(const pg_store *s)
 {
     size_t n = 0;
@@ -148,7 +148,7 @@ pg_status pg__flatten(pg__convert *c, pg_err *err)
     pg__outline *o = &c->at;
     const int plain = o->shape == PG_SHAPE_FLAT && c->from == PG_SHAPE_FLAT &&
                       c->o->layout != PG_LAYOUT_PYTORCH && is_of_others(c->r.s);
-    if (o->shape == PG_SHAPE_LAYERS && !c->o->rename) /* with other names the list would not fit */
+    if (o->shape == PG_SHAPE_LAYERS && !c->o->rename) /* after renaming, the list would not fit */
         PG_TRY(list_layers(&layers, o, err));
     if (o->shape == PG_SHAPE_LAYERS)
         PG_TRY(flatten_names(o, err));

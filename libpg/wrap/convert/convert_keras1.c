@@ -1,6 +1,7 @@
-/* convert_keras1.c - kernels of Keras 1 as later releases want them. Keras 2 does this when it
+/* convert_keras1.c - converts kernels of Keras 1 for later releases. Keras 2 does this when it
  * loads a file whose version is "1" or missing; Keras 3 does not, and no loader does for other
- * formats (FORMATS.md: "Conversions on load"). What Keras 2 itself does not convert is refused. */
+ * formats (FORMATS.md: "Conversions on load"). Layers that Keras 2 itself does not convert are
+ * refused. */
 #include <string.h>
 
 #include "wrap/convert/convert.h"

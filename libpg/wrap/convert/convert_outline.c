@@ -1,6 +1,6 @@
-/* convert_outline.c - the outline of an output: made from a plan, changed step by step, and in the
- * end seen as a store. Tensors whose bytes are those of the input keep their extent there, so that
- * formats copy them without reading. */
+/* convert_outline.c - the outline of an output: made from a plan, changed step by step, and finally
+ * opened as a store. Tensors with the bytes of the input keep their extent there, so that formats
+ * copy them directly. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* convert_rename.c - --rename: a JSON object of old and new names. Every old name must be there, so
- * that a typing error is not taken for success; names that come out twice are refused later. */
+/* convert_rename.c - --rename: a JSON object of old and new names. Every old name must exist, so
+ * that a typing error is not taken for success; duplicate new names are refused later. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -32,7 +32,7 @@ done:
     return st;
 }
 
-/* Tensors by their old names, all of them, before the first one changes: a map may swap two. */
+/* Looks up all tensors by their old names before the first one changes: a map may swap two. */
 static pg_status look_up(char **to, const pg__outline *o, const pg__json *map, const char *path,
                          pg_err *err)
 {

@@ -1,8 +1,6 @@
-/* convert_round.c - one floating-point type into another, rounded to nearest, ties to even (IEEE
- * 754), with what that costs.
- *
- * Everything goes through double, which holds every value of the smaller types, so that nothing is
- * rounded twice. */
+/* convert_round.c - converts between floating-point types, rounding to nearest, ties to even (IEEE
+ * 754), and measures the error. Everything goes through double, which holds every value of the
+ * smaller types, so that nothing is rounded twice. */
 #include <math.h>
 #include <string.h>
 
@@ -45,7 +43,7 @@ static uint32_t nearest(double x, layout l)
     return kept < infinite ? (uint32_t)kept : infinite;
 }
 
-/* The number that `bits` (without sign) of a layout mean. */
+/* The value of `bits` (without sign) in a layout. */
 static double value_of(uint32_t bits, layout l)
 {
     const int bias = 1 - l.min_exponent;

@@ -1,16 +1,14 @@
-/* convert_take.c - recipes for the tensors of an output, and how they are carried out.
- *
- * A recipe is a strided view of tensors of the input. Elements are gathered into a window of the
- * output, at most 8 MiB of whole rows, so that memory does not grow with the model: where the part
- * of the input that a window needs is that small too, it is read in one piece, else run by run
- * along the input's own rows. */
+/* convert_take.c - makes and executes recipes for the tensors of an output. A recipe is a strided
+ * view of tensors of the input. Elements are gathered into a window of the output, at most 8 MiB of
+ * whole rows, so that memory does not grow with the model. If the part of the input that a window
+ * needs is as small, it is read in one piece, otherwise run by run along the input's own rows. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/try.h"
 #include "wrap/convert/convert.h"
 
-#define WINDOW_BYTES ((size_t)8 << 20) /* where values are converted larger buffers pay off */
+#define WINDOW_BYTES ((size_t)8 << 20) /* larger buffers pay off if values are converted */
 
 /* ---- recipes ---- */
 
@@ -153,7 +151,7 @@ int pg__take_is_copy(const pg__take *t, const pg_store *s)
     return n_elements(t) * pg_dtype_bytes(w->dtype) == w->n_bytes;
 }
 
-/* ---- carrying them out ---- */
+/* ---- execution ---- */
 
 struct pg__taker {
     pg_store *src;
@@ -205,7 +203,7 @@ static pg_status read_input(pg__taker *r, size_t tensor, uint64_t off, void *buf
 }
 
 /* A part of one block: n[k] elements along each axis, the first at `base` of the input; in the
- * window they stand `step` apart, from element `at` on. */
+ * window they are `step` apart, from element `at` on. */
 typedef struct box {
     uint32_t rank;
     size_t src, size; /* bytes of an element */
@@ -258,15 +256,15 @@ static uint32_t input_axis(const box *b)
     return best;
 }
 
-/* How many of n elements, `step` apart, one read takes: neighbours together with what lies between
- * them, but no more than a page for each. */
+/* How many of n elements, `step` apart, one read takes: neighbours with the bytes between them, but
+ * at most a page for each. */
 static uint64_t piece_of(uint64_t n, uint64_t step, size_t size)
 {
     const uint64_t most = step > 4096 / size ? 1 : WINDOW_BYTES / size / step;
     return n < most ? n : most;
 }
 
-/* Gathers a box: its whole range of the input at once if that fits, else run by run. */
+/* Gathers a box: its whole range of the input at once if that fits, otherwise run by run. */
 static pg_status gather(pg__taker *r, const box *b, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -297,8 +295,8 @@ done:
     return st;
 }
 
-/* The window: elements lo..hi of the output are `count` rows of axis `cut`, all of the axes behind
- * it, at one index of those before it. */
+/* The window: elements lo..hi of the output are `count` rows of axis `cut`, with all later axes, at
+ * one index of the earlier ones. */
 typedef struct window {
     uint32_t cut;
     uint64_t index[PG_MAX_RANK], count, inner;
@@ -321,7 +319,7 @@ static window window_at(const pg__take *t, uint64_t element)
     return w;
 }
 
-/* The part of the window that lies in block b; 0 if there is none. */
+/* The part of the window in block b; 0 if there is none. */
 static int box_of(box *out, const pg__take *t, const window *w, uint32_t b)
 {
     const uint64_t each = t->rank ? t->dims[t->axis] / t->n_blocks : 1;
@@ -385,7 +383,7 @@ done:
     return st;
 }
 
-/* Adds what lies in the same place of another tensor: in the type that both have. */
+/* Adds the same elements of another tensor, in the type of both. */
 static pg_status add_window(pg__taker *r, const pg__take *t, const window *w, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -45,7 +45,7 @@ done:
 
 /* ---- optimizers ---- */
 
-/* Class names of the strings that compile(optimizer="adam") takes. */
+/* Class names for the strings that compile(optimizer="adam") takes. */
 static const char *const optimizers[] = {"Adadelta", "Adafactor", "Adagrad", "Adam",
                                          "Adamax",   "AdamW",     "Ftrl",    "Lion",
                                          "Nadam",    "RMSprop",   "SGD"};
@@ -59,7 +59,7 @@ static const char *optimizer_class(const char *text, pg__json_span s)
     return NULL;
 }
 
-/* compile_config.optimizer as optimizer_config; nothing is added if that cannot be said. */
+/* compile_config.optimizer as optimizer_config; adds nothing if it has no such form. */
 static pg_status legacy_optimizer(pg__str *out, const char *text, pg__json_span s, int dialect,
                                   pg_err *err)
 {
@@ -89,8 +89,8 @@ done:
     return st;
 }
 
-/* And back. "Custom>Adam" is how Keras 2.11 to 2.15 call their optimizers in a legacy file; plain
- * "Adam" is an older one there, which .keras knows by its module. */
+/* And back. Keras 2.11 to 2.15 write "Custom>Adam" for their optimizers in a legacy file; plain
+ * "Adam" is an older one there, which .keras identifies by its module. */
 static pg_status zip_optimizer(pg__str *out, const char *text, pg__json_span s, int dialect,
                                pg_err *err)
 {
@@ -175,11 +175,11 @@ done:
     return st;
 }
 
-/* What compile() takes besides the optimizer, in both forms under the same key. */
+/* Arguments of compile() besides the optimizer, with the same key in both forms. */
 static const char *const compile_keys[] = {"loss", "metrics", "weighted_metrics", "loss_weights"};
 
-/* A loss or metric of the other container: {"class_name", "config"}, which .keras gives a module.
- * *known: 0 if it is somebody's own. */
+/* A loss or metric for the other container: {"class_name", "config"}, to which .keras adds a
+ * module. *known: 0 if it is a custom one. */
 static pg_status add_object(pg__str *out, int *known, const char *text, pg__json_span s,
                             const char *module, int to_zip, pg_err *err)
 {
@@ -227,7 +227,7 @@ done:
     return st;
 }
 
-/* The training configuration for the other container. *lost: a key that could not be said. */
+/* The training configuration for the other container. *lost: a key that could not be converted. */
 static pg_status compile_args(pg__str *out, const char **lost, const char *text, pg__json_span from,
                               int to_zip, int dialect, pg_err *err)
 {
@@ -339,7 +339,7 @@ static pg_status lose_state(pg__convert *c, const char *why, pg_err *err)
     return st;
 }
 
-/* Is a legacy list that of an optimizer whose variables .keras holds in the same order? */
+/* Does the legacy list belong to an optimizer whose variables .keras holds in the same order? */
 static int is_new_optimizer(const pg__outline *o)
 {
     const char *name = o->n_state ? o->state[0].name : "", *slash = strrchr(name, '/');
@@ -347,7 +347,7 @@ static int is_new_optimizer(const pg__outline *o)
            strncmp(slash ? slash + 1 : name, "iterations", 10) != 0;
 }
 
-/* Legacy names to optimizer/vars/<i>, or back to a list. Metrics' counters start anew. */
+/* Legacy names to optimizer/vars/<i>, or back to a list. The counters of metrics restart. */
 static pg_status rename_state(pg__outline *o, int to_paths, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -415,7 +415,7 @@ static pg_status set(pg__str *to, pg__str *from)
     return PG_OK;
 }
 
-/* {"keras_version": ...}: the input's where it is a .keras of the same Keras. */
+/* {"keras_version": ...}: the input's if it is a .keras of the same Keras. */
 static pg_status metadata(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -432,13 +432,13 @@ done:
     return st;
 }
 
-/* Does a text have the form of config.json? Its training configuration stands in it. */
+/* Does a text have the form of config.json? That includes its training configuration. */
 static int is_zip_form(const pg__str *text)
 {
     return text->n && pg__json_member(text->s, (pg__json_span){0, text->n}, "module").n > 0;
 }
 
-/* The input's configuration of training, for the other container. keep: 0 if it cannot go along. */
+/* The input's training configuration, for the other container. keep: 0 if it must be left out. */
 static pg_status training(pg__convert *c, pg__str *out, int keep, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -468,7 +468,7 @@ done:
     return st;
 }
 
-/* The description that goes into the output, in the output's dialect; "" if there is none. */
+/* The description for the output, in the output's dialect; "" if there is none. */
 static pg_status describe(pg__convert *c, pg__str *out, pg_err *err)
 {
     const pg__outline *o = &c->at;
@@ -486,7 +486,7 @@ static pg_status describe(pg__convert *c, pg__str *out, pg_err *err)
     const int same = (c->graph->dialect == 3) == (c->dialect == 3);
     if (same && (c->target == PG_TO_H5 || (c->dialect == 3 && c->target != PG_TO_KERAS)))
         return pg__str_add(out, text, n, err);
-    size_t n_classes = 0; /* told only where another Keras is asked for */
+    size_t n_classes = 0; /* reported only if another Keras is requested */
     const pg_status st =
         pg__translate(out, same ? &n_classes : &c->n_class_paths, text, n, c->dialect, same, err);
     if (st == PG_E_UNSUPPORTED) {

@@ -28,7 +28,7 @@ typedef struct turning {
     const char *module;  /* "enc.dense" */
     const char *reverse; /* "_reverse" for the backward half of a Bidirectional, or "" */
     size_t first, end;   /* its slots */
-    double epsilon; /* of the normalisations so far */
+    double epsilon;      /* of the normalisations so far */
     size_t n_norms;
     int mixed_epsilons;
     pg__strs lacking;
@@ -88,7 +88,7 @@ done:
     return st;
 }
 
-/* Told once of a layer with two directions. */
+/* Reported once for a layer with two directions. */
 static pg_status lack(turning *p, const char *why)
 {
     pg__str line = {0};
@@ -100,7 +100,7 @@ static pg_status lack(turning *p, const char *why)
     return st;
 }
 
-/* The slot of a kind among those of the layer at hand, or NULL. */
+/* The slot of a kind among those of the current layer, or NULL. */
 static const pg__slot *find(const turning *p, const char *kind)
 {
     for (size_t i = p->first; i < p->end; i++)
@@ -235,15 +235,16 @@ static void count_epsilon(turning *p)
     p->n_norms++;
 }
 
-/* Epsilon is no tensor: whoever builds the modules must know it, or predictions differ. */
+/* Epsilon is not a tensor: it must be set when the modules are built, or predictions differ. */
 static pg_status tell_epsilon(turning *p)
 {
     const double usual = 1e-5; /* torch.nn's */
     if (p->n_norms == 0 || (p->epsilon == usual && !p->mixed_epsilons))
         return PG_OK;
     if (p->mixed_epsilons)
-        return pg__tell_note(&p->c->r, p->err,
-                             "normalisation: build its modules with the eps of each layer's config");
+        return pg__tell_note(
+            &p->c->r, p->err,
+            "normalisation: build its modules with the eps of each layer's config");
     return pg__tell_note(&p->c->r, p->err, "normalisation: build its modules with eps=%g",
                          p->epsilon);
 }
@@ -299,7 +300,7 @@ static pg_status turn_prelu(turning *p)
     return add(p, "weight", &t);
 }
 
-/* A value that is no text, such as a function of the author's own, is no word. */
+/* A value that is not a string, such as a custom function, has no name. */
 static int word_is(const pg__layer *l, const char *key, const char *word, const char *fallback)
 {
     const char *got = pg__json_get_str(l->config, key);
@@ -494,7 +495,7 @@ done:
     return st;
 }
 
-/* Nothing can reorder what a Flatten gives to the outside. */
+/* The output of a model that ends with a Flatten cannot be reordered. */
 static pg_status tell_outputs(pg__convert *c, pg_err *err)
 {
     const pg__model *m = c->graph->root;

@@ -1,4 +1,4 @@
-/* convert_torch.h - PyTorch's layout: what its parts share. */
+/* convert_torch.h - PyTorch's layout: shared by its parts. */
 #ifndef PG_WRAP_CONVERT_CONVERT_TORCH_H
 #define PG_WRAP_CONVERT_CONVERT_TORCH_H
 
@@ -22,27 +22,27 @@ typedef enum pg__torch_kind {
     PG_TORCH_ATTENTION,
     PG_TORCH_NONE
 } pg__torch_kind;
-/* class_name: as later releases call it, see pg__modern_class(). */
+/* class_name: the name in later releases, see pg__modern_class(). */
 pg__torch_kind pg__torch_kind_of(const char *class_name);
 
 /* ---- convert_torch_flatten.c ---- */
 
-/* Where the inputs of a Dense layer come from a Flatten of (..., channels): PyTorch flattens
- * (channels, ...), so the kernel's rows stand in another order there. */
+/* If the inputs of a Dense layer come from a Flatten of (..., channels): PyTorch flattens
+ * (channels, ...), so the kernel's rows have another order there. */
 typedef enum pg__flattened {
-    PG_FLAT_SAME,   /* no Flatten before it, or one of what PyTorch flattens alike */
+    PG_FLAT_SAME,   /* no Flatten before it, or one that PyTorch flattens in the same order */
     PG_FLAT_TURNED, /* *channels is known */
-    PG_FLAT_UNKNOWN /* something that was not traced is flattened */
+    PG_FLAT_UNKNOWN /* the source of the Flatten could not be traced */
 } pg__flattened;
 
 pg__flattened pg__torch_flattened(uint64_t *channels, const pg__graph *g, const pg__layer *layer);
-/* The same of what the model gives as its k-th output. */
+/* The same for the k-th output of the model. */
 pg__flattened pg__torch_output_order(const pg__graph *g, size_t output);
 
 /* ---- convert_torch.c ---- */
 
 /* How many channels the n flattened inputs of a layer had, if PyTorch flattens them in another
- * order; else 0. tell: in a note. */
+ * order; otherwise 0. tell: add a note. */
 pg_status pg__torch_channels(pg__convert *c, const pg__layer *l, uint64_t *channels, uint64_t n,
                              int tell, pg_err *err);
 
@@ -50,7 +50,7 @@ pg_status pg__torch_channels(pg__convert *c, const pg__layer *l, uint64_t *chann
  * Bidirectional. */
 const char *pg__torch_recurrent_lack(const pg__layer *l, int reverse);
 
-/* "enc.dense": what the module of a leaf is called. */
+/* "enc.dense": the name of the module of a leaf. */
 pg_status pg__torch_module(pg__str *out, const pg__slots *s, size_t leaf, pg_err *err);
 
 /* ---- convert_torch_back.c ---- */

@@ -1,6 +1,6 @@
-/* convert_torch_back.c - PyTorch's layout into Keras': the reverse of convert_torch.c, variable by
- * variable. The model's description tells what there must be; every tensor must be used. An LSTM's
- * two biases are added, which is what PyTorch does with them. */
+/* convert_torch_back.c - converts PyTorch's layout into Keras', the reverse of convert_torch.c,
+ * variable by variable. The model's description says which variables there must be; every tensor
+ * must be used. The two biases of an LSTM are added, as PyTorch does. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -34,7 +34,7 @@ static pg_status missing(const back *p, const char *tensor)
                    PG_SHOW(p->leaf->layer->name), PG_SHOW(p->module), tensor, p->reverse);
 }
 
-/* The tensor of the module at hand, of that rank (0: any). */
+/* The tensor of the current module with that rank (0: any). */
 static pg_status tensor(back *p, const char *name, uint32_t rank, pg__take *out)
 {
     pg_status st = PG_OK;
@@ -61,7 +61,7 @@ static pg_status wrong_shape(const back *p)
 
 /* ---- recipes ---- */
 
-/* Axis k of extent a * b becomes two. 0 if it is not. */
+/* Axis k becomes two, of extents a and b. 0 if its extent is not a * b. */
 static int split_axis(pg__take *t, uint32_t k, uint64_t b)
 {
     if (b == 0 || t->dims[k] % b || t->rank == PG_MAX_RANK || t->n_blocks > 1)
@@ -312,7 +312,7 @@ static pg_status back_class(back *p, pg__take *t)
                    PG_SHOW(p->leaf->layer->name), PG_SHOW(p->layer->class_name));
 }
 
-/* The layer whose module a slot is in: that of a wrapper's inside, which half of two. */
+/* The layer whose module holds a slot: the one inside a wrapper, or one of its two halves. */
 static void enter(back *p)
 {
     const char *outer = p->leaf->layer->class_name;
@@ -325,7 +325,7 @@ static void enter(back *p)
     }
 }
 
-/* Counts of batches are PyTorch's own and tell nothing about the model. */
+/* Counts of batches belong to PyTorch and are no part of the model. */
 static pg_status check_used(const pg__outline *o, const unsigned char *used, pg_err *err)
 {
     pg_status st = PG_OK;

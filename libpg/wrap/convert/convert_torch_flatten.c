@@ -1,7 +1,7 @@
-/* convert_torch_flatten.c - does a Dense layer get its inputs from a flattened image? Keras holds
- * images as (height, width, channels), PyTorch as (channels, height, width), and flattening keeps
- * that order. Followed back over layers that change neither the order nor the number of channels,
- * as far as the description tells. */
+/* convert_torch_flatten.c - finds out whether a Dense layer gets its inputs from a flattened image.
+ * Keras holds images as (height, width, channels), PyTorch as (channels, height, width), and
+ * flattening keeps that order. The search goes back over layers that change neither the order nor
+ * the number of channels, as far as the description shows. */
 #include <string.h>
 
 #include "wrap/convert/convert_torch.h"
@@ -70,7 +70,7 @@ static size_t shape_of(int64_t *last, const pg__layer *l)
     return 0;
 }
 
-/* What is flattened comes from `layer`. */
+/* `layer` feeds the Flatten. */
 static pg__flattened flattened_from(uint64_t *channels, const pg__model *m, size_t layer)
 {
     static const char *const plain[] = {"Dense",     "LSTM",          "GRU",    "SimpleRNN",
@@ -105,7 +105,7 @@ static pg__flattened flattened_from(uint64_t *channels, const pg__model *m, size
     return PG_FLAT_UNKNOWN;
 }
 
-/* Layers whose outputs stand in no order that Keras and PyTorch see differently. */
+/* Layers whose outputs have the same order in Keras and PyTorch. */
 static const char *const mixing[] = {"Dense",
                                      "Embedding",
                                      "LSTM",

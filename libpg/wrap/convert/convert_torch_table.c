@@ -1,12 +1,12 @@
-/* convert_torch_table.c - which layers have a place in PyTorch's layout, and how their tensors
- * change: the table that both directions and the documentation are made from. */
+/* convert_torch_table.c - the layers with a counterpart in PyTorch, and how their tensors change:
+ * the table for both directions and for the documentation. */
 #include <string.h>
 
 #include "wrap/convert/convert_torch.h"
 
 /* Classes of one row are separated by blanks. */
 static const pg_layout_row rows[] = {
-    [PG_TORCH_DENSE] = {"Dense", "Linear", "(in, out) -> (out, in); behind Flatten for (c, ...)"},
+    [PG_TORCH_DENSE] = {"Dense", "Linear", "(in, out) -> (out, in); after Flatten for (c, ...)"},
     [PG_TORCH_CONV] = {"Conv1D Conv2D Conv3D", "Conv1d Conv2d Conv3d",
                        "(*k, in, out) -> (out, in, *k)"},
     [PG_TORCH_CONV_TRANSPOSE] = {"Conv1DTranspose Conv2DTranspose Conv3DTranspose",

@@ -1,9 +1,9 @@
-/* order.c - may the layers of a template be written in the order of its wrapper's weight list,
- * without a description of the template? (FORMATS.md: "Order without a template".)
+/* order.c - decides whether the layers of a template may be written in the order of its wrapper's
+ * weight list, without a description of the template (FORMATS.md: "Order without a template").
  *
  * The list holds trainable weights first, then the others, and says nothing about frozen layers,
- * sub-models, branches and shared layers. A wrong order can load without an error. So the list is
- * followed only if nine tests leave no other order; each failure names what is missing. */
+ * sub-models, branches and shared layers. A wrong order may load without an error. So the list is
+ * followed only if nine tests leave no other order; each failure names the missing evidence. */
 #include "wrap/judge/order.h"
 
 #include <stdlib.h>
@@ -106,7 +106,8 @@ static int has_affine(const pg__group *g, const pg_store *s, const pg_layer *l)
     return 0;
 }
 
-/* Test 4: the statistics stand at the very end, two for each normalisation, in their order. */
+/* Test 4: the statistics come last, two for each normalisation, in the order of the
+ * normalisations. */
 static pg_status place_statistics(pg__order *o, const pg_store *s, const pg_layer *l, size_t n_body,
                                   pg_err *err)
 {
@@ -145,7 +146,8 @@ static int by_key(const void *a, const void *b)
     return c ? c : (x->n > y->n) - (x->n < y->n);
 }
 
-/* Test 5: a layer's weights stand together; and no name has a "/", which may be a sub-model's. */
+/* Test 5: the weights of a layer are adjacent, and no layer name has a "/", which may be a
+ * sub-model's. */
 static pg_status check_contiguous(const pg__order *o, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -185,7 +187,8 @@ static int numbered(const char *name, const char *stem, unsigned long *number)
     return 1;
 }
 
-/* tf.keras and Keras from 2.4 on count automatic names from nothing, standalone Keras from 1. */
+/* tf.keras and Keras from 2.4 on begin automatic names without a number, standalone Keras begins
+ * with 1. */
 int pg__counts_from_nothing(const pg_store *s)
 {
     const char *writer = pg_store_writer(s);
@@ -202,7 +205,7 @@ int pg__counts_from_nothing(const pg_store *s)
     return major > 2 || (major == 2 && minor >= 4);
 }
 
-/* Test 3: no earlier model of the process can be inside. */
+/* Test 3: the template holds no earlier model of the process. */
 static pg_status check_first_of_kind(const pg__verdict *v, const pg_store *s, pg_err *err)
 {
     static const char *const kinds[] = {"model", "sequential", "functional"};
@@ -211,7 +214,7 @@ static pg_status check_first_of_kind(const pg__verdict *v, const pg_store *s, pg
     const unsigned long first = pg__counts_from_nothing(s) ? 0 : 1;
     unsigned long k = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        /* TF 2.3 alone named models functional_1, functional_3 ... */
+        /* only TF 2.3 named models functional_1, functional_3, ... */
         const unsigned long want = strcmp(kinds[i], "functional") == 0 ? 1 : first;
         if (numbered(name, kinds[i], &k) && k != want)
             return pg_fail(
@@ -254,7 +257,7 @@ static pg_status check_ends(const pg__names *names, pg_err *err)
                    names->merges.n == 1 ? "" : "s");
 }
 
-/* After cpu_relocation all weights have a suffix that the layers, and the merge, do not have. */
+/* After cpu_relocation, all weights have a suffix that layers and merge lack. */
 static pg_status strip_suffixes(pg__order *o, pg_err *err)
 {
     for (size_t i = 0; i < o->n; i++) {
@@ -317,8 +320,8 @@ done:
     return st;
 }
 
-/* A nested model that the user named has no merge to tell its last layer, and its inputs are
- * unknown. Only numbers that rise through all layers prove their order then. */
+/* For a nested model that the user named, no merge shows the last layer, and the inputs are
+ * unknown. Then only numbers that rise through all layers prove their order. */
 static pg_status check_numbered(pg__order *o, const char *layer, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -1,11 +1,11 @@
-/* order.h - the order of a template's layers from its wrapper's weight names alone: accepted only
- * if it is the one possible order (nine tests, see order.c). */
+/* order.h - finds the order of a template's layers from its wrapper's weight names alone, and
+ * accepts it only if no other order is possible (nine tests, see order.c). */
 #ifndef PG_WRAP_JUDGE_ORDER_H
 #define PG_WRAP_JUDGE_ORDER_H
 
 #include "wrap/judge/verdict.h"
 
-/* What one layer of the template is, as far as its variables show. */
+/* The kind of one layer of the template, as far as its variables show. */
 typedef enum pg__kind {
     PG_KIND_OTHER,
     PG_KIND_DENSE,
@@ -19,8 +19,9 @@ typedef struct pg__group {
     char *name;      /* the layer's name in the output; owned */
     const char *key; /* start of its weights' names, n_key bytes; borrowed from the store */
     size_t n_key;
-    size_t first, n; /* its weights but the statistics: first of the layer's list, number */
-    size_t n_stats;  /* its statistics, at the end of the list */
+    size_t first,
+        n; /* its weights without the statistics: index of the first in the layer's list, number */
+    size_t n_stats; /* its statistics, at the end of the list */
     pg__kind kind;
     uint64_t in, out; /* widths in a plain stack */
     uint64_t out2;    /* the other width a Bidirectional may give, or 0 */
@@ -36,9 +37,9 @@ typedef struct pg__order {
     int stripped; /* layer names are those of the weights without a final _<digits> */
 } pg__order;
 
-/* Groups the weights of store layer v->layer, in their order. A layer alone needs no proof; else
- * PG_E_AMBIGUOUS says which evidence is missing. `named`: the user named the template, so that an
- * unclear verdict is no obstacle. */
+/* Groups the weights of store layer v->layer, in their order. A single layer needs no proof;
+ * otherwise PG_E_AMBIGUOUS says which evidence is missing. `named`: the user named the template, so
+ * an unclear verdict is accepted. */
 pg_status pg__order_infer(pg__order *out, const pg__verdict *v, const pg_store *s, int named,
                           pg_err *err);
 void pg__order_fini(pg__order *o);
@@ -46,8 +47,8 @@ void pg__order_fini(pg__order *o);
 /* 1 for a normalisation's running mean or variance. */
 int pg__is_statistic(const char *weight_name);
 
-/* 1 if the file's writer counts automatic names from nothing ("lambda", "lambda_1": tf.keras, and
- * Keras from 2.4 on), 0 if from 1 (standalone Keras). */
+/* 1 if the file's writer begins automatic names without a number ("lambda", "lambda_1": tf.keras,
+ * and Keras from 2.4 on), 0 if it begins with 1 (standalone Keras). */
 int pg__counts_from_nothing(const pg_store *s);
 
 /* 1 if all weights of store layer `layer` belong to one layer of the template. */
@@ -55,15 +56,16 @@ int pg__has_one_owner(const pg_store *s, size_t layer);
 
 /* Kind and widths from the shapes (order_stack.c). l: the store's layer. */
 void pg__group_measure(pg__group *g, const pg_store *s, const pg_layer *l);
-/* 1 if the groups can be a plain stack in their order; else *at is the first that does not fit. */
+/* 1 if the groups can be a plain stack in their order; otherwise *at is the first that does not
+ * fit. */
 int pg__stack_chains(const pg__group *g, size_t n, size_t *at);
-/* Test 9: *unique is 0 if another order of the layers also explains the list (frozen layers stand
- * last in it), -1 if there are too many possibilities. last_known: the last group is the last
+/* Test 9: *unique is 0 if another order of the layers also explains the list (which has frozen
+ * layers last), -1 if there are too many possibilities. last_known: the last group is the last
  * layer. */
 pg_status pg__stack_is_unique(const pg__group *g, size_t n, int last_known, int *unique,
                               pg_err *err);
-/* Test 7: fills skeleton and prev; *at is the first group whose number does not rise, or PG_NONE.
- */
+/* Test 7: fills in skeleton and prev; *at is the first group whose number does not rise, or
+ * PG_NONE. */
 pg_status pg__numbers_rise(pg__group *g, size_t n, size_t *at, pg_err *err);
 
 #endif

@@ -1,10 +1,10 @@
-/* order_stack.c - is a list of layers a plain stack, and the only one? (FORMATS.md: "Order without
- * a template", tests 7 to 9.)
+/* order_stack.c - decides whether a list of layers is a plain stack, in this order only
+ * (FORMATS.md: "Order without a template", tests 7 to 9).
  *
- * A wrapper's list holds trainable weights first and frozen layers last. So every split of the list
- * into P (trainable) and S (frozen, without statistics at the end) is a possibility, and with it
- * every interleaving of P and S as the true order. The list's own order is written only if all
- * others contradict the widths or the numbers in the names. */
+ * A wrapper's list holds trainable weights first and frozen layers last. So for every split of the
+ * list into P (trainable) and S (frozen, without statistics at the end), every interleaving of P
+ * and S may be the true order. The list's own order is written only if all others contradict the
+ * widths or the numbers in the names. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,7 +153,7 @@ void pg__group_measure(pg__group *g, const pg_store *s, const pg_layer *l)
 
 typedef struct flow {
     uint64_t out, out2; /* widths that the last layer may give */
-    int flat;           /* a Flatten may follow the last layer that is no normalisation */
+    int flat;           /* a Flatten may follow the last layer that is not a normalisation */
     int dense;          /* a dense layer came before */
     int any;
 } flow;
@@ -287,7 +287,7 @@ pg_status pg__numbers_rise(pg__group *g, size_t n, size_t *at, pg_err *err)
 /* ---- uniqueness ---- */
 
 /* A search over states (i of P placed, j of S placed, which was last, may a Flatten follow) for one
- * split at k, entered where a group of S is placed while P is not exhausted. */
+ * split at k. It starts wherever a group of S is placed before P is exhausted. */
 typedef struct search {
     const pg__group *g;
     size_t n, k, n_s;
@@ -339,7 +339,7 @@ static pg_status step_p(search *x, const state *t, pg_err *err)
     return push(x, &next, err);
 }
 
-/* Enters wherever the first group of S may stand before a group of P, then follows every way. */
+/* Starts wherever the first group of S may precede a group of P, then follows every path. */
 static pg_status run(search *x, int *unique, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -401,8 +401,9 @@ pg_status pg__stack_is_unique(const pg__group *g, size_t n, int last_known, int 
     for (size_t i = 0; i < n; i++)
         n_normed += g[i].n_stats > 0;
     for (size_t k = n; k-- > 1 && *unique == 1 && st == PG_OK;) {
-        /* Frozen, a normalisation stands in one piece, before the statistics of all trainable ones
-         * that follow it. Only the last one of the list, if alone, looks the same either way. */
+        /* A frozen normalisation is in one piece, before the statistics of all trainable ones that
+         * follow it. Only the last one of the list, if it is the only one, looks the same either
+         * way. */
         if (g[k].n_stats && !(k == n - 1 && n_normed == 1))
             break; /* trainable, and so is everything before it */
         if (g[k].prev == k - 1)

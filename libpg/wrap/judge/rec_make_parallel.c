@@ -1,6 +1,6 @@
-/* rec_make_parallel.c - keras-extras' make_parallel() and its many copies: Lambda layers around
- * get_slice with {"idx": part, "parts": replicas}. One widespread copy misspells "parts". The
- * merges keep their default names (merge_1, concatenate_1). */
+/* rec_make_parallel.c - recognises make_parallel() of keras-extras and its many copies: Lambda
+ * layers around get_slice with {"idx": part, "parts": replicas}. One widespread copy misspells
+ * "parts". The merges keep their default names (merge_1, concatenate_1). */
 #include "wrap/judge/recogniser.h"
 
 static pg__saying says(const pg__slices *s)

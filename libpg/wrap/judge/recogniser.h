@@ -1,11 +1,11 @@
-/* recogniser.h - one kind of wrapper = one rec_<name>.c that defines
- * `const pg__recogniser pg__rec_<name>`, one line in recognisers.def and one test
- * tests/wrap/judge/test_rec_<name>.c (the build stops without it).
+/* recogniser.h - one kind of wrapper = one rec_<name>.c that defines `const pg__recogniser
+ * pg__rec_<name>`, one line in recognisers.def and one test tests/wrap/judge/test_rec_<name>.c (the
+ * build stops without it).
  *
- * What all data-parallel wrappers share (one nested model, called G times on slices, merged along
- * axis 0) is judged once, in wrap/judge/verdict.c, by structure. A recogniser answers the question
- * that differs: do these layers cut the batch into the G parts, and how surely do they say so? The
- * first one in table order that says anything decides. */
+ * wrap/judge/verdict.c judges, by structure, what all data-parallel wrappers share: one nested
+ * model, called G times on slices, merged along axis 0. A recogniser answers the question that
+ * differs: do these layers cut the batch into the G parts, and how certain is it? The first one in
+ * table order that gives an answer decides. */
 #ifndef PG_WRAP_JUDGE_RECOGNISER_H
 #define PG_WRAP_JUDGE_RECOGNISER_H
 
@@ -22,20 +22,21 @@ typedef struct pg__slices {
 typedef enum pg__saying {
     PG_SAYS_NOTHING,   /* not this kind */
     PG_SAYS_CERTAINLY, /* the arguments give part k of G for every call */
-    PG_SAYS_LIKELY,    /* slices of this kind that do not tell which part they take */
+    PG_SAYS_LIKELY,    /* slices of this kind that do not show which part they take */
     PG_SAYS_OTHERWISE  /* this kind, but its numbers contradict the number of calls */
 } pg__saying;
 
 /* Words that wrappers of PyTorch put into the names of tensors, between dots. */
 enum { PG_N_WORDS = 10 };
 typedef struct pg__words {
-    size_t n[PG_N_WORDS]; /* names that a word goes from, in the order of the table */
+    size_t n[PG_N_WORDS]; /* per word of the table: number of names from which it is removed */
     size_t n_names;       /* names that change */
     unsigned leading;     /* bit k: word k is a wrapper's at the beginning of every name */
-    size_t prefix;  /* bytes, if the same beginning goes from every name but the counter's, and
-                       nothing else; else 0 */
-    size_t counter; /* a tensor of the wrapper's own, AveragedModel's n_averaged; else PG_NONE */
-    size_t odd;     /* a name with a part that looks like a wrapper's, and is not known; PG_NONE */
+    size_t prefix; /* length, if the same prefix is removed from every name but the counter's, and
+                      nothing else; otherwise 0 */
+    size_t
+        counter; /* a tensor of the wrapper itself, AveragedModel's n_averaged; otherwise PG_NONE */
+    size_t odd;  /* a name with an unknown part that looks like a wrapper's, or PG_NONE */
     char odd_part[64];
     int odd_is_flat; /* it is FSDP's flat parameter */
     int within;      /* "module" goes before "_orig_mod" within names, too */
@@ -44,7 +45,7 @@ typedef struct pg__words {
     size_t inner, inner_at;
 } pg__words;
 
-/* What `name` is without the words that w found; out has room for all of it. */
+/* `name` without the words that w found; out has room for all of it. */
 void pg__words_strip(char *out, const pg__words *w, const char *name);
 /* 1 if the names are those of copies, which must be the same. */
 int pg__words_are_copies(const pg__words *w);
@@ -57,10 +58,11 @@ const char *pg__word_writer(size_t k);
 
 typedef struct pg__recogniser {
     const char *name; /* shown to users: "multi_gpu_model" */
-    const char *doc;  /* one line: who writes it, what it looks like */
+    const char *doc;  /* one line: its writers, its form */
     /* What the slices of a config say; NULL: this kind has no config. */
     pg__saying (*slices)(const pg__slices *s);
-    /* 1 if a layer name looks like such a slice in a file without config; NULL: not by name. */
+    /* 1 if a layer name looks like such a slice in a file without config; NULL: names show
+     * nothing. */
     int (*slice_name)(const char *layer_name);
     /* Names alone, for files without layers (PyTorch): what wrappers added to them. NULL: not of
      * this kind. */
@@ -74,7 +76,7 @@ typedef struct pg__recogniser {
 /* All recognisers in table order, NULL-terminated. */
 const pg__recogniser *const *pg__recognisers(void);
 
-/* For recognisers: what their tests have in common (wrap/judge/roles.c). */
+/* Shared by recognisers (wrap/judge/roles.c). */
 
 /* The object that holds a slice's numbers: a Lambda's "arguments", another class's config. */
 const pg__json *pg__slice_args(const pg__layer *layer);

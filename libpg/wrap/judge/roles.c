@@ -1,5 +1,5 @@
-/* roles.c - what the numbers in slice layers mean. Home-made wrappers name the arguments of their
- * slices as they like, so they are matched by role: over the replicas one integer runs through
+/* roles.c - the meaning of the numbers in slice layers. Home-made wrappers name the arguments of
+ * their slices freely, so they are matched by role: over the replicas, one integer runs through
  * 0..G-1 and one equals G. */
 #include <string.h>
 #include <strings.h>
@@ -31,8 +31,8 @@ static int all_have(const pg__slices *s, const char *key)
     return s->n_inputs * s->n_replicas > 0;
 }
 
-/* The order of the calls is the order of the parts in every known wrapper, but only that each part
- * is taken once matters. */
+/* In every known wrapper the calls are in the order of the parts, but it only matters that each
+ * part is taken once. */
 static int runs_over_parts(const pg__slices *s, const char *key)
 {
     for (size_t k = 0; k < s->n_inputs; k++)

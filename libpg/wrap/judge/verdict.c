@@ -1,7 +1,7 @@
-/* verdict.c - what a store is. With a model config the structure of the graph decides
- * (verdict_config.c), without one the names of layers and weights (verdict_names.c: legacy layout,
- * verdict_paths.c: path layout), for PyTorch the prefix of the tensor names. This file chooses, and
- * holds what the three share. */
+/* verdict.c - judges a store. If it has a model config, the structure of the graph decides
+ * (verdict_config.c); otherwise the names of layers and weights do (verdict_names.c: legacy layout,
+ * verdict_paths.c: path layout), for PyTorch the prefix of the tensor names. This file chooses
+ * among them, and holds what they share. */
 #include "wrap/judge/verdict.h"
 
 #include <stdarg.h>
@@ -85,7 +85,7 @@ pg_status pg__verdict_set(pg__verdict *v, pg_verdict is, pg_err *err, const char
     return st;
 }
 
-/* The list's capacity is the next power of two, so that no field of the public struct is needed. */
+/* The capacity of a list is the next power of two, so the public struct needs no field for it. */
 pg_status pg__finding_add(char ***list, size_t *n, const char *name, pg_err *err)
 {
     char *copy = pg__mem_strdup(name);
@@ -187,7 +187,7 @@ int pg__store_has_paths(const pg_store *s)
     return pg__store_is_paths(s) || (of && is_path_format(of));
 }
 
-/* Names that a wrapper left, but nobody knows which, or how to undo it. */
+/* Names that an unknown wrapper left, or one that cannot be undone. */
 static pg_status judge_odd(pg__verdict *v, const pg_store *s, pg_err *err)
 {
     const pg__words *w = &v->words;
@@ -204,7 +204,7 @@ static pg_status judge_odd(pg__verdict *v, const pg_store *s, pg_err *err)
         PG_SHOW(name));
 }
 
-/* Words that stand elsewhere than before every name. */
+/* Words that are not at the beginning of every name. */
 static pg_status judge_words(pg__verdict *v, const pg_store *s, pg_err *err)
 {
     const pg__words *w = &v->words;
@@ -273,7 +273,7 @@ done:
     return st;
 }
 
-/* A config that does not parse is as good as none; the file is then judged by its names. */
+/* If the config does not parse, the file is judged by its names. */
 static pg_status load_config(pg__verdict *v, const pg_store *s, pg_err *err)
 {
     size_t n = 0;
@@ -292,7 +292,7 @@ static pg_status load_config(pg__verdict *v, const pg_store *s, pg_err *err)
     return pg__evidence(v, err, "the model config is not usable: %s", why.msg);
 }
 
-/* Asks whom pgunwrap asks: whether names and shapes leave one order of the layers. */
+/* Asks the same function as pgunwrap whether names and shapes leave one order of the layers. */
 static pg_status settle(pg__verdict *v, const pg_store *s, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -1,5 +1,5 @@
-/* verdict.h - what a store is, with what the unwrapper needs to know about it. pg_inspect() is the
- * public part. */
+/* verdict.h - the judgement of a store, with the facts that the unwrapper needs. pg_inspect() is
+ * the public part. */
 #ifndef PG_WRAP_JUDGE_VERDICT_H
 #define PG_WRAP_JUDGE_VERDICT_H
 
@@ -16,8 +16,8 @@ typedef struct pg__names {
 
 typedef struct pg__verdict {
     pg_finding f;
-    pg__graph *graph; /* the file's model config; NULL if there is none, or none that parses */
-    char *misfit;     /* why a config that is there could not be used, or NULL; owned */
+    pg__graph *graph; /* the file's model config; NULL if there is none, or it does not parse */
+    char *misfit;     /* why the config could not be used, or NULL; owned */
     const pg__model *outer; /* config: the innermost wrapper around the template, or NULL */
     const pg__layer *tmpl;  /* config: the innermost template's entry, or NULL */
     size_t depth;           /* config: wrappers around it */
@@ -45,7 +45,7 @@ pg_status pg__verdict_set(pg__verdict *v, pg_verdict is, pg_err *err, const char
 pg_status pg__evidence(pg__verdict *v, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
 pg_status pg__finding_add(char ***list, size_t *n, const char *name, pg_err *err);
 
-/* "2 replicas (lambda, lambda_1), merged in "predictions"": the wrapper's one line, as reason. */
+/* Sets the reason of a wrapper: "2 replicas (lambda, lambda_1), merged in "predictions"". */
 pg_status pg__describe_wrapper(pg__verdict *v, const char *lead, pg_err *err);
 
 /* next.c: the call that takes the model out; PG_DO_NOTHING where the whole of a shard is not there.

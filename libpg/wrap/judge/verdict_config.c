@@ -1,10 +1,10 @@
-/* verdict_config.c - is the graph of a model config a data-parallel wrapper?
+/* verdict_config.c - decides whether the graph of a model config is a data-parallel wrapper.
  *
- * A wrapper consists of nothing but InputLayers, G slices per input, one nested model that is
- * called G times, and one merge per output that joins that output of every call along axis 0.
- * Anything else (a layer more, another axis, an average, a call fed by an input directly) makes it
- * an ordinary model with a nested one inside. The checks come in the order in which their failure
- * tells most. A template that is a wrapper itself is looked into. */
+ * A wrapper consists only of InputLayers, G slices per input, one nested model that is called G
+ * times, and one merge per output that joins that output of every call along axis 0. Any difference
+ * (another layer, another axis, an average, a call that an input feeds directly) makes it an
+ * ordinary model with a nested one. The checks are ordered so that the most telling failure comes
+ * first. If the template is a wrapper itself, it is examined, too. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,15 +33,15 @@ static int is_class(const pg__layer *l, const char *class_name)
     return strcmp(l->class_name, class_name) == 0;
 }
 
-/* Keras 3 puts a Cast between two layers of different types (mixed precision): it changes nothing
- * that a wrapper is recognised by. */
+/* Keras 3 puts a Cast between two layers of different types (mixed precision). It does not matter
+ * for recognising a wrapper. */
 static int is_cast(const pg__layer *l)
 {
     return is_class(l, "Cast") && pg__layer_is_op(l) && l->n_calls == 1 && !l->model &&
            l->calls[0].n_inputs == 1;
 }
 
-/* The tensor that comes in where casts begin. */
+/* The tensor before a chain of casts. */
 static pg__tensor_ref before_casts(const pg__model *m, pg__tensor_ref r)
 {
     for (size_t i = 0; i < m->n_layers && is_cast(&m->layers[r.layer]); i++)
@@ -57,7 +57,7 @@ static int is_null(const char *text, pg__json_span within, const char *key)
 }
 
 /* tf.keras writes x[a:b] as a layer with the bounds in its call, whose list may be flat; x[:, ::-1]
- * leaves the batch whole. */
+ * does not cut the batch. */
 static int cuts_batch(const char *text, const pg__layer *l)
 {
     const pg__json_step flat[] = {
@@ -87,8 +87,8 @@ static int is_op_layer(const pg__layer *l)
            is_class(l, "TensorFlowOpLayer");
 }
 
-/* Op layers that compute with nothing but the inputs: tf.shape(x)[0] // parts * i. `layers` lists a
- * layer after those that feed it. */
+/* Op layers that compute from the inputs only: tf.shape(x)[0] // parts * i. `layers` lists a layer
+ * after those that feed it. */
 static void mark_bounds(examined *x)
 {
     for (size_t i = 0; i < x->m->n_layers; i++) {
@@ -106,7 +106,7 @@ static void mark_bounds(examined *x)
     }
 }
 
-/* Why layer s is no slice, or NULL. */
+/* Why layer s is not a slice, or NULL. */
 static const char *no_slice(const examined *x, const pg__layer *s)
 {
     if (s->model || s->n_calls != 1 || s->calls[0].n_inputs == 0 || !pg__may_slice(s) ||
@@ -120,7 +120,7 @@ static const char *no_slice(const examined *x, const pg__layer *s)
     return NULL;
 }
 
-/* Calls of the template are fed by slices only, replica by replica from the same inputs. */
+/* Only slices feed the calls of the template, replica by replica from the same inputs. */
 static int slices_ok(examined *x)
 {
     mark_bounds(x);
@@ -177,7 +177,7 @@ static int is_merge_class(const pg__layer *l)
     return is_class(l, "Concatenate") || is_class(l, "Merge") || is_class(l, "Lambda");
 }
 
-/* A merge takes one tensor number of every call, each call once. */
+/* A merge takes the same output of every call, each call once. */
 static int takes_every_call(const examined *x, const pg__layer *l)
 {
     const pg__call *call = &l->calls[0];
@@ -296,7 +296,7 @@ static void examined_fini(examined *x)
     pg__mem_free(x->role);
 }
 
-/* The name of output t of model m, looking through wrappers that m is made of. */
+/* The name of output t of model m, looking through wrappers inside m. */
 static const char *original_output(const pg__model *m, size_t t, const pg__model *innermost)
 {
     while (t < m->n_outputs) {
@@ -329,7 +329,7 @@ done:
     return st;
 }
 
-/* The first (outermost) wrapper fills the finding; inner ones are told as evidence. */
+/* The first (outermost) wrapper fills in the finding; inner ones become evidence. */
 static pg_status note_wrapper(pg__verdict *v, const examined *x, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -375,15 +375,15 @@ static size_t layer_by_name(const pg_store *s, const char *name)
     return PG_NONE;
 }
 
-/* Weights of a nested model in a legacy file; 0 where layers are stored otherwise. */
+/* Number of weights of a nested model in a legacy file; 0 in other layouts. */
 static size_t weights_of(const pg_store *s, const char *name)
 {
     const size_t i = pg__store_is_legacy(s) ? layer_by_name(s, name) : PG_NONE;
     return i == PG_NONE ? 0 : pg_store_layer(s, i)->n_weights;
 }
 
-/* A model that begins with a nested one (a base with a head, a chain of models) is called nested;
- * one that has a sub-model somewhere inside is a single model like any other. */
+/* A model that begins with a nested one (a base with a head, a chain of models) is reported as
+ * nested; one with a sub-model elsewhere is a single model like any other. */
 static int begins_nested(const pg__model *m)
 {
     for (size_t i = 0; i < m->n_layers; i++) {

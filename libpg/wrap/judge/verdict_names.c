@@ -1,9 +1,9 @@
-/* verdict_names.c - what a weights-only legacy file is, from the names of its layers and weights.
+/* verdict_names.c - judges a weights-only legacy file by the names of its layers and weights.
  *
- * A wrapper's file has one layer with weights; before it stand inputs and k slices per input, after
- * it one weightless layer per output. From Keras 2.1.2 on these carry the names of the template's
- * output layers, which are found again inside the weight names: that settles it. Default names
- * (concatenate_1, merge_1) leave it open, because a model that shows its input in several views to
+ * A wrapper's file has one layer with weights, preceded by inputs and k slices per input, and
+ * followed by one weightless layer per output. From Keras 2.1.2 on, these have the names of the
+ * template's output layers, which also occur in the weight names: that settles it. Default names
+ * (concatenate_1, merge_1) leave it open, because a model that feeds several views of its input to
  * one sub-model has the same list. */
 #include <ctype.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static int is_own_name(const char *weight, const char *layer)
            strspn(weight + n + 1, "0123456789") == owner - n - 1;
 }
 
-/* tf.keras 1.8 numbers both on their own: layer dense_2 holds dense_1/kernel:0. One owner of the
+/* tf.keras 1.8 numbers both separately: layer dense_2 holds dense_1/kernel:0. A single owner of the
  * layer's own kind is the layer. */
 static int has_one_owner_of_its_kind(const pg_store *s, const pg_layer *l)
 {
@@ -177,7 +177,7 @@ static int is_inside(const pg_store *s, const pg_layer *l, const char *name, siz
     return 0;
 }
 
-/* Keras 2.2.3 tells merges of two outputs of one layer apart by _1, _2. */
+/* Keras 2.2.3 distinguishes the merges of two outputs of one layer by _1, _2. */
 static int is_duplicate_output(const pg_store *s, const pg_layer *l, const char *name,
                                size_t n_merges)
 {
@@ -232,7 +232,8 @@ static pg_status fill_finding(pg__verdict *v, const pg_store *s, pg_err *err)
     v->f.replicas = names->slices.n / names->inputs.n;
     for (size_t i = 0; i < names->slices.n; i++)
         if (pg__rec_closure.slice_name(names->slices.v[i]))
-            v->f.replicas = 0; /* tf.* layers also compute the bounds: their number tells nothing */
+            v->f.replicas =
+                0; /* tf.* layers also compute the bounds, so their number says nothing */
     PG_TRY(set_template(v, pg_store_layer(s, names->layer)->name, err));
     for (size_t i = 0; i < names->slices.n; i++)
         PG_TRY(pg__finding_add(&v->f.slices, &v->f.n_slices, names->slices.v[i], err));
@@ -275,7 +276,7 @@ static pg_status by_merges(pg__verdict *v, const pg_store *s, pg_err *err)
                 v, PG_V_NESTED, err,
                 "nested model \"%s\", not a parallel wrapper: \"%s\" is no join of the batch",
                 PG_SHOW(v->f.template_name), PG_SHOW(names->merges.v[i]));
-    /* With one layer inside nothing can be misplaced, so a likely wrapper is good enough. */
+    /* With one layer inside, nothing can be misplaced, so a likely wrapper suffices. */
     const int likely = !names->merge_class && pg__has_one_owner(s, names->layer);
     if (!names->merges_named && !likely)
         return pg__verdict_set(

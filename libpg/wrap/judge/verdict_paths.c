@@ -1,10 +1,10 @@
-/* verdict_paths.c - what a .weights.h5 in the path layout is, when no config says it.
+/* verdict_paths.c - judges a .weights.h5 in the path layout without a config.
  *
- * Groups are named after classes there, not layers, so a wrapper shows as: one nested model, two or
- * more lambda groups, concatenates, inputs, and nothing else. Keras 3.6 and later also store each
- * layer's name; a merge that is named like a layer of the nested model makes it certain, one that
- * is not may join the views of one input. Earlier files leave it at the classes, which the finding
- * says. One shard of several tells nothing: its index is asked. */
+ * Groups are named after classes there, not layers, so a wrapper has one nested model, two or more
+ * lambda groups, concatenates, inputs, and nothing else. Keras 3.6 and later also store each
+ * layer's name: a merge named like a layer of the nested model makes it certain; any other merge
+ * may join views of one input. For earlier files only the classes are known, and the finding says
+ * so. One shard of several says nothing, so its index is examined. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #include "format/fmt_keras_v3.h"
 #include "wrap/judge/verdict.h"
 
-/* A direct child of a container: "lambda_1" of "layers/lambda_1", with what lies below. */
+/* A direct child of a container, "lambda_1" of "layers/lambda_1", with everything below it. */
 typedef struct child {
     const char *path; /* of its first layer in the store; its own part is n_path bytes */
     size_t n_path, layer;
@@ -32,7 +32,7 @@ static int is_below(const char *path, const char *container, size_t n)
     return strncmp(path, container, n) == 0 && path[n] == '/' && path[n + 1];
 }
 
-/* The container's name ("layers") stands again below a nested model's own path. */
+/* The container's name ("layers") occurs again below the path of a nested model. */
 static int goes_deeper(const child *c, const char *path, const char *word)
 {
     const size_t n = strlen(word);
@@ -120,7 +120,7 @@ done:
 static pg_status set_template(pg__verdict *v, const pg_store *s, const child *t, pg_err *err)
 {
     const char *name = pg__v3_layer_name(s, t->layer);
-    /* The layer of the store must be the model itself, not what is below it. */
+    /* The layer of the store must be the model itself, not a layer below it. */
     if (name && pg_store_layer(s, t->layer)->name[t->n_path])
         name = NULL;
     pg__mem_free(v->f.template_name);
@@ -204,7 +204,7 @@ done:
     return st;
 }
 
-/* The whole that a shard belongs to is judged through the index beside it. */
+/* A shard is judged as part of the whole, through the index beside it. */
 static pg_status judge_shard(pg__verdict *v, const pg_store *s, const char *index, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -240,7 +240,7 @@ done:
     return st;
 }
 
-/* One container; *more says that its template is to be looked into. */
+/* Judges one container; *more says that its template must be examined, too. */
 static pg_status judge_level(pg__verdict *v, const pg_store *s, const char *container,
                              const char *word, int *more, pg_err *err)
 {

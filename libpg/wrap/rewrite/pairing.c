@@ -1,5 +1,5 @@
-/* pairing.c - pairs the weights of two files by name, or by name but for the numbers that Keras
- * counts up per process: the k-th dense layer of one is the k-th dense layer of the other. */
+/* pairing.c - pairs the weights of two files by name, or by name without the numbers that Keras
+ * counts per process: the k-th dense layer of one is the k-th dense layer of the other. */
 #include "wrap/rewrite/pairing.h"
 
 #include <ctype.h>
@@ -63,7 +63,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
 }
 
-/* The numbers that kind_of() took off, compared from the left; none is less than any. */
+/* Compares the numbers that kind_of() removed, from the left; no number is less than any. */
 static int compare_numbers(const char *a, const char *b)
 {
     for (;;) {
@@ -130,7 +130,7 @@ static int all_pair(const entry *a, const entry *b, size_t n,
         if (!same || !same_shape(a[i].w, b[i].w))
             return 0;
         if (i && (cmp(&a[i - 1], &a[i]) == 0 || cmp(&b[i - 1], &b[i]) == 0))
-            return 0; /* two weights of one name: nothing tells them apart */
+            return 0; /* two weights with the same name cannot be distinguished */
     }
     return 1;
 }
@@ -167,7 +167,7 @@ static pg_status stay_together(const entry *a, const entry *b, size_t n, int *ok
 
 enum { MAX_TOLD = 8 };
 
-/* A weight's name as people know it: without ":0". */
+/* A weight's name for people: without ":0". */
 static pg__shown plain(const char *name)
 {
     pg__shown s;
@@ -175,7 +175,7 @@ static pg__shown plain(const char *name)
     return s;
 }
 
-/* Both lists sorted by name; a few lines of each kind are told. */
+/* Sorts both lists by name; adds a few lines of each kind. */
 static pg_status tell_difference(const entry *a, size_t na, const entry *b, size_t nb,
                                  const char *path, pg_err *err)
 {

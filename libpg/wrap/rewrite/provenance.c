@@ -1,6 +1,6 @@
-/* provenance.c - where a safetensors file comes from, in the metadata of what a conversion writes:
- * the name of the source without its folders, its CRC-32, and who converted. No time and no path:
- * the same source gives the same bytes. */
+/* provenance.c - records the source of a converted safetensors file in its metadata: the name of
+ * the source without folders, its CRC-32, and the version of libpg. No time and no path: the same
+ * source gives the same bytes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ done:
     return st;
 }
 
-/* The file that was opened is summed, not its path: another file may bear that name by now. */
+/* Sums the opened file, not its path: another file may have that name by now. */
 pg_status pg__add_provenance(pg__str *out, const pg_store *s, const pg_write_opts *w, pg_err *err)
 {
     pg__io *source = pg__store_source(s); /* of several files: their index */

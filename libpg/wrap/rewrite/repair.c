@@ -13,7 +13,7 @@
 #include "base/try.h"
 #include "wrap/rewrite/rewrite.h"
 
-/* Where the weights of a plain file belong in a model. */
+/* Assigns the weights of a plain file to a model. */
 typedef struct fit {
     pg__leaves leaves;
     pg__alignment align;
@@ -105,7 +105,7 @@ static size_t n_weighted(const pg_store *s, size_t *only)
     return n;
 }
 
-/* The model's only layer with weights, if that is a model itself; else PG_NONE. */
+/* The model's only layer with weights, if that is a model itself; otherwise PG_NONE. */
 static size_t only_nested(const pg__model *m, const pg__leaves *leaves)
 {
     size_t only = PG_NONE;
@@ -154,8 +154,8 @@ done:
     return st;
 }
 
-/* One layer of the output: the file's weights in their order, under the model's names where the
- * layer had another one. */
+/* One layer of the output: the file's weights in their order, with the model's names if the layer
+ * had another name. */
 static pg_status plan_layer(pg__rewrite *r, const pg__layer *to, size_t file_layer, const fit *f,
                             pg_err *err)
 {
@@ -216,8 +216,8 @@ done:
 
 /* ---- texts ---- */
 
-/* The output of a full model describes the model it now fits. Its optimizer state goes by position
- * among the trainable weights, which is only known to hold where no layer moved. */
+/* The output of a full model describes the model that it now fits. Optimizer state is stored by
+ * position among the trainable weights, which is only known to hold if no layer moved. */
 static pg_status full_texts(pg__rewrite *r, const pg__graph *like, const pg_unwrap_opts *o,
                             int whole, pg_err *err)
 {

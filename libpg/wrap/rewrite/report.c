@@ -1,4 +1,4 @@
-/* report.c - the frame of a run: open and judge, check the output's name, save, count. */
+/* report.c - the frame of a run: opens and judges, checks the output's name, saves, counts. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -88,7 +88,8 @@ pg_status pg__rewrite_open(pg__rewrite *r, pg_err *err)
     pg_status st = PG_OK;
     if (opts.part && !*opts.part)
         return pg_fail(err, PG_E_ARG, "an empty key names no part");
-    if (r->write->in_place) /* first of all, so that what is read is what will be changed */
+    if (r->write->in_place) /* lock first, so that the file that is read is the one that will be
+                               changed */
         st = pg__flip_open(&r->file, r->in, &how, err);
     if (st != PG_OK && err && !(st == PG_E_IO && err->sys == ENOENT))
         pg__in_place_instead(r, err);
@@ -139,7 +140,7 @@ void pg__rewrite_blame(const pg__rewrite *r, pg_err *err)
     pg_err_prefix(err, PG_SHOW(r->in));
 }
 
-/* The longest suffix of name that means format f, or 0. */
+/* Length of the longest suffix of name that means format f, or 0. */
 static size_t suffix_of(const pg__format *f, const char *name)
 {
     size_t best = 0;
@@ -157,7 +158,7 @@ static int is_hdf5(const pg__format *f)
     return f == &pg__fmt_keras_h5 || f == &pg__fmt_keras_v3;
 }
 
-/* PyTorch's and NumPy's files are read only; what they hold goes into a safetensors. */
+/* Files of PyTorch and NumPy are never written; their contents go into safetensors. */
 static pg_status fail_read_only(const pg__rewrite *r, size_t n_suffix, pg_err *err)
 {
     const int n = (int)(strlen(r->out) - n_suffix);
@@ -169,8 +170,8 @@ static pg_status fail_read_only(const pg__rewrite *r, size_t n_suffix, pg_err *e
     return PG_E_UNSUPPORTED;
 }
 
-/* A name of another format is a mistake. Between the two HDF5 layouts of Keras it is a matter of
- * the release that reads it: a note. */
+/* A name of another format is a mistake. Between the two HDF5 layouts of Keras it depends on the
+ * release that reads the file: a note. */
 static pg_status check_suffix(pg__rewrite *r, const pg__format *f, pg_err *err)
 {
     static const pg__format *const all[] = {
@@ -233,7 +234,7 @@ static pg_status count(pg__rewrite *r, pg_err *err)
     return PG_OK;
 }
 
-/* Data and a kilobyte for the headers of each object. */
+/* Data, and a kilobyte for the headers of each object. */
 static uint64_t estimate(const pg__rewrite *r)
 {
     uint64_t n = r->rep.n_bytes + 1024 * (uint64_t)(r->plan.n_layers + r->plan.n_items) +

@@ -1,11 +1,10 @@
-/* rewrap.c - pg_wrap_file(): a single-device checkpoint put into the file of a wrapper.
+/* rewrap.c - pg_wrap_file(): puts a one-device checkpoint into the file of a wrapper.
  *
- * A loader of the wrapper pairs the one list of weights by position, so all that matters is its
- * order: the trainable weights of all layers, then the others. It comes from a wrapper's file
- * (--like), else from the description in a full file, else it is known only if nothing is frozen,
+ * A loader of the wrapper pairs the one list of weights by position, so only its order matters: the
+ * trainable weights of all layers, then the others. The order comes from a wrapper's file (--like)
+ * or from the description in a full file; without either it is known only if nothing is frozen,
  * which the report then says. A full wrapper file needs the Python code of its slices, so only
- * --like a full wrapper gives one: its config is taken over where both describe the same template.
- */
+ * --like with a full wrapper gives one: its config is used if both describe the same template. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +149,7 @@ done:
 
 /* ---- --gpus N ---- */
 
-/* A layer called name, or name_k where k is not 0. */
+/* A layer named name, or name_k if k is not 0. */
 static pg_status add_layer(pg__rewrite *r, const char *name, size_t k, pg_err *err)
 {
     pg__str s = {0};
@@ -205,7 +204,7 @@ done:
     return st;
 }
 
-/* Automatic numbers go on where the template's own Lambda layers end. */
+/* Automatic numbers continue after those of the template's own Lambda layers. */
 static unsigned long next_lambda(const pg_store *s, unsigned long first)
 {
     unsigned long next = first;
@@ -242,8 +241,8 @@ static int is_adapted(const pg_store *s, const pg_layer *l)
     return 1;
 }
 
-/* Is the variable one that every layer of Keras trains? Custom layers may have others, which are
- * stored behind these or not: a wrong guess would load without an error. */
+/* Is it a variable that every layer of Keras trains? Custom layers may have others, stored after
+ * these or not: a wrong guess would load without an error. */
 static int is_trained_kind(const char *weight)
 {
     static const char *const names[] = {"kernel", "recurrent_kernel",    "depthwise_kernel",
@@ -271,7 +270,8 @@ static int is_untrained(const pg_store *s, const pg_weight *w)
     return pg__is_statistic(w->name) || is_adapted(s, pg_store_layer(s, w->layer));
 }
 
-/* All but statistics are taken as trainable: right for every model of which nothing is frozen. */
+/* Assumes that all weights but statistics are trainable: right for every model without frozen
+ * layers. */
 static pg_status flat_by_names(pg__rewrite *r, pg_err *err)
 {
     pg_status st = PG_OK;

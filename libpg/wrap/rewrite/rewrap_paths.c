@@ -1,4 +1,4 @@
-/* rewrap_paths.c - path layout: a single-device file put into the groups of a wrapper's file. Every
+/* rewrap_paths.c - path layout: puts a one-device file into the groups of a wrapper's file. Every
  * variable has a place of its own there, so nothing is reordered: layers/dense moves to
  * layers/functional/layers/dense, and the wrapper's own groups, all empty, come from --like. */
 #include <string.h>

@@ -1,8 +1,7 @@
-/* template.c - a template's layers out of the one list that its wrapper stored (legacy layout).
- *
- * The matcher says which leaf every weight belongs to; a stable grouping by top-level layer is then
- * the file that Keras writes for the template: within one layer, also within a sub-model, the
- * list's own order (trainable first) is the right one. */
+/* template.c - makes the layers of a template from the one list that its wrapper stored (legacy
+ * layout). The matcher assigns every weight to a leaf; a stable grouping by top-level layer is then
+ * the file that Keras writes for the template: within a layer, or a sub-model, the order of the
+ * list (trainable first) is right. */
 #include <ctype.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* texts.c - the JSON texts of an unwrapped file, made by cutting bytes out of the wrapper's.
- * Numbers are never printed again: 0.009999999776482582 would change its digits (FORMATS.md: "Model
- * JSON"). */
+/* texts.c - makes the JSON texts of an unwrapped file by cutting bytes from the wrapper's.
+ * Numbers are never printed again: 0.009999999776482582 would change its digits (FORMATS.md:
+ * "Model JSON"). */
 #include <string.h>
 
 #include "base/str.h"
@@ -59,7 +59,7 @@ static int keyed_by_output(const pg__json *dict, const pg__strs *names)
     return 1;
 }
 
-/* Two outputs of one name cannot both be keys of a dict. */
+/* Two outputs with the same name cannot both be keys of a dict. */
 static int would_clash(const pg__json *dict, const pg__strs *from, const pg__strs *to)
 {
     pg__json_iter a = {.obj = dict};
@@ -189,7 +189,8 @@ static size_t spaces(const char *text, size_t n)
     return i;
 }
 
-/* Bytes of a member `"shared_object_id": 12` and the comma behind it, or 0 if it is another one. */
+/* Length of a member `"shared_object_id": 12` with the comma after it, or 0 for any other
+ * member. */
 static size_t object_id(const char *text, size_t n)
 {
     static const char key[] = "\"shared_object_id\"";

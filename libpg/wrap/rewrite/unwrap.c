@@ -1,5 +1,5 @@
-/* unwrap.c - pg_unwrap_file(): open, judge, plan, write, prove. How a plan is made differs by
- * layout: unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c. */
+/* unwrap.c - pg_unwrap_file(): open, judge, plan, write, prove. Each layout has its own way to make
+ * the plan: unwrap_h5.c, unwrap_paths.c, unwrap_prefix.c. */
 #include "pg/unwrap.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ pg_status pg_unwrap_file(const char *in, const char *out, const pg_unwrap_opts *
     PG_TRY(note_who_loads_it(&r, err));
     PG_TRY(pg__rewrite_save(&r, err));
 done:
-    /* What is missing or extra is worth telling on failure too. */
+    /* Report missing and extra layers on failure, too. */
     if (report && (st == PG_OK || st == PG_E_MISMATCH)) {
         *report = r.rep;
         r.rep = (pg_rewrite_report){0};

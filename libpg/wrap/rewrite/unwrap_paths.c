@@ -41,7 +41,7 @@ static int has_group(const pg__index *groups, const char *path, const char *belo
            (k < groups->n && strncmp(groups->v[k].name, below, strlen(below)) == 0);
 }
 
-/* Path of the layer `target` of the graph, however deep: "layers/functional/layers/functional". */
+/* Path of the layer `target` of the graph, at any depth: "layers/functional/layers/functional". */
 static pg_status find_path(pg__str *out, const pg_store *s, const pg__model *m,
                            const char *container, const pg__layer *target, pg_err *err)
 {
@@ -159,7 +159,7 @@ static pg_status refuse(pg__rewrite *r, pg_err *err)
     const int unclear = f->verdict == PG_V_AMBIGUOUS;
     const pg_status st =
         pg_fail(err, unclear ? PG_E_AMBIGUOUS : PG_E_NO, "%s; nothing written", f->reason);
-    if (f->index && unclear) /* it is not there */
+    if (f->index && unclear) /* it does not exist */
         return st;
     if (f->index) {
         pg_err_do(err, PG_DO_UNWRAP, f->index);
@@ -171,8 +171,8 @@ static pg_status refuse(pg__rewrite *r, pg_err *err)
     return st;
 }
 
-/* Shapes of what is below group, leaf by leaf, against the model: each leaf's variables must be
- * there, no group may be left over. */
+/* Compares the shapes below group with the model, leaf by leaf: each leaf's variables must exist,
+ * and no group may be left over. */
 typedef struct check {
     const pg_store *s;
     const char *word;
@@ -190,9 +190,9 @@ static int has_shape(const pg__var *v, const pg_weight *w)
     return same;
 }
 
-/* The weights of one group of a leaf. below: it is a group inside the leaf's own (a cell, one
- * direction), whose order among the leaf's variables the file does not tell, so that each weight
- * must have the shape of one of them. */
+/* The weights of one group of a leaf. below: the group is inside the leaf's own (a cell, one
+ * direction); the file does not show its order among the leaf's variables, so each weight must have
+ * the shape of one of them. */
 static pg_status check_group(const check *c, const pg__layer *l, const pg_layer *g,
                              const pg__vars *vars, int below, size_t *held, pg_err *err)
 {
@@ -329,9 +329,9 @@ static pg_status index_of(pg__index *out, const pg__strs *s, pg_err *err)
     return st;
 }
 
-/* A group is called after its class and its place, so two layers of one shape may change places
- * without a trace there. The names in the file's own description tell: a name of the given model
- * that stands elsewhere in the file is refused. */
+/* A group is named after its class and its position, so two layers of one shape may be exchanged
+ * without a trace. The names in the file's own description show it: a name of the given model at
+ * another position in the file is refused. */
 static pg_status same_places(const pg__rewrite *r, const char *group, const pg__model *mine,
                              const pg__model *given, pg_err *err)
 {
@@ -430,8 +430,8 @@ done:
     return st;
 }
 
-/* A file that is no wrapper, with --like: nothing to change, but it may be asked whether it fits.
- */
+/* A file that is not a wrapper, with --like: nothing to change, but it can be checked whether it
+ * fits. */
 static pg_status copy_checked(pg__rewrite *r, const pg_unwrap_opts *o, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -1,4 +1,5 @@
-/* unwrap_prefix.c - PyTorch: wrappers' words go from the names, everything else stays. */
+/* unwrap_prefix.c - PyTorch: removes the words of wrappers from names, and keeps everything
+ * else. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "base/try.h"
 #include "wrap/rewrite/rewrite.h"
 
-/* A tensor and what it will be called. */
+/* A tensor and its new name. */
 typedef struct renamed {
     size_t src;
     char *name; /* owned */
@@ -106,7 +107,7 @@ done:
     return st;
 }
 
-/* Of tensors that get one name the first stays, if all are equal. */
+/* Of tensors that get the same name, keeps the first if all are equal. */
 static pg_status merge_equal(names *l, const pg__rewrite *r, size_t *n_merged, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -138,7 +139,7 @@ done:
     return st;
 }
 
-/* Copies are the same model several times: each name as often as the others. */
+/* Copies are the same model several times: all names must occur equally often. */
 static pg_status check_copies(const names *l, pg_err *err)
 {
     size_t want = 0, run = 1;
@@ -178,7 +179,7 @@ static pg_status check_asked(const pg__rewrite *r, const pg_unwrap_opts *o, pg_e
     return PG_E_NO;
 }
 
-/* "module." once more: a child of that name, or a wrapper in a wrapper. */
+/* another "module.": a child of that name, or a wrapper in a wrapper. */
 static int begin_with_module(const names *l)
 {
     for (size_t i = 0; i < l->n; i++)

@@ -1,8 +1,6 @@
-/* join.c - pg_join_file(): shards back into the file that was split.
- *
- * Names, headers and sizes of all shards are checked before the output is opened; their checksums
- * in the pass that copies, into the sink's temporary, which gets its name only if all were right.
- */
+/* join.c - pg_join_file(): restores the file that was split. It checks names, headers and sizes of
+ * all shards before it opens the output, and their checksums while it copies into the sink's
+ * temporary file, which gets its name only if all are right. */
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
@@ -60,7 +58,7 @@ static pg_status find_above(char **out, const char *path, const char *name, unsi
             at.s = NULL;
             goto done;
         }
-        if (why.sys != ENOENT && why.sys != ENOTDIR) { /* it may well be there */
+        if (why.sys != ENOENT && why.sys != ENOTDIR) { /* it may exist */
             if (err)
                 *err = why;
             goto done;
@@ -76,7 +74,7 @@ done:
     return st;
 }
 
-/* The index that belongs to what the user named: a folder, an index, or a shard. */
+/* Finds the index for the user's operand: a folder, an index, or a shard. */
 static pg_status find_index(join *j, pg_err *err)
 {
     pg_err e = {0};
@@ -144,7 +142,7 @@ static pg_status find_shard_index(join *j, pg_err *err)
     else
         goto done;
     st = find_above(&path, j->in, index.s, 0, err);
-    if (st != PG_OK && keras) /* perhaps only called so; opening it will tell */
+    if (st != PG_OK && keras) /* perhaps only the name looks so; opening it decides */
         st = PG_OK;
     if (st != PG_OK || !path)
         goto done;
@@ -165,7 +163,7 @@ static pg_status prefer_manifest(join *j, pg_err *err)
     if (!ends_with(j->index, ".safetensors.index.json") && !ends_with(j->index, ".weights.json"))
         return PG_OK;
     if (find_above(&path, j->index, PG_MANIFEST, 0, NULL) != PG_OK)
-        return PG_OK; /* of another program */
+        return PG_OK; /* written by another program */
     PG_TRY(pg__io_open(&io, path, err));
     read_head(head, io);
     if (pg__manifest_is_side(head))
@@ -218,8 +216,9 @@ static const pg__format *format_of(const pg__manifest *m)
     return m->n_objects ? &pg__fmt_keras_h5 : &pg__fmt_safetensors;
 }
 
-/* 1 if the output's name asks for the shards' own format, not for that of the file that was split:
- * one safetensors file of a Keras file's shards, one .weights.h5 of a .keras archive's. */
+/* 1 if the output's name asks for the format of the shards instead of that of the file that was
+ * split: one safetensors file from a Keras file's shards, one .weights.h5 from those of a .keras
+ * archive. */
 static int wants_plain(const join *j, const pg__manifest *m)
 {
     const pg__format *f = format_of(m);
@@ -246,7 +245,7 @@ done:
     return st;
 }
 
-/* The written file must open as what it is and list what the manifest lists. */
+/* The written file must open in its format and list the tensors of the manifest. */
 static pg_status prove(pg__sink *sink, const pg__format *f, const pg__manifest *m, pg_err *err)
 {
     static const pg_open_opts opts = {0};
@@ -296,7 +295,7 @@ static pg_status check_sums(join *j, const pg__shards *s, pg_err *err)
     return PG_E_FORMAT;
 }
 
-/* Checks the sums of the whole shards, for a join that goes by their own index. */
+/* Checks the sums of whole shards, for a join by their own index. */
 static pg_status check_shards(join *j, pg__shards *s, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -347,7 +346,7 @@ done:
     return st;
 }
 
-/* *plain: all was checked, and the join is to go by the shards' own index. */
+/* *plain: everything was checked; join by the shards' own index. */
 static pg_status join_manifest(join *j, int *plain, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -424,7 +423,7 @@ static pg_status count_plan(join *j, const pg__plan *p, pg_err *err)
     return PG_OK;
 }
 
-/* Shards of Hugging Face and of Keras have no checksums: the output is read back and compared. */
+/* Shards of Hugging Face and Keras have no checksums, so the output is read back and compared. */
 static pg_status join_index(join *j, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -1,9 +1,8 @@
-/* shard_names.c - names of tensors as names of files.
- *
- * Names come from files of strangers: "../../etc/x", "CON", "a:b", 60,000 letters, "Dense" beside
- * "dense". Letters, digits and a few signs stay; every other byte becomes %XX, so that different
- * names stay different and nothing depends on how a file system treats Unicode. What is too long is
- * cut and ends with its checksum; what is taken, upper and lower case being the same, gets "~2". */
+/* shard_names.c - turns names of tensors into names of files. Names come from files of strangers:
+ * "../../etc/x", "CON", "a:b", 60,000 letters, "Dense" beside "dense". Letters, digits and a few
+ * signs stay; every other byte becomes %XX, so that different names stay different and nothing
+ * depends on how a file system treats Unicode. A name that is too long is cut and ends with its
+ * checksum; a name that is taken, ignoring case, gets "~2". */
 #include "wrap/shard/shard_names.h"
 
 #include <inttypes.h>
@@ -18,7 +17,7 @@
 #define MAX_DEPTH     12u
 #define MAX_PATH_LEN  600u
 
-/* A set of names with the name that each got, open addressing. */
+/* A map from names to the names that they got, with open addressing. */
 typedef struct slot {
     char *key, *value;
 } slot;
@@ -226,8 +225,8 @@ done:
     return st;
 }
 
-/* The first copy that is free where those before it are taken without a gap, else one that is: by
- * bisection, because a file may have 100,000 names that differ in upper and lower case only. */
+/* The first free copy if all before it are taken, otherwise any free one: by bisection, because a
+ * file may have 100,000 names that differ in case only. */
 static pg_status find_copy(unsigned *copy, const pg__shard_names *names, const char *stem, size_t n,
                            const char *suffix, pg_err *err)
 {

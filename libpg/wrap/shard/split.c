@@ -1,9 +1,7 @@
-/* split.c - pg_split_file(): what the input holds, tensor by tensor.
- *
- * What is split is either the input itself, with every group and attribute of its HDF5 file, or,
- * where another file than the input is meant (the template of a wrapper, what is left of a damaged
- * file, one file instead of Keras' shards), the layout that the writer of that file makes: all
- * metadata, no tensor bytes, in memory. Bytes always come from the input. */
+/* split.c - pg_split_file(): lists the input, tensor by tensor. It splits either the input itself,
+ * with every group and attribute of its HDF5 file, or another file (the template of a wrapper, the
+ * rest of a damaged file, one file instead of Keras' shards), whose layout its writer makes in
+ * memory: all metadata, no tensor bytes. The bytes always come from the input. */
 #include "wrap/shard/split.h"
 
 #include <stdarg.h>
@@ -100,7 +98,7 @@ static uint32_t object_of(const pg_store *s, size_t tensor)
     return legacy ? legacy->tensors[tensor] : v3 ? v3->tensors[tensor].obj : PG_H5_NONE;
 }
 
-/* Makes the view: the file that the plan would become, without its bytes. */
+/* Makes the view: the file that the plan would write, without tensor bytes. */
 static pg_status lay_out(pg__split *s, const pg__format *f, pg_err *err)
 {
     static const pg_open_opts opts = {0};
@@ -227,7 +225,7 @@ done:
     return st;
 }
 
-/* Datasets that no list of the file names. */
+/* Adds datasets that are in no list of the file. */
 static pg_status list_strays(pg__split *s, const unsigned char *seen, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -428,7 +426,7 @@ static void fini(pg__split *s)
         close(s->lock);
 }
 
-/* Splits what s is of: a file to be opened, or (in) a store that is open. */
+/* Splits the file of s: opens it, or takes the open store `in`. */
 static pg_status split(pg__split *s, pg_store *in, pg_shard_report *report, pg_err *err)
 {
     static pg_status (*const write[])(pg__split *, pg_err *) = {

@@ -1,5 +1,5 @@
-/* split.h - one run of pgsplit. split.c finds out what there is, split_npy.c, split_npz.c,
- * split_safetensors.c and split_keras.c write it. */
+/* split.h - one run of pgsplit. split.c lists the contents; split_npy.c, split_npz.c,
+ * split_safetensors.c and split_keras.c write them. */
 #ifndef PG_WRAP_SHARD_SPLIT_H
 #define PG_WRAP_SHARD_SPLIT_H
 
@@ -9,7 +9,7 @@
 #include "pg/shard.h"
 #include "wrap/rewrite/rewrite.h"
 
-/* Something with bytes: a tensor of the store, or a dataset that is none. */
+/* An item with bytes: a tensor of the store, or another dataset. */
 typedef struct pg__split_tensor {
     const char *name; /* in the view */
     size_t layer;     /* of the view, or PG_NONE */
@@ -22,11 +22,11 @@ typedef struct pg__split_tensor {
 
 typedef struct pg__split {
     const char *dir; /* as given */
-    char *into;      /* where files go: dir, or beside it until it is replaced */
+    char *into;      /* where files are written: dir, or beside it until it is replaced */
     int replaces;
     const pg_split_opts *o;
     pg__rewrite r;    /* r.s: the input; r.plan: with --unwrap */
-    pg_store *view;   /* what is split: the input itself, or the layout of its template */
+    pg_store *view;   /* the view to split: the input itself, or the layout of its template */
     pg__sink *layout; /* of the latter */
     pg__io *layout_io;
     pg__h5 *tree; /* of the view, borrowed; NULL if it is no single HDF5 file */
@@ -35,32 +35,32 @@ typedef struct pg__split {
     pg_shard_report rep;
     pg__strs sums;    /* lines of SHA256SUMS */
     uint64_t n_bytes; /* of all tensors */
-    int lock;         /* of the folder `into`: two runs must not write there; -1 */
+    int lock;         /* lock of the folder `into`, in which two runs must not write; or -1 */
     int fresh;        /* nothing of an earlier run is in the folder */
-    int entered;      /* the folder is there, and locked */
-    int is_ours;      /* nothing was in it, no folder either */
+    int entered;      /* the folder exists, and is locked */
+    int is_ours;      /* it was empty, without folders */
     size_t n_above;   /* bytes of `into` up to the first folder that was missing, or SIZE_MAX */
     size_t n_threads;
     unsigned char *buf, *room; /* PG_COPY_BYTES each for every thread */
 } pg__split;
 
-/* Raw bytes of a tensor; with the other function little-endian ones (off and n in elements' sizes).
- */
+/* Reads raw bytes of a tensor; the other function reads little-endian ones (off and n are multiples
+ * of the element size). */
 pg_status pg__split_read(pg__split *s, size_t i, uint64_t off, void *buf, size_t n, pg_err *err);
 
 pg_status pg__split_read_little(pg__split *s, size_t i, uint64_t off, void *buf, size_t n,
                                 pg_err *err);
 
-/* Where its raw bytes lie as they are; io NULL: they must be read through pg__split_read(), which
- * then only one thread may do. */
+/* Where its raw bytes lie in the input. If io is NULL, they must be read through pg__split_read(),
+ * by one thread at a time. */
 pg__extent pg__split_extent(const pg__split *s, size_t i);
 
 /* ---- split_undo.c ---- */
 
-/* Before the folder is made: which of it is missing. */
+/* Call before making the folder: notes which parent folders are missing. */
 void pg__split_look(pg__split *s);
 
-/* After a failure: folders that the run made go again, as far as they are empty. */
+/* Call after a failure: removes empty folders that the run made. */
 void pg__split_undo(pg__split *s);
 
 /* Where "path" is written, into out (emptied before). */
@@ -72,27 +72,27 @@ pg_status pg__split_file(pg__split *s, const char *path, size_t n_tensors, uint6
 
 pg_status pg__split_note(pg__split *s, pg_err *err, const char *fmt, ...) PG_PRINTF(3, 4);
 
-/* A file that is produced piece by piece, in order: written, or first compared with what an
- * interrupted run left of it. */
+/* A file that is produced piece by piece, in order: written, or first compared with the file that
+ * an interrupted run left. */
 typedef struct pg__split_out {
     pg__sink *sink; /* NULL: a comparison */
     pg__io *old;    /* of a comparison */
     int same;
     uint64_t at;
-    uint64_t shared, shared_end; /* what of it is there without being written */
+    uint64_t shared, shared_end; /* number of bytes that exist without being written */
     unsigned char *buf, *room;   /* PG_COPY_BYTES each: the filler's, pg__split_put()'s */
     uint32_t crc;
     pg__sha256 sha;
 } pg__split_out;
 pg_status pg__split_put(pg__split *s, pg__split_out *f, const void *p, size_t n, pg_err *err);
 
-/* Before anything is put: shares with the input what blocks of the file, which will hold n bytes of
- * a tensor (those from byte `from`) at `off`, the file system can. They are put all the same, for
- * the checksums. */
+/* Call before putting anything: lets the file, which will hold n bytes of a tensor (from byte
+ * `from`) at `off`, share blocks with the input where the file system can. The bytes must be put
+ * anyway, for the checksums. */
 pg_status pg__split_share(pg__split *s, pg__split_out *f, uint64_t off, size_t tensor,
                           uint64_t from, uint64_t n, pg_err *err);
 
-/* What came of a file. */
+/* The result for a file. */
 typedef struct pg__split_made {
     int done, reused;
     uint64_t n_bytes;
@@ -100,8 +100,8 @@ typedef struct pg__split_made {
     char sha256[65];
 } pg__split_made;
 
-/* Produces file `path`: the filler puts its bytes, and is called twice where an older file differs.
- * Safe from thread `worker` if the filler is. */
+/* Produces file `path`: the filler puts its bytes, and is called twice if an older file differs.
+ * May be called from thread `worker` if the filler allows it. */
 typedef pg_status (*pg__split_filler)(pg__split *s, pg__split_out *f, void *ctx, pg_err *err);
 pg_status pg__split_produce(pg__split *s, size_t worker, const char *path, uint64_t n_bytes,
                             pg__split_filler fill, void *ctx, pg__split_made *made, pg_err *err);
@@ -118,8 +118,8 @@ typedef struct pg__split_range {
     uint64_t off, n;
 } pg__split_range;
 
-/* A file that is not written front to back. What is no tensor's goes to `sink`: the file, or, while
- * an older file is compared, memory. */
+/* A file that is not written front to back. Bytes that belong to no tensor go to `sink`: the file,
+ * or memory while an older file is compared. */
 typedef struct pg__split_image {
     pg__sink *sink;
     pg__io *old; /* of a comparison, else NULL */
@@ -132,7 +132,7 @@ typedef struct pg__split_image {
 pg_status pg__split_put_tensor(pg__split *s, pg__split_image *f, size_t i, uint64_t off,
                                uint32_t *crc, pg_err *err);
 
-/* Produces file `path`: fill() writes it, and is called twice where an older file differs. */
+/* Produces file `path`: fill() writes it, and is called twice if an older file differs. */
 pg_status pg__split_build(pg__split *s, const char *path, size_t n_tensors,
                           pg_status (*fill)(pg__split *s, pg__split_image *f, void *ctx,
                                             pg_err *err),
@@ -140,13 +140,13 @@ pg_status pg__split_build(pg__split *s, const char *path, size_t n_tensors,
 
 /* ---- one file per format ---- */
 
-/* Fills the manifest with everything but pieces' checksums. */
+/* Fills in the manifest except for the checksums of pieces. */
 pg_status pg__split_npy(pg__split *s, pg_err *err);
 pg_status pg__split_npz(pg__split *s, pg_err *err);
 pg_status pg__split_safetensors(pg__split *s, pg_err *err);
 pg_status pg__split_keras(pg__split *s, pg_err *err);
 
-/* What stands in a manifest besides tensors. */
+/* The parts of a manifest besides tensors. */
 pg_status pg__split_describe(pg__manifest *m, pg__split *s, const char *format, pg_err *err);
 /* Adds tensor i without its pieces. */
 pg_status pg__split_add(pg__manifest *m, pg__split *s, size_t i, pg_err *err);
@@ -163,30 +163,30 @@ void pg__filling_fini(pg__filling *f);
 
 /* ---- split_files.c ---- */
 
-/* A sink for `path`, and its end (commit, both sums). */
+/* Opens a sink for `path`; ends it (commit, both sums). */
 pg_status pg__split_open(pg__split *s, const char *path, pg__sink **out, pg_err *err);
 pg_status pg__split_close(pg__split *s, const char *path, pg__sink *sink, size_t n_tensors,
                           uint32_t *crc, pg_err *err);
 
-/* Counts a file that an interrupted run left, and that is as it must be. */
+/* Counts a correct file that an interrupted run left. */
 pg_status pg__split_keep(pg__split *s, const char *path, pg__io *old, size_t n_tensors,
                          uint32_t *crc, pg_err *err);
 
-/* Gives st back; where it is a failure, says what was reached. */
+/* Returns st; after a failure, adds how far the split got. */
 pg_status pg__split_kept(const pg__split *s, pg_status st, pg_err *err);
 
-/* Writes manifest.json of a split that ends with another index: it is there before that. */
+/* Writes manifest.json of a split that ends with another index, before that index. */
 pg_status pg__split_side_manifest(pg__split *s, const pg__manifest *m, pg_err *err);
 
 /* ---- split_folder.c ---- */
 
-/* Makes the folder, or checks that what is in it is an interrupted run of this split: none but
- * these files. With force, an earlier split in it is replaced when this one is whole; until then
- * all is written beside it. n_bytes: room that is needed. Nothing is made in a dry run. */
+/* Makes the folder, or checks that it holds an interrupted run of this split and nothing else. With
+ * force, replaces an earlier split when this one is complete; until then files are written beside
+ * it. n_bytes: space needed. A dry run makes nothing. */
 pg_status pg__split_prepare(pg__split *s, const char *index, const pg__strs *files,
                             uint64_t n_bytes, pg_err *err);
 
-/* Ends a split: SHA256SUMS, one sync, then the index, which makes it a whole one. */
+/* Ends a split: SHA256SUMS, one sync, then the index, which completes it. */
 pg_status pg__split_finish(pg__split *s, const char *index, const pg__str *text, size_t n_entries,
                            pg_err *err);
 

@@ -1,5 +1,5 @@
-/* split_files.c - the files of a split: produced front to back with their checksums in the pass, or
- * compared with what an interrupted run left. */
+/* split_files.c - the files of a split: written front to back, with their checksums in the same
+ * pass, or compared with the files of an interrupted run. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -66,7 +66,7 @@ done:
     return st;
 }
 
-/* Compares with an older file of the right size; *same says what came out. */
+/* Compares with an older file of the right size; *same is the result. */
 static pg_status compare(pg__split *s, pg__split_out *f, const char *path, uint64_t n_bytes,
                          pg__split_filler fill, void *ctx, pg_err *err)
 {

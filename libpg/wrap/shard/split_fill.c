@@ -1,6 +1,6 @@
-/* split_fill.c - which tensors share a shard, by the rules of huggingface_hub's
- * split_state_dict_into_shards_factory(): in order, a new shard where the next tensor does not fit
- * any more, and one of its own for a tensor larger than a shard. */
+/* split_fill.c - assigns tensors to shards, by the rules of huggingface_hub's
+ * split_state_dict_into_shards_factory(): in order, with a new shard if the next tensor no longer
+ * fits, and a shard of its own for a tensor larger than a shard. */
 #include <stdio.h>
 #include <string.h>
 

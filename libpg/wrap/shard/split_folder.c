@@ -1,9 +1,9 @@
-/* split_folder.c - the folder of a split: made, continued, replaced, committed.
+/* split_folder.c - makes, continues, replaces and commits the folder of a split.
  *
- * Files appear whole (io/sink.c) but without a sync each; one sync of the file system comes before
- * the index, which is the commit record. So a folder without an index is an interrupted split: the
- * same command compares what is there, byte by byte, with what it would write, and keeps it. A
- * folder that holds anything else is not touched, nor one that another run has locked. */
+ * Files appear whole (io/sink.c) but without a sync each; one sync of the file system precedes the
+ * index, which is the commit record. So a folder without an index is an interrupted split: the same
+ * command compares its files, byte by byte, with those that it would write, and keeps them. A
+ * folder with anything else in it, or locked by another run, is not touched. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #include "wrap/shard/split.h"
 
 #define SUMS      "SHA256SUMS"
-#define BESIDE    ".pg-new" /* where files go that replace an earlier split */
+#define BESIDE    ".pg-new" /* where the files that replace an earlier split are written */
 #define MAX_DEPTH 16u
 
 static const char *const indexes[] = {PG_MANIFEST, /* first: it may be another program's */
@@ -39,8 +39,8 @@ pg_status pg__split_path(pg__str *out, const pg__split *s, const char *path, pg_
 /* ---- what a folder holds ---------------------------------------------------------------------
  */
 
-/* A walk over a folder: counts what is listed, keeps the first that is not, or removes the former,
- * but for indexes: they say what else is of the split. */
+/* A walk over a folder: counts listed files and keeps the first other one, or removes the listed
+ * ones except indexes, which say what belongs to the split. */
 typedef struct walk {
     const char **known; /* sorted */
     size_t n_known, n_files, n_folders;
@@ -201,7 +201,8 @@ done:
     return st;
 }
 
-/* The manifest beside safetensors and Keras' shards comes before their index: it ends no split. */
+/* The manifest beside safetensors and Keras' shards is written before their index, so it does not
+ * end a split. */
 static int is_side_manifest(const char *path)
 {
     char head[64] = "";
@@ -229,8 +230,8 @@ static int find_index(pg__str *out, const char *dir)
     return 0;
 }
 
-/* What an index in the folder lists; *whole: there is one. What is no JSON was lost with the power
- * before it was on the disk, so that its split is an interrupted one. */
+/* The files that an index in the folder lists; *whole: there is one. If it is not JSON, the power
+ * failed before it was on the disk, and its split is an interrupted one. */
 static pg_status read_index(pg__strs *files, int *whole, const char *dir, pg_err *err)
 {
     pg__str index = {0};
@@ -246,8 +247,8 @@ static pg_status read_index(pg__strs *files, int *whole, const char *dir, pg_err
     return st;
 }
 
-/* Removes what an index in the folder lists, and the indexes last: a run that is killed at it
- * leaves what the next one can remove. */
+/* Removes the files that an index in the folder lists, and the indexes last: after a kill, the next
+ * run can remove the rest. */
 static pg_status empty_split(const char *dir, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -305,7 +306,7 @@ static pg_status refuse(const char *dir, const walk *w, int whole, pg_err *err)
     return PG_E_ARG;
 }
 
-/* The folder is there. */
+/* The folder exists. */
 static pg_status check_folder(pg__split *s, const char *dir, const pg__strs *files, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -327,8 +328,8 @@ done:
     return st;
 }
 
-/* What a run that was killed left beside the folder: this split, begun, which goes on; or, when the
- * two had changed places, the split before, whose files are removed. */
+/* Handles what a killed run left beside the folder: the beginning of this split, which continues;
+ * or, if the two had been exchanged already, the earlier split, whose files are removed. */
 static pg_status check_beside(pg__split *s, const char *dir, const pg__strs *files, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -356,7 +357,7 @@ done:
     return st;
 }
 
-/* Held until the end of the run; file systems without locks are written to all the same. */
+/* Held until the end of the run; on file systems without locks, the run goes on without one. */
 static pg_status lock_folder(pg__split *s, pg_err *err)
 {
     struct stat open_sb, sb;
@@ -369,7 +370,7 @@ static pg_status lock_folder(pg__split *s, pg_err *err)
     return PG_OK;
 }
 
-/* Makes the folder ours, and looks again: another run may just have ended there. */
+/* Locks the folder, and looks again: another run may just have ended there. */
 static pg_status enter(pg__split *s, const pg__strs *files, pg_err *err)
 {
     pg_status st = PG_OK;
@@ -385,7 +386,7 @@ done:
     return st;
 }
 
-/* 1 if there is something of that name. */
+/* 1 if the name exists. */
 static pg_status look(const char *path, struct stat *sb, int *there, pg_err *err)
 {
     *there = stat(path, sb) == 0;
@@ -486,8 +487,8 @@ static pg_status sync_all(const pg__split *s, pg_err *err)
     return rc ? pg_fail_sys(err, PG_E_IO, rc, "%s", PG_SHOW(s->dir)) : PG_OK;
 }
 
-/* The new folder takes the place of the old one, which is then removed: not before the exchange is
- * on the disk, or a power cut could bring back the old name without its files. */
+/* Exchanges the new folder with the old one and removes the latter, but not before the exchange is
+ * on the disk: otherwise a power failure could bring back the old name without its files. */
 static pg_status replace(pg__split *s, pg_err *err)
 {
     pg_status st = PG_OK;

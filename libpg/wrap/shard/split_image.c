@@ -1,10 +1,8 @@
-/* split_image.c - shards whose parts are not written in order: archives, whose headers hold
- * checksums of what follows them, and HDF5 files.
- *
- * An interrupted run leaves whole files or none (io/sink.c), but of which input and options? So the
- * same command makes each once more, without writing it: what describes the tensors goes to memory,
- * the tensors' bytes are compared with the file as they are read, and what lies between them
- * afterwards. */
+/* split_image.c - shards whose parts are not written in order: HDF5 files, and archives, whose
+ * headers hold checksums of the bytes after them. An interrupted run leaves only whole files
+ * (io/sink.c), but their input and options are unknown. So the same command makes each file again
+ * without writing it: metadata goes to memory, tensor bytes are compared with the file as they are
+ * read, and the bytes between tensors afterwards. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,7 +113,7 @@ done:
 /* ---- one file --------------------------------------------------------------------------------
  */
 
-/* *kept: `path` was there and is as it must be. */
+/* *kept: `path` existed and is correct. */
 static pg_status try_old(pg__split *s, const char *path, const char *full, size_t n_tensors,
                          fill_fn fill, void *ctx, uint32_t *crc, int *kept, pg_err *err)
 {

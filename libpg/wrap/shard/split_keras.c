@@ -24,7 +24,7 @@ typedef struct keras {
     pg__filling f;
     pg__strs files;
     size_t *ids;    /* dataset of each tensor in its shard */
-    pg__h5_out *h5; /* the shard at hand */
+    pg__h5_out *h5; /* the current shard */
     size_t shard;
     pg__manifest m;
 } keras;

@@ -15,7 +15,8 @@
 
 #define NPY_ALIGN   64u /* of the data in its file, as numpy has it */
 #define BLOCK_ALIGN 4096u
-#define SHARE_BYTES 65536u /* from here on a padded header is nothing beside the data */
+#define SHARE_BYTES 65536u /* from this size on, a padded header is small compared with the data \
+                            */
 
 /* One file: rows of a tensor behind their header. */
 typedef struct piece {
@@ -147,7 +148,7 @@ done:
     return st;
 }
 
-/* What has no extent is read by code that only one thread may be in. */
+/* Tensors without an extent are read by code that is not thread-safe. */
 static size_t threads_for(const pg__split *s)
 {
     for (size_t i = 0; i < s->n; i++)

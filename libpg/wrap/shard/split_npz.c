@@ -97,7 +97,7 @@ static pg_status write_archive(npz *z, size_t shard, pg_err *err)
     return st;
 }
 
-/* Made in memory without the tensors, for its size. */
+/* Made in memory without the tensors, to find out its size. */
 static pg_status tell_archive(npz *z, size_t shard, pg_err *err)
 {
     pg_status st = PG_OK;

@@ -1,12 +1,10 @@
 /* split_safetensors.c - shards as huggingface_hub writes them: model-00001-of-00003.safetensors and
- * model.safetensors.index.json, or model.safetensors where one file is enough (with an index, too,
- * because it is what makes a split whole).
- *
- * safetensors holds bytes in little-endian order and no layers: names of Keras' tensors get their
- * layer's where they would not differ without it. Metadata of the source stays; a Keras model's
- * configurations become metadata. What safetensors have no place for - checksums, layers, groups,
- * attributes, the files of a .keras archive - stands in manifest.json beside them, so that pgjoin
- * restores the file that was split. */
+ * model.safetensors.index.json, or model.safetensors if one file is enough (with an index, too,
+ * because the index completes a split). safetensors hold little-endian bytes and no layers: names
+ * of Keras' tensors get their layer's name if they would not be unique without it. Metadata of the
+ * source stay; a Keras model's configurations become metadata. Everything that safetensors cannot
+ * hold - checksums, layers, groups, attributes, the files of a .keras archive - is in manifest.json
+ * beside them, so that pgjoin restores the file that was split. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +56,7 @@ static entry *sort_names(const pg__strs *names)
     return v;
 }
 
-/* 1 if some name comes twice. */
+/* 1 if a name occurs twice. */
 static pg_status find_twins(int *out, const pg__strs *names, pg_err *err)
 {
     entry *v = sort_names(names);

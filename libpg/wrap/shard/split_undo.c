@@ -1,5 +1,5 @@
-/* split_undo.c - a split that failed takes away the folders that it made, as far as they are empty.
- * Whole files stay: the same command goes on from them. */
+/* split_undo.c - removes the empty folders that a failed split made. Whole files stay: the same
+ * command continues from them. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,7 +47,7 @@ static void remove_empty(pg__str *path, unsigned depth)
         closedir(d);
 }
 
-/* From the folder up to the first that was missing. */
+/* From the folder up to the first one that was missing. */
 static void remove_made(const pg__split *s, char *path)
 {
     for (size_t n = strlen(path); n >= s->n_above && rmdir(path) == 0;) {

@@ -114,7 +114,7 @@ static int with_failure_at(const built *b, unsigned call)
     return WIFEXITED(how) ? WEXITSTATUS(how) : 128;
 }
 
-static void fail_everywhere(size_t c)
+static void expect_each_failure_reported(size_t c)
 {
     built b;
     int how = TOLD;
@@ -138,7 +138,7 @@ static void failures_are_told_and_leave_nothing_behind(void **state)
         for (size_t k = 0; k < c; k++)
             is_first &= cases[k].kind != cases[c].kind;
         if (is_first)
-            fail_everywhere(c);
+            expect_each_failure_reported(c);
     }
 }
 

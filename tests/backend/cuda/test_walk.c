@@ -3,7 +3,7 @@
 
 #include "backend/cuda/walk.h"
 
-static void divides(uint64_t by, uint64_t i)
+static void expect_quotient(uint64_t by, uint64_t i)
 {
     const pgk_div d = pg__div_of(by);
     uint64_t front = i;
@@ -17,7 +17,7 @@ static void around(uint64_t by, uint64_t i)
 {
     for (uint64_t k = 0; k < 3; k++)
         if (i + k > 0)
-            divides(by, i + k - 1);
+            expect_quotient(by, i + k - 1);
 }
 
 static void divides_by_everything(void **state)
@@ -35,8 +35,8 @@ static void divides_by_everything(void **state)
         around(by, edge);
         for (unsigned n = 0; n < 50; n++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
-            divides(by, seed >> 33);
-            divides(by, seed >> 33 << n % 33);
+            expect_quotient(by, seed >> 33);
+            expect_quotient(by, seed >> 33 << n % 33);
         }
     }
 }

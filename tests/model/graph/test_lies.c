@@ -108,7 +108,7 @@ static void a_model_gives_something(void **state)
 }
 
 /* Layers that are called with one tensor twice. */
-static void attention_gives(const char *class_name, const char *config, const char *want)
+static void expect_attention(const char *class_name, const char *config, const char *want)
 {
     char json[2048];
     pg_err err = {0};
@@ -139,13 +139,13 @@ static void attention_gives(const char *class_name, const char *config, const ch
 static void attention_is_over_axes_that_exist(void **state)
 {
     (void)state;
-    attention_gives("MultiHeadAttention", HEADS "\"attention_axes\":1", "(2, 4, 3)");
-    attention_gives("MultiHeadAttention", HEADS "\"attention_axes\":9223372036854775807",
-                    "l: \"attention_axes\"");
-    attention_gives("MultiHeadAttention", HEADS "\"attention_axes\":[1,9223372036854775807]",
-                    "l: \"attention_axes\"");
-    attention_gives("MultiHeadAttention", HEADS "\"dropout\":-1", "l: \"dropout\" is not in");
-    attention_gives("Attention", "\"score_mode\":{}", "l: \"score_mode\" is no text");
+    expect_attention("MultiHeadAttention", HEADS "\"attention_axes\":1", "(2, 4, 3)");
+    expect_attention("MultiHeadAttention", HEADS "\"attention_axes\":9223372036854775807",
+                     "l: \"attention_axes\"");
+    expect_attention("MultiHeadAttention", HEADS "\"attention_axes\":[1,9223372036854775807]",
+                     "l: \"attention_axes\"");
+    expect_attention("MultiHeadAttention", HEADS "\"dropout\":-1", "l: \"dropout\" is not in");
+    expect_attention("Attention", "\"score_mode\":{}", "l: \"score_mode\" is no text");
 }
 
 PG_TEST_MAIN(cmocka_unit_test(numbers_are_true_or_false),

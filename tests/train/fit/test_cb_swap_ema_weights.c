@@ -216,7 +216,7 @@ static void a_run_that_stops_ends_with_the_weights(void **state)
 
 /* ---- interruptions ---- */
 
-static void goes_on(const char *callback, size_t stop_after)
+static void expect_equal_after_resume(const char *callback, size_t stop_after)
 {
     a_run whole = run_of(callback), first = whole, second = whole;
     pg_err err = {0};
@@ -241,8 +241,8 @@ static void a_cut_between_steps_changes_nothing(void **state)
     static const size_t cuts[] = {0, 5, N_BATCHES, N_BATCHES + 1, 2 * N_BATCHES, 3 * N_BATCHES - 1};
     (void)state;
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        goes_on("SwapEMAWeights", cuts[i]);
-        goes_on("SwapEMAWeights:swap_on_epoch", cuts[i]);
+        expect_equal_after_resume("SwapEMAWeights", cuts[i]);
+        expect_equal_after_resume("SwapEMAWeights:swap_on_epoch", cuts[i]);
     }
 }
 

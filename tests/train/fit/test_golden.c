@@ -1,5 +1,5 @@
-/* Training runs of real Keras 2.15 (testdata/golden), done again on the CPU and on the reference, and
- * the same runs in genuine older versions. */
+/* Training runs of real Keras 2.15 (testdata/golden), done again on the CPU and on the reference,
+ * and the same runs in genuine older versions. */
 #include "train/golden_run.h"
 
 #include "backend/cpu/isa.h"
@@ -53,8 +53,8 @@ static void check_old_weights(golden *g, const char *file)
     pg_data_close(npz);
 }
 
-static void run_old(const char *name, const char *version, const char *replicas,
-                    const char *devices)
+static void expect_old_run(const char *name, const char *version, const char *replicas,
+                           const char *devices)
 {
     golden g;
     pg_err err = {0};
@@ -94,9 +94,9 @@ static void cnn_bn_as_older_keras_trained_it(void **state)
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         if (i < 2) /* 2.3.1 on one device drifts away from all others */
-            run_old("cnn_bn", versions[i], "1", "ref:0");
-        run_old("cnn_bn", versions[i], "2", "ref:0,ref:0");
-        run_old("cnn_bn", versions[i], "4", "ref:0,ref:0,ref:0,ref:0");
+            expect_old_run("cnn_bn", versions[i], "1", "ref:0");
+        expect_old_run("cnn_bn", versions[i], "2", "ref:0,ref:0");
+        expect_old_run("cnn_bn", versions[i], "4", "ref:0,ref:0,ref:0,ref:0");
     }
 }
 
@@ -110,15 +110,15 @@ static void older_keras_trained_them_so(void **state)
         for (size_t i = 0; i < 3; i++) {
             const int drifts = r == 2 && i == 1;
             if (!drifts)
-                run_old(runs[r], versions[i], "1", "ref:0");
-            run_old(runs[r], versions[i], "2", "ref:0,ref:0");
+                expect_old_run(runs[r], versions[i], "1", "ref:0");
+            expect_old_run(runs[r], versions[i], "2", "ref:0,ref:0");
             if (!drifts)
-                run_old(runs[r], versions[i], "4", "ref:0,ref:0,ref:0,ref:0");
+                expect_old_run(runs[r], versions[i], "4", "ref:0,ref:0,ref:0,ref:0");
         }
 }
 
 /* With every build of the CPU's kernels that this processor can run. */
-static void run_on_each_isa(const char *name)
+static void expect_golden_on_each_isa(const char *name)
 {
     for (int isa = 0; isa < PG__N_ISAS; isa++) {
         if (!pg__isa_present((pg__isa)isa))
@@ -134,8 +134,8 @@ static void convolutions_agree_by_every_arithmetic(void **state)
 {
     (void)state;
     for (conv_how = 2; conv_how > 0; conv_how--) {
-        run_on_each_isa("cnn_bn");
-        run_on_each_isa("unet_seg");
+        expect_golden_on_each_isa("cnn_bn");
+        expect_golden_on_each_isa("unet_seg");
     }
 }
 
@@ -148,7 +148,7 @@ static void convolutions_agree_by_every_arithmetic(void **state)
     static void run##_on_the_cpu(void **state)       \
     {                                                \
         (void)state;                                 \
-        run_on_each_isa(#run);                       \
+        expect_golden_on_each_isa(#run);             \
     }
 GOLDEN(bert_mini)
 GOLDEN(cnn_bn)

@@ -95,7 +95,7 @@ static void remove_checkpoints(const char *folder)
     assert_int_equal(rmdir(folder), 0);
 }
 
-static void run_callbacks(const char *device)
+static void expect_golden_callbacks(const char *device)
 {
     char folder[] = "/tmp/pg-golden-XXXXXX", more[200];
     golden g;
@@ -128,9 +128,9 @@ static void run_callbacks(const char *device)
 static void callbacks_decide_as_Keras_does(void **state)
 {
     (void)state;
-    run_callbacks("ref:0");
-    run_callbacks("cpu:0");
-    run_callbacks("cpu:0,cpu:0");
+    expect_golden_callbacks("ref:0");
+    expect_golden_callbacks("cpu:0");
+    expect_golden_callbacks("cpu:0,cpu:0");
 }
 
 PG_TEST_MAIN(cmocka_unit_test(callbacks_decide_as_Keras_does))

@@ -146,7 +146,7 @@ static a_run digits(void)
                            .resume_file = file}};
 }
 
-static void ends_bitwise(const a_run *base, const size_t *cuts, size_t n_cuts)
+static void expect_bitwise_end(const a_run *base, const size_t *cuts, size_t n_cuts)
 {
     static const char *const devices[] = {"cpu:0,cpu:0", "cpu:0", "cpu:0,cpu:0,cpu:0"};
     double *want = NULL;
@@ -183,11 +183,11 @@ static void a_cut_anywhere_changes_nothing(void **state)
     const size_t cuts[] = {1, 7, 12, 13, 14, 26, 38};
     a_run r = digits();
     (void)state;
-    ends_bitwise(&r, cuts, sizeof cuts / sizeof *cuts);
+    expect_bitwise_end(&r, cuts, sizeof cuts / sizeof *cuts);
     r.fit.steps_per_epoch = 5;
     r.fit.epochs = 6;
     r.fit.shuffle_batches = 1;
-    ends_bitwise(&r, (const size_t[]){3, 13, 29}, 3);
+    expect_bitwise_end(&r, (const size_t[]){3, 13, 29}, 3);
 }
 
 static void moving_averages_and_dropout_go_on(void **state)
@@ -198,7 +198,7 @@ static void moving_averages_and_dropout_go_on(void **state)
                      .metrics = "accuracy",
                      .fit = {.epochs = 2, .batch_size = 32, .resume_file = file}};
     (void)state;
-    ends_bitwise(&r, (const size_t[]){2, 5}, 2);
+    expect_bitwise_end(&r, (const size_t[]){2, 5}, 2);
 }
 
 static void rows_of_stateful_layers_go_on(void **state)
@@ -207,7 +207,7 @@ static void rows_of_stateful_layers_go_on(void **state)
                      .loss = "mse",
                      .fit = {.epochs = 3, .batch_size = 8, .no_shuffle = 1, .resume_file = file}};
     (void)state;
-    ends_bitwise(&r, (const size_t[]){1, 2, 4}, 3);
+    expect_bitwise_end(&r, (const size_t[]){1, 2, 4}, 3);
 }
 
 /* The last batch is smaller than the others. */
@@ -219,9 +219,9 @@ static void losses_of_outputs_go_on(void **state)
                .fit = {.epochs = 2, .batch_size = 48, .resume_file = file}};
     (void)state;
     r.rules = "3.6.0";
-    ends_bitwise(&r, (const size_t[]){3, 9, 14}, 3);
+    expect_bitwise_end(&r, (const size_t[]){3, 9, 14}, 3);
     r.rules = "2.15.0";
-    ends_bitwise(&r, (const size_t[]){3, 9, 14}, 3);
+    expect_bitwise_end(&r, (const size_t[]){3, 9, 14}, 3);
 }
 
 /* Leaves a file that was made after that many batches, and the one of the batch before. */

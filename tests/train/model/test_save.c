@@ -89,8 +89,8 @@ static void assert_same(const char *what, pg_trainer *a, pg_trainer *b, double t
 }
 
 /* Two epochs at once, and one, a file, one more. */
-static void interrupt(const char *optimizer, const char *rules, int optimizer_rules,
-                      const char *suffix)
+static void expect_equal_after_reload(const char *optimizer, const char *rules, int optimizer_rules,
+                                      const char *suffix)
 {
     char what[128];
     pg_err err = {0};
@@ -130,12 +130,12 @@ static void goes_on_as_if_never_interrupted(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
-        interrupt(optimizers[i], "2.15", 2, ".h5");
-        interrupt(optimizers[i], "2.15", 2, ".keras");
-        interrupt(optimizers[i], "2.15", 1, ".h5");
+        expect_equal_after_reload(optimizers[i], "2.15", 2, ".h5");
+        expect_equal_after_reload(optimizers[i], "2.15", 2, ".keras");
+        expect_equal_after_reload(optimizers[i], "2.15", 1, ".h5");
     }
-    interrupt("adamw:weight_decay=0.1", "2.15", 2, ".keras");
-    interrupt("sgd:decay=0.5,momentum=0.5", "2.15", 1, ".h5");
+    expect_equal_after_reload("adamw:weight_decay=0.1", "2.15", 2, ".keras");
+    expect_equal_after_reload("sgd:decay=0.5,momentum=0.5", "2.15", 1, ".h5");
 }
 
 static void goes_on_with_the_files_of_every_era(void **state)
@@ -145,7 +145,7 @@ static void goes_on_with_the_files_of_every_era(void **state)
     for (size_t k = 0; k < sizeof rules / sizeof *rules; k++)
         for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
             if (!strstr(optimizers[i], "centered") || strchr(rules[k], '-'))
-                interrupt(optimizers[i], rules[k], 0, ".h5");
+                expect_equal_after_reload(optimizers[i], rules[k], 0, ".h5");
 }
 
 static void names_the_wrapper_whose_model_it_trains(void **state)

@@ -422,7 +422,8 @@ static void read_weights(const set *s, double *to, size_t most)
 }
 
 /* Training goes on as if nothing had been: before a plan, and between two epochs. */
-static void compare(const char *golden, size_t batch_size, pg_train_opts o)
+static void expect_training_unchanged_by_plan(const char *golden, size_t batch_size,
+                                              pg_train_opts o)
 {
     enum { MOST = 1 << 20 };
     const pg_fit_opts fit = {.batch_size = batch_size, .steps_per_epoch = 3};
@@ -449,10 +450,11 @@ static void compare(const char *golden, size_t batch_size, pg_train_opts o)
 static void a_plan_changes_nothing(void **state)
 {
     (void)state;
-    compare("mlp_digits", 32, (pg_train_opts){.threads = 2});
-    compare("cnn_bn", 32, (pg_train_opts){.threads = 2});
-    compare("cnn_bn", 32, (pg_train_opts){.threads = 1, .batch_norm = 1});
-    compare("lstm_stateful", 8, (pg_train_opts){.threads = 2, .loss = "mse"});
+    expect_training_unchanged_by_plan("mlp_digits", 32, (pg_train_opts){.threads = 2});
+    expect_training_unchanged_by_plan("cnn_bn", 32, (pg_train_opts){.threads = 2});
+    expect_training_unchanged_by_plan("cnn_bn", 32, (pg_train_opts){.threads = 1, .batch_norm = 1});
+    expect_training_unchanged_by_plan("lstm_stateful", 8,
+                                      (pg_train_opts){.threads = 2, .loss = "mse"});
 }
 
 static void more_than_all_is_no_efficiency(void **state)

@@ -4,7 +4,7 @@
     parallel_model.fit(x, y, callbacks=[ParallelModelCheckpoint(model, "ckpt/{epoch:02d}.keras", monitor="val_loss")])
 
 The files hold `model`, the one-device model inside the wrapper, and the optimizer state with which the wrapper trains
-it, so that `load_model(...).fit(...)` on one device goes on where the wrapper stopped. `load_shards` and `load_weights`
+it, so that `load_model(...).fit(...)` on one device continues where the wrapper stopped. `load_shards` and `load_weights`
 read what pgsplit and pgfit write where one file is not enough.
 
 Works over the public interfaces of Keras 2 (also as tf.keras and tf_keras) and Keras 3, and imports none of them: it
@@ -35,12 +35,12 @@ def _keras_of(model):
 
 
 class ParallelModelCheckpoint:
-    """keras.callbacks.ModelCheckpoint that saves another model than the one it is attached to.
+    """A keras.callbacks.ModelCheckpoint that saves another model than the one it is attached to.
 
     Args:
         model: the one-device model (the "template") that the wrapper calls once per device.
         filepath, monitor, ...: as for ModelCheckpoint of the Keras that `model` comes from.
-        custom_objects: by keyword; names of your own metrics, if Keras does not know them (a warning tells).
+        custom_objects: by keyword; names of your own metrics, if Keras does not know them (a warning says so).
 
     Attach it to the wrapper's fit. It is a ModelCheckpoint of that Keras, so names, `monitor`, `mode`,
     `save_best_only`, `save_weights_only`, `save_freq`, `verbose` and `initial_value_threshold` mean what they
@@ -69,12 +69,12 @@ class ParallelModelCheckpoint:
         return other
 
     def set_model(self, model):
-        """Called by fit: `model` is the wrapper. What the callback knows as its model saves the template."""
+        """Called by fit: `model` is the wrapper. The model that the callback gets saves the template."""
         super().set_model(_StandIn(model, self.template, self.custom_objects))
 
 
 class _StandIn:
-    """The wrapper in everything but what is saved and loaded."""
+    """Behaves like the wrapper, but saves and loads the template."""
 
     def __init__(self, wrapper, template, custom_objects):
         values = {"_wrapper": wrapper, "_template": template, "_custom": custom_objects, "_copy": None}
@@ -117,12 +117,12 @@ def _check_inside(wrapper, template):
 
 
 def _write(filepath, save):
-    """Calls save(path) so that a file appears whole or not at all. Folders and addresses are Keras' own business."""
+    """Calls save(path) so that a file appears whole or not at all. Leaves folders and URLs to Keras."""
     path = os.fspath(filepath)
     if not path.endswith(_FILES) or "://" in path or os.path.isdir(path):
         save(path)
         return
-    path = os.path.realpath(path)  # a link stays one
+    path = os.path.realpath(path)  # keep links
     temp = os.path.join(os.path.dirname(path), ".part-%d-%s" % (os.getpid(), os.path.basename(path)))
     try:
         save(temp)
@@ -136,7 +136,7 @@ def _write(filepath, save):
 
 
 def _warn_of_fresh_starts(template, optimizer, path):
-    """Keras 2 writes optimizer state that it does not read again, and says nothing."""
+    """Warns because Keras 2 writes optimizer state that it does not read again, without saying so."""
     keras = _keras_of(template)
     old = getattr(getattr(keras.optimizers, "legacy", None), "Optimizer", None)
     if int(keras.__version__.split(".")[0]) >= 3 or path.endswith((".h5", ".hdf5")):

@@ -1,4 +1,4 @@
-"""Weights from the folder of shards that pgsplit writes (and pgfit, where a model is beyond what HDF5 holds).
+"""Weights from the folder of shards that pgsplit writes (and pgfit, if a model exceeds the limits of HDF5).
 
 `manifest.json` lists layers and tensors in order; a tensor lies in one or, cut along its first axis, several .npy files, or in
 members of .npz and .safetensors. Only NumPy is needed beside the model's own Keras. Everything is compared with the model
@@ -21,8 +21,8 @@ class ShardError(ValueError):
 
 
 def load_weights(model, path, verify=False, by_order=False):
-    """Loads weights from `path` into `model`, be it one file (Keras' own load_weights), a folder of shards, or the name of
-    a file that pgfit had to split: where `path` is not there and `path`.shards is, that folder is taken."""
+    """Loads weights into `model` from one file (by Keras' own load_weights), a folder of shards, or the name of a file that
+    pgfit had to split: if `path` does not exist and `path`.shards does, loads that folder."""
     path = os.fspath(path)
     if not os.path.exists(path) and os.path.isdir(path + ".shards"):
         path += ".shards"
@@ -94,7 +94,7 @@ def _inside(folder, path):
 
 
 def _check_files(folder, tensors, verify):
-    """All missing and damaged files at once."""
+    """Reports all missing and damaged files at once."""
     sums = {f["full"]: f.get("crc32") for t in tensors for f in t["files"]}
     wrong = ["missing  %s" % os.path.relpath(p, folder) for p in sums if not os.path.isfile(p)]
     for path, want in sums.items() if verify else ():
@@ -115,7 +115,7 @@ def _crc32(path):
     return crc
 
 
-# ---- which weight a tensor belongs to ------------------------------------------------------------------------------------
+# ---- pairing tensors with weights ----------------------------------------------------------------------------------------
 #
 # A plan is a list of (assign, [(shape, tensor)]): assign takes the values of one layer.
 
@@ -145,7 +145,7 @@ def _by_layer(model, folder, tensors, by_order):
 
 
 def _setter(layer, variables):
-    """set_weights wants layer.weights' order, which need not be that of the file."""
+    """set_weights needs the order of layer.weights, which may differ from that of the file."""
     place = {id(v): i for i, v in enumerate(variables)}
     return lambda values: layer.set_weights([values[place[id(v)]] for v in layer.weights])
 
@@ -201,7 +201,7 @@ def _owner(obj, steps):
 
 
 def _named(objects):
-    """(name, object) as Keras names what is in a container: by class, counted from the second on."""
+    """(name, object) as Keras names the objects of a container: by class, counted from the second on."""
     seen = {}
     for x in objects:
         name = _snake(type(x).__name__)
@@ -219,7 +219,7 @@ def _snake(name):
 # ---- values --------------------------------------------------------------------------------------------------------------
 
 def _read(tensor):
-    """A tensor's value: mapped from its file if it is one .npy, otherwise in memory."""
+    """The value of a tensor: mapped from its file if that is a single .npy, otherwise in memory."""
     parts = [_open(f, tensor) for f in tensor["files"]]
     value = parts[0] if len(parts) == 1 else np.concatenate(parts)
     if value.dtype.kind == "V":  # bfloat16 is the upper half of a float32
@@ -228,7 +228,7 @@ def _read(tensor):
 
 
 def _open(f, tensor):
-    """One piece of a tensor, read as late as can be; its shape is compared with the manifest."""
+    """One piece of a tensor, read as late as possible; compares its shape with the manifest."""
     path, member = f["full"], f.get("member")
     try:
         if member is None:
