@@ -55,6 +55,15 @@ def includes(path):
             yield n, m.group(1)
 
 
+def own_header(room):
+    return f'{room}/{room.rpartition("/")[2]}.h'
+
+
+def has_own_header(room):
+    """Rooms of train, wrap and format/h5 show the others one header."""
+    return re.match('(train|wrap|format)/', room) and (root / own_header(room)).exists()
+
+
 def check_includes(use):
     for path in sources:
         rel = path.relative_to(root).as_posix()
@@ -67,6 +76,8 @@ def check_includes(use):
                 pass
             elif other not in use[room]:
                 bad.append(f'{rel}:{n}: {room} may not use {other}')
+            elif has_own_header(other) and target.endswith('.h') and target != own_header(other):
+                bad.append(f'{rel}:{n}: {target} is of {other}, whose header is {own_header(other)}')
             for header, allowed in THIRD_PARTY.items():
                 if target.startswith(header) and not re.fullmatch(allowed, rel):
                     bad.append(f'{rel}:{n}: {header} belongs to {allowed}')

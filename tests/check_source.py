@@ -96,16 +96,13 @@ def check_citations(path, text):
                 report(path, 1, f'cites "{title}", which is no heading of {m.group(1)}')
 
 
-# The trainer's plan of sums: named before it is merged.
-TO_COME = {'train/step/sum_plan.c', 'pg__sum_plan'}
-
 
 def check_names(page):
     """Files and functions in backquotes. NAME stands for any name, "*" for any text; a path is one of the page's folder, of
     libpg/ or of the root."""
     for n, line in enumerate(page.read_text().splitlines(), 1):
         for name in re.findall(r'`([^`]+)`', line):
-            if name in TO_COME or name.startswith('build/') or name in ('pg_noun_verb', 'pg__noun_verb'):
+            if name.startswith('build/') or name in ('pg_noun_verb', 'pg__noun_verb'):
                 continue
             if re.fullmatch(r'pg_\w*[a-z]\w*(?:\(\))?', name) and 'NAME' not in name:
                 if name.rstrip('()') not in libpg_names:

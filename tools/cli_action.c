@@ -19,7 +19,8 @@ static const struct {
     [PG_DO_GIVE] = {NULL, ", "},
     [PG_DO_UNWRAP] = {"[split:pgjoin {split} {file} && ]pgunwrap [template:--template {template} ]"
                       "[partial:--partial ][like:--like {like} ][needs_model:--like MODEL ]"
-                      "[needs_names:--like PLAIN ][part:--part {part} ][in_place:--in-place ]{file|WEIGHTS}[out: {out}]"
+                      "[needs_names:--like PLAIN ][part:--part {part} ][in_place:--in-place "
+                      "]{file|WEIGHTS}[out: {out}]"
                       "[!out:[!in_place: OUT[suffix:{suffix}]]]"
                       "[partial:   (such a file loads with by_name=True only)]"
                       "[needs_model:   (MODEL: the one-device model as JSON, full .h5 or .keras)]"
@@ -44,14 +45,16 @@ static const struct {
                           "--model model.json [input:--input {input} --expect {expect} ]"
                           "[device:--device {device} ]{file}[!input:[!device: {out|OUT}]]",
                           NULL},
-    [PG_DO_CHOOSE_FORMAT] = {"[to:pgconvert --to {to} {file} FOLDER][!to:--to FORMAT   (h5, weights.h5, "
-                             "keras, safetensors, npy, npz)]",
-                             NULL},
+    [PG_DO_CHOOSE_FORMAT] =
+        {"[to:pgconvert --to {to} {file} FOLDER][!to:--to FORMAT   (h5, weights.h5, "
+         "keras, safetensors, npy, npz)]",
+         NULL},
     [PG_DO_CHOOSE_PART] = {"--part {part}", NULL},
     [PG_DO_OVERWRITE] = {"--force   (replaces [split:that split][!split:it])", NULL},
     [PG_DO_IN_PLACE] = {"{$} --in-place {file}", NULL},
     [PG_DO_WRITE_NEW] = {"{$} {file} OUT[suffix:{suffix}]", NULL},
-    [PG_DO_REPACK] = {"h5repack {file} NEW.h5   (of the HDF5 tools; then this again with NEW.h5)", NULL},
+    [PG_DO_REPACK] = {"h5repack {file} NEW.h5   (of the HDF5 tools; then this again with NEW.h5)",
+                      NULL},
     [PG_DO_LEAVE_OUT] = {"copy these files again, or leave their tensors out: pgjoin --only GLOB",
                          NULL},
     [PG_DO_LARGER_SHARDS] = {"a larger --max-shard-size", NULL},
@@ -128,9 +131,9 @@ static const char *value_of(const line *l, const char *key)
 /* The tool and the options that matter to what it makes: what else was typed is asked anew. */
 static void put_command(line *l)
 {
-    static const char *const names[] = {"part",    "like",         "template",
-                                        "strip-prefix", "partial", "weights-only", "no-optimizer",
-                                        "gpus",         "name"};
+    static const char *const names[] = {"part",         "like",    "template",
+                                        "strip-prefix", "partial", "weights-only",
+                                        "no-optimizer", "gpus",    "name"};
     put(l, "%s", cli_tool_name());
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const cli_opt *o = cli_given_option(names[i]);

@@ -5,17 +5,17 @@
 #include "cli.h"
 
 /* A paragraph of both manuals. */
-#define CLI_IN_PLACE                                                                               \
-    "--in-place appends the new structure to a legacy .h5 (weights or full model) and then\n"      \
-    "rewrites one sector at its beginning: no tensor moves, and a crash at any moment leaves "     \
-    "the\n"                                                                                        \
-    "old model or the new one. What is no longer wanted stays in the file, out of reach,\n"        \
-    "including the Python bytecode of an old description, and every change makes the file\n"       \
-    "larger; pgconvert IN NEW.h5 writes a copy without it. The new structure is always read "      \
-    "back\n"                                                                                       \
-    "and compared first; --no-sync skips only the last wait for the disk. Files with several\n"    \
-    "hard links, or in use by another program, are refused (exit status 2); on a file system\n"    \
-    "without locks such use cannot be detected, and a note says so. Other formats and files\n"     \
+#define CLI_IN_PLACE                                                                            \
+    "--in-place appends the new structure to a legacy .h5 (weights or full model) and then\n"   \
+    "rewrites one sector at its beginning: no tensor moves, and a crash at any moment leaves "  \
+    "the\n"                                                                                     \
+    "old model or the new one. What is no longer wanted stays in the file, out of reach,\n"     \
+    "including the Python bytecode of an old description, and every change makes the file\n"    \
+    "larger; pgconvert IN NEW.h5 writes a copy without it. The new structure is always read "   \
+    "back\n"                                                                                    \
+    "and compared first; --no-sync skips only the last wait for the disk. Files with several\n" \
+    "hard links, or in use by another program, are refused (exit status 2); on a file system\n" \
+    "without locks such use cannot be detected, and a note says so. Other formats and files\n"  \
     "with a newer superblock are refused too (3). A symbolic link is followed."
 
 /* Another one, about temporary files. */

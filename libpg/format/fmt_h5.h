@@ -9,7 +9,7 @@
 #define PG_FORMAT_FMT_H5_H
 
 #include "format/format.h"
-#include "format/h5/h5_reader.h"
+#include "format/h5/h5.h"
 
 /* 1: the HDF5 signature. */
 int pg__hdf5_probe(const uint8_t *head, size_t n);

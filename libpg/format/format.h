@@ -3,7 +3,7 @@
 #ifndef PG_FORMAT_FORMAT_H
 #define PG_FORMAT_FORMAT_H
 
-#include "format/h5/relinked.h"
+#include "format/h5/h5.h"
 #include "io/flip.h"
 #include "io/sink.h"
 #include "store/plan.h"

@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "format/h5/h5_relink.h"
+#include "format/h5/h5.h"
 #include "format/keras_h5_keep.h"
 
 #define MANY_TENSORS  2000u  /* from here on, creating datasets takes noticeable time */

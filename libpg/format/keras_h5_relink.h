@@ -4,7 +4,7 @@
 
 #include "format/fmt_keras_h5.h"
 #include "format/format.h"
-#include "format/h5/h5_writer.h"
+#include "format/h5/h5.h"
 
 extern const pg__relinker pg__keras_h5_relinker;
 

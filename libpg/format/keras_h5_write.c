@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/copy.h"
-#include "format/h5/h5_writer.h"
+#include "format/h5/h5.h"
 #include "format/keras_h5_keep.h"
 #include "format/keras_h5_relink.h"
 

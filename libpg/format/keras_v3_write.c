@@ -11,7 +11,7 @@
 #include "base/try.h"
 #include "format/copy.h"
 #include "format/fmt_keras_v3.h"
-#include "format/h5/h5_writer.h"
+#include "format/h5/h5.h"
 
 struct pg__v3_image {
     pg__h5_out *h5;

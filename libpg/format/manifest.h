@@ -18,7 +18,7 @@
 #define PG_FORMAT_MANIFEST_H
 
 #include "base/str.h"
-#include "format/h5/h5_types.h"
+#include "format/h5/h5.h"
 #include "io/io.h"
 
 #define PG_MANIFEST         "manifest.json"

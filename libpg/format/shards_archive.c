@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "format/format.h"
-#include "format/h5/h5_reader.h"
+#include "format/h5/h5.h"
 #include "io/zip.h"
 
 struct pg__archive {

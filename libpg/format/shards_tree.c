@@ -10,7 +10,7 @@
 #include "base/try.h"
 #include "format/copy.h"
 #include "format/fmt_keras_h5.h"
-#include "format/h5/h5_writer.h"
+#include "format/h5/h5.h"
 #include "format/shards.h"
 #include "io/zip.h"
 

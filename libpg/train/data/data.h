@@ -9,6 +9,7 @@
 #include "io/io.h"
 #include "ops/op.h"
 #include "pg/train.h"
+#include "train/data/batch_order.h"
 
 typedef struct pg__array pg__array;
 

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "format/h5/h5_reader.h"
+#include "format/h5/h5.h"
 #include "train/data/data.h"
 
 typedef struct file {

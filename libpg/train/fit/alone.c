@@ -8,8 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "train/step/ranks.h"
-#include "train/step/report.h"
+#include "train/step/step.h"
 
 #define MAX_STEPS 10
 static const double max_seconds = 1;

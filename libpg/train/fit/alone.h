@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_FIT_ALONE_H
 #define PG_TRAIN_FIT_ALONE_H
 
-#include "train/model/feed.h"
+#include "train/model/model.h"
 
 /* Rows per second of the first device alone: after a step to warm up, at most 10 forward and
  * backward passes, or a second of them, over the first rows of the data. Weights, optimizer, moving

@@ -8,8 +8,7 @@
 #include "base/mem.h"
 #include "base/nearest.h"
 #include "base/try.h"
-#include "train/step/optimizer_shard.h"
-#include "train/step/ranks.h"
+#include "train/step/step.h"
 
 #define PG_CALLBACK(name) extern const pg__cb_type pg__cb_##name;
 #include "train/fit/callbacks.def"

@@ -8,9 +8,8 @@
 
 #include "train/fit/archive.h"
 #include "train/fit/writer.h"
-#include "train/rules/settings.h"
-#include "train/step/snapshot.h"
-#include "train/step/trainer.h"
+#include "train/rules/rules.h"
+#include "train/step/step.h"
 
 /* A run as callbacks see it. */
 typedef struct pg__fit {

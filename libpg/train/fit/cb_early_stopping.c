@@ -10,7 +10,7 @@
 #include "base/real.h"
 #include "base/try.h"
 #include "train/fit/monitor.h"
-#include "train/step/snapshot.h"
+#include "train/step/step.h"
 
 typedef struct stopper {
     pg__monitor monitor;

@@ -259,7 +259,7 @@ static pg_status give_file(checkpoint *c, pg__fit *f, const char *name, int is_b
     if (is_best)
         c->best = value;
     f->keeps_state = 1;
-    const pg__job job = {.ctx = k, .work = write_file, .done = file_done, .free = free_task};
+    const pg__write_job job = {.ctx = k, .work = write_file, .done = file_done, .free = free_task};
     k = NULL;
     PG_TRY(pg__writer_give(f->writer, &job, err));
 done:

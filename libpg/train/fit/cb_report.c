@@ -13,7 +13,7 @@
 #include "io/folder.h"
 #include "io/sink.h"
 #include "train/fit/report_page.h"
-#include "train/step/report.h"
+#include "train/step/step.h"
 
 #define SHARE 50 /* of the time, at most one part is writing */
 

@@ -9,8 +9,7 @@
 #include "base/real.h"
 #include "base/try.h"
 #include "train/fit/callback.h"
-#include "train/step/average.h"
-#include "train/step/optimizer_shard.h"
+#include "train/step/step.h"
 
 typedef struct swapper {
     int on_epoch;

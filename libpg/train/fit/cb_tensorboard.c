@@ -23,7 +23,7 @@
 #include "format/events.h"
 #include "train/fit/callback.h"
 #include "train/fit/histogram.h"
-#include "train/step/report.h"
+#include "train/step/step.h"
 
 #define MOST_PENDING ((size_t)16 << 20) /* bytes kept of what cannot be written */
 #define FLUSH_EVERY  1.0                /* seconds, at the least, between writes within an epoch */

@@ -3,7 +3,7 @@
 #define PG_TRAIN_FIT_CHECKPOINT_H
 
 #include "train/fit/archive.h"
-#include "train/model/save.h"
+#include "train/model/model.h"
 
 /* A file that was asked for. */
 typedef struct pg__kept {

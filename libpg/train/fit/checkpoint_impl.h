@@ -4,7 +4,7 @@
 
 #include "train/fit/callback.h"
 #include "train/fit/checkpoint.h"
-#include "train/rules/file_pattern.h"
+#include "train/rules/rules.h"
 
 enum { VERIFY_BEST, VERIFY_ALL, VERIFY_NONE };
 

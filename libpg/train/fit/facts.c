@@ -8,8 +8,8 @@
 #include "base/real.h"
 #include "base/sha256.h"
 #include "base/try.h"
-#include "train/model/compiled.h"
-#include "train/step/mixed.h"
+#include "train/model/model.h"
+#include "train/step/step.h"
 
 static pg_status put(pg__str *out, const char *name, const char *value, size_t n, pg_err *err)
 {

@@ -7,13 +7,8 @@
 #include "train/fit/alone.h"
 #include "train/fit/fit_impl.h"
 #include "train/fit/memory_estimate.h"
-#include "train/model/ranks_data.h"
-#include "train/step/average.h"
-#include "train/step/devices.h"
-#include "train/step/optimizer_shard.h"
-#include "train/step/ranks.h"
-#include "train/step/report.h"
-#include "train/step/states.h"
+#include "train/model/model.h"
+#include "train/step/step.h"
 
 typedef pg__fit_run run;
 

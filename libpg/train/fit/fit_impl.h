@@ -5,8 +5,7 @@
 #include "train/fit/callback.h"
 #include "train/fit/resume.h"
 #include "train/fit/resume_lock.h"
-#include "train/model/logs.h"
-#include "train/model/prefetch.h"
+#include "train/model/model.h"
 
 typedef struct pg__fit_run {
     pg_trainer *t;

@@ -5,10 +5,7 @@
 #include "base/try.h"
 #include "train/fit/fit_impl.h"
 #include "train/fit/memory_estimate.h"
-#include "train/step/profiled.h"
-#include "train/step/report.h"
-#include "train/step/snapshot.h"
-#include "train/step/spectral.h"
+#include "train/step/step.h"
 
 typedef pg__fit_run run;
 

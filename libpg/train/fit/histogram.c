@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/step/model_parallel.h"
+#include "train/step/step.h"
 
 #define PIECE 2048 /* elements looked at at a time */
 #define LAST  (PG_EVENT_BUCKETS - 1)

@@ -3,7 +3,7 @@
 #define PG_TRAIN_FIT_HISTOGRAM_H
 
 #include "format/events.h"
-#include "train/step/trainer.h"
+#include "train/step/step.h"
 
 /* Left edge, right edge and count of each bucket, as tf.summary.histogram() counts them; but what
  * is no finite number is left out. */

@@ -10,10 +10,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "train/fit/memory_estimate_model_parallel.h"
-#include "train/step/optimizer_shard.h"
-#include "train/step/ranks.h"
-#include "train/step/sync_bn.h"
-#include "train/step/upload.h"
+#include "train/step/step.h"
 
 /* Pages of code, of threads' stacks and of the C library's heaps that only a running step touches:
  * measured, 7 to 9 MB for all models tried. */

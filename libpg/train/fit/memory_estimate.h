@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_FIT_MEMORY_ESTIMATE_H
 #define PG_TRAIN_FIT_MEMORY_ESTIMATE_H
 
-#include "train/step/out_of_memory.h"
+#include "train/step/step.h"
 
 /* What a run has beside its steps. */
 typedef struct pg__beside {

@@ -4,9 +4,7 @@
 #include "train/fit/memory_estimate_model_parallel.h"
 
 #include "base/try.h"
-#include "train/step/devices.h"
-#include "train/step/model_parallel.h"
-#include "train/step/upload.h"
+#include "train/step/step.h"
 
 /* The GPU that device d is, among those of f; a new one. */
 static pg_device_forecast *part_of(pg_forecast *f, const pg_trainer *t, size_t d)

@@ -9,8 +9,8 @@
 #include "base/str.h"
 #include "pg/version.h"
 #include "train/fit/chart.h"
-#include "train/rules/names.h"
-#include "train/step/report.h"
+#include "train/rules/rules.h"
+#include "train/step/step.h"
 
 enum { MOST_EVENTS = 200, MOST_ROWS = 500, OPEN_EVENTS = 20 }; /* shown, the last ones; unfolded */
 

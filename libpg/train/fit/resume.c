@@ -15,11 +15,8 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "train/fit/facts.h"
-#include "train/model/resume_file.h"
-#include "train/step/mixed.h"
-#include "train/step/model_parallel.h"
-#include "train/step/report.h"
-#include "train/step/states.h"
+#include "train/model/model.h"
+#include "train/step/step.h"
 
 pg_status pg__resume_open(pg__resume *r, pg__fit *f, pg_err *err)
 {
@@ -194,9 +191,10 @@ done:
 
 pg_status pg__resume_save(pg__resume *r, pg__resume_when when, pg_err *err)
 {
-    static const pg__job job = {.work = write_saving, .done = tell_saved, .free = free_saving};
+    static const pg__write_job job = {
+        .work = write_saving, .done = tell_saved, .free = free_saving};
     pg__archive a = {.writes = 1};
-    pg__job given = job;
+    pg__write_job given = job;
     pg_status st = PG_OK;
     saving *s = pg__mem_array(1, sizeof *s);
     if (!s)

@@ -6,7 +6,7 @@
 #define PG_TRAIN_FIT_RESUME_H
 
 #include "train/fit/callback.h"
-#include "train/model/resume_output.h"
+#include "train/model/model.h"
 
 typedef struct pg__resume {
     pg__fit *fit;

@@ -11,7 +11,7 @@
 #define N_JOBS 8u /* of one moment; whoever gives more waits */
 
 typedef struct entry {
-    pg__job job;
+    pg__write_job job;
     unsigned long moment;
     pg_status st;
     pg_err why;
@@ -113,7 +113,7 @@ static int must_wait(const pg__writer *w)
            (w->ring[w->told % N_JOBS].moment != w->moments || w->given - w->told == N_JOBS);
 }
 
-pg_status pg__writer_give(pg__writer *w, const pg__job *job, pg_err *err)
+pg_status pg__writer_give(pg__writer *w, const pg__write_job *job, pg_err *err)
 {
     pg_status st = PG_OK;
     for (int more = 1; more && st == PG_OK && must_wait(w);)

@@ -18,7 +18,7 @@
 #include "base/try.h"
 #include "train/model/logs.h"
 #include "train/model/slots.h"
-#include "train/rules/names.h"
+#include "train/rules/rules.h"
 
 /* ---- writing ---- */
 

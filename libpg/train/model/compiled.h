@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_MODEL_COMPILED_H
 #define PG_TRAIN_MODEL_COMPILED_H
 
-#include "train/step/trainer.h"
+#include "train/step/step.h"
 
 /* The trainer's training_config, as its Keras writes it; with the numbers of `o`, the trainer's own
  * optimizer at some time. in_h5: into a legacy full .h5, where Keras 2.15 describes its metrics. */

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/real.h"
 #include "base/try.h"
-#include "train/rules/names.h"
+#include "train/rules/rules.h"
 
 #define DEFAULT_BATCH 32
 #define LOOK_THROUGH  ((uint64_t)1 << 20) /* elements: a few milliseconds before training */

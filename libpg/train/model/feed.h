@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_MODEL_FEED_H
 #define PG_TRAIN_MODEL_FEED_H
 
-#include "train/step/trainer.h"
+#include "train/step/step.h"
 
 /* One array of every batch. */
 typedef struct pg__slot {

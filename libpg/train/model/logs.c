@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/rules/names.h"
+#include "train/rules/rules.h"
 
 /* ---- metrics ---- */
 

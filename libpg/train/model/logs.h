@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_MODEL_LOGS_H
 #define PG_TRAIN_MODEL_LOGS_H
 
-#include "train/step/trainer.h"
+#include "train/step/step.h"
 
 /* Are those names of metrics, and of the model's outputs before them? PG_E_ARG. */
 pg_status pg__metrics_check(const pg_trainer *t, const char *text, pg_err *err);

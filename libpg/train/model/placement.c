@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/nearest.h"
 #include "base/try.h"
-#include "train/step/devices.h"
+#include "train/step/step.h"
 
 #define MAX_CREW 16
 #define MAX_NAME 64

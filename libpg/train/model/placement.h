@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_MODEL_PLACEMENT_H
 #define PG_TRAIN_MODEL_PLACEMENT_H
 
-#include "train/step/trainer.h"
+#include "train/step/step.h"
 
 /* Reads opts->place; without it nothing is placed. PG_E_ARG, PG_E_UNSUPPORTED. */
 pg_status pg__placement_parse(pg_trainer *t, const pg_train_opts *o, pg_err *err);

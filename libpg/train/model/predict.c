@@ -5,11 +5,9 @@
 #include "base/try.h"
 #include "train/model/logs.h"
 #include "train/model/prefetch.h"
-#include "train/model/rows_at_once.h"
 #include "train/model/ranks_data.h"
-#include "train/step/devices.h"
-#include "train/step/profiled.h"
-#include "train/step/ranks.h"
+#include "train/model/rows_at_once.h"
+#include "train/step/step.h"
 
 typedef struct pass {
     pg_trainer *t;

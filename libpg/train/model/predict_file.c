@@ -7,7 +7,7 @@
 #include "base/try.h"
 #include "format/npy.h"
 #include "io/zip.h"
-#include "train/step/ranks.h"
+#include "train/step/step.h"
 
 #define ALIGN 64 /* of the data, as numpy has it */
 

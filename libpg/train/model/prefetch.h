@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_MODEL_PREFETCH_H
 #define PG_TRAIN_MODEL_PREFETCH_H
 
-#include "train/data/batch_order.h"
+#include "train/data/data.h"
 #include "train/model/feed.h"
 
 #define PG__PREFETCH_BATCHES 3 /* in memory */

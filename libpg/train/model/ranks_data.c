@@ -15,9 +15,7 @@
 #include "base/try.h"
 #include "base/watch.h"
 #include "train/model/ranks_data.h"
-#include "train/step/model_parallel.h"
-#include "train/step/ranks.h"
-#include "train/step/report.h"
+#include "train/step/step.h"
 
 #define ALL_BELOW ((uint64_t)256 * 1000 * 1000) /* bytes of all arrays together */
 #define SPREAD    1024                          /* units, beside those at the ends */

@@ -20,10 +20,7 @@
 #include "train/model/compiled.h"
 #include "train/model/resume_output.h"
 #include "train/model/slots.h"
-#include "train/step/devices.h"
-#include "train/step/model_parallel.h"
-#include "train/step/optimizer_shard.h"
-#include "train/step/ranks.h"
+#include "train/step/step.h"
 
 /* Where a tensor's values are. */
 typedef struct piece {

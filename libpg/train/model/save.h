@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_MODEL_SAVE_H
 #define PG_TRAIN_MODEL_SAVE_H
 
-#include "train/step/snapshot.h"
+#include "train/step/step.h"
 
 typedef struct pg__save_order {
     const char *path;         /* its suffix says the format, as for pg_trainer_save() */

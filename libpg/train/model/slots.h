@@ -3,7 +3,7 @@
 #ifndef PG_TRAIN_MODEL_SLOTS_H
 #define PG_TRAIN_MODEL_SLOTS_H
 
-#include "train/step/trainer.h"
+#include "train/step/step.h"
 
 typedef enum pg__era {
     PG__ERA_2_2,   /* standalone Keras to 2.2 */

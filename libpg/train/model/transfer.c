@@ -11,7 +11,7 @@
 #include "base/try.h"
 #include "model/fit/owner.h"
 #include "model/graph/edit.h"
-#include "train/rules/names.h"
+#include "train/rules/rules.h"
 
 #define MAX_UNITS    100000000
 #define NAMES_IN_ALL 12 /* of a list for people */

@@ -3,7 +3,7 @@
 #ifndef PG_TRAIN_MODEL_TRANSFER_H
 #define PG_TRAIN_MODEL_TRANSFER_H
 
-#include "train/step/trainer.h"
+#include "train/step/step.h"
 
 /* Changes a model as opts.freeze and opts.replace_head say. PG_E_ARG, PG_E_UNSUPPORTED. */
 pg_status pg__transfer_edit(pg__graph **g, const pg_train_opts *o, pg_err *err);

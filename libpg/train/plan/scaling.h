@@ -5,7 +5,7 @@
 #define PG_TRAIN_PLAN_SCALING_H
 
 #include "pg/train.h"
-#include "train/step/trainer.h"
+#include "train/step/step.h"
 
 /* Between two devices, or two hosts. */
 typedef struct pg__link {

@@ -9,11 +9,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "train/fit/fit_impl.h"
+#include "train/fit/fit.h"
 #include "train/plan/scaling_time.h"
-#include "train/step/devices.h"
-#include "train/step/optimizer_shard.h"
-#include "train/step/ranks.h"
+#include "train/step/step.h"
 
 enum { MAX_ROWS = 32 };
 

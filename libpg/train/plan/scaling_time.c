@@ -13,15 +13,9 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/fit/memory_estimate.h"
-#include "train/model/prefetch.h"
-#include "train/step/buckets.h"
-#include "train/step/devices.h"
-#include "train/step/report.h"
-#include "train/step/snapshot.h"
-#include "train/step/states.h"
-#include "train/step/timeline.h"
-#include "train/step/update.h"
+#include "train/fit/fit.h"
+#include "train/model/model.h"
+#include "train/step/step.h"
 
 enum { MAX_STEPS = 60, MIN_STEPS = 3, UPDATES = 5 };
 static const double max_seconds = 0.7;

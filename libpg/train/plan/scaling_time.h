@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_PLAN_SCALING_TIME_H
 #define PG_TRAIN_PLAN_SCALING_TIME_H
 
-#include "train/model/feed.h"
+#include "train/model/model.h"
 #include "train/plan/scaling.h"
 
 /* Some devices of this machine at once. */

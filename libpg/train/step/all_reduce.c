@@ -1,6 +1,6 @@
-/* all_reduce.c - sums over devices. The tree of lanes.h goes from device to device, so that its
- * result does not depend on them; a group (NCCL) sums in an order of its own, and faster: during
- * the backward pass where it can (buckets.h), else behind it. */
+/* all_reduce.c - sums over devices, as the plan says (sum_plan.h). The tree of lanes.h goes from
+ * device to device, so that its result does not depend on them; a group (NCCL) sums in an order of
+ * its own, and faster: during the backward pass where it can (buckets.h), else behind it. */
 #include "train/step/all_reduce.h"
 
 #include "base/mem.h"

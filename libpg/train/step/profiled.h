@@ -2,7 +2,7 @@
 #ifndef PG_TRAIN_STEP_PROFILED_H
 #define PG_TRAIN_STEP_PROFILED_H
 
-#include "train/exec/profile.h"
+#include "train/exec/exec.h"
 #include "train/step/trainer.h"
 
 /* Counting steps of this kind begins, from zero, in all workers of t; it ends, and what was counted

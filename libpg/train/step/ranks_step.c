@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/try.h"
-#include "train/exec/program.h"
+#include "train/exec/exec.h"
 #include "train/step/devices.h"
 #include "train/step/ranks_step.h"
 #include "train/step/states.h"

@@ -4,12 +4,8 @@
 
 #include "pg/train.h"
 #include "train/data/data.h"
-#include "train/exec/lanes.h"
-#include "train/exec/program.h"
-#include "train/exec/thread_pool.h"
-#include "train/rules/metric.h"
-#include "train/rules/optimiser.h"
-#include "train/rules/penalty.h"
+#include "train/exec/exec.h"
+#include "train/rules/rules.h"
 #include "train/step/sum_plan.h"
 
 /* What a batch is run for. */

@@ -2,7 +2,7 @@
  * step, so that recorded work finds them again. */
 #include "train/step/upload.h"
 
-#include "train/exec/arena.h"
+#include "train/exec/exec.h"
 #include "train/step/states.h"
 
 static uint64_t aligned(uint64_t n)

@@ -6,7 +6,7 @@
 #include "model/fit/match.h"
 #include "pg/convert.h"
 #include "store/values.h"
-#include "train/rules/initial.h"
+#include "train/rules/rules.h"
 #include "train/step/devices.h"
 #include "train/step/model_parallel.h"
 #include "train/step/optimizer_shard.h"

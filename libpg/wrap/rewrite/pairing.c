@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "store/store_impl.h"
-#include "wrap/judge/verdict.h"
+#include "wrap/judge/judge.h"
 
 pg__shown pg__shape_text(const pg_weight *w)
 {

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "wrap/judge/order.h"
+#include "wrap/judge/judge.h"
 #include "wrap/rewrite/pairing.h"
 #include "wrap/rewrite/rewrite.h"
 

@@ -6,7 +6,7 @@
 #include "format/format.h"
 #include "model/fit/match.h"
 #include "pg/unwrap.h"
-#include "wrap/judge/verdict.h"
+#include "wrap/judge/judge.h"
 
 typedef struct pg__rewrite {
     const char *in, *out; /* out may be NULL in a dry run, and is in place */

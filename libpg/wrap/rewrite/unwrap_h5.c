@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "wrap/judge/order.h"
+#include "wrap/judge/judge.h"
 #include "wrap/rewrite/rewrite.h"
 
 pg_status pg__like_template(const pg__layer **tmpl, const pg__graph *like, pg_err *err)

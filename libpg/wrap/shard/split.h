@@ -4,7 +4,7 @@
 #define PG_WRAP_SHARD_SPLIT_H
 
 #include "base/sha256.h"
-#include "format/h5/h5_reader.h"
+#include "format/h5/h5.h"
 #include "format/manifest.h"
 #include "pg/shard.h"
 #include "wrap/rewrite/rewrite.h"

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "base/try.h"
 #include "format/fmt_keras_v3.h"
-#include "format/h5/h5_writer.h"
+#include "format/h5/h5.h"
 #include "wrap/shard/split.h"
 
 #define INDEX "model.weights.json"

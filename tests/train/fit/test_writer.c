@@ -51,7 +51,7 @@ static task new_task(pg_status result)
 
 static pg_status give(pg__writer *w, task *t, pg_err *err)
 {
-    const pg__job job = {.ctx = t, .work = work, .done = done, .free = freed};
+    const pg__write_job job = {.ctx = t, .work = work, .done = done, .free = freed};
     return pg__writer_give(w, &job, err);
 }
 
