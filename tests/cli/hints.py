@@ -61,6 +61,7 @@ REFUSES = {
     ('split_half_written', '.* rescued.h5 .*', 'one of its tensors is lost'),
     ('unwrap_like_refusals', '.* --like rnn.json .*', 'the model of the test is another one'),
     ('fit_resume', '.*--resume=bj/resume.pg', 'the run is over, and its output is somebody else\'s now'),
+    ('pytorch_parts', '.*--like PLAIN --part \\. dino.*', 'teacher and student together are no model that has a file'),
     ('pytorch_within', 'pgdiff --by-order .*', 'both have the same model in another order of names'),
     ('pytorch_words', '.*--like PLAIN user_replicas.*', 'a list of one copy, which is no wrapper of the bare model'),
     ('fit_transfer', '--(replace-head|freeze) .*', 'then the loss does not fit the rows, which is said next'),
