@@ -96,17 +96,24 @@ def is_kept(path, name, kind):
 
 
 def same_but_left_out(a, b, note):
-    """b lacks the values that the note counts, because no weight has their types, and the attributes of those; nothing else."""
+    """b lacks the values that the note counts, because no weight has their types or because they stand beside the weights, and the
+    attributes of those, and groups that held nothing else."""
     if not h5diff or not h5dump:
         return None
     had, has = h5_contents(a), h5_contents(b)
     gone = {n: kind for n, kind in had.items() if n not in has}
-    values = {n for n, kind in gone.items() if not is_kept(a, n, kind)}
-    more = {n for n in gone.keys() - values if gone[n] != 'attribute' or n.rpartition('/')[0] not in values}
-    told = re.search(r'left out: (\d+) values of types that no weight has \((.*), \.\.\.\)', note)
-    named = {'/' + x.replace('@', '/') for x in told[2].split(', ')}
-    if has.keys() - had.keys() or more or int(told[1]) != len(values) or not named <= values:
-        return f'left out: {sorted(values | more)}, new: {sorted(has.keys() - had.keys())}; told: {note}'
+    values = {n for n, kind in gone.items() if kind != 'group' and not is_kept(a, n, kind)}
+    beside = {n for n in gone.keys() - values if gone[n] == 'dataset'}
+    left = values | beside
+    more = {n for n in gone.keys() - left if not (n.rpartition('/')[0] in left if gone[n] == 'attribute' else any(x.startswith(n + '/') for x in left))}
+    told = {what: (int(n), {'/' + x.replace('@', '/') for x in names.split(', ') if x != '...'})
+            for n, what, names in re.findall(r'(\d+) (dataset|value)s? [^(]*\(([^)]*)\)', note)}
+    for what, real in ('value', values), ('dataset', beside):
+        n, named = told.get(what, (0, set()))
+        if n != len(real) or not named <= real:
+            more |= real
+    if has.keys() - had.keys() or more:
+        return f'left out: {sorted(left | more)}, new: {sorted(has.keys() - had.keys())}; told: {note}'
     for kind in ('attribute', 'dataset'):
         both = [n for n, k in had.items() if n in has and k == kind]
         if h5_show(a, both, kind) != h5_show(b, both, kind):
@@ -136,7 +143,7 @@ def round_trip(path, out, formats):
         r = run('pgdiff', '-q', path, back)
         if r.returncode and 'holds no tensors' not in r.stderr:
             return fail(f'{path} as {form}: pgdiff exit {r.returncode}', r)
-        note = next((x for x in split.stderr.split('\n') if 'left out: ' in x and ' of types that no weight has' in x), None)
+        note = next((x for x in split.stderr.split('\n') if 'left out: ' in x and (' of types that no weight has' in x or ' beside the weights' in x)), None)
         why = None if sharded or other_order else same_but_left_out(path, back, note) if note else same_file(path, back, form)
         if why:
             return fail(f'{path} as {form}: {why}')

@@ -158,7 +158,7 @@ pg_status pg__h5_attrs_check(pg__h5 *h, size_t first, pg_err *err)
     pg_status st = PG_OK;
     const size_t n = h->n_attrs - first;
     const char **names = NULL;
-    if (n < 2) /* only a speed-up */
+    if (n < 2) /* only speed */
         return PG_OK;
     names = pg__mem_array(n, sizeof *names);
     if (!names)

@@ -76,8 +76,8 @@ void *pg__h5_take(pg__h5 *h, size_t n)
     n = (n + 7) & ~(size_t)7;
     if (!b || n > b->cap - b->n) {
         size_t cap = b ? 2 * b->cap : (size_t)4 << 10;
-        cap = cap > (size_t)256 << 10 ? (size_t)256 << 10 : cap; /* only saves memory */
-        cap = n > cap ? n : cap;                                 /* only a speed-up */
+        cap = cap > (size_t)256 << 10 ? (size_t)256 << 10 : cap; /* only memory */
+        cap = n > cap ? n : cap;                                 /* only speed */
         struct pg__h5_arena_block *fresh = pg__mem_array(1, sizeof *fresh + cap);
         if (!fresh)
             return NULL;
@@ -114,10 +114,9 @@ pg_status pg__h5_walk_new(pg__h5_walk **out, uint64_t n_file, pg_err *err)
         return pg__nomem(err);
     w->obj = PG_H5_NONE;
     w->n_blocks = 1;
-    while (w->n_blocks < MAX_BLOCKS && w->n_blocks * BLOCK_BYTES < n_file) /* only saves memory */
+    while (w->n_blocks < MAX_BLOCKS && w->n_blocks * BLOCK_BYTES < n_file) /* only memory */
         w->n_blocks *= 2;
-    const size_t block = n_file < BLOCK_BYTES ? (size_t)n_file : BLOCK_BYTES; /* only saves
-                                                                                 memory */
+    const size_t block = n_file < BLOCK_BYTES ? (size_t)n_file : BLOCK_BYTES; /* only memory */
     w->cache = pg__mem_array(w->n_blocks, block);
     w->tags = pg__mem_array(w->n_blocks, sizeof *w->tags);
     if (!w->cache || !w->tags) {
@@ -218,7 +217,7 @@ pg_status pg__h5_fetch(pg__h5 *h, uint64_t addr, void *buf, size_t n, pg__h5_par
     const pg_status st = check_range(h, addr, n, part, err);
     if (st != PG_OK)
         return st;
-    if (n > BLOCK_BYTES) /* only a speed-up: the cache would do */
+    if (n > BLOCK_BYTES) /* only speed: the cache would do */
         return pg__io_read(h->io, h->base + addr, buf, n, err);
     return through_cache(h, h->base + addr, buf, n, err);
 }

@@ -95,7 +95,7 @@ pg_status pg__h5_gheap_text(pg__h5 *h, uint64_t addr, uint32_t index, uint64_t n
         PG_TRY(read_collection(h, addr, &found, err));
     const size_t count = (size_t)(found & 0xFFFF);
     pg__h5_gobj *o = w->gobjs + (found >> 16), *hit = NULL;
-    if (index && index <= count && o[index - 1].index == index) /* only a speed-up */
+    if (index && index <= count && o[index - 1].index == index) /* only speed */
         hit = &o[index - 1];
     else if (count)
         hit = bsearch(&(pg__h5_gobj){.index = index}, o, count, sizeof *o, by_index);

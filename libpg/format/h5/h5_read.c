@@ -118,7 +118,7 @@ static pg_status prepare(pg__h5 *h, uint32_t chunked, const pg__h5_object *o, pg
     pg__h5_decoded_fini(d);
     const uint64_t slabs = (o->dims[0] + ch->dims[0] - 1) / ch->dims[0];
     size_t n = (size_t)(ch->n_chunks / slabs);
-    if (n > MAX_DECODED / ch->n_bytes) /* only saves memory */
+    if (n > MAX_DECODED / ch->n_bytes) /* only memory */
         n = MAX_DECODED / ch->n_bytes;
     n = n ? n : 1;
     d->tags = pg__mem_array(n, sizeof *d->tags);

@@ -116,6 +116,7 @@ static pg_status read_enum(const pg__h5 *h, pg__h5_cur *c, unsigned version, uns
     unsigned which[2] = {0, 0};
     const unsigned head = pg__h5_u32(c, 4), size = pg__h5_u32(c, 4);
     base = (pg__h5_dtype){.size = size};
+    /* second check of the base's size: libhdf5 makes an enum as large as its base */
     if ((head & 0xF) != INTEGER || size != 1 || t->size != 1 || (bits & 0xFFFF) != 2)
         PG_H5_FAIL(PG_E_UNSUPPORTED, "enum type");
     PG_TRY(read_integer(h, c, head >> 8, &base, err));
@@ -225,7 +226,7 @@ pg_status pg__h5_data_type(pg__h5 *h, pg_status read, const pg_err *why, pg__h5_
         why = &strings;
     }
     if (read != PG_E_UNSUPPORTED) {
-        if (read != PG_OK && err)
+        if (err) /* of a success, *why is empty */
             *err = *why;
         return read;
     }
