@@ -99,7 +99,7 @@ AccountingStorageType=accounting_storage/none
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1
 ReturnToService=2
-KillWait=5
+KillWait=30
 MpiDefault=none
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 '''
