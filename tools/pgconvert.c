@@ -48,9 +48,9 @@ static const char *about[N_ABOUT + 33] = {
     "Optimizer state is kept if OUT stores it in the same order; otherwise it is left out, and\n"
     "pgconvert says so. OUT appears whole or not at all; pgconvert reads it back and compares it\n"
     "with a second conversion.",
-    "--keras rewrites the description in a .keras or full .h5 for the other Keras. A layer that\n"
-    "this Keras lacks, or computes differently, is refused by name; weights alone go through\n"
-    ".weights.h5.",
+    ("--keras rewrites the description in a .keras or full .h5 for the other Keras. A layer that\n"
+     "this Keras lacks, or computes differently, is refused by name; weights alone go through\n"
+     ".weights.h5."),
     "--layout pytorch writes safetensors for load_state_dict(strict=True). With --model, a file\n"
     "in that layout goes back to Keras. Layers that are not listed here are refused:",
 };

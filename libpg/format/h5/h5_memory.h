@@ -2,7 +2,8 @@
  * exist, so a file of many gigabytes costs no more than its metadata. It may start with the
  * contents of another file, which is only read.
  *
- * Identifiers of libhdf5 (hid_t) are passed as int64_t: <hdf5.h> stays inside the sources of format/h5. */
+ * Identifiers of libhdf5 (hid_t) are passed as int64_t: <hdf5.h> stays inside the sources of
+ * format/h5. */
 #ifndef PG_FORMAT_H5_H5_MEMORY_H
 #define PG_FORMAT_H5_H5_MEMORY_H
 
