@@ -100,7 +100,7 @@ static void files_hold_what_was_when_it_was_taken(void **state)
         assert_ok(pg_trainer_save(t, now.s, &(pg_save_opts){.full_model = 1}, &err));
         assert_ok(pg__snapshot_take(&s, t, 1, &err));
         job.order.from = s;
-        assert_ok(pg__writer_give(w, &(pg__job){&job, save_job, save_done, NULL}, &err));
+        assert_ok(pg__writer_give(w, &(pg__write_job){&job, save_job, save_done, NULL}, &err));
         t->compiled.optimiser.lr = t->compiled.optimiser.lr * 0.5;
         train(t, 1);
         if (pg__writer_wait(w, &err) != PG_OK)
