@@ -103,16 +103,16 @@ static void names_checkpoints_by_their_bytes(void **state)
     assert_kind(&err, "the index of a TensorFlow checkpoint", "load_weights(\"d/m.index\")");
     err = about("model_checkpoint_path: \"m\"\n", 27, "d/checkpoint");
     assert_kind(&err, "a list that names a TensorFlow checkpoint", "load_weights(\"d/PREFIX\")");
-    static const char *const flax[] = {"\x81\xa1w\xc7\x0c\x01\x93",             /* {"w": array} */
-                                       "\x82\xa4step\x07\xa1w\xc8\x01\x10\x03", /* counted first */
-                                       "\x81\xd9\x01p\x81\xa1w\xc9\x01\x01\x01\x01\x02"};
+    static const char flax[3][16] = {"\x81\xa1w\xc7\x0c\x01\x93",             /* {"w": array} */
+                                     "\x82\xa4step\x07\xa1w\xc8\x01\x10\x03", /* counted first */
+                                     "\x81\xd9\x01p\x81\xa1w\xc9\x01\x01\x01\x01\x02"};
     for (size_t i = 0; i < 3; i++) {
         err = about(flax[i], 13, "m");
         assert_kind(&err, "msgpack of Flax (JAX)", "msgpack_restore(open(\"m\", \"rb\").read())");
     }
-    static const char *const other[] = {"\x81\xa1w\xc7\x0c\x05\x93", "\x81\x01w\xc7\x0c\x01\x93",
-                                        "\x81\xa1\x01\xc7\x0c\x01\x93", "\xc7\x0c\x01\x93",
-                                        "\x81\xbfw\xc7\x0c\x01\x93"};
+    static const char other[5][16] = {"\x81\xa1w\xc7\x0c\x05\x93", "\x81\x01w\xc7\x0c\x01\x93",
+                                      "\x81\xa1\x01\xc7\x0c\x01\x93", "\xc7\x0c\x01\x93",
+                                      "\x81\xbfw\xc7\x0c\x01\x93"};
     for (size_t i = 0; i < 5; i++)
         assert_int_equal(about(other[i], 7, "m").code, PG_E_UNKNOWN);
 }
