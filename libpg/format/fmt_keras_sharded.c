@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/limits.h"
@@ -95,9 +96,11 @@ static pg_status open_shards(pg__io **ios, pg__h5 **h5s, const pg__strs *names, 
 {
     pg_status st = PG_OK;
     pg__shard_faults f = {0};
+    int folder = -1;
+    PG_TRY(pg__io_folder_of(&folder, path, path, err));
     for (size_t i = 0; i < names->n; i++) {
         pg_err e = {0};
-        pg_status one = pg__io_open_beside(&ios[i], path, names->v[i], &e);
+        pg_status one = pg__io_open_beside(&ios[i], folder, names->v[i], &e);
         const int gone = one == PG_E_IO && e.sys == ENOENT;
         if (one == PG_OK)
             one = pg__h5_open(&h5s[i], ios[i], &e);
@@ -116,6 +119,8 @@ static pg_status open_shards(pg__io **ios, pg__h5 **h5s, const pg__strs *names, 
     }
     st = pg__shard_faults_tell(&f, names->n, 1, err);
 done:
+    if (folder >= 0)
+        close(folder);
     pg__shard_faults_fini(&f);
     return st;
 }

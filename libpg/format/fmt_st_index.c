@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/limits.h"
@@ -120,12 +121,12 @@ done:
     return st;
 }
 
-static pg_status open_shard(pg_store **out, pg__shard_faults *f, const char *name, const char *path,
+static pg_status open_shard(pg_store **out, pg__shard_faults *f, const char *name, int folder,
                             const pg_open_opts *opts, pg_err *err)
 {
     pg_err e = {0};
     pg__io *io = NULL;
-    pg_status st = pg__io_open_beside(&io, path, name, &e);
+    pg_status st = pg__io_open_beside(&io, folder, name, &e);
     const int gone = st == PG_E_IO && e.sys == ENOENT;
     if (st == PG_OK && pg__io_size(io) < 9)
         st = pg_fail(&e, PG_E_FORMAT, "not a safetensors file");
@@ -146,15 +147,19 @@ static pg_status open_shards(parts *p, const pg__strs *shards, const char *path,
 {
     pg_status st = PG_OK;
     pg__shard_faults f = {0};
+    int folder = -1;
     p->v = pg__mem_array(shards->n, sizeof(pg_store *));
     p->first = pg__mem_array(shards->n, sizeof *p->first);
     if (!p->v || !p->first)
         return pg__nomem(err);
     p->n = shards->n;
+    PG_TRY(pg__io_folder_of(&folder, path, path, err));
     for (size_t i = 0; i < shards->n; i++)
-        PG_TRY(open_shard(&p->v[i], &f, shards->v[i], path, opts, err));
+        PG_TRY(open_shard(&p->v[i], &f, shards->v[i], folder, opts, err));
     st = pg__shard_faults_tell(&f, shards->n, 1, err);
 done:
+    if (folder >= 0)
+        close(folder);
     pg__shard_faults_fini(&f);
     return st;
 }

@@ -183,7 +183,7 @@ static pg_status open_slowly(int *out, int folder, const char *name, pg_err *err
     return st;
 }
 
-/* The kernel's way (Linux 5.6), one call for all components; -1 for any failure. */
+/* The kernel's way (Linux 5.6), one call for all components; -1 and errno for any failure. */
 static int open_at_once(int folder, const char *name)
 {
 #ifdef SYS_openat2
@@ -192,6 +192,7 @@ static int open_at_once(int folder, const char *name)
     return (int)syscall(SYS_openat2, folder, name, &how, sizeof how);
 #else
     (void)folder, (void)name;
+    errno = ENOSYS;
     return -1;
 #endif
 }
@@ -203,6 +204,8 @@ pg_status pg__io_open_below(pg__io **out, int folder, const char *name, pg_err *
         return pg_fail(err, PG_E_FORMAT, "\"%s\" is not the name of a file below this folder",
                        PG_SHOW(name));
     int fd = open_at_once(folder, name);
+    if (fd < 0 && errno == ENOENT && !strchr(name, '/')) /* of many shards, many may be missing */
+        return pg_fail_sys(err, PG_E_IO, ENOENT, "%s", PG_SHOW(name));
     if (fd < 0)
         st = open_slowly(&fd, folder, name, err);
     return st == PG_OK ? pg__io_open_fd(out, fd, name, err) : st;
@@ -219,12 +222,12 @@ pg_status pg__io_open_beneath(pg__io **out, const char *path, const char *name, 
     return st;
 }
 
-pg_status pg__io_open_beside(pg__io **out, const char *path, const char *name, pg_err *err)
+pg_status pg__io_open_beside(pg__io **out, int folder, const char *name, pg_err *err)
 {
     if (!is_component(name, strlen(name)))
         return pg_fail(err, PG_E_FORMAT, "\"%s\" is not the name of a file beside this one",
                        PG_SHOW(name));
-    return pg__io_open_beneath(out, path, name, err);
+    return pg__io_open_below(out, folder, name, err);
 }
 
 pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err)

@@ -15,20 +15,21 @@ typedef struct pg__io pg__io;
  * Messages start with the path. */
 pg_status pg__io_open(pg__io **out, const char *path, pg_err *err);
 
-/* Opens the file `name` in the folder that holds `path`, for names that come from a file: one
- * component, not a symbolic link. PG_E_FORMAT for a name that points elsewhere; PG_E_IO with the
- * system's number in err->sys. Messages start with the name. */
-pg_status pg__io_open_beside(pg__io **out, const char *path, const char *name, pg_err *err);
+/* A descriptor of the folder that holds `path`, which comes from the user and may go through links;
+ * closed by the caller. Messages start with `name`. */
+pg_status pg__io_folder_of(int *out, const char *path, const char *name, pg_err *err);
+
+/* Opens the file `name` in that folder, for names that come from a file: one component, not a
+ * symbolic link. PG_E_FORMAT for a name that points elsewhere; PG_E_IO with the system's number in
+ * err->sys. Messages start with the name. */
+pg_status pg__io_open_beside(pg__io **out, int folder, const char *name, pg_err *err);
 
 /* The same for a path of several components ("conv1/kernel.npy") below that folder; none of them
  * may be a symbolic link, "." or "..". Messages start with the path. */
-pg_status pg__io_open_beneath(pg__io **out, const char *path, const char *name, pg_err *err);
-
-/* The same for many files: first a descriptor of the folder that contains `path`, which comes from
- * the user and may go through links (closed by the caller; messages start with `name`), then a file
- * below it. */
-pg_status pg__io_folder_of(int *out, const char *path, const char *name, pg_err *err);
 pg_status pg__io_open_below(pg__io **out, int folder, const char *name, pg_err *err);
+
+/* The same for one file, below the folder that holds `path`. */
+pg_status pg__io_open_beneath(pg__io **out, const char *path, const char *name, pg_err *err);
 
 /* Borrows p; it must outlive the io. */
 pg_status pg__io_open_mem(pg__io **out, const void *p, size_t n, pg_err *err);

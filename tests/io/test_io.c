@@ -209,17 +209,20 @@ static void opens_files_beside_another_by_name_only(void **state)
     static const char *const bad[] = {"", ".", "..", "b/c", "../b", "/etc/hostname", "b\\c"};
     pg__io *io = NULL;
     pg_err err = {0};
+    int folder = -1;
     make_file("b", "12345");
-    assert_ok(pg__io_open_beside(&io, in_dir("a"), "b", NULL));
+    assert_ok(pg__io_folder_of(&folder, in_dir("a"), "b", NULL));
+    assert_ok(pg__io_open_beside(&io, folder, "b", NULL));
     assert_int_equal(pg__io_size(io), 5);
     pg__io_close(io);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_fails(PG_E_FORMAT, pg__io_open_beside(&io, in_dir("a"), bad[i], &err), &err);
-    assert_fails(PG_E_IO, pg__io_open_beside(&io, in_dir("a"), "absent", &err), &err);
+        assert_fails(PG_E_FORMAT, pg__io_open_beside(&io, folder, bad[i], &err), &err);
+    assert_fails(PG_E_IO, pg__io_open_beside(&io, folder, "absent", &err), &err);
     assert_int_equal(err.sys, ENOENT);
     assert_int_equal(symlink("b", in_dir("link")), 0);
-    assert_fails(PG_E_FORMAT, pg__io_open_beside(&io, in_dir("a"), "link", &err), &err);
+    assert_fails(PG_E_FORMAT, pg__io_open_beside(&io, folder, "link", &err), &err);
     assert_non_null(strstr(err.msg, "link: a symbolic link"));
+    close(folder);
 }
 
 static void check_below(void)
