@@ -35,8 +35,8 @@ LACKS = {"locally_connected": "LocallyConnected", "random_height": "RandomHeight
          "auto_contrast": "AutoContrast", "solarization": "Solarization", "grouped_query": "QueryAttention",
          "spectral": "SpectralNormalization"}
 UNPAIRED = {"spectral": "SpectralNormalization"}  # what paths hold of it pgdiff does not find in names
-GALLERY = ("attention", "cnn", "image", "lists", "nested", "sequence", "torch_image", "torch_nested", "torch_rnn", "torch_text", "video")
-TORCH = ("cnn", "torch_image", "torch_text", "torch_rnn", "torch_nested")
+GALLERY = ("attention", "cnn", "image", "lists", "nested", "sequence", "torch_flat", "torch_image", "torch_nested", "torch_rnn", "torch_text", "video")
+TORCH = ("cnn", "torch_image", "torch_flat", "torch_text", "torch_rnn", "torch_nested")
 
 
 def words(table, name):

@@ -114,6 +114,14 @@ def torch_image():
     return Model(i, L.Dense(3)(x))
 
 
+def torch_flat():
+    """Layers with a number for each feature behind a Flatten."""
+    i = Input((5, 5, 2))
+    x = L.Flatten()(L.LayerNormalization()(L.Conv2D(3, 2)(i)))
+    x = L.Dense(7, activation="relu")(L.PReLU()(L.LayerNormalization()(x)))
+    return Model(i, L.Dense(3)(x))
+
+
 def torch_text():
     i = Input((6,))
     x = L.Embedding(VOCABULARY, 8)(i)
@@ -139,7 +147,7 @@ def torch_nested():
     return Model(a, L.Dense(2, name="o.ut" if not V3 else "o_ut")(L.Concatenate()([deep(inner(a)), v])))
 
 
-GALLERY = [torch_image, torch_text, torch_rnn, torch_nested, cnn, image, sequence, attention, nested, lists, video]
+GALLERY = [torch_image, torch_flat, torch_text, torch_rnn, torch_nested, cnn, image, sequence, attention, nested, lists, video]
 
 
 def zoos():

@@ -41,6 +41,17 @@ class Image(nn.Module):
         return self.dense_1(self.dense(self.batch_normalization_1(x)).relu())
 
 
+class Flat(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv2d, self.layer_normalization, self.layer_normalization_1 = nn.Conv2d(2, 3, 2), nn.LayerNorm(3, eps=1e-3), nn.LayerNorm(48, eps=1e-3)
+        self.p_re_lu, self.dense, self.dense_1 = nn.PReLU(48), nn.Linear(48, 7), nn.Linear(7, 3)
+
+    def forward(self, x):
+        x = self.layer_normalization(self.conv2d(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return self.dense_1(self.dense(self.p_re_lu(self.layer_normalization_1(x.flatten(1)))).relu())
+
+
 class Text(nn.Module):
     def __init__(self):
         super().__init__()
@@ -82,7 +93,7 @@ class Nested(nn.Module):
         return self.o_ut(torch.cat([x, v], 1))
 
 
-MODELS = {"cnn": Cnn, "torch_image": Image, "torch_text": Text, "torch_rnn": Rnn, "torch_nested": Nested}
+MODELS = {"cnn": Cnn, "torch_image": Image, "torch_flat": Flat, "torch_text": Text, "torch_rnn": Rnn, "torch_nested": Nested}
 
 
 def judge(path, model, folder, out=None):

@@ -157,6 +157,16 @@ static void split_channels(pg__take *t, uint64_t channels)
     t->dims[0] = channels;
 }
 
+/* One number per feature; 0 channels: no Flatten before. */
+static void turn_features(pg__take *t, uint64_t channels)
+{
+    const uint64_t n = t->dims[0];
+    if (channels) {
+        split_channels(t, channels);
+        (void)pg__take_show(t, 1, &n);
+    }
+}
+
 static pg_status turn_dense(turning *p)
 {
     pg_status st = PG_OK;
@@ -262,11 +272,11 @@ static pg_status turn_norm(turning *p)
         pg__take t = p->s->v[i].take;
         if (i == p->first && t.rank == 1)
             PG_TRY(channels_of(p, &channels, t.dims[0]));
-        if (channels) {
-            const uint64_t n = t.dims[0];
-            split_channels(&t, channels);
-            (void)pg__take_show(&t, 1, &n);
-        }
+        if (t.rank > 1 &&
+            pg__torch_image_order(p->c->graph, p->s->leaves.v[p->leaf].layer) != PG_FLAT_SAME)
+            return lack(p, "normalises over several axes of an image; PyTorch has these in "
+                           "another order");
+        turn_features(&t, channels);
         size_t k = 0;
         while (k < 4 && strcmp(p->s->v[i].kind, names[k][0]) != 0)
             k++;
@@ -288,6 +298,8 @@ done:
 /* One slope per channel. */
 static pg_status turn_prelu(turning *p)
 {
+    pg_status st = PG_OK;
+    uint64_t channels = 0;
     const pg__slot *alpha = find(p, "alpha");
     if (!alpha)
         return lack(p, "has no slope");
@@ -297,7 +309,12 @@ static pg_status turn_prelu(turning *p)
             return lack(p, "has slopes by position; PyTorch has them by channel only");
     while (t.rank > 1)
         pg__take_index(&t, 0, 0);
-    return add(p, "weight", &t);
+    if (alpha->take.rank == 1)
+        PG_TRY(channels_of(p, &channels, t.dims[0]));
+    turn_features(&t, channels);
+    PG_TRY(add(p, "weight", &t));
+done:
+    return st;
 }
 
 /* A value that is not a string, such as a custom function, has no name. */

@@ -36,6 +36,8 @@ typedef enum pg__flattened {
 } pg__flattened;
 
 pg__flattened pg__torch_flattened(uint64_t *channels, const pg__graph *g, const pg__layer *layer);
+/* The same as if `layer` itself flattened what it gets. */
+pg__flattened pg__torch_image_order(const pg__graph *g, const pg__layer *layer);
 /* The same for the k-th output of the model. */
 pg__flattened pg__torch_output_order(const pg__graph *g, size_t output);
 

@@ -155,6 +155,23 @@ done:
     return st;
 }
 
+/* One number per feature: a Flatten before the layer has its channels last. tell: add a note. */
+static pg_status back_features(back *p, pg__take *t, int tell)
+{
+    pg_status st = PG_OK;
+    uint64_t channels = 0;
+    const uint64_t n = t->dims[0];
+    PG_TRY(pg__torch_channels(p->c, p->leaf->layer, &channels, n, tell, p->err));
+    if (!channels)
+        return PG_OK;
+    if (!split_axis(t, 0, n / channels))
+        return wrong_shape(p);
+    pg__take_permute(t, (uint32_t[]){1, 0});
+    (void)pg__take_show(t, 1, &n);
+done:
+    return st;
+}
+
 static pg_status back_norm(back *p, pg__take *t)
 {
     static const char *const names[][2] = {{"gamma", "weight"},
@@ -162,7 +179,6 @@ static pg_status back_norm(back *p, pg__take *t)
                                            {"moving_mean", "running_mean"},
                                            {"moving_variance", "running_var"}};
     pg_status st = PG_OK;
-    uint64_t channels = 0;
     size_t k = 0;
     while (k < 4 && strcmp(p->slot->kind, names[k][0]) != 0)
         k++;
@@ -170,16 +186,13 @@ static pg_status back_norm(back *p, pg__take *t)
         return pg_fail(p->err, PG_E_UNSUPPORTED, "layer %s has %s; PyTorch has no such variable",
                        PG_SHOW(p->leaf->layer->name), p->slot->kind);
     PG_TRY(tensor(p, names[k][1], 0, t));
-    if (t->rank != 1)
-        return PG_OK;
-    const uint64_t n = t->dims[0];
-    PG_TRY(pg__torch_channels(p->c, p->leaf->layer, &channels, n, p->slot->var == 0, p->err));
-    if (!channels)
-        return PG_OK;
-    if (!split_axis(t, 0, n / channels))
-        return wrong_shape(p);
-    pg__take_permute(t, (uint32_t[]){1, 0});
-    (void)pg__take_show(t, 1, &n);
+    if (t->rank == 1)
+        return back_features(p, t, p->slot->var == 0);
+    if (pg__torch_image_order(p->c->graph, p->leaf->layer) != PG_FLAT_SAME)
+        return pg_fail(p->err, PG_E_UNSUPPORTED,
+                       "layer %s normalises over several axes of an image; PyTorch has these in "
+                       "another order",
+                       PG_SHOW(p->leaf->layer->name));
 done:
     return st;
 }
@@ -193,6 +206,8 @@ static pg_status back_prelu(back *p, pg__take *t)
     PG_TRY(tensor(p, "weight", 1, t));
     if (shared >= PG_SHOWN_RANK)
         return wrong_shape(p);
+    if (!shared)
+        return back_features(p, t, 1);
     shape[shared] = t->dims[0];
     (void)pg__take_show(t, (uint32_t)shared + 1, shape);
 done:

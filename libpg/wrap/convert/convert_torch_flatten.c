@@ -6,6 +6,7 @@
 
 #include "wrap/convert/convert_torch.h"
 
+/* Change no shape; GroupNormalization depends on which features are neighbours. */
 static const char *const elementwise[] = {"Activation",
                                           "ActivityRegularization",
                                           "AlphaDropout",
@@ -14,6 +15,8 @@ static const char *const elementwise[] = {"Activation",
                                           "ELU",
                                           "GaussianDropout",
                                           "GaussianNoise",
+                                          "GroupNormalization",
+                                          "LayerNormalization",
                                           "LeakyReLU",
                                           "PReLU",
                                           "ReLU",
@@ -22,11 +25,10 @@ static const char *const elementwise[] = {"Activation",
 
 /* Change height and width only. */
 static const char *const spatial[] = {
-    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D",   "Cropping1D",
-    "Cropping2D",       "Cropping3D",       "MaxPooling1D",       "MaxPooling2D",
-    "MaxPooling3D",     "SpatialDropout1D", "SpatialDropout2D",   "SpatialDropout3D",
-    "UpSampling1D",     "UpSampling2D",     "UpSampling3D",       "ZeroPadding1D",
-    "ZeroPadding2D",    "ZeroPadding3D",    "GroupNormalization", "LayerNormalization"};
+    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "Cropping1D",   "Cropping2D",
+    "Cropping3D",       "MaxPooling1D",     "MaxPooling2D",     "MaxPooling3D", "SpatialDropout1D",
+    "SpatialDropout2D", "SpatialDropout3D", "UpSampling1D",     "UpSampling2D", "UpSampling3D",
+    "ZeroPadding1D",    "ZeroPadding2D",    "ZeroPadding3D"};
 
 static const char *const convolutions[] = {"Conv1D",          "Conv2D",          "Conv3D",
                                            "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose",
@@ -133,21 +135,27 @@ static int flattens_somewhere(const pg__graph *g)
 }
 
 /* The layer before is a Flatten. */
-static pg__flattened behind_flatten(uint64_t *channels, const pg__model *m, size_t flatten)
+static pg__flattened behind_flatten(uint64_t *channels, const pg__model *m, size_t flatten,
+                                    int grouped)
 {
+    const pg__flattened turned = grouped ? PG_FLAT_UNKNOWN : PG_FLAT_TURNED;
+    pg__flattened how = PG_FLAT_UNKNOWN;
     int64_t last = 0;
     if (channels_first(&m->layers[flatten]))
         return PG_FLAT_UNKNOWN;
-    if (flatten > 0 || !m->sequential)
-        return flattened_from(channels, m, before(m, flatten));
+    if (flatten > 0 || !m->sequential) {
+        how = flattened_from(channels, m, before(m, flatten));
+        return how == PG_FLAT_TURNED ? turned : how;
+    }
     const size_t rank = shape_of(&last, &m->layers[flatten]); /* it flattens the input itself */
     *channels = last > 0 ? (uint64_t)last : 0;
-    return rank > 3 && last > 0 ? PG_FLAT_TURNED : rank ? PG_FLAT_SAME : PG_FLAT_UNKNOWN;
+    return rank > 3 && last > 0 ? turned : rank ? PG_FLAT_SAME : PG_FLAT_UNKNOWN;
 }
 
-/* Order of the features that the layer m->layers[from] gives. */
+/* Order of the features that the layer m->layers[from] gives. grouped: neighbours among them must
+ * stay neighbours. */
 static pg__flattened order_from(uint64_t *channels, const pg__graph *g, const pg__model *m,
-                                size_t from)
+                                size_t from, int grouped)
 {
     const pg__flattened other = flattens_somewhere(g) ? PG_FLAT_UNKNOWN : PG_FLAT_SAME;
     for (size_t steps = 0; steps <= m->n_layers; steps++) {
@@ -155,13 +163,14 @@ static pg__flattened order_from(uint64_t *channels, const pg__graph *g, const pg
             return m == g->root && m->sequential ? PG_FLAT_SAME : other;
         const pg__layer *l = &m->layers[from];
         if (strcmp(l->class_name, "Flatten") == 0)
-            return behind_flatten(channels, m, from);
+            return behind_flatten(channels, m, from, grouped);
         if (PG_IS_ANY(l->class_name, mixing) || PG_IS_ANY(l->class_name, convolutions) ||
             PG_IS_ANY(l->class_name, spatial) ||
             (m == g->root && strcmp(l->class_name, "InputLayer") == 0))
             return PG_FLAT_SAME;
         if (!PG_IS_ANY(l->class_name, elementwise))
             return other;
+        grouped |= strcmp(l->class_name, "GroupNormalization") == 0;
         from = before(m, from);
     }
     return other;
@@ -173,13 +182,26 @@ pg__flattened pg__torch_flattened(uint64_t *channels, const pg__graph *g, const 
         const pg__model *m = g->models[k];
         for (size_t i = 0; i < m->n_layers; i++)
             if (&m->layers[i] == layer)
-                return order_from(channels, g, m, before(m, i));
+                return order_from(channels, g, m, before(m, i),
+                                  strcmp(layer->class_name, "GroupNormalization") == 0);
     }
     return flattens_somewhere(g) ? PG_FLAT_UNKNOWN : PG_FLAT_SAME;
+}
+
+pg__flattened pg__torch_image_order(const pg__graph *g, const pg__layer *layer)
+{
+    uint64_t channels = 0;
+    for (size_t k = 0; k < g->n_models; k++) {
+        const pg__model *m = g->models[k];
+        for (size_t i = 0; i < m->n_layers; i++)
+            if (&m->layers[i] == layer)
+                return flattened_from(&channels, m, before(m, i));
+    }
+    return PG_FLAT_UNKNOWN;
 }
 
 pg__flattened pg__torch_output_order(const pg__graph *g, size_t output)
 {
     uint64_t channels = 0;
-    return order_from(&channels, g, g->root, g->root->outputs[output].layer);
+    return order_from(&channels, g, g->root, g->root->outputs[output].layer, 0);
 }
