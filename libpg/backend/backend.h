@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "ops/optimiser.h"
 
-#define PG_BACKEND_ABI 8u
+#define PG_BACKEND_ABI 9u
 
 typedef struct pg__dev pg__dev;       /* an open device */
 typedef struct pg__kernel pg__kernel; /* a prepared instruction; may be run by several threads */
@@ -124,69 +124,80 @@ typedef struct pg__backend {
     pg_status (*sync)(pg__dev *d);
     /* As get(), but does not wait: the data may be read after sync(). NULL: get() is as good. */
     pg_status (*fetch)(pg__dev *d, void *dst, const void *src, size_t n_bytes);
-    /* Orders work between devices of the kind, without the host: e is set to all work given to d so
-     * far; further work of another device then waits for e. NULL: calls are finished when they
+    /* Orders work between devices of the kind, without the host: mark() sets e to all work given to
+     * d so far; further work of another device then awaits e. NULL: calls are finished when they
      * return. */
-    pg_status (*event_new)(pg__event **out, pg__dev *d, pg_err *err);
-    void (*event_free)(pg__event *e);
-    pg_status (*mark)(pg__dev *d, pg__event *e);
-    pg_status (*await)(pg__dev *d, const pg__event *e);
+    struct {
+        pg_status (*new)(pg__event **out, pg__dev *d, pg_err *err);
+        void (*free)(pg__event *e);
+        pg_status (*mark)(pg__dev *d, pg__event *e);
+        pg_status (*await)(pg__dev *d, const pg__event *e);
+    } event;
     /* Host memory with which put() and fetch() are fastest; memory passed to put() must not change
      * before sync(). NULL: any memory is as fast. */
     pg_status (*host_alloc)(pg__dev *d, void **p, size_t n_bytes, pg_err *err); /* zeroed */
     void (*host_free)(pg__dev *d, void *p);
-    /* Calls of run() between begin and end are recorded, not executed; replay() executes them on
-     * the same memory. *out stays NULL if that is not possible, and failure() does not report it.
-     * NULL: recording is not supported. */
-    pg_status (*record_begin)(pg__dev *d);
-    pg_status (*record_end)(pg__dev *d, pg__graph_run **out);
-    pg_status (*replay)(pg__dev *d, pg__graph_run *g);
-    void (*forget)(pg__graph_run *g);
-    /* Makes a group of different devices, each with its first queue, ranked in this order. `among`:
-     * a group over several processes, which all call this; NULL: over this process. NULL member: a
-     * back end of one device. */
-    pg_status (*group_new)(pg__group **out, pg__dev *const *devs, size_t n,
-                           const pg__group_place *among, pg_err *err);
-    void (*group_free)(pg__group *g);
-    /* An identifier by which processes find each other, once; with NULL: are groups supported here?
-     * PG_E_UNSUPPORTED: no, and what is missing. */
-    pg_status (*group_id)(unsigned char id[PG_GROUP_ID], pg_err *err);
-    const char *(*bus)(
-        pg__dev *d); /* "0000:3b:00.0": no two devices of a group may share one; "": unknown */
-    /* Called by one thread for each device, all with the same calls in the same order; `rank`
-     * counts from 0 in every process. p[0 .. n), reals, becomes the sum over all, the same bits on
-     * each. It starts when all previous calls on d are done, and runs beside later ones; nobody
-     * else may touch p until d has joined its sums. */
-    pg_status (*group_sum)(pg__group *g, size_t rank, pg__dev *d, void *p, size_t n);
-    pg_status (*group_join)(pg__group *g, size_t rank, pg__dev *d); /* later calls wait for the
-                                                                       sums */
-    /* Waits for the rank's sums. If another one does not arrive: PG_E_DEVICE, or PG_E_PEER if it
-     * may belong to another process. To be called before any other wait for work that joined the
-     * sums, because that would have no timeout. */
-    pg_status (*group_wait)(pg__group *g, size_t rank, const pg__patience *p, pg_err *err);
-    /* Abandons all sums; there will be no others. */
-    void (*group_drop)(pg__group *g);
-    pg_status (*update)(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
-                        const void *g, void *const *slots, size_t n);
-    /* g += l1 sign(w) + 2 l2 w, if g is not NULL; adds l1 |w| + l2 w^2 to *penalty, if that is
-     * wanted, which on a GPU waits. */
-    pg_status (*regularise)(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
-                            double *penalty);
-    pg_status (*squares)(pg__dev *d, const void *g, size_t n, double *sum); /* in a fixed order */
-    /* g *= scale, then each number is limited to +-limit; 0: no limit. */
-    pg_status (*clip)(pg__dev *d, void *g, size_t n, double scale, double limit);
-    /* Both for n variables, without waiting: *sum, a double in the device's memory, becomes what
-     * regularizers add to the loss; gradients are scaled as their norms require, then limited to
-     * +-limit. NULL: processing one variable after the other is as good. */
-    pg_status (*penalty_of_all)(pg__dev *d, const pg__piece *w, size_t n, void *sum);
-    pg_status (*clip_all)(pg__dev *d, const pg__piece *g, size_t n, const pg__norm_limits *l,
-                          double limit);
-    /* into[i] = keep into[i] + take from[i]: moving averages. A share of 0 contributes 0, even of
-     * infinity: 0 inf would make the average NaN for ever. */
-    pg_status (*blend)(pg__dev *d, void *into, double keep, const void *from, double take,
-                       size_t n);
-    /* into[i] += from[i]; the caller determines the order of the sum. */
-    pg_status (*accumulate)(pg__dev *d, void *into, const void *from, size_t n);
+    /* Graph capture: calls of run() between begin and end are recorded, not executed; replay()
+     * executes them on the same memory. *out stays NULL if that is not possible, and failure() does
+     * not report it. NULL: no capture here. */
+    struct {
+        pg_status (*begin)(pg__dev *d);
+        pg_status (*end)(pg__dev *d, pg__graph_run **out);
+        pg_status (*replay)(pg__dev *d, pg__graph_run *g);
+        void (*forget)(pg__graph_run *g);
+    } capture;
+    const char *(*bus)(pg__dev *d); /* "0000:3b:00.0": no two devices of a group may share one; "":
+                                       unknown */
+    /* All-reduce over different devices. */
+    struct {
+        /* A group of devices, each with its first queue, ranked in this order. `among`: a group
+         * over several processes, which all call this; NULL: over this process. NULL member: a back
+         * end of one device. */
+        pg_status (*new)(pg__group **out, pg__dev *const *devs, size_t n,
+                         const pg__group_place *among, pg_err *err);
+        void (*free)(pg__group *g);
+        /* An identifier by which processes find each other, once; with NULL: are groups supported
+         * here? PG_E_UNSUPPORTED: no, and what is missing. */
+        pg_status (*id)(unsigned char id[PG_GROUP_ID], pg_err *err);
+        /* Called by one thread for each device, all with the same calls in the same order; `rank`
+         * counts from 0 in every process. p[0 .. n), reals, becomes the sum over all, the same bits
+         * on each. It starts when all previous calls on d are done, and runs beside later ones;
+         * nobody else may touch p until d has joined its sums. */
+        pg_status (*sum)(pg__group *g, size_t rank, pg__dev *d, void *p, size_t n);
+        pg_status (*join)(pg__group *g, size_t rank,
+                          pg__dev *d); /* later calls wait for the sums */
+        /* Waits for the rank's sums. If another one does not arrive: PG_E_DEVICE, or PG_E_PEER if
+         * it may belong to another process. To be called before any other wait for work that joined
+         * the sums, because that would have no timeout. */
+        pg_status (*wait)(pg__group *g, size_t rank, const pg__patience *p, pg_err *err);
+        void (*drop)(pg__group *g); /* abandons all sums; there will be no others */
+    } group;
+    /* On whole buffers, element by element: parameters, gradients, slots. */
+    struct {
+        pg_status (*update)(pg__dev *d, pg__optimiser_kind kind, const pg__update *u, void *w,
+                            const void *g, void *const *slots, size_t n);
+        /* g += l1 sign(w) + 2 l2 w, if g is not NULL; adds l1 |w| + l2 w^2 to *penalty, if that is
+         * wanted, which on a GPU waits. */
+        pg_status (*regularise)(pg__dev *d, void *g, const void *w, size_t n, double l1, double l2,
+                                double *penalty);
+        pg_status (*squares)(pg__dev *d, const void *g, size_t n,
+                             double *sum); /* in a fixed order */
+        /* g *= scale, then each number is limited to +-limit; 0: no limit. */
+        pg_status (*clip)(pg__dev *d, void *g, size_t n, double scale, double limit);
+        /* Both for n variables, without waiting: *sum, a double in the device's memory, becomes
+         * what regularizers add to the loss; gradients are scaled as their norms require, then
+         * limited to
+         * +-limit. NULL: processing one variable after the other is as good. */
+        pg_status (*penalty_of_all)(pg__dev *d, const pg__piece *w, size_t n, void *sum);
+        pg_status (*clip_all)(pg__dev *d, const pg__piece *g, size_t n, const pg__norm_limits *l,
+                              double limit);
+        /* into[i] = keep into[i] + take from[i]: moving averages. A share of 0 contributes 0, even
+         * of infinity: 0 inf would make the average NaN for ever. */
+        pg_status (*blend)(pg__dev *d, void *into, double keep, const void *from, double take,
+                           size_t n);
+        /* into[i] += from[i]; the caller determines the order of the sum. */
+        pg_status (*accumulate)(pg__dev *d, void *into, const void *from, size_t n);
+    } flat;
 } pg__backend;
 
 /* "cpu:1", "cpu", "ref:0": back end and ordinal. PG_E_ARG: not a device's name; PG_E_UNSUPPORTED:

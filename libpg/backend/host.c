@@ -339,8 +339,14 @@ static pg_status host_accumulate(pg__dev *d, void *into, const void *from, size_
         .prepare = host_prepare, .prepare_lanes = host_prepare_lanes, .release = host_release, \
         .share = host_share, .run = host_run, .alloc = host_alloc, .free = host_free,          \
         .put = host_copy, .get = host_copy, .copy = host_copy, .sync = host_sync,              \
-        .update = host_update, .regularise = host_regularise, .squares = host_squares,         \
-        .clip = host_clip, .blend = host_blend, .accumulate = host_accumulate,                 \
+        .flat = {                                                                              \
+            .update = host_update,                                                             \
+            .regularise = host_regularise,                                                     \
+            .squares = host_squares,                                                           \
+            .clip = host_clip,                                                                 \
+            .blend = host_blend,                                                               \
+            .accumulate = host_accumulate,                                                     \
+        },                                                                                     \
     }
 
 const pg__backend pg__backend_cpu = HOST_BACKEND("cpu", sizeof(float), open_cpu);

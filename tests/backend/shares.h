@@ -21,7 +21,7 @@ static void check_share_of_nothing(const pg__backend *b, double keep, double tak
     assert_ok(b->alloc(d, &c, n, NULL));
     assert_ok(b->put(d, a, from, n));
     assert_ok(b->put(d, c, from + n, n));
-    assert_ok(b->blend(d, a, keep, c, take, 1));
+    assert_ok(b->flat.blend(d, a, keep, c, take, 1));
     assert_ok(b->get(d, got, a, n));
     assert_true((n == sizeof want ? *(double *)(void *)got : *(float *)(void *)got) == want);
     b->free(d, a);

@@ -107,9 +107,9 @@ static pg_status time_update(pg_trainer *t, void *const *grads, double *seconds)
         for (size_t s = 0; s < PG_MAX_SLOTS; s++)
             slots[s] = t->vars.slots[s].at ? t->vars.slots[s].at[i] : NULL;
         if (t->vars.trained[i])
-            st = t->devs.backend->update(t->devs.dev, pg__optimiser_kind_of(&t->compiled.optimiser),
-                                         &u, t->vars.params.at[i], grads[i], slots,
-                                         t->vars.n_elems[i]);
+            st = t->devs.backend->flat.update(
+                t->devs.dev, pg__optimiser_kind_of(&t->compiled.optimiser), &u,
+                t->vars.params.at[i], grads[i], slots, t->vars.n_elems[i]);
     }
     if (st == PG_OK)
         st = t->devs.backend->sync(t->devs.dev);

@@ -162,7 +162,7 @@ static pg_status add(const run *r, char *into, const char *from)
             continue;
         void *own = pg__home_at(f, p->homes[v], NULL);
         if (own)
-            st = p->backend->accumulate(f->dev, into ? into : own, from, n_elems(p, v));
+            st = p->backend->flat.accumulate(f->dev, into ? into : own, from, n_elems(p, v));
         into += into ? whole(bytes_of(p, v)) : 0;
         from += whole(bytes_of(p, v));
     }
@@ -200,9 +200,9 @@ static pg_status sum_kept(const pg__program *p, const pg__frame *const *f)
         const pg__val v = p->model.tape.values[p->model.params[i].value].grad;
         for (size_t size = 1; size < p->n_lanes; size *= 2)
             for (size_t lo = 0; lo < p->n_lanes && st == PG_OK; lo += 2 * size)
-                st = p->backend->accumulate(f[0]->dev, pg__home_at(f[lo], p->kept[i], f[0]->arena),
-                                            pg__home_at(f[lo + size], p->kept[i], f[0]->arena),
-                                            n_elems(p, v));
+                st = p->backend->flat.accumulate(
+                    f[0]->dev, pg__home_at(f[lo], p->kept[i], f[0]->arena),
+                    pg__home_at(f[lo + size], p->kept[i], f[0]->arena), n_elems(p, v));
         if (st == PG_OK)
             st = p->backend->copy(f[0]->dev, f[0]->grads[i],
                                   pg__home_at(f[0], p->kept[i], f[0]->arena),

@@ -163,13 +163,13 @@ void pg__mp_program_free(pg__program *p)
     if (!s)
         return;
     for (uint32_t d = 0; s->parts && d < p->n_devices; d++) {
-        p->backend->event_free(s->parts[d].begun);
-        p->backend->event_free(s->parts[d].ended);
+        p->backend->event.free(s->parts[d].begun);
+        p->backend->event.free(s->parts[d].ended);
         if (s->parts[d].shared)
             p->backend->free(s->parts[d].dev, s->parts[d].shared);
     }
     for (size_t i = 0; s->made && i < p->n_calls; i++)
-        p->backend->event_free(s->made[i]);
+        p->backend->event.free(s->made[i]);
     pg__mem_free(s->made);
     pg__mem_free(s->is_late);
     pg__mem_free(s->operands);
@@ -309,13 +309,13 @@ static pg_status make_events(pg__program *p, pg_err *err)
     pg__mp_program *s = p->apart;
     pg_status st = PG_OK;
     for (uint32_t d = 0; d < p->n_devices; d++) {
-        PG_TRY(b->event_new(&s->parts[d].begun, s->parts[d].dev, err));
-        PG_TRY(b->event_new(&s->parts[d].ended, s->parts[d].dev, err));
+        PG_TRY(b->event.new(&s->parts[d].begun, s->parts[d].dev, err));
+        PG_TRY(b->event.new(&s->parts[d].ended, s->parts[d].dev, err));
     }
     for (size_t k = 0; k < s->n_copies; k++) {
         const size_t maker = s->copies[k].maker;
         if (maker != PG_NONE && !s->made[maker])
-            PG_TRY(b->event_new(&s->made[maker], s->parts[p->calls[maker].device].dev, err));
+            PG_TRY(b->event.new(&s->made[maker], s->parts[p->calls[maker].device].dev, err));
     }
 done:
     return st;
@@ -393,7 +393,7 @@ static pg_status make_copy(const pg__program *p, const pg__frame *f, const copy 
     if (!there || !into)
         return PG_OK;
     if (c->maker != PG_NONE)
-        PG_TRY(p->backend->await(to->dev, p->apart->made[c->maker]));
+        PG_TRY(p->backend->event.await(to->dev, p->apart->made[c->maker]));
     PG_TRY(p->backend->copy_from(to->dev, into, from->dev, there, bytes_of(p, c->value)));
 done:
     return st;
@@ -411,11 +411,11 @@ static pg_status join(const pg__program *p, const pg__frame *f, int ends)
 {
     pg_status st = PG_OK;
     for (uint32_t d = 0; d < p->n_devices; d++)
-        PG_TRY(p->backend->mark(f->parts[d].dev, event_of(p, d, ends)));
+        PG_TRY(p->backend->event.mark(f->parts[d].dev, event_of(p, d, ends)));
     for (uint32_t d = 0; d < p->n_devices; d++)
         for (uint32_t of = 0; of < p->n_devices; of++)
             if (of != d)
-                PG_TRY(p->backend->await(f->parts[d].dev, event_of(p, of, ends)));
+                PG_TRY(p->backend->event.await(f->parts[d].dev, event_of(p, of, ends)));
 done:
     return st;
 }
@@ -438,7 +438,7 @@ pg_status pg__mp_program_run(const pg__program *p, const pg__frame *f)
             PG_TRY(share(p, f, c));
         PG_TRY(p->backend->run(on->dev, c->kernel, f->args, on->scratch, shared_of(p, c)));
         if (s->made[i])
-            PG_TRY(p->backend->mark(on->dev, s->made[i]));
+            PG_TRY(p->backend->event.mark(on->dev, s->made[i]));
     }
     PG_TRY(join(p, f, 1));
 done:

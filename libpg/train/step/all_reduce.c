@@ -29,10 +29,10 @@ pg_status pg__first_failure(const pg__trainer_pool *pool, pg_err *err)
 static pg_status sum_flat(const pg_trainer *t, const pg__worker *w)
 {
     pg_status st = PG_OK;
-    PG_TRY(t->devs.backend->group_sum(t->sums.group, w->device, w->dev,
+    PG_TRY(t->devs.backend->group.sum(t->sums.group, w->device, w->dev,
                                       t->devs.devices[w->device].sum->mem,
                                       (size_t)t->vars.offsets[t->vars.n_params]));
-    PG_TRY(t->devs.backend->group_join(t->sums.group, w->device, w->dev));
+    PG_TRY(t->devs.backend->group.join(t->sums.group, w->device, w->dev));
 done:
     return st;
 }
@@ -81,7 +81,7 @@ static void join_buckets(void *arg, size_t worker)
     pg_status st = PG_OK;
     w->err = (pg_err){0};
     PG_TRY(pg__partials_sum_on(t, w->device, &t->devs.devices[w->device].sum));
-    PG_TRY(t->devs.backend->group_join(t->sums.group, w->device, w->dev));
+    PG_TRY(t->devs.backend->group.join(t->sums.group, w->device, w->dev));
     PG_TRY(pg__averages_take(t, w->device));
 done:
     w->st = pg__device_failed(&t->devs, w->dev, st, &w->err);
@@ -102,7 +102,7 @@ static void wait_patiently(void *arg, size_t worker)
     w->st = PG_OK;
     const pg__patience patience = pg__ranks_patience(t->ranks);
     if (pg__speaks_for_device(t, worker))
-        w->st = t->devs.backend->group_wait(t->sums.group, w->device, &patience, &w->err);
+        w->st = t->devs.backend->group.wait(t->sums.group, w->device, &patience, &w->err);
 }
 
 pg_status pg__all_reduce_wait(pg_trainer *t, pg_err *err)
@@ -120,7 +120,7 @@ done:
 void pg__all_reduce_drop(pg_trainer *t)
 {
     if (t->sums.is_summing)
-        t->devs.backend->group_drop(t->sums.group);
+        t->devs.backend->group.drop(t->sums.group);
     t->sums.is_summing = 0;
 }
 

@@ -83,7 +83,7 @@ static pg_status sum_bucket(void *arg, size_t k)
         pg__averages_bring(t, job->program, &job->frame.f, b, job->lane.replica, job->grads);
     if (st != PG_OK)
         return st;
-    return t->devs.backend->group_sum(t->sums.group, s->w->device, s->w->dev,
+    return t->devs.backend->group.sum(t->sums.group, s->w->device, s->w->dev,
                                       (char *)job->grads->mem + from * t->devs.backend->real_bytes,
                                       (size_t)(to - from));
 }

@@ -98,7 +98,7 @@ static pg_status open_group(pg_trainer *t, pg_err *err)
         return pg__nomem(err);
     for (size_t d = 0; d < t->devs.n_devices; d++)
         devs[d] = t->devs.devices[d].dev;
-    st = t->devs.backend->group_new(&t->sums.group, devs, t->devs.n_devices, NULL, err);
+    st = t->devs.backend->group.new(&t->sums.group, devs, t->devs.n_devices, NULL, err);
     if (st == PG_E_UNSUPPORTED) {
         pg_err_set(err, "cpu_merge", "%s", "");
         pg_err_arg(err, "note", "sums without it");
@@ -158,7 +158,7 @@ static void free_copies(pg__trainer_devs *devs, pg__device *d)
 void pg__devices_close(pg_trainer *t)
 {
     if (t->sums.group)
-        t->devs.backend->group_free(t->sums.group);
+        t->devs.backend->group.free(t->sums.group);
     t->sums.group = NULL;
     for (size_t d = 0; d < t->devs.n_devices; d++) {
         if (!t->devs.devices[d].dev)

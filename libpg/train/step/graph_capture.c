@@ -57,12 +57,12 @@ static pg_status find(pg__worker *w, const pg__program *p, const pg__frame *f, s
 static void record(const pg__backend *b, pg__graph_capture *r, const pg__frame *f, size_t k,
                    size_t from, size_t to)
 {
-    if (b->record_begin(f->dev) != PG_OK)
+    if (b->capture.begin(f->dev) != PG_OK)
         return;
     const pg_status st = pg__program_run_calls(r->program, f, from, to);
-    const pg_status end = b->record_end(f->dev, &r->graphs[k]);
+    const pg_status end = b->capture.end(f->dev, &r->graphs[k]);
     if (r->graphs[k] && (st != PG_OK || end != PG_OK)) {
-        b->forget(r->graphs[k]);
+        b->capture.forget(r->graphs[k]);
         r->graphs[k] = NULL;
     }
 }
@@ -85,13 +85,13 @@ pg_status pg__graph_capture_run(pg__trainer_devs *devs, pg__worker *w, const pg_
     const size_t n = n_pieces(stops);
     pg__graph_capture *r = NULL;
     pg_status st = PG_OK;
-    if (b->record_begin && !f->watch && !f->profile && !pg__program_is_split(p))
+    if (b->capture.begin && !f->watch && !f->profile && !pg__program_is_split(p))
         PG_TRY(find(w, p, f, n, &r));
     if (r && r->n_runs++ == 1)
         record_all(b, r, f, stops);
     for (size_t k = 0, at = 0; k < n; k++) {
         const size_t end = end_of(p, stops, k);
-        PG_TRY(r && r->graphs[k] ? b->replay(f->dev, r->graphs[k])
+        PG_TRY(r && r->graphs[k] ? b->capture.replay(f->dev, r->graphs[k])
                                  : pg__program_run_calls(p, f, at, end));
         at = end;
         if (stops && k < stops->n)
@@ -107,7 +107,7 @@ void pg__graph_capture_forget(pg__trainer_devs *devs, pg__worker *w)
         pg__graph_capture *r = &w->recordings[i];
         for (size_t k = 0; k < r->n_pieces; k++)
             if (r->graphs[k])
-                devs->backend->forget(r->graphs[k]);
+                devs->backend->capture.forget(r->graphs[k]);
         pg__mem_free(r->graphs);
     }
     pg__mem_free(w->recordings);

@@ -161,7 +161,7 @@ static pg_status unscale(pg_trainer *t, pg_err *err)
         return pg__told(t, pg__mp_scale(t, t->vars.grads, by), err);
     for (size_t d = 0; d < t->devs.n_devices; d++) {
         const pg__device *on = &t->devs.devices[d];
-        st = t->devs.backend->clip(on->dev, on->sum->mem, n, by, 0);
+        st = t->devs.backend->flat.clip(on->dev, on->sum->mem, n, by, 0);
         PG_TRY(pg__device_failed(&t->devs, on->dev, st, err));
     }
 done:

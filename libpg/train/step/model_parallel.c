@@ -137,8 +137,8 @@ pg_status pg__mp_add(pg_trainer *t, pg__flat *a, const pg__flat *b)
     pg_status st = PG_OK;
     for (size_t d = 0; d < t->devs.n_devices && st == PG_OK; d++)
         if (t->vars.part_elems[d] > 0)
-            st = t->devs.backend->accumulate(t->devs.devices[d].dev, a->parts[d], b->parts[d],
-                                             (size_t)t->vars.part_elems[d]);
+            st = t->devs.backend->flat.accumulate(t->devs.devices[d].dev, a->parts[d], b->parts[d],
+                                                  (size_t)t->vars.part_elems[d]);
     return st;
 }
 
@@ -147,8 +147,8 @@ pg_status pg__mp_squares(pg_trainer *t, const pg__flat *a, double *sum)
     pg_status st = PG_OK;
     for (size_t d = 0; d < t->devs.n_devices && st == PG_OK; d++)
         if (t->vars.part_elems[d] > 0)
-            st = t->devs.backend->squares(t->devs.devices[d].dev, a->parts[d],
-                                          (size_t)t->vars.part_elems[d], sum);
+            st = t->devs.backend->flat.squares(t->devs.devices[d].dev, a->parts[d],
+                                               (size_t)t->vars.part_elems[d], sum);
     return st;
 }
 
@@ -157,8 +157,8 @@ pg_status pg__mp_scale(pg_trainer *t, pg__flat *a, double by)
     pg_status st = PG_OK;
     for (size_t d = 0; d < t->devs.n_devices && st == PG_OK; d++)
         if (t->vars.part_elems[d] > 0)
-            st = t->devs.backend->clip(t->devs.devices[d].dev, a->parts[d],
-                                       (size_t)t->vars.part_elems[d], by, 0);
+            st = t->devs.backend->flat.clip(t->devs.devices[d].dev, a->parts[d],
+                                            (size_t)t->vars.part_elems[d], by, 0);
     return st;
 }
 
@@ -168,13 +168,13 @@ pg_status pg__grads_finite(pg_trainer *t, pg__dev *dev, const pg__flat *grads, i
     const size_t n = (size_t)t->vars.offsets[t->vars.n_params];
     double sum = 0;
     pg_status st = t->devs.is_split ? pg__mp_squares(t, grads, &sum)
-                                    : t->devs.backend->squares(dev, grads->mem, n, &sum);
+                                    : t->devs.backend->flat.squares(dev, grads->mem, n, &sum);
     const int all = isfinite(sum);
     sum = 0;
     for (size_t i = 0; i < t->vars.n_params && !all && st == PG_OK; i++)
         if (t->vars.trained[i])
-            st = t->devs.backend->squares(t->devs.is_split ? pg__param_dev(t, i) : dev,
-                                          grads->at[i], t->vars.n_elems[i], &sum);
+            st = t->devs.backend->flat.squares(t->devs.is_split ? pg__param_dev(t, i) : dev,
+                                               grads->at[i], t->vars.n_elems[i], &sum);
     *finite = all || isfinite(sum);
     return st;
 }

@@ -62,7 +62,7 @@ static pg_status blend_on(pg_trainer *t, size_t d, size_t param, shares s, pg__d
             return st;
         found = here;
     }
-    return t->devs.backend->blend(on->dev, into, s.keep, found, s.take, n);
+    return t->devs.backend->flat.blend(on->dev, into, s.keep, found, s.take, n);
 }
 
 /* ---- along with the gradients ---- */
@@ -107,7 +107,7 @@ pg_status pg__averages_bring(pg_trainer *t, const pg__program *p, const pg__fram
     for (; v.i < v.m->n_moving && st == PG_OK; v.i++) {
         const size_t param = v.m->moving[v.i].param;
         if (param >= b->first && param < b->end)
-            st = t->devs.backend->blend(
+            st = t->devs.backend->flat.blend(
                 f->dev, into->at[param], is_first(&v) ? 0 : 1, pg__program_moving(p, f, v.i),
                 share_of(t, &v).take * left_after(t, &v), t->vars.n_elems[param]);
     }
@@ -122,9 +122,9 @@ pg_status pg__averages_take(pg_trainer *t, size_t d)
     for (; v.i < v.m->n_moving && st == PG_OK; v.i++) {
         const size_t param = v.m->moving[v.i].param;
         if (is_first(&v))
-            st = t->devs.backend->blend(on->dev, pg__params_on(t, d)->at[param],
-                                        share_of(t, &v).keep * left_after(t, &v),
-                                        on->sum->at[param], 1, t->vars.n_elems[param]);
+            st = t->devs.backend->flat.blend(on->dev, pg__params_on(t, d)->at[param],
+                                             share_of(t, &v).keep * left_after(t, &v),
+                                             on->sum->at[param], 1, t->vars.n_elems[param]);
     }
     return st;
 }
@@ -141,8 +141,8 @@ pg_status pg__move_averages(pg_trainer *t, pg__dev *from, const void *const *fou
             shares_of(t->net.rules->bn_moving, v->momentum, t->loop.n_moves, replica, n_replicas);
         if (t->devs.is_split) { /* it is on the parameter's device */
             const pg_status st =
-                t->devs.backend->blend(pg__param_dev(t, v->param), t->vars.params.at[v->param],
-                                       s.keep, found[i], s.take, t->vars.n_elems[v->param]);
+                t->devs.backend->flat.blend(pg__param_dev(t, v->param), t->vars.params.at[v->param],
+                                            s.keep, found[i], s.take, t->vars.n_elems[v->param]);
             if (st != PG_OK)
                 return st;
         }

@@ -99,7 +99,7 @@ static pg_status find_place(pg_trainer *t, pg__group_place *among, pg_err *err)
         among->n_all += (size_t)all[k].n;
     }
     PG_TRY(pg__ranks_agree(t->ranks, check_places(t, all, err), err));
-    st = t->devs.backend->group_id(pg__rank_of(t->ranks) == 0 ? among->id : NULL, err);
+    st = t->devs.backend->group.id(pg__rank_of(t->ranks) == 0 ? among->id : NULL, err);
     if (st == PG_E_UNSUPPORTED) {
         pg_err_set(err, "cpu_merge", "%s", "");
         pg_err_arg(err, "note", "sums without it");
@@ -122,7 +122,7 @@ pg_status pg__ranks_group(pg_trainer *t, pg_err *err)
     among.patience = pg__ranks_patience(t->ranks);
     for (size_t d = 0; d < t->devs.n_devices; d++)
         devs[d] = t->devs.devices[d].dev;
-    st = t->devs.backend->group_new(&t->sums.group, devs, t->devs.n_devices, &among, err);
+    st = t->devs.backend->group.new(&t->sums.group, devs, t->devs.n_devices, &among, err);
     st = pg__ranks_blame(t->ranks, st, err);
 done:
     return st;

@@ -123,9 +123,9 @@ static pg_status sum_lanes(pg_trainer *t, uint64_t from, uint64_t to)
     pg_status st = PG_OK;
     for (size_t size = 1; size < b->n_lanes; size *= 2)
         for (size_t lo = 0; lo + size < b->n_lanes && st == PG_OK; lo += 2 * size)
-            st = t->devs.backend->accumulate(t->devs.dev, at_element(&t->devs, b->lanes[lo], from),
-                                             at_element(&t->devs, b->lanes[lo + size], from),
-                                             (size_t)(to - from));
+            st = t->devs.backend->flat.accumulate(
+                t->devs.dev, at_element(&t->devs, b->lanes[lo], from),
+                at_element(&t->devs, b->lanes[lo + size], from), (size_t)(to - from));
     return st;
 }
 

@@ -44,8 +44,8 @@ static pg_status add(pg_trainer *t, pg__dev *dev, pg__flat **a, pg__flat *b, uin
     if ((*a)->parts) /* which are summed whole, where they are */
         return from < to ? pg__mp_add(t, *a, b) : PG_OK;
     PG_TRY(pg__flat_on(&t->devs, (*a)->device, b, from, to, &b, NULL));
-    st = t->devs.backend->accumulate(dev, (char *)(*a)->mem + from * bytes,
-                                     (const char *)b->mem + from * bytes, (size_t)(to - from));
+    st = t->devs.backend->flat.accumulate(dev, (char *)(*a)->mem + from * bytes,
+                                          (const char *)b->mem + from * bytes, (size_t)(to - from));
 done:
     return st;
 }

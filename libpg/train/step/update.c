@@ -84,9 +84,9 @@ static pg_status update_part(work *w, const pg__flat *grads, uint64_t from, uint
             continue;
         for (size_t k = 0; k < PG_MAX_SLOTS; k++)
             slots[k] = own[k].mem ? from_element(w, &own[k], i, lo) : NULL;
-        st = t->devs.backend->update(dev_for(w, i), w->kind, &w->update,
-                                     from_element(w, params, i, lo), from_element(w, grads, i, lo),
-                                     slots, (size_t)(hi - lo));
+        st = t->devs.backend->flat.update(dev_for(w, i), w->kind, &w->update,
+                                          from_element(w, params, i, lo),
+                                          from_element(w, grads, i, lo), slots, (size_t)(hi - lo));
     }
     return st;
 }
@@ -157,22 +157,22 @@ static pg_status regularise(work *w, size_t i)
     const pg__penalty *p = &t->vars.penalties[i];
     if (p->l1 == 0 && p->l2 == 0)
         return PG_OK;
-    return t->devs.backend->regularise(dev_for(w, i), w->grads->at[i],
-                                       pg__params_on(t, w->device)->at[i], t->vars.n_elems[i],
-                                       p->l1, p->l2, NULL);
+    return t->devs.backend->flat.regularise(dev_for(w, i), w->grads->at[i],
+                                            pg__params_on(t, w->device)->at[i], t->vars.n_elems[i],
+                                            p->l1, p->l2, NULL);
 }
 
 static pg_status take_norm(work *w, size_t i)
 {
     w->norms[i] = 0;
-    return w->t->devs.backend->squares(dev_for(w, i), w->grads->at[i], w->t->vars.n_elems[i],
-                                       &w->norms[i]);
+    return w->t->devs.backend->flat.squares(dev_for(w, i), w->grads->at[i], w->t->vars.n_elems[i],
+                                            &w->norms[i]);
 }
 
 static pg_status clip(work *w, size_t i)
 {
-    return w->t->devs.backend->clip(dev_for(w, i), w->grads->at[i], w->t->vars.n_elems[i],
-                                    w->scales[i], w->limit);
+    return w->t->devs.backend->flat.clip(dev_for(w, i), w->grads->at[i], w->t->vars.n_elems[i],
+                                         w->scales[i], w->limit);
 }
 
 static pg_status constrain(work *w, size_t i)
@@ -256,10 +256,10 @@ static pg_status clip_by(work *w, const pg__norm_limits *l, double limit, pg_err
     pg_status st = PG_OK;
     if (!by_norm && limit <= 0)
         return PG_OK;
-    if (t->devs.backend->clip_all && !t->devs.is_split)
+    if (t->devs.backend->flat.clip_all && !t->devs.is_split)
         return pg__device_failed(
             &t->devs, dev_of(w),
-            t->devs.backend->clip_all(dev_of(w), w->pieces, t->vars.n_params, l, limit), err);
+            t->devs.backend->flat.clip_all(dev_of(w), w->pieces, t->vars.n_params, l, limit), err);
     for (size_t i = 0; i < t->vars.n_params; i++)
         w->scales[i] = 1;
     if (by_norm) {
@@ -538,20 +538,20 @@ pg_status pg__trainer_penalty(pg_trainer *t, double *penalty, pg_err *err)
     pg_status st = PG_OK;
     if (!t->vars.has_regularizers)
         return PG_OK;
-    if (t->devs.backend->penalty_of_all && !t->devs.is_split) {
+    if (t->devs.backend->flat.penalty_of_all && !t->devs.is_split) {
         if (!t->vars.penalty)
             PG_TRY(t->devs.backend->alloc(t->devs.dev, &t->vars.penalty, sizeof *penalty, err));
         pieces = pieces_of(&t->vars, &t->vars.params);
         if (!pieces)
             PG_TRY(pg__nomem(err));
-        st =
-            t->devs.backend->penalty_of_all(t->devs.dev, pieces, t->vars.n_params, t->vars.penalty);
+        st = t->devs.backend->flat.penalty_of_all(t->devs.dev, pieces, t->vars.n_params,
+                                                  t->vars.penalty);
     }
     for (size_t i = 0; !pieces && i < t->vars.n_params && st == PG_OK; i++)
         if (t->vars.penalties[i].l1 != 0 || t->vars.penalties[i].l2 != 0)
-            st = t->devs.backend->regularise(pg__param_dev(t, i), NULL, t->vars.params.at[i],
-                                             t->vars.n_elems[i], t->vars.penalties[i].l1,
-                                             t->vars.penalties[i].l2, penalty);
+            st = t->devs.backend->flat.regularise(pg__param_dev(t, i), NULL, t->vars.params.at[i],
+                                                  t->vars.n_elems[i], t->vars.penalties[i].l1,
+                                                  t->vars.penalties[i].l2, penalty);
     st = pg__told(t, st, err);
 done:
     pg__mem_free(pieces);

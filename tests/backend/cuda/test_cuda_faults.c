@@ -30,11 +30,11 @@ static void record_in_vain(work *w, const pg__kernel *kernel, void *const *args,
 {
     pg__graph_run *g = NULL;
     assert_int_equal(setenv("FAKE_CUDA_REFUSES", "record", 1), 0);
-    assert_ok(w->on->record_begin(w->dev));
+    assert_ok(w->on->capture.begin(w->dev));
     assert_true(w->on->run(w->dev, kernel, args, scratch, shared) != PG_OK);
-    (void)w->on->record_end(w->dev, &g);
+    (void)w->on->capture.end(w->dev, &g);
     assert_int_equal(unsetenv("FAKE_CUDA_REFUSES"), 0);
-    w->on->forget(g);
+    w->on->capture.forget(g);
     assert_null(w->on->failure(w->dev));
 }
 

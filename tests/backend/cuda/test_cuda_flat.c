@@ -95,7 +95,7 @@ static void check_update(const pg__optimiser_type *type, pg__optimiser_kind kind
         slots[k] = s[k];
     for (int step = 0; step < 2; step++) {
         type->f32(u, w, g, slots, n);
-        assert_ok(cuda->update(dev, kind, u, w_there, g_there, s_there, n));
+        assert_ok(cuda->flat.update(dev, kind, u, w_there, g_there, s_there, n));
     }
     cuda->free(dev, g_there);
     float *w_back = back(w_there, n);
@@ -156,7 +156,7 @@ static void centered_rmsprop_too(void **state)
     void *s_there[PG_MAX_SLOTS] = {there(zero[0], N), there(zero[1], N), there(zero[2], N)};
     for (int step = 0; step < 3; step++) {
         pg__optimiser_of(PG__OPT_rmsprop)->f32(&u, w, g, s, N);
-        assert_ok(cuda->update(dev, PG__OPT_rmsprop, &u, w_there, g_there, s_there, N));
+        assert_ok(cuda->flat.update(dev, PG__OPT_rmsprop, &u, w_there, g_there, s_there, N));
     }
     float *w_back = back(w_there, N);
     same(w_back, w, N, 2e-7, "rmsprop");
@@ -180,14 +180,14 @@ static void check_sums(size_t n)
     if (n > 1)
         w[1] = 0; /* where |w| has no slope */
     assert_ok(cuda->put(dev, w_there, w, n * sizeof *w));
-    assert_ok(cuda->squares(dev, g_there, n, &got));
+    assert_ok(cuda->flat.squares(dev, g_there, n, &got));
     for (size_t i = 0; i < n; i++)
         want += (double)g[i] * (double)g[i];
     if (!(fabs(got - want) <= 1e-6 * want))
         fail_msg("squares of %zu: %.12g, not %.12g", n, got, want);
     got = want = 2;
-    assert_ok(cuda->regularise(dev, NULL, w_there, n, 0.3, 0.2, &got));
-    assert_ok(cuda->regularise(dev, g_there, w_there, n, 0.3, 0.2, &got));
+    assert_ok(cuda->flat.regularise(dev, NULL, w_there, n, 0.3, 0.2, &got));
+    assert_ok(cuda->flat.regularise(dev, g_there, w_there, n, 0.3, 0.2, &got));
     for (size_t i = 0; i < n; i++) {
         const double v = (double)w[i];
         want += 2 * (0.3 * fabs(v) + 0.2 * v * v);
@@ -215,8 +215,8 @@ static void sums_of_nothing_are_nothing(void **state)
     double sum = 1;
     void *p = there((const float[]){7}, 1);
     (void)state;
-    assert_ok(cuda->squares(dev, p, 0, &sum));
-    assert_ok(cuda->regularise(dev, p, p, 0, 1, 1, &sum));
+    assert_ok(cuda->flat.squares(dev, p, 0, &sum));
+    assert_ok(cuda->flat.regularise(dev, p, p, 0, 1, 1, &sum));
     assert_true(sum == 1);
     cuda->free(dev, p);
 }
@@ -228,7 +228,7 @@ static void a_sum_that_is_no_number_is_none(void **state)
     (void)state;
     g[4200] = NAN;
     void *p = there(g, 9000);
-    assert_ok(cuda->squares(dev, p, 9000, &sum));
+    assert_ok(cuda->flat.squares(dev, p, 9000, &sum));
     assert_true(isnan(sum));
     cuda->free(dev, p);
     pg__mem_free(g);
@@ -240,9 +240,9 @@ static void check_limits(size_t n, double scale, double limit)
     if (n > 2)
         g[2] = NAN;
     void *g_there = there(g, n), *into_there = there(into, n), *from_there = there(from, n);
-    assert_ok(cuda->clip(dev, g_there, n, scale, limit));
-    assert_ok(cuda->blend(dev, into_there, 0.9, from_there, 0.1, n));
-    assert_ok(cuda->accumulate(dev, into_there, from_there, n));
+    assert_ok(cuda->flat.clip(dev, g_there, n, scale, limit));
+    assert_ok(cuda->flat.blend(dev, into_there, 0.9, from_there, 0.1, n));
+    assert_ok(cuda->flat.accumulate(dev, into_there, from_there, n));
     float *g_back = back(g_there, n), *into_back = back(into_there, n);
     for (size_t i = 0; i < n; i++) {
         const float v = g[i] * (float)scale, l = (float)limit;
@@ -298,7 +298,7 @@ static void check_clip_all(const pg__norm_limits *l, double limit)
     pieces[1].p = NULL; /* it has no say, and stays as it is */
     pg__clip_scales(l, squares, scales, N_ALL);
     scales[1] = 1;
-    assert_ok(cuda->clip_all(dev, pieces, N_ALL, l, limit));
+    assert_ok(cuda->flat.clip_all(dev, pieces, N_ALL, l, limit));
     for (size_t k = 0; k < N_ALL; k++) {
         float *got = back(k == 1 ? left_out : pieces[k].p, all_sizes[k]);
         for (size_t i = 0; i < all_sizes[k]; i++) {
@@ -336,7 +336,7 @@ static void penalties_of_all_are_one_sum(void **state)
         pg__mem_free(w);
     }
     for (int again = 0; again < 2; again++) {
-        assert_ok(cuda->penalty_of_all(dev, pieces, N_ALL, sum));
+        assert_ok(cuda->flat.penalty_of_all(dev, pieces, N_ALL, sum));
         assert_ok(cuda->get(dev, got, sum, sizeof *got));
         if (!(fabs(*got - want) <= 1e-6 * want))
             fail_msg("%.12g, not %.12g", *got, want);

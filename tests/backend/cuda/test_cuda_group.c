@@ -37,15 +37,15 @@ static void *work(void *arg)
 {
     rank *r = arg;
     pg_err err;
-    assert_ok(cuda()->accumulate(r->dev, r->sum, r->one, N)); /* the backward pass so far */
-    assert_ok(cuda()->group_sum(r->group, r->number, r->dev, r->sum, N));
-    assert_ok(cuda()->accumulate(r->dev, r->later, r->one, N)); /* and the rest of it */
+    assert_ok(cuda()->flat.accumulate(r->dev, r->sum, r->one, N)); /* the backward pass so far */
+    assert_ok(cuda()->group.sum(r->group, r->number, r->dev, r->sum, N));
+    assert_ok(cuda()->flat.accumulate(r->dev, r->later, r->one, N)); /* and the rest of it */
     if (r->joins) {
-        assert_ok(cuda()->group_join(r->group, r->number, r->dev));
-        assert_ok(cuda()->accumulate(r->dev, r->sum, r->one, N));
+        assert_ok(cuda()->group.join(r->group, r->number, r->dev));
+        assert_ok(cuda()->flat.accumulate(r->dev, r->sum, r->one, N));
         assert_ok(cuda()->get(r->dev, r->found, r->sum, sizeof r->found));
     }
-    r->st = cuda()->group_wait(r->group, r->number, &(pg__patience){.seconds = 30}, &err);
+    r->st = cuda()->group.wait(r->group, r->number, &(pg__patience){.seconds = 30}, &err);
     r->behind = peek(r->later);
     if (!r->joins)
         r->found[N - 1] = peek(r->sum);
@@ -72,7 +72,7 @@ static void open_ranks(rank r[N_RANKS], int joins)
         assert_ok(cuda()->sync(r[k].dev));
         devs[k] = r[k].dev;
     }
-    assert_ok(cuda()->group_new(&group, devs, N_RANKS, NULL, NULL));
+    assert_ok(cuda()->group.new(&group, devs, N_RANKS, NULL, NULL));
     for (size_t k = 0; k < N_RANKS; k++)
         r[k].group = group;
 }
@@ -87,7 +87,7 @@ static void run_ranks(rank r[N_RANKS])
 
 static void close_ranks(rank r[N_RANKS])
 {
-    cuda()->group_free(r[0].group);
+    cuda()->group.free(r[0].group);
     for (size_t k = 0; k < N_RANKS; k++) {
         cuda()->free(r[k].dev, r[k].sum);
         cuda()->free(r[k].dev, r[k].one);
@@ -134,13 +134,13 @@ static void a_group_that_is_dropped_can_be_closed(void **state)
     pg_err err;
     (void)state;
     open_ranks(r, 0);
-    assert_ok(cuda()->group_sum(r[0].group, 0, r[0].dev, r[0].sum, N));
-    assert_ok(cuda()->group_join(r[0].group, 0, r[0].dev));
-    cuda()->group_drop(r[0].group);
+    assert_ok(cuda()->group.sum(r[0].group, 0, r[0].dev, r[0].sum, N));
+    assert_ok(cuda()->group.join(r[0].group, 0, r[0].dev));
+    cuda()->group.drop(r[0].group);
     assert_ok(cuda()->sync(r[0].dev)); /* returns */
-    assert_int_equal(cuda()->group_wait(r[0].group, 0, &(pg__patience){.seconds = 1}, &err),
+    assert_int_equal(cuda()->group.wait(r[0].group, 0, &(pg__patience){.seconds = 1}, &err),
                      PG_E_DEVICE);
-    assert_int_equal(cuda()->group_sum(r[1].group, 1, r[1].dev, r[1].sum, N), PG_E_DEVICE);
+    assert_int_equal(cuda()->group.sum(r[1].group, 1, r[1].dev, r[1].sum, N), PG_E_DEVICE);
     assert_string_equal(cuda()->failure(r[1].dev)->msg, "cuda:1: NCCL was given up before");
     close_ranks(r);
     free(r);
