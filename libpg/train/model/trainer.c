@@ -296,7 +296,7 @@ static pg_status read_compiled(pg__compiled *out, pg_trainer *t, const pg_train_
     pg_store *other = NULL;
     pg_status st = PG_OK;
     if (o->compile_from)
-        PG_TRY(pg__weights_open(&other, &t->report.notes, path, NULL, err));
+        PG_TRY(pg__weights_open(&other, &t->report.notes, path, NULL, NULL, err));
     st = pg__compiled_of(out, t, other ? other : own, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(path));
@@ -352,10 +352,12 @@ static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const 
     const char *path = o->model;
     if (o->model_text)
         return pg__graph_given(&t->net.graph, path, o->model_text, err);
-    pg_status st = pg__weights_open(file, &t->report.notes, path, NULL, late);
+    pg_status st = pg__weights_open(file, &t->report.notes, path, NULL, NULL, late);
     size_t n = 0;
     const char *text = st == PG_OK ? pg_store_text(*file, PG_TEXT_MODEL_CONFIG, &n) : NULL;
-    if (st != PG_OK && st != PG_E_UNKNOWN && st != PG_E_UNSUPPORTED && st != PG_E_MISMATCH) {
+    const int in_parts = st == PG_E_AMBIGUOUS && late->action.what == PG_DO_CHOOSE_PART;
+    if (st != PG_OK && st != PG_E_UNKNOWN && st != PG_E_UNSUPPORTED && st != PG_E_MISMATCH &&
+        !in_parts) {
         if (err)
             *err = *late;
         return st;
@@ -381,7 +383,7 @@ static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *
     if (o->weights) {
         /* the new head fits no description that the file may lack */
         const char *text = o->replace_head ? NULL : t->net.graph->text;
-        PG_TRY(pg__weights_open(&given, &t->report.notes, o->weights, text, err));
+        PG_TRY(pg__weights_open(&given, &t->report.notes, o->weights, o->part, text, err));
         from = given;
     }
     const int has_weights = o->weights || (own && pg_store_n_weights(own) > 0);
