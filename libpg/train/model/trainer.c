@@ -95,22 +95,44 @@ done:
     return st;
 }
 
+/* Rules that change numbers whose gradient is 0, and leave them alone where Keras has none. */
+static int moves_without_gradient(const pg__optimiser *o)
+{
+    switch (pg__optimiser_kind_of(o)) {
+    case PG__OPT_sgd_momentum:
+    case PG__OPT_adadelta:
+    case PG__OPT_adamax:
+    case PG__OPT_nadam:
+    case PG__OPT_ftrl: return 1;
+    case PG__OPT_rmsprop_legacy: return o->momentum > 0;
+    default: return 0;
+    }
+}
+
 /* An Embedding's gradient is a list of its ids' occurrences in Keras 2, unless a regularizer's is
- * added to it; it clips these and adds them up afterwards. */
-static pg_status note_clipped_ids(pg_trainer *t, pg_err *err)
+ * added to it: it clips these and adds them up afterwards, and most of tf.keras' older optimizers
+ * change only the rows that are in the list. */
+static pg_status note_listed_ids(pg_trainer *t, pg_err *err)
 {
     const pg__optimiser *o = &t->compiled.optimiser;
+    const int clips = o->clipnorm > 0 || o->global_clipnorm > 0 || o->clipvalue > 0;
+    const int apart = o->legacy && t->net.rules->rows_apart && moves_without_gradient(o);
     pg_status st = PG_OK;
-    if (t->net.rules->keras3 || (o->clipnorm <= 0 && o->global_clipnorm <= 0 && o->clipvalue <= 0))
-        return PG_OK;
-    for (size_t i = 0; i < t->vars.n_params; i++) {
+    for (size_t i = 0; !t->net.rules->keras3 && i < t->vars.n_params; i++) {
         const pg__param *p = &t->net.built_params.params[i];
-        if (p->trained && strcmp(p->leaf->layer->class_name, "Embedding") == 0 &&
-            t->vars.penalties[i].l1 == 0 && t->vars.penalties[i].l2 == 0)
+        if (!p->trained || strcmp(p->leaf->layer->class_name, "Embedding") != 0 ||
+            t->vars.penalties[i].l1 != 0 || t->vars.penalties[i].l2 != 0)
+            continue;
+        if (clips)
             PG_TRY(pg__strs_printf(&t->report.notes, err,
                                    "%s: Keras %s clips the gradients of an id's occurrences one by "
                                    "one, pgfit their sum",
                                    PG_SHOW(p->leaf->layer->name), t->net.rules->name));
+        if (apart)
+            PG_TRY(pg__strs_printf(&t->report.notes, err,
+                                   "%s: the older %s of Keras %s changes only the rows of ids in "
+                                   "the batch, pgfit all",
+                                   PG_SHOW(p->leaf->layer->name), o->name, t->net.rules->name));
     }
 done:
     return st;
@@ -143,7 +165,7 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
             PG_FAIL(PG_E_FORMAT, "%s: is never called", PG_SHOW(low->params[i].leaf->layer->name));
     PG_TRY(order_params(t, low, err));
     PG_TRY(read_penalties(t, err));
-    PG_TRY(note_clipped_ids(t, err));
+    PG_TRY(note_listed_ids(t, err));
     for (size_t i = 0; i < t->vars.n_params; i++) /* 64-byte pieces in every type */
         t->vars.offsets[i + 1] = t->vars.offsets[i] + (t->vars.n_elems[i] + PG_ALIGN / 4 - 1) /
                                                           (PG_ALIGN / 4) * (PG_ALIGN / 4);
