@@ -71,7 +71,7 @@ typedef struct cli_tool {
 /* Values of the options that several tools have. */
 typedef struct cli_common {
     int quiet, verbose, json;
-    const char *part;                         /* CLI_READS_PARTS */
+    const char *part;                         /* CLI_READS_PARTS; pgfit */
     int force, dry_run, no_sync, skip_verify; /* CLI_WRITES */
     int in_place;                             /* no output file; an option of the tool's own */
     const char *output;                       /* CLI_WRITES: -o FILE instead of the last operand */

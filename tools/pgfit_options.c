@@ -29,6 +29,8 @@ static const cli_opt options[] = {
      "validation data; test or val: the set of that name in the file of --data (./test: a file)"},
     {0, "weights", "FILE", NULL, &fit_args.train.weights, NULL, NULL,
      "initial weights, in any format that pginfo knows"},
+    {0, "part", "KEY", NULL, &cli.part, NULL, NULL,
+     "PyTorch: take this part of --weights or --init-from (model_ema, nets.generator; . for all)"},
     {0, "loss", "NAME|OUT=NAME,...", NULL, &fit_args.train.loss, NULL, NULL,
      "the loss, or one for each output"},
     {0, "metrics", "NAME,...|OUT=NAME,...", NULL, &fit_args.train.metrics, NULL, NULL,
@@ -425,6 +427,9 @@ int fit_check_arguments(pg_err *err)
     } else if (fit_args.train.weights && fit_args.train.init_from) {
         (void)pg_fail(err, PG_E_ARG,
                       "--weights must fit the whole model, --init-from a part: give one");
+    } else if (cli.part && !fit_args.train.weights && !fit_args.train.init_from) {
+        (void)pg_fail(err, PG_E_ARG,
+                      "--part takes a part of --weights or --init-from: neither is given");
     } else if (fit_args.predict && !fit_args.out) {
         (void)pg_fail(err, PG_E_ARG, "--predict: no --out given");
         pg_err_hint(err, "--out predictions.npy");
@@ -462,6 +467,7 @@ static int conv_choice(void)
 void fit_read_arguments(void)
 {
     fit_args.train.rules = rules;
+    fit_args.train.part = cli.part;
     fit_args.train.schedule = fit_is_by_epoch(schedule) ? NULL : schedule;
     fit_args.fit.reset_states = strcmp(reset, "epoch") == 0;
     fit_args.train.optimizer_rules = !family ? 0 : strcmp(family, "legacy") == 0 ? 1 : 2;

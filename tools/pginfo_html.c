@@ -260,8 +260,11 @@ static void put_figures(page *p)
     pg_page_figure(&p->to, cli_count(p->n_bad).s, "NaN or infinite", p->n_bad > 0);
     pg_page_figure(&p->to, cli_count(p->n_zero).s,
                    p->n_zero == 1 ? "all-zero tensor" : "all-zero tensors", p->n_zero > 0);
-    if (pg_store_n_state(p->in->store))
-        pg_page_figure(&p->to, cli_count(pg_store_n_state(p->in->store)).s, "optimizer tensors", 0);
+    size_t n_beside;
+    (void)pg_store_beside(p->in->store, &n_beside);
+    if (pg_store_n_state(p->in->store) > n_beside)
+        pg_page_figure(&p->to, cli_count(pg_store_n_state(p->in->store) - n_beside).s,
+                       "optimizer tensors", 0);
     put(p, "</div>\n");
 }
 

@@ -45,5 +45,7 @@ void info_list_add(table *t, const info *in, const char *path)
     table_add(t, cli_count(pg_store_n_weights(in->store)).s);
     table_add(t, cli_count(in->n_params).s);
     add_wrapped(t, in);
-    table_add(t, pg_store_n_state(in->store) ? "yes" : none);
+    size_t n_beside;
+    (void)pg_store_beside(in->store, &n_beside);
+    table_add(t, pg_store_n_state(in->store) > n_beside ? "yes" : none);
 }

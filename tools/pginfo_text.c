@@ -184,9 +184,13 @@ static void print_verdict(const info *in)
     if (in->counts.known)
         cli_printf(stdout, "  trainable parameters: %s, non-trainable: %s\n",
                    cli_count(in->counts.trainable).s, cli_count(in->counts.non_trainable).s);
-    if (pg_store_n_state(in->store))
+    size_t n_beside;
+    const char *beside = pg_store_beside(in->store, &n_beside);
+    if (pg_store_n_state(in->store) > n_beside)
         cli_printf(stdout, "  with the state of the optimizer: %s\n",
-                   cli_plural(pg_store_n_state(in->store), "tensor").s);
+                   cli_plural(pg_store_n_state(in->store) - n_beside, "tensor").s);
+    if (beside)
+        cli_printf(stdout, "  other contents: %s\n", beside);
     if (pg_store_others(in->store))
         cli_printf(stdout, "  other contents: %s\n", pg_store_others(in->store));
     if (in->found.index)

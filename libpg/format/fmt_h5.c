@@ -105,6 +105,12 @@ done:
     return st;
 }
 
+pg_status pg__hdf5_say_beside(pg__str *out, size_t n, const char *names, pg_err *err)
+{
+    return pg__str_printf(out, err, "%zu dataset%s beside the weights (%s%s)", n, n == 1 ? "" : "s",
+                          names, n > PG_H5_BESIDE ? ", ..." : "");
+}
+
 pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_open_opts *opts,
                         pg_err *err)
 {

@@ -22,6 +22,11 @@ pg_status pg__hdf5_open(pg_store **out, pg__io *io, const char *path, const pg_o
 /* Adds to pg_store_others() the values in a file whose types weights never have. */
 pg_status pg__hdf5_tell_unread(pg_store *s, const pg__h5 *h5, pg_err *err);
 
+/* "2 datasets beside the weights (extra, notes/epochs)": n of them, names of the first
+ * PG_H5_BESIDE. */
+#define PG_H5_BESIDE 3
+pg_status pg__hdf5_say_beside(pg__str *out, size_t n, const char *names, pg_err *err);
+
 /* A store over a walked file. On success it owns h5 and references io; on failure the caller still
  * owns h5. Messages do not name the file. */
 pg_status pg__keras_h5_from(pg_store **out, pg__h5 *h5, pg__io *io, const pg_open_opts *opts,

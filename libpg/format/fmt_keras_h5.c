@@ -404,8 +404,6 @@ static void find_parts(pg__keras_h5 *k)
     k->names = PG_H5_STR_FIXED;
 }
 
-#define MAX_BESIDE 3u /* names that are told */
-
 /* Datasets beside the weights, which somebody put there: what Keras leaves aside, and so do we. */
 static pg_status tell_beside(reading *r)
 {
@@ -423,14 +421,13 @@ static pg_status tell_beside(reading *r)
         char path[200];
         if (known[obj] || o->kind != PG_H5_DATASET || o->type.cls == PG_H5_OTHER)
             continue;
-        if (n++ < MAX_BESIDE)
+        if (n++ < PG_H5_BESIDE)
             PG_TRY(pg__str_printf(&names, &r->now, "%s%s", n > 1 ? ", " : "",
                                   pg__h5_path(k->h5, obj, path, sizeof path)));
     }
     if (n == 0)
         goto done;
-    PG_TRY(pg__str_printf(&text, &r->now, "%zu dataset%s beside the weights (%s%s)", n,
-                          n == 1 ? "" : "s", names.s, n > MAX_BESIDE ? ", ..." : ""));
+    PG_TRY(pg__hdf5_say_beside(&text, n, names.s, &r->now));
     PG_TRY(pg__store_set_others(r->s, text.s, &r->now));
 done:
     pg__mem_free(known);

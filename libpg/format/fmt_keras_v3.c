@@ -371,6 +371,32 @@ done:
     return st;
 }
 
+/* Datasets outside of any `vars` group, and what to call them. */
+static pg_status add_strays(reading *r, pg_err *err)
+{
+    pg_status st = PG_OK;
+    pg__str names = {0}, text = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < r->strays.n; i++) {
+        const node *x = &r->strays.v[i];
+        if (i && strcmp(x[-1].path, x->path) == 0)
+            PG_FAIL(PG_E_FORMAT, "%s: in more than one shard", PG_SHOW(x->path));
+        PG_TRY(add_tensor(r, x->path, x->part, x->obj, 1, err));
+        if (pg__v3_is_state(x->path)) /* Keras 2.12's optimizers may have groups of their own */
+            continue;
+        if (n++ < PG_H5_BESIDE)
+            PG_TRY(pg__str_printf(&names, err, "%s%s", n > 1 ? ", " : "", PG_SHOW(x->path)));
+    }
+    if (n) {
+        PG_TRY(pg__hdf5_say_beside(&text, n, names.s, err));
+        PG_TRY(pg__store_set_beside(r->store, text.s, n, err));
+    }
+done:
+    pg__str_fini(&names);
+    pg__str_fini(&text);
+    return st;
+}
+
 pg_status pg__v3_store(pg_store **out, const char *format, pg__v3 *v, const pg_open_opts *opts,
                        pg_err *err)
 {
@@ -381,12 +407,7 @@ pg_status pg__v3_store(pg_store **out, const char *format, pg__v3 *v, const pg_o
     PG_TRY(collect(&r, err));
     PG_TRY(add_owners(&r, 0, err));
     PG_TRY(add_owners(&r, 1, err));
-    for (size_t i = 0; i < r.strays.n; i++) {
-        const node *x = &r.strays.v[i];
-        if (i && strcmp(x[-1].path, x->path) == 0)
-            PG_FAIL(PG_E_FORMAT, "%s: in more than one shard", PG_SHOW(x->path));
-        PG_TRY(add_tensor(&r, x->path, x->part, x->obj, 1, err));
-    }
+    PG_TRY(add_strays(&r, err));
     for (size_t i = 0; i < v->n_parts; i++)
         PG_TRY(pg__hdf5_tell_unread(r.store, v->parts[i].h5, err));
     pg__store_own(r.store, &store_io, v);

@@ -27,7 +27,8 @@ struct pg_store {
     tensor *tensors; /* weights, then state */
     size_t n_weights, n_tensors, cap_tensors;
     text texts[3];
-    char *writer, *damage, *others, *path;
+    char *writer, *damage, *others, *beside, *path;
+    size_t n_beside;
     pg__io *source;
     pg_part *parts;
     size_t n_parts, cap_parts;
@@ -92,6 +93,7 @@ void pg_store_close(pg_store *s)
     pg__mem_free(s->writer);
     pg__mem_free(s->damage);
     pg__mem_free(s->others);
+    pg__mem_free(s->beside);
     pg__mem_free(s->path);
     for (size_t i = 0; i < s->n_parts; i++)
         pg__mem_free((void *)(uintptr_t)s->parts[i].path);
@@ -200,6 +202,12 @@ pg_status pg__store_set_others(pg_store *s, const char *what, pg_err *err)
     return replace(&s->others, what, strlen(what), err);
 }
 
+pg_status pg__store_set_beside(pg_store *s, const char *what, size_t n, pg_err *err)
+{
+    s->n_beside = n;
+    return replace(&s->beside, what, strlen(what), err);
+}
+
 pg_status pg__store_add_part(pg_store *s, const pg_part *part, pg_err *err)
 {
     char *path = pg__mem_strdup(part->path);
@@ -256,6 +264,13 @@ const char *pg_store_damage(const pg_store *s)
 const char *pg_store_others(const pg_store *s)
 {
     return s->others;
+}
+
+const char *pg_store_beside(const pg_store *s, size_t *n)
+{
+    if (n)
+        *n = s->n_beside;
+    return s->beside;
 }
 
 size_t pg_store_n_parts(const pg_store *s)

@@ -58,6 +58,7 @@ pg_status pg__store_set_text(pg_store *s, pg_text which, const char *text, size_
 pg_status pg__store_set_writer(pg_store *s, const char *writer, pg_err *err);
 pg_status pg__store_set_damage(pg_store *s, const char *what, pg_err *err);
 pg_status pg__store_set_others(pg_store *s, const char *what, pg_err *err);
+pg_status pg__store_set_beside(pg_store *s, const char *what, size_t n, pg_err *err);
 pg_status pg__store_add_part(pg_store *s, const pg_part *part, pg_err *err); /* copies the path */
 pg_status pg__store_set_path(pg_store *s, const char *path, pg_err *err);
 const char *pg__store_path(const pg_store *s); /* as opened; "" if never set */

@@ -31,6 +31,15 @@ cp -r pics val
 fit --data pics --val val
 mv val/d val/e
 fit --data pics --val val
+fit --data pics --val few
+fit --data few --val pics --any-classes
+echo '# pictures beside the folders of classes, or without any'
+cp -r pics loose && cp Ant/*.jpg loose/one.jpg && cp Ant/*.jpg loose/two.jpg
+fit --data loose
+rm loose/two.jpg
+try pgfit model.json --predict loose --out loose.npy
+fit --data Ant
+fit --data pics --val Ant
 echo '# predictions look at no classes'
 try pgfit model.json --predict deep --out p.npy
 echo '# tables'

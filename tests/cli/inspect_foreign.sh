@@ -13,6 +13,8 @@ run pgunwrap history_legacy.h5 single.h5
 run pgdiff -q single.h5 "$TESTDATA/files/keras-2.2.4/cnn4-g2/template_weights.h5"
 run pgunwrap --in-place history_legacy.h5
 run pgconvert history.weights.h5 single.weights.h5
+pginfo history.weights.h5 | sed -n 2,4p
+run pgconvert history.weights.h5 single.safetensors
 run pgdiff -q single.weights.h5 "$TESTDATA/files/keras-3.6.0-native/nested/template.weights.h5"
 run pgsplit history_legacy.h5 split
 run pgjoin split back.h5

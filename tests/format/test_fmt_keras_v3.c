@@ -208,6 +208,9 @@ static void reads_subclassed_models(void **state)
     assert_string_equal(pg_store_weight(in, 0)->name, "vars/0");
     assert_string_equal(pg_store_state(in, 0)->name, "optimizer/vars/0");
     assert_string_equal(pg_store_state(in, 1)->name, "notes/loss");
+    size_t n_beside;
+    assert_string_equal(pg_store_beside(in, &n_beside), "1 dataset beside the weights (notes/loss)");
+    assert_int_equal(n_beside, 1);
     pg__plan plan = {0};
     assert_ok(pg__plan_copy_of(&plan, in, NULL));
     v3_save(&pg__fmt_keras_v3, v3_tmp("copy.weights.h5"), &plan);

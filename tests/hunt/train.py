@@ -137,6 +137,18 @@ def logs(past):
     return {f'{k} of epoch {i + 1}': np.asarray(v, 'f8') for k, vs in past.items() for i, v in enumerate(vs)}
 
 
+def told(event):
+    """An epoch's line of JSON as Keras' history has it: "f1_score[0]" and "f1_score[1]" are an array."""
+    found = {}
+    for k, v in event.items():
+        name, bracket, _ = k.partition('[')
+        if bracket:
+            found.setdefault(name, []).append(v)
+        else:
+            found[k] = v
+    return found
+
+
 class Case:
     """One model, one Keras: run() leaves what it came to in self.verdict and the reasons in self.why.
     equal; refused: pgfit names why; weak: not decidable; invalid: Keras itself cannot; keras: Keras' own file does not go on as Keras does;
@@ -179,6 +191,9 @@ class Case:
             found = {k: v for k, v in found.items() if not k.startswith('optimizer')}
         return found
 
+    def has_weights(self):
+        return any(k.split('/')[0] in ('model_weights', 'layers') for k in self.tensors('model'))
+
     def logged(self, past):
         """Without the losses of single outputs where Keras 3.6 counts rows of batches: run eagerly, as here, it does, else not."""
         uneven = self.major == 3 and len(self.spec['outputs']) > 1 and self.spec['rows'] % self.spec['batch']
@@ -214,7 +229,7 @@ class Case:
         past, past_on = Bound(logs(k['past32']), logs(k['past64'])), Bound(logs(k['more32']), logs(k['more64']))
         pairs = [(files, lambda f=f: self.tensors(f), f) for f in ('out1', 'out2', 'out3', 'det1')]
         for (det, devices), events in runs.items():
-            got = {f'{key} of epoch {i + 1}': np.asarray(v, 'f8') for i, e in enumerate(events) for key, v in e.items() if key in k['past32']}
+            got = {f'{key} of epoch {i + 1}': np.asarray(v, 'f8') for i, e in enumerate(events) for key, v in told(e).items() if key in k['past32']}
             if not det or devices == DEVICES[0]:
                 pairs.append((past, lambda got=got: got, f'logs{" --deterministic" * det} {devices}'))
         if self.major == 3 or self.spec['optimizer']['of'] != 'optimizers.Nadam':  # Keras 2.15 does not store what Nadam needs to go on

@@ -143,9 +143,22 @@ def fit(spec, model, a, epochs):
         return v if len(v) > 1 else v[0] if v else None
 
     weights = {int(k): v for k, v in spec['class_weight'].items()} if spec['class_weight'] else None
-    past = model.fit(part('x'), part('y'), sample_weight=part('w'), class_weight=weights, batch_size=spec['batch'], epochs=epochs, shuffle=False,
-                     verbose=0).history
-    return {k: np.asarray(v, 'f8').tolist() for k, v in past.items()}
+    past = Past()
+    model.fit(part('x'), part('y'), sample_weight=part('w'), class_weight=weights, batch_size=spec['batch'], epochs=epochs, shuffle=False, verbose=0,
+              callbacks=[past])
+    return past.logs
+
+
+class Past(keras.callbacks.Callback):
+    """The history, of copies: Keras 3.6 keeps arrays (of a metric with several thresholds) that later epochs overwrite."""
+
+    def __init__(self):
+        super().__init__()
+        self.logs = {}
+
+    def on_epoch_end(self, epoch, logs=None):
+        for k, v in logs.items():
+            self.logs.setdefault(k, []).append(np.array(v, 'f8').tolist())
 
 
 class Judge:

@@ -516,8 +516,17 @@ def fits(spec, major):
                 out['loss']['with'].pop('delta', 0)  # Huber's, which Keras 3.6 leaves out of its files
         return spec
     if any(layer['class'] == 'Embedding' for layer in spec['layers']):
+        o = spec['optimizer']
         for k in ('clipnorm', 'clipvalue', 'global_clipnorm'):  # Keras 2 clips each occurrence of an id, pgfit their sum
-            spec['optimizer']['with'].pop(k, 0)
+            o['with'].pop(k, 0)
+        if o['legacy'] and o['of'] in ('optimizers.Adadelta', 'optimizers.Adamax', 'optimizers.Nadam', 'optimizers.Ftrl'):
+            o['legacy'] = False  # these change only the rows of the batch's ids, pgfit all; so do the others with momentum
+            o['with'].pop('decay', 0)
+        elif o['legacy']:
+            o['with'].pop('momentum', 0), o['with'].pop('nesterov', 0)
+        for layer in spec['layers']:
+            if o['legacy']:  # "Cannot use a constraint function on a sparse variable"
+                layer['config'].pop('embeddings_constraint', 0)
     for layer in spec['layers']:
         c = layer['config']
         inner = c['layer']['with'] if 'layer' in c else c

@@ -113,6 +113,11 @@ PG_API const char *pg_store_damage(const pg_store *s);
  * NULL. It is not read. */
 PG_API const char *pg_store_others(const pg_store *s);
 
+/* State that is neither an optimizer's nor a metric's: datasets that somebody put beside the
+ * weights of a .weights.h5 or .keras, in words ("2 datasets beside the weights (extra, notes/x)"),
+ * or NULL. Outputs of that layout keep them, others cannot. *n (NULL allowed): how many. */
+PG_API const char *pg_store_beside(const pg_store *s, size_t *n);
+
 /* The parts of a PyTorch checkpoint: containers of tensors, and tensors beside them. There are none
  * in other formats, nor in a file that is nothing but one state_dict. */
 typedef struct pg_part {

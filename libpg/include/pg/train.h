@@ -58,12 +58,12 @@ PG_API PG_MUST_USE pg_status pg_layer_support_of(pg_layer_support *out, size_t i
 typedef struct pg_trainer pg_trainer;
 
 typedef struct pg_train_opts {
-    const char *model;   /* model JSON, full .h5 or .keras */
+    const char *model;      /* model JSON, full .h5 or .keras */
     const char *model_text; /* the JSON itself; `model` then only names it ("-": standard input) */
-    const char *weights; /* file with initial weights; NULL: those in `model`, if it has any */
-    const char *freeze;  /* "conv*,!conv5*": layers whose variables do not change. The last pattern
-                            that matches a layer, or a model around it, counts; '!' means that it
-                            trains. Saved files record this, too. NULL: as `model` says */
+    const char *weights;    /* file with initial weights; NULL: those in `model`, if it has any */
+    const char *freeze; /* "conv*,!conv5*": layers whose variables do not change. The last pattern
+                           that matches a layer, or a model around it, counts; '!' means that it
+                           trains. Saved files record this, too. NULL: as `model` says */
     const char
         *replace_head;     /* "10", "1:sigmoid", or "OUT=10,OUT=3": the Dense layer or convolution
                               that makes an output gets this number of classes, initial weights and,
@@ -72,6 +72,7 @@ typedef struct pg_train_opts {
                               weights, whatever models they are in. Notes say which were taken,
                               which not, and what the file lacks; if none match it is PG_E_MISMATCH.
                               NULL: none */
+    const char *part;      /* of weights or init_from, as pg_open_opts.part; NULL: the only one */
     uint64_t seed;         /* of initial weights that no file provides */
     const char *optimizer; /* "adam", "SGD:learning_rate=0.05,momentum=0.9,nesterov"; NULL: that of
                               a full model, with its state, else RMSprop */
@@ -119,12 +120,12 @@ typedef struct pg_train_opts {
                           replica's */
     int conv; /* convolutions: 0: as fast as possible, 1: direct, 2: Winograd's algorithm if
                  possible; its errors are a few times larger */
-    const char *compile_from; /* a full model whose training configuration, instead of `model`'s,
-                                 decides what these options leave open: optimizer, loss and its
-                                 weights, metrics; the optimizer starts anew. NULL: none */
+    const char *compile_from;    /* a full model whose training configuration, instead of `model`'s,
+                                    decides what these options leave open: optimizer, loss and its
+                                    weights, metrics; the optimizer starts anew. NULL: none */
     int loss_from_probabilities; /* never compute the loss from logits, as after multi_gpu_model's
                                     Concatenate */
-    int for_prediction;  /* weights only: ignore what `model` says about its training */
+    int for_prediction;          /* weights only: ignore what `model` says about its training */
     int joins_job;       /* train with the other processes that mpirun, srun or, for GPUs, torchrun
                             started with this one: the devices of all, in the order of their ranks,
                             are the replicas. Every process makes the same calls; pg_fit() and

@@ -22,6 +22,8 @@ typedef struct pg__rules {
     const char *name; /* "2.15" */
     int keras3;
     int new_optimizers;    /* 2.11 and later; `decay` selects the older ones */
+    int rows_apart;        /* most older optimizers change only the rows of an Embedding whose ids
+                              a batch has: tf.keras */
     double epsilon;        /* of Adam, RMSprop, ... */
     int clip_all_together; /* clipnorm is the norm of all gradients */
     int loss_norm_nonzero; /* the loss is divided by mean(w != 0), masks by their mean */

@@ -93,8 +93,10 @@ static pg_status load_from_store(pg__graph **out, const char *path, pg_err *err)
     pg_store *s = NULL;
     pg_status st = PG_OK;
     size_t n = 0;
-    PG_TRY(pg_store_open(&s, path, NULL, err)); /* puts the path before its message */
-    const char *text = pg_store_text(s, PG_TEXT_MODEL_CONFIG, &n);
+    st = pg_store_open(&s, path, NULL, err); /* puts the path before its message */
+    if (st != PG_OK && st != PG_E_AMBIGUOUS) /* of several parts: PyTorch's, without any */
+        goto done;
+    const char *text = st == PG_OK ? pg_store_text(s, PG_TEXT_MODEL_CONFIG, &n) : NULL;
     if (!text) {
         (void)pg_fail(err, PG_E_UNKNOWN, "%s: holds no model description", PG_SHOW(path));
         pg_err_hint(err, "a model's JSON (model.to_json()), a full model .h5 or a .keras file");

@@ -24,6 +24,8 @@ typedef struct folder {
     int32_t *classes; /* of each */
     size_t cap_classes;
     pg__strs names; /* of the classes */
+    size_t n_loose; /* pictures beside the folders of the classes, which belong to none */
+    char *loose;    /* the first of them */
     char *deep;     /* the first folder below that of a class with pictures in it; NULL: none */
     size_t height, width, channels;
     size_t n_root; /* of a path, before what is below the folder */
@@ -136,6 +138,7 @@ static void close_folder(void *state)
     pg__strs_fini(&f->names);
     pg__mem_free(f->classes);
     pg__mem_free(f->deep);
+    pg__mem_free(f->loose);
     pg__mem_free(f);
 }
 
@@ -154,6 +157,8 @@ static pg_status open_folder(pg_data *d, pg__io *io, const char *path, void **st
         PG_TRY(add_class(f, f->names.v[k], (int32_t)k, err));
     if (f->names.n == 0)
         PG_TRY(add_pictures(f, &pictures, 0, err));
+    else if ((f->n_loose = pictures.n) > 0 && !(f->loose = pg__mem_strdup(pictures.v[0])))
+        PG_TRY(pg__nomem(err));
     if (f->files.n == 0)
         PG_FAIL(PG_E_MISMATCH, "%s: holds no PNG or JPEG pictures", PG_SHOW(path));
 done:
@@ -335,6 +340,16 @@ done:
     return st;
 }
 
+static pg_status note_loose(pg_data *d, const folder *f, pg_err *err)
+{
+    if (f->n_loose == 0)
+        return PG_OK;
+    return pg__data_note(
+        d, err, "%s: %zu picture%s beside the folders of the classes %s left out (%s%s)",
+        PG_SHOW(d->path), f->n_loose, f->n_loose == 1 ? "" : "s", f->n_loose == 1 ? "is" : "are",
+        PG_SHOW(strrchr(f->loose, '/') + 1), f->n_loose > 1 ? ", ..." : "");
+}
+
 static const folder *folder_of(const pg_data *d)
 {
     return d->n_parts == 1 && d->parts[0].source == &pg__source_folder ? d->parts[0].state : NULL;
@@ -346,12 +361,17 @@ pg_status pg__folder_same_classes(const pg_data *train, const pg_data *val, pg_e
     if (!a || !b)
         return PG_OK;
     for (size_t k = 0; k < a->names.n || k < b->names.n; k++) {
-        const char *one = k < a->names.n ? class_name(a, k) : "";
-        const char *other = k < b->names.n ? class_name(b, k) : "";
-        if (strcmp(one, other) != 0)
-            return pg_fail(
-                err, PG_E_MISMATCH, "%s: class %zu of the pictures is \"%s\", that of %s is \"%s\"",
-                PG_SHOW(val->path), k, PG_SHOW(other), PG_SHOW(train->path), PG_SHOW(one));
+        const char *one = k < a->names.n ? class_name(a, k) : NULL;
+        const char *other = k < b->names.n ? class_name(b, k) : NULL;
+        const int order = !one ? 1 : !other ? -1 : strcmp(one, other);
+        if (order == 0)
+            continue;
+        /* Names are sorted: the smaller one of the first two that differ is nowhere else. */
+        const pg_data *has = order < 0 ? train : val, *lacks = order < 0 ? val : train;
+        return pg_fail(
+            err, PG_E_MISMATCH,
+            "%s: has no folder of class \"%s\", which %s has; both need the same classes",
+            PG_SHOW(lacks->path), PG_SHOW(order < 0 ? one : other), PG_SHOW(has->path));
     }
     return PG_OK;
 }
@@ -394,6 +414,10 @@ static pg_status bind_folder(pg_data *d, void *state, const pg__ends *e, pg_err 
     if (!(x.key = pg__mem_strdup("x0")))
         return pg__nomem(err);
     PG_TRY(pg__data_add(d, &x, err));
+    if (f->names.n == 0 && e->targeted)
+        PG_FAIL(PG_E_MISMATCH,
+                "holds %zu picture%s and no folders; each class needs a folder of its own",
+                f->files.n, f->files.n == 1 ? "" : "s");
     if (f->names.n == 0)
         goto done;
     if (e->targeted) {
@@ -402,6 +426,7 @@ static pg_status bind_folder(pg_data *d, void *state, const pg__ends *e, pg_err 
         if (!d->any_classes)
             PG_TRY(check_classes(d, f, n, err));
     }
+    PG_TRY(note_loose(d, f, err));
     if (!(y.key = pg__mem_strdup("y0")))
         return pg__nomem(err);
     PG_TRY(pg__data_add(d, &y, err));

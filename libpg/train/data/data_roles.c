@@ -346,16 +346,17 @@ done:
 pg_status pg__data_mention_unused(pg_data *d, pg_err *err)
 {
     pair p, other;
+    pg_status st = PG_OK;
     if (!pg__data_has_names(d))
         return PG_OK;
-    for (int k = VAL; k >= TEST; k--) {
+    for (int k = VAL; k >= TEST && st == PG_OK; k--) {
         if (find_pairs(&p, &other, d, 1U << k, 1) != 1 || p.x->role[0] ||
             strncmp(p.x->key, "xval", 4) == 0) /* who named it so knows */
             continue;
-        return pg__data_note(d, err, "%s: the %s set, \"%s\" and \"%s\", is not used",
-                             PG_SHOW(d->path), set_names[k], PG_SHOW(p.x->key), PG_SHOW(p.y->key));
+        st = pg__data_note(d, err, "%s: the %s set, \"%s\" and \"%s\", is not used",
+                           PG_SHOW(d->path), set_names[k], PG_SHOW(p.x->key), PG_SHOW(p.y->key));
     }
-    return PG_OK;
+    return st;
 }
 
 /* ---- options ---- */

@@ -112,7 +112,7 @@ pg_status pg__prove(pg_trainer *t, const pg__snapshot *s, const char *path, int 
     pg_status st = PG_OK;
     if (!p.seen)
         return pg__nomem(err);
-    PG_TRY(pg__weights_open(&file, NULL, path, t->net.graph->text, err));
+    PG_TRY(pg__weights_open(&file, NULL, path, NULL, t->net.graph->text, err));
     PG_TRY(pg__weights_walk(t, file, path, prove_weight, &p, err));
     for (size_t i = 0; i < t->vars.n_params; i++)
         if (!p.seen[i])

@@ -95,22 +95,44 @@ done:
     return st;
 }
 
+/* Rules that change numbers whose gradient is 0, and leave them alone where Keras has none. */
+static int moves_without_gradient(const pg__optimiser *o)
+{
+    switch (pg__optimiser_kind_of(o)) {
+    case PG__OPT_sgd_momentum:
+    case PG__OPT_adadelta:
+    case PG__OPT_adamax:
+    case PG__OPT_nadam:
+    case PG__OPT_ftrl: return 1;
+    case PG__OPT_rmsprop_legacy: return o->momentum > 0;
+    default: return 0;
+    }
+}
+
 /* An Embedding's gradient is a list of its ids' occurrences in Keras 2, unless a regularizer's is
- * added to it; it clips these and adds them up afterwards. */
-static pg_status note_clipped_ids(pg_trainer *t, pg_err *err)
+ * added to it: it clips these and adds them up afterwards, and most of tf.keras' older optimizers
+ * change only the rows that are in the list. */
+static pg_status note_listed_ids(pg_trainer *t, pg_err *err)
 {
     const pg__optimiser *o = &t->compiled.optimiser;
+    const int clips = o->clipnorm > 0 || o->global_clipnorm > 0 || o->clipvalue > 0;
+    const int apart = o->legacy && t->net.rules->rows_apart && moves_without_gradient(o);
     pg_status st = PG_OK;
-    if (t->net.rules->keras3 || (o->clipnorm <= 0 && o->global_clipnorm <= 0 && o->clipvalue <= 0))
-        return PG_OK;
-    for (size_t i = 0; i < t->vars.n_params; i++) {
+    for (size_t i = 0; !t->net.rules->keras3 && i < t->vars.n_params; i++) {
         const pg__param *p = &t->net.built_params.params[i];
-        if (p->trained && strcmp(p->leaf->layer->class_name, "Embedding") == 0 &&
-            t->vars.penalties[i].l1 == 0 && t->vars.penalties[i].l2 == 0)
+        if (!p->trained || strcmp(p->leaf->layer->class_name, "Embedding") != 0 ||
+            t->vars.penalties[i].l1 != 0 || t->vars.penalties[i].l2 != 0)
+            continue;
+        if (clips)
             PG_TRY(pg__strs_printf(&t->report.notes, err,
                                    "%s: Keras %s clips the gradients of an id's occurrences one by "
                                    "one, pgfit their sum",
                                    PG_SHOW(p->leaf->layer->name), t->net.rules->name));
+        if (apart)
+            PG_TRY(pg__strs_printf(&t->report.notes, err,
+                                   "%s: the older %s of Keras %s changes only the rows of ids in "
+                                   "the batch, pgfit all",
+                                   PG_SHOW(p->leaf->layer->name), o->name, t->net.rules->name));
     }
 done:
     return st;
@@ -143,7 +165,7 @@ static pg_status make_params(pg_trainer *t, pg_err *err)
             PG_FAIL(PG_E_FORMAT, "%s: is never called", PG_SHOW(low->params[i].leaf->layer->name));
     PG_TRY(order_params(t, low, err));
     PG_TRY(read_penalties(t, err));
-    PG_TRY(note_clipped_ids(t, err));
+    PG_TRY(note_listed_ids(t, err));
     for (size_t i = 0; i < t->vars.n_params; i++) /* 64-byte pieces in every type */
         t->vars.offsets[i + 1] = t->vars.offsets[i] + (t->vars.n_elems[i] + PG_ALIGN / 4 - 1) /
                                                           (PG_ALIGN / 4) * (PG_ALIGN / 4);
@@ -296,7 +318,7 @@ static pg_status read_compiled(pg__compiled *out, pg_trainer *t, const pg_train_
     pg_store *other = NULL;
     pg_status st = PG_OK;
     if (o->compile_from)
-        PG_TRY(pg__weights_open(&other, &t->report.notes, path, NULL, err));
+        PG_TRY(pg__weights_open(&other, &t->report.notes, path, NULL, NULL, err));
     st = pg__compiled_of(out, t, other ? other : own, err);
     if (st != PG_OK) {
         pg_err_prefix(err, PG_SHOW(path));
@@ -352,10 +374,12 @@ static pg_status open_model(pg_trainer *t, pg_store **file, pg_err *late, const 
     const char *path = o->model;
     if (o->model_text)
         return pg__graph_given(&t->net.graph, path, o->model_text, err);
-    pg_status st = pg__weights_open(file, &t->report.notes, path, NULL, late);
+    pg_status st = pg__weights_open(file, &t->report.notes, path, NULL, NULL, late);
     size_t n = 0;
     const char *text = st == PG_OK ? pg_store_text(*file, PG_TEXT_MODEL_CONFIG, &n) : NULL;
-    if (st != PG_OK && st != PG_E_UNKNOWN && st != PG_E_UNSUPPORTED && st != PG_E_MISMATCH) {
+    const int in_parts = st == PG_E_AMBIGUOUS && late->action.what == PG_DO_CHOOSE_PART;
+    if (st != PG_OK && st != PG_E_UNKNOWN && st != PG_E_UNSUPPORTED && st != PG_E_MISMATCH &&
+        !in_parts) {
         if (err)
             *err = *late;
         return st;
@@ -381,7 +405,7 @@ static pg_status start_weights(pg_trainer *t, const pg_train_opts *o, pg_store *
     if (o->weights) {
         /* the new head fits no description that the file may lack */
         const char *text = o->replace_head ? NULL : t->net.graph->text;
-        PG_TRY(pg__weights_open(&given, &t->report.notes, o->weights, text, err));
+        PG_TRY(pg__weights_open(&given, &t->report.notes, o->weights, o->part, text, err));
         from = given;
     }
     const int has_weights = o->weights || (own && pg_store_n_weights(own) > 0);

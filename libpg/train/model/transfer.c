@@ -370,7 +370,7 @@ pg_status pg__transfer_start(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     pg_store *file = NULL;
     int all = 0;
     pg_status st = PG_OK;
-    PG_TRY(pg__weights_open(&file, &t->report.notes, o->init_from, NULL, err));
+    PG_TRY(pg__weights_open(&file, &t->report.notes, o->init_from, o->part, NULL, err));
     PG_TRY(take_all(t, file, o->init_from, &all, err));
     t->vars.drawn = t->vars.drawn && !all;
 done:

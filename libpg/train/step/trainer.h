@@ -255,9 +255,10 @@ void pg__steps_drop(pg__trainer_programs *programs);
 pg_status pg__trainer_program(pg_trainer *t, uint64_t n_rows, pg__pass pass,
                               const pg__program **out, pg_err *err);
 
-/* Opens a checkpoint as a trainer reads it: by layers, a wrapper's as its template's. model_text:
- * description of the model that it must be of, or NULL. notes: what was done is added; or NULL. */
-pg_status pg__weights_open(pg_store **out, pg__strs *notes, const char *path,
+/* Opens a checkpoint as a trainer reads it: by layers, a wrapper's as its template's. part: as
+ * pg_open_opts.part. model_text: description of the model that it must be of, or NULL. notes: what
+ * was done is added; or NULL. */
+pg_status pg__weights_open(pg_store **out, pg__strs *notes, const char *path, const char *part,
                            const char *model_text, pg_err *err);
 
 /* Visits every variable of the model with its tensor, i, in such a file; every variable must be

@@ -219,10 +219,11 @@ done:
     return st;
 }
 
-pg_status pg__weights_open(pg_store **out, pg__strs *notes, const char *path,
+pg_status pg__weights_open(pg_store **out, pg__strs *notes, const char *path, const char *part,
                            const char *model_text, pg_err *err)
 {
-    const pg_convert_opts opts = {.unwrap = 1, .keep_keras1 = 1, .model_text = model_text};
+    const pg_convert_opts opts = {
+        .write = {.part = part}, .unwrap = 1, .keep_keras1 = 1, .model_text = model_text};
     pg_convert_report rep = {0};
     pg_store *s = NULL;
     pg_status st = PG_OK;

@@ -219,9 +219,35 @@ static pg_status change_dtype(pg__convert *c, pg_err *err)
     return pg_fail(err, PG_E_ARG, "no such type to convert to: %s", PG_SHOW(word));
 }
 
+static int is_beside(const pg__convert *c, size_t i)
+{
+    return c->from == PG_SHAPE_PATHS && !pg__v3_is_state(c->at.state[i].name);
+}
+
+pg_status pg__convert_lose_beside(pg__convert *c, pg_err *err)
+{
+    size_t n = 0, n_kept = 0;
+    const char *what = pg_store_beside(c->r.s, NULL); /* NULL: shards, or there are none */
+    for (size_t i = 0; i < c->at.n_state; i++) {
+        if (is_beside(c, i)) {
+            pg__mem_free(c->at.state[i].name);
+            n++;
+        } else {
+            c->at.state[n_kept++] = c->at.state[i];
+        }
+    }
+    c->at.n_state = n_kept;
+    if (n && what)
+        return pg__tell_note(&c->r, err, "left out: %s", what);
+    return n ? pg__tell_note(&c->r, err, "left out: %zu dataset%s beside the weights", n,
+                             n == 1 ? "" : "s")
+             : PG_OK;
+}
+
 static pg_status note_lost_state(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
+    PG_TRY(pg__convert_lose_beside(c, err));
     if (c->at.n_state)
         PG_TRY(pg__tell_note(
             &c->r, err, "optimizer state (%zu tensor%s) dropped: the format holds weights only",

@@ -224,6 +224,10 @@ pg_status pg__rename(pg__convert *c, pg_err *err);
  * decides about the optimizer's state. */
 pg_status pg__convert_texts(pg__convert *c, pg_err *err);
 
+/* Drops and names the datasets beside the weights of a path layout, for which no other has a place
+ * (convert.c). */
+pg_status pg__convert_lose_beside(pg__convert *c, pg_err *err);
+
 /* convert_losses.c: the loss or the metrics s of a training configuration of Keras 1 or 2 as Keras
  * 3 takes them. *known becomes 0 if it has none such; *out is then of no use. */
 pg_status pg__compile_words_3(pg__str *out, int *known, const char *text, pg__json_span s, int loss,

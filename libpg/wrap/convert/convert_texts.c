@@ -330,11 +330,13 @@ static void drop_state(pg__outline *o)
 static pg_status lose_state(pg__convert *c, const char *why, pg_err *err)
 {
     size_t n = 0;
+    pg_status st = pg__convert_lose_beside(c, err);
     for (size_t i = 0; i < c->at.n_state; i++)
         n += strncmp(c->at.state[i].name, "metrics/", 8) != 0;
-    const pg_status st = n ? pg__tell_note(&c->r, err, "optimizer state (%zu tensor%s) dropped: %s",
-                                           n, n == 1 ? "" : "s", why)
-                           : PG_OK;
+    if (st == PG_OK)
+        st = n ? pg__tell_note(&c->r, err, "optimizer state (%zu tensor%s) dropped: %s", n,
+                               n == 1 ? "" : "s", why)
+               : PG_OK;
     drop_state(&c->at);
     return st;
 }
@@ -387,6 +389,11 @@ static pg_status convert_state(pg__convert *c, pg__shape from, int compiled, pg_
 {
     const pg__shape to = c->target == PG_TO_H5 ? PG_SHAPE_LAYERS : PG_SHAPE_PATHS;
     const int keras = c->graph && c->graph->dialect == 3 ? 3 : 2;
+    if (c->target == PG_TO_H5) {
+        const pg_status st = pg__convert_lose_beside(c, err);
+        if (st != PG_OK)
+            return st;
+    }
     if (c->at.n_state == 0)
         return PG_OK;
     if (c->target == PG_TO_H5 && !c->at.model_config.n)

@@ -389,6 +389,25 @@ static int is_compiled(const pg__graph *g)
     return span.n && g->text[span.off] == '{';
 }
 
+/* What becomes of the optimizer, and of datasets that somebody put beside the weights. */
+static pg_status tell_state(pg__rewrite *r, pg_err *err)
+{
+    pg_status st = PG_OK;
+    size_t n = 0, n_beside = 0;
+    const char *beside = pg_store_beside(r->s, NULL);
+    for (size_t i = 0; i < pg_store_n_state(r->s); i++)
+        if (pg__plan_keeps_state(&r->plan, i))
+            ++*(pg__v3_is_state(pg_store_state(r->s, i)->name) ? &n : &n_beside);
+    if (n)
+        PG_TRY(pg__tell_kept(r, err, "optimizer and metrics (%zu tensors)", n));
+    if (beside && n_beside)
+        PG_TRY(pg__tell_kept(r, err, "%s", beside));
+    else if (beside)
+        PG_TRY(pg__tell_note(r, err, "left out: %s", beside));
+done:
+    return st;
+}
+
 /* trained: it is the wrapper's template, to which compile_config and optimizer belong. */
 static pg_status tell(pg__rewrite *r, int trained, const pg_unwrap_opts *o, pg_err *err)
 {
@@ -405,9 +424,7 @@ static pg_status tell(pg__rewrite *r, int trained, const pg_unwrap_opts *o, pg_e
         PG_TRY(pg__tell_removed(r, err, "%s (merge)", PG_SHOW(f->merges[i])));
     if (r->plan.model_config && trained && is_compiled(r->v.graph))
         PG_TRY(pg__tell_kept(r, err, "compile_config"));
-    if (r->plan.keep_state && pg__plan_n_state(&r->plan))
-        PG_TRY(pg__tell_kept(r, err, "optimizer and metrics (%zu tensors)",
-                             pg__plan_n_state(&r->plan)));
+    PG_TRY(tell_state(r, err));
     if (f->verdict == PG_V_WRAPPER && !f->certain)
         PG_TRY(pg__tell_note(r, err, "likely a wrapper: %s",
                              f->n_evidence ? f->evidence[f->n_evidence - 1] : f->reason));

@@ -170,6 +170,45 @@ static void clipped_ids_are_noted(void **state)
     }
 }
 
+static void rows_that_older_optimizers_leave_alone_are_noted(void **state)
+{
+    static const struct {
+        const char *optimizer, *rules;
+        int which; /* optimizer_rules */
+        const char *note;
+    } cases[] = {
+        {"SGD:momentum=0.9", "2.10", 0,
+         "emb: the older SGD of Keras 2.10 changes only the rows of ids in the batch, pgfit all"},
+        {"Ftrl", "2.15", 1,
+         "emb: the older Ftrl of Keras 2.15 changes only the rows of ids in the batch, pgfit all"},
+        {"RMSprop:momentum=0.5", "2.10", 0,
+         "emb: the older RMSprop of Keras 2.10 changes only the rows of ids in the batch, pgfit "
+         "all"},
+        {"RMSprop", "2.10", 0, NULL},
+        {"Adam", "2.10", 0, NULL},
+        {"SGD", "2.10", 0, NULL},
+        {"SGD:momentum=0.9", "2.3", 0, NULL}, /* not tf.keras */
+        {"SGD:momentum=0.9", "2.15", 0, NULL},
+        {"SGD:momentum=0.9", "3.6", 0, NULL}};
+    (void)state;
+    write_text("model.json", words);
+    const test_path path = in_dir("model.json");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pg_trainer *t = NULL;
+        const pg_train_opts opts = {.model = path.s,
+                                    .loss = "mse",
+                                    .devices = "ref:0",
+                                    .optimizer = cases[i].optimizer,
+                                    .optimizer_rules = cases[i].which,
+                                    .rules = cases[i].rules};
+        assert_ok(pg_trainer_open(&t, &opts, NULL));
+        assert_int_equal(pg_trainer_n_notes(t), cases[i].note != NULL);
+        if (cases[i].note)
+            assert_string_equal(pg_trainer_note(t, 0), cases[i].note);
+        pg_trainer_close(t);
+    }
+}
+
 static void nan_in_the_first_batch_is_told_with_its_row(void **state)
 {
     float x[16] = {0};
@@ -213,5 +252,6 @@ PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
                   cmocka_unit_test(classes_out_of_range_are_told_with_their_row),
                   cmocka_unit_test(ids_beyond_the_embedding_are_told_with_their_row),
                   cmocka_unit_test(clipped_ids_are_noted),
+                  cmocka_unit_test(rows_that_older_optimizers_leave_alone_are_noted),
                   cmocka_unit_test(nan_in_the_first_batch_is_told_with_its_row),
                   cmocka_unit_test(class_weights_name_what_they_lack))
