@@ -543,7 +543,7 @@ def fits(spec, major):
             inner.update({k: V3_ONLY[inner[k]]} if inner.get(k) in V3_ONLY else {})
     for out in spec['outputs']:
         out['row_weights'] = out['row_weights'] and out['rank'] < 3
-        if spec['file'] == 'h5' and out['rank'] > 1 and out['targets'] == 'classes':  # saved as categorical, before targets are known
+        if spec['file'] == 'h5' and out['targets'] == 'classes':  # saving and loading make it categorical, before targets are known
             for k in ('metrics', 'weighted_metrics'):
                 out[k] = [m for m in out[k] if m != 'accuracy']
         if isinstance(out['loss'], dict) and out['loss']['of'] in ('losses.Dice', 'losses.Tversky'):
