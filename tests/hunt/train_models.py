@@ -542,7 +542,7 @@ def fits(spec, major):
         for k in ('activation', 'recurrent_activation'):
             inner.update({k: V3_ONLY[inner[k]]} if inner.get(k) in V3_ONLY else {})
     for out in spec['outputs']:
-        out['row_weights'] = out['row_weights'] and out['rank'] < 3
+        out['row_weights'] = out['row_weights'] and all(o['rank'] < 3 for o in spec['outputs'])
         if spec['file'] == 'h5' and out['targets'] == 'classes':  # saving and loading make it categorical, before targets are known
             for k in ('metrics', 'weighted_metrics'):
                 out[k] = [m for m in out[k] if m != 'accuracy']
