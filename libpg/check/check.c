@@ -205,6 +205,19 @@ static pg_status check_wrapper(pg__checking *c, pg_err *err)
 
 /* ---- what to do next ---- */
 
+/* Tries what would be proposed, without writing it. */
+static int unwraps_like(const pg__checking *c, int partial)
+{
+    const pg_unwrap_opts o = {.write = {.dry_run = 1, .part = c->o->part, .cancel = c->o->cancel},
+                              .like = c->o->model,
+                              .like_text = c->o->model_text,
+                              .partial = partial};
+    pg_rewrite_report rep = {0};
+    const pg_status st = pg_unwrap_file(c->path, NULL, &o, &rep, NULL);
+    pg_rewrite_report_fini(&rep);
+    return st == PG_OK;
+}
+
 static void propose(pg__checking *c)
 {
     const pg_finding *f = &c->view.r.v.f;
@@ -216,6 +229,13 @@ static void propose(pg__checking *c)
         return;
     const int asks = f->verdict == PG_V_AMBIGUOUS || f->unsettled || !wrapped;
     pg__next_action(&c->report.action, c->view.r.s, f, asks && c->given ? c->o->model : NULL);
+    if (!pg_action_get(&c->report.action, "like") || pg_action_get(&c->report.action, "split") ||
+        unwraps_like(c, 0))
+        return;
+    if (unwraps_like(c, 1)) /* layers are missing or too many */
+        pg__action_arg(&c->report.action, "partial", "true");
+    else
+        c->report.action = (pg_action){0};
 }
 
 /* ---- all ---- */

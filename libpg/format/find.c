@@ -74,6 +74,21 @@ static int is_read(const char *path)
     return st == PG_OK || st == PG_E_AMBIGUOUS;
 }
 
+/* Does a file of PyTorch's hold a model, readable or not? Arguments, an optimizer's state and
+ * archives of other programs have such names, too. */
+static int holds_model(const char *path)
+{
+    static const char *const says[] = {"no model", "without tensors", "no tensors"};
+    pg_store *s = NULL;
+    pg_err why = {0};
+    const pg_status st = pg_store_open(&s, path, NULL, &why);
+    int holds = st != PG_E_UNKNOWN;
+    pg_store_close(s);
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) /* in the words of pytorch_tree.c */
+        holds &= !(st == PG_E_UNSUPPORTED && strstr(why.msg, says[i]));
+    return holds;
+}
+
 /* fnmatch() of a name in any case of letters. */
 static int matches(const char *pattern, const char *name)
 {
@@ -96,7 +111,7 @@ static int is_checkpoint(const char *path, const char *name, int loose)
         if (matches(patterns[i], name))
             return 1;
     if (matches("*.bin", name))
-        return begins_with(path, torch, 2);
+        return begins_with(path, torch, 2) && holds_model(path);
     if (matches("*.pkl", name))
         return is_read(path);
     return loose && matches("*.index", name);

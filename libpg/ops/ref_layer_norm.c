@@ -24,11 +24,17 @@ void PG_REF(layer_norm)(PG_REF_ARGS)
     }
 }
 
-/* With h = (x - mean) scale and g = gamma dy: dx = scale (g - mean(g) - h mean(g h)). */
+/* With h = (x - mean) scale and g = gamma dy: dx = scale (g - mean(g) - h mean(g h)). Of one number
+ * that is 0, which a fused multiplication would miss by a rounding, and Adam's step is no smaller
+ * for it. */
 static void row_gradient(const real *x, const real *dy, const real *gamma, real mean, real scale,
                          size_t n, real *dx)
 {
     real sum = 0, dot = 0;
+    if (n == 1) {
+        dx[0] = 0 * dy[0];
+        return;
+    }
     for (size_t k = 0; k < n; k++) {
         const real g = dy[k] * (gamma ? gamma[k] : 1);
         sum += g;

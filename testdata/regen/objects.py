@@ -2,7 +2,8 @@
 """Writes extra/objects: models that were compiled with losses and metrics that are objects, and what Keras evaluates.
 
 usage: objects.py OUT        with Keras 2.15
-       objects.py --judge FILE DATA NAME     with Keras 3.6: FILE, converted from NAME.h5, evaluates as data.npz and values.json say
+       objects.py --judge DATA FILE...       with Keras 3.6: FILE NAME.keras or NAME.h5, converted from DATA/NAME.h5, evaluates as
+                                             DATA/data.npz and DATA/values.json say (tests/interop/convert_objects.py)
 """
 import json
 import os
@@ -14,15 +15,18 @@ import numpy as np  # noqa: E402
 if sys.argv[1] == "--judge":
     import keras
 
-    path, data, name = sys.argv[2:]
-    want = json.load(open(os.path.join(data, "values.json")))[name]
+    data, n_bad = sys.argv[2], 0
+    values = json.load(open(os.path.join(data, "values.json")))
     d = np.load(os.path.join(data, "data.npz"))
-    m = keras.models.load_model(path)
-    got = m.evaluate(d["x"], d["y"], verbose=0, return_dict=True)
-    bad = [k for k in want if k not in got or abs(got[k] - want[k]) > 2e-6 * max(1, abs(want[k]))]
-    print(os.path.basename(path), "ok" if not bad else f"differs: {want} {got}")
-    m.fit(d["x"], d["y"], verbose=0)
-    sys.exit(bool(bad))
+    for path in sys.argv[3:]:
+        want = values[os.path.basename(path).split(".")[0]]
+        m = keras.models.load_model(path)
+        got = m.evaluate(d["x"], d["y"], verbose=0, return_dict=True)
+        bad = [k for k in want if k not in got or abs(got[k] - want[k]) > 2e-6 * max(1, abs(want[k]))]
+        print(os.path.basename(path), "ok" if not bad else f"differs: {want} {got}")
+        m.fit(d["x"], d["y"], verbose=0)
+        n_bad += bool(bad)
+    sys.exit(n_bad > 0)
 
 from tensorflow import keras  # noqa: E402
 

@@ -13,6 +13,10 @@ run pginfo runs
 mkdir -p others/runs && cp runs/pytorch_model.bin others/M.PTH && cp runs/last.h5 others/runs/LAST.H5
 cp "$TESTDATA/extra/checkpoints/numpy_old.pkl" "$TESTDATA/extra/checkpoints/training_args.bin" others
 echo no pickle >others/text.pkl
+cp "$TESTDATA/extra/checkpoints/optimizer.pt" others/optimizer.bin
+cp "$TESTDATA/extra/pytorch/refused_module.pt" others/module.bin
+python3 -c "import zipfile; zipfile.ZipFile('others/zip.bin', 'w').writestr('a', 'b')"
+head -c 900 runs/pytorch_model.bin >others/cut.bin
 run pginfo others
 run pginfo -r --markdown runs/a
 run pginfo runs/step-9

@@ -13,6 +13,7 @@ pgcheck mixed.pt || echo "exit $?"
 for f in refused_*.pt; do
     pgunwrap $f out.safetensors || echo "exit $?"
 done
+pgconvert refused_flat.pt flat.safetensors
 pginfo -q refused_flat.pt
 pginfo refused_flat.pt refused_unknown.pt
 pgcheck --no-wrapper refused_unknown.pt || echo "exit $?"

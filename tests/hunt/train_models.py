@@ -88,11 +88,20 @@ class Maker:
         self.shapes.append(self.shapes[tensor])
         return len(self.shapes) - 1
 
+    def masked(self, t):
+        """Whether steps of this tensor may be masked."""
+        if t in self.inputs:
+            return False
+        layer = self.spec['layers'][t - sum(i < t for i in self.inputs)]
+        return layer['class'] == 'Masking' or 'mask_zero' in layer['config'] or any(self.masked(i) for i in layer['in'])
+
     # one layer on a tensor
     def on_any(self, t):
         r, s = self.r, self.shapes[t]
         k = r.choice(['BatchNormalization'] * 3 + ['LayerNormalization'] * 3 + ['Activation'] * 2 + ['Dropout', 'LeakyReLU', 'PReLU', 'ELU',
                      'ReLU', 'GaussianNoise', 'ActivityRegularization', 'Rescaling', 'UnitNormalization', 'Softmax', 'GroupNormalization'])
+        if k == 'Softmax' and self.masked(t):  # it wants a mask of the tensor's own shape
+            k = 'UnitNormalization'
         if k == 'BatchNormalization':
             c = {'momentum': r.choice([0.99, 0.9, 0.6]), 'epsilon': r.choice([1e-3, 1e-2])}
             if self.maybe(0.15):
@@ -511,7 +520,7 @@ def fits(spec, major):
         spec['file'] = 'keras'  # an .h5 of its own has no optimizer that it can go on with
         spec['optimizer']['with'].pop('decay', 0)
         for out in spec['outputs']:
-            out['row_weights'] = out['row_weights'] and out['rank'] == 1
+            out['row_weights'] = out['row_weights'] and all(o['rank'] == 1 for o in spec['outputs'])  # the others would have some, too
             if isinstance(out['loss'], dict):
                 out['loss']['with'].pop('delta', 0)  # Huber's, which Keras 3.6 leaves out of its files
         return spec
@@ -533,7 +542,10 @@ def fits(spec, major):
         for k in ('activation', 'recurrent_activation'):
             inner.update({k: V3_ONLY[inner[k]]} if inner.get(k) in V3_ONLY else {})
     for out in spec['outputs']:
-        out['row_weights'] = out['row_weights'] and out['rank'] < 3
+        out['row_weights'] = out['row_weights'] and all(o['rank'] < 3 for o in spec['outputs'])
+        if spec['file'] == 'h5' and out['targets'] == 'classes':  # saving and loading make it categorical, before targets are known
+            for k in ('metrics', 'weighted_metrics'):
+                out[k] = [m for m in out[k] if m != 'accuracy']
         if isinstance(out['loss'], dict) and out['loss']['of'] in ('losses.Dice', 'losses.Tversky'):
             out['loss']['of'] = 'losses.MeanSquaredError'
     return spec

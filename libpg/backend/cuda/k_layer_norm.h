@@ -54,7 +54,8 @@ PGK_FN void pgk_layer_norm_dx_row(const pgk_layer_norm_dx *a, uint64_t r)
     PGK_EACH(i, a->n)
     {
         const float h = (pgk_get(a->x, at + i) - mean) * scale;
-        pgk_set(a->dx, at + i, scale * (pgk_layer_norm_g(a, at, i) - middle - h * slope));
+        const float g = pgk_layer_norm_g(a, at, i);
+        pgk_set(a->dx, at + i, a->n == 1 ? 0 * g : scale * (g - middle - h * slope));
     }
 }
 

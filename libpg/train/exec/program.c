@@ -56,6 +56,7 @@ static size_t read_after(const pg__program *p, pg__val *out)
             READ(m->outputs[k]);
         READ(p->losses[k]);
         READ(p->masks[k]);
+        READ(p->logits[k]);
     }
     for (size_t i = 0; i < m->n_moving; i++)
         READ(m->moving[i].value);
@@ -489,6 +490,8 @@ void pg__program_free(pg__program *p)
     pg__mem_free(p->homes);
     pg__mem_free(p->targets);
     pg__mem_free(p->losses);
+    pg__mem_free(p->logits);
+    pg__mem_free(p->on_logits);
     pg__mem_free(p->masks);
     pg__lowered_fini(&p->model);
     pg__mem_free(p);

@@ -10,7 +10,8 @@
 /* What one output is trained for. */
 typedef struct pg__objective {
     int has_loss;
-    pg__loss_attrs loss; /* logits is set by the compiler */
+    pg__loss_attrs loss;    /* logits is set by the compiler */
+    uint32_t metric_losses; /* 1 << kind of each loss that is a metric, too */
 } pg__objective;
 
 typedef struct pg__program_opts {
@@ -145,6 +146,13 @@ pg__meeting pg__program_meeting(const pg__program *p, const pg__frame *f, size_t
 const void *pg__program_prediction(const pg__program *p, const pg__frame *f, size_t k);
 pg__dev *pg__program_prediction_dev(const pg__program *p, const pg__frame *f, size_t k);
 const void *pg__program_loss(const pg__program *p, const pg__frame *f, size_t k);
+
+/* The losses (1 << kind) that as metrics of output k start from what its activation squashed,
+ * because Keras does, though it is not what their own one squashes; those values, or NULL: none do.
+ */
+uint32_t pg__program_on_logits(const pg__program *p, size_t k);
+const pg__value *pg__program_logits_value(const pg__program *p, size_t k);
+const void *pg__program_logits(const pg__program *p, const pg__frame *f, size_t k);
 
 /* Where a run left what moving average i of the model (pg__lowered.moving) takes a share of: on the
  * device of its parameter. */

@@ -52,6 +52,8 @@ struct pg__program {
     pg__lowered model;
     pg__val *targets, *losses; /* per output; PG__NO_VAL without a loss */
     pg__val *masks;            /* per output, PG__NO_VAL without a mask */
+    pg__val *logits;           /* per output, PG__NO_VAL if no metric starts from them */
+    uint32_t *on_logits;       /* per output: 1 << kind of losses that do */
     int masks_only;
     pg__home *homes; /* per value */
     pg__step_call *calls;

@@ -47,6 +47,22 @@ static pg__val logits_of(const pg__program *p, size_t k, pg__loss_kind kind, con
     return o->squash == wanted || takes_cached(kind, rules) ? o->logits : PG__NO_VAL;
 }
 
+/* Metrics take the logits as losses do. For those that the activation is made for the prediction
+ * says as much; a binary crossentropy cannot tell from a softmax what that took. */
+static void find_metric_logits(pg__program *p, size_t k, const pg__program_opts *opts)
+{
+    const pg__rules *rules = opts->lower.rules;
+    const pg__val v = p->model.outputs[k];
+    const uint32_t wanted = opts->objectives[k].metric_losses;
+    for (pg__loss_kind kind = 0; wanted >> kind; kind++) {
+        const pg__val logits = wanted >> kind & 1 ? logits_of(p, k, kind, rules) : PG__NO_VAL;
+        if (logits == PG__NO_VAL || p->model.origins[v].squash == made_for(kind))
+            continue;
+        p->logits[k] = logits;
+        p->on_logits[k] |= (uint32_t)1 << kind;
+    }
+}
+
 /* The device that makes a value: what is computed from a large one stays there. */
 static uint32_t device_of(const pg__program *p, pg__val v)
 {
@@ -94,13 +110,18 @@ pg_status pg__program_add_losses(pg__program *p, const pg__program_opts *opts, p
     p->targets = pg__mem_array(n, sizeof *p->targets);
     p->losses = pg__mem_array(n, sizeof *p->losses);
     p->masks = pg__mem_array(n, sizeof *p->masks);
-    if (!p->targets || !p->losses || !p->masks)
+    p->logits = pg__mem_array(n, sizeof *p->logits);
+    p->on_logits = pg__mem_array(n, sizeof *p->on_logits);
+    if (!p->targets || !p->losses || !p->masks || !p->logits || !p->on_logits)
         PG_TRY(pg__nomem(err));
     for (size_t k = 0; k < n; k++) {
-        p->targets[k] = p->losses[k] = PG__NO_VAL;
+        p->targets[k] = p->losses[k] = p->logits[k] = PG__NO_VAL;
         p->masks[k] = pg__output_mask(&p->model, k);
-        if (opts->objectives && opts->objectives[k].has_loss && !opts->masks_only)
-            PG_TRY(add_loss(p, k, opts, err));
+        if (!opts->objectives || !opts->objectives[k].has_loss || opts->masks_only)
+            continue;
+        PG_TRY(add_loss(p, k, opts, err));
+        if (opts->lower.rules->logit_shortcut && !opts->from_probabilities)
+            find_metric_logits(p, k, opts);
     }
     if (opts->lower.training && !opts->masks_only)
         PG_TRY(pg__tape_backward(&p->model.tape, err));

@@ -95,6 +95,7 @@ static pg_status find_readers_after(pg__program *p, pg_err *err)
     for (size_t k = 0; k < m->n_outputs; k++) {
         PG_TRY(reads(p, p->losses[k], 0, end, err));
         PG_TRY(reads(p, p->masks[k], 0, end, err));
+        PG_TRY(reads(p, p->logits[k], 0, end, err));
     }
     for (size_t i = 0; i < m->n_states; i++)
         PG_TRY(reads(p, m->states[i].after, 0, end, err));

@@ -277,6 +277,21 @@ const void *pg__program_loss(const pg__program *p, const pg__frame *f, size_t k)
     return found(p, f, p->losses[k], 0);
 }
 
+uint32_t pg__program_on_logits(const pg__program *p, size_t k)
+{
+    return p->on_logits[k];
+}
+
+const pg__value *pg__program_logits_value(const pg__program *p, size_t k)
+{
+    return p->logits[k] == PG__NO_VAL ? NULL : &p->model.tape.values[p->logits[k]];
+}
+
+const void *pg__program_logits(const pg__program *p, const pg__frame *f, size_t k)
+{
+    return found(p, f, p->logits[k], 0);
+}
+
 const void *pg__program_moving(const pg__program *p, const pg__frame *f, size_t i)
 {
     const pg__moving *m = &p->model.moving[i];

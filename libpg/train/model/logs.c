@@ -71,6 +71,8 @@ static pg_status add_metric(pg_trainer *t, const pg__program *p, size_t k, const
         m.loss.logits = 0;
     PG_TRY(pg__metric_bind(&m, &model->tape.values[v].shape, target->elem == PG__INT, t->net.rules,
                            err));
+    m.on_logits = (pg__metric_losses(&m) & pg__program_on_logits(p, k)) != 0;
+    m.loss.logits |= m.on_logits;
     PG_TRY(name_apart(t, &m, err));
     m.at = t->compiled.n_metric_state;
     t->compiled.n_metric_state += m.n_state;
@@ -144,7 +146,7 @@ static pg_status check_output(const pg_trainer *t, const char *name, size_t n, p
     return pg_fail(err, PG_E_ARG, "metrics: the model has no output \"%.*s\"", (int)n, name);
 }
 
-pg_status pg__metrics_check(const pg_trainer *t, const char *text, pg_err *err)
+pg_status pg__metrics_check(pg_trainer *t, const char *text, pg_err *err)
 {
     pg_status st = PG_OK;
     for (const char *s = text; s && *s != '\0';) {
@@ -154,6 +156,9 @@ pg_status pg__metrics_check(const pg_trainer *t, const char *text, pg_err *err)
         if (equals)
             PG_TRY(check_output(t, s, (size_t)(equals - s), err));
         PG_TRY(pg__metric_of(&any, name, len - (size_t)(name - s), t->net.rules, err));
+        for (size_t k = 0, n; k < t->net.n_outputs; k++)
+            if (pg__metric_text(t, s, len, k, &n))
+                t->compiled.objectives[k].metric_losses |= pg__metric_losses(&any);
         pg__metric_fini(&any);
         s += len + (s[len] == ',');
     }

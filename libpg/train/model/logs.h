@@ -5,7 +5,7 @@
 #include "train/step/step.h"
 
 /* Are those names of metrics, and of the model's outputs before them? PG_E_ARG. */
-pg_status pg__metrics_check(const pg_trainer *t, const char *text, pg_err *err);
+pg_status pg__metrics_check(pg_trainer *t, const char *text, pg_err *err);
 
 /* What piece `s` of such a text says of output k, n characters; NULL: it is of another one. And is
  * there any of an output by its name? */

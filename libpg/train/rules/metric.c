@@ -183,6 +183,15 @@ int pg__metric_is_numbered(const pg__metric *m)
     return m->type && m->type->numbered && !m->is_named;
 }
 
+uint32_t pg__metric_losses(const pg__metric *m)
+{
+    const uint32_t several = (uint32_t)1 << PG__LOSS_categorical_crossentropy |
+                             (uint32_t)1 << PG__LOSS_sparse_categorical_crossentropy;
+    if (!m->type)
+        return m->is_crossentropy ? several : 0;
+    return is_loss(m->type) ? (uint32_t)1 << m->loss.kind : 0;
+}
+
 int pg__metric_is_accuracy(const pg__metric *m)
 {
     return !m->is_object && pg__same_name(m->given, strlen(m->given), "accuracy");
@@ -231,8 +240,7 @@ pg_status pg__metric_bind(pg__metric *m, const pg__dims *prediction, int classes
         goto done;
     }
     if (m->args.normalizer.n > 1 && m->args.normalizer.n != m->n)
-        PG_FAIL(PG_E_MISMATCH,
-                "metric %s: the normalizer has %zu numbers, predictions have %zu",
+        PG_FAIL(PG_E_MISMATCH, "metric %s: the normalizer has %zu numbers, predictions have %zu",
                 m->type->class_name, m->args.normalizer.n, m->n);
     if (m->type->shape)
         PG_TRY(m->type->shape(m, prediction, err));

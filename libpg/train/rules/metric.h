@@ -37,6 +37,7 @@ typedef struct pg__metric {
     int is_named;                /* by the user */
     int keras3;
     int old_names; /* tf.keras' of what Keras 3 calls otherwise */
+    int on_logits; /* it compares what the output's activation squashed: set by others */
     pg__loss_attrs loss;
     size_t n;    /* numbers of a row */
     int classes; /* the target is one class for each row */
@@ -69,6 +70,10 @@ void pg__metric_result(const pg__metric *m, const double *state, double *out);
 
 /* Unnamed ones of its class are told apart by a number. */
 int pg__metric_is_numbered(const pg__metric *m);
+
+/* 1 << kind of the loss that it is the mean of, or before it is bound may turn out to be; 0: none.
+ */
+uint32_t pg__metric_losses(const pg__metric *m);
 
 /* Is it "accuracy", by name? */
 int pg__metric_is_accuracy(const pg__metric *m);

@@ -56,6 +56,9 @@ static pg_status list_results(const pg_trainer *t, pg__landing *l, const pg__pro
                         bytes_of(&t->devs, &m->tape.values[m->outputs[k]]), err));
         if (mask && t->net.rules->metrics_see_mask)
             PG_TRY(wait_for(l, f->dev, pg__program_mask(p, f, k), bytes_of(&t->devs, mask), err));
+        if (pg__program_logits_value(p, k))
+            PG_TRY(wait_for(l, f->dev, pg__program_logits(p, f, k),
+                            bytes_of(&t->devs, pg__program_logits_value(p, k)), err));
     }
     for (size_t i = 0; i < m->n_activities; i++)
         PG_TRY(
@@ -175,7 +178,7 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
     const pg__dims *shape = &m->tape.values[m->outputs[k]].shape;
     const pg__value *target = pg__program_target(p, k);
     const uint64_t n = pg__dims_elems(shape), last = shape->d[shape->rank - 1];
-    double *y = NULL, *guess = NULL, *mask = NULL, *weights = NULL;
+    double *y = NULL, *guess = NULL, *logits = NULL, *mask = NULL, *weights = NULL;
     size_t wanted = 0, weighted = 0;
     pg_status st = PG_OK;
     for (size_t i = 0; i < t->compiled.n_metrics; i++) {
@@ -185,6 +188,8 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
     if (wanted == 0 || !target || last == 0)
         return PG_OK;
     PG_TRY(as_doubles(&t->devs, &guess, pg__program_prediction(p, f, k), n, PG__REAL, l, err));
+    if (pg__program_logits_value(p, k))
+        PG_TRY(as_doubles(&t->devs, &logits, pg__program_logits(p, f, k), n, PG__REAL, l, err));
     PG_TRY(as_doubles(&t->devs, &y, rows->targets[k], pg__dims_elems(&target->shape), target->elem,
                       NULL, err));
     PG_TRY(mask_weights(t, p, f, l, k, n / last, &mask, err));
@@ -195,11 +200,13 @@ static pg_status add_metrics(pg_trainer *t, const pg__program *p, const pg__fram
     for (size_t i = 0; i < t->compiled.n_metrics; i++)
         if (t->compiled.metrics[i].output == k)
             pg__metric_add(&t->compiled.metrics[i], totals->metrics + t->compiled.metrics[i].at, y,
-                           guess, t->compiled.metrics[i].weighted && weights ? weights : mask,
+                           t->compiled.metrics[i].on_logits ? logits : guess,
+                           t->compiled.metrics[i].weighted && weights ? weights : mask,
                            (size_t)(n / last));
 done:
     pg__mem_free(weights);
     pg__mem_free(mask);
+    pg__mem_free(logits);
     pg__mem_free(guess);
     pg__mem_free(y);
     return st;

@@ -262,6 +262,8 @@ done:
 pg_status pg__convert_begin(pg__convert *c, pg_err *err)
 {
     pg_status st = PG_OK;
+    if (c->r.v.words.odd != PG_NONE && c->r.v.words.odd_is_flat)
+        PG_TRY(pg__tell_note(&c->r, err, "%s", c->r.v.f.reason));
     PG_TRY(pg__outline_of(&c->at, &c->r.plan, err));
     if (c->at.shape == PG_SHAPE_FLAT)
         PG_TRY(pg__unflatten(c, err));

@@ -229,9 +229,10 @@ pg_status pg__convert_texts(pg__convert *c, pg_err *err);
 pg_status pg__convert_lose_beside(pg__convert *c, pg_err *err);
 
 /* convert_losses.c: the loss or the metrics s of a training configuration of Keras 1 or 2 as Keras
- * 3 takes them. *known becomes 0 if it has none such; *out is then of no use. */
-pg_status pg__compile_words_3(pg__str *out, int *known, const char *text, pg__json_span s, int loss,
-                              pg_err *err);
+ * 3 takes them. lost gets the names of those that it does not have: metrics are kept without them,
+ * a loss of which a part is lost is null. */
+pg_status pg__compile_words_3(pg__str *out, pg__strs *lost, const char *text, pg__json_span s,
+                              int loss, pg_err *err);
 
 /* ---- convert_flat.c: names and metadata of safetensors ---- */
 

@@ -7,31 +7,50 @@
 #include "base/try.h"
 #include "wrap/convert/convert.h"
 
-/* Losses and metrics that both Keras know, and what they are called in full: Keras 3 does not find
+/* Losses and metrics that both Keras know, and what a loss is called in full: Keras 3 does not find
  * the short names of losses in an .h5. */
-static const char *const same_words[][2] = {
-    {"mse", "mean_squared_error"},
-    {"mae", "mean_absolute_error"},
-    {"mape", "mean_absolute_percentage_error"},
-    {"msle", "mean_squared_logarithmic_error"},
-    {"mean_squared_error", NULL},
-    {"mean_absolute_error", NULL},
-    {"mean_absolute_percentage_error", NULL},
-    {"mean_squared_logarithmic_error", NULL},
-    {"squared_hinge", NULL},
-    {"hinge", NULL},
-    {"categorical_hinge", NULL},
-    {"categorical_crossentropy", NULL},
-    {"sparse_categorical_crossentropy", NULL},
-    {"binary_crossentropy", NULL},
-    {"poisson", NULL},
-    {"accuracy", NULL},
-    {"acc", NULL},
-    {"binary_accuracy", NULL},
-    {"categorical_accuracy", NULL},
-    {"sparse_categorical_accuracy", NULL},
-    {"top_k_categorical_accuracy", NULL},
-    {"sparse_top_k_categorical_accuracy", NULL},
+static const struct word {
+    const char *word, *full;
+    enum { EITHER, LOSS, METRIC } use;
+} same_words[] = {
+    {"mse", "mean_squared_error", EITHER},
+    {"MSE", "mean_squared_error", EITHER},
+    {"mae", "mean_absolute_error", EITHER},
+    {"MAE", "mean_absolute_error", EITHER},
+    {"mape", "mean_absolute_percentage_error", EITHER},
+    {"MAPE", "mean_absolute_percentage_error", EITHER},
+    {"msle", "mean_squared_logarithmic_error", EITHER},
+    {"MSLE", "mean_squared_logarithmic_error", EITHER},
+    {"bce", "binary_crossentropy", EITHER},
+    {"mean_squared_error", NULL, EITHER},
+    {"mean_absolute_error", NULL, EITHER},
+    {"mean_absolute_percentage_error", NULL, EITHER},
+    {"mean_squared_logarithmic_error", NULL, EITHER},
+    {"squared_hinge", NULL, EITHER},
+    {"hinge", NULL, EITHER},
+    {"categorical_hinge", NULL, EITHER},
+    {"categorical_crossentropy", NULL, EITHER},
+    {"sparse_categorical_crossentropy", NULL, EITHER},
+    {"binary_crossentropy", NULL, EITHER},
+    {"poisson", NULL, EITHER},
+    {"kld", "kl_divergence", LOSS},
+    {"KLD", "kl_divergence", LOSS},
+    {"kullback_leibler_divergence", "kl_divergence", LOSS},
+    {"kl_divergence", NULL, LOSS},
+    {"huber_loss", "huber", LOSS},
+    {"huber", NULL, LOSS},
+    {"logcosh", "log_cosh", LOSS},
+    {"log_cosh", NULL, LOSS},
+    {"accuracy", NULL, METRIC},
+    {"acc", NULL, METRIC},
+    {"binary_accuracy", NULL, METRIC},
+    {"categorical_accuracy", NULL, METRIC},
+    {"sparse_categorical_accuracy", NULL, METRIC},
+    {"top_k_categorical_accuracy", NULL, METRIC},
+    {"sparse_top_k_categorical_accuracy", NULL, METRIC},
+    {"AUC", NULL, METRIC},
+    {"Precision", NULL, METRIC},
+    {"Recall", NULL, METRIC},
 };
 
 /* A class that both have, the members of its config in Keras 3 besides those that all have, and the
@@ -97,6 +116,22 @@ static const object metrics[] = {
     {"AUC",
      {"num_thresholds", "curve", "summation_method", "multi_label", "num_labels", "from_logits"},
      NULL},
+    {"SensitivityAtSpecificity", {"num_thresholds", "specificity", "class_id"}, NULL},
+    {"SpecificityAtSensitivity", {"num_thresholds", "sensitivity", "class_id"}, NULL},
+    {"PrecisionAtRecall", {"num_thresholds", "recall", "class_id"}, NULL},
+    {"RecallAtPrecision", {"num_thresholds", "precision", "class_id"}, NULL},
+    {"F1Score", {"average", "threshold"}, NULL},
+    {"FBetaScore", {"average", "beta", "threshold"}, NULL},
+    {"R2Score", {"class_aggregation", "num_regressors"}, NULL},
+    {"BinaryIoU", {"target_class_ids", "threshold"}, NULL},
+    {"IoU",
+     {"num_classes", "target_class_ids", "ignore_class", "sparse_y_true", "sparse_y_pred", "axis"},
+     NULL},
+    {"OneHotIoU",
+     {"num_classes", "target_class_ids", "ignore_class", "sparse_y_pred", "axis"},
+     NULL},
+    {"MeanIoU", {"num_classes", "ignore_class", "sparse_y_true", "sparse_y_pred", "axis"}, NULL},
+    {"OneHotMeanIoU", {"num_classes", "ignore_class", "sparse_y_pred", "axis"}, NULL},
 };
 
 /* Members that say nothing in Keras 3, or only what is so there. */
@@ -131,68 +166,141 @@ static const object *find_object(const char *text, pg__json_span class_name, pg_
     return NULL;
 }
 
-/* {"class_name", "config"} of Keras 2, in .keras with a module; *known becomes 0 for what Keras 3
- * does not have. */
-static pg_status add_object_3(pg__str *out, int *known, const char *text, pg__json_span s, int loss,
-                              pg_err *err)
+/* ---- walking ---- */
+
+typedef struct walking {
+    pg__str *out;
+    pg__strs *lost; /* names of what Keras 3 does not have */
+    const char *text;
+    int loss;
+    pg_err *err;
+} walking;
+
+/* What a loss or metric is called in a note: its class, or the function that the class wraps. */
+static pg_status lose(walking *w, pg__json_span s)
 {
     pg_status st = PG_OK;
-    const char *own = loss ? "keras.losses" : "keras.metrics";
+    pg__str name = {0};
+    const pg__json_span config = pg__json_member(w->text, s, "config"),
+                        class_name = pg__json_member(w->text, s, "class_name"),
+                        fn = pg__json_member(w->text, config, "fn");
+    const int is_function = config.n && w->text[config.off] == '"';
+    const int wraps = fn.n && w->text[fn.off] == '"' &&
+                      (pg__json_is_text(w->text, class_name, "MeanMetricWrapper") ||
+                       pg__json_is_text(w->text, class_name, "LossFunctionWrapper"));
+    const pg__json_span of = is_function ? config : wraps ? fn : class_name.n ? class_name : s;
+    if (w->text[of.off] == '"')
+        PG_TRY(pg__json_unquote(&name, w->text, of, w->err));
+    else
+        PG_TRY(pg__str_add(&name, w->text + of.off, of.n, w->err));
+    if (pg__strs_find(w->lost, PG_SHOW(name.s)) == (size_t)-1) /* of another output, perhaps */
+        PG_TRY(pg__strs_printf(w->lost, w->err, "%s", PG_SHOW(name.s)));
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+/* {"class_name", "config"} of Keras 2, in .keras with a module. *kept: 0 for what Keras 3 does not
+ * have. */
+static pg_status add_object(walking *w, int *kept, pg__json_span s)
+{
+    pg_status st = PG_OK;
+    const char *text = w->text, *own = w->loss ? "keras.losses" : "keras.metrics";
     const pg__json_span config = pg__json_member(text, s, "config"),
                         module = pg__json_member(text, s, "module"),
                         custom = pg__json_member(text, s, "registered_name");
-    const object *o = find_object(text, pg__json_member(text, s, "class_name"), config, loss);
-    *known &= o && config.n && text[config.off] == '{' && pg__json_is_null(text, custom) &&
-              (!module.n || pg__json_is_text(text, module, own));
-    if (!*known)
+    const object *o = find_object(text, pg__json_member(text, s, "class_name"), config, w->loss);
+    *kept = o && config.n && text[config.off] == '{' && pg__json_is_null(text, custom) &&
+            (!module.n || pg__json_is_text(text, module, own));
+    if (!*kept)
         return PG_OK;
-    PG_TRY(pg__str_printf(out, err, "{\"module\": \"%s\", \"class_name\": \"%s\", \"config\": {",
-                          own, o->class_name));
-    pg__json_walk w = pg__json_walk_of(text, config);
-    for (int some = 0; pg__json_walk_next(&w);) {
-        if (is_idle(text, w.key, w.value))
+    PG_TRY(pg__str_printf(w->out, w->err,
+                          "{\"module\": \"%s\", \"class_name\": \"%s\", \"config\": {", own,
+                          o->class_name));
+    pg__json_walk m = pg__json_walk_of(text, config);
+    for (int some = 0; pg__json_walk_next(&m);) {
+        if (is_idle(text, m.key, m.value))
             continue;
-        *known &= has_member(o, text, w.key, loss);
-        PG_TRY(pg__str_puts(out, some ? ", " : "", err));
-        PG_TRY(pg__str_add(out, text + w.key.off, w.key.n, err));
-        PG_TRY(pg__str_puts(out, ": ", err));
-        if (pg__json_key_is(text, w.key, "reduction") && pg__json_is_text(text, w.value, "auto"))
-            PG_TRY(pg__str_puts(out, "\"sum_over_batch_size\"", err));
+        *kept &= has_member(o, text, m.key, w->loss);
+        PG_TRY(pg__str_puts(w->out, some ? ", " : "", w->err));
+        PG_TRY(pg__str_add(w->out, text + m.key.off, m.key.n, w->err));
+        PG_TRY(pg__str_puts(w->out, ": ", w->err));
+        if (pg__json_key_is(text, m.key, "reduction") && pg__json_is_text(text, m.value, "auto"))
+            PG_TRY(pg__str_puts(w->out, "\"sum_over_batch_size\"", w->err));
         else
-            PG_TRY(pg__str_add(out, text + w.value.off, w.value.n, err));
+            PG_TRY(pg__str_add(w->out, text + m.value.off, m.value.n, w->err));
         some = 1;
     }
-    PG_TRY(pg__str_puts(out, "}, \"registered_name\": null}", err));
+    PG_TRY(pg__str_puts(w->out, "}, \"registered_name\": null}", w->err));
 done:
     return st;
 }
 
-static pg_status add_words_3(pg__str *out, int *known, const char *text, pg__json_span s, int loss,
-                             int depth, pg_err *err)
+/* A word, an object or null. */
+static pg_status add_one(walking *w, int *kept, pg__json_span s)
+{
+    const char *text = w->text;
+    *kept = 1;
+    if (pg__json_is_null(text, s))
+        return pg__str_puts(w->out, "null", w->err);
+    for (size_t i = 0; i < sizeof same_words / sizeof *same_words; i++) {
+        const struct word *x = &same_words[i];
+        if (x->use == (w->loss ? METRIC : LOSS) || !pg__json_is_text(text, s, x->word))
+            continue;
+        return w->loss && x->full ? pg__str_printf(w->out, w->err, "\"%s\"", x->full)
+                                  : pg__str_add(w->out, text + s.off, s.n, w->err);
+    }
+    if (text[s.off] == '{')
+        return add_object(w, kept, s);
+    *kept = 0;
+    return PG_OK;
+}
+
+static int is_container(const char *text, pg__json_span s)
+{
+    return s.n && (text[s.off] == '[' ||
+                   (text[s.off] == '{' && !pg__json_member(text, s, "class_name").n));
+}
+
+/* Losses or metrics, in lists and dictionaries at most two deep. Of a container what Keras 3 has is
+ * kept; a list within a list is that of one output, and keeps its place when it is empty. */
+static pg_status add_words(walking *w, int *kept, pg__json_span s, int depth)
 {
     pg_status st = PG_OK;
-    pg__json_walk w = pg__json_walk_of(text, s);
-    if (pg__json_is_null(text, s))
-        return pg__str_puts(out, "null", err);
-    for (size_t i = 0; i < sizeof same_words / sizeof *same_words; i++)
-        if (pg__json_is_text(text, s, same_words[i][0]))
-            return loss && same_words[i][1] ? pg__str_printf(out, err, "\"%s\"", same_words[i][1])
-                                            : pg__str_add(out, text + s.off, s.n, err);
-    if (text[s.off] == '{' && pg__json_member(text, s, "class_name").n)
-        return add_object_3(out, known, text, s, loss, err);
-    *known &= depth < 3 && strchr("[{", text[s.off]) != NULL;
-    if (!*known)
-        return PG_OK;
-    PG_TRY(pg__str_add(out, text + s.off, 1, err));
-    for (int some = 0; pg__json_walk_next(&w); some = 1) {
-        PG_TRY(pg__str_puts(out, some ? ", " : "", err));
-        if (w.is_object) {
-            PG_TRY(pg__str_add(out, text + w.key.off, w.key.n, err));
-            PG_TRY(pg__str_puts(out, ": ", err));
+    const char *text = w->text;
+    pg__str *out = w->out;
+    if (!is_container(text, s) || depth == 3) {
+        const size_t before = out->n;
+        if (depth < 3)
+            PG_TRY(add_one(w, kept, s));
+        *kept &= depth < 3;
+        if (!*kept) {
+            out->n = before;
+            PG_TRY(lose(w, s));
         }
-        PG_TRY(add_words_3(out, known, text, w.value, loss, depth + 1, err));
+        return PG_OK;
     }
-    PG_TRY(pg__str_puts(out, text[s.off] == '[' ? "]" : "}", err));
+    pg__json_walk m = pg__json_walk_of(text, s);
+    size_t n_given = 0, n_kept = 0;
+    int some = 0;
+    PG_TRY(pg__str_add(out, text + s.off, 1, w->err));
+    for (; pg__json_walk_next(&m); n_given++) {
+        const size_t before = out->n;
+        int one = 0;
+        PG_TRY(pg__str_puts(out, n_kept ? ", " : "", w->err));
+        if (m.is_object) {
+            PG_TRY(pg__str_add(out, text + m.key.off, m.key.n, w->err));
+            PG_TRY(pg__str_puts(out, ": ", w->err));
+        }
+        PG_TRY(add_words(w, &one, m.value, depth + 1));
+        if (!one && (m.is_object || !is_container(text, m.value)))
+            out->n = before;
+        else
+            n_kept++;
+        some |= one;
+    }
+    PG_TRY(pg__str_puts(out, text[s.off] == '[' ? "]" : "}", w->err));
+    *kept = some || n_given == 0;
 done:
     return st;
 }
@@ -207,8 +315,18 @@ static pg__json_span only_list(const char *text, pg__json_span s)
     return pg__json_walk_next(&w) ? s : inner;
 }
 
-pg_status pg__compile_words_3(pg__str *out, int *known, const char *text, pg__json_span s, int loss,
-                              pg_err *err)
+pg_status pg__compile_words_3(pg__str *out, pg__strs *lost, const char *text, pg__json_span s,
+                              int loss, pg_err *err)
 {
-    return add_words_3(out, known, text, loss ? s : only_list(text, s), loss, 0, err);
+    walking w = {out, lost, text, loss, err};
+    const size_t before = out->n;
+    int kept = 0;
+    pg_status st = PG_OK;
+    PG_TRY(add_words(&w, &kept, loss ? s : only_list(text, s), 0));
+    if (!kept || (loss && lost->n > 0)) { /* the sum of some losses is another loss */
+        out->n = before;
+        PG_TRY(pg__str_puts(out, "null", err));
+    }
+done:
+    return st;
 }

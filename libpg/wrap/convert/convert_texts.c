@@ -128,49 +128,79 @@ done:
     return st;
 }
 
-/* The training configuration of Keras 1 or 2 for Keras 3. zip: the input's form is that of .keras.
- * *lost: why all of it could not be said; a loss or metrics that could not are named. */
-static pg_status compile_args_3(pg__str *out, const char **lost, pg__convert *c, const char *text,
-                                pg__json_span from, int zip, pg_err *err)
+/* The optimizer of Keras 1 or 2 for Keras 3. Where it has no such one, what compile() takes where
+ * none is given: the losses and metrics still say what the model was trained for. */
+static pg_status add_optimizer_3(pg__str *out, pg__convert *c, const char *text, pg__json_span o,
+                                 pg_err *err)
 {
-    static const char *const keys[] = {"loss", "metrics", "weighted_metrics", "loss_weights"};
+    static const char by_default[] = "RMSprop";
+    pg_status st = PG_OK;
+    pg__str name = {0};
+    const char *word = optimizer_class(text, o);
+    const pg__json_span class_name = pg__json_member(text, o, "class_name");
+    if (!word || strcmp(word, "Nadam") == 0)
+        PG_TRY(optimizer_to_3(out, c, text, o, err));
+    if (out->n)
+        goto done;
+    if (!word) {
+        const pg__json_span named = class_name.n ? class_name : o;
+        if (named.n && text[named.off] == '"')
+            PG_TRY(pg__json_unquote(&name, text, named, err));
+        PG_TRY(pg__tell_note(&c->r, err,
+                             "optimizer %s dropped from the training configuration: it cannot be "
+                             "said in Keras 3; %s, which compile() takes by default, stands there",
+                             name.n ? PG_SHOW(name.s) : "of no name", by_default));
+    }
+    PG_TRY(pg__str_printf(out, err,
+                          "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", "
+                          "\"config\": {}, \"registered_name\": null}",
+                          word ? word : by_default));
+done:
+    pg__str_fini(&name);
+    return st;
+}
+
+static pg_status tell_lost(pg__convert *c, const char *what, const pg__strs *lost, pg_err *err)
+{
+    pg_status st = PG_OK;
+    for (size_t i = 0; i < lost->n && st == PG_OK; i++)
+        st = pg__tell_note(&c->r, err,
+                           "%s %s dropped from the training configuration: Keras 3 has no such "
+                           "one, or it is not Keras' own",
+                           what, lost->v[i]);
+    return st;
+}
+
+/* The training configuration of Keras 1 or 2 for Keras 3. zip: the input's form is that of .keras.
+ * What could not be said is named. */
+static pg_status compile_args_3(pg__str *out, pg__convert *c, const char *text, pg__json_span from,
+                                int zip, pg_err *err)
+{
+    static const struct {
+        const char *key, *one;
+    } parts[] = {{"loss", "loss"}, {"metrics", "metric"}, {"weighted_metrics", "weighted metric"}};
     pg_status st = PG_OK;
     const int to_zip = c->target == PG_TO_KERAS;
-    pg__str optimizer = {0}, value = {0};
-    *lost = NULL;
-    const pg__json_span o = pg__json_member(text, from, zip ? "optimizer" : "optimizer_config");
-    const char *word = optimizer_class(text, o);
-    if (word && strcmp(word, "Nadam") != 0) /* with the same defaults */
-        PG_TRY(pg__str_printf(&optimizer, err,
-                              "{\"module\": \"keras.optimizers\", \"class_name\": \"%s\", "
-                              "\"config\": {}, \"registered_name\": null}",
-                              word));
-    else
-        PG_TRY(optimizer_to_3(&optimizer, c, text, o, err));
-    if (!optimizer.n) {
-        *lost = "optimizer";
-        goto done;
-    }
+    pg__str value = {0};
+    pg__strs lost = {0};
+    PG_TRY(add_optimizer_3(
+        &value, c, text, pg__json_member(text, from, zip ? "optimizer" : "optimizer_config"), err));
     PG_TRY(pg__str_puts(out, "{", err));
-    PG_TRY(add_raw(out, to_zip ? "optimizer" : "optimizer_config", optimizer.s, optimizer.n, err));
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const pg__json_span v = pg__json_member(text, from, keys[i]);
-        int known = 1;
+    PG_TRY(add_raw(out, to_zip ? "optimizer" : "optimizer_config", value.s, value.n, err));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         value.n = 0;
-        if (i == 3)
-            PG_TRY(pg__str_add(&value, v.n ? text + v.off : "null", v.n ? v.n : 4, err));
-        else
-            PG_TRY(pg__compile_words_3(&value, &known, text, v, i == 0, err));
-        if (!known)
-            PG_TRY(pg__tell_note(&c->r, err,
-                                 "%s dropped from the training configuration: Keras 3 has no such "
-                                 "one, or it is not Keras' own",
-                                 keys[i]));
-        PG_TRY(add_raw(out, keys[i], known ? value.s : "null", known ? value.n : 4, err));
+        pg__strs_fini(&lost);
+        PG_TRY(pg__compile_words_3(&value, &lost, text, pg__json_member(text, from, parts[i].key),
+                                   i == 0, err));
+        PG_TRY(tell_lost(c, parts[i].one, &lost, err));
+        PG_TRY(add_raw(out, parts[i].key, value.s, value.n, err));
     }
+    const pg__json_span shares = pg__json_member(text, from, "loss_weights");
+    PG_TRY(add_raw(out, "loss_weights", shares.n ? text + shares.off : "null",
+                   shares.n ? shares.n : 4, err));
     PG_TRY(pg__str_puts(out, "}", err));
 done:
-    pg__str_fini(&optimizer);
+    pg__strs_fini(&lost);
     pg__str_fini(&value);
     return st;
 }
@@ -464,11 +494,13 @@ static pg_status training(pg__convert *c, pg__str *out, int keep, pg_err *err)
                                              : "the description is another one's");
     if (!to_3 && zip == (c->target == PG_TO_KERAS))
         return pg__str_add(out, text + from.off, from.n, err);
-    PG_TRY(to_3 ? compile_args_3(out, &lost, c, text, from, zip, err)
+    PG_TRY(to_3 ? compile_args_3(out, c, text, from, zip, err)
                 : compile_args(out, &lost, text, from, !zip, c->dialect, err));
     if (lost && !out->n)
-        PG_TRY(pg__tell_note(&c->r, err, "training configuration dropped: its %s cannot be said %s",
-                             lost, to_3 ? "in Keras 3" : "in this container"));
+        PG_TRY(pg__tell_note(&c->r, err,
+                             "training configuration dropped: its %s cannot be said in this "
+                             "container",
+                             lost));
     else if (lost)
         PG_TRY(pg__tell_note(&c->r, err, "%s dropped from the training configuration", lost));
 done:

@@ -103,7 +103,10 @@ static pg_status add_schedule(pg__strs *notes, const translating *t, pg__json_sp
     *can = name.n && config.n && text[config.off] == '{' && PG_IS_ANY(name.s, schedules) &&
            (!module.n || pg__json_is_text(text, module, "keras.optimizers.schedules"));
     if (!*can) {
-        PG_TRY(pg__strs_printf(notes, err, "%s is no learning rate schedule of Keras 3",
+        PG_TRY(pg__strs_printf(notes, err,
+                               "learning rate dropped from %s, whose default stands there: %s is "
+                               "no schedule of Keras 3",
+                               t->of->class_name,
                                name.n ? PG_SHOW(name.s) : "an object without a class"));
         goto done;
     }
@@ -155,8 +158,9 @@ static pg_status add_rate(pg__strs *notes, const translating *t, int *can, pg_er
         PG_TRY(add_value(&number, "decay_rate", decay));
         PG_TRY(pg__str_puts(&rate, ", \"staircase\": false}", err));
     } else {
-        PG_TRY(add_schedule(notes, &number, v, can, err));
-        if (!*can)
+        int is_known = 0;
+        PG_TRY(add_schedule(notes, &number, v, &is_known, err));
+        if (!is_known)
             goto done;
     }
     PG_TRY(pg__str_puts(&rate, ", \"registered_name\": null}", err));

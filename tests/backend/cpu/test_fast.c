@@ -44,6 +44,31 @@ static void dropout_draws_the_same_numbers(void **state)
         }
 }
 
+/* Not even that of a rounding: Adam divides gradients by their size. */
+static void layer_norm_of_one_number_has_no_slope(void **state)
+{
+    const pg__layer_norm_attrs a = {.n_axes = 1, .epsilon = 1e-2};
+    const pg__dims shape = S(9, 1), row = S(1), each = S(9);
+    float x[9], dy[9], scale[9], dx[9], gamma = 1.1f, dgamma, dbeta;
+    (void)state;
+    for (size_t i = 0; i < 9; i++) {
+        x[i] = 0.3f * (float)i;
+        dy[i] = 0.7f + 0.1f * (float)i;
+        scale[i] = 10;
+    }
+    const pg__arg in[] = {
+        {&shape, x, 9}, {&shape, dy, 9}, {&row, &gamma, 1}, {&each, x, 9}, {&each, scale, 9}};
+    for (int isa = 0; isa < PG__N_ISAS; isa++)
+        for (int plain = 0; plain < 2 && pg__isa_present((pg__isa)isa); plain++) {
+            const pg__arg out[] = {{&shape, dx, 9},
+                                   {&row, &dgamma, 1},
+                                   {&row, plain ? NULL : &dbeta, 1}}; /* rarely: the answer */
+            fast(isa, PG__OP_layer_norm_grad)(&a, in, 5, out, 3);
+            for (size_t i = 0; i < 9; i++)
+                assert_true(dx[i] == 0);
+        }
+}
+
 /* The low half of the counter runs over. */
 static void dropout_knows_batches_beyond_32_bits(void **state)
 {
@@ -111,6 +136,7 @@ static void channels_without_variance_have_none(void **state)
 }
 
 PG_TEST_MAIN(cmocka_unit_test(dropout_draws_the_same_numbers),
+             cmocka_unit_test(layer_norm_of_one_number_has_no_slope),
              cmocka_unit_test(dropout_knows_batches_beyond_32_bits),
              cmocka_unit_test(no_number_is_hidden),
              cmocka_unit_test(channels_without_variance_have_none))

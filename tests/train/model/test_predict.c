@@ -153,6 +153,37 @@ static void evaluation_is_the_validation_of_a_run(void **state)
     pg_trainer_close(t);
 }
 
+/* As the loss of that name does, over a softmax that hides them from the prediction. */
+static void a_metric_takes_the_logits_of_another_activation(void **state)
+{
+    char model[600], weights[600];
+    double losses[2];
+    pg_data *d = open_golden_data("mlp_digits");
+    (void)state;
+    snprintf(model, sizeof model, "%s/golden/mlp_digits/model.json", pg_testdata);
+    snprintf(weights, sizeof weights, "%s/golden/mlp_digits/init_weights.h5", pg_testdata);
+    for (int cached = 0; cached < 2; cached++) {
+        const pg_train_opts opts = {.model = model,
+                                    .weights = weights,
+                                    .loss = "binary_crossentropy",
+                                    .metrics = "binary_crossentropy",
+                                    .weighted_metrics = "BinaryCrossentropy:from_logits=true",
+                                    .rules = cached ? "2.15" : "2.3",
+                                    .devices = "cpu:0,cpu:1"};
+        pg_trainer *t = NULL;
+        pg_logs logs;
+        assert_ok(pg_trainer_open(&t, &opts, NULL));
+        assert_ok(pg_evaluate(t, d, NULL, &logs, NULL));
+        assert_int_equal(logs.n, 3);
+        for (size_t i = 1; i < 3; i++)
+            assert_true(fabs(logs.values[i] - logs.values[0]) < 1e-6);
+        losses[cached] = logs.values[0];
+        pg_trainer_close(t);
+    }
+    assert_true(fabs(losses[0] - losses[1]) > 0.01);
+    pg_data_close(d);
+}
+
 static void several_outputs_go_to_one_archive(void **state)
 {
     pg_trainer *t = open_golden("multiout", NULL, "cpu:0,cpu:0");
@@ -408,6 +439,7 @@ PG_TEST_MAIN_WITH(make_test_dir, remove_test_dir,
                   cmocka_unit_test(predictions_do_not_depend_on_batches_and_devices),
                   cmocka_unit_test(rows_in_memory_give_what_a_file_gives),
                   cmocka_unit_test(evaluation_is_the_validation_of_a_run),
+                  cmocka_unit_test(a_metric_takes_the_logits_of_another_activation),
                   cmocka_unit_test(several_outputs_go_to_one_archive),
                   cmocka_unit_test(the_end_of_a_residual_block_is_part_of_its_convolution),
                   cmocka_unit_test(a_cancelled_prediction_leaves_no_file),
