@@ -1,5 +1,5 @@
-/* out_of_memory.c - which layer needs most, and what to do when a device has no room for a batch.
- */
+/* out_of_memory.c - which layer needs most memory, and a hint for a device that has no room for a
+ * batch. */
 #include "train/step/out_of_memory.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* profiled.c - which steps are counted, and the rows that a caller is shown. */
+/* profiled.c - which steps are profiled, and the rows that a caller gets. */
 #include "train/step/profiled.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static int slower_first(const void *a, const void *b)
     return x->seconds < y->seconds ? 1 : x->seconds > y->seconds ? -1 : 0;
 }
 
-/* What is done beside operations in training, by all workers at once. */
+/* Training work outside of operations, done by all workers at once. */
 static size_t add_rest(const pg_trainer *t, pg_op_profile *out)
 {
     const double n = (double)t->pool.n_threads;

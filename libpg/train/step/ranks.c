@@ -84,7 +84,8 @@ size_t pg_job_rank(size_t *n_ranks)
     return p.rank;
 }
 
-/* Others may be on GPUs, whose way needs nothing but an address: this one finds them there too. */
+/* Other ranks may be on GPUs, which only need an address to connect, so this one joins the same
+ * way. */
 pg_status pg_job_refuse(pg_err *err)
 {
     const pg__comm_opts opts = {.timeout = 30, .on_gpus = 1};
@@ -93,7 +94,7 @@ pg_status pg_job_refuse(pg_err *err)
 
 pg_status pg__ranks_known(struct pg__ranks *ranks, pg_status st, pg_err *err)
 {
-    const int is_own = st == PG_E_NOMEM || st == PG_E_LIMIT; /* nobody else knows */
+    const int is_own = st == PG_E_NOMEM || st == PG_E_LIMIT; /* the other ranks do not know */
     if (st == PG_OK || st == PG_E_PEER || is_own)
         return st;
     ranks->has_agreed = 1;
@@ -102,11 +103,11 @@ pg_status pg__ranks_known(struct pg__ranks *ranks, pg_status st, pg_err *err)
     return st;
 }
 
-/* ---- who does what ---- */
+/* ---- sharing the work ---- */
 
 typedef struct share {
-    uint64_t n_replicas, cores; /* a number of the set of cores */
-    uint64_t n_devices, how;    /* 1: deterministic, 2: cpu_merge: who sums gradients */
+    uint64_t n_replicas, cores; /* a hash of the set of cores */
+    uint64_t n_devices, how;    /* how gradients are summed: 1 deterministic, 2 cpu_merge */
     char backend[16];
 } share;
 
@@ -138,7 +139,7 @@ static pg_status check_tree(const pg_trainer *t, pg_err *err)
     return PG_E_UNSUPPORTED;
 }
 
-/* Launchers that hand out no more than an address find GPUs, which sum by themselves. */
+/* Launchers that provide only an address work for GPUs, which sum by themselves. */
 static pg_status check_launcher(const pg__trainer_devs *devs, pg_err *err)
 {
     if (pg__job_place_of().by != PG__TORCHRUN || !devs->backend->host_memory)
@@ -190,7 +191,7 @@ done:
     return pg__ranks_known(t->ranks, st, err);
 }
 
-/* Lanes of the deterministic mode are numbered over all ranks, others are each rank's own. */
+/* In the deterministic mode lanes are numbered over all ranks; else each rank numbers its own. */
 pg_status pg__ranks_seat(pg_trainer *t, pg_err *err)
 {
     pg__ranks *r = t->ranks;
@@ -218,7 +219,7 @@ done:
 
 /* ---- the same everywhere ---- */
 
-/* What has to be equal, in the order in which it is told. */
+/* What has to be equal, in the order in which differences are reported. */
 typedef struct sameness {
     uint64_t version, model, options, isa;
 } sameness;
@@ -319,7 +320,7 @@ done:
     return pg__ranks_known(t->ranks, st, err);
 }
 
-/* A flat of rank 0. */
+/* Sends rank 0's flat to all. */
 static pg_status share_flat(pg_trainer *t, pg__flat *f, pg_err *err)
 {
     const size_t n = (size_t)t->vars.offsets[t->vars.n_params] * t->devs.backend->real_bytes;
@@ -508,7 +509,7 @@ pg_status pg__ranks_shares(pg_trainer *t, pg_fit_report *to, pg_err *err)
     mine.exchange = s->exchange;
     mine.compute = s->step - s->exchange;
     mine.waiting = waited > s->exchange ? waited - s->exchange : 0;
-    if (mine.waiting > mine.compute) /* of steps: others wait between them, too */
+    if (mine.waiting > mine.compute) /* within steps: others wait between steps, too */
         mine.waiting = mine.compute;
     mine.compute -= mine.waiting;
     for (double *v = &mine.compute; v <= &mine.input && busy > 0; v++)

@@ -12,7 +12,7 @@
 
 #define DEFAULT_LANES 8
 
-/* "cpu:5" of a machine with two cores is a replica like any other, but hardly what was meant. */
+/* "cpu:5" on a machine with two cores works like any replica, but is hardly intended. */
 static pg_status note_cores(pg_trainer *t, const char *devices, pg_err *err)
 {
     size_t n_cores = 0;
@@ -33,7 +33,7 @@ done:
     return st;
 }
 
-/* Cores are dealt evenly over the replicas, at least one to each. */
+/* Divides the cores evenly over the replicas, at least one each. */
 pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
 {
     size_t cores = o->threads;
@@ -63,7 +63,7 @@ pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     if (o->deterministic)
         t->pool.cut.n_lanes = o->lanes ? o->lanes : DEFAULT_LANES;
     if (t->pool.cut.n_lanes & (t->pool.cut.n_lanes - 1) || t->pool.cut.n_lanes > 1024)
-        PG_FAIL(PG_E_ARG, "lanes: %zu is no power of two up to 1024", t->pool.cut.n_lanes);
+        PG_FAIL(PG_E_ARG, "lanes: %zu is not a power of two up to 1024", t->pool.cut.n_lanes);
     if (t->pool.cut.n_lanes && t->pool.cut.n_replicas > t->pool.cut.n_lanes) {
         st = pg_fail(err, PG_E_ARG, "%zu devices need at least as many lanes",
                      t->pool.cut.n_replicas);
@@ -87,8 +87,7 @@ pg_status pg__workers_start(pg_trainer *t, pg_err *err)
     if (!t->pool.workers || !t->pool.arenas || !t->pool.landings)
         return pg__nomem(err);
     const pg_status st = pg__devices_staff(t, err);
-    /* one thread gives work to all devices that share a lane, where they have queues of their own
-     */
+    /* one thread feeds all devices that share a lane, if they have queues of their own */
     const size_t n = t->devs.is_split ? t->pool.cut.n_workers : t->pool.n_threads;
     return st == PG_OK ? pg__thread_pool_new(&t->pool.team, n, err) : st;
 }
