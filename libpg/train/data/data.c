@@ -13,7 +13,7 @@
 #include "io/scratch.h"
 #include "train/data/data_random.h"
 
-#define PIECE_BYTES ((size_t)128 << 10) /* converted at a time: stays in the cache */
+#define PIECE_BYTES     ((size_t)128 << 10) /* converted at a time: stays in the cache */
 
 #define PG_SOURCE(name) extern const pg__source pg__source_##name;
 #include "train/data/sources.def"
@@ -147,8 +147,8 @@ static pg_status identify(pg__part *p, pg__io **io, pg_err *err)
         *io = inner;
     }
     if (!p->source)
-        PG_FAIL(PG_E_UNKNOWN,
-                "is no data that pgfit reads: .npz, .npy, HDF5, CSV, IDX, a folder of pictures");
+        PG_FAIL(PG_E_UNKNOWN, "is not in a format that pgfit reads: .npz, .npy, HDF5, CSV, IDX, a "
+                              "folder of pictures");
 done:
     return st;
 }
@@ -326,7 +326,7 @@ static pg_status name_by_place(pg_data *d, const pg__ends *e, pg_err *err)
         if (at >= e->n_inputs + 2 * n_y) {
             if (!e->targeted) /* predictions: targets are of no use */
                 break;
-            return pg_fail(err, PG_E_MISMATCH, "%s: has more files than the model has use for",
+            return pg_fail(err, PG_E_MISMATCH, "%s: has more files than the model needs",
                            PG_SHOW(d->path));
         }
         if (at < e->n_inputs)
@@ -352,7 +352,7 @@ pg_status pg__data_bind(pg_data *d, const pg__ends *ends, pg_err *err)
 {
     const pg__part *p = &d->parts[0];
     if (d->n_holders > 0) {
-        (void)pg_fail(err, PG_E_ARG, "%s: a training reads these data; open them a second time",
+        (void)pg_fail(err, PG_E_ARG, "%s: a training run reads these data; open them a second time",
                       PG_SHOW(d->path));
         return PG_E_ARG;
     }
@@ -378,7 +378,7 @@ pg_status pg_data_reshape(pg_data *d, const char *dims, pg_err *err)
         const unsigned long long n = *s >= '0' && *s <= '9' ? strtoull(s, &end, 10) : 0;
         if (n == 0 || n > UINT32_MAX || (*end != ',' && *end != '\0') || to.rank == PG_MAX_RANK)
             return pg_fail(err, PG_E_ARG,
-                           "reshape: \"%s\" is no list of dimensions such as 28,28,1",
+                           "reshape: \"%s\" is not a list of dimensions such as 28,28,1",
                            PG_SHOW(dims));
         to.d[to.rank++] = n;
         s = end;

@@ -1,5 +1,5 @@
 /* data_csv.c - tables of numbers as text (RFC 4180; also ';' or tabs between them), parsed once
- * into memory. The first row is a header if one of its fields is no number. Which columns are
+ * into memory. The first row is a header if one of its fields is not a number. Which columns are
  * targets is known with the model: those named like its outputs, or y, y0, ...; in a table without
  * such names the last one. "w", "w0", ... are weights of rows. Columns of one name, or of one name
  * with .1, .2 behind as pandas writes them, stand side by side in one array. */
@@ -163,7 +163,7 @@ static pg_status read_row(table *b, const text *t, char *line, pg_err *err)
         return pg__nomem(err);
     for (; (field = next_field(t, &rest)); n++) {
         if (n < b->n_cols && !parse_number(t, field, &b->values[b->n_values + n]))
-            return pg_fail(err, PG_E_FORMAT, "line %llu, column %zu: \"%s\" is no number",
+            return pg_fail(err, PG_E_FORMAT, "line %llu, column %zu: \"%s\" is not a number",
                            (unsigned long long)t->line, n + 1, PG_SHOW(field));
     }
     if (n != b->n_cols)

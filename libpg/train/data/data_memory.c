@@ -18,7 +18,7 @@ static pg_status check(const pg_array *a, pg_err *err)
 {
     pg_status st = PG_OK;
     if (!a->key || !*a->key)
-        PG_FAIL(PG_E_ARG, "an array has no key, as \"x0\" or \"y0\"");
+        PG_FAIL(PG_E_ARG, "an array has no key such as \"x0\" or \"y0\"");
     if (a->rank < 1 || a->rank > PG_MAX_RANK)
         PG_FAIL(PG_E_ARG, "array %s: %u dimensions, 1 to %d are possible", PG_SHOW(a->key),
                 (unsigned)a->rank, PG_MAX_RANK);

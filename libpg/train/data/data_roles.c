@@ -234,7 +234,7 @@ static pg_status take_set(pg_data *d, const pg__ends *e, int has_target, pg_err 
         take(&p);
         return note_pair(d, &p, err);
     }
-    (void)pg_fail(err, PG_E_MISMATCH, "%s: holds no %s set, as x_%s and y_%s", PG_SHOW(d->path),
+    (void)pg_fail(err, PG_E_MISMATCH, "%s: holds no %s set such as x_%s and y_%s", PG_SHOW(d->path),
                   d->set, d->set, d->set);
     (void)pg__data_list(d, err);
     return PG_E_MISMATCH;
@@ -367,7 +367,7 @@ static pg_status read_names(pg__strs *out, const char *list, pg_err *err)
     for (const char *s = list; s; s = *s == ',' ? s + 1 : NULL) {
         const size_t n = strcspn(s, ",");
         if (n == 0)
-            PG_FAIL(PG_E_ARG, "\"%s\" is no list of names", PG_SHOW(list));
+            PG_FAIL(PG_E_ARG, "\"%s\" is not a list of names", PG_SHOW(list));
         PG_TRY(pg__strs_add(&names, s, n, err));
         s += n;
     }

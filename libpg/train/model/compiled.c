@@ -386,7 +386,8 @@ static pg_status read_loss_keys(pg__str *out, const pg__json *config, pg_err *er
         else if (pg__json_num(it.value, &v))
             PG_TRY(pg__str_puts(out, PG_REAL32(v), err));
         else
-            PG_FAIL(PG_E_UNSUPPORTED, "its training configuration has a loss whose %s is no number",
+            PG_FAIL(PG_E_UNSUPPORTED,
+                    "its training configuration has a loss whose %s is not a number",
                     PG_SHOW(it.key));
     }
 done:

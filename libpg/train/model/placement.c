@@ -54,7 +54,7 @@ static pg_status number_of(crew *c, const pg_trainer *t, const char *name, size_
     size_t ordinal;
     pg_status st = PG_OK;
     if (len == 0 || len >= MAX_NAME)
-        PG_FAIL(PG_E_ARG, "place: \"%.*s\" is no device: write LAYER=cpu:1", (int)len, name);
+        PG_FAIL(PG_E_ARG, "place: \"%.*s\" is not a device: write LAYER=cpu:1", (int)len, name);
     memcpy(full, name, len);
     memcpy(full + len, memchr(name, ':', len) ? "" : ":0", memchr(name, ':', len) ? 1 : 3);
     const int is_suffix = take_suffix(full, suffix);
@@ -62,7 +62,7 @@ static pg_status number_of(crew *c, const pg_trainer *t, const char *name, size_
     if (backend != t->devs.backend)
         return refuse_kinds(t, backend, err);
     if (!is_suffix || (suffix[0] && backend->host_memory))
-        PG_FAIL(PG_E_ARG, "place: \"%.*s\" is no device: write LAYER=%s:1", (int)len, name,
+        PG_FAIL(PG_E_ARG, "place: \"%.*s\" is not a device: write LAYER=%s:1", (int)len, name,
                 backend->name);
     memcpy(full + strlen(full), suffix, strlen(suffix) + 1);
     for (*out = 0; *out < c->n; (*out)++)

@@ -51,13 +51,14 @@ static pg_status compare(const pg__snapshot *s, size_t slot, size_t param, pg_st
     pg_status st = PG_OK;
     int is_same = 0;
     if (w->dtype != PG_F32)
-        PG_FAIL(PG_E_MISMATCH, "%s: its type is not that of the weights", PG_SHOW(w->name));
+        PG_FAIL(PG_E_MISMATCH, "%s: its type differs from that of the weights", PG_SHOW(w->name));
     for (size_t at = 0, n; at < n_elems; at += n) {
         n = n_elems - at < PIECE ? n_elems - at : PIECE;
         PG_TRY(read_some(file, i, state, at, got, n, err));
         PG_TRY(same(s, slot, param, at, got, n, &is_same, err));
         if (!is_same)
-            PG_FAIL(PG_E_MISMATCH, "%s: read back, it is not what was trained", PG_SHOW(w->name));
+            PG_FAIL(PG_E_MISMATCH, "%s: read back, it differs from what was trained",
+                    PG_SHOW(w->name));
     }
 done:
     return st;

@@ -390,7 +390,7 @@ static pg_status say_form(const pg_trainer *t, const pg__feed *f, size_t i, cons
         return pg_fail(err, PG_E_MISMATCH,
                        "%s: \"%s\" has other shapes or types on %s (rank 0) than on %s (rank %zu)",
                        path, PG_SHOW(key), host(t, 0), host(t, k), k);
-    return pg_fail(err, PG_E_MISMATCH, "%s: weights of rows are there on %s (rank %zu) alone", path,
+    return pg_fail(err, PG_E_MISMATCH, "%s: only %s (rank %zu) has weights of rows", path,
                    host(t, a->is_there ? 0 : k), a->is_there ? (size_t)0 : k);
 }
 

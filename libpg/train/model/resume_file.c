@@ -149,7 +149,7 @@ pg_status pg__resume_file_check(const char *path, pg_err *err)
         return PG_OK;
     if (n == sizeof head && memcmp(head, magic, n) == 0)
         return PG_OK;
-    (void)pg_fail(err, PG_E_ARG, "%s: is there, and is no resume file of pgfit", PG_SHOW(path));
+    (void)pg_fail(err, PG_E_ARG, "%s: exists and is not a resume file of pgfit", PG_SHOW(path));
     pg_err_do(err, PG_DO_START_AFRESH, NULL);
     pg_err_arg(err, "elsewhere", "true");
     return PG_E_ARG;
@@ -229,7 +229,7 @@ static pg_status read_head(pg__resume_file *f, pg_err *err)
         PG_FAIL(PG_E_FORMAT, "too short for a resume file");
     PG_TRY(pg__io_read(f->io, 0, raw, HEAD, err));
     if (memcmp(raw, magic, 8) != 0)
-        PG_FAIL(PG_E_FORMAT, "no resume file of pgfit");
+        PG_FAIL(PG_E_FORMAT, "not a resume file of pgfit");
     if (pg__le32(raw + 8) != 1)
         PG_FAIL(PG_E_UNSUPPORTED, "resume file of version %u; this program knows version 1",
                 (unsigned)pg__le32(raw + 8));
@@ -245,7 +245,7 @@ static pg_status read_head(pg__resume_file *f, pg_err *err)
         PG_FAIL(PG_E_FORMAT, "too short for its %zu parts", n);
     PG_TRY(pg__io_read(f->io, HEAD, raw + HEAD, n_head - HEAD, err));
     if (pg__crc32(0, raw, n_head - 4) != pg__le32(raw + n_head - 4))
-        PG_FAIL(PG_E_FORMAT, "its head is damaged");
+        PG_FAIL(PG_E_FORMAT, "its header is damaged");
     for (size_t i = 0; i < n; i++)
         PG_TRY(read_entry(f, raw + HEAD + i * ENTRY, n_head, err));
 done:

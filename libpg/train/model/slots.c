@@ -348,7 +348,7 @@ pg_status pg__state_take(pg_trainer *t, pg_store *file, const char *name, pg_err
     if (taken && !k.has_product)
         pg__optimiser_recount(&t->compiled.optimiser);
     if (taken)
-        PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: goes on after %s update%s of %s",
+        PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: continues after %s update%s of %s",
                                PG_SHOW(name), PG_NUM(t->compiled.optimiser.iterations),
                                t->compiled.optimiser.iterations == 1 ? "" : "s",
                                t->compiled.optimiser.name));

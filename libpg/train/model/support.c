@@ -137,7 +137,7 @@ pg_status pg_layer_support_of(pg_layer_support *out, size_t i, pg_err *err)
     for (size_t k = 0; !found && k < N_SHAPES * 4; k++) {
         pg_err why = {0};
         if (!model_text(text, sizeof text, name, shapes[k / 4], k & 1 ? 2 : 1, !(k & 2)))
-            return pg_fail(err, PG_E_ARG, "%s: no class of Keras", name);
+            return pg_fail(err, PG_E_ARG, "%s: not a class of Keras", name);
         st = try_model(&o, text, &why);
         if (st == PG_E_NOMEM)
             return pg__nomem(err);

@@ -197,7 +197,7 @@ static pg_status read_schedule(pg_trainer *t, const char *asked, const pg__json 
     PG_TRY(pg__optimiser_follow(&t->compiled.optimiser, t->compiled.schedule, err));
     if (t->compiled.schedule && pg__era_of(t) <= PG__ERA_2_3)
         PG_TRY(pg__strs_printf(&t->report.notes, err,
-                               "Keras %s has no %s: full models will tell the rate of the moment",
+                               "Keras %s has no %s: full models will store the current rate",
                                t->net.rules->name, pg__schedule_name(t->compiled.schedule)));
 done:
     return st;
@@ -303,7 +303,8 @@ static pg_status read_compiled(pg__compiled *out, pg_trainer *t, const pg_train_
         goto done;
     }
     if (o->compile_from && !out->optimizer.n && !out->loss.n)
-        PG_FAIL(PG_E_UNKNOWN, "%s: says nothing of training: no full model that was compiled",
+        PG_FAIL(PG_E_UNKNOWN,
+                "%s: has no training configuration: not a full model that was compiled",
                 PG_SHOW(path));
 done:
     pg_store_close(other);

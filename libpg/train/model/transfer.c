@@ -105,8 +105,7 @@ pg_status pg__transfer_tell(pg_trainer *t, const pg_train_opts *o, pg_err *err)
         frozen += could && !t->vars.trained[i] ? t->vars.n_elems[i] : 0;
     }
     if (o->freeze && frozen == n)
-        PG_TRY(pg__strs_printf(&t->report.notes, err,
-                               "freeze: no layer is left that could be trained"));
+        PG_TRY(pg__strs_printf(&t->report.notes, err, "freeze: no layer is left to train"));
     else if (o->freeze)
         PG_TRY(pg__strs_printf(&t->report.notes, err, "freeze: %s of %s parameters are not trained",
                                PG_NUM(frozen), PG_NUM(n)));
@@ -313,7 +312,7 @@ static pg_status report(const taking *g, const char *path, pg_err *err)
         PG_TRY(pg__strs_printf(&t->report.notes, err, "%s: %zu more layers were not taken",
                                PG_SHOW(path), g->unfit.n - NAMES_IN_ALL));
     PG_TRY(note_list(t, path, "has nothing for", &g->missing, err));
-    PG_TRY(note_list(t, path, "has what the model has not", &g->others, err));
+    PG_TRY(note_list(t, path, "has what the model does not have", &g->others, err));
 done:
     return st;
 }
@@ -350,8 +349,9 @@ static pg_status take_all(pg_trainer *t, pg_store *file, const char *path, int *
         st = pg_fail(err, PG_E_MISMATCH,
                      "no layer in it has the name and the shapes of one of the model's");
         if (has_no_names(file))
-            pg_err_hint(err, "a .weights.h5 knows no names of layers: take the .keras, or a legacy "
-                             ".h5");
+            pg_err_hint(err,
+                        "a .weights.h5 does not store layer names: use the .keras, or a legacy "
+                        ".h5");
         else
             pg_err_do(err, PG_DO_RENAME, NULL);
         list_reasons(&g, err);
@@ -413,11 +413,11 @@ pg_status pg__transfer_load(pg_trainer *t, const pg_train_opts *o, pg_store *fil
         const pg__leaf *l = &t->net.leaves.v[i];
         if (l->vars.n == 0 || g.taken[i] || is_head[i])
             continue;
-        st = pg_fail(err, PG_E_MISMATCH, "does not fit the model beside its new head: %s",
+        st = pg_fail(err, PG_E_MISMATCH, "does not fit the model apart from its new head: %s",
                      PG_SHOW(l->layer->name));
         list_reasons(&g, err);
         pg_err_set(err, "init_from", "%s", path);
-        pg_err_arg(err, "note", "takes what fits, and says what does not");
+        pg_err_arg(err, "note", "takes what fits and reports what does not");
         break;
     }
 done:

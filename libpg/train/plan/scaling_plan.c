@@ -56,7 +56,8 @@ static double or_else(double v, double otherwise)
 static pg_status check_trainer(pg_trainer *t, const pg_fit_opts *fit, pg_err *err)
 {
     if (t->ranks) {
-        (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made by one process, which joins no job");
+        (void)pg_fail(err, PG_E_UNSUPPORTED,
+                      "a plan is made by one process that is not part of a job");
         return pg__ranks_agree(t->ranks, PG_E_UNSUPPORTED, err);
     }
     if (t->devs.assigned.n_devices > 0)
@@ -66,7 +67,7 @@ static pg_status check_trainer(pg_trainer *t, const pg_fit_opts *fit, pg_err *er
         return pg_fail(err, PG_E_UNSUPPORTED,
                        "a plan of several batches per update is not covered");
     if (!t->devs.backend->host_memory && t->pool.cut.n_replicas > 1) {
-        (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made with one GPU, here are several");
+        (void)pg_fail(err, PG_E_UNSUPPORTED, "a plan is made with one GPU, not with several");
         pg_err_set(err, "devices", "cuda:0");
         return PG_E_UNSUPPORTED;
     }
@@ -79,10 +80,9 @@ static pg_status check_devices(const planning *p, pg_err *err)
     const pg_plan_opts *o = &p->o;
     const int given = o->speedup > 0 || o->flops > 0;
     if (o->gpus && !p->is_here && !given) {
-        (void)pg_fail(
-            err, PG_E_ARG,
-            "gpus: no GPU computes here, so how fast one is must be given: speedup=X times "
-            "as fast as this CPU, or flops=RATE");
+        (void)pg_fail(err, PG_E_ARG,
+                      "gpus: there is no GPU here to time, so give its speed: speedup=X times "
+                      "as fast as this CPU, or flops=RATE");
         pg_err_set(err, "devices", "cuda:0");
         pg_err_arg(err, "note", "where there is one, or speedup=20");
         return PG_E_ARG;
@@ -96,7 +96,7 @@ static pg_status check_devices(const planning *p, pg_err *err)
     if (o->gpus && o->cores)
         return pg_fail(err, PG_E_ARG, "cores: belong to cpus, not to gpus");
     if (o->hosts > 1 && o->bandwidth <= 0) {
-        (void)pg_fail(err, PG_E_ARG, "hosts: how fast the link between them is must be given");
+        (void)pg_fail(err, PG_E_ARG, "hosts: give the speed of the link between them");
         pg_err_hint(err, "link=100Gbit; mpirun on two of them measures it");
         return PG_E_ARG;
     }

@@ -139,8 +139,8 @@ static pg_status unknown(const char *text, size_t len, pg_err *err)
         names[i] = keys[i].name;
     (void)pg__printable(name, sizeof name, text, len);
     const char *near = pg__nearest(name, names, N_KEYS);
-    (void)pg_fail(err, PG_E_ARG, "%s: no key of a plan%s%s%s", name, near ? "; did you mean " : "",
-                  near ? near : "", near ? "?" : "");
+    (void)pg_fail(err, PG_E_ARG, "%s: not a key of a plan%s%s%s", name,
+                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     return pg__list_known(err, PG_E_ARG, names, N_KEYS);
 }
 

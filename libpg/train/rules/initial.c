@@ -200,7 +200,7 @@ static pg_status identity(request *r, pg_err *err)
 {
     const uint64_t cols = r->shape->rank == 2 ? r->shape->d[1] : 0;
     if (cols == 0)
-        return pg_fail(err, PG_E_FORMAT, "initializer Identity: %s is no matrix",
+        return pg_fail(err, PG_E_FORMAT, "initializer Identity: %s is not a matrix",
                        PG_SHAPE(r->shape));
     for (uint64_t i = 0; i < r->n; i++)
         r->out[i] = i / cols == i % cols ? setting(r, "gain", 1) : 0;

@@ -66,11 +66,11 @@ static pg_status shape_thresholds(pg__metric *m, pg_err *err)
         return refuse(m, err, "more thresholds than 100,000");
     for (size_t t = 0; t < m->args.thresholds.n; t++)
         if (!(m->args.thresholds.v[t] >= -1e10 && m->args.thresholds.v[t] <= 1.1))
-            return refuse(m, err, "thresholds lie between 0 and 1");
+            return refuse(m, err, "thresholds must lie between 0 and 1");
     if (m->args.class_id >= (double)m->n)
-        return refuse(m, err, "class_id is none of the prediction's");
+        return refuse(m, err, "class_id is not one of the prediction's classes");
     if (m->args.top_k > (double)m->n)
-        return refuse(m, err, "top_k is more than the prediction has");
+        return refuse(m, err, "top_k is more than the prediction's classes");
     if (__builtin_mul_overflow(2 * (n_thresholds(m) + 1), n_labels(m), &m->n_state) ||
         m->n_state > ((size_t)1 << 22))
         return refuse(m, err, "more thresholds of labels than fit");
@@ -194,9 +194,9 @@ pg_status pg__shape_at(pg__metric *m, const pg__dims *prediction, pg_err *err)
     (void)prediction;
     m->args.multi_label = 0;
     if (!(m->args.value >= 0 && m->args.value <= 1))
-        PG_TRY(refuse(m, err, "its bound lies between 0 and 1"));
+        PG_TRY(refuse(m, err, "its bound must lie between 0 and 1"));
     if (!(m->args.num_thresholds >= 1))
-        PG_TRY(refuse(m, err, "num_thresholds is 1 at least"));
+        PG_TRY(refuse(m, err, "num_thresholds must be at least 1"));
     if (m->args.num_thresholds == 1 && m->args.thresholds.n == 0)
         PG_TRY(add_one(&m->args.thresholds, 0.5, err));
     PG_TRY(shape_thresholds(m, err));
@@ -265,11 +265,11 @@ pg_status pg__shape_auc(pg__metric *m, const pg__dims *prediction, pg_err *err)
     if (!isnan(m->args.num_labels) && m->args.multi_label == 0)
         PG_TRY(refuse(m, err, "num_labels is for multi_label"));
     if (!isnan(m->args.num_labels) && m->args.num_labels != (double)m->n)
-        PG_TRY(refuse(m, err, "num_labels are not as many as the prediction has"));
+        PG_TRY(refuse(m, err, "num_labels differs from the number of the prediction's labels"));
     if (m->args.label_weights.n > 0 && m->args.label_weights.n != m->n)
-        PG_TRY(refuse(m, err, "label_weights are not as many as the prediction has"));
+        PG_TRY(refuse(m, err, "label_weights differ in number from the prediction's labels"));
     if (!(m->args.num_thresholds > 1) && m->args.thresholds.n == 0)
-        PG_TRY(refuse(m, err, "num_thresholds is 2 at least"));
+        PG_TRY(refuse(m, err, "num_thresholds must be at least 2"));
     if (m->args.thresholds.n > 0)
         PG_TRY(frame_thresholds(&m->args.thresholds, err));
     PG_TRY(shape_thresholds(m, err));
@@ -339,9 +339,9 @@ pg_status pg__shape_scores(pg__metric *m, const pg__dims *prediction, pg_err *er
     if (isnan(m->args.beta))
         m->args.beta = 1;
     if (!(m->args.beta > 0 && m->args.beta < 1e100))
-        return refuse(m, err, "beta is more than 0");
+        return refuse(m, err, "beta must be more than 0");
     if (!isnan(m->args.threshold) && !(m->args.threshold > 0 && m->args.threshold <= 1))
-        return refuse(m, err, "threshold lies between 0 and 1");
+        return refuse(m, err, "threshold must lie between 0 and 1");
     m->n_state = 4 * m->n;
     m->n_results = m->args.average == AVERAGE_NONE ? m->n : 1;
     return PG_OK;
@@ -400,7 +400,7 @@ static pg_status shape_matrix(pg__metric *m, pg_err *err)
 {
     const size_t n = (size_t)m->args.num_classes;
     if (!(m->args.num_classes >= 1 && m->args.num_classes <= MOST_CLASSES))
-        return refuse(m, err, "num_classes lies between 1 and 1024");
+        return refuse(m, err, "num_classes must lie between 1 and 1024");
     for (size_t k = 0; k < m->args.target_class_ids.n; k++)
         if (!(m->args.target_class_ids.v[k] >= 0 &&
               m->args.target_class_ids.v[k] < m->args.num_classes))

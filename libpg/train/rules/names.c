@@ -108,7 +108,7 @@ static pg_status read_others(pg__loss_attrs *out, pg__settings *from, pg_err *er
     if (isnan(ignored))
         goto done;
     if (!(fabs(ignored) < 2e9) || ignored != (double)(int32_t)ignored)
-        PG_FAIL(PG_E_ARG, "loss %s: ignore_class is no class", from->name.s);
+        PG_FAIL(PG_E_ARG, "loss %s: ignore_class is not a class", from->name.s);
     out->ignores = 1;
     out->ignored = (int32_t)ignored;
 done:
@@ -149,9 +149,9 @@ static pg_status refuse(const char *name, size_t n, pg_err *err)
     static const struct {
         const char *name, *why;
     } others[] = {
-        {"CTC", "its targets are sequences of their own lengths"},
-        {"Dice", "it is one number of the whole batch, whose rows are not seen together"},
-        {"Tversky", "it is one number of the whole batch, whose rows are not seen together"}};
+        {"CTC", "its targets are sequences of varying lengths"},
+        {"Dice", "it is one number for the whole batch, whose rows are not processed together"},
+        {"Tversky", "it is one number for the whole batch, whose rows are not processed together"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (pg__same_name(name, n, others[i].name))
             return pg_fail(err, PG_E_UNSUPPORTED, "loss %s is not covered: %s", others[i].name,

@@ -190,11 +190,12 @@ static void round_numbers(pg__optimiser *o)
 static pg_status check_average(const pg__optimiser *o, pg_err *err)
 {
     if (!(o->ema_momentum >= 0 && o->ema_momentum <= 1))
-        return pg_fail(err, PG_E_ARG, "optimizer %s: ema_momentum lies between 0 and 1", o->name);
+        return pg_fail(err, PG_E_ARG, "optimizer %s: ema_momentum must lie between 0 and 1",
+                       o->name);
     if (!(o->ema_frequency >= 0 && o->ema_frequency < 1e15) ||
         o->ema_frequency != trunc(o->ema_frequency))
-        return pg_fail(err, PG_E_ARG, "optimizer %s: ema_overwrite_frequency is no number of steps",
-                       o->name);
+        return pg_fail(err, PG_E_ARG,
+                       "optimizer %s: ema_overwrite_frequency is not a number of steps", o->name);
     return PG_OK;
 }
 
@@ -217,10 +218,10 @@ static pg_status check(pg__optimiser *o, pg_err *err)
     if (!(o->lr >= 0) || !isfinite(o->lr))
         return pg_fail(err, PG_E_ARG, "optimizer %s: learning rate %g", o->name, o->lr);
     if (!(o->beta_1 >= 0 && o->beta_1 < 1 && o->beta_2 >= 0 && o->beta_2 < 1))
-        return pg_fail(err, PG_E_ARG, "optimizer %s: beta_1 and beta_2 lie between 0 and 1",
+        return pg_fail(err, PG_E_ARG, "optimizer %s: beta_1 and beta_2 must lie between 0 and 1",
                        o->name);
     if (!(o->momentum >= 0 && o->momentum <= 1))
-        return pg_fail(err, PG_E_ARG, "optimizer %s: momentum lies between 0 and 1", o->name);
+        return pg_fail(err, PG_E_ARG, "optimizer %s: momentum must lie between 0 and 1", o->name);
     if (!(o->epsilon >= 0))
         return pg_fail(err, PG_E_ARG, "optimizer %s: epsilon is less than 0", o->name);
     if (!(o->weight_decay >= 0))

@@ -56,7 +56,7 @@ static pg_status read_axes(pg__penalty *out, const pg__param *p, const pg__json 
         int64_t at;
         const pg__json *j = pg__json_type_of(axis) == PG_J_ARRAY ? pg__json_at(axis, i) : axis;
         if (!pg__json_int(j, &at) || at < -(int64_t)p->shape.rank || at >= (int64_t)p->shape.rank)
-            return pg_fail(err, PG_E_FORMAT, "%s: constraint along an axis that %s has not",
+            return pg_fail(err, PG_E_FORMAT, "%s: constraint along an axis that %s does not have",
                            PG_SHOW(p->leaf->layer->name), p->var->name);
         out->axes |= 1u << (at < 0 ? at + (int64_t)p->shape.rank : at);
     }

@@ -193,7 +193,7 @@ static pg_status read_list(double **out, size_t *n, const pg__json *j, const cha
     for (size_t i = 0; is_array && good && i < pg__json_len(j); i++)
         good = pg__json_num(pg__json_at(j, i), &(*out)[(*n)++]);
     return good ? PG_OK
-                : pg_fail(err, PG_E_ARG, "%s is no list of numbers, as 0.1/0.01/0.001", key);
+                : pg_fail(err, PG_E_ARG, "%s is not a list of numbers such as 0.1/0.01/0.001", key);
 }
 
 static pg_status read_key(pg__schedule *s, size_t i, int needed, pg__settings *from, pg_err *err)
@@ -238,8 +238,8 @@ static pg_status find_type(pg__schedule *s, const char *name, pg_err *err)
 static pg_status check_list(const pg__schedule *s, pg_err *err)
 {
     if (s->n_values != s->n_boundaries + 1)
-        return pg_fail(err, PG_E_ARG, "%s: %zu boundaries want %zu values, there are %zu",
-                       s->type->name, s->n_boundaries, s->n_boundaries + 1, s->n_values);
+        return pg_fail(err, PG_E_ARG, "%s: %zu boundaries need %zu values, not %zu", s->type->name,
+                       s->n_boundaries, s->n_boundaries + 1, s->n_values);
     for (size_t i = 1; i < s->n_boundaries; i++)
         if (s->boundaries[i] < s->boundaries[i - 1])
             return pg_fail(err, PG_E_ARG, "%s: the boundaries do not ascend", s->type->name);

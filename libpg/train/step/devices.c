@@ -27,7 +27,7 @@ static pg_status add_replica(pg_trainer *t, const char *name, size_t len, pg_err
     size_t ordinal = 0;
     pg_status st = PG_OK;
     if (len >= sizeof text || t->pool.cut.n_replicas == PG_MAX_REPLICAS)
-        PG_FAIL(PG_E_ARG, "devices: more or longer names than there can be devices");
+        PG_FAIL(PG_E_ARG, "devices: too many or too long names");
     memcpy(text, name, len);
     text[len] = '\0';
     PG_TRY(pg__backend_of(&backend, &ordinal, text, err));

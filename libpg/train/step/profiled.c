@@ -96,7 +96,7 @@ pg_status pg_trainer_profile(pg_trainer *t, const pg_op_profile **rows, size_t *
 {
     size_t n = 3;
     if (!t->pool.workers[0].profile)
-        return pg_fail(err, PG_E_ARG, "nothing that this trainer did was profiled");
+        return pg_fail(err, PG_E_ARG, "this trainer has not profiled anything");
     for (size_t i = 0; i < n_rows(&t->net); i++)
         n += sum_of(t, i).calls > 0;
     pg_op_profile *out = pg__mem_array(n, sizeof *out);

@@ -129,11 +129,10 @@ static pg_status check_tree(const pg_trainer *t, pg_err *err)
         fits = fits && (r->first_replica[k + 1] - r->first_replica[k]) * n == all;
     if (fits)
         return PG_OK;
-    (void)pg_fail(
-        err, PG_E_UNSUPPORTED,
-        "deterministic: %zu ranks with %zu devices in all; the order of sums asks for powers "
-        "of two, and as many devices on each rank",
-        n, all);
+    (void)pg_fail(err, PG_E_UNSUPPORTED,
+                  "deterministic: %zu ranks with %zu devices in all; the order of sums requires "
+                  "powers of two, and equally many devices on each rank",
+                  n, all);
     pg_err_do(err, PG_DO_LAUNCH_RANKS, NULL);
     pg_err_arg(err, "ranks", "%zu", pg__tree_top(n) > n ? pg__tree_top(n) / 2 : n);
     return PG_E_UNSUPPORTED;
@@ -443,7 +442,7 @@ pg_status pg__ranks_found(struct pg__ranks *ranks, const char *file, int found, 
     all = pg__mem_array(pg__comm_size(c), sizeof *all);
     if (!all)
         PG_TRY(pg__nomem(err));
-    PG_TRY(pg__comm_gather(ranks->comm, &mine, all, sizeof mine, "the state to go on with", err));
+    PG_TRY(pg__comm_gather(ranks->comm, &mine, all, sizeof mine, "the state to resume", err));
     for (size_t k = 1; k < pg__comm_size(c); k++)
         if (all[k] != all[0]) {
             const size_t has = all[0] ? 0 : k, lacks = all[0] ? k : 0;
@@ -453,7 +452,7 @@ pg_status pg__ranks_found(struct pg__ranks *ranks, const char *file, int found, 
                               PG_SHOW(file), pg__comm_host(c, 0), pg__comm_host(c, k), k);
             else
                 (void)pg_fail(err, PG_E_MISMATCH,
-                              "%s: is there on %s (rank %zu), not on %s (rank %zu)", PG_SHOW(file),
+                              "%s: exists on %s (rank %zu), not on %s (rank %zu)", PG_SHOW(file),
                               pg__comm_host(c, has), has, pg__comm_host(c, lacks), lacks);
             pg_err_set(err, "resume_file", "%s", "");
             pg_err_arg(err, "note", "in a folder that all machines share");

@@ -354,7 +354,7 @@ pg_status pg__trainer_step(pg_trainer *t, const pg__batch *b, pg__pass pass,
     pg_status st = PG_OK;
     t->vars.grads = NULL;
     if (!t->pool.team)
-        PG_FAIL(PG_E_NOMEM, "the trainer lost its threads in a run before: open it again");
+        PG_FAIL(PG_E_NOMEM, "the trainer's threads were lost in an earlier failed run; reopen it");
     if (pass == PG__TRAINS)
         PG_TRY(pg__normalise_kernels(t, err));
     PG_TRY(pg__devices_mirror(t, err));

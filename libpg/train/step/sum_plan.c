@@ -20,7 +20,7 @@ int pg__sums_by_group(const pg__sum_facts *f)
 static const char *why_after(const pg__sum_facts *f)
 {
     if (f->in_parts)
-        return "a batch is worked through in parts, whose sums come first";
+        return "a batch is run in parts, which are summed first";
     if (f->meets)
         return "lanes wait for each other at BatchNormalization";
     return NULL;
@@ -45,11 +45,11 @@ static pg__sum_plan by_group(const pg__sum_facts *f)
     if (f->was_begun)
         return (pg__sum_plan){.way = PG__SUM_GROUP_BUCKETS,
                               .overlaps = 1,
-                              .why = "no order is asked for, and each GPU has one lane"};
+                              .why = "no order is required, and each GPU has one lane"};
     /* other processes ask for the same sums, bucket by bucket, whatever they ran before */
     return (pg__sum_plan){.way = f->n_ranks > 1 ? PG__SUM_GROUP_BUCKETS : PG__SUM_GROUP,
                           .begins = 1,
-                          .why = "libraries set themselves up in the first run of a program"};
+                          .why = "libraries initialise themselves in the first run of a program"};
 }
 
 static pg__sum_plan over_ranks(const pg__sum_facts *f)
@@ -67,7 +67,7 @@ static pg__sum_plan over_ranks(const pg__sum_facts *f)
                           .overlaps = why == NULL,
                           .to_owner = to_owner,
                           .halves = !to_owner && (f->n_ranks & (f->n_ranks - 1)) == 0,
-                          .why = why ? why : "no order is asked for"};
+                          .why = why ? why : "no order is required"};
 }
 
 static pg__sum_plan by_copies(const pg__sum_facts *f)

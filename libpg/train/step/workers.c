@@ -52,14 +52,13 @@ pg_status pg__workers_open(pg_trainer *t, const pg_train_opts *o, pg_err *err)
     t->net.bn_sync = o->batch_norm ? o->batch_norm == 2 : o->deterministic;
     t->pool.cut.by_replica = t->net.couples_rows && !t->net.bn_sync;
     if (t->pool.cut.by_replica && o->deterministic && t->pool.cut.n_replicas > 1)
-        PG_TRY(
-            pg__strs_printf(&t->report.notes, err,
-                            "BatchNormalization by devices: their number is part of the result"));
+        PG_TRY(pg__strs_printf(&t->report.notes, err,
+                               "BatchNormalization per device: their number affects the result"));
     const size_t shares = pg__replicas_here(&t->pool.cut) * crew;
     const size_t each = cores > shares ? cores / shares : 1;
     t->pool.cut.n_workers = each * pg__replicas_here(&t->pool.cut);
     if (o->lanes && !o->deterministic)
-        PG_FAIL(PG_E_ARG, "lanes are of deterministic training, which is off");
+        PG_FAIL(PG_E_ARG, "lanes require deterministic training, which is off");
     if (o->deterministic)
         t->pool.cut.n_lanes = o->lanes ? o->lanes : DEFAULT_LANES;
     if (t->pool.cut.n_lanes & (t->pool.cut.n_lanes - 1) || t->pool.cut.n_lanes > 1024)
