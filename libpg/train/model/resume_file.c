@@ -56,9 +56,8 @@ done:
     return st;
 }
 
-/* The file that is there gets a second name, so that at every moment one whole file has one of
- * both. Where a file cannot have two names it changes its name; what a symbolic link leads to does
- * not. */
+/* Gives the existing file a second name, so that at every moment a complete file has one of the
+ * two. If a file cannot have two names, it is renamed; the target of a symbolic link is not. */
 static pg_status keep_older(const char *path, pg_err *err)
 {
     pg__str older = {0};
@@ -76,7 +75,7 @@ static pg_status keep_older(const char *path, pg_err *err)
     return PG_OK;
 }
 
-/* A run that came to its end needs nobody's care. */
+/* The state of a completed run need not be kept. */
 static int is_over(const char *path)
 {
     pg__resume_file f = {.io = NULL};
@@ -103,7 +102,7 @@ done:
 static pg_status move_aside(const char *path, const char *other, pg_err *err)
 {
     struct stat sb;
-    if (lstat(path, &sb) == 0 && S_ISLNK(sb.st_mode)) { /* it stays; what it leads to gets a name */
+    if (lstat(path, &sb) == 0 && S_ISLNK(sb.st_mode)) { /* the link stays; its target gets a name */
         (void)unlink(other);
         if (linkat(AT_FDCWD, path, AT_FDCWD, other, AT_SYMLINK_FOLLOW) == 0)
             return PG_OK;
@@ -145,7 +144,7 @@ pg_status pg__resume_file_check(const char *path, pg_err *err)
     const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
     if (f)
         fclose(f);
-    if (n == 0 && S_ISREG(sb.st_mode)) /* empty, or not to be read: written anew */
+    if (n == 0 && S_ISREG(sb.st_mode)) /* empty or unreadable: written anew */
         return PG_OK;
     if (n == sizeof head && memcmp(head, magic, n) == 0)
         return PG_OK;
