@@ -1,6 +1,6 @@
 /* data_idx.c - IDX, the format of MNIST: two zero bytes, the type, the number of dimensions, the
- * dimensions as big-endian 32-bit numbers, then the values, big-endian too. Plain, or packed with
- * gzip as it is handed out. Source: yann.lecun.com/exdb/mnist. */
+ * dimensions as big-endian 32-bit numbers, then the values, big-endian too. Plain, or compressed
+ * with gzip as distributed. Source: yann.lecun.com/exdb/mnist. */
 #include "base/try.h"
 #include "train/data/data.h"
 

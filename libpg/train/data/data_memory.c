@@ -1,4 +1,4 @@
-/* data_memory.c - arrays that the caller has in memory. */
+/* data_memory.c - arrays in the caller's memory. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -37,7 +37,7 @@ pg_status pg__data_add_memory(pg_data *d, const pg_array *from, pg_err *err)
     union {
         const void *in;
         void *out;
-    } values = {.in = from->values}; /* it is only read */
+    } values = {.in = from->values}; /* read only */
     pg__array a = {.dtype = from->dtype,
                    .big_endian = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__,
                    .is_flat = 1,
