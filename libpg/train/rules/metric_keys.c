@@ -1,4 +1,4 @@
-/* metric_keys.c - the parameters of metrics as text, and as Keras' files have them. */
+/* metric_keys.c - the parameters of metrics, as text and in the form of Keras' files. */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 typedef enum key_kind { REAL, COUNT, WHOLE, FLAG, LIST, WHOLES, CHOICE } key_kind;
 
-/* choices: words of a CHOICE, by their numbers; null is the first where that is "none". */
+/* choices: the words of a CHOICE, numbered; null means the first if that is "none". */
 static const struct {
     const char *key;
     key_kind kind;
@@ -52,7 +52,7 @@ static const struct {
 };
 #define N_KEYS (sizeof keys / sizeof *keys)
 
-/* Word i of some, or NULL. */
+/* Word i of a list, or NULL. */
 static const char *word(const char *words, size_t i, size_t *n)
 {
     for (; i > 0 && words; i--) {
@@ -80,7 +80,7 @@ typedef struct one_key {
     size_t n_usual;
 } one_key;
 
-/* The next of a type's keys; 0: there is none. */
+/* The next of a type's keys; returns 0 at the end. */
 static int next_key(const char **at, one_key *k)
 {
     const size_t n = strcspn(*at, " !="), all = strcspn(*at, " ");

@@ -1,4 +1,4 @@
-/* names.c - from names to losses, and from option texts to outputs. */
+/* names.c - finds losses by name, and assigns option texts to outputs. */
 #include "train/rules/names.h"
 
 #include <ctype.h>
@@ -91,7 +91,8 @@ done:
     return st;
 }
 
-/* What Keras writes beside, and only its usual value is covered of; NULL as ignore_class. */
+/* Keys that Keras also writes: only their default values are supported; ignore_class may be null.
+ */
 static pg_status read_others(pg__loss_attrs *out, pg__settings *from, pg_err *err)
 {
     const char *text = NULL;
@@ -143,7 +144,7 @@ const char *pg__loss_name(size_t i)
     return i < N_ALIASES ? aliases[i].name : NULL;
 }
 
-/* Keras has them, and pgfit has not, each for a reason. */
+/* Losses that Keras has and pgfit does not, with the reason for each. */
 static pg_status refuse(const char *name, size_t n, pg_err *err)
 {
     static const struct {
@@ -274,7 +275,7 @@ pg_status pg__per_output(pg__piece_of *out, size_t n_outputs, const char *const 
                        : (pg__piece_of){at, len};
         n++;
         at += len + (at[len] == ',');
-        if (n == 1 && *at == '\0' && !named) /* one for all */
+        if (n == 1 && *at == '\0' && !named) /* one for all outputs */
             for (size_t other = 1; other < n_outputs; other++)
                 out[other] = out[0];
     }

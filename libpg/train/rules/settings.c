@@ -18,7 +18,7 @@ static int is_bare(const char *s, size_t n)
     return n > 0 && (*s == '-' || (*s >= '0' && *s <= '9')) && pg__json_check(s, n, NULL) == PG_OK;
 }
 
-/* A value as JSON: what looks like a number or a flag is one, also as Python writes it. */
+/* A value as JSON: text that looks like a number or a flag, also in Python's form, becomes one. */
 static pg_status put_value(pg__str *out, const char *s, size_t n, pg_err *err)
 {
     if (n > 1 && *s == '.' && is_bare(s + 1, n - 1))
@@ -136,7 +136,7 @@ void pg__settings_fini(pg__settings *s)
 
 /* ---- values ---- */
 
-/* *out: NULL where it is not given, or null. */
+/* *out: NULL if the key is missing or null. */
 static pg_status find(pg__settings *s, const char *key, const pg__json **out, pg_err *err)
 {
     const pg__json *v = pg__json_get(s->of, key);
